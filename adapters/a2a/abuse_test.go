@@ -70,10 +70,10 @@ func TestCallerConcurrency(t *testing.T) {
 	if r := b.rpc(b.ada, "ListTasks", `{}`); r.status != http.StatusOK {
 		t.Errorf("after the end of the others: %d %s", r.status, r.body)
 	}
-	b.adapter.crowd.mu.Lock()
-	defer b.adapter.crowd.mu.Unlock()
-	if len(b.adapter.crowd.open) > 1 { // the stream's handler may still be on its way out
-		t.Errorf("callers are remembered: %v", b.adapter.crowd.open)
+	b.adapter.limiter.mu.Lock()
+	defer b.adapter.limiter.mu.Unlock()
+	if len(b.adapter.limiter.open) > 1 { // the stream's handler may still be on its way out
+		t.Errorf("callers are remembered: %v", b.adapter.limiter.open)
 	}
 }
 

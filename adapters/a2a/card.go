@@ -4,15 +4,23 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
+	"net/http"
 	"net/url"
+	"strings"
 
 	"github.com/a2aproject/a2a-go/v2/a2a"
 	"github.com/a2aproject/a2a-go/v2/a2acompat/a2av0"
 	"github.com/a2aproject/a2a-go/v2/a2asrv"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
 
 	"inbox/exchange"
 	"inbox/identity"
+	"inbox/internal/fault"
+	"inbox/internal/safehttp"
 	"inbox/internal/webtoken"
 	"inbox/normalized"
 	"inbox/policypart"
@@ -21,35 +29,35 @@ import (
 const defaultVersion = "1.0.0"
 
 // endpoint is the URL of an agent's JSON-RPC interface; HTTP+JSON 1.0 is below it at /rest, 0.3 at /v1.
-func (a *Adapter) endpoint(agent exchange.AgentProfile) string {
-	return a.base + "/a2a/" + url.PathEscape(agent.Name)
+func (d *cards) endpoint(agent exchange.AgentProfile) string {
+	return d.base + "/a2a/" + url.PathEscape(agent.Name)
 }
 
 // agentCard10 is the A2A 1.0 card with some of the agent's skills.
-func (a *Adapter) agentCard10(agent exchange.AgentProfile, skills []exchange.Skill) *a2a.AgentCard {
+func (d *cards) agentCard10(agent exchange.AgentProfile, skills []exchange.Skill) *a2a.AgentCard {
 	return &a2a.AgentCard{
 		Name: displayName(agent), Description: description(agent), Version: version(agent),
-		Provider:            a.provider(),
-		SupportedInterfaces: a.interfaces(agent),
+		Provider:            d.provider(),
+		SupportedInterfaces: d.interfaces(agent),
 		Capabilities: a2a.AgentCapabilities{
-			Streaming: true, PushNotifications: a.options.Push.Watches != nil, Extensions: cardExtensions(agent), ExtendedAgentCard: true,
+			Streaming: true, PushNotifications: d.options.Push.Watches != nil, Extensions: cardExtensions(agent), ExtendedAgentCard: true,
 		},
 		DefaultInputModes:    []string{"text/plain", "text/markdown", mimeJSON, "*/*"},
 		DefaultOutputModes:   []string{"text/plain", "text/markdown"},
-		SecuritySchemes:      a.securitySchemes(),
-		SecurityRequirements: a.securityRequirements(),
+		SecuritySchemes:      d.securitySchemes(),
+		SecurityRequirements: d.securityRequirements(),
 		Skills:               cardSkills(skills),
 	}
 }
 
 // agentCardJSON is the public card, which also carries the fields of 0.3 (A2A 1.0, section 8; 0.3, section 5.5), signed.
 // Scopes are bare for readers of bareScopes.
-func (a *Adapter) agentCardJSON(ctx context.Context, agent exchange.AgentProfile, bare bool) ([]byte, error) {
-	return a.inBothVersions(ctx, a.agentCard10(agent, openSkills(agent)), bare)
+func (d *cards) agentCardJSON(ctx context.Context, agent exchange.AgentProfile, bare bool) ([]byte, error) {
+	return d.inBothVersions(ctx, d.agentCard10(agent, openSkills(agent)), bare)
 }
 
 // inBothVersions writes a card with the fields of 1.0 and of 0.3, signed.
-func (a *Adapter) inBothVersions(ctx context.Context, card *a2a.AgentCard, bare bool) ([]byte, error) {
+func (d *cards) inBothVersions(ctx context.Context, card *a2a.AgentCard, bare bool) ([]byte, error) {
 	producer, ok := a2av0.NewStaticAgentCardProducer(card).(a2asrv.AgentCardJSONProducer)
 	if !ok {
 		return nil, fmt.Errorf("the SDK's card producer for both versions does not write JSON")
@@ -67,28 +75,28 @@ func (a *Adapter) inBothVersions(ctx context.Context, card *a2a.AgentCard, bare 
 			return nil, err
 		}
 	}
-	return a.signed(ctx, both)
+	return d.signed(ctx, both)
 }
 
 // provider is who operates the server, with an address for questions (A2A 1.0, section 4.4.2: AgentProvider). Its url has
 // to be a web page.
-func (a *Adapter) provider() *a2a.AgentProvider {
-	organization := cmp.Or(a.options.Operator, identity.HostOf(a.options.Domain))
-	if a.options.Contact != "" {
-		organization += " <" + a.options.Contact + ">"
+func (d *cards) provider() *a2a.AgentProvider {
+	organization := cmp.Or(d.options.Operator, identity.HostOf(d.options.Domain))
+	if d.options.Contact != "" {
+		organization += " <" + d.options.Contact + ">"
 	}
-	return &a2a.AgentProvider{Org: organization, URL: cmp.Or(a.options.OperatorURL, a.base)}
+	return &a2a.AgentProvider{Org: organization, URL: cmp.Or(d.options.OperatorURL, d.base)}
 }
 
 // interfaces are the ways to an agent in order of preference. The tenant tells the one gRPC listener which agent is meant;
 // 0.3 has none, so there gRPC reaches the default agent only.
-func (a *Adapter) interfaces(agent exchange.AgentProfile) []*a2a.AgentInterface {
-	endpoint := a.endpoint(agent)
+func (d *cards) interfaces(agent exchange.AgentProfile) []*a2a.AgentInterface {
+	endpoint := d.endpoint(agent)
 	list := []*a2a.AgentInterface{
 		{URL: endpoint, ProtocolBinding: a2a.TransportProtocolJSONRPC, ProtocolVersion: a2a.Version},
 		{URL: endpoint + "/rest", ProtocolBinding: a2a.TransportProtocolHTTPJSON, ProtocolVersion: a2a.Version},
 	}
-	address := a.options.GRPCAddress()
+	address := d.options.GRPCAddress()
 	if address != "" {
 		list = append(list, &a2a.AgentInterface{
 			URL: address, ProtocolBinding: a2a.TransportProtocolGRPC, ProtocolVersion: a2a.Version, Tenant: agent.Name,
@@ -97,7 +105,7 @@ func (a *Adapter) interfaces(agent exchange.AgentProfile) []*a2a.AgentInterface 
 	list = append(list,
 		&a2a.AgentInterface{URL: endpoint, ProtocolBinding: a2a.TransportProtocolJSONRPC, ProtocolVersion: a2av0.Version},
 		&a2a.AgentInterface{URL: endpoint, ProtocolBinding: a2a.TransportProtocolHTTPJSON, ProtocolVersion: a2av0.Version})
-	if first, _ := a.defaultAgent(); address != "" && first.Name == agent.Name {
+	if first, _ := d.defaultAgent(); address != "" && first.Name == agent.Name {
 		list = append(list, &a2a.AgentInterface{URL: address, ProtocolBinding: a2a.TransportProtocolGRPC, ProtocolVersion: a2av0.Version})
 	}
 	return list
@@ -261,7 +269,7 @@ type mentionableTraits struct {
 	IdentityPolicy   any      `json:"identity_policy,omitempty"` // what a caller must prove, so that it knows before it asks
 }
 
-func (a *Adapter) mentionableJSON(ctx context.Context, agent exchange.AgentProfile) ([]byte, error) {
+func (d *cards) mentionableJSON(ctx context.Context, agent exchange.AgentProfile) ([]byte, error) {
 	skills := openSkills(agent)
 	list := make([]mentionableSkill, len(skills))
 	for i, skill := range skills {
@@ -272,16 +280,16 @@ func (a *Adapter) mentionableJSON(ctx context.Context, agent exchange.AgentProfi
 		Address: agent.Address, Name: displayName(agent), Description: description(agent), Version: version(agent),
 		ProtocolVersion: "0.1",
 		A2A: mentionableA2A{
-			Endpoint: a.endpoint(agent), Transport: "https+jsonrpc",
+			Endpoint: d.endpoint(agent), Transport: "https+jsonrpc",
 			Capabilities: mentionableCapabilities{
-				Streaming: true, PushNotifications: a.options.Push.Watches != nil, Extensions: extensions,
+				Streaming: true, PushNotifications: d.options.Push.Watches != nil, Extensions: extensions,
 			},
 			Skills: list, Auth: mentionableAuth{Scheme: "bearer-jwt"}, OutputModes: text,
 			InputModes: append(append([]mode{}, text...), mode{Kind: normalized.PartLink}, mode{Kind: normalized.PartFile, MIME: "*/*"}),
 		},
 		Mentionable: mentionableTraits{
-			SupportedInbound: a.options.SupportedInbound,
-			Homepage:         a.base + "/@" + url.PathEscape(agent.Name),
+			SupportedInbound: d.options.SupportedInbound,
+			Homepage:         d.base + "/@" + url.PathEscape(agent.Name),
 			IdentityPolicy:   publishedPolicy(agent),
 		},
 	}
@@ -289,8 +297,104 @@ func (a *Adapter) mentionableJSON(ctx context.Context, agent exchange.AgentProfi
 	if err != nil {
 		return nil, err
 	}
-	if card.Signatures, err = a.signatures(ctx, document); err != nil {
+	if card.Signatures, err = d.signatures(ctx, document); err != nil {
 		return nil, err
 	}
 	return json.MarshalIndent(card, "", "  ")
+}
+
+// bareScopes reports whether a client reads the scopes of a card's security requirements as a bare list: the Go SDK (2.4)
+// does, and refuses the whole card otherwise (decision 0053). Its programs are known by Go's own HTTP client.
+func bareScopes(header http.Header) bool {
+	return strings.HasPrefix(header.Get("User-Agent"), "Go-http-client/")
+}
+
+// scopeList is StringList of the .proto file.
+type scopeList struct {
+	List []string `json:"list"`
+}
+
+type securityRequirement struct {
+	Schemes map[a2a.SecuritySchemeName]scopeList `json:"schemes"`
+}
+
+// listedRequirements are security requirements as A2A 1.0 writes them (section 4.5.1, SecurityRequirement):
+// {"schemes":{"openid":{"list":["a2a:send"]}}}.
+func listedRequirements(options a2a.SecurityRequirementsOptions) (json.RawMessage, error) {
+	list := make([]securityRequirement, len(options))
+	for i, option := range options {
+		list[i].Schemes = map[a2a.SecuritySchemeName]scopeList{}
+		for name, scopes := range option {
+			list[i].Schemes[name] = scopeList{append([]string{}, scopes...)}
+		}
+	}
+	return json.Marshal(list)
+}
+
+// varied serves a card that is not the same for all programs.
+func varied(card http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Add("Vary", "User-Agent")
+		card.ServeHTTP(w, r)
+	})
+}
+
+var checkedCards = promauto.NewCounterVec(prometheus.CounterOpts{
+	Name: "inbox_a2a_card_signatures_total",
+	Help: "Cards of agents elsewhere that our agents call, by outcome of their signatures (valid, unsigned, unknown, forged).",
+}, []string{"outcome"})
+
+const maxKeySetBytes = 256 << 10
+
+// checkSignature refuses a card whose signature names a key of the card's own origin and does not fit: the card was changed
+// on the way. A card without a signature, or with a key from elsewhere, is what TLS says that it is and no more: who signs
+// chooses the place of the key, so that a signature by it proves nothing. Keys that cannot be had now are asked for again.
+func (c *Caller) checkSignature(ctx context.Context, card []byte, at *url.URL) error {
+	var signed struct {
+		Signatures []json.RawMessage `json:"signatures"`
+	}
+	_ = json.Unmarshal(card, &signed) // what cannot be read has no signature; readCard says so
+	if len(signed.Signatures) == 0 {
+		checkedCards.WithLabelValues("unsigned").Inc()
+		return nil
+	}
+	keys, err := c.keysOf(ctx, at)
+	if err != nil {
+		return err
+	}
+	switch err := webtoken.VerifyWhole(card, keys); {
+	case errors.Is(err, webtoken.ErrCardForged):
+		checkedCards.WithLabelValues("forged").Inc()
+		return fault.GiveUp("the card of the other agent was changed after it was signed", err)
+	case err != nil:
+		checkedCards.WithLabelValues("unknown").Inc()
+	default:
+		checkedCards.WithLabelValues("valid").Inc()
+	}
+	return nil
+}
+
+// keysOf reads the key set of an origin; none where it publishes none.
+func (c *Caller) keysOf(ctx context.Context, card *url.URL) ([]byte, error) {
+	at := url.URL{Scheme: card.Scheme, Host: card.Host, Path: "/.well-known/jwks.json"}
+	options := safehttp.GetOptions{Accept: "application/jwk-set+json, application/json", MaxBytes: maxKeySetBytes, MaxRedirects: -1}
+	response, err := c.options.Client.Get(ctx, at.String(), options)
+	switch {
+	case errors.Is(err, safehttp.ErrRedirects):
+		return nil, nil
+	case err != nil:
+		return nil, unreachable(err)
+	}
+	defer func() { _ = response.Body.Close() }()
+	switch status := response.StatusCode; {
+	case status == http.StatusTooManyRequests, status >= http.StatusInternalServerError:
+		return nil, fault.RetryIn(retryAfter(response.Header), "the server of the other agent does not answer right now", nil)
+	case status != http.StatusOK:
+		return nil, nil
+	}
+	keys, err := io.ReadAll(io.LimitReader(response.Body, maxKeySetBytes+1))
+	if err != nil {
+		return nil, unreachable(err)
+	}
+	return keys, nil
 }

@@ -14,7 +14,7 @@ import (
 	"inbox/internal/webtoken"
 )
 
-// TestSignedCardsOfPeers: a card of another server is called as its own key signed it, and not as somebody changed it.
+// TestSignedCardsOfPeers: a card of another server is called as its own key signed it, and not as it was changed on the way.
 func TestSignedCardsOfPeers(t *testing.T) {
 	edit := func(change func(card map[string]any)) func(*testing.T, *site, []byte) []byte {
 		return func(t *testing.T, _ *site, body []byte) []byte {

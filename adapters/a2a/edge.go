@@ -11,7 +11,9 @@ import (
 	"mime"
 	"net/http"
 	"runtime/debug"
+	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/a2aproject/a2a-go/v2/a2a"
 	"github.com/a2aproject/a2a-go/v2/log"
@@ -19,6 +21,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promauto"
 
 	"inbox/exchange"
+	"inbox/identity"
 	"inbox/internal/fault"
 	"inbox/internal/httpserver"
 	"inbox/internal/telemetry"
@@ -50,7 +53,7 @@ type call struct {
 	bareScopes bool                   // the caller reads scopes in cards as bareScopes says
 	awaited    bool                   // the caller waits for the end of the turn, or reads its stream
 	own        bool                   // it is answered in the protocol's own media type
-	leave      func()                 // gives the place among the caller's requests back; nil = it has none
+	leave      func()                 // returns the slot among the requests of the caller; nil = it has none
 	stopping   <-chan struct{}        // closed when the gRPC server begins to stop; nil = asked of the HTTP server
 	reached    atomic.Pointer[string] // operation of the handler; errors before it are the binding's
 	problem    atomic.Pointer[problem]
@@ -75,7 +78,7 @@ func callOf(ctx context.Context) (*call, bool) {
 func (a *Adapter) edge(rest bool, serve func(http.ResponseWriter, *http.Request, *call)) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		c := &call{rest: rest, address: a.base + r.URL.EscapedPath(), bareScopes: bareScopes(r.Header)}
-		out := newAnswer(w, c, a.options)
+		out := newAnswer(w, c, *a.options)
 		defer func() {
 			a.finish(recover(), r, out)
 			c.left()
@@ -224,5 +227,68 @@ func (a *Adapter) logProblem(ctx context.Context, p *problem) {
 	switch fault.Of(p.cause).Kind {
 	case fault.Internal, fault.Unavailable:
 		a.log.ErrorContext(ctx, "a2a request failed", "reason", a2a.ErrorReason(p.sentinel), "error", p.cause)
+	}
+}
+
+var callersLimited = promauto.NewCounter(prometheus.CounterOpts{
+	Name: "inbox_a2a_crowded_total", Help: "Requests refused because too many of the same caller were under way.",
+})
+
+const defaultCallerConcurrency = 2000
+
+// callerLimiter counts the requests of each caller that are under way on this node: streams and blocking sends stay for long, and
+// each holds a connection and its buffers.
+type callerLimiter struct {
+	most int
+	mu   sync.Mutex
+	open map[string]int
+}
+
+func newCallerLimiter(most int) *callerLimiter {
+	return &callerLimiter{most: most, open: map[string]int{}}
+}
+
+// enter takes a slot, which leave returns; nil = none is free.
+func (c *callerLimiter) enter(name string) (leave func()) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.open[name] >= c.most {
+		callersLimited.Inc()
+		return nil
+	}
+	c.open[name]++
+	return func() { c.leave(name) }
+}
+
+func (c *callerLimiter) leave(name string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.open[name]--; c.open[name] == 0 {
+		delete(c.open, name)
+	}
+}
+
+// limitedAs is who counts as one: all agents of a peer's server together, because it makes as many of them as it likes.
+func limitedAs(principal string, claims webtoken.Claims) string {
+	if claims.Peer == (identity.Address{}) {
+		return principal
+	}
+	return "peer\n" + claims.Peer.Domain
+}
+
+// admitted takes a slot among the requests of the caller.
+func (a *Adapter) admitted(c *call) *problem {
+	if c.leave = a.limiter.enter(c.caller.limited); c.leave != nil {
+		return nil
+	}
+	return problemOf(&fault.Fault{
+		Kind: fault.RateLimited, Public: "too many of your requests are under way at the same time", RetryAfter: time.Second,
+	})
+}
+
+// left returns the slot of a call.
+func (c *call) left() {
+	if c.leave != nil {
+		c.leave()
 	}
 }

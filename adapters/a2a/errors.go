@@ -70,7 +70,7 @@ func inField(field, message string) *problem {
 	return &problem{sentinel: a2a.ErrInvalidParams, message: message, field: field}
 }
 
-// taskNotFound answers for a missing task and for somebody else's alike.
+// taskNotFound answers for a missing task and for those of another owner alike.
 func taskNotFound() *problem { return newProblem(a2a.ErrTaskNotFound, "task not found") }
 
 // problemOf turns any error into what the peer may read.

@@ -2,6 +2,8 @@ package a2a
 
 import (
 	"context"
+	"fmt"
+	"net/http"
 	"slices"
 	"time"
 
@@ -9,6 +11,8 @@ import (
 	"github.com/a2aproject/a2a-go/v2/a2asrv"
 
 	"inbox/exchange"
+	"inbox/internal/fault"
+	"inbox/internal/httpserver"
 	"inbox/normalized"
 )
 
@@ -102,7 +106,7 @@ func (h *handler) send(ctx context.Context, c *call, req *a2a.SendMessageRequest
 	return h.render(ctx, c.answerTo(t, req.Message.ID), wanted)
 }
 
-// isTalk reports whether a task is one answer that its agent called talk: nobody has seen the task yet, so that it needs
+// isTalk reports whether a task is one answer that its agent called talk: no one has seen the task yet, so that it needs
 // not be one.
 func isTalk(t *task) bool {
 	last := t.last()
@@ -189,4 +193,247 @@ func (h *handler) GetExtendedAgentCard(ctx context.Context, _ *a2a.GetExtendedAg
 		return nil, h.fail(c, err)
 	}
 	return card, nil
+}
+
+// accept brings a message into the engine and returns its task. A duplicate returns the task of the first copy.
+func (h *handler) accept(ctx context.Context, c *call, req *a2a.SendMessageRequest) (*task, error) {
+	offered, err := takeOffer(req)
+	if err != nil {
+		return nil, err
+	}
+	if err := checkSend(req); err != nil {
+		return nil, err
+	}
+	message := req.Message
+	for _, id := range message.ReferenceTasks {
+		if _, err := h.load(ctx, c.owner, id); err != nil {
+			return nil, err
+		}
+	}
+	var hook *a2a.PushConfig
+	if req.Config != nil {
+		hook = req.Config.PushConfig
+	}
+	if message.TaskID != "" {
+		return h.continueTask(ctx, c, message, offered, hook)
+	}
+	where, err := newDestination(c.owner, message)
+	if err != nil {
+		return nil, err
+	}
+	return h.receiveWatched(ctx, c, where, hook, func() (*task, error) {
+		return h.receive(ctx, c, message, where, offered, nil)
+	})
+}
+
+// receiveWatched registers the webhook that came with a message before the message is stored, so that it misses nothing.
+// Of a message that was refused nothing stays; a repeat's webhook goes to the task of the first copy.
+func (h *handler) receiveWatched(
+	ctx context.Context, c *call, where destination, hook *a2a.PushConfig, receive func() (*task, error),
+) (*task, error) {
+	if hook == nil {
+		return receive()
+	}
+	watch, err := h.watch(ctx, c, a2a.TaskID(where.reference), hook)
+	if err != nil {
+		return nil, err
+	}
+	if err := h.options.Push.Watches.PutWatch(ctx, watch); err != nil {
+		return nil, err
+	}
+	t, err := receive()
+	if err == nil && string(t.id()) == where.reference {
+		return t, nil
+	}
+	if dropped := h.options.Push.Watches.DeleteWatch(context.WithoutCancel(ctx), watch.ID); dropped != nil {
+		h.log.WarnContext(ctx, "webhook of a message that was not taken stays", "watch", watch.ID, "error", dropped)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if watch, err = h.watch(ctx, c, t.id(), hook); err != nil {
+		return nil, err
+	}
+	return t, h.options.Push.Watches.PutWatch(ctx, watch)
+}
+
+// continueTask is a message to a task of the caller that waits for it.
+func (h *handler) continueTask(ctx context.Context, c *call, message *a2a.Message, offered *offer, hook *a2a.PushConfig) (*task, error) {
+	t, err := h.load(ctx, c.owner, message.TaskID)
+	if err != nil {
+		return nil, err
+	}
+	for _, turn := range t.turns {
+		if turn.Message.ID == message.ID {
+			return t, sameMessage(turn, message)
+		}
+	}
+	state := t.state()
+	switch {
+	case message.ContextID != "" && message.ContextID != t.contextID:
+		return nil, inField("message.contextId", "does not belong to the task")
+	case state.Terminal():
+		return nil, newProblem(a2a.ErrUnsupportedOperation, "the task has ended; send the message without taskId to begin a new one")
+	case !interrupted(state) || len(t.turns) >= maxTaskTurns:
+		return nil, busy()
+	}
+	last := t.last().ID
+	claimed, err := h.claim(ctx, last, message.ID)
+	if err != nil {
+		return nil, err
+	}
+	if !claimed {
+		return nil, busy()
+	}
+	next, err := h.receiveNext(ctx, c, t, message, offered, hook)
+	if err != nil {
+		h.release(ctx, last)
+	}
+	return next, err
+}
+
+// receiveNext stores the next message of a task. A webhook that came with it stays whatever becomes of the message: the
+// task is its owner's.
+func (h *handler) receiveNext(
+	ctx context.Context, c *call, t *task, message *a2a.Message, offered *offer, hook *a2a.PushConfig,
+) (*task, error) {
+	if hook != nil {
+		watch, err := h.watch(ctx, c, t.id(), hook)
+		if err != nil {
+			return nil, err
+		}
+		if err := h.options.Push.Watches.PutWatch(ctx, watch); err != nil {
+			return nil, err
+		}
+	}
+	return h.receive(ctx, c, message, nextDestination(t, message), offered, t.turns)
+}
+
+func busy() *problem {
+	return newProblem(a2a.ErrUnsupportedOperation, "the task takes no message while it works; wait until it asks for input")
+}
+
+// receive stores the message. A new turn is not read back: what was stored is what we have here.
+func (h *handler) receive(ctx context.Context, c *call, message *a2a.Message, where destination, offered *offer, earlier []exchange.TurnRecord) (*task, error) {
+	in, err := h.inbound(ctx, c, message, where, offered)
+	if err != nil {
+		return nil, err
+	}
+	receipt, err := h.options.Receiver.Receive(ctx, in)
+	switch {
+	case in.Continues != "" && fault.Is(err, fault.Conflict): // its demand was met on another way meanwhile
+		return nil, busy()
+	case err != nil:
+		return nil, acceptProblem(err)
+	}
+	if !receipt.New {
+		return h.repeated(ctx, c, message, receipt)
+	}
+	if exchange.Terminal(receipt.State) { // it declined a demand, or the chain ends here: the row has the last word
+		return h.load(ctx, c.owner, a2a.TaskID(receipt.Reference))
+	}
+	at := in.Message.ReceivedAt.Time
+	turn := exchange.TurnRecord{
+		ID: receipt.TurnID, Agent: c.owner.agent, Principal: c.owner.principal, ThreadID: in.Message.ThreadID,
+		Reference: in.Reference, State: receipt.State, Channel: ChannelName, Message: in.Message, Route: in.Route, AcceptedAt: at, UpdatedAt: at,
+	}
+	return &task{turns: append(earlier, turn), contextID: where.route.Context}, nil
+}
+
+// acceptProblem keeps "no such agent" from reading as "no such task".
+func acceptProblem(err error) error {
+	if fault.Is(err, fault.NotFound) || fault.Is(err, fault.Gone) {
+		return &problem{sentinel: a2a.ErrInvalidRequest, message: "no such agent here", http: http.StatusNotFound, cause: err}
+	}
+	return err
+}
+
+// repeated is a message whose id we have already.
+func (h *handler) repeated(ctx context.Context, c *call, message *a2a.Message, receipt exchange.Receipt) (*task, error) {
+	t, err := h.load(ctx, c.owner, a2a.TaskID(receipt.Reference))
+	if err != nil {
+		return nil, err
+	}
+	for _, turn := range t.turns {
+		if turn.ID == receipt.TurnID {
+			return t, sameMessage(turn, message)
+		}
+	}
+	return nil, fmt.Errorf("turn %s of a repeated message is not in its task", receipt.TurnID)
+}
+
+func sameMessage(turn exchange.TurnRecord, message *a2a.Message) error {
+	if routeOf(turn).Digest == digestOf(message) {
+		return nil
+	}
+	return inField("message.messageId", "was used for another message; every new message needs an id of its own")
+}
+
+// whileServing returns a context that ends when the server begins to stop.
+func whileServing(ctx context.Context) (context.Context, context.CancelFunc) {
+	serving, cancel := context.WithCancel(ctx)
+	if stopping := stoppingOf(ctx); stopping != nil {
+		go func() {
+			select {
+			case <-stopping:
+				cancel()
+			case <-serving.Done():
+			}
+		}()
+	}
+	return serving, cancel
+}
+
+func stoppingOf(ctx context.Context) <-chan struct{} {
+	if c, has := callOf(ctx); has && c.stopping != nil {
+		return c.stopping
+	}
+	return httpserver.Stopping(ctx)
+}
+
+// settle waits for the end of the newest turn, at most WaitLimit and not while the server stops: then the caller gets
+// the working task and asks again. The run goes on in any case.
+func (h *handler) settle(ctx context.Context, c *call, t *task) (*task, error) {
+	if exchange.Settled(t.last().State) && stateOf(*t.last()) != a2a.TaskStateWorking {
+		return t, nil
+	}
+	serving, stop := whileServing(ctx)
+	defer stop()
+	waiting, cancel := context.WithTimeout(serving, h.options.WaitLimit)
+	defer cancel()
+	turn, err := h.settled(waiting, t.last().ID)
+	switch {
+	case err == nil:
+		*t.last() = turn
+		return t, nil
+	case ctx.Err() == nil && waiting.Err() != nil:
+		return h.load(ctx, c.owner, t.id())
+	}
+	return nil, err
+}
+
+// settled waits until a turn ended or waits for its owner. A turn that waits for a tool or another agent goes on by
+// itself.
+func (h *handler) settled(ctx context.Context, turnID string) (exchange.TurnRecord, error) {
+	for pause := firstPause; ; pause = min(2*pause, maxPause) {
+		turn, err := h.options.Runs.Wait(ctx, turnID)
+		if err != nil || stateOf(turn) != a2a.TaskStateWorking {
+			return turn, err
+		}
+		if !sleep(ctx, pause) {
+			return turn, ctx.Err()
+		}
+	}
+}
+
+// sleep reports whether the pause was over before ctx.
+func sleep(ctx context.Context, pause time.Duration) bool {
+	timer := time.NewTimer(pause)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-timer.C:
+		return true
+	}
 }

@@ -5,13 +5,18 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"fmt"
+	"mime"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/a2aproject/a2a-go/v2/a2a"
+	"github.com/google/uuid"
 
 	"inbox/exchange"
 	"inbox/identity"
+	"inbox/internal/markup"
 	"inbox/normalized"
 )
 
@@ -69,8 +74,8 @@ func digestOf(message *a2a.Message) string {
 	return hex.EncodeToString(hash.Sum(nil))
 }
 
-// place is where a message goes: its task, its thread and what it follows.
-type place struct {
+// destination is where a message goes: its task, its thread and what it follows.
+type destination struct {
 	reference string
 	thread    string
 	inReplyTo string
@@ -79,8 +84,8 @@ type place struct {
 	route     route
 }
 
-// newPlace is a new task in the context that the message names, or in a new one.
-func newPlace(owned owner, message *a2a.Message) (place, error) {
+// newDestination is a new task in the context that the message names, or in a new one.
+func newDestination(owned owner, message *a2a.Message) (destination, error) {
 	contextID := message.ContextID
 	fresh := contextID == ""
 	if fresh {
@@ -88,18 +93,18 @@ func newPlace(owned owner, message *a2a.Message) (place, error) {
 	}
 	thread, found := owned.thread(contextID)
 	if !found {
-		return place{}, newProblem(a2a.ErrTaskNotFound, "context not found")
+		return destination{}, newProblem(a2a.ErrTaskNotFound, "context not found")
 	}
-	return place{
+	return destination{
 		reference: newID(), thread: thread, fresh: fresh,
 		route: route{Context: contextID, Number: 1, Digest: digestOf(message)},
 	}, nil
 }
 
-// nextPlace is the next turn of an interrupted task.
-func nextPlace(t *task, message *a2a.Message) place {
+// nextDestination is the next turn of an interrupted task.
+func nextDestination(t *task, message *a2a.Message) destination {
 	last := t.last()
-	next := place{
+	next := destination{
 		reference: last.Reference, thread: last.ThreadID, inReplyTo: answerID(*last),
 		route: route{Context: t.contextID, Number: len(t.turns) + 1, Digest: digestOf(message)},
 	}
@@ -111,7 +116,7 @@ func nextPlace(t *task, message *a2a.Message) place {
 
 // inbound makes the normalized message of a request. The proofs are checked last, because that may need the network and
 // uses them up.
-func (a *Adapter) inbound(ctx context.Context, c *call, message *a2a.Message, where place, offered *offer) (exchange.Inbound, error) {
+func (a *Adapter) inbound(ctx context.Context, c *call, message *a2a.Message, where destination, offered *offer) (exchange.Inbound, error) {
 	chain := agentChain(message.Metadata)
 	c.exact(message) // last: what is read above is read as the SDK reads it
 	parts, err := a.normalizeParts(ctx, message.Parts)
@@ -194,7 +199,7 @@ const defaultMaxHops = 4
 
 // agentChain reads metadata.mentionable.agent_chain (message contract, sections 6 and 7); absent means that no agent
 // stands behind the sender. A chain that is no chain becomes one that is used up, which the engine refuses and records:
-// whoever counts wrongly may count for ever.
+// an agent that counts wrongly may count for ever.
 func agentChain(metadata map[string]any) *normalized.AgentChain {
 	mentionable, _ := metadata[mentionableKey].(map[string]any)
 	claimed, present := mentionable["agent_chain"]
@@ -209,3 +214,143 @@ func agentChain(metadata map[string]any) *normalized.AgentChain {
 	chain.IsFinal = chain.Hop == chain.MaxHops
 	return &chain
 }
+
+const (
+	mimeJSON  = "application/json"
+	mimeBytes = "application/octet-stream"
+)
+
+// codec turns parts of the protocol into ours and back. Files that are too large for a message go through the blob
+// store.
+type codec struct{ blobs Blobs }
+
+// normalizeParts turns the parts of a message into ours.
+func (c codec) normalizeParts(ctx context.Context, parts a2a.ContentParts) ([]normalized.Part, error) {
+	list := make([]normalized.Part, 0, len(parts))
+	for i, part := range parts {
+		field := fmt.Sprintf("message.parts[%d]", i)
+		if part == nil {
+			return nil, inField(field, "must be an object")
+		}
+		converted, err := c.normalizePart(ctx, part, field)
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, converted)
+	}
+	return list, nil
+}
+
+func (c codec) normalizePart(ctx context.Context, part *a2a.Part, field string) (normalized.Part, error) {
+	switch content := part.Content.(type) {
+	case a2a.Text:
+		return normalizeText(string(content), part.MediaType), nil
+	case a2a.Raw:
+		return c.normalizeFile(ctx, content, part.MediaType, part.Filename)
+	case a2a.URL:
+		return normalizeURL(string(content), part), nil
+	case a2a.Data:
+		encoded, err := json.Marshal(content.Value)
+		if err != nil {
+			return normalized.Part{}, inField(field, "is not JSON")
+		}
+		return c.normalizeFile(ctx, encoded, mimeJSON, part.Filename)
+	}
+	return normalized.Part{}, inField(field, "must have exactly one of text, raw, url and data")
+}
+
+func normalizeText(text, mediaType string) normalized.Part {
+	switch baseType(mediaType) {
+	case normalized.MIMEMarkdown:
+		return normalized.Markdown(text)
+	case normalized.MIMEHTML: // the original stays in raw; agents and the console see no foreign markup
+		return normalized.Markdown(markdownOf(text))
+	}
+	return normalized.Text(text)
+}
+
+// markdownOf converts the HTML of a part, of which at most 512 KiB are read.
+func markdownOf(text string) string {
+	document, cut := markup.Parse(text, markup.Limits{})
+	markdown, full := markup.Text(document, markup.Markdown, 0)
+	if cut || full {
+		markdown += "\n\n[The text was cut, because its HTML is very long; the original message is kept.]"
+	}
+	return markdown
+}
+
+// normalizeFile keeps small content inline and moves larger content to the blob store.
+func (c codec) normalizeFile(ctx context.Context, content []byte, mediaType, name string) (normalized.Part, error) {
+	part := normalized.Part{Kind: normalized.PartFile, MIME: orBytes(mediaType), Name: name}
+	return part.Carrying(ctx, content, c.blobs)
+}
+
+// normalizeURL makes a link of a page and a file of everything else; neither is fetched.
+func normalizeURL(address string, part *a2a.Part) normalized.Part {
+	if baseType(part.MediaType) == normalized.MIMEHTML {
+		return normalized.Part{Kind: normalized.PartLink, URL: address, Title: part.Filename}
+	}
+	return normalized.Part{
+		Kind: normalized.PartFile, MIME: orBytes(part.MediaType), Name: part.Filename, BytesRef: normalized.At(address),
+	}
+}
+
+func orBytes(mediaType string) string {
+	if mediaType == "" {
+		return mimeBytes
+	}
+	return mediaType
+}
+
+func baseType(mediaType string) string {
+	base, _, err := mime.ParseMediaType(mediaType)
+	if err != nil {
+		return ""
+	}
+	return base
+}
+
+// owner is the pair to which every task and every context belongs.
+type owner struct {
+	agent     string
+	principal string
+}
+
+const (
+	uuidLength = 36
+	tagLength  = 16
+)
+
+// mintContext makes a context id for a message that names none: a UUIDv7 and a tag that binds it to its owner.
+func (o owner) mintContext() string {
+	id := newID()
+	return id + "." + o.tag(id)
+}
+
+// thread returns the stored thread id of a context. A context that a client invented gets the owner's tag, so that
+// the same name chosen by two principals is two threads. A context of the form that we mint must carry the owner's
+// tag: another owner's, existing or not, is not found.
+func (o owner) thread(contextID string) (thread string, found bool) {
+	if id, tag, minted := splitMinted(contextID); minted {
+		return contextID, tag == o.tag(id)
+	}
+	return contextID + "." + o.tag(contextID), true
+}
+
+func (o owner) tag(id string) string {
+	sum := sha256.Sum256([]byte(strings.Join([]string{"a2a context", o.agent, o.principal, id}, "\x00")))
+	return hex.EncodeToString(sum[:])[:tagLength]
+}
+
+func splitMinted(contextID string) (id, tag string, minted bool) {
+	if len(contextID) != uuidLength+1+tagLength || contextID[uuidLength] != '.' {
+		return "", "", false
+	}
+	parsed, err := uuid.Parse(contextID[:uuidLength])
+	if err != nil || parsed.Version() != 7 {
+		return "", "", false
+	}
+	return contextID[:uuidLength], contextID[uuidLength+1:], true
+}
+
+func newID() string { return uuid.Must(uuid.NewV7()).String() }

@@ -1,19 +1,24 @@
 package a2a
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
+	"slices"
 
 	"github.com/a2aproject/a2a-go/v2/a2a"
 
+	"inbox/exchange"
 	"inbox/identity"
+	"inbox/normalized"
 	"inbox/policypart"
 )
 
 // maxResolutionBytes bounds the resolution that a message offers; proofs have the limits of package identity.
 const maxResolutionBytes = 16 << 10
 
-// offer is what a message brings to be believed or to meet a demand. It lives as long as the request.
+// offer is what a message brings to be validated or to meet a demand. It lives as long as the request.
 type offer struct {
 	evidence, credentials, envelopes []json.RawMessage
 
@@ -149,4 +154,218 @@ func readResolution(value any) (*policypart.Resolution, error) {
 		return nil, inField(field, "is not a policy resolution")
 	}
 	return &resolution, nil
+}
+
+// credentialsNamespace is where validated credentials stand in the sender's profile: context, never authorization.
+const credentialsNamespace = "dev.mentionable.credentials"
+
+// apply puts the validated evidence and credentials into the message and keeps why the rest is not.
+func (a *Adapter) apply(ctx context.Context, in *exchange.Inbound, o *offer, c *call) {
+	recipient := identity.Recipient{Address: c.agent.Address, CardURL: a.cardURL(c.agent)}
+	validated := a.validateEvidence(ctx, identity.Offered{Evidence: o.evidence, Credentials: o.credentials, Challenge: in.Message.ID}, recipient)
+	in.Rejected = append(slices.Clone(o.rejected), validated.Rejected...)
+	in.Rejected = append(in.Rejected, addEvidence(&in.Message.Sender, validated.Evidence)...)
+	addCredentials(&in.Message.Sender, validated)
+	capabilities := &in.Message.RecipientCapabilities
+	in.FromAgent = capabilities.AgentChain != nil || slices.ContainsFunc(validated.Evidence, func(e identity.Evidence) bool {
+		return e.Assurance == identity.AssuranceAgent
+	})
+	if attested(validated.Evidence) {
+		capabilities.MentionRelay = relayOf(o.relay, capabilities.MentionRelay)
+	}
+	a.addSettlement(ctx, in, o, recipient)
+}
+
+// addSettlement hands on what the message offers for a demand.
+func (a *Adapter) addSettlement(ctx context.Context, in *exchange.Inbound, o *offer, recipient identity.Recipient) {
+	envelopes := identity.Belief{}
+	if len(o.envelopes) > 0 {
+		envelopes = a.validateEvidence(ctx, identity.Offered{Evidence: o.envelopes, Challenge: in.Message.ID}, recipient)
+		in.Rejected = append(in.Rejected, envelopes.Rejected...)
+	}
+	if o.resolution != nil || o.payment != nil || len(envelopes.Evidence) > 0 {
+		in.Settlement = &exchange.Settlement{Resolution: o.resolution, Payment: o.payment, Envelopes: envelopes.Evidence}
+	}
+}
+
+func (a *Adapter) validateEvidence(ctx context.Context, offered identity.Offered, recipient identity.Recipient) identity.Belief {
+	if len(offered.Evidence)+len(offered.Credentials) == 0 {
+		return identity.Belief{}
+	}
+	if a.options.Believer != nil {
+		return a.options.Believer.Believe(ctx, offered, recipient)
+	}
+	var validated identity.Belief
+	for _, list := range []struct {
+		kind   string
+		pieces []json.RawMessage
+	}{{"evidence", offered.Evidence}, {"credential", offered.Credentials}} {
+		for range list.pieces {
+			validated.Rejected = append(validated.Rejected, identity.Rejection{Code: list.kind + ":untrusted_issuer", Reason: "this server trusts no issuer"})
+		}
+	}
+	return validated
+}
+
+// addEvidence puts validated evidence behind the transport's own, which stays the principal. A message holds a limited
+// number of pieces together with that one.
+func addEvidence(sender *normalized.Sender, valid []identity.Evidence) (rejected []identity.Rejection) {
+	list := slices.Clone(sender.Identities)
+	total := 0
+	for i := range list {
+		total += list[i].Size()
+	}
+	for i := range valid {
+		e := &valid[i]
+		if size := e.Size(); len(list) < identity.MaxEvidence && total+size <= identity.MaxEvidenceTotalBytes {
+			list, total = append(list, *e), total+size
+			continue
+		}
+		rejected = append(rejected, identity.Rejection{
+			Code: "evidence:limit_exceeded", Reason: "with the proof of the transport these are too many",
+			Issuer: e.Issuer, Subject: e.Subject, Method: e.Method,
+		})
+	}
+	sender.Identities = list
+	return rejected
+}
+
+// addCredentials puts validated credentials into the profile, where an agent may read them and nothing authorizes.
+func addCredentials(sender *normalized.Sender, validated identity.Belief) {
+	if len(validated.Credentials) == 0 {
+		return
+	}
+	encoded, err := json.Marshal(map[string]any{"credentials": validated.Credentials})
+	if err != nil {
+		return // cannot be: they were read from JSON
+	}
+	profile := normalized.SenderProfile{}
+	if sender.Profile != nil {
+		profile = *sender.Profile
+	}
+	extensions := maps.Clone(profile.Extensions)
+	if extensions == nil {
+		extensions = map[string]json.RawMessage{}
+	}
+	extensions[credentialsNamespace] = encoded
+	profile.Extensions = extensions
+	sender.Profile = &profile
+}
+
+// attested reports whether an issuer on the trust list vouches for the sender.
+func attested(valid []identity.Evidence) bool {
+	return slices.ContainsFunc(valid, func(e identity.Evidence) bool { return e.Proof.Type == identity.ProofSignedAttestation })
+}
+
+// relayOf takes a trusted Connector's word about its platform: the body of the answer reaches whom it mentions, or
+// no one. Other relays would need our own delivery, which A2A does not have.
+func relayOf(wanted any, otherwise normalized.MentionRelay) normalized.MentionRelay {
+	relay, _ := wanted.(map[string]any)
+	switch kind, _ := relay["kind"].(string); kind {
+	case normalized.RelayInline, normalized.RelayNone:
+		return normalized.MentionRelay{Kind: kind}
+	}
+	return otherwise
+}
+
+// Values of x402.payment.status, as deployed x402 clients read them.
+const (
+	paymentRequired  = "payment-required"
+	paymentRejected  = "payment-rejected"
+	paymentVerified  = "payment-verified"
+	paymentCompleted = "payment-completed"
+	paymentFailed    = "payment-failed"
+
+	paymentReceiptsKey = "x402.payment.receipts"
+	paymentDataKey     = "dev.mentionable.payment" // of a resolution: payer, network and terms
+)
+
+var paymentSentences = map[string]string{
+	paymentVerified:  "The payment was verified; the agent works.",
+	paymentCompleted: "The payment was completed.",
+}
+
+// payment returns the x402 keys of a turn whose payment was decided; nil for all others. What the capture wrote beside
+// the answer comes before what follows from the resolution.
+func payment(turn exchange.TurnRecord, state a2a.TaskState) map[string]any {
+	resolution := turn.Message.PolicyResolution
+	if resolution == nil || resolution.Kind != policypart.PaymentRequired {
+		return nil
+	}
+	keys := map[string]any{paymentStatusKey: paymentStatus(resolution.Outcome, state)}
+	if state.Terminal() {
+		if receipts := receiptsOf(turn, resolution); receipts != nil {
+			keys[paymentReceiptsKey] = receipts
+		}
+		if captured := capturedStatus(turn); captured != "" {
+			keys[paymentStatusKey] = captured
+		}
+	}
+	return keys
+}
+
+func paymentStatus(outcome string, state a2a.TaskState) string {
+	switch {
+	case outcome == policypart.OutcomeDenied:
+		return paymentRejected
+	case outcome != policypart.OutcomePaid:
+		return paymentFailed
+	case state == a2a.TaskStateCompleted:
+		return paymentCompleted
+	case state.Terminal():
+		return paymentFailed
+	}
+	return paymentVerified
+}
+
+func capturedStatus(turn exchange.TurnRecord) string {
+	if turn.Response == nil {
+		return ""
+	}
+	return turn.Response.Metadata[paymentStatusKey]
+}
+
+// receiptsOf returns the receipts of the capture, or one that is made of the resolution.
+func receiptsOf(turn exchange.TurnRecord, resolution *policypart.Resolution) []any {
+	if turn.Response != nil {
+		var receipts []any
+		if json.Unmarshal([]byte(turn.Response.Metadata[paymentReceiptsKey]), &receipts) == nil && len(receipts) > 0 {
+			return receipts
+		}
+	}
+	if resolution.Receipt == "" || resolution.Outcome != policypart.OutcomePaid || stateOf(turn) != a2a.TaskStateCompleted {
+		return nil
+	}
+	receipt := map[string]any{"success": true, "transaction": resolution.Receipt}
+	var terms struct {
+		Payer   string `json:"payer"`
+		Network string `json:"network"`
+	}
+	if json.Unmarshal(resolution.Data[paymentDataKey], &terms) == nil {
+		receipt["network"], receipt["payer"] = terms.Network, terms.Payer
+		maps.DeleteFunc(receipt, func(_ string, value any) bool { return value == "" })
+	}
+	return []any{receipt}
+}
+
+// addPayment writes the x402 keys into a status message that is there anyway. A new demand says its own.
+func addPayment(message *a2a.Message, turn exchange.TurnRecord, state a2a.TaskState) {
+	for key, value := range payment(turn, state) {
+		if message.Metadata[paymentStatusKey] != paymentRequired {
+			message.SetMeta(key, value)
+		}
+	}
+}
+
+// paid fills the message of a state that needs no words otherwise: x402 clients read the status message. It returns nil
+// where there was no payment.
+func paid(message *a2a.Message, turn exchange.TurnRecord, state a2a.TaskState) *a2a.Message {
+	keys := payment(turn, state)
+	status, _ := keys[paymentStatusKey].(string)
+	text := paymentSentences[status]
+	if text == "" {
+		return nil
+	}
+	message.Metadata, message.Parts = keys, a2a.ContentParts{a2a.NewTextPart(text)}
+	return message
 }

@@ -8,7 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// TestForeignTasksAreMissing asks with every operation for a task that is somebody else's, for a task of the same
+// TestForeignTasksAreMissing asks with every operation for a task that is another owner's, for a task of the same
 // principal with another agent, and for one that does not exist: the answers must be the same bytes.
 func TestForeignTasksAreMissing(t *testing.T) {
 	b := setup(t)

@@ -39,7 +39,7 @@ func redact(document []byte) []byte {
 	if err := r.value("", ""); err != nil {
 		return nil // cannot be: the binding has read it
 	}
-	return r.rest(r.dec.InputOffset()) // what follows the first value was read by nobody and is no part of the message
+	return r.rest(r.dec.InputOffset()) // what follows the first value was read by no one and is no part of the message
 }
 
 // mayHoldSecrets spares most requests the second reading. An escape may hide a name.

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/a2aproject/a2a-go/v2/a2a"
@@ -86,7 +87,7 @@ func (c *Caller) cardLink(ctx context.Context, to identity.Address) (named strin
 	return "", nil, fault.GiveUp("nobody of that address can be called: it has no agent card", nil)
 }
 
-// sameAgent reports whether a document names the agent that was asked for, in any spelling of its local part, and gives
+// sameAgent reports whether a document names the agent that was asked for, in any spelling of its local part, and returns
 // the document's spelling.
 func sameAgent(asked identity.Address, text string) (named string, same bool) {
 	found, err := identity.ParseAddress(strings.TrimPrefix(text, "acct:"))
@@ -191,4 +192,36 @@ func unreachable(err error) error {
 		return fault.GiveUp("the server of the other agent cannot be called", err)
 	}
 	return fault.RetryIn(0, "the server of the other agent cannot be reached", err)
+}
+
+const maxPeers = 1024 // cards kept
+
+// peerCache remembers cards for a few minutes.
+type peerCache struct {
+	mu    sync.Mutex
+	found map[string]peer
+}
+
+func newPeerCache() *peerCache { return &peerCache{found: map[string]peer{}} }
+
+func (p *peerCache) get(address string) (peer, bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	found, ok := p.found[address]
+	return found, ok && time.Now().Before(found.expires)
+}
+
+func (p *peerCache) put(address string, found peer) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if len(p.found) >= maxPeers {
+		clear(p.found)
+	}
+	p.found[address] = found
+}
+
+func (p *peerCache) drop(address string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.found, address)
 }

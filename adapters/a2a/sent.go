@@ -44,7 +44,7 @@ const (
 	maxHistoryFiles = 1 << 20 // bytes of stored files in the history of one task; what is over it is named by its digest
 )
 
-// sentOf notes a message; at gives for each of its parts the place of the normalized one, counted from 1, or zero.
+// sentOf notes a message; at returns for each of its parts the place of the normalized one, counted from 1, or zero.
 func sentOf(message *a2a.Message, at []int, parts []normalized.Part) (*sent, error) {
 	noted := &sent{Extensions: message.Extensions, References: message.ReferenceTasks}
 	var err error

@@ -7,6 +7,7 @@ package a2a
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"io"
 	"iter"
@@ -23,7 +24,10 @@ import (
 	"inbox/exchange"
 	"inbox/identity"
 	"inbox/internal/bearer"
+	"inbox/internal/fault"
 	"inbox/internal/httpserver"
+	"inbox/internal/queue"
+	"inbox/normalized"
 	"inbox/policypart"
 )
 
@@ -48,7 +52,7 @@ type Turns interface {
 
 // Runs follows and stops turns while they run.
 type Runs interface {
-	// Wait blocks until the turn ended or waits for somebody; the end of ctx is its error.
+	// Wait blocks until the turn ended or waits for another party; the end of ctx is its error.
 	Wait(ctx context.Context, turnID string) (exchange.TurnRecord, error)
 	// Cancel ends a turn without answer; fault.Conflict when it ended already.
 	Cancel(ctx context.Context, turnID, reason string) (exchange.TurnRecord, error)
@@ -105,7 +109,7 @@ type Options struct {
 	Tokens    Tokens
 	Claims    Claims
 	Blobs     Blobs
-	Believer  Believer                              // optional: nil = nobody's evidence is believed
+	Believer  Believer                              // optional: nil = no evidence is relied on
 	Present   func(policypart.Part) policypart.Part // optional: puts the asker's secret into the url of a demand; nil = only Confine
 
 	Verifier Verifier                                       // optional: nil = only tokens of the operator are taken
@@ -146,14 +150,24 @@ type IssuerCard struct {
 // Adapter is the A2A edge of the server.
 type Adapter struct {
 	codec
-	options Options
-	base    string // PublicURL without a slash at the end
-	tokens  *bearer.Cache
-	seen    changes
-	crowd   *crowd
-	log     *slog.Logger
+	authenticator
+	limiter *callerLimiter
 
 	rpc1, rpc03, rest1, rest03 http.Handler // the SDK's bindings, one of each for all agents
+}
+
+// cards describe the agents: their cards, signed, and what else tells a caller where and how an agent is reached.
+type cards struct {
+	options *Options
+	base    string // PublicURL without a slash at the end
+	seen    changes
+	log     *slog.Logger
+}
+
+// authenticator finds out whom a request comes from, and challenges a caller that has no proof.
+type authenticator struct {
+	*cards
+	tokens *bearer.Cache
 }
 
 // New makes an Adapter; the error says which option is missing.
@@ -169,9 +183,11 @@ func New(options Options) (*Adapter, error) {
 	if options.Present == nil {
 		options.Present = func(part policypart.Part) policypart.Part { return part.Confine(origin) }
 	}
+	described := &cards{options: &options, base: strings.TrimSuffix(options.PublicURL, "/"), log: options.Logger}
 	a := &Adapter{
-		codec: codec{blobs: options.Blobs}, options: options, base: strings.TrimSuffix(options.PublicURL, "/"),
-		tokens: bearer.NewCache(options.Tokens), log: options.Logger, crowd: newCrowd(options.CallerConcurrency),
+		codec:         codec{blobs: options.Blobs},
+		authenticator: authenticator{cards: described, tokens: bearer.NewCache(options.Tokens)},
+		limiter:       newCallerLimiter(options.CallerConcurrency),
 	}
 	handler := &handler{Adapter: a}
 	keepAlive := a2asrv.WithTransportKeepAlive(options.KeepAlive)
@@ -240,4 +256,50 @@ func (a *Adapter) Routes() []httpserver.Route {
 		{Pattern: "/.well-known/agent.json", Handler: first},
 		{Pattern: "/.well-known/agent-card/{agent}", Handler: a.cached(a.mentionableCard)},
 	}
+}
+
+// ChannelName is the name of the channel.
+const ChannelName = "a2a"
+
+// webhookSchedule is the waiting time between attempts to reach a webhook: about a day.
+var webhookSchedule = []time.Duration{
+	5 * time.Second, 30 * time.Second, 2 * time.Minute, 10 * time.Minute, 30 * time.Minute, 2 * time.Hour, 6 * time.Hour, 12 * time.Hour,
+}
+
+// Module returns the channel as a node runs it. The changes of watched turns are brought to webhooks, those of one webhook in
+// order.
+func (a *Adapter) Module() exchange.Module {
+	return exchange.Module{
+		Name: ChannelName, ReceivedVia: normalized.ViaA2A, Channel: a, Routes: a.Routes(), Links: a.Links,
+		Jobs: []exchange.Job{{
+			Kind: exchange.WatchKind,
+			Options: queue.KindOptions{
+				Concurrency: a.options.WebhookConcurrency, Schedule: webhookSchedule, MaxAttempts: len(webhookSchedule) + 1,
+			},
+			Handler: a.runNotification,
+		}},
+	}
+}
+
+func (a *Adapter) runNotification(ctx context.Context, job queue.Job) error {
+	var change exchange.WatchJob
+	if err := json.Unmarshal([]byte(job.Payload), &change); err != nil {
+		return queue.GiveUp("the payload cannot be read", err)
+	}
+	return queue.Classed(ctx, a.Notify(ctx, change, job.Attempt > len(webhookSchedule)))
+}
+
+var (
+	_ exchange.Channel = (*Adapter)(nil)
+	_ exchange.Awaited = (*Adapter)(nil)
+)
+
+// Plan has no destinations: the peer fetches its answer with the blocking call, the stream or GetTask.
+func (a *Adapter) Plan(context.Context, exchange.Reply) (exchange.Plan, error) {
+	return exchange.Plan{}, nil
+}
+
+// Deliver is never asked, because Plan names no destination.
+func (a *Adapter) Deliver(context.Context, exchange.Delivery) (exchange.DeliveryReceipt, error) {
+	return exchange.DeliveryReceipt{}, fault.GiveUp("A2A answers are fetched by the peer", nil)
 }

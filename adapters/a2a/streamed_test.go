@@ -51,7 +51,7 @@ func TestStreamedKnowsItsText(t *testing.T) {
 	}
 }
 
-// TestLongTextsGoInPieces: whoever reads slowly holds up one piece and not the whole answer.
+// TestLongTextsGoInPieces: a slow reader holds up one piece and not the whole answer.
 func TestLongTextsGoInPieces(t *testing.T) {
 	long := strings.Repeat("é", 3*maxChunk)
 	for name, streams := range map[string]bool{"streamed": true, "at once": false} {

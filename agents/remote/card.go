@@ -1,10 +1,14 @@
 package remote
 
 import (
+	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net"
+	"net/http"
 	"net/url"
 	"path"
 	"slices"
@@ -15,6 +19,8 @@ import (
 
 	"inbox/identity"
 	"inbox/internal/fault"
+	"inbox/internal/safehttp"
+	"inbox/internal/webtoken"
 	"inbox/normalized"
 )
 
@@ -53,12 +59,12 @@ func hostPort(u *url.URL) string {
 type card struct {
 	Address string `json:"address"`
 
-	SupportedInterfaces []place `json:"supportedInterfaces"`
+	SupportedInterfaces []agentInterface `json:"supportedInterfaces"`
 
-	URL                  string  `json:"url"`
-	PreferredTransport   string  `json:"preferredTransport"`
-	ProtocolVersion      string  `json:"protocolVersion"`
-	AdditionalInterfaces []place `json:"additionalInterfaces"`
+	URL                  string           `json:"url"`
+	PreferredTransport   string           `json:"preferredTransport"`
+	ProtocolVersion      string           `json:"protocolVersion"`
+	AdditionalInterfaces []agentInterface `json:"additionalInterfaces"`
 
 	SecuritySchemes map[string]json.RawMessage `json:"securitySchemes"`
 
@@ -82,8 +88,8 @@ func (c card) guarded() bool {
 	return len(c.SecuritySchemes) > 0 || c.A2A.Auth.Scheme != "" && c.A2A.Auth.Scheme != "none"
 }
 
-// place is one address where the agent takes messages.
-type place struct {
+// agentInterface is one address where the agent takes messages.
+type agentInterface struct {
 	URL             string `json:"url"`
 	ProtocolBinding string `json:"protocolBinding"` // 1.0
 	Transport       string `json:"transport"`       // 0.3
@@ -91,7 +97,7 @@ type place struct {
 	Tenant          string `json:"tenant"`
 }
 
-// endpoint is a place that we can speak to.
+// endpoint is an agentInterface that we can speak to.
 type endpoint struct {
 	url     *url.URL
 	rest    bool // HTTP+JSON, else JSON-RPC
@@ -99,8 +105,8 @@ type endpoint struct {
 	tenant  string
 }
 
-// maxPlaces bounds what is read of a card that lists places without end.
-const maxPlaces = 32
+// maxInterfaces bounds what is read of a card that lists interfaces without end.
+const maxInterfaces = 32
 
 func readCard(body []byte) (card, error) {
 	var read card
@@ -110,28 +116,28 @@ func readCard(body []byte) (card, error) {
 	return read, nil
 }
 
-// places lists them in the card's order of preference, all in the form of 1.0.
-func (c card) places() []place {
+// interfaces lists them in the card's order of preference, all in the form of 1.0.
+func (c card) interfaces() []agentInterface {
 	list := slices.Clone(c.SupportedInterfaces)
 	if len(list) == 0 && c.URL != "" {
 		old := orElse(c.ProtocolVersion, string(a2av0.Version))
-		list = append(list, place{URL: c.URL, ProtocolBinding: orElse(c.PreferredTransport, "JSONRPC"), ProtocolVersion: old})
+		list = append(list, agentInterface{URL: c.URL, ProtocolBinding: orElse(c.PreferredTransport, "JSONRPC"), ProtocolVersion: old})
 		for _, other := range c.AdditionalInterfaces {
 			other.ProtocolVersion = orElse(other.ProtocolVersion, old)
 			list = append(list, other)
 		}
 	}
 	if len(list) == 0 && c.A2A.Endpoint != "" && (c.A2A.Transport == "" || c.A2A.Transport == "https+jsonrpc") {
-		list = append(list, place{URL: c.A2A.Endpoint, ProtocolBinding: "JSONRPC", ProtocolVersion: c.A2A.ProtocolVersion})
+		list = append(list, agentInterface{URL: c.A2A.Endpoint, ProtocolBinding: "JSONRPC", ProtocolVersion: c.A2A.ProtocolVersion})
 	}
-	return list[:min(len(list), maxPlaces)]
+	return list[:min(len(list), maxInterfaces)]
 }
 
-// choose returns the first place whose protocol we speak and whose address allowed accepts. The error says what was wrong
+// choose returns the first interface whose protocol we speak and whose address allowed accepts. The error says what was wrong
 // with each.
 func (c card) choose(allowed func(*url.URL) error) (endpoint, error) {
 	var wrong []error
-	for _, offered := range c.places() {
+	for _, offered := range c.interfaces() {
 		found, err := offered.endpoint()
 		if err == nil {
 			err = allowed(found.url)
@@ -144,7 +150,7 @@ func (c card) choose(allowed func(*url.URL) error) (endpoint, error) {
 	return endpoint{}, fmt.Errorf("the agent card names no endpoint that can be used: %w", errors.Join(wrong...))
 }
 
-func (p place) endpoint() (endpoint, error) {
+func (p agentInterface) endpoint() (endpoint, error) {
 	u, err := url.Parse(p.URL)
 	if err != nil || u.Hostname() == "" || u.User != nil || u.Fragment != "" || u.Scheme != "https" && u.Scheme != "http" {
 		return endpoint{}, errors.New("is no address of an endpoint")
@@ -190,4 +196,82 @@ func orElse(text, fallback string) string {
 		return fallback
 	}
 	return text
+}
+
+const maxKeyBytes = 256 << 10
+
+// checkSignature refuses a card whose signature names a key of the card's own origin and does not fit. A card without a
+// signature, or with keys from elsewhere, is taken as it came over TLS: who signs chooses the place of the key, so that
+// such a signature proves nothing.
+func (a *Agent) checkSignature(ctx context.Context, card []byte) error {
+	if !bytes.Contains(card, []byte(`"signatures"`)) {
+		return nil
+	}
+	origin := *a.card
+	origin.Path, origin.RawPath, origin.RawQuery = "/.well-known/jwks.json", "", ""
+	options := safehttp.GetOptions{Accept: "application/jwk-set+json, application/json", MaxBytes: maxKeyBytes, MaxRedirects: -1}
+	response, err := a.cards.Get(ctx, origin.String(), options)
+	if err != nil {
+		return nil
+	}
+	defer func() { _ = response.Body.Close() }()
+	keys, err := io.ReadAll(response.Body)
+	if err != nil || response.StatusCode != http.StatusOK {
+		return nil
+	}
+	if err := webtoken.VerifyCard(card, keys); errors.Is(err, webtoken.ErrCardForged) {
+		cardSignatures.WithLabelValues("forged").Inc()
+		return err
+	} else if err != nil {
+		cardSignatures.WithLabelValues("unknown").Inc()
+		return nil
+	}
+	cardSignatures.WithLabelValues("valid").Inc()
+	return nil
+}
+
+// allowed reports whether the card may lead to an address: any on the card's own host, those that the operator named, and,
+// where no credentials could be stolen, any public one over https.
+func (a *Agent) allowed(u *url.URL) error {
+	switch {
+	case a.card.Scheme == "https" && u.Scheme != "https":
+		return errors.New("leads away from https")
+	case a.trusted(u):
+		return nil
+	case a.credentials.any():
+		return fmt.Errorf("is on another host than the card; add %q to endpoint_hosts if the credentials may be shown there", hostPort(u))
+	}
+	return a.options.Client.CheckURL(u)
+}
+
+func (a *Agent) trusted(u *url.URL) bool {
+	return strings.EqualFold(u.Hostname(), a.card.Hostname()) ||
+		slices.ContainsFunc(a.options.EndpointHosts, func(hostport string) bool { return strings.EqualFold(hostport, hostPort(u)) })
+}
+
+// maxClients bounds the clients of a card that leads elsewhere each time.
+const maxClients = 4
+
+// clientFor returns the client of an endpoint: one that trusts it, or one that judges its address at each dial.
+func (a *Agent) clientFor(u *url.URL) *safehttp.Client {
+	if !a.trusted(u) {
+		return a.options.Client.Limit(a.options.MaxResponseBytes)
+	}
+	if hostPort(u) == hostPort(a.card) {
+		return a.cards.Limit(a.options.MaxResponseBytes)
+	}
+	a.peers.mu.Lock()
+	defer a.peers.mu.Unlock()
+	client, ok := a.peers.clients[hostPort(u)]
+	if !ok {
+		if len(a.peers.clients) >= maxClients {
+			for other, old := range a.peers.clients {
+				old.Close()
+				delete(a.peers.clients, other)
+			}
+		}
+		client = a.options.Client.Trusting(hostPort(u)).Limit(a.options.MaxResponseBytes)
+		a.peers.clients[hostPort(u)] = client
+	}
+	return client
 }

@@ -4,12 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 	"time"
 
 	"github.com/a2aproject/a2a-go/v2/a2a"
 
 	"inbox/agents"
 	"inbox/agents/upstream"
+	turns "inbox/exchange"
 	"inbox/internal/fault"
 	"inbox/normalized"
 )
@@ -84,7 +86,7 @@ func (x *exchange) unsaid() normalized.Response {
 	return normalized.Response{Silent: true, Status: normalized.StatusCompleted}.Answering(x.turn.Message)
 }
 
-// abandoned reports whether nobody waits for the answer any more. A server that stops, or a worker that lost the turn to
+// abandoned reports whether no one waits for the answer any more. A server that stops, or a worker that lost the turn to
 // another, ends the context with a cause of its own: there the next attempt goes on with the same task.
 func abandoned(ctx context.Context) bool {
 	cause := context.Cause(ctx)
@@ -180,3 +182,92 @@ func (x *exchange) look(ctx context.Context, id a2a.TaskID) (*a2a.Task, *sightin
 
 // historyLength is how much of the talk is asked for: an agent without artifacts may have put its answer there.
 const historyLength = 4
+
+// Bounds of following a task that waits until the person has signed in at the other agent's service. Between two looks the turn is
+// a row: it holds no worker and no connection, and any node takes it up.
+const (
+	firstLook   = 2 * time.Second
+	maxLook     = 15 * time.Minute
+	followLimit = 24 * time.Hour
+	maxLooks    = 120
+)
+
+// lookPause doubles from firstLook to maxLook.
+func lookPause(looks int) time.Duration {
+	if looks > 9 {
+		return maxLook
+	}
+	return min(firstLook<<looks, maxLook)
+}
+
+// awaitLogin parks the turn until the next look at the task. It reports false where turns cannot wait or the task was followed long
+// enough: then the asker has to write again. Asked names the question that is told to the asker; empty = that of the last look.
+func (x *exchange) awaitLogin(ctx context.Context, asked string) (bool, error) {
+	now := time.Now()
+	next := x.before
+	if next.Looks == 0 {
+		next = progress{Task: string(x.task.id), Context: x.task.context, Since: now}
+	}
+	if x.turn.Requests == nil || next.Task == "" || next.Looks >= maxLooks || now.Sub(next.Since) > followLimit {
+		return false, nil
+	}
+	pause := lookPause(next.Looks)
+	next.Looks++
+	if asked != "" {
+		next.Told = asked
+	}
+	err := x.turn.Requests.Await(map[string]any{
+		"tool_name": turns.ToolAuthorization, "tool_call_id": x.id + "-" + strconv.Itoa(next.Looks), "run_id": x.turn.ID,
+		"timeout_at": now.Add(pause).UTC().Format(time.RFC3339Nano),
+	})
+	if err != nil {
+		return false, fault.GiveUp(sayHere, err)
+	}
+	recoveries.WithLabelValues("followed").Inc()
+	return true, x.agent.keep(ctx, x.agent.turnKey(x.turn, x.id), next, turnLife)
+}
+
+// stale reports whether the agent does not know the conversation, or its open task, any more.
+func (x *exchange) stale(err error) bool {
+	if x.thread.Open != nil && errors.Is(err, a2a.ErrUnsupportedOperation) {
+		return true
+	}
+	return x.thread != (thread{}) &&
+		(errors.Is(err, a2a.ErrTaskNotFound) || errors.Is(err, a2a.ErrInvalidParams) || errors.Is(err, a2a.ErrInvalidRequest))
+}
+
+// loosen goes on without the open task, and then without the conversation.
+func (x *exchange) loosen() {
+	if x.thread.Open == nil {
+		x.thread.Context = ""
+	}
+	x.thread.Open, x.asked = nil, ""
+}
+
+func (x *exchange) waitsForLogin() bool {
+	waiting := x.continued()
+	return waiting != nil && waiting.Login
+}
+
+// askAgain takes a task that takes no messages while it waits for a login: what it wants, or what has become of it.
+func (x *exchange) askAgain(ctx context.Context) error {
+	found, seen, err := x.look(ctx, a2a.TaskID(x.continued().Task))
+	if err != nil {
+		return failure(ctx, seen, err)
+	}
+	x.asked = ""
+	return x.take(ctx, found)
+}
+
+// overMeanwhile takes a task that waited for a login and has gone on by itself.
+func (x *exchange) overMeanwhile(ctx context.Context) (over bool, err error) {
+	if !x.waitsForLogin() {
+		return false, nil
+	}
+	found, _, err := x.look(ctx, a2a.TaskID(x.continued().Task))
+	if err != nil || found.Status.State != a2a.TaskStateCompleted && found.Status.State != a2a.TaskStateWorking {
+		return false, nil //nolint:nilerr // then it is asked anew
+	}
+	x.cut = true
+	return true, x.take(ctx, found)
+}

@@ -4,13 +4,16 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"strings"
 	"time"
+	"unicode"
 
 	"github.com/a2aproject/a2a-go/v2/a2a"
 
 	"inbox/agents/upstream"
 	"inbox/internal/fault"
 	"inbox/internal/safehttp"
+	"inbox/normalized"
 )
 
 const (
@@ -121,7 +124,7 @@ func isPermanent(err error) bool {
 	return ok && known.Permanent
 }
 
-// block asks an agent that gives tasks but does not show them: the same message again, for the end this time.
+// block asks an agent that returns tasks but does not show them: the same message again, for the end this time.
 func (x *exchange) block(ctx context.Context) error {
 	recoveries.WithLabelValues("repeated").Inc()
 	message, err := x.message(ctx)
@@ -151,4 +154,154 @@ func sleep(ctx context.Context, pause time.Duration) bool {
 	case <-ctx.Done():
 		return false
 	}
+}
+
+// done reports whether the answer is there.
+func (x *exchange) done() bool {
+	return x.said != nil || x.task.settled() && (!x.task.waits() || x.asked == "" || x.asked != x.task.asked())
+}
+
+// take handles whatever the other agent says, from a stream, an answer or a look at the task.
+func (x *exchange) take(ctx context.Context, event a2a.Event) error {
+	var err error
+	switch e := event.(type) {
+	case *a2a.Message:
+		err = x.hear(e)
+	case *a2a.Task:
+		if e == nil {
+			return upstream.NotUsable(errors.New("an event is empty"))
+		}
+		err = x.task.replace(e, x.peer.rest)
+	case *a2a.TaskStatusUpdateEvent:
+		if err = x.task.setStatus(e, x.peer.rest); err == nil && !x.task.settled() {
+			x.preview.status(e.Status.Message)
+		}
+	case *a2a.TaskArtifactUpdateEvent:
+		if err = x.task.grow(e, x.peer.rest); err == nil {
+			x.preview.artifact(e, x.peer.card.textMIME())
+		}
+	default:
+		err = errors.New("an event is of no known kind")
+	}
+	if err != nil {
+		return upstream.NotUsable(err)
+	}
+	if err := x.note(ctx); err != nil {
+		return err
+	}
+	if !x.preview.flush(x.emit) {
+		return errStopped
+	}
+	return nil
+}
+
+func (x *exchange) hear(message *a2a.Message) error {
+	if message == nil || message.ContextID != "" && !usableID(message.ContextID, false) {
+		return errors.New("the answer is no message")
+	}
+	x.said = message
+	return nil
+}
+
+// note keeps the id of the task as soon as it is known: the next attempt goes on with it instead of asking twice.
+func (x *exchange) note(ctx context.Context) error {
+	if x.noted || x.task.id == "" {
+		return nil
+	}
+	x.noted = true
+	return x.agent.keep(ctx, x.agent.turnKey(x.turn, x.id), progress{Task: string(x.task.id), Context: x.task.context}, turnLife)
+}
+
+const (
+	maxPreview      = 256 << 10 // bytes of text that are shown while the answer grows
+	maxPreviewParts = 32
+)
+
+// preview shows the answer while it grows. It is replaced by the whole answer in the end, so it may leave out what is
+// late, large or replaced.
+type preview struct {
+	deltas  []normalized.Delta
+	growing string          // id of the artifact whose text is the open part
+	begun   map[string]bool // artifacts shown so far
+	bytes   int
+	parts   int
+}
+
+// status shows what the agent says while it works.
+func (p *preview) status(message *a2a.Message) {
+	if message == nil {
+		return
+	}
+	for _, part := range message.Parts {
+		if text := partText(part); strings.TrimSpace(text) != "" {
+			p.begin("", normalized.MIMEPlain, text)
+			p.deltas = append(p.deltas, p.limited(normalized.Delta{Kind: normalized.DeltaPartEnd})...)
+			p.growing = ""
+		}
+	}
+}
+
+// artifact shows new text of the answer.
+func (p *preview) artifact(e *a2a.TaskArtifactUpdateEvent, mime string) {
+	id := "artifact " + string(e.Artifact.ID)
+	if p.begun[id] && !e.Append || p.begun[id] && p.growing != id {
+		return // replaced, or going on behind something else
+	}
+	for _, part := range e.Artifact.Parts {
+		text := partText(part)
+		switch {
+		case text == "" || asFile(part):
+		case p.growing == id:
+			p.bytes += len(text)
+			p.deltas = append(p.deltas, p.limited(normalized.Delta{Kind: normalized.DeltaText, Text: text})...)
+		default:
+			p.begin(id, textMIME(part, mime), text)
+		}
+	}
+}
+
+func (p *preview) begin(id, mime, text string) {
+	if p.begun == nil {
+		p.begun = map[string]bool{}
+	}
+	p.bytes += len(text)
+	p.parts++
+	part := normalized.Part{Kind: normalized.PartText, MIME: mime, Content: text}
+	p.deltas = append(p.deltas, p.limited(normalized.Delta{Kind: normalized.DeltaPartBegin, Part: &part})...)
+	if len(p.begun) < maxArtifacts {
+		p.begun[id] = true
+	}
+	p.growing = id
+}
+
+// limited lets nothing through any more once the preview is long enough.
+func (p *preview) limited(delta normalized.Delta) []normalized.Delta {
+	if p.bytes > maxPreview || p.parts > maxPreviewParts {
+		return nil
+	}
+	return []normalized.Delta{delta}
+}
+
+// flush hands over what is new; false = the engine wants no more.
+func (p *preview) flush(emit func(normalized.Delta) bool) bool {
+	for _, delta := range p.deltas {
+		if !emit(delta) {
+			return false
+		}
+	}
+	p.deltas = nil
+	return true
+}
+
+// partText returns text without the control characters that the contract forbids; white space stays, it may be a chunk.
+func partText(part *a2a.Part) string {
+	if part == nil {
+		return ""
+	}
+	return strings.Map(func(char rune) rune {
+		if unicode.IsControl(char) && char != '\n' && char != '\t' {
+			return -1
+		}
+		return char
+	}, strings.ToValidUTF8(part.Text(), ""))
 }

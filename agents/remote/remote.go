@@ -7,18 +7,26 @@ package remote
 import (
 	"cmp"
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"iter"
 	"net/url"
+	"strings"
 	"time"
 
 	"github.com/a2aproject/a2a-go/v2/log"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
 
 	"inbox/agents"
 	"inbox/identity"
 	"inbox/internal/fault"
 	"inbox/internal/safehttp"
+	"inbox/internal/telemetry"
 	"inbox/normalized"
 )
 
@@ -84,7 +92,7 @@ type Options struct {
 	MaxFileBytes     int64         // of one file that is sent inside a message; zero = DefaultMaxFileBytes
 }
 
-// Vouching is what Options.Sign attests: the turn's sender, for Audience and nobody else.
+// Vouching is what Options.Sign attests: the turn's sender, for Audience and no one else.
 type Vouching struct {
 	Turn     agents.Turn
 	Audience string // address of the other agent where its card has one, else the address of the card
@@ -99,7 +107,7 @@ type Agent struct {
 	peers       peers
 }
 
-// New checks the options and fills in the defaults; it asks nobody yet. Its faults are fault.Malformed and name the
+// New checks the options and fills in the defaults; it asks no other server yet. Its faults are fault.Malformed and name the
 // setting.
 func New(options Options) (*Agent, error) {
 	card, err := cardAddress(options.CardURL)
@@ -165,4 +173,122 @@ func (a *Agent) Handle(ctx context.Context, turn agents.Turn) iter.Seq2[normaliz
 			yield(normalized.Delta{Kind: normalized.DeltaResponse, Response: &response}, nil)
 		}
 	}
+}
+
+const (
+	namespace = "agents.remote"
+	turnLife  = 7 * 24 * time.Hour // a turn is repeated within minutes, but a server may stand still for days
+)
+
+// thread is what is known there about a thread here.
+type thread struct {
+	Context string `json:"context,omitempty"`
+	Open    *open  `json:"open,omitempty"` // the task that waits for the next message of the thread
+}
+
+// open is a task that asked for something.
+type open struct {
+	Task      string `json:"task"`
+	Principal string `json:"principal"`       // who was asked: no one else's message answers
+	Asked     string `json:"asked"`           // names the question
+	Login     bool   `json:"login,omitempty"` // it may go on by itself once the person has logged in there
+	State     string `json:"state,omitempty"` // the secret by which a demand there is resolved; it never leaves for anybody else
+}
+
+// progress is how far a message came, for the attempt after a crash.
+type progress struct {
+	Task    string `json:"task"`
+	Context string `json:"context,omitempty"`
+	Asked   string `json:"asked,omitempty"` // the question that stood before the message was sent to a waiting task
+
+	Looks int       `json:"looks,omitempty"` // at a task that waits for a login
+	Since time.Time `json:"since,omitzero"`  // of the first of them
+	Told  string    `json:"told,omitempty"`  // the question that our asker was told
+}
+
+// threadKey names the conversation of one of our agents with the other; a new card_url begins anew.
+func (a *Agent) threadKey(turn agents.Turn) string {
+	return "thread:" + digest(turn.Agent, a.card.String(), turn.Message.ThreadID)
+}
+
+func (a *Agent) turnKey(turn agents.Turn, messageID string) string {
+	return "turn:" + digest(turn.Agent, a.card.String(), messageID)
+}
+
+func digest(names ...string) string {
+	sum := sha256.Sum256([]byte(strings.Join(names, "\x00")))
+	return hex.EncodeToString(sum[:])
+}
+
+// load reads a value. One that cannot be read any more counts as absent.
+func (a *Agent) load(ctx context.Context, key string, into any) error {
+	value, found, err := a.options.State.Get(ctx, namespace, key)
+	if err != nil {
+		return notKept(fmt.Errorf("read state: %w", err))
+	}
+	if found {
+		_ = json.Unmarshal(value, into)
+	}
+	return nil
+}
+
+func (a *Agent) keep(ctx context.Context, key string, value any, life time.Duration) error {
+	encoded, err := json.Marshal(value)
+	if err != nil {
+		return notKept(err)
+	}
+	if err := a.options.State.Put(ctx, namespace, key, encoded, time.Now().Add(life)); err != nil {
+		return notKept(fmt.Errorf("write state: %w", err))
+	}
+	return nil
+}
+
+// messageID is the same in every attempt, so that the other side recognises a repeat. A turn that was taken up again with
+// a decision says something new.
+func messageID(turn agents.Turn) string {
+	resolution := turn.Message.PolicyResolution
+	if resolution == nil {
+		return turn.ID
+	}
+	encoded, err := json.Marshal(resolution)
+	if err != nil {
+		return turn.ID + "-resolved"
+	}
+	return turn.ID + "-" + digest(string(encoded))[:16]
+}
+
+var (
+	// outcome: completed, input_required, failed, retry, given_up, stopped
+	exchanges = promauto.NewCounterVec(prometheus.CounterOpts{
+		Name: "inbox_remote_exchanges_total", Help: "Turns passed on to A2A agents elsewhere by outcome.",
+	}, []string{"outcome"})
+	exchangeSeconds = promauto.NewHistogram(prometheus.HistogramOpts{
+		Name: "inbox_remote_seconds", Help: "Time from passing a turn on to the end of its answer.",
+		Buckets: telemetry.NetworkSeconds,
+	})
+	// how: resubscribed, polled, repeated, followed
+	recoveries = promauto.NewCounterVec(prometheus.CounterOpts{
+		Name: "inbox_remote_recoveries_total", Help: "Answers that were cut off or could not be streamed, by how they were got.",
+	}, []string{"how"})
+	// outcome: valid, forged, unknown (no key of the card's origin)
+	cardSignatures = promauto.NewCounterVec(prometheus.CounterOpts{
+		Name: "inbox_remote_card_signatures_total", Help: "Signed cards of A2A agents elsewhere by outcome.",
+	}, []string{"outcome"})
+)
+
+func observe(started time.Time, response normalized.Response, err error) {
+	exchangeSeconds.Observe(time.Since(started).Seconds())
+	exchanges.WithLabelValues(outcome(response, err)).Inc()
+}
+
+func outcome(response normalized.Response, err error) string {
+	switch {
+	case err == nil:
+		return response.Outcome()
+	case errors.Is(err, errStopped):
+		return "stopped"
+	case fault.Of(err).Permanent:
+		return "given_up"
+	}
+	return "retry"
 }

@@ -1,0 +1,364 @@
+package a2a
+
+import (
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/a2aproject/a2a-go/v2/a2a"
+	"github.com/google/uuid"
+
+	"inbox/exchange"
+	"inbox/internal/fault"
+	"inbox/normalized"
+	"inbox/policypart"
+)
+
+const (
+	maxTaskTurns  = 200 // turns of one task that are read; a longer conversation goes on in new tasks of its context
+	maxTaskIDSize = 64
+)
+
+// route is what this adapter keeps with every turn.
+type route struct {
+	Context string `json:"context"`           // the context id as the client knows it
+	Number  int    `json:"number"`            // position of the turn in its task, from 1
+	Digest  string `json:"digest"`            // of the message as sent: tells a repeat from another message with the same id
+	Words   *sent  `json:"words,omitempty"`   // what the normalized message does not keep; goes when the message is erased
+	Awaited bool   `json:"awaited,omitempty"` // the client waited for the answer when it sent the message
+}
+
+// Awaits reports whether the client of a question waits for the answer, instead of fetching the task later.
+func (*Adapter) Awaits(kept json.RawMessage) bool {
+	return routeOf(exchange.TurnRecord{Route: kept}).Awaited
+}
+
+func routeOf(turn exchange.TurnRecord) route {
+	var r route
+	_ = json.Unmarshal(turn.Route, &r) // our own bytes
+	return r
+}
+
+// task is all turns with one reference, in order of arrival. There is at least one.
+type task struct {
+	turns     []exchange.TurnRecord
+	contextID string    // as the client knows it; the same for all turns
+	cancelled time.Time // set when an interrupted task was given up by its owner
+	partial   *partial  // the answer of the newest turn so far, where a follower has read it; nil = it is read when needed
+}
+
+func (t *task) last() *exchange.TurnRecord { return &t.turns[len(t.turns)-1] }
+
+func (t *task) id() a2a.TaskID { return a2a.TaskID(t.last().Reference) }
+
+// info names the task for the SDK's event constructors.
+func (t *task) info() a2a.TaskInfo { return a2a.TaskInfo{TaskID: t.id(), ContextID: t.contextID} }
+
+// load reads a task of the owner. Somebody else's task and a missing one are the same problem.
+func (a *Adapter) load(ctx context.Context, owned owner, id a2a.TaskID) (*task, error) {
+	if id == "" {
+		return nil, inField("id", "is needed")
+	}
+	if len(id) > maxTaskIDSize || !printable(string(id)) { // none of ours; PostgreSQL has no text with a NUL
+		return nil, taskNotFound()
+	}
+	turns, err := a.options.Turns.Turns(ctx, exchange.TurnFilter{
+		Agent: owned.agent, Principal: owned.principal, Reference: string(id),
+		ReceivedVia: normalized.ViaA2A, Limit: maxTaskTurns,
+	})
+	if err != nil {
+		return nil, err
+	}
+	if len(turns) == 0 {
+		return nil, taskNotFound()
+	}
+	return a.assemble(ctx, turns)
+}
+
+// assemble orders the turns of one task by their ids, which are UUIDv7, and looks whether its owner gave it up.
+func (a *Adapter) assemble(ctx context.Context, turns []exchange.TurnRecord) (*task, error) {
+	slices.SortFunc(turns, func(x, y exchange.TurnRecord) int { return strings.Compare(x.ID, y.ID) })
+	t := &task{turns: turns}
+	t.contextID = routeOf(*t.last()).Context
+	if last := t.last(); exchange.Terminal(last.State) && interrupted(stateOf(*last)) {
+		at, cancelled, err := a.wasCancelled(ctx, last.ID)
+		if err != nil {
+			return nil, err
+		}
+		if cancelled {
+			t.cancelled = at
+		}
+	}
+	return t, nil
+}
+
+func (t *task) state() a2a.TaskState {
+	if !t.cancelled.IsZero() {
+		return a2a.TaskStateCanceled
+	}
+	return stateOf(*t.last())
+}
+
+// interrupted reports whether the task waits for its owner.
+func interrupted(state a2a.TaskState) bool {
+	return state == a2a.TaskStateInputRequired || state == a2a.TaskStateAuthRequired
+}
+
+// The next step after an interrupted turn is claimed once: by the message that continues the task, or by its
+// cancellation. Two followers at the same time must not both run, or a finished task would change again.
+const (
+	claimSpace    = "a2a.next"
+	claimMessage  = "message "
+	claimCancel   = "cancel "
+	claimLifetime = 10 * time.Minute // of a message's claim: after that its turn is there, or it never arrived
+)
+
+// claim takes the next step for the message and reports whether it is ours.
+func (a *Adapter) claim(ctx context.Context, turnID, messageID string) (bool, error) {
+	value := claimMessage + messageID
+	current, inserted, err := a.options.Claims.PutIfAbsent(ctx, claimSpace, turnID, []byte(value), time.Now().Add(claimLifetime))
+	return inserted || string(current) == value, err
+}
+
+// release returns a claim when the message could not be stored.
+func (a *Adapter) release(ctx context.Context, turnID string) {
+	if err := a.options.Claims.Delete(context.WithoutCancel(ctx), claimSpace, turnID); err != nil {
+		a.log.WarnContext(ctx, "claim of a task's next step was not given back", "turn", turnID, "error", err)
+	}
+}
+
+// cancellation returns up an interrupted task whose turn has ended.
+func cancellation(turnID string, at time.Time) exchange.Claim {
+	return exchange.Claim{Namespace: claimSpace, Key: turnID, Value: []byte(claimCancel + at.Format(time.RFC3339Nano))}
+}
+
+func (a *Adapter) wasCancelled(ctx context.Context, turnID string) (at time.Time, cancelled bool, err error) {
+	value, found, err := a.options.Claims.Get(ctx, claimSpace, turnID)
+	if err != nil || !found {
+		return at, false, err
+	}
+	text, cancelled := strings.CutPrefix(string(value), claimCancel)
+	if cancelled {
+		at, err = time.Parse(time.RFC3339Nano, text)
+	}
+	return at, cancelled, err
+}
+
+// cancel ends the newest turn of a task, or gives up a task that waits for its owner.
+func (h *handler) cancel(ctx context.Context, c *call, id a2a.TaskID) (*task, error) {
+	t, err := h.load(ctx, c.owner, id)
+	if err != nil {
+		return nil, err
+	}
+	if !exchange.Terminal(t.last().State) {
+		turn, err := h.options.Runs.Cancel(ctx, t.last().ID, "the sender cancelled the task")
+		if err == nil {
+			*t.last() = turn
+			return t, nil
+		}
+		if !fault.Is(err, fault.Conflict) {
+			return nil, err
+		}
+		if t, err = h.load(ctx, c.owner, id); err != nil { // it ended meanwhile, perhaps with a question
+			return nil, err
+		}
+	}
+	if !interrupted(t.state()) {
+		return nil, notCancelable()
+	}
+	at := time.Now().UTC().Truncate(time.Microsecond)
+	err = h.options.Runs.GiveUp(ctx, t.last().ID, cancellation(t.last().ID, at), "the sender cancelled the task", at)
+	switch {
+	case fault.Is(err, fault.Conflict):
+		return nil, notCancelable()
+	case err != nil:
+		return nil, err
+	}
+	return h.load(ctx, c.owner, id)
+}
+
+func notCancelable() *problem {
+	return newProblem(a2a.ErrTaskNotCancelable, "the task has ended or goes on already")
+}
+
+const (
+	defaultPage = 50
+	maxPage     = 100
+
+	maxPageToken = 128 // bytes; ours have 71
+)
+
+// ListTasks returns the caller's tasks, newest status first. A page costs the same however many tasks there are; totalSize
+// ends at 10,000, which then means that many or more (a2a.proto calls it the number before pagination; AIP-158 lets it be
+// an estimate).
+func (h *handler) ListTasks(ctx context.Context, req *a2a.ListTasksRequest) (*a2a.ListTasksResponse, error) {
+	c, err := h.enter(ctx, "ListTasks")
+	if err != nil {
+		return nil, err
+	}
+	response, err := h.list(ctx, c, req)
+	if err != nil {
+		return nil, h.fail(c, err)
+	}
+	return response, nil
+}
+
+func (h *handler) list(ctx context.Context, c *call, req *a2a.ListTasksRequest) (*a2a.ListTasksResponse, error) {
+	if err := checkList(req); err != nil {
+		return nil, err
+	}
+	filter, found, err := listFilter(c.owner, req)
+	if err != nil || !found {
+		return &a2a.ListTasksResponse{Tasks: []*a2a.Task{}, PageSize: req.PageSize}, err
+	}
+	page, err := h.page(ctx, filter, req.PageSize)
+	if err != nil {
+		return nil, err
+	}
+	return h.renderPage(ctx, c, page, req)
+}
+
+func checkList(req *a2a.ListTasksRequest) error {
+	if req.PageSize == 0 {
+		req.PageSize = defaultPage
+	}
+	if req.PageSize < 1 || req.PageSize > maxPage {
+		return inField("pageSize", "must be from 1 to "+strconv.Itoa(maxPage))
+	}
+	if _, known := standingOf(req.Status); req.Status != a2a.TaskStateUnspecified && !known {
+		return inField("status", "is no task state")
+	}
+	return checkHistory("historyLength", req.HistoryLength)
+}
+
+// listFilter chooses the newest turn of each task of the owner. A context that is not the owner's has no tasks.
+func listFilter(owned owner, req *a2a.ListTasksRequest) (filter exchange.TurnFilter, found bool, err error) {
+	filter = exchange.TurnFilter{
+		Agent: owned.agent, Principal: owned.principal, ReceivedVia: normalized.ViaA2A, Latest: true,
+		Limit: req.PageSize + 1,
+	}
+	filter.Standing, _ = standingOf(req.Status)
+	if req.StatusTimestampAfter != nil {
+		// The instant itself counts (a2a.proto, ListTasksRequest), the store's bound does not; it keeps microseconds.
+		filter.UpdatedAfter = req.StatusTimestampAfter.Add(-time.Microsecond)
+	}
+	if req.ContextID != "" {
+		if strings.ContainsFunc(req.ContextID, unicode.IsControl) || !utf8.ValidString(req.ContextID) { // no message was taken for such a context
+			return filter, false, nil
+		}
+		if filter.ThreadID, found = owned.thread(req.ContextID); !found {
+			return filter, false, nil
+		}
+	}
+	filter.Before, err = readPageToken(req.PageToken)
+	return filter, true, err
+}
+
+// listed is one page: the newest turns of its tasks.
+type listed struct {
+	turns []exchange.TurnRecord
+	next  string // cursor of the following page; empty = this is the last one
+	total int64
+}
+
+func (h *handler) page(ctx context.Context, filter exchange.TurnFilter, size int) (page listed, err error) {
+	if page.total, err = h.options.Turns.CountTurns(ctx, filter); err != nil {
+		return page, err
+	}
+	turns, err := h.options.Turns.Turns(ctx, filter)
+	page.turns, page.next = exchange.NextPage(turns, size, exchange.TurnCursor)
+	return page, err
+}
+
+func (h *handler) renderPage(ctx context.Context, c *call, page listed, req *a2a.ListTasksRequest) (*a2a.ListTasksResponse, error) {
+	response := &a2a.ListTasksResponse{
+		Tasks: make([]*a2a.Task, 0, len(page.turns)), TotalSize: int(page.total), PageSize: req.PageSize,
+	}
+	none := 0
+	wanted := view{history: req.HistoryLength, artifacts: req.IncludeArtifacts}
+	if wanted.history == nil {
+		wanted.history = &none
+	}
+	for _, turn := range page.turns {
+		t, err := h.listedTask(ctx, c, turn, wanted)
+		if err != nil {
+			return nil, err
+		}
+		rendered, err := h.render(ctx, t, wanted)
+		if err != nil {
+			return nil, err
+		}
+		response.Tasks = append(response.Tasks, rendered)
+	}
+	response.NextPageToken = writePageToken(page.next)
+	return response, nil
+}
+
+// listedTask reads the earlier turns of a task only where they will be seen.
+func (h *handler) listedTask(ctx context.Context, c *call, turn exchange.TurnRecord, wanted view) (*task, error) {
+	if routeOf(turn).Number <= 1 || (*wanted.history == 0 && !wanted.artifacts) {
+		return h.assemble(ctx, []exchange.TurnRecord{turn})
+	}
+	return h.load(ctx, c.owner, a2a.TaskID(turn.Reference))
+}
+
+// writePageToken makes a cursor opaque; none is none.
+func writePageToken(cursor string) string {
+	return base64.RawURLEncoding.EncodeToString([]byte(cursor))
+}
+
+func readPageToken(token string) (string, error) {
+	if token == "" {
+		return "", nil
+	}
+	if len(token) > maxPageToken {
+		return "", inField("pageToken", "is not one that this server gave")
+	}
+	decoded, err := base64.RawURLEncoding.DecodeString(token)
+	at, id, found := strings.Cut(string(decoded), ".")
+	_, number := strconv.ParseInt(at, 10, 64)
+	if err != nil || !found || number != nil || len(id) != uuidLength || uuid.Validate(id) != nil {
+		return "", inField("pageToken", "is not one that this server gave")
+	}
+	return fmt.Sprintf("%s.%s", at, id), nil
+}
+
+// taskStates says which task state a standing is.
+var taskStates = map[string]a2a.TaskState{
+	exchange.StandingSubmitted: a2a.TaskStateSubmitted,
+	exchange.StandingWorking:   a2a.TaskStateWorking,
+	exchange.StandingInput:     a2a.TaskStateInputRequired,
+	exchange.StandingAuthorize: a2a.TaskStateAuthRequired,
+	exchange.StandingCompleted: a2a.TaskStateCompleted,
+	exchange.StandingFailed:    a2a.TaskStateFailed,
+	exchange.StandingRefused:   a2a.TaskStateRejected,
+	exchange.StandingCancelled: a2a.TaskStateCanceled,
+}
+
+// stateOf is the state of a task whose newest turn this is.
+func stateOf(turn exchange.TurnRecord) a2a.TaskState { return taskStates[exchange.StandingOf(turn)] }
+
+// standingOf is the standing of the newest turn of a task in the state; none = there is no such task state.
+func standingOf(state a2a.TaskState) (standing string, known bool) {
+	for standing, of := range taskStates {
+		if of == state {
+			return standing, true
+		}
+	}
+	return "", false
+}
+
+// policyOf returns the demand or refusal in the answer.
+func policyOf(turn exchange.TurnRecord) *policypart.Part {
+	if turn.Response == nil {
+		return nil
+	}
+	return turn.Response.Policy()
+}
