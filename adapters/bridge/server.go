@@ -164,7 +164,7 @@ type Adapter struct {
 	tokens     *bearer.Cache
 	connectors map[string]*Connector
 	archive    Archive
-	bells      bells
+	notifier   notifier
 	log        *slog.Logger
 }
 

@@ -140,7 +140,7 @@ func (a *Agent) usable(ctx context.Context, old, mine pointer) (bool, error) {
 		return now.end == nil || now.end.Outcome == answered, nil
 	}
 	_, err = rows.end(ctx, old.Run, end{Outcome: cancelled}, old.Until)
-	a.service.bells.ringAll(runTopic(old.Run))
+	a.service.notifier.notifyAll(runTopic(old.Run))
 	return false, err
 }
 
@@ -172,7 +172,7 @@ func (a *Agent) offer(ctx context.Context, turn agents.Turn, mine pointer) (*wat
 		return nil, err
 	}
 	w := a.watch(turn, mine)
-	a.service.bells.ring(offersTopic(a.name), 1)
+	a.service.notifier.notify(offersTopic(a.name), 1)
 	return w, nil
 }
 
@@ -237,7 +237,7 @@ func (a *Agent) take(ctx context.Context) (*turn, error) {
 				return nil, unavailable("taking a turn", err)
 			}
 			if taken != nil {
-				s.bells.ring(offersTopic(a.name), len(keys)-i-1)
+				s.notifier.notify(offersTopic(a.name), len(keys)-i-1)
 				return taken, nil
 			}
 		}
@@ -260,7 +260,7 @@ func (a *Agent) claim(ctx context.Context, run string, value []byte) (*turn, err
 		return nil, err
 	}
 	ctx = context.WithoutCancel(ctx) // the turn is ours: it is given out or given back
-	s.bells.ringAll(runTopic(run))
+	s.notifier.notifyAll(runTopic(run))
 	if err := s.options.Mailbox.Delete(ctx, offersSpace+a.name, run); err != nil {
 		s.giveBack(ctx, a, run, offered.Until)
 		return nil, err
@@ -283,8 +283,8 @@ func (s *Service) giveBack(ctx context.Context, agent *Agent, run string, until 
 
 // ended wakes who waits for the end of a run on this node.
 func (s *Service) ended(agent *Agent, run string) {
-	s.bells.ringAll(runTopic(run))
-	s.bells.ringAll(endsTopic(agent.name))
+	s.notifier.notifyAll(runTopic(run))
+	s.notifier.notifyAll(endsTopic(agent.name))
 	s.sessions.forget(run)
 }
 

@@ -189,7 +189,7 @@ func (b *batch) write() error {
 	b.known.next += len(b.deltas)
 	b.known.last, b.known.sent = key, time.Now()
 	b.deltas, b.size = nil, 0
-	s.bells.ringAll(runTopic(run))
+	s.notifier.notifyAll(runTopic(run))
 	return nil
 }
 
@@ -228,7 +228,7 @@ func (b *batch) sign() error {
 	if err := b.service.rows.beat(b.ctx, b.lease.run, b.lease.until); err != nil {
 		return unavailable("prolonging the lease", err)
 	}
-	b.service.bells.ringAll(runTopic(b.lease.run))
+	b.service.notifier.notifyAll(runTopic(b.lease.run))
 	return nil
 }
 

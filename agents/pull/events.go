@@ -104,7 +104,7 @@ func (t *turnStream) next(ctx context.Context) bool {
 
 // room waits until fewer turns are open than the program wants; false = not before ctx ends.
 func (t *turnStream) room(ctx context.Context) bool {
-	bell, leave := t.service.bells.listen(endsTopic(t.agent.name))
+	wake, leave := t.service.notifier.listen(endsTopic(t.agent.name))
 	defer leave()
 	ticker := time.NewTicker(lookEvery)
 	defer ticker.Stop()
@@ -113,7 +113,7 @@ func (t *turnStream) room(ctx context.Context) bool {
 			return true
 		}
 		select {
-		case <-bell:
+		case <-wake:
 		case <-ticker.C:
 		case <-httpserver.Stopping(ctx):
 			return false

@@ -192,9 +192,9 @@ func (r rows) deltas(ctx context.Context, run, after string, each func(key strin
 // deltaKey sorts by number: seven digits hold more deltas than a turn of the longest lease can bring.
 func deltaKey(number int) string { return fmt.Sprintf("d%09d", number) }
 
-// bells wake who waits on this node. A bell may ring for nothing and may be missed: who waits also looks by itself from
+// notifier wakes waiters on this node. A notification may be spurious or missed: a waiter also looks by itself from
 // time to time.
-type bells struct {
+type notifier struct {
 	mu      sync.Mutex
 	waiting map[string][]chan struct{} // by topic, oldest first
 }
@@ -204,22 +204,22 @@ func endsTopic(agent string) string   { return "ends " + agent }
 func runTopic(run string) string      { return "run " + run }
 
 // listen returns a channel that gets a value when the topic rings; leave ends it.
-func (b *bells) listen(topic string) (ringing <-chan struct{}, leave func()) {
-	bell := make(chan struct{}, 1)
+func (b *notifier) listen(topic string) (woken <-chan struct{}, leave func()) {
+	wake := make(chan struct{}, 1)
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.waiting == nil {
 		b.waiting = map[string][]chan struct{}{}
 	}
-	b.waiting[topic] = append(b.waiting[topic], bell)
-	return bell, func() { b.leave(topic, bell) }
+	b.waiting[topic] = append(b.waiting[topic], wake)
+	return wake, func() { b.leave(topic, wake) }
 }
 
-func (b *bells) leave(topic string, bell chan struct{}) {
+func (b *notifier) leave(topic string, wake chan struct{}) {
 	b.mu.Lock()
 	left := b.waiting[topic][:0:0]
 	for _, other := range b.waiting[topic] {
-		if other != bell {
+		if other != wake {
 			left = append(left, other)
 		}
 	}
@@ -229,27 +229,27 @@ func (b *bells) leave(topic string, bell chan struct{}) {
 	}
 	b.mu.Unlock()
 	select {
-	case <-bell: // it was meant for somebody who waits
-		b.ring(topic, 1)
+	case <-wake: // it was meant for another waiter
+		b.notify(topic, 1)
 	default:
 	}
 }
 
-// ring wakes as many as given, those who have waited longest first.
-func (b *bells) ring(topic string, count int) {
+// notify wakes count waiters, those who have waited longest first.
+func (b *notifier) notify(topic string, count int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	for _, bell := range b.waiting[topic] {
+	for _, wake := range b.waiting[topic] {
 		if count == 0 {
 			return
 		}
 		select {
-		case bell <- struct{}{}:
+		case wake <- struct{}{}:
 			count--
 		default: // it is awake already
 		}
 	}
 }
 
-// ringAll wakes everybody.
-func (b *bells) ringAll(topic string) { b.ring(topic, -1) }
+// notifyAll wakes all waiters of a topic.
+func (b *notifier) notifyAll(topic string) { b.notify(topic, -1) }

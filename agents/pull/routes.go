@@ -76,7 +76,7 @@ type Settings struct {
 type Service struct {
 	options  Options
 	rows     rows
-	bells    bells
+	notifier notifier
 	tokens   *bearer.Cache
 	sessions sessions
 
@@ -220,7 +220,7 @@ func send(w http.ResponseWriter, content []byte) error {
 
 // await returns the next turn; nil when ctx or the server ends before.
 func (s *Service) await(ctx context.Context, r *http.Request, agent *Agent) (taken *turn, err error) {
-	bell, leave := s.bells.listen(offersTopic(agent.name))
+	wake, leave := s.notifier.listen(offersTopic(agent.name))
 	defer leave()
 	done := agent.wait()
 	defer func() { done(taken != nil) }()
@@ -234,7 +234,7 @@ func (s *Service) await(ctx context.Context, r *http.Request, agent *Agent) (tak
 			}
 		}
 		select {
-		case <-bell:
+		case <-wake:
 			look = true
 		case <-ticker.C:
 			look = agent.due()

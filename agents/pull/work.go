@@ -70,7 +70,7 @@ func (s *Service) handHeartbeat(w http.ResponseWriter, r *http.Request, agent *A
 	if err := s.rows.beat(r.Context(), lease.run, lease.until); err != nil {
 		return unavailable("prolonging the lease", err)
 	}
-	s.bells.ringAll(runTopic(lease.run))
+	s.notifier.notifyAll(runTopic(lease.run))
 	httpserver.WriteJSON(w, http.StatusOK, leaseAnswer{leaseOf(lease.run, agent.settings.Lease)})
 	return nil
 }
