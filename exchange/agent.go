@@ -1,6 +1,9 @@
 package exchange
 
 import (
+	"encoding/json"
+	"slices"
+	"strings"
 	"time"
 
 	"inbox/identity"
@@ -52,3 +55,102 @@ const (
 	TokenPull  = "pull"  // takes the turns of one agent and answers in its name; no caller may have it
 	TokenTools = "tools" // executes the client tools of one agent; no caller may have it
 )
+
+// AgentEventKind is the queue kind of what an agent is told about an answer of its own; the payload is an AgentEvent.
+const AgentEventKind = "agent.event"
+
+// AgentEvent is something that happened to an answer after it was given. It asks for nothing, and nothing can be said to it.
+type AgentEvent struct {
+	ID        string    `json:"id"`   // UUIDv7; the same in every repeat
+	Kind      string    `json:"kind"` // EventDeliveryBounced, EventDeliveryComplaint or EventDeliveryDead
+	Agent     string    `json:"agent"`
+	TurnID    string    `json:"turn_id"`
+	MessageID string    `json:"message_id"` // of the question
+	ThreadID  string    `json:"thread_id"`
+	Recipient string    `json:"recipient"` // whom it did not reach, or who complained
+	Reason    string    `json:"reason"`
+	At        time.Time `json:"at"`
+}
+
+// WaitingTool begins the reason of a turn in StateWaiting that goes on by itself as soon as a program outside has given
+// the result of a tool.
+const WaitingTool = "tool"
+
+// ToolAuthorization is the name of the request by which an agent waits until somebody has signed in elsewhere. The asker is told
+// with the first one; each has a time at which the agent looks again.
+const ToolAuthorization = "authorization"
+
+// WaitingAuthorization is the reason of a turn that waits for that. It goes on by itself, and the asker can help.
+const WaitingAuthorization = WaitingTool + " (" + ToolAuthorization + ")"
+
+// GoesOnByItself reports whether a turn waits for something about which its asker can do nothing: other agents, or a
+// program that executes a tool.
+func GoesOnByItself(turn TurnRecord) bool {
+	return turn.State == StateWaiting && turn.Reason != WaitingAuthorization &&
+		(turn.Reason == WaitingDispatch || turn.Reason == WaitingTool || strings.HasPrefix(turn.Reason, WaitingTool+" "))
+}
+
+// Kinds of an Event about tools that programs outside execute.
+const (
+	EventToolRequested = "tool.requested" // body: {"request_id","tool_name","timeout_at"}
+	EventToolSubmitted = "tool.submitted" // body: {"request_id","tool_name","success","by"}
+	EventToolTimedOut  = "tool.timed_out" // body: {"request_id","tool_name","by"}
+	EventToolCancelled = "tool.cancelled" // body: {"request_id","tool_name","by"}
+)
+
+// ToolRequest is one call of a tool that a program outside of the server executes. Statuses and the documents are those
+// of the agent runtime contract, section 5.
+type ToolRequest struct {
+	ID        string          `json:"request_id"`
+	Agent     string          `json:"agent"`
+	TurnID    string          `json:"turn_id"`
+	ToolName  string          `json:"tool_name"`
+	Status    string          `json:"status"`
+	Request   json.RawMessage `json:"request"`          // as it was made
+	Result    json.RawMessage `json:"result,omitempty"` // the normalized result; empty without one
+	CreatedAt time.Time       `json:"created_at"`
+	UpdatedAt time.Time       `json:"updated_at"`
+	TimeoutAt time.Time       `json:"timeout_at,omitzero"` // zero = it waits for ever
+}
+
+// ToolRequestFilter selects requests. Empty fields do not restrict.
+type ToolRequestFilter struct {
+	Agent         string
+	TurnID        string
+	ToolName      string
+	CreatedBefore time.Time
+	CreatedAfter  time.Time
+	DueBy         time.Time // TimeoutAt at or before
+	All           bool      // also those that do not wait any more
+	Limit         int       // 1…500
+}
+
+// TokenBridge begins the Scope of a bridge's token, whose Name is the id of its client; BridgeScopes follow after a colon.
+const TokenBridge = "bridge"
+
+// What a bridge's token may be good for (agent runtime contract, section 6.4).
+const (
+	BridgeSend    = "send"    // write to agents, read its own conversations
+	BridgePending = "pending" // read what waits, say where it may be called back
+	BridgeAck     = "ack"     // remove what waits
+)
+
+// AllBridgeScopes lists what a bridge's token may be good for.
+func AllBridgeScopes() []string { return []string{BridgeSend, BridgePending, BridgeAck} }
+
+// BridgeScope writes the Scope of a bridge's token.
+func BridgeScope(scopes []string) string { return TokenBridge + ":" + strings.Join(scopes, ",") }
+
+// BridgeScopes reads for what a bridge's token is good; false when it is no bridge's.
+func (t Token) BridgeScopes() (scopes []string, is bool) {
+	name, list, _ := strings.Cut(t.Scope, ":")
+	if name != TokenBridge {
+		return nil, false
+	}
+	for scope := range strings.SplitSeq(list, ",") {
+		if slices.Contains(AllBridgeScopes(), scope) {
+			scopes = append(scopes, scope)
+		}
+	}
+	return scopes, true
+}

@@ -4,6 +4,7 @@
 package exchange
 
 import (
+	"context"
 	"encoding/json"
 	"net/netip"
 	"time"
@@ -62,3 +63,71 @@ type Receipt struct {
 	Reference string // Inbound.Reference of the stored turn; for a duplicate, that of the first copy
 	Claimed   []byte // the document in the place of Inbound.Claim; nothing was stored then
 }
+
+// WaitingDispatch is the reason of a turn in StateWaiting that goes on by itself as soon as other agents have answered:
+// nobody has to do anything about it.
+const WaitingDispatch = "dispatch"
+
+// States of a Dispatch.
+const (
+	DispatchPending = "pending"
+	DispatchDone    = "done"
+)
+
+// Kinds of an Event about calls of other agents.
+const (
+	EventDispatchCalled   = "dispatch.called"   // body: {"id","to"}
+	EventDispatchAnswered = "dispatch.answered" // body: {"id","to","status"}
+)
+
+// Dispatch is one call of one of our agents to another agent, here or elsewhere, while its own turn waits. The one with
+// Number 0 is no call: it keeps the answer to which the others are added (Combine).
+type Dispatch struct {
+	ID        string                `json:"id"` // UUIDv7; also the id of the message on the wire, so that a repeat is recognised
+	TurnID    string                `json:"turn_id"`
+	Number    int                   `json:"number"`    // counts the calls of the turn from 1
+	Agent     string                `json:"agent"`     // name of the calling agent
+	From      string                `json:"from"`      // its address
+	To        string                `json:"to"`        // address of the agent that is called
+	ThreadID  string                `json:"thread_id"` // the same for every call of one conversation of Agent to To
+	Parts     []normalized.Part     `json:"parts"`
+	Chain     normalized.AgentChain `json:"chain"`
+	Sender    normalized.Sender     `json:"sender"`  // of the turn's message: on whose behalf the call is made
+	Combine   bool                  `json:"combine"` // a mention that the way back cannot relay; false: the agent asked for the call
+	State     string                `json:"state"`
+	Response  *normalized.Response  `json:"response,omitempty"` // nil until done
+	CreatedAt time.Time             `json:"created_at"`         // the same for the calls of one round
+	UpdatedAt time.Time             `json:"updated_at"`
+}
+
+// Historian is a Channel whose messages may answer something that this server never got: a conversation that it enters
+// late.
+type Historian interface {
+	Channel
+	// Late reports whether something was said before the message that is not stored here. It is pure.
+	Late(turn TurnRecord) bool
+	// Ancestors finds what was said before the message of the turn and may be shown in its history, oldest first. It
+	// asks other servers, within bounds of its own, and returns what it got. Its error means that nothing was tried.
+	Ancestors(ctx context.Context, turn TurnRecord) ([]normalized.HistoricalMessage, error)
+}
+
+// BadLine is a line of an import that was left out.
+type BadLine struct {
+	Line int    `json:"line"`
+	Text string `json:"text"` // its beginning
+	Why  string `json:"why"`
+}
+
+// ImportResult is what an import of a list did, or would do.
+type ImportResult struct {
+	Read      int       `json:"read"`      // lines that name somebody
+	Added     int       `json:"added"`     // entries that were not there, or not so
+	Unchanged int       `json:"unchanged"` // entries that were there already
+	Bad       []BadLine `json:"bad"`       // at most MaxBadLines of them
+	BadLines  int       `json:"bad_lines"`
+	Cancelled int       `json:"cancelled"` // accepted messages of senders who are blocked now
+	DryRun    bool      `json:"dry_run"`
+}
+
+// MaxBadLines bounds ImportResult.Bad.
+const MaxBadLines = 100

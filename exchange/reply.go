@@ -110,3 +110,141 @@ type Reviser interface {
 	// PostsOf returns of how many messages the edited reply consists: never more than reply.Posts. It is pure.
 	PostsOf(reply Reply) int
 }
+
+// RetryFilter selects failed turns that the operator wants to run again. Empty fields do not restrict.
+type RetryFilter struct {
+	Agent string
+	Since time.Time // only those that failed later
+}
+
+// RetryResult says what became of them.
+type RetryResult struct {
+	Retried int           `json:"retried"`
+	Skipped int           `json:"skipped"`
+	More    bool          `json:"more"` // there are others: call again
+	Turns   []RetriedTurn `json:"turns"`
+}
+
+// RetriedTurn is one of them.
+type RetriedTurn struct {
+	ID       string    `json:"id"`
+	Agent    string    `json:"agent"`
+	Sender   string    `json:"sender"`
+	FailedAt time.Time `json:"failed_at"`
+	Failure  string    `json:"failure,omitempty"`
+	Skipped  string    `json:"skipped,omitempty"` // why it does not run again; empty = it does
+}
+
+// Kinds of a MailFailure and of a Suppression.
+const (
+	FailureHard      = "hard"      // there is no such mailbox: one is enough
+	FailureSoft      = "soft"      // the mailbox took nothing: MaxSoftFailures within SoftFailureWindow are enough
+	FailureComplaint = "complaint" // its owner reported our mail as unwanted: one is enough
+)
+
+// After so many soft failures of different mails in so long an address is suppressed.
+const (
+	MaxSoftFailures   = 5
+	SoftFailureWindow = 7 * 24 * time.Hour
+)
+
+// Events of the timeline that come after a mail had left.
+const (
+	EventDeliveryBounced   = "delivery.bounced"   // body: {"destination","reason"}; it was taken and came back
+	EventDeliveryDelayed   = "delivery.delayed"   // body: {"destination","reason"}; a server on the way still tries
+	EventDeliveryComplaint = "delivery.complaint" // body: {"destination","reason"}; the recipient reported it as unwanted
+)
+
+// MailFailure says that an address took no mail.
+type MailFailure struct {
+	Address    string // lower-case
+	Kind       string // FailureHard, FailureSoft or FailureComplaint
+	Reason     string // what its server said
+	DeliveryID string // counts once for an address
+	At         time.Time
+}
+
+// Suppression is an address to which nothing is sent any more.
+type Suppression struct {
+	Address    string    `json:"address"` // lower-case
+	Kind       string    `json:"kind"`
+	Reason     string    `json:"reason"`
+	DeliveryID string    `json:"delivery_id,omitempty"`
+	CreatedAt  time.Time `json:"created_at"`
+}
+
+// SuppressionFilter selects suppressed addresses, in order of the address. Empty fields do not restrict.
+type SuppressionFilter struct {
+	Kind  string
+	After string // address of the last row of the page before
+	Limit int    // 1…500
+}
+
+// Bounce is what a report says about a delivery that had left.
+type Bounce struct {
+	DeliveryID string
+	Recipient  string // lower-case
+	Event      string // EventDeliveryBounced, EventDeliveryDelayed or EventDeliveryComplaint
+	Reason     string
+}
+
+// WatchKind is the queue kind of the jobs that tell a watch what happened; the payload is a WatchJob.
+const WatchKind = "watch"
+
+// Limits of watches.
+const (
+	MaxWatches         = 5    // of one reference
+	MaxWatchesOfSender = 1000 // of one principal at one agent
+)
+
+// Watch is a wish of a peer to be told of every change of the turns with a reference (A2A: a webhook of a task). It ends
+// when its peer deletes it, or WatchLife after its making.
+type Watch struct {
+	ID        string // UUIDv7
+	Agent     string // name
+	Principal string // of the peer, who alone sees it
+	Reference string
+	Name      string          // the peer's own name for it, unique for the reference
+	Data      json.RawMessage // the adapter's own; secrets in it are sealed
+	CreatedAt time.Time
+}
+
+// WatchLife is how long a watch lives.
+const WatchLife = 30 * 24 * time.Hour
+
+// WatchJob says which change a watch is to be told of.
+type WatchJob struct {
+	WatchID string    `json:"watch"`
+	TurnID  string    `json:"turn"`
+	State   string    `json:"state"` // the turn's new state
+	At      time.Time `json:"at"`
+}
+
+// Claim is a private document of an adapter that is written in one transaction with what it is about. Nothing at all is
+// written when another document has its place, so that of two messages about one thing the first wins on every node.
+type Claim struct {
+	Namespace, Key string
+	Value          []byte
+	Instead        []byte // a document that gives way to Value; nil = none does
+
+	// Alias is another name of what the document is about; empty = none. It is kept in AliasNamespace with the Key as its value
+	// where the document is written first, unless the name is taken.
+	AliasNamespace, Alias string
+}
+
+// Revision is an edit of a message by its sender.
+type Revision struct {
+	MessageID string
+	Principal string // who proved to be its sender
+	// Rewrite returns the new parts, and the new notes on how to answer, of the copy that one agent got; no parts = the
+	// copy stays. It is called inside a transaction and may be called twice.
+	Rewrite func(recipient string, route json.RawMessage) ([]normalized.Part, json.RawMessage)
+	Claim   *Claim // fault.Conflict when another document has its place
+}
+
+// Reaction is a sign under an answer that asks for nothing: a like, an emoji, a share.
+type Reaction struct {
+	Type    string `json:"type"`              // the protocol's own word: Like, EmojiReact, Announce
+	Actor   string `json:"actor"`             // who
+	Content string `json:"content,omitempty"` // the emoji
+}

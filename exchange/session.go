@@ -43,3 +43,26 @@ type BridgeCallback struct {
 
 // Cursor is SessionFilter.Before for the page after this session.
 func (s Session) Cursor() string { return strconv.FormatInt(s.UpdatedAt.UnixMicro(), 10) + "." + s.ID }
+
+// NextPage cuts what was read of a list to one page and returns the cursor of the page after it; empty = this is the last
+// one. Who lists reads size+1 rows: the row too many says that there is more, so that no page is empty because the one
+// before was full. All lists end here.
+func NextPage[T any](rows []T, size int, cursor func(T) string) (page []T, next string) {
+	if len(rows) <= size {
+		return rows, ""
+	}
+	page = rows[:size]
+	return page, cursor(page[size-1])
+}
+
+// PersonIdentity is one verified identity of a person who proved that several identities are theirs. Names never link:
+// only consent that was given on both sides does.
+type PersonIdentity struct {
+	PersonID  string    `json:"person_id"` // UUIDv7, the same for all identities of the person
+	Principal string    `json:"principal"` // normalized.Sender.Principal
+	Issuer    string    `json:"issuer"`
+	Subject   string    `json:"subject"`
+	Method    string    `json:"method"`  // by which it was proven when it was linked
+	Address   string    `json:"address"` // as last seen, for display
+	LinkedAt  time.Time `json:"linked_at"`
+}

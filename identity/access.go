@@ -119,3 +119,325 @@ func checkSubjectPattern(pattern string) error {
 	}
 	return nil
 }
+
+// Codes of a Decision that does not allow.
+const (
+	CodeAccessDenied     = "access:denied_by_rule"
+	CodeAccessNoRule     = "access:no_rule"
+	CodeAccessUnverified = "access:unverified"
+)
+
+// Decision is the answer of an AccessPolicy. Code and Reason are empty when it allows; Reason is for the operator.
+type Decision struct {
+	Allowed bool
+	Rule    int // index of the rule that decided; -1 = none
+	Code    string
+	Reason  string
+}
+
+// Decide reports whether somebody may use the agent for a purpose. Address is the sender's as stated, evidence what is
+// believed about the sender. The first rule that matches decides. Without one a message is open to everybody with
+// AccessPublic, to everybody with evidence with AccessVerified; tools and skills always need a rule.
+func (p AccessPolicy) Decide(purpose, address string, evidence []Evidence) Decision {
+	for i, rule := range p.Rules {
+		switch {
+		case !rule.serves(purpose) || !rule.matches(address, evidence):
+			continue
+		case rule.Effect == EffectAllow:
+			return Decision{Allowed: true, Rule: i}
+		}
+		return Decision{Rule: i, Code: CodeAccessDenied, Reason: fmt.Sprintf("rule %d keeps the sender out of %s", i+1, purpose)}
+	}
+	return p.otherwise(purpose, evidence)
+}
+
+func (p AccessPolicy) otherwise(purpose string, evidence []Evidence) Decision {
+	talks := purpose == PurposeMessage
+	switch {
+	case talks && p.Access == AccessPublic, talks && p.Access == AccessVerified && len(evidence) > 0:
+		return Decision{Allowed: true, Rule: -1}
+	case talks && p.Access == AccessVerified:
+		return Decision{Rule: -1, Code: CodeAccessUnverified, Reason: "nothing proves who the sender is"}
+	}
+	return Decision{Rule: -1, Code: CodeAccessNoRule, Reason: "no rule lets the sender use " + purpose}
+}
+
+func (r Rule) serves(purpose string) bool {
+	if len(r.Purposes) == 0 {
+		return purpose == PurposeMessage
+	}
+	return slices.Contains(r.Purposes, purpose)
+}
+
+// Matches reports whether the rule is about a sender, whatever its purposes: the evidence that Decide would ask for is there.
+func (r Rule) Matches(address string, evidence []Evidence) bool { return r.matches(address, evidence) }
+
+// matches is false for an allow rule that Validate refuses, and true for every other rule that it refuses.
+func (r Rule) matches(address string, evidence []Evidence) bool {
+	if r.Effect != EffectAllow {
+		return r.validate() != nil || r.deniesAddress(address, evidence) && (r.anyone() || slices.ContainsFunc(evidence, r.fits))
+	}
+	if r.anyone() && r.Address == "" {
+		return r.validate() == nil
+	}
+	return slices.ContainsFunc(evidence, func(e Evidence) bool { return r.fits(e) && r.proven(address, e) }) && r.validate() == nil
+}
+
+// anyone says that the rule asks for no evidence.
+func (r Rule) anyone() bool {
+	return r.Issuer == "" && r.Method == "" && r.Subject == "" && len(r.Assurance) == 0
+}
+
+func (r Rule) fits(e Evidence) bool {
+	return (r.Method == "" || r.Method == e.Method) &&
+		(r.Subject == "" || matchesSubject(r.Subject, e.Subject)) &&
+		(len(r.Assurance) == 0 || slices.Contains(r.Assurance, e.Assurance)) &&
+		(r.Issuer == "" || sameIssuers(r.Issuer, e.Issuer))
+}
+
+func sameIssuers(a, b string) bool {
+	canonical, err := CanonicalIssuer(a)
+	return err == nil && sameIssuer(b, canonical)
+}
+
+func matchesSubject(pattern, subject string) bool {
+	if prefix, star := strings.CutSuffix(pattern, "*"); star {
+		return strings.HasPrefix(subject, prefix)
+	}
+	return pattern == subject
+}
+
+// proven reports whether the address fits and the evidence vouches for it. A glob that leaves the local part open asks for
+// the domain alone; every other one asks for the whole address.
+func (r Rule) proven(address string, e Evidence) bool {
+	if r.Address == "" {
+		return true
+	}
+	glob, err := parseAddressGlob(r.Address)
+	stated, bad := ParseAddress(address)
+	if err != nil || bad != nil || !glob.matches(stated, false) {
+		return false
+	}
+	return e.Vouches(address) || glob.local == "*" && e.VouchesDomain(stated.Domain)
+}
+
+// NamesLocal reports whether an allow rule of the policy asks for more than the domain of an address whose local part is
+// the given one: the sender has to prove the whole address then, on whatever domain.
+func (p AccessPolicy) NamesLocal(local string) bool {
+	return slices.ContainsFunc(p.Rules, func(r Rule) bool {
+		glob, err := parseAddressGlob(r.Address)
+		return r.Effect == EffectAllow && err == nil && glob.local != "*" && matchStars(strings.ToLower(glob.local), strings.ToLower(local))
+	})
+}
+
+// deniesAddress compares the address as it is stated, and every address that the evidence proves.
+func (r Rule) deniesAddress(address string, evidence []Evidence) bool {
+	if r.Address == "" {
+		return true
+	}
+	glob, err := parseAddressGlob(r.Address)
+	if err != nil {
+		return true
+	}
+	if stated, err := ParseAddress(address); err == nil && glob.matches(stated, true) {
+		return true
+	}
+	return slices.ContainsFunc(evidence, func(e Evidence) bool {
+		proven, ok := e.provenAddress()
+		return ok && glob.matches(proven, true)
+	})
+}
+
+// What a caller can do about a closed purpose, in the card.
+const (
+	OtherwiseUnauthorized = "unauthorized" // come again with evidence
+	OtherwiseForbidden    = "forbidden"    // ask the operator
+)
+
+// PublishedPolicy is what the card says about an AccessPolicy, key mentionable.identity_policy (message contract, section 10),
+// so that a caller knows before it asks. Nobody's subject or address is in it, and no deny rule.
+type PublishedPolicy struct {
+	Require   []Requirement `json:"require"`
+	Otherwise string        `json:"otherwise"`
+}
+
+// Requirement says what evidence a purpose needs; an empty list accepts any. Meeting it is necessary, not always enough.
+type Requirement struct {
+	Purpose   string   `json:"purpose"`
+	Methods   []string `json:"methods"`
+	Assurance []string `json:"assurance"`
+	Issuers   []string `json:"issuers,omitempty"`
+}
+
+// Published returns the form of the policy for the card. A purpose that is open to everybody is not in it; one that some
+// rule opens has the requirements of these rules together.
+func (p AccessPolicy) Published() PublishedPolicy {
+	published := PublishedPolicy{Require: []Requirement{}, Otherwise: OtherwiseForbidden}
+	if p.Access == AccessVerified {
+		published.Otherwise = OtherwiseUnauthorized
+	}
+	for _, purpose := range p.purposes() {
+		if needs, open := p.requirement(purpose); !open {
+			published.Require = append(published.Require, needs)
+		}
+	}
+	return published
+}
+
+// purposes returns message, then the others in order of their rules.
+func (p AccessPolicy) purposes() []string {
+	list := []string{PurposeMessage}
+	for _, rule := range p.Rules {
+		for _, purpose := range rule.Purposes {
+			if rule.Effect == EffectAllow && !slices.Contains(list, purpose) {
+				list = append(list, purpose)
+			}
+		}
+	}
+	return list
+}
+
+func (p AccessPolicy) requirement(purpose string) (needs Requirement, open bool) {
+	needs = Requirement{Purpose: purpose, Methods: []string{}, Assurance: []string{}}
+	if purpose == PurposeMessage && p.Access != AccessRules {
+		return needs, p.Access == AccessPublic
+	}
+	var methods, assurance, issuers union
+	for _, rule := range p.Rules {
+		if rule.Effect != EffectAllow || !rule.serves(purpose) {
+			continue
+		}
+		if rule.anyone() && rule.Address == "" {
+			return needs, true
+		}
+		methods.add(one(rule.Method)...)
+		assurance.add(rule.Assurance...)
+		issuers.add(one(canonicalOr(rule.Issuer))...)
+	}
+	needs.Methods, needs.Assurance, needs.Issuers = methods.list(), assurance.list(), issuers.list()
+	return needs, false
+}
+
+// canonicalOr returns an issuer as evidence names it; of one that Validate refuses, what is written.
+func canonicalOr(issuer string) string {
+	if canonical, err := CanonicalIssuer(issuer); err == nil {
+		return canonical
+	}
+	return issuer
+}
+
+func one(text string) []string {
+	if text == "" {
+		return nil
+	}
+	return []string{text}
+}
+
+// union collects what several rules accept; a rule that accepts anything makes all of it anything.
+type union struct {
+	entries  []string
+	anything bool
+}
+
+func (u *union) add(entries ...string) {
+	u.anything = u.anything || len(entries) == 0
+	for _, entry := range entries {
+		if !slices.Contains(u.entries, entry) {
+			u.entries = append(u.entries, entry)
+		}
+	}
+}
+
+func (u *union) list() []string {
+	if u.anything || u.entries == nil {
+		return []string{}
+	}
+	return u.entries
+}
+
+// addressGlob is a pattern over addresses, @local@domain. In the local part * stands for any text, none included. The
+// domain may begin with labels *, each standing for exactly one label, or with one ** for one label or more.
+type addressGlob struct {
+	local  string
+	stars  int    // leading labels *
+	any    bool   // a leading label **
+	domain string // canonical rest; empty = none
+}
+
+func parseAddressGlob(pattern string) (addressGlob, error) {
+	local, domain, found := strings.Cut(strings.TrimPrefix(pattern, "@"), "@")
+	if !found || local == "" || domain == "" || len(pattern) > MaxAddressBytes {
+		return addressGlob{}, fmt.Errorf("address: want @user@domain with * in it, got %q", printable(pattern))
+	}
+	glob := addressGlob{local: local}
+	for domain != "" {
+		label, rest, _ := strings.Cut(domain, ".")
+		if label == "**" && glob.stars == 0 && !glob.any {
+			glob.any = true
+		} else if label == "*" && !glob.any {
+			glob.stars++
+		} else {
+			break
+		}
+		domain = rest
+	}
+	return glob.withDomain(domain)
+}
+
+func (g addressGlob) withDomain(domain string) (addressGlob, error) {
+	if domain == "" {
+		return g, nil
+	}
+	canonical, err := ParseDomain(domain)
+	if err != nil {
+		return addressGlob{}, fmt.Errorf("address: * stands for whole labels at the front of a domain, or the domain is none: %q", printable(domain))
+	}
+	g.domain = canonical
+	return g, nil
+}
+
+// matches compares local parts exactly, or without regard to case with fold.
+func (g addressGlob) matches(a Address, fold bool) bool {
+	local, pattern := a.Local, g.local
+	if fold {
+		local, pattern = strings.ToLower(local), strings.ToLower(pattern)
+	}
+	return matchStars(pattern, local) && g.matchesDomain(a.Domain)
+}
+
+func (g addressGlob) matchesDomain(domain string) bool {
+	front, found := strings.CutSuffix(domain, g.domain)
+	if !found {
+		return false
+	}
+	if g.domain != "" && front != "" {
+		if front, found = strings.CutSuffix(front, "."); !found {
+			return false
+		}
+	}
+	if front == "" {
+		return g.stars == 0 && !g.any
+	}
+	return g.any || strings.Count(front, ".")+1 == g.stars
+}
+
+// matchStars matches * against any text in linear time for each star.
+func matchStars(pattern, text string) bool {
+	pieces := strings.Split(pattern, "*")
+	if len(pieces) == 1 {
+		return pattern == text
+	}
+	first, last := pieces[0], pieces[len(pieces)-1]
+	if len(text) < len(first)+len(last) || !strings.HasPrefix(text, first) || !strings.HasSuffix(text, last) {
+		return false
+	}
+	text = text[len(first) : len(text)-len(last)]
+	for _, piece := range pieces[1 : len(pieces)-1] {
+		_, after, found := strings.Cut(text, piece)
+		if !found {
+			return false
+		}
+		text = after
+	}
+	return true
+}

@@ -4,8 +4,10 @@ import (
 	"context"
 	"crypto/ed25519"
 	"crypto/sha256"
+	"encoding/base64"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -186,5 +188,135 @@ func (v *Validator) checkStillGood(_ context.Context, c *candidate) *refusal {
 	case len(v.trust.of(c.issuer, now)) < len(c.entries):
 		return refuse(CodeUntrustedIssuer, "a trust entry ended while it was checked")
 	}
+	return nil
+}
+
+// canonicalizations are the names under which RFC 8785 is written; left out, it is meant.
+var canonicalizations = []string{"", "rfc8785", "jcs"}
+
+func (v *Validator) checkKey(ctx context.Context, c *candidate) *refusal {
+	proof := &c.evidence.Proof
+	if proof.Alg != "EdDSA" && proof.Alg != "Ed25519" { // RFC 8037, RFC 9864
+		return refuse(CodeUnsupportedAlgorithm, proof.Alg)
+	}
+	if !slices.Contains(canonicalizations, strings.ToLower(proof.Canonicalization)) {
+		return refuse(CodeUnsupportedAlgorithm, proof.Canonicalization)
+	}
+	key, problem, detail := v.keyOf(ctx, c.issuer, proof.Kid)
+	if problem != keyGood {
+		return refuse(evidenceKeyCodes[problem], detail)
+	}
+	c.key = key
+	return nil
+}
+
+func (v *Validator) checkSignature(_ context.Context, c *candidate) *refusal {
+	signed, err := withoutMember(c.canonical, "proof", "value")
+	if err != nil {
+		return refuse(CodeMalformed, err.Error())
+	}
+	signature, err := decodeBase64URL(c.evidence.Proof.Value)
+	if err != nil || !verifies(c.key, signed, signature) {
+		return refuse(CodeInvalidSignature, "")
+	}
+	return nil
+}
+
+// decodeBase64URL takes padding or none; no second way to write the same bytes.
+func decodeBase64URL(text string) ([]byte, error) {
+	encoding := base64.RawURLEncoding
+	if strings.HasSuffix(text, "=") {
+		encoding = base64.URLEncoding
+	}
+	if strings.ContainsAny(text, "\r\n") { // encoding/base64 skips them
+		return nil, base64.CorruptInputError(0)
+	}
+	return encoding.Strict().DecodeString(text)
+}
+
+func verifies(key ed25519.PublicKey, message, signature []byte) bool {
+	return len(key) == ed25519.PublicKeySize && len(signature) == ed25519.SignatureSize && ed25519.Verify(key, message, signature)
+}
+
+const timeFormat = "2006-01-02T15:04:05.000Z"
+
+var errTime = errors.New("must be an ISO 8601 time with a zone, such as 2026-11-21T12:00:00.000Z")
+
+// Now returns the current instant, cut to milliseconds as the contract writes it.
+func Now() Time { return At(time.Now()) }
+
+// At cuts an instant to UTC milliseconds.
+func At(t time.Time) Time { return Time{t.UTC().Truncate(time.Millisecond)} }
+
+// ParseTime reads RFC 3339 with any offset and converts to UTC milliseconds; a time without zone is refused, and so is
+// one outside the years 0000–9999 in UTC, which could not be written again.
+func ParseTime(text string) (Time, error) {
+	const hourEnd = len("2026-11-21T12")
+	if len(text) <= hourEnd || text[hourEnd] != ':' || strings.Contains(text, ",") { // package time reads more than RFC 3339
+		return Time{}, errTime
+	}
+	parsed, err := time.Parse(time.RFC3339Nano, text)
+	if err != nil {
+		return Time{}, errTime
+	}
+	at := At(parsed)
+	if year := at.Year(); year < 0 || year > 9999 {
+		return Time{}, errTime
+	}
+	return at, nil
+}
+
+// AppendText appends 2006-01-02T15:04:05.000Z without quotes.
+func (t Time) AppendText(dst []byte) ([]byte, error) {
+	return t.UTC().AppendFormat(dst, timeFormat), nil
+}
+
+// MarshalJSON writes 2006-01-02T15:04:05.000Z.
+func (t Time) MarshalJSON() ([]byte, error) {
+	dst := make([]byte, 0, len(timeFormat)+2)
+	dst = t.UTC().AppendFormat(append(dst, '"'), timeFormat)
+	return append(dst, '"'), nil
+}
+
+// UnmarshalJSON reads what ParseTime reads; null leaves the time as it is.
+func (t *Time) UnmarshalJSON(data []byte) error {
+	if string(data) == "null" {
+		return nil
+	}
+	var text string
+	if err := json.Unmarshal(data, &text); err != nil {
+		return errTime
+	}
+	parsed, err := ParseTime(text)
+	if err != nil {
+		return err
+	}
+	*t = parsed
+	return nil
+}
+
+// MarshalJSON writes one audience as a string and several as a list.
+func (a Audience) MarshalJSON() ([]byte, error) {
+	if len(a) == 1 {
+		return json.Marshal(a[0])
+	}
+	return json.Marshal([]string(a))
+}
+
+// UnmarshalJSON reads a string or a list of strings; null leaves the audience as it is.
+func (a *Audience) UnmarshalJSON(data []byte) error {
+	if string(data) == "null" {
+		return nil
+	}
+	var one string
+	if err := json.Unmarshal(data, &one); err == nil {
+		*a = Audience{one}
+		return nil
+	}
+	var many []string
+	if err := json.Unmarshal(data, &many); err != nil {
+		return errors.New("audience must be a string or a list of strings")
+	}
+	*a = many
 	return nil
 }

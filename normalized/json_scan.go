@@ -3,6 +3,8 @@ package normalized
 import (
 	"bytes"
 	"strings"
+	"unicode/utf16"
+	"unicode/utf8"
 )
 
 // peek returns the next byte that is not white space without taking it; 0 at the end.
@@ -147,4 +149,152 @@ func (r *reader) digits() bool {
 		r.pos++
 	}
 	return r.pos > start
+}
+
+// quoted reads the rest of a string; without escapes the result lies in the document itself.
+func (r *reader) quoted() []byte {
+	start := r.pos
+	end, escaped := r.skipQuoted()
+	if r.err != nil {
+		return nil
+	}
+	if !escaped {
+		return r.data[start:end]
+	}
+	return unescape(r.data[start:end])
+}
+
+// skipQuoted steps over the rest of a string and checks its escapes.
+func (r *reader) skipQuoted() (end int, escaped bool) {
+	start := r.pos
+	for r.pos < len(r.data) {
+		switch c := r.data[r.pos]; {
+		case c == '"':
+			end = r.pos
+			r.pos++
+			r.checkText(start, end, escaped)
+			return end, escaped
+		case c == '\\':
+			escaped = true
+			if !r.escape() {
+				r.syntax()
+				return 0, false
+			}
+		case c < ' ':
+			r.syntax()
+			return 0, false
+		default:
+			r.pos++
+		}
+	}
+	r.syntax()
+	return 0, false
+}
+
+// checkText refuses, in strict mode, what could not be written again as it came: bytes that are not UTF-8 and escaped
+// halves of surrogate pairs.
+func (r *reader) checkText(start, end int, escaped bool) {
+	if !r.strict {
+		return
+	}
+	text := r.data[start:end]
+	if !utf8.Valid(text) || escaped && hasLoneSurrogate(text) {
+		r.fail("must be valid UTF-8")
+	}
+}
+
+// escape steps over one escape sequence.
+func (r *reader) escape() bool {
+	rest := r.data[r.pos:]
+	if len(rest) < 2 {
+		return false
+	}
+	switch rest[1] {
+	case '"', '\\', '/', 'b', 'f', 'n', 'r', 't':
+		r.pos += 2
+		return true
+	case 'u':
+		r.pos += 6
+		return hex4(rest[2:]) >= 0
+	}
+	return false
+}
+
+// hex4 reads four hexadecimal digits; -1 when they are not there.
+func hex4(text []byte) rune {
+	if len(text) < 4 {
+		return -1
+	}
+	var value rune
+	for _, c := range text[:4] {
+		switch {
+		case c >= '0' && c <= '9':
+			c -= '0'
+		case c >= 'a' && c <= 'f':
+			c -= 'a' - 10
+		case c >= 'A' && c <= 'F':
+			c -= 'A' - 10
+		default:
+			return -1
+		}
+		value = value<<4 | rune(c)
+	}
+	return value
+}
+
+var simpleEscapes = [256]byte{'"': '"', '\\': '\\', '/': '/', 'b': '\b', 'f': '\f', 'n': '\n', 'r': '\r', 't': '\t'}
+
+// unescape decodes a string whose escapes were checked; a lone surrogate becomes U+FFFD.
+func unescape(text []byte) []byte {
+	out := make([]byte, 0, len(text))
+	for len(text) > 0 {
+		next := bytes.IndexByte(text, '\\')
+		if next < 0 {
+			return append(out, text...)
+		}
+		out = append(out, text[:next]...)
+		text = text[next:]
+		if plain := simpleEscapes[text[1]]; plain != 0 {
+			out, text = append(out, plain), text[2:]
+			continue
+		}
+		var r rune
+		r, text = unicodeEscape(text)
+		out = utf8.AppendRune(out, r)
+	}
+	return out
+}
+
+// unicodeEscape decodes \uXXXX, with its second half where it is one of a pair.
+func unicodeEscape(text []byte) (rune, []byte) {
+	r := hex4(text[2:])
+	text = text[6:]
+	if !utf16.IsSurrogate(r) {
+		return r, text
+	}
+	if len(text) >= 6 && text[0] == '\\' && text[1] == 'u' {
+		if pair := utf16.DecodeRune(r, hex4(text[2:])); pair != utf8.RuneError {
+			return pair, text[6:]
+		}
+	}
+	return utf8.RuneError, text
+}
+
+func hasLoneSurrogate(text []byte) bool {
+	for {
+		next := bytes.IndexByte(text, '\\')
+		if next < 0 {
+			return false
+		}
+		text = text[next:]
+		if text[1] != 'u' {
+			text = text[2:]
+			continue
+		}
+		written := hex4(text[2:])
+		var r rune
+		if r, text = unicodeEscape(text); r == utf8.RuneError && written != utf8.RuneError {
+			return true
+		}
+	}
 }

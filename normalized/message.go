@@ -4,7 +4,11 @@
 package normalized
 
 import (
+	"bytes"
+	"context"
 	"encoding/json"
+	"fmt"
+	"io"
 
 	"inbox/identity"
 	"inbox/policypart"
@@ -111,3 +115,154 @@ type HistoricalMessage struct {
 	Parts     []Part        `json:"parts"`
 	Timestamp identity.Time `json:"timestamp"`
 }
+
+// Kinds of a Part.
+const (
+	PartText     = "text"
+	PartFile     = "file"
+	PartLink     = "link"
+	PartArtifact = "artifact"
+	PartToolCall = "tool_call"
+	PartPolicy   = "policy"
+)
+
+// Media types of a text part.
+const (
+	MIMEPlain    = "text/plain"
+	MIMEMarkdown = "text/markdown"
+	MIMEHTML     = "text/html"
+)
+
+// Part is one piece of a message (message contract, section 3). Kind decides which fields are meant; the others
+// stay empty and are neither written nor read.
+type Part struct {
+	Kind string
+
+	MIME    string // text, file, artifact
+	Content string // text
+	New     string // text: content without quoted older messages and signature; empty = all of content is new
+
+	BytesRef     *BytesRef // file, artifact
+	Name         string    // file, artifact, tool_call
+	Size         int64     // file, artifact: bytes; 0 = unknown
+	Alt          string    // file, artifact: description of an image
+	ContentID    string    // file, artifact: by which a text of the same message refers to it, as in cid:… (RFC 2392)
+	ArtifactType string    // artifact
+	ID           string    // artifact, tool_call
+	Description  string    // artifact, link
+
+	URL   string // link
+	Title string // link
+
+	Args   json.RawMessage // tool_call
+	Result json.RawMessage // tool_call: exactly one of Result and Error, or neither while it runs
+	Error  *ToolError      // tool_call
+
+	Policy *policypart.Part // policy
+
+	whole   json.RawMessage // a part of a kind that we do not know, kept byte for byte
+	unknown members         // keys of a newer contract, kept in stored and forwarded documents
+}
+
+// ToolError is the failure of a tool call.
+type ToolError struct {
+	Message string `json:"message"`
+}
+
+// Kinds of a BytesRef.
+const (
+	BytesInline           = "inline"
+	BytesURL              = "url"
+	BytesContentAddressed = "content_addressed"
+)
+
+// MaxInlineBytes is the largest decoded size of inline bytes; larger content goes to the blob store.
+const MaxInlineBytes = 256 << 10
+
+// BytesRef says where the bytes of a file are.
+type BytesRef struct {
+	Kind       string         `json:"kind"`
+	DataBase64 string         `json:"data_base64,omitempty"` // inline
+	URL        string         `json:"url,omitempty"`         // url (https), content_addressed (optional)
+	ExpiresAt  *identity.Time `json:"expires_at,omitempty"`  // url
+	Algo       string         `json:"algo,omitempty"`        // content_addressed: sha256
+	Digest     string         `json:"digest,omitempty"`      // content_addressed: lower-case hex
+}
+
+// Text makes a plain text part.
+func Text(content string) Part { return Part{Kind: PartText, MIME: MIMEPlain, Content: content} }
+
+// Markdown makes a markdown text part.
+func Markdown(content string) Part { return Part{Kind: PartText, MIME: MIMEMarkdown, Content: content} }
+
+// Keeper keeps bytes and gives their digest, lower-case hex SHA-256.
+type Keeper interface {
+	Put(ctx context.Context, r io.Reader) (digest string, size int64, err error)
+}
+
+// Carrying returns a copy of a file's part with its content and size: inline up to MaxInlineBytes, kept elsewhere above
+// (message contract, section 3). Errors are those of the keeper.
+func (p Part) Carrying(ctx context.Context, content []byte, keeper Keeper) (Part, error) {
+	p.Size = int64(len(content))
+	if len(content) <= MaxInlineBytes {
+		p.BytesRef = Inline(content)
+		return p, nil
+	}
+	digest, _, err := keeper.Put(ctx, bytes.NewReader(content))
+	if err != nil {
+		return p, fmt.Errorf("keep a file: %w", err)
+	}
+	p.BytesRef = Stored(digest)
+	return p, nil
+}
+
+// Limits bound a message or a response. Sizes are bytes. The zero value stands for DefaultLimits; to change one limit
+// begin with those.
+type Limits struct {
+	ID       int // id, thread_id, in_reply_to, key_id and urls
+	Address  int // of sender, recipient, to, cc
+	Name     int // display and file names, tool names, media types
+	Parts    int // of a message, a response or a turn of the history
+	TextPart int // one text part
+	Text     int // all text parts of a message or a response
+	History  int // turns
+
+	Identities int // pieces of evidence
+	Evidence   int // all of them as JSON
+
+	Inline   int // decoded inline bytes of one file
+	ToolJSON int // args and result of a tool call, each
+	Trace    int // received_trace as JSON
+	Document int // the whole as JSON, without inline bytes
+	Depth    int // nesting of a document from outside
+
+	Recipients int // to and cc together
+	Metadata   int // keys and values of a response's metadata together
+
+	AllowHTTP bool // development (federation.allow_private): files may be at plain http addresses
+}
+
+// DefaultLimits are the limits of the message contract, section 1, and where it names none, ours.
+func DefaultLimits() Limits {
+	return Limits{
+		ID: 2048, Address: 320, Name: 1 << 10, Parts: 64, TextPart: 1 << 20, Text: 4 << 20, History: 200,
+		Identities: 16, Evidence: 64 << 10,
+		Inline: MaxInlineBytes, ToolJSON: 64 << 10, Trace: 256 << 10, Document: 8 << 20, Depth: 64,
+		Recipients: 64, Metadata: 16 << 10,
+	}
+}
+
+// orDefault replaces the zero value.
+func (l Limits) orDefault() Limits {
+	if l == (Limits{}) {
+		return DefaultLimits()
+	}
+	return l
+}
+
+// documentWithBytes is the most that a document may measure before it is read: everything and its inline bytes.
+func (l Limits) documentWithBytes() int {
+	return l.Document + l.Parts*base64Size(l.Inline)
+}
+
+func base64Size(decoded int) int { return (decoded + 2) / 3 * 4 }

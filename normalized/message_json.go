@@ -1,6 +1,64 @@
 package normalized
 
-import "inbox/policypart"
+import (
+	"encoding/json"
+
+	"inbox/identity"
+	"inbox/internal/fault"
+	"inbox/policypart"
+)
+
+// DecodeMessage reads a message from outside: its size is checked before it is parsed, then nesting, that no key comes
+// twice, UTF-8 and the type of every field. Rules are checked by Validate. Errors are *fault.Fault of kind Malformed or
+// TooLarge with the path of the field.
+func DecodeMessage(data []byte, limits Limits) (Message, error) {
+	var m Message
+	err := decodeStrict(data, limits, func(r *reader) { r.message(&m) })
+	return m, err
+}
+
+// DecodeResponse is DecodeMessage for the answer of an agent outside; ValidateResponse checks its rules.
+func DecodeResponse(data []byte, limits Limits) (Response, error) {
+	var out Response
+	err := decodeStrict(data, limits, func(r *reader) { r.response(&out) })
+	return out, err
+}
+
+// DecodeDelta is DecodeMessage for one step of a streamed answer; Fold checks its rules.
+func DecodeDelta(data []byte, limits Limits) (Delta, error) {
+	var d Delta
+	err := decodeStrict(data, limits, func(r *reader) { r.delta(&d) })
+	return d, err
+}
+
+func decodeStrict(data []byte, limits Limits, read func(*reader)) error {
+	limits = limits.orDefault()
+	if largest := limits.documentWithBytes(); len(data) > largest {
+		return fault.Newf(fault.TooLarge, "the document is over %d bytes", largest)
+	}
+	if err := CheckJSON(data, limits.Depth); err != nil {
+		return err
+	}
+	r := newReader(data)
+	if r.peek() != '{' {
+		return fault.New(fault.Malformed, "the document must be an object")
+	}
+	read(r)
+	return r.end()
+}
+
+// CheckJSON reports whether data is one JSON value that nests no deeper than depth, is valid UTF-8 (also behind \u
+// escapes) and has no key twice in one object, where two readers could understand two different documents (RFC 8259,
+// section 4). Errors are *fault.Fault of kind Malformed.
+func CheckJSON(data []byte, depth int) error {
+	r := newReader(data)
+	r.strict, r.depth = true, min(depth, maxDepth)
+	r.skip()
+	return r.end()
+}
+
+// freeDepth leaves room for the document around a free-form value inside Limits.Depth.
+const freeDepth = 32
 
 // AppendJSON appends the message as JSON to dst. It fails only on free-form JSON that is none. encoding/json calls it
 // through MarshalJSON and then copies the result once more: where speed counts, call this.
@@ -174,4 +232,155 @@ func (r *reader) turn(h *HistoricalMessage) {
 			r.skip()
 		}
 	}
+}
+
+func (w *writer) sender(s *Sender) {
+	w.open('{')
+	w.field("address", s.Address)
+	w.optional("display_name", s.DisplayName)
+	if s.Profile != nil {
+		w.name("profile")
+		w.profile(s.Profile)
+	}
+	w.field("auth_method", s.AuthMethod)
+	w.boolean("verified", s.Verified)
+	w.optional("key_id", s.KeyID)
+	if len(s.Identities) > 0 {
+		w.name("identities")
+		w.open('[')
+		for i := range s.Identities {
+			w.evidence(&s.Identities[i])
+		}
+		w.close(']')
+	}
+	w.close('}')
+}
+
+func (r *reader) sender(s *Sender) {
+	if !r.beginObject() {
+		return
+	}
+	for r.field() {
+		switch string(r.key) {
+		case "address":
+			s.Address = r.string()
+		case "display_name":
+			s.DisplayName = r.string()
+		case "profile":
+			s.Profile = optional(r, r.profile)
+		case "auth_method":
+			s.AuthMethod = r.string()
+		case "verified":
+			s.Verified = r.boolean()
+		case "key_id":
+			s.KeyID = r.string()
+		case "identities":
+			s.Identities = r.identities()
+		default:
+			r.skip()
+		}
+	}
+}
+
+func (w *writer) profile(p *SenderProfile) {
+	w.open('{')
+	w.optional("display_name", p.DisplayName)
+	w.optional("username", p.Username)
+	w.optional("url", p.URL)
+	if p.Avatar != nil {
+		w.name("avatar")
+		w.image(p.Avatar)
+	}
+	w.optional("locale", p.Locale)
+	w.optional("timezone", p.Timezone)
+	w.optional("provider", p.Provider)
+	w.optional("provider_subject", p.ProviderSubject)
+	w.optionalTime("fetched_at", p.FetchedAt)
+	w.rawMap("extensions", p.Extensions)
+	w.close('}')
+}
+
+func (r *reader) profile(p *SenderProfile) {
+	if !r.beginObject() {
+		return
+	}
+	for r.field() {
+		switch string(r.key) {
+		case "display_name":
+			p.DisplayName = r.string()
+		case "username":
+			p.Username = r.string()
+		case "url":
+			p.URL = r.string()
+		case "avatar":
+			p.Avatar = optional(r, r.image)
+		case "locale":
+			p.Locale = r.string()
+		case "timezone":
+			p.Timezone = r.string()
+		case "provider":
+			p.Provider = r.string()
+		case "provider_subject":
+			p.ProviderSubject = r.string()
+		case "fetched_at":
+			p.FetchedAt = optional(r, r.instant)
+		case "extensions":
+			p.Extensions = r.rawMap()
+		default:
+			r.skip()
+		}
+	}
+}
+
+func (w *writer) image(i *Image) {
+	w.open('{')
+	w.field("url", i.URL)
+	w.optional("mime_type", i.MIMEType)
+	w.positive("width", int64(i.Width))
+	w.positive("height", int64(i.Height))
+	w.close('}')
+}
+
+func (r *reader) image(i *Image) {
+	if !r.beginObject() {
+		return
+	}
+	for r.field() {
+		switch string(r.key) {
+		case "url":
+			i.URL = r.string()
+		case "mime_type":
+			i.MIMEType = r.string()
+		case "width":
+			i.Width = int(r.integer())
+		case "height":
+			i.Height = int(r.integer())
+		default:
+			r.skip()
+		}
+	}
+}
+
+func (r *reader) instant(t *identity.Time) { *t = r.time() }
+
+// rawMap reads an object of free-form values; members that are null count as absent.
+func (r *reader) rawMap() (values map[string]json.RawMessage) {
+	if !r.beginObject() {
+		return nil
+	}
+	for r.field() {
+		if len(values) >= maxUnknownKeys {
+			r.fail("is one key too many")
+		}
+		key := string(r.key)
+		value := r.raw()
+		if value == nil {
+			continue
+		}
+		if values == nil {
+			values = map[string]json.RawMessage{}
+		}
+		values[key] = value
+	}
+	return values
 }

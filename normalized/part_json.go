@@ -1,5 +1,7 @@
 package normalized
 
+import "inbox/policypart"
+
 // AppendJSON appends the part as JSON to dst, see Message.AppendJSON.
 func (p *Part) AppendJSON(dst []byte) ([]byte, error) {
 	w := newWriter(dst)
@@ -112,4 +114,191 @@ func (w *writer) bytesRef(b *BytesRef) {
 	w.optional("algo", b.Algo)
 	w.optional("digest", b.Digest)
 	w.close('}')
+}
+
+func (r *reader) parts() (list []Part) {
+	if !r.beginArray() {
+		return nil
+	}
+	for r.element() {
+		list = append(list, Part{})
+		r.part(&list[len(list)-1])
+	}
+	return list
+}
+
+// part reads the kind first, wherever it stands, because it decides which keys are meant.
+func (r *reader) part(p *Part) {
+	p.Kind = r.kindAhead()
+	if r.err == nil && !p.Known() {
+		p.whole = append(p.whole, r.span()...)
+		return
+	}
+	if !r.beginObject() {
+		return
+	}
+	for r.field() {
+		if string(r.key) == "kind" {
+			r.skip()
+			continue
+		}
+		if !r.partField(p) {
+			p.unknown.keep(r)
+		}
+	}
+}
+
+// kindAhead looks for the field kind of the object that begins here and comes back to its begin.
+func (r *reader) kindAhead() (kind string) {
+	pos, level := r.pos, len(r.path)
+	if !r.beginObject() {
+		return ""
+	}
+	for r.field() {
+		if string(r.key) == "kind" {
+			kind = r.string()
+			break
+		}
+		r.skip()
+	}
+	if r.err == nil {
+		r.pos, r.path = pos, r.path[:level]
+	}
+	return kind
+}
+
+// partField reads the current field if it belongs to the part's kind.
+func (r *reader) partField(p *Part) bool {
+	switch p.Kind {
+	case PartText:
+		return r.textField(p)
+	case PartFile, PartArtifact:
+		return r.fileField(p)
+	case PartLink:
+		return r.linkField(p)
+	case PartToolCall:
+		return r.toolCallField(p)
+	}
+	if string(r.key) != "policy" {
+		return false
+	}
+	p.Policy = optional(r, func(policy *policypart.Part) { r.standard(policy) })
+	return true
+}
+
+func (r *reader) textField(p *Part) bool {
+	switch string(r.key) {
+	case "mime":
+		p.MIME = r.string()
+	case "content":
+		p.Content = r.string()
+	case "text_new":
+		p.New = r.string()
+	default:
+		return false
+	}
+	return true
+}
+
+func (r *reader) fileField(p *Part) bool {
+	switch string(r.key) {
+	case "mime":
+		p.MIME = r.string()
+	case "bytes_ref":
+		p.BytesRef = optional(r, r.bytesRef)
+	case "name":
+		p.Name = r.string()
+	case "size":
+		p.Size = r.integer()
+	case "alt":
+		p.Alt = r.string()
+	case "content_id":
+		p.ContentID = r.string()
+	default:
+		return p.Kind == PartArtifact && r.artifactField(p)
+	}
+	return true
+}
+
+func (r *reader) artifactField(p *Part) bool {
+	switch string(r.key) {
+	case "artifact_type":
+		p.ArtifactType = r.string()
+	case "id":
+		p.ID = r.string()
+	case "description":
+		p.Description = r.string()
+	default:
+		return false
+	}
+	return true
+}
+
+func (r *reader) linkField(p *Part) bool {
+	switch string(r.key) {
+	case "url":
+		p.URL = r.string()
+	case "title":
+		p.Title = r.string()
+	case "description":
+		p.Description = r.string()
+	default:
+		return false
+	}
+	return true
+}
+
+func (r *reader) toolCallField(p *Part) bool {
+	switch string(r.key) {
+	case "id":
+		p.ID = r.string()
+	case "name":
+		p.Name = r.string()
+	case "args":
+		p.Args = r.raw()
+	case "result":
+		p.Result = r.raw()
+	case "error":
+		p.Error = optional(r, r.toolError)
+	default:
+		return false
+	}
+	return true
+}
+
+func (r *reader) toolError(e *ToolError) {
+	if !r.beginObject() {
+		return
+	}
+	for r.field() {
+		if string(r.key) == "message" {
+			e.Message = r.string()
+			continue
+		}
+		r.skip()
+	}
+}
+
+func (r *reader) bytesRef(b *BytesRef) {
+	if !r.beginObject() {
+		return
+	}
+	for r.field() {
+		switch string(r.key) {
+		case "kind":
+			b.Kind = r.string()
+		case "data_base64":
+			b.DataBase64 = r.string()
+		case "url":
+			b.URL = r.string()
+		case "expires_at":
+			b.ExpiresAt = optional(r, r.instant)
+		case "algo":
+			b.Algo = r.string()
+		case "digest":
+			b.Digest = r.string()
+		default:
+			r.skip()
+		}
+	}
 }

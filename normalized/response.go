@@ -1,5 +1,14 @@
 package normalized
 
+import (
+	"fmt"
+	"iter"
+	"strings"
+
+	"inbox/identity"
+	"inbox/policypart"
+)
+
 // Visibilities of a response; never wider than the question's.
 const (
 	VisibilityPublic    = "public"
@@ -109,4 +118,172 @@ type Delta struct {
 	Text     string    `json:"text,omitempty"`
 	Part     *Part     `json:"part,omitempty"`
 	Response *Response `json:"response,omitempty"`
+}
+
+// Answering returns the response with what an agent may leave out: the ids of the question, the status that a policy part
+// sets, a code for an error and a text for a failure that has nothing else to say.
+func (r Response) Answering(question Message) Response {
+	if r.InReplyTo == "" {
+		r.InReplyTo = question.ID
+	}
+	if r.ThreadID == "" {
+		r.ThreadID = question.ThreadID
+	}
+	if policy := r.Policy(); policy != nil && r.Status == "" {
+		r.Status = policypart.ResponseStatus(policy.Kind)
+	}
+	if r.Error == nil {
+		return r
+	}
+	failure := *r.Error
+	if failure.Code == "" {
+		failure.Code = "agent:failed"
+	}
+	if len(r.Parts) == 0 && !r.Silent && strings.TrimSpace(failure.Message) != "" {
+		r.Parts = []Part{Text(failure.Message)}
+	}
+	r.Error = &failure
+	return r
+}
+
+// Policy returns the demand or refusal of the response, which is its last part; nil when it has none.
+func (r *Response) Policy() *policypart.Part {
+	if len(r.Parts) == 0 {
+		return nil
+	}
+	last := &r.Parts[len(r.Parts)-1]
+	if last.Kind != PartPolicy {
+		return nil
+	}
+	return last.Policy
+}
+
+// Outcome returns the status with its default.
+func (r *Response) Outcome() string {
+	if r.Status == "" {
+		return StatusCompleted
+	}
+	return r.Status
+}
+
+// Whole streams a finished response: the one delta of an agent that does not grow its answer.
+func Whole(r Response) iter.Seq2[Delta, error] {
+	return func(yield func(Delta, error) bool) {
+		yield(Delta{Kind: DeltaResponse, Response: &r}, nil)
+	}
+}
+
+// Failing streams an error: the agent has no answer.
+func Failing(err error) iter.Seq2[Delta, error] {
+	return func(yield func(Delta, error) bool) { yield(Delta{}, err) }
+}
+
+// MaxDispatches bounds the agents that one response may ask at once.
+const MaxDispatches = 4
+
+func (w *writer) dispatches(list []Dispatch) {
+	if len(list) == 0 {
+		return
+	}
+	w.name("dispatch")
+	w.open('[')
+	for i := range list {
+		w.open('{')
+		w.field("to", list[i].To)
+		w.name("parts")
+		w.parts(list[i].Parts)
+		w.close('}')
+	}
+	w.close(']')
+}
+
+func (r *reader) dispatches() (list []Dispatch) {
+	if !r.beginArray() {
+		return nil
+	}
+	for r.element() {
+		list = append(list, Dispatch{})
+		r.dispatch(&list[len(list)-1])
+	}
+	return list
+}
+
+func (r *reader) dispatch(d *Dispatch) {
+	if !r.beginObject() {
+		return
+	}
+	for r.field() {
+		switch string(r.key) {
+		case "to":
+			d.To = r.string()
+		case "parts":
+			d.Parts = r.parts()
+		default:
+			r.skip()
+		}
+	}
+}
+
+func cleanDispatches(list []Dispatch) []Dispatch {
+	if len(list) == 0 {
+		return nil
+	}
+	cleaned := make([]Dispatch, len(list))
+	for i, d := range list {
+		cleaned[i] = Dispatch{To: d.To, Parts: cleanParts(d.Parts)}
+	}
+	return cleaned
+}
+
+// bytes adds up the texts and the inline bytes of what is asked.
+func dispatchBytes(list []Dispatch) (texts, inline int) {
+	for i := range list {
+		texts += partTexts(list[i].Parts)
+		inline += inlineBytes(list[i].Parts)
+	}
+	return texts, inline
+}
+
+// dispatches checks what an agent asks of others. Such a response is a step on the way to the answer: it says nothing
+// itself, because nothing of it is sent.
+func (c *checker) dispatches(r *Response, self string) {
+	if len(r.Dispatch) == 0 {
+		return
+	}
+	at := key(nil, "dispatch")
+	switch {
+	case len(r.Dispatch) > MaxDispatches:
+		c.broken(&at, fmt.Sprintf("has more than %d entries", MaxDispatches))
+		return
+	case r.Silent:
+		c.broken(&at, "does not go with silent")
+	case r.Status != "" && r.Status != StatusCompleted:
+		c.broken(&at, "does not go with status "+r.Status)
+	case len(r.To) > 0 || len(r.Cc) > 0:
+		c.broken(&at, "does not go with to or cc: nothing of this response is sent")
+	}
+	for i := range r.Dispatch {
+		entry := index(&at, i)
+		c.dispatch(&entry, &r.Dispatch[i], self)
+	}
+}
+
+func (c *checker) dispatch(at *place, d *Dispatch, self string) {
+	to := key(at, "to")
+	if address, ok := c.address(&to, d.To); ok && sameAddress(address, self) {
+		c.broken(&to, "must be another agent")
+	}
+	parts := key(at, "parts")
+	c.parts(&parts, d.Parts, inbound)
+	for i := range d.Parts {
+		if d.Parts[i].running() {
+			entry := index(&parts, i)
+			c.broken(&entry, "a tool call needs its result or error")
+		}
+	}
+}
+
+func sameAddress(address identity.Address, other string) bool {
+	parsed, err := identity.ParseAddress(other)
+	return err == nil && identity.CanonicalAgent(parsed) == identity.CanonicalAgent(address)
 }

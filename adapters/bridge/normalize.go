@@ -2,14 +2,22 @@ package bridge
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"net/url"
+	"strings"
+
+	"github.com/google/uuid"
 
 	"inbox/adapters/bridge/contract"
 	"inbox/agents/runtime/tool"
 	"inbox/agents/runtime/value"
 	"inbox/exchange"
 	"inbox/identity"
+	"inbox/internal/fault"
 	"inbox/normalized"
 )
 
@@ -101,4 +109,98 @@ func (q question) surfaceName() string {
 		return contract.SourceChannel
 	}
 	return surfaceBridge
+}
+
+// maxReadable bounds names of outside that are kept as they are, in bytes; longer ones are kept as their hash.
+const maxReadable = 200
+
+func newID() string { return uuid.Must(uuid.NewV7()).String() }
+
+func hashOf(pieces ...string) string {
+	sum := sha256.Sum256([]byte(strings.Join(pieces, "\x00")))
+	return hex.EncodeToString(sum[:])
+}
+
+// escaped writes a name of outside so that it can stand in a subject: no blanks, nothing that does not print. Separators
+// stay, so that rules may name a beginning such as T123/.
+func escaped(name string) string {
+	if len(name) > maxReadable {
+		return "sha256-" + hashOf(name)
+	}
+	return strings.ReplaceAll(url.PathEscape(name), "%2F", "/")
+}
+
+// short keeps an id of outside readable where it is not too long.
+func short(id string) string {
+	if len(id) > maxReadable {
+		return "sha256-" + hashOf(id)
+	}
+	return id
+}
+
+// address is local@domain; a local part that cannot stand in an address is replaced by a hash of the subject.
+func (a *Adapter) address(local, subject string) string {
+	if address, err := identity.ParseAddress(local + "@" + a.options.Domain); err == nil && address.Local == local {
+		return address.String()
+	}
+	if address, err := identity.ParseAddress("bridged-" + hashOf(subject)[:24] + "@" + a.options.Domain); err == nil {
+		return address.String()
+	}
+	return "@bridged@" + a.options.Domain
+}
+
+const (
+	maxAttachments    = 32
+	maxAttachmentName = 255
+	mimeBytes         = "application/octet-stream"
+)
+
+// parts are the text and the files of a message. A file is an object with an address or with its bytes as base64; its
+// members may have any of the names that products use. Nothing is fetched.
+func (a *Adapter) parts(ctx context.Context, message contract.Message) ([]normalized.Part, error) {
+	var parts []normalized.Part
+	if message.Text != "" {
+		parts = append(parts, normalized.Text(message.Text))
+	}
+	if len(message.Attachments) > maxAttachments {
+		return nil, fault.InField("attachments", fmt.Sprintf("has more than %d files", maxAttachments))
+	}
+	for i, one := range message.Attachments {
+		part, err := a.file(ctx, value.Assoc(one), fmt.Sprintf("attachments[%d]", i))
+		if err != nil {
+			return nil, err
+		}
+		parts = append(parts, part)
+	}
+	return parts, nil
+}
+
+func (a *Adapter) file(ctx context.Context, file map[string]any, field string) (normalized.Part, error) {
+	part := normalized.Part{
+		Kind: normalized.PartFile, MIME: text(file, "mime", "mime_type", "mimeType", "mimetype", "content_type", "media_type", "type"),
+		Name: text(file, "name", "filename", "title"), Alt: text(file, "alt", "alt_text"),
+	}
+	if !strings.Contains(part.MIME, "/") {
+		part.MIME = mimeBytes
+	}
+	if len(part.Name) > maxAttachmentName {
+		part.Name = strings.ToValidUTF8(part.Name[:maxAttachmentName], "")
+	}
+	if encoded := text(file, "data_base64", "data", "bytes", "content_base64"); encoded != "" {
+		return a.keep(ctx, part, encoded, field)
+	}
+	address := text(file, "url", "uri", "url_private", "href")
+	if address == "" {
+		return part, fault.InField(field, "needs url, or data_base64")
+	}
+	part.BytesRef = normalized.At(address)
+	return part, nil
+}
+
+func (a *Adapter) keep(ctx context.Context, part normalized.Part, encoded, field string) (normalized.Part, error) {
+	content, err := base64.StdEncoding.DecodeString(encoded)
+	if err != nil {
+		return part, fault.InField(field+".data_base64", "is no base64")
+	}
+	return part.Carrying(ctx, content, a.options.Blobs)
 }

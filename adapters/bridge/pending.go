@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/http"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -19,7 +20,7 @@ var waiters = promauto.NewGauge(prometheus.GaugeOpts{
 })
 
 const (
-	lookEvery  = 5 * time.Second // the safety net behind the bells
+	lookEvery  = 5 * time.Second // the safety net behind the notifier
 	maxWaiters = 64              // of one client on this node
 )
 
@@ -61,7 +62,7 @@ func (a *Adapter) await(r *http.Request, chosen selection, patience time.Duratio
 	if patience <= 0 {
 		return a.read(r.Context(), chosen)
 	}
-	bell, leave, err := a.enter(chosen.client)
+	wake, leave, err := a.enter(chosen.client)
 	if err != nil {
 		return nil, err
 	}
@@ -76,7 +77,7 @@ func (a *Adapter) await(r *http.Request, chosen selection, patience time.Duratio
 			return items, err
 		}
 		select {
-		case <-bell:
+		case <-wake:
 		case <-look.C:
 		case <-over.C:
 			return nil, nil
@@ -89,16 +90,16 @@ func (a *Adapter) await(r *http.Request, chosen selection, patience time.Duratio
 }
 
 // enter counts who waits for a client, so that one program cannot hold all connections.
-func (a *Adapter) enter(client string) (bell <-chan struct{}, leave func(), err error) {
-	a.bells.mu.Lock()
-	waiting := len(a.bells.waiting[client])
-	a.bells.mu.Unlock()
+func (a *Adapter) enter(client string) (wake <-chan struct{}, leave func(), err error) {
+	a.notifier.mu.Lock()
+	waiting := len(a.notifier.waiting[client])
+	a.notifier.mu.Unlock()
 	if waiting >= maxWaiters {
 		return nil, nil, &fault.Fault{Kind: fault.RateLimited, Public: "too many requests of this client wait already", RetryAfter: time.Second}
 	}
-	bell, left := a.bells.listen(client)
+	wake, left := a.notifier.listen(client)
 	waiters.Inc()
-	return bell, func() { left(); waiters.Dec() }, nil
+	return wake, func() { left(); waiters.Dec() }, nil
 }
 
 // wantsStream reports whether the program asks for server-sent events.
@@ -113,7 +114,7 @@ func (a *Adapter) events(w http.ResponseWriter, r *http.Request, c caller) error
 	if err != nil {
 		return err
 	}
-	bell, leave, err := a.enter(chosen.client)
+	wake, leave, err := a.enter(chosen.client)
 	if err != nil {
 		return err
 	}
@@ -130,7 +131,7 @@ func (a *Adapter) events(w http.ResponseWriter, r *http.Request, c caller) error
 	sent := map[string]bool{}
 	for a.feed(r, c, chosen, sent, out) {
 		select {
-		case <-bell:
+		case <-wake:
 		case <-look.C:
 		case <-ctx.Done():
 			if r.Context().Err() == nil { // the server stops: what is not acknowledged comes again, here or at another node
@@ -169,4 +170,53 @@ func (a *Adapter) feed(r *http.Request, c caller, chosen selection, sent map[str
 		}
 	}
 	return true
+}
+
+// notifier wakes waiters on this node for the queue of a client. A notification may be spurious or missed: a waiter
+// also looks by itself from time to time.
+type notifier struct {
+	mu      sync.Mutex
+	waiting map[string]map[chan struct{}]bool // by client
+}
+
+// listen returns a channel that gets a value when the client's queue changes; leave ends it.
+func (b *notifier) listen(client string) (woken <-chan struct{}, leave func()) {
+	wake := make(chan struct{}, 1)
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.waiting == nil {
+		b.waiting = map[string]map[chan struct{}]bool{}
+	}
+	if b.waiting[client] == nil {
+		b.waiting[client] = map[chan struct{}]bool{}
+	}
+	b.waiting[client][wake] = true
+	return wake, func() { b.leave(client, wake) }
+}
+
+func (b *notifier) leave(client string, wake chan struct{}) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	delete(b.waiting[client], wake)
+	if len(b.waiting[client]) == 0 {
+		delete(b.waiting, client)
+	}
+}
+
+// Wake tells that the queue of a client changed, on this node or another; an empty id stands for any client.
+func (a *Adapter) Wake(client string) {
+	b := &a.notifier
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for waiting, woken := range b.waiting {
+		if client != "" && client != waiting {
+			continue
+		}
+		for wake := range woken {
+			select {
+			case wake <- struct{}{}:
+			default: // it is awake already
+			}
+		}
+	}
 }

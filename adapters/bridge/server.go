@@ -6,21 +6,33 @@
 package bridge
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"io"
 	"iter"
 	"log/slog"
 	"net/http"
 	"net/url"
+	"strconv"
+	"strings"
 	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
 
 	"inbox/adapters/bridge/contract"
 	"inbox/agents/runtime/task"
+	"inbox/agents/runtime/value"
 	"inbox/exchange"
 	"inbox/identity"
 	"inbox/internal/bearer"
+	"inbox/internal/fault"
 	"inbox/internal/httpserver"
+	"inbox/internal/queue"
+	"inbox/internal/telemetry"
+	"inbox/normalized"
 	"inbox/policypart"
 )
 
@@ -152,7 +164,7 @@ type Adapter struct {
 	tokens     *bearer.Cache
 	connectors map[string]*Connector
 	archive    Archive
-	bells      bells
+	notifier   notifier
 	log        *slog.Logger
 }
 
@@ -222,4 +234,208 @@ func (a *Adapter) Routes() []httpserver.Route {
 		{Method: get, Pattern: "/v1/connectors/{connector}/runs/{run}", Handler: a.connectorEdge(a.connectorRun)},
 		{Method: post, Pattern: "/v1/connectors/{connector}/runs/{run}", Handler: a.connectorEdge(a.connectorRun)},
 	}
+}
+
+var requests = promauto.NewCounterVec(prometheus.CounterOpts{
+	Name: "inbox_bridge_requests_total",
+	Help: "Requests of bridges, connectors and owners of sessions, by operation and outcome (done, refused, failed).",
+}, []string{"operation", "outcome"})
+
+// maxDepth bounds how deep a request nests.
+const maxDepth = 64
+
+type handler func(w http.ResponseWriter, r *http.Request, c caller) error
+
+// edge does what comes before every operation: the caller, its scope, and afterwards the count and the error.
+func (a *Adapter) edge(operation, scope string, handle handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		c, err := a.verify(r)
+		if err == nil {
+			err = c.allow(scope)
+		}
+		if err == nil {
+			r = r.WithContext(telemetry.With(r.Context(), "principal", c.owner))
+			err = handle(w, r, c)
+		}
+		finish(w, operation, err)
+	})
+}
+
+func finish(w http.ResponseWriter, operation string, err error) {
+	outcome := "done"
+	switch f := fault.Of(classed(err)); {
+	case err == nil:
+	case f.Kind == fault.Internal, f.Kind == fault.Unavailable:
+		outcome = "failed"
+	default:
+		outcome = "refused"
+	}
+	requests.WithLabelValues(operation, outcome).Inc()
+	if err == nil {
+		return
+	}
+	err = classed(err)
+	if fault.Is(err, fault.Unauthenticated) {
+		w.Header().Set("WWW-Authenticate", `Bearer realm="bridge"`)
+	}
+	writeError(w, err)
+}
+
+// coded is an error with a code of the agent runtime contract.
+type coded interface {
+	error
+	ErrorCode() string
+}
+
+// classed returns the contract's errors their kind.
+func classed(err error) error {
+	if _, is := errors.AsType[*fault.Fault](err); is || err == nil {
+		return err
+	}
+	known, is := errors.AsType[coded](err)
+	switch {
+	case !is:
+		return err
+	case known.ErrorCode() == contract.CodeFull:
+		return &fault.Fault{Kind: fault.RateLimited, Public: known.Error(), RetryAfter: time.Minute, Cause: err}
+	case strings.HasSuffix(known.ErrorCode(), "_not_found"):
+		return fault.Wrap(fault.NotFound, known.Error(), err)
+	case strings.HasSuffix(known.ErrorCode(), "_already_started"):
+		return fault.Wrap(fault.Conflict, known.Error(), err)
+	}
+	return fault.Wrap(fault.Malformed, known.Error(), err)
+}
+
+// writeError answers with the code of the contract where there is one.
+func writeError(w http.ResponseWriter, err error) {
+	known, is := errors.AsType[coded](err)
+	if !is {
+		httpserver.WriteFault(w, err)
+		return
+	}
+	f := fault.Of(err)
+	httpserver.SetRetry(w.Header(), f)
+	httpserver.WriteJSON(w, httpserver.Status(f.Kind), httpserver.ErrorBody{
+		Error: httpserver.ErrorDetail{Code: known.ErrorCode(), Message: f.Public, Field: f.Field},
+	})
+}
+
+// readBody takes the whole body of a caller that is known.
+func readBody(r *http.Request, limit int) ([]byte, error) {
+	httpserver.Proven(r)
+	body, err := httpserver.ReadBody(r, int64(limit))
+	if fault.Is(err, fault.TooLarge) {
+		return nil, fault.Newf(fault.TooLarge, "the body is over %d MiB", limit>>20)
+	}
+	return body, err
+}
+
+// readObject reads a body that is a JSON object; none at all is an empty one.
+func readObject(r *http.Request) (map[string]any, []byte, error) {
+	body, err := readBody(r, maxBodyBytes)
+	if err != nil {
+		return nil, nil, err
+	}
+	if bare := bytes.TrimSpace(body); len(bare) == 0 || string(bare) == "null" {
+		return map[string]any{}, body, nil
+	}
+	object, err := decodeObject(body)
+	return object, body, err
+}
+
+func decodeObject(body []byte) (map[string]any, error) {
+	given, err := value.Decode(body, value.Limits{Bytes: maxBodyBytes, Depth: maxDepth})
+	if err != nil {
+		return nil, fault.Wrap(fault.Malformed, "the body is no JSON", err)
+	}
+	object, is := value.Object(given)
+	if !is {
+		return nil, fault.New(fault.Malformed, "the body must be a JSON object")
+	}
+	return object, nil
+}
+
+// text reads the first of the members that is there, trimmed.
+func text(object map[string]any, members ...string) string {
+	for _, member := range members {
+		if found := value.Trim(value.Scalar(object[member])); found != "" {
+			return found
+		}
+	}
+	return ""
+}
+
+// patience reads how long a request wants to wait: "20s", 20, or true for the longest.
+func (a *Adapter) patience(text string) (time.Duration, error) {
+	switch text = strings.TrimSpace(text); text {
+	case "", "0", "false", "no":
+		return 0, nil
+	case "true", "yes":
+		return a.options.WaitLimit, nil
+	}
+	if strings.Trim(text, "0123456789") == "" {
+		text += "s"
+	}
+	length, err := time.ParseDuration(text)
+	if err != nil || length < 0 {
+		return 0, fault.InField("wait", "must be a time such as 30s")
+	}
+	return min(length, a.options.WaitLimit), nil
+}
+
+// wait is the member of the body, or the parameter of the address.
+func (a *Adapter) wait(r *http.Request, body map[string]any) (time.Duration, error) {
+	if given, there := body["wait"]; there {
+		if flag, is := given.(bool); is {
+			return a.patience(strconv.FormatBool(flag))
+		}
+		return a.patience(value.Scalar(given))
+	}
+	return a.patience(r.URL.Query().Get("wait"))
+}
+
+// limitOf reads a number of rows.
+func limitOf(given string, most int) (int, error) {
+	if given == "" {
+		return 0, nil
+	}
+	number, err := strconv.Atoi(given)
+	if err != nil {
+		return 0, fault.InField("limit", "must be a number")
+	}
+	return min(max(number, 1), most), nil
+}
+
+func compact(value any) json.RawMessage {
+	encoded, err := json.Marshal(value)
+	if err != nil {
+		panic(err) // a value of ours that cannot be encoded
+	}
+	return encoded
+}
+
+var _ coded = (*contract.Error)(nil)
+
+// ChannelName is the name of the channel.
+const ChannelName = "bridge"
+
+// Module returns the channel as a node runs it. Callbacks are as durable as deliveries, and those of one session are in order.
+func (a *Adapter) Module() exchange.Module {
+	schedule := a.options.Policy.Schedule
+	return exchange.Module{
+		Name: ChannelName, ReceivedVia: normalized.ViaA2A, Channel: a, Policy: a.options.Policy, Routes: a.Routes(),
+		Jobs: []exchange.Job{{
+			Kind:    exchange.BridgeCallbackKind,
+			Options: queue.KindOptions{Concurrency: a.options.CallbackConcurrency, Schedule: schedule, MaxAttempts: len(schedule) + 1},
+			Handler: a.runCallback,
+		}},
+	}
+}
+
+func (a *Adapter) runCallback(ctx context.Context, job queue.Job) error {
+	var item exchange.BridgeCallback
+	if err := json.Unmarshal([]byte(job.Payload), &item); err != nil {
+		return queue.GiveUp("the payload cannot be read", err)
+	}
+	return queue.Classed(ctx, a.Callback(ctx, item, job.Attempt))
 }

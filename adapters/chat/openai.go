@@ -158,3 +158,123 @@ func (c *completion) earlier(ctx context.Context, digest string) (run, error) {
 func (c *completion) principal() string {
 	return c.adapter.sender(c.who, c.agent, "").Principal()
 }
+
+// Model is an agent as a model.
+type Model struct {
+	ID      string `json:"id"`
+	Object  string `json:"object"` // model
+	Created int64  `json:"created"`
+	OwnedBy string `json:"owned_by"`
+}
+
+// ModelList is what GET /v1/models answers.
+type ModelList struct {
+	Object string  `json:"object"` // list
+	Data   []Model `json:"data"`
+}
+
+func (a *Adapter) model(agent exchange.AgentProfile) Model {
+	return Model{agent.Name, "model", agent.CreatedAt.Unix(), a.options.Domain}
+}
+
+// serveModels lists the agents that the caller may write to. Who may write to none for want of a good key hears that.
+func (a *Adapter) serveModels(w http.ResponseWriter, r *http.Request) error {
+	who, err := a.identify(r)
+	if err != nil {
+		return err
+	}
+	list := ModelList{"list", []Model{}}
+	var refused error
+	for _, agent := range a.options.Directory.Agents() {
+		if _, err := a.modelFor(who, agent.Name); err == nil {
+			list.Data = append(list.Data, a.model(agent))
+		} else if fault.Is(err, fault.Unauthenticated) {
+			refused = err
+		}
+	}
+	if len(list.Data) == 0 && refused != nil {
+		return refused
+	}
+	httpserver.WriteJSON(w, http.StatusOK, list)
+	return nil
+}
+
+func (a *Adapter) serveModel(w http.ResponseWriter, r *http.Request) error {
+	who, err := a.identify(r)
+	if err != nil {
+		return err
+	}
+	agent, err := a.modelFor(who, httpserver.Param(r, "model"))
+	if err != nil {
+		return err
+	}
+	httpserver.WriteJSON(w, http.StatusOK, a.model(agent))
+	return nil
+}
+
+// modelFor finds the agent of a model, which may be written as its address. A guest at a closed agent lacks a key.
+func (a *Adapter) modelFor(who caller, name string) (exchange.AgentProfile, error) {
+	if name == "" {
+		return exchange.AgentProfile{}, fault.InField("model", "is needed: the name of an agent")
+	}
+	local, domain, _ := strings.Cut(strings.TrimPrefix(name, "@"), "@")
+	agent, known := a.agent(local)
+	if !known || domain != "" && !strings.EqualFold(domain, a.options.Domain) {
+		return exchange.AgentProfile{}, fault.Newf(fault.NotFound, "The model %q does not exist or you do not have access to it.", name)
+	}
+	err := a.admit(who, agent)
+	if who.guest() && fault.Is(err, fault.Forbidden) {
+		return agent, fault.New(fault.Unauthenticated, fault.Of(err).Public)
+	}
+	return agent, err
+}
+
+// OpenAIErrorBody is an error in OpenAI's form.
+type OpenAIErrorBody struct {
+	Error OpenAIErrorDetail `json:"error"`
+}
+
+// OpenAIErrorDetail is the inner object of an OpenAIErrorBody.
+type OpenAIErrorDetail struct {
+	Message string  `json:"message"`
+	Type    string  `json:"type"`
+	Param   *string `json:"param"`
+	Code    string  `json:"code"`
+}
+
+type openAIError struct {
+	status int
+	detail OpenAIErrorDetail
+}
+
+// write answers with an error after which OpenAI's SDKs do not send the request again by themselves.
+func (e *openAIError) write(w http.ResponseWriter) {
+	w.Header().Set("X-Should-Retry", "false")
+	httpserver.WriteJSON(w, e.status, OpenAIErrorBody{e.detail})
+}
+
+// openAICodes are OpenAI's words for our kinds of faults; every other keeps its own.
+var openAICodes = map[fault.Kind]struct{ errorType, code string }{
+	fault.Unauthenticated: {"invalid_request_error", "invalid_api_key"},
+	fault.Forbidden:       {"invalid_request_error", "insufficient_permissions"},
+	fault.NotFound:        {"invalid_request_error", "model_not_found"},
+	fault.RateLimited:     {"requests", "rate_limit_exceeded"},
+	fault.Unavailable:     {"server_error", "unavailable"},
+	fault.Internal:        {"server_error", "internal"},
+}
+
+func writeOpenAIError(w http.ResponseWriter, err error) {
+	known := fault.Of(err)
+	detail := OpenAIErrorDetail{Message: known.Public, Type: "invalid_request_error", Code: string(known.Kind)}
+	if words, is := openAICodes[known.Kind]; is {
+		detail.Type, detail.Code = words.errorType, words.code
+	}
+	if known.Field != "" {
+		detail.Param, detail.Message = &known.Field, known.Field+" "+known.Public
+	}
+	if known.Kind == fault.Conflict { // SDKs repeat it, and it stays one
+		w.Header().Set("X-Should-Retry", "false")
+	}
+	httpserver.SetRetry(w.Header(), known)
+	httpserver.WriteJSON(w, httpserver.Status(known.Kind), OpenAIErrorBody{detail})
+}

@@ -3,11 +3,16 @@ package mcptool
 import (
 	"context"
 	"encoding/json"
+	"net/url"
+	"path"
 	"strings"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"inbox/agents/runtime/value"
+	"inbox/normalized"
 )
 
 // answer brings the result of a tool into the form of an executor's answer. A result is, in this order: the structured
@@ -111,4 +116,142 @@ func (s *server) contents(ctx context.Context, blocks []mcp.Content) (text strin
 		}
 	}
 	return strings.Join(texts, "\n\n"), parts
+}
+
+// plain makes text of a stranger fit for a log or a description: valid, trimmed, without control characters other than
+// line ends and tabs, and without the invisible ones that change how text is read.
+func plain(text string) string {
+	return strings.TrimSpace(strings.Map(func(r rune) rune {
+		if r != '\n' && r != '\t' && (unicode.IsControl(r) || unicode.Is(unicode.Bidi_Control, r) || r == utf8.RuneError) {
+			return -1
+		}
+		return r
+	}, text))
+}
+
+// cut shortens text to at most limit bytes, on the boundary of a letter.
+func cut(text string, limit int) string {
+	if len(text) <= limit {
+		return text
+	}
+	for limit > 0 && !utf8.RuneStart(text[limit]) {
+		limit--
+	}
+	return text[:limit]
+}
+
+const (
+	maxParts       = 32
+	maxInlineBytes = 64 << 10
+	maxNameBytes   = 256
+	maxURLBytes    = 2 << 10
+)
+
+// part turns a block that is no text into a part of a message (message contract, section 3).
+func (s *server) part(ctx context.Context, block mcp.Content) any {
+	switch block := block.(type) {
+	case *mcp.ImageContent:
+		return s.file(ctx, "image", block.MIMEType, block.Data)
+	case *mcp.AudioContent:
+		return s.file(ctx, "audio", block.MIMEType, block.Data)
+	case *mcp.ResourceLink:
+		return link(block)
+	case *mcp.EmbeddedResource:
+		return s.resource(ctx, block.Resource)
+	default: // kinds that no tool may return
+		return nil
+	}
+}
+
+// file is a part of kind file. Its bytes are kept where the options say; those that cannot be are left out.
+func (s *server) file(ctx context.Context, name, mediaType string, content []byte) any {
+	part := normalized.Part{Kind: normalized.PartFile, MIME: mediaTypeOf(mediaType), Name: name, Size: int64(len(content))}
+	switch {
+	case s.options.Keep != nil:
+		kept, err := s.options.Keep(ctx, name, part.MIME, content)
+		if err != nil {
+			s.log.WarnContext(ctx, "file of a tool not kept", "reason", err)
+			return named(part)
+		}
+		part.BytesRef = kept
+	case len(content) > maxInlineBytes:
+		return named(part)
+	default:
+		part.BytesRef = normalized.Inline(content)
+	}
+	return partValue(part)
+}
+
+// named says that there was a file, where its content cannot be given.
+func named(part normalized.Part) map[string]any {
+	return map[string]any{"kind": part.Kind, "mime": part.MIME, "name": part.Name, "size": part.Size, "omitted": true}
+}
+
+func (s *server) resource(ctx context.Context, resource *mcp.ResourceContents) any {
+	if resource == nil {
+		return nil
+	}
+	if resource.Blob != nil {
+		return s.file(ctx, resourceName(resource.URI), resource.MIMEType, resource.Blob)
+	}
+	text := strings.ToValidUTF8(cut(resource.Text, s.options.MaxResultBytes), "\uFFFD")
+	return map[string]any{
+		"kind": normalized.PartText, "mime": textType(resource.MIMEType), "content": text, "uri": cut(plain(resource.URI), maxURLBytes),
+	}
+}
+
+// link is a part of kind link for addresses of the web. Other addresses mean something only to the server and are passed
+// on as what they are.
+func link(block *mcp.ResourceLink) any {
+	address := cut(plain(block.URI), maxURLBytes)
+	title := block.Title
+	if title == "" {
+		title = block.Name
+	}
+	title, description := cut(plain(title), maxNameBytes), cut(plain(block.Description), maxDescriptionBytes)
+	if target, err := url.Parse(address); err == nil && (target.Scheme == "https" || target.Scheme == "http") && target.Host != "" {
+		return partValue(normalized.Part{Kind: normalized.PartLink, URL: address, Title: title, Description: description})
+	}
+	return map[string]any{"kind": "resource", "uri": address, "title": title, "description": description}
+}
+
+// resourceName is the last piece of an address, which is what people call the file.
+func resourceName(address string) string {
+	name := address
+	if target, err := url.Parse(address); err == nil && target.Path != "" {
+		name = target.Path
+	}
+	name = cut(plain(path.Base(name)), maxNameBytes)
+	if name == "" || name == "." || name == "/" {
+		return "resource"
+	}
+	return name
+}
+
+func mediaTypeOf(declared string) string {
+	declared = cut(plain(declared), maxNameBytes)
+	if !strings.Contains(declared, "/") {
+		return "application/octet-stream"
+	}
+	return declared
+}
+
+func textType(declared string) string {
+	if declared == "" {
+		return normalized.MIMEPlain
+	}
+	return mediaTypeOf(declared)
+}
+
+// partValue writes a part as a JSON value.
+func partValue(part normalized.Part) any {
+	text, err := json.Marshal(&part)
+	if err != nil {
+		return named(part)
+	}
+	decoded, err := value.Decode(text, value.Limits{Bytes: len(text)})
+	if err != nil {
+		return named(part)
+	}
+	return decoded
 }

@@ -1,3 +1,10 @@
+// Package mcptool gives agents the tools of MCP servers: local programs that speak over their standard input and
+// output, and services that speak streamable HTTP. It starts the servers, keeps connections to them, lists their tools
+// as declarations of agents/runtime/tool and runs calls.
+//
+// It decides nothing about a person and shows no tool to a model: visibility, approval and at-most-once are the work of
+// agents/runtime/tool and the engine, which read what the declarations say. It never repeats a call by itself. It answers no
+// request of a server: no sampling, no elicitation, no roots.
 package mcptool
 
 import (
@@ -7,8 +14,12 @@ import (
 	"sync"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
+
 	"inbox/agents/runtime/tool"
 	"inbox/internal/fault"
+	"inbox/internal/telemetry"
 )
 
 // Source is the tools of several MCP servers. It is a tool.Executor for them and safe for concurrent use.
@@ -165,3 +176,19 @@ func (s *server) status() Status {
 		Tools: s.tools.names(), LeftOut: s.tools.refused, Unusable: s.tools.broken, TooMany: s.tools.over,
 	}
 }
+
+var (
+	// outcome: ok, tool_error, tool_timeout, tool_server_unavailable, tool_outcome_unknown, tool_answer_invalid,
+	// tool_call_refused, tool_not_found, cancelled
+	calls = promauto.NewCounterVec(prometheus.CounterOpts{
+		Name: "inbox_mcp_calls_total", Help: "Calls of tools at MCP servers by server and outcome.",
+	}, []string{"server", "outcome"})
+	callSeconds = promauto.NewHistogram(prometheus.HistogramOpts{
+		Name: "inbox_mcp_call_seconds", Help: "Time of one call of a tool at an MCP server.",
+		Buckets: telemetry.NetworkSeconds,
+	})
+	// outcome: connected, failed, lost
+	connections = promauto.NewCounterVec(prometheus.CounterOpts{
+		Name: "inbox_mcp_connections_total", Help: "Connections to MCP servers by server and outcome.",
+	}, []string{"server", "outcome"})
+)

@@ -140,7 +140,7 @@ func (a *Agent) usable(ctx context.Context, old, mine pointer) (bool, error) {
 		return now.end == nil || now.end.Outcome == answered, nil
 	}
 	_, err = rows.end(ctx, old.Run, end{Outcome: cancelled}, old.Until)
-	a.service.bells.ringAll(runTopic(old.Run))
+	a.service.notifier.notifyAll(runTopic(old.Run))
 	return false, err
 }
 
@@ -172,7 +172,7 @@ func (a *Agent) offer(ctx context.Context, turn agents.Turn, mine pointer) (*wat
 		return nil, err
 	}
 	w := a.watch(turn, mine)
-	a.service.bells.ring(offersTopic(a.name), 1)
+	a.service.notifier.notify(offersTopic(a.name), 1)
 	return w, nil
 }
 
@@ -181,4 +181,169 @@ func (a *Agent) watch(turn agents.Turn, mine pointer) *watch {
 		agent: a, rows: a.service.rows, turn: turn, mine: mine, fold: normalized.NewFold(a.service.options.Limits),
 		deadline: time.Now().Add(a.settings.MaxWait), idle: func() {},
 	}
+}
+
+// offersPage is how many offers one look reads.
+const offersPage = 16
+
+// enter counts a request that waits for turns; leave counts it out.
+func (a *Agent) enter() (leave func(), err error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.pollers >= MaxPollers {
+		return nil, &fault.Fault{
+			Kind: fault.RateLimited, Public: "too many programs wait for turns of this agent at the same time", RetryAfter: lookEvery,
+		}
+	}
+	a.pollers++
+	pollers.Inc()
+	return func() {
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		a.pollers--
+		pollers.Dec()
+	}, nil
+}
+
+// due reports whether it is time to look for what other nodes offer. One poller looks for all of this node.
+func (a *Agent) due() bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if time.Since(a.looked) < lookEvery {
+		return false
+	}
+	a.looked = time.Now()
+	return true
+}
+
+// turn is a run that was taken.
+type turn struct {
+	run      string
+	document []byte
+}
+
+// take returns the oldest turn that nobody has, and wakes others when more are left; nil = there is none.
+func (a *Agent) take(ctx context.Context) (*turn, error) {
+	s, after := a.service, ""
+	for {
+		keys, values, err := s.options.Mailbox.List(ctx, offersSpace+a.name, after, offersPage)
+		if err != nil {
+			return nil, unavailable("taking a turn", err)
+		}
+		for i, run := range keys {
+			after = run
+			taken, err := a.claim(ctx, run, values[i])
+			if err != nil {
+				return nil, unavailable("taking a turn", err)
+			}
+			if taken != nil {
+				s.notifier.notify(offersTopic(a.name), len(keys)-i-1)
+				return taken, nil
+			}
+		}
+		if len(keys) < offersPage {
+			return nil, nil
+		}
+	}
+}
+
+// claim takes one offer unless somebody was faster.
+func (a *Agent) claim(ctx context.Context, run string, value []byte) (*turn, error) {
+	var offered offer
+	if err := decode(value, &offered); err != nil {
+		return nil, err
+	}
+	s := a.service
+	mine := claim{Agent: a.name, Turn: offered.Turn, Attempt: offered.Attempt, Until: offered.Until}
+	won, err := s.rows.first(ctx, runSpace+run, claimKey, mine, nil, offered.Until)
+	if err != nil || !won {
+		return nil, err
+	}
+	ctx = context.WithoutCancel(ctx) // the turn is ours: it is given out or given back
+	s.notifier.notifyAll(runTopic(run))
+	if err := s.options.Mailbox.Delete(ctx, offersSpace+a.name, run); err != nil {
+		s.giveBack(ctx, a, run, offered.Until)
+		return nil, err
+	}
+	document, found, err := s.options.Mailbox.Get(ctx, requestsSpace, run)
+	if err != nil || !found {
+		s.giveBack(ctx, a, run, offered.Until)
+		return nil, err
+	}
+	return &turn{run: run, document: document}, nil
+}
+
+// giveBack ends a run that its program never heard of; who looks after it offers the turn again at once. If even that
+// cannot be written the lease runs out.
+func (s *Service) giveBack(ctx context.Context, agent *Agent, run string, until time.Time) {
+	takes.WithLabelValues("undelivered").Inc()
+	_, _ = s.rows.end(ctx, run, end{Outcome: undelivered}, until)
+	s.ended(agent, run)
+}
+
+// ended wakes who waits for the end of a run on this node.
+func (s *Service) ended(agent *Agent, run string) {
+	s.notifier.notifyAll(runTopic(run))
+	s.notifier.notifyAll(endsTopic(agent.name))
+	s.sessions.forget(run)
+}
+
+// presence counts who works for an agent on this node: the requests that wait for a turn, and the turns that a program
+// has. So many turns it may have at once; the others wait without a run, and nothing is offered to nobody.
+type presence struct {
+	waiting int
+	working int
+	empty   time.Time // when the last request ended that got nothing: its program comes again
+}
+
+// limit returns how many turns may be with the agent at once.
+func (p presence) limit(now time.Time) int {
+	expected := p.waiting
+	if expected == 0 && !p.empty.IsZero() && now.Sub(p.empty) < Linger {
+		expected = 1 // programs that ask without waiting are never there
+	}
+	return p.working + expected
+}
+
+// Limit returns how many turns the agent may have at once on this node now: one for each request that waits, and those that
+// programs work on.
+func (a *Agent) Limit() int {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.presence.limit(time.Now())
+}
+
+// wait counts a request that waits for a turn; the returned function reports whether it got one.
+func (a *Agent) wait() (done func(taken bool)) {
+	a.mu.Lock()
+	a.presence.waiting++
+	a.mu.Unlock()
+	a.service.options.Arrived(a.name)
+	return func(taken bool) {
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		a.presence.waiting--
+		if !taken {
+			a.presence.empty = time.Now()
+		}
+	}
+}
+
+// work counts a turn that a program has, until done.
+func (a *Agent) work() (done func()) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.presence.working++
+	return func() {
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		a.presence.working--
+	}
+}
+
+// deserted reports whether no program is there that could take an offer, and none is expected.
+func (a *Agent) deserted() bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.presence.limit(time.Now()) == a.presence.working
 }

@@ -1,6 +1,7 @@
 package pull
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"encoding/json"
@@ -188,7 +189,7 @@ func (b *batch) write() error {
 	b.known.next += len(b.deltas)
 	b.known.last, b.known.sent = key, time.Now()
 	b.deltas, b.size = nil, 0
-	s.bells.ringAll(runTopic(run))
+	s.notifier.notifyAll(runTopic(run))
 	return nil
 }
 
@@ -227,6 +228,52 @@ func (b *batch) sign() error {
 	if err := b.service.rows.beat(b.ctx, b.lease.run, b.lease.until); err != nil {
 		return unavailable("prolonging the lease", err)
 	}
-	b.service.bells.ringAll(runTopic(b.lease.run))
+	b.service.notifier.notifyAll(runTopic(b.lease.run))
 	return nil
+}
+
+// maxLineBytes bounds one delta.
+const maxLineBytes = 1 << 20
+
+var errLineTooLong = fault.New(fault.TooLarge, "a delta is over 1 MiB")
+
+// lineReader reads lines that end with LF or CR LF; the last one may end with the body.
+type lineReader struct {
+	source *bufio.Reader
+	before func() // every read that may block
+}
+
+func newLineReader(source io.Reader, before func()) *lineReader {
+	return &lineReader{source: bufio.NewReaderSize(source, 64<<10), before: before}
+}
+
+// ready reports whether a whole line is here, so that next does not block.
+func (l *lineReader) ready() bool {
+	here, _ := l.source.Peek(l.source.Buffered()) // only fails for more than is there
+	return bytes.IndexByte(here, '\n') >= 0
+}
+
+// next returns a line without its end, valid until the following call; io.EOF when there are no more.
+func (l *lineReader) next() ([]byte, error) {
+	var long []byte
+	for {
+		if !l.ready() {
+			l.before()
+		}
+		piece, err := l.source.ReadSlice('\n')
+		if len(long)+len(piece) > maxLineBytes {
+			return nil, errLineTooLong
+		}
+		if errors.Is(err, bufio.ErrBufferFull) {
+			long = append(long, piece...)
+			continue
+		}
+		if long != nil {
+			piece = append(long, piece...)
+		}
+		if err != nil && (!errors.Is(err, io.EOF) || len(piece) == 0) {
+			return nil, err
+		}
+		return bytes.TrimSuffix(bytes.TrimSuffix(piece, []byte("\n")), []byte("\r")), nil
+	}
 }

@@ -114,10 +114,10 @@ func TestMemoryIsBounded(t *testing.T) {
 
 // TestBellsPassOn wakes another waiter when the one that was woken has gone.
 func TestBellsPassOn(t *testing.T) {
-	var b bells
+	var b notifier
 	_, leave := b.listen("topic")
 	second, leaveSecond := b.listen("topic")
-	b.ring("topic", 1)
+	b.notify("topic", 1)
 	select {
 	case <-second:
 		t.Error("the younger waiter was woken first")
@@ -152,8 +152,8 @@ func TestNothingStaysBehind(t *testing.T) {
 		if count := len(memory.spaces[requestsSpace]) + len(memory.spaces[offersSpace+"helper"]); count != 0 {
 			t.Errorf("%d requests and offers are left", count)
 		}
-		if len(n.service.bells.waiting) != 0 || len(n.service.sessions.byRun) != 0 {
-			t.Errorf("%d bells, %d sessions are left", len(n.service.bells.waiting), len(n.service.sessions.byRun))
+		if len(n.service.notifier.waiting) != 0 || len(n.service.sessions.byRun) != 0 {
+			t.Errorf("%d waiters, %d sessions are left", len(n.service.notifier.waiting), len(n.service.sessions.byRun))
 		}
 		later(longest + keepFor + sweepEvery)
 		if err := memory.Put(t.Context(), "space", "key", nil, time.Time{}); err != nil || memory.count != 1 {

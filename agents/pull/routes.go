@@ -1,15 +1,146 @@
+// Package pull is the agent that cannot be reached: its program, behind NAT or on a laptop, comes and takes its turns
+// over HTTP from /v1/pull/{agent}, by long poll or as a stream of events, and hands in its answer under a lease. It
+// stores nothing by itself but documents that end (see Mailbox), repeats nothing, and knows no protocol of the outside.
+// The wire format is described in docs/agents/pull.md.
 package pull
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
+
+	"inbox/agents"
+	"inbox/exchange"
+	"inbox/identity"
+	"inbox/internal/bearer"
 	"inbox/internal/fault"
 	"inbox/internal/httpserver"
+	"inbox/internal/openapi"
+	"inbox/normalized"
 )
+
+// Defaults and bounds of Options and Settings.
+const (
+	DefaultLease   = 30 * time.Second
+	DefaultMaxWait = time.Minute
+	MaxPollers     = 100     // requests that wait for a turn of one agent at the same time, on one node
+	MaxAnswerBytes = 8 << 20 // of the document of an answer
+
+	// Linger is how long a program that asked and got nothing is taken to come again.
+	Linger = 15 * time.Second
+
+	minLease = time.Second
+	maxLease = time.Hour
+)
+
+// Tokens finds the bearer tokens of this server.
+type Tokens interface {
+	// TokenByHash returns the token with the lower-case hex SHA-256, revoked ones too.
+	TokenByHash(ctx context.Context, hash string) (exchange.Token, bool, error)
+}
+
+// Options configure a Service. Tokens is required.
+type Options struct {
+	Tokens Tokens
+
+	// Mailbox is what the nodes share. Nil keeps everything in the memory of this process: enough for one node, but a
+	// turn that is being worked on begins anew when the process starts again.
+	Mailbox Mailbox
+
+	// Scope is the scope that a token must have, beside being limited to the agent; empty = exchange.TokenPeer.
+	Scope string
+
+	Limits normalized.Limits // of answers; zero = normalized.DefaultLimits
+
+	// Arrived is told when an agent can have more turns at once than before (Agent.Limit). It must not block. Optional.
+	Arrived func(agent string)
+}
+
+// Settings are the operator's choices for one agent; zero values take the defaults.
+type Settings struct {
+	// Lease is how long a turn stays with a program that returns no sign of life, 1 s to 1 h; zero = DefaultLease.
+	Lease time.Duration
+	// MaxWait is how long a turn waits for a program to take it before the attempt fails; zero = DefaultMaxWait.
+	MaxWait time.Duration
+}
+
+// Service has the routes of all pull agents of this node. It is safe for concurrent use and runs nothing in the
+// background.
+type Service struct {
+	options  Options
+	rows     rows
+	notifier notifier
+	tokens   *bearer.Cache
+	sessions sessions
+
+	mu     sync.Mutex
+	agents map[string]*Agent // by lower-case name
+}
+
+// New makes a service without agents. Its faults are fault.Malformed and name the option.
+func New(options Options) (*Service, error) {
+	if options.Tokens == nil {
+		return nil, fault.InField("tokens", "is required: programs that take turns show a token of this server")
+	}
+	if options.Mailbox == nil {
+		options.Mailbox = NewMemory()
+	}
+	if options.Arrived == nil {
+		options.Arrived = func(string) {}
+	}
+	if options.Limits == (normalized.Limits{}) {
+		options.Limits = normalized.DefaultLimits()
+	}
+	return &Service{
+		options: options, rows: rows{options.Mailbox}, tokens: bearer.NewCache(options.Tokens), agents: map[string]*Agent{},
+	}, nil
+}
+
+// Agent makes the agent with the name and opens its routes. Faults: Malformed for a bad name or setting, Conflict when
+// the name is taken in any spelling.
+func (s *Service) Agent(name string, settings Settings) (*Agent, error) {
+	settings = settings.withDefaults()
+	switch {
+	case !identity.ValidAgentName(name):
+		return nil, fault.InField("name", "must be 1 to 64 of A-Z a-z 0-9 . _ - without a dot at either end")
+	case settings.Lease < minLease || settings.Lease > maxLease:
+		return nil, fault.InField("lease", "must be between 1s and 1h")
+	case settings.MaxWait < 0:
+		return nil, fault.InField("max_wait", "must not be negative")
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	key := strings.ToLower(name)
+	if s.agents[key] != nil {
+		return nil, fault.Newf(fault.Conflict, "there are two pull agents named %q", name)
+	}
+	s.agents[key] = &Agent{service: s, name: key, settings: settings}
+	return s.agents[key], nil
+}
+
+func (s Settings) withDefaults() Settings {
+	if s.Lease == 0 {
+		s.Lease = DefaultLease
+	}
+	if s.MaxWait == 0 {
+		s.MaxWait = DefaultMaxWait
+	}
+	return s
+}
+
+func (s *Service) find(name string) (*Agent, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	agent, found := s.agents[strings.ToLower(name)]
+	return agent, found
+}
 
 const (
 	defaultTake = 30 * time.Second
@@ -89,7 +220,7 @@ func send(w http.ResponseWriter, content []byte) error {
 
 // await returns the next turn; nil when ctx or the server ends before.
 func (s *Service) await(ctx context.Context, r *http.Request, agent *Agent) (taken *turn, err error) {
-	bell, leave := s.bells.listen(offersTopic(agent.name))
+	wake, leave := s.notifier.listen(offersTopic(agent.name))
 	defer leave()
 	done := agent.wait()
 	defer func() { done(taken != nil) }()
@@ -103,7 +234,7 @@ func (s *Service) await(ctx context.Context, r *http.Request, agent *Agent) (tak
 			}
 		}
 		select {
-		case <-bell:
+		case <-wake:
 			look = true
 		case <-ticker.C:
 			look = agent.due()
@@ -141,4 +272,116 @@ func duration(text string, otherwise time.Duration) (time.Duration, error) {
 		return 0, fault.InField("wait", "must be a time such as 30s")
 	}
 	return length, nil
+}
+
+// authorized finds the agent of a request that shows a token for it. Who may not take turns gets one and the same
+// answer, whether there is such an agent or not.
+func (s *Service) authorized(handle func(http.ResponseWriter, *http.Request, *Agent) error) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		agent, err := s.verify(r)
+		if err == nil {
+			err = handle(w, r, agent)
+		}
+		if err == nil {
+			return
+		}
+		if fault.Is(err, fault.Unauthenticated) {
+			w.Header().Set("WWW-Authenticate", `Bearer realm="turns"`)
+		}
+		httpserver.WriteFault(w, err)
+	})
+}
+
+func (s *Service) verify(r *http.Request) (*Agent, error) {
+	refused := fault.New(fault.Unauthenticated, "a bearer token for this agent is needed; the operator makes one")
+	shown := bearer.Of(r)
+	if shown == "" {
+		return nil, refused
+	}
+	token, found, err := s.tokens.Find(r.Context(), shown)
+	if err != nil {
+		return nil, unavailable("checking the token", err)
+	}
+	name := httpserver.Param(r, "agent")
+	if !found || !token.RevokedAt.IsZero() || token.Scope != s.options.Scope || !strings.EqualFold(token.Agent, name) || name == "" {
+		return nil, refused
+	}
+	agent, known := s.find(name)
+	if !known { // told to nobody but the holder of a token for this name
+		return nil, fault.New(fault.NotFound, "this agent gives no turns away: it is not of kind pull")
+	}
+	return agent, nil
+}
+
+// Operations describe the routes.
+func Operations() []openapi.Operation {
+	ended := []int{http.StatusConflict, http.StatusGone}
+	list := []openapi.Operation{
+		{
+			Method: "POST", Path: "/v1/pull/{agent}/take", Summary: "Take the next messages of an agent",
+			Query: []string{"wait"}, Also: []int{http.StatusNoContent}, Response: Request{},
+		},
+		{
+			Method: "GET", Path: "/v1/pull/{agent}/events", Summary: "Hear of messages of an agent",
+			Query: []string{"max:integer"}, Response: Request{}, Stream: true, Events: []openapi.Event{{Name: "turn", Summary: "a message that is leased to the program", Data: Request{}}},
+		},
+		{Method: "POST", Path: "/v1/pull/{agent}/{turn}/heartbeat", Summary: "Keep the lease of a message", Query: []string{"lease!"}, Errors: ended, Response: leaseAnswer{}},
+		{
+			Method: "POST", Path: "/v1/pull/{agent}/{turn}/deltas", Summary: "Send more of an answer: one delta, or one in each line (application/x-ndjson)",
+			Query: []string{"lease!", "first:integer"}, Errors: ended, Request: normalized.Delta{Kind: normalized.DeltaText, Text: "Hello"}, Response: received{},
+		},
+		{
+			Method: "POST", Path: "/v1/pull/{agent}/{turn}/answer", Summary: "Answer a message; without a body the deltas are the answer",
+			Query: []string{"lease!"}, Errors: ended, Partial: true, Request: normalized.Response{InReplyTo: "m-1", Parts: []normalized.Part{normalized.Text("Hello")}}, Response: ending{State: answered},
+		},
+		{
+			Method: "POST", Path: "/v1/pull/{agent}/{turn}/fail", Summary: "Give a message back",
+			Query: []string{"lease!"}, Errors: ended, Request: failure{Retry: new(true), After: 5, Reason: "the disk is full"}, Response: ending{State: retried},
+		},
+	}
+	for i := range list {
+		list[i].Tag, list[i].Security = "pull", "agent"
+	}
+	return list
+}
+
+var (
+	// outcome: answered, retry, failed, stopped (by the engine), returned (nobody was there any more)
+	turns = promauto.NewCounterVec(prometheus.CounterOpts{
+		Name: "inbox_pull_turns_total", Help: "Turns that were offered to programs behind NAT, by outcome.",
+	}, []string{"outcome"})
+	// outcome: taken, empty, undelivered
+	takes = promauto.NewCounterVec(prometheus.CounterOpts{
+		Name: "inbox_pull_takes_total", Help: "Requests for a turn by outcome; a stream counts each turn.",
+	}, []string{"outcome"})
+	pollers = promauto.NewGauge(prometheus.GaugeOpts{
+		Name: "inbox_pull_pollers", Help: "Requests that wait for a turn.",
+	})
+)
+
+func observe(err error, stopped bool) {
+	outcome := "answered"
+	switch {
+	case errors.Is(err, agents.ErrNoWorker):
+		outcome = "returned"
+	case stopped, errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
+		outcome = "stopped"
+	case err != nil && fault.Of(err).Permanent:
+		outcome = "failed"
+	case err != nil:
+		outcome = "retry"
+	}
+	turns.WithLabelValues(outcome).Inc()
+}
+
+// over is the answer to who holds no lease, with the same words for one that never was.
+func over(kind fault.Kind) error {
+	return fault.New(kind, "the lease is over: stop working on this turn and take the next one")
+}
+
+func unavailable(doing string, cause error) error {
+	if f := fault.Of(cause); f.Kind == fault.Unavailable {
+		return cause
+	}
+	return fault.Wrap(fault.Unavailable, doing+" is not possible right now; try again", cause)
 }

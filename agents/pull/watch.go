@@ -33,7 +33,7 @@ var errStopped = errors.New("the engine wants no more deltas")
 
 // follow passes deltas on until the run ends; again = the turn has to be offered once more.
 func (w *watch) follow(ctx context.Context) (again bool, err error) {
-	bell, leave := w.agent.service.bells.listen(runTopic(w.mine.Run))
+	wake, leave := w.agent.service.notifier.listen(runTopic(w.mine.Run))
 	defer leave()
 	defer func() { w.idle() }()
 	for {
@@ -61,7 +61,7 @@ func (w *watch) follow(ctx context.Context) (again bool, err error) {
 		}
 		timer := time.NewTimer(min(lookEvery, time.Until(w.deadline)))
 		select {
-		case <-bell:
+		case <-wake:
 		case <-timer.C:
 		case <-ctx.Done():
 		}

@@ -5,11 +5,13 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"net/http"
 	"time"
 
 	"github.com/google/uuid"
 
+	"inbox/agents"
 	"inbox/agents/upstream"
 	"inbox/internal/fault"
 	"inbox/internal/httpserver"
@@ -68,7 +70,7 @@ func (s *Service) handHeartbeat(w http.ResponseWriter, r *http.Request, agent *A
 	if err := s.rows.beat(r.Context(), lease.run, lease.until); err != nil {
 		return unavailable("prolonging the lease", err)
 	}
-	s.bells.ringAll(runTopic(lease.run))
+	s.notifier.notifyAll(runTopic(lease.run))
 	httpserver.WriteJSON(w, http.StatusOK, leaseAnswer{leaseOf(lease.run, agent.settings.Lease)})
 	return nil
 }
@@ -199,4 +201,29 @@ func unread(err error) error {
 		return err
 	}
 	return fault.Wrap(fault.Malformed, "the body did not come whole", err)
+}
+
+// Request is a turn as a program takes it: the body of a webhook with a lease. SentAt is when this attempt was offered.
+type Request struct {
+	agents.Document
+
+	Lease Lease `json:"lease"`
+}
+
+// Lease is the right to answer one attempt of a turn. It ends when the program gives no sign of life for so many seconds.
+type Lease struct {
+	ID      string `json:"id"`
+	Seconds int    `json:"seconds"`
+}
+
+func leaseOf(id string, length time.Duration) Lease {
+	return Lease{ID: id, Seconds: int(length / time.Second)}
+}
+
+func requestOf(turn agents.Turn, lease Lease) ([]byte, error) {
+	document, err := json.Marshal(Request{Document: turn.Document(), Lease: lease})
+	if err != nil {
+		return nil, fmt.Errorf("encode the turn for a program: %w", err)
+	}
+	return document, nil
 }

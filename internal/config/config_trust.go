@@ -1,6 +1,13 @@
 package config
 
-import "time"
+import (
+	"fmt"
+	"net/url"
+	"strings"
+	"time"
+
+	"inbox/identity"
+)
 
 // Trust is one issuer whose word about other people's identities is believed (message contract, section 10). What is
 // not listed is not believed: an empty list trusts nothing.
@@ -79,3 +86,61 @@ type Rule struct {
 
 // setDefaults fills a table [[logins]] before its keys are read.
 func (l *Login) setDefaults() { *l = Login{Scopes: []string{"openid"}} }
+
+// Issuer is one trusted issuer of bearer tokens.
+type Issuer struct {
+	// Value of the `iss` claim, compared letter by letter.
+	Issuer string `toml:"issuer" default:"none; required"`
+	// Where the issuer publishes its keys. Either this or `discovery`.
+	JWKSURL string `toml:"jwks_url"`
+	// Where the issuer publishes its metadata (RFC 8414 or OpenID Connect Discovery), which must name this very issuer.
+	Discovery string `toml:"discovery"`
+	// Values of the `aud` claim that are accepted beside the agent's own address `<public_url>/a2a/<agent>`. One that names
+	// an agent opens that agent only, every other opens all agents of this server.
+	Audiences []string `toml:"audiences"`
+	// Signature algorithms that are accepted: `EdDSA`, `ES256`, `ES384`, `ES512`, `RS256` … `RS512`, `PS256` … `PS512`.
+	Algs []string `toml:"algs" default:"ES256, EdDSA, RS256, PS256"`
+	// `a2a-oauth`: access tokens (RFC 9068), good until they end. `a2a-jwt`: tokens that are good for one request, last five
+	// minutes at most and carry a `jti`. A whole method URN counts as the first and stands in the identity evidence as it is.
+	Method string `toml:"method" default:"a2a-oauth"`
+	// Whether access tokens without `typ` `at+jwt`, `client_id` and `jti` are accepted, as some older services issue them.
+	Untyped bool `toml:"untyped"`
+	// Whether access tokens without a `scope` claim open every method.
+	Unscoped bool `toml:"unscoped"`
+}
+
+// Operator is who is responsible for this server. What is written here stands on the profile of every agent.
+type Operator struct {
+	// Name of the person or organisation.
+	Name string `toml:"name"`
+	// Mail address for questions and complaints.
+	Contact string `toml:"contact"`
+	// Account on the fediverse, `@user@domain`.
+	Account string `toml:"account"`
+	// Web page that says what is kept and for how long.
+	Privacy string `toml:"privacy"`
+	// Web page with the source of this server, or of its agents.
+	Source string `toml:"source"`
+	// Whether `contact` is told by mail, each at most once an hour: reports of other servers (`inbox reports list`), messages
+	// that an agent failed to answer, and once for each outage that the program behind an agent is down.
+	Notify bool `toml:"notify"`
+}
+
+func (c *Config) validateOperator(p *problems) {
+	for key, text := range map[string]string{"operator.contact": c.Operator.Contact, "operator.account": c.Operator.Account} {
+		if _, err := identity.ParseAddress(text); text != "" && err != nil {
+			p.add(key, fmt.Sprintf("%q is not an address", text), `write one such as "help@example.com"`)
+		}
+	}
+	for key, text := range map[string]string{"operator.privacy": c.Operator.Privacy, "operator.source": c.Operator.Source} {
+		if u, err := url.Parse(text); text != "" && (err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Host == "") {
+			p.add(key, fmt.Sprintf("%q is not a web address", text), `write one such as "https://example.com/privacy"`)
+		}
+	}
+	if c.Operator.Notify && (c.Operator.Contact == "" || c.SMTP.Listen == "") {
+		p.add("operator.notify", "needs operator.contact and email", "write an address, and do not turn smtp.listen off")
+	}
+	if len(c.Operator.Name) > 200 || strings.ContainsAny(c.Operator.Name, "\r\n") {
+		p.add("operator.name", "is not one line of at most 200 bytes", "write a name")
+	}
+}

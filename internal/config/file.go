@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"reflect"
 	"slices"
+	"strings"
 
 	"github.com/BurntSushi/toml"
 )
@@ -134,4 +135,148 @@ func keysInOrder(tree map[string]any, path string, found *problems) []string {
 		return comparePlaces(found.place(join(path, a)), found.place(join(path, b)), a, b)
 	})
 	return keys
+}
+
+// keyLines finds the line of every key and table of a TOML document that was parsed without error. The TOML library
+// gives lines only for errors of its own. Inline tables and values over several lines count as the line of their key.
+func keyLines(document string) map[string]int {
+	s := &lineScanner{lines: map[string]int{}, counts: map[string]int{}}
+	for number, line := range strings.Split(document, "\n") {
+		s.scan(strings.TrimSpace(line), number+1)
+	}
+	return s.lines
+}
+
+type lineScanner struct {
+	lines  map[string]int
+	counts map[string]int // array of tables → tables so far
+	table  string         // path of the table that we are in
+	until  string         // delimiter of a multi-line string that is open
+	depth  int            // brackets of a value that are open
+}
+
+func (s *lineScanner) scan(line string, number int) {
+	if s.until != "" || s.depth > 0 {
+		s.value(line)
+		return
+	}
+	switch {
+	case line == "" || line[0] == '#':
+	case strings.HasPrefix(line, "[["):
+		list := s.resolve(keyParts(line[2:]))
+		s.note(list, number)
+		s.table = element(list, s.counts[list])
+		s.counts[list]++
+		s.note(s.table, number)
+	case line[0] == '[':
+		s.table = s.resolve(keyParts(line[1:]))
+		s.note(s.table, number)
+	default:
+		s.keyValue(line, number)
+	}
+}
+
+func (s *lineScanner) keyValue(line string, number int) {
+	path := s.table
+	for _, part := range keyParts(line) {
+		path = join(path, part)
+		s.note(path, number)
+	}
+	if _, value, ok := cutOutsideQuotes(line, '='); ok {
+		s.value(value)
+	}
+}
+
+func (s *lineScanner) note(path string, number int) {
+	if s.lines[path] == 0 {
+		s.lines[path] = number
+	}
+}
+
+// resolve returns the path of a header: an array of tables inside of it means its newest table.
+func (s *lineScanner) resolve(parts []string) string {
+	path := ""
+	for i, part := range parts {
+		path = join(path, part)
+		if count := s.counts[path]; count > 0 && i < len(parts)-1 {
+			path = element(path, count-1)
+		}
+	}
+	return path
+}
+
+// value follows brackets and strings, to know whether the next line still belongs to the value.
+func (s *lineScanner) value(text string) {
+	for text != "" {
+		if s.until != "" {
+			_, rest, found := strings.Cut(text, s.until)
+			if !found {
+				return
+			}
+			text, s.until = rest, ""
+			continue
+		}
+		text = s.step(text)
+	}
+}
+
+func (s *lineScanner) step(text string) (rest string) {
+	for _, long := range []string{`"""`, `'''`} {
+		if strings.HasPrefix(text, long) {
+			s.until = long
+			return text[3:]
+		}
+	}
+	switch text[0] {
+	case '"', '\'':
+		return text[quoted(text):]
+	case '[', '{':
+		s.depth++
+	case ']', '}':
+		s.depth = max(0, s.depth-1)
+	case '#':
+		return ""
+	}
+	return text[1:]
+}
+
+// quoted returns the length of the string that text starts with, with its quotes.
+func quoted(text string) int {
+	for i := 1; i < len(text); i++ {
+		switch {
+		case text[0] == '"' && text[i] == '\\':
+			i++
+		case text[i] == text[0]:
+			return i + 1
+		}
+	}
+	return len(text)
+}
+
+// keyParts reads a dotted key up to "=" or "]".
+func keyParts(text string) []string {
+	for _, end := range []byte{'=', ']', '#'} {
+		if before, _, ok := cutOutsideQuotes(text, end); ok {
+			text = before
+		}
+	}
+	var parts []string
+	for more := true; more; {
+		var part string
+		part, text, more = cutOutsideQuotes(text, '.')
+		parts = append(parts, strings.Trim(strings.TrimSpace(part), `"'`))
+	}
+	return parts
+}
+
+func cutOutsideQuotes(text string, separator byte) (before, after string, found bool) {
+	for i := 0; i < len(text); i++ {
+		switch text[i] {
+		case separator:
+			return text[:i], text[i+1:], true
+		case '"', '\'':
+			i += quoted(text[i:]) - 1
+		}
+	}
+	return text, "", false
 }

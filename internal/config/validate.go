@@ -279,3 +279,79 @@ func (c *Config) validateSealers(p *problems) {
 		c.Mail.ARCSealers[i] = domain
 	}
 }
+
+var issuerAlgorithms = []string{"EdDSA", "ES256", "ES384", "ES512", "RS256", "RS384", "RS512", "PS256", "PS384", "PS512"}
+
+// validateIssuers checks the issuers of access tokens.
+func (c *Config) validateIssuers(p *problems) {
+	seen := map[string]bool{}
+	for i := range c.A2A.Issuers {
+		issuer, key := &c.A2A.Issuers[i], element("a2a.issuers", i)
+		if seen[issuer.Issuer] && issuer.Issuer != "" {
+			p.add(key+".issuer", "is there twice", "write one table for each issuer")
+		}
+		seen[issuer.Issuer] = true
+		issuer.validate(p, key, c.Federation.AllowPrivate)
+	}
+}
+
+func (i *Issuer) validate(p *problems, key string, private bool) {
+	if u, ok := issuerURL(i.Issuer); !ok || u.Scheme == "http" && !private {
+		p.add(key+".issuer", fmt.Sprintf("%q is not the address of an issuer", i.Issuer), `write the value of its iss claim, such as "https://login.example.com"`)
+	}
+	switch {
+	case i.JWKSURL == "" && i.Discovery == "":
+		p.add(key+".jwks_url", "is missing, so the keys of the issuer are not known", "write jwks_url or discovery")
+	case i.JWKSURL != "" && i.Discovery != "":
+		p.add(key+".discovery", "does not go with jwks_url", "write one of them")
+	}
+	for name, address := range map[string]string{"jwks_url": i.JWKSURL, "discovery": i.Discovery} {
+		u, ok := issuerURL(address)
+		if address != "" && (!ok || u.Scheme == "http" && !private) {
+			p.add(key+"."+name, fmt.Sprintf("%q is not an address of a document", address), `write an https:// address; http only with federation.allow_private`)
+		}
+	}
+	for _, alg := range i.Algs {
+		if !slices.Contains(issuerAlgorithms, alg) {
+			p.add(key+".algs", fmt.Sprintf("%q is not accepted", alg), "write some of "+strings.Join(issuerAlgorithms, ", "))
+		}
+	}
+	if slices.Contains(i.Audiences, "") {
+		p.add(key+".audiences", "an entry is empty", "remove it")
+	}
+	if i.Method != "" && i.Method != "a2a-oauth" && i.Method != "a2a-jwt" && !strings.HasPrefix(i.Method, "urn:") {
+		p.add(key+".method", fmt.Sprintf("%q is not known", i.Method), `write "a2a-oauth", "a2a-jwt" or a URN of your own`)
+	}
+}
+
+// issuerURL reads an address without user and fragment: the latter separates issuer and subject in evidence.
+func issuerURL(text string) (*url.URL, bool) {
+	u, err := url.Parse(text)
+	return u, err == nil && u.Host != "" && u.User == nil && u.Fragment == "" && !strings.ContainsAny(text, "# ") &&
+		(u.Scheme == "https" || u.Scheme == "http")
+}
+
+// maxApprovers bounds the approvers of one agent: each of them is written to for every approval.
+const maxApprovers = 20
+
+func (a *Agent) validateApprovals(p *problems, key string, c *Config) {
+	oneOf(p, key+".approve_replies", a.ApproveReplies, "never", "always", "unverified")
+	if len(a.Approvers) > maxApprovers {
+		p.add(key+".approvers", fmt.Sprintf("has %d addresses", len(a.Approvers)), fmt.Sprintf("write at most %d", maxApprovers))
+	}
+	seen := map[string]bool{}
+	for _, text := range a.Approvers {
+		address, err := identity.ParseAddress(text)
+		switch {
+		case err != nil:
+			p.add(key+".approvers", fmt.Sprintf("%q is not an address", text), `write "@owner@social.example" or "owner@example.org"`)
+		case seen[strings.ToLower(address.String())]:
+			p.add(key+".approvers", fmt.Sprintf("%q is written twice", text), "remove one of them")
+		case address.Domain == c.Domain || identity.HostOf(address.Domain) == identity.HostOf(c.Domain) && !strings.HasPrefix(text, "@"):
+			p.add(key+".approvers", fmt.Sprintf("%q is an address of this server, where only agents live", text), "write the address of a person elsewhere")
+		case !strings.HasPrefix(text, "@") && c.SMTP.Listen == "":
+			p.add(key+".approvers", fmt.Sprintf("%q is a mailbox, and email is off", text), "set smtp.listen, or write an address of the fediverse: @user@domain")
+		}
+		seen[strings.ToLower(address.String())] = true
+	}
+}

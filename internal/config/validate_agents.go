@@ -2,6 +2,8 @@ package config
 
 import (
 	"fmt"
+	"net/url"
+	"regexp"
 	"strings"
 	"time"
 
@@ -67,4 +69,125 @@ func (h *History) validate(p *problems, key string) {
 	between(p, key+".slide", h.Slide, 1, h.Window)
 	between(p, key+".max_bytes", h.MaxBytes, 1<<10, 64<<20)
 	oneOf(p, key+".alternation", h.Alternation, "merge", "drop", "off")
+}
+
+// kinds are the kinds of agents. Each but echo has a table of its own.
+var kinds = []string{"echo", "webhook", "llm", "command", "remote", "pull"}
+
+// validateKind checks the table of the agent's kind, and that no other one was written.
+func (a *Agent) validateKind(p *problems, key string) {
+	for _, kind := range kinds {
+		if kind != a.Kind && p.written(key+"."+kind) {
+			p.add(key+"."+kind, "is not used, because the kind is "+a.Kind, fmt.Sprintf("write kind = %q or remove it", kind))
+		}
+	}
+	if a.Kind != "llm" && len(a.MCP) > 0 {
+		p.add(key+".mcp", "is not used, because the kind is "+a.Kind, `write kind = "llm" or remove it`)
+	}
+	if a.Kind != "llm" && len(a.ClientTools) > 0 {
+		p.add(key+".client_tools", "is not used, because the kind is "+a.Kind, `write kind = "llm" or remove it`)
+	}
+	switch a.Kind {
+	case "webhook":
+		a.Webhook.validate(p, key+".webhook")
+	case "llm":
+		a.LLM.validate(p, key+".llm")
+		a.validateMCP(p, key+".mcp")
+		a.validateClientTools(p, key+".client_tools")
+	case "command":
+		a.Command.validate(p, key+".command")
+	case "remote":
+		a.Remote.validate(p, key+".remote")
+	case "pull":
+		within(p, key+".pull.lease", a.Pull.Lease, time.Second, time.Hour)
+		within(p, key+".pull.max_wait", a.Pull.MaxWait, time.Second, 10*time.Minute)
+	}
+}
+
+func (w *Webhook) validate(p *problems, key string) {
+	webAddress(p, key+".url", w.URL, "http://127.0.0.1:9000/")
+	if w.Secret == "" && w.SecretFile == "" {
+		p.add(key+".secret", "is missing, so the service could not tell our requests from forged ones",
+			"write a long random text, or its file as secret_file")
+	}
+	if w.PreviousSecret != "" && w.PreviousSecret == w.Secret {
+		p.add(key+".previous_secret", "is the same as secret", "write the key of before, or remove it")
+	}
+}
+
+var mcpName = regexp.MustCompile(`^[a-z][a-z0-9_-]{0,31}$`)
+
+func (a *Agent) validateMCP(p *problems, key string) {
+	names := map[string]bool{}
+	for i := range a.MCP {
+		server, at := &a.MCP[i], element(key, i)
+		switch {
+		case !mcpName.MatchString(server.Name):
+			p.add(at+".name", fmt.Sprintf("%q cannot lead the names of tools", server.Name), "write a lower-case letter, then letters, digits, _ and -, at most 32")
+		case names[server.Name]:
+			p.add(at+".name", fmt.Sprintf("%q is there twice", server.Name), "write another name")
+		}
+		names[server.Name] = true
+		switch {
+		case (server.Command == "") == (server.URL == ""):
+			p.add(at, "needs either a command or a url", "write one of them")
+		case server.URL != "":
+			webAddress(p, at+".url", server.URL, "http://127.0.0.1:9001/mcp")
+		}
+		within(p, at+".timeout", server.Timeout, 100*time.Millisecond, time.Hour)
+	}
+}
+
+func (c *Command) validate(p *problems, key string) {
+	if c.Program == "" {
+		p.add(key+".program", "is missing", "write the path of the program")
+	}
+	oneOf(p, key+".output", c.Output, "json", "text")
+	between(p, key+".memory_bytes", c.MemoryBytes, 0, 1<<40)
+}
+
+func (r *Remote) validate(p *problems, key string) {
+	webAddress(p, key+".card_url", r.CardURL, "https://agents.example/.well-known/agent-card.json")
+	if r.TokenURL == "" {
+		return
+	}
+	webAddress(p, key+".token_url", r.TokenURL, "https://login.example/token")
+	if r.ClientID == "" {
+		p.add(key+".client_id", "is missing", "write the client id for token_url")
+	}
+	if r.Token != "" || r.TokenFile != "" {
+		p.add(key+".token", "and token_url exclude each other", "remove one of them")
+	}
+}
+
+func webAddress(p *problems, key, text, example string) {
+	u, err := url.Parse(text)
+	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "" {
+		p.add(key, fmt.Sprintf("%q is not a web address", text), fmt.Sprintf("write one such as %q", example))
+	}
+}
+
+// readSecrets reads the files that hold the agent's secrets.
+func (a *Agent) readSecrets(key string, found *problems) {
+	readSecret(&a.Webhook.Secret, a.Webhook.SecretFile, key+".webhook.secret_file", found)
+	readSecret(&a.Webhook.PreviousSecret, a.Webhook.PreviousSecretFile, key+".webhook.previous_secret_file", found)
+	readSecret(&a.LLM.APIKey, a.LLM.APIKeyFile, key+".llm.api_key_file", found)
+	readSecret(&a.Remote.Token, a.Remote.TokenFile, key+".remote.token_file", found)
+	readSecret(&a.Remote.ClientSecret, a.Remote.ClientSecretFile, key+".remote.client_secret_file", found)
+	for i := range a.MCP {
+		readSecret(&a.MCP[i].Token, a.MCP[i].TokenFile, element(key+".mcp", i)+".token_file", found)
+	}
+	for i := range a.ClientTools {
+		a.ClientTools[i].readSchema(element(key+".client_tools", i), found)
+	}
+	if a.LLM.SystemFile == "" {
+		return
+	}
+	var text Secret
+	readSecret(&text, a.LLM.SystemFile, key+".llm.system_file", found)
+	if a.LLM.System != "" {
+		found.add(key+".llm.system_file", "the text is there twice", "write system or system_file, not both")
+		return
+	}
+	a.LLM.System = string(text)
 }

@@ -1,12 +1,16 @@
 package config
 
 import (
+	"cmp"
 	"fmt"
 	"log/slog"
 	"math"
 	"net/url"
+	"reflect"
+	"slices"
 	"strconv"
 	"strings"
+	"time"
 )
 
 // Size is a number of bytes. In the file it is a number or a string with a unit: "25MiB", "64KiB", "1GB".
@@ -119,3 +123,196 @@ func (u SecretURL) MarshalText() ([]byte, error) { return []byte(u.String()), ni
 
 // LogValue keeps slog from showing the password.
 func (u SecretURL) LogValue() slog.Value { return slog.StringValue(u.String()) }
+
+// Entry describes one key for documentation and help.
+type Entry struct {
+	Key      string // "http.listen"; "agents[].name" inside a list of tables
+	Variable string // "INBOX_HTTP_LISTEN"; "INBOX_AGENTS_0_NAME" for the first table of a list
+	Default  string // as written in the file, or words
+}
+
+// Entries lists every key in the order of the structure.
+func Entries() []Entry {
+	return entries(reflect.ValueOf(Default()).Elem(), "", prefix)
+}
+
+func entries(table reflect.Value, path, variable string) []Entry {
+	var list []Entry
+	for i := range table.NumField() {
+		field := table.Type().Field(i)
+		key := keyOf(field)
+		name := variable + strings.ToUpper(key)
+		switch {
+		case key == "":
+		case isTable(field.Type):
+			list = append(list, entries(table.Field(i), join(path, key), name+"_")...)
+		case isTableList(field.Type):
+			fresh := reflect.New(field.Type.Elem()).Elem()
+			setDefaults(fresh)
+			list = append(list, entries(fresh, join(path, key)+"[]", name+"_0_")...)
+		default:
+			list = append(list, Entry{Key: join(path, key), Variable: name, Default: defaultText(field, table.Field(i))})
+		}
+	}
+	return list
+}
+
+func defaultText(field reflect.StructField, value reflect.Value) string {
+	if text := field.Tag.Get("default"); text != "" {
+		return text
+	}
+	return tomlText(value)
+}
+
+// tomlText writes a value as it stands in the file.
+func tomlText(value reflect.Value) string {
+	switch v := value.Interface().(type) {
+	case bool, int, float64:
+		return fmt.Sprint(v)
+	case time.Duration:
+		return fmt.Sprintf("%q", shortDuration(v))
+	case fmt.Stringer:
+		return fmt.Sprintf("%q", v.String())
+	case string:
+		return fmt.Sprintf("%q", v)
+	}
+	items := make([]string, value.Len())
+	for i := range items {
+		items[i] = tomlText(value.Index(i))
+	}
+	return "[" + strings.Join(items, ", ") + "]"
+}
+
+// shortDuration writes 24h for what time.Duration calls 24h0m0s.
+func shortDuration(d time.Duration) string {
+	text := d.String()
+	if strings.HasSuffix(text, "m0s") {
+		text = strings.TrimSuffix(text, "0s")
+	}
+	if strings.HasSuffix(text, "h0m") {
+		text = strings.TrimSuffix(text, "0m")
+	}
+	return text
+}
+
+// fieldsOf returns the fields of a table by their TOML key.
+func fieldsOf(table reflect.Value) map[string]reflect.Value {
+	fields := map[string]reflect.Value{}
+	for i := range table.NumField() {
+		if key := keyOf(table.Type().Field(i)); key != "" {
+			fields[key] = table.Field(i)
+		}
+	}
+	return fields
+}
+
+// keyOf returns the TOML key of a field; empty for fields that are not settings.
+func keyOf(field reflect.StructField) string {
+	key := field.Tag.Get("toml")
+	if key == "-" {
+		return ""
+	}
+	return key
+}
+
+// isTable tells a section from a value: netip.Prefix is a struct, too.
+func isTable(kind reflect.Type) bool {
+	return kind.Kind() == reflect.Struct && kind.PkgPath() == reflect.TypeFor[Config]().PkgPath()
+}
+
+func isTableList(kind reflect.Type) bool {
+	return kind.Kind() == reflect.Slice && isTable(kind.Elem())
+}
+
+func isValue(kind reflect.Type) bool { return !isTable(kind) && !isTableList(kind) }
+
+// short is a table that may also be written as one text.
+type short interface{ setShort(text string) }
+
+func isShort(field reflect.Value) bool {
+	_, ok := reflect.TypeAssert[short](field.Addr())
+	return ok
+}
+
+// suggestion names the nearest key of the same table, or a table that has the key.
+func suggestion(path, key string, fields map[string]reflect.Value) string {
+	if best := nearest(key, sortedKeys(fields)); best != "" {
+		return "did you mean " + join(path, best) + "?"
+	}
+	if home := homes(key); len(home) > 0 {
+		return "it belongs to [" + strings.Join(home, "] or [") + "]"
+	}
+	if path == "" {
+		return "known are " + strings.Join(sortedKeys(fields), ", ")
+	}
+	return "known in [" + strings.TrimRight(path, "[]0123456789") + "] are " + strings.Join(sortedKeys(fields), ", ")
+}
+
+func sortedKeys(fields map[string]reflect.Value) []string {
+	keys := make([]string, 0, len(fields))
+	for key := range fields {
+		keys = append(keys, key)
+	}
+	slices.Sort(keys)
+	return keys
+}
+
+// homes finds the sections at the top that have the key.
+func homes(key string) []string {
+	var found []string
+	settings := reflect.TypeFor[Config]()
+	for section := range settings.Fields() {
+		if !isTable(section.Type) {
+			continue
+		}
+		for field := range section.Type.Fields() {
+			if keyOf(field) == key {
+				found = append(found, keyOf(section))
+			}
+		}
+	}
+	return found
+}
+
+// nearest returns the candidate that a typing error would explain; empty when none is near.
+func nearest(text string, candidates []string) string {
+	best, bestDistance := "", len(text)/3+2
+	for _, candidate := range candidates {
+		if distance := editDistance(text, candidate); distance < bestDistance {
+			best, bestDistance = candidate, distance
+		}
+	}
+	return best
+}
+
+// editDistance counts inserted, deleted and replaced bytes (Levenshtein).
+func editDistance(a, b string) int {
+	row := make([]int, len(b)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i := range len(a) {
+		corner := row[0]
+		row[0] = i + 1
+		for j := range len(b) {
+			change := corner
+			if a[i] != b[j] {
+				change++
+			}
+			corner = row[j+1]
+			row[j+1] = min(change, corner+1, row[j]+1)
+		}
+	}
+	return row[len(b)]
+}
+
+// comparePlaces orders keys by their line; without lines by name.
+func comparePlaces(placeA, placeB, keyA, keyB string) int {
+	return cmp.Or(cmp.Compare(lineOf(placeA), lineOf(placeB)), cmp.Compare(keyA, keyB))
+}
+
+func lineOf(place string) int {
+	line := 0
+	_, _ = fmt.Sscanf(place[strings.LastIndexByte(place, ':')+1:], "%d", &line)
+	return line
+}

@@ -1,0 +1,294 @@
+package chat
+
+import (
+	"crypto/sha256"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/microcosm-cc/bluemonday"
+	"github.com/yuin/goldmark"
+	"github.com/yuin/goldmark/ast"
+	"github.com/yuin/goldmark/extension"
+	"github.com/yuin/goldmark/parser"
+	goldmarkhtml "github.com/yuin/goldmark/renderer/html"
+	"github.com/yuin/goldmark/text"
+	"github.com/yuin/goldmark/util"
+
+	"inbox/adapters/chat/contract"
+	"inbox/exchange"
+	"inbox/internal/markup"
+	"inbox/normalized"
+)
+
+// Sentences for states in which the agent itself said nothing.
+const (
+	sentenceFailed  = "The agent could not answer this message."
+	sentenceRefused = "The agent does not take this message."
+	sentenceHeld    = "The message waits until the operator of this server lets it pass."
+	sentenceWaiting = "The message waits for a decision that is made outside of this conversation."
+	sentenceTool    = "The agent waits for the result of a tool that is executed at your side."
+	sentenceWorking = "The agent is still working. Send the same request again, with the same id, to get its answer."
+)
+
+// output is the chat output of a turn (agent runtime contract, section 6.1).
+func (a *Adapter) output(found run) contract.Output {
+	answer := a.answer(found)
+	return contract.Output{SessionID: answer.Session, RunID: answer.RunID, Reply: answer.Reply, Completed: answer.Completed}
+}
+
+// Statuses of run control (agent runtime contract, section 6.6).
+const (
+	statusCompleted = "completed"
+	statusFailed    = "failed"
+	statusCancelled = "cancelled"
+	statusApproval  = "approval_required"
+	statusInput     = "input_required"
+	statusTool      = "runtime_tool_pending"
+	statusRunning   = "running"
+	statusQueued    = "queued"
+)
+
+func statusOf(turn exchange.TurnRecord) string {
+	switch turn.State {
+	case exchange.StateAccepted:
+		return statusQueued
+	case exchange.StateRunning:
+		return statusRunning
+	case exchange.StateSilent:
+		return statusCompleted
+	case exchange.StateCancelled:
+		return statusCancelled
+	case exchange.StateHeld:
+		return statusApproval
+	case exchange.StateFailed, exchange.StateRefused:
+		return statusFailed
+	case exchange.StateWaiting:
+		return waitingStatus(turn)
+	}
+	return answeredStatus(turn.Response)
+}
+
+func waitingStatus(turn exchange.TurnRecord) string {
+	switch {
+	case strings.HasPrefix(turn.Reason, exchange.WaitingTool):
+		return statusTool
+	case exchange.GoesOnByItself(turn):
+		return statusRunning
+	case strings.HasPrefix(turn.Reason, "payment"), strings.HasPrefix(turn.Reason, "input"):
+		return statusInput
+	}
+	return statusApproval
+}
+
+// answeredStatus never takes a demand or a refusal for success (message contract, section 8).
+func answeredStatus(response *normalized.Response) string {
+	switch {
+	case response == nil:
+		return statusCompleted
+	case response.Status == normalized.StatusInputRequired:
+		return statusInput
+	case response.Status == normalized.StatusFailed:
+		return statusFailed
+	case response.Policy() != nil:
+		return statusApproval
+	}
+	return statusCompleted
+}
+
+// reply is what the agent says in words, Markdown as it wrote it; a sentence of ours where it says nothing and somebody
+// has to know why.
+func (a *Adapter) reply(turn exchange.TurnRecord) string {
+	if turn.Response != nil {
+		if text := normalized.PlainText(a.presented(turn.Response.Parts)); text != "" {
+			return text
+		}
+	}
+	switch turn.State {
+	case exchange.StateFailed:
+		return sentenceFailed
+	case exchange.StateRefused:
+		return sentenceRefused
+	case exchange.StateHeld:
+		return sentenceHeld
+	case exchange.StateWaiting:
+		if a.askerRuns(turn) {
+			return sentenceTool
+		}
+		return sentenceWaiting
+	}
+	return ""
+}
+
+// presented puts the asker's secret into the address of a demand.
+func (a *Adapter) presented(parts []normalized.Part) []normalized.Part {
+	at := slices.IndexFunc(parts, func(part normalized.Part) bool { return part.Kind == normalized.PartPolicy && part.Policy != nil })
+	if at < 0 {
+		return parts
+	}
+	parts = slices.Clone(parts)
+	shown := a.options.Present(*parts[at].Policy)
+	parts[at].Policy = &shown
+	return parts
+}
+
+// markdown omits raw HTML. A single line break stays one: agents write chat, not books.
+var markdown = goldmark.New(
+	goldmark.WithExtensions(extension.GFM),
+	goldmark.WithParserOptions(parser.WithASTTransformers(util.Prioritized(calm{}, 100), util.Prioritized(markup.LinkedImages{}, 101))),
+	goldmark.WithRendererOptions(goldmarkhtml.WithHardWraps()),
+)
+
+// permitted is what may stand in an answer on a page: structure of text and links that say nothing about the page. It
+// starts from nothing.
+var permitted = func() *bluemonday.Policy {
+	p := bluemonday.NewPolicy()
+	p.AllowElements("p", "br", "hr", "strong", "b", "em", "i", "del", "s", "code", "pre", "blockquote", "h3", "h4", "h5", "h6",
+		"ul", "ol", "li", "table", "thead", "tbody", "tr", "th", "td")
+	p.AllowAttrs("start").Matching(bluemonday.Integer).OnElements("ol")
+	p.AllowAttrs("href").OnElements("a")
+	p.AllowURLSchemes("http", "https", "mailto")
+	p.RequireParseableURLs(true)
+	p.AllowRelativeURLs(false)
+	p.RequireNoFollowOnLinks(true)
+	p.RequireNoReferrerOnLinks(true)
+	p.AddTargetBlankToFullyQualifiedLinks(true) // with rel=noopener
+	return p
+}()
+
+// calm fits a text into a page that has headings of its own.
+type calm struct{}
+
+// Transform implements parser.ASTTransformer.
+func (calm) Transform(document *ast.Document, _ text.Reader, _ parser.Context) {
+	_ = ast.Walk(document, func(node ast.Node, entering bool) (ast.WalkStatus, error) { // the walker gives no error
+		if one, ok := node.(*ast.Heading); ok && entering {
+			one.Level = min(one.Level+2, 6)
+		}
+		return ast.WalkContinue, nil
+	})
+}
+
+// htmlOf is the answer of a turn as HTML, without its files, which stand beside it.
+func (a *Adapter) htmlOf(turn exchange.TurnRecord) string {
+	if turn.Response == nil {
+		return a.render(a.reply(turn))
+	}
+	var parts []normalized.Part
+	for _, part := range a.presented(turn.Response.Parts) {
+		if part.Kind != normalized.PartFile && part.Kind != normalized.PartArtifact {
+			parts = append(parts, part)
+		}
+	}
+	if source := normalized.MarkdownText(parts); source != "" {
+		return a.render(source)
+	}
+	if normalized.PlainText(turn.Response.Parts) != "" {
+		return "" // files alone
+	}
+	return a.render(a.reply(turn))
+}
+
+// render is a text as HTML that a page can show; empty where it is shown as text. A session is read again and again while
+// its answers stay as they are, so what was rendered is kept.
+func (a *Adapter) render(source string) string {
+	if source == "" {
+		return ""
+	}
+	key := sha256.Sum256([]byte(source))
+	if content, known := a.renderings.get(key); known {
+		return content
+	}
+	content := rendered(source)
+	a.renderings.put(key, content)
+	return content
+}
+
+// rendered renders a text, unless that would cost more than the text is worth (markup.HTML).
+func rendered(source string) string {
+	content, ok := markup.HTML(markdown, source)
+	if !ok {
+		return ""
+	}
+	return permitted.Sanitize(content)
+}
+
+// maxRenderings bounds the HTML that is kept, in bytes; a rendering counts a little more than its length.
+const (
+	maxRenderings    = 16 << 20
+	renderingAddends = 200
+)
+
+// renderings keeps HTML by the digest of its source; the oldest goes first.
+type renderings struct {
+	mutex sync.Mutex
+	kept  map[[sha256.Size]byte]string
+	order [][sha256.Size]byte
+	bytes int
+}
+
+func (r *renderings) get(key [sha256.Size]byte) (string, bool) {
+	r.mutex.Lock()
+	defer r.mutex.Unlock()
+	content, known := r.kept[key]
+	return content, known
+}
+
+func (r *renderings) put(key [sha256.Size]byte, content string) {
+	r.mutex.Lock()
+	defer r.mutex.Unlock()
+	if _, known := r.kept[key]; known || len(content) > maxRenderings/4 {
+		return
+	}
+	if r.kept == nil {
+		r.kept = map[[sha256.Size]byte]string{}
+	}
+	r.kept[key], r.order = content, append(r.order, key)
+	for r.bytes += len(content) + renderingAddends; r.bytes > maxRenderings; r.order = r.order[1:] {
+		r.bytes -= len(r.kept[r.order[0]]) + renderingAddends
+		delete(r.kept, r.order[0])
+	}
+}
+
+// ChatFile is a file of a message.
+type ChatFile struct {
+	Name string `json:"name"`
+	MIME string `json:"mime"`
+	Size int64  `json:"size,omitempty"` // bytes
+	URL  string `json:"url,omitempty"`  // whoever has it can read the file; empty for those of the asker
+}
+
+// filesOf are the files of an answer, with their addresses.
+func (a *Adapter) filesOf(turn exchange.TurnRecord) []ChatFile {
+	if turn.Response == nil || turn.ReplyID == "" {
+		return nil
+	}
+	reply := exchange.Reply{
+		ID: turn.ReplyID, TurnID: turn.ID, Agent: turn.Agent, Message: turn.Message, Route: turn.Route, Response: *turn.Response,
+	}
+	return filesIn(turn.Response.Parts, func(part normalized.Part) string {
+		if part.BytesRef != nil && part.BytesRef.Kind == normalized.BytesURL {
+			return part.BytesRef.URL
+		}
+		return a.options.FileURL(reply, part)
+	})
+}
+
+// sentFiles are the files of a question: its sender has them.
+func sentFiles(turn exchange.TurnRecord) []ChatFile {
+	return filesIn(turn.Message.Parts, func(normalized.Part) string { return "" })
+}
+
+func filesIn(parts []normalized.Part, address func(normalized.Part) string) (list []ChatFile) {
+	for _, part := range parts {
+		if part.Kind != normalized.PartFile && part.Kind != normalized.PartArtifact || part.BytesRef == nil {
+			continue
+		}
+		name := part.Name
+		if name == "" {
+			name = "file"
+		}
+		list = append(list, ChatFile{Name: name, MIME: part.MIME, Size: part.Size, URL: address(part)})
+	}
+	return list
+}
