@@ -58,7 +58,7 @@ func TestBreakersAreBounded(t *testing.T) {
 
 func TestSlotsBoundOneKey(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newSlots()
+		s := newKeyedSemaphore()
 		first, ok1 := s.acquire(context.Background(), "a", 2)
 		second, ok2 := s.acquire(context.Background(), "a", 2)
 		if !ok1 || !ok2 {

@@ -192,7 +192,7 @@ func TestPacePerHost(t *testing.T) {
 
 // TestPacesAreBounded and give back no attempt for which nobody would wait.
 func TestPacesAreBounded(t *testing.T) {
-	p, now := newPaces(), time.Now()
+	p, now := newRateLimiter(), time.Now()
 	for i := range maxKeys + 50 {
 		p.take(time.Duration(i).String(), 5, 0, now, time.Second)
 	}

@@ -59,9 +59,9 @@ type Service struct {
 	options    Options
 	breakers   *breakers
 	conditions *conditions
-	paces      *paces
-	places     places
-	slots      *slots
+	rate       *rateLimiter
+	active     semaphore
+	perKey     *keyedSemaphore
 	fresh      *fresh
 }
 
@@ -77,11 +77,11 @@ func New(options Options) *Service {
 		options.Logger = slog.Default()
 	}
 	s := &Service{
-		options: options, breakers: newBreakers(), conditions: newConditions(options.Store), paces: newPaces(),
-		slots: newSlots(), fresh: newFresh(),
+		options: options, breakers: newBreakers(), conditions: newConditions(options.Store), rate: newRateLimiter(),
+		perKey: newKeyedSemaphore(), fresh: newFresh(),
 	}
 	if options.Active > 0 {
-		s.places = make(places, options.Active)
+		s.active = make(semaphore, options.Active)
 	}
 	return s
 }
@@ -185,11 +185,11 @@ func (s *Service) enter(ctx context.Context, channel, name string) (leave func()
 		attempts.WithLabelValues(channel, "paused").Inc()
 		return nil, nil, queue.SnoozeFor(wait + rand.N(time.Second))
 	}
-	release, ok := s.slots.acquire(ctx, key, limits.Concurrency)
+	release, ok := s.perKey.acquire(ctx, key, limits.Concurrency)
 	if !ok {
 		return nil, nil, queue.SnoozeFor(time.Second + rand.N(time.Second))
 	}
-	wait, ok := s.paces.take(key, limits.PerSecond, limits.Burst, now, slotWait)
+	wait, ok := s.rate.take(key, limits.PerSecond, limits.Burst, now, slotWait)
 	if !ok {
 		release()
 		return nil, nil, queue.SnoozeFor(wait + rand.N(wait/4+1))
@@ -198,7 +198,7 @@ func (s *Service) enter(ctx context.Context, channel, name string) (leave func()
 		release()
 		return nil, nil, err
 	}
-	vacate, err := s.places.take(ctx)
+	vacate, err := s.active.take(ctx)
 	if err != nil {
 		release()
 		return nil, nil, err
