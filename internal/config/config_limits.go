@@ -1,0 +1,169 @@
+package config
+
+import (
+	"fmt"
+	"regexp"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Limits is how much is answered, and to whom nothing more ([moderation.md](moderation.md)). Rates are lists of a number
+// and a window, such as `["30/1m", "300/1h"]`; an empty list is no limit. Windows are those of the clock, days those of
+// UTC, and all nodes count together.
+type Limits struct {
+	// Messages of one sender, to all agents. Senders without proof are counted by the network that they write from: one IPv4
+	// address or IPv6 /64; its IPv4 /24, or its /56, /48 and /32, may have four times as many each.
+	Sender []string `toml:"sender" default:"[\"30/1m\", \"300/1h\"]; none with federation.allow_private"`
+	// Messages of all senders of one domain, with everything below the part of its name that can be registered.
+	Host []string `toml:"host" default:"[\"600/1m\"]; none with federation.allow_private"`
+	// Messages to one agent.
+	Agent []string `toml:"agent" default:"[\"1200/1m\"]; none with federation.allow_private"`
+	// Messages to this server.
+	Total []string `toml:"total" default:"[\"3000/1m\"]; none with federation.allow_private"`
+	// Messages of one conversation.
+	Thread []string `toml:"thread" default:"[\"60/1h\"]; none with federation.allow_private"`
+	// Answers by mail in one conversation. A mail above it is kept unanswered and without a notice, which could be the next
+	// answer between two programs.
+	MailThread []string `toml:"mail_thread"`
+	// Answers by mail of one agent to one sender; as above.
+	MailSender []string `toml:"mail_sender" default:"[\"20/1h\"]; none with federation.allow_private"`
+	// Messages of one sender in a row that say the same and are answered, by mail and on the fediverse, within a day; the
+	// conversation goes on with other words. 0 = all.
+	SameMessages int `toml:"same_messages"`
+	// A mail that answers an answer of ours sooner was written by a program, and is kept unanswered; 0s = none was.
+	MailPace time.Duration `toml:"mail_pace" default:"5s; 0s with federation.allow_private"`
+	// Runs that one sender may cause in a day, for each agent; 0 = no budget.
+	SenderRunsPerDay int `toml:"sender_runs_per_day"`
+	// Runs of one agent in a day; 0 = no budget.
+	AgentRunsPerDay int `toml:"agent_runs_per_day"`
+	// What the answers of one agent to one sender may cost in a day, in the currency in which answers state their cost,
+	// such as `"0.50"`; empty = no budget. The answer that passes it is still given.
+	SenderCostPerDay string `toml:"sender_cost_per_day"`
+	// What the answers of one agent may cost in a day; empty = no budget.
+	AgentCostPerDay string `toml:"agent_cost_per_day"`
+	// Percent of `agent`, `total`, `agent_runs_per_day` and `agent_cost_per_day` that only senders use who proved who they
+	// are and were answered within the last 90 days.
+	KnownReserve int `toml:"known_reserve"`
+	// Largest message of a sender without proof, files included; mail has `smtp.unproven_max_bytes`. 0 = no bound.
+	GuestMaxBytes Size `toml:"guest_max_bytes"`
+	// What messages of senders without proof to agents that answer them may take on the disk in a day, from one network; 0 =
+	// no bound.
+	GuestBytesPerDay Size `toml:"guest_bytes_per_day" default:"100MiB; 0 with federation.allow_private"`
+	// The same from all networks together.
+	AllGuestBytesPerDay Size `toml:"all_guest_bytes_per_day" default:"2GiB; 0 with federation.allow_private"`
+	// Messages that wait unanswered, held for the operator or never to be answered, from one network of senders without
+	// proof or one domain of others; above it mail hears 452 4.7.0 and others 429.
+	HeldPerSender int `toml:"held_per_sender"`
+	// What they take on the disk.
+	HeldBytesPerSender Size `toml:"held_bytes_per_sender"`
+	// The same of all senders together; `known_reserve` percent of it are for senders with proof.
+	HeldMessages int `toml:"held_messages"`
+	// See `held_messages`.
+	HeldBytes Size `toml:"held_bytes"`
+	// How long a message is held; then it is refused without a word and its content is erased.
+	HeldFor time.Duration `toml:"held_for"`
+	// How long the content of a message is kept that is never answered, such as automatic mail.
+	SilentFor time.Duration `toml:"silent_for"`
+	// Messages of one agent that wait for its answer; above it mail hears 452 4.2.2 and others 503. 0 = no bound.
+	Backlog int `toml:"backlog"`
+	// Bytes that stay free on the disk of `data_dir`: below it nothing is taken on any protocol (mail hears 452 4.3.1,
+	// others 503) until there is room; 0 = until the disk is full.
+	FreeDisk Size `toml:"free_disk" default:"a twentieth of the disk, at most 1GiB"`
+	// The same for messages of senders without proof; 0 = as for others.
+	GuestFreeDisk Size `toml:"guest_free_disk" default:"twice as much as for others"`
+	// Requests over HTTP and gRPC, each, from one address (of IPv6: one /64; a /56, /48 or /32 may make four times as many as
+	// the one inside it) that this node answers; above it they hear 429. Where there is
+	// such a limit, an address with 300 refused fediverse deliveries (forged, malformed) in five minutes is put off, too.
+	// Those of `http.inside` are not counted.
+	HTTP []string `toml:"http" default:"[\"3000/1m\"]; none with federation.allow_private"`
+	// Messages of one program to one agent in one thread within `bot_window` that are answered.
+	BotTurns int `toml:"bot_turns"`
+	// See `bot_turns`.
+	BotWindow time.Duration `toml:"bot_window"`
+	// The same for the whole life of a thread, at most 100; 0 = no bound.
+	BotTurnsPerThread int `toml:"bot_turns_per_thread"`
+	// A message that is only one of these words is honoured for good: the sender hears nothing more from the agent. Empty
+	// = words of twenty languages, `"stop"` among them; `["-"]` = none.
+	StopWords []string `toml:"stop_words"`
+	// Messages that end it.
+	StartWords []string `toml:"start_words"`
+}
+
+func defaultLimits() Limits {
+	return Limits{
+		BotTurns: 6, BotWindow: 10 * time.Minute, BotTurnsPerThread: 50,
+		MailThread: []string{"10/1h", "50/24h"}, SameMessages: 3, Backlog: 100_000, FreeDisk: unset, GuestFreeDisk: unset,
+		KnownReserve: 25, GuestMaxBytes: 5 << 20,
+		HeldPerSender: 200, HeldBytesPerSender: 20 << 20, HeldMessages: 20_000, HeldBytes: 512 << 20,
+		HeldFor: 14 * 24 * time.Hour, SilentFor: 30 * 24 * time.Hour,
+	}
+}
+
+// deriveLimits returns servers that others can reach their limits; a closed network has none that nobody wrote.
+func (c *Config) deriveLimits(found *problems) {
+	if c.Federation.AllowPrivate {
+		return
+	}
+	for _, limit := range []struct {
+		key   string
+		rates *[]string
+		usual []string
+	}{
+		{"limits.sender", &c.Limits.Sender, []string{"30/1m", "300/1h"}}, {"limits.host", &c.Limits.Host, []string{"600/1m"}},
+		{"limits.agent", &c.Limits.Agent, []string{"1200/1m"}}, {"limits.total", &c.Limits.Total, []string{"3000/1m"}},
+		{"limits.thread", &c.Limits.Thread, []string{"60/1h"}}, {"limits.http", &c.Limits.HTTP, []string{"3000/1m"}},
+		{"limits.mail_sender", &c.Limits.MailSender, []string{"20/1h"}},
+	} {
+		if !found.written(limit.key) {
+			*limit.rates = limit.usual
+		}
+	}
+	if !found.written("limits.guest_bytes_per_day") {
+		c.Limits.GuestBytesPerDay = 100 << 20
+	}
+	if !found.written("limits.all_guest_bytes_per_day") {
+		c.Limits.AllGuestBytesPerDay = 2 << 30
+	}
+	if !found.written("limits.mail_pace") {
+		c.Limits.MailPace = 5 * time.Second
+	}
+}
+
+var rate = regexp.MustCompile(`^\d{1,9}/[0-9a-z.]+$`)
+
+func (c *Config) validateLimits(p *problems) {
+	l := &c.Limits
+	for key, rates := range map[string][]string{
+		"limits.sender": l.Sender, "limits.host": l.Host, "limits.agent": l.Agent, "limits.total": l.Total, "limits.thread": l.Thread, "limits.http": l.HTTP,
+		"limits.mail_thread": l.MailThread, "limits.mail_sender": l.MailSender,
+	} {
+		for i, text := range rates {
+			_, window, _ := strings.Cut(text, "/")
+			length, err := time.ParseDuration(window)
+			if !rate.MatchString(text) || text[0] == '0' || err != nil || length < time.Second || length > 31*24*time.Hour {
+				p.add(element(key, i), fmt.Sprintf("%q is not a rate", text), `write a number and a window of 1s to 744h, such as "30/1m"`)
+			}
+		}
+	}
+	for key, cost := range map[string]string{"limits.sender_cost_per_day": l.SenderCostPerDay, "limits.agent_cost_per_day": l.AgentCostPerDay} {
+		if amount, err := strconv.ParseFloat(cost, 64); cost != "" && (err != nil || amount <= 0 || amount > 1e9) {
+			p.add(key, fmt.Sprintf("%q is not an amount", cost), `write one such as "0.50"`)
+		}
+	}
+	between(p, "limits.sender_runs_per_day", l.SenderRunsPerDay, 0, 1_000_000_000)
+	between(p, "limits.agent_runs_per_day", l.AgentRunsPerDay, 0, 1_000_000_000)
+	between(p, "limits.bot_turns", l.BotTurns, 1, 100)
+	between(p, "limits.bot_turns_per_thread", l.BotTurnsPerThread, 0, 100)
+	between(p, "limits.backlog", l.Backlog, 0, 1_000_000_000)
+	between(p, "limits.same_messages", l.SameMessages, 0, 100)
+	between(p, "limits.known_reserve", l.KnownReserve, 0, 90)
+	between(p, "limits.held_per_sender", l.HeldPerSender, 1, 1_000_000_000)
+	between(p, "limits.held_messages", l.HeldMessages, 1, 1_000_000_000)
+	between(p, "limits.held_bytes_per_sender", l.HeldBytesPerSender, 64<<10, 1<<40)
+	between(p, "limits.held_bytes", l.HeldBytes, 64<<10, 1<<50)
+	within(p, "limits.held_for", l.HeldFor, time.Hour, 366*24*time.Hour)
+	within(p, "limits.silent_for", l.SilentFor, time.Hour, 366*24*time.Hour)
+	within(p, "limits.mail_pace", l.MailPace, 0, time.Hour)
+	within(p, "limits.bot_window", l.BotWindow, time.Second, 24*time.Hour)
+}
