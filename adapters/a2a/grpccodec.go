@@ -220,23 +220,35 @@ func wrapParts(parts a2a.ContentParts) {
 
 // unwrapData takes the wrapping away in a message of the .proto form.
 func unwrapData(message protoreflect.Message) {
-	if part, is := message.Interface().(*pb1.Part); is {
+	eachMessage(message, func(one protoreflect.ProtoMessage) bool {
+		part, is := one.(*pb1.Part)
+		if !is {
+			return true
+		}
 		if holder, has := part.GetContent().(*pb1.Part_Data); has {
 			if fields := holder.Data.GetStructValue().GetFields(); len(fields) == 1 && fields[valueMember] != nil {
 				holder.Data = fields[valueMember]
 			}
 		}
+		return false
+	})
+}
+
+// eachMessage visits a message and those in it, but for the values of maps. Visit reports whether to go into the one that it got.
+func eachMessage(message protoreflect.Message, visit func(protoreflect.ProtoMessage) (inside bool)) {
+	if !visit(message.Interface()) {
 		return
 	}
+
 	message.Range(func(field protoreflect.FieldDescriptor, value protoreflect.Value) bool {
 		switch {
 		case field.Message() == nil || field.IsMap():
 		case field.IsList():
 			for i := range value.List().Len() {
-				unwrapData(value.List().Get(i).Message())
+				eachMessage(value.List().Get(i).Message(), visit)
 			}
 		default:
-			unwrapData(value.Message())
+			eachMessage(value.Message(), visit)
 		}
 		return true
 	})

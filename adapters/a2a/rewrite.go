@@ -362,23 +362,15 @@ func decodeFiles(answer any) {
 
 // eachFile changes the bytes of all files in a message of 0.3.
 func eachFile(message protoreflect.Message, change func(content []byte) []byte) {
-	if file, is := message.Interface().(*pb0.FilePart); is {
+	eachMessage(message, func(one protoreflect.ProtoMessage) bool {
+		file, is := one.(*pb0.FilePart)
+		if !is {
+			return true
+		}
 		if holder, has := file.GetFile().(*pb0.FilePart_FileWithBytes); has {
 			holder.FileWithBytes = change(holder.FileWithBytes)
 		}
-		return
-	}
-	message.Range(func(field protoreflect.FieldDescriptor, value protoreflect.Value) bool {
-		switch {
-		case field.Message() == nil || field.IsMap():
-		case field.IsList():
-			for i := range value.List().Len() {
-				eachFile(value.List().Get(i).Message(), change)
-			}
-		default:
-			eachFile(value.Message(), change)
-		}
-		return true
+		return false
 	})
 }
 
