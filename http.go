@@ -146,8 +146,10 @@ func (s *Server) readiness() []httpserver.Check {
 
 // checkListeners reports whether every channel that listens beside HTTP, such as mail, takes connections.
 func (s *Server) checkListeners(context.Context) error {
-	if s.notServed.Load() > 0 {
-		return fault.New(fault.Unavailable, "a channel takes no connections")
+	for _, listener := range s.listeners {
+		if !listener.served.Load() {
+			return fault.Newf(fault.Unavailable, "the channel %s takes no connections", listener.channel)
+		}
 	}
 	return nil
 }

@@ -89,7 +89,7 @@ type Server struct {
 
 	ready atomic.Bool // wake-ups may come before everything is there
 
-	notServed atomic.Int32 // listeners of channels that are not served
+	listeners []*listening
 }
 
 // New opens the database and builds the rooms, with channels of the embedding program beside those of the server; nothing listens
@@ -153,17 +153,20 @@ func (s *Server) build(ctx context.Context, more []OpenChannel) (err error) {
 	if err := s.openChannels(more); err != nil {
 		return err
 	}
-	s.notServed.Store(int32(len(s.listeners())))
+	for module := range s.channels.All() {
+		for _, listener := range module.Listeners {
+			s.listeners = append(s.listeners, &listening{Listener: listener, channel: module.Name})
+		}
+	}
 	s.handleDeliveries()
 	return s.buildHTTP()
 }
 
-// listeners are those of all channels.
-func (s *Server) listeners() (list []exchange.Listener) {
-	for module := range s.channels.All() {
-		list = append(list, module.Listeners...)
-	}
-	return list
+// listening is a listener of a channel beside HTTP.
+type listening struct {
+	exchange.Listener
+	channel string
+	served  atomic.Bool // connections are taken
 }
 
 // wake passes the store's notifications on, from this node and from others.
@@ -234,7 +237,7 @@ func (s *Server) Listen() error {
 	if err := s.http.Listen(); err != nil {
 		return err
 	}
-	for _, listener := range s.listeners() {
+	for _, listener := range s.listeners {
 		if err := listener.Listen(); err != nil {
 			return err
 		}
@@ -274,10 +277,10 @@ func (s *Server) Run(ctx context.Context) error {
 	work, stopWork := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopWork()
 	back := s.background(work)
-	for _, listener := range s.listeners() {
-		s.notServed.Add(-1)
+	for _, listener := range s.listeners {
+		listener.served.Store(true)
 		edge.Go(func() error {
-			defer s.notServed.Add(1)
+			defer listener.served.Store(false)
 			return listener.Run(edgeCtx)
 		})
 	}
