@@ -33,7 +33,7 @@ func (n Notice) Job() (queue.NewJob, error) {
 
 // Notify stores a notice as a conversation that its agent begins, so that it is delivered like any reply, and ends the job
 // with it, by the opening of the channel that reaches the operator.
-func (s *Service) Notify(ctx context.Context, job queue.Job, notice Notice, opening exchange.Opening) error {
+func (s *replier) Notify(ctx context.Context, job queue.Job, notice Notice, opening exchange.Opening) error {
 	agent, known := s.options.Agents.Lookup(notice.Agent)
 	if !known {
 		return queue.GiveUp("there is no agent "+notice.Agent, nil)

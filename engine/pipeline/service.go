@@ -86,11 +86,24 @@ type Options struct {
 	Logger          *slog.Logger
 }
 
-// Service is the pipeline. Receive is called by adapters, Run is the queue handler of JobKind.
+// Service is the pipeline. Receive is called by adapters, Run is the queue handler of JobKind. Each of its roles is a type of its own,
+// with the roles that it calls as fields; none calls one that stands below it here.
 type Service struct {
-	options  Options
-	broker   *broker
-	backEnds *backEnds
+	*replier    // plans answers and stores them with their deliveries: Notify, RunAck
+	*settler    // ends demands: Settle
+	*canceller  // what senders and operators change about turns that are there: Cancel, Release, Retry, Amend, …
+	*watcher    // those who wait for a turn: Wait, Follow
+	*acceptor   // the way in: Receive
+	*approver   // those who decide about answers: RunApproval
+	*dispatcher // questions to other agents: RunDispatch
+	*tools      // calls of tools that programs outside execute: ToolRequests, ExpireTools
+	*runner     // the run of a turn: Run, Limit
+}
+
+// core is what all roles share.
+type core struct {
+	options Options
+	broker  *broker
 }
 
 // New makes a Service.
@@ -123,7 +136,23 @@ func New(options Options) *Service {
 	if options.Demands == nil {
 		options.Demands = noDemands{}
 	}
-	return &Service{options: options, broker: newBroker(), backEnds: newBackEnds()}
+
+	shared := &core{options: options, broker: newBroker()}
+	replies := &replier{core: shared}
+	demands := &settler{core: shared, replies: replies}
+	cancels := &canceller{core: shared, demands: demands}
+	watch := &watcher{core: shared}
+	accept := &acceptor{core: shared, replies: replies, demands: demands, cancels: cancels}
+	approvals := &approver{core: shared, replies: replies, demands: demands}
+	calls := &dispatcher{core: shared, accept: accept, watch: watch, replies: replies, approvals: approvals}
+	return &Service{
+		replier: replies, settler: demands, canceller: cancels, watcher: watch, acceptor: accept, approver: approvals, dispatcher: calls,
+		tools: &tools{core: shared},
+		runner: &runner{
+			core: shared, replies: replies, demands: demands, cancels: cancels, approvals: approvals, calls: calls,
+			history: &historian{core: shared}, breaker: newBreaker(shared),
+		},
+	}
 }
 
 // Partition is the queue partition of a thread: its turns run one at a time, in order of arrival.

@@ -64,7 +64,7 @@ func enqueueTelling(ctx context.Context, tx Tx, issuance policypart.Issuance, ap
 }
 
 // RunApproval is the queue handler of ApprovalKind.
-func (s *Service) RunApproval(ctx context.Context, job queue.Job) error {
+func (s *approver) RunApproval(ctx context.Context, job queue.Job) error {
 	var payload approvalJob
 	if err := json.Unmarshal([]byte(job.Payload), &payload); err != nil {
 		return queue.GiveUp("the job cannot be read", err)
@@ -97,12 +97,12 @@ func (s *Service) RunApproval(ctx context.Context, job queue.Job) error {
 func open(issuance policypart.Issuance) bool { return issuance.CheckOpen(time.Now()) == nil }
 
 // tellAsker ends a turn whose approval was denied by a process without adapters.
-func (s *Service) tellAsker(ctx context.Context, job queue.Job, issuance policypart.Issuance) error {
+func (s *approver) tellAsker(ctx context.Context, job queue.Job, issuance policypart.Issuance) error {
 	last, ok := s.options.Demands.LastWord(issuance)
 	if !ok {
 		return nil
 	}
-	prepared, err := s.prepare(ctx, last)
+	prepared, err := s.demands.prepare(ctx, last)
 	if err != nil {
 		return queue.RetryAfter(time.Second, err)
 	}
@@ -121,14 +121,14 @@ func (s *Service) tellAsker(ctx context.Context, job queue.Job, issuance policyp
 
 // askApprover begins a conversation with one approver: a turn of its own whose message is ours and whose reply says what
 // is to be decided, so that it is delivered like any reply. Done twice it is done once: the message has the same id.
-func (s *Service) askApprover(ctx context.Context, job queue.Job, agent agents.Entry, issuance policypart.Issuance, address string) error {
+func (s *approver) askApprover(ctx context.Context, job queue.Job, agent agents.Entry, issuance policypart.Issuance, address string) error {
 	opening, err := s.options.Approvers.Open(ctx, agent.Profile.Name, address)
 	if err != nil {
 		return s.notAsked(ctx, job, issuance, address, err)
 	}
 	turn := s.opening(agent, issuance, address, opening)
-	reply := s.newReply(turn, s.options.Demands.Told(issuance).Answering(turn.Message))
-	plan, err := s.plan(ctx, reply)
+	reply := s.replies.newReply(turn, s.options.Demands.Told(issuance).Answering(turn.Message))
+	plan, err := s.replies.plan(ctx, reply)
 	if err != nil {
 		return s.notAsked(ctx, job, issuance, address, fault.GiveUp("nothing can be sent to this address", err))
 	}
@@ -161,7 +161,7 @@ func (s *Service) askApprover(ctx context.Context, job queue.Job, agent agents.E
 
 // opening is the turn of a conversation that we begin. Its message is the agent's own, so that nobody passes for its
 // sender, and its answer is what the approver gets to read.
-func (s *Service) opening(agent agents.Entry, issuance policypart.Issuance, address string, by exchange.Opening) exchange.TurnRecord {
+func (s *approver) opening(agent agents.Entry, issuance policypart.Issuance, address string, by exchange.Opening) exchange.TurnRecord {
 	now := time.Now()
 	own, _ := identity.ParseAddress(agent.Profile.Address) // the registry has checked it
 	message := normalized.Message{
@@ -184,7 +184,7 @@ func (s *Service) opening(agent agents.Entry, issuance policypart.Issuance, addr
 }
 
 // notAsked tries again what may pass; an approver who cannot be reached is on record, and the others decide.
-func (s *Service) notAsked(ctx context.Context, job queue.Job, issuance policypart.Issuance, address string, cause error) error {
+func (s *approver) notAsked(ctx context.Context, job queue.Job, issuance policypart.Issuance, address string, cause error) error {
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
