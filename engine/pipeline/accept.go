@@ -119,12 +119,15 @@ func (s *acceptor) validate(ctx context.Context, a *acceptance) (string, error) 
 	if message.ReceivedAt.IsZero() {
 		message.ReceivedAt = identity.Now()
 	}
+
 	if a.in.Channel == "" {
 		return "", fault.InField("channel", "is missing: an adapter names the channel by which it answers")
 	}
+
 	if message.Surface == nil {
 		message.Surface = new(normalized.Surface)
 	}
+
 	if message.Surface.Channel == "" { // a connector names its product
 		message.Surface.Channel = a.in.Channel
 	}
@@ -138,10 +141,12 @@ func (s *acceptor) validate(ctx context.Context, a *acceptance) (string, error) 
 	if err != nil {
 		return "", fault.InField("recipient", "must be @agent@domain")
 	}
+
 	agent, known := s.options.Agents.Lookup(address.Local)
 	if !known || !sameDomain(agent.Profile.Address, address) {
 		return "", fault.Newf(fault.NotFound, "no agent %s here", message.Recipient)
 	}
+
 	a.agent = agent
 	return outcomeNext, nil
 }
@@ -206,6 +211,7 @@ func (s *acceptor) checkLimits(ctx context.Context, a *acceptance) (string, erro
 	if a.networks = s.networks(a.in); len(a.networks) > 0 {
 		a.turn.Network = a.networks[0]
 	}
+
 	a.continues.settleTurn(&a.turn)
 
 	limited, err := s.limit(ctx, a.agent, a.in, &a.turn, a.networks)
@@ -215,6 +221,7 @@ func (s *acceptor) checkLimits(ctx context.Context, a *acceptance) (string, erro
 		a.receipt = *limited.repeated
 		return outcomeDuplicate, nil
 	}
+
 	return outcomeNext, err
 }
 
@@ -232,11 +239,13 @@ func (s *acceptor) keep(ctx context.Context, a *acceptance) (string, error) {
 		a.receipt = exchange.Receipt{Claimed: taken.instead}
 		return outcomeDuplicate, nil
 	}
+
 	if fault.Is(err, fault.RateLimited) { // it waits here already
 		if outcome, err := s.checkRepeat(ctx, a); err != nil || outcome != outcomeNext {
 			return outcome, err
 		}
 	}
+
 	switch {
 	case fault.Is(err, fault.Conflict), fault.Is(err, fault.Malformed), fault.Is(err, fault.Forbidden), fault.Is(err, fault.RateLimited):
 		return outcomeRefused, err
@@ -248,6 +257,7 @@ func (s *acceptor) keep(ctx context.Context, a *acceptance) (string, error) {
 	if !inserted {
 		return outcomeDuplicate, nil
 	}
+
 	a.counted.Commit()
 	return stored.State, nil
 }
@@ -262,6 +272,7 @@ func (s *acceptor) repeat(ctx context.Context, agent agents.Entry, in exchange.I
 	if len(sent) == 0 {
 		return exchange.Receipt{}, false, nil
 	}
+
 	turn, err := s.options.Store.Turn(ctx, sent[0].TurnID)
 	if err != nil {
 		return exchange.Receipt{}, false, unavailable("read a repeated message", err)
@@ -279,6 +290,7 @@ func newTurn(agent agents.Entry, in exchange.Inbound, decided admission) exchang
 		Shared: agent.Settings.HistoryScope == agents.HistoryPerson && len(in.Message.Sender.Identities) > 0 &&
 			!guarded(in), // an agent acts for many people
 	}
+
 	turn.Message.Recipient = agent.Profile.Address
 	turn.Message.History = nil
 	return turn
@@ -290,9 +302,11 @@ func (s *acceptor) original(ctx context.Context, message *normalized.Message, in
 	original := Original{Digest: hex.EncodeToString(sum[:]), MediaType: message.Raw.MediaType, Body: in.Original}
 	message.Raw.Ref = "sha256:" + original.Digest
 	s.options.Closed.Admit(rowBytes + 2*int64(min(len(in.Original), inlineOriginal))) // the original and the message made of it
+
 	if len(in.Original) <= inlineOriginal {
 		return original, nil
 	}
+
 	original.Body = nil
 	if _, err := s.options.Blobs.PutBytes(ctx, in.Original); err != nil {
 		return original, unavailable("store original", err)
@@ -322,9 +336,11 @@ func (s *acceptor) store(ctx context.Context, a *acceptance) (stored exchange.Tu
 	if err := s.planFinalNotice(ctx, a.continues, a.turn); err != nil {
 		return a.turn, false, err
 	}
+
 	if a.turn.State == exchange.StateAccepted {
 		s.broker.expect(a.turn, a.remembered(), a.in.NewThread)
 	}
+
 	reservation := s.reserve(a)
 	var dead []exchange.AuditRecord
 	err = s.options.Store.InTx(ctx, func(tx Tx) (err error) {
@@ -334,24 +350,29 @@ func (s *acceptor) store(ctx context.Context, a *acceptance) (stored exchange.Tu
 				return err
 			}
 		}
+
 		room, counts := s.unanswered(turn, storedBytes(a.in))
 		if counts { // before anything is changed: to undo it costs others their common transaction
 			if fits, err := tx.HasRoom(ctx, room); err != nil || !fits {
 				return cmp.Or(err, errNoRoom())
 			}
 		}
+
 		if err = a.claim(ctx, tx); err != nil {
 			return err
 		}
+
 		stored, inserted, err = tx.InsertTurn(ctx, turn, a.original)
 		if err != nil || !inserted {
 			return err
 		}
+
 		if counts {
 			if fits, err := tx.KeepUnanswered(ctx, room); err != nil || !fits {
 				return cmp.Or(err, errNoRoom())
 			}
 		}
+
 		if err := auditAll(ctx, tx, turn.ID, slices.Concat(a.audit, dead)); err != nil {
 			return err
 		}
@@ -364,6 +385,7 @@ func (s *acceptor) store(ctx context.Context, a *acceptance) (stored exchange.Tu
 		if reservation != nil {
 			return tx.EnqueueLeased(ctx, job(turn), reservation.Owner, reservation.Lease)
 		}
+
 		return tx.Enqueue(ctx, job(turn))
 	})
 	if err != nil || !inserted || stored.State != exchange.StateAccepted {
@@ -374,13 +396,16 @@ func (s *acceptor) store(ctx context.Context, a *acceptance) (stored exchange.Tu
 	} else if reservation != nil {
 		reservation.Start(job(stored))
 	}
+
 	if err == nil && inserted {
 		countStopped(dead)
 		a.notice.committed()
 	}
+
 	if err == nil && inserted && a.continues != nil {
 		s.broker.notify(a.continues.parked.ID)
 	}
+
 	return stored, inserted, err
 }
 

@@ -38,6 +38,7 @@ func (s *acceptor) admit(agent agents.Entry, in exchange.Inbound) admission {
 	case !proven && agent.Settings.Unverified == agents.UnverifiedRefuse:
 		return s.turnedAway(agent, in, "access:unverified", "this agent does not take messages from senders without a valid proof", "")
 	}
+
 	decision := agent.Settings.Access.Decide(identity.PurposeMessage, in.Message.Sender.Address, in.Message.Sender.Identities)
 	byRule := decision.Rule >= 0
 	switch {
@@ -50,6 +51,7 @@ func (s *acceptor) admit(agent agents.Entry, in exchange.Inbound) admission {
 	case proven || agent.Settings.Unverified == agents.UnverifiedAnswer:
 		return admission{state: exchange.StateAccepted}
 	}
+
 	return admission{state: exchange.StateHeld, reason: "nothing proves the sender; the agent's setting unverified is hold"}
 }
 
@@ -156,9 +158,11 @@ func (s *acceptor) open(agent string, proven bool) error {
 	if reason == "" && !proven {
 		reason = s.options.Closed.ClosedToGuests()
 	}
+
 	if reason == "" {
 		return nil
 	}
+
 	closures.WithLabelValues(string(reason)).Inc()
 	refusal := closed[reason]
 	refusal.Kind = fault.Unavailable
@@ -200,6 +204,7 @@ func (b *Backlog) Run(ctx context.Context) error {
 	if b.most <= 0 {
 		return nil
 	}
+
 	ticker := time.NewTicker(backlogEvery)
 	defer ticker.Stop()
 	for {
@@ -228,12 +233,14 @@ func (b *Backlog) count(ctx context.Context) {
 			}
 		}
 	}
+
 	if err != nil {
 		if ctx.Err() == nil {
 			b.log.WarnContext(ctx, "waiting messages could not be counted", "error", err)
 		}
 		return
 	}
+
 	b.full.Store(&full)
 }
 

@@ -71,6 +71,7 @@ func (s *canceller) eachSent(ctx context.Context, agent, nativeID, principal str
 	if err != nil {
 		return err
 	}
+
 	for _, sent := range found {
 		if err := change(sent); err != nil {
 			return err
@@ -84,6 +85,7 @@ func (s *canceller) sent(ctx context.Context, agent, nativeID, principal string)
 	if strings.HasPrefix(principal, normalized.Sender{}.Principal()) {
 		return nil, fault.New(fault.Forbidden, "only a proven sender can change a message")
 	}
+
 	found, err := s.options.Store.SentMessages(ctx, agent, nativeID, principal)
 	if err != nil {
 		return nil, unavailable("find sent message", err)
@@ -101,6 +103,7 @@ func (s *canceller) remove(ctx context.Context, sent SentMessage) error {
 			return err
 		}
 	}
+
 	err := s.options.Store.InTx(ctx, func(tx Tx) error {
 		now := time.Now()
 		there, err := tx.WithdrawTurn(ctx, sent.TurnID, now)
@@ -112,6 +115,7 @@ func (s *canceller) remove(ctx context.Context, sent SentMessage) error {
 	if err != nil {
 		return unavailable("delete message", err)
 	}
+
 	return nil
 }
 
@@ -122,11 +126,13 @@ func (s *canceller) Revise(ctx context.Context, revision exchange.Revision) erro
 	if err != nil {
 		return err
 	}
+
 	claim := revision.Claim
 	for _, sent := range found {
 		if sent.Withdrawn {
 			continue
 		}
+
 		parts, route := revision.Rewrite(sent.Message.Recipient, sent.Route)
 		if len(parts) == 0 {
 			continue
@@ -134,10 +140,12 @@ func (s *canceller) Revise(ctx context.Context, revision exchange.Revision) erro
 		if err := s.edit(ctx, claim, sent, parts, route); err != nil {
 			return err
 		}
+
 		if claim != nil { // the next copy finds the new document: that is the one it wants
 			claim = &exchange.Claim{Namespace: claim.Namespace, Key: claim.Key, Value: claim.Value}
 		}
 	}
+
 	return nil
 }
 
@@ -146,20 +154,24 @@ func (s *canceller) edit(ctx context.Context, claim *exchange.Claim, sent SentMe
 	before := sent.Message.Parts
 	sent.Message.Parts = slices.Clone(parts)
 	sent.Message.Clean()
+
 	if err := normalized.Validate(sent.Message, s.options.Limits); err != nil {
 		return err
 	}
 	if claim == nil && slices.EqualFunc(before, sent.Message.Parts, normalized.Part.Equal) {
 		return nil // Mastodon sends an Update for a new preview card or poll result too
 	}
+
 	event, err := edited(sent, before)
 	if err != nil {
 		return err
 	}
+
 	release, err := s.releaseDraft(ctx, sent)
 	if err != nil {
 		return unavailable("edit message", err)
 	}
+
 	err = s.options.Store.InTx(ctx, func(tx Tx) error {
 		if err := takePlace(ctx, tx, claim); err != nil {
 			return err
@@ -176,6 +188,7 @@ func (s *canceller) edit(ctx context.Context, claim *exchange.Claim, sent SentMe
 		if err := tx.AppendEvents(ctx, sent.TurnID, []exchange.Event{event}); err != nil {
 			return err
 		}
+
 		return release(tx)
 	})
 	if errors.Is(err, errTaken) {
@@ -184,6 +197,7 @@ func (s *canceller) edit(ctx context.Context, claim *exchange.Claim, sent SentMe
 	if err != nil {
 		return unavailable("edit message", err)
 	}
+
 	s.broker.forget(sent.TurnID) // its run reads the row
 	s.broker.restart(sent.TurnID)
 	return nil
@@ -210,14 +224,17 @@ func (s *canceller) releaseDraft(ctx context.Context, sent SentMessage) (func(Tx
 	if sent.State != exchange.StateWaiting {
 		return nothing, nil
 	}
+
 	open, found, err := s.options.Store.DemandOfTurn(ctx, sent.TurnID)
 	if err != nil || !found || open.Part.Code != policypart.CodeApprovalReply {
 		return nothing, err
 	}
+
 	turn, err := s.options.Store.Turn(ctx, sent.TurnID)
 	if err != nil {
 		return nothing, err
 	}
+
 	open.Status, open.UpdatedAt = policypart.StatusDropped, time.Now()
 	return func(tx Tx) error {
 		dropped, err := tx.SettleDemand(ctx, open, []string{policypart.StatusIssued})
@@ -262,15 +279,18 @@ func (s *canceller) React(ctx context.Context, turnID string, reaction exchange.
 	if err != nil {
 		return fault.Wrap(fault.Malformed, "the reaction cannot be kept", err)
 	}
+
 	event := exchange.Event{Kind: exchange.EventReaction, Body: body, At: time.Now()}
 	if gone {
 		event.Kind = exchange.EventReactionGone
 	}
+
 	if err := s.options.Store.InTx(ctx, func(tx Tx) error {
 		return tx.AppendEvents(ctx, turnID, []exchange.Event{event})
 	}); err != nil {
 		return unavailable("keep reaction", err)
 	}
+
 	return nil
 }
 
@@ -280,6 +300,7 @@ func (s *canceller) CancelOpen(ctx context.Context, agent, principal, reason str
 	if err != nil {
 		return unavailable("find open turns", err)
 	}
+
 	for _, turnID := range turns {
 		if _, err := s.Cancel(ctx, turnID, reason); err != nil && !fault.Is(err, fault.Conflict) && !fault.Is(err, fault.NotFound) {
 			return err

@@ -99,11 +99,13 @@ func (s *runner) await(ctx context.Context, job queue.Job, turn exchange.TurnRec
 		InReplyTo: turn.Message.ID, ThreadID: turn.Message.ThreadID, Visibility: normalized.VisibilityDirect,
 		Status: normalized.StatusInputRequired, Parts: []normalized.Part{normalized.Text(waitingWord)},
 	})
+
 	reply.Notice = turn.Attempt // no two demands of a turn come from the same run
 	var approvers []string
 	if agent, known := s.options.Agents.Lookup(turn.Agent); known {
 		approvers = agent.Settings.Approvers
 	}
+
 	return s.replies.conclude(ctx, job, record, ending{
 		turn: turn, reply: reply, unsent: true, state: exchange.StateWaiting, reason: waitingFor(issuance.Part),
 		more: func(ctx context.Context, tx Tx) error {
@@ -186,14 +188,17 @@ func (s *runner) decided(ctx context.Context, job queue.Job, agent agents.Entry,
 		message.PolicyResolution != nil || message.ReceivedTrace != nil {
 		return false, nil
 	}
+
 	said, is := demand.ReadDecision(message)
 	if !is {
 		return false, nil
 	}
+
 	by, is, err := s.approvals.approver(ctx, agent, message.Sender)
 	if err != nil {
 		return true, s.failed(ctx, job, turn, record, fault.RetryIn(0, "the sender cannot be checked now", err))
 	}
+
 	shutOut := len(message.Sender.Identities) > 0 &&
 		!agent.Settings.Access.Decide(identity.PurposeMessage, message.Sender.Address, message.Sender.Identities).Allowed
 	if !is {
@@ -202,6 +207,7 @@ func (s *runner) decided(ctx context.Context, job queue.Job, agent agents.Entry,
 		}
 		return false, nil
 	}
+
 	for range maxDecisions {
 		verdict, err := s.options.Demands.Answer(ctx, turn, said, by)
 		switch {
@@ -212,10 +218,12 @@ func (s *runner) decided(ctx context.Context, job queue.Job, agent agents.Entry,
 		case !verdict.Answers:
 			verdict.Sentence = "Nothing waits for your decision."
 		}
+
 		if err = s.confirm(ctx, job, turn, record, verdict); !errors.Is(err, errOvertaken) {
 			return true, err
 		}
 	}
+
 	return true, queue.RetryAfter(again, errOvertaken)
 }
 
@@ -224,6 +232,7 @@ func (s *approver) approver(ctx context.Context, agent agents.Entry, sender norm
 	if len(sender.Identities) == 0 {
 		return by, false, nil
 	}
+
 	for _, address := range agent.Settings.Approvers {
 		proof, err := s.options.Approvers.Proves(ctx, sender, address)
 		if err != nil {
@@ -236,6 +245,7 @@ func (s *approver) approver(ctx context.Context, agent agents.Entry, sender norm
 			}, true, nil
 		}
 	}
+
 	return by, false, nil
 }
 
@@ -245,13 +255,16 @@ func (s *runner) confirm(ctx context.Context, job queue.Job, turn exchange.TurnR
 	end.reply = s.replies.newReply(turn, normalized.Response{
 		Visibility: normalized.VisibilityDirect, Status: normalized.StatusCompleted, Parts: []normalized.Part{normalized.Text(verdict.Sentence)},
 	}.Answering(turn.Message))
+
 	if verdict.Ending == nil {
 		return s.replies.conclude(ctx, job, record, end)
 	}
+
 	prepared, err := s.demands.prepare(ctx, *verdict.Ending)
 	if err != nil {
 		return queue.RetryAfter(again, err)
 	}
+
 	end.more = func(ctx context.Context, tx Tx) error {
 		err := prepared.store(ctx, tx)
 		if fault.Is(err, fault.Conflict) {
@@ -259,9 +272,11 @@ func (s *runner) confirm(ctx context.Context, job queue.Job, turn exchange.TurnR
 		}
 		return err
 	}
+
 	err = s.replies.conclude(ctx, job, record, end)
 	if errors.Is(err, queue.ErrSettled) {
 		s.broker.notify(prepared.turn.ID)
 	}
+
 	return err
 }

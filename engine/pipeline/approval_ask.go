@@ -69,6 +69,7 @@ func (s *approver) RunApproval(ctx context.Context, job queue.Job) error {
 	if err := json.Unmarshal([]byte(job.Payload), &payload); err != nil {
 		return queue.GiveUp("the job cannot be read", err)
 	}
+
 	issuance, err := s.options.Store.Demand(ctx, payload.Demand)
 	if fault.Is(err, fault.NotFound) {
 		return queue.GiveUp("the row of the approval is gone", err)
@@ -76,14 +77,17 @@ func (s *approver) RunApproval(ctx context.Context, job queue.Job) error {
 	if err != nil {
 		return queue.RetryAfter(time.Second, err)
 	}
+
 	ctx = telemetry.With(ctx, "turn", issuance.TurnID, "agent", issuance.Agent, "approval", issuance.ID)
 	if payload.Approver == "" {
 		return s.tellAsker(ctx, job, issuance)
 	}
+
 	agent, known := s.options.Agents.Lookup(issuance.Agent)
 	if !known || !open(issuance) { // decided already: nothing to ask
 		return nil
 	}
+
 	before, err := s.options.Store.Approvals(ctx, exchange.ApprovalFilter{Agent: issuance.Agent, Before: issuance.ID, Limit: maxAsked})
 	if err != nil {
 		return queue.RetryAfter(time.Second, err)
@@ -91,6 +95,7 @@ func (s *approver) RunApproval(ctx context.Context, job queue.Job) error {
 	if len(before) == maxAsked {
 		return queue.SnoozeFor(askLater)
 	}
+
 	return s.askApprover(ctx, job, agent, issuance, payload.Approver)
 }
 
@@ -102,10 +107,12 @@ func (s *approver) tellAsker(ctx context.Context, job queue.Job, issuance policy
 	if !ok {
 		return nil
 	}
+
 	prepared, err := s.demands.prepare(ctx, last)
 	if err != nil {
 		return queue.RetryAfter(time.Second, err)
 	}
+
 	err = s.options.Store.InTx(ctx, func(tx Tx) error {
 		if err := tx.SettleJob(ctx, job.Lease, queue.Outcome{Kind: queue.Done}); err != nil {
 			return err
@@ -115,6 +122,7 @@ func (s *approver) tellAsker(ctx context.Context, job queue.Job, issuance policy
 	if err != nil {
 		return err
 	}
+
 	s.broker.notify(issuance.TurnID)
 	return queue.ErrSettled
 }
@@ -126,17 +134,20 @@ func (s *approver) askApprover(ctx context.Context, job queue.Job, agent agents.
 	if err != nil {
 		return s.notAsked(ctx, job, issuance, address, err)
 	}
+
 	turn := s.opening(agent, issuance, address, opening)
 	reply := s.replies.newReply(turn, s.options.Demands.Told(issuance).Answering(turn.Message))
 	plan, err := s.replies.plan(ctx, reply)
 	if err != nil {
 		return s.notAsked(ctx, job, issuance, address, fault.GiveUp("nothing can be sent to this address", err))
 	}
+
 	reply = planned(reply, plan)
 	told, err := json.Marshal(map[string]string{"to": address, "turn": turn.ID})
 	if err != nil {
 		return err
 	}
+
 	err = s.options.Store.InTx(ctx, func(tx Tx) error {
 		if err := tx.SettleJob(ctx, job.Lease, queue.Outcome{Kind: queue.Done}); err != nil {
 			return err
@@ -147,15 +158,18 @@ func (s *approver) askApprover(ctx context.Context, job queue.Job, agent agents.
 		if err := tx.InsertReply(ctx, reply, plan.NativeID); err != nil {
 			return err
 		}
+
 		event := exchange.Event{Kind: exchange.EventApprovalTold, Body: told, At: reply.CreatedAt}
 		if err := tx.AppendEvents(ctx, issuance.TurnID, []exchange.Event{event}); err != nil {
 			return err
 		}
+
 		return insertDeliveries(ctx, tx, reply, deliveriesOf(reply, plan))
 	})
 	if err != nil {
 		return err
 	}
+
 	return queue.ErrSettled
 }
 
@@ -177,6 +191,7 @@ func (s *approver) opening(agent agents.Entry, issuance policypart.Issuance, add
 		RecipientCapabilities: normalized.RecipientCapabilities{MentionRelay: normalized.MentionRelay{Kind: normalized.RelayNone}},
 		ReceivedVia:           by.ReceivedVia, ReceivedAt: identity.At(now),
 	}
+
 	return exchange.TurnRecord{
 		ID: newID(), Agent: agent.Profile.Name, Principal: message.Sender.Principal(), ThreadID: message.ThreadID,
 		State: exchange.StateAnswered, Reason: "asks for approval " + issuance.ID, Channel: by.Channel, Message: message, Route: by.Route, AcceptedAt: now, UpdatedAt: now,
@@ -188,18 +203,22 @@ func (s *approver) notAsked(ctx context.Context, job queue.Job, issuance policyp
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
+
 	f := fault.Of(cause)
 	if !f.Permanent && job.Attempt <= len(retryTelling) {
 		return queue.RetryAfter(max(retryTelling[job.Attempt-1], f.RetryAfter), cause)
 	}
+
 	s.options.Logger.WarnContext(ctx, "an approver cannot be asked", "approver", address, "error", cause)
 	row := exchange.AuditRecord{
 		ID: newID(), At: time.Now(), Code: auditUnreachable, TurnID: issuance.TurnID, Agent: issuance.Agent,
 		Detail: cut(fmt.Sprintf("demand %s: %s cannot be asked: %v", issuance.ID, address, cause), maxDetail),
 	}
+
 	if err := s.options.Store.InTx(ctx, func(tx Tx) error { return tx.Audit(ctx, row) }); err != nil {
 		return queue.RetryAfter(time.Second, err)
 	}
+
 	return queue.GiveUp(address+" cannot be asked: "+f.Public, cause)
 }
 

@@ -103,9 +103,11 @@ func (b *breaker) backEnd(ctx context.Context, agent string) (BackEnd, bool) {
 	stale := now.Sub(b.read) >= backEndsAge && !b.reading
 	b.reading = b.reading || stale
 	b.mu.Unlock()
+
 	if stale {
 		b.readBackEnds(ctx, now)
 	}
+
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	found, is := b.known[agent]
@@ -123,6 +125,7 @@ func (b *breaker) readBackEnds(ctx context.Context, now time.Time) {
 	if err != nil {
 		return
 	}
+
 	clear(b.known)
 	for _, one := range list {
 		b.known[one.Agent] = one
@@ -164,6 +167,7 @@ func (b *breaker) enter(ctx context.Context, job queue.Job, agent agents.Entry, 
 	if !known {
 		return entry{}, nil
 	}
+
 	policy, now := agent.Settings.Retry, time.Now()
 	waited := job.RunAt.Sub(job.CreatedAt) >= time.Millisecond // its due time is the place that it was given
 	if !outage.open() {
@@ -172,16 +176,19 @@ func (b *breaker) enter(ctx context.Context, job queue.Job, agent agents.Entry, 
 		}
 		return entry{wait: b.place(agent.Profile.Name, now, policy.Rate).Sub(now)}, nil
 	}
+
 	if !now.Before(outage.ProbeAt) {
 		taken, err := b.takeProbe(ctx, agent, now)
 		if err != nil || taken {
 			return entry{probe: taken}, err
 		}
 	}
+
 	end := b.patienceEnd(job, turn, agent, outage)
 	if !now.Before(end) {
 		return entry{overdue: true}, nil
 	}
+
 	at := b.place(agent.Profile.Name, later(outage.ProbeAt, now), policy.Rate)
 	return entry{wait: max(sooner(at, end).Sub(now), time.Millisecond)}, nil
 }
@@ -193,8 +200,10 @@ func (b *breaker) takeProbe(ctx context.Context, agent agents.Entry, now time.Ti
 		taken, err = tx.TakeProbe(ctx, agent.Profile.Name, now, until)
 		return err
 	})
+
 	b.mu.Lock()
 	defer b.mu.Unlock()
+
 	if outage, known := b.known[agent.Profile.Name]; err == nil && known {
 		if taken {
 			outage.ProbeAt = until
@@ -203,6 +212,7 @@ func (b *breaker) takeProbe(ctx context.Context, agent agents.Entry, now time.Ti
 		}
 		b.known[agent.Profile.Name] = outage
 	}
+
 	return taken, err
 }
 
@@ -234,9 +244,11 @@ func (b *breaker) failed(ctx context.Context, agent string, turn exchange.TurnRe
 	case !b.fails(agent, turn, cause, now):
 		return outage, false
 	}
+
 	if !known || !outage.open() {
 		outage = BackEnd{Agent: agent, Since: now}
 	}
+
 	asked := min(fault.Of(cause).RetryAfter, longestProbeGap)
 	outage.ProbeAt = now.Add(max(probeGaps[min(outage.Opened, len(probeGaps)-1)], asked))
 	outage.Reason = cause.Error()
@@ -251,9 +263,11 @@ func (b *breaker) failed(ctx context.Context, agent string, turn exchange.TurnRe
 		b.options.Logger.WarnContext(ctx, "an agent's back end fails, which cannot be noted now", "agent", agent, "error", err)
 		return outage, false
 	}
+
 	if began {
 		b.options.Logger.ErrorContext(ctx, "the back end of an agent is down: messages wait until it is back", "agent", agent, "error", cause)
 	}
+
 	outage.Opened++
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -272,10 +286,12 @@ func (b *breaker) fails(agent string, turn exchange.TurnRecord, cause error, now
 		row = &streak{first: now, by: map[string]bool{}}
 		b.streaks[agent] = row
 	}
+
 	key := "sender " + turn.Principal
 	if errors.Is(cause, upstream.ErrDown) {
 		key = "turn " + turn.ID
 	}
+
 	row.by[key] = true
 	return len(row.by) >= failuresToOpen
 }
@@ -289,6 +305,7 @@ func (b *breaker) answered(ctx context.Context, agent string) {
 	if !known || !outage.open() {
 		return
 	}
+
 	now, closed := time.Now(), false
 	err := b.options.Store.InTx(ctx, func(tx Tx) (err error) {
 		if closed, err = tx.CloseBackEnd(ctx, agent, now); err != nil || !closed {
@@ -302,10 +319,12 @@ func (b *breaker) answered(ctx context.Context, agent string) {
 		b.options.Logger.WarnContext(ctx, "an agent's back end is back, which cannot be noted now", "agent", agent, "error", err)
 		return
 	}
+
 	if closed {
 		backEndProbes.WithLabelValues(agent, "back").Inc()
 		b.options.Logger.InfoContext(ctx, "the back end of an agent is back", "agent", agent, "down_for", now.Sub(outage.Since).Round(time.Second).String())
 	}
+
 	outage.ClosedAt = now
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -322,6 +341,7 @@ func (b *breaker) reportOutage(ctx context.Context, tx Tx, outage BackEnd) error
 	if b.options.OperatorAddress == "" {
 		return nil
 	}
+
 	job, err := Notice{
 		ID: newID(), Agent: outage.Agent, To: b.options.OperatorAddress, Subject: "The back end of " + outage.Agent + " is down",
 		Text: "Since " + outage.Since.UTC().Format(time.RFC3339) + " the agent " + outage.Agent + " does not answer: " + outage.Reason +
@@ -330,6 +350,7 @@ func (b *breaker) reportOutage(ctx context.Context, tx Tx, outage BackEnd) error
 	if err != nil {
 		return err
 	}
+
 	return tx.Enqueue(ctx, job)
 }
 
@@ -341,6 +362,7 @@ func (b *breaker) repeatAfter(job queue.Job, agent agents.Entry, turn exchange.T
 	if len(schedule) == 0 {
 		return 0, false, false
 	}
+
 	patience := total(schedule)
 	asked := min(fault.Of(cause).RetryAfter, patience)
 	if !open {
@@ -349,10 +371,12 @@ func (b *breaker) repeatAfter(job queue.Job, agent agents.Entry, turn exchange.T
 		}
 		return max(jitter(schedule[job.Attempt-1]), asked), false, true
 	}
+
 	end := b.patienceEnd(job, turn, agent, outage)
 	if !now.Before(end) {
 		return 0, false, false
 	}
+
 	own := min(schedule[min(max(turn.Attempt, 1), len(schedule))-1], max(seldom, patience/100))
 	at := b.place(agent.Profile.Name, later(outage.ProbeAt, now.Add(max(own, min(asked, longestProbeGap)))), policy.Rate)
 	return max(sooner(at, end).Sub(now), time.Millisecond), true, true

@@ -67,10 +67,12 @@ func (s *dispatcher) RunDispatch(ctx context.Context, job queue.Job) error {
 	if err != nil {
 		return queue.RetryAfter(time.Second, err)
 	}
+
 	turn, err := s.options.Store.Turn(ctx, d.TurnID)
 	if err != nil {
 		return queue.RetryAfter(time.Second, err)
 	}
+
 	ctx = telemetry.With(ctx, "turn", d.TurnID, "agent", d.Agent, "dispatch", d.ID, "to", d.To)
 	if d.State != exchange.DispatchPending {
 		return nil
@@ -78,6 +80,7 @@ func (s *dispatcher) RunDispatch(ctx context.Context, job queue.Job) error {
 	if !asking(turn) { // cancelled meanwhile
 		return s.finishCall(ctx, job, turn, d, failedCall(d, "dispatch:dropped", "The question was taken back."))
 	}
+
 	response, err := s.call(ctx, d)
 	if err == nil {
 		return s.finishCall(ctx, job, turn, d, s.received(d, response))
@@ -85,6 +88,7 @@ func (s *dispatcher) RunDispatch(ctx context.Context, job queue.Job) error {
 	if ctx.Err() != nil { // the lease is lost or the server stops
 		return ctx.Err()
 	}
+
 	return s.callFailed(ctx, job, turn, d, err)
 }
 
@@ -95,6 +99,7 @@ func (s *dispatcher) call(ctx context.Context, d exchange.Dispatch) (answer norm
 			err = fault.Wrap(fault.Internal, "the call failed", panicError(p))
 		}
 	}()
+
 	ctx, cancel := context.WithDeadline(ctx, deadlineOf(d))
 	defer cancel()
 	callee, here, err := s.here(d.From, d.To)
@@ -106,6 +111,7 @@ func (s *dispatcher) call(ctx context.Context, d exchange.Dispatch) (answer norm
 	case s.options.Caller == nil:
 		return normalized.Response{}, fault.GiveUp("agents of other servers cannot be called here", nil)
 	}
+
 	return s.options.Caller.Call(ctx, d)
 }
 
@@ -120,6 +126,7 @@ func (s *dispatcher) callFailed(ctx context.Context, job queue.Job, turn exchang
 	case f.Kind == fault.Unavailable && !f.Permanent && left > wait:
 		return queue.RetryAfter(wait, cause)
 	}
+
 	s.options.Logger.WarnContext(ctx, "another agent did not answer", "attempt", job.Attempt, "error", cause)
 	code, words := refusal(d, f)
 	return s.finishCall(ctx, job, turn, d, failedCall(d, code, words))
@@ -153,16 +160,20 @@ func (s *dispatcher) received(d exchange.Dispatch, answer normalized.Response) n
 	answer.Clean()
 	answer.InReplyTo, answer.ThreadID = d.ID, d.ThreadID
 	answer.To, answer.Cc, answer.Visibility, answer.Metadata, answer.Dispatch = nil, nil, "", nil, nil
+
 	if policy := answer.Policy(); policy != nil && answer.Outcome() == normalized.StatusCompleted { // a demand is no success
 		answer.Status = policypart.ResponseStatus(policy.Kind)
 	}
+
 	if answer.Error != nil {
 		answer.Error = &normalized.ResponseError{Code: answer.Error.Code, Message: cut(answer.Error.Message, maxErrorWords)}
 	}
+
 	answer = fitted(answer, s.options.Limits.Trace)
 	if err := normalized.ValidateTrace(answer, s.options.Limits); err != nil {
 		return unusable(d)
 	}
+
 	return answer
 }
 
@@ -173,14 +184,17 @@ func (s *dispatcher) finishCall(ctx context.Context, job queue.Job, turn exchang
 	if err != nil {
 		return err
 	}
+
 	err = s.options.Store.InTx(ctx, func(tx Tx) error {
 		if err := tx.SettleJob(ctx, job.Lease, queue.Outcome{Kind: queue.Done}); err != nil {
 			return err
 		}
+
 		finished, err := tx.FinishDispatch(ctx, d.ID, answer, now)
 		if err != nil || !finished {
 			return err
 		}
+
 		// The row of the timeline also holds the turn: of two answers at once the second one sees the first.
 		event := exchange.Event{Kind: exchange.EventDispatchAnswered, Body: body, At: now}
 		if err := tx.AppendEvents(ctx, d.TurnID, []exchange.Event{event}); err != nil {
@@ -191,6 +205,7 @@ func (s *dispatcher) finishCall(ctx context.Context, job queue.Job, turn exchang
 	if err != nil {
 		return s.unfinished(ctx, job, turn, d, answer, err)
 	}
+
 	callsEnded.WithLabelValues(d.Agent, answer.Outcome()).Inc()
 	callSeconds.WithLabelValues(d.Agent).Observe(now.Sub(d.CreatedAt).Seconds())
 	return queue.ErrSettled
@@ -246,6 +261,7 @@ func (s *dispatcher) here(from, to string) (agent agents.Entry, here bool, err e
 	if err != nil {
 		return agent, false, fault.GiveUp("the calling agent has no address", err)
 	}
+
 	address, err := identity.ParseAddress(to)
 	if err != nil {
 		return agent, false, fault.InField("to", "must be @agent@domain")
@@ -253,10 +269,12 @@ func (s *dispatcher) here(from, to string) (agent agents.Entry, here bool, err e
 	if !sameDomain(own.String(), address) {
 		return agent, false, nil
 	}
+
 	agent, known := s.options.Agents.Lookup(address.Local)
 	if !known || !sameDomain(agent.Profile.Address, address) {
 		return agent, false, fault.Newf(fault.NotFound, "no agent %s here", to)
 	}
+
 	return agent, true, nil
 }
 
@@ -275,19 +293,23 @@ func (s *dispatcher) callHere(ctx context.Context, d exchange.Dispatch, callee a
 	if err != nil {
 		return normalized.Response{}, err
 	}
+
 	receipt, err := s.accept.Receive(ctx, in)
 	if err != nil {
 		return normalized.Response{}, err
 	}
+
 	hold, cancel := context.WithTimeout(ctx, holdFor)
 	defer cancel()
 	turn, err := s.watch.Wait(hold, receipt.TurnID)
+
 	if hold.Err() != nil {
 		return normalized.Response{}, fault.RetryIn(0, "the agent did not answer in time", errStillRunning)
 	}
 	if err != nil {
 		return normalized.Response{}, fault.RetryIn(0, "the answer cannot be read", err)
 	}
+
 	return answerOf(d, turn), nil
 }
 
@@ -305,6 +327,7 @@ func (s *dispatcher) callOf(d exchange.Dispatch, callee agents.Entry) (exchange.
 	if err != nil {
 		return exchange.Inbound{}, fmt.Errorf("encode call: %w", err)
 	}
+
 	chain := d.Chain
 	return exchange.Inbound{
 		FromAgent: true, Original: original, Channel: exchange.ChannelLocal, Route: fetched,
@@ -326,10 +349,12 @@ func (s *dispatcher) caller(d exchange.Dispatch, callee agents.Entry) normalized
 		Domain: own.Domain, Subject: own.Acct(), Method: identity.MethodLocalAgent, Assurance: identity.AssuranceAgent,
 		Recipient: callee.Profile.Address, IssuedAt: d.CreatedAt,
 	})
+
 	evidence.OnBehalfOf = onBehalfOf(d.Sender)
 	sender := normalized.Sender{
 		Address: d.From, AuthMethod: normalized.AuthA2AOAuth, Verified: true, Identities: []identity.Evidence{evidence},
 	}
+
 	if agent, known := s.options.Agents.Lookup(d.Agent); known {
 		sender.DisplayName = agent.Profile.DisplayName
 	}
@@ -361,6 +386,7 @@ func answerOf(d exchange.Dispatch, turn exchange.TurnRecord) normalized.Response
 	case turn.Response == nil:
 		return failedCall(d, "dispatch:"+turn.State, d.To+" did not answer.")
 	}
+
 	answer := *turn.Response
 	if turn.State == exchange.StateWaiting {
 		answer.Status = normalized.StatusInputRequired
@@ -381,12 +407,14 @@ func traceOf(turn exchange.TurnRecord, calls []exchange.Dispatch, limits normali
 			answers = append(answers, d)
 		}
 	}
+
 	switch len(answers) {
 	case 0:
 		return nil
 	case 1:
 		return answers[0].Response
 	}
+
 	trace := normalized.Response{InReplyTo: turn.Message.ID, ThreadID: turn.Message.ThreadID, Status: normalized.StatusCompleted}
 	share := limits.Trace / len(answers)
 	for _, d := range answers {
@@ -397,12 +425,15 @@ func traceOf(turn exchange.TurnRecord, calls []exchange.Dispatch, limits normali
 			trace.Error = answer.Error
 		}
 	}
+
 	if trace.Status != normalized.StatusFailed {
 		trace.Error = nil
 	}
+
 	if over := len(trace.Parts) - limits.Parts; over > 0 {
 		trace.Parts = append(trace.Parts[:limits.Parts-1], normalized.Text("(The rest of the answers was left out: too many parts.)"))
 	}
+
 	trace = fitted(trace, limits.Trace)
 	return &trace
 }
@@ -412,10 +443,12 @@ func (s *runner) answersOf(ctx context.Context, turn exchange.TurnRecord) (answe
 	if turn.Message.ReceivedTrace == nil {
 		return nil, nil
 	}
+
 	calls, err := s.options.Store.Dispatches(ctx, turn.ID)
 	if err != nil {
 		return nil, err
 	}
+
 	for _, d := range calls {
 		if d.Number > 0 && !d.Combine && d.Response != nil {
 			answers = append(answers, agents.Answer{To: d.To, Response: *d.Response})
@@ -442,11 +475,13 @@ func fitted(answer normalized.Response, limit int) normalized.Response {
 	if total <= limit {
 		return answer
 	}
+
 	answer.Parts = append([]normalized.Part(nil), answer.Parts...)
 	sizes := make([]int, len(answer.Parts))
 	for i := range answer.Parts {
 		sizes[i] = sizeOf(answer.Parts[i].AppendJSON)
 	}
+
 	for range 2 * len(sizes) { // a text may be cut before it is left out
 		largest := largestOf(sizes)
 		if total <= limit || sizes[largest] <= len(leftOut)+64 {
@@ -457,10 +492,12 @@ func fitted(answer normalized.Response, limit int) normalized.Response {
 		sizes[largest] = sizeOf(answer.Parts[largest].AppendJSON)
 		total += sizes[largest]
 	}
+
 	for last := len(sizes) - 1; total > limit && last > 0; last-- { // many small ones
 		total -= sizes[last] + 1
 		answer.Parts = answer.Parts[:last]
 	}
+
 	return answer
 }
 

@@ -28,6 +28,7 @@ func (s *canceller) GiveUp(ctx context.Context, turnID string, claim exchange.Cl
 	if !exchange.Terminal(turn.State) {
 		return fault.Newf(fault.Conflict, "the turn is %s", turn.State)
 	}
+
 	taken := false
 	err = s.options.Store.InTx(ctx, func(tx Tx) error {
 		instead, err := tx.Claim(ctx, claim)
@@ -43,6 +44,7 @@ func (s *canceller) GiveUp(ctx context.Context, turnID string, claim exchange.Cl
 	case taken:
 		return fault.New(fault.Conflict, "the turn goes on already, or was given up before")
 	}
+
 	return nil
 }
 
@@ -53,12 +55,14 @@ func (s *canceller) Cancel(ctx context.Context, turnID, reason string) (exchange
 	if err != nil {
 		return exchange.TurnRecord{}, unavailable("cancel turn", err)
 	}
+
 	moved := false
 	err = s.options.Store.InTx(ctx, func(tx Tx) (err error) {
 		moved = false
 		if err := tx.CancelAck(ctx, turnID, time.Now()); err != nil {
 			return err
 		}
+
 		moved, err = tx.MoveTurn(ctx, cancelTurn.Move(turnID, exchange.StateCancelled, reason, time.Now()))
 		if err != nil {
 			return err
@@ -69,11 +73,13 @@ func (s *canceller) Cancel(ctx context.Context, turnID, reason string) (exchange
 		if err := endToolRequests(ctx, tx, turnID, reason); err != nil {
 			return err
 		}
+
 		return drop(tx)
 	})
 	if err != nil && !errors.Is(err, errNotRunning) {
 		return exchange.TurnRecord{}, unavailable("cancel turn", err)
 	}
+
 	turn, err := s.options.Store.Turn(ctx, turnID)
 	if err != nil {
 		return turn, err
@@ -81,6 +87,7 @@ func (s *canceller) Cancel(ctx context.Context, turnID, reason string) (exchange
 	if !moved {
 		return turn, fault.Newf(fault.Conflict, "the turn is %s already", turn.State)
 	}
+
 	finished.WithLabelValues(turn.Agent, turn.State).Inc()
 	s.broker.cancel(turnID)
 	s.broker.finished(turn)
@@ -123,6 +130,7 @@ func (s *canceller) leaveHold(ctx context.Context, turn exchange.TurnRecord, mov
 	case !moved:
 		return fault.Newf(fault.Conflict, "the message is not held, it is %s", turn.State)
 	}
+
 	s.broker.notify(turn.ID)
 	return nil
 }
@@ -151,6 +159,7 @@ func (s *canceller) Retry(ctx context.Context, turnID, by string) error {
 	if err != nil {
 		return err
 	}
+
 	switch turn.State {
 	case exchange.StateFailed:
 	case exchange.StateAccepted, exchange.StateRunning:
@@ -165,6 +174,7 @@ func (s *canceller) repeatTurn(ctx context.Context, turn exchange.TurnRecord, by
 	if open, err := s.canRepeat(ctx, turn); err != nil || !open {
 		return orConflict(err, "its sender has fetched the failure as the end of the task; the sender has to ask again")
 	}
+
 	now, moved := time.Now(), false
 	err := s.options.Store.InTx(ctx, func(tx Tx) (err error) {
 		if moved, err = tx.RepeatTurn(ctx, turn, "retried by "+by, now); err != nil || !moved {
@@ -175,6 +185,7 @@ func (s *canceller) repeatTurn(ctx context.Context, turn exchange.TurnRecord, by
 		}); err != nil {
 			return err
 		}
+
 		next := resumedJob(turn) // runs behind what arrived in the thread meanwhile
 		next.RunAt = at
 		return tx.Enqueue(ctx, next)
@@ -185,6 +196,7 @@ func (s *canceller) repeatTurn(ctx context.Context, turn exchange.TurnRecord, by
 	if !moved {
 		return fault.New(fault.Conflict, "the message was retried or changed meanwhile")
 	}
+
 	s.broker.notify(turn.ID)
 	return nil
 }
@@ -218,6 +230,7 @@ func (s *canceller) RetryFailed(ctx context.Context, filter exchange.RetryFilter
 	if err != nil {
 		return result, err
 	}
+
 	result.More = more
 	start, count := time.Now(), 0
 	for _, id := range turns {
@@ -228,6 +241,7 @@ func (s *canceller) RetryFailed(ctx context.Context, filter exchange.RetryFilter
 		if err != nil {
 			return result, err
 		}
+
 		one := exchange.RetriedTurn{ID: turn.ID, Agent: turn.Agent, Sender: turn.Message.Sender.Address, FailedAt: turn.UpdatedAt, Failure: turn.Reason}
 		if dryRun {
 			var open bool
@@ -237,6 +251,7 @@ func (s *canceller) RetryFailed(ctx context.Context, filter exchange.RetryFilter
 		} else {
 			err = s.repeatTurn(ctx, turn, by, start.Add(time.Duration(count)*time.Second/repeatRate))
 		}
+
 		switch {
 		case fault.Is(err, fault.Conflict):
 			one.Skipped = fault.Of(err).Public
@@ -247,8 +262,10 @@ func (s *canceller) RetryFailed(ctx context.Context, filter exchange.RetryFilter
 			count++
 			result.Retried++
 		}
+
 		result.Turns = append(result.Turns, one)
 	}
+
 	return result, nil
 }
 
@@ -260,15 +277,18 @@ func (s *canceller) failedTurns(ctx context.Context, filter exchange.RetryFilter
 		if err != nil {
 			return nil, false, err
 		}
+
 		turns, page.Before = exchange.NextPage(turns, repeatPage, exchange.TurnCursor)
 		for _, turn := range turns {
 			found = append(found, turn.ID)
 		}
+
 		if page.Before == "" {
 			slices.Sort(found) // UUIDv7
 			return found, false, nil
 		}
 	}
+
 	slices.Sort(found)
 	return found, true, nil
 }

@@ -35,6 +35,7 @@ func (s *acceptor) chain(agent agents.Entry, in *exchange.Inbound) error {
 	if given == nil || hinted(capabilities.MentionRelay) {
 		return nil
 	}
+
 	ceiling := min(given.MaxHops, agent.Settings.MaxHops)
 	if given.Hop < 1 || given.Hop > ceiling {
 		return &fault.Fault{
@@ -42,6 +43,7 @@ func (s *acceptor) chain(agent agents.Entry, in *exchange.Inbound) error {
 			Public: fmt.Sprintf("%s: hop %d is outside 1 to %d; answer without asking this agent", auditExhausted, given.Hop, ceiling),
 		}
 	}
+
 	capabilities.AgentChain = chainOf(given.Hop, ceiling)
 	return nil
 }
@@ -113,10 +115,12 @@ func (s *acceptor) guard(
 	if err != nil {
 		return nil, err
 	}
+
 	given, exhausted := capabilities.AgentChain, false
 	if given == nil || hinted(capabilities.MentionRelay) {
 		capabilities.AgentChain, exhausted = byThread(given, pace.Chain, agent.Settings.MaxHops)
 	}
+
 	switch {
 	case turn.State == exchange.StateSilent:
 		return nil, nil
@@ -127,6 +131,7 @@ func (s *acceptor) guard(
 	case pace.Recent >= s.options.Limiters.BotTurns:
 		return silence(turn, auditPingPong, fmt.Sprintf("more than %d messages of this agent in this thread within %v", s.options.Limiters.BotTurns, s.options.Limiters.BotWindow)), nil
 	}
+
 	return nil, nil
 }
 
@@ -164,6 +169,7 @@ func (s *dispatcher) strip(ctx context.Context, agent agents.Entry, turn exchang
 	for _, d := range response.Dispatch {
 		removed = append(removed, "question to "+d.To)
 	}
+
 	asks := len(response.Dispatch) > 0
 	response.Dispatch = nil
 	known := func(text string) bool { return s.invites(agent, turn, text) }
@@ -178,21 +184,26 @@ func (s *dispatcher) strip(ctx context.Context, agent agents.Entry, turn exchang
 		}
 		return rest
 	}
+
 	response.To, response.Cc = drop(response.To), drop(response.Cc)
 	response.Parts = slices.Clone(response.Parts)
+
 	for i := range response.Parts {
 		var mentions []string
 		response.Parts[i].Content, mentions = withoutMentions(response.Parts[i].Content, known)
 		removed = append(removed, mentions...)
 	}
+
 	if len(removed) == 0 {
 		return response
 	}
+
 	s.tellStripped(ctx, turn, removed)
 	if asks {
 		return sentence(turn, auditExhausted,
 			"Sorry, I would have to ask another agent for this, and this question has been passed on as often as it may.")
 	}
+
 	return response
 }
 
@@ -236,6 +247,7 @@ func withoutMentions(text string, known func(string) bool) (out string, removed 
 		if !strings.Contains(text, "@") {
 			return text, removed
 		}
+
 		before := len(removed)
 		text = mention.ReplaceAllStringFunc(text, func(found string) string {
 			name := strings.TrimLeft(found, "@")
@@ -245,6 +257,7 @@ func withoutMentions(text string, known func(string) bool) (out string, removed 
 			removed = append(removed, "mention of @"+name)
 			return name
 		})
+
 		if len(removed) == before {
 			return text, removed
 		}

@@ -85,6 +85,7 @@ func (s *dispatcher) askOthers(
 	if !ok {
 		return s.strip(ctx, agent, turn, response), false, nil
 	}
+
 	calls := s.asked(agent, response)
 	if len(calls) == 0 {
 		if held, err := s.approvals.holds(ctx, turn, response); held || err != nil { // the agents that it mentions would read it
@@ -92,13 +93,16 @@ func (s *dispatcher) askOthers(
 		}
 		calls, response = s.mentioned(agent, turn, response)
 	}
+
 	if len(calls) == 0 {
 		return response, false, nil
 	}
+
 	now := time.Now().UTC().Truncate(time.Microsecond)
 	for i := range calls {
 		calls[i] = prepared(calls[i], agent, turn, chain, now)
 	}
+
 	err = s.askAll(ctx, job, turn, record, calls)
 	switch {
 	case !errors.Is(err, errTooMany):
@@ -106,6 +110,7 @@ func (s *dispatcher) askOthers(
 	case calls[0].Combine:
 		return s.joined(turn, response, unanswered(calls)), false, nil
 	}
+
 	return tooOften(turn), false, nil
 }
 
@@ -168,6 +173,7 @@ func (s *dispatcher) storeCalls(ctx context.Context, job queue.Job, turn exchang
 		if err := appendLate(ctx, tx, turn.ID, late); err != nil {
 			return err
 		}
+
 		move := parkTurn.Move(turn.ID, exchange.StateWaiting, exchange.WaitingDispatch, calls[0].CreatedAt)
 		move.Attempt = turn.Attempt
 		moved, err := tx.MoveTurn(ctx, move)
@@ -177,6 +183,7 @@ func (s *dispatcher) storeCalls(ctx context.Context, job queue.Job, turn exchang
 		if !moved {
 			return errNotRunning
 		}
+
 		return insertCalls(ctx, tx, turn.ID, calls)
 	})
 }
@@ -186,11 +193,13 @@ func insertCalls(ctx context.Context, tx Tx, turnID string, calls []exchange.Dis
 	if err != nil {
 		return err
 	}
+
 	for _, d := range calls {
 		if d.To != "" {
 			number++
 			d.Number = number
 		}
+
 		if err := tx.InsertDispatch(ctx, d); err != nil {
 			return err
 		}
@@ -201,6 +210,7 @@ func insertCalls(ctx context.Context, tx Tx, turnID string, calls []exchange.Dis
 			return err
 		}
 	}
+
 	return nil
 }
 
@@ -210,10 +220,12 @@ func called(ctx context.Context, tx Tx, d exchange.Dispatch) error {
 	if err != nil {
 		return err
 	}
+
 	event := exchange.Event{Kind: exchange.EventDispatchCalled, Body: body, At: d.CreatedAt}
 	if err := tx.AppendEvents(ctx, d.TurnID, []exchange.Event{event}); err != nil {
 		return err
 	}
+
 	return tx.Enqueue(ctx, queue.NewJob{
 		ID: d.ID, Kind: DispatchKind, Partition: DispatchKind + " " + d.ThreadID, Payload: d.ID, Group: d.Agent, Member: d.To,
 	})
@@ -225,20 +237,24 @@ func lastNumber(ctx context.Context, tx Tx, turnID string, calls []exchange.Disp
 	if err != nil {
 		return 0, err
 	}
+
 	rounds := map[int64]bool{}
 	number, fresh := 0, 0
 	for _, d := range earlier {
 		rounds[d.CreatedAt.UnixMicro()] = true
 		number = max(number, d.Number)
 	}
+
 	for _, d := range calls {
 		if d.To != "" {
 			fresh++
 		}
 	}
+
 	if len(rounds) >= maxRounds || number+fresh > maxCalls {
 		return 0, errTooMany
 	}
+
 	return number, nil
 }
 
@@ -267,6 +283,7 @@ func (s *dispatcher) mentioned(
 	if response.Silent || len(response.To)+len(response.Cc) == 0 {
 		return nil, response
 	}
+
 	everyone := turn.Message.RecipientCapabilities.MentionRelay.Kind == normalized.RelayNone
 	var names []string
 	take := func(list []string) (rest []string) {
@@ -282,14 +299,17 @@ func (s *dispatcher) mentioned(
 		}
 		return rest
 	}
+
 	response.To, response.Cc = take(response.To), take(response.Cc)
 	if len(names) == 0 || response.Outcome() != normalized.StatusCompleted {
 		return nil, response // a demand or a failure is for the asker alone
 	}
+
 	parts := briefing(agent, turn, response, s.options.Limits)
 	for _, name := range names[:min(len(names), maxCalls)] {
 		calls = append(calls, exchange.Dispatch{To: name, Parts: parts, Combine: true})
 	}
+
 	draft := response
 	return append(calls, exchange.Dispatch{Combine: true, Response: &draft}), response
 }
@@ -332,10 +352,12 @@ func (s *dispatcher) combined(ctx context.Context, job queue.Job, turn exchange.
 	if job.ID == turn.ID {
 		return response, false, nil
 	}
+
 	calls, err := s.options.Store.Dispatches(ctx, turn.ID)
 	if err != nil {
 		return response, false, err
 	}
+
 	var answers []exchange.Dispatch
 	for _, d := range calls {
 		switch {
@@ -345,9 +367,11 @@ func (s *dispatcher) combined(ctx context.Context, job queue.Job, turn exchange.
 			answers = append(answers, d)
 		}
 	}
+
 	if !ok {
 		return response, false, nil
 	}
+
 	return s.joined(turn, response, answers), true, nil
 }
 
@@ -380,13 +404,16 @@ func said(d exchange.Dispatch) []normalized.Part {
 	case answer.Error != nil:
 		return []normalized.Part{remark("%s could not help: %s", d.To, answer.Error.Message)}
 	}
+
 	parts := sendable(answer.Parts)
 	if policy := answer.Policy(); policy != nil {
 		parts = append(parts, remark("%s asks for something first: %s", d.To, policy.Message))
 	}
+
 	if len(parts) == 0 {
 		return []normalized.Part{remark("%s did not answer.", d.To)}
 	}
+
 	return append([]normalized.Part{normalized.Markdown("**" + d.To + "**:")}, parts...)
 }
 

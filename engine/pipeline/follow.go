@@ -30,6 +30,7 @@ func (s *watcher) Wait(ctx context.Context, turnID string) (exchange.TurnRecord,
 		case <-time.After(pollEvery): // another node may run it
 		}
 	}
+
 	changes, stop := s.broker.watch(turnID)
 	defer stop()
 	var known *reading
@@ -41,6 +42,7 @@ func (s *watcher) Wait(ctx context.Context, turnID string) (exchange.TurnRecord,
 		if settled(found.turn) {
 			return found.turn, nil
 		}
+
 		known = found
 		if err := waitChange(ctx, changes); err != nil {
 			return found.turn, err
@@ -61,6 +63,7 @@ func (s *watcher) Follow(ctx context.Context, turnID string, after int64) iter.S
 				yield(exchange.Event{}, err)
 				return
 			}
+
 			known = found
 			for _, event := range found.events {
 				after = event.Seq
@@ -68,6 +71,7 @@ func (s *watcher) Follow(ctx context.Context, turnID string, after int64) iter.S
 					return
 				}
 			}
+
 			if len(found.events) == eventPage {
 				continue
 			}
@@ -112,13 +116,16 @@ func (s *watcher) ChangedElsewhere(ctx context.Context, turnID string) {
 	if !expected && !s.broker.isRunning(turnID) {
 		return
 	}
+
 	turn, err := s.options.Store.Turn(ctx, turnID)
 	if err != nil || !settled(turn) {
 		return
 	}
+
 	if turn.State == exchange.StateCancelled {
 		s.broker.cancel(turnID)
 	}
+
 	if expected {
 		s.broker.finished(turn)
 	}
@@ -168,10 +175,12 @@ func (h *broker) shared(ctx context.Context, turnID string, at place, not *readi
 			return nil, ctx.Err()
 		}
 	}
+
 	found = &reading{changes: listening.changes, done: make(chan struct{})}
 	if len(listening.read) >= maxShared {
 		clear(listening.read)
 	}
+
 	listening.read[at] = found
 	h.mu.Unlock()
 	h.perform(ctx, listening, at, found, read)
@@ -187,6 +196,7 @@ func (h *broker) perform(ctx context.Context, listening *audience, at place, fou
 	if found.err == nil {
 		return
 	}
+
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if listening.read[at] == found {
@@ -293,6 +303,7 @@ func (h *broker) watch(turnID string) (changes <-chan struct{}, stop func()) {
 		listening = &audience{channels: map[chan struct{}]bool{}, read: map[place]*reading{}}
 		h.watchers[turnID] = listening
 	}
+
 	listening.channels[channel] = true
 	return channel, func() { h.unwatch(turnID, channel) }
 }
@@ -313,6 +324,7 @@ func (h *broker) notify(turnID string) {
 	if listening == nil {
 		return
 	}
+
 	listening.changes++
 	for channel := range listening.channels {
 		select {

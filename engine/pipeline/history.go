@@ -86,12 +86,14 @@ func (s *historian) withHistory(ctx context.Context, agent agents.Entry, turn ex
 	if err != nil {
 		return message, nil, err
 	}
+
 	var excerpt ThreadExcerpt
 	if entry, expected := s.broker.expectation(turn.ID); !expected || !entry.fresh || len(query.Principals) > 0 {
 		if excerpt, err = s.options.Store.ThreadExcerpt(ctx, query); err != nil {
 			return message, nil, err
 		}
 	}
+
 	told, err := s.ancestors(ctx, turn, excerpt.Total > 0)
 	if err != nil || excerpt.Total+told.messages() == 0 {
 		return message, nil, err
@@ -99,10 +101,12 @@ func (s *historian) withHistory(ctx context.Context, agent agents.Entry, turn ex
 	if err := s.keepFiles(ctx, slices.Concat(excerpt.Head, excerpt.Tail)); err != nil {
 		return message, nil, err
 	}
+
 	kept, breakpoint := history.TrimThread(history.Thread{
 		Head: turns(agent, excerpt.Head, told), Tail: append(turns(agent, excerpt.Tail, told), told.of(turn.ID).Messages...),
 		Total: excerpt.Total + told.messages(),
 	}, agent.Settings.History)
+
 	message.History = kept
 	return message, breakpoint, nil
 }
@@ -119,6 +123,7 @@ func (s *historian) threadQuery(ctx context.Context, agent agents.Entry, turn ex
 			return is
 		},
 	}
+
 	query.Head, query.Tail = policy.Need()
 	var err error
 	query.Principals, err = s.principals(ctx, agent, turn)
@@ -132,6 +137,7 @@ func (s *historian) principals(ctx context.Context, agent agents.Entry, turn exc
 	if agent.Settings.HistoryScope != agents.HistoryPerson || len(sender.Identities) == 0 || turn.Principal != sender.Principal() {
 		return nil, nil
 	}
+
 	linked, err := s.options.Store.PersonOf(ctx, turn.Principal)
 	list := []string{turn.Principal}
 	for _, other := range linked {
@@ -149,6 +155,7 @@ func (s *historian) keepFiles(ctx context.Context, exchanges []Exchange) error {
 			if part.BytesRef == nil || part.BytesRef.Kind != normalized.BytesInline {
 				continue
 			}
+
 			content, err := part.BytesRef.Bytes()
 			if err != nil {
 				return fmt.Errorf("read inline bytes of turn %s: %w", past.Turn.ID, err)
@@ -172,12 +179,14 @@ func turns(agent agents.Entry, exchanges []Exchange, told *ancestry) []normalize
 				ID: question.ID, Role: normalized.RoleUser, Sender: question.Sender, Parts: question.Parts, Timestamp: question.ReceivedAt,
 			})
 		}
+
 		if past.Answered() {
 			list = append(list, normalized.HistoricalMessage{
 				ID: past.ReplyID, Role: normalized.RoleAssistant, Sender: self(agent), Parts: past.Turn.Response.Parts, Timestamp: identity.At(past.At),
 			})
 		}
 	}
+
 	return list
 }
 
@@ -238,25 +247,30 @@ func (s *historian) ancestors(ctx context.Context, turn exchange.TurnRecord, beg
 	if !is || s.options.Documents == nil {
 		return known, nil
 	}
+
 	late := historian.Late(turn)
 	if !late && !begun {
 		return known, nil
 	}
+
 	value, found, err := s.options.Documents.Get(ctx, ancestorNamespace, ancestorKey(turn))
 	if err != nil {
 		return nil, fmt.Errorf("read ancestors: %w", err)
 	}
+
 	if found {
 		if err := json.Unmarshal(value, known); err != nil {
 			return nil, fmt.Errorf("decode ancestors: %w", err)
 		}
 	}
+
 	if late && !known.of(turn.ID).Done {
 		return known, s.search(ctx, historian, turn, known)
 	}
 	if found && time.Since(known.Kept) > ancestorRenewal {
 		return known, s.writeAncestors(ctx, turn, known)
 	}
+
 	return known, nil
 }
 
@@ -268,6 +282,7 @@ func (s *historian) search(ctx context.Context, historian exchange.Historian, tu
 		if err := s.keepAncestors(ctx, turn, known, one); err != nil {
 			return err
 		}
+
 		found, err := historian.Ancestors(ctx, turn)
 		switch {
 		case ctx.Err() != nil:
@@ -277,6 +292,7 @@ func (s *historian) search(ctx context.Context, historian exchange.Historian, tu
 		}
 		one.Messages = s.sound(turn, found)
 	}
+
 	one.Done = true
 	return s.keepAncestors(ctx, turn, known, one)
 }

@@ -65,17 +65,20 @@ func (p *finalNotice) store(ctx context.Context, tx Tx) error {
 	if p == nil {
 		return nil
 	}
+
 	if p.write != nil {
 		if err := p.write(ctx, tx); err != nil {
 			return err
 		}
 	}
+
 	if p.reply.ID == "" {
 		return nil
 	}
 	if err := tx.InsertReply(ctx, p.reply, p.nativeID); err != nil {
 		return err
 	}
+
 	return insertDeliveries(ctx, tx, p.reply, p.deliveries)
 }
 
@@ -123,6 +126,7 @@ func (s *acceptor) limit(ctx context.Context, agent agents.Entry, in exchange.In
 	if excess.Contended {
 		return limited{}, contended()
 	}
+
 	excess, told := s.options.Limiters.Meter.Report(ctx, excess)
 	if excess.Contended {
 		told.Release()
@@ -131,10 +135,12 @@ func (s *acceptor) limit(ctx context.Context, agent agents.Entry, in exchange.In
 	if excess.Brake != "" {
 		return limited{audit: braking(turn, excess), counted: told}, nil
 	}
+
 	last, audit, err := s.overLimit(ctx, agent, in, turn, excess)
 	if fault.Is(err, fault.RateLimited) {
 		told.Commit() // the refusal is the answer
 	}
+
 	return limited{last: last, audit: audit, counted: told}, err
 }
 
@@ -157,9 +163,11 @@ func subjectOf(turn exchange.TurnRecord) moderation.Subject {
 		Principal: turn.Principal, Agent: turn.Agent, Thread: turn.ThreadID, Channel: turn.Channel,
 		Proven: len(turn.Message.Sender.Identities) > 0,
 	}
+
 	if turn.Network != "" {
 		subject.Networks = []string{turn.Network}
 	}
+
 	if address, err := identity.ParseAddress(turn.Message.Sender.Address); err == nil {
 		subject.Host = address.Domain
 	}
@@ -205,6 +213,7 @@ func (s *acceptor) overLimit(
 	case in.Repeats:
 		return nil, nil, refusal
 	}
+
 	turn.State = exchange.StateSilent
 	return nil, nil, nil
 }
@@ -215,11 +224,13 @@ func (s *acceptor) finalNoticeOf(ctx context.Context, turn exchange.TurnRecord, 
 	if code != "" {
 		response.Status, response.Error = normalized.StatusFailed, &normalized.ResponseError{Code: code, Message: text}
 	}
+
 	word := s.replies.newReply(turn, response.Answering(turn.Message))
 	plan, err := s.replies.plan(ctx, word)
 	if err != nil {
 		return nil, false, unavailable("plan notice", err)
 	}
+
 	deliveries := deliveriesOf(word, plan)
 	return &finalNotice{reply: word, nativeID: plan.NativeID, deliveries: deliveries}, len(deliveries) > 0, nil
 }
@@ -235,6 +246,7 @@ func (s *acceptor) stopWord(ctx context.Context, in exchange.Inbound, turn *exch
 	if !stopped && (!stop || guarded(in)) {
 		return nil, false, nil
 	}
+
 	entry := exchange.ListEntry{
 		ID: newID(), List: exchange.ListStop, Kind: exchange.TargetPrincipal, Target: turn.Principal, Agent: turn.Agent,
 		Reason: turn.Message.Sender.Address, Source: "sender", CreatedAt: turn.AcceptedAt.UTC().Truncate(time.Microsecond),
@@ -246,6 +258,7 @@ func (s *acceptor) stopWord(ctx context.Context, in exchange.Inbound, turn *exch
 	case stopped:
 		return s.obey(ctx, in, turn, entry, true, "Welcome back. I answer your messages again.")
 	}
+
 	return s.obey(ctx, in, turn, entry, false, "Understood: I will not write to you again. Send “start” if you change your mind.")
 }
 
@@ -256,13 +269,16 @@ func (s *acceptor) obey(
 	if err != nil || !reached {
 		return nil, err != nil, err
 	}
+
 	turn.State, turn.Reason = exchange.StateAnswered, "the sender said stop"
 	if lift {
 		turn.Reason = "the sender said start"
 	}
+
 	if in.Quiet {
 		last.reply, turn.State = exchange.Reply{}, exchange.StateSilent
 	}
+
 	last.write = func(ctx context.Context, tx Tx) error {
 		if lift {
 			_, err := tx.RemoveListEntry(ctx, entry)
@@ -270,18 +286,22 @@ func (s *acceptor) obey(
 		}
 		return tx.PutListEntries(ctx, entry)
 	}
+
 	last.written = func() {
 		ctx := context.WithoutCancel(ctx)
 		s.options.Moderator.Note(entry, lift)
 		s.cancels.CancelRunning(ctx)
+
 		if lift {
 			return
 		}
+
 		// What a crash leaves waiting is cancelled when its run begins.
 		if err := s.cancels.CancelOpen(ctx, turn.Agent, turn.Principal, reasonStopped); err != nil {
 			s.options.Logger.WarnContext(ctx, "what waited for somebody who said stop is cancelled later", "error", err)
 		}
 	}
+
 	return last, true, nil
 }
 
@@ -290,9 +310,11 @@ func (s *replier) spend(ctx context.Context, turn exchange.TurnRecord, response 
 	if s.options.Limiters.Meter == nil {
 		return
 	}
+
 	if stateOf(response) == exchange.StateAnswered {
 		s.options.Limiters.Meter.Remember(subjectOf(turn))
 	}
+
 	cost, err := strconv.ParseFloat(strings.TrimSpace(response.Metadata["cost"]), 64)
 	if err != nil || cost <= 0 || cost > 1e9 {
 		return
@@ -355,6 +377,7 @@ func (s *acceptor) unanswered(turn exchange.TurnRecord, bytes int64) (Unanswered
 	if q.All == (Usage{}) {
 		return u, false
 	}
+
 	switch turn.State {
 	case exchange.StateHeld:
 		u.Ends = turn.AcceptedAt.Add(q.HeldFor)
@@ -363,12 +386,14 @@ func (s *acceptor) unanswered(turn exchange.TurnRecord, bytes int64) (Unanswered
 	default:
 		return u, false
 	}
+
 	if len(turn.Message.Sender.Identities) == 0 {
 		u.All.Messages -= u.All.Messages * q.Kept / 100
 		u.All.Bytes -= u.All.Bytes * q.Kept / 100
 	} else if address, err := identity.ParseAddress(turn.Message.Sender.Address); err == nil {
 		u.Account = "domain " + identity.RegistrableDomain(address.Domain)
 	}
+
 	return u, true
 }
 

@@ -65,9 +65,11 @@ func waitingFor(part policypart.Part) string {
 	if part.Code == policypart.CodeApproval || part.Code == policypart.CodeApprovalReply {
 		return waitingForApproval(part)
 	}
+
 	word := map[string]string{
 		policypart.ConsentRequired: "consent", policypart.Unauthorized: "auth", policypart.PaymentRequired: "payment",
 	}[part.Kind]
+
 	if part.Code == "" {
 		return word
 	}
@@ -85,6 +87,7 @@ func (s *runner) park(ctx context.Context, job queue.Job, turn exchange.TurnReco
 	if issuance.Purpose == policypart.PurposeApproval {
 		return s.await(ctx, job, turn, record, issuance)
 	}
+
 	parts := append([]normalized.Part(nil), response.Parts...)
 	parts[len(parts)-1].Policy = &issuance.Part
 	response.Parts, response.To, response.Cc = parts, nil, nil // a demand is for the asker alone
@@ -105,6 +108,7 @@ func (s *settler) dropDemand(ctx context.Context, turnID string) (func(Tx) error
 	if !found {
 		return func(Tx) error { return nil }, nil
 	}
+
 	open.Status, open.UpdatedAt = policypart.StatusDropped, time.Now()
 	return func(tx Tx) error {
 		_, err := tx.SettleDemand(ctx, open, []string{policypart.StatusIssued})
@@ -140,6 +144,7 @@ func (s *settler) Settle(ctx context.Context, endings ...demand.Ending) error {
 		}
 		settlements = append(settlements, prepared)
 	}
+
 	err := s.options.Store.InTx(ctx, func(tx Tx) error {
 		for i := range settlements {
 			if err := settlements[i].store(ctx, tx); err != nil {
@@ -151,9 +156,11 @@ func (s *settler) Settle(ctx context.Context, endings ...demand.Ending) error {
 	if err != nil {
 		return err
 	}
+
 	for _, one := range settlements {
 		s.broker.notify(one.turn.ID)
 	}
+
 	return nil
 }
 
@@ -164,6 +171,7 @@ func (s *settler) prepare(ctx context.Context, ending demand.Ending) (settlement
 	if err != nil {
 		return prepared, err
 	}
+
 	prepared.turn = turn
 	if ending.Response == nil {
 		return prepared, nil
@@ -171,11 +179,13 @@ func (s *settler) prepare(ctx context.Context, ending demand.Ending) (settlement
 	if prepared.later = s.options.Channels.Empty(); prepared.later {
 		return prepared, nil
 	}
+
 	prepared.reply = s.replies.newReply(turn, ending.Response.Answering(turn.Message))
 	plan, err := s.replies.plan(ctx, prepared.reply)
 	if err != nil {
 		return prepared, err
 	}
+
 	prepared.reply = planned(prepared.reply, plan)
 	prepared.nativeID, prepared.deliveries = plan.NativeID, deliveriesOf(prepared.reply, plan)
 	return prepared, nil
@@ -189,14 +199,17 @@ func (p *settlement) store(ctx context.Context, tx Tx) error {
 	if !changed {
 		return fault.New(fault.Conflict, policypart.CodeUsed)
 	}
+
 	if len(p.Link) > 0 {
 		if err := tx.LinkPerson(ctx, p.Link); err != nil {
 			return err
 		}
 	}
+
 	if err := auditAll(ctx, tx, p.turn.ID, p.Audit); err != nil {
 		return err
 	}
+
 	switch {
 	case p.Resume:
 		return p.resume(ctx, tx)
@@ -205,6 +218,7 @@ func (p *settlement) store(ctx context.Context, tx Tx) error {
 	case p.Response != nil:
 		return p.tell(ctx, tx)
 	}
+
 	return nil
 }
 
@@ -283,10 +297,12 @@ func (s *acceptor) continues(ctx context.Context, agent agents.Entry, in *exchan
 	if in.Continues == "" && in.Settlement == nil {
 		return nil, nil
 	}
+
 	parked, err := s.parkedTurn(ctx, agent, *in)
 	if err != nil {
 		return nil, err
 	}
+
 	taken := &continuation{parked: parked}
 	if in.Settlement != nil {
 		return taken, s.meet(ctx, taken, in)
@@ -294,6 +310,7 @@ func (s *acceptor) continues(ctx context.Context, agent agents.Entry, in *exchan
 	if parked.State != exchange.StateWaiting || exchange.GoesOnByItself(parked) {
 		return nil, nil
 	}
+
 	taken.drop, err = s.demands.dropDemand(ctx, parked.ID)
 	return taken, err
 }
@@ -303,6 +320,7 @@ func (s *acceptor) parkedTurn(ctx context.Context, agent agents.Entry, in exchan
 	if in.Continues == "" {
 		return exchange.TurnRecord{}, nil
 	}
+
 	parked, err := s.options.Store.Turn(ctx, in.Continues)
 	if err != nil {
 		return parked, err
@@ -319,11 +337,13 @@ func (s *acceptor) meet(ctx context.Context, taken *continuation, in *exchange.I
 	if err != nil {
 		return s.refuse(ctx, err, ending.Audit)
 	}
+
 	if taken.parked.ID == "" {
 		if taken.parked, err = s.options.Store.Turn(ctx, ending.Issuance.TurnID); err != nil {
 			return err
 		}
 	}
+
 	taken.ending = &ending
 	in.Message.PolicyResolution = ending.Issuance.Resolution
 	return nil
@@ -334,6 +354,7 @@ func (t *continuation) store(ctx context.Context, tx Tx, successor exchange.Turn
 	if t == nil {
 		return nil
 	}
+
 	reason := "taken up by the message of turn " + successor.ID
 	moved, err := tx.MoveTurn(ctx, continueTurn.Move(t.parked.ID, exchange.StateCancelled, reason, time.Now()))
 	switch {
@@ -344,6 +365,7 @@ func (t *continuation) store(ctx context.Context, tx Tx, successor exchange.Turn
 	case t.ending == nil:
 		return t.drop(tx)
 	}
+
 	return t.settle(ctx, tx, successor)
 }
 
@@ -363,5 +385,6 @@ func (t *continuation) settle(ctx context.Context, tx Tx, successor exchange.Tur
 	if err := tx.InsertReply(ctx, *t.word, t.nativeID); err != nil {
 		return err
 	}
+
 	return insertDeliveries(ctx, tx, *t.word, t.deliveries)
 }

@@ -90,6 +90,7 @@ func (m *runRecord) flush(ctx context.Context, more func(Tx) error) error {
 		m.written = true
 		m.steps.wrote(len(noted))
 	}
+
 	return err
 }
 
@@ -182,17 +183,21 @@ func newRecorder(turnID string, record *runRecord) *recorder {
 func (r *recorder) add(ctx context.Context, delta normalized.Delta) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+
 	if r.err != nil {
 		return r.err
 	}
+
 	r.gather(delta)
 	wait := flushEvery - time.Since(r.flushed)
 	if wait <= 0 {
 		return r.flush(ctx)
 	}
+
 	if r.timer == nil {
 		r.timer = time.AfterFunc(wait, func() { r.late(ctx) })
 	}
+
 	return nil
 }
 
@@ -255,10 +260,12 @@ func (r *recorder) flush(ctx context.Context) error {
 		}
 		events = append(events, exchange.Event{Kind: exchange.EventDelta, Body: body, At: time.Now()})
 	}
+
 	err := r.record.flush(ctx, func(tx Tx) error { return tx.AppendEvents(ctx, r.turnID, events) })
 	if err != nil {
 		return err
 	}
+
 	r.pending, r.flushed = r.pending[:0], time.Now()
 	return nil
 }
@@ -309,6 +316,7 @@ func (m memory) Save(ctx context.Context, note []byte) error {
 	if len(note) > agents.MaxMemory {
 		return fault.New(fault.TooLarge, "the agent's note is over 4 MiB")
 	}
+
 	err := m.record.flush(ctx, func(tx Tx) error {
 		return tx.PutDocument(ctx, memoryNamespace, m.turnID, note, time.Now().Add(memoryLife))
 	})

@@ -58,6 +58,7 @@ func (s *replier) conclude(ctx context.Context, job queue.Job, record *runRecord
 	if err != nil { // nothing can be sent: the turn ends as a row that the operator finds
 		end.state, end.reason, end.more = exchange.StateFailed, notPlanned+err.Error(), nil
 	}
+
 	reply = planned(reply, plan)
 	end.reply = reply
 	deliveries := deliveriesOf(reply, plan)
@@ -69,6 +70,7 @@ func (s *replier) conclude(ctx context.Context, job queue.Job, record *runRecord
 			break
 		}
 	}
+
 	if err != nil && !errors.Is(err, errEdited) {
 		return s.unstorable(ctx, job, turn, record, end.reason, err)
 	}
@@ -78,6 +80,7 @@ func (s *replier) conclude(ctx context.Context, job queue.Job, record *runRecord
 	if !moved { // cancelled while the agent ran: the job ended, nothing is sent
 		return queue.ErrSettled
 	}
+
 	finished.WithLabelValues(turn.Agent, end.state).Inc()
 	s.spend(ctx, turn, reply.Response)
 	turn.State, turn.Reason, turn.ReplyID, turn.Response, turn.UpdatedAt = end.state, end.reason, reply.ID, &reply.Response, reply.CreatedAt
@@ -136,23 +139,29 @@ func (s *replier) storeReply(
 	if end.state == exchange.StateWaiting {
 		transition = parkTurn
 	}
+
 	move := transition.Move(end.turn.ID, end.state, end.reason, reply.CreatedAt)
 	move.Attempt, move.Unchanged = end.turn.Attempt, end.turn.UpdatedAt
+
 	if !missing {
 		move.Unchanged = record.move.At
 	}
+
 	err = s.options.Store.InTx(ctx, func(tx Tx) error {
 		if err := tx.SettleJob(ctx, job.Lease, queue.Outcome{Kind: queue.Done}); err != nil {
 			return err
 		}
+
 		if acknowledged {
 			if err := tx.CancelAck(ctx, reply.TurnID, reply.CreatedAt); err != nil {
 				return err
 			}
 		}
+
 		if err := appendLate(ctx, tx, reply.TurnID, late); err != nil {
 			return err
 		}
+
 		moved, err := tx.AnswerTurn(ctx, move, reply, plan.NativeID)
 		if err != nil {
 			return err
@@ -166,10 +175,12 @@ func (s *replier) storeReply(
 		if err := insertDeliveries(ctx, tx, reply, deliveries); err != nil || !plan.Spread {
 			return err
 		}
+
 		rest, err := delivery.SpreadJob(reply.ID)
 		if err != nil {
 			return err
 		}
+
 		return tx.Enqueue(ctx, rest)
 	})
 	if errors.Is(err, errNotRunning) {
@@ -178,6 +189,7 @@ func (s *replier) storeReply(
 		}
 		return false, s.settle(ctx, job)
 	}
+
 	return err == nil, err
 }
 
@@ -301,10 +313,12 @@ func (s *replier) signOfLife(ctx context.Context, agent agents.Entry, turn excha
 	if after == 0 {
 		return func() {}
 	}
+
 	var once sync.Once
 	timer := time.AfterFunc(max(time.Until(turn.AcceptedAt.Add(after)), min(after, ackSettle)), func() {
 		once.Do(func() { s.acknowledge(ctx, agent, turn) })
 	})
+
 	return func() {
 		timer.Stop()
 		once.Do(func() {}) // waits for one under way, or forbids a later one
@@ -319,6 +333,7 @@ func (s *replier) acknowledge(ctx context.Context, agent agents.Entry, turn exch
 			s.options.Logger.ErrorContext(ctx, "acknowledgement failed", "error", panicError(p))
 		}
 	}()
+
 	var response normalized.Response
 	response.Parts = []normalized.Part{normalized.Text(agent.Settings.AckText)}
 	reply := s.newReply(turn, response.Answering(turn.Message))
@@ -327,6 +342,7 @@ func (s *replier) acknowledge(ctx context.Context, agent agents.Entry, turn exch
 	if err == nil && len(plan.Destinations) > 0 {
 		err = s.storeAck(ctx, reply, plan)
 	}
+
 	if err != nil && ctx.Err() == nil {
 		s.options.Logger.WarnContext(ctx, "the asker was not told that the message takes long", "error", err)
 	}

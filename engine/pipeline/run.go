@@ -58,6 +58,7 @@ func (s *runner) Run(ctx context.Context, job queue.Job) error {
 	if s.options.Closed.Paused(turn.Agent) {
 		return queue.SnoozeFor(pausedFor)
 	}
+
 	ctx = telemetry.With(ctx, "turn", turn.ID, "message", turn.Message.ID, "agent", turn.Agent)
 
 	var entered entry
@@ -66,6 +67,7 @@ func (s *runner) Run(ctx context.Context, job queue.Job) error {
 		if ended, err := s.stale(ctx, job, agent, turn); ended {
 			return err
 		}
+
 		var err error
 		if entered, err = s.breaker.enter(ctx, job, agent, turn); err != nil {
 			return queue.RetryAfter(again, err)
@@ -82,11 +84,13 @@ func (s *runner) Run(ctx context.Context, job queue.Job) error {
 	if entered.overdue {
 		return s.fail(ctx, job, turn, record, fault.RetryIn(0, "the agent's back end has been down for as long as its schedule waits", nil))
 	}
+
 	scheduled := len(agent.Settings.Retry.Of(false)) // runs that failed and were repeated are no crashes
 	if job.Attempt > maxRuns+scheduled || turn.Attempt > maxAttempts+scheduled {
 		const reason = "gave up: every run was cut off, perhaps because it brings the server down"
 		return s.replies.reply(ctx, job, turn, record, failure(turn, fault.GiveUp(reason, nil)), reason)
 	}
+
 	record.probe = entered.probe
 	return s.answer(ctx, job, turn, record)
 }
@@ -133,12 +137,14 @@ func (s *runner) answer(ctx context.Context, job queue.Job, turn exchange.TurnRe
 	if err != nil {
 		return queue.RetryAfter(time.Second, err)
 	}
+
 	switch from {
 	case originCombined:
 		return s.finishRun(ctx, job, turn, record, response)
 	case originReleased, originLink, originCaptured:
 		return s.compose(ctx, job, agent, turn, record, response)
 	}
+
 	return s.ask(ctx, job, agent, turn, record)
 }
 
@@ -182,10 +188,12 @@ func (s *runner) originOf(ctx context.Context, job queue.Job, turn exchange.Turn
 		}
 		return originAgent, response, err
 	}
+
 	response, isCaptured, err := s.options.Demands.Captured(ctx, turn)
 	if isCaptured {
 		return originCaptured, response, err
 	}
+
 	return originAgent, response, err
 }
 
@@ -229,6 +237,7 @@ func (s *runner) ask(ctx context.Context, job queue.Job, agent agents.Entry, tur
 		s.breaker.failed(ctx, agent.Profile.Name, turn, err, record.probe)
 		err = fault.GiveUp("the agent did not answer in time", err)
 	}
+
 	return s.failed(ctx, job, turn, record, err)
 }
 
@@ -269,6 +278,7 @@ func (s *runner) finishRun(ctx context.Context, job queue.Job, turn exchange.Tur
 	if response, err = s.options.Demands.Capture(ctx, turn, response); err != nil {
 		return s.failed(ctx, job, turn, record, err)
 	}
+
 	return s.replies.reply(ctx, job, turn, record, response, "")
 }
 
@@ -290,6 +300,7 @@ func (s *runner) failed(ctx context.Context, job queue.Job, turn exchange.TurnRe
 	if _, is := errors.AsType[backEndFailure](cause); is {
 		outage, open = s.breaker.failed(ctx, turn.Agent, turn, cause, record.probe)
 	}
+
 	wait, snooze, ok := s.breaker.repeatAfter(job, agent, turn, cause, outage, open)
 	if !ok {
 		return s.fail(ctx, job, turn, record, cause)
@@ -302,6 +313,7 @@ func (s *runner) failed(ctx context.Context, job queue.Job, turn exchange.TurnRe
 	if snooze {
 		return queue.SnoozeFor(wait)
 	}
+
 	return queue.RetryAfter(wait, cause)
 }
 
@@ -326,10 +338,12 @@ func (s *runner) runAgent(
 			err = fault.Wrap(fault.Internal, "the agent failed", panicError(p))
 		}
 	}()
+
 	message, breakpoint, err := s.history.withHistory(ctx, agent, turn)
 	if err != nil {
 		return response, fault.RetryIn(0, "the history cannot be read", err)
 	}
+
 	answers, err := s.answersOf(ctx, turn)
 	if err != nil {
 		return response, fault.RetryIn(0, "the answers of other agents cannot be read", err)
@@ -357,9 +371,11 @@ func (s *runner) runAgent(
 			return response, fault.RetryIn(0, "the answer cannot be recorded", err)
 		}
 	}
+
 	if ctx.Err() != nil {
 		return response, ctx.Err()
 	}
+
 	return s.finish(fold, turn)
 }
 
@@ -369,6 +385,7 @@ func (s *runner) finish(fold *normalized.Fold, turn exchange.TurnRecord) (normal
 	if err != nil {
 		return response, fault.GiveUp("the agent's answer is incomplete", err)
 	}
+
 	response.Clean()
 	response = response.Answering(turn.Message)
 	if err := normalized.ValidateResponse(response, turn.Message, s.options.Limits); err != nil {
@@ -391,6 +408,7 @@ func (s *runner) stale(ctx context.Context, job queue.Job, agent agents.Entry, t
 	if policy.StaleAfter <= 0 || age <= policy.StaleAfter {
 		return false, nil
 	}
+
 	reason := "older than " + policy.StaleAfter.String() + " when the agent could answer (agents.retry.stale_after)"
 	switch policy.Stale {
 	case agents.StaleHold:
@@ -404,6 +422,7 @@ func (s *runner) stale(ctx context.Context, job queue.Job, agent agents.Entry, t
 		}
 		return true, s.replies.reply(ctx, job, turn, record, failure(turn, fault.GiveUp(reason, nil)), reason)
 	}
+
 	return false, nil
 }
 
@@ -422,6 +441,7 @@ func (s *runner) leave(ctx context.Context, job queue.Job, turn exchange.TurnRec
 	if err != nil {
 		return queue.RetryAfter(again, err)
 	}
+
 	turn.State, turn.Reason = state, reason
 	s.broker.finished(turn)
 	return queue.ErrSettled
@@ -434,15 +454,18 @@ func (s *runner) failureNotice(ctx context.Context, turn exchange.TurnRecord, ca
 	if s.options.OperatorAddress == "" || s.options.Documents == nil {
 		return nil
 	}
+
 	last, _, err := s.options.Documents.Get(ctx, failureNotices, turn.Agent)
 	if err != nil {
 		return nil
 	}
+
 	told, _ := time.Parse(time.RFC3339Nano, string(last)) // none: long ago
 	now := time.Now()
 	if now.Sub(told) < failureNoticeEvery {
 		return func(context.Context, Tx) error { return nil }
 	}
+
 	job, err := Notice{
 		ID: newID(), Agent: turn.Agent, To: s.options.OperatorAddress, Subject: "A message to " + turn.Agent + " was not answered",
 		Text: "The agent " + turn.Agent + " failed for good on a message: " + cause.Error() + "\n\nThe message: inbox show " + turn.ID +
@@ -452,6 +475,7 @@ func (s *runner) failureNotice(ctx context.Context, turn exchange.TurnRecord, ca
 	if err != nil {
 		return nil
 	}
+
 	return func(ctx context.Context, tx Tx) error {
 		value := []byte(now.UTC().Format(time.RFC3339Nano))
 		instead, err := tx.Claim(ctx, exchange.Claim{Namespace: failureNotices, Key: turn.Agent, Value: value, Instead: last})
@@ -473,10 +497,12 @@ func (s *runner) confined(ctx context.Context, turn exchange.TurnRecord, respons
 	if policy == nil || policy.URL == "" || s.options.BaseURL == nil {
 		return response, nil
 	}
+
 	kept := policy.Confine(s.options.BaseURL)
 	if kept.URL != "" {
 		return response, nil
 	}
+
 	row := auditOf(turn, auditURLRemoved, "the agent's "+policy.Kind+" part pointed to another origin")
 	if err := s.options.Store.InTx(ctx, func(tx Tx) error { return tx.Audit(ctx, row) }); err != nil {
 		return response, err
@@ -484,6 +510,7 @@ func (s *runner) confined(ctx context.Context, turn exchange.TurnRecord, respons
 	if policypart.Resumable(policy.Kind) {
 		return response, nil
 	}
+
 	response.Parts = slices.Clone(response.Parts)
 	response.Parts[len(response.Parts)-1].Policy = &kept
 	return response, nil

@@ -57,15 +57,18 @@ func (w *toolWait) Await(wanted map[string]any) error {
 	if normalized["run_id"] != w.turn.ID {
 		return fault.InField("run_id", "must be the id of the turn")
 	}
+
 	encoded, err := value.Encode(normalized)
 	if err != nil || len(encoded) > request.MaxRecordBytes {
 		return fault.Wrap(fault.Malformed, "the tool request is no JSON of at most 1 MiB", err)
 	}
+
 	due, _ := request.TimeoutAt(normalized)
 	w.wanted = &exchange.ToolRequest{
 		ID: value.Text(normalized["request_id"]), Agent: w.turn.Agent, TurnID: w.turn.ID, ToolName: value.Text(normalized["tool_name"]),
 		Status: request.StatusPending, Request: encoded, TimeoutAt: due,
 	}
+
 	return nil
 }
 
@@ -133,6 +136,7 @@ func (s *runner) awaitAuthorization(
 			if status != request.StatusPending {
 				return resumeTurn(ctx, tx, turn)
 			}
+
 			return tx.AppendEvents(ctx, turn.ID, []exchange.Event{toolEvent(exchange.EventToolRequested, wanted, map[string]any{
 				"timeout_at": timeText(wanted.TimeoutAt),
 			})})
@@ -149,11 +153,13 @@ func (s *runner) storeToolRequest(
 		if err := tx.SettleJob(ctx, job.Lease, queue.Outcome{Kind: queue.Done}); err != nil {
 			return err
 		}
+
 		if late {
 			if err := tx.AppendEvents(ctx, turn.ID, []exchange.Event{record.event()}); err != nil {
 				return err
 			}
 		}
+
 		move := parkTurn.Move(turn.ID, exchange.StateWaiting, exchange.WaitingTool+" ("+wanted.ToolName+")", wanted.CreatedAt)
 		move.Attempt = turn.Attempt
 		moved, err := tx.MoveTurn(ctx, move)
@@ -163,6 +169,7 @@ func (s *runner) storeToolRequest(
 		if !moved {
 			return errNotRunning
 		}
+
 		status, err := tx.InsertToolRequest(ctx, wanted)
 		if err != nil {
 			return err
@@ -173,6 +180,7 @@ func (s *runner) storeToolRequest(
 		if err := s.replies.scheduleAck(ctx, tx, agent, turn); err != nil {
 			return err
 		}
+
 		return tx.AppendEvents(ctx, turn.ID, []exchange.Event{toolEvent(exchange.EventToolRequested, wanted, map[string]any{
 			"timeout_at": timeText(wanted.TimeoutAt),
 		})})
@@ -210,6 +218,7 @@ func endToolRequests(ctx context.Context, tx Tx, turnID, reason string) error {
 	if err != nil {
 		return err
 	}
+
 	for _, id := range ids {
 		ended, err := tx.EndToolRequest(ctx, id, request.StatusTimeout, nil, time.Now())
 		if err != nil {
@@ -218,11 +227,13 @@ func endToolRequests(ctx context.Context, tx Tx, turnID, reason string) error {
 		if !ended {
 			continue
 		}
+
 		event := toolEvent(exchange.EventToolCancelled, exchange.ToolRequest{ID: id}, map[string]any{"by": reason})
 		if err := tx.AppendEvents(ctx, turnID, []exchange.Event{event}); err != nil {
 			return err
 		}
 	}
+
 	return nil
 }
 
@@ -291,6 +302,7 @@ func (t toolStore) RecentPending(ctx context.Context, query request.Query) ([]ma
 	if err != nil {
 		return nil, err
 	}
+
 	records := make([]map[string]any, 0, len(found))
 	for _, one := range found {
 		record, err := toolRecord(one)
@@ -299,6 +311,7 @@ func (t toolStore) RecentPending(ctx context.Context, query request.Query) ([]ma
 		}
 		records = append(records, record)
 	}
+
 	return records, nil
 }
 
@@ -315,16 +328,19 @@ func (t toolStore) TransitionPending(ctx context.Context, id, status string, res
 	if err != nil || !has || found.Status != request.StatusPending {
 		return false, err
 	}
+
 	var encoded json.RawMessage
 	if result != nil {
 		if encoded, err = value.Encode(result); err != nil || len(encoded) > maxToolResult {
 			return false, &request.Error{Code: request.CodeResult, Reason: "is no JSON of at most 1 MiB"}
 		}
 	}
+
 	turn, err := t.options.Store.Turn(ctx, found.TurnID)
 	if err != nil && !fault.Is(err, fault.NotFound) {
 		return false, err
 	}
+
 	event := t.event(found, status, result)
 	err = t.options.Store.InTx(ctx, func(tx Tx) error {
 		if exchange.GoesOnByItself(turn) || turn.State == exchange.StateWaiting && turn.Reason == exchange.WaitingAuthorization {
@@ -332,6 +348,7 @@ func (t toolStore) TransitionPending(ctx context.Context, id, status string, res
 				return err
 			}
 		}
+
 		won, err := tx.EndToolRequest(ctx, id, status, encoded, time.Now())
 		if err != nil {
 			return err
@@ -342,6 +359,7 @@ func (t toolStore) TransitionPending(ctx context.Context, id, status string, res
 		if turn.ID == "" {
 			return nil
 		}
+
 		return tx.AppendEvents(ctx, turn.ID, []exchange.Event{event})
 	})
 	if errors.Is(err, errOther) {
@@ -350,6 +368,7 @@ func (t toolStore) TransitionPending(ctx context.Context, id, status string, res
 	if err != nil {
 		return false, err
 	}
+
 	toolRequests.WithLabelValues(outcomes[event.Kind]).Inc()
 	t.broker.notify(turn.ID)
 	return true, nil
@@ -416,6 +435,7 @@ func (s *replier) RunAck(ctx context.Context, job queue.Job) error {
 		}
 		return queue.RetryAfter(time.Second, err)
 	}
+
 	agent, known := s.options.Agents.Lookup(turn.Agent)
 	if known && exchange.GoesOnByItself(turn) && s.ackAfter(agent, turn) > 0 {
 		s.acknowledge(ctx, agent, turn)
