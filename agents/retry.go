@@ -12,7 +12,7 @@ type RetryPolicy struct {
 	// turn is kept. Nil = DefaultRetrySchedule. Waiting is the same where somebody waits for the answer.
 	Schedule []time.Duration
 	Waiting  []time.Duration
-	// Rate bounds how many turns a second each node gives to a back end that is back; zero = DefaultRetryRate.
+	// Rate bounds how many turns a second each node sends to a back end that is back; zero = DefaultRetryRate.
 	Rate float64
 	// StaleAfter is the age from which Stale decides about a turn that has not been answered; zero = never.
 	StaleAfter time.Duration

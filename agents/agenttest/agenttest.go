@@ -1,4 +1,4 @@
-// Package agenttest is the conformance suite of agents.Agent: what the engine relies on whoever answers. Every kind
+// Package agenttest is the conformance suite of agents.Agent: what the engine relies on, whatever answers. Every kind
 // of agent runs it in its own tests. It judges behaviour at the seam, not whether an answer is any good.
 package agenttest
 
@@ -22,7 +22,7 @@ const patience = 10 * time.Second
 type Suite struct {
 	// New makes an agent that answers every message at once.
 	New func(t *testing.T) agents.Agent
-	// NewStuck makes an agent that never comes to an answer by itself; nil for a kind that waits for nobody.
+	// NewStuck makes an agent that never comes to an answer by itself; nil for a kind that waits for no one.
 	NewStuck func(t *testing.T) agents.Agent
 }
 

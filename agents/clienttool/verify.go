@@ -25,7 +25,7 @@ func (s *Service) verify(r *http.Request) (caller, error) {
 		return caller{}, refused
 	}
 	agent, known := s.find(name)
-	if !known { // told to nobody but the holder of a token for this name
+	if !known { // told only to the holder of a token for this name
 		return caller{}, fault.New(fault.NotFound, "this agent has no client tools: its configuration has no [[agents.client_tools]]")
 	}
 	return caller{agent: agent, by: "token:" + token.Name}, nil

@@ -117,7 +117,7 @@ func (s *Service) pending(ctx context.Context, c caller, query request.Query) ([
 }
 
 // handEvents returns every pending request once, as a server-sent event (WHATWG HTML, section 9.2): "request" with the
-// request, and "ended" when one of them is not pending any more, whoever ended it.
+// request, and "ended" when one of them is not pending any more, by any caller.
 func (s *Service) handEvents(w http.ResponseWriter, r *http.Request, c caller) error {
 	query, _, err := readQuery(r)
 	if err != nil {
@@ -178,7 +178,7 @@ func (t *stream) run(bell <-chan struct{}) {
 	}
 }
 
-// look tells what is new; false = nobody listens.
+// look tells what is new; false = no reader listens.
 func (t *stream) look() bool {
 	found, err := t.service.pending(t.r.Context(), t.caller, t.query)
 	if err != nil {

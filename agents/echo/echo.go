@@ -1,5 +1,5 @@
 // Package echo is the agent that sends a message back. It proves that an address works on all three networks, and it
-// is the smallest complete example of an agent. It is deterministic, keeps nothing and asks nobody.
+// is the smallest complete example of an agent. It is deterministic, keeps nothing and asks no one.
 package echo
 
 import (

@@ -129,7 +129,7 @@ type answer struct {
 	yield   func(normalized.Delta, error) bool
 	enough  context.CancelCauseFunc
 	limits  normalized.Limits
-	stopped bool // nobody wants more: yield must not be called again
+	stopped bool // no more is wanted: yield must not be called again
 
 	parts  []normalized.Part
 	open   bool // the last part is a text that grows

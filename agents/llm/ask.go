@@ -125,7 +125,7 @@ func (j *job) usedUp(call tool.Call) map[string]any {
 }
 
 // gather makes a parked question wait for the answers, together with the questions of the same turn of the model that
-// follow it, which the loop did not reach. It gives their calls for the transcript.
+// follow it, which the loop did not reach. It returns their calls for the transcript.
 func (j *job) gather(transcript []envelope.Envelope, waiting *Waiting, offer asking) []envelope.Envelope {
 	first, err := offer.question(value.Assoc(waiting.Request["parameters"]))
 	if err != nil { // the executor has checked it

@@ -42,7 +42,7 @@ type codec interface {
 	document(data []byte, emit emitter) error
 }
 
-// emitter hands one delta on. errEnough means that nobody wants more.
+// emitter hands one delta on. errEnough means that no more is wanted.
 type emitter func(Delta) error
 
 var errEnough = errors.New("enough")

@@ -60,7 +60,7 @@ var errNoFile = errors.New("the bytes of the file are not here")
 func (a *Agent) bytes(ctx context.Context, ref *normalized.BytesRef) ([]byte, error) {
 	switch {
 	case ref.Kind == normalized.BytesInline:
-		return ref.Bytes() //nolint:wrapcheck // read by nobody
+		return ref.Bytes() //nolint:wrapcheck // not read by people
 	case ref.Kind == normalized.BytesContentAddressed && a.options.Files != nil:
 		file, err := a.options.Files.Open(ctx, ref.Digest)
 		if err != nil {

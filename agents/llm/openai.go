@@ -382,7 +382,7 @@ func openAIText(content json.RawMessage) (string, error) {
 	return text.String(), nil
 }
 
-// known translates a provider's word; one that nobody knows stays as it is.
+// known translates a provider's word; an unknown one stays as it is.
 func known(words map[string]string, word string) string {
 	if ours, has := words[word]; has {
 		return ours

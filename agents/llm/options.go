@@ -82,7 +82,7 @@ type Approvals interface {
 	// Ask records a call that waits for a decision and returns its approval_required message (agent runtime contract,
 	// section 4.10). An error refuses the call.
 	Ask(ctx context.Context, turn agents.Turn, proposal loop.Proposal) (map[string]any, error)
-	// Settle returns the result of what a run waits for, as an executor gives it; nil while nobody decided.
+	// Settle returns the result of what a run waits for, as an executor returns it; nil while undecided.
 	Settle(ctx context.Context, turn agents.Turn, waiting Waiting) (map[string]any, error)
 }
 

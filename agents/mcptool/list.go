@@ -32,7 +32,7 @@ type remoteTool struct {
 	declaration *tool.Declaration
 }
 
-// listing is the tools of a server, by canonical name and in that order: the same list gives the same text to a model,
+// listing is the tools of a server, by canonical name and in that order: the same list makes the same text to a model,
 // whatever order the server has.
 type listing struct {
 	tools   []remoteTool

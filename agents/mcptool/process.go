@@ -59,7 +59,7 @@ func startProcess(settings Server, grace time.Duration) (*process, error) {
 }
 
 // openPipes connects the program by files of the operating system: exec.Cmd starts no goroutine for them, and a
-// child that keeps one open holds up nobody.
+// child that keeps one open holds up no one.
 func (p *process) openPipes() (theirs []*os.File, err error) {
 	var ours []*os.File
 	pair := func() (read, write *os.File) {
@@ -112,7 +112,7 @@ func (p *process) reap() {
 	close(p.exited)
 	select {
 	case <-p.drained:
-	case <-p.ending: // nobody reads any more
+	case <-p.ending: // no reader is left
 	case <-time.After(p.grace):
 	}
 	select {

@@ -1,4 +1,4 @@
-// Package mcptool gives agents the tools of MCP servers: local programs that speak over their standard input and
+// Package mcptool offers agents the tools of MCP servers: local programs that speak over their standard input and
 // output, and services that speak streamable HTTP. It starts the servers, keeps connections to them, lists their tools
 // as declarations of agents/runtime/tool and runs calls.
 //

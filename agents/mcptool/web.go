@@ -124,7 +124,7 @@ func (b *whole) replacement() []byte {
 	}
 	if b.request.GetBody != nil {
 		if body, err := b.request.GetBody(); err == nil {
-			_ = json.NewDecoder(body).Decode(&sent) // without an id the answer is understood by nobody, which ends the connection
+			_ = json.NewDecoder(body).Decode(&sent) // without an id the answer is understood by no one, which ends the connection
 		}
 	}
 	return tooLarge(sent.ID.String(), b.limit)

@@ -38,7 +38,7 @@ type Agent struct {
 }
 
 // Handle offers the turn and yields what the program that takes it sends. Errors are faults: Permanent when the program
-// gave the turn up for good; without it nobody took the turn, its lease ran out, or the program asked for another try.
+// gave the turn up for good; without it no program took the turn, its lease ran out, or the program asked for another try.
 // When ctx is cancelled or too late the program hears it with its next sign of life, and the error is that of ctx. When
 // ctx ends with a cause of its own (the queue's lease is lost, the server stops) the program goes on, and the next
 // attempt takes up what it brings; so it does when the process was killed.
@@ -222,7 +222,7 @@ type turn struct {
 	document []byte
 }
 
-// take returns the oldest turn that nobody has, and wakes others when more are left; nil = there is none.
+// take returns the oldest turn that no program has, and wakes others when more are left; nil = there is none.
 func (a *Agent) take(ctx context.Context) (*turn, error) {
 	s, after := a.service, ""
 	for {
@@ -289,7 +289,7 @@ func (s *Service) ended(agent *Agent, run string) {
 }
 
 // presence counts who works for an agent on this node: the requests that wait for a turn, and the turns that a program
-// has. So many turns it may have at once; the others wait without a run, and nothing is offered to nobody.
+// has. So many turns it may have at once; the others wait without a run, and nothing is offered in vain.
 type presence struct {
 	waiting int
 	working int

@@ -307,7 +307,7 @@ func (s *Service) verify(r *http.Request) (*Agent, error) {
 		return nil, refused
 	}
 	agent, known := s.find(name)
-	if !known { // told to nobody but the holder of a token for this name
+	if !known { // told only to the holder of a token for this name
 		return nil, fault.New(fault.NotFound, "this agent gives no turns away: it is not of kind pull")
 	}
 	return agent, nil
@@ -346,7 +346,7 @@ func Operations() []openapi.Operation {
 }
 
 var (
-	// outcome: answered, retry, failed, stopped (by the engine), returned (nobody was there any more)
+	// outcome: answered, retry, failed, stopped (by the engine), returned (no caller was there any more)
 	turns = promauto.NewCounterVec(prometheus.CounterOpts{
 		Name: "inbox_pull_turns_total", Help: "Turns that were offered to programs behind NAT, by outcome.",
 	}, []string{"outcome"})

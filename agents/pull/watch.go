@@ -124,7 +124,7 @@ func (w *watch) broken(ctx context.Context, err error) error {
 	return err
 }
 
-// giveBack lets a turn wait without a run that nobody took and nobody is there to take. Not returned = somebody was faster.
+// giveBack lets a turn wait without a run that no program took and none is there to take. Not returned = somebody was faster.
 func (w *watch) giveBack(ctx context.Context) (returned bool, err error) {
 	closed, err := w.rows.first(ctx, runSpace+w.mine.Run, claimKey, claim{Closed: true}, nil, w.mine.Until)
 	if err != nil || !closed {
@@ -134,7 +134,7 @@ func (w *watch) giveBack(ctx context.Context) (returned bool, err error) {
 	return true, agents.ErrNoWorker
 }
 
-// tooLate ends a run that nobody took, or whose program is silent. Not decided = somebody was faster.
+// tooLate ends a run that no program took, or whose program is silent. Not decided = somebody was faster.
 func (w *watch) tooLate(ctx context.Context) (decided bool, err error) {
 	if !w.taken {
 		closed, err := w.rows.first(ctx, runSpace+w.mine.Run, claimKey, claim{Closed: true}, nil, w.mine.Until)
@@ -233,7 +233,7 @@ func (w *watch) abandon(ctx context.Context) {
 	w.agent.service.ended(w.agent, w.mine.Run)
 }
 
-// withdraw takes a closed offer out of the list; what stays behind nobody can claim.
+// withdraw takes a closed offer out of the list; no program can claim what stays behind.
 func (w *watch) withdraw(ctx context.Context) {
 	_ = w.rows.mailbox.Delete(ctx, offersSpace+w.agent.name, w.mine.Run)
 	w.forgetRequest(ctx)

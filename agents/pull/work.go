@@ -143,7 +143,7 @@ func (s *Service) question(r *http.Request, lease holding) (normalized.Message, 
 	return request.Message, decode(document, &request)
 }
 
-// failure is why a program gives a turn back.
+// failure is why a program returns a turn.
 type failure struct {
 	Retry  *bool   `json:"retry"`            // true = try again, false = give the turn up
 	After  float64 `json:"after,omitempty"`  // seconds
@@ -210,7 +210,7 @@ type Request struct {
 	Lease Lease `json:"lease"`
 }
 
-// Lease is the right to answer one attempt of a turn. It ends when the program gives no sign of life for so many seconds.
+// Lease is the right to answer one attempt of a turn. It ends when the program shows no sign of life for so many seconds.
 type Lease struct {
 	ID      string `json:"id"`
 	Seconds int    `json:"seconds"`

@@ -102,7 +102,7 @@ func (s answerStream) take(next event) (last bool, err error) {
 	return false, nil
 }
 
-// pass returns a delta to the engine when it fits what came before, with the ids that an agent may leave out.
+// pass hands a delta to the engine when it fits what came before, with the ids that an agent may leave out.
 func (s answerStream) pass(delta normalized.Delta) error {
 	if delta.Kind == normalized.DeltaResponse && delta.Response != nil {
 		complete := delta.Response.Answering(s.question)

@@ -14,7 +14,7 @@ import (
 	"inbox/internal/fault"
 )
 
-// hearLimit bounds one request of Hear: nobody waits for an answer.
+// hearLimit bounds one request of Hear: no caller waits for an answer.
 const hearLimit = 15 * time.Second
 
 // Hears reports whether the webhook is told what became of its answers.

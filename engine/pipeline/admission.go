@@ -253,7 +253,7 @@ type Moderator interface {
 	Note(entry exchange.ListEntry, removed bool)
 }
 
-// anybody is in charge where Options.Moderator is nil: nobody is kept out.
+// anybody is in charge where Options.Moderator is nil: no sender is kept out.
 type anybody struct{}
 
 func (anybody) Sender(normalized.Sender) moderation.Verdict { return moderation.Verdict{} }

@@ -41,7 +41,7 @@ type SentTx interface {
 	AmendTurn(ctx context.Context, turnID string, message normalized.Message, at time.Time) error
 	// AmendRoute stores new notes on how to answer.
 	AmendRoute(ctx context.Context, turnID string, route json.RawMessage) error
-	// Claim writes an adapter's document and gives nil, or the other document that has its place.
+	// Claim writes an adapter's document and returns nil, or the other document that has its place.
 	Claim(ctx context.Context, claim exchange.Claim) (instead []byte, err error)
 	// WithdrawTurn takes the question out of the history and erases it; its answer stays. It reports whether it was there.
 	WithdrawTurn(ctx context.Context, turnID string, at time.Time) (bool, error)

@@ -29,7 +29,7 @@ var retryTelling = []time.Duration{
 	2 * time.Second, 10 * time.Second, time.Minute, 5 * time.Minute, 15 * time.Minute, time.Hour, 2 * time.Hour, 4 * time.Hour, 8 * time.Hour,
 }
 
-// maxAsked bounds the open approvals of one agent about which people are written to: whoever may write to the agent could
+// maxAsked bounds the open approvals of one agent about which people are written to: every sender of the agent could
 // flood its approvers otherwise. The others wait until some of them are decided; askLater is how often is looked.
 const (
 	maxAsked = 20
@@ -173,7 +173,7 @@ func (s *approver) askApprover(ctx context.Context, job queue.Job, agent agents.
 	return queue.ErrSettled
 }
 
-// opening is the turn of a conversation that we begin. Its message is the agent's own, so that nobody passes for its
+// opening is the turn of a conversation that we begin. Its message is the agent's own, so that no one else passes for its
 // sender, and its answer is what the approver gets to read.
 func (s *approver) opening(agent agents.Entry, issuance policypart.Issuance, address string, by exchange.Opening) exchange.TurnRecord {
 	now := time.Now()

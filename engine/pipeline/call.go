@@ -132,7 +132,7 @@ func (s *dispatcher) callFailed(ctx context.Context, job queue.Job, turn exchang
 	return s.finishCall(ctx, job, turn, d, failedCall(d, code, words))
 }
 
-// codeUnreachable is that of a call that met nobody.
+// codeUnreachable is that of a call that reached no agent.
 const codeUnreachable = "dispatch:unreachable"
 
 // refusal says what became of a call in a code and in plain words.
@@ -438,7 +438,7 @@ func traceOf(turn exchange.TurnRecord, calls []exchange.Dispatch, limits normali
 	return &trace
 }
 
-// answersOf returns the answers one by one. A first run has asked nobody.
+// answersOf returns the answers one by one. A first run has asked no agent.
 func (s *runner) answersOf(ctx context.Context, turn exchange.TurnRecord) (answers []agents.Answer, err error) {
 	if turn.Message.ReceivedTrace == nil {
 		return nil, nil

@@ -18,7 +18,7 @@ type canceller struct {
 }
 
 // GiveUp notes on a turn that has ended, with a question to its asker, that they want no more of it: the claim is what the
-// adapter writes about it, and with it the turn's row is new again in lists and whoever watches it is told. Conflict when
+// adapter writes about it, and with it the turn's row is new again in lists and its watchers are told. Conflict when
 // the turn has not ended, and when another claim has its place; then nothing is written.
 func (s *canceller) GiveUp(ctx context.Context, turnID string, claim exchange.Claim, reason string, at time.Time) error {
 	turn, err := s.options.Store.Turn(ctx, turnID)

@@ -94,7 +94,7 @@ const (
 
 // Pace is how a conversation between agents goes.
 type Pace struct {
-	Chain  *normalized.AgentChain // of the newest message of the thread; nil when a person wrote it, or nobody
+	Chain  *normalized.AgentChain // of the newest message of the thread; nil when a person wrote it, or it has none
 	Total  int                    // messages of the principal in the thread, counted up to 100
 	Recent int                    // messages of the principal in the thread since the time asked for
 }
@@ -241,7 +241,7 @@ var mention = regexp.MustCompile(`@+[A-Za-z0-9_-](?:[A-Za-z0-9._-]{0,62}[A-Za-z0
 // maxPasses bounds the search for mentions that appear where others were taken out of a text made for that.
 const maxPasses = 16
 
-// withoutMentions takes the sign away that makes a mention of a name: the name stays readable and wakes nobody.
+// withoutMentions takes the sign away that makes a mention of a name: the name stays readable and wakes no agent.
 func withoutMentions(text string, known func(string) bool) (out string, removed []string) {
 	for range maxPasses {
 		if !strings.Contains(text, "@") {

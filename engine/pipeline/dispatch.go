@@ -21,7 +21,7 @@ import (
 
 // DispatchTx is what agents that ask other agents need inside a transaction.
 type DispatchTx interface {
-	// Pace tells how a thread with another agent goes. Until the transaction ends nobody else is told about the thread.
+	// Pace tells how a thread with another agent goes. Until the transaction ends no other caller reads about the thread.
 	Pace(ctx context.Context, agent, principal, threadID string, since time.Time) (Pace, error)
 	InsertDispatch(ctx context.Context, d exchange.Dispatch) error
 	// FinishDispatch stores the answer to a pending call. It reports whether the call was pending.
@@ -214,7 +214,7 @@ func insertCalls(ctx context.Context, tx Tx, turnID string, calls []exchange.Dis
 	return nil
 }
 
-// called returns a call to the queue.
+// called hands a call to the queue.
 func called(ctx context.Context, tx Tx, d exchange.Dispatch) error {
 	body, err := json.Marshal(map[string]string{"id": d.ID, "to": d.To})
 	if err != nil {
@@ -347,7 +347,7 @@ func sendable(parts []normalized.Part) (said []normalized.Part) {
 }
 
 // combined returns the one answer of a turn whose mentioned agents have all been asked. A job whose id is that of the turn
-// is its first: it has asked nobody yet.
+// is its first: it has asked no agent yet.
 func (s *dispatcher) combined(ctx context.Context, job queue.Job, turn exchange.TurnRecord) (response normalized.Response, ok bool, err error) {
 	if job.ID == turn.ID {
 		return response, false, nil

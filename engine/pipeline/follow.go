@@ -51,7 +51,7 @@ func (s *watcher) Wait(ctx context.Context, turnID string) (exchange.TurnRecord,
 }
 
 // Follow yields the events of a turn after the seq, first the stored ones, then live, and ends after the terminal
-// one. A reader that is slow holds up nobody: it reads rows. Nobody may change the bodies of events: they are shared.
+// one. A slow reader holds up no other one: it reads rows. No caller may change the bodies of events: they are shared.
 func (s *watcher) Follow(ctx context.Context, turnID string, after int64) iter.Seq2[exchange.Event, error] {
 	return func(yield func(exchange.Event, error) bool) {
 		changes, stop := s.broker.watch(turnID)
@@ -83,7 +83,7 @@ func (s *watcher) Follow(ctx context.Context, turnID string, after int64) iter.S
 	}
 }
 
-// settled reports whether nobody needs to wait for the turn any longer. One that waits for other agents goes on by itself.
+// settled reports whether no caller needs to wait for the turn any longer. One that waits for other agents goes on by itself.
 func settled(turn exchange.TurnRecord) bool {
 	return exchange.Settled(turn.State) && !exchange.GoesOnByItself(turn)
 }
@@ -225,7 +225,7 @@ const (
 	maxRemembered = 16 << 10
 )
 
-// broker tells waiting callers of this process that something happened to a turn. It holds no truth: whoever misses a
+// broker tells waiting callers of this process that something happened to a turn. It holds no truth: a caller that misses a
 // wake-up finds the row by the slow poll.
 type broker struct {
 	mu       sync.Mutex
@@ -281,7 +281,7 @@ func (h *broker) expectation(turnID string) (*expectation, bool) {
 	return entry, ok
 }
 
-// finished hands the end of a turn to whoever waits.
+// finished hands the end of a turn to the callers that wait.
 func (h *broker) finished(turn exchange.TurnRecord) {
 	h.mu.Lock()
 	if entry, ok := h.expected[turn.ID]; ok {

@@ -131,7 +131,7 @@ func (s *historian) threadQuery(ctx context.Context, agent agents.Entry, turn ex
 }
 
 // principals returns the sender and the identities that are linked to it, where the agent's history follows the person.
-// Whoever proved nothing is nobody's person: a name alone opens no other conversation.
+// A sender who proved nothing is no known person: a name alone opens no other conversation.
 func (s *historian) principals(ctx context.Context, agent agents.Entry, turn exchange.TurnRecord) ([]string, error) {
 	sender := turn.Message.Sender
 	if agent.Settings.HistoryScope != agents.HistoryPerson || len(sender.Identities) == 0 || turn.Principal != sender.Principal() {
@@ -240,7 +240,7 @@ func ancestorKey(turn exchange.TurnRecord) string {
 }
 
 // ancestors returns what is known of the thread, and searches for what was said before this turn if it entered late. Turns
-// of a thread run one at a time, so nobody else writes the document.
+// of a thread run one at a time, so no other run writes the document.
 func (s *historian) ancestors(ctx context.Context, turn exchange.TurnRecord, begun bool) (*ancestry, error) {
 	known := new(ancestry)
 	historian, is := s.options.Channels.Channel(turn.Channel).(exchange.Historian)
@@ -317,7 +317,7 @@ func (s *historian) keepAncestors(ctx context.Context, turn exchange.TurnRecord,
 	return s.writeAncestors(ctx, turn, known)
 }
 
-// writeAncestors returns them their whole life again.
+// writeAncestors stores them, to be kept for their whole life from now on.
 func (s *historian) writeAncestors(ctx context.Context, turn exchange.TurnRecord, known *ancestry) error {
 	known.Kept = time.Now().UTC()
 	value, err := json.Marshal(known)

@@ -362,7 +362,7 @@ func (u Unanswered) Fits(used Usage, ofAll bool) bool {
 	return used.Messages < most.Messages && used.Bytes+u.Bytes <= most.Bytes
 }
 
-// UnansweredTx is what a transaction does about such messages. What leaves hold, and what is erased, gives its room back.
+// UnansweredTx is what a transaction does about such messages. What leaves hold, and what is erased, returns its room.
 type UnansweredTx interface {
 	// HasRoom reports whether a message fits, without taking its room.
 	HasRoom(ctx context.Context, u Unanswered) (bool, error)

@@ -99,7 +99,7 @@ func (s *runner) park(ctx context.Context, job queue.Job, turn exchange.TurnReco
 	})
 }
 
-// dropDemand closes the open demand of a turn that nobody waits for any more.
+// dropDemand closes the open demand of a turn that no asker waits for any more.
 func (s *settler) dropDemand(ctx context.Context, turnID string) (func(Tx) error, error) {
 	open, found, err := s.options.Store.DemandOfTurn(ctx, turnID)
 	if err != nil {
@@ -270,7 +270,7 @@ func (t *continuation) declined() bool {
 	return t != nil && t.ending != nil && !t.ending.Resume && t.ending.Response != nil
 }
 
-// settleTurn returns the turn of a message that declines its end.
+// settleTurn ends the turn of a message that declines.
 func (t *continuation) settleTurn(turn *exchange.TurnRecord) {
 	if t.declined() && turn.State == exchange.StateAccepted {
 		turn.State, turn.Reason = t.ending.State, t.ending.Issuance.Kind+" "+t.ending.Issuance.Status

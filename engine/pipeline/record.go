@@ -94,8 +94,8 @@ func (m *runRecord) flush(ctx context.Context, more func(Tx) error) error {
 	return err
 }
 
-// late returns the rows that the end of the run has to bring along, and whether "turn.running" is among them. Afterwards nobody
-// else writes them.
+// late returns the rows that the end of the run has to bring along, and whether "turn.running" is among them. Afterwards no
+// other writer writes them.
 func (m *runRecord) late() (events []exchange.Event, missing bool) {
 	m.writing.Lock()
 	defer m.writing.Unlock()
@@ -112,7 +112,7 @@ func appendLate(ctx context.Context, tx Tx, turnID string, events []exchange.Eve
 	return tx.AppendEvents(ctx, turnID, events)
 }
 
-// missing reports whether the row still has to be written with the answer. Afterwards nobody else writes it.
+// missing reports whether the row still has to be written with the answer. Afterwards no other writer writes it.
 func (m *runRecord) missing() bool {
 	if m.timer != nil {
 		m.timer.Stop()

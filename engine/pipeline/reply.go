@@ -31,13 +31,13 @@ type ending struct {
 	reply         exchange.Reply
 	state, reason string
 	more          func(ctx context.Context, tx Tx) error // nil = nothing else
-	unsent        bool                                   // the reply is kept for whoever asks, and goes nowhere
+	unsent        bool                                   // the reply is kept for those who ask, and goes nowhere
 }
 
 // replier stores answers with their deliveries, and what is said before and beside them: acknowledgements and notices.
 type replier struct{ *core }
 
-// newReply returns the response its id and time, final before the first attempt.
+// newReply makes the reply of a response, with its id and time: they are final before the first attempt.
 func (s *replier) newReply(turn exchange.TurnRecord, response normalized.Response) exchange.Reply {
 	return exchange.Reply{
 		ID: newID(), TurnID: turn.ID, Agent: turn.Agent, Message: turn.Message, Channel: turn.Channel, Route: turn.Route,

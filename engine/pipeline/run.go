@@ -352,7 +352,7 @@ func (s *runner) runAgent(
 	fold := normalized.NewFold(s.options.Limits)
 	stream := newRecorder(turn.ID, record)
 	defer stream.end()
-	held := agent.Settings.HoldsReply(message.Sender) // nobody may watch it grow
+	held := agent.Settings.HoldsReply(message.Sender) // no reader may watch it grow
 	for delta, err := range agent.Agent.Handle(ctx, agents.Turn{
 		ID: turn.ID, Attempt: turn.Attempt, AcceptedAt: turn.AcceptedAt, Agent: agent.Profile.Name, Message: message, HistoryCacheBreakpointAfter: breakpoint,
 		Requests: requests, Returnable: true,

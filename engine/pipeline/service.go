@@ -50,10 +50,10 @@ type Deliveries interface {
 	Expect(records []delivery.Record, reply exchange.Reply)
 }
 
-// nobody is told where Options.Deliveries is nil.
-type nobody struct{}
+// noDeliveries stands in where Options.Deliveries is nil.
+type noDeliveries struct{}
 
-func (nobody) Expect([]delivery.Record, exchange.Reply) {}
+func (noDeliveries) Expect([]delivery.Record, exchange.Reply) {}
 
 // Options configure a Service. Store, Agents, Channels and Blobs are required.
 type Options struct {
@@ -65,7 +65,7 @@ type Options struct {
 	Deliveries Deliveries
 	// Requested hears of calls of tools that programs outside execute, once they are stored; optional. It must not block.
 	Requested func(exchange.ToolRequest)
-	// Reserve keeps a place of this process for a job that is about to be stored, or gives nil; optional.
+	// Reserve keeps a place of this process for a job that is about to be stored, or returns nil; optional.
 	Reserve func(job queue.NewJob) *queue.Reservation
 	// Caller calls agents of other servers; nil = they cannot be reached.
 	Caller Caller
@@ -73,9 +73,9 @@ type Options struct {
 	KnownAgent func(identity.Address) bool
 	Limiters   Limiters  // limits, stop words, loops
 	Quotas     Quotas    // of messages that get no answer by themselves
-	Moderator  Moderator // optional: without it nobody is kept out
+	Moderator  Moderator // optional: without it no sender is kept out
 	Closed     Closed    // optional: without it every agent takes messages
-	Approvers  Approvers // optional: without it nobody is told of an approval, and nobody but the operator decides
+	Approvers  Approvers // optional: without it no approver is told of an approval, and only the operator decides
 	Documents  Documents // optional: without it agents keep nothing between the runs of a turn
 	Demands    Demands   // optional: without it an agent's demand is a failure
 	// OperatorAddress is where the operator reads notices by mail; empty = nothing is sent, and no answer says that the operator
@@ -121,7 +121,7 @@ func New(options Options) *Service {
 	}
 
 	if options.Deliveries == nil {
-		options.Deliveries = nobody{}
+		options.Deliveries = noDeliveries{}
 	}
 
 	if options.Requested == nil {

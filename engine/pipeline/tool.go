@@ -212,7 +212,7 @@ func resumeTurn(ctx context.Context, tx Tx, turn exchange.TurnRecord) error {
 	return tx.Enqueue(ctx, resumedJob(turn))
 }
 
-// endToolRequests ends what a turn waited for that is not wanted any more: nobody's result would be of use.
+// endToolRequests ends what a turn waited for that is not wanted any more: no result would be of use.
 func endToolRequests(ctx context.Context, tx Tx, turnID, reason string) error {
 	ids, err := tx.PendingToolRequests(ctx, turnID)
 	if err != nil {
@@ -237,10 +237,10 @@ func endToolRequests(ctx context.Context, tx Tx, turnID, reason string) error {
 	return nil
 }
 
-// tools leads the calls of tools that programs outside execute.
+// tools serves the calls of tools that programs outside execute.
 type tools struct{ *core }
 
-// ToolRequests leads the requests of one agent, or of all agents where agent is empty: those of others are not found. By
+// ToolRequests serves the requests of one agent, or of all agents where agent is empty: those of others are not found. By
 // says who calls, for the timeline. What ends a request lets its turn run again in the same transaction, so that
 // continuations are not needed. Stored records also have agent, created_at and updated_at.
 func (s *tools) ToolRequests(agent, by string) request.Lifecycle {

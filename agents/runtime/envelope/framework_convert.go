@@ -9,7 +9,7 @@ import (
 	"inbox/agents/runtime/value"
 )
 
-// Import turns a message of the older agent framework into an envelope. Nothing is lost: Export gives the same message
+// Import turns a message of the older agent framework into an envelope. Nothing is lost: Export returns the same message
 // back, unknown members and odd values included. Only the type must be known and content be there (an action has
 // none); ValidateFramework judges the rest. Errors are of type *Error with code CodeFramework and a path.
 func Import(given any) (Envelope, error) {

@@ -157,7 +157,7 @@ func (b *batch) keepRequest(ctx context.Context, call *toolCall, pending map[str
 	return kept, err
 }
 
-// awaitApproval pauses the run for a person's decision. An envelope that nobody could decide about is a failure of the
+// awaitApproval pauses the run for a person's decision. An envelope that no approver could decide about is a failure of the
 // tool, never a success.
 func (b *batch) awaitApproval(call *toolCall, result map[string]any) (map[string]any, bool) {
 	asked := value.Assoc(result["result"])

@@ -1,5 +1,5 @@
 // Package loop runs a conversation between a model and tools to its end: turn by turn it calls a runner, executes the
-// tool calls that come back, watches budgets, stalls, interrupts and completion, and gives one conversation result
+// tool calls that come back, watches budgets, stalls, interrupts and completion, and returns one conversation result
 // (agent runtime contract, sections 3 and 9). Run reads like section 3.2.
 //
 // It dispatches no model, stores nothing and knows no protocol: the model, the tools, the store of transcripts, the lock
@@ -61,7 +61,7 @@ type run struct {
 // section 3). Messages is a list of messages of any age: []envelope.Envelope or a JSON list.
 //
 // A run that failed, paused or was stopped is a result with its status, not an error. Errors are inputs that break the
-// contract and callbacks that may not fail. When the context ends, Run gives both the interrupted result and the cause
+// contract and callbacks that may not fail. When the context ends, Run returns both the interrupted result and the cause
 // as error: the tools that ran are in the transcript, the answer of the turn is not. Values inside of the result share
 // members; Clone it before changing it.
 func Run(ctx context.Context, messages any, runner Runner, options Options) (result map[string]any, err error) {
@@ -274,7 +274,7 @@ func (r *run) end(ctx context.Context, status string) error {
 	})
 }
 
-// abandon ends a run that leaves with an error, so that nobody waits for it.
+// abandon ends a run that leaves with an error, so that no caller waits for it.
 func (r *run) abandon(ctx context.Context) { _ = r.end(ctx, envelope.StatusFailed) }
 
 func (r *run) locking() bool { return r.options.Lock != nil && r.options.SessionID != "" }

@@ -137,7 +137,7 @@ func wholeRunes(text []byte) []byte {
 }
 
 // citations copies the citations of one place into another, in order, until their JSON would exceed the limit, and
-// gives how many it dropped.
+// returns how many it dropped.
 func (t *ByteTruncator) citations(from, into map[string]any) (dropped int) {
 	value, present := from[tool.CitationsKey]
 	if !present {

@@ -18,7 +18,7 @@ type Handler func(ctx context.Context, input, target map[string]any) (any, error
 // ErrCancelled is why the context of a handler ended when its run was cancelled.
 var ErrCancelled = errors.New("the task run was cancelled")
 
-// Caller is who asks. The zero value is nobody: it owns no run and sees none.
+// Caller is who asks. The zero value is no one: it owns no run and sees none.
 type Caller struct {
 	OwnerType string // for example "user"
 	OwnerKey  string
@@ -45,7 +45,7 @@ type Options struct {
 	Runs Runs
 
 	// Failed is told of every dispatch that failed: "no_handler", "invalid_result" or the code of the handler's error.
-	// Nil = nobody.
+	// Nil = no one.
 	Failed func(reason string, input map[string]any)
 
 	// ForgetStart drops the time and the metadata of the start when the result is saved. The recorded runtime does so by

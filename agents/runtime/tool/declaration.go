@@ -48,7 +48,7 @@ func (e *DeclarationError) ErrorCode() string { return e.Code }
 func (e *DeclarationError) ErrorFields() []string { return e.Fields }
 
 // Declaration is a tool whose declaration was checked and brought into its one form. It does not change. A nil
-// Declaration is a tool that nobody declared; all methods work on it.
+// Declaration is a tool that is not declared; all methods work on it.
 type Declaration struct {
 	fields    map[string]any
 	bindings  []binding
@@ -141,7 +141,7 @@ func newDeclaration(declared, fields map[string]any) *Declaration {
 	return declaration
 }
 
-// Object is the normalized declaration as JSON. It must not be changed. A nil Declaration gives nil.
+// Object is the normalized declaration as JSON. It must not be changed. A nil Declaration returns nil.
 func (d *Declaration) Object() map[string]any {
 	if d == nil {
 		return nil
@@ -233,7 +233,7 @@ func extensions(declared map[string]any) map[string]any {
 }
 
 // RuntimeMetadata normalizes the runtime member of a declaration or a result: members of sensitive name at the top
-// become "[redacted]", nulls are left out at every level. What is no object gives an empty one (agent runtime contract,
+// become "[redacted]", nulls are left out at every level. What is no object becomes an empty one (agent runtime contract,
 // section 4.1).
 func RuntimeMetadata(given any) map[string]any {
 	runtime := map[string]any{}

@@ -135,7 +135,7 @@ func (s Declarations) List() []*Declaration {
 	return declarations
 }
 
-// Select keeps the named tools, in the order of the names; unknown names are left out. It takes what Visible gives.
+// Select keeps the named tools, in the order of the names; unknown names are left out. It takes what Visible returns.
 func (s Declarations) Select(names []string) Declarations {
 	declarations := make([]*Declaration, 0, len(names))
 	for _, name := range names {

@@ -176,7 +176,7 @@ func Repeatable(declaration *Declaration) bool {
 
 // Repeats remembers the calls of one run. A store that survives the process makes at_most_once true over a crash.
 type Repeats interface {
-	// Claim takes a key for the caller. A key that was taken before gives claimed = false and its result, or nil if the
+	// Claim takes a key for the caller. A key that was taken before returns claimed = false and its result, or nil if the
 	// first call never ended. The call may run only if claimed is true and err is nil.
 	Claim(ctx context.Context, key string) (earlier map[string]any, claimed bool, err error)
 	// Keep stores the result for a claimed key.

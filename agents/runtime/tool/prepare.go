@@ -39,7 +39,7 @@ func (c Call) Object() map[string]any {
 type Prepared struct {
 	ModelName        string         // the name that the model used; all records of a turn carry it
 	Name             string         // canonical, the same if the tool is unknown
-	Declaration      *Declaration   // nil: nobody declared the tool
+	Declaration      *Declaration   // nil: the tool is not declared
 	Call             Call           // only if there is no Failure
 	Redacted         map[string]any // what the model wrote, without secrets
 	ParametersSHA256 string         // H(Redacted)

@@ -99,7 +99,7 @@ func isRuntimeTool(tool map[string]any) bool {
 	return value.Flag(tool["runtime_tool"]) || tool["executor"] == ExecutorClient
 }
 
-// autonomous reports whether nobody stands behind the run who could be asked: no principal, user 0, or a machine.
+// autonomous reports whether no person stands behind the run who could be asked: no principal, user 0, or a machine.
 func autonomous(context map[string]any) bool {
 	who := context
 	if principal, ok := context["principal"].(map[string]any); ok && saysWho(principal) {

@@ -91,7 +91,7 @@ func deeper(data []byte, limit int) bool {
 // {} and a nil list as []. It is the form of tool_result contents.
 func Encode(value any) ([]byte, error) { return appendValue(nil, value) }
 
-// EncodeText is Encode as a string; what cannot be written as JSON gives "null".
+// EncodeText is Encode as a string; what cannot be written as JSON becomes "null".
 func EncodeText(value any) string {
 	data, err := Encode(value)
 	if err != nil {

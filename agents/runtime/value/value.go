@@ -51,7 +51,7 @@ func clone(value any) any {
 	return value
 }
 
-// Plain returns a value the types that Decode gives, one level deep: Go numbers become json.Number and typed slices and
+// Plain converts a value to the types that Decode returns, one level deep: Go numbers become json.Number and typed slices and
 // maps become []any and map[string]any. What is no JSON stays as it is.
 func Plain(value any) any {
 	switch v := value.(type) {

@@ -16,7 +16,7 @@ import (
 	"inbox/agents/runtime/value"
 )
 
-// Case is one recorded case. Values are of the types that envelope.Decode gives.
+// Case is one recorded case. Values are of the types that envelope.Decode returns.
 type Case struct {
 	Name     string
 	Op       string // "" where the kind has only one operation

@@ -1,4 +1,4 @@
-// Package tasktest is the conformance suite of task.Runs: what a dispatcher relies on whoever keeps the runs. It is for
+// Package tasktest is the conformance suite of task.Runs: what a dispatcher relies on, whatever keeps the runs. It is for
 // tests only.
 package tasktest
 

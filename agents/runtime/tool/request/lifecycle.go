@@ -49,7 +49,7 @@ type Envelope struct {
 // Lifecycle leads requests from pending to terminal. Store is required. It is safe for concurrent use.
 type Lifecycle struct {
 	Store   Store
-	Observe func(Event) // nil = nobody watches; called in the goroutine of the caller
+	Observe func(Event) // nil = not observed; called in the goroutine of the caller
 }
 
 // Create stores the pending request that raw describes and returns its normalized form. It fails with CodeRequest, or
@@ -67,7 +67,7 @@ func (l Lifecycle) Create(ctx context.Context, raw, callerContext map[string]any
 }
 
 // Submit completes a pending request with the result and calls the continuation, which may be nil. A request that is
-// terminal already gives its stored result with Duplicate, and nothing else happens. It fails with CodeResult for an
+// terminal already returns its stored result with Duplicate, and nothing else happens. It fails with CodeResult for an
 // unknown request and for a terminal one without result. When only the continuation fails, the envelope is given
 // together with its error: the result is kept and the caller resumes the run by itself.
 func (l Lifecycle) Submit(ctx context.Context, raw map[string]any, resume Continuation, callerContext map[string]any) (*Envelope, error) {
@@ -106,7 +106,7 @@ func (l Lifecycle) Submit(ctx context.Context, raw map[string]any, resume Contin
 }
 
 // Timeout ends a pending request as timed out and calls the continuation, which may be nil, with the failed result. A
-// request that is terminal already gives what is known of its end with Duplicate. It fails with CodeTimeout for an
+// request that is terminal already returns what is known of its end with Duplicate. It fails with CodeTimeout for an
 // unknown request; an error of the continuation comes together with the envelope, as in Submit.
 func (l Lifecycle) Timeout(ctx context.Context, requestID string, resume Continuation, callerContext map[string]any) (*Envelope, error) {
 	requestID = value.Trim(requestID)

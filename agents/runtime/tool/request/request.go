@@ -3,7 +3,7 @@
 // contract, section 5). It runs no tools, knows no conversation and keeps nothing beyond its in-memory store.
 //
 // Requests and results are JSON objects: map[string]any, []any, json.Number, string, bool and nil. Builders may also
-// put Go integers and floats. What a function gives is its own copy at the top level; members are shared.
+// put Go integers and floats. What a function returns is its own copy at the top level; members are shared.
 package request
 
 import (

@@ -22,14 +22,14 @@ type Store interface {
 	Get(ctx context.Context, requestID string) (map[string]any, error)
 
 	// TransitionPending changes a pending request to a terminal status and keeps the result when there is one. It is
-	// true for exactly one caller: the one that changed the record. An unknown or terminal request gives false.
+	// true for exactly one caller: the one that changed the record. An unknown or terminal request returns false.
 	TransitionPending(ctx context.Context, requestID, status string, result map[string]any) (bool, error)
 
 	// RecentPending lists pending requests, oldest first.
 	RecentPending(ctx context.Context, query Query) ([]map[string]any, error)
 }
 
-// Query narrows a list of pending requests. The zero value lists all that the store gives at once.
+// Query narrows a list of pending requests. The zero value lists all that the store returns at once.
 type Query struct {
 	RunID    string
 	ToolName string
@@ -89,7 +89,7 @@ func FromRow(document []byte, status string, result []byte) (map[string]any, err
 }
 
 // Outcome returns the result of a stored request as the waiting run gets it; false while it is pending. A request that
-// timed out or was cancelled gives a failed one (agent runtime contract, section 5).
+// timed out or was cancelled has a failed one (agent runtime contract, section 5).
 func Outcome(stored map[string]any) (result map[string]any, ended bool, err error) {
 	if Pending(stored) {
 		return nil, false, nil

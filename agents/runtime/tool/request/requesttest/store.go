@@ -1,5 +1,5 @@
 // Package requesttest is the conformance suite of request.Store: what lifecycles, programs and waiting runs rely on
-// whoever keeps the requests. It is for tests only.
+// whatever keeps the requests. It is for tests only.
 package requesttest
 
 import (
