@@ -65,9 +65,11 @@ func (p RetryPolicy) validate() error {
 			return fault.InField("retry.schedule", "must be positive times")
 		}
 	}
+
 	if p.Rate < 0 || p.StaleAfter < 0 {
 		return fault.InField("retry.rate", "and stale_after must not be negative")
 	}
+
 	switch p.Stale {
 	case StaleAnswer, StaleApologise, StaleHold, StaleDrop:
 		return nil

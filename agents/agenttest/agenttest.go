@@ -91,6 +91,7 @@ func (s Suite) isReentrant(t *testing.T) {
 		}
 		break
 	}
+
 	for turn.Attempt = 2; turn.Attempt <= 3; turn.Attempt++ {
 		check(t, turn.Message, answer(t, agent, turn))
 	}
@@ -118,6 +119,7 @@ func (s Suite) stopsWhenNobodyWantsMore(t *testing.T) {
 		deltas++
 		break // an agent that yields again panics here
 	}
+
 	if deltas != 1 {
 		t.Errorf("%d deltas before the break, want 1", deltas)
 	}
@@ -167,10 +169,12 @@ func fold(ctx context.Context, t *testing.T, agent agents.Agent, turn agents.Tur
 			t.Fatalf("delta %s: %v", encode(t, delta), err)
 		}
 	}
+
 	response, err := fold.Response()
 	if err != nil {
 		t.Fatalf("fold: %v", err)
 	}
+
 	return response.Answering(turn.Message), nil
 }
 

@@ -46,6 +46,7 @@ func deltas(message normalized.Message) []normalized.Delta {
 		}
 		steps = append(steps, normalized.Delta{Kind: normalized.DeltaPartEnd})
 	}
+
 	return append(steps, normalized.Delta{
 		Kind:     normalized.DeltaStatus,
 		Response: &normalized.Response{InReplyTo: message.ID, ThreadID: message.ThreadID},
@@ -64,12 +65,14 @@ func answer(message normalized.Message) []normalized.Part {
 			attached = append(attached, "- "+line)
 		}
 	}
+
 	if len(attached) > 0 {
 		parts = append(parts, normalized.Text("You also sent:\n"+strings.Join(attached, "\n")))
 	}
 	if len(parts) == 0 {
 		parts = []normalized.Part{normalized.Text(introduction(message.Recipient))}
 	}
+
 	return parts
 }
 

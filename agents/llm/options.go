@@ -123,12 +123,14 @@ func New(options Options) (*Agent, error) {
 	case options.Temperature != nil && !(*options.Temperature >= 0 && *options.Temperature <= 2):
 		return nil, fault.InField("temperature", "must be between 0 and 2")
 	}
+
 	if err := options.Actions.validate(); err != nil {
 		return nil, err
 	}
 	if err := options.Compaction.validate(); err != nil {
 		return nil, err
 	}
+
 	if options.MaxTurns == 0 {
 		options.MaxTurns = DefaultMaxTurns
 	}
@@ -138,5 +140,6 @@ func New(options Options) (*Agent, error) {
 	if options.Limits == (normalized.Limits{}) {
 		options.Limits = normalized.DefaultLimits()
 	}
+
 	return &Agent{options}, nil
 }

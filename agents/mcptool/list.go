@@ -53,6 +53,7 @@ func (s *server) list(ctx context.Context, c *connection) (*listing, error) {
 		if err != nil {
 			return nil, fmt.Errorf("list tools: %w", withoutAddress(err))
 		}
+
 		for _, offered := range page.Tools {
 			if len(found.tools) >= s.options.MaxTools {
 				found.over = true
@@ -63,11 +64,14 @@ func (s *server) list(ctx context.Context, c *connection) (*listing, error) {
 				s.add(found, offered, names)
 			}
 		}
+
 		if page.NextCursor == "" || page.NextCursor == cursor {
 			return found.sorted(), nil
 		}
+
 		cursor = page.NextCursor
 	}
+
 	return nil, errors.New("list tools: the server has more pages than a list may have")
 }
 
@@ -93,6 +97,7 @@ func (s *server) add(found *listing, offered *mcp.Tool, names *naming) {
 		found.refused++
 		return
 	}
+
 	declaration, err := s.declare(offered, names)
 	if err == nil && found.byName[declaration.Name()].declaration != nil {
 		err = errors.New("name is taken") // a policy must never be about another tool than the call
@@ -101,6 +106,7 @@ func (s *server) add(found *listing, offered *mcp.Tool, names *naming) {
 		found.broken++
 		return
 	}
+
 	known := remoteTool{offered.Name, declaration}
 	found.tools = append(found.tools, known)
 	found.byName[declaration.Name()] = known
@@ -113,6 +119,7 @@ func (s *server) declare(offered *mcp.Tool, names *naming) (*tool.Declaration, e
 	if err != nil {
 		return nil, err
 	}
+
 	name := names.canonical(offered.Name)
 	declared := map[string]any{
 		"name": name, "source": s.settings.Name, "executor": tool.ExecutorHost, "scope": tool.ScopeRun,
@@ -122,13 +129,16 @@ func (s *server) declare(offered *mcp.Tool, names *naming) (*tool.Declaration, e
 		"untrusted_text":     true,
 		"mcp":                map[string]any{"server": s.settings.Name, "tool": offered.Name},
 	}
+
 	if hints := offered.Annotations; hints != nil {
 		declared["mutating"] = !hints.ReadOnlyHint && (hints.DestructiveHint == nil || *hints.DestructiveHint)
 	}
+
 	if matches(s.settings.AtMostOnce, offered.Name, slug(offered.Name)) {
 		declared["at_most_once"] = true
 		declared["runtime"] = map[string]any{"duplicate_policy": "at_most_once"}
 	}
+
 	return tool.NormalizeServer(declared)
 }
 
@@ -137,10 +147,12 @@ func schema(offered any) (map[string]any, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read schema: %w", err)
 	}
+
 	given, err := value.Decode(text, value.Limits{Bytes: maxSchemaBytes, Depth: maxSchemaDepth})
 	if err != nil {
 		return nil, fmt.Errorf("read schema: %w", err)
 	}
+
 	object, ok := given.(map[string]any)
 	if !ok || object["type"] != "object" {
 		return nil, errors.New("read schema: it is not of type object")
@@ -154,6 +166,7 @@ func description(offered *mcp.Tool) string {
 	if offered.Annotations != nil {
 		candidates = append(candidates, offered.Annotations.Title)
 	}
+
 	for _, text := range append(candidates, offered.Name) {
 		if text := cut(plain(text), maxDescriptionBytes); text != "" {
 			return text

@@ -26,6 +26,7 @@ func (s *server) answer(ctx context.Context, result *mcp.CallToolResult) map[str
 		}
 		return answer
 	}
+
 	answer := map[string]any{"success": true}
 	body, shortened := s.body(text, result.StructuredContent)
 	if len(parts) > 0 {
@@ -37,6 +38,7 @@ func (s *server) answer(ctx context.Context, result *mcp.CallToolResult) map[str
 	if shortened {
 		answer["metadata"] = map[string]any{"truncated": true}
 	}
+
 	return answer
 }
 
@@ -56,6 +58,7 @@ func (s *server) body(text string, structured any) (body any, shortened bool) {
 	if text == "" {
 		return nil, false
 	}
+
 	return text, false
 }
 
@@ -71,6 +74,7 @@ func exact(structured any, text string, limit int) (given any, encoded string, e
 	if err != nil {
 		return nil, "", err
 	}
+
 	limits := value.Limits{Bytes: limit}
 	if repeated, err := value.Decode([]byte(text), limits); err == nil {
 		var again any
@@ -80,6 +84,7 @@ func exact(structured any, text string, limit int) (given any, encoded string, e
 			}
 		}
 	}
+
 	given, err = value.Decode(rounded, limits)
 	return given, string(rounded), err
 }
@@ -179,6 +184,7 @@ func (s *server) file(ctx context.Context, name, mediaType string, content []byt
 	default:
 		part.BytesRef = normalized.Inline(content)
 	}
+
 	return partValue(part)
 }
 
@@ -194,6 +200,7 @@ func (s *server) resource(ctx context.Context, resource *mcp.ResourceContents) a
 	if resource.Blob != nil {
 		return s.file(ctx, resourceName(resource.URI), resource.MIMEType, resource.Blob)
 	}
+
 	text := strings.ToValidUTF8(cut(resource.Text, s.options.MaxResultBytes), "\uFFFD")
 	return map[string]any{
 		"kind": normalized.PartText, "mime": textType(resource.MIMEType), "content": text, "uri": cut(plain(resource.URI), maxURLBytes),
@@ -208,6 +215,7 @@ func link(block *mcp.ResourceLink) any {
 	if title == "" {
 		title = block.Name
 	}
+
 	title, description := cut(plain(title), maxNameBytes), cut(plain(block.Description), maxDescriptionBytes)
 	if target, err := url.Parse(address); err == nil && (target.Scheme == "https" || target.Scheme == "http") && target.Host != "" {
 		return partValue(normalized.Part{Kind: normalized.PartLink, URL: address, Title: title, Description: description})

@@ -79,6 +79,7 @@ func (o Options) withDefaults() Options {
 	if o.Log == nil {
 		o.Log = slog.Default()
 	}
+
 	return o
 }
 
@@ -110,6 +111,7 @@ func (s Server) Validate() error {
 	case s.Timeout < 0:
 		return fault.InField("timeout", "must not be negative")
 	}
+
 	if err := s.validatePatterns(); err != nil {
 		return err
 	}
@@ -117,6 +119,7 @@ func (s Server) Validate() error {
 		_, err := hostPort(s.URL)
 		return err
 	}
+
 	return s.validateEnvironment()
 }
 
@@ -157,9 +160,11 @@ func hostPort(address string) (string, error) {
 	case target.Fragment != "":
 		return "", fault.InField("url", "must not have a fragment")
 	}
+
 	port := target.Port()
 	if port == "" {
 		port = map[string]string{"http": "80", "https": "443"}[target.Scheme]
 	}
+
 	return net.JoinHostPort(target.Hostname(), port), nil
 }

@@ -51,15 +51,18 @@ func (w *web) RoundTrip(request *http.Request) (*http.Response, error) {
 	if _, bounded := ctx.Deadline(); !bounded {
 		ctx, cancel = context.WithTimeout(ctx, streamLifetime)
 	}
+
 	sent := request.Clone(ctx)
 	if w.token != "" {
 		sent.Header.Set("Authorization", "Bearer "+w.token)
 	}
+
 	response, err := w.client.Do(sent)
 	if err != nil {
 		cancel()
 		return nil, withoutAddress(err)
 	}
+
 	response.Body = w.bound(request, response, cancel)
 	return response, nil
 }

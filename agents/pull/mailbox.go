@@ -172,6 +172,7 @@ func (r rows) deltas(ctx context.Context, run, after string, each func(key strin
 		if err != nil {
 			return found, err
 		}
+
 		for i, key := range keys {
 			after = key
 			if strings.HasPrefix(key, "d") {
@@ -183,6 +184,7 @@ func (r rows) deltas(ctx context.Context, run, after string, each func(key strin
 				return found, err
 			}
 		}
+
 		if len(keys) < pageLength {
 			return found, nil
 		}
@@ -223,10 +225,12 @@ func (b *notifier) leave(topic string, wake chan struct{}) {
 			left = append(left, other)
 		}
 	}
+
 	b.waiting[topic] = left
 	if len(left) == 0 {
 		delete(b.waiting, topic)
 	}
+
 	b.mu.Unlock()
 	select {
 	case <-wake: // it was meant for another waiter

@@ -43,6 +43,7 @@ func Interrupted(ctx context.Context, err error) error {
 	if known, is := errors.AsType[*fault.Fault](err); is {
 		return known
 	}
+
 	switch {
 	case ctx.Err() != nil:
 		return fault.RetryIn(0, Late, context.Cause(ctx))
@@ -92,12 +93,14 @@ func Excerpt(text string, characters int) string {
 	if len(text) > maxExcerpt {
 		text = text[:maxExcerpt]
 	}
+
 	printable := strings.Map(func(char rune) rune {
 		if unicode.IsPrint(char) {
 			return char
 		}
 		return ' '
 	}, strings.ToValidUTF8(text, ""))
+
 	short := []rune(strings.Join(strings.Fields(printable), " "))
 	return string(short[:min(len(short), characters)])
 }

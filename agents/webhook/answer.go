@@ -15,15 +15,18 @@ func (a *Agent) readDocument(body io.Reader, question normalized.Message, emit e
 	if err != nil {
 		return fmt.Errorf("%w: %w", errReading, err)
 	}
+
 	response, err := normalized.DecodeResponse(content, a.options.Limits)
 	if err != nil {
 		return upstream.NotUsable(err)
 	}
+
 	response.Clean()
 	response = response.Answering(question)
 	if err := normalized.ValidateResponse(response, question, a.options.Limits); err != nil {
 		return upstream.NotUsable(err)
 	}
+
 	emit(whole(response))
 	return nil
 }
@@ -68,6 +71,7 @@ func (a *Agent) readStream(body io.Reader, reliable bool, question normalized.Me
 		case err != nil:
 			return fmt.Errorf("%w: %w", errReading, err)
 		}
+
 		last, err := stream.take(next)
 		if errors.Is(err, errStopped) {
 			return nil
@@ -108,6 +112,7 @@ func (s answerStream) pass(delta normalized.Delta) error {
 		complete := delta.Response.Answering(s.question)
 		delta.Response = &complete
 	}
+
 	if err := s.fold.Add(delta); err != nil {
 		return upstream.NotUsable(fmt.Errorf("event %q: %w", eventDelta, err))
 	}
@@ -123,14 +128,18 @@ func (s answerStream) finish() error {
 	if err != nil {
 		return upstream.NotUsable(err)
 	}
+
 	complete := response.Answering(s.question)
 	grown := complete.Equal(response)
 	complete.Clean()
+
 	if err := normalized.ValidateResponse(complete, s.question, s.limits); err != nil {
 		return upstream.NotUsable(err)
 	}
+
 	if !grown {
 		s.emit(whole(complete))
 	}
+
 	return nil
 }

@@ -61,6 +61,7 @@ func New(options Options) (*Agent, error) {
 	if options.TimeLimit < 0 || options.IdleLimit < 0 || options.MaxResponseBytes < 0 {
 		return nil, fault.InField("time_limit", "limits must not be negative")
 	}
+
 	options = options.withDefaults()
 	options.Client = options.Client.Trusting(destination).Limit(options.MaxResponseBytes)
 	return &Agent{options}, nil
@@ -98,10 +99,12 @@ func hostPort(address string) (string, error) {
 	case target.Fragment != "":
 		return "", fault.InField("url", "must not have a fragment")
 	}
+
 	port := target.Port()
 	if port == "" {
 		port = map[string]string{"http": "80", "https": "443"}[target.Scheme]
 	}
+
 	return net.JoinHostPort(target.Hostname(), port), nil
 }
 
@@ -115,6 +118,7 @@ func (a *Agent) Handle(ctx context.Context, turn agents.Turn) iter.Seq2[normaliz
 			stopped = stopped || !yield(delta, nil)
 			return !stopped
 		})
+
 		observe(started, err)
 		if err != nil && !stopped {
 			yield(normalized.Delta{}, err)

@@ -158,7 +158,6 @@ func (s *acceptor) open(agent string, proven bool) error {
 	if reason == "" && !proven {
 		reason = s.options.Closed.ClosedToGuests()
 	}
-
 	if reason == "" {
 		return nil
 	}
@@ -233,7 +232,6 @@ func (b *Backlog) count(ctx context.Context) {
 			}
 		}
 	}
-
 	if err != nil {
 		if ctx.Err() == nil {
 			b.log.WarnContext(ctx, "waiting messages could not be counted", "error", err)

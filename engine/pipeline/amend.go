@@ -284,7 +284,6 @@ func (s *canceller) React(ctx context.Context, turnID string, reaction exchange.
 	if gone {
 		event.Kind = exchange.EventReactionGone
 	}
-
 	if err := s.options.Store.InTx(ctx, func(tx Tx) error {
 		return tx.AppendEvents(ctx, turnID, []exchange.Event{event})
 	}); err != nil {

@@ -164,7 +164,6 @@ func (s *dispatcher) received(d exchange.Dispatch, answer normalized.Response) n
 	if policy := answer.Policy(); policy != nil && answer.Outcome() == normalized.StatusCompleted { // a demand is no success
 		answer.Status = policypart.ResponseStatus(policy.Kind)
 	}
-
 	if answer.Error != nil {
 		answer.Error = &normalized.ResponseError{Code: answer.Error.Code, Message: cut(answer.Error.Message, maxErrorWords)}
 	}
@@ -429,7 +428,6 @@ func traceOf(turn exchange.TurnRecord, calls []exchange.Dispatch, limits normali
 	if trace.Status != normalized.StatusFailed {
 		trace.Error = nil
 	}
-
 	if over := len(trace.Parts) - limits.Parts; over > 0 {
 		trace.Parts = append(trace.Parts[:limits.Parts-1], normalized.Text("(The rest of the answers was left out: too many parts.)"))
 	}

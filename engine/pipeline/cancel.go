@@ -251,7 +251,6 @@ func (s *canceller) RetryFailed(ctx context.Context, filter exchange.RetryFilter
 		} else {
 			err = s.repeatTurn(ctx, turn, by, start.Add(time.Duration(count)*time.Second/repeatRate))
 		}
-
 		switch {
 		case fault.Is(err, fault.Conflict):
 			one.Skipped = fault.Of(err).Public

@@ -120,7 +120,6 @@ func (s *acceptor) guard(
 	if given == nil || hinted(capabilities.MentionRelay) {
 		capabilities.AgentChain, exhausted = byThread(given, pace.Chain, agent.Settings.MaxHops)
 	}
-
 	switch {
 	case turn.State == exchange.StateSilent:
 		return nil, nil

@@ -93,7 +93,6 @@ func (s *dispatcher) askOthers(
 		}
 		calls, response = s.mentioned(agent, turn, response)
 	}
-
 	if len(calls) == 0 {
 		return response, false, nil
 	}
@@ -409,7 +408,6 @@ func said(d exchange.Dispatch) []normalized.Part {
 	if policy := answer.Policy(); policy != nil {
 		parts = append(parts, remark("%s asks for something first: %s", d.To, policy.Message))
 	}
-
 	if len(parts) == 0 {
 		return []normalized.Part{remark("%s did not answer.", d.To)}
 	}

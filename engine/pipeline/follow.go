@@ -125,7 +125,6 @@ func (s *watcher) ChangedElsewhere(ctx context.Context, turnID string) {
 	if turn.State == exchange.StateCancelled {
 		s.broker.cancel(turnID)
 	}
-
 	if expected {
 		s.broker.finished(turn)
 	}

@@ -179,7 +179,6 @@ func turns(agent agents.Entry, exchanges []Exchange, told *ancestry) []normalize
 				ID: question.ID, Role: normalized.RoleUser, Sender: question.Sender, Parts: question.Parts, Timestamp: question.ReceivedAt,
 			})
 		}
-
 		if past.Answered() {
 			list = append(list, normalized.HistoricalMessage{
 				ID: past.ReplyID, Role: normalized.RoleAssistant, Sender: self(agent), Parts: past.Turn.Response.Parts, Timestamp: identity.At(past.At),

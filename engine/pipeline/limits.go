@@ -119,7 +119,6 @@ func (s *acceptor) limit(ctx context.Context, agent agents.Entry, in exchange.In
 	if !over {
 		return limited{counted: counted}, nil
 	}
-
 	if receipt, repeated, err := s.repeat(ctx, agent, in); repeated || err != nil {
 		return limited{repeated: &receipt}, err
 	}
@@ -167,7 +166,6 @@ func subjectOf(turn exchange.TurnRecord) moderation.Subject {
 	if turn.Network != "" {
 		subject.Networks = []string{turn.Network}
 	}
-
 	if address, err := identity.ParseAddress(turn.Message.Sender.Address); err == nil {
 		subject.Host = address.Domain
 	}
@@ -274,7 +272,6 @@ func (s *acceptor) obey(
 	if lift {
 		turn.Reason = "the sender said start"
 	}
-
 	if in.Quiet {
 		last.reply, turn.State = exchange.Reply{}, exchange.StateSilent
 	}

@@ -342,7 +342,6 @@ func (s *replier) acknowledge(ctx context.Context, agent agents.Entry, turn exch
 	if err == nil && len(plan.Destinations) > 0 {
 		err = s.storeAck(ctx, reply, plan)
 	}
-
 	if err != nil && ctx.Err() == nil {
 		s.options.Logger.WarnContext(ctx, "the asker was not told that the message takes long", "error", err)
 	}

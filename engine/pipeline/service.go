@@ -111,27 +111,21 @@ func New(options Options) *Service {
 	if options.Limits == (normalized.Limits{}) {
 		options.Limits = normalized.DefaultLimits()
 	}
-
 	if options.Logger == nil {
 		options.Logger = slog.Default()
 	}
-
 	if options.Channels == nil {
 		options.Channels = exchange.NewChannels()
 	}
-
 	if options.Deliveries == nil {
 		options.Deliveries = noDeliveries{}
 	}
-
 	if options.Requested == nil {
 		options.Requested = func(exchange.ToolRequest) {}
 	}
-
 	if options.Approvers == nil {
 		options.Approvers = noApprovers{}
 	}
-
 	if options.Closed == nil {
 		options.Closed = alwaysOpen{}
 	}
@@ -140,7 +134,6 @@ func New(options Options) *Service {
 	if options.Moderator == nil {
 		options.Moderator = anybody{}
 	}
-
 	if options.Demands == nil {
 		options.Demands = noDemands{}
 	}

@@ -75,8 +75,10 @@ func NormalizeServer(given any) (*Declaration, error) {
 	if fields := ValidateServer(declared); len(fields) > 0 {
 		return nil, &DeclarationError{CodeServer, fields}
 	}
+
 	fields := canonicalFields(declared, value.Trim(value.Text(declared["source"])), ExecutorHost)
 	delete(fields, "required_capability")
+
 	if capability, ok := value.NonBlank(declared["required_capability"]); ok {
 		fields["required_capability"] = capability
 	}
@@ -100,6 +102,7 @@ func NormalizeRequest(given any) (*Declaration, error) {
 	if wrong, ok := err.(*DeclarationError); ok { //nolint:errorlint // NormalizeServer returns it unwrapped
 		return nil, &DeclarationError{CodeRequest, wrong.Fields}
 	}
+
 	return declaration, err
 }
 
@@ -110,15 +113,19 @@ func canonicalFields(declared map[string]any, source, executor string) map[strin
 	if _, chosen := fields["provider_safe_name"]; !chosen && ProviderSafeName(name) != name {
 		fields["provider_safe_name"] = ProviderSafeName(name)
 	}
+
 	fields["name"] = name
 	fields["source"] = source
 	fields["description"] = value.Trim(value.Text(declared["description"]))
 	fields["parameters"] = map[string]any{}
+
 	if parameters := declared["parameters"]; parameters != nil {
 		fields["parameters"] = value.Clone(value.Plain(parameters))
 	}
+
 	fields["executor"] = executor
 	fields["scope"] = ScopeRun
+
 	if runtime := RuntimeMetadata(declared["runtime"]); len(runtime) > 0 {
 		fields["runtime"] = runtime
 	}
@@ -128,6 +135,7 @@ func canonicalFields(declared map[string]any, source, executor string) map[strin
 	if defaults, _ := parseDefaults(declared); len(defaults) > 0 {
 		fields["parameter_defaults"] = defaults
 	}
+
 	return fields
 }
 
@@ -249,6 +257,7 @@ func RuntimeMetadata(given any) map[string]any {
 			runtime[name] = kept
 		}
 	}
+
 	return runtime
 }
 
@@ -318,6 +327,7 @@ func (f *findings) shape(declared map[string]any, executor string) {
 	f.unless(declared["executor"] == executor, "executor")
 	f.unless(declared["scope"] == ScopeRun, "scope")
 	f.unless(declared["runtime"] == nil || value.PlainContainer(declared["runtime"]), "runtime")
+
 	if _, ok := parseBindings(declared); !ok {
 		field := "client_context_bindings"
 		if _, has := declared["parameter_bindings"]; has {
@@ -325,6 +335,7 @@ func (f *findings) shape(declared map[string]any, executor string) {
 		}
 		f.unless(false, field)
 	}
+
 	_, ok := parseDefaults(declared)
 	f.unless(ok, "parameter_defaults")
 }
@@ -349,9 +360,11 @@ func withServerDefaults(declared map[string]any) map[string]any {
 			filled["source"] = source
 		}
 	}
+
 	if filled["executor"] != ExecutorClient {
 		filled["executor"] = ExecutorHost
 	}
+
 	fill(filled, "scope", ScopeRun)
 	return filled
 }

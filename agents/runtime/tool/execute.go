@@ -123,6 +123,7 @@ func NormalizeResult(result map[string]any, name string) map[string]any {
 	if declared := value.Text(result["tool_name"]); declared != "" {
 		name = declared
 	}
+
 	success := value.Truthy(result["success"])
 	normalized := map[string]any{"success": success, "tool_name": name, "metadata": resultMetadata(result)}
 	if runtime := RuntimeMetadata(result["runtime"]); len(runtime) > 0 {
@@ -134,14 +135,17 @@ func NormalizeResult(result map[string]any, name string) map[string]any {
 	if request := result["runtime_tool_request"]; value.PlainContainer(request) {
 		normalized["runtime_tool_request"] = value.Clone(value.Plain(request))
 	}
+
 	if success {
 		normalized["result"] = resultBody(result["result"])
 		return normalized
 	}
+
 	normalized["error"] = failedText
 	if text := value.Text(result["error"]); text != "" {
 		normalized["error"] = text
 	}
+
 	return normalized
 }
 

@@ -56,9 +56,11 @@ func ReadQuery(raw map[string]any) (Query, error) {
 		}
 		*bound = at
 	}
+
 	if limit, ok := value.Integer(raw["limit"]); ok && limit > 0 {
 		query.Limit = int(min(limit, 1<<31-1))
 	}
+
 	return query, nil
 }
 
@@ -75,15 +77,19 @@ func FromRow(document []byte, status string, result []byte) (map[string]any, err
 	if err != nil {
 		return nil, fmt.Errorf("read tool request: %w", err)
 	}
+
 	request := value.Assoc(record)
 	request["status"] = status
+
 	if len(result) == 0 {
 		return request, nil
 	}
+
 	kept, err := value.Decode(result, rowLimits)
 	if err != nil {
 		return nil, fmt.Errorf("read result of tool request: %w", err)
 	}
+
 	request["result"] = kept
 	return request, nil
 }
