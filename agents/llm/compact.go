@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"unicode/utf8"
 
 	"inbox/agents"
 	"inbox/agents/runtime/envelope"
@@ -14,6 +13,7 @@ import (
 	"inbox/agents/runtime/tool"
 	"inbox/agents/runtime/value"
 	"inbox/exchange"
+	"inbox/internal/clip"
 	"inbox/internal/fault"
 )
 
@@ -349,7 +349,7 @@ func (s *summarizer) once(ctx context.Context, before, piece string) (string, er
 		return "", errors.New("the model gave no summary")
 	}
 
-	return cutText(summary, max(1<<10, s.limit/8)), nil
+	return clip.Marked(summary, max(1<<10, s.limit/8), " …"), nil
 }
 
 // inPieces writes messages down in texts of at most size bytes; a message that is larger is cut.
@@ -357,7 +357,7 @@ func inPieces(messages []envelope.Envelope, size int) []string {
 	var all []string
 	var piece strings.Builder
 	for i := range messages {
-		text := cutText(written(&messages[i]), size) + "\n\n"
+		text := clip.Marked(written(&messages[i]), size, " …") + "\n\n"
 		if piece.Len() > 0 && piece.Len()+len(text) > size {
 			all = append(all, piece.String())
 			piece.Reset()
@@ -375,14 +375,4 @@ func written(message *envelope.Envelope) string {
 		return "result of " + message.ToolName() + ": " + message.Text()
 	}
 	return message.Role + ": " + message.Text()
-}
-
-func cutText(text string, size int) string {
-	if len(text) <= size {
-		return text
-	}
-	for size > 0 && !utf8.RuneStart(text[size]) {
-		size--
-	}
-	return text[:size] + " …"
 }

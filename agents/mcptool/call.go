@@ -9,6 +9,8 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"inbox/internal/clip"
 )
 
 // IdempotencyMeta is the member of _meta under which a server finds the idempotency key of a call: the same in every
@@ -131,7 +133,7 @@ func (s *server) explain(outer, ctx context.Context, c *connection, failure erro
 		s.note(ctx, failure)
 		return s.unknown(kindUnknown, "The tool server %q could not be reached."), nil
 	case refused:
-		return failed(kindRefused, cut(plain(refusal.Message), maxErrorBytes)), nil
+		return failed(kindRefused, clip.Bytes(plain(refusal.Message), maxErrorBytes)), nil
 	}
 
 	s.note(ctx, failure)

@@ -17,6 +17,7 @@ import (
 
 	"inbox/agents/runtime/tool"
 	"inbox/agents/runtime/value"
+	"inbox/internal/clip"
 )
 
 const (
@@ -168,7 +169,7 @@ func description(offered *mcp.Tool) string {
 	}
 
 	for _, text := range append(candidates, offered.Name) {
-		if text := cut(plain(text), maxDescriptionBytes); text != "" {
+		if text := clip.Bytes(plain(text), maxDescriptionBytes); text != "" {
 			return text
 		}
 	}

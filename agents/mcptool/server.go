@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"inbox/internal/clip"
 )
 
 const (
@@ -180,7 +182,7 @@ func (s *server) publish(c *connection, tools *listing, failure error) {
 
 	s.failure = ""
 	if failure != nil {
-		s.failure = cut(plain(failure.Error()), maxDescriptionBytes)
+		s.failure = clip.Bytes(plain(failure.Error()), maxDescriptionBytes)
 	}
 
 	if c != s.connection {

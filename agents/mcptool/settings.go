@@ -5,14 +5,13 @@ import (
 	"context"
 	"log/slog"
 	"maps"
-	"net"
-	"net/url"
 	"path"
 	"regexp"
 	"slices"
 	"strings"
 	"time"
 
+	"inbox/agents/upstream"
 	"inbox/internal/fault"
 	"inbox/internal/safehttp"
 	"inbox/normalized"
@@ -116,7 +115,7 @@ func (s Server) Validate() error {
 		return err
 	}
 	if s.URL != "" {
-		_, err := hostPort(s.URL)
+		_, err := s.destination()
 		return err
 	}
 
@@ -147,24 +146,7 @@ func (s Server) validateEnvironment() error {
 	return nil
 }
 
-// hostPort returns the only destination that the operator's URL opens.
-func hostPort(address string) (string, error) {
-	target, err := url.Parse(address)
-	switch {
-	case err != nil || target.Hostname() == "":
-		return "", fault.InField("url", "must be an address such as https://tools.example.org/mcp")
-	case target.Scheme != "http" && target.Scheme != "https":
-		return "", fault.InField("url", "must begin with https:// or http://")
-	case target.User != nil:
-		return "", fault.InField("url", "must not carry a user or password: use token")
-	case target.Fragment != "":
-		return "", fault.InField("url", "must not have a fragment")
-	}
-
-	port := target.Port()
-	if port == "" {
-		port = map[string]string{"http": "80", "https": "443"}[target.Scheme]
-	}
-
-	return net.JoinHostPort(target.Hostname(), port), nil
+// destination returns the only host and port that the operator's URL opens.
+func (s Server) destination() (string, error) {
+	return upstream.Destination(s.URL, "https://tools.example.org/mcp", "use token")
 }

@@ -29,7 +29,7 @@ type web struct {
 }
 
 func newWeb(settings Server, client *safehttp.Client, limit int) (*web, error) {
-	destination, err := hostPort(settings.URL)
+	destination, err := settings.destination()
 	if err != nil {
 		return nil, err
 	}

@@ -10,6 +10,7 @@ import (
 	"inbox/engine/demand"
 	"inbox/exchange"
 	"inbox/identity"
+	"inbox/internal/clip"
 	"inbox/internal/fault"
 	"inbox/internal/queue"
 	"inbox/internal/telemetry"
@@ -212,7 +213,7 @@ func (s *approver) notAsked(ctx context.Context, job queue.Job, issuance policyp
 	s.options.Logger.WarnContext(ctx, "an approver cannot be asked", "approver", address, "error", cause)
 	row := exchange.AuditRecord{
 		ID: newID(), At: time.Now(), Code: auditUnreachable, TurnID: issuance.TurnID, Agent: issuance.Agent,
-		Detail: cut(fmt.Sprintf("demand %s: %s cannot be asked: %v", issuance.ID, address, cause), maxDetail),
+		Detail: clip.Bytes(fmt.Sprintf("demand %s: %s cannot be asked: %v", issuance.ID, address, cause), maxDetail),
 	}
 
 	if err := s.options.Store.InTx(ctx, func(tx Tx) error { return tx.Audit(ctx, row) }); err != nil {

@@ -14,6 +14,7 @@ import (
 	"inbox/agents"
 	"inbox/exchange"
 	"inbox/identity"
+	"inbox/internal/clip"
 	"inbox/internal/fault"
 	"inbox/internal/queue"
 	"inbox/internal/telemetry"
@@ -165,7 +166,7 @@ func (s *dispatcher) received(d exchange.Dispatch, answer normalized.Response) n
 		answer.Status = policypart.ResponseStatus(policy.Kind)
 	}
 	if answer.Error != nil {
-		answer.Error = &normalized.ResponseError{Code: answer.Error.Code, Message: cut(answer.Error.Message, maxErrorWords)}
+		answer.Error = &normalized.ResponseError{Code: answer.Error.Code, Message: clip.Bytes(answer.Error.Message, maxErrorWords)}
 	}
 
 	answer = fitted(answer, s.options.Limits.Trace)
@@ -522,6 +523,6 @@ func shortened(p normalized.Part, limit int) normalized.Part {
 	if p.Kind != normalized.PartText || len(p.Content) <= limit || limit < len(leftOut) {
 		return normalized.Text(leftOut)
 	}
-	p.Content = cut(p.Content, limit/2) + "\n\n" + leftOut
+	p.Content = clip.Bytes(p.Content, limit/2) + "\n\n" + leftOut
 	return p
 }

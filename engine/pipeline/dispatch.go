@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"slices"
 	"time"
-	"unicode/utf8"
 
 	"inbox/agents"
 	"inbox/exchange"
@@ -426,15 +425,4 @@ func unanswered(calls []exchange.Dispatch) []exchange.Dispatch {
 		calls[i].Response = nil
 	}
 	return calls
-}
-
-// cut shortens a text between two characters.
-func cut(text string, limit int) string {
-	if len(text) <= limit {
-		return text
-	}
-	for limit > 0 && !utf8.RuneStart(text[limit]) {
-		limit--
-	}
-	return text[:limit]
 }

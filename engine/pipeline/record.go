@@ -7,10 +7,10 @@ import (
 	"slices"
 	"sync"
 	"time"
-	"unicode/utf8"
 
 	"inbox/agents"
 	"inbox/exchange"
+	"inbox/internal/clip"
 	"inbox/internal/fault"
 	"inbox/internal/queue"
 	"inbox/normalized"
@@ -239,12 +239,9 @@ func cutTexts(deltas []normalized.Delta) []normalized.Delta {
 	list := make([]normalized.Delta, 0, len(deltas))
 	for _, delta := range deltas {
 		for delta.Kind == normalized.DeltaText && len(delta.Text) > maxDeltaText {
-			end := maxDeltaText
-			for end > maxDeltaText-utf8.UTFMax && !utf8.RuneStart(delta.Text[end]) {
-				end--
-			}
-			list = append(list, normalized.Delta{Kind: delta.Kind, Text: delta.Text[:end]})
-			delta.Text = delta.Text[end:]
+			piece := clip.Bytes(delta.Text, maxDeltaText)
+			list = append(list, normalized.Delta{Kind: delta.Kind, Text: piece})
+			delta.Text = delta.Text[len(piece):]
 		}
 		list = append(list, delta)
 	}
