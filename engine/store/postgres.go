@@ -116,7 +116,7 @@ func (e *postgresEngine) once(ctx context.Context, work func(*Tx) error) (lost b
 	var result error
 	err = connection.Raw(func(driverConnection any) error {
 		session := &postgresSession{connection: driverConnection.(*stdlib.Conn).Conn()}
-		result = guarded(work, &Tx{session: session, dialect: postgresDialect})
+		result = guarded(work, newTx(session, postgresDialect))
 		before := result != nil
 		if !before {
 			result = session.commit(ctx)

@@ -350,7 +350,7 @@ func (s *writerSession) wait(limit time.Duration) error {
 // plain runs one caller's work directly in the transaction.
 func (s *writerSession) plain(work func(*Tx) error) error {
 	s.changed = false
-	return guarded(work, &Tx{session: s, dialect: sqliteDialect})
+	return guarded(work, newTx(s, sqliteDialect))
 }
 
 // savepoint runs one caller's work so that its failure undoes its own changes alone.
@@ -358,7 +358,7 @@ func (s *writerSession) savepoint(work func(*Tx) error) error {
 	if err := s.execute("SAVEPOINT caller"); err != nil {
 		return err
 	}
-	failure := guarded(work, &Tx{session: s, dialect: sqliteDialect})
+	failure := guarded(work, newTx(s, sqliteDialect))
 	if failure != nil {
 		if err := s.execute("ROLLBACK TO caller"); err != nil {
 			return errors.Join(failure, err)
