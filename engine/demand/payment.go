@@ -15,6 +15,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promauto"
 
 	"inbox/exchange"
+	"inbox/internal/clock"
 	"inbox/internal/facilitator"
 	"inbox/internal/fault"
 	"inbox/normalized"
@@ -110,7 +111,7 @@ func (p *payments) pay(ctx context.Context, i policypart.Issuance, offered json.
 
 func (p *payments) verify(ctx context.Context, offered facilitator.Payment) (verified facilitator.Verification, err error) {
 	for try := range verifyTries {
-		if try > 0 && !pause(ctx, verifyPause) {
+		if try > 0 && clock.Sleep(ctx, verifyPause) != nil {
 			break
 		}
 		if verified, err = p.facilitator.Verify(ctx, offered); err == nil {
@@ -147,18 +148,6 @@ func paidBy(kept notes, requirements facilitator.Requirements, by *policypart.Re
 			"payer": kept.Payment.Payer, "scheme": requirements.Scheme, "network": requirements.Network,
 			"amount": requirements.Amount(), "asset": requirements.Asset, "pay_to": requirements.PayTo,
 		}),
-	}
-}
-
-// pause waits; false = the context ended first.
-func pause(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-ctx.Done():
-		return false
 	}
 }
 
@@ -269,7 +258,7 @@ func (p *payments) carryOut(ctx context.Context, offered facilitator.Payment, ag
 			return settled, true, nil
 		}
 		*again = *again || err != nil
-		if try == len(settlePauses) || !pause(ctx, settlePauses[try]) {
+		if try == len(settlePauses) || clock.Sleep(ctx, settlePauses[try]) != nil {
 			return settled, false, err
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"inbox/internal/blob"
+	"inbox/internal/clock"
 	"inbox/normalized"
 )
 
@@ -392,10 +393,8 @@ func (s contentStore) readOriginals(ctx context.Context, needed *digestSet) erro
 
 // rest leaves the database to others for as long as the work took that began then.
 func rest(ctx context.Context, begun time.Time) error {
-	select {
-	case <-time.After(min(time.Since(begun), orphanRest)):
-		return nil
-	case <-ctx.Done():
-		return unavailable("sweep contents", ctx.Err())
+	if err := clock.Sleep(ctx, min(time.Since(begun), orphanRest)); err != nil {
+		return unavailable("sweep contents", err)
 	}
+	return nil
 }

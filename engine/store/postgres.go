@@ -20,6 +20,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
 
+	"inbox/internal/clock"
 	"inbox/internal/fault"
 )
 
@@ -76,9 +77,7 @@ func (e *postgresEngine) transact(ctx context.Context, work func(*Tx) error) err
 		}
 
 		repeated.Inc()
-		select {
-		case <-time.After(rand.N(time.Duration(attempt) * 5 * time.Millisecond)):
-		case <-ctx.Done():
+		if clock.Sleep(ctx, rand.N(time.Duration(attempt)*5*time.Millisecond)) != nil {
 			return err
 		}
 	}
