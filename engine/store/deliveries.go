@@ -120,12 +120,17 @@ func (s deliveryStore) Deliveries(ctx context.Context, filter delivery.Filter) (
 	chosen.addWhen(filter.Key != "", "d.destination = ?", filter.Key)
 	chosen.addWhen(filter.Before != "", "d.id < ?", filter.Before)
 	query := `SELECT ` + deliveryColumns + ` FROM deliveries d` + chosen.sql() + chosen.page("d.id DESC", filter.Limit)
+	return s.records(ctx, query, chosen.arguments...)
+}
+
+func (s deliveryStore) records(ctx context.Context, query string, arguments ...any) ([]delivery.Record, error) {
 	var records []delivery.Record
-	err := s.engine.reader().each(ctx, query, chosen.arguments, func(r row) error {
+	err := s.engine.reader().each(ctx, query, arguments, func(r row) error {
 		var record deliveryRow
 		if err := r.Scan(record.columns()...); err != nil {
 			return err
 		}
+
 		records = append(records, record.finish())
 		return nil
 	})
@@ -137,17 +142,7 @@ const selectSendings = `SELECT ` + deliveryColumns + ` FROM deliveries d
 
 // Sendings returns the deliveries of a reply itself with ids after the given one, in order.
 func (s deliveryStore) Sendings(ctx context.Context, reply exchange.Reply, after string, limit int) ([]delivery.Record, error) {
-	var records []delivery.Record
-	arguments := []any{reply.TurnID, after, reply.ID, pageSize(limit)}
-	err := s.engine.reader().each(ctx, selectSendings, arguments, func(r row) error {
-		var record deliveryRow
-		if err := r.Scan(record.columns()...); err != nil {
-			return err
-		}
-		records = append(records, record.finish())
-		return nil
-	})
-	return records, err
+	return s.records(ctx, selectSendings, reply.TurnID, after, reply.ID, pageSize(limit))
 }
 
 // The ids of deliveries begin with their time, so that the recent ones are at the end of the table.

@@ -99,19 +99,7 @@ const selectReply = `SELECT ` + replyColumns + ` FROM replies r JOIN turns t ON 
 
 // Reply returns a reply with its question and its native id; fault.NotFound when there is none.
 func (s replyStore) Reply(ctx context.Context, id string) (exchange.Reply, string, error) {
-	var reply exchange.Reply
-	var nativeID string
-	found := false
-	err := s.engine.reader().each(ctx, selectReply, []any{id}, func(r row) (err error) {
-		found = true
-		reply, err = scanReply(r, &nativeID)
-		return err
-	})
-	if err == nil && !found {
-		err = notFound("reply")
-	}
-
-	return reply, nativeID, err
+	return s.one(ctx, selectReply, id)
 }
 
 const selectAnswer = `SELECT ` + replyColumns + ` FROM replies r JOIN turns t ON t.id = r.turn_id WHERE r.turn_id = $1 AND r.notice = 0`
@@ -119,10 +107,13 @@ const selectAnswer = `SELECT ` + replyColumns + ` FROM replies r JOIN turns t ON
 // Answer returns the reply that ended a turn; fault.NotFound while there is none. Demands and acknowledgements before it do
 // not count.
 func (s replyStore) Answer(ctx context.Context, turnID string) (exchange.Reply, error) {
-	var reply exchange.Reply
-	var nativeID string
+	reply, _, err := s.one(ctx, selectAnswer, turnID)
+	return reply, err
+}
+
+func (s replyStore) one(ctx context.Context, query, key string) (reply exchange.Reply, nativeID string, err error) {
 	found := false
-	err := s.engine.reader().each(ctx, selectAnswer, []any{turnID}, func(r row) (err error) {
+	err = s.engine.reader().each(ctx, query, []any{key}, func(r row) (err error) {
 		found = true
 		reply, err = scanReply(r, &nativeID)
 		return err
@@ -130,8 +121,7 @@ func (s replyStore) Answer(ctx context.Context, turnID string) (exchange.Reply, 
 	if err == nil && !found {
 		err = notFound("reply")
 	}
-
-	return reply, err
+	return reply, nativeID, err
 }
 
 func scanReply(r row, nativeID *string, extra ...any) (exchange.Reply, error) {

@@ -109,28 +109,10 @@ type Store struct {
 // newStore puts the topics on one database.
 func newStore(db *database) *Store {
 	return &Store{
-		database: db,
-
-		turnStore:     turnStore{db},
-		replyStore:    replyStore{db, new(countCache)},
-		deliveryStore: deliveryStore{db},
-		demandStore:   demandStore{db},
-		callStore:     callStore{db},
-		sessionStore:  sessionStore{db},
-		documentStore: documentStore{db},
-		jobStore:      jobStore{db},
-		watchStore:    watchStore{db},
-		backEndStore:  backEndStore{db},
-
-		personStore: personStore{db},
-		listStore:   listStore{db},
-		quotaStore:  quotaStore{db},
-		tokenStore:  tokenStore{db},
-		auditStore:  auditStore{db},
-
-		erasureStore: erasureStore{db},
-		contentStore: contentStore{db},
-		sweeper:      sweeper{db},
+		db, turnStore{db}, replyStore{db, new(countCache)}, deliveryStore{db}, demandStore{db}, callStore{db}, sessionStore{db},
+		documentStore{db}, jobStore{db}, watchStore{db}, backEndStore{db},
+		personStore{db}, listStore{db}, quotaStore{db}, tokenStore{db}, auditStore{db},
+		erasureStore{db}, contentStore{db}, sweeper{db},
 	}
 }
 
