@@ -16,7 +16,7 @@ type erasureStore struct{ *database }
 // erasureTx removes what was said in single turns.
 type erasureTx struct{ *transaction }
 
-// forgetPage is how many turns one transaction forgets, so that no one waits long for the writer.
+// forgetPage is how many turns one transaction forgets, so that no caller waits long for the writer.
 const forgetPage = 50
 
 // notesOfTurns are the namespaces of documents about one turn: what its agent noted, and earlier lines that a summary stands

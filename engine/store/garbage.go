@@ -265,7 +265,7 @@ func (s *digestSet) has(digest string) bool {
 	return s.each(digest, func(word *uint64, bit uint64) bool { return *word&bit != 0 })
 }
 
-// addAll adds whatever in a text has the form of a digest, in whichever form it is written there.
+// addAll adds everything in a text that has the form of a digest, however it is written there.
 func (s *digestSet) addAll(text string) {
 	run := 0
 	for i := range len(text) + 1 {

@@ -199,7 +199,7 @@ const (
 	// connectionLife is after which a connection is replaced when it is next needed, at the latest a third later: a server
 	// that was promoted, or came back behind the same name, gets its share without a restart of ours.
 	connectionLife = 30 * time.Minute
-	// connectionIdle ends connections that no one needs.
+	// connectionIdle ends connections that are not needed.
 	connectionIdle = 5 * time.Minute
 	// connectPatience bounds one attempt to connect to one host.
 	connectPatience = 10 * time.Second

@@ -17,7 +17,7 @@ const (
 	auditRows = 100_000
 )
 
-// maxSwept bounds what one transaction of a sweep removes, so that no one waits long for the writer; maxBatches bounds
+// maxSwept bounds what one transaction of a sweep removes, so that no caller waits long for the writer; maxBatches bounds
 // the transactions of one sweep.
 const (
 	maxSwept   = 1000

@@ -192,7 +192,7 @@ func stateBody(reason string, attempt int) string {
 	return string(body)
 }
 
-// resumption is with what a parked turn was taken up again.
+// resumption is what a parked turn is resumed with.
 type resumption struct {
 	Resolution *policypart.Resolution `json:"policy_resolution,omitempty"`
 	Trace      *normalized.Response   `json:"received_trace,omitempty"`
