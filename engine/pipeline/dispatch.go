@@ -11,6 +11,7 @@ import (
 
 	"inbox/agents"
 	"inbox/exchange"
+	"inbox/internal/clock"
 	"inbox/internal/fault"
 	"inbox/internal/queue"
 	"inbox/normalized"
@@ -121,7 +122,7 @@ func (s *Service) askAll(ctx context.Context, job queue.Job, turn exchange.TurnR
 				return err
 			}
 			return queue.ErrSettled
-		case try == storeTries || !fault.Is(err, fault.Unavailable) || !pause(ctx, storeWait):
+		case try == storeTries || !fault.Is(err, fault.Unavailable) || clock.Sleep(ctx, storeWait) != nil:
 			return err
 		}
 	}

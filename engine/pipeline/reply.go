@@ -11,6 +11,7 @@ import (
 
 	"inbox/engine/delivery"
 	"inbox/exchange"
+	"inbox/internal/clock"
 	"inbox/internal/fault"
 	"inbox/internal/queue"
 	"inbox/normalized"
@@ -60,7 +61,7 @@ func (s *Service) conclude(ctx context.Context, job queue.Job, record *runRecord
 	var moved bool
 	for try := 1; ; try++ {
 		moved, err = s.storeReply(ctx, job, record, end, deliveries, plan)
-		if err == nil || try == storeTries || !fault.Is(err, fault.Unavailable) || !pause(ctx, storeWait) {
+		if err == nil || try == storeTries || !fault.Is(err, fault.Unavailable) || clock.Sleep(ctx, storeWait) != nil {
 			break
 		}
 	}
@@ -245,15 +246,3 @@ func saying(response normalized.Response, sentence string) normalized.Response {
 }
 
 func panicError(p any) error { return fmt.Errorf("panic: %v\n%s", p, debug.Stack()) }
-
-// pause waits d and reports whether ctx is still alive.
-func pause(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
-}
