@@ -18,6 +18,7 @@ import (
 
 	"inbox/exchange"
 	"inbox/identity"
+	"inbox/internal/clock"
 	"inbox/internal/fault"
 	"inbox/internal/safehttp"
 	"inbox/normalized"
@@ -206,8 +207,8 @@ func (c *Caller) outcome(ctx context.Context, w *wire, to identity.Address, resu
 // finish polls a task that works.
 func (w *wire) finish(ctx context.Context, task *a2a.Task) (*a2a.Task, error) {
 	for pause := firstPoll; !task.Status.State.Terminal() && !interrupted(task.Status.State); pause = min(2*pause, maxPoll) {
-		if !sleep(ctx, pause) {
-			return nil, ctx.Err()
+		if err := clock.Sleep(ctx, pause); err != nil {
+			return nil, err
 		}
 		polled, err := w.get(ctx, task.ID)
 		switch {

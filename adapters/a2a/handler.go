@@ -11,6 +11,7 @@ import (
 	"github.com/a2aproject/a2a-go/v2/a2asrv"
 
 	"inbox/exchange"
+	"inbox/internal/clock"
 	"inbox/internal/fault"
 	"inbox/internal/httpserver"
 	"inbox/normalized"
@@ -420,20 +421,8 @@ func (h *handler) settled(ctx context.Context, turnID string) (exchange.TurnReco
 		if err != nil || stateOf(turn) != a2a.TaskStateWorking {
 			return turn, err
 		}
-		if !sleep(ctx, pause) {
-			return turn, ctx.Err()
+		if err := clock.Sleep(ctx, pause); err != nil {
+			return turn, err
 		}
-	}
-}
-
-// sleep reports whether the pause was over before ctx.
-func sleep(ctx context.Context, pause time.Duration) bool {
-	timer := time.NewTimer(pause)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return false
-	case <-timer.C:
-		return true
 	}
 }

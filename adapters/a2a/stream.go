@@ -15,6 +15,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promauto"
 
 	"inbox/exchange"
+	"inbox/internal/clock"
 	"inbox/normalized"
 )
 
@@ -363,7 +364,7 @@ func (c *call) forgetsAppend() bool { return c.old && (c.rest || c.stopping != n
 // next waits until the owner of an interrupted task continues or cancels it and reports whether there is more to tell.
 func (f *follower) next() bool {
 	for pause := firstPause; ; pause = min(2*pause, maxPause) {
-		if !f.superseded && !sleep(f.ctx, pause) {
+		if !f.superseded && clock.Sleep(f.ctx, pause) != nil {
 			return f.leave()
 		}
 		t, err := f.load(f.ctx, f.call.owner, f.task.id())

@@ -16,6 +16,7 @@ import (
 	"strings"
 	"time"
 
+	"inbox/internal/clock"
 	"inbox/internal/fault"
 	"inbox/internal/safehttp"
 )
@@ -319,7 +320,7 @@ func (r retrying) Stream(ctx context.Context, request Request) iter.Seq2[Delta, 
 				yield(Delta{}, err)
 				return
 			}
-			if !sleep(ctx, pause) {
+			if clock.Sleep(ctx, pause) != nil {
 				yield(Delta{}, fmt.Errorf("ask model: %w", context.Cause(ctx)))
 				return
 			}
@@ -370,16 +371,4 @@ func (r Retry) pause(attempt int) time.Duration {
 		pause *= 2
 	}
 	return min(pause, r.Max)
-}
-
-// sleep waits and reports whether the context lasted.
-func sleep(ctx context.Context, pause time.Duration) bool {
-	timer := time.NewTimer(pause)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
 }

@@ -5,12 +5,12 @@ import (
 	"errors"
 	"net/http"
 	"strings"
-	"time"
 	"unicode"
 
 	"github.com/a2aproject/a2a-go/v2/a2a"
 
 	"inbox/agents/upstream"
+	"inbox/internal/clock"
 	"inbox/internal/fault"
 	"inbox/internal/safehttp"
 	"inbox/normalized"
@@ -26,7 +26,7 @@ const (
 func (x *exchange) follow(ctx context.Context) error {
 	pause := x.agent.options.PollInterval
 	for tries := 0; !x.done() && x.peer.streaming && tries < maxResubscribes; tries++ {
-		if tries > 0 && !sleep(ctx, pause) {
+		if tries > 0 && clock.Sleep(ctx, pause) != nil {
 			return upstream.Interrupted(ctx, ctx.Err())
 		}
 
@@ -90,7 +90,7 @@ func (x *exchange) poll(ctx context.Context) error {
 	first, longest := true, 20*x.agent.options.PollInterval
 	blind, same := 0, 0
 	for pause := x.agent.options.PollInterval; !x.done(); pause = min(2*pause, longest) {
-		if !sleep(ctx, pause) {
+		if clock.Sleep(ctx, pause) != nil {
 			return upstream.Interrupted(ctx, ctx.Err())
 		}
 
@@ -152,18 +152,6 @@ func (x *exchange) block(ctx context.Context) error {
 	}
 
 	return nil
-}
-
-// sleep is false when ctx ended first.
-func sleep(ctx context.Context, pause time.Duration) bool {
-	timer := time.NewTimer(pause)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
 }
 
 // done reports whether the answer is there.

@@ -7,6 +7,7 @@ import (
 
 	"github.com/a2aproject/a2a-go/v2/a2a"
 
+	"inbox/internal/clock"
 	"inbox/internal/fault"
 )
 
@@ -48,7 +49,7 @@ func (x *exchange) send(ctx context.Context) error {
 		case errors.Is(err, a2a.ErrInternalError) && x.continued() != nil && tries < maxBusyTries:
 			// The run that asked the question may not be over there for a moment.
 			tries++
-			if !sleep(ctx, x.agent.options.PollInterval) {
+			if clock.Sleep(ctx, x.agent.options.PollInterval) != nil {
 				return failure(ctx, seen, err)
 			}
 		case errors.Is(err, a2a.ErrInternalError) && x.waitsForLogin():

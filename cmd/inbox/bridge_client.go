@@ -15,6 +15,8 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+
+	"inbox/internal/clock"
 )
 
 const (
@@ -31,14 +33,7 @@ var errNoItem = errors.New("the item is not in the queue")
 
 // rest waits before another try; false = the program ends.
 func rest(ctx context.Context) bool {
-	timer := time.NewTimer(restWait)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
+	return clock.Sleep(ctx, restWait) == nil
 }
 
 // bridgeClient speaks the bridge protocol of a server (docs/bridges.md).

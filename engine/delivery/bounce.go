@@ -2,16 +2,19 @@ package delivery
 
 import (
 	"context"
+	"encoding/json"
+	"fmt"
 	"slices"
 	"strings"
 	"time"
 
 	"inbox/exchange"
 	"inbox/internal/fault"
+	"inbox/internal/queue"
 )
 
-// Bounced writes what a report says about a delivery that had left to the delivery and its timeline, and tells the agent
-// where it listens. A recipient from whom it came back does not have it; a delivery that nobody has is dead. fault.NotFound
+// Bounced writes a report about a delivery that had left to the delivery and its timeline, and tells the agent where it
+// listens. A recipient from whom it came back does not have it; a delivery that no recipient has is dead. fault.NotFound
 // when there is no such delivery, fault.Unavailable when its attempt is not over yet. The same report again changes nothing
 // but the timeline.
 func (s *Service) Bounced(ctx context.Context, bounce exchange.Bounce) error {
@@ -54,11 +57,11 @@ func (s *Service) Bounced(ctx context.Context, bounce exchange.Bounce) error {
 	if err != nil || bounce.Event != exchange.EventDeliveryBounced {
 		return err
 	}
-	return s.nobodyHas(ctx, bounce)
+	return s.endReturned(ctx, bounce)
 }
 
-// Reports come back faster than the attempt is written down when the server that took the mail stands next to us. What they
-// say holds only for a delivery that has left, so they wait for that; when it takes longer they must come again.
+// Reports come back faster than the attempt is written down when the server that took the mail stands next to us. They
+// apply only to a delivery that has left, so they wait for that; when it takes longer they must come again.
 const (
 	attemptPatience = 10 * time.Second
 	attemptPause    = 50 * time.Millisecond // between two looks
@@ -85,9 +88,9 @@ func (s *Service) attempted(ctx context.Context, id string) (Record, exchange.Re
 	}
 }
 
-// nobodyHas ends a delivery that came back from all of its recipients. Reports of several may come at once: it looks at what
+// endReturned ends a delivery that came back from all of its recipients. Reports of several may come at once: it looks at what
 // was written.
-func (s *Service) nobodyHas(ctx context.Context, bounce exchange.Bounce) error {
+func (s *Service) endReturned(ctx context.Context, bounce exchange.Bounce) error {
 	record, _, err := s.options.Store.Delivery(ctx, bounce.DeliveryID)
 	if err != nil || !slices.Contains(returned, record.State) {
 		return err
@@ -124,3 +127,19 @@ func clip(reason string) string {
 
 // returned are the states that a bounce ends: what is still to be sent may yet arrive.
 var returned = []string{StateDelivered}
+
+// tell lets the agent hear what became of its answer, where it listens. It is stored with what it tells of.
+func (s *Service) tell(ctx context.Context, tx Tx, record Record, reply exchange.Reply, kind, recipient, reason string) error {
+	if s.options.Listens == nil || !s.options.Listens(record.Agent) {
+		return nil
+	}
+	told := exchange.AgentEvent{
+		ID: newID(), Kind: kind, Agent: record.Agent, TurnID: record.TurnID, MessageID: reply.Message.ID, ThreadID: reply.Message.ThreadID,
+		Recipient: recipient, Reason: reason, At: time.Now().UTC().Truncate(time.Millisecond),
+	}
+	body, err := json.Marshal(told)
+	if err != nil {
+		return fmt.Errorf("encode event: %w", err)
+	}
+	return tx.Enqueue(ctx, queue.NewJob{ID: told.ID, Kind: exchange.AgentEventKind, Payload: string(body)})
+}

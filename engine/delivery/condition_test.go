@@ -79,7 +79,7 @@ func limited(store Store, limits exchange.DeliveryLimits) *Service {
 
 var errDown = errors.New("connection refused")
 
-// tries makes attempts and says how many reached the destination.
+// tries makes attempts and returns how many reached the destination.
 func tries(t *testing.T, s *Service, times int, result error) (reached int) {
 	t.Helper()
 	for range times {
@@ -164,8 +164,8 @@ func TestAliveKeepsAPause(t *testing.T) {
 	})
 }
 
-// TestPacePerHost: five a second to one server, a second's worth at once after a quiet while; another server is not slowed.
-func TestPacePerHost(t *testing.T) {
+// TestRatePerHost: five a second to one server, a second's worth at once after a quiet while; another server is not slowed.
+func TestRatePerHost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := limited(newShared(), exchange.DeliveryLimits{PerSecond: 5})
 		begun := time.Now()
@@ -190,8 +190,8 @@ func TestPacePerHost(t *testing.T) {
 	})
 }
 
-// TestPacesAreBounded and give back no attempt for which nobody would wait.
-func TestPacesAreBounded(t *testing.T) {
+// TestRatesAreBounded: keys are forgotten, and an attempt that would wait too long reserves nothing.
+func TestRatesAreBounded(t *testing.T) {
 	p, now := newRateLimiter(), time.Now()
 	for i := range maxKeys + 50 {
 		p.take(time.Duration(i).String(), 5, 0, now, time.Second)
@@ -205,5 +205,72 @@ func TestPacesAreBounded(t *testing.T) {
 	first, ok := p.take("a", 5, 0, now, 0)
 	if again, _ := p.take("a", 5, 0, now, 0); ok || first != again || first != 200*time.Millisecond {
 		t.Errorf("wait %v, then %v; ok %v", first, again, ok)
+	}
+}
+
+// TestSlotsBoundOneHost: an attempt that finds no slot waits a moment and leaves its worker; another server has slots of its own.
+func TestSlotsBoundOneHost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := limited(newShared(), exchange.DeliveryLimits{Concurrency: 1})
+		nothing := func(context.Context) error { return nil }
+		err := s.Guard(t.Context(), queue.Job{Attempt: 1}, fediverse, host, func(ctx context.Context) error {
+			begun := time.Now()
+			if err := s.Guard(ctx, queue.Job{Attempt: 1}, fediverse, host, nothing); err == nil || time.Since(begun) != slotWait {
+				t.Errorf("second attempt: %v after %v", err, time.Since(begun))
+			}
+			return s.Guard(ctx, queue.Job{Attempt: 1}, fediverse, "other.example", nothing)
+		})
+		if err != nil || s.perKey.InUse() != 0 {
+			t.Errorf("%v, %d keys left over", err, s.perKey.InUse())
+		}
+	})
+}
+
+func TestBreakerPausesAFailingKey(t *testing.T) {
+	b, now := newBreakers(), time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	for i := range failureLimit {
+		if wait := b.pause("a", now); wait != 0 {
+			t.Fatalf("paused after %d failures", i)
+		}
+		b.failure("a", now, time.Hour)
+	}
+	if wait := b.pause("a", now); wait != time.Minute {
+		t.Fatalf("pause %v, want 1m", wait)
+	}
+	if wait := b.pause("b", now); wait != 0 {
+		t.Fatal("another key is paused")
+	}
+	now = now.Add(time.Minute)
+	if b.pause("a", now) != 0 || b.pause("a", now) == 0 {
+		t.Fatal("after the pause exactly one probe may go")
+	}
+	b.failure("a", now, time.Hour)
+	if wait := b.pause("a", now); wait != 5*time.Minute {
+		t.Fatalf("second pause %v, want 5m", wait)
+	}
+	b.success("a")
+	if b.pause("a", now) != 0 {
+		t.Fatal("paused after a success")
+	}
+}
+
+func TestBreakerForgetsOldFailures(t *testing.T) {
+	b, now := newBreakers(), time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	for range 2 * failureLimit {
+		b.failure("a", now, time.Hour)
+		now = now.Add(failureWindow / 2)
+	}
+	if b.pause("a", now) != 0 {
+		t.Fatal("failures that are far apart opened the breaker")
+	}
+}
+
+func TestBreakersAreBounded(t *testing.T) {
+	b, now := newBreakers(), time.Now()
+	for i := range maxKeys + 50 {
+		b.failure(time.Duration(i).String(), now, time.Hour)
+	}
+	if len(b.keys) > maxKeys {
+		t.Fatalf("%d keys are remembered", len(b.keys))
 	}
 }

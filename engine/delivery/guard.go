@@ -3,8 +3,11 @@ package delivery
 import (
 	"context"
 	"errors"
+	"math/rand/v2"
+	"sync"
 	"time"
 
+	"inbox/internal/clock"
 	"inbox/internal/fault"
 	"inbox/internal/queue"
 )
@@ -51,4 +54,121 @@ func (s *Service) also(ctx context.Context, change func(Tx) error) error {
 		return nil
 	}
 	return s.options.Store.InTx(ctx, change)
+}
+
+// slotWait is how long a worker waits for a busy destination before it takes other work instead: a quick host frees
+// a slot within it, a slow one must not hold the workers.
+const slotWait = 250 * time.Millisecond
+
+// enter waits until an attempt to a destination may begin. Its error holds the job back; dead means that an attempt makes
+// no sense.
+func (s *Service) enter(ctx context.Context, channel, name string) (leave func(), dead, err error) {
+	key, now, limits := conditionKey(channel, name), time.Now(), s.limits(channel)
+	if condition, found := s.conditions.of(ctx, channel, name, now); found {
+		if !condition.DeadAt.IsZero() {
+			return nil, errDead(condition.DeadAt), nil
+		}
+		s.breakers.adopt(key, condition.Opened, condition.PausedUntil, now)
+		if wait := condition.PausedUntil.Sub(now); wait > 0 {
+			attempts.WithLabelValues(channel, "paused").Inc()
+			return nil, nil, queue.SnoozeFor(wait + rand.N(time.Second))
+		}
+	}
+
+	if wait := s.breakers.pause(key, now); wait > 0 {
+		attempts.WithLabelValues(channel, "paused").Inc()
+		return nil, nil, queue.SnoozeFor(wait + rand.N(time.Second))
+	}
+
+	waiting, cancel := context.WithTimeout(ctx, slotWait)
+	release, err := s.perKey.Acquire(waiting, key, limits.Concurrency)
+	cancel()
+	if err != nil {
+		return nil, nil, queue.SnoozeFor(time.Second + rand.N(time.Second))
+	}
+
+	wait, ok := s.rate.take(key, limits.PerSecond, limits.Burst, now, slotWait)
+	if !ok {
+		release()
+		return nil, nil, queue.SnoozeFor(wait + rand.N(wait/4+1))
+	}
+	if err := clock.Sleep(ctx, wait); err != nil {
+		release()
+		return nil, nil, err
+	}
+
+	leaveActive, err := s.active.take(ctx)
+	if err != nil {
+		release()
+		return nil, nil, err
+	}
+	return func() { leaveActive(); release() }, nil, nil
+}
+
+// rateLimiter spaces the attempts to one key: so many in a second, and as many at once when it was quiet before.
+type rateLimiter struct {
+	mu   sync.Mutex
+	next map[string]time.Time // when the allowance of the key is whole again
+}
+
+func newRateLimiter() *rateLimiter { return &rateLimiter{next: map[string]time.Time{}} }
+
+// take reserves an attempt and returns how long to wait for it. A wait of more than patience reserves nothing.
+func (l *rateLimiter) take(key string, perSecond float64, atOnce int, now time.Time, patience time.Duration) (wait time.Duration, ok bool) {
+	if perSecond <= 0 {
+		return 0, true
+	}
+	step := time.Duration(float64(time.Second) / perSecond)
+	burst := max(time.Second-step, 0)
+	if atOnce > 0 {
+		burst = step * time.Duration(atOnce-1)
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if len(l.next) >= maxKeys {
+		l.forgetIdle(now)
+	}
+	whole := l.next[key]
+	if whole.Before(now) {
+		whole = now
+	}
+	if wait = whole.Sub(now) - burst; wait > patience {
+		return wait, false
+	}
+	l.next[key] = whole.Add(step)
+	return max(wait, 0), true
+}
+
+func (l *rateLimiter) forgetIdle(now time.Time) {
+	for key, whole := range l.next {
+		if whole.Before(now) {
+			delete(l.next, key)
+		}
+	}
+	if len(l.next) >= maxKeys {
+		clear(l.next)
+	}
+}
+
+// slotTime is how long an attempt keeps its slot of the node: to wait for a slow peer costs no processor, so the slot then
+// goes to the next attempt, and peers that are dead or slow delay no other delivery.
+const slotTime = time.Second
+
+// activeSemaphore bounds the attempts that work at once on this node. A nil one bounds nothing.
+type activeSemaphore chan struct{}
+
+// take waits for a slot. The returned function frees it; that happens by itself after slotTime.
+func (s activeSemaphore) take(ctx context.Context) (leave func(), err error) {
+	if s == nil {
+		return func() {}, nil
+	}
+	select {
+	case s <- struct{}{}:
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+
+	release := sync.OnceFunc(func() { <-s })
+	timer := time.AfterFunc(slotTime, release)
+	return func() { timer.Stop(); release() }, nil
 }

@@ -17,6 +17,7 @@ import (
 	"inbox/exchange"
 	"inbox/internal/fault"
 	"inbox/internal/queue"
+	"inbox/internal/semaphore"
 )
 
 var attempts = promauto.NewCounterVec(prometheus.CounterOpts{
@@ -60,8 +61,8 @@ type Service struct {
 	breakers   *breakers
 	conditions *conditions
 	rate       *rateLimiter
-	active     semaphore
-	perKey     *keyedSemaphore
+	active     activeSemaphore
+	perKey     semaphore.Keyed
 	fresh      *fresh
 }
 
@@ -78,10 +79,10 @@ func New(options Options) *Service {
 	}
 	s := &Service{
 		options: options, breakers: newBreakers(), conditions: newConditions(options.Store), rate: newRateLimiter(),
-		perKey: newKeyedSemaphore(), fresh: newFresh(),
+		fresh: newFresh(),
 	}
 	if options.Active > 0 {
-		s.active = make(semaphore, options.Active)
+		s.active = make(activeSemaphore, options.Active)
 	}
 	return s
 }
@@ -132,7 +133,7 @@ func (s *Service) Run(ctx context.Context, job queue.Job) error {
 	return s.guarded(ctx, job, record, reply, channel)
 }
 
-// obsolete says why a delivery is not needed any more; empty = it is.
+// obsolete returns why a delivery is not needed any more; empty = it is needed.
 func obsolete(record Record, reply exchange.Reply) string {
 	switch {
 	case record.Action != exchange.ActionDelete && !reply.DeletedAt.IsZero():
@@ -150,7 +151,7 @@ func (s *Service) drop(ctx context.Context, job queue.Job, record Record, reason
 	}, queue.Outcome{Kind: queue.Done}, nil)
 }
 
-// guarded holds an attempt back while the destination is paused or busy, and returns it up where nobody lives any more.
+// guarded holds an attempt back while the destination is paused or busy, and gives up where the destination is dead.
 func (s *Service) guarded(ctx context.Context, job queue.Job, record Record, reply exchange.Reply, channel exchange.Channel) error {
 	if reason := s.refused(record, reply); reason != "" {
 		attempts.WithLabelValues(record.Channel, "withdrawn").Inc()
@@ -167,60 +168,7 @@ func (s *Service) guarded(ctx context.Context, job queue.Job, record Record, rep
 	return s.attempt(ctx, job, record, reply, channel)
 }
 
-// enter waits until an attempt to a destination may begin. Its error holds the job back; dead says that there is no
-// sense in an attempt.
-func (s *Service) enter(ctx context.Context, channel, name string) (leave func(), dead, err error) {
-	key, now, limits := conditionKey(channel, name), time.Now(), s.limits(channel)
-	if condition, found := s.conditions.of(ctx, channel, name, now); found {
-		if !condition.DeadAt.IsZero() {
-			return nil, errDead(condition.DeadAt), nil
-		}
-		s.breakers.adopt(key, condition.Opened, condition.PausedUntil, now)
-		if wait := condition.PausedUntil.Sub(now); wait > 0 {
-			attempts.WithLabelValues(channel, "paused").Inc()
-			return nil, nil, queue.SnoozeFor(wait + rand.N(time.Second))
-		}
-	}
-	if wait := s.breakers.pause(key, now); wait > 0 {
-		attempts.WithLabelValues(channel, "paused").Inc()
-		return nil, nil, queue.SnoozeFor(wait + rand.N(time.Second))
-	}
-	release, ok := s.perKey.acquire(ctx, key, limits.Concurrency)
-	if !ok {
-		return nil, nil, queue.SnoozeFor(time.Second + rand.N(time.Second))
-	}
-	wait, ok := s.rate.take(key, limits.PerSecond, limits.Burst, now, slotWait)
-	if !ok {
-		release()
-		return nil, nil, queue.SnoozeFor(wait + rand.N(wait/4+1))
-	}
-	if err := sleep(ctx, wait); err != nil {
-		release()
-		return nil, nil, err
-	}
-	vacate, err := s.active.take(ctx)
-	if err != nil {
-		release()
-		return nil, nil, err
-	}
-	return func() { vacate(); release() }, nil, nil
-}
-
-func sleep(ctx context.Context, wait time.Duration) error {
-	if wait <= 0 {
-		return nil
-	}
-	timer := time.NewTimer(wait)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-}
-
-// attempt makes the attempt and settles it. One that takes its time is marked as sending, for whoever looks.
+// attempt makes the attempt and settles it. One that takes long is marked as sending, for operators who look.
 func (s *Service) attempt(ctx context.Context, job queue.Job, record Record, reply exchange.Reply, channel exchange.Channel) error {
 	record.Attempt = max(record.Attempt+1, job.Attempt)
 	slow := runLate(markAfter, func() { s.markSending(ctx, record) })
@@ -389,7 +337,7 @@ func reasonOf(err error) string {
 	return text
 }
 
-// jitter spreads a wait by ±20 %, so that a host that comes back is not met by everybody at once.
+// jitter spreads a wait by ±20 %, so that a host that comes back is not met by all deliveries at once.
 func jitter(d time.Duration) time.Duration {
 	if d <= 0 {
 		return 0
@@ -403,4 +351,51 @@ func longest(schedule []time.Duration) time.Duration {
 		most = max(most, d)
 	}
 	return most
+}
+
+// maxFresh bounds the deliveries that are remembered between their row and their first attempt.
+const maxFresh = 2048
+
+// fresh remembers deliveries that this process is storing, so that the first attempt needs no query. What is missing
+// here is read.
+type fresh struct {
+	mu   sync.Mutex
+	kept map[string]kept
+}
+
+type kept struct {
+	record Record
+	reply  exchange.Reply
+}
+
+func newFresh() *fresh { return &fresh{kept: map[string]kept{}} }
+
+// Expect is told of deliveries whose rows are about to be committed.
+func (s *Service) Expect(records []Record, reply exchange.Reply) {
+	s.fresh.mu.Lock()
+	defer s.fresh.mu.Unlock()
+	if len(s.fresh.kept)+len(records) > maxFresh {
+		clear(s.fresh.kept) // rows that never were committed would stay for ever
+	}
+	for _, record := range records {
+		s.fresh.kept[record.ID] = kept{record, reply}
+	}
+}
+
+// take returns a remembered delivery, once.
+func (f *fresh) take(id string) (kept, bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	entry, ok := f.kept[id]
+	delete(f.kept, id)
+	return entry, ok
+}
+
+// load returns the delivery of a job. Only a first attempt may trust what is remembered: the operator may have
+// cancelled a delivery since, which the conditional update at the end would notice too late.
+func (s *Service) load(ctx context.Context, job queue.Job) (Record, exchange.Reply, error) {
+	if entry, ok := s.fresh.take(job.Payload); ok && job.Attempt == 1 {
+		return entry.record, entry.reply, nil
+	}
+	return s.options.Store.Delivery(ctx, job.Payload)
 }

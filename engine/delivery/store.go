@@ -20,7 +20,7 @@ const (
 )
 
 // Queue kinds of deliveries; the payload is the delivery id. Deliveries to many, such as followers, have a kind of their
-// own: whoever asked does not wait behind them.
+// own: the reply to the asker does not wait behind them.
 const (
 	JobKind  = "delivery"
 	BulkKind = "delivery.bulk"

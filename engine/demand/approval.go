@@ -2,10 +2,14 @@ package demand
 
 import (
 	"cmp"
+	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"net/url"
+	"slices"
 	"strings"
+	"time"
 	"unicode/utf8"
 
 	"inbox/exchange"
@@ -14,7 +18,7 @@ import (
 	"inbox/policypart"
 )
 
-// Codes of audit rows about approvals, and of the last word of one that was not given.
+// Codes of audit rows about approvals, and of the final notice of one that was denied or expired.
 const (
 	codeApprovalGranted = "approval:granted"
 	codeApprovalDenied  = "approval:denied"
@@ -24,7 +28,7 @@ const (
 // MethodOperator is the method of a decision that the operator took, by command or by the operator API.
 const MethodOperator = "urn:mentionable:auth:operator:v0.1"
 
-// deciderPage is who decided on the page: its address went to the approvers and to nobody else.
+// deciderPage is the decider of a click on the page: its address went to the approvers alone.
 const deciderPage = "page of the approval"
 
 // maxDraft bounds an answer that is held back, as JSON; maxQuestion what is kept of the question, in bytes.
@@ -33,6 +37,15 @@ const (
 	maxQuestion = 2 << 10
 	maxReason   = 500
 )
+
+// approvals meets demands that an approver or the operator decides instead of the asker.
+type approvals struct {
+	store   Store
+	demands *registry
+	secrets *secrets
+	audit   *auditTrail
+	now     func() time.Time
+}
 
 // Decider is who decides about an approval.
 type Decider struct {
@@ -59,12 +72,12 @@ type decided struct {
 
 func decidedOf(resolution *policypart.Resolution) (d decided) {
 	if resolution != nil {
-		_ = json.Unmarshal(resolution.Data[policypart.ApprovalKey], &d) // absent: nobody decided about an approval
+		_ = json.Unmarshal(resolution.Data[policypart.ApprovalKey], &d) // absent: no approval was decided
 	}
 	return d
 }
 
-// approves reports whether a part is decided by somebody else than its asker.
+// approves reports whether a part is decided by an approver and not by its asker.
 func approves(part policypart.Part) bool {
 	return part.NeedsApproval() || part.Kind == policypart.ConsentRequired && part.Code == policypart.CodeApprovalReply
 }
@@ -76,30 +89,19 @@ func approval(issuance *policypart.Issuance, kept *notes, turn exchange.TurnReco
 	kept.Question = beginning(normalized.PlainText(turn.Message.Parts), maxQuestion)
 }
 
-// Hold makes the demand for a finished answer that somebody has to let pass. Combined says that the answers of other
-// agents are in it already. Errors are final faults: the answer is too large to be kept, or too many were held.
-func (s *Service) Hold(turn exchange.TurnRecord, response normalized.Response, combined bool) (policypart.Issuance, error) {
-	held := &draft{Response: response, Combined: combined}
-	if body, err := json.Marshal(held); err != nil || len(body) > maxDraft {
-		return policypart.Issuance{}, fault.GiveUp("the answer is too large to be held for approval (1 MiB)", err)
-	}
-	return s.issue(turn, policypart.Part{
-		Kind: policypart.ConsentRequired, Code: policypart.CodeApprovalReply,
-		Title: "An answer waits for approval", Message: "The answer is sent once somebody approves it.",
-	}, held)
-}
-
-// verdict ends an approval.
-func (s *Service) verdict(i policypart.Issuance, grant bool, by Decider, reason string) Ending {
+// verdict returns the ending of an approval that was decided.
+func (a *approvals) verdict(i policypart.Issuance, grant bool, by Decider, reason string) Ending {
+	now := a.now()
 	asked := i.Part.Approval()
 	record := decided{ActionID: asked.ActionID, Tool: asked.Tool, Reply: replies(i), DecidedBy: cmp.Or(by.Address, by.Name), Reason: reason}
-	what := deed{outcome: policypart.OutcomeGranted, by: s.resolverOf(by), data: withData(nil, policypart.ApprovalKey, record)}
+	what := deed{outcome: policypart.OutcomeGranted, by: a.resolverOf(by), data: withData(nil, policypart.ApprovalKey, record)}
 	code := codeApprovalGranted
 	if !grant {
 		what.outcome, code = policypart.OutcomeDenied, codeApprovalDenied
 	}
-	ending := Ending{Issuance: s.endedApproval(i, what), From: []string{policypart.StatusIssued}, Resume: grant}
-	ending.Audit = []exchange.AuditRecord{s.approvalRecord(i, code, by.Name, about(i)+" "+what.outcome+" by "+by.Name)}
+
+	ending := Ending{Issuance: endedApproval(i, what, now), From: []string{policypart.StatusIssued}, Resume: grant}
+	ending.Audit = []exchange.AuditRecord{approvalRow(i, code, by.Name, about(i)+" "+what.outcome+" by "+by.Name, now)}
 	if !grant {
 		ending.Response, ending.State = lastWord(ending.Issuance), exchange.StateRefused
 	}
@@ -107,32 +109,32 @@ func (s *Service) verdict(i policypart.Issuance, grant bool, by Decider, reason 
 }
 
 // endedApproval leaves the notes to the store: the answer that is sent is the one of the moment of the decision.
-func (s *Service) endedApproval(i policypart.Issuance, what deed) policypart.Issuance {
-	i = ended(i, what, s.now())
+func endedApproval(i policypart.Issuance, what deed, now time.Time) policypart.Issuance {
+	i = ended(i, what, now)
 	i.Notes = nil
 	return i
 }
 
-func (s *Service) expireApproval(i policypart.Issuance) Ending {
+func expiredApproval(i policypart.Issuance, now time.Time) Ending {
 	what := deed{outcome: policypart.OutcomeExpired, data: withData(nil, policypart.ApprovalKey, decided{Reply: replies(i)})}
 	ending := Ending{
-		Issuance: s.endedApproval(i, what), From: []string{policypart.StatusIssued, policypart.StatusClaimed}, State: exchange.StateRefused,
-		Audit: []exchange.AuditRecord{s.approvalRecord(i, codeApprovalExpired, "", about(i)+" expired: nobody decided")},
+		Issuance: endedApproval(i, what, now), From: []string{policypart.StatusIssued, policypart.StatusClaimed}, State: exchange.StateRefused,
+		Audit: []exchange.AuditRecord{approvalRow(i, codeApprovalExpired, "", about(i)+" expired: nobody decided", now)},
 	}
 	ending.Response = lastWord(ending.Issuance)
 	return ending
 }
 
-// LastWord returns the ending of an approval that was denied where nobody could write to its asker.
-func (s *Service) LastWord(i policypart.Issuance) (Ending, bool) {
+// LastWord returns the ending of an approval that was denied where its asker could not be written to.
+func (a *approvals) LastWord(i policypart.Issuance) (Ending, bool) {
 	if i.Purpose != policypart.PurposeApproval || i.Status != policypart.StatusDenied {
 		return Ending{}, false
 	}
 	return Ending{Issuance: i, Response: lastWord(i), State: exchange.StateRefused}, true
 }
 
-// lastWord is what the asker hears of an approval that was not given. An answer that was held back is just not sent,
-// unless whoever decided gave a reason.
+// lastWord is the final notice to the asker of an approval that was denied or expired. An answer that was held back is
+// just not sent, unless the decider wrote a reason.
 func lastWord(i policypart.Issuance) *normalized.Response {
 	d := decidedOf(i.Resolution)
 	switch {
@@ -150,8 +152,8 @@ func lastWord(i policypart.Issuance) *normalized.Response {
 	return refused(i, codeApprovalDenied, "This needs an approval, and it was not given, so nothing was done. The reason: "+d.Reason)
 }
 
-func (s *Service) approvalRecord(i policypart.Issuance, code, by, detail string) exchange.AuditRecord {
-	record := s.record(i, code, detail)
+func approvalRow(i policypart.Issuance, code, by, detail string, now time.Time) exchange.AuditRecord {
+	record := auditRow(i, code, detail, now)
 	record.Principal = by
 	return record
 }
@@ -170,11 +172,11 @@ func about(i policypart.Issuance) string {
 // replies reports whether an answer is held back.
 func replies(i policypart.Issuance) bool { return i.Part.Code == policypart.CodeApprovalReply }
 
-func (s *Service) resolverOf(by Decider) *policypart.Resolver {
+func (a *approvals) resolverOf(by Decider) *policypart.Resolver {
 	if by.Resolver != nil || by.Name == deciderPage {
 		return by.Resolver
 	}
-	return &policypart.Resolver{Issuer: hostOf(s.options.BaseURL), Subject: by.Name, Method: MethodOperator}
+	return &policypart.Resolver{Issuer: hostOf(a.secrets.base), Subject: by.Name, Method: MethodOperator}
 }
 
 func hostOf(base *url.URL) string {
@@ -184,7 +186,7 @@ func hostOf(base *url.URL) string {
 	return base.Host
 }
 
-// approvalFault says to an approver why nothing can be decided.
+// approvalFault returns a refusal with the text for an approver.
 func approvalFault(i policypart.Issuance, refusal *policypart.Refusal) error {
 	switch refusal.Code {
 	case policypart.CodeExpired:
@@ -195,7 +197,7 @@ func approvalFault(i policypart.Issuance, refusal *policypart.Refusal) error {
 	return asFault(refusal)
 }
 
-// outcomeOf tells how an approval ended, in words.
+// outcomeOf returns how an approval ended, in words.
 func outcomeOf(i policypart.Issuance) string {
 	words := map[string]string{
 		policypart.StatusResolved: "approved", policypart.StatusDenied: "denied", policypart.StatusExpired: "it expired",
@@ -231,4 +233,181 @@ func beginning(text string, limit int) string {
 		limit--
 	}
 	return text[:limit] + "…"
+}
+
+// Approvals lists what waits for the decision of an approver or the operator, newest first; with filter.All also what
+// was decided.
+func (a *approvals) Approvals(ctx context.Context, filter exchange.ApprovalFilter) ([]exchange.Approval, error) {
+	found, err := a.store.Approvals(ctx, filter)
+	list := make([]exchange.Approval, 0, len(found))
+	for _, issuance := range found {
+		list = append(list, listed(issuance, a.now()))
+	}
+	return list, err
+}
+
+// Approval returns one approval by its id or code. fault.NotFound when there is none.
+func (a *approvals) Approval(ctx context.Context, id string) (exchange.Approval, error) {
+	issuance, err := a.find(ctx, id)
+	if err != nil {
+		return exchange.Approval{}, err
+	}
+	return listed(issuance, a.now()), nil
+}
+
+// Approve lets the turn go on: its agent runs again with the grant, or the answer that was held back is sent. By is for
+// the record, such as "operator:<name of the token>". fault.NotFound, Gone (expired) or Conflict (decided before); beside
+// an error about an approval that exists its present state is returned.
+func (a *approvals) Approve(ctx context.Context, id, by string) (exchange.Approval, error) {
+	return a.decide(ctx, id, by, true, "")
+}
+
+// Deny ends the turn. The asker of an action is told so, with the reason if there is one; an answer that was held back is
+// not sent, and only a reason is told. Errors are those of Approve, and Malformed for a reason over 500 bytes.
+func (a *approvals) Deny(ctx context.Context, id, by, reason string) (exchange.Approval, error) {
+	reason, err := reasonText(reason)
+	if err != nil {
+		return exchange.Approval{}, err
+	}
+	return a.decide(ctx, id, by, false, reason)
+}
+
+func (a *approvals) decide(ctx context.Context, id, by string, grant bool, reason string) (exchange.Approval, error) {
+	issuance, err := a.open(ctx, id, by)
+	if err == nil {
+		err = a.demands.settle(ctx, a.verdict(issuance, grant, Decider{Name: by}, reason))
+	}
+	return a.current(ctx, issuance), err
+}
+
+// EditReply replaces the text of an answer that is held back; files and recipients stay. The approval stays open. Errors
+// are those of Approve, and Malformed for an approval of an action, or a text that is empty or too long.
+func (a *approvals) EditReply(ctx context.Context, id, by, text string) (exchange.Approval, error) {
+	issuance, err := a.open(ctx, id, by)
+	if err == nil {
+		err = a.editReply(ctx, issuance, by, text)
+	}
+	return a.current(ctx, issuance), err
+}
+
+func (a *approvals) editReply(ctx context.Context, i policypart.Issuance, by, text string) error {
+	kept := notesOf(i)
+	text = strings.TrimSpace(text)
+	limit := normalized.DefaultLimits().TextPart
+	switch {
+	case kept.Draft == nil:
+		return fault.New(fault.Malformed, "this approval is about an action: it has no text that could be changed")
+	case text == "" || len(text) > limit || !utf8.ValidString(text):
+		return fault.InField("text", fmt.Sprintf("must be text of 1 to %d bytes", limit))
+	}
+	kept.Draft.Response.Parts = reworded(kept.Draft.Response.Parts, text)
+	kept.Draft.EditedBy = by
+	noted, err := a.store.NoteDemand(ctx, i.ID, policypart.StatusIssued, kept.raw())
+	switch {
+	case err != nil:
+		return fault.Wrap(fault.Unavailable, "the text cannot be stored now; try again", err)
+	case !noted:
+		return a.audit.refuse(ctx, i, a.demands.lost(ctx, i.ID))
+	}
+	return nil
+}
+
+// reworded puts the text in the place of all texts. It keeps the form of the first one, unless that was HTML, which is not
+// written by hand.
+func reworded(parts []normalized.Part, text string) []normalized.Part {
+	isText := func(part normalized.Part) bool { return part.Kind == normalized.PartText }
+	place := max(0, slices.IndexFunc(parts, isText))
+	fresh := normalized.Text(text)
+	if place < len(parts) && isText(parts[place]) && parts[place].MIME == normalized.MIMEMarkdown {
+		fresh = normalized.Markdown(text)
+	}
+	rest := slices.Clone(parts)
+	before := slices.DeleteFunc(slices.Clone(rest[:place]), isText)
+	after := slices.DeleteFunc(rest[place:], isText)
+	return slices.Concat(before, []normalized.Part{fresh}, after)
+}
+
+// find finds one by id or code.
+func (a *approvals) find(ctx context.Context, id string) (issuance policypart.Issuance, err error) {
+	found := true
+	if isCode(id) {
+		issuance, found, err = a.byCode(ctx, hashCode(plainCode(id)))
+	} else {
+		issuance, err = a.store.Demand(ctx, id)
+	}
+	if fault.Is(err, fault.NotFound) {
+		err, found = nil, false
+	}
+	if err == nil && (!found || issuance.Purpose != policypart.PurposeApproval) {
+		return policypart.Issuance{}, fault.Newf(fault.NotFound, "there is no approval %s; see: inbox approvals list", id)
+	}
+	return issuance, err
+}
+
+// byCode finds the newest approval with a code, an open one first.
+func (a *approvals) byCode(ctx context.Context, hash string) (policypart.Issuance, bool, error) {
+	for _, all := range []bool{false, true} {
+		found, err := a.store.Approvals(ctx, exchange.ApprovalFilter{CodeHash: hash, All: all, Limit: 1})
+		if err != nil || len(found) > 0 {
+			return first(found), len(found) > 0, err
+		}
+	}
+	return policypart.Issuance{}, false, nil
+}
+
+func first(found []policypart.Issuance) (issuance policypart.Issuance) {
+	if len(found) > 0 {
+		issuance = found[0]
+	}
+	return issuance
+}
+
+// open finds one that can be decided; an attempt at one that cannot is on record.
+func (a *approvals) open(ctx context.Context, id, by string) (policypart.Issuance, error) {
+	issuance, err := a.find(ctx, id)
+	if err != nil {
+		return issuance, err
+	}
+	if refusal := issuance.CheckOpen(a.now()); refusal != nil {
+		refusal.Reason += ", tried by " + by
+		return issuance, a.audit.refuse(ctx, issuance, refusal)
+	}
+	return issuance, nil
+}
+
+// current reads it again after a decision.
+func (a *approvals) current(ctx context.Context, issuance policypart.Issuance) exchange.Approval {
+	if issuance.ID == "" {
+		return exchange.Approval{}
+	}
+	if current, err := a.store.Demand(ctx, issuance.ID); err == nil {
+		issuance = current
+	}
+	return listed(issuance, a.now())
+}
+
+// Released is an answer that was held back and approved.
+type Released struct {
+	Response normalized.Response
+	Combined bool // the answers of other agents are in it
+}
+
+// Released returns the answer of a turn that was held back and approved: it is sent as it is, its agent does not run again.
+// A turn without such an approval costs no query. Errors (fault.Unavailable) mean that the same call should be repeated.
+func (a *approvals) Released(ctx context.Context, turn exchange.TurnRecord) (Released, bool, error) {
+	if resolution := turn.Message.PolicyResolution; resolution == nil || !decidedOf(resolution).Reply || resolution.Outcome != policypart.OutcomeGranted {
+		return Released{}, false, nil
+	}
+	issuance, err := a.store.Demand(ctx, progressOf(turn).ID)
+	if fault.Is(err, fault.NotFound) {
+		return Released{}, false, nil
+	}
+	if err != nil {
+		return Released{}, false, fault.RetryIn(0, "the approved answer cannot be read now", err)
+	}
+	kept := notesOf(issuance)
+	if issuance.TurnID != turn.ID || issuance.Status != policypart.StatusResolved || kept.Draft == nil {
+		return Released{}, false, nil
+	}
+	return Released{Response: kept.Draft.Response, Combined: kept.Draft.Combined}, true, nil
 }

@@ -24,7 +24,7 @@ const (
 
 // Told is what an approver gets to read: who asks for what, how to answer, until when, and the address of the page, which
 // is a secret of the approvers once it is presented.
-func (s *Service) Told(i policypart.Issuance) normalized.Response {
+func (a *approvals) Told(i policypart.Issuance) normalized.Response {
 	kept, expires := notesOf(i), identity.At(i.ExpiresAt)
 	title := kept.AgentAddress + " asks for your approval"
 	if replies(i) {
@@ -32,7 +32,7 @@ func (s *Service) Told(i policypart.Issuance) normalized.Response {
 	}
 	part := policypart.Part{
 		Kind: policypart.ConsentRequired, Code: i.Part.Code, Title: title, Message: strings.Join(toldLines(i, kept), "\n"),
-		URL: s.page(i.ID).String(), ActionLabel: "Or decide on the page", ExpiresAt: &expires,
+		URL: a.secrets.page(i.ID).String(), ActionLabel: "Or decide on the page", ExpiresAt: &expires,
 	}
 	return normalized.Response{
 		Visibility: normalized.VisibilityDirect, Status: normalized.StatusInputRequired,

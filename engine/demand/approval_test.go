@@ -77,7 +77,7 @@ func TestApproverReadsWhatIsAsked(t *testing.T) {
 	issuance := b.await(t, "t1", refund())
 	told := b.Told(issuance)
 	part := b.Present(*told.Policy())
-	if problem := told.Policy().CheckWithin(b.options.BaseURL); problem != nil {
+	if problem := told.Policy().CheckWithin(b.base); problem != nil {
 		t.Error(problem)
 	}
 	for _, want := range []string{"Refund order 17", "refund", `"amount": "5.00"`, "@alice@people.test", "Please refund order 17. Thanks!", "approve " + codeOf(issuance.ID)} {

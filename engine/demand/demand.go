@@ -1,6 +1,6 @@
 // Package demand keeps what agents ask back before they go on: consent, a login, a payment, or whether two addresses
 // belong to one person (message contract, sections 8 and 9). It makes the demand of a parked turn, shows it, decides
-// it after the eight checks, captures a payment once the work is done, and ends what nobody answered. It knows no
+// it after the eight checks, captures a payment once the work is done, and ends what was not answered in time. It knows no
 // protocol, no SQL and no page; the turns themselves are moved by the pipeline.
 package demand
 
@@ -59,8 +59,33 @@ const (
 	MaxApprovals = 25
 )
 
+// Store is what this package needs of the database. Demands are inserted and settled by the pipeline inside its own
+// transactions; here they are only found and noted.
+type Store interface {
+	// Demand returns one demand; fault.NotFound when there is none.
+	Demand(ctx context.Context, id string) (policypart.Issuance, error)
+	// DemandByState finds a demand by the hash of its state.
+	DemandByState(ctx context.Context, hash string) (policypart.Issuance, bool, error)
+	// DemandByCode finds the link demand whose code word has the hash.
+	DemandByCode(ctx context.Context, codeHash string) (policypart.Issuance, bool, error)
+	// DemandOfTurn returns the newest demand of a turn.
+	DemandOfTurn(ctx context.Context, turnID string) (policypart.Issuance, bool, error)
+	// Approvals lists demands that an approver decides and not their asker, newest first.
+	Approvals(ctx context.Context, filter exchange.ApprovalFilter) ([]policypart.Issuance, error)
+	// DueDemands returns at most limit demands that are issued and past their time, or claimed and two minutes past it.
+	DueDemands(ctx context.Context, now time.Time, limit int) ([]policypart.Issuance, error)
+	// ClaimDemand moves a demand from issued to claimed with one conditional update; false = it was not issued any more,
+	// or it is past its time. The same transaction remembers the payment, named by facilitator.Payment.Key (empty = none),
+	// until the demand ends unmet; fault.Conflict when another demand has it, then nothing is claimed.
+	ClaimDemand(ctx context.Context, id, payment string, notes json.RawMessage, now time.Time) (bool, error)
+	// NoteDemand replaces the notes of a demand that is in the status; false = it is not.
+	NoteDemand(ctx context.Context, id, status string, notes json.RawMessage) (bool, error)
+	// Audit stores one audit row.
+	Audit(ctx context.Context, record exchange.AuditRecord) error
+}
+
 // Turns moves the turns that wait for a demand; the pipeline does it. All endings are stored in one transaction, or
-// none of them: fault.Conflict says that a demand or a turn is not open any more.
+// none of them: fault.Conflict means that a demand or a turn is not open any more.
 type Turns interface {
 	Settle(ctx context.Context, endings ...Ending) error
 }
@@ -70,7 +95,7 @@ type Ending struct {
 	Issuance policypart.Issuance       // as it is to be stored: Status, Resolution, Notes and UpdatedAt are the new ones
 	From     []string                  // statuses from which the change may happen
 	Resume   bool                      // the parked turn runs again with the resolution; otherwise it ends with Response
-	Response *normalized.Response      // the last word to the asker; nil with Resume; nil and no Resume = only the row changes
+	Response *normalized.Response      // the final notice to the asker; nil with Resume; nil and no Resume = only the row changes
 	State    string                    // end state of the turn with Response: exchange.StateRefused or StateAnswered
 	Link     []exchange.PersonIdentity // identities that become one person; empty = none
 	Audit    []exchange.AuditRecord
@@ -109,7 +134,7 @@ type Options struct {
 	Logger *slog.Logger
 }
 
-// View is what the page of a demand shows. It holds no secret beside the state that its reader already has.
+// View is what the page of a demand shows. It contains no secret beside the state that its reader already has.
 type View struct {
 	ID           string
 	Token        string          // the state, for addresses of the page
@@ -117,7 +142,7 @@ type View struct {
 	AgentAddress string          // @agent@domain
 	Kind         string          // of the part
 	Purpose      string          // "" or policypart.Purpose…
-	Status       string          // policypart.Status…; StatusExpired also when the time is over and nobody noted it yet
+	Status       string          // policypart.Status…; StatusExpired also when the time is over and that is not stored yet
 	Open         bool            // it can be decided now
 	Part         policypart.Part // Part.Localized returns title and message in the reader's language; url and state are left out
 	Asker        string          // subject of the asker's first identity, or the unverified address

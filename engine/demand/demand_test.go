@@ -89,6 +89,7 @@ func TestIssueRefusesWhatNobodyCouldMeet(t *testing.T) {
 		}
 	}
 	b.options.Facilitator = nil
+	b.restart()
 	if _, err := b.Issue(verified, invoice(facilitatortest.Requirements("0xshop", "1"))); err == nil {
 		t.Error("a payment without a facilitator")
 	}
@@ -247,6 +248,7 @@ func TestExpiredIsToldOnceByAnyNumberOfNodes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := offline(t)
 		b.options.Now = time.Now
+		b.restart()
 		waiting, _ := b.park(t, turnOf("1", "alice"), consent())
 		left, _ := b.park(t, turnOf("2", "alice"), invoice(facilitatortest.Requirements("0xshop", "1")))
 		if ok, err := b.rows.ClaimDemand(t.Context(), left.ID, "", left.Notes, time.Now()); !ok || err != nil {

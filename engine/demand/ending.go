@@ -1,18 +1,91 @@
 package demand
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
+	"log/slog"
 	"strings"
 	"time"
 
 	"inbox/exchange"
 	"inbox/identity"
+	"inbox/internal/facilitator"
+	"inbox/internal/fault"
 	"inbox/normalized"
 	"inbox/policypart"
 )
 
-// Codes of the last word of a demand that was not met, and of audit rows about those that were.
+// notes is what this package keeps beside a demand.
+type notes struct {
+	Number       int      `json:"number"`                  // counts the demands of a turn from 1
+	Paid         string   `json:"paid,omitempty"`          // id of the turn's paid demand, whose money is captured at the end
+	Locale       string   `json:"locale,omitempty"`        // of the asker's profile
+	Address      string   `json:"address,omitempty"`       // of the asker
+	AgentAddress string   `json:"agent_address,omitempty"` // @agent@domain
+	Partner      string   `json:"partner,omitempty"`       // of a link_confirm: id of the link demand that it answers
+	Agreed       bool     `json:"agreed,omitempty"`        // of a link: the asker agreed and may see the word
+	Payment      *payment `json:"payment,omitempty"`
+	Capture      *capture `json:"capture,omitempty"`
+
+	Approvals int    `json:"approvals,omitempty"` // counts the approvals of a turn from 1
+	Question  string `json:"question,omitempty"`  // of an approval: the begin of the message
+	Draft     *draft `json:"draft,omitempty"`     // of an approval: the answer that is held back; nil = the agent wants to do something
+}
+
+// payment is what was offered and verified.
+type payment struct {
+	facilitator.Payment
+	Payer string `json:"payer,omitempty"`
+}
+
+// States of a capture. capturing without an end means that the process died while the facilitator was asked.
+const (
+	capturing     = "capturing"
+	captured      = "captured"
+	captureFailed = "failed"
+)
+
+// capture is how far the money went. The response is the work that it was taken for.
+type capture struct {
+	State    string               `json:"state"`
+	Response *normalized.Response `json:"response,omitempty"` // nil when it is too large to be kept here
+	Receipt  json.RawMessage      `json:"receipt,omitempty"`
+	Reason   string               `json:"reason,omitempty"`
+}
+
+// notesOf reads the notes; a demand without any has the zero ones.
+func notesOf(i policypart.Issuance) (n notes) {
+	_ = json.Unmarshal(i.Notes, &n) // written by this package alone
+	return n
+}
+
+func (n notes) raw() json.RawMessage {
+	body, err := json.Marshal(n)
+	if err != nil {
+		return nil
+	}
+	return body
+}
+
+// progress is what a resolution tells the next run of its turn about the demands so far.
+type progress struct {
+	ID     string `json:"id"`
+	Number int    `json:"number"`
+	Paid   string `json:"paid,omitempty"`
+
+	Approvals int `json:"approvals,omitempty"`
+}
+
+// progressOf reads it from a turn that was resumed; zero for a first run.
+func progressOf(turn exchange.TurnRecord) (p progress) {
+	if resolution := turn.Message.PolicyResolution; resolution != nil {
+		_ = json.Unmarshal(resolution.Data[NumberKey], &p) // absent or not ours: counts as a first run
+	}
+	return p
+}
+
+// Codes of the final notice of a demand that was not met, and of audit rows about those that were.
 const (
 	codeDenied  = "demand:denied"
 	codeExpired = "demand:expired"
@@ -21,7 +94,7 @@ const (
 	codeLinked  = "identity:linked"
 )
 
-// deed is what somebody did about a demand.
+// deed is what was done about a demand.
 type deed struct {
 	outcome string
 	by      *policypart.Resolver
@@ -55,43 +128,41 @@ func ended(i policypart.Issuance, d deed, now time.Time) policypart.Issuance {
 	return i
 }
 
-// grant lets the parked turn go on.
-func (s *Service) grant(i policypart.Issuance, d deed, from string) Ending {
-	now := s.now()
+// granted returns the ending that lets the parked turn go on.
+func granted(i policypart.Issuance, d deed, from string, now time.Time) Ending {
 	code := codeGranted
 	if d.outcome == policypart.OutcomePaid {
 		code = codePaid
 	}
 	return Ending{
 		Issuance: ended(i, d, now), From: []string{from}, Resume: true,
-		Audit: []exchange.AuditRecord{s.record(i, code, i.Kind+" "+d.outcome)},
+		Audit: []exchange.AuditRecord{auditRow(i, code, i.Kind+" "+d.outcome, now)},
 	}
 }
 
-// deny ends the parked turn with a plain sentence.
-func (s *Service) deny(i policypart.Issuance, by *policypart.Resolver, from, sentence string) Ending {
-	now := s.now()
+// denied returns the ending of the parked turn with a plain sentence.
+func denied(i policypart.Issuance, by *policypart.Resolver, from, sentence string, now time.Time) Ending {
 	return Ending{
 		Issuance: ended(i, deed{outcome: policypart.OutcomeDenied, by: by}, now), From: []string{from},
 		Response: refused(i, codeDenied, sentence), State: exchange.StateRefused,
-		Audit: []exchange.AuditRecord{s.record(i, codeDenied, i.Kind+" was denied")},
+		Audit: []exchange.AuditRecord{auditRow(i, codeDenied, i.Kind+" was denied", now)},
 	}
 }
 
-// expire ends the parked turn of a demand that nobody answered.
-func (s *Service) expire(i policypart.Issuance) Ending {
+// expired returns the ending of the parked turn of a demand that was not decided in time.
+func expired(i policypart.Issuance, now time.Time) Ending {
 	if i.Purpose == policypart.PurposeApproval {
-		return s.expireApproval(i)
+		return expiredApproval(i, now)
 	}
 	sentence := fmt.Sprintf("Nobody answered this request in time, so nothing was done: %s Send your message again to start over.", quoted(i))
 	return Ending{
-		Issuance: ended(i, deed{outcome: policypart.OutcomeExpired}, s.now()),
+		Issuance: ended(i, deed{outcome: policypart.OutcomeExpired}, now),
 		From:     []string{policypart.StatusIssued, policypart.StatusClaimed},
 		Response: refused(i, codeExpired, sentence), State: exchange.StateRefused,
 	}
 }
 
-// refused is the last word to the asker of a demand that was not met: for them alone, like the demand.
+// refused is the final notice to the asker of a demand that was not met: for them alone, like the demand.
 func refused(i policypart.Issuance, code, sentence string) *normalized.Response {
 	response := told(i, sentence)
 	response.Status = normalized.StatusFailed
@@ -127,4 +198,81 @@ func asker(i policypart.Issuance) *policypart.Resolver {
 	}
 	by := i.Asker[0]
 	return &by
+}
+
+// sweepBatch and sweepRounds bound what one look ends.
+const (
+	sweepBatch  = 100
+	sweepRounds = 100
+)
+
+// expiry ends demands that were not decided in time.
+type expiry struct {
+	store   Store
+	demands *registry
+	every   time.Duration
+	log     *slog.Logger
+	now     func() time.Time
+}
+
+// Run ends demands that were not decided in time, until ctx is done. Any number of nodes may run it: each demand ends
+// once, by a conditional update.
+func (e *expiry) Run(ctx context.Context) error {
+	ticker := time.NewTicker(e.every)
+	defer ticker.Stop()
+	for {
+		if err := e.sweep(ctx); err != nil && ctx.Err() == nil {
+			e.log.WarnContext(ctx, "expired demands cannot be ended", "error", err)
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-ticker.C:
+		}
+	}
+}
+
+// sweep ends what is due now. A batch of which nothing could be ended is left for the next time.
+func (e *expiry) sweep(ctx context.Context) error {
+	for range sweepRounds {
+		due, err := e.store.DueDemands(ctx, e.now(), sweepBatch)
+		if err != nil {
+			return err
+		}
+		done := 0
+		for _, issuance := range due {
+			if err := e.end(ctx, issuance); err != nil {
+				e.log.WarnContext(ctx, "expired demand cannot be ended", "demand", issuance.ID, "error", err)
+				continue
+			}
+			done++
+		}
+		if len(due) < sweepBatch || done == 0 {
+			return ctx.Err()
+		}
+	}
+	return nil
+}
+
+// end tells the asker once that the time is over. When the turn does not wait any more (cancelled, or taken up by a new
+// message) only the row changes; when another node was faster nothing does.
+func (e *expiry) end(ctx context.Context, issuance policypart.Issuance) error {
+	ending := expired(issuance, e.now())
+	err := e.demands.turns.Settle(ctx, ending)
+	if fault.Is(err, fault.Conflict) {
+		ending.Issuance.Status, ending.Response, ending.State = policypart.StatusDropped, nil, ""
+		return unlessConflict(e.demands.turns.Settle(ctx, ending))
+	}
+	if err == nil {
+		demands.WithLabelValues(issuance.Kind, policypart.OutcomeExpired).Inc()
+	}
+	return err
+}
+
+// unlessConflict takes another node's success for our own.
+func unlessConflict(err error) error {
+	if fault.Is(err, fault.Conflict) {
+		return nil
+	}
+	return err
 }

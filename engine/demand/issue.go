@@ -1,36 +1,46 @@
 package demand
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
-	"slices"
 	"time"
 
 	"github.com/google/uuid"
 
 	"inbox/exchange"
 	"inbox/identity"
-	"inbox/internal/facilitator"
 	"inbox/internal/fault"
 	"inbox/normalized"
 	"inbox/policypart"
 )
 
+// issuer makes demands and freezes what they ask for.
+type issuer struct {
+	secrets   *secrets
+	providers providers
+	links     *links
+	payments  *payments
+	lives     map[string]time.Duration // of a demand by its kind
+	approval  time.Duration            // of a demand that an approver decides
+	now       func() time.Time
+}
+
 // Issue makes the demand of a turn that is about to be parked; the caller stores it together with the parked turn.
 // Issuance.Part is what the asker gets, its url being the page of the demand. Amount, payee, scopes and challenges are
-// frozen. Errors are final faults with a public text: a part that asks for something that nobody could give here, the
+// frozen. Errors are final faults with a public text: a part that asks for something that cannot be met here, the
 // sixth demand of one turn, or one that expired already.
 //
 // A part that needs approval makes a demand that its asker gets nothing of: its Part has no url.
-func (s *Service) Issue(turn exchange.TurnRecord, part policypart.Part) (policypart.Issuance, error) {
+func (s *issuer) Issue(turn exchange.TurnRecord, part policypart.Part) (policypart.Issuance, error) {
 	if part.Code == policypart.CodeApprovalReply {
 		return policypart.Issuance{}, unmeetable(errors.New(part.Code + " is asked by the server alone"))
 	}
 	return s.issue(turn, part, nil)
 }
 
-func (s *Service) issue(turn exchange.TurnRecord, part policypart.Part, held *draft) (policypart.Issuance, error) {
+func (s *issuer) issue(turn exchange.TurnRecord, part policypart.Part, held *draft) (policypart.Issuance, error) {
 	now := s.now()
 	kept, err := counted(progressOf(turn), part)
 	if err != nil {
@@ -45,7 +55,7 @@ func (s *Service) issue(turn exchange.TurnRecord, part policypart.Part, held *dr
 		Via: turn.Message.ReceivedVia, Principal: turn.Message.Sender.Principal(), Asker: resolvers(turn.Message.Sender),
 		Kind: part.Kind, IssuedAt: now, UpdatedAt: now, Status: policypart.StatusIssued,
 	}
-	issuance.StateHash = policypart.HashState(s.token(issuance.ID))
+	issuance.StateHash = policypart.HashState(s.secrets.token(issuance.ID))
 	if approves(part) {
 		approval(&issuance, &kept, turn)
 	}
@@ -55,6 +65,19 @@ func (s *Service) issue(turn exchange.TurnRecord, part policypart.Part, held *dr
 	issuance.Notes = kept.raw()
 	demands.WithLabelValues(issuance.Kind, "issued").Inc()
 	return issuance, nil
+}
+
+// Hold makes the demand for a finished answer that an approver has to release. Combined means that the answers of other
+// agents are in it already. Errors are final faults: the answer is too large to be kept, or too many were held.
+func (s *issuer) Hold(turn exchange.TurnRecord, response normalized.Response, combined bool) (policypart.Issuance, error) {
+	held := &draft{Response: response, Combined: combined}
+	if body, err := json.Marshal(held); err != nil || len(body) > maxDraft {
+		return policypart.Issuance{}, fault.GiveUp("the answer is too large to be held for approval (1 MiB)", err)
+	}
+	return s.issue(turn, policypart.Part{
+		Kind: policypart.ConsentRequired, Code: policypart.CodeApprovalReply,
+		Title: "An answer waits for approval", Message: "The answer is sent once somebody approves it.",
+	}, held)
 }
 
 // counted begins the notes of a turn's next demand.
@@ -72,21 +95,21 @@ func counted(before progress, part policypart.Part) (notes, error) {
 }
 
 // freeze completes the part and makes it final. What others decide carries no address: it is for them alone.
-func (s *Service) freeze(issuance *policypart.Issuance, kept *notes, part policypart.Part) error {
+func (s *issuer) freeze(issuance *policypart.Issuance, kept *notes, part policypart.Part) error {
 	part.URL = ""
 	if issuance.Purpose != policypart.PurposeApproval {
-		part.URL = s.page(issuance.ID).String()
+		part.URL = s.secrets.page(issuance.ID).String()
 	}
 	part.Data = maps.Clone(part.Data)
 	delete(part.Data, StateKey)
 	var err error
 	switch part.Kind {
 	case policypart.ConsentRequired:
-		err = s.freezeLink(issuance, kept, &part)
+		err = s.links.freeze(issuance, kept, &part)
 	case policypart.Unauthorized:
-		err = s.freezeLogins(&part)
+		err = s.providers.freeze(&part)
 	case policypart.PaymentRequired:
-		err = s.freezePayment(*kept, part)
+		err = s.payments.freeze(*kept, part)
 	default:
 		err = unmeetable(fmt.Errorf("a demand of kind %q cannot be waited for", part.Kind))
 	}
@@ -98,23 +121,21 @@ func (s *Service) freeze(issuance *policypart.Issuance, kept *notes, part policy
 	}
 	expires := identity.At(issuance.ExpiresAt)
 	part.ExpiresAt = &expires
-	if shape := part.CheckWithin(s.options.BaseURL); shape != nil {
+	if shape := part.CheckWithin(s.secrets.base); shape != nil {
 		return unmeetable(shape)
 	}
 	if issuance.Action, err = part.Terms(); err != nil {
 		return unmeetable(err)
 	}
-	issuance.Part = part.Confine(s.options.BaseURL)
+	issuance.Part = part.Confine(s.secrets.base)
 	return nil
 }
 
 // expiry returns the end of the demand: the agent may set an earlier one than ours.
-func (s *Service) expiry(part policypart.Part, now time.Time) (time.Time, error) {
-	life := map[string]time.Duration{
-		policypart.ConsentRequired: s.options.Consent, policypart.PaymentRequired: s.options.Payment, policypart.Unauthorized: s.options.Auth,
-	}[part.Kind]
+func (s *issuer) expiry(part policypart.Part, now time.Time) (time.Time, error) {
+	life := s.lives[part.Kind]
 	if approves(part) {
-		life = s.options.Approval
+		life = s.approval
 	}
 	end := now.Add(life)
 	if part.ExpiresAt == nil || !part.ExpiresAt.Before(end) {
@@ -124,51 +145,6 @@ func (s *Service) expiry(part policypart.Part, now time.Time) (time.Time, error)
 		return end, unmeetable(fmt.Errorf("expires_at %s is over already", part.ExpiresAt))
 	}
 	return part.ExpiresAt.Time, nil
-}
-
-// freezeLogins names the logins that our page offers: those that the agent names in a challenge's "login", else all.
-func (s *Service) freezeLogins(part *policypart.Part) error {
-	part.AuthChallenges = slices.Clone(part.AuthChallenges)
-	named := false
-	for i, challenge := range part.AuthChallenges {
-		login, ok := challenge.Params[loginParam]
-		if !ok {
-			continue
-		}
-		if s.login(login) == nil {
-			return unmeetable(fmt.Errorf("login %q is not configured", login))
-		}
-		named = true
-		part.AuthChallenges[i].Params = maps.Clone(challenge.Params)
-		part.AuthChallenges[i].Params["realm"] = part.URL
-	}
-	if named {
-		return nil
-	}
-	for _, login := range s.options.Logins {
-		part.AuthChallenges = append(part.AuthChallenges, policypart.Challenge{
-			Scheme: "Bearer", Params: map[string]string{"realm": part.URL, loginParam: login.Name()},
-		})
-	}
-	return nil
-}
-
-// freezePayment refuses terms that nobody could meet, before anybody is asked for money.
-func (s *Service) freezePayment(kept notes, part policypart.Part) error {
-	switch {
-	case s.options.Facilitator == nil:
-		return unmeetable(fmt.Errorf("no payment facilitator is configured (payments.facilitator_url)"))
-	case kept.Paid != "":
-		return unmeetable(fmt.Errorf("the turn was paid for already"))
-	case len(part.Accepts) == 0:
-		return unmeetable(fmt.Errorf("accepts is empty: nobody could pay"))
-	}
-	for n, accept := range part.Accepts {
-		if _, err := facilitator.ReadRequirements(accept); err != nil {
-			return unmeetable(fmt.Errorf("accepts[%d]: %w", n, err))
-		}
-	}
-	return nil
 }
 
 func unmeetable(cause error) error {

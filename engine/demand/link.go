@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"regexp"
 	"strings"
+	"time"
 
 	"github.com/google/uuid"
 
@@ -30,15 +31,25 @@ var (
 	wordLetters = strings.NewReplacer("o", "0", "i", "1", "l", "1")
 )
 
-// partner is the value of LinkKey in the part of Challenge. The proof says that Challenge wrote it for this very turn:
+// partner is the value of LinkKey in the part of Challenge. The proof shows that Challenge wrote it for this very turn:
 // an agent cannot bind two people's demands to each other.
 type partner struct {
 	Demand string `json:"demand"`
 	Proof  string `json:"proof"`
 }
 
-// freezeLink returns link demands their purpose. Both sides need a verified identity.
-func (s *Service) freezeLink(issuance *policypart.Issuance, kept *notes, part *policypart.Part) error {
+// links makes one person of two addresses: the asker of the first demand gets a code word, the other address sends it and
+// confirms a second demand.
+type links struct {
+	store   Store
+	demands *registry
+	secrets *secrets
+	audit   *auditTrail
+	now     func() time.Time
+}
+
+// freeze sets the purpose of link demands. Both sides need a verified identity.
+func (l *links) freeze(issuance *policypart.Issuance, kept *notes, part *policypart.Part) error {
 	var bound partner
 	_ = json.Unmarshal(part.Data[LinkKey], &bound) // absent or not ours: proves nothing
 	delete(part.Data, LinkKey)
@@ -49,9 +60,9 @@ func (s *Service) freezeLink(issuance *policypart.Issuance, kept *notes, part *p
 		return fault.GiveUp("only a verified address can be linked with another one", nil)
 	case part.Code == CodeLink:
 		issuance.Purpose = policypart.PurposeLink
-		issuance.CodeHash = policypart.HashState(s.word(issuance.ID))
+		issuance.CodeHash = policypart.HashState(l.secrets.word(issuance.ID))
 		return nil
-	case !hmac.Equal([]byte(bound.Proof), []byte(s.derive(labelPartner, bound.Demand, issuance.TurnID))):
+	case !hmac.Equal([]byte(bound.Proof), []byte(l.secrets.derive(labelPartner, bound.Demand, issuance.TurnID))):
 		return unmeetable(errors.New(CodeLinkConfirm + " is asked by the server alone"))
 	}
 	issuance.Purpose, kept.Partner = policypart.PurposeLinkConfirm, bound.Demand
@@ -61,26 +72,26 @@ func (s *Service) freezeLink(issuance *policypart.Issuance, kept *notes, part *p
 // Challenge reports whether a message, before its agent runs, answers a link challenge from the other side: it carries the
 // code word that the page of an open link demand of the same agent showed. Then part is the demand that the sender has
 // to agree to; the turn is parked with it (Issue) instead of running the agent. A message without such a word costs no
-// query. fault.Forbidden says that the word is right and the sender cannot be linked by it; its text is for the sender.
-func (s *Service) Challenge(ctx context.Context, turn exchange.TurnRecord) (part policypart.Part, answers bool, err error) {
+// query. fault.Forbidden means that the word is right and the sender cannot be linked by it; its text is for the sender.
+func (l *links) Challenge(ctx context.Context, turn exchange.TurnRecord) (part policypart.Part, answers bool, err error) {
 	for _, word := range words(turn.Message) {
-		first, found, err := s.options.Store.DemandByCode(ctx, policypart.HashState(word))
+		first, found, err := l.store.DemandByCode(ctx, policypart.HashState(word))
 		if err != nil {
 			return policypart.Part{}, false, fault.Wrap(fault.Unavailable, "the link cannot be read now", err)
 		}
-		if !found || first.Purpose != policypart.PurposeLink || first.Agent != turn.Agent || first.CheckOpen(s.now()) != nil {
+		if !found || first.Purpose != policypart.PurposeLink || first.Agent != turn.Agent || first.CheckOpen(l.now()) != nil {
 			continue
 		}
-		if err := s.linkable(ctx, first, turn); err != nil {
+		if err := l.linkable(ctx, first, turn); err != nil {
 			return policypart.Part{}, false, err
 		}
-		return s.confirmation(first, turn), true, nil
+		return l.confirmation(first, turn), true, nil
 	}
 	return policypart.Part{}, false, nil
 }
 
 // linkable wants two verified senders that are not one already.
-func (s *Service) linkable(ctx context.Context, first policypart.Issuance, turn exchange.TurnRecord) error {
+func (l *links) linkable(ctx context.Context, first policypart.Issuance, turn exchange.TurnRecord) error {
 	var refusal *policypart.Refusal
 	var public string
 	switch {
@@ -93,20 +104,20 @@ func (s *Service) linkable(ctx context.Context, first policypart.Issuance, turn 
 	default:
 		return nil
 	}
-	if err := s.refuse(ctx, first, refusal); err != nil {
+	if err := l.audit.refuse(ctx, first, refusal); err != nil {
 		return fault.Wrap(fault.Forbidden, public, refusal)
 	}
 	return nil
 }
 
-func (s *Service) confirmation(first policypart.Issuance, turn exchange.TurnRecord) policypart.Part {
+func (l *links) confirmation(first policypart.Issuance, turn exchange.TurnRecord) policypart.Part {
 	other := notesOf(first).Address
 	return policypart.Part{
 		Kind: policypart.ConsentRequired, Code: CodeLinkConfirm, Title: "Is this also you?",
 		Message: fmt.Sprintf("%s asks to be treated by %s as the same person as %s, so that it may use what both told it. "+
 			"Agree only if you asked for this yourself and both addresses are yours.", other, turn.Message.Recipient, turn.Message.Sender.Address),
 		ActionLabel: "Link the two addresses",
-		Data:        withData(nil, LinkKey, partner{Demand: first.ID, Proof: s.derive(labelPartner, first.ID, turn.ID)}),
+		Data:        withData(nil, LinkKey, partner{Demand: first.ID, Proof: l.secrets.derive(labelPartner, first.ID, turn.ID)}),
 	}
 }
 
@@ -127,13 +138,30 @@ func words(message normalized.Message) (found []string) {
 	return found
 }
 
-// link makes one person of the askers of both demands: the second turn ends with a sentence, the first one goes on.
-func (s *Service) link(ctx context.Context, second policypart.Issuance) error {
-	first, err := s.options.Store.Demand(ctx, notesOf(second).Partner)
+// agree lets the asker of a link see the word that the other address has to send.
+func (l *links) agree(ctx context.Context, issuance policypart.Issuance) error {
+	kept := notesOf(issuance)
+	if kept.Agreed {
+		return nil
+	}
+	kept.Agreed = true
+	noted, err := l.store.NoteDemand(ctx, issuance.ID, policypart.StatusIssued, kept.raw())
+	switch {
+	case err != nil:
+		return fault.Wrap(fault.Unavailable, "the answer cannot be stored now; try again", err)
+	case !noted:
+		return l.audit.refuse(ctx, issuance, l.demands.lost(ctx, issuance.ID))
+	}
+	return nil
+}
+
+// confirm makes one person of the askers of both demands: the second turn ends with a sentence, the first one goes on.
+func (l *links) confirm(ctx context.Context, second policypart.Issuance) error {
+	first, err := l.store.Demand(ctx, notesOf(second).Partner)
 	if err != nil && !fault.Is(err, fault.NotFound) {
 		return fault.Wrap(fault.Unavailable, "the request cannot be read now; try again", err)
 	}
-	refusal := first.CheckOpen(s.now())
+	refusal := first.CheckOpen(l.now())
 	switch {
 	case err != nil || first.Purpose != policypart.PurposeLink || first.Agent != second.Agent:
 		refusal = &policypart.Refusal{Code: policypart.CodeUnknown, Reason: "the other side's demand is gone"}
@@ -141,13 +169,13 @@ func (s *Service) link(ctx context.Context, second policypart.Issuance) error {
 		refusal = &policypart.Refusal{Code: policypart.CodePrincipal, Reason: "both sides are the same, or one is not verified"}
 	}
 	if refusal != nil {
-		return s.refuse(ctx, second, refusal)
+		return l.audit.refuse(ctx, second, refusal)
 	}
-	return s.settle(ctx, s.linking(first, second)...)
+	return l.demands.settle(ctx, l.linking(first, second)...)
 }
 
-func (s *Service) linking(first, second policypart.Issuance) []Ending {
-	now := s.now()
+func (l *links) linking(first, second policypart.Issuance) []Ending {
+	now := l.now()
 	person := uuid.Must(uuid.NewV7()).String()
 	linked := []exchange.PersonIdentity{personIdentity(person, first), personIdentity(person, second)}
 	for i := range linked {
@@ -157,13 +185,13 @@ func (s *Service) linking(first, second policypart.Issuance) []Ending {
 		Issuance: ended(second, deed{outcome: policypart.OutcomeGranted, by: asker(second)}, now), From: []string{policypart.StatusIssued},
 		Response: told(second, fmt.Sprintf("Done: %s now treats %s and %s as the same person.", notesOf(second).AgentAddress, linked[0].Address, linked[1].Address)),
 		State:    exchange.StateAnswered, Link: linked,
-		Audit: []exchange.AuditRecord{s.record(second, codeLinked, linked[0].Principal+" and "+linked[1].Principal)},
+		Audit: []exchange.AuditRecord{auditRow(second, codeLinked, linked[0].Principal+" and "+linked[1].Principal, now)},
 	}
-	resume := s.grant(first, deed{
+	resume := granted(first, deed{
 		outcome: policypart.OutcomeGranted, by: asker(first), data: withData(nil, LinkKey, map[string]any{
 			"address": linked[1].Address, "identity": second.Asker[0],
 		}),
-	}, policypart.StatusIssued)
+	}, policypart.StatusIssued, now)
 	return []Ending{confirm, resume}
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"time"
 
 	"inbox/exchange"
 	"inbox/identity"
@@ -31,30 +32,39 @@ type claims struct {
 	Scopes  []string `json:"scopes"`
 }
 
-// Offer holds what a message offers for an open demand against the eight checks. Parked is the turn that the message
+// offers meets demands by message: with words, a signed envelope or a payment.
+type offers struct {
+	store    Store
+	payments *payments
+	secrets  *secrets
+	audit    *auditTrail
+	now      func() time.Time
+}
+
+// Offer checks what a message offers for an open demand: all eight checks. Parked is the turn that the message
 // continues; its zero value when it names none, then the state has to find the demand. The ending is for the caller to
 // store together with the message's own turn: on Resume that turn runs with Issuance.Resolution (it takes the place of
 // the parked one, which is dropped), otherwise the asker gets Response. A payment was claimed and verified before Offer
 // returns. On refusal (fault.Forbidden, Code tells the check) Ending.Audit is the row to store, nothing else is set.
-func (s *Service) Offer(ctx context.Context, in exchange.Inbound, parked exchange.TurnRecord) (Ending, error) {
+func (o *offers) Offer(ctx context.Context, in exchange.Inbound, parked exchange.TurnRecord) (Ending, error) {
 	what, ok := read(in.Settlement)
 	if !ok {
 		return Ending{}, fault.InField("policy_resolution", "must name the demand that it resolves")
 	}
-	issuance, err := s.demanded(ctx, &what, parked)
+	issuance, err := o.demanded(ctx, &what, parked)
 	if err != nil {
 		return Ending{}, fault.Wrap(fault.Unavailable, "the request cannot be read now; try again", err)
 	}
-	refusal := issuance.Check(s.attempt(what, in, parked, issuance))
+	refusal := issuance.Check(o.attempt(what, in, parked, issuance))
 	if refusal == nil {
 		refusal = checkScopes(what, issuance)
 	}
 	if refusal != nil {
-		return s.declined(in, issuance, refusal)
+		return o.declined(in, issuance, refusal)
 	}
-	ending, err := s.accept(ctx, what, in, issuance)
+	ending, err := o.accept(ctx, what, in, issuance)
 	if refusal, ok := errors.AsType[*policypart.Refusal](err); ok {
-		return s.declined(in, issuance, refusal)
+		return o.declined(in, issuance, refusal)
 	}
 	return ending, err
 }
@@ -82,7 +92,7 @@ func read(settlement *exchange.Settlement) (offered, bool) {
 	return what, what.state != "" || what.payment != nil
 }
 
-// readEnvelope reads believed evidence that resolves a demand. Its id makes it good once.
+// readEnvelope reads validated evidence that resolves a demand. Its id makes it good once.
 func readEnvelope(e identity.Evidence) (offered, bool) {
 	var c claims
 	if e.Proof.Type != identity.ProofSignedAttestation || e.ID == "" || json.Unmarshal(e.Claims, &c) != nil || c.State == "" || c.Outcome == "" {
@@ -93,33 +103,33 @@ func readEnvelope(e identity.Evidence) (offered, bool) {
 }
 
 // demanded finds the demand, by its state or by the turn that waits for it. A demand that is not there is the zero one.
-func (s *Service) demanded(ctx context.Context, what *offered, parked exchange.TurnRecord) (policypart.Issuance, error) {
+func (o *offers) demanded(ctx context.Context, what *offered, parked exchange.TurnRecord) (policypart.Issuance, error) {
 	if what.state != "" {
-		issuance, _, err := s.options.Store.DemandByState(ctx, policypart.HashState(what.state))
+		issuance, _, err := o.store.DemandByState(ctx, policypart.HashState(what.state))
 		return issuance, err
 	}
 	if parked.ID == "" {
 		return policypart.Issuance{}, nil
 	}
-	issuance, found, err := s.options.Store.DemandOfTurn(ctx, parked.ID)
+	issuance, found, err := o.store.DemandOfTurn(ctx, parked.ID)
 	if found {
-		what.state = s.token(issuance.ID)
+		what.state = o.secrets.token(issuance.ID)
 	}
 	return issuance, err
 }
 
-func (s *Service) attempt(what offered, in exchange.Inbound, parked exchange.TurnRecord, i policypart.Issuance) policypart.Attempt {
+func (o *offers) attempt(what offered, in exchange.Inbound, parked exchange.TurnRecord, i policypart.Issuance) policypart.Attempt {
 	agent := ""
 	if address, err := identity.ParseAddress(in.Message.Recipient); err == nil {
 		agent = address.Local
 	}
 	return policypart.Attempt{
 		State: what.state, Agent: agent, ThreadID: in.Message.ThreadID, TurnID: parked.ID, Principal: in.Message.Sender.Principal(),
-		Resolvers: resolvers(in.Message.Sender), Resolver: what.resolver, Kind: what.kind, Unproven: unproven(what, i), At: s.now(),
+		Resolvers: resolvers(in.Message.Sender), Resolver: what.resolver, Kind: what.kind, Unproven: unproven(what, i), At: o.now(),
 	}
 }
 
-// unproven says why a granting message needs more than its words: a login and a payment are proven by their service, a
+// unproven returns why a granting message needs more than its words: a login and a payment are proven by their service, a
 // link by its own page. To decline needs no proof, and consent is the word of the asker.
 func unproven(what offered, i policypart.Issuance) string {
 	switch {
@@ -141,7 +151,7 @@ func unproven(what offered, i policypart.Issuance) string {
 	return ""
 }
 
-// checkScopes holds granted scopes against the frozen ones, in any order.
+// checkScopes compares granted scopes with the frozen ones, in any order.
 func checkScopes(what offered, i policypart.Issuance) *policypart.Refusal {
 	if what.scopes == nil || what.outcome == policypart.OutcomeDenied || sameSet(what.scopes, i.Part.Scopes) {
 		return nil
@@ -164,7 +174,7 @@ func sameSet(a, b []string) bool {
 }
 
 // accept makes the ending of an offer that passed its checks; a payment is claimed and verified here.
-func (s *Service) accept(ctx context.Context, what offered, in exchange.Inbound, i policypart.Issuance) (Ending, error) {
+func (o *offers) accept(ctx context.Context, what offered, in exchange.Inbound, i policypart.Issuance) (Ending, error) {
 	by := what.resolver
 	if by == nil {
 		by = asker(i)
@@ -172,22 +182,22 @@ func (s *Service) accept(ctx context.Context, what offered, in exchange.Inbound,
 	var ending Ending
 	switch {
 	case what.outcome == policypart.OutcomeDenied:
-		ending = s.deny(i, by, policypart.StatusIssued, "You declined, so nothing was done: "+quoted(i))
+		ending = denied(i, by, policypart.StatusIssued, "You declined, so nothing was done: "+quoted(i), o.now())
 		ending.Response.InReplyTo = in.Message.ID
 	case i.Kind == policypart.PaymentRequired:
-		paid, err := s.pay(ctx, i, what.payment, by)
+		paid, err := o.payments.pay(ctx, i, what.payment, by)
 		if err != nil {
 			return Ending{}, err
 		}
 		ending = paid
 	default:
-		ending = s.grant(i, deed{outcome: what.outcome, by: by, receipt: what.receipt}, policypart.StatusIssued)
+		ending = granted(i, deed{outcome: what.outcome, by: by, receipt: what.receipt}, policypart.StatusIssued, o.now())
 	}
 	demands.WithLabelValues(i.Kind, ending.Issuance.Resolution.Outcome).Inc()
 	return ending, nil
 }
 
-func (s *Service) declined(in exchange.Inbound, i policypart.Issuance, refusal *policypart.Refusal) (Ending, error) {
+func (o *offers) declined(in exchange.Inbound, i policypart.Issuance, refusal *policypart.Refusal) (Ending, error) {
 	principal := in.Message.Sender.Principal()
-	return Ending{Audit: s.refusal(i, refusal, principal)}, fault.Wrap(fault.Forbidden, fault.Of(asFault(refusal)).Public, refusal)
+	return Ending{Audit: o.audit.refusal(i, refusal, principal)}, fault.Wrap(fault.Forbidden, fault.Of(asFault(refusal)).Public, refusal)
 }

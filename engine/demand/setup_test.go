@@ -203,6 +203,7 @@ func (doer) Do(request *http.Request) (*http.Response, error) {
 // bench is a Service on a row store, with a clock that stands.
 type bench struct {
 	*Service
+	options     Options
 	rows        *rowStore
 	clock       time.Time
 	facilitator *facilitatortest.Server
@@ -222,6 +223,7 @@ func setup(t *testing.T) *bench {
 	}
 	b.options.Logins = []Login{login}
 	b.options.Facilitator = facilitator.New(facilitator.Options{URL: b.facilitator.URL, HTTP: doer{}})
+	b.restart()
 	return b
 }
 
@@ -236,12 +238,18 @@ func offline(t *testing.T) *bench {
 		rows:  &rowStore{demands: map[string]policypart.Issuance{}, paying: map[string]string{}, waiting: map[string]bool{}},
 		clock: time.Now().UTC().Truncate(time.Second),
 	}
-	b.Service = New(Options{
+	b.options = Options{
 		Store: b.rows, BaseURL: base, Secret: []byte(strings.Repeat("k", 32)), Now: func() time.Time { return b.clock }, Logger: slog.New(slog.DiscardHandler),
 		Facilitator: facilitator.New(facilitator.Options{URL: base, HTTP: doer{}}),
-	})
-	b.Bind(b.rows)
+	}
+	b.restart()
 	return b
+}
+
+// restart makes the Service anew after its options changed.
+func (b *bench) restart() {
+	b.Service = New(b.options)
+	b.Bind(b.rows)
 }
 
 func evidence(subject string) identity.Evidence {

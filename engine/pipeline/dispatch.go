@@ -13,6 +13,7 @@ import (
 	"inbox/agents"
 	"inbox/exchange"
 	"inbox/identity"
+	"inbox/internal/clock"
 	"inbox/internal/fault"
 	"inbox/internal/queue"
 	"inbox/normalized"
@@ -155,7 +156,7 @@ func (s *dispatcher) askAll(ctx context.Context, job queue.Job, turn exchange.Tu
 				return err
 			}
 			return queue.ErrSettled
-		case try == storeTries || !fault.Is(err, fault.Unavailable) || !pause(ctx, storeWait):
+		case try == storeTries || !fault.Is(err, fault.Unavailable) || clock.Sleep(ctx, storeWait) != nil:
 			return err
 		}
 	}

@@ -13,6 +13,7 @@ import (
 	"inbox/agents"
 	"inbox/engine/delivery"
 	"inbox/exchange"
+	"inbox/internal/clock"
 	"inbox/internal/fault"
 	"inbox/internal/queue"
 	"inbox/normalized"
@@ -66,7 +67,7 @@ func (s *replier) conclude(ctx context.Context, job queue.Job, record *runRecord
 	var moved bool
 	for try := 1; ; try++ {
 		moved, err = s.storeReply(ctx, job, record, end, deliveries, plan)
-		if err == nil || try == storeTries || !fault.Is(err, fault.Unavailable) || !pause(ctx, storeWait) {
+		if err == nil || try == storeTries || !fault.Is(err, fault.Unavailable) || clock.Sleep(ctx, storeWait) != nil {
 			break
 		}
 	}
@@ -262,18 +263,6 @@ func saying(response normalized.Response, sentence string) normalized.Response {
 }
 
 func panicError(p any) error { return fmt.Errorf("panic: %v\n%s", p, debug.Stack()) }
-
-// pause waits d and reports whether ctx is still alive.
-func pause(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
-}
 
 // ackSettle is how long a run takes at least before its asker is told. A turn that was taken up late (after a restart,
 // behind others of its thread, released by the operator) is often answered in a moment.

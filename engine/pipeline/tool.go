@@ -13,6 +13,7 @@ import (
 	"inbox/agents/runtime/tool/request"
 	"inbox/agents/runtime/value"
 	"inbox/exchange"
+	"inbox/internal/clock"
 	"inbox/internal/fault"
 	"inbox/internal/queue"
 	"inbox/normalized"
@@ -104,7 +105,7 @@ func (s *runner) awaitTool(
 			return queue.ErrSettled
 		case fault.Is(err, fault.Malformed):
 			return s.failed(ctx, job, turn, record, fault.GiveUp("the tool request cannot be kept", err))
-		case try == storeTries || !fault.Is(err, fault.Unavailable) || !pause(ctx, storeWait):
+		case try == storeTries || !fault.Is(err, fault.Unavailable) || clock.Sleep(ctx, storeWait) != nil:
 			return err
 		}
 	}

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"inbox/internal/clock"
 )
 
 // logger is the part of slog.Logger that the engines use.
@@ -139,10 +141,8 @@ func (e *postgresEngine) listen(ctx context.Context, notify func(channel, payloa
 			e.logger.Warn("listening for other nodes broke; connecting again", "error", err)
 		}
 
-		select {
-		case <-time.After(pause):
-		case <-ctx.Done():
-			return nil
+		if clock.Sleep(ctx, pause) != nil {
+			return nil //nolint:nilerr // it was told to end
 		}
 	}
 }

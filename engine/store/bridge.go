@@ -19,16 +19,16 @@ import (
 // Bridge keeps the clients of bridges and what waits for them: contract.Store on the database. Every change wakes
 // ChannelBridge with the client's id.
 type Bridge struct {
-	store *Store
-	now   func() time.Time
+	db  *database
+	now func() time.Time
 }
 
 // Bridge returns the view of the bridge protocol. now is the clock of the leases; nil = time.Now.
-func (s *Store) Bridge(now func() time.Time) *Bridge {
+func (d *database) Bridge(now func() time.Time) *Bridge {
 	if now == nil {
 		now = time.Now
 	}
-	return &Bridge{s, now}
+	return &Bridge{d, now}
 }
 
 const putBridgeClient = `INSERT INTO bridge_clients (id, updated_at, secret, client) VALUES ($1, $2, $3, $4)
@@ -50,20 +50,20 @@ func (b *Bridge) Register(ctx context.Context, client contract.Client, secret st
 		return fault.Wrap(fault.Malformed, "The client is no JSON.", err)
 	}
 
-	return b.store.InTx(ctx, func(tx *Tx) error {
+	return b.db.InTx(ctx, func(tx *Tx) error {
 		return tx.do(ctx, putBridgeClient, client.ID, nowMicros(), secret, cleaned(string(encoded)))
 	})
 }
 
 // Client implements contract.Store.
 func (b *Bridge) Client(ctx context.Context, id string) (contract.Client, bool, error) {
-	client, _, found, err := bridgeClient(ctx, b.store.engine.reader(), id)
+	client, _, found, err := bridgeClient(ctx, b.db.engine.reader(), id)
 	return client, found, err
 }
 
 // ClientSecret returns a client with its sealed secret.
 func (b *Bridge) ClientSecret(ctx context.Context, id string) (client contract.Client, secret string, found bool, err error) {
-	return bridgeClient(ctx, b.store.engine.reader(), id)
+	return bridgeClient(ctx, b.db.engine.reader(), id)
 }
 
 func bridgeClient(ctx context.Context, from querier, id string) (client contract.Client, secret string, found bool, err error) {
@@ -112,7 +112,7 @@ func (b *Bridge) Offer(ctx context.Context, item contract.Item) error {
 
 // Room returns contract.ErrFull when as many items wait for a client as a queue holds.
 func (b *Bridge) Room(ctx context.Context, client string) error {
-	return roomOf(ctx, b.store.engine.reader(), client)
+	return roomOf(ctx, b.db.engine.reader(), client)
 }
 
 // put writes the item, and the job that brings it to the callback where its client has one. refused is the error of an item
@@ -126,9 +126,9 @@ func (b *Bridge) put(ctx context.Context, item contract.Item, statement string, 
 		return fault.Wrap(fault.Malformed, "The item is no JSON.", err)
 	}
 
-	return b.store.InTx(ctx, func(tx *Tx) error {
+	return b.db.InTx(ctx, func(tx *Tx) error {
 		if refused != nil {
-			if err := tx.roomFor(ctx, item); err != nil {
+			if err := roomFor(ctx, tx, item); err != nil {
 				return err
 			}
 		}
@@ -142,19 +142,19 @@ func (b *Bridge) put(ctx context.Context, item contract.Item, statement string, 
 		}
 
 		tx.wake(ChannelBridge, item.ClientID)
-		return tx.callBridge(ctx, item)
+		return callBridge(ctx, tx, item)
 	})
 }
 
 // roomFor refuses an item for a queue that no client empties; one that is in it already has its place.
-func (t *Tx) roomFor(ctx context.Context, item contract.Item) error {
-	full := roomOf(ctx, t, item.ClientID)
+func roomFor(ctx context.Context, tx *Tx, item contract.Item) error {
+	full := roomOf(ctx, tx, item.ClientID)
 	if !errors.Is(full, contract.ErrFull) {
 		return full
 	}
 
 	var known int64
-	if _, err := first(ctx, t, `SELECT COUNT(*) FROM bridge_items WHERE id = $1 AND acked_at = 0`, []any{item.ID}, &known); err != nil {
+	if _, err := first(ctx, tx, `SELECT COUNT(*) FROM bridge_items WHERE id = $1 AND acked_at = 0`, []any{item.ID}, &known); err != nil {
 		return err
 	}
 	if known == 0 {
@@ -176,8 +176,8 @@ func roomOf(ctx context.Context, from querier, client string) error {
 func newPosition() string { return uuid.Must(uuid.NewV7()).String() }
 
 // callBridge makes the job that tells the client's callback of an item. Those of one session are told in order.
-func (t *Tx) callBridge(ctx context.Context, item contract.Item) error {
-	client, _, found, err := bridgeClient(ctx, t, item.ClientID)
+func callBridge(ctx context.Context, tx *Tx, item contract.Item) error {
+	client, _, found, err := bridgeClient(ctx, tx, item.ClientID)
 	if err != nil || !found || client.CallbackURL == "" {
 		return err
 	}
@@ -187,7 +187,7 @@ func (t *Tx) callBridge(ctx context.Context, item contract.Item) error {
 		return fmt.Errorf("encode callback job: %w", err)
 	}
 
-	return t.Enqueue(ctx, queue.NewJob{
+	return tx.Enqueue(ctx, queue.NewJob{
 		ID: newPosition(), Kind: exchange.BridgeCallbackKind, Partition: item.ClientID + " " + item.SessionID, Payload: string(payload),
 	})
 }
@@ -238,7 +238,7 @@ func (b *Bridge) Pending(ctx context.Context, client string, query contract.Quer
 		return nil, nil
 	}
 	text, arguments := selectBridgeItems(client, query, false, time.Time{})
-	return readBridgeItems(ctx, b.store.engine.reader(), text, arguments)
+	return readBridgeItems(ctx, b.db.engine.reader(), text, arguments)
 }
 
 // Lease implements contract.Store. Of two workers that read the same row at once the second finds it changed.
@@ -247,7 +247,7 @@ func (b *Bridge) Lease(ctx context.Context, client string, query contract.Query,
 		return nil, nil
 	}
 
-	err = b.store.InTx(ctx, func(tx *Tx) error {
+	err = b.db.InTx(ctx, func(tx *Tx) error {
 		leased = nil
 		now := b.now()
 		text, arguments := selectBridgeItems(client, query, true, now)
@@ -276,7 +276,7 @@ func (b *Bridge) Item(ctx context.Context, client, id string) (item contract.Ite
 	if !storable(client) || !storable(id) {
 		return item, false, nil
 	}
-	items, err := readBridgeItems(ctx, b.store.engine.reader(),
+	items, err := readBridgeItems(ctx, b.db.engine.reader(),
 		`SELECT id, status, item FROM bridge_items WHERE id = $1 AND client_id = $2 AND acked_at = 0`, []any{id, client})
 	if err != nil || len(items) == 0 {
 		return item, false, err
@@ -290,7 +290,7 @@ func (b *Bridge) Attempted(ctx context.Context, client, id string, status contra
 		return false, nil
 	}
 
-	err = b.store.InTx(ctx, func(tx *Tx) error {
+	err = b.db.InTx(ctx, func(tx *Tx) error {
 		changed, err := tx.change(ctx, `UPDATE bridge_items SET status = $1 WHERE id = $2 AND client_id = $3 AND acked_at = 0`,
 			string(status), id, client)
 		kept = changed > 0
@@ -307,7 +307,7 @@ func (b *Bridge) Ack(ctx context.Context, client string, ids []string) (removed 
 		return 0, nil
 	}
 
-	err = b.store.InTx(ctx, func(tx *Tx) error {
+	err = b.db.InTx(ctx, func(tx *Tx) error {
 		removed = 0
 		for _, id := range ids {
 			if !storable(id) {

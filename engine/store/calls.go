@@ -13,12 +13,18 @@ import (
 	"inbox/normalized"
 )
 
+// callStore finds what turns ask of others: dispatches to agents and requests to tools.
+type callStore struct{ *database }
+
+// callTx changes both in a transaction.
+type callTx struct{ *transaction }
+
 const insertDispatch = `INSERT INTO dispatches (id, turn_id, number, state, created_at, updated_at, call, response)
 	VALUES ($1, $2, $3, $4, $5, $6, $7, $8) ON CONFLICT (id) DO NOTHING`
 
 // InsertDispatch stores a call of one of our agents to another agent. A second one with the id is fault.Conflict; a text
 // that PostgreSQL cannot keep is fault.Malformed.
-func (t *Tx) InsertDispatch(ctx context.Context, d exchange.Dispatch) error {
+func (t callTx) InsertDispatch(ctx context.Context, d exchange.Dispatch) error {
 	err := requireStorable("id", d.ID, "turn_id", d.TurnID, "agent", d.Agent, "from", d.From, "to", d.To,
 		"thread_id", d.ThreadID, "state", d.State)
 	if err != nil {
@@ -66,7 +72,7 @@ const finishDispatch = `UPDATE dispatches SET state = '` + exchange.DispatchDone
 	WHERE id = $3 AND state = '` + exchange.DispatchPending + `'`
 
 // FinishDispatch stores the answer to a call that is pending. It reports whether it did.
-func (t *Tx) FinishDispatch(ctx context.Context, id string, response normalized.Response, at time.Time) (bool, error) {
+func (t callTx) FinishDispatch(ctx context.Context, id string, response normalized.Response, at time.Time) (bool, error) {
 	body, err := encodeResponse(&response)
 	if err != nil {
 		return false, err
@@ -82,17 +88,17 @@ const (
 )
 
 // Dispatches returns the calls of a turn in the order of their numbers.
-func (t *Tx) Dispatches(ctx context.Context, turnID string) ([]exchange.Dispatch, error) {
+func (t callTx) Dispatches(ctx context.Context, turnID string) ([]exchange.Dispatch, error) {
 	return dispatchesFrom(ctx, t, dispatchesOfTurn, turnID)
 }
 
 // Dispatches returns the calls of a turn in the order of their numbers.
-func (s *Store) Dispatches(ctx context.Context, turnID string) ([]exchange.Dispatch, error) {
+func (s callStore) Dispatches(ctx context.Context, turnID string) ([]exchange.Dispatch, error) {
 	return dispatchesFrom(ctx, s.engine.reader(), dispatchesOfTurn, turnID)
 }
 
 // Dispatch returns one call; fault.NotFound when there is none.
-func (s *Store) Dispatch(ctx context.Context, id string) (exchange.Dispatch, error) {
+func (s callStore) Dispatch(ctx context.Context, id string) (exchange.Dispatch, error) {
 	found, err := dispatchesFrom(ctx, s.engine.reader(), dispatchByID, id)
 	if err != nil {
 		return exchange.Dispatch{}, err
@@ -147,7 +153,7 @@ const insertToolRequest = `INSERT INTO tool_requests (id, agent, run_id, tool_na
 
 // InsertToolRequest stores a request unless its id is taken, and returns the status of the row that is there afterwards.
 // Ids, names and agents that no index can hold are fault.Malformed.
-func (t *Tx) InsertToolRequest(ctx context.Context, r exchange.ToolRequest) (status string, err error) {
+func (t callTx) InsertToolRequest(ctx context.Context, r exchange.ToolRequest) (status string, err error) {
 	arguments, err := toolRequestArguments(r)
 	if err != nil {
 		return "", err
@@ -182,7 +188,7 @@ const endToolRequest = `UPDATE tool_requests SET status = $1, result = $2, updat
 	WHERE id = $4 AND status = '` + request.StatusPending + `'`
 
 // EndToolRequest changes a pending request to a terminal status, with its result if there is one. It reports whether it did.
-func (t *Tx) EndToolRequest(ctx context.Context, id, status string, result json.RawMessage, at time.Time) (bool, error) {
+func (t callTx) EndToolRequest(ctx context.Context, id, status string, result json.RawMessage, at time.Time) (bool, error) {
 	if !storable(id) {
 		return false, nil
 	}
@@ -193,7 +199,7 @@ func (t *Tx) EndToolRequest(ctx context.Context, id, status string, result json.
 const pendingOfRun = `SELECT id FROM tool_requests WHERE run_id = $1 AND status = '` + request.StatusPending + `' ORDER BY created_at, id`
 
 // PendingToolRequests returns the ids of the requests for which a turn waits.
-func (t *Tx) PendingToolRequests(ctx context.Context, turnID string) (ids []string, err error) {
+func (t callTx) PendingToolRequests(ctx context.Context, turnID string) (ids []string, err error) {
 	err = t.each(ctx, pendingOfRun, []any{turnID}, func(r row) error {
 		var id string
 		err := r.Scan(&id)
@@ -209,7 +215,7 @@ const (
 )
 
 // ToolRequest returns one request; fault.NotFound when there is none.
-func (s *Store) ToolRequest(ctx context.Context, id string) (exchange.ToolRequest, error) {
+func (s callStore) ToolRequest(ctx context.Context, id string) (exchange.ToolRequest, error) {
 	if !storable(id) {
 		return exchange.ToolRequest{}, notFound("tool request")
 	}
@@ -224,7 +230,7 @@ func (s *Store) ToolRequest(ctx context.Context, id string) (exchange.ToolReques
 }
 
 // ToolRequests lists requests, oldest first, at most 500; the pending ones unless filter.All.
-func (s *Store) ToolRequests(ctx context.Context, filter exchange.ToolRequestFilter) ([]exchange.ToolRequest, error) {
+func (s callStore) ToolRequests(ctx context.Context, filter exchange.ToolRequestFilter) ([]exchange.ToolRequest, error) {
 	query, arguments := selectToolRequests(filter)
 	return s.toolRequests(ctx, query, arguments)
 }
@@ -247,7 +253,7 @@ func selectToolRequests(f exchange.ToolRequestFilter) (query string, arguments [
 	return query, chosen.arguments
 }
 
-func (s *Store) toolRequests(ctx context.Context, query string, arguments []any) ([]exchange.ToolRequest, error) {
+func (s callStore) toolRequests(ctx context.Context, query string, arguments []any) ([]exchange.ToolRequest, error) {
 	var found []exchange.ToolRequest
 	err := s.engine.reader().each(ctx, query, arguments, func(r row) error {
 		var one exchange.ToolRequest
@@ -266,10 +272,10 @@ func (s *Store) toolRequests(ctx context.Context, query string, arguments []any)
 }
 
 // TaskRuns keeps the runs of tasks: task.Runs on the database.
-type TaskRuns struct{ store *Store }
+type TaskRuns struct{ db *database }
 
 // TaskRuns returns the runs of tasks.
-func (s *Store) TaskRuns() *TaskRuns { return &TaskRuns{s} }
+func (d *database) TaskRuns() *TaskRuns { return &TaskRuns{d} }
 
 // maxTaskRun bounds a run as JSON.
 const maxTaskRun = 4 << 20
@@ -289,7 +295,7 @@ func (r *TaskRuns) Claim(ctx context.Context, run map[string]any) (claimed bool,
 		return false, err
 	}
 
-	err = r.store.InTx(ctx, func(tx *Tx) error {
+	err = r.db.InTx(ctx, func(tx *Tx) error {
 		now := nowMicros()
 		inserted, err := tx.change(ctx, `INSERT INTO task_runs (id, created_at, updated_at, run) VALUES ($1, $2, $3, $4)
 			ON CONFLICT (id) DO NOTHING`, id, now, now, encoded)
@@ -315,7 +321,7 @@ const selectTaskRun = `SELECT run FROM task_runs WHERE id = $1`
 
 // Get implements task.Runs.
 func (r *TaskRuns) Get(ctx context.Context, runID string) (map[string]any, error) {
-	return taskRunFrom(ctx, r.store.engine.reader(), runID)
+	return taskRunFrom(ctx, r.db.engine.reader(), runID)
 }
 
 func taskRunFrom(ctx context.Context, from querier, runID string) (map[string]any, error) {
@@ -344,7 +350,7 @@ func (r *TaskRuns) Update(
 		return nil, nil
 	}
 
-	err = r.store.InTx(ctx, func(tx *Tx) error {
+	err = r.db.InTx(ctx, func(tx *Tx) error {
 		changed = nil
 		held, err := tx.change(ctx, `UPDATE task_runs SET updated_at = $1 WHERE id = $2`, micros(time.Now()), runID) // holds the row
 		if err != nil || held == 0 {

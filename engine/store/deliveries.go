@@ -7,11 +7,15 @@ import (
 	"time"
 
 	"inbox/engine/delivery"
-	"inbox/engine/pipeline"
 	"inbox/exchange"
 	"inbox/internal/fault"
-	"inbox/normalized"
 )
+
+// deliveryStore finds deliveries and what is known of their destinations.
+type deliveryStore struct{ *database }
+
+// deliveryTx changes both in a transaction.
+type deliveryTx struct{ *transaction }
 
 const deliveryColumns = `d.id, d.turn_id, d.reply_id, d.agent, d.channel, d.native_id, d.destination, d.address, d.data,
 	d.state, d.reason, d.attempt, d.next_at, d.created_at, d.updated_at, d.action, d.revision, d.bulk, d.returned`
@@ -24,7 +28,7 @@ const insertDelivery = `INSERT INTO deliveries (id, turn_id, reply_id, agent, ch
 const maxDestinationBytes = 512
 
 // InsertDelivery stores a reply's way to one destination.
-func (t *Tx) InsertDelivery(ctx context.Context, d delivery.Record) error {
+func (t deliveryTx) InsertDelivery(ctx context.Context, d delivery.Record) error {
 	if err := requireStorable("destination", d.Key, "native_id", d.NativeID); err != nil {
 		return err
 	}
@@ -39,7 +43,7 @@ func (t *Tx) InsertDelivery(ctx context.Context, d delivery.Record) error {
 
 // MoveDelivery changes a delivery's state when it is in one of the states of move.From, and writes move.Event to the
 // turn's timeline. It reports whether it did.
-func (t *Tx) MoveDelivery(ctx context.Context, move delivery.Move) (bool, error) {
+func (t deliveryTx) MoveDelivery(ctx context.Context, move delivery.Move) (bool, error) {
 	query := `UPDATE deliveries SET state = $1, reason = $2, attempt = $3,
 		next_at = $4, updated_at = $5 WHERE id = $6 AND state IN (` + placeholders(7, len(move.From)) + `) RETURNING turn_id, returned`
 	arguments := []any{
@@ -67,7 +71,7 @@ func (t *Tx) MoveDelivery(ctx context.Context, move delivery.Move) (bool, error)
 }
 
 // addReturned adds recipients to those who do not have a delivery; its row is held by this transaction.
-func (t *Tx) addReturned(ctx context.Context, move delivery.Move, stored string) error {
+func (t deliveryTx) addReturned(ctx context.Context, move delivery.Move, stored string) error {
 	all := map[string]string{}
 	if stored != "" {
 		if err := json.Unmarshal([]byte(stored), &all); err != nil {
@@ -91,7 +95,7 @@ const selectDelivery = `SELECT ` + replyColumns + `, ` + deliveryColumns + ` FRO
 	JOIN replies r ON r.id = d.reply_id JOIN turns t ON t.id = r.turn_id WHERE d.id = $1`
 
 // Delivery returns a delivery and the reply that it carries; fault.NotFound when there is none.
-func (s *Store) Delivery(ctx context.Context, id string) (delivery.Record, exchange.Reply, error) {
+func (s deliveryStore) Delivery(ctx context.Context, id string) (delivery.Record, exchange.Reply, error) {
 	var record deliveryRow
 	var reply exchange.Reply
 	found := false
@@ -109,23 +113,60 @@ func (s *Store) Delivery(ctx context.Context, id string) (delivery.Record, excha
 }
 
 // Deliveries lists deliveries, newest first.
-func (s *Store) Deliveries(ctx context.Context, filter delivery.Filter) ([]delivery.Record, error) {
+func (s deliveryStore) Deliveries(ctx context.Context, filter delivery.Filter) ([]delivery.Record, error) {
 	var chosen selection
 	chosen.addWhen(filter.TurnID != "", "d.turn_id = ?", filter.TurnID)
 	chosen.addWhen(filter.State != "", "d.state = ?", filter.State)
 	chosen.addWhen(filter.Key != "", "d.destination = ?", filter.Key)
 	chosen.addWhen(filter.Before != "", "d.id < ?", filter.Before)
 	query := `SELECT ` + deliveryColumns + ` FROM deliveries d` + chosen.sql() + chosen.page("d.id DESC", filter.Limit)
+	return s.records(ctx, query, chosen.arguments...)
+}
+
+func (s deliveryStore) records(ctx context.Context, query string, arguments ...any) ([]delivery.Record, error) {
 	var records []delivery.Record
-	err := s.engine.reader().each(ctx, query, chosen.arguments, func(r row) error {
+	err := s.engine.reader().each(ctx, query, arguments, func(r row) error {
 		var record deliveryRow
 		if err := r.Scan(record.columns()...); err != nil {
 			return err
 		}
+
 		records = append(records, record.finish())
 		return nil
 	})
 	return records, err
+}
+
+const selectSendings = `SELECT ` + deliveryColumns + ` FROM deliveries d
+	WHERE d.turn_id = $1 AND d.id > $2 AND d.reply_id = $3 AND d.action = '' ORDER BY d.id LIMIT $4 + 0`
+
+// Sendings returns the deliveries of a reply itself with ids after the given one, in order.
+func (s deliveryStore) Sendings(ctx context.Context, reply exchange.Reply, after string, limit int) ([]delivery.Record, error) {
+	return s.records(ctx, selectSendings, reply.TurnID, after, reply.ID, pageSize(limit))
+}
+
+// The ids of deliveries begin with their time, so that the recent ones are at the end of the table.
+const selectRecent = `SELECT DISTINCT address FROM deliveries WHERE id >= $1 AND agent = $2 AND channel = $3 AND state = '` +
+	delivery.StateDelivered + `' AND address > $4 ORDER BY address LIMIT $5 + 0`
+
+// RecentAddresses returns the addresses that took something of the agent by a channel since the instant, in order after the
+// given one.
+func (s deliveryStore) RecentAddresses(ctx context.Context, channel, agent string, since time.Time, after string, limit int) ([]string, error) {
+	var addresses []string
+	arguments := []any{firstID(since), agent, channel, cleaned(after), pageSize(limit)}
+	err := s.engine.reader().each(ctx, selectRecent, arguments, func(r row) error {
+		var address string
+		err := r.Scan(&address)
+		addresses = append(addresses, address)
+		return err
+	})
+	return addresses, err
+}
+
+// Sent reports whether a reply of a turn has deliveries, so that it reaches its asker as a message of its own.
+func (s deliveryStore) Sent(ctx context.Context, turnID, replyID string) (bool, error) {
+	var id string
+	return first(ctx, s.engine.reader(), `SELECT id FROM deliveries WHERE turn_id = $1 AND reply_id = $2 LIMIT 1`, []any{turnID, replyID}, &id)
 }
 
 // deliveryRow is a delivery while it is being scanned.
@@ -153,128 +194,6 @@ func (d *deliveryRow) finish() delivery.Record {
 	return d.record
 }
 
-// maxSent bounds the agents whose copy of one message a change reaches.
-const maxSent = 100
-
-const selectSent = `SELECT t.id, t.state, t.message, t.route, t.history_turns, COALESCE(r.response, ''),
-	CASE WHEN EXISTS (SELECT 1 FROM events e WHERE e.turn_id = t.id AND e.kind = '` + exchange.EventMessageEdited + `') THEN 1 ELSE 0 END
-	FROM turns t LEFT JOIN replies r ON r.id = t.reply_id
-	WHERE t.native_key = $1 AND t.native_id = $2 AND t.principal = $3 AND (t.agent = $4 OR $4 = '') ORDER BY t.id LIMIT $5 + 0`
-
-// SentMessages returns the messages with the native id that the principal sent to the agent, or to any agent when it is
-// empty, at most 100.
-func (s *Store) SentMessages(ctx context.Context, agent, nativeID, principal string) ([]pipeline.SentMessage, error) {
-	if nativeID == "" || !storable(nativeID) || !storable(principal) || !storable(agent) {
-		return nil, nil
-	}
-	var found []pipeline.SentMessage
-	arguments := []any{hashKey(nativeID), nativeID, principal, agent, int64(maxSent)}
-	err := s.engine.reader().each(ctx, selectSent, arguments, func(r row) error {
-		sent, err := scanSent(r)
-		found = append(found, sent)
-		return err
-	})
-	return found, err
-}
-
-func scanSent(r row) (sent pipeline.SentMessage, err error) {
-	var message, route, response string
-	var turns, edited int64
-	if err := r.Scan(&sent.TurnID, &sent.State, &message, &route, &turns, &response, &edited); err != nil {
-		return sent, err
-	}
-
-	sent.Edited, sent.Route = edited == 1, rawJSON(route)
-	if sent.Withdrawn, err = withdrawn(turns, sent.State, response); err != nil {
-		return sent, fmt.Errorf("decode response of turn %s: %w", sent.TurnID, err)
-	}
-	if err := json.Unmarshal([]byte(message), &sent.Message); err != nil {
-		return sent, fmt.Errorf("decode message of turn %s: %w", sent.TurnID, err)
-	}
-
-	return sent, nil
-}
-
-// withdrawn reports whether the question is out of the history for good: one turn of an exchange with a visible answer is
-// the answer, and nothing is left of one without, unless it waits for the operator.
-func withdrawn(turns int64, state, response string) (bool, error) {
-	if turns != 1 || response == "" {
-		return turns == 0 && state != exchange.StateHeld, nil
-	}
-	var answer normalized.Response
-	err := json.Unmarshal([]byte(response), &answer)
-	return historyTurns(answer) == 2, err
-}
-
-// AmendTurn stores the message in place of the one that is there.
-func (t *Tx) AmendTurn(ctx context.Context, turnID string, message normalized.Message, at time.Time) error {
-	message.History = nil
-	body, err := message.AppendJSON(nil)
-	if err != nil {
-		return fmt.Errorf("encode message: %w", err)
-	}
-
-	t.wake(ChannelTurn, turnID)
-	return t.do(ctx, `UPDATE turns SET message = $1, updated_at = $2 WHERE id = $3`, cleaned(string(body)), micros(at), turnID)
-}
-
-// AmendRoute stores new notes on how to answer.
-func (t *Tx) AmendRoute(ctx context.Context, turnID string, route json.RawMessage) error {
-	return t.do(ctx, `UPDATE turns SET route = $1 WHERE id = $2`, cleaned(string(route)), turnID)
-}
-
-// Turns without an answer: what has a job, waits for a person, or waits for other agents.
-const selectOpen = `SELECT t.id FROM jobs j JOIN turns t ON t.id = j.payload
-		WHERE j.kind = $1 AND t.principal = $2 AND (t.agent = $3 OR $3 = '') AND t.state IN ($4, $5)
-	UNION SELECT t.id FROM demands d JOIN turns t ON t.id = d.turn_id
-		WHERE d.status IN ('issued', 'claimed') AND t.principal = $2 AND (t.agent = $3 OR $3 = '') AND t.state = $6
-	UNION SELECT t.id FROM jobs j JOIN dispatches d ON d.id = j.payload JOIN turns t ON t.id = d.turn_id
-		WHERE j.kind = $7 AND t.principal = $2 AND (t.agent = $3 OR $3 = '') AND t.state = $6`
-
-// OpenTurns returns the ids of the principal's turns that run, are to run or wait for a person; empty agent = of any.
-func (s *Store) OpenTurns(ctx context.Context, agent, principal string) (ids []string, err error) {
-	if !storable(principal) || !storable(agent) {
-		return nil, nil
-	}
-	arguments := []any{
-		pipeline.JobKind, principal, agent, exchange.StateAccepted, exchange.StateRunning, exchange.StateWaiting, pipeline.DispatchKind,
-	}
-	err = s.engine.reader().each(ctx, selectOpen, arguments, func(r row) error {
-		var id string
-		err := r.Scan(&id)
-		ids = append(ids, id)
-		return err
-	})
-	return ids, err
-}
-
-const selectWithdrawn = `SELECT t.state, t.history_turns, COALESCE(r.response, '')
-	FROM turns t LEFT JOIN replies r ON r.id = t.reply_id WHERE t.id = $1`
-
-// WithdrawTurn takes the question of a turn out of the history and erases what it said; a visible answer stays. It reports
-// whether the question was there.
-func (t *Tx) WithdrawTurn(ctx context.Context, turnID string, at time.Time) (bool, error) {
-	if err := t.holdTurn(ctx, turnID); err != nil {
-		return false, err
-	}
-	var state, response string
-	var turns int64
-	found, err := first(ctx, t, selectWithdrawn, []any{turnID}, &state, &turns, &response)
-	if err != nil || !found || turns == 0 {
-		return false, err
-	}
-
-	if gone, err := withdrawn(turns, state, response); err != nil || gone {
-		return false, err
-	}
-	t.wake(ChannelTurn, turnID)
-	if err := t.do(ctx, `UPDATE turns SET history_turns = $1, updated_at = $2 WHERE id = $3`, turns-1, micros(at), turnID); err != nil {
-		return false, err
-	}
-
-	return true, t.erase(ctx, turnID, response == "")
-}
-
 // A failure on another day than the last one counts. The later pause holds, and a destination that failed on enough
 // days is given up for good: only ClearCondition brings it back.
 const worsenCondition = `INSERT INTO destinations (channel, destination, paused_until, opened, failing_days, failed_day, dead_at,
@@ -290,13 +209,13 @@ const worsenCondition = `INSERT INTO destinations (channel, destination, paused_
 		reason = excluded.reason, updated_at = excluded.updated_at`
 
 // WorsenCondition notes a failure of a destination; see delivery.Tx.
-func (t *Tx) WorsenCondition(ctx context.Context, failure delivery.Condition, deadAfter int) error {
+func (t deliveryTx) WorsenCondition(ctx context.Context, failure delivery.Condition, deadAfter int) error {
 	return t.do(ctx, worsenCondition, failure.Channel, failure.Key, micros(failure.PausedUntil), int64(failure.Opened),
 		failure.FailedDay, int64(deadAfter), cleaned(failure.Reason), microsOrNow(failure.UpdatedAt))
 }
 
 // ClearCondition forgets what is known of a destination.
-func (t *Tx) ClearCondition(ctx context.Context, channel, key string) error {
+func (t deliveryTx) ClearCondition(ctx context.Context, channel, key string) error {
 	return t.do(ctx, `DELETE FROM destinations WHERE channel = $1 AND destination = $2`, channel, key)
 }
 
@@ -304,7 +223,7 @@ const selectConditions = `SELECT channel, destination, paused_until, opened, fai
 	FROM destinations ORDER BY updated_at DESC LIMIT $1 + 0`
 
 // Conditions returns the destinations that fail, the last changed first.
-func (s *Store) Conditions(ctx context.Context, limit int) ([]delivery.Condition, error) {
+func (s deliveryStore) Conditions(ctx context.Context, limit int) ([]delivery.Condition, error) {
 	var list []delivery.Condition
 	err := s.engine.reader().each(ctx, selectConditions, []any{int64(limit)}, func(r row) error {
 		var c delivery.Condition

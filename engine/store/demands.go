@@ -12,13 +12,19 @@ import (
 	"inbox/policypart"
 )
 
+// demandStore finds demands and claims them.
+type demandStore struct{ *database }
+
+// demandTx changes demands in a transaction.
+type demandTx struct{ *transaction }
+
 const insertDemand = `INSERT INTO demands (id, state_hash, turn_id, agent, kind, purpose, status, code_hash, issued_at,
 	expires_at, updated_at, terms, resolution, notes)
 	VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14) ON CONFLICT DO NOTHING`
 
 // InsertDemand stores a demand with its frozen terms. A second one with the same id or state is fault.Conflict; a text
 // that PostgreSQL cannot keep is fault.Malformed.
-func (t *Tx) InsertDemand(ctx context.Context, d policypart.Issuance) error {
+func (t demandTx) InsertDemand(ctx context.Context, d policypart.Issuance) error {
 	err := requireStorable("id", d.ID, "state_hash", d.StateHash, "turn_id", d.TurnID, "agent", d.Agent, "kind", d.Kind,
 		"purpose", d.Purpose, "status", d.Status, "code_hash", d.CodeHash, "thread_id", d.ThreadID,
 		"message_id", d.MessageID, "via", d.Via, "principal", d.Principal, "action", d.Action)
@@ -75,7 +81,7 @@ func encodeResolution(resolution *policypart.Resolution) (string, error) {
 
 // SettleDemand writes status, resolution, notes and turn of the demand when it is in one of the statuses of from: a later
 // message may take the place of the turn that waited. Nil notes leave the stored ones. It reports whether it did.
-func (t *Tx) SettleDemand(ctx context.Context, d policypart.Issuance, from []string) (bool, error) {
+func (t demandTx) SettleDemand(ctx context.Context, d policypart.Issuance, from []string) (bool, error) {
 	if len(from) == 0 {
 		return false, nil
 	}
@@ -124,11 +130,11 @@ const (
 // ClaimDemand takes an open demand for one settlement: of several callers, on any node, one is told true. A demand that
 // has expired at now is not claimed. Nil notes leave the stored ones. A payment, named by what can be spent once (empty =
 // none), is remembered in the same transaction: fault.Conflict when another demand that is claimed or met has it.
-func (s *Store) ClaimDemand(ctx context.Context, id, payment string, notes json.RawMessage, now time.Time) (claimed bool, err error) {
+func (s demandStore) ClaimDemand(ctx context.Context, id, payment string, notes json.RawMessage, now time.Time) (claimed bool, err error) {
 	id = cleaned(id)
 	err = s.InTx(ctx, func(tx *Tx) error {
 		claimed = false
-		if err := tx.paymentIsFree(ctx, selectPayment, id, payment); err != nil { // before anything is changed
+		if err := paymentIsFree(ctx, tx, selectPayment, id, payment); err != nil { // before anything is changed
 			return err
 		}
 
@@ -137,18 +143,18 @@ func (s *Store) ClaimDemand(ctx context.Context, id, payment string, notes json.
 			return err
 		}
 
-		return tx.paymentIsFree(ctx, keepPayment, id, payment, id, micros(now))
+		return paymentIsFree(ctx, tx, keepPayment, id, payment, id, micros(now))
 	})
 	return claimed && err == nil, err
 }
 
 // paymentIsFree asks a query that returns the demand that has the payment. The more are its arguments after the payment.
-func (t *Tx) paymentIsFree(ctx context.Context, query, id, payment string, more ...any) error {
+func paymentIsFree(ctx context.Context, tx *Tx, query, id, payment string, more ...any) error {
 	if payment == "" {
 		return nil
 	}
 	var holder string
-	found, err := first(ctx, t, query, append([]any{payment}, more...), &holder)
+	found, err := first(ctx, tx, query, append([]any{payment}, more...), &holder)
 	if err == nil && found && holder != id {
 		err = fault.New(fault.Conflict, "the payment belongs to another demand")
 	}
@@ -158,18 +164,8 @@ func (t *Tx) paymentIsFree(ctx context.Context, query, id, payment string, more 
 const noteDemand = `UPDATE demands SET notes = $1, updated_at = $2 WHERE id = $3 AND status = $4`
 
 // NoteDemand replaces the notes of a demand that is in the status. It reports whether it did.
-func (s *Store) NoteDemand(ctx context.Context, id, status string, notes json.RawMessage) (bool, error) {
+func (s demandStore) NoteDemand(ctx context.Context, id, status string, notes json.RawMessage) (bool, error) {
 	return s.changeOne(ctx, noteDemand, cleaned(string(notes)), nowMicros(), cleaned(id), cleaned(status))
-}
-
-// changeOne runs one conditional update in its own transaction and reports whether it met a row.
-func (s *Store) changeOne(ctx context.Context, query string, arguments ...any) (bool, error) {
-	var changed int64
-	err := s.InTx(ctx, func(tx *Tx) (err error) {
-		changed, err = tx.change(ctx, query, arguments...)
-		return err
-	})
-	return err == nil && changed > 0, err
 }
 
 const selectDemand = `SELECT id, state_hash, turn_id, agent, kind, purpose, status, code_hash, issued_at, expires_at,
@@ -179,7 +175,7 @@ const (
 	demandByID    = selectDemand + `WHERE id = $1`
 	demandByState = selectDemand + `WHERE state_hash = $1`
 	demandOfTurn  = selectDemand + `WHERE turn_id = $1 ORDER BY id DESC LIMIT 1`
-	openStatus    = `status IN ('issued', 'claimed')` // as the index demands_open says it
+	openStatus    = `status IN ('issued', 'claimed')` // as in the index demands_open
 	demandByCode  = selectDemand + `WHERE code_hash = $1 AND code_hash <> '' AND ` + openStatus + ` ORDER BY id DESC LIMIT 1`
 
 	// A claimed demand gets the time that its settlement may take.
@@ -191,7 +187,7 @@ const (
 const claimGrace = 2 * time.Minute
 
 // Demand returns one demand; fault.NotFound when there is none.
-func (s *Store) Demand(ctx context.Context, id string) (policypart.Issuance, error) {
+func (s demandStore) Demand(ctx context.Context, id string) (policypart.Issuance, error) {
 	demand, found, err := s.demand(ctx, demandByID, id)
 	if err == nil && !found {
 		err = notFound("demand")
@@ -200,21 +196,21 @@ func (s *Store) Demand(ctx context.Context, id string) (policypart.Issuance, err
 }
 
 // DemandByState finds a demand by the lower-case hex SHA-256 of its state.
-func (s *Store) DemandByState(ctx context.Context, hash string) (policypart.Issuance, bool, error) {
+func (s demandStore) DemandByState(ctx context.Context, hash string) (policypart.Issuance, bool, error) {
 	return s.demand(ctx, demandByState, hash)
 }
 
 // DemandOfTurn returns the newest demand of a turn.
-func (s *Store) DemandOfTurn(ctx context.Context, turnID string) (policypart.Issuance, bool, error) {
+func (s demandStore) DemandOfTurn(ctx context.Context, turnID string) (policypart.Issuance, bool, error) {
 	return s.demand(ctx, demandOfTurn, turnID)
 }
 
 // DemandByCode finds the open demand that waits for a word with the hash. It may have expired without having been swept.
-func (s *Store) DemandByCode(ctx context.Context, codeHash string) (policypart.Issuance, bool, error) {
+func (s demandStore) DemandByCode(ctx context.Context, codeHash string) (policypart.Issuance, bool, error) {
 	return s.demand(ctx, demandByCode, codeHash)
 }
 
-func (s *Store) demand(ctx context.Context, query, key string) (policypart.Issuance, bool, error) {
+func (s demandStore) demand(ctx context.Context, query, key string) (policypart.Issuance, bool, error) {
 	found, err := s.demands(ctx, query, cleaned(key))
 	if err != nil || len(found) == 0 {
 		return policypart.Issuance{}, false, err
@@ -224,11 +220,11 @@ func (s *Store) demand(ctx context.Context, query, key string) (policypart.Issua
 
 // DueDemands returns open demands past their expiry, the longest overdue first, at most 500: issued ones at once, claimed
 // ones two minutes later.
-func (s *Store) DueDemands(ctx context.Context, now time.Time, limit int) ([]policypart.Issuance, error) {
+func (s demandStore) DueDemands(ctx context.Context, now time.Time, limit int) ([]policypart.Issuance, error) {
 	return s.demands(ctx, dueDemands, micros(now), micros(now.Add(-claimGrace)), pageSize(limit))
 }
 
-func (s *Store) demands(ctx context.Context, query string, arguments ...any) ([]policypart.Issuance, error) {
+func (s demandStore) demands(ctx context.Context, query string, arguments ...any) ([]policypart.Issuance, error) {
 	var demands []policypart.Issuance
 	err := s.engine.reader().each(ctx, query, arguments, func(r row) error {
 		demand, err := scanDemand(r)
@@ -269,7 +265,7 @@ func scanDemand(r row) (policypart.Issuance, error) {
 
 // Approvals lists demands that another principal than their asker decides, newest first, at most 500; the open ones unless
 // filter.All. Open ones may have expired without having been swept.
-func (s *Store) Approvals(ctx context.Context, filter exchange.ApprovalFilter) ([]policypart.Issuance, error) {
+func (s demandStore) Approvals(ctx context.Context, filter exchange.ApprovalFilter) ([]policypart.Issuance, error) {
 	query, arguments := selectApprovals(filter)
 	return s.demands(ctx, query, arguments...)
 }
@@ -290,7 +286,7 @@ func selectApprovals(filter exchange.ApprovalFilter) (query string, arguments []
 	}
 
 	if filter.CodeHash != "" {
-		query += ` AND code_hash <> ''` // as the index demands_code says it
+		query += ` AND code_hash <> ''` // as in the index demands_code
 		id = "id || ''"
 	}
 

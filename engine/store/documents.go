@@ -11,12 +11,18 @@ import (
 	"inbox/internal/fault"
 )
 
+// documentStore changes the documents of adapters all at once; State is the adapters' own view.
+type documentStore struct{ *database }
+
+// documentTx changes documents in a transaction.
+type documentTx struct{ *transaction }
+
 // maxDocumentKey bounds a document's key in bytes, so that every index entry fits.
 const maxDocumentKey = 2048
 
 // State keeps the adapters' private documents: durable, shared by all nodes, each with an optional end of life.
 // Namespaces belong to one adapter each.
-type State struct{ store *Store }
+type State struct{ db *database }
 
 // liveDocument keeps documents that have not ended at $1.
 const liveDocument = `(expires_at = 0 OR expires_at > $1)`
@@ -25,7 +31,7 @@ const selectDocument = `SELECT encoding, value FROM documents WHERE ` + liveDocu
 
 // Get returns a document.
 func (s *State) Get(ctx context.Context, namespace, key string) ([]byte, bool, error) {
-	return getDocument(ctx, s.store.engine.reader(), namespace, key)
+	return getDocument(ctx, s.db.engine.reader(), namespace, key)
 }
 
 func getDocument(ctx context.Context, from querier, namespace, key string) (value []byte, found bool, err error) {
@@ -51,11 +57,11 @@ func (s *State) Put(ctx context.Context, namespace, key string, value []byte, ex
 	if err := checkDocumentKey(namespace, key); err != nil {
 		return err
 	}
-	return s.store.InTx(ctx, func(tx *Tx) error { return tx.PutDocument(ctx, namespace, key, value, expires) })
+	return s.db.InTx(ctx, func(tx *Tx) error { return tx.PutDocument(ctx, namespace, key, value, expires) })
 }
 
 // PutDocument writes a document, over an older one if there is one. A zero expires means never.
-func (t *Tx) PutDocument(ctx context.Context, namespace, key string, value []byte, expires time.Time) error {
+func (t documentTx) PutDocument(ctx context.Context, namespace, key string, value []byte, expires time.Time) error {
 	if err := checkDocumentKey(namespace, key); err != nil {
 		return err
 	}
@@ -74,7 +80,7 @@ func (s *State) PutIfAbsent(
 		return nil, false, err
 	}
 	encoding, text := encodeBody(value)
-	err = s.store.InTx(ctx, func(tx *Tx) error {
+	err = s.db.InTx(ctx, func(tx *Tx) error {
 		changed, err := tx.change(ctx, putDocumentIfAbsent, namespace, key, encoding, text, micros(expires), nowMicros())
 		if err != nil {
 			return err
@@ -97,7 +103,7 @@ func (s *State) Swap(ctx context.Context, namespace, key string, old, value []by
 		return false, err
 	}
 
-	err = s.store.InTx(ctx, func(tx *Tx) (err error) {
+	err = s.db.InTx(ctx, func(tx *Tx) (err error) {
 		swapped, err = tx.swapDocument(ctx, namespace, key, old, value, expires)
 		return err
 	})
@@ -107,7 +113,7 @@ func (s *State) Swap(ctx context.Context, namespace, key string, old, value []by
 const swapDocument = `UPDATE documents SET encoding = $1, value = $2, expires_at = $3
 	WHERE namespace = $4 AND key = $5 AND encoding = $6 AND value = $7 AND (expires_at = 0 OR expires_at > $8)`
 
-func (t *Tx) swapDocument(ctx context.Context, namespace, key string, old, value []byte, expires time.Time) (bool, error) {
+func (t documentTx) swapDocument(ctx context.Context, namespace, key string, old, value []byte, expires time.Time) (bool, error) {
 	encoding, text := encodeBody(value)
 	oldEncoding, oldText := encodeBody(old)
 	changed, err := t.change(ctx, swapDocument, encoding, text, micros(expires), namespace, key, oldEncoding, oldText, nowMicros())
@@ -116,7 +122,7 @@ func (t *Tx) swapDocument(ctx context.Context, namespace, key string, old, value
 
 // Claim writes a document unless another one is there, which may be the one that gives way. It returns nil when the
 // document is there afterwards, else the other one.
-func (t *Tx) Claim(ctx context.Context, claim exchange.Claim) (instead []byte, err error) {
+func (t documentTx) Claim(ctx context.Context, claim exchange.Claim) (instead []byte, err error) {
 	if err := checkDocumentKey(claim.Namespace, claim.Key); err != nil {
 		return nil, err
 	}
@@ -156,13 +162,13 @@ func (s *State) Delete(ctx context.Context, namespace, key string) error {
 	if !storable(namespace) || !storable(key) {
 		return nil
 	}
-	return s.store.InTx(ctx, func(tx *Tx) error { return tx.do(ctx, deleteDocument, namespace, key) })
+	return s.db.InTx(ctx, func(tx *Tx) error { return tx.do(ctx, deleteDocument, namespace, key) })
 }
 
 const deleteDocument = `DELETE FROM documents WHERE namespace = $1 AND key = $2`
 
 // RemoveDocument removes a document and reports whether there was one.
-func (t *Tx) RemoveDocument(ctx context.Context, namespace, key string) (bool, error) {
+func (t documentTx) RemoveDocument(ctx context.Context, namespace, key string) (bool, error) {
 	if !storable(namespace) || !storable(key) {
 		return false, nil
 	}
@@ -177,11 +183,11 @@ const listDocuments = `SELECT key, encoding, value FROM documents WHERE ` + live
 func (s *State) List(
 	ctx context.Context, namespace, after string, limit int,
 ) (keys []string, values [][]byte, err error) {
-	return documentsAfter(ctx, s.store.engine.reader(), namespace, after, limit)
+	return documentsAfter(ctx, s.db.engine.reader(), namespace, after, limit)
 }
 
 // ListDocuments is List inside the transaction.
-func (t *Tx) ListDocuments(ctx context.Context, namespace, after string, limit int) (keys []string, values [][]byte, err error) {
+func (t documentTx) ListDocuments(ctx context.Context, namespace, after string, limit int) (keys []string, values [][]byte, err error) {
 	return documentsAfter(ctx, t, namespace, after, limit)
 }
 
@@ -227,7 +233,7 @@ func (s *State) Several(ctx context.Context, namespace string, keys []string) (m
 		arguments = append(arguments, arguments[2])
 	}
 
-	err := s.store.engine.reader().each(ctx, selectSeveral, arguments, func(r row) error {
+	err := s.db.engine.reader().each(ctx, selectSeveral, arguments, func(r row) error {
 		var key, encoding, text string
 		if err := r.Scan(&key, &encoding, &text); err != nil {
 			return err
@@ -243,7 +249,7 @@ func (s *State) Several(ctx context.Context, namespace string, keys []string) (m
 // Count counts the documents of a namespace.
 func (s *State) Count(ctx context.Context, namespace string) (int64, error) {
 	var count int64
-	_, err := first(ctx, s.store.engine.reader(),
+	_, err := first(ctx, s.db.engine.reader(),
 		`SELECT COUNT(*) FROM documents WHERE `+liveDocument+` AND namespace = $2`, []any{nowMicros(), namespace}, &count)
 	return count, err
 }
@@ -258,13 +264,13 @@ const (
 // returns as it was stays. It returns how many were replaced. A document that another caller replaces at the same time is
 // left to that caller. Afterwards the old texts are not in the file of a SQLite database any more, unless it is large, which the log
 // tells; in PostgreSQL they go with the next vacuum.
-func (s *Store) RewriteDocuments(
+func (s documentStore) RewriteDocuments(
 	ctx context.Context, namespaces []string, change func(namespace, key string, value []byte) []byte,
 ) (replaced int, err error) {
 	work := func(tx *Tx) error {
 		replaced = 0
 		for _, namespace := range namespaces {
-			rows, err := tx.rewritten(ctx, namespace, change)
+			rows, err := rewritten(ctx, tx, namespace, change)
 			if err != nil {
 				return err
 			}
@@ -311,8 +317,8 @@ func (e *sqliteEngine) forgetOld(ctx context.Context) {
 }
 
 // rewritten returns the arguments of rewriteDocument for the documents that change.
-func (t *Tx) rewritten(ctx context.Context, namespace string, change func(namespace, key string, value []byte) []byte) (rows [][]any, err error) {
-	err = t.each(ctx, selectForRewrite, []any{namespace}, func(r row) error {
+func rewritten(ctx context.Context, tx *Tx, namespace string, change func(namespace, key string, value []byte) []byte) (rows [][]any, err error) {
+	err = tx.each(ctx, selectForRewrite, []any{namespace}, func(r row) error {
 		var namespace, key, encoding, text string
 		if err := r.Scan(&namespace, &key, &encoding, &text); err != nil {
 			return err

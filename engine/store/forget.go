@@ -10,7 +10,13 @@ import (
 	"inbox/policypart"
 )
 
-// forgetPage is how many turns one transaction forgets, so that no one waits long for the writer.
+// erasureStore removes what was said in conversations.
+type erasureStore struct{ *database }
+
+// erasureTx removes what was said in single turns.
+type erasureTx struct{ *transaction }
+
+// forgetPage is how many turns one transaction forgets, so that no caller waits long for the writer.
 const forgetPage = 50
 
 // notesOfTurns are the namespaces of documents about one turn: what its agent noted, and earlier lines that a summary stands
@@ -23,7 +29,7 @@ const selectForgotten = `SELECT id, original_digest FROM turns WHERE thread_key 
 // ForgetThread removes what was said in the turns of a thread that have ended: questions, answers, their files and native
 // forms, and all that was made of them. The rows stay without text, so that a repeat is recognised and the operator sees that
 // there was something. It returns how many turns there are; after a crash it does again what was not finished.
-func (s *Store) ForgetThread(ctx context.Context, agent, threadID string) (turns int, err error) {
+func (s erasureStore) ForgetThread(ctx context.Context, agent, threadID string) (turns int, err error) {
 	if !storable(agent) || !storable(threadID) {
 		return 0, nil
 	}
@@ -49,7 +55,7 @@ func (s *Store) ForgetThread(ctx context.Context, agent, threadID string) (turns
 	}
 }
 
-func (s *Store) forgettable(ctx context.Context, agent, threadID, after string) (ids, digests []string, err error) {
+func (s erasureStore) forgettable(ctx context.Context, agent, threadID, after string) (ids, digests []string, err error) {
 	arguments := []any{hashKey(agent, threadID), threadID, after, int64(forgetPage)}
 	err = s.engine.reader().each(ctx, selectForgotten, arguments, func(r row) error {
 		var id, digest string
@@ -62,7 +68,7 @@ func (s *Store) forgettable(ctx context.Context, agent, threadID, after string) 
 
 // sharedOriginals returns the native forms that other messages have too: clients that say the same send the same bytes. It
 // reads the whole table, beside the writer: deletions are rare, and an index would cost every message something.
-func (s *Store) sharedOriginals(ctx context.Context, digests, ids []string) (map[string]bool, error) {
+func (s erasureStore) sharedOriginals(ctx context.Context, digests, ids []string) (map[string]bool, error) {
 	shared := map[string]bool{}
 	if len(ids) == 0 {
 		return shared, nil
@@ -86,7 +92,7 @@ func (s *Store) sharedOriginals(ctx context.Context, digests, ids []string) (map
 	return shared, err
 }
 
-func (t *Tx) forgetAll(ctx context.Context, ids []string, shared map[string]bool) error {
+func (t erasureTx) forgetAll(ctx context.Context, ids []string, shared map[string]bool) error {
 	for _, id := range ids {
 		if err := t.forget(ctx, id, shared); err != nil {
 			return fmt.Errorf("forget turn %s: %w", id, err)
@@ -96,7 +102,7 @@ func (t *Tx) forgetAll(ctx context.Context, ids []string, shared map[string]bool
 }
 
 // forget does it for one turn. What the adapter knew of it goes too: its notes may tell what was said earlier.
-func (t *Tx) forget(ctx context.Context, turnID string, shared map[string]bool) error {
+func (t erasureTx) forget(ctx context.Context, turnID string, shared map[string]bool) error {
 	if err := t.holdTurn(ctx, turnID); err != nil {
 		return err
 	}
@@ -142,7 +148,7 @@ func (t *Tx) forget(ctx context.Context, turnID string, shared map[string]bool) 
 }
 
 // forgetContext removes what a client told about where it is; erase keeps the sender.
-func (t *Tx) forgetContext(ctx context.Context, turnID string) error {
+func (t erasureTx) forgetContext(ctx context.Context, turnID string) error {
 	var stored string
 	if _, err := first(ctx, t, `SELECT message FROM turns WHERE id = $1`, []any{turnID}, &stored); err != nil {
 		return err
@@ -166,7 +172,7 @@ func (t *Tx) forgetContext(ctx context.Context, turnID string) error {
 }
 
 // forgetReplies leaves answers as deleted ones, so that what still waits to be delivered is given up and files are gone.
-func (t *Tx) forgetReplies(ctx context.Context, turnID string) error {
+func (t erasureTx) forgetReplies(ctx context.Context, turnID string) error {
 	kept := map[string]string{}
 	err := t.each(ctx, `SELECT id, response FROM replies WHERE turn_id = $1 AND deleted_at = 0`, []any{turnID}, func(r row) error {
 		var id, response string
@@ -198,7 +204,7 @@ func (t *Tx) forgetReplies(ctx context.Context, turnID string) error {
 		if err := t.do(ctx, `UPDATE replies SET response = $1, deleted_at = $2 WHERE id = $3`, string(body), nowMicros(), id); err != nil {
 			return err
 		}
-		if err := t.amendOutcome(ctx, turnID, id, &left); err != nil {
+		if err := t.replies().amendOutcome(ctx, turnID, id, &left); err != nil {
 			return err
 		}
 	}
@@ -206,7 +212,7 @@ func (t *Tx) forgetReplies(ctx context.Context, turnID string) error {
 }
 
 // forgetRows removes rows about a turn, with the contents that they refer to.
-func (t *Tx) forgetRows(ctx context.Context, table, which, text, turnID string) error {
+func (t erasureTx) forgetRows(ctx context.Context, table, which, text, turnID string) error {
 	which = ` FROM ` + table + ` WHERE turn_id = $1 AND ` + which
 	var digests []string
 	err := t.each(ctx, `SELECT `+text+which, []any{turnID}, func(r row) error {
@@ -229,8 +235,8 @@ func (t *Tx) forgetRows(ctx context.Context, table, which, text, turnID string) 
 }
 
 // forgetSession removes what was said in a session of an owner, before the session itself goes.
-func (s *Store) forgetSession(ctx context.Context, owner, id string) error {
-	session, found, err := s.Session(ctx, owner, id)
+func (s erasureStore) forgetSession(ctx context.Context, owner, id string) error {
+	session, found, err := s.sessions().Session(ctx, owner, id)
 	if err != nil || !found {
 		return err
 	}
@@ -246,7 +252,7 @@ const (
 
 // erase removes what a question said: its parts, its native form, the parts of before an edit, calls of tools, and what an agent had
 // streamed about it when nothing of that was ever an answer. The row stays, with its ids and its sender.
-func (t *Tx) erase(ctx context.Context, turnID string, unanswered bool) error {
+func (t erasureTx) erase(ctx context.Context, turnID string, unanswered bool) error {
 	nativeKey, digest, err := t.eraseWords(ctx, turnID, unanswered)
 	if err != nil {
 		return err
@@ -255,7 +261,7 @@ func (t *Tx) erase(ctx context.Context, turnID string, unanswered bool) error {
 }
 
 // eraseWords is erase without the native form, whose digest it returns.
-func (t *Tx) eraseWords(ctx context.Context, turnID string, unanswered bool) (nativeKey, digest string, err error) {
+func (t erasureTx) eraseWords(ctx context.Context, turnID string, unanswered bool) (nativeKey, digest string, err error) {
 	var stored string
 	if _, err := first(ctx, t, selectErased, []any{turnID}, &nativeKey, &digest, &stored); err != nil {
 		return "", "", err
@@ -263,7 +269,7 @@ func (t *Tx) eraseWords(ctx context.Context, turnID string, unanswered bool) (na
 	return nativeKey, digest, t.eraseStored(ctx, turnID, stored, unanswered)
 }
 
-func (t *Tx) eraseStored(ctx context.Context, turnID, stored string, unanswered bool) error {
+func (t erasureTx) eraseStored(ctx context.Context, turnID, stored string, unanswered bool) error {
 	var message normalized.Message
 	if err := json.Unmarshal([]byte(stored), &message); err != nil {
 		return fmt.Errorf("decode message of turn %s: %w", turnID, err)
@@ -298,7 +304,7 @@ func (t *Tx) eraseStored(ctx context.Context, turnID, stored string, unanswered 
 		return err
 	}
 
-	if err := t.free(ctx, turnID); err != nil {
+	if err := t.quotas().free(ctx, turnID); err != nil {
 		return err
 	}
 
@@ -306,7 +312,7 @@ func (t *Tx) eraseStored(ctx context.Context, turnID, stored string, unanswered 
 }
 
 // eraseNotes removes what the adapter's notes of a turn have of its words (exchange.Inbound.Route).
-func (t *Tx) eraseNotes(ctx context.Context, turnID string) error {
+func (t erasureTx) eraseNotes(ctx context.Context, turnID string) error {
 	var route string
 	if _, err := first(ctx, t, `SELECT route FROM turns WHERE id = $1`, []any{turnID}, &route); err != nil {
 		return err
@@ -327,7 +333,7 @@ func (t *Tx) eraseNotes(ctx context.Context, turnID string) error {
 }
 
 // eraseExcerpts removes what the demands of a turn have of its question, and an answer that was held back and never sent.
-func (t *Tx) eraseExcerpts(ctx context.Context, turnID string, unanswered bool) error {
+func (t erasureTx) eraseExcerpts(ctx context.Context, turnID string, unanswered bool) error {
 	kept := map[string]string{}
 	err := t.each(ctx, `SELECT id, notes FROM demands WHERE turn_id = $1`, []any{turnID}, func(r row) error {
 		var id, notes string
@@ -361,7 +367,7 @@ func (t *Tx) eraseExcerpts(ctx context.Context, turnID string, unanswered bool) 
 	return nil
 }
 
-func (t *Tx) eraseOriginal(ctx context.Context, nativeKey, digest, turnID string) error {
+func (t erasureTx) eraseOriginal(ctx context.Context, nativeKey, digest, turnID string) error {
 	var sharing int64
 	if _, err := first(ctx, t, selectSharing, []any{nativeKey, digest, turnID}, &sharing); err != nil || sharing > 0 {
 		return err
@@ -369,7 +375,7 @@ func (t *Tx) eraseOriginal(ctx context.Context, nativeKey, digest, turnID string
 	return t.removeOriginal(ctx, digest)
 }
 
-func (t *Tx) removeOriginal(ctx context.Context, digest string) error {
+func (t erasureTx) removeOriginal(ctx context.Context, digest string) error {
 	var encoding string
 	if found, err := first(ctx, t, deleteOriginal, []any{digest}, &encoding); err != nil || !found || encoding != encodingBlob {
 		return err

@@ -9,8 +9,12 @@ import (
 	"time"
 
 	"inbox/internal/blob"
+	"inbox/internal/clock"
 	"inbox/normalized"
 )
+
+// contentStore deletes contents outside of the database that nothing refers to.
+type contentStore struct{ *database }
 
 // Contents outside of the database are listed in blob_garbage by the transaction that erases what referred to them, and
 // deleted later, when nothing else refers to them: the same bytes may be a file in another sender's message.
@@ -29,7 +33,7 @@ var blobColumns = []string{
 }
 
 // discard notes contents that may not be needed any more.
-func (t *Tx) discard(ctx context.Context, digests ...string) error {
+func (t *transaction) discard(ctx context.Context, digests ...string) error {
 	for _, digest := range digests {
 		if err := t.do(ctx, putGarbage, digest, nowMicros()); err != nil {
 			return err
@@ -48,14 +52,14 @@ func filesOf(parts []normalized.Part) (digests []string) {
 	return digests
 }
 
-// Garbage is a content that may not be needed any more, and when that was last said.
+// Garbage is a content that may not be needed any more, and when that was last noted.
 type Garbage struct {
 	Digest string
 	since  int64
 }
 
 // Garbage returns contents that may not be needed any more, in order after the given one.
-func (s *Store) Garbage(ctx context.Context, after string, limit int) (contents []Garbage, err error) {
+func (s contentStore) Garbage(ctx context.Context, after string, limit int) (contents []Garbage, err error) {
 	err = s.engine.reader().each(ctx, selectGarbage, []any{cleaned(after), int64(limit)}, func(r row) error {
 		var content Garbage
 		err := r.Scan(&content.Digest, &content.since)
@@ -66,7 +70,7 @@ func (s *Store) Garbage(ctx context.Context, after string, limit int) (contents 
 }
 
 // BlobNeeded reports whether anything refers to a content. It reads whole tables: ask rarely.
-func (s *Store) BlobNeeded(ctx context.Context, digest string) (bool, error) {
+func (s contentStore) BlobNeeded(ctx context.Context, digest string) (bool, error) {
 	needed := false
 	ask := func(query, argument string) error {
 		return s.engine.reader().each(ctx, query, []any{argument}, func(r row) error {
@@ -100,7 +104,7 @@ func hexOnly(r rune) rune {
 
 // DropGarbage forgets a content that is gone, or needed again. What was noted once more since it was read stays: another
 // message with the same file may have been erased meanwhile.
-func (s *Store) DropGarbage(ctx context.Context, content Garbage) error {
+func (s contentStore) DropGarbage(ctx context.Context, content Garbage) error {
 	return s.InTx(ctx, func(tx *Tx) error {
 		return tx.do(ctx, `DELETE FROM blob_garbage WHERE digest = $1 AND created_at = $2`, cleaned(content.Digest), content.since)
 	})
@@ -117,7 +121,7 @@ const garbagePage = 100
 
 // SweepBlobs deletes the contents that nothing refers to any more and that no one has put for the given time, and returns how
 // many they were. After a crash it does again what was not finished.
-func (s *Store) SweepBlobs(ctx context.Context, blobs Blobs, idle time.Duration) (deleted int, err error) {
+func (s contentStore) SweepBlobs(ctx context.Context, blobs Blobs, idle time.Duration) (deleted int, err error) {
 	for after := ""; ; {
 		contents, err := s.Garbage(ctx, after, garbagePage)
 		if err != nil {
@@ -261,7 +265,7 @@ func (s *digestSet) has(digest string) bool {
 	return s.each(digest, func(word *uint64, bit uint64) bool { return *word&bit != 0 })
 }
 
-// addAll adds whatever in a text has the form of a digest, in whichever form it is written there.
+// addAll adds everything in a text that has the form of a digest, however it is written there.
 func (s *digestSet) addAll(text string) {
 	run := 0
 	for i := range len(text) + 1 {
@@ -286,7 +290,7 @@ type IdleBlobs interface {
 // SweepOrphans deletes the contents to which no row refers and that no one has put for the given time, and returns how many
 // they were. The time is longer than any caller takes from putting a content to writing down that it is needed. One process at a time
 // should sweep; several do no harm.
-func (s *Store) SweepOrphans(ctx context.Context, blobs IdleBlobs, idle time.Duration) (deleted int, err error) {
+func (s contentStore) SweepOrphans(ctx context.Context, blobs IdleBlobs, idle time.Duration) (deleted int, err error) {
 	since := time.Now().Add(-idle) // before the rows are read: what is put from now on is not looked at
 	needed, err := s.neededBlobs(ctx)
 	if err != nil {
@@ -307,7 +311,7 @@ func (s *Store) SweepOrphans(ctx context.Context, blobs IdleBlobs, idle time.Dur
 }
 
 // neededBlobs reads what all rows refer to.
-func (s *Store) neededBlobs(ctx context.Context) (*digestSet, error) {
+func (s contentStore) neededBlobs(ctx context.Context) (*digestSet, error) {
 	needed := newDigestSet()
 	for _, source := range referrings {
 		if err := s.readReferring(ctx, source, needed); err != nil {
@@ -318,7 +322,7 @@ func (s *Store) neededBlobs(ctx context.Context) (*digestSet, error) {
 	return needed, s.readOriginals(ctx, needed)
 }
 
-func (s *Store) readReferring(ctx context.Context, source referring, needed *digestSet) error {
+func (s contentStore) readReferring(ctx context.Context, source referring, needed *digestSet) error {
 	after := make([]any, len(source.keys))
 	for i := range after {
 		after[i] = ""
@@ -362,7 +366,7 @@ func (s *Store) readReferring(ctx context.Context, source referring, needed *dig
 	}
 }
 
-func (s *Store) readOriginals(ctx context.Context, needed *digestSet) error {
+func (s contentStore) readOriginals(ctx context.Context, needed *digestSet) error {
 	for after := ""; after != lastDigest; {
 		begun, last := time.Now(), lastDigest
 		if _, err := first(ctx, s.engine.reader(), selectOriginalBoundary, []any{after}, &last); err != nil {
@@ -389,10 +393,8 @@ func (s *Store) readOriginals(ctx context.Context, needed *digestSet) error {
 
 // rest leaves the database to others for as long as the work took that began then.
 func rest(ctx context.Context, begun time.Time) error {
-	select {
-	case <-time.After(min(time.Since(begun), orphanRest)):
-		return nil
-	case <-ctx.Done():
-		return unavailable("sweep contents", ctx.Err())
+	if err := clock.Sleep(ctx, min(time.Since(begun), orphanRest)); err != nil {
+		return unavailable("sweep contents", err)
 	}
+	return nil
 }

@@ -12,6 +12,12 @@ import (
 	"inbox/internal/queue"
 )
 
+// jobStore shows the queue to operators.
+type jobStore struct{ *database }
+
+// jobTx changes jobs in a transaction.
+type jobTx struct{ *transaction }
+
 // States of a job's row.
 const (
 	jobReady     = "ready"     // due, and nothing of its partition precedes it
@@ -22,7 +28,7 @@ const (
 )
 
 // {now} in a text is the clock of the database in microseconds: that of one server where several nodes share it. It is the
-// only clock that leases and due times are held against.
+// only clock that leases and due times are compared with.
 
 // insertJob makes a job blocked when an earlier job of its partition lives. It holds that job's row: the settlement
 // that is to wake this one then waits for this commit and sees it. So the first job of a partition is never blocked.
@@ -33,7 +39,7 @@ const insertJob = `INSERT INTO jobs (id, kind, partition_of, partition_key, stat
 			ORDER BY e.id LIMIT 1{lock shared}), $5), 0, {now} + $6, '', 0, 0, $7, $7, '', $8, $9, $10, $11, $12`
 
 // Enqueue stores a job; it becomes visible with the commit.
-func (t *Tx) Enqueue(ctx context.Context, job queue.NewJob) error {
+func (t jobTx) Enqueue(ctx context.Context, job queue.NewJob) error {
 	if err := requireStorable("kind", job.Kind, "partition", job.Partition, "payload", job.Payload, "group", job.Group); err != nil {
 		return err
 	}
@@ -48,7 +54,7 @@ func (t *Tx) Enqueue(ctx context.Context, job queue.NewJob) error {
 }
 
 // until is how far an instant by this node's clock is away, in microseconds; zero for no instant.
-func (t *Tx) until(at time.Time) int64 {
+func (t jobTx) until(at time.Time) int64 {
 	if at.IsZero() {
 		return 0
 	}
@@ -61,7 +67,7 @@ const insertLeased = `INSERT INTO jobs (id, kind, partition_of, partition_key, s
 
 // EnqueueLeased stores a job as one that its owner runs for the length of a lease, with attempt and fence 1. Nothing else
 // of its partition may live.
-func (t *Tx) EnqueueLeased(ctx context.Context, job queue.NewJob, owner string, lease time.Duration) error {
+func (t jobTx) EnqueueLeased(ctx context.Context, job queue.NewJob, owner string, lease time.Duration) error {
 	if err := requireStorable("kind", job.Kind, "partition", job.Partition, "payload", job.Payload, "group", job.Group); err != nil {
 		return err
 	}
@@ -78,7 +84,7 @@ func partitionKey(kind, partition string) string {
 }
 
 // SettleJob ends one run of a job; queue.ErrLeaseLost when the job was taken over or removed.
-func (t *Tx) SettleJob(ctx context.Context, lease queue.Lease, outcome queue.Outcome) error {
+func (t jobTx) SettleJob(ctx context.Context, lease queue.Lease, outcome queue.Outcome) error {
 	switch outcome.Kind {
 	case queue.Done:
 		return t.settle(ctx, true, `DELETE FROM jobs WHERE id = $1 AND fence = $2 AND state = 'running'
@@ -112,7 +118,7 @@ const releaseJob = `UPDATE jobs SET state = 'ready', attempt = attempt - 1, clai
 	lease_owner = '', lease_until = 0 WHERE id = $1 AND fence = $2 AND state = 'running' RETURNING kind, partition_key`
 
 // settle changes the job's row and lets the next of its partition come forward when this one left the queue.
-func (t *Tx) settle(ctx context.Context, left bool, query string, arguments ...any) error {
+func (t jobTx) settle(ctx context.Context, left bool, query string, arguments ...any) error {
 	var kind, partition string
 	found, err := first(ctx, t, query, arguments, &kind, &partition)
 	if err != nil {
@@ -134,7 +140,7 @@ const promoteJob = `UPDATE jobs SET state = CASE WHEN run_at > {now} THEN 'sched
 	WHERE partition_key = $1 AND partition_key <> '' AND state <> 'dead' ORDER BY id LIMIT 1)`
 
 // promote makes the first job of a partition claimable after another one left.
-func (t *Tx) promote(ctx context.Context, kind, partition string) error {
+func (t jobTx) promote(ctx context.Context, kind, partition string) error {
 	if partition == "" {
 		return nil
 	}
@@ -150,6 +156,32 @@ func (t *Tx) promote(ctx context.Context, kind, partition string) error {
 	}
 
 	return err
+}
+
+const removeJobs = `DELETE FROM jobs WHERE partition_key = $1 AND partition_key <> '' AND payload = $2
+	AND state <> 'dead' AND state <> 'running'`
+
+// RemoveJob removes the jobs of a partition with the payload that do not run, dead ones excepted: nothing waits for
+// those.
+func (t jobTx) RemoveJob(ctx context.Context, kind, partition, payload string) (bool, error) {
+	key := partitionKey(kind, partition)
+	removed, err := t.change(ctx, removeJobs, key, payload)
+	if err != nil || removed == 0 {
+		return false, err
+	}
+	return true, t.promote(ctx, kind, key)
+}
+
+// removeWaiting removes a job that does not run, so that the next of its partition need not wait for its time.
+func (t jobTx) removeWaiting(ctx context.Context, id string) error {
+	var kind, partition string
+	found, err := first(ctx, t, `DELETE FROM jobs WHERE id = $1 AND state <> 'running' RETURNING kind, partition_key`,
+		[]any{id}, &kind, &partition)
+	if err != nil || !found {
+		return err
+	}
+
+	return t.promote(ctx, kind, partition)
 }
 
 // runnable is true for a ready job j that nothing of its partition precedes. A job can be ready behind another one
@@ -177,7 +209,7 @@ const takeAll = `UPDATE jobs SET state = 'ready', claim_rank = 0, run_at = updat
 
 // FreeLeases returns every leased job to the queue at once, for a node that knows that no other one lives. What still
 // runs with such a lease cannot settle it after the next claim, which moves the fence.
-func (s *Store) FreeLeases(ctx context.Context) error {
+func (s jobStore) FreeLeases(ctx context.Context) error {
 	return s.InTx(ctx, func(tx *Tx) error {
 		tx.wake(ChannelJob, "")
 		return tx.do(ctx, takeAll)
@@ -234,13 +266,13 @@ const claimLanes = `WITH picked AS MATERIALIZED (SELECT chosen.id
 const claimedColumns = `id, kind, partition_of, payload, attempt, fence, reason, created_at, group_of, claim_rank, member_key, run_at`
 
 // queueView is the store as the queue sees it.
-type queueView struct{ store *Store }
+type queueView struct{ db *database }
 
 // Lanes returns the lanes of a kind with ready jobs behind the given one.
 func (v queueView) Lanes(ctx context.Context, kind string, after queue.Lane, limit int) ([]queue.Lane, error) {
 	var lanes []queue.Lane
 	arguments := []any{kind, after.Group, int64(after.Rank), after.Member, int64(limit)}
-	err := v.store.engine.reader().each(ctx, selectLanes, arguments, func(r row) error {
+	err := v.db.engine.reader().each(ctx, selectLanes, arguments, func(r row) error {
 		var lane queue.Lane
 		err := r.Scan(&lane.Group, &lane.Rank, &lane.Member)
 		lanes = append(lanes, lane)
@@ -252,7 +284,7 @@ func (v queueView) Lanes(ctx context.Context, kind string, after queue.Lane, lim
 // Groups returns the groups of a kind with ready jobs behind the given one.
 func (v queueView) Groups(ctx context.Context, kind, after string, limit int) ([]string, error) {
 	var groups []string
-	err := v.store.engine.reader().each(ctx, selectGroups, []any{kind, after, int64(limit)}, func(r row) error {
+	err := v.db.engine.reader().each(ctx, selectGroups, []any{kind, after, int64(limit)}, func(r row) error {
 		var group string
 		err := r.Scan(&group)
 		groups = append(groups, group)
@@ -264,7 +296,7 @@ func (v queueView) Groups(ctx context.Context, kind, after string, limit int) ([
 // Claim returns ready jobs of lanes with a new lease, in order of their ids.
 func (v queueView) Claim(ctx context.Context, claim queue.Claim) ([]queue.Job, error) {
 	var jobs []queue.Job
-	err := v.store.InTx(ctx, func(tx *Tx) error {
+	err := v.db.InTx(ctx, func(tx *Tx) error {
 		jobs = jobs[:0]
 		take := func(r row) error {
 			job, err := scanJob(r)
@@ -294,7 +326,7 @@ func (v queueView) Claim(ctx context.Context, claim queue.Claim) ([]queue.Job, e
 	return jobs, nil
 }
 
-func (t *Tx) claimLanes(ctx context.Context, claim queue.Claim, take func(row) error) error {
+func (t jobTx) claimLanes(ctx context.Context, claim queue.Claim, take func(row) error) error {
 	var groups, members []string
 	var ranks, counts []int64
 	for _, one := range claim.Takes {
@@ -306,9 +338,9 @@ func (t *Tx) claimLanes(ctx context.Context, claim queue.Claim, take func(row) e
 	return t.each(ctx, t.dialect.claimLanes, arguments, take)
 }
 
-// Revive makes ready what is due and what expired. Other nodes hear of it: they may have the places for it.
+// Revive makes ready what is due and what expired. Other nodes are notified: they may have free workers.
 func (v queueView) Revive(ctx context.Context, kind string) (more bool, err error) {
-	err = v.store.InTx(ctx, func(tx *Tx) error {
+	err = v.db.InTx(ctx, func(tx *Tx) error {
 		expired, err := tx.change(ctx, tx.dialect.takeExpired, kind)
 		if err != nil {
 			return err
@@ -342,7 +374,7 @@ func (v queueView) Extend(ctx context.Context, leases []queue.Lease, length time
 	var held []queue.Lease
 	for chunk := range slices.Chunk(leases, maxExtended) {
 		var kept []queue.Lease
-		err := v.store.InTx(ctx, func(tx *Tx) (err error) {
+		err := v.db.InTx(ctx, func(tx *Tx) (err error) {
 			kept, err = tx.extend(ctx, chunk, length)
 			return err
 		})
@@ -355,7 +387,7 @@ func (v queueView) Extend(ctx context.Context, leases []queue.Lease, length time
 	return held, nil
 }
 
-func (t *Tx) extend(ctx context.Context, leases []queue.Lease, length time.Duration) ([]queue.Lease, error) {
+func (t jobTx) extend(ctx context.Context, leases []queue.Lease, length time.Duration) ([]queue.Lease, error) {
 	values := make([]string, len(leases))
 	arguments := []any{length.Microseconds()}
 	for i, lease := range leases {
@@ -378,7 +410,7 @@ func (t *Tx) extend(ctx context.Context, leases []queue.Lease, length time.Durat
 
 // Settle ends one run of a job in a transaction of its own.
 func (v queueView) Settle(ctx context.Context, lease queue.Lease, outcome queue.Outcome) error {
-	return v.store.InTx(ctx, func(tx *Tx) error { return tx.SettleJob(ctx, lease, outcome) })
+	return v.db.InTx(ctx, func(tx *Tx) error { return tx.SettleJob(ctx, lease, outcome) })
 }
 
 const nextDue = `SELECT MIN(due) - {now} FROM (
@@ -389,7 +421,7 @@ const nextDue = `SELECT MIN(due) - {now} FROM (
 // NextDue returns how long it is until Revive may find something.
 func (v queueView) NextDue(ctx context.Context, kind string) (wait time.Duration, found bool, err error) {
 	var due *int64
-	_, err = first(ctx, v.store.engine.reader(), v.store.engine.dialect().nextDue, []any{kind}, &due)
+	_, err = first(ctx, v.db.engine.reader(), v.db.engine.dialect().nextDue, []any{kind}, &due)
 	if err != nil || due == nil {
 		return 0, false, err
 	}
@@ -420,7 +452,7 @@ type JobFilter struct {
 }
 
 // Jobs lists jobs, newest first.
-func (s *Store) Jobs(ctx context.Context, filter JobFilter) ([]JobRecord, error) {
+func (s jobStore) Jobs(ctx context.Context, filter JobFilter) ([]JobRecord, error) {
 	var chosen selection
 	chosen.addWhen(filter.State == jobDead, "state = 'dead'") // written out, for the index of dead letters
 	chosen.addWhen(filter.State != "" && filter.State != jobDead, "state = ?", filter.State)
@@ -441,9 +473,9 @@ func (s *Store) Jobs(ctx context.Context, filter JobFilter) ([]JobRecord, error)
 	return jobs, err
 }
 
-// RetryJob returns a dead or waiting job a new life now, with its attempts counted anew; fault.NotFound when there is
+// RetryJob makes a dead or waiting job ready now, with its attempts counted anew; fault.NotFound when there is
 // no such job, fault.Conflict when it is running.
-func (s *Store) RetryJob(ctx context.Context, id string) error {
+func (s jobStore) RetryJob(ctx context.Context, id string) error {
 	return s.InTx(ctx, func(tx *Tx) error {
 		var kind string
 		found, err := first(ctx, tx, `UPDATE jobs SET state = CASE WHEN state IN ('dead', 'scheduled') THEN 'ready' ELSE state END,
@@ -461,7 +493,7 @@ func (s *Store) RetryJob(ctx context.Context, id string) error {
 }
 
 // CancelJob removes a job that is not running; fault.NotFound when there is no such job, fault.Conflict when it runs.
-func (s *Store) CancelJob(ctx context.Context, id string) error {
+func (s jobStore) CancelJob(ctx context.Context, id string) error {
 	return s.InTx(ctx, func(tx *Tx) error {
 		var kind, partition string
 		found, err := first(ctx, tx, `DELETE FROM jobs WHERE id = $1 AND state <> 'running' RETURNING kind, partition_key`,
@@ -477,7 +509,7 @@ func (s *Store) CancelJob(ctx context.Context, id string) error {
 	})
 }
 
-func (t *Tx) jobRefusal(ctx context.Context, id string) error {
+func (t jobTx) jobRefusal(ctx context.Context, id string) error {
 	var state string
 	found, err := first(ctx, t, `SELECT state FROM jobs WHERE id = $1`, []any{id}, &state)
 	switch {

@@ -7,6 +7,12 @@ import (
 	"inbox/exchange"
 )
 
+// listStore keeps the operator's lists and the mail addresses that are suppressed.
+type listStore struct{ *database }
+
+// listTx changes lists in a transaction.
+type listTx struct{ *transaction }
+
 // removedAge is how long a removed entry stays visible as such. A node that did not read the lists for so long could not
 // reach the database either, and begins anew when it can.
 const removedAge = 7 * 24 * time.Hour
@@ -27,7 +33,7 @@ const sweepRemovedEntries = `DELETE FROM list_entries WHERE removed_at > 0 AND r
 
 // PutListEntries writes entries, over those with the same list, kind, target and agent. All of them become visible
 // together; a caller with thousands writes them in portions.
-func (t *Tx) PutListEntries(ctx context.Context, entries ...exchange.ListEntry) error {
+func (t listTx) PutListEntries(ctx context.Context, entries ...exchange.ListEntry) error {
 	version, err := t.nextListVersion(ctx)
 	if err != nil {
 		return err
@@ -47,7 +53,7 @@ func (t *Tx) PutListEntries(ctx context.Context, entries ...exchange.ListEntry) 
 }
 
 // RemoveListEntry takes an entry out, named by list, kind, target and agent, and reports whether it was in force.
-func (t *Tx) RemoveListEntry(ctx context.Context, e exchange.ListEntry) (bool, error) {
+func (t listTx) RemoveListEntry(ctx context.Context, e exchange.ListEntry) (bool, error) {
 	version, err := t.nextListVersion(ctx)
 	if err != nil {
 		return false, err
@@ -59,19 +65,19 @@ func (t *Tx) RemoveListEntry(ctx context.Context, e exchange.ListEntry) (bool, e
 func entryKey(e exchange.ListEntry) string { return hashKey(e.List, e.Kind, e.Target, e.Agent) }
 
 // nextListVersion holds the row until the commit: a reader that has seen a version has seen everything before it.
-func (t *Tx) nextListVersion(ctx context.Context) (version int64, err error) {
+func (t listTx) nextListVersion(ctx context.Context) (version int64, err error) {
 	t.wake(ChannelLists, "")
 	_, err = first(ctx, t, `UPDATE list_version SET version = version + 1 WHERE one = 1 RETURNING version`, nil, &version)
 	return version, err
 }
 
 // PutListEntries writes entries in a transaction of its own; see Tx.PutListEntries.
-func (s *Store) PutListEntries(ctx context.Context, entries ...exchange.ListEntry) error {
+func (s listStore) PutListEntries(ctx context.Context, entries ...exchange.ListEntry) error {
 	return s.InTx(ctx, func(tx *Tx) error { return tx.PutListEntries(ctx, entries...) })
 }
 
 // RemoveListEntry removes an entry in a transaction of its own; see Tx.RemoveListEntry.
-func (s *Store) RemoveListEntry(ctx context.Context, entry exchange.ListEntry) (removed bool, err error) {
+func (s listStore) RemoveListEntry(ctx context.Context, entry exchange.ListEntry) (removed bool, err error) {
 	err = s.InTx(ctx, func(tx *Tx) (err error) {
 		removed, err = tx.RemoveListEntry(ctx, entry)
 		return err
@@ -80,7 +86,7 @@ func (s *Store) RemoveListEntry(ctx context.Context, entry exchange.ListEntry) (
 }
 
 // ListEntries lists entries in force, newest first, at most 500.
-func (s *Store) ListEntries(ctx context.Context, filter exchange.ListFilter) ([]exchange.ListEntry, error) {
+func (s listStore) ListEntries(ctx context.Context, filter exchange.ListFilter) ([]exchange.ListEntry, error) {
 	var chosen selection
 	chosen.add("removed_at = 0")
 	chosen.addWhen(filter.List != "", "list = ?", cleaned(filter.List))
@@ -103,7 +109,7 @@ const selectListChanges = `SELECT ` + listColumns + `, version, removed_at FROM 
 
 // ListChanges returns entries as they are now that changed after the version, or in the version with an id after the given
 // one, in that order.
-func (s *Store) ListChanges(ctx context.Context, version int64, id string, limit int) ([]exchange.ListChange, error) {
+func (s listStore) ListChanges(ctx context.Context, version int64, id string, limit int) ([]exchange.ListChange, error) {
 	var changes []exchange.ListChange
 	err := s.engine.reader().each(ctx, selectListChanges, []any{version, cleaned(id), pageSize(limit)}, func(r row) error {
 		var change exchange.ListChange
@@ -139,7 +145,7 @@ const sweepFailures = `DELETE FROM mail_failures WHERE failed_at <= $1 AND (addr
 
 // MailFailed counts a failure of an address, once for each delivery. It reports whether the address is suppressed now and was
 // not before: after one hard failure, one complaint, or as many soft failures as exchange allows.
-func (s *Store) MailFailed(ctx context.Context, failure exchange.MailFailure) (suppressed bool, err error) {
+func (s listStore) MailFailed(ctx context.Context, failure exchange.MailFailure) (suppressed bool, err error) {
 	if err := requireStorable("address", failure.Address, "delivery", failure.DeliveryID); err != nil {
 		return false, err
 	}
@@ -166,7 +172,7 @@ func (s *Store) MailFailed(ctx context.Context, failure exchange.MailFailure) (s
 }
 
 // Suppressed returns those of the addresses that are suppressed; at most 500 are asked for.
-func (s *Store) Suppressed(ctx context.Context, addresses []string) ([]exchange.Suppression, error) {
+func (s listStore) Suppressed(ctx context.Context, addresses []string) ([]exchange.Suppression, error) {
 	if len(addresses) == 0 {
 		return nil, nil
 	}
@@ -181,7 +187,7 @@ func (s *Store) Suppressed(ctx context.Context, addresses []string) ([]exchange.
 }
 
 // Suppressions lists suppressed addresses, in order of the address.
-func (s *Store) Suppressions(ctx context.Context, filter exchange.SuppressionFilter) ([]exchange.Suppression, error) {
+func (s listStore) Suppressions(ctx context.Context, filter exchange.SuppressionFilter) ([]exchange.Suppression, error) {
 	var chosen selection
 	chosen.addWhen(filter.Kind != "", "kind = ?", cleaned(filter.Kind))
 	chosen.addWhen(filter.After != "", "address > ?", cleaned(filter.After))
@@ -189,7 +195,7 @@ func (s *Store) Suppressions(ctx context.Context, filter exchange.SuppressionFil
 	return s.suppressions(ctx, query, chosen.arguments)
 }
 
-func (s *Store) suppressions(ctx context.Context, query string, arguments []any) ([]exchange.Suppression, error) {
+func (s listStore) suppressions(ctx context.Context, query string, arguments []any) ([]exchange.Suppression, error) {
 	var found []exchange.Suppression
 	err := s.engine.reader().each(ctx, query, arguments, func(r row) error {
 		var one exchange.Suppression
@@ -203,7 +209,7 @@ func (s *Store) suppressions(ctx context.Context, query string, arguments []any)
 }
 
 // Unsuppress lets mail go to an address again and forgets its failures. It reports whether the address was suppressed.
-func (s *Store) Unsuppress(ctx context.Context, address string) (lifted bool, err error) {
+func (s listStore) Unsuppress(ctx context.Context, address string) (lifted bool, err error) {
 	err = s.InTx(ctx, func(tx *Tx) error {
 		if err := tx.do(ctx, `DELETE FROM mail_failures WHERE address = $1`, cleaned(address)); err != nil {
 			return err

@@ -99,9 +99,9 @@ type ddlFile struct {
 func (f ddlFile) Read(buffer []byte) (int, error) { return f.text.Read(buffer) }
 
 // SchemaVersion returns the number of the last migration that the database has.
-func (s *Store) SchemaVersion(ctx context.Context) (int64, error) {
+func (d *database) SchemaVersion(ctx context.Context) (int64, error) {
 	var version int64
-	_, err := first(ctx, s.engine.reader(), `SELECT MAX(version_id) FROM goose_db_version`, nil, &version)
+	_, err := first(ctx, d.engine.reader(), `SELECT MAX(version_id) FROM goose_db_version`, nil, &version)
 	return version, err
 }
 

@@ -10,6 +10,12 @@ import (
 	"inbox/internal/fault"
 )
 
+// personStore finds the linked identities of people.
+type personStore struct{ *database }
+
+// personTx links them in a transaction.
+type personTx struct{ *transaction }
+
 const identityColumns = `person_id, principal, issuer, subject, method, address, linked_at`
 
 // An identity that is there already keeps how and when it was proven; the address is as last seen.
@@ -20,7 +26,7 @@ const putIdentity = `INSERT INTO person_identities (principal_key, ` + identityC
 // LinkPerson makes the identities one person, together with all identities that they were linked to before. The oldest
 // person's id stays; without one it is that of the first identity, or a new one. Fewer than two different principals
 // are fault.Malformed.
-func (t *Tx) LinkPerson(ctx context.Context, identities []exchange.PersonIdentity) error {
+func (t personTx) LinkPerson(ctx context.Context, identities []exchange.PersonIdentity) error {
 	keys, err := principalKeys(identities)
 	if err != nil {
 		return err
@@ -71,7 +77,7 @@ func principalKeys(identities []exchange.PersonIdentity) ([]any, error) {
 }
 
 // holdPeople keeps other nodes from linking until the commit: two merges that meet in one person would tear it.
-func (t *Tx) holdPeople(ctx context.Context) error {
+func (t personTx) holdPeople(ctx context.Context) error {
 	if t.dialect.holdPeople == "" {
 		return nil
 	}
@@ -79,7 +85,7 @@ func (t *Tx) holdPeople(ctx context.Context) error {
 }
 
 // peopleOf returns the persons of the principals, oldest first: their ids are UUIDv7.
-func (t *Tx) peopleOf(ctx context.Context, keys []any) (people []string, err error) {
+func (t personTx) peopleOf(ctx context.Context, keys []any) (people []string, err error) {
 	query := `SELECT DISTINCT person_id FROM person_identities WHERE principal_key IN (` + placeholders(1, len(keys)) +
 		`) ORDER BY person_id`
 	err = t.each(ctx, query, keys, func(r row) error {
@@ -107,7 +113,7 @@ func survivor(people []string, identities []exchange.PersonIdentity) (string, er
 }
 
 // mergePeople moves the identities of all people to the person.
-func (t *Tx) mergePeople(ctx context.Context, person string, people []string) error {
+func (t personTx) mergePeople(ctx context.Context, person string, people []string) error {
 	for _, other := range people {
 		if other == person {
 			continue
@@ -121,7 +127,7 @@ func (t *Tx) mergePeople(ctx context.Context, person string, people []string) er
 
 // Unlink takes an identity from its person; a person that has one left is none any more. fault.NotFound when the
 // identity is not linked.
-func (s *Store) Unlink(ctx context.Context, principal string) error {
+func (s personStore) Unlink(ctx context.Context, principal string) error {
 	return s.InTx(ctx, func(tx *Tx) error {
 		if err := tx.holdPeople(ctx); err != nil {
 			return err
@@ -147,7 +153,7 @@ const selectPersonOf = `SELECT ` + identityColumns + ` FROM person_identities
 
 // PersonOf returns all identities of the principal's person, in the order in which they were linked, at most 500; none
 // when the principal is not linked.
-func (s *Store) PersonOf(ctx context.Context, principal string) ([]exchange.PersonIdentity, error) {
+func (s personStore) PersonOf(ctx context.Context, principal string) ([]exchange.PersonIdentity, error) {
 	return s.identities(ctx, selectPersonOf, hashKey(principal), int64(maxPage))
 }
 
@@ -158,14 +164,14 @@ const selectPeople = `SELECT ` + identityColumns + ` FROM person_identities WHER
 
 // People lists the identities of people, the newest person first; limit counts people, at most 500. Before is the id of
 // the last person of the page before.
-func (s *Store) People(ctx context.Context, before string, limit int) ([]exchange.PersonIdentity, error) {
+func (s personStore) People(ctx context.Context, before string, limit int) ([]exchange.PersonIdentity, error) {
 	if before == "" {
 		before = "~"
 	}
 	return s.identities(ctx, selectPeople, cleaned(before), pageSize(limit))
 }
 
-func (s *Store) identities(ctx context.Context, query string, arguments ...any) ([]exchange.PersonIdentity, error) {
+func (s personStore) identities(ctx context.Context, query string, arguments ...any) ([]exchange.PersonIdentity, error) {
 	var identities []exchange.PersonIdentity
 	err := s.engine.reader().each(ctx, query, arguments, func(r row) error {
 		var i exchange.PersonIdentity

@@ -20,6 +20,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
 
+	"inbox/internal/clock"
 	"inbox/internal/fault"
 )
 
@@ -76,9 +77,7 @@ func (e *postgresEngine) transact(ctx context.Context, work func(*Tx) error) err
 		}
 
 		repeated.Inc()
-		select {
-		case <-time.After(rand.N(time.Duration(attempt) * 5 * time.Millisecond)):
-		case <-ctx.Done():
+		if clock.Sleep(ctx, rand.N(time.Duration(attempt)*5*time.Millisecond)) != nil {
 			return err
 		}
 	}
@@ -116,7 +115,7 @@ func (e *postgresEngine) once(ctx context.Context, work func(*Tx) error) (lost b
 	var result error
 	err = connection.Raw(func(driverConnection any) error {
 		session := &postgresSession{connection: driverConnection.(*stdlib.Conn).Conn()}
-		result = guarded(work, &Tx{session: session, dialect: postgresDialect})
+		result = guarded(work, newTx(session, postgresDialect))
 		before := result != nil
 		if !before {
 			result = session.commit(ctx)
@@ -200,7 +199,7 @@ const (
 	// connectionLife is after which a connection is replaced when it is next needed, at the latest a third later: a server
 	// that was promoted, or came back behind the same name, gets its share without a restart of ours.
 	connectionLife = 30 * time.Minute
-	// connectionIdle ends connections that no one needs.
+	// connectionIdle ends connections that are not needed.
 	connectionIdle = 5 * time.Minute
 	// connectPatience bounds one attempt to connect to one host.
 	connectPatience = 10 * time.Second

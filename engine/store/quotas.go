@@ -13,6 +13,12 @@ import (
 	"inbox/exchange"
 )
 
+// quotaStore counts what senders use: the room of unanswered messages, and counters that nodes share.
+type quotaStore struct{ *database }
+
+// quotaTx reserves and releases room in a transaction.
+type quotaTx struct{ *transaction }
+
 const (
 	selectRoom = `SELECT account, messages, bytes FROM unanswered_sums WHERE account = $1 OR account = ''`
 
@@ -28,7 +34,7 @@ const (
 )
 
 // HasRoom reports whether an unanswered message fits into the quotas; see pipeline.UnansweredTx.
-func (t *Tx) HasRoom(ctx context.Context, u pipeline.Unanswered) (bool, error) {
+func (t quotaTx) HasRoom(ctx context.Context, u pipeline.Unanswered) (bool, error) {
 	fits := u.Fits(pipeline.Usage{}, u.Account == "") && u.Fits(pipeline.Usage{}, true)
 	err := t.each(ctx, selectRoom, []any{u.Account}, func(r row) error {
 		var account string
@@ -41,7 +47,7 @@ func (t *Tx) HasRoom(ctx context.Context, u pipeline.Unanswered) (bool, error) {
 }
 
 // KeepUnanswered counts an unanswered message; see pipeline.UnansweredTx.
-func (t *Tx) KeepUnanswered(ctx context.Context, u pipeline.Unanswered) (bool, error) {
+func (t quotaTx) KeepUnanswered(ctx context.Context, u pipeline.Unanswered) (bool, error) {
 	accounts := []string{u.Account, ""}
 	if u.Account == "" {
 		accounts = accounts[1:]
@@ -63,12 +69,12 @@ func (t *Tx) KeepUnanswered(ctx context.Context, u pipeline.Unanswered) (bool, e
 	return true, t.do(ctx, insertUnanswered, u.TurnID, u.Account, u.Bytes, micros(u.Ends))
 }
 
-// counted is the account of a message whose room was given back and whose content is not gone yet.
+// counted is the account of a message whose room was released and whose content is not gone yet.
 const counted = "-"
 
 // leftHold frees the room of a message that the operator decided about, or that was taken back. Content that no one
 // answered goes at its time all the same.
-func (t *Tx) leftHold(ctx context.Context, turnID, to string) error {
+func (t quotaTx) leftHold(ctx context.Context, turnID, to string) error {
 	var ends int64
 	found, err := first(ctx, t, `SELECT ends_at FROM unanswered WHERE turn_id = $1`, []any{turnID}, &ends)
 	if err != nil || !found {
@@ -81,8 +87,8 @@ func (t *Tx) leftHold(ctx context.Context, turnID, to string) error {
 	return t.do(ctx, insertUnanswered, turnID, counted, int64(0), ends)
 }
 
-// free forgets a message that the agent may answer now, or whose content is gone, and returns its room.
-func (t *Tx) free(ctx context.Context, turnID string) error {
+// free removes the count of a message that the agent may answer now, or whose content is gone, and releases its room.
+func (t quotaTx) free(ctx context.Context, turnID string) error {
 	var account string
 	var bytes int64
 	found, err := first(ctx, t, deleteUnanswered, []any{turnID}, &account, &bytes)
@@ -103,13 +109,13 @@ func (t *Tx) free(ctx context.Context, turnID string) error {
 }
 
 // Unanswered returns what unanswered messages use of the quotas, all together.
-func (s *Store) Unanswered(ctx context.Context) (used pipeline.Usage, err error) {
+func (s quotaStore) Unanswered(ctx context.Context) (used pipeline.Usage, err error) {
 	_, err = first(ctx, s.engine.reader(), `SELECT messages, bytes FROM unanswered_sums WHERE account = ''`, nil, &used.Messages, &used.Bytes)
 	return used, err
 }
 
 // fillExpiry adds when messages that are held leave hold by themselves.
-func (s *Store) fillExpiry(ctx context.Context, turns []exchange.TurnRecord) error {
+func (s quotaStore) fillExpiry(ctx context.Context, turns []exchange.TurnRecord) error {
 	held, arguments := map[string]*exchange.TurnRecord{}, []any(nil)
 	for i := range turns {
 		if turns[i].State == exchange.StateHeld {
@@ -144,7 +150,7 @@ const (
 
 // sweepUnanswered erases the content of unanswered messages whose time is over. The rows stay, with their reasons; those
 // that were held are refused.
-func (s *Store) sweepUnanswered(ctx context.Context, now time.Time) error {
+func (s quotaStore) sweepUnanswered(ctx context.Context, now time.Time) error {
 	for range maxBatches {
 		var ended []string
 		err := s.engine.reader().each(ctx, selectEnded, []any{micros(now), int64(maxExpired)}, func(r row) error {
@@ -159,7 +165,7 @@ func (s *Store) sweepUnanswered(ctx context.Context, now time.Time) error {
 
 		err = s.InTx(ctx, func(tx *Tx) error {
 			for _, id := range ended {
-				if err := tx.expire(ctx, id, now); err != nil {
+				if err := expireUnanswered(ctx, tx, id, now); err != nil {
 					return fmt.Errorf("expire message %s: %w", id, err)
 				}
 			}
@@ -172,32 +178,32 @@ func (s *Store) sweepUnanswered(ctx context.Context, now time.Time) error {
 	return nil
 }
 
-// expire takes the row of the turn before that of its room, as those do that let a message in.
-func (t *Tx) expire(ctx context.Context, turnID string, now time.Time) error {
-	moved, err := t.MoveTurn(ctx, pipeline.HeldExpired.Move(turnID, exchange.StateRefused, reasonHeldExpired, now))
+// expireUnanswered takes the row of the turn before that of its room, as those do that let a message in.
+func expireUnanswered(ctx context.Context, tx *Tx, turnID string, now time.Time) error {
+	moved, err := tx.MoveTurn(ctx, pipeline.HeldExpired.Move(turnID, exchange.StateRefused, reasonHeldExpired, now))
 	if err != nil {
 		return err
 	}
 
 	var agent, principal, state string
-	found, err := first(ctx, t, `SELECT agent, principal, state FROM turns WHERE id = $1`, []any{turnID}, &agent, &principal, &state)
+	found, err := first(ctx, tx, `SELECT agent, principal, state FROM turns WHERE id = $1`, []any{turnID}, &agent, &principal, &state)
 	if err != nil {
 		return err
 	}
 
 	if moved {
 		record := exchange.AuditRecord{Code: auditHeldExpired, At: now, TurnID: turnID, Agent: agent, Principal: principal, Detail: reasonHeldExpired}
-		if err := t.Audit(ctx, record); err != nil {
+		if err := tx.Audit(ctx, record); err != nil {
 			return err
 		}
 	}
 	if found && exchange.Terminal(state) && state != exchange.StateAnswered {
-		if err := t.erase(ctx, turnID, true); err != nil {
+		if err := tx.erase(ctx, turnID, true); err != nil {
 			return err
 		}
 	}
 
-	return t.free(ctx, turnID)
+	return tx.free(ctx, turnID)
 }
 
 // portions are the sizes of the statements that add to counters: few texts, so that they stay prepared.
@@ -205,14 +211,14 @@ var portions = []int{256, 32, 4, 1}
 
 // AddCounts adds to counters in one transaction and returns their sums on all nodes. Rows are taken in the order of their
 // keys, so that nodes never wait for each other in a circle. The keys must differ.
-func (s *Store) AddCounts(ctx context.Context, counts []exchange.Count) (sums []exchange.Count, err error) {
+func (s quotaStore) AddCounts(ctx context.Context, counts []exchange.Count) (sums []exchange.Count, err error) {
 	sorted := slices.SortedFunc(slices.Values(counts), func(a, b exchange.Count) int { return cmp.Compare(a.Key, b.Key) })
 	err = s.InTx(ctx, func(tx *Tx) error {
 		sums = sums[:0]
 		rest := sorted
 		for _, size := range portions {
 			for len(rest) >= size {
-				added, err := tx.addCounts(ctx, rest[:size])
+				added, err := addCounts(ctx, tx, rest[:size])
 				if err != nil {
 					return err
 				}
@@ -224,7 +230,7 @@ func (s *Store) AddCounts(ctx context.Context, counts []exchange.Count) (sums []
 	return sums, err
 }
 
-func (t *Tx) addCounts(ctx context.Context, counts []exchange.Count) ([]exchange.Count, error) {
+func addCounts(ctx context.Context, tx *Tx, counts []exchange.Count) ([]exchange.Count, error) {
 	values, arguments := make([]string, len(counts)), make([]any, 0, 3*len(counts))
 	for i, c := range counts {
 		if err := requireStorable("key", c.Key); err != nil {
@@ -239,7 +245,7 @@ func (t *Tx) addCounts(ctx context.Context, counts []exchange.Count) ([]exchange
 		ON CONFLICT (counter_key) DO UPDATE SET amount = counters.amount + excluded.amount
 		RETURNING counter_key, amount, ends_at`
 	var sums []exchange.Count
-	err := t.each(ctx, query, arguments, func(r row) error {
+	err := tx.each(ctx, query, arguments, func(r row) error {
 		count, err := scanCount(r)
 		sums = append(sums, count)
 		return err
@@ -248,7 +254,7 @@ func (t *Tx) addCounts(ctx context.Context, counts []exchange.Count) ([]exchange
 }
 
 // Counts returns the sums of counters; those that are not there are left out.
-func (s *Store) Counts(ctx context.Context, keys []string) ([]exchange.Count, error) {
+func (s quotaStore) Counts(ctx context.Context, keys []string) ([]exchange.Count, error) {
 	arguments := make([]any, len(keys))
 	for i, key := range keys {
 		arguments[i] = cleaned(key)

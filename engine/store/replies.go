@@ -14,6 +14,15 @@ import (
 	"inbox/normalized"
 )
 
+// replyStore finds replies.
+type replyStore struct {
+	*database
+	posts *countCache // of LocalPosts
+}
+
+// replyTx stores and changes replies in a transaction.
+type replyTx struct{ *transaction }
+
 const insertReply = `INSERT INTO replies (id, turn_id, notice, agent, native_id, native_key, created_at, response, posts, is_open)
 	VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10) ON CONFLICT (turn_id, notice) DO NOTHING`
 
@@ -23,7 +32,7 @@ const pointToReply = `UPDATE turns SET reply_id = $1, outcome = $2, history_turn
 
 // InsertReply stores the answer of a turn, or a demand that comes before it, and makes it the turn's reply. A turn has
 // at most one of each number: a second is fault.Conflict.
-func (t *Tx) InsertReply(ctx context.Context, reply exchange.Reply, nativeID string) error {
+func (t replyTx) InsertReply(ctx context.Context, reply exchange.Reply, nativeID string) error {
 	inserted, err := t.insertReply(ctx, reply, nativeID)
 	if err != nil {
 		return err
@@ -37,8 +46,8 @@ func (t *Tx) InsertReply(ctx context.Context, reply exchange.Reply, nativeID str
 }
 
 // AnswerTurn moves a turn to its end and stores its answer; see pipeline.Tx.
-func (t *Tx) AnswerTurn(ctx context.Context, move pipeline.Move, reply exchange.Reply, nativeID string) (bool, error) {
-	moved, err := t.moveTurn(ctx, move, `reply_id = $6, outcome = $7, history_turns = CASE WHEN history_turns = 0 THEN 0 ELSE $8 END`,
+func (t replyTx) AnswerTurn(ctx context.Context, move pipeline.Move, reply exchange.Reply, nativeID string) (bool, error) {
+	moved, err := t.turns().moveTurn(ctx, move, `reply_id = $6, outcome = $7, history_turns = CASE WHEN history_turns = 0 THEN 0 ELSE $8 END`,
 		reply.ID, exchange.OutcomeOf(&reply.Response), historyTurns(reply.Response))
 	if err != nil || !moved {
 		return false, err
@@ -56,12 +65,12 @@ const amendOutcome = `UPDATE turns SET outcome = $1 WHERE id = $2 AND reply_id =
 	AND NOT (outcome = 'given_up' AND $1 IN ('input', 'authorize', 'pay', 'demand'))`
 
 // amendOutcome keeps the turn's word for its reply in step with a response that was changed.
-func (t *Tx) amendOutcome(ctx context.Context, turnID, replyID string, response *normalized.Response) error {
+func (t replyTx) amendOutcome(ctx context.Context, turnID, replyID string, response *normalized.Response) error {
 	return t.do(ctx, amendOutcome, exchange.OutcomeOf(response), turnID, replyID)
 }
 
 // insertReply stores a reply and reports whether the turn had none with the number.
-func (t *Tx) insertReply(ctx context.Context, reply exchange.Reply, nativeID string) (bool, error) {
+func (t replyTx) insertReply(ctx context.Context, reply exchange.Reply, nativeID string) (bool, error) {
 	if err := requireStorable("native_id", nativeID); err != nil {
 		return false, err
 	}
@@ -89,31 +98,22 @@ const replyColumns = `r.id, r.turn_id, r.notice, r.agent, r.native_id, r.created
 const selectReply = `SELECT ` + replyColumns + ` FROM replies r JOIN turns t ON t.id = r.turn_id WHERE r.id = $1`
 
 // Reply returns a reply with its question and its native id; fault.NotFound when there is none.
-func (s *Store) Reply(ctx context.Context, id string) (exchange.Reply, string, error) {
-	var reply exchange.Reply
-	var nativeID string
-	found := false
-	err := s.engine.reader().each(ctx, selectReply, []any{id}, func(r row) (err error) {
-		found = true
-		reply, err = scanReply(r, &nativeID)
-		return err
-	})
-	if err == nil && !found {
-		err = notFound("reply")
-	}
-
-	return reply, nativeID, err
+func (s replyStore) Reply(ctx context.Context, id string) (exchange.Reply, string, error) {
+	return s.one(ctx, selectReply, id)
 }
 
 const selectAnswer = `SELECT ` + replyColumns + ` FROM replies r JOIN turns t ON t.id = r.turn_id WHERE r.turn_id = $1 AND r.notice = 0`
 
 // Answer returns the reply that ended a turn; fault.NotFound while there is none. Demands and acknowledgements before it do
 // not count.
-func (s *Store) Answer(ctx context.Context, turnID string) (exchange.Reply, error) {
-	var reply exchange.Reply
-	var nativeID string
+func (s replyStore) Answer(ctx context.Context, turnID string) (exchange.Reply, error) {
+	reply, _, err := s.one(ctx, selectAnswer, turnID)
+	return reply, err
+}
+
+func (s replyStore) one(ctx context.Context, query, key string) (reply exchange.Reply, nativeID string, err error) {
 	found := false
-	err := s.engine.reader().each(ctx, selectAnswer, []any{turnID}, func(r row) (err error) {
+	err = s.engine.reader().each(ctx, query, []any{key}, func(r row) (err error) {
 		found = true
 		reply, err = scanReply(r, &nativeID)
 		return err
@@ -121,8 +121,7 @@ func (s *Store) Answer(ctx context.Context, turnID string) (exchange.Reply, erro
 	if err == nil && !found {
 		err = notFound("reply")
 	}
-
-	return reply, err
+	return reply, nativeID, err
 }
 
 func scanReply(r row, nativeID *string, extra ...any) (exchange.Reply, error) {
@@ -161,7 +160,7 @@ const lastID = "~"
 
 // Replies lists an agent's replies that are public, newest first, at most 500: without acknowledgements and
 // without what was taken back. Before is the id of the last reply of the page before.
-func (s *Store) Replies(ctx context.Context, agent, before string, limit int) ([]exchange.Reply, error) {
+func (s replyStore) Replies(ctx context.Context, agent, before string, limit int) ([]exchange.Reply, error) {
 	if before == "" {
 		before = lastID
 	}
@@ -176,7 +175,7 @@ func (s *Store) Replies(ctx context.Context, agent, before string, limit int) ([
 }
 
 // CountReplies counts what Replies lists.
-func (s *Store) CountReplies(ctx context.Context, agent string) (count int64, err error) {
+func (s replyStore) CountReplies(ctx context.Context, agent string) (count int64, err error) {
 	_, err = first(ctx, s.engine.reader(), `SELECT COUNT(*) FROM replies r WHERE `+openReplies, []any{agent}, &count)
 	return count, err
 }
@@ -191,19 +190,19 @@ type countCache struct {
 }
 
 // LocalPosts counts the replies of all agents, for usage documents. The number may be a minute old.
-func (s *Store) LocalPosts(ctx context.Context) (int64, error) {
-	s.replies.lock.Lock()
-	defer s.replies.lock.Unlock()
+func (s replyStore) LocalPosts(ctx context.Context) (int64, error) {
+	s.posts.lock.Lock()
+	defer s.posts.lock.Unlock()
 
-	if !s.replies.at.IsZero() && time.Since(s.replies.at) < countAge {
-		return s.replies.count, nil
+	if !s.posts.at.IsZero() && time.Since(s.posts.at) < countAge {
+		return s.posts.count, nil
 	}
 	var count int64
 	if _, err := first(ctx, s.engine.reader(), `SELECT COUNT(*) FROM replies WHERE notice = 0 AND deleted_at = 0`, nil, &count); err != nil {
 		return 0, err
 	}
 
-	s.replies.count, s.replies.at = count, time.Now()
+	s.posts.count, s.posts.at = count, time.Now()
 	return count, nil
 }
 
@@ -215,7 +214,7 @@ const leaveHistory = `UPDATE turns SET history_turns = history_turns - 1, update
 	WHERE id = $2 AND reply_id = $3 AND history_turns > 0`
 
 // ReviseReply stores an edited or deleted reply; see delivery.Tx.
-func (t *Tx) ReviseReply(ctx context.Context, reply exchange.Reply, from int, event exchange.Event) (bool, error) {
+func (t replyTx) ReviseReply(ctx context.Context, reply exchange.Reply, from int, event exchange.Event) (bool, error) {
 	response, err := json.Marshal(reply.Response)
 	if err != nil {
 		return false, fmt.Errorf("encode response: %w", err)
@@ -243,43 +242,11 @@ func (t *Tx) ReviseReply(ctx context.Context, reply exchange.Reply, from int, ev
 
 const removeDeltas = `DELETE FROM events WHERE turn_id = $1 AND kind = '` + exchange.EventDelta + `'`
 
-const selectSendings = `SELECT ` + deliveryColumns + ` FROM deliveries d
-	WHERE d.turn_id = $1 AND d.id > $2 AND d.reply_id = $3 AND d.action = '' ORDER BY d.id LIMIT $4 + 0`
-
-// Sendings returns the deliveries of a reply itself with ids after the given one, in order.
-func (s *Store) Sendings(ctx context.Context, reply exchange.Reply, after string, limit int) ([]delivery.Record, error) {
-	var records []delivery.Record
-	arguments := []any{reply.TurnID, after, reply.ID, pageSize(limit)}
-	err := s.engine.reader().each(ctx, selectSendings, arguments, func(r row) error {
-		var record deliveryRow
-		if err := r.Scan(record.columns()...); err != nil {
-			return err
-		}
-		records = append(records, record.finish())
-		return nil
-	})
-	return records, err
-}
-
-const removeJobs = `DELETE FROM jobs WHERE partition_key = $1 AND partition_key <> '' AND payload = $2
-	AND state <> 'dead' AND state <> 'running'`
-
-// RemoveJob removes the jobs of a partition with the payload that do not run, dead ones excepted: nothing waits for
-// those.
-func (t *Tx) RemoveJob(ctx context.Context, kind, partition, payload string) (bool, error) {
-	key := partitionKey(kind, partition)
-	removed, err := t.change(ctx, removeJobs, key, payload)
-	if err != nil || removed == 0 {
-		return false, err
-	}
-	return true, t.promote(ctx, kind, key)
-}
-
 const selectSilentTurn = `SELECT id FROM turns WHERE id = $1 AND reply_id = '' AND (state IN ('` +
 	exchange.StateAccepted + `', '` + exchange.StateRunning + `') OR state = '` + exchange.StateWaiting + `' AND reason LIKE '` + exchange.WaitingTool + ` %')`
 
 // InsertAck stores an acknowledgement; see pipeline.AckTx. The turn is held, so that its answer comes before or after.
-func (t *Tx) InsertAck(ctx context.Context, reply exchange.Reply, nativeID string) (bool, error) {
+func (t replyTx) InsertAck(ctx context.Context, reply exchange.Reply, nativeID string) (bool, error) {
 	if err := t.holdTurn(ctx, reply.TurnID); err != nil {
 		return false, err
 	}
@@ -309,7 +276,7 @@ const cancelAck = `UPDATE deliveries SET state = '` + delivery.StateCancelled + 
 
 // CancelAck takes the deliveries of an acknowledgement back; see pipeline.AckTx. Rows are taken in the order of
 // delivery's own transactions: the delivery, the turn, the job.
-func (t *Tx) CancelAck(ctx context.Context, turnID string, at time.Time) error {
+func (t replyTx) CancelAck(ctx context.Context, turnID string, at time.Time) error {
 	cancelled := map[string]string{} // id → address
 	err := t.each(ctx, cancelAck, []any{ackOvertaken, micros(at), turnID, int64(exchange.NoticeAck)}, func(r row) error {
 		var id, address string
@@ -331,39 +298,9 @@ func (t *Tx) CancelAck(ctx context.Context, turnID string, at time.Time) error {
 		if err := t.AppendEvents(ctx, turnID, []exchange.Event{event}); err != nil {
 			return err
 		}
-		if err := t.removeWaiting(ctx, id); err != nil {
+		if err := t.jobs().removeWaiting(ctx, id); err != nil {
 			return err
 		}
 	}
 	return nil
-}
-
-// removeWaiting removes a job that does not run, so that the next of its partition need not wait for its time.
-func (t *Tx) removeWaiting(ctx context.Context, id string) error {
-	var kind, partition string
-	found, err := first(ctx, t, `DELETE FROM jobs WHERE id = $1 AND state <> 'running' RETURNING kind, partition_key`,
-		[]any{id}, &kind, &partition)
-	if err != nil || !found {
-		return err
-	}
-
-	return t.promote(ctx, kind, partition)
-}
-
-// The ids of deliveries begin with their time, so that the recent ones are at the end of the table.
-const selectRecent = `SELECT DISTINCT address FROM deliveries WHERE id >= $1 AND agent = $2 AND channel = $3 AND state = '` +
-	delivery.StateDelivered + `' AND address > $4 ORDER BY address LIMIT $5 + 0`
-
-// RecentAddresses returns the addresses that took something of the agent by a channel since the instant, in order after the
-// given one.
-func (s *Store) RecentAddresses(ctx context.Context, channel, agent string, since time.Time, after string, limit int) ([]string, error) {
-	var addresses []string
-	arguments := []any{firstID(since), agent, channel, cleaned(after), pageSize(limit)}
-	err := s.engine.reader().each(ctx, selectRecent, arguments, func(r row) error {
-		var address string
-		err := r.Scan(&address)
-		addresses = append(addresses, address)
-		return err
-	})
-	return addresses, err
 }

@@ -39,18 +39,55 @@ type wake struct{ channel, payload string }
 
 // Tx is one running transaction. It is valid inside the function that got it and not safe for several goroutines.
 type Tx struct {
+	*transaction
+
+	turnTx
+	replyTx
+	deliveryTx
+	demandTx
+	callTx
+	documentTx
+	jobTx
+	backEndTx
+
+	personTx
+	listTx
+	quotaTx
+	auditTx
+
+	erasureTx
+}
+
+// newTx puts the topics on one transaction of an engine.
+func newTx(running session, dialect *dialect) *Tx {
+	t := &transaction{session: running, dialect: dialect}
+	return &Tx{
+		t, turnTx{t}, replyTx{t}, deliveryTx{t}, demandTx{t}, callTx{t}, documentTx{t}, jobTx{t}, backEndTx{t},
+		personTx{t}, listTx{t}, quotaTx{t}, auditTx{t}, erasureTx{t},
+	}
+}
+
+// transaction is what all topics of a Tx share.
+type transaction struct {
 	session
 	dialect *dialect
 	now     func() time.Time // this node's clock
 	wakes   []wake
 }
 
+// Topics of the same transaction, for the steps of one that are another's.
+func (t *transaction) turns() turnTx      { return turnTx{t} }
+func (t *transaction) replies() replyTx   { return replyTx{t} }
+func (t *transaction) quotas() quotaTx    { return quotaTx{t} }
+func (t *transaction) jobs() jobTx        { return jobTx{t} }
+func (t *transaction) erasure() erasureTx { return erasureTx{t} }
+
 var (
 	_ pipeline.Tx = (*Tx)(nil)
 	_ delivery.Tx = (*Tx)(nil)
 )
 
-func (t *Tx) wake(channel, payload string) {
+func (t *transaction) wake(channel, payload string) {
 	w := wake{channel, payload}
 	if !slices.Contains(t.wakes, w) {
 		t.wakes = append(t.wakes, w)

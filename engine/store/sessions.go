@@ -12,6 +12,9 @@ import (
 	"inbox/internal/fault"
 )
 
+// sessionStore keeps the conversations of chat and connectors.
+type sessionStore struct{ *database }
+
 // maxSessionID bounds the id of a session in bytes.
 const maxSessionID = 255
 
@@ -24,13 +27,13 @@ const (
 
 // CreateSession stores a session unless its owner has one with the id; it returns the one that is there afterwards and
 // whether it is the caller's.
-func (s *Store) CreateSession(ctx context.Context, session exchange.Session) (stored exchange.Session, created bool, err error) {
+func (s sessionStore) CreateSession(ctx context.Context, session exchange.Session) (stored exchange.Session, created bool, err error) {
 	if err := checkSession(session); err != nil {
 		return stored, false, err
 	}
 
 	err = s.InTx(ctx, func(tx *Tx) (err error) {
-		stored, created, err = tx.createSession(ctx, session)
+		stored, created, err = createSession(ctx, tx, session)
 		return err
 	})
 	return stored, created, err
@@ -43,15 +46,15 @@ func checkSession(session exchange.Session) error {
 	return requireStorable("session_id", session.ID, "owner", session.Owner, "agent", session.Agent, "thread_id", session.ThreadID)
 }
 
-func (t *Tx) createSession(ctx context.Context, session exchange.Session) (stored exchange.Session, created bool, err error) {
-	inserted, err := t.change(ctx, insertSession, hashKey(session.Owner), session.ID, session.Owner, session.Agent, session.ThreadID,
+func createSession(ctx context.Context, tx *Tx, session exchange.Session) (stored exchange.Session, created bool, err error) {
+	inserted, err := tx.change(ctx, insertSession, hashKey(session.Owner), session.ID, session.Owner, session.Agent, session.ThreadID,
 		cleaned(session.Title), cleaned(session.Connector), cleaned(session.Conversation), int64(session.Imported),
 		micros(session.CreatedAt), micros(session.UpdatedAt))
 	if err != nil {
 		return stored, false, err
 	}
 
-	stored, found, err := sessionFrom(ctx, t, session.Owner, session.ID)
+	stored, found, err := sessionFrom(ctx, tx, session.Owner, session.ID)
 	if err == nil && !found {
 		err = notFound("session") // it was deleted just now
 	}
@@ -76,7 +79,7 @@ func scanSession(r row) (session exchange.Session, err error) {
 }
 
 // Session returns a session of the owner.
-func (s *Store) Session(ctx context.Context, owner, id string) (exchange.Session, bool, error) {
+func (s sessionStore) Session(ctx context.Context, owner, id string) (exchange.Session, bool, error) {
 	if !storable(id) {
 		return exchange.Session{}, false, nil
 	}
@@ -84,7 +87,7 @@ func (s *Store) Session(ctx context.Context, owner, id string) (exchange.Session
 }
 
 // Sessions lists the sessions of an owner, newest update first; fault.Malformed for a cursor that is none.
-func (s *Store) Sessions(ctx context.Context, filter exchange.SessionFilter) ([]exchange.Session, error) {
+func (s sessionStore) Sessions(ctx context.Context, filter exchange.SessionFilter) ([]exchange.Session, error) {
 	var chosen selection
 	chosen.addWhen(filter.Owner != exchange.AnyOwner, "owner_key = ?", hashKey(filter.Owner))
 	chosen.addWhen(filter.Agent != "", "agent = ?", cleaned(filter.Agent))
@@ -115,13 +118,13 @@ func readSessionCursor(cursor string) (at int64, id string, err error) {
 	return at, id, nil
 }
 
-// RenameSession returns a session of the owner another title; fault.NotFound without it.
-func (s *Store) RenameSession(ctx context.Context, owner, id, title string) error {
+// RenameSession changes the title of a session of the owner; fault.NotFound without it.
+func (s sessionStore) RenameSession(ctx context.Context, owner, id, title string) error {
 	return s.changeSession(ctx, `UPDATE sessions SET title = $1 WHERE owner_key = $2 AND id = $3`, cleaned(title), hashKey(owner), cleaned(id))
 }
 
 // TouchSession records that a session has a new message; it is no error when there is none.
-func (s *Store) TouchSession(ctx context.Context, owner, id string, at time.Time) error {
+func (s sessionStore) TouchSession(ctx context.Context, owner, id string, at time.Time) error {
 	err := s.changeSession(ctx, `UPDATE sessions SET updated_at = $1 WHERE owner_key = $2 AND id = $3`, micros(at), hashKey(owner), cleaned(id))
 	if fault.Is(err, fault.NotFound) {
 		return nil
@@ -129,7 +132,7 @@ func (s *Store) TouchSession(ctx context.Context, owner, id string, at time.Time
 	return err
 }
 
-func (s *Store) changeSession(ctx context.Context, statement string, arguments ...any) error {
+func (s sessionStore) changeSession(ctx context.Context, statement string, arguments ...any) error {
 	return s.InTx(ctx, func(tx *Tx) error {
 		changed, err := tx.change(ctx, statement, arguments...)
 		if err == nil && changed == 0 {
@@ -142,9 +145,9 @@ func (s *Store) changeSession(ctx context.Context, statement string, arguments .
 // DeleteSession removes a session of the owner with what was said in it, what was imported into it and the outside
 // conversations that lead to it; fault.NotFound without it. Turns that have not ended keep their text. The session goes
 // last: until then the same call does the rest after a crash.
-func (s *Store) DeleteSession(ctx context.Context, owner, id string) error {
+func (s sessionStore) DeleteSession(ctx context.Context, owner, id string) error {
 	key, id := hashKey(owner), cleaned(id)
-	if err := s.forgetSession(ctx, owner, id); err != nil {
+	if err := s.erasure().forgetSession(ctx, owner, id); err != nil {
 		return err
 	}
 
@@ -167,12 +170,12 @@ func (s *Store) DeleteSession(ctx context.Context, owner, id string) error {
 
 // SessionMap keeps which session each outside conversation of one owner is: contract.Sessions on the database.
 type SessionMap struct {
-	store *Store
+	db    *database
 	owner string
 }
 
 // SessionMap returns the map of an owner. Owners never see each other's, whatever they call their connectors.
-func (s *Store) SessionMap(owner string) *SessionMap { return &SessionMap{s, owner} }
+func (s sessionStore) SessionMap(owner string) *SessionMap { return &SessionMap{s.database, owner} }
 
 func (m *SessionMap) key(key contract.SessionKey) string {
 	return hashKey("key", m.owner, key.Connector, key.Conversation, key.Agent)
@@ -184,7 +187,7 @@ func (m *SessionMap) importedKey(imported string) string {
 
 // Session implements contract.Sessions.
 func (m *SessionMap) Session(ctx context.Context, key contract.SessionKey) (string, error) {
-	return m.from(ctx, m.store.engine.reader(), key)
+	return m.from(ctx, m.db.engine.reader(), key)
 }
 
 func (m *SessionMap) from(ctx context.Context, from querier, key contract.SessionKey) (session string, err error) {
@@ -220,19 +223,19 @@ func (m *SessionMap) put(ctx context.Context, key, session string) error {
 	if err := requireStorable("session_id", session); err != nil {
 		return err
 	}
-	return m.store.InTx(ctx, func(tx *Tx) error { return tx.do(ctx, putSessionKey, key, hashKey(m.owner), session) })
+	return m.db.InTx(ctx, func(tx *Tx) error { return tx.do(ctx, putSessionKey, key, hashKey(m.owner), session) })
 }
 
 // DeleteSession implements contract.Sessions.
 func (m *SessionMap) DeleteSession(ctx context.Context, key contract.SessionKey) error {
-	return m.store.InTx(ctx, func(tx *Tx) error {
+	return m.db.InTx(ctx, func(tx *Tx) error {
 		return tx.do(ctx, `DELETE FROM session_map WHERE map_key IN ($1, $2)`, m.key(key), m.importedKey(key.Imported()))
 	})
 }
 
 // ChannelSession returns the session of an outside conversation, or makes the given one in the same step. A row of the map
 // whose session is gone or is another agent's counts as none.
-func (s *Store) ChannelSession(ctx context.Context, key contract.SessionKey, fresh exchange.Session) (session exchange.Session, err error) {
+func (s sessionStore) ChannelSession(ctx context.Context, key contract.SessionKey, fresh exchange.Session) (session exchange.Session, err error) {
 	if err := checkSession(fresh); err != nil {
 		return session, err
 	}
@@ -258,7 +261,7 @@ func (s *Store) ChannelSession(ctx context.Context, key contract.SessionKey, fre
 			session = known
 			return err
 		}
-		if session, _, err = tx.createSession(ctx, fresh); err != nil {
+		if session, _, err = createSession(ctx, tx, fresh); err != nil {
 			return err
 		}
 
@@ -294,7 +297,7 @@ const (
 
 // ImportSession stores a session with what was said in it elsewhere, all or nothing. The same session with the same
 // messages again is no error and does nothing; fault.Conflict when the owner has another one with the id.
-func (s *Store) ImportSession(ctx context.Context, session exchange.Session, messages []string) (stored exchange.Session, created bool, err error) {
+func (s sessionStore) ImportSession(ctx context.Context, session exchange.Session, messages []string) (stored exchange.Session, created bool, err error) {
 	if err := checkSession(session); err != nil {
 		return stored, false, err
 	}
@@ -304,11 +307,11 @@ func (s *Store) ImportSession(ctx context.Context, session exchange.Session, mes
 
 	session.Imported = len(messages)
 	err = s.InTx(ctx, func(tx *Tx) (err error) {
-		if stored, created, err = tx.createSession(ctx, session); err != nil {
+		if stored, created, err = createSession(ctx, tx, session); err != nil {
 			return err
 		}
 		if !created {
-			return tx.sameTranscript(ctx, stored, session, messages)
+			return sameTranscript(ctx, tx, stored, session, messages)
 		}
 
 		for i, message := range messages {
@@ -338,8 +341,8 @@ func checkTranscript(messages []string) error {
 	return nil
 }
 
-func (t *Tx) sameTranscript(ctx context.Context, stored, session exchange.Session, messages []string) error {
-	known, err := transcript(ctx, t, session.Owner, session.ID)
+func sameTranscript(ctx context.Context, tx *Tx, stored, session exchange.Session, messages []string) error {
+	known, err := transcript(ctx, tx, session.Owner, session.ID)
 	if err == nil && (stored.Agent != session.Agent || !slices.Equal(known, messages)) {
 		err = fault.New(fault.Conflict, "there is another session with this id; leave session_id out to get a new one")
 	}
@@ -347,7 +350,7 @@ func (t *Tx) sameTranscript(ctx context.Context, stored, session exchange.Sessio
 }
 
 // Transcript returns what was imported into a session of the owner, in order.
-func (s *Store) Transcript(ctx context.Context, owner, id string) ([]string, error) {
+func (s sessionStore) Transcript(ctx context.Context, owner, id string) ([]string, error) {
 	if !storable(id) {
 		return nil, nil
 	}

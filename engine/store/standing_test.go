@@ -71,7 +71,7 @@ func turnsOfStandings() (list []exchange.TurnRecord) {
 	return list
 }
 
-// TestStandings: the lists of tasks in a state hold those that package exchange says are in it, and an owner's context
+// TestStandings: the lists of tasks in a state hold those that package exchange puts in it, and an owner's context
 // returns the same; for rows that were stored now and for those of an earlier schema.
 func TestStandings(t *testing.T) {
 	for name, open := range map[string]func(*testing.T, func(*sql.DB, *dialect)) *Store{

@@ -80,15 +80,55 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// Store is one open database. It is safe for use by many goroutines.
+// Store is one open database with everything that is kept in it. It is safe for use by many goroutines.
 type Store struct {
+	*database
+
+	turnStore
+	replyStore
+	deliveryStore
+	demandStore
+	callStore
+	sessionStore
+	documentStore
+	jobStore
+	watchStore
+	backEndStore
+
+	personStore
+	listStore
+	quotaStore
+	tokenStore
+	auditStore
+
+	erasureStore
+	contentStore
+	sweeper
+}
+
+// newStore puts the topics on one database.
+func newStore(db *database) *Store {
+	return &Store{
+		db, turnStore{db}, replyStore{db, new(countCache)}, deliveryStore{db}, demandStore{db}, callStore{db}, sessionStore{db},
+		documentStore{db}, jobStore{db}, watchStore{db}, backEndStore{db},
+		personStore{db}, listStore{db}, quotaStore{db}, tokenStore{db}, auditStore{db},
+		erasureStore{db}, contentStore{db}, sweeper{db},
+	}
+}
+
+// database is what all topics of a Store share: the connection and its transactions.
+type database struct {
 	engine  engine
 	options Options
 	probe   string // key of this process's row that Probe writes
-	replies countCache
 	cancel  context.CancelFunc
 	tasks   sync.WaitGroup
 }
+
+// Topics of the same database, for the steps of one that are another's.
+func (d *database) sessions() sessionStore { return sessionStore{d} }
+func (d *database) quotas() quotaStore     { return quotaStore{d} }
+func (d *database) erasure() erasureStore  { return erasureStore{d} }
 
 // engine is what differs between the two databases beyond the dialect's words.
 type engine interface {
@@ -106,15 +146,15 @@ type engine interface {
 // used is fault.Unavailable and names what to change.
 func Open(ctx context.Context, options Options) (*Store, error) {
 	options = options.withDefaults()
-	database, err := openEngine(ctx, options)
+	opened, err := openEngine(ctx, options)
 	if err != nil {
 		return nil, err
 	}
 
 	background, cancel := context.WithCancel(context.Background())
-	s := &Store{engine: database, options: options, probe: rand.Text(), cancel: cancel}
+	s := newStore(&database{engine: opened, options: options, probe: rand.Text(), cancel: cancel})
 	s.tasks.Go(func() { s.sweep(background, time.Minute) })
-	if _, shared := database.(*postgresEngine); shared {
+	if _, shared := opened.(*postgresEngine); shared {
 		s.tasks.Go(func() { s.watchClock(background) })
 	}
 
@@ -134,20 +174,20 @@ func openEngine(ctx context.Context, options Options) (engine, error) {
 
 // Close waits for transactions that have begun, refuses new ones and releases the database. It is harmless to
 // close again.
-func (s *Store) Close() error {
-	s.cancel()
-	s.tasks.Wait()
-	return s.engine.close()
+func (d *database) Close() error {
+	d.cancel()
+	d.tasks.Wait()
+	return d.engine.close()
 }
 
 // Ping reports whether the database answers; its error is fault.Unavailable.
-func (s *Store) Ping(ctx context.Context) error { return s.engine.ping(ctx) }
+func (d *database) Ping(ctx context.Context) error { return d.engine.ping(ctx) }
 
 // InUse reports whether the database has been used: it has a message, or a document that is meant to stay, such as a key.
-func (s *Store) InUse(ctx context.Context) (bool, error) {
+func (d *database) InUse(ctx context.Context) (bool, error) {
 	var one int64
 	for _, query := range []string{`SELECT 1 FROM turns LIMIT 1`, `SELECT 1 FROM documents WHERE expires_at = 0 LIMIT 1`} {
-		if used, err := first(ctx, s.engine.reader(), query, nil, &one); err != nil || used {
+		if used, err := first(ctx, d.engine.reader(), query, nil, &one); err != nil || used {
 			return used, err
 		}
 	}
@@ -159,25 +199,25 @@ const probeSpace = "probe"
 
 // Probe reports whether the database takes a change now: it commits one row, always the same of this process. Its error is
 // fault.Unavailable.
-func (s *Store) Probe(ctx context.Context) error {
-	now := s.options.Now()
+func (d *database) Probe(ctx context.Context) error {
+	now := d.options.Now()
 	// An end that moves once an hour keeps PostgreSQL from writing an index for every probe.
-	return s.State().Put(ctx, probeSpace, s.probe, []byte(now.UTC().Format(time.RFC3339Nano)), now.Truncate(time.Hour).Add(2*time.Hour))
+	return d.State().Put(ctx, probeSpace, d.probe, []byte(now.UTC().Format(time.RFC3339Nano)), now.Truncate(time.Hour).Add(2*time.Hour))
 }
 
 // Listen passes the notifications of other nodes to Options.Notify until ctx ends. It connects again after a
 // failure and then notifies with empty payloads, because something may have been missed. On SQLite there are no
 // other nodes and it only waits.
-func (s *Store) Listen(ctx context.Context) error { return s.engine.listen(ctx, s.options.Notify) }
+func (d *database) Listen(ctx context.Context) error { return d.engine.listen(ctx, d.options.Notify) }
 
 // InTx runs work in one transaction: all of it is committed and on disk when InTx returns nil, none of it after an
 // error. Errors of work come back as they are; those of the database are fault.Unavailable. Work must touch nothing
 // but tx and must bear being run again; on SQLite it runs on the one writer, so it must not wait for anything.
-func (s *Store) InTx(ctx context.Context, work func(*Tx) error) error {
+func (d *database) InTx(ctx context.Context, work func(*Tx) error) error {
 	var wakes []wake
 	begun := time.Now()
-	err := s.engine.transact(ctx, func(tx *Tx) error {
-		tx.wakes, tx.now = nil, s.options.Now
+	err := d.engine.transact(ctx, func(tx *Tx) error {
+		tx.wakes, tx.now = nil, d.options.Now
 		err := work(tx)
 		wakes = tx.wakes
 		return err
@@ -189,11 +229,21 @@ func (s *Store) InTx(ctx context.Context, work func(*Tx) error) error {
 	}
 
 	for _, w := range wakes {
-		s.options.Notify(w.channel, w.payload)
+		d.options.Notify(w.channel, w.payload)
 	}
 
-	s.engine.announce(wakes)
+	d.engine.announce(wakes)
 	return nil
+}
+
+// changeOne runs one conditional update in its own transaction and reports whether it met a row.
+func (d *database) changeOne(ctx context.Context, query string, arguments ...any) (bool, error) {
+	var changed int64
+	err := d.InTx(ctx, func(tx *Tx) (err error) {
+		changed, err = tx.change(ctx, query, arguments...)
+		return err
+	})
+	return err == nil && changed > 0, err
 }
 
 func observe(begun time.Time, err error) {
@@ -215,10 +265,10 @@ func (s *Store) Pipeline() pipeline.Store { return pipelineView{s} }
 func (s *Store) Deliverer() delivery.Store { return deliveryView{s} }
 
 // Queue returns the view that the queue declared.
-func (s *Store) Queue() queue.Store { return queueView{s} }
+func (d *database) Queue() queue.Store { return queueView{d} }
 
 // State returns the adapters' private documents.
-func (s *Store) State() *State { return &State{s} }
+func (d *database) State() *State { return &State{d} }
 
 type pipelineView struct{ *Store }
 
@@ -246,24 +296,24 @@ const (
 )
 
 // ClockOffset returns how far this node's clock is ahead of the database's, within half of the time of one question.
-func (s *Store) ClockOffset(ctx context.Context) (time.Duration, error) {
+func (d *database) ClockOffset(ctx context.Context) (time.Duration, error) {
 	var there int64
-	before := s.options.Now()
-	if _, err := first(ctx, s.engine.reader(), "SELECT "+s.engine.dialect().now, nil, &there); err != nil {
+	before := d.options.Now()
+	if _, err := first(ctx, d.engine.reader(), "SELECT "+d.engine.dialect().now, nil, &there); err != nil {
 		return 0, err
 	}
 
-	after := s.options.Now()
+	after := d.options.Now()
 	return before.Add(after.Sub(before) / 2).Sub(time.UnixMicro(there)), nil
 }
 
 // watchClock warns of a clock that is wrong, until ctx ends.
-func (s *Store) watchClock(ctx context.Context) {
+func (d *database) watchClock(ctx context.Context) {
 	ticker := time.NewTicker(clockEvery)
 	defer ticker.Stop()
 
 	for {
-		s.compareClock(ctx)
+		d.compareClock(ctx)
 		select {
 		case <-ctx.Done():
 			return
@@ -272,15 +322,15 @@ func (s *Store) watchClock(ctx context.Context) {
 	}
 }
 
-func (s *Store) compareClock(ctx context.Context) {
-	offset, err := s.ClockOffset(ctx)
+func (d *database) compareClock(ctx context.Context) {
+	offset, err := d.ClockOffset(ctx)
 	if err != nil {
 		return // the next caller that needs the database gets the error
 	}
 
 	clockOffset.Set(offset.Seconds())
 	if offset.Abs() > MaxClockOffset {
-		s.options.Logger.WarnContext(ctx, "the clock of this node differs from the database's: let both keep time with NTP",
+		d.options.Logger.WarnContext(ctx, "the clock of this node differs from the database's: let both keep time with NTP",
 			"ahead", offset.Round(time.Millisecond).String())
 	}
 }

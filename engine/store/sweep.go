@@ -8,13 +8,16 @@ import (
 	"inbox/exchange"
 )
 
+// sweeper removes rows that have ended.
+type sweeper struct{ *database }
+
 // Audit records end by age and by number.
 const (
 	auditAge  = 90 * 24 * time.Hour
 	auditRows = 100_000
 )
 
-// maxSwept bounds what one transaction of a sweep removes, so that no one waits long for the writer; maxBatches bounds
+// maxSwept bounds what one transaction of a sweep removes, so that no caller waits long for the writer; maxBatches bounds
 // the transactions of one sweep.
 const (
 	maxSwept   = 1000
@@ -40,7 +43,7 @@ const sweepTaskRuns = `DELETE FROM task_runs WHERE id IN (SELECT id FROM task_ru
 	WHERE updated_at <= $1 ORDER BY updated_at, id LIMIT $2 + 0)`
 
 // sweep removes what has ended, until ctx ends.
-func (s *Store) sweep(ctx context.Context, every time.Duration) {
+func (s sweeper) sweep(ctx context.Context, every time.Duration) {
 	ticker := time.NewTicker(every)
 	defer ticker.Stop()
 
@@ -59,7 +62,7 @@ func (s *Store) sweep(ctx context.Context, every time.Duration) {
 
 // sweepOnce removes ended documents, which readers do not see anyway, what ended of tools, tasks, demands and calls, and
 // audit records that are too old or beyond the newest keep.
-func (s *Store) sweepOnce(ctx context.Context, keep int64) error {
+func (s sweeper) sweepOnce(ctx context.Context, keep int64) error {
 	for _, step := range []struct {
 		query string
 		bound int64
@@ -82,7 +85,7 @@ func (s *Store) sweepOnce(ctx context.Context, keep int64) error {
 		}
 	}
 
-	if err := s.sweepUnanswered(ctx, time.Now()); err != nil {
+	if err := s.quotas().sweepUnanswered(ctx, time.Now()); err != nil {
 		return err
 	}
 	if err := s.sweepEnded(ctx, endedDemands, time.Now().Add(-demandAge)); err != nil {
@@ -92,7 +95,7 @@ func (s *Store) sweepOnce(ctx context.Context, keep int64) error {
 	return s.sweepEnded(ctx, endedDispatches, time.Now().Add(-dispatchAge))
 }
 
-func (s *Store) sweepBatches(ctx context.Context, query string, bound int64) error {
+func (s sweeper) sweepBatches(ctx context.Context, query string, bound int64) error {
 	for range maxBatches {
 		var removed int64
 		err := s.InTx(ctx, func(tx *Tx) (err error) {
@@ -126,11 +129,11 @@ var (
 var contentDigest = regexp.MustCompile(`"digest":"([0-9a-f]{64})"`)
 
 // sweepEnded removes rows that ended before the instant.
-func (s *Store) sweepEnded(ctx context.Context, rows ended, before time.Time) error {
+func (s sweeper) sweepEnded(ctx context.Context, rows ended, before time.Time) error {
 	for range maxBatches {
 		var removed int64
 		err := s.InTx(ctx, func(tx *Tx) (err error) {
-			removed, err = tx.removeEnded(ctx, rows, before)
+			removed, err = removeEnded(ctx, tx, rows, before)
 			return err
 		})
 		if err != nil || removed < maxSwept {
@@ -141,12 +144,12 @@ func (s *Store) sweepEnded(ctx context.Context, rows ended, before time.Time) er
 }
 
 // removeEnded runs the same condition in both statements: nothing that is older than the instant can end meanwhile.
-func (t *Tx) removeEnded(ctx context.Context, rows ended, before time.Time) (removed int64, err error) {
+func removeEnded(ctx context.Context, tx *Tx, rows ended, before time.Time) (removed int64, err error) {
 	which := ` FROM ` + rows.table + ` WHERE ` + rows.done + ` AND updated_at <= $1
 		AND id IN (SELECT id FROM ` + rows.table + ` ORDER BY id LIMIT $2 + 0)`
 	arguments := []any{micros(before), int64(maxSwept)}
 	var digests []string
-	err = t.each(ctx, `SELECT `+rows.text+which, arguments, func(r row) error {
+	err = tx.each(ctx, `SELECT `+rows.text+which, arguments, func(r row) error {
 		var text string
 		err := r.Scan(&text)
 		for _, found := range contentDigest.FindAllStringSubmatch(text, -1) {
@@ -158,9 +161,9 @@ func (t *Tx) removeEnded(ctx context.Context, rows ended, before time.Time) (rem
 		return 0, err
 	}
 
-	if err := t.discard(ctx, digests...); err != nil {
+	if err := tx.discard(ctx, digests...); err != nil {
 		return 0, err
 	}
 
-	return t.change(ctx, `DELETE`+which, arguments...)
+	return tx.change(ctx, `DELETE`+which, arguments...)
 }

@@ -76,7 +76,7 @@ var errEnough = errors.New("enough rows")
 
 // ThreadExcerpt returns both ends of a thread and how many turns it has, without reading what is between; see
 // pipeline.ThreadQuery. A short thread takes one statement, a long one three.
-func (s *Store) ThreadExcerpt(ctx context.Context, query pipeline.ThreadQuery) (pipeline.ThreadExcerpt, error) {
+func (s turnStore) ThreadExcerpt(ctx context.Context, query pipeline.ThreadQuery) (pipeline.ThreadExcerpt, error) {
 	var e pipeline.ThreadExcerpt
 	owners := ownerKeys(query.Agent, query.Principals)
 	texts := threadTexts[len(owners)]
@@ -110,7 +110,7 @@ func (s *Store) ThreadExcerpt(ctx context.Context, query pipeline.ThreadQuery) (
 }
 
 // exchanges reads until limit turns are there or the caller has enough. It reports whether there was nothing more to read.
-func (s *Store) exchanges(
+func (s turnStore) exchanges(
 	ctx context.Context, text string, arguments []any, limit int, enough func(pipeline.Exchange) bool,
 ) (found []pipeline.Exchange, all bool, err error) {
 	if limit <= 0 {
@@ -172,7 +172,7 @@ const (
 )
 
 // Pace tells how a thread with another agent goes; see pipeline.Tx. It counts no further than 100.
-func (t *Tx) Pace(ctx context.Context, agent, principal, threadID string, since time.Time) (pipeline.Pace, error) {
+func (t turnTx) Pace(ctx context.Context, agent, principal, threadID string, since time.Time) (pipeline.Pace, error) {
 	var pace pipeline.Pace
 	var id, message string
 	thread := []any{hashKey(agent, threadID), cleaned(agent), cleaned(threadID)}
@@ -192,7 +192,7 @@ func (t *Tx) Pace(ctx context.Context, agent, principal, threadID string, since 
 	}
 
 	var recent int64
-	_, err = first(ctx, t, recentOfThread, append(thread, cleaned(principal), idSince(since), micros(since)), &recent)
+	_, err = first(ctx, t, recentOfThread, append(thread, cleaned(principal), firstID(since), micros(since)), &recent)
 	if err != nil {
 		return pace, err
 	}
@@ -210,11 +210,4 @@ func chainOf(found bool, message string) (*normalized.AgentChain, error) {
 	var m normalized.Message
 	err := json.Unmarshal([]byte(message), &m)
 	return m.RecipientCapabilities.AgentChain, err
-}
-
-// idSince is at most the id of every turn that was accepted since: a UUIDv7 begins with its milliseconds
-// (RFC 9562, section 5.7).
-func idSince(since time.Time) string {
-	digits := fmt.Sprintf("%012x", max(since.UnixMilli(), 0))
-	return digits[:8] + "-" + digits[8:]
 }

@@ -15,12 +15,15 @@ import (
 	"inbox/normalized"
 )
 
+// turnStore finds turns, their timelines and their threads.
+type turnStore struct{ *database }
+
 const turnsWithReplies = ` FROM turns t LEFT JOIN replies r ON r.id = t.reply_id `
 
 const selectTurn = `SELECT ` + turnColumns + `, COALESCE(r.response, '')` + turnsWithReplies + `WHERE t.id = $1`
 
 // Turn returns one turn with its response; fault.NotFound when there is none.
-func (s *Store) Turn(ctx context.Context, id string) (exchange.TurnRecord, error) {
+func (s turnStore) Turn(ctx context.Context, id string) (exchange.TurnRecord, error) {
 	turn, found, err := turnFrom(ctx, s.engine.reader(), selectTurn, id)
 	if err == nil && !found {
 		err = notFound("turn")
@@ -81,7 +84,7 @@ const selectMessage = `SELECT t.id, t.thread_id, t.reference, t.route, t.message
 
 // FindMessage finds an agent's stored message by its native id or by the native id of its reply. Of several
 // messages with the id (from several senders) it returns the first that was accepted.
-func (s *Store) FindMessage(ctx context.Context, agent, nativeID string) (exchange.ThreadEntry, bool, error) {
+func (s turnStore) FindMessage(ctx context.Context, agent, nativeID string) (exchange.ThreadEntry, bool, error) {
 	var entry exchange.ThreadEntry
 	var route, message string
 	if nativeID == "" || !storable(nativeID) {
@@ -106,7 +109,7 @@ const selectOriginal = `SELECT media_type, encoding, body FROM originals WHERE d
 
 // Original returns the native form of a message; Body is nil when the bytes are in the blob store. fault.NotFound
 // when there is none.
-func (s *Store) Original(ctx context.Context, digest string) (pipeline.Original, error) {
+func (s turnStore) Original(ctx context.Context, digest string) (pipeline.Original, error) {
 	original := pipeline.Original{Digest: digest}
 	var encoding, body string
 	found, err := first(ctx, s.engine.reader(), selectOriginal, []any{digest}, &original.MediaType, &encoding, &body)
@@ -125,7 +128,7 @@ const selectTurnOf = `SELECT id FROM turns WHERE native_key = $1 AND native_id =
 
 // TurnOf returns the newest turn of a principal whose message has the native id, whatever agent it went to; fault.NotFound
 // when there is none.
-func (s *Store) TurnOf(ctx context.Context, principal, nativeID string) (exchange.TurnRecord, error) {
+func (s turnStore) TurnOf(ctx context.Context, principal, nativeID string) (exchange.TurnRecord, error) {
 	if !storable(principal) || !storable(nativeID) {
 		return exchange.TurnRecord{}, notFound("turn")
 	}
@@ -387,7 +390,7 @@ func (l *turnList) page(limit int) string {
 }
 
 // Turns lists turns with their responses, newest update first. A wrong cursor is fault.Malformed.
-func (s *Store) Turns(ctx context.Context, filter exchange.TurnFilter) ([]exchange.TurnRecord, error) {
+func (s turnStore) Turns(ctx context.Context, filter exchange.TurnFilter) ([]exchange.TurnRecord, error) {
 	chosen, err := selectTurns(filter)
 	if err != nil {
 		return nil, err
@@ -404,12 +407,12 @@ func (s *Store) Turns(ctx context.Context, filter exchange.TurnFilter) ([]exchan
 		return nil, err
 	}
 
-	return turns, s.fillExpiry(ctx, turns)
+	return turns, s.quotas().fillExpiry(ctx, turns)
 }
 
 // CountTurns counts what Turns would list without cursor and limit. It counts no further than 10,000: what is more costs
 // as much as it is long, and no one reads it.
-func (s *Store) CountTurns(ctx context.Context, filter exchange.TurnFilter) (int64, error) {
+func (s turnStore) CountTurns(ctx context.Context, filter exchange.TurnFilter) (int64, error) {
 	filter.Before = ""
 	chosen, err := selectTurns(filter)
 	if err != nil {
@@ -433,7 +436,7 @@ const countWaiting = `SELECT COUNT(*) FROM (SELECT 1 FROM jobs WHERE kind = $1 A
 	AND partition_of >= $2 AND partition_of < $3 LIMIT $4 + 0) AS waiting`
 
 // WaitingTurns counts the turns of an agent, or of all when agent is empty, that wait for their run, up to most.
-func (s *Store) WaitingTurns(ctx context.Context, agent string, most int) (int, error) {
+func (s turnStore) WaitingTurns(ctx context.Context, agent string, most int) (int, error) {
 	from := pipeline.JobKind + " "
 	if agent != "" {
 		from = pipeline.Partition(agent, "")

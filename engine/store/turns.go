@@ -15,6 +15,9 @@ import (
 	"inbox/policypart"
 )
 
+// turnTx changes turns in a transaction.
+type turnTx struct{ *transaction }
+
 const turnColumns = `t.id, t.agent, t.principal, t.thread_id, t.reference, t.state, t.reason, t.attempt,
 	t.reply_id, t.accepted_at, t.updated_at, t.person_shared, t.resumed, t.network, t.channel, t.route, t.message`
 
@@ -38,7 +41,7 @@ const firstEvent = `INSERT INTO events (turn_id, seq, kind, body, at) VALUES ($1
 
 // InsertTurn stores the turn, its original and its first timeline row; see pipeline.Tx. A text that PostgreSQL
 // cannot keep is fault.Malformed.
-func (t *Tx) InsertTurn(
+func (t turnTx) InsertTurn(
 	ctx context.Context, turn exchange.TurnRecord, original pipeline.Original,
 ) (exchange.TurnRecord, bool, error) {
 	arguments, err := turnArguments(turn, original)
@@ -98,7 +101,7 @@ func turnArguments(turn exchange.TurnRecord, original pipeline.Original) ([]any,
 	}, nil
 }
 
-func (t *Tx) insertOriginal(ctx context.Context, original pipeline.Original) error {
+func (t turnTx) insertOriginal(ctx context.Context, original pipeline.Original) error {
 	if original.Digest == "" {
 		return nil
 	}
@@ -116,7 +119,7 @@ const selectSameTurn = `SELECT ` + turnColumns + `, COALESCE(r.response, '')
 	AND t.native_id = $3 AND t.recipient = $4 AND t.received_via = $5 AND t.principal = $6`
 
 // sameTurn finds the first copy of a message.
-func (t *Tx) sameTurn(ctx context.Context, turn exchange.TurnRecord) (exchange.TurnRecord, error) {
+func (t turnTx) sameTurn(ctx context.Context, turn exchange.TurnRecord) (exchange.TurnRecord, error) {
 	m := turn.Message
 	stored, found, err := turnFrom(ctx, t, selectSameTurn, hashKey(m.ID),
 		hashKey(m.Recipient, m.ReceivedVia, turn.Principal), m.ID, m.Recipient, m.ReceivedVia, turn.Principal)
@@ -131,7 +134,7 @@ const movedHistory = `CASE WHEN $1 = 'held' THEN 0 WHEN state = 'held' AND $1 = 
 
 // MoveTurn changes a turn's state when it is in one of the states of move.From, and writes "turn.<to>" to the
 // timeline. It reports whether it did.
-func (t *Tx) MoveTurn(ctx context.Context, move pipeline.Move) (bool, error) {
+func (t turnTx) MoveTurn(ctx context.Context, move pipeline.Move) (bool, error) {
 	if move.GivenUp {
 		return t.moveTurn(ctx, move, `outcome = '`+exchange.OutcomeGivenUp+`', history_turns = `+movedHistory)
 	}
@@ -139,7 +142,7 @@ func (t *Tx) MoveTurn(ctx context.Context, move pipeline.Move) (bool, error) {
 }
 
 // moveTurn also sets columns; their parameters are numbered from $6.
-func (t *Tx) moveTurn(ctx context.Context, move pipeline.Move, more string, values ...any) (bool, error) {
+func (t turnTx) moveTurn(ctx context.Context, move pipeline.Move, more string, values ...any) (bool, error) {
 	query := `UPDATE turns SET state = $1, reason = $2, attempt = CASE WHEN $3 > 0 THEN $3 ELSE attempt END,
 		updated_at = $4, ` + more + ` WHERE id = $5 AND state IN (` + placeholders(6+len(values), len(move.From)) + `)`
 	arguments := append([]any{move.To, cleaned(move.Reason), int64(move.Attempt), micros(move.At), move.ID}, values...)
@@ -158,7 +161,7 @@ func (t *Tx) moveTurn(ctx context.Context, move pipeline.Move, more string, valu
 	}
 
 	if slices.Contains(move.From, exchange.StateHeld) {
-		if err := t.leftHold(ctx, move.ID, move.To); err != nil {
+		if err := t.quotas().leftHold(ctx, move.ID, move.To); err != nil {
 			return false, err
 		}
 	}
@@ -169,7 +172,7 @@ func (t *Tx) moveTurn(ctx context.Context, move pipeline.Move, more string, valu
 		return err == nil, err
 	}
 
-	return true, t.tellWatches(ctx, move)
+	return true, tellWatches(ctx, t.transaction, move)
 }
 
 // stateBody is the body of a "turn.<state>" row: why, and in which run.
@@ -189,7 +192,7 @@ func stateBody(reason string, attempt int) string {
 	return string(body)
 }
 
-// resumption is with what a parked turn was taken up again.
+// resumption is what a parked turn is resumed with.
 type resumption struct {
 	Resolution *policypart.Resolution `json:"policy_resolution,omitempty"`
 	Trace      *normalized.Response   `json:"received_trace,omitempty"`
@@ -205,7 +208,7 @@ const resumeTurn = `UPDATE turns SET state = '` + exchange.StateAccepted + `', r
 // ResumeTurn lets a waiting turn run again with what it waited for, and writes "turn.accepted" to the timeline. What is
 // nil stays as an earlier resumption left it, so that an agent that asked others and then for consent sees both. It
 // reports whether the turn was waiting.
-func (t *Tx) ResumeTurn(
+func (t turnTx) ResumeTurn(
 	ctx context.Context, turnID string, resolution *policypart.Resolution, trace *normalized.Response, at time.Time,
 ) (bool, error) {
 	stored, err := t.mergedResumption(ctx, turnID, resumption{resolution, trace})
@@ -221,7 +224,7 @@ func (t *Tx) ResumeTurn(
 	return true, t.appendEvent(ctx, turnID, "turn."+exchange.StateAccepted, body, micros(at))
 }
 
-func (t *Tx) mergedResumption(ctx context.Context, turnID string, next resumption) (string, error) {
+func (t turnTx) mergedResumption(ctx context.Context, turnID string, next resumption) (string, error) {
 	if err := t.holdTurn(ctx, turnID); err != nil {
 		return "", err
 	}
@@ -272,6 +275,27 @@ func fillResumed(turn *exchange.TurnRecord, stored string) error {
 	return err
 }
 
+// The apology becomes a notice that came before the answer, so that the turn may have an answer again. The number is that
+// of no run: the attempt is moved past it.
+const demoteReply = `UPDATE replies SET notice = $2 WHERE turn_id = $1 AND notice = 0`
+
+// RepeatTurn lets a failed turn be accepted again; see pipeline.RetryTx.
+func (t turnTx) RepeatTurn(ctx context.Context, turn exchange.TurnRecord, reason string, at time.Time) (bool, error) {
+	attempt := turn.Attempt + 1
+	move := pipeline.Retried.Move(turn.ID, exchange.StateAccepted, reason, at)
+	move.Attempt, move.Unchanged = attempt, turn.UpdatedAt
+	moved, err := t.MoveTurn(ctx, move)
+	if err != nil || !moved {
+		return false, err
+	}
+
+	if err := t.do(ctx, demoteReply, turn.ID, int64(attempt)); err != nil {
+		return false, err
+	}
+
+	return true, t.do(ctx, `UPDATE turns SET reply_id = '', outcome = '', history_turns = CASE WHEN history_turns = 0 THEN 0 ELSE 1 END WHERE id = $1`, turn.ID)
+}
+
 const appendEvent = `INSERT INTO events (turn_id, seq, kind, body, at)
 	SELECT $1, COALESCE(MAX(seq), 0) + 1, $2, $3, $4 FROM events WHERE turn_id = $1`
 
@@ -282,7 +306,7 @@ const appendDelta = appendEvent + ` HAVING EXISTS (SELECT 1 FROM turns
 
 // appendEvent writes the next row of a timeline. The caller holds the turn's row, so that no other transaction
 // counts at the same time.
-func (t *Tx) appendEvent(ctx context.Context, turnID, kind, body string, at int64) error {
+func (t *transaction) appendEvent(ctx context.Context, turnID, kind, body string, at int64) error {
 	if kind == exchange.EventDelta {
 		return t.do(ctx, appendDelta, turnID, kind, body, at)
 	}
@@ -290,7 +314,7 @@ func (t *Tx) appendEvent(ctx context.Context, turnID, kind, body string, at int6
 }
 
 // holdTurn takes the turn's row until the commit. On SQLite the one writer holds everything already.
-func (t *Tx) holdTurn(ctx context.Context, turnID string) error {
+func (t *transaction) holdTurn(ctx context.Context, turnID string) error {
 	if t.dialect.holdTurn == "" {
 		return nil
 	}
@@ -299,7 +323,7 @@ func (t *Tx) holdTurn(ctx context.Context, turnID string) error {
 
 // AppendEvents writes rows to the end of a turn's timeline, in order; deltas only as long as the turn has not ended.
 // Seq and TurnID of the events are not read.
-func (t *Tx) AppendEvents(ctx context.Context, turnID string, events []exchange.Event) error {
+func (t *transaction) AppendEvents(ctx context.Context, turnID string, events []exchange.Event) error {
 	if len(events) == 0 {
 		return nil
 	}
@@ -326,7 +350,7 @@ func (t *Tx) AppendEvents(ctx context.Context, turnID string, events []exchange.
 const selectEvents = `SELECT seq, kind, body, at FROM events WHERE turn_id = $1 AND seq > $2 ORDER BY seq LIMIT $3 + 0`
 
 // Events returns at most limit timeline rows of a turn with a higher seq than after, in order.
-func (s *Store) Events(ctx context.Context, turnID string, after int64, limit int) ([]exchange.Event, error) {
+func (s turnStore) Events(ctx context.Context, turnID string, after int64, limit int) ([]exchange.Event, error) {
 	var events []exchange.Event
 	err := s.engine.reader().each(ctx, selectEvents, []any{turnID, after, int64(limit)}, func(r row) error {
 		event := exchange.Event{TurnID: turnID}

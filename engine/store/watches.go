@@ -14,6 +14,9 @@ import (
 	"inbox/internal/queue"
 )
 
+// watchStore keeps webhooks on tasks.
+type watchStore struct{ *database }
+
 const putWatch = `INSERT INTO watches (id, agent, principal, reference, name, owner_key, reference_key, name_key, created_at, data)
 	VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)
 	ON CONFLICT (owner_key, reference_key, name_key) DO UPDATE SET data = excluded.data`
@@ -25,7 +28,7 @@ const watchTurns = `UPDATE turns SET watched = 1 WHERE owner_key = $1 AND refere
 
 // PutWatch stores a watch, or new data for the one with its name; the turns that there are become watched. Fault.Conflict
 // where MaxWatches or MaxWatchesOfSender are reached.
-func (s *Store) PutWatch(ctx context.Context, watch exchange.Watch) error {
+func (s watchStore) PutWatch(ctx context.Context, watch exchange.Watch) error {
 	if err := requireStorable("name", watch.Name, "reference", watch.Reference, "agent", watch.Agent, "principal", watch.Principal); err != nil {
 		return err
 	}
@@ -55,7 +58,7 @@ func (s *Store) PutWatch(ctx context.Context, watch exchange.Watch) error {
 const watchColumns = `id, agent, principal, reference, name, created_at, data`
 
 // Watches returns the watches of a reference, oldest first.
-func (s *Store) Watches(ctx context.Context, agent, principal, reference string) ([]exchange.Watch, error) {
+func (s watchStore) Watches(ctx context.Context, agent, principal, reference string) ([]exchange.Watch, error) {
 	if !storable(reference) {
 		return nil, nil
 	}
@@ -70,7 +73,7 @@ func (s *Store) Watches(ctx context.Context, agent, principal, reference string)
 }
 
 // Watch returns one watch.
-func (s *Store) Watch(ctx context.Context, id string) (watch exchange.Watch, found bool, err error) {
+func (s watchStore) Watch(ctx context.Context, id string) (watch exchange.Watch, found bool, err error) {
 	if !storable(id) {
 		return watch, false, nil
 	}
@@ -92,7 +95,7 @@ func scanWatch(r row) (watch exchange.Watch, err error) {
 }
 
 // DeleteWatch removes a watch. One that is not there is no error.
-func (s *Store) DeleteWatch(ctx context.Context, id string) error {
+func (s watchStore) DeleteWatch(ctx context.Context, id string) error {
 	return s.InTx(ctx, func(tx *Tx) error { return tx.do(ctx, `DELETE FROM watches WHERE id = $1`, id) })
 }
 
@@ -103,7 +106,7 @@ const watchesOfTurn = `SELECT w.id FROM watches w JOIN turns t ON t.owner_key = 
 	WHERE t.id = $1 ORDER BY w.id`
 
 // tellWatches makes a job for each watch of a turn that moved. The jobs of one watch run in order.
-func (t *Tx) tellWatches(ctx context.Context, move pipeline.Move) error {
+func tellWatches(ctx context.Context, t *transaction, move pipeline.Move) error {
 	var watches []string
 	err := t.each(ctx, watchesOfTurn, []any{move.ID}, func(r row) error {
 		var id string
@@ -121,7 +124,7 @@ func (t *Tx) tellWatches(ctx context.Context, move pipeline.Move) error {
 			return fmt.Errorf("encode watch job: %w", err)
 		}
 
-		err = t.Enqueue(ctx, queue.NewJob{
+		err = t.jobs().Enqueue(ctx, queue.NewJob{
 			ID: uuid.Must(uuid.NewV7()).String(), Kind: exchange.WatchKind, Partition: id, Payload: string(payload),
 		})
 		if err != nil {

@@ -30,7 +30,7 @@ const (
 	// shortPatience is how long the next ones wait, until one gets the lock: to accept a message takes several transactions, and a
 	// peer that hears "try again later" at once is better off than one that waits for each of them.
 	shortPatience = 250 * time.Millisecond
-	// maxQueued bounds the callers that wait in the queue; the rest wait for a place in it. It is less than
+	// maxQueued bounds the callers that wait in the queue; the rest wait until it has room. It is less than
 	// maxGroup, so that stopping takes the whole queue at once.
 	maxQueued = 32
 )
@@ -41,9 +41,9 @@ const (
 type writer struct {
 	connection *sql.Conn
 	session    *writerSession
-	queue      chan *errand
+	queue      chan *submission
 	pauses     chan *pause
-	stopping   chan struct{} // closed by stop: no new errands
+	stopping   chan struct{} // closed by stop: no new submissions
 	stopOnce   sync.Once
 	finished   chan struct{} // closed when the loop has ended
 
@@ -59,8 +59,8 @@ const carefulGroups = 100
 // errHalfDone reports that one caller's work failed after it had changed rows, so that all must be rolled back.
 var errHalfDone = errors.New("half done")
 
-// errand is one caller's transaction on its way through the writer.
-type errand struct {
+// submission is one caller's transaction on its way through the writer.
+type submission struct {
 	work  func(*Tx) error
 	taken atomic.Bool // by the writer or by the caller that gave up
 	err   error
@@ -82,7 +82,7 @@ func newWriter(ctx context.Context, pool *sql.DB) (*writer, error) {
 	return &writer{
 		connection: connection,
 		session:    &writerSession{connection: connection, prepared: make(map[string]*sql.Stmt)},
-		queue:      make(chan *errand, maxQueued),
+		queue:      make(chan *submission, maxQueued),
 		pauses:     make(chan *pause),
 		stopping:   make(chan struct{}),
 		finished:   make(chan struct{}),
@@ -95,7 +95,7 @@ func (w *writer) run(ctx context.Context, work func(*Tx) error) error {
 	if ctx.Err() != nil {
 		return unavailable("wait for the writer", ctx.Err())
 	}
-	e := &errand{work: work, done: make(chan struct{})}
+	e := &submission{work: work, done: make(chan struct{})}
 	select {
 	case w.queue <- e:
 	case <-w.stopping:
@@ -133,7 +133,7 @@ func (w *writer) between(ctx context.Context, work func(*writerSession) error) e
 	}
 }
 
-// stop refuses new errands, finishes those in the queue and releases the connection.
+// stop refuses new submissions, finishes those in the queue and releases the connection.
 func (w *writer) stop() {
 	w.stopOnce.Do(func() { close(w.stopping) })
 	<-w.finished
@@ -143,7 +143,7 @@ func (w *writer) loop() {
 	defer close(w.finished)
 	defer w.session.close()
 
-	group := make([]*errand, 0, maxGroup)
+	group := make([]*submission, 0, maxGroup)
 	for stopped := false; !stopped; {
 		select {
 		case e := <-w.queue:
@@ -163,7 +163,7 @@ func (w *writer) loop() {
 }
 
 // collect adds what is waiting already; it never waits itself, because the commit before was pause enough.
-func (w *writer) collect(group []*errand) []*errand {
+func (w *writer) collect(group []*submission) []*submission {
 	for len(group) < maxGroup {
 		select {
 		case e := <-w.queue:
@@ -177,7 +177,7 @@ func (w *writer) collect(group []*errand) []*errand {
 
 // transact runs the group in one database transaction. Savepoints around each caller's work cost as much as a row,
 // so the group first goes without: only when one fails half-way is everything rolled back and run again with them.
-func (w *writer) transact(group []*errand) {
+func (w *writer) transact(group []*submission) {
 	if len(group) == 0 {
 		return
 	}
@@ -209,7 +209,7 @@ func (w *writer) transact(group []*errand) {
 	}
 }
 
-func (w *writer) together(group []*errand) error {
+func (w *writer) together(group []*submission) error {
 	err := w.session.execute("BEGIN IMMEDIATE")
 	w.expectLock(err)
 	if err != nil {
@@ -350,7 +350,7 @@ func (s *writerSession) wait(limit time.Duration) error {
 // plain runs one caller's work directly in the transaction.
 func (s *writerSession) plain(work func(*Tx) error) error {
 	s.changed = false
-	return guarded(work, &Tx{session: s, dialect: sqliteDialect})
+	return guarded(work, newTx(s, sqliteDialect))
 }
 
 // savepoint runs one caller's work so that its failure undoes its own changes alone.
@@ -358,7 +358,7 @@ func (s *writerSession) savepoint(work func(*Tx) error) error {
 	if err := s.execute("SAVEPOINT caller"); err != nil {
 		return err
 	}
-	failure := guarded(work, &Tx{session: s, dialect: sqliteDialect})
+	failure := guarded(work, newTx(s, sqliteDialect))
 	if failure != nil {
 		if err := s.execute("ROLLBACK TO caller"); err != nil {
 			return errors.Join(failure, err)

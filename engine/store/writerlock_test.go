@@ -50,7 +50,7 @@ func TestLockOfAnotherProcess(t *testing.T) {
 	}
 	defer other.Close()
 
-	holder, err := other.Begin() // immediate, as sqliteURL says
+	holder, err := other.Begin() // immediate, by sqliteURL
 	if err != nil {
 		t.Fatal(err)
 	}

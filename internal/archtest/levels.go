@@ -24,6 +24,8 @@ var levels = map[string]int{
 	"internal/children":         0,
 	"internal/testreport":       0,
 	"internal/await":            0,
+	"internal/clock":            0,
+	"internal/semaphore":        0,
 
 	"policypart":           1,
 	"internal/config":      1,

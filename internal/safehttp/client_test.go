@@ -360,8 +360,8 @@ func TestSlots(t *testing.T) {
 		(<-waiting)()
 		second()
 		third()
-		if len(s.hosts) != 0 || len(s.all) != 0 {
-			t.Errorf("left over: %d hosts, %d slots", len(s.hosts), len(s.all))
+		if s.hosts.InUse() != 0 || len(s.all) != 0 {
+			t.Errorf("left over: %d hosts, %d slots", s.hosts.InUse(), len(s.all))
 		}
 	})
 }

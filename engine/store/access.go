@@ -11,10 +11,19 @@ import (
 	"inbox/internal/fault"
 )
 
+// tokenStore keeps tokens of the API.
+type tokenStore struct{ *database }
+
+// auditStore keeps the audit trail.
+type auditStore struct{ *database }
+
+// auditTx writes audit records in a transaction.
+type auditTx struct{ *transaction }
+
 const selectedColumns = `id, name, agent, hash, created_at, revoked_at, scope`
 
 // CreateToken stores a token's hash; fault.Conflict when the hash is there already.
-func (s *Store) CreateToken(ctx context.Context, token exchange.Token) error {
+func (s tokenStore) CreateToken(ctx context.Context, token exchange.Token) error {
 	if err := requireStorable("name", token.Name, "agent", token.Agent, "hash", token.Hash, "scope", token.Scope); err != nil {
 		return err
 	}
@@ -31,7 +40,7 @@ func (s *Store) CreateToken(ctx context.Context, token exchange.Token) error {
 }
 
 // Tokens returns all tokens, newest first.
-func (s *Store) Tokens(ctx context.Context) ([]exchange.Token, error) {
+func (s tokenStore) Tokens(ctx context.Context) ([]exchange.Token, error) {
 	var tokens []exchange.Token
 	err := s.engine.reader().each(ctx, `SELECT `+selectedColumns+` FROM tokens ORDER BY id DESC`, nil, func(r row) error {
 		token, err := scanToken(r)
@@ -42,7 +51,7 @@ func (s *Store) Tokens(ctx context.Context) ([]exchange.Token, error) {
 }
 
 // RevokeToken ends a token by its id; fault.NotFound when there is no valid one.
-func (s *Store) RevokeToken(ctx context.Context, id string) error {
+func (s tokenStore) RevokeToken(ctx context.Context, id string) error {
 	return s.InTx(ctx, func(tx *Tx) error {
 		changed, err := tx.change(ctx, `UPDATE tokens SET revoked_at = $1 WHERE id = $2 AND revoked_at = 0`, nowMicros(), id)
 		if err == nil && changed == 0 {
@@ -55,7 +64,7 @@ func (s *Store) RevokeToken(ctx context.Context, id string) error {
 const selectToken = `SELECT ` + selectedColumns + ` FROM tokens WHERE hash = $1`
 
 // TokenByHash finds a token by the lower-case hex SHA-256 of its text. A revoked token is found too, with its RevokedAt.
-func (s *Store) TokenByHash(ctx context.Context, hash string) (exchange.Token, bool, error) {
+func (s tokenStore) TokenByHash(ctx context.Context, hash string) (exchange.Token, bool, error) {
 	var token exchange.Token
 	found := false
 	err := s.engine.reader().each(ctx, selectToken, []any{cleaned(hash)}, func(r row) (err error) {
@@ -86,7 +95,7 @@ const insertAudit = `INSERT INTO audit (` + auditColumns + `) VALUES ($1, $2, $3
 
 // Audit writes a record. It never refuses one: texts that cannot be kept are mended and long ones cut, because a
 // stranger's spelling must not undo the transaction that refuses them. Without id or time it gets its own.
-func (t *Tx) Audit(ctx context.Context, record exchange.AuditRecord) error {
+func (t auditTx) Audit(ctx context.Context, record exchange.AuditRecord) error {
 	if record.ID == "" {
 		id, err := uuid.NewV7()
 		if err != nil {
@@ -101,7 +110,7 @@ func (t *Tx) Audit(ctx context.Context, record exchange.AuditRecord) error {
 }
 
 // Audit writes a record in its own transaction; see Tx.Audit.
-func (s *Store) Audit(ctx context.Context, record exchange.AuditRecord) error {
+func (s auditStore) Audit(ctx context.Context, record exchange.AuditRecord) error {
 	return s.InTx(ctx, func(tx *Tx) error { return tx.Audit(ctx, record) })
 }
 
@@ -119,7 +128,7 @@ func short(text string, limit int) string {
 }
 
 // AuditRecords lists audit records, newest first, at most 500.
-func (s *Store) AuditRecords(ctx context.Context, filter exchange.AuditFilter) ([]exchange.AuditRecord, error) {
+func (s auditStore) AuditRecords(ctx context.Context, filter exchange.AuditFilter) ([]exchange.AuditRecord, error) {
 	chosen := selectAudit(filter)
 	query := `SELECT ` + auditColumns + ` FROM audit` + chosen.sql() + chosen.page("id DESC", filter.Limit)
 	var records []exchange.AuditRecord

@@ -29,33 +29,38 @@ const tokenBytes = 43 // base64url of 32 bytes without padding
 // crockford is base32 without the letters that are taken for digits or for each other.
 var crockford = base32.NewEncoding("0123456789abcdefghjkmnpqrstvwxyz").WithPadding(base32.NoPadding)
 
-func (s *Service) mac(label string, parts ...string) []byte {
-	hash := hmac.New(sha256.New, s.options.Secret)
+// secrets makes the states, code words and page addresses of demands. Every node derives the same ones.
+type secrets struct {
+	key  []byte
+	base *url.URL
+}
+
+func (s *secrets) mac(label string, parts ...string) []byte {
+	hash := hmac.New(sha256.New, s.key)
 	hash.Write([]byte(label + strings.Join(parts, "\x00"))) // a hash never fails
 	return hash.Sum(nil)
 }
 
-func (s *Service) derive(label string, parts ...string) string {
+func (s *secrets) derive(label string, parts ...string) string {
 	return base64.RawURLEncoding.EncodeToString(s.mac(label, parts...))
 }
 
 // token returns the state of a demand: every node can make it, the database cannot.
-func (s *Service) token(id string) string { return s.derive(labelState, id) }
+func (s *secrets) token(id string) string { return s.derive(labelState, id) }
 
 // word returns the code word of a link demand: 80 bits that a person can type.
-func (s *Service) word(id string) string {
+func (s *secrets) word(id string) string {
 	const random = 10
 	return wordPrefix + crockford.EncodeToString(s.mac(labelWord, id)[:random])
 }
 
 // page returns the address of a demand's page under its id (stored) or its token (presented).
-func (s *Service) page(name string) *url.URL { return s.options.BaseURL.JoinPath("policy", name) }
+func (s *secrets) page(name string) *url.URL { return s.base.JoinPath("policy", name) }
 
-// Present returns a stored part as the asker may see it: a url that is not on our own origin is taken away (the second
-// check), and the url of a demand gets the state in place of the id. The state also stands in data under StateKey, for
+// Present returns a stored part as the asker may see it: a url on a foreign origin is removed (the second check), and the url of a demand gets the state in place of the id. The state also stands in data under StateKey, for
 // peers that answer by message. It is a secret of the asker: the result goes to them alone and is never stored.
-func (s *Service) Present(part policypart.Part) policypart.Part {
-	part = part.Confine(s.options.BaseURL)
+func (s *secrets) Present(part policypart.Part) policypart.Part {
+	part = part.Confine(s.base)
 	id, ours := strings.CutPrefix(part.URL, s.page("").String()+"/")
 	if !ours || len(id) != len("00000000-0000-7000-8000-000000000000") {
 		return part
