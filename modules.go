@@ -47,22 +47,12 @@ type Node struct {
 	Tokens    Tokens
 }
 
-// Receiver takes one message durably: when it returns without an error the message is stored with fsync and will be answered.
-// Errors are *fault.Fault.
-type Receiver interface {
-	Receive(ctx context.Context, in exchange.Inbound) (exchange.Receipt, error)
-}
-
-// Directory knows the agents of the server; names are compared case-insensitively.
-type Directory interface {
-	Agent(name string) (exchange.AgentProfile, bool)
-	Agents() []exchange.AgentProfile
-}
-
-// Tokens finds a bearer token of the operator by the lower-case hex SHA-256 of its text; revoked ones too.
-type Tokens interface {
-	TokenByHash(ctx context.Context, hash string) (exchange.Token, bool, error)
-}
+// What a channel needs of the server, as package exchange declares it.
+type (
+	Receiver  = exchange.Receiver
+	Directory = exchange.Directory
+	Tokens    = exchange.Tokens
+)
 
 // OpenChannel makes a channel of an embedding program.
 type OpenChannel func(node Node) (exchange.Module, error)

@@ -253,9 +253,7 @@ func (i issuedTokens) Credential(r *http.Request, agent exchange.AgentProfile, a
 // chatReceiver accepts what comes by chat and keeps its sessions, so that holders of a token find them again at
 // /v1/sessions. Guests have none: their session is a secret that nobody lists.
 type chatReceiver struct {
-	receiver interface {
-		Receive(ctx context.Context, in exchange.Inbound) (exchange.Receipt, error)
-	}
+	receiver exchange.Receiver
 	sessions *store.Store
 	logger   *slog.Logger
 }

@@ -58,15 +58,10 @@ func Of(r *http.Request) string {
 	return token
 }
 
-// Source keeps the tokens. It returns the one with a hash, revoked ones too.
-type Source interface {
-	TokenByHash(ctx context.Context, hash string) (exchange.Token, bool, error)
-}
-
 // Cache remembers the tokens that a source found for a few seconds, because programs ask often. What was not found is
 // not remembered, so a new token opens at once. It is safe for concurrent use.
 type Cache struct {
-	source Source
+	source exchange.Tokens
 	mu     sync.Mutex
 	found  map[string]entry // by hash
 }
@@ -77,7 +72,9 @@ type entry struct {
 }
 
 // NewCache makes an empty cache.
-func NewCache(source Source) *Cache { return &Cache{source: source, found: map[string]entry{}} }
+func NewCache(source exchange.Tokens) *Cache {
+	return &Cache{source: source, found: map[string]entry{}}
+}
 
 // Find returns the token of a text. Its errors are those of the source.
 func (c *Cache) Find(ctx context.Context, token string) (exchange.Token, bool, error) {
