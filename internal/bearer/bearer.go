@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"inbox/exchange"
+	"inbox/internal/bounded"
 )
 
 const (
@@ -96,7 +97,8 @@ func (c *Cache) keep(hash string, one entry) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if len(c.found) >= MaxRemembered {
-		clear(c.found)
+		now := time.Now()
+		bounded.MakeRoom(c.found, func(other entry) bool { return !now.Before(other.expires) })
 	}
 	c.found[hash] = one
 }
