@@ -425,7 +425,7 @@ func (a *agentSet) maxHops(name string) int {
 	return agents.DefaultMaxHops
 }
 
-// takesGuests reports whether an agent takes messages of somebody who proves nothing: it answers them, or they wait for the
+// takesGuests reports whether an agent takes messages of senders who prove nothing: it answers them, or they wait for the
 // operator who wants that.
 func (a *agentSet) takesGuests(name string) bool {
 	entry, known := a.registry.Lookup(name)

@@ -199,7 +199,7 @@ type availability struct {
 	backlog *pipeline.Backlog
 }
 
-// Closed says why an agent takes no message; an empty name stands for the operator's own mailbox.
+// Closed returns why an agent takes no message; an empty name stands for the operator's own mailbox.
 func (a availability) Closed(agent string) exchange.Closure {
 	switch {
 	case a.disk.Full():
@@ -217,7 +217,7 @@ func (a availability) Closed(agent string) exchange.Closure {
 // Admit notes the bytes of a message that is about to be stored in the database, which is on the same disk as a rule.
 func (a availability) Admit(bytes int64) { a.disk.Admit(bytes) }
 
-// ClosedToGuests says why nothing of a sender without proof is taken.
+// ClosedToGuests returns why nothing of a sender without proof is taken.
 func (a availability) ClosedToGuests() exchange.Closure {
 	if a.guests.Full() {
 		return exchange.ClosedDisk
@@ -274,7 +274,7 @@ const (
 	callAnswer = 70 * time.Second
 )
 
-// runLists keeps the lists current. Who was blocked since then gets no answer to what was accepted before.
+// runLists keeps the lists current. A sender who was blocked since then gets no answer to what was accepted before.
 func (e *engine) runLists(ctx context.Context) error {
 	return e.lists.Run(ctx, func(ctx context.Context) {
 		e.pipeline.CancelRunning(ctx)

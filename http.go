@@ -104,7 +104,7 @@ func (r *resources) bytesInFlight() int64 {
 	return max(limit/8, 3*int64(r.config.HTTP.MaxBodyBytes))
 }
 
-// warnOfProxy tells the operator of a proxy that nobody declared: all of its clients are one for every limit.
+// warnOfProxy tells the operator of a proxy that the settings do not declare: all of its clients are one for every limit.
 func (w *web) warnOfProxy() {
 	if w.config.BehindUnknownProxy() {
 		w.logger.Warn("public_url is reached from outside and http.listen is not, so there is a proxy: without http.trusted_proxies all its clients count as one for every limit",

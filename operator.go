@@ -124,7 +124,7 @@ func (s *Server) UnmoveAgent(ctx context.Context, agent string) error {
 	return s.activitypub.Unmove(ctx, agent)
 }
 
-// senderLists are the operator's lists of who is kept out or let in, as the parts of a node ask for them.
+// senderLists are the operator's lists of senders and hosts that are kept out or let in, as the parts of a node ask for them.
 type senderLists struct {
 	*moderation.Lists
 	domain string
@@ -248,7 +248,7 @@ const (
 )
 
 // reportRecords writes what the adapter records, and tells the operator of reports: in the log, and by mail with
-// operator.notify. One mail an hour at most, because anybody can send reports; the list has them all.
+// operator.notify. One mail an hour at most, because anyone can send reports; the list has them all.
 type reportRecords struct{ *resources }
 
 // Audit stores the record. The mail is durable with it.
@@ -283,7 +283,7 @@ func (r *resources) notifyOperator(ctx context.Context, key string, notice pipel
 		}
 		now := []byte(time.Now().UTC().Format(time.RFC3339Nano))
 		instead, err := tx.Claim(ctx, exchange.Claim{Namespace: noticeNamespace, Key: key, Value: now, Instead: told})
-		if err != nil || instead != nil { // somebody else told just now
+		if err != nil || instead != nil { // another node told just now
 			return err
 		}
 		return tx.Enqueue(ctx, job)

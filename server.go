@@ -155,7 +155,7 @@ func (s *Server) Listen() error {
 const firstTokenLimit = 10 * time.Second
 
 // Run serves until ctx ends. Then it is not ready any more, serves on for drain, stops accepting, lets requests and runs
-// end within shutdown_grace, gives back what is left for the next start or another node, and returns nil.
+// end within shutdown_grace, returns what is left for the next start or another node, and returns nil.
 func (s *Server) Run(ctx context.Context) error {
 	defer s.closeLogged()
 	if s.http.Addr() == nil {

@@ -251,7 +251,7 @@ func (i issuedTokens) Credential(r *http.Request, agent exchange.AgentProfile, a
 }
 
 // chatReceiver accepts what comes by chat and keeps its sessions, so that holders of a token find them again at
-// /v1/sessions. Guests have none: their session is a secret that nobody lists.
+// /v1/sessions. Guests have none: their session is a secret that is not listed.
 type chatReceiver struct {
 	receiver exchange.Receiver
 	sessions *store.Store
@@ -294,7 +294,7 @@ func (c chatReceiver) keep(ctx context.Context, in exchange.Inbound) error {
 	return c.sessions.TouchSession(ctx, session.Owner, session.ID, now)
 }
 
-// firstLine is the title of a session that nobody named.
+// firstLine is the title of a session without a given name.
 func firstLine(text string) string {
 	const longest = 120
 	line := []rune(text)

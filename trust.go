@@ -26,7 +26,7 @@ import (
 	"inbox/internal/webtoken"
 )
 
-// trust decides who is believed and what is asked back: our own key, the validator of others' evidence, the demands.
+// trust is what decides which evidence counts and what is asked back: our own key, the validator of others' evidence, the demands.
 type trust struct {
 	*resources
 

@@ -21,7 +21,7 @@ type PolicyOptions struct {
 }
 
 // PolicyPages shows what agents ask back and takes the decisions (message contract, section 9). GET and HEAD never
-// change anything, because mail scanners follow links; who has the address may decide, because it carries the secret.
+// change anything, because mail scanners follow links; the holder of the address may decide, because it carries the secret.
 type PolicyPages struct {
 	demands   Demands
 	agents    exchange.Directory

@@ -48,7 +48,7 @@ func decodeStrict(data []byte, limits Limits, read func(*reader)) error {
 }
 
 // CheckJSON reports whether data is one JSON value that nests no deeper than depth, is valid UTF-8 (also behind \u
-// escapes) and has no key twice in one object, where two readers could understand two different documents (RFC 8259,
+// escapes) and has no duplicate key in one object, where two readers could understand two different documents (RFC 8259,
 // section 4). Errors are *fault.Fault of kind Malformed.
 func CheckJSON(data []byte, depth int) error {
 	r := newReader(data)

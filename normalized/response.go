@@ -79,7 +79,7 @@ type RecipientCapabilities struct {
 	Edits        *bool                  `json:"edits,omitempty"`
 }
 
-// MentionRelay says how a mention of somebody else in the reply reaches them.
+// MentionRelay tells how a mention of another party in the reply reaches it.
 type MentionRelay struct {
 	Kind           string   `json:"kind"`
 	Fields         []string `json:"fields,omitempty"`          // recipient-field

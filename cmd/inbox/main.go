@@ -31,7 +31,7 @@ func main() {
 		runtime.GOMAXPROCS(2)
 	}
 	// The live heap of a server is a few megabytes, so the default would collect many times a second under load. Twice
-	// the room costs some megabytes and gives back a twentieth of the processor; GOGC in the environment wins.
+	// the room costs some megabytes and returns a twentieth of the processor; GOGC in the environment wins.
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(200)
 	}

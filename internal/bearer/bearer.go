@@ -1,4 +1,4 @@
-// Package bearer reads the bearer tokens that the operator gives to peers and programs: their form, their hash and a
+// Package bearer reads the bearer tokens that the operator hands to peers and programs: their form, their hash and a
 // short memory of those that were found. It decides nothing about what a token opens; every room does that itself.
 package bearer
 
