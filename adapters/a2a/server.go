@@ -98,9 +98,9 @@ type Options struct {
 
 	WaitLimit time.Duration // longest wait of a blocking send before the working task is returned; default 50 s
 	KeepAlive time.Duration // comment lines on quiet streams; default 15 s
-	// GRPCPace says how long the other end of a gRPC connection has to wait before its next request; optional, as that of
+	// GRPCLimiter returns how long the other end of a gRPC connection has to wait before its next request; optional, as that of
 	// HTTP is the web server's own.
-	GRPCPace func(client netip.Addr) time.Duration
+	GRPCLimiter func(client netip.Addr) time.Duration
 	// GRPCClient tells the client behind a gRPC connection from remote, where a proxy says forwarded; optional: no client is
 	// known.
 	GRPCClient func(remote string, forwarded []string) netip.Addr
