@@ -163,7 +163,7 @@ func (m *modules) openA2A() (module exchange.Module, err error) {
 		Domain: m.config.Domain, PublicURL: m.config.PublicURL, SupportedInbound: m.inbound(),
 		Receiver: m.pipeline, Directory: m.registry, Turns: m.store, Runs: m.pipeline, Tokens: m.store,
 		Claims: m.store.State(), Blobs: m.blobs, Logger: m.logger, Believer: m.validator, Present: m.demands.Present,
-		Push: m.newPush(), WebhookConcurrency: m.config.Queue.DeliveryConcurrency, CallerConcurrency: m.config.A2A.CallerConcurrency, GRPCLimiter: httpserver.NewClientLimiter(m.floodRates(), m.networks()), GRPCClient: m.networks().Client, GRPCAddress: m.grpcAddress, DefaultAgent: m.config.A2A.DefaultAgent,
+		Push: m.newPush(), WebhookConcurrency: m.config.Queue.DeliveryConcurrency, CallerConcurrency: m.config.A2A.CallerConcurrency, GRPCPace: httpserver.NewClientLimiter(m.floodRates(), m.networks()), GRPCClient: m.networks().Client, GRPCAddress: m.grpcAddress, DefaultAgent: m.config.A2A.DefaultAgent,
 		Operator: m.config.Operator.Name, Contact: m.config.Operator.Contact, OperatorURL: m.config.Operator.Privacy,
 	})
 	if err != nil {

@@ -98,7 +98,7 @@ func TestPaceOfAddresses(t *testing.T) {
 	var asked atomic.Int64
 	b := setup(t, func(o *Options) {
 		o.GRPCClient = httpserver.Networks{}.Client
-		o.GRPCLimiter = func(remote netip.Addr) time.Duration {
+		o.GRPCPace = func(remote netip.Addr) time.Duration {
 			if remote.String() != "127.0.0.1" {
 				t.Errorf("asked about %v", remote)
 			}

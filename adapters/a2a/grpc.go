@@ -74,7 +74,7 @@ func (a *Adapter) NewGRPC(address string, security *tls.Config, grace time.Durat
 		grpc.KeepaliveParams(keepalive.ServerParameters{Time: keepAliveTime, Timeout: keepAliveLimit}),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: minClientPings, PermitWithoutStream: true}),
 	}
-	if a.options.GRPCLimiter != nil {
+	if a.options.GRPCPace != nil {
 		options = append(options, grpc.InTapHandle(g.pace))
 	}
 	if security != nil {
@@ -406,7 +406,7 @@ func (c *grpcPeer) Close() error {
 
 // pace refuses a request of an address that asks too often, before anything of it is read.
 func (g *GRPC) pace(ctx context.Context, info *tap.Info) (context.Context, error) {
-	if wait := g.adapter.options.GRPCLimiter(g.clientOf(ctx, info.Header.Get("x-forwarded-for"))); wait > 0 {
+	if wait := g.adapter.options.GRPCPace(g.clientOf(ctx, info.Header.Get("x-forwarded-for"))); wait > 0 {
 		return nil, problemOf(&fault.Fault{Kind: fault.RateLimited, Public: "too many requests from your address", RetryAfter: wait}).grpcStatus(false)
 	}
 	return ctx, nil

@@ -12,7 +12,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
-	"inbox/exchange"
 	"inbox/internal/httpserver"
 )
 
@@ -98,4 +97,4 @@ func FuzzRPC(f *testing.F) {
 }
 
 // noBlobs panics when a message is large enough to need the blob store.
-type noBlobs struct{ exchange.Blobs }
+type noBlobs struct{ Blobs }

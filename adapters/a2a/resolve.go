@@ -17,7 +17,6 @@ import (
 
 	"inbox/exchange"
 	"inbox/identity"
-	"inbox/internal/bounded"
 	"inbox/internal/fault"
 	"inbox/internal/safehttp"
 )
@@ -216,8 +215,7 @@ func (p *peerCache) put(address string, found peer) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if len(p.found) >= maxPeers {
-		now := time.Now()
-		bounded.MakeRoom(p.found, func(other peer) bool { return !now.Before(other.expires) })
+		clear(p.found)
 	}
 	p.found[address] = found
 }

@@ -9,6 +9,8 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"io"
+	"iter"
 	"log/slog"
 	"net/http"
 	"net/netip"
@@ -29,6 +31,17 @@ import (
 	"inbox/policypart"
 )
 
+// Receiver accepts one message durably. Errors are *fault.Fault.
+type Receiver interface {
+	Receive(ctx context.Context, in exchange.Inbound) (exchange.Receipt, error)
+}
+
+// Directory knows the agents; names are compared case-insensitively.
+type Directory interface {
+	Agent(name string) (exchange.AgentProfile, bool)
+	Agents() []exchange.AgentProfile
+}
+
 // Turns reads stored turns, newest update first.
 type Turns interface {
 	Turns(ctx context.Context, filter exchange.TurnFilter) ([]exchange.TurnRecord, error)
@@ -39,10 +52,20 @@ type Turns interface {
 
 // Runs follows and stops turns while they run.
 type Runs interface {
-	exchange.Runs
+	// Wait blocks until the turn ended or waits for another party; the end of ctx is its error.
+	Wait(ctx context.Context, turnID string) (exchange.TurnRecord, error)
+	// Cancel ends a turn without answer; fault.Conflict when it ended already.
+	Cancel(ctx context.Context, turnID, reason string) (exchange.TurnRecord, error)
 	// GiveUp writes the claim and tells of a turn that ended with a question that its owner wants no more of it, or does
 	// neither; fault.Conflict when another claim has its place.
 	GiveUp(ctx context.Context, turnID string, claim exchange.Claim, reason string, at time.Time) error
+	// Follow yields the turn's events after a seq in order, live, and ends after the terminal one.
+	Follow(ctx context.Context, turnID string, after int64) iter.Seq2[exchange.Event, error]
+}
+
+// Tokens finds a bearer token by the lower-case hex SHA-256 of its text.
+type Tokens interface {
+	TokenByHash(ctx context.Context, hash string) (exchange.Token, bool, error)
 }
 
 // Claims is the shared table of small private documents. It decides who continues an interrupted task.
@@ -50,6 +73,12 @@ type Claims interface {
 	Get(ctx context.Context, namespace, key string) (value []byte, found bool, err error)
 	PutIfAbsent(ctx context.Context, namespace, key string, value []byte, expires time.Time) (current []byte, inserted bool, err error)
 	Delete(ctx context.Context, namespace, key string) error
+}
+
+// Blobs keeps the bytes of files that are too large for a message.
+type Blobs interface {
+	Put(ctx context.Context, r io.Reader) (digest string, size int64, err error)
+	Open(ctx context.Context, digest string) (io.ReadCloser, error)
 }
 
 // Believer decides which of the proofs that came with a message may be relied on. It never fails: what cannot be
@@ -73,13 +102,13 @@ type Options struct {
 	DefaultAgent     string   // the agent of /.well-known/agent-card.json; empty = the first agent
 	SupportedInbound []string // ways by which agents are reached, for cards: "a2a", "activitypub", "email"; empty = a2a
 
-	Receiver  exchange.Receiver
-	Directory exchange.Directory
+	Receiver  Receiver
+	Directory Directory
 	Turns     Turns
 	Runs      Runs
-	Tokens    exchange.Tokens
+	Tokens    Tokens
 	Claims    Claims
-	Blobs     exchange.Blobs
+	Blobs     Blobs
 	Believer  Believer                              // optional: nil = no evidence is relied on
 	Present   func(policypart.Part) policypart.Part // optional: puts the asker's secret into the url of a demand; nil = only Confine
 
@@ -98,9 +127,9 @@ type Options struct {
 
 	WaitLimit time.Duration // longest wait of a blocking send before the working task is returned; default 50 s
 	KeepAlive time.Duration // comment lines on quiet streams; default 15 s
-	// GRPCLimiter returns how long the other end of a gRPC connection has to wait before its next request; optional, as that of
+	// GRPCPace says how long the other end of a gRPC connection has to wait before its next request; optional, as that of
 	// HTTP is the web server's own.
-	GRPCLimiter func(client netip.Addr) time.Duration
+	GRPCPace func(client netip.Addr) time.Duration
 	// GRPCClient tells the client behind a gRPC connection from remote, where a proxy says forwarded; optional: no client is
 	// known.
 	GRPCClient func(remote string, forwarded []string) netip.Addr

@@ -98,9 +98,9 @@ type actors struct {
 	refreshed *cache[bool] // client network and key id
 	refreshes *counter     // by key id
 	addresses *cache[checkedAddress]
-	checked   *cache[bool]         // actors whose address was checked lately because a delivery waited for it
-	named     *cache[string]       // address → actor that its WebFinger names
-	fetching  *admission.Semaphore // for fetches under way
+	checked   *cache[bool]      // actors whose address was checked lately because a delivery waited for it
+	named     *cache[string]    // address → actor that its WebFinger names
+	places    *admission.Semaphore // for fetches under way
 	once      singleflight.Group
 }
 
@@ -110,7 +110,7 @@ func newActors(s *site, f *fetcher) *actors {
 		keys: newCache[*remoteKey](maxCachedKeys), failed: newCache[error](maxCachedFailures), failures: newFailures(),
 		refreshed: newCache[bool](maxCachedFailures), refreshes: newCounter(maxRefreshes, refreshPause, maxCachedFailures),
 		addresses: newCache[checkedAddress](maxCachedKeys), checked: newCache[bool](maxCachedFailures), named: newCache[string](maxCachedAgents),
-		fetching: admission.NewSemaphore(admission.SemaphoreOptions{
+		places: admission.NewSemaphore(admission.SemaphoreOptions{
 			Total: maxKeyFetches, PerSource: maxKeyFetches / 16, PerHost: maxKeyFetches / 4, PerPair: maxKeyFetches / 16,
 			Patience: maxPlaceWait, Waiting: 16 * maxKeyFetches,
 		}),
@@ -326,10 +326,10 @@ func (a *actors) fetch(ctx context.Context, keyID string) (*remoteKey, error) {
 	return found, nil
 }
 
-// enter takes one of the slots for fetches that strangers cause. They are fewer than the client's, so that slow servers
+// enter takes one of the places for fetches that strangers cause. They are fewer than the client's, so that slow servers
 // behind invented senders can never hold up our deliveries.
 func (a *actors) enter(ctx context.Context, host string) (leave func(), err error) {
-	if leave, err = a.fetching.Enter(ctx, sourceOf(ctx), host); err != nil {
+	if leave, err = a.places.Enter(ctx, sourceOf(ctx), host); err != nil {
 		return nil, tryLater(maxPlaceWait)
 	}
 	return leave, nil
