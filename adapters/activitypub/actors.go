@@ -98,8 +98,8 @@ type actors struct {
 	refreshed *cache[bool] // client network and key id
 	refreshes *counter     // by key id
 	addresses *cache[checkedAddress]
-	checked   *cache[bool]      // actors whose address was checked lately because a delivery waited for it
-	named     *cache[string]    // address → actor that its WebFinger names
+	checked   *cache[bool]         // actors whose address was checked lately because a delivery waited for it
+	named     *cache[string]       // address → actor that its WebFinger names
 	places    *admission.Semaphore // for fetches under way
 	once      singleflight.Group
 }
