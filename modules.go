@@ -47,12 +47,14 @@ type Node struct {
 	Tokens    Tokens
 }
 
-// What a channel needs of the server, as package exchange declares it.
-type (
-	Receiver  = exchange.Receiver
-	Directory = exchange.Directory
-	Tokens    = exchange.Tokens
-)
+// Receiver takes one message durably; see exchange.Receiver.
+type Receiver = exchange.Receiver
+
+// Directory knows the agents of the server; see exchange.Directory.
+type Directory = exchange.Directory
+
+// Tokens finds the bearer tokens of the operator; see exchange.Tokens.
+type Tokens = exchange.Tokens
 
 // OpenChannel makes a channel of an embedding program.
 type OpenChannel func(node Node) (exchange.Module, error)
