@@ -1,11 +1,22 @@
 package console
 
 import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
 	"net/http"
+	"reflect"
+	"strings"
+	"time"
 
 	"inbox/agents/clienttool"
 	"inbox/exchange"
+	"inbox/identity"
+	"inbox/internal/httpserver"
 	"inbox/internal/openapi"
+	"inbox/normalized"
+	"inbox/policypart"
 )
 
 // reasonBody says why.
@@ -105,4 +116,116 @@ func Operations() []openapi.Operation {
 		list[i].Tag, list[i].Security = "operator", "operator"
 	}
 	return list
+}
+
+// Description makes the OpenAPI document of all routes below /v1 and /api. It is the same on every server but for its
+// address.
+type Description struct {
+	Version    string
+	Server     string              // its address
+	Operations []openapi.Operation // what the rooms say about their routes
+}
+
+// Routes are the addresses of the document about the routes.
+func (d Description) Routes(about []httpserver.Route) ([]httpserver.Route, error) {
+	document, err := d.Document(about)
+	if err != nil {
+		return nil, err
+	}
+
+	sum := sha256.Sum256(document)
+	tag := `"` + hex.EncodeToString(sum[:16]) + `"`
+	serve := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		header := w.Header()
+		header.Set("ETag", tag)
+		header.Set("Content-Type", "application/json")
+		header.Set("Cache-Control", "public, max-age=300")
+		header.Set("Access-Control-Allow-Origin", "*") // tools in browsers read it; it holds nothing about a person
+		header.Set("X-Content-Type-Options", "nosniff")
+		http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(document)) // answers If-None-Match and ranges
+	})
+	return []httpserver.Route{
+		{Method: http.MethodGet, Pattern: "/openapi.json", Handler: serve}, {Method: http.MethodGet, Pattern: "/api/openapi.json", Handler: serve},
+	}, nil
+}
+
+// Document is the document about the routes.
+func (d Description) Document(about []httpserver.Route) ([]byte, error) {
+	known := map[string]openapi.Operation{}
+	for _, operation := range d.Operations {
+		known[operation.Method+" "+operation.Path] = operation
+	}
+
+	var list []openapi.Operation
+	for _, route := range about {
+		if !Described(route) {
+			continue
+		}
+		operation, is := known[route.Method+" "+route.Pattern]
+		if !is { // a test finds it first
+			operation = openapi.Operation{Tag: "other", Summary: "Not described", Security: openapi.Bearer, Response: map[string]any{}}
+		}
+		operation.Method, operation.Path = route.Method, route.Pattern
+		list = append(list, operation)
+	}
+	return openapi.Document(openapi.Info{
+		Title: "inbox", Version: d.Version, Server: d.Server, Error: httpserver.ErrorBody{}, Schemes: schemes, Parameters: parameters, Foreign: contractTypes(),
+		Description: "What programs call below /v1 and the operator's own below /api. A2A, ActivityPub and mail are described by their specifications.",
+	}, list)
+}
+
+// schemes are the kinds of credentials beside the token of a peer.
+var schemes = map[string]openapi.Scheme{
+	"bridge":    {Description: "Token of a bridge, with the scopes send, pending and ack: inbox tokens create --bridge."},
+	"tools":     {Description: "Token of a program that executes an agent's tools: inbox tokens create --tools."},
+	"agent":     {Description: "Token of a program that is an agent: inbox tokens create --pull."},
+	"operator":  {Description: "Token of the operator."},
+	"signature": {Header: "X-Inbox-Signature", Description: "sha256= and the hexadecimal HMAC-SHA256 of the raw body by a secret of the connector; or signed evidence in the body."},
+}
+
+// parameters say what those mean whose names do not.
+var parameters = map[string]string{
+	"limit": "How many at most.", "before": "The cursor of the page before (next), or a time.", "after": "The cursor of the page before (next), or a time.",
+	"cursor": "That of the page before.", "wait": "How long to wait for something to tell, such as 20s; the server has a bound of its own.",
+	"lease": "The id of the lease of a message; for items of a queue how long they are hidden from others, such as 30s.",
+	"agent": "Name of an agent.", "client_id": "Of a bridge; that of the token where it is left out.", "owner": "For operators: whose sessions.",
+	"status": "open or all.", "first": "Number of the first delta in the body, so that the request can be repeated.", "max": "How many messages may be open at once, 1 to 16.",
+	"Idempotency-Key": "The same key with the same request is the same answer.", "Last-Event-ID": "Id of the last event that was read: the stream goes on behind it.",
+	"Chat-Session": "Session that an earlier answer named.", "dry_run": "Only say what would be done.", "session_ids": "Several, with commas between.",
+}
+
+// contractTypes have JSON Schemas of their own (docs/schema).
+func contractTypes() map[reflect.Type]openapi.Foreign {
+	files := normalized.Schemas()
+	files["message.json"] = erasable(files["message.json"])
+	list := map[reflect.Type]openapi.Foreign{}
+	for file, kind := range map[string]reflect.Type{
+		"message.json": reflect.TypeFor[normalized.Message](), "response.json": reflect.TypeFor[normalized.Response](), "delta.json": reflect.TypeFor[normalized.Delta](),
+		"part.json": reflect.TypeFor[normalized.Part](), "evidence.json": reflect.TypeFor[identity.Evidence](), "policy-part.json": reflect.TypeFor[policypart.Part](),
+	} {
+		list[kind] = openapi.Foreign{File: file, Schema: files[file]}
+	}
+	return list
+}
+
+// erasable is the schema of a message as the API shows it: one that was deleted has no parts left.
+func erasable(written []byte) []byte {
+	var schema map[string]any
+	if err := json.Unmarshal(written, &schema); err != nil {
+		panic(err) // it was written a moment ago
+	}
+	properties, _ := schema["properties"].(map[string]any)
+	parts, _ := properties["parts"].(map[string]any)
+	delete(parts, "minItems")
+	delete(parts, "contains")
+	written, err := json.Marshal(schema)
+	if err != nil {
+		panic(err) // values out of JSON always encode
+	}
+	return written
+}
+
+// Described reports whether a route belongs into the document.
+func Described(route httpserver.Route) bool {
+	return route.Method != http.MethodOptions && (strings.HasPrefix(route.Pattern, "/v1/") || strings.HasPrefix(route.Pattern, "/api/"))
 }

@@ -8,9 +8,13 @@ import (
 	"embed"
 	"html/template"
 	"net/http"
+	"slices"
+	"strconv"
+	"strings"
 
 	"inbox/exchange"
 	"inbox/internal/httpserver"
+	"inbox/policypart"
 )
 
 //go:embed templates/*.html
@@ -18,15 +22,9 @@ var files embed.FS
 
 var templates = template.Must(template.ParseFS(files, "templates/*.html"))
 
-// Agents is what the public pages need to know.
-type Agents interface {
-	Agent(name string) (exchange.AgentProfile, bool)
-	Agents() []exchange.AgentProfile
-}
-
 // Pages serves the public pages.
 type Pages struct {
-	agents    Agents
+	agents    exchange.Directory
 	publicURL string
 	mail      func(exchange.AgentProfile) string
 	chat      func(agent string) bool // nil = there is none
@@ -36,12 +34,12 @@ type Pages struct {
 // Field is one line about who operates the server. Href is its link; empty = plain text.
 type Field struct{ Name, Value, Href string }
 
-// NewPages makes the pages. mail gives an agent's mail address, or "" where email is off; operator stands on each profile.
-func NewPages(agents Agents, publicURL string, mail func(exchange.AgentProfile) string, operator ...Field) *Pages {
+// NewPages makes the pages. mail returns an agent's mail address, "" where email is off; operator stands on each profile.
+func NewPages(agents exchange.Directory, publicURL string, mail func(exchange.AgentProfile) string, operator ...Field) *Pages {
 	return &Pages{agents: agents, publicURL: publicURL, mail: mail, operator: operator}
 }
 
-// WithChat says on the pages of agents for which chat gives true where they can be talked to in the browser.
+// WithChat shows on the pages of agents for which chat returns true where they can be talked to in the browser.
 func (p *Pages) WithChat(chat func(agent string) bool) *Pages {
 	p.chat = chat
 	return p
@@ -102,3 +100,58 @@ func writePage(w http.ResponseWriter, status int, name string, data any, formAct
 	w.WriteHeader(status)
 	_, _ = w.Write(page.Bytes()) // the reader went away: nothing to do
 }
+
+const maxLanguages = 20
+
+// languages reads Accept-Language (RFC 9110 section 12.5.4), best first. What cannot be read is left out.
+func languages(header string) []string {
+	type weighted struct {
+		tag    string
+		weight float64
+	}
+	var wanted []weighted
+	for item := range strings.SplitSeq(header, ",") {
+		tag, parameters, _ := strings.Cut(strings.TrimSpace(item), ";")
+		weight := 1.0
+		if text, ok := strings.CutPrefix(strings.ReplaceAll(parameters, " ", ""), "q="); ok {
+			weight, _ = strconv.ParseFloat(text, 64)
+		}
+		if tag != "" && tag != "*" && weight > 0 && len(wanted) < maxLanguages {
+			wanted = append(wanted, weighted{strings.TrimSpace(tag), weight})
+		}
+	}
+	slices.SortStableFunc(wanted, func(a, b weighted) int {
+		switch {
+		case a.weight > b.weight:
+			return -1
+		case a.weight < b.weight:
+			return 1
+		}
+		return 0
+	})
+	tags := make([]string, 0, len(wanted))
+	for _, w := range wanted {
+		tags = append(tags, w.tag)
+	}
+	return tags
+}
+
+// translate returns title and message in the first of the reader's languages that the agent wrote. A reader of English
+// gets the agent's own words before a translation into a language that they like less.
+func translate(part policypart.Part, wanted []string) (title, message, lang string) {
+	for _, tag := range wanted {
+		for short := tag; short != ""; short = parentTag(short) {
+			for language, text := range part.MessageTranslations {
+				if strings.EqualFold(language, short) && text.Message != "" {
+					return orElse(text.Title, part.Title), text.Message, language
+				}
+			}
+		}
+		if base, _, _ := strings.Cut(strings.ToLower(tag), "-"); base == "en" {
+			break
+		}
+	}
+	return part.Title, part.Message, ""
+}
+
+func parentTag(tag string) string { return tag[:max(0, strings.LastIndexByte(tag, '-'))] }

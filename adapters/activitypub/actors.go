@@ -98,9 +98,9 @@ type actors struct {
 	refreshed *cache[bool] // client network and key id
 	refreshes *counter     // by key id
 	addresses *cache[checkedAddress]
-	checked   *cache[bool]      // actors whose address was checked lately because a delivery waited for it
-	named     *cache[string]    // address → actor that its WebFinger names
-	places    *admission.Places // for fetches under way
+	checked   *cache[bool]         // actors whose address was checked lately because a delivery waited for it
+	named     *cache[string]       // address → actor that its WebFinger names
+	places    *admission.Semaphore // for fetches under way
 	once      singleflight.Group
 }
 
@@ -110,7 +110,7 @@ func newActors(s *site, f *fetcher) *actors {
 		keys: newCache[*remoteKey](maxCachedKeys), failed: newCache[error](maxCachedFailures), failures: newFailures(),
 		refreshed: newCache[bool](maxCachedFailures), refreshes: newCounter(maxRefreshes, refreshPause, maxCachedFailures),
 		addresses: newCache[checkedAddress](maxCachedKeys), checked: newCache[bool](maxCachedFailures), named: newCache[string](maxCachedAgents),
-		places: admission.NewPlaces(admission.PlacesOptions{
+		places: admission.NewSemaphore(admission.SemaphoreOptions{
 			Total: maxKeyFetches, PerSource: maxKeyFetches / 16, PerHost: maxKeyFetches / 4, PerPair: maxKeyFetches / 16,
 			Patience: maxPlaceWait, Waiting: 16 * maxKeyFetches,
 		}),

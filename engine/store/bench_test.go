@@ -171,14 +171,14 @@ func BenchmarkClaimBesideABacklog(b *testing.B) {
 			b.Run(fmt.Sprintf("%s/backlog=%d", name, backlog), func(b *testing.B) {
 				s := open(b, databases[name](b))
 				flood(b, s, backlog)
-				lane := queue.NewJob{Group: "agent", Member: "quiet"}.Lane()
+				share := queue.NewJob{Group: "agent", Member: "quiet"}.Share()
 				for b.Loop() {
 					one := queue.NewJob{ID: newID(), Kind: "bench", Payload: "payload", Group: "agent", Member: "quiet"}
 					if err := s.InTx(b.Context(), func(tx *store.Tx) error { return tx.Enqueue(b.Context(), one) }); err != nil {
 						b.Fatal(err)
 					}
 
-					jobs := claimFrom(b.Context(), b, s, lane)
+					jobs := claimFrom(b.Context(), b, s, share)
 					if err := s.Queue().Settle(b.Context(), jobs[0].Lease, queue.Outcome{Kind: queue.Done}); err != nil {
 						b.Fatal(err)
 					}
@@ -188,14 +188,14 @@ func BenchmarkClaimBesideABacklog(b *testing.B) {
 	}
 }
 
-func claimFrom(ctx context.Context, b *testing.B, s *store.Store, lane queue.Lane) []queue.Job {
+func claimFrom(ctx context.Context, b *testing.B, s *store.Store, share queue.Share) []queue.Job {
 	b.Helper()
-	lanes, err := s.Queue().Lanes(ctx, "bench", queue.Lane{Rank: -1}, 64)
-	if err != nil || len(lanes) == 0 || len(lanes) > 2 {
-		b.Fatalf("lanes %v, %v", lanes, err)
+	shares, err := s.Queue().Shares(ctx, "bench", queue.Share{Rank: -1}, 64)
+	if err != nil || len(shares) == 0 || len(shares) > 2 {
+		b.Fatalf("lanes %v, %v", shares, err)
 	}
 
-	jobs, err := s.Queue().Claim(ctx, queue.Claim{Owner: "bench", Kind: "bench", Lease: time.Minute, Takes: []queue.Take{{Lane: lane, Count: 1}}})
+	jobs, err := s.Queue().Claim(ctx, queue.Claim{Owner: "bench", Kind: "bench", Lease: time.Minute, Takes: []queue.Take{{Share: share, Count: 1}}})
 	if err != nil || len(jobs) != 1 {
 		b.Fatalf("claimed %v, %v", jobs, err)
 	}

@@ -43,14 +43,14 @@ func (t jobTx) Enqueue(ctx context.Context, job queue.NewJob) error {
 	if err := requireStorable("kind", job.Kind, "partition", job.Partition, "payload", job.Payload, "group", job.Group); err != nil {
 		return err
 	}
-	lane, state, wait := job.Lane(), jobReady, t.until(job.RunAt)
+	share, state, wait := job.Share(), jobReady, t.until(job.RunAt)
 	if wait > 0 {
 		state = jobScheduled
 	}
 
 	t.wake(ChannelJob, job.Kind)
 	return t.do(ctx, t.dialect.insertJob, job.ID, job.Kind, job.Partition, partitionKey(job.Kind, job.Partition),
-		state, wait, nowMicros(), job.Payload, lane.Group, int64(lane.Rank), lane.Member, flag(job.Guest))
+		state, wait, nowMicros(), job.Payload, share.Group, int64(share.Rank), share.Member, flag(job.Guest))
 }
 
 // until is how far an instant by this node's clock is away, in microseconds; zero for no instant.
@@ -71,9 +71,9 @@ func (t jobTx) EnqueueLeased(ctx context.Context, job queue.NewJob, owner string
 	if err := requireStorable("kind", job.Kind, "partition", job.Partition, "payload", job.Payload, "group", job.Group); err != nil {
 		return err
 	}
-	lane := job.Lane()
+	share := job.Share()
 	return t.do(ctx, t.dialect.insertLeased, job.ID, job.Kind, job.Partition, partitionKey(job.Kind, job.Partition),
-		owner, lease.Microseconds(), nowMicros(), job.Payload, lane.Group, int64(lane.Rank), lane.Member, flag(job.Guest))
+		owner, lease.Microseconds(), nowMicros(), job.Payload, share.Group, int64(share.Rank), share.Member, flag(job.Guest))
 }
 
 func partitionKey(kind, partition string) string {
@@ -216,18 +216,18 @@ func (s jobStore) FreeLeases(ctx context.Context) error {
 	})
 }
 
-// Lanes and groups are walked along their index: each step asks for the first row behind the last one. The next member, the
+// Shares and groups are walked along their index: each step asks for the first row behind the last one. The next member, the
 // next rank and the next group are asked for one after the other: of a comparison of three columns at once SQLite uses the
-// first alone, and walks through a lane.
-var selectLanes = `WITH RECURSIVE lane (group_of, claim_rank, member_key, number) AS (
-			SELECT j.group_of, j.claim_rank, j.member_key, 1 FROM jobs j WHERE j.id = ` + nextLane("$2", "$3", "$4") + `
+// first alone, and walks through a share.
+var selectShares = `WITH RECURSIVE lane (group_of, claim_rank, member_key, number) AS (
+			SELECT j.group_of, j.claim_rank, j.member_key, 1 FROM jobs j WHERE j.id = ` + nextShare("$2", "$3", "$4") + `
 		UNION ALL
 			SELECT j.group_of, j.claim_rank, j.member_key, lane.number + 1 FROM lane JOIN jobs j ON j.id = ` +
-	nextLane("lane.group_of", "lane.claim_rank", "lane.member_key") + ` WHERE lane.number < $5)
+	nextShare("lane.group_of", "lane.claim_rank", "lane.member_key") + ` WHERE lane.number < $5)
 		SELECT group_of, claim_rank, member_key FROM lane`
 
-// nextLane returns the first row of the lane behind another one.
-func nextLane(group, rank, member string) string {
+// nextShare returns the first row of the share behind another one.
+func nextShare(group, rank, member string) string {
 	const from = `(SELECT n.id FROM jobs n WHERE n.kind = $1 AND n.state = 'ready' AND n.group_of `
 	return `COALESCE(` + from + `= ` + group + ` AND n.claim_rank = ` + rank + ` AND n.member_key > ` + member + ` ORDER BY n.member_key LIMIT 1), ` +
 		from + `= ` + group + ` AND n.claim_rank > ` + rank + ` ORDER BY n.claim_rank, n.member_key LIMIT 1), ` +
@@ -245,16 +245,16 @@ const (
 		SELECT group_of FROM lane`
 )
 
-// claimLane takes the first jobs of one lane, for a database that answers in no time.
-const claimLane = `WITH picked AS MATERIALIZED (SELECT j.id FROM jobs j WHERE j.kind = $1 AND j.state = 'ready'
+// claimShare takes the first jobs of one share, for a database that answers in no time.
+const claimShare = `WITH picked AS MATERIALIZED (SELECT j.id FROM jobs j WHERE j.kind = $1 AND j.state = 'ready'
 			AND j.group_of = $2 AND j.claim_rank = $3 AND j.member_key = $4 AND ` + runnable + `
 			ORDER BY j.run_at, j.id LIMIT $5 + 0)
 		UPDATE jobs SET state = 'running', attempt = attempt + 1, fence = fence + 1, lease_owner = $6, lease_until = {now} + $7,
 		updated_at = $8 WHERE id IN (SELECT id FROM picked)
 		RETURNING ` + claimedColumns
 
-// claimLanes does the same for several lanes at once, for a database in which each statement is a round trip.
-const claimLanes = `WITH picked AS MATERIALIZED (SELECT chosen.id
+// claimShares does the same for several shares at once, for a database in which each statement is a round trip.
+const claimShares = `WITH picked AS MATERIALIZED (SELECT chosen.id
 			FROM unnest($2::text[], $3::bigint[], $4::text[], $5::bigint[]) AS lane (group_of, claim_rank, member_key, number)
 			CROSS JOIN LATERAL (SELECT j.id FROM jobs j WHERE j.kind = $1 AND j.state = 'ready'
 				AND j.group_of = lane.group_of AND j.claim_rank = lane.claim_rank AND j.member_key = lane.member_key
@@ -268,17 +268,17 @@ const claimedColumns = `id, kind, partition_of, payload, attempt, fence, reason,
 // queueView is the store as the queue sees it.
 type queueView struct{ db *database }
 
-// Lanes returns the lanes of a kind with ready jobs behind the given one.
-func (v queueView) Lanes(ctx context.Context, kind string, after queue.Lane, limit int) ([]queue.Lane, error) {
-	var lanes []queue.Lane
+// Shares returns the shares of a kind with ready jobs behind the given one.
+func (v queueView) Shares(ctx context.Context, kind string, after queue.Share, limit int) ([]queue.Share, error) {
+	var shares []queue.Share
 	arguments := []any{kind, after.Group, int64(after.Rank), after.Member, int64(limit)}
-	err := v.db.engine.reader().each(ctx, selectLanes, arguments, func(r row) error {
-		var lane queue.Lane
-		err := r.Scan(&lane.Group, &lane.Rank, &lane.Member)
-		lanes = append(lanes, lane)
+	err := v.db.engine.reader().each(ctx, selectShares, arguments, func(r row) error {
+		var share queue.Share
+		err := r.Scan(&share.Group, &share.Rank, &share.Member)
+		shares = append(shares, share)
 		return err
 	})
-	return lanes, err
+	return shares, err
 }
 
 // Groups returns the groups of a kind with ready jobs behind the given one.
@@ -293,7 +293,7 @@ func (v queueView) Groups(ctx context.Context, kind, after string, limit int) ([
 	return groups, err
 }
 
-// Claim returns ready jobs of lanes with a new lease, in order of their ids.
+// Claim returns ready jobs of shares with a new lease, in order of their ids.
 func (v queueView) Claim(ctx context.Context, claim queue.Claim) ([]queue.Job, error) {
 	var jobs []queue.Job
 	err := v.db.InTx(ctx, func(tx *Tx) error {
@@ -303,16 +303,16 @@ func (v queueView) Claim(ctx context.Context, claim queue.Claim) ([]queue.Job, e
 			jobs = append(jobs, job)
 			return err
 		}
-		if tx.dialect.claimLanes != "" {
-			return tx.claimLanes(ctx, claim, take)
+		if tx.dialect.claimShares != "" {
+			return tx.claimShares(ctx, claim, take)
 		}
 
 		for _, one := range claim.Takes {
 			arguments := []any{
-				claim.Kind, one.Lane.Group, int64(one.Lane.Rank), one.Lane.Member, int64(one.Count),
+				claim.Kind, one.Share.Group, int64(one.Share.Rank), one.Share.Member, int64(one.Count),
 				claim.Owner, claim.Lease.Microseconds(), nowMicros(),
 			}
-			if err := tx.each(ctx, tx.dialect.claimLane, arguments, take); err != nil {
+			if err := tx.each(ctx, tx.dialect.claimShare, arguments, take); err != nil {
 				return err
 			}
 		}
@@ -326,16 +326,16 @@ func (v queueView) Claim(ctx context.Context, claim queue.Claim) ([]queue.Job, e
 	return jobs, nil
 }
 
-func (t jobTx) claimLanes(ctx context.Context, claim queue.Claim, take func(row) error) error {
+func (t jobTx) claimShares(ctx context.Context, claim queue.Claim, take func(row) error) error {
 	var groups, members []string
 	var ranks, counts []int64
 	for _, one := range claim.Takes {
-		groups, members = append(groups, one.Lane.Group), append(members, one.Lane.Member)
-		ranks, counts = append(ranks, int64(one.Lane.Rank)), append(counts, int64(one.Count))
+		groups, members = append(groups, one.Share.Group), append(members, one.Share.Member)
+		ranks, counts = append(ranks, int64(one.Share.Rank)), append(counts, int64(one.Count))
 	}
 
 	arguments := []any{claim.Kind, groups, ranks, members, counts, claim.Owner, claim.Lease.Microseconds(), nowMicros()}
-	return t.each(ctx, t.dialect.claimLanes, arguments, take)
+	return t.each(ctx, t.dialect.claimShares, arguments, take)
 }
 
 // Revive makes ready what is due and what expired. Other nodes are notified: they may have free workers.
@@ -361,7 +361,7 @@ func scanJob(r row) (queue.Job, error) {
 	var job queue.Job
 	var created, due int64
 	err := r.Scan(&job.ID, &job.Kind, &job.Partition, &job.Payload, &job.Attempt, &job.Lease.Fence, &job.LastError, &created,
-		&job.Lane.Group, &job.Lane.Rank, &job.Lane.Member, &due)
+		&job.Share.Group, &job.Share.Rank, &job.Share.Member, &due)
 	job.Lease.JobID, job.CreatedAt, job.RunAt = job.ID, instant(created), instant(due)
 	return job, err
 }

@@ -119,8 +119,8 @@ type dialect struct {
 	promoteJob   string
 	takeExpired  string
 	comeDue      string
-	claimLane    string
-	claimLanes   string // empty = claimLane for each lane
+	claimShare   string
+	claimShares  string // empty = claimShare for each share
 	nextDue      string
 	holdTurn     string // empty = not needed
 	holdPeople   string // empty = not needed
@@ -137,10 +137,10 @@ var sqliteDialect = newDialect(dialect{
 // The time of the statement is one value for the whole of it, so that indexes can be asked with it.
 var postgresDialect = newDialect(dialect{
 	migrations: goose.DialectPostgres, hasVersions: `SELECT to_regclass('goose_db_version') IS NOT NULL`,
-	now:        "CAST(EXTRACT(EPOCH FROM statement_timestamp()) * 1000000 AS BIGINT)",
-	claimLanes: claimLanes,
-	holdTurn:   `SELECT id FROM turns WHERE id = $1 FOR NO KEY UPDATE`,
-	holdPeople: `LOCK TABLE person_identities IN SHARE ROW EXCLUSIVE MODE`,
+	now:         "CAST(EXTRACT(EPOCH FROM statement_timestamp()) * 1000000 AS BIGINT)",
+	claimShares: claimShares,
+	holdTurn:    `SELECT id FROM turns WHERE id = $1 FOR NO KEY UPDATE`,
+	holdPeople:  `LOCK TABLE person_identities IN SHARE ROW EXCLUSIVE MODE`,
 }, " FOR SHARE", " FOR UPDATE SKIP LOCKED")
 
 func newDialect(d dialect, lockShared, skipLocked string) *dialect {
@@ -148,7 +148,7 @@ func newDialect(d dialect, lockShared, skipLocked string) *dialect {
 	d.insertJob, d.insertLeased = words.Replace(insertJob), words.Replace(insertLeased)
 	d.returnJob, d.releaseJob = words.Replace(returnJob), words.Replace(releaseJob)
 	d.promoteJob, d.takeExpired, d.comeDue = words.Replace(promoteJob), words.Replace(takeExpired), words.Replace(comeDue)
-	d.claimLane, d.claimLanes = words.Replace(claimLane), words.Replace(d.claimLanes)
+	d.claimShare, d.claimShares = words.Replace(claimShare), words.Replace(d.claimShares)
 	d.nextDue = words.Replace(nextDue)
 	return &d
 }

@@ -44,8 +44,8 @@ func TestPlans(t *testing.T) {
 	}
 
 	for name, query := range map[string]string{
-		"insertJob": sqliteDialect.insertJob, "claimLane": sqliteDialect.claimLane, "takeExpired": sqliteDialect.takeExpired,
-		"comeDue": sqliteDialect.comeDue, "selectLanes": selectLanes, "selectGroups": selectGroups,
+		"insertJob": sqliteDialect.insertJob, "claimLane": sqliteDialect.claimShare, "takeExpired": sqliteDialect.takeExpired,
+		"comeDue": sqliteDialect.comeDue, "selectLanes": selectShares, "selectGroups": selectGroups,
 		"promoteJob": sqliteDialect.promoteJob, "nextDue": sqliteDialect.nextDue, "appendEvent": appendEvent, "selectEvents": selectEvents,
 		"selectSameTurn": selectSameTurn, "selectTurn": selectTurn,
 		"selectMessage": selectMessage, "selectReply": selectReply, "selectReplies": selectReplies,

@@ -31,10 +31,10 @@ func TestSources(t *testing.T) {
 	}
 }
 
-// TestOneSourceNeverTakesAllPlaces: whatever one network asks for, another one gets a place at once.
-func TestOneSourceNeverTakesAllPlaces(t *testing.T) {
+// TestOneSourceNeverTakesAllSlots: whatever one network asks for, another one gets a slot at once.
+func TestOneSourceNeverTakesAllSlots(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := NewPlaces(PlacesOptions{Total: 16, PerSource: 2, PerHost: 4, PerPair: 1, Patience: 5 * time.Second, Waiting: 64})
+		p := NewSemaphore(SemaphoreOptions{Total: 16, PerSource: 2, PerHost: 4, PerPair: 1, Patience: 5 * time.Second, Waiting: 64})
 		taken := 0
 		for i := range 100 {
 			go func() {
@@ -45,7 +45,7 @@ func TestOneSourceNeverTakesAllPlaces(t *testing.T) {
 			synctest.Wait()
 		}
 		if taken != 2 {
-			t.Errorf("one network has %d places, want 2", taken)
+			t.Errorf("one network has %d slots, want 2", taken)
 		}
 		leave, err := p.Enter(t.Context(), at("198.51.100.3"), "host0")
 		if err != nil {
@@ -55,7 +55,7 @@ func TestOneSourceNeverTakesAllPlaces(t *testing.T) {
 		leave() // once is enough
 		began := time.Now()
 		if _, err := p.Enter(t.Context(), at("192.0.2.2"), "host"); !errors.Is(err, ErrFull) || time.Since(began) > 5*time.Second {
-			t.Errorf("beyond its places: %v after %v", err, time.Since(began))
+			t.Errorf("beyond its slots: %v after %v", err, time.Since(began))
 		}
 		<-time.After(5 * time.Second) // those that wait give up
 		synctest.Wait()
@@ -65,7 +65,7 @@ func TestOneSourceNeverTakesAllPlaces(t *testing.T) {
 // TestPlacesAreGivenInFairOrder: who holds nothing comes before who holds much, whenever it came.
 func TestPlacesAreGivenInFairOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := NewPlaces(PlacesOptions{Total: 2, PerSource: 2, PerHost: 10, PerPair: 10, Patience: time.Minute, Waiting: 64})
+		p := NewSemaphore(SemaphoreOptions{Total: 2, PerSource: 2, PerHost: 10, PerPair: 10, Patience: time.Minute, Waiting: 64})
 		first, _ := p.Enter(t.Context(), at("192.0.2.2"), "a")
 		second, _ := p.Enter(t.Context(), at("192.0.2.2"), "a")
 		var order []string
@@ -94,7 +94,7 @@ func TestPlacesAreGivenInFairOrder(t *testing.T) {
 // TestPlacesAreGivenBack: after any order of events nothing is counted any more.
 func TestPlacesAreGivenBack(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		p := NewPlaces(PlacesOptions{Total: 4, PerSource: 2, PerHost: 3, PerPair: 1, Patience: time.Nanosecond, Waiting: 8})
+		p := NewSemaphore(SemaphoreOptions{Total: 4, PerSource: 2, PerHost: 3, PerPair: 1, Patience: time.Nanosecond, Waiting: 8})
 		var held []func()
 		for range rapid.IntRange(0, 40).Draw(t, "steps") {
 			if len(held) > 0 && rapid.Bool().Draw(t, "leave") {
@@ -110,7 +110,7 @@ func TestPlacesAreGivenBack(t *testing.T) {
 				held = append(held, leave)
 			}
 			if p.used > 4 || p.used != len(held) {
-				t.Fatalf("%d places are counted, %d held", p.used, len(held))
+				t.Fatalf("%d slots are counted, %d held", p.used, len(held))
 			}
 		}
 		for _, leave := range held {

@@ -100,9 +100,9 @@ func newFlood(next http.Handler, rates []Rate) http.Handler {
 	return f
 }
 
-// NewPace counts what comes from clients by something other than HTTP, under the same rates: it returns how long a client has
+// NewClientLimiter counts what comes from clients by something other than HTTP, under the same rates: it returns how long a client has
 // to wait, zero = not at all. Clients of the operator's own networks are not counted.
-func NewPace(rates []Rate, networks Networks) func(client netip.Addr) time.Duration {
+func NewClientLimiter(rates []Rate, networks Networks) func(client netip.Addr) time.Duration {
 	counted, limited := newFlood(nil, rates).(*flood)
 	return func(client netip.Addr) time.Duration {
 		if !limited || !client.IsValid() || contains(networks.Inside, client) {

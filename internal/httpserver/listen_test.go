@@ -83,19 +83,19 @@ func TestSourcesOfConnections(t *testing.T) {
 
 func TestPace(t *testing.T) {
 	at := netip.MustParseAddr
-	pace := NewPace([]Rate{{Requests: 2, Window: time.Hour}}, Networks{Inside: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}})
+	limiter := NewClientLimiter([]Rate{{Requests: 2, Window: time.Hour}}, Networks{Inside: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}})
 	for i, want := range []bool{false, false, true} {
-		if wait := pace(at("192.0.2.7")); wait > 0 != want {
+		if wait := limiter(at("192.0.2.7")); wait > 0 != want {
 			t.Errorf("request %d waits %v", i+1, wait)
 		}
-		if wait := pace(at("10.0.0.1")); wait > 0 {
+		if wait := limiter(at("10.0.0.1")); wait > 0 {
 			t.Errorf("the operator waits %v", wait)
 		}
 	}
-	if wait := pace(at("192.0.2.8")); wait > 0 {
+	if wait := limiter(at("192.0.2.8")); wait > 0 {
 		t.Errorf("another address waits %v", wait)
 	}
-	if wait := NewPace(nil, Networks{})(at("192.0.2.7")); wait > 0 {
+	if wait := NewClientLimiter(nil, Networks{})(at("192.0.2.7")); wait > 0 {
 		t.Errorf("without a limit it waits %v", wait)
 	}
 }

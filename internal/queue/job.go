@@ -17,7 +17,7 @@ type NewJob struct {
 	Payload   string
 	RunAt     time.Time // zero = now
 
-	// Group and Member name whose places the job takes: kinds with many askers share their places over the groups, and
+	// Group and Member name whose slots the job takes: kinds with many askers divide their slots among the groups, and
 	// within a group over its members. A group is a short name, such as an agent's; KindOptions.Limit is asked with it.
 	// Both empty = the kind knows no shares.
 	Group, Member string
@@ -34,7 +34,7 @@ type Job struct {
 	Lease     Lease
 	LastError string
 	CreatedAt time.Time
-	Lane      Lane
+	Share     Share
 	RunAt     time.Time // when the job was due; later than CreatedAt when it was stored for later, repeated or snoozed. Zero = at once
 }
 
@@ -51,7 +51,7 @@ type OutcomeKind int
 const (
 	Done     OutcomeKind = iota // the row is removed
 	Retry                       // run again at Outcome.At, the attempt counts
-	Snooze                      // run again at Outcome.At, the attempt does not count; no At = at once, in its old place of the lane
+	Snooze                      // run again at Outcome.At, the attempt does not count; no At = at once, in its old place of the share
 	Dead                        // kept as a dead letter with Outcome.Reason; no longer blocks its partition
 	Released                    // run again at once in RankResumed, the attempt does not count: the process stops
 )
@@ -63,15 +63,15 @@ type Outcome struct {
 	Reason string    // Retry, Dead: for the operator
 }
 
-// ErrLeaseLost says that the job was taken over or removed: whatever the run did must be rolled back.
+// ErrLeaseLost reports that the job was taken over or removed: whatever the run did must be rolled back.
 var ErrLeaseLost = errors.New("job lease lost: another worker took the job over")
 
 // ErrSettled is returned by a Handler that settled the job in its own transaction.
 var ErrSettled = errors.New("job settled by its handler")
 
-// Take asks for the first jobs of a lane.
+// Take asks for the first jobs of a share.
 type Take struct {
-	Lane  Lane
+	Share Share
 	Count int
 }
 
@@ -84,18 +84,18 @@ type Claim struct {
 }
 
 // Store keeps the rows. Its clock is the only one that leases and due times are held against: that of the database where
-// several nodes share it. Callers give instants by their own clock, and the store keeps how far they are away.
+// several nodes share it. Callers pass instants by their own clock, and the store keeps how far they are away.
 //
 // A job is ready when it is due and nothing of its partition lives before it. A job may be stored as leased already, for
 // a Reservation. Settle ends a run; it returns ErrLeaseLost when the fence moved. Extend prolongs leases and returns those still
 // held.
 type Store interface {
-	// Lanes returns the lanes of a kind with ready jobs that come after the given one, in their order. Its cost grows with
-	// the number of lanes that it gives, not with the number of jobs.
-	Lanes(ctx context.Context, kind string, after Lane, limit int) ([]Lane, error)
+	// Shares returns the shares of a kind with ready jobs that come after the given one, in their order. Its cost grows with
+	// the number of shares that it returns, not with the number of jobs.
+	Shares(ctx context.Context, kind string, after Share, limit int) ([]Share, error)
 	// Groups returns the groups with ready jobs after the given one, in byte order, at the same cost.
 	Groups(ctx context.Context, kind, after string, limit int) ([]string, error)
-	// Claim returns at most so many jobs of each lane as asked for, those first that have been due longest. It sets owner,
+	// Claim returns at most so many jobs of each share as asked for, those first that have been due longest. It sets owner,
 	// lease and attempt and moves the fence. What another node is claiming at this moment is left out.
 	Claim(ctx context.Context, claim Claim) ([]Job, error)
 	// Revive makes jobs ready whose time has come or whose lease ended; the latter in RankResumed. It does a bounded part

@@ -13,8 +13,8 @@ const maxStopping = 5 * time.Second
 type runs struct {
 	lock    sync.Mutex
 	current map[Lease]*run
-	kept    int           // seats whose jobs are being stored
-	empty   chan struct{} // closed when there is none of either; nil when nobody waits
+	kept    int           // reservations whose jobs are being stored
+	empty   chan struct{} // closed when there is none of either; nil when no caller waits
 }
 
 func (r *runs) add(one *run) {
@@ -33,11 +33,11 @@ func (r *runs) remove(one *run) {
 	r.tell()
 }
 
-// keep counts seats.
-func (r *runs) keep(seats int) {
+// keep counts reservations.
+func (r *runs) keep(reservations int) {
 	r.lock.Lock()
 	defer r.lock.Unlock()
-	r.kept += seats
+	r.kept += reservations
 	r.tell()
 }
 

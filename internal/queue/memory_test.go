@@ -25,7 +25,7 @@ type memory struct {
 type memoryRow struct {
 	queue.Job
 	runAt, until         time.Time
-	rank                 int // of its lane, but for RankResumed
+	rank                 int // of its share, but for RankResumed
 	waits, running, dead bool
 }
 
@@ -61,33 +61,33 @@ func (m *memory) add(jobs ...queue.NewJob) {
 			job.RunAt = time.Now()
 		}
 		m.rows = append(m.rows, &memoryRow{
-			runAt: job.RunAt, waits: job.RunAt.After(time.Now()), rank: job.Lane().Rank,
+			runAt: job.RunAt, waits: job.RunAt.After(time.Now()), rank: job.Share().Rank,
 			Job: queue.Job{
 				ID: job.ID, Kind: job.Kind, Partition: job.Partition, Payload: job.Payload, CreatedAt: time.Now(),
-				Lease: queue.Lease{JobID: job.ID}, Lane: job.Lane(),
+				Lease: queue.Lease{JobID: job.ID}, Share: job.Share(),
 			},
 		})
 	}
 }
 
-func (m *memory) Lanes(_ context.Context, kind string, after queue.Lane, limit int) (lanes []queue.Lane, err error) {
+func (m *memory) Shares(_ context.Context, kind string, after queue.Share, limit int) (shares []queue.Share, err error) {
 	m.lock.Lock()
 	defer m.lock.Unlock()
 	m.claims++
 	for _, row := range m.rows {
-		if row.Kind == kind && m.ready(row) && row.Lane.Compare(after) > 0 {
-			lanes = append(lanes, row.Lane)
+		if row.Kind == kind && m.ready(row) && row.Share.Compare(after) > 0 {
+			shares = append(shares, row.Share)
 		}
 	}
-	slices.SortFunc(lanes, queue.Lane.Compare)
-	lanes = slices.Compact(lanes)
-	return lanes[:min(limit, len(lanes))], m.failing
+	slices.SortFunc(shares, queue.Share.Compare)
+	shares = slices.Compact(shares)
+	return shares[:min(limit, len(shares))], m.failing
 }
 
 func (m *memory) Groups(ctx context.Context, kind, after string, limit int) (groups []string, err error) {
-	lanes, err := m.Lanes(ctx, kind, queue.Lane{Group: after, Rank: queue.RankGuest + 1}, 1<<20)
-	for _, lane := range lanes {
-		groups = append(groups, lane.Group)
+	shares, err := m.Shares(ctx, kind, queue.Share{Group: after, Rank: queue.RankGuest + 1}, 1<<20)
+	for _, share := range shares {
+		groups = append(groups, share.Group)
 	}
 	groups = slices.Compact(groups)
 	return groups[:min(limit, len(groups))], err
@@ -104,7 +104,7 @@ func (m *memory) Revive(_ context.Context, kind string) (more bool, err error) {
 		switch {
 		case row.Kind != kind:
 		case row.running && !row.until.After(now):
-			row.running, row.runAt, row.LastError, row.Lane.Rank = false, row.until, "lease lost", queue.RankResumed
+			row.running, row.runAt, row.LastError, row.Share.Rank = false, row.until, "lease lost", queue.RankResumed
 		case row.waits && !row.runAt.After(now):
 			row.waits = false
 		}
@@ -124,7 +124,7 @@ func (m *memory) Claim(_ context.Context, claim queue.Claim) ([]queue.Job, error
 	var jobs []queue.Job
 	for _, take := range claim.Takes {
 		for _, row := range m.rows {
-			if take.Count == 0 || row.Kind != claim.Kind || row.Lane != take.Lane || !m.ready(row) {
+			if take.Count == 0 || row.Kind != claim.Kind || row.Share != take.Share || !m.ready(row) {
 				continue
 			}
 			take.Count--
@@ -179,13 +179,13 @@ func (m *memory) Settle(_ context.Context, lease queue.Lease, outcome queue.Outc
 	if row == nil {
 		return queue.ErrLeaseLost
 	}
-	row.running, row.LastError, row.Lane.Rank = false, outcome.Reason, row.rank
+	row.running, row.LastError, row.Share.Rank = false, outcome.Reason, row.rank
 	if !outcome.At.IsZero() {
 		row.runAt, row.waits = outcome.At, outcome.At.After(time.Now())
 	}
 	switch outcome.Kind {
 	case queue.Released:
-		row.Lane.Rank = queue.RankResumed
+		row.Share.Rank = queue.RankResumed
 		row.Attempt--
 	case queue.Done:
 		m.rows = slices.DeleteFunc(m.rows, func(e *memoryRow) bool { return e == row })
@@ -218,7 +218,7 @@ func (m *memory) fail(err error) {
 	m.failing = err
 }
 
-// steal returns a job's lease to somebody else.
+// steal returns a job's lease to another owner.
 func (m *memory) steal() {
 	m.lock.Lock()
 	defer m.lock.Unlock()

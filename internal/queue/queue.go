@@ -55,10 +55,10 @@ type KindOptions struct {
 	// Concurrency is the number of jobs of the kind that run at once in this process, 8 by default. A quarter more may
 	// begin for groups, and members of groups, of which nothing runs (see NewJob.Group).
 	Concurrency int
-	// PerMember bounds the runs at once for one member of a group in this process. 0: as many as there are places.
+	// PerMember bounds the runs at once for one member of a group in this process. 0: as many as there are slots.
 	PerMember int
 	// Limit returns how many jobs of a group may run at once in this process now. It is asked often and must not block.
-	// Jobs that had begun when their process ended are not held back. Nil: as many as there are places. Wake is called
+	// Jobs that had begun when their process ended are not held back. Nil: as many as there are slots. Wake is called
 	// when it has grown.
 	Limit func(group string) int
 	// Timeout ends the context of one run; none by default.
@@ -108,7 +108,7 @@ func (q *Queue) Handle(kind string, options KindOptions, handler Handler) {
 	options = options.withDefaults()
 	w := &worker{
 		queue: q, kind: kind, options: options, handler: handler,
-		wake: make(chan struct{}, 1), freed: make(chan struct{}, 1), meters: metersOf(kind), places: newPlaces(options),
+		wake: make(chan struct{}, 1), freed: make(chan struct{}, 1), meters: metersOf(kind), slots: newSlots(options),
 	}
 	w.lives(nil)
 	q.workers[kind] = w
@@ -126,7 +126,7 @@ func (q *Queue) Wake(kind string) {
 }
 
 // Check reports whether this process takes up work: every kind was looked for without a failure within a claim's longest time
-// and two polls, or all of its places are taken; from Handle on, so that Run has as long to begin. How many jobs wait, and why, does not count. Its error is
+// and two polls, or all of its slots are taken; from Handle on, so that Run has as long to begin. How many jobs wait, and why, does not count. Its error is
 // fault.Unavailable.
 func (q *Queue) Check() error {
 	bound := claimTimeout + 2*q.options.Poll
@@ -140,7 +140,7 @@ func (q *Queue) Check() error {
 }
 
 // Run claims and runs jobs until ctx ends. Then it claims no more, lets running jobs finish within Options.Grace,
-// ends the contexts of the rest and gives their leases back, so that another node takes them at once. Its error is
+// ends the contexts of the rest and returns their leases, so that another node takes them at once. Its error is
 // fault.Unavailable when handlers did not return even then; their jobs run again after the lease.
 func (q *Queue) Run(ctx context.Context) error {
 	lives, end := context.WithCancel(context.WithoutCancel(ctx))

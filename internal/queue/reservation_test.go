@@ -12,16 +12,16 @@ import (
 	"inbox/internal/queue/queuetest"
 )
 
-// sit stores a job with the lease of a seat and starts it, as a transaction would that committed.
-func (r *rig) sit(seat *queue.Reservation, job queue.NewJob) {
+// sit stores a job with the lease of a reservation and starts it, as a transaction would that committed.
+func (r *rig) sit(reservation *queue.Reservation, job queue.NewJob) {
 	r.Helper()
 	job.ID, job.Kind = queuetest.NewID(), "work"
 	r.store.add(job)
 	r.store.lock.Lock()
 	row := r.store.rows[len(r.store.rows)-1]
-	row.running, row.until, row.Attempt, row.Lease.Fence = true, time.Now().Add(seat.Lease), 1, 1
+	row.running, row.until, row.Attempt, row.Lease.Fence = true, time.Now().Add(reservation.Lease), 1, 1
 	r.store.lock.Unlock()
-	seat.Start(job)
+	reservation.Start(job)
 }
 
 func TestSeatRunsWithoutAClaim(t *testing.T) {
@@ -32,11 +32,11 @@ func TestSeatRunsWithoutAClaim(t *testing.T) {
 			return nil
 		})
 		if r.Reserve(queue.NewJob{Kind: "other"}) != nil {
-			t.Error("a seat for a kind that nobody handles")
+			t.Error("a reservation for a kind that nobody handles")
 		}
 		first, second := r.Reserve(queue.NewJob{Kind: "work"}), r.Reserve(queue.NewJob{Kind: "work"})
 		if first == nil || second == nil || r.Reserve(queue.NewJob{Kind: "work"}) != nil {
-			t.Fatal("want as many seats as jobs may run")
+			t.Fatal("want as many reservations as jobs may run")
 		}
 		second.Free()
 		r.add(queue.NewJob{Payload: "turned away"})
@@ -56,12 +56,12 @@ func TestSeatRunsWithoutAClaim(t *testing.T) {
 		}
 		r.end()
 		if r.Reserve(queue.NewJob{Kind: "work"}) != nil {
-			t.Error("a seat in a queue that has stopped")
+			t.Error("a reservation in a queue that has stopped")
 		}
 	})
 }
 
-// TestNobodyOvertakesWhoWaits: a place that becomes free belongs to the job that waits, not to the next one that comes.
+// TestNobodyOvertakesWhoWaits: a slot that becomes free belongs to the job that waits, not to the next one that comes.
 func TestNobodyOvertakesWhoWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var ran []string
@@ -79,8 +79,8 @@ func TestNobodyOvertakesWhoWaits(t *testing.T) {
 		r.store.add(queue.NewJob{ID: queuetest.NewID(), Kind: "work", Payload: "waits"}) // its wake-up is still under way
 		release <- struct{}{}
 		synctest.Wait()
-		if seat := r.Reserve(queue.NewJob{Kind: "work"}); seat != nil {
-			t.Error("a seat before the one that waits")
+		if reservation := r.Reserve(queue.NewJob{Kind: "work"}); reservation != nil {
+			t.Error("a reservation before the one that waits")
 		}
 		r.Wake("work")
 		synctest.Wait()
@@ -89,15 +89,15 @@ func TestNobodyOvertakesWhoWaits(t *testing.T) {
 		}
 		close(release)
 		pass(10 * time.Second)
-		seat := r.Reserve(queue.NewJob{Kind: "work"})
-		if seat == nil {
-			t.Fatal("no seat though nobody waits")
+		reservation := r.Reserve(queue.NewJob{Kind: "work"})
+		if reservation == nil {
+			t.Fatal("no reservation though nobody waits")
 		}
-		seat.Free()
+		reservation.Free()
 	})
 }
 
-func TestSeatsLeaveNoMoreThanThePlaces(t *testing.T) {
+func TestReservationsTakeNoMoreThanTheSlots(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var running, most atomic.Int64
 		release := make(chan struct{})
@@ -107,9 +107,9 @@ func TestSeatsLeaveNoMoreThanThePlaces(t *testing.T) {
 			running.Add(-1)
 			return nil
 		})
-		seat := r.Reserve(queue.NewJob{Kind: "work"})
+		reservation := r.Reserve(queue.NewJob{Kind: "work"})
 		r.add(queue.NewJob{Payload: "1"}, queue.NewJob{Payload: "2"}, queue.NewJob{Payload: "3"})
-		r.sit(seat, queue.NewJob{Payload: "4"})
+		r.sit(reservation, queue.NewJob{Payload: "4"})
 		synctest.Wait()
 		if running.Load() != 3 {
 			t.Errorf("%d jobs run; want 3", running.Load())
@@ -130,14 +130,14 @@ func TestStoppingWaitsForSeats(t *testing.T) {
 			ran = true
 			return nil
 		})
-		seat := r.Reserve(queue.NewJob{Kind: "work"})
+		reservation := r.Reserve(queue.NewJob{Kind: "work"})
 		go func() {
 			<-time.After(time.Second) // the commit takes that long
-			r.sit(seat, queue.NewJob{Payload: "late"})
+			r.sit(reservation, queue.NewJob{Payload: "late"})
 		}()
 		r.end()
 		if !ran {
-			t.Error("the queue stopped before the job of a seat ran")
+			t.Error("the queue stopped before the job of a reservation ran")
 		}
 	})
 }

@@ -22,7 +22,7 @@ type run struct {
 	until time.Time // end of the lease as far as we know
 }
 
-// start runs a job at a place that was taken.
+// start runs a job at a slot that was taken.
 func (w *worker) start(ctx context.Context, job Job, until time.Time) {
 	ctx, cancel := context.WithCancelCause(telemetry.With(context.WithoutCancel(ctx), "job", job.ID))
 	r := &run{worker: w, job: job, ctx: ctx, cancel: cancel, until: until}
@@ -47,7 +47,7 @@ func (r *run) execute() {
 	if ended != "settled" && (ended != "done" || r.job.Partition != "") {
 		w.signal() // there is a new due time, or the next of the partition may go; a handler's own transaction tells of it itself
 	}
-	w.leave(r.job.Lane)
+	w.leave(r.job.Share)
 }
 
 // handle calls the handler. A job that has used up its attempts already was running when its worker died.

@@ -10,7 +10,7 @@ import (
 )
 
 const (
-	// claimTimeout bounds one claim. A claim is not called away when the queue stops: a lease that nobody knows
+	// claimTimeout bounds one claim. A claim is not called away when the queue stops: a lease that no worker knows
 	// of would hold its job back for its whole length.
 	claimTimeout = 10 * time.Second
 	// shortPause is the wait after a claim that found nothing although something was due: another node or an
@@ -23,16 +23,16 @@ const (
 	maxClaim = 100
 	// reviveEvery is how often the store is asked for jobs whose time has come while claims find other work.
 	reviveEvery = 250 * time.Millisecond
-	// reservePause is the least time between two looks for those who may use the reserve, while all other places are
+	// reservePause is the least time between two looks for those who may use the reserve, while all other slots are
 	// taken: a flood of wake-ups for the rest costs no more.
 	reservePause = 10 * time.Millisecond
-	// maxLanes is how many lanes one look takes in. Where there are more, it goes by group.
-	maxLanes = 64
-	// maxLookGroups bounds the groups of such a look, and wideGroups those whose lanes are read.
+	// maxShares is how many shares one look takes in. Where there are more, it goes by group.
+	maxShares = 64
+	// maxLookGroups bounds the groups of such a look, and wideGroups those whose shares are read.
 	maxLookGroups = 256
 	wideGroups    = 16
-	// wideLanes are read of a group from the beginning, and of each rank behind its cursor.
-	wideLanes = 32
+	// wideShares are read of a group from the beginning, and of each rank behind its cursor.
+	wideShares = 32
 )
 
 // worker claims and starts the jobs of one kind.
@@ -42,8 +42,8 @@ type worker struct {
 	options KindOptions
 	handler Handler
 	wake    chan struct{} // something may be runnable
-	freed   chan struct{} // a place is free
-	places  *places
+	freed   chan struct{} // a slot is free
+	slots   *slots
 	meters  meters
 
 	// of the loop alone
@@ -68,28 +68,28 @@ func (w *worker) signal() {
 	}
 }
 
-// loop claims as soon as there is a free place and a reason to look: a wake-up, a job coming due, or the slow poll.
+// loop claims as soon as there is a free slot and a reason to look: a wake-up, a job coming due, or the slow poll.
 // A claim that was filled is reason enough to look again.
 func (w *worker) loop(ctx context.Context) {
 	w.lives(nil)
 	w.serve(ctx)
-	defer w.serve(nil) //nolint:staticcheck // nil means that nobody serves
+	defer w.serve(nil) //nolint:staticcheck // nil means that no worker serves
 	look, fresh, failures := true, true, 0
 	pause := time.NewTimer(0)
 	defer pause.Stop()
 	for ctx.Err() == nil {
-		anybody, somebody := w.places.open()
+		free, reserve := w.slots.open()
 		switch since := time.Since(w.looked); {
-		case look && !anybody && somebody && fresh && since < reservePause:
+		case look && !free && reserve && fresh && since < reservePause:
 			pause.Reset(reservePause - since)
-		case look && (anybody || somebody && fresh):
+		case look && (free || reserve && fresh):
 			found, err := w.claim(ctx)
 			w.lives(err)
 			look, fresh = err == nil && found.more, false
 			failures = countFailures(failures, err)
 			pause.Reset(w.pause(ctx, found, failures))
-		case !anybody && !somebody:
-			w.lives(nil) // all places are taken: there is nothing to look for
+		case !free && !reserve:
+			w.lives(nil) // all slots are taken: there is nothing to look for
 		}
 		select {
 		case <-ctx.Done():
@@ -110,7 +110,7 @@ func (w *worker) lives(err error) {
 	}
 }
 
-// serve lets seats be reserved until it is called with nil.
+// serve lets slots be reserved until it is called with nil.
 func (w *worker) serve(ctx context.Context) {
 	w.serving.Lock()
 	defer w.serving.Unlock()
@@ -131,7 +131,7 @@ type found struct {
 	missed  bool // something was ready that was not to be had: another node or an unfinished transaction holds it
 }
 
-// claim takes jobs for which there are places and starts them.
+// claim takes jobs for which there are slots and starts them.
 func (w *worker) claim(ctx context.Context) (found, error) {
 	w.looked = time.Now()
 	bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), claimTimeout)
@@ -148,35 +148,35 @@ func (w *worker) take(ctx, bounded context.Context) (found, error) {
 	if err := w.revive(bounded); err != nil {
 		return found{}, err
 	}
-	lanes, err := w.lanes(bounded)
+	shares, err := w.shares(bounded)
 	if err != nil {
 		return found{}, err
 	}
-	takes, left := w.places.share(lanes, maxClaim)
+	takes, left := w.slots.allot(shares, maxClaim)
 	if len(takes) == 0 {
-		w.places.settle(left, true)
+		w.slots.settle(left, true)
 		return found{more: left}, nil
 	}
 	until := time.Now().Add(w.queue.options.Lease)
 	jobs, err := w.queue.store.Claim(bounded, Claim{
 		Owner: w.queue.options.Owner, Kind: w.kind, Lease: w.queue.options.Lease, Takes: takes,
 	})
-	got := map[Lane]int{}
+	got := map[Share]int{}
 	for _, job := range jobs {
-		got[job.Lane]++
+		got[job.Share]++
 		w.start(ctx, job, until)
 	}
 	brought, dry := found{claimed: len(jobs), more: left}, true
 	for _, one := range takes {
-		for range one.Count - got[one.Lane] {
-			w.leave(one.Lane)
+		for range one.Count - got[one.Share] {
+			w.leave(one.Share)
 		}
-		dry = dry && got[one.Lane] < one.Count
-		brought.missed = brought.missed || got[one.Lane] == 0
+		dry = dry && got[one.Share] < one.Count
+		brought.missed = brought.missed || got[one.Share] == 0
 	}
 	brought.more = brought.more || !dry
 	if err == nil {
-		w.places.settle(left, dry)
+		w.slots.settle(left, dry)
 	}
 	return brought, err
 }
@@ -194,13 +194,13 @@ func (w *worker) revive(ctx context.Context) error {
 	return err
 }
 
-// lanes returns the lanes in which jobs are ready: all of them where there are few. Where there are many it goes by group,
+// shares returns the shares in which jobs are ready: all of them where there are few. Where there are many it goes by group,
 // those first whose turn it is, and in each of them goes on behind the member that was served last.
-func (w *worker) lanes(ctx context.Context) ([]Lane, error) {
+func (w *worker) shares(ctx context.Context) ([]Share, error) {
 	store := w.queue.store
-	lanes, err := store.Lanes(ctx, w.kind, Lane{Rank: RankResumed - 1}, maxLanes)
-	if err != nil || len(lanes) < maxLanes {
-		return lanes, err
+	shares, err := store.Shares(ctx, w.kind, Share{Rank: RankResumed - 1}, maxShares)
+	if err != nil || len(shares) < maxShares {
+		return shares, err
 	}
 	groups, err := store.Groups(ctx, w.kind, w.group, maxLookGroups)
 	if err == nil && w.group != "" && len(groups) < maxLookGroups {
@@ -211,7 +211,7 @@ func (w *worker) lanes(ctx context.Context) ([]Lane, error) {
 	if err != nil {
 		return nil, err
 	}
-	if lanes[0].Group == "" { // Groups begins behind it
+	if shares[0].Group == "" { // Groups begins behind it
 		groups = append(groups, "")
 	}
 	slices.Sort(groups)
@@ -220,34 +220,34 @@ func (w *worker) lanes(ctx context.Context) ([]Lane, error) {
 	if len(groups) >= maxLookGroups {
 		w.group = groups[len(groups)-1]
 	}
-	first, cursors := w.places.order(groups, wideGroups)
-	lanes = nil
+	first, cursors := w.slots.order(groups, wideGroups)
+	shares = nil
 	for _, group := range first {
-		of, err := w.lanesOf(ctx, group, cursors[group])
+		of, err := w.sharesOf(ctx, group, cursors[group])
 		if err != nil {
 			return nil, err
 		}
-		lanes = append(lanes, of...)
+		shares = append(shares, of...)
 	}
-	return lanes, nil
+	return shares, nil
 }
 
-func (w *worker) lanesOf(ctx context.Context, group string, cursors [RankGuest + 1]string) ([]Lane, error) {
-	lanes, err := w.queue.store.Lanes(ctx, w.kind, Lane{Group: group, Rank: RankResumed - 1}, wideLanes)
+func (w *worker) sharesOf(ctx context.Context, group string, cursors [RankGuest + 1]string) ([]Share, error) {
+	shares, err := w.queue.store.Shares(ctx, w.kind, Share{Group: group, Rank: RankResumed - 1}, wideShares)
 	if err != nil {
 		return nil, err
 	}
-	wide := len(lanes) == wideLanes && lanes[wideLanes-1].Group == group
+	wide := len(shares) == wideShares && shares[wideShares-1].Group == group
 	for rank := RankProven; wide && rank <= RankGuest; rank++ {
-		behind, err := w.queue.store.Lanes(ctx, w.kind, Lane{Group: group, Rank: rank, Member: cursors[rank]}, wideLanes)
+		behind, err := w.queue.store.Shares(ctx, w.kind, Share{Group: group, Rank: rank, Member: cursors[rank]}, wideShares)
 		if err != nil {
 			return nil, err
 		}
-		lanes = append(lanes, behind...)
+		shares = append(shares, behind...)
 	}
-	lanes = slices.DeleteFunc(lanes, func(l Lane) bool { return l.Group != group })
-	slices.SortFunc(lanes, Lane.Compare)
-	return slices.Compact(lanes), nil
+	shares = slices.DeleteFunc(shares, func(l Share) bool { return l.Group != group })
+	slices.SortFunc(shares, Share.Compare)
+	return slices.Compact(shares), nil
 }
 
 // pause is how long to wait for a wake-up before looking again.

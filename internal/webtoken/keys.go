@@ -131,7 +131,7 @@ type keySets struct {
 	now   func() time.Time
 	fetch func(ctx context.Context, issuer string) (map[string]publicKey, error)
 	most  int
-	slots *admission.Places
+	slots *admission.Semaphore
 
 	mu   sync.Mutex
 	sets map[string]*keySet
@@ -153,13 +153,13 @@ type flight struct {
 }
 
 func newKeySets(now func() time.Time, fetch func(context.Context, string) (map[string]publicKey, error), most int) *keySets {
-	return &keySets{now: now, fetch: fetch, most: most, sets: map[string]*keySet{}, slots: admission.NewPlaces(admission.PlacesOptions{
+	return &keySets{now: now, fetch: fetch, most: most, sets: map[string]*keySet{}, slots: admission.NewSemaphore(admission.SemaphoreOptions{
 		Total: maxFetches, PerSource: maxFetches / 16, PerHost: maxFetches / 16, PerPair: 1, Patience: maxPatience, Waiting: 16 * maxFetches,
 	})}
 }
 
 // find returns a key by its kid; one that is not listed causes one look in RefreshPause for the client network that asks. What
-// other networks do is never held against it: where they took all places or looks, the error is Unavailable.
+// other networks do is never held against it: where they took all slots or looks, the error is Unavailable.
 func (s *keySets) find(ctx context.Context, source admission.Source, issuer, kid string) (publicKey, bool, error) {
 	key, found, flight, err := s.look(source, issuer, kid)
 	if flight == nil {

@@ -166,8 +166,8 @@ func guestsBehind(t *testing.T, p *probe) {
 	}
 }
 
-// allPlacesUntilOthersWait: one member has all places while nobody else waits; who comes then does not wait for its runs.
-func allPlacesUntilOthersWait(t *testing.T, p *probe) {
+// allSlotsUntilOthersWait: one member has all slots while no other one waits; a member that comes then does not wait for its runs.
+func allSlotsUntilOthersWait(t *testing.T, p *probe) {
 	p.add(flood("slow", "a", 20, false)...)
 	r := p.run(queue.KindOptions{Concurrency: 8}, true)
 	first := r.next(8)
@@ -182,14 +182,14 @@ func allPlacesUntilOthersWait(t *testing.T, p *probe) {
 		t.Fatalf("%q began while another group waited", next)
 	}
 	r.release(first[:4]...)
-	next := r.next(2) // ten run, of eight places: two of the four are to be had
+	next := r.next(2) // ten run, of eight slots: two of the four are to be had
 	if count(next, "other/") != 2 {
 		t.Errorf("%q began; want those of the group that runs least", next)
 	}
 	r.stop()
 }
 
-// limitHolds: a group that can have nothing holds no place, and what had begun goes on.
+// limitHolds: a group that can have nothing holds no slot, and what had begun goes on.
 func limitHolds(t *testing.T, p *probe) {
 	p.add(flood("away", "a", 100, true)...)
 	taken := p.claim("work", 1)
@@ -227,8 +227,8 @@ func limitHolds(t *testing.T, p *probe) {
 	r.stop()
 }
 
-// manyLanes: more members than one look takes in, and more than one group of them.
-func manyLanes(t *testing.T, p *probe) {
+// manyShares: more members than one look takes in, and more than one group of them.
+func manyShares(t *testing.T, p *probe) {
 	const members = 80
 	for member := range members {
 		p.add(flood("wide", fmt.Sprint("m", member), 1, member%2 == 0)...)
@@ -259,8 +259,8 @@ func memberBound(t *testing.T, p *probe) {
 	r.stop()
 }
 
-// seatsShare: places that are kept for messages under way obey the same shares.
-func seatsShare(t *testing.T, p *probe) {
+// reservationsShare: slots that are kept for messages under way obey the same shares.
+func reservationsShare(t *testing.T, p *probe) {
 	r := p.run(queue.KindOptions{Concurrency: 4, Limit: func(group string) int {
 		if group == "away" {
 			return 0
@@ -274,29 +274,29 @@ func seatsShare(t *testing.T, p *probe) {
 		return queue.NewJob{Kind: "work", Group: group, Member: member, Guest: guest}
 	}
 	if r.queue.Reserve(job("away", "a", false)) != nil {
-		t.Error("a seat for a group that can have nothing")
+		t.Error("a reservation for a group that can have nothing")
 	}
-	var seats []*queue.Reservation
+	var reservations []*queue.Reservation
 	for range 10 {
-		if seat := r.queue.Reserve(job("g", "loud", true)); seat != nil {
-			seats = append(seats, seat)
+		if reservation := r.queue.Reserve(job("g", "loud", true)); reservation != nil {
+			reservations = append(reservations, reservation)
 		}
 	}
-	if len(seats) < 3 || len(seats) > 4 {
-		t.Errorf("one member has %d seats of 4 places", len(seats))
+	if len(reservations) < 3 || len(reservations) > 4 {
+		t.Errorf("one member has %d reservations of 4 places", len(reservations))
 	}
 	p.add(flood("g", "loud", 10, true)...)
 	p.add(flood("other", "quiet", 1, false)...)
 	r.queue.Wake("work")
 	began := r.next(1)
-	if len(seats) == 3 && count(began, "g/loud") == 1 {
+	if len(reservations) == 3 && count(began, "g/loud") == 1 {
 		began = r.next(1)
 	}
 	if count(began, "other/") != 1 {
-		t.Errorf("%q began beside the seats of the loud one", began)
+		t.Errorf("%q began beside the reservations of the loud one", began)
 	}
-	for _, seat := range seats {
-		seat.Free()
+	for _, reservation := range reservations {
+		reservation.Free()
 	}
 	r.stop()
 }

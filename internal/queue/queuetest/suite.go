@@ -21,7 +21,7 @@ type Bench struct {
 	Pass    func(ctx context.Context, d time.Duration) error      // lets time go by: all rows become so much older
 }
 
-// Claim makes ready what is due and claims up to limit jobs of a kind, lane by lane.
+// Claim makes ready what is due and claims up to limit jobs of a kind, share by share.
 func Claim(ctx context.Context, store queue.Store, owner, kind string, limit int, lease time.Duration) ([]queue.Job, error) {
 	for more := true; more; {
 		var err error
@@ -29,14 +29,14 @@ func Claim(ctx context.Context, store queue.Store, owner, kind string, limit int
 			return nil, err
 		}
 	}
-	lanes, err := store.Lanes(ctx, kind, queue.Lane{Rank: queue.RankResumed - 1}, 1000)
+	shares, err := store.Shares(ctx, kind, queue.Share{Rank: queue.RankResumed - 1}, 1000)
 	if err != nil {
 		return nil, err
 	}
 	var jobs []queue.Job
-	for _, lane := range lanes {
+	for _, share := range shares {
 		claimed, err := store.Claim(ctx, queue.Claim{
-			Owner: owner, Kind: kind, Lease: lease, Takes: []queue.Take{{Lane: lane, Count: limit - len(jobs)}},
+			Owner: owner, Kind: kind, Lease: lease, Takes: []queue.Take{{Share: share, Count: limit - len(jobs)}},
 		})
 		if jobs = append(jobs, claimed...); err != nil || len(jobs) == limit {
 			return jobs, err
@@ -45,7 +45,7 @@ func Claim(ctx context.Context, store queue.Store, owner, kind string, limit int
 	return jobs, nil
 }
 
-// Run runs the suite; open gives a new empty store each time.
+// Run runs the suite; open returns a new empty store each time.
 func Run(t *testing.T, open func(t *testing.T) Bench) {
 	cases := map[string]func(*testing.T, *probe){
 		"due jobs come in order of time":           dueInOrder,
@@ -67,11 +67,11 @@ func Run(t *testing.T, open func(t *testing.T) Bench) {
 		"groups share the places":                  groupsShare,
 		"members share those of their group":       membersShare,
 		"guests come behind and are not forgotten": guestsBehind,
-		"all places until others wait":             allPlacesUntilOthersWait,
+		"all places until others wait":             allSlotsUntilOthersWait,
 		"a group that is away holds no place":      limitHolds,
-		"more lanes than one look takes in":        manyLanes,
+		"more lanes than one look takes in":        manyShares,
 		"a bound for each member":                  memberBound,
-		"seats obey the shares":                    seatsShare,
+		"seats obey the shares":                    reservationsShare,
 	}
 	for name, test := range cases {
 		t.Run(name, func(t *testing.T) {

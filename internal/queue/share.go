@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// Ranks order the lanes of a group.
+// Ranks order the shares of a group.
 const (
 	RankResumed = iota // the job had begun when its process ended: nothing holds it back
 	RankProven
@@ -17,27 +17,27 @@ const (
 // maxGroup bounds the name of a group in bytes; a longer one is replaced by its hash.
 const maxGroup = 128
 
-// Lane is where jobs of one kind wait behind each other: those of one member of a group with one rank. Lanes are ordered
+// Share is where jobs of one kind wait behind each other: those of one member of a group with one rank. Shares are ordered
 // by group, rank and member.
-type Lane struct {
+type Share struct {
 	Group  string
 	Rank   int
 	Member string // a hash of NewJob.Member; empty without one
 }
 
-// Lane returns where a new job waits.
-func (j NewJob) Lane() Lane {
-	lane := Lane{Group: j.Group, Rank: RankProven}
-	if len(lane.Group) > maxGroup {
-		lane.Group = digest(lane.Group)
+// Share returns where a new job waits.
+func (j NewJob) Share() Share {
+	share := Share{Group: j.Group, Rank: RankProven}
+	if len(share.Group) > maxGroup {
+		share.Group = digest(share.Group)
 	}
 	if j.Member != "" {
-		lane.Member = digest(j.Member)
+		share.Member = digest(j.Member)
 	}
 	if j.Guest {
-		lane.Rank = RankGuest
+		share.Rank = RankGuest
 	}
-	return lane
+	return share
 }
 
 func digest(name string) string {
@@ -45,7 +45,7 @@ func digest(name string) string {
 	return base64.RawURLEncoding.EncodeToString(sum[:15])
 }
 
-// Compare orders lanes.
-func (l Lane) Compare(other Lane) int {
+// Compare orders shares.
+func (l Share) Compare(other Share) int {
 	return cmp.Or(strings.Compare(l.Group, other.Group), cmp.Compare(l.Rank, other.Rank), strings.Compare(l.Member, other.Member))
 }

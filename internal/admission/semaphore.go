@@ -9,25 +9,25 @@ import (
 	"time"
 )
 
-// ErrFull is the error of Enter: no place became free within the patience. Nothing is wrong with the caller's request, and
+// ErrFull is the error of Enter: no slot became free within the patience. Nothing is wrong with the caller's request, and
 // another attempt makes sense.
 var ErrFull = errors.New("too much is being done for unknown senders at once")
 
-// PlacesOptions are the bounds of work in progress; every one is required.
-type PlacesOptions struct {
+// SemaphoreOptions are the bounds of work in progress; every one is required.
+type SemaphoreOptions struct {
 	Total     int           // at one time
 	PerSource int           // of them from one client network; three times as many from its /24 or /48
 	PerHost   int           // of them about one host
 	PerPair   int           // of them from one client network about one host
-	Patience  time.Duration // how long a caller waits for a place
+	Patience  time.Duration // how long a caller waits for a slot
 	Waiting   int           // callers that wait, in all; of one network a sixteenth
 }
 
-// Places bounds work that strangers cause, such as fetching the keys that they name. A caller that finds no place waits;
-// places become free in fair order: the caller whose network holds fewest is next, and among those the first that came.
+// Semaphore bounds work that strangers cause, such as fetching the keys that they name. A caller that finds no slot waits;
+// slots become free in fair order: the caller whose network holds fewest is next, and among those the first that came.
 // It is safe for concurrent use.
-type Places struct {
-	options PlacesOptions
+type Semaphore struct {
+	options SemaphoreOptions
 
 	mu      sync.Mutex
 	used    int
@@ -46,19 +46,19 @@ type pair struct {
 type waiter struct {
 	source Source
 	host   string
-	turn   chan struct{} // closed when the place is the caller's
+	turn   chan struct{} // closed when the slot is the caller's
 }
 
-// NewPlaces makes an empty set of places.
-func NewPlaces(options PlacesOptions) *Places {
-	return &Places{
+// NewSemaphore makes a semaphore of which nothing is taken.
+func NewSemaphore(options SemaphoreOptions) *Semaphore {
+	return &Semaphore{
 		options: options, sources: map[netip.Prefix]int{}, hosts: map[string]int{}, pairs: map[pair]int{}, waits: map[netip.Prefix]int{},
 	}
 }
 
-// Enter takes a place and returns the function that frees it. Its error is ErrFull. The zero Source is bound by the
+// Enter takes a slot and returns the function that frees it. Its error is ErrFull. The zero Source is bound by the
 // total and by the host alone.
-func (p *Places) Enter(ctx context.Context, source Source, host string) (leave func(), err error) {
+func (p *Semaphore) Enter(ctx context.Context, source Source, host string) (leave func(), err error) {
 	p.mu.Lock()
 	leave = sync.OnceFunc(func() { p.leave(source, host) })
 	if p.fits(source, host) {
@@ -89,11 +89,11 @@ func (p *Places) Enter(ctx context.Context, source Source, host string) (leave f
 		p.remove(i)
 		return nil, ErrFull
 	}
-	return leave, nil // the place came with the end of the patience
+	return leave, nil // the slot came with the end of the patience
 }
 
-// fits reports whether one more place may be taken. The lock is held.
-func (p *Places) fits(source Source, host string) bool {
+// fits reports whether one more slot may be taken. The lock is held.
+func (p *Semaphore) fits(source Source, host string) bool {
 	if p.used >= p.options.Total || p.hosts[host] >= p.options.PerHost {
 		return false
 	}
@@ -111,7 +111,7 @@ func (p *Places) fits(source Source, host string) bool {
 	return true
 }
 
-func (p *Places) take(source Source, host string) {
+func (p *Semaphore) take(source Source, host string) {
 	p.used++
 	p.hosts[host]++
 	if !source.Known() {
@@ -123,7 +123,7 @@ func (p *Places) take(source Source, host string) {
 	}
 }
 
-func (p *Places) leave(source Source, host string) {
+func (p *Semaphore) leave(source Source, host string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.used--
@@ -139,8 +139,8 @@ func (p *Places) leave(source Source, host string) {
 	}
 }
 
-// next returns a place to the caller whose network holds fewest; false = to none. The lock is held.
-func (p *Places) next() bool {
+// next grants a slot to the caller whose network holds fewest; false = to none. The lock is held.
+func (p *Semaphore) next() bool {
 	chosen := -1
 	for i, w := range p.waiting {
 		if p.fits(w.source, w.host) && (chosen < 0 || p.sources[w.source[0]] < p.sources[p.waiting[chosen].source[0]]) {
@@ -158,7 +158,7 @@ func (p *Places) next() bool {
 }
 
 // remove takes a caller out of those that wait. The lock is held.
-func (p *Places) remove(i int) {
+func (p *Semaphore) remove(i int) {
 	less(p.waits, p.waiting[i].source[0])
 	p.waiting = slices.Delete(p.waiting, i, i+1)
 }
