@@ -9,7 +9,7 @@ import (
 	"strings"
 	"time"
 
-	"inbox/adapters/chat"
+	"inbox/adapters/activitypub"
 	"inbox/agents"
 	"inbox/agents/clienttool"
 	"inbox/agents/command"
@@ -20,9 +20,7 @@ import (
 	"inbox/agents/remote"
 	"inbox/agents/runtime/envelope"
 	"inbox/agents/runtime/tool"
-	"inbox/agents/runtime/tool/request"
 	"inbox/agents/webhook"
-	"inbox/engine/pipeline"
 	"inbox/engine/store"
 	"inbox/exchange"
 	"inbox/history"
@@ -33,32 +31,43 @@ import (
 // runMargin is what is left of an agent's time when its webhook is given up, so that the reason is the webhook's.
 const runMargin = 500 * time.Millisecond
 
-// configuredAgents builds the agents of the configuration.
-func (s *Server) configuredAgents(ctx context.Context) (*agents.Registry, error) {
-	registry := agents.NewRegistry()
-	var err error
-	if s.pull, err = pull.New(pull.Options{Tokens: s.store, Mailbox: s.store.State(), Scope: exchange.TokenPull, Limits: s.limits(), Arrived: s.wakeTurns}); err != nil {
+// agentSet is the agents of this node with the settings that others ask for by an agent's name.
+type agentSet struct {
+	*trust
+
+	registry    *agents.Registry
+	pull        *pull.Service
+	clientTools *clienttool.Service
+	tools       []*mcptool.Source
+	closers     []func() // of agents that hold connections
+}
+
+// newAgents makes the agents of the configuration. Wake is called when an agent can have more turns at once than before.
+func newAgents(ctx context.Context, below *trust, wake func(agent string)) (_ *agentSet, err error) {
+	a := &agentSet{trust: below, registry: agents.NewRegistry(), clientTools: clienttool.New(below.store)}
+	a.pull, err = pull.New(pull.Options{Tokens: a.store, Mailbox: a.store.State(), Scope: exchange.TokenPull, Limits: a.limits(), Arrived: wake})
+	if err != nil {
 		return nil, err
 	}
-	s.clientTools = clienttool.New(s.store)
-	for _, entry := range s.config.Agents {
-		agent, err := s.newAgent(entry)
+
+	for _, entry := range a.config.Agents {
+		agent, err := a.newAgent(entry)
 		if err != nil {
 			return nil, fmt.Errorf("agent %s: %w", entry.Name, err)
 		}
 		if closer, holds := agent.(interface{ Close() }); holds {
-			s.closers = append(s.closers, closer.Close)
+			a.closers = append(a.closers, closer.Close)
 		}
-		shown := profile(s.config, entry)
-		if shown.CreatedAt, err = s.agentSince(ctx, entry.Name); err != nil {
+
+		shown := profile(a.config, entry)
+		if shown.CreatedAt, err = a.agentSince(ctx, entry.Name); err != nil {
 			return nil, err
 		}
-		err = registry.Add(agents.Entry{Agent: agent, Profile: shown, Settings: settings(entry)})
-		if err != nil {
+		if err := a.registry.Add(agents.Entry{Agent: agent, Profile: shown, Settings: settings(entry)}); err != nil {
 			return nil, fmt.Errorf("agent %s: %w", entry.Name, err)
 		}
 	}
-	return registry, nil
+	return a, nil
 }
 
 // sinceNamespace holds when each agent was first configured here: name → RFC 3339.
@@ -66,8 +75,8 @@ const sinceNamespace = "agent.since"
 
 // agentSince returns when an agent was first configured, and remembers it at its first start. Other servers show it as the
 // age of the account, and judge it by that.
-func (s *Server) agentSince(ctx context.Context, name string) (time.Time, error) {
-	state, key := s.store.State(), strings.ToLower(name)
+func (a *agentSet) agentSince(ctx context.Context, name string) (time.Time, error) {
+	state, key := a.store.State(), strings.ToLower(name)
 	value, found, err := state.Get(ctx, sinceNamespace, key)
 	if err != nil {
 		return time.Time{}, fmt.Errorf("agent %s: read since when it is here: %w", name, err)
@@ -130,7 +139,7 @@ func orElse(text, fallback string) string {
 }
 
 // newAgent makes the agent of a table [[agents]].
-func (s *Server) newAgent(entry config.Agent) (agents.Agent, error) {
+func (a *agentSet) newAgent(entry config.Agent) (agents.Agent, error) {
 	switch entry.Kind {
 	case "echo":
 		return echo.New(), nil
@@ -138,36 +147,36 @@ func (s *Server) newAgent(entry config.Agent) (agents.Agent, error) {
 		return webhook.New(webhook.Options{
 			URL: entry.Webhook.URL, Secret: entry.Webhook.Secret.Reveal(), PreviousSecret: entry.Webhook.PreviousSecret.Reveal(),
 			Events: entry.Webhook.Events,
-			Client: s.client, TimeLimit: min(webhook.DefaultTimeLimit, entry.Timeout-runMargin), Limits: s.limits(),
+			Client: a.client, TimeLimit: min(webhook.DefaultTimeLimit, entry.Timeout-runMargin), Limits: a.limits(),
 		})
 	case "llm":
-		return s.newLLM(entry)
+		return a.newLLM(entry)
 	case "command":
-		return s.newCommand(entry.Command)
+		return a.newCommand(entry.Command)
 	case "remote":
-		return s.newRemote(entry.Remote, entry.Timeout)
+		return a.newRemote(entry.Remote, entry.Timeout)
 	case "pull":
-		return s.pull.Agent(entry.Name, pull.Settings{Lease: entry.Pull.Lease, MaxWait: entry.Pull.MaxWait})
+		return a.pull.Agent(entry.Name, pull.Settings{Lease: entry.Pull.Lease, MaxWait: entry.Pull.MaxWait})
 	}
 	return nil, fmt.Errorf("kind %q is not known", entry.Kind)
 }
 
-func (s *Server) newCommand(table config.Command) (agents.Agent, error) {
+func (a *agentSet) newCommand(table config.Command) (agents.Agent, error) {
 	return command.New(command.Options{
 		Program: table.Program, Arguments: table.Arguments, Environment: table.Environment, Directory: table.Directory,
-		MemoryBytes: int64(table.MemoryBytes), Output: table.Output, Logger: s.logger, Limits: s.limits(),
+		MemoryBytes: int64(table.MemoryBytes), Output: table.Output, Logger: a.logger, Limits: a.limits(),
 	})
 }
 
-func (s *Server) newRemote(table config.Remote, limit time.Duration) (agents.Agent, error) {
-	base, err := url.Parse(s.config.PublicURL)
+func (a *agentSet) newRemote(table config.Remote, limit time.Duration) (agents.Agent, error) {
+	base, err := url.Parse(a.config.PublicURL)
 	if err != nil {
 		return nil, fmt.Errorf("public_url: %w", err)
 	}
 	options := remote.Options{
-		CardURL: table.CardURL, Client: s.client, State: s.store.State(), Token: table.Token.Reveal(), Blobs: s.blobs,
-		BaseURL: base, Limits: s.limits(), TimeLimit: min(remote.DefaultTimeLimit, limit-runMargin), EndpointHosts: table.EndpointHosts,
-		Assert: s.assert,
+		CardURL: table.CardURL, Client: a.client, State: a.store.State(), Token: table.Token.Reveal(), Blobs: a.blobs,
+		BaseURL: base, Limits: a.limits(), TimeLimit: min(remote.DefaultTimeLimit, limit-runMargin), EndpointHosts: table.EndpointHosts,
+		Assert: a.assert,
 	}
 	if table.TokenURL != "" {
 		options.Credentials = &remote.ClientCredentials{
@@ -178,7 +187,7 @@ func (s *Server) newRemote(table config.Remote, limit time.Duration) (agents.Age
 }
 
 // newTools makes the source of an agent's MCP servers; they are started with the server.
-func (s *Server) newTools(tables []config.MCP) ([]llm.Tools, error) {
+func (a *agentSet) newTools(tables []config.MCP) ([]llm.Tools, error) {
 	if len(tables) == 0 {
 		return nil, nil
 	}
@@ -190,11 +199,11 @@ func (s *Server) newTools(tables []config.MCP) ([]llm.Tools, error) {
 			Forbidden: table.Forbidden, AtMostOnce: table.AtMostOnce,
 		})
 	}
-	source, err := mcptool.New(servers, mcptool.Options{Client: s.client, Log: s.logger, Version: Version})
+	source, err := mcptool.New(servers, mcptool.Options{Client: a.client, Log: a.logger, Version: Version})
 	if err != nil {
 		return nil, err
 	}
-	s.tools = append(s.tools, source)
+	a.tools = append(a.tools, source)
 	return []llm.Tools{mcpTools{source}}, nil
 }
 
@@ -212,21 +221,21 @@ func (m mcpTools) Declarations(ctx context.Context, _ agents.Turn) ([]tool.Entry
 }
 
 // newLLM makes an agent that answers with a model and the tools of MCP servers.
-func (s *Server) newLLM(entry config.Agent) (agents.Agent, error) {
+func (a *agentSet) newLLM(entry config.Agent) (agents.Agent, error) {
 	table := entry.LLM
 	provider, err := llm.Connect(llm.Connection{
-		API: table.Provider, BaseURL: table.BaseURL, APIKey: table.APIKey.Reveal(), Client: s.client,
+		API: table.Provider, BaseURL: table.BaseURL, APIKey: table.APIKey.Reveal(), Client: a.client,
 		TimeLimit: table.CallTimeout, IdleLimit: table.IdleTimeout,
 		Retry: llm.Retry{Attempts: table.Attempts, Base: table.RetryBase, Max: table.RetryMax},
 	})
 	if err != nil {
 		return nil, err
 	}
-	tools, err := s.newTools(entry.MCP)
+	tools, err := a.newTools(entry.MCP)
 	if err != nil {
 		return nil, err
 	}
-	outside, err := s.newClientTools(entry)
+	outside, err := a.newClientTools(entry)
 	if err != nil {
 		return nil, err
 	}
@@ -241,10 +250,10 @@ func (s *Server) newLLM(entry config.Agent) (agents.Agent, error) {
 	return llm.New(llm.Options{
 		Provider: provider, Model: table.Model, System: table.System, MaxTokens: table.MaxTokens, MaxTurns: table.MaxTurns,
 		ToolCalls: table.MaxToolCalls, WallClock: table.WallClock, Temperature: table.Temperature, Whole: !table.Streaming,
-		Tools: tools, Approvals: llm.ByDemand{Tools: tools, Claims: s.store.State()},
-		Compaction: s.compaction(table.Compaction), Actions: actions(table.Actions), Price: llm.Price(table.Price),
+		Tools: tools, Approvals: llm.ByDemand{Tools: tools, Claims: a.store.State()},
+		Compaction: a.compaction(table.Compaction), Actions: actions(table.Actions), Price: llm.Price(table.Price),
 		ToolPolicy: toolPolicy(table.ToolPolicy, entry.ClientTools),
-		Files:      s.blobs, Client: s.client, Limits: s.limits(),
+		Files:      a.blobs, Client: a.client, Limits: a.limits(),
 	})
 }
 
@@ -254,7 +263,7 @@ const (
 )
 
 // archive keeps what was taken out of conversations that were too long.
-type archive struct{ server *Server }
+type archive struct{ state *store.State }
 
 // Keep stores messages under the turn.
 func (a archive) Keep(ctx context.Context, turn agents.Turn, id string, items []envelope.Envelope) error {
@@ -262,15 +271,15 @@ func (a archive) Keep(ctx context.Context, turn agents.Turn, id string, items []
 	if err != nil {
 		return fmt.Errorf("write archive: %w", err)
 	}
-	return a.server.store.State().Put(ctx, archiveNamespace, turn.ID+"/"+id, body, time.Now().Add(archiveLife))
+	return a.state.Put(ctx, archiveNamespace, turn.ID+"/"+id, body, time.Now().Add(archiveLife))
 }
 
-func (s *Server) compaction(table config.Compaction) *llm.Compaction {
+func (a *agentSet) compaction(table config.Compaction) *llm.Compaction {
 	if !table.Enabled {
 		return nil
 	}
 	return &llm.Compaction{
-		Threshold: int(table.Threshold), Keep: table.KeepMessages, ArchiveOver: int(table.ArchiveOver), Model: table.Model, Archive: archive{s},
+		Threshold: int(table.Threshold), Keep: table.KeepMessages, ArchiveOver: int(table.ArchiveOver), Model: table.Model, Archive: archive{a.store.State()},
 	}
 }
 
@@ -312,7 +321,7 @@ func toolPolicy(table config.ToolPolicy, outside []config.ClientTool) map[string
 }
 
 // newClientTools makes the source of the tools that programs outside execute for an agent, and opens their routes.
-func (s *Server) newClientTools(entry config.Agent) ([]llm.Tools, error) {
+func (a *agentSet) newClientTools(entry config.Agent) ([]llm.Tools, error) {
 	if len(entry.ClientTools) == 0 {
 		return nil, nil
 	}
@@ -327,37 +336,147 @@ func (s *Server) newClientTools(entry config.Agent) ([]llm.Tools, error) {
 	if err != nil {
 		return nil, err
 	}
-	s.clientTools.Open(entry.Name)
+	a.clientTools.Open(entry.Name)
 	return []llm.Tools{source}, nil
 }
 
-// clientToolKinds says who executes the client tools of the configured agents; see chat.Options.ToolKind.
-func clientToolKinds(configured []config.Agent) func(agent, name string) string {
-	kinds := map[string]string{}
-	for i := range configured {
-		agent := strings.ToLower(configured[i].Name) + "\x00"
-		for _, one := range configured[i].ClientTools {
-			kind := chat.ToolOfProgram
-			if one.Asker {
-				kind = chat.ToolOfAsker
-			}
-			name := clienttool.Namespace + one.Name
-			kinds[agent+name], kinds[agent+tool.ProviderSafeName(name)] = kind, kind
-			if kinds[agent] != chat.ToolOfAsker {
-				kinds[agent] = kind
+func (a *agentSet) answersAgents(name string) bool {
+	entry, known := a.registry.Lookup(name)
+	return known && entry.Settings.AnswerAgents
+}
+
+// likes reports whether an agent acknowledges a note by liking it.
+func (a *agentSet) likes(name string) bool {
+	entry, known := a.registry.Lookup(name)
+	return known && entry.Settings.AckLike
+}
+
+func (a *agentSet) agentTable(name string) config.Agent {
+	for _, agent := range a.config.Agents {
+		if strings.EqualFold(agent.Name, name) {
+			return agent
+		}
+	}
+	return config.Agent{Follows: activitypub.FollowAccept} // an agent of an embedding program
+}
+
+func (a *agentSet) follows(name string) string { return a.agentTable(name).Follows }
+
+func (a *agentSet) followersOnly(name string) bool { return a.agentTable(name).FollowersOnly }
+
+// fediverseProfile is what the configuration says about an agent's account.
+func (a *agentSet) fediverseProfile(name string) activitypub.Profile {
+	for _, agent := range a.config.Agents {
+		if agent.Name == name {
+			f := agent.Fediverse
+			return activitypub.Profile{
+				Icon: f.Icon, Image: f.Image, Hidden: !f.Discoverable, Indexable: f.Indexable, AlsoKnownAs: f.AlsoKnownAs,
+				QuotesByFans: f.Quotes == "followers",
 			}
 		}
 	}
-	return func(agent, name string) string { return kinds[strings.ToLower(agent)+"\x00"+name] }
+	return activitypub.Profile{}
 }
 
-// chatTools are the requests of tools whose results come by chat.
-type chatTools struct {
-	*store.Store
-	pipeline *pipeline.Service
+// listener returns the agent that wants to hear what became of its answers.
+func (a *agentSet) listener(name string) (agents.Listener, bool) {
+	entry, known := a.registry.Lookup(name)
+	if !known {
+		return nil, false
+	}
+	listener, is := entry.Agent.(agents.Listener)
+	if choosy, able := entry.Agent.(interface{ Hears() bool }); is && able {
+		is = choosy.Hears()
+	}
+	return listener, is
 }
 
-// Submit hands in the result of a request.
-func (c chatTools) Submit(ctx context.Context, agent, by string, result map[string]any) (*request.Envelope, error) {
-	return c.pipeline.ToolRequests(agent, by).Submit(ctx, result, nil, nil)
+func (a *agentSet) listens(name string) bool {
+	_, is := a.listener(name)
+	return is
+}
+
+// answersLists reports whether an agent answers mail of mailing lists.
+func (a *agentSet) answersLists(agent string) bool {
+	if own := a.agentTable(agent).AnswerLists; own != nil {
+		return *own
+	}
+	return a.config.Mail.AnswerLists
+}
+
+// followsReplyTo returns how far an agent follows a Reply-To.
+func (a *agentSet) followsReplyTo(agent string) string {
+	return orElse(a.agentTable(agent).ReplyTo, a.config.Mail.ReplyTo)
+}
+
+// repliesToAll reports whether an agent's mails go to all of To and Cc.
+func (a *agentSet) repliesToAll(agent string) bool {
+	if own := a.agentTable(agent).ReplyAll; own != nil {
+		return *own
+	}
+	return a.config.Mail.ReplyAll
+}
+
+// maxHops is the ceiling of an agent for chains of agents.
+func (a *agentSet) maxHops(name string) int {
+	if entry, known := a.registry.Lookup(name); known {
+		return entry.Settings.MaxHops
+	}
+	return agents.DefaultMaxHops
+}
+
+// takesGuests reports whether an agent takes messages of senders who prove nothing: it answers them, or they wait for the
+// operator who wants that.
+func (a *agentSet) takesGuests(name string) bool {
+	entry, known := a.registry.Lookup(name)
+	held := a.config.Chat.HoldGuests && entry.Settings.Unverified == agents.UnverifiedHold
+	if !known || entry.Settings.Unverified != agents.UnverifiedAnswer && !held {
+		return false
+	}
+	guest := identity.Address{Local: "guest", Domain: a.config.Domain}
+	return entry.Settings.Access.Decide(identity.PurposeMessage, guest.String(), nil).Allowed
+}
+
+func (a *agentSet) showsTools(name string) bool {
+	entry, known := a.registry.Lookup(name)
+	return known && entry.Settings.ExposeTools
+}
+
+// serveTools keeps the connections to MCP servers until ctx ends.
+func (a *agentSet) serveTools(ctx context.Context) error {
+	for _, source := range a.tools {
+		source.Start()
+	}
+	<-ctx.Done()
+	for _, source := range a.tools {
+		source.Close()
+	}
+	return ctx.Err()
+}
+
+// names returns the names of all agents.
+func (a *agentSet) names() (list []string) {
+	for _, agent := range a.registry.Agents() {
+		list = append(list, agent.Name)
+	}
+	return list
+}
+
+// namesLocal reports whether a rule of an agent, its approvers or the allow list may be about the whole address of a sender
+// with this local part.
+func (a *agentSet) namesLocal(agent, local string) bool {
+	entry, known := a.registry.Lookup(agent)
+	if !known {
+		return false
+	}
+
+	named := func(rule agents.ReplyRule) bool {
+		return identity.AccessPolicy{Rules: []identity.Rule{rule.Rule}}.NamesLocal(local)
+	}
+	approves := func(address string) bool {
+		parsed, err := identity.ParseAddress(address)
+		return err == nil && strings.EqualFold(parsed.Local, local)
+	}
+	return entry.Settings.Access.NamesLocal(local) || slices.ContainsFunc(entry.Settings.ReplyRules, named) ||
+		slices.ContainsFunc(entry.Settings.Approvers, approves) || a.lists.NamesLocal(local)
 }

@@ -13,10 +13,8 @@ import (
 	"github.com/google/uuid"
 
 	"inbox/adapters/email"
-	"inbox/agents"
 	"inbox/engine/delivery"
 	"inbox/engine/pipeline"
-	"inbox/engine/store"
 	"inbox/exchange"
 	"inbox/internal/fault"
 	"inbox/internal/safehttp"
@@ -46,14 +44,13 @@ func mailLimits(config *Config) exchange.DeliveryLimits {
 
 // mailReports brings reports about mails to their deliveries.
 type mailReports struct {
-	store    *store.Store
+	*resources
 	delivery *delivery.Service
-	server   *Server
 }
 
 // Bounced writes a report to the delivery and its timeline.
 func (m mailReports) Bounced(ctx context.Context, bounce exchange.Bounce) error {
-	if err := m.delivery.Bounced(ctx, bounce); err != nil || !m.server.config.Operator.Notify || bounce.Event == exchange.EventDeliveryDelayed {
+	if err := m.delivery.Bounced(ctx, bounce); err != nil || !m.config.Operator.Notify || bounce.Event == exchange.EventDeliveryDelayed {
 		return err
 	}
 	record, reply, err := m.store.Delivery(ctx, bounce.DeliveryID)
@@ -61,12 +58,12 @@ func (m mailReports) Bounced(ctx context.Context, bounce exchange.Bounce) error 
 		return err // a notice that came back is not told of by the next one
 	}
 	notice := pipeline.Notice{
-		ID: uuid.Must(uuid.NewV7()).String(), Agent: record.Agent, To: m.server.config.Operator.Contact,
+		ID: uuid.Must(uuid.NewV7()).String(), Agent: record.Agent, To: m.config.Operator.Contact,
 		Subject: "Mail of " + record.Agent + " came back",
 		Text: "Recipient: " + bounce.Recipient + "\nWhat their server says: " + bounce.Reason + "\n\nThe conversation: inbox show " + record.TurnID +
 			"\nAddresses that get nothing any more: inbox suppressions list\n\nFurther ones within an hour are only there.",
 	}
-	return m.server.notifyOperator(ctx, bounce.Event, notice, func(pipeline.Tx) error { return nil })
+	return m.notifyOperator(ctx, bounce.Event, notice, func(pipeline.Tx) error { return nil })
 }
 
 // noticePrefix begins the ids of the conversations in which the operator is told something.
@@ -129,98 +126,60 @@ func (f stsFetcher) FetchPolicy(ctx context.Context, domain string, limit int64)
 }
 
 // mailDelivery fills in what sending mail needs.
-func (s *Server) mailDelivery(options *email.Options) {
-	options.Policy = mailPolicy(s.config)
-	options.MXPort = s.config.Mail.MXPort
-	if s.config.Mail.DANE {
+func (m *modules) mailDelivery(options *email.Options) {
+	options.Policy = mailPolicy(m.config)
+	options.MXPort = m.config.Mail.MXPort
+	if m.config.Mail.DANE {
 		// The validation of the settings has let only an address of this machine pass.
-		if secure, err := safehttp.NewSecureResolver(s.config.DNS.Resolver); err == nil {
+		if secure, err := safehttp.NewSecureResolver(m.config.DNS.Resolver); err == nil {
 			options.SecureDNS = secure
 		}
 	}
-	options.DKIMEd25519Selector = s.config.Mail.DKIMEd25519Selector
-	options.PolicyMode = s.config.Mail.MTASTS
-	options.QuoteLines = s.config.Mail.QuoteLines
-	options.ThreadTags = s.config.Mail.ThreadTags
-	options.FileLink = s.activitypub.MediaURL
-	options.AnswersLists, options.Closed = s.answersLists, s.closed.Closed
-	options.ReplyTo, options.RepliesToAll = s.followsReplyTo, s.repliesToAll
-	options.Policies = stsFetcher{s.client, s.config.Mail.MTASTSPort}
-	options.Deliveries = mailReports{s.store, s.delivery, s}
-	options.Suppressions = s.store
-	options.Alive = func(ctx context.Context, domain string) { s.delivery.Alive(ctx, email.ChannelName, domain) }
+	options.DKIMEd25519Selector = m.config.Mail.DKIMEd25519Selector
+	options.PolicyMode = m.config.Mail.MTASTS
+	options.QuoteLines = m.config.Mail.QuoteLines
+	options.ThreadTags = m.config.Mail.ThreadTags
+	options.FileLink = m.activitypub.MediaURL
+	options.AnswersLists, options.Closed = m.answersLists, m.availability.Closed
+	options.ReplyTo, options.RepliesToAll = m.followsReplyTo, m.repliesToAll
+	options.Policies = stsFetcher{m.client, m.config.Mail.MTASTSPort}
+	options.Deliveries = mailReports{m.resources, m.delivery}
+	options.Suppressions = m.store
+	options.Alive = func(ctx context.Context, domain string) { m.delivery.Alive(ctx, email.ChannelName, domain) }
 }
 
-// answersLists reports whether an agent answers mail of mailing lists.
-func (s *Server) answersLists(agent string) bool {
-	for i := range s.config.Agents {
-		if own := s.config.Agents[i].AnswerLists; own != nil && strings.EqualFold(s.config.Agents[i].Name, agent) {
-			return *own
-		}
-	}
-	return s.config.Mail.AnswerLists
-}
-
-// followsReplyTo returns how far an agent follows a Reply-To.
-func (s *Server) followsReplyTo(agent string) string {
-	for i := range s.config.Agents {
-		if own := s.config.Agents[i].ReplyTo; own != "" && strings.EqualFold(s.config.Agents[i].Name, agent) {
-			return own
-		}
-	}
-	return s.config.Mail.ReplyTo
-}
-
-// repliesToAll reports whether an agent's mails go to all of To and Cc.
-func (s *Server) repliesToAll(agent string) bool {
-	for i := range s.config.Agents {
-		if own := s.config.Agents[i].ReplyAll; own != nil && strings.EqualFold(s.config.Agents[i].Name, agent) {
-			return *own
-		}
-	}
-	return s.config.Mail.ReplyAll
-}
-
-// maxHops is the ceiling of an agent for chains of agents.
-func (s *Server) maxHops(name string) int {
-	if entry, known := s.registry.Lookup(name); known {
-		return entry.Settings.MaxHops
-	}
-	return agents.DefaultMaxHops
-}
-
-func (s *Server) openEmail() (module exchange.Module, err error) {
+func (m *modules) openEmail() (module exchange.Module, err error) {
 	options := email.Options{
-		Domain: s.config.Domain, Hostname: s.config.SMTP.Hostname, Listen: s.config.SMTP.Listen,
-		MaxMessageBytes: int64(s.config.SMTP.MaxMessageBytes), MaxUnprovenBytes: int64(s.config.SMTP.UnprovenMaxBytes), MaxConnections: s.config.SMTP.MaxConnections,
-		MaxConnectionsPerIP: s.config.SMTP.ConnectionsPerAddress, ConnectionsPerMinute: s.config.SMTP.ConnectionsPerMinute,
-		MailsPerMinute: s.config.SMTP.MailsPerMinute, ARCSealers: s.config.Mail.ARCSealers, RefuseQuarantine: s.config.Mail.RefuseQuarantine, AllowPrivate: s.config.Federation.AllowPrivate,
-		Mode: s.config.Mail.Mode, Smarthost: s.config.Mail.Smarthost.Reveal(),
-		DKIMSelector: s.config.Mail.DKIMSelector, DKIMKeyFile: s.config.Mail.DKIMKeyFile, ShutdownTimeout: s.config.ShutdownGrace,
-		Receiver: s.pipeline, Agents: s.registry, Threads: s.store, State: s.vault(), Blobs: s.blobs,
-		Resolver: s.resolver, Logger: s.logger, Present: s.demands.Present, MaxHops: s.maxHops, Refuses: s.refusesAddress,
+		Domain: m.config.Domain, Hostname: m.config.SMTP.Hostname, Listen: m.config.SMTP.Listen,
+		MaxMessageBytes: int64(m.config.SMTP.MaxMessageBytes), MaxUnprovenBytes: int64(m.config.SMTP.UnprovenMaxBytes), MaxConnections: m.config.SMTP.MaxConnections,
+		MaxConnectionsPerIP: m.config.SMTP.ConnectionsPerAddress, ConnectionsPerMinute: m.config.SMTP.ConnectionsPerMinute,
+		MailsPerMinute: m.config.SMTP.MailsPerMinute, ARCSealers: m.config.Mail.ARCSealers, RefuseQuarantine: m.config.Mail.RefuseQuarantine, AllowPrivate: m.config.Federation.AllowPrivate,
+		Mode: m.config.Mail.Mode, Smarthost: m.config.Mail.Smarthost.Reveal(),
+		DKIMSelector: m.config.Mail.DKIMSelector, DKIMKeyFile: m.config.Mail.DKIMKeyFile, ShutdownTimeout: m.config.ShutdownGrace,
+		Receiver: m.pipeline, Agents: m.registry, Threads: m.store, State: m.vault(), Blobs: m.blobs,
+		Resolver: m.resolver, Logger: m.logger, Present: m.demands.Present, MaxHops: m.maxHops, Refuses: m.lists.addressRefused,
 	}
-	s.mailDelivery(&options)
-	if err := s.mailTransport(&options); err != nil {
+	m.mailDelivery(&options)
+	if err := m.mailTransport(&options); err != nil {
 		return module, err
 	}
-	if s.email, err = email.New(options); err != nil {
+	if m.email, err = email.New(options); err != nil {
 		return module, err
 	}
-	return s.email.Module(), nil
+	return m.email.Module(), nil
 }
 
 // mailTransport lets mail leave to the smarthost, which the operator wrote, and offers STARTTLS where the web server has
 // a certificate.
-func (s *Server) mailTransport(options *email.Options) (err error) {
-	options.Dialer = s.client
+func (m *modules) mailTransport(options *email.Options) (err error) {
+	options.Dialer = m.client
 	if options.Mode == email.ModeSmarthost {
 		address, err := email.SmarthostAddress(options.Smarthost)
 		if err != nil {
 			return err
 		}
-		options.Dialer = s.client.Trusting(address)
+		options.Dialer = m.client.Trusting(address)
 	}
-	options.TLSConfig, err = s.certificate()
+	options.TLSConfig, err = m.certificate()
 	return err
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync/atomic"
 
 	"inbox/adapters/a2a"
 	"inbox/adapters/activitypub"
@@ -26,13 +27,13 @@ type channelEntry struct {
 }
 
 // channelList are all channels of a node. Nothing else enumerates them.
-func (s *Server) channelList() []channelEntry {
+func (m *modules) channelList() []channelEntry {
 	return []channelEntry{
-		{activitypub.ChannelName, normalized.ViaActivityPub, false, s.openActivityPub},
-		{a2a.ChannelName, normalized.ViaA2A, false, s.openA2A},
-		{chat.ChannelName, normalized.ViaA2A, false, s.openChat},
-		{bridge.ChannelName, normalized.ViaA2A, false, s.openBridge},
-		{email.ChannelName, normalized.ViaEmail, s.config.SMTP.Listen == "", s.openEmail},
+		{activitypub.ChannelName, normalized.ViaActivityPub, false, m.openActivityPub},
+		{a2a.ChannelName, normalized.ViaA2A, false, m.openA2A},
+		{chat.ChannelName, normalized.ViaA2A, false, m.openChat},
+		{bridge.ChannelName, normalized.ViaA2A, false, m.openBridge},
+		{email.ChannelName, normalized.ViaEmail, m.config.SMTP.Listen == "", m.openEmail},
 	}
 }
 
@@ -46,56 +47,66 @@ type Node struct {
 	Tokens    Tokens
 }
 
-// Receiver takes one message durably: when it returns without an error the message is stored with fsync and will be answered.
-// Errors are *fault.Fault.
-type Receiver interface {
-	Receive(ctx context.Context, in exchange.Inbound) (exchange.Receipt, error)
-}
-
-// Directory knows the agents of the server; names are compared case-insensitively.
-type Directory interface {
-	Agent(name string) (exchange.AgentProfile, bool)
-	Agents() []exchange.AgentProfile
-}
-
-// Tokens finds a bearer token of the operator by the lower-case hex SHA-256 of its text; revoked ones too.
-type Tokens interface {
-	TokenByHash(ctx context.Context, hash string) (exchange.Token, bool, error)
-}
+// What a channel needs of the server, as package exchange declares it.
+type (
+	Receiver  = exchange.Receiver
+	Directory = exchange.Directory
+	Tokens    = exchange.Tokens
+)
 
 // OpenChannel makes a channel of an embedding program.
 type OpenChannel func(node Node) (exchange.Module, error)
 
-// openChannels makes all modules and hands their work to the queue.
-func (s *Server) openChannels(more []OpenChannel) error {
-	list := slices.DeleteFunc(s.channelList(), func(c channelEntry) bool { return c.off })
+// modules are the channels of a node, each opened with what it needs of the engine.
+type modules struct {
+	*engine
+
+	activitypub *activitypub.Adapter
+	a2a         *a2a.Adapter
+	grpc        *a2a.GRPC // nil when a2a.grpc_listen is off
+	chat        *chat.Adapter
+	bridge      *bridge.Adapter
+	email       *email.Adapter // nil when smtp.listen is off
+
+	listeners []*listening // beside HTTP
+}
+
+// openModules opens the channels of the server and those of the embedding program, and hands their work to the queue.
+func openModules(below *engine, more []OpenChannel) (*modules, error) {
+	m := &modules{engine: below}
+	list := slices.DeleteFunc(m.channelList(), func(c channelEntry) bool { return c.off })
 	for _, open := range more {
-		list = append(list, channelEntry{open: func() (exchange.Module, error) { return open(s.node()) }})
+		list = append(list, channelEntry{open: func() (exchange.Module, error) { return open(m.node()) }})
 	}
 
 	for _, one := range list {
 		module, err := one.open()
 		if err != nil {
-			return err
+			return nil, err
 		}
-		if err := s.channels.Add(module); err != nil {
-			return err
+		if err := m.channels.Add(module); err != nil {
+			return nil, err
 		}
 		for _, job := range module.Jobs {
-			s.queue.Handle(job.Kind, job.Options, job.Handler)
+			m.queue.Handle(job.Kind, job.Options, job.Handler)
+		}
+		for _, listener := range module.Listeners {
+			m.listeners = append(m.listeners, &listening{Listener: listener, channel: module.Name})
 		}
 	}
-	return nil
+
+	m.handleDeliveries() // whose workers follow from the channels' limits
+	return m, nil
 }
 
-func (s *Server) node() Node {
-	return Node{Domain: s.config.Domain, PublicURL: s.config.PublicURL, Receiver: s.pipeline, Directory: s.registry, Tokens: s.store}
+func (m *modules) node() Node {
+	return Node{Domain: m.config.Domain, PublicURL: m.config.PublicURL, Receiver: m.pipeline, Directory: m.registry, Tokens: m.store}
 }
 
 // inbound are the contract's words for the ways by which agents are reached, for cards.
-func (s *Server) inbound() []string {
+func (m *modules) inbound() []string {
 	var words []string
-	for _, one := range s.channelList() {
+	for _, one := range m.channelList() {
 		if !one.off && !slices.Contains(words, one.receivedVia) {
 			words = append(words, one.receivedVia)
 		}
@@ -149,4 +160,30 @@ func (o openers) proves(ctx context.Context, evidence *identity.Evidence, stated
 		address = stated
 	}
 	return evidence.Vouches(address), nil
+}
+
+// prepareKeys makes the keys of the actors before they are asked for. A database that is down just now must not end the
+// server: the keys are then made when they are first needed.
+func (m *modules) prepareKeys(ctx context.Context) error {
+	if err := m.activitypub.Prepare(ctx); err != nil && ctx.Err() == nil {
+		m.logger.WarnContext(ctx, "keys could not be prepared and will be made when they are needed", "error", err)
+	}
+	return nil
+}
+
+// listening is a listener of a channel beside HTTP.
+type listening struct {
+	exchange.Listener
+	channel string
+	served  atomic.Bool // connections are taken
+}
+
+// checkListeners reports whether every channel that listens beside HTTP, such as mail, takes connections.
+func (m *modules) checkListeners(context.Context) error {
+	for _, listener := range m.listeners {
+		if !listener.served.Load() {
+			return fault.Newf(fault.Unavailable, "the channel %s takes no connections", listener.channel)
+		}
+	}
+	return nil
 }

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net/url"
-	"slices"
 	"strings"
 	"time"
 
@@ -14,7 +13,6 @@ import (
 
 	"inbox/adapters/activitypub"
 	"inbox/adapters/email"
-	"inbox/agents"
 	"inbox/engine/delivery"
 	"inbox/engine/demand"
 	"inbox/engine/moderation"
@@ -24,7 +22,6 @@ import (
 	"inbox/exchange"
 	"inbox/identity"
 	"inbox/internal/fault"
-	"inbox/internal/queue"
 	"inbox/internal/safehttp"
 	"inbox/normalized"
 	"inbox/operator"
@@ -73,9 +70,7 @@ func OpenOperator(ctx context.Context, config *Config) (*Operator, error) {
 		if _, err := lists.Read(ctx); err != nil {
 			return 0, err
 		}
-		deliveries := delivery.New(delivery.Options{Store: opened.Deliverer(), Refused: func(record delivery.Record, reply exchange.Reply) string {
-			return refusedDelivery(lists, config.Domain, record, reply)
-		}})
+		deliveries := delivery.New(delivery.Options{Store: opened.Deliverer(), Refused: lists.refusedDelivery})
 		if _, err := deliveries.WithdrawRefused(ctx); err != nil {
 			return 0, err
 		}
@@ -85,16 +80,13 @@ func OpenOperator(ctx context.Context, config *Config) (*Operator, error) {
 }
 
 // Operator returns what an operator may do on this server. It ends with the server: do not close it.
-func (s *Server) Operator() *Operator {
-	options := operatorOptions(s.config)
-	options.Store, options.Turns, options.Approvals, options.Deliveries = s.store, s.pipeline, s.demands, s.delivery
-	options.Agents = func() (names []string) {
-		for _, agent := range s.registry.Agents() {
-			names = append(names, agent.Name)
-		}
-		return names
-	}
-	options.Vault = func(context.Context) (operator.Vault, error) { return s.vault(), nil }
+func (s *Server) Operator() *Operator { return s.operator() }
+
+func (e *engine) operator() *Operator {
+	options := operatorOptions(e.config)
+	options.Store, options.Turns, options.Approvals, options.Deliveries = e.store, e.pipeline, e.demands, e.delivery
+	options.Agents = e.names
+	options.Vault = func(context.Context) (operator.Vault, error) { return e.vault(), nil }
 	return operator.New(options)
 }
 
@@ -132,26 +124,16 @@ func (s *Server) UnmoveAgent(ctx context.Context, agent string) error {
 	return s.activitypub.Unmove(ctx, agent)
 }
 
-// approvalConcurrency is how many approvers are looked up at once.
-const approvalConcurrency = 4
-
-// handleApprovals lets the queue tell approvers and askers. How often is tried is the pipeline's to say.
-func (s *Server) handleApprovals(kind string, handler queue.Handler) {
-	s.queue.Handle(kind, queue.KindOptions{Concurrency: approvalConcurrency, Timeout: time.Minute}, handler)
+// senderLists are the operator's lists of senders and hosts that are kept out or let in, as the parts of a node ask for them.
+type senderLists struct {
+	*moderation.Lists
+	domain string
 }
 
-// openLists reads the operator's lists. A server without them must not start: it would let in whom they keep out.
-func (s *Server) openLists(ctx context.Context) error {
-	s.lists = newLists(s.config, s.store)
-	s.client = s.client.Refusing(s.blockedHost)
-	_, err := s.lists.Read(ctx)
-	return err
-}
-
-func newLists(c *Config, opened *store.Store) *moderation.Lists {
-	return moderation.New(moderation.Options{
+func newLists(c *Config, opened *store.Store) *senderLists {
+	return &senderLists{domain: c.Domain, Lists: moderation.New(moderation.Options{
 		Source: opened, Domain: c.Domain, Hosts: ownHosts(c), OnlyAllowed: c.Federation.Mode == activitypub.ModeAllowlist,
-	})
+	})}
 }
 
 // ownHosts are the names of this server beside its domain.
@@ -169,65 +151,31 @@ func ownHosts(c *Config) map[string]bool {
 	return hosts
 }
 
-// namesLocal reports whether a rule of an agent, its approvers or the allow list may be about the whole address of a sender
-// with this local part.
-func (s *Server) namesLocal(agent, local string) bool {
-	entry, known := s.registry.Lookup(agent)
-	if !known {
-		return false
-	}
-
-	named := func(rule agents.ReplyRule) bool {
-		return identity.AccessPolicy{Rules: []identity.Rule{rule.Rule}}.NamesLocal(local)
-	}
-	approves := func(address string) bool {
-		parsed, err := identity.ParseAddress(address)
-		return err == nil && strings.EqualFold(parsed.Local, local)
-	}
-	return entry.Settings.Access.NamesLocal(local) || slices.ContainsFunc(entry.Settings.ReplyRules, named) ||
-		slices.ContainsFunc(entry.Settings.Approvers, approves) || s.lists.NamesLocal(local)
-}
-
-// runLists keeps the lists current. Who was blocked since then gets no answer to what was accepted before.
-func (s *Server) runLists(ctx context.Context) error {
-	return s.lists.Run(ctx, func(ctx context.Context) {
-		s.pipeline.CancelRunning(ctx)
-		if _, err := cancelBlocked(ctx, s.store, s.lists, s.pipeline); err != nil && ctx.Err() == nil {
-			s.logger.WarnContext(ctx, "messages of blocked senders are cancelled only when their turn comes", "error", err)
-		}
-		if _, err := s.delivery.WithdrawRefused(ctx); err != nil && ctx.Err() == nil {
-			s.logger.WarnContext(ctx, "deliveries to who is blocked are cancelled only when their time comes", "error", err)
-		}
-	})
-}
-
-// blockedHost reports whether nothing is fetched from a host, whoever asks for it. The allow list is not asked here: the
-// operator's own services are reached by the same client.
-func (s *Server) blockedHost(host string) bool {
-	verdict := s.lists.Host(host)
+// blockedHost reports whether nothing is fetched from a host, whatever part of the node asks for it. The allow list does not count
+// here: the operator's own services are reached by the same client.
+func (l *senderLists) blockedHost(host string) bool {
+	verdict := l.Host(host)
 	return verdict.Refused() && verdict.Code != moderation.CodeNotListed
 }
 
 // unlisted reports whether other servers of the fediverse may not be contacted at a host.
-func (s *Server) unlisted(host string) bool    { return s.lists.Host(host).Refused() }
-func (s *Server) hostAllowed(host string) bool { return !s.lists.Host(host).Refused() }
-func (s *Server) actorAllowed(iri string) bool { return !s.lists.Actor(iri).Refused() }
-func (s *Server) stopped(agent, principal string) bool {
-	_, is := s.lists.Stopped(agent, principal)
+func (l *senderLists) unlisted(host string) bool          { return l.Host(host).Refused() }
+func (l *senderLists) hostAllowed(host string) bool       { return !l.Host(host).Refused() }
+func (l *senderLists) actorAllowed(iri string) bool       { return !l.Actor(iri).Refused() }
+func (l *senderLists) addressRefused(address string) bool { return l.Address(address).Refused() }
+
+// stopped reports whether a sender told an agent to be quiet.
+func (l *senderLists) stopped(agent, principal string) bool {
+	_, is := l.Stopped(agent, principal)
 	return is
 }
-func (s *Server) refusesAddress(address string) bool { return s.lists.Address(address).Refused() }
 
-// refusedDelivery says why a reply must not leave any more.
-func (s *Server) refusedDelivery(record delivery.Record, reply exchange.Reply) string {
-	return refusedDelivery(s.lists, s.config.Domain, record, reply)
-}
-
-func refusedDelivery(lists *moderation.Lists, domain string, record delivery.Record, reply exchange.Reply) string {
-	if verdict := lists.Sender(reply.Message.Sender); verdict.Refused() && !ownMessage(reply, domain) {
+// refusedDelivery returns why a reply must not leave any more; empty when it may.
+func (l *senderLists) refusedDelivery(record delivery.Record, reply exchange.Reply) string {
+	if verdict := l.Sender(reply.Message.Sender); verdict.Refused() && !l.ownMessage(reply) {
 		return verdict.Reason
 	}
-	if verdict := lists.Host(record.Key); verdict.Refused() && verdict.Code == moderation.CodeBlock+exchange.TargetHost {
+	if verdict := l.Host(record.Key); verdict.Refused() && verdict.Code == moderation.CodeBlock+exchange.TargetHost {
 		return verdict.Reason // the allow list is the adapter's to ask: not every way has hosts
 	}
 	for address := range strings.SplitSeq(record.Address, ",") {
@@ -235,7 +183,7 @@ func refusedDelivery(lists *moderation.Lists, domain string, record delivery.Rec
 		if strings.Contains(address, "://") || identity.SameAddress(address, reply.Message.Sender.Address) {
 			continue
 		}
-		if verdict := lists.Address(address); verdict.Refused() {
+		if verdict := l.Address(address); verdict.Refused() {
 			return verdict.Reason
 		}
 	}
@@ -243,19 +191,15 @@ func refusedDelivery(lists *moderation.Lists, domain string, record delivery.Rec
 }
 
 // ownMessage reports whether the question is one of our own: a conversation that an agent began.
-func ownMessage(reply exchange.Reply, domain string) bool {
+func (l *senderLists) ownMessage(reply exchange.Reply) bool {
 	sender, err := identity.ParseAddress(reply.Message.Sender.Address)
-	return err == nil && sender.Domain == domain
+	return err == nil && sender.Domain == l.domain
 }
 
-// unlessBlocked keeps our agents from calling agents of hosts that are kept out.
-func (s *Server) unlessBlocked(caller pipeline.Caller) pipeline.Caller {
-	return listedCaller{caller, s.lists}
-}
-
+// listedCaller keeps our agents from calling agents of hosts that are kept out.
 type listedCaller struct {
 	pipeline.Caller
-	lists *moderation.Lists
+	lists *senderLists
 }
 
 // Call refuses what the lists forbid before anything is looked up.
@@ -269,7 +213,7 @@ func (c listedCaller) Call(ctx context.Context, d exchange.Dispatch) (normalized
 const cancelPage = 500
 
 // cancelBlocked cancels what was accepted from senders who are blocked now and is not answered yet.
-func cancelBlocked(ctx context.Context, from *store.Store, lists *moderation.Lists, turns *pipeline.Service) (cancelled int, err error) {
+func cancelBlocked(ctx context.Context, from *store.Store, lists *senderLists, turns *pipeline.Service) (cancelled int, err error) {
 	filter := exchange.TurnFilter{ByArrival: true, Limit: cancelPage + 1, States: []string{
 		exchange.StateAccepted, exchange.StateRunning, exchange.StateWaiting, exchange.StateHeld,
 	}}
@@ -304,28 +248,27 @@ const (
 )
 
 // reportRecords writes what the adapter records, and tells the operator of reports: in the log, and by mail with
-// operator.notify. One mail an hour at most, because anybody can send reports; the list has them all.
-type reportRecords struct{ server *Server }
+// operator.notify. One mail an hour at most, because anyone can send reports; the list has them all.
+type reportRecords struct{ *resources }
 
 // Audit stores the record. The mail is durable with it.
 func (r reportRecords) Audit(ctx context.Context, record exchange.AuditRecord) error {
-	s := r.server
 	if !strings.HasPrefix(record.Code, "report:") {
-		return s.store.Audit(ctx, record)
+		return r.store.Audit(ctx, record)
 	}
-	s.logger.WarnContext(ctx, "an agent was reported; see: inbox reports list", "agent", record.Agent, "turn", record.TurnID, "by", record.Principal, "comment", record.Detail)
-	if !s.config.Operator.Notify {
-		return s.store.Audit(ctx, record)
+	r.logger.WarnContext(ctx, "an agent was reported; see: inbox reports list", "agent", record.Agent, "turn", record.TurnID, "by", record.Principal, "comment", record.Detail)
+	if !r.config.Operator.Notify {
+		return r.store.Audit(ctx, record)
 	}
 	if record.ID == "" {
 		record.ID = uuid.Must(uuid.NewV7()).String()
 	}
-	return s.notifyOperator(ctx, "report", r.notice(record), func(tx pipeline.Tx) error { return tx.Audit(ctx, record) })
+	return r.notifyOperator(ctx, "report", r.notice(record), func(tx pipeline.Tx) error { return tx.Audit(ctx, record) })
 }
 
 // notifyOperator writes a record, and the mail that tells of it unless one of the same key left within the hour.
-func (s *Server) notifyOperator(ctx context.Context, key string, notice pipeline.Notice, write func(pipeline.Tx) error) error {
-	told, _, err := s.store.State().Get(ctx, noticeNamespace, key)
+func (r *resources) notifyOperator(ctx context.Context, key string, notice pipeline.Notice, write func(pipeline.Tx) error) error {
+	told, _, err := r.store.State().Get(ctx, noticeNamespace, key)
 	if err != nil {
 		return err
 	}
@@ -334,13 +277,13 @@ func (s *Server) notifyOperator(ctx context.Context, key string, notice pipeline
 	if err != nil {
 		return err
 	}
-	return s.store.Pipeline().InTx(ctx, func(tx pipeline.Tx) error {
+	return r.store.Pipeline().InTx(ctx, func(tx pipeline.Tx) error {
 		if err := write(tx); err != nil || time.Since(last) < noticeEvery {
 			return err
 		}
 		now := []byte(time.Now().UTC().Format(time.RFC3339Nano))
 		instead, err := tx.Claim(ctx, exchange.Claim{Namespace: noticeNamespace, Key: key, Value: now, Instead: told})
-		if err != nil || instead != nil { // somebody else told just now
+		if err != nil || instead != nil { // another node told just now
 			return err
 		}
 		return tx.Enqueue(ctx, job)
@@ -353,28 +296,13 @@ func (r reportRecords) notice(record exchange.AuditRecord) pipeline.Notice {
 		text += "\n\nThe conversation: inbox show " + record.TurnID
 	}
 	text += "\n\nAll reports: inbox reports list. Further ones within an hour are only there."
-	return pipeline.Notice{ID: record.ID, Agent: record.Agent, To: r.server.config.Operator.Contact, Subject: record.Agent + " was reported", Text: text}
+	return pipeline.Notice{ID: record.ID, Agent: record.Agent, To: r.config.Operator.Contact, Subject: record.Agent + " was reported", Text: text}
 }
 
 // operatorAddress is where notices are sent; empty = the operator wants none.
-func (s *Server) operatorAddress() string {
-	if !s.config.Operator.Notify {
+func (r *resources) operatorAddress() string {
+	if !r.config.Operator.Notify {
 		return ""
 	}
-	return s.config.Operator.Contact
-}
-
-// handleNotices tells the operator something through the ordinary deliveries.
-func (s *Server) handleNotices() {
-	s.queue.Handle(pipeline.NoticeKind, queue.KindOptions{Concurrency: 1}, func(ctx context.Context, job queue.Job) error {
-		notice, err := pipeline.NoticeOf(job)
-		if err != nil {
-			return queue.Classed(ctx, err)
-		}
-		opening, err := openers{s.channels}.open(ctx, notice.Agent, strings.TrimPrefix(notice.To, "@"), notice.Subject)
-		if err != nil {
-			return queue.GiveUp(fault.Of(err).Public, err)
-		}
-		return s.pipeline.Notify(ctx, job, notice, opening)
-	})
+	return r.config.Operator.Contact
 }

@@ -7,9 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"net"
-	"os"
 	"runtime"
 	"runtime/debug"
 	"strings"
@@ -18,159 +16,64 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"inbox/adapters/a2a"
-	"inbox/adapters/activitypub"
-	"inbox/adapters/bridge"
-	"inbox/adapters/chat"
-	"inbox/adapters/discovery"
-	"inbox/adapters/email"
 	"inbox/agents"
-	"inbox/agents/clienttool"
-	"inbox/agents/mcptool"
-	"inbox/agents/pull"
-	"inbox/console"
-	"inbox/engine/delivery"
-	"inbox/engine/demand"
-	"inbox/engine/moderation"
 	"inbox/engine/pipeline"
-	"inbox/engine/storage"
 	"inbox/engine/store"
 	"inbox/exchange"
 	"inbox/identity"
-	"inbox/internal/blob"
 	"inbox/internal/config"
-	"inbox/internal/disk"
-	"inbox/internal/httpserver"
-	"inbox/internal/queue"
-	"inbox/internal/safehttp"
-	"inbox/internal/telemetry"
 )
 
 // Server is one node. Any number of nodes may share a PostgreSQL database.
+//
+// It is built from the ground up: resources, trust, agents, engine, modules, web. Each of them embeds the one below and sees nothing above
+// itself; the order is that of New.
 type Server struct {
-	config   *Config
-	logger   *slog.Logger
-	registry *agents.Registry
-	lists    *moderation.Lists
-	meter    *moderation.Meter
+	*web
 
-	networkKey []byte // names networks of senders without proof
-	closed     closed
-
-	store    *store.Store
-	sealer   *storage.Sealer
-	seat     *disk.Lock // nil on PostgreSQL
-	blobs    *blob.Files
-	resolver *safehttp.Resolver
-	client   *safehttp.Client
-
-	keyring   *discovery.Keyring
-	validator *identity.Validator
-	demands   *demand.Service
-
-	queue    *queue.Queue
-	pipeline *pipeline.Service
-	delivery *delivery.Service
-	channels *exchange.Channels
-
-	activitypub *activitypub.Adapter
-	email       *email.Adapter // nil when smtp.listen is off
-	a2a         *a2a.Adapter
-	chat        *chat.Adapter
-	bridge      *bridge.Adapter
-	grpc        *a2a.GRPC // nil when a2a.grpc_listen is off
-	pull        *pull.Service
-	clientTools *clienttool.Service
-	tools       []*mcptool.Source
-	closers     []func() // of agents that hold connections
-	pages       *console.Pages
-	http        *httpserver.Server
-	routes      []httpserver.Route // of all rooms, for their description
-
-	ready atomic.Bool // wake-ups may come before everything is there
-
-	listeners []*listening
+	ready atomic.Bool // notifications may come before everything is there
 }
 
 // New opens the database and builds the rooms, with channels of the embedding program beside those of the server; nothing listens
 // yet. Its errors are one clear sentence each. The context bounds the opening only.
-func New(ctx context.Context, config *Config, more ...OpenChannel) (*Server, error) {
-	logger, err := telemetry.Setup(os.Stderr, config.Log.Level, config.Log.Format)
+func New(ctx context.Context, config *Config, more ...OpenChannel) (_ *Server, err error) {
+	s := &Server{}
+	resources, err := openResources(ctx, config, s.changed)
 	if err != nil {
 		return nil, err
 	}
-	s := &Server{config: config, logger: logger, channels: exchange.NewChannels()}
-	s.resolver = safehttp.NewResolver(config.DNS.Resolver)
-	s.client = safehttp.New(safehttp.Options{
-		AllowPrivate: config.Federation.AllowPrivate, Resolver: s.resolver, UserAgent: userAgent(config),
-		MaxPerHost: config.Queue.DeliveryConcurrency, MaxConcurrent: (2*waitingWorkers + 4) * config.Queue.DeliveryConcurrency,
-	})
-	if err := s.openStorage(ctx); err != nil {
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, resources.closeStorage())
+		}
+	}()
+
+	trust, err := newTrust(ctx, resources)
+	if err != nil {
 		return nil, err
 	}
-	if err := s.build(ctx, more); err != nil {
-		return nil, errors.Join(err, s.closeStorage())
+	agentSet, err := newAgents(ctx, trust, s.wakeTurns)
+	if err != nil {
+		return nil, err
 	}
+	engine, err := newEngine(agentSet)
+	if err != nil {
+		return nil, err
+	}
+	modules, err := openModules(engine, more)
+	if err != nil {
+		return nil, err
+	}
+	if s.web, err = newWeb(modules); err != nil {
+		return nil, err
+	}
+
 	s.ready.Store(true)
 	return s, nil
 }
 
-func userAgent(config *Config) string { return "inbox/" + Version + " (+" + config.PublicURL + "/)" }
-
-func (s *Server) openStorage(ctx context.Context) (err error) {
-	s.closed.disk = newDiskGuard(s.config)
-	if s.blobs, err = storage.OpenBlobs(s.config.DataDir, s.closed.disk); err != nil {
-		return err
-	}
-	if s.store, err = storage.Open(ctx, storageOptions(s.config, s.logger), s.wake); err != nil {
-		return err
-	}
-	if s.seat, err = storage.Take(ctx, storageOptions(s.config, s.logger), s.store); err != nil {
-		return errors.Join(err, s.closeStorage())
-	}
-	if s.sealer, err = storage.Bind(ctx, storageOptions(s.config, s.logger), s.store); err != nil {
-		return errors.Join(err, s.closeStorage())
-	}
-	if err := s.openLists(ctx); err != nil {
-		return errors.Join(err, s.closeStorage())
-	}
-	return nil
-}
-
-func (s *Server) closeStorage() error { return errors.Join(s.store.Close(), s.seat.Leave()) }
-
-// build makes the engine and the adapters around it.
-func (s *Server) build(ctx context.Context, more []OpenChannel) (err error) {
-	if s.registry, err = s.configuredAgents(ctx); err != nil {
-		return err
-	}
-	if err := s.buildTrust(ctx); err != nil {
-		return err
-	}
-	if err := s.buildEngine(); err != nil {
-		return err
-	}
-	if err := s.openChannels(more); err != nil {
-		return err
-	}
-	for module := range s.channels.All() {
-		for _, listener := range module.Listeners {
-			s.listeners = append(s.listeners, &listening{Listener: listener, channel: module.Name})
-		}
-	}
-	s.handleDeliveries()
-	return s.buildHTTP()
-}
-
-// listening is a listener of a channel beside HTTP.
-type listening struct {
-	exchange.Listener
-	channel string
-	served  atomic.Bool // connections are taken
-}
-
-// wake passes the store's notifications on, from this node and from others.
-func (s *Server) wake(channel, payload string) {
+// changed passes the store's notifications on, from this node and from others.
+func (s *Server) changed(channel, payload string) {
 	if !s.ready.Load() {
 		return
 	}
@@ -252,7 +155,7 @@ func (s *Server) Listen() error {
 const firstTokenLimit = 10 * time.Second
 
 // Run serves until ctx ends. Then it is not ready any more, serves on for drain, stops accepting, lets requests and runs
-// end within shutdown_grace, gives back what is left for the next start or another node, and returns nil.
+// end within shutdown_grace, returns what is left for the next start or another node, and returns nil.
 func (s *Server) Run(ctx context.Context) error {
 	defer s.closeLogged()
 	if s.http.Addr() == nil {
@@ -260,8 +163,15 @@ func (s *Server) Run(ctx context.Context) error {
 			return err
 		}
 	}
-	s.logger.Info("inbox is ready", "version", Version, "domain", s.config.Domain, "http", s.HTTPAddr().String(), "smtp", s.MailAddr(), "agents", s.names())
+
+	var addresses []string
+	for _, agent := range s.Agents() {
+		addresses = append(addresses, agent.Address)
+	}
+	s.logger.Info("inbox is ready", "version", Version, "domain", s.config.Domain, "http", s.HTTPAddr().String(), "smtp", s.MailAddr(),
+		"agents", strings.Join(addresses, " "))
 	s.warnOfProxy()
+
 	serving, stopServing := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopServing()
 	edge, edgeCtx := errgroup.WithContext(serving)
@@ -274,6 +184,7 @@ func (s *Server) Run(ctx context.Context) error {
 		}
 		return nil
 	})
+
 	work, stopWork := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopWork()
 	back := s.background(work)
@@ -285,6 +196,7 @@ func (s *Server) Run(ctx context.Context) error {
 		})
 	}
 	edge.Go(func() error { return s.http.Run(edgeCtx) })
+
 	err := edge.Wait()
 	stopWork()
 	return errors.Join(ignoreCancelled(err), ignoreCancelled(back.Wait()))
@@ -298,7 +210,7 @@ func (s *Server) background(ctx context.Context) *errgroup.Group {
 	back.Go(func() error { return s.demands.Run(ctx) })
 	back.Go(func() error { return s.runLists(ctx) })
 	back.Go(func() error { return s.runMeter(ctx) })
-	back.Go(func() error { return s.closed.backlog.Run(ctx) })
+	back.Go(func() error { return s.availability.backlog.Run(ctx) })
 	back.Go(func() error { return s.sweepBlobs(ctx) })
 	back.Go(func() error { return s.serveTools(ctx) })
 	back.Go(func() error { return s.pipeline.ExpireTools(ctx) })
@@ -308,27 +220,6 @@ func (s *Server) background(ctx context.Context) *errgroup.Group {
 		}
 	}
 	return back
-}
-
-// prepareKeys makes the keys of the actors before they are asked for. A database that is down just now must not end the
-// server: the keys are then made when they are first needed.
-func (s *Server) prepareKeys(ctx context.Context) error {
-	if err := s.activitypub.Prepare(ctx); err != nil && ctx.Err() == nil {
-		s.logger.WarnContext(ctx, "keys could not be prepared and will be made when they are needed", "error", err)
-	}
-	return nil
-}
-
-// serveTools keeps the connections to MCP servers until ctx ends.
-func (s *Server) serveTools(ctx context.Context) error {
-	for _, source := range s.tools {
-		source.Start()
-	}
-	<-ctx.Done()
-	for _, source := range s.tools {
-		source.Close()
-	}
-	return ctx.Err()
 }
 
 // Close ends a server that is not going to run.
@@ -343,14 +234,6 @@ func (s *Server) closeLogged() {
 	if err := s.Close(); err != nil {
 		s.logger.Warn("the database did not close cleanly", "error", err)
 	}
-}
-
-func (s *Server) names() string {
-	var names []string
-	for _, agent := range s.registry.Agents() {
-		names = append(names, agent.Address)
-	}
-	return strings.Join(names, " ")
 }
 
 func ignoreCancelled(err error) error {

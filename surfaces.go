@@ -12,183 +12,198 @@ import (
 	"strings"
 	"time"
 
+	"github.com/google/uuid"
+
 	"inbox/adapters/a2a"
+	"inbox/adapters/activitypub"
 	"inbox/adapters/bridge"
 	"inbox/adapters/bridge/contract"
 	"inbox/adapters/chat"
-	"inbox/agents"
+	"inbox/agents/clienttool"
+	"inbox/agents/runtime/tool"
+	"inbox/agents/runtime/tool/request"
+	"inbox/engine/pipeline"
 	"inbox/engine/store"
 	"inbox/exchange"
 	"inbox/identity"
 	"inbox/internal/config"
+	"inbox/internal/fault"
 	"inbox/internal/httpserver"
+	"inbox/internal/queue"
 	"inbox/internal/safehttp"
-	"inbox/internal/webtoken"
 	"inbox/normalized"
 )
 
-func (s *Server) openA2A() (module exchange.Module, err error) {
-	tokens, err := s.newWebTokens()
-	if err != nil {
-		return module, err
-	}
-
-	s.a2a, err = a2a.New(a2a.Options{
-		Verifier: tokens, Peers: s.takesPeer, Issuers: s.issuerCards(), CardKeys: s.keyring.SigningAll,
-		Domain: s.config.Domain, PublicURL: s.config.PublicURL, SupportedInbound: s.inbound(),
-		Receiver: s.pipeline, Directory: s.registry, Turns: s.store, Runs: s.pipeline, Tokens: s.store,
-		Claims: s.store.State(), Blobs: s.blobs, Logger: s.logger, Believer: s.validator, Present: s.demands.Present,
-		Push: s.newPush(), WebhookConcurrency: s.config.Queue.DeliveryConcurrency, CallerConcurrency: s.config.A2A.CallerConcurrency, GRPCPace: httpserver.NewPace(s.floodRates(), s.networks()), GRPCClient: s.networks().Client, GRPCAddress: s.grpcAddress, DefaultAgent: s.config.A2A.DefaultAgent,
-		Operator: s.config.Operator.Name, Contact: s.config.Operator.Contact, OperatorURL: s.config.Operator.Privacy,
+func (m *modules) openActivityPub() (module exchange.Module, err error) {
+	m.activitypub, err = activitypub.New(activitypub.Options{
+		Domain: m.config.Domain, PublicURL: m.config.PublicURL, Version: Version,
+		Receiver: m.pipeline, Directory: m.registry, Threads: m.store, Replies: m.store, State: m.vault(),
+		Amender: m.pipeline, Timeline: m.pipeline, Records: reportRecords{m.resources},
+		Outbox: outbox{m.store}, Client: m.client.Refusing(m.lists.unlisted),
+		HostAllowed: m.lists.hostAllowed, ActorAllowed: m.lists.actorAllowed, NamesLocal: m.namesLocal,
+		AllowPrivate: m.config.Federation.AllowPrivate, Mode: m.config.Federation.Mode,
+		UnsignedHost: !m.config.Federation.RequireSignedHost, MaxRefusals: m.maxRefusals(),
+		Follows: m.follows, Stopped: m.lists.stopped, FollowersOnly: m.followersOnly, Fields: operatorFields(m.config),
+		AnswersAgents: m.answersAgents, Likes: m.likes, EmptyMention: activitypub.EmptyGreet,
+		Present: m.demands.Present, Blobs: m.blobs, Profile: m.fediverseProfile, Recent: m.store,
+		PublicReplies: m.config.Federation.PublicReplies, PostLength: m.config.Federation.PostLength,
+		FollowersGetReplies: m.config.Federation.FollowersGetReplies, AuthorizedFetch: m.config.Federation.AuthorizedFetch,
+		Alive: m.hostAlive,
+		Policy: exchange.Policy{
+			Schedule: m.config.Federation.Retry,
+			Limits: exchange.DeliveryLimits{
+				Concurrency: m.config.Federation.HostConcurrency, PerSecond: float64(m.config.Federation.HostRate), WaitsTogether: true,
+			},
+			Conversation: exchange.ConversationLimits{Same: m.config.Limits.SameMessages},
+		},
 	})
 	if err != nil {
 		return module, err
 	}
 
-	module = s.a2a.Module()
-	if s.config.A2A.GRPCListen == "" {
-		return module, nil
+	module = m.activitypub.Module()
+	module.Background = append(module.Background, m.prepareKeys)
+	options := queue.KindOptions{Concurrency: m.config.Queue.DeliveryConcurrency, MaxAttempts: len(m.config.Federation.Retry) + 1}
+	for _, kind := range []string{activityJob, activityBulkJob} { // what is no reply, such as Accept and Move
+		module.Jobs = append(module.Jobs, exchange.Job{Kind: kind, Options: options, Handler: m.sendActivity(m.activitypub)})
 	}
-	security, err := s.certificate()
+	return module, nil
+}
+
+// maxRefusals is the adapter's own limit, or none where requests are not limited by address at all.
+func (r *resources) maxRefusals() int {
+	if len(r.config.Limits.HTTP) > 0 {
+		return 0
+	}
+	return -1
+}
+
+// Queue kinds of activities that are not replies, such as Accept; those to many followers wait behind the others.
+const (
+	activityJob     = "activity"
+	activityBulkJob = "activity.bulk"
+)
+
+// outbox keeps an activity in the durable queue until its receiver has it.
+type outbox struct{ store *store.Store }
+
+// SendLater stores the activity; it is sent after the commit, in order inside the partition.
+func (o outbox) SendLater(ctx context.Context, partition, payload string) error {
+	job := laterJob(activitypub.Later{Partition: partition, Payload: payload})
+	return o.store.Pipeline().InTx(ctx, func(tx pipeline.Tx) error { return tx.Enqueue(ctx, job) })
+}
+
+func laterJob(later activitypub.Later) queue.NewJob {
+	kind := activityJob
+	if later.Bulk {
+		kind = activityBulkJob
+	}
+	return queue.NewJob{ID: uuid.Must(uuid.NewV7()).String(), Kind: kind, Partition: kind + " " + later.Partition, Payload: later.Payload}
+}
+
+// sendActivity is the job: one attempt under the rules of deliveries. What it asks for besides is stored in the
+// transaction that ends it.
+func (e *engine) sendActivity(adapter *activitypub.Adapter) queue.Handler {
+	return func(ctx context.Context, job queue.Job) error {
+		attempt := func(ctx context.Context) error {
+			more, err := adapter.Perform(ctx, job.Payload, job.Attempt)
+			if err != nil || len(more) == 0 {
+				return err
+			}
+			return e.storeLater(ctx, job, more)
+		}
+		if host := activitypub.LaterHost(job.Payload); host != "" {
+			return e.delivery.Guard(ctx, job, activitypub.ChannelName, host, attempt)
+		}
+		err := attempt(ctx)
+		if f := fault.Of(err); err != nil && ctx.Err() == nil && f.Permanent {
+			return queue.GiveUp(f.Public, err)
+		}
+		return err
+	}
+}
+
+func (e *engine) storeLater(ctx context.Context, job queue.Job, more []activitypub.Later) error {
+	err := e.store.Pipeline().InTx(ctx, func(tx pipeline.Tx) error {
+		for _, later := range more {
+			if err := tx.Enqueue(ctx, laterJob(later)); err != nil {
+				return err
+			}
+		}
+		return tx.SettleJob(ctx, job.Lease, queue.Outcome{Kind: queue.Done})
+	})
+	if err != nil {
+		return err
+	}
+	return queue.ErrSettled
+}
+
+// operatorFields are the lines on every profile that say who operates the server.
+func operatorFields(c *Config) []activitypub.Field {
+	var fields []activitypub.Field
+	for _, field := range []activitypub.Field{
+		{Name: "Operator", Value: c.Operator.Name}, {Name: "Contact", Value: c.Operator.Contact}, {Name: "Account", Value: c.Operator.Account},
+		{Name: "Privacy", Value: c.Operator.Privacy}, {Name: "Source", Value: c.Operator.Source},
+	} {
+		if field.Value != "" {
+			fields = append(fields, field)
+		}
+	}
+	return fields
+}
+
+func (m *modules) openA2A() (module exchange.Module, err error) {
+	tokens, err := m.newWebTokens()
 	if err != nil {
 		return module, err
 	}
-	s.grpc = s.a2a.NewGRPC(s.config.A2A.GRPCListen, security, s.config.ShutdownGrace)
-	module.Listeners = append(module.Listeners, s.grpc)
+
+	m.a2a, err = a2a.New(a2a.Options{
+		Verifier: tokens, Peers: m.takesPeer, Issuers: m.issuerCards(), CardKeys: m.keyring.SigningAll,
+		Domain: m.config.Domain, PublicURL: m.config.PublicURL, SupportedInbound: m.inbound(),
+		Receiver: m.pipeline, Directory: m.registry, Turns: m.store, Runs: m.pipeline, Tokens: m.store,
+		Claims: m.store.State(), Blobs: m.blobs, Logger: m.logger, Believer: m.validator, Present: m.demands.Present,
+		Push: m.newPush(), WebhookConcurrency: m.config.Queue.DeliveryConcurrency, CallerConcurrency: m.config.A2A.CallerConcurrency, GRPCPace: httpserver.NewPace(m.floodRates(), m.networks()), GRPCClient: m.networks().Client, GRPCAddress: m.grpcAddress, DefaultAgent: m.config.A2A.DefaultAgent,
+		Operator: m.config.Operator.Name, Contact: m.config.Operator.Contact, OperatorURL: m.config.Operator.Privacy,
+	})
+	if err != nil {
+		return module, err
+	}
+
+	module = m.a2a.Module()
+	if m.config.A2A.GRPCListen == "" {
+		return module, nil
+	}
+	security, err := m.certificate()
+	if err != nil {
+		return module, err
+	}
+	m.grpc = m.a2a.NewGRPC(m.config.A2A.GRPCListen, security, m.config.ShutdownGrace)
+	module.Listeners = append(module.Listeners, m.grpc)
 	return module, nil
 }
 
 // grpcAddress is where peers reach gRPC: as the operator wrote it, or the public host with the listener's port.
-func (s *Server) grpcAddress() string {
+func (m *modules) grpcAddress() string {
 	switch {
-	case s.config.A2A.GRPCAddress != "":
-		return s.config.A2A.GRPCAddress
-	case s.grpc == nil || s.grpc.Addr() == nil:
+	case m.config.A2A.GRPCAddress != "":
+		return m.config.A2A.GRPCAddress
+	case m.grpc == nil || m.grpc.Addr() == nil:
 		return ""
 	}
-	public, err := url.Parse(s.config.PublicURL)
+	public, err := url.Parse(m.config.PublicURL)
 	if err != nil {
 		return ""
 	}
-	_, port, _ := net.SplitHostPort(s.grpc.Addr().String())
+	_, port, _ := net.SplitHostPort(m.grpc.Addr().String())
 	return net.JoinHostPort(public.Hostname(), port)
 }
 
-// newWebTokens makes what checks signed tokens: those of the issuers that the operator configured, and what agents of
-// other servers sign for themselves. Hosts that the operator wrote may be private.
-func (s *Server) newWebTokens() (*webtoken.Verifier, error) {
-	options := webtoken.Options{
-		Replays: replays{s.store.State()}, Domain: s.config.Domain, AllowHTTP: s.config.Federation.AllowPrivate,
-	}
-	written := map[string]bool{}
-	for i := range s.config.A2A.Issuers {
-		issuer := &s.config.A2A.Issuers[i]
-		options.Issuers = append(options.Issuers, webtoken.Issuer{
-			Issuer: issuer.Issuer, JWKSURL: issuer.JWKSURL, Discovery: issuer.Discovery, Audiences: issuer.Audiences,
-			Algs: issuer.Algs, Method: issuerMethod(issuer.Method), Untyped: issuer.Untyped, Unscoped: issuer.Unscoped,
-		})
-		for _, address := range []string{issuer.JWKSURL, issuer.Discovery} {
-			if u, err := url.Parse(address); err == nil && u.Host != "" {
-				written[hostPortOf(u)] = true
-			}
-		}
-	}
-	options.Documents = tokenDocuments{peers: keyDocuments{s.client}, written: written, operator: s.client}
-	return webtoken.New(options)
-}
-
-func issuerMethod(name string) string {
-	switch name {
-	case "", "a2a-oauth":
-		return identity.MethodA2AOAuth
-	case "a2a-jwt":
-		return identity.MethodA2AJWT
-	}
-	return name
-}
-
-func hostPortOf(u *url.URL) string {
-	if u.Port() != "" {
-		return u.Host
-	}
-	return net.JoinHostPort(u.Hostname(), map[string]string{"http": "80", "https": "443"}[u.Scheme])
-}
-
-// tokenDocuments fetches key documents; those on hosts of configured issuers with a client that trusts them.
-type tokenDocuments struct {
-	peers    keyDocuments
-	written  map[string]bool
-	operator *safehttp.Client
-}
-
-// Fetch gets one document.
-func (d tokenDocuments) Fetch(ctx context.Context, address string) ([]byte, error) {
-	u, err := url.Parse(address)
-	if err != nil {
-		return nil, err
-	}
-	if host := hostPortOf(u); d.written[host] {
-		return keyDocuments{d.operator.Trusting(host)}.Fetch(ctx, address)
-	}
-	return d.peers.Fetch(ctx, address)
-}
-
-// issuerCards are the issuers as cards name them.
-func (s *Server) issuerCards() []a2a.IssuerCard {
-	cards := make([]a2a.IssuerCard, 0, len(s.config.A2A.Issuers))
-	for i := range s.config.A2A.Issuers {
-		cards = append(cards, a2a.IssuerCard{Name: s.config.A2A.Issuers[i].Issuer, Discovery: s.config.A2A.Issuers[i].Discovery})
-	}
-	return cards
-}
-
-// takesPeer reports whether what a peer signs for itself is worth a look at its keys: it is not kept out, and the agent's
-// rules would let it in when it is who it says, or the operator trusts its domain.
-func (s *Server) takesPeer(agent string, peer identity.Address) bool {
-	entry, known := s.registry.Lookup(agent)
-	if !known || s.lists.Address(peer.String()).Refused() || s.lists.Host(peer.Domain).Refused() {
-		return false
-	}
-	proven := identity.Transport(identity.TransportProof{
-		Domain: s.config.Domain, Subject: peer.Acct(), Method: identity.MethodA2AJWT, Assurance: identity.AssuranceAgent,
-		Recipient: entry.Profile.Address, IssuedAt: time.Now(),
-	})
-	return entry.Settings.Access.Decide(identity.PurposeMessage, peer.String(), []identity.Evidence{proven}).Allowed || s.trustsDomain(peer.Domain)
-}
-
-// trustsDomain reports whether an entry of [[trust]] in force names a domain or its did:web.
-func (s *Server) trustsDomain(domain string) bool {
-	now := time.Now()
-	return slices.ContainsFunc(s.config.Trust, func(entry config.Trust) bool {
-		until := entry.Expires
-		return (sameIssuer(entry.Issuer, domain) || sameIssuer(entry.Issuer, identity.DIDOf(domain))) && (until.IsZero() || now.Before(until))
-	})
-}
-
-func sameIssuer(a, b string) bool {
-	left, err := identity.CanonicalIssuer(a)
-	right, bad := identity.CanonicalIssuer(b)
-	return err == nil && bad == nil && left == right
-}
-
-// assert signs for one of our agents who it is, for one request to an agent elsewhere.
-func (s *Server) assert(ctx context.Context, agent, audience string) (string, error) {
-	entry, known := s.registry.Lookup(agent)
-	if !known {
-		return "", fmt.Errorf("no agent %q", agent)
-	}
-	key, err := s.keyring.Signing(ctx)
-	if err != nil {
-		return "", err
-	}
-	return webtoken.Assert(key, entry.Profile.Address, audience, time.Now())
-}
-
 // newPush returns what webhooks of A2A tasks need.
-func (s *Server) newPush() a2a.Push {
-	pairs := webhookPairs(s.config.A2A.WebhookHosts)
+func (m *modules) newPush() a2a.Push {
+	pairs := webhookPairs(m.config.A2A.WebhookHosts)
 	named := func(u *url.URL) bool { return slices.Contains(pairs, webhookPair(u)) }
-	return a2a.Push{Watches: s.store, Sealer: s.sealer, Web: s.client.Allowing(pairs...), Named: named}
+	return a2a.Push{Watches: m.store, Sealer: m.sealer, Web: m.client.Allowing(pairs...), Named: named}
 }
 
 // webhookPairs are the host:port pairs of a2a.webhook_hosts; a host without a port is meant at both ports of the web.
@@ -213,17 +228,17 @@ func webhookPair(u *url.URL) string {
 	return net.JoinHostPort(strings.ToLower(u.Hostname()), port)
 }
 
-func (s *Server) openChat() (module exchange.Module, err error) {
-	s.chat, err = chat.New(chat.Options{
-		Domain: s.config.Domain, PublicURL: s.config.PublicURL, Issued: issuedTokens{s.a2a}, Receiver: chatReceiver{s.pipeline, s.store, s.logger}, Directory: s.registry, Turns: s.store, Runs: s.pipeline,
-		Tokens: s.store, Blobs: s.blobs, Guests: s.takesGuests, ShowsTools: s.showsTools, Present: s.demands.Present, FileURL: s.activitypub.MediaURL,
-		ToolKind: clientToolKinds(s.config.Agents), Tools: chatTools{s.store, s.pipeline}, Memory: s.store,
-		Origins: s.config.Chat.AllowedOrigins, WaitLimit: s.config.Chat.Wait, Logger: s.logger,
+func (m *modules) openChat() (module exchange.Module, err error) {
+	m.chat, err = chat.New(chat.Options{
+		Domain: m.config.Domain, PublicURL: m.config.PublicURL, Issued: issuedTokens{m.a2a}, Receiver: chatReceiver{m.pipeline, m.store, m.logger}, Directory: m.registry, Turns: m.store, Runs: m.pipeline,
+		Tokens: m.store, Blobs: m.blobs, Guests: m.takesGuests, ShowsTools: m.showsTools, Present: m.demands.Present, FileURL: m.activitypub.MediaURL,
+		ToolKind: clientToolKinds(m.config.Agents), Tools: chatTools{m.store, m.pipeline}, Memory: m.store,
+		Origins: m.config.Chat.AllowedOrigins, WaitLimit: m.config.Chat.Wait, Logger: m.logger,
 	})
 	if err != nil {
 		return module, err
 	}
-	return s.chat.Module(), nil
+	return m.chat.Module(), nil
 }
 
 // issuedTokens lets the holders of signed tokens into the chat as A2A does.
@@ -235,82 +250,10 @@ func (i issuedTokens) Credential(r *http.Request, agent exchange.AgentProfile, a
 	return chat.Credential{Sender: found.Sender, May: found.May}, err
 }
 
-// takesGuests reports whether an agent takes messages of somebody who proves nothing: it answers them, or they wait for the
-// operator who wants that.
-func (s *Server) takesGuests(name string) bool {
-	entry, known := s.registry.Lookup(name)
-	held := s.config.Chat.HoldGuests && entry.Settings.Unverified == agents.UnverifiedHold
-	if !known || entry.Settings.Unverified != agents.UnverifiedAnswer && !held {
-		return false
-	}
-	guest := identity.Address{Local: "guest", Domain: s.config.Domain}
-	return entry.Settings.Access.Decide(identity.PurposeMessage, guest.String(), nil).Allowed
-}
-
-func (s *Server) showsTools(name string) bool {
-	entry, known := s.registry.Lookup(name)
-	return known && entry.Settings.ExposeTools
-}
-
-// openBridge makes the edge for bridges and connectors.
-func (s *Server) openBridge() (module exchange.Module, err error) {
-	connectors, err := s.connectors()
-	if err != nil {
-		return module, err
-	}
-	s.bridge, err = bridge.New(bridge.Options{
-		Domain: s.config.Domain, Receiver: s.pipeline, Directory: s.registry, Turns: s.store, Runs: s.pipeline, Tokens: s.store,
-		Queue: s.store.Bridge(nil), Sessions: s.store, Tasks: s.store.TaskRuns(), Sealer: s.sealer, Web: s.client, Blobs: s.blobs,
-		SessionOf: func(owner string) contract.Sessions { return s.store.SessionMap(owner) },
-		Believer:  s.validator, Present: s.demands.Present, Connectors: connectors, WaitLimit: s.config.Bridges.MaxWait, Logger: s.logger,
-		Policy: exchange.Policy{Schedule: s.config.Bridges.Retry}, CallbackConcurrency: s.config.Queue.DeliveryConcurrency,
-	})
-	if err != nil {
-		return module, err
-	}
-	return s.bridge.Module(), nil
-}
-
-// connectors makes what the configuration says about them. Their callbacks are addresses that the operator wrote.
-func (s *Server) connectors() ([]bridge.Connector, error) {
-	list := make([]bridge.Connector, 0, len(s.config.Connectors))
-	for _, entry := range s.config.Connectors {
-		web, err := s.callbackClient(entry)
-		if err != nil {
-			return nil, err
-		}
-		var secrets []string
-		for _, secret := range []config.Secret{entry.Secret, entry.PreviousSecret} {
-			if secret != "" {
-				secrets = append(secrets, secret.Reveal())
-			}
-		}
-		list = append(list, bridge.Connector{
-			Name: entry.Name, Secrets: secrets, Issuer: entry.Issuer, Method: entry.Method, Agents: entry.Agents,
-			CallbackURL: entry.CallbackURL, Client: entry.Bridge, Web: web, RequireTimestamp: entry.RequireTimestamp,
-		})
-	}
-	return list, nil
-}
-
-// callbackClient reaches the callback that the operator wrote, wherever it is.
-func (s *Server) callbackClient(entry config.Connector) (*safehttp.Client, error) {
-	if entry.CallbackURL == "" {
-		return s.client, nil
-	}
-	_, client, err := s.trustingOperator(entry.CallbackURL)
-	if err != nil {
-		return nil, fmt.Errorf("connectors: callback_url of %s: %w", entry.Name, err)
-	}
-	return client, nil
-}
-
 // chatReceiver accepts what comes by chat and keeps its sessions, so that holders of a token find them again at
-// /v1/sessions. Guests have none: their session is a secret that nobody lists.
+// /v1/sessions. Guests have none: their session is a secret that is not listed.
 type chatReceiver struct {
-	receiver interface {
-		Receive(ctx context.Context, in exchange.Inbound) (exchange.Receipt, error)
-	}
+	receiver exchange.Receiver
 	sessions *store.Store
 	logger   *slog.Logger
 }
@@ -351,7 +294,7 @@ func (c chatReceiver) keep(ctx context.Context, in exchange.Inbound) error {
 	return c.sessions.TouchSession(ctx, session.Owner, session.ID, now)
 }
 
-// firstLine is the title of a session that nobody named.
+// firstLine is the title of a session without a given name.
 func firstLine(text string) string {
 	const longest = 120
 	line := []rune(text)
@@ -361,4 +304,88 @@ func firstLine(text string) string {
 		}
 	}
 	return text
+}
+
+// clientToolKinds says who executes the client tools of the configured agents; see chat.Options.ToolKind.
+func clientToolKinds(configured []config.Agent) func(agent, name string) string {
+	kinds := map[string]string{}
+	for i := range configured {
+		agent := strings.ToLower(configured[i].Name) + "\x00"
+		for _, one := range configured[i].ClientTools {
+			kind := chat.ToolOfProgram
+			if one.Asker {
+				kind = chat.ToolOfAsker
+			}
+			name := clienttool.Namespace + one.Name
+			kinds[agent+name], kinds[agent+tool.ProviderSafeName(name)] = kind, kind
+			if kinds[agent] != chat.ToolOfAsker {
+				kinds[agent] = kind
+			}
+		}
+	}
+	return func(agent, name string) string { return kinds[strings.ToLower(agent)+"\x00"+name] }
+}
+
+// chatTools are the requests of tools whose results come by chat.
+type chatTools struct {
+	*store.Store
+	pipeline *pipeline.Service
+}
+
+// Submit hands in the result of a request.
+func (c chatTools) Submit(ctx context.Context, agent, by string, result map[string]any) (*request.Envelope, error) {
+	return c.pipeline.ToolRequests(agent, by).Submit(ctx, result, nil, nil)
+}
+
+// openBridge makes the edge for bridges and connectors.
+func (m *modules) openBridge() (module exchange.Module, err error) {
+	connectors, err := m.connectors()
+	if err != nil {
+		return module, err
+	}
+	m.bridge, err = bridge.New(bridge.Options{
+		Domain: m.config.Domain, Receiver: m.pipeline, Directory: m.registry, Turns: m.store, Runs: m.pipeline, Tokens: m.store,
+		Queue: m.store.Bridge(nil), Sessions: m.store, Tasks: m.store.TaskRuns(), Sealer: m.sealer, Web: m.client, Blobs: m.blobs,
+		SessionOf: func(owner string) contract.Sessions { return m.store.SessionMap(owner) },
+		Believer:  m.validator, Present: m.demands.Present, Connectors: connectors, WaitLimit: m.config.Bridges.MaxWait, Logger: m.logger,
+		Policy: exchange.Policy{Schedule: m.config.Bridges.Retry}, CallbackConcurrency: m.config.Queue.DeliveryConcurrency,
+	})
+	if err != nil {
+		return module, err
+	}
+	return m.bridge.Module(), nil
+}
+
+// connectors makes what the configuration says about them. Their callbacks are addresses that the operator wrote.
+func (m *modules) connectors() ([]bridge.Connector, error) {
+	list := make([]bridge.Connector, 0, len(m.config.Connectors))
+	for _, entry := range m.config.Connectors {
+		web, err := m.callbackClient(entry)
+		if err != nil {
+			return nil, err
+		}
+		var secrets []string
+		for _, secret := range []config.Secret{entry.Secret, entry.PreviousSecret} {
+			if secret != "" {
+				secrets = append(secrets, secret.Reveal())
+			}
+		}
+		list = append(list, bridge.Connector{
+			Name: entry.Name, Secrets: secrets, Issuer: entry.Issuer, Method: entry.Method, Agents: entry.Agents,
+			CallbackURL: entry.CallbackURL, Client: entry.Bridge, Web: web, RequireTimestamp: entry.RequireTimestamp,
+		})
+	}
+	return list, nil
+}
+
+// callbackClient reaches the callback that the operator wrote, wherever it is.
+func (m *modules) callbackClient(entry config.Connector) (*safehttp.Client, error) {
+	if entry.CallbackURL == "" {
+		return m.client, nil
+	}
+	_, client, err := m.trustingOperator(entry.CallbackURL)
+	if err != nil {
+		return nil, fmt.Errorf("connectors: callback_url of %s: %w", entry.Name, err)
+	}
+	return client, nil
 }

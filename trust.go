@@ -7,42 +7,49 @@ import (
 	"encoding/hex"
 	"fmt"
 	"io"
-	"log/slog"
 	"net"
 	"net/http"
 	"net/url"
+	"slices"
 	"time"
 
 	"inbox/adapters/a2a"
-	"inbox/adapters/activitypub"
 	"inbox/adapters/discovery"
-	"inbox/adapters/email"
 	"inbox/engine/demand"
-	"inbox/engine/storage"
 	"inbox/engine/store"
 	"inbox/identity"
+	"inbox/internal/config"
 	"inbox/internal/facilitator"
 	"inbox/internal/fault"
 	"inbox/internal/openid"
 	"inbox/internal/safehttp"
-	"inbox/operator"
+	"inbox/internal/webtoken"
 )
 
-// buildTrust makes what decides who is believed and what is asked back: our own key, the judge of others' evidence,
-// the demands.
-func (s *Server) buildTrust(ctx context.Context) (err error) {
-	s.keyring = discovery.NewKeyring(s.vault(), s.config.Domain, time.Now)
-	if s.validator, err = identity.NewValidator(identity.ValidatorOptions{
-		Trust: s.config.TrustedIssuers(), Documents: keyDocuments{s.client}, Replays: replays{s.store.State()},
-		AllowHTTP: s.config.Federation.AllowPrivate, OwnIssuer: s.config.Domain,
-	}); err != nil {
-		return fmt.Errorf("trust: %w", err)
+// trust is what decides which evidence counts and what is asked back: our own key, the validator of others' evidence, the demands.
+type trust struct {
+	*resources
+
+	keyring    *discovery.Keyring
+	validator  *identity.Validator
+	networkKey []byte // names networks of senders without proof
+	demands    *demand.Service
+}
+
+func newTrust(ctx context.Context, below *resources) (_ *trust, err error) {
+	t := &trust{resources: below, keyring: discovery.NewKeyring(below.vault(), below.config.Domain, time.Now)}
+	t.validator, err = identity.NewValidator(identity.ValidatorOptions{
+		Trust: t.config.TrustedIssuers(), Documents: keyDocuments{t.client}, Replays: replays{t.store.State()},
+		AllowHTTP: t.config.Federation.AllowPrivate, OwnIssuer: t.config.Domain,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("trust: %w", err)
 	}
-	if s.networkKey, err = s.sealer.NetworkKey(ctx); err != nil {
-		return err
+	if t.networkKey, err = t.sealer.NetworkKey(ctx); err != nil {
+		return nil, err
 	}
-	s.demands, err = s.newDemands(ctx)
-	return err
+	t.demands, err = t.newDemands(ctx)
+	return t, err
 }
 
 // keyDocuments fetches the documents in which trusted issuers publish their keys.
@@ -79,38 +86,26 @@ func (r replays) Once(ctx context.Context, key string, expires time.Time) (bool,
 	return first, err
 }
 
-// storageOptions say what belongs together, and which documents are sealed.
-func storageOptions(config *Config, logger *slog.Logger) storage.Options {
-	return storage.Options{
-		DataDir: config.DataDir, DatabaseURL: config.DatabaseURL.Reveal(), DatabaseName: config.DatabaseURL.String(),
-		SecretKeyFile: config.SecretKeyFile, NewIdentity: config.NewIdentity, Logger: logger, Traces: []string{operator.AdminTokenFile},
-		Sealed: []string{activitypub.KeyNamespace, activitypub.MediaNamespace, discovery.KeyNamespace, email.KeyNamespace, secretNamespace},
-	}
-}
-
-// vault returns the documents, with private keys as they were put.
-func (s *Server) vault() storage.Vault { return s.sealer.Vault() }
-
 const secretNamespace = "policy.secret" // "state" → 32 random bytes, from which the states of demands are derived
 
 // newDemands makes the service for demands with a secret that all nodes share.
-func (s *Server) newDemands(ctx context.Context) (*demand.Service, error) {
+func (t *trust) newDemands(ctx context.Context) (*demand.Service, error) {
 	fresh := make([]byte, 32)
 	_, _ = rand.Read(fresh) // never fails since Go 1.24
-	secret, _, err := s.vault().PutIfAbsent(ctx, secretNamespace, "state", fresh, time.Time{})
+	secret, _, err := t.vault().PutIfAbsent(ctx, secretNamespace, "state", fresh, time.Time{})
 	if err != nil {
 		return nil, fmt.Errorf("make secret of demands: %w", err)
 	}
-	base, err := url.Parse(s.config.PublicURL)
+	base, err := url.Parse(t.config.PublicURL)
 	if err != nil {
 		return nil, fmt.Errorf("public_url: %w", err)
 	}
-	options := demand.Options{Store: s.store, BaseURL: base, Secret: secret, Logger: s.logger}
-	if options.Logins, err = s.logins(); err != nil {
+	options := demand.Options{Store: t.store, BaseURL: base, Secret: secret, Logger: t.logger}
+	if options.Logins, err = t.logins(); err != nil {
 		return nil, err
 	}
-	if address := s.config.Payments.FacilitatorURL; address != "" {
-		target, client, err := s.trustingOperator(address)
+	if address := t.config.Payments.FacilitatorURL; address != "" {
+		target, client, err := t.trustingOperator(address)
 		if err != nil {
 			return nil, fmt.Errorf("payments.facilitator_url: %w", err)
 		}
@@ -120,16 +115,16 @@ func (s *Server) newDemands(ctx context.Context) (*demand.Service, error) {
 }
 
 // logins are the services at which people prove a second identity.
-func (s *Server) logins() ([]demand.Login, error) {
+func (t *trust) logins() ([]demand.Login, error) {
 	var logins []demand.Login
-	for _, entry := range s.config.Logins {
-		_, client, err := s.trustingOperator(entry.Issuer)
+	for _, entry := range t.config.Logins {
+		_, client, err := t.trustingOperator(entry.Issuer)
 		if err != nil {
 			return nil, fmt.Errorf("login %s: %w", entry.Name, err)
 		}
 		login, err := openid.New(openid.Options{
 			Name: entry.Name, Issuer: entry.Issuer, ClientID: entry.ClientID, ClientSecret: entry.ClientSecret.Reveal(),
-			RedirectURL: s.config.PublicURL + "/policy/login/callback", Scopes: entry.Scopes, HTTP: client,
+			RedirectURL: t.config.PublicURL + "/policy/login/callback", Scopes: entry.Scopes, HTTP: client,
 		})
 		if err != nil {
 			return nil, err
@@ -139,44 +134,117 @@ func (s *Server) logins() ([]demand.Login, error) {
 	return logins, nil
 }
 
-// trustingOperator returns a client that also reaches the address that the operator wrote, wherever it is.
-func (s *Server) trustingOperator(address string) (*url.URL, *safehttp.Client, error) {
+// newWebTokens makes what checks signed tokens: those of the issuers that the operator configured, and what agents of
+// other servers sign for themselves. Hosts that the operator wrote may be private.
+func (t *trust) newWebTokens() (*webtoken.Verifier, error) {
+	options := webtoken.Options{
+		Replays: replays{t.store.State()}, Domain: t.config.Domain, AllowHTTP: t.config.Federation.AllowPrivate,
+	}
+	written := map[string]bool{}
+	for i := range t.config.A2A.Issuers {
+		issuer := &t.config.A2A.Issuers[i]
+		options.Issuers = append(options.Issuers, webtoken.Issuer{
+			Issuer: issuer.Issuer, JWKSURL: issuer.JWKSURL, Discovery: issuer.Discovery, Audiences: issuer.Audiences,
+			Algs: issuer.Algs, Method: issuerMethod(issuer.Method), Untyped: issuer.Untyped, Unscoped: issuer.Unscoped,
+		})
+		for _, address := range []string{issuer.JWKSURL, issuer.Discovery} {
+			if u, err := url.Parse(address); err == nil && u.Host != "" {
+				written[hostPortOf(u)] = true
+			}
+		}
+	}
+	options.Documents = tokenDocuments{peers: keyDocuments{t.client}, written: written, operator: t.client}
+	return webtoken.New(options)
+}
+
+func issuerMethod(name string) string {
+	switch name {
+	case "", "a2a-oauth":
+		return identity.MethodA2AOAuth
+	case "a2a-jwt":
+		return identity.MethodA2AJWT
+	}
+	return name
+}
+
+func hostPortOf(u *url.URL) string {
+	if u.Port() != "" {
+		return u.Host
+	}
+	return net.JoinHostPort(u.Hostname(), map[string]string{"http": "80", "https": "443"}[u.Scheme])
+}
+
+// tokenDocuments fetches key documents; those on hosts of configured issuers with a client that trusts them.
+type tokenDocuments struct {
+	peers    keyDocuments
+	written  map[string]bool
+	operator *safehttp.Client
+}
+
+// Fetch gets one document.
+func (d tokenDocuments) Fetch(ctx context.Context, address string) ([]byte, error) {
 	u, err := url.Parse(address)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	port := u.Port()
-	if port == "" {
-		port = map[string]string{"http": "80", "https": "443"}[u.Scheme]
+	if host := hostPortOf(u); d.written[host] {
+		return keyDocuments{d.operator.Trusting(host)}.Fetch(ctx, address)
 	}
-	return u, s.client.Trusting(net.JoinHostPort(u.Hostname(), port)), nil
+	return d.peers.Fetch(ctx, address)
 }
 
-// newCaller calls agents of other servers. Hosts of configured peers may be private, because the operator wrote them.
-func (s *Server) newCaller() (*a2a.Caller, error) {
-	// Agents take their time, and calls must not take the connections of deliveries.
-	client := safehttp.New(safehttp.Options{
-		AllowPrivate: s.config.Federation.AllowPrivate, Resolver: s.resolver, UserAgent: userAgent(s.config),
-		HeaderTimeout: callAnswer, Timeout: callAnswer, MaxPerHost: s.config.Queue.TurnConcurrency, MaxConcurrent: 4 * s.config.Queue.TurnConcurrency,
-	})
-	tokens := map[string]string{}
-	for _, peer := range s.config.Peers {
-		tokens[peer.Domain] = peer.Token.Reveal()
-		address := peer.Domain
-		if identity.HostOf(address) == address {
-			address = net.JoinHostPort(address, "443")
-		}
-		client = client.Trusting(address)
+// issuerCards are the issuers as cards name them.
+func (t *trust) issuerCards() []a2a.IssuerCard {
+	cards := make([]a2a.IssuerCard, 0, len(t.config.A2A.Issuers))
+	for i := range t.config.A2A.Issuers {
+		cards = append(cards, a2a.IssuerCard{Name: t.config.A2A.Issuers[i].Issuer, Discovery: t.config.A2A.Issuers[i].Discovery})
 	}
-	return a2a.NewCaller(a2a.CallerOptions{
-		Client: client, Signer: s.keyring, Domain: s.config.Domain, Blobs: s.blobs, AllowHTTP: s.config.Federation.AllowPrivate,
-		Tokens: func(domain string) string { return tokens[domain] }, TimeLimit: callLimit, Assert: s.assert,
+	return cards
+}
+
+// takesPeer reports whether what a peer signs for itself is worth a look at its keys: it is not kept out, and the agent's
+// rules would let it in when it is who it says, or the operator trusts its domain.
+func (a *agentSet) takesPeer(agent string, peer identity.Address) bool {
+	entry, known := a.registry.Lookup(agent)
+	if !known || a.lists.Address(peer.String()).Refused() || a.lists.Host(peer.Domain).Refused() {
+		return false
+	}
+	proven := identity.Transport(identity.TransportProof{
+		Domain: a.config.Domain, Subject: peer.Acct(), Method: identity.MethodA2AJWT, Assurance: identity.AssuranceAgent,
+		Recipient: entry.Profile.Address, IssuedAt: time.Now(),
+	})
+	return entry.Settings.Access.Decide(identity.PurposeMessage, peer.String(), []identity.Evidence{proven}).Allowed || a.trustsDomain(peer.Domain)
+}
+
+// trustsDomain reports whether an entry of [[trust]] in force names a domain or its did:web.
+func (t *trust) trustsDomain(domain string) bool {
+	now := time.Now()
+	return slices.ContainsFunc(t.config.Trust, func(entry config.Trust) bool {
+		until := entry.Expires
+		return (sameIssuer(entry.Issuer, domain) || sameIssuer(entry.Issuer, identity.DIDOf(domain))) && (until.IsZero() || now.Before(until))
 	})
 }
 
-// callLimit bounds one call to another agent with all its polls, callAnswer one request of it: servers of agents hold
-// a blocking request for up to a minute.
-const (
-	callLimit  = 2 * time.Minute
-	callAnswer = 70 * time.Second
-)
+func sameIssuer(a, b string) bool {
+	left, err := identity.CanonicalIssuer(a)
+	right, bad := identity.CanonicalIssuer(b)
+	return err == nil && bad == nil && left == right
+}
+
+// assert signs for one of our agents who it is, for one request to an agent elsewhere.
+func (a *agentSet) assert(ctx context.Context, agent, audience string) (string, error) {
+	entry, known := a.registry.Lookup(agent)
+	if !known {
+		return "", fmt.Errorf("no agent %q", agent)
+	}
+	key, err := a.keyring.Signing(ctx)
+	if err != nil {
+		return "", err
+	}
+	return webtoken.Assert(key, entry.Profile.Address, audience, time.Now())
+}
+
+// ofPeer reports whether an address is on a domain whose agents the operator named as peers.
+func (t *trust) ofPeer(address identity.Address) bool {
+	return slices.ContainsFunc(t.config.Peers, func(peer config.Peer) bool { return peer.Domain == address.Domain })
+}

@@ -15,7 +15,7 @@ func TestOperatorIsToldOfReports(t *testing.T) {
 	server := startServer(t, "INBOX_OPERATOR_CONTACT=ops@elsewhere.example", "INBOX_OPERATOR_NOTIFY=true", "INBOX_OPERATOR_NAME=Example Org")
 	for range 3 {
 		record := exchange.AuditRecord{At: time.Now(), Code: "report:activitypub", Agent: "echo", Principal: "x https://peer.example/actor", Detail: "it is spam"}
-		if err := (reportRecords{server}).Audit(t.Context(), record); err != nil {
+		if err := (reportRecords{server.resources}).Audit(t.Context(), record); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -10,7 +10,7 @@ import (
 // Demand is what a reader of a demand's address may see of it.
 type Demand = demand.View
 
-// Demands is what agents ask back. A token is the secret in the address of one demand; who has it may decide.
+// Demands is what agents ask back. A token is the secret in the address of one demand; its holder may decide.
 // Errors of all methods: fault.NotFound (no such demand), fault.Gone (expired), fault.Conflict (answered already, maybe
 // at this moment), fault.Malformed, fault.Forbidden and fault.Unauthenticated (a proof is bad), fault.Unavailable (a
 // service that has to be asked is down). Beside an error about a demand that exists the demand is given, too.

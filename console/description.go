@@ -39,7 +39,7 @@ func (d Description) Routes(about []httpserver.Route) ([]httpserver.Route, error
 		header.Set("ETag", tag)
 		header.Set("Content-Type", "application/json")
 		header.Set("Cache-Control", "public, max-age=300")
-		header.Set("Access-Control-Allow-Origin", "*") // tools in browsers read it; it says nothing about anybody
+		header.Set("Access-Control-Allow-Origin", "*") // tools in browsers read it; it holds nothing about a person
 		header.Set("X-Content-Type-Options", "nosniff")
 		http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(document)) // answers If-None-Match and ranges
 	})
@@ -61,7 +61,7 @@ func (d Description) Document(about []httpserver.Route) ([]byte, error) {
 			continue
 		}
 		operation, is := known[route.Method+" "+route.Pattern]
-		if !is { // a test finds it before anybody else
+		if !is { // a test finds it first
 			operation = openapi.Operation{Tag: "other", Summary: "Not described", Security: openapi.Bearer, Response: map[string]any{}}
 		}
 		operation.Method, operation.Path = route.Method, route.Pattern

@@ -18,15 +18,9 @@ var files embed.FS
 
 var templates = template.Must(template.ParseFS(files, "templates/*.html"))
 
-// Agents is what the public pages need to know.
-type Agents interface {
-	Agent(name string) (exchange.AgentProfile, bool)
-	Agents() []exchange.AgentProfile
-}
-
 // Pages serves the public pages.
 type Pages struct {
-	agents    Agents
+	agents    exchange.Directory
 	publicURL string
 	mail      func(exchange.AgentProfile) string
 	chat      func(agent string) bool // nil = there is none
@@ -36,12 +30,12 @@ type Pages struct {
 // Field is one line about who operates the server. Href is its link; empty = plain text.
 type Field struct{ Name, Value, Href string }
 
-// NewPages makes the pages. mail gives an agent's mail address, or "" where email is off; operator stands on each profile.
-func NewPages(agents Agents, publicURL string, mail func(exchange.AgentProfile) string, operator ...Field) *Pages {
+// NewPages makes the pages. mail returns an agent's mail address, "" where email is off; operator stands on each profile.
+func NewPages(agents exchange.Directory, publicURL string, mail func(exchange.AgentProfile) string, operator ...Field) *Pages {
 	return &Pages{agents: agents, publicURL: publicURL, mail: mail, operator: operator}
 }
 
-// WithChat says on the pages of agents for which chat gives true where they can be talked to in the browser.
+// WithChat shows on the pages of agents for which chat returns true where they can be talked to in the browser.
 func (p *Pages) WithChat(chat func(agent string) bool) *Pages {
 	p.chat = chat
 	return p

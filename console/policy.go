@@ -15,16 +15,16 @@ import (
 // PolicyOptions configure the pages of demands. Demands, Agents and PublicURL are required.
 type PolicyOptions struct {
 	Demands   Demands
-	Agents    Agents
+	Agents    exchange.Directory
 	PublicURL string                             // scheme, host and port under which browsers reach the pages
 	Mail      func(exchange.AgentProfile) string // an agent's mail address, or "" where email is off; may be nil
 }
 
 // PolicyPages shows what agents ask back and takes the decisions (message contract, section 9). GET and HEAD never
-// change anything, because mail scanners follow links; who has the address may decide, because it carries the secret.
+// change anything, because mail scanners follow links; the holder of the address may decide, because it carries the secret.
 type PolicyPages struct {
 	demands   Demands
-	agents    Agents
+	agents    exchange.Directory
 	publicURL string
 	mail      func(exchange.AgentProfile) string
 }

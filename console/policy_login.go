@@ -13,8 +13,8 @@ const (
 	loginSeconds = 10 * 60
 )
 
-// beginLogin sends the browser to the login service. The cookie binds the way back to this browser, so that nobody can
-// finish a login that somebody else began.
+// beginLogin sends the browser to the login service. The cookie binds the way back to this browser, so that no one can
+// finish a login that another person began.
 func (p *PolicyPages) beginLogin(w http.ResponseWriter, r *http.Request, state, login string) {
 	redirect, binding, err := p.demands.BeginLogin(r.Context(), state, login)
 	if err != nil {

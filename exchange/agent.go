@@ -76,7 +76,7 @@ type AgentEvent struct {
 // the result of a tool.
 const WaitingTool = "tool"
 
-// ToolAuthorization is the name of the request by which an agent waits until somebody has signed in elsewhere. The asker is told
+// ToolAuthorization is the name of the request by which an agent waits until a person has signed in elsewhere. The asker is told
 // with the first one; each has a time at which the agent looks again.
 const ToolAuthorization = "authorization"
 

@@ -19,14 +19,14 @@ const (
 	ApprovalApproved = "approved"
 	ApprovalDenied   = "denied"
 	ApprovalExpired  = "expired"
-	ApprovalDropped  = "dropped" // nobody waits for it any more: the asker wrote again or took the message back
+	ApprovalDropped  = "dropped" // no turn waits for it any more: the asker wrote again or took the message back
 )
 
 // EventApprovalTold is the row on the timeline of a turn that waits for an approval when one of those who may decide has
 // been written to; body: {"to","turn"}.
 const EventApprovalTold = "approval.told"
 
-// Approval is a decision that somebody else than the asker has to take, for operators. It holds no secret.
+// Approval is a decision that another person than the asker has to take, for operators. It holds no secret.
 type Approval struct {
 	ID         string               `json:"id"`   // UUIDv7
 	Code       string               `json:"code"` // six characters that people can type
@@ -35,7 +35,7 @@ type Approval struct {
 	Agent      string               `json:"agent"`
 	TurnID     string               `json:"turn_id"`
 	ThreadID   string               `json:"thread_id"`
-	Asker      string               `json:"asker"`              // address of whoever wrote the message
+	Asker      string               `json:"asker"`              // address of the sender of the message
 	Principal  string               `json:"principal"`          // of the asker
 	Via        string               `json:"received_via"`       // by which way the message came
 	Question   string               `json:"question,omitempty"` // its beginning
@@ -64,8 +64,8 @@ type ApprovalFilter struct {
 
 // Lists of a ListEntry.
 const (
-	ListBlock = "block" // who is kept out
-	ListAllow = "allow" // who is let in: with federation.mode = "allowlist", and as an exception from a wider block
+	ListBlock = "block" // senders and hosts that are kept out
+	ListAllow = "allow" // senders and hosts that are let in: with federation.mode = "allowlist", and as an exception from a wider block
 	ListStop  = "stop"  // who told one agent to stop
 	ListPause = "pause" // agents that take nothing and answer nothing until the operator lets them
 )
@@ -129,7 +129,7 @@ type ListChange struct {
 type Count struct {
 	Key    string    // names limit, subject and beginning of the window
 	Amount int64     // to be added when it is written, the sum when it is read
-	Ends   time.Time // after that nobody needs it
+	Ends   time.Time // after that it is no longer needed
 }
 
 // AuditRecord is one decision about trust that an operator may have to explain: evidence that was not believed, a

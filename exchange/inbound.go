@@ -20,13 +20,13 @@ type Inbound struct {
 	Channel string             // name of the adapter's channel, by which the answer leaves (Module.Name); required
 
 	Original  []byte          // the native bytes as received; stored once, content-addressed
-	Route     json.RawMessage // the adapter's own notes on how to answer; opaque to everybody else but for RouteWords
+	Route     json.RawMessage // the adapter's own notes on how to answer; opaque to all other rooms but for RouteWords
 	Reference string          // the adapter's conversation handle beside the thread (A2A: task id); may be empty
 	Repeats   bool            // the peer reads a refusal and sends the same message again by itself, as mail servers do
 	Quiet     bool            // the sender asks programs not to write unasked (#nobot): no notice, no acknowledgement
 	NoReply   string          // why this must never be answered (automatic mail, loop); the turn is stored as silent
 
-	AnswerOf time.Time // when our answer was made that this one answers; zero = it answers none of ours, or nobody knows
+	AnswerOf time.Time // when our answer was made that this one answers; zero = it answers none of ours, or that is unknown
 	// Opens says that nothing of the message's thread came before it: nothing has to be looked up about the thread.
 	Opens bool
 
@@ -34,7 +34,7 @@ type Inbound struct {
 	// sender without proof is counted by a keyed hash of its network (TurnRecord.Network).
 	Client netip.Addr
 
-	NewThread bool // Message.ThreadID was made for this message, and nobody else can know it yet
+	NewThread bool // Message.ThreadID was made for this message, and no other sender can know it yet
 
 	FromAgent  bool                 // the sender is a program that answers by itself: automated actor, chained task, mail with the chain hint
 	Continues  string               // id of a parked turn that this message takes up; the parked turn is dropped
@@ -120,7 +120,7 @@ type BadLine struct {
 
 // ImportResult is what an import of a list did, or would do.
 type ImportResult struct {
-	Read      int       `json:"read"`      // lines that name somebody
+	Read      int       `json:"read"`      // lines that name a target
 	Added     int       `json:"added"`     // entries that were not there, or not so
 	Unchanged int       `json:"unchanged"` // entries that were there already
 	Bad       []BadLine `json:"bad"`       // at most MaxBadLines of them

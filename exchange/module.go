@@ -171,7 +171,7 @@ func (c *Channels) Reviser(name string) (Reviser, bool) {
 	return able, able != nil
 }
 
-// Opening is how a conversation that this server begins reaches somebody: what Inbound says of one that a peer began.
+// Opening is how a conversation that this server begins reaches its recipient: what Inbound says of one that a peer began.
 type Opening struct {
 	Channel     string
 	ReceivedVia string // the contract's word for the channel

@@ -21,7 +21,7 @@ type Reply struct {
 	CreatedAt time.Time // every rendering carries this time, so that a repeat is the same message
 
 	Posts     int       // of how many messages it consists on the wire; 0 and 1 = one
-	Open      bool      // everybody may read it, so that it may be listed
+	Open      bool      // it is public, so that it may be listed
 	Revision  int       // how often it was edited
 	EditedAt  time.Time // zero = never
 	DeletedAt time.Time // zero = it stands; otherwise Response has no parts any more
@@ -37,7 +37,7 @@ type Plan struct {
 	Destinations []Destination // one delivery each; empty = the peer fetches the answer (A2A)
 	Posts        int           // see Reply.Posts
 	Open         bool          // see Reply.Open
-	Spread       bool          // there may be further destinations, which Spreader.Spread gives
+	Spread       bool          // there may be further destinations, which Spreader.Spread returns
 }
 
 // Destination is one place that a reply has to reach.
@@ -67,7 +67,7 @@ const (
 // DeliveryReceipt is what the peer said.
 type DeliveryReceipt struct {
 	Detail  string            // status line or reply text, cleaned, at most 512 bytes
-	Refused map[string]string // those of several recipients who were refused for good, and why; nil = nobody
+	Refused map[string]string // those of several recipients who were refused for good, and why; nil = none
 }
 
 // Channel is what the engine needs of an adapter to answer. Plan is pure: no network, no clock. Deliver makes one

@@ -6,7 +6,7 @@ import (
 )
 
 // Session is a conversation on one of our own surfaces: a bridge, a connector, a chat. Its owner alone may see it; to
-// everybody else there is none.
+// all others it does not exist.
 type Session struct {
 	ID           string    `json:"session_id"` // unique among those of its owner
 	Owner        string    `json:"-"`          // principal of the program or person

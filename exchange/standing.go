@@ -12,7 +12,7 @@ const (
 	StandingSubmitted = "submitted" // stored, no run has begun
 	StandingWorking   = "working"   // it runs, or goes on by itself
 	StandingInput     = "input"     // the asker has to answer or to pay
-	StandingAuthorize = "authorize" // somebody has to agree, log in or let it in
+	StandingAuthorize = "authorize" // a person has to agree, log in or let it in
 	StandingCompleted = "completed" // answered, or meant to have no answer
 	StandingFailed    = "failed"
 	StandingRefused   = "refused"
@@ -75,7 +75,7 @@ func outcomeOfPolicy(kind, status string) string {
 	return OutcomeUnavailable
 }
 
-// StandingOf says where a turn stands for its asker. Whether a question was given up is not in the record: such a turn
+// StandingOf returns where a turn stands for its asker. Whether a question was given up is not in the record: such a turn
 // stands as cancelled, and is given as what it asked. The index turns_tasks of the store says the same in SQL.
 func StandingOf(turn TurnRecord) string {
 	switch turn.State {
@@ -90,7 +90,7 @@ func StandingOf(turn TurnRecord) string {
 		return StandingCompleted
 	case StateCancelled:
 		return StandingCancelled
-	case StateHeld: // somebody else must let it pass
+	case StateHeld: // another person must let it pass
 		return StandingAuthorize
 	}
 	if turn.State == StateWaiting && turn.Reason == WaitingAuthorization {

@@ -1,5 +1,5 @@
 // Package history decides how much of a thread an agent sees: the sliding window of the message contract, section 4.
-// It is pure: the same stored turns and policy give the same bytes. It loads nothing and stores nothing.
+// It is pure: the same stored turns and policy result in the same bytes. It loads nothing and stores nothing.
 package history
 
 import (
@@ -46,13 +46,13 @@ func (p Policy) normal() Policy {
 	return p
 }
 
-// Need says how many turns of a thread are enough to trim it exactly: the first head and the newest tail.
+// Need returns how many turns of a thread are enough to trim it exactly: the first head and the newest tail.
 func (p Policy) Need() (head, tail int) {
 	p = p.normal()
 	return p.KeepHead, p.Window
 }
 
-// Enough returns a function for whoever reads a thread from its newest turn back: it is told each turn and says when the
+// Enough returns a function for a caller that reads a thread from its newest turn back: it is told each turn and reports when the
 // older ones cannot be in the window, because it has as many turns as Need says or more text than MaxBytes.
 func (p Policy) Enough() func(turn normalized.HistoricalMessage) bool {
 	p = p.normal()

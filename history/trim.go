@@ -15,7 +15,7 @@ type Thread struct {
 // TrimThread returns the turns that an agent sees of a thread and the index in them after which the prefix will be the
 // same at the next run: the place for a prompt cache to break. The index is nil when there is no such prefix. Turns come
 // back without inline bytes, policy addresses and all of an evidence but issuer, subject and method; the input is not
-// changed. Policy.MaxAge is for whoever reads the thread: turns before Policy.Since are no part of it.
+// changed. Policy.MaxAge is for the caller that reads the thread: turns before Policy.Since are no part of it.
 func TrimThread(thread Thread, policy Policy) (kept []normalized.HistoricalMessage, cacheBreakpointAfter *int) {
 	policy = policy.normal()
 	turns := excerpt[normalized.HistoricalMessage]{head: thread.Head, tail: thread.Tail, total: thread.Total}.normal()

@@ -40,7 +40,7 @@ func byCount(n int, policy Policy) window {
 	return window{head: head, start: min(start, n), n: n}
 }
 
-// skipUnknown moves the start of the window behind turns that nobody read, because those after them are too long already.
+// skipUnknown moves the start of the window behind turns that were not read, because those after them are too long already.
 func (w *window) skipUnknown(turns excerpt[turnOutline], slide int) {
 	begin, end := turns.begin(), turns.end()
 	if begin <= end {

@@ -68,12 +68,12 @@ func (a arrangement) write(turns excerpt[normalized.HistoricalMessage], group []
 	return merged
 }
 
-// sameSpeaker compares what was proven, too: anybody can write a mail in somebody else's name.
+// sameSpeaker compares what was proven, too: anyone can write a mail in another person's name.
 func sameSpeaker(a, b *normalized.Sender) bool {
 	return a.Address == b.Address && a.Principal() == b.Principal()
 }
 
-// attribution says who speaks, and who only claims to be somebody else of the group.
+// attribution names the speaker, and marks one that only claims to be another member of the group.
 func attribution(turns excerpt[normalized.HistoricalMessage], group []int, speaker *normalized.Sender) string {
 	claimed := len(speaker.Identities) == 0 && slices.ContainsFunc(group, func(i int) bool {
 		other := &turns.at(i).Sender

@@ -27,7 +27,7 @@ const (
 	PurposeSkill   = "skill:"
 )
 
-// Rule lets somebody in or keeps them out. Empty fields match everything; of several fields one piece of evidence must
+// Rule admits senders or refuses them. Empty fields match everything; of several fields one piece of evidence must
 // match all.
 type Rule struct {
 	Effect    string   // EffectAllow or EffectDeny
@@ -44,7 +44,7 @@ type Rule struct {
 	Address string
 }
 
-// AccessPolicy says who may use an agent for what. The rules are asked in order, the first match decides
+// AccessPolicy decides which senders may use an agent for what. The rules are asked in order, the first match decides
 // (message contract, section 10).
 type AccessPolicy struct {
 	Access string
@@ -135,9 +135,9 @@ type Decision struct {
 	Reason  string
 }
 
-// Decide reports whether somebody may use the agent for a purpose. Address is the sender's as stated, evidence what is
-// believed about the sender. The first rule that matches decides. Without one a message is open to everybody with
-// AccessPublic, to everybody with evidence with AccessVerified; tools and skills always need a rule.
+// Decide reports whether a sender may use the agent for a purpose. Address is the sender's as stated, evidence what is
+// believed about the sender. The first rule that matches decides. Without one a message is open to all senders with
+// AccessPublic, to senders with evidence with AccessVerified; tools and skills always need a rule.
 func (p AccessPolicy) Decide(purpose, address string, evidence []Evidence) Decision {
 	for i, rule := range p.Rules {
 		switch {
@@ -255,7 +255,7 @@ const (
 )
 
 // PublishedPolicy is what the card says about an AccessPolicy, key mentionable.identity_policy (message contract, section 10),
-// so that a caller knows before it asks. Nobody's subject or address is in it, and no deny rule.
+// so that a caller knows before it asks. No subject or address is in it, and no deny rule.
 type PublishedPolicy struct {
 	Require   []Requirement `json:"require"`
 	Otherwise string        `json:"otherwise"`
@@ -269,7 +269,7 @@ type Requirement struct {
 	Issuers   []string `json:"issuers,omitempty"`
 }
 
-// Published returns the form of the policy for the card. A purpose that is open to everybody is not in it; one that some
+// Published returns the form of the policy for the card. A purpose that is open to all senders is not in it; one that some
 // rule opens has the requirements of these rules together.
 func (p AccessPolicy) Published() PublishedPolicy {
 	published := PublishedPolicy{Require: []Requirement{}, Otherwise: OtherwiseForbidden}

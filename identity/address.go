@@ -1,4 +1,4 @@
-// Package identity says who is who and who may be believed: agent and sender addresses, the evidence that somebody verified
+// Package identity decides who a sender is and which evidence counts: agent and sender addresses, the evidence of what was verified
 // about a sender, its validation against the operator's trust list, the signing of our own, and the rules of access. It
 // opens no connection and keeps nothing on disk; key documents and the memory of used evidence are given to it.
 package identity
@@ -266,7 +266,7 @@ func encodeCanonical(value any) ([]byte, error) {
 	return jcs.Transform(body)
 }
 
-// RegistrableDomain returns the part of a host that somebody registered, by the public suffix list: all names below it
+// RegistrableDomain returns the part of a host that can be registered, by the public suffix list: all names below it
 // are one owner's. A public suffix, an IP address and a name that is none are returned as they are, without a port.
 func RegistrableDomain(host string) string {
 	host = strings.ToLower(strings.TrimSuffix(HostOf(host), "."))

@@ -178,7 +178,7 @@ func (p *presented) tooLong() string {
 	return ""
 }
 
-// fitsProfile says what of contexts, types and status is not that of the profile. A status list cannot be asked, so a
+// fitsProfile returns what of contexts, types and status is not that of the profile. A status list cannot be asked, so a
 // credential that wants it asked is none for us.
 func (p *presented) fitsProfile() (problem string) {
 	switch {
@@ -220,7 +220,7 @@ func (v *Validator) believeCredentials(ctx context.Context, offered Offered, rec
 	}
 }
 
-// present runs the steps of evidence in their order with the codes of the credential profile. What it gives is never
+// present runs the steps of evidence in their order with the codes of the credential profile. Its result is never
 // nil; of a credential without the right form it is empty.
 func (v *Validator) present(ctx context.Context, raw json.RawMessage, challenge string, recipient Recipient) (*presented, *refusal) {
 	p, refused := v.checkCredentialShape(raw)

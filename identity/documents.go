@@ -29,7 +29,7 @@ type connectorCard struct {
 }
 
 // ConnectorCard writes the Connector Card of a host issuer, for /.well-known/adapter-card (message contract, section 10).
-// A previous key without NotAfter counts as ended for everybody who reads the card.
+// A previous key without NotAfter counts as ended for all readers of the card.
 func ConnectorCard(issuer string, callbacks []string, active, previous []PublicKey) []byte {
 	card := connectorCard{
 		Issuer: issuer, CallbackURLs: append([]string{}, callbacks...), Active: []writtenKey{}, Previous: []writtenKey{},
@@ -180,7 +180,7 @@ func decodeMultikey(text string) (ed25519.PublicKey, error) {
 	return key, nil
 }
 
-// KeyDocumentURL says where a canonical issuer publishes its keys: the Connector Card of a host, or did.json of a did:web.
+// KeyDocumentURL returns where a canonical issuer publishes its keys: the Connector Card of a host, or did.json of a did:web.
 // With allowHTTP a host with a port is a development server.
 func KeyDocumentURL(issuer string, allowHTTP bool) (string, error) {
 	return keyDocumentURL(issuer, allowHTTP)

@@ -44,7 +44,7 @@ const (
 	ProofBearerToken       = "bearer-token"
 )
 
-// Evidence records what somebody already verified about a sender. It is not a login
+// Evidence records what was already verified about a sender. It is not a login
 // (message contract, section 10). Everything from Assurance on is left out where a history keeps only who spoke.
 type Evidence struct {
 	ID         string          `json:"id,omitempty"`

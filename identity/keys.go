@@ -89,7 +89,7 @@ func (c *keyCache) refresh(ctx context.Context, issuer string, seen *keyDocument
 	c.mu.Lock()
 	keys, now := c.entry(issuer), c.now()
 	switch {
-	case keys.document != nil && keys.document != seen: // somebody else was faster
+	case keys.document != nil && keys.document != seen: // another caller was faster
 		defer c.mu.Unlock()
 		return keys.document, nil
 	case keys.flight == nil && now.Before(keys.refreshed.Add(refreshPause)):

@@ -107,7 +107,7 @@ func (d webDID) String() string {
 // didOf returns the did:web of a domain.
 func didOf(domain string) string { return webDID{domain: domain}.String() }
 
-// keyDocumentURL says where a canonical issuer publishes its keys: the Connector Card of a host, or did.json (did:web
+// keyDocumentURL returns where a canonical issuer publishes its keys: the Connector Card of a host, or did.json (did:web
 // method specification, section 2.5.2). A host with a port is a development server when plain http is allowed.
 func keyDocumentURL(issuer string, allowHTTP bool) (string, error) {
 	domain, path := issuer, "/.well-known/adapter-card"
@@ -139,7 +139,7 @@ func bracketed(domain string) string {
 	return domain
 }
 
-// attestationLife is what Sign gives when the evidence has no end of its own.
+// attestationLife is the life of what Sign makes when the evidence has no end of its own.
 const attestationLife = 5 * time.Minute
 
 // SigningKey signs the attestations of one issuer. It prints without its private half.
@@ -241,7 +241,7 @@ func signature(e Evidence, private ed25519.PrivateKey) (string, error) {
 
 // Vouches reports whether the evidence proves an address (in canonical form): its subject is the acct: or mailto: form of
 // that very address, or our own ActivityPub transport saw an actor whom WebFinger of that address names (the claim
-// account). The user name that an actor gives itself proves nothing: anybody on its host may take any name that is free
+// account). The user name that an actor chooses itself proves nothing: any account on its host may take any name that is free
 // there. It must be believed evidence.
 func (e *Evidence) Vouches(address string) bool {
 	stated, err := ParseAddress(address)

@@ -105,7 +105,7 @@ func (v *Validator) checkOrigin(_ context.Context, c *candidate) *refusal {
 	if c.evidence.Proof.Type != ProofSignedAttestation {
 		return refuse(CodeOwnProofFromPeer, c.evidence.Proof.Type)
 	}
-	c.issuer, _ = CanonicalIssuer(c.evidence.Issuer) // of a strange form it is empty, and nobody trusts that
+	c.issuer, _ = CanonicalIssuer(c.evidence.Issuer) // of a strange form it is empty, which no entry trusts
 	if v.own[c.issuer] {
 		return refuse(CodeSelfIssued, "")
 	}

@@ -226,7 +226,7 @@ func (l trustList) of(issuer string, now time.Time) []TrustedIssuer {
 }
 
 // Covers reports whether the operator's list lets an issuer vouch for what the evidence says. It checks no proof: it is for
-// evidence that this server makes itself, about somebody whom a connector named that proved itself in another way.
+// evidence that this server makes itself, about a person named by a connector that proved itself in another way.
 func (v *Validator) Covers(evidence Evidence) bool {
 	issuer, err := CanonicalIssuer(evidence.Issuer)
 	return err == nil && !v.own[issuer] && slices.ContainsFunc(v.trust.of(issuer, v.now()), func(entry TrustedIssuer) bool {

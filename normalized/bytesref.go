@@ -29,7 +29,7 @@ func Stored(digest string) *BytesRef {
 	return &BytesRef{Kind: BytesContentAddressed, Algo: AlgoSHA256, Digest: digest}
 }
 
-// At makes a reference to bytes at an https address. Nothing is fetched until somebody asks for it.
+// At makes a reference to bytes at an https address. Nothing is fetched until a reader asks for it.
 func At(address string) *BytesRef { return &BytesRef{Kind: BytesURL, URL: address} }
 
 // Bytes decodes inline bytes; a fault of kind Malformed when there are none.

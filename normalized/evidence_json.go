@@ -61,19 +61,19 @@ func (w *writer) proof(p *identity.Proof) {
 	w.close('}')
 }
 
-func (r *reader) identities() (list []identity.Evidence) {
+func readIdentities(r *reader) (list []identity.Evidence) {
 	if !r.beginArray() {
 		return nil
 	}
 	for r.element() {
 		var e identity.Evidence
-		r.evidence(&e)
+		readEvidence(r, &e)
 		list = append(list, e)
 	}
 	return list
 }
 
-func (r *reader) evidence(e *identity.Evidence) {
+func readEvidence(r *reader, e *identity.Evidence) {
 	if !r.beginObject() {
 		return
 	}
@@ -90,36 +90,36 @@ func (r *reader) evidence(e *identity.Evidence) {
 		case "assurance":
 			e.Assurance = r.string()
 		case "audience":
-			e.Audience = r.audience()
+			e.Audience = readAudience(r)
 		case "issued_at":
 			e.IssuedAt = r.time()
 		case "not_before":
-			e.NotBefore = optional(r, r.instant)
+			e.NotBefore = optional(r, readInstant)
 		case "expires_at":
-			e.ExpiresAt = optional(r, r.instant)
+			e.ExpiresAt = optional(r, readInstant)
 		case "on_behalf_of":
 			e.OnBehalfOf = r.strings()
 		case "claims":
 			e.Claims = r.raw()
 		case "source":
-			e.Source = optional(r, r.source)
+			e.Source = optional(r, readSource)
 		case "proof":
-			r.proof(&e.Proof)
+			readProof(r, &e.Proof)
 		default:
-			r.extra(&e.Extra)
+			readExtra(r, &e.Extra)
 		}
 	}
 }
 
-// audience reads a string or a list of strings.
-func (r *reader) audience() identity.Audience {
+// readAudience reads a string or a list of strings.
+func readAudience(r *reader) identity.Audience {
 	if r.peek() == '"' {
 		return identity.Audience{r.string()}
 	}
 	return r.strings()
 }
 
-func (r *reader) source(s *identity.Source) {
+func readSource(r *reader, s *identity.Source) {
 	if !r.beginObject() {
 		return
 	}
@@ -139,7 +139,7 @@ func (r *reader) source(s *identity.Source) {
 	}
 }
 
-func (r *reader) proof(p *identity.Proof) {
+func readProof(r *reader, p *identity.Proof) {
 	if !r.beginObject() {
 		return
 	}
@@ -167,8 +167,8 @@ func (r *reader) proof(p *identity.Proof) {
 	}
 }
 
-// extra keeps an unknown key in an exported map.
-func (r *reader) extra(values *map[string]json.RawMessage) {
+// readExtra keeps an unknown key in an exported map.
+func readExtra(r *reader, values *map[string]json.RawMessage) {
 	if len(*values) >= maxUnknownKeys {
 		r.fail("is one unknown key too many")
 		return

@@ -114,12 +114,12 @@ func (r *reader) end() error {
 }
 
 // optional reads a value that may be absent as null.
-func optional[T any](r *reader, read func(*T)) *T {
+func optional[T any](r *reader, read func(*reader, *T)) *T {
 	if r.null() {
 		return nil
 	}
 	value := new(T)
-	read(value)
+	read(r, value)
 	return value
 }
 

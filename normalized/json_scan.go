@@ -41,7 +41,7 @@ func (r *reader) literal(word string) bool {
 	return true
 }
 
-// skip steps over one value and checks its syntax; in strict mode also that no key comes twice.
+// skip steps over one value and checks its syntax; in strict mode also that no key is a duplicate.
 func (r *reader) skip() {
 	if r.err != nil {
 		return
@@ -84,7 +84,7 @@ func (r *reader) skipObject() {
 
 const fewKeys = 16
 
-// keySet finds a key that comes twice in one object. Few keys are compared one by one, many through a map.
+// keySet finds duplicate keys of one object. Few keys are compared one by one, many through a map.
 type keySet struct {
 	few   [fewKeys][]byte
 	count int

@@ -163,7 +163,7 @@ func TestEvidenceReadsAsItsOwnPackageDoes(t *testing.T) {
 		}
 		var ours identity.Evidence
 		r := newReader(w.buf)
-		r.evidence(&ours)
+		readEvidence(r, &ours)
 		if err := r.end(); err != nil {
 			t.Fatal(err)
 		}

@@ -195,7 +195,7 @@ func Text(content string) Part { return Part{Kind: PartText, MIME: MIMEPlain, Co
 // Markdown makes a markdown text part.
 func Markdown(content string) Part { return Part{Kind: PartText, MIME: MIMEMarkdown, Content: content} }
 
-// Keeper keeps bytes and gives their digest, lower-case hex SHA-256.
+// Keeper keeps bytes and returns their digest, lower-case hex SHA-256.
 type Keeper interface {
 	Put(ctx context.Context, r io.Reader) (digest string, size int64, err error)
 }

@@ -13,21 +13,21 @@ import (
 // TooLarge with the path of the field.
 func DecodeMessage(data []byte, limits Limits) (Message, error) {
 	var m Message
-	err := decodeStrict(data, limits, func(r *reader) { r.message(&m) })
+	err := decodeStrict(data, limits, func(r *reader) { readMessage(r, &m) })
 	return m, err
 }
 
 // DecodeResponse is DecodeMessage for the answer of an agent outside; ValidateResponse checks its rules.
 func DecodeResponse(data []byte, limits Limits) (Response, error) {
 	var out Response
-	err := decodeStrict(data, limits, func(r *reader) { r.response(&out) })
+	err := decodeStrict(data, limits, func(r *reader) { readResponse(r, &out) })
 	return out, err
 }
 
 // DecodeDelta is DecodeMessage for one step of a streamed answer; Fold checks its rules.
 func DecodeDelta(data []byte, limits Limits) (Delta, error) {
 	var d Delta
-	err := decodeStrict(data, limits, func(r *reader) { r.delta(&d) })
+	err := decodeStrict(data, limits, func(r *reader) { readDelta(r, &d) })
 	return d, err
 }
 
@@ -48,7 +48,7 @@ func decodeStrict(data []byte, limits Limits, read func(*reader)) error {
 }
 
 // CheckJSON reports whether data is one JSON value that nests no deeper than depth, is valid UTF-8 (also behind \u
-// escapes) and has no key twice in one object, where two readers could understand two different documents (RFC 8259,
+// escapes) and has no duplicate key in one object, where two readers could understand two different documents (RFC 8259,
 // section 4). Errors are *fault.Fault of kind Malformed.
 func CheckJSON(data []byte, depth int) error {
 	r := newReader(data)
@@ -76,7 +76,7 @@ func (m Message) MarshalJSON() ([]byte, error) { return m.AppendJSON(nil) }
 func (m *Message) UnmarshalJSON(data []byte) error {
 	r := newReader(data)
 	*m = Message{}
-	r.message(m)
+	readMessage(r, m)
 	return r.end()
 }
 
@@ -120,7 +120,7 @@ func (w *writer) message(m *Message) {
 	w.close('}')
 }
 
-func (r *reader) message(m *Message) {
+func readMessage(r *reader, m *Message) {
 	if !r.beginObject() {
 		return
 	}
@@ -133,34 +133,34 @@ func (r *reader) message(m *Message) {
 		case "in_reply_to":
 			m.InReplyTo = r.string()
 		case "sender":
-			r.sender(&m.Sender)
+			readSender(r, &m.Sender)
 		case "recipient":
 			m.Recipient = r.string()
 		case "parts":
-			m.Parts = r.parts()
+			m.Parts = readParts(r)
 		case "history":
-			m.History = r.history()
+			m.History = readHistory(r)
 		case "recipient_capabilities":
-			r.capabilities(&m.RecipientCapabilities)
+			readCapabilities(r, &m.RecipientCapabilities)
 		case "received_via":
 			m.ReceivedVia = r.string()
 		case "received_at":
 			m.ReceivedAt = r.time()
 		case "raw":
-			r.original(&m.Raw)
+			readOriginal(r, &m.Raw)
 		case "policy_resolution":
-			m.PolicyResolution = optional(r, func(p *policypart.Resolution) { r.standard(p) })
+			m.PolicyResolution = optional(r, func(r *reader, p *policypart.Resolution) { r.standard(p) })
 		case "received_trace":
-			m.ReceivedTrace = optional(r, r.response)
+			m.ReceivedTrace = optional(r, readResponse)
 		case "surface":
-			m.Surface = optional(r, r.surface)
+			m.Surface = optional(r, readSurface)
 		default:
 			m.unknown.keep(r)
 		}
 	}
 }
 
-func (r *reader) original(raw *Raw) {
+func readOriginal(r *reader, raw *Raw) {
 	if !r.beginObject() {
 		return
 	}
@@ -200,19 +200,19 @@ func (w *writer) turn(h *HistoricalMessage) {
 	w.close('}')
 }
 
-func (r *reader) history() (turns []HistoricalMessage) {
+func readHistory(r *reader) (turns []HistoricalMessage) {
 	if !r.beginArray() {
 		return nil
 	}
 	for r.element() {
 		var h HistoricalMessage
-		r.turn(&h)
+		readTurn(r, &h)
 		turns = append(turns, h)
 	}
 	return turns
 }
 
-func (r *reader) turn(h *HistoricalMessage) {
+func readTurn(r *reader, h *HistoricalMessage) {
 	if !r.beginObject() {
 		return
 	}
@@ -223,9 +223,9 @@ func (r *reader) turn(h *HistoricalMessage) {
 		case "role":
 			h.Role = r.string()
 		case "sender":
-			r.sender(&h.Sender)
+			readSender(r, &h.Sender)
 		case "parts":
-			h.Parts = r.parts()
+			h.Parts = readParts(r)
 		case "timestamp":
 			h.Timestamp = r.time()
 		default:
@@ -256,7 +256,7 @@ func (w *writer) sender(s *Sender) {
 	w.close('}')
 }
 
-func (r *reader) sender(s *Sender) {
+func readSender(r *reader, s *Sender) {
 	if !r.beginObject() {
 		return
 	}
@@ -267,7 +267,7 @@ func (r *reader) sender(s *Sender) {
 		case "display_name":
 			s.DisplayName = r.string()
 		case "profile":
-			s.Profile = optional(r, r.profile)
+			s.Profile = optional(r, readProfile)
 		case "auth_method":
 			s.AuthMethod = r.string()
 		case "verified":
@@ -275,7 +275,7 @@ func (r *reader) sender(s *Sender) {
 		case "key_id":
 			s.KeyID = r.string()
 		case "identities":
-			s.Identities = r.identities()
+			s.Identities = readIdentities(r)
 		default:
 			r.skip()
 		}
@@ -300,7 +300,7 @@ func (w *writer) profile(p *SenderProfile) {
 	w.close('}')
 }
 
-func (r *reader) profile(p *SenderProfile) {
+func readProfile(r *reader, p *SenderProfile) {
 	if !r.beginObject() {
 		return
 	}
@@ -313,7 +313,7 @@ func (r *reader) profile(p *SenderProfile) {
 		case "url":
 			p.URL = r.string()
 		case "avatar":
-			p.Avatar = optional(r, r.image)
+			p.Avatar = optional(r, readImage)
 		case "locale":
 			p.Locale = r.string()
 		case "timezone":
@@ -323,9 +323,9 @@ func (r *reader) profile(p *SenderProfile) {
 		case "provider_subject":
 			p.ProviderSubject = r.string()
 		case "fetched_at":
-			p.FetchedAt = optional(r, r.instant)
+			p.FetchedAt = optional(r, readInstant)
 		case "extensions":
-			p.Extensions = r.rawMap()
+			p.Extensions = readRawMap(r)
 		default:
 			r.skip()
 		}
@@ -341,7 +341,7 @@ func (w *writer) image(i *Image) {
 	w.close('}')
 }
 
-func (r *reader) image(i *Image) {
+func readImage(r *reader, i *Image) {
 	if !r.beginObject() {
 		return
 	}
@@ -361,10 +361,10 @@ func (r *reader) image(i *Image) {
 	}
 }
 
-func (r *reader) instant(t *identity.Time) { *t = r.time() }
+func readInstant(r *reader, t *identity.Time) { *t = r.time() }
 
-// rawMap reads an object of free-form values; members that are null count as absent.
-func (r *reader) rawMap() (values map[string]json.RawMessage) {
+// readRawMap reads an object of free-form values; members that are null count as absent.
+func readRawMap(r *reader) (values map[string]json.RawMessage) {
 	if !r.beginObject() {
 		return nil
 	}

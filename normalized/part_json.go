@@ -16,7 +16,7 @@ func (p Part) MarshalJSON() ([]byte, error) { return p.AppendJSON(nil) }
 func (p *Part) UnmarshalJSON(data []byte) error {
 	r := newReader(data)
 	*p = Part{}
-	r.part(p)
+	readPart(r, p)
 	return r.end()
 }
 
@@ -116,20 +116,20 @@ func (w *writer) bytesRef(b *BytesRef) {
 	w.close('}')
 }
 
-func (r *reader) parts() (list []Part) {
+func readParts(r *reader) (list []Part) {
 	if !r.beginArray() {
 		return nil
 	}
 	for r.element() {
 		list = append(list, Part{})
-		r.part(&list[len(list)-1])
+		readPart(r, &list[len(list)-1])
 	}
 	return list
 }
 
-// part reads the kind first, wherever it stands, because it decides which keys are meant.
-func (r *reader) part(p *Part) {
-	p.Kind = r.kindAhead()
+// readPart reads the kind first, wherever it stands, because it decides which keys are meant.
+func readPart(r *reader, p *Part) {
+	p.Kind = peekKind(r)
 	if r.err == nil && !p.Known() {
 		p.whole = append(p.whole, r.span()...)
 		return
@@ -142,14 +142,14 @@ func (r *reader) part(p *Part) {
 			r.skip()
 			continue
 		}
-		if !r.partField(p) {
+		if !readPartField(r, p) {
 			p.unknown.keep(r)
 		}
 	}
 }
 
-// kindAhead looks for the field kind of the object that begins here and comes back to its begin.
-func (r *reader) kindAhead() (kind string) {
+// peekKind looks for the field kind of the object that begins here and comes back to its begin.
+func peekKind(r *reader) (kind string) {
 	pos, level := r.pos, len(r.path)
 	if !r.beginObject() {
 		return ""
@@ -167,26 +167,26 @@ func (r *reader) kindAhead() (kind string) {
 	return kind
 }
 
-// partField reads the current field if it belongs to the part's kind.
-func (r *reader) partField(p *Part) bool {
+// readPartField reads the current field if it belongs to the part's kind.
+func readPartField(r *reader, p *Part) bool {
 	switch p.Kind {
 	case PartText:
-		return r.textField(p)
+		return readTextField(r, p)
 	case PartFile, PartArtifact:
-		return r.fileField(p)
+		return readFileField(r, p)
 	case PartLink:
-		return r.linkField(p)
+		return readLinkField(r, p)
 	case PartToolCall:
-		return r.toolCallField(p)
+		return readToolCallField(r, p)
 	}
 	if string(r.key) != "policy" {
 		return false
 	}
-	p.Policy = optional(r, func(policy *policypart.Part) { r.standard(policy) })
+	p.Policy = optional(r, func(r *reader, policy *policypart.Part) { r.standard(policy) })
 	return true
 }
 
-func (r *reader) textField(p *Part) bool {
+func readTextField(r *reader, p *Part) bool {
 	switch string(r.key) {
 	case "mime":
 		p.MIME = r.string()
@@ -200,12 +200,12 @@ func (r *reader) textField(p *Part) bool {
 	return true
 }
 
-func (r *reader) fileField(p *Part) bool {
+func readFileField(r *reader, p *Part) bool {
 	switch string(r.key) {
 	case "mime":
 		p.MIME = r.string()
 	case "bytes_ref":
-		p.BytesRef = optional(r, r.bytesRef)
+		p.BytesRef = optional(r, readBytesRef)
 	case "name":
 		p.Name = r.string()
 	case "size":
@@ -215,12 +215,12 @@ func (r *reader) fileField(p *Part) bool {
 	case "content_id":
 		p.ContentID = r.string()
 	default:
-		return p.Kind == PartArtifact && r.artifactField(p)
+		return p.Kind == PartArtifact && readArtifactField(r, p)
 	}
 	return true
 }
 
-func (r *reader) artifactField(p *Part) bool {
+func readArtifactField(r *reader, p *Part) bool {
 	switch string(r.key) {
 	case "artifact_type":
 		p.ArtifactType = r.string()
@@ -234,7 +234,7 @@ func (r *reader) artifactField(p *Part) bool {
 	return true
 }
 
-func (r *reader) linkField(p *Part) bool {
+func readLinkField(r *reader, p *Part) bool {
 	switch string(r.key) {
 	case "url":
 		p.URL = r.string()
@@ -248,7 +248,7 @@ func (r *reader) linkField(p *Part) bool {
 	return true
 }
 
-func (r *reader) toolCallField(p *Part) bool {
+func readToolCallField(r *reader, p *Part) bool {
 	switch string(r.key) {
 	case "id":
 		p.ID = r.string()
@@ -259,14 +259,14 @@ func (r *reader) toolCallField(p *Part) bool {
 	case "result":
 		p.Result = r.raw()
 	case "error":
-		p.Error = optional(r, r.toolError)
+		p.Error = optional(r, readToolError)
 	default:
 		return false
 	}
 	return true
 }
 
-func (r *reader) toolError(e *ToolError) {
+func readToolError(r *reader, e *ToolError) {
 	if !r.beginObject() {
 		return
 	}
@@ -279,7 +279,7 @@ func (r *reader) toolError(e *ToolError) {
 	}
 }
 
-func (r *reader) bytesRef(b *BytesRef) {
+func readBytesRef(r *reader, b *BytesRef) {
 	if !r.beginObject() {
 		return
 	}
@@ -292,7 +292,7 @@ func (r *reader) bytesRef(b *BytesRef) {
 		case "url":
 			b.URL = r.string()
 		case "expires_at":
-			b.ExpiresAt = optional(r, r.instant)
+			b.ExpiresAt = optional(r, readInstant)
 		case "algo":
 			b.Algo = r.string()
 		case "digest":

@@ -79,7 +79,7 @@ type RecipientCapabilities struct {
 	Edits        *bool                  `json:"edits,omitempty"`
 }
 
-// MentionRelay says how a mention of somebody else in the reply reaches them.
+// MentionRelay tells how a mention of another party in the reply reaches it.
 type MentionRelay struct {
 	Kind           string   `json:"kind"`
 	Fields         []string `json:"fields,omitempty"`          // recipient-field
@@ -197,18 +197,18 @@ func (w *writer) dispatches(list []Dispatch) {
 	w.close(']')
 }
 
-func (r *reader) dispatches() (list []Dispatch) {
+func readDispatches(r *reader) (list []Dispatch) {
 	if !r.beginArray() {
 		return nil
 	}
 	for r.element() {
 		list = append(list, Dispatch{})
-		r.dispatch(&list[len(list)-1])
+		readDispatch(r, &list[len(list)-1])
 	}
 	return list
 }
 
-func (r *reader) dispatch(d *Dispatch) {
+func readDispatch(r *reader, d *Dispatch) {
 	if !r.beginObject() {
 		return
 	}
@@ -217,7 +217,7 @@ func (r *reader) dispatch(d *Dispatch) {
 		case "to":
 			d.To = r.string()
 		case "parts":
-			d.Parts = r.parts()
+			d.Parts = readParts(r)
 		default:
 			r.skip()
 		}

@@ -14,7 +14,7 @@ func (r Response) MarshalJSON() ([]byte, error) { return r.AppendJSON(nil) }
 func (r *Response) UnmarshalJSON(data []byte) error {
 	in := newReader(data)
 	*r = Response{}
-	in.response(r)
+	readResponse(in, r)
 	return in.end()
 }
 
@@ -49,7 +49,7 @@ func (w *writer) response(r *Response) {
 	w.close('}')
 }
 
-func (r *reader) response(out *Response) {
+func readResponse(r *reader, out *Response) {
 	if !r.beginObject() {
 		return
 	}
@@ -60,7 +60,7 @@ func (r *reader) response(out *Response) {
 		case "thread_id":
 			out.ThreadID = r.string()
 		case "parts":
-			out.Parts = r.parts()
+			out.Parts = readParts(r)
 		case "silent":
 			out.Silent = r.boolean()
 		case "to":
@@ -72,18 +72,18 @@ func (r *reader) response(out *Response) {
 		case "status":
 			out.Status = r.string()
 		case "error":
-			out.Error = optional(r, r.failure)
+			out.Error = optional(r, readFailure)
 		case "metadata":
-			out.Metadata = r.textMap()
+			out.Metadata = readTextMap(r)
 		case "dispatch":
-			out.Dispatch = r.dispatches()
+			out.Dispatch = readDispatches(r)
 		default:
 			out.unknown.keep(r)
 		}
 	}
 }
 
-func (r *reader) failure(e *ResponseError) {
+func readFailure(r *reader, e *ResponseError) {
 	if !r.beginObject() {
 		return
 	}
@@ -99,7 +99,7 @@ func (r *reader) failure(e *ResponseError) {
 	}
 }
 
-func (r *reader) textMap() (values map[string]string) {
+func readTextMap(r *reader) (values map[string]string) {
 	if !r.beginObject() {
 		return nil
 	}
@@ -138,11 +138,11 @@ func (d Delta) MarshalJSON() ([]byte, error) { return d.AppendJSON(nil) }
 func (d *Delta) UnmarshalJSON(data []byte) error {
 	r := newReader(data)
 	*d = Delta{}
-	r.delta(d)
+	readDelta(r, d)
 	return r.end()
 }
 
-func (r *reader) delta(d *Delta) {
+func readDelta(r *reader, d *Delta) {
 	if !r.beginObject() {
 		return
 	}
@@ -153,9 +153,9 @@ func (r *reader) delta(d *Delta) {
 		case "text":
 			d.Text = r.string()
 		case "part":
-			d.Part = optional(r, r.part)
+			d.Part = optional(r, readPart)
 		case "response":
-			d.Response = optional(r, r.response)
+			d.Response = optional(r, readResponse)
 		default:
 			r.skip()
 		}
@@ -187,33 +187,33 @@ func (w *writer) optionalBoolean(key string, value *bool) {
 	}
 }
 
-func (r *reader) capabilities(c *RecipientCapabilities) {
+func readCapabilities(r *reader, c *RecipientCapabilities) {
 	if !r.beginObject() {
 		return
 	}
 	for r.field() {
 		switch string(r.key) {
 		case "mention_relay":
-			r.relay(&c.MentionRelay)
+			readRelay(r, &c.MentionRelay)
 		case "agent_chain":
-			c.AgentChain = optional(r, r.chain)
+			c.AgentChain = optional(r, readChain)
 		case "max_text_bytes":
 			c.MaxTextBytes = int(r.integer())
 		case "text_mimes":
 			c.TextMIMEs = r.strings()
 		case "attachments":
-			c.Attachments = optional(r, r.attachments)
+			c.Attachments = optional(r, readAttachments)
 		case "threads":
-			c.Threads = optional(r, r.flag)
+			c.Threads = optional(r, readFlag)
 		case "edits":
-			c.Edits = optional(r, r.flag)
+			c.Edits = optional(r, readFlag)
 		default:
 			r.skip()
 		}
 	}
 }
 
-func (r *reader) flag(value *bool) { *value = r.boolean() }
+func readFlag(r *reader, value *bool) { *value = r.boolean() }
 
 func (w *writer) relay(m *MentionRelay) {
 	w.open('{')
@@ -224,7 +224,7 @@ func (w *writer) relay(m *MentionRelay) {
 	w.close('}')
 }
 
-func (r *reader) relay(m *MentionRelay) {
+func readRelay(r *reader, m *MentionRelay) {
 	if !r.beginObject() {
 		return
 	}
@@ -252,7 +252,7 @@ func (w *writer) chain(c *AgentChain) {
 	w.close('}')
 }
 
-func (r *reader) chain(c *AgentChain) {
+func readChain(r *reader, c *AgentChain) {
 	if !r.beginObject() {
 		return
 	}
@@ -278,7 +278,7 @@ func (w *writer) attachments(a *AttachmentsCapability) {
 	w.close('}')
 }
 
-func (r *reader) attachments(a *AttachmentsCapability) {
+func readAttachments(r *reader, a *AttachmentsCapability) {
 	if !r.beginObject() {
 		return
 	}

@@ -92,7 +92,7 @@ func (w *writer) surfaceRecipients(name string, list []SurfaceRecipient) {
 	w.close(']')
 }
 
-func (r *reader) surface(s *Surface) {
+func readSurface(r *reader, s *Surface) {
 	if !r.beginObject() {
 		return
 	}
@@ -103,13 +103,13 @@ func (r *reader) surface(s *Surface) {
 		case "subject":
 			s.Subject = r.string()
 		case "date":
-			s.Date = optional(r, r.instant)
+			s.Date = optional(r, readInstant)
 		case "tag":
 			s.Tag = r.string()
 		case "to":
-			s.To = r.surfaceRecipients()
+			s.To = readSurfaceRecipients(r)
 		case "cc":
-			s.Cc = r.surfaceRecipients()
+			s.Cc = readSurfaceRecipients(r)
 		case "recipients_omitted":
 			s.Omitted = int(r.integer())
 		case "list_id":
@@ -122,7 +122,7 @@ func (r *reader) surface(s *Surface) {
 	}
 }
 
-func (r *reader) surfaceRecipients() (list []SurfaceRecipient) {
+func readSurfaceRecipients(r *reader) (list []SurfaceRecipient) {
 	if !r.beginArray() {
 		return nil
 	}

@@ -39,7 +39,7 @@ func TestSurfaceKeepsMembersOfOtherChannels(t *testing.T) {
 	const document = `{"channel":"activitypub","url":"https://a.test/@ann/1","visibility":"direct","mentions":["@bob@b.test"]}`
 	r := newReader([]byte(document))
 	var surface Surface
-	r.surface(&surface)
+	readSurface(r, &surface)
 	w := newWriter(nil)
 	w.surface(&surface)
 	if err := r.end(); err != nil || string(w.buf) != document {

@@ -96,7 +96,7 @@ func (c *checker) envelopeList(name string, list []string, relay *MentionRelay) 
 	}
 }
 
-// Carries reports whether extra addresses in the field to or cc of a response reach anybody.
+// Carries reports whether extra addresses in the field to or cc of a response reach a recipient.
 func (m *MentionRelay) Carries(field string) bool {
 	switch m.Kind {
 	case RelayRecipientField:

@@ -26,7 +26,7 @@ type Answers struct {
 	later    func(activitypub.Later) queue.NewJob
 }
 
-// Delete takes an answer back: everybody who has it is told by the running server.
+// Delete takes an answer back: every server that has it is told by the running server.
 func (a Answers) Delete(ctx context.Context, id, by string) error {
 	replyID, err := a.find(ctx, id)
 	if err != nil {
@@ -65,7 +65,7 @@ func (a Answers) find(ctx context.Context, id string) (string, error) {
 	return "", fault.Newf(fault.NotFound, "no answer %s was given here; give the id of an answer, of its message, or its address", id)
 }
 
-// Pin shows an answer on the profile of its agent, or no longer; the running server tells the followers. Only what everybody
+// Pin shows an answer on the profile of its agent, or no longer; the running server tells the followers. Only what all
 // may read can be pinned, at most five of one agent. What is so already stays, and no one is told again. The document that
 // says so and the job that tells the followers are one transaction.
 func (a Answers) Pin(ctx context.Context, id string, pinned bool) error {

@@ -15,7 +15,7 @@ import (
 	"inbox/internal/fault"
 )
 
-// Lists are who is kept out, who is let in, and who told an agent to stop. Servers that run notice changes within seconds.
+// Lists are the senders and hosts that are kept out or let in, and the senders who told an agent to stop. Servers that run notice changes within seconds.
 type Lists struct {
 	store    *store.Store
 	ownHosts map[string]bool

@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// Codes of a consent_required part that somebody else than the asker decides. An agent writes CodeApproval;
+// Codes of a consent_required part that another person than the asker decides. An agent writes CodeApproval;
 // CodeApprovalReply is the engine's own, for an answer that is held back.
 const (
 	CodeApproval      = "approval:required"

@@ -42,7 +42,7 @@ type Attempt struct {
 	Resolvers []Resolver // verified identities of the message's sender
 	Resolver  *Resolver  // the one identity that a signed envelope vouches for; it then counts in place of Resolvers
 
-	// Bearer is set where nobody is named and holding the state is the proof: it went to the asker alone, in a url of
+	// Bearer is set where no one is named and holding the state is the proof: it went to the asker alone, in a url of
 	// their own. Agent, thread and principal are then those of the demand.
 	Bearer bool
 
@@ -72,7 +72,7 @@ func (i Issuance) Check(a Attempt) *Refusal {
 	return nil
 }
 
-// CheckOpen returns the refusal of an attempt at a time when nobody can resolve the demand any more.
+// CheckOpen returns the refusal of an attempt at a time when no one can resolve the demand any more.
 func (i Issuance) CheckOpen(at time.Time) *Refusal { return i.checkOpen(Attempt{At: at}) }
 
 func (i Issuance) checkState(a Attempt) *Refusal {

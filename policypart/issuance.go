@@ -9,10 +9,10 @@ import (
 const (
 	PurposeLink        = "link"         // the asker says that another address is theirs, too
 	PurposeLinkConfirm = "link_confirm" // the other address says so
-	PurposeApproval    = "approval"     // somebody else than the asker decides
+	PurposeApproval    = "approval"     // another person than the asker decides
 )
 
-// Statuses of an Issuance: issued → claimed → resolved | denied | expired, or dropped when nobody waits for it any more.
+// Statuses of an Issuance: issued → claimed → resolved | denied | expired, or dropped when no turn waits for it any more.
 const (
 	StatusIssued   = "issued"
 	StatusClaimed  = "claimed"

@@ -17,6 +17,7 @@ import (
 
 	"inbox/exchange"
 	"inbox/identity"
+	"inbox/internal/bounded"
 	"inbox/internal/fault"
 	"inbox/internal/httpserver"
 	"inbox/internal/webtoken"
@@ -136,8 +137,11 @@ func (c *changes) since(path, tag string) time.Time {
 	if known, has := c.known[path]; has && known.tag == tag {
 		return known.at
 	}
-	if c.known == nil || len(c.known) >= maxChanges {
+	if c.known == nil {
 		c.known = map[string]change{}
+	}
+	if len(c.known) >= maxChanges {
+		bounded.MakeRoom(c.known, func(change) bool { return false })
 	}
 	now := time.Now()
 	c.known[path] = change{tag, now}

@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
+	"inbox/exchange"
 	"inbox/internal/httpserver"
 )
 
@@ -97,4 +98,4 @@ func FuzzRPC(f *testing.F) {
 }
 
 // noBlobs panics when a message is large enough to need the blob store.
-type noBlobs struct{ Blobs }
+type noBlobs struct{ exchange.Blobs }

@@ -17,6 +17,7 @@ import (
 
 	"inbox/exchange"
 	"inbox/identity"
+	"inbox/internal/bounded"
 	"inbox/internal/fault"
 	"inbox/internal/safehttp"
 )
@@ -215,7 +216,8 @@ func (p *peerCache) put(address string, found peer) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if len(p.found) >= maxPeers {
-		clear(p.found)
+		now := time.Now()
+		bounded.MakeRoom(p.found, func(other peer) bool { return !now.Before(other.expires) })
 	}
 	p.found[address] = found
 }

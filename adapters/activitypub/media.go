@@ -29,11 +29,6 @@ import (
 	"inbox/normalized"
 )
 
-// Blobs reads stored bytes by their digest, the lower-case hex SHA-256. Unknown ones are fault.NotFound.
-type Blobs interface {
-	Open(ctx context.Context, digest string) (io.ReadCloser, error)
-}
-
 const (
 	// MediaNamespace is that of the document with the secret of media addresses.
 	MediaNamespace = "activitypub.media"

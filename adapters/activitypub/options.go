@@ -20,11 +20,6 @@ import (
 	"inbox/policypart"
 )
 
-// Receiver takes a message on its way in. Its errors are faults; their kind becomes the HTTP status.
-type Receiver interface {
-	Receive(ctx context.Context, in exchange.Inbound) (exchange.Receipt, error)
-}
-
 // Amender changes accepted messages as their senders do; see the pipeline. Errors are faults.
 type Amender interface {
 	Revise(ctx context.Context, revision exchange.Revision) error
@@ -40,17 +35,6 @@ type Timeline interface {
 // Records keeps decisions and reports for the operator.
 type Records interface {
 	Audit(ctx context.Context, record exchange.AuditRecord) error
-}
-
-// Directory knows the agents of this server. Names are compared case-insensitively.
-type Directory interface {
-	Agent(name string) (exchange.AgentProfile, bool)
-	Agents() []exchange.AgentProfile
-}
-
-// Threads finds a stored message by its own id or by the native id of its reply.
-type Threads interface {
-	FindMessage(ctx context.Context, agent, nativeID string) (exchange.ThreadEntry, bool, error)
 }
 
 // Replies reads answers that were given: one with its native id, that of a turn (both fault.NotFound), or those of an agent
@@ -112,12 +96,12 @@ type Options struct {
 	PublicURL string // where HTTP is reached, without a path
 	Version   string // of this server, for the User-Agent
 
-	Receiver  Receiver
+	Receiver  exchange.Receiver
 	Amender   Amender
 	Timeline  Timeline
 	Records   Records
-	Directory Directory
-	Threads   Threads
+	Directory exchange.Directory
+	Threads   exchange.Threads
 	Replies   Replies
 	State     State
 	Outbox    Outbox
@@ -136,7 +120,7 @@ type Options struct {
 	Fields        []Field                            // optional: who operates the server, on every profile
 	AnswersAgents func(agent string) bool            // optional: whether the agent answers automated actors; no
 	Likes         func(agent string) bool            // optional: whether the agent acknowledges a note with a Like instead of a note; no
-	Blobs         Blobs                              // optional: stored bytes of files; without it such files are named only
+	Blobs         exchange.Files                     // optional: stored bytes of files; without it such files are named only
 	EmptyMention  string                             // optional: EmptyIgnore
 	PublicReplies bool                               // optional: answer public questions publicly instead of unlisted
 	PostLength    int                                // optional: characters after which an answer becomes a chain of posts; 4000

@@ -126,7 +126,7 @@ type Options struct {
 	Directory Directory
 	Turns     Turns
 	Runs      Runs
-	Tokens    bearer.Source
+	Tokens    exchange.Tokens
 	Queue     Queue
 	Sessions  Sessions
 	SessionOf func(owner string) contract.Sessions // the map of outside conversations of an owner, for imports

@@ -26,12 +26,6 @@ var lookups = promauto.NewCounterVec(prometheus.CounterOpts{
 	Name: "inbox_webfinger_requests_total", Help: "WebFinger requests by result.",
 }, []string{"result"})
 
-// Directory knows the agents of this server. Names are compared case-insensitively.
-type Directory interface {
-	Agent(name string) (exchange.AgentProfile, bool)
-	Agents() []exchange.AgentProfile
-}
-
 // Contributor returns the links of a channel for an agent's address.
 type Contributor func(agent exchange.AgentProfile) []exchange.Link
 
@@ -46,7 +40,7 @@ type Options struct {
 	Domain    string // of the agents' addresses, may carry a port
 	PublicURL string // where HTTP is reached, without a path
 	Version   string // of this server
-	Directory Directory
+	Directory exchange.Directory
 
 	Contributors []Contributor          // optional: in the order of their links
 	Subjects     []Subject              // optional

@@ -8,12 +8,12 @@ package llm
 
 import (
 	"context"
-	"io"
 	"time"
 
 	"inbox/agents"
 	"inbox/agents/runtime/loop"
 	"inbox/agents/runtime/tool"
+	"inbox/exchange"
 	"inbox/internal/fault"
 	"inbox/internal/safehttp"
 	"inbox/normalized"
@@ -45,7 +45,7 @@ type Options struct {
 	ToolPolicy map[string]any
 	Approvals  Approvals // nil = a tool that needs approval is refused
 
-	Files  Files            // bytes of stored files, for images and texts; nil = they are only named
+	Files  exchange.Files   // bytes of stored files, for images and texts; nil = they are only named
 	Client *safehttp.Client // fetches images at addresses; nil = they are only named
 
 	Compaction *Compaction // of conversations that are too long; nil = they fail
@@ -92,11 +92,6 @@ type Waiting struct {
 	ToolName string         `json:"tool_name"`
 	CallID   string         `json:"tool_call_id"`
 	Request  map[string]any `json:"request"` // the approval_required message, or the runtime tool request
-}
-
-// Files opens stored files by the SHA-256 of their content. The caller closes what it gets.
-type Files interface {
-	Open(ctx context.Context, digest string) (io.ReadCloser, error)
 }
 
 // Price is what a million tokens cost. Cached tokens without a price of their own cost as much as the others.

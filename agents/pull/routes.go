@@ -40,15 +40,9 @@ const (
 	maxLease = time.Hour
 )
 
-// Tokens finds the bearer tokens of this server.
-type Tokens interface {
-	// TokenByHash returns the token with the lower-case hex SHA-256, revoked ones too.
-	TokenByHash(ctx context.Context, hash string) (exchange.Token, bool, error)
-}
-
 // Options configure a Service. Tokens is required.
 type Options struct {
-	Tokens Tokens
+	Tokens exchange.Tokens
 
 	// Mailbox is what the nodes share. Nil keeps everything in the memory of this process: enough for one node, but a
 	// turn that is being worked on begins anew when the process starts again.

@@ -1,6 +1,10 @@
 package main
 
 import (
+	"context"
+	"errors"
+	"fmt"
+
 	"github.com/spf13/cobra"
 
 	"inbox"
@@ -76,4 +80,120 @@ func newAgentsResume() *cobra.Command {
 			})
 		},
 	}
+}
+
+func newFollows() *cobra.Command {
+	parent := &cobra.Command{
+		Use: "follows", Short: "List, accept or reject who wants to follow an agent", Args: arguments(cobra.NoArgs),
+		Long: `Where an agent's setting says follows = "hold", whoever wants to follow it waits for you.`,
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	parent.AddCommand(newFollowsList(), newFollowsDecide("accept", "Let actors follow an agent", true), newFollowsDecide("reject", "Refuse followers", false))
+	return parent
+}
+
+func newFollowsList() *cobra.Command {
+	cmd := &cobra.Command{
+		Use: "list AGENT", Short: "List who waits to follow the agent", Args: arguments(cobra.ExactArgs(1)),
+		RunE: func(cmd *cobra.Command, names []string) error {
+			return printList(cmd, "Nobody waits.", []string{"AGENT", "ACTOR", "SINCE"}, func(o *inbox.Operator) ([]operator.PendingFollow, error) {
+				return o.Follows.Pending(cmd.Context(), names[0])
+			}, func(p operator.PendingFollow) []string {
+				return []string{p.Agent, oneLine(p.Actor), when(p.Since)}
+			})
+		},
+	}
+	addJSON(cmd)
+	return cmd
+}
+
+func newFollowsDecide(use, short string, accept bool) *cobra.Command {
+	return &cobra.Command{
+		Use: use + " AGENT ACTOR…", Short: short, Args: arguments(cobra.MinimumNArgs(2)),
+		RunE: func(cmd *cobra.Command, names []string) error {
+			return operate(cmd, func(o *inbox.Operator) error {
+				for _, actor := range names[1:] {
+					if err := o.Follows.Decide(cmd.Context(), names[0], actor, accept); err != nil {
+						return err
+					}
+					fmt.Fprintf(cmd.OutOrStdout(), "%s: %s\n", actor, use)
+				}
+				return nil
+			})
+		},
+	}
+}
+
+func newReports() *cobra.Command {
+	parent := &cobra.Command{
+		Use: "reports", Short: "List what other servers complained about", Args: arguments(cobra.NoArgs),
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	var agent, before string
+	var limit int
+	list := &cobra.Command{
+		Use: "list", Short: "List reports, newest first", Args: arguments(cobra.NoArgs),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return printList(cmd, "Nobody complained.", []string{"AT", "AGENT", "BY", "TURN", "COMMENT"}, func(o *inbox.Operator) ([]exchange.AuditRecord, error) {
+				return o.Audit.Reports(cmd.Context(), agent, before, limit)
+			}, func(r exchange.AuditRecord) []string {
+				return []string{when(r.At), r.Agent, oneLine(r.Principal), r.TurnID, oneLine(r.Detail)}
+			})
+		},
+	}
+	addJSON(list)
+	list.Flags().StringVar(&agent, "agent", "", "only about this agent")
+	addPaging(list, &before, &limit)
+	parent.AddCommand(list)
+	return parent
+}
+
+// withServer builds the server without letting it listen, for commands that need its adapters.
+func withServer(cmd *cobra.Command, work func(context.Context, *inbox.Server) error) error {
+	config, err := load(cmd)
+	if err != nil {
+		return err
+	}
+	server, err := inbox.New(cmd.Context(), config)
+	if err != nil {
+		return err
+	}
+	return errors.Join(work(cmd.Context(), server), server.Close())
+}
+
+func newMove() *cobra.Command {
+	var undo bool
+	cmd := &cobra.Command{
+		Use:   "move AGENT TARGET",
+		Short: "Move an agent's account in the fediverse to one on another server",
+		Long: `Tells the followers of an agent that it is another account now; their servers let them follow that one. TARGET is an
+address (@name@server.example) or the address of an actor. The other account must name this agent as an alias
+(alsoKnownAs) first. The running server sends the news. Mail and A2A of the agent stay as they are.`,
+		Example: "  inbox move helper @helper@new.example\n  inbox move --undo helper",
+		Args: arguments(func(cmd *cobra.Command, given []string) error {
+			if undo {
+				return cobra.ExactArgs(1)(cmd, given)
+			}
+			return cobra.ExactArgs(2)(cmd, given)
+		}),
+		RunE: func(cmd *cobra.Command, given []string) error {
+			return withServer(cmd, func(ctx context.Context, server *inbox.Server) error {
+				if undo {
+					if err := server.UnmoveAgent(ctx, given[0]); err != nil {
+						return err
+					}
+					fmt.Fprintf(cmd.OutOrStdout(), "%s is here again; followers who went stay where they are\n", given[0])
+					return nil
+				}
+				target, err := server.MoveAgent(ctx, given[0], given[1])
+				if err != nil {
+					return err
+				}
+				fmt.Fprintf(cmd.OutOrStdout(), "%s moves to %s; its followers are told\n", given[0], target)
+				return nil
+			})
+		},
+	}
+	cmd.Flags().BoolVar(&undo, "undo", false, "let the agent be here again")
+	return cmd
 }

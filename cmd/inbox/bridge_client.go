@@ -207,7 +207,7 @@ func (c *bridgeClient) stop(ctx context.Context, session string) error {
 }
 
 // send hands in a message and follows its run to the end. The message has an id of ours, so that it can be sent again when
-// nobody knows whether it arrived; a stream that broke goes on behind its last event.
+// it is unknown whether it arrived; a stream that broke goes on behind its last event.
 func (c *bridgeClient) send(ctx context.Context, agent, session, message string, told func(name, text string)) (bridgeRun, error) {
 	body := map[string]any{"agent": agent, "session_id": session, "message": message, "message_id": uuid.NewString()}
 	var run bridgeRun

@@ -8,13 +8,13 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/signal"
 	"runtime"
 	"runtime/debug"
-	"syscall"
 
 	"github.com/google/uuid"
 	"github.com/spf13/cobra"
+
+	"inbox"
 )
 
 // Exit codes, also written in the help text.
@@ -31,7 +31,7 @@ func main() {
 		runtime.GOMAXPROCS(2)
 	}
 	// The live heap of a server is a few megabytes, so the default would collect many times a second under load. Twice
-	// the room costs some megabytes and gives back a twentieth of the processor; GOGC in the environment wins.
+	// the room costs some megabytes and returns a twentieth of the processor; GOGC in the environment wins.
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(200)
 	}
@@ -40,18 +40,6 @@ func main() {
 	go stopOnSignal(stop)
 	code := run(ctx, os.Args[1:], os.Stdout, os.Stderr)
 	os.Exit(code)
-}
-
-// stopOnSignal lets the command end on the first SIGINT or SIGTERM. The second one ends the process at once: what was
-// accepted is stored, and the next start goes on with it.
-func stopOnSignal(stop context.CancelFunc) {
-	received := make(chan os.Signal, 2)
-	signal.Notify(received, os.Interrupt, syscall.SIGTERM)
-	<-received
-	stop()
-	<-received
-	fmt.Fprintln(os.Stderr, "inbox: a second signal: the process ends at once")
-	os.Exit(exitAtOnce)
 }
 
 // run executes one command line and returns the exit code.
@@ -117,4 +105,22 @@ func arguments(check cobra.PositionalArgs) cobra.PositionalArgs {
 		}
 		return nil
 	}
+}
+
+func newVersion() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "version",
+		Short: "Print the version",
+		Args:  arguments(cobra.NoArgs),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if wantsJSON(cmd) {
+				return printJSON(cmd.OutOrStdout(), inbox.BuildInfo())
+			}
+			info := inbox.BuildInfo()
+			fmt.Fprintf(cmd.OutOrStdout(), "inbox %s (%s, %s)\n", info.Version, info.Go, info.Platform)
+			return nil
+		},
+	}
+	addJSON(cmd)
+	return cmd
 }

@@ -6,8 +6,11 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strings"
 	"text/tabwriter"
 	"time"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 
@@ -137,4 +140,28 @@ func when(t time.Time) string {
 		return "-"
 	}
 	return t.Local().Format("2006-01-02 15:04:05")
+}
+
+// addPaging adds the two flags of every long list.
+func addPaging(cmd *cobra.Command, before *string, limit *int) {
+	cmd.Flags().StringVar(before, "before", "", "continue after the last row of the page before (its cursor)")
+	cmd.Flags().IntVar(limit, "limit", 50, "at most this many, up to 500")
+}
+
+const excerptRunes = 60
+
+// excerpt returns the beginning of a stranger's text on one line.
+func excerpt(text string) string {
+	text = oneLine(text)
+	if utf8.RuneCountInString(text) <= excerptRunes {
+		return text
+	}
+	return string([]rune(text)[:excerptRunes-1]) + "…"
+}
+
+// oneLine takes control characters out of what strangers wrote: a terminal would obey them.
+func oneLine(text string) string {
+	return strings.Join(strings.FieldsFunc(text, func(r rune) bool {
+		return unicode.IsSpace(r) || unicode.IsControl(r) || unicode.Is(unicode.Bidi_Control, r) || r == utf8.RuneError
+	}), " ")
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"inbox"
+	"inbox/internal/demo"
 )
 
 func newServe() *cobra.Command {
@@ -76,4 +77,37 @@ Try:
   inbox demo                    # all three networks at once, on a throw-away server
 
 `, agent.Address, config.PublicURL, agent.Name, server.MailDomain(), server.MailAddr(), config.DataDir, config.Domain)
+}
+
+func newDemo() *cobra.Command {
+	return &cobra.Command{
+		Use:   "demo",
+		Short: "Watch the conversations on a throw-away server",
+		Long: `Starts a throw-away server. A Mastodon-like server mentions its agent, a DKIM-signed mail arrives and
+another agent sends an A2A task; a second agent asks for consent before it acts. You see what each side proved about the other.
+Everything stays on this machine and is removed afterwards. Exit code 0 means that all replies verified.`,
+		Args: arguments(cobra.NoArgs),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return demo.Run(cmd.Context(), cmd.OutOrStdout())
+		},
+	}
+}
+
+func newMigrate() *cobra.Command {
+	return &cobra.Command{
+		Use:   "migrate",
+		Short: "Bring the database to the schema of this version",
+		Long:  "Brings the database to the schema of this version and prints it. serve does the same at start; several nodes may start together.",
+		Args:  arguments(cobra.NoArgs),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return operate(cmd, func(o *inbox.Operator) error {
+				version, err := o.SchemaVersion(cmd.Context())
+				if err != nil {
+					return err
+				}
+				fmt.Fprintf(cmd.OutOrStdout(), "The database is at schema version %d.\n", version)
+				return nil
+			})
+		},
+	}
 }

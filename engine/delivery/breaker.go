@@ -3,6 +3,8 @@ package delivery
 import (
 	"sync"
 	"time"
+
+	"inbox/internal/bounded"
 )
 
 const (
@@ -104,20 +106,9 @@ func recent(times []time.Time, now time.Time) []time.Time {
 	return kept
 }
 
-// makeRoom forgets closed breakers, and when that is not enough any one.
+// makeRoom forgets closed breakers, and when none is closed arbitrary ones.
 func (b *breakers) makeRoom(now time.Time) {
-	if len(b.keys) < maxKeys {
-		return
-	}
-	for key, state := range b.keys {
-		if now.After(state.until) && len(recent(state.failures, now)) == 0 {
-			delete(b.keys, key)
-		}
-	}
-	for key := range b.keys {
-		if len(b.keys) < maxKeys {
-			return
-		}
-		delete(b.keys, key)
+	if len(b.keys) >= maxKeys {
+		bounded.MakeRoom(b.keys, func(one *breaker) bool { return now.After(one.until) && len(recent(one.failures, now)) == 0 })
 	}
 }

@@ -4,6 +4,8 @@ import (
 	"context"
 	"sync"
 	"time"
+
+	"inbox/internal/bounded"
 )
 
 // slotWait is how long a worker waits for a busy destination before it takes other work instead: a quick host frees
@@ -80,7 +82,7 @@ func (p *rateLimiter) take(key string, perSecond float64, atOnce int, now time.T
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if len(p.next) >= maxKeys {
-		p.forgetIdle(now)
+		bounded.MakeRoom(p.next, func(whole time.Time) bool { return whole.Before(now) })
 	}
 	whole := p.next[key]
 	if whole.Before(now) {
@@ -91,17 +93,6 @@ func (p *rateLimiter) take(key string, perSecond float64, atOnce int, now time.T
 	}
 	p.next[key] = whole.Add(step)
 	return max(wait, 0), true
-}
-
-func (p *rateLimiter) forgetIdle(now time.Time) {
-	for key, whole := range p.next {
-		if whole.Before(now) {
-			delete(p.next, key)
-		}
-	}
-	if len(p.next) >= maxKeys {
-		clear(p.next)
-	}
 }
 
 // placeTime is how long an attempt keeps its place: whoever waits for a slow peer costs no processor, so the place goes

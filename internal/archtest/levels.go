@@ -113,7 +113,7 @@ var levels = map[string]int{
 	"docs/examples/channel/line": 13,
 }
 
-// entrances says who may import a room at all, levels aside; of several that match, the longest room decides. Everything
+// entrances lists which packages may import a room at all, levels aside; of several that match, the longest room decides. Everything
 // else goes through the interfaces that it declares itself.
 var entrances = []struct {
 	room      string

@@ -69,7 +69,7 @@ func Until(t TB, what string, condition func() bool) {
 	}
 }
 
-// stacks says where all goroutines are: the one that should have ended the wait is among them.
+// stacks returns where all goroutines are: the one that should have ended the wait is among them.
 func stacks() []byte {
 	text := make([]byte, 128<<10)
 	return text[:runtime.Stack(text, true)]

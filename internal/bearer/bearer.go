@@ -1,4 +1,4 @@
-// Package bearer reads the bearer tokens that the operator gives to peers and programs: their form, their hash and a
+// Package bearer reads the bearer tokens that the operator hands to peers and programs: their form, their hash and a
 // short memory of those that were found. It decides nothing about what a token opens; every room does that itself.
 package bearer
 
@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"inbox/exchange"
+	"inbox/internal/bounded"
 )
 
 const (
@@ -58,15 +59,10 @@ func Of(r *http.Request) string {
 	return token
 }
 
-// Source keeps the tokens. It returns the one with a hash, revoked ones too.
-type Source interface {
-	TokenByHash(ctx context.Context, hash string) (exchange.Token, bool, error)
-}
-
 // Cache remembers the tokens that a source found for a few seconds, because programs ask often. What was not found is
 // not remembered, so a new token opens at once. It is safe for concurrent use.
 type Cache struct {
-	source Source
+	source exchange.Tokens
 	mu     sync.Mutex
 	found  map[string]entry // by hash
 }
@@ -77,7 +73,9 @@ type entry struct {
 }
 
 // NewCache makes an empty cache.
-func NewCache(source Source) *Cache { return &Cache{source: source, found: map[string]entry{}} }
+func NewCache(source exchange.Tokens) *Cache {
+	return &Cache{source: source, found: map[string]entry{}}
+}
 
 // Find returns the token of a text. Its errors are those of the source.
 func (c *Cache) Find(ctx context.Context, token string) (exchange.Token, bool, error) {
@@ -99,7 +97,8 @@ func (c *Cache) keep(hash string, one entry) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if len(c.found) >= MaxRemembered {
-		clear(c.found)
+		now := time.Now()
+		bounded.MakeRoom(c.found, func(other entry) bool { return !now.Before(other.expires) })
 	}
 	c.found[hash] = one
 }

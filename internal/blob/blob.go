@@ -1,5 +1,5 @@
 // Package blob keeps bytes under the SHA-256 of their content: attachments and large originals. What Put acknowledged
-// survives a power cut. It counts no references and deletes nothing by itself; who may read a blob is decided by the
+// survives a power cut. It counts no references and deletes nothing by itself; access to a blob is decided by the
 // room that hands its digest out.
 package blob
 
@@ -23,8 +23,8 @@ type Store interface {
 	Open(ctx context.Context, digest string) (io.ReadCloser, error)
 	// Stat returns the size of the content in bytes.
 	Stat(ctx context.Context, digest string) (size int64, err error)
-	// Delete removes the content; content that is not there is no error. The caller makes sure that nobody needs it
-	// and that nobody puts the same content at the same time.
+	// Delete removes the content; content that is not there is no error. The caller makes sure that it is not needed
+	// and that no one puts the same content at the same time.
 	Delete(ctx context.Context, digest string) error
 }
 

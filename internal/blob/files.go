@@ -208,7 +208,7 @@ func (s *Files) keep(file *os.File, digest string) (result string, err error) {
 }
 
 // known reports whether the content is there, for good: the one who renamed it may not have synced the directory yet. Its time
-// says that somebody is about to refer to it; see DeleteIdle.
+// means that a caller is about to refer to it; see DeleteIdle.
 func (s *Files) known(digest string) (bool, error) {
 	now := time.Now()
 	// The kernel finds the file first and sets its time afterwards; a removal in between would leave a time on nothing.
@@ -271,8 +271,8 @@ func (s *Files) Delete(_ context.Context, digest string) error {
 	return nil
 }
 
-// DeleteIdle removes content that nobody has put since the time given, and reports whether it is gone: who put it later may not
-// have written down yet that it is needed. The caller makes sure that nobody refers to it. Whoever puts it meanwhile has it
+// DeleteIdle removes content that was not put since the time given, and reports whether it is gone: a caller that put it later may not
+// have written down yet that it is needed. The caller makes sure that nothing refers to it. A caller that puts it meanwhile has it
 // afterwards.
 func (s *Files) DeleteIdle(_ context.Context, digest string, since time.Time) (gone bool, err error) {
 	if err := checkDigest(digest); err != nil {
@@ -298,7 +298,7 @@ func (s *Files) DeleteIdle(_ context.Context, digest string, since time.Time) (g
 	return gone, nil
 }
 
-// EachIdle returns the contents that nobody has put since the time given, in order of their digests, until visit gives an
+// EachIdle returns the contents that were not put since the time given, in order of their digests, until visit returns an
 // error, which is then its own. One directory is read at a time: how many contents there are does not matter.
 func (s *Files) EachIdle(ctx context.Context, since time.Time, visit func(digest string) error) error {
 	return s.eachEntry(ctx, s.dir, func(outer fs.DirEntry) error {

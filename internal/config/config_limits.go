@@ -100,7 +100,7 @@ func defaultLimits() Limits {
 	}
 }
 
-// deriveLimits returns servers that others can reach their limits; a closed network has none that nobody wrote.
+// deriveLimits returns servers that others can reach their limits; a closed network has only those that are written.
 func (c *Config) deriveLimits(found *problems) {
 	if c.Federation.AllowPrivate {
 		return

@@ -138,7 +138,7 @@ func keysInOrder(tree map[string]any, path string, found *problems) []string {
 }
 
 // keyLines finds the line of every key and table of a TOML document that was parsed without error. The TOML library
-// gives lines only for errors of its own. Inline tables and values over several lines count as the line of their key.
+// reports lines only for errors of its own. Inline tables and values over several lines count as the line of their key.
 func keyLines(document string) map[string]int {
 	s := &lineScanner{lines: map[string]int{}, counts: map[string]int{}}
 	for number, line := range strings.Split(document, "\n") {

@@ -17,7 +17,7 @@ import (
 
 const maxSecretBytes = 64 << 10
 
-// Load reads the settings: defaults, the file, then INBOX_… variables ("NAME=value" as os.Environ gives them), and
+// Load reads the settings: defaults, the file, then INBOX_… variables ("NAME=value" as os.Environ returns them), and
 // checks all of it. An empty path means no file, which is development mode unless the environment sets
 // INBOX_FEDERATION_ALLOW_PRIVATE=false. The error joins one *Problem for everything that is wrong.
 func Load(path string, environ []string) (*Config, error) {
@@ -40,7 +40,7 @@ func Load(path string, environ []string) (*Config, error) {
 
 const allowPrivateKey = "federation.allow_private"
 
-// develop turns development mode on where no file was written and nobody decided otherwise.
+// develop turns development mode on where no file was written and nothing else was decided.
 func (c *Config) develop(found *problems) {
 	decided := found.written(allowPrivateKey)
 	if c.File != "" || decided && !c.Federation.AllowPrivate {

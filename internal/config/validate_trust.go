@@ -56,7 +56,7 @@ func (r *Rule) validate(p *problems, key string, private bool) {
 	}
 }
 
-// validateReplies wants the key where replies are: with whom a rule keeps out nobody talks.
+// validateReplies wants the key where replies are: the agent never talks with senders that a rule refuses.
 func (r *Rule) validateReplies(p *problems, key string) {
 	if r.ApproveReplies == "" {
 		return
@@ -98,7 +98,7 @@ const (
 	privateOnly = "write the host alone, or federation.allow_private = true for a closed network"
 )
 
-// validateTrust checks who is believed and the services that prove something to us.
+// validateTrust checks the trusted issuers and the services that prove something to us.
 func (c *Config) validateTrust(p *problems) {
 	private := c.Federation.AllowPrivate
 	for i := range c.Trust {
@@ -131,7 +131,7 @@ func (t *Trust) validate(p *problems, key string, private bool) {
 	}
 }
 
-// needed refuses an empty list: it trusts nothing, which nobody writes on purpose.
+// needed refuses an empty list: it trusts nothing, which is never written on purpose.
 func needed(p *problems, key string, list []string, remedy string) {
 	if len(list) == 0 {
 		p.add(key, "is empty, so nothing of this issuer is believed", remedy)

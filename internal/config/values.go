@@ -60,7 +60,7 @@ func (s Size) String() string {
 
 const redacted = "[redacted]"
 
-// Secret is a value that never shows itself: printing, logging and encoding it give "[redacted]".
+// Secret is a value that never shows itself: printing, logging and encoding it write "[redacted]".
 type Secret string
 
 // Reveal returns the secret itself, for the one place that needs it.

@@ -126,7 +126,7 @@ func freePort(ctx context.Context) (string, error) {
 	return port, errors.Join(err, listener.Close())
 }
 
-// demoBooker is the demo's second agent: it acts in somebody's name and therefore asks for consent first.
+// demoBooker is the demo's second agent: it acts in a person's name and therefore asks for consent first.
 const demoBooker = "booker"
 
 // addBooker registers the agent with the server of the demo.

@@ -16,7 +16,7 @@ import (
 var free = promauto.NewGauge(prometheus.GaugeOpts{
 	Name: "inbox_disk_free_bytes", Help: "Free bytes on the disk of data_dir, as seen a second ago at most while messages come."})
 
-// Of a disk without a bound that somebody wrote the last twentieth is kept free, and at most usualKept.
+// Of a disk without a configured bound the last twentieth is kept free, and at most usualKept.
 const (
 	usualShare = 20
 	usualKept  = 1 << 30
@@ -98,7 +98,7 @@ func (g *Guard) Admit(bytes int64) {
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.left -= bytes; g.left < -1<<60 { // nobody looks
+	if g.left -= bytes; g.left < -1<<60 { // the disk was not looked at
 		g.left = -1 << 60
 	}
 }

@@ -13,7 +13,7 @@ type Gate struct {
 	mu   sync.RWMutex // of this process: who waits to be alone is not starved, as flock(2) would allow
 }
 
-// OpenGate makes the file where it is missing. It is never removed: a lock on a removed file would keep nobody out.
+// OpenGate makes the file where it is missing. It is never removed: a lock on a removed file would exclude no other process.
 func OpenGate(path string) (*Gate, error) {
 	g := &Gate{path: path}
 	file, err := g.open()
@@ -31,14 +31,14 @@ func (g *Gate) open() (*os.File, error) {
 	return file, nil
 }
 
-// Together runs the work while others may do theirs together with it, and nobody is alone.
+// Together runs the work while other callers of Together may do theirs, and none of Alone.
 func (g *Gate) Together(work func() error) error {
 	g.mu.RLock()
 	defer g.mu.RUnlock()
 	return g.pass(false, work)
 }
 
-// Alone runs the work while nobody else is inside.
+// Alone runs the work while no other caller is inside.
 func (g *Gate) Alone(work func() error) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -50,7 +50,7 @@ func (g *Gate) pass(alone bool, work func() error) error {
 	if err != nil {
 		return err
 	}
-	defer func() { _ = file.Close() }() // gives the lock back
+	defer func() { _ = file.Close() }() // returns the lock
 	_ = waitFor(file, alone)            // no locks here: the mutex is all there is
 	return work()
 }

@@ -7,18 +7,18 @@ import (
 	"path/filepath"
 )
 
-// ErrTaken says that another process, or another part of this one, has the directory.
+// ErrTaken reports that another process, or another part of this one, has the directory.
 var ErrTaken = errors.New("another process serves this directory")
 
-// lockFile is locked, never removed: a lock on a removed file would keep nobody out.
+// lockFile is locked, never removed: a lock on a removed file would exclude no other process.
 const lockFile = "inbox.lock"
 
-// Lock is the right to be the only one that serves a directory. The operating system gives it back when the process dies,
+// Lock is the right to be the only one that serves a directory. The operating system releases it when the process dies,
 // however it dies.
 type Lock struct{ file *os.File }
 
 // Take takes the directory for this process. The error is ErrTaken while another one has it. A file system without locks,
-// or a system that we have none for, gives a lock that is not Sole.
+// or a system that we have none for, returns a lock that is not Sole.
 func Take(directory string) (*Lock, error) {
 	file, err := os.OpenFile(filepath.Join(directory, lockFile), os.O_CREATE|os.O_RDWR, 0o600) //nolint:gosec // the operator named the directory
 	if err != nil {

@@ -48,7 +48,7 @@ func VersionOf(accepts []json.RawMessage) int {
 	return first.Version()
 }
 
-// ReadRequirements reads one entry of accepts and refuses one that nobody could pay.
+// ReadRequirements reads one entry of accepts and refuses one that cannot be paid.
 func ReadRequirements(raw json.RawMessage) (Requirements, error) {
 	var r Requirements
 	if err := json.Unmarshal(raw, &r); err != nil {
@@ -79,7 +79,7 @@ type payload struct {
 	} `json:"payload"`
 }
 
-// ErrTerms says that a payment is well-formed and for other terms than those that were asked for.
+// ErrTerms reports that a payment is well-formed and for other terms than those that were asked for.
 var ErrTerms = errors.New("the payment is for other terms than those that were asked for")
 
 // Match reads a payment payload (JSON, or base64 of it as in a header) and finds the requirement among accepts that it

@@ -24,7 +24,7 @@ type Event struct {
 }
 
 // EventWriter writes server-sent events (HTML standard, section 9.2). It never waits for a reader longer than its
-// WriteTimeout, so that a slow one costs nobody else anything. It is safe for concurrent use.
+// WriteTimeout, so that a slow one costs the others nothing. It is safe for concurrent use.
 type EventWriter struct {
 	w       http.ResponseWriter
 	control *http.ResponseController

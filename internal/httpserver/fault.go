@@ -55,7 +55,7 @@ func Status(kind fault.Kind) int {
 const defaultRetryAfter = 5 * time.Second
 
 // WriteFault answers with the status and the public text of an error. A body over the limit of its reader is
-// TooLarge; an error without a fault is Internal and goes to the log, because nobody else has seen it. For
+// TooLarge; an error without a fault is Internal and goes to the log, because nothing else has recorded it. For
 // Unauthenticated the caller sets WWW-Authenticate before, as its protocol wants it.
 func WriteFault(w http.ResponseWriter, err error) {
 	f := faultOf(err)

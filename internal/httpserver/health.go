@@ -12,7 +12,7 @@ import (
 	"inbox/internal/telemetry"
 )
 
-// Check is one condition of readiness. Run returns nil when it holds, in two seconds at most; a fault's public text is shown to whoever
+// Check is one condition of readiness. Run returns nil when it holds, in two seconds at most; a fault's public text is shown to every caller that
 // asks, everything else only goes to the log.
 type Check struct {
 	Name string

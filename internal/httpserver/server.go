@@ -83,7 +83,7 @@ type Server struct {
 	stopping chan struct{}
 }
 
-// New makes a server; it does not listen yet. Errors: a route that is there twice or malformed, a certificate that
+// New makes a server; it does not listen yet. Errors: a duplicate or malformed route, a certificate that
 // cannot be read.
 func New(options Options) (*Server, error) {
 	s := &Server{options: options.withDefaults(), draining: make(chan struct{}), stopping: make(chan struct{})}

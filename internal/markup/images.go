@@ -12,7 +12,7 @@ type LinkedImages struct{}
 // Transform implements parser.ASTTransformer.
 func (LinkedImages) Transform(document *ast.Document, _ text.Reader, _ parser.Context) {
 	var images []*ast.Image
-	_ = ast.Walk(document, func(node ast.Node, entering bool) (ast.WalkStatus, error) { // the walker gives no error
+	_ = ast.Walk(document, func(node ast.Node, entering bool) (ast.WalkStatus, error) { // the walker returns no error
 		if image, ok := node.(*ast.Image); ok && entering {
 			images = append(images, image)
 		}

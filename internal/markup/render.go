@@ -217,7 +217,7 @@ func numberMark(line string) byte {
 	return line[size]
 }
 
-// delimiterColumns returns how many columns a line may give to a table, or 0 for another line.
+// delimiterColumns returns how many columns a line may add to a table, or 0 for another line.
 func delimiterColumns(line string) int {
 	if strings.Trim(line, "|:->+*.) \t0123456789") != "" || !strings.Contains(line, "-") {
 		return 0

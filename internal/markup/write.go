@@ -758,7 +758,7 @@ func rowsOf(table *html.Node) (rows []*html.Node) {
 	return rows
 }
 
-// hasHeading reports whether a row has a heading, and not more columns than somebody reads.
+// hasHeading reports whether a row has a heading, and not more columns than a person reads.
 func hasHeading(row *html.Node) bool {
 	headings, cells := 0, 0
 	for cell := row.FirstChild; cell != nil; cell = cell.NextSibling {

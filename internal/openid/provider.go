@@ -48,7 +48,7 @@ type Options struct {
 type Provider struct {
 	options Options
 	client  *http.Client
-	turn    chan struct{} // holds one token: who has it may read and change the fields below
+	turn    chan struct{} // holds one token: its holder may read and change the fields below
 	found   *oidc.Provider
 	until   time.Time // found or failure is kept until then
 	failure error
@@ -143,7 +143,7 @@ func unreachable(err error) error {
 	return fault.Wrap(fault.Unavailable, "the login service cannot be reached now; try again later", fmt.Errorf("ask OpenID provider: %w", err))
 }
 
-// rejected says that the proof itself is bad, not the way to it.
+// rejected reports that the proof itself is bad, not the way to it.
 func rejected(err error) error {
 	return fault.Wrap(fault.Unauthenticated, "the login was not confirmed by its service", err)
 }

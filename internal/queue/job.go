@@ -63,7 +63,7 @@ type Outcome struct {
 	Reason string    // Retry, Dead: for the operator
 }
 
-// ErrLeaseLost says that the job was taken over or removed: whatever the run did must be rolled back.
+// ErrLeaseLost reports that the job was taken over or removed: whatever the run did must be rolled back.
 var ErrLeaseLost = errors.New("job lease lost: another worker took the job over")
 
 // ErrSettled is returned by a Handler that settled the job in its own transaction.
@@ -84,7 +84,7 @@ type Claim struct {
 }
 
 // Store keeps the rows. Its clock is the only one that leases and due times are held against: that of the database where
-// several nodes share it. Callers give instants by their own clock, and the store keeps how far they are away.
+// several nodes share it. Callers pass instants by their own clock, and the store keeps how far they are away.
 //
 // A job is ready when it is due and nothing of its partition lives before it. A job may be stored as leased already, for
 // a Reservation. Settle ends a run; it returns ErrLeaseLost when the fence moved. Extend prolongs leases and returns those still

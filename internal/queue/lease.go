@@ -14,7 +14,7 @@ type runs struct {
 	lock    sync.Mutex
 	current map[Lease]*run
 	kept    int           // seats whose jobs are being stored
-	empty   chan struct{} // closed when there is none of either; nil when nobody waits
+	empty   chan struct{} // closed when there is none of either; nil when no caller waits
 }
 
 func (r *runs) add(one *run) {

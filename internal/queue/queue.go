@@ -140,7 +140,7 @@ func (q *Queue) Check() error {
 }
 
 // Run claims and runs jobs until ctx ends. Then it claims no more, lets running jobs finish within Options.Grace,
-// ends the contexts of the rest and gives their leases back, so that another node takes them at once. Its error is
+// ends the contexts of the rest and returns their leases, so that another node takes them at once. Its error is
 // fault.Unavailable when handlers did not return even then; their jobs run again after the lease.
 func (q *Queue) Run(ctx context.Context) error {
 	lives, end := context.WithCancel(context.WithoutCancel(ctx))

@@ -10,7 +10,7 @@ import (
 )
 
 const (
-	// claimTimeout bounds one claim. A claim is not called away when the queue stops: a lease that nobody knows
+	// claimTimeout bounds one claim. A claim is not called away when the queue stops: a lease that no worker knows
 	// of would hold its job back for its whole length.
 	claimTimeout = 10 * time.Second
 	// shortPause is the wait after a claim that found nothing although something was due: another node or an
@@ -73,7 +73,7 @@ func (w *worker) signal() {
 func (w *worker) loop(ctx context.Context) {
 	w.lives(nil)
 	w.serve(ctx)
-	defer w.serve(nil) //nolint:staticcheck // nil means that nobody serves
+	defer w.serve(nil) //nolint:staticcheck // nil means that no worker serves
 	look, fresh, failures := true, true, 0
 	pause := time.NewTimer(0)
 	defer pause.Stop()

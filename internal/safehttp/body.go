@@ -34,7 +34,7 @@ func (b *body) Read(into []byte) (int, error) {
 		return n - 1, ErrTooLarge
 	}
 	switch {
-	case err == io.EOF: //nolint:errorlint // readers give io.EOF itself
+	case err == io.EOF: //nolint:errorlint // readers return io.EOF itself
 		b.end()
 	case err != nil:
 		err = explain(b.ctx, err)

@@ -80,7 +80,7 @@ type Client struct {
 	options       Options
 	trusted       map[string]bool
 	allowed       map[string]bool        // host:port pairs that may be private
-	refuses       func(host string) bool // nil = nobody
+	refuses       func(host string) bool // nil = none
 	open, guarded *net.Dialer
 	private       *net.Dialer // for addresses that need not be public
 	slots         *slots
@@ -166,7 +166,7 @@ func (c *Client) Limit(maxBytes int64) *Client {
 func (c *Client) Close() { c.http.CloseIdleConnections() }
 
 // Do sends one request and follows no redirect. The total time covers reading the body; the body is capped after
-// decompression (reading past the cap gives ErrTooLarge) and must be closed. Errors: ErrRefused, ErrTimeout, ErrBusy
+// decompression (reading past the cap returns ErrTooLarge) and must be closed. Errors: ErrRefused, ErrTimeout, ErrBusy
 // and those of net/http.
 func (c *Client) Do(request *http.Request) (*http.Response, error) {
 	response, err := c.do(request, c.options.MaxBytes)

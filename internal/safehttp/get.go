@@ -10,7 +10,7 @@ import (
 	"net/url"
 )
 
-// ErrRedirects says that there were more redirects than allowed, or a circle.
+// ErrRedirects reports that there were more redirects than allowed, or a circle.
 var ErrRedirects = errors.New("too many redirects")
 
 const defaultRedirects = 3

@@ -40,7 +40,7 @@ var guardian = ssrf.New(
 	ssrf.WithDeniedV4Prefixes(netip.MustParsePrefix("168.63.129.16/32")),
 )
 
-// CheckAddr says why an address must not be dialled; nil when it is an ordinary public address.
+// CheckAddr returns why an address must not be dialled; nil when it is an ordinary public address.
 func CheckAddr(address netip.Addr) error {
 	if err := guardian.SafeAddr(address.WithZone("")); err != nil {
 		return &Refused{Target: address.String(), Reason: "not a public address"}
@@ -48,7 +48,7 @@ func CheckAddr(address netip.Addr) error {
 	return nil
 }
 
-// metadata are the addresses at which clouds give credentials to whoever asks from inside, and the link-local networks in which
+// metadata are the addresses at which clouds hand credentials to every caller inside, and the link-local networks in which
 // most of them stand: of AWS, Azure, Google, Alibaba, Oracle and Scaleway.
 var metadata = prefixes(
 	"169.254.0.0/16", "fe80::/10", "fd00:ec2::254/128", "fd20:ce::254/128", "fd00:42::42/128",

@@ -19,7 +19,7 @@ const (
 )
 
 // SecureResolver asks a validating resolver what DNSSEC proves (RFC 4035). It believes the resolver's word, the AD bit, and
-// therefore only one on this machine: on any network the bit could be written by anybody (RFC 7672, section 2.2.1).
+// therefore only one on this machine: on any network the bit could be written by anyone (RFC 7672, section 2.2.1).
 type SecureResolver struct{ address string }
 
 // TLSA says which certificates a server has (RFC 6698, section 2).
@@ -84,7 +84,7 @@ func (r *SecureResolver) LookupTLSA(ctx context.Context, name string) (records [
 	return records, true, nil
 }
 
-// ask returns an answer that is one: an unknown name is, a resolver that found a forgery (SERVFAIL) gives none.
+// ask returns an answer that is one: an unknown name is, a resolver that found a forgery (SERVFAIL) sends none.
 func (r *SecureResolver) ask(ctx context.Context, name string, kind uint16) (*dns.Msg, error) {
 	ctx, cancel := context.WithTimeout(ctx, secureTimeout)
 	defer cancel()

@@ -1,4 +1,4 @@
-// Package sealing keeps secrets that other systems trust us with unreadable for whoever gets a copy of the database: AES-256
+// Package sealing keeps secrets that other systems trust us with unreadable for anyone who gets a copy of the database: AES-256
 // in GCM mode under one key that is kept outside of it. It makes no key and stores nothing.
 package sealing
 

@@ -31,7 +31,7 @@ func (e End) String() string {
 	return "exit status " + strconv.Itoa(e.ExitCode())
 }
 
-// NotStartedError says that the program could not be started.
+// NotStartedError reports that the program could not be started.
 type NotStartedError struct{ Number syscall.Errno }
 
 // Error returns the reason of the operating system.

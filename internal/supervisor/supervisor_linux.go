@@ -116,7 +116,7 @@ func supervise(memory string, command []string) int {
 		return 1
 	}
 	runtime.LockOSThread()                                             // the program dies with the thread that started it
-	program, err := os.StartProcess(command[0], command, &os.ProcAttr{ //nolint:gosec // the operator's program, as the server gave it
+	program, err := os.StartProcess(command[0], command, &os.ProcAttr{ //nolint:gosec // the operator's program, as the server passed it
 		Files: []*os.File{os.Stdin, os.Stdout, os.Stderr}, Env: os.Environ(),
 		Sys: &syscall.SysProcAttr{Setsid: true, Pdeathsig: syscall.SIGKILL},
 	})

@@ -30,7 +30,7 @@ var cardMembers = []string{
 
 // SignCard signs a card with each key, in the forms in which verifiers read it: as the schema of 1.0 has it, without empty
 // values; as the document stands, which covers the members of 0.3, too; and, for @a2a-js/sdk 1.3 alone, which reads a card
-// twice before it verifies and loses these on the way, as in the schema without securitySchemes. VerifyCard does not
+// two times before it verifies and loses these on the way, as in the schema without securitySchemes. VerifyCard does not
 // take the last one. Keys' origin is where jku leads.
 func SignCard(document []byte, keys []identity.SigningKey, jku string) ([]CardSignature, error) {
 	forms, err := cardForms(document)

@@ -72,7 +72,7 @@ func (v *Verifier) issued(shown Presented, t *token, issuer Issuer) error {
 	return v.times(c, MaxAccessLife)
 }
 
-// addressed reports whether aud names the agent, or a name that the operator gave to this server. A configured name of
+// addressed reports whether aud names the agent, or a name that the operator configured for this server. A configured name of
 // another agent opens that one only.
 func (v *Verifier) addressed(shown Presented, aud audience, configured []string) bool {
 	return slices.ContainsFunc(aud, func(name string) bool {

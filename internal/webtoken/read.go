@@ -125,7 +125,7 @@ func read(compact string) (*token, error) {
 	return t, t.names()
 }
 
-// decode reads one piece: an object without a member that is there twice, also in another case.
+// decode reads one piece: an object without duplicate members, also in another case.
 func decode(piece string, into any, raw *[]byte) error {
 	body, err := base64.RawURLEncoding.Strict().DecodeString(piece)
 	if err != nil {
@@ -143,7 +143,7 @@ func decode(piece string, into any, raw *[]byte) error {
 	return nil
 }
 
-// uniqueMembers refuses what encoding/json would read in its own way: names twice or in another case.
+// uniqueMembers refuses what encoding/json would read in its own way: duplicate names, or names in another case.
 func uniqueMembers(body []byte) error {
 	decoder := json.NewDecoder(bytes.NewReader(body))
 	if first, err := decoder.Token(); err != nil || first != json.Delim('{') || !utf8.Valid(body) {

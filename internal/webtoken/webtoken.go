@@ -69,7 +69,7 @@ type Options struct {
 	Issuers   []Issuer
 	Documents Documents
 	Replays   Replays
-	Domain    string           // ours: nobody else speaks for it
+	Domain    string           // ours: no other server speaks for it
 	AllowHTTP bool             // development: keys of domains with a port are fetched over plain http
 	Now       func() time.Time // nil = time.Now
 }

@@ -19,7 +19,7 @@ import (
 	"inbox/internal/fault"
 )
 
-// Limit is the size limit that open must give to its store.
+// Limit is the size limit that open must set for its store.
 const Limit = 1 << 20
 
 // Run checks the store that open makes; each case gets an empty one.

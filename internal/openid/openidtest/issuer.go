@@ -1,5 +1,5 @@
 // Package openidtest is a small OpenID provider on loopback: it speaks real HTTP, signs ES256 and checks PKCE, and logs
-// everybody in as the user that the test says. It is for tests and keeps no secrets.
+// every login in as the user that the test says. It is for tests and keeps no secrets.
 package openidtest
 
 import (
@@ -85,7 +85,7 @@ func (i *Issuer) Rotate() {
 	i.key, i.kid, i.forge = newKey(), rand.Text(), nil
 }
 
-// KeysAsked says how often the published keys were fetched.
+// KeysAsked returns how often the published keys were fetched.
 func (i *Issuer) KeysAsked() int {
 	i.mutex.Lock()
 	defer i.mutex.Unlock()

@@ -45,7 +45,7 @@ func Claim(ctx context.Context, store queue.Store, owner, kind string, limit int
 	return jobs, nil
 }
 
-// Run runs the suite; open gives a new empty store each time.
+// Run runs the suite; open returns a new empty store each time.
 func Run(t *testing.T, open func(t *testing.T) Bench) {
 	cases := map[string]func(*testing.T, *probe){
 		"due jobs come in order of time":           dueInOrder,

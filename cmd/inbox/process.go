@@ -2,13 +2,19 @@ package main
 
 import (
 	"bytes"
+	"context"
+	"fmt"
 	"log/slog"
 	"math"
 	"os"
+	"os/signal"
 	"path/filepath"
 	"runtime/debug"
 	"strconv"
 	"strings"
+	"syscall"
+
+	"inbox"
 )
 
 // cgroupRoot is where Linux shows control groups; elsewhere it is not there, and then there is no limit to find.
@@ -89,4 +95,49 @@ func readLimit(path string) int64 {
 		return 0
 	}
 	return limit
+}
+
+// mindHangups keeps SIGHUP from killing the server, which is what supervisors send for "read your settings again". In
+// development mode at a terminal it means that the terminal is gone, and the server stops. It returns what ends it.
+func mindHangups(ctx context.Context, stop context.CancelFunc, config *inbox.Config) (end func()) {
+	received := make(chan os.Signal, 1)
+	signal.Notify(received, syscall.SIGHUP)
+	leaves := config.Development && isTerminal(os.Stdin)
+	go func() {
+		for {
+			select {
+			case <-received:
+				if leaves {
+					stop()
+					return
+				}
+				slog.Info("SIGHUP changes nothing: settings are read at the start, so restart the server to change them")
+			case <-ctx.Done():
+				return
+			}
+		}
+	}()
+	return func() { signal.Stop(received) }
+}
+
+// isTerminal reports whether a person sits at a file.
+func isTerminal(file *os.File) bool {
+	info, err := file.Stat()
+	if err != nil || info.Mode()&os.ModeCharDevice == 0 {
+		return false
+	}
+	nothing, err := os.Stat(os.DevNull)
+	return err != nil || !os.SameFile(info, nothing)
+}
+
+// stopOnSignal lets the command end on the first SIGINT or SIGTERM. The second one ends the process at once: what was
+// accepted is stored, and the next start goes on with it.
+func stopOnSignal(stop context.CancelFunc) {
+	received := make(chan os.Signal, 2)
+	signal.Notify(received, os.Interrupt, syscall.SIGTERM)
+	<-received
+	stop()
+	<-received
+	fmt.Fprintln(os.Stderr, "inbox: a second signal: the process ends at once")
+	os.Exit(exitAtOnce)
 }

@@ -1,0 +1,209 @@
+package inbox
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"log/slog"
+	"net"
+	"net/url"
+	"os"
+	"time"
+
+	"inbox/adapters/activitypub"
+	"inbox/adapters/discovery"
+	"inbox/adapters/email"
+	"inbox/engine/storage"
+	"inbox/engine/store"
+	"inbox/internal/blob"
+	"inbox/internal/disk"
+	"inbox/internal/httpserver"
+	"inbox/internal/safehttp"
+	"inbox/internal/telemetry"
+	"inbox/normalized"
+	"inbox/operator"
+)
+
+// resources are what every part of a node stands on: settings, log, client, database, files, private keys and the operator's lists.
+type resources struct {
+	config   *Config
+	logger   *slog.Logger
+	resolver *safehttp.Resolver
+	client   *safehttp.Client // reaches no host that the operator blocked
+
+	disk   *disk.Guard
+	blobs  *blob.Files
+	store  *store.Store
+	lock   *disk.Lock // nil on PostgreSQL
+	sealer *storage.Sealer
+	lists  *senderLists
+}
+
+// openResources opens the database, which tells changed of what this node and others write, and what belongs to it.
+func openResources(ctx context.Context, config *Config, changed func(channel, payload string)) (_ *resources, err error) {
+	r := &resources{config: config}
+	if r.logger, err = telemetry.Setup(os.Stderr, config.Log.Level, config.Log.Format); err != nil {
+		return nil, err
+	}
+
+	r.disk = newDiskGuard(config)
+	if r.blobs, err = storage.OpenBlobs(config.DataDir, r.disk); err != nil {
+		return nil, err
+	}
+	if r.store, err = storage.Open(ctx, storageOptions(config, r.logger), changed); err != nil {
+		return nil, err
+	}
+	if err := r.bindStorage(ctx); err != nil {
+		return nil, errors.Join(err, r.closeStorage())
+	}
+
+	r.resolver = safehttp.NewResolver(config.DNS.Resolver)
+	r.client = safehttp.New(safehttp.Options{
+		AllowPrivate: config.Federation.AllowPrivate, Resolver: r.resolver, UserAgent: userAgent(config),
+		MaxPerHost: config.Queue.DeliveryConcurrency, MaxConcurrent: (2*waitingWorkers + 4) * config.Queue.DeliveryConcurrency,
+	}).Refusing(r.lists.blockedHost)
+	return r, nil
+}
+
+// bindStorage takes the data directory for this process, opens the keys that belong to the database and reads the operator's lists.
+// A server without its lists must not start: it would let in whom they keep out.
+func (r *resources) bindStorage(ctx context.Context) (err error) {
+	options := storageOptions(r.config, r.logger)
+	if r.lock, err = storage.Take(ctx, options, r.store); err != nil {
+		return err
+	}
+	if r.sealer, err = storage.Bind(ctx, options, r.store); err != nil {
+		return err
+	}
+
+	r.lists = newLists(r.config, r.store)
+	_, err = r.lists.Read(ctx)
+	return err
+}
+
+func (r *resources) closeStorage() error { return errors.Join(r.store.Close(), r.lock.Leave()) }
+
+func userAgent(config *Config) string { return "inbox/" + Version + " (+" + config.PublicURL + "/)" }
+
+// storageOptions say what belongs together, and which documents are sealed.
+func storageOptions(config *Config, logger *slog.Logger) storage.Options {
+	return storage.Options{
+		DataDir: config.DataDir, DatabaseURL: config.DatabaseURL.Reveal(), DatabaseName: config.DatabaseURL.String(),
+		SecretKeyFile: config.SecretKeyFile, NewIdentity: config.NewIdentity, Logger: logger, Traces: []string{operator.AdminTokenFile},
+		Sealed: []string{activitypub.KeyNamespace, activitypub.MediaNamespace, discovery.KeyNamespace, email.KeyNamespace, secretNamespace},
+	}
+}
+
+// vault returns the documents, with private keys as they were put.
+func (r *resources) vault() storage.Vault { return r.sealer.Vault() }
+
+// trustingOperator returns a client that also reaches the address that the operator wrote, wherever it is.
+func (r *resources) trustingOperator(address string) (*url.URL, *safehttp.Client, error) {
+	u, err := url.Parse(address)
+	if err != nil {
+		return nil, nil, err
+	}
+	port := u.Port()
+	if port == "" {
+		port = map[string]string{"http": "80", "https": "443"}[u.Scheme]
+	}
+	return u, r.client.Trusting(net.JoinHostPort(u.Hostname(), port)), nil
+}
+
+// limits are those of the contract; plain http in links only where private peers are allowed.
+func (r *resources) limits() normalized.Limits {
+	limits := normalized.DefaultLimits()
+	limits.AllowHTTP = r.config.Federation.AllowPrivate
+	return limits
+}
+
+// certificate is that of the web server; nil without one.
+func (r *resources) certificate() (*tls.Config, error) {
+	if r.config.HTTP.CertFile == "" {
+		return nil, nil
+	}
+	return httpserver.TLSConfig(r.config.HTTP.CertFile, r.config.HTTP.KeyFile, r.logger)
+}
+
+// networks are the proxies and the operator's own networks.
+func (r *resources) networks() httpserver.Networks {
+	return httpserver.Networks{Trusted: r.config.HTTP.TrustedProxies, Inside: r.config.HTTP.Inside}
+}
+
+func newDiskGuard(c *Config) *disk.Guard {
+	return disk.NewGuard(disk.Options{Directory: c.DataDir, Keep: int64(c.Limits.FreeDisk)})
+}
+
+// newGuestDiskGuard is that of senders without proof.
+func newGuestDiskGuard(c *Config) *disk.Guard {
+	options := disk.Options{Directory: c.DataDir, Keep: int64(c.Limits.GuestFreeDisk), For: "senders without proof"}
+	switch {
+	case c.Limits.GuestFreeDisk == 0:
+		return nil
+	case c.Limits.GuestFreeDisk < 0:
+		options.Keep, options.Times = int64(c.Limits.FreeDisk), 2
+	}
+	return disk.NewGuard(options)
+}
+
+// Files of erased messages go at the latest so long after they were last put.
+const (
+	blobIdle  = time.Hour
+	blobSweep = 10 * time.Minute
+)
+
+// Files to which nothing refers, because their message was refused or a process died, go after a day. That is longer than
+// anything takes from putting a file to committing what refers to it; the longest are runs of agents.
+const (
+	orphanIdle  = 24 * time.Hour
+	orphanSweep = 6 * time.Hour
+)
+
+// The document that says when orphans were swept. Who writes it sweeps, whichever node that is; it ends when the next sweep
+// is due.
+const (
+	sweptNamespace = "blobs"
+	sweptKey       = "orphans swept"
+)
+
+// sweepBlobs deletes the files of erased messages and those to which nothing refers, now and then until ctx ends.
+func (r *resources) sweepBlobs(ctx context.Context) error {
+	ticker := time.NewTicker(blobSweep)
+	defer ticker.Stop()
+	for {
+		deleted, err := r.store.SweepBlobs(ctx, r.blobs, blobIdle)
+		r.logSweep(ctx, "erased messages", deleted, err)
+		deleted, err = r.sweepOrphans(ctx, orphanIdle)
+		r.logSweep(ctx, "what nothing refers to", deleted, err)
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-ticker.C:
+		}
+	}
+}
+
+func (r *resources) logSweep(ctx context.Context, of string, deleted int, err error) {
+	if err != nil && ctx.Err() == nil {
+		r.logger.WarnContext(ctx, "files are deleted later", "of", of, "error", err)
+	}
+	if deleted > 0 {
+		r.logger.InfoContext(ctx, "files were deleted", "of", of, "files", deleted)
+	}
+}
+
+// sweepOrphans sweeps when that is due and no other node does.
+func (r *resources) sweepOrphans(ctx context.Context, idle time.Duration) (deleted int, err error) {
+	now := time.Now()
+	_, mine, err := r.store.State().PutIfAbsent(ctx, sweptNamespace, sweptKey, []byte(now.UTC().Format(time.RFC3339)), now.Add(orphanSweep))
+	if err != nil || !mine {
+		return 0, err
+	}
+	deleted, err = r.store.SweepOrphans(ctx, r.blobs, idle)
+	if err != nil { // it is due again
+		again, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
+		defer cancel()
+		_ = r.store.State().Delete(again, sweptNamespace, sweptKey)
+	}
+	return deleted, err
+}
