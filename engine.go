@@ -13,6 +13,8 @@ import (
 
 	"inbox/adapters/a2a"
 	"inbox/adapters/activitypub"
+	"inbox/agents"
+	"inbox/agents/files"
 	"inbox/engine/delivery"
 	"inbox/engine/moderation"
 	"inbox/engine/pipeline"
@@ -23,6 +25,7 @@ import (
 	"inbox/internal/httpserver"
 	"inbox/internal/queue"
 	"inbox/internal/safehttp"
+	"inbox/normalized"
 )
 
 // engine accepts messages, runs turns and delivers answers: the services of engine/ with their jobs in one queue.
@@ -34,6 +37,7 @@ type engine struct {
 	meter        *moderation.Meter
 	delivery     *delivery.Service
 	pipeline     *pipeline.Service
+	files        *files.Service
 	queue        *queue.Queue
 }
 
@@ -57,11 +61,13 @@ func newEngine(below *agentSet) (*engine, error) {
 		backlog: pipeline.NewBacklog(e.store, e.config.Limits.Backlog, e.names, e.logger),
 	}
 	e.meter = e.newMeter()
+	e.files = e.newFiles(base)
 	e.pipeline = pipeline.New(pipeline.Options{
 		Closed: e.availability,
 		Limits: e.limits(),
 		Store:  e.store.Pipeline(), Agents: e.registry, Channels: e.channels, Blobs: e.blobs, Logger: e.logger, Deliveries: e.delivery,
 		Demands: e.demands, Caller: listedCaller{caller, e.lists}, Moderator: e.lists, Limiters: e.limiters(), Quotas: e.quotas(), KnownAgent: e.ofPeer, BaseURL: base,
+		Files:     func(turn exchange.TurnRecord, expires time.Time) agents.Files { return e.files.Of(turn, expires) },
 		Documents: e.store.State(), Approvers: openers{e.channels}, OperatorAddress: e.operatorAddress(),
 		Requested: e.clientTools.Requested, Reserve: func(job queue.NewJob) *queue.Reservation { return e.queue.Reserve(job) },
 	})
@@ -73,6 +79,20 @@ func newEngine(below *agentSet) (*engine, error) {
 	e.handleNotices()
 	e.handleEvents()
 	return e, nil
+}
+
+// newFiles opens the bytes of messages to the agents that get them.
+func (e *engine) newFiles(base *url.URL) *files.Service {
+	return files.New(files.Options{
+		Base: base, Blobs: e.blobs, Tokens: e.store, Turn: e.store.Turn, Seal: e.sealer.SealShort, Open: e.sealer.Open,
+		Told: func(ctx context.Context, turn exchange.TurnRecord) (normalized.Message, error) {
+			return e.pipeline.Told(ctx, turn)
+		},
+		Original: func(ctx context.Context, digest string) (mediaType string, body []byte, err error) {
+			original, err := e.store.Original(ctx, digest)
+			return original.MediaType, original.Body, err
+		},
+	})
 }
 
 // approvalConcurrency is how many approvers are looked up at once.

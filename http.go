@@ -13,6 +13,7 @@ import (
 	"inbox/adapters/discovery"
 	"inbox/agents"
 	"inbox/agents/clienttool"
+	"inbox/agents/files"
 	"inbox/agents/pull"
 	"inbox/console"
 	"inbox/exchange"
@@ -45,6 +46,7 @@ func newWeb(below *modules) (*web, error) {
 	w.routes = append(w.routes, w.pageRoutes()...)
 	w.routes = append(w.routes, w.pull.Routes()...)
 	w.routes = append(w.routes, w.clientTools.Routes()...)
+	w.routes = append(w.routes, w.files.Routes()...)
 	w.routes = append(w.routes, console.NewPolicyPages(console.PolicyOptions{
 		Demands: w.demands, Agents: w.registry, PublicURL: w.config.PublicURL, Mail: w.mailAddress,
 	}).Routes()...)
@@ -84,7 +86,7 @@ func (w *web) mailAddress(agent exchange.AgentProfile) string {
 // apiDescription gathers what the rooms say about their routes.
 func apiDescription(server string) console.Description {
 	return console.Description{Version: Version, Server: server, Operations: slices.Concat(
-		chat.Operations(), bridge.Operations(), pull.Operations(), clienttool.Operations(), console.Operations(),
+		chat.Operations(), bridge.Operations(), pull.Operations(), clienttool.Operations(), files.Operations(), console.Operations(),
 	)}
 }
 

@@ -5,6 +5,7 @@ package agents
 import (
 	"context"
 	"errors"
+	"io"
 	"iter"
 	"time"
 
@@ -41,6 +42,10 @@ type Turn struct {
 	// the questions. Message.ReceivedTrace has them joined.
 	Answers []Answer
 
+	// Files opens what does not travel inside of the message: its larger files and its native original. Nil where the bytes cannot be
+	// had.
+	Files Files
+
 	// Memory keeps what the agent must know again when the same turn runs once more: after a crash, or after a demand
 	// was met. Nil where nothing is kept.
 	Memory Memory
@@ -51,6 +56,16 @@ type Turn struct {
 	// Requests lets the turn wait for programs outside that execute tools. Nil where none can be waited for: such tools
 	// are then not to be offered.
 	Requests ToolRequests
+}
+
+// Files are the bytes of one turn: those to which its message, the answers of other agents in it and its history refer by digest, and
+// the native original (Message.Raw).
+type Files interface {
+	// Address returns an address under which a program elsewhere reads a content of the turn until it expires, without further proof;
+	// "" where there is none.
+	Address(digest string) (address string, expires time.Time)
+	// Open returns a content; the caller closes it. NotFound when the turn has no such content.
+	Open(ctx context.Context, digest string) (io.ReadCloser, error)
 }
 
 // Did writes a step to the timeline, where one is kept.

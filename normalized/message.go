@@ -41,11 +41,14 @@ type Message struct {
 	unknown members // keys of a newer contract, kept in stored and forwarded documents
 }
 
-// Raw points at the native original: activity JSON, A2A request or RFC 5322 bytes. It is stored once and read by
-// its own adapter only; it is never put into a prompt and never logged.
+// Raw points at the native original: activity JSON, A2A request or RFC 5322 bytes. It is stored once; it is never put into a prompt
+// and never logged.
 type Raw struct {
 	Ref       string `json:"ref"` // sha256:<lower-case hex>
 	MediaType string `json:"media_type"`
+
+	// URL opens the bytes for a while. Only the document of a program outside has it; it is never stored.
+	URL string `json:"url,omitempty"`
 }
 
 // Values of Sender.AuthMethod.
@@ -184,7 +187,7 @@ type BytesRef struct {
 	Kind       string         `json:"kind"`
 	DataBase64 string         `json:"data_base64,omitempty"` // inline
 	URL        string         `json:"url,omitempty"`         // url (https), content_addressed (optional)
-	ExpiresAt  *identity.Time `json:"expires_at,omitempty"`  // url
+	ExpiresAt  *identity.Time `json:"expires_at,omitempty"`  // of the url
 	Algo       string         `json:"algo,omitempty"`        // content_addressed: sha256
 	Digest     string         `json:"digest,omitempty"`      // content_addressed: lower-case hex
 }

@@ -104,6 +104,7 @@ func (w *writer) message(m *Message) {
 	w.open('{')
 	w.field("ref", m.Raw.Ref)
 	w.field("media_type", m.Raw.MediaType)
+	w.optional("url", m.Raw.URL)
 	w.close('}')
 	if m.PolicyResolution != nil {
 		w.standard("policy_resolution", m.PolicyResolution)
@@ -170,6 +171,8 @@ func readOriginal(r *reader, raw *Raw) {
 			raw.Ref = r.string()
 		case "media_type":
 			raw.MediaType = r.string()
+		case "url":
+			raw.URL = r.string()
 		default:
 			r.skip()
 		}

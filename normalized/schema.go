@@ -138,6 +138,7 @@ func messageSchema() schema {
 		"received_at":            instantSchema(),
 		"raw": record([]string{"ref", "media_type"}, schema{
 			"ref": schema{"type": "string", "pattern": patternRef}, "media_type": machineText(stated.Name),
+			"url": matching(patternWeb, stated.ID), // of this server, which a developer runs without TLS
 		}),
 		"policy_resolution": ref("policy-part.json#/$defs/resolution"),
 		"received_trace":    ref("response.json#/$defs/trace"),
@@ -330,7 +331,7 @@ func bytesRefSchema() schema {
 			"kind": constant(BytesURL), "url": address, "expires_at": instantSchema(), "algo": algo, "digest": digest,
 		}),
 		record([]string{"kind", "algo", "digest"}, schema{
-			"kind": constant(BytesContentAddressed), "algo": algo, "digest": digest, "url": address,
+			"kind": constant(BytesContentAddressed), "algo": algo, "digest": digest, "url": matching(patternWeb, stated.ID), "expires_at": instantSchema(),
 		}),
 	}}
 }

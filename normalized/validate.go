@@ -103,6 +103,7 @@ func (c *checker) raw(raw *Raw) {
 		c.broken(&ref, "must be sha256: and 64 lower-case hexadecimal digits")
 	}
 	c.machine(&at, "media_type", raw.MediaType, c.limits.Name, true)
+	c.machine(&at, "url", raw.URL, c.limits.ID, false) // this server wrote it
 }
 
 // trace checks another agent's answer, which we carry for display: its size and what would break a renderer.

@@ -142,12 +142,18 @@ func (a *Agent) Handle(ctx context.Context, turn agents.Turn) iter.Seq2[normaliz
 }
 
 func (a *Agent) ask(ctx context.Context, turn agents.Turn) (normalized.Response, error) {
-	input, err := request(turn)
+	files, err := place(ctx, turn)
+	if err != nil {
+		return normalized.Response{}, err
+	}
+	defer files.remove()
+
+	input, err := request(turn, files)
 	if err != nil {
 		return normalized.Response{}, upstream.NotUsable(err)
 	}
 
-	ended, err := a.run(ctx, turn, input)
+	ended, err := a.run(ctx, turn, input, files)
 	if len(ended.stderr) > 0 {
 		a.options.Logger.WarnContext(ctx, "the program of an agent wrote to its standard error",
 			"agent", turn.Agent, "turn", turn.ID, "stderr", string(ended.stderr), "dropped_bytes", ended.dropped)

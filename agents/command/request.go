@@ -13,8 +13,10 @@ import (
 // Request is the document on the standard input, the same as the body of a webhook's request.
 type Request = agents.Document
 
-func request(turn agents.Turn) ([]byte, error) {
-	document, err := json.Marshal(turn.Document())
+func request(turn agents.Turn, files placed) ([]byte, error) {
+	written := turn.Document()
+	written.Files = files.files
+	document, err := json.Marshal(written)
 	if err != nil {
 		return nil, fmt.Errorf("encode the message for the program: %w", err)
 	}
@@ -22,7 +24,7 @@ func request(turn agents.Turn) ([]byte, error) {
 }
 
 // environment is what the operator allows and what names the turn; nothing else of the server's reaches a program.
-func (a *Agent) environment(turn agents.Turn) []string {
+func (a *Agent) environment(turn agents.Turn, files placed) []string {
 	variables := []string{
 		reserved + "AGENT=" + printable(turn.Agent),
 		reserved + "TURN_ID=" + printable(turn.ID),
@@ -30,6 +32,9 @@ func (a *Agent) environment(turn agents.Turn) []string {
 		reserved + "IDEMPOTENCY_KEY=" + printable(turn.Step()),
 	}
 
+	if files.directory != "" {
+		variables = append(variables, reserved+"FILES="+files.directory)
+	}
 	for _, entry := range a.options.Environment {
 		if strings.Contains(entry, "=") {
 			variables = append(variables, entry)

@@ -32,14 +32,14 @@ const grace = time.Second
 
 // run starts the program, feeds it and waits for its end. Its errors are faults, except for the end of ctx. When it
 // returns, everything that the program started is dead and all goroutines have ended.
-func (a *Agent) run(ctx context.Context, turn agents.Turn, input []byte) (result, error) {
+func (a *Agent) run(ctx context.Context, turn agents.Turn, input []byte, files placed) (result, error) {
 	if ctx.Err() != nil {
 		return result{}, fmt.Errorf("run program: %w", context.Cause(ctx))
 	}
 
 	command := exec.Command(a.options.Program, a.options.Arguments...) //nolint:gosec,noctx // the operator's program; the end of ctx kills its whole group
 	command.Dir = a.options.Directory
-	command.Env = a.environment(turn)
+	command.Env = a.environment(turn, files)
 	pipes, err := open(command)
 	if err != nil {
 		return result{}, notStarted(err)

@@ -48,7 +48,7 @@ func (x *exchange) message(ctx context.Context) (*a2a.Message, error) {
 		message.Parts = a2a.ContentParts{a2a.NewTextPart(decision(*resolution))}
 		mentionable[resolutionKey] = x.resolution(*resolution)
 	} else {
-		message.Parts, err = x.agent.render(ctx, x.turn.Message.Parts)
+		message.Parts, err = x.agent.render(ctx, x.turn.Files, x.turn.Message.Parts)
 	}
 
 	if err != nil {
@@ -112,10 +112,10 @@ func decision(resolution policypart.Resolution) string {
 }
 
 // render writes parts as the protocol has them. Tool calls and demands of ours stay here.
-func (a *Agent) render(ctx context.Context, parts []normalized.Part) (a2a.ContentParts, error) {
+func (a *Agent) render(ctx context.Context, files agents.Files, parts []normalized.Part) (a2a.ContentParts, error) {
 	list := make(a2a.ContentParts, 0, len(parts))
 	for _, part := range parts {
-		rendered, err := a.renderPart(ctx, part)
+		rendered, err := a.renderPart(ctx, files, part)
 		if err != nil {
 			return nil, err
 		}
@@ -131,7 +131,7 @@ func (a *Agent) render(ctx context.Context, parts []normalized.Part) (a2a.Conten
 	return list, nil
 }
 
-func (a *Agent) renderPart(ctx context.Context, part normalized.Part) (*a2a.Part, error) {
+func (a *Agent) renderPart(ctx context.Context, files agents.Files, part normalized.Part) (*a2a.Part, error) {
 	switch part.Kind {
 	case normalized.PartText:
 		if part.MIME == normalized.MIMEHTML { // a model reads tags as words
@@ -147,7 +147,7 @@ func (a *Agent) renderPart(ctx context.Context, part normalized.Part) (*a2a.Part
 		}, nil
 	case normalized.PartFile, normalized.PartArtifact:
 		if part.BytesRef != nil {
-			return a.renderFile(ctx, part)
+			return a.renderFile(ctx, files, part)
 		}
 	}
 	return nil, nil
@@ -162,7 +162,7 @@ func described(text string) map[string]any {
 
 // renderFile puts a file into the message when it is small enough, puts in an address of it otherwise, and names it where
 // there is none.
-func (a *Agent) renderFile(ctx context.Context, part normalized.Part) (*a2a.Part, error) {
+func (a *Agent) renderFile(ctx context.Context, files agents.Files, part normalized.Part) (*a2a.Part, error) {
 	rendered := &a2a.Part{MediaType: part.MIME, Filename: part.Name, Metadata: described(part.Alt)}
 	ref := part.BytesRef
 	switch {
@@ -185,8 +185,8 @@ func (a *Agent) renderFile(ctx context.Context, part normalized.Part) (*a2a.Part
 	}
 
 	address := ref.URL
-	if address == "" && ref.Digest != "" && a.options.FileURL != nil {
-		address = a.options.FileURL(ref.Digest, part.Name)
+	if address == "" && ref.Digest != "" && files != nil {
+		address, _ = files.Address(ref.Digest)
 	}
 	if address == "" {
 		return a2a.NewTextPart(fmt.Sprintf("[%s (%s) is too large to be sent here]", orElse(part.Name, "A file"), part.MIME)), nil

@@ -4,15 +4,18 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"io"
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/a2aproject/a2a-go/v2/a2a"
 	"github.com/a2aproject/a2a-go/v2/a2asrv"
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
+	"inbox/agents"
 	"inbox/internal/fault"
 	"inbox/normalized"
 )
@@ -91,20 +94,18 @@ func TestFilesGoThere(t *testing.T) {
 		normalized.Part{Kind: normalized.PartToolCall, ID: "1", Name: "secret"},
 	)
 	tests := map[string]struct {
-		change func(*Options)
-		want   []string
+		files agents.Files
+		want  []string
 	}{
 		"with addresses": {
-			func(o *Options) {
-				o.FileURL = func(digest, name string) string { return "https://inbox.example/media/" + digest[:4] + "/" + name }
-			},
+			addresses{},
 			[]string{
-				"look", "at this", "inline.pdf inline", "stored.pdf stored", "large.pdf https://inbox.example/media/" + large[:4] + "/large.pdf",
-				"liar.pdf https://inbox.example/media/" + large[:4] + "/liar.pdf", "far.pdf https://files.example/far.pdf", "Example https://example.org/",
+				"look", "at this", "inline.pdf inline", "stored.pdf stored", "large.pdf https://inbox.example/" + large[:4],
+				"liar.pdf https://inbox.example/" + large[:4], "far.pdf https://files.example/far.pdf", "Example https://example.org/",
 			},
 		},
 		"without": {
-			func(*Options) {},
+			nil,
 			[]string{
 				"look", "at this", "inline.pdf inline", "stored.pdf stored", "[large.pdf (application/pdf) is too large to be sent here]",
 				"[liar.pdf (application/pdf) is too large to be sent here]", "far.pdf https://files.example/far.pdf", "Example https://example.org/",
@@ -115,7 +116,9 @@ func TestFilesGoThere(t *testing.T) {
 		for _, way := range ways {
 			t.Run(name+" "+way, func(t *testing.T) {
 				server := startUpstream(t, way, true, growing)
-				agent := newAgent(t, server.URL, func(o *Options) { o.Blobs, o.MaxFileBytes = blobs, 50; test.change(o) })
+				agent := newAgent(t, server.URL, func(o *Options) { o.Blobs, o.MaxFileBytes = blobs, 50 })
+				turn := turn
+				turn.Files = test.files
 				mustHandle(t, agent, turn)
 				var got []string
 				for _, part := range server.received()[0].Parts {
@@ -264,4 +267,15 @@ func FuzzCard(f *testing.F) {
 			t.Error(err)
 		}
 	})
+}
+
+// addresses are the files of a turn of which only the addresses are asked for.
+type addresses struct{}
+
+func (addresses) Address(digest string) (string, time.Time) {
+	return "https://inbox.example/" + digest[:4], time.Now().Add(time.Hour)
+}
+
+func (addresses) Open(context.Context, string) (io.ReadCloser, error) {
+	return nil, fault.New(fault.NotFound, "not opened here")
 }

@@ -79,7 +79,6 @@ type Options struct {
 	EndpointHosts []string // further host:port pairs where the card may lead and where the credentials may be shown
 
 	Blobs   Blobs                                                        // optional: without it larger files are named and left out
-	FileURL func(digest, name string) string                             // optional: an address of a stored file that is over MaxFileBytes
 	BaseURL *url.URL                                                     // ours: where the address of a demand may lead; nil = nowhere
 	Limits  normalized.Limits                                            // of the answer's content; zero = normalized.DefaultLimits
 	Sign    func(context.Context, Vouching) ([]identity.Evidence, error) // optional: who asks, signed for the other agent

@@ -34,6 +34,7 @@ type Settings struct {
 	More      string   // further lines of TOML, written last
 	Proxies   []string // http.trusted_proxies
 	Inside    []string // http.inside; empty = the default
+	MaxMail   string   // smtp.max_message_bytes; empty = the default
 
 	Unready bool // /readyz says 503 from the start on, on purpose: it is enough that it answers
 
@@ -138,6 +139,9 @@ func (s *Settings) file(data string) string {
 		line("inside = [\"%s\"]", strings.Join(s.Inside, `", "`))
 	}
 	line("[smtp]\nlisten = %q", s.SMTP)
+	if s.MaxMail != "" {
+		line("max_message_bytes = %q", s.MaxMail)
+	}
 	if s.Hostname != "" {
 		line("hostname = %q", s.Hostname)
 	}

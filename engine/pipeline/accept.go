@@ -300,7 +300,7 @@ func newTurn(agent agents.Entry, in exchange.Inbound, decided admission) exchang
 func (s *acceptor) original(ctx context.Context, message *normalized.Message, in exchange.Inbound) (Original, error) {
 	sum := sha256.Sum256(in.Original)
 	original := Original{Digest: hex.EncodeToString(sum[:]), MediaType: message.Raw.MediaType, Body: in.Original}
-	message.Raw.Ref = "sha256:" + original.Digest
+	message.Raw.Ref, message.Raw.URL = "sha256:"+original.Digest, ""
 	s.options.Closed.Admit(rowBytes + 2*int64(min(len(in.Original), inlineOriginal))) // the original and the message made of it
 
 	if len(in.Original) <= inlineOriginal {

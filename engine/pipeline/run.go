@@ -355,7 +355,7 @@ func (s *runner) runAgent(
 	held := agent.Settings.HoldsReply(message.Sender) // no reader may watch it grow
 	for delta, err := range agent.Agent.Handle(ctx, agents.Turn{
 		ID: turn.ID, Attempt: turn.Attempt, AcceptedAt: turn.AcceptedAt, Agent: agent.Profile.Name, Message: message, HistoryCacheBreakpointAfter: breakpoint,
-		Requests: requests, Returnable: true,
+		Requests: requests, Returnable: true, Files: s.files(turn, agent),
 		Permits: permits(agent, message.Sender), Memory: s.memoryOf(turn.ID, record), Steps: record.steps.note, Answers: answers,
 	}) {
 		if err != nil {
@@ -377,6 +377,26 @@ func (s *runner) runAgent(
 	}
 
 	return s.finish(fold, turn)
+}
+
+// filesMargin is how long the addresses of a turn's bytes outlive the time limit of its run.
+const filesMargin = 15 * time.Minute
+
+func (s *runner) files(turn exchange.TurnRecord, agent agents.Entry) agents.Files {
+	if s.options.Files == nil {
+		return nil
+	}
+	return s.options.Files(turn, time.Now().Add(agent.Settings.TimeLimit+filesMargin))
+}
+
+// Told returns the message of a turn as its agent is told it, with the history of its thread. NotFound when its agent is not here.
+func (s *runner) Told(ctx context.Context, turn exchange.TurnRecord) (normalized.Message, error) {
+	agent, known := s.options.Agents.Lookup(turn.Agent)
+	if !known {
+		return normalized.Message{}, fault.Newf(fault.NotFound, "no agent %s here", turn.Agent)
+	}
+	message, _, err := s.history.withHistory(ctx, agent, turn)
+	return message, err
 }
 
 // finish completes the response and holds it to the contract.

@@ -6,6 +6,7 @@ import (
 	"context"
 	"log/slog"
 	"net/url"
+	"time"
 
 	"github.com/google/uuid"
 	"github.com/prometheus/client_golang/prometheus"
@@ -77,7 +78,9 @@ type Options struct {
 	Closed     Closed    // optional: without it every agent takes messages
 	Approvers  Approvers // optional: without it no approver is told of an approval, and only the operator decides
 	Documents  Documents // optional: without it agents keep nothing between the runs of a turn
-	Demands    Demands   // optional: without it an agent's demand is a failure
+	// Files has the bytes of a turn, under addresses until a time; nil = agents read none but those inside of the message.
+	Files   func(turn exchange.TurnRecord, expires time.Time) agents.Files
+	Demands Demands // optional: without it an agent's demand is a failure
 	// OperatorAddress is where the operator reads notices by mail; empty = nothing is sent, and no answer says that the operator
 	// was told.
 	OperatorAddress string

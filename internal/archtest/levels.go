@@ -79,6 +79,7 @@ var levels = map[string]int{
 	"agents/pull":       7,
 	"agents/mcptool":    7,
 	"agents/clienttool": 7,
+	"agents/files":      7,
 
 	"adapters/activitypub": 7,
 	"adapters/a2a":         7,

@@ -3,6 +3,7 @@ package openapi
 import (
 	"net/http"
 	"reflect"
+	"slices"
 	"strings"
 )
 
@@ -22,6 +23,9 @@ func (w *writer) answers(operation Operation) object {
 	}
 	status := operation.Status
 	switch {
+	case operation.Bytes:
+		operation.Also = append(slices.Clip(operation.Also), http.StatusPartialContent)
+		status = http.StatusOK
 	case status == 0 && operation.Response == nil:
 		status = http.StatusNoContent
 	case status == 0:
@@ -35,6 +39,10 @@ func (w *writer) answers(operation Operation) object {
 
 func (w *writer) success(operation Operation, status int) object {
 	answer := object{"description": statusText(status)}
+	if operation.Bytes {
+		answer["content"] = object{"*/*": object{}}
+		return answer
+	}
 	if operation.Response == nil || status == http.StatusNoContent {
 		return answer
 	}

@@ -35,6 +35,7 @@ type Operation struct {
 	Status   int      // of a success; 0 = 200, or 204 without Response
 	Also     []int    // other statuses of successes, with the same answer; 204 has none
 	Errors   []int    // statuses of errors beside those that every operation of its kind can have
+	Bytes    bool     // the answer is a file of any media type, or the range of it that was asked for; Response is nil
 	Stream   bool     // the answer can be an event stream
 	Events   []Event  // of that stream
 	Error    any      // a value of the type of errors; nil = that of the document

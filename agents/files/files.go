@@ -1,0 +1,164 @@
+// Package files opens the bytes of messages to the agents that got them: under addresses that open one content of one turn for a short
+// time, and under the token of the agent. There is no directory of anything: a program reads what its message refers to.
+package files
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"inbox/exchange"
+	"inbox/internal/bearer"
+	"inbox/internal/fault"
+	"inbox/normalized"
+)
+
+// Options configure a Service. All are required.
+type Options struct {
+	Base  *url.URL       // the public address of the server
+	Blobs exchange.Files // what is too large for the database
+
+	// Turn returns a turn as it stands, and Told its message with the history that its agent was given. NotFound when there is none.
+	Turn func(ctx context.Context, id string) (exchange.TurnRecord, error)
+	Told func(ctx context.Context, turn exchange.TurnRecord) (normalized.Message, error)
+
+	// Original returns the native form of a message; the body is nil when it is in Blobs.
+	Original func(ctx context.Context, digest string) (mediaType string, body []byte, err error)
+
+	// Seal makes a text of a content that no one else can read or make, and Open reads it again, on each node.
+	Seal func(content []byte, purpose string) string
+	Open func(ctx context.Context, sealed, purpose string) ([]byte, error)
+
+	// Tokens finds the tokens of programs.
+	Tokens exchange.Tokens
+}
+
+// Service has the addresses and the routes. It is safe for concurrent use and runs nothing in the background.
+type Service struct {
+	options Options
+	tokens  *bearer.Cache
+}
+
+// New makes a Service.
+func New(options Options) *Service {
+	return &Service{options: options, tokens: bearer.NewCache(options.Tokens)}
+}
+
+// Turn has the bytes of one turn for one run. It is agents.Files.
+type Turn struct {
+	service *Service
+	turn    exchange.TurnRecord
+	expires time.Time
+}
+
+// Of returns the bytes of a turn. Its addresses open them until they expire.
+func (s *Service) Of(turn exchange.TurnRecord, expires time.Time) *Turn {
+	return &Turn{service: s, turn: turn, expires: expires}
+}
+
+// Address returns an address that opens a content of the turn. Whoever has it may read: it cannot be guessed, and names neither turn
+// nor content. It opens nothing once the content left the message, because that was edited or erased.
+func (t *Turn) Address(digest string) (string, time.Time) {
+	sealed := t.service.options.Seal(capability{t.turn.ID, digest, t.expires.Truncate(time.Second)}.bytes(), purpose)
+	return t.service.options.Base.JoinPath("v1", "files", sealed).String(), t.expires.Truncate(time.Second)
+}
+
+// Open returns a content of the turn.
+func (t *Turn) Open(ctx context.Context, digest string) (io.ReadCloser, error) {
+	found, is := inMessage(t.turn.Message, digest)
+	if !is {
+		return nil, errMissing()
+	}
+	return t.service.open(ctx, found)
+}
+
+// purpose is what capabilities are sealed for: nothing else that the server sealed opens a file.
+const purpose = "agents/files capability"
+
+// capability is what an address opens.
+type capability struct {
+	turn, digest string
+	expires      time.Time
+}
+
+func (c capability) bytes() []byte {
+	return []byte(strconv.FormatInt(c.expires.Unix(), 10) + " " + c.turn + " " + c.digest)
+}
+
+func readCapability(content []byte) (c capability, ok bool) {
+	fields := strings.Split(string(content), " ")
+	if len(fields) != 3 {
+		return c, false
+	}
+	seconds, err := strconv.ParseInt(fields[0], 10, 64)
+	return capability{fields[1], fields[2], time.Unix(seconds, 0)}, err == nil
+}
+
+// content is one of the bytes of a turn.
+type content struct {
+	digest    string
+	mediaType string
+	name      string // empty = it has none
+	native    bool   // the native original
+}
+
+const refPrefix = "sha256:"
+
+// inMessage finds a content in a message, in the answers of other agents that it brings, and in its history.
+func inMessage(message normalized.Message, digest string) (content, bool) {
+	if digest == "" {
+		return content{}, false
+	}
+	if message.Raw.Ref == refPrefix+digest {
+		return content{digest: digest, mediaType: message.Raw.MediaType, native: true}, true
+	}
+
+	if found, is := inParts(message.Parts, digest); is {
+		return found, true
+	}
+	if message.ReceivedTrace != nil {
+		if found, is := inParts(message.ReceivedTrace.Parts, digest); is {
+			return found, true
+		}
+	}
+	for i := range message.History {
+		if found, is := inParts(message.History[i].Parts, digest); is {
+			return found, true
+		}
+	}
+	return content{}, false
+}
+
+func inParts(parts []normalized.Part, digest string) (content, bool) {
+	for i := range parts {
+		part := &parts[i]
+		if part.BytesRef != nil && part.BytesRef.Kind == normalized.BytesContentAddressed && part.BytesRef.Digest == digest {
+			return content{digest: digest, mediaType: part.MIME, name: part.Name}, true
+		}
+	}
+	return content{}, false
+}
+
+// open opens the bytes of a content. All of what it returns can seek but for contents of a store that cannot.
+func (s *Service) open(ctx context.Context, found content) (io.ReadCloser, error) {
+	if found.native {
+		_, body, err := s.options.Original(ctx, found.digest)
+		switch {
+		case err != nil:
+			return nil, err
+		case body != nil:
+			return inMemory{bytes.NewReader(body)}, nil
+		}
+	}
+	return s.options.Blobs.Open(ctx, found.digest)
+}
+
+type inMemory struct{ *bytes.Reader }
+
+func (inMemory) Close() error { return nil }
+
+func errMissing() error { return fault.New(fault.NotFound, "no such file") }
