@@ -94,7 +94,7 @@ func (a *Adapter) question(r *http.Request, c caller, body map[string]any, named
 	return q, fresh, err
 }
 
-// external reads an external message (agent runtime contract, section 6.2); members that stand in client_context need not stand beside it.
+// external reads the message in the form of seed 001; members that stand in client_context need not stand beside it.
 func (a *Adapter) external(c caller, body, about map[string]any) (contract.Message, error) {
 	either := func(names ...string) any {
 		for _, name := range names {
