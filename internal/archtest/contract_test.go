@@ -287,3 +287,21 @@ func anchors(text string) (names []string) {
 	}
 	return names
 }
+
+// named is a file or folder of the tree in a page, as in `adapters/chat/rpc.go`.
+var named = regexp.MustCompile("`((?:adapters|agents|console|engine|exchange|history|identity|internal|normalized|policypart)(?:/[A-Za-z0-9_./-]+)?)`")
+
+// TestFilesOfDeviationsAreThere follows the column that tells where a deviation stands.
+func TestFilesOfDeviationsAreThere(t *testing.T) {
+	const page = "docs/contract/deviations.md"
+	followed := 0
+	for _, match := range named.FindAllStringSubmatch(readPage(t, page), -1) {
+		followed++
+		if _, err := os.Stat(filepath.Join(root, match[1])); err != nil {
+			t.Errorf("%s names %s, which is not there", page, match[1])
+		}
+	}
+	if followed < 30 {
+		t.Errorf("only %d files were found: does the search still read them?", followed)
+	}
+}
