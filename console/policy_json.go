@@ -37,7 +37,7 @@ func (e demandExtras) beside(body []byte) (json.RawMessage, error) {
 	return identity.AppendMembers(body, members)
 }
 
-// document answers a program with the demand, under the status and with the headers of its kind (section 8).
+// document answers a program with the demand, under the status and with the headers of its kind (message contract, section 8).
 func (p *PolicyPages) document(w http.ResponseWriter, demand Demand, note string) {
 	if !demand.Open {
 		writeState(w, showStatus(demand), demand)

@@ -22,7 +22,7 @@ var ancestorCount = promauto.NewCounterVec(prometheus.CounterOpts{
 	Name: "inbox_activitypub_ancestors_total", Help: "Notes that were taken into the history of a thread entered late, by where they were.",
 }, []string{"from"})
 
-// The budget of one walk towards the begin of a thread (ActivityPub reference, section 6).
+// The budget of one walk towards the begin of a thread.
 const (
 	maxAncestorDepth   = 20
 	maxAncestorFetches = 20

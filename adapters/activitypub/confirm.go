@@ -13,7 +13,7 @@ import (
 )
 
 // Activities that another actor than their actor brings: inbox forwarding (ActivityPub, section 7.1.2) and relays. Without
-// a proof only the actor's own server can confirm them, and only what it shows is used (reference, section 4.6).
+// a proof only the actor's own server can confirm them, and only what it shows is used.
 
 // schemeOrigin is written into evidence when the author's server was asked.
 const schemeOrigin = "origin-fetch"

@@ -29,7 +29,7 @@ func described(parts []normalized.Part) (lines []string) {
 
 const linkType = `application/ld+json; profile="https://www.w3.org/ns/activitystreams"`
 
-// TestNoteContent is section 6 of the ActivityPub reference, row by row.
+// TestNoteContent converts what servers put into notes, row by row.
 func TestNoteContent(t *testing.T) {
 	long := strings.Repeat("x", 300)
 	cases := []struct {

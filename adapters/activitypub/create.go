@@ -93,7 +93,7 @@ func (n *notes) readCreate(in *incoming) (*inboundNote, error) {
 	return q, nil
 }
 
-// readNote checks origin and author of a note (ActivityPub reference, section 5.1). nil without an error means that it is
+// readNote checks origin and author of a note. nil without an error means that it is
 // of another server, or nothing that is said.
 func (n *notes) readNote(activity, note document.Object, actor string) (*inboundNote, error) {
 	id := document.Text(note, "id")

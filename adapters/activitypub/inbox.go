@@ -75,7 +75,7 @@ func refusalOutcome(err error) string {
 	return "refused"
 }
 
-// process goes through the steps of section 4.1 of the ActivityPub reference in their order, for clients that were not refused
+// process goes through the steps of an inbox in their order, for clients that were not refused
 // too often: type, size, syntax, the cheap answers, the signature, and only then the activity itself.
 func (b *inbox) process(w http.ResponseWriter, r *http.Request, agent string) (incoming, string, error) {
 	in := incoming{agent: agent}

@@ -99,7 +99,7 @@ var withoutID = map[string]bool{
 	"Follow": true, "Like": true, "EmojiReact": true, "Dislike": true, "Undo": true, "Block": true, "Accept": true, "Reject": true,
 }
 
-// checkObject applies the checks for all types of section 5.1 of the ActivityPub reference: what an actor makes, changes or
+// checkObject applies the checks for all types: what an actor makes, changes or
 // deletes is on the actor's own server and by that actor.
 func (b *inbox) checkObject(in *incoming) error {
 	if in.id == "" && countedTypes[in.kind] && !withoutID[in.kind] {

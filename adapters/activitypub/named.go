@@ -10,8 +10,8 @@ import (
 	"inbox/internal/fault"
 )
 
-// A Create may only name its object, or embed one of another server, whose copy says nothing (ActivityPub reference,
-// section 5.1). Then the object is asked for where it lives: in a job, so that no sender waits for a third server and none
+// A Create may only name its object, or embed one of another server, whose copy says nothing.
+// Then the object is asked for where it lives: in a job, so that no sender waits for a third server and none
 // is asked twice at once.
 
 const (

@@ -57,7 +57,7 @@ type evidenceClaims struct {
 	MovedFrom string `json:"moved_from,omitempty"`
 }
 
-// normalize makes the message to one agent (ActivityPub reference, section 6). nil without an error means that the
+// normalize makes the message to one agent. nil without an error means that the
 // note says nothing to the agent.
 func (n *notes) normalize(ctx context.Context, in *incoming, q *inboundNote, agent exchange.AgentProfile) (*exchange.Inbound, error) {
 	parts := n.parts(q, agent)

@@ -175,7 +175,7 @@ func (r *renderer) renderParts(reply exchange.Reply, post int, relayed []person,
 	return made, nil
 }
 
-// address fills to, cc and the mentions by the table of section 5.3. Without followers it is for those who take part.
+// address fills to, cc and the mentions as Mastodon addresses its posts. Without followers it is for those who take part.
 func (n *note) address(visibility string, people []person, followers string) {
 	actors := make([]string, 0, len(people))
 	for _, one := range people {

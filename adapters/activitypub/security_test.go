@@ -22,7 +22,7 @@ import (
 	"inbox/internal/safehttp"
 )
 
-// TestSecurity has every row of the table in section 7 of the ActivityPub reference under the name of the case. A refused
+// TestSecurity tries every attack under the name of the case. A refused
 // request never becomes a message or a job, and one that fails policy never makes us connect.
 func TestSecurity(t *testing.T) {
 	for name, try := range map[string]func(*testing.T){

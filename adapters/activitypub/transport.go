@@ -203,7 +203,7 @@ func retryAfter(header string, now time.Time) time.Duration {
 	return min(max(wait, 0), maxRetryAfter)
 }
 
-// classify classes an answer by the table in section 8 of the ActivityPub reference.
+// classify decides whether an answer is success, worth another attempt, or final.
 func (t *transport) classify(ctx context.Context, p outgoing, said answer) error {
 	refusal := fmt.Errorf("%s: %s", p.inbox, said.detail)
 	switch {

@@ -51,7 +51,7 @@ type presented struct {
 
 // authenticate proves that in.actor did what the activity says: by the signature of the request, by a proof inside the
 // activity, or by asking the actor's own server. Everything that can be judged without a key comes first, so a bad
-// request never makes us connect anywhere (ActivityPub reference, section 4.1). The errors are faults.
+// request never makes us connect anywhere. The errors are faults.
 func (v *verifier) authenticate(r *http.Request, in *incoming) (proven, error) {
 	shown, err := v.checkRequest(r, in)
 	if err == nil {

@@ -8,7 +8,7 @@ import (
 	"inbox/normalized"
 )
 
-// audienceVisibility decides as Mastodon does (ActivityPub reference, section 5.3). followers is the collection of the author.
+// audienceVisibility decides as Mastodon does. followers is the collection of the author.
 func audienceVisibility(a document.Audience, followers string) string {
 	switch {
 	case slices.ContainsFunc(a.To, document.IsPublic):

@@ -14,7 +14,7 @@ import (
 	"inbox/internal/fault"
 )
 
-// Limits of a document (ActivityPub reference, section 7).
+// Limits of a document.
 const (
 	MaxBytes = 1 << 20
 	maxDepth = 64

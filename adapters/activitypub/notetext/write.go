@@ -24,7 +24,7 @@ var markdown = goldmark.New(
 	goldmark.WithRendererOptions(goldmarkhtml.WithHardWraps()),
 )
 
-// permitted is what Mastodon keeps (ActivityPub reference, section 6), so that people see what we meant. It starts
+// permitted is what Mastodon keeps, so that people see what we meant. It starts
 // from nothing: bluemonday's ready-made policies allow more.
 var permitted = func() *bluemonday.Policy {
 	p := bluemonday.NewPolicy()

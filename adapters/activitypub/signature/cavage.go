@@ -145,7 +145,7 @@ func (s *cavageSignature) complete() error {
 
 func (s *cavageSignature) covers(name string) bool { return slices.Contains(s.Covered, name) }
 
-// checkCavage applies the policy of section 4.2 of the ActivityPub reference: what must be covered, the digest of
+// checkCavage applies the policy of draft-cavage signatures (decision 0004): what must be covered, the digest of
 // the body and the time window. None of it needs the key, so that a bad request never makes us fetch one.
 func checkCavage(r Request, now time.Time) (Claim, error) {
 	headers := r.Header["Signature"]

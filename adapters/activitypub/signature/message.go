@@ -115,7 +115,7 @@ func (s *messageSignature) readParameters(parameters *httpsfv.Params) error {
 	return nil
 }
 
-// checkMessageSignature applies the policy of section 4.4 of the ActivityPub reference and returns the first signature
+// checkMessageSignature applies the policy of RFC 9421 signatures (decision 0004) and returns the first signature
 // that keeps it. Fedify 2.3 does not demand that the digest is covered; a body could then be exchanged, so we do.
 func checkMessageSignature(r Request, now time.Time) (Claim, error) {
 	all, err := parseMessageSignatures(r.Header)

@@ -102,7 +102,7 @@ func callMetadata(call ModelCall, declaration *Declaration) map[string]any {
 	return metadata
 }
 
-// build makes the real parameters, in the order of the contract (section 4.3): defaults, bindings, what the model
+// build makes the real parameters in this order (agent runtime contract, section 4.3): defaults, bindings, what the model
 // wrote, bindings that the model cannot override.
 func (d *Declaration) build(written, context map[string]any) map[string]any {
 	parameters := make(map[string]any, len(d.defaults)+len(written))
