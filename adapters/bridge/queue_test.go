@@ -1,4 +1,4 @@
-package inbox
+package bridge_test
 
 import (
 	"fmt"
@@ -24,7 +24,7 @@ func (b *bridged) fill(client string, count int) {
 			for number := range numbers {
 				item := contracttest.Item(client, "session")
 				item.ID = fmt.Sprint("item ", number)
-				if err := b.server.store.Bridge(nil).Enqueue(b.Context(), item); err != nil {
+				if err := b.Store().Bridge(nil).Enqueue(b.Context(), item); err != nil {
 					b.Error(err)
 				}
 			}
@@ -39,6 +39,7 @@ func (b *bridged) fill(client string, count int) {
 
 // TestWorkersLeaseApart has several workers with one token: with leases each item comes to one of them, without to all.
 func TestWorkersLeaseApart(t *testing.T) {
+	t.Parallel()
 	bridgedOnBoth(t, func(b *bridged) {
 		const items = 60
 		relay := b.token("relay")
@@ -81,6 +82,7 @@ func TestWorkersLeaseApart(t *testing.T) {
 
 // TestAcknowledgements acknowledges in part, twice, what belongs to somebody else and what nobody has.
 func TestAcknowledgements(t *testing.T) {
+	t.Parallel()
 	bridgedOnBoth(t, func(b *bridged) {
 		relay, other := b.token("relay"), b.token("other")
 		b.fill("relay", 5)
@@ -112,6 +114,7 @@ func TestAcknowledgements(t *testing.T) {
 
 // TestScopesAreNamed asks everything with tokens that lack a scope.
 func TestScopesAreNamed(t *testing.T) {
+	t.Parallel()
 	b := newBridged(t, "")
 	requests := map[string][]string{
 		exchange.BridgeSend:    {"POST /v1/bridge/send", "POST /v1/bridge/queue", "GET /v1/sessions", "POST /v1/sessions", "GET /v1/runs/x", "POST /v1/import"},
@@ -142,13 +145,13 @@ func TestTokensAreRenewed(t *testing.T) {
 	if got := next(); !strings.Contains(got, `"content":"kept"`) {
 		t.Fatalf("the stream gave %q", got)
 	}
-	tokens, err := b.server.Operator().Tokens.List(t.Context())
+	tokens, err := b.Operator().Tokens.List(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
 	first := slices.IndexFunc(tokens, func(one exchange.Token) bool { return one.Name == "relay" })
 	renewed := b.token("relay")
-	if err := b.server.Operator().Tokens.Revoke(t.Context(), tokens[first].ID); err != nil {
+	if err := b.Operator().Tokens.Revoke(t.Context(), tokens[first].ID); err != nil {
 		t.Fatal(err)
 	}
 	if got := next(); got != "" { // servers notice within seconds
@@ -160,6 +163,7 @@ func TestTokensAreRenewed(t *testing.T) {
 
 // TestSessionsWithCommas filters by ids that callers chose.
 func TestSessionsWithCommas(t *testing.T) {
+	t.Parallel()
 	b := newBridged(t, "")
 	relay := b.token("relay")
 	for _, id := range []string{"a,b", "a", "c"} {

@@ -1,4 +1,4 @@
-package inbox
+package chat_test
 
 import (
 	"context"
@@ -6,76 +6,22 @@ import (
 	"fmt"
 	"iter"
 	"net/http"
-	"net/http/httptest"
-	"os"
-	"path/filepath"
 	"strings"
 	"sync/atomic"
 	"testing"
 
 	"inbox/adapters/chat"
 	"inbox/agents"
-	"inbox/agents/runtime/tool/request"
-	"inbox/agents/runtime/value"
 	"inbox/exchange"
+	"inbox/inboxtest"
 	"inbox/normalized"
 )
 
-// newShelfServer is a server with models that call client tools. "asks" calls "look" and "weigh", as far as it has no result,
-// and may be given the results by whoever asks; "keeps" calls "vault", which is for programs of the operator. Both then say what they heard.
-func newShelfServer(t *testing.T, settings ...string) (s *chatServer, asked *atomic.Int32) {
+// newToolServer is a server with agents that call client tools, see [inboxtest.NewWithTools].
+func newToolServer(t *testing.T, settings ...string) (s *chatServer, asked *atomic.Int32) {
 	t.Helper()
-	asked = &atomic.Int32{}
-	model := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		asked.Add(1)
-		var body struct {
-			Model    string
-			Messages []struct{ Role, Content string }
-		}
-		if err := json.NewDecoder(r.Body).Decode(&body); err != nil {
-			t.Error(err)
-		}
-		var heard []string
-		for _, message := range body.Messages {
-			if message.Role == "tool" {
-				heard = append(heard, message.Content)
-			}
-		}
-		w.Header().Set("Content-Type", "text/event-stream")
-		delta, finish := map[string]any{"content": strings.Join(heard, ", ")}, "stop"
-		if tools := strings.Fields(body.Model); len(heard) < len(tools) {
-			calls := []any{}
-			for i, tool := range tools[len(heard):] {
-				calls = append(calls, map[string]any{"index": i, "id": fmt.Sprint("c", len(heard)+i), "type": "function", "function": map[string]any{"name": "client__" + tool, "arguments": `{"item":"milk"}`}})
-			}
-			delta, finish = map[string]any{"tool_calls": calls}, "tool_calls"
-		}
-		chunk, _ := json.Marshal(map[string]any{"choices": []any{map[string]any{"index": 0, "delta": delta, "finish_reason": finish}}, "usage": map[string]any{"prompt_tokens": 7, "completion_tokens": 2, "total_tokens": 9}})
-		_, _ = fmt.Fprintf(w, "data: %s\n\ndata: [DONE]\n\n", chunk)
-	}))
-	t.Cleanup(model.Close)
-	var tables strings.Builder
-	for name, tools := range map[string]string{"asks": "look weigh", "keeps": "vault"} {
-		fmt.Fprintf(&tables, "[[agents]]\nname = %q\nkind = \"llm\"\nunverified = \"answer\"\naccess = \"public\"\n[[agents.rules]]\neffect = \"allow\"\npurposes = [\"tool:client/look\", \"tool:client/weigh\", \"tool:client/vault\"]\n"+
-			"[agents.llm]\nbase_url = %q\nmodel = %q\n", name, model.URL+"/v1", tools)
-		for tool := range strings.FieldsSeq(tools) {
-			fmt.Fprintf(&tables, "[[agents.client_tools]]\nname = %q\ndescription = \"d\"\nasker = %t\nparameters = '{\"type\":\"object\",\"properties\":{\"item\":{\"type\":\"string\"}}}'\n", tool, name == "asks")
-		}
-	}
-	tables.WriteString("[[agents]]\nname = \"echo\"\nkind = \"echo\"\nunverified = \"answer\"\n[[agents]]\nname = \"pulled\"\nkind = \"pull\"\n[agents.pull]\nlease = \"30s\"\n" +
-		"[[connectors]]\nname = \"slack\"\nsecret = \"" + connectorSecret + "\"\nagents = [\"echo\"]\n")
-	file := filepath.Join(t.TempDir(), "inbox.toml")
-	if err := os.WriteFile(file, []byte(tables.String()), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	config, err := LoadConfig(file, append([]string{
-		"INBOX_DATA_DIR=" + t.TempDir(), "INBOX_HTTP_LISTEN=127.0.0.1:0", "INBOX_SMTP_LISTEN=127.0.0.1:0", "INBOX_LOG_LEVEL=error", "INBOX_PUBLIC_URL=http://localhost:8080",
-		"INBOX_FEDERATION_ALLOW_PRIVATE=true",
-	}, settings...))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return chatServerOf(t, runServer(t, config)), asked
+	server, asked := inboxtest.NewWithTools(t, settings...)
+	return withAgents(server), asked
 }
 
 // toolBody is a conversation in which the client executes tools.
@@ -97,8 +43,9 @@ const heard = `{"in_stock":3}, {"value":"heavy"}`
 
 // TestCompletionTools pauses a run for the client's own tools, one after the other, and goes on with their results.
 func TestCompletionTools(t *testing.T) {
-	s, asked := newShelfServer(t)
-	token := s.token("app")
+	t.Parallel()
+	s, asked := newToolServer(t)
+	token := s.Token("app")
 	first := s.post("/v1/chat/completions", token, toolBody("asks", "", question1)).completion(t).Choices[0]
 	if first.FinishReason != "tool_calls" || len(first.Message.ToolCalls) != 1 || first.Message.Content != nil {
 		t.Fatalf("first %+v", first)
@@ -122,7 +69,7 @@ func TestCompletionTools(t *testing.T) {
 	if asked := asked.Load(); asked != 3 {
 		t.Errorf("the model was asked %d times, want 3", asked)
 	}
-	streamed := allEvents(s.open(http.MethodPost, "/v1/chat/completions", token, toolBody("asks", `,"stream":true`, messages...)))
+	streamed := inboxtest.Events(s.Open(http.MethodPost, "/v1/chat/completions", token, toolBody("asks", `,"stream":true`, messages...)))
 	if text := streamedText(t, streamed); text != heard {
 		t.Errorf("streamed %q: %v", text, streamed)
 	}
@@ -130,11 +77,12 @@ func TestCompletionTools(t *testing.T) {
 
 // TestCompletionToolStream pauses streams; the second goes on to the answer.
 func TestCompletionToolStream(t *testing.T) {
-	s, _ := newShelfServer(t)
-	token := s.token("app")
+	t.Parallel()
+	s, _ := newToolServer(t)
+	token := s.Token("app")
 	messages := []any{question1}
 	for _, tool := range []string{"look", "client__weigh", ""} {
-		events := allEvents(s.open(http.MethodPost, "/v1/chat/completions", token, toolBody("asks", `,"stream":true,"stream_options":{"include_usage":true}`, messages...)))
+		events := inboxtest.Events(s.Open(http.MethodPost, "/v1/chat/completions", token, toolBody("asks", `,"stream":true,"stream_options":{"include_usage":true}`, messages...)))
 		var calls []chat.CompletionToolCall
 		finish, tokens := "", int64(0)
 		for _, chunk := range chunksOf(t, events) {
@@ -148,7 +96,7 @@ func TestCompletionToolStream(t *testing.T) {
 				tokens += (*chunk.Usage).Total
 			}
 		}
-		if events[len(events)-1].data != "[DONE]" {
+		if events[len(events)-1].Data != "[DONE]" {
 			t.Fatalf("%v", events)
 		}
 		if tool == "" {
@@ -170,8 +118,9 @@ func TestCompletionToolStream(t *testing.T) {
 // TestCompletionToolOwners: nobody answers another's call, and nobody executes what the operator did not leave to askers.
 // Streams are not cut off by the wait, however slow the machine is.
 func TestCompletionToolOwners(t *testing.T) {
-	s, _ := newShelfServer(t, "INBOX_CHAT_WAIT=1s")
-	token, other := s.token("app"), s.token("other")
+	t.Parallel()
+	s, _ := newToolServer(t, "INBOX_CHAT_WAIT=1s")
+	token, other := s.Token("app"), s.Token("other")
 	first := s.streamedCalls(token, toolBody("asks", `,"stream":true`, question1))
 	hand := func(more string) string {
 		return toolBody("asks", more, question1, said{"role": "assistant", "tool_calls": first}, result(first[0].ID, "mine"))
@@ -196,17 +145,17 @@ func TestCompletionToolOwners(t *testing.T) {
 			t.Errorf("%s: %d %s", name, got.status, got.body)
 		}
 	}
-	turns, err := s.server.store.Turns(t.Context(), exchange.TurnFilter{Agent: "keeps", Limit: 10})
+	turns, err := s.Store().Turns(t.Context(), exchange.TurnFilter{Agent: "keeps", Limit: 10})
 	if err != nil || len(turns) != 1 {
 		t.Fatalf("%d turns, %v", len(turns), err)
 	}
-	s.waits(turns[0].ID)
-	pending, err := s.server.pipeline.ToolRequests("keeps", "test").Pending(t.Context(), request.Query{})
+	s.Waits(turns[0].ID)
+	pending, err := s.Store().ToolRequests(t.Context(), exchange.ToolRequestFilter{Agent: "keeps", Limit: 10})
 	if err != nil || len(pending) != 1 {
 		t.Fatalf("%d pending, %v", len(pending), err)
 	}
 	turn := strings.ReplaceAll(turns[0].ID, "-", "")
-	for _, id := range []string{value.Text(pending[0]["request_id"]), "call_" + turn + "_c0", "call_" + turn, "call_", ""} {
+	for _, id := range []string{pending[0].ID, "call_" + turn + "_c0", "call_" + turn, "call_", ""} {
 		got := s.post("/v1/chat/completions", token, toolBody("keeps", "", question1, said{"role": "assistant", "content": ""}, result(id, "open")))
 		if got.status != http.StatusBadRequest {
 			t.Errorf("the vault by %q: %d %s", id, got.status, got.body)
@@ -217,8 +166,8 @@ func TestCompletionToolOwners(t *testing.T) {
 // streamedCalls returns the one call with which a stream ends.
 func (s *chatServer) streamedCalls(token, body string) (calls []chat.CompletionToolCall) {
 	s.Helper()
-	events := allEvents(s.open(http.MethodPost, "/v1/chat/completions", token, body))
-	for _, chunk := range chunksOf(s.T, events) {
+	events := inboxtest.Events(s.Open(http.MethodPost, "/v1/chat/completions", token, body))
+	for _, chunk := range chunksOf(s, events) {
 		for _, choice := range chunk.Choices {
 			calls = append(calls, choice.Delta.ToolCalls...)
 		}
@@ -231,6 +180,7 @@ func (s *chatServer) streamedCalls(token, body string) (calls []chat.CompletionT
 
 // TestCompletionShownTools: who hands in results of calls that the agent made by itself gets its answer once more.
 func TestCompletionShownTools(t *testing.T) {
+	t.Parallel()
 	s := newChatServer(t)
 	part := normalized.Part{Kind: normalized.PartToolCall, ID: "m1", Name: "notes/list", Args: json.RawMessage(`{"n":1}`)}
 	agent := agents.Func(func(context.Context, agents.Turn) iter.Seq2[normalized.Delta, error] {
@@ -243,11 +193,11 @@ func TestCompletionShownTools(t *testing.T) {
 				yield(normalized.Delta{Kind: normalized.DeltaText, Text: "Two notes."}, nil)
 		}
 	})
-	err := s.server.Register(exchange.AgentProfile{Name: "notes", DisplayName: "Notes"}, agent, agents.Settings{Unverified: agents.UnverifiedAnswer, ExposeTools: true})
+	err := s.Register(exchange.AgentProfile{Name: "notes", DisplayName: "Notes"}, agent, agents.Settings{Unverified: agents.UnverifiedAnswer, ExposeTools: true})
 	if err != nil {
 		t.Fatal(err)
 	}
-	token := s.token("app")
+	token := s.Token("app")
 	const body = `{"model":"notes","messages":[{"role":"user","content":"what is there?"}%s]%s}`
 	whole := s.post("/v1/chat/completions", token, fmt.Sprintf(body, "", "")).completion(t).Choices[0]
 	if len(whole.Message.ToolCalls) != 1 || whole.Message.ToolCalls[0].Function.Name != "notes/list" || whole.FinishReason != "stop" || *whole.Message.Content != "Two notes." {
@@ -260,7 +210,7 @@ func TestCompletionShownTools(t *testing.T) {
 		t.Errorf("%+v, %d runs", again, s.asked.Load())
 	}
 	var calls []chat.CompletionToolCall
-	for _, chunk := range chunksOf(t, allEvents(s.open(http.MethodPost, "/v1/chat/completions", token, fmt.Sprintf(body, "", `,"stream":true`)))) {
+	for _, chunk := range chunksOf(t, inboxtest.Events(s.Open(http.MethodPost, "/v1/chat/completions", token, fmt.Sprintf(body, "", `,"stream":true`)))) {
 		for _, choice := range chunk.Choices {
 			calls = append(calls, choice.Delta.ToolCalls...)
 		}
@@ -274,22 +224,22 @@ func TestCompletionShownTools(t *testing.T) {
 	}
 }
 
-func chunksOf(t *testing.T, events []sseEvent) (chunks []chat.CompletionChunk) {
+func chunksOf(t testing.TB, events []inboxtest.Event) (chunks []chat.CompletionChunk) {
 	t.Helper()
 	for _, event := range events {
-		if event.data == "[DONE]" {
+		if event.Data == "[DONE]" {
 			continue
 		}
 		var chunk chat.CompletionChunk
-		if err := json.Unmarshal([]byte(event.data), &chunk); err != nil || chunk.ID == "" {
-			t.Fatalf("%s: %v", event.data, err)
+		if err := json.Unmarshal([]byte(event.Data), &chunk); err != nil || chunk.ID == "" {
+			t.Fatalf("%s: %v", event.Data, err)
 		}
 		chunks = append(chunks, chunk)
 	}
 	return chunks
 }
 
-func streamedText(t *testing.T, events []sseEvent) string {
+func streamedText(t testing.TB, events []inboxtest.Event) string {
 	t.Helper()
 	var text strings.Builder
 	for _, chunk := range chunksOf(t, events) {

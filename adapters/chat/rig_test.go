@@ -1,50 +1,40 @@
-package inbox
+package chat_test
 
 import (
-	"bufio"
 	"context"
 	"encoding/json"
-	"io"
 	"iter"
 	"net/http"
-	"strings"
 	"sync/atomic"
 	"testing"
 
 	"inbox/agents"
 	"inbox/exchange"
+	"inbox/inboxtest"
 	"inbox/internal/await"
 	"inbox/normalized"
 )
 
 // chatServer is a whole server with agents whose words a test writes.
 type chatServer struct {
-	*testing.T
-	server   *Server
-	url      string
-	asked    atomic.Int32        // runs of all agents
-	goOn     chan struct{}       // lets the agent "slow" say the rest
-	history  chan []string       // what the agent "remembers" was told, one entry for each run
-	requests chan agents.Turn    // what the agent "tools" got
-	token    func(string) string // mints one by name
+	*inboxtest.Server
+
+	asked    atomic.Int32     // runs of all agents
+	goOn     chan struct{}    // lets the agent "slow" say the rest
+	history  chan []string    // what the agent "remembers" was told, one entry for each run
+	requests chan agents.Turn // what the agent "tools" got
 }
 
 func newChatServer(t *testing.T, settings ...string) *chatServer {
 	t.Helper()
-	return chatServerOf(t, startServer(t, settings...))
+	return withAgents(inboxtest.New(t, "", settings...))
 }
 
-func chatServerOf(t *testing.T, server *Server) *chatServer {
-	t.Helper()
-	s := &chatServer{T: t, goOn: make(chan struct{}), history: make(chan []string, 8), requests: make(chan agents.Turn, 8), server: server}
-	s.url = "http://" + s.server.HTTPAddr().String()
-	s.token = func(name string) string {
-		token, _, err := s.server.Operator().Tokens.Create(t.Context(), name, "")
-		if err != nil {
-			t.Fatal(err)
-		}
-		return token
-	}
+// withAgents adds the agents to a server and runs it.
+func withAgents(server *inboxtest.Server) *chatServer {
+	server.Helper()
+	s := &chatServer{Server: server, goOn: make(chan struct{}), history: make(chan []string, 8), requests: make(chan agents.Turn, 8)}
+
 	s.register("helper", agents.UnverifiedAnswer, func(agents.Turn, func(string) bool) string { return "pong" })
 	s.register("a", agents.UnverifiedAnswer, func(agents.Turn, func(string) bool) string { return "pong" })
 	s.register("closed", agents.UnverifiedHold, func(agents.Turn, func(string) bool) string { return "secret" })
@@ -52,7 +42,7 @@ func chatServerOf(t *testing.T, server *Server) *chatServer {
 		say("Hel")
 		select {
 		case <-s.goOn:
-		case <-t.Context().Done(): // before the server stops, which waits for its runs
+		case <-s.Context().Done(): // before the server stops, which waits for its runs
 		}
 		return "lo"
 	})
@@ -68,6 +58,8 @@ func chatServerOf(t *testing.T, server *Server) *chatServer {
 		s.requests <- turn
 		return "thanks"
 	})
+	s.Serve()
+
 	return s
 }
 
@@ -87,7 +79,7 @@ func (s *chatServer) register(name, unverified string, words func(agents.Turn, f
 			say(words(turn, say))
 		}
 	})
-	err := s.server.Register(exchange.AgentProfile{Name: name, DisplayName: name}, agent, agents.Settings{Unverified: unverified})
+	err := s.Register(exchange.AgentProfile{Name: name, DisplayName: name}, agent, agents.Settings{Unverified: unverified})
 	if err != nil {
 		s.Fatal(err)
 	}
@@ -102,38 +94,11 @@ type chatReply struct {
 // post sends a body; header holds names and values by turns.
 func (s *chatServer) post(path, token, body string, header ...string) chatReply {
 	s.Helper()
-	response := s.open(http.MethodPost, path, token, body, header...)
-	defer func() { _ = response.Body.Close() }()
-	content, err := io.ReadAll(response.Body)
-	if err != nil {
-		s.Fatal(err)
-	}
-	return chatReply{response.StatusCode, response.Header, string(content)}
+	status, received, content := s.Read(http.MethodPost, path, token, body, header...)
+	return chatReply{status, received, content}
 }
 
-func (s *chatServer) open(method, path, token, body string, header ...string) *http.Response {
-	s.Helper()
-	request, err := http.NewRequestWithContext(s.Context(), method, s.url+path, strings.NewReader(body))
-	if err != nil {
-		s.Fatal(err)
-	}
-	if body != "" {
-		request.Header.Set("Content-Type", "application/json")
-	}
-	if token != "" {
-		request.Header.Set("Authorization", "Bearer "+token)
-	}
-	for i := 0; i < len(header); i += 2 {
-		request.Header.Set(header[i], header[i+1])
-	}
-	response, err := bounded.Do(request)
-	if err != nil {
-		s.Fatal(err)
-	}
-	return response
-}
-
-// answer is a JSON-RPC response.
+// rpcAnswer is a JSON-RPC response.
 type rpcAnswer struct {
 	ID     any
 	Result struct {
@@ -152,7 +117,7 @@ type rpcAnswer struct {
 	}
 }
 
-func (r chatReply) rpc(t *testing.T) (answer rpcAnswer) {
+func (r chatReply) rpc(t testing.TB) (answer rpcAnswer) {
 	t.Helper()
 	if r.status != http.StatusOK {
 		t.Fatalf("%d %s", r.status, r.body)
@@ -180,42 +145,4 @@ func rpcBody(method, run, session, text string) string {
 	}
 	body, _ := json.Marshal(map[string]any{"jsonrpc": "2.0", "id": 7, "method": method, "params": params})
 	return string(body)
-}
-
-// sseEvent is one server-sent event.
-type sseEvent struct{ id, name, data string }
-
-// nextEvent reads one event; ok = false at the end of the stream.
-func nextEvent(reader *bufio.Reader) (event sseEvent, ok bool) {
-	for {
-		line, err := reader.ReadString('\n')
-		if err != nil {
-			return event, false
-		}
-		field, value, _ := strings.Cut(strings.TrimSuffix(line, "\n"), ": ")
-		switch field {
-		case "id":
-			event.id = value
-		case "event":
-			event.name = value
-		case "data":
-			event.data = value
-		case "":
-			if event.data != "" {
-				return event, true
-			}
-		}
-	}
-}
-
-func allEvents(response *http.Response) (list []sseEvent) {
-	defer func() { _ = response.Body.Close() }()
-	reader := bufio.NewReader(response.Body)
-	for {
-		event, ok := nextEvent(reader)
-		if !ok {
-			return list
-		}
-		list = append(list, event)
-	}
 }

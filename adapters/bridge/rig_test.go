@@ -1,7 +1,6 @@
-package inbox
+package bridge_test
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -13,24 +12,20 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"inbox/agents"
 	"inbox/engine/store/storetest"
 	"inbox/exchange"
-	"inbox/internal/await"
+	"inbox/inboxtest"
 	"inbox/internal/webhooksignature"
 	"inbox/normalized"
 )
 
-const connectorSecret = "a secret that only the tests know"
-
 // bridged is a server with a connector, for tests over the wire.
 type bridged struct {
-	*testing.T
-	server *Server
-	config *Config
-	calls  chan call // of the connector's callback
+	*inboxtest.Server
+
+	calls chan call // of the connector's callback
 }
 
 type call struct {
@@ -49,16 +44,19 @@ func newBridged(t *testing.T, more string) *bridged {
 func bridgedOnBoth(t *testing.T, test func(b *bridged)) {
 	t.Helper()
 	for name, url := range map[string]func(testing.TB) string{"sqlite": func(testing.TB) string { return "sqlite" }, "postgres": storetest.Postgres} {
-		t.Run(name, func(t *testing.T) { test(newBridgedOn(t, url(t), "")) })
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			test(newBridgedOn(t, url(t), ""))
+		})
 	}
 }
 
 func newBridgedOn(t *testing.T, database, more string) *bridged {
 	t.Helper()
-	b := &bridged{T: t, calls: make(chan call, 64)}
+	b := &bridged{calls: make(chan call, 64)}
 	callback := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		raw, _ := io.ReadAll(r.Body)
-		if !webhooksignature.Verify(connectorSecret, raw, r.Header.Get("X-Inbox-Signature"), webhooksignature.Form{}) {
+		if !webhooksignature.Verify(inboxtest.ConnectorSecret, raw, r.Header.Get("X-Inbox-Signature"), webhooksignature.Form{}) {
 			t.Errorf("a callback is not signed: %v", r.Header)
 		}
 		body := map[string]any{}
@@ -69,20 +67,11 @@ func newBridgedOn(t *testing.T, database, more string) *bridged {
 		}
 	}))
 	t.Cleanup(callback.Close)
-	directory := t.TempDir()
-	file := filepath.Join(directory, "inbox.toml")
+
+	file := filepath.Join(t.TempDir(), "inbox.toml")
 	settings := fmt.Sprintf(`
-data_dir = %q
-database_url = %q
-public_url = "http://localhost:8080"
 [federation]
 allow_private = true
-[http]
-listen = "127.0.0.1:0"
-[smtp]
-listen = "off"
-[log]
-level = "error"
 [bridges]
 retry = ["100ms", "200ms"]
 [[connectors]]
@@ -99,18 +88,12 @@ agents = ["echo"]
 name = "echo"
 kind = "echo"
 unverified = "answer"
-%s`, directory, database, connectorSecret, callback.URL+"/answers", connectorSecret, more)
+%s`, inboxtest.ConnectorSecret, callback.URL+"/answers", inboxtest.ConnectorSecret, more)
 	if err := os.WriteFile(file, []byte(settings), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	var err error
-	if b.config, err = LoadConfig(file, nil); err != nil {
-		t.Fatal(err)
-	}
-	b.config.ShutdownGrace = 5 * time.Second
-	if b.server, err = New(t.Context(), b.config); err != nil {
-		t.Fatal(err)
-	}
+	b.Server = inboxtest.New(t, file, "INBOX_DATABASE_URL="+database)
+
 	teller := agents.Func(func(_ context.Context, turn agents.Turn) iter.Seq2[normalized.Delta, error] {
 		said := []string{}
 		for _, one := range turn.Message.History {
@@ -125,36 +108,21 @@ unverified = "answer"
 		}
 	})
 	for name, agent := range map[string]agents.Agent{"teller": teller, "stuck": stuck} {
-		if err := b.server.Register(exchange.AgentProfile{Name: name}, agent, agents.Settings{}); err != nil {
+		if err := b.Register(exchange.AgentProfile{Name: name}, agent, agents.Settings{}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
-	if err := b.server.Listen(); err != nil {
-		t.Fatal(err)
-	}
-	done := make(chan error, 1)
-	go func() { done <- b.server.Run(ctx) }()
-	t.Cleanup(func() {
-		stop()
-		if err := await.Receive(t, done, "the end of the server"); err != nil {
-			t.Error(err)
-		}
-	})
+	b.Serve()
+
 	return b
 }
 
 func (b *bridged) token(name string, scopes ...string) string {
 	b.Helper()
-	operator, err := OpenOperator(b.Context(), b.config)
-	if err != nil {
-		b.Fatal(err)
-	}
-	defer func() { _ = operator.Close() }()
 	if len(scopes) == 0 {
 		scopes = exchange.AllBridgeScopes()
 	}
-	token, _, err := operator.Tokens.CreateBridge(b.Context(), name, "", scopes)
+	token, _, err := b.Operator().Tokens.CreateBridge(b.Context(), name, "", scopes)
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -180,25 +148,17 @@ func (b *bridged) call(token, method, path string, body any, want int) map[strin
 
 func (b *bridged) request(method, path string, header http.Header, body []byte, want int) map[string]any {
 	b.Helper()
-	request, err := http.NewRequestWithContext(b.Context(), method, "http://"+b.server.HTTPAddr().String()+path, bytes.NewReader(body))
-	if err != nil {
-		b.Fatal(err)
+	var fields []string
+	for name := range header {
+		fields = append(fields, name, header.Get(name))
 	}
-	request.Header = header
-	response, err := bounded.Do(request)
-	if err != nil {
-		b.Fatal(err)
+	status, _, raw := b.Read(method, path, "", string(body), fields...)
+	if status != want {
+		b.Fatalf("%s %s answered %d, want %d: %s", method, path, status, want, raw)
 	}
-	defer func() { _ = response.Body.Close() }()
-	raw, err := io.ReadAll(response.Body)
-	if err != nil {
-		b.Fatal(err)
-	}
-	if response.StatusCode != want {
-		b.Fatalf("%s %s answered %d, want %d: %s", method, path, response.StatusCode, want, raw)
-	}
+
 	answer := map[string]any{}
-	_ = json.Unmarshal(raw, &answer)
+	_ = json.Unmarshal([]byte(raw), &answer)
 	return answer
 }
 
@@ -215,4 +175,4 @@ func (b *bridged) pending(token string, want int) []any {
 	return items
 }
 
-func isTrue(value any) bool { flag, _ := value.(bool); return flag }
+func flag(value any) bool { flag, _ := value.(bool); return flag }
