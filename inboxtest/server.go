@@ -18,6 +18,7 @@ import (
 	"inbox"
 	"inbox/adapters/activitypub"
 	"inbox/adapters/activitypub/signature"
+	"inbox/adapters/email"
 	"inbox/engine/store"
 	"inbox/exchange"
 	"inbox/internal/await"
@@ -94,35 +95,47 @@ func (s *Server) Serve() *Server {
 	return s
 }
 
-// actorKey is the key of every actor of every server in this process.
-var actorKey = sync.OnceValues(func() ([]byte, error) {
-	key, err := rsa.GenerateKey(rand.Reader, 2048)
-	if err != nil {
-		return nil, err
-	}
-	encoded, err := signature.EncodePrivate(key)
-	if err != nil {
-		return nil, err
-	}
-	return json.Marshal(map[string]any{"private_key_pem": encoded, "created_at": time.Now().UTC()})
-})
-
-// storeKeys puts the RSA keys of the actors into the database before the server makes them: that costs more processor time than
-// most tests do. They stand there as versions wrote them that sealed none.
+// storeKeys stores the keys of the actors before the server makes them.
 func (s *Server) storeKeys() {
 	s.Helper()
-	key, err := actorKey()
-	if err != nil {
-		s.Fatal(err)
-	}
-	names := []string{""} // the server's own actor
+	var names []string
 	for _, agent := range s.Agents() {
 		names = append(names, agent.Name)
 	}
-	for _, name := range names {
-		if _, _, err := s.Store().State().PutIfAbsent(s.Context(), activitypub.KeyNamespace, "rsa:"+name, key, time.Time{}); err != nil {
-			s.Fatal(err)
+	StoreKeys(s, s.Store(), names...)
+}
+
+// rsaKey is the RSA key of every actor and every mail domain of the servers in this process.
+var rsaKey = sync.OnceValues(func() (string, error) {
+	key, err := rsa.GenerateKey(rand.Reader, 2048)
+	if err != nil {
+		return "", err
+	}
+	return signature.EncodePrivate(key)
+})
+
+// StoreKeys stores RSA keys for agents, for the server's own actor and for mail, as versions did that sealed none. To make them
+// costs a server more processor time than most tests do.
+func StoreKeys(tb testing.TB, opened *store.Store, agents ...string) {
+	tb.Helper()
+	key, err := rsaKey()
+	if err != nil {
+		tb.Fatal(err)
+	}
+	actor, err := json.Marshal(map[string]any{"private_key_pem": key, "created_at": time.Now().UTC()})
+	if err != nil {
+		tb.Fatal(err)
+	}
+
+	put := func(namespace, name string, value []byte) {
+		if _, _, err := opened.State().PutIfAbsent(tb.Context(), namespace, name, value, time.Time{}); err != nil {
+			tb.Fatal(err)
 		}
+	}
+	put(email.KeyNamespace, "rsa", []byte(key))
+	put(activitypub.KeyNamespace, "rsa:", actor)
+	for _, agent := range agents {
+		put(activitypub.KeyNamespace, "rsa:"+agent, actor)
 	}
 }
 
