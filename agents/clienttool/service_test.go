@@ -255,6 +255,7 @@ func (b *bench) waiting(count int) {
 }
 
 func TestStreamTellsEveryRequestOnceAndItsEnd(t *testing.T) {
+	t.Parallel()
 	b := newBench(t)
 	b.ask("one")
 	ctx, leave := context.WithTimeout(t.Context(), 2*await.Patience)
@@ -298,6 +299,7 @@ func TestStreamTellsEveryRequestOnceAndItsEnd(t *testing.T) {
 }
 
 func TestRevokedTokenEndsALongPoll(t *testing.T) {
+	t.Parallel()
 	b := newBench(t)
 	answered := make(chan int, 1)
 	go func() {

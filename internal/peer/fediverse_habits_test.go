@@ -36,6 +36,7 @@ func get(t *testing.T, f *Fediverse, path string, signer *Fediverse, agent strin
 }
 
 func TestGoToSocialsHabits(t *testing.T) {
+	t.Parallel()
 	grace := startFediverse(t, FediverseOptions{User: "grace", GoToSocial: true})
 	alice := startFediverse(t, FediverseOptions{})
 	cases := map[string]struct {
@@ -67,6 +68,7 @@ func TestGoToSocialsHabits(t *testing.T) {
 
 // TestPeerWithOneScheme: the other scheme is refused, and a tampered body too.
 func TestPeerWithOneScheme(t *testing.T) {
+	t.Parallel()
 	bob := startFediverse(t, FediverseOptions{User: "bob"})
 	modern := startFediverse(t, FediverseOptions{Scheme: SchemeRFC9421})
 	target, err := bob.fetchActor(t.Context(), modern.actorID())
@@ -104,6 +106,7 @@ func TestPeerWithOneScheme(t *testing.T) {
 }
 
 func TestPeerIsDownAndUpAgain(t *testing.T) {
+	t.Parallel()
 	bob := startFediverse(t, FediverseOptions{User: "bob", Reply: upper})
 	alice := startFediverse(t, FediverseOptions{})
 	if err := bob.Down(); err != nil {

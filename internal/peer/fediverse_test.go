@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"inbox/internal/await"
 )
 
 func startFediverse(t *testing.T, options FediverseOptions) *Fediverse {
@@ -34,7 +36,17 @@ func limited(t *testing.T, limit time.Duration) context.Context {
 	return ctx
 }
 
+// unlessWaiting is a bound that only a test meets that waits in vain, on purpose.
+func unlessWaiting(t *testing.T, waits bool) context.Context {
+	t.Helper()
+	if waits {
+		return limited(t, 5*time.Second)
+	}
+	return limited(t, await.Patience)
+}
+
 func TestFediversePeersTalk(t *testing.T) {
+	t.Parallel()
 	bob := startFediverse(t, FediverseOptions{User: "bob", Reply: upper})
 	alice := startFediverse(t, FediverseOptions{})
 	got, err := alice.Ask(limited(t, 10*time.Second), bob.BaseURL(), bob.Address(), "Hello <b> & 'you'")
@@ -53,6 +65,7 @@ func TestFediversePeersTalk(t *testing.T) {
 }
 
 func TestFediverseSaysWhatIsMissing(t *testing.T) {
+	t.Parallel()
 	silent := startFediverse(t, FediverseOptions{User: "bob"})
 	alice := startFediverse(t, FediverseOptions{})
 	tests := map[string]struct{ address, want string }{
@@ -72,6 +85,7 @@ func TestFediverseSaysWhatIsMissing(t *testing.T) {
 
 // TestFediverseInboxRefuses sends a reply that would be right but for one thing.
 func TestFediverseInboxRefuses(t *testing.T) {
+	t.Parallel()
 	alice := startFediverse(t, FediverseOptions{})
 	bob := startFediverse(t, FediverseOptions{User: "bob"})
 	mallory := startFediverse(t, FediverseOptions{User: "mallory"})
@@ -159,6 +173,7 @@ func post(t *testing.T, inbox string, signer *Fediverse, body []byte, unsign boo
 }
 
 func TestFediverseJudgesReplies(t *testing.T) {
+	t.Parallel()
 	alice := startFediverse(t, FediverseOptions{})
 	mention := `"tag":[{"type":"Mention","href":"` + alice.actorID() + `","name":"@alice"}]`
 	tests := map[string]struct{ note, want string }{
@@ -184,6 +199,7 @@ func TestFediverseJudgesReplies(t *testing.T) {
 }
 
 func TestNoteText(t *testing.T) {
+	t.Parallel()
 	tests := map[string]string{
 		`<p><span class="h-card"><a href="https://a.example/@b" class="u-url mention">@<span>b</span></a></span> hi &amp; bye</p>`: "hi & bye",
 		`<p>one<br>two</p><p>three</p>`: "one\ntwo\nthree",
