@@ -16,8 +16,8 @@ import (
 func TestCredentials(t *testing.T) {
 	b := setup(t)
 	onlyOther := b.engine.token("limited", "OTHER")
-	revoked, hash := bearer.Mint()
-	b.engine.tokens[hash] = exchange.Token{ID: newID(), Name: "gone", RevokedAt: time.Now()}
+	revoked, _ := bearer.Mint()
+	b.engine.Tokens.Put(revoked, exchange.Token{ID: newID(), Name: "gone", RevokedAt: time.Now()})
 	unknown, _ := bearer.Mint()
 	for name, c := range map[string]struct {
 		header string
@@ -194,9 +194,7 @@ func TestEngineFailures(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			b := setup(t)
 			b.rpc(b.ada, "ListTasks", "{}") // the token is in the cache from here on
-			b.engine.mu.Lock()
-			b.engine.down = c.err
-			b.engine.mu.Unlock()
+			b.engine.fail(c.err)
 			for _, method := range []string{"SendMessage", "SendStreamingMessage"} {
 				r := b.rpc(b.ada, method, message("m1", "hello"))
 				if got := r.decode(t); r.status != c.status || got.Error == nil || got.Error.Code != c.code {

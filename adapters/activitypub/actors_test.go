@@ -253,7 +253,7 @@ func TestAddressIsConfirmedLater(t *testing.T) {
 				http.NotFound(w, q)
 			})
 			r.want(r.deliver(r.mentionNote("1", "hello")).sign(), http.StatusAccepted, "")
-			first := r.engine.messages()[0].Message.Sender
+			first := r.engine.All()[0].Message.Sender
 			if first.Address != "@alice@"+host || !strings.Contains(string(first.Identities[0].Claims), addressUnchecked) {
 				t.Errorf("first message from %s, %s", first.Address, first.Identities[0].Claims)
 			}
@@ -268,7 +268,7 @@ func TestAddressIsConfirmedLater(t *testing.T) {
 				t.Fatal(err)
 			}
 			r.want(r.deliver(r.mentionNote("2", "hello")).sign(), http.StatusAccepted, "")
-			second := r.engine.messages()[1].Message.Sender
+			second := r.engine.All()[1].Message.Sender
 			if second.Address != strings.ReplaceAll(c.want, "%s", host) || !strings.Contains(string(second.Identities[0].Claims), c.status) {
 				t.Errorf("second message from %s, %s", second.Address, second.Identities[0].Claims)
 			}
@@ -303,7 +303,7 @@ func TestAddressOfAnotherDomain(t *testing.T) {
 		want := "@alice@" + host
 		for _, id := range []string{"1", "2"} {
 			r.want(r.deliver(r.mentionNote(id, "hello")).sign(), http.StatusAccepted, "")
-			all := r.engine.messages()
+			all := r.engine.All()
 			sender := all[len(all)-1].Message.Sender
 			if sender.Address != want {
 				t.Errorf("known %v, message %s: from %s, want %s", known, id, sender.Address, want)
@@ -351,7 +351,7 @@ func TestRuleThatNamesAPersonWaitsForWebFinger(t *testing.T) {
 				t.Fatalf("status %d %q, want %d", status, text, c.status)
 			}
 
-			taken := r.engine.messages()
+			taken := r.engine.All()
 			if status != http.StatusAccepted {
 				if len(taken) != 0 || header.Get("Retry-After") == "" {
 					t.Errorf("%d messages, Retry-After %q", len(taken), header.Get("Retry-After"))

@@ -145,7 +145,7 @@ func TestRepliesOfPrivateNotes(t *testing.T) {
 func TestRepliesWithoutStore(t *testing.T) {
 	r := newRig(t)
 	reply := r.reply(r.question("1", "hello", func(note map[string]any) { note["inReplyTo"] = r.base + "/o/parent" }), "hi")
-	r.state.err = fault.New(fault.Unavailable, "down")
+	r.state.Fail(fault.New(fault.Unavailable, "down"))
 	if err := r.deliverReply(reply, 0, 1); err == nil || fault.Of(err).Permanent || len(r.remote.arrivals()) != 0 {
 		t.Errorf("%v, %d arrivals", err, len(r.remote.arrivals()))
 	}

@@ -231,7 +231,7 @@ func TestNormalizedMessages(t *testing.T) {
 			}
 			body := strings.NewReplacer("https://inbox.example", r.base, "inbox.example", r.domain, "https://m.example", r.remote.base, "m.example", document.HostOf(r.remote.base)).Replace(string(raw))
 			r.want(r.deliver(body).sign(), http.StatusAccepted, "")
-			taken := r.engine.messages()
+			taken := r.engine.All()
 			if len(taken) != 1 {
 				t.Fatalf("%d messages", len(taken))
 			}

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"inbox/adapters/activitypub/document"
+	"inbox/exchange"
 	"inbox/internal/fault"
 )
 
@@ -19,7 +20,7 @@ func TestMentionBecomesMessage(t *testing.T) {
 	r := newRig(t)
 	d := r.deliver(r.mentionNote("1", `<p><span class="h-card"><a href="`+r.base+`/@echo" class="u-url mention">@<span>echo</span></a></span> hello</p>`)).sign()
 	r.want(d, http.StatusAccepted, "")
-	taken := r.engine.messages()
+	taken := r.engine.All()
 	if len(taken) != 1 {
 		t.Fatalf("%d messages, want 1", len(taken))
 	}
@@ -137,7 +138,7 @@ func TestRefusedWithoutFetch(t *testing.T) {
 			if n := r.remote.connections.Load(); n != 0 {
 				t.Errorf("%d connections went out", n)
 			}
-			if len(r.engine.messages()) != 0 || len(r.engine.jobs) != 0 {
+			if len(r.engine.All()) != 0 || len(r.engine.jobs) != 0 {
 				t.Error("the request left a row")
 			}
 		})
@@ -234,7 +235,7 @@ func TestRefusedAfterFetch(t *testing.T) {
 			if want := `Signature realm="` + r.domain + `",headers="(request-target) host date digest"`; header.Get("WWW-Authenticate") != want {
 				t.Errorf("WWW-Authenticate %q, want %q", header.Get("WWW-Authenticate"), want)
 			}
-			if len(r.engine.messages()) != 0 || len(r.engine.jobs) != 0 {
+			if len(r.engine.All()) != 0 || len(r.engine.jobs) != 0 {
 				t.Error("the request left a row")
 			}
 		})
@@ -306,7 +307,7 @@ func TestAcceptedForms(t *testing.T) {
 				d.sign()
 			}
 			r.want(d, http.StatusAccepted, "")
-			if len(r.engine.messages()) != 1 {
+			if len(r.engine.All()) != 1 {
 				t.Error("no message")
 			}
 		})
@@ -320,7 +321,7 @@ func TestSameActivityThreeTimes(t *testing.T) {
 		d.path = path
 		r.want(d.sign(), http.StatusAccepted, "")
 	}
-	if n := len(r.engine.messages()); n != 1 {
+	if n := len(r.engine.All()); n != 1 {
 		t.Errorf("%d messages, want 1", n)
 	}
 	if n := r.remote.count("/users/alice"); n != 1 {
@@ -335,7 +336,7 @@ func TestSharedInboxForSeveralAgents(t *testing.T) {
 	note["cc"] = []string{r.base + "/agents/echo", r.base + "/agents/other"}
 	r.want(r.deliver(activity).sign(), http.StatusAccepted, "")
 	var recipients []string
-	for _, in := range r.engine.messages() {
+	for _, in := range r.engine.All() {
 		recipients = append(recipients, in.Message.Recipient)
 	}
 	if want := "@echo@" + r.domain + " @other@" + r.domain; strings.Join(recipients, " ") != want {
@@ -361,7 +362,7 @@ func TestEngineFaultsBecomeStatuses(t *testing.T) {
 	}
 	for _, c := range cases {
 		r := newRig(t)
-		r.engine.refuse = c.refusal
+		r.engine.Refuse = func(exchange.Inbound) error { return c.refusal }
 		status, text, header := r.send(r.deliver(r.mentionNote("1", "hello")).sign())
 		if status != c.status || header.Get("Retry-After") != c.retryAfter || strings.Contains(text, "secret") {
 			t.Errorf("%v: status %d, Retry-After %q, text %q", c.refusal, status, header.Get("Retry-After"), text)
@@ -372,7 +373,7 @@ func TestEngineFaultsBecomeStatuses(t *testing.T) {
 func TestStoreDown(t *testing.T) {
 	r := newRig(t)
 	r.want(r.deliver(r.mentionNote("1", "hello")).sign(), http.StatusAccepted, "")
-	r.state.err = fault.New(fault.Unavailable, "down")
+	r.state.Fail(fault.New(fault.Unavailable, "down"))
 	follow := map[string]any{"id": r.remote.base + "/f/1", "type": "Follow", "actor": r.remote.actor("alice"), "object": r.base + "/agents/echo"}
 	r.want(r.deliver(follow).sign(), http.StatusServiceUnavailable, "try again later")
 }

@@ -139,8 +139,8 @@ func TestMessageSignatures(t *testing.T) {
 			if fetched := r.remote.connections.Load() > 0; fetched != c.fetch {
 				t.Errorf("key was fetched: %v, want %v", fetched, c.fetch)
 			}
-			if (len(r.engine.messages()) == 1) != (c.status == 202) {
-				t.Errorf("%d messages", len(r.engine.messages()))
+			if (len(r.engine.All()) == 1) != (c.status == 202) {
+				t.Errorf("%d messages", len(r.engine.All()))
 			}
 		})
 	}
@@ -157,7 +157,7 @@ func TestPresentSchemeIsJudgedAlone(t *testing.T) {
 func TestEvidenceNamesTheScheme(t *testing.T) {
 	r := newRig(t)
 	r.want(r.message(r.deliver(r.mentionNote("1", "hello"))).sign(), http.StatusAccepted, "")
-	claims := string(r.engine.messages()[0].Message.Sender.Identities[0].Claims)
+	claims := string(r.engine.All()[0].Message.Sender.Identities[0].Claims)
 	if !strings.Contains(claims, `"scheme":"rfc9421"`) || !strings.Contains(claims, `"address":"unchecked"`) {
 		t.Errorf("claims %s", claims)
 	}

@@ -73,7 +73,7 @@ func TestCreateThatOnlyNamesItsObject(t *testing.T) {
 			r.remote.serve("/notes/1", note)
 			c.change(r, activity, note)
 			r.accept(activity)
-			if n := len(r.engine.messages()); n != 0 || r.remote.count("/notes/1") != 0 {
+			if n := len(r.engine.All()); n != 0 || r.remote.count("/notes/1") != 0 {
 				t.Errorf("%d messages, %d fetches in the request", n, r.remote.count("/notes/1"))
 			}
 			r.performObjects()
@@ -83,7 +83,7 @@ func TestCreateThatOnlyNamesItsObject(t *testing.T) {
 			if got := r.texts(); !slices.Equal(got, c.want) {
 				t.Fatalf("texts %q, want %q", got, c.want)
 			}
-			for _, in := range r.engine.messages() {
+			for _, in := range r.engine.All() {
 				if in.Message.ID != activity["id"] || in.Message.Sender.Identities[0].Subject != r.remote.actor(c.author) {
 					t.Errorf("id %s of %+v", in.Message.ID, in.Message.Sender)
 				}
@@ -112,7 +112,7 @@ func TestEmbeddedObjectOfAnotherServer(t *testing.T) {
 				t.Errorf("%d connections in the request", n)
 			}
 			errs := r.performObjects()
-			taken := r.engine.messages()
+			taken := r.engine.All()
 			if !genuine {
 				if len(taken) != 0 || len(errs) != 1 || !fault.Of(errs[0]).Permanent {
 					t.Errorf("%d messages, errors %v", len(taken), errs)
@@ -172,8 +172,8 @@ func TestNamedObjectIsTriedAgain(t *testing.T) {
 		}
 	}
 	r.remote.serve("/notes/1", note)
-	if _, err := r.adapter.Perform(t.Context(), job, 2); err != nil || len(r.engine.messages()) != 1 {
-		t.Errorf("%v, %d messages", err, len(r.engine.messages()))
+	if _, err := r.adapter.Perform(t.Context(), job, 2); err != nil || len(r.engine.All()) != 1 {
+		t.Errorf("%v, %d messages", err, len(r.engine.All()))
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 
 	"inbox/adapters/activitypub/document"
 	"inbox/adapters/activitypub/signature"
+	"inbox/exchange/exchangetest"
 	"inbox/identity"
 	"inbox/normalized"
 )
@@ -169,7 +170,7 @@ func TestProofs(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			r := newRig(t)
 			r.want(c.make(r, r.mentionNote("1", "hello")), c.status, c.reason)
-			taken := r.engine.messages()
+			taken := r.engine.All()
 			if accepted := c.status == http.StatusAccepted; (len(taken) == 1) != accepted {
 				t.Fatalf("%d messages", len(taken))
 			}
@@ -284,7 +285,7 @@ func TestOurActivitiesCarryProofs(t *testing.T) {
 }
 
 func TestKeysOfAllKindsSurviveARestart(t *testing.T) {
-	s := &site{options: Options{State: newRows(), Now: time.Now}}
+	s := &site{options: Options{State: exchangetest.NewDocuments(), Now: time.Now}}
 	first, err := newKeyring(s).key(t.Context(), "Echo")
 	if err != nil {
 		t.Fatal(err)

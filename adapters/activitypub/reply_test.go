@@ -24,7 +24,7 @@ func (r *rig) question(id, content string, change ...func(note map[string]any)) 
 		apply(activity["object"].(map[string]any))
 	}
 	r.want(r.deliver(activity).sign(), http.StatusAccepted, "")
-	taken := r.engine.messages()
+	taken := r.engine.All()
 	if len(taken) == 0 {
 		r.t.Fatal("no message")
 	}

@@ -42,7 +42,7 @@ func amplification(t *testing.T) {
 	if n := r.remote.requests.Load() - before; n != 1 || r.remote.count("/users/alice") != 1 {
 		t.Errorf("%d requests for one note, want that for the key alone", n)
 	}
-	if taken := r.engine.messages(); len(taken) != 1 || len(taken[0].Message.Parts) > 1+notetext.MaxFiles+notetext.MaxLinks {
+	if taken := r.engine.All(); len(taken) != 1 || len(taken[0].Message.Parts) > 1+notetext.MaxFiles+notetext.MaxLinks {
 		t.Errorf("%d messages", len(taken))
 	}
 }

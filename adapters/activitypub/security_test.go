@@ -72,8 +72,8 @@ func (r *rig) refused(t *testing.T, d *delivery, status int, connections int64) 
 	if n := r.remote.connections.Load() - before; n > connections {
 		t.Errorf("%d connections went out, at most %d may", n, connections)
 	}
-	if len(r.engine.messages()) != 0 || len(r.engine.jobs) != 0 {
-		t.Errorf("%d messages, %d jobs", len(r.engine.messages()), len(r.engine.jobs))
+	if len(r.engine.All()) != 0 || len(r.engine.jobs) != 0 {
+		t.Errorf("%d messages, %d jobs", len(r.engine.All()), len(r.engine.jobs))
 	}
 }
 
@@ -107,7 +107,7 @@ func actorOtherThanOwner(t *testing.T) {
 		d.keyID, d.key = r.remote.actor("mallory")+"#main-key", malloryKey()
 		r.refused(t, d.sign(), 401, 2)
 	}
-	if r.follows("echo") || r.state.has(blockNamespace+"echo", r.remote.actor("alice")) {
+	if r.follows("echo") || r.state.Has(blockNamespace+"echo", r.remote.actor("alice")) {
 		t.Error("the activity took effect")
 	}
 }
@@ -395,7 +395,7 @@ func deepNesting(t *testing.T) {
 	activity := r.mentionNote("1", "hello")
 	activity["object"].(map[string]any)["to"] = append(crowd, r.base+"/agents/other")
 	r.want(r.deliver(activity).sign(), http.StatusAccepted, "")
-	if taken := r.engine.messages(); len(taken) != 1 {
+	if taken := r.engine.All(); len(taken) != 1 {
 		t.Errorf("%d messages: recipients after the first %d count", len(taken), document.MaxListed)
 	}
 }
@@ -409,8 +409,8 @@ func jsonLDKeywords(t *testing.T) {
 	activity := r.mentionNote("1", "hello")
 	activity["@context"] = []any{r.remote.base + "/context", map[string]any{"actor": "https://evil.example/ns#nobody", "content": "@id"}}
 	r.want(r.deliver(activity).sign(), http.StatusAccepted, "")
-	if n := r.remote.count("/context"); n != 0 || len(r.engine.messages()) != 1 || r.engine.messages()[0].Message.Parts[0].Content != "hello" {
-		t.Errorf("the context was fetched %d times, or redefined a term: %+v", n, r.engine.messages())
+	if n := r.remote.count("/context"); n != 0 || len(r.engine.All()) != 1 || r.engine.All()[0].Message.Parts[0].Content != "hello" {
+		t.Errorf("the context was fetched %d times, or redefined a term: %+v", n, r.engine.All())
 	}
 }
 
@@ -618,7 +618,7 @@ func linkedDataSignature(t *testing.T) {
 
 func unknownActors(t *testing.T) {
 	r := newRig(t)
-	before := len(r.state.data)
+	before := r.state.Len()
 	for i := range 1000 {
 		kind := []string{"Delete", "Update"}[i%2]
 		actor := r.remote.actor(fmt.Sprint("nobody", i))
@@ -627,7 +627,7 @@ func unknownActors(t *testing.T) {
 		d.header.Set("Signature", `keyId="`+d.keyID+`",headers="(request-target) host date digest",signature="AA=="`)
 		r.refused(t, d, 202, 0)
 	}
-	if rows := len(r.state.data) - before; rows != 0 {
+	if rows := r.state.Len() - before; rows != 0 {
 		t.Errorf("%d rows", rows)
 	}
 }

@@ -140,7 +140,7 @@ func TestNobodyJoinsAPrivateThread(t *testing.T) {
 		d := r.deliver(activity)
 		d.keyID, d.key = r.remote.actor("mallory")+"#main-key", malloryKey()
 		r.want(d.sign(), 202, "")
-		taken := r.engine.messages()
+		taken := r.engine.All()
 		if got := taken[len(taken)-1].Message.ThreadID; got == private {
 			t.Errorf("mallory joined alice's thread with note %s", id)
 		}

@@ -18,22 +18,11 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"inbox/exchange"
+	"inbox/exchange/exchangetest"
 	"inbox/internal/httpserver"
 )
 
 var update = flag.Bool("update", false, "write the golden files anew")
-
-type agents []exchange.AgentProfile
-
-func (a agents) Agents() []exchange.AgentProfile { return a }
-func (a agents) Agent(name string) (exchange.AgentProfile, bool) {
-	for _, agent := range a {
-		if strings.EqualFold(agent.Name, name) {
-			return agent, true
-		}
-	}
-	return exchange.AgentProfile{}, false
-}
 
 type counting struct {
 	calls int
@@ -57,7 +46,7 @@ func options() Options {
 	})
 	return Options{
 		Domain: "inbox.example", PublicURL: "https://web.inbox.example", Version: "1.2.3",
-		Directory:    agents{{Name: "echo"}, {Name: "Other.One"}},
+		Directory:    exchangetest.Agents{{Name: "echo"}, {Name: "Other.One"}},
 		Contributors: []Contributor{mail, card, actor},
 		Subjects: []Subject{{"@inbox.example@inbox.example", []exchange.Link{
 			{Rel: "self", Type: "application/activity+json", Href: "https://web.inbox.example/actor"},

@@ -24,7 +24,7 @@ func TestAnswersQuoteWhereTheOperatorWantsIt(t *testing.T) {
 	s := start(t, func(o *Options) { o.QuoteLines = 3 })
 	mail := emailtest.Signed(t, emailtest.Letter("What <is> it?\n\n> an older text\nSecond line\nThird line\nFourth line"))
 	s.greet().send("ann@sender.test", []string{"echo@inbox.test"}, mail, "250")
-	reply := replyTo(s.engine.only(t), normalized.Markdown("It is **this**."))
+	reply := replyTo(s.engine.Only(t), normalized.Markdown("It is **this**."))
 	reply.Message.ReceivedAt.Time = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 	if _, err := s.deliver(reply); err != nil {
 		t.Fatal(err)

@@ -101,7 +101,7 @@ func TestBodiesAreNotQualified(t *testing.T) {
 // bodyStays plays a script of what is sent and what is answered, and demands that one mail came of it that ends as it was sent.
 func (s *setup) bodyStays(t *testing.T, w *wire, script []string, line string) {
 	t.Helper()
-	before := len(s.engine.all())
+	before := len(s.engine.All())
 	for i := 0; i < len(script); i += 2 {
 		w.write(strings.ReplaceAll(script[i], "m1@sender.test", fmt.Sprintf("%02d@sender.test", before)))
 		for want := range strings.FieldsSeq(script[i+1]) {
@@ -109,7 +109,7 @@ func (s *setup) bodyStays(t *testing.T, w *wire, script []string, line string) {
 		}
 	}
 	w.say("NOOP", "250")
-	all := s.engine.all()
+	all := s.engine.All()
 	if len(all) != before+1 || !strings.HasSuffix(string(all[before].Original), "first\r\n"+line) {
 		t.Errorf("%d mails, the last one %q", len(all)-before, all[len(all)-1].Original)
 	}
@@ -164,7 +164,7 @@ func TestBeginOfTLSForgetsWhatWasSaid(t *testing.T) {
 	}
 	w.say("STARTTLS", "503 5.5.1")
 	w.send("a@plain.test", []string{"echo@inbox.test"}, emailtest.Letter("x", "From: a@plain.test"), "250")
-	if original := string(s.engine.only(t).Original); !strings.Contains(original, "from again.test ") {
+	if original := string(s.engine.Only(t).Original); !strings.Contains(original, "from again.test ") {
 		t.Errorf("trace %s", original)
 	}
 }
@@ -309,7 +309,7 @@ func TestHalfClosedPeersHearTheirAnswers(t *testing.T) {
 	for _, want := range []string{"250", "250", "250", "354", "250", "221"} {
 		w.expect(want)
 	}
-	s.engine.only(t)
+	s.engine.Only(t)
 }
 
 // TestNamesOfPeersForgeNoAnswer sends what the server says itself as the name of the peer.
@@ -351,10 +351,10 @@ func TestLoneCRsUnderTLS(t *testing.T) {
 				w.t = t
 				say(w, mail+".\rx\r\n.\r\n")
 				w.expect("554 5.6.0")
-				before := len(s.engine.all())
+				before := len(s.engine.All())
 				say(w, strings.Replace(mail, "m1@", fmt.Sprintf("n%d@", before), 1)+".\r\n")
 				w.expect("250")
-				if n := len(s.engine.all()); n != before+1 {
+				if n := len(s.engine.All()); n != before+1 {
 					t.Errorf("%d mails after a good one; want %d", n, before+1)
 				}
 			})

@@ -21,6 +21,7 @@ import (
 	"inbox/adapters/email/emailtest"
 	"inbox/adapters/email/message"
 	"inbox/exchange"
+	"inbox/exchange/exchangetest"
 	"inbox/identity"
 	"inbox/internal/fault"
 	"inbox/normalized"
@@ -38,9 +39,9 @@ func (s *setup) question(proven bool, lines ...string) exchange.Inbound {
 	if !proven {
 		from = "ann@plain.test"
 	}
-	before := len(s.engine.all())
+	before := len(s.engine.All())
 	s.greet().send(from, []string{"echo+t1@inbox.test"}, mail, "250")
-	return s.engine.all()[before]
+	return s.engine.All()[before]
 }
 
 // unsigned cuts our signature off a mail.
@@ -224,18 +225,18 @@ func TestSigningKeys(t *testing.T) {
 		}
 	}
 	write("RSA PRIVATE KEY", x509.MarshalPKCS1PrivateKey(key))
-	loaded, err := LoadKey(emailtest.NewState(), path)
+	loaded, err := LoadKey(exchangetest.NewDocuments(), path)
 	if err != nil || !loaded.Public().(interface{ Equal(crypto.PublicKey) bool }).Equal(key.Public()) {
 		t.Errorf("PKCS#1: %v", err)
 	}
 	write("RSA PRIVATE KEY", []byte("junk"))
-	if _, err := LoadKey(emailtest.NewState(), path); err == nil || !strings.HasPrefix(err.Error(), "mail.dkim_key_file ") {
+	if _, err := LoadKey(exchangetest.NewDocuments(), path); err == nil || !strings.HasPrefix(err.Error(), "mail.dkim_key_file ") {
 		t.Errorf("junk: %v", err)
 	}
-	if _, err := LoadKey(emailtest.NewState(), path+".missing"); err == nil || !strings.HasPrefix(err.Error(), "mail.dkim_key_file: ") {
+	if _, err := LoadKey(exchangetest.NewDocuments(), path+".missing"); err == nil || !strings.HasPrefix(err.Error(), "mail.dkim_key_file: ") {
 		t.Errorf("missing: %v", err)
 	}
-	state := emailtest.NewState()
+	state := exchangetest.NewDocuments()
 	first, err := LoadKey(state, "")
 	if err != nil {
 		t.Fatal(err)

@@ -65,7 +65,7 @@ func TestLibrary4OtherEndsSmuggleNothing(t *testing.T) {
 			w.say("NOOP", "250")
 		})
 	}
-	if n := len(s.engine.all()); n != 0 {
+	if n := len(s.engine.All()); n != 0 {
 		t.Errorf("%d messages", n)
 	}
 }
@@ -116,26 +116,26 @@ func TestLibrary9AGivenUpChunkIsNotDelivered(t *testing.T) {
 	w.expect("250")
 	w.say("RSET", "250")
 	w.say("NOOP", "250")
-	if n := len(s.engine.all()); n != 0 {
+	if n := len(s.engine.All()); n != 0 {
 		t.Errorf("%d messages", n)
 	}
 }
 
 func TestLibrary10TheAnswerWaitsForTheStoreOnly(t *testing.T) {
 	s := start(t, nil)
-	s.engine.fail = unavailable
+	s.engine.Refuse = unavailable
 	w := s.greet()
 	w.send("a@plain.test", []string{"echo@inbox.test"}, emailtest.Letter("x", "From: a@plain.test"), "451 4.3.0")
-	s.engine.fail = nil
+	s.engine.Refuse = nil
 	w.send("a@plain.test", []string{"echo@inbox.test"}, emailtest.Letter("x", "From: a@plain.test"), "250")
-	s.engine.only(t)
+	s.engine.Only(t)
 }
 
 func TestLibrary12AllRecipientsOrNone(t *testing.T) {
 	s := start(t, nil)
 	w := s.greet()
 	w.send("a@plain.test", []string{"echo@inbox.test", "helper@inbox.test"}, emailtest.Letter("x", "From: a@plain.test", "To: echo@inbox.test, helper@inbox.test"), "250")
-	if n := len(s.engine.all()); n != 2 {
+	if n := len(s.engine.All()); n != 2 {
 		t.Errorf("%d messages; want one per agent", n)
 	}
 }

@@ -32,7 +32,7 @@ func TestInternationalSenders(t *testing.T) {
 	w.write(mail + ".\r\n")
 	w.expect("250")
 
-	in := s.engine.only(t)
+	in := s.engine.Only(t)
 	sender := in.Message.Sender
 	if sender.Address != "@änn@xn--bcher-kva.test" || !sender.Verified || sender.AuthMethod != normalized.AuthEmailDMARC || in.Message.Surface.Subject != "Bücher" || len(in.Message.Surface.To) != 2 {
 		t.Errorf("sender %+v, surface %+v", sender, in.Message.Surface)

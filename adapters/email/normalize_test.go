@@ -33,7 +33,7 @@ func TestAgentGetsSubjectAndRecipients(t *testing.T) {
 		"To: Bo <bo@other.test>, echo+order-4711@inbox.test", "Cc: =?utf-8?Q?J=C3=BCrgen?= <j@Third.TEST>", "Bcc: spy@far.test",
 		"Subject: =?utf-8?Q?Re=3A_Lampen=0D=0ABcc=3A_x?=", "Date: Sat, 21 Nov 2026 13:00:00 +0100", "List-Id: Lamps <lamps.sender.test>", "Content-Language: de-AT",
 	)), "250")
-	for _, in := range s.engine.all() {
+	for _, in := range s.engine.All() {
 		at := identity.At(time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC))
 		want := &normalized.Surface{
 			Channel: "email", Subject: "Re: Lampen Bcc: x", Date: &at, ListID: "lamps.sender.test", Language: "de-AT",
@@ -50,8 +50,8 @@ func TestAgentGetsSubjectAndRecipients(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	if len(s.engine.all()) != 2 {
-		t.Errorf("%d messages", len(s.engine.all()))
+	if len(s.engine.All()) != 2 {
+		t.Errorf("%d messages", len(s.engine.All()))
 	}
 }
 
@@ -76,7 +76,7 @@ func TestSurfaceOfOddHeaders(t *testing.T) {
 		}},
 	} {
 		w.send("ann@plain.test", []string{"echo@inbox.test"}, emailtest.Letter("x", append(row.lines, "From: ann@plain.test", fmt.Sprintf("Message-ID: <%d@plain.test>", i))...), "250")
-		in := s.engine.all()[i]
+		in := s.engine.All()[i]
 		if err := normalized.Validate(in.Message, normalized.DefaultLimits()); err != nil || !row.check(in.Message.Surface) {
 			t.Errorf("%.60q: %+v, %v", row.lines, in.Message.Surface, err)
 		}
@@ -199,9 +199,9 @@ func TestCorpus(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		before := len(s.engine.all())
+		before := len(s.engine.All())
 		w.send("ann@plain.test", []string{"echo@inbox.test"}, string(mail), "250")
-		all := s.engine.all()
+		all := s.engine.All()
 		if len(all) != before+1 {
 			t.Fatalf("%s was not received", name)
 		}
@@ -217,7 +217,7 @@ func TestLargeFilesGoToTheBlobStore(t *testing.T) {
 	data := bytes.Repeat([]byte("0123456789"), 30<<10)
 	body := "--x\n\nhere\n--x\nContent-Type: application/zip; name=big.zip\nContent-Transfer-Encoding: base64\n\n" + emailtest.InLines(base64.StdEncoding.EncodeToString(data)) + "--x--"
 	s.greet().send("a@plain.test", []string{"echo@inbox.test"}, emailtest.Letter(body, "From: a@plain.test", "Content-Type: multipart/mixed; boundary=x"), "250")
-	file := s.engine.only(t).Message.Parts[1]
+	file := s.engine.Only(t).Message.Parts[1]
 	if file.BytesRef.Kind != normalized.BytesContentAddressed || file.Size != int64(len(data)) || file.Name != "big.zip" {
 		t.Fatalf("file %+v", file)
 	}

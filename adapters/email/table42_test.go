@@ -105,12 +105,12 @@ func TestOutcomes(t *testing.T) {
 			w.say("EHLO client.ann.test", "250")
 			w.send(strings.Trim(from, "<>"), []string{"echo@inbox.test"}, mail, row.want)
 			if !strings.HasPrefix(row.want, "250") {
-				if n := len(s.engine.all()); n != 0 {
+				if n := len(s.engine.All()); n != 0 {
 					t.Errorf("%d messages were received", n)
 				}
 				return
 			}
-			sender := s.engine.only(t).Message.Sender
+			sender := s.engine.Only(t).Message.Sender
 			if sender.AuthMethod != row.method || sender.Verified != (row.method != normalized.AuthNone) || (len(sender.Identities) > 0) != sender.Verified {
 				t.Errorf("method %s, verified %t, %d identities", sender.AuthMethod, sender.Verified, len(sender.Identities))
 			}

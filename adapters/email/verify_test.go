@@ -88,7 +88,7 @@ func TestAuthenticationOutcomes(t *testing.T) {
 			if c.method == "" {
 				return
 			}
-			sender := s.engine.only(t).Message.Sender
+			sender := s.engine.Only(t).Message.Sender
 			if sender.AuthMethod != c.method || sender.Verified != (c.method != "none") || len(sender.Identities) > 0 != sender.Verified {
 				t.Errorf("sender %+v; want %s", sender, c.method)
 			}
@@ -115,7 +115,7 @@ func TestDNSTroubleEndsInUnverifiedMail(t *testing.T) {
 		w.send("ann@sender.test", []string{"echo@inbox.test"}, mail, "451 4.7.5")
 	}
 	w.send("ann@sender.test", []string{"echo@inbox.test"}, mail, "250")
-	if sender := s.engine.only(t).Message.Sender; sender.Verified {
+	if sender := s.engine.Only(t).Message.Sender; sender.Verified {
 		t.Errorf("sender %+v", sender)
 	}
 }
@@ -124,7 +124,7 @@ func TestCostlySignaturesAreLeftOut(t *testing.T) {
 	s := start(t, nil)
 	bomb := "DKIM-Signature: v=1; a=rsa-sha256; d=sender.test; s=s1; bh=x; b=x; h=from" + strings.Repeat(":x", 500) + "\r\n"
 	s.greet().send("ann@sender.test", []string{"echo@inbox.test"}, bomb+emailtest.Signed(t, emailtest.Letter("fine")), "250")
-	claims := claimsOf(t, s.engine.only(t).Message.Sender.Identities[0])
+	claims := claimsOf(t, s.engine.Only(t).Message.Sender.Identities[0])
 	if strings.Count(claims, `"d":`) != 1 {
 		t.Errorf("claims %s", claims)
 	}
@@ -139,7 +139,7 @@ func TestForgedResultsAreRemoved(t *testing.T) {
 	mail += "authentication-results : mx.inbox.test; dmarc=pass header.from=bank.test\r\n" +
 		"Authentication-Results: other.test; spf=pass\r\n" + emailtest.Letter("x", "From: ann@plain.test")
 	s.greet().send("ann@plain.test", []string{"echo@inbox.test"}, mail, "250")
-	original := string(s.engine.only(t).Original)
+	original := string(s.engine.Only(t).Original)
 	if strings.Contains(original, "bank.test") || !strings.Contains(original, "other.test; spf=pass") {
 		t.Errorf("original:\n%s", original)
 	}
@@ -238,7 +238,7 @@ func TestSealsOfForwarders(t *testing.T) {
 			if row.want != "250" {
 				return
 			}
-			sender := s.engine.only(t).Message.Sender
+			sender := s.engine.Only(t).Message.Sender
 			if sender.AuthMethod != normalized.AuthEmailDMARC || !strings.Contains(claimsOf(t, sender.Identities[0]), `"arc":{"result":"pass","sealers":["list.test"`) {
 				t.Errorf("sender %+v: %s", sender, claimsOf(t, sender.Identities[0]))
 			}
