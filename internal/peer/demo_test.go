@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/a2aproject/a2a-go/v2/a2asrv"
+	"go.uber.org/goleak"
 
 	"inbox/identity"
 )
@@ -159,3 +160,5 @@ func TestPaperHasColoursOnTerminalsOnly(t *testing.T) {
 		t.Error("TERM=dumb is not respected")
 	}
 }
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

@@ -10,10 +10,17 @@ import (
 	"testing"
 	"time"
 
+	a2apb0 "github.com/a2aproject/a2a-go/a2apb"
 	"github.com/a2aproject/a2a-go/v2/a2a"
 	pb "github.com/a2aproject/a2a-go/v2/a2apb/v1"
+	"google.golang.org/grpc"
 	grpccodes "google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/encoding"
+	grpcproto "google.golang.org/grpc/encoding/proto"
+	"google.golang.org/grpc/mem"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/types/known/structpb"
 
 	"inbox/identity"
 	"inbox/internal/webtoken"
@@ -247,5 +254,188 @@ func TestDeletedWebhooksByHTTPJSON(t *testing.T) {
 		if got.status != want.status || got.body != want.body || got.header.Get("Content-Type") != want.header.Get("Content-Type") {
 			t.Errorf("%s: %d %q %v", path, got.status, got.body, got.header)
 		}
+	}
+}
+
+// TestIDsComeBackAsTheyWere: numbers that no float holds, too, in answers, errors and each event of a stream.
+func TestIDsComeBackAsTheyWere(t *testing.T) {
+	b := setup(t)
+	for _, id := range []string{"7", "0", "-1", "1.5", "1.0", "9007199254740993", "1763838641123456789", "123456789012345678901234567890", `"x"`, "null"} {
+		for method, params := range map[string]string{
+			"ListTasks": "{}", "GetTask": `{"id":"none"}`, "Nope": "{}", "SendMessage": message("m1", "hello"), "SendStreamingMessage": message("m2", "hello"),
+		} {
+			body := b.do("POST", "/a2a/echo", b.ada, `{"jsonrpc":"2.0","id":`+id+`,"method":"`+method+`","params":`+params+`}`).body
+			answers := strings.Count(body, `"jsonrpc"`)
+			if exact := strings.Count(body, `{"jsonrpc":"2.0","id":`+id+`,`); answers == 0 || exact != answers {
+				t.Errorf("%s of %s: %d of %d answers have the id: %s", method, id, exact, answers, body)
+			}
+		}
+	}
+}
+
+// TestProtoJSONOfRequests: what ProtoJSON takes beside the plain form is taken by JSON-RPC and HTTP+JSON (A2A 1.0, section
+// 5.5; Protocol Buffers language guide, ProtoJSON): numbers in quotes, enums by number, null as data.
+func TestProtoJSONOfRequests(t *testing.T) {
+	b := setup(t)
+	send := `{"message":{"messageId":"m1","role":1,"parts":[{"data":null}]},"configuration":{"historyLength":"0"}}`
+	if r := b.rpc(b.ada, "SendMessage", send); r.text(t, "result.task.status.state") != "TASK_STATE_COMPLETED" || r.at(t, "result.task.history") != nil {
+		t.Errorf("sent: %s", r.body)
+	}
+	part := b.engine.last().Message.Parts[0]
+	if part.Kind != normalized.PartFile || part.MIME != mimeJSON || part.Size != 4 {
+		t.Errorf("null became %+v", part)
+	}
+	if r := b.do("POST", "/a2a/echo/rest/message:send", b.ada, send); r.status != http.StatusOK || r.at(t, "task.history") != nil {
+		t.Errorf("again by HTTP+JSON: %d %s", r.status, r.body)
+	}
+	if r := b.rpc(b.ada, "ListTasks", `{"pageSize":"1","status":3}`); r.at(t, "result.pageSize") != 1.0 || r.at(t, "result.tasks.#") != 1.0 {
+		t.Errorf("listed: %s", r.body)
+	}
+	for _, params := range []string{`{"pageSize":"x"}`, `{"pageSize":1.5}`, `{"pageSize":"1 "}`, `{"pageSize":true}`, `{"historyLength":[1]}`} {
+		if got := b.rpc(b.ada, "ListTasks", params).decode(t); got.Error == nil || got.Error.Code != -32602 {
+			t.Errorf("%s: %+v", params, got)
+		}
+	}
+}
+
+func TestLowerCamel(t *testing.T) {
+	for in, want := range map[string]string{
+		`{"params":{"history_length":1,"context_id":"a_b"}}`:                `{"params":{"historyLength":1,"contextId":"a_b"}}`,
+		`{"message":{"message_id":"m_1","metadata":{"own_key":{"x_y":1}}}}`: `{"message":{"messageId":"m_1","metadata":{"own_key":{"x_y":1}}}}`,
+		`{"parts":[{"data":{"a_b":1}},{"media_type":"text/plain"}]}`:        `{"parts":[{"data":{"a_b":1}},{"mediaType":"text/plain"}]}`,
+		`{"a":1}`:                                `{"a":1}`,
+		`{ "a_b" : [ ] , "c_d":{} }`:             `{ "aB" : [ ] , "cD":{} }`,
+		`{"esc\u0061_b":"\"x_y\":1"}`:            `{"esc\u0061_b":"\"x_y\":1"}`,
+		`{"a_b":`:                                `{"a_b":`,
+		`[{"a_b":tru,"c_d":1]`:                   `[{"a_b":tru,"c_d":1]`,
+		`{"page_size":"5","historyLength":"-1"}`: `{"pageSize":5,"historyLength":-1}`,
+		`{"pageSize":2.0,"configuration":{"history_length": 1e1 }}`: `{"pageSize":2,"configuration":{"historyLength": 10 }}`,
+		`{"pageSize":"x","historyLength":1.5}`:                      `{"pageSize":"x","historyLength":1.5}`,
+		`{"pageSize":"","historyLength":"05"}`:                      `{"pageSize":"","historyLength":"05"}`,
+		`{"pageSize":null,"historyLength":"3000000000"}`:            `{"pageSize":null,"historyLength":"3000000000"}`,
+		`{"metadata":{"pageSize":"5"},"name":"5"}`:                  `{"metadata":{"pageSize":"5"},"name":"5"}`,
+		`{"role":1,"status":8}`:                                     `{"role":"ROLE_USER","status":"TASK_STATE_AUTH_REQUIRED"}`,
+		`{"role":9,"status":"TASK_STATE_FAILED"}`:                   `{"role":9,"status":"TASK_STATE_FAILED"}`,
+		`{"parts":[{"data":null }]}`:                                `{"parts":[{"data":null ,"raw":"bnVsbA==","mediaType":"application/json"}]}`,
+		`{"text":null,"data":null,"media_type":"a/b"}`:              `{"text":null,"data":null,"mediaType":"a/b","raw":"bnVsbA==","mediaType":"application/json"}`,
+		`{"text":"x","data":null}`:                                  `{"text":"x","data":null}`,
+		`{"metadata":{"data":null}}`:                                `{"metadata":{"data":null}}`,
+		``:                                                          ``,
+	} {
+		if got := string(lowerCamel([]byte(in))); got != want {
+			t.Errorf("%s became %s, want %s", in, got, want)
+		}
+	}
+	if got := lowerCamelQuery("history_length=1&page_size=2&x=a_b"); got != "historyLength=1&pageSize=2&x=a_b" {
+		t.Errorf("query %s", got)
+	}
+}
+
+// FuzzLowerCamel looks for documents that are broken by the renaming.
+func FuzzLowerCamel(f *testing.F) {
+	f.Add([]byte(`{"a_b":[1,"c_d",{"e_f":null,"metadata":{"g_h":1}}],"x":"\\\""}`))
+	f.Add([]byte(`[[[[{"_":1,"__a":2}]]]]`))
+	f.Fuzz(func(t *testing.T, body []byte) {
+		if got := lowerCamel(body); json.Valid(body) != json.Valid(got) {
+			t.Fatalf("%q became %q", body, got)
+		}
+	})
+}
+
+func nested(levels int) *structpb.Value {
+	value := structpb.NewNumberValue(1)
+	for range levels {
+		value = structpb.NewListValue(&structpb.ListValue{Values: []*structpb.Value{value}})
+	}
+	return value
+}
+
+// TestDeepStructsAreRefused: gRPC has the bounds of JSON, in both versions, also where the first message is that of a stream.
+func TestDeepStructsAreRefused(t *testing.T) {
+	b := setup(t)
+	connection := b.connect()
+	one, old := pb.NewA2AServiceClient(connection), a2apb0.NewA2AServiceClient(connection)
+	wide := &structpb.ListValue{}
+	for range 2 * maxRequestValues {
+		wide.Values = append(wide.Values, structpb.NewNullValue())
+	}
+	for name, value := range map[string]*structpb.Value{"deep": nested(2 * maxRequestDepth), "very deep": nested(9000), "wide": structpb.NewListValue(wide)} {
+		request := grpcMessage("m", "echo")
+		request.Message.Parts = []*pb.Part{{Content: &pb.Part_Data{Data: value}}}
+		_, err := one.SendMessage(calling(b.ada), request)
+		wantStatus(t, err, grpccodes.InvalidArgument, "INVALID_PARAMS")
+		stream, err := one.SendStreamingMessage(calling(b.ada), request)
+		if err == nil {
+			_, err = stream.Recv()
+		}
+		wantStatus(t, err, grpccodes.InvalidArgument, "INVALID_PARAMS")
+		before := request0("m", "")
+		before.Metadata = &structpb.Struct{Fields: map[string]*structpb.Value{"x": value}}
+		_, err = old.SendMessage(calling(b.ada), before)
+		wantStatus(t, err, grpccodes.InvalidArgument, "INVALID_PARAMS")
+		if b.engine.receives != 0 {
+			t.Fatalf("%s was taken", name)
+		}
+	}
+	request := grpcMessage("m", "echo")
+	request.Message.Parts = []*pb.Part{{Content: &pb.Part_Data{Data: nested(maxRequestDepth / 2)}}}
+	if _, err := one.SendMessage(calling(b.ada), request); err != nil {
+		t.Errorf("within the bounds: %v", err)
+	}
+}
+
+// rawCodec sends bytes as they are.
+type rawCodec struct{ encoding.CodecV2 }
+
+func (c rawCodec) Marshal(v any) (mem.BufferSlice, error) {
+	if raw, is := v.([]byte); is {
+		return mem.BufferSlice{mem.SliceBuffer(raw)}, nil
+	}
+	return c.CodecV2.Marshal(v)
+}
+
+// TestInvalidUTF8IsRefused: broken text is an error of the request by every binding and nothing of it is stored.
+func TestInvalidUTF8IsRefused(t *testing.T) {
+	b := setup(t)
+	const broken = "a\xff\xfeb"
+	rpc := func(method, params string) reply {
+		return b.do("POST", "/a2a/echo", b.ada, `{"jsonrpc":"2.0","id":1,"method":"`+method+`","params":`+params+`}`)
+	}
+	for name, r := range map[string]reply{
+		"text":     rpc("SendMessage", message("m1", broken)),
+		"metadata": rpc("SendMessage", `{"message":{"messageId":"m2","role":"ROLE_USER","parts":[{"text":"x"}],"metadata":{"k":"`+broken+`"}}}`),
+		"id":       rpc("SendMessage", message("m"+broken, "x")),
+		"0.3":      rpc("message/send", `{"message":{"kind":"message","messageId":"m3","role":"user","parts":[{"kind":"text","text":"`+broken+`"}]}}`),
+		"stream":   rpc("SendStreamingMessage", message("m4", broken)),
+		"get":      rpc("GetTask", `{"id":"`+broken+`"}`),
+	} {
+		if r.at(t, "error.code") != -32700.0 {
+			t.Errorf("JSON-RPC, %s: %s", name, r.body)
+		}
+	}
+	for _, path := range []string{"/a2a/echo/rest/message:send", "/a2a/echo/rest/message:stream", "/a2a/echo/v1/message:send"} {
+		r := b.do("POST", path, b.ada, strings.Replace(message("m5", broken), "parts", map[bool]string{true: "content", false: "parts"}[strings.Contains(path, "/v1/")], 1))
+		if r.status != 400 || r.text(t, "error.status") != "INVALID_ARGUMENT" {
+			t.Errorf("%s: %d %s", path, r.status, r.body)
+		}
+	}
+	if r := b.do("GET", "/a2a/echo/rest/tasks?contextId=%ff", b.ada, ""); r.status != 200 || r.at(t, "tasks.#") != 0.0 {
+		t.Errorf("a context that is no text: %d %s", r.status, r.body)
+	}
+	codec := rawCodec{encoding.GetCodecV2(grpcproto.Name)}
+	connection, err := grpc.NewClient(b.serveGRPC(), grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithDefaultCallOptions(grpc.ForceCodecV2(codec)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = connection.Close() })
+	for _, method := range []string{"/lf.a2a.v1.A2AService/SendMessage", "/a2a.v1.A2AService/SendMessage", "/lf.a2a.v1.A2AService/GetTask"} {
+		// The second field is the message of SendMessage in 1.0, the first that of 0.3; both have the id as their first.
+		for _, raw := range [][]byte{[]byte("\x12\x04\x0a\x02a\xff"), []byte("\x0a\x04\x0a\x02a\xff"), []byte("\xff")} {
+			err := connection.Invoke(context.WithoutCancel(calling(b.ada)), method, raw, &pb.SendMessageResponse{})
+			wantStatus(t, err, grpccodes.InvalidArgument, "INVALID_PARAMS")
+		}
+	}
+	if b.engine.receives != 0 {
+		t.Errorf("%d messages were taken", b.engine.receives)
 	}
 }
