@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"flag"
 	"sync"
 	"testing"
 	"time"
@@ -177,8 +176,6 @@ func codes(belief Belief) []string {
 	}
 	return list
 }
-
-var update = flag.Bool("update", false, "write the golden files anew")
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 

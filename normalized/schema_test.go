@@ -3,7 +3,6 @@ package normalized
 import (
 	"bytes"
 	"encoding/json"
-	"flag"
 	"os"
 	"path/filepath"
 	"testing"
@@ -12,6 +11,7 @@ import (
 	"pgregory.net/rapid"
 
 	"inbox/identity"
+	"inbox/internal/golden"
 	"inbox/policypart"
 )
 
@@ -118,8 +118,6 @@ func refuse(t *testing.T, s *jsonschema.Schema, name string, appendJSON func([]b
 	}
 }
 
-var update = flag.Bool("update", false, "write the golden files")
-
 // TestGoldenDocuments pins the wire form: what agents outside have learned to read does not change by accident.
 func TestGoldenDocuments(t *testing.T) {
 	m, r := goodMessage(), goodResponse()
@@ -140,30 +138,17 @@ func TestGoldenDocuments(t *testing.T) {
 		"message.json": m.AppendJSON, "response.json": r.AppendJSON, "response-policy.json": demand.AppendJSON,
 		"response-dispatch.json": dispatch.AppendJSON, "delta.json": call.AppendJSON,
 	} {
-		golden(t, name, appendJSON)
+		compare(t, name, appendJSON)
 	}
 }
 
-func golden(t *testing.T, name string, appendJSON func([]byte) ([]byte, error)) {
+func compare(t *testing.T, name string, appendJSON func([]byte) ([]byte, error)) {
 	t.Helper()
 	body, err := appendJSON(nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	var indented bytes.Buffer
-	if err := json.Indent(&indented, append(body, '\n'), "", "  "); err != nil {
-		t.Fatal(err)
-	}
-	path := filepath.Join("testdata", name)
-	if *update {
-		if err := os.WriteFile(path, indented.Bytes(), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(path)
-	if err != nil || !bytes.Equal(want, indented.Bytes()) {
-		t.Errorf("%s: %v\n%s", name, err, indented.Bytes())
-	}
+	golden.Compare(t, name, golden.Indented(t, append(body, '\n')))
 }
 
 func TestStatusWordsAreThoseOfPolicyParts(t *testing.T) {

@@ -30,13 +30,13 @@ func TestCards(t *testing.T) {
 		}}},
 	}
 	card := b.do("GET", "/a2a/echo/.well-known/agent-card.json", "", "", "Host", "evil.test")
-	golden(t, "card.json", card.body)
+	compare(t, "card.json", card.body)
 	for _, path := range []string{"/.well-known/agent-card.json", "/.well-known/agent.json", "/a2a/echo/.well-known/agent.json"} {
 		if got := b.do("GET", path, "", ""); got.body != card.body {
 			t.Errorf("%s: %s", path, got.body)
 		}
 	}
-	golden(t, "card-mentionable.json", b.do("GET", "/.well-known/agent-card/echo", "", "").body)
+	compare(t, "card-mentionable.json", b.do("GET", "/.well-known/agent-card/echo", "", "").body)
 
 	if cors := card.header.Get("Access-Control-Allow-Origin"); cors != "*" || card.header.Get("Access-Control-Allow-Credentials") != "" {
 		t.Errorf("CORS %q", cors)

@@ -59,7 +59,7 @@ func TestCredentials(t *testing.T) {
 			}
 		})
 	}
-	golden(t, "error-401.json", b.rpc("", "ListTasks", "{}").body)
+	compare(t, "error-401.json", b.rpc("", "ListTasks", "{}").body)
 	if r := b.do("POST", "/a2a/other", onlyOther, `{"jsonrpc":"2.0","id":1,"method":"ListTasks","params":{}}`); r.status != 200 {
 		t.Errorf("its own agent: %d", r.status)
 	}

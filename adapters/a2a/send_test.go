@@ -25,10 +25,10 @@ func TestSendBlocksUntilTheAnswer(t *testing.T) {
 	if r.status != 200 {
 		t.Fatalf("status %d: %s", r.status, r.body)
 	}
-	golden(t, "send.json", r.body)
+	compare(t, "send.json", r.body)
 
 	got := b.rpc(b.ada, "GetTask", `{"id":"`+r.text(t, "result.task.id")+`"}`)
-	golden(t, "get.json", got.body)
+	compare(t, "get.json", got.body)
 	if want, have := r.text(t, "result.task.artifacts.0.artifactId"), got.text(t, "result.artifacts.0.artifactId"); want != have {
 		t.Errorf("artifact id changed from %s to %s", want, have)
 	}
@@ -38,7 +38,7 @@ func TestSendInVersion03(t *testing.T) {
 	b := setup(t)
 	r := b.rpc(b.ada, "message/send",
 		`{"message":{"kind":"message","messageId":"m1","role":"user","parts":[{"kind":"text","text":"hello"}]}}`)
-	golden(t, "send-0.3.json", r.body)
+	compare(t, "send-0.3.json", r.body)
 	got := b.rpc(b.ada, "tasks/get", `{"id":"`+r.text(t, "result.id")+`"}`, "A2A-Version", "0.3.0")
 	if state := got.text(t, "result.status.state"); state != "completed" {
 		t.Errorf("state %q: %s", state, got.body)
@@ -48,7 +48,7 @@ func TestSendInVersion03(t *testing.T) {
 func TestSendOverREST(t *testing.T) {
 	b := setup(t)
 	r := b.do("POST", "/a2a/echo/rest/message:send", b.ada, message("m1", "hello"))
-	golden(t, "send-rest.json", r.body)
+	compare(t, "send-rest.json", r.body)
 	id := r.text(t, "task.id")
 	for path, want := range map[string]int{
 		"/a2a/echo/rest/tasks/" + id: 200, "/a2a/echo/rest/tasks?pageSize=1": 200, "/a2a/echo/rest/tasks/nothing": 404,
@@ -58,7 +58,7 @@ func TestSendOverREST(t *testing.T) {
 			t.Errorf("GET %s: %d, want %d: %s", path, got.status, want, got.body)
 		}
 	}
-	golden(t, "error-rest.json", b.do("GET", "/a2a/echo/rest/tasks/nothing", b.ada, "").body)
+	compare(t, "error-rest.json", b.do("GET", "/a2a/echo/rest/tasks/nothing", b.ada, "").body)
 }
 
 func TestTheMessageThatTheEngineGets(t *testing.T) {
@@ -116,7 +116,7 @@ func TestRepeatedMessageIsTheSameTask(t *testing.T) {
 	if b.engine.receives != 1 {
 		t.Errorf("%d turns, want 1", b.engine.receives)
 	}
-	golden(t, "error-conflict.json", b.rpc(b.ada, "SendMessage", message("m1", "something else")).body)
+	compare(t, "error-conflict.json", b.rpc(b.ada, "SendMessage", message("m1", "something else")).body)
 	if other := b.rpc(b.bob, "SendMessage", message("m1", "hello")).text(t, "result.task.id"); other == ids[0] || other == "" {
 		t.Errorf("another principal's message got task %q", other)
 	}
@@ -163,7 +163,7 @@ func TestContinueATask(t *testing.T) {
 	b := setup(t)
 	b.engine.agent = asking
 	first := b.rpc(b.ada, "SendMessage", `{"message":{"messageId":"m1","role":"ROLE_USER","contextId":"c1","parts":[{"text":"buy"}]}}`)
-	golden(t, "input-required.json", first.body)
+	compare(t, "input-required.json", first.body)
 	task := first.text(t, "result.task.id")
 
 	wrong := b.rpc(b.ada, "SendMessage", follow("m2", task, `"contextId":"c2",`))
@@ -171,11 +171,11 @@ func TestContinueATask(t *testing.T) {
 		t.Errorf("other context: %s", wrong.body)
 	}
 	second := b.rpc(b.ada, "SendMessage", follow("m2", task, ""))
-	golden(t, "continued.json", second.body)
+	compare(t, "continued.json", second.body)
 	if again := b.rpc(b.ada, "SendMessage", follow("m2", task, "")); again.text(t, "result.task.status.state") != "TASK_STATE_COMPLETED" {
 		t.Errorf("repeat of the second message: %s", again.body)
 	}
-	golden(t, "error-terminal.json", b.rpc(b.ada, "SendMessage", follow("m3", task, "")).body)
+	compare(t, "error-terminal.json", b.rpc(b.ada, "SendMessage", follow("m3", task, "")).body)
 	if none := b.rpc(b.ada, "GetTask", `{"id":"`+task+`","historyLength":0}`); none.at(t, "result.history") != nil {
 		t.Errorf("historyLength 0: %s", none.body)
 	}
@@ -265,7 +265,7 @@ func TestAnswers(t *testing.T) {
 	}
 	b := setup(t)
 	b.engine.agent = func(context.Context, *run) normalized.Response { return policy(policypart.PaymentRequired) }
-	golden(t, "payment.json", b.rpc(b.ada, "SendMessage", message("m1", "hello")).body)
+	compare(t, "payment.json", b.rpc(b.ada, "SendMessage", message("m1", "hello")).body)
 }
 
 func TestParkedTurns(t *testing.T) {

@@ -68,10 +68,10 @@ func growing(_ context.Context, r *run) normalized.Response {
 func TestStream(t *testing.T) {
 	b := setup(t)
 	b.engine.agent = growing
-	golden(t, "stream.txt", b.rpc(b.ada, "SendStreamingMessage", message("m1", "hello")).body)
-	golden(t, "stream-0.3.txt", b.rpc(b.ada, "message/stream",
+	compare(t, "stream.txt", b.rpc(b.ada, "SendStreamingMessage", message("m1", "hello")).body)
+	compare(t, "stream-0.3.txt", b.rpc(b.ada, "message/stream",
 		`{"message":{"kind":"message","messageId":"m2","role":"user","parts":[{"kind":"text","text":"hello"}]}}`).body)
-	golden(t, "stream-rest.txt", b.do("POST", "/a2a/echo/rest/message:stream", b.ada, message("m3", "hello")).body)
+	compare(t, "stream-rest.txt", b.do("POST", "/a2a/echo/rest/message:stream", b.ada, message("m3", "hello")).body)
 
 	again := b.rpc(b.ada, "SendStreamingMessage", message("m1", "hello")).frames()
 	if len(again) != 1 || again[0].text(t, "result.task.artifacts.0.parts.0.text") != "one two three" {

@@ -1,10 +1,8 @@
 package activitypub
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
-	"flag"
 	"io"
 	"net/http"
 	"os"
@@ -15,17 +13,14 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
 	"inbox/adapters/activitypub/document"
 	"inbox/adapters/activitypub/notetext"
 	"inbox/adapters/activitypub/signature"
 	"inbox/exchange"
 	"inbox/internal/fault"
+	"inbox/internal/golden"
 	"inbox/normalized"
 )
-
-var update = flag.Bool("update", false, "write the golden files anew")
 
 // golden compares a JSON document with a file, after the addresses of this run are replaced.
 var proofValues = regexp.MustCompile(`"proofValue":"z[1-9A-Za-z]+"`)
@@ -37,25 +32,7 @@ func (r *rig) golden(name string, content []byte) {
 		r.remote.base, "https://m.example", document.HostOf(r.remote.base), "m.example",
 	).Replace(string(content))
 	text = proofValues.ReplaceAllString(text, `"proofValue":"z…"`) // it signs the port of this run
-	var pretty bytes.Buffer
-	if err := json.Indent(&pretty, []byte(text), "", "  "); err != nil {
-		r.t.Fatalf("%s: %v\n%s", name, err, text)
-	}
-	pretty.WriteByte('\n')
-	path := filepath.Join("testdata", name)
-	if *update {
-		if err := os.WriteFile(path, pretty.Bytes(), 0o600); err != nil {
-			r.t.Fatal(err)
-		}
-		return
-	}
-	want, err := os.ReadFile(path)
-	if err != nil {
-		r.t.Fatal(err)
-	}
-	if diff := cmp.Diff(string(want), pretty.String()); diff != "" {
-		r.t.Errorf("%s (run with -update to accept):\n%s", name, diff)
-	}
+	golden.Compare(r.t, name, append(golden.Indented(r.t, []byte(text)), '\n'))
 }
 
 func TestActorDocuments(t *testing.T) {

@@ -29,6 +29,7 @@ import (
 
 	"inbox/exchange"
 	"inbox/exchange/exchangetest"
+	"inbox/internal/golden"
 	"inbox/internal/safehttp"
 	"inbox/normalized"
 )
@@ -515,17 +516,5 @@ func (result recordedResult) compare(t *testing.T, path string) {
 	if err := encoder.Encode(result); err != nil {
 		t.Fatal(err)
 	}
-	if *update {
-		if err := os.WriteFile(path, text.Bytes(), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		return
-	}
-	want, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(string(want), text.String()); diff != "" {
-		t.Errorf("%s (run with -update to accept):\n%s", path, diff)
-	}
+	golden.Compare(t, strings.TrimPrefix(path, "testdata/"), text.Bytes())
 }

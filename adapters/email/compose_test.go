@@ -18,6 +18,7 @@ import (
 	"inbox/adapters/email/outbound"
 	"inbox/exchange"
 	"inbox/identity"
+	"inbox/internal/golden"
 	"inbox/internal/markup/markuptest"
 	"inbox/normalized"
 	"inbox/policypart"
@@ -32,7 +33,7 @@ func TestAnswersQuoteWhereTheOperatorWantsIt(t *testing.T) {
 	if _, err := s.deliver(reply); err != nil {
 		t.Fatal(err)
 	}
-	golden(t, filepath.Join("reply", "quoted.golden"), unsigned(s.captured()[0].Data))
+	golden.Compare(t, filepath.Join("reply", "quoted.golden"), unsigned(s.captured()[0].Data))
 
 	s.adapter.options.AllowNewRecipients = true
 	reply.ID, reply.Response.Cc = "01936f2a-0000-7000-8000-000000000002", []string{"@new@sender.test"}
@@ -227,7 +228,7 @@ func TestPolicyMails(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := start(t, nil)
 			mail := s.presented(replyTo(s.question(true, c.question...), c.parts...))
-			golden(t, filepath.Join("reply", "policy-"+strings.ReplaceAll(name, " ", "-")+".golden"), mail)
+			golden.Compare(t, filepath.Join("reply", "policy-"+strings.ReplaceAll(name, " ", "-")+".golden"), mail)
 		})
 	}
 }

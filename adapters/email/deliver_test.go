@@ -27,6 +27,7 @@ import (
 	"inbox/exchange/exchangetest"
 	"inbox/identity"
 	"inbox/internal/fault"
+	"inbox/internal/golden"
 	"inbox/normalized"
 	"inbox/policypart"
 )
@@ -100,7 +101,7 @@ func TestReplies(t *testing.T) {
 			if len(mails) != 1 {
 				t.Fatalf("%d mails were captured; want 1", len(mails))
 			}
-			golden(t, filepath.Join("reply", strings.ReplaceAll(name, " ", "-")+".golden"), unsigned(mails[0].Data))
+			golden.Compare(t, filepath.Join("reply", strings.ReplaceAll(name, " ", "-")+".golden"), unsigned(mails[0].Data))
 			if err := checkLines(mails[0].Data); err != nil {
 				t.Error(err)
 			}

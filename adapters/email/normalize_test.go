@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/base64"
 	"encoding/json"
-	"flag"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -23,6 +22,7 @@ import (
 	"inbox/identity"
 	"inbox/internal/blob"
 	"inbox/internal/fault"
+	"inbox/internal/golden"
 	"inbox/normalized"
 )
 
@@ -142,26 +142,6 @@ func TestAgentAnswersAllOfSurface(t *testing.T) {
 	}
 }
 
-var update = flag.Bool("update", false, "write the golden files")
-
-// golden compares with a file in testdata, or writes it with -update.
-func golden(t *testing.T, name string, got []byte) {
-	t.Helper()
-	path := filepath.Join("testdata", name)
-	if *update {
-		if err := os.WriteFile(path, got, 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(string(want), string(got)); diff != "" {
-		t.Errorf("%s (-want +got):\n%s", name, diff)
-	}
-}
-
 // show prints parts for golden files.
 func show(parts []normalized.Part) []byte {
 	var out bytes.Buffer
@@ -205,7 +185,7 @@ func TestCorpus(t *testing.T) {
 		if len(all) != before+1 {
 			t.Fatalf("%s was not received", name)
 		}
-		golden(t, filepath.Join("..", "text", "testdata", "mail", name+".golden"), show(all[before].Message.Parts))
+		golden.Compare(t, filepath.Join("..", "text", "testdata", "mail", name+".golden"), show(all[before].Message.Parts))
 		if err := normalized.Validate(all[before].Message, normalized.DefaultLimits()); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}

@@ -12,6 +12,7 @@ import (
 	"inbox/adapters/email/message"
 	"inbox/exchange"
 	"inbox/internal/fault"
+	"inbox/internal/golden"
 	"inbox/normalized"
 )
 
@@ -396,7 +397,7 @@ func (s *setup) opening(address string) exchange.Inbound {
 func TestOpenBeginsAConversation(t *testing.T) {
 	s := start(t, nil)
 	reply := replyTo(s.opening("ann@sender.test"), consent())
-	golden(t, filepath.Join("reply", "opened.golden"), s.presented(reply))
+	golden.Compare(t, filepath.Join("reply", "opened.golden"), s.presented(reply))
 	if mails := s.captured(); len(mails) != 1 || len(mails[0].To) != 1 || mails[0].To[0] != "ann@sender.test" || mails[0].From != "echo@inbox.test" {
 		t.Errorf("sent %+v", mails)
 	}
