@@ -113,6 +113,7 @@ func TestLongTurnIsAcknowledgedOnce(t *testing.T) {
 }
 
 func TestLongTurnIsAcknowledgedByALike(t *testing.T) {
+	t.Parallel()
 	agent := startSlow(t)
 	p := startPostWith(t, "", agent.table("memory", "ack_after = \"300ms\"\nack_like = true"))
 	community := startFediverse(t, 1)
@@ -197,6 +198,7 @@ var acceptance = []struct {
 
 // TestAcceptanceIsShown keeps the list true: the tests that it names exist.
 func TestAcceptanceIsShown(t *testing.T) {
+	t.Parallel()
 	root, err := instance.Root()
 	if err != nil {
 		t.Fatal(err)

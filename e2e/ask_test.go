@@ -279,6 +279,7 @@ func peerTable(domain, token string) string {
 }
 
 func TestHopCeilingStopsTheCircle(t *testing.T) {
+	t.Parallel()
 	hostA, hostB := freeAddress(t), freeAddress(t)
 	first := startScripted(t, passesOn("@second@"+hostB))
 	second := startScripted(t, passesOn("@first@"+hostA))

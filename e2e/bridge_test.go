@@ -192,6 +192,7 @@ func (b *bridgeUser) terminal(input string, arguments ...string) (string, error)
 }
 
 func TestBridgeInATerminal(t *testing.T) {
+	t.Parallel()
 	s := start(t, instance.Settings{})
 	user := s.bridge("laptop")
 	say := func(input string, arguments ...string) string {

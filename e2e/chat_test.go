@@ -19,6 +19,7 @@ import (
 
 // TestOpenAIClient talks to an agent with OpenAI's own SDK for JavaScript.
 func TestOpenAIClient(t *testing.T) {
+	t.Parallel()
 	model := startChatModel(t)
 	s := start(t, model.agents())
 	key := lastLine(s.inbox("tokens", "create", "app"))
@@ -107,6 +108,7 @@ func TestOpenAIClient(t *testing.T) {
 
 // TestOpenAIClientTools: the tool runner of OpenAI's SDK executes a tool for an agent.
 func TestOpenAIClientTools(t *testing.T) {
+	t.Parallel()
 	s := start(t, instance.Settings{Agents: shelf(startModel(t, looksUp), "1h", "") + "asker = true\n"})
 	key := lastLine(s.inbox("tokens", "create", "app"))
 	_, output := node(t, "openai/tools.mjs", s.URL()+"/v1", key, "memory")

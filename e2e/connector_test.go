@@ -178,6 +178,7 @@ func encode(t *testing.T, value any) []byte {
 // TestOnlyTrustedConnectorsOverrideTheRelay: under a good signature, evidence of an issuer that nobody trusts, and the word of a
 // connector that is not on the list, are worth a subject of this server's own and no relay.
 func TestOnlyTrustedConnectorsOverrideTheRelay(t *testing.T) {
+	t.Parallel()
 	issuer, stranger := startConnector(t), startConnector(t)
 	agent := startScripted(t, func(normalized.Message) normalized.Response { return say("heard") })
 	more := fmt.Sprintf("[[trust]]\nissuer = %q\nmethods = [%q]\nassurance = [\"platform\"]\nsubject_prefixes = [\"slack:T123/\"]\n", issuer.Issuer, relayMethod)
@@ -339,6 +340,7 @@ func runSlackConnector(t *testing.T, settings ...string) {
 
 // TestSlackConnector brings an outgoing webhook to an agent and its answer to an incoming one, by the example program.
 func TestSlackConnector(t *testing.T) {
+	t.Parallel()
 	posts := make(chan string, 64)
 	hooks := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
@@ -398,6 +400,7 @@ func TestSlackConnector(t *testing.T) {
 // TestSlackApp mentions an agent in a channel of Slack and goes on in the thread: the same event comes five times, its answer once,
 // into the thread, and the thread is one conversation.
 func TestSlackApp(t *testing.T) {
+	t.Parallel()
 	const signing = "the signing secret of the app"
 	posts := make(chan string, 64)
 	slack := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

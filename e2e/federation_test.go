@@ -24,6 +24,7 @@ import (
 
 // TestTwoServersTalkWithoutTokens: no token is minted, one line of policy opens the callee.
 func TestTwoServersTalkWithoutTokens(t *testing.T) {
+	t.Parallel()
 	for name, policy := range map[string]func(caller string) string{
 		"verified": func(string) string { return `access = "verified"` },
 		"rule": func(caller string) string {
@@ -137,6 +138,7 @@ func knock(t *testing.T, s *server, agent, token string) (int, http.Header) {
 }
 
 func TestPeersSignForThemselves(t *testing.T) {
+	t.Parallel()
 	friend, stranger := startDomain(t), startDomain(t)
 	host := freeAddress(t)
 	rules := "access = \"rules\"\n[[agents.rules]]\neffect = \"allow\"\naddress = \"@*@" + friend.name + "\"\n"
@@ -249,6 +251,7 @@ func evidenceBody(t *testing.T, id string, mentionable map[string]any) []byte {
 }
 
 func TestOnlyGoodEvidenceIsBelieved(t *testing.T) {
+	t.Parallel()
 	connector := startConnector(t)
 	stranger := startConnector(t)
 	agent := startScripted(t, func(normalized.Message) normalized.Response { return say("hello") })
@@ -325,6 +328,7 @@ func (c *connector) attestAt(t *testing.T, audience string, at time.Time) identi
 }
 
 func TestBadChainsAreRefused(t *testing.T) {
+	t.Parallel()
 	agent := startScripted(t, func(normalized.Message) normalized.Response { return say("hello") })
 	s := start(t, instance.Settings{Agents: agent.table("helper", "")})
 	peer := s.a2aPeer("helper", "looper")

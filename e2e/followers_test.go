@@ -253,6 +253,7 @@ func together(count int, do func(i int)) {
 
 // TestQuestionIsShownByItsPage: an operator looks for a message by the address that the sender's browser shows.
 func TestQuestionIsShownByItsPage(t *testing.T) {
+	t.Parallel()
 	community := startFediverse(t, 1)
 	s := start(t, instance.Settings{})
 	person := community.Persons[0]

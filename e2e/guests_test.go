@@ -140,6 +140,7 @@ func TestMailConversationIsBraked(t *testing.T) {
 
 // TestPausedAgentTakesNothing: each protocol hears its code; the agent works again when the operator lets it.
 func TestPausedAgentTakesNothing(t *testing.T) {
+	t.Parallel()
 	p := startPostWith(t, "", "[[agents]]\nname = \"memory\"\nkind = \"echo\"\n")
 	community := startFediverse(t, 1)
 	p.inbox("agents", "pause", "memory", "--reason", "a new model")

@@ -34,6 +34,7 @@ func answered(t *testing.T, peer load.A2APeer, text string) string {
 }
 
 func TestCommandAnswers(t *testing.T) {
+	t.Parallel()
 	s := start(t, instance.Settings{Agents: fmt.Sprintf("[[agents]]\nname = \"counter\"\nkind = \"command\"\n[agents.command]\nprogram = %q\n",
 		filepath.Join(examplesDirectory(t), "command", "agent.py"))})
 	if text := answered(t, s.a2aPeer("counter", "ann"), "three words here"); !strings.Contains(text, "you wrote 3 words") {
@@ -66,6 +67,7 @@ func lastLine(output string) string {
 }
 
 func TestRemoteAgentIsReachedFromTheFediverse(t *testing.T) {
+	t.Parallel()
 	upstream := start(t, instance.Settings{})
 	community := startFediverse(t, 1)
 	s := start(t, instance.Settings{Agents: fmt.Sprintf("[[agents]]\nname = \"far\"\nkind = \"remote\"\n[agents.remote]\ncard_url = %q\ntoken = %q\n",
@@ -210,6 +212,7 @@ func webhookAgent(name, url, secret string) string {
 }
 
 func TestExampleAgentsAnswerBehindTheServer(t *testing.T) {
+	t.Parallel()
 	goAgent := goExample(t)
 	pythonAgent := example(t, "/usr/bin/python3", filepath.Join(examplesDirectory(t), "pythonagent", "agent.py"))
 	s := start(t, instance.Settings{Agents: webhookAgent("go", goAgent, webhookSecret) +

@@ -284,6 +284,7 @@ func (s *server) api(method, path, token string) (int, string) {
 }
 
 func TestKeyDocumentsNameTheSameKey(t *testing.T) {
+	t.Parallel()
 	p := startPost(t, "")
 	var keys struct {
 		Keys []struct{ Kty, Crv, Kid, X, Alg, Use string }

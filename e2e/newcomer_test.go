@@ -108,6 +108,7 @@ func answersOK(url string) bool {
 }
 
 func TestEmbeddedExampleDemandsConsentAndAnswers(t *testing.T) {
+	t.Parallel()
 	s := newServer(t, instance.Settings{}) // its configuration and command line serve the example, too
 	binary := filepath.Join(t.TempDir(), "embedded")
 	build := exec.Command("go", "build", "-o", binary, ".")
@@ -152,6 +153,7 @@ func TestEmbeddedExampleDemandsConsentAndAnswers(t *testing.T) {
 // TestDescriptionOfTheAPI validates the OpenAPI document with somebody else's validator, compiles a typed client of it, and
 // holds all that the client and the server say to each other to the document.
 func TestDescriptionOfTheAPI(t *testing.T) {
+	t.Parallel()
 	const secret = "a secret that only the tests know"
 	settings := startChatModel(t).agents()
 	settings.More = "[[connectors]]\nname = \"slack\"\nsecret = \"" + secret + "\"\nagents = [\"echo\"]\n"
@@ -199,6 +201,7 @@ func TestDescriptionOfTheAPI(t *testing.T) {
 
 // TestWrongConfigurationIsOneClearSentence starts the server with things that cannot work.
 func TestWrongConfigurationIsOneClearSentence(t *testing.T) {
+	t.Parallel()
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)

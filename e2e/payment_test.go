@@ -137,6 +137,7 @@ func asksForLogin(message normalized.Message) normalized.Response {
 }
 
 func TestLoginProvesASecondIdentity(t *testing.T) {
+	t.Parallel()
 	issuer := openidtest.New(t, "employee-7")
 	agent := startScripted(t, asksForLogin)
 	login := fmt.Sprintf("[[logins]]\nname = \"work\"\nissuer = %q\nclient_id = %q\nclient_secret = %q\n", issuer.URL, openidtest.ClientID, openidtest.ClientSecret)
