@@ -1,4 +1,4 @@
-package inbox
+package inbox_test
 
 import (
 	"io/fs"

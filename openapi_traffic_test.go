@@ -1,22 +1,38 @@
-package inbox
+package inbox_test
 
 import (
 	"bufio"
+	"context"
 	"encoding/json"
+	"fmt"
 	"io"
+	"iter"
 	"maps"
 	"mime"
 	"net/http"
+	"net/url"
 	"slices"
 	"strconv"
 	"strings"
 	"testing"
+	"time"
+
+	"inbox/agents"
+	"inbox/agents/echo"
+	"inbox/agents/runtime/value"
+	"inbox/engine/pipeline"
+	"inbox/engine/store"
+	"inbox/exchange"
+	"inbox/identity"
+	"inbox/inboxtest"
+	"inbox/internal/webhooksignature"
+	"inbox/normalized"
 )
 
 // traffic calls a server and holds every request and every answer to its description.
 type traffic struct {
-	*testing.T
-	url    string
+	*inboxtest.Server
+
 	doc    *description
 	called map[string]bool // operations that succeeded
 }
@@ -24,39 +40,23 @@ type traffic struct {
 // call sends a request and returns the decoded answer. want is its status.
 func (c *traffic) call(method, path, token, body string, want int, header ...string) map[string]any {
 	c.Helper()
-	request, err := http.NewRequestWithContext(c.Context(), method, c.url+path, strings.NewReader(body))
-	if err != nil {
-		c.Fatal(err)
-	}
-	if token != "" {
-		request.Header.Set("Authorization", "Bearer "+token)
-	}
-	if body != "" {
-		request.Header.Set("Content-Type", "application/json")
-	}
-	for i := 0; i < len(header); i += 2 {
-		request.Header.Set(header[i], header[i+1])
-	}
-	response, err := bounded.Do(request)
-	if err != nil {
-		c.Fatal(err)
-	}
+	response := c.Open(method, path, token, body, header...)
 	defer func() { _ = response.Body.Close() }()
-	template := c.template(method, request.URL.Path)
+	template := c.template(method, response.Request.URL.Path)
 	what := method + " " + path
 	if response.StatusCode != want {
 		content, _ := io.ReadAll(response.Body)
 		c.Fatalf("%s: %d %s, want %d", what, response.StatusCode, content, want)
 	}
 	place := []string{"paths", template, strings.ToLower(method)}
-	for name := range request.URL.Query() {
+	for name := range response.Request.URL.Query() {
 		if !c.parameter(place, name) {
 			c.Errorf("%s: the parameter %s is not described", what, name)
 		}
 	}
 	if want < 400 {
 		c.called[method+" "+template] = true
-		if body != "" && request.Header.Get("Content-Type") == "application/json" {
+		if body != "" && response.Request.Header.Get("Content-Type") == "application/json" {
 			c.doc.check(what+": request", []byte(body), append(place, "requestBody", "content", "application/json", "schema")...)
 		}
 	}
@@ -129,23 +129,23 @@ func (c *traffic) events(what string, response *http.Response, place []string) (
 	c.Helper()
 	reader := bufio.NewReader(response.Body)
 	for {
-		event, more := nextEvent(reader)
+		event, more := inboxtest.NextEvent(reader)
 		if !more {
 			return answer
 		}
-		name := event.name
+		name := event.Name
 		if name == "" {
 			name = "message"
 		}
-		if event.data == "[DONE]" {
+		if event.Data == "[DONE]" {
 			return answer
 		}
 		if c.doc.find(append(slices.Clone(place), name)...) == nil {
 			c.Errorf("%s: the event %s is not described", what, name)
 			continue
 		}
-		c.doc.check(what+": event "+name, []byte(event.data), append(slices.Clone(place), name)...)
-		if err := json.Unmarshal([]byte(event.data), &answer); err != nil {
+		c.doc.check(what+": event "+name, []byte(event.Data), append(slices.Clone(place), name)...)
+		if err := json.Unmarshal([]byte(event.Data), &answer); err != nil {
 			c.Fatal(err)
 		}
 		if slices.Contains([]string{"item", "request", "turn", "done", "reply"}, name) {
@@ -156,8 +156,13 @@ func (c *traffic) events(what string, response *http.Response, place []string) (
 
 // TestTraffic calls the routes of a server as programs do, and holds what both sides say to the document.
 func TestTraffic(t *testing.T) {
-	s, _ := newShelfServer(t, "INBOX_CHAT_HOLD_GUESTS=true")
-	c := &traffic{T: t, url: s.url, doc: describedBy(t, s.server.routes, true), called: map[string]bool{}}
+	t.Parallel()
+	s, _ := inboxtest.NewWithTools(t, "INBOX_CHAT_HOLD_GUESTS=true")
+	if err := s.Register(exchange.AgentProfile{Name: "closed"}, echo.Agent{}, agents.Settings{Unverified: agents.UnverifiedHold}); err != nil {
+		t.Fatal(err)
+	}
+	s.Serve()
+	c := &traffic{Server: s, doc: describedBy(t, s.Routes(), true), called: map[string]bool{}}
 	c.chats(s)
 	c.bridges(s)
 	c.sessions(s)
@@ -185,3 +190,322 @@ func (c *traffic) everythingIsCalled() {
 
 // notCalled are operations that only other tests call, with the reason.
 var notCalled = map[string]string{}
+
+const stream = "text/event-stream"
+
+func (c *traffic) chats(s *inboxtest.Server) {
+	c.Helper()
+	token := s.Token("typed")
+	said := c.call("POST", "/v1/chat", token, `{"agent":"echo","message":"Hello","run_id":"r1"}`, 200)
+	c.call("POST", "/v1/chat", token, `{"agent":"echo","message":"Hello again"}`, 200, "Accept", stream)
+	c.call("GET", "/v1/chat?agent=echo", token, "", 200, "Chat-Session", fmt.Sprint(said["session"]))
+	c.call("POST", "/v1/chat/stop", token, `{"agent":"echo","session":"`+fmt.Sprint(said["session"])+`","run_id":"r1"}`, 200)
+	c.call("POST", "/v1/chat", token, `{"agent":"nobody","message":"Hello"}`, 404)
+	c.call("POST", "/v1/chat", token, `{"agent":"echo","message":"another","run_id":"r1"}`, 409)
+	c.call("DELETE", "/v1/chat?agent=echo", token, "", 204, "Chat-Session", fmt.Sprint(said["session"]))
+	const frame = `{"jsonrpc":"2.0","id":7,"method":"message/%s","params":{"message":{"role":"user","parts":[{"type":"text","text":"Hello"}]}}}`
+	c.call("POST", "/v1/agent/echo", token, fmt.Sprintf(frame, "send"), 200)
+	c.call("POST", "/v1/agent/echo", token, fmt.Sprintf(frame, "stream"), 200)
+	c.call("GET", "/v1/models", token, "", 200)
+	c.call("GET", "/v1/models/echo", token, "", 200)
+	c.call("GET", "/v1/models/nobody", token, "", 404)
+	c.call("GET", "/v1/models", "sk-wrong", "", 401)
+	c.call("GET", "/v1/models", "eyJhbGciOiJub25lIn0.eyJzdWIiOiJhbm4ifQ.", "", 401)
+	const question = `{"model":"echo","messages":[{"role":"user","content":"Hello"}]%s}`
+	c.call("POST", "/v1/chat/completions", token, fmt.Sprintf(question, ""), 200)
+	c.call("POST", "/v1/chat/completions", token, fmt.Sprintf(question, `,"stream":true,"stream_options":{"include_usage":true}`), 200)
+	c.call("POST", "/v1/chat/completions", token, fmt.Sprintf(question, `,"n":2`), 400)
+	c.call("POST", "/v1/chat/completions", token, `{"model":"asks","tools":[{"type":"function","function":{"name":"look"}}],"messages":[{"role":"user","content":"is there milk?"}]}`, 200)
+}
+
+func (c *traffic) bridges(s *inboxtest.Server) {
+	c.Helper()
+	token, _, err := s.Operator().Tokens.CreateBridge(c.Context(), "relay", "", exchange.AllBridgeScopes())
+	if err != nil {
+		c.Fatal(err)
+	}
+	c.call("GET", "/v1/bridge/client", token, "", 404)
+	c.call("POST", "/v1/bridge/register", token, `{"connector_id":"matrix","context":{"a":1}}`, 200)
+	c.call("GET", "/v1/bridge/client", token, "", 200)
+	c.call("POST", "/v1/bridge/send", token, `{"message":"Hello","agent":"echo","external_conversation_id":"room","external_message_id":"m1","sender_id":"ann","wait":"20s"}`, 200)
+	c.call("POST", "/v1/bridge/send", token, `{"message":"Hello again","agent":"echo","external_conversation_id":"room","external_message_id":"m2","sender_id":"ann"}`, 200, "Accept", stream)
+	c.call("POST", "/v1/bridge/send", token, `{"agent":"echo"}`, 400)
+	c.call("POST", "/v1/bridge/send", "wrong", `{"message":"Hello"}`, 401)
+	queued := c.call("POST", "/v1/bridge/queue", token, `{"agent":"echo","content":"by hand"}`, 201)
+	item := fmt.Sprint(queued["queue_id"])
+	waiting := c.call("GET", "/v1/bridge/pending?limit=50&wait=20s", token, "", 200)
+	if list, _ := waiting["items"].([]any); len(list) == 0 {
+		c.Error("nothing is pending")
+	}
+	c.call("GET", "/v1/bridge/events?limit=1", token, "", 200)
+	c.call("GET", "/v1/bridge/items/"+item, token, "", 200)
+	c.call("POST", "/v1/bridge/items/"+item+"/ack", token, "", 200)
+	c.call("POST", "/v1/bridge/items/"+item+"/ack", token, "", 404)
+	acked := c.call("POST", "/v1/bridge/ack", token, `{"queue_ids":["nothing"]}`, 200)
+	if fmt.Sprint(acked["acked"]) != "0" {
+		c.Errorf("acked %v", acked)
+	}
+	handed := map[string]any{}
+	for _, body := range []string{
+		`{"text":"","external_conversation_id":"C1","external_message_id":"2","sender_id":"U1"}`,
+		`{"text":"Hello","external_conversation_id":"C1","external_message_id":"1","sender_id":"U1","wait":"20s"}`,
+	} {
+		handed = c.call("POST", "/v1/connectors/slack/messages", "", body, 200, "X-Inbox-Signature", webhooksignature.Sign(inboxtest.ConnectorSecret, []byte(body)))
+	}
+	c.call("POST", "/v1/connectors/slack/messages", "", `{}`, 401)
+	run := "/v1/connectors/slack/runs/" + fmt.Sprint(handed["run_id"])
+	c.call("GET", run, "", "", 200, "X-Inbox-Signature", webhooksignature.Sign(inboxtest.ConnectorSecret, []byte(run)))
+	c.call("POST", run+"?wait=1s", "", `{}`, 200, "X-Inbox-Signature", webhooksignature.Sign(inboxtest.ConnectorSecret, []byte(`{}`)))
+}
+
+func (c *traffic) sessions(s *inboxtest.Server) {
+	c.Helper()
+	token := s.Token("sessions")
+	made := c.call("POST", "/v1/sessions", token, `{"agent":"echo","title":"Groceries"}`, 201)
+	session := "/v1/sessions/" + fmt.Sprint(made["session_id"])
+	c.call("POST", "/v1/sessions", token, `{"agent":"echo","session_id":"`+fmt.Sprint(made["session_id"])+`"}`, 200)
+	c.call("GET", session, token, "", 200)
+	c.call("GET", session, s.Token("stranger"), "", 404)
+	c.call("PATCH", session, token, `{"title":"More groceries"}`, 200)
+	run := c.call("POST", session+"/messages?wait=20s", token, `{"message":"Hello"}`, 200)
+	c.call("POST", session+"/messages", token, `{"message":"queued"}`, 202)
+	c.call("POST", session+"/messages", token, `{"message":"streamed"}`, 200, "Accept", stream)
+	c.call("GET", session+"/messages?limit=10", token, "", 200)
+	exported := c.call("GET", session+"/export", token, "", 200)
+	exported["session_id"] = "imported"
+	body, err := json.Marshal(exported)
+	if err != nil {
+		c.Fatal(err)
+	}
+	c.call("POST", "/v1/import", token, string(body), 200)
+	c.call("GET", "/v1/sessions?limit=1", token, "", 200)
+	at := "/v1/runs/" + fmt.Sprint(run["run_id"])
+	c.call("GET", at+"?wait=1s", token, "", 200)
+	c.call("GET", at+"/events?limit=2", token, "", 200)
+	c.call("GET", at+"/events", token, "", 200, "Accept", stream)
+	c.call("POST", at+"/cancel", token, `{}`, 200)
+	c.call("POST", at+"/stop", token, "", 200)
+	c.call("GET", "/v1/runs/nothing", token, "", 404)
+	c.call("DELETE", session, token, "", 200)
+}
+
+func (c *traffic) tools(s *inboxtest.Server) {
+	c.Helper()
+	token, _, err := s.Operator().Tokens.CreateTools(c.Context(), "desk", "keeps")
+	if err != nil {
+		c.Fatal(err)
+	}
+	owner, all := s.Token("owner"), "/v1/tools/keeps/requests"
+	session := fmt.Sprint(c.call("POST", "/v1/sessions", owner, `{"agent":"keeps"}`, 201)["session_id"])
+	for _, end := range []struct{ operation, body string }{{"submit", `{"success":true,"result":{"in_stock":3},"metadata":{"a":1}}`}, {"timeout", ""}, {"cancel", ""}} {
+		c.call("POST", "/v1/sessions/"+session+"/messages", owner, `{"message":"is there milk?"}`, 202)
+		listed := c.call("GET", all+"?wait=20s&limit=5", token, "", 200)
+		c.call("GET", all+"/events", token, "", 200)
+		list := listed["requests"].([]any)
+		one := all + "/" + fmt.Sprint(list[0].(map[string]any)["request_id"])
+		c.call("GET", one, token, "", 200)
+		c.call("POST", one+"/"+end.operation, token, end.body, 200)
+		c.call("GET", one, token, "", 200)
+	}
+	c.call("GET", all+"/nothing", token, "", 404)
+	c.call("GET", all, "wrong", "", 401)
+}
+
+func (c *traffic) pulls(s *inboxtest.Server) {
+	c.Helper()
+	token, _, err := s.Operator().Tokens.CreatePull(c.Context(), "laptop", "pulled")
+	if err != nil {
+		c.Fatal(err)
+	}
+	owner := s.Token("asker")
+	session := fmt.Sprint(c.call("POST", "/v1/sessions", owner, `{"agent":"pulled"}`, 201)["session_id"])
+	c.call("POST", "/v1/pull/pulled/take?wait=0", token, "", 204)
+	for _, way := range []string{"answer", "fail", "deltas"} {
+		c.call("POST", "/v1/sessions/"+session+"/messages", owner, `{"message":"Hello"}`, 202)
+		turn := c.call("POST", "/v1/pull/pulled/take?wait=20s", token, "", 200)
+		at := "/v1/pull/pulled/" + fmt.Sprint(turn["turn"].(map[string]any)["id"]) + "/"
+		lease := "?lease=" + fmt.Sprint(turn["lease"].(map[string]any)["id"])
+		c.call("POST", at+"heartbeat"+lease, token, "", 200)
+		switch way {
+		case "answer":
+			c.call("POST", at+"answer"+lease, token, `{"in_reply_to":"`+fmt.Sprint(turn["message"].(map[string]any)["id"])+`","parts":[{"kind":"text","mime":"text/plain","content":"Hi"}]}`, 200)
+			c.call("POST", at+"heartbeat"+lease, token, "", 410)
+		case "fail":
+			c.call("POST", at+"fail"+lease, token, `{"retry":false,"reason":"no"}`, 200)
+		case "deltas":
+			c.call("POST", at+"deltas"+lease+"&first=0", token, `{"kind":"text","text":"Hi"}`, 200)
+			c.call("POST", at+"answer"+lease, token, "", 200)
+		}
+	}
+	c.call("POST", "/v1/sessions/"+session+"/messages", owner, `{"message":"streamed"}`, 202)
+	c.call("GET", "/v1/pull/pulled/events?max=1", token, "", 200)
+	c.call("POST", "/v1/pull/pulled/take", "wrong", "", 401)
+}
+
+// operates calls the operator API.
+func (c *traffic) operates(s *inboxtest.Server) {
+	c.Helper()
+	token, _, err := s.Operator().Tokens.CreateAdmin(c.Context(), "typed")
+	if err != nil {
+		c.Fatal(err)
+	}
+	turns, err := s.Store().Turns(c.Context(), exchange.TurnFilter{Agent: "echo", Limit: 1})
+	if err != nil || len(turns) == 0 {
+		c.Fatal(err)
+	}
+	c.call("GET", "/api/v1/turns/"+turns[0].ID, token, "", 200)
+	c.call("GET", "/api/v1/turns/nothing", token, "", 404)
+	c.call("GET", "/api/v1/held?limit=5", "wrong", "", 401)
+	for _, path := range []string{"held", "approvals", "tool-requests?status=all", "people", "audit", "mail/suppressed", "reports", "stops"} {
+		c.call("GET", "/api/v1/"+path, token, "", 200)
+	}
+	c.call("POST", "/api/v1/turns/"+turns[0].ID+"/retry", token, "", 409)
+	c.call("POST", "/api/v1/turns/nothing/retry", token, "", 404)
+	c.call("POST", "/api/v1/turns/retry", token, `{"since":"2h","dry_run":true}`, 200)
+	c.call("POST", "/api/v1/turns/retry", token, `{"since":"long ago"}`, 400)
+	c.fails(turns[0].ID)
+	c.call("POST", "/api/v1/turns/"+turns[0].ID+"/retry", token, "", 204)
+	c.operatesTools(s, token)
+	c.operatesLists(token)
+	c.operatesHeld(token)
+	c.operatesApprovals(s, token)
+	c.operatesRecords(s, token)
+	c.operatesReplies(s, token)
+}
+
+func (c *traffic) operatesTools(s *inboxtest.Server, token string) {
+	c.Helper()
+	owner := s.Token("customer")
+	session := fmt.Sprint(c.call("POST", "/v1/sessions", owner, `{"agent":"keeps"}`, 201)["session_id"])
+	for _, end := range []struct{ operation, body string }{{"submit", `{"success":true,"result":{"in_stock":3}}`}, {"cancel", ""}} {
+		run := c.call("POST", "/v1/sessions/"+session+"/messages", owner, `{"message":"is there milk?"}`, 202)
+		s.Waits(fmt.Sprint(run["run_id"]))
+		open := c.call("GET", "/api/v1/tool-requests?status=open&agent=keeps", token, "", 200)["tool_requests"].([]any)
+		if len(open) != 1 {
+			c.Fatalf("%d calls are open: %v", len(open), open)
+		}
+		id := value.Text(open[0].(map[string]any)["request_id"])
+		c.call("GET", "/api/v1/tool-requests/"+id, token, "", 200)
+		c.call("POST", "/api/v1/tool-requests/"+id+"/"+end.operation, token, end.body, 200)
+	}
+}
+
+func (c *traffic) operatesLists(token string) {
+	c.Helper()
+	for _, list := range []string{"blocks", "allows"} {
+		c.call("POST", "/api/v1/"+list, token, `{"target":"spam.example","reason":"spam"}`, 200)
+		c.call("GET", "/api/v1/"+list, token, "", 200)
+		c.call("DELETE", "/api/v1/"+list+"?target=spam.example", token, "", 204)
+		c.call("POST", "/api/v1/"+list+"/import?dry_run=true", token, "spam.example\nnot a domain\n", 200, "Content-Type", "text/csv")
+	}
+}
+
+// operatesHeld decides about messages of guests to an agent that holds them.
+func (c *traffic) operatesHeld(token string) {
+	c.Helper()
+	for _, decision := range []struct{ operation, body string }{{"release", ""}, {"drop", `{"reason":"not our subject"}`}} {
+		c.call("POST", "/v1/chat", "", `{"agent":"closed","message":"let me in"}`, 200)
+		held := c.call("GET", "/api/v1/held?agent=closed", token, "", 200)["held"].([]any)
+		if len(held) != 1 {
+			c.Fatalf("%d messages are held: %v", len(held), held)
+		}
+		at := "/api/v1/held/" + fmt.Sprint(held[0].(map[string]any)["id"]) + "/" + decision.operation
+		c.call("POST", at, token, decision.body, 204)
+		c.call("POST", at, token, decision.body, 409)
+	}
+	c.call("POST", "/api/v1/held/nothing/release", token, "", 404)
+}
+
+// operatesApprovals decides about answers that are held back.
+func (c *traffic) operatesApprovals(s *inboxtest.Server, token string) {
+	c.Helper()
+	careful := agents.Func(func(context.Context, agents.Turn) iter.Seq2[normalized.Delta, error] {
+		return normalized.Whole(normalized.Response{Parts: []normalized.Part{normalized.Text("A draft.")}})
+	})
+	if err := s.Register(exchange.AgentProfile{Name: "careful"}, careful, agents.Settings{ApproveReplies: agents.ApproveAlways}); err != nil {
+		c.Fatal(err)
+	}
+	owner := s.Token("reader")
+	session := fmt.Sprint(c.call("POST", "/v1/sessions", owner, `{"agent":"careful"}`, 201)["session_id"])
+	for _, operation := range []string{"approve", "deny"} {
+		run := c.call("POST", "/v1/sessions/"+session+"/messages", owner, `{"message":"Hello"}`, 202)
+		s.Waits(fmt.Sprint(run["run_id"]))
+		open := c.call("GET", "/api/v1/approvals?agent=careful", token, "", 200)["approvals"].([]any)
+		if len(open) != 1 {
+			c.Fatalf("%d approvals are open: %v", len(open), open)
+		}
+		at := "/api/v1/approvals/" + fmt.Sprint(open[0].(map[string]any)["id"])
+		c.call("GET", at, token, "", 200)
+		c.call("POST", at+"/edit", token, `{"text":"A better answer."}`, 200)
+		c.call("POST", at+"/"+operation, token, "", 200)
+		c.call("POST", at+"/"+operation, token, "", 409)
+	}
+}
+
+// operatesRecords lifts what the server keeps about people and their addresses.
+func (c *traffic) operatesRecords(s *inboxtest.Server, token string) {
+	c.Helper()
+	person := func(subject, address string) exchange.PersonIdentity {
+		return exchange.PersonIdentity{
+			Principal: "localhost " + subject, Issuer: "localhost", Subject: subject, Method: identity.MethodEmailDMARC, Address: address, LinkedAt: time.Now(),
+		}
+	}
+	stop := exchange.ListEntry{
+		ID: "019a0000-0000-7000-8000-000000000001", List: exchange.ListStop, Kind: exchange.TargetPrincipal, Target: "localhost mailto:ana@mail.test",
+		Agent: "echo", CreatedAt: time.Now(),
+	}
+	if err := s.Store().InTx(c.Context(), func(tx *store.Tx) error {
+		return tx.LinkPerson(c.Context(), []exchange.PersonIdentity{person("acct:ana@social.test", "@ana@social.test"), person("mailto:ana@mail.test", "@ana@mail.test")})
+	}); err != nil {
+		c.Fatal(err)
+	}
+	if err := s.Store().PutListEntries(c.Context(), stop); err != nil {
+		c.Fatal(err)
+	}
+	if _, err := s.Store().MailFailed(c.Context(), exchange.MailFailure{Address: "gone@mail.test", Kind: exchange.FailureHard, Reason: "550 no such user", DeliveryID: "d", At: time.Now()}); err != nil {
+		c.Fatal(err)
+	}
+	for _, path := range []string{"people", "stops", "mail/suppressed"} {
+		c.call("GET", "/api/v1/"+path, token, "", 200)
+	}
+	c.call("DELETE", "/api/v1/people?principal="+url.QueryEscape(stop.Target), token, "", 204)
+	c.call("DELETE", "/api/v1/stops?agent=echo&target="+url.QueryEscape(stop.Target), token, "", 204)
+	c.call("DELETE", "/api/v1/mail/suppressed?address=gone@mail.test", token, "", 204)
+	c.call("DELETE", "/api/v1/mail/suppressed?address=gone@mail.test", token, "", 404)
+}
+
+// operatesReplies changes and takes back an answer in the fediverse.
+func (c *traffic) operatesReplies(s *inboxtest.Server, token string) {
+	c.Helper()
+	mention := stranger("mention")
+	mention.Message.ID, mention.Message.ReceivedVia, mention.Channel = "https://peer.test/notes/1", normalized.ViaActivityPub, normalized.ViaActivityPub
+	mention.Message.RecipientCapabilities.MentionRelay = normalized.MentionRelay{Kind: normalized.RelayAddressing, EnvelopeFields: []string{"to", "cc"}, AlsoInline: true}
+	mention.Route = []byte(`{"visibility":"public"}`)
+	receipt, err := s.Pipeline().Receive(c.Context(), mention)
+	if err != nil {
+		c.Fatal(err)
+	}
+	turn, err := s.Pipeline().Wait(c.Context(), receipt.TurnID)
+	if err != nil || turn.State != exchange.StateAnswered {
+		c.Fatalf("%+v, %v", turn, err)
+	}
+	c.call("PUT", "/api/v1/replies/"+turn.ReplyID, token, `{"text":"Hello again","mime":"text/markdown"}`, 204)
+	c.call("PUT", "/api/v1/replies/"+turn.ReplyID+"/pin", token, "", 204)
+	c.call("DELETE", "/api/v1/replies/"+turn.ReplyID+"/pin", token, "", 204)
+	c.call("DELETE", "/api/v1/replies/"+turn.ReplyID, token, "", 204)
+	c.call("DELETE", "/api/v1/replies/"+turn.ReplyID, token, "", 409)
+	c.call("PUT", "/api/v1/replies/"+turn.ReplyID+"/pin", token, "", 409)
+}
+
+// fails makes an ended turn one that failed without a word to its sender.
+func (c *traffic) fails(turnID string) {
+	c.Helper()
+	if err := c.Store().Pipeline().InTx(c.Context(), func(tx pipeline.Tx) error {
+		_, err := tx.MoveTurn(c.Context(), pipeline.Move{
+			ID: turnID, From: []string{exchange.StateAnswered}, To: exchange.StateFailed, Reason: "plan reply: no way", At: time.Now(),
+		})
+		return err
+	}); err != nil {
+		c.Fatal(err)
+	}
+}

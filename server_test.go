@@ -1,34 +1,46 @@
-package inbox
+package inbox_test
 
 import (
 	"context"
+	"encoding/base64"
+	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
+	"io/fs"
 	"iter"
 	"net/http"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
+	"inbox"
+
 	"inbox/agents"
+	"inbox/e2e/load"
+	"inbox/engine/delivery"
 	"inbox/exchange"
+	"inbox/identity"
+	"inbox/inboxtest"
 	"inbox/internal/await"
 	"inbox/internal/fault"
 	"inbox/normalized"
 )
 
-// bounded is the client of the tests: it waits for no answer for ever, and for no stream.
-var bounded = &http.Client{Timeout: 2 * await.Patience}
+const withMail = "INBOX_SMTP_LISTEN=127.0.0.1:0"
 
-func fetch(t *testing.T, server *Server, path, accept string) (*http.Response, string) {
+// fetch follows no redirects.
+func fetch(t *testing.T, server *inboxtest.Server, path, accept string) (*http.Response, string) {
 	t.Helper()
-	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+server.HTTPAddr().String()+path, nil)
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, server.URL+path, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	request.Header.Set("Accept", accept)
 	client := &http.Client{
-		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }, Timeout: bounded.Timeout,
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }, Timeout: inboxtest.Client.Timeout,
 	}
 	response, err := client.Do(request)
 	if err != nil {
@@ -43,7 +55,8 @@ func fetch(t *testing.T, server *Server, path, accept string) (*http.Response, s
 
 // TestDiscoveryAgrees follows an address the way peers do: WebFinger, then each link.
 func TestDiscoveryAgrees(t *testing.T) {
-	server := startServer(t)
+	t.Parallel()
+	server := inboxtest.Start(t, withMail)
 	response, body := fetch(t, server, "/.well-known/webfinger?resource=acct:ECHO@localhost:8080", "application/jrd+json")
 	if response.StatusCode != http.StatusOK || !strings.Contains(body, `"subject":"acct:echo@localhost:8080"`) {
 		t.Fatalf("WebFinger: %d %s", response.StatusCode, body)
@@ -73,17 +86,8 @@ func TestDiscoveryAgrees(t *testing.T) {
 
 // TestRegisteredAgentAnswers embeds the server with an agent of its own.
 func TestRegisteredAgentAnswers(t *testing.T) {
-	config, err := LoadConfig("", []string{
-		"INBOX_DATA_DIR=" + t.TempDir(), "INBOX_HTTP_LISTEN=127.0.0.1:0", "INBOX_SMTP_LISTEN=off", "INBOX_LOG_LEVEL=error",
-		"INBOX_PUBLIC_URL=http://localhost:8080",
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	server, err := New(t.Context(), config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	t.Parallel()
+	server := inboxtest.New(t, "")
 	shout := agents.Func(func(_ context.Context, turn agents.Turn) iter.Seq2[normalized.Delta, error] {
 		text := strings.ToUpper(normalized.PlainText(turn.Message.Parts))
 		return normalized.Whole(normalized.Response{Parts: []normalized.Part{normalized.Text(text)}})
@@ -94,64 +98,264 @@ func TestRegisteredAgentAnswers(t *testing.T) {
 	if err := server.Register(exchange.AgentProfile{Name: "Shout"}, shout, agents.Settings{}); !fault.Is(err, fault.Conflict) {
 		t.Fatalf("the same name again: %v", err)
 	}
-	ctx, stop := context.WithCancel(t.Context())
-	ended := make(chan error, 1)
-	if err := server.Listen(); err != nil {
-		t.Fatal(err)
-	}
-	go func() { ended <- server.Run(ctx) }()
-	token, _, err := server.Operator().Tokens.Create(ctx, "peer", "")
-	if err != nil {
-		t.Fatal(err)
-	}
+	server.Serve()
 	body := `{"jsonrpc":"2.0","id":1,"method":"SendMessage","params":{"message":{"messageId":"m1","role":"ROLE_USER","parts":[{"text":"hello"}]}}}`
-	request, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+server.HTTPAddr().String()+"/a2a/shout", strings.NewReader(body))
-	if err != nil {
-		t.Fatal(err)
-	}
-	request.Header = http.Header{"Authorization": {"Bearer " + token}, "Content-Type": {"application/json"}, "A2A-Version": {"1.0"}}
-	response, err := bounded.Do(request)
-	if err != nil {
-		t.Fatal(err)
-	}
-	answer, err := io.ReadAll(response.Body)
-	if err := errors.Join(err, response.Body.Close()); err != nil || !strings.Contains(string(answer), "HELLO") {
-		t.Errorf("answer %s, %v", answer, err)
-	}
-	stop()
-	if err := await.Receive(t, ended, "the end of the server"); err != nil {
-		t.Error(err)
+	if status, _, answer := server.Read(http.MethodPost, "/a2a/shout", server.Token("peer"), body, "A2A-Version", "1.0"); !strings.Contains(answer, "HELLO") {
+		t.Errorf("answer %d %s", status, answer)
 	}
 }
 
-// TestAgeOfAnAccount: other servers judge an account by its age, so the actor shows when its agent was first configured, and
-// the same after a restart.
-func TestAgeOfAnAccount(t *testing.T) {
-	settings := []string{
-		"INBOX_DATA_DIR=" + t.TempDir(), "INBOX_HTTP_LISTEN=127.0.0.1:0", "INBOX_SMTP_LISTEN=off", "INBOX_LOG_LEVEL=error",
-		"INBOX_PUBLIC_URL=http://localhost:8080",
+// TestRemovedAgentInWebFinger: an agent whose keys are here, and who is not, is gone.
+func TestRemovedAgentInWebFinger(t *testing.T) {
+	t.Parallel()
+	server := inboxtest.Start(t)
+	if err := server.Store().State().Put(t.Context(), "activitypub.key", "rsa:former", []byte("{}"), time.Time{}); err != nil {
+		t.Fatal(err)
 	}
-	before := time.Now().Add(-time.Second)
-	var first time.Time
-	for range 2 {
-		config, err := LoadConfig("", settings)
-		if err != nil {
-			t.Fatal(err)
+	for name, want := range map[string]int{"former": http.StatusGone, "nobody": http.StatusNotFound, "echo": http.StatusOK} {
+		if response, body := fetch(t, server, "/.well-known/webfinger?resource=acct:"+name+"@localhost:8080", "*/*"); response.StatusCode != want {
+			t.Errorf("%s: %d %s, want %d", name, response.StatusCode, body, want)
 		}
-		server, err := New(t.Context(), config)
-		if err != nil {
-			t.Fatal(err)
-		}
-		agent, _ := server.registry.Agent("echo")
-		if err := server.Close(); err != nil {
-			t.Fatal(err)
-		}
+	}
+}
 
-		if first.IsZero() {
-			first = agent.CreatedAt
+// TestAgeOfAnAccount: other servers judge an account by its age, so the actor shows when its agent was first configured, the
+// same after a restart, and for each agent its own.
+func TestAgeOfAnAccount(t *testing.T) {
+	t.Parallel()
+	settings := []string{"INBOX_DATA_DIR=" + t.TempDir(), "INBOX_AGENTS_0_NAME=Echo", "INBOX_AGENTS_0_KIND=echo"}
+	var published time.Time
+	start := func(name string, judge func(t *testing.T, server *inboxtest.Server)) {
+		t.Run(name, func(t *testing.T) {
+			server := inboxtest.Start(t, settings...)
+			var actor struct{ Published time.Time }
+			_, body := fetch(t, server, "/agents/Echo", "application/activity+json")
+			if err := json.Unmarshal([]byte(body), &actor); err != nil {
+				t.Fatalf("%v in %s", err, body)
+			}
+			published = actor.Published
+			judge(t, server)
+		})
+	}
+
+	begin := time.Now().Truncate(time.Second)
+	var first time.Time
+	start("first start", func(t *testing.T, _ *inboxtest.Server) {
+		if first = published; first.Before(begin) || first.After(time.Now()) {
+			t.Errorf("published %v at a first start after %v", first, begin)
 		}
-		if agent.CreatedAt.Before(before) || agent.CreatedAt.After(time.Now()) || !agent.CreatedAt.Equal(first) {
-			t.Errorf("the agent is here since %v, first %v", agent.CreatedAt, first)
+	})
+
+	earlier := time.Date(2025, 3, 4, 5, 6, 7, 0, time.UTC)
+	start("restart", func(t *testing.T, server *inboxtest.Server) {
+		if !published.Equal(first) {
+			t.Errorf("published %v after a restart; want %v", published, first)
 		}
+		if err := server.Store().State().Put(t.Context(), inbox.SinceNamespace, "echo", []byte(earlier.Format(time.RFC3339)), time.Time{}); err != nil {
+			t.Fatal(err)
+		}
+	})
+	start("an older agent", func(t *testing.T, _ *inboxtest.Server) {
+		if !published.Equal(earlier) {
+			t.Errorf("published %v; want %v", published, earlier)
+		}
+	})
+}
+
+// stranger is a mail of somebody who proved nothing.
+func stranger(id string) exchange.Inbound {
+	return exchange.Inbound{
+		Original: []byte("original of " + id), Channel: normalized.ViaEmail,
+		Route: []byte(`{"v":1,"local":"echo","from":{"name":"","address":"ana@peer.test"},"verified":false}`),
+		Message: normalized.Message{
+			ID: id + "@peer.test", ThreadID: id, Recipient: "@echo@localhost:8080", ReceivedVia: normalized.ViaEmail,
+			Sender:     normalized.Sender{Address: "@ana@peer.test", AuthMethod: normalized.AuthNone},
+			Parts:      []normalized.Part{normalized.Text("hello " + id)},
+			ReceivedAt: identity.Now(), Raw: normalized.Raw{MediaType: "message/rfc822"},
+			RecipientCapabilities: normalized.RecipientCapabilities{
+				MentionRelay: normalized.MentionRelay{Kind: normalized.RelayRecipientField, Fields: []string{"to", "cc"}},
+			},
+		},
+	}
+}
+
+func TestHeldMessages(t *testing.T) {
+	t.Parallel()
+	server := inboxtest.Start(t, withMail, "INBOX_AGENTS_0_NAME=echo", "INBOX_AGENTS_0_KIND=echo", "INBOX_AGENTS_0_UNVERIFIED=hold")
+	operator := server.Operator()
+	ids := map[string]string{}
+	for _, name := range []string{"one", "two"} {
+		receipt, err := server.Pipeline().Receive(t.Context(), stranger(name))
+		if err != nil || receipt.State != exchange.StateHeld {
+			t.Fatalf("%s: %+v, %v", name, receipt, err)
+		}
+		ids[name] = receipt.TurnID
+	}
+	held, err := operator.Held.List(t.Context(), "echo", "", 10)
+	if err != nil || len(held) != 2 {
+		t.Fatalf("held %v, %v", held, err)
+	}
+	if other, err := operator.Held.List(t.Context(), "other", "", 10); err != nil || other == nil || len(other) != 0 {
+		t.Errorf("held for another agent: %v, %v", other, err)
+	}
+	if err := operator.Held.Release(t.Context(), ids["one"]); err != nil {
+		t.Fatal(err)
+	}
+	if err := operator.Held.Drop(t.Context(), ids["two"], "spam"); err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range map[string]string{"one": exchange.StateAnswered, "two": exchange.StateRefused} {
+		ctx, cancel := context.WithTimeout(t.Context(), await.Patience)
+		turn, err := server.Pipeline().Wait(ctx, ids[name])
+		cancel()
+		if err != nil || turn.State != want {
+			t.Errorf("%s: %s (%s), %v", name, turn.State, turn.Reason, err)
+		}
+	}
+	if err := operator.Held.Drop(t.Context(), ids["one"], "late"); !fault.Is(err, fault.Conflict) {
+		t.Errorf("dropping what was released: %v", err)
+	}
+	if err := operator.Held.Release(t.Context(), "019a0000-0000-7000-8000-000000000000"); !fault.Is(err, fault.NotFound) {
+		t.Errorf("releasing nothing: %v", err)
+	}
+}
+
+// TestFilesOfRefusedMailGo: the files of a mail are kept before the door decides; those of one that was refused go with the
+// next sweep, those of one that waits for the operator stay, and so do those that were put lately.
+func TestFilesOfRefusedMailGo(t *testing.T) {
+	t.Parallel()
+	names, err := load.NewNames()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer names.Close()
+	file := filepath.Join(t.TempDir(), "inbox.toml")
+	text := fmt.Sprintf(`
+domain = "inbox.test"
+dns = { resolver = %q }
+federation = { allow_private = true }
+[[agents]]
+name = "strict"
+kind = "echo"
+unverified = "refuse"
+[[agents]]
+name = "patient"
+kind = "echo"
+unverified = "hold"
+`, names.Address())
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	server := inboxtest.New(t, file, withMail).Serve()
+	if err := bringFiles(server, "patient", "wanted"); err != nil {
+		t.Fatal(err)
+	}
+	kept := filesBelow(t, server)
+	if err := bringFiles(server, "strict", "unwanted"); err == nil || !strings.Contains(err.Error(), "5.7") {
+		t.Fatalf("a mail without proof got %v", err)
+	}
+	if all := filesBelow(t, server); len(kept) == 0 || len(all) <= len(kept) {
+		t.Fatalf("%d files after the mail that waits, %d after the refused one", len(kept), len(all))
+	}
+	sweep := func(want int) {
+		t.Helper()
+		if err := server.Store().State().Delete(t.Context(), inbox.SweptNamespace, inbox.SweptKey); err != nil { // it was swept at the start
+			t.Fatal(err)
+		}
+		if err := server.SweepOrphans(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if left := filesBelow(t, server); len(left) != want {
+			t.Errorf("%d files are left, want %d", len(left), want)
+		}
+	}
+	all := filesBelow(t, server)
+	sweep(len(all))
+	for _, path := range all {
+		old := time.Now().Add(-2 * inbox.OrphanIdle)
+		if err := os.Chtimes(path, old, old); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := server.SweepOrphans(t.Context()); err != nil || len(filesBelow(t, server)) != len(all) {
+		t.Errorf("swept although another node did just now: %v", err)
+	}
+	sweep(len(kept))
+	for _, path := range kept {
+		if _, err := os.Stat(path); err != nil {
+			t.Errorf("a file of the mail that waits is gone: %v", err)
+		}
+	}
+}
+
+// bringFiles brings a mail with two files that are too large to stand in the message itself.
+func bringFiles(server *inboxtest.Server, agent, what string) error {
+	sender, err := load.DialMail(server.MailAddr())
+	if err != nil {
+		return err
+	}
+	defer sender.Close()
+	var mail strings.Builder
+	fmt.Fprintf(&mail, "From: ann@sender.test\r\nTo: %s@inbox.test\r\nSubject: Files\r\nMessage-ID: <%s@sender.test>\r\nMIME-Version: 1.0\r\n", agent, what)
+	mail.WriteString("Content-Type: multipart/mixed; boundary=cut\r\n\r\n--cut\r\nContent-Type: text/plain\r\n\r\nlook\r\n")
+	for n := range 2 {
+		fmt.Fprintf(&mail, "--cut\r\nContent-Type: application/octet-stream\r\nContent-Disposition: attachment; filename=f%d\r\nContent-Transfer-Encoding: base64\r\n\r\n", n)
+		content := base64.StdEncoding.EncodeToString([]byte(strings.Repeat(fmt.Sprint(what, n, " "), 40_000)))
+		for len(content) > 76 {
+			mail.WriteString(content[:76] + "\r\n")
+			content = content[76:]
+		}
+		mail.WriteString(content + "\r\n")
+	}
+	mail.WriteString("--cut--\r\n")
+	return sender.Send("ann@sender.test", agent+"@inbox.test", []byte(mail.String()))
+}
+
+// filesBelow returns the paths of the kept contents.
+func filesBelow(t *testing.T, server *inboxtest.Server) (paths []string) {
+	t.Helper()
+	err := filepath.WalkDir(filepath.Join(server.Config().DataDir, "blobs"), func(path string, entry fs.DirEntry, err error) error {
+		if err == nil && len(entry.Name()) == 64 {
+			paths = append(paths, path)
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return paths
+}
+
+// TestOperatorIsToldOfReports: by mail, through the ordinary deliveries, once for many reports; all of them are on record.
+func TestOperatorIsToldOfReports(t *testing.T) {
+	t.Parallel()
+	server := inboxtest.Start(t, withMail, "INBOX_OPERATOR_CONTACT=ops@elsewhere.example", "INBOX_OPERATOR_NOTIFY=true", "INBOX_OPERATOR_NAME=Example Org")
+	for range 3 {
+		record := exchange.AuditRecord{At: time.Now(), Code: "report:activitypub", Agent: "echo", Principal: "x https://peer.example/actor", Detail: "it is spam"}
+		if err := server.Report(t.Context(), record); err != nil {
+			t.Fatal(err)
+		}
+	}
+	records, err := server.Store().AuditRecords(t.Context(), exchange.AuditFilter{Code: "report:*", Limit: 10})
+	if err != nil || len(records) != 3 {
+		t.Fatalf("%d records %v", len(records), err)
+	}
+	var sent []delivery.Record
+	await.Until(t, "the mail is delivered", func() bool {
+		if sent, err = server.Store().Deliveries(t.Context(), delivery.Filter{Limit: 10}); err != nil {
+			t.Fatal(err)
+		}
+		return len(sent) > 0 && sent[0].State == delivery.StateDelivered
+	})
+	_, reply, err := server.Store().Deliverer().Delivery(t.Context(), sent[0].ID)
+	if err != nil || len(sent) != 1 || !strings.Contains(sent[0].Address, "ops@elsewhere.example") ||
+		!strings.Contains(reply.Response.Parts[0].Content, "it is spam") || !strings.Contains(reply.Response.Parts[0].Content, "https://peer.example/actor") {
+		t.Errorf("%d deliveries, to %s: %+v %v", len(sent), sent[0].Address, reply.Response.Parts, err)
+	}
+	if _, page := fetch(t, server, "/@echo", "text/html"); !strings.Contains(page, `href="mailto:ops@elsewhere.example"`) || !strings.Contains(page, "Example Org") {
+		t.Errorf("the profile does not say who operates the server:\n%s", page)
+	}
+	if _, card := fetch(t, server, "/a2a/echo/.well-known/agent-card.json", "application/json"); !strings.Contains(card, "ops@elsewhere.example") || !strings.Contains(card, "Example Org") {
+		t.Errorf("the card does not say who operates the server:\n%s", card)
 	}
 }

@@ -1,17 +1,25 @@
-package inbox
+package inbox_test
 
 import (
+	"bytes"
 	"cmp"
 	"errors"
 	"io/fs"
+	"log/slog"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
+	"inbox"
+
+	"inbox/engine/storage"
 	"inbox/engine/store"
 	"inbox/engine/store/storetest"
+	"inbox/internal/await"
 	"inbox/operator"
 )
 
@@ -23,9 +31,9 @@ type place struct {
 	key       string // secret_key_file; empty = the usual one
 }
 
-func (p place) config() *Config {
+func (p place) config() *inbox.Config {
 	p.Helper()
-	config, err := LoadConfig("", []string{
+	config, err := inbox.LoadConfig("", []string{
 		"INBOX_DATA_DIR=" + p.directory, "INBOX_DATABASE_URL=" + p.database, "INBOX_SECRET_KEY_FILE=" + p.key, "INBOX_LOG_LEVEL=error",
 		"INBOX_HTTP_LISTEN=127.0.0.1:0", "INBOX_SMTP_LISTEN=", "INBOX_PUBLIC_URL=http://localhost:8080",
 	})
@@ -40,7 +48,7 @@ func (p place) start(newIdentity bool) error {
 	p.Helper()
 	config := p.config()
 	config.NewIdentity = newIdentity
-	server, err := New(p.Context(), config)
+	server, err := inbox.New(p.Context(), config)
 	if err != nil {
 		return err
 	}
@@ -132,6 +140,7 @@ var (
 // TestStart says for every pair of a database and a directory what a start does with it. Each case begins after the first
 // start of a server in an empty directory, on both databases.
 func TestStart(t *testing.T) {
+	t.Parallel()
 	for name, url := range map[string]func(*testing.T) string{
 		"sqlite":   func(*testing.T) string { return "sqlite" },
 		"postgres": func(t *testing.T) string { return storetest.Postgres(t) },
@@ -222,8 +231,10 @@ func TestStart(t *testing.T) {
 
 // TestFirstStart needs no flags, whether the operator made the secret key or not.
 func TestFirstStart(t *testing.T) {
+	t.Parallel()
 	for name, database := range map[string]string{"sqlite": "sqlite", "postgres": storetest.Postgres(t)} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			p := place{T: t, directory: filepath.Join(t.TempDir(), "data"), database: database, key: filepath.Join(t.TempDir(), "key")}
 			if err := p.start(false); err == nil || !strings.Contains(err.Error(), "for a first start make it with: openssl rand -base64 32") {
 				t.Errorf("without the key that was named: %v", err)
@@ -236,8 +247,9 @@ func TestFirstStart(t *testing.T) {
 		})
 	}
 	t.Run("after a command", func(t *testing.T) {
+		t.Parallel()
 		p := place{T: t, directory: t.TempDir(), database: "sqlite"}
-		opened, err := OpenOperator(t.Context(), p.config())
+		opened, err := inbox.OpenOperator(t.Context(), p.config())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -248,6 +260,7 @@ func TestFirstStart(t *testing.T) {
 		p.mustStart()
 	})
 	t.Run("killed in the middle", func(t *testing.T) {
+		t.Parallel()
 		p := place{T: t, directory: t.TempDir(), database: "sqlite"}
 		p.write("secret.key.new", otherKey)
 		p.mustStart()
@@ -259,6 +272,7 @@ func TestFirstStart(t *testing.T) {
 
 // TestLostDatabase: a directory that was used before gets no new database in silence.
 func TestLostDatabase(t *testing.T) {
+	t.Parallel()
 	lose := map[string]func(p place){
 		"missing":    func(p place) { p.remove(store.File) },
 		"no bytes":   func(p place) { p.write(store.File, "") },
@@ -281,7 +295,7 @@ func TestLostDatabase(t *testing.T) {
 				}
 				lost(p)
 				p.refused("data_dir", p.path(store.File), sign, "put the database back", "--new-identity")
-				if _, err := OpenOperator(t.Context(), p.config()); err == nil || !strings.Contains(err.Error(), "put the database back") {
+				if _, err := inbox.OpenOperator(t.Context(), p.config()); err == nil || !strings.Contains(err.Error(), "put the database back") {
 					t.Errorf("a command got %v", err)
 				}
 				if _, err := os.Stat(p.path(store.File)); name == "missing" && !errors.Is(err, fs.ErrNotExist) {
@@ -308,6 +322,7 @@ func readIf(path string) string {
 
 // TestAnotherDatabase: a wrong address is not a new beginning.
 func TestAnotherDatabase(t *testing.T) {
+	t.Parallel()
 	p := place{T: t, directory: t.TempDir(), database: storetest.Postgres(t), key: filepath.Join(t.TempDir(), "key")}
 	if err := os.WriteFile(p.key, []byte(otherKey), 0o600); err != nil {
 		t.Fatal(err)
@@ -327,6 +342,7 @@ func TestAnotherDatabase(t *testing.T) {
 // TestNodesBeginTogether: two nodes find an empty database, each with a directory and no key of its own. One begins, the
 // other one is told what it needs.
 func TestNodesBeginTogether(t *testing.T) {
+	t.Parallel()
 	database := storetest.Postgres(t)
 	first := place{T: t, directory: t.TempDir(), database: database}
 	second := place{T: t, directory: t.TempDir(), database: database}
@@ -352,5 +368,134 @@ func TestNodesBeginTogether(t *testing.T) {
 	for _, p := range []place{first, second} {
 		p.write("secret.key", key)
 		p.mustStart()
+	}
+}
+
+// keysOf starts a server as far as its keys, and returns what others see of them.
+func (p place) keysOf() (seen string, err error) {
+	p.Helper()
+	config := p.config()
+	config.SMTP.Listen = "127.0.0.1:0"
+	server, err := inbox.New(p.Context(), config)
+	if err != nil {
+		return "", err
+	}
+	defer func() { err = errors.Join(err, server.Close()) }()
+	dkim, evidence, err := server.Keys(p.Context())
+	if err != nil {
+		return "", err
+	}
+	request := httptest.NewRequest("GET", "/agents/echo", nil)
+	request.Header.Set("Accept", "application/activity+json")
+	answer := httptest.NewRecorder()
+	server.Handler().ServeHTTP(answer, request)
+	_, key, found := strings.Cut(answer.Body.String(), `"publicKeyPem":"`)
+	if !found {
+		return "", errors.New("no key in " + answer.Body.String())
+	}
+	key, _, _ = strings.Cut(key, `"`)
+	return dkim + " " + evidence + " " + key, nil
+}
+
+// rewrite changes the documents with keys as they stand in the database, and returns how many. Change is told how a document
+// is kept, and what was put.
+func (p place) rewrite(change func(kept, put []byte) []byte) (changed int) {
+	p.Helper()
+	opened, err := store.Open(p.Context(), store.Options{URL: p.database, DataDir: p.directory})
+	if err != nil {
+		p.Fatal(err)
+	}
+	options := inbox.StorageOptions(p.config(), slog.Default())
+	sealer, err := storage.OpenSealer(p.Context(), options, opened)
+	if err != nil {
+		p.Fatal(err)
+	}
+	for _, namespace := range options.Sealed {
+		keys, kept, err := opened.State().List(p.Context(), namespace, "", 500)
+		if err != nil {
+			p.Fatal(err)
+		}
+		for i, key := range keys {
+			put, _, err := sealer.Vault().Get(p.Context(), namespace, key)
+			if err != nil {
+				p.Fatal(err)
+			}
+			value := change(kept[i], put)
+			if bytes.Equal(value, kept[i]) {
+				continue
+			}
+			if err := opened.State().Put(p.Context(), namespace, key, value, time.Time{}); err != nil {
+				p.Fatal(err)
+			}
+			changed++
+		}
+	}
+	if err := opened.Close(); err != nil {
+		p.Fatal(err)
+	}
+	return changed
+}
+
+// unseal leaves the keys as versions did that sealed none.
+func unseal(_, put []byte) []byte { return put }
+
+// TestKeysAreSealed: no private key stands open in the database, those of an older version are sealed once, by whichever node
+// starts first, and they are the same keys.
+func TestKeysAreSealed(t *testing.T) {
+	t.Parallel()
+	for name, database := range map[string]string{"sqlite": "sqlite", "postgres": storetest.Postgres(t)} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p := place{T: t, directory: t.TempDir(), database: database}
+			before, err := p.keysOf()
+			if err != nil {
+				t.Fatal(err)
+			}
+			read, open := 0, 0
+			look := func(kept, _ []byte) []byte {
+				read++
+				if !bytes.HasPrefix(kept, []byte("v1.")) || bytes.Contains(kept, []byte("PRIVATE")) {
+					open++
+				}
+				return kept
+			}
+			if p.rewrite(look); read < 8 || open > 0 { // two actors with two keys each, DKIM, bounces, evidence, demands
+				t.Errorf("of %d keys %d stand open", read, open)
+			}
+			if changed := p.rewrite(unseal); changed != read {
+				t.Fatalf("%d of %d keys were opened", changed, read)
+			}
+			nodes := 1
+			if name == "postgres" {
+				nodes = 3
+			}
+			var group sync.WaitGroup
+			for range nodes {
+				group.Go(func() {
+					after, err := p.keysOf()
+					if err != nil || after != before {
+						t.Errorf("the keys are %s, %v; want %s", after, err, before)
+					}
+				})
+			}
+			await.Done(t, group.Wait, "the keys of all nodes")
+			read = 0
+			if p.rewrite(look); open > 0 || read < 8 {
+				t.Errorf("of %d keys %d stand open after the second start", read, open)
+			}
+			if name == "sqlite" {
+				if content, err := os.ReadFile(p.path(store.File)); err != nil || bytes.Contains(content, []byte("BEGIN PRIVATE")) {
+					t.Errorf("a key stands in the file, %v", err)
+				}
+			}
+
+			p.remove("secret.key")
+			if err := p.start(true); err != nil {
+				t.Fatal(err)
+			}
+			if after, err := p.keysOf(); err != nil || after == before {
+				t.Errorf("a new identity has the keys %s, %v", after, err)
+			}
+		})
 	}
 }

@@ -4,26 +4,20 @@ import (
 	"context"
 	"encoding/base64"
 	"encoding/json"
-	"flag"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
 	"inbox/console"
 	"inbox/exchange"
 	"inbox/internal/fault"
+	"inbox/internal/golden"
 	"inbox/internal/httpserver"
 	"inbox/policypart"
 )
-
-var update = flag.Bool("update", false, "write the golden pages anew")
 
 const (
 	state     = "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"
@@ -143,23 +137,6 @@ func ask(t *testing.T, d console.Demands, method, path, body string, header ...s
 	return recorder
 }
 
-func golden(t *testing.T, name, got string) {
-	t.Helper()
-	path := filepath.Join("testdata", name)
-	if *update {
-		if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(string(want), got); diff != "" {
-		t.Errorf("%s (write anew with -update):\n%s", path, diff)
-	}
-}
-
 func TestPolicyPagesAreAsWritten(t *testing.T) {
 	link := consent()
 	link.Purpose, link.Part.Scopes = policypart.PurposeLink, nil
@@ -195,7 +172,7 @@ func TestPolicyPagesAreAsWritten(t *testing.T) {
 			if page.Code != test.status {
 				t.Fatalf("status %d", page.Code)
 			}
-			golden(t, name, page.Body.String())
+			golden.Compare(t, name, []byte(page.Body.String()))
 			checkHeaders(t, page)
 		})
 	}
@@ -328,7 +305,7 @@ func TestDemandsForPrograms(t *testing.T) {
 					t.Errorf("%s: %q", field, got)
 				}
 			}
-			golden(t, name, answer.Body.String())
+			golden.Compare(t, name, []byte(answer.Body.String()))
 		})
 	}
 	over := consent()

@@ -171,6 +171,7 @@ func (s *server) approvals(arguments ...string) []exchange.Approval {
 }
 
 func TestOwnerDeniesByMail(t *testing.T) {
+	t.Parallel()
 	agent := startScripted(t, refunds)
 	community := startFediverse(t, 1)
 	p := startPostWith(t, "", agent.table("shop", `approvers = ["Boss@office.test"]`))
@@ -272,6 +273,7 @@ func TestHeldAnswerIsEditedAndSent(t *testing.T) {
 }
 
 func TestApprovalOverA2AShowsNothingOfIt(t *testing.T) {
+	t.Parallel()
 	agent := startScripted(t, refunds)
 	p := startPostWith(t, "", agent.table("shop", ""))
 	peer := p.a2aPeer("shop", "ann")
@@ -295,6 +297,7 @@ func TestApprovalOverA2AShowsNothingOfIt(t *testing.T) {
 }
 
 func TestApprovalExpiresWithASentence(t *testing.T) {
+	t.Parallel()
 	agent := startScripted(t, func(message normalized.Message) normalized.Response {
 		response := refunds(message)
 		if policy := response.Policy(); policy != nil {

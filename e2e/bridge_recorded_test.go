@@ -139,6 +139,7 @@ func exchanged(t *testing.T, request *http.Request) (int, http.Header, map[strin
 
 // TestRecordedConnectorsOverTheWire hands in what the reference runtime recorded of messages and signatures.
 func TestRecordedConnectorsOverTheWire(t *testing.T) {
+	t.Parallel()
 	agent := startScripted(t, func(normalized.Message) normalized.Response { return say("heard") })
 	const secret = "a secret that only the tests know"
 	var tables strings.Builder
@@ -192,6 +193,7 @@ func recordedConnectors(t *testing.T) (names []string) {
 // TestRecordedSignaturesOverTheWire hands in what the reference runtime recorded of signatures, under the secret of each case
 // made long enough for the configuration.
 func TestRecordedSignaturesOverTheWire(t *testing.T) {
+	t.Parallel()
 	const secret = "s3cret-and-long-enough"
 	s := start(t, instance.Settings{More: fmt.Sprintf("[[connectors]]\nname = \"recorded\"\nsecret = %q\nagents = [\"echo\"]\n", secret)})
 	good := func(body []byte) string { return strings.TrimPrefix(webhooksignature.Sign(secret, body), "sha256=") }

@@ -158,6 +158,7 @@ func TestResultOfAChatClientOutlivesACrash(t *testing.T) {
 
 // TestNobodyAnswersForAProgramOfTheOperator: what a guest says about the shelf is not believed.
 func TestNobodyAnswersForAProgramOfTheOperator(t *testing.T) {
+	t.Parallel()
 	provider := startModel(t, looksUp)
 	s := start(t, instance.Settings{Agents: shelf(provider, "1h", `unverified = "answer"`), More: "[chat]\nwait = \"1s\"\n"})
 	waiting := saying("", "is there milk")
@@ -184,6 +185,7 @@ func TestNobodyAnswersForAProgramOfTheOperator(t *testing.T) {
 
 // TestChatStreamTellsCalls: deltas name the call and its arguments before the frame that ends the stream.
 func TestChatStreamTellsCalls(t *testing.T) {
+	t.Parallel()
 	provider := startModel(t, looksUp)
 	s := start(t, instance.Settings{Agents: shelf(provider, "1h", `unverified = "answer"`) + "asker = true\n"})
 	body := jsonOf(jsonObject{"jsonrpc": "2.0", "id": 1, "method": "message/stream", "params": saying("", "is there milk")})

@@ -61,6 +61,7 @@ func TestConsentByMailResumesTheQuestion(t *testing.T) {
 }
 
 func TestDeclinedConsentIsToldOnce(t *testing.T) {
+	t.Parallel()
 	agent := startScripted(t, asksForConsent)
 	p := startPostWith(t, "", agent.table("booker", ""))
 	const id = "no@sender.test"
@@ -143,6 +144,7 @@ func (s *server) a2aPeer(agent, name string) load.A2APeer {
 }
 
 func TestPolicyAddressOffOurOriginIsRemoved(t *testing.T) {
+	t.Parallel()
 	agent := startScripted(t, func(normalized.Message) normalized.Response {
 		return demanding(policypart.Part{Kind: policypart.Forbidden, Code: "plan:free", Message: "Only for members.", URL: "https://phisher.example/policy/join"})
 	})

@@ -319,6 +319,7 @@ func dkimpy(t *testing.T, records string, raw []byte) ([]byte, error) {
 
 // TestDkimpyUnderstandsOurSenders checks the tools of the tests: what the load senders sign, outside software accepts.
 func TestDkimpyUnderstandsOurSenders(t *testing.T) {
+	t.Parallel()
 	names, err := load.NewNames()
 	if err != nil {
 		t.Fatal(err)
@@ -343,6 +344,7 @@ func TestDkimpyUnderstandsOurSenders(t *testing.T) {
 }
 
 func TestAutomaticMailGetsNoReply(t *testing.T) {
+	t.Parallel()
 	p := startPost(t, "")
 	fields := map[string]map[string]string{
 		"auto-submitted": {"Auto-Submitted": "auto-replied"},
@@ -413,6 +415,7 @@ func (p *post) checkUnverified(id string) {
 }
 
 func TestMailForOthersIsRefused(t *testing.T) {
+	t.Parallel()
 	p := startPost(t, "")
 	before := p.rows()
 	cases := map[string]struct{ to, want string }{

@@ -1,15 +1,21 @@
 package e2e
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net/http"
 	"os"
+	"path/filepath"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/BurntSushi/toml"
+
 	"inbox/e2e/instance"
+	"inbox/engine/store"
+	"inbox/inboxtest"
 )
 
 // built compiles the program under test once, for all tests.
@@ -85,13 +91,40 @@ func newServer(t *testing.T, settings instance.Settings) *server {
 	return &server{Instance: configured, t: t}
 }
 
+// storeKeys leaves a database in which the RSA keys stand already, once for all servers of one test process.
+func storeKeys(t *testing.T, configured *instance.Instance) {
+	t.Helper()
+	var file struct{ Agents []struct{ Name string } }
+	if _, err := toml.Decode(configured.Settings.Agents, &file); err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, agent := range file.Agents {
+		names = append(names, agent.Name)
+	}
+
+	data := filepath.Join(configured.Directory, "data")
+	if err := os.MkdirAll(data, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	opened, err := store.Open(t.Context(), store.Options{URL: cmp.Or(configured.Settings.Database, "sqlite"), DataDir: data})
+	if err != nil {
+		t.Fatal(err)
+	}
+	inboxtest.StoreKeys(t, opened, names...)
+	if err := opened.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // patience is how long a test waits for anything that should happen within a moment.
 const patience = 30 * time.Second
 
-// start starts a server, stops it at the end of the test and demands that it ends with 0.
+// start starts a server with ready keys, stops it at the end of the test and demands that it ends with 0.
 func start(t *testing.T, settings instance.Settings) *server {
 	t.Helper()
 	s := newServer(t, settings)
+	storeKeys(t, s.Instance)
 	s.start()
 	t.Cleanup(func() {
 		if s.Alive() {

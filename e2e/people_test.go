@@ -122,6 +122,7 @@ func TestLinkedPersonHasOneHistory(t *testing.T) {
 }
 
 func TestLinkWordIsNoUseToItsOwnSide(t *testing.T) {
+	t.Parallel()
 	agent := startScripted(t, linksPeople)
 	p := startPostWith(t, "", agent.table("memory", "history = \"person\""))
 	community := startFediverse(t, 2)

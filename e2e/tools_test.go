@@ -64,6 +64,7 @@ arguments = [%q, %q]
 }
 
 func TestModelUsesTools(t *testing.T) {
+	t.Parallel()
 	provider := startModel(t, takesANote)
 	notes := filepath.Join(t.TempDir(), "notes.jsonl")
 	s := start(t, instance.Settings{Agents: noteTaker(t, provider, notes, "")})
@@ -76,6 +77,7 @@ func TestModelUsesTools(t *testing.T) {
 }
 
 func TestToolsAreClosedWithoutARule(t *testing.T) {
+	t.Parallel()
 	provider := startModel(t, takesANote)
 	notes := filepath.Join(t.TempDir(), "notes.jsonl")
 	closed := strings.Replace(noteTaker(t, provider, notes, ""), `"tool:notes/list_notes", "tool:notes/add_note"`, `"skill:none"`, 1)

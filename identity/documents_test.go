@@ -4,10 +4,11 @@ import (
 	"crypto/ed25519"
 	"encoding/base64"
 	"fmt"
-	"os"
 	"strings"
 	"testing"
 	"time"
+
+	"inbox/internal/golden"
 
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
@@ -32,19 +33,7 @@ func TestGoldenDocuments(t *testing.T) {
 		"did":            DIDDocument("here.test:8443", []PublicKey{active, previous}),
 		"jwks":           KeySet([]PublicKey{active, previous}),
 	} {
-		path := "testdata/" + name + ".golden.json"
-		if *update {
-			if err := os.WriteFile(path, body, 0o600); err != nil {
-				t.Fatal(err)
-			}
-		}
-		want, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if diff := cmp.Diff(string(want), string(body)); diff != "" {
-			t.Errorf("%s (-want +got, -update writes it):\n%s", name, diff)
-		}
+		golden.Compare(t, name+".golden.json", body)
 	}
 }
 

@@ -7,6 +7,9 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"go.uber.org/goleak"
 )
 
 const (
@@ -172,4 +175,23 @@ func codes(belief Belief) []string {
 		list = append(list, rejected.Code)
 	}
 	return list
+}
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func TestSignedIsBelieved(t *testing.T) {
+	b := newBench(t, nil)
+	for _, key := range []SigningKey{b.host, b.did} {
+		belief := b.believe(t, signed(t, unsigned(), key, time.Now()))
+		if len(belief.Rejected) != 0 || len(belief.Evidence) != 1 {
+			t.Fatalf("%s: %+v", key, belief.Rejected)
+		}
+		got := belief.Evidence[0]
+		if got.Issuer != key.Issuer || got.Subject != slackUser || got.Method != slackWay || string(got.Extra["x_new"]) != "[1,\"\u2028\"]" {
+			t.Error(cmp.Diff(unsigned(), got))
+		}
+	}
+	if b.shelf.count() != 2 {
+		t.Errorf("%d fetches", b.shelf.count())
+	}
 }

@@ -9,6 +9,10 @@ import (
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
 	"pgregory.net/rapid"
+
+	"inbox/identity"
+	"inbox/internal/golden"
+	"inbox/policypart"
 )
 
 const schemaDirectory = "../docs/schema"
@@ -111,5 +115,44 @@ func refuse(t *testing.T, s *jsonschema.Schema, name string, appendJSON func([]b
 		t.Errorf("%s: the schema accepts it", name)
 	case refused && unexpressed:
 		t.Errorf("%s: the schema does refuse it", name)
+	}
+}
+
+// TestGoldenDocuments pins the wire form: what agents outside have learned to read does not change by accident.
+func TestGoldenDocuments(t *testing.T) {
+	m, r := goodMessage(), goodResponse()
+	at := identity.At(m.ReceivedAt.Time)
+	demand := Response{
+		InReplyTo: m.ID, ThreadID: m.ThreadID, Status: StatusInputRequired,
+		Parts: []Part{Text("One thing first."), {Kind: PartPolicy, Policy: &policypart.Part{
+			Kind: policypart.Unauthorized, Message: "Please log in.", ExpiresAt: &at, URL: "https://here.test/policy/x",
+			AuthChallenges: []policypart.Challenge{{Scheme: "Bearer", Params: map[string]string{"realm": "agents"}}},
+		}}},
+	}
+	dispatch := Response{InReplyTo: m.ID, ThreadID: m.ThreadID, Dispatch: []Dispatch{
+		{To: "@weather@b.test", Parts: []Part{Text("Will it rain in Graz?")}},
+		{To: "@maps@b.test", Parts: []Part{Markdown("*Which* roads are closed?")}},
+	}}
+	call := Delta{Kind: DeltaToolCallEnd, Part: &Part{Kind: PartToolCall, ID: "1", Name: "search", Error: &ToolError{Message: "no answer"}}}
+	for name, appendJSON := range map[string]func([]byte) ([]byte, error){
+		"message.json": m.AppendJSON, "response.json": r.AppendJSON, "response-policy.json": demand.AppendJSON,
+		"response-dispatch.json": dispatch.AppendJSON, "delta.json": call.AppendJSON,
+	} {
+		compare(t, name, appendJSON)
+	}
+}
+
+func compare(t *testing.T, name string, appendJSON func([]byte) ([]byte, error)) {
+	t.Helper()
+	body, err := appendJSON(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	golden.Compare(t, name, golden.Indented(t, append(body, '\n')))
+}
+
+func TestStatusWordsAreThoseOfPolicyParts(t *testing.T) {
+	if policypart.ResponseFailed != StatusFailed || policypart.ResponseInputRequired != StatusInputRequired {
+		t.Error("policypart and normalized name the status differently")
 	}
 }

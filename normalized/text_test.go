@@ -1,8 +1,14 @@
 package normalized
 
 import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
 	"strings"
 	"testing"
+
+	"pgregory.net/rapid"
 
 	"inbox/policypart"
 )
@@ -133,5 +139,78 @@ func TestBytesRef(t *testing.T) {
 	}
 	if empty := Inline(nil); empty.Check(DefaultLimits()) != nil {
 		t.Error("an empty file is a file")
+	}
+}
+
+// kept keeps bytes in memory; nil fails.
+type kept map[string][]byte
+
+func (k kept) Put(_ context.Context, r io.Reader) (string, int64, error) {
+	if k == nil {
+		return "", 0, errors.New("the disk is full")
+	}
+	content, err := io.ReadAll(r)
+	k[Digest(content)] = content
+	return Digest(content), int64(len(content)), err
+}
+
+// TestContentOfFiles: what is small travels with the message, what is large is kept once and named by its digest.
+func TestContentOfFiles(t *testing.T) {
+	file := Part{Kind: PartFile, MIME: "image/png", Name: "dot.png"}
+	for size, want := range map[int]string{0: BytesInline, 1: BytesInline, MaxInlineBytes: BytesInline, MaxInlineBytes + 1: BytesContentAddressed} {
+		content, store := bytes.Repeat([]byte("x"), size), kept{}
+		part, err := file.Carrying(t.Context(), content, store)
+		if err != nil || part.BytesRef.Kind != want || part.Size != int64(size) || part.Name != file.Name || file.BytesRef != nil {
+			t.Errorf("%d bytes: %+v, %v", size, part, err)
+		}
+		if got, err := part.BytesRef.Bytes(); want == BytesInline && (err != nil || !bytes.Equal(got, content) || len(store) != 0) {
+			t.Errorf("%d bytes inline: %v, %d kept", size, err, len(store))
+		}
+		if want == BytesContentAddressed && !bytes.Equal(store[part.BytesRef.Digest], content) {
+			t.Errorf("%d bytes are not kept", size)
+		}
+	}
+	if _, err := file.Carrying(t.Context(), make([]byte, MaxInlineBytes+1), kept(nil)); err == nil {
+		t.Error("a file that could not be kept was carried")
+	}
+}
+
+// TestSurfaceStaysWithinItsBounds: whoever fills To and Cc with what a stranger listed never makes a message that is refused.
+func TestSurfaceStaysWithinItsBounds(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		surface := Surface{Channel: "email", Subject: strings.Repeat("ä", rapid.IntRange(0, 998).Draw(t, "subject"))}
+		listed := 0
+		for _, list := range []*[]SurfaceRecipient{&surface.To, &surface.Cc} {
+			for range rapid.IntRange(0, 150).Draw(t, "recipients") {
+				listed++
+				surface.AddRecipients(list, SurfaceRecipient{Address: drawAddress(t), Name: strings.Repeat(`"`, rapid.IntRange(0, 128).Draw(t, "name"))})
+			}
+		}
+		message := goodMessage()
+		message.Surface = &surface
+		if err := Validate(message, DefaultLimits()); err != nil {
+			t.Fatal(err)
+		}
+		if got := len(surface.To) + len(surface.Cc) + surface.Omitted; got != listed {
+			t.Fatalf("%d of %d recipients are listed or counted", got, listed)
+		}
+	})
+	var full Surface
+	full.AddRecipients(&full.To, make([]SurfaceRecipient, 130)...)
+	if len(full.To) != MaxSurfaceRecipients || full.Omitted != 30 {
+		t.Errorf("%d listed, %d counted", len(full.To), full.Omitted)
+	}
+}
+
+// TestSurfaceKeepsMembersOfOtherChannels: a surface that another channel wrote comes back as it was.
+func TestSurfaceKeepsMembersOfOtherChannels(t *testing.T) {
+	const document = `{"channel":"activitypub","url":"https://a.test/@ann/1","visibility":"direct","mentions":["@bob@b.test"]}`
+	r := newReader([]byte(document))
+	var surface Surface
+	readSurface(r, &surface)
+	w := newWriter(nil)
+	w.surface(&surface)
+	if err := r.end(); err != nil || string(w.buf) != document {
+		t.Errorf("%s, %v", w.buf, err)
 	}
 }

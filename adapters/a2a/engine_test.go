@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"inbox/exchange"
+	"inbox/exchange/exchangetest"
 	"inbox/internal/bearer"
 	"inbox/internal/fault"
 	"inbox/normalized"
@@ -21,23 +22,24 @@ import (
 
 // engine is a small real engine in memory: it accepts, dedupes, runs an agent a turn at a time and keeps events.
 type engine struct {
-	agents []exchange.AgentProfile
+	*exchangetest.Documents
+	*exchangetest.Tokens
+
+	agents exchangetest.Agents
 	agent  func(ctx context.Context, run *run) normalized.Response
 
-	mu        sync.Mutex
-	turns     map[string]*exchange.TurnRecord
-	events    map[string][]exchange.Event
-	keys      map[string]string // natural key → turn id
-	documents map[string][]byte
-	tokens    map[string]exchange.Token
-	cancels   map[string]context.CancelFunc
-	changed   chan struct{}
-	running   sync.WaitGroup
-	receives  int                // turns accepted as new
-	inbounds  []exchange.Inbound // as they came, repeats among them
-	refusal   error              // of the door
-	onWait    func()             // called by each Wait; may be nil
-	down      error              // every call fails with it
+	mu       sync.Mutex
+	turns    map[string]*exchange.TurnRecord
+	events   map[string][]exchange.Event
+	keys     map[string]string // natural key → turn id
+	cancels  map[string]context.CancelFunc
+	changed  chan struct{}
+	running  sync.WaitGroup
+	receives int                // turns accepted as new
+	inbounds []exchange.Inbound // as they came, repeats among them
+	refusal  error              // of the door
+	onWait   func()             // called by each Wait; may be nil
+	down     error              // every call fails with it
 }
 
 // run is what the scripted agent sees of its turn.
@@ -49,7 +51,7 @@ type run struct {
 func newEngine(names ...string) *engine {
 	e := &engine{
 		turns: map[string]*exchange.TurnRecord{}, events: map[string][]exchange.Event{}, keys: map[string]string{},
-		documents: map[string][]byte{}, tokens: map[string]exchange.Token{}, cancels: map[string]context.CancelFunc{},
+		Documents: exchangetest.NewDocuments(), Tokens: exchangetest.NewTokens(nil), cancels: map[string]context.CancelFunc{},
 		changed: make(chan struct{}), agent: echo,
 	}
 	for _, name := range names {
@@ -223,13 +225,7 @@ func (e *engine) run(ctx context.Context, turn exchange.TurnRecord) {
 
 func (e *engine) Agents() []exchange.AgentProfile { return e.agents }
 
-func (e *engine) Agent(name string) (exchange.AgentProfile, bool) {
-	i := slices.IndexFunc(e.agents, func(a exchange.AgentProfile) bool { return strings.EqualFold(a.Name, name) })
-	if i < 0 {
-		return exchange.AgentProfile{}, false
-	}
-	return e.agents[i], true
-}
+func (e *engine) Agent(name string) (exchange.AgentProfile, bool) { return e.agents.Agent(name) }
 
 func (e *engine) Turns(_ context.Context, f exchange.TurnFilter) ([]exchange.TurnRecord, error) {
 	e.mu.Lock()
@@ -284,7 +280,7 @@ func matches(f exchange.TurnFilter, turn *exchange.TurnRecord) bool {
 }
 
 func (e *engine) standing(turn *exchange.TurnRecord) string {
-	if strings.HasPrefix(string(e.documents[claimSpace+"/"+turn.ID]), claimCancel) {
+	if claim, _, _ := e.Get(context.Background(), claimSpace, turn.ID); strings.HasPrefix(string(claim), claimCancel) {
 		return exchange.StandingCancelled
 	}
 	return exchange.StandingOf(*turn)
@@ -344,10 +340,9 @@ func (e *engine) GiveUp(_ context.Context, id string, claim exchange.Claim, reas
 	if !exchange.Terminal(e.turns[id].State) {
 		return fault.New(fault.Conflict, "the turn has not ended")
 	}
-	if _, taken := e.documents[claim.Namespace+"/"+claim.Key]; taken {
+	if _, inserted, _ := e.PutIfAbsent(context.Background(), claim.Namespace, claim.Key, claim.Value, time.Time{}); !inserted {
 		return fault.New(fault.Conflict, "the turn goes on already")
 	}
-	e.documents[claim.Namespace+"/"+claim.Key] = claim.Value
 	e.move(id, e.turns[id].State, reason)
 	e.turns[id].UpdatedAt = at
 	return nil
@@ -388,42 +383,18 @@ func (e *engine) Follow(ctx context.Context, id string, after int64) iter.Seq2[e
 	}
 }
 
-func (e *engine) TokenByHash(_ context.Context, hash string) (exchange.Token, bool, error) {
+// fail lets every call fail with the error; nil ends that.
+func (e *engine) fail(err error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	token, found := e.tokens[hash]
-	return token, found, e.down
-}
-
-func (e *engine) Get(_ context.Context, namespace, key string) ([]byte, bool, error) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	value, found := e.documents[namespace+"/"+key]
-	return value, found, e.down
-}
-
-func (e *engine) PutIfAbsent(_ context.Context, namespace, key string, value []byte, _ time.Time) ([]byte, bool, error) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if current, found := e.documents[namespace+"/"+key]; found {
-		return current, false, e.down
-	}
-	e.documents[namespace+"/"+key] = value
-	return value, true, e.down
-}
-
-func (e *engine) Delete(_ context.Context, namespace, key string) error {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	delete(e.documents, namespace+"/"+key)
-	return nil
+	e.down = err
+	e.Documents.Fail(err)
+	e.Tokens.Fail(err)
 }
 
 // token mints a token; agent limits it.
 func (e *engine) token(name, agent string) string {
-	token, hash := bearer.Mint()
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	e.tokens[hash] = exchange.Token{ID: newID(), Name: name, Agent: agent, Hash: hash, CreatedAt: time.Now()}
+	token, _ := bearer.Mint()
+	e.Tokens.Put(token, exchange.Token{ID: newID(), Name: name, Agent: agent, CreatedAt: time.Now()})
 	return token
 }

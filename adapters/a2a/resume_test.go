@@ -46,13 +46,13 @@ func TestADemandAndItsEnd(t *testing.T) {
 	b := setup(t, presenting)
 	b.engine.agent = demanding(consent())
 	first := b.rpc(b.ada, "SendMessage", message("m1", "buy"))
-	golden(t, "auth-required.json", first.body)
+	compare(t, "auth-required.json", first.body)
 	task := first.text(t, "result.task.id")
 
 	b.engine.resume(b.engine.newestTurn(), policypart.Resolution{Kind: policypart.ConsentRequired, Outcome: policypart.OutcomeGranted})
 	b.ended()
 	done := b.rpc(b.ada, "GetTask", `{"id":"`+task+`"}`)
-	golden(t, "resumed.json", done.body)
+	compare(t, "resumed.json", done.body)
 	if listed := b.rpc(b.ada, "ListTasks", `{"status":"TASK_STATE_COMPLETED"}`); listed.text(t, "result.tasks.0.id") != task {
 		t.Errorf("list: %s", listed.body)
 	}
@@ -173,7 +173,7 @@ func TestAMessageTakesUpAParkedTurn(t *testing.T) {
 	if more := await.Receive(t, subscribed, "the end of the stream"); more != "" {
 		t.Errorf("the stream goes on after the end with %s", more)
 	}
-	golden(t, "taken-up.json", b.rpc(b.ada, "GetTask", `{"id":"`+second.text(t, "result.task.id")+`"}`).body)
+	compare(t, "taken-up.json", b.rpc(b.ada, "GetTask", `{"id":"`+second.text(t, "result.task.id")+`"}`).body)
 }
 
 func TestAResumedTurnTakesNoMessage(t *testing.T) {

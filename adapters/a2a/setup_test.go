@@ -4,26 +4,21 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"flag"
 	"io"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
-	"os"
-	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	"go.uber.org/goleak"
 
 	"inbox/internal/await"
 	"inbox/internal/blob"
+	"inbox/internal/golden"
 	"inbox/internal/httpserver"
 )
-
-var update = flag.Bool("update", false, "write the golden files anew")
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
@@ -207,25 +202,13 @@ func steady(body string) string {
 	})
 }
 
-// golden compares a body with testdata/name; JSON is indented, streams are taken as they are without event ids.
-func golden(t *testing.T, name, body string) {
+// compare compares a body with testdata/name; JSON is indented, streams are taken as they are without event ids.
+func compare(t *testing.T, name, body string) {
 	t.Helper()
 	var indented bytes.Buffer
 	if json.Indent(&indented, []byte(body), "", "  ") == nil {
 		body = indented.String()
 	}
 	body = steady(regexp.MustCompile(`(?m)^id: .*\n`).ReplaceAllString(body, ""))
-	path := filepath.Join("testdata", name)
-	if *update {
-		if err := os.WriteFile(path, []byte(body), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(string(want), body); diff != "" {
-		t.Errorf("%s (-want +got):\n%s", path, diff)
-	}
+	golden.Compare(t, name, []byte(body))
 }

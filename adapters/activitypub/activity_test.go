@@ -22,7 +22,7 @@ func (r *rig) simple(kind string, object any) map[string]any {
 }
 
 func (r *rig) follows(agent string) bool {
-	return r.state.has(followerNamespace+agent, r.remote.actor("alice"))
+	return r.state.Has(followerNamespace+agent, r.remote.actor("alice"))
 }
 
 func TestFollowIsAccepted(t *testing.T) {
@@ -105,7 +105,7 @@ func TestRepeatedFollowsAndBlocksLeaveOneRow(t *testing.T) {
 		undo := r.simple("Undo", fmt.Sprint(r.remote.base, "/", kind, "/4")) // named by its id alone
 		undo["id"] = r.remote.base + "/undo/" + kind
 		r.accept(undo)
-		if count, _ := r.state.Count(t.Context(), namespace); count != 0 || r.follows("echo") || r.state.has(blockNamespace+"echo", r.remote.actor("alice")) {
+		if count, _ := r.state.Count(t.Context(), namespace); count != 0 || r.follows("echo") || r.state.Has(blockNamespace+"echo", r.remote.actor("alice")) {
 			t.Errorf("%s: %d rows are left, or it still stands", kind, count)
 		}
 	}
@@ -130,7 +130,7 @@ func TestSameIDOfTwoActors(t *testing.T) {
 		stands := func(name string) bool {
 			count, _ := r.state.Count(t.Context(), reactionNamespace+reply.ID)
 			return map[string]bool{
-				"Follow": r.state.has(followerNamespace+"echo", r.remote.actor(name)), "Block": r.state.has(blockNamespace+"other", r.remote.actor(name)),
+				"Follow": r.state.Has(followerNamespace+"echo", r.remote.actor(name)), "Block": r.state.Has(blockNamespace+"other", r.remote.actor(name)),
 				"Like": count > 0,
 			}[kind]
 		}
@@ -163,7 +163,7 @@ func TestLongIDs(t *testing.T) {
 	d := r.deliver(follow)
 	d.keyID = r.remote.actor(long) + "#main-key"
 	r.want(d.sign(), http.StatusAccepted, "")
-	if !r.state.has(followerNamespace+"echo", r.remote.actor(long)) {
+	if !r.state.Has(followerNamespace+"echo", r.remote.actor(long)) {
 		t.Error("does not follow")
 	}
 	undo := r.simple("Undo", follow)
@@ -174,7 +174,7 @@ func TestLongIDs(t *testing.T) {
 	d = r.deliver(follow)
 	d.keyID = r.remote.actor(long) + "#main-key"
 	r.want(d.sign(), http.StatusAccepted, "")
-	if r.state.has(followerNamespace+"echo", r.remote.actor(long)) {
+	if r.state.Has(followerNamespace+"echo", r.remote.actor(long)) {
 		t.Error("a captured Follow took effect again")
 	}
 }
@@ -256,7 +256,7 @@ func TestBlockStopsReplies(t *testing.T) {
 // TestUnknownActorDeletes: Mastodon sends every account deletion to every server that it knows.
 func TestUnknownActorDeletes(t *testing.T) {
 	r := newRig(t)
-	before := len(r.state.data)
+	before := r.state.Len()
 	for i := range 1000 {
 		actor := fmt.Sprintf("https://mastodon.example/users/%d", i)
 		body := fmt.Sprintf(`{"id":"%s#delete","type":"Delete","actor":"%s","object":"%s"}`, actor, actor, actor)
@@ -264,7 +264,7 @@ func TestUnknownActorDeletes(t *testing.T) {
 		d.header.Set("Signature", `keyId="`+actor+`#main-key",headers="date",signature="AA=="`)
 		r.want(d, http.StatusAccepted, "")
 	}
-	if n, rows := r.remote.connections.Load(), len(r.state.data); n != 0 || rows != before || len(r.engine.jobs) != 0 {
+	if n, rows := r.remote.connections.Load(), r.state.Len(); n != 0 || rows != before || len(r.engine.jobs) != 0 {
 		t.Errorf("%d connections, %d rows, %d jobs", n, rows-before, len(r.engine.jobs))
 	}
 }
@@ -278,7 +278,7 @@ func TestDeleteAfterTheKeyIsGone(t *testing.T) {
 	deletion := r.simple("Delete", r.remote.actor("alice"))
 	r.remote.handle("/users/alice", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusGone) })
 	r.want(r.deliver(deletion).sign(), http.StatusAccepted, "")
-	if r.follows("echo") || r.state.has(actorNamespace, r.remote.actor("alice")) {
+	if r.follows("echo") || r.state.Has(actorNamespace, r.remote.actor("alice")) {
 		t.Error("the deleted account is still known")
 	}
 }
@@ -302,7 +302,7 @@ func TestUpdatedActorIsFetchedAgain(t *testing.T) {
 	r.clock.Store(int64(refreshPause))
 	r.want(r.deliver(r.simple("Update", map[string]any{"id": r.remote.actor("alice"), "type": "Person"})).sign(), http.StatusAccepted, "")
 	r.want(r.deliver(r.mentionNote("2", "hello")).sign(), http.StatusAccepted, "")
-	if name := r.engine.messages()[1].Message.Sender.DisplayName; name != "Alice Liddell" {
+	if name := r.engine.All()[1].Message.Sender.DisplayName; name != "Alice Liddell" {
 		t.Errorf("name %q", name)
 	}
 }
@@ -327,7 +327,7 @@ func TestActorUpdatedTwiceInAMinute(t *testing.T) {
 	for range 5 {
 		update()
 	}
-	if name := r.engine.messages()[1].Message.Sender.DisplayName; name != "Alice Liddell" || r.remote.count("/users/alice") != 2 {
+	if name := r.engine.All()[1].Message.Sender.DisplayName; name != "Alice Liddell" || r.remote.count("/users/alice") != 2 {
 		t.Errorf("name %q after %d fetches, want the new one after 2", name, r.remote.count("/users/alice"))
 	}
 }
@@ -337,7 +337,7 @@ func TestOtherActivitiesAreAcknowledged(t *testing.T) {
 	for _, kind := range []string{"Like", "Announce", "Add", "View", "Move", "Flag", "EmojiReact", "https://example.org/Strange"} {
 		r.want(r.deliver(r.simple(kind, r.base+"/agents/echo")).sign(), http.StatusAccepted, "")
 	}
-	if len(r.engine.messages()) != 0 || len(r.engine.jobs) != 0 {
+	if len(r.engine.All()) != 0 || len(r.engine.jobs) != 0 {
 		t.Error("an activity without effect had one")
 	}
 }
@@ -369,7 +369,7 @@ func TestCreatesThatAreNoMessage(t *testing.T) {
 			activity := r.mentionNote("1", "hello")
 			c.change(r, activity, activity["object"].(map[string]any))
 			r.want(r.deliver(activity).sign(), c.status, "")
-			if len(r.engine.messages()) != 0 {
+			if len(r.engine.All()) != 0 {
 				t.Error("it became a message")
 			}
 		})
@@ -429,7 +429,7 @@ func TestWhoIsAddressed(t *testing.T) {
 			d.path = c.path
 			r.want(d.sign(), http.StatusAccepted, "")
 			got := ""
-			for _, in := range r.engine.messages() {
+			for _, in := range r.engine.All() {
 				got += strings.TrimPrefix(strings.TrimSuffix(in.Message.Recipient, "@"+r.domain), "@")
 			}
 			if got != c.want {
@@ -444,10 +444,10 @@ func TestAutomatedSenders(t *testing.T) {
 		r := newRig(t, func(o *Options) { o.AnswersAgents = func(string) bool { return answers } })
 		r.remote.addActor("alice", aliceKey(), func(doc map[string]any) { doc["type"] = "Service" })
 		r.want(r.deliver(r.mentionNote("1", "hello")).sign(), http.StatusAccepted, "")
-		if !r.engine.messages()[0].FromAgent {
+		if !r.engine.All()[0].FromAgent {
 			t.Error("an automated account passes for a person")
 		}
-		if reason := r.engine.messages()[0].NoReply; (reason == "") != answers {
+		if reason := r.engine.All()[0].NoReply; (reason == "") != answers {
 			t.Errorf("answers agents %v: no reply because %q", answers, reason)
 		}
 	}

@@ -1,9 +1,12 @@
 package activitypub
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
+	"net"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"sync"
 	"testing"
@@ -253,7 +256,7 @@ func TestAddressIsConfirmedLater(t *testing.T) {
 				http.NotFound(w, q)
 			})
 			r.want(r.deliver(r.mentionNote("1", "hello")).sign(), http.StatusAccepted, "")
-			first := r.engine.messages()[0].Message.Sender
+			first := r.engine.All()[0].Message.Sender
 			if first.Address != "@alice@"+host || !strings.Contains(string(first.Identities[0].Claims), addressUnchecked) {
 				t.Errorf("first message from %s, %s", first.Address, first.Identities[0].Claims)
 			}
@@ -268,7 +271,7 @@ func TestAddressIsConfirmedLater(t *testing.T) {
 				t.Fatal(err)
 			}
 			r.want(r.deliver(r.mentionNote("2", "hello")).sign(), http.StatusAccepted, "")
-			second := r.engine.messages()[1].Message.Sender
+			second := r.engine.All()[1].Message.Sender
 			if second.Address != strings.ReplaceAll(c.want, "%s", host) || !strings.Contains(string(second.Identities[0].Claims), c.status) {
 				t.Errorf("second message from %s, %s", second.Address, second.Identities[0].Claims)
 			}
@@ -303,7 +306,7 @@ func TestAddressOfAnotherDomain(t *testing.T) {
 		want := "@alice@" + host
 		for _, id := range []string{"1", "2"} {
 			r.want(r.deliver(r.mentionNote(id, "hello")).sign(), http.StatusAccepted, "")
-			all := r.engine.messages()
+			all := r.engine.All()
 			sender := all[len(all)-1].Message.Sender
 			if sender.Address != want {
 				t.Errorf("known %v, message %s: from %s, want %s", known, id, sender.Address, want)
@@ -351,7 +354,7 @@ func TestRuleThatNamesAPersonWaitsForWebFinger(t *testing.T) {
 				t.Fatalf("status %d %q, want %d", status, text, c.status)
 			}
 
-			taken := r.engine.messages()
+			taken := r.engine.All()
 			if status != http.StatusAccepted {
 				if len(taken) != 0 || header.Get("Retry-After") == "" {
 					t.Errorf("%d messages, Retry-After %q", len(taken), header.Get("Retry-After"))
@@ -377,4 +380,108 @@ func (r *rig) names(w http.ResponseWriter, actor string) {
 		"subject": "acct:alice@" + document.HostOf(r.remote.base),
 		"links":   []any{map[string]string{"rel": "self", "type": activityMediaType, "href": actor}},
 	})
+}
+
+func TestCacheIsBounded(t *testing.T) {
+	now := time.Unix(0, 0)
+	c := newCache[int](2)
+	c.put("a", 1, now.Add(time.Minute))
+	c.put("b", 2, now.Add(time.Minute))
+	c.get("a", now)
+	c.put("c", 3, now.Add(time.Minute))
+	if _, found := c.get("b", now); found {
+		t.Error("the least recently used entry is still there")
+	}
+	if value, found := c.get("a", now); !found || value != 1 {
+		t.Error("a used entry is gone")
+	}
+	if _, found := c.get("a", now.Add(time.Minute)); found {
+		t.Error("an entry outlives its time")
+	}
+	if len(c.byKey) != 1 || c.order.Len() != 1 {
+		t.Errorf("%d entries, want 1", len(c.byKey))
+	}
+}
+
+// from returns the same rig with a client at another address of loopback.
+func (r *rig) from(address string) *rig {
+	dialer := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(address)}}
+	transport := &http.Transport{DialContext: dialer.DialContext}
+	r.t.Cleanup(transport.CloseIdleConnections)
+	other := *r
+	other.client = &http.Client{Transport: transport}
+	return &other
+}
+
+const forger, honest = "127.0.5.2", "127.0.6.3"
+
+// TestForgersDoNotShutOutOthers: twenty requests with invented keys made every new sender of the named host hear 401 for five
+// minutes. Now they cost the network that they come from, and nobody else.
+func TestForgersDoNotShutOutOthers(t *testing.T) {
+	r := newRig(t)
+	forging, sending := r.from(forger), r.from(honest)
+	for round := range 3 {
+		for i := range 2 * maxSourceFailures {
+			d := r.deliver(r.mentionNote("forged", "hello"))
+			d.keyID = fmt.Sprintf("%s/invented/%d/%d", r.remote.base, round, i)
+			status, text, header := forging.send(d.sign())
+			if status != http.StatusUnauthorized && (status != http.StatusTooManyRequests || header.Get("Retry-After") == "") {
+				t.Fatalf("forged request %d of round %d: %d %q", i, round, status, text)
+			}
+		}
+		name := fmt.Sprint("sender", round)
+		r.remote.addActor(name, aliceKey(), nil)
+		note := bytes.ReplaceAll(r.deliver(r.mentionNote(name, "hello")).body, []byte("/users/alice"), []byte("/users/"+name))
+		d := r.deliver(string(note))
+		d.keyID = r.remote.actor(name) + "#main-key"
+		sending.want(d.sign(), http.StatusAccepted, "")
+	}
+}
+
+// TestForgersDoNotKeepNewKeysOut: a request that is signed wrongly with the name of a known key caused the one look for a new
+// key in five minutes; its owner, who has a new one since, heard 401.
+func TestForgersDoNotKeepNewKeysOut(t *testing.T) {
+	r := newRig(t)
+	sending := r.from(honest)
+	sending.want(r.deliver(r.mentionNote("1", "hello")).sign(), http.StatusAccepted, "")
+	forged := r.deliver(r.mentionNote("2", "hello"))
+	forged.key = malloryKey()
+	r.from(forger).want(forged.sign(), http.StatusUnauthorized, "")
+	r.remote.addActor("alice", malloryKey(), nil) // a key that she has from now on
+	renewed := r.deliver(r.mentionNote("3", "hello"))
+	renewed.key = malloryKey()
+	sending.want(renewed.sign(), http.StatusAccepted, "")
+}
+
+// TestSlowKeysDoNotShutOutOthers: sixteen keys on servers that do not answer made all unknown senders hear 503.
+func TestSlowKeysDoNotShutOutOthers(t *testing.T) {
+	r := newRig(t)
+	release := make(chan struct{})
+	letGo := sync.OnceFunc(func() { close(release) })
+	begun := make(chan struct{}, 100)
+	slow := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+		begun <- struct{}{}
+		<-release
+	}))
+	defer slow.Close()
+	defer letGo()
+	forging := r.from(forger)
+	var forged sync.WaitGroup
+	for i := range 30 {
+		d := r.deliver(r.mentionNote("forged", "hello"))
+		d.keyID = fmt.Sprintf("%s/slow/%d", slow.URL, i)
+		d.body = bytes.ReplaceAll(d.body, []byte(r.remote.base), []byte(slow.URL))
+		d.sign()
+		forged.Go(func() {
+			if status, _, _ := forging.send(d); status == http.StatusAccepted {
+				t.Error("a forged request was accepted")
+			}
+		})
+	}
+	for range maxKeyFetches / 16 {
+		await.Receive(t, begun, "the fetches of slow keys")
+	}
+	r.from(honest).want(r.deliver(r.mentionNote("1", "hello")).sign(), http.StatusAccepted, "")
+	letGo()
+	await.Done(t, forged.Wait, "the answers to all forged requests")
 }

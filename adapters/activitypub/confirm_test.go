@@ -77,7 +77,7 @@ func TestForwarded(t *testing.T) {
 			pushed := r.mentionNote("1", "what mallory would like to read")
 			pushed["type"] = c.kind
 			r.want(r.byMallory(relay, pushed), c.status, "")
-			taken := r.engine.messages()
+			taken := r.engine.All()
 			if c.message == "" {
 				if len(taken) != 0 {
 					t.Errorf("%d messages", len(taken))
@@ -142,9 +142,7 @@ func TestForwardedWhileTheStoreIsDown(t *testing.T) {
 	r := newRig(t)
 	r.question("1", "hello")
 	state := func(err error) {
-		r.state.mu.Lock()
-		defer r.state.mu.Unlock()
-		r.state.err = err
+		r.state.Fail(err)
 	}
 	down := errors.New("the disk is gone")
 	r.remote.handle("/notes/1", func(w http.ResponseWriter, _ *http.Request) {
@@ -210,7 +208,7 @@ func TestGoneActor(t *testing.T) {
 	stranger := r.deliver(strings.ReplaceAll(string(r.deliver(r.mentionNote("4", "hello")).body), "/users/alice", "/users/bob"))
 	stranger.keyID = r.remote.actor("bob") + "#main-key"
 	r.want(stranger.sign(), http.StatusUnauthorized, "does not exist any more")
-	if r.state.has(actorNamespace, r.remote.actor("bob")) {
+	if r.state.Has(actorNamespace, r.remote.actor("bob")) {
 		t.Error("a stranger left a row")
 	}
 }
@@ -243,11 +241,11 @@ func TestNewKeyUnderLoad(t *testing.T) {
 // TestForgersLeaveNoRow: a key that is fetched for a signature that turns out wrong is kept in memory alone.
 func TestForgersLeaveNoRow(t *testing.T) {
 	r := newRig(t)
-	before := len(r.state.data)
+	before := r.state.Len()
 	d := r.deliver(r.mentionNote("1", "hello"))
 	d.key = malloryKey()
 	r.want(d.sign(), http.StatusUnauthorized, "does not verify")
-	if rows := len(r.state.data); rows != before {
+	if rows := r.state.Len(); rows != before {
 		t.Errorf("%d rows more", rows-before)
 	}
 }

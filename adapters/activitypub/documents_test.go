@@ -1,28 +1,26 @@
 package activitypub
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
-	"flag"
 	"io"
 	"net/http"
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
-
-	"github.com/google/go-cmp/cmp"
+	"time"
 
 	"inbox/adapters/activitypub/document"
+	"inbox/adapters/activitypub/notetext"
 	"inbox/adapters/activitypub/signature"
 	"inbox/exchange"
 	"inbox/internal/fault"
+	"inbox/internal/golden"
 	"inbox/normalized"
 )
-
-var update = flag.Bool("update", false, "write the golden files anew")
 
 // golden compares a JSON document with a file, after the addresses of this run are replaced.
 var proofValues = regexp.MustCompile(`"proofValue":"z[1-9A-Za-z]+"`)
@@ -34,25 +32,7 @@ func (r *rig) golden(name string, content []byte) {
 		r.remote.base, "https://m.example", document.HostOf(r.remote.base), "m.example",
 	).Replace(string(content))
 	text = proofValues.ReplaceAllString(text, `"proofValue":"z…"`) // it signs the port of this run
-	var pretty bytes.Buffer
-	if err := json.Indent(&pretty, []byte(text), "", "  "); err != nil {
-		r.t.Fatalf("%s: %v\n%s", name, err, text)
-	}
-	pretty.WriteByte('\n')
-	path := filepath.Join("testdata", name)
-	if *update {
-		if err := os.WriteFile(path, pretty.Bytes(), 0o600); err != nil {
-			r.t.Fatal(err)
-		}
-		return
-	}
-	want, err := os.ReadFile(path)
-	if err != nil {
-		r.t.Fatal(err)
-	}
-	if diff := cmp.Diff(string(want), pretty.String()); diff != "" {
-		r.t.Errorf("%s (run with -update to accept):\n%s", name, diff)
-	}
+	golden.Compare(r.t, name, append(golden.Indented(r.t, []byte(text)), '\n'))
 }
 
 func TestActorDocuments(t *testing.T) {
@@ -231,7 +211,7 @@ func TestNormalizedMessages(t *testing.T) {
 			}
 			body := strings.NewReplacer("https://inbox.example", r.base, "inbox.example", r.domain, "https://m.example", r.remote.base, "m.example", document.HostOf(r.remote.base)).Replace(string(raw))
 			r.want(r.deliver(body).sign(), http.StatusAccepted, "")
-			taken := r.engine.messages()
+			taken := r.engine.All()
 			if len(taken) != 1 {
 				t.Fatalf("%d messages", len(taken))
 			}
@@ -259,4 +239,81 @@ func (r *rig) stable(in exchange.Inbound) []byte {
 		r.t.Fatal(err)
 	}
 	return body
+}
+
+// TestPicturesOfAnswersDoNotVanish: a picture in Markdown is attached with its description, or is a link.
+func TestPicturesOfAnswersDoNotVanish(t *testing.T) {
+	cases := []struct {
+		name, source, want string
+		attached           []string // type, address and description
+	}{
+		{"alone", "![a cat](https://i.example/cat.png)", "", []string{"Image https://i.example/cat.png a cat"}},
+		{"between words", "Look:\n![a *grey* cat](https://i.example/cat.JPG?x=1 \"title\")\nNice?", "<p>Look:<br/>\n<br/>\nNice?</p>", []string{"Image https://i.example/cat.JPG?x=1 a grey cat"}},
+		{"at the end of a paragraph", "Look:\n![cat](https://i.example/cat.webp)\n\nNice?", "<p>Look:</p>\n<p>Nice?</p>", []string{"Image https://i.example/cat.webp cat"}},
+		{"without description", "![](https://i.example/cat.gif)", "", []string{"Image https://i.example/cat.gif "}},
+		{"of unknown kind", "![cat](https://i.example/cat)", `<p><a href="https://i.example/cat" rel="nofollow noreferrer">cat</a></p>`, nil},
+		{"of unknown kind without description", "![](https://i.example/cat)", `<p><a href="https://i.example/cat" rel="nofollow noreferrer">https://i.example/cat</a></p>`, nil},
+		{"not by https", "![cat](http://i.example/cat.png)", `<p><a href="http://i.example/cat.png" rel="nofollow noreferrer">cat</a></p>`, nil},
+		{"without an address", "a ![cat](cat.png) ![](x.png) b ![d](data:image/png;base64,AAAA)", "<p>a cat  b d</p>", nil},
+		{"in a link", "[![cat](https://i.example/cat.png)](https://a.example/)", `<p><a href="https://a.example/" rel="nofollow noreferrer">cat</a></p>`, []string{"Image https://i.example/cat.png cat"}},
+		{"in a link without description", "[![](https://i.example/cat.png)](https://a.example/)", `<p><a href="https://a.example/" rel="nofollow noreferrer">https://i.example/cat.png</a></p>`, []string{"Image https://i.example/cat.png "}},
+		{"in a link, without an address and words", "[![](cat.png)](https://a.example/)", `<p><a href="https://a.example/" rel="nofollow noreferrer">https://a.example/</a></p>`, nil},
+		{"none, but a link without words", "a [](https://a.example/) b", `<p>a <a href="https://a.example/" rel="nofollow noreferrer">https://a.example/</a> b</p>`, nil},
+		{"none, but HTML that is not shown", "one\n\n<a href=\"https://a.example/\"></a>\n\ntwo", "<p>one</p>\n\n<p>two</p>", nil},
+		{"in a list", "- ![a](https://i.example/1.png)\n- b", "<ul>\n\n<li>b</li>\n</ul>", []string{"Image https://i.example/1.png a"}},
+		{"twice", "![a](https://i.example/1.png)![a](https://i.example/1.png)", "", []string{"Image https://i.example/1.png a"}},
+		{"more than servers show", "![1](https://i.example/1.png)![2](https://i.example/2.png)![3](https://i.example/3.png)![4](https://i.example/4.png)![5](https://i.example/5.png)",
+			`<p><a href="https://i.example/5.png" rel="nofollow noreferrer">5</a></p>`,
+			[]string{"Image https://i.example/1.png 1", "Image https://i.example/2.png 2", "Image https://i.example/3.png 3", "Image https://i.example/4.png 4"}},
+		{"a film", "![f](https://i.example/f.mp4)", "", []string{"Video https://i.example/f.mp4 f"}},
+	}
+	for _, c := range cases {
+		made := &note{}
+		if got := notetext.HTML(normalized.Markdown(c.source), made.picture); got != c.want {
+			t.Errorf("%s:\n got %s\nwant %s", c.name, got, c.want)
+		}
+		var attached []string
+		for _, file := range made.Attachment {
+			attached = append(attached, file.Type+" "+file.URL+" "+file.Name)
+		}
+		if !slices.Equal(attached, c.attached) {
+			t.Errorf("%s: attached %q, want %q", c.name, attached, c.attached)
+		}
+	}
+	for content, want := range map[string]string{
+		`<p>x</p><p><img src="https://i.example/1.png" alt="one"></p>`: "<p>x</p>",
+		`<p></p><p class='a'></p><p>x</p>`:                             "<p>x</p>",
+		`<p>x</p><p><a href='https://a.example/'></a></p>`:             `<p>x</p><p><a href="https://a.example/" rel="nofollow noreferrer">https://a.example/</a></p>`,
+		`<p>x</p><p><a href="javascript:alert(1)"></a></p>`:            "<p>x</p>",
+	} {
+		made := &note{}
+		got := notetext.HTML(normalized.Part{Kind: normalized.PartText, MIME: normalized.MIMEHTML, Content: content}, made.picture)
+		if pictured := strings.Contains(content, "<img"); got != want || pictured && (len(made.Attachment) != 1 || made.Attachment[0].Name != "one") {
+			t.Errorf("%s:\n got %s, %+v\nwant %s", content, got, made.Attachment, want)
+		}
+	}
+}
+
+// TestRemovedAgent: other servers learn that an agent whose keys are here is gone, and of all others that they never were.
+func TestRemovedAgent(t *testing.T) {
+	r := newRig(t)
+	_ = r.state.Put(t.Context(), keyNamespace, rsaPrefix+"former", ownTestKey(), time.Time{})
+	for path, want := range map[string]int{
+		"/agents/former": 410, "/agents/FORMER": 410, "/agents/former/followers": 410, "/agents/former/outbox": 410,
+		"/agents/nobody": 404, "/agents/nobody/outbox": 404, "/agents/echo": 200,
+	} {
+		if status, _, body := r.fetch(path, activityMediaType); status != want {
+			t.Errorf("%s: %d %s, want %d", path, status, body, want)
+		}
+	}
+	for name, want := range map[string]int{"former": http.StatusGone, "nobody": http.StatusNotFound} {
+		d := r.hello()
+		d.path = "/agents/" + name + "/inbox"
+		r.refused(t, d.sign(), want, 0)
+	}
+	for name, want := range map[string]bool{"former": true, "Former": true, "nobody": false, "echo": false, "": false, "a b": false} {
+		if got := r.adapter.Removed(t.Context(), name); got != want {
+			t.Errorf("Removed(%q) = %v", name, got)
+		}
+	}
 }

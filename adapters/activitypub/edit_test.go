@@ -31,7 +31,7 @@ func (r *rig) accept(activity any) {
 }
 
 func (r *rig) texts() (texts []string) {
-	for _, in := range r.engine.messages() {
+	for _, in := range r.engine.All() {
 		text := ""
 		if len(in.Message.Parts) > 0 {
 			text = in.Message.Parts[0].Content
@@ -142,7 +142,7 @@ func TestEditChangesHowToAnswer(t *testing.T) {
 	note["summary"], note["sensitive"], note["to"], note["cc"] = "spiders", true, []string{r.remote.actor("alice") + "/followers"}, []string{document.Public, r.base + "/agents/echo"}
 	r.accept(edit)
 	var asked route
-	if err := json.Unmarshal(r.engine.messages()[0].Route, &asked); err != nil || asked.Warning != "spiders" || !asked.Sensitive || asked.Visibility != "unlisted" {
+	if err := json.Unmarshal(r.engine.All()[0].Route, &asked); err != nil || asked.Warning != "spiders" || !asked.Sensitive || asked.Visibility != "unlisted" {
 		t.Errorf("%+v, %v", asked, err)
 	}
 	narrow := r.update("1", "for you alone", "2026-11-21T13:00:00Z")
@@ -160,7 +160,7 @@ func TestAccountDeletionCancelsTurns(t *testing.T) {
 	if want := []string{" " + r.domain + " " + r.remote.actor("alice")}; !slices.Equal(r.engine.cancelled, want) {
 		t.Errorf("cancelled %q, want %q", r.engine.cancelled, want)
 	}
-	if r.state.has(actorNamespace, r.remote.actor("alice")) {
+	if r.state.Has(actorNamespace, r.remote.actor("alice")) {
 		t.Error("the profile is still there")
 	}
 }
@@ -173,7 +173,7 @@ func TestBlockCancelsTurns(t *testing.T) {
 	}
 	undo := r.simple("Undo", r.remote.base+"/activities/block")
 	r.accept(undo)
-	if r.state.has(blockNamespace+"echo", r.remote.actor("alice")) {
+	if r.state.Has(blockNamespace+"echo", r.remote.actor("alice")) {
 		t.Error("the block was not undone by its id")
 	}
 }
@@ -208,7 +208,7 @@ func TestReactionsToOurNotes(t *testing.T) {
 	if !slices.Equal(r.engine.reactions, want) {
 		t.Errorf("reactions\n%q, want\n%q", r.engine.reactions, want)
 	}
-	if len(r.engine.messages()) != 0 {
+	if len(r.engine.All()) != 0 {
 		t.Error("a reaction started a turn")
 	}
 }
@@ -273,8 +273,8 @@ func TestMove(t *testing.T) {
 			if err := r.adapter.SendActivity(t.Context(), jobs[0]); (err == nil) != agrees {
 				t.Fatal(err)
 			}
-			if r.state.has(followerNamespace+"echo", anna) != agrees || r.follows("echo") == agrees {
-				t.Errorf("anna follows: %v, alice follows: %v", r.state.has(followerNamespace+"echo", anna), r.follows("echo"))
+			if r.state.Has(followerNamespace+"echo", anna) != agrees || r.follows("echo") == agrees {
+				t.Errorf("anna follows: %v, alice follows: %v", r.state.Has(followerNamespace+"echo", anna), r.follows("echo"))
 			}
 			if (len(r.engine.audit) == 1) != agrees || agrees && r.engine.audit[0].Code != codeMoved {
 				t.Errorf("%+v", r.engine.audit)
@@ -298,7 +298,7 @@ func TestMove(t *testing.T) {
 				}
 				note["id"], note["object"].(map[string]any)["id"] = r.remote.base+"/notes/10/activity", r.remote.base+"/notes/10"
 			}
-			taken := r.engine.messages()
+			taken := r.engine.All()
 			last := taken[len(taken)-1].Message
 			if last.Sender.Principal() != r.domain+" "+anna || !strings.Contains(string(last.Sender.Identities[0].Claims), `"moved_from":"`+alice+`"`) {
 				t.Errorf("%s %s", last.Sender.Principal(), last.Sender.Identities[0].Claims)

@@ -42,7 +42,7 @@ func TestFollowsWaitForTheOperator(t *testing.T) {
 	for _, accept := range []bool{true, false} {
 		r := newRig(t, func(o *Options) { o.Follows = func(string) string { return FollowHold } })
 		r.want(r.deliver(r.simple("Follow", r.base+"/agents/echo")).sign(), 202, "")
-		if r.follows("echo") || len(r.engine.takeJobs(jobActivity)) != 0 || !r.state.has(PendingNamespace+"echo", r.remote.actor("alice")) {
+		if r.follows("echo") || len(r.engine.takeJobs(jobActivity)) != 0 || !r.state.Has(PendingNamespace+"echo", r.remote.actor("alice")) {
 			t.Fatal("the follow does not wait")
 		}
 		if _, _, body := r.fetch("/agents/echo", activityMediaType); !strings.Contains(body, `"manuallyApprovesFollowers":true`) {
@@ -57,7 +57,7 @@ func TestFollowsWaitForTheOperator(t *testing.T) {
 		}
 		jobs := r.engine.takeJobs(jobActivity)
 		want := map[bool]string{true: `"type":"Accept"`, false: `"type":"Reject"`}[accept]
-		if r.follows("echo") != accept || len(jobs) != 1 || !strings.Contains(jobs[0], want) || r.state.has(PendingNamespace+"echo", r.remote.actor("alice")) {
+		if r.follows("echo") != accept || len(jobs) != 1 || !strings.Contains(jobs[0], want) || r.state.Has(PendingNamespace+"echo", r.remote.actor("alice")) {
 			t.Errorf("accept %v: follows %v, jobs %q", accept, r.follows("echo"), jobs)
 		}
 	}
@@ -157,13 +157,13 @@ func TestSpreadReadsFollowersTogether(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	r.state.gets, r.state.batches = 0, 0
+	r.state.Reads()
 	places, next, err := r.adapter.outbox.Spread(t.Context(), reply, "")
 	if err != nil || next != "" || len(places) != spreadPage-1 {
 		t.Fatalf("%d places, next %q, %v", len(places), next, err)
 	}
-	if r.state.gets != 0 || r.state.batches != 1 {
-		t.Errorf("%d single reads and %d of several, want 0 and 1", r.state.gets, r.state.batches)
+	if single, several := r.state.Reads(); single != 0 || several != 1 {
+		t.Errorf("%d single reads and %d of several, want 0 and 1", single, several)
 	}
 }
 

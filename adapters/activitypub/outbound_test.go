@@ -578,7 +578,7 @@ func TestFollowersOfAGoneInboxAreDropped(t *testing.T) {
 				t.Fatal(err)
 			}
 			for i := range c.times {
-				if !r.state.has(followerNamespace+"echo", r.remote.actor("bob")) {
+				if !r.state.Has(followerNamespace+"echo", r.remote.actor("bob")) {
 					t.Fatalf("dropped before attempt %d", i+1)
 				}
 				r.remote.answer(status(c.code))
@@ -588,7 +588,7 @@ func TestFollowersOfAGoneInboxAreDropped(t *testing.T) {
 				}
 			}
 			for _, who := range []string{"alice", "bob", "carol"} {
-				if r.state.has(followerNamespace+"echo", r.remote.actor(who)) {
+				if r.state.Has(followerNamespace+"echo", r.remote.actor(who)) {
 					t.Errorf("%s still follows", who)
 				}
 			}

@@ -27,6 +27,7 @@ import (
 	"inbox/adapters/activitypub/document"
 	"inbox/adapters/activitypub/signature"
 	"inbox/exchange"
+	"inbox/exchange/exchangetest"
 	"inbox/internal/await"
 	"inbox/internal/fault"
 	"inbox/internal/httpserver"
@@ -73,143 +74,14 @@ func publicPEM(key *rsa.PrivateKey) string {
 	return string(pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: der}))
 }
 
-// rows is the private document table in memory.
-type rows struct {
-	mu   sync.Mutex
-	data map[string][]byte
-	err  error
-
-	gets, batches int // single reads and reads of several
-}
-
-func newRows() *rows { return &rows{data: map[string][]byte{}} }
-
-func (s *rows) Get(_ context.Context, namespace, key string) ([]byte, bool, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.gets++
-	value, found := s.data[namespace+"\x00"+key]
-	return value, found, s.err
-}
-
-func (s *rows) Put(_ context.Context, namespace, key string, value []byte, _ time.Time) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if len(namespace) > 128 || len(key) > 2048 { // as the store
-		return fault.InField("key", "is longer than 2048 bytes")
-	}
-	if s.err == nil {
-		s.data[namespace+"\x00"+key] = value
-	}
-	return s.err
-}
-
-func (s *rows) PutIfAbsent(_ context.Context, namespace, key string, value []byte, _ time.Time) ([]byte, bool, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if current, found := s.data[namespace+"\x00"+key]; found {
-		return current, false, s.err
-	}
-	s.data[namespace+"\x00"+key] = value
-	return value, true, s.err
-}
-
-func (s *rows) Delete(_ context.Context, namespace, key string) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	delete(s.data, namespace+"\x00"+key)
-	return s.err
-}
-
-func (s *rows) Count(_ context.Context, namespace string) (int64, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	var count int64
-	for key := range s.data {
-		if strings.HasPrefix(key, namespace+"\x00") {
-			count++
-		}
-	}
-	return count, s.err
-}
-
-func (s *rows) List(_ context.Context, namespace, after string, limit int) (keys []string, values [][]byte, err error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for key := range s.data {
-		if name, found := strings.CutPrefix(key, namespace+"\x00"); found && name > after {
-			keys = append(keys, name)
-		}
-	}
-	slices.Sort(keys)
-	keys = keys[:min(len(keys), limit)]
-	for _, key := range keys {
-		values = append(values, s.data[namespace+"\x00"+key])
-	}
-	return keys, values, s.err
-}
-
-func (s *rows) Several(_ context.Context, namespace string, keys []string) (map[string][]byte, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.batches++
-	found := map[string][]byte{}
-	for _, key := range keys {
-		if value, is := s.data[namespace+"\x00"+key]; is {
-			found[key] = value
-		}
-	}
-	return found, s.err
-}
-
-func (s *rows) has(namespace, key string) bool {
-	_, found, _ := s.Get(context.Background(), namespace, key)
-	return found
-}
-
-func (s *rows) Swap(_ context.Context, namespace, key string, old, value []byte, _ time.Time) (bool, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	current, found := s.data[namespace+"\x00"+key]
-	if !found || !bytes.Equal(current, old) {
-		return false, s.err
-	}
-	s.data[namespace+"\x00"+key] = value
-	return true, s.err
-}
-
-// claim does what the engine does with an adapter's document.
-func (s *rows) claim(claim *exchange.Claim) (instead []byte) {
-	if claim == nil {
-		return nil
-	}
-	if _, inserted, _ := s.PutIfAbsent(context.Background(), claim.Namespace, claim.Key, claim.Value, time.Time{}); inserted {
-		if claim.Alias != "" {
-			_, _, _ = s.PutIfAbsent(context.Background(), claim.AliasNamespace, claim.Alias, []byte(claim.Key), time.Time{})
-		}
-		return nil
-	}
-	if claim.Instead != nil {
-		if swapped, _ := s.Swap(context.Background(), claim.Namespace, claim.Key, claim.Instead, claim.Value, time.Time{}); swapped {
-			return nil
-		}
-	}
-	current, _, _ := s.Get(context.Background(), claim.Namespace, claim.Key)
-	if bytes.Equal(current, claim.Value) {
-		return nil
-	}
-	return current
-}
-
 // engine records what the adapter hands on and answers what the test wants.
 type engine struct {
+	exchangetest.Receiver
+
 	mu      sync.Mutex
-	taken   []exchange.Inbound
-	refuse  error
 	entries map[string]exchange.ThreadEntry
 	replies map[string]exchange.Reply
 	jobs    []string
-	state   *rows
 
 	removed   []string // agent, id and principal of messages that were taken back
 	cancelled []string // agent and principal
@@ -219,22 +91,20 @@ type engine struct {
 
 // Revise changes the copies that were taken, as the pipeline does.
 func (e *engine) Revise(_ context.Context, revision exchange.Revision) error {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	found := false
-	for i := range e.taken {
-		message := &e.taken[i].Message
-		if message.ID != revision.MessageID || message.Sender.Principal() != revision.Principal {
-			continue
+	var found, changed bool
+	e.Change(func(in *exchange.Inbound) {
+		message := &in.Message
+		if changed || message.ID != revision.MessageID || message.Sender.Principal() != revision.Principal {
+			return
 		}
 		found = true
-		parts, route := revision.Rewrite(message.Recipient, e.taken[i].Route)
-		if e.state.claim(revision.Claim) != nil {
-			return fault.New(fault.Conflict, "changed")
+		parts, route := revision.Rewrite(message.Recipient, in.Route)
+		if changed = e.Documents.Claim(revision.Claim) != nil; !changed && len(parts) > 0 {
+			message.Parts, in.Route = parts, route
 		}
-		if len(parts) > 0 {
-			message.Parts, e.taken[i].Route = parts, route
-		}
+	})
+	if changed {
+		return fault.New(fault.Conflict, "changed")
 	}
 	if !found {
 		return fault.New(fault.NotFound, "no such message")
@@ -268,30 +138,6 @@ func (e *engine) Audit(_ context.Context, record exchange.AuditRecord) error {
 	defer e.mu.Unlock()
 	e.audit = append(e.audit, record)
 	return nil
-}
-
-func (e *engine) Receive(_ context.Context, in exchange.Inbound) (exchange.Receipt, error) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if e.refuse != nil {
-		return exchange.Receipt{}, e.refuse
-	}
-	in.Message.Clean()
-	limits := normalized.DefaultLimits()
-	limits.AllowHTTP = true
-	if err := normalized.Validate(in.Message, limits); err != nil {
-		return exchange.Receipt{}, err
-	}
-	if instead := e.state.claim(in.Claim); instead != nil {
-		return exchange.Receipt{Claimed: instead}, nil
-	}
-	for _, other := range e.taken {
-		if other.Message.ID == in.Message.ID && other.Message.Recipient == in.Message.Recipient {
-			return exchange.Receipt{TurnID: "turn"}, nil
-		}
-	}
-	e.taken = append(e.taken, in)
-	return exchange.Receipt{TurnID: "turn", New: true}, nil
 }
 
 func (e *engine) FindMessage(_ context.Context, agent, id string) (exchange.ThreadEntry, bool, error) {
@@ -347,12 +193,6 @@ func (e *engine) SendLater(_ context.Context, _, payload string) error {
 	return nil
 }
 
-func (e *engine) messages() []exchange.Inbound {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	return slices.Clone(e.taken)
-}
-
 // takeJobs empties the queue of later work.
 func (e *engine) takeJobs(kind string) []string {
 	e.mu.Lock()
@@ -369,18 +209,6 @@ func (e *engine) takeJobs(kind string) []string {
 	return taken
 }
 
-type fixedAgents []exchange.AgentProfile
-
-func (f fixedAgents) Agents() []exchange.AgentProfile { return f }
-func (f fixedAgents) Agent(name string) (exchange.AgentProfile, bool) {
-	for _, agent := range f {
-		if strings.EqualFold(agent.Name, name) {
-			return agent, true
-		}
-	}
-	return exchange.AgentProfile{}, false
-}
-
 // rig is our server and one other server, both on loopback.
 type rig struct {
 	t       testing.TB
@@ -388,7 +216,7 @@ type rig struct {
 	base    string
 	domain  string
 	engine  *engine
-	state   *rows
+	state   *exchangetest.Documents
 	remote  *remoteServer
 	clock   *atomic.Int64 // nanoseconds that the adapter's clock is ahead
 	client  *http.Client  // of the test: its connections end with the rig, so that no later server on the same port gets one
@@ -401,11 +229,12 @@ func newRig(t testing.TB, change ...func(*Options)) *rig {
 		t.Fatal(err)
 	}
 	r := &rig{
-		t: t, base: "http://" + listener.Addr().String(), domain: listener.Addr().String(), state: newRows(),
+		t: t, base: "http://" + listener.Addr().String(), domain: listener.Addr().String(), state: exchangetest.NewDocuments(),
 		engine: &engine{entries: map[string]exchange.ThreadEntry{}, replies: map[string]exchange.Reply{}},
 		clock:  new(atomic.Int64), client: &http.Client{Transport: &http.Transport{}, Timeout: 2 * await.Patience},
 	}
-	r.engine.state = r.state
+	r.engine.Documents, r.engine.Limits = r.state, normalized.DefaultLimits()
+	r.engine.Limits.AllowHTTP = true
 	for _, owner := range []string{"", "echo", "other"} {
 		_ = r.state.Put(t.Context(), keyNamespace, rsaPrefix+owner, ownTestKey(), time.Time{})
 		_ = r.state.Put(t.Context(), keyNamespace, ed25519Prefix+owner, ownProofKey(), time.Time{})
@@ -415,7 +244,7 @@ func newRig(t testing.TB, change ...func(*Options)) *rig {
 	options := Options{
 		Domain: r.domain, PublicURL: r.base, Version: "1.2.3", Receiver: r.engine, Amender: r.engine, Timeline: r.engine, Records: r.engine, Threads: r.engine, Replies: r.engine,
 		Outbox: r.engine, State: r.state, Client: client, AllowPrivate: true,
-		Directory: fixedAgents{r.profile("echo"), r.profile("other")},
+		Directory: exchangetest.Agents{r.profile("echo"), r.profile("other")},
 		Now:       func() time.Time { return time.Now().Add(time.Duration(r.clock.Load())) },
 	}
 	for _, apply := range change {

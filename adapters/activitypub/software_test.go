@@ -28,6 +28,8 @@ import (
 	"github.com/gowebpki/jcs"
 
 	"inbox/exchange"
+	"inbox/exchange/exchangetest"
+	"inbox/internal/golden"
 	"inbox/internal/safehttp"
 	"inbox/normalized"
 )
@@ -132,7 +134,7 @@ func (s *recordedServer) run(t *testing.T, directory string, one recordedCase) {
 	r := newRig(t, func(o *Options) {
 		o.Domain, o.PublicURL, o.AllowPrivate = "inbox.example", "https://inbox.example", false
 		o.Client, o.Now = network, func() time.Time { return recordedNow }
-		o.Directory = fixedAgents{recordedAgent("echo"), recordedAgent("other")}
+		o.Directory = exchangetest.Agents{recordedAgent("echo"), recordedAgent("other")}
 	})
 	r.engine.replies[recordedReply] = exchange.Reply{ID: recordedReply, Agent: "echo", TurnID: "turn", CreatedAt: recordedNow, Message: normalized.Message{
 		ReceivedVia: normalized.ViaActivityPub, ThreadID: "https://inbox.example/threads/1",
@@ -144,14 +146,14 @@ func (s *recordedServer) run(t *testing.T, directory string, one recordedCase) {
 		}
 		network.work(r)
 	}
-	before := r.engine.messages()
+	before := r.engine.All()
 	network.requests = nil
 	status := s.deliver(r, directory, one)
 	if status != http.StatusAccepted {
 		t.Errorf("answered %d: this server could not talk to us", status)
 	}
 	result := recordedResult{Status: status, Requests: network.requests}
-	for i, in := range r.engine.messages() {
+	for i, in := range r.engine.All() {
 		switch {
 		case i >= len(before):
 			result.Messages = append(result.Messages, recordedMessageOf(in))
@@ -514,17 +516,5 @@ func (result recordedResult) compare(t *testing.T, path string) {
 	if err := encoder.Encode(result); err != nil {
 		t.Fatal(err)
 	}
-	if *update {
-		if err := os.WriteFile(path, text.Bytes(), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		return
-	}
-	want, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(string(want), text.String()); diff != "" {
-		t.Errorf("%s (run with -update to accept):\n%s", path, diff)
-	}
+	golden.Compare(t, strings.TrimPrefix(path, "testdata/"), text.Bytes())
 }

@@ -54,8 +54,8 @@ func TestGroupsShareActivities(t *testing.T) {
 			if c.change != nil && author.requests.Load() != 0 {
 				t.Error("something was fetched for an activity that is not for us")
 			}
-			if got != "" && r.engine.messages()[0].Message.Sender.Identities[0].Subject != author.actor("alice") {
-				t.Errorf("sender %+v", r.engine.messages()[0].Message.Sender)
+			if got != "" && r.engine.All()[0].Message.Sender.Identities[0].Subject != author.actor("alice") {
+				t.Errorf("sender %+v", r.engine.All()[0].Message.Sender)
 			}
 		})
 	}

@@ -1,39 +1,21 @@
 package discovery
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
-	"flag"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
 	"inbox/exchange"
+	"inbox/exchange/exchangetest"
+	"inbox/internal/golden"
 	"inbox/internal/httpserver"
 )
-
-var update = flag.Bool("update", false, "write the golden files anew")
-
-type agents []exchange.AgentProfile
-
-func (a agents) Agents() []exchange.AgentProfile { return a }
-func (a agents) Agent(name string) (exchange.AgentProfile, bool) {
-	for _, agent := range a {
-		if strings.EqualFold(agent.Name, name) {
-			return agent, true
-		}
-	}
-	return exchange.AgentProfile{}, false
-}
 
 type counting struct {
 	calls int
@@ -57,7 +39,7 @@ func options() Options {
 	})
 	return Options{
 		Domain: "inbox.example", PublicURL: "https://web.inbox.example", Version: "1.2.3",
-		Directory:    agents{{Name: "echo"}, {Name: "Other.One"}},
+		Directory:    exchangetest.Agents{{Name: "echo"}, {Name: "Other.One"}},
 		Contributors: []Contributor{mail, card, actor},
 		Subjects: []Subject{{"@inbox.example@inbox.example", []exchange.Link{
 			{Rel: "self", Type: "application/activity+json", Href: "https://web.inbox.example/actor"},
@@ -87,29 +69,12 @@ func get(t *testing.T, h http.Handler, target string) *httptest.ResponseRecorder
 	return w
 }
 
-func golden(t *testing.T, name string, got []byte) {
+func compare(t *testing.T, name string, got []byte) {
 	t.Helper()
 	if strings.HasSuffix(name, ".json") {
-		var pretty bytes.Buffer
-		if err := json.Indent(&pretty, got, "", "  "); err != nil {
-			t.Fatal(err)
-		}
-		got = pretty.Bytes()
+		got = golden.Indented(t, got)
 	}
-	path := filepath.Join("testdata", name)
-	if *update {
-		if err := os.WriteFile(path, got, 0o600); err != nil {
-			t.Fatal(err)
-		}
-		return
-	}
-	want, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(string(want), string(got)); diff != "" {
-		t.Errorf("%s (run with -update to accept):\n%s", name, diff)
-	}
+	golden.Compare(t, name, got)
 }
 
 func TestDocuments(t *testing.T) {
@@ -129,7 +94,7 @@ func TestDocuments(t *testing.T) {
 			!strings.Contains(w.Header().Get("Cache-Control"), "max-age=") {
 			t.Errorf("%s: %d %v", c.path, w.Code, w.Header())
 		}
-		golden(t, c.file, w.Body.Bytes())
+		compare(t, c.file, w.Body.Bytes())
 	}
 }
 

@@ -15,50 +15,16 @@ import (
 	"testing"
 	"time"
 
+	"inbox/exchange/exchangetest"
 	"inbox/identity"
 	"inbox/internal/await"
 )
 
-// table is the state table of a server without expiry.
-type table struct {
-	mu     sync.Mutex
-	values map[string][]byte
-	ends   map[string]time.Time // as it was last put; nothing ends by itself
-	down   error
-}
-
-func newTable() *table { return &table{values: map[string][]byte{}, ends: map[string]time.Time{}} }
-
-func (t *table) Get(_ context.Context, namespace, key string) ([]byte, bool, error) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	value, found := t.values[namespace+"/"+key]
-	return value, found, t.down
-}
-
-func (t *table) Put(_ context.Context, namespace, key string, value []byte, expires time.Time) error {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.down == nil {
-		t.values[namespace+"/"+key], t.ends[namespace+"/"+key] = value, expires
-	}
-	return t.down
-}
-
-func (t *table) PutIfAbsent(_ context.Context, namespace, key string, value []byte, _ time.Time) ([]byte, bool, error) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if current, found := t.values[namespace+"/"+key]; found || t.down != nil {
-		return current, false, t.down
-	}
-	t.values[namespace+"/"+key] = value
-	return value, true, nil
-}
-
-func (t *table) secrets() (numbers []string) {
-	for key, value := range t.values {
+// secrets are the numbers of the keys whose private halves are kept.
+func secrets(state *exchangetest.Documents) (numbers []string) {
+	for number, value := range state.All(keyNamespace) {
 		if strings.Contains(string(value), `"seed"`) {
-			numbers = append(numbers, strings.TrimPrefix(key, keyNamespace+"/"))
+			numbers = append(numbers, number)
 		}
 	}
 	slices.Sort(numbers)
@@ -77,7 +43,7 @@ func kids(keys []identity.PublicKey) (list []string) {
 }
 
 func TestKeyringRotates(t *testing.T) {
-	state, at := newTable(), &clock{time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)}
+	state, at := exchangetest.NewDocuments(), &clock{time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)}
 	ring, other := NewKeyring(state, "a.example", at.now), NewKeyring(state, "a.example", at.now)
 	signing := func(k *Keyring) string {
 		t.Helper()
@@ -110,7 +76,7 @@ func TestKeyringRotates(t *testing.T) {
 	}
 	at.at = at.at.Add(retiredAfter)
 	signing(ring)
-	if got := state.secrets(); !slices.Equal(got, []string{"2"}) {
+	if got := secrets(state); !slices.Equal(got, []string{"2"}) {
 		t.Errorf("private halves are kept of %v", got)
 	}
 	at.at = at.at.Add(PreviousKeyLife)
@@ -123,7 +89,7 @@ func TestKeyringRotates(t *testing.T) {
 	if err := other.Rotate(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if got := state.secrets(); !slices.Equal(got, []string{"2", "3"}) {
+	if got := secrets(state); !slices.Equal(got, []string{"2", "3"}) {
 		t.Errorf("private halves of %v", got)
 	}
 }
@@ -131,7 +97,7 @@ func TestKeyringRotates(t *testing.T) {
 // TestForgottenKeysEnd: the document of a key that is not published any more ends a day later, and a node whose pointer
 // to the oldest one is behind goes on with what is there.
 func TestForgottenKeysEnd(t *testing.T) {
-	state, at := newTable(), &clock{time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)}
+	state, at := exchangetest.NewDocuments(), &clock{time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)}
 	ring := NewKeyring(state, "a.example", at.now)
 	for range 2 {
 		if err := ring.Rotate(t.Context()); err != nil {
@@ -144,13 +110,13 @@ func TestForgottenKeysEnd(t *testing.T) {
 		t.Fatal(err)
 	}
 	for number, ends := range map[string]bool{"1": true, "2": true, "3": false} {
-		if end := state.ends[keyNamespace+"/"+number]; ends == end.IsZero() {
+		if end := state.Ends(keyNamespace, number); ends == end.IsZero() {
 			t.Errorf("key %s ends at %v", number, end)
 		}
 	}
-	delete(state.values, keyNamespace+"/1")
-	delete(state.values, keyNamespace+"/2")
-	state.values[keyNamespace+"/"+firstNumber] = []byte("1")
+	_ = state.Delete(t.Context(), keyNamespace, "1")
+	_ = state.Delete(t.Context(), keyNamespace, "2")
+	_ = state.Put(t.Context(), keyNamespace, firstNumber, []byte("1"), time.Time{})
 	fresh := NewKeyring(state, "a.example", at.now)
 	if after, err := fresh.Signing(t.Context()); err != nil || after.Kid != before.Kid {
 		t.Errorf("signs with %q, %v; want %q", after.Kid, err, before.Kid)
@@ -158,7 +124,7 @@ func TestForgottenKeysEnd(t *testing.T) {
 }
 
 func TestNodesRotateAtTheSameMoment(t *testing.T) {
-	state := newTable()
+	state := exchangetest.NewDocuments()
 	var group sync.WaitGroup
 	for range 8 {
 		group.Go(func() {
@@ -169,13 +135,13 @@ func TestNodesRotateAtTheSameMoment(t *testing.T) {
 		})
 	}
 	await.Done(t, group.Wait, "all nodes")
-	if got := state.secrets(); !slices.Equal(got, []string{"1"}) {
+	if got := secrets(state); !slices.Equal(got, []string{"1"}) {
 		t.Errorf("keys %v, want one", got)
 	}
 }
 
 func TestKeyringSignsWhatItsCardProves(t *testing.T) {
-	ring := NewKeyring(newTable(), "a.example", nil)
+	ring := NewKeyring(exchangetest.NewDocuments(), "a.example", nil)
 	signed, err := ring.Sign(t.Context(), identity.Evidence{
 		Subject: "acct:x@a.example", Method: "urn:mentionable:auth:test:v0.1", Assurance: "agent", Audience: identity.Audience{"@b@b.example"},
 	})
@@ -189,21 +155,22 @@ func TestKeyringSignsWhatItsCardProves(t *testing.T) {
 }
 
 func TestKeyringTellsWhenTheStateIsDown(t *testing.T) {
-	state := newTable()
-	state.down = errors.New("no database")
+	state := exchangetest.NewDocuments()
+	down := errors.New("no database")
+	state.Fail(down)
 	ring := NewKeyring(state, "a.example", nil)
-	if _, err := ring.Signing(t.Context()); !errors.Is(err, state.down) {
+	if _, err := ring.Signing(t.Context()); !errors.Is(err, down) {
 		t.Errorf("error %v", err)
 	}
-	state.down = nil
-	state.values[keyNamespace+"/1"] = []byte("{}")
+	state.Fail(nil)
+	_ = state.Put(t.Context(), keyNamespace, "1", []byte("{}"), time.Time{})
 	if _, err := ring.Signing(t.Context()); err == nil || strings.Contains(err.Error(), "{}") {
 		t.Errorf("error %v", err)
 	}
 }
 
 func TestRotationsAreLimited(t *testing.T) {
-	ring := NewKeyring(newTable(), "a.example", nil)
+	ring := NewKeyring(exchangetest.NewDocuments(), "a.example", nil)
 	for i := range maxKeys {
 		if err := ring.Rotate(t.Context()); (err != nil) != (i == maxKeys-1) {
 			t.Fatalf("rotation %d: %v", i, err)
@@ -235,7 +202,7 @@ func TestKeyDocuments(t *testing.T) {
 			header.Get("Cache-Control") != "public, max-age=60" || header.Get("Etag") == "" {
 			t.Errorf("%s: %d %v", path, w.Code, header)
 		}
-		golden(t, want.file, w.Body.Bytes())
+		compare(t, want.file, w.Body.Bytes())
 
 		again := httptest.NewRequest(http.MethodGet, path, nil)
 		again.Header.Set("If-None-Match", header.Get("Etag"))
@@ -269,11 +236,11 @@ func TestKeyDocumentsOfNobody(t *testing.T) {
 
 func TestKeyDocumentsHoldNoPrivateHalf(t *testing.T) {
 	o := options()
-	state := newTable()
+	state := exchangetest.NewDocuments()
 	o.Keys = NewKeyring(state, "inbox.example", nil).Public
 	h := handler(t, o)
 	get(t, h, "/.well-known/jwks.json")
-	for name, value := range maps.All(state.values) {
+	for name, value := range maps.All(state.All(keyNamespace)) {
 		var key storedKey
 		if err := json.Unmarshal(value, &key); err != nil || len(key.Seed) == 0 {
 			t.Fatalf("%s: %v", name, err)

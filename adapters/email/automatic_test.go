@@ -45,7 +45,7 @@ func TestMailingLists(t *testing.T) {
 			})
 			w := s.greet()
 			w.send("dev-bounces@lists.sender.test", []string{"echo@inbox.test"}, emailtest.Signed(t, emailtest.Letter("hello", test.headers...)), "250")
-			reason := s.engine.only(t).NoReply
+			reason := s.engine.Only(t).NoReply
 			if (reason == "") != (test.silent == "") || !strings.Contains(reason, test.silent) {
 				t.Errorf("not answered because %q, want %q", reason, test.silent)
 			}
@@ -58,7 +58,7 @@ func TestAnswersToListMailGoToTheAuthorAlone(t *testing.T) {
 	s := start(t, func(o *Options) { o.AnswersLists = func(string) bool { return true } })
 	lines := append([]string{"To: dev@lists.sender.test, echo@inbox.test", "Cc: bob@sender.test", "Reply-To: dev@lists.sender.test"}, ofList...)
 	s.greet().send("dev-bounces@lists.sender.test", []string{"echo@inbox.test"}, emailtest.Signed(t, emailtest.Letter("hello", lines...)), "250")
-	in := s.engine.only(t)
+	in := s.engine.Only(t)
 	if !in.Message.Sender.Verified {
 		t.Fatal("the mail is not verified")
 	}
@@ -86,7 +86,7 @@ func TestAnswerOf(t *testing.T) {
 		"<01936f2a-0000-7000-8000-000000000001@other.test>": false, "<2b0f1a3e-0000-4000-8000-000000000001@inbox.test>": false, "<x@inbox.test>": false,
 	} {
 		w.send("ann@sender.test", []string{"echo@inbox.test"}, emailtest.Signed(t, emailtest.Letter("hello", "Message-ID: "+strings.Replace(id, "<", "<a", 1), "In-Reply-To: "+id)), "250")
-		all := s.engine.all()
+		all := s.engine.All()
 		if at := all[len(all)-1].AnswerOf; at.IsZero() == known || known && at.UnixMilli() != 0x01936f2a0000 {
 			t.Errorf("%s: %v", id, at)
 		}

@@ -62,7 +62,7 @@ func BenchmarkReply(b *testing.B) {
 	if _, err := s.adapter.accept(b.Context(), env, mail); err != nil {
 		b.Fatal(err)
 	}
-	in := s.engine.only(b)
+	in := s.engine.Only(b)
 	notes, _ := readRoute(in.Route)
 	n := 0
 	for b.Loop() {

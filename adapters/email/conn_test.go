@@ -101,7 +101,7 @@ func TestBodiesAreNotQualified(t *testing.T) {
 // bodyStays plays a script of what is sent and what is answered, and demands that one mail came of it that ends as it was sent.
 func (s *setup) bodyStays(t *testing.T, w *wire, script []string, line string) {
 	t.Helper()
-	before := len(s.engine.all())
+	before := len(s.engine.All())
 	for i := 0; i < len(script); i += 2 {
 		w.write(strings.ReplaceAll(script[i], "m1@sender.test", fmt.Sprintf("%02d@sender.test", before)))
 		for want := range strings.FieldsSeq(script[i+1]) {
@@ -109,7 +109,7 @@ func (s *setup) bodyStays(t *testing.T, w *wire, script []string, line string) {
 		}
 	}
 	w.say("NOOP", "250")
-	all := s.engine.all()
+	all := s.engine.All()
 	if len(all) != before+1 || !strings.HasSuffix(string(all[before].Original), "first\r\n"+line) {
 		t.Errorf("%d mails, the last one %q", len(all)-before, all[len(all)-1].Original)
 	}
@@ -164,7 +164,7 @@ func TestBeginOfTLSForgetsWhatWasSaid(t *testing.T) {
 	}
 	w.say("STARTTLS", "503 5.5.1")
 	w.send("a@plain.test", []string{"echo@inbox.test"}, emailtest.Letter("x", "From: a@plain.test"), "250")
-	if original := string(s.engine.only(t).Original); !strings.Contains(original, "from again.test ") {
+	if original := string(s.engine.Only(t).Original); !strings.Contains(original, "from again.test ") {
 		t.Errorf("trace %s", original)
 	}
 }
@@ -309,7 +309,7 @@ func TestHalfClosedPeersHearTheirAnswers(t *testing.T) {
 	for _, want := range []string{"250", "250", "250", "354", "250", "221"} {
 		w.expect(want)
 	}
-	s.engine.only(t)
+	s.engine.Only(t)
 }
 
 // TestNamesOfPeersForgeNoAnswer sends what the server says itself as the name of the peer.
@@ -351,10 +351,10 @@ func TestLoneCRsUnderTLS(t *testing.T) {
 				w.t = t
 				say(w, mail+".\rx\r\n.\r\n")
 				w.expect("554 5.6.0")
-				before := len(s.engine.all())
+				before := len(s.engine.All())
 				say(w, strings.Replace(mail, "m1@", fmt.Sprintf("n%d@", before), 1)+".\r\n")
 				w.expect("250")
-				if n := len(s.engine.all()); n != before+1 {
+				if n := len(s.engine.All()); n != before+1 {
 					t.Errorf("%d mails after a good one; want %d", n, before+1)
 				}
 			})
@@ -387,5 +387,136 @@ func TestTLSConnectionsAreCutToo(t *testing.T) {
 	_ = w.conn.SetReadDeadline(time.Now().Add(patience))
 	if !w.closed() {
 		t.Error("it stays open")
+	}
+}
+
+// The tests of this file are named after what the SMTP library does not do, or does in a way that surprises.
+
+func TestLibrary1LimitsHoldBeforeTheGreetingOfThePeer(t *testing.T) {
+	s := start(t, func(o *Options) { o.MaxConnections = 1 })
+	first := s.dial() // says nothing
+	conn := s.dialAny()
+	conn.expect("421 4.7.0")
+	first.say("QUIT", "221")
+}
+
+func TestLibrary2ABodyMayTakeLongerThanACommand(t *testing.T) {
+	c := &peerConn{}
+	_ = c.SetReadDeadline(time.Now().Add(idleTimeout))
+	c.beginMail()
+	c.beginTransfer()
+	c.taken = 10 << 20
+	if left := time.Until(c.deadline); left < transferTimeout-time.Minute {
+		t.Errorf("a transfer has %s", left)
+	}
+}
+
+func TestLibrary3ABodyIsNeverReadAsCommands(t *testing.T) {
+	s := start(t, nil)
+	w := s.greet()
+	w.say("MAIL FROM:<a@plain.test>", "250")
+	w.say("RCPT TO:<echo@inbox.test>", "250")
+	w.say("DATA", "354")
+	w.write("From: a@plain.test\r\n\r\n" + strings.Repeat("z", 5000) + "\r\nMAIL FROM:<smuggled@plain.test>\r\nRCPT TO:<helper@inbox.test>\r\n.\r\n")
+	w.expect("554 5.6.0")
+	_, _ = w.conn.Write([]byte("QUIT\r\n")) // the connection may be closed already
+	for {
+		line, err := w.in.line()
+		if err != nil || strings.HasPrefix(line, "221") {
+			break
+		}
+		if strings.HasPrefix(line, "250") {
+			t.Fatalf("a line of the body was a command: %q", line)
+		}
+	}
+}
+
+func TestLibrary4OtherEndsSmuggleNothing(t *testing.T) {
+	s := start(t, func(o *Options) { o.MaxConnectionsPerIP = 100 })
+	for name, end := range map[string]string{
+		"LF.LF": "\n.\n", "LF.CRLF": "\n.\r\n", "CRLF.LF": "\r\n.\n", "CR.CR": "\r.\r", "CRLF.CR": "\r\n.\r", "CR.CRLF": "\r.\r\n", "CRLF.NUL": "\r\n.\x00\r\n", "LF.CR": "\n.\r",
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := s.greet()
+			w.say("MAIL FROM:<a@plain.test>", "250")
+			w.say("RCPT TO:<echo@inbox.test>", "250")
+			w.say("DATA", "354")
+			w.write(emailtest.Letter("one", "From: a@plain.test") + "x" + end + "MAIL FROM:<evil@plain.test>\r\nRCPT TO:<echo@inbox.test>\r\nDATA\r\n" + emailtest.Letter("two", "From: evil@plain.test") + "\r\n.\r\n")
+			w.expect("554 5.6.0")
+			w.say("NOOP", "250")
+		})
+	}
+	if n := len(s.engine.All()); n != 0 {
+		t.Errorf("%d messages", n)
+	}
+}
+
+func TestLibrary5CommandsMayEndInLF(t *testing.T) {
+	s := start(t, nil)
+	w := s.greet()
+	w.write("NOOP\n")
+	w.expect("250")
+}
+
+func TestLibrary6AddressesAreReadStrictly(t *testing.T) {
+	s := start(t, nil)
+	for address, want := range map[string]string{
+		`"echo@inbox.test"@other.test`: "550 5.7.1", `"v@p.test"@inbox.test`: "550 5.1.3", "@r:echo@inbox.test": "250", "ëcho@inbox.test": "553 5.6.7", "echo@ïnbox.test": "553 5.6.7",
+	} {
+		if _, refusal := s.adapter.recipient(unrouted(address), false); refusal != nil && !strings.HasPrefix(replyLine(refusal), want) || refusal == nil && want != "250" {
+			t.Errorf("%s: %v; want %s", address, refusal, want)
+		}
+	}
+}
+
+// unrouted does what the library does with quotes and routes.
+func unrouted(address string) string {
+	if strings.HasPrefix(address, "@") {
+		address = address[strings.IndexByte(address, ':')+1:]
+	}
+	return strings.ReplaceAll(address, `"`, "")
+}
+
+func TestLibrary7RefusalsAreCounted(t *testing.T) { TestHarvestersCannotBeginAgain(t) }
+
+func TestLibrary8AnnouncedSizesAreChecked(t *testing.T) {
+	s := start(t, func(o *Options) { o.MaxMessageBytes = 1000 })
+	w := s.greet()
+	w.say("MAIL FROM:<a@plain.test> SIZE=1001", "552 5.3.4")
+	w.say("MAIL FROM:<a@plain.test> SIZE=99999999999", "501")
+	w.say("MAIL FROM:<a@plain.test> SIZE=1000", "250")
+}
+
+func TestLibrary9AGivenUpChunkIsNotDelivered(t *testing.T) {
+	s := start(t, nil)
+	w := s.greet()
+	w.say("MAIL FROM:<a@plain.test>", "250")
+	w.say("RCPT TO:<echo@inbox.test>", "250")
+	mail := emailtest.Letter("x", "From: a@plain.test")
+	w.write(fmt.Sprintf("BDAT %d\r\n%s", len(mail), mail))
+	w.expect("250")
+	w.say("RSET", "250")
+	w.say("NOOP", "250")
+	if n := len(s.engine.All()); n != 0 {
+		t.Errorf("%d messages", n)
+	}
+}
+
+func TestLibrary10TheAnswerWaitsForTheStoreOnly(t *testing.T) {
+	s := start(t, nil)
+	s.engine.Refuse = unavailable
+	w := s.greet()
+	w.send("a@plain.test", []string{"echo@inbox.test"}, emailtest.Letter("x", "From: a@plain.test"), "451 4.3.0")
+	s.engine.Refuse = nil
+	w.send("a@plain.test", []string{"echo@inbox.test"}, emailtest.Letter("x", "From: a@plain.test"), "250")
+	s.engine.Only(t)
+}
+
+func TestLibrary12AllRecipientsOrNone(t *testing.T) {
+	s := start(t, nil)
+	w := s.greet()
+	w.send("a@plain.test", []string{"echo@inbox.test", "helper@inbox.test"}, emailtest.Letter("x", "From: a@plain.test", "To: echo@inbox.test, helper@inbox.test"), "250")
+	if n := len(s.engine.All()); n != 2 {
+		t.Errorf("%d messages; want one per agent", n)
 	}
 }

@@ -6,10 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"maps"
 	"net"
 	"os"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -19,6 +17,7 @@ import (
 
 	"inbox/adapters/email/emailtest"
 	"inbox/exchange"
+	"inbox/exchange/exchangetest"
 	"inbox/identity"
 	"inbox/internal/await"
 	"inbox/internal/blob"
@@ -36,36 +35,17 @@ const patience = await.Patience
 
 // engine records what is received and returns it by id, as the store would.
 type engine struct {
-	mu       sync.Mutex
-	received []exchange.Inbound
-	fail     func(exchange.Inbound) error
-	replies  map[string]int // native id of a reply → index of its question
-}
+	exchangetest.Receiver
+	exchangetest.Agents
 
-func (e *engine) Receive(_ context.Context, in exchange.Inbound) (exchange.Receipt, error) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if e.fail != nil {
-		if err := e.fail(in); err != nil {
-			return exchange.Receipt{}, err
-		}
-	}
-	if err := normalized.Validate(in.Message, normalized.DefaultLimits()); err != nil {
-		return exchange.Receipt{}, err
-	}
-	for _, known := range e.received {
-		if known.Message.ID == in.Message.ID && known.Message.Recipient == in.Message.Recipient && known.Message.Sender.Principal() == in.Message.Sender.Principal() {
-			return exchange.Receipt{}, nil
-		}
-	}
-	e.received = append(e.received, in)
-	return exchange.Receipt{New: true}, nil
+	mu      sync.Mutex
+	replies map[string]int // native id of a reply → index of its question
 }
 
 func (e *engine) FindMessage(_ context.Context, agent, id string) (exchange.ThreadEntry, bool, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	for i, in := range e.received {
+	for i, in := range e.All() {
 		question, replied := e.replies[id]
 		if strings.HasPrefix(in.Message.Recipient, "@"+agent+"@") && (in.Message.ID == id || (replied && question == i)) {
 			return exchange.ThreadEntry{ThreadID: in.Message.ThreadID, Message: in.Message, Route: in.Route}, true, nil
@@ -74,28 +54,9 @@ func (e *engine) FindMessage(_ context.Context, agent, id string) (exchange.Thre
 	return exchange.ThreadEntry{}, false, nil
 }
 
-func (e *engine) Agent(name string) (exchange.AgentProfile, bool) {
-	for _, known := range []string{"echo", "helper"} {
-		if strings.EqualFold(known, name) {
-			return exchange.AgentProfile{Name: known, Address: "@" + known + "@inbox.test", DisplayName: "Echo, the agent"}, true
-		}
-	}
-	return exchange.AgentProfile{}, false
-}
-
-func (e *engine) all() []exchange.Inbound {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	return slices.Clone(e.received)
-}
-
-func (e *engine) only(t testing.TB) exchange.Inbound {
-	t.Helper()
-	all := e.all()
-	if len(all) != 1 {
-		t.Fatalf("%d messages were received; want 1", len(all))
-	}
-	return all[0]
+var ourAgents = exchangetest.Agents{
+	{Name: "echo", Address: "@echo@inbox.test", DisplayName: "Echo, the agent"},
+	{Name: "helper", Address: "@helper@inbox.test", DisplayName: "Echo, the agent"},
 }
 
 // setup is one adapter with everything that it needs.
@@ -103,13 +64,13 @@ type setup struct {
 	t       testing.TB
 	names   *emailtest.NameServer
 	engine  *engine
-	state   *emailtest.State
+	state   *exchangetest.Documents
 	adapter *Adapter
 	stop    func()
 }
 
-var ourKey = sync.OnceValue(func() *emailtest.State {
-	state := emailtest.NewState()
+var ourKey = sync.OnceValue(func() *exchangetest.Documents {
+	state := exchangetest.NewDocuments()
 	if _, err := LoadKey(state, ""); err != nil {
 		panic(err)
 	}
@@ -119,8 +80,8 @@ var ourKey = sync.OnceValue(func() *emailtest.State {
 // start runs an adapter. change may alter the options.
 func start(t testing.TB, change func(*Options)) *setup {
 	t.Helper()
-	s := &setup{t: t, names: emailtest.StartNames(t), engine: &engine{replies: map[string]int{}}, state: emailtest.NewState()}
-	maps.Copy(s.state.Docs, ourKey().Docs) // making a key takes long
+	s := &setup{t: t, names: emailtest.StartNames(t), engine: &engine{Agents: ourAgents, replies: map[string]int{}}, state: exchangetest.NewDocuments()}
+	s.state.Copy(ourKey()) // making a key takes long
 	blobs, err := blob.OpenFiles(t.TempDir(), blob.Options{})
 	if err != nil {
 		t.Fatal(err)

@@ -36,7 +36,7 @@ func TestOutsideSoftware(t *testing.T) {
 	if !strings.Contains(transcript, "250 2.0.0 OK: queued") {
 		t.Fatal(transcript)
 	}
-	in := s.engine.only(t)
+	in := s.engine.Only(t)
 	if in.Message.Sender.AuthMethod != normalized.AuthEmailDMARC || in.Message.Parts[0].Content != "Subject: A question\n\nSigned elsewhere.\n.\nEnd" {
 		t.Fatalf("message %+v", in.Message)
 	}

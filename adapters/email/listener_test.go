@@ -129,7 +129,7 @@ func TestProvenMailsDoNotUseUpTheRates(t *testing.T) {
 		w.send("ann@sender.test", []string{"echo@inbox.test"}, emailtest.Signed(t, emailtest.Letter("x", fmt.Sprintf("Message-ID: <p%d@sender.test>", i))), "250")
 	}
 	w.say("MAIL FROM:<ann@sender.test>", "452 4.7.0")
-	if n := len(s.engine.all()); n != 2*maxCredit {
+	if n := len(s.engine.All()); n != 2*maxCredit {
 		t.Errorf("%d mails were received", n)
 	}
 }

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/base64"
 	"encoding/json"
-	"flag"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -23,6 +22,7 @@ import (
 	"inbox/identity"
 	"inbox/internal/blob"
 	"inbox/internal/fault"
+	"inbox/internal/golden"
 	"inbox/normalized"
 )
 
@@ -33,7 +33,7 @@ func TestAgentGetsSubjectAndRecipients(t *testing.T) {
 		"To: Bo <bo@other.test>, echo+order-4711@inbox.test", "Cc: =?utf-8?Q?J=C3=BCrgen?= <j@Third.TEST>", "Bcc: spy@far.test",
 		"Subject: =?utf-8?Q?Re=3A_Lampen=0D=0ABcc=3A_x?=", "Date: Sat, 21 Nov 2026 13:00:00 +0100", "List-Id: Lamps <lamps.sender.test>", "Content-Language: de-AT",
 	)), "250")
-	for _, in := range s.engine.all() {
+	for _, in := range s.engine.All() {
 		at := identity.At(time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC))
 		want := &normalized.Surface{
 			Channel: "email", Subject: "Re: Lampen Bcc: x", Date: &at, ListID: "lamps.sender.test", Language: "de-AT",
@@ -50,8 +50,8 @@ func TestAgentGetsSubjectAndRecipients(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	if len(s.engine.all()) != 2 {
-		t.Errorf("%d messages", len(s.engine.all()))
+	if len(s.engine.All()) != 2 {
+		t.Errorf("%d messages", len(s.engine.All()))
 	}
 }
 
@@ -76,7 +76,7 @@ func TestSurfaceOfOddHeaders(t *testing.T) {
 		}},
 	} {
 		w.send("ann@plain.test", []string{"echo@inbox.test"}, emailtest.Letter("x", append(row.lines, "From: ann@plain.test", fmt.Sprintf("Message-ID: <%d@plain.test>", i))...), "250")
-		in := s.engine.all()[i]
+		in := s.engine.All()[i]
 		if err := normalized.Validate(in.Message, normalized.DefaultLimits()); err != nil || !row.check(in.Message.Surface) {
 			t.Errorf("%.60q: %+v, %v", row.lines, in.Message.Surface, err)
 		}
@@ -142,26 +142,6 @@ func TestAgentAnswersAllOfSurface(t *testing.T) {
 	}
 }
 
-var update = flag.Bool("update", false, "write the golden files")
-
-// golden compares with a file in testdata, or writes it with -update.
-func golden(t *testing.T, name string, got []byte) {
-	t.Helper()
-	path := filepath.Join("testdata", name)
-	if *update {
-		if err := os.WriteFile(path, got, 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(string(want), string(got)); diff != "" {
-		t.Errorf("%s (-want +got):\n%s", name, diff)
-	}
-}
-
 // show prints parts for golden files.
 func show(parts []normalized.Part) []byte {
 	var out bytes.Buffer
@@ -199,13 +179,13 @@ func TestCorpus(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		before := len(s.engine.all())
+		before := len(s.engine.All())
 		w.send("ann@plain.test", []string{"echo@inbox.test"}, string(mail), "250")
-		all := s.engine.all()
+		all := s.engine.All()
 		if len(all) != before+1 {
 			t.Fatalf("%s was not received", name)
 		}
-		golden(t, filepath.Join("..", "text", "testdata", "mail", name+".golden"), show(all[before].Message.Parts))
+		golden.Compare(t, filepath.Join("..", "text", "testdata", "mail", name+".golden"), show(all[before].Message.Parts))
 		if err := normalized.Validate(all[before].Message, normalized.DefaultLimits()); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
@@ -217,7 +197,7 @@ func TestLargeFilesGoToTheBlobStore(t *testing.T) {
 	data := bytes.Repeat([]byte("0123456789"), 30<<10)
 	body := "--x\n\nhere\n--x\nContent-Type: application/zip; name=big.zip\nContent-Transfer-Encoding: base64\n\n" + emailtest.InLines(base64.StdEncoding.EncodeToString(data)) + "--x--"
 	s.greet().send("a@plain.test", []string{"echo@inbox.test"}, emailtest.Letter(body, "From: a@plain.test", "Content-Type: multipart/mixed; boundary=x"), "250")
-	file := s.engine.only(t).Message.Parts[1]
+	file := s.engine.Only(t).Message.Parts[1]
 	if file.BytesRef.Kind != normalized.BytesContentAddressed || file.Size != int64(len(data)) || file.Name != "big.zip" {
 		t.Fatalf("file %+v", file)
 	}
@@ -261,4 +241,72 @@ func FuzzMessageParts(f *testing.F) {
 			}
 		}
 	})
+}
+
+// TestInternationalSenders: whoever has an address in another script could not write at all.
+func TestInternationalSenders(t *testing.T) {
+	s := start(t, nil)
+	s.names.Text("_dmarc.xn--bcher-kva.test", "v=DMARC1; p=reject; adkim=s")
+	_, record := DNSRecord("x.test", "s1", emailtest.SenderKey())
+	s.names.Text("s1._domainkey.xn--bcher-kva.test", record)
+	w := s.dial()
+	for line := w.say("EHLO client.test", ""); !strings.Contains(line, "SMTPUTF8"); line = w.reply() {
+		if !strings.Contains(line, "-") {
+			t.Fatal("SMTPUTF8 is not announced")
+		}
+	}
+	w = s.greet()
+	w.say("MAIL FROM:<änn@bücher.test>", "553 5.6.7")
+	w.say("MAIL FROM:<änn@bücher.test> BODY=8BITMIME SMTPUTF8", "250")
+	w.say("RCPT TO:<ëcho@inbox.test>", "550 5.1.3")
+	w.say("RCPT TO:<echo+t1@inbox.test>", "250")
+	w.say("DATA", "354")
+	mail := emailtest.SignedAs(t, emailtest.Letter("Grüße", "From: Änn <änn@bücher.test>", "To: echo+t1@inbox.test, ünal@other.test", "Subject: Bücher", "Message-ID: <m1@bücher.test>"), "bücher.test", "s1", emailtest.SenderKey())
+	w.write(mail + ".\r\n")
+	w.expect("250")
+
+	in := s.engine.Only(t)
+	sender := in.Message.Sender
+	if sender.Address != "@änn@xn--bcher-kva.test" || !sender.Verified || sender.AuthMethod != normalized.AuthEmailDMARC || in.Message.Surface.Subject != "Bücher" || len(in.Message.Surface.To) != 2 {
+		t.Errorf("sender %+v, surface %+v", sender, in.Message.Surface)
+	}
+	if err := normalized.Validate(in.Message, normalized.DefaultLimits()); err != nil {
+		t.Error(err)
+	}
+	if !bytes.Contains(in.Original, []byte("with UTF8SMTP id")) || !bytes.Contains(in.Original, []byte("Return-Path: <änn@xn--bcher-kva.test>")) {
+		t.Errorf("original:\n%s", in.Original)
+	}
+
+	reply := replyTo(in, normalized.Text("an answer"))
+	plan, err := s.adapter.Plan(t.Context(), reply)
+	if err != nil || len(plan.Destinations) != 1 || plan.Destinations[0].Key != "xn--bcher-kva.test" || plan.Destinations[0].Address != "änn@xn--bcher-kva.test" {
+		t.Errorf("plan %+v, %v", plan, err)
+	}
+	if _, err := s.deliver(reply); err != nil {
+		t.Fatal(err)
+	}
+	fields, _, err := message.Split(s.captured()[0].Data)
+	if to := fields.Addresses("To"); err != nil || len(to) != 1 || to[0].Key() != "änn@xn--bcher-kva.test" || to[0].Name != "Änn" {
+		t.Errorf("To %+v, %v", to, err)
+	}
+}
+
+// TestOurDomainInItsOwnScript: an address is the same whichever form of the domain a program writes.
+func TestOurDomainInItsOwnScript(t *testing.T) {
+	s := start(t, func(o *Options) { o.Domain = "bücher.example" })
+	w := s.greet()
+	w.say("MAIL FROM:<ann@plain.test> SMTPUTF8", "250")
+	w.say("RCPT TO:<echo@BÜCHER.example>", "250")
+	w.say("RSET", "250")
+	w.say("MAIL FROM:<ann@plain.test>", "250")
+	w.say("RCPT TO:<echo@bücher.example>", "553 5.6.7")
+	w.say("RCPT TO:<echo@xn--bcher-kva.example>", "250")
+}
+
+// TestOneLetterTwoWays: a letter with its mark apart is the same letter.
+func TestOneLetterTwoWays(t *testing.T) {
+	one, other := message.Mailbox{Local: "\u00e4nn", Domain: "x.test"}, message.Mailbox{Local: "a\u0308NN", Domain: "x.test"}
+	if one.Key() != other.Key() {
+		t.Errorf("%q and %q", one.Key(), other.Key())
+	}
 }

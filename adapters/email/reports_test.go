@@ -247,7 +247,7 @@ func TestReportsAreMatched(t *testing.T) {
 			if diff := cmp.Diff(c.failures, failures); diff != "" {
 				t.Error(diff)
 			}
-			if got := len(s.engine.all()); got != c.forAgents {
+			if got := len(s.engine.All()); got != c.forAgents {
 				t.Errorf("agents got %d messages", got)
 			}
 		})

@@ -21,7 +21,7 @@ func TestSignedMailBecomesAMessage(t *testing.T) {
 	s := start(t, nil)
 	w := s.greet()
 	w.send("ann@sender.test", []string{"echo+ticket.7@inbox.test"}, emailtest.Signed(t, emailtest.Letter("Hello\nagent", "To: Echo <echo+ticket.7@inbox.test>, bob@other.test")), "250")
-	in := s.engine.only(t)
+	in := s.engine.Only(t)
 	m := in.Message
 	if m.ID != "m1@sender.test" || m.ThreadID != m.ID || m.Recipient != "@echo@inbox.test" || m.ReceivedVia != "email" {
 		t.Errorf("message %+v", m)
@@ -132,7 +132,7 @@ func TestSizeIsExact(t *testing.T) {
 	w.send("a@plain.test", []string{"echo@inbox.test"}, pad(limit+1), "552 5.3.4")
 	w.send("a@plain.test", []string{"echo@inbox.test"}, pad(limit+5000), "552 5.3.4")
 	w.say("NOOP", "250")
-	if n := len(s.engine.all()); n != 1 {
+	if n := len(s.engine.All()); n != 1 {
 		t.Errorf("%d messages; want 1", n)
 	}
 }
@@ -173,22 +173,22 @@ func TestMalformedMailIsRefused(t *testing.T) {
 			}
 		})
 	}
-	if n := len(s.engine.all()); n != 0 {
+	if n := len(s.engine.All()); n != 0 {
 		t.Errorf("%d malformed mails were received", n)
 	}
 }
 
 func TestOurTroubleIsNeverFinal(t *testing.T) {
 	s := start(t, nil)
-	s.engine.fail = unavailable
+	s.engine.Refuse = unavailable
 	w := s.greet()
 	got := w.send("a@plain.test", []string{"echo@inbox.test"}, emailtest.Letter("x", "From: a@plain.test"), "451 4.3.0")
 	if strings.Contains(got, "disk") {
 		t.Errorf("internals leave the server: %s", got)
 	}
-	s.engine.fail = func(exchange.Inbound) error { return errors.New("bug") }
+	s.engine.Refuse = func(exchange.Inbound) error { return errors.New("bug") }
 	w.send("a@plain.test", []string{"echo@inbox.test"}, emailtest.Letter("x", "From: a@plain.test"), "451 4.3.0")
-	s.engine.fail = nil
+	s.engine.Refuse = nil
 	w.send("a@plain.test", []string{"echo@inbox.test"}, emailtest.Letter("x", "From: a@plain.test"), "250")
 }
 
@@ -210,16 +210,16 @@ func TestSeveralAgentsInOneMail(t *testing.T) {
 	both := []string{"echo@inbox.test", "helper@inbox.test", "echo+again@inbox.test", "postmaster@inbox.test"}
 	mail := emailtest.Letter("x", "From: a@plain.test", "To: echo@inbox.test, helper@inbox.test")
 
-	s.engine.fail = func(in exchange.Inbound) error {
+	s.engine.Refuse = func(in exchange.Inbound) error {
 		if in.Message.Recipient == "@helper@inbox.test" {
 			return unavailable(in)
 		}
 		return nil
 	}
 	w.send("a@plain.test", both, mail, "451 4.3.0")
-	s.engine.fail = nil
+	s.engine.Refuse = nil
 	w.send("a@plain.test", both, mail, "250")
-	if n := len(s.engine.all()); n != 2 {
+	if n := len(s.engine.All()); n != 2 {
 		t.Errorf("%d messages; want one per agent", n)
 	}
 	operator, err := s.adapter.OperatorMail(t.Context(), "", 10)
@@ -227,7 +227,7 @@ func TestSeveralAgentsInOneMail(t *testing.T) {
 		t.Errorf("operator mail %+v, %v", operator, err)
 	}
 
-	s.engine.fail = func(in exchange.Inbound) error {
+	s.engine.Refuse = func(in exchange.Inbound) error {
 		if in.Message.Recipient == "@helper@inbox.test" {
 			return fault.New(fault.Forbidden, "blocked")
 		}
@@ -249,7 +249,7 @@ func TestBrokenTransferIsDropped(t *testing.T) {
 	if !w.closed() {
 		t.Error("the connection stays open")
 	}
-	if n := len(s.engine.all()); n != 0 {
+	if n := len(s.engine.All()); n != 0 {
 		t.Errorf("%d messages from half a mail", n)
 	}
 }
@@ -264,8 +264,8 @@ func TestChunkedTransfer(t *testing.T) {
 	w.expect("250")
 	w.write(fmt.Sprintf("BDAT %d LAST\r\n%s", len(mail)-20, mail[20:]))
 	w.expect("250")
-	if s.engine.only(t).Message.Parts[0].Content != "Subject: A question\n\nchunked" {
-		t.Errorf("parts %+v", s.engine.only(t).Message.Parts)
+	if s.engine.Only(t).Message.Parts[0].Content != "Subject: A question\n\nchunked" {
+		t.Errorf("parts %+v", s.engine.Only(t).Message.Parts)
 	}
 	torn := s.greet()
 	torn.say("MAIL FROM:<a@plain.test>", "250")
@@ -274,7 +274,7 @@ func TestChunkedTransfer(t *testing.T) {
 	_ = torn.conn.(*net.TCPConn).CloseWrite()
 	for !torn.closed() {
 	}
-	if n := len(s.engine.all()); n != 1 {
+	if n := len(s.engine.All()); n != 1 {
 		t.Errorf("a torn chunk was taken for a whole mail: %d messages", n)
 	}
 	given := s.greet()
@@ -336,7 +336,7 @@ func TestGracefulStop(t *testing.T) {
 	busy.expect("250")
 	busy.expect("421")
 	await.Receive(t, stopped, "the end of the adapter")
-	s.engine.only(t)
+	s.engine.Only(t)
 }
 
 func TestPortInUseIsOneSentence(t *testing.T) {
@@ -376,10 +376,10 @@ func TestStartTLS(t *testing.T) {
 	w.conn, w.in = secured, &lineReader{conn: secured}
 	w.say("EHLO client.sender.test", "250")
 	w.send("ann@sender.test", []string{"echo@inbox.test"}, emailtest.Signed(t, emailtest.Letter("secret")), "250")
-	if claims := claimsOf(t, s.engine.only(t).Message.Sender.Identities[0]); !strings.Contains(claims, `"tls":"TLS 1.3"`) {
+	if claims := claimsOf(t, s.engine.Only(t).Message.Sender.Identities[0]); !strings.Contains(claims, `"tls":"TLS 1.3"`) {
 		t.Errorf("claims %s", claims)
 	}
-	if original := string(s.engine.only(t).Original); !strings.Contains(original, "with ESMTPS id ") {
+	if original := string(s.engine.Only(t).Original); !strings.Contains(original, "with ESMTPS id ") {
 		t.Errorf("trace %s", original)
 	}
 }
@@ -393,7 +393,7 @@ func TestNestedMailIsRefused(t *testing.T) {
 	w.say("EHLO again.test", "250")
 	w.say("DATA", "503 5.5.1")
 	w.send("a@plain.test", []string{"echo@inbox.test"}, emailtest.Letter("x", "From: a@plain.test"), "250")
-	s.engine.only(t)
+	s.engine.Only(t)
 }
 
 func TestPipelinedMails(t *testing.T) {
@@ -406,7 +406,7 @@ func TestPipelinedMails(t *testing.T) {
 	for _, want := range []string{"250", "250", "354", "250", "250", "250", "354", "250", "221"} {
 		w.expect(want)
 	}
-	if n := len(s.engine.all()); n != 2 {
+	if n := len(s.engine.All()); n != 2 {
 		t.Errorf("%d messages; want 2", n)
 	}
 }
@@ -418,12 +418,12 @@ func TestForgedMailMayBeSmallOnly(t *testing.T) {
 	large := emailtest.Signed(t, emailtest.Letter("large", "From: ann@sender.test")+strings.Repeat("many words\r\n", 1000))
 	w := s.greet()
 	w.send("a@plain.test", []string{"echo@inbox.test"}, emailtest.Letter("forged", "From: ann@plain.test")+strings.Repeat("many words\r\n", 1000), "552 5.3.4")
-	if n := len(s.engine.all()); n != 0 {
+	if n := len(s.engine.All()); n != 0 {
 		t.Fatalf("%d messages; want none", n)
 	}
 	w.send("ann@sender.test", []string{"echo@inbox.test"}, large, "250")
 	w.send("a@plain.test", []string{"echo@inbox.test"}, emailtest.Letter("small", "From: ann@plain.test"), "250")
-	if n := len(s.engine.all()); n != 2 {
+	if n := len(s.engine.All()); n != 2 {
 		t.Errorf("%d messages; want the signed and the small one", n)
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"inbox/adapters/email/message"
 	"inbox/exchange"
 	"inbox/internal/fault"
+	"inbox/internal/golden"
 	"inbox/normalized"
 )
 
@@ -28,9 +29,9 @@ func TestThreads(t *testing.T) {
 		if signedBy {
 			mail = emailtest.SignedAs(t, mail, domain, "s1", emailtest.SenderKey())
 		}
-		before := len(s.engine.all())
+		before := len(s.engine.All())
 		w.send("p@"+domain, []string{"echo@inbox.test"}, mail, "250")
-		return s.engine.all()[before].Message
+		return s.engine.All()[before].Message
 	}
 	const root = "m1@sender.test"
 	first := send("sender.test", root, true, "To: echo@inbox.test, p@bob.test")
@@ -67,10 +68,10 @@ func TestMailWithoutMessageID(t *testing.T) {
 	w := s.greet()
 	for _, id := range []string{"Message-ID: <>", "Message-ID: none", "Message-ID: <a b@c>", "Message-ID: <a@b> <c@d>"} {
 		mail := emailtest.Letter(id, "From: a@plain.test", id)
-		before := len(s.engine.all())
+		before := len(s.engine.All())
 		w.send("a@plain.test", []string{"echo@inbox.test"}, mail, "250")
 		w.send("a@plain.test", []string{"echo@inbox.test"}, mail, "250")
-		all := s.engine.all()
+		all := s.engine.All()
 		if len(all) != before+1 {
 			t.Fatalf("%s: the same bytes twice are %d messages", id, len(all)-before)
 		}
@@ -147,14 +148,14 @@ func TestAutomaticMail(t *testing.T) {
 		"reply about bounces":     {[]string{"Subject: Re: Undeliverable: x"}, "ann@sender.test", true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			before := len(s.engine.all())
+			before := len(s.engine.All())
 			id := strings.ReplaceAll(name, " ", "-")
 			lines := c.lines
 			if !strings.Contains(strings.Join(lines, "\n"), "Message-ID") {
 				lines = append([]string{"Message-ID: <" + id + "@sender.test>"}, lines...)
 			}
 			s.greet().send(c.from, []string{"echo@inbox.test"}, emailtest.Signed(t, emailtest.Letter("x", lines...)), "250")
-			in := s.engine.all()[before]
+			in := s.engine.All()[before]
 			if (in.NoReply == "") != c.reply {
 				t.Errorf("no reply because %q; reply wanted %v", in.NoReply, c.reply)
 			}
@@ -202,7 +203,7 @@ func TestReplyToIsNoReflector(t *testing.T) {
 		if want == "" {
 			want = from
 		}
-		reply := replyTo(s.engine.all()[i], normalized.Text("an answer"))
+		reply := replyTo(s.engine.All()[i], normalized.Text("an answer"))
 		plan, err := s.adapter.Plan(t.Context(), reply)
 		if err != nil || len(plan.Destinations) != 1 || plan.Destinations[0].Address != want {
 			t.Errorf("%s, %s, signed %v: plan %+v, %v; want %s", c.policy, c.replyTo, c.sign, plan, err, want)
@@ -277,7 +278,7 @@ func TestThreadTags(t *testing.T) {
 	s := start(t, func(o *Options) { o.ThreadTags = true })
 	w := s.greet()
 	w.send("ann@sender.test", []string{"echo@inbox.test"}, emailtest.Signed(t, emailtest.Letter("first")), "250")
-	first := s.engine.only(t)
+	first := s.engine.Only(t)
 	reply := replyTo(first, normalized.Text("an answer"))
 	if _, err := s.deliver(reply); err != nil {
 		t.Fatal(err)
@@ -305,7 +306,7 @@ func TestThreadTags(t *testing.T) {
 	} {
 		lines := slices.Concat(row.lines, []string{"From: " + row.from + "@sender.test", "Message-ID: <again" + string(rune('a'+i)) + "@sender.test>"})
 		w.send(row.from+"@sender.test", []string{row.to}, emailtest.Signed(t, emailtest.Letter("again", lines...)), "250")
-		all := s.engine.all()
+		all := s.engine.All()
 		got := all[len(all)-1]
 		if joined := got.Message.ThreadID == first.Message.ThreadID; joined != row.joins || (got.NoReply != "") != row.silent {
 			t.Errorf("%s: thread %q, silent because %q", row.name, got.Message.ThreadID, got.NoReply)
@@ -321,7 +322,7 @@ func TestThreadTagKeepsThePlusTag(t *testing.T) {
 	s := start(t, func(o *Options) { o.ThreadTags = true })
 	w := s.greet()
 	w.send("ann@sender.test", []string{"echo+order-4711@inbox.test"}, emailtest.Signed(t, emailtest.Letter("first", "To: echo+order-4711@inbox.test")), "250")
-	reply := replyTo(s.engine.only(t), normalized.Text("an answer"))
+	reply := replyTo(s.engine.Only(t), normalized.Text("an answer"))
 	if _, err := s.deliver(reply); err != nil {
 		t.Fatal(err)
 	}
@@ -331,12 +332,12 @@ func TestThreadTagKeepsThePlusTag(t *testing.T) {
 	}
 	s.engine.replies[reply.ID+"@inbox.test"] = 0
 	w.send("ann@sender.test", []string{fields.Get("Reply-To")}, emailtest.Signed(t, emailtest.Letter("again", "To: "+fields.Get("Reply-To"), "Message-ID: <again@sender.test>")), "250")
-	again := s.engine.all()[1]
+	again := s.engine.All()[1]
 	if notes, _ := readRoute(again.Route); notes.Tag != "order-4711" || again.Message.Surface.Tag != "order-4711" {
 		t.Errorf("tag %q, %q", notes.Tag, again.Message.Surface.Tag)
 	}
 	w.send("eve@sender.test", []string{fields.Get("Reply-To")}, emailtest.Signed(t, emailtest.Letter("hm", "From: eve@sender.test", "Message-ID: <eve@sender.test>")), "250")
-	if notes, _ := readRoute(s.engine.all()[2].Route); notes.Tag != "" {
+	if notes, _ := readRoute(s.engine.All()[2].Route); notes.Tag != "" {
 		t.Errorf("a stranger learns the tag %q", notes.Tag)
 	}
 }
@@ -366,7 +367,7 @@ func TestTwoMailsOfOneIDAreKept(t *testing.T) {
 	w.send("ann@sender.test", to, "Received: from relay\r\n"+first, "250") // a repeat by another way
 	w.send("ann@sender.test", to, second, "250")
 	w.send("ann@sender.test", to, second, "250")
-	all := s.engine.all()
+	all := s.engine.All()
 	if len(all) != 2 {
 		t.Fatalf("%d messages; want 2", len(all))
 	}
@@ -389,16 +390,14 @@ func (s *setup) opening(address string) exchange.Inbound {
 		ID: "opening-1", ThreadID: "urn:opened", Recipient: "@echo@inbox.test", ReceivedVia: normalized.ViaEmail,
 		Sender: normalized.Sender{Address: "@echo@inbox.test", Verified: true},
 	}}
-	s.engine.mu.Lock()
-	defer s.engine.mu.Unlock()
-	s.engine.received = append(s.engine.received, in)
+	s.engine.Add(in)
 	return in
 }
 
 func TestOpenBeginsAConversation(t *testing.T) {
 	s := start(t, nil)
 	reply := replyTo(s.opening("ann@sender.test"), consent())
-	golden(t, filepath.Join("reply", "opened.golden"), s.presented(reply))
+	golden.Compare(t, filepath.Join("reply", "opened.golden"), s.presented(reply))
 	if mails := s.captured(); len(mails) != 1 || len(mails[0].To) != 1 || mails[0].To[0] != "ann@sender.test" || mails[0].From != "echo@inbox.test" {
 		t.Errorf("sent %+v", mails)
 	}

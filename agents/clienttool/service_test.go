@@ -3,8 +3,6 @@ package clienttool
 import (
 	"bufio"
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -21,6 +19,7 @@ import (
 	"inbox/agents/runtime/tool/request"
 	"inbox/agents/runtime/tool/request/requesttest"
 	"inbox/exchange"
+	"inbox/exchange/exchangetest"
 	"inbox/internal/await"
 	"inbox/internal/httpserver"
 )
@@ -28,31 +27,6 @@ import (
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 const testToken = "inbox_test-token-of-helper"
-
-// tokens are the tokens of the tests, by text.
-type tokens struct {
-	mu    sync.Mutex
-	known map[string]exchange.Token
-}
-
-func (t *tokens) TokenByHash(_ context.Context, hash string) (exchange.Token, bool, error) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	for text, token := range t.known {
-		if sum := sha256.Sum256([]byte(text)); hex.EncodeToString(sum[:]) == hash {
-			return token, true, nil
-		}
-	}
-	return exchange.Token{}, false, nil
-}
-
-func (t *tokens) revoke(text string) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	token := t.known[text]
-	token.RevokedAt = time.Now()
-	t.known[text] = token
-}
 
 // requests keeps those of the agent helper in memory.
 type requests struct {
@@ -75,21 +49,21 @@ func (r *requests) ToolCancels(agent, by string) request.Lifecycle {
 type bench struct {
 	t        *testing.T
 	service  *Service
-	tokens   *tokens
+	tokens   *exchangetest.Tokens
 	requests *requests
 	url      string
 }
 
 func newBench(t *testing.T) *bench {
 	t.Helper()
-	b := &bench{t: t, tokens: &tokens{known: map[string]exchange.Token{
+	b := &bench{t: t, tokens: exchangetest.NewTokens(map[string]exchange.Token{
 		testToken:     {ID: "1", Name: "desk", Agent: "Helper", Scope: exchange.TokenTools},
 		"inbox_peer":  {ID: "2", Name: "peer", Agent: "helper"},
 		"inbox_other": {ID: "3", Name: "other", Agent: "other", Scope: exchange.TokenTools},
 		"inbox_gone":  {ID: "4", Name: "gone", Agent: "helper", Scope: exchange.TokenTools, RevokedAt: time.Now()},
 		"inbox_all":   {ID: "5", Name: "all", Scope: exchange.TokenTools},
 		"inbox_none":  {ID: "6", Name: "none", Agent: "nobody", Scope: exchange.TokenTools},
-	}}, requests: &requests{store: new(requesttest.Memory)}}
+	}), requests: &requests{store: new(requesttest.Memory)}}
 	b.service = New(b.tokens)
 	b.service.Bind(b.requests)
 	b.service.Open("helper")
@@ -255,6 +229,7 @@ func (b *bench) waiting(count int) {
 }
 
 func TestStreamTellsEveryRequestOnceAndItsEnd(t *testing.T) {
+	t.Parallel()
 	b := newBench(t)
 	b.ask("one")
 	ctx, leave := context.WithTimeout(t.Context(), 2*await.Patience)
@@ -288,7 +263,7 @@ func TestStreamTellsEveryRequestOnceAndItsEnd(t *testing.T) {
 	if event := next(); event != "event: ended\nid: one\ndata: {\"request_id\":\"one\"}\n" {
 		t.Errorf("third event: %s", event)
 	}
-	b.tokens.revoke(testToken)
+	b.tokens.Revoke(testToken)
 	for lines.Scan() { // it ends by itself
 		if line := lines.Text(); strings.HasPrefix(line, "event") {
 			t.Errorf("after the token was revoked: %s", line)
@@ -298,6 +273,7 @@ func TestStreamTellsEveryRequestOnceAndItsEnd(t *testing.T) {
 }
 
 func TestRevokedTokenEndsALongPoll(t *testing.T) {
+	t.Parallel()
 	b := newBench(t)
 	answered := make(chan int, 1)
 	go func() {
@@ -305,7 +281,7 @@ func TestRevokedTokenEndsALongPoll(t *testing.T) {
 		answered <- status
 	}()
 	b.waiting(1)
-	b.tokens.revoke(testToken)
+	b.tokens.Revoke(testToken)
 	if status := await.Receive(t, answered, "the end of the long poll"); status != http.StatusUnauthorized {
 		t.Errorf("the poll ended with %d", status)
 	}

@@ -7,10 +7,10 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"inbox/agents"
 	"inbox/agents/runtime/tool"
+	"inbox/exchange/exchangetest"
 	"inbox/normalized"
 	"inbox/policypart"
 )
@@ -198,7 +198,7 @@ func TestApprovedQuestionIsAsked(t *testing.T) {
 	source := asks(t, "@weather@inbox.test")
 	agent := newAgent(t, Options{
 		Provider: recording(&asked, calls("ask_agent", to("@weather@inbox.test", "Rain?")), says("It rains.")), Tools: []Tools{source},
-		Actions: Actions{Tools: map[string]string{AskTool: "preview"}}, Approvals: ByDemand{Tools: []Tools{source}, Claims: &claims{}},
+		Actions: Actions{Tools: map[string]string{AskTool: "preview"}}, Approvals: ByDemand{Tools: []Tools{source}, Claims: exchangetest.NewDocuments()},
 	})
 	turn := question("approved")
 	turn.Memory = &memory{}
@@ -241,18 +241,4 @@ func TestAnswersThatAreNone(t *testing.T) {
 	if asks, is := back["result"].(map[string]any)["asks_back"].(bool); !succeeded(back) || !is || !asks {
 		t.Errorf("a question back is %v", back)
 	}
-}
-
-// claims is a table in memory.
-type claims struct{ taken map[string][]byte }
-
-func (c *claims) PutIfAbsent(_ context.Context, _, key string, value []byte, _ time.Time) ([]byte, bool, error) {
-	if current, taken := c.taken[key]; taken {
-		return current, false, nil
-	}
-	if c.taken == nil {
-		c.taken = map[string][]byte{}
-	}
-	c.taken[key] = value
-	return value, true, nil
 }

@@ -1,7 +1,10 @@
 package llm
 
 import (
+	"context"
+	"encoding/json"
 	"fmt"
+	"os"
 	"regexp"
 	"strings"
 	"testing"
@@ -164,4 +167,68 @@ func TestNobodyForgesMarks(t *testing.T) {
 			t.Fatalf("%q is %s", text, name)
 		}
 	})
+}
+
+func TestResultsOfTheClientAreTold(t *testing.T) {
+	call := normalized.Part{Kind: normalized.PartToolCall, ID: "c1", Name: "map", Args: json.RawMessage(`{}`), Result: json.RawMessage(`{"lat":1}`)}
+	running := normalized.Part{Kind: normalized.PartToolCall, ID: "c2", Name: "clock"}
+	if got, want := told([]normalized.Part{call, running}), `The tool "map" gave: {"lat":1}`; got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+	if got := told([]normalized.Part{running}); got != "(no text)" {
+		t.Errorf("%q", got)
+	}
+	if got := contents([]normalized.Part{call}); got != "(no text)" { // what the agent's own tools gave is in its transcript
+		t.Errorf("%q", got)
+	}
+}
+
+func TestConformance(t *testing.T) {
+	agenttest.Suite{
+		New: func(t *testing.T) agents.Agent {
+			return newAgent(t, Options{Provider: scripted(says("Hello ", "you"))})
+		},
+		NewStuck: func(t *testing.T) agents.Agent {
+			return newAgent(t, Options{Provider: modelFunc(func(ctx context.Context, _ Request, _ func(Delta) bool) error {
+				<-ctx.Done()
+				return context.Cause(ctx)
+			})})
+		},
+	}.Run(t)
+}
+
+func TestConformanceOverHTTP(t *testing.T) {
+	for api, body := range map[string]string{APIOpenAI: openAIHello, APIAnthropic: anthropicHello} {
+		t.Run(api, func(t *testing.T) {
+			agenttest.Suite{
+				New: func(t *testing.T) agents.Agent {
+					return newAgent(t, Options{Provider: newScript(t, recorded{body: body}).connectRetrying(t, api)})
+				},
+				NewStuck: func(t *testing.T) agents.Agent {
+					return newAgent(t, Options{Provider: newScript(t, recorded{body: body[:len(body)/2], stall: true}).connectRetrying(t, api)})
+				},
+			}.Run(t)
+		})
+	}
+}
+
+// TestGuide holds the numbers and names of the guide against the program.
+func TestGuide(t *testing.T) {
+	guide, err := os.ReadFile("../../docs/agents/llm.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := strings.Join(strings.Fields(string(guide)), " ")
+	for _, want := range []string{
+		DefaultOpenAIURL, DefaultAnthropicURL, fmt.Sprintf("`max_turns` | `%d`", DefaultMaxTurns),
+		fmt.Sprintf("`max_tool_calls` | `%d`", DefaultToolCalls), fmt.Sprintf("`%d` with `anthropic`", DefaultMaxTokens), fmt.Sprintf("the newest %d of", maxImages),
+		fmt.Sprintf("pictures up to %d MiB", maxImageBytes>>20), fmt.Sprintf("%d MiB together", maxImagesSum>>20),
+		fmt.Sprintf("up to %d KiB (%d KiB together)", maxTextFile>>10, maxTextFiles>>10),
+		fmt.Sprintf("Results over %d KiB", maxResultBytes>>10), fmt.Sprintf("over %d MiB", DefaultMaxResponseBytes>>20),
+		"model:refusal", "model:empty", "inbox_model_requests_total", "inbox_model_seconds", "inbox_model_tokens_total",
+	} {
+		if !strings.Contains(text, want) {
+			t.Errorf("the guide does not say %q", want)
+		}
+	}
 }

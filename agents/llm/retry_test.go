@@ -2,13 +2,18 @@ package llm
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
+	"fmt"
 	"net/http"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"inbox/agents"
+	"inbox/agents/runtime/tool"
+	"inbox/exchange"
 	"inbox/internal/fault"
 )
 
@@ -214,3 +219,194 @@ func TestUnreachableServer(t *testing.T) {
 		t.Errorf("%v", failed)
 	}
 }
+
+// timed keeps the steps of a turn as the timeline would, without times.
+func timed(turn *agents.Turn) *[]string {
+	var steps []string
+	turn.Steps = func(kind string, body any) {
+		switch step := body.(type) {
+		case exchange.ModelStep:
+			step.Millis = 0
+			body = step
+		case exchange.ToolStep:
+			step.Millis = 0
+			body = step
+		}
+		text, err := json.Marshal(body)
+		steps = append(steps, fmt.Sprintf("%s %s %v", kind, text, err))
+	}
+	return &steps
+}
+
+func TestEachStepIsOnTheTimeline(t *testing.T) {
+	tools := &toolbox{
+		entries: []tool.Entry{declare("find", nil), declare("fail", nil)},
+		run: func(_ context.Context, call tool.Call) (map[string]any, error) {
+			if call.Name == "fail" {
+				return nil, errors.New("out of order")
+			}
+			return map[string]any{"success": true, "result": []any{"a", "b"}}, nil
+		},
+	}
+	agent := newAgent(t, Options{
+		Provider: scripted(calls("find", `{"q":"secret words","api_key":"k"}`, "fail", "{}", "find", "[]"), says("done")),
+		Tools:    []Tools{tools}, Price: Price{Input: 1, Output: 100, Currency: "EUR"},
+	})
+	turn := question("steps")
+	steps := timed(&turn)
+	response, _, err := fold(t.Context(), t, agent, turn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []string{
+		`model.called {"n":1,"model":"test-model","ms":0,"prompt_tokens":20,"completion_tokens":7,"cost":0.00072,"currency":"EUR","stop":"tool_calls","tool_calls":3} <nil>`,
+		`tool.called {"tool":"find","tool_call_id":"call_find0","status":"succeeded","ms":0,"arguments":{"keys":["api_key","q"],"count":2,"redacted":true},"result":{"type":"array","count":2}} <nil>`,
+		`tool.called {"tool":"fail","tool_call_id":"call_fail2","status":"failed","ms":0,"arguments":{"keys":[],"count":0,"redacted":true},"error_type":"executor_exception"} <nil>`,
+		`tool.called {"tool":"find","tool_call_id":"call_find4","status":"rejected","ms":0,"arguments":{"keys":[],"count":0,"redacted":true},"error_type":"unreadable_arguments"} <nil>`,
+		`model.called {"n":2,"model":"test-model","ms":0,"prompt_tokens":10,"completion_tokens":5,"cost":0.00051,"currency":"EUR","stop":"end"} <nil>`,
+	}
+	if got := strings.Join(*steps, "\n"); got != strings.Join(want, "\n") {
+		t.Errorf("the timeline is\n%s\nwant\n%s", got, strings.Join(want, "\n"))
+	}
+	if response.Metadata["cost"] != "0.001230" {
+		t.Errorf("the turn cost %s", response.Metadata["cost"])
+	}
+}
+
+func TestFailedModelCallIsOnTheTimeline(t *testing.T) {
+	broken := modelFunc(func(_ context.Context, _ Request, _ func(Delta) bool) error {
+		return fault.GiveUp(sayRefused, errors.New("no such model"))
+	})
+	turn := question("broken")
+	steps := timed(&turn)
+	if _, _, err := fold(t.Context(), t, newAgent(t, Options{Provider: broken}), turn); err == nil {
+		t.Fatal("no failure")
+	}
+	if len(*steps) != 1 || !strings.Contains((*steps)[0], "no such model") {
+		t.Errorf("the timeline is %v", *steps)
+	}
+}
+
+func TestWaitIsOnTheTimeline(t *testing.T) {
+	tools := &toolbox{entries: []tool.Entry{declare("find", map[string]any{"action_policy": "preview"})}}
+	agent := newAgent(t, Options{
+		Provider: scripted(calls("find", `{"q":"x"}`), says("done")), Tools: []Tools{tools}, Approvals: ByDemand{Tools: []Tools{tools}},
+	})
+	turn := question("waits")
+	turn.Memory = &memory{}
+	steps := timed(&turn)
+	if _, _, err := fold(t.Context(), t, agent, turn); err != nil {
+		t.Fatal(err)
+	}
+	if last := (*steps)[len(*steps)-1]; last != `run.waits {"for":"approval_required","tool":"find","tool_call_id":"call_find0"} <nil>` {
+		t.Errorf("the last step is %s", last)
+	}
+}
+
+// Streams as both APIs send them.
+const (
+	openAIHello = `data: {"id":"chatcmpl-1","object":"chat.completion.chunk","created":1,"model":"m","choices":[{"index":0,"delta":{"role":"assistant","content":""},"finish_reason":null}]}
+
+data: {"id":"chatcmpl-1","object":"chat.completion.chunk","created":1,"model":"m","choices":[{"index":0,"delta":{"content":"Grüße, "},"finish_reason":null}]}
+
+data: {"id":"chatcmpl-1","object":"chat.completion.chunk","created":1,"model":"m","choices":[{"index":0,"delta":{"content":"*Welt* \u2013 \"ok\""},"finish_reason":null}]}
+
+data: {"id":"chatcmpl-1","object":"chat.completion.chunk","created":1,"model":"m","choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}
+
+data: {"id":"chatcmpl-1","object":"chat.completion.chunk","created":1,"model":"m","choices":[],"usage":{"prompt_tokens":19,"completion_tokens":10,"total_tokens":29,"prompt_tokens_details":{"cached_tokens":4}}}
+
+data: [DONE]
+
+`
+
+	openAICalls = `data: {"choices":[{"index":0,"delta":{"role":"assistant","content":null,"tool_calls":[{"index":0,"id":"call_a","type":"function","function":{"name":"find","arguments":""}}]},"finish_reason":null}]}
+
+data: {"choices":[{"index":0,"delta":{"tool_calls":[{"index":0,"function":{"arguments":"{\"q\":"}}]},"finish_reason":null}]}
+
+data: {"choices":[{"index":0,"delta":{"tool_calls":[{"index":0,"function":{"arguments":"\"café\"}"}}]},"finish_reason":null}]}
+
+data: {"choices":[{"index":0,"delta":{"tool_calls":[{"index":1,"id":"call_b","type":"function","function":{"name":"read","arguments":"{}"}}]},"finish_reason":null}]}
+
+data: {"choices":[{"index":0,"delta":{},"finish_reason":"tool_calls"}]}
+
+data: {"choices":null,"usage":{"prompt_tokens":30,"completion_tokens":12,"total_tokens":42}}
+
+data: [DONE]
+
+`
+
+	openAIWhole = `{"id":"chatcmpl-1","object":"chat.completion","choices":[{"index":0,"message":{"role":"assistant","content":"Grüße, *Welt* – \"ok\"","refusal":null},"finish_reason":"stop"}],"usage":{"prompt_tokens":19,"completion_tokens":10,"total_tokens":29,"prompt_tokens_details":{"cached_tokens":4}}}`
+
+	openAIWholeCalls = `{"choices":[{"index":0,"message":{"role":"assistant","content":null,"tool_calls":[{"id":"call_a","type":"function","function":{"name":"find","arguments":"{\"q\":\"café\"}"}},{"id":"call_b","type":"function","function":{"name":"read","arguments":"{}"}}]},"finish_reason":"tool_calls"}],"usage":{"prompt_tokens":30,"completion_tokens":12}}`
+
+	anthropicHello = `event: message_start
+data: {"type":"message_start","message":{"id":"msg_1","type":"message","role":"assistant","content":[],"model":"m","stop_reason":null,"stop_sequence":null,"usage":{"input_tokens":15,"cache_creation_input_tokens":0,"cache_read_input_tokens":4,"output_tokens":1}}}
+
+event: content_block_start
+data: {"type":"content_block_start","index":0,"content_block":{"type":"text","text":""}}
+
+event: ping
+data: {"type":"ping"}
+
+event: content_block_delta
+data: {"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":"Grüße, "}}
+
+event: content_block_delta
+data: {"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":"*Welt* \u2013 \"ok\""}}
+
+event: content_block_stop
+data: {"type":"content_block_stop","index":0}
+
+event: message_delta
+data: {"type":"message_delta","delta":{"stop_reason":"end_turn","stop_sequence":null},"usage":{"output_tokens":10}}
+
+event: message_stop
+data: {"type":"message_stop"}
+
+`
+
+	anthropicCalls = `event: message_start
+data: {"type":"message_start","message":{"type":"message","role":"assistant","content":[],"usage":{"input_tokens":30,"output_tokens":1}}}
+
+event: content_block_start
+data: {"type":"content_block_start","index":0,"content_block":{"type":"thinking","thinking":""}}
+
+event: content_block_delta
+data: {"type":"content_block_delta","index":0,"delta":{"type":"thinking_delta","thinking":"secret thoughts"}}
+
+event: content_block_stop
+data: {"type":"content_block_stop","index":0}
+
+event: content_block_start
+data: {"type":"content_block_start","index":1,"content_block":{"type":"tool_use","id":"call_a","name":"find","input":{}}}
+
+event: content_block_delta
+data: {"type":"content_block_delta","index":1,"delta":{"type":"input_json_delta","partial_json":""}}
+
+event: content_block_delta
+data: {"type":"content_block_delta","index":1,"delta":{"type":"input_json_delta","partial_json":"{\"q\":"}}
+
+event: content_block_delta
+data: {"type":"content_block_delta","index":1,"delta":{"type":"input_json_delta","partial_json":"\"café\"}"}}
+
+event: content_block_stop
+data: {"type":"content_block_stop","index":1}
+
+event: content_block_start
+data: {"type":"content_block_start","index":2,"content_block":{"type":"tool_use","id":"call_b","name":"read","input":{}}}
+
+event: content_block_stop
+data: {"type":"content_block_stop","index":2}
+
+event: message_delta
+data: {"type":"message_delta","delta":{"stop_reason":"tool_use"},"usage":{"output_tokens":12}}
+
+event: message_stop
+data: {"type":"message_stop"}
+
+`
+
+	anthropicWhole = `{"id":"msg_1","type":"message","role":"assistant","content":[{"type":"text","text":"Grüße, *Welt* – \"ok\""}],"stop_reason":"end_turn","usage":{"input_tokens":15,"cache_read_input_tokens":4,"output_tokens":10}}`
+
+	anthropicWholeCalls = `{"type":"message","role":"assistant","content":[{"type":"thinking","thinking":"x"},{"type":"tool_use","id":"call_a","name":"find","input":{"q":"café"}},{"type":"tool_use","id":"call_b","name":"read","input":{}}],"stop_reason":"tool_use","usage":{"input_tokens":30,"output_tokens":12}}`
+)

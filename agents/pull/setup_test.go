@@ -19,6 +19,7 @@ import (
 	"inbox/agents"
 	"inbox/agents/agenttest"
 	"inbox/exchange"
+	"inbox/exchange/exchangetest"
 	"inbox/internal/await"
 	"inbox/internal/children"
 	"inbox/internal/httpserver"
@@ -29,16 +30,8 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction(
 
 const testToken = "inbox_test-token-of-helper"
 
-// tokens are the tokens of the tests, by hash.
-type tokens map[string]exchange.Token
-
-func (t tokens) TokenByHash(_ context.Context, hash string) (exchange.Token, bool, error) {
-	token, found := t[hash]
-	return token, found, nil
-}
-
-func testTokens() tokens {
-	return tokens{digest([]byte(testToken)): {ID: "1", Name: "laptop", Agent: "Helper"}}
+func testTokens() *exchangetest.Tokens {
+	return exchangetest.NewTokens(map[string]exchange.Token{testToken: {ID: "1", Name: "laptop", Agent: "Helper"}})
 }
 
 // node is one node with the agent helper.

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"inbox/exchange"
+	"inbox/exchange/exchangetest"
 	"inbox/internal/bearer"
 )
 
@@ -23,7 +24,7 @@ func TestWhoMayNotTakeTurns(t *testing.T) {
 		"other":   {ID: "4", Agent: "another"},
 		"admin":   {ID: "5", Agent: "helper", Scope: exchange.TokenAdmin},
 	} {
-		known[digest([]byte(token))] = is
+		known.Put(token, is)
 	}
 	n := newNode(t, nil, Settings{})
 	n.service.tokens = bearer.NewCache(known)
@@ -58,7 +59,7 @@ func TestWhoMayNotTakeTurns(t *testing.T) {
 }
 
 func TestScope(t *testing.T) {
-	known := tokens{digest([]byte("pull")): {Agent: "helper", Scope: "pull"}, digest([]byte("peer")): {Agent: "helper"}}
+	known := exchangetest.NewTokens(map[string]exchange.Token{"pull": {Agent: "helper", Scope: "pull"}, "peer": {Agent: "helper"}})
 	service, err := New(Options{Tokens: known, Scope: "pull"})
 	if err != nil {
 		t.Fatal(err)
@@ -101,15 +102,11 @@ func (s shortLived) TokenByHash(context.Context, string) (exchange.Token, bool, 
 	return token, true, nil
 }
 
-type brokenTokens struct{}
-
-func (brokenTokens) TokenByHash(context.Context, string) (exchange.Token, bool, error) {
-	return exchange.Token{}, false, errors.New("secret host does not answer")
-}
-
 func TestTokensThatCannotBeRead(t *testing.T) {
 	n := newNode(t, nil, Settings{})
-	n.service.tokens = bearer.NewCache(brokenTokens{})
+	broken := testTokens()
+	broken.Fail(errors.New("secret host does not answer"))
+	n.service.tokens = bearer.NewCache(broken)
 	if said := n.want(t, http.StatusServiceUnavailable, "/take", ""); strings.Contains(said, "secret") {
 		t.Errorf("internals leak: %s", said)
 	}

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/a2aproject/a2a-go/v2/a2a"
 	"github.com/a2aproject/a2a-go/v2/a2asrv"
@@ -180,13 +181,13 @@ func TestTaskThatWaitsForALoginTakesNoMessages(t *testing.T) {
 func TestStateThatFailsIsTriedAgain(t *testing.T) {
 	server := startUpstream(t, wayRPC, true, growing)
 	state := newMemory()
-	state.fail = errors.New("disk full")
+	state.Fail(errors.New("disk full"))
 	agent := newAgent(t, server.URL, func(o *Options) { o.State = state })
 	_, err := handle(t.Context(), t, agent, turnOf("1", "x"))
 	if got := fault.Of(err); got.Permanent || got.Kind != fault.Unavailable || strings.Contains(got.Public, "disk") {
 		t.Errorf("got %v", err)
 	}
-	state.fail = nil
+	state.Fail(nil)
 	mustHandle(t, agent, turnOf("1", "x"))
 }
 
@@ -195,8 +196,10 @@ func TestBlindStateBeginsAnew(t *testing.T) {
 	state := newMemory()
 	agent := newAgent(t, server.URL, func(o *Options) { o.State = state })
 	mustHandle(t, agent, turnOf("1", "x"))
-	for key := range state.values {
-		state.values[key] = []byte("not JSON")
+	for key := range state.All(namespace) {
+		if err := state.Put(t.Context(), namespace, key, []byte("not JSON"), time.Now().Add(2*time.Hour)); err != nil {
+			t.Fatal(err)
+		}
 	}
 	mustHandle(t, agent, turnOf("2", "x"))
 }

@@ -21,36 +21,23 @@ import (
 
 	"inbox/agents"
 	"inbox/agents/agenttest"
+	"inbox/exchange/exchangetest"
 	"inbox/internal/safehttp"
 	"inbox/normalized"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// memory is a State.
-type memory struct {
-	mu     sync.Mutex
-	values map[string][]byte
-	fail   error
-}
+// memory is a State that demands that everything is kept for an hour at least.
+type memory struct{ *exchangetest.Documents }
 
-func newMemory() *memory { return &memory{values: map[string][]byte{}} }
+func newMemory() *memory { return &memory{exchangetest.NewDocuments()} }
 
-func (m *memory) Get(_ context.Context, space, key string) ([]byte, bool, error) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	value, ok := m.values[space+" "+key]
-	return value, ok, m.fail
-}
-
-func (m *memory) Put(_ context.Context, space, key string, value []byte, expires time.Time) error {
-	m.mu.Lock()
-	defer m.mu.Unlock()
+func (m *memory) Put(ctx context.Context, space, key string, value []byte, expires time.Time) error {
 	if time.Until(expires) < time.Hour {
 		return errors.New("kept for less than an hour")
 	}
-	m.values[space+" "+key] = bytes.Clone(value)
-	return m.fail
+	return m.Documents.Put(ctx, space, key, value, expires)
 }
 
 // shelf is a Blobs.

@@ -26,6 +26,7 @@ var levels = map[string]int{
 	"internal/await":            0,
 	"internal/clock":            0,
 	"internal/semaphore":        0,
+	"internal/golden":           0,
 
 	"policypart":           1,
 	"internal/config":      1,
@@ -139,6 +140,7 @@ var entrances = []struct {
 	{".", []string{"cmd/inbox", "internal/demo", "e2e/...", "bench", "docs/examples/..."}, "the root package ties the rooms together and is no room itself"},
 	{"internal/peer", []string{"internal/demo", "e2e/...", "bench"}, "peers are for demo and tests"},
 	{"internal/await", []string{"e2e/..."}, "it is for tests"},
+	{"internal/golden", nil, "it is for tests"},
 }
 
 // thirdParties says which room keeps a module, standard packages among them. Everything imported is listed: a new
@@ -179,7 +181,7 @@ var thirdParties = []struct {
 	{"github.com/coreos/go-oidc", []string{"internal/openid"}, "logins at other services are made in internal/openid"},
 	{"golang.org/x/oauth2", []string{"internal/openid", "agents/remote"}, "logins at other services are made in internal/openid, tokens for A2A agents elsewhere in agents/remote"},
 	{"github.com/prometheus/", []string{"..."}, ""},
-	{"github.com/google/go-cmp/", nil, "go-cmp is for tests"},
+	{"github.com/google/go-cmp/", []string{"internal/golden"}, "go-cmp is for tests"},
 	{"pgregory.net/rapid", nil, "rapid is for tests"},
 	{"go.uber.org/goleak", nil, "goleak is for tests"},
 	{"github.com/rogpeppe/go-internal", nil, "testscript is for tests"},

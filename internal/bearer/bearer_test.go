@@ -1,7 +1,6 @@
 package bearer
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"net/http"
@@ -11,6 +10,7 @@ import (
 	"time"
 
 	"inbox/exchange"
+	"inbox/exchange/exchangetest"
 )
 
 func TestOwnTokensAreWellFormed(t *testing.T) {
@@ -36,34 +36,21 @@ func TestOf(t *testing.T) {
 	}
 }
 
-// shelf is a source that counts.
-type shelf struct {
-	tokens  map[string]exchange.Token
-	err     error
-	lookups int
-}
-
-func (s *shelf) TokenByHash(_ context.Context, hash string) (exchange.Token, bool, error) {
-	s.lookups++
-	token, found := s.tokens[hash]
-	return token, found, s.err
-}
-
 func TestCache(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		source := &shelf{tokens: map[string]exchange.Token{}}
+		source := exchangetest.NewTokens(nil)
 		cache := NewCache(source)
 		find := func(want bool, lookups int) {
 			t.Helper()
 			token, found, err := cache.Find(t.Context(), "a")
-			if found != want || err != nil || (token.ID == "1") != want || source.lookups != lookups {
-				t.Errorf("found %v %+v, %v, %d look-ups", found, token, err, source.lookups)
+			if found != want || err != nil || (token.ID == "1") != want || source.Lookups() != lookups {
+				t.Errorf("found %v %+v, %v, %d look-ups", found, token, err, source.Lookups())
 			}
 		}
 		find(false, 1)
-		source.tokens[Hash("a")] = exchange.Token{ID: "1"}
+		source.Put("a", exchange.Token{ID: "1"})
 		find(true, 2)
-		delete(source.tokens, Hash("a"))
+		source.Remove("a")
 		<-time.After(Remembered - time.Millisecond)
 		find(true, 2)
 		<-time.After(time.Millisecond)
@@ -72,23 +59,24 @@ func TestCache(t *testing.T) {
 }
 
 func TestErrorsAreNotRemembered(t *testing.T) {
-	source := &shelf{tokens: map[string]exchange.Token{Hash("a"): {ID: "1"}}, err: errors.New("down")}
+	source := exchangetest.NewTokens(map[string]exchange.Token{"a": {ID: "1"}})
+	source.Fail(errors.New("down"))
 	cache := NewCache(source)
 	for range 2 {
 		if _, _, err := cache.Find(t.Context(), "a"); err == nil {
 			t.Error("no error")
 		}
 	}
-	if source.lookups != 2 {
-		t.Errorf("%d look-ups", source.lookups)
+	if source.Lookups() != 2 {
+		t.Errorf("%d look-ups", source.Lookups())
 	}
 }
 
 func TestCacheIsBounded(t *testing.T) {
-	source := &shelf{tokens: map[string]exchange.Token{}}
+	source := exchangetest.NewTokens(nil)
 	cache := NewCache(source)
 	for i := range MaxRemembered + 10 {
-		source.tokens[Hash(fmt.Sprint(i))] = exchange.Token{}
+		source.Put(fmt.Sprint(i), exchange.Token{})
 		if _, found, err := cache.Find(t.Context(), fmt.Sprint(i)); !found || err != nil {
 			t.Fatal(found, err)
 		}

@@ -3,8 +3,12 @@ package config
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
 )
 
 const connectorTable = `public_url = "https://agents.example"
@@ -64,6 +68,144 @@ func TestExamplesOfConnectorsLoad(t *testing.T) {
 			if _, err := Load(write(t, example), nil); err != nil {
 				t.Errorf("%v in\n%s", err, example)
 			}
+		}
+	}
+}
+
+func TestApprovers(t *testing.T) {
+	const agent = "public_url = \"https://inbox.example\"\n[[agents]]\nname = \"helper\"\nkind = \"echo\"\n"
+	got := load(t, agent+"approvers = [\"@owner@social.example\", \"owner@example.org\"]\napprove_replies = \"unverified\"\n").Agents[0]
+	if got.ApproveReplies != "unverified" || !slices.Equal(got.Approvers, []string{"@owner@social.example", "owner@example.org"}) {
+		t.Errorf("%+v", got)
+	}
+	if got := load(t, agent).Agents[0]; got.ApproveReplies != "never" || got.Approvers != nil {
+		t.Errorf("without the keys: %+v", got)
+	}
+	many := strings.Repeat("\"a@example.org\", ", 21)
+	for lines, want := range map[string]string{
+		`approve_replies = "allways"`:                                   "did you mean \"always\"?",
+		`approvers = ["owner"]`:                                         `"owner" is not an address; write "@owner@social.example" or "owner@example.org"`,
+		`approvers = ["Owner@example.org", "@owner@example.org"]`:       `"@owner@example.org" is written twice`,
+		`approvers = ["@helper@inbox.example"]`:                         "is an address of this server",
+		"approvers = [\"owner@example.org\"]\n[smtp]\nlisten = \"off\"": "is a mailbox, and email is off",
+		"approvers = [" + many + "]":                                    "has 21 addresses; write at most 20",
+	} {
+		_, err := Load(write(t, agent+lines+"\n"), nil)
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v; want %q", lines, err, want)
+		}
+	}
+}
+
+func TestExamplesInTheGuideToApprovalsLoad(t *testing.T) {
+	guide, err := os.ReadFile("../../docs/approvals.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	blocks := strings.Split(string(guide), "```toml\n")[1:]
+	if len(blocks) == 0 {
+		t.Fatal("the guide has no example")
+	}
+	for _, block := range blocks {
+		example, _, _ := strings.Cut(block, "```")
+		if _, err := Load(write(t, example), nil); err != nil {
+			t.Errorf("%v in\n%s", err, example)
+		}
+	}
+}
+
+const aModel = "public_url = \"https://inbox.example\"\n[[agents]]\nname = \"helper\"\nkind = \"llm\"\n[agents.llm]\nmodel = \"m\"\n"
+
+func TestModelSettings(t *testing.T) {
+	if diff := cmp.Diff(defaultLLM(), func() LLM { l := load(t, aModel).Agents[0].LLM; l.Model = ""; return l }()); diff != "" {
+		t.Errorf("defaults: %s", diff)
+	}
+	zero := 0.0
+	got := load(t, aModel+`temperature = 0
+streaming = false
+wall_clock = "90s"
+call_timeout = "1m"
+attempts = 2
+retry_base = "10ms"
+retry_max = "1s"
+agents = ["@weather@inbox.example", "@far@other.example"]
+[agents.llm.price]
+input = 3
+output = 15.5
+cache_read = 0.3
+currency = "USD"
+[agents.llm.actions]
+preview = ["notes/*", "category:write"]
+forbidden = ["shell/run"]
+[agents.llm.tool_policy]
+mode = "allow"
+tools = ["notes/add_note"]
+allow_write_tools = false
+[agents.llm.compaction]
+threshold = "64KiB"
+keep_messages = 6
+model = "small"
+`).Agents[0].LLM
+	want := LLM{
+		Provider: "openai", Model: "m", MaxTurns: 12, MaxToolCalls: 40, Temperature: &zero, WallClock: 90 * time.Second,
+		CallTimeout: time.Minute, IdleTimeout: 2 * time.Minute, Attempts: 2, RetryBase: 10 * time.Millisecond, RetryMax: time.Second,
+		Agents:     []string{"@weather@inbox.example", "@far@other.example"},
+		Price:      Price{Input: 3, Output: 15.5, CacheRead: 0.3, Currency: "USD"},
+		Actions:    Actions{Preview: []string{"notes/*", "category:write"}, Forbidden: []string{"shell/run"}},
+		ToolPolicy: ToolPolicy{Mode: "allow", Tools: []string{"notes/add_note"}},
+		Compaction: Compaction{Enabled: true, Threshold: 64 << 10, KeepMessages: 6, ArchiveOver: 2 << 20, Model: "small"},
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+	for lines, want := range map[string]string{
+		"temperature = 3":                                           "3 is outside of 0 to 2",
+		"temperature = \"warm\"":                                    "write a number",
+		"wall_clock = \"10ms\"":                                     "counts whole seconds",
+		"attempts = 0":                                              "attempts",
+		"retry_base = \"5s\"\nretry_max = \"1s\"":                   "retry_max",
+		"agents = [\"weather@inbox.example\"]":                      "is not the address of an agent",
+		"agents = [\"@a@b.example\", \"@a@b.example\"]":             "is there twice",
+		"[agents.llm.price]\ninput = -1":                            "-1 is no price",
+		"[agents.llm.actions]\ndirect = [\"a\"]\npreview = [\"a\"]": `"a" is in direct already`,
+		"[agents.llm.actions]\nforbidden = [\"a[\"]":                "neither a tool nor a pattern",
+		"[agents.llm.tool_policy]\nmode = \"alow\"":                 `did you mean "allow"?`,
+		"[agents.llm.compaction]\nthreshold = \"1KiB\"":             "threshold",
+		"[agents.llm.compaction]\nthreshold = \"8MiB\"":             "archive_over",
+	} {
+		_, err := Load(write(t, aModel+lines+"\n"), nil)
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v; want %q", lines, err, want)
+		}
+	}
+}
+
+func TestModelSettingsFromTheEnvironment(t *testing.T) {
+	loaded, err := Load(write(t, aModel), []string{
+		"INBOX_AGENTS_0_LLM_TEMPERATURE=0.5", "INBOX_AGENTS_0_LLM_PRICE_OUTPUT=1.25", "INBOX_AGENTS_0_LLM_AGENTS=@a@b.example,@c@d.example",
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := loaded.Agents[0].LLM
+	if got.Temperature == nil || *got.Temperature != 0.5 || got.Price.Output != 1.25 || len(got.Agents) != 2 {
+		t.Errorf("%+v", got)
+	}
+}
+
+func TestRepliesOfRules(t *testing.T) {
+	const agent = "public_url = \"https://inbox.example\"\n[[agents]]\nname = \"helper\"\nkind = \"echo\"\naccess = \"public\"\n[[agents.rules]]\n"
+	if got := load(t, agent+"effect = \"allow\"\naddress = \"@*@social.example\"\napprove_replies = \"always\"\n").Agents[0].Rules[0]; got.ApproveReplies != "always" {
+		t.Errorf("%+v", got)
+	}
+	for lines, want := range map[string]string{
+		"effect = \"allow\"\napprove_replies = \"often\"":                           "approve_replies",
+		"effect = \"deny\"\napprove_replies = \"always\"":                           "lets nobody talk to the agent",
+		"effect = \"allow\"\npurposes = [\"tool:x\"]\napprove_replies = \"always\"": "lets nobody talk to the agent",
+	} {
+		_, err := Load(write(t, agent+lines+"\n"), nil)
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v; want %q", lines, err, want)
 		}
 	}
 }

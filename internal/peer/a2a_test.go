@@ -76,6 +76,7 @@ func startA2A(t *testing.T, token string) *A2A {
 }
 
 func TestA2AAsksTheSDK(t *testing.T) {
+	t.Parallel()
 	for name, agent := range map[string]sdkAgent{"task": {}, "message": {asMessage: true}} {
 		t.Run(name, func(t *testing.T) {
 			card := startSDKServer(t, agent, demandToken)
@@ -91,6 +92,7 @@ func TestA2AAsksTheSDK(t *testing.T) {
 }
 
 func TestA2ARefusesUnprovenAnswers(t *testing.T) {
+	t.Parallel()
 	tests := map[string]struct {
 		token string
 		guard func(http.Handler) http.Handler
@@ -137,6 +139,7 @@ func echoing(result string) func(http.Handler) http.Handler {
 }
 
 func TestA2AReadsCardsOfOneServerOnly(t *testing.T) {
+	t.Parallel()
 	for name, card := range map[string]string{
 		"elsewhere": `{"supportedInterfaces":[{"url":"https://elsewhere.example/rpc","protocolBinding":"JSONRPC","protocolVersion":"1.0"}]}`,
 		"old only":  `{"supportedInterfaces":[{"url":"/","protocolBinding":"JSONRPC","protocolVersion":"0.3"}]}`,

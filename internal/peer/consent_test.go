@@ -119,6 +119,7 @@ func askingAccount(t *testing.T, change func(demand object), paper *page) *Fediv
 }
 
 func TestFediverseConsent(t *testing.T) {
+	t.Parallel()
 	tests := map[string]struct {
 		change func(object)
 		paper  *page
@@ -181,6 +182,7 @@ func (l letterbox) Data(body io.Reader) error {
 }
 
 func TestMailConsent(t *testing.T) {
+	t.Parallel()
 	tests := map[string]struct {
 		change func(first, second *letter)
 		want   string
@@ -218,7 +220,7 @@ func TestMailConsent(t *testing.T) {
 			served := make(chan struct{})
 			go func() { defer close(served); _ = box.Serve(listener) }()
 			t.Cleanup(func() { _ = box.Close(); await.Receive(t, served, "the end of the letterbox") })
-			demand, got, err := alice.AskWithConsent(limited(t, 5*time.Second), listener.Addr().String(), bob.Address(), "hi", "please")
+			demand, got, err := alice.AskWithConsent(unlessWaiting(t, name == "other thread"), listener.Addr().String(), bob.Address(), "hi", "please")
 			if (err == nil) != (test.want == "") || err != nil && !strings.Contains(err.Error(), test.want) {
 				t.Fatalf("error = %v, want %q", err, test.want)
 			}
@@ -230,6 +232,7 @@ func TestMailConsent(t *testing.T) {
 }
 
 func TestA2AConsent(t *testing.T) {
+	t.Parallel()
 	tests := map[string]struct {
 		state, text, after string
 		want               string
@@ -269,7 +272,7 @@ func TestA2AConsent(t *testing.T) {
 				}
 				_ = json.NewEncoder(w).Encode(object{"jsonrpc": "2.0", "id": call.ID, "result": result})
 			})))
-			demand, got, err := startA2A(t, testToken).AskWithConsent(limited(t, 5*time.Second), server.URL+"/card.json", "please")
+			demand, got, err := startA2A(t, testToken).AskWithConsent(unlessWaiting(t, name == "never goes on"), server.URL+"/card.json", "please")
 			if (err == nil) != (test.want == "") || err != nil && !strings.Contains(err.Error(), test.want) {
 				t.Fatalf("error = %v, want %q", err, test.want)
 			}
@@ -281,6 +284,7 @@ func TestA2AConsent(t *testing.T) {
 }
 
 func TestGrantFormReadsPages(t *testing.T) {
+	t.Parallel()
 	for text, want := range map[string]string{
 		usualForm: "decision=grant&mark=m",
 		`<form method=post><button name=a value=decline></form><FORM METHOD=POST ACTION=/x><INPUT TYPE=submit NAME=b VALUE=grant>`: "b=grant",

@@ -38,6 +38,7 @@ func mailPair(t *testing.T) (alice, bob *Mail) {
 }
 
 func TestMailPeersTalk(t *testing.T) {
+	t.Parallel()
 	alice, bob := mailPair(t)
 	text := "Grüße aus dem Wunderland,\nand one line that is rather long: " + strings.Repeat("very ", 40) + "long."
 	got, err := alice.Ask(limited(t, 10*time.Second), bob.SMTPAddr(), "@"+bob.Address(), "Ein Gruß", text)
@@ -56,6 +57,7 @@ func TestMailPeersTalk(t *testing.T) {
 }
 
 func TestMailRefusesUnprovenAnswers(t *testing.T) {
+	t.Parallel()
 	alice, bob := mailPair(t)
 	mallory := startMail(t, MailOptions{Domain: "hatter.example", User: "bob"}) // the right name, the wrong key
 	stranger := startMail(t, MailOptions{Domain: "unpublished.example"})
@@ -95,6 +97,7 @@ func TestMailRefusesUnprovenAnswers(t *testing.T) {
 }
 
 func TestMailJudgesAnswers(t *testing.T) {
+	t.Parallel()
 	alice := startMail(t, MailOptions{})
 	right := received{
 		from: []string{"bob@hatter.example"}, to: []string{"alice@wonderland.example"},
@@ -126,6 +129,7 @@ func TestMailJudgesAnswers(t *testing.T) {
 }
 
 func TestMailTellsWhyNoAnswerCame(t *testing.T) {
+	t.Parallel()
 	alice := startMail(t, MailOptions{})
 	bob := startMail(t, MailOptions{Domain: "hatter.example", Resolver: alice.Resolver(), Reply: upper, ReplyVia: alice.SMTPAddr()})
 	// bob's key is not in the DNS that alice asks
@@ -136,6 +140,7 @@ func TestMailTellsWhyNoAnswerCame(t *testing.T) {
 }
 
 func TestZone(t *testing.T) {
+	t.Parallel()
 	alice := startMail(t, MailOptions{})
 	lookup := resolver(alice.Resolver())
 	long := strings.Repeat("x", 700)
@@ -156,6 +161,7 @@ func TestZone(t *testing.T) {
 }
 
 func TestZoneTruncatesOverUDPOnly(t *testing.T) {
+	t.Parallel()
 	alice := startMail(t, MailOptions{})
 	alice.Publish(DNSRecord{Name: "long.example", Value: strings.Repeat("x", 2000)})
 	query := new(dns.Msg).SetQuestion("long.example.", dns.TypeTXT)

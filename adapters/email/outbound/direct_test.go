@@ -18,6 +18,7 @@ import (
 
 	"inbox/adapters/email/dns"
 	"inbox/adapters/email/emailtest"
+	"inbox/exchange/exchangetest"
 	"inbox/internal/await"
 	"inbox/internal/fault"
 	"inbox/internal/safehttp"
@@ -85,7 +86,7 @@ func newWorld(t *testing.T, change func(*DirectOptions)) *world {
 	w := &world{t: t, names: emailtest.StartNames(t), net: &portMap{real: map[string]string{}}, desk: &policyDesk{texts: map[string]string{}}}
 	o := DirectOptions{
 		Domain: "inbox.test", Hostname: "mx.inbox.test", Port: 25, Dialer: w.net, Resolver: dns.New(safehttp.NewResolver(w.names.Address)),
-		Policies: w.desk, State: emailtest.NewState(), Now: time.Now, Logger: slog.New(slog.DiscardHandler),
+		Policies: w.desk, State: exchangetest.NewDocuments(), Now: time.Now, Logger: slog.New(slog.DiscardHandler),
 	}
 	if change != nil {
 		change(&o)
@@ -324,7 +325,7 @@ func TestMTASTS(t *testing.T) {
 
 func TestPoliciesAreKept(t *testing.T) {
 	now := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
-	names, state, desk := emailtest.StartNames(t), emailtest.NewState(), &policyDesk{texts: map[string]string{}}
+	names, state, desk := emailtest.StartNames(t), exchangetest.NewDocuments(), &policyDesk{texts: map[string]string{}}
 	open := func() *policyCache { // as after a restart, with nothing in memory
 		return newPolicyCache(dns.New(safehttp.NewResolver(names.Address)), state, desk, func() time.Time { return now }, slog.New(slog.DiscardHandler))
 	}

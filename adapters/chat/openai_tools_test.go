@@ -1,0 +1,253 @@
+package chat_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"iter"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"inbox/adapters/chat"
+	"inbox/agents"
+	"inbox/exchange"
+	"inbox/inboxtest"
+	"inbox/normalized"
+)
+
+// newToolServer is a server with agents that call client tools, see [inboxtest.NewWithTools].
+func newToolServer(t *testing.T, settings ...string) (s *chatServer, asked *atomic.Int32) {
+	t.Helper()
+	server, asked := inboxtest.NewWithTools(t, settings...)
+	return withAgents(server), asked
+}
+
+// toolBody is a conversation in which the client executes tools.
+func toolBody(model, more string, messages ...any) string {
+	said, _ := json.Marshal(messages)
+	return fmt.Sprintf(`{"model":%q,"tools":[{"type":"function","function":{"name":"look"}},{"type":"function","function":{"name":"client__weigh"}},
+		{"type":"function","function":{"name":"vault"}}]%s,"messages":%s}`, model, more, said)
+}
+
+type said map[string]any
+
+var question1 = said{"role": "user", "content": "is there milk?"}
+
+func result(call, content string) said {
+	return said{"role": "tool", "tool_call_id": call, "content": content}
+}
+
+const heard = `{"in_stock":3}, {"value":"heavy"}`
+
+// TestCompletionTools pauses a run for the client's own tools, one after the other, and goes on with their results.
+func TestCompletionTools(t *testing.T) {
+	t.Parallel()
+	s, asked := newToolServer(t)
+	token := s.Token("app")
+	first := s.post("/v1/chat/completions", token, toolBody("asks", "", question1)).completion(t).Choices[0]
+	if first.FinishReason != "tool_calls" || len(first.Message.ToolCalls) != 1 || first.Message.Content != nil {
+		t.Fatalf("first %+v", first)
+	}
+	call := first.Message.ToolCalls[0]
+	if call.Function.Name != "look" || call.Function.Arguments != `{"item":"milk"}` || call.Type != "function" {
+		t.Errorf("call %+v", call)
+	}
+	messages := []any{question1, first.Message, result(call.ID, `{"in_stock":3}`)}
+	second := s.post("/v1/chat/completions", token, toolBody("asks", "", messages...)).completion(t).Choices[0]
+	if second.FinishReason != "tool_calls" || len(second.Message.ToolCalls) != 1 || second.Message.ToolCalls[0].Function.Name != "client__weigh" {
+		t.Fatalf("second %+v", second)
+	}
+	messages = append(messages, second.Message, result(second.Message.ToolCalls[0].ID, "heavy"))
+	for range 2 { // a repeat, as SDKs do it, changes nothing
+		last := s.post("/v1/chat/completions", token, toolBody("asks", "", messages...))
+		if said := last.said(t); said != heard {
+			t.Errorf("last %q", said)
+		}
+	}
+	if asked := asked.Load(); asked != 3 {
+		t.Errorf("the model was asked %d times, want 3", asked)
+	}
+	streamed := inboxtest.Events(s.Open(http.MethodPost, "/v1/chat/completions", token, toolBody("asks", `,"stream":true`, messages...)))
+	if text := streamedText(t, streamed); text != heard {
+		t.Errorf("streamed %q: %v", text, streamed)
+	}
+}
+
+// TestCompletionToolStream pauses streams; the second goes on to the answer.
+func TestCompletionToolStream(t *testing.T) {
+	t.Parallel()
+	s, _ := newToolServer(t)
+	token := s.Token("app")
+	messages := []any{question1}
+	for _, tool := range []string{"look", "client__weigh", ""} {
+		events := inboxtest.Events(s.Open(http.MethodPost, "/v1/chat/completions", token, toolBody("asks", `,"stream":true,"stream_options":{"include_usage":true}`, messages...)))
+		var calls []chat.CompletionToolCall
+		finish, tokens := "", int64(0)
+		for _, chunk := range chunksOf(t, events) {
+			for _, choice := range chunk.Choices {
+				calls = append(calls, choice.Delta.ToolCalls...)
+				if choice.FinishReason != nil {
+					finish = *choice.FinishReason
+				}
+			}
+			if chunk.Usage != nil && *chunk.Usage != nil {
+				tokens += (*chunk.Usage).Total
+			}
+		}
+		if events[len(events)-1].Data != "[DONE]" {
+			t.Fatalf("%v", events)
+		}
+		if tool == "" {
+			if text := streamedText(t, events); text != `{"value":"3"}, {"value":"3"}` || finish != "stop" || tokens != 9 {
+				t.Errorf("%q, %s, %d tokens in %v", text, finish, tokens, events)
+			}
+			return
+		}
+		if finish != "tool_calls" || len(calls) != 1 || *calls[0].Index != 0 || calls[0].Function.Name != tool || calls[0].Function.Arguments != `{"item":"milk"}` {
+			t.Fatalf("%s: %v", tool, events)
+		}
+		if tokens != 9 {
+			t.Errorf("%s: %d tokens, want 9", tool, tokens)
+		}
+		messages = append(messages, said{"role": "assistant", "tool_calls": calls}, result(calls[0].ID, "3"))
+	}
+}
+
+// TestCompletionToolOwners: nobody answers another's call, and nobody executes what the operator did not leave to askers.
+// Streams are not cut off by the wait, however slow the machine is.
+func TestCompletionToolOwners(t *testing.T) {
+	t.Parallel()
+	s, _ := newToolServer(t, "INBOX_CHAT_WAIT=1s")
+	token, other := s.Token("app"), s.Token("other")
+	first := s.streamedCalls(token, toolBody("asks", `,"stream":true`, question1))
+	hand := func(more string) string {
+		return toolBody("asks", more, question1, said{"role": "assistant", "tool_calls": first}, result(first[0].ID, "mine"))
+	}
+	for name, got := range map[string]chatReply{
+		"another token": s.post("/v1/chat/completions", other, hand("")), "a guest": s.post("/v1/chat/completions", "", hand("")),
+		"another agent": s.post("/v1/chat/completions", token, strings.Replace(hand(""), `"model":"asks"`, `"model":"keeps"`, 1)),
+	} {
+		if got.status != http.StatusBadRequest || !strings.Contains(got.body, "no call of this agent") {
+			t.Errorf("%s: %d %s", name, got.status, got.body)
+		}
+	}
+	if next := s.streamedCalls(token, hand(`,"stream":true`)); next[0].Function.Name != "client__weigh" {
+		t.Errorf("the owner gets %+v", next)
+	}
+	for name, body := range map[string]string{
+		"not of askers": toolBody("keeps", "", question1), "none": toolBody("asks", `,"tool_choice":"none"`, question1),
+		"not offered": `{"model":"asks","messages":[{"role":"user","content":"is there milk?"}]}`,
+	} {
+		got := s.post("/v1/chat/completions", token, body)
+		if got.status != http.StatusGatewayTimeout || got.header.Get("X-Should-Retry") != "false" {
+			t.Errorf("%s: %d %s", name, got.status, got.body)
+		}
+	}
+	turns, err := s.Store().Turns(t.Context(), exchange.TurnFilter{Agent: "keeps", Limit: 10})
+	if err != nil || len(turns) != 1 {
+		t.Fatalf("%d turns, %v", len(turns), err)
+	}
+	s.Waits(turns[0].ID)
+	pending, err := s.Store().ToolRequests(t.Context(), exchange.ToolRequestFilter{Agent: "keeps", Limit: 10})
+	if err != nil || len(pending) != 1 {
+		t.Fatalf("%d pending, %v", len(pending), err)
+	}
+	turn := strings.ReplaceAll(turns[0].ID, "-", "")
+	for _, id := range []string{pending[0].ID, "call_" + turn + "_c0", "call_" + turn, "call_", ""} {
+		got := s.post("/v1/chat/completions", token, toolBody("keeps", "", question1, said{"role": "assistant", "content": ""}, result(id, "open")))
+		if got.status != http.StatusBadRequest {
+			t.Errorf("the vault by %q: %d %s", id, got.status, got.body)
+		}
+	}
+}
+
+// streamedCalls returns the one call with which a stream ends.
+func (s *chatServer) streamedCalls(token, body string) (calls []chat.CompletionToolCall) {
+	s.Helper()
+	events := inboxtest.Events(s.Open(http.MethodPost, "/v1/chat/completions", token, body))
+	for _, chunk := range chunksOf(s, events) {
+		for _, choice := range chunk.Choices {
+			calls = append(calls, choice.Delta.ToolCalls...)
+		}
+	}
+	if len(calls) != 1 {
+		s.Fatalf("the stream has %d calls: %v", len(calls), events)
+	}
+	return calls
+}
+
+// TestCompletionShownTools: who hands in results of calls that the agent made by itself gets its answer once more.
+func TestCompletionShownTools(t *testing.T) {
+	t.Parallel()
+	s := newChatServer(t)
+	part := normalized.Part{Kind: normalized.PartToolCall, ID: "m1", Name: "notes/list", Args: json.RawMessage(`{"n":1}`)}
+	agent := agents.Func(func(context.Context, agents.Turn) iter.Seq2[normalized.Delta, error] {
+		return func(yield func(normalized.Delta, error) bool) {
+			s.asked.Add(1)
+			ended := part
+			ended.Result = json.RawMessage(`{"notes":2}`)
+			_ = yield(normalized.Delta{Kind: normalized.DeltaToolCallStart, Part: &part}, nil) &&
+				yield(normalized.Delta{Kind: normalized.DeltaToolCallEnd, Part: &ended}, nil) &&
+				yield(normalized.Delta{Kind: normalized.DeltaText, Text: "Two notes."}, nil)
+		}
+	})
+	err := s.Register(exchange.AgentProfile{Name: "notes", DisplayName: "Notes"}, agent, agents.Settings{Unverified: agents.UnverifiedAnswer, ExposeTools: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	token := s.Token("app")
+	const body = `{"model":"notes","messages":[{"role":"user","content":"what is there?"}%s]%s}`
+	whole := s.post("/v1/chat/completions", token, fmt.Sprintf(body, "", "")).completion(t).Choices[0]
+	if len(whole.Message.ToolCalls) != 1 || whole.Message.ToolCalls[0].Function.Name != "notes/list" || whole.FinishReason != "stop" || *whole.Message.Content != "Two notes." {
+		t.Fatalf("%+v", whole)
+	}
+	s.asked.Store(0)
+	more, _ := json.Marshal([]any{whole.Message, result(whole.Message.ToolCalls[0].ID, "Error: no such tool")})
+	again := s.post("/v1/chat/completions", token, fmt.Sprintf(body, ","+strings.Trim(string(more), "[]"), "")).completion(t).Choices[0]
+	if len(again.Message.ToolCalls) != 0 || *again.Message.Content != "Two notes." || s.asked.Load() != 0 {
+		t.Errorf("%+v, %d runs", again, s.asked.Load())
+	}
+	var calls []chat.CompletionToolCall
+	for _, chunk := range chunksOf(t, inboxtest.Events(s.Open(http.MethodPost, "/v1/chat/completions", token, fmt.Sprintf(body, "", `,"stream":true`)))) {
+		for _, choice := range chunk.Choices {
+			calls = append(calls, choice.Delta.ToolCalls...)
+		}
+	}
+	arguments := ""
+	for _, call := range calls { // in one piece or two
+		arguments += call.Function.Arguments
+	}
+	if len(calls) == 0 || calls[0].Function.Name != "notes/list" || *calls[0].Index != 0 || arguments != `{"n":1}` {
+		t.Errorf("streamed calls %+v", calls)
+	}
+}
+
+func chunksOf(t testing.TB, events []inboxtest.Event) (chunks []chat.CompletionChunk) {
+	t.Helper()
+	for _, event := range events {
+		if event.Data == "[DONE]" {
+			continue
+		}
+		var chunk chat.CompletionChunk
+		if err := json.Unmarshal([]byte(event.Data), &chunk); err != nil || chunk.ID == "" {
+			t.Fatalf("%s: %v", event.Data, err)
+		}
+		chunks = append(chunks, chunk)
+	}
+	return chunks
+}
+
+func streamedText(t testing.TB, events []inboxtest.Event) string {
+	t.Helper()
+	var text strings.Builder
+	for _, chunk := range chunksOf(t, events) {
+		for _, choice := range chunk.Choices {
+			if choice.Delta.Content != nil {
+				text.WriteString(*choice.Delta.Content)
+			}
+		}
+	}
+	return text.String()
+}

@@ -1,0 +1,48 @@
+package inbox
+
+import (
+	"context"
+	"net/http"
+
+	"inbox/engine/pipeline"
+	"inbox/exchange"
+	"inbox/internal/httpserver"
+)
+
+// What the tests of this package see of its inside. The tests themselves stand outside, because they share [inboxtest] with
+// the tests of adapters.
+
+const (
+	OrphanIdle     = orphanIdle
+	SinceNamespace = sinceNamespace
+	SweptKey       = sweptKey
+	SweptNamespace = sweptNamespace
+)
+
+var (
+	DescribeAPI    = apiDescription
+	StorageOptions = storageOptions
+)
+
+func (s *Server) Handler() http.Handler       { return s.http.Handler() }
+func (s *Server) Pipeline() *pipeline.Service { return s.pipeline }
+func (s *Server) Routes() []httpserver.Route  { return s.routes }
+
+func (s *Server) Report(ctx context.Context, record exchange.AuditRecord) error {
+	return reportRecords{s.resources}.Audit(ctx, record)
+}
+
+func (s *Server) SweepOrphans(ctx context.Context) error {
+	_, err := s.sweepOrphans(ctx, orphanIdle)
+	return err
+}
+
+// Keys makes the keys of the server and returns the public half of those of mail and of evidence.
+func (s *Server) Keys(ctx context.Context) (dkim, evidence string, err error) {
+	if err := s.activitypub.Prepare(ctx); err != nil {
+		return "", "", err
+	}
+	_, dkim = s.email.DNSRecord()
+	signing, err := s.keyring.Signing(ctx)
+	return dkim, signing.Kid, err
+}
