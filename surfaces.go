@@ -262,7 +262,7 @@ func (s *Server) openBridge() (module exchange.Module, err error) {
 		Domain: s.config.Domain, Receiver: s.pipeline, Directory: s.registry, Turns: s.store, Runs: s.pipeline, Tokens: s.store,
 		Queue: s.store.Bridge(nil), Sessions: s.store, Tasks: s.store.TaskRuns(), Sealer: s.sealer, Web: s.client, Blobs: s.blobs,
 		SessionOf: func(owner string) contract.Sessions { return s.store.SessionMap(owner) },
-		Believer:  s.validator, Present: s.demands.Present, Connectors: connectors, WaitLimit: s.config.Bridges.MaxWait, Logger: s.logger,
+		Validator: s.validator, Present: s.demands.Present, Connectors: connectors, WaitLimit: s.config.Bridges.MaxWait, Logger: s.logger,
 		Policy: exchange.Policy{Schedule: s.config.Bridges.Retry}, CallbackConcurrency: s.config.Queue.DeliveryConcurrency,
 	})
 	if err != nil {

@@ -2,21 +2,49 @@ package bridge
 
 import (
 	"context"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
 	"net/http"
-	"slices"
-	"time"
+	"strings"
 
 	"inbox/adapters/bridge/contract"
+	"inbox/agents/runtime/tool"
 	"inbox/agents/runtime/value"
 	"inbox/exchange"
+	"inbox/identity"
 	"inbox/internal/fault"
 	"inbox/internal/httpserver"
 	"inbox/normalized"
 )
 
+// messages takes what programs say to agents into the engine.
+type messages struct {
+	*site
+	access   *access
+	sessions *sessions
+	runs     *runs
+}
+
+// question is one message on its way in, whatever surface it came by.
+type question struct {
+	agent    exchange.AgentProfile
+	sender   normalized.Sender
+	message  contract.Message // in the one form of external messages
+	context  map[string]any   // client_context
+	session  exchange.Session
+	way      string
+	client   string // whose queue
+	surface  string
+	relay    normalized.MentionRelay
+	chain    *normalized.AgentChain
+	rejected []identity.Rejection
+	original []byte
+}
+
 // send takes a message of a bridge for an agent. The answer waits in the client's queue, whatever becomes of this request;
 // who asks for it (Accept: text/event-stream, or wait) gets it here as well.
-func (a *Adapter) send(w http.ResponseWriter, r *http.Request, c caller) error {
+func (m *messages) send(w http.ResponseWriter, r *http.Request, c caller) error {
 	if c.client == "" {
 		return fault.New(fault.Forbidden, "only the token of a bridge sends messages here; see: inbox tokens create --bridge")
 	}
@@ -24,32 +52,90 @@ func (a *Adapter) send(w http.ResponseWriter, r *http.Request, c caller) error {
 	if err != nil {
 		return err
 	}
-	return a.take(w, r, c, body, original, text(body, "session_id"))
+	return m.take(w, r, c, body, original, text(body, "session_id"))
 }
 
-// take accepts the message of a body in a session, named or not, and answers.
-func (a *Adapter) take(w http.ResponseWriter, r *http.Request, c caller, body map[string]any, original []byte, named string) error {
-	patience, err := a.wait(r, body)
+// queueMessage adds a message to a session: it runs at once, or waits for the runs before it. It is the same as sending it
+// (agent runtime contract, section 6.6).
+func (m *messages) queueMessage(w http.ResponseWriter, r *http.Request, c caller) error {
+	session, err := m.sessions.asked(r, c)
 	if err != nil {
 		return err
 	}
-	q, fresh, err := a.question(r, c, body, named)
+	if session.Owner != c.owner {
+		return fault.New(fault.Forbidden, "an operator reads sessions and writes in none of others")
+	}
+	body, original, err := readObject(r)
+	if err != nil {
+		return err
+	}
+	if named := text(body, "agent"); named != "" && !strings.EqualFold(named, session.Agent) {
+		return sessionNotFound()
+	}
+	body["agent"] = session.Agent
+	return m.queued(w, r, c, body, original, session)
+}
+
+// queued accepts a message in a session and tells its place: 1 = it is the next to run or runs already.
+func (m *messages) queued(w http.ResponseWriter, r *http.Request, c caller, body map[string]any, original []byte, session exchange.Session) error {
+	if wantsStream(r) || body["wait"] != nil || r.URL.Query().Get("wait") != "" {
+		return m.take(w, r, c, body, original, session.ID)
+	}
+	q, _, err := m.question(r, c, body, session.ID)
 	if err != nil {
 		return err
 	}
 	q.original = original
-	taken, err := a.accept(r.Context(), q, fresh)
+	taken, err := m.accept(r.Context(), q, false)
+	if err != nil {
+		return err
+	}
+	waiting, err := m.options.Turns.Turns(r.Context(), exchange.TurnFilter{
+		Agent: session.Agent, ThreadID: session.ThreadID, ByArrival: true, Limit: maxEvents,
+		States: []string{exchange.StateAccepted, exchange.StateRunning, exchange.StateWaiting},
+	})
+	if err != nil {
+		return err
+	}
+	position := 1
+	for _, other := range waiting {
+		if other.ID < taken.turn.ID {
+			position++
+		}
+	}
+	answer := runOf(taken.turn, m.options.Present)
+	answer["queued_message_id"], answer["position"] = taken.turn.ID, position
+	if taken.repeat {
+		answer["duplicate"] = true
+	}
+	w.Header().Set("Location", locationOf(taken.turn))
+	httpserver.WriteJSON(w, http.StatusAccepted, answer)
+	return nil
+}
+
+// take accepts the message of a body in a session, named or not, and answers.
+func (m *messages) take(w http.ResponseWriter, r *http.Request, c caller, body map[string]any, original []byte, named string) error {
+	patience, err := m.wait(r, body)
+	if err != nil {
+		return err
+	}
+	q, fresh, err := m.question(r, c, body, named)
+	if err != nil {
+		return err
+	}
+	q.original = original
+	taken, err := m.accept(r.Context(), q, fresh)
 	if err != nil {
 		return err
 	}
 	if wantsStream(r) {
-		return a.stream(w, r, taken.turn, 0)
+		return m.runs.stream(w, r, taken.turn, 0)
 	}
-	turn, err := a.settled(r.Context(), taken.turn, patience)
+	turn, err := m.runs.settled(r.Context(), taken.turn, patience)
 	if err != nil {
 		return err
 	}
-	answer := runOf(turn, a.options.Present)
+	answer := runOf(turn, m.options.Present)
 	if taken.repeat {
 		answer["duplicate"] = true
 	}
@@ -65,37 +151,37 @@ func statusFor(turn exchange.TurnRecord) int {
 	return http.StatusAccepted
 }
 
-func (a *Adapter) question(r *http.Request, c caller, body map[string]any, named string) (q question, fresh bool, err error) {
+func (m *messages) question(r *http.Request, c caller, body map[string]any, named string) (q question, fresh bool, err error) {
 	about := value.Assoc(body["client_context"])
-	message, err := a.external(c, body, about)
+	message, err := m.external(c, body, about)
 	if err != nil {
 		return q, false, err
 	}
 	name := text(body, "agent")
 	if name == "" && named != "" {
-		session, err := a.sessionOf(r.Context(), c.owner, named)
+		session, err := m.sessionOf(r.Context(), c.owner, named)
 		if err != nil {
 			return q, false, err
 		}
 		name = session.Agent
 	}
-	agent, err := a.opens(c, name)
+	agent, err := m.opens(c, name)
 	if err != nil {
 		return q, false, err
 	}
 	q = question{
-		agent: agent, sender: a.sender(c, agent, message.SenderID, text(body, "sender_name", "display_name")), message: message, context: about,
+		agent: agent, sender: m.access.sender(c, agent, message.SenderID, text(body, "sender_name", "display_name")), message: message, context: about,
 		way: wayQueue, client: c.client, surface: surfaceBridge, relay: normalized.MentionRelay{Kind: normalized.RelayNone},
 	}
 	if c.client == "" { // a peer that continues one of its sessions: it asks for the answer
 		q.way = wayResponse
 	}
-	q.session, fresh, err = a.place(r.Context(), c.owner, named, agent, message, title(text(body, "title"), message.Text))
+	q.session, fresh, err = m.sessions.place(r.Context(), c.owner, named, agent, message, title(text(body, "title"), message.Text))
 	return q, fresh, err
 }
 
 // external reads the message in the form of seed 001; members that stand in client_context need not stand beside it.
-func (a *Adapter) external(c caller, body, about map[string]any) (contract.Message, error) {
+func (m *messages) external(c caller, body, about map[string]any) (contract.Message, error) {
 	either := func(names ...string) any {
 		for _, name := range names {
 			if found := text(body, name); found != "" {
@@ -135,95 +221,6 @@ func (c caller) connectorName() string {
 	return "peer"
 }
 
-// maxTitle bounds the title of a session in characters.
-const maxTitle = 120
-
-// title is the one that was given, or the beginning of the first message.
-func title(given, message string) string {
-	if given == "" {
-		given = message
-	}
-	characters := []rune(given)
-	if end := slices.Index(characters, '\n'); end >= 0 {
-		characters = characters[:end]
-	}
-	if len(characters) > maxTitle {
-		return string(characters[:maxTitle-1]) + "…"
-	}
-	return string(characters)
-}
-
-// queued accepts a message in a session and tells its place: 1 = it is the next to run or runs already.
-func (a *Adapter) queued(w http.ResponseWriter, r *http.Request, c caller, body map[string]any, original []byte, session exchange.Session) error {
-	if wantsStream(r) || body["wait"] != nil || r.URL.Query().Get("wait") != "" {
-		return a.take(w, r, c, body, original, session.ID)
-	}
-	q, _, err := a.question(r, c, body, session.ID)
-	if err != nil {
-		return err
-	}
-	q.original = original
-	taken, err := a.accept(r.Context(), q, false)
-	if err != nil {
-		return err
-	}
-	waiting, err := a.options.Turns.Turns(r.Context(), exchange.TurnFilter{
-		Agent: session.Agent, ThreadID: session.ThreadID, ByArrival: true, Limit: maxEvents,
-		States: []string{exchange.StateAccepted, exchange.StateRunning, exchange.StateWaiting},
-	})
-	if err != nil {
-		return err
-	}
-	position := 1
-	for _, other := range waiting {
-		if other.ID < taken.turn.ID {
-			position++
-		}
-	}
-	answer := runOf(taken.turn, a.options.Present)
-	answer["queued_message_id"], answer["position"] = taken.turn.ID, position
-	if taken.repeat {
-		answer["duplicate"] = true
-	}
-	w.Header().Set("Location", locationOf(taken.turn))
-	httpserver.WriteJSON(w, http.StatusAccepted, answer)
-	return nil
-}
-
-// place is where a message goes: the session that the caller named, the one of the outside conversation, or a new one.
-// fresh says that the session was made for this message.
-func (a *Adapter) place(ctx context.Context, owner, named string, agent exchange.AgentProfile, message contract.Message, title string) (session exchange.Session, fresh bool, err error) {
-	if named != "" {
-		session, err = a.sessionOf(ctx, owner, named)
-		if err == nil && session.Agent != agent.Name {
-			err = sessionNotFound()
-		}
-		return session, false, err
-	}
-	now := time.Now().UTC().Truncate(time.Microsecond)
-	session = exchange.Session{
-		ID: newID(), Owner: owner, Agent: agent.Name, ThreadID: "session:" + newID(), Title: title,
-		Connector: message.ConnectorID, Conversation: message.ConversationID, CreatedAt: now, UpdatedAt: now,
-	}
-	if message.ConversationID == "" {
-		session, _, err = a.options.Sessions.CreateSession(ctx, session)
-		return session, true, err
-	}
-	key := contract.NewSessionKey(message.ConnectorID, message.ConversationID, agent.Name)
-	session, err = a.options.Sessions.ChannelSession(ctx, key, session)
-	return session, false, err
-}
-
-func sessionNotFound() error { return fault.New(fault.NotFound, "the session was not found") }
-
-func (a *Adapter) sessionOf(ctx context.Context, owner, id string) (exchange.Session, error) {
-	session, found, err := a.options.Sessions.Session(ctx, owner, id)
-	if err == nil && !found {
-		err = sessionNotFound()
-	}
-	return session, err
-}
-
 // accepted is one question that is stored: new, or the first copy of a repeat.
 type accepted struct {
 	turn    exchange.TurnRecord
@@ -233,76 +230,231 @@ type accepted struct {
 
 // accept brings a question into the engine. It returns only when message and job are committed. Where the answer would have
 // no room the question is refused: what is taken is answered.
-func (a *Adapter) accept(ctx context.Context, q question, fresh bool) (accepted, error) {
+func (m *messages) accept(ctx context.Context, q question, fresh bool) (accepted, error) {
 	if q.way == wayQueue {
-		if err := a.options.Queue.Room(ctx, q.client); err != nil {
-			return accepted{}, a.abandon(ctx, q.session, fresh, err)
+		if err := m.options.Queue.Room(ctx, q.client); err != nil {
+			return accepted{}, m.abandon(ctx, q.session, fresh, err)
 		}
 	}
-	imported, err := a.begins(ctx, q.session)
+	imported, err := m.begins(ctx, q.session)
 	if err != nil {
 		return accepted{}, err
 	}
-	in, err := a.inbound(ctx, q, imported)
+	in, err := m.inbound(ctx, q, imported)
 	if err != nil {
-		return accepted{}, a.abandon(ctx, q.session, fresh, err)
+		return accepted{}, m.abandon(ctx, q.session, fresh, err)
 	}
-	receipt, err := a.options.Receiver.Receive(ctx, in)
+	receipt, err := m.options.Receiver.Receive(ctx, in)
 	if err != nil {
-		return accepted{}, a.abandon(ctx, q.session, fresh, err)
+		return accepted{}, m.abandon(ctx, q.session, fresh, err)
 	}
-	turn, err := a.options.Turns.Turn(ctx, receipt.TurnID)
+	turn, err := m.options.Turns.Turn(ctx, receipt.TurnID)
 	if err != nil {
 		return accepted{}, err
 	}
 	kept := readRoute(turn.Route)
 	if !receipt.New && kept.Session != q.session.ID {
-		_ = a.abandon(ctx, q.session, fresh, nil)
+		_ = m.abandon(ctx, q.session, fresh, nil)
 	}
 	if receipt.New {
-		if err := a.options.Sessions.TouchSession(ctx, q.session.Owner, q.session.ID, turn.AcceptedAt); err != nil {
-			a.log.WarnContext(ctx, "a session keeps its old date", "session", q.session.ID, "error", err)
+		if err := m.options.Sessions.TouchSession(ctx, q.session.Owner, q.session.ID, turn.AcceptedAt); err != nil {
+			m.options.Logger.WarnContext(ctx, "a session keeps its old date", "session", q.session.ID, "error", err)
 		}
 	}
 	return accepted{turn, kept.Session, !receipt.New}, nil
 }
 
 // begins reports whether the next message of a session is the first after an import: its history is what was imported.
-func (a *Adapter) begins(ctx context.Context, session exchange.Session) (bool, error) {
+func (m *messages) begins(ctx context.Context, session exchange.Session) (bool, error) {
 	if session.Imported == 0 {
 		return false, nil
 	}
-	turns, err := a.options.Turns.Turns(ctx, exchange.TurnFilter{Agent: session.Agent, ThreadID: session.ThreadID, ByArrival: true, Limit: 1})
+	turns, err := m.options.Turns.Turns(ctx, exchange.TurnFilter{Agent: session.Agent, ThreadID: session.ThreadID, ByArrival: true, Limit: 1})
 	return len(turns) == 0, err
 }
 
 // abandon takes back a session that was made for a message which did not need it.
-func (a *Adapter) abandon(ctx context.Context, session exchange.Session, fresh bool, cause error) error {
+func (m *messages) abandon(ctx context.Context, session exchange.Session, fresh bool, cause error) error {
 	if !fresh {
 		return cause
 	}
-	if err := a.options.Sessions.DeleteSession(context.WithoutCancel(ctx), session.Owner, session.ID); err != nil {
-		a.log.WarnContext(ctx, "an empty session stays", "session", session.ID, "error", err)
+	if err := m.options.Sessions.DeleteSession(context.WithoutCancel(ctx), session.Owner, session.ID); err != nil {
+		m.options.Logger.WarnContext(ctx, "an empty session stays", "session", session.ID, "error", err)
 	}
 	return cause
 }
 
-// settled waits for the end of a turn, at most the given time; then it returns the turn as it is: the run goes on.
-func (a *Adapter) settled(ctx context.Context, turn exchange.TurnRecord, patience time.Duration) (exchange.TurnRecord, error) {
-	if patience <= 0 || ended(turn) {
-		return turn, nil
+const (
+	mimeJSON         = "application/json"
+	maxContextBytes  = 16 << 10 // of a client_context that is kept
+	contextExtension = "dev.inbox.bridge"
+)
+
+// inbound makes the normalized message of a question, and what is kept beside it.
+func (m *messages) inbound(ctx context.Context, q question, imported bool) (exchange.Inbound, error) {
+	parts, err := m.parts(ctx, q.message)
+	if err != nil {
+		return exchange.Inbound{}, err
 	}
-	serving, stop := whileServing(ctx)
-	defer stop()
-	waiting, cancel := context.WithTimeout(serving, patience)
-	defer cancel()
-	found, err := a.options.Runs.Wait(waiting, turn.ID)
-	if err != nil && ctx.Err() == nil && waiting.Err() != nil {
-		return a.options.Turns.Turn(ctx, turn.ID)
+	kept, err := json.Marshal(route{
+		Surface: q.surface, Owner: q.session.Owner, Session: q.session.ID, Way: q.way, Client: q.client, Connector: q.message.ConnectorID,
+		Provider: q.message.Provider, Conversation: q.message.ConversationID, ExternalID: q.message.MessageID, Person: q.message.SenderID,
+		Room: q.message.RoomKind, Digest: q.digest(), Imported: imported,
+	})
+	if err != nil {
+		return exchange.Inbound{}, fmt.Errorf("encode route: %w", err)
 	}
-	return found, err
+	threads := true
+	in := exchange.Inbound{
+		Message: normalized.Message{
+			ID: q.nativeID(), ThreadID: q.session.ThreadID, Sender: q.sender, Recipient: q.agent.Address, Parts: parts,
+			RecipientCapabilities: normalized.RecipientCapabilities{
+				MentionRelay: q.relay, AgentChain: q.chain, TextMIMEs: []string{normalized.MIMEMarkdown, normalized.MIMEPlain}, Threads: &threads,
+			},
+			ReceivedVia: normalized.ViaA2A, ReceivedAt: identity.Now(), Raw: normalized.Raw{MediaType: mimeJSON},
+		},
+		Original: q.original, Channel: ChannelName, Route: kept, FromAgent: q.chain != nil, Rejected: q.rejected,
+	}
+	in.Message.Sender.Profile = q.profile()
+	return in, nil
 }
 
-func ended(turn exchange.TurnRecord) bool {
-	return exchange.Settled(turn.State) && !exchange.GoesOnByItself(turn)
+// Surfaces of a route.
+const (
+	surfaceBridge    = "bridge"
+	surfaceConnector = "connector"
+)
+
+// Ways by which an answer leaves.
+const (
+	wayQueue    = "queue"    // the client fetches it from its queue
+	wayCallback = "callback" // the connector's callback is called
+	wayResponse = "response" // the caller waits for it, or asks again
+)
+
+// route is what this adapter keeps with every turn. It never leaves the server.
+type route struct {
+	Surface      string `json:"surface"` // tells our turns from those of others
+	Owner        string `json:"owner"`   // of the session
+	Session      string `json:"session"`
+	Way          string `json:"way"`
+	Client       string `json:"client,omitempty"` // whose queue
+	Connector    string `json:"connector,omitempty"`
+	Provider     string `json:"provider,omitempty"`
+	Conversation string `json:"conversation,omitempty"`
+	ExternalID   string `json:"external_id,omitempty"` // of the message, as the other product has it
+	Person       string `json:"person,omitempty"`      // who wrote it there
+	Room         string `json:"room,omitempty"`
+	Digest       string `json:"digest"`             // of the message: tells a repeat from another message with the same id
+	Run          string `json:"run,omitempty"`      // of a chat client; not ours
+	Imported     bool   `json:"imported,omitempty"` // it begins a session into which an earlier conversation was imported
+}
+
+func readRoute(raw json.RawMessage) route {
+	var r route
+	_ = json.Unmarshal(raw, &r) // our own bytes, or those of A2A and chat, which have no member surface
+	return r
+}
+
+// ownerOf returns to whom a turn belongs: the owner of its session, or its sender where it came another way.
+func ownerOf(turn exchange.TurnRecord) string {
+	if r := readRoute(turn.Route); r.Surface != "" {
+		return r.Owner
+	}
+	return turn.Principal
+}
+
+// nativeID is the same for a repeat: that of the message at its product, or a new one where it has none. The principal of
+// the sender stands behind it in the natural key, so nobody can burn the id of somebody else's message.
+func (q question) nativeID() string {
+	if q.message.MessageID == "" {
+		return q.surface + ":" + newID()
+	}
+	return q.surface + ":" + q.message.ConnectorID + ":" + q.message.Provider + ":" + short(q.message.MessageID)
+}
+
+// digest is the same for a repeat of a message and different for another one.
+func (q question) digest() string {
+	return hashOf("bridge message", q.message.Text, value.EncodeText(q.message.Attachments))
+}
+
+// profile keeps what the product says about where the message comes from: context for the agent, never authorization.
+func (q question) profile() *normalized.SenderProfile {
+	context := tool.PublicContext(q.context)
+	for name, value := range q.message.ClientContext(q.surfaceName()) {
+		if value != nil {
+			context[name] = value
+		}
+	}
+	profile := normalized.SenderProfile{
+		DisplayName: q.sender.DisplayName, Provider: q.message.Provider, ProviderSubject: short(q.message.SenderID),
+	}
+	if encoded := value.EncodeText(context); len(encoded) <= maxContextBytes {
+		profile.Extensions = map[string]json.RawMessage{contextExtension: json.RawMessage(encoded)}
+	}
+	return &profile
+}
+
+// surfaceName is the source in a client_context (agent runtime contract, section 6.1).
+func (q question) surfaceName() string {
+	if q.surface == surfaceConnector {
+		return contract.SourceChannel
+	}
+	return surfaceBridge
+}
+
+const (
+	maxAttachments    = 32
+	maxAttachmentName = 255
+	mimeBytes         = "application/octet-stream"
+)
+
+// parts are the text and the files of a message. A file is an object with an address or with its bytes as base64; its
+// members may have any of the names that products use. Nothing is fetched.
+func (m *messages) parts(ctx context.Context, message contract.Message) ([]normalized.Part, error) {
+	var parts []normalized.Part
+	if message.Text != "" {
+		parts = append(parts, normalized.Text(message.Text))
+	}
+	if len(message.Attachments) > maxAttachments {
+		return nil, fault.InField("attachments", fmt.Sprintf("has more than %d files", maxAttachments))
+	}
+	for i, one := range message.Attachments {
+		part, err := m.file(ctx, value.Assoc(one), fmt.Sprintf("attachments[%d]", i))
+		if err != nil {
+			return nil, err
+		}
+		parts = append(parts, part)
+	}
+	return parts, nil
+}
+
+func (m *messages) file(ctx context.Context, file map[string]any, field string) (normalized.Part, error) {
+	part := normalized.Part{
+		Kind: normalized.PartFile, MIME: text(file, "mime", "mime_type", "mimeType", "mimetype", "content_type", "media_type", "type"),
+		Name: text(file, "name", "filename", "title"), Alt: text(file, "alt", "alt_text"),
+	}
+	if !strings.Contains(part.MIME, "/") {
+		part.MIME = mimeBytes
+	}
+	if len(part.Name) > maxAttachmentName {
+		part.Name = strings.ToValidUTF8(part.Name[:maxAttachmentName], "")
+	}
+	if encoded := text(file, "data_base64", "data", "bytes", "content_base64"); encoded != "" {
+		return m.keep(ctx, part, encoded, field)
+	}
+	address := text(file, "url", "uri", "url_private", "href")
+	if address == "" {
+		return part, fault.InField(field, "needs url, or data_base64")
+	}
+	part.BytesRef = normalized.At(address)
+	return part, nil
+}
+
+func (m *messages) keep(ctx context.Context, part normalized.Part, encoded, field string) (normalized.Part, error) {
+	content, err := base64.StdEncoding.DecodeString(encoded)
+	if err != nil {
+		return part, fault.InField(field+".data_base64", "is no base64")
+	}
+	return part.Carrying(ctx, content, m.options.Blobs)
 }

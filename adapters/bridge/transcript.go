@@ -18,6 +18,13 @@ import (
 	"inbox/policypart"
 )
 
+// transcripts brings conversations in and out, and tells an agent what was imported.
+type transcripts struct {
+	*site
+	sessions *sessions
+	archive  Archive
+}
+
 // FormatFramework is the format of exports: messages of the older agent framework, with type, content, timestamp, agent_key
 // and metadata (agent runtime contract, section 8).
 const FormatFramework = "agent-framework"
@@ -173,12 +180,12 @@ func decodedMessage(raw json.RawMessage) (any, error) {
 }
 
 // exportSession writes a session in the form that import takes.
-func (a *Adapter) exportSession(w http.ResponseWriter, r *http.Request, c caller) error {
-	session, err := a.asked(r, c)
+func (t *transcripts) exportSession(w http.ResponseWriter, r *http.Request, c caller) error {
+	session, err := t.sessions.asked(r, c)
 	if err != nil {
 		return err
 	}
-	messages, err := a.archive.Messages(r.Context(), session)
+	messages, err := t.archive.Messages(r.Context(), session)
 	if err != nil {
 		return err
 	}
@@ -225,8 +232,8 @@ func (d Document) Encode() ([]byte, error) {
 }
 
 // sessionMessages returns the newest messages of a session, oldest of them first, as role and content: what a client shows.
-func (a *Adapter) sessionMessages(w http.ResponseWriter, r *http.Request, c caller) error {
-	session, err := a.asked(r, c)
+func (t *transcripts) sessionMessages(w http.ResponseWriter, r *http.Request, c caller) error {
+	session, err := t.sessions.asked(r, c)
 	if err != nil {
 		return err
 	}
@@ -237,7 +244,7 @@ func (a *Adapter) sessionMessages(w http.ResponseWriter, r *http.Request, c call
 	if limit == 0 {
 		limit = defaultEvents
 	}
-	messages, _, err := a.archive.newest(r.Context(), session)
+	messages, _, err := t.archive.newest(r.Context(), session)
 	if err != nil {
 		return err
 	}

@@ -30,7 +30,7 @@ func (m *relayed) vouch(r *http.Request, q *question, name string) (replayed boo
 	}
 	trusted := len(vouched) > 0
 	if m.signed && m.connector.Issuer != "" && q.message.SenderID != "" && len(vouched) == 0 {
-		if word := m.personEvidence(*q); m.options.Believer.Covers(word) && word.CheckShape() == nil {
+		if word := m.personEvidence(*q); m.options.Validator.Covers(word) && word.CheckShape() == nil {
 			vouched, trusted = append(vouched, word), true
 		}
 	}
@@ -56,7 +56,7 @@ func (m *relayed) believe(ctx context.Context, q *question) identity.Belief {
 		pieces = append(pieces, compact(one))
 	}
 	recipient := identity.Recipient{Address: q.agent.Address}
-	return m.options.Believer.Believe(ctx, identity.Offered{Evidence: pieces, Challenge: q.message.MessageID}, recipient)
+	return m.options.Validator.Believe(ctx, identity.Offered{Evidence: pieces, Challenge: q.message.MessageID}, recipient)
 }
 
 // vouchedBy keeps the evidence of the connector's own issuer about the sender of this very message: without the digest of

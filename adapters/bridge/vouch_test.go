@@ -38,7 +38,7 @@ const (
 )
 
 // vouching lets a connector's message be vouched for. The body asks for an inline relay.
-func vouching(t *testing.T, believer *judge, signed bool, issuer string) (question, bool, error) {
+func vouching(t *testing.T, validator *judge, signed bool, issuer string) (question, bool, error) {
 	t.Helper()
 	raw := []byte(`{"message":` + inner + `,"evidence":[{}],"recipient_capabilities":{"mention_relay":{"kind":"inline"}}}`)
 	var body map[string]any
@@ -46,7 +46,7 @@ func vouching(t *testing.T, believer *judge, signed bool, issuer string) (questi
 		t.Fatal(err)
 	}
 	m := &relayed{
-		Adapter: &Adapter{options: Options{Domain: "agents.example", Believer: believer}}, body: body, raw: raw, about: messageBytes(raw), signed: signed,
+		connectors: &connectors{site: &site{Options{Domain: "agents.example", Validator: validator}}}, body: body, raw: raw, about: messageBytes(raw), signed: signed,
 		connector: &Connector{Name: "slack", Issuer: issuer, Method: DefaultConnectorMethod},
 	}
 	q := question{
