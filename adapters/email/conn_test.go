@@ -383,7 +383,7 @@ func TestTLSConnectionsAreCutToo(t *testing.T) {
 	s, config := startSecure(t)
 	w := s.greetSecure(config)
 	w.say("MAIL FROM:<a@plain.test>", "250")
-	s.adapter.listener.cut()
+	s.adapter.server.listener.cut()
 	_ = w.conn.SetReadDeadline(time.Now().Add(patience))
 	if !w.closed() {
 		t.Error("it stays open")

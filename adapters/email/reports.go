@@ -25,24 +25,6 @@ var metricBounces = promauto.NewCounterVec(prometheus.CounterOpts{
 	Name: "inbox_email_bounces_total", Help: "Reports about mails that had left, by kind (hard, soft, delayed, complaint, unmatched)."},
 	[]string{"kind"})
 
-// Deliveries is told of reports about mails that had left.
-type Deliveries interface {
-	// Bounced writes a report to the delivery and its timeline; fault.NotFound when there is no such delivery.
-	Bounced(ctx context.Context, bounce exchange.Bounce) error
-	// DeliveryOf finds the delivery of the mail with a Message-ID to a domain.
-	DeliveryOf(ctx context.Context, messageID, domain string) (deliveryID string, found bool, err error)
-	// DestinationOf returns the notes of a delivery's destination; fault.NotFound when there is no such delivery.
-	DestinationOf(ctx context.Context, deliveryID string) (exchange.Destination, error)
-}
-
-// Suppressions keeps the addresses that take no mail.
-type Suppressions interface {
-	// Suppressed returns those of the addresses, in lower case, that are suppressed.
-	Suppressed(ctx context.Context, addresses []string) ([]exchange.Suppression, error)
-	// MailFailed counts a failure and reports whether the address is suppressed now and was not before.
-	MailFailed(ctx context.Context, failure exchange.MailFailure) (suppressed bool, err error)
-}
-
 // reporter notes what becomes of mails after they had left: by the answers of an attempt, and by reports.
 type reporter struct {
 	deliveries   Deliveries   // nil = reports are not noted
