@@ -200,7 +200,7 @@ func echoExtensions(in, out http.Header) {
 }
 
 // Bounds of a request's structure, counted while it is read: what a decoder makes of a document costs by its values and, for
-// the parts that are read twice, by its depth.
+// the parts that are read again, by its depth.
 const (
 	maxRequestDepth  = 64      // that of the message contract
 	maxRequestValues = 100_000 // members and items together

@@ -70,7 +70,7 @@ type Caller struct {
 	peers   *peerCache
 }
 
-// NewCaller makes a Caller; the error says which option is missing.
+// NewCaller makes a Caller; its error names the option that is missing.
 func NewCaller(options CallerOptions) (*Caller, error) {
 	if options.Client == nil || options.Signer == nil {
 		return nil, errors.New("a2a: a caller needs Client and Signer")

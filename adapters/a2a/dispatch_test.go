@@ -156,7 +156,7 @@ func trusting(issuer string, delegated bool) func(*site, *Options) {
 		if err != nil {
 			s.t.Fatal(err)
 		}
-		o.Believer = validator
+		o.Validator = validator
 	}
 }
 

@@ -164,7 +164,7 @@ func cleanParts(parts []normalized.Part) (kept []normalized.Part, at []int) {
 	return kept, at
 }
 
-// capabilities says what the way back can carry: A2A cannot reach a third party.
+// capabilities are what the way back can carry: A2A cannot reach a third party.
 func capabilities(chain *normalized.AgentChain, modes []string) normalized.RecipientCapabilities {
 	threads := true
 	return normalized.RecipientCapabilities{

@@ -192,8 +192,8 @@ func (a *Adapter) validateEvidence(ctx context.Context, offered identity.Offered
 	if len(offered.Evidence)+len(offered.Credentials) == 0 {
 		return identity.Belief{}
 	}
-	if a.options.Believer != nil {
-		return a.options.Believer.Believe(ctx, offered, recipient)
+	if a.options.Validator != nil {
+		return a.options.Validator.Believe(ctx, offered, recipient)
 	}
 	var validated identity.Belief
 	for _, list := range []struct {

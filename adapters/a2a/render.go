@@ -110,7 +110,7 @@ func (a *Adapter) question(ctx context.Context, t *task, turn exchange.TurnRecor
 	return message, err
 }
 
-// answerID is the id of the agent's message: the reply's, which is final before anybody sees it.
+// answerID is the id of the agent's message: the reply's, which is final before any reader sees it.
 func answerID(turn exchange.TurnRecord) string {
 	if turn.ReplyID != "" {
 		return turn.ReplyID
@@ -169,7 +169,7 @@ func newAnswerMessage(t *task, turn exchange.TurnRecord) *a2a.Message {
 	}
 }
 
-// taskMetadata says how deep in a chain of agents the task stands, and what became of its payment.
+// taskMetadata holds how deep in a chain of agents the task stands, and what became of its payment.
 func taskMetadata(t *task) map[string]any {
 	last := *t.last()
 	metadata := map[string]any{}

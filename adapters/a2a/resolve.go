@@ -35,7 +35,7 @@ type peer struct {
 	address  string // as its own server writes it: evidence is for exactly this name
 	endpoint string // JSON-RPC
 	version  a2a.ProtocolVersion
-	open     bool // its card says that it wants no authentication
+	open     bool // its card demands no authentication
 	expires  time.Time
 }
 
@@ -151,7 +151,7 @@ func (c *Caller) allowed(text string, document *url.URL) (*url.URL, error) {
 	return nil, fault.GiveUp("the other agent names an address that cannot be called", err)
 }
 
-// scheme is http only in development, and only where a port says that no public server is meant.
+// scheme is http only in development, and only where a port shows that no public server is meant.
 func (c *Caller) scheme(domain string) string {
 	if c.options.AllowHTTP && identity.HostOf(domain) != domain {
 		return "http"

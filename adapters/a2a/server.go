@@ -2,7 +2,7 @@
 // and 0.3, bearer tokens, agent cards. A task is all turns of one agent and one principal with the same reference; this
 // package keeps no state of its own beside a token cache of a few seconds, everything is read from the engine's
 // rows. Caller is the way out: it calls agents of other servers with signed evidence; Notify tells webhooks. The package
-// does not run agents and does not decide whom to believe.
+// does not run agents and does not validate signed evidence.
 package a2a
 
 import (
@@ -81,9 +81,9 @@ type Blobs interface {
 	Open(ctx context.Context, digest string) (io.ReadCloser, error)
 }
 
-// Believer decides which of the proofs that came with a message may be relied on. It never fails: what cannot be
+// Validator decides which of the proofs that came with a message may be relied on. It never fails: what cannot be
 // checked is rejected.
-type Believer interface {
+type Validator interface {
 	Believe(ctx context.Context, offered identity.Offered, recipient identity.Recipient) identity.Belief
 }
 
@@ -109,7 +109,7 @@ type Options struct {
 	Tokens    Tokens
 	Claims    Claims
 	Blobs     Blobs
-	Believer  Believer                              // optional: nil = no evidence is relied on
+	Validator Validator                             // optional: nil = no evidence is relied on
 	Present   func(policypart.Part) policypart.Part // optional: puts the asker's secret into the url of a demand; nil = only Confine
 
 	Verifier Verifier                                       // optional: nil = only tokens of the operator are taken
@@ -127,7 +127,7 @@ type Options struct {
 
 	WaitLimit time.Duration // longest wait of a blocking send before the working task is returned; default 50 s
 	KeepAlive time.Duration // comment lines on quiet streams; default 15 s
-	// GRPCPace says how long the other end of a gRPC connection has to wait before its next request; optional, as that of
+	// GRPCPace returns how long the other end of a gRPC connection has to wait before its next request; optional, as that of
 	// HTTP is the web server's own.
 	GRPCPace func(client netip.Addr) time.Duration
 	// GRPCClient tells the client behind a gRPC connection from remote, where a proxy says forwarded; optional: no client is
@@ -170,7 +170,7 @@ type authenticator struct {
 	tokens *bearer.Cache
 }
 
-// New makes an Adapter; the error says which option is missing.
+// New makes an Adapter; its error names the option that is missing.
 func New(options Options) (*Adapter, error) {
 	if err := options.check(); err != nil {
 		return nil, err

@@ -143,7 +143,7 @@ func (f *follower) fail(err error) bool {
 }
 
 // leave ends the stream before its task. When the server stops, the last event repeats the state, which is not final, and
-// says how to go on: with SubscribeToTask, here or at another node. Clients that do not read it find the same out from a stream
+// names how to go on: with SubscribeToTask, here or at another node. Clients that do not read it find the same out from a stream
 // that ends without a final state.
 func (f *follower) leave() bool {
 	select {

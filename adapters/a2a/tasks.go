@@ -61,7 +61,7 @@ func (t *task) id() a2a.TaskID { return a2a.TaskID(t.last().Reference) }
 // info names the task for the SDK's event constructors.
 func (t *task) info() a2a.TaskInfo { return a2a.TaskInfo{TaskID: t.id(), ContextID: t.contextID} }
 
-// load reads a task of the owner. Somebody else's task and a missing one are the same problem.
+// load reads a task of the owner. The task of another owner and a missing one are the same problem.
 func (a *Adapter) load(ctx context.Context, owned owner, id a2a.TaskID) (*task, error) {
 	if id == "" {
 		return nil, inField("id", "is needed")
@@ -330,7 +330,7 @@ func readPageToken(token string) (string, error) {
 	return fmt.Sprintf("%s.%s", at, id), nil
 }
 
-// taskStates says which task state a standing is.
+// taskStates maps a standing to the state of a task.
 var taskStates = map[string]a2a.TaskState{
 	exchange.StandingSubmitted: a2a.TaskStateSubmitted,
 	exchange.StandingWorking:   a2a.TaskStateWorking,

@@ -184,7 +184,7 @@ func (v *authenticator) Credential(r *http.Request, agent exchange.AgentProfile,
 	return Credential{Sender: found.sender, May: found.may}, err
 }
 
-// Challenges say how to authenticate to an agent after a request was refused (RFC 6750, section 3). Scope is what a token
+// Challenges return how to authenticate to an agent after a request was refused (RFC 6750, section 3). Scope is what a token
 // lacked; empty when it was refused otherwise.
 func (v *authenticator) Challenges(agent exchange.AgentProfile, shown bool, scope string, cause error) []string {
 	status := http.StatusUnauthorized
@@ -256,7 +256,7 @@ func (v *authenticator) resourceMetadata(r *http.Request) ([]byte, error) {
 	return json.MarshalIndent(document, "", "  ")
 }
 
-// challenges say how to authenticate (RFC 6750, section 3; RFC 9728, section 5.1; RFC 9449, section 7.1). A request that
+// challenges return how to authenticate (RFC 6750, section 3; RFC 9728, section 5.1; RFC 9449, section 7.1). A request that
 // showed nothing gets no error.
 func (v *authenticator) challenges(agent exchange.AgentProfile, status int, shown bool, scope string, cause error) []string {
 	metadata := `resource_metadata="` + v.resourceMetadataURL(agent) + `"`

@@ -114,7 +114,7 @@ func TestKeysSurviveARestart(t *testing.T) {
 }
 
 // TestGoToSocialKeys: secure mode (401 without a signature), 418 without a User-Agent, and key ids without a fragment
-// that give a stub of the actor to everybody.
+// that serve a stub of the actor to every reader.
 func TestGoToSocialKeys(t *testing.T) {
 	r := newRig(t)
 	keyID := r.remote.actor("alice") + "/main-key"
@@ -138,7 +138,7 @@ func TestGoToSocialKeys(t *testing.T) {
 	d := r.deliver(r.mentionNote("1", "hello"))
 	d.keyID = keyID
 	r.want(d.sign(), http.StatusAccepted, "")
-	// The key is open to everybody; the owner is not, which is remembered.
+	// The key is public; the owner is not, which is remembered.
 	if want := []string{"/users/alice/main-key", "/users/alice"}; !cmp.Equal(unsigned, want) {
 		t.Errorf("unsigned fetches: %v, want %v", unsigned, want)
 	}

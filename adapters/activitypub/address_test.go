@@ -90,7 +90,7 @@ func TestOpenSaysWhatCannotBe(t *testing.T) {
 	}
 }
 
-// TestOwns: a name that an actor gives itself, even on the host of the address, proves nothing.
+// TestOwns: a name that an actor claims for itself, even on the host of the address, proves nothing.
 func TestOwns(t *testing.T) {
 	r := newRig(t)
 	host := document.HostOf(r.remote.base)

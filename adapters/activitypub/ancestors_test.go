@@ -12,7 +12,7 @@ import (
 	"inbox/normalized"
 )
 
-// elder serves a note of somebody under /notes/<id> that answers another one.
+// elder serves a note of another author under /notes/<id> that answers another one.
 func (r *rig) elder(id, actor, parent string, change func(note map[string]any)) string {
 	iri := r.remote.base + "/notes/" + id
 	note := map[string]any{

@@ -539,7 +539,7 @@ func storedXSS(t *testing.T) {
 	}
 }
 
-// fetchStorm: many senders whom nobody knows make few requests at a time to one server.
+// fetchStorm: many unknown senders make few requests at a time to one server.
 func fetchStorm(t *testing.T) {
 	r := newRig(t)
 	var now, most atomic.Int64

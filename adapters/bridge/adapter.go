@@ -40,7 +40,7 @@ type site struct {
 	options Options
 }
 
-// New makes an Adapter; the error says what is missing.
+// New makes an Adapter; its error names what is missing.
 func New(options Options) (*Adapter, error) {
 	o := &options
 	switch {

@@ -31,7 +31,7 @@ type connectors struct {
 type Connector struct {
 	Name        string   // in the address; a slug
 	Secrets     []string // that sign its messages and our callbacks, the newest first; none = only signed evidence is taken
-	Issuer      string   // who vouches for its people, as in the list of trusted issuers; empty = nobody
+	Issuer      string   // who vouches for its people, as in the list of trusted issuers; empty = no one
 	Method      string   // by which it knows them
 	Agents      []string // that it may reach, the first by default
 	CallbackURL string   // where answers go; empty = they do not go there
@@ -156,7 +156,7 @@ func (m *relayed) serve(w http.ResponseWriter, r *http.Request) error {
 	return m.take(w, r, q, patience, replayed, title(text(inner, "title"), message.Text))
 }
 
-// skipped says why a message gets no answer and no agent: it came back to its sender, or says nothing.
+// skipped returns why a message gets no answer and no agent: it came back to its sender, or says nothing.
 func skipped(message contract.Message) string {
 	switch {
 	case message.FromSelf:
@@ -206,7 +206,7 @@ func (c *Connector) way(patience time.Duration) string {
 	return wayResponse
 }
 
-// take accepts the message and answers. replayed says that its evidence was used before: then it is acknowledged if it is
+// take accepts the message and answers. replayed reports that its evidence was used before: then it is acknowledged if it is
 // the repeat of a message that we have, and refused otherwise.
 func (m *relayed) take(w http.ResponseWriter, r *http.Request, q question, patience time.Duration, replayed bool, title string) error {
 	if replayed {
@@ -264,7 +264,7 @@ func runPath(connector, run string) string { return "/v1/connectors/" + connecto
 // connectorRun tells a connector what became of a message that it handed in, with the answer where it leaves no other way.
 // With wait it answers when the run has ended, or when the time is over. The request proves itself like a message: by the
 // connector's secret over its body, or over the path where it has none; or by signed evidence whose message_digest is that
-// of the path. A run of anybody else is not found.
+// of the path. A run of another caller is not found.
 func (c *connectors) connectorRun(w http.ResponseWriter, r *http.Request) error {
 	body, err := readBody(r, maxBodyBytes)
 	if err != nil {
@@ -305,7 +305,7 @@ func (c *connectors) connectorRun(w http.ResponseWriter, r *http.Request) error 
 }
 
 // vouchedRun checks the evidence of a request that no secret signs. It is judged for the run's agent; for a run that is not
-// the connector's, for its first one, so that nobody without good evidence learns which runs there are.
+// the connector's, for its first one, so that no caller without good evidence learns which runs exist.
 func (c *connectors) vouchedRun(r *http.Request, connector *Connector, body []byte, run string, turn exchange.TurnRecord) error {
 	object, err := decodeObject(body)
 	if err != nil {
@@ -321,7 +321,7 @@ func (c *connectors) vouchedRun(r *http.Request, connector *Connector, body []by
 	}
 	m := &relayed{connectors: c, connector: connector, body: object, about: []byte(runPath(connector.Name, run))}
 	q := question{agent: agent}
-	if len(m.vouchedBy(m.believe(r.Context(), &q).Evidence, q)) == 0 {
+	if len(m.vouchedBy(m.validate(r.Context(), &q).Evidence, q)) == 0 {
 		credentials.WithLabelValues("refused").Inc()
 		return notVouched()
 	}
@@ -351,7 +351,7 @@ func (c *connectors) forConnector(turn exchange.TurnRecord) map[string]any {
 	return run
 }
 
-// writeTaken answers whoever handed a message in: 200 where the run has its answer, else 202 and where to ask for it.
+// writeTaken answers the caller that handed a message in: 200 where the run has its answer, else 202 and where to ask for it.
 func writeTaken(w http.ResponseWriter, turn exchange.TurnRecord, answer map[string]any) {
 	status := statusFor(turn)
 	if status == http.StatusAccepted {

@@ -43,7 +43,7 @@ func queueHost(client string) string {
 	return client + ".bridge.invalid"
 }
 
-// Plan decides where an answer goes. It is the way that the question brought: a repeat of the plan gives the same.
+// Plan decides where an answer goes. It is the way that the question brought: a repeat of the plan returns the same.
 func (o *outbox) Plan(_ context.Context, reply exchange.Reply) (exchange.Plan, error) {
 	r := readRoute(reply.Route)
 	switch r.Way {

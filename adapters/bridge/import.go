@@ -260,7 +260,7 @@ func ends(history []normalized.HistoricalMessage) []normalized.HistoricalMessage
 }
 
 // historical returns an imported message as a turn of the history. Calls of tools and their results become text: the calls
-// were made by somebody else, and no model can be asked to go on with them.
+// were made elsewhere, and no model can be asked to go on with them.
 func (t *transcripts) historical(turn exchange.TurnRecord, message envelope.Envelope, number int) (normalized.HistoricalMessage, bool) {
 	text := message.Text()
 	switch message.Type {

@@ -365,7 +365,7 @@ func ownerOf(turn exchange.TurnRecord) string {
 }
 
 // nativeID is the same for a repeat: that of the message at its product, or a new one where it has none. The principal of
-// the sender stands behind it in the natural key, so nobody can burn the id of somebody else's message.
+// the sender stands behind it in the natural key, so no sender can use up the id of another sender's message.
 func (q question) nativeID() string {
 	if q.message.MessageID == "" {
 		return q.surface + ":" + newID()

@@ -38,7 +38,7 @@ type Turns interface {
 
 // Runs follows and stops turns while they run.
 type Runs interface {
-	// Wait blocks until the turn ended or waits for somebody; the end of ctx is its error.
+	// Wait blocks until the turn ended or waits for a decision or a tool; the end of ctx is its error.
 	Wait(ctx context.Context, turnID string) (exchange.TurnRecord, error)
 	// Cancel ends a turn without answer; fault.Conflict when it ended already.
 	Cancel(ctx context.Context, turnID, reason string) (exchange.TurnRecord, error)

@@ -88,7 +88,7 @@ func (q *queues) await(r *http.Request, chosen selection, patience time.Duration
 	}
 }
 
-// enter counts who waits for a client, so that one program cannot hold all connections.
+// enter counts the requests that wait for a client, so that one program cannot hold all connections.
 func (q *queues) enter(client string) (wake <-chan struct{}, leave func(), err error) {
 	q.notifier.mu.Lock()
 	waiting := len(q.notifier.waiting[client])

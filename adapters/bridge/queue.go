@@ -34,7 +34,7 @@ const (
 	generatedSecret = 32
 )
 
-// own returns the client of a request: that of the token. A body that names another one is about somebody else's.
+// own returns the client of a request: that of the token. A body that names another one is refused.
 func (c caller) own(named string) (string, error) {
 	switch {
 	case c.client != "" && (named == "" || contract.Slug(named) == c.client):
@@ -177,7 +177,7 @@ func leaseOf(given string) (time.Duration, error) {
 	return length, nil
 }
 
-// ack removes items of the client and says how many there were. Other ids are passed over, those of other clients' items
+// ack removes items of the client and answers how many there were. Other ids are passed over, those of other clients' items
 // too.
 func (q *queues) ack(w http.ResponseWriter, r *http.Request, c caller) error {
 	body, _, err := readObject(r)

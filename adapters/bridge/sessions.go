@@ -46,7 +46,7 @@ func ownerFor(r *http.Request, c caller) string {
 	return c.owner
 }
 
-// listSessions returns the sessions of the caller, newest update first. An operator sees those of everybody.
+// listSessions returns the sessions of the caller, newest update first. An operator sees those of all owners.
 func (s *sessions) listSessions(w http.ResponseWriter, r *http.Request, c caller) error {
 	query := r.URL.Query()
 	limit, err := limitOf(query.Get("limit"), maxEvents)
@@ -85,7 +85,7 @@ func (s *sessions) listSessions(w http.ResponseWriter, r *http.Request, c caller
 	return nil
 }
 
-// createSession begins a session with an agent, under an id of the caller's or a new one. The same id again gives the
+// createSession begins a session with an agent, under an id of the caller's or a new one. The same id again returns the
 // session that is there.
 func (s *sessions) createSession(w http.ResponseWriter, r *http.Request, c caller) error {
 	body, _, err := readObject(r)
@@ -123,7 +123,7 @@ func (s *sessions) createSession(w http.ResponseWriter, r *http.Request, c calle
 }
 
 // place is where a message goes: the session that the caller named, the one of the outside conversation, or a new one.
-// fresh says that the session was made for this message.
+// fresh reports whether the session was made for this message.
 func (s *sessions) place(ctx context.Context, owner, named string, agent exchange.AgentProfile, message contract.Message, title string) (session exchange.Session, fresh bool, err error) {
 	if named != "" {
 		session, err = s.sessionOf(ctx, owner, named)
@@ -154,7 +154,7 @@ func (s *site) sessionOf(ctx context.Context, owner, id string) (exchange.Sessio
 	return session, err
 }
 
-// asked finds the session of a request. That of somebody else, or with an agent that the token does not open, is not found.
+// asked finds the session of a request. That of another owner, or with an agent that the token does not open, is not found.
 func (s *sessions) asked(r *http.Request, c caller) (exchange.Session, error) {
 	session, err := s.sessionOf(r.Context(), ownerFor(r, c), httpserver.Param(r, "session"))
 	if err == nil && c.agent != "" && !strings.EqualFold(c.agent, session.Agent) {

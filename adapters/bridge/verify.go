@@ -45,7 +45,7 @@ type caller struct {
 	agent   string   // the only agent that the token opens; empty = all
 	scopes  []string // of a bridge
 	token   exchange.Token
-	manager bool // an operator: sees the sessions and runs of everybody
+	manager bool // an operator: sees the sessions and runs of all owners
 }
 
 // allow reports whether the token has a scope. Peers have their sessions and runs, and no queue.
@@ -115,7 +115,7 @@ func (s *site) opens(c caller, name string) (exchange.AgentProfile, error) {
 	return agent, nil
 }
 
-// bridgeSubject names a bridge, or somebody who writes by it. It stays when the token is renewed.
+// bridgeSubject names a bridge, or a person who writes by it. It stays when the token is renewed.
 func bridgeSubject(client, sender string) string {
 	if sender == "" {
 		return "bridge:" + client
@@ -123,7 +123,7 @@ func bridgeSubject(client, sender string) string {
 	return "bridge:" + client + "/" + escaped(sender)
 }
 
-// sender is what a token proves. Whom a bridge says to write for it is known as one of the bridge's, and as nobody else's.
+// sender is what a token proves. A person whom a bridge names is known as one of that bridge's, and as no one else.
 func (a *access) sender(c caller, agent exchange.AgentProfile, person, name string) normalized.Sender {
 	subject, local := bridgeSubject(c.client, person), c.client
 	switch {

@@ -53,7 +53,7 @@ func (s *site) agent(name string) (exchange.AgentProfile, bool) {
 	return exchange.AgentProfile{}, false
 }
 
-// New makes an Adapter; the error says what is missing.
+// New makes an Adapter; its error names what is missing.
 func New(options Options) (*Adapter, error) {
 	if options.Domain == "" {
 		return nil, errors.New("chat: Domain is empty")

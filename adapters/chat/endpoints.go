@@ -23,7 +23,7 @@ type endpoints struct {
 	*site
 }
 
-// handler answers a request; an error that it gives was not answered yet.
+// handler answers a request; an error that it returns was not answered yet.
 type handler func(w http.ResponseWriter, r *http.Request) error
 
 // handle makes an operation a handler: its errors are answered in the form of its surface.
@@ -36,7 +36,7 @@ func (e *endpoints) handle(surface string, serve handler) http.Handler {
 		e.allowOrigin(w, r)
 		err := serve(w, r)
 		requests.WithLabelValues(surface, outcomeOf(err)).Inc()
-		if err == nil || r.Context().Err() != nil { // or nobody reads
+		if err == nil || r.Context().Err() != nil { // or the client is gone
 			return
 		}
 		challenge(w.Header(), err)
@@ -47,7 +47,7 @@ func (e *endpoints) handle(surface string, serve handler) http.Handler {
 	})
 }
 
-// challenge says how to authenticate (RFC 9110, section 11.6.1).
+// challenge tells the client how to authenticate (RFC 9110, section 11.6.1).
 func challenge(header http.Header, err error) {
 	if refused, is := errors.AsType[*unidentified](err); is {
 		header["Www-Authenticate"] = refused.challenges

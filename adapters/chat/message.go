@@ -47,8 +47,8 @@ type question struct {
 	request   string // digest of the whole request where the message does not tell a repeat; may be empty
 }
 
-// accept brings a question into the engine and returns its run; the repeat of a question gives the run of the first copy. A
-// reader that says which event it had last asks for the rest of that stream and sends nothing.
+// accept brings a question into the engine and returns its run; the repeat of a question returns the run of the first copy. A
+// reader that names the last event it has asks for the rest of that stream and sends nothing.
 func (m *messages) accept(ctx context.Context, q question, lastEvent string) (run, error) {
 	if lastEvent != "" {
 		return m.runs.resume(ctx, q, lastEvent)
@@ -143,7 +143,7 @@ func names(q question, session string) (id, run string) {
 	run = strings.TrimSpace(q.input.RunID)
 	if run == "" && q.messageID != "" {
 		conversation := session
-		if q.input.SessionID == "" && !q.who.guest() { // the session is a new one with each copy; a guest without one is somebody else
+		if q.input.SessionID == "" && !q.who.guest() { // the session is a new one with each copy; a guest without one is another person
 			conversation = ""
 		}
 		run = "run_" + hash("chat message", q.agent.Name, conversation, q.messageID, digestOf(q.input))[:32]
@@ -271,7 +271,7 @@ func (m *messages) keep(ctx context.Context, part normalized.Part, encoded strin
 const maxHistoryLines = 100
 
 // history returns what the client says was said before, as far as nothing of the session is kept here: what we have
-// ourselves is never told twice (agent runtime contract, section 6.1).
+// ourselves is never repeated to the agent (agent runtime contract, section 6.1).
 func (m *messages) history(ctx context.Context, q question, owned owner, session string) ([]line, error) {
 	told := q.input.History
 	if len(told) == 0 {

@@ -75,7 +75,7 @@ func (a *openAI) serveCompletion(w http.ResponseWriter, r *http.Request) error {
 	return a.answerCompletion(w, r, &c)
 }
 
-// unreadable says where a body has another type than it should; our own types are nobody's business.
+// unreadable names the member of a body that has another type than it should, without the names of our own types.
 func unreadable(err error) error {
 	wrong, is := err.(*json.UnmarshalTypeError) //nolint:errorlint // json.Unmarshal wraps nothing
 	switch {

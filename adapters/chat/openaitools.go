@@ -142,7 +142,7 @@ func notCalled(result CompletionInput) error {
 	return fault.InField("messages", "end with a result for the call "+short(result.ToolCallID)+", which is no call of this agent in a conversation of yours")
 }
 
-// asked returns the tool request of each result; none for calls that the agent made by itself. Nobody answers for a tool that
+// asked returns the tool request of each result; none for calls that the agent made by itself. No result is taken for a tool that
 // the operator did not leave to askers.
 func (c *completion) asked(ctx context.Context, turn exchange.TurnRecord, results []CompletionInput) ([]exchange.ToolRequest, error) {
 	list := make([]exchange.ToolRequest, len(results))
@@ -217,7 +217,7 @@ func (c *completion) submittedAt(ctx context.Context, turnID string, asked []exc
 	return seq, err
 }
 
-// await waits until the run ended, or waits for somebody, who may be the client, at most Options.WaitLimit.
+// await waits until the run ended, or itself waits for a decision or a tool, which may be the client's, at most Options.WaitLimit.
 func (c *completion) await(ctx context.Context) (err error) {
 	turnID := c.found.turn.ID
 	if c.api.options.ToolKind(c.agent.Name, "") != ToolOfAsker {

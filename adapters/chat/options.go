@@ -41,7 +41,7 @@ type Memory interface {
 
 // Runs follows turns while they run.
 type Runs interface {
-	// Wait blocks until the turn ended or waits for somebody; the end of ctx is its error.
+	// Wait blocks until the turn ended or waits for a decision or a tool; the end of ctx is its error.
 	Wait(ctx context.Context, turnID string) (exchange.TurnRecord, error)
 	// Follow yields the turn's events after a seq in order, live, and ends after the terminal one.
 	Follow(ctx context.Context, turnID string, after int64) iter.Seq2[exchange.Event, error]
@@ -73,7 +73,7 @@ type Options struct {
 	Memory    Memory
 	Issued    Issued // checks signed tokens; nil = none are taken
 
-	// ToolKind says who executes a client tool of an agent, by any of its names; empty when it is none. With an empty name it
+	// ToolKind returns who executes a client tool of an agent, by any of its names; empty when it is none. With an empty name it
 	// reports whether the agent has such tools, and ToolOfAsker if one of them is its asker's. nil = no agent has any.
 	ToolKind func(agent, tool string) string
 	Tools    ToolRequests // required with ToolKind

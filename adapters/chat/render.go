@@ -121,7 +121,7 @@ func answeredStatus(response *normalized.Response) string {
 	return statusCompleted
 }
 
-// reply is what the agent says in words, Markdown as it wrote it; a sentence of ours where it says nothing and somebody
+// reply is what the agent says in words, Markdown as it wrote it; a sentence of ours where it says nothing and the asker
 // has to know why.
 func (r *renderer) reply(turn exchange.TurnRecord) string {
 	if turn.Response != nil {
@@ -186,7 +186,7 @@ type calm struct{}
 
 // Transform implements parser.ASTTransformer.
 func (calm) Transform(document *ast.Document, _ text.Reader, _ parser.Context) {
-	_ = ast.Walk(document, func(node ast.Node, entering bool) (ast.WalkStatus, error) { // the walker gives no error
+	_ = ast.Walk(document, func(node ast.Node, entering bool) (ast.WalkStatus, error) { // the walker returns no error
 		if one, ok := node.(*ast.Heading); ok && entering {
 			one.Level = min(one.Level+2, 6)
 		}
@@ -280,7 +280,7 @@ type ChatFile struct {
 	Name string `json:"name"`
 	MIME string `json:"mime"`
 	Size int64  `json:"size,omitempty"` // bytes
-	URL  string `json:"url,omitempty"`  // whoever has it can read the file; empty for those of the asker
+	URL  string `json:"url,omitempty"`  // anyone who has it can read the file; empty for those of the asker
 }
 
 // filesOf are the files of an answer, with their addresses.

@@ -51,7 +51,7 @@ type ChatAnswer struct {
 	HTML      string `json:"html,omitempty"` // the same, cleaned for pages; empty over 256 KiB
 	Completed bool   `json:"completed"`
 	Status    string `json:"status"`             // of run control
-	EventID   string `json:"event_id,omitempty"` // of a run that waits for somebody: where its answer is waited for
+	EventID   string `json:"event_id,omitempty"` // of a run that waits for a decision or a tool: where its answer is waited for
 
 	Files []ChatFile `json:"files,omitempty"`
 
@@ -196,14 +196,14 @@ type ChatSession struct {
 	Session  string        `json:"session"`
 	Messages []ChatMessage `json:"messages"`          // oldest first, the newest 100 runs
 	Running  *ChatStart    `json:"running,omitempty"` // the run that is not answered yet
-	Waiting  *ChatStart    `json:"waiting,omitempty"` // the newest run, where it waits for somebody
+	Waiting  *ChatStart    `json:"waiting,omitempty"` // the newest run, where it waits for a decision or a tool
 }
 
 const maxSessionTurns = 100
 
 // serveSession is GET /v1/chat?agent=…: what was said in the session of the header Chat-Session, or, where an event
 // stream is wanted, the rest of the answer that Last-Event-ID names. With wait=1 the stream stays open, for
-// Options.WaitLimit, where the run waits for somebody else.
+// Options.WaitLimit, where the run waits for a decision or a tool that is not the client's.
 func (a *restAPI) serveSession(w http.ResponseWriter, r *http.Request) error {
 	who, err := a.access.identify(r)
 	if err != nil {

@@ -37,7 +37,7 @@ func (a *rpcAPI) serveRPC(w http.ResponseWriter, r *http.Request) error {
 		if err := a.access.admit(who, agent); err != nil {
 			return err
 		}
-	case who.signed != nil: // it is made out to nobody here
+	case who.signed != nil: // it is made out to no agent here
 		return badToken()
 	}
 	body, err := a.access.readBody(r, who)
@@ -92,7 +92,7 @@ func (a *rpcAPI) answerRPC(w http.ResponseWriter, r *http.Request, request contr
 	return nil
 }
 
-// lastFrame is the one with the Task, or says that there is none yet.
+// lastFrame is the one with the Task, or an error that there is none yet.
 func (a *rpcAPI) lastFrame(id any, found run) contract.Frame {
 	if !a.tools.settled(found.turn) {
 		return contract.ErrorFrame(id, contract.InternalError, sentenceWorking)

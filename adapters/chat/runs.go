@@ -27,11 +27,11 @@ type run struct {
 	after   int64 // seq of the last event that the reader has
 	from    int64 // what came up to this event is of no use for the stream; 0 = all is
 	resumed bool
-	patient bool       // the reader stays while the run waits for somebody else
+	patient bool       // the reader stays while the run waits for what is not the reader's to do
 	calls   []ToolCall // that the client has to execute now
 }
 
-// resume finds the turn of an event. Somebody else's looks like one that is not there.
+// resume finds the turn of an event. That of another caller looks like one that does not exist.
 func (rs *runs) resume(ctx context.Context, q question, lastEvent string) (run, error) {
 	turnID, seq, ok := splitEventID(lastEvent)
 	if !ok {
@@ -66,7 +66,7 @@ func splitEventID(text string) (turn string, seq int64, ok bool) {
 	return turn, seq, found && err == nil && seq >= 0 && len(turn) == uuidLength
 }
 
-// await waits until nobody needs to wait for the turn any longer, at most Options.WaitLimit. Then it returns the turn as it
+// await waits until there is nothing more to wait for in this request, at most Options.WaitLimit. Then it returns the turn as it
 // is: the run goes on in any case, and the same request again finds it.
 func (rs *runs) await(ctx context.Context, turnID string) (exchange.TurnRecord, error) {
 	turn, err := rs.options.Turns.Turn(ctx, turnID)

@@ -89,7 +89,7 @@ func isRandomUUID(text string) bool {
 }
 
 // session returns the session of a token holder: a new one, one that it invented, or one that was minted for it. What was
-// minted for somebody else, or is a guest's, is not found.
+// minted for another owner, or is a guest's, is not found.
 func (o owner) session(asked string) (string, error) {
 	if asked == "" {
 		id := uuid.Must(uuid.NewV7()).String()

@@ -127,7 +127,7 @@ func (f *follower) deltas(one exchange.Event, deltas []contract.Delta) bool {
 	return len(list) == 0 || f.out.write(f.last, list...)
 }
 
-// settled ends the stream of a turn that ended, or that waits for somebody.
+// settled ends the stream of a turn that ended, or that waits for a decision or a tool.
 func (f *follower) settled(ctx context.Context, one exchange.Event) (over bool, err error) {
 	turn, err := f.runs.options.Turns.Turn(ctx, one.TurnID)
 	if err != nil || !f.runs.tools.settled(turn) {

@@ -26,7 +26,7 @@ type clientTools struct {
 type ToolRequests interface {
 	// ToolRequests lists requests, oldest first.
 	ToolRequests(ctx context.Context, filter exchange.ToolRequestFilter) ([]exchange.ToolRequest, error)
-	// Submit hands in the result of a request of an agent, for a by that its timeline tells. A request that has one gives
+	// Submit hands in the result of a request of an agent, for a by that its timeline tells. A request that has one returns
 	// that, with Duplicate. Its refusals are *request.Error.
 	Submit(ctx context.Context, agent, by string, result map[string]any) (*request.Envelope, error)
 }
@@ -54,7 +54,7 @@ func (t *clientTools) askerRuns(turn exchange.TurnRecord) bool {
 	return is && turn.State == exchange.StateWaiting && t.options.ToolKind(turn.Agent, strings.TrimSuffix(name, ")")) == ToolOfAsker
 }
 
-// settled reports whether the client needs to wait no more: the turn ended, or waits for somebody, the client itself among
+// settled reports whether the client needs to wait no more: the turn ended, or waits for a decision or a tool, of the client itself
 // them.
 func (t *clientTools) settled(turn exchange.TurnRecord) bool {
 	return exchange.Settled(turn.State) && (!exchange.GoesOnByItself(turn) || t.askerRuns(turn))
@@ -171,8 +171,8 @@ func (t *clientTools) requestsOf(ctx context.Context, q question) (map[string]ex
 	return found, nil
 }
 
-// requestFor finds the request of a result. Nobody answers for a tool of the operator, nor for a call that was not made
-// here: such a result would be believed.
+// requestFor finds the request of a result. No asker answers for a tool of the operator, nor for a call that was not made
+// here: the agent would rely on such a result.
 func (t *clientTools) requestFor(q question, result normalized.Part, requests map[string]exchange.ToolRequest) (exchange.ToolRequest, error) {
 	one, there := requests[result.ID]
 	if there && t.options.ToolKind(q.agent.Name, one.ToolName) == ToolOfAsker {

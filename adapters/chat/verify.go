@@ -136,7 +136,7 @@ type Issued interface {
 	// Credential checks the token for an agent. Address is that of the request as the caller sees it, audiences are names
 	// of the agent here.
 	Credential(r *http.Request, agent exchange.AgentProfile, address string, audiences ...string) (Credential, error)
-	// Challenges say how to authenticate after a refusal; scope is what a token lacked.
+	// Challenges return how to authenticate after a refusal; scope is what a token lacked.
 	Challenges(agent exchange.AgentProfile, shown bool, scope string, cause error) []string
 }
 

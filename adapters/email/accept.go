@@ -24,7 +24,7 @@ var metricReceived = promauto.NewCounterVec(prometheus.CounterOpts{
 // maxReceived is how many hops a mail may have behind it (RFC 5321, section 6.3).
 const maxReceived = 50
 
-// inbox takes mails in: it checks them, says who their senders are, and hands a message to each recipient.
+// inbox takes mails in: it checks them, verifies their senders, and hands a message to each recipient.
 type inbox struct {
 	*site
 	verifier *verifier
@@ -71,7 +71,7 @@ func (i *inbox) accept(ctx context.Context, env envelope, mail []byte) (proven b
 	return sender.verified(), i.handOver(ctx, &arrival{env: env, fields: fields, body: body, mail: mail, sender: sender})
 }
 
-// tooLargeUnproven says that only a sender who is proven may send so much (RFC 5321, section 4.2.3; RFC 3463, X.3.4).
+// tooLargeUnproven is the refusal of a mail that only a proven sender may send (RFC 5321, section 4.2.3; RFC 3463, X.3.4).
 func (i *inbox) tooLargeUnproven() *smtp.SMTPError {
 	return answer(552, smtp.EnhancedCode{5, 3, 4}, fmt.Sprintf("A mail without a valid proof of its sender (DMARC) may have %d bytes here", i.options.MaxUnprovenBytes))
 }

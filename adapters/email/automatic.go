@@ -13,7 +13,7 @@ import (
 	"inbox/normalized"
 )
 
-// automatic says why a mail must not be answered, or "" (RFC 3834; reference: loops and backscatter). It is the
+// automatic returns why a mail must not be answered, or "" (RFC 3834; reference: loops and backscatter). It is the
 // first line of defence; the pipeline has its own limiters per thread and sender.
 func (i *inbox) automatic(mail *arrival, to recipient, addressed bool) string {
 	for _, reason := range []string{
@@ -246,7 +246,7 @@ func listAddresses(fields message.Header) []string {
 	return found
 }
 
-// chainField counts the hops of agents that write to agents: "hop=2; max=4". Anybody can write it, so it is believed
+// chainField counts the hops of agents that write to agents: "hop=2; max=4". Any sender can write it, so it counts
 // only where it makes us stricter.
 const chainField = "X-Mentionable-Agent-Chain"
 

@@ -193,7 +193,7 @@ func TestNothingIsInjectedBeforeTLS(t *testing.T) {
 	w.expect("220")
 }
 
-// Whoever speaks in the clear where TLS begins is not understood, and nothing of it is a command.
+// A peer that speaks in the clear where TLS begins is not understood, and nothing of it is a command.
 func TestBrokenHandshakeEndsTheConnection(t *testing.T) {
 	s, _ := startSecure(t)
 	w := s.greet()

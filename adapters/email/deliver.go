@@ -364,7 +364,7 @@ type progress struct {
 }
 
 // open returns the recipients who are to be tried: not those who have the mail or refused it, and not those that are
-// suppressed. left says who is missing. No one left is an error, unless one of them has the mail.
+// suppressed. left names who is missing. No one left is an error, unless one of them has the mail.
 func (o *outbox) open(ctx context.Context, delivery exchange.Delivery, all []string) (recipients []string, left string, err error) {
 	var before progress
 	if delivery.Attempt > 1 {

@@ -10,7 +10,7 @@ import (
 	"inbox/normalized"
 )
 
-// TestInternationalSenders: whoever has an address in another script could not write at all.
+// TestInternationalSenders: a sender with an address in another script could not write at all.
 func TestInternationalSenders(t *testing.T) {
 	s := start(t, nil)
 	s.names.Text("_dmarc.xn--bcher-kva.test", "v=DMARC1; p=reject; adkim=s")

@@ -83,7 +83,7 @@ func TestSurfaceOfOddHeaders(t *testing.T) {
 	}
 }
 
-// TestReplyAllReachesWhomItMay: everybody in To and Cc, once; nobody where the sender is not proven, where the agent was
+// TestReplyAllReachesWhomItMay: all of To and Cc, once; no one where the sender is not proven, where the agent was
 // told in secret, and with a demand.
 func TestReplyAllReachesWhomItMay(t *testing.T) {
 	s := start(t, func(o *Options) {

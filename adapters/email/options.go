@@ -154,7 +154,7 @@ type Options struct {
 	// before anything is looked up. Optional.
 	Refuses func(address string) bool
 
-	// Closed says why an agent takes no mail just now; an empty name stands for the operator's mailbox. It is asked for every
+	// Closed returns why an agent takes no mail just now; an empty name stands for the operator's mailbox. It is asked for every
 	// recipient and once more before the mail is read. Optional.
 	Closed func(agent string) exchange.Closure
 

@@ -57,19 +57,19 @@ func (r *reporter) learn(ctx context.Context, delivery exchange.Delivery, recipi
 			r.failed(ctx, exchange.MailFailure{Address: addressKey(one.Address), Kind: kind, Reason: message.Clip(one.Reason(), 300), DeliveryID: delivery.ID})
 		}
 	}
-	if found := fault.Of(cause); cause != nil && found.Permanent && nobodyThere(found.Public) {
+	if found := fault.Of(cause); cause != nil && found.Permanent && domainMissing(found.Public) {
 		for _, address := range recipients {
 			r.failed(ctx, exchange.MailFailure{Address: addressKey(address), Kind: exchange.FailureHard, Reason: message.Clip(found.Public, 300), DeliveryID: delivery.ID})
 		}
 	}
 }
 
-// nobodyThere finds the failures of our own lookups that are about the domain itself.
-func nobodyThere(reason string) bool {
+// domainMissing finds the failures of our own lookups that are about the domain itself.
+func domainMissing(reason string) bool {
 	return strings.HasSuffix(reason, "(5.1.2)") || strings.HasSuffix(reason, "(5.1.10)")
 }
 
-// failureKind says what a final status means for the address; empty = nothing, it is about the mail or about us.
+// failureKind returns what a final status means for the address; empty = nothing, it is about the mail or about us.
 func failureKind(status string) string {
 	switch {
 	case status == "5.1.1", status == "5.1.2", status == "5.1.10":

@@ -270,7 +270,7 @@ func (s *session) Rcpt(to string, _ *smtp.RcptOptions) error {
 
 	for _, known := range env.recipients {
 		if known.local == found.local {
-			return nil // the same agent twice in one mail hears it once
+			return nil // an agent that is named again in one mail hears it once
 		}
 	}
 
