@@ -11,6 +11,8 @@ import (
 	"mime"
 	"net/http"
 	"runtime/debug"
+	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -22,11 +24,13 @@ import (
 
 	"inbox/exchange"
 	"inbox/identity"
+	"inbox/internal/boundedjson"
 	"inbox/internal/fault"
 	"inbox/internal/httpserver"
 	"inbox/internal/telemetry"
 	"inbox/internal/webtoken"
 	"inbox/normalized"
+	"inbox/policypart"
 )
 
 var requests = promauto.NewCounterVec(prometheus.CounterOpts{
@@ -118,115 +122,20 @@ func (a *Adapter) identify(r *http.Request, name string, c *call) *problem {
 	return a.admitted(c)
 }
 
-// within returns the context in which the handlers find the call.
-func (c *call) within(ctx context.Context) context.Context {
-	ctx = telemetry.With(ctx, "agent", c.agent.Name, "principal", c.owner.principal)
-	return log.AttachLogger(context.WithValue(ctx, callKey{}, c), quiet)
-}
-
-// read takes the whole body: it is the original that is stored with the message. Who calls is known already.
-func (c *call) read(r *http.Request) *problem {
-	httpserver.Proven(r)
-	bounds, unread := requestBounds(), r.Body
-	if jsonBody(r) == nil { // anything else is refused for its type
-		r.Body = struct {
-			io.Reader
-			io.Closer
-		}{io.TeeReader(r.Body, bounds), r.Body}
-	}
-	body, err := httpserver.ReadBody(r, maxBodyBytes)
-	if err == nil {
-		err = bounds.Close()
-	}
-	if p := outOfBounds(err); p != nil {
-		_, _ = io.CopyN(io.Discard, unread, maxBodyBytes) // see refuseBody
-		return p
-	}
-	switch {
-	case fault.Is(err, fault.TooLarge):
-		return c.refuseBody(r)
-	case fault.Is(err, fault.Unavailable):
-		return problemOf(err)
-	case err != nil:
-		return &problem{sentinel: a2a.ErrInvalidRequest, message: "the body could not be read", http: http.StatusBadRequest}
-	}
-	c.original = body
-	return nil
-}
-
-// refuseBody reads on in a body that is too large and keeps nothing: most clients write to the end before they read the
-// answer, and would see a broken connection instead of it. The server's bounds of size and time hold here, too.
-func (c *call) refuseBody(r *http.Request) *problem {
-	httpserver.DiscardBody(r, maxBodyBytes)
-	return tooLarge()
-}
-
-func tooLarge() *problem {
-	message := fmt.Sprintf("the request is over %d MiB", maxBodyBytes>>20)
-	return &problem{sentinel: a2a.ErrInvalidRequest, message: message, http: http.StatusRequestEntityTooLarge}
-}
-
-// jsonBody checks the media type; a request without one is taken as JSON.
-func jsonBody(r *http.Request) *problem {
-	declared := r.Header.Get("Content-Type")
-	if declared == "" {
+// admitted takes a slot among the requests of the caller.
+func (a *Adapter) admitted(c *call) *problem {
+	if c.leave = a.limiter.enter(c.caller.limited); c.leave != nil {
 		return nil
 	}
-	mediaType, _, err := mime.ParseMediaType(declared)
-	if err == nil && (mediaType == "application/json" || mediaType == "application/a2a+json") {
-		return nil
-	}
-	return &problem{
-		sentinel: a2a.ErrUnsupportedContentType, message: "Content-Type must be application/json",
-		http: http.StatusUnsupportedMediaType,
-	}
+	return problemOf(&fault.Fault{
+		Kind: fault.RateLimited, Public: "too many of your requests are under way at the same time", RetryAfter: time.Second,
+	})
 }
 
-// finish writes what is still unwritten and logs failures of ours. A panic becomes a neutral error: the SDK's
-// bindings are set up to let panics through to here.
-func (a *Adapter) finish(panicked any, r *http.Request, out *answer) {
-	if panicked != nil {
-		out.call.problem.Store(defect(panicked))
-	}
-	out.finish(panicked != nil)
-	a.count(r.Context(), out.call)
-}
-
-// defect is the problem of a handler that panicked.
-func defect(panicked any) *problem {
-	return &problem{
-		sentinel: a2a.ErrInternalError, message: "internal error", http: http.StatusInternalServerError,
-		cause: fmt.Errorf("panic: %v\n%s", panicked, debug.Stack()),
-	}
-}
-
-// count writes the metric of a call that is over and logs what failed on our side.
-func (a *Adapter) count(ctx context.Context, c *call) {
-	reason := "OK"
-	if p := c.problem.Load(); p != nil {
-		reason = a2a.ErrorReason(p.sentinel)
-		a.logProblem(ctx, p)
-	}
-	requests.WithLabelValues(orNone(c.operation()), reason).Inc()
-}
-
-func orNone(operation string) string {
-	if operation == "" {
-		return "none"
-	}
-	return operation
-}
-
-func (a *Adapter) logProblem(ctx context.Context, p *problem) {
-	if p.cause == nil || ctx.Err() != nil {
-		return
-	}
-	if errors.Is(p.cause, webtoken.ErrLater) { // another server does not answer, or strangers ask for too much
-		return
-	}
-	switch fault.Of(p.cause).Kind {
-	case fault.Internal, fault.Unavailable:
-		a.log.ErrorContext(ctx, "a2a request failed", "reason", a2a.ErrorReason(p.sentinel), "error", p.cause)
+// left returns the slot of a call.
+func (c *call) left() {
+	if c.leave != nil {
+		c.leave()
 	}
 }
 
@@ -276,19 +185,158 @@ func limitedAs(principal string, claims webtoken.Claims) string {
 	return "peer\n" + claims.Peer.Domain
 }
 
-// admitted takes a slot among the requests of the caller.
-func (a *Adapter) admitted(c *call) *problem {
-	if c.leave = a.limiter.enter(c.caller.limited); c.leave != nil {
-		return nil
-	}
-	return problemOf(&fault.Fault{
-		Kind: fault.RateLimited, Public: "too many of your requests are under way at the same time", RetryAfter: time.Second,
-	})
+// supportedExtensions are those that a peer may activate.
+var supportedExtensions = map[string]bool{
+	policypart.Extension: true, identity.EvidenceExtension: true, oldEvidenceExtension: true, identity.CredentialExtension: true,
 }
 
-// left returns the slot of a call.
-func (c *call) left() {
-	if c.leave != nil {
-		c.leave()
+// echoExtensions tells the peer which of its extensions are active. The header may be a comma list; 0.3 wrote it
+// with X-.
+func echoExtensions(in, out http.Header) {
+	for _, name := range []string{a2a.SvcParamExtensions, "X-" + a2a.SvcParamExtensions} {
+		var active []string
+		for uri := range strings.SplitSeq(strings.Join(in.Values(name), ","), ",") {
+			if uri = strings.TrimSpace(uri); supportedExtensions[uri] {
+				active = append(active, uri)
+			}
+		}
+		if len(active) > 0 {
+			out.Set(name, strings.Join(active, ", "))
+		}
+	}
+}
+
+// read takes the whole body: it is the original that is stored with the message. Who calls is known already.
+func (c *call) read(r *http.Request) *problem {
+	httpserver.Proven(r)
+	bounds, unread := requestBounds(), r.Body
+	if jsonBody(r) == nil { // anything else is refused for its type
+		r.Body = struct {
+			io.Reader
+			io.Closer
+		}{io.TeeReader(r.Body, bounds), r.Body}
+	}
+	body, err := httpserver.ReadBody(r, maxBodyBytes)
+	if err == nil {
+		err = bounds.Close()
+	}
+	if p := outOfBounds(err); p != nil {
+		_, _ = io.CopyN(io.Discard, unread, maxBodyBytes) // see refuseBody
+		return p
+	}
+	switch {
+	case fault.Is(err, fault.TooLarge):
+		return c.refuseBody(r)
+	case fault.Is(err, fault.Unavailable):
+		return problemOf(err)
+	case err != nil:
+		return &problem{sentinel: a2a.ErrInvalidRequest, message: "the body could not be read", http: http.StatusBadRequest}
+	}
+	c.original = body
+	return nil
+}
+
+// Bounds of a request's structure, counted while it is read: what a decoder makes of a document costs by its values and, for
+// the parts that are read again, by its depth.
+const (
+	maxRequestDepth  = 64      // that of the message contract
+	maxRequestValues = 100_000 // members and items together
+)
+
+func requestBounds() *boundedjson.Counter {
+	return boundedjson.NewCounter(boundedjson.Limits{Depth: maxRequestDepth, Values: maxRequestValues})
+}
+
+// jsonBody checks the media type; a request without one is taken as JSON.
+func jsonBody(r *http.Request) *problem {
+	declared := r.Header.Get("Content-Type")
+	if declared == "" {
+		return nil
+	}
+	mediaType, _, err := mime.ParseMediaType(declared)
+	if err == nil && (mediaType == "application/json" || mediaType == "application/a2a+json") {
+		return nil
+	}
+	return &problem{
+		sentinel: a2a.ErrUnsupportedContentType, message: "Content-Type must be application/json",
+		http: http.StatusUnsupportedMediaType,
+	}
+}
+
+// outOfBounds is the problem of a document that the counter refused; nil for another error.
+func outOfBounds(err error) *problem {
+	broken, is := errors.AsType[*boundedjson.Error](err)
+	switch {
+	case !is:
+		return nil
+	case broken.Reason == boundedjson.NotUTF8:
+		return newProblem(a2a.ErrParseError, "the body is not valid UTF-8")
+	}
+	return newProblem(a2a.ErrInvalidParams, "the request "+broken.Reason+": "+strconv.Itoa(broken.Limit)+" are allowed")
+}
+
+// refuseBody reads on in a body that is too large and keeps nothing: most clients write to the end before they read the
+// answer, and would see a broken connection instead of it. The server's bounds of size and time hold here, too.
+func (c *call) refuseBody(r *http.Request) *problem {
+	httpserver.DiscardBody(r, maxBodyBytes)
+	return tooLarge()
+}
+
+func tooLarge() *problem {
+	message := fmt.Sprintf("the request is over %d MiB", maxBodyBytes>>20)
+	return &problem{sentinel: a2a.ErrInvalidRequest, message: message, http: http.StatusRequestEntityTooLarge}
+}
+
+// within returns the context in which the handlers find the call.
+func (c *call) within(ctx context.Context) context.Context {
+	ctx = telemetry.With(ctx, "agent", c.agent.Name, "principal", c.owner.principal)
+	return log.AttachLogger(context.WithValue(ctx, callKey{}, c), quiet)
+}
+
+// finish writes what is still unwritten and logs failures of ours. A panic becomes a neutral error: the SDK's
+// bindings are set up to let panics through to here.
+func (a *Adapter) finish(panicked any, r *http.Request, out *answer) {
+	if panicked != nil {
+		out.call.problem.Store(defect(panicked))
+	}
+	out.finish(panicked != nil)
+	a.count(r.Context(), out.call)
+}
+
+// defect is the problem of a handler that panicked.
+func defect(panicked any) *problem {
+	return &problem{
+		sentinel: a2a.ErrInternalError, message: "internal error", http: http.StatusInternalServerError,
+		cause: fmt.Errorf("panic: %v\n%s", panicked, debug.Stack()),
+	}
+}
+
+// count writes the metric of a call that is over and logs what failed on our side.
+func (a *Adapter) count(ctx context.Context, c *call) {
+	reason := "OK"
+	if p := c.problem.Load(); p != nil {
+		reason = a2a.ErrorReason(p.sentinel)
+		a.logProblem(ctx, p)
+	}
+	requests.WithLabelValues(orNone(c.operation()), reason).Inc()
+}
+
+func orNone(operation string) string {
+	if operation == "" {
+		return "none"
+	}
+	return operation
+}
+
+func (a *Adapter) logProblem(ctx context.Context, p *problem) {
+	if p.cause == nil || ctx.Err() != nil {
+		return
+	}
+	if errors.Is(p.cause, webtoken.ErrLater) { // another server does not answer, or strangers ask for too much
+		return
+	}
+	switch fault.Of(p.cause).Kind {
+	case fault.Internal, fault.Unavailable:
+		a.log.ErrorContext(ctx, "a2a request failed", "reason", a2a.ErrorReason(p.sentinel), "error", p.cause)
 	}
 }

@@ -52,6 +52,20 @@ func (a *Adapter) render(ctx context.Context, t *task, v view) (*a2a.Task, error
 	return rendered, nil
 }
 
+// taskMetadata holds how deep in a chain of agents the task stands, and what became of its payment.
+func taskMetadata(t *task) map[string]any {
+	last := *t.last()
+	metadata := map[string]any{}
+	if chain := last.Message.RecipientCapabilities.AgentChain; chain != nil {
+		metadata[mentionableKey] = map[string]any{"agent_chain": chain}
+	}
+	maps.Copy(metadata, payment(last, t.state()))
+	if len(metadata) == 0 {
+		return nil
+	}
+	return metadata
+}
+
 func (a *Adapter) status(ctx context.Context, t *task) (a2a.TaskStatus, error) {
 	if !t.cancelled.IsZero() {
 		return a2a.TaskStatus{State: a2a.TaskStateCanceled, Timestamp: stamp(t.cancelled)}, nil
@@ -65,6 +79,111 @@ func (a *Adapter) status(ctx context.Context, t *task) (a2a.TaskStatus, error) {
 func stamp(at time.Time) *time.Time {
 	at = at.UTC().Truncate(time.Millisecond)
 	return &at
+}
+
+// Sentences for states in which the agent itself said nothing.
+const (
+	sentenceFailed  = "The agent could not answer this message."
+	sentenceRefused = "The agent does not take this message."
+	sentenceHeld    = "The message waits until the operator of this server lets it pass."
+	sentenceWaiting = "The task waits for a decision that is made outside of this conversation."
+)
+
+// statusMessage is what goes with the state; nil where the state says everything.
+func (a *Adapter) statusMessage(ctx context.Context, t *task, turn exchange.TurnRecord) (*a2a.Message, error) {
+	message := newAnswerMessage(t, turn)
+	state := stateOf(turn)
+	if !speaks(state) {
+		return paid(message, turn, state), nil
+	}
+	if err := a.fillStatus(ctx, message, turn); err != nil {
+		return nil, err
+	}
+	if len(message.Parts) == 0 {
+		message.Parts = a2a.ContentParts{a2a.NewTextPart(sentence(turn, state))}
+	}
+	addPayment(message, turn, state)
+	return message, nil
+}
+
+func newAnswerMessage(t *task, turn exchange.TurnRecord) *a2a.Message {
+	return &a2a.Message{
+		ID: answerID(turn), Role: a2a.MessageRoleAgent,
+		TaskID: a2a.TaskID(turn.Reference), ContextID: t.contextID,
+	}
+}
+
+// answerID is the id of the agent's message: the reply's, which is final before any reader sees it.
+func answerID(turn exchange.TurnRecord) string {
+	if turn.ReplyID != "" {
+		return turn.ReplyID
+	}
+	return turn.ID
+}
+
+// speaks reports whether the state needs words.
+func speaks(state a2a.TaskState) bool {
+	switch state {
+	case a2a.TaskStateSubmitted, a2a.TaskStateWorking, a2a.TaskStateCompleted, a2a.TaskStateCanceled:
+		return false
+	}
+	return true
+}
+
+// fillStatus takes the agent's own words: the sentence of a failure, or the parts with the policy part last.
+func (a *Adapter) fillStatus(ctx context.Context, message *a2a.Message, turn exchange.TurnRecord) (err error) {
+	response := turn.Response
+	if response == nil {
+		return nil
+	}
+	policy := policyOf(turn)
+	if policy == nil && response.Error != nil && response.Error.Message != "" {
+		message.Parts = a2a.ContentParts{a2a.NewTextPart(response.Error.Message)}
+		return nil
+	}
+	if message.Parts, err = a.renderParts(ctx, response.Parts, true); err != nil || policy == nil {
+		return err
+	}
+	return a.addPolicy(message, *policy)
+}
+
+// addPolicy puts a demand or refusal into a status message three times: as text for any client, as data, and in the
+// metadata of the policy extension (message contract, section 8). A payment also gets the keys that deployed x402
+// clients read.
+func (a *Adapter) addPolicy(message *a2a.Message, policy policypart.Part) error {
+	policy = a.options.Present(policy)
+	encoded, err := json.Marshal(policy)
+	if err != nil {
+		return fmt.Errorf("write policy part: %w", err)
+	}
+	var object map[string]any
+	if err := json.Unmarshal(encoded, &object); err != nil {
+		return fmt.Errorf("write policy part: %w", err)
+	}
+	message.Parts = append(message.Parts, a2a.NewTextPart(policy.Text("")), a2a.NewDataPart(object))
+	message.Extensions = append(message.Extensions, policypart.Extension)
+	message.SetMeta(mentionableKey, map[string]any{"policy": object})
+	if policy.Kind == policypart.PaymentRequired {
+		message.SetMeta(paymentStatusKey, paymentRequired)
+		accepts := policy.Accepts
+		if accepts == nil {
+			accepts = []json.RawMessage{}
+		}
+		message.SetMeta("x402.payment.required", map[string]any{"x402Version": facilitator.VersionOf(accepts), "accepts": accepts})
+	}
+	return nil
+}
+
+func sentence(turn exchange.TurnRecord, state a2a.TaskState) string {
+	switch {
+	case turn.State == exchange.StateHeld:
+		return sentenceHeld
+	case state == a2a.TaskStateRejected:
+		return sentenceRefused
+	case state == a2a.TaskStateFailed:
+		return sentenceFailed
+	}
+	return sentenceWaiting
 }
 
 // history is every message of the task but the one of the current status.
@@ -110,48 +229,6 @@ func (a *Adapter) question(ctx context.Context, t *task, turn exchange.TurnRecor
 	return message, err
 }
 
-// answerID is the id of the agent's message: the reply's, which is final before any reader sees it.
-func answerID(turn exchange.TurnRecord) string {
-	if turn.ReplyID != "" {
-		return turn.ReplyID
-	}
-	return turn.ID
-}
-
-// Sentences for states in which the agent itself said nothing.
-const (
-	sentenceFailed  = "The agent could not answer this message."
-	sentenceRefused = "The agent does not take this message."
-	sentenceHeld    = "The message waits until the operator of this server lets it pass."
-	sentenceWaiting = "The task waits for a decision that is made outside of this conversation."
-)
-
-// statusMessage is what goes with the state; nil where the state says everything.
-func (a *Adapter) statusMessage(ctx context.Context, t *task, turn exchange.TurnRecord) (*a2a.Message, error) {
-	message := newAnswerMessage(t, turn)
-	state := stateOf(turn)
-	if !speaks(state) {
-		return paid(message, turn, state), nil
-	}
-	if err := a.fillStatus(ctx, message, turn); err != nil {
-		return nil, err
-	}
-	if len(message.Parts) == 0 {
-		message.Parts = a2a.ContentParts{a2a.NewTextPart(sentence(turn, state))}
-	}
-	addPayment(message, turn, state)
-	return message, nil
-}
-
-// speaks reports whether the state needs words.
-func speaks(state a2a.TaskState) bool {
-	switch state {
-	case a2a.TaskStateSubmitted, a2a.TaskStateWorking, a2a.TaskStateCompleted, a2a.TaskStateCanceled:
-		return false
-	}
-	return true
-}
-
 // spoken is what the agent said at the end of an earlier turn of the task. A demand stays a part of the talk, also
 // when the next message took its turn up.
 func (a *Adapter) spoken(ctx context.Context, t *task, turn exchange.TurnRecord) (*a2a.Message, error) {
@@ -160,56 +237,6 @@ func (a *Adapter) spoken(ctx context.Context, t *task, turn exchange.TurnRecord)
 	}
 	message := newAnswerMessage(t, turn)
 	return message, a.fillStatus(ctx, message, turn)
-}
-
-func newAnswerMessage(t *task, turn exchange.TurnRecord) *a2a.Message {
-	return &a2a.Message{
-		ID: answerID(turn), Role: a2a.MessageRoleAgent,
-		TaskID: a2a.TaskID(turn.Reference), ContextID: t.contextID,
-	}
-}
-
-// taskMetadata holds how deep in a chain of agents the task stands, and what became of its payment.
-func taskMetadata(t *task) map[string]any {
-	last := *t.last()
-	metadata := map[string]any{}
-	if chain := last.Message.RecipientCapabilities.AgentChain; chain != nil {
-		metadata[mentionableKey] = map[string]any{"agent_chain": chain}
-	}
-	maps.Copy(metadata, payment(last, t.state()))
-	if len(metadata) == 0 {
-		return nil
-	}
-	return metadata
-}
-
-// fillStatus takes the agent's own words: the sentence of a failure, or the parts with the policy part last.
-func (a *Adapter) fillStatus(ctx context.Context, message *a2a.Message, turn exchange.TurnRecord) (err error) {
-	response := turn.Response
-	if response == nil {
-		return nil
-	}
-	policy := policyOf(turn)
-	if policy == nil && response.Error != nil && response.Error.Message != "" {
-		message.Parts = a2a.ContentParts{a2a.NewTextPart(response.Error.Message)}
-		return nil
-	}
-	if message.Parts, err = a.renderParts(ctx, response.Parts, true); err != nil || policy == nil {
-		return err
-	}
-	return a.addPolicy(message, *policy)
-}
-
-func sentence(turn exchange.TurnRecord, state a2a.TaskState) string {
-	switch {
-	case turn.State == exchange.StateHeld:
-		return sentenceHeld
-	case state == a2a.TaskStateRejected:
-		return sentenceRefused
-	case state == a2a.TaskStateFailed:
-		return sentenceFailed
-	}
-	return sentenceWaiting
 }
 
 // artifacts are the results of a turn that was answered: one for the parts of the answer, and each artifact part as
@@ -376,31 +403,4 @@ func digestURI(digest string) string {
 		return "ni:///sha-256;"
 	}
 	return "ni:///sha-256;" + base64.RawURLEncoding.EncodeToString(sum)
-}
-
-// addPolicy puts a demand or refusal into a status message three times: as text for any client, as data, and in the
-// metadata of the policy extension (message contract, section 8). A payment also gets the keys that deployed x402
-// clients read.
-func (a *Adapter) addPolicy(message *a2a.Message, policy policypart.Part) error {
-	policy = a.options.Present(policy)
-	encoded, err := json.Marshal(policy)
-	if err != nil {
-		return fmt.Errorf("write policy part: %w", err)
-	}
-	var object map[string]any
-	if err := json.Unmarshal(encoded, &object); err != nil {
-		return fmt.Errorf("write policy part: %w", err)
-	}
-	message.Parts = append(message.Parts, a2a.NewTextPart(policy.Text("")), a2a.NewDataPart(object))
-	message.Extensions = append(message.Extensions, policypart.Extension)
-	message.SetMeta(mentionableKey, map[string]any{"policy": object})
-	if policy.Kind == policypart.PaymentRequired {
-		message.SetMeta(paymentStatusKey, paymentRequired)
-		accepts := policy.Accepts
-		if accepts == nil {
-			accepts = []json.RawMessage{}
-		}
-		message.SetMeta("x402.payment.required", map[string]any{"x402Version": facilitator.VersionOf(accepts), "accepts": accepts})
-	}
-	return nil
 }

@@ -147,57 +147,6 @@ type IssuerCard struct {
 	Discovery string // its OpenID Connect metadata; empty = not published
 }
 
-// Adapter is the A2A edge of the server.
-type Adapter struct {
-	codec
-	authenticator
-	limiter *callerLimiter
-
-	rpc1, rpc03, rest1, rest03 http.Handler // the SDK's bindings, one of each for all agents
-}
-
-// cards describe the agents: their cards, signed, and what else tells a caller where and how an agent is reached.
-type cards struct {
-	options *Options
-	base    string // PublicURL without a slash at the end
-	seen    changes
-	log     *slog.Logger
-}
-
-// authenticator finds out whom a request comes from, and challenges a caller that has no proof.
-type authenticator struct {
-	*cards
-	tokens *bearer.Cache
-}
-
-// New makes an Adapter; its error names the option that is missing.
-func New(options Options) (*Adapter, error) {
-	if err := options.check(); err != nil {
-		return nil, err
-	}
-	options.defaults()
-	origin, err := url.Parse(options.PublicURL)
-	if err != nil {
-		return nil, err
-	}
-	if options.Present == nil {
-		options.Present = func(part policypart.Part) policypart.Part { return part.Confine(origin) }
-	}
-	described := &cards{options: &options, base: strings.TrimSuffix(options.PublicURL, "/"), log: options.Logger}
-	a := &Adapter{
-		codec:         codec{blobs: options.Blobs},
-		authenticator: authenticator{cards: described, tokens: bearer.NewCache(options.Tokens)},
-		limiter:       newCallerLimiter(options.CallerConcurrency),
-	}
-	handler := &handler{Adapter: a}
-	keepAlive := a2asrv.WithTransportKeepAlive(options.KeepAlive)
-	a.rpc1 = a2asrv.NewJSONRPCHandler(handler, keepAlive)
-	a.rpc03 = a2av0.NewJSONRPCHandler(handler, keepAlive)
-	a.rest1 = a2asrv.NewRESTHandler(handler, keepAlive)
-	a.rest03 = a2av0.NewRESTHandler(handler, keepAlive)
-	return a, nil
-}
-
 func (o *Options) check() error {
 	switch {
 	case o.Domain == "":
@@ -234,6 +183,43 @@ func (o *Options) defaults() {
 	if o.GRPCAddress == nil {
 		o.GRPCAddress = func() string { return "" }
 	}
+}
+
+// Adapter is the A2A edge of the server.
+type Adapter struct {
+	codec
+	authenticator
+	limiter *callerLimiter
+
+	rpc1, rpc03, rest1, rest03 http.Handler // the SDK's bindings, one of each for all agents
+}
+
+// New makes an Adapter; its error names the option that is missing.
+func New(options Options) (*Adapter, error) {
+	if err := options.check(); err != nil {
+		return nil, err
+	}
+	options.defaults()
+	origin, err := url.Parse(options.PublicURL)
+	if err != nil {
+		return nil, err
+	}
+	if options.Present == nil {
+		options.Present = func(part policypart.Part) policypart.Part { return part.Confine(origin) }
+	}
+	described := &cards{options: &options, base: strings.TrimSuffix(options.PublicURL, "/"), log: options.Logger}
+	a := &Adapter{
+		codec:         codec{blobs: options.Blobs},
+		authenticator: authenticator{cards: described, tokens: bearer.NewCache(options.Tokens)},
+		limiter:       newCallerLimiter(options.CallerConcurrency),
+	}
+	handler := &handler{Adapter: a}
+	keepAlive := a2asrv.WithTransportKeepAlive(options.KeepAlive)
+	a.rpc1 = a2asrv.NewJSONRPCHandler(handler, keepAlive)
+	a.rpc03 = a2av0.NewJSONRPCHandler(handler, keepAlive)
+	a.rest1 = a2asrv.NewRESTHandler(handler, keepAlive)
+	a.rest03 = a2av0.NewRESTHandler(handler, keepAlive)
+	return a, nil
 }
 
 // catalogType is a link set with the profile of RFC 9727, section 4.2.
@@ -281,14 +267,6 @@ func (a *Adapter) Module() exchange.Module {
 	}
 }
 
-func (a *Adapter) runNotification(ctx context.Context, job queue.Job) error {
-	var change exchange.WatchJob
-	if err := json.Unmarshal([]byte(job.Payload), &change); err != nil {
-		return queue.GiveUp("the payload cannot be read", err)
-	}
-	return queue.Classed(ctx, a.Notify(ctx, change, job.Attempt > len(webhookSchedule)))
-}
-
 var (
 	_ exchange.Channel = (*Adapter)(nil)
 	_ exchange.Awaited = (*Adapter)(nil)
@@ -302,4 +280,9 @@ func (a *Adapter) Plan(context.Context, exchange.Reply) (exchange.Plan, error) {
 // Deliver is never asked, because Plan names no destination.
 func (a *Adapter) Deliver(context.Context, exchange.Delivery) (exchange.DeliveryReceipt, error) {
 	return exchange.DeliveryReceipt{}, fault.GiveUp("A2A answers are fetched by the peer", nil)
+}
+
+// Awaits reports whether the client of a question waits for the answer, instead of fetching the task later.
+func (*Adapter) Awaits(kept json.RawMessage) bool {
+	return routeOf(exchange.TurnRecord{Route: kept}).Awaited
 }

@@ -122,47 +122,6 @@ func (f *follower) close() {
 	streams.Dec()
 }
 
-// emit returns one event to the reader and reports whether it wants more.
-func (f *follower) emit(event a2a.Event) bool {
-	if !f.yield(event, nil) {
-		f.stopped = true
-	}
-	return !f.stopped
-}
-
-// fail tells the reader that the stream breaks. When the reader left there is nothing to tell.
-func (f *follower) fail(err error) bool {
-	if f.ctx.Err() != nil {
-		return f.leave()
-	}
-	if !f.stopped {
-		f.yield(nil, f.handler.fail(f.call, err))
-	}
-	f.stopped = true
-	return false
-}
-
-// leave ends the stream before its task. When the server stops, the last event repeats the state, which is not final, and
-// names how to go on: with SubscribeToTask, here or at another node. Clients that do not read it find the same out from a stream
-// that ends without a final state.
-func (f *follower) leave() bool {
-	select {
-	case <-f.ends:
-	default:
-		f.stopped = true
-	}
-	if f.stopped {
-		return false
-	}
-	info, now := f.task.info(), time.Now().UTC()
-	f.emit(&a2a.TaskStatusUpdateEvent{
-		TaskID: info.TaskID, ContextID: info.ContextID, Status: a2a.TaskStatus{State: f.state, Timestamp: &now},
-		Metadata: map[string]any{mentionableKey: map[string]any{"stream_ended": "server_stopping", "resume_with": "SubscribeToTask"}},
-	})
-	f.stopped = true
-	return false
-}
-
 // snapshot sends the task as it is stored and reports whether the stream goes on. It holds what of a growing answer was streamed
 // already: the follower goes on behind that.
 func (f *follower) snapshot(v view) (more bool) {
@@ -235,12 +194,6 @@ func (f *follower) status(status a2a.TaskStatus) bool {
 	return f.emit(&a2a.TaskStatusUpdateEvent{TaskID: info.TaskID, ContextID: info.ContextID, Status: status})
 }
 
-// reset forgets what was streamed of the answer.
-func (f *follower) reset() {
-	f.sent.reset()
-	f.open, f.mime = false, normalized.MIMEPlain
-}
-
 // delta passes growing text on. Other parts come with the final answer.
 func (f *follower) delta(event exchange.Event) bool {
 	text, err := textOfDelta(event, &f.mime)
@@ -285,6 +238,12 @@ func (f *follower) artifact(artifact *a2a.Artifact, appended, last bool) bool {
 	return f.emit(&a2a.TaskArtifactUpdateEvent{
 		TaskID: info.TaskID, ContextID: info.ContextID, Artifact: artifact, Append: appended, LastChunk: last,
 	})
+}
+
+// reset forgets what was streamed of the answer.
+func (f *follower) reset() {
+	f.sent.reset()
+	f.open, f.mime = false, normalized.MIMEPlain
 }
 
 // settled sends the results and the final status of a turn that ended or waits.
@@ -382,6 +341,47 @@ func (f *follower) next() bool {
 			return true
 		}
 	}
+}
+
+// emit returns one event to the reader and reports whether it wants more.
+func (f *follower) emit(event a2a.Event) bool {
+	if !f.yield(event, nil) {
+		f.stopped = true
+	}
+	return !f.stopped
+}
+
+// fail tells the reader that the stream breaks. When the reader left there is nothing to tell.
+func (f *follower) fail(err error) bool {
+	if f.ctx.Err() != nil {
+		return f.leave()
+	}
+	if !f.stopped {
+		f.yield(nil, f.handler.fail(f.call, err))
+	}
+	f.stopped = true
+	return false
+}
+
+// leave ends the stream before its task. When the server stops, the last event repeats the state, which is not final, and
+// names how to go on: with SubscribeToTask, here or at another node. Clients that do not read it find the same out from a stream
+// that ends without a final state.
+func (f *follower) leave() bool {
+	select {
+	case <-f.ends:
+	default:
+		f.stopped = true
+	}
+	if f.stopped {
+		return false
+	}
+	info, now := f.task.info(), time.Now().UTC()
+	f.emit(&a2a.TaskStatusUpdateEvent{
+		TaskID: info.TaskID, ContextID: info.ContextID, Status: a2a.TaskStatus{State: f.state, Timestamp: &now},
+		Metadata: map[string]any{mentionableKey: map[string]any{"stream_ended": "server_stopping", "resume_with": "SubscribeToTask"}},
+	})
+	f.stopped = true
+	return false
 }
 
 // streamed remembers which text a reader has, without keeping it: the readers of one task are many.

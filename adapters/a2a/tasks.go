@@ -35,11 +35,6 @@ type route struct {
 	Awaited bool   `json:"awaited,omitempty"` // the client waited for the answer when it sent the message
 }
 
-// Awaits reports whether the client of a question waits for the answer, instead of fetching the task later.
-func (*Adapter) Awaits(kept json.RawMessage) bool {
-	return routeOf(exchange.TurnRecord{Route: kept}).Awaited
-}
-
 func routeOf(turn exchange.TurnRecord) route {
 	var r route
 	_ = json.Unmarshal(turn.Route, &r) // our own bytes
@@ -60,6 +55,51 @@ func (t *task) id() a2a.TaskID { return a2a.TaskID(t.last().Reference) }
 
 // info names the task for the SDK's event constructors.
 func (t *task) info() a2a.TaskInfo { return a2a.TaskInfo{TaskID: t.id(), ContextID: t.contextID} }
+
+func (t *task) state() a2a.TaskState {
+	if !t.cancelled.IsZero() {
+		return a2a.TaskStateCanceled
+	}
+	return stateOf(*t.last())
+}
+
+// taskStates maps a standing to the state of a task.
+var taskStates = map[string]a2a.TaskState{
+	exchange.StandingSubmitted: a2a.TaskStateSubmitted,
+	exchange.StandingWorking:   a2a.TaskStateWorking,
+	exchange.StandingInput:     a2a.TaskStateInputRequired,
+	exchange.StandingAuthorize: a2a.TaskStateAuthRequired,
+	exchange.StandingCompleted: a2a.TaskStateCompleted,
+	exchange.StandingFailed:    a2a.TaskStateFailed,
+	exchange.StandingRefused:   a2a.TaskStateRejected,
+	exchange.StandingCancelled: a2a.TaskStateCanceled,
+}
+
+// stateOf is the state of a task whose newest turn this is.
+func stateOf(turn exchange.TurnRecord) a2a.TaskState { return taskStates[exchange.StandingOf(turn)] }
+
+// standingOf is the standing of the newest turn of a task in the state; none = there is no such task state.
+func standingOf(state a2a.TaskState) (standing string, known bool) {
+	for standing, of := range taskStates {
+		if of == state {
+			return standing, true
+		}
+	}
+	return "", false
+}
+
+// interrupted reports whether the task waits for its owner.
+func interrupted(state a2a.TaskState) bool {
+	return state == a2a.TaskStateInputRequired || state == a2a.TaskStateAuthRequired
+}
+
+// policyOf returns the demand or refusal in the answer.
+func policyOf(turn exchange.TurnRecord) *policypart.Part {
+	if turn.Response == nil {
+		return nil
+	}
+	return turn.Response.Policy()
+}
 
 // load reads a task of the owner. The task of another owner and a missing one are the same problem.
 func (a *Adapter) load(ctx context.Context, owned owner, id a2a.TaskID) (*task, error) {
@@ -99,18 +139,6 @@ func (a *Adapter) assemble(ctx context.Context, turns []exchange.TurnRecord) (*t
 	return t, nil
 }
 
-func (t *task) state() a2a.TaskState {
-	if !t.cancelled.IsZero() {
-		return a2a.TaskStateCanceled
-	}
-	return stateOf(*t.last())
-}
-
-// interrupted reports whether the task waits for its owner.
-func interrupted(state a2a.TaskState) bool {
-	return state == a2a.TaskStateInputRequired || state == a2a.TaskStateAuthRequired
-}
-
 // The next step after an interrupted turn is claimed once: by the message that continues the task, or by its
 // cancellation. Two followers at the same time must not both run, or a finished task would change again.
 const (
@@ -132,11 +160,6 @@ func (a *Adapter) release(ctx context.Context, turnID string) {
 	if err := a.options.Claims.Delete(context.WithoutCancel(ctx), claimSpace, turnID); err != nil {
 		a.log.WarnContext(ctx, "claim of a task's next step was not given back", "turn", turnID, "error", err)
 	}
-}
-
-// cancellation returns up an interrupted task whose turn has ended.
-func cancellation(turnID string, at time.Time) exchange.Claim {
-	return exchange.Claim{Namespace: claimSpace, Key: turnID, Value: []byte(claimCancel + at.Format(time.RFC3339Nano))}
 }
 
 func (a *Adapter) wasCancelled(ctx context.Context, turnID string) (at time.Time, cancelled bool, err error) {
@@ -182,6 +205,11 @@ func (h *handler) cancel(ctx context.Context, c *call, id a2a.TaskID) (*task, er
 		return nil, err
 	}
 	return h.load(ctx, c.owner, id)
+}
+
+// cancellation is the claim that gives up an interrupted task whose turn has ended.
+func cancellation(turnID string, at time.Time) exchange.Claim {
+	return exchange.Claim{Namespace: claimSpace, Key: turnID, Value: []byte(claimCancel + at.Format(time.RFC3339Nano))}
 }
 
 func notCancelable() *problem {
@@ -261,6 +289,27 @@ func listFilter(owned owner, req *a2a.ListTasksRequest) (filter exchange.TurnFil
 	return filter, true, err
 }
 
+func readPageToken(token string) (string, error) {
+	if token == "" {
+		return "", nil
+	}
+	if len(token) > maxPageToken {
+		return "", inField("pageToken", "is not one that this server gave")
+	}
+	decoded, err := base64.RawURLEncoding.DecodeString(token)
+	at, id, found := strings.Cut(string(decoded), ".")
+	_, number := strconv.ParseInt(at, 10, 64)
+	if err != nil || !found || number != nil || len(id) != uuidLength || uuid.Validate(id) != nil {
+		return "", inField("pageToken", "is not one that this server gave")
+	}
+	return fmt.Sprintf("%s.%s", at, id), nil
+}
+
+// writePageToken makes a cursor opaque; none is none.
+func writePageToken(cursor string) string {
+	return base64.RawURLEncoding.EncodeToString([]byte(cursor))
+}
+
 // listed is one page: the newest turns of its tasks.
 type listed struct {
 	turns []exchange.TurnRecord
@@ -307,58 +356,4 @@ func (h *handler) listedTask(ctx context.Context, c *call, turn exchange.TurnRec
 		return h.assemble(ctx, []exchange.TurnRecord{turn})
 	}
 	return h.load(ctx, c.owner, a2a.TaskID(turn.Reference))
-}
-
-// writePageToken makes a cursor opaque; none is none.
-func writePageToken(cursor string) string {
-	return base64.RawURLEncoding.EncodeToString([]byte(cursor))
-}
-
-func readPageToken(token string) (string, error) {
-	if token == "" {
-		return "", nil
-	}
-	if len(token) > maxPageToken {
-		return "", inField("pageToken", "is not one that this server gave")
-	}
-	decoded, err := base64.RawURLEncoding.DecodeString(token)
-	at, id, found := strings.Cut(string(decoded), ".")
-	_, number := strconv.ParseInt(at, 10, 64)
-	if err != nil || !found || number != nil || len(id) != uuidLength || uuid.Validate(id) != nil {
-		return "", inField("pageToken", "is not one that this server gave")
-	}
-	return fmt.Sprintf("%s.%s", at, id), nil
-}
-
-// taskStates maps a standing to the state of a task.
-var taskStates = map[string]a2a.TaskState{
-	exchange.StandingSubmitted: a2a.TaskStateSubmitted,
-	exchange.StandingWorking:   a2a.TaskStateWorking,
-	exchange.StandingInput:     a2a.TaskStateInputRequired,
-	exchange.StandingAuthorize: a2a.TaskStateAuthRequired,
-	exchange.StandingCompleted: a2a.TaskStateCompleted,
-	exchange.StandingFailed:    a2a.TaskStateFailed,
-	exchange.StandingRefused:   a2a.TaskStateRejected,
-	exchange.StandingCancelled: a2a.TaskStateCanceled,
-}
-
-// stateOf is the state of a task whose newest turn this is.
-func stateOf(turn exchange.TurnRecord) a2a.TaskState { return taskStates[exchange.StandingOf(turn)] }
-
-// standingOf is the standing of the newest turn of a task in the state; none = there is no such task state.
-func standingOf(state a2a.TaskState) (standing string, known bool) {
-	for standing, of := range taskStates {
-		if of == state {
-			return standing, true
-		}
-	}
-	return "", false
-}
-
-// policyOf returns the demand or refusal in the answer.
-func policyOf(turn exchange.TurnRecord) *policypart.Part {
-	if turn.Response == nil {
-		return nil
-	}
-	return turn.Response.Policy()
 }
