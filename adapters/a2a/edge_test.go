@@ -1,15 +1,23 @@
 package a2a
 
 import (
+	"context"
 	"errors"
+	"io"
 	"net/http"
 	"strings"
 	"testing"
 	"time"
 
+	pb "github.com/a2aproject/a2a-go/v2/a2apb/v1"
+	grpccodes "google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
 	"inbox/exchange"
+	"inbox/internal/await"
 	"inbox/internal/bearer"
 	"inbox/internal/fault"
+	"inbox/normalized"
 	"inbox/policypart"
 )
 
@@ -257,5 +265,87 @@ func TestNewNamesWhatIsMissing(t *testing.T) {
 		if _, err := New(options); err == nil || !strings.Contains(err.Error(), name) {
 			t.Errorf("%s: %v", name, err)
 		}
+	}
+}
+
+// TestCallerConcurrency: the requests of one caller that are under way are bounded on every binding, and those of others
+// are not touched.
+func TestCallerConcurrency(t *testing.T) {
+	b := setup(t, func(o *Options) { o.CallerConcurrency = 2 })
+	client := b.dial()
+	running, release := make(chan struct{}, 2), make(chan struct{})
+	b.engine.agent = func(ctx context.Context, r *run) normalized.Response {
+		if r.turn.Message.Parts[0].Content == "wait" {
+			running <- struct{}{}
+			hold(ctx, release)
+		}
+		return echo(ctx, r)
+	}
+	held := make(chan reply, 1)
+	go func() { held <- b.rpc(b.ada, "SendMessage", message("m1", "wait")) }()
+	next, _ := b.open(b.ada, "/a2a/echo", call10("SendStreamingMessage", message("m2", "wait")))
+	for range 2 {
+		await.Receive(t, running, "the agent to work on both messages")
+	}
+	list := `{"jsonrpc":"2.0","id":1,"method":"ListTasks","params":{}}`
+	for name, r := range map[string]reply{
+		"JSON-RPC": b.do("POST", "/a2a/echo", b.ada, list), "REST": b.do("GET", "/a2a/echo/rest/tasks", b.ada, ""),
+		"another agent": b.do("POST", "/a2a/other", b.ada, list),
+		"0.3":           b.rpc(b.ada, "tasks/get", `{"id":"x"}`), "0.3 REST": b.do("GET", "/a2a/echo/v1/tasks/x", b.ada, ""),
+	} {
+		if r.status != http.StatusTooManyRequests || r.header.Get("Retry-After") == "" {
+			t.Errorf("%s: %d %s", name, r.status, r.body)
+		}
+	}
+	_, err := client.ListTasks(calling(b.ada), &pb.ListTasksRequest{Tenant: "echo"})
+	if status.Code(err) != grpccodes.ResourceExhausted {
+		t.Errorf("gRPC: %v", err)
+	}
+	if r := b.rpc(b.bob, "ListTasks", `{}`); r.status != http.StatusOK {
+		t.Errorf("another caller: %d %s", r.status, r.body)
+	}
+	close(release)
+	await.Receive(t, held, "the answer of the send")
+	for _, ok := next(); ok; _, ok = next() {
+		continue
+	}
+	if r := b.rpc(b.ada, "ListTasks", `{}`); r.status != http.StatusOK {
+		t.Errorf("after the end of the others: %d %s", r.status, r.body)
+	}
+	b.adapter.limiter.mu.Lock()
+	defer b.adapter.limiter.mu.Unlock()
+	if len(b.adapter.limiter.open) > 1 { // the stream's handler may still be on its way out
+		t.Errorf("callers are remembered: %v", b.adapter.limiter.open)
+	}
+}
+
+// TestBodiesOverTheLimit: on every binding, also without a length.
+func TestBodiesOverTheLimit(t *testing.T) {
+	b := setup(t)
+	long := strings.Repeat("x", maxBodyBytes)
+	for _, path := range []string{"/a2a/echo", "/a2a/echo/rest/message:send", "/a2a/echo/v1/message:send"} {
+		for _, chunked := range []bool{false, true} {
+			var body io.Reader = strings.NewReader(message("m1", long))
+			if chunked {
+				body = io.MultiReader(body)
+			}
+			request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, b.url+path, body)
+			if err != nil {
+				t.Fatal(err)
+			}
+			request.Header.Set("Authorization", "Bearer "+b.ada)
+			request.Header.Set("Content-Type", "application/json")
+			response, err := b.client.Do(request)
+			if err != nil {
+				t.Fatalf("%s: %v", path, err)
+			}
+			_ = response.Body.Close()
+			if response.StatusCode != http.StatusRequestEntityTooLarge {
+				t.Errorf("%s, chunked %v: %d", path, chunked, response.StatusCode)
+			}
+		}
+	}
+	if len(b.engine.inbounds) > 0 {
+		t.Errorf("%d messages arrived", len(b.engine.inbounds))
 	}
 }
