@@ -196,7 +196,7 @@ func (c *call) asAsked(body []byte) []byte {
 	return inMilliseconds(c.withExactID(body))
 }
 
-// withExactID returns a JSON-RPC answer the id that the request had: the SDK reads a number as a float, which rounds large ones,
+// withExactID puts the id that the request had into a JSON-RPC answer: the SDK reads a number as a float, which rounds large ones,
 // and a client that looks for its own would wait for ever (JSON-RPC 2.0, section 5: it must be the same value).
 func (c *call) withExactID(body []byte) []byte {
 	var number float64

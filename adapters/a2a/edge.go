@@ -57,7 +57,7 @@ type call struct {
 	bareScopes bool                   // the caller reads scopes in cards as bareScopes says
 	awaited    bool                   // the caller waits for the end of the turn, or reads its stream
 	own        bool                   // it is answered in the protocol's own media type
-	leave      func()                 // returns the slot among the requests of the caller; nil = it has none
+	leave      func()                 // ends the count among the requests of the caller; nil = it is not counted
 	stopping   <-chan struct{}        // closed when the gRPC server begins to stop; nil = asked of the HTTP server
 	reached    atomic.Pointer[string] // operation of the handler; errors before it are the binding's
 	problem    atomic.Pointer[problem]
@@ -122,7 +122,7 @@ func (a *Adapter) identify(r *http.Request, name string, c *call) *problem {
 	return a.admitted(c)
 }
 
-// admitted takes a slot among the requests of the caller.
+// admitted counts the request among those of the caller, which may be too many.
 func (a *Adapter) admitted(c *call) *problem {
 	if c.leave = a.limiter.enter(c.caller.limited); c.leave != nil {
 		return nil
@@ -132,7 +132,7 @@ func (a *Adapter) admitted(c *call) *problem {
 	})
 }
 
-// left returns the slot of a call.
+// left ends the count of a call.
 func (c *call) left() {
 	if c.leave != nil {
 		c.leave()
@@ -157,7 +157,7 @@ func newCallerLimiter(most int) *callerLimiter {
 	return &callerLimiter{most: most, open: map[string]int{}}
 }
 
-// enter takes a slot, which leave returns; nil = none is free.
+// enter counts a request until leave is called; nil = there are too many.
 func (c *callerLimiter) enter(name string) (leave func()) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -35,7 +35,7 @@ type engine struct {
 	running   sync.WaitGroup
 	receives  int                // turns accepted as new
 	inbounds  []exchange.Inbound // as they came, repeats among them
-	refusal   error              // of the door
+	refusal   error              // of the admission
 	onWait    func()             // called by each Wait; may be nil
 	down      error              // every call fails with it
 }

@@ -47,7 +47,7 @@ func (h *handler) enterSend(ctx context.Context, operation string, req *a2a.Send
 	return c, nil
 }
 
-// fail keeps the problem for the edge, which writes it, and returns the SDK an error with the public text.
+// fail keeps the problem for the edge, which writes it, and returns an error with the public text for the SDK.
 func (h *handler) fail(c *call, err error) error {
 	p := problemOf(err)
 	c.problem.Store(p)
@@ -238,7 +238,7 @@ func (h *handler) receive(ctx context.Context, c *call, message *a2a.Message, wh
 	if !receipt.New {
 		return h.repeated(ctx, c, message, receipt)
 	}
-	if exchange.Terminal(receipt.State) { // it declined a demand, or the chain ends here: the row has the last word
+	if exchange.Terminal(receipt.State) { // it declined a demand, or the chain ends here: the row decides
 		return h.load(ctx, c.owner, a2a.TaskID(receipt.Reference))
 	}
 	at := in.Message.ReceivedAt.Time

@@ -70,7 +70,7 @@ type destination struct {
 	reference string
 	thread    string
 	inReplyTo string
-	continues string // id of the parked turn that the message takes up
+	continues string // id of the parked turn that the message continues
 	fresh     bool   // the thread was made for the message
 	route     route
 }

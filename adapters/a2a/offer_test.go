@@ -250,7 +250,7 @@ func TestSettlements(t *testing.T) {
 	}
 }
 
-func TestTheDoorRefuses(t *testing.T) {
+func TestAdmissionRefuses(t *testing.T) {
 	b := setup(t)
 	b.engine.refusal = fault.New(fault.Forbidden, "access:no_rule: this agent does not take messages from you")
 	r := b.rpc(b.ada, "SendMessage", message("m1", "hello"))

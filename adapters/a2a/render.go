@@ -230,7 +230,7 @@ func (a *Adapter) question(ctx context.Context, t *task, turn exchange.TurnRecor
 }
 
 // spoken is what the agent said at the end of an earlier turn of the task. A demand stays a part of the talk, also
-// when the next message took its turn up.
+// when the next message continued its turn.
 func (a *Adapter) spoken(ctx context.Context, t *task, turn exchange.TurnRecord) (*a2a.Message, error) {
 	if policyOf(turn) == nil {
 		return a.statusMessage(ctx, t, turn)

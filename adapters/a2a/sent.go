@@ -61,7 +61,7 @@ type rawRequest struct {
 	Request rawMessage `json:"request"` // the message by HTTP+JSON of 0.3, as its .proto file calls it
 }
 
-// exact returns metadata and data of a message the digits that their numbers had on the wire: the SDK reads them as floats,
+// exact restores the digits that the numbers in metadata and data of a message had on the wire: the SDK reads them as floats,
 // which rounds above 2^53. Whatever the bindings made of the rest of a value stays theirs. By gRPC numbers
 // are floats, and data that is no object is nothing for the SDK.
 func (c *call) exact(message *a2a.Message) {

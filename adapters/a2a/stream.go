@@ -103,7 +103,7 @@ type follower struct {
 	state      a2a.TaskState // as the reader knows it
 	since      time.Time     // state changes up to here are in the snapshot
 	over       bool          // the newest turn has ended and its end was told
-	superseded bool          // it was dropped: a message of its owner took the task up
+	superseded bool          // it was dropped: a message of its owner continued the task
 	seq        int64         // of the newest turn's last event that the snapshot holds
 	sent       streamed
 	mime       string // media type of the text part that grows
@@ -283,7 +283,7 @@ func (f *follower) settled() bool {
 	return f.status(status)
 }
 
-// dropped reports whether the turn ended because the next message of its owner took the task up.
+// dropped reports whether the turn ended because the next message of its owner continued the task.
 func (f *follower) dropped() (bool, error) {
 	t, err := f.load(f.ctx, f.call.owner, f.task.id())
 	return err == nil && t.last().ID != f.task.last().ID, err
@@ -343,7 +343,7 @@ func (f *follower) next() bool {
 	}
 }
 
-// emit returns one event to the reader and reports whether it wants more.
+// emit hands one event to the reader and reports whether it wants more.
 func (f *follower) emit(event a2a.Event) bool {
 	if !f.yield(event, nil) {
 		f.stopped = true

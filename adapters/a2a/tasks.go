@@ -148,14 +148,14 @@ const (
 	claimLifetime = 10 * time.Minute // of a message's claim: after that its turn is there, or it never arrived
 )
 
-// claim takes the next step for the message and reports whether it is ours.
+// claim reserves the next step for the message and reports whether it is ours.
 func (a *Adapter) claim(ctx context.Context, turnID, messageID string) (bool, error) {
 	value := claimMessage + messageID
 	current, inserted, err := a.options.Claims.PutIfAbsent(ctx, claimSpace, turnID, []byte(value), time.Now().Add(claimLifetime))
 	return inserted || string(current) == value, err
 }
 
-// release returns a claim when the message could not be stored.
+// release frees a claim when the message could not be stored.
 func (a *Adapter) release(ctx context.Context, turnID string) {
 	if err := a.options.Claims.Delete(context.WithoutCancel(ctx), claimSpace, turnID); err != nil {
 		a.log.WarnContext(ctx, "claim of a task's next step was not given back", "turn", turnID, "error", err)

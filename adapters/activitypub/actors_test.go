@@ -48,7 +48,7 @@ func TestInventedKeysOfOneHostAreBounded(t *testing.T) {
 	}
 }
 
-// TestSlowServersDoNotPileUp: when all places are taken the sender is told to come back, and nothing is held against it.
+// TestSlowServersDoNotPileUp: when all fetches are taken the sender is told to come back, and nothing is held against it.
 func TestSlowServersDoNotPileUp(t *testing.T) {
 	r := newRig(t)
 	synctest.Test(t, func(t *testing.T) {

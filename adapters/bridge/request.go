@@ -79,7 +79,7 @@ type coded interface {
 
 var _ coded = (*contract.Error)(nil)
 
-// classed returns the contract's errors their kind.
+// classed returns an error of the contract with the kind of its code.
 func classed(err error) error {
 	if _, is := errors.AsType[*fault.Fault](err); is || err == nil {
 		return err

@@ -132,7 +132,7 @@ func checkLines(mail []byte) error {
 	return nil
 }
 
-// handOver returns the mail to each recipient. A temporary failure of one puts off the whole mail: its sender
+// handOver delivers the mail to each recipient. A temporary failure of one puts off the whole mail: its sender
 // repeats it, and those who have it already recognise it. That way no copy is lost and none is duplicate.
 func (i *inbox) handOver(ctx context.Context, mail *arrival) error {
 	accepted := false

@@ -35,7 +35,7 @@ func TestOrigin(t *testing.T) {
 	}
 }
 
-// FuzzOrigin holds our reading of an address against net/url: two readers that see different hosts are how accounts
+// FuzzOrigin checks our reading of an address against net/url: two readers that see different hosts are how accounts
 // get taken over.
 func FuzzOrigin(f *testing.F) {
 	for _, seed := range []string{"https://a.example/b", "https://a@b/", "http://[::1]:8/", "https://a:443?b", "https://xn--a/", "https://ß.example"} {

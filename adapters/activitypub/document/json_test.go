@@ -85,7 +85,7 @@ func TestParseObjectTakesTypedForeignTerms(t *testing.T) {
 	}
 }
 
-// FuzzParseObject holds the scanner against encoding/json: what we accept must be JSON, with the same values.
+// FuzzParseObject checks the scanner against encoding/json: what we accept must be JSON, with the same values.
 func FuzzParseObject(f *testing.F) {
 	for _, seed := range []string{
 		`{}`, `{"a":"b"}`, `{"@context":"x","a":[1,2,{"b":null}]}`, `{"a":"\ud83d\ude00"}`, `{"a":1e9}`, `{"a":tru}`, "{\"a\":\"\xc3\"}",
