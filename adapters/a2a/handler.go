@@ -284,7 +284,7 @@ func (h *handler) settle(ctx context.Context, c *call, t *task) (*task, error) {
 	if exchange.Settled(t.last().State) && stateOf(*t.last()) != a2a.TaskStateWorking {
 		return t, nil
 	}
-	serving, stop := whileServing(ctx)
+	serving, stop := httpserver.Until(ctx, stoppingOf(ctx))
 	defer stop()
 	waiting, cancel := context.WithTimeout(serving, h.options.WaitLimit)
 	defer cancel()
@@ -323,21 +323,6 @@ func sleep(ctx context.Context, pause time.Duration) bool {
 	case <-timer.C:
 		return true
 	}
-}
-
-// whileServing returns a context that ends when the server begins to stop.
-func whileServing(ctx context.Context) (context.Context, context.CancelFunc) {
-	serving, cancel := context.WithCancel(ctx)
-	if stopping := stoppingOf(ctx); stopping != nil {
-		go func() {
-			select {
-			case <-stopping:
-				cancel()
-			case <-serving.Done():
-			}
-		}()
-	}
-	return serving, cancel
 }
 
 func stoppingOf(ctx context.Context) <-chan struct{} {

@@ -15,6 +15,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promauto"
 
 	"inbox/exchange"
+	"inbox/internal/httpserver"
 	"inbox/normalized"
 )
 
@@ -113,7 +114,7 @@ type follower struct {
 
 func (h *handler) follower(ctx context.Context, c *call, t *task, yield func(a2a.Event, error) bool) *follower {
 	streams.Inc()
-	serving, stop := whileServing(ctx)
+	serving, stop := httpserver.Until(ctx, stoppingOf(ctx))
 	return &follower{handler: h, ctx: serving, stop: stop, call: c, task: t, yield: yield, ends: stoppingOf(ctx)}
 }
 

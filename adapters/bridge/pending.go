@@ -116,7 +116,7 @@ func (q *queues) events(w http.ResponseWriter, r *http.Request, c caller) error 
 	if chosen.limit == 0 {
 		chosen.limit = contract.MaxLimit
 	}
-	ctx, stop := whileServing(r.Context())
+	ctx, stop := httpserver.WhileServing(r.Context())
 	defer stop()
 	out := q.openEvents(ctx, w, stop)
 	defer out.Close()

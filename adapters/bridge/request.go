@@ -214,21 +214,6 @@ func wantsStream(r *http.Request) bool {
 	return strings.Contains(r.Header.Get("Accept"), "text/event-stream")
 }
 
-// whileServing returns a context that ends when the server begins to stop.
-func whileServing(ctx context.Context) (context.Context, context.CancelFunc) {
-	serving, cancel := context.WithCancel(ctx)
-	if stopping := httpserver.Stopping(ctx); stopping != nil {
-		go func() {
-			select {
-			case <-stopping:
-				cancel()
-			case <-serving.Done():
-			}
-		}()
-	}
-	return serving, cancel
-}
-
 func (s *site) openEvents(ctx context.Context, w http.ResponseWriter, stop func()) *httpserver.EventWriter {
 	return httpserver.OpenEvents(ctx, w, httpserver.EventOptions{
 		KeepAlive: s.options.KeepAlive, WriteTimeout: s.options.WriteTimeout, Dropped: dropped.Inc,

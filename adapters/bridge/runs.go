@@ -63,7 +63,7 @@ func (rs *runs) settled(ctx context.Context, turn exchange.TurnRecord, patience 
 	if patience <= 0 || ended(turn) {
 		return turn, nil
 	}
-	serving, stop := whileServing(ctx)
+	serving, stop := httpserver.WhileServing(ctx)
 	defer stop()
 	waiting, cancel := context.WithTimeout(serving, patience)
 	defer cancel()
@@ -225,7 +225,7 @@ func eventType(kind string) string {
 // resume with the place to go on from when the server stops before. The ids of the events are those of the timeline: who was cut off
 // goes on behind one of them with Last-Event-ID at /v1/runs/{run}/events.
 func (rs *runs) stream(w http.ResponseWriter, r *http.Request, turn exchange.TurnRecord, after int64) error {
-	ctx, stop := whileServing(r.Context())
+	ctx, stop := httpserver.WhileServing(r.Context())
 	defer stop()
 	out := rs.openEvents(ctx, w, stop)
 	defer out.Close()

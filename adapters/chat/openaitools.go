@@ -14,6 +14,7 @@ import (
 	"inbox/agents/runtime/value"
 	"inbox/exchange"
 	"inbox/internal/fault"
+	"inbox/internal/httpserver"
 )
 
 const (
@@ -224,7 +225,7 @@ func (c *completion) await(ctx context.Context) (err error) {
 		c.found.turn, err = c.api.runs.await(ctx, turnID)
 		return err
 	}
-	serving, stop := whileServing(ctx)
+	serving, stop := httpserver.WhileServing(ctx)
 	defer stop()
 	waiting, cancel := context.WithTimeout(serving, c.api.options.WaitLimit)
 	defer cancel()

@@ -73,7 +73,7 @@ func (rs *runs) await(ctx context.Context, turnID string) (exchange.TurnRecord, 
 	if err != nil {
 		return turn, err
 	}
-	serving, stop := whileServing(ctx)
+	serving, stop := httpserver.WhileServing(ctx)
 	defer stop()
 	waiting, cancel := context.WithTimeout(serving, rs.options.WaitLimit)
 	defer cancel()
@@ -145,19 +145,4 @@ func (rs *runs) stop(ctx context.Context, q question, runID string) (found run, 
 // allowWait lets a plain answer take longer than the server allows for an ordinary one.
 func allowWait(w http.ResponseWriter, limit time.Duration) {
 	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(limit + time.Minute))
-}
-
-// whileServing returns a context that ends when the server begins to stop.
-func whileServing(ctx context.Context) (context.Context, context.CancelFunc) {
-	serving, cancel := context.WithCancel(ctx)
-	if stopping := httpserver.Stopping(ctx); stopping != nil {
-		go func() {
-			select {
-			case <-stopping:
-				cancel()
-			case <-serving.Done():
-			}
-		}()
-	}
-	return serving, cancel
 }

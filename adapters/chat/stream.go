@@ -55,7 +55,7 @@ type event struct {
 func (rs *runs) stream(w http.ResponseWriter, r *http.Request, found run, form frames) error {
 	streams.Inc()
 	defer streams.Dec()
-	ctx, stop := whileServing(r.Context())
+	ctx, stop := httpserver.WhileServing(r.Context())
 	defer stop()
 	out := openEvents(ctx, w, rs.options, stop)
 	defer out.out.Close()
