@@ -37,13 +37,13 @@ type partialPiece struct {
 
 // partial reads what a turn without a whole answer has said so far. It stops before a change of state that the row of the
 // turn does not show yet, so that row and text belong together.
-func (a *Adapter) partial(ctx context.Context, turn exchange.TurnRecord) (*partial, error) {
+func (s *tasks) partial(ctx context.Context, turn exchange.TurnRecord) (*partial, error) {
 	g := &partial{mime: normalized.MIMEPlain}
 	if stateOf(turn) == a2a.TaskStateSubmitted || exchange.Terminal(turn.State) && stateOf(turn) == a2a.TaskStateCompleted {
 		return g, nil
 	}
 	for {
-		page, err := a.options.Turns.Events(ctx, turn.ID, g.seq, partialPage)
+		page, err := s.options.Turns.Events(ctx, turn.ID, g.seq, partialPage)
 		if err != nil {
 			return nil, err
 		}

@@ -26,13 +26,13 @@ type view struct {
 }
 
 // render writes the stored turns as a task. Results are artifacts; the talk is history and the status message.
-func (a *Adapter) render(ctx context.Context, t *task, v view) (*a2a.Task, error) {
-	status, err := a.status(ctx, t)
+func (s *tasks) render(ctx context.Context, t *task, v view) (*a2a.Task, error) {
+	status, err := s.status(ctx, t)
 	if err != nil {
 		return nil, err
 	}
 	rendered := &a2a.Task{ID: t.id(), ContextID: t.contextID, Status: status, Metadata: taskMetadata(t)}
-	if rendered.History, err = a.history(ctx, t, v.history); err != nil {
+	if rendered.History, err = s.history(ctx, t, v.history); err != nil {
 		return nil, err
 	}
 	if !v.artifacts {
@@ -43,7 +43,7 @@ func (a *Adapter) render(ctx context.Context, t *task, v view) (*a2a.Task, error
 		if i < len(t.turns)-1 {
 			read = nil
 		}
-		artifacts, err := a.artifacts(ctx, turn, read)
+		artifacts, err := s.artifacts(ctx, turn, read)
 		if err != nil {
 			return nil, err
 		}
@@ -66,12 +66,12 @@ func taskMetadata(t *task) map[string]any {
 	return metadata
 }
 
-func (a *Adapter) status(ctx context.Context, t *task) (a2a.TaskStatus, error) {
+func (s *tasks) status(ctx context.Context, t *task) (a2a.TaskStatus, error) {
 	if !t.cancelled.IsZero() {
 		return a2a.TaskStatus{State: a2a.TaskStateCanceled, Timestamp: stamp(t.cancelled)}, nil
 	}
 	last := t.last()
-	message, err := a.statusMessage(ctx, t, *last)
+	message, err := s.statusMessage(ctx, t, *last)
 	return a2a.TaskStatus{State: stateOf(*last), Message: message, Timestamp: stamp(last.UpdatedAt)}, err
 }
 
@@ -90,13 +90,13 @@ const (
 )
 
 // statusMessage is what goes with the state; nil where the state says everything.
-func (a *Adapter) statusMessage(ctx context.Context, t *task, turn exchange.TurnRecord) (*a2a.Message, error) {
+func (s *tasks) statusMessage(ctx context.Context, t *task, turn exchange.TurnRecord) (*a2a.Message, error) {
 	message := newAnswerMessage(t, turn)
 	state := stateOf(turn)
 	if !speaks(state) {
 		return paid(message, turn, state), nil
 	}
-	if err := a.fillStatus(ctx, message, turn); err != nil {
+	if err := s.fillStatus(ctx, message, turn); err != nil {
 		return nil, err
 	}
 	if len(message.Parts) == 0 {
@@ -131,7 +131,7 @@ func speaks(state a2a.TaskState) bool {
 }
 
 // fillStatus takes the agent's own words: the sentence of a failure, or the parts with the policy part last.
-func (a *Adapter) fillStatus(ctx context.Context, message *a2a.Message, turn exchange.TurnRecord) (err error) {
+func (s *tasks) fillStatus(ctx context.Context, message *a2a.Message, turn exchange.TurnRecord) (err error) {
 	response := turn.Response
 	if response == nil {
 		return nil
@@ -141,17 +141,17 @@ func (a *Adapter) fillStatus(ctx context.Context, message *a2a.Message, turn exc
 		message.Parts = a2a.ContentParts{a2a.NewTextPart(response.Error.Message)}
 		return nil
 	}
-	if message.Parts, err = a.renderParts(ctx, response.Parts, true); err != nil || policy == nil {
+	if message.Parts, err = s.renderParts(ctx, response.Parts, true); err != nil || policy == nil {
 		return err
 	}
-	return a.addPolicy(message, *policy)
+	return s.addPolicy(message, *policy)
 }
 
 // addPolicy puts a demand or refusal into a status message three times: as text for any client, as data, and in the
 // metadata of the policy extension (message contract, section 8). A payment also gets the keys that deployed x402
 // clients read.
-func (a *Adapter) addPolicy(message *a2a.Message, policy policypart.Part) error {
-	policy = a.options.Present(policy)
+func (s *tasks) addPolicy(message *a2a.Message, policy policypart.Part) error {
+	policy = s.options.Present(policy)
 	encoded, err := json.Marshal(policy)
 	if err != nil {
 		return fmt.Errorf("write policy part: %w", err)
@@ -187,14 +187,14 @@ func sentence(turn exchange.TurnRecord, state a2a.TaskState) string {
 }
 
 // history is every message of the task but the one of the current status.
-func (a *Adapter) history(ctx context.Context, t *task, length *int) ([]*a2a.Message, error) {
+func (s *tasks) history(ctx context.Context, t *task, length *int) ([]*a2a.Message, error) {
 	if length != nil && *length == 0 {
 		return nil, nil
 	}
 	list := make([]*a2a.Message, 0, 2*len(t.turns))
 	files := maxHistoryFiles
 	for i, turn := range t.turns {
-		question, err := a.question(ctx, t, turn, &files)
+		question, err := s.question(ctx, t, turn, &files)
 		if err != nil {
 			return nil, err
 		}
@@ -202,7 +202,7 @@ func (a *Adapter) history(ctx context.Context, t *task, length *int) ([]*a2a.Mes
 		if i == len(t.turns)-1 && t.cancelled.IsZero() {
 			break
 		}
-		answer, err := a.spoken(ctx, t, turn)
+		answer, err := s.spoken(ctx, t, turn)
 		if err != nil {
 			return nil, err
 		}
@@ -218,34 +218,34 @@ func (a *Adapter) history(ctx context.Context, t *task, length *int) ([]*a2a.Mes
 
 // question is the message of the caller as it was sent; of one that was taken before this was kept, as it was understood. Files
 // are the bytes that the history may still hold.
-func (a *Adapter) question(ctx context.Context, t *task, turn exchange.TurnRecord, files *int) (message *a2a.Message, err error) {
+func (s *tasks) question(ctx context.Context, t *task, turn exchange.TurnRecord, files *int) (message *a2a.Message, err error) {
 	message = &a2a.Message{
 		ID: turn.Message.ID, Role: a2a.MessageRoleUser, TaskID: a2a.TaskID(turn.Reference), ContextID: t.contextID,
 	}
 	if noted := routeOf(turn).Words; noted != nil && len(turn.Message.Parts) > 0 {
-		return message, a.restore(ctx, message, noted, turn, files)
+		return message, s.restore(ctx, message, noted, turn, files)
 	}
-	message.Parts, err = a.renderParts(ctx, turn.Message.Parts, false)
+	message.Parts, err = s.renderParts(ctx, turn.Message.Parts, false)
 	return message, err
 }
 
 // spoken is what the agent said at the end of an earlier turn of the task. A demand stays a part of the talk, also
 // when the next message continued its turn.
-func (a *Adapter) spoken(ctx context.Context, t *task, turn exchange.TurnRecord) (*a2a.Message, error) {
+func (s *tasks) spoken(ctx context.Context, t *task, turn exchange.TurnRecord) (*a2a.Message, error) {
 	if policyOf(turn) == nil {
-		return a.statusMessage(ctx, t, turn)
+		return s.statusMessage(ctx, t, turn)
 	}
 	message := newAnswerMessage(t, turn)
-	return message, a.fillStatus(ctx, message, turn)
+	return message, s.fillStatus(ctx, message, turn)
 }
 
 // artifacts are the results of a turn that was answered: one for the parts of the answer, and each artifact part as
 // its own. The ids are stable, so that streams and later reads name the same things. Of a turn that works, or ended
 // otherwise, they are what it said so far (A2A 1.0, section 3.1.3); read is that where it is known already.
-func (a *Adapter) artifacts(ctx context.Context, turn exchange.TurnRecord, read *partial) (list []*a2a.Artifact, err error) {
+func (s *tasks) artifacts(ctx context.Context, turn exchange.TurnRecord, read *partial) (list []*a2a.Artifact, err error) {
 	if stateOf(turn) != a2a.TaskStateCompleted {
 		if read == nil {
-			if read, err = a.partial(ctx, turn); err != nil {
+			if read, err = s.partial(ctx, turn); err != nil {
 				return nil, err
 			}
 		}
@@ -259,7 +259,7 @@ func (a *Adapter) artifacts(ctx context.Context, turn exchange.TurnRecord, read 
 	}
 	answer := &a2a.Artifact{ID: answerArtifact(turn.ID)}
 	for i, part := range turn.Response.Parts {
-		rendered, err := a.renderPart(ctx, part, true)
+		rendered, err := s.renderPart(ctx, part, true)
 		if err != nil {
 			return nil, err
 		}

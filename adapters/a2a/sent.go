@@ -256,7 +256,7 @@ func rawMetadata(metadata map[string]any) (json.RawMessage, error) {
 }
 
 // restore fills a message of the history as it was sent.
-func (a *Adapter) restore(ctx context.Context, message *a2a.Message, noted *sent, turn exchange.TurnRecord, files *int) (err error) {
+func (s *tasks) restore(ctx context.Context, message *a2a.Message, noted *sent, turn exchange.TurnRecord, files *int) (err error) {
 	message.Extensions, message.ReferenceTasks = noted.Extensions, noted.References
 	if message.Metadata, err = exactMetadata(noted.Metadata); err != nil {
 		return fmt.Errorf("read metadata of message %s: %w", turn.ID, err)
@@ -266,7 +266,7 @@ func (a *Adapter) restore(ctx context.Context, message *a2a.Message, noted *sent
 		if part.Metadata, err = exactMetadata(p.Metadata); err != nil {
 			return fmt.Errorf("read metadata of a part of message %s: %w", turn.ID, err)
 		}
-		if part.Content, err = a.restoreContent(ctx, p, turn.Message.Parts, files); err != nil {
+		if part.Content, err = s.restoreContent(ctx, p, turn.Message.Parts, files); err != nil {
 			return err
 		}
 		if part.Content != nil {
@@ -287,7 +287,7 @@ func exactMetadata(document json.RawMessage) (map[string]any, error) {
 }
 
 // restoreContent returns nil for a content that is not kept any more.
-func (a *Adapter) restoreContent(ctx context.Context, p sentPart, parts []normalized.Part, files *int) (a2a.PartContent, error) {
+func (s *tasks) restoreContent(ctx context.Context, p sentPart, parts []normalized.Part, files *int) (a2a.PartContent, error) {
 	switch {
 	case p.Kind == kindURL:
 		return a2a.URL(p.Text), nil
@@ -314,7 +314,7 @@ func (a *Adapter) restoreContent(ctx context.Context, p sentPart, parts []normal
 		if kept.Size > int64(*files) {
 			return a2a.URL(digestURI(kept.BytesRef.Digest)), nil
 		}
-		stored, err := a.readBlob(ctx, kept.BytesRef.Digest)
+		stored, err := s.readBlob(ctx, kept.BytesRef.Digest)
 		if err != nil {
 			return nil, err
 		}

@@ -1,7 +1,7 @@
 // Package a2a makes agents reachable by the Agent2Agent protocol: JSON-RPC, HTTP+JSON and gRPC in the versions 1.0
 // and 0.3, bearer tokens, agent cards. A task is all turns of one agent and one principal with the same reference; this
 // package keeps no state of its own beside a token cache of a few seconds, everything is read from the engine's
-// rows. Caller is the way out: it calls agents of other servers with signed evidence; Notify tells webhooks. The package
+// rows. Caller is the way out: it calls agents of other servers with signed evidence; the notifier tells webhooks. The package
 // does not run agents and does not validate signed evidence.
 package a2a
 
@@ -187,9 +187,10 @@ func (o *Options) defaults() {
 
 // Adapter is the A2A edge of the server.
 type Adapter struct {
-	codec
+	*tasks
 	authenticator
-	limiter *callerLimiter
+	notifier *notifier
+	limiter  *callerLimiter
 
 	rpc1, rpc03, rest1, rest03 http.Handler // the SDK's bindings, one of each for all agents
 }
@@ -208,8 +209,9 @@ func New(options Options) (*Adapter, error) {
 		options.Present = func(part policypart.Part) policypart.Part { return part.Confine(origin) }
 	}
 	described := &cards{options: &options, base: strings.TrimSuffix(options.PublicURL, "/"), log: options.Logger}
+	known := &tasks{codec: codec{blobs: options.Blobs}, options: &options, log: options.Logger}
 	a := &Adapter{
-		codec:         codec{blobs: options.Blobs},
+		tasks: known, notifier: &notifier{known},
 		authenticator: authenticator{cards: described, tokens: bearer.NewCache(options.Tokens)},
 		limiter:       newCallerLimiter(options.CallerConcurrency),
 	}
@@ -262,7 +264,7 @@ func (a *Adapter) Module() exchange.Module {
 			Options: queue.KindOptions{
 				Concurrency: a.options.WebhookConcurrency, Schedule: webhookSchedule, MaxAttempts: len(webhookSchedule) + 1,
 			},
-			Handler: a.runNotification,
+			Handler: a.notifier.runNotification,
 		}},
 	}
 }

@@ -277,7 +277,7 @@ func (f *follower) settled() bool {
 			}
 		}
 	}
-	status, err := f.Adapter.status(f.ctx, f.task)
+	status, err := f.tasks.status(f.ctx, f.task)
 	if err != nil {
 		return f.fail(err)
 	}

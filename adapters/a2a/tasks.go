@@ -5,6 +5,7 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
+	"log/slog"
 	"slices"
 	"strconv"
 	"strings"
@@ -39,6 +40,13 @@ func routeOf(turn exchange.TurnRecord) route {
 	var r route
 	_ = json.Unmarshal(turn.Route, &r) // our own bytes
 	return r
+}
+
+// tasks reads the tasks of a caller from the rows of their turns, and writes them in the terms of the protocol.
+type tasks struct {
+	codec
+	options *Options
+	log     *slog.Logger
 }
 
 // task is all turns with one reference, in order of arrival. There is at least one.
@@ -102,14 +110,14 @@ func policyOf(turn exchange.TurnRecord) *policypart.Part {
 }
 
 // load reads a task of the owner. The task of another owner and a missing one are the same problem.
-func (a *Adapter) load(ctx context.Context, owned owner, id a2a.TaskID) (*task, error) {
+func (s *tasks) load(ctx context.Context, owned owner, id a2a.TaskID) (*task, error) {
 	if id == "" {
 		return nil, inField("id", "is needed")
 	}
 	if len(id) > maxTaskIDSize || !printable(string(id)) { // none of ours; PostgreSQL has no text with a NUL
 		return nil, taskNotFound()
 	}
-	turns, err := a.options.Turns.Turns(ctx, exchange.TurnFilter{
+	turns, err := s.options.Turns.Turns(ctx, exchange.TurnFilter{
 		Agent: owned.agent, Principal: owned.principal, Reference: string(id),
 		ReceivedVia: normalized.ViaA2A, Limit: maxTaskTurns,
 	})
@@ -119,16 +127,16 @@ func (a *Adapter) load(ctx context.Context, owned owner, id a2a.TaskID) (*task, 
 	if len(turns) == 0 {
 		return nil, taskNotFound()
 	}
-	return a.assemble(ctx, turns)
+	return s.assemble(ctx, turns)
 }
 
 // assemble orders the turns of one task by their ids, which are UUIDv7, and looks whether its owner gave it up.
-func (a *Adapter) assemble(ctx context.Context, turns []exchange.TurnRecord) (*task, error) {
+func (s *tasks) assemble(ctx context.Context, turns []exchange.TurnRecord) (*task, error) {
 	slices.SortFunc(turns, func(x, y exchange.TurnRecord) int { return strings.Compare(x.ID, y.ID) })
 	t := &task{turns: turns}
 	t.contextID = routeOf(*t.last()).Context
 	if last := t.last(); exchange.Terminal(last.State) && interrupted(stateOf(*last)) {
-		at, cancelled, err := a.wasCancelled(ctx, last.ID)
+		at, cancelled, err := s.wasCancelled(ctx, last.ID)
 		if err != nil {
 			return nil, err
 		}
@@ -149,21 +157,21 @@ const (
 )
 
 // claim reserves the next step for the message and reports whether it is ours.
-func (a *Adapter) claim(ctx context.Context, turnID, messageID string) (bool, error) {
+func (s *tasks) claim(ctx context.Context, turnID, messageID string) (bool, error) {
 	value := claimMessage + messageID
-	current, inserted, err := a.options.Claims.PutIfAbsent(ctx, claimSpace, turnID, []byte(value), time.Now().Add(claimLifetime))
+	current, inserted, err := s.options.Claims.PutIfAbsent(ctx, claimSpace, turnID, []byte(value), time.Now().Add(claimLifetime))
 	return inserted || string(current) == value, err
 }
 
 // release frees a claim when the message could not be stored.
-func (a *Adapter) release(ctx context.Context, turnID string) {
-	if err := a.options.Claims.Delete(context.WithoutCancel(ctx), claimSpace, turnID); err != nil {
-		a.log.WarnContext(ctx, "claim of a task's next step was not given back", "turn", turnID, "error", err)
+func (s *tasks) release(ctx context.Context, turnID string) {
+	if err := s.options.Claims.Delete(context.WithoutCancel(ctx), claimSpace, turnID); err != nil {
+		s.log.WarnContext(ctx, "claim of a task's next step was not given back", "turn", turnID, "error", err)
 	}
 }
 
-func (a *Adapter) wasCancelled(ctx context.Context, turnID string) (at time.Time, cancelled bool, err error) {
-	value, found, err := a.options.Claims.Get(ctx, claimSpace, turnID)
+func (s *tasks) wasCancelled(ctx context.Context, turnID string) (at time.Time, cancelled bool, err error) {
+	value, found, err := s.options.Claims.Get(ctx, claimSpace, turnID)
 	if err != nil || !found {
 		return at, false, err
 	}
