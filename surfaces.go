@@ -162,7 +162,7 @@ func (m *modules) openA2A() (module exchange.Module, err error) {
 		Verifier: tokens, Peers: m.takesPeer, Issuers: m.issuerCards(), CardKeys: m.keyring.SigningAll,
 		Domain: m.config.Domain, PublicURL: m.config.PublicURL, SupportedInbound: m.inbound(),
 		Receiver: m.pipeline, Directory: m.registry, Turns: m.store, Runs: m.pipeline, Tokens: m.store,
-		Claims: m.store.State(), Blobs: m.blobs, Logger: m.logger, Believer: m.validator, Present: m.demands.Present,
+		Claims: m.store.State(), Blobs: m.blobs, Logger: m.logger, Validator: m.validator, Present: m.demands.Present,
 		Push: m.newPush(), WebhookConcurrency: m.config.Queue.DeliveryConcurrency, CallerConcurrency: m.config.A2A.CallerConcurrency, GRPCPace: httpserver.NewClientLimiter(m.floodRates(), m.networks()), GRPCClient: m.networks().Client, GRPCAddress: m.grpcAddress, DefaultAgent: m.config.A2A.DefaultAgent,
 		Operator: m.config.Operator.Name, Contact: m.config.Operator.Contact, OperatorURL: m.config.Operator.Privacy,
 	})
@@ -347,7 +347,7 @@ func (m *modules) openBridge() (module exchange.Module, err error) {
 		Domain: m.config.Domain, Receiver: m.pipeline, Directory: m.registry, Turns: m.store, Runs: m.pipeline, Tokens: m.store,
 		Queue: m.store.Bridge(nil), Sessions: m.store, Tasks: m.store.TaskRuns(), Sealer: m.sealer, Web: m.client, Blobs: m.blobs,
 		SessionOf: func(owner string) contract.Sessions { return m.store.SessionMap(owner) },
-		Believer:  m.validator, Present: m.demands.Present, Connectors: connectors, WaitLimit: m.config.Bridges.MaxWait, Logger: m.logger,
+		Validator: m.validator, Present: m.demands.Present, Connectors: connectors, WaitLimit: m.config.Bridges.MaxWait, Logger: m.logger,
 		Policy: exchange.Policy{Schedule: m.config.Bridges.Retry}, CallbackConcurrency: m.config.Queue.DeliveryConcurrency,
 	})
 	if err != nil {

@@ -119,6 +119,24 @@ func (w *answer) finish(broken bool) {
 	_, _ = w.ResponseWriter.Write(body)
 }
 
+const mimeA2A = "application/a2a+json"
+
+// wantsA2A reports whether a request of HTTP+JSON is made in the protocol's own media type (A2A 1.0, section 14.1.1) and so
+// wants its answer: it sends that, or accepts that and not the general one. Section 11.1 names the general one.
+func wantsA2A(r *http.Request) bool {
+	sent, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type"))
+	accepted := strings.ToLower(strings.Join(r.Header.Values("Accept"), ","))
+	return sent == mimeA2A || strings.Contains(accepted, mimeA2A) && !strings.Contains(accepted, mimeJSON)
+}
+
+// mediaType is that of an answer which is no stream.
+func (c *call) mediaType() string {
+	if c.own {
+		return mimeA2A
+	}
+	return mimeJSON
+}
+
 // withResult puts the result into an answer that has none: the SDK leaves out what is empty, and a JSON-RPC answer with
 // neither result nor error is none (JSON-RPC 2.0, section 5). By HTTP+JSON nothing is an empty object, as
 // google.protobuf.Empty is written.
@@ -168,6 +186,141 @@ func (c *call) answeredID() json.RawMessage {
 	return c.id
 }
 
+// What the SDK writes is brought here into the form that the specification or a client wants.
+
+// asAsked is an answer, or a piece of a stream, as the caller reads it.
+func (c *call) asAsked(body []byte) []byte {
+	if c.plainFiles {
+		body = decodeFilesJSON(body)
+	}
+	return inMilliseconds(c.withExactID(body))
+}
+
+// withExactID puts the id that the request had into a JSON-RPC answer: the SDK reads a number as a float, which rounds large ones,
+// and a client that looks for its own would wait for ever (JSON-RPC 2.0, section 5: it must be the same value).
+func (c *call) withExactID(body []byte) []byte {
+	var number float64
+	if len(c.id) == 0 || json.Unmarshal(c.id, &number) != nil {
+		return body
+	}
+	rounded, err := json.Marshal(number)
+	if err != nil || bytes.Equal(rounded, c.id) {
+		return body
+	}
+	const head = `{"jsonrpc":"2.0","id":`
+	return bytes.Replace(body, []byte(head+string(rounded)+","), []byte(head+string(c.id)+","), 1)
+}
+
+// shortTime finds the time of a task status of which the SDK cut zeros at the end. What an agent wrote cannot look so: in
+// a text the quotes are escaped, and the names of states are the protocol's own.
+var shortTime = regexp.MustCompile(`"state":"(?:TASK_STATE_[A-Z_]+|submitted|working|completed|failed|canceled|rejected|input-required|auth-required|unknown)",` +
+	`"timestamp":"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d{1,2})?Z"`)
+
+// inMilliseconds writes the time of each task status with three digits (A2A 1.0, section 5.6.1): readers that were made for
+// that pattern refuse fewer.
+func inMilliseconds(body []byte) []byte {
+	if !shortTime.Match(body) { // nine of ten need no copy
+		return body
+	}
+	return shortTime.ReplaceAllFunc(body, func(short []byte) []byte {
+		time, end := short[:len(short)-len(`Z"`)], `.000Z"`
+		if dot := bytes.LastIndexByte(time, '.'); dot >= 0 {
+			end = end[len(time)-dot:]
+		}
+		return append(bytes.Clone(time), end...)
+	})
+}
+
+// bindingProblem reads why a binding refused a request before it reached the handler.
+func (c *call) bindingProblem(held []byte, status int) *problem {
+	var body struct {
+		Error struct {
+			Code    int    `json:"code"`
+			Message string `json:"message"`
+		} `json:"error"`
+	}
+	held = bytes.TrimSpace(held)
+	if cut := bytes.Index(held, []byte("data: ")); cut >= 0 {
+		held = held[cut+len("data: "):]
+	}
+	if err := json.Unmarshal(held, &body); err != nil || body.Error.Code == 0 {
+		return restRefusal(status)
+	}
+	if match := goField.FindStringSubmatch(body.Error.Message); match != nil {
+		return inField(match[1], "has the wrong type")
+	}
+	if p := c.partAtFault(); p != nil {
+		return p
+	}
+	if c.rest {
+		return restRefusal(body.Error.Code)
+	}
+	switch body.Error.Code {
+	case codes[a2a.ErrMethodNotFound].rpc:
+		return newProblem(a2a.ErrMethodNotFound, "no such method")
+	case codes[a2a.ErrInvalidRequest].rpc:
+		return notRPC()
+	}
+	return inField("params", "is missing or does not fit the method")
+}
+
+// goField finds the member in a decoding error of encoding/json, whose text names Go types and must not leave.
+var goField = regexp.MustCompile(`Go struct field [A-Za-z]+\.([A-Za-z0-9_.]+) of type`)
+
+// partAtFault finds the part for which a binding refused a message of 1.0: the binding names none.
+func (c *call) partAtFault() *problem {
+	type request struct {
+		Message struct {
+			Parts []json.RawMessage `json:"parts"`
+		} `json:"message"`
+	}
+	var body struct {
+		request
+		Params request `json:"params"`
+	}
+	if c.old {
+		return nil
+	}
+	_ = json.Unmarshal(lowerCamel(c.original), &body) // what cannot be read has no parts to look at
+	for i, part := range append(body.Params.Message.Parts, body.Message.Parts...) {
+		if json.Unmarshal(part, new(a2a.Part)) != nil {
+			return inField("message.parts["+strconv.Itoa(i)+"]", "must be an object with exactly one of text, raw (in base64), url and data")
+		}
+	}
+	return nil
+}
+
+// restRefusal is for paths, methods and bodies that the HTTP+JSON binding does not know.
+func restRefusal(status int) *problem {
+	switch status {
+	case http.StatusNotFound:
+		return &problem{sentinel: a2a.ErrMethodNotFound, message: "no such operation", http: status}
+	case http.StatusMethodNotAllowed:
+		return &problem{sentinel: a2a.ErrMethodNotFound, message: "no such operation by this HTTP method", http: status}
+	}
+	return newProblem(a2a.ErrInvalidParams, "the body or a query parameter does not fit the operation")
+}
+
+func (w *answer) writeProblem(p *problem) {
+	header := w.Header()
+	header.Del("Connection")
+	header.Del("X-Accel-Buffering")
+	header.Set("Cache-Control", "no-store")
+	header.Set("Content-Type", w.call.mediaType())
+	for _, challenge := range p.authenticate {
+		header.Add("WWW-Authenticate", challenge)
+	}
+	if p.refusal != nil {
+		told := *p.refusal
+		told.RetryAfter = p.retryAfter
+		httpserver.SetRetry(header, &told)
+	}
+	body := w.call.problemBody(p)
+	header.Set("Content-Length", strconv.Itoa(len(body)))
+	w.ResponseWriter.WriteHeader(p.status(w.call.rest))
+	_, _ = w.ResponseWriter.Write(body)
+}
+
 type rpcAnswer struct {
 	JSONRPC string          `json:"jsonrpc"`
 	ID      json.RawMessage `json:"id"`
@@ -191,26 +344,6 @@ type restError struct {
 	Status  string `json:"status"`
 	Message string `json:"message"`
 	Details []any  `json:"details"`
-}
-
-func (w *answer) writeProblem(p *problem) {
-	header := w.Header()
-	header.Del("Connection")
-	header.Del("X-Accel-Buffering")
-	header.Set("Cache-Control", "no-store")
-	header.Set("Content-Type", w.call.mediaType())
-	for _, challenge := range p.authenticate {
-		header.Add("WWW-Authenticate", challenge)
-	}
-	if p.refusal != nil {
-		told := *p.refusal
-		told.RetryAfter = p.retryAfter
-		httpserver.SetRetry(header, &told)
-	}
-	body := w.call.problemBody(p)
-	header.Set("Content-Length", strconv.Itoa(len(body)))
-	w.ResponseWriter.WriteHeader(p.status(w.call.rest))
-	_, _ = w.ResponseWriter.Write(body)
 }
 
 // problemBody writes an error for the binding of the call.
@@ -253,137 +386,4 @@ func statusName(p *problem) string {
 		return "NOT_FOUND"
 	}
 	return codes[p.sentinel].status
-}
-
-// partAtFault finds the part for which a binding refused a message of 1.0: the binding names none.
-func (c *call) partAtFault() *problem {
-	type request struct {
-		Message struct {
-			Parts []json.RawMessage `json:"parts"`
-		} `json:"message"`
-	}
-	var body struct {
-		request
-		Params request `json:"params"`
-	}
-	if c.old {
-		return nil
-	}
-	_ = json.Unmarshal(lowerCamel(c.original), &body) // what cannot be read has no parts to look at
-	for i, part := range append(body.Params.Message.Parts, body.Message.Parts...) {
-		if json.Unmarshal(part, new(a2a.Part)) != nil {
-			return inField("message.parts["+strconv.Itoa(i)+"]", "must be an object with exactly one of text, raw (in base64), url and data")
-		}
-	}
-	return nil
-}
-
-// goField finds the member in a decoding error of encoding/json, whose text names Go types and must not leave.
-var goField = regexp.MustCompile(`Go struct field [A-Za-z]+\.([A-Za-z0-9_.]+) of type`)
-
-// bindingProblem reads why a binding refused a request before it reached the handler.
-func (c *call) bindingProblem(held []byte, status int) *problem {
-	var body struct {
-		Error struct {
-			Code    int    `json:"code"`
-			Message string `json:"message"`
-		} `json:"error"`
-	}
-	held = bytes.TrimSpace(held)
-	if cut := bytes.Index(held, []byte("data: ")); cut >= 0 {
-		held = held[cut+len("data: "):]
-	}
-	if err := json.Unmarshal(held, &body); err != nil || body.Error.Code == 0 {
-		return restRefusal(status)
-	}
-	if match := goField.FindStringSubmatch(body.Error.Message); match != nil {
-		return inField(match[1], "has the wrong type")
-	}
-	if p := c.partAtFault(); p != nil {
-		return p
-	}
-	if c.rest {
-		return restRefusal(body.Error.Code)
-	}
-	switch body.Error.Code {
-	case codes[a2a.ErrMethodNotFound].rpc:
-		return newProblem(a2a.ErrMethodNotFound, "no such method")
-	case codes[a2a.ErrInvalidRequest].rpc:
-		return notRPC()
-	}
-	return inField("params", "is missing or does not fit the method")
-}
-
-// restRefusal is for paths, methods and bodies that the HTTP+JSON binding does not know.
-func restRefusal(status int) *problem {
-	switch status {
-	case http.StatusNotFound:
-		return &problem{sentinel: a2a.ErrMethodNotFound, message: "no such operation", http: status}
-	case http.StatusMethodNotAllowed:
-		return &problem{sentinel: a2a.ErrMethodNotFound, message: "no such operation by this HTTP method", http: status}
-	}
-	return newProblem(a2a.ErrInvalidParams, "the body or a query parameter does not fit the operation")
-}
-
-// What the SDK writes is brought here into the form that the specification or a client wants.
-
-// shortTime finds the time of a task status of which the SDK cut zeros at the end. What an agent wrote cannot look so: in
-// a text the quotes are escaped, and the names of states are the protocol's own.
-var shortTime = regexp.MustCompile(`"state":"(?:TASK_STATE_[A-Z_]+|submitted|working|completed|failed|canceled|rejected|input-required|auth-required|unknown)",` +
-	`"timestamp":"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d{1,2})?Z"`)
-
-// inMilliseconds writes the time of each task status with three digits (A2A 1.0, section 5.6.1): readers that were made for
-// that pattern refuse fewer.
-func inMilliseconds(body []byte) []byte {
-	if !shortTime.Match(body) { // nine of ten need no copy
-		return body
-	}
-	return shortTime.ReplaceAllFunc(body, func(short []byte) []byte {
-		time, end := short[:len(short)-len(`Z"`)], `.000Z"`
-		if dot := bytes.LastIndexByte(time, '.'); dot >= 0 {
-			end = end[len(time)-dot:]
-		}
-		return append(bytes.Clone(time), end...)
-	})
-}
-
-// asAsked is an answer, or a piece of a stream, as the caller reads it.
-func (c *call) asAsked(body []byte) []byte {
-	if c.plainFiles {
-		body = decodeFilesJSON(body)
-	}
-	return inMilliseconds(c.withExactID(body))
-}
-
-// withExactID returns a JSON-RPC answer the id that the request had: the SDK reads a number as a float, which rounds large ones,
-// and a client that looks for its own would wait for ever (JSON-RPC 2.0, section 5: it must be the same value).
-func (c *call) withExactID(body []byte) []byte {
-	var number float64
-	if len(c.id) == 0 || json.Unmarshal(c.id, &number) != nil {
-		return body
-	}
-	rounded, err := json.Marshal(number)
-	if err != nil || bytes.Equal(rounded, c.id) {
-		return body
-	}
-	const head = `{"jsonrpc":"2.0","id":`
-	return bytes.Replace(body, []byte(head+string(rounded)+","), []byte(head+string(c.id)+","), 1)
-}
-
-const mimeA2A = "application/a2a+json"
-
-// wantsA2A reports whether a request of HTTP+JSON is made in the protocol's own media type (A2A 1.0, section 14.1.1) and so
-// wants its answer: it sends that, or accepts that and not the general one. Section 11.1 names the general one.
-func wantsA2A(r *http.Request) bool {
-	sent, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type"))
-	accepted := strings.ToLower(strings.Join(r.Header.Values("Accept"), ","))
-	return sent == mimeA2A || strings.Contains(accepted, mimeA2A) && !strings.Contains(accepted, mimeJSON)
-}
-
-// mediaType is that of an answer which is no stream.
-func (c *call) mediaType() string {
-	if c.own {
-		return mimeA2A
-	}
-	return mimeJSON
 }

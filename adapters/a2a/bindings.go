@@ -3,72 +3,21 @@ package a2a
 import (
 	"bytes"
 	"encoding/json"
-	"errors"
 	"io"
 	"net/http"
 	"path"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/a2aproject/a2a-go/v2/a2a"
 
-	"inbox/identity"
-	"inbox/internal/boundedjson"
 	"inbox/internal/httpserver"
-	"inbox/policypart"
 )
 
-// envelope is what the edge reads of a JSON-RPC request to choose the version.
-type envelope struct {
-	Method json.RawMessage `json:"method"`
-	ID     json.RawMessage `json:"id"`
-	Params json.RawMessage `json:"params"`
-}
-
-// envelope reads the method of a request and completes its params, which a request may leave out (JSON-RPC 2.0, section
-// 4): the bindings want them.
-func (c *call) envelope() (method string, body []byte, p *problem) {
-	var request envelope
-	err := json.Unmarshal(c.original, &request)
-	switch {
-	case err != nil && !json.Valid(c.original):
-		return "", nil, newProblem(a2a.ErrParseError, "the body is not JSON")
-	case err != nil:
-		return "", nil, newProblem(a2a.ErrInvalidRequest, "the body must be one JSON-RPC request; batches are not taken")
-	case !validID(request.ID):
-		return "", nil, newProblem(a2a.ErrInvalidRequest, "id must be a string or a number")
-	}
-	c.id = request.ID
-	if json.Unmarshal(request.Method, &method) != nil || method == "" {
-		return "", nil, notRPC()
-	}
-	if request.Params == nil {
-		return method, withParams(c.original), nil
-	}
-	return method, c.original, nil
-}
-
-func notRPC() *problem {
-	return newProblem(a2a.ErrInvalidRequest, `want a JSON-RPC 2.0 request: jsonrpc "2.0", id, method, params`)
-}
-
-// withParams adds empty params to an object that has other members.
-func withParams(object []byte) []byte {
-	end := bytes.LastIndexByte(object, '}')
-	return append(slices.Clip(object[:end]), `,"params":{}}`...)
-}
-
-func validID(id json.RawMessage) bool {
-	if len(id) == 0 {
-		return true
-	}
-	switch id[0] {
-	case '"', '-', '0', '1', '2', '3', '4', '5', '6', '7', '8', '9', 'n':
-		return true
-	}
-	return false
-}
+const (
+	version1  = "1.0"
+	version03 = "0.3"
+)
 
 // serveRPC hands a JSON-RPC request to the binding of its version.
 func (a *Adapter) serveRPC(w http.ResponseWriter, r *http.Request, c *call) {
@@ -104,22 +53,55 @@ func (a *Adapter) serveRPC(w http.ResponseWriter, r *http.Request, c *call) {
 	}
 }
 
-const (
-	version1  = "1.0"
-	version03 = "0.3"
-)
+// envelope is what the edge reads of a JSON-RPC request to choose the version.
+type envelope struct {
+	Method json.RawMessage `json:"method"`
+	ID     json.RawMessage `json:"id"`
+	Params json.RawMessage `json:"params"`
+}
 
-// requested returns Major.Minor of the A2A-Version header or query parameter; empty when there is none.
-func requested(r *http.Request) string {
-	version := r.Header.Get(a2a.SvcParamVersion)
-	if version == "" && r.URL.RawQuery != "" {
-		version = r.URL.Query().Get(a2a.SvcParamVersion)
+// envelope reads the method of a request and completes its params, which a request may leave out (JSON-RPC 2.0, section
+// 4): the bindings want them.
+func (c *call) envelope() (method string, body []byte, p *problem) {
+	var request envelope
+	err := json.Unmarshal(c.original, &request)
+	switch {
+	case err != nil && !json.Valid(c.original):
+		return "", nil, newProblem(a2a.ErrParseError, "the body is not JSON")
+	case err != nil:
+		return "", nil, newProblem(a2a.ErrInvalidRequest, "the body must be one JSON-RPC request; batches are not taken")
+	case !validID(request.ID):
+		return "", nil, newProblem(a2a.ErrInvalidRequest, "id must be a string or a number")
 	}
-	pieces := strings.SplitN(strings.TrimSpace(version), ".", 3)
-	if len(pieces) == 3 {
-		return pieces[0] + "." + pieces[1]
+	c.id = request.ID
+	if json.Unmarshal(request.Method, &method) != nil || method == "" {
+		return "", nil, notRPC()
 	}
-	return strings.Join(pieces, ".")
+	if request.Params == nil {
+		return method, withParams(c.original), nil
+	}
+	return method, c.original, nil
+}
+
+func validID(id json.RawMessage) bool {
+	if len(id) == 0 {
+		return true
+	}
+	switch id[0] {
+	case '"', '-', '0', '1', '2', '3', '4', '5', '6', '7', '8', '9', 'n':
+		return true
+	}
+	return false
+}
+
+func notRPC() *problem {
+	return newProblem(a2a.ErrInvalidRequest, `want a JSON-RPC 2.0 request: jsonrpc "2.0", id, method, params`)
+}
+
+// withParams adds empty params to an object that has other members.
+func withParams(object []byte) []byte {
+	end := bytes.LastIndexByte(object, '}')
+	return append(slices.Clip(object[:end]), `,"params":{}}`...)
 }
 
 // rpcVersion follows an explicit version. Without one the method name decides: 0.3 clients never send the header and
@@ -135,6 +117,19 @@ func rpcVersion(r *http.Request, method string) (string, *problem) {
 		return version1, nil
 	}
 	return "", unsupportedVersion("1.0 or 0.3")
+}
+
+// requested returns Major.Minor of the A2A-Version header or query parameter; empty when there is none.
+func requested(r *http.Request) string {
+	version := r.Header.Get(a2a.SvcParamVersion)
+	if version == "" && r.URL.RawQuery != "" {
+		version = r.URL.Query().Get(a2a.SvcParamVersion)
+	}
+	pieces := strings.SplitN(strings.TrimSpace(version), ".", 3)
+	if len(pieces) == 3 {
+		return pieces[0] + "." + pieces[1]
+	}
+	return strings.Join(pieces, ".")
 }
 
 // unsupportedVersion names what is spoken at the address that was asked.
@@ -176,48 +171,4 @@ func (a *Adapter) rest(w http.ResponseWriter, r *http.Request, c *call, binding 
 	r.Body = io.NopCloser(bytes.NewReader(body))
 	r.URL = &address
 	binding.ServeHTTP(w, r)
-}
-
-// supportedExtensions are those that a peer may activate.
-var supportedExtensions = map[string]bool{
-	policypart.Extension: true, identity.EvidenceExtension: true, oldEvidenceExtension: true, identity.CredentialExtension: true,
-}
-
-// echoExtensions tells the peer which of its extensions are active. The header may be a comma list; 0.3 wrote it
-// with X-.
-func echoExtensions(in, out http.Header) {
-	for _, name := range []string{a2a.SvcParamExtensions, "X-" + a2a.SvcParamExtensions} {
-		var active []string
-		for uri := range strings.SplitSeq(strings.Join(in.Values(name), ","), ",") {
-			if uri = strings.TrimSpace(uri); supportedExtensions[uri] {
-				active = append(active, uri)
-			}
-		}
-		if len(active) > 0 {
-			out.Set(name, strings.Join(active, ", "))
-		}
-	}
-}
-
-// Bounds of a request's structure, counted while it is read: what a decoder makes of a document costs by its values and, for
-// the parts that are read twice, by its depth.
-const (
-	maxRequestDepth  = 64      // that of the message contract
-	maxRequestValues = 100_000 // members and items together
-)
-
-func requestBounds() *boundedjson.Counter {
-	return boundedjson.NewCounter(boundedjson.Limits{Depth: maxRequestDepth, Values: maxRequestValues})
-}
-
-// outOfBounds is the problem of a document that the counter refused; nil for another error.
-func outOfBounds(err error) *problem {
-	broken, is := errors.AsType[*boundedjson.Error](err)
-	switch {
-	case !is:
-		return nil
-	case broken.Reason == boundedjson.NotUTF8:
-		return newProblem(a2a.ErrParseError, "the body is not valid UTF-8")
-	}
-	return newProblem(a2a.ErrInvalidParams, "the request "+broken.Reason+": "+strconv.Itoa(broken.Limit)+" are allowed")
 }

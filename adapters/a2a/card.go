@@ -4,23 +4,16 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
-	"net/http"
 	"net/url"
-	"strings"
+	"slices"
 
 	"github.com/a2aproject/a2a-go/v2/a2a"
 	"github.com/a2aproject/a2a-go/v2/a2acompat/a2av0"
 	"github.com/a2aproject/a2a-go/v2/a2asrv"
-	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/promauto"
 
 	"inbox/exchange"
 	"inbox/identity"
-	"inbox/internal/fault"
-	"inbox/internal/safehttp"
 	"inbox/internal/webtoken"
 	"inbox/normalized"
 	"inbox/policypart"
@@ -28,9 +21,27 @@ import (
 
 const defaultVersion = "1.0.0"
 
-// endpoint is the URL of an agent's JSON-RPC interface; HTTP+JSON 1.0 is below it at /rest, 0.3 at /v1.
-func (d *cards) endpoint(agent exchange.AgentProfile) string {
-	return d.base + "/a2a/" + url.PathEscape(agent.Name)
+// agentCardJSON is the public card, which also carries the fields of 0.3 (A2A 1.0, section 8; 0.3, section 5.5), signed.
+// Scopes are bare for readers of bareScopes.
+func (d *cards) agentCardJSON(ctx context.Context, agent exchange.AgentProfile, bare bool) ([]byte, error) {
+	return d.inBothVersions(ctx, d.agentCard10(agent, openSkills(agent)), bare)
+}
+
+// extendedCard is the card for one caller: the open skills and those that the rules open to the caller.
+func (d *cards) extendedCard(ctx context.Context, c *call) (*a2a.AgentCard, error) {
+	card := d.agentCard10(c.agent, skillsWhere(c.agent, func(purpose string) bool {
+		return !ruled(c.agent, purpose) || c.agent.IdentityPolicy.Decide(purpose, c.sender.Address, c.sender.Identities).Allowed
+	}))
+	if c.old {
+		// The SDK's conversion for JSON says nothing of authentication and takes in the addresses of 1.0.
+		document, err := d.inBothVersions(ctx, card, c.bareScopes)
+		if err != nil {
+			return nil, err
+		}
+		c.card = document
+		return card, plainParams(card)
+	}
+	return card, d.signExtended(ctx, c, card)
 }
 
 // agentCard10 is the A2A 1.0 card with some of the agent's skills.
@@ -50,32 +61,25 @@ func (d *cards) agentCard10(agent exchange.AgentProfile, skills []exchange.Skill
 	}
 }
 
-// agentCardJSON is the public card, which also carries the fields of 0.3 (A2A 1.0, section 8; 0.3, section 5.5), signed.
-// Scopes are bare for readers of bareScopes.
-func (d *cards) agentCardJSON(ctx context.Context, agent exchange.AgentProfile, bare bool) ([]byte, error) {
-	return d.inBothVersions(ctx, d.agentCard10(agent, openSkills(agent)), bare)
+func displayName(agent exchange.AgentProfile) string {
+	if agent.DisplayName != "" {
+		return agent.DisplayName
+	}
+	return agent.Name
 }
 
-// inBothVersions writes a card with the fields of 1.0 and of 0.3, signed.
-func (d *cards) inBothVersions(ctx context.Context, card *a2a.AgentCard, bare bool) ([]byte, error) {
-	producer, ok := a2av0.NewStaticAgentCardProducer(card).(a2asrv.AgentCardJSONProducer)
-	if !ok {
-		return nil, fmt.Errorf("the SDK's card producer for both versions does not write JSON")
+func description(agent exchange.AgentProfile) string {
+	if agent.Summary != "" {
+		return agent.Summary
 	}
-	card03, err := producer.CardJSON(ctx)
-	if err != nil {
-		return nil, fmt.Errorf("write agent card: %w", err)
+	return "The agent " + agent.Address + "."
+}
+
+func version(agent exchange.AgentProfile) string {
+	if agent.Version != "" {
+		return agent.Version
 	}
-	both, err := withBothSchemes(card, card03)
-	if err != nil {
-		return nil, err
-	}
-	if !bare {
-		if both["securityRequirements"], err = listedRequirements(card.SecurityRequirements); err != nil {
-			return nil, err
-		}
-	}
-	return d.signed(ctx, both)
+	return defaultVersion
 }
 
 // provider is who operates the server, with an address for questions (A2A 1.0, section 4.4.2: AgentProvider). Its url has
@@ -111,6 +115,156 @@ func (d *cards) interfaces(agent exchange.AgentProfile) []*a2a.AgentInterface {
 	return list
 }
 
+// extensions are what a peer may use with us; none is required.
+var extensions = []mentionableExtension{
+	{policypart.Extension, "Demands for consent, a login or a payment, and refusals, as structured parts."},
+	{identity.EvidenceExtension, "Signed evidence of who speaks or on whose behalf, in metadata.mentionable." + evidenceKey + "."},
+	{identity.CredentialExtension, "Verifiable credentials about who speaks, in metadata.mentionable." + credentialsKey + "."},
+}
+
+// cardExtensions says with the identity extension what a caller must prove.
+func cardExtensions(agent exchange.AgentProfile) []a2a.AgentExtension {
+	list := make([]a2a.AgentExtension, len(extensions))
+	for i, extension := range extensions {
+		list[i] = a2a.AgentExtension{URI: extension.URI, Description: extension.Description}
+		if extension.URI == identity.EvidenceExtension && agent.IdentityPolicy != nil {
+			list[i].Params = map[string]any{"identity_policy": agent.IdentityPolicy.Published()}
+		}
+	}
+	return list
+}
+
+func publishedPolicy(agent exchange.AgentProfile) any {
+	if agent.IdentityPolicy == nil {
+		return nil
+	}
+	return agent.IdentityPolicy.Published()
+}
+
+// openSkills are those of the public card: a skill that a rule is about is shown in the extended card, to whom it opens.
+func openSkills(agent exchange.AgentProfile) []exchange.Skill {
+	return skillsWhere(agent, func(purpose string) bool { return !ruled(agent, purpose) })
+}
+
+func ruled(agent exchange.AgentProfile, purpose string) bool {
+	return agent.IdentityPolicy != nil && slices.ContainsFunc(agent.IdentityPolicy.Rules, func(rule identity.Rule) bool {
+		return slices.Contains(rule.Purposes, purpose)
+	})
+}
+
+func skillsWhere(agent exchange.AgentProfile, shown func(purpose string) bool) []exchange.Skill {
+	all := skillsOf(agent)
+	list := slices.DeleteFunc(slices.Clone(all), func(skill exchange.Skill) bool { return !shown(identity.PurposeSkill + skill.ID) })
+	if len(list) == 0 { // clients refuse a card without
+		agent.Skills = nil
+		return skillsOf(agent)
+	}
+	return list
+}
+
+// skillsOf returns at least one skill: clients refuse a card without.
+func skillsOf(agent exchange.AgentProfile) []exchange.Skill {
+	if len(agent.Skills) > 0 {
+		return agent.Skills
+	}
+	return []exchange.Skill{{ID: "message", Name: "Messages", Description: description(agent), Tags: []string{"chat"}}}
+}
+
+func cardSkills(skills []exchange.Skill) []a2a.AgentSkill {
+	list := make([]a2a.AgentSkill, len(skills))
+	for i, skill := range skills {
+		tags := skill.Tags
+		if tags == nil {
+			tags = []string{}
+		}
+		list[i] = a2a.AgentSkill{
+			ID: skill.ID, Name: skill.Name, Description: skill.Description, Tags: tags, Examples: skill.Examples,
+		}
+	}
+	return list
+}
+
+// Names of the security schemes in cards.
+const (
+	bearerScheme = "bearer" // a token of the operator
+	jwtScheme    = "jwt"    // a token of an issuer, or what a peer signs for itself
+	openIDScheme = "openid" // with a number behind it from the second on
+)
+
+//nolint:gosec // these describe tokens and are none
+const (
+	tokenDescription = "A token minted by the operator of this server."
+	jwtDescription   = "A JWT that the server of the calling agent signs for one request (iss https://its domain, sub its address, " +
+		"aud this agent, jti, five minutes at most), or an access token of an issuer that the protected-resource metadata names."
+)
+
+// securitySchemes are the ways to authenticate that this server takes.
+func (d *cards) securitySchemes() a2a.NamedSecuritySchemes {
+	schemes := a2a.NamedSecuritySchemes{bearerScheme: a2a.HTTPAuthSecurityScheme{Scheme: "Bearer", Description: tokenDescription}}
+	if d.options.Verifier != nil {
+		schemes[jwtScheme] = a2a.HTTPAuthSecurityScheme{Scheme: "Bearer", BearerFormat: "JWT", Description: jwtDescription}
+	}
+	for name, issuer := range d.openIDs() {
+		schemes[a2a.SecuritySchemeName(name)] = a2a.OpenIDConnectSecurityScheme{OpenIDConnectURL: issuer.Discovery}
+	}
+	return schemes
+}
+
+// openIDs are the issuers with published metadata, by the name of their scheme.
+func (d *cards) openIDs() map[string]IssuerCard {
+	named := map[string]IssuerCard{}
+	for _, issuer := range d.options.Issuers {
+		if issuer.Discovery == "" {
+			continue
+		}
+		name := openIDScheme
+		if len(named) > 0 {
+			name = fmt.Sprintf("%s%d", openIDScheme, len(named)+1)
+		}
+		named[name] = issuer
+	}
+	return named
+}
+
+// securityRequirements are alternatives. The SDK writes them in its own form, listedRequirements in that of 1.0.
+func (d *cards) securityRequirements() a2a.SecurityRequirementsOptions {
+	list := a2a.SecurityRequirementsOptions{{bearerScheme: a2a.SecuritySchemeScopes{}}}
+	if d.options.Verifier != nil {
+		list = append(list, a2a.SecurityRequirements{jwtScheme: a2a.SecuritySchemeScopes{}})
+	}
+	names := []string{}
+	for name := range d.openIDs() {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	for _, name := range names {
+		list = append(list, a2a.SecurityRequirements{a2a.SecuritySchemeName(name): a2a.SecuritySchemeScopes(allScopes)})
+	}
+	return list
+}
+
+// inBothVersions writes a card with the fields of 1.0 and of 0.3, signed.
+func (d *cards) inBothVersions(ctx context.Context, card *a2a.AgentCard, bare bool) ([]byte, error) {
+	producer, ok := a2av0.NewStaticAgentCardProducer(card).(a2asrv.AgentCardJSONProducer)
+	if !ok {
+		return nil, fmt.Errorf("the SDK's card producer for both versions does not write JSON")
+	}
+	card03, err := producer.CardJSON(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("write agent card: %w", err)
+	}
+	both, err := withBothSchemes(card, card03)
+	if err != nil {
+		return nil, err
+	}
+	if !bare {
+		if both["securityRequirements"], err = listedRequirements(card.SecurityRequirements); err != nil {
+			return nil, err
+		}
+	}
+	return d.signed(ctx, both)
+}
+
 // withBothSchemes describes the ways to authenticate in the form of 1.0 (one key that names the kind) and of 0.3 (a type
 // key). The SDK's producer writes the second alone, and its own strict 1.0 parser then refuses the card.
 func withBothSchemes(card *a2a.AgentCard, card03 []byte) (map[string]json.RawMessage, error) {
@@ -140,73 +294,101 @@ func withBothSchemes(card *a2a.AgentCard, card03 []byte) (map[string]json.RawMes
 	return document, err
 }
 
-// extensions are what a peer may use with us; none is required.
-var extensions = []mentionableExtension{
-	{policypart.Extension, "Demands for consent, a login or a payment, and refusals, as structured parts."},
-	{identity.EvidenceExtension, "Signed evidence of who speaks or on whose behalf, in metadata.mentionable." + evidenceKey + "."},
-	{identity.CredentialExtension, "Verifiable credentials about who speaks, in metadata.mentionable." + credentialsKey + "."},
+// scopeList is StringList of the .proto file.
+type scopeList struct {
+	List []string `json:"list"`
 }
 
-// cardExtensions says with the identity extension what a caller must prove.
-func cardExtensions(agent exchange.AgentProfile) []a2a.AgentExtension {
-	list := make([]a2a.AgentExtension, len(extensions))
-	for i, extension := range extensions {
-		list[i] = a2a.AgentExtension{URI: extension.URI, Description: extension.Description}
-		if extension.URI == identity.EvidenceExtension && agent.IdentityPolicy != nil {
-			list[i].Params = map[string]any{"identity_policy": agent.IdentityPolicy.Published()}
+type securityRequirement struct {
+	Schemes map[a2a.SecuritySchemeName]scopeList `json:"schemes"`
+}
+
+// listedRequirements are security requirements as A2A 1.0 writes them (section 4.5.1, SecurityRequirement):
+// {"schemes":{"openid":{"list":["a2a:send"]}}}.
+func listedRequirements(options a2a.SecurityRequirementsOptions) (json.RawMessage, error) {
+	list := make([]securityRequirement, len(options))
+	for i, option := range options {
+		list[i].Schemes = map[a2a.SecuritySchemeName]scopeList{}
+		for name, scopes := range option {
+			list[i].Schemes[name] = scopeList{append([]string{}, scopes...)}
 		}
 	}
-	return list
+	return json.Marshal(list)
 }
 
-func publishedPolicy(agent exchange.AgentProfile) any {
-	if agent.IdentityPolicy == nil {
-		return nil
+// signExtended signs the extended card as the caller reads it.
+func (d *cards) signExtended(ctx context.Context, c *call, card *a2a.AgentCard) error {
+	written, err := json.Marshal(card)
+	if err != nil {
+		return fmt.Errorf("write extended card: %w", err)
 	}
-	return agent.IdentityPolicy.Published()
-}
-
-func displayName(agent exchange.AgentProfile) string {
-	if agent.DisplayName != "" {
-		return agent.DisplayName
-	}
-	return agent.Name
-}
-
-func description(agent exchange.AgentProfile) string {
-	if agent.Summary != "" {
-		return agent.Summary
-	}
-	return "The agent " + agent.Address + "."
-}
-
-func version(agent exchange.AgentProfile) string {
-	if agent.Version != "" {
-		return agent.Version
-	}
-	return defaultVersion
-}
-
-// skillsOf returns at least one skill: clients refuse a card without.
-func skillsOf(agent exchange.AgentProfile) []exchange.Skill {
-	if len(agent.Skills) > 0 {
-		return agent.Skills
-	}
-	return []exchange.Skill{{ID: "message", Name: "Messages", Description: description(agent), Tags: []string{"chat"}}}
-}
-
-func cardSkills(skills []exchange.Skill) []a2a.AgentSkill {
-	list := make([]a2a.AgentSkill, len(skills))
-	for i, skill := range skills {
-		tags := skill.Tags
-		if tags == nil {
-			tags = []string{}
+	if !c.bareScopes {
+		var members map[string]json.RawMessage
+		if err := json.Unmarshal(written, &members); err != nil {
+			return fmt.Errorf("read extended card: %w", err)
 		}
-		list[i] = a2a.AgentSkill{
-			ID: skill.ID, Name: skill.Name, Description: skill.Description, Tags: tags, Examples: skill.Examples,
+		if members["securityRequirements"], err = listedRequirements(card.SecurityRequirements); err != nil {
+			return err
+		}
+		if c.card, err = d.signed(ctx, members); err != nil {
+			return err
+		}
+		written = c.card
+	}
+	signatures, err := d.signatures(ctx, written)
+	if err != nil {
+		return err
+	}
+	for _, signature := range signatures {
+		card.Signatures = append(card.Signatures, a2a.AgentCardSignature{Protected: signature.Protected, Signature: signature.Signature})
+	}
+	return plainParams(card)
+}
+
+// plainParams leaves only what JSON knows in the parameters of the extensions: gRPC takes no structs of ours.
+func plainParams(card *a2a.AgentCard) error {
+	for i, extension := range card.Capabilities.Extensions {
+		encoded, err := json.Marshal(extension.Params)
+		if err != nil {
+			return fmt.Errorf("write extension %s: %w", extension.URI, err)
+		}
+		var plain map[string]any
+		if err := json.Unmarshal(encoded, &plain); err != nil {
+			return fmt.Errorf("read extension %s: %w", extension.URI, err)
+		}
+		card.Capabilities.Extensions[i].Params = plain
+	}
+	return nil
+}
+
+// signed writes a card with its signatures.
+func (d *cards) signed(ctx context.Context, members map[string]json.RawMessage) ([]byte, error) {
+	document, err := json.Marshal(members)
+	if err != nil {
+		return nil, err
+	}
+	signatures, err := d.signatures(ctx, document)
+	if err != nil {
+		return nil, err
+	}
+	if len(signatures) > 0 {
+		if members["signatures"], err = json.Marshal(signatures); err != nil {
+			return nil, err
 		}
 	}
-	return list
+	return json.MarshalIndent(members, "", "  ")
+}
+
+// signatures are none without keys.
+func (d *cards) signatures(ctx context.Context, document []byte) ([]webtoken.CardSignature, error) {
+	if d.options.CardKeys == nil {
+		return nil, nil
+	}
+	keys, err := d.options.CardKeys(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("sign agent card: %w", err)
+	}
+	return webtoken.SignCard(document, keys, d.base+"/.well-known/jwks.json")
 }
 
 // mentionable is the card in the form of the message contract, section 11.
@@ -301,100 +483,4 @@ func (d *cards) mentionableJSON(ctx context.Context, agent exchange.AgentProfile
 		return nil, err
 	}
 	return json.MarshalIndent(card, "", "  ")
-}
-
-// bareScopes reports whether a client reads the scopes of a card's security requirements as a bare list: the Go SDK (2.4)
-// does, and refuses the whole card otherwise (decision 0053). Its programs are known by Go's own HTTP client.
-func bareScopes(header http.Header) bool {
-	return strings.HasPrefix(header.Get("User-Agent"), "Go-http-client/")
-}
-
-// scopeList is StringList of the .proto file.
-type scopeList struct {
-	List []string `json:"list"`
-}
-
-type securityRequirement struct {
-	Schemes map[a2a.SecuritySchemeName]scopeList `json:"schemes"`
-}
-
-// listedRequirements are security requirements as A2A 1.0 writes them (section 4.5.1, SecurityRequirement):
-// {"schemes":{"openid":{"list":["a2a:send"]}}}.
-func listedRequirements(options a2a.SecurityRequirementsOptions) (json.RawMessage, error) {
-	list := make([]securityRequirement, len(options))
-	for i, option := range options {
-		list[i].Schemes = map[a2a.SecuritySchemeName]scopeList{}
-		for name, scopes := range option {
-			list[i].Schemes[name] = scopeList{append([]string{}, scopes...)}
-		}
-	}
-	return json.Marshal(list)
-}
-
-// varied serves a card that is not the same for all programs.
-func varied(card http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		w.Header().Add("Vary", "User-Agent")
-		card.ServeHTTP(w, r)
-	})
-}
-
-var checkedCards = promauto.NewCounterVec(prometheus.CounterOpts{
-	Name: "inbox_a2a_card_signatures_total",
-	Help: "Cards of agents elsewhere that our agents call, by outcome of their signatures (valid, unsigned, unknown, forged).",
-}, []string{"outcome"})
-
-const maxKeySetBytes = 256 << 10
-
-// checkSignature refuses a card whose signature names a key of the card's own origin and does not fit: the card was changed
-// on the way. A card without a signature, or with a key from elsewhere, is what TLS says that it is and no more: who signs
-// chooses the place of the key, so that a signature by it proves nothing. Keys that cannot be had now are asked for again.
-func (c *Caller) checkSignature(ctx context.Context, card []byte, at *url.URL) error {
-	var signed struct {
-		Signatures []json.RawMessage `json:"signatures"`
-	}
-	_ = json.Unmarshal(card, &signed) // what cannot be read has no signature; readCard says so
-	if len(signed.Signatures) == 0 {
-		checkedCards.WithLabelValues("unsigned").Inc()
-		return nil
-	}
-	keys, err := c.keysOf(ctx, at)
-	if err != nil {
-		return err
-	}
-	switch err := webtoken.VerifyWhole(card, keys); {
-	case errors.Is(err, webtoken.ErrCardForged):
-		checkedCards.WithLabelValues("forged").Inc()
-		return fault.GiveUp("the card of the other agent was changed after it was signed", err)
-	case err != nil:
-		checkedCards.WithLabelValues("unknown").Inc()
-	default:
-		checkedCards.WithLabelValues("valid").Inc()
-	}
-	return nil
-}
-
-// keysOf reads the key set of an origin; none where it publishes none.
-func (c *Caller) keysOf(ctx context.Context, card *url.URL) ([]byte, error) {
-	at := url.URL{Scheme: card.Scheme, Host: card.Host, Path: "/.well-known/jwks.json"}
-	options := safehttp.GetOptions{Accept: "application/jwk-set+json, application/json", MaxBytes: maxKeySetBytes, MaxRedirects: -1}
-	response, err := c.options.Client.Get(ctx, at.String(), options)
-	switch {
-	case errors.Is(err, safehttp.ErrRedirects):
-		return nil, nil
-	case err != nil:
-		return nil, unreachable(err)
-	}
-	defer func() { _ = response.Body.Close() }()
-	switch status := response.StatusCode; {
-	case status == http.StatusTooManyRequests, status >= http.StatusInternalServerError:
-		return nil, fault.RetryIn(retryAfter(response.Header), "the server of the other agent does not answer right now", nil)
-	case status != http.StatusOK:
-		return nil, nil
-	}
-	keys, err := io.ReadAll(io.LimitReader(response.Body, maxKeySetBytes+1))
-	if err != nil {
-		return nil, unreachable(err)
-	}
-	return keys, nil
 }

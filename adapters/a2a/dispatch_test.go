@@ -156,7 +156,7 @@ func trusting(issuer string, delegated bool) func(*site, *Options) {
 		if err != nil {
 			s.t.Fatal(err)
 		}
-		o.Believer = validator
+		o.Validator = validator
 	}
 }
 
@@ -415,7 +415,7 @@ func TestAClientWithoutPatienceHearsOfTheTask(t *testing.T) {
 	}
 }
 
-// forward returns a request to the adapter behind a handler of a test.
+// forward hands a request to the adapter behind a handler of a test.
 func forward(w http.ResponseWriter, r *http.Request, body []byte, s *site) {
 	router, err := httpserver.New(httpserver.Options{Routes: s.adapter.Routes(), WithoutHealth: true})
 	if err != nil {

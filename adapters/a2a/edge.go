@@ -11,6 +11,8 @@ import (
 	"mime"
 	"net/http"
 	"runtime/debug"
+	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -22,11 +24,13 @@ import (
 
 	"inbox/exchange"
 	"inbox/identity"
+	"inbox/internal/boundedjson"
 	"inbox/internal/fault"
 	"inbox/internal/httpserver"
 	"inbox/internal/telemetry"
 	"inbox/internal/webtoken"
 	"inbox/normalized"
+	"inbox/policypart"
 )
 
 var requests = promauto.NewCounterVec(prometheus.CounterOpts{
@@ -53,7 +57,7 @@ type call struct {
 	bareScopes bool                   // the caller reads scopes in cards as bareScopes says
 	awaited    bool                   // the caller waits for the end of the turn, or reads its stream
 	own        bool                   // it is answered in the protocol's own media type
-	leave      func()                 // returns the slot among the requests of the caller; nil = it has none
+	leave      func()                 // ends the count among the requests of the caller; nil = it is not counted
 	stopping   <-chan struct{}        // closed when the gRPC server begins to stop; nil = asked of the HTTP server
 	reached    atomic.Pointer[string] // operation of the handler; errors before it are the binding's
 	problem    atomic.Pointer[problem]
@@ -118,10 +122,88 @@ func (a *Adapter) identify(r *http.Request, name string, c *call) *problem {
 	return a.admitted(c)
 }
 
-// within returns the context in which the handlers find the call.
-func (c *call) within(ctx context.Context) context.Context {
-	ctx = telemetry.With(ctx, "agent", c.agent.Name, "principal", c.owner.principal)
-	return log.AttachLogger(context.WithValue(ctx, callKey{}, c), quiet)
+// admitted counts the request among those of the caller, which may be too many.
+func (a *Adapter) admitted(c *call) *problem {
+	if c.leave = a.limiter.enter(c.caller.limited); c.leave != nil {
+		return nil
+	}
+	return problemOf(&fault.Fault{
+		Kind: fault.RateLimited, Public: "too many of your requests are under way at the same time", RetryAfter: time.Second,
+	})
+}
+
+// left ends the count of a call.
+func (c *call) left() {
+	if c.leave != nil {
+		c.leave()
+	}
+}
+
+var callersLimited = promauto.NewCounter(prometheus.CounterOpts{
+	Name: "inbox_a2a_crowded_total", Help: "Requests refused because too many of the same caller were under way.",
+})
+
+const defaultCallerConcurrency = 2000
+
+// callerLimiter counts the requests of each caller that are under way on this node: streams and blocking sends stay for long, and
+// each holds a connection and its buffers.
+type callerLimiter struct {
+	most int
+	mu   sync.Mutex
+	open map[string]int
+}
+
+func newCallerLimiter(most int) *callerLimiter {
+	return &callerLimiter{most: most, open: map[string]int{}}
+}
+
+// enter counts a request until leave is called; nil = there are too many.
+func (c *callerLimiter) enter(name string) (leave func()) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.open[name] >= c.most {
+		callersLimited.Inc()
+		return nil
+	}
+	c.open[name]++
+	return func() { c.leave(name) }
+}
+
+func (c *callerLimiter) leave(name string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.open[name]--; c.open[name] == 0 {
+		delete(c.open, name)
+	}
+}
+
+// limitedAs is who counts as one: all agents of a peer's server together, because it makes as many of them as it likes.
+func limitedAs(principal string, claims webtoken.Claims) string {
+	if claims.Peer == (identity.Address{}) {
+		return principal
+	}
+	return "peer\n" + claims.Peer.Domain
+}
+
+// supportedExtensions are those that a peer may activate.
+var supportedExtensions = map[string]bool{
+	policypart.Extension: true, identity.EvidenceExtension: true, oldEvidenceExtension: true, identity.CredentialExtension: true,
+}
+
+// echoExtensions tells the peer which of its extensions are active. The header may be a comma list; 0.3 wrote it
+// with X-.
+func echoExtensions(in, out http.Header) {
+	for _, name := range []string{a2a.SvcParamExtensions, "X-" + a2a.SvcParamExtensions} {
+		var active []string
+		for uri := range strings.SplitSeq(strings.Join(in.Values(name), ","), ",") {
+			if uri = strings.TrimSpace(uri); supportedExtensions[uri] {
+				active = append(active, uri)
+			}
+		}
+		if len(active) > 0 {
+			out.Set(name, strings.Join(active, ", "))
+		}
+	}
 }
 
 // read takes the whole body: it is the original that is stored with the message. Who calls is known already.
@@ -154,16 +236,15 @@ func (c *call) read(r *http.Request) *problem {
 	return nil
 }
 
-// refuseBody reads on in a body that is too large and keeps nothing: most clients write to the end before they read the
-// answer, and would see a broken connection instead of it. The server's bounds of size and time hold here, too.
-func (c *call) refuseBody(r *http.Request) *problem {
-	httpserver.DiscardBody(r, maxBodyBytes)
-	return tooLarge()
-}
+// Bounds of a request's structure, counted while it is read: what a decoder makes of a document costs by its values and, for
+// the parts that are read again, by its depth.
+const (
+	maxRequestDepth  = 64      // that of the message contract
+	maxRequestValues = 100_000 // members and items together
+)
 
-func tooLarge() *problem {
-	message := fmt.Sprintf("the request is over %d MiB", maxBodyBytes>>20)
-	return &problem{sentinel: a2a.ErrInvalidRequest, message: message, http: http.StatusRequestEntityTooLarge}
+func requestBounds() *boundedjson.Counter {
+	return boundedjson.NewCounter(boundedjson.Limits{Depth: maxRequestDepth, Values: maxRequestValues})
 }
 
 // jsonBody checks the media type; a request without one is taken as JSON.
@@ -180,6 +261,36 @@ func jsonBody(r *http.Request) *problem {
 		sentinel: a2a.ErrUnsupportedContentType, message: "Content-Type must be application/json",
 		http: http.StatusUnsupportedMediaType,
 	}
+}
+
+// outOfBounds is the problem of a document that the counter refused; nil for another error.
+func outOfBounds(err error) *problem {
+	broken, is := errors.AsType[*boundedjson.Error](err)
+	switch {
+	case !is:
+		return nil
+	case broken.Reason == boundedjson.NotUTF8:
+		return newProblem(a2a.ErrParseError, "the body is not valid UTF-8")
+	}
+	return newProblem(a2a.ErrInvalidParams, "the request "+broken.Reason+": "+strconv.Itoa(broken.Limit)+" are allowed")
+}
+
+// refuseBody reads on in a body that is too large and keeps nothing: most clients write to the end before they read the
+// answer, and would see a broken connection instead of it. The server's bounds of size and time hold here, too.
+func (c *call) refuseBody(r *http.Request) *problem {
+	httpserver.DiscardBody(r, maxBodyBytes)
+	return tooLarge()
+}
+
+func tooLarge() *problem {
+	message := fmt.Sprintf("the request is over %d MiB", maxBodyBytes>>20)
+	return &problem{sentinel: a2a.ErrInvalidRequest, message: message, http: http.StatusRequestEntityTooLarge}
+}
+
+// within returns the context in which the handlers find the call.
+func (c *call) within(ctx context.Context) context.Context {
+	ctx = telemetry.With(ctx, "agent", c.agent.Name, "principal", c.owner.principal)
+	return log.AttachLogger(context.WithValue(ctx, callKey{}, c), quiet)
 }
 
 // finish writes what is still unwritten and logs failures of ours. A panic becomes a neutral error: the SDK's
@@ -227,68 +338,5 @@ func (a *Adapter) logProblem(ctx context.Context, p *problem) {
 	switch fault.Of(p.cause).Kind {
 	case fault.Internal, fault.Unavailable:
 		a.log.ErrorContext(ctx, "a2a request failed", "reason", a2a.ErrorReason(p.sentinel), "error", p.cause)
-	}
-}
-
-var callersLimited = promauto.NewCounter(prometheus.CounterOpts{
-	Name: "inbox_a2a_crowded_total", Help: "Requests refused because too many of the same caller were under way.",
-})
-
-const defaultCallerConcurrency = 2000
-
-// callerLimiter counts the requests of each caller that are under way on this node: streams and blocking sends stay for long, and
-// each holds a connection and its buffers.
-type callerLimiter struct {
-	most int
-	mu   sync.Mutex
-	open map[string]int
-}
-
-func newCallerLimiter(most int) *callerLimiter {
-	return &callerLimiter{most: most, open: map[string]int{}}
-}
-
-// enter takes a slot, which leave returns; nil = none is free.
-func (c *callerLimiter) enter(name string) (leave func()) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.open[name] >= c.most {
-		callersLimited.Inc()
-		return nil
-	}
-	c.open[name]++
-	return func() { c.leave(name) }
-}
-
-func (c *callerLimiter) leave(name string) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.open[name]--; c.open[name] == 0 {
-		delete(c.open, name)
-	}
-}
-
-// limitedAs is who counts as one: all agents of a peer's server together, because it makes as many of them as it likes.
-func limitedAs(principal string, claims webtoken.Claims) string {
-	if claims.Peer == (identity.Address{}) {
-		return principal
-	}
-	return "peer\n" + claims.Peer.Domain
-}
-
-// admitted takes a slot among the requests of the caller.
-func (a *Adapter) admitted(c *call) *problem {
-	if c.leave = a.limiter.enter(c.caller.limited); c.leave != nil {
-		return nil
-	}
-	return problemOf(&fault.Fault{
-		Kind: fault.RateLimited, Public: "too many of your requests are under way at the same time", RetryAfter: time.Second,
-	})
-}
-
-// left returns the slot of a call.
-func (c *call) left() {
-	if c.leave != nil {
-		c.leave()
 	}
 }

@@ -75,7 +75,7 @@ func (a *Adapter) NewGRPC(address string, security *tls.Config, grace time.Durat
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: minClientPings, PermitWithoutStream: true}),
 	}
 	if a.options.GRPCPace != nil {
-		options = append(options, grpc.InTapHandle(g.pace))
+		options = append(options, grpc.InTapHandle(g.limitRate))
 	}
 	if security != nil {
 		options = append(options, grpc.Creds(grpccredentials.NewTLS(security)))
@@ -124,8 +124,22 @@ func (g *GRPC) Run(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// oldService is the service of 0.3; its requests know no tenant.
-const oldService = "/a2a.v1."
+// limitRate refuses a request of an address that asks too often, before anything of it is read.
+func (g *GRPC) limitRate(ctx context.Context, info *tap.Info) (context.Context, error) {
+	if wait := g.adapter.options.GRPCPace(g.clientOf(ctx, info.Header.Get("x-forwarded-for"))); wait > 0 {
+		return nil, problemOf(&fault.Fault{Kind: fault.RateLimited, Public: "too many requests from your address", RetryAfter: wait}).grpcStatus(false)
+	}
+	return ctx, nil
+}
+
+// clientOf is the address behind the connection of a call; forwarded is what a proxy in front says.
+func (g *GRPC) clientOf(ctx context.Context, forwarded []string) netip.Addr {
+	caller, known := grpcpeer.FromContext(ctx)
+	if !known || g.adapter.options.GRPCClient == nil {
+		return netip.Addr{}
+	}
+	return g.adapter.options.GRPCClient(caller.Addr.String(), forwarded)
+}
 
 func (g *GRPC) unary(ctx context.Context, request any, info *grpc.UnaryServerInfo, next grpc.UnaryHandler) (answer any, err error) {
 	c := &call{stopping: g.stopping}
@@ -141,33 +155,40 @@ func (g *GRPC) unary(ctx context.Context, request any, info *grpc.UnaryServerInf
 	return answer, err
 }
 
-// fitGRPC corrects what the SDK makes of an answer: the files for clients of 0.3 that read the type as it says, and fields of
-// a card that are set to nothing, which would belong to what is signed (A2A 1.0, section 8.4.1).
-func (c *call) fitGRPC(answer any) {
-	if c.plainFiles {
-		decodeFiles(answer)
-	}
-	if message, is := answer.(proto.Message); is && !c.old && message.ProtoReflect().IsValid() {
-		unwrapData(message.ProtoReflect())
-	}
-	card, is := answer.(*pb1.AgentCard)
-	if !is || card == nil {
-		return
-	}
-	if card.GetDocumentationUrl() == "" {
-		card.DocumentationUrl = nil
-	}
-	if card.GetIconUrl() == "" {
-		card.IconUrl = nil
-	}
-}
-
 func (g *GRPC) stream(service any, stream grpc.ServerStream, info *grpc.StreamServerInfo, next grpc.StreamHandler) (err error) {
 	s := &grpcStream{ServerStream: stream, server: g, method: info.FullMethod, call: &call{stopping: g.stopping}, ctx: stream.Context()}
 	defer s.call.left()
 	defer func() { err = g.finish(stream.Context(), s.call, recover(), err) }()
 	return next(service, s)
 }
+
+// grpcStream admits the caller with the first request, which is all that the client sends, and drops a reader that
+// takes none of an event for too long: the run must not wait for it.
+type grpcStream struct {
+	grpc.ServerStream
+	server *GRPC
+	method string
+	call   *call
+	ctx    context.Context //nolint:containedctx // it is what Context returns
+}
+
+func (s *grpcStream) Context() context.Context { return s.ctx }
+
+func (s *grpcStream) RecvMsg(request any) error {
+	if err := s.ServerStream.RecvMsg(request); err != nil {
+		return err
+	}
+	inner, p := s.server.admit(s.ctx, s.call, s.method, request)
+	if p != nil {
+		s.call.problem.Store(p)
+		return p
+	}
+	s.ctx = inner
+	return nil
+}
+
+// oldService is the service of 0.3; its requests know no tenant.
+const oldService = "/a2a.v1."
 
 // admit does what the HTTP edge does: version, agent, caller, extensions, the original.
 func (g *GRPC) admit(ctx context.Context, c *call, method string, request any) (context.Context, *problem) {
@@ -203,6 +224,17 @@ func (g *GRPC) admit(ctx context.Context, c *call, method string, request any) (
 	return c.within(ctx), nil
 }
 
+func grpcVersion(header http.Header, method string) *problem {
+	served := version1
+	if strings.HasPrefix(method, oldService) {
+		served = version03
+	}
+	if asked := requested(&http.Request{Header: header, URL: &url.URL{}}); asked != "" && asked != served {
+		return unsupportedVersion(served)
+	}
+	return nil
+}
+
 // headersOf returns metadata in the form of HTTP headers, so that there is one way to authenticate.
 func headersOf(ctx context.Context) http.Header {
 	header := http.Header{}
@@ -215,6 +247,12 @@ func headersOf(ctx context.Context) http.Header {
 	return header
 }
 
+// scheme is that of the public address: a proxy or a listener of its own, callers see both alike.
+func (g *GRPC) scheme() string {
+	scheme, _, _ := strings.Cut(g.adapter.base, ":")
+	return scheme
+}
+
 // request is the call as an HTTP request: gRPC is one, by POST to the method's path.
 func (g *GRPC) request(ctx context.Context, header http.Header, method string) *http.Request {
 	address := &url.URL{Scheme: "https", Host: g.adapter.options.GRPCAddress(), Path: method}
@@ -225,17 +263,6 @@ func (g *GRPC) request(ctx context.Context, header http.Header, method string) *
 	return request.WithContext(ctx)
 }
 
-func grpcVersion(header http.Header, method string) *problem {
-	served := version1
-	if strings.HasPrefix(method, oldService) {
-		served = version03
-	}
-	if asked := requested(&http.Request{Header: header, URL: &url.URL{}}); asked != "" && asked != served {
-		return unsupportedVersion(served)
-	}
-	return nil
-}
-
 // agentName is the tenant of the request, or the default agent.
 func (g *GRPC) agentName(request any) string {
 	if named, is := request.(interface{ GetTenant() string }); is && named.GetTenant() != "" {
@@ -243,6 +270,44 @@ func (g *GRPC) agentName(request any) string {
 	}
 	agent, _ := g.adapter.defaultAgent()
 	return agent.Name
+}
+
+func (s *grpcStream) SendMsg(event any) error {
+	s.call.fitGRPC(event)
+	sent := make(chan error, 1)
+	go func() { sent <- s.ServerStream.SendMsg(event) }() // the end of the handler ends it
+	timer := time.NewTimer(s.server.adapter.options.WriteTimeout)
+	defer timer.Stop()
+	select {
+	case err := <-sent:
+		return err
+	case <-timer.C:
+		s.server.listener.drop(s.ctx)
+		p := newProblem(a2a.ErrInternalError, "the stream was not read")
+		s.call.problem.Store(p)
+		return p
+	}
+}
+
+// fitGRPC corrects what the SDK makes of an answer: the files for clients of 0.3 that read the type as it says, and fields of
+// a card that are set to nothing, which would belong to what is signed (A2A 1.0, section 8.4.1).
+func (c *call) fitGRPC(answer any) {
+	if c.plainFiles {
+		decodeFiles(answer)
+	}
+	if message, is := answer.(proto.Message); is && !c.old && message.ProtoReflect().IsValid() {
+		unwrapData(message.ProtoReflect())
+	}
+	card, is := answer.(*pb1.AgentCard)
+	if !is || card == nil {
+		return
+	}
+	if card.GetDocumentationUrl() == "" {
+		card.DocumentationUrl = nil
+	}
+	if card.GetIconUrl() == "" {
+		card.IconUrl = nil
+	}
 }
 
 // finish makes the status of a call that is over. The SDK's own texts never leave.
@@ -311,54 +376,6 @@ func (p *problem) grpcStatus(old bool) error {
 	return plain.Err()
 }
 
-// grpcStream admits the caller with the first request, which is all that the client sends, and drops a reader that
-// takes none of an event for too long: the run must not wait for it.
-type grpcStream struct {
-	grpc.ServerStream
-	server *GRPC
-	method string
-	call   *call
-	ctx    context.Context //nolint:containedctx // it is what Context returns
-}
-
-func (s *grpcStream) Context() context.Context { return s.ctx }
-
-func (s *grpcStream) RecvMsg(request any) error {
-	if err := s.ServerStream.RecvMsg(request); err != nil {
-		return err
-	}
-	inner, p := s.server.admit(s.ctx, s.call, s.method, request)
-	if p != nil {
-		s.call.problem.Store(p)
-		return p
-	}
-	s.ctx = inner
-	return nil
-}
-
-func (s *grpcStream) SendMsg(event any) error {
-	s.call.fitGRPC(event)
-	sent := make(chan error, 1)
-	go func() { sent <- s.ServerStream.SendMsg(event) }() // the end of the handler ends it
-	timer := time.NewTimer(s.server.adapter.options.WriteTimeout)
-	defer timer.Stop()
-	select {
-	case err := <-sent:
-		return err
-	case <-timer.C:
-		s.server.listener.drop(s.ctx)
-		p := newProblem(a2a.ErrInternalError, "the stream was not read")
-		s.call.problem.Store(p)
-		return p
-	}
-}
-
-// scheme is that of the public address: a proxy or a listener of its own, callers see both alike.
-func (g *GRPC) scheme() string {
-	scheme, _, _ := strings.Cut(g.adapter.base, ":")
-	return scheme
-}
-
 // maxDropped is how many readers of one connection may be dropped before it is closed. gRPC cannot reset one stream from
 // here: what a dropped reader has not read stays in memory until its connection ends.
 const maxDropped = 16
@@ -402,23 +419,6 @@ func (c *grpcPeer) Close() error {
 	}
 	c.peers.mu.Unlock()
 	return c.Conn.Close()
-}
-
-// pace refuses a request of an address that asks too often, before anything of it is read.
-func (g *GRPC) pace(ctx context.Context, info *tap.Info) (context.Context, error) {
-	if wait := g.adapter.options.GRPCPace(g.clientOf(ctx, info.Header.Get("x-forwarded-for"))); wait > 0 {
-		return nil, problemOf(&fault.Fault{Kind: fault.RateLimited, Public: "too many requests from your address", RetryAfter: wait}).grpcStatus(false)
-	}
-	return ctx, nil
-}
-
-// clientOf is the address behind the connection of a call; forwarded is what a proxy in front says.
-func (g *GRPC) clientOf(ctx context.Context, forwarded []string) netip.Addr {
-	caller, known := grpcpeer.FromContext(ctx)
-	if !known || g.adapter.options.GRPCClient == nil {
-		return netip.Addr{}
-	}
-	return g.adapter.options.GRPCClient(caller.Addr.String(), forwarded)
 }
 
 // drop counts a reader that was dropped against the connection of its call.

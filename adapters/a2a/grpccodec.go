@@ -56,28 +56,6 @@ func (c boundedCodec) Unmarshal(data mem.BufferSlice, into any) error {
 	return nil
 }
 
-// codecProblem is what the codec noted of a request; nil when it was read.
-func codecProblem(request any) *problem {
-	message, is := request.(protov2.Message)
-	if !is {
-		return nil
-	}
-	number, kind, size := protowire.ConsumeTag(message.ProtoReflect().GetUnknown())
-	if size < 0 || number != noteField || kind != protowire.VarintType {
-		return nil
-	}
-	note, _ := protowire.ConsumeVarint(message.ProtoReflect().GetUnknown()[size:])
-	switch note {
-	case noteTooDeep:
-		return outOfBounds(&boundedjson.Error{Reason: boundedjson.TooDeep, Limit: maxRequestDepth})
-	case noteTooMany:
-		return outOfBounds(&boundedjson.Error{Reason: boundedjson.TooMany, Limit: maxRequestValues})
-	case noteNotUTF8:
-		return newProblem(a2a.ErrInvalidParams, "a text of the request is not valid UTF-8")
-	}
-	return newProblem(a2a.ErrInvalidParams, "the request cannot be read")
-}
-
 // wireCounter counts fields and nesting of an encoded message, and looks whether its texts are UTF-8.
 type wireCounter struct{ values int }
 
@@ -116,6 +94,91 @@ func (c *wireCounter) message(encoded []byte, kind protoreflect.MessageDescripto
 		encoded = encoded[length:]
 	}
 	return 0
+}
+
+// codecProblem is what the codec noted of a request; nil when it was read.
+func codecProblem(request any) *problem {
+	message, is := request.(protov2.Message)
+	if !is {
+		return nil
+	}
+	number, kind, size := protowire.ConsumeTag(message.ProtoReflect().GetUnknown())
+	if size < 0 || number != noteField || kind != protowire.VarintType {
+		return nil
+	}
+	note, _ := protowire.ConsumeVarint(message.ProtoReflect().GetUnknown()[size:])
+	switch note {
+	case noteTooDeep:
+		return outOfBounds(&boundedjson.Error{Reason: boundedjson.TooDeep, Limit: maxRequestDepth})
+	case noteTooMany:
+		return outOfBounds(&boundedjson.Error{Reason: boundedjson.TooMany, Limit: maxRequestValues})
+	case noteNotUTF8:
+		return newProblem(a2a.ErrInvalidParams, "a text of the request is not valid UTF-8")
+	}
+	return newProblem(a2a.ErrInvalidParams, "the request cannot be read")
+}
+
+// checkGRPC refuses what the SDK takes for unset or refuses without saying why: a bound below zero, a state that is none, a
+// member that is missing. It names the member as JSON does, so that one problem reads alike by every binding.
+func checkGRPC(request any) *problem {
+	switch asked := request.(type) {
+	case *pb1.SendMessageRequest:
+		if p := checkGRPCMessage(asked.GetMessage()); p != nil {
+			return p
+		}
+		if bounds := asked.GetConfiguration(); bounds != nil {
+			return notNegative("configuration.historyLength", bounds.HistoryLength)
+		}
+	case *pb1.GetTaskRequest:
+		if p := named("id", asked.GetId()); p != nil {
+			return p
+		}
+		return notNegative("historyLength", asked.HistoryLength)
+	case *pb1.CancelTaskRequest:
+		return named("id", asked.GetId())
+	case *pb1.SubscribeToTaskRequest:
+		return named("id", asked.GetId())
+	case *pb1.ListTasksRequest:
+		if _, known := pb1.TaskState_name[int32(asked.GetStatus())]; !known {
+			return inField("status", "is no task state")
+		}
+		return notNegative("historyLength", asked.HistoryLength)
+	}
+	if webhook, is := request.(interface{ GetTaskId() string }); is {
+		return named("taskId", webhook.GetTaskId())
+	}
+	return nil
+}
+
+func checkGRPCMessage(message *pb1.Message) *problem {
+	switch {
+	case message == nil:
+		return inField("message", "is needed")
+	case message.GetMessageId() == "":
+		return inField("message.messageId", "is needed")
+	case message.GetRole() != pb1.Role_ROLE_USER:
+		return inField("message.role", "must be ROLE_USER")
+	}
+	for i, part := range message.GetParts() {
+		if part.GetContent() == nil {
+			return inField("message.parts["+strconv.Itoa(i)+"]", "must have exactly one of text, raw, url and data")
+		}
+	}
+	return nil
+}
+
+func named(field, id string) *problem {
+	if id == "" {
+		return inField(field, "is needed")
+	}
+	return nil
+}
+
+func notNegative(field string, number *int32) *problem {
+	if number == nil || *number >= 0 {
+		return nil
+	}
+	return inField(field, "must not be negative")
 }
 
 // grpcHandler answers calls of gRPC 1.0. The SDK writes only objects as data and fails for a whole answer that has another value:
@@ -252,67 +315,4 @@ func eachMessage(message protoreflect.Message, visit func(protoreflect.ProtoMess
 		}
 		return true
 	})
-}
-
-// checkGRPC refuses what the SDK takes for unset or refuses without saying why: a bound below zero, a state that is none, a
-// member that is missing. It names the member as JSON does, so that one problem reads alike by every binding.
-func checkGRPC(request any) *problem {
-	switch asked := request.(type) {
-	case *pb1.SendMessageRequest:
-		if p := checkGRPCMessage(asked.GetMessage()); p != nil {
-			return p
-		}
-		if bounds := asked.GetConfiguration(); bounds != nil {
-			return notNegative("configuration.historyLength", bounds.HistoryLength)
-		}
-	case *pb1.GetTaskRequest:
-		if p := named("id", asked.GetId()); p != nil {
-			return p
-		}
-		return notNegative("historyLength", asked.HistoryLength)
-	case *pb1.CancelTaskRequest:
-		return named("id", asked.GetId())
-	case *pb1.SubscribeToTaskRequest:
-		return named("id", asked.GetId())
-	case *pb1.ListTasksRequest:
-		if _, known := pb1.TaskState_name[int32(asked.GetStatus())]; !known {
-			return inField("status", "is no task state")
-		}
-		return notNegative("historyLength", asked.HistoryLength)
-	}
-	if webhook, is := request.(interface{ GetTaskId() string }); is {
-		return named("taskId", webhook.GetTaskId())
-	}
-	return nil
-}
-
-func named(field, id string) *problem {
-	if id == "" {
-		return inField(field, "is needed")
-	}
-	return nil
-}
-
-func notNegative(field string, number *int32) *problem {
-	if number == nil || *number >= 0 {
-		return nil
-	}
-	return inField(field, "must not be negative")
-}
-
-func checkGRPCMessage(message *pb1.Message) *problem {
-	switch {
-	case message == nil:
-		return inField("message", "is needed")
-	case message.GetMessageId() == "":
-		return inField("message.messageId", "is needed")
-	case message.GetRole() != pb1.Role_ROLE_USER:
-		return inField("message.role", "must be ROLE_USER")
-	}
-	for i, part := range message.GetParts() {
-		if part.GetContent() == nil {
-			return inField("message.parts["+strconv.Itoa(i)+"]", "must have exactly one of text, raw, url and data")
-		}
-	}
-	return nil
 }

@@ -48,25 +48,7 @@ func (h *handler) enterSend(ctx context.Context, operation string, req *a2a.Send
 	return c, nil
 }
 
-// answerTo is the part of a task that a token without a2a:read gets for a message of its own: the turn of the message, not
-// what was said in the task before or after it.
-func (c *call) answerTo(t *task, messageID string) *task {
-	if c.caller.may(scopeRead) {
-		return t
-	}
-	own := slices.IndexFunc(t.turns, func(turn exchange.TurnRecord) bool { return turn.Message.ID == messageID })
-	if own < 0 {
-		return t
-	}
-	alone := *t
-	alone.turns = t.turns[own : own+1 : own+1]
-	if own < len(t.turns)-1 {
-		alone.cancelled = time.Time{}
-	}
-	return &alone
-}
-
-// fail keeps the problem for the edge, which writes it, and returns the SDK an error with the public text.
+// fail keeps the problem for the edge, which writes it, and returns an error with the public text for the SDK.
 func (h *handler) fail(c *call, err error) error {
 	p := problemOf(err)
 	c.problem.Store(p)
@@ -107,20 +89,6 @@ func (h *handler) send(ctx context.Context, c *call, req *a2a.SendMessageRequest
 	return h.render(ctx, c.answerTo(t, req.Message.ID), wanted)
 }
 
-// isTalk reports whether a task is one answer that its agent called talk: no one has seen the task yet, so that it needs
-// not be one.
-func isTalk(t *task) bool {
-	last := t.last()
-	return len(t.turns) == 1 && last.Response != nil && last.Response.Metadata[normalized.MetadataTalk] == "true" &&
-		t.state() == a2a.TaskStateCompleted
-}
-
-// talk is the answer as a plain message (A2A 1.0, section 3.1.1).
-func (h *handler) talk(ctx context.Context, t *task) (*a2a.Message, error) {
-	parts, err := h.renderParts(ctx, t.last().Response.Parts, true)
-	return &a2a.Message{ID: answerID(*t.last()), Role: a2a.MessageRoleAgent, Parts: parts, ContextID: t.contextID}, err
-}
-
 func sendView(config *a2a.SendMessageConfig) (v view, immediately bool, err error) {
 	v.artifacts = true
 	if config == nil {
@@ -135,65 +103,6 @@ func checkHistory(field string, length *int) error {
 		return inField(field, "must not be negative")
 	}
 	return nil
-}
-
-// GetTask returns a task of the caller.
-func (h *handler) GetTask(ctx context.Context, req *a2a.GetTaskRequest) (*a2a.Task, error) {
-	c, err := h.enter(ctx, "GetTask")
-	if err != nil {
-		return nil, err
-	}
-	if err := checkHistory("historyLength", req.HistoryLength); err != nil {
-		return nil, h.fail(c, err)
-	}
-	t, err := h.load(ctx, c.owner, req.ID)
-	if err != nil {
-		return nil, h.fail(c, err)
-	}
-	rendered, err := h.render(ctx, t, view{history: req.HistoryLength, artifacts: true})
-	if err != nil {
-		return nil, h.fail(c, err)
-	}
-	return rendered, nil
-}
-
-// CancelTask ends a task of the caller that has not ended; a running agent is stopped.
-func (h *handler) CancelTask(ctx context.Context, req *a2a.CancelTaskRequest) (*a2a.Task, error) {
-	c, err := h.enter(ctx, "CancelTask")
-	if err != nil {
-		return nil, err
-	}
-	t, err := h.cancel(ctx, c, req.ID)
-	if err != nil {
-		return nil, h.fail(c, err)
-	}
-	rendered, err := h.render(ctx, t, cancelView(c))
-	if err != nil {
-		return nil, h.fail(c, err)
-	}
-	return rendered, nil
-}
-
-// cancelView is what of a cancelled task its caller sees: the task is read only by who may read it.
-func cancelView(c *call) view {
-	if c.caller.may(scopeRead) {
-		return view{artifacts: true}
-	}
-	none := 0
-	return view{history: &none}
-}
-
-// GetExtendedAgentCard returns the card with the skills that are open to the caller.
-func (h *handler) GetExtendedAgentCard(ctx context.Context, _ *a2a.GetExtendedAgentCardRequest) (*a2a.AgentCard, error) {
-	c, err := h.enter(ctx, "GetExtendedAgentCard")
-	if err != nil {
-		return nil, err
-	}
-	card, err := h.extendedCard(ctx, c)
-	if err != nil {
-		return nil, h.fail(c, err)
-	}
-	return card, nil
 }
 
 // accept brings a message into the engine and returns its task. A duplicate returns the task of the first copy.
@@ -293,6 +202,10 @@ func (h *handler) continueTask(ctx context.Context, c *call, message *a2a.Messag
 	return next, err
 }
 
+func busy() *problem {
+	return newProblem(a2a.ErrUnsupportedOperation, "the task takes no message while it works; wait until it asks for input")
+}
+
 // receiveNext stores the next message of a task. A webhook that came with it stays whatever becomes of the message: the
 // task is its owner's.
 func (h *handler) receiveNext(
@@ -308,10 +221,6 @@ func (h *handler) receiveNext(
 		}
 	}
 	return h.receive(ctx, c, message, nextDestination(t, message), offered, t.turns)
-}
-
-func busy() *problem {
-	return newProblem(a2a.ErrUnsupportedOperation, "the task takes no message while it works; wait until it asks for input")
 }
 
 // receive stores the message. A new turn is not read back: what was stored is what we have here.
@@ -330,7 +239,7 @@ func (h *handler) receive(ctx context.Context, c *call, message *a2a.Message, wh
 	if !receipt.New {
 		return h.repeated(ctx, c, message, receipt)
 	}
-	if exchange.Terminal(receipt.State) { // it declined a demand, or the chain ends here: the row has the last word
+	if exchange.Terminal(receipt.State) { // it declined a demand, or the chain ends here: the row decides
 		return h.load(ctx, c.owner, a2a.TaskID(receipt.Reference))
 	}
 	at := in.Message.ReceivedAt.Time
@@ -370,35 +279,13 @@ func sameMessage(turn exchange.TurnRecord, message *a2a.Message) error {
 	return inField("message.messageId", "was used for another message; every new message needs an id of its own")
 }
 
-// whileServing returns a context that ends when the server begins to stop.
-func whileServing(ctx context.Context) (context.Context, context.CancelFunc) {
-	serving, cancel := context.WithCancel(ctx)
-	if stopping := stoppingOf(ctx); stopping != nil {
-		go func() {
-			select {
-			case <-stopping:
-				cancel()
-			case <-serving.Done():
-			}
-		}()
-	}
-	return serving, cancel
-}
-
-func stoppingOf(ctx context.Context) <-chan struct{} {
-	if c, has := callOf(ctx); has && c.stopping != nil {
-		return c.stopping
-	}
-	return httpserver.Stopping(ctx)
-}
-
 // settle waits for the end of the newest turn, at most WaitLimit and not while the server stops: then the caller gets
 // the working task and asks again. The run goes on in any case.
 func (h *handler) settle(ctx context.Context, c *call, t *task) (*task, error) {
 	if exchange.Settled(t.last().State) && stateOf(*t.last()) != a2a.TaskStateWorking {
 		return t, nil
 	}
-	serving, stop := whileServing(ctx)
+	serving, stop := httpserver.Until(ctx, stoppingOf(ctx))
 	defer stop()
 	waiting, cancel := context.WithTimeout(serving, h.options.WaitLimit)
 	defer cancel()
@@ -425,4 +312,102 @@ func (h *handler) settled(ctx context.Context, turnID string) (exchange.TurnReco
 			return turn, err
 		}
 	}
+}
+
+func stoppingOf(ctx context.Context) <-chan struct{} {
+	if c, has := callOf(ctx); has && c.stopping != nil {
+		return c.stopping
+	}
+	return httpserver.Stopping(ctx)
+}
+
+// isTalk reports whether a task is one answer that its agent called talk: no one has seen the task yet, so that it needs
+// not be one.
+func isTalk(t *task) bool {
+	last := t.last()
+	return len(t.turns) == 1 && last.Response != nil && last.Response.Metadata[normalized.MetadataTalk] == "true" &&
+		t.state() == a2a.TaskStateCompleted
+}
+
+// talk is the answer as a plain message (A2A 1.0, section 3.1.1).
+func (h *handler) talk(ctx context.Context, t *task) (*a2a.Message, error) {
+	parts, err := h.renderParts(ctx, t.last().Response.Parts, true)
+	return &a2a.Message{ID: answerID(*t.last()), Role: a2a.MessageRoleAgent, Parts: parts, ContextID: t.contextID}, err
+}
+
+// answerTo is the part of a task that a token without a2a:read gets for a message of its own: the turn of the message, not
+// what was said in the task before or after it.
+func (c *call) answerTo(t *task, messageID string) *task {
+	if c.caller.may(scopeRead) {
+		return t
+	}
+	own := slices.IndexFunc(t.turns, func(turn exchange.TurnRecord) bool { return turn.Message.ID == messageID })
+	if own < 0 {
+		return t
+	}
+	alone := *t
+	alone.turns = t.turns[own : own+1 : own+1]
+	if own < len(t.turns)-1 {
+		alone.cancelled = time.Time{}
+	}
+	return &alone
+}
+
+// GetTask returns a task of the caller.
+func (h *handler) GetTask(ctx context.Context, req *a2a.GetTaskRequest) (*a2a.Task, error) {
+	c, err := h.enter(ctx, "GetTask")
+	if err != nil {
+		return nil, err
+	}
+	if err := checkHistory("historyLength", req.HistoryLength); err != nil {
+		return nil, h.fail(c, err)
+	}
+	t, err := h.load(ctx, c.owner, req.ID)
+	if err != nil {
+		return nil, h.fail(c, err)
+	}
+	rendered, err := h.render(ctx, t, view{history: req.HistoryLength, artifacts: true})
+	if err != nil {
+		return nil, h.fail(c, err)
+	}
+	return rendered, nil
+}
+
+// CancelTask ends a task of the caller that has not ended; a running agent is stopped.
+func (h *handler) CancelTask(ctx context.Context, req *a2a.CancelTaskRequest) (*a2a.Task, error) {
+	c, err := h.enter(ctx, "CancelTask")
+	if err != nil {
+		return nil, err
+	}
+	t, err := h.cancel(ctx, c, req.ID)
+	if err != nil {
+		return nil, h.fail(c, err)
+	}
+	rendered, err := h.render(ctx, t, cancelView(c))
+	if err != nil {
+		return nil, h.fail(c, err)
+	}
+	return rendered, nil
+}
+
+// cancelView is what of a cancelled task its caller sees: the task is read only by who may read it.
+func cancelView(c *call) view {
+	if c.caller.may(scopeRead) {
+		return view{artifacts: true}
+	}
+	none := 0
+	return view{history: &none}
+}
+
+// GetExtendedAgentCard returns the card with the skills that are open to the caller.
+func (h *handler) GetExtendedAgentCard(ctx context.Context, _ *a2a.GetExtendedAgentCardRequest) (*a2a.AgentCard, error) {
+	c, err := h.enter(ctx, "GetExtendedAgentCard")
+	if err != nil {
+		return nil, err
+	}
+	card, err := h.extendedCard(ctx, c)
+	if err != nil {
+		return nil, h.fail(c, err)
+	}
+	return card, nil
 }

@@ -65,21 +65,12 @@ func checkMetadata(field string, metadata map[string]any) error {
 	return nil
 }
 
-// digestOf is the same for a repeat of a message and different for another one.
-func digestOf(message *a2a.Message) string {
-	hash := sha256.New()
-	if err := json.NewEncoder(hash).Encode(message); err != nil {
-		return "" // cannot be: it was decoded from JSON
-	}
-	return hex.EncodeToString(hash.Sum(nil))
-}
-
 // destination is where a message goes: its task, its thread and what it follows.
 type destination struct {
 	reference string
 	thread    string
 	inReplyTo string
-	continues string // id of the parked turn that the message takes up
+	continues string // id of the parked turn that the message continues
 	fresh     bool   // the thread was made for the message
 	route     route
 }
@@ -113,6 +104,60 @@ func nextDestination(t *task, message *a2a.Message) destination {
 	}
 	return next
 }
+
+// digestOf is the same for a repeat of a message and different for another one.
+func digestOf(message *a2a.Message) string {
+	hash := sha256.New()
+	if err := json.NewEncoder(hash).Encode(message); err != nil {
+		return "" // cannot be: it was decoded from JSON
+	}
+	return hex.EncodeToString(hash.Sum(nil))
+}
+
+// owner is the pair to which every task and every context belongs.
+type owner struct {
+	agent     string
+	principal string
+}
+
+const (
+	uuidLength = 36
+	tagLength  = 16
+)
+
+// mintContext makes a context id for a message that names none: a UUIDv7 and a tag that binds it to its owner.
+func (o owner) mintContext() string {
+	id := newID()
+	return id + "." + o.tag(id)
+}
+
+// thread returns the stored thread id of a context. A context that a client invented gets the owner's tag, so that
+// the same name chosen by two principals is two threads. A context of the form that we mint must carry the owner's
+// tag: another owner's, existing or not, is not found.
+func (o owner) thread(contextID string) (thread string, found bool) {
+	if id, tag, minted := splitMinted(contextID); minted {
+		return contextID, tag == o.tag(id)
+	}
+	return contextID + "." + o.tag(contextID), true
+}
+
+func splitMinted(contextID string) (id, tag string, minted bool) {
+	if len(contextID) != uuidLength+1+tagLength || contextID[uuidLength] != '.' {
+		return "", "", false
+	}
+	parsed, err := uuid.Parse(contextID[:uuidLength])
+	if err != nil || parsed.Version() != 7 {
+		return "", "", false
+	}
+	return contextID[:uuidLength], contextID[uuidLength+1:], true
+}
+
+func (o owner) tag(id string) string {
+	sum := sha256.Sum256([]byte(strings.Join([]string{"a2a context", o.agent, o.principal, id}, "\x00")))
+	return hex.EncodeToString(sum[:])[:tagLength]
+}
+
+func newID() string { return uuid.Must(uuid.NewV7()).String() }
 
 // inbound makes the normalized message of a request. The proofs are checked last, because that may need the network and
 // uses them up.
@@ -149,49 +194,6 @@ func (a *Adapter) inbound(ctx context.Context, c *call, message *a2a.Message, wh
 	}
 	a.apply(ctx, &in, offered, c)
 	return in, nil
-}
-
-// cleanParts leaves out what is no content and tells for each part its place among those that stay, counted from 1; zero = none.
-func cleanParts(parts []normalized.Part) (kept []normalized.Part, at []int) {
-	at = make([]int, len(parts))
-	for i, part := range parts {
-		one := normalized.Message{Parts: []normalized.Part{part}}
-		if one.Clean(); len(one.Parts) == 1 {
-			kept = append(kept, one.Parts[0])
-			at[i] = len(kept)
-		}
-	}
-	return kept, at
-}
-
-// capabilities says what the way back can carry: A2A cannot reach a third party.
-func capabilities(chain *normalized.AgentChain, modes []string) normalized.RecipientCapabilities {
-	threads := true
-	return normalized.RecipientCapabilities{
-		MentionRelay: normalized.MentionRelay{Kind: normalized.RelayNone}, AgentChain: chain,
-		TextMIMEs: textMIMEs(modes), Threads: &threads,
-	}
-}
-
-// textMIMEs are the kinds of text that a client accepts (A2A 1.0, section 3.2.2: acceptedOutputModes), for the agent to mind.
-// A client that names none of them, or something that is no media type, gets what all others get.
-func textMIMEs(modes []string) []string {
-	all := []string{normalized.MIMEMarkdown, normalized.MIMEPlain}
-	var accepted []string
-	for _, mode := range modes {
-		switch base := baseType(mode); base {
-		case "*/*", "text/*":
-			return all
-		case normalized.MIMEMarkdown, normalized.MIMEPlain, normalized.MIMEHTML:
-			if !slices.Contains(accepted, base) {
-				accepted = append(accepted, base)
-			}
-		}
-	}
-	if len(accepted) == 0 {
-		return all
-	}
-	return accepted
 }
 
 // defaultMaxHops is the ceiling of a chain whose peer names none.
@@ -310,47 +312,45 @@ func baseType(mediaType string) string {
 	return base
 }
 
-// owner is the pair to which every task and every context belongs.
-type owner struct {
-	agent     string
-	principal string
-}
-
-const (
-	uuidLength = 36
-	tagLength  = 16
-)
-
-// mintContext makes a context id for a message that names none: a UUIDv7 and a tag that binds it to its owner.
-func (o owner) mintContext() string {
-	id := newID()
-	return id + "." + o.tag(id)
-}
-
-// thread returns the stored thread id of a context. A context that a client invented gets the owner's tag, so that
-// the same name chosen by two principals is two threads. A context of the form that we mint must carry the owner's
-// tag: another owner's, existing or not, is not found.
-func (o owner) thread(contextID string) (thread string, found bool) {
-	if id, tag, minted := splitMinted(contextID); minted {
-		return contextID, tag == o.tag(id)
+// cleanParts leaves out what is no content and tells for each part its place among those that stay, counted from 1; zero = none.
+func cleanParts(parts []normalized.Part) (kept []normalized.Part, at []int) {
+	at = make([]int, len(parts))
+	for i, part := range parts {
+		one := normalized.Message{Parts: []normalized.Part{part}}
+		if one.Clean(); len(one.Parts) == 1 {
+			kept = append(kept, one.Parts[0])
+			at[i] = len(kept)
+		}
 	}
-	return contextID + "." + o.tag(contextID), true
+	return kept, at
 }
 
-func (o owner) tag(id string) string {
-	sum := sha256.Sum256([]byte(strings.Join([]string{"a2a context", o.agent, o.principal, id}, "\x00")))
-	return hex.EncodeToString(sum[:])[:tagLength]
-}
-
-func splitMinted(contextID string) (id, tag string, minted bool) {
-	if len(contextID) != uuidLength+1+tagLength || contextID[uuidLength] != '.' {
-		return "", "", false
+// capabilities are what the way back can carry: A2A cannot reach a third party.
+func capabilities(chain *normalized.AgentChain, modes []string) normalized.RecipientCapabilities {
+	threads := true
+	return normalized.RecipientCapabilities{
+		MentionRelay: normalized.MentionRelay{Kind: normalized.RelayNone}, AgentChain: chain,
+		TextMIMEs: textMIMEs(modes), Threads: &threads,
 	}
-	parsed, err := uuid.Parse(contextID[:uuidLength])
-	if err != nil || parsed.Version() != 7 {
-		return "", "", false
-	}
-	return contextID[:uuidLength], contextID[uuidLength+1:], true
 }
 
-func newID() string { return uuid.Must(uuid.NewV7()).String() }
+// textMIMEs are the kinds of text that a client accepts (A2A 1.0, section 3.2.2: acceptedOutputModes), for the agent to mind.
+// A client that names none of them, or something that is no media type, gets what all others get.
+func textMIMEs(modes []string) []string {
+	all := []string{normalized.MIMEMarkdown, normalized.MIMEPlain}
+	var accepted []string
+	for _, mode := range modes {
+		switch base := baseType(mode); base {
+		case "*/*", "text/*":
+			return all
+		case normalized.MIMEMarkdown, normalized.MIMEPlain, normalized.MIMEHTML:
+			if !slices.Contains(accepted, base) {
+				accepted = append(accepted, base)
+			}
+		}
+	}
+	if len(accepted) == 0 {
+		return all
+	}
+	return accepted
+}

@@ -3,11 +3,18 @@ package a2a
 import (
 	"bytes"
 	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
+	"net/url"
 	"slices"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/a2aproject/a2a-go/v2/a2a"
@@ -17,12 +24,16 @@ import (
 
 	"inbox/exchange"
 	"inbox/internal/fault"
+	"inbox/internal/queue"
 )
 
 var webhooks = promauto.NewCounterVec(prometheus.CounterOpts{
 	Name: "inbox_a2a_webhooks_total",
 	Help: "Requests to webhooks of tasks, by outcome (sent, refused, failed, gone).",
 }, []string{"outcome"})
+
+// notifier tells webhooks what becomes of their tasks.
+type notifier struct{ *tasks }
 
 const (
 	webhookTimeout  = 15 * time.Second
@@ -32,60 +43,68 @@ const (
 // Headers with the token of a webhook: 0.3 says the first, the Go SDK sends the second.
 var tokenHeaders = []string{"X-A2A-Notification-Token", "A2A-Notification-Token"}
 
+func (n *notifier) runNotification(ctx context.Context, job queue.Job) error {
+	var change exchange.WatchJob
+	if err := json.Unmarshal([]byte(job.Payload), &change); err != nil {
+		return queue.GiveUp("the payload cannot be read", err)
+	}
+	return queue.Classed(ctx, n.Notify(ctx, change, job.Attempt > len(webhookSchedule)))
+}
+
 // Notify tells a webhook of one change of its task: the work begins, results, a new status; growing text is not sent.
 // At least once: after a failure everything of the change is sent again. Its errors are classed by fault.RetryIn and
 // fault.GiveUp. After the last attempt the webhook is forgotten: its receiver was away for long.
-func (a *Adapter) Notify(ctx context.Context, job exchange.WatchJob, last bool) error {
-	watch, found, err := a.options.Push.Watches.Watch(ctx, job.WatchID)
+func (n *notifier) Notify(ctx context.Context, job exchange.WatchJob, last bool) error {
+	watch, found, err := n.options.Push.Watches.Watch(ctx, job.WatchID)
 	if err != nil || !found {
 		return err
 	}
-	err = a.notify(ctx, watch, job)
+	err = n.notify(ctx, watch, job)
 	if err != nil && ctx.Err() == nil && (last || fault.Of(err).Permanent) {
 		webhooks.WithLabelValues("gone").Inc()
-		if forgotten := a.options.Push.Watches.DeleteWatch(ctx, watch.ID); forgotten != nil {
+		if forgotten := n.options.Push.Watches.DeleteWatch(ctx, watch.ID); forgotten != nil {
 			return fault.RetryIn(0, "our own store did not answer", forgotten)
 		}
 	}
 	return err
 }
 
-func (a *Adapter) notify(ctx context.Context, watch exchange.Watch, job exchange.WatchJob) error {
+func (n *notifier) notify(ctx context.Context, watch exchange.Watch, job exchange.WatchJob) error {
 	var hook webhook
 	if err := json.Unmarshal(watch.Data, &hook); err != nil {
 		return fault.GiveUp("the stored webhook cannot be read", err)
 	}
-	t, err := a.load(ctx, owner{watch.Agent, watch.Principal}, a2a.TaskID(watch.Reference))
+	t, err := n.load(ctx, owner{watch.Agent, watch.Principal}, a2a.TaskID(watch.Reference))
 	if err != nil {
 		return fault.RetryIn(0, "the task of the webhook cannot be read", err)
 	}
-	events, err := a.changesOf(ctx, t, job)
+	events, err := n.changesOf(ctx, t, job)
 	if err != nil || len(events) == 0 {
 		return err
 	}
-	bodies, err := a.webhookBodies(ctx, t, hook, events)
+	bodies, err := n.webhookBodies(ctx, t, hook, events)
 	if err != nil {
 		return err
 	}
-	secret, err := a.secretOf(ctx, watch, hook)
+	secret, err := n.secretOf(ctx, watch, hook)
 	if err != nil {
 		return err
 	}
 	confirmed := true
 	if hook.Scheme != "" && secret.Credentials != "" {
-		if confirmed, err = a.confirmed(ctx, watch, hook); err != nil {
+		if confirmed, err = n.confirmed(ctx, watch, hook); err != nil {
 			return err
 		}
 	}
 	for _, body := range bodies {
 		if !confirmed {
-			if err := a.firstCall(ctx, watch, hook, secret, body); err != nil {
+			if err := n.firstCall(ctx, watch, hook, secret, body); err != nil {
 				return err
 			}
 			confirmed = true
 			continue
 		}
-		if err := a.callWebhook(ctx, hook, secret, body); err != nil {
+		if err := n.callWebhook(ctx, hook, secret, body); err != nil {
 			return err
 		}
 	}
@@ -93,7 +112,7 @@ func (a *Adapter) notify(ctx context.Context, watch exchange.Watch, job exchange
 }
 
 // changesOf returns the events of one change; none when the task has gone on since, because a later job tells that.
-func (a *Adapter) changesOf(ctx context.Context, t *task, job exchange.WatchJob) ([]a2a.Event, error) {
+func (n *notifier) changesOf(ctx context.Context, t *task, job exchange.WatchJob) ([]a2a.Event, error) {
 	at := slices.IndexFunc(t.turns, func(turn exchange.TurnRecord) bool { return turn.ID == job.TurnID })
 	if at < 0 {
 		return nil, nil
@@ -108,7 +127,7 @@ func (a *Adapter) changesOf(ctx context.Context, t *task, job exchange.WatchJob)
 		return nil, nil
 	}
 	t.turns = t.turns[:at+1]
-	artifacts, err := a.artifacts(ctx, turn, nil)
+	artifacts, err := n.artifacts(ctx, turn, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -116,14 +135,14 @@ func (a *Adapter) changesOf(ctx context.Context, t *task, job exchange.WatchJob)
 	for _, artifact := range artifacts {
 		events = append(events, &a2a.TaskArtifactUpdateEvent{TaskID: info.TaskID, ContextID: info.ContextID, Artifact: artifact, LastChunk: true})
 	}
-	status, err := a.status(ctx, t)
+	status, err := n.status(ctx, t)
 	return append(events, &a2a.TaskStatusUpdateEvent{TaskID: info.TaskID, ContextID: info.ContextID, Status: status}), err
 }
 
 // webhookBodies writes the events: one StreamResponse each in 1.0, the bare task in 0.3.
-func (a *Adapter) webhookBodies(ctx context.Context, t *task, hook webhook, events []a2a.Event) ([][]byte, error) {
+func (n *notifier) webhookBodies(ctx context.Context, t *task, hook webhook, events []a2a.Event) ([][]byte, error) {
 	if hook.Version == version03 {
-		rendered, err := a.render(ctx, t, view{artifacts: true})
+		rendered, err := n.render(ctx, t, view{artifacts: true})
 		if err != nil {
 			return nil, err
 		}
@@ -144,18 +163,121 @@ func (a *Adapter) webhookBodies(ctx context.Context, t *task, hook webhook, even
 	return bodies, nil
 }
 
-func (a *Adapter) secretOf(ctx context.Context, watch exchange.Watch, hook webhook) (secret webhookSecret, err error) {
+func (n *notifier) secretOf(ctx context.Context, watch exchange.Watch, hook webhook) (secret webhookSecret, err error) {
 	if hook.Secret == "" {
 		return secret, nil
 	}
-	plain, err := a.options.Push.Sealer.Open(ctx, hook.Secret, purposeOf(watch))
+	plain, err := n.options.Push.Sealer.Open(ctx, hook.Secret, purposeOf(watch))
 	if err != nil {
 		return secret, fault.RetryIn(0, "the credentials of the webhook cannot be opened on this node", err)
 	}
 	return secret, json.Unmarshal(plain, &secret)
 }
 
-func (a *Adapter) callWebhook(ctx context.Context, hook webhook, secret webhookSecret, body []byte) error {
+// The owner of a task chooses address and credentials of its webhook. No host is shown credentials that a stranger chose
+// before it confirmed that it takes notifications (decision 0064): it takes one without credentials, asks for them with 401,
+// or echoes a token. A confirmation holds for one agent, one principal and one address without its query.
+const (
+	confirmSpace    = "a2a.webhook"
+	confirmLifetime = exchange.WatchLife
+	validationParam = "validationToken" // as receivers of the A2A samples read it
+	confirmLimit    = 5 * time.Second
+)
+
+// confirmed reports whether the credentials of a webhook may be shown: the operator named its host, or it confirmed before.
+func (n *notifier) confirmed(ctx context.Context, watch exchange.Watch, hook webhook) (bool, error) {
+	address, err := url.Parse(hook.URL)
+	if err != nil {
+		return false, fault.GiveUp("the address of the webhook cannot be called", err)
+	}
+	if named := n.options.Push.Named; named != nil && named(address) {
+		return true, nil
+	}
+	_, found, err := n.options.Claims.Get(ctx, confirmSpace, confirmKey(watch, address))
+	if err != nil {
+		return false, fault.RetryIn(0, "our own store did not answer", err)
+	}
+	return found, nil
+}
+
+func confirmKey(watch exchange.Watch, address *url.URL) string {
+	bare := url.URL{Scheme: address.Scheme, Host: strings.ToLower(address.Host), Path: address.Path, RawPath: address.RawPath}
+	sum := sha256.Sum256([]byte(strings.Join([]string{watch.Agent, watch.Principal, bare.String()}, "\x00")))
+	return hex.EncodeToString(sum[:])
+}
+
+// firstCall sends a notification without credentials to a webhook that has not confirmed. One that takes it has; one that asks
+// for credentials, or refuses and then echoes a token, has too, and gets the notification again. The token of the webhook goes
+// with it: receivers know their own notifications by it (X-A2A-Notification-Token), and no server takes its headers for a login.
+func (n *notifier) firstCall(ctx context.Context, watch exchange.Watch, hook webhook, secret webhookSecret, body []byte) error {
+	called := n.callWebhook(ctx, hook, webhookSecret{Token: secret.Token}, body)
+	if called != nil {
+		status, answered := errors.AsType[answeredWith](called)
+		if !answered || fault.Of(called).Permanent {
+			return called
+		}
+		if status != http.StatusUnauthorized {
+			if status/100 != 4 || status == http.StatusTooManyRequests { // it is not there now
+				return called
+			}
+			if echoed, err := n.handshake(ctx, hook.URL); err != nil || !echoed {
+				return called
+			}
+		}
+	}
+	if err := n.confirm(ctx, watch, hook); err != nil || called == nil {
+		return err
+	}
+	return n.callWebhook(ctx, hook, secret, body)
+}
+
+// answeredWith is the status of a webhook that took no notification.
+type answeredWith int
+
+func (s answeredWith) Error() string { return "the webhook answered " + strconv.Itoa(int(s)) }
+
+// handshake asks the webhook to echo a token, without credentials and without anything of the task.
+func (n *notifier) handshake(ctx context.Context, webhookURL string) (echoed bool, err error) {
+	address, err := url.Parse(webhookURL)
+	if err != nil {
+		return false, err
+	}
+	token := rand.Text()
+	query := address.Query()
+	query.Set(validationParam, token)
+	address.RawQuery = query.Encode()
+	ctx, cancel := context.WithTimeout(ctx, confirmLimit)
+	defer cancel()
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, address.String(), nil)
+	if err != nil {
+		return false, err
+	}
+	response, err := n.options.Push.Web.Do(request)
+	if err != nil {
+		return false, err
+	}
+	defer func() { _ = response.Body.Close() }()
+	body, err := io.ReadAll(io.LimitReader(response.Body, maxWebhookReply))
+	if err != nil {
+		return false, err
+	}
+	return response.StatusCode/100 == 2 && strings.Trim(strings.TrimSpace(string(body)), `"`) == token, nil
+}
+
+// confirm remembers a confirmation as long as a webhook lives.
+func (n *notifier) confirm(ctx context.Context, watch exchange.Watch, hook webhook) error {
+	address, err := url.Parse(hook.URL)
+	if err != nil {
+		return fault.GiveUp("the address of the webhook cannot be called", err)
+	}
+	at := time.Now()
+	if _, _, err := n.options.Claims.PutIfAbsent(ctx, confirmSpace, confirmKey(watch, address), []byte(at.UTC().Format(time.RFC3339)), at.Add(confirmLifetime)); err != nil {
+		return fault.RetryIn(0, "our own store did not answer", err)
+	}
+	return nil
+}
+
+func (n *notifier) callWebhook(ctx context.Context, hook webhook, secret webhookSecret, body []byte) error {
 	ctx, cancel := context.WithTimeout(ctx, webhookTimeout)
 	defer cancel()
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost, hook.URL, bytes.NewReader(body))
@@ -175,7 +297,7 @@ func (a *Adapter) callWebhook(ctx context.Context, hook webhook, secret webhookS
 			request.Header.Set(name, secret.Token)
 		}
 	}
-	response, err := a.options.Push.Web.Do(request)
+	response, err := n.options.Push.Web.Do(request)
 	if err != nil {
 		webhooks.WithLabelValues("failed").Inc()
 		return fault.RetryIn(0, "the webhook does not answer", err)

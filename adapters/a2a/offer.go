@@ -156,9 +156,6 @@ func readResolution(value any) (*policypart.Resolution, error) {
 	return &resolution, nil
 }
 
-// credentialsNamespace is where validated credentials stand in the sender's profile: context, never authorization.
-const credentialsNamespace = "dev.mentionable.credentials"
-
 // apply puts the validated evidence and credentials into the message and keeps why the rest is not.
 func (a *Adapter) apply(ctx context.Context, in *exchange.Inbound, o *offer, c *call) {
 	recipient := identity.Recipient{Address: c.agent.Address, CardURL: a.cardURL(c.agent)}
@@ -176,24 +173,12 @@ func (a *Adapter) apply(ctx context.Context, in *exchange.Inbound, o *offer, c *
 	a.addSettlement(ctx, in, o, recipient)
 }
 
-// addSettlement hands on what the message offers for a demand.
-func (a *Adapter) addSettlement(ctx context.Context, in *exchange.Inbound, o *offer, recipient identity.Recipient) {
-	envelopes := identity.Belief{}
-	if len(o.envelopes) > 0 {
-		envelopes = a.validateEvidence(ctx, identity.Offered{Evidence: o.envelopes, Challenge: in.Message.ID}, recipient)
-		in.Rejected = append(in.Rejected, envelopes.Rejected...)
-	}
-	if o.resolution != nil || o.payment != nil || len(envelopes.Evidence) > 0 {
-		in.Settlement = &exchange.Settlement{Resolution: o.resolution, Payment: o.payment, Envelopes: envelopes.Evidence}
-	}
-}
-
 func (a *Adapter) validateEvidence(ctx context.Context, offered identity.Offered, recipient identity.Recipient) identity.Belief {
 	if len(offered.Evidence)+len(offered.Credentials) == 0 {
 		return identity.Belief{}
 	}
-	if a.options.Believer != nil {
-		return a.options.Believer.Believe(ctx, offered, recipient)
+	if a.options.Validator != nil {
+		return a.options.Validator.Believe(ctx, offered, recipient)
 	}
 	var validated identity.Belief
 	for _, list := range []struct {
@@ -229,6 +214,9 @@ func addEvidence(sender *normalized.Sender, valid []identity.Evidence) (rejected
 	sender.Identities = list
 	return rejected
 }
+
+// credentialsNamespace is where validated credentials stand in the sender's profile: context, never authorization.
+const credentialsNamespace = "dev.mentionable.credentials"
 
 // addCredentials puts validated credentials into the profile, where an agent may read them and nothing authorizes.
 func addCredentials(sender *normalized.Sender, validated identity.Belief) {
@@ -268,6 +256,18 @@ func relayOf(wanted any, otherwise normalized.MentionRelay) normalized.MentionRe
 	return otherwise
 }
 
+// addSettlement hands on what the message offers for a demand.
+func (a *Adapter) addSettlement(ctx context.Context, in *exchange.Inbound, o *offer, recipient identity.Recipient) {
+	envelopes := identity.Belief{}
+	if len(o.envelopes) > 0 {
+		envelopes = a.validateEvidence(ctx, identity.Offered{Evidence: o.envelopes, Challenge: in.Message.ID}, recipient)
+		in.Rejected = append(in.Rejected, envelopes.Rejected...)
+	}
+	if o.resolution != nil || o.payment != nil || len(envelopes.Evidence) > 0 {
+		in.Settlement = &exchange.Settlement{Resolution: o.resolution, Payment: o.payment, Envelopes: envelopes.Evidence}
+	}
+}
+
 // Values of x402.payment.status, as deployed x402 clients read them.
 const (
 	paymentRequired  = "payment-required"
@@ -283,6 +283,28 @@ const (
 var paymentSentences = map[string]string{
 	paymentVerified:  "The payment was verified; the agent works.",
 	paymentCompleted: "The payment was completed.",
+}
+
+// addPayment writes the x402 keys into a status message that is there anyway. A new demand says its own.
+func addPayment(message *a2a.Message, turn exchange.TurnRecord, state a2a.TaskState) {
+	for key, value := range payment(turn, state) {
+		if message.Metadata[paymentStatusKey] != paymentRequired {
+			message.SetMeta(key, value)
+		}
+	}
+}
+
+// paid fills the message of a state that needs no words otherwise: x402 clients read the status message. It returns nil
+// where there was no payment.
+func paid(message *a2a.Message, turn exchange.TurnRecord, state a2a.TaskState) *a2a.Message {
+	keys := payment(turn, state)
+	status, _ := keys[paymentStatusKey].(string)
+	text := paymentSentences[status]
+	if text == "" {
+		return nil
+	}
+	message.Metadata, message.Parts = keys, a2a.ContentParts{a2a.NewTextPart(text)}
+	return message
 }
 
 // payment returns the x402 keys of a turn whose payment was decided; nil for all others. What the capture wrote beside
@@ -318,13 +340,6 @@ func paymentStatus(outcome string, state a2a.TaskState) string {
 	return paymentVerified
 }
 
-func capturedStatus(turn exchange.TurnRecord) string {
-	if turn.Response == nil {
-		return ""
-	}
-	return turn.Response.Metadata[paymentStatusKey]
-}
-
 // receiptsOf returns the receipts of the capture, or one that is made of the resolution.
 func receiptsOf(turn exchange.TurnRecord, resolution *policypart.Resolution) []any {
 	if turn.Response != nil {
@@ -348,24 +363,9 @@ func receiptsOf(turn exchange.TurnRecord, resolution *policypart.Resolution) []a
 	return []any{receipt}
 }
 
-// addPayment writes the x402 keys into a status message that is there anyway. A new demand says its own.
-func addPayment(message *a2a.Message, turn exchange.TurnRecord, state a2a.TaskState) {
-	for key, value := range payment(turn, state) {
-		if message.Metadata[paymentStatusKey] != paymentRequired {
-			message.SetMeta(key, value)
-		}
+func capturedStatus(turn exchange.TurnRecord) string {
+	if turn.Response == nil {
+		return ""
 	}
-}
-
-// paid fills the message of a state that needs no words otherwise: x402 clients read the status message. It returns nil
-// where there was no payment.
-func paid(message *a2a.Message, turn exchange.TurnRecord, state a2a.TaskState) *a2a.Message {
-	keys := payment(turn, state)
-	status, _ := keys[paymentStatusKey].(string)
-	text := paymentSentences[status]
-	if text == "" {
-		return nil
-	}
-	message.Metadata, message.Parts = keys, a2a.ContentParts{a2a.NewTextPart(text)}
-	return message
+	return turn.Response.Metadata[paymentStatusKey]
 }

@@ -17,14 +17,14 @@ import (
 	"inbox/normalized"
 )
 
-// believer is a recorder: it believes pieces that are objects with trusted true.
-type believer struct {
+// recorder is a validator that accepts pieces that are objects with trusted true.
+type recorder struct {
 	mu      sync.Mutex
 	offered []identity.Offered
 	to      identity.Recipient
 }
 
-func (b *believer) Believe(_ context.Context, offered identity.Offered, to identity.Recipient) identity.Belief {
+func (b *recorder) Believe(_ context.Context, offered identity.Offered, to identity.Recipient) identity.Belief {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.offered, b.to = append(b.offered, offered), to
@@ -94,8 +94,8 @@ func TestEvidenceIsBelievedOrNot(t *testing.T) {
 		"VCs no list":   {`{"mentionable":{"verifiable_credentials":{}}}`, 0, identity.CodeCredentialMalformed},
 	} {
 		t.Run(name, func(t *testing.T) {
-			checker := &believer{}
-			b := setup(t, func(o *Options) { o.Believer = checker })
+			checker := &recorder{}
+			b := setup(t, func(o *Options) { o.Validator = checker })
 			r := b.rpc(b.ada, "SendMessage", withMetadata("m1", c.metadata))
 			if r.text(t, "result.task.status.state") != "TASK_STATE_COMPLETED" {
 				t.Fatalf("the message did not go on: %.300s", r.body)
@@ -119,8 +119,8 @@ func TestEvidenceIsBelievedOrNot(t *testing.T) {
 }
 
 func TestEvidenceIsForTheAgentAndTheMessage(t *testing.T) {
-	checker := &believer{}
-	b := setup(t, func(o *Options) { o.Believer = checker })
+	checker := &recorder{}
+	b := setup(t, func(o *Options) { o.Validator = checker })
 	b.rpc(b.ada, "SendMessage", withMetadata("m1", `{"mentionable":{"identity_evidence":[`+trusted("a", "agent")+`],"verifiable_credentials":[{}]}}`))
 	in := b.engine.last()
 	want := identity.Recipient{Address: "@echo@agents.test", CardURL: "https://agents.test/.well-known/agent-card/echo"}
@@ -135,7 +135,7 @@ func TestEvidenceIsForTheAgentAndTheMessage(t *testing.T) {
 	}
 }
 
-func TestNobodyIsBelievedWithoutABeliever(t *testing.T) {
+func TestNoEvidenceCountsWithoutAValidator(t *testing.T) {
 	b := setup(t)
 	b.rpc(b.ada, "SendMessage", withMetadata("m1", `{"mentionable":{"identity_evidence":[`+trusted("a", "agent")+`],"verifiable_credentials":[{}]}}`))
 	in := b.engine.last()
@@ -145,7 +145,7 @@ func TestNobodyIsBelievedWithoutABeliever(t *testing.T) {
 }
 
 func TestARepeatWithFreshEvidenceIsTheSameMessage(t *testing.T) {
-	b := setup(t, func(o *Options) { o.Believer = &believer{} })
+	b := setup(t, func(o *Options) { o.Validator = &recorder{} })
 	with := func(metadata string) reply { return b.rpc(b.ada, "SendMessage", withMetadata("m1", metadata)) }
 	first := with(`{"mentionable":{"identity_evidence":[`+trusted("a", "x")+`]}}`).text(t, "result.task.id")
 	for _, metadata := range []string{
@@ -165,8 +165,8 @@ func TestARepeatWithFreshEvidenceIsTheSameMessage(t *testing.T) {
 }
 
 func TestEvidenceInEveryBinding(t *testing.T) {
-	checker := &believer{}
-	b := setup(t, func(o *Options) { o.Believer = checker })
+	checker := &recorder{}
+	b := setup(t, func(o *Options) { o.Validator = checker })
 	metadata := `"metadata":{"mentionable":{"identity_evidence":[` + trusted("a", "x") + `]}}`
 	b.do("POST", "/a2a/echo/rest/message:send", b.ada, `{"message":{"messageId":"r1","role":"ROLE_USER","parts":[{"text":"x"}],`+metadata+`}}`)
 	b.do("POST", "/a2a/echo/rest/message:send", b.ada, `{"message":{"messageId":"r2","role":"ROLE_USER","parts":[{"text":"x"}]},`+metadata+`}`)
@@ -190,7 +190,7 @@ func TestOnlyATrustedConnectorChangesTheRelay(t *testing.T) {
 		"other relay":      {`{"mentionable":{"recipient_capabilities":{"mention_relay":{"kind":"addressing"}},"identity_evidence":[` + trusted("a", "platform") + `]}}`, "none"},
 		"nonsense":         {`{"mentionable":{"recipient_capabilities":7,"identity_evidence":[` + trusted("a", "platform") + `]}}`, "none"},
 	} {
-		b := setup(t, func(o *Options) { o.Believer = &believer{} })
+		b := setup(t, func(o *Options) { o.Validator = &recorder{} })
 		b.rpc(b.ada, "SendMessage", withMetadata("m1", c.metadata))
 		if got := b.engine.last().Message.RecipientCapabilities.MentionRelay.Kind; got != c.want {
 			t.Errorf("%s: %s, want %s", name, got, c.want)
@@ -220,7 +220,7 @@ func TestChainMakesAnAgent(t *testing.T) {
 
 func TestSettlements(t *testing.T) {
 	resolution := `"policy_resolution":{"kind":"consent_required","in_reply_to_state":"STATE","outcome":"granted","resolved_at":"2026-11-21T12:00:00.000Z"}`
-	b := setup(t, func(o *Options) { o.Believer = &believer{} })
+	b := setup(t, func(o *Options) { o.Validator = &recorder{} })
 	send := func(id, metadata string) *exchange.Settlement {
 		b.rpc(b.ada, "SendMessage", withMetadata(id, metadata))
 		in := b.engine.last()
@@ -250,7 +250,7 @@ func TestSettlements(t *testing.T) {
 	}
 }
 
-func TestTheDoorRefuses(t *testing.T) {
+func TestAdmissionRefuses(t *testing.T) {
 	b := setup(t)
 	b.engine.refusal = fault.New(fault.Forbidden, "access:no_rule: this agent does not take messages from you")
 	r := b.rpc(b.ada, "SendMessage", message("m1", "hello"))

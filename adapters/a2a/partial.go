@@ -35,53 +35,15 @@ type partialPiece struct {
 	text *strings.Builder
 }
 
-// reset forgets the text: a run that ended without an answer is void.
-func (g *partial) reset() {
-	*g = partial{seq: g.seq, mime: normalized.MIMEPlain}
-}
-
-func (g *partial) add(text string) {
-	if text == "" {
-		return
-	}
-	g.sent.add(text)
-	g.open = true
-	if g.size += len(text); g.size > maxPartialBytes {
-		return
-	}
-	if last := len(g.pieces) - 1; last < 0 || g.pieces[last].mime != g.mime {
-		g.pieces = append(g.pieces, partialPiece{g.mime, &strings.Builder{}})
-	}
-	g.pieces[len(g.pieces)-1].text.WriteString(text)
-}
-
-// textOfDelta is the text that a delta adds; mime becomes that of the part that it belongs to.
-func textOfDelta(event exchange.Event, mime *string) (string, error) {
-	var delta normalized.Delta
-	if err := json.Unmarshal(event.Body, &delta); err != nil {
-		return "", fmt.Errorf("read delta %d of turn %s: %w", event.Seq, event.TurnID, err)
-	}
-	switch delta.Kind {
-	case normalized.DeltaPartBegin:
-		if delta.Part != nil && delta.Part.Kind == normalized.PartText {
-			*mime = delta.Part.MIME
-			return delta.Part.Content, nil
-		}
-	case normalized.DeltaPartEnd:
-		*mime = normalized.MIMEPlain
-	}
-	return delta.Text, nil
-}
-
 // partial reads what a turn without a whole answer has said so far. It stops before a change of state that the row of the
 // turn does not show yet, so that row and text belong together.
-func (a *Adapter) partial(ctx context.Context, turn exchange.TurnRecord) (*partial, error) {
+func (s *tasks) partial(ctx context.Context, turn exchange.TurnRecord) (*partial, error) {
 	g := &partial{mime: normalized.MIMEPlain}
 	if stateOf(turn) == a2a.TaskStateSubmitted || exchange.Terminal(turn.State) && stateOf(turn) == a2a.TaskStateCompleted {
 		return g, nil
 	}
 	for {
-		page, err := a.options.Turns.Events(ctx, turn.ID, g.seq, partialPage)
+		page, err := s.options.Turns.Events(ctx, turn.ID, g.seq, partialPage)
 		if err != nil {
 			return nil, err
 		}
@@ -110,6 +72,44 @@ func (a *Adapter) partial(ctx context.Context, turn exchange.TurnRecord) (*parti
 func (g *partial) ends(event exchange.Event, since time.Time) bool {
 	state, isState := strings.CutPrefix(event.Kind, "turn.")
 	return isState && event.Kind != exchange.EventRestarted && state != "" && event.At.After(since)
+}
+
+// reset forgets the text: a run that ended without an answer is void.
+func (g *partial) reset() {
+	*g = partial{seq: g.seq, mime: normalized.MIMEPlain}
+}
+
+// textOfDelta is the text that a delta adds; mime becomes that of the part that it belongs to.
+func textOfDelta(event exchange.Event, mime *string) (string, error) {
+	var delta normalized.Delta
+	if err := json.Unmarshal(event.Body, &delta); err != nil {
+		return "", fmt.Errorf("read delta %d of turn %s: %w", event.Seq, event.TurnID, err)
+	}
+	switch delta.Kind {
+	case normalized.DeltaPartBegin:
+		if delta.Part != nil && delta.Part.Kind == normalized.PartText {
+			*mime = delta.Part.MIME
+			return delta.Part.Content, nil
+		}
+	case normalized.DeltaPartEnd:
+		*mime = normalized.MIMEPlain
+	}
+	return delta.Text, nil
+}
+
+func (g *partial) add(text string) {
+	if text == "" {
+		return
+	}
+	g.sent.add(text)
+	g.open = true
+	if g.size += len(text); g.size > maxPartialBytes {
+		return
+	}
+	if last := len(g.pieces) - 1; last < 0 || g.pieces[last].mime != g.mime {
+		g.pieces = append(g.pieces, partialPiece{g.mime, &strings.Builder{}})
+	}
+	g.pieces[len(g.pieces)-1].text.WriteString(text)
 }
 
 // artifact is the text so far as the artifact that streams name; nil where there is none.

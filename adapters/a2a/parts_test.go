@@ -279,7 +279,7 @@ func TestRedact(t *testing.T) {
 	}
 }
 
-// FuzzRedact holds the quick cutter against a slow one that decodes, deletes and encodes.
+// FuzzRedact checks the quick cutter against a slow one that decodes, deletes and encodes.
 func FuzzRedact(f *testing.F) {
 	for _, seed := range []string{
 		`{"metadata":{"mentionable":{"identity_evidence":[1],"a":{}}}}`, `[{"Metadata":{"x402.payment.payload":1}},2]`, `{"a":"\u0065"}`,

@@ -169,7 +169,7 @@ func TestWebhookIsTold(t *testing.T) {
 	}
 	for _, state := range []string{exchange.StateRunning, exchange.StateAnswered} {
 		change := exchange.WatchJob{WatchID: table.rows[0].ID, TurnID: turn, State: state, At: time.Now()}
-		if err := b.adapter.Notify(t.Context(), change, false); err != nil {
+		if err := b.adapter.notifier.Notify(t.Context(), change, false); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -200,7 +200,7 @@ func TestWebhookIsTold(t *testing.T) {
 		t.Errorf("told %v", kinds)
 	}
 	stale := exchange.WatchJob{WatchID: table.rows[0].ID, TurnID: turn, State: exchange.StateWaiting}
-	if err := b.adapter.Notify(t.Context(), stale, false); err != nil || len(hook.bodies) != len(kinds) {
+	if err := b.adapter.notifier.Notify(t.Context(), stale, false); err != nil || len(hook.bodies) != len(kinds) {
 		t.Errorf("a state that is over was told: %v", err)
 	}
 }
@@ -218,7 +218,7 @@ func TestCancelledQuestionIsToldAndListed(t *testing.T) {
 		t.Errorf("since %s: %s", at, listed.body)
 	}
 	change := exchange.WatchJob{WatchID: table.rows[0].ID, TurnID: turn, State: exchange.StateAnswered, At: time.Now()}
-	if err := b.adapter.Notify(t.Context(), change, false); err != nil {
+	if err := b.adapter.notifier.Notify(t.Context(), change, false); err != nil {
 		t.Fatal(err)
 	}
 	if len(hook.bodies) != 1 || !strings.Contains(hook.bodies[0], `"TASK_STATE_CANCELED"`) {
@@ -231,14 +231,14 @@ func TestWebhookThatFails(t *testing.T) {
 	b.registered(hook)
 	change := exchange.WatchJob{WatchID: table.rows[0].ID, TurnID: b.engine.newestTurn(), State: exchange.StateAnswered}
 	hook.status = http.StatusServiceUnavailable
-	if err := b.adapter.Notify(t.Context(), change, false); fault.Of(err).RetryAfter != 7*time.Second || len(table.rows) != 1 {
+	if err := b.adapter.notifier.Notify(t.Context(), change, false); fault.Of(err).RetryAfter != 7*time.Second || len(table.rows) != 1 {
 		t.Errorf("503: %v, %d webhooks", err, len(table.rows))
 	}
 	hook.status = http.StatusFound
-	if err := b.adapter.Notify(t.Context(), change, false); err == nil || len(table.rows) != 1 {
+	if err := b.adapter.notifier.Notify(t.Context(), change, false); err == nil || len(table.rows) != 1 {
 		t.Errorf("a redirect: %v, %d webhooks", err, len(table.rows))
 	}
-	if err := b.adapter.Notify(t.Context(), change, true); err == nil || len(table.rows) != 0 {
+	if err := b.adapter.notifier.Notify(t.Context(), change, true); err == nil || len(table.rows) != 0 {
 		t.Errorf("the last attempt: %v, %d webhooks", err, len(table.rows))
 	}
 }
@@ -248,7 +248,7 @@ func TestWebhookThatIsGone(t *testing.T) {
 	b.registered(hook)
 	hook.status = http.StatusGone
 	change := exchange.WatchJob{WatchID: table.rows[0].ID, TurnID: b.engine.newestTurn(), State: exchange.StateAnswered}
-	if err := b.adapter.Notify(t.Context(), change, false); !fault.Of(err).Permanent || len(table.rows) != 0 {
+	if err := b.adapter.notifier.Notify(t.Context(), change, false); !fault.Of(err).Permanent || len(table.rows) != 0 {
 		t.Errorf("410: %v, %d webhooks", err, len(table.rows))
 	}
 }
@@ -348,7 +348,7 @@ func TestCredentialsAwaitConfirmation(t *testing.T) {
 			shown := func() string {
 				hook.got = nil
 				change := exchange.WatchJob{WatchID: table.rows[0].ID, TurnID: b.engine.newestTurn(), State: exchange.StateRunning, At: time.Now()}
-				_ = b.adapter.Notify(t.Context(), change, false)
+				_ = b.adapter.notifier.Notify(t.Context(), change, false)
 				var list []string
 				for _, request := range hook.got {
 					list = append(list, request.Header.Get("Authorization"))

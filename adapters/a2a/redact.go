@@ -57,19 +57,6 @@ func mayHoldSecrets(document []byte) bool {
 	return false
 }
 
-// secretMember knows the path that matters. The SDK reads its own members without regard to case, and so do we.
-func secretMember(above, name, key string) bool {
-	list := secretOfMetadata
-	switch {
-	case strings.EqualFold(name, "metadata"):
-	case name == mentionableKey && strings.EqualFold(above, "metadata"):
-		list = secretOfMentionable
-	default:
-		return false
-	}
-	return slices.Contains(list, key)
-}
-
 type span struct{ start, end int64 }
 
 // redactor walks a document once and notes what to cut.
@@ -138,6 +125,19 @@ func (r *redactor) object(above, name string) error {
 	}
 	_, err := r.dec.Token()
 	return err
+}
+
+// secretMember knows the path that matters. The SDK reads its own members without regard to case, and so do we.
+func secretMember(above, name, key string) bool {
+	list := secretOfMetadata
+	switch {
+	case strings.EqualFold(name, "metadata"):
+	case name == mentionableKey && strings.EqualFold(above, "metadata"):
+		list = secretOfMentionable
+	default:
+		return false
+	}
+	return slices.Contains(list, key)
 }
 
 // pastComma returns the place after the comma that follows, if one does.

@@ -26,13 +26,13 @@ type view struct {
 }
 
 // render writes the stored turns as a task. Results are artifacts; the talk is history and the status message.
-func (a *Adapter) render(ctx context.Context, t *task, v view) (*a2a.Task, error) {
-	status, err := a.status(ctx, t)
+func (s *tasks) render(ctx context.Context, t *task, v view) (*a2a.Task, error) {
+	status, err := s.status(ctx, t)
 	if err != nil {
 		return nil, err
 	}
 	rendered := &a2a.Task{ID: t.id(), ContextID: t.contextID, Status: status, Metadata: taskMetadata(t)}
-	if rendered.History, err = a.history(ctx, t, v.history); err != nil {
+	if rendered.History, err = s.history(ctx, t, v.history); err != nil {
 		return nil, err
 	}
 	if !v.artifacts {
@@ -43,7 +43,7 @@ func (a *Adapter) render(ctx context.Context, t *task, v view) (*a2a.Task, error
 		if i < len(t.turns)-1 {
 			read = nil
 		}
-		artifacts, err := a.artifacts(ctx, turn, read)
+		artifacts, err := s.artifacts(ctx, turn, read)
 		if err != nil {
 			return nil, err
 		}
@@ -52,12 +52,26 @@ func (a *Adapter) render(ctx context.Context, t *task, v view) (*a2a.Task, error
 	return rendered, nil
 }
 
-func (a *Adapter) status(ctx context.Context, t *task) (a2a.TaskStatus, error) {
+// taskMetadata holds how deep in a chain of agents the task stands, and what became of its payment.
+func taskMetadata(t *task) map[string]any {
+	last := *t.last()
+	metadata := map[string]any{}
+	if chain := last.Message.RecipientCapabilities.AgentChain; chain != nil {
+		metadata[mentionableKey] = map[string]any{"agent_chain": chain}
+	}
+	maps.Copy(metadata, payment(last, t.state()))
+	if len(metadata) == 0 {
+		return nil
+	}
+	return metadata
+}
+
+func (s *tasks) status(ctx context.Context, t *task) (a2a.TaskStatus, error) {
 	if !t.cancelled.IsZero() {
 		return a2a.TaskStatus{State: a2a.TaskStateCanceled, Timestamp: stamp(t.cancelled)}, nil
 	}
 	last := t.last()
-	message, err := a.statusMessage(ctx, t, *last)
+	message, err := s.statusMessage(ctx, t, *last)
 	return a2a.TaskStatus{State: stateOf(*last), Message: message, Timestamp: stamp(last.UpdatedAt)}, err
 }
 
@@ -67,15 +81,120 @@ func stamp(at time.Time) *time.Time {
 	return &at
 }
 
+// Sentences for states in which the agent itself said nothing.
+const (
+	sentenceFailed  = "The agent could not answer this message."
+	sentenceRefused = "The agent does not take this message."
+	sentenceHeld    = "The message waits until the operator of this server lets it pass."
+	sentenceWaiting = "The task waits for a decision that is made outside of this conversation."
+)
+
+// statusMessage is what goes with the state; nil where the state says everything.
+func (s *tasks) statusMessage(ctx context.Context, t *task, turn exchange.TurnRecord) (*a2a.Message, error) {
+	message := newAnswerMessage(t, turn)
+	state := stateOf(turn)
+	if !speaks(state) {
+		return paid(message, turn, state), nil
+	}
+	if err := s.fillStatus(ctx, message, turn); err != nil {
+		return nil, err
+	}
+	if len(message.Parts) == 0 {
+		message.Parts = a2a.ContentParts{a2a.NewTextPart(sentence(turn, state))}
+	}
+	addPayment(message, turn, state)
+	return message, nil
+}
+
+func newAnswerMessage(t *task, turn exchange.TurnRecord) *a2a.Message {
+	return &a2a.Message{
+		ID: answerID(turn), Role: a2a.MessageRoleAgent,
+		TaskID: a2a.TaskID(turn.Reference), ContextID: t.contextID,
+	}
+}
+
+// answerID is the id of the agent's message: the reply's, which is final before any reader sees it.
+func answerID(turn exchange.TurnRecord) string {
+	if turn.ReplyID != "" {
+		return turn.ReplyID
+	}
+	return turn.ID
+}
+
+// speaks reports whether the state needs words.
+func speaks(state a2a.TaskState) bool {
+	switch state {
+	case a2a.TaskStateSubmitted, a2a.TaskStateWorking, a2a.TaskStateCompleted, a2a.TaskStateCanceled:
+		return false
+	}
+	return true
+}
+
+// fillStatus takes the agent's own words: the sentence of a failure, or the parts with the policy part last.
+func (s *tasks) fillStatus(ctx context.Context, message *a2a.Message, turn exchange.TurnRecord) (err error) {
+	response := turn.Response
+	if response == nil {
+		return nil
+	}
+	policy := policyOf(turn)
+	if policy == nil && response.Error != nil && response.Error.Message != "" {
+		message.Parts = a2a.ContentParts{a2a.NewTextPart(response.Error.Message)}
+		return nil
+	}
+	if message.Parts, err = s.renderParts(ctx, response.Parts, true); err != nil || policy == nil {
+		return err
+	}
+	return s.addPolicy(message, *policy)
+}
+
+// addPolicy puts a demand or refusal into a status message three times: as text for any client, as data, and in the
+// metadata of the policy extension (message contract, section 8). A payment also gets the keys that deployed x402
+// clients read.
+func (s *tasks) addPolicy(message *a2a.Message, policy policypart.Part) error {
+	policy = s.options.Present(policy)
+	encoded, err := json.Marshal(policy)
+	if err != nil {
+		return fmt.Errorf("write policy part: %w", err)
+	}
+	var object map[string]any
+	if err := json.Unmarshal(encoded, &object); err != nil {
+		return fmt.Errorf("write policy part: %w", err)
+	}
+	message.Parts = append(message.Parts, a2a.NewTextPart(policy.Text("")), a2a.NewDataPart(object))
+	message.Extensions = append(message.Extensions, policypart.Extension)
+	message.SetMeta(mentionableKey, map[string]any{"policy": object})
+	if policy.Kind == policypart.PaymentRequired {
+		message.SetMeta(paymentStatusKey, paymentRequired)
+		accepts := policy.Accepts
+		if accepts == nil {
+			accepts = []json.RawMessage{}
+		}
+		message.SetMeta("x402.payment.required", map[string]any{"x402Version": facilitator.VersionOf(accepts), "accepts": accepts})
+	}
+	return nil
+}
+
+func sentence(turn exchange.TurnRecord, state a2a.TaskState) string {
+	switch {
+	case turn.State == exchange.StateHeld:
+		return sentenceHeld
+	case state == a2a.TaskStateRejected:
+		return sentenceRefused
+	case state == a2a.TaskStateFailed:
+		return sentenceFailed
+	}
+	return sentenceWaiting
+}
+
 // history is every message of the task but the one of the current status.
-func (a *Adapter) history(ctx context.Context, t *task, length *int) ([]*a2a.Message, error) {
+func (s *tasks) history(ctx context.Context, t *task, length *int) ([]*a2a.Message, error) {
 	if length != nil && *length == 0 {
 		return nil, nil
 	}
 	list := make([]*a2a.Message, 0, 2*len(t.turns))
 	files := maxHistoryFiles
 	for i, turn := range t.turns {
-		question, err := a.question(ctx, t, turn, &files)
+		question, err := s.question(ctx, t, turn, &files)
 		if err != nil {
 			return nil, err
 		}
@@ -83,7 +202,7 @@ func (a *Adapter) history(ctx context.Context, t *task, length *int) ([]*a2a.Mes
 		if i == len(t.turns)-1 && t.cancelled.IsZero() {
 			break
 		}
-		answer, err := a.spoken(ctx, t, turn)
+		answer, err := s.spoken(ctx, t, turn)
 		if err != nil {
 			return nil, err
 		}
@@ -99,126 +218,34 @@ func (a *Adapter) history(ctx context.Context, t *task, length *int) ([]*a2a.Mes
 
 // question is the message of the caller as it was sent; of one that was taken before this was kept, as it was understood. Files
 // are the bytes that the history may still hold.
-func (a *Adapter) question(ctx context.Context, t *task, turn exchange.TurnRecord, files *int) (message *a2a.Message, err error) {
+func (s *tasks) question(ctx context.Context, t *task, turn exchange.TurnRecord, files *int) (message *a2a.Message, err error) {
 	message = &a2a.Message{
 		ID: turn.Message.ID, Role: a2a.MessageRoleUser, TaskID: a2a.TaskID(turn.Reference), ContextID: t.contextID,
 	}
 	if noted := routeOf(turn).Words; noted != nil && len(turn.Message.Parts) > 0 {
-		return message, a.restore(ctx, message, noted, turn, files)
+		return message, s.restore(ctx, message, noted, turn, files)
 	}
-	message.Parts, err = a.renderParts(ctx, turn.Message.Parts, false)
+	message.Parts, err = s.renderParts(ctx, turn.Message.Parts, false)
 	return message, err
 }
 
-// answerID is the id of the agent's message: the reply's, which is final before anybody sees it.
-func answerID(turn exchange.TurnRecord) string {
-	if turn.ReplyID != "" {
-		return turn.ReplyID
-	}
-	return turn.ID
-}
-
-// Sentences for states in which the agent itself said nothing.
-const (
-	sentenceFailed  = "The agent could not answer this message."
-	sentenceRefused = "The agent does not take this message."
-	sentenceHeld    = "The message waits until the operator of this server lets it pass."
-	sentenceWaiting = "The task waits for a decision that is made outside of this conversation."
-)
-
-// statusMessage is what goes with the state; nil where the state says everything.
-func (a *Adapter) statusMessage(ctx context.Context, t *task, turn exchange.TurnRecord) (*a2a.Message, error) {
-	message := newAnswerMessage(t, turn)
-	state := stateOf(turn)
-	if !speaks(state) {
-		return paid(message, turn, state), nil
-	}
-	if err := a.fillStatus(ctx, message, turn); err != nil {
-		return nil, err
-	}
-	if len(message.Parts) == 0 {
-		message.Parts = a2a.ContentParts{a2a.NewTextPart(sentence(turn, state))}
-	}
-	addPayment(message, turn, state)
-	return message, nil
-}
-
-// speaks reports whether the state needs words.
-func speaks(state a2a.TaskState) bool {
-	switch state {
-	case a2a.TaskStateSubmitted, a2a.TaskStateWorking, a2a.TaskStateCompleted, a2a.TaskStateCanceled:
-		return false
-	}
-	return true
-}
-
 // spoken is what the agent said at the end of an earlier turn of the task. A demand stays a part of the talk, also
-// when the next message took its turn up.
-func (a *Adapter) spoken(ctx context.Context, t *task, turn exchange.TurnRecord) (*a2a.Message, error) {
+// when the next message continued its turn.
+func (s *tasks) spoken(ctx context.Context, t *task, turn exchange.TurnRecord) (*a2a.Message, error) {
 	if policyOf(turn) == nil {
-		return a.statusMessage(ctx, t, turn)
+		return s.statusMessage(ctx, t, turn)
 	}
 	message := newAnswerMessage(t, turn)
-	return message, a.fillStatus(ctx, message, turn)
-}
-
-func newAnswerMessage(t *task, turn exchange.TurnRecord) *a2a.Message {
-	return &a2a.Message{
-		ID: answerID(turn), Role: a2a.MessageRoleAgent,
-		TaskID: a2a.TaskID(turn.Reference), ContextID: t.contextID,
-	}
-}
-
-// taskMetadata says how deep in a chain of agents the task stands, and what became of its payment.
-func taskMetadata(t *task) map[string]any {
-	last := *t.last()
-	metadata := map[string]any{}
-	if chain := last.Message.RecipientCapabilities.AgentChain; chain != nil {
-		metadata[mentionableKey] = map[string]any{"agent_chain": chain}
-	}
-	maps.Copy(metadata, payment(last, t.state()))
-	if len(metadata) == 0 {
-		return nil
-	}
-	return metadata
-}
-
-// fillStatus takes the agent's own words: the sentence of a failure, or the parts with the policy part last.
-func (a *Adapter) fillStatus(ctx context.Context, message *a2a.Message, turn exchange.TurnRecord) (err error) {
-	response := turn.Response
-	if response == nil {
-		return nil
-	}
-	policy := policyOf(turn)
-	if policy == nil && response.Error != nil && response.Error.Message != "" {
-		message.Parts = a2a.ContentParts{a2a.NewTextPart(response.Error.Message)}
-		return nil
-	}
-	if message.Parts, err = a.renderParts(ctx, response.Parts, true); err != nil || policy == nil {
-		return err
-	}
-	return a.addPolicy(message, *policy)
-}
-
-func sentence(turn exchange.TurnRecord, state a2a.TaskState) string {
-	switch {
-	case turn.State == exchange.StateHeld:
-		return sentenceHeld
-	case state == a2a.TaskStateRejected:
-		return sentenceRefused
-	case state == a2a.TaskStateFailed:
-		return sentenceFailed
-	}
-	return sentenceWaiting
+	return message, s.fillStatus(ctx, message, turn)
 }
 
 // artifacts are the results of a turn that was answered: one for the parts of the answer, and each artifact part as
 // its own. The ids are stable, so that streams and later reads name the same things. Of a turn that works, or ended
 // otherwise, they are what it said so far (A2A 1.0, section 3.1.3); read is that where it is known already.
-func (a *Adapter) artifacts(ctx context.Context, turn exchange.TurnRecord, read *partial) (list []*a2a.Artifact, err error) {
+func (s *tasks) artifacts(ctx context.Context, turn exchange.TurnRecord, read *partial) (list []*a2a.Artifact, err error) {
 	if stateOf(turn) != a2a.TaskStateCompleted {
 		if read == nil {
-			if read, err = a.partial(ctx, turn); err != nil {
+			if read, err = s.partial(ctx, turn); err != nil {
 				return nil, err
 			}
 		}
@@ -232,7 +259,7 @@ func (a *Adapter) artifacts(ctx context.Context, turn exchange.TurnRecord, read 
 	}
 	answer := &a2a.Artifact{ID: answerArtifact(turn.ID)}
 	for i, part := range turn.Response.Parts {
-		rendered, err := a.renderPart(ctx, part, true)
+		rendered, err := s.renderPart(ctx, part, true)
 		if err != nil {
 			return nil, err
 		}
@@ -376,31 +403,4 @@ func digestURI(digest string) string {
 		return "ni:///sha-256;"
 	}
 	return "ni:///sha-256;" + base64.RawURLEncoding.EncodeToString(sum)
-}
-
-// addPolicy puts a demand or refusal into a status message three times: as text for any client, as data, and in the
-// metadata of the policy extension (message contract, section 8). A payment also gets the keys that deployed x402
-// clients read.
-func (a *Adapter) addPolicy(message *a2a.Message, policy policypart.Part) error {
-	policy = a.options.Present(policy)
-	encoded, err := json.Marshal(policy)
-	if err != nil {
-		return fmt.Errorf("write policy part: %w", err)
-	}
-	var object map[string]any
-	if err := json.Unmarshal(encoded, &object); err != nil {
-		return fmt.Errorf("write policy part: %w", err)
-	}
-	message.Parts = append(message.Parts, a2a.NewTextPart(policy.Text("")), a2a.NewDataPart(object))
-	message.Extensions = append(message.Extensions, policypart.Extension)
-	message.SetMeta(mentionableKey, map[string]any{"policy": object})
-	if policy.Kind == policypart.PaymentRequired {
-		message.SetMeta(paymentStatusKey, paymentRequired)
-		accepts := policy.Accepts
-		if accepts == nil {
-			accepts = []json.RawMessage{}
-		}
-		message.SetMeta("x402.payment.required", map[string]any{"x402Version": facilitator.VersionOf(accepts), "accepts": accepts})
-	}
-	return nil
 }

@@ -14,11 +14,14 @@ import (
 
 	"github.com/a2aproject/a2a-go/v2/a2a"
 	"github.com/a2aproject/a2a-go/v2/a2acompat/a2av0"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
 
 	"inbox/exchange"
 	"inbox/identity"
 	"inbox/internal/fault"
 	"inbox/internal/safehttp"
+	"inbox/internal/webtoken"
 )
 
 // oldCardRel is read and never written (message contract, section 11).
@@ -35,7 +38,7 @@ type peer struct {
 	address  string // as its own server writes it: evidence is for exactly this name
 	endpoint string // JSON-RPC
 	version  a2a.ProtocolVersion
-	open     bool // its card says that it wants no authentication
+	open     bool // its card demands no authentication
 	expires  time.Time
 }
 
@@ -87,6 +90,49 @@ func (c *Caller) cardLink(ctx context.Context, to identity.Address) (named strin
 	return "", nil, fault.GiveUp("nobody of that address can be called: it has no agent card", nil)
 }
 
+// scheme is http only in development, and only where a port shows that no public server is meant.
+func (c *Caller) scheme(domain string) string {
+	if c.options.AllowHTTP && identity.HostOf(domain) != domain {
+		return "http"
+	}
+	return "https"
+}
+
+// fetch reads a discovery document, over one redirect at most.
+func (c *Caller) fetch(ctx context.Context, address, accept string) (body []byte, final *url.URL, err error) {
+	response, err := c.options.Client.Get(ctx, address, safehttp.GetOptions{Accept: accept, MaxBytes: maxCardBytes, MaxRedirects: 1})
+	if err != nil {
+		return nil, nil, unreachable(err)
+	}
+	defer func() { _ = response.Body.Close() }()
+	final = response.Request.URL
+	switch status := response.StatusCode; {
+	case final.Scheme != "https" && !c.options.AllowHTTP:
+		return nil, nil, fault.GiveUp("the other server leads away from https", nil)
+	case status == http.StatusTooManyRequests, status >= http.StatusInternalServerError:
+		return nil, nil, fault.RetryIn(retryAfter(response.Header), "the server of the other agent does not answer right now", nil)
+	case status != http.StatusOK:
+		return nil, nil, fault.GiveUp("there is no agent of that address", nil)
+	}
+	var read bytes.Buffer
+	if _, err := read.ReadFrom(io.LimitReader(response.Body, maxCardBytes+1)); err != nil {
+		return nil, nil, unreachable(err)
+	}
+	if read.Len() > maxCardBytes {
+		return nil, nil, fault.GiveUp("the other server describes the agent with too many words", nil)
+	}
+	return read.Bytes(), final, nil
+}
+
+// unreachable classes trouble of the network.
+func unreachable(err error) error {
+	switch {
+	case errors.Is(err, safehttp.ErrRefused), errors.Is(err, safehttp.ErrRedirects), errors.Is(err, safehttp.ErrTooLarge):
+		return fault.GiveUp("the server of the other agent cannot be called", err)
+	}
+	return fault.RetryIn(0, "the server of the other agent cannot be reached", err)
+}
+
 // sameAgent reports whether a document names the agent that was asked for, in any spelling of its local part, and returns
 // the document's spelling.
 func sameAgent(asked identity.Address, text string) (named string, same bool) {
@@ -95,6 +141,18 @@ func sameAgent(asked identity.Address, text string) (named string, same bool) {
 		return "", false
 	}
 	return found.String(), identity.CanonicalAgent(found) == identity.CanonicalAgent(asked)
+}
+
+// allowed takes an address out of a document: https anywhere, because the document names it, or the document's own
+// origin.
+func (c *Caller) allowed(text string, document *url.URL) (*url.URL, error) {
+	u, err := url.Parse(text)
+	switch {
+	case err != nil || u.Host == "" || u.User != nil || u.Fragment != "":
+	case u.Scheme == "https", u.Scheme == document.Scheme && u.Host == document.Host && c.options.AllowHTTP:
+		return u, nil
+	}
+	return nil, fault.GiveUp("the other agent names an address that cannot be called", err)
 }
 
 // peerCard is what we read of a card in the form of the message contract, section 11.
@@ -139,59 +197,64 @@ func (c *Caller) readCard(ctx context.Context, to identity.Address, at *url.URL)
 	return found, nil
 }
 
-// allowed takes an address out of a document: https anywhere, because the document names it, or the document's own
-// origin.
-func (c *Caller) allowed(text string, document *url.URL) (*url.URL, error) {
-	u, err := url.Parse(text)
-	switch {
-	case err != nil || u.Host == "" || u.User != nil || u.Fragment != "":
-	case u.Scheme == "https", u.Scheme == document.Scheme && u.Host == document.Host && c.options.AllowHTTP:
-		return u, nil
-	}
-	return nil, fault.GiveUp("the other agent names an address that cannot be called", err)
-}
+var checkedCards = promauto.NewCounterVec(prometheus.CounterOpts{
+	Name: "inbox_a2a_card_signatures_total",
+	Help: "Cards of agents elsewhere that our agents call, by outcome of their signatures (valid, unsigned, unknown, forged).",
+}, []string{"outcome"})
 
-// scheme is http only in development, and only where a port says that no public server is meant.
-func (c *Caller) scheme(domain string) string {
-	if c.options.AllowHTTP && identity.HostOf(domain) != domain {
-		return "http"
-	}
-	return "https"
-}
+const maxKeySetBytes = 256 << 10
 
-// fetch reads a discovery document, over one redirect at most.
-func (c *Caller) fetch(ctx context.Context, address, accept string) (body []byte, final *url.URL, err error) {
-	response, err := c.options.Client.Get(ctx, address, safehttp.GetOptions{Accept: accept, MaxBytes: maxCardBytes, MaxRedirects: 1})
+// checkSignature refuses a card whose signature names a key of the card's own origin and does not fit: the card was changed
+// on the way. A card without a signature, or with a key from elsewhere, is what TLS says that it is and no more: who signs
+// chooses the place of the key, so that a signature by it proves nothing. Keys that cannot be had now are asked for again.
+func (c *Caller) checkSignature(ctx context.Context, card []byte, at *url.URL) error {
+	var signed struct {
+		Signatures []json.RawMessage `json:"signatures"`
+	}
+	_ = json.Unmarshal(card, &signed) // what cannot be read has no signature; readCard says so
+	if len(signed.Signatures) == 0 {
+		checkedCards.WithLabelValues("unsigned").Inc()
+		return nil
+	}
+	keys, err := c.keysOf(ctx, at)
 	if err != nil {
-		return nil, nil, unreachable(err)
+		return err
+	}
+	switch err := webtoken.VerifyWhole(card, keys); {
+	case errors.Is(err, webtoken.ErrCardForged):
+		checkedCards.WithLabelValues("forged").Inc()
+		return fault.GiveUp("the card of the other agent was changed after it was signed", err)
+	case err != nil:
+		checkedCards.WithLabelValues("unknown").Inc()
+	default:
+		checkedCards.WithLabelValues("valid").Inc()
+	}
+	return nil
+}
+
+// keysOf reads the key set of an origin; none where it publishes none.
+func (c *Caller) keysOf(ctx context.Context, card *url.URL) ([]byte, error) {
+	at := url.URL{Scheme: card.Scheme, Host: card.Host, Path: "/.well-known/jwks.json"}
+	options := safehttp.GetOptions{Accept: "application/jwk-set+json, application/json", MaxBytes: maxKeySetBytes, MaxRedirects: -1}
+	response, err := c.options.Client.Get(ctx, at.String(), options)
+	switch {
+	case errors.Is(err, safehttp.ErrRedirects):
+		return nil, nil
+	case err != nil:
+		return nil, unreachable(err)
 	}
 	defer func() { _ = response.Body.Close() }()
-	final = response.Request.URL
 	switch status := response.StatusCode; {
-	case final.Scheme != "https" && !c.options.AllowHTTP:
-		return nil, nil, fault.GiveUp("the other server leads away from https", nil)
 	case status == http.StatusTooManyRequests, status >= http.StatusInternalServerError:
-		return nil, nil, fault.RetryIn(retryAfter(response.Header), "the server of the other agent does not answer right now", nil)
+		return nil, fault.RetryIn(retryAfter(response.Header), "the server of the other agent does not answer right now", nil)
 	case status != http.StatusOK:
-		return nil, nil, fault.GiveUp("there is no agent of that address", nil)
+		return nil, nil
 	}
-	var read bytes.Buffer
-	if _, err := read.ReadFrom(io.LimitReader(response.Body, maxCardBytes+1)); err != nil {
-		return nil, nil, unreachable(err)
+	keys, err := io.ReadAll(io.LimitReader(response.Body, maxKeySetBytes+1))
+	if err != nil {
+		return nil, unreachable(err)
 	}
-	if read.Len() > maxCardBytes {
-		return nil, nil, fault.GiveUp("the other server describes the agent with too many words", nil)
-	}
-	return read.Bytes(), final, nil
-}
-
-// unreachable classes trouble of the network.
-func unreachable(err error) error {
-	switch {
-	case errors.Is(err, safehttp.ErrRefused), errors.Is(err, safehttp.ErrRedirects), errors.Is(err, safehttp.ErrTooLarge):
-		return fault.GiveUp("the server of the other agent cannot be called", err)
-	}
-	return fault.RetryIn(0, "the server of the other agent cannot be reached", err)
+	return keys, nil
 }
 
 const maxPeers = 1024 // cards kept

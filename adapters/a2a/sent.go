@@ -44,151 +44,6 @@ const (
 	maxHistoryFiles = 1 << 20 // bytes of stored files in the history of one task; what is over it is named by its digest
 )
 
-// sentOf notes a message; at returns for each of its parts the place of the normalized one, counted from 1, or zero.
-func sentOf(message *a2a.Message, at []int, parts []normalized.Part) (*sent, error) {
-	noted := &sent{Extensions: message.Extensions, References: message.ReferenceTasks}
-	var err error
-	if noted.Metadata, err = rawMetadata(message.Metadata); err != nil {
-		return nil, err
-	}
-	texts := 0
-	for i, part := range message.Parts {
-		p := sentPart{At: at[i], MediaType: part.MediaType, Filename: part.Filename}
-		if p.Metadata, err = rawMetadata(part.Metadata); err != nil {
-			return nil, err
-		}
-		switch content := part.Content.(type) {
-		case a2a.Text:
-			p.Kind = kindText
-			if p.At == 0 || parts[p.At-1].Content != string(content) {
-				if texts += len(content); texts <= maxSentText {
-					p.At, p.Text = 0, string(content)
-				}
-			}
-		case a2a.Raw:
-			p.Kind = kindRaw
-		case a2a.URL:
-			p.Kind, p.At, p.Text = kindURL, 0, string(content)
-		case a2a.Data:
-			p.Kind = kindData
-		}
-		noted.Parts = append(noted.Parts, p)
-	}
-	return noted, nil
-}
-
-func rawMetadata(metadata map[string]any) (json.RawMessage, error) {
-	if metadata == nil {
-		return nil, nil
-	}
-	return json.Marshal(metadata)
-}
-
-// restore fills a message of the history as it was sent.
-func (a *Adapter) restore(ctx context.Context, message *a2a.Message, noted *sent, turn exchange.TurnRecord, files *int) (err error) {
-	message.Extensions, message.ReferenceTasks = noted.Extensions, noted.References
-	if message.Metadata, err = exactMetadata(noted.Metadata); err != nil {
-		return fmt.Errorf("read metadata of message %s: %w", turn.ID, err)
-	}
-	for _, p := range noted.Parts {
-		part := &a2a.Part{MediaType: p.MediaType, Filename: p.Filename}
-		if part.Metadata, err = exactMetadata(p.Metadata); err != nil {
-			return fmt.Errorf("read metadata of a part of message %s: %w", turn.ID, err)
-		}
-		if part.Content, err = a.restoreContent(ctx, p, turn.Message.Parts, files); err != nil {
-			return err
-		}
-		if part.Content != nil {
-			message.Parts = append(message.Parts, part)
-		}
-	}
-	return nil
-}
-
-// restoreContent returns nil for a content that is not kept any more.
-func (a *Adapter) restoreContent(ctx context.Context, p sentPart, parts []normalized.Part, files *int) (a2a.PartContent, error) {
-	switch {
-	case p.Kind == kindURL:
-		return a2a.URL(p.Text), nil
-	case p.At == 0:
-		return a2a.Text(p.Text), nil
-	case p.At > len(parts):
-		return nil, nil
-	}
-	kept := parts[p.At-1]
-	if p.Kind == kindText {
-		return a2a.Text(kept.Content), nil
-	}
-	if kept.BytesRef == nil {
-		return nil, nil
-	}
-	var content []byte
-	if kept.BytesRef.Kind == normalized.BytesInline {
-		inline, err := kept.BytesRef.Bytes()
-		if err != nil {
-			return nil, fmt.Errorf("read inline bytes: %w", err)
-		}
-		content = inline
-	} else {
-		if kept.Size > int64(*files) {
-			return a2a.URL(digestURI(kept.BytesRef.Digest)), nil
-		}
-		stored, err := a.readBlob(ctx, kept.BytesRef.Digest)
-		if err != nil {
-			return nil, err
-		}
-		*files -= len(stored)
-		content = stored
-	}
-	if p.Kind == kindData {
-		if value, is := exactValue(content); is {
-			return a2a.Data{Value: value}, nil
-		}
-	}
-	return a2a.Raw(content), nil
-}
-
-// exactValue reads JSON with the digits of its numbers; false for what is none, or has a number that gRPC could not write.
-func exactValue(document []byte) (value any, ok bool) {
-	decoder := json.NewDecoder(bytes.NewReader(document))
-	decoder.UseNumber()
-	if decoder.Decode(&value) != nil || decoder.More() {
-		return nil, false
-	}
-	return value, finite(value)
-}
-
-func exactMetadata(document json.RawMessage) (map[string]any, error) {
-	if len(document) == 0 {
-		return nil, nil
-	}
-	var metadata map[string]any
-	decoder := json.NewDecoder(bytes.NewReader(document))
-	decoder.UseNumber()
-	return metadata, decoder.Decode(&metadata)
-}
-
-func finite(value any) bool {
-	switch v := value.(type) {
-	case json.Number:
-		number, err := v.Float64()
-		return err == nil && !math.IsInf(number, 0)
-	case []any:
-		for _, item := range v {
-			if !finite(item) {
-				return false
-			}
-		}
-	case map[string]any:
-		for _, member := range v {
-			if !finite(member) {
-				return false
-			}
-		}
-	}
-	return true
-}
-
 // rawPart and rawMessage are what of a request the SDK reads into floats.
 type rawPart struct {
 	Data     json.RawMessage `json:"data"`
@@ -206,7 +61,7 @@ type rawRequest struct {
 	Request rawMessage `json:"request"` // the message by HTTP+JSON of 0.3, as its .proto file calls it
 }
 
-// exact returns metadata and data of a message the digits that their numbers had on the wire: the SDK reads them as floats,
+// exact restores the digits that the numbers in metadata and data of a message had on the wire: the SDK reads them as floats,
 // which rounds above 2^53. Whatever the bindings made of the rest of a value stays theirs. By gRPC numbers
 // are floats, and data that is no object is nothing for the SDK.
 func (c *call) exact(message *a2a.Message) {
@@ -327,4 +182,149 @@ func alike(decoded, exact any) bool {
 		return true
 	}
 	return reflect.DeepEqual(decoded, exact)
+}
+
+// exactValue reads JSON with the digits of its numbers; false for what is none, or has a number that gRPC could not write.
+func exactValue(document []byte) (value any, ok bool) {
+	decoder := json.NewDecoder(bytes.NewReader(document))
+	decoder.UseNumber()
+	if decoder.Decode(&value) != nil || decoder.More() {
+		return nil, false
+	}
+	return value, finite(value)
+}
+
+func finite(value any) bool {
+	switch v := value.(type) {
+	case json.Number:
+		number, err := v.Float64()
+		return err == nil && !math.IsInf(number, 0)
+	case []any:
+		for _, item := range v {
+			if !finite(item) {
+				return false
+			}
+		}
+	case map[string]any:
+		for _, member := range v {
+			if !finite(member) {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// sentOf notes a message; at returns for each of its parts the place of the normalized one, counted from 1, or zero.
+func sentOf(message *a2a.Message, at []int, parts []normalized.Part) (*sent, error) {
+	noted := &sent{Extensions: message.Extensions, References: message.ReferenceTasks}
+	var err error
+	if noted.Metadata, err = rawMetadata(message.Metadata); err != nil {
+		return nil, err
+	}
+	texts := 0
+	for i, part := range message.Parts {
+		p := sentPart{At: at[i], MediaType: part.MediaType, Filename: part.Filename}
+		if p.Metadata, err = rawMetadata(part.Metadata); err != nil {
+			return nil, err
+		}
+		switch content := part.Content.(type) {
+		case a2a.Text:
+			p.Kind = kindText
+			if p.At == 0 || parts[p.At-1].Content != string(content) {
+				if texts += len(content); texts <= maxSentText {
+					p.At, p.Text = 0, string(content)
+				}
+			}
+		case a2a.Raw:
+			p.Kind = kindRaw
+		case a2a.URL:
+			p.Kind, p.At, p.Text = kindURL, 0, string(content)
+		case a2a.Data:
+			p.Kind = kindData
+		}
+		noted.Parts = append(noted.Parts, p)
+	}
+	return noted, nil
+}
+
+func rawMetadata(metadata map[string]any) (json.RawMessage, error) {
+	if metadata == nil {
+		return nil, nil
+	}
+	return json.Marshal(metadata)
+}
+
+// restore fills a message of the history as it was sent.
+func (s *tasks) restore(ctx context.Context, message *a2a.Message, noted *sent, turn exchange.TurnRecord, files *int) (err error) {
+	message.Extensions, message.ReferenceTasks = noted.Extensions, noted.References
+	if message.Metadata, err = exactMetadata(noted.Metadata); err != nil {
+		return fmt.Errorf("read metadata of message %s: %w", turn.ID, err)
+	}
+	for _, p := range noted.Parts {
+		part := &a2a.Part{MediaType: p.MediaType, Filename: p.Filename}
+		if part.Metadata, err = exactMetadata(p.Metadata); err != nil {
+			return fmt.Errorf("read metadata of a part of message %s: %w", turn.ID, err)
+		}
+		if part.Content, err = s.restoreContent(ctx, p, turn.Message.Parts, files); err != nil {
+			return err
+		}
+		if part.Content != nil {
+			message.Parts = append(message.Parts, part)
+		}
+	}
+	return nil
+}
+
+func exactMetadata(document json.RawMessage) (map[string]any, error) {
+	if len(document) == 0 {
+		return nil, nil
+	}
+	var metadata map[string]any
+	decoder := json.NewDecoder(bytes.NewReader(document))
+	decoder.UseNumber()
+	return metadata, decoder.Decode(&metadata)
+}
+
+// restoreContent returns nil for a content that is not kept any more.
+func (s *tasks) restoreContent(ctx context.Context, p sentPart, parts []normalized.Part, files *int) (a2a.PartContent, error) {
+	switch {
+	case p.Kind == kindURL:
+		return a2a.URL(p.Text), nil
+	case p.At == 0:
+		return a2a.Text(p.Text), nil
+	case p.At > len(parts):
+		return nil, nil
+	}
+	kept := parts[p.At-1]
+	if p.Kind == kindText {
+		return a2a.Text(kept.Content), nil
+	}
+	if kept.BytesRef == nil {
+		return nil, nil
+	}
+	var content []byte
+	if kept.BytesRef.Kind == normalized.BytesInline {
+		inline, err := kept.BytesRef.Bytes()
+		if err != nil {
+			return nil, fmt.Errorf("read inline bytes: %w", err)
+		}
+		content = inline
+	} else {
+		if kept.Size > int64(*files) {
+			return a2a.URL(digestURI(kept.BytesRef.Digest)), nil
+		}
+		stored, err := s.readBlob(ctx, kept.BytesRef.Digest)
+		if err != nil {
+			return nil, err
+		}
+		*files -= len(stored)
+		content = stored
+	}
+	if p.Kind == kindData {
+		if value, is := exactValue(content); is {
+			return a2a.Data{Value: value}, nil
+		}
+	}
+	return a2a.Raw(content), nil
 }

@@ -1,8 +1,8 @@
 // Package a2a makes agents reachable by the Agent2Agent protocol: JSON-RPC, HTTP+JSON and gRPC in the versions 1.0
 // and 0.3, bearer tokens, agent cards. A task is all turns of one agent and one principal with the same reference; this
 // package keeps no state of its own beside a token cache of a few seconds, everything is read from the engine's
-// rows. Caller is the way out: it calls agents of other servers with signed evidence; Notify tells webhooks. The package
-// does not run agents and does not decide whom to believe.
+// rows. Caller is the way out: it calls agents of other servers with signed evidence; the notifier tells webhooks. The package
+// does not run agents and does not validate signed evidence.
 package a2a
 
 import (
@@ -81,9 +81,9 @@ type Blobs interface {
 	Open(ctx context.Context, digest string) (io.ReadCloser, error)
 }
 
-// Believer decides which of the proofs that came with a message may be relied on. It never fails: what cannot be
+// Validator decides which of the proofs that came with a message may be relied on. It never fails: what cannot be
 // checked is rejected.
-type Believer interface {
+type Validator interface {
 	Believe(ctx context.Context, offered identity.Offered, recipient identity.Recipient) identity.Belief
 }
 
@@ -109,7 +109,7 @@ type Options struct {
 	Tokens    Tokens
 	Claims    Claims
 	Blobs     Blobs
-	Believer  Believer                              // optional: nil = no evidence is relied on
+	Validator Validator                             // optional: nil = no evidence is relied on
 	Present   func(policypart.Part) policypart.Part // optional: puts the asker's secret into the url of a demand; nil = only Confine
 
 	Verifier Verifier                                       // optional: nil = only tokens of the operator are taken
@@ -127,7 +127,7 @@ type Options struct {
 
 	WaitLimit time.Duration // longest wait of a blocking send before the working task is returned; default 50 s
 	KeepAlive time.Duration // comment lines on quiet streams; default 15 s
-	// GRPCPace says how long the other end of a gRPC connection has to wait before its next request; optional, as that of
+	// GRPCPace returns how long the other end of a gRPC connection has to wait before its next request; optional, as that of
 	// HTTP is the web server's own.
 	GRPCPace func(client netip.Addr) time.Duration
 	// GRPCClient tells the client behind a gRPC connection from remote, where a proxy says forwarded; optional: no client is
@@ -145,57 +145,6 @@ type Options struct {
 type IssuerCard struct {
 	Name      string // value of iss
 	Discovery string // its OpenID Connect metadata; empty = not published
-}
-
-// Adapter is the A2A edge of the server.
-type Adapter struct {
-	codec
-	authenticator
-	limiter *callerLimiter
-
-	rpc1, rpc03, rest1, rest03 http.Handler // the SDK's bindings, one of each for all agents
-}
-
-// cards describe the agents: their cards, signed, and what else tells a caller where and how an agent is reached.
-type cards struct {
-	options *Options
-	base    string // PublicURL without a slash at the end
-	seen    changes
-	log     *slog.Logger
-}
-
-// authenticator finds out whom a request comes from, and challenges a caller that has no proof.
-type authenticator struct {
-	*cards
-	tokens *bearer.Cache
-}
-
-// New makes an Adapter; the error says which option is missing.
-func New(options Options) (*Adapter, error) {
-	if err := options.check(); err != nil {
-		return nil, err
-	}
-	options.defaults()
-	origin, err := url.Parse(options.PublicURL)
-	if err != nil {
-		return nil, err
-	}
-	if options.Present == nil {
-		options.Present = func(part policypart.Part) policypart.Part { return part.Confine(origin) }
-	}
-	described := &cards{options: &options, base: strings.TrimSuffix(options.PublicURL, "/"), log: options.Logger}
-	a := &Adapter{
-		codec:         codec{blobs: options.Blobs},
-		authenticator: authenticator{cards: described, tokens: bearer.NewCache(options.Tokens)},
-		limiter:       newCallerLimiter(options.CallerConcurrency),
-	}
-	handler := &handler{Adapter: a}
-	keepAlive := a2asrv.WithTransportKeepAlive(options.KeepAlive)
-	a.rpc1 = a2asrv.NewJSONRPCHandler(handler, keepAlive)
-	a.rpc03 = a2av0.NewJSONRPCHandler(handler, keepAlive)
-	a.rest1 = a2asrv.NewRESTHandler(handler, keepAlive)
-	a.rest03 = a2av0.NewRESTHandler(handler, keepAlive)
-	return a, nil
 }
 
 func (o *Options) check() error {
@@ -234,6 +183,45 @@ func (o *Options) defaults() {
 	if o.GRPCAddress == nil {
 		o.GRPCAddress = func() string { return "" }
 	}
+}
+
+// Adapter is the A2A edge of the server.
+type Adapter struct {
+	*tasks
+	authenticator
+	notifier *notifier
+	limiter  *callerLimiter
+
+	rpc1, rpc03, rest1, rest03 http.Handler // the SDK's bindings, one of each for all agents
+}
+
+// New makes an Adapter; its error names the option that is missing.
+func New(options Options) (*Adapter, error) {
+	if err := options.check(); err != nil {
+		return nil, err
+	}
+	options.defaults()
+	origin, err := url.Parse(options.PublicURL)
+	if err != nil {
+		return nil, err
+	}
+	if options.Present == nil {
+		options.Present = func(part policypart.Part) policypart.Part { return part.Confine(origin) }
+	}
+	described := &cards{options: &options, base: strings.TrimSuffix(options.PublicURL, "/"), log: options.Logger}
+	known := &tasks{codec: codec{blobs: options.Blobs}, options: &options, log: options.Logger}
+	a := &Adapter{
+		tasks: known, notifier: &notifier{known},
+		authenticator: authenticator{cards: described, tokens: bearer.NewCache(options.Tokens)},
+		limiter:       newCallerLimiter(options.CallerConcurrency),
+	}
+	handler := &handler{Adapter: a}
+	keepAlive := a2asrv.WithTransportKeepAlive(options.KeepAlive)
+	a.rpc1 = a2asrv.NewJSONRPCHandler(handler, keepAlive)
+	a.rpc03 = a2av0.NewJSONRPCHandler(handler, keepAlive)
+	a.rest1 = a2asrv.NewRESTHandler(handler, keepAlive)
+	a.rest03 = a2av0.NewRESTHandler(handler, keepAlive)
+	return a, nil
 }
 
 // catalogType is a link set with the profile of RFC 9727, section 4.2.
@@ -276,17 +264,9 @@ func (a *Adapter) Module() exchange.Module {
 			Options: queue.KindOptions{
 				Concurrency: a.options.WebhookConcurrency, Schedule: webhookSchedule, MaxAttempts: len(webhookSchedule) + 1,
 			},
-			Handler: a.runNotification,
+			Handler: a.notifier.runNotification,
 		}},
 	}
-}
-
-func (a *Adapter) runNotification(ctx context.Context, job queue.Job) error {
-	var change exchange.WatchJob
-	if err := json.Unmarshal([]byte(job.Payload), &change); err != nil {
-		return queue.GiveUp("the payload cannot be read", err)
-	}
-	return queue.Classed(ctx, a.Notify(ctx, change, job.Attempt > len(webhookSchedule)))
 }
 
 var (
@@ -302,4 +282,9 @@ func (a *Adapter) Plan(context.Context, exchange.Reply) (exchange.Plan, error) {
 // Deliver is never asked, because Plan names no destination.
 func (a *Adapter) Deliver(context.Context, exchange.Delivery) (exchange.DeliveryReceipt, error) {
 	return exchange.DeliveryReceipt{}, fault.GiveUp("A2A answers are fetched by the peer", nil)
+}
+
+// Awaits reports whether the client of a question waits for the answer, instead of fetching the task later.
+func (*Adapter) Awaits(kept json.RawMessage) bool {
+	return routeOf(exchange.TurnRecord{Route: kept}).Awaited
 }

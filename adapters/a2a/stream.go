@@ -16,6 +16,7 @@ import (
 
 	"inbox/exchange"
 	"inbox/internal/clock"
+	"inbox/internal/httpserver"
 	"inbox/normalized"
 )
 
@@ -104,7 +105,7 @@ type follower struct {
 	state      a2a.TaskState // as the reader knows it
 	since      time.Time     // state changes up to here are in the snapshot
 	over       bool          // the newest turn has ended and its end was told
-	superseded bool          // it was dropped: a message of its owner took the task up
+	superseded bool          // it was dropped: a message of its owner continued the task
 	seq        int64         // of the newest turn's last event that the snapshot holds
 	sent       streamed
 	mime       string // media type of the text part that grows
@@ -114,54 +115,13 @@ type follower struct {
 
 func (h *handler) follower(ctx context.Context, c *call, t *task, yield func(a2a.Event, error) bool) *follower {
 	streams.Inc()
-	serving, stop := whileServing(ctx)
+	serving, stop := httpserver.Until(ctx, stoppingOf(ctx))
 	return &follower{handler: h, ctx: serving, stop: stop, call: c, task: t, yield: yield, ends: stoppingOf(ctx)}
 }
 
 func (f *follower) close() {
 	f.stop()
 	streams.Dec()
-}
-
-// emit returns one event to the reader and reports whether it wants more.
-func (f *follower) emit(event a2a.Event) bool {
-	if !f.yield(event, nil) {
-		f.stopped = true
-	}
-	return !f.stopped
-}
-
-// fail tells the reader that the stream breaks. When the reader left there is nothing to tell.
-func (f *follower) fail(err error) bool {
-	if f.ctx.Err() != nil {
-		return f.leave()
-	}
-	if !f.stopped {
-		f.yield(nil, f.handler.fail(f.call, err))
-	}
-	f.stopped = true
-	return false
-}
-
-// leave ends the stream before its task. When the server stops, the last event repeats the state, which is not final, and
-// says how to go on: with SubscribeToTask, here or at another node. Clients that do not read it find the same out from a stream
-// that ends without a final state.
-func (f *follower) leave() bool {
-	select {
-	case <-f.ends:
-	default:
-		f.stopped = true
-	}
-	if f.stopped {
-		return false
-	}
-	info, now := f.task.info(), time.Now().UTC()
-	f.emit(&a2a.TaskStatusUpdateEvent{
-		TaskID: info.TaskID, ContextID: info.ContextID, Status: a2a.TaskStatus{State: f.state, Timestamp: &now},
-		Metadata: map[string]any{mentionableKey: map[string]any{"stream_ended": "server_stopping", "resume_with": "SubscribeToTask"}},
-	})
-	f.stopped = true
-	return false
 }
 
 // snapshot sends the task as it is stored and reports whether the stream goes on. It holds what of a growing answer was streamed
@@ -236,12 +196,6 @@ func (f *follower) status(status a2a.TaskStatus) bool {
 	return f.emit(&a2a.TaskStatusUpdateEvent{TaskID: info.TaskID, ContextID: info.ContextID, Status: status})
 }
 
-// reset forgets what was streamed of the answer.
-func (f *follower) reset() {
-	f.sent.reset()
-	f.open, f.mime = false, normalized.MIMEPlain
-}
-
 // delta passes growing text on. Other parts come with the final answer.
 func (f *follower) delta(event exchange.Event) bool {
 	text, err := textOfDelta(event, &f.mime)
@@ -288,6 +242,12 @@ func (f *follower) artifact(artifact *a2a.Artifact, appended, last bool) bool {
 	})
 }
 
+// reset forgets what was streamed of the answer.
+func (f *follower) reset() {
+	f.sent.reset()
+	f.open, f.mime = false, normalized.MIMEPlain
+}
+
 // settled sends the results and the final status of a turn that ended or waits.
 func (f *follower) settled() bool {
 	turn, err := f.options.Runs.Wait(f.ctx, f.task.last().ID)
@@ -318,14 +278,14 @@ func (f *follower) settled() bool {
 			}
 		}
 	}
-	status, err := f.Adapter.status(f.ctx, f.task)
+	status, err := f.tasks.status(f.ctx, f.task)
 	if err != nil {
 		return f.fail(err)
 	}
 	return f.status(status)
 }
 
-// dropped reports whether the turn ended because the next message of its owner took the task up.
+// dropped reports whether the turn ended because the next message of its owner continued the task.
 func (f *follower) dropped() (bool, error) {
 	t, err := f.load(f.ctx, f.call.owner, f.task.id())
 	return err == nil && t.last().ID != f.task.last().ID, err
@@ -383,6 +343,47 @@ func (f *follower) next() bool {
 			return true
 		}
 	}
+}
+
+// emit hands one event to the reader and reports whether it wants more.
+func (f *follower) emit(event a2a.Event) bool {
+	if !f.yield(event, nil) {
+		f.stopped = true
+	}
+	return !f.stopped
+}
+
+// fail tells the reader that the stream breaks. When the reader left there is nothing to tell.
+func (f *follower) fail(err error) bool {
+	if f.ctx.Err() != nil {
+		return f.leave()
+	}
+	if !f.stopped {
+		f.yield(nil, f.handler.fail(f.call, err))
+	}
+	f.stopped = true
+	return false
+}
+
+// leave ends the stream before its task. When the server stops, the last event repeats the state, which is not final, and
+// names how to go on: with SubscribeToTask, here or at another node. Clients that do not read it find the same out from a stream
+// that ends without a final state.
+func (f *follower) leave() bool {
+	select {
+	case <-f.ends:
+	default:
+		f.stopped = true
+	}
+	if f.stopped {
+		return false
+	}
+	info, now := f.task.info(), time.Now().UTC()
+	f.emit(&a2a.TaskStatusUpdateEvent{
+		TaskID: info.TaskID, ContextID: info.ContextID, Status: a2a.TaskStatus{State: f.state, Timestamp: &now},
+		Metadata: map[string]any{mentionableKey: map[string]any{"stream_ended": "server_stopping", "resume_with": "SubscribeToTask"}},
+	})
+	f.stopped = true
+	return false
 }
 
 // streamed remembers which text a reader has, without keeping it: the readers of one task are many.

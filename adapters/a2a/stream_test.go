@@ -572,7 +572,7 @@ func TestWebhookOfACancelledTask(t *testing.T) {
 	for _, watch := range table.rows {
 		hook.bodies = nil
 		change := exchange.WatchJob{WatchID: watch.ID, TurnID: b.engine.newestTurn(), State: exchange.StateCancelled}
-		if err := b.adapter.Notify(t.Context(), change, false); err != nil {
+		if err := b.adapter.notifier.Notify(t.Context(), change, false); err != nil {
 			t.Fatal(err)
 		}
 		if told := strings.Join(hook.bodies, "\n"); !strings.Contains(told, `"one two "`) || strings.Contains(told, "lost") {

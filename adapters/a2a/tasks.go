@@ -5,6 +5,7 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
+	"log/slog"
 	"slices"
 	"strconv"
 	"strings"
@@ -35,15 +36,17 @@ type route struct {
 	Awaited bool   `json:"awaited,omitempty"` // the client waited for the answer when it sent the message
 }
 
-// Awaits reports whether the client of a question waits for the answer, instead of fetching the task later.
-func (*Adapter) Awaits(kept json.RawMessage) bool {
-	return routeOf(exchange.TurnRecord{Route: kept}).Awaited
-}
-
 func routeOf(turn exchange.TurnRecord) route {
 	var r route
 	_ = json.Unmarshal(turn.Route, &r) // our own bytes
 	return r
+}
+
+// tasks reads the tasks of a caller from the rows of their turns, and writes them in the terms of the protocol.
+type tasks struct {
+	codec
+	options *Options
+	log     *slog.Logger
 }
 
 // task is all turns with one reference, in order of arrival. There is at least one.
@@ -61,15 +64,60 @@ func (t *task) id() a2a.TaskID { return a2a.TaskID(t.last().Reference) }
 // info names the task for the SDK's event constructors.
 func (t *task) info() a2a.TaskInfo { return a2a.TaskInfo{TaskID: t.id(), ContextID: t.contextID} }
 
-// load reads a task of the owner. Somebody else's task and a missing one are the same problem.
-func (a *Adapter) load(ctx context.Context, owned owner, id a2a.TaskID) (*task, error) {
+func (t *task) state() a2a.TaskState {
+	if !t.cancelled.IsZero() {
+		return a2a.TaskStateCanceled
+	}
+	return stateOf(*t.last())
+}
+
+// taskStates maps a standing to the state of a task.
+var taskStates = map[string]a2a.TaskState{
+	exchange.StandingSubmitted: a2a.TaskStateSubmitted,
+	exchange.StandingWorking:   a2a.TaskStateWorking,
+	exchange.StandingInput:     a2a.TaskStateInputRequired,
+	exchange.StandingAuthorize: a2a.TaskStateAuthRequired,
+	exchange.StandingCompleted: a2a.TaskStateCompleted,
+	exchange.StandingFailed:    a2a.TaskStateFailed,
+	exchange.StandingRefused:   a2a.TaskStateRejected,
+	exchange.StandingCancelled: a2a.TaskStateCanceled,
+}
+
+// stateOf is the state of a task whose newest turn this is.
+func stateOf(turn exchange.TurnRecord) a2a.TaskState { return taskStates[exchange.StandingOf(turn)] }
+
+// standingOf is the standing of the newest turn of a task in the state; none = there is no such task state.
+func standingOf(state a2a.TaskState) (standing string, known bool) {
+	for standing, of := range taskStates {
+		if of == state {
+			return standing, true
+		}
+	}
+	return "", false
+}
+
+// interrupted reports whether the task waits for its owner.
+func interrupted(state a2a.TaskState) bool {
+	return state == a2a.TaskStateInputRequired || state == a2a.TaskStateAuthRequired
+}
+
+// policyOf returns the demand or refusal in the answer.
+func policyOf(turn exchange.TurnRecord) *policypart.Part {
+	if turn.Response == nil {
+		return nil
+	}
+	return turn.Response.Policy()
+}
+
+// load reads a task of the owner. The task of another owner and a missing one are the same problem.
+func (s *tasks) load(ctx context.Context, owned owner, id a2a.TaskID) (*task, error) {
 	if id == "" {
 		return nil, inField("id", "is needed")
 	}
 	if len(id) > maxTaskIDSize || !printable(string(id)) { // none of ours; PostgreSQL has no text with a NUL
 		return nil, taskNotFound()
 	}
-	turns, err := a.options.Turns.Turns(ctx, exchange.TurnFilter{
+	turns, err := s.options.Turns.Turns(ctx, exchange.TurnFilter{
 		Agent: owned.agent, Principal: owned.principal, Reference: string(id),
 		ReceivedVia: normalized.ViaA2A, Limit: maxTaskTurns,
 	})
@@ -79,16 +127,16 @@ func (a *Adapter) load(ctx context.Context, owned owner, id a2a.TaskID) (*task, 
 	if len(turns) == 0 {
 		return nil, taskNotFound()
 	}
-	return a.assemble(ctx, turns)
+	return s.assemble(ctx, turns)
 }
 
 // assemble orders the turns of one task by their ids, which are UUIDv7, and looks whether its owner gave it up.
-func (a *Adapter) assemble(ctx context.Context, turns []exchange.TurnRecord) (*task, error) {
+func (s *tasks) assemble(ctx context.Context, turns []exchange.TurnRecord) (*task, error) {
 	slices.SortFunc(turns, func(x, y exchange.TurnRecord) int { return strings.Compare(x.ID, y.ID) })
 	t := &task{turns: turns}
 	t.contextID = routeOf(*t.last()).Context
 	if last := t.last(); exchange.Terminal(last.State) && interrupted(stateOf(*last)) {
-		at, cancelled, err := a.wasCancelled(ctx, last.ID)
+		at, cancelled, err := s.wasCancelled(ctx, last.ID)
 		if err != nil {
 			return nil, err
 		}
@@ -97,18 +145,6 @@ func (a *Adapter) assemble(ctx context.Context, turns []exchange.TurnRecord) (*t
 		}
 	}
 	return t, nil
-}
-
-func (t *task) state() a2a.TaskState {
-	if !t.cancelled.IsZero() {
-		return a2a.TaskStateCanceled
-	}
-	return stateOf(*t.last())
-}
-
-// interrupted reports whether the task waits for its owner.
-func interrupted(state a2a.TaskState) bool {
-	return state == a2a.TaskStateInputRequired || state == a2a.TaskStateAuthRequired
 }
 
 // The next step after an interrupted turn is claimed once: by the message that continues the task, or by its
@@ -120,27 +156,22 @@ const (
 	claimLifetime = 10 * time.Minute // of a message's claim: after that its turn is there, or it never arrived
 )
 
-// claim takes the next step for the message and reports whether it is ours.
-func (a *Adapter) claim(ctx context.Context, turnID, messageID string) (bool, error) {
+// claim reserves the next step for the message and reports whether it is ours.
+func (s *tasks) claim(ctx context.Context, turnID, messageID string) (bool, error) {
 	value := claimMessage + messageID
-	current, inserted, err := a.options.Claims.PutIfAbsent(ctx, claimSpace, turnID, []byte(value), time.Now().Add(claimLifetime))
+	current, inserted, err := s.options.Claims.PutIfAbsent(ctx, claimSpace, turnID, []byte(value), time.Now().Add(claimLifetime))
 	return inserted || string(current) == value, err
 }
 
-// release returns a claim when the message could not be stored.
-func (a *Adapter) release(ctx context.Context, turnID string) {
-	if err := a.options.Claims.Delete(context.WithoutCancel(ctx), claimSpace, turnID); err != nil {
-		a.log.WarnContext(ctx, "claim of a task's next step was not given back", "turn", turnID, "error", err)
+// release frees a claim when the message could not be stored.
+func (s *tasks) release(ctx context.Context, turnID string) {
+	if err := s.options.Claims.Delete(context.WithoutCancel(ctx), claimSpace, turnID); err != nil {
+		s.log.WarnContext(ctx, "claim of a task's next step was not given back", "turn", turnID, "error", err)
 	}
 }
 
-// cancellation returns up an interrupted task whose turn has ended.
-func cancellation(turnID string, at time.Time) exchange.Claim {
-	return exchange.Claim{Namespace: claimSpace, Key: turnID, Value: []byte(claimCancel + at.Format(time.RFC3339Nano))}
-}
-
-func (a *Adapter) wasCancelled(ctx context.Context, turnID string) (at time.Time, cancelled bool, err error) {
-	value, found, err := a.options.Claims.Get(ctx, claimSpace, turnID)
+func (s *tasks) wasCancelled(ctx context.Context, turnID string) (at time.Time, cancelled bool, err error) {
+	value, found, err := s.options.Claims.Get(ctx, claimSpace, turnID)
 	if err != nil || !found {
 		return at, false, err
 	}
@@ -182,6 +213,11 @@ func (h *handler) cancel(ctx context.Context, c *call, id a2a.TaskID) (*task, er
 		return nil, err
 	}
 	return h.load(ctx, c.owner, id)
+}
+
+// cancellation is the claim that gives up an interrupted task whose turn has ended.
+func cancellation(turnID string, at time.Time) exchange.Claim {
+	return exchange.Claim{Namespace: claimSpace, Key: turnID, Value: []byte(claimCancel + at.Format(time.RFC3339Nano))}
 }
 
 func notCancelable() *problem {
@@ -261,6 +297,27 @@ func listFilter(owned owner, req *a2a.ListTasksRequest) (filter exchange.TurnFil
 	return filter, true, err
 }
 
+func readPageToken(token string) (string, error) {
+	if token == "" {
+		return "", nil
+	}
+	if len(token) > maxPageToken {
+		return "", inField("pageToken", "is not one that this server gave")
+	}
+	decoded, err := base64.RawURLEncoding.DecodeString(token)
+	at, id, found := strings.Cut(string(decoded), ".")
+	_, number := strconv.ParseInt(at, 10, 64)
+	if err != nil || !found || number != nil || len(id) != uuidLength || uuid.Validate(id) != nil {
+		return "", inField("pageToken", "is not one that this server gave")
+	}
+	return fmt.Sprintf("%s.%s", at, id), nil
+}
+
+// writePageToken makes a cursor opaque; none is none.
+func writePageToken(cursor string) string {
+	return base64.RawURLEncoding.EncodeToString([]byte(cursor))
+}
+
 // listed is one page: the newest turns of its tasks.
 type listed struct {
 	turns []exchange.TurnRecord
@@ -307,58 +364,4 @@ func (h *handler) listedTask(ctx context.Context, c *call, turn exchange.TurnRec
 		return h.assemble(ctx, []exchange.TurnRecord{turn})
 	}
 	return h.load(ctx, c.owner, a2a.TaskID(turn.Reference))
-}
-
-// writePageToken makes a cursor opaque; none is none.
-func writePageToken(cursor string) string {
-	return base64.RawURLEncoding.EncodeToString([]byte(cursor))
-}
-
-func readPageToken(token string) (string, error) {
-	if token == "" {
-		return "", nil
-	}
-	if len(token) > maxPageToken {
-		return "", inField("pageToken", "is not one that this server gave")
-	}
-	decoded, err := base64.RawURLEncoding.DecodeString(token)
-	at, id, found := strings.Cut(string(decoded), ".")
-	_, number := strconv.ParseInt(at, 10, 64)
-	if err != nil || !found || number != nil || len(id) != uuidLength || uuid.Validate(id) != nil {
-		return "", inField("pageToken", "is not one that this server gave")
-	}
-	return fmt.Sprintf("%s.%s", at, id), nil
-}
-
-// taskStates says which task state a standing is.
-var taskStates = map[string]a2a.TaskState{
-	exchange.StandingSubmitted: a2a.TaskStateSubmitted,
-	exchange.StandingWorking:   a2a.TaskStateWorking,
-	exchange.StandingInput:     a2a.TaskStateInputRequired,
-	exchange.StandingAuthorize: a2a.TaskStateAuthRequired,
-	exchange.StandingCompleted: a2a.TaskStateCompleted,
-	exchange.StandingFailed:    a2a.TaskStateFailed,
-	exchange.StandingRefused:   a2a.TaskStateRejected,
-	exchange.StandingCancelled: a2a.TaskStateCanceled,
-}
-
-// stateOf is the state of a task whose newest turn this is.
-func stateOf(turn exchange.TurnRecord) a2a.TaskState { return taskStates[exchange.StandingOf(turn)] }
-
-// standingOf is the standing of the newest turn of a task in the state; none = there is no such task state.
-func standingOf(state a2a.TaskState) (standing string, known bool) {
-	for standing, of := range taskStates {
-		if of == state {
-			return standing, true
-		}
-	}
-	return "", false
-}
-
-// policyOf returns the demand or refusal in the answer.
-func policyOf(turn exchange.TurnRecord) *policypart.Part {
-	if turn.Response == nil {
-		return nil
-	}
-	return turn.Response.Policy()
 }

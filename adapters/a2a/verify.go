@@ -33,6 +33,12 @@ type Verifier interface {
 	Verify(ctx context.Context, shown webtoken.Presented) (webtoken.Claims, error)
 }
 
+// authenticator finds out whom a request comes from, and challenges a caller that has no proof.
+type authenticator struct {
+	*cards
+	tokens *bearer.Cache
+}
+
 // caller is who a request is from, and for what its token is good.
 type caller struct {
 	sender   normalized.Sender
@@ -160,38 +166,12 @@ func issuedAddress(claims webtoken.Claims) string {
 	return "@token@" + host
 }
 
-// Credential is what a signed token proves to a room beside this one that lets the same callers in.
-type Credential struct {
-	Sender normalized.Sender
-	May    func(scope string) bool
-}
-
-// Signed reports whether a request shows a signed token, as opposed to one that the operator made.
-func (v *authenticator) Signed(r *http.Request) bool {
-	_, shown := authorization(r)
-	return v.options.Verifier != nil && webtoken.Signed(shown)
-}
-
-// Credential checks the signed token of a request to an agent by the rules of A2A. Address is that of the request as the
-// caller sees it; audiences are names of the agent in the other room, beside those of A2A. Faults: Unauthenticated,
-// Unavailable.
-func (v *authenticator) Credential(r *http.Request, agent exchange.AgentProfile, address string, audiences ...string) (Credential, error) {
-	if !v.Signed(r) {
-		return Credential{}, fault.New(fault.Unauthenticated, "a signed token is needed")
+func hostOf(address string) string {
+	u, err := url.Parse(address)
+	if err != nil || u.Host == "" {
+		return "issuer.invalid"
 	}
-	found, outcome, err := v.checkSigned(r, agent, address, append(v.audiences(agent), audiences...))
-	credentials.WithLabelValues(outcome).Inc()
-	return Credential{Sender: found.sender, May: found.may}, err
-}
-
-// Challenges say how to authenticate to an agent after a request was refused (RFC 6750, section 3). Scope is what a token
-// lacked; empty when it was refused otherwise.
-func (v *authenticator) Challenges(agent exchange.AgentProfile, shown bool, scope string, cause error) []string {
-	status := http.StatusUnauthorized
-	if scope != "" {
-		status = http.StatusForbidden
-	}
-	return v.challenges(agent, status, shown, scope, cause)
+	return u.Host
 }
 
 // Scopes of access tokens.
@@ -204,6 +184,29 @@ const (
 
 var allScopes = []string{scopeSend, scopeRead, scopeCancel, scopePush}
 
+// outOfScope is the problem of a token that is not good for a request; nil when it is. The challenge names all scopes that
+// the request needs (RFC 6750, section 3).
+func (v *authenticator) outOfScope(c *call, needed []string) error {
+	for _, scope := range needed {
+		if !c.caller.may(scope) {
+			p := *problemOf(fault.New(fault.Forbidden, "the token is not good for this: it lacks the scope "+scope))
+			p.authenticate = v.challenges(c.agent, http.StatusForbidden, true, strings.Join(needed, " "), nil)
+			return &p
+		}
+	}
+	return nil
+}
+
+// scopesOf are what a request for an operation needs beside the scope of the operation itself: sending with a webhook
+// registers it, whatever the operation is called.
+func scopesOf(operation string, hook *a2a.PushConfig) []string {
+	scopes := []string{scopeOf(operation)}
+	if hook != nil && !slices.Contains(scopes, scopePush) {
+		scopes = append(scopes, scopePush)
+	}
+	return scopes
+}
+
 // scopeOf is what an operation of the handler needs.
 func scopeOf(operation string) string {
 	switch {
@@ -215,6 +218,40 @@ func scopeOf(operation string) string {
 		return scopePush
 	}
 	return scopeRead
+}
+
+// refuseCaller is the problem of a request whose caller is not known, or not let in.
+func (v *authenticator) refuseCaller(r *http.Request, agent exchange.AgentProfile, err error) *problem {
+	p := *problemOf(err)
+	if p.http == http.StatusUnauthorized || p.http == http.StatusForbidden {
+		p.authenticate = v.challenges(agent, p.http, r.Header.Get("Authorization") != "", "", err)
+	}
+	return &p
+}
+
+// challenges return how to authenticate (RFC 6750, section 3; RFC 9728, section 5.1; RFC 9449, section 7.1). A request that
+// showed nothing gets no error.
+func (v *authenticator) challenges(agent exchange.AgentProfile, status int, shown bool, scope string, cause error) []string {
+	metadata := `resource_metadata="` + v.resourceMetadataURL(agent) + `"`
+	problem, bearerOnly := "", errors.Is(cause, webtoken.ErrProof)
+	switch {
+	case status == http.StatusForbidden:
+		problem = `, error="insufficient_scope"`
+		if scope != "" {
+			problem += `, scope="` + scope + `"`
+		}
+	case shown && !bearerOnly:
+		problem = `, error="invalid_token"`
+	}
+	list := []string{`Bearer realm="inbox", ` + metadata + problem}
+	if len(v.options.Issuers) > 0 {
+		algs := `DPoP algs="` + strings.Join(webtoken.ProofAlgorithms(), " ") + `", ` + metadata
+		if bearerOnly {
+			return []string{algs + `, error="invalid_dpop_proof"`, list[0]}
+		}
+		list = append(list, algs)
+	}
+	return list
 }
 
 // resourceMetadataPath is where clients look for who may let them in (RFC 9728, section 3.1).
@@ -256,67 +293,36 @@ func (v *authenticator) resourceMetadata(r *http.Request) ([]byte, error) {
 	return json.MarshalIndent(document, "", "  ")
 }
 
-// challenges say how to authenticate (RFC 6750, section 3; RFC 9728, section 5.1; RFC 9449, section 7.1). A request that
-// showed nothing gets no error.
-func (v *authenticator) challenges(agent exchange.AgentProfile, status int, shown bool, scope string, cause error) []string {
-	metadata := `resource_metadata="` + v.resourceMetadataURL(agent) + `"`
-	problem, bearerOnly := "", errors.Is(cause, webtoken.ErrProof)
-	switch {
-	case status == http.StatusForbidden:
-		problem = `, error="insufficient_scope"`
-		if scope != "" {
-			problem += `, scope="` + scope + `"`
-		}
-	case shown && !bearerOnly:
-		problem = `, error="invalid_token"`
-	}
-	list := []string{`Bearer realm="inbox", ` + metadata + problem}
-	if len(v.options.Issuers) > 0 {
-		algs := `DPoP algs="` + strings.Join(webtoken.ProofAlgorithms(), " ") + `", ` + metadata
-		if bearerOnly {
-			return []string{algs + `, error="invalid_dpop_proof"`, list[0]}
-		}
-		list = append(list, algs)
-	}
-	return list
+// Credential is what a signed token proves to a room beside this one that lets the same callers in.
+type Credential struct {
+	Sender normalized.Sender
+	May    func(scope string) bool
 }
 
-// scopesOf are what a request for an operation needs beside the scope of the operation itself: sending with a webhook
-// registers it, whatever the operation is called.
-func scopesOf(operation string, hook *a2a.PushConfig) []string {
-	scopes := []string{scopeOf(operation)}
-	if hook != nil && !slices.Contains(scopes, scopePush) {
-		scopes = append(scopes, scopePush)
-	}
-	return scopes
+// Signed reports whether a request shows a signed token, as opposed to one that the operator made.
+func (v *authenticator) Signed(r *http.Request) bool {
+	_, shown := authorization(r)
+	return v.options.Verifier != nil && webtoken.Signed(shown)
 }
 
-// refuseCaller is the problem of a request whose caller is not known, or not let in.
-func (v *authenticator) refuseCaller(r *http.Request, agent exchange.AgentProfile, err error) *problem {
-	p := *problemOf(err)
-	if p.http == http.StatusUnauthorized || p.http == http.StatusForbidden {
-		p.authenticate = v.challenges(agent, p.http, r.Header.Get("Authorization") != "", "", err)
+// Credential checks the signed token of a request to an agent by the rules of A2A. Address is that of the request as the
+// caller sees it; audiences are names of the agent in the other room, beside those of A2A. Faults: Unauthenticated,
+// Unavailable.
+func (v *authenticator) Credential(r *http.Request, agent exchange.AgentProfile, address string, audiences ...string) (Credential, error) {
+	if !v.Signed(r) {
+		return Credential{}, fault.New(fault.Unauthenticated, "a signed token is needed")
 	}
-	return &p
+	found, outcome, err := v.checkSigned(r, agent, address, append(v.audiences(agent), audiences...))
+	credentials.WithLabelValues(outcome).Inc()
+	return Credential{Sender: found.sender, May: found.may}, err
 }
 
-// outOfScope is the problem of a token that is not good for a request; nil when it is. The challenge names all scopes that
-// the request needs (RFC 6750, section 3).
-func (v *authenticator) outOfScope(c *call, needed []string) error {
-	for _, scope := range needed {
-		if !c.caller.may(scope) {
-			p := *problemOf(fault.New(fault.Forbidden, "the token is not good for this: it lacks the scope "+scope))
-			p.authenticate = v.challenges(c.agent, http.StatusForbidden, true, strings.Join(needed, " "), nil)
-			return &p
-		}
+// Challenges return how to authenticate to an agent after a request was refused (RFC 6750, section 3). Scope is what a token
+// lacked; empty when it was refused otherwise.
+func (v *authenticator) Challenges(agent exchange.AgentProfile, shown bool, scope string, cause error) []string {
+	status := http.StatusUnauthorized
+	if scope != "" {
+		status = http.StatusForbidden
 	}
-	return nil
-}
-
-func hostOf(address string) string {
-	u, err := url.Parse(address)
-	if err != nil || u.Host == "" {
-		return "issuer.invalid"
-	}
-	return u.Host
+	return v.challenges(agent, status, shown, scope, cause)
 }

@@ -49,6 +49,31 @@ func (c *Caller) wire(domain string, found peer, agent string) *wire {
 	return w
 }
 
+const (
+	maxSaidBytes  = 500 // of a peer's words in a response
+	maxRetryAfter = time.Hour
+)
+
+// send waits for the end of the task, or takes the task at once.
+func (w *wire) send(ctx context.Context, message *a2a.Message, immediately bool) (a2a.SendMessageResult, error) {
+	none := 0
+	return w.transport.SendMessage(ctx, w.params(), &a2a.SendMessageRequest{
+		Message: message, Config: &a2a.SendMessageConfig{HistoryLength: &none, ReturnImmediately: immediately},
+	})
+}
+
+func (w *wire) get(ctx context.Context, id a2a.TaskID) (*a2a.Task, error) {
+	none := 0
+	return w.transport.GetTask(ctx, w.params(), &a2a.GetTaskRequest{ID: id, HistoryLength: &none})
+}
+
+func (w *wire) params() a2aclient.ServiceParams {
+	return a2aclient.ServiceParams{
+		a2a.SvcParamVersion:    {string(w.version)},
+		a2a.SvcParamExtensions: {strings.Join([]string{identity.EvidenceExtension, extensions[0].URI}, ", ")},
+	}
+}
+
 // RoundTrip adds the token and remembers what the SDK's errors do not say. The SDK reads whole bodies: they are capped.
 func (w *wire) RoundTrip(request *http.Request) (*http.Response, error) {
 	request = request.Clone(request.Context())
@@ -79,57 +104,6 @@ func (w *wire) RoundTrip(request *http.Request) (*http.Response, error) {
 	return response, nil
 }
 
-func (w *wire) params() a2aclient.ServiceParams {
-	return a2aclient.ServiceParams{
-		a2a.SvcParamVersion:    {string(w.version)},
-		a2a.SvcParamExtensions: {strings.Join([]string{identity.EvidenceExtension, extensions[0].URI}, ", ")},
-	}
-}
-
-// send waits for the end of the task, or takes the task at once.
-func (w *wire) send(ctx context.Context, message *a2a.Message, immediately bool) (a2a.SendMessageResult, error) {
-	none := 0
-	return w.transport.SendMessage(ctx, w.params(), &a2a.SendMessageRequest{
-		Message: message, Config: &a2a.SendMessageConfig{HistoryLength: &none, ReturnImmediately: immediately},
-	})
-}
-
-func (w *wire) get(ctx context.Context, id a2a.TaskID) (*a2a.Task, error) {
-	none := 0
-	return w.transport.GetTask(ctx, w.params(), &a2a.GetTaskRequest{ID: id, HistoryLength: &none})
-}
-
-// oldVersion reports whether the other side speaks 0.3 only.
-func (w *wire) oldVersion(err error) bool {
-	return w.version != a2av0.Version && (errors.Is(err, a2a.ErrMethodNotFound) || errors.Is(err, a2a.ErrVersionNotSupported))
-}
-
-const (
-	maxSaidBytes  = 500 // of a peer's words in a response
-	maxRetryAfter = time.Hour
-)
-
-// refusal turns a failed request into a response or a classed error. No text of ours about it holds the token: the
-// SDK's errors name the method and the status only.
-func (w *wire) refusal(to identity.Address, err error) (normalized.Response, error) {
-	switch {
-	case w.status == http.StatusUnauthorized, w.status == http.StatusForbidden,
-		errors.Is(err, a2a.ErrUnauthenticated), errors.Is(err, a2a.ErrUnauthorized):
-		return refused(to, w.said), nil
-	case w.status == http.StatusTooManyRequests, w.status >= http.StatusInternalServerError:
-		return normalized.Response{}, fault.RetryIn(w.retryAfter, "the other agent cannot take the message right now", err)
-	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
-		return normalized.Response{}, fault.RetryIn(0, "the other agent did not answer in time", err)
-	}
-	if known, ok := errors.AsType[*fault.Fault](err); ok {
-		return normalized.Response{}, known
-	}
-	if w.status == 0 {
-		return normalized.Response{}, unreachable(err)
-	}
-	return normalized.Response{}, fault.GiveUp("the other agent does not understand the message", err)
-}
-
 // retryAfter reads the header in seconds, at most an hour; a date is not read.
 func retryAfter(header http.Header) time.Duration {
 	seconds, err := strconv.Atoi(header.Get("Retry-After"))
@@ -150,6 +124,32 @@ func errorText(body io.Reader) string {
 		return ""
 	}
 	return oneLine(answer.Error.Message)
+}
+
+// oldVersion reports whether the other side speaks 0.3 only.
+func (w *wire) oldVersion(err error) bool {
+	return w.version != a2av0.Version && (errors.Is(err, a2a.ErrMethodNotFound) || errors.Is(err, a2a.ErrVersionNotSupported))
+}
+
+// refusal turns a failed request into a response or a classed error. No text of ours about it holds the token: the
+// SDK's errors name the method and the status only.
+func (w *wire) refusal(to identity.Address, err error) (normalized.Response, error) {
+	switch {
+	case w.status == http.StatusUnauthorized, w.status == http.StatusForbidden,
+		errors.Is(err, a2a.ErrUnauthenticated), errors.Is(err, a2a.ErrUnauthorized):
+		return refused(to, w.said), nil
+	case w.status == http.StatusTooManyRequests, w.status >= http.StatusInternalServerError:
+		return normalized.Response{}, fault.RetryIn(w.retryAfter, "the other agent cannot take the message right now", err)
+	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
+		return normalized.Response{}, fault.RetryIn(0, "the other agent did not answer in time", err)
+	}
+	if known, ok := errors.AsType[*fault.Fault](err); ok {
+		return normalized.Response{}, known
+	}
+	if w.status == 0 {
+		return normalized.Response{}, unreachable(err)
+	}
+	return normalized.Response{}, fault.GiveUp("the other agent does not understand the message", err)
 }
 
 func textOf(message *a2a.Message) string {

@@ -326,7 +326,7 @@ func (a *actors) fetch(ctx context.Context, keyID string) (*remoteKey, error) {
 	return found, nil
 }
 
-// enter takes one of the places for fetches that strangers cause. They are fewer than the client's, so that slow servers
+// enter waits for one of the fetches that strangers may cause at once. They are fewer than the client's, so that slow servers
 // behind invented senders can never hold up our deliveries.
 func (a *actors) enter(ctx context.Context, host string) (leave func(), err error) {
 	if leave, err = a.places.Enter(ctx, sourceOf(ctx), host); err != nil {

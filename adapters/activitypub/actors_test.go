@@ -51,7 +51,7 @@ func TestInventedKeysOfOneHostAreBounded(t *testing.T) {
 	}
 }
 
-// TestSlowServersDoNotPileUp: when all places are taken the sender is told to come back, and nothing is held against it.
+// TestSlowServersDoNotPileUp: when all fetches are taken the sender is told to come back, and nothing is held against it.
 func TestSlowServersDoNotPileUp(t *testing.T) {
 	r := newRig(t)
 	synctest.Test(t, func(t *testing.T) {
@@ -117,7 +117,7 @@ func TestKeysSurviveARestart(t *testing.T) {
 }
 
 // TestGoToSocialKeys: secure mode (401 without a signature), 418 without a User-Agent, and key ids without a fragment
-// that give a stub of the actor to everybody.
+// that serve a stub of the actor to every reader.
 func TestGoToSocialKeys(t *testing.T) {
 	r := newRig(t)
 	keyID := r.remote.actor("alice") + "/main-key"
@@ -141,7 +141,7 @@ func TestGoToSocialKeys(t *testing.T) {
 	d := r.deliver(r.mentionNote("1", "hello"))
 	d.keyID = keyID
 	r.want(d.sign(), http.StatusAccepted, "")
-	// The key is open to everybody; the owner is not, which is remembered.
+	// The key is public; the owner is not, which is remembered.
 	if want := []string{"/users/alice/main-key", "/users/alice"}; !cmp.Equal(unsigned, want) {
 		t.Errorf("unsigned fetches: %v, want %v", unsigned, want)
 	}
@@ -416,7 +416,7 @@ func (r *rig) from(address string) *rig {
 const forger, honest = "127.0.5.2", "127.0.6.3"
 
 // TestForgersDoNotShutOutOthers: twenty requests with invented keys made every new sender of the named host hear 401 for five
-// minutes. Now they cost the network that they come from, and nobody else.
+// minutes. Now they cost the network that they come from, and no one else.
 func TestForgersDoNotShutOutOthers(t *testing.T) {
 	r := newRig(t)
 	forging, sending := r.from(forger), r.from(honest)

@@ -36,7 +36,7 @@ const (
 type checkedAddress struct {
 	Address string `json:"address"` // @user@domain
 	Status  string `json:"status"`
-	// MovedFrom is the account from which this one came, as both said; evidence that gives nothing.
+	// MovedFrom is the account from which this one came, as both said; evidence that grants nothing.
 	MovedFrom string `json:"moved_from,omitempty"`
 }
 
@@ -264,7 +264,7 @@ func (a *actors) Open(ctx context.Context, agent, address string) (json.RawMessa
 }
 
 // Owns reports whether an actor is the one behind an address: WebFinger of the address names it. A user name that an actor
-// gives itself says nothing. What was found is remembered for ten minutes, so that many who claim an address cost its
+// claims for itself proves nothing. What was found is remembered for ten minutes, so that many who claim an address cost its
 // server one request. An error means that it could not be asked about an actor of its own host; actors of other hosts are
 // not taken for it then.
 func (a *actors) Owns(ctx context.Context, actor, address string) (bool, error) {

@@ -54,7 +54,7 @@ func (r *rig) repliesTo(path string) []string {
 	return page.Items
 }
 
-// TestRepliesOfANote: what people asked about an answer and got answered is listed, as long as everybody may read it.
+// TestRepliesOfANote: what people asked about an answer and got answered is listed, as long as it is public.
 func TestRepliesOfANote(t *testing.T) {
 	excluded := ""
 	r := newRig(t, func(o *Options) { o.HostAllowed = func(host string) bool { return host != excluded } })
@@ -115,7 +115,7 @@ func TestRepliesOfAChain(t *testing.T) {
 	}
 }
 
-// TestRepliesOfPrivateNotes: there is no such collection for anybody, and secure mode holds for the open ones.
+// TestRepliesOfPrivateNotes: there is no such collection for any reader, and secure mode holds for the open ones.
 func TestRepliesOfPrivateNotes(t *testing.T) {
 	r := newRig(t)
 	private := r.reply(r.question("1", "psst", func(note map[string]any) { direct(r, note) }), "psst")

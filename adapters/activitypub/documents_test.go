@@ -196,7 +196,7 @@ func (noBlobs) Open(context.Context, string) (io.ReadCloser, error) {
 	return nil, fault.New(fault.NotFound, "no such content")
 }
 
-// TestNormalizedMessages holds whole messages of different servers against golden files.
+// TestNormalizedMessages checks whole messages of different servers against golden files.
 func TestNormalizedMessages(t *testing.T) {
 	files, err := filepath.Glob("testdata/inbound/*.json")
 	if err != nil || len(files) == 0 {

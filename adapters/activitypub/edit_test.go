@@ -105,7 +105,7 @@ func TestEditsAndDeletionsInAnyOrder(t *testing.T) {
 	}
 }
 
-// TestNobodyChangesTheNotesOfOthers: not even somebody of the same server.
+// TestNobodyChangesTheNotesOfOthers: not even an account of the same server.
 func TestNobodyChangesTheNotesOfOthers(t *testing.T) {
 	r := newRig(t)
 	r.remote.addActor("mallory", malloryKey(), nil)

@@ -149,7 +149,7 @@ func (f *fetcher) get(ctx context.Context, address string, prepare func(*http.Re
 	return f.options.Client.Get(ctx, address, safehttp.GetOptions{Accept: acceptActivity, Sign: prepare, MaxBytes: document.MaxBytes})
 }
 
-// introduce says who asks.
+// introduce names us as the one who asks.
 func (f *fetcher) introduce(request *http.Request) error {
 	request.Header.Set("User-Agent", f.userAgent())
 	return nil

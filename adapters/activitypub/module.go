@@ -31,7 +31,7 @@ func (o opener) Open(ctx context.Context, agent, address, _ string) (json.RawMes
 	return o.Adapter.Open(ctx, agent, address)
 }
 
-// Proves takes an actor for an address only when WebFinger of that address names it: on its own word it could be anybody of its
+// Proves takes an actor for an address only when WebFinger of that address names it: on its own word it could be any account of its
 // host.
 func (o opener) Proves(ctx context.Context, evidence *identity.Evidence, address string) (proven, known bool, err error) {
 	if evidence.Proof.Type != identity.ProofTransport ||

@@ -239,7 +239,7 @@ func (h *house) reply() document.Object {
 	}
 }
 
-// TestOneNoteOneMessage: what somebody forwarded and its own server confirmed is the message that the author delivers
+// TestOneNoteOneMessage: what another server forwarded and its own server confirmed is the message that the author delivers
 // later, and the other way round.
 func TestOneNoteOneMessage(t *testing.T) {
 	for _, first := range []string{"forwarded", "delivered"} {

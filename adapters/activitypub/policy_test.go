@@ -257,7 +257,7 @@ func (r *rig) askToInteract(kind, target, instrument string) (interactionAnswer,
 	return said, true
 }
 
-// TestInteractionRequests: GoToSocial asks before somebody likes, answers or shares a post, and keeps the interaction to itself
+// TestInteractionRequests: GoToSocial asks before an account likes, answers or shares a post, and keeps the interaction to itself
 // until it is answered.
 func TestInteractionRequests(t *testing.T) {
 	for request, authorization := range interactionRequests {
@@ -299,7 +299,7 @@ func TestInteractionRequests(t *testing.T) {
 	}
 }
 
-// TestInteractionsWithPrivatePosts: who got a private answer may like and answer it; it is for nobody to share, and no
+// TestInteractionsWithPrivatePosts: who got a private answer may like and answer it; no one may share it, and no
 // authorization about it is shown to others.
 func TestInteractionsWithPrivatePosts(t *testing.T) {
 	r := newRig(t)

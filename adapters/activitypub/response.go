@@ -169,7 +169,7 @@ func asksForActivity(r *http.Request) bool {
 	return named && accepts(r) == formActivity
 }
 
-// quality returns the highest weight that a header gives to one of the media ranges, and whether it names one. Of the
+// quality returns the highest weight that a header has for one of the media ranges, and whether it names one. Of the
 // parameters the profile of JSON-LD is passed over: there is one form of our documents.
 func quality(accept string, ranges []string) (best float64, named bool) {
 	for entry := range strings.SplitSeq(accept, ",") {

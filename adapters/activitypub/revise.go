@@ -11,7 +11,7 @@ import (
 	"inbox/internal/fault"
 )
 
-// Revisions says what can be changed about answers. It is all that a program without an adapter needs to edit them.
+// Revisions reports what can be changed about answers. It is all that a program without an adapter needs to edit them.
 type Revisions struct {
 	PostLength int // as Options.PostLength
 }

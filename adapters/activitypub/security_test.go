@@ -543,7 +543,7 @@ func storedXSS(t *testing.T) {
 	}
 }
 
-// fetchStorm: many senders whom nobody knows make few requests at a time to one server.
+// fetchStorm: many unknown senders make few requests at a time to one server.
 func fetchStorm(t *testing.T) {
 	r := newRig(t)
 	var now, most atomic.Int64
@@ -739,7 +739,7 @@ func instructionsBeside(t *testing.T) {
 	}
 }
 
-// leakingReplies: an answer is never wider than its question, whatever the agent wants; and what is not open is nobody's
+// leakingReplies: an answer is never wider than its question, whatever the agent wants; and what is not public is no one's
 // to read or to find.
 func leakingReplies(t *testing.T) {
 	for _, to := range []string{"direct", "followers"} {
@@ -791,7 +791,7 @@ func plainHTTP(t *testing.T) {
 	}
 }
 
-// fileAsObject: a note that is confirmed by asking for it must be served as ActivityPub; a file that somebody uploaded
+// fileAsObject: a note that is confirmed by asking for it must be served as ActivityPub; a file that a user uploaded
 // there says nothing (Mastodon CVE-2024-25623).
 func fileAsObject(t *testing.T) {
 	for _, media := range []string{"application/json", "text/plain", "application/octet-stream", "application/ld+json"} {

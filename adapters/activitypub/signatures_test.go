@@ -346,7 +346,7 @@ func TestProofs(t *testing.T) {
 	}
 }
 
-// TestCapturedDeed: what an object proof alone vouches for may be brought by anybody at any time. A Follow that was forgotten
+// TestCapturedDeed: what an object proof alone vouches for may be brought by any sender at any time. A Follow that was forgotten
 // after a month must not be taken again.
 func TestCapturedDeed(t *testing.T) {
 	for name, c := range map[string]struct {

@@ -72,7 +72,7 @@ func TestThreads(t *testing.T) {
 	}
 }
 
-// TestForeignConversations: a conversation that another server named joins nobody's thread but the sender's own.
+// TestForeignConversations: a conversation that another server named joins no thread but the sender's own.
 func TestForeignConversations(t *testing.T) {
 	r := newRig(t)
 	alice := r.remote.actor("alice")
@@ -232,7 +232,7 @@ func TestOpenSaysWhatCannotBe(t *testing.T) {
 	}
 }
 
-// TestOwns: a name that an actor gives itself, even on the host of the address, proves nothing.
+// TestOwns: a name that an actor claims for itself, even on the host of the address, proves nothing.
 func TestOwns(t *testing.T) {
 	r := newRig(t)
 	host := document.HostOf(r.remote.base)
@@ -278,7 +278,7 @@ func TestOwns(t *testing.T) {
 	}
 }
 
-// elder serves a note of somebody under /notes/<id> that answers another one.
+// elder serves a note of another author under /notes/<id> that answers another one.
 func (r *rig) elder(id, actor, parent string, change func(note map[string]any)) string {
 	iri := r.remote.base + "/notes/" + id
 	note := map[string]any{

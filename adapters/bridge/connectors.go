@@ -18,11 +18,20 @@ import (
 	"inbox/normalized"
 )
 
+// connectors takes messages of other messengers, and shows what became of them.
+type connectors struct {
+	*site
+	byName   map[string]*Connector
+	sessions *sessions
+	runs     *runs
+	messages *messages
+}
+
 // Connector is a program that relays another messenger, as the operator configured it.
 type Connector struct {
 	Name        string   // in the address; a slug
 	Secrets     []string // that sign its messages and our callbacks, the newest first; none = only signed evidence is taken
-	Issuer      string   // who vouches for its people, as in the list of trusted issuers; empty = nobody
+	Issuer      string   // who vouches for its people, as in the list of trusted issuers; empty = no one
 	Method      string   // by which it knows them
 	Agents      []string // that it may reach, the first by default
 	CallbackURL string   // where answers go; empty = they do not go there
@@ -40,7 +49,7 @@ const DefaultConnectorMethod = "urn:mentionable:auth:platform-mention:v0.1"
 var signatureHeaders = []string{SignatureHeader, "X-Hub-Signature-256", "X-Signature-256"}
 
 // connectorEdge counts and answers errors; whether the connector is known or the signature is wrong is one answer.
-func (a *Adapter) connectorEdge(handle func(http.ResponseWriter, *http.Request) error) http.Handler {
+func (c *connectors) connectorEdge(handle func(http.ResponseWriter, *http.Request) error) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { finish(w, "connector", handle(w, r)) })
 }
 
@@ -50,12 +59,12 @@ func notVouched() error {
 }
 
 // connectorMessage takes one message of another messenger (agent runtime contract, section 6.2; seed 001).
-func (a *Adapter) connectorMessage(w http.ResponseWriter, r *http.Request) error {
+func (c *connectors) connectorMessage(w http.ResponseWriter, r *http.Request) error {
 	body, err := readBody(r, maxBodyBytes)
 	if err != nil {
 		return err
 	}
-	connector := a.connectors[channelSlug(httpserver.Param(r, "connector"))]
+	connector := c.byName[channelSlug(httpserver.Param(r, "connector"))]
 	signed := connector != nil && connector.verifies(r, body, time.Now())
 	if connector == nil || !signed && connector.Issuer == "" {
 		credentials.WithLabelValues("refused").Inc()
@@ -68,7 +77,7 @@ func (a *Adapter) connectorMessage(w http.ResponseWriter, r *http.Request) error
 		}
 		return err
 	}
-	delivery := &relayed{Adapter: a, connector: connector, body: object, raw: body, about: messageBytes(body), signed: signed}
+	delivery := &relayed{connectors: c, connector: connector, body: object, raw: body, about: messageBytes(body), signed: signed}
 	return delivery.serve(w, r)
 }
 
@@ -107,7 +116,7 @@ func (c *Connector) verifies(r *http.Request, body []byte, now time.Time) bool {
 
 // relayed is one message of a connector on its way in.
 type relayed struct {
-	*Adapter
+	*connectors
 	connector *Connector
 	body      map[string]any
 	raw       []byte
@@ -147,7 +156,7 @@ func (m *relayed) serve(w http.ResponseWriter, r *http.Request) error {
 	return m.take(w, r, q, patience, replayed, title(text(inner, "title"), message.Text))
 }
 
-// skipped says why a message gets no answer and no agent: it came back to its sender, or says nothing.
+// skipped returns why a message gets no answer and no agent: it came back to its sender, or says nothing.
 func skipped(message contract.Message) string {
 	switch {
 	case message.FromSelf:
@@ -197,7 +206,7 @@ func (c *Connector) way(patience time.Duration) string {
 	return wayResponse
 }
 
-// take accepts the message and answers. replayed says that its evidence was used before: then it is acknowledged if it is
+// take accepts the message and answers. replayed reports that its evidence was used before: then it is acknowledged if it is
 // the repeat of a message that we have, and refused otherwise.
 func (m *relayed) take(w http.ResponseWriter, r *http.Request, q question, patience time.Duration, replayed bool, title string) error {
 	if replayed {
@@ -209,16 +218,16 @@ func (m *relayed) take(w http.ResponseWriter, r *http.Request, q question, patie
 		return nil
 	}
 	owner := OwnerOfConnector(m.options.Domain, m.connector.Name)
-	session, fresh, err := m.place(r.Context(), owner, "", q.agent, q.message, title)
+	session, fresh, err := m.sessions.place(r.Context(), owner, "", q.agent, q.message, title)
 	if err != nil {
 		return err
 	}
 	q.session = session
-	taken, err := m.accept(r.Context(), q, fresh)
+	taken, err := m.messages.accept(r.Context(), q, fresh)
 	if err != nil {
 		return err
 	}
-	turn, err := m.settled(r.Context(), taken.turn, patience)
+	turn, err := m.runs.settled(r.Context(), taken.turn, patience)
 	if err != nil {
 		return err
 	}
@@ -255,13 +264,13 @@ func runPath(connector, run string) string { return "/v1/connectors/" + connecto
 // connectorRun tells a connector what became of a message that it handed in, with the answer where it leaves no other way.
 // With wait it answers when the run has ended, or when the time is over. The request proves itself like a message: by the
 // connector's secret over its body, or over the path where it has none; or by signed evidence whose message_digest is that
-// of the path. A run of anybody else is not found.
-func (a *Adapter) connectorRun(w http.ResponseWriter, r *http.Request) error {
+// of the path. A run of another caller is not found.
+func (c *connectors) connectorRun(w http.ResponseWriter, r *http.Request) error {
 	body, err := readBody(r, maxBodyBytes)
 	if err != nil {
 		return err
 	}
-	connector := a.connectors[channelSlug(httpserver.Param(r, "connector"))]
+	connector := c.byName[channelSlug(httpserver.Param(r, "connector"))]
 	if connector == nil {
 		credentials.WithLabelValues("refused").Inc()
 		return notVouched()
@@ -276,7 +285,7 @@ func (a *Adapter) connectorRun(w http.ResponseWriter, r *http.Request) error {
 		credentials.WithLabelValues("refused").Inc()
 		return notVouched()
 	}
-	turn, err := a.options.Turns.Turn(r.Context(), run)
+	turn, err := c.options.Turns.Turn(r.Context(), run)
 	if err != nil && !fault.Is(err, fault.NotFound) {
 		return err
 	}
@@ -284,7 +293,7 @@ func (a *Adapter) connectorRun(w http.ResponseWriter, r *http.Request) error {
 		turn = exchange.TurnRecord{}
 	}
 	if !signed {
-		if err := a.vouchedRun(r, connector, body, run, turn); err != nil {
+		if err := c.vouchedRun(r, connector, body, run, turn); err != nil {
 			return err
 		}
 	}
@@ -292,12 +301,12 @@ func (a *Adapter) connectorRun(w http.ResponseWriter, r *http.Request) error {
 	if turn.ID == "" {
 		return runNotFound()
 	}
-	return a.writeConnectorRun(w, r, turn)
+	return c.writeConnectorRun(w, r, turn)
 }
 
 // vouchedRun checks the evidence of a request that no secret signs. It is judged for the run's agent; for a run that is not
-// the connector's, for its first one, so that nobody without good evidence learns which runs there are.
-func (a *Adapter) vouchedRun(r *http.Request, connector *Connector, body []byte, run string, turn exchange.TurnRecord) error {
+// the connector's, for its first one, so that no caller without good evidence learns which runs exist.
+func (c *connectors) vouchedRun(r *http.Request, connector *Connector, body []byte, run string, turn exchange.TurnRecord) error {
 	object, err := decodeObject(body)
 	if err != nil {
 		return notVouched()
@@ -306,34 +315,34 @@ func (a *Adapter) vouchedRun(r *http.Request, connector *Connector, body []byte,
 	if len(connector.Agents) > 0 {
 		first = connector.Agents[0]
 	}
-	agent, known := a.options.Directory.Agent(cmp.Or(turn.Agent, first))
+	agent, known := c.options.Directory.Agent(cmp.Or(turn.Agent, first))
 	if !known {
 		return notVouched()
 	}
-	m := &relayed{Adapter: a, connector: connector, body: object, about: []byte(runPath(connector.Name, run))}
+	m := &relayed{connectors: c, connector: connector, body: object, about: []byte(runPath(connector.Name, run))}
 	q := question{agent: agent}
-	if len(m.vouchedBy(m.believe(r.Context(), &q).Evidence, q)) == 0 {
+	if len(m.vouchedBy(m.validate(r.Context(), &q).Evidence, q)) == 0 {
 		credentials.WithLabelValues("refused").Inc()
 		return notVouched()
 	}
 	return nil
 }
 
-func (a *Adapter) writeConnectorRun(w http.ResponseWriter, r *http.Request, turn exchange.TurnRecord) error {
-	patience, err := a.patience(r.URL.Query().Get("wait"))
+func (c *connectors) writeConnectorRun(w http.ResponseWriter, r *http.Request, turn exchange.TurnRecord) error {
+	patience, err := c.patience(r.URL.Query().Get("wait"))
 	if err != nil {
 		return err
 	}
-	if turn, err = a.settled(r.Context(), turn, patience); err != nil {
+	if turn, err = c.runs.settled(r.Context(), turn, patience); err != nil {
 		return err
 	}
-	writeTaken(w, turn, a.forConnector(turn))
+	writeTaken(w, turn, c.forConnector(turn))
 	return nil
 }
 
 // forConnector writes a run without what leaves another way: two answers would be one too many.
-func (a *Adapter) forConnector(turn exchange.TurnRecord) map[string]any {
-	run := runOf(turn, a.options.Present)
+func (c *connectors) forConnector(turn exchange.TurnRecord) map[string]any {
+	run := runOf(turn, c.options.Present)
 	if readRoute(turn.Route).Way != wayResponse {
 		for _, member := range []string{"reply", "messages", "parts", "queue_id"} {
 			delete(run, member)
@@ -342,7 +351,7 @@ func (a *Adapter) forConnector(turn exchange.TurnRecord) map[string]any {
 	return run
 }
 
-// writeTaken answers whoever handed a message in: 200 where the run has its answer, else 202 and where to ask for it.
+// writeTaken answers the caller that handed a message in: 200 where the run has its answer, else 202 and where to ask for it.
 func writeTaken(w http.ResponseWriter, turn exchange.TurnRecord, answer map[string]any) {
 	status := statusFor(turn)
 	if status == http.StatusAccepted {

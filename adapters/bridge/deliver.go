@@ -18,11 +18,17 @@ import (
 	"inbox/adapters/bridge/contract"
 	"inbox/exchange"
 	"inbox/internal/fault"
+	"inbox/internal/queue"
 	"inbox/internal/webhooksignature"
 	"inbox/normalized"
 )
 
-var _ exchange.Channel = (*Adapter)(nil)
+// outbox brings answers to queues and callbacks.
+type outbox struct {
+	*site
+	bridge     contract.Bridge
+	connectors map[string]*Connector
+}
 
 // queueID is the id of an answer in the queue: made of the reply's, which is final before the first attempt, so that a
 // repeat after a crash is no second item.
@@ -37,8 +43,8 @@ func queueHost(client string) string {
 	return client + ".bridge.invalid"
 }
 
-// Plan decides where an answer goes. It is the way that the question brought: a repeat of the plan gives the same.
-func (a *Adapter) Plan(_ context.Context, reply exchange.Reply) (exchange.Plan, error) {
+// Plan decides where an answer goes. It is the way that the question brought: a repeat of the plan returns the same.
+func (o *outbox) Plan(_ context.Context, reply exchange.Reply) (exchange.Plan, error) {
 	r := readRoute(reply.Route)
 	switch r.Way {
 	case wayQueue:
@@ -46,7 +52,7 @@ func (a *Adapter) Plan(_ context.Context, reply exchange.Reply) (exchange.Plan, 
 			Key: queueHost(r.Client), Address: "bridge://" + r.Client,
 		}}}, nil
 	case wayCallback:
-		connector, known := a.connectors[r.Connector]
+		connector, known := o.connectors[r.Connector]
 		if !known || connector.CallbackURL == "" {
 			return exchange.Plan{}, fmt.Errorf("connector %s has no callback_url any more", r.Connector)
 		}
@@ -60,25 +66,25 @@ func (a *Adapter) Plan(_ context.Context, reply exchange.Reply) (exchange.Plan, 
 }
 
 // Deliver puts an answer into the queue of its client, or calls a connector's callback.
-func (a *Adapter) Deliver(ctx context.Context, delivery exchange.Delivery) (exchange.DeliveryReceipt, error) {
+func (o *outbox) Deliver(ctx context.Context, delivery exchange.Delivery) (exchange.DeliveryReceipt, error) {
 	r := readRoute(delivery.Reply.Route)
-	item, err := a.itemOf(delivery.Reply, r)
+	item, err := o.itemOf(delivery.Reply, r)
 	if err != nil {
 		return exchange.DeliveryReceipt{}, fault.GiveUp("the answer makes no item: "+err.Error(), err)
 	}
 	if r.Way == wayCallback {
-		return a.callConnector(ctx, r, item, delivery)
+		return o.callConnector(ctx, r, item, delivery)
 	}
-	if err := a.options.Queue.Offer(ctx, item); err != nil {
+	if err := o.options.Queue.Offer(ctx, item); err != nil {
 		return exchange.DeliveryReceipt{}, fault.RetryIn(0, "the queue of the client takes nothing: "+err.Error(), err)
 	}
 	return exchange.DeliveryReceipt{Detail: "queued as " + item.ID}, nil
 }
 
 // itemOf writes an answer in the form of section 6.4.
-func (a *Adapter) itemOf(reply exchange.Reply, r route) (contract.Item, error) {
+func (o *outbox) itemOf(reply exchange.Reply, r route) (contract.Item, error) {
 	response := &reply.Response
-	content := textOf(response, a.options.Present)
+	content := textOf(response, o.options.Present)
 	if content == "" {
 		content = "(The answer has no text.)"
 	}
@@ -92,12 +98,12 @@ func (a *Adapter) itemOf(reply exchange.Reply, r route) (contract.Item, error) {
 	return contract.NormalizeItem(map[string]any{
 		"queue_id": queueID(reply.ID), "client_id": client, "connector_id": r.Connector, "agent": reply.Agent, "session_id": r.Session,
 		"role": "assistant", "content": content, "completed": reply.Response.Status == "" || reply.Response.Status == normalized.StatusCompleted,
-		"created_at": stamp(reply.CreatedAt), "metadata": a.about(reply, r),
+		"created_at": stamp(reply.CreatedAt), "metadata": o.about(reply, r),
 	})
 }
 
 // about tells to what an item is the answer.
-func (a *Adapter) about(reply exchange.Reply, r route) map[string]any {
+func (o *outbox) about(reply exchange.Reply, r route) map[string]any {
 	metadata := map[string]any{"run_id": reply.TurnID, "agent": reply.Agent}
 	for name, value := range map[string]string{
 		"external_provider": r.Provider, "external_conversation_id": r.Conversation, "external_message_id": r.ExternalID,
@@ -108,9 +114,9 @@ func (a *Adapter) about(reply exchange.Reply, r route) map[string]any {
 		}
 	}
 	if policy := reply.Response.Policy(); policy != nil {
-		metadata["demand"] = plainJSON(a.options.Present(*policy))
+		metadata["demand"] = plainJSON(o.options.Present(*policy))
 	}
-	if parts := partsOf(&reply.Response, a.options.Present); parts != nil {
+	if parts := partsOf(&reply.Response, o.options.Present); parts != nil {
 		if encoded := plainJSON(parts); encoded != nil {
 			metadata["parts"] = encoded
 		}
@@ -155,8 +161,8 @@ const (
 )
 
 // callConnector sends an answer to the callback that the operator wrote.
-func (a *Adapter) callConnector(ctx context.Context, r route, item contract.Item, delivery exchange.Delivery) (exchange.DeliveryReceipt, error) {
-	connector, known := a.connectors[r.Connector]
+func (o *outbox) callConnector(ctx context.Context, r route, item contract.Item, delivery exchange.Delivery) (exchange.DeliveryReceipt, error) {
+	connector, known := o.connectors[r.Connector]
 	if !known {
 		return exchange.DeliveryReceipt{}, fault.GiveUp("the connector is not configured any more", nil)
 	}
@@ -164,27 +170,36 @@ func (a *Adapter) callConnector(ctx context.Context, r route, item contract.Item
 	return exchange.DeliveryReceipt{Detail: detail}, err
 }
 
-// Callback makes one attempt to bring an item of a queue to its client's callback. Whatever comes of it the item stays:
+// runCallback is the job of a callback.
+func (o *outbox) runCallback(ctx context.Context, job queue.Job) error {
+	var item exchange.BridgeCallback
+	if err := json.Unmarshal([]byte(job.Payload), &item); err != nil {
+		return queue.GiveUp("the payload cannot be read", err)
+	}
+	return queue.Classed(ctx, o.callback(ctx, item, job.Attempt))
+}
+
+// callback makes one attempt to bring an item of a queue to its client's callback. Whatever comes of it the item stays:
 // the client acknowledges what it has. Errors are classed by fault.RetryIn and fault.GiveUp.
-func (a *Adapter) Callback(ctx context.Context, job exchange.BridgeCallback, attempt int) error {
-	item, found, err := a.options.Queue.Item(ctx, job.Client, job.Item)
+func (o *outbox) callback(ctx context.Context, job exchange.BridgeCallback, attempt int) error {
+	item, found, err := o.options.Queue.Item(ctx, job.Client, job.Item)
 	if err != nil || !found { // acknowledged meanwhile
 		return err
 	}
-	client, sealed, found, err := a.options.Queue.ClientSecret(ctx, job.Client)
+	client, sealed, found, err := o.options.Queue.ClientSecret(ctx, job.Client)
 	if err != nil || !found || client.CallbackURL == "" {
 		return err
 	}
-	secret, err := a.options.Sealer.Open(ctx, sealed, callbackPurpose(client.ID))
+	secret, err := o.options.Sealer.Open(ctx, sealed, callbackPurpose(client.ID))
 	if err != nil {
 		return fault.RetryIn(0, "the secret of the callback cannot be opened on this node", err)
 	}
-	_, err = call(ctx, a.options.Web, client.CallbackURL, []string{string(secret)}, item, attempt)
+	_, err = call(ctx, o.options.Web, client.CallbackURL, []string{string(secret)}, item, attempt)
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
-	if _, kept := a.bridge.Attempted(ctx, job.Client, job.Item, err == nil); kept != nil {
-		a.log.WarnContext(ctx, "the status of a queue item could not be written", "item", job.Item, "error", kept)
+	if _, kept := o.bridge.Attempted(ctx, job.Client, job.Item, err == nil); kept != nil {
+		o.options.Logger.WarnContext(ctx, "the status of a queue item could not be written", "item", job.Item, "error", kept)
 	}
 	return err
 }
@@ -250,52 +265,4 @@ func retryAfter(header http.Header) time.Duration {
 		return 0
 	}
 	return min(time.Duration(seconds)*time.Second, maxRetryAfter)
-}
-
-// Surfaces of a route.
-const (
-	surfaceBridge    = "bridge"
-	surfaceConnector = "connector"
-)
-
-// Ways by which an answer leaves.
-const (
-	wayQueue    = "queue"    // the client fetches it from its queue
-	wayCallback = "callback" // the connector's callback is called
-	wayResponse = "response" // the caller waits for it, or asks again
-)
-
-// route is what this adapter keeps with every turn. It never leaves the server.
-type route struct {
-	Surface      string `json:"surface"` // tells our turns from those of others
-	Owner        string `json:"owner"`   // of the session
-	Session      string `json:"session"`
-	Way          string `json:"way"`
-	Client       string `json:"client,omitempty"` // whose queue
-	Connector    string `json:"connector,omitempty"`
-	Provider     string `json:"provider,omitempty"`
-	Conversation string `json:"conversation,omitempty"`
-	ExternalID   string `json:"external_id,omitempty"` // of the message, as the other product has it
-	Person       string `json:"person,omitempty"`      // who wrote it there
-	Room         string `json:"room,omitempty"`
-	Digest       string `json:"digest"`             // of the message: tells a repeat from another message with the same id
-	Run          string `json:"run,omitempty"`      // of a chat client; not ours
-	Imported     bool   `json:"imported,omitempty"` // it begins a session into which an earlier conversation was imported
-}
-
-func readRoute(raw json.RawMessage) route {
-	var r route
-	_ = json.Unmarshal(raw, &r) // our own bytes, or those of A2A and chat, which have no member surface
-	return r
-}
-
-// Awaits reports whether the caller of a question waits for the answer, which no queue and no callback brings.
-func (*Adapter) Awaits(kept json.RawMessage) bool { return readRoute(kept).Way == wayResponse }
-
-// ownerOf returns to whom a turn belongs: the owner of its session, or its sender where it came another way.
-func ownerOf(turn exchange.TurnRecord) string {
-	if r := readRoute(turn.Route); r.Surface != "" {
-		return r.Owner
-	}
-	return turn.Principal
 }

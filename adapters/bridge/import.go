@@ -34,7 +34,7 @@ type importBody struct {
 
 // importSessions takes conversations of the older agent framework. All of them are looked at before the first is stored;
 // each is stored whole, and the same again does nothing, so that an import that was cut off is repeated.
-func (a *Adapter) importSessions(w http.ResponseWriter, r *http.Request, c caller) error {
+func (t *transcripts) importSessions(w http.ResponseWriter, r *http.Request, c caller) error {
 	raw, err := readBody(r, maxImportBytes)
 	if err != nil {
 		return err
@@ -46,10 +46,10 @@ func (a *Adapter) importSessions(w http.ResponseWriter, r *http.Request, c calle
 	if err != nil {
 		return err
 	}
-	owner := a.ownerOfImport(r, c)
+	owner := t.ownerOfImport(r, c)
 	prepared := make([]Prepared, 0, len(documents))
 	for i, document := range documents {
-		one, err := a.prepare(c, owner, document, i)
+		one, err := t.prepare(c, owner, document, i)
 		if err != nil {
 			return err
 		}
@@ -57,13 +57,13 @@ func (a *Adapter) importSessions(w http.ResponseWriter, r *http.Request, c calle
 	}
 	results := []any{}
 	for _, one := range prepared {
-		result, err := a.store(r.Context(), one)
+		result, err := t.store(r.Context(), one)
 		if err != nil {
 			return err
 		}
 		results = append(results, result)
 	}
-	rows, err := a.importMap(r.Context(), owner, mapped)
+	rows, err := t.importMap(r.Context(), owner, mapped)
 	if err != nil {
 		return err
 	}
@@ -72,13 +72,13 @@ func (a *Adapter) importSessions(w http.ResponseWriter, r *http.Request, c calle
 }
 
 // ownerOfImport is the caller, or the bridge or connector that an operator names.
-func (a *Adapter) ownerOfImport(r *http.Request, c caller) string {
+func (t *transcripts) ownerOfImport(r *http.Request, c caller) string {
 	query := r.URL.Query()
 	switch client, connector := contract.Slug(query.Get("client")), query.Get("connector"); {
 	case c.manager && client != "":
-		return OwnerOfBridge(a.options.Domain, client)
+		return OwnerOfBridge(t.options.Domain, client)
 	case c.manager && connector != "":
-		return OwnerOfConnector(a.options.Domain, connector)
+		return OwnerOfConnector(t.options.Domain, connector)
 	}
 	return c.owner
 }
@@ -123,8 +123,8 @@ type Prepared struct {
 }
 
 // prepare checks a conversation of the caller's.
-func (a *Adapter) prepare(c caller, owner string, document Document, index int) (Prepared, error) {
-	agent, err := a.opens(c, document.Agent)
+func (t *transcripts) prepare(c caller, owner string, document Document, index int) (Prepared, error) {
+	agent, err := t.opens(c, document.Agent)
 	if err != nil {
 		return Prepared{}, err
 	}
@@ -178,14 +178,14 @@ func firstWords(messages []any) string {
 }
 
 // store keeps a conversation, and leads its outside conversation there.
-func (a *Adapter) store(ctx context.Context, one Prepared) (map[string]any, error) {
-	session, created, err := a.options.Sessions.ImportSession(ctx, one.Session, one.Messages)
+func (t *transcripts) store(ctx context.Context, one Prepared) (map[string]any, error) {
+	session, created, err := t.options.Sessions.ImportSession(ctx, one.Session, one.Messages)
 	if err != nil {
 		return nil, err
 	}
 	if session.Conversation != "" && session.Connector != "" {
 		key := contract.NewSessionKey(session.Connector, session.Conversation, session.Agent)
-		if err := a.options.SessionOf(session.Owner).SetSession(ctx, key, session.ID); err != nil {
+		if err := t.options.SessionOf(session.Owner).SetSession(ctx, key, session.ID); err != nil {
 			return nil, err
 		}
 	}
@@ -195,32 +195,30 @@ func (a *Adapter) store(ctx context.Context, one Prepared) (map[string]any, erro
 }
 
 // importMap keeps rows of the reference's map under the keys that they had there. They lead to sessions of the caller only.
-func (a *Adapter) importMap(ctx context.Context, owner string, rows map[string]string) (int, error) {
+func (t *transcripts) importMap(ctx context.Context, owner string, rows map[string]string) (int, error) {
 	for key, session := range rows {
 		if len(key) > maxSessionID || len(session) > maxSessionID {
 			return 0, fault.InField("session_map", "has a key or session of more than 255 bytes")
 		}
-		if _, err := a.sessionOf(ctx, owner, session); err != nil {
+		if _, err := t.sessionOf(ctx, owner, session); err != nil {
 			return 0, err
 		}
 	}
 	for key, session := range rows {
-		if err := a.options.SessionOf(owner).ImportSession(ctx, key, session); err != nil {
+		if err := t.options.SessionOf(owner).ImportSession(ctx, key, session); err != nil {
 			return 0, err
 		}
 	}
 	return len(rows), nil
 }
 
-var _ exchange.Historian = (*Adapter)(nil)
-
 // Late reports whether the turn begins a session into which an earlier conversation was imported. It is pure.
-func (a *Adapter) Late(turn exchange.TurnRecord) bool { return readRoute(turn.Route).Imported }
+func (t *transcripts) Late(turn exchange.TurnRecord) bool { return readRoute(turn.Route).Imported }
 
 // Ancestors returns what was imported. Of two messages that came at once into a new session the first one gets it.
-func (a *Adapter) Ancestors(ctx context.Context, turn exchange.TurnRecord) ([]normalized.HistoricalMessage, error) {
+func (t *transcripts) Ancestors(ctx context.Context, turn exchange.TurnRecord) ([]normalized.HistoricalMessage, error) {
 	r := readRoute(turn.Route)
-	turns, err := a.options.Turns.Turns(ctx, exchange.TurnFilter{Agent: turn.Agent, ThreadID: turn.ThreadID, ByArrival: true, Limit: maxEvents})
+	turns, err := t.options.Turns.Turns(ctx, exchange.TurnFilter{Agent: turn.Agent, ThreadID: turn.ThreadID, ByArrival: true, Limit: maxEvents})
 	if err != nil {
 		return nil, err
 	}
@@ -229,7 +227,7 @@ func (a *Adapter) Ancestors(ctx context.Context, turn exchange.TurnRecord) ([]no
 			return nil, nil
 		}
 	}
-	imported, err := a.options.Sessions.Transcript(ctx, r.Owner, r.Session)
+	imported, err := t.options.Sessions.Transcript(ctx, r.Owner, r.Session)
 	if err != nil {
 		return nil, err
 	}
@@ -239,7 +237,7 @@ func (a *Adapter) Ancestors(ctx context.Context, turn exchange.TurnRecord) ([]no
 		if err != nil {
 			continue // it was checked when it came
 		}
-		if line, says := a.historical(turn, message, i+1); says {
+		if line, says := t.historical(turn, message, i+1); says {
 			history = append(history, line)
 		}
 	}
@@ -262,8 +260,8 @@ func ends(history []normalized.HistoricalMessage) []normalized.HistoricalMessage
 }
 
 // historical returns an imported message as a turn of the history. Calls of tools and their results become text: the calls
-// were made by somebody else, and no model can be asked to go on with them.
-func (a *Adapter) historical(turn exchange.TurnRecord, message envelope.Envelope, number int) (normalized.HistoricalMessage, bool) {
+// were made elsewhere, and no model can be asked to go on with them.
+func (t *transcripts) historical(turn exchange.TurnRecord, message envelope.Envelope, number int) (normalized.HistoricalMessage, bool) {
 	text := message.Text()
 	switch message.Type {
 	case envelope.TypeToolCall:

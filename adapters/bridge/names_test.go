@@ -20,7 +20,7 @@ func TestNamesOfOutsideAreSubjects(t *testing.T) {
 			t.Errorf("%q is %s, want %s", person, got, want)
 		}
 	}
-	a := &Adapter{options: Options{Domain: "agents.example"}}
+	a := &site{Options{Domain: "agents.example"}}
 	for _, person := range []string{"U1", "T1/U2", strings.Repeat("x", 300), "a\nb", "@x@y", "."} {
 		address := a.address("slack."+person, connectorSubject("slack", person))
 		if parsed, err := identity.ParseAddress(address); err != nil || parsed.Domain != "agents.example" {
@@ -71,7 +71,7 @@ func TestTextOfAnAnswer(t *testing.T) {
 }
 
 func TestItemsHaveTheIDOfTheirReply(t *testing.T) {
-	a := &Adapter{options: Options{Present: unopened}, connectors: map[string]*Connector{}}
+	a := &outbox{site: &site{Options{Present: unopened}}}
 	kept, err := json.Marshal(route{Surface: surfaceBridge, Way: wayQueue, Client: "relay", Session: "s1", ExternalID: "m1"})
 	if err != nil {
 		t.Fatal(err)

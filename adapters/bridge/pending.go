@@ -3,7 +3,6 @@ package bridge
 import (
 	"context"
 	"net/http"
-	"strings"
 	"sync"
 	"time"
 
@@ -26,19 +25,19 @@ const (
 
 // pending returns what the client has not acknowledged, leased where it asks for that. With wait it is a long poll: the
 // answer comes as soon as there is something, or empty when the time is over.
-func (a *Adapter) pending(w http.ResponseWriter, r *http.Request, c caller) error {
-	chosen, err := a.selection(r, c)
+func (q *queues) pending(w http.ResponseWriter, r *http.Request, c caller) error {
+	chosen, err := q.selection(r, c)
 	if err != nil {
 		return err
 	}
 	if wantsStream(r) {
-		return a.events(w, r, c)
+		return q.events(w, r, c)
 	}
-	patience, err := a.patience(r.URL.Query().Get("wait"))
+	patience, err := q.patience(r.URL.Query().Get("wait"))
 	if err != nil {
 		return err
 	}
-	items, err := a.await(r, chosen, patience)
+	items, err := q.await(r, chosen, patience)
 	if err != nil {
 		return err
 	}
@@ -50,19 +49,19 @@ func (a *Adapter) pending(w http.ResponseWriter, r *http.Request, c caller) erro
 	return nil
 }
 
-func (a *Adapter) read(ctx context.Context, chosen selection) ([]contract.Item, error) {
+func (q *queues) read(ctx context.Context, chosen selection) ([]contract.Item, error) {
 	if chosen.lease > 0 {
-		return a.bridge.Lease(ctx, chosen.client, chosen.limit, chosen.sessions, chosen.lease)
+		return q.bridge.Lease(ctx, chosen.client, chosen.limit, chosen.sessions, chosen.lease)
 	}
-	return a.bridge.Pending(ctx, chosen.client, chosen.limit, chosen.sessions)
+	return q.bridge.Pending(ctx, chosen.client, chosen.limit, chosen.sessions)
 }
 
 // await reads until there is something, at most the given time and not while the server stops.
-func (a *Adapter) await(r *http.Request, chosen selection, patience time.Duration) ([]contract.Item, error) {
+func (q *queues) await(r *http.Request, chosen selection, patience time.Duration) ([]contract.Item, error) {
 	if patience <= 0 {
-		return a.read(r.Context(), chosen)
+		return q.read(r.Context(), chosen)
 	}
-	wake, leave, err := a.enter(chosen.client)
+	wake, leave, err := q.enter(chosen.client)
 	if err != nil {
 		return nil, err
 	}
@@ -72,7 +71,7 @@ func (a *Adapter) await(r *http.Request, chosen selection, patience time.Duratio
 	look := time.NewTicker(lookEvery)
 	defer look.Stop()
 	for {
-		items, err := a.read(r.Context(), chosen)
+		items, err := q.read(r.Context(), chosen)
 		if err != nil || len(items) > 0 {
 			return items, err
 		}
@@ -89,32 +88,27 @@ func (a *Adapter) await(r *http.Request, chosen selection, patience time.Duratio
 	}
 }
 
-// enter counts who waits for a client, so that one program cannot hold all connections.
-func (a *Adapter) enter(client string) (wake <-chan struct{}, leave func(), err error) {
-	a.notifier.mu.Lock()
-	waiting := len(a.notifier.waiting[client])
-	a.notifier.mu.Unlock()
+// enter counts the requests that wait for a client, so that one program cannot hold all connections.
+func (q *queues) enter(client string) (wake <-chan struct{}, leave func(), err error) {
+	q.notifier.mu.Lock()
+	waiting := len(q.notifier.waiting[client])
+	q.notifier.mu.Unlock()
 	if waiting >= maxWaiters {
 		return nil, nil, &fault.Fault{Kind: fault.RateLimited, Public: "too many requests of this client wait already", RetryAfter: time.Second}
 	}
-	wake, left := a.notifier.listen(client)
+	wake, left := q.notifier.listen(client)
 	waiters.Inc()
 	return wake, func() { left(); waiters.Dec() }, nil
 }
 
-// wantsStream reports whether the program asks for server-sent events.
-func wantsStream(r *http.Request) bool {
-	return strings.Contains(r.Header.Get("Accept"), "text/event-stream")
-}
-
 // events returns what waits as server-sent events (HTML standard, section 9.2): each item once in a connection, all that are
 // not acknowledged again in the next one.
-func (a *Adapter) events(w http.ResponseWriter, r *http.Request, c caller) error {
-	chosen, err := a.selection(r, c)
+func (q *queues) events(w http.ResponseWriter, r *http.Request, c caller) error {
+	chosen, err := q.selection(r, c)
 	if err != nil {
 		return err
 	}
-	wake, leave, err := a.enter(chosen.client)
+	wake, leave, err := q.enter(chosen.client)
 	if err != nil {
 		return err
 	}
@@ -122,14 +116,14 @@ func (a *Adapter) events(w http.ResponseWriter, r *http.Request, c caller) error
 	if chosen.limit == 0 {
 		chosen.limit = contract.MaxLimit
 	}
-	ctx, stop := whileServing(r.Context())
+	ctx, stop := httpserver.WhileServing(r.Context())
 	defer stop()
-	out := a.openEvents(ctx, w, stop)
+	out := q.openEvents(ctx, w, stop)
 	defer out.Close()
 	look := time.NewTicker(lookEvery)
 	defer look.Stop()
 	sent := map[string]bool{}
-	for a.feed(r, c, chosen, sent, out) {
+	for q.feed(r, c, chosen, sent, out) {
 		select {
 		case <-wake:
 		case <-look.C:
@@ -145,11 +139,11 @@ func (a *Adapter) events(w http.ResponseWriter, r *http.Request, c caller) error
 
 // feed writes the items that the reader has not got, and forgets those that were acknowledged. The token is checked again:
 // it may have been revoked since.
-func (a *Adapter) feed(r *http.Request, c caller, chosen selection, sent map[string]bool, out *httpserver.EventWriter) bool {
-	if again, err := a.verify(r); err != nil || again.owner != c.owner || again.allow(scopePending) != nil {
+func (q *queues) feed(r *http.Request, c caller, chosen selection, sent map[string]bool, out *httpserver.EventWriter) bool {
+	if again, err := q.access.verify(r); err != nil || again.owner != c.owner || again.allow(scopePending) != nil {
 		return false
 	}
-	items, err := a.read(r.Context(), chosen)
+	items, err := q.read(r.Context(), chosen)
 	if err != nil {
 		return false
 	}
@@ -204,8 +198,8 @@ func (b *notifier) leave(client string, wake chan struct{}) {
 }
 
 // Wake tells that the queue of a client changed, on this node or another; an empty id stands for any client.
-func (a *Adapter) Wake(client string) {
-	b := &a.notifier
+func (q *queues) Wake(client string) {
+	b := &q.notifier
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for waiting, woken := range b.waiting {

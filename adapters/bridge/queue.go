@@ -15,6 +15,14 @@ import (
 	"inbox/internal/httpserver"
 )
 
+// queues keeps what waits for a client until it is acknowledged.
+type queues struct {
+	*site
+	access   *access
+	bridge   contract.Bridge
+	notifier notifier
+}
+
 // Bounds of what clients ask for.
 const (
 	maxAcks         = 1000
@@ -26,7 +34,7 @@ const (
 	generatedSecret = 32
 )
 
-// own returns the client of a request: that of the token. A body that names another one is about somebody else's.
+// own returns the client of a request: that of the token. A body that names another one is refused.
 func (c caller) own(named string) (string, error) {
 	switch {
 	case c.client != "" && (named == "" || contract.Slug(named) == c.client):
@@ -41,7 +49,7 @@ func (c caller) own(named string) (string, error) {
 
 // register keeps the client of the token with its callback (agent runtime contract, section 6.4). A secret that is made
 // here is told once.
-func (a *Adapter) register(w http.ResponseWriter, r *http.Request, c caller) error {
+func (q *queues) register(w http.ResponseWriter, r *http.Request, c caller) error {
 	body, _, err := readObject(r)
 	if err != nil {
 		return err
@@ -57,11 +65,11 @@ func (a *Adapter) register(w http.ResponseWriter, r *http.Request, c caller) err
 	answer := client.Value()
 	sealed := ""
 	if client.CallbackURL != "" {
-		if sealed, err = a.callbackSecret(r, client, text(body, "callback_secret"), answer); err != nil {
+		if sealed, err = q.callbackSecret(r, client, text(body, "callback_secret"), answer); err != nil {
 			return err
 		}
 	}
-	if err := a.options.Queue.Register(r.Context(), client, sealed); err != nil {
+	if err := q.options.Queue.Register(r.Context(), client, sealed); err != nil {
 		return err
 	}
 	httpserver.WriteJSON(w, http.StatusOK, answer)
@@ -69,16 +77,16 @@ func (a *Adapter) register(w http.ResponseWriter, r *http.Request, c caller) err
 }
 
 // callbackSecret checks the callback and seals its secret: the one that was given, the one that is there, or a new one.
-func (a *Adapter) callbackSecret(r *http.Request, client contract.Client, given string, answer map[string]any) (sealed string, err error) {
+func (q *queues) callbackSecret(r *http.Request, client contract.Client, given string, answer map[string]any) (sealed string, err error) {
 	address, err := url.Parse(client.CallbackURL)
-	if err != nil || address.User != nil || address.Fragment != "" || a.options.Web.CheckTarget(r.Context(), address) != nil {
+	if err != nil || address.User != nil || address.Fragment != "" || q.options.Web.CheckTarget(r.Context(), address) != nil {
 		return "", fault.InField("callback_url", "must be a public https address without user name, whose name leads to public addresses only")
 	}
 	switch {
 	case given != "" && (len(given) < shortestSecret || len(given) > longestSecret):
 		return "", fault.InField("callback_secret", "must have 16 to 512 bytes")
 	case given == "":
-		_, known, _, err := a.options.Queue.ClientSecret(r.Context(), client.ID)
+		_, known, _, err := q.options.Queue.ClientSecret(r.Context(), client.ID)
 		if err != nil || known != "" {
 			return "", err
 		}
@@ -87,16 +95,16 @@ func (a *Adapter) callbackSecret(r *http.Request, client contract.Client, given 
 		given = base64.RawURLEncoding.EncodeToString(random)
 		answer["callback_secret"] = given
 	}
-	return a.options.Sealer.Seal(r.Context(), []byte(given), callbackPurpose(client.ID))
+	return q.options.Sealer.Seal(r.Context(), []byte(given), callbackPurpose(client.ID))
 }
 
 // client returns the registration of the token's client.
-func (a *Adapter) client(w http.ResponseWriter, r *http.Request, c caller) error {
+func (q *queues) client(w http.ResponseWriter, r *http.Request, c caller) error {
 	id, err := c.own(r.URL.Query().Get("client_id"))
 	if err != nil {
 		return err
 	}
-	client, found, err := a.bridge.Client(r.Context(), id)
+	client, found, err := q.bridge.Client(r.Context(), id)
 	if err != nil {
 		return err
 	}
@@ -108,7 +116,7 @@ func (a *Adapter) client(w http.ResponseWriter, r *http.Request, c caller) error
 }
 
 // enqueue keeps an item that no agent wrote: of a program for itself, or of an operator for any client.
-func (a *Adapter) enqueue(w http.ResponseWriter, r *http.Request, c caller) error {
+func (q *queues) enqueue(w http.ResponseWriter, r *http.Request, c caller) error {
 	body, _, err := readObject(r)
 	if err != nil {
 		return err
@@ -120,7 +128,7 @@ func (a *Adapter) enqueue(w http.ResponseWriter, r *http.Request, c caller) erro
 		return err
 	}
 	body["delivery_status"] = nil
-	item, err := a.bridge.Enqueue(r.Context(), body)
+	item, err := q.bridge.Enqueue(r.Context(), body)
 	if err != nil {
 		return err
 	}
@@ -136,7 +144,7 @@ type selection struct {
 	lease    time.Duration
 }
 
-func (a *Adapter) selection(r *http.Request, c caller) (s selection, err error) {
+func (q *queues) selection(r *http.Request, c caller) (s selection, err error) {
 	query := r.URL.Query()
 	if s.client, err = c.own(query.Get("client_id")); err != nil {
 		return s, err
@@ -169,9 +177,9 @@ func leaseOf(given string) (time.Duration, error) {
 	return length, nil
 }
 
-// ack removes items of the client and says how many there were. Other ids are passed over, those of other clients' items
+// ack removes items of the client and answers how many there were. Other ids are passed over, those of other clients' items
 // too.
-func (a *Adapter) ack(w http.ResponseWriter, r *http.Request, c caller) error {
+func (q *queues) ack(w http.ResponseWriter, r *http.Request, c caller) error {
 	body, _, err := readObject(r)
 	if err != nil {
 		return err
@@ -184,7 +192,7 @@ func (a *Adapter) ack(w http.ResponseWriter, r *http.Request, c caller) error {
 	if err != nil {
 		return err
 	}
-	acked, err := a.bridge.Ack(r.Context(), client, ids)
+	acked, err := q.bridge.Ack(r.Context(), client, ids)
 	if err != nil {
 		return err
 	}
@@ -219,12 +227,12 @@ func idsOf(body map[string]any) (ids []string, err error) {
 func itemNotFound() error { return fault.New(fault.NotFound, "the queue item was not found") }
 
 // item returns one item; that of another client is not found.
-func (a *Adapter) item(w http.ResponseWriter, r *http.Request, c caller) error {
+func (q *queues) item(w http.ResponseWriter, r *http.Request, c caller) error {
 	client, err := c.own(r.URL.Query().Get("client_id"))
 	if err != nil {
 		return err
 	}
-	item, found, err := a.options.Queue.Item(r.Context(), client, httpserver.Param(r, "item"))
+	item, found, err := q.options.Queue.Item(r.Context(), client, httpserver.Param(r, "item"))
 	if err == nil && !found {
 		err = itemNotFound()
 	}
@@ -236,12 +244,12 @@ func (a *Adapter) item(w http.ResponseWriter, r *http.Request, c caller) error {
 }
 
 // ackOne acknowledges one item; one that is not there any more, or is another client's, is not found.
-func (a *Adapter) ackOne(w http.ResponseWriter, r *http.Request, c caller) error {
+func (q *queues) ackOne(w http.ResponseWriter, r *http.Request, c caller) error {
 	client, err := c.own(r.URL.Query().Get("client_id"))
 	if err != nil {
 		return err
 	}
-	removed, err := a.bridge.Ack(r.Context(), client, []string{httpserver.Param(r, "item")})
+	removed, err := q.bridge.Ack(r.Context(), client, []string{httpserver.Param(r, "item")})
 	if err == nil && removed == 0 {
 		err = itemNotFound()
 	}

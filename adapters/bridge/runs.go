@@ -7,22 +7,45 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
+	"time"
 
 	"inbox/agents/runtime/task"
 	"inbox/agents/runtime/value"
 	"inbox/exchange"
 	"inbox/internal/fault"
 	"inbox/internal/httpserver"
+	"inbox/normalized"
 )
+
+// runs shows, follows and stops turns.
+type runs struct {
+	*site
+}
+
+// getRun returns a run with its answer, if there is one. With wait it answers when the run has ended, or when the time is over.
+func (rs *runs) getRun(w http.ResponseWriter, r *http.Request, c caller) error {
+	patience, err := rs.patience(r.URL.Query().Get("wait"))
+	if err != nil {
+		return err
+	}
+	turn, err := rs.runFor(r.Context(), c, httpserver.Param(r, "run"))
+	if err != nil {
+		return err
+	}
+	if turn, err = rs.settled(r.Context(), turn, patience); err != nil {
+		return err
+	}
+	return rs.writeRun(w, r, turn, nil)
+}
 
 func runNotFound() error { return fault.New(fault.NotFound, "the run was not found") }
 
 // runFor returns a run that the caller may know of: one of its own, or any for an operator. Others are not found (agent
 // runtime contract, section 6.6).
-func (a *Adapter) runFor(ctx context.Context, c caller, id string) (exchange.TurnRecord, error) {
-	turn, err := a.options.Turns.Turn(ctx, id)
+func (rs *runs) runFor(ctx context.Context, c caller, id string) (exchange.TurnRecord, error) {
+	turn, err := rs.options.Turns.Turn(ctx, id)
 	if fault.Is(err, fault.NotFound) { // or the name that a chat client knows it by
-		turn, err = a.options.Turns.TurnOf(ctx, c.owner, exchange.RunMessageID(id))
+		turn, err = rs.options.Turns.TurnOf(ctx, c.owner, exchange.RunMessageID(id))
 	}
 	switch {
 	case fault.Is(err, fault.NotFound):
@@ -35,25 +58,29 @@ func (a *Adapter) runFor(ctx context.Context, c caller, id string) (exchange.Tur
 	return turn, nil
 }
 
-// getRun returns a run with its answer, if there is one. With wait it answers when the run has ended, or when the time is over.
-func (a *Adapter) getRun(w http.ResponseWriter, r *http.Request, c caller) error {
-	patience, err := a.patience(r.URL.Query().Get("wait"))
-	if err != nil {
-		return err
+// settled waits for the end of a turn, at most the given time; then it returns the turn as it is: the run goes on.
+func (rs *runs) settled(ctx context.Context, turn exchange.TurnRecord, patience time.Duration) (exchange.TurnRecord, error) {
+	if patience <= 0 || ended(turn) {
+		return turn, nil
 	}
-	turn, err := a.runFor(r.Context(), c, httpserver.Param(r, "run"))
-	if err != nil {
-		return err
+	serving, stop := httpserver.WhileServing(ctx)
+	defer stop()
+	waiting, cancel := context.WithTimeout(serving, patience)
+	defer cancel()
+	found, err := rs.options.Runs.Wait(waiting, turn.ID)
+	if err != nil && ctx.Err() == nil && waiting.Err() != nil {
+		return rs.options.Turns.Turn(ctx, turn.ID)
 	}
-	if turn, err = a.settled(r.Context(), turn, patience); err != nil {
-		return err
-	}
-	return a.writeRun(w, r, turn, nil)
+	return found, err
 }
 
-func (a *Adapter) writeRun(w http.ResponseWriter, r *http.Request, turn exchange.TurnRecord, more map[string]any) error {
-	run := runOf(turn, a.options.Present)
-	kept, err := a.options.Tasks.Get(r.Context(), controlID(turn.ID))
+func ended(turn exchange.TurnRecord) bool {
+	return exchange.Settled(turn.State) && !exchange.GoesOnByItself(turn)
+}
+
+func (rs *runs) writeRun(w http.ResponseWriter, r *http.Request, turn exchange.TurnRecord, more map[string]any) error {
+	run := runOf(turn, rs.options.Present)
+	kept, err := rs.options.Tasks.Get(r.Context(), controlID(turn.ID))
 	if err != nil {
 		return err
 	}
@@ -73,8 +100,8 @@ func controlID(turnID string) string { return "control:" + turnID }
 
 // cancelRun asks a run to end. It is written down before it is done, so that a crash between the two loses nothing: asking
 // again does the rest. A run that has ended keeps its status, and cancelled is false.
-func (a *Adapter) cancelRun(w http.ResponseWriter, r *http.Request, c caller) error {
-	turn, err := a.runFor(r.Context(), c, httpserver.Param(r, "run"))
+func (rs *runs) cancelRun(w http.ResponseWriter, r *http.Request, c caller) error {
+	turn, err := rs.runFor(r.Context(), c, httpserver.Param(r, "run"))
 	if err != nil {
 		return err
 	}
@@ -86,30 +113,30 @@ func (a *Adapter) cancelRun(w http.ResponseWriter, r *http.Request, c caller) er
 		return runNotFound()
 	}
 	if exchange.Terminal(turn.State) {
-		return a.writeRun(w, r, turn, map[string]any{"cancelled": false})
+		return rs.writeRun(w, r, turn, map[string]any{"cancelled": false})
 	}
-	if err := a.noteCancel(r.Context(), turn, c); err != nil {
+	if err := rs.noteCancel(r.Context(), turn, c); err != nil {
 		return err
 	}
-	stopped, err := a.options.Runs.Cancel(r.Context(), turn.ID, "stopped by "+c.owner)
+	stopped, err := rs.options.Runs.Cancel(r.Context(), turn.ID, "stopped by "+c.owner)
 	switch {
 	case fault.Is(err, fault.Conflict): // it ended meanwhile
-		return a.writeRun(w, r, stopped, map[string]any{"cancelled": false})
+		return rs.writeRun(w, r, stopped, map[string]any{"cancelled": false})
 	case err != nil:
 		return err
 	}
-	return a.writeRun(w, r, stopped, map[string]any{"cancelled": true})
+	return rs.writeRun(w, r, stopped, map[string]any{"cancelled": true})
 }
 
-func (a *Adapter) noteCancel(ctx context.Context, turn exchange.TurnRecord, c caller) error {
+func (rs *runs) noteCancel(ctx context.Context, turn exchange.TurnRecord, c caller) error {
 	note := map[string]any{
 		"run_id": controlID(turn.ID), "session_id": readRoute(turn.Route).Session, "status": task.StatusCancelling, "cancelled": true, "by": c.owner,
 	}
-	claimed, err := a.options.Tasks.Claim(ctx, note)
+	claimed, err := rs.options.Tasks.Claim(ctx, note)
 	if err != nil || claimed {
 		return err
 	}
-	_, err = a.options.Tasks.Update(ctx, controlID(turn.ID), func(map[string]any) (map[string]any, error) { return note, nil })
+	_, err = rs.options.Tasks.Update(ctx, controlID(turn.ID), func(map[string]any) (map[string]any, error) { return note, nil })
 	return err
 }
 
@@ -120,8 +147,8 @@ const (
 )
 
 // runEvents pages through what happened to a run, or streams it.
-func (a *Adapter) runEvents(w http.ResponseWriter, r *http.Request, c caller) error {
-	turn, err := a.runFor(r.Context(), c, httpserver.Param(r, "run"))
+func (rs *runs) runEvents(w http.ResponseWriter, r *http.Request, c caller) error {
+	turn, err := rs.runFor(r.Context(), c, httpserver.Param(r, "run"))
 	if err != nil {
 		return err
 	}
@@ -130,13 +157,13 @@ func (a *Adapter) runEvents(w http.ResponseWriter, r *http.Request, c caller) er
 		if err != nil {
 			return err
 		}
-		return a.stream(w, r, turn, after)
+		return rs.stream(w, r, turn, after)
 	}
 	after, limit, err := page(r)
 	if err != nil {
 		return err
 	}
-	found, err := a.options.Turns.Events(r.Context(), turn.ID, after, limit+1)
+	found, err := rs.options.Turns.Events(r.Context(), turn.ID, after, limit+1)
 	if err != nil {
 		return err
 	}
@@ -148,7 +175,7 @@ func (a *Adapter) runEvents(w http.ResponseWriter, r *http.Request, c caller) er
 		after = one.Seq
 	}
 	// The cursor is there on the last page too: a run that goes on has more behind it later.
-	return a.writeRun(w, r, turn, map[string]any{"events": list, "cursor": strconv.FormatInt(after, 10), "has_more": more})
+	return rs.writeRun(w, r, turn, map[string]any{"events": list, "cursor": strconv.FormatInt(after, 10), "has_more": more})
 }
 
 func page(r *http.Request) (after int64, limit int, err error) {
@@ -191,4 +218,87 @@ func eventType(kind string) string {
 		return "run_finished"
 	}
 	return "run_updated"
+}
+
+// stream returns the growing answer of a run as server-sent events: accepted, then text as it grows (restarted = what was
+// sent is void), and in the end done with the whole run, or
+// resume with the place to go on from when the server stops before. The ids of the events are those of the timeline: who was cut off
+// goes on behind one of them with Last-Event-ID at /v1/runs/{run}/events.
+func (rs *runs) stream(w http.ResponseWriter, r *http.Request, turn exchange.TurnRecord, after int64) error {
+	ctx, stop := httpserver.WhileServing(r.Context())
+	defer stop()
+	out := rs.openEvents(ctx, w, stop)
+	defer out.Close()
+	first := runOf(turn, rs.options.Present)
+	delete(first, "reply")
+	delete(first, "messages")
+	if after == 0 && !out.Write(event("accepted", "", first)) {
+		return nil
+	}
+	last := after
+	for one, err := range rs.options.Runs.Follow(ctx, turn.ID, after) {
+		if err != nil {
+			if r.Context().Err() == nil { // the server stops: the reader goes on here or at another node
+				out.Write(event("resume", "", map[string]any{"run_id": first["run_id"], "after": last, "reason": "stream_cut"}))
+			}
+			return nil
+		}
+		last = one.Seq
+		if !rs.pass(out, one) {
+			return nil
+		}
+		if settles(one) {
+			break
+		}
+	}
+	settled, err := rs.options.Runs.Wait(ctx, turn.ID)
+	if err != nil {
+		return nil
+	}
+	out.Write(event("done", "", runOf(settled, rs.options.Present)))
+	return nil
+}
+
+// settles reports whether nothing follows for now.
+func settles(one exchange.Event) bool {
+	state, is := strings.CutPrefix(one.Kind, "turn.")
+	return is && exchange.Settled(state)
+}
+
+// pass writes what of a timeline a program may see.
+func (rs *runs) pass(out *httpserver.EventWriter, one exchange.Event) bool {
+	id := strconv.FormatInt(one.Seq, 10)
+	switch one.Kind {
+	case exchange.EventRestarted:
+		return out.Write(event("restarted", id, map[string]any{}))
+	case exchange.EventDelta:
+		var delta normalized.Delta
+		if json.Unmarshal(one.Body, &delta) != nil {
+			return true
+		}
+		grown := delta.Text
+		if delta.Kind == normalized.DeltaPartBegin && delta.Part != nil && delta.Part.Kind == normalized.PartText {
+			grown = delta.Part.Content
+		}
+		return grown == "" || out.Write(event("delta", id, map[string]any{"text": grown}))
+	case "turn." + exchange.StateRunning:
+		return out.Write(event("status", id, map[string]any{"status": "running"}))
+	}
+	return true
+}
+
+// lastEvent reads after which event a reader goes on.
+func lastEvent(r *http.Request) (int64, error) {
+	given := r.Header.Get("Last-Event-ID")
+	if given == "" {
+		given = r.URL.Query().Get("after")
+	}
+	if given == "" {
+		return 0, nil
+	}
+	seq, err := strconv.ParseInt(given, 10, 64)
+	if err != nil || seq < 0 {
+		return 0, fault.InField("Last-Event-ID", "is not the id of an event of this run")
+	}
+	return seq, nil
 }

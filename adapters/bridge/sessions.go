@@ -3,6 +3,7 @@ package bridge
 import (
 	"context"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -11,6 +12,11 @@ import (
 	"inbox/internal/fault"
 	"inbox/internal/httpserver"
 )
+
+// sessions are the conversations of an owner, and where a message goes among them.
+type sessions struct {
+	*site
+}
 
 // maxSessionID bounds the id that a caller chooses for a session, in bytes.
 const maxSessionID = 255
@@ -40,8 +46,8 @@ func ownerFor(r *http.Request, c caller) string {
 	return c.owner
 }
 
-// listSessions returns the sessions of the caller, newest update first. An operator sees those of everybody.
-func (a *Adapter) listSessions(w http.ResponseWriter, r *http.Request, c caller) error {
+// listSessions returns the sessions of the caller, newest update first. An operator sees those of all owners.
+func (s *sessions) listSessions(w http.ResponseWriter, r *http.Request, c caller) error {
 	query := r.URL.Query()
 	limit, err := limitOf(query.Get("limit"), maxEvents)
 	if err != nil {
@@ -58,7 +64,7 @@ func (a *Adapter) listSessions(w http.ResponseWriter, r *http.Request, c caller)
 	if c.agent != "" {
 		filter.Agent = c.agent
 	}
-	found, err := a.options.Sessions.Sessions(r.Context(), filter)
+	found, err := s.options.Sessions.Sessions(r.Context(), filter)
 	if err != nil {
 		return err
 	}
@@ -79,14 +85,14 @@ func (a *Adapter) listSessions(w http.ResponseWriter, r *http.Request, c caller)
 	return nil
 }
 
-// createSession begins a session with an agent, under an id of the caller's or a new one. The same id again gives the
+// createSession begins a session with an agent, under an id of the caller's or a new one. The same id again returns the
 // session that is there.
-func (a *Adapter) createSession(w http.ResponseWriter, r *http.Request, c caller) error {
+func (s *sessions) createSession(w http.ResponseWriter, r *http.Request, c caller) error {
 	body, _, err := readObject(r)
 	if err != nil {
 		return err
 	}
-	agent, err := a.opens(c, text(body, "agent"))
+	agent, err := s.opens(c, text(body, "agent"))
 	if err != nil {
 		return err
 	}
@@ -98,7 +104,7 @@ func (a *Adapter) createSession(w http.ResponseWriter, r *http.Request, c caller
 		id = newID()
 	}
 	now := time.Now().UTC().Truncate(time.Microsecond)
-	session, created, err := a.options.Sessions.CreateSession(r.Context(), exchange.Session{
+	session, created, err := s.options.Sessions.CreateSession(r.Context(), exchange.Session{
 		ID: id, Owner: c.owner, Agent: agent.Name, ThreadID: "session:" + newID(), Title: title(text(body, "title"), ""),
 		CreatedAt: now, UpdatedAt: now,
 	})
@@ -116,22 +122,56 @@ func (a *Adapter) createSession(w http.ResponseWriter, r *http.Request, c caller
 	return nil
 }
 
-// asked finds the session of a request. That of somebody else, or with an agent that the token does not open, is not found.
-func (a *Adapter) asked(r *http.Request, c caller) (exchange.Session, error) {
-	session, err := a.sessionOf(r.Context(), ownerFor(r, c), httpserver.Param(r, "session"))
+// place is where a message goes: the session that the caller named, the one of the outside conversation, or a new one.
+// fresh reports whether the session was made for this message.
+func (s *sessions) place(ctx context.Context, owner, named string, agent exchange.AgentProfile, message contract.Message, title string) (session exchange.Session, fresh bool, err error) {
+	if named != "" {
+		session, err = s.sessionOf(ctx, owner, named)
+		if err == nil && session.Agent != agent.Name {
+			err = sessionNotFound()
+		}
+		return session, false, err
+	}
+	now := time.Now().UTC().Truncate(time.Microsecond)
+	session = exchange.Session{
+		ID: newID(), Owner: owner, Agent: agent.Name, ThreadID: "session:" + newID(), Title: title,
+		Connector: message.ConnectorID, Conversation: message.ConversationID, CreatedAt: now, UpdatedAt: now,
+	}
+	if message.ConversationID == "" {
+		session, _, err = s.options.Sessions.CreateSession(ctx, session)
+		return session, true, err
+	}
+	key := contract.NewSessionKey(message.ConnectorID, message.ConversationID, agent.Name)
+	session, err = s.options.Sessions.ChannelSession(ctx, key, session)
+	return session, false, err
+}
+
+func (s *site) sessionOf(ctx context.Context, owner, id string) (exchange.Session, error) {
+	session, found, err := s.options.Sessions.Session(ctx, owner, id)
+	if err == nil && !found {
+		err = sessionNotFound()
+	}
+	return session, err
+}
+
+// asked finds the session of a request. That of another owner, or with an agent that the token does not open, is not found.
+func (s *sessions) asked(r *http.Request, c caller) (exchange.Session, error) {
+	session, err := s.sessionOf(r.Context(), ownerFor(r, c), httpserver.Param(r, "session"))
 	if err == nil && c.agent != "" && !strings.EqualFold(c.agent, session.Agent) {
 		err = sessionNotFound()
 	}
 	return session, err
 }
 
-func (a *Adapter) getSession(w http.ResponseWriter, r *http.Request, c caller) error {
-	session, err := a.asked(r, c)
+func sessionNotFound() error { return fault.New(fault.NotFound, "the session was not found") }
+
+func (s *sessions) getSession(w http.ResponseWriter, r *http.Request, c caller) error {
+	session, err := s.asked(r, c)
 	if err != nil {
 		return err
 	}
 	value := sessionValue(session)
-	turns, err := a.options.Turns.Turns(r.Context(), exchange.TurnFilter{Agent: session.Agent, ThreadID: session.ThreadID, ByArrival: true, Limit: 1})
+	turns, err := s.options.Turns.Turns(r.Context(), exchange.TurnFilter{Agent: session.Agent, ThreadID: session.ThreadID, ByArrival: true, Limit: 1})
 	if err != nil {
 		return err
 	}
@@ -142,12 +182,12 @@ func (a *Adapter) getSession(w http.ResponseWriter, r *http.Request, c caller) e
 	return nil
 }
 
-func (a *Adapter) renameSession(w http.ResponseWriter, r *http.Request, c caller) error {
+func (s *sessions) renameSession(w http.ResponseWriter, r *http.Request, c caller) error {
 	body, _, err := readObject(r)
 	if err != nil {
 		return err
 	}
-	session, err := a.asked(r, c)
+	session, err := s.asked(r, c)
 	if err != nil {
 		return err
 	}
@@ -155,7 +195,7 @@ func (a *Adapter) renameSession(w http.ResponseWriter, r *http.Request, c caller
 	if session.Title == "" {
 		return fault.InField("title", "is needed")
 	}
-	if err := a.options.Sessions.RenameSession(r.Context(), session.Owner, session.ID, session.Title); err != nil {
+	if err := s.options.Sessions.RenameSession(r.Context(), session.Owner, session.ID, session.Title); err != nil {
 		return err
 	}
 	httpserver.WriteJSON(w, http.StatusOK, sessionValue(session))
@@ -163,12 +203,12 @@ func (a *Adapter) renameSession(w http.ResponseWriter, r *http.Request, c caller
 }
 
 // deleteSession ends a conversation: what runs in it is stopped, what was said is removed, and nothing leads to it any more.
-func (a *Adapter) deleteSession(w http.ResponseWriter, r *http.Request, c caller) error {
-	session, err := a.asked(r, c)
+func (s *sessions) deleteSession(w http.ResponseWriter, r *http.Request, c caller) error {
+	session, err := s.asked(r, c)
 	if err != nil {
 		return err
 	}
-	running, err := a.options.Turns.Turns(r.Context(), exchange.TurnFilter{
+	running, err := s.options.Turns.Turns(r.Context(), exchange.TurnFilter{
 		Agent: session.Agent, ThreadID: session.ThreadID, ByArrival: true, Limit: maxEvents,
 		States: []string{exchange.StateAccepted, exchange.StateRunning, exchange.StateWaiting, exchange.StateHeld},
 	})
@@ -176,14 +216,14 @@ func (a *Adapter) deleteSession(w http.ResponseWriter, r *http.Request, c caller
 		return err
 	}
 	for _, turn := range running {
-		if _, err := a.options.Runs.Cancel(r.Context(), turn.ID, "its session was deleted"); err != nil && !fault.Is(err, fault.Conflict) {
+		if _, err := s.options.Runs.Cancel(r.Context(), turn.ID, "its session was deleted"); err != nil && !fault.Is(err, fault.Conflict) {
 			return err
 		}
 	}
-	if err := a.dropItems(r.Context(), c, session); err != nil {
+	if err := s.dropItems(r.Context(), c, session); err != nil {
 		return err
 	}
-	if err := a.options.Sessions.DeleteSession(r.Context(), session.Owner, session.ID); err != nil {
+	if err := s.options.Sessions.DeleteSession(r.Context(), session.Owner, session.ID); err != nil {
 		return err
 	}
 	httpserver.WriteJSON(w, http.StatusOK, map[string]any{"session_id": session.ID, "deleted": true})
@@ -191,9 +231,9 @@ func (a *Adapter) deleteSession(w http.ResponseWriter, r *http.Request, c caller
 }
 
 // dropItems removes what a client has not fetched of its session.
-func (a *Adapter) dropItems(ctx context.Context, c caller, session exchange.Session) error {
+func (s *sessions) dropItems(ctx context.Context, c caller, session exchange.Session) error {
 	for c.client != "" && session.Owner == c.owner {
-		items, err := a.options.Queue.Pending(ctx, c.client, contract.Query{Limit: maxEvents, Sessions: []string{session.ID}})
+		items, err := s.options.Queue.Pending(ctx, c.client, contract.Query{Limit: maxEvents, Sessions: []string{session.ID}})
 		if err != nil || len(items) == 0 {
 			return err
 		}
@@ -201,30 +241,27 @@ func (a *Adapter) dropItems(ctx context.Context, c caller, session exchange.Sess
 		for i, item := range items {
 			ids[i] = item.ID
 		}
-		if _, err := a.options.Queue.Ack(ctx, c.client, ids); err != nil {
+		if _, err := s.options.Queue.Ack(ctx, c.client, ids); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// queueMessage adds a message to a session: it runs at once, or waits for the runs before it. It is the same as sending it
-// (agent runtime contract, section 6.6).
-func (a *Adapter) queueMessage(w http.ResponseWriter, r *http.Request, c caller) error {
-	session, err := a.asked(r, c)
-	if err != nil {
-		return err
+// maxTitle bounds the title of a session in characters.
+const maxTitle = 120
+
+// title is the one that was given, or the beginning of the first message.
+func title(given, message string) string {
+	if given == "" {
+		given = message
 	}
-	if session.Owner != c.owner {
-		return fault.New(fault.Forbidden, "an operator reads sessions and writes in none of others")
+	characters := []rune(given)
+	if end := slices.Index(characters, '\n'); end >= 0 {
+		characters = characters[:end]
 	}
-	body, original, err := readObject(r)
-	if err != nil {
-		return err
+	if len(characters) > maxTitle {
+		return string(characters[:maxTitle-1]) + "…"
 	}
-	if named := text(body, "agent"); named != "" && !strings.EqualFold(named, session.Agent) {
-		return sessionNotFound()
-	}
-	body["agent"] = session.Agent
-	return a.queued(w, r, c, body, original, session)
+	return string(characters)
 }

@@ -135,7 +135,7 @@ type TitleBody struct {
 	Title string `json:"title"`
 }
 
-// SessionDeleted says that a session is gone.
+// SessionDeleted confirms that a session is gone.
 type SessionDeleted struct {
 	SessionID string `json:"session_id"`
 	Deleted   bool   `json:"deleted"`
@@ -245,7 +245,7 @@ type AckBody struct {
 	QueueIDs []string `json:"queue_ids"`
 }
 
-// Acked says how many items were acknowledged.
+// Acked is how many items were acknowledged.
 type Acked struct {
 	ClientID string `json:"client_id"`
 	Acked    int    `json:"acked"`

@@ -18,9 +18,111 @@ import (
 	"inbox/policypart"
 )
 
+// transcripts brings conversations in and out, and tells an agent what was imported.
+type transcripts struct {
+	*site
+	sessions *sessions
+	archive  Archive
+}
+
+// exportSession writes a session in the form that import takes.
+func (t *transcripts) exportSession(w http.ResponseWriter, r *http.Request, c caller) error {
+	session, err := t.sessions.asked(r, c)
+	if err != nil {
+		return err
+	}
+	messages, err := t.archive.Messages(r.Context(), session)
+	if err != nil {
+		return err
+	}
+	encoded, err := DocumentOf(session, messages).Encode()
+	if err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", mimeJSON)
+	w.Header().Set("Cache-Control", "no-store")
+	w.Header().Set("X-Content-Type-Options", "nosniff")
+	_, _ = w.Write(encoded) //nolint:gosec // JSON that says so; the reader may be gone
+	return nil
+}
+
 // FormatFramework is the format of exports: messages of the older agent framework, with type, content, timestamp, agent_key
 // and metadata (agent runtime contract, section 8).
 const FormatFramework = "agent-framework"
+
+// Document is an exported conversation, as import takes it.
+type Document struct {
+	Format       string            `json:"format"`
+	SessionID    string            `json:"session_id"`
+	Agent        string            `json:"agent"`
+	Title        string            `json:"title,omitempty"`
+	Connector    string            `json:"connector_id,omitempty"`
+	Conversation string            `json:"external_conversation_id,omitempty"`
+	Messages     []json.RawMessage `json:"messages"`
+}
+
+// DocumentOf makes the document of a session.
+func DocumentOf(session exchange.Session, messages []json.RawMessage) Document {
+	return Document{
+		Format: FormatFramework, SessionID: session.ID, Agent: session.Agent, Title: session.Title,
+		Connector: session.Connector, Conversation: session.Conversation, Messages: messages,
+	}
+}
+
+// Encode writes the document; its messages stay byte for byte as they are, so that importing it again finds the same.
+func (d Document) Encode() ([]byte, error) {
+	if d.Messages == nil {
+		d.Messages = []json.RawMessage{}
+	}
+	var out bytes.Buffer
+	encoder := json.NewEncoder(&out)
+	encoder.SetEscapeHTML(false)
+	err := encoder.Encode(d)
+	return out.Bytes(), err
+}
+
+// EncodeAll writes several encoded documents as one import.
+func EncodeAll(documents []json.RawMessage) ([]byte, error) {
+	var out bytes.Buffer
+	encoder := json.NewEncoder(&out)
+	encoder.SetEscapeHTML(false)
+	err := encoder.Encode(map[string]any{"conversations": documents})
+	return out.Bytes(), err
+}
+
+// sessionMessages returns the newest messages of a session, oldest of them first, as role and content: what a client shows.
+func (t *transcripts) sessionMessages(w http.ResponseWriter, r *http.Request, c caller) error {
+	session, err := t.sessions.asked(r, c)
+	if err != nil {
+		return err
+	}
+	limit, err := limitOf(r.URL.Query().Get("limit"), maxEvents)
+	if err != nil {
+		return err
+	}
+	if limit == 0 {
+		limit = defaultEvents
+	}
+	messages, _, err := t.archive.newest(r.Context(), session)
+	if err != nil {
+		return err
+	}
+	list := []any{}
+	for _, raw := range messages {
+		message, err := envelope.Import(decoded(raw))
+		if err != nil {
+			return fmt.Errorf("read a message of session %s: %w", session.ID, err)
+		}
+		if message.Type == envelope.TypeToolCall || message.Type == envelope.TypeToolResult {
+			continue
+		}
+		list = append(list, map[string]any{"role": message.Role, "content": message.Text(), "type": message.Type, "created_at": message.CreatedAt})
+	}
+	httpserver.WriteJSON(w, http.StatusOK, map[string]any{
+		"session_id": session.ID, "agent": session.Agent, "messages": list[max(len(list)-limit, 0):], "total": len(list),
+	})
+	return nil
+}
 
 // maxTranscriptTurns bounds what is read of one conversation at once. An export of more is refused: half of a conversation
 // would look like all of it, and no import takes more.
@@ -170,99 +272,4 @@ func decoded(raw json.RawMessage) any {
 // exported of a message has more members than the request that brought it.
 func decodedMessage(raw json.RawMessage) (any, error) {
 	return value.Decode(raw, value.Limits{Bytes: maxImportBytes, Depth: maxDepth})
-}
-
-// exportSession writes a session in the form that import takes.
-func (a *Adapter) exportSession(w http.ResponseWriter, r *http.Request, c caller) error {
-	session, err := a.asked(r, c)
-	if err != nil {
-		return err
-	}
-	messages, err := a.archive.Messages(r.Context(), session)
-	if err != nil {
-		return err
-	}
-	encoded, err := DocumentOf(session, messages).Encode()
-	if err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", mimeJSON)
-	w.Header().Set("Cache-Control", "no-store")
-	w.Header().Set("X-Content-Type-Options", "nosniff")
-	_, _ = w.Write(encoded) //nolint:gosec // JSON that says so; the reader may be gone
-	return nil
-}
-
-// Document is an exported conversation, as import takes it.
-type Document struct {
-	Format       string            `json:"format"`
-	SessionID    string            `json:"session_id"`
-	Agent        string            `json:"agent"`
-	Title        string            `json:"title,omitempty"`
-	Connector    string            `json:"connector_id,omitempty"`
-	Conversation string            `json:"external_conversation_id,omitempty"`
-	Messages     []json.RawMessage `json:"messages"`
-}
-
-// DocumentOf makes the document of a session.
-func DocumentOf(session exchange.Session, messages []json.RawMessage) Document {
-	return Document{
-		Format: FormatFramework, SessionID: session.ID, Agent: session.Agent, Title: session.Title,
-		Connector: session.Connector, Conversation: session.Conversation, Messages: messages,
-	}
-}
-
-// Encode writes the document; its messages stay byte for byte as they are, so that importing it again finds the same.
-func (d Document) Encode() ([]byte, error) {
-	if d.Messages == nil {
-		d.Messages = []json.RawMessage{}
-	}
-	var out bytes.Buffer
-	encoder := json.NewEncoder(&out)
-	encoder.SetEscapeHTML(false)
-	err := encoder.Encode(d)
-	return out.Bytes(), err
-}
-
-// sessionMessages returns the newest messages of a session, oldest of them first, as role and content: what a client shows.
-func (a *Adapter) sessionMessages(w http.ResponseWriter, r *http.Request, c caller) error {
-	session, err := a.asked(r, c)
-	if err != nil {
-		return err
-	}
-	limit, err := limitOf(r.URL.Query().Get("limit"), maxEvents)
-	if err != nil {
-		return err
-	}
-	if limit == 0 {
-		limit = defaultEvents
-	}
-	messages, _, err := a.archive.newest(r.Context(), session)
-	if err != nil {
-		return err
-	}
-	list := []any{}
-	for _, raw := range messages {
-		message, err := envelope.Import(decoded(raw))
-		if err != nil {
-			return fmt.Errorf("read a message of session %s: %w", session.ID, err)
-		}
-		if message.Type == envelope.TypeToolCall || message.Type == envelope.TypeToolResult {
-			continue
-		}
-		list = append(list, map[string]any{"role": message.Role, "content": message.Text(), "type": message.Type, "created_at": message.CreatedAt})
-	}
-	httpserver.WriteJSON(w, http.StatusOK, map[string]any{
-		"session_id": session.ID, "agent": session.Agent, "messages": list[max(len(list)-limit, 0):], "total": len(list),
-	})
-	return nil
-}
-
-// EncodeAll writes several encoded documents as one import.
-func EncodeAll(documents []json.RawMessage) ([]byte, error) {
-	var out bytes.Buffer
-	encoder := json.NewEncoder(&out)
-	encoder.SetEscapeHTML(false)
-	err := encoder.Encode(map[string]any{"conversations": documents})
-	return out.Bytes(), err
 }

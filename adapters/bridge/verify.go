@@ -1,10 +1,14 @@
 package bridge
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"net/http"
+	"net/url"
 	"slices"
 	"strings"
 
+	"github.com/google/uuid"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
 
@@ -21,6 +25,12 @@ var credentials = promauto.NewCounterVec(prometheus.CounterOpts{
 	Help: "Tokens and signatures checked for bridges and connectors, by outcome (valid, missing, unknown, refused, error).",
 }, []string{"outcome"})
 
+// access checks who calls: operations of bridges, peers and operators begin here.
+type access struct {
+	*site
+	tokens *bearer.Cache
+}
+
 // Scopes of a bridge's token.
 const (
 	scopeSend    = exchange.BridgeSend
@@ -35,7 +45,7 @@ type caller struct {
 	agent   string   // the only agent that the token opens; empty = all
 	scopes  []string // of a bridge
 	token   exchange.Token
-	manager bool // an operator: sees the sessions and runs of everybody
+	manager bool // an operator: sees the sessions and runs of all owners
 }
 
 // allow reports whether the token has a scope. Peers have their sessions and runs, and no queue.
@@ -51,13 +61,13 @@ func refused() error {
 	return fault.New(fault.Unauthenticated, "a bearer token for a bridge is needed; see: inbox tokens create --bridge")
 }
 
-func (a *Adapter) verify(r *http.Request) (caller, error) {
+func (a *access) verify(r *http.Request) (caller, error) {
 	c, outcome, err := a.checkToken(r)
 	credentials.WithLabelValues(outcome).Inc()
 	return c, err
 }
 
-func (a *Adapter) checkToken(r *http.Request) (caller, string, error) {
+func (a *access) checkToken(r *http.Request) (caller, string, error) {
 	shown := bearer.Of(r)
 	if !bearer.WellFormed(shown) {
 		return caller{}, "missing", refused()
@@ -91,21 +101,21 @@ func ownSessions(r *http.Request) bool {
 }
 
 // opens finds an agent that the caller's token opens. Another one is not found.
-func (a *Adapter) opens(c caller, name string) (exchange.AgentProfile, error) {
+func (s *site) opens(c caller, name string) (exchange.AgentProfile, error) {
 	if name == "" {
 		name = c.agent
 	}
 	if name == "" {
 		return exchange.AgentProfile{}, fault.InField("agent", "is needed: the name of an agent")
 	}
-	agent, known := a.options.Directory.Agent(strings.TrimPrefix(name, "@"))
+	agent, known := s.options.Directory.Agent(strings.TrimPrefix(name, "@"))
 	if !known || c.agent != "" && !strings.EqualFold(c.agent, agent.Name) {
 		return exchange.AgentProfile{}, fault.New(fault.NotFound, "no such agent here")
 	}
 	return agent, nil
 }
 
-// bridgeSubject names a bridge, or somebody who writes by it. It stays when the token is renewed.
+// bridgeSubject names a bridge, or a person who writes by it. It stays when the token is renewed.
 func bridgeSubject(client, sender string) string {
 	if sender == "" {
 		return "bridge:" + client
@@ -113,8 +123,8 @@ func bridgeSubject(client, sender string) string {
 	return "bridge:" + client + "/" + escaped(sender)
 }
 
-// sender is what a token proves. Whom a bridge says to write for it is known as one of the bridge's, and as nobody else's.
-func (a *Adapter) sender(c caller, agent exchange.AgentProfile, person, name string) normalized.Sender {
+// sender is what a token proves. A person whom a bridge names is known as one of that bridge's, and as no one else.
+func (a *access) sender(c caller, agent exchange.AgentProfile, person, name string) normalized.Sender {
 	subject, local := bridgeSubject(c.client, person), c.client
 	switch {
 	case c.client == "":
@@ -135,3 +145,41 @@ func (a *Adapter) sender(c caller, agent exchange.AgentProfile, person, name str
 		}},
 	}
 }
+
+// address is local@domain; a local part that cannot stand in an address is replaced by a hash of the subject.
+func (s *site) address(local, subject string) string {
+	if address, err := identity.ParseAddress(local + "@" + s.options.Domain); err == nil && address.Local == local {
+		return address.String()
+	}
+	if address, err := identity.ParseAddress("bridged-" + hashOf(subject)[:24] + "@" + s.options.Domain); err == nil {
+		return address.String()
+	}
+	return "@bridged@" + s.options.Domain
+}
+
+// maxReadable bounds names of outside that are kept as they are, in bytes; longer ones are kept as their hash.
+const maxReadable = 200
+
+// escaped writes a name of outside so that it can stand in a subject: no blanks, nothing that does not print. Separators
+// stay, so that rules may name a beginning such as T123/.
+func escaped(name string) string {
+	if len(name) > maxReadable {
+		return "sha256-" + hashOf(name)
+	}
+	return strings.ReplaceAll(url.PathEscape(name), "%2F", "/")
+}
+
+// short keeps an id of outside readable where it is not too long.
+func short(id string) string {
+	if len(id) > maxReadable {
+		return "sha256-" + hashOf(id)
+	}
+	return id
+}
+
+func hashOf(pieces ...string) string {
+	sum := sha256.Sum256([]byte(strings.Join(pieces, "\x00")))
+	return hex.EncodeToString(sum[:])
+}
+
+func newID() string { return uuid.Must(uuid.NewV7()).String() }

@@ -13,15 +13,15 @@ import (
 	"inbox/normalized"
 )
 
-// vouch says who the sender of a relayed message is. The first evidence, which is the principal, is what this server knows:
+// vouch fills in the sender of a relayed message. The first evidence, which is the principal, is what this server knows:
 // that the connector says so. What the connector's issuer vouches for comes after it, as far as the operator's list goes
 // (message contract, section 10). replayed: the only proof was signed evidence that was used before.
 func (m *relayed) vouch(r *http.Request, q *question, name string) (replayed bool, err error) {
-	belief := m.believe(r.Context(), q)
-	q.rejected = belief.Rejected
-	vouched := m.vouchedBy(belief.Evidence, *q)
+	validated := m.validate(r.Context(), q)
+	q.rejected = validated.Rejected
+	vouched := m.vouchedBy(validated.Evidence, *q)
 	if !m.signed && len(vouched) == 0 {
-		if m.wasReplayed(belief.Rejected) {
+		if m.wasReplayed(validated.Rejected) {
 			replayed = true
 		} else {
 			credentials.WithLabelValues("refused").Inc()
@@ -30,7 +30,7 @@ func (m *relayed) vouch(r *http.Request, q *question, name string) (replayed boo
 	}
 	trusted := len(vouched) > 0
 	if m.signed && m.connector.Issuer != "" && q.message.SenderID != "" && len(vouched) == 0 {
-		if word := m.personEvidence(*q); m.options.Believer.Covers(word) && word.CheckShape() == nil {
+		if word := m.personEvidence(*q); m.options.Validator.Covers(word) && word.CheckShape() == nil {
 			vouched, trusted = append(vouched, word), true
 		}
 	}
@@ -42,8 +42,8 @@ func (m *relayed) vouch(r *http.Request, q *question, name string) (replayed boo
 	return replayed, nil
 }
 
-// believe checks the signed evidence that came with the message.
-func (m *relayed) believe(ctx context.Context, q *question) identity.Belief {
+// validate checks the signed evidence that came with the message.
+func (m *relayed) validate(ctx context.Context, q *question) identity.Belief {
 	list := value.Elements(m.body["evidence"])
 	if len(list) == 0 {
 		list = value.Elements(mentionable(m.body)["identity_evidence"])
@@ -56,17 +56,17 @@ func (m *relayed) believe(ctx context.Context, q *question) identity.Belief {
 		pieces = append(pieces, compact(one))
 	}
 	recipient := identity.Recipient{Address: q.agent.Address}
-	return m.options.Believer.Believe(ctx, identity.Offered{Evidence: pieces, Challenge: q.message.MessageID}, recipient)
+	return m.options.Validator.Believe(ctx, identity.Offered{Evidence: pieces, Challenge: q.message.MessageID}, recipient)
 }
 
 // vouchedBy keeps the evidence of the connector's own issuer about the sender of this very message: without the digest of
 // the message in its claims, a piece could be put beside other words.
-func (m *relayed) vouchedBy(believed []identity.Evidence, q question) (kept []identity.Evidence) {
+func (m *relayed) vouchedBy(validated []identity.Evidence, q question) (kept []identity.Evidence) {
 	issuer, err := identity.CanonicalIssuer(m.connector.Issuer)
 	if err != nil {
 		return nil
 	}
-	for _, one := range believed {
+	for _, one := range validated {
 		var claims struct {
 			Digest string `json:"message_digest"`
 		}
@@ -156,7 +156,7 @@ func mentionable(body map[string]any) map[string]any {
 	return value.Assoc(value.Assoc(body["metadata"])["mentionable"])
 }
 
-// relayOf takes a trusted connector's word about its platform: the body of the answer reaches whom it mentions, or nobody.
+// relayOf takes a trusted connector's word about its platform: the body of the answer reaches whom it mentions, or no one.
 func relayOf(body map[string]any, otherwise normalized.MentionRelay) normalized.MentionRelay {
 	for _, capabilities := range []any{body["recipient_capabilities"], mentionable(body)["recipient_capabilities"]} {
 		relay := value.Assoc(value.Assoc(capabilities)["mention_relay"])

@@ -16,7 +16,7 @@ import (
 	"inbox/normalized"
 )
 
-// judge believes what it is told to.
+// judge returns what it is told to.
 type judge struct {
 	belief identity.Belief
 	covers bool
@@ -38,7 +38,7 @@ const (
 )
 
 // vouching lets a connector's message be vouched for. The body asks for an inline relay.
-func vouching(t *testing.T, believer *judge, signed bool, issuer string) (question, bool, error) {
+func vouching(t *testing.T, validator *judge, signed bool, issuer string) (question, bool, error) {
 	t.Helper()
 	raw := []byte(`{"message":` + inner + `,"evidence":[{}],"recipient_capabilities":{"mention_relay":{"kind":"inline"}}}`)
 	var body map[string]any
@@ -46,7 +46,7 @@ func vouching(t *testing.T, believer *judge, signed bool, issuer string) (questi
 		t.Fatal(err)
 	}
 	m := &relayed{
-		Adapter: &Adapter{options: Options{Domain: "agents.example", Believer: believer}}, body: body, raw: raw, about: messageBytes(raw), signed: signed,
+		connectors: &connectors{site: &site{Options{Domain: "agents.example", Validator: validator}}}, body: body, raw: raw, about: messageBytes(raw), signed: signed,
 		connector: &Connector{Name: "slack", Issuer: issuer, Method: DefaultConnectorMethod},
 	}
 	q := question{
@@ -66,10 +66,10 @@ func attested(subject, digest string) identity.Belief {
 
 func TestASignatureProvesTheConnectorOnly(t *testing.T) {
 	for name, c := range map[string]struct {
-		believer judge
-		issuer   string
-		pieces   int
-		relay    string
+		validator judge
+		issuer    string
+		pieces    int
+		relay     string
 	}{
 		"nobody vouches":              {judge{covers: true}, "", 1, normalized.RelayNone},
 		"the issuer is not trusted":   {judge{}, "bridge.example", 1, normalized.RelayNone},
@@ -78,7 +78,7 @@ func TestASignatureProvesTheConnectorOnly(t *testing.T) {
 		"evidence about someone else": {judge{belief: attested("slack:T1/U2", "")}, "bridge.example", 1, normalized.RelayNone},
 		"evidence of someone else":    {judge{belief: attested("slack:"+person, "")}, "other.example", 1, normalized.RelayNone},
 	} {
-		q, replayed, err := vouching(t, &c.believer, true, c.issuer)
+		q, replayed, err := vouching(t, &c.validator, true, c.issuer)
 		if err != nil || replayed {
 			t.Fatalf("%s: %v, %v", name, replayed, err)
 		}
@@ -93,7 +93,7 @@ func TestASignatureProvesTheConnectorOnly(t *testing.T) {
 				t.Errorf("%s: %v", name, found)
 			}
 		}
-		if q.sender.Identities[0].Assurance != AssuranceConnector || len(c.believer.asked) > 0 && c.believer.asked[0].Subject != "slack:"+person {
+		if q.sender.Identities[0].Assurance != AssuranceConnector || len(c.validator.asked) > 0 && c.validator.asked[0].Subject != "slack:"+person {
 			t.Errorf("%s: %+v", name, q.sender.Identities[0])
 		}
 	}

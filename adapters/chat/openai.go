@@ -17,19 +17,20 @@ import (
 
 const surfaceOpenAI = "openai"
 
-// openAIRoutes speak the form of OpenAI's chat completions, so that programs that know it reach our agents: an agent is a
-// model, a bearer token an API key. The conversation is what the client sends each time.
-func (a *Adapter) openAIRoutes() []httpserver.Route {
-	return []httpserver.Route{
-		{Method: http.MethodPost, Pattern: "/v1/chat/completions", Handler: a.edge(surfaceOpenAI, a.serveCompletion)},
-		{Method: http.MethodGet, Pattern: "/v1/models", Handler: a.edge(surfaceOpenAI, a.serveModels)},
-		{Method: http.MethodGet, Pattern: "/v1/models/{model}", Handler: a.edge(surfaceOpenAI, a.serveModel)},
-	}
+// openAI speaks the form of OpenAI's chat completions, so that programs that know it reach our agents: an agent is a model, a
+// bearer token an API key. The conversation is what the client sends each time.
+type openAI struct {
+	*site
+	access   *access
+	messages *messages
+	runs     *runs
+	tools    *clientTools
+	renderer *renderer
 }
 
 // completion is one request for a completion.
 type completion struct {
-	adapter *Adapter
+	api     *openAI
 	agent   exchange.AgentProfile
 	who     caller
 	request CompletionRequest
@@ -40,16 +41,16 @@ type completion struct {
 }
 
 // serveCompletion is POST /v1/chat/completions.
-func (a *Adapter) serveCompletion(w http.ResponseWriter, r *http.Request) error {
-	who, err := a.identify(r)
+func (a *openAI) serveCompletion(w http.ResponseWriter, r *http.Request) error {
+	who, err := a.access.identify(r)
 	if err != nil {
 		return err
 	}
-	body, err := a.readBodyUpTo(r, who, maxCompletionBytes)
+	body, err := a.access.readBodyUpTo(r, who, maxCompletionBytes)
 	if err != nil {
 		return err
 	}
-	c := completion{adapter: a, who: who}
+	c := completion{api: a, who: who}
 	if err := json.Unmarshal(body, &c.request); err != nil {
 		return unreadable(err)
 	}
@@ -69,12 +70,12 @@ func (a *Adapter) serveCompletion(w http.ResponseWriter, r *http.Request) error 
 	case err != nil:
 		return err
 	case c.request.Stream:
-		return a.stream(w, r, c.found, &completionFrames{completion: &c})
+		return a.runs.stream(w, r, c.found, &completionFrames{completion: &c})
 	}
 	return a.answerCompletion(w, r, &c)
 }
 
-// unreadable says where a body has another type than it should; our own types are nobody's business.
+// unreadable names the member of a body that has another type than it should, without the names of our own types.
 func unreadable(err error) error {
 	wrong, is := err.(*json.UnmarshalTypeError) //nolint:errorlint // json.Unmarshal wraps nothing
 	switch {
@@ -104,7 +105,7 @@ func (c *completion) ask(r *http.Request, body []byte) error {
 	if err := r.Context().Err(); err != nil {
 		return err // who left before anything was kept comes again
 	}
-	if c.found, err = c.adapter.accept(r.Context(), q, ""); err != nil {
+	if c.found, err = c.api.messages.accept(r.Context(), q, ""); err != nil {
 		return err
 	}
 	if c.found.route.Request != q.request {
@@ -138,7 +139,7 @@ func (c *completion) earlier(ctx context.Context, digest string) (run, error) {
 		UpdatedAfter: time.Now().Add(-retryWindow), AcceptedAfter: time.Now().Add(-retryReach), Limit: retryPage + 1,
 	}
 	for range retryPages {
-		turns, err := c.adapter.options.Turns.Turns(ctx, filter)
+		turns, err := c.api.options.Turns.Turns(ctx, filter)
 		if err != nil {
 			return run{}, err
 		}
@@ -156,7 +157,7 @@ func (c *completion) earlier(ctx context.Context, digest string) (run, error) {
 
 // principal is who the holder of the token is.
 func (c *completion) principal() string {
-	return c.adapter.sender(c.who, c.agent, "").Principal()
+	return c.api.access.sender(c.who, c.agent, "").Principal()
 }
 
 // Model is an agent as a model.
@@ -173,13 +174,13 @@ type ModelList struct {
 	Data   []Model `json:"data"`
 }
 
-func (a *Adapter) model(agent exchange.AgentProfile) Model {
+func (a *openAI) model(agent exchange.AgentProfile) Model {
 	return Model{agent.Name, "model", agent.CreatedAt.Unix(), a.options.Domain}
 }
 
 // serveModels lists the agents that the caller may write to. Who may write to none for want of a good key hears that.
-func (a *Adapter) serveModels(w http.ResponseWriter, r *http.Request) error {
-	who, err := a.identify(r)
+func (a *openAI) serveModels(w http.ResponseWriter, r *http.Request) error {
+	who, err := a.access.identify(r)
 	if err != nil {
 		return err
 	}
@@ -199,8 +200,8 @@ func (a *Adapter) serveModels(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-func (a *Adapter) serveModel(w http.ResponseWriter, r *http.Request) error {
-	who, err := a.identify(r)
+func (a *openAI) serveModel(w http.ResponseWriter, r *http.Request) error {
+	who, err := a.access.identify(r)
 	if err != nil {
 		return err
 	}
@@ -213,7 +214,7 @@ func (a *Adapter) serveModel(w http.ResponseWriter, r *http.Request) error {
 }
 
 // modelFor finds the agent of a model, which may be written as its address. A guest at a closed agent lacks a key.
-func (a *Adapter) modelFor(who caller, name string) (exchange.AgentProfile, error) {
+func (a *openAI) modelFor(who caller, name string) (exchange.AgentProfile, error) {
 	if name == "" {
 		return exchange.AgentProfile{}, fault.InField("model", "is needed: the name of an agent")
 	}
@@ -222,7 +223,7 @@ func (a *Adapter) modelFor(who caller, name string) (exchange.AgentProfile, erro
 	if !known || domain != "" && !strings.EqualFold(domain, a.options.Domain) {
 		return exchange.AgentProfile{}, fault.Newf(fault.NotFound, "The model %q does not exist or you do not have access to it.", name)
 	}
-	err := a.admit(who, agent)
+	err := a.access.admit(who, agent)
 	if who.guest() && fault.Is(err, fault.Forbidden) {
 		return agent, fault.New(fault.Unauthenticated, fault.Of(err).Public)
 	}

@@ -74,7 +74,7 @@ func usageOf(steps []exchange.Event) CompletionUsage {
 }
 
 // answerCompletion waits for the answer and writes it.
-func (a *Adapter) answerCompletion(w http.ResponseWriter, r *http.Request, c *completion) error {
+func (a *openAI) answerCompletion(w http.ResponseWriter, r *http.Request, c *completion) error {
 	allowWait(w, a.options.WaitLimit)
 	if err := c.await(r.Context()); err != nil {
 		return err
@@ -91,7 +91,7 @@ func (a *Adapter) answerCompletion(w http.ResponseWriter, r *http.Request, c *co
 	whole := Completion{ID: completionID(c.found), Object: "chat.completion", Created: turn.AcceptedAt.Unix(), Model: c.agent.Name, Usage: usageOf(spent)}
 	whole.Choices = []CompletionChoice{{Message: CompletionMessage{Role: roleAssistant, ToolCalls: calls}, FinishReason: finishCalls}}
 	if choice := &whole.Choices[0]; len(calls) == 0 {
-		reply := a.reply(turn)
+		reply := a.renderer.reply(turn)
 		choice.Message.Content, choice.Message.ToolCalls, choice.FinishReason = &reply, c.shown(turn), finishStop
 	}
 	httpserver.WriteJSON(w, http.StatusOK, whole)
@@ -106,16 +106,16 @@ const (
 
 // completionError is the error of a turn without an answer; nil where there is one. An SDK must not repeat the request by
 // itself: what failed has been repeated here.
-func (a *Adapter) completionError(turn exchange.TurnRecord) *openAIError {
+func (a *openAI) completionError(turn exchange.TurnRecord) *openAIError {
 	switch {
 	case !exchange.Settled(turn.State), exchange.GoesOnByItself(turn):
 		return &openAIError{http.StatusGatewayTimeout, OpenAIErrorDetail{Message: "The agent is still working.", Type: "server_error", Code: "timeout"}}
 	case turn.State == exchange.StateRefused:
-		return &openAIError{http.StatusForbidden, OpenAIErrorDetail{Message: a.reply(turn), Type: "invalid_request_error", Code: "refused"}}
+		return &openAIError{http.StatusForbidden, OpenAIErrorDetail{Message: a.renderer.reply(turn), Type: "invalid_request_error", Code: "refused"}}
 	case turn.State == exchange.StateCancelled:
 		return &openAIError{http.StatusInternalServerError, OpenAIErrorDetail{Message: "The run was cancelled.", Type: "server_error", Code: "agent_failed"}}
 	case turn.State == exchange.StateFailed:
-		return &openAIError{http.StatusInternalServerError, OpenAIErrorDetail{Message: a.reply(turn), Type: "server_error", Code: "agent_failed"}}
+		return &openAIError{http.StatusInternalServerError, OpenAIErrorDetail{Message: a.renderer.reply(turn), Type: "server_error", Code: "agent_failed"}}
 	}
 	return nil
 }
@@ -126,7 +126,7 @@ const (
 )
 
 // spent reads what the models of a turn took after an event.
-func (a *Adapter) spent(ctx context.Context, turnID string, after int64) (steps []exchange.Event, err error) {
+func (a *openAI) spent(ctx context.Context, turnID string, after int64) (steps []exchange.Event, err error) {
 	err = a.eachEvent(ctx, turnID, after, func(one exchange.Event) {
 		if one.Kind == exchange.EventModelCalled {
 			steps = append(steps, one)
@@ -136,7 +136,7 @@ func (a *Adapter) spent(ctx context.Context, turnID string, after int64) (steps 
 }
 
 // eachEvent reads the stored events of a turn after one, at most maxEventRead.
-func (a *Adapter) eachEvent(ctx context.Context, turnID string, after int64, read func(exchange.Event)) error {
+func (a *openAI) eachEvent(ctx context.Context, turnID string, after int64, read func(exchange.Event)) error {
 	for last := after + maxEventRead; after < last; {
 		events, err := a.options.Turns.Events(ctx, turnID, after, eventPage)
 		if err != nil {
@@ -165,7 +165,7 @@ func completionID(found run) string {
 // shown are the calls that the agent made by itself, where its operator wants them shown. Those that the client executed
 // were told before.
 func (c *completion) shown(turn exchange.TurnRecord) []CompletionToolCall {
-	if turn.Response == nil || c.repeated || !c.adapter.options.ShowsTools(turn.Agent) {
+	if turn.Response == nil || c.repeated || !c.api.options.ShowsTools(turn.Agent) {
 		return nil
 	}
 	var list []CompletionToolCall
@@ -287,7 +287,7 @@ func (f *completionFrames) end(found run, steps []exchange.Event) []event {
 	if len(f.calls(found)) > 0 {
 		return f.called(found, steps)
 	}
-	if failure := f.adapter.completionError(found.turn); failure != nil {
+	if failure := f.api.completionError(found.turn); failure != nil {
 		return []event{{data: OpenAIErrorBody{failure.detail}}}
 	}
 	var list []event
@@ -297,7 +297,7 @@ func (f *completionFrames) end(found run, steps []exchange.Event) []event {
 			list = append(list, f.chunk(found, CompletionDelta{ToolCalls: []CompletionToolCall{call}}, ""))
 		}
 	}
-	reply, sent := f.adapter.reply(found.turn), strings.TrimSpace(f.sent.String())
+	reply, sent := f.api.renderer.reply(found.turn), strings.TrimSpace(f.sent.String())
 	rest, grown := strings.CutPrefix(reply, sent)
 	if !grown {
 		rest = "\n\n" + reply

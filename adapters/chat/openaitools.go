@@ -14,6 +14,7 @@ import (
 	"inbox/agents/runtime/value"
 	"inbox/exchange"
 	"inbox/internal/fault"
+	"inbox/internal/httpserver"
 )
 
 const (
@@ -34,7 +35,7 @@ func (c *completion) offers() map[string]string {
 	offered := map[string]string{}
 	for _, one := range c.request.Tools {
 		name := clientNamespace + strings.TrimPrefix(one.Function.Name, modelNamespace)
-		if c.adapter.options.ToolKind(c.agent.Name, name) == ToolOfAsker {
+		if c.api.options.ToolKind(c.agent.Name, name) == ToolOfAsker {
 			offered[name] = one.Function.Name
 		}
 	}
@@ -46,7 +47,7 @@ func (c *completion) executes(tool string) bool { return c.offered[tool] != "" }
 // waitsForClient reports whether the turn waits for a tool that the client executes.
 func (c *completion) waitsForClient(turn exchange.TurnRecord) bool {
 	name, _ := strings.CutPrefix(turn.Reason, exchange.WaitingTool+" (")
-	return c.adapter.askerRuns(turn) && c.executes(strings.TrimSuffix(name, ")"))
+	return c.api.tools.askerRuns(turn) && c.executes(strings.TrimSuffix(name, ")"))
 }
 
 // calls are what the client has to execute now.
@@ -105,7 +106,7 @@ func (c *completion) goOn(ctx context.Context) error {
 			return err
 		}
 	}
-	if turn, err = c.adapter.options.Turns.Turn(ctx, turn.ID); err != nil {
+	if turn, err = c.api.options.Turns.Turn(ctx, turn.ID); err != nil {
 		return err
 	}
 	c.found = run{turn: turn, route: routeOf(turn)}
@@ -128,7 +129,7 @@ func (c *completion) calledBy(ctx context.Context, results []CompletionInput) (e
 	if !is || c.who.guest() {
 		return exchange.TurnRecord{}, notCalled(results[0])
 	}
-	turn, err := c.adapter.options.Turns.Turn(ctx, turnID)
+	turn, err := c.api.options.Turns.Turn(ctx, turnID)
 	if err != nil && !fault.Is(err, fault.NotFound) {
 		return turn, err
 	}
@@ -142,7 +143,7 @@ func notCalled(result CompletionInput) error {
 	return fault.InField("messages", "end with a result for the call "+short(result.ToolCallID)+", which is no call of this agent in a conversation of yours")
 }
 
-// asked returns the tool request of each result; none for calls that the agent made by itself. Nobody answers for a tool that
+// asked returns the tool request of each result; none for calls that the agent made by itself. No result is taken for a tool that
 // the operator did not leave to askers.
 func (c *completion) asked(ctx context.Context, turn exchange.TurnRecord, results []CompletionInput) ([]exchange.ToolRequest, error) {
 	list := make([]exchange.ToolRequest, len(results))
@@ -164,10 +165,10 @@ func (c *completion) asked(ctx context.Context, turn exchange.TurnRecord, result
 // requests are the tool requests of a turn that its asker executes, by the ids of their calls.
 func (c *completion) requests(ctx context.Context, turn exchange.TurnRecord) (map[string]exchange.ToolRequest, error) {
 	known := map[string]exchange.ToolRequest{}
-	if c.adapter.options.ToolKind(turn.Agent, "") != ToolOfAsker {
+	if c.api.options.ToolKind(turn.Agent, "") != ToolOfAsker {
 		return known, nil
 	}
-	found, err := c.adapter.options.Tools.ToolRequests(ctx, exchange.ToolRequestFilter{TurnID: turn.ID, Agent: turn.Agent, All: true, Limit: eventPage})
+	found, err := c.api.options.Tools.ToolRequests(ctx, exchange.ToolRequestFilter{TurnID: turn.ID, Agent: turn.Agent, All: true, Limit: eventPage})
 	if err != nil {
 		return nil, err
 	}
@@ -176,7 +177,7 @@ func (c *completion) requests(ctx context.Context, turn exchange.TurnRecord) (ma
 		if err != nil {
 			return nil, err
 		}
-		if c.adapter.options.ToolKind(turn.Agent, one.ToolName) == ToolOfAsker {
+		if c.api.options.ToolKind(turn.Agent, one.ToolName) == ToolOfAsker {
 			known[clientCallID(turn.ID, one.ToolName, value.Text(document["tool_call_id"]))] = one
 		}
 	}
@@ -189,7 +190,7 @@ func (c *completion) submit(ctx context.Context, asked exchange.ToolRequest, res
 	if err != nil {
 		return err
 	}
-	_, err = c.adapter.options.Tools.Submit(ctx, asked.Agent, ToolOfAsker, map[string]any{"request_id": asked.ID, "success": true, "result": resultOf(text)})
+	_, err = c.api.options.Tools.Submit(ctx, asked.Agent, ToolOfAsker, map[string]any{"request_id": asked.ID, "success": true, "result": resultOf(text)})
 	return request.AsFault(err) //nolint:wrapcheck // a fault
 }
 
@@ -204,7 +205,7 @@ func resultOf(text string) any {
 
 // submittedAt returns the place of the newest of the results in the timeline, 0 without any: the answer is what comes after it.
 func (c *completion) submittedAt(ctx context.Context, turnID string, asked []exchange.ToolRequest) (seq int64, err error) {
-	err = c.adapter.eachEvent(ctx, turnID, 0, func(one exchange.Event) {
+	err = c.api.eachEvent(ctx, turnID, 0, func(one exchange.Event) {
 		var about struct {
 			RequestID string `json:"request_id"`
 		}
@@ -217,18 +218,18 @@ func (c *completion) submittedAt(ctx context.Context, turnID string, asked []exc
 	return seq, err
 }
 
-// await waits until the run ended, or waits for somebody, who may be the client, at most Options.WaitLimit.
+// await waits until the run ended, or itself waits for a decision or a tool, which may be the client's, at most Options.WaitLimit.
 func (c *completion) await(ctx context.Context) (err error) {
 	turnID := c.found.turn.ID
-	if c.adapter.options.ToolKind(c.agent.Name, "") != ToolOfAsker {
-		c.found.turn, err = c.adapter.await(ctx, turnID)
+	if c.api.options.ToolKind(c.agent.Name, "") != ToolOfAsker {
+		c.found.turn, err = c.api.runs.await(ctx, turnID)
 		return err
 	}
-	serving, stop := whileServing(ctx)
+	serving, stop := httpserver.WhileServing(ctx)
 	defer stop()
-	waiting, cancel := context.WithTimeout(serving, c.adapter.options.WaitLimit)
+	waiting, cancel := context.WithTimeout(serving, c.api.options.WaitLimit)
 	defer cancel()
-	for one, err := range c.adapter.options.Runs.Follow(waiting, turnID, c.found.after) {
+	for one, err := range c.api.options.Runs.Follow(waiting, turnID, c.found.after) {
 		if err != nil && (ctx.Err() != nil || waiting.Err() == nil) {
 			return err
 		}
@@ -246,7 +247,7 @@ func (c *completion) await(ctx context.Context) (err error) {
 
 // look reads the run as it is now and reports whether the client needs to wait no more.
 func (c *completion) look(ctx context.Context) (over bool, err error) {
-	turn, err := c.adapter.options.Turns.Turn(ctx, c.found.turn.ID)
+	turn, err := c.api.options.Turns.Turn(ctx, c.found.turn.ID)
 	if err != nil {
 		return false, err
 	}
@@ -254,6 +255,6 @@ func (c *completion) look(ctx context.Context) (over bool, err error) {
 	if !c.waitsForClient(turn) {
 		return exchange.Settled(turn.State) && !exchange.GoesOnByItself(turn), nil
 	}
-	c.found.calls, err = c.adapter.calls(ctx, turn)
+	c.found.calls, err = c.api.tools.calls(ctx, turn)
 	return len(c.calls(c.found)) > 0, err
 }

@@ -21,6 +21,13 @@ import (
 	"inbox/normalized"
 )
 
+// renderer writes what an agent said: as text, as HTML for pages, with the files beside it.
+type renderer struct {
+	*site
+	tools      *clientTools
+	renderings renderings
+}
+
 // Sentences for states in which the agent itself said nothing.
 const (
 	sentenceFailed  = "The agent could not answer this message."
@@ -32,9 +39,27 @@ const (
 )
 
 // output is the chat output of a turn (agent runtime contract, section 6.1).
-func (a *Adapter) output(found run) contract.Output {
-	answer := a.answer(found)
+func (r *renderer) output(found run) contract.Output {
+	answer := r.answer(found)
 	return contract.Output{SessionID: answer.Session, RunID: answer.RunID, Reply: answer.Reply, Completed: answer.Completed}
+}
+
+func (r *renderer) answer(found run) ChatAnswer {
+	status := statusOf(found.turn)
+	return ChatAnswer{
+		Session: found.route.Session, SessionID: found.route.Session, RunID: found.route.Run, Reply: r.reply(found.turn),
+		Completed: status == statusCompleted, Status: status, ToolCalls: found.calls,
+	}
+}
+
+// shown is an answer with what pages need to show it.
+func (r *renderer) shown(found run) ChatAnswer {
+	answer := r.answer(found)
+	answer.HTML, answer.Files = r.htmlOf(found.turn), r.filesOf(found.turn)
+	if !exchange.Terminal(found.turn.State) {
+		answer.EventID = eventID(found.turn.ID, 0)
+	}
+	return answer
 }
 
 // Statuses of run control (agent runtime contract, section 6.6).
@@ -96,11 +121,11 @@ func answeredStatus(response *normalized.Response) string {
 	return statusCompleted
 }
 
-// reply is what the agent says in words, Markdown as it wrote it; a sentence of ours where it says nothing and somebody
+// reply is what the agent says in words, Markdown as it wrote it; a sentence of ours where it says nothing and the asker
 // has to know why.
-func (a *Adapter) reply(turn exchange.TurnRecord) string {
+func (r *renderer) reply(turn exchange.TurnRecord) string {
 	if turn.Response != nil {
-		if text := normalized.PlainText(a.presented(turn.Response.Parts)); text != "" {
+		if text := normalized.PlainText(r.presented(turn.Response.Parts)); text != "" {
 			return text
 		}
 	}
@@ -112,7 +137,7 @@ func (a *Adapter) reply(turn exchange.TurnRecord) string {
 	case exchange.StateHeld:
 		return sentenceHeld
 	case exchange.StateWaiting:
-		if a.askerRuns(turn) {
+		if r.tools.askerRuns(turn) {
 			return sentenceTool
 		}
 		return sentenceWaiting
@@ -121,13 +146,13 @@ func (a *Adapter) reply(turn exchange.TurnRecord) string {
 }
 
 // presented puts the asker's secret into the address of a demand.
-func (a *Adapter) presented(parts []normalized.Part) []normalized.Part {
+func (r *renderer) presented(parts []normalized.Part) []normalized.Part {
 	at := slices.IndexFunc(parts, func(part normalized.Part) bool { return part.Kind == normalized.PartPolicy && part.Policy != nil })
 	if at < 0 {
 		return parts
 	}
 	parts = slices.Clone(parts)
-	shown := a.options.Present(*parts[at].Policy)
+	shown := r.options.Present(*parts[at].Policy)
 	parts[at].Policy = &shown
 	return parts
 }
@@ -161,7 +186,7 @@ type calm struct{}
 
 // Transform implements parser.ASTTransformer.
 func (calm) Transform(document *ast.Document, _ text.Reader, _ parser.Context) {
-	_ = ast.Walk(document, func(node ast.Node, entering bool) (ast.WalkStatus, error) { // the walker gives no error
+	_ = ast.Walk(document, func(node ast.Node, entering bool) (ast.WalkStatus, error) { // the walker returns no error
 		if one, ok := node.(*ast.Heading); ok && entering {
 			one.Level = min(one.Level+2, 6)
 		}
@@ -170,37 +195,37 @@ func (calm) Transform(document *ast.Document, _ text.Reader, _ parser.Context) {
 }
 
 // htmlOf is the answer of a turn as HTML, without its files, which stand beside it.
-func (a *Adapter) htmlOf(turn exchange.TurnRecord) string {
+func (r *renderer) htmlOf(turn exchange.TurnRecord) string {
 	if turn.Response == nil {
-		return a.render(a.reply(turn))
+		return r.render(r.reply(turn))
 	}
 	var parts []normalized.Part
-	for _, part := range a.presented(turn.Response.Parts) {
+	for _, part := range r.presented(turn.Response.Parts) {
 		if part.Kind != normalized.PartFile && part.Kind != normalized.PartArtifact {
 			parts = append(parts, part)
 		}
 	}
 	if source := normalized.MarkdownText(parts); source != "" {
-		return a.render(source)
+		return r.render(source)
 	}
 	if normalized.PlainText(turn.Response.Parts) != "" {
 		return "" // files alone
 	}
-	return a.render(a.reply(turn))
+	return r.render(r.reply(turn))
 }
 
 // render is a text as HTML that a page can show; empty where it is shown as text. A session is read again and again while
 // its answers stay as they are, so what was rendered is kept.
-func (a *Adapter) render(source string) string {
+func (r *renderer) render(source string) string {
 	if source == "" {
 		return ""
 	}
 	key := sha256.Sum256([]byte(source))
-	if content, known := a.renderings.get(key); known {
+	if content, known := r.renderings.get(key); known {
 		return content
 	}
 	content := rendered(source)
-	a.renderings.put(key, content)
+	r.renderings.put(key, content)
 	return content
 }
 
@@ -255,11 +280,11 @@ type ChatFile struct {
 	Name string `json:"name"`
 	MIME string `json:"mime"`
 	Size int64  `json:"size,omitempty"` // bytes
-	URL  string `json:"url,omitempty"`  // whoever has it can read the file; empty for those of the asker
+	URL  string `json:"url,omitempty"`  // anyone who has it can read the file; empty for those of the asker
 }
 
 // filesOf are the files of an answer, with their addresses.
-func (a *Adapter) filesOf(turn exchange.TurnRecord) []ChatFile {
+func (r *renderer) filesOf(turn exchange.TurnRecord) []ChatFile {
 	if turn.Response == nil || turn.ReplyID == "" {
 		return nil
 	}
@@ -270,7 +295,7 @@ func (a *Adapter) filesOf(turn exchange.TurnRecord) []ChatFile {
 		if part.BytesRef != nil && part.BytesRef.Kind == normalized.BytesURL {
 			return part.BytesRef.URL
 		}
-		return a.options.FileURL(reply, part)
+		return r.options.FileURL(reply, part)
 	})
 }
 

@@ -82,7 +82,7 @@ func FuzzRendered(f *testing.F) {
 
 // TestRenderingsAreKept: a session is read again and again; its answers are rendered once.
 func TestRenderingsAreKept(t *testing.T) {
-	a := &Adapter{}
+	a := &renderer{}
 	first := a.render("**a**")
 	key := sha256.Sum256([]byte("**a**"))
 	if kept, known := a.renderings.get(key); !known || kept != first || first == "" {

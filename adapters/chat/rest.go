@@ -16,6 +16,17 @@ import (
 	"inbox/normalized"
 )
 
+// restAPI is the plain REST chat, which the pages use as well.
+type restAPI struct {
+	*site
+	access   *access
+	sessions *sessions
+	messages *messages
+	runs     *runs
+	tools    *clientTools
+	renderer *renderer
+}
+
 // sessionHeader names the session of a request that has no body: an address would stand in logs, and the session of a
 // guest is a secret.
 const sessionHeader = "Chat-Session"
@@ -40,7 +51,7 @@ type ChatAnswer struct {
 	HTML      string `json:"html,omitempty"` // the same, cleaned for pages; empty over 256 KiB
 	Completed bool   `json:"completed"`
 	Status    string `json:"status"`             // of run control
-	EventID   string `json:"event_id,omitempty"` // of a run that waits for somebody: where its answer is waited for
+	EventID   string `json:"event_id,omitempty"` // of a run that waits for a decision or a tool: where its answer is waited for
 
 	Files []ChatFile `json:"files,omitempty"`
 
@@ -71,12 +82,12 @@ type ChatText struct {
 }
 
 // serveChat is POST /v1/chat.
-func (a *Adapter) serveChat(w http.ResponseWriter, r *http.Request) error {
-	who, err := a.identify(r)
+func (a *restAPI) serveChat(w http.ResponseWriter, r *http.Request) error {
+	who, err := a.access.identify(r)
 	if err != nil {
 		return err
 	}
-	body, err := a.readBody(r, who)
+	body, err := a.access.readBody(r, who)
 	if err != nil {
 		return err
 	}
@@ -85,17 +96,17 @@ func (a *Adapter) serveChat(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	q.who = who
-	if err := a.admit(who, q.agent); err != nil {
+	if err := a.access.admit(who, q.agent); err != nil {
 		return err
 	}
-	found, err := a.accept(r.Context(), q, "")
+	found, err := a.messages.accept(r.Context(), q, "")
 	if err != nil {
 		return err
 	}
 	return a.answerChat(w, r, found)
 }
 
-func (a *Adapter) readChat(body []byte) (question, error) {
+func (a *restAPI) readChat(body []byte) (question, error) {
 	given, err := value.Decode(body, value.Limits{Bytes: contract.MaxInputBytes, Depth: maxDepth})
 	object, is := value.Object(given)
 	if err != nil || !is {
@@ -120,20 +131,20 @@ const maxDepth = 64
 
 func noAgent() error { return fault.New(fault.NotFound, "no such agent here") }
 
-func (a *Adapter) answerChat(w http.ResponseWriter, r *http.Request, found run) error {
+func (a *restAPI) answerChat(w http.ResponseWriter, r *http.Request, found run) error {
 	if wantsStream(r) {
-		return a.stream(w, r, found, restFrames{a})
+		return a.runs.stream(w, r, found, restFrames{a.renderer})
 	}
 	allowWait(w, a.options.WaitLimit)
-	found, err := a.awaitRun(r.Context(), found)
+	found, err := a.runs.awaitRun(r.Context(), found)
 	if err != nil {
 		return err
 	}
 	status := http.StatusOK
-	if !a.settled(found.turn) {
+	if !a.tools.settled(found.turn) {
 		status = http.StatusAccepted
 	}
-	httpserver.WriteJSON(w, status, a.shown(found))
+	httpserver.WriteJSON(w, status, a.renderer.shown(found))
 	return nil
 }
 
@@ -141,26 +152,8 @@ func wantsStream(r *http.Request) bool {
 	return r.Method != http.MethodHead && strings.Contains(strings.ToLower(r.Header.Get("Accept")), "text/event-stream")
 }
 
-func (a *Adapter) answer(found run) ChatAnswer {
-	status := statusOf(found.turn)
-	return ChatAnswer{
-		Session: found.route.Session, SessionID: found.route.Session, RunID: found.route.Run, Reply: a.reply(found.turn),
-		Completed: status == statusCompleted, Status: status, ToolCalls: found.calls,
-	}
-}
-
-// shown is an answer with what pages need to show it.
-func (a *Adapter) shown(found run) ChatAnswer {
-	answer := a.answer(found)
-	answer.HTML, answer.Files = a.htmlOf(found.turn), a.filesOf(found.turn)
-	if !exchange.Terminal(found.turn.State) {
-		answer.EventID = eventID(found.turn.ID, 0)
-	}
-	return answer
-}
-
 // restFrames are the events of plain REST chat: start, delta and tool while the answer grows, then reply.
-type restFrames struct{ adapter *Adapter }
+type restFrames struct{ renderer *renderer }
 
 func (restFrames) begin(found run) []event {
 	return []event{{"start", ChatStart{found.route.Session, found.route.Run, eventID(found.turn.ID, 0)}}}
@@ -178,7 +171,7 @@ func (restFrames) delta(_ run, delta contract.Delta) []event {
 }
 
 func (f restFrames) end(found run, _ []exchange.Event) []event {
-	return []event{{"reply", f.adapter.shown(found)}}
+	return []event{{"reply", f.renderer.shown(found)}}
 }
 
 // broken tells where to go on.
@@ -203,16 +196,16 @@ type ChatSession struct {
 	Session  string        `json:"session"`
 	Messages []ChatMessage `json:"messages"`          // oldest first, the newest 100 runs
 	Running  *ChatStart    `json:"running,omitempty"` // the run that is not answered yet
-	Waiting  *ChatStart    `json:"waiting,omitempty"` // the newest run, where it waits for somebody
+	Waiting  *ChatStart    `json:"waiting,omitempty"` // the newest run, where it waits for a decision or a tool
 }
 
 const maxSessionTurns = 100
 
 // serveSession is GET /v1/chat?agent=…: what was said in the session of the header Chat-Session, or, where an event
 // stream is wanted, the rest of the answer that Last-Event-ID names. With wait=1 the stream stays open, for
-// Options.WaitLimit, where the run waits for somebody else.
-func (a *Adapter) serveSession(w http.ResponseWriter, r *http.Request) error {
-	who, err := a.identify(r)
+// Options.WaitLimit, where the run waits for a decision or a tool that is not the client's.
+func (a *restAPI) serveSession(w http.ResponseWriter, r *http.Request) error {
+	who, err := a.access.identify(r)
 	if err != nil {
 		return err
 	}
@@ -224,7 +217,7 @@ func (a *Adapter) serveSession(w http.ResponseWriter, r *http.Request) error {
 	if !known {
 		return noAgent()
 	}
-	if err := a.admitTo(scopeRead, who, agent); err != nil {
+	if err := a.access.admitTo(scopeRead, who, agent); err != nil {
 		return err
 	}
 	q := question{agent: agent, who: who, input: contract.Input{SessionID: sessionOf(r)}}
@@ -239,21 +232,6 @@ func (a *Adapter) serveSession(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// follow streams the rest of an answer.
-func (a *Adapter) follow(w http.ResponseWriter, r *http.Request, q question) error {
-	found, err := a.resume(r.Context(), q, r.Header.Get("Last-Event-ID"))
-	if err != nil {
-		return err
-	}
-	if r.URL.Query().Get("wait") == "" {
-		return a.stream(w, r, found, restFrames{a})
-	}
-	found.patient = true
-	ctx, stop := context.WithTimeout(r.Context(), a.options.WaitLimit)
-	defer stop()
-	return a.stream(w, r.WithContext(ctx), found, restFrames{a})
-}
-
 func sessionOf(r *http.Request) string {
 	if session := r.Header.Get(sessionHeader); session != "" {
 		return session
@@ -261,36 +239,136 @@ func sessionOf(r *http.Request) string {
 	return r.URL.Query().Get("session")
 }
 
-func (a *Adapter) session(r *http.Request, q question) (ChatSession, error) {
-	turns, err := a.turnsOf(r.Context(), q, maxSessionTurns)
+func (a *restAPI) session(r *http.Request, q question) (ChatSession, error) {
+	turns, err := a.sessions.turnsOf(r.Context(), q, maxSessionTurns)
 	if err != nil {
 		return ChatSession{}, err
 	}
 	slices.SortFunc(turns, func(x, y exchange.TurnRecord) int { return strings.Compare(x.ID, y.ID) })
 	found := ChatSession{Session: q.input.SessionID, Messages: make([]ChatMessage, 0, 2*len(turns))}
 	for _, turn := range turns {
-		found.add(a, turn)
+		a.tell(&found, turn)
 	}
 	return found, nil
 }
 
-func (s *ChatSession) add(a *Adapter, turn exchange.TurnRecord) {
+// tell adds a turn to a session: the message, and what was answered.
+func (a *restAPI) tell(s *ChatSession, turn exchange.TurnRecord) {
 	kept := routeOf(turn)
 	s.Messages = append(s.Messages, ChatMessage{
 		Role: normalized.RoleUser, Content: normalized.PlainText(turn.Message.Parts), RunID: kept.Run, At: turn.AcceptedAt.UTC(), Files: sentFiles(turn),
 	})
 	s.Waiting = nil
-	if !a.settled(turn) {
+	if !a.tools.settled(turn) {
 		s.Running = &ChatStart{kept.Session, kept.Run, eventID(turn.ID, 0)}
 		return
 	}
 	if !exchange.Terminal(turn.State) {
 		s.Waiting = &ChatStart{kept.Session, kept.Run, eventID(turn.ID, 0)}
 	}
-	reply, files := a.reply(turn), a.filesOf(turn)
+	reply, files := a.renderer.reply(turn), a.renderer.filesOf(turn)
 	if reply != "" || len(files) > 0 {
 		s.Messages = append(s.Messages, ChatMessage{
-			Role: normalized.RoleAssistant, Content: reply, HTML: a.htmlOf(turn), RunID: kept.Run, Status: statusOf(turn), At: turn.UpdatedAt.UTC(), Files: files,
+			Role: normalized.RoleAssistant, Content: reply, HTML: a.renderer.htmlOf(turn), RunID: kept.Run, Status: statusOf(turn), At: turn.UpdatedAt.UTC(), Files: files,
 		})
 	}
+}
+
+// follow streams the rest of an answer.
+func (a *restAPI) follow(w http.ResponseWriter, r *http.Request, q question) error {
+	found, err := a.runs.resume(r.Context(), q, r.Header.Get("Last-Event-ID"))
+	if err != nil {
+		return err
+	}
+	if r.URL.Query().Get("wait") == "" {
+		return a.runs.stream(w, r, found, restFrames{a.renderer})
+	}
+	found.patient = true
+	ctx, stop := context.WithTimeout(r.Context(), a.options.WaitLimit)
+	defer stop()
+	return a.runs.stream(w, r.WithContext(ctx), found, restFrames{a.renderer})
+}
+
+// StopRequest is the body of POST /v1/chat/stop.
+type StopRequest struct {
+	Agent   string `json:"agent"`
+	Session string `json:"session"`
+	RunID   string `json:"run_id,omitempty"` // empty = everything that is under way in the session
+}
+
+// serveStop is POST /v1/chat/stop: it ends runs of the caller's own session that are not answered yet (agent runtime
+// contract, section 6.6). What ended before keeps its answer.
+func (a *restAPI) serveStop(w http.ResponseWriter, r *http.Request) error {
+	who, err := a.access.identify(r)
+	if err != nil {
+		return err
+	}
+	body, err := a.access.readBody(r, who)
+	if err != nil {
+		return err
+	}
+	given, err := value.Decode(body, value.Limits{Bytes: contract.MaxInputBytes, Depth: maxDepth})
+	object, is := value.Object(given)
+	if err != nil || !is {
+		return fault.New(fault.Malformed, "the body must be a JSON object")
+	}
+	agent, known := a.agent(value.Scalar(object["agent"]))
+	if !known {
+		return noAgent()
+	}
+	if err := a.access.admitTo(scopeCancel, who, agent); err != nil {
+		return err
+	}
+	q := question{agent: agent, who: who, input: contract.Input{SessionID: value.Scalar(object["session"])}}
+	found, err := a.runs.stop(r.Context(), q, value.Scalar(object["run_id"]))
+	if err != nil {
+		return err
+	}
+	httpserver.WriteJSON(w, http.StatusOK, a.renderer.shown(found))
+	return nil
+}
+
+// serveForget is DELETE /v1/chat?agent=…: it ends what runs in the session of the header Chat-Session and removes what was
+// said in it. 204 means that it is gone.
+func (a *restAPI) serveForget(w http.ResponseWriter, r *http.Request) error {
+	who, err := a.access.identify(r)
+	if err != nil {
+		return err
+	}
+	agent, known := a.agent(r.URL.Query().Get("agent"))
+	if !known {
+		return noAgent()
+	}
+	if err := a.access.admitTo(scopeCancel, who, agent); err != nil {
+		return err
+	}
+	q := question{agent: agent, who: who, input: contract.Input{SessionID: sessionOf(r)}}
+	if err := a.forget(r.Context(), q); err != nil {
+		return err
+	}
+	w.WriteHeader(http.StatusNoContent)
+	return nil
+}
+
+// forget leaves the session's own row to the end, and is done again by the same request when it was cut off.
+func (a *restAPI) forget(ctx context.Context, q question) error {
+	if q.input.SessionID == "" {
+		return sessionNotFound()
+	}
+	session, owned, err := a.sessions.place(q)
+	if err != nil {
+		return err
+	}
+	_, unknown := a.runs.stop(ctx, q, "")
+	if unknown != nil && !fault.Is(unknown, fault.NotFound) {
+		return unknown
+	}
+	if _, err := a.options.Memory.ForgetThread(ctx, owned.agent, owned.thread(session)); err != nil {
+		return err
+	}
+	err = a.options.Memory.DeleteSession(ctx, owned.principal, session)
+	if fault.Is(err, fault.NotFound) { // guests have no row
+		return unknown
+	}
+	return err
 }

@@ -13,24 +13,34 @@ import (
 	"inbox/internal/httpserver"
 )
 
+// rpcAPI is JSON-RPC chat (agent runtime contract, section 6.5).
+type rpcAPI struct {
+	*site
+	access   *access
+	messages *messages
+	runs     *runs
+	tools    *clientTools
+	renderer *renderer
+}
+
 // serveRPC is POST /v1/agent/{agent}: JSON-RPC 2.0 (agent runtime contract, section 6.5). Who may not write gets an HTTP
 // status before the request is looked at; everything after that is 200 with a frame.
-func (a *Adapter) serveRPC(w http.ResponseWriter, r *http.Request) error {
+func (a *rpcAPI) serveRPC(w http.ResponseWriter, r *http.Request) error {
 	name := httpserver.Param(r, "agent")
 	agent, known := a.agent(name)
-	who, err := a.identify(r)
+	who, err := a.access.identify(r)
 	if err != nil {
 		return err
 	}
 	switch {
 	case known:
-		if err := a.admit(who, agent); err != nil {
+		if err := a.access.admit(who, agent); err != nil {
 			return err
 		}
-	case who.signed != nil: // it is made out to nobody here
+	case who.signed != nil: // it is made out to no agent here
 		return badToken()
 	}
-	body, err := a.readBody(r, who)
+	body, err := a.access.readBody(r, who)
 	if err != nil {
 		return err
 	}
@@ -46,20 +56,6 @@ func (a *Adapter) serveRPC(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// agent finds an agent by its name, or by the name's form in paths.
-func (a *Adapter) agent(name string) (exchange.AgentProfile, bool) {
-	if agent, known := a.options.Directory.Agent(name); known {
-		return agent, true
-	}
-	slug := contract.Slug(name)
-	for _, agent := range a.options.Directory.Agents() {
-		if contract.Slug(agent.Name) == slug && slug != "" {
-			return agent, true
-		}
-	}
-	return exchange.AgentProfile{}, false
-}
-
 // messageIDOf reads params.message.messageId.
 func messageIDOf(body []byte) string {
 	given, err := value.Decode(body, value.Limits{Bytes: contract.MaxInputBytes})
@@ -69,12 +65,12 @@ func messageIDOf(body []byte) string {
 	return value.Scalar(value.Assoc(value.Assoc(value.Assoc(given)["params"])["message"])["messageId"])
 }
 
-func (a *Adapter) answerRPC(w http.ResponseWriter, r *http.Request, request contract.Request, q question) error {
+func (a *rpcAPI) answerRPC(w http.ResponseWriter, r *http.Request, request contract.Request, q question) error {
 	lastEvent := ""
 	if request.Stream {
 		lastEvent = r.Header.Get("Last-Event-ID")
 	}
-	found, err := a.accept(r.Context(), q, lastEvent)
+	found, err := a.messages.accept(r.Context(), q, lastEvent)
 	switch {
 	case fault.Is(err, fault.Forbidden):
 		return err
@@ -82,10 +78,10 @@ func (a *Adapter) answerRPC(w http.ResponseWriter, r *http.Request, request cont
 		a.refuseRPC(r.Context(), w, request.ID, err)
 		return nil
 	case request.Stream:
-		return a.stream(w, r, found, &rpcFrames{adapter: a, id: request.ID, silent: request.Input.TokenStreaming != nil && !*request.Input.TokenStreaming})
+		return a.runs.stream(w, r, found, &rpcFrames{api: a, id: request.ID, silent: request.Input.TokenStreaming != nil && !*request.Input.TokenStreaming})
 	}
 	allowWait(w, a.options.WaitLimit)
-	found, err = a.awaitRun(r.Context(), found)
+	found, err = a.runs.awaitRun(r.Context(), found)
 	if err != nil {
 		if r.Context().Err() == nil {
 			a.refuseRPC(r.Context(), w, request.ID, err)
@@ -96,12 +92,12 @@ func (a *Adapter) answerRPC(w http.ResponseWriter, r *http.Request, request cont
 	return nil
 }
 
-// lastFrame is the one with the Task, or says that there is none yet.
-func (a *Adapter) lastFrame(id any, found run) contract.Frame {
-	if !a.settled(found.turn) {
+// lastFrame is the one with the Task, or an error that there is none yet.
+func (a *rpcAPI) lastFrame(id any, found run) contract.Frame {
+	if !a.tools.settled(found.turn) {
 		return contract.ErrorFrame(id, contract.InternalError, sentenceWorking)
 	}
-	task := contract.TaskOf(a.output(found))
+	task := contract.TaskOf(a.renderer.output(found))
 	if status := statusOf(found.turn); status != statusCompleted { // the two states of the contract do not say why
 		more := map[string]any{"status": status, "state": found.turn.State}
 		if len(found.calls) > 0 {
@@ -113,13 +109,13 @@ func (a *Adapter) lastFrame(id any, found run) contract.Frame {
 }
 
 // refuseRPC answers a request that the engine did not take.
-func (a *Adapter) refuseRPC(ctx context.Context, w http.ResponseWriter, id any, err error) {
+func (a *rpcAPI) refuseRPC(ctx context.Context, w http.ResponseWriter, id any, err error) {
 	number, known := contract.InternalError, fault.Of(err)
 	switch known.Kind {
 	case fault.Malformed, fault.TooLarge:
 		number = contract.InvalidParams
 	case fault.Internal:
-		a.log.ErrorContext(ctx, "a chat request failed", "error", err)
+		a.options.Logger.ErrorContext(ctx, "a chat request failed", "error", err)
 	}
 	writeFrame(w, contract.ErrorFrame(id, number, rpcText(err, known)))
 }
@@ -147,9 +143,9 @@ func writeFrame(w http.ResponseWriter, frame contract.Frame) {
 
 // rpcFrames are the frames of JSON-RPC chat: message/delta notifications, then one response.
 type rpcFrames struct {
-	adapter *Adapter
-	id      any  // of the request
-	silent  bool // the client wants the answer whole
+	api    *rpcAPI
+	id     any  // of the request
+	silent bool // the client wants the answer whole
 }
 
 func (rpcFrames) begin(run) []event { return nil }
@@ -166,7 +162,7 @@ func (f *rpcFrames) end(found run, _ []exchange.Event) []event {
 	for _, delta := range callDeltas(found.calls) {
 		list = append(list, f.delta(found, delta)...)
 	}
-	return append(list, event{data: f.adapter.lastFrame(f.id, found)})
+	return append(list, event{data: f.api.lastFrame(f.id, found)})
 }
 
 // methodResume is the notification that ends a stream before its run.

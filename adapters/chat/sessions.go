@@ -6,14 +6,21 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/hex"
-	"net/http"
+	"slices"
 	"strings"
 
 	"github.com/google/uuid"
 
-	"inbox/adapters/chat/contract"
+	"inbox/exchange"
 	"inbox/internal/fault"
+	"inbox/normalized"
 )
+
+// sessions knows to whom a session belongs, and what was said in it.
+type sessions struct {
+	*site
+	access *access
+}
 
 // A session of a guest is a secret that opens it: guestPrefix and 32 random bytes, or a random UUID of the client's own
 // making. The session of a token holder opens nothing without the token: a UUIDv7 and a tag of its owner.
@@ -28,6 +35,23 @@ const (
 
 // owner is the pair to which a session belongs.
 type owner struct{ agent, principal string }
+
+// place returns the session of a question and whose it is.
+func (s *sessions) place(q question) (session string, owned owner, err error) {
+	asked := q.input.SessionID
+	if len(asked) > maxSession {
+		return "", owner{}, sessionNotFound()
+	}
+	owned.agent = q.agent.Name
+	if q.who.guest() {
+		session, err = guestSession(asked, q.input.RunID, q.messageID)
+		owned.principal = s.access.sender(q.who, q.agent, session).Principal()
+		return session, owned, err
+	}
+	owned.principal = s.access.sender(q.who, q.agent, "").Principal()
+	session, err = owned.session(asked)
+	return session, owned, err
+}
 
 func sessionNotFound() error { return fault.New(fault.NotFound, "the session was not found") }
 
@@ -65,7 +89,7 @@ func isRandomUUID(text string) bool {
 }
 
 // session returns the session of a token holder: a new one, one that it invented, or one that was minted for it. What was
-// minted for somebody else, or is a guest's, is not found.
+// minted for another owner, or is a guest's, is not found.
 func (o owner) session(asked string) (string, error) {
 	if asked == "" {
 		id := uuid.Must(uuid.NewV7()).String()
@@ -82,13 +106,6 @@ func (o owner) tag(id string) string {
 	return hex.EncodeToString(sum[:])[:tagLength]
 }
 
-// thread is the structured key of connector, conversation and agent. The owner is in it, so that one name that two
-// principals chose is two threads, and a guest's secret cannot be read out of it.
-func (o owner) thread(session string) string {
-	sum := sha256.Sum256([]byte(strings.Join([]string{"chat thread", o.agent, o.principal, session}, "\x00")))
-	return connectorName + ":" + hex.EncodeToString(sum[:16]) + ":" + o.agent
-}
-
 func splitMinted(session string) (id, tag string, minted bool) {
 	if len(session) != uuidLength+1+tagLength || session[uuidLength] != '.' || !isRandomUUID(session[:uuidLength]) {
 		return "", "", false
@@ -96,47 +113,31 @@ func splitMinted(session string) (id, tag string, minted bool) {
 	return session[:uuidLength], session[uuidLength+1:], true
 }
 
-// serveForget is DELETE /v1/chat?agent=…: it ends what runs in the session of the header Chat-Session and removes what was
-// said in it. 204 means that it is gone.
-func (a *Adapter) serveForget(w http.ResponseWriter, r *http.Request) error {
-	who, err := a.identify(r)
-	if err != nil {
-		return err
-	}
-	agent, known := a.agent(r.URL.Query().Get("agent"))
-	if !known {
-		return noAgent()
-	}
-	if err := a.admitTo(scopeCancel, who, agent); err != nil {
-		return err
-	}
-	q := question{agent: agent, who: who, input: contract.Input{SessionID: sessionOf(r)}}
-	if err := a.forget(r.Context(), q); err != nil {
-		return err
-	}
-	w.WriteHeader(http.StatusNoContent)
-	return nil
+// thread is the structured key of connector, conversation and agent. The owner is in it, so that one name that two
+// principals chose is two threads, and a guest's secret cannot be read out of it.
+func (o owner) thread(session string) string {
+	sum := sha256.Sum256([]byte(strings.Join([]string{"chat thread", o.agent, o.principal, session}, "\x00")))
+	return connectorName + ":" + hex.EncodeToString(sum[:16]) + ":" + o.agent
 }
 
-// forget leaves the session's own row to the end, and is done again by the same request when it was cut off.
-func (a *Adapter) forget(ctx context.Context, q question) error {
+// turnsOf returns the newest turns of a session; NotFound where there is none.
+func (s *sessions) turnsOf(ctx context.Context, q question, limit int) ([]exchange.TurnRecord, error) {
 	if q.input.SessionID == "" {
-		return sessionNotFound()
+		return nil, sessionNotFound()
 	}
-	session, owned, err := a.place(q)
+	session, owned, err := s.place(q)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	_, unknown := a.stop(ctx, q, "")
-	if unknown != nil && !fault.Is(unknown, fault.NotFound) {
-		return unknown
+	turns, err := s.options.Turns.Turns(ctx, exchange.TurnFilter{
+		Agent: owned.agent, Principal: owned.principal, ThreadID: owned.thread(session), ReceivedVia: normalized.ViaA2A, ByArrival: true, Limit: limit,
+	})
+	if err != nil {
+		return nil, err
 	}
-	if _, err := a.options.Memory.ForgetThread(ctx, owned.agent, owned.thread(session)); err != nil {
-		return err
+	turns = slices.DeleteFunc(turns, func(turn exchange.TurnRecord) bool { return !routeOf(turn).Chat }) // forgotten
+	if len(turns) == 0 {
+		return nil, sessionNotFound()
 	}
-	err = a.options.Memory.DeleteSession(ctx, owned.principal, session)
-	if fault.Is(err, fault.NotFound) { // guests have no row
-		return unknown
-	}
-	return err
+	return turns, nil
 }

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
-	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
@@ -53,18 +52,18 @@ type event struct {
 
 // stream follows the events of a turn until it is settled. The headers leave at once, so that the reader knows that its
 // message is kept. Without a reader the stream ends and the run goes on.
-func (a *Adapter) stream(w http.ResponseWriter, r *http.Request, found run, form frames) error {
+func (rs *runs) stream(w http.ResponseWriter, r *http.Request, found run, form frames) error {
 	streams.Inc()
 	defer streams.Dec()
-	ctx, stop := whileServing(r.Context())
+	ctx, stop := httpserver.WhileServing(r.Context())
 	defer stop()
-	out := openEvents(ctx, w, a.options, stop)
+	out := openEvents(ctx, w, rs.options, stop)
 	defer out.out.Close()
-	f := follower{adapter: a, out: out, form: form, found: found, last: eventID(found.turn.ID, max(found.after, found.from))}
+	f := follower{runs: rs, out: out, form: form, found: found, last: eventID(found.turn.ID, max(found.after, found.from))}
 	out.write("", form.begin(found)...)
 	err := f.follow(ctx)
 	if err != nil && ctx.Err() == nil {
-		a.log.ErrorContext(ctx, "a chat stream broke", "turn", found.turn.ID, "error", err)
+		rs.options.Logger.ErrorContext(ctx, "a chat stream broke", "turn", found.turn.ID, "error", err)
 	}
 	if told, is := form.(breaking); is && err != nil && r.Context().Err() == nil {
 		out.write("", told.broken(found, f.last)...)
@@ -74,7 +73,7 @@ func (a *Adapter) stream(w http.ResponseWriter, r *http.Request, found run, form
 
 // follower turns the events of one turn into frames for one reader.
 type follower struct {
-	adapter  *Adapter
+	runs     *runs
 	out      eventWriter
 	form     frames
 	found    run
@@ -84,7 +83,7 @@ type follower struct {
 }
 
 func (f *follower) follow(ctx context.Context) error {
-	for one, err := range f.adapter.options.Runs.Follow(ctx, f.found.turn.ID, f.found.from) {
+	for one, err := range f.runs.options.Runs.Follow(ctx, f.found.turn.ID, f.found.from) {
 		if err != nil {
 			return err
 		}
@@ -102,7 +101,7 @@ func (f *follower) event(ctx context.Context, one exchange.Event) (over bool, er
 	state, isState := strings.CutPrefix(one.Kind, "turn.")
 	switch {
 	case one.Kind == exchange.EventDelta:
-		deltas, err := f.progress.add(one, f.adapter.options.ShowsTools(f.found.turn.Agent))
+		deltas, err := f.progress.add(one, f.runs.options.ShowsTools(f.found.turn.Agent))
 		if err != nil || one.Seq <= f.found.after {
 			return false, err
 		}
@@ -128,17 +127,17 @@ func (f *follower) deltas(one exchange.Event, deltas []contract.Delta) bool {
 	return len(list) == 0 || f.out.write(f.last, list...)
 }
 
-// settled ends the stream of a turn that ended, or that waits for somebody.
+// settled ends the stream of a turn that ended, or that waits for a decision or a tool.
 func (f *follower) settled(ctx context.Context, one exchange.Event) (over bool, err error) {
-	turn, err := f.adapter.options.Turns.Turn(ctx, one.TurnID)
-	if err != nil || !f.adapter.settled(turn) {
+	turn, err := f.runs.options.Turns.Turn(ctx, one.TurnID)
+	if err != nil || !f.runs.tools.settled(turn) {
 		return false, err // it waited once, and goes on
 	}
-	if f.found.patient && !exchange.Terminal(turn.State) && !f.adapter.askerRuns(turn) {
+	if f.found.patient && !exchange.Terminal(turn.State) && !f.runs.tools.askerRuns(turn) {
 		return false, nil
 	}
 	f.found.turn = turn
-	if f.found.calls, err = f.adapter.calls(ctx, turn); err != nil {
+	if f.found.calls, err = f.runs.tools.calls(ctx, turn); err != nil {
 		return false, err
 	}
 	if form, is := f.form.(choosing); is && !form.over(f.found) {
@@ -146,26 +145,6 @@ func (f *follower) settled(ctx context.Context, one exchange.Event) (over bool, 
 	}
 	f.out.write(eventID(one.TurnID, one.Seq), f.form.end(f.found, f.steps)...)
 	return true, nil
-}
-
-// allowWait lets a plain answer take longer than the server allows for an ordinary one.
-func allowWait(w http.ResponseWriter, limit time.Duration) {
-	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(limit + time.Minute))
-}
-
-// whileServing returns a context that ends when the server begins to stop.
-func whileServing(ctx context.Context) (context.Context, context.CancelFunc) {
-	serving, cancel := context.WithCancel(ctx)
-	if stopping := httpserver.Stopping(ctx); stopping != nil {
-		go func() {
-			select {
-			case <-stopping:
-				cancel()
-			case <-serving.Done():
-			}
-		}()
-	}
-	return serving, cancel
 }
 
 // eventWriter writes the events of a run for one reader.

@@ -16,11 +16,17 @@ import (
 	"inbox/normalized"
 )
 
+// clientTools are the tools that the client of a paused run executes: their calls, and the results that it hands in.
+type clientTools struct {
+	*site
+	sessions *sessions
+}
+
 // ToolRequests are the calls of tools that programs outside execute (agent runtime contract, section 5).
 type ToolRequests interface {
 	// ToolRequests lists requests, oldest first.
 	ToolRequests(ctx context.Context, filter exchange.ToolRequestFilter) ([]exchange.ToolRequest, error)
-	// Submit hands in the result of a request of an agent, for a by that its timeline tells. A request that has one gives
+	// Submit hands in the result of a request of an agent, for a by that its timeline tells. A request that has one returns
 	// that, with Duplicate. Its refusals are *request.Error.
 	Submit(ctx context.Context, agent, by string, result map[string]any) (*request.Envelope, error)
 }
@@ -43,23 +49,23 @@ type ToolCall struct {
 }
 
 // askerRuns reports whether a turn waits for its asker to execute a tool.
-func (a *Adapter) askerRuns(turn exchange.TurnRecord) bool {
+func (t *clientTools) askerRuns(turn exchange.TurnRecord) bool {
 	name, is := strings.CutPrefix(turn.Reason, exchange.WaitingTool+" (")
-	return is && turn.State == exchange.StateWaiting && a.options.ToolKind(turn.Agent, strings.TrimSuffix(name, ")")) == ToolOfAsker
+	return is && turn.State == exchange.StateWaiting && t.options.ToolKind(turn.Agent, strings.TrimSuffix(name, ")")) == ToolOfAsker
 }
 
-// settled reports whether the client needs to wait no more: the turn ended, or waits for somebody, the client itself among
+// settled reports whether the client needs to wait no more: the turn ended, or waits for a decision or a tool, of the client itself
 // them.
-func (a *Adapter) settled(turn exchange.TurnRecord) bool {
-	return exchange.Settled(turn.State) && (!exchange.GoesOnByItself(turn) || a.askerRuns(turn))
+func (t *clientTools) settled(turn exchange.TurnRecord) bool {
+	return exchange.Settled(turn.State) && (!exchange.GoesOnByItself(turn) || t.askerRuns(turn))
 }
 
 // calls are what the client has to execute now.
-func (a *Adapter) calls(ctx context.Context, turn exchange.TurnRecord) ([]ToolCall, error) {
-	if !a.askerRuns(turn) {
+func (t *clientTools) calls(ctx context.Context, turn exchange.TurnRecord) ([]ToolCall, error) {
+	if !t.askerRuns(turn) {
 		return nil, nil
 	}
-	pending, err := a.options.Tools.ToolRequests(ctx, exchange.ToolRequestFilter{TurnID: turn.ID, Agent: turn.Agent, Limit: toolMemory})
+	pending, err := t.options.Tools.ToolRequests(ctx, exchange.ToolRequestFilter{TurnID: turn.ID, Agent: turn.Agent, Limit: toolMemory})
 	if err != nil {
 		return nil, err
 	}
@@ -94,7 +100,7 @@ func callDeltas(calls []ToolCall) []contract.Delta {
 
 // submit hands in the results that a question brings for calls of its session. Those of tools that only the client knows
 // stay with the question. It returns the run that goes on when nothing else is in the question.
-func (a *Adapter) submit(ctx context.Context, q *question) (found run, over bool, err error) {
+func (t *clientTools) submit(ctx context.Context, q *question) (found run, over bool, err error) {
 	if len(q.input.Continuations) == 0 {
 		return run{}, false, nil
 	}
@@ -103,13 +109,13 @@ func (a *Adapter) submit(ctx context.Context, q *question) (found run, over bool
 		return run{}, false, fault.Wrap(fault.Malformed, err.Error(), err)
 	}
 	results := toolParts(messages)
-	requests, err := a.requestsOf(ctx, *q)
+	requests, err := t.requestsOf(ctx, *q)
 	if err != nil {
 		return run{}, false, err
 	}
 	known := map[string]exchange.ToolRequest{}
 	for _, result := range results {
-		one, err := a.requestFor(*q, result, requests)
+		one, err := t.requestFor(*q, result, requests)
 		if err != nil {
 			return run{}, false, err
 		}
@@ -120,7 +126,7 @@ func (a *Adapter) submit(ctx context.Context, q *question) (found run, over bool
 	turn := ""
 	for _, result := range results {
 		if one, is := known[result.ID]; is {
-			if err := a.handIn(ctx, one, result); err != nil {
+			if err := t.handIn(ctx, one, result); err != nil {
 				return run{}, false, err
 			}
 			turn = max(turn, one.TurnID)
@@ -132,22 +138,22 @@ func (a *Adapter) submit(ctx context.Context, q *question) (found run, over bool
 	if q.input.Continuations = without(q.input.Continuations, known); q.input.Message != "" || len(q.input.Continuations)+len(q.input.Attachments) > 0 {
 		return run{}, false, nil
 	}
-	found, err = a.goesOn(ctx, *q, turn)
+	found, err = t.goesOn(ctx, *q, turn)
 	return found, true, err
 }
 
 // requestsOf returns the requests of the question's session by the call's id; the newest of an id counts.
-func (a *Adapter) requestsOf(ctx context.Context, q question) (map[string]exchange.ToolRequest, error) {
+func (t *clientTools) requestsOf(ctx context.Context, q question) (map[string]exchange.ToolRequest, error) {
 	found := map[string]exchange.ToolRequest{}
-	if q.input.SessionID == "" || a.options.ToolKind(q.agent.Name, "") == "" {
+	if q.input.SessionID == "" || t.options.ToolKind(q.agent.Name, "") == "" {
 		return found, nil
 	}
-	turns, err := a.turnsOf(ctx, q, toolMemory)
+	turns, err := t.sessions.turnsOf(ctx, q, toolMemory)
 	if err != nil && !fault.Is(err, fault.NotFound) {
 		return nil, err
 	}
 	for _, turn := range turns {
-		list, err := a.options.Tools.ToolRequests(ctx, exchange.ToolRequestFilter{TurnID: turn.ID, Agent: turn.Agent, All: true, Limit: toolMemory})
+		list, err := t.options.Tools.ToolRequests(ctx, exchange.ToolRequestFilter{TurnID: turn.ID, Agent: turn.Agent, All: true, Limit: toolMemory})
 		if err != nil {
 			return nil, err
 		}
@@ -165,17 +171,17 @@ func (a *Adapter) requestsOf(ctx context.Context, q question) (map[string]exchan
 	return found, nil
 }
 
-// requestFor finds the request of a result. Nobody answers for a tool of the operator, nor for a call that was not made
-// here: such a result would be believed.
-func (a *Adapter) requestFor(q question, result normalized.Part, requests map[string]exchange.ToolRequest) (exchange.ToolRequest, error) {
+// requestFor finds the request of a result. No asker answers for a tool of the operator, nor for a call that was not made
+// here: the agent would rely on such a result.
+func (t *clientTools) requestFor(q question, result normalized.Part, requests map[string]exchange.ToolRequest) (exchange.ToolRequest, error) {
 	one, there := requests[result.ID]
-	if there && a.options.ToolKind(q.agent.Name, one.ToolName) == ToolOfAsker {
+	if there && t.options.ToolKind(q.agent.Name, one.ToolName) == ToolOfAsker {
 		if !sameTool(result.Name, one.ToolName) {
 			return one, fault.New(fault.Malformed, "the toolId is not that of the call")
 		}
 		return one, nil
 	}
-	if there || a.options.ToolKind(q.agent.Name, result.Name) != "" {
+	if there || t.options.ToolKind(q.agent.Name, result.Name) != "" {
 		return one, request.AsFault(&request.Error{Code: request.CodeResult, Reason: request.ReasonNotFound})
 	}
 	return exchange.ToolRequest{}, nil
@@ -187,12 +193,12 @@ func sameTool(used, declared string) bool {
 	return used == declared || used == tool.ProviderSafeName(declared) || used == bare
 }
 
-func (a *Adapter) handIn(ctx context.Context, one exchange.ToolRequest, result normalized.Part) error {
+func (t *clientTools) handIn(ctx context.Context, one exchange.ToolRequest, result normalized.Part) error {
 	given, err := value.Decode(result.Result, value.Limits{Bytes: contract.MaxInputBytes, Depth: maxDepth})
 	if err != nil {
 		return fault.Wrap(fault.Malformed, "the result of a tool is no JSON", err)
 	}
-	_, err = a.options.Tools.Submit(ctx, one.Agent, ToolOfAsker, map[string]any{"request_id": one.ID, "success": true, "result": given})
+	_, err = t.options.Tools.Submit(ctx, one.Agent, ToolOfAsker, map[string]any{"request_id": one.ID, "success": true, "result": given})
 	return request.AsFault(err)
 }
 
@@ -209,8 +215,8 @@ func without(messages []any, known map[string]exchange.ToolRequest) []any {
 }
 
 // goesOn returns the run whose tool was executed, under the name that the client wants for it.
-func (a *Adapter) goesOn(ctx context.Context, q question, turnID string) (run, error) {
-	turn, err := a.options.Turns.Turn(ctx, turnID)
+func (t *clientTools) goesOn(ctx context.Context, q question, turnID string) (run, error) {
+	turn, err := t.options.Turns.Turn(ctx, turnID)
 	if err != nil {
 		return run{}, err
 	}

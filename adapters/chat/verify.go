@@ -3,14 +3,17 @@ package chat
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"mime"
 	"net/http"
 	"net/netip"
 	"net/url"
+	"slices"
 	"strings"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
 
+	"inbox/adapters/chat/contract"
 	"inbox/exchange"
 	"inbox/internal/bearer"
 	"inbox/internal/fault"
@@ -23,6 +26,12 @@ var callers = promauto.NewCounterVec(prometheus.CounterOpts{
 	Help: "Callers at the chat edge, by outcome (token, signed, guest, closed, unknown, other_agent, error).",
 }, []string{"outcome"})
 
+// access checks who calls, whether the caller may write to an agent, and how much it may send.
+type access struct {
+	*site
+	tokens *bearer.Cache
+}
+
 // caller is who a request is from: the holder of a token, or a guest, who is known by a session alone.
 type caller struct {
 	token  *exchange.Token // one that the operator made
@@ -33,7 +42,7 @@ type caller struct {
 func (c caller) guest() bool { return c.token == nil && c.signed == nil }
 
 // identify reads the token of a request. Faults: Unauthenticated for a token that is not valid.
-func (a *Adapter) identify(r *http.Request) (caller, error) {
+func (a *access) identify(r *http.Request) (caller, error) {
 	values := r.Header.Values("Authorization")
 	if len(values) == 0 || len(values) == 1 && values[0] == "" {
 		return caller{from: httpserver.ClientIP(r)}, nil
@@ -63,12 +72,12 @@ func badToken() error { return fault.New(fault.Unauthenticated, "the bearer toke
 // admit reports whether the caller may write to an agent at all; its rules are asked later. Faults: Forbidden (agent runtime
 // contract, section 6.5: permission fails before the request is looked at), Unauthenticated for a signed token that is not
 // good for the agent.
-func (a *Adapter) admit(who caller, agent exchange.AgentProfile) error {
+func (a *access) admit(who caller, agent exchange.AgentProfile) error {
 	return a.admitTo(scopeSend, who, agent)
 }
 
 // admitTo is admit for what needs another scope of a signed token.
-func (a *Adapter) admitTo(scope string, who caller, agent exchange.AgentProfile) error {
+func (a *access) admitTo(scope string, who caller, agent exchange.AgentProfile) error {
 	switch {
 	case who.guest() && !a.options.Guests(agent.Name):
 		callers.WithLabelValues("closed").Inc()
@@ -91,7 +100,7 @@ func (a *Adapter) admitTo(scope string, who caller, agent exchange.AgentProfile)
 
 // sender is what is known of the caller. The holder of a token is the same principal as over A2A; a guest proves nothing
 // and has an address that only the holder of the session can have.
-func (a *Adapter) sender(who caller, agent exchange.AgentProfile, session string) normalized.Sender {
+func (a *access) sender(who caller, agent exchange.AgentProfile, session string) normalized.Sender {
 	switch {
 	case who.signed != nil:
 		return who.signed.checked[agent.Name].Sender
@@ -127,7 +136,7 @@ type Issued interface {
 	// Credential checks the token for an agent. Address is that of the request as the caller sees it, audiences are names
 	// of the agent here.
 	Credential(r *http.Request, agent exchange.AgentProfile, address string, audiences ...string) (Credential, error)
-	// Challenges say how to authenticate after a refusal; scope is what a token lacked.
+	// Challenges return how to authenticate after a refusal; scope is what a token lacked.
 	Challenges(agent exchange.AgentProfile, shown bool, scope string, cause error) []string
 }
 
@@ -139,7 +148,7 @@ type signedToken struct {
 }
 
 // issued checks the caller's signed token for an agent.
-func (a *Adapter) issued(who caller, agent exchange.AgentProfile, scope string) error {
+func (a *access) issued(who caller, agent exchange.AgentProfile, scope string) error {
 	found, known := who.signed.checked[agent.Name]
 	if !known {
 		var err error
@@ -156,7 +165,7 @@ func (a *Adapter) issued(who caller, agent exchange.AgentProfile, scope string) 
 }
 
 // audience is the name of an agent in the chat (RFC 8707), beside those that it has for A2A.
-func (a *Adapter) audience(agent exchange.AgentProfile) string {
+func (a *access) audience(agent exchange.AgentProfile) string {
 	return a.base + "/v1/agent/" + url.PathEscape(agent.Name)
 }
 
@@ -169,11 +178,52 @@ type unidentified struct {
 // Unwrap returns the fault.
 func (u *unidentified) Unwrap() error { return u.error }
 
-func (a *Adapter) refusedToken(who caller, agent exchange.AgentProfile, scope string, err error) error {
+func (a *access) refusedToken(who caller, agent exchange.AgentProfile, scope string, err error) error {
 	if !fault.Is(err, fault.Unauthenticated) && !fault.Is(err, fault.Forbidden) {
 		callers.WithLabelValues("error").Inc()
 		return err
 	}
 	callers.WithLabelValues("unknown").Inc()
 	return &unidentified{err, a.options.Issued.Challenges(agent, who.signed != nil, scope, err)}
+}
+
+// readBody takes the whole body: it is the original that is stored with the message. Pages of strangers can make a
+// browser send other media types without asking us first (Fetch standard, CORS-safelisted request headers), so only JSON
+// is read.
+func (a *access) readBody(r *http.Request, who caller) ([]byte, error) {
+	return a.readBodyUpTo(r, who, contract.MaxInputBytes)
+}
+
+// maxGuestBytes bounds the request of a caller who proves nothing.
+const maxGuestBytes = 256 << 10
+
+func (a *access) readBodyUpTo(r *http.Request, who caller, limit int64) ([]byte, error) {
+	switch {
+	case who.token != nil:
+		httpserver.Proven(r)
+	case who.guest() && !slices.ContainsFunc(a.options.Directory.Agents(), func(agent exchange.AgentProfile) bool { return a.options.Guests(agent.Name) }):
+		callers.WithLabelValues("closed").Inc()
+		return nil, fault.New(fault.Forbidden, "no agent here takes messages without a bearer token")
+	case who.guest():
+		limit = min(limit, maxGuestBytes)
+	}
+	if declared := r.Header.Get("Content-Type"); declared != "" {
+		if mediaType, _, err := mime.ParseMediaType(declared); err != nil || mediaType != "application/json" {
+			return nil, fault.New(fault.Unsupported, "Content-Type must be application/json")
+		}
+	} else if r.Header.Get("Origin") != "" {
+		return nil, fault.New(fault.Unsupported, "Content-Type must be application/json")
+	}
+	body, err := httpserver.ReadBody(r, limit)
+	if fault.Is(err, fault.TooLarge) {
+		return nil, tooLarge(limit)
+	}
+	return body, err
+}
+
+func tooLarge(limit int64) error {
+	if limit < 1<<20 {
+		return fault.Newf(fault.TooLarge, "the request is over %d KiB, which is the most without a bearer token", limit>>10)
+	}
+	return fault.Newf(fault.TooLarge, "the request is over %d MiB", limit>>20)
 }

@@ -28,14 +28,6 @@ var (
 // by the script, which needs no permission.
 const pagePolicy = "default-src 'none'; script-src 'self'; connect-src 'self'; img-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 
-// webRoutes are the chat of web pages: the script for any page, and a page of its own for each agent.
-func (a *Adapter) webRoutes() []httpserver.Route {
-	return []httpserver.Route{
-		{Method: http.MethodGet, Pattern: "/chat.js", Handler: http.HandlerFunc(serveScript)},
-		{Method: http.MethodGet, Pattern: "/@{agent}/chat", Handler: http.HandlerFunc(a.servePage)},
-	}
-}
-
 func serveScript(w http.ResponseWriter, r *http.Request) {
 	header := w.Header()
 	header.Set("Content-Type", "text/javascript; charset=utf-8")
@@ -50,20 +42,25 @@ func serveScript(w http.ResponseWriter, r *http.Request) {
 	_, _ = w.Write(script)
 }
 
+// pages serves the page of each agent.
+type pages struct {
+	*site
+}
+
 // view is what the page shows.
 type view struct {
 	exchange.AgentProfile
 	Open bool // for guests
 }
 
-func (a *Adapter) servePage(w http.ResponseWriter, r *http.Request) {
-	agent, known := a.options.Directory.Agent(httpserver.Param(r, "agent"))
+func (p *pages) servePage(w http.ResponseWriter, r *http.Request) {
+	agent, known := p.options.Directory.Agent(httpserver.Param(r, "agent"))
 	if !known {
 		httpserver.WriteFault(w, noAgent())
 		return
 	}
 	var body bytes.Buffer
-	if err := page.Execute(&body, view{agent, a.options.Guests(agent.Name)}); err != nil {
+	if err := page.Execute(&body, view{agent, p.options.Guests(agent.Name)}); err != nil {
 		httpserver.WriteFault(w, err)
 		return
 	}

@@ -94,7 +94,7 @@ func (s *Server) nodeInfo(w http.ResponseWriter, r *http.Request, version string
 	s.writeJSON(w, fmt.Sprintf(`application/json; profile="%s%s#"`, schemaBase, version), info)
 }
 
-// metadata tells crawlers that everybody here is a program.
+// metadata tells crawlers that all accounts here are programs.
 func (s *Server) metadata() map[string]any {
 	metadata := map[string]any{"bots": true}
 	if s.options.Description != "" {

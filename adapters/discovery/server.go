@@ -1,6 +1,6 @@
 // Package discovery answers the well-known questions: who is behind an address (WebFinger, RFC 7033), where to ask
 // (host-meta, RFC 6415), what this server is (NodeInfo, FEP-f1d5) and with which keys it vouches. The links themselves are
-// contributed by the protocol adapters; this room knows none of their documents and believes nobody's keys.
+// contributed by the protocol adapters; this room knows none of their documents and trusts no keys.
 package discovery
 
 import (

@@ -33,7 +33,7 @@ type resource struct {
 }
 
 // webfinger answers for acct:a@d, a@d, @a@d, the actor's id and the profile page; 400 without a resource, 404 for
-// anybody who is not ours, 410 for an agent that was removed.
+// anyone who is not ours, 410 for an agent that was removed.
 func (s *Server) webfinger(w http.ResponseWriter, r *http.Request) {
 	query := r.URL.Query()
 	asked := query.Get("resource")
@@ -70,7 +70,7 @@ func (s *Server) writeResource(w http.ResponseWriter, found resource, wanted []s
 	write(w, "application/jrd+json", 300, body.Bytes())
 }
 
-// find returns the descriptor of an address or IRI, or says that its agent was removed.
+// find returns the descriptor of an address or IRI; its error reports an agent that was removed.
 func (s *Server) find(asked string) (found *resource, removed bool) {
 	if strings.HasPrefix(asked, "https://") || strings.HasPrefix(asked, "http://") {
 		return s.byIRI(asked), false
@@ -108,7 +108,7 @@ func (s *Server) subject(address identity.Address) *resource {
 	return nil
 }
 
-// byIRI finds whoever has the address as actor or profile page: the last piece of the path names the agent, and one
+// byIRI finds the agent that has the address as actor or profile page: the last piece of the path names the agent, and one
 // of its links must be exactly this address.
 func (s *Server) byIRI(asked string) *resource {
 	for _, subject := range s.options.Subjects {

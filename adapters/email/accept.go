@@ -24,6 +24,14 @@ var metricReceived = promauto.NewCounterVec(prometheus.CounterOpts{
 // maxReceived is how many hops a mail may have behind it (RFC 5321, section 6.3).
 const maxReceived = 50
 
+// inbox takes mails in: it checks them, verifies their senders, and hands a message to each recipient.
+type inbox struct {
+	*site
+	verifier *verifier
+	reporter *reporter
+	operator *mailStore // postmaster and abuse
+}
+
 func resultOfCode(code int) string {
 	if code/100 == 4 {
 		return "deferred"
@@ -33,12 +41,12 @@ func resultOfCode(code int) string {
 
 // accept checks, authenticates and hands over one mail. nil means that every recipient's copy is durable or was
 // refused for good while another one's was accepted. proven reports whether its sender was.
-func (a *Adapter) accept(ctx context.Context, env envelope, mail []byte) (proven bool, err error) {
+func (i *inbox) accept(ctx context.Context, env envelope, mail []byte) (proven bool, err error) {
 	if onlyReports(env) {
-		return false, a.reporter.accept(ctx, env, mail)
+		return false, i.reporter.accept(ctx, env, mail)
 	}
 
-	fields, body, from, err := inspect(mail, a.options.AllowPrivate)
+	fields, body, from, err := inspect(mail, i.options.AllowPrivate)
 	if err != nil {
 		return false, &smtp.SMTPError{Code: 554, EnhancedCode: smtp.EnhancedCode{5, 6, 0}, Message: "Malformed mail: " + message.Clean(err.Error(), 200)}
 	}
@@ -47,35 +55,35 @@ func (a *Adapter) accept(ctx context.Context, env envelope, mail []byte) (proven
 		return false, &smtp.SMTPError{Code: 554, EnhancedCode: smtp.EnhancedCode{5, 4, 6}, Message: "Too many hops, this mail is in a loop"}
 	}
 
-	if a.keepsOut(env, from) {
+	if i.keepsOut(env, from) {
 		return false, answer(550, smtp.EnhancedCode{5, 7, 1}, "This server does not take mail from you")
 	}
 
-	sender, err := a.verify(ctx, env, from, fields, mail)
+	sender, err := i.verifier.verify(ctx, env, from, fields, mail)
 	if err != nil {
 		return false, err
 	}
 
-	if most := a.options.MaxUnprovenBytes; most > 0 && int64(len(mail)) > most && !sender.verified() {
-		return false, a.tooLargeUnproven()
+	if most := i.options.MaxUnprovenBytes; most > 0 && int64(len(mail)) > most && !sender.verified() {
+		return false, i.tooLargeUnproven()
 	}
 
-	return sender.verified(), a.handOver(ctx, &arrival{env: env, fields: fields, body: body, mail: mail, sender: sender})
+	return sender.verified(), i.handOver(ctx, &arrival{env: env, fields: fields, body: body, mail: mail, sender: sender})
 }
 
-// tooLargeUnproven says that only a sender who is proven may send so much (RFC 5321, section 4.2.3; RFC 3463, X.3.4).
-func (a *Adapter) tooLargeUnproven() *smtp.SMTPError {
-	return answer(552, smtp.EnhancedCode{5, 3, 4}, fmt.Sprintf("A mail without a valid proof of its sender (DMARC) may have %d bytes here", a.options.MaxUnprovenBytes))
+// tooLargeUnproven is the refusal of a mail that only a proven sender may send (RFC 5321, section 4.2.3; RFC 3463, X.3.4).
+func (i *inbox) tooLargeUnproven() *smtp.SMTPError {
+	return answer(552, smtp.EnhancedCode{5, 3, 4}, fmt.Sprintf("A mail without a valid proof of its sender (DMARC) may have %d bytes here", i.options.MaxUnprovenBytes))
 }
 
 // keepsOut asks the operator's lists before any lookup. Mail to the operator alone passes: a sender who was blocked by mistake
 // can say so (RFC 5321, section 4.5.1).
-func (a *Adapter) keepsOut(env envelope, from message.Mailbox) bool {
+func (i *inbox) keepsOut(env envelope, from message.Mailbox) bool {
 	toAgent := slices.ContainsFunc(env.recipients, func(r recipient) bool { return r.agent != "" })
-	if a.options.Refuses == nil || !toAgent {
+	if i.options.Refuses == nil || !toAgent {
 		return false
 	}
-	return a.options.Refuses(from.Address()) || env.from != "" && a.options.Refuses(env.from)
+	return i.options.Refuses(from.Address()) || env.from != "" && i.options.Refuses(env.from)
 }
 
 // arrival is one authenticated mail on its way to its recipients.
@@ -124,12 +132,12 @@ func checkLines(mail []byte) error {
 	return nil
 }
 
-// handOver returns the mail to each recipient. A temporary failure of one puts off the whole mail: its sender
+// handOver delivers the mail to each recipient. A temporary failure of one puts off the whole mail: its sender
 // repeats it, and those who have it already recognise it. That way no copy is lost and none is duplicate.
-func (a *Adapter) handOver(ctx context.Context, mail *arrival) error {
+func (i *inbox) handOver(ctx context.Context, mail *arrival) error {
 	accepted := false
 	var deferred, refused error
-	shared, err := text.Read(ctx, mail.fields, mail.body, len(mail.mail), a.options.Blobs)
+	shared, err := text.Read(ctx, mail.fields, mail.body, len(mail.mail), i.options.Blobs)
 	if err != nil {
 		return err
 	}
@@ -138,7 +146,7 @@ func (a *Adapter) handOver(ctx context.Context, mail *arrival) error {
 		if to.agent == "" && deferred != nil {
 			break // the operator's copy has no id to be recognised by: it waits for the repeat
 		}
-		switch err := a.acceptFor(ctx, mail, shared, to); {
+		switch err := i.acceptFor(ctx, mail, shared, to); {
 		case err == nil:
 			accepted = true
 		case temporary(err):
@@ -174,26 +182,26 @@ func operatorLast(recipients []recipient) []recipient {
 	return sorted
 }
 
-func (a *Adapter) acceptFor(ctx context.Context, mail *arrival, shared text.Content, to recipient) error {
+func (i *inbox) acceptFor(ctx context.Context, mail *arrival, shared text.Content, to recipient) error {
 	if to.bounce != "" {
-		return a.reporter.bounced(ctx, mail, to)
+		return i.reporter.bounced(ctx, mail, to)
 	}
 
-	if _, err := a.reporter.reported(ctx, mail); err != nil {
+	if _, err := i.reporter.reported(ctx, mail); err != nil {
 		return err
 	}
 
 	if to.agent == "" {
-		return a.keepForOperator(ctx, mail, to)
+		return i.keepForOperator(ctx, mail, to)
 	}
 
-	in, err := a.normalize(ctx, mail, shared, to)
+	in, err := i.normalize(ctx, mail, shared, to)
 	if err != nil {
 		return err
 	}
 
-	if err = a.receive(ctx, mail, to, in); err == nil && a.options.Alive != nil && mail.sender.verified() {
-		a.options.Alive(ctx, mail.sender.from.Domain)
+	if err = i.receive(ctx, mail, to, in); err == nil && i.options.Alive != nil && mail.sender.verified() {
+		i.options.Alive(ctx, mail.sender.from.Domain)
 	}
 
 	return err
@@ -243,7 +251,7 @@ func replyLine(e *smtp.SMTPError) string {
 func (s *session) explain(err error) error {
 	refusal := smtpError(err)
 	if refusal.Code == 451 && !errors.As(err, new(*smtp.SMTPError)) {
-		s.adapter.log.Error("mail put off because of a failure here", "session", s.transaction().id, "error", err)
+		s.server.log.Error("mail put off because of a failure here", "session", s.transaction().id, "error", err)
 	}
 	return s.refuse(refusal.Code, refusal.EnhancedCode, refusal.Message)
 }

@@ -1,20 +1,21 @@
+// Package email is the adapter for RFC 5322 mail: an SMTP server that never loses or doubles what it acknowledged, what a mail
+// proves as evidence about its sender, its parts as a message, and replies that are threaded, signed and sent to their
+// recipients, to a smarthost or kept for the operator to read; reports find their delivery.
+//
+// It is no mail store, no submission server and no relay: it accepts mail for agents of one domain and for its postmaster, and
+// it sends nothing but replies. What is mail and no agent lies in the packages below it: message (syntax), dns, authentication,
+// text, outbound and bounce. They know neither this package nor each other, apart from message and dns.
 package email
 
 import (
-	"cmp"
 	"context"
-	"crypto/tls"
-	"errors"
+	"encoding/json"
 	"fmt"
-	"io"
 	"log/slog"
 	"net"
-	"net/url"
+	"net/http"
 	"strings"
-	"sync"
 	"time"
-
-	"github.com/emersion/go-smtp"
 
 	"inbox/adapters/email/authentication"
 	"inbox/adapters/email/bounce"
@@ -22,184 +23,29 @@ import (
 	"inbox/adapters/email/outbound"
 	"inbox/exchange"
 	"inbox/identity"
-	"inbox/internal/admission"
+	"inbox/internal/httpserver"
 	"inbox/normalized"
-	"inbox/policypart"
 )
 
-// Modes of sending.
-const (
-	ModeCapture   = "capture"   // nothing leaves; mails are kept for the operator
-	ModeSmarthost = "smarthost" // everything goes to one configured server
-	ModeMX        = "mx"        // direct to the recipients' servers
-)
-
-// Defaults of Options.
-const (
-	DefaultMaxMessageBytes     = 25 << 20
-	DefaultMaxConnections      = 200
-	DefaultMaxConnectionsPerIP = 10
-	DefaultPerMinute           = 60
-	DefaultMailsPerConnection  = 20
-	DefaultGreetingDelay       = 200 * time.Millisecond
-	DefaultRefusalDelay        = time.Second
-	DefaultMaxBufferedBytes    = 256 << 20
-	DefaultShutdownTimeout     = 25 * time.Second
-	DefaultSelector            = "inbox"
-)
-
-// Receiver takes accepted messages; it returns only after they are durable.
-type Receiver interface {
-	Receive(ctx context.Context, in exchange.Inbound) (exchange.Receipt, error)
-}
-
-// Agents knows who lives at our domain. Names are compared without case.
-type Agents interface {
-	Agent(name string) (exchange.AgentProfile, bool)
-}
-
-// Threads finds a stored message by its own id or by the id of its reply.
-type Threads interface {
-	FindMessage(ctx context.Context, agent, nativeID string) (exchange.ThreadEntry, bool, error)
-}
-
-// State keeps this adapter's own durable documents, shared by all nodes.
-type State interface {
-	KeyState
-	CaptureState
-}
-
-// KeyState is what the signing key needs.
-type KeyState interface {
-	Get(ctx context.Context, namespace, key string) (value []byte, found bool, err error)
-	PutIfAbsent(ctx context.Context, namespace, key string, value []byte, expires time.Time) (current []byte, inserted bool, err error)
-}
-
-// CaptureState is what captured mail needs.
-type CaptureState interface {
-	Put(ctx context.Context, namespace, key string, value []byte, expires time.Time) error
-	Delete(ctx context.Context, namespace, key string) error
-	List(ctx context.Context, namespace, after string, limit int) (keys []string, values [][]byte, err error)
-	Count(ctx context.Context, namespace string) (int64, error)
-}
-
-// Blobs keeps bytes under their lower-case hex SHA-256.
-type Blobs interface {
-	Put(ctx context.Context, r io.Reader) (digest string, size int64, err error)
-	Open(ctx context.Context, digest string) (io.ReadCloser, error)
-}
-
-// PolicyFetcher gets the MTA-STS policy of a domain.
-type PolicyFetcher = outbound.PolicyFetcher
-
-// Options configures an Adapter. Domain, Receiver, Agents, Threads, State, Blobs and Resolver are required.
-type Options struct {
-	Domain   string // the part after the @; a port is cut off for mail
-	Hostname string // name in greetings, Received and Authentication-Results; default: Domain
-	Listen   string // host:port of the SMTP server; empty = no server, replies still leave
-
-	MaxMessageBytes     int64 // largest mail accepted, exactly; default 25 MiB
-	MaxUnprovenBytes    int64 // largest mail accepted whose sender nothing proves; 0 = MaxMessageBytes
-	MaxConnections      int   // at once; default 200
-	MaxConnectionsPerIP int   // at once from one IPv4 address or IPv6 /64, wider networks three and nine times as many; default 10
-
-	ConnectionsPerMinute int           // begun from one IPv4 address or IPv6 /64, wider networks as above; default 60
-	MailsPerMinute       int           // transactions, counted likewise; default 60
-	MailsPerConnection   int           // without a proven sender; default 20
-	GreetingDelay        time.Duration // how long the greeting waits for peers that speak first; default 200 ms, negative = not
-	RefusalDelay         time.Duration // how long the refusal of a recipient waits; default 1 s
-
-	MaxBufferedBytes int64         // mail bytes in memory at once, over all connections; default 256 MiB
-	ShutdownTimeout  time.Duration // how long open transactions may take after Run's context ended; default 25 s
-	AllowPrivate     bool          // development: loopback is not limited, single-label domains are mail domains, no TLS needed for a login
-	TLSConfig        *tls.Config   // offers STARTTLS; nil = plain text only
-
-	Policy exchange.Policy // of deliveries and conversations
-
-	Mode                string             // ModeCapture (default), ModeSmarthost or ModeMX
-	Smarthost           string             // smtp://user:pass@host:port or smtps://…
-	SmarthostTLS        *tls.Config        // roots for the smarthost's certificate; nil = the system's
-	Dialer              outbound.Dialer    // required with ModeSmarthost and ModeMX
-	MXPort              int                // of the recipients' servers; default 25
-	MXTLS               *tls.Config        // roots for certificates that an MTA-STS policy demands; nil = the system's
-	PolicyMode          string             // of our own MTA-STS policy file: none, testing or enforce; empty = none is served
-	Policies            PolicyFetcher      // of MTA-STS; nil = policies are not asked for
-	SecureDNS           outbound.SecureDNS // a validating resolver on this machine: TLSA records of recipients' servers hold; nil = no DANE
-	DKIMSelector        string             // default "inbox"
-	DKIMEd25519Selector string             // of a second signature with Ed25519; empty = none
-	DKIMKeyFile         string             // PEM of an RSA key; empty = one is generated and kept in State
-	AllowNewRecipients  bool               // agents may write to people who were not in the conversation
-
-	ThreadTags       bool // Reply-To of our answers says what it is that is answered
-	RefuseQuarantine bool // of mail that fails DMARC, as of a policy of reject
-
-	ARCSealers []string // domains of forwarders whose word about DMARC counts (RFC 8617); default none
-
-	// Present makes a demand ready for its reader: it checks the address once more and puts the secret into it, so it
-	// is called only for the mail to the asker. Default: policypart.Part.Confine to https://Domain.
-	Present func(policypart.Part) policypart.Part
-	MaxHops func(agent string) int // ceiling of a chain of agents that begins with the agent; default 4
-
-	// Refuses reports whether the operator keeps an address out; it is asked about From and MAIL FROM of a mail to an agent,
-	// before anything is looked up. Optional.
-	Refuses func(address string) bool
-
-	// Closed says why an agent takes no mail just now; an empty name stands for the operator's mailbox. It is asked for every
-	// recipient and once more before the mail is read. Optional.
-	Closed func(agent string) exchange.Closure
-
-	// AnswersLists reports whether an agent answers the author of a mail that came through a mailing list and names the agent
-	// in To; the list itself never hears of it. Default: no agent does.
-	AnswersLists func(agent string) bool
-
-	// ReplyTo reports for an agent how far a Reply-To is followed, one of the ReplyTo constants. Default: ReplyToOrganization.
-	ReplyTo func(agent string) string
-	// RepliesToAll reports whether answers of an agent go to all of To and Cc to whom they may. Default: no agent's do.
-	RepliesToAll func(agent string) bool
-
-	// FileLink returns an address where a file that is too large for a mail can be had; empty = nowhere. Optional.
-	FileLink   func(reply exchange.Reply, part normalized.Part) string
-	QuoteLines int // of the question that an answer repeats, at most 30; 0 = none
-
-	// Deliveries is told of reports about mails that had left, Suppressions keeps addresses that take nothing. Both are
-	// optional.
-	Deliveries   Deliveries
-	Suppressions Suppressions
-	// Alive is told of domains from which a proven mail came. Optional.
-	Alive func(ctx context.Context, domain string)
-
-	Receiver Receiver
-	Agents   Agents
-	Threads  Threads
-	State    State
-	Blobs    Blobs
-	Resolver dns.Source
-	Logger   *slog.Logger     // default: slog.Default
-	Now      func() time.Time // default: time.Now
-}
-
-// Adapter is the email side of the server. It satisfies exchange.Channel.
+// Adapter is the face of email: what a node starts, serves and calls. Its parts own their state, and each knows only those
+// that it needs.
 type Adapter struct {
-	options  Options
-	domain   string // host alone, lower-case punycode
-	log      *slog.Logger
-	now      func() time.Time
-	dns      *dns.Resolver
-	checker  *authentication.Checker
-	keys     []authentication.Key // that sign
-	signer   *authentication.Signer
-	tokens   *bounce.Tokens
-	renderer *renderer
-	reporter *reporter
-	sender   transport  // nil in mode capture
-	kept     *mailStore // mode capture
-	operator *mailStore // postmaster and abuse
-	tries    *tryCounter
-	buffered *admission.Bytes
+	*site
+	keys       []authentication.Key // that sign
+	captured   *mailStore           // mode capture
+	operator   *mailStore           // postmaster and abuse
+	recipients *recipients
+	inbox      *inbox
+	outbox     *outbox
+	server     *smtpServer
+}
 
-	mu       sync.Mutex
-	listener *limitedListener
-	server   *smtp.Server
+// site is what every part knows: the options and our domain.
+type site struct {
+	options Options
+	domain  string // host alone, lower-case punycode
+	log     *slog.Logger
+	now     func() time.Time
 }
 
 // New checks the options and loads or makes the signing key. It opens no port: see Listen.
@@ -209,18 +55,20 @@ func New(options Options) (*Adapter, error) {
 		return nil, err
 	}
 
-	a := &Adapter{options: options, log: options.Logger, now: options.Now}
-	if a.domain, err = identity.ParseDomain(identity.HostOf(options.Domain)); err != nil {
+	s := &site{options: options, log: options.Logger, now: options.Now}
+	if s.domain, err = identity.ParseDomain(identity.HostOf(options.Domain)); err != nil {
 		return nil, fmt.Errorf("domain: %w", err)
 	}
 
-	a.dns = dns.New(options.Resolver)
-	a.tries = newTryCounter(options.Now)
-	a.buffered = memoryLimiter(options)
-	a.kept = &mailStore{state: options.State, blobs: options.Blobs, namespace: capturedNamespace, now: a.now}
-	a.operator = &mailStore{state: options.State, blobs: options.Blobs, namespace: operatorNamespace, now: a.now}
+	a := &Adapter{site: s}
+	a.captured = &mailStore{state: options.State, blobs: options.Blobs, namespace: capturedNamespace, now: s.now}
+	a.operator = &mailStore{state: options.State, blobs: options.Blobs, namespace: operatorNamespace, now: s.now}
+	resolver := dns.New(options.Resolver)
+	a.server = &smtpServer{site: s, buffered: memoryLimiter(options)}
+
+	var sender transport // nil in mode capture
 	if options.Mode != ModeCapture {
-		if a.sender, err = a.newTransport(); err != nil {
+		if sender, err = s.newTransport(resolver, a.server.Addr); err != nil {
 			return nil, err
 		}
 	}
@@ -229,153 +77,140 @@ func New(options Options) (*Adapter, error) {
 		return nil, err
 	}
 
-	a.signer = authentication.NewSigner(a.domain, a.keys, a.now, chainField)
-	a.checker = authentication.New(authentication.Options{Resolver: a.dns, Domain: a.domain, Sealers: options.ARCSealers, Now: a.now})
 	key, err := loadTokenKey(options.State)
 	if err != nil {
 		return nil, err
 	}
 
-	a.tokens = bounce.NewTokens(key, a.domain)
-	a.renderer = &renderer{options: &a.options, domain: a.domain, tokens: a.tokens, log: a.log}
-	a.reporter = &reporter{deliveries: options.Deliveries, suppressions: options.Suppressions, tokens: a.tokens, domain: a.domain, log: a.log, now: a.now}
+	tokens := bounce.NewTokens(key, s.domain)
+	reporter := &reporter{deliveries: options.Deliveries, suppressions: options.Suppressions, tokens: tokens, domain: s.domain, log: s.log, now: s.now}
+	a.outbox = &outbox{
+		site: s, tokens: tokens, reporter: reporter, sender: sender, captured: a.captured,
+		renderer: &renderer{options: &s.options, domain: s.domain, tokens: tokens, log: s.log},
+		signer:   authentication.NewSigner(s.domain, a.keys, s.now, chainField),
+	}
+
+	verifier := &verifier{
+		site: s, tries: newTryCounter(s.now),
+		checker: authentication.New(authentication.Options{Resolver: resolver, Domain: s.domain, Sealers: options.ARCSealers, Now: s.now}),
+	}
+	a.recipients = &recipients{site: s, tokens: tokens}
+	a.inbox = &inbox{site: s, verifier: verifier, reporter: reporter, operator: a.operator}
+	a.server.recipients, a.server.inbox = a.recipients, a.inbox
 	return a, nil
 }
 
-func (o Options) withDefaults() (Options, error) {
-	for name, missing := range map[string]bool{
-		"Domain": o.Domain == "", "Receiver": o.Receiver == nil, "Agents": o.Agents == nil, "Threads": o.Threads == nil,
-		"State": o.State == nil, "Blobs": o.Blobs == nil, "Resolver": o.Resolver == nil,
-	} {
-		if missing {
-			return o, fmt.Errorf("email: option %s is required", name)
-		}
-	}
+// ChannelName is the name of the channel.
+const ChannelName = "email"
 
-	o.Hostname = cmp.Or(o.Hostname, identity.HostOf(o.Domain))
-	o.Mode = cmp.Or(o.Mode, ModeCapture)
-	o.DKIMSelector = cmp.Or(o.DKIMSelector, DefaultSelector)
-	o.MXPort = cmp.Or(o.MXPort, outbound.DefaultMXPort)
-	o.MaxMessageBytes = cmp.Or(o.MaxMessageBytes, DefaultMaxMessageBytes)
-	o.MaxConnections = cmp.Or(o.MaxConnections, DefaultMaxConnections)
-	o.MaxConnectionsPerIP = cmp.Or(o.MaxConnectionsPerIP, DefaultMaxConnectionsPerIP)
-	o.ConnectionsPerMinute = cmp.Or(o.ConnectionsPerMinute, DefaultPerMinute)
-	o.MailsPerMinute = cmp.Or(o.MailsPerMinute, DefaultPerMinute)
-	o.MailsPerConnection = cmp.Or(o.MailsPerConnection, DefaultMailsPerConnection)
-	o.GreetingDelay = cmp.Or(o.GreetingDelay, DefaultGreetingDelay)
-	o.RefusalDelay = cmp.Or(o.RefusalDelay, DefaultRefusalDelay)
-	o.MaxBufferedBytes = cmp.Or(o.MaxBufferedBytes, max(DefaultMaxBufferedBytes, 2*o.MaxMessageBytes))
-	o.ShutdownTimeout = cmp.Or(o.ShutdownTimeout, DefaultShutdownTimeout)
-	if o.Logger == nil {
-		o.Logger = slog.Default()
+// Module returns the channel as a node runs it.
+func (a *Adapter) Module() exchange.Module {
+	return exchange.Module{
+		Name: ChannelName, ReceivedVia: normalized.ViaEmail, Channel: a, Policy: a.options.Policy,
+		Routes: a.Routes(), Listeners: []exchange.Listener{a}, Opener: a, Links: a.Links,
 	}
-
-	if o.Now == nil {
-		o.Now = time.Now
-	}
-
-	if o.Present == nil {
-		base := &url.URL{Scheme: "https", Host: o.Domain}
-		o.Present = func(part policypart.Part) policypart.Part { return part.Confine(base) }
-	}
-
-	if o.MaxHops == nil {
-		o.MaxHops = func(string) int { return defaultMaxHops }
-	}
-
-	if o.DKIMEd25519Selector != "" && (!validLabel(o.DKIMEd25519Selector) || o.DKIMEd25519Selector == o.DKIMSelector) {
-		return o, fmt.Errorf("mail.dkim_ed25519_selector: %q must be letters, digits, hyphens and dots, and another one than mail.dkim_selector", o.DKIMEd25519Selector)
-	}
-
-	if !validLabel(o.DKIMSelector) {
-		return o, fmt.Errorf("mail.dkim_selector: %q must be letters, digits, hyphens and dots", o.DKIMSelector)
-	}
-
-	return o, nil
 }
 
-func validLabel(text string) bool {
-	return text != "" && len(text) <= 63 && strings.Trim(strings.ToLower(text), "abcdefghijklmnopqrstuvwxyz0123456789-.") == ""
-}
+var _ exchange.Acknowledger = (*Adapter)(nil)
+
+// The face. Each method is described where its part has it.
 
 // Listen opens smtp.listen. Run calls it when it was not called before.
-func (a *Adapter) Listen() error {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-
-	if a.listener != nil || a.options.Listen == "" {
-		return nil
-	}
-
-	inner, err := (&net.ListenConfig{}).Listen(context.Background(), "tcp", a.options.Listen)
-	if err != nil {
-		return fmt.Errorf("smtp.listen: cannot listen on %s: %w (choose another address or stop the program that uses it)", a.options.Listen, rootCause(err))
-	}
-
-	a.listener = newLimitedListener(inner, a.domain, a.options)
-	a.server = a.newServer()
-	return nil
-}
-
-func rootCause(err error) error {
-	var operation *net.OpError
-	if errors.As(err, &operation) && operation.Err != nil {
-		return operation.Err
-	}
-	return err
-}
+func (a *Adapter) Listen() error { return a.server.Listen() }
 
 // Addr returns the listening address, nil before Listen or without a server.
-func (a *Adapter) Addr() net.Addr {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if a.listener == nil {
-		return nil
-	}
-	return a.listener.Addr()
-}
+func (a *Adapter) Addr() net.Addr { return a.server.Addr() }
 
 // Run serves until ctx ends, then accepts nothing new and lets open transactions finish within ShutdownTimeout.
 // It may be called once.
 func (a *Adapter) Run(ctx context.Context) error {
-	if a.sender != nil {
-		defer a.sender.Close()
+	if a.outbox.sender != nil {
+		defer a.outbox.sender.Close()
 	}
+	return a.server.Run(ctx)
+}
 
-	if err := a.Listen(); err != nil {
-		return err
-	}
+// Plan implements exchange.Channel: the Message-ID of an answer and one destination per recipient domain.
+func (a *Adapter) Plan(ctx context.Context, reply exchange.Reply) (exchange.Plan, error) {
+	return a.outbox.Plan(ctx, reply)
+}
 
-	if a.server == nil {
-		<-ctx.Done()
+// Deliver makes one attempt to bring an answer to one domain.
+func (a *Adapter) Deliver(ctx context.Context, delivery exchange.Delivery) (exchange.DeliveryReceipt, error) {
+	return a.outbox.Deliver(ctx, delivery)
+}
+
+// Open begins a conversation of an agent with a mailbox.
+func (a *Adapter) Open(ctx context.Context, agent, address, subject string) (json.RawMessage, error) {
+	return a.outbox.Open(ctx, agent, address, subject)
+}
+
+// Captured lists the mails that mode capture kept, oldest first, with ids above after. limit is at most 500.
+func (a *Adapter) Captured(ctx context.Context, after string, limit int) ([]Captured, error) {
+	return a.captured.list(ctx, after, limit)
+}
+
+// OperatorMail lists the mails that came for postmaster and abuse, oldest first, with ids above after.
+func (a *Adapter) OperatorMail(ctx context.Context, after string, limit int) ([]Captured, error) {
+	return a.operator.list(ctx, after, limit)
+}
+
+// minAckAfter is how old a mail is at least before it is acknowledged: no sender expects the answer to a mail within
+// seconds, so a second mail then would be noise.
+const minAckAfter = time.Minute
+
+// AckAfter returns the time that the operator wants, but at least a minute.
+func (a *Adapter) AckAfter(wanted time.Duration) time.Duration { return max(wanted, minAckAfter) }
+
+// Reaches reports whether an address is one of mail: @user@domain is an account elsewhere.
+func (a *Adapter) Reaches(address string) bool { return !strings.HasPrefix(address, "@") }
+
+// Proves leaves it to the evidence itself, which names the mailbox.
+func (a *Adapter) Proves(context.Context, *identity.Evidence, string) (proven, known bool, err error) {
+	return false, false, nil
+}
+
+// Links returns the agent's mailto link (message contract, section 11).
+func (a *Adapter) Links(agent exchange.AgentProfile) []exchange.Link {
+	address, err := identity.ParseAddress(agent.Address)
+	if err != nil {
 		return nil
 	}
-
-	served := make(chan error, 1)
-	go func() { served <- a.server.Serve(a.listener) }()
-	select {
-	case err := <-served:
-		return fmt.Errorf("serve smtp: %w", err)
-	case <-ctx.Done():
-	}
-
-	return a.shutdown(served)
+	return []exchange.Link{{Rel: "mailto", Href: "mailto:" + address.Mail()}}
 }
 
-func (a *Adapter) shutdown(served <-chan error) error {
-	ctx, cancel := context.WithTimeout(context.Background(), a.options.ShutdownTimeout)
-	defer cancel()
-	// The library closes only listeners that Serve has seen, and ctx may have ended before that.
-	_ = a.listener.Close()
-	a.listener.drain()
-	if err := a.server.Shutdown(ctx); err != nil && !errors.Is(err, net.ErrClosed) {
-		a.log.Warn("smtp connections were cut at shutdown; their senders will repeat", "error", err)
-		a.listener.cut()
-	}
-
-	if err := <-served; err != nil && !errors.Is(err, net.ErrClosed) {
-		return fmt.Errorf("serve smtp: %w", err)
-	}
-
-	return nil
+// DNSRecord returns the name and value of this adapter's own key record.
+func (a *Adapter) DNSRecord() (name, value string) {
+	return DNSRecord(a.domain, a.options.DKIMSelector, a.keys[0].Signer)
 }
+
+// PolicyPath is where the policy of MTA-STS is found, on the host mta-sts.<domain> (RFC 8461, section 3.3).
+const PolicyPath = "/.well-known/mta-sts.txt"
+
+// PolicyFile returns the MTA-STS policy of a domain whose only mail server is hostname, and the id of its TXT record.
+func PolicyFile(mode, hostname string) (text, id string) { return outbound.PolicyFile(mode, hostname) }
+
+// Routes are the adapter's web pages: the policy file, for its own host only.
+func (a *Adapter) Routes() []httpserver.Route {
+	return []httpserver.Route{{Method: http.MethodGet, Pattern: PolicyPath, Handler: http.HandlerFunc(a.servePolicy)}}
+}
+
+func (a *Adapter) servePolicy(w http.ResponseWriter, r *http.Request) {
+	host := r.Host
+	if name, _, err := net.SplitHostPort(host); err == nil {
+		host = name
+	}
+
+	if a.options.PolicyMode == "" || !strings.EqualFold(strings.TrimSuffix(host, "."), "mta-sts."+a.domain) {
+		http.NotFound(w, r)
+		return
+	}
+
+	text, _ := PolicyFile(a.options.PolicyMode, a.options.Hostname)
+	w.Header().Set("Content-Type", "text/plain")
+	w.Header().Set("Cache-Control", "max-age=300")
+	_, _ = w.Write([]byte(text))
+}
+
+// SmarthostAddress returns host:port of a smarthost URL, for the dialer that must allow it.
+func SmarthostAddress(text string) (string, error) { return outbound.SmarthostAddress(text) }

@@ -13,12 +13,12 @@ import (
 	"inbox/normalized"
 )
 
-// automatic says why a mail must not be answered, or "" (RFC 3834; reference: loops and backscatter). It is the
+// automatic returns why a mail must not be answered, or "" (RFC 3834; reference: loops and backscatter). It is the
 // first line of defence; the pipeline has its own limiters per thread and sender.
-func (a *Adapter) automatic(mail *arrival, to recipient, addressed bool) string {
+func (i *inbox) automatic(mail *arrival, to recipient, addressed bool) string {
 	for _, reason := range []string{
-		automaticEnvelope(mail.env, mail.sender.from), automaticHeader(mail.fields, a.answersList(mail, to)),
-		automaticSender(mail.env.from, a.answersList(mail, to)), a.ownMail(mail), automaticType(mail.fields), automaticSubject(mail.fields),
+		automaticEnvelope(mail.env, mail.sender.from), automaticHeader(mail.fields, i.answersList(mail, to)),
+		automaticSender(mail.env.from, i.answersList(mail, to)), i.ownMail(mail), automaticType(mail.fields), automaticSubject(mail.fields),
 	} {
 		if reason != "" {
 			return reason
@@ -128,17 +128,17 @@ func autoSubmitted(fields message.Header) string {
 
 // ownMail recognises what came from here: an answer of ours that comes back, or one agent of this domain writing
 // to another by mail.
-func (a *Adapter) ownMail(mail *arrival) string {
-	if mail.sender.from.Domain == a.domain {
+func (i *inbox) ownMail(mail *arrival) string {
+	if mail.sender.from.Domain == i.domain {
 		return "sent from our own domain"
 	}
 
-	if id := message.ID(mail.fields); id != "" && strings.EqualFold(id[strings.LastIndexByte(id, '@')+1:], a.domain) {
+	if id := message.ID(mail.fields); id != "" && strings.EqualFold(id[strings.LastIndexByte(id, '@')+1:], i.domain) {
 		return "the Message-ID is ours"
 	}
 
 	for _, one := range mail.fields.All(loopField) {
-		if box, err := message.ParseMailbox(one.Text()); err == nil && box.Domain == a.domain {
+		if box, err := message.ParseMailbox(one.Text()); err == nil && box.Domain == i.domain {
 			return "our loop mark"
 		}
 	}
@@ -189,8 +189,8 @@ func listMail(fields message.Header) bool {
 
 // answersList reports whether the agent answers the author of a mail that came through a list: the operator wants it, the mail
 // names the agent in To, and a person wrote it, not the list.
-func (a *Adapter) answersList(mail *arrival, to recipient) bool {
-	return a.options.AnswersLists != nil && listMail(mail.fields) && a.options.AnswersLists(to.agent) && a.named(mail.fields, to, "To") &&
+func (i *inbox) answersList(mail *arrival, to recipient) bool {
+	return i.options.AnswersLists != nil && listMail(mail.fields) && i.options.AnswersLists(to.agent) && i.named(mail.fields, to, "To") &&
 		!slices.Contains(listAddresses(mail.fields), mail.sender.from.Key())
 }
 
@@ -246,7 +246,7 @@ func listAddresses(fields message.Header) []string {
 	return found
 }
 
-// chainField counts the hops of agents that write to agents: "hop=2; max=4". Anybody can write it, so it is believed
+// chainField counts the hops of agents that write to agents: "hop=2; max=4". Any sender can write it, so it counts
 // only where it makes us stricter.
 const chainField = "X-Mentionable-Agent-Chain"
 

@@ -21,7 +21,7 @@ func tenKiB(t testing.TB) string {
 func BenchmarkAccept(b *testing.B) {
 	s := start(b, nil)
 	mail := []byte(tenKiB(b))
-	to, refusal := s.adapter.recipient("echo@inbox.test", false)
+	to, refusal := s.adapter.recipients.find("echo@inbox.test", false)
 	if refusal != nil {
 		b.Fatal(refusal)
 	}
@@ -29,7 +29,7 @@ func BenchmarkAccept(b *testing.B) {
 	b.SetBytes(int64(len(mail)))
 	b.ReportAllocs()
 	for b.Loop() {
-		if _, err := s.adapter.accept(b.Context(), env, mail); err != nil {
+		if _, err := s.adapter.inbox.accept(b.Context(), env, mail); err != nil {
 			b.Fatal(err)
 		}
 	}
@@ -57,9 +57,9 @@ func BenchmarkReceive(b *testing.B) {
 func BenchmarkReply(b *testing.B) {
 	s := start(b, nil)
 	mail := []byte(tenKiB(b))
-	to, _ := s.adapter.recipient("echo@inbox.test", false)
+	to, _ := s.adapter.recipients.find("echo@inbox.test", false)
 	env := envelope{ip: "127.0.0.1", helo: "client.sender.test", from: "ann@sender.test", recipients: []recipient{to}, received: time.Now()}
-	if _, err := s.adapter.accept(b.Context(), env, mail); err != nil {
+	if _, err := s.adapter.inbox.accept(b.Context(), env, mail); err != nil {
 		b.Fatal(err)
 	}
 	in := s.engine.Only(b)
@@ -69,11 +69,11 @@ func BenchmarkReply(b *testing.B) {
 		reply := replyTo(in, normalized.Markdown("An *answer* with some words."))
 		reply.ID = fmt.Sprintf("reply-%d", n)
 		n++
-		body, err := s.adapter.renderer.render(b.Context(), reply, notes, s.adapter.audience(reply, notes))
+		body, err := s.adapter.outbox.renderer.render(b.Context(), reply, notes, s.adapter.outbox.audience(reply, notes))
 		if err != nil {
 			b.Fatal(err)
 		}
-		if _, err := s.adapter.signer.Sign(body, time.Now()); err != nil {
+		if _, err := s.adapter.outbox.signer.Sign(body, time.Now()); err != nil {
 			b.Fatal(err)
 		}
 	}

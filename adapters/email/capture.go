@@ -143,24 +143,14 @@ func readBlob(ctx context.Context, blobs Blobs, digest string, limit int64) ([]b
 	return data, nil
 }
 
-// Captured lists the mails that mode capture kept, oldest first, with ids above after. limit is at most 500.
-func (a *Adapter) Captured(ctx context.Context, after string, limit int) ([]Captured, error) {
-	return a.kept.list(ctx, after, limit)
-}
-
-// OperatorMail lists the mails that came for postmaster and abuse, oldest first, with ids above after.
-func (a *Adapter) OperatorMail(ctx context.Context, after string, limit int) ([]Captured, error) {
-	return a.operator.list(ctx, after, limit)
-}
-
 // keepForOperator stores a mail for postmaster or abuse (RFC 5321 section 4.5.1, RFC 2142): never given to an agent.
-func (a *Adapter) keepForOperator(ctx context.Context, mail *arrival, to recipient) error {
+func (i *inbox) keepForOperator(ctx context.Context, mail *arrival, to recipient) error {
 	id, err := uuid.NewV7()
 	if err != nil {
 		return fmt.Errorf("make id: %w", err)
 	}
-	return a.operator.put(ctx, Captured{
+	return i.operator.put(ctx, Captured{
 		ID: id.String(), From: mail.env.from, To: []string{to.envelope}, MessageID: message.ID(mail.fields),
-		Subject: mail.fields.Decoded("Subject"), At: mail.env.received.UTC(), Data: a.original(mail),
+		Subject: mail.fields.Decoded("Subject"), At: mail.env.received.UTC(), Data: i.original(mail),
 	})
 }

@@ -138,8 +138,8 @@ func TestNoQuestionInjectsAField(t *testing.T) {
 		notes.From.Name = evil(t, "name")
 		notes.MessageID, notes.References = evil(t, "id"), []string{evil(t, "reference"), "root@x.test"}
 		reply := replyTo(in, normalized.Text(evil(t, "text")))
-		people := s.adapter.audience(reply, notes)
-		mail, err := s.adapter.renderer.render(t.Context(), reply, notes, people)
+		people := s.adapter.outbox.audience(reply, notes)
+		mail, err := s.adapter.outbox.renderer.render(t.Context(), reply, notes, people)
 		if err != nil {
 			t.Fatalf("the answer is lost: %v", err)
 		}

@@ -399,7 +399,7 @@ func (c *peerConn) tlsVersion() string {
 }
 
 // RFC 5321, section 4.5.1, wants "RCPT TO:<postmaster>" without a domain to be understood, and the library refuses it before
-// anybody is asked. So the domain is put in as it comes, where it is certain that what is read is a command: between the
+// any recipient is looked up. So the domain is put in as it comes, where it is certain that what is read is a command: between the
 // begin of a connection, or the answer to a MAIL that came alone, and the first line that could begin a mail.
 
 var barePostmaster = []byte("<postmaster>")

@@ -193,7 +193,7 @@ func TestNothingIsInjectedBeforeTLS(t *testing.T) {
 	w.expect("220")
 }
 
-// Whoever speaks in the clear where TLS begins is not understood, and nothing of it is a command.
+// A peer that speaks in the clear where TLS begins is not understood, and nothing of it is a command.
 func TestBrokenHandshakeEndsTheConnection(t *testing.T) {
 	s, _ := startSecure(t)
 	w := s.greet()
@@ -383,7 +383,7 @@ func TestTLSConnectionsAreCutToo(t *testing.T) {
 	s, config := startSecure(t)
 	w := s.greetSecure(config)
 	w.say("MAIL FROM:<a@plain.test>", "250")
-	s.adapter.listener.cut()
+	s.adapter.server.listener.cut()
 	_ = w.conn.SetReadDeadline(time.Now().Add(patience))
 	if !w.closed() {
 		t.Error("it stays open")
@@ -463,7 +463,7 @@ func TestLibrary6AddressesAreReadStrictly(t *testing.T) {
 	for address, want := range map[string]string{
 		`"echo@inbox.test"@other.test`: "550 5.7.1", `"v@p.test"@inbox.test`: "550 5.1.3", "@r:echo@inbox.test": "250", "ëcho@inbox.test": "553 5.6.7", "echo@ïnbox.test": "553 5.6.7",
 	} {
-		if _, refusal := s.adapter.recipient(unrouted(address), false); refusal != nil && !strings.HasPrefix(replyLine(refusal), want) || refusal == nil && want != "250" {
+		if _, refusal := s.adapter.recipients.find(unrouted(address), false); refusal != nil && !strings.HasPrefix(replyLine(refusal), want) || refusal == nil && want != "250" {
 			t.Errorf("%s: %v; want %s", address, refusal, want)
 		}
 	}

@@ -2,23 +2,58 @@ package email
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
+	"net"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
 
 	"inbox/adapters/email/authentication"
+	"inbox/adapters/email/bounce"
+	"inbox/adapters/email/dns"
 	"inbox/adapters/email/message"
 	"inbox/adapters/email/outbound"
 	"inbox/exchange"
 	"inbox/identity"
 	"inbox/internal/fault"
 )
+
+// outbox brings answers to the servers of their recipients, or keeps them for the operator.
+type outbox struct {
+	*site
+	tokens   *bounce.Tokens
+	renderer *renderer
+	signer   *authentication.Signer
+	reporter *reporter
+	sender   transport  // nil in mode capture
+	captured *mailStore // mode capture
+}
+
+// transport offers a finished mail to other servers.
+type transport interface {
+	Send(ctx context.Context, mail outbound.Mail) (outbound.Outcome, error)
+	Close()
+}
+
+func (s *site) newTransport(resolver *dns.Resolver, own func() net.Addr) (transport, error) {
+	o := s.options
+	switch o.Mode {
+	case ModeSmarthost:
+		return outbound.NewSmarthost(outbound.SmarthostOptions{URL: o.Smarthost, Hostname: o.Hostname, Dialer: o.Dialer, TLS: o.SmarthostTLS, Relaxed: o.AllowPrivate})
+	case ModeMX:
+		return outbound.NewDirect(outbound.DirectOptions{
+			Domain: s.domain, Hostname: o.Hostname, Port: o.MXPort, Dialer: o.Dialer, TLS: o.MXTLS, Resolver: resolver, SecureDNS: o.SecureDNS,
+			Policies: o.Policies, State: o.State, Own: own, Now: s.now, Logger: s.log,
+		})
+	}
+
+	return nil, fmt.Errorf("mail.mode: %q is unknown; use %q, %q or %q", o.Mode, ModeCapture, ModeSmarthost, ModeMX)
+}
 
 var metricDelivered = promauto.NewCounterVec(prometheus.CounterOpts{
 	Name: "inbox_email_delivered_total", Help: "Attempts to send a reply by result."},
@@ -36,38 +71,17 @@ func readDestination(data json.RawMessage) (to destination, err error) {
 	return to, json.Unmarshal(data, &to)
 }
 
-// transport offers a finished mail to other servers.
-type transport interface {
-	Send(ctx context.Context, mail outbound.Mail) (outbound.Outcome, error)
-	Close()
-}
-
-func (a *Adapter) newTransport() (transport, error) {
-	o := a.options
-	switch o.Mode {
-	case ModeSmarthost:
-		return outbound.NewSmarthost(outbound.SmarthostOptions{URL: o.Smarthost, Hostname: o.Hostname, Dialer: o.Dialer, TLS: o.SmarthostTLS, Relaxed: o.AllowPrivate})
-	case ModeMX:
-		return outbound.NewDirect(outbound.DirectOptions{
-			Domain: a.domain, Hostname: o.Hostname, Port: o.MXPort, Dialer: o.Dialer, TLS: o.MXTLS, Resolver: a.dns, SecureDNS: o.SecureDNS,
-			Policies: o.Policies, State: o.State, Own: a.Addr, Now: a.now, Logger: a.log,
-		})
+func (o *outbox) send(ctx context.Context, delivery exchange.Delivery, mail outbound.Mail, subject string) (outbound.Outcome, error) {
+	if o.sender == nil {
+		return o.capture(ctx, delivery, mail, subject)
 	}
-
-	return nil, fmt.Errorf("mail.mode: %q is unknown; use %q, %q or %q", a.options.Mode, ModeCapture, ModeSmarthost, ModeMX)
-}
-
-func (a *Adapter) send(ctx context.Context, delivery exchange.Delivery, mail outbound.Mail, subject string) (outbound.Outcome, error) {
-	if a.sender == nil {
-		return a.capture(ctx, delivery, mail, subject)
-	}
-	return a.sender.Send(ctx, mail)
+	return o.sender.Send(ctx, mail)
 }
 
 // capture keeps a mail instead of sending it. A repeat of a delivery overwrites its own copy.
-func (a *Adapter) capture(ctx context.Context, delivery exchange.Delivery, mail outbound.Mail, subject string) (outbound.Outcome, error) {
+func (o *outbox) capture(ctx context.Context, delivery exchange.Delivery, mail outbound.Mail, subject string) (outbound.Outcome, error) {
 	reply := delivery.Reply
-	err := a.kept.put(ctx, Captured{
+	err := o.captured.put(ctx, Captured{
 		ID: reply.ID + "/" + mail.Domain, From: mail.From, To: mail.Recipients, MessageID: delivery.NativeID, Subject: subject,
 		ReplyID: reply.ID, Agent: reply.Agent, At: reply.CreatedAt.UTC(), Data: mail.Data,
 	})
@@ -83,15 +97,15 @@ type audience struct {
 func (o audience) all() []message.Mailbox { return slices.Concat(o.to, o.cc) }
 
 // Plan returns the Message-ID and one destination per recipient domain. It is pure.
-func (a *Adapter) Plan(_ context.Context, reply exchange.Reply) (exchange.Plan, error) {
+func (o *outbox) Plan(_ context.Context, reply exchange.Reply) (exchange.Plan, error) {
 	notes, ok := readRoute(reply.Route)
 	if !ok {
 		return exchange.Plan{}, fault.GiveUp("the note on how to answer this mail cannot be read", nil)
 	}
 
-	people := a.audience(reply, notes)
+	people := o.audience(reply, notes)
 	var plan exchange.Plan
-	plan.NativeID = a.renderer.replyID(reply)
+	plan.NativeID = o.renderer.replyID(reply)
 	byDomain := map[string][]string{}
 	var domains []string
 	for _, box := range people.all() {
@@ -119,7 +133,7 @@ func (w *renderer) replyID(reply exchange.Reply) string { return reply.ID + "@" 
 // (or allowed by the operator), never at our own domain, never for unverified mail or a policy answer, which
 // carries secrets for the asker alone. Those go elsewhere than to the proven address only where its own signature says
 // so: a Reply-To of the same organization may be any customer of a large provider. An answer to all goes to To and Cc as well.
-func (a *Adapter) audience(reply exchange.Reply, notes route) audience {
+func (o *outbox) audience(reply exchange.Reply, notes route) audience {
 	demand := hasPolicy(reply.Response)
 	asker := notes.From
 	if notes.ReplyTo != nil && (!demand || notes.ReplySigned) {
@@ -137,7 +151,7 @@ func (a *Adapter) audience(reply exchange.Reply, notes route) audience {
 			case err == nil && seen[box.Key()]:
 			case err == nil && slices.Contains(notes.Lists, box.Key()):
 				people.refused = append(people.refused, box.Address())
-			case err != nil || private || box.Domain == a.domain || len(seen) > maxExtraRecipients || !a.mayWrite(box, notes):
+			case err != nil || private || box.Domain == o.domain || len(seen) > maxExtraRecipients || !o.mayWrite(box, notes):
 				people.refused = append(people.refused, message.Clean(text, identity.MaxAddressBytes))
 			default:
 				seen[box.Key()] = true
@@ -174,8 +188,8 @@ func (r route) nameOf(box message.Mailbox) string {
 	return ""
 }
 
-func (a *Adapter) mayWrite(box message.Mailbox, notes route) bool {
-	if a.options.AllowNewRecipients || box.Key() == notes.From.Key() {
+func (o *outbox) mayWrite(box message.Mailbox, notes route) bool {
+	if o.options.AllowNewRecipients || box.Key() == notes.From.Key() {
 		return true
 	}
 	for _, known := range slices.Concat(notes.To, notes.Cc) {
@@ -187,8 +201,8 @@ func (a *Adapter) mayWrite(box message.Mailbox, notes route) bool {
 }
 
 // Deliver renders, signs and sends a reply to one destination.
-func (a *Adapter) Deliver(ctx context.Context, delivery exchange.Delivery) (exchange.DeliveryReceipt, error) {
-	receipt, err := a.deliver(ctx, delivery)
+func (o *outbox) Deliver(ctx context.Context, delivery exchange.Delivery) (exchange.DeliveryReceipt, error) {
+	receipt, err := o.deliver(ctx, delivery)
 	switch found := fault.Of(err); {
 	case err == nil:
 		metricDelivered.WithLabelValues("delivered").Inc()
@@ -201,33 +215,33 @@ func (a *Adapter) Deliver(ctx context.Context, delivery exchange.Delivery) (exch
 	return receipt, err
 }
 
-func (a *Adapter) deliver(ctx context.Context, delivery exchange.Delivery) (receipt exchange.DeliveryReceipt, err error) {
+func (o *outbox) deliver(ctx context.Context, delivery exchange.Delivery) (receipt exchange.DeliveryReceipt, err error) {
 	notes, ok := readRoute(delivery.Reply.Route)
 	to, err := readDestination(delivery.Destination.Data)
 	if err != nil || !ok || len(to.Recipients) == 0 {
 		return receipt, fault.GiveUp("the note on where to send this mail cannot be read", err)
 	}
 
-	people := a.audience(delivery.Reply, notes)
-	recipients, left, err := a.open(ctx, delivery, to.Recipients)
+	people := o.audience(delivery.Reply, notes)
+	recipients, left, err := o.open(ctx, delivery, to.Recipients)
 	if err != nil || len(recipients) == 0 {
 		receipt.Detail = left
 		return receipt, err
 	}
 
-	mail, err := a.finished(ctx, delivery, notes, people)
+	mail, err := o.finished(ctx, delivery, notes, people)
 	if err != nil {
 		return receipt, err
 	}
 
-	token, from := a.tokens.ReturnPath(delivery.ID, tagged(notes.Local, notes.Tag))
-	result, err := a.send(ctx, delivery, outbound.Mail{From: from, Recipients: recipients, Domain: delivery.Destination.Key, EnvelopeID: token, Data: mail.data}, replySubject(notes))
-	a.reporter.learn(ctx, delivery, recipients, result, err)
+	token, from := o.tokens.ReturnPath(delivery.ID, tagged(notes.Local, notes.Tag))
+	result, err := o.send(ctx, delivery, outbound.Mail{From: from, Recipients: recipients, Domain: delivery.Destination.Key, EnvelopeID: token, Data: mail.data}, replySubject(notes))
+	o.reporter.learn(ctx, delivery, recipients, result, err)
 	if err == nil && len(result.Later) > 0 {
-		err = a.partly(ctx, delivery, to.Recipients, result)
+		err = o.partly(ctx, delivery, to.Recipients, result)
 	}
 	if err != nil {
-		return receipt, a.keepForRepeat(ctx, delivery, mail, err)
+		return receipt, o.keepForRepeat(ctx, delivery, mail, err)
 	}
 
 	detail := result.Detail() + left
@@ -272,19 +286,19 @@ type keptMail struct {
 
 // finished returns the signed mail of a delivery: the one that was offered before, or a new one. All destinations of a reply
 // get the same bytes.
-func (a *Adapter) finished(ctx context.Context, delivery exchange.Delivery, notes route, people audience) (finishedMail, error) {
+func (o *outbox) finished(ctx context.Context, delivery exchange.Delivery, notes route, people audience) (finishedMail, error) {
 	if delivery.Attempt > 1 {
-		if data, found, err := a.offeredBefore(ctx, delivery.Reply.ID); err != nil || found {
+		if data, found, err := o.offeredBefore(ctx, delivery.Reply.ID); err != nil || found {
 			return finishedMail{data, true}, err
 		}
 	}
 
-	mail, err := a.renderer.render(ctx, delivery.Reply, notes, people)
+	mail, err := o.renderer.render(ctx, delivery.Reply, notes, people)
 	if err != nil {
 		return finishedMail{}, err
 	}
 
-	signed, err := a.signer.Sign(mail, delivery.Reply.CreatedAt)
+	signed, err := o.signer.Sign(mail, delivery.Reply.CreatedAt)
 	if err != nil {
 		return finishedMail{}, fault.GiveUp("the mail cannot be signed", err)
 	}
@@ -292,8 +306,8 @@ func (a *Adapter) finished(ctx context.Context, delivery exchange.Delivery, note
 	return finishedMail{data: signed}, nil
 }
 
-func (a *Adapter) offeredBefore(ctx context.Context, replyID string) ([]byte, bool, error) {
-	value, found, err := a.options.State.Get(ctx, repeatNamespace, replyID)
+func (o *outbox) offeredBefore(ctx context.Context, replyID string) ([]byte, bool, error) {
+	value, found, err := o.options.State.Get(ctx, repeatNamespace, replyID)
 	if err != nil || !found {
 		return nil, false, err
 	}
@@ -307,7 +321,7 @@ func (a *Adapter) offeredBefore(ctx context.Context, replyID string) ([]byte, bo
 		return kept.Data, true, nil
 	}
 
-	data, err := readBlob(ctx, a.options.Blobs, kept.Blob, kept.Size+1)
+	data, err := readBlob(ctx, o.options.Blobs, kept.Blob, kept.Size+1)
 	if fault.Is(err, fault.NotFound) {
 		return nil, false, nil
 	}
@@ -318,16 +332,16 @@ func (a *Adapter) offeredBefore(ctx context.Context, replyID string) ([]byte, bo
 // keepForRepeat stores the bytes of a mail whose attempt will be repeated, so that neither another key nor another
 // configuration changes them. It returns the error of the attempt back. Nothing is stored for a mail that is taken at once:
 // written anew after a crash, it has the same bytes.
-func (a *Adapter) keepForRepeat(ctx context.Context, delivery exchange.Delivery, mail finishedMail, cause error) error {
+func (o *outbox) keepForRepeat(ctx context.Context, delivery exchange.Delivery, mail finishedMail, cause error) error {
 	if mail.kept || fault.Of(cause).Permanent || ctx.Err() != nil {
 		return cause
 	}
 
 	kept := keptMail{Data: mail.data, Size: int64(len(mail.data))}
 	if len(mail.data) > maxStateBytes {
-		digest, _, err := a.options.Blobs.Put(ctx, bytes.NewReader(mail.data))
+		digest, _, err := o.options.Blobs.Put(ctx, bytes.NewReader(mail.data))
 		if err != nil {
-			a.log.WarnContext(ctx, "a mail could not be kept for its repeat and will be written anew", "reply", delivery.Reply.ID, "error", err)
+			o.log.WarnContext(ctx, "a mail could not be kept for its repeat and will be written anew", "reply", delivery.Reply.ID, "error", err)
 			return cause
 		}
 		kept.Data, kept.Blob = nil, digest
@@ -335,10 +349,10 @@ func (a *Adapter) keepForRepeat(ctx context.Context, delivery exchange.Delivery,
 
 	value, err := json.Marshal(kept)
 	if err == nil {
-		_, _, err = a.options.State.PutIfAbsent(ctx, repeatNamespace, delivery.Reply.ID, value, a.now().Add(repeatLife))
+		_, _, err = o.options.State.PutIfAbsent(ctx, repeatNamespace, delivery.Reply.ID, value, o.now().Add(repeatLife))
 	}
 	if err != nil {
-		a.log.WarnContext(ctx, "a mail could not be kept for its repeat and will be written anew", "reply", delivery.Reply.ID, "error", err)
+		o.log.WarnContext(ctx, "a mail could not be kept for its repeat and will be written anew", "reply", delivery.Reply.ID, "error", err)
 	}
 
 	return cause
@@ -350,11 +364,11 @@ type progress struct {
 }
 
 // open returns the recipients who are to be tried: not those who have the mail or refused it, and not those that are
-// suppressed. left says who is missing. No one left is an error, unless one of them has the mail.
-func (a *Adapter) open(ctx context.Context, delivery exchange.Delivery, all []string) (recipients []string, left string, err error) {
+// suppressed. left names who is missing. No one left is an error, unless one of them has the mail.
+func (o *outbox) open(ctx context.Context, delivery exchange.Delivery, all []string) (recipients []string, left string, err error) {
 	var before progress
 	if delivery.Attempt > 1 {
-		value, found, err := a.options.State.Get(ctx, progressNamespace, delivery.ID)
+		value, found, err := o.options.State.Get(ctx, progressNamespace, delivery.ID)
 		if err != nil {
 			return nil, "", err
 		}
@@ -364,7 +378,7 @@ func (a *Adapter) open(ctx context.Context, delivery exchange.Delivery, all []st
 	}
 
 	recipients = slices.DeleteFunc(slices.Clone(all), func(address string) bool { return slices.Contains(before.Done, address) })
-	suppressed, err := a.reporter.suppressed(ctx, recipients)
+	suppressed, err := o.reporter.suppressed(ctx, recipients)
 	if err != nil {
 		return nil, "", err
 	}
@@ -382,7 +396,7 @@ func (a *Adapter) open(ctx context.Context, delivery exchange.Delivery, all []st
 }
 
 // partly notes who has the mail, so that only the others are tried again.
-func (a *Adapter) partly(ctx context.Context, delivery exchange.Delivery, all []string, result outbound.Outcome) error {
+func (o *outbox) partly(ctx context.Context, delivery exchange.Delivery, all []string, result outbound.Outcome) error {
 	later := addressesOf(result.Later)
 	done := progress{Done: slices.DeleteFunc(slices.Clone(all), func(address string) bool { return slices.Contains(later, address) })}
 	value, err := json.Marshal(done)
@@ -390,7 +404,7 @@ func (a *Adapter) partly(ctx context.Context, delivery exchange.Delivery, all []
 		return fmt.Errorf("encode progress: %w", err)
 	}
 
-	if err := a.options.State.Put(ctx, progressNamespace, delivery.ID, value, a.now().Add(2*repeatLife)); err != nil {
+	if err := o.options.State.Put(ctx, progressNamespace, delivery.ID, value, o.now().Add(2*repeatLife)); err != nil {
 		return fmt.Errorf("store progress: %w", err)
 	}
 
@@ -406,11 +420,29 @@ func addressesOf(list []outbound.Refusal) []string {
 	return addresses
 }
 
-var _ exchange.Acknowledger = (*Adapter)(nil)
+// Open begins a conversation of an agent with a mailbox: the route of a reply that answers no mail. An answer to it joins its
+// conversation. Without a subject the subject says that the agent needs a decision. Errors are classed with fault.GiveUp.
+func (o *outbox) Open(_ context.Context, agent, address, subject string) (json.RawMessage, error) {
+	profile, known := o.options.Agents.Agent(agent)
+	if !known {
+		return nil, fault.GiveUp("there is no agent "+agent, nil)
+	}
 
-// minAckAfter is how old a mail is at least before it is acknowledged: no sender expects the answer to a mail within
-// seconds, so a second mail then would be noise.
-const minAckAfter = time.Minute
+	box, err := message.ParseMailbox(strings.TrimPrefix(strings.TrimPrefix(address, "mailto:"), "@"))
+	switch {
+	case err != nil:
+		return nil, fault.GiveUp("the address is no mailbox", err)
+	case box.Domain == o.domain:
+		return nil, fault.GiveUp("the mailbox is one of this server", nil)
+	}
 
-// AckAfter returns the time that the operator wants, but at least a minute.
-func (a *Adapter) AckAfter(wanted time.Duration) time.Duration { return max(wanted, minAckAfter) }
+	notes, err := json.Marshal(route{
+		Version: 1, Local: strings.ToLower(profile.Name), From: box, To: []message.Mailbox{box}, Verified: true, Opened: true,
+		Subject: cmp.Or(subject, cmp.Or(message.DisplayName(profile.DisplayName), profile.Name)+" needs a decision"),
+	})
+	if err != nil {
+		return nil, fmt.Errorf("encode route: %w", err)
+	}
+
+	return notes, nil
+}

@@ -198,7 +198,7 @@ func TestPlanOfUnreadableRouteGivesUp(t *testing.T) {
 
 func TestCaptureKeepsTheNewest(t *testing.T) {
 	s := start(t, nil)
-	store := s.adapter.kept
+	store := s.adapter.captured
 	for i := range maxCaptured + 2*trimEvery {
 		if err := store.put(t.Context(), Captured{ID: fmt.Sprintf("%06d", i), Data: []byte("x")}); err != nil {
 			t.Fatal(err)

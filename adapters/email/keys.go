@@ -37,11 +37,6 @@ func DNSRecord(domain, selector string, key crypto.Signer) (name, value string) 
 	return authentication.KeyRecord(identity.HostOf(domain), selector, key)
 }
 
-// DNSRecord returns the name and value of this adapter's own key record.
-func (a *Adapter) DNSRecord() (name, value string) {
-	return DNSRecord(a.domain, a.options.DKIMSelector, a.keys[0].Signer)
-}
-
 // loadSigners returns the keys that sign: RSA, which all verifiers read, and Ed25519 beside it where a selector is named.
 func loadSigners(options Options) ([]authentication.Key, error) {
 	key, err := LoadKey(options.State, options.DKIMKeyFile)

@@ -153,7 +153,7 @@ func TestRefusalsAreSlow(t *testing.T) {
 	w := s.greet()
 	w.say("MAIL FROM:<a@plain.test>", "250")
 	w.write("RCPT TO:<nobody@inbox.test>\r\n")
-	s.adapter.listener.drain() // a stop does not wait for the hour
+	s.adapter.server.listener.drain() // a stop does not wait for the hour
 	if got := w.reply(); !strings.HasPrefix(got, "550 5.1.1") {
 		t.Errorf("answer %q", got)
 	}
@@ -164,7 +164,7 @@ func TestIdleSessionsHearOfAStop(t *testing.T) {
 	s := start(t, nil)
 	idle, busy := s.greet(), s.greet()
 	busy.say("MAIL FROM:<a@plain.test>", "250")
-	s.adapter.listener.drain()
+	s.adapter.server.listener.drain()
 	if got := idle.reply(); !strings.HasPrefix(got, "421 4.3.2 ") || !strings.Contains(got, "shutting down") {
 		t.Errorf("an idle session hears %q", got)
 	}
@@ -225,12 +225,12 @@ func TestSteadyPeersAreNotCut(t *testing.T) {
 // of others, be it a stranger or the operator's own relay.
 func TestStalledMailsOfOneAddress(t *testing.T) {
 	const largest = 25 << 20
-	adapter := &Adapter{options: Options{MaxMessageBytes: largest, MaxBufferedBytes: 256 << 20}, log: slog.New(slog.DiscardHandler)}
-	adapter.buffered = memoryLimiter(adapter.options)
+	options := Options{MaxMessageBytes: largest, MaxBufferedBytes: 256 << 20}
+	server := &smtpServer{site: &site{options: options, log: slog.New(slog.DiscardHandler)}, buffered: memoryLimiter(options)}
 	read := func(ip string, size int) (taken int64, err error) {
 		here, there := net.Pipe()
 		t.Cleanup(func() { _, _ = here.Close(), there.Close() })
-		s := &session{adapter: adapter, peer: &peerConn{Conn: here}}
+		s := &session{server: server, peer: &peerConn{Conn: here}}
 		_, taken, err = s.read(strings.NewReader(strings.Repeat("x", size)), envelope{ip: ip})
 		return taken, err // as if the end did not come: nothing is given back
 	}
@@ -272,14 +272,14 @@ func TestFloodCostsBoundedMemory(t *testing.T) {
 		if strings.HasPrefix(w.reply(), "452 4.3.1") {
 			refused++
 		}
-		if used := s.adapter.buffered.Used(); used > 4*readChunk {
+		if used := s.adapter.server.buffered.Used(); used > 4*readChunk {
 			t.Errorf("%d bytes are in memory", used)
 		}
 	}
 	if refused == 0 {
 		t.Error("nothing was put off")
 	}
-	if used := s.adapter.buffered.Used(); used != 0 {
+	if used := s.adapter.server.buffered.Used(); used != 0 {
 		t.Errorf("%d bytes are not given back", used)
 	}
 }

@@ -43,14 +43,14 @@ func capabilities() normalized.RecipientCapabilities {
 }
 
 // normalize makes the message for one recipient.
-func (a *Adapter) normalize(ctx context.Context, mail *arrival, shared text.Content, to recipient) (exchange.Inbound, error) {
+func (i *inbox) normalize(ctx context.Context, mail *arrival, shared text.Content, to recipient) (exchange.Inbound, error) {
 	id := message.ID(mail.fields)
 	own := id
 	if own == "" {
-		own = digestOf(mail.mail) + "@" + a.domain
+		own = digestOf(mail.mail) + "@" + i.domain
 	}
 
-	threadID, parent, err := a.thread(ctx, mail, to, own)
+	threadID, parent, err := i.thread(ctx, mail, to, own)
 	if err != nil {
 		return exchange.Inbound{}, err
 	}
@@ -64,9 +64,9 @@ func (a *Adapter) normalize(ctx context.Context, mail *arrival, shared text.Cont
 		return exchange.Inbound{}, err
 	}
 
-	addressed := a.addressed(mail.fields, to)
+	addressed := i.addressed(mail.fields, to)
 	claims := mail.sender.claims(mail.env, addressed)
-	notes, err := json.Marshal(a.route(mail, to, id, addressed))
+	notes, err := json.Marshal(i.route(mail, to, id, addressed))
 	if err != nil {
 		return exchange.Inbound{}, fmt.Errorf("encode route: %w", err)
 	}
@@ -74,13 +74,13 @@ func (a *Adapter) normalize(ctx context.Context, mail *arrival, shared text.Cont
 	in := exchange.Inbound{
 		Message: normalized.Message{
 			ID: own, ThreadID: threadID, InReplyTo: parentsOf(mail.fields).parent,
-			Sender: a.senderOf(mail, to, claims), Recipient: to.address, Parts: parts,
+			Sender: i.senderOf(mail, to, claims), Recipient: to.address, Parts: parts,
 			RecipientCapabilities: capabilities(), ReceivedVia: normalized.ViaEmail,
 			ReceivedAt: identity.At(mail.env.received), Raw: normalized.Raw{MediaType: "message/rfc822"},
 			Surface: surfaceOf(mail.fields, to),
 		},
-		Original: a.original(mail), Channel: ChannelName, Route: notes, Repeats: true, NoReply: a.automatic(mail, to, addressed),
-		AnswerOf: a.answerOf(mail.fields), Client: mail.env.client(),
+		Original: i.original(mail), Channel: ChannelName, Route: notes, Repeats: true, NoReply: i.automatic(mail, to, addressed),
+		AnswerOf: i.answerOf(mail.fields), Client: mail.env.client(),
 		FromAgent: mail.fields.Has(chainField) || autoSubmitted(mail.fields) != "",
 	}
 
@@ -95,13 +95,13 @@ func (a *Adapter) normalize(ctx context.Context, mail *arrival, shared text.Cont
 
 // receive hands a message over. A mail that has the id of another mail of its sender gets an id of its own: senders choose
 // their ids, and broken ones choose the same again. A repeat has the same body, whatever was written on top on its way.
-func (a *Adapter) receive(ctx context.Context, mail *arrival, to recipient, in exchange.Inbound) error {
-	receipt, err := a.options.Receiver.Receive(ctx, in)
+func (i *inbox) receive(ctx context.Context, mail *arrival, to recipient, in exchange.Inbound) error {
+	receipt, err := i.options.Receiver.Receive(ctx, in)
 	if err != nil || receipt.New {
 		return err
 	}
 
-	known, found, err := a.options.Threads.FindMessage(ctx, to.agent, in.Message.ID)
+	known, found, err := i.options.Threads.FindMessage(ctx, to.agent, in.Message.ID)
 	if err != nil {
 		return fmt.Errorf("find a mail of the same id: %w", err)
 	}
@@ -116,13 +116,13 @@ func (a *Adapter) receive(ctx context.Context, mail *arrival, to recipient, in e
 		return nil
 	}
 
-	own := body + "@" + a.domain
+	own := body + "@" + i.domain
 	if in.Message.ThreadID == in.Message.ID {
 		in.Message.ThreadID = own
 	}
 
 	in.Message.ID = own
-	_, err = a.options.Receiver.Receive(ctx, in)
+	_, err = i.options.Receiver.Receive(ctx, in)
 	return err
 }
 
@@ -167,11 +167,11 @@ func messageParts(shared text.Content, subject, parentSubject string) ([]normali
 	return parts, nil
 }
 
-func (a *Adapter) senderOf(mail *arrival, to recipient, claims json.RawMessage) normalized.Sender {
+func (i *inbox) senderOf(mail *arrival, to recipient, claims json.RawMessage) normalized.Sender {
 	from := mail.sender.from
 	sender := normalized.Sender{
 		Address: from.Canonical(), DisplayName: from.Name, AuthMethod: mail.sender.method, Verified: mail.sender.verified(),
-		KeyID: mail.sender.keyID, Identities: a.evidence(mail.sender, mail.env, to, claims),
+		KeyID: mail.sender.keyID, Identities: i.verifier.evidence(mail.sender, mail.env, to, claims),
 	}
 
 	sender.Profile = &normalized.SenderProfile{
@@ -187,14 +187,14 @@ func (a *Adapter) senderOf(mail *arrival, to recipient, claims json.RawMessage) 
 }
 
 // addressed reports whether the agent is in To or Cc, with any tag.
-func (a *Adapter) addressed(fields message.Header, to recipient) bool {
-	return a.named(fields, to, "To", "Cc", "Resent-To", "Resent-Cc")
+func (i *inbox) addressed(fields message.Header, to recipient) bool {
+	return i.named(fields, to, "To", "Cc", "Resent-To", "Resent-Cc")
 }
 
-func (a *Adapter) named(fields message.Header, to recipient, names ...string) bool {
+func (i *inbox) named(fields message.Header, to recipient, names ...string) bool {
 	for _, name := range names {
 		for _, box := range fields.Addresses(name) {
-			if local, _ := splitTag(box.Local); box.Domain == a.domain && local == to.local {
+			if local, _ := splitTag(box.Local); box.Domain == i.domain && local == to.local {
 				return true
 			}
 		}
@@ -202,14 +202,14 @@ func (a *Adapter) named(fields message.Header, to recipient, names ...string) bo
 	return false
 }
 
-func (a *Adapter) route(mail *arrival, to recipient, id string, addressed bool) route {
+func (i *inbox) route(mail *arrival, to recipient, id string, addressed bool) route {
 	parents := parentsOf(mail.fields)
 	references := parents.references
 	if len(references) == 0 && parents.parent != "" {
 		references = []string{parents.parent}
 	}
 
-	replyTo, replySigned, unfollowed := a.safeReplyTo(mail, to)
+	replyTo, replySigned, unfollowed := i.safeReplyTo(mail, to)
 	var lists []string
 	if listMail(mail.fields) {
 		// Many lists write themselves there.
@@ -218,18 +218,18 @@ func (a *Adapter) route(mail *arrival, to recipient, id string, addressed bool) 
 
 	return route{
 		Version: 1, Lists: lists, Local: to.local, Tag: to.tag, From: mail.sender.from, ReplyTo: replyTo, ReplySigned: replySigned, Unfollowed: unfollowed,
-		To: a.others(mail.fields.Addresses("To")), Cc: a.others(mail.fields.Addresses("Cc")),
+		To: i.others(mail.fields.Addresses("To")), Cc: i.others(mail.fields.Addresses("Cc")),
 		Subject: mail.fields.Decoded("Subject"), MessageID: id, References: references,
 		Body: digestOf(mail.body)[:32], Topic: mail.fields.Decoded("Thread-Topic"), Index: threadIndexOf(mail.fields), Verified: mail.sender.verified(),
 		// An agent that is in neither field was told in secret: an answer to all would show it.
-		ReplyAll: addressed && lists == nil && mail.sender.verified() && a.options.RepliesToAll != nil && a.options.RepliesToAll(to.agent),
+		ReplyAll: addressed && lists == nil && mail.sender.verified() && i.options.RepliesToAll != nil && i.options.RepliesToAll(to.agent),
 	}
 }
 
-func (a *Adapter) others(boxes []message.Mailbox) []message.Mailbox {
+func (i *inbox) others(boxes []message.Mailbox) []message.Mailbox {
 	var kept []message.Mailbox
 	for _, box := range boxes {
-		if box.Domain != a.domain && len(kept) < maxListedInRoute {
+		if box.Domain != i.domain && len(kept) < maxListedInRoute {
 			kept = append(kept, box)
 		}
 	}
@@ -246,20 +246,20 @@ const (
 // safeReplyTo returns the Reply-To address where it cannot turn the agent into a reflector: a sender who signs may name
 // any address there, so the address must belong to the organization of the sender, who was proven. signed reports whether the
 // aligned signature covers the field; unfollowed is the address that is not written to.
-func (a *Adapter) safeReplyTo(mail *arrival, to recipient) (safe *message.Mailbox, signed bool, unfollowed string) {
+func (i *inbox) safeReplyTo(mail *arrival, to recipient) (safe *message.Mailbox, signed bool, unfollowed string) {
 	boxes := mail.fields.Addresses("Reply-To")
 	if len(boxes) == 0 || len(boxes) == 1 && boxes[0].Key() == mail.sender.from.Key() {
 		return nil, false, ""
 	}
 
 	refused := boxes[0].Address()
-	if len(mail.fields.All("Reply-To")) != 1 || len(boxes) != 1 || boxes[0].Domain == a.domain || !mail.sender.verified() {
+	if len(mail.fields.All("Reply-To")) != 1 || len(boxes) != 1 || boxes[0].Domain == i.domain || !mail.sender.verified() {
 		return nil, false, refused
 	}
 
 	policy := ReplyToOrganization
-	if a.options.ReplyTo != nil {
-		policy = a.options.ReplyTo(to.agent)
+	if i.options.ReplyTo != nil {
+		policy = i.options.ReplyTo(to.agent)
 	}
 
 	signature := mail.sender.DMARC.Signature
@@ -274,28 +274,28 @@ func (a *Adapter) safeReplyTo(mail *arrival, to recipient) (safe *message.Mailbo
 }
 
 // original is the mail as it is kept: our trace fields on top, and without results that claim to be ours.
-func (a *Adapter) original(mail *arrival) []byte {
+func (i *inbox) original(mail *arrival) []byte {
 	body := mail.mail
-	if slices.ContainsFunc(mail.fields, a.claimsOurResults) {
-		body = mail.fields.Without(mail.mail, a.claimsOurResults)
+	if slices.ContainsFunc(mail.fields, i.claimsOurResults) {
+		body = mail.fields.Without(mail.mail, i.claimsOurResults)
 	}
 
 	var out bytes.Buffer
 	out.Grow(len(body) + 1024)
 	fmt.Fprintf(&out, "Return-Path: <%s>\r\n", mail.env.from)
-	fmt.Fprintf(&out, "Authentication-Results: %s\r\n", strings.ReplaceAll(authres.Format(a.options.Hostname, results(mail.sender, mail.env)), "; ", ";\r\n\t"))
-	a.writeReceived(&out, mail.env)
+	fmt.Fprintf(&out, "Authentication-Results: %s\r\n", strings.ReplaceAll(authres.Format(i.options.Hostname, results(mail.sender, mail.env)), "; ", ";\r\n\t"))
+	i.writeReceived(&out, mail.env)
 	out.Write(body)
 	return out.Bytes()
 }
 
 // claimsOurResults finds Authentication-Results with our own name (RFC 8601, section 5).
-func (a *Adapter) claimsOurResults(f message.Field) bool {
+func (i *inbox) claimsOurResults(f message.Field) bool {
 	if !strings.EqualFold(strings.TrimRight(f.Name, " \t"), "Authentication-Results") {
 		return false
 	}
 	id := strings.TrimSuffix(message.FirstToken(f.Text()), ".")
-	return strings.EqualFold(id, a.options.Hostname) || strings.EqualFold(id, a.domain)
+	return strings.EqualFold(id, i.options.Hostname) || strings.EqualFold(id, i.domain)
 }
 
 func results(found verdict, env envelope) []authres.Result {
@@ -316,7 +316,7 @@ func results(found verdict, env envelope) []authres.Result {
 	return append(list, envelope, &authres.DMARCResult{Value: authres.ResultValue(found.DMARC.Result), From: found.from.Domain})
 }
 
-func (a *Adapter) writeReceived(out *bytes.Buffer, env envelope) {
+func (i *inbox) writeReceived(out *bytes.Buffer, env envelope) {
 	protocol := "ESMTP"
 	if env.utf8 {
 		protocol = "UTF8SMTP" // RFC 6531, section 4.3
@@ -327,7 +327,7 @@ func (a *Adapter) writeReceived(out *bytes.Buffer, env envelope) {
 	}
 
 	helo := message.Clean(strings.Map(atomRune, env.helo), 255)
-	fmt.Fprintf(out, "Received: from %s (%s)\r\n\tby %s with %s id %s", helo, addressLiteral(env.ip), a.options.Hostname, protocol, env.id)
+	fmt.Fprintf(out, "Received: from %s (%s)\r\n\tby %s with %s id %s", helo, addressLiteral(env.ip), i.options.Hostname, protocol, env.id)
 	if len(env.recipients) == 1 {
 		fmt.Fprintf(out, "\r\n\tfor <%s>", env.recipients[0].envelope)
 	}

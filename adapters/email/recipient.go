@@ -4,49 +4,57 @@ import (
 	"strings"
 
 	"github.com/emersion/go-smtp"
+	"github.com/google/uuid"
 
+	"inbox/adapters/email/bounce"
 	"inbox/adapters/email/message"
 	"inbox/exchange"
 	"inbox/identity"
 )
 
-// recipient finds who lives of an address at our domain. Agents have names in ASCII; the domain may be in letters of its own
+// recipients knows the mailboxes at our domain.
+type recipients struct {
+	*site
+	tokens *bounce.Tokens
+}
+
+// find returns the recipient behind an address at our domain. Agents have names in ASCII; the domain may be in letters of its own
 // where the transaction asked for that (international).
-func (a *Adapter) recipient(to string, international bool) (recipient, *smtp.SMTPError) {
+func (r *recipients) find(to string, international bool) (recipient, *smtp.SMTPError) {
 	if !message.IsASCII(to) && !international {
 		return recipient{}, &smtp.SMTPError{Code: 553, EnhancedCode: smtp.EnhancedCode{5, 6, 7}, Message: "An internationalized address needs the parameter SMTPUTF8"}
 	}
 
 	at := strings.LastIndexByte(to, '@')
 	domain, err := identity.ParseDomain(to[at+1:])
-	if at <= 0 || err != nil || domain != a.domain {
-		return recipient{}, &smtp.SMTPError{Code: 550, EnhancedCode: smtp.EnhancedCode{5, 7, 1}, Message: "Relaying is refused; this server takes mail for " + a.domain}
+	if at <= 0 || err != nil || domain != r.domain {
+		return recipient{}, &smtp.SMTPError{Code: 550, EnhancedCode: smtp.EnhancedCode{5, 7, 1}, Message: "Relaying is refused; this server takes mail for " + r.domain}
 	}
 
 	name, tag := splitTag(to[:at])
-	if id, valid := a.tokens.Delivery(tagged(name, tag)); valid {
-		return recipient{bounce: id, local: tagged(name, tag), envelope: tagged(name, tag) + "@" + a.domain}, nil
+	if id, valid := r.tokens.Delivery(tagged(name, tag)); valid {
+		return recipient{bounce: id, local: tagged(name, tag), envelope: tagged(name, tag) + "@" + r.domain}, nil
 	}
 
 	if name == "postmaster" || name == "abuse" {
-		return recipient{local: name, envelope: name + "@" + a.domain}, nil
+		return recipient{local: name, envelope: name + "@" + r.domain}, nil
 	}
 
 	if !identity.ValidAgentName(name) {
 		return recipient{}, &smtp.SMTPError{Code: 550, EnhancedCode: smtp.EnhancedCode{5, 1, 3}, Message: "The recipient address is not understood"}
 	}
 
-	profile, ok := a.options.Agents.Agent(name)
+	profile, ok := r.options.Agents.Agent(name)
 	if !ok {
 		return recipient{}, &smtp.SMTPError{Code: 550, EnhancedCode: smtp.EnhancedCode{5, 1, 1}, Message: "There is no agent " + name + " here"}
 	}
 
-	answered := a.answeredReply(tag)
+	answered := r.answeredReply(tag)
 	if answered != "" {
 		tag = "" // it is ours, and says nothing to the agent
 	}
 
-	return recipient{answered: answered, agent: profile.Name, address: profile.Address, local: name, tag: tag, envelope: tagged(name, tag) + "@" + a.domain}, nil
+	return recipient{answered: answered, agent: profile.Name, address: profile.Address, local: name, tag: tag, envelope: tagged(name, tag) + "@" + r.domain}, nil
 }
 
 // maxTag bounds the tag that an agent hears of.
@@ -82,12 +90,12 @@ func tagged(local, tag string) string {
 
 // closedTo refuses mail to a recipient that takes none just now (RFC 3463, sections 3.3 and 3.4). A paused agent is final:
 // its operator decided so. The others come again.
-func (a *Adapter) closedTo(to recipient) *smtp.SMTPError {
-	if a.options.Closed == nil {
+func (r *recipients) closedTo(to recipient) *smtp.SMTPError {
+	if r.options.Closed == nil {
 		return nil
 	}
 
-	switch a.options.Closed(to.agent) {
+	switch r.options.Closed(to.agent) {
 	case exchange.ClosedPaused:
 		return answer(550, smtp.EnhancedCode{5, 2, 1}, "This mailbox is disabled and takes no mail")
 	case exchange.ClosedBacklog:
@@ -104,9 +112,32 @@ func (a *Adapter) closedTo(to recipient) *smtp.SMTPError {
 func (s *session) stillOpen(env envelope) *smtp.SMTPError {
 	var refusal *smtp.SMTPError
 	for _, to := range env.recipients {
-		if refusal = s.adapter.closedTo(to); refusal == nil {
+		if refusal = s.server.recipients.closedTo(to); refusal == nil {
 			return nil
 		}
 	}
 	return refusal
+}
+
+// Thread tags are what Reply-To of our answers carries where the operator wants it: agent+t.<token>@domain. The token is the
+// id of the answer, signed, so that a mail to it is an answer to it, even with a mail program that loses In-Reply-To.
+const threadMark = "t."
+
+// threadAddress returns the Reply-To of a reply; empty = none.
+func (w *renderer) threadAddress(replyID, local string) string {
+	id, err := uuid.Parse(replyID)
+	if !w.options.ThreadTags || err != nil {
+		return ""
+	}
+	return tagged(local, threadMark+w.tokens.Sign(threadMark, id)) + "@" + w.domain
+}
+
+// answeredReply returns the reply whose thread tag this is; empty = it is none of ours.
+func (r *recipients) answeredReply(tag string) (replyID string) {
+	token, marked := strings.CutPrefix(strings.ToLower(tag), threadMark)
+	if !marked {
+		return ""
+	}
+	replyID, _ = r.tokens.Verify(threadMark, token)
+	return replyID
 }

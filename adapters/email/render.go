@@ -147,7 +147,7 @@ func (w *renderer) replyHeader(reply exchange.Reply, notes route, people audienc
 	)
 }
 
-// submitted says how the mail came to be (RFC 3834, section 5).
+// submitted is how the mail came to be (RFC 3834, section 5).
 func submitted(notes route) string {
 	if notes.Opened {
 		return "auto-generated"

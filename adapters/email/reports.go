@@ -25,24 +25,6 @@ var metricBounces = promauto.NewCounterVec(prometheus.CounterOpts{
 	Name: "inbox_email_bounces_total", Help: "Reports about mails that had left, by kind (hard, soft, delayed, complaint, unmatched)."},
 	[]string{"kind"})
 
-// Deliveries is told of reports about mails that had left.
-type Deliveries interface {
-	// Bounced writes a report to the delivery and its timeline; fault.NotFound when there is no such delivery.
-	Bounced(ctx context.Context, bounce exchange.Bounce) error
-	// DeliveryOf finds the delivery of the mail with a Message-ID to a domain.
-	DeliveryOf(ctx context.Context, messageID, domain string) (deliveryID string, found bool, err error)
-	// DestinationOf returns the notes of a delivery's destination; fault.NotFound when there is no such delivery.
-	DestinationOf(ctx context.Context, deliveryID string) (exchange.Destination, error)
-}
-
-// Suppressions keeps the addresses that take no mail.
-type Suppressions interface {
-	// Suppressed returns those of the addresses, in lower case, that are suppressed.
-	Suppressed(ctx context.Context, addresses []string) ([]exchange.Suppression, error)
-	// MailFailed counts a failure and reports whether the address is suppressed now and was not before.
-	MailFailed(ctx context.Context, failure exchange.MailFailure) (suppressed bool, err error)
-}
-
 // reporter notes what becomes of mails after they had left: by the answers of an attempt, and by reports.
 type reporter struct {
 	deliveries   Deliveries   // nil = reports are not noted
@@ -75,19 +57,19 @@ func (r *reporter) learn(ctx context.Context, delivery exchange.Delivery, recipi
 			r.failed(ctx, exchange.MailFailure{Address: addressKey(one.Address), Kind: kind, Reason: message.Clip(one.Reason(), 300), DeliveryID: delivery.ID})
 		}
 	}
-	if found := fault.Of(cause); cause != nil && found.Permanent && nobodyThere(found.Public) {
+	if found := fault.Of(cause); cause != nil && found.Permanent && domainMissing(found.Public) {
 		for _, address := range recipients {
 			r.failed(ctx, exchange.MailFailure{Address: addressKey(address), Kind: exchange.FailureHard, Reason: message.Clip(found.Public, 300), DeliveryID: delivery.ID})
 		}
 	}
 }
 
-// nobodyThere finds the failures of our own lookups that are about the domain itself.
-func nobodyThere(reason string) bool {
+// domainMissing finds the failures of our own lookups that are about the domain itself.
+func domainMissing(reason string) bool {
 	return strings.HasSuffix(reason, "(5.1.2)") || strings.HasSuffix(reason, "(5.1.10)")
 }
 
-// failureKind says what a final status means for the address; empty = nothing, it is about the mail or about us.
+// failureKind returns what a final status means for the address; empty = nothing, it is about the mail or about us.
 func failureKind(status string) string {
 	switch {
 	case status == "5.1.1", status == "5.1.2", status == "5.1.10":

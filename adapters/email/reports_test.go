@@ -95,7 +95,7 @@ func startOffice(t *testing.T, change func(*Options)) (*setup, *office) {
 // TestAReportIsTakenWhole acknowledges nothing of which a half was lost.
 func TestAReportIsTakenWhole(t *testing.T) {
 	s, o := startOffice(t, nil)
-	token, _ := s.adapter.tokens.ReturnPath(oneDelivery, "echo")
+	token, _ := s.adapter.outbox.tokens.ReturnPath(oneDelivery, "echo")
 	to := []string{"bounce+" + token + "@inbox.test"}
 	report := emailtest.Report("", emailtest.ReportOn("ann@sender.test", "failed", "5.1.1"))
 	o.with(func() { o.broken = errors.New("database is locked") })
@@ -194,7 +194,7 @@ func TestReportsAreMatched(t *testing.T) {
 			return emailtest.Report("", emailtest.ReportOn("ann@sender.test", "failed", "5.1.1"))
 		}},
 		"by the envelope id": {to: "echo@inbox.test", mail: func(s *setup) string {
-			token, _ := s.adapter.tokens.ReturnPath(oneDelivery, "")
+			token, _ := s.adapter.outbox.tokens.ReturnPath(oneDelivery, "")
 			return emailtest.Report("Original-Envelope-Id: "+token+"\n", emailtest.ReportOn("ann@sender.test", "failed", "5.1.1"))
 		},
 			bounce:   []exchange.Bounce{{DeliveryID: oneDelivery, Recipient: "ann@sender.test", Event: exchange.EventDeliveryBounced, Reason: "bounced: 5.1.1 550 5.1.1 no mailbox"}},
@@ -208,7 +208,7 @@ func TestReportsAreMatched(t *testing.T) {
 			return emailtest.Report("", emailtest.ReportOn("ann@other.test", "failed", "5.1.1"))
 		}},
 		"a complaint with our return path": {to: "abuse@inbox.test", signed: true, mail: func(s *setup) string {
-			_, from := s.adapter.tokens.ReturnPath(oneDelivery, "")
+			_, from := s.adapter.outbox.tokens.ReturnPath(oneDelivery, "")
 			return emailtest.Complaint("Original-Mail-From: <" + from + ">\nOriginal-Rcpt-To: ann@sender.test\n")
 		},
 			bounce:   []exchange.Bounce{{DeliveryID: oneDelivery, Recipient: "ann@sender.test", Event: exchange.EventDeliveryComplaint, Reason: "reported as unwanted: abuse"}},
@@ -219,7 +219,7 @@ func TestReportsAreMatched(t *testing.T) {
 			s, o := startOffice(t, nil)
 			to := c.to
 			if c.delivery != "" {
-				_, to = s.adapter.tokens.ReturnPath(c.delivery, "")
+				_, to = s.adapter.outbox.tokens.ReturnPath(c.delivery, "")
 			}
 			mail, from := c.mail(s), ""
 			switch mail {
@@ -256,7 +256,7 @@ func TestReportsAreMatched(t *testing.T) {
 
 func TestBounceAddressTakesReportsOnly(t *testing.T) {
 	s, _ := startOffice(t, nil)
-	_, address := s.adapter.tokens.ReturnPath(oneDelivery, "")
+	_, address := s.adapter.outbox.tokens.ReturnPath(oneDelivery, "")
 	w := s.greet()
 	w.say("MAIL FROM:<ann@sender.test>", "250")
 	w.say("RCPT TO:<"+address+">", "550 5.7.1")

@@ -3,6 +3,7 @@ package email
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"net"
@@ -15,7 +16,98 @@ import (
 
 	"inbox/adapters/email/authentication"
 	"inbox/adapters/email/message"
+	"inbox/internal/admission"
 )
+
+// smtpServer is what peers connect to.
+type smtpServer struct {
+	*site
+	recipients *recipients
+	inbox      *inbox
+	buffered   *admission.Bytes
+
+	mu       sync.Mutex
+	listener *limitedListener
+	library  *smtp.Server
+}
+
+// Listen opens smtp.listen. Run calls it when it was not called before.
+func (s *smtpServer) Listen() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+
+	if s.listener != nil || s.options.Listen == "" {
+		return nil
+	}
+
+	inner, err := (&net.ListenConfig{}).Listen(context.Background(), "tcp", s.options.Listen)
+	if err != nil {
+		return fmt.Errorf("smtp.listen: cannot listen on %s: %w (choose another address or stop the program that uses it)", s.options.Listen, rootCause(err))
+	}
+
+	s.listener = newLimitedListener(inner, s.domain, s.options)
+	s.library = s.newServer()
+	return nil
+}
+
+func rootCause(err error) error {
+	var operation *net.OpError
+	if errors.As(err, &operation) && operation.Err != nil {
+		return operation.Err
+	}
+	return err
+}
+
+// Addr returns the listening address, nil before Listen or without a server.
+func (s *smtpServer) Addr() net.Addr {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.listener == nil {
+		return nil
+	}
+	return s.listener.Addr()
+}
+
+// Run serves until ctx ends, then accepts nothing new and lets open transactions finish within ShutdownTimeout.
+// It may be called once.
+func (s *smtpServer) Run(ctx context.Context) error {
+	if err := s.Listen(); err != nil {
+		return err
+	}
+
+	if s.library == nil {
+		<-ctx.Done()
+		return nil
+	}
+
+	served := make(chan error, 1)
+	go func() { served <- s.library.Serve(s.listener) }()
+	select {
+	case err := <-served:
+		return fmt.Errorf("serve smtp: %w", err)
+	case <-ctx.Done():
+	}
+
+	return s.shutdown(served)
+}
+
+func (s *smtpServer) shutdown(served <-chan error) error {
+	ctx, cancel := context.WithTimeout(context.Background(), s.options.ShutdownTimeout)
+	defer cancel()
+	// The library closes only listeners that Serve has seen, and ctx may have ended before that.
+	_ = s.listener.Close()
+	s.listener.drain()
+	if err := s.library.Shutdown(ctx); err != nil && !errors.Is(err, net.ErrClosed) {
+		s.log.Warn("smtp connections were cut at shutdown; their senders will repeat", "error", err)
+		s.listener.cut()
+	}
+
+	if err := <-served; err != nil && !errors.Is(err, net.ErrClosed) {
+		return fmt.Errorf("serve smtp: %w", err)
+	}
+
+	return nil
+}
 
 // Limits of one session.
 const (
@@ -31,26 +123,26 @@ const (
 	readChunk             = 16 << 10 // taken for a mail first; it doubles
 )
 
-func (a *Adapter) newServer() *smtp.Server {
-	server := smtp.NewServer(smtp.BackendFunc(a.newSession))
-	server.Domain = a.options.Hostname
+func (s *smtpServer) newServer() *smtp.Server {
+	server := smtp.NewServer(smtp.BackendFunc(s.newSession))
+	server.Domain = s.options.Hostname
 	server.MaxRecipients = maxRecipients
 	// One byte more, because the library refuses a mail of exactly the limit; Data refuses the extra byte, and what is
 	// announced is made right in answerLine.
-	server.MaxMessageBytes = a.options.MaxMessageBytes + 1
+	server.MaxMessageBytes = s.options.MaxMessageBytes + 1
 	server.MaxLineLength = maxLineBytes
 	server.EnableSMTPUTF8 = true // RFC 6531
 	server.ReadTimeout = idleTimeout
 	server.WriteTimeout = writeTimeout
-	server.ErrorLog = slog.NewLogLogger(a.log.Handler(), slog.LevelWarn)
+	server.ErrorLog = slog.NewLogLogger(s.log.Handler(), slog.LevelWarn)
 	return server
 }
 
 // session is what a peer says from its first greeting on.
 type session struct {
-	adapter *Adapter
-	conn    *smtp.Conn
-	peer    *peerConn
+	server *smtpServer
+	conn   *smtp.Conn
+	peer   *peerConn
 
 	mu   sync.Mutex // BDAT runs Data beside the command loop
 	env  envelope
@@ -69,17 +161,17 @@ func (s *session) begin(env envelope) {
 	s.env = env
 }
 
-func (a *Adapter) newSession(conn *smtp.Conn) (smtp.Session, error) {
+func (s *smtpServer) newSession(conn *smtp.Conn) (smtp.Session, error) {
 	peer, ours := conn.Conn().(*peerConn)
 	if !ours {
 		return nil, errors.New("the connection is not from our listener")
 	}
-	return &session{adapter: a, conn: conn, peer: peer}, nil
+	return &session{server: s, conn: conn, peer: peer}, nil
 }
 
 // Mail begins a transaction.
 func (s *session) Mail(from string, options *smtp.MailOptions) error {
-	if s.adapter.listener.isDraining() {
+	if s.server.listener.isDraining() {
 		return s.hangUp(smtp.EnhancedCode{4, 3, 2}, "This server is restarting, please try again")
 	}
 
@@ -97,7 +189,7 @@ func (s *session) Mail(from string, options *smtp.MailOptions) error {
 		return refusal
 	}
 
-	if options != nil && options.Size > s.adapter.options.MaxMessageBytes {
+	if options != nil && options.Size > s.server.options.MaxMessageBytes {
 		return smtp.ErrDataTooLarge
 	}
 
@@ -132,11 +224,11 @@ func (s *session) tooMany() error {
 		return nil
 	}
 
-	if s.peer.nextMail(s.adapter.options.MailsPerConnection) {
+	if s.peer.nextMail(s.server.options.MailsPerConnection) {
 		return s.hangUp(smtp.EnhancedCode{4, 7, 0}, "Too many mails on one connection, please come again")
 	}
 
-	if !s.adapter.listener.mails.allow(s.peer.peer) {
+	if !s.server.listener.mails.allow(s.peer.peer) {
 		return s.refuse(452, smtp.EnhancedCode{4, 7, 0}, "Too many mails in a minute, please try again later")
 	}
 
@@ -163,7 +255,7 @@ func (s *session) newEnvelope(from string) envelope {
 // Rcpt accepts agents and the operator of our domain, and no others: this server relays for no one.
 func (s *session) Rcpt(to string, _ *smtp.RcptOptions) error {
 	env := s.transaction()
-	found, refusal := s.adapter.recipient(to, env.utf8)
+	found, refusal := s.server.recipients.find(to, env.utf8)
 	if refusal != nil {
 		return s.countRefused(refusal)
 	}
@@ -172,13 +264,13 @@ func (s *session) Rcpt(to string, _ *smtp.RcptOptions) error {
 		return s.countRefused(answer(550, smtp.EnhancedCode{5, 7, 1}, "This address takes delivery reports only, from the null sender"))
 	}
 
-	if closed := s.adapter.closedTo(found); closed != nil {
+	if closed := s.server.recipients.closedTo(found); closed != nil {
 		return s.refuse(closed.Code, closed.EnhancedCode, closed.Message)
 	}
 
 	for _, known := range env.recipients {
 		if known.local == found.local {
-			return nil // the same agent twice in one mail hears it once
+			return nil // an agent that is named again in one mail hears it once
 		}
 	}
 
@@ -189,11 +281,11 @@ func (s *session) Rcpt(to string, _ *smtp.RcptOptions) error {
 
 // slowDown makes guessing names slow. A stop of the server does not wait for it.
 func (s *session) slowDown() {
-	wait := time.NewTimer(s.adapter.options.RefusalDelay)
+	wait := time.NewTimer(s.server.options.RefusalDelay)
 	defer wait.Stop()
 	select {
 	case <-wait.C:
-	case <-s.adapter.listener.stopping:
+	case <-s.server.listener.stopping:
 	}
 }
 
@@ -210,7 +302,7 @@ func (s *session) countRefused(refusal *smtp.SMTPError) error {
 func (s *session) Data(r io.Reader) error {
 	s.peer.beginTransfer()
 	env := s.transaction()
-	env.received = s.adapter.now()
+	env.received = s.server.now()
 	if len(env.recipients) == 0 {
 		return s.refuse(554, smtp.EnhancedCode{5, 5, 1}, "No valid recipients")
 	}
@@ -221,7 +313,7 @@ func (s *session) Data(r io.Reader) error {
 
 	mail, taken, err := s.read(r, env)
 	source, _ := env.source()
-	defer s.adapter.buffered.Give(source, taken)
+	defer s.server.buffered.Give(source, taken)
 	if err != nil {
 		return err
 	}
@@ -232,7 +324,7 @@ func (s *session) Data(r io.Reader) error {
 
 	ctx, cancel := context.WithTimeout(context.Background(), acceptTimeout+authentication.CheckTimeout)
 	defer cancel()
-	proven, err := s.adapter.accept(ctx, env, mail)
+	proven, err := s.server.inbox.accept(ctx, env, mail)
 	if err != nil {
 		return s.explain(err)
 	}
@@ -249,13 +341,13 @@ func (s *session) Data(r io.Reader) error {
 // sender without proof may send, and cannot be proven any more, is refused as soon as that is known: six forged mails of 20 MB took
 // 138 MB of memory and a second of processor time, only to be refused.
 func (s *session) read(r io.Reader, env envelope) (mail []byte, taken int64, err error) {
-	limit, unproven := s.adapter.options.MaxMessageBytes, s.adapter.options.MaxUnprovenBytes
+	limit, unproven := s.server.options.MaxMessageBytes, s.server.options.MaxUnprovenBytes
 	source, relay := env.source()
 
 	for {
 		if unproven > 0 && int64(len(mail)) > unproven && !onlyReports(env) {
-			if !s.adapter.mayBeProven(context.Background(), env, mail) {
-				refusal := s.adapter.tooLargeUnproven()
+			if !s.server.inbox.verifier.mayBeProven(context.Background(), env, mail) {
+				refusal := s.server.inbox.tooLargeUnproven()
 				return nil, taken, s.refuse(refusal.Code, refusal.EnhancedCode, refusal.Message)
 			}
 			unproven = 0 // asked once
@@ -263,7 +355,7 @@ func (s *session) read(r io.Reader, env envelope) (mail []byte, taken int64, err
 
 		if len(mail) == cap(mail) || taken == 0 {
 			grow := min(max(readChunk, taken), limit+1-taken) // a byte more, which tells that it is too large
-			if !s.adapter.buffered.Take(source, relay, grow) {
+			if !s.server.buffered.Take(source, relay, grow) {
 				return nil, taken, s.refuse(452, smtp.EnhancedCode{4, 3, 1}, "Too many mails at once, please try again later")
 			}
 			taken += grow
@@ -318,7 +410,7 @@ func (s *session) lastKnown() (env envelope, helo string) {
 // refuse logs a refusal and returns it for the peer.
 func (s *session) refuse(code int, enhanced smtp.EnhancedCode, text string) *smtp.SMTPError {
 	env, helo := s.lastKnown()
-	s.adapter.log.Info("mail refused", "session", env.id, "ip", s.peer.RemoteAddr().String(), "helo", helo,
+	s.server.log.Info("mail refused", "session", env.id, "ip", s.peer.RemoteAddr().String(), "helo", helo,
 		"from", env.from, "recipients", len(env.recipients), "code", code, "reason", text)
 	metricReceived.WithLabelValues(resultOfCode(code)).Inc()
 	return &smtp.SMTPError{Code: code, EnhancedCode: enhanced, Message: text}

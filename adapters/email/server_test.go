@@ -317,7 +317,7 @@ func TestMemoryIsBounded(t *testing.T) {
 	big := emailtest.Letter(strings.Repeat(strings.Repeat("z", 70)+"\n", 4000), "From: a@plain.test")
 	w.send("a@plain.test", []string{"echo@inbox.test"}, big, "452 4.3.1")
 	w.send("a@plain.test", []string{"echo@inbox.test"}, emailtest.Letter("small", "From: a@plain.test"), "250")
-	if left := s.adapter.buffered.Used(); left != 0 {
+	if left := s.adapter.server.buffered.Used(); left != 0 {
 		t.Errorf("%d bytes are never given back", left)
 	}
 }
@@ -463,7 +463,7 @@ func TestClosedMailboxes(t *testing.T) {
 		reason.Store(exchange.Closure(""))
 		w.send("ann@sender.test", []string{"echo@inbox.test"}, emailtest.Signed(t, emailtest.Letter("hello", "Message-ID: <"+string(closed)+"@sender.test>")), "250")
 	}
-	// A full mailbox is nobody's guess: ten of them do not end the connection.
+	// A full mailbox is no guess: ten of them do not end the connection.
 	w := s.greet()
 	reason.Store(exchange.ClosedBacklog)
 	w.say("MAIL FROM:<ann@sender.test>", "250")
@@ -496,7 +496,7 @@ func TestHugeForgeryIsRefusedEarly(t *testing.T) {
 		"no header that ends": {"ann@friend.test", strings.Repeat("x", 300_000), false},
 	} {
 		env := envelope{ip: "127.0.0.1", helo: "client.sender.test", from: c.sender}
-		if got := s.adapter.mayBeProven(t.Context(), env, []byte(c.mail)); got != c.want {
+		if got := s.adapter.inbox.verifier.mayBeProven(t.Context(), env, []byte(c.mail)); got != c.want {
 			t.Errorf("%s: may be proven = %t, want %t", name, got, c.want)
 		}
 	}

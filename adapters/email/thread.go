@@ -1,7 +1,6 @@
 package email
 
 import (
-	"cmp"
 	"context"
 	"encoding/base64"
 	"encoding/binary"
@@ -14,8 +13,6 @@ import (
 
 	"inbox/adapters/email/message"
 	"inbox/exchange"
-	"inbox/identity"
-	"inbox/internal/fault"
 	"inbox/normalized"
 )
 
@@ -46,11 +43,11 @@ func parentsOf(fields message.Header) parentage {
 // that started before the agent was copied in holds together, and no one enters that of others by naming its root.
 //
 // parent is the note of the message that the mail answers, empty where it joins no known conversation.
-func (a *Adapter) thread(ctx context.Context, mail *arrival, to recipient, id string) (threadID string, parent route, err error) {
+func (i *inbox) thread(ctx context.Context, mail *arrival, to recipient, id string) (threadID string, parent route, err error) {
 	parents := parentsOf(mail.fields)
-	known, found, err := a.findParent(ctx, to.agent, parents)
+	known, found, err := i.findParent(ctx, to.agent, parents)
 	if err == nil && !found && to.answered != "" {
-		known, found, err = a.findMail(ctx, to.agent, to.answered+"@"+a.domain)
+		known, found, err = i.findMail(ctx, to.agent, to.answered+"@"+i.domain)
 	}
 	if err != nil {
 		return "", route{}, err
@@ -71,7 +68,7 @@ func (a *Adapter) thread(ctx context.Context, mail *arrival, to recipient, id st
 }
 
 // findParent looks for the message that is answered: In-Reply-To, then References from the last to the first.
-func (a *Adapter) findParent(ctx context.Context, agent string, parents parentage) (exchange.ThreadEntry, bool, error) {
+func (i *inbox) findParent(ctx context.Context, agent string, parents parentage) (exchange.ThreadEntry, bool, error) {
 	candidates := make([]string, 0, maxLookups)
 	if parents.parent != "" {
 		candidates = append(candidates, parents.parent)
@@ -84,7 +81,7 @@ func (a *Adapter) findParent(ctx context.Context, agent string, parents parentag
 	}
 
 	for _, id := range candidates {
-		if entry, found, err := a.findMail(ctx, agent, id); found || err != nil {
+		if entry, found, err := i.findMail(ctx, agent, id); found || err != nil {
 			return entry, found, err
 		}
 	}
@@ -93,8 +90,8 @@ func (a *Adapter) findParent(ctx context.Context, agent string, parents parentag
 }
 
 // findMail finds a mail by its id, or the mail that was answered with it.
-func (a *Adapter) findMail(ctx context.Context, agent, id string) (exchange.ThreadEntry, bool, error) {
-	entry, found, err := a.options.Threads.FindMessage(ctx, agent, id)
+func (i *inbox) findMail(ctx context.Context, agent, id string) (exchange.ThreadEntry, bool, error) {
+	entry, found, err := i.options.Threads.FindMessage(ctx, agent, id)
 	if err != nil {
 		return exchange.ThreadEntry{}, false, fmt.Errorf("find parent mail: %w", err)
 	}
@@ -151,10 +148,10 @@ func readRoute(raw json.RawMessage) (route, bool) {
 
 // answerOf returns when the answer of ours was made to which a mail answers: our ids tell their time. Zero = it answers none
 // of ours.
-func (a *Adapter) answerOf(fields message.Header) time.Time {
+func (i *inbox) answerOf(fields message.Header) time.Time {
 	replyID, domain := ReplyIDOf(parentsOf(fields).parent)
 	id, err := uuid.Parse(replyID)
-	if err != nil || id.Version() != 7 || !strings.EqualFold(domain, a.domain) {
+	if err != nil || id.Version() != 7 || !strings.EqualFold(domain, i.domain) {
 		return time.Time{}
 	}
 	return time.Unix(id.Time().UnixTime())
@@ -210,62 +207,4 @@ func answerIndex(parent string, at time.Time) string {
 	child := make([]byte, indexChild) // the last byte is random elsewhere; a repeat must have the same bytes
 	binary.BigEndian.PutUint32(child, far<<31|uint32(delta&0x7fffffff))
 	return base64.StdEncoding.EncodeToString(append(raw, child...))
-}
-
-// Thread tags are what Reply-To of our answers carries where the operator wants it: agent+t.<token>@domain. The token is the
-// id of the answer, signed, so that a mail to it is an answer to it, even with a mail program that loses In-Reply-To.
-const threadMark = "t."
-
-// threadAddress returns the Reply-To of a reply; empty = none.
-func (w *renderer) threadAddress(replyID, local string) string {
-	id, err := uuid.Parse(replyID)
-	if !w.options.ThreadTags || err != nil {
-		return ""
-	}
-	return tagged(local, threadMark+w.tokens.Sign(threadMark, id)) + "@" + w.domain
-}
-
-// answeredReply returns the reply whose thread tag this is; empty = it is none of ours.
-func (a *Adapter) answeredReply(tag string) (replyID string) {
-	token, marked := strings.CutPrefix(strings.ToLower(tag), threadMark)
-	if !marked {
-		return ""
-	}
-	replyID, _ = a.tokens.Verify(threadMark, token)
-	return replyID
-}
-
-// Reaches reports whether an address is one of mail: @user@domain is an account elsewhere.
-func (a *Adapter) Reaches(address string) bool { return !strings.HasPrefix(address, "@") }
-
-// Open begins a conversation of an agent with a mailbox: the route of a reply that answers no mail. An answer to it joins its
-// conversation. Without a subject the subject says that the agent needs a decision. Errors are classed with fault.GiveUp.
-func (a *Adapter) Open(_ context.Context, agent, address, subject string) (json.RawMessage, error) {
-	profile, known := a.options.Agents.Agent(agent)
-	if !known {
-		return nil, fault.GiveUp("there is no agent "+agent, nil)
-	}
-
-	box, err := message.ParseMailbox(strings.TrimPrefix(strings.TrimPrefix(address, "mailto:"), "@"))
-	switch {
-	case err != nil:
-		return nil, fault.GiveUp("the address is no mailbox", err)
-	case box.Domain == a.domain:
-		return nil, fault.GiveUp("the mailbox is one of this server", nil)
-	}
-
-	notes, err := json.Marshal(route{
-		Version: 1, Local: strings.ToLower(profile.Name), From: box, To: []message.Mailbox{box}, Verified: true, Opened: true,
-		Subject: cmp.Or(subject, cmp.Or(message.DisplayName(profile.DisplayName), profile.Name)+" needs a decision"),
-	})
-	if err != nil {
-		return nil, fmt.Errorf("encode route: %w", err)
-	}
-
-	return notes, nil
-}
-
-// Proves leaves it to the evidence itself, which names the mailbox.
-func (a *Adapter) Proves(context.Context, *identity.Evidence, string) (proven, known bool, err error) {
-	return false, false, nil
 }

@@ -163,7 +163,7 @@ func TestAutomaticMail(t *testing.T) {
 	}
 }
 
-// TestReplyToIsNoReflector: whoever can sign mail names anybody in Reply-To, and the agent would write there.
+// TestReplyToIsNoReflector: a sender who can sign mail names any address in Reply-To, and the agent would write there.
 func TestReplyToIsNoReflector(t *testing.T) {
 	policy := ""
 	s := start(t, func(o *Options) {
@@ -345,15 +345,15 @@ func TestThreadTagKeepsThePlusTag(t *testing.T) {
 func TestThreadAndBounceTokensDiffer(t *testing.T) {
 	s := start(t, func(o *Options) { o.ThreadTags = true })
 	const id = "01936f2a-0000-7000-8000-000000000001"
-	token, _ := s.adapter.tokens.ReturnPath(id, "echo")
-	if got := s.adapter.answeredReply("t." + token); got != "" {
+	token, _ := s.adapter.outbox.tokens.ReturnPath(id, "echo")
+	if got := s.adapter.recipients.answeredReply("t." + token); got != "" {
 		t.Errorf("a bounce token is taken for the thread of %s", got)
 	}
-	_, tag, _ := strings.Cut(strings.TrimSuffix(s.adapter.renderer.threadAddress(id, "echo"), "@inbox.test"), "+")
-	if _, valid := s.adapter.tokens.Delivery("bounce+" + strings.TrimPrefix(tag, "t.")); valid {
+	_, tag, _ := strings.Cut(strings.TrimSuffix(s.adapter.outbox.renderer.threadAddress(id, "echo"), "@inbox.test"), "+")
+	if _, valid := s.adapter.outbox.tokens.Delivery("bounce+" + strings.TrimPrefix(tag, "t.")); valid {
 		t.Error("a thread token is taken for a bounce")
 	}
-	if got := s.adapter.answeredReply(tag); got != id {
+	if got := s.adapter.recipients.answeredReply(tag); got != id {
 		t.Errorf("the token is of %q", got)
 	}
 }

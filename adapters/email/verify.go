@@ -75,10 +75,17 @@ var authMethods = map[string]string{
 	"": normalized.AuthNone, authentication.MethodDMARC: normalized.AuthEmailDMARC, authentication.MethodDKIM: normalized.AuthEmailDKIM,
 }
 
+// verifier finds out who sent a mail.
+type verifier struct {
+	*site
+	checker *authentication.Checker
+	tries   *tryCounter
+}
+
 // verify authenticates the From field. A refusal is an *smtp.SMTPError.
-func (a *Adapter) verify(ctx context.Context, env envelope, from message.Mailbox, fields message.Header, mail []byte) (verdict, error) {
+func (v *verifier) verify(ctx context.Context, env envelope, from message.Mailbox, fields message.Header, mail []byte) (verdict, error) {
 	found := verdict{
-		Result: a.checker.Check(ctx, env.connection(), from.Domain, fields, mail),
+		Result: v.checker.Check(ctx, env.connection(), from.Domain, fields, mail),
 		from:   from,
 	}
 
@@ -89,17 +96,17 @@ func (a *Adapter) verify(ctx context.Context, env envelope, from message.Mailbox
 	method, keyID := found.Proof()
 	found.method, found.keyID = authMethods[method], keyID
 	metricVerified.WithLabelValues(found.method, found.DMARC.Result).Inc()
-	return found, a.decide(found, mail)
+	return found, v.decide(found, mail)
 }
 
 // mayBeProven reports whether the rest of a mail, of which the beginning is there, can still prove its sender.
-func (a *Adapter) mayBeProven(ctx context.Context, env envelope, begin []byte) bool {
+func (v *verifier) mayBeProven(ctx context.Context, env envelope, begin []byte) bool {
 	fields, _, err := message.Split(begin)
 	if err != nil {
 		return false
 	}
 	from, err := message.ParseFrom(fields)
-	return err == nil && a.checker.MayProve(ctx, env.connection(), from.Domain, fields, begin)
+	return err == nil && v.checker.MayProve(ctx, env.connection(), from.Domain, fields, begin)
 }
 
 // connection is what authentication looks at.
@@ -109,25 +116,25 @@ func (e envelope) connection() authentication.Connection {
 
 // decide refuses what the owner of the From domain wants refused, puts off what DNS trouble hides, and lets the
 // rest in with honest evidence.
-func (a *Adapter) decide(found verdict, mail []byte) error {
+func (v *verifier) decide(found verdict, mail []byte) error {
 	if found.verified() {
 		return nil
 	}
 
 	if found.DMARC.Trouble {
-		if a.tries.next(mail) > maxTries {
+		if v.tries.next(mail) > maxTries {
 			return nil
 		}
 		return &smtp.SMTPError{Code: 451, EnhancedCode: smtp.EnhancedCode{4, 7, 5},
 			Message: "DNS lookups for the sender's domain failed, please try again later"}
 	}
 
-	if found.from.Domain == a.domain {
+	if found.from.Domain == v.domain {
 		return &smtp.SMTPError{Code: 550, EnhancedCode: smtp.EnhancedCode{5, 7, 26},
-			Message: "Mail from " + a.domain + " must be authenticated; no aligned DKIM signature or SPF pass was found"}
+			Message: "Mail from " + v.domain + " must be authenticated; no aligned DKIM signature or SPF pass was found"}
 	}
 
-	if policy := found.DMARC.Policy; found.DMARC.Result == authentication.Fail && (policy == authentication.PolicyReject || policy == authentication.PolicyQuarantine && a.options.RefuseQuarantine) {
+	if policy := found.DMARC.Policy; found.DMARC.Result == authentication.Fail && (policy == authentication.PolicyReject || policy == authentication.PolicyQuarantine && v.options.RefuseQuarantine) {
 		return &smtp.SMTPError{Code: 550, EnhancedCode: smtp.EnhancedCode{5, 7, 26},
 			Message: fmt.Sprintf("DMARC policy of %s is %s and neither DKIM nor SPF passed aligned", found.DMARC.Domain, policy)}
 	}
@@ -170,12 +177,12 @@ var evidenceMethods = map[string]string{
 
 // evidence states what the mail's own proof says about its sender (message contract, section 10): the domain
 // vouches for the mailbox name, so the assurance is the domain's.
-func (a *Adapter) evidence(found verdict, env envelope, to recipient, claims json.RawMessage) []identity.Evidence {
+func (v *verifier) evidence(found verdict, env envelope, to recipient, claims json.RawMessage) []identity.Evidence {
 	if !found.verified() {
 		return nil
 	}
 	proof := identity.Transport(identity.TransportProof{
-		Domain: a.options.Domain, Subject: "mailto:" + found.from.Address(), Method: evidenceMethods[found.method],
+		Domain: v.options.Domain, Subject: "mailto:" + found.from.Address(), Method: evidenceMethods[found.method],
 		Assurance: identity.AssuranceDomain, Recipient: to.address, KeyID: found.keyID, IssuedAt: env.received,
 	})
 	proof.Claims, proof.Source = claims, &identity.Source{Transport: normalized.ViaEmail}

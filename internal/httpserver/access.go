@@ -231,3 +231,25 @@ func Stopping(ctx context.Context) <-chan struct{} {
 	}
 	return nil
 }
+
+// WhileServing returns a context that ends with ctx, or when the server begins to stop.
+func WhileServing(ctx context.Context) (context.Context, context.CancelFunc) {
+	return Until(ctx, Stopping(ctx))
+}
+
+// Until returns a context that ends with ctx, or when stopping is closed; nil never is.
+func Until(ctx context.Context, stopping <-chan struct{}) (context.Context, context.CancelFunc) {
+	serving, cancel := context.WithCancel(ctx)
+	if stopping == nil {
+		return serving, cancel
+	}
+
+	go func() {
+		select {
+		case <-stopping:
+			cancel()
+		case <-serving.Done():
+		}
+	}()
+	return serving, cancel
+}

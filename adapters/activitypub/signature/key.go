@@ -116,7 +116,7 @@ func PublicPEM(key *rsa.PublicKey) (string, error) {
 	return string(pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: der})), nil
 }
 
-// base58btc of keys and signatures: two short functions, held against each other by FuzzMultibase, in place of a module.
+// base58btc of keys and signatures: two short functions, checked against each other by FuzzMultibase, in place of a module.
 const (
 	base58Alphabet  = "123456789ABCDEFGHJKLMNPQRSTUVWXYZabcdefghijkmnopqrstuvwxyz"
 	maxBase58Letter = 128 // keys and signatures of Ed25519 have at most 88

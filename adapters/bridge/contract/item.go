@@ -9,7 +9,7 @@ import (
 	"inbox/agents/runtime/value"
 )
 
-// Status says what came of the last attempt to deliver an item. It removes nothing.
+// Status is what came of the last attempt to deliver an item. It removes nothing.
 type Status string
 
 // The statuses (agent runtime contract, section 6.4).

@@ -56,7 +56,7 @@ func (b Bridge) Pending(ctx context.Context, client string, limit int, sessions 
 	return b.Store.Pending(ctx, Slug(client), query(limit, sessions))
 }
 
-// Lease is Pending for one of several workers: nobody else gets the same items by Lease until the time is over.
+// Lease is Pending for one of several workers: no other worker gets the same items by Lease until the time is over.
 func (b Bridge) Lease(ctx context.Context, client string, limit int, sessions []string, duration time.Duration) ([]Item, error) {
 	return b.Store.Lease(ctx, Slug(client), query(limit, sessions), duration)
 }
@@ -78,7 +78,7 @@ func (b Bridge) Attempted(ctx context.Context, client, id string, delivered bool
 	return b.Store.Attempted(ctx, Slug(client), id, status)
 }
 
-// Ack removes the client's own items with these ids and says how many there were.
+// Ack removes the client's own items with these ids and returns how many there were.
 func (b Bridge) Ack(ctx context.Context, client string, ids []string) (int, error) {
 	return b.Store.Ack(ctx, Slug(client), ids)
 }
@@ -107,14 +107,14 @@ type Store interface {
 	// whether they are leased or not.
 	Pending(ctx context.Context, client string, query Query) ([]Item, error)
 
-	// Lease is Pending for several workers of one client: it leaves out items with a lease and leases what it gives for
+	// Lease is Pending for several workers of one client: it leaves out items with a lease and leases what it returns for
 	// the time, in one step. A lease ends by itself and removes nothing.
 	Lease(ctx context.Context, client string, query Query, duration time.Duration) ([]Item, error)
 
 	// Attempted keeps the status of an attempt to deliver an item; false when the client has no such item any more.
 	Attempted(ctx context.Context, client, id string, status Status) (bool, error)
 
-	// Ack removes the items of the client with these ids and says how many there were. Other ids are passed over,
+	// Ack removes the items of the client with these ids and returns how many there were. Other ids are passed over,
 	// those of other clients' items too.
 	Ack(ctx context.Context, client string, ids []string) (int, error)
 }

@@ -47,7 +47,7 @@ type Duplicates struct {
 	Marks Marks
 }
 
-// Claim reports whether the caller is the first with this message and shall take it; everybody else shall acknowledge it
+// Claim reports whether the caller is the first with this message and shall take it; all others shall acknowledge it
 // and do nothing. The check and the mark are one step.
 func (d Duplicates) Claim(ctx context.Context, provider, id string, ttl time.Duration) (first bool, err error) {
 	key, ok := NewMessageKey(provider, id)

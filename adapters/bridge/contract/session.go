@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// SessionKey says which of our sessions an outside conversation is: one per connector, conversation and agent. It is
+// SessionKey identifies our session of an outside conversation: one per connector, conversation and agent. It is
 // kept in three parts, because the parts may hold any character.
 type SessionKey struct {
 	Connector    string

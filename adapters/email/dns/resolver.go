@@ -194,7 +194,7 @@ type Source interface {
 }
 
 // Tags reads tag=value lists (RFC 6376, section 3.2); white space is of no meaning in the tags that we use. Of a tag that
-// stands twice the last counts.
+// is duplicate the last counts.
 func Tags(text string) map[string]string {
 	tags := make(map[string]string, 12)
 	for pair := range strings.SplitSeq(text, ";") {
@@ -209,7 +209,7 @@ func Tags(text string) map[string]string {
 	return tags
 }
 
-// RepeatsTag reports whether a tag stands twice, which makes the list invalid (RFC 6376, section 3.2).
+// RepeatsTag reports whether a tag is duplicate, which makes the list invalid (RFC 6376, section 3.2).
 func RepeatsTag(text string) bool {
 	seen := make(map[string]bool, 12)
 	for pair := range strings.SplitSeq(text, ";") {

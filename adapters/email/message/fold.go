@@ -14,7 +14,7 @@ const (
 	writtenWord = 63 // bytes of an encoded word: it fits behind the longest names of fields
 )
 
-// Fold writes a field with its line end. Lines are cut before blanks only, so that unfolding gives the value back;
+// Fold writes a field with its line end. Lines are cut before blanks only, so that unfolding restores the value;
 // what could end a line early becomes a blank.
 func Fold(name, value string) []byte {
 	out := append(make([]byte, 0, len(name)+len(value)+16), name...)

@@ -201,7 +201,7 @@ func (r *contentReader) readAlternative(ctx context.Context, node *message.Entit
 	return nil
 }
 
-// readCalendar returns an invitation as a file and what it says as text. Mails carry the same one twice, inside of the
+// readCalendar returns an invitation as a file and what it says as text. Mails carry duplicates, inside of the
 // alternatives and attached: it is there once, under the name that one of them has.
 func (r *contentReader) readCalendar(ctx context.Context, node *message.Entity) error {
 	summary := Truncate(calendarText(message.Decode(node.Decode(), cmp.Or(node.Params["charset"], "utf-8"))))

@@ -28,6 +28,15 @@ const (
 	maxAttachmentName = 255
 )
 
+// messages takes what clients say into the engine.
+type messages struct {
+	*site
+	access   *access
+	sessions *sessions
+	tools    *clientTools
+	runs     *runs
+}
+
 // question is one message on its way in, whatever surface it came by.
 type question struct {
 	agent     exchange.AgentProfile
@@ -36,6 +45,37 @@ type question struct {
 	messageID string // the client's own id of the message; may be empty
 	original  []byte
 	request   string // digest of the whole request where the message does not tell a repeat; may be empty
+}
+
+// accept brings a question into the engine and returns its run; the repeat of a question returns the run of the first copy. A
+// reader that names the last event it has asks for the rest of that stream and sends nothing.
+func (m *messages) accept(ctx context.Context, q question, lastEvent string) (run, error) {
+	if lastEvent != "" {
+		return m.runs.resume(ctx, q, lastEvent)
+	}
+	if found, over, err := m.tools.submit(ctx, &q); over || err != nil {
+		return found, err
+	}
+	in, err := m.inbound(ctx, q)
+	if err != nil {
+		return run{}, err
+	}
+	receipt, err := m.options.Receiver.Receive(ctx, in)
+	if err != nil {
+		return run{}, err
+	}
+	turn, err := m.options.Turns.Turn(ctx, receipt.TurnID)
+	if err != nil {
+		return run{}, err
+	}
+	found := run{turn: turn, route: routeOf(turn)}
+	if !found.route.Chat {
+		return run{}, fault.New(fault.Gone, "the conversation with this run was deleted")
+	}
+	if found.route.Digest != digestOf(q.input) {
+		return run{}, fault.New(fault.Conflict, "the run was started with another message; every message needs a run id of its own")
+	}
+	return found, nil
 }
 
 // route is what this adapter keeps with every turn. It never leaves the server; the session is a secret of its owner.
@@ -63,16 +103,16 @@ func routeOf(turn exchange.TurnRecord) route {
 }
 
 // inbound makes the normalized message of a question, and what is kept beside it.
-func (a *Adapter) inbound(ctx context.Context, q question) (exchange.Inbound, error) {
-	parts, err := a.parts(ctx, q)
+func (m *messages) inbound(ctx context.Context, q question) (exchange.Inbound, error) {
+	parts, err := m.parts(ctx, q)
 	if err != nil {
 		return exchange.Inbound{}, err
 	}
-	session, owned, err := a.place(q)
+	session, owned, err := m.sessions.place(q)
 	if err != nil {
 		return exchange.Inbound{}, err
 	}
-	told, err := a.history(ctx, q, owned, session)
+	told, err := m.history(ctx, q, owned, session)
 	if err != nil {
 		return exchange.Inbound{}, err
 	}
@@ -84,7 +124,7 @@ func (a *Adapter) inbound(ctx context.Context, q question) (exchange.Inbound, er
 	threads := true
 	in := exchange.Inbound{
 		Message: normalized.Message{
-			ID: id, ThreadID: owned.thread(session), Sender: a.sender(q.who, q.agent, session), Recipient: q.agent.Address, Parts: parts,
+			ID: id, ThreadID: owned.thread(session), Sender: m.access.sender(q.who, q.agent, session), Recipient: q.agent.Address, Parts: parts,
 			RecipientCapabilities: normalized.RecipientCapabilities{
 				MentionRelay: normalized.MentionRelay{Kind: normalized.RelayNone},
 				TextMIMEs:    []string{normalized.MIMEMarkdown, normalized.MIMEPlain}, Threads: &threads,
@@ -97,30 +137,13 @@ func (a *Adapter) inbound(ctx context.Context, q question) (exchange.Inbound, er
 	return in, nil
 }
 
-// place returns the session of a question and whose it is.
-func (a *Adapter) place(q question) (session string, owned owner, err error) {
-	asked := q.input.SessionID
-	if len(asked) > maxSession {
-		return "", owner{}, sessionNotFound()
-	}
-	owned.agent = q.agent.Name
-	if q.who.guest() {
-		session, err = guestSession(asked, q.input.RunID, q.messageID)
-		owned.principal = a.sender(q.who, q.agent, session).Principal()
-		return session, owned, err
-	}
-	owned.principal = a.sender(q.who, q.agent, "").Principal()
-	session, err = owned.session(asked)
-	return session, owned, err
-}
-
 // names returns the id of the message and of its run, which are one. A repeat has the same ones: those of the run that the
 // client named, or of its message.
 func names(q question, session string) (id, run string) {
 	run = strings.TrimSpace(q.input.RunID)
 	if run == "" && q.messageID != "" {
 		conversation := session
-		if q.input.SessionID == "" && !q.who.guest() { // the session is a new one with each copy; a guest without one is somebody else
+		if q.input.SessionID == "" && !q.who.guest() { // the session is a new one with each copy; a guest without one is another person
 			conversation = ""
 		}
 		run = "run_" + hash("chat message", q.agent.Name, conversation, q.messageID, digestOf(q.input))[:32]
@@ -131,12 +154,9 @@ func names(q question, session string) (id, run string) {
 	return exchange.RunMessageID(run), run
 }
 
-// short keeps an id of a client readable in a refusal.
-func short(id string) string {
-	if len(id) <= maxReadableID {
-		return id
-	}
-	return hash("chat id", id)
+// digestOf is the same for a repeat of a message and different for another one.
+func digestOf(input contract.Input) string {
+	return hash("chat digest", input.Message, value.EncodeText(input.Continuations), value.EncodeText(input.Attachments))
 }
 
 func hash(pieces ...string) string {
@@ -144,9 +164,12 @@ func hash(pieces ...string) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// digestOf is the same for a repeat of a message and different for another one.
-func digestOf(input contract.Input) string {
-	return hash("chat digest", input.Message, value.EncodeText(input.Continuations), value.EncodeText(input.Attachments))
+// short keeps an id of a client readable in a refusal.
+func short(id string) string {
+	if len(id) <= maxReadableID {
+		return id
+	}
+	return hash("chat id", id)
 }
 
 // profileOf keeps what the client says about where it is: context for the agent, never authorization.
@@ -159,7 +182,7 @@ func profileOf(clientContext map[string]any) *normalized.SenderProfile {
 }
 
 // parts are the text, the results of tools that ran at the client, and its files.
-func (a *Adapter) parts(ctx context.Context, q question) ([]normalized.Part, error) {
+func (m *messages) parts(ctx context.Context, q question) ([]normalized.Part, error) {
 	var parts []normalized.Part
 	input := q.input
 	if text := strings.TrimSpace(input.Message); text != "" {
@@ -176,7 +199,7 @@ func (a *Adapter) parts(ctx context.Context, q question) ([]normalized.Part, err
 		return nil, fault.Newf(fault.Malformed, "a message has at most %d files", maxAttachments)
 	}
 	for _, attached := range input.Attachments {
-		part, err := a.filePart(ctx, value.Assoc(attached))
+		part, err := m.filePart(ctx, value.Assoc(attached))
 		if err != nil {
 			return nil, err
 		}
@@ -209,7 +232,7 @@ func toolParts(messages []envelope.Envelope) []normalized.Part {
 
 // filePart reads {name, mimeType, bytes} or {name, mimeType, uri}; other names of these members are those that clients of
 // the reference use. Nothing is fetched.
-func (a *Adapter) filePart(ctx context.Context, file map[string]any) (normalized.Part, error) {
+func (m *messages) filePart(ctx context.Context, file map[string]any) (normalized.Part, error) {
 	part := normalized.Part{Kind: normalized.PartFile, MIME: textOf(file, "mimeType", "mime_type", "type"), Name: textOf(file, "name", "filename")}
 	if part.MIME == "" || !strings.Contains(part.MIME, "/") {
 		part.MIME = mimeBytes
@@ -218,7 +241,7 @@ func (a *Adapter) filePart(ctx context.Context, file map[string]any) (normalized
 		part.Name = strings.ToValidUTF8(part.Name[:maxAttachmentName], "")
 	}
 	if encoded := textOf(file, "bytes", "data", "data_base64"); encoded != "" {
-		return a.keep(ctx, part, encoded)
+		return m.keep(ctx, part, encoded)
 	}
 	address := textOf(file, "uri", "url")
 	if address == "" {
@@ -237,25 +260,25 @@ func textOf(object map[string]any, members ...string) string {
 	return ""
 }
 
-func (a *Adapter) keep(ctx context.Context, part normalized.Part, encoded string) (normalized.Part, error) {
+func (m *messages) keep(ctx context.Context, part normalized.Part, encoded string) (normalized.Part, error) {
 	content, err := base64.StdEncoding.DecodeString(encoded)
 	if err != nil {
 		return part, fault.New(fault.Malformed, "the bytes of a file must be base64")
 	}
-	return part.Carrying(ctx, content, a.options.Blobs)
+	return part.Carrying(ctx, content, m.options.Blobs)
 }
 
 const maxHistoryLines = 100
 
 // history returns what the client says was said before, as far as nothing of the session is kept here: what we have
-// ourselves is never told twice (agent runtime contract, section 6.1).
-func (a *Adapter) history(ctx context.Context, q question, owned owner, session string) ([]line, error) {
+// ourselves is never repeated to the agent (agent runtime contract, section 6.1).
+func (m *messages) history(ctx context.Context, q question, owned owner, session string) ([]line, error) {
 	told := q.input.History
 	if len(told) == 0 {
 		return nil, nil
 	}
 	if q.input.SessionID != "" {
-		kept, err := a.options.Turns.Turns(ctx, exchange.TurnFilter{
+		kept, err := m.options.Turns.Turns(ctx, exchange.TurnFilter{
 			Agent: owned.agent, Principal: owned.principal, ThreadID: owned.thread(session), ByArrival: true, Limit: 1,
 		})
 		if err != nil || len(kept) > 0 {
@@ -268,27 +291,4 @@ func (a *Adapter) history(ctx context.Context, q question, owned owner, session 
 		lines[i] = line{one.Role, one.Content}
 	}
 	return lines, nil
-}
-
-// Late reports whether the client told what was said before its message.
-func (*Adapter) Late(turn exchange.TurnRecord) bool { return len(routeOf(turn).History) > 0 }
-
-// Ancestors returns what the client says was said before, oldest first. All of it is the client's word: its lines of the
-// assistant were perhaps never said.
-func (*Adapter) Ancestors(_ context.Context, turn exchange.TurnRecord) ([]normalized.HistoricalMessage, error) {
-	lines := routeOf(turn).History
-	list := make([]normalized.HistoricalMessage, 0, len(lines))
-	for _, line := range lines {
-		message := normalized.HistoricalMessage{
-			Role: normalized.RoleUser, Sender: turn.Message.Sender, Parts: []normalized.Part{normalized.Text(line.Text)},
-			Timestamp: identity.At(turn.AcceptedAt),
-		}
-		if line.Role == "assistant" {
-			message.Role, message.Sender = normalized.RoleAssistant, normalized.Sender{Address: turn.Message.Recipient, AuthMethod: normalized.AuthNone}
-		}
-		if value.Trim(line.Text) != "" {
-			list = append(list, message)
-		}
-	}
-	return list, nil
 }

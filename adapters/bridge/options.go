@@ -1,0 +1,130 @@
+package bridge
+
+import (
+	"context"
+	"io"
+	"iter"
+	"log/slog"
+	"net/http"
+	"net/url"
+	"time"
+
+	"inbox/adapters/bridge/contract"
+	"inbox/agents/runtime/task"
+	"inbox/exchange"
+	"inbox/identity"
+	"inbox/internal/bearer"
+	"inbox/policypart"
+)
+
+// Receiver accepts one message durably. Errors are *fault.Fault.
+type Receiver interface {
+	Receive(ctx context.Context, in exchange.Inbound) (exchange.Receipt, error)
+}
+
+// Directory knows the agents; names are compared case-insensitively.
+type Directory interface {
+	Agent(name string) (exchange.AgentProfile, bool)
+}
+
+// Turns reads stored turns.
+type Turns interface {
+	Turn(ctx context.Context, id string) (exchange.TurnRecord, error)
+	// TurnOf returns the newest turn of a principal whose message has the native id; fault.NotFound when there is none.
+	TurnOf(ctx context.Context, principal, nativeID string) (exchange.TurnRecord, error)
+	Turns(ctx context.Context, filter exchange.TurnFilter) ([]exchange.TurnRecord, error)
+	Events(ctx context.Context, turnID string, after int64, limit int) ([]exchange.Event, error)
+}
+
+// Runs follows and stops turns while they run.
+type Runs interface {
+	// Wait blocks until the turn ended or waits for a decision or a tool; the end of ctx is its error.
+	Wait(ctx context.Context, turnID string) (exchange.TurnRecord, error)
+	// Cancel ends a turn without answer; fault.Conflict when it ended already.
+	Cancel(ctx context.Context, turnID, reason string) (exchange.TurnRecord, error)
+	// Follow yields the turn's events after a seq in order, live, and ends after the terminal one.
+	Follow(ctx context.Context, turnID string, after int64) iter.Seq2[exchange.Event, error]
+}
+
+// Queue keeps clients and what waits for them.
+type Queue interface {
+	contract.Store
+	// Offer keeps an item unless its id was ever queued. There is always room for it: Room was asked before its question
+	// was taken.
+	Offer(ctx context.Context, item contract.Item) error
+	// Room reports whether the queue of a client takes more: contract.ErrFull.
+	Room(ctx context.Context, client string) error
+	// Item returns an item of a client that was not acknowledged.
+	Item(ctx context.Context, client, id string) (contract.Item, bool, error)
+	// Register is PutClient with the sealed secret of its callback; empty = the one that it has.
+	Register(ctx context.Context, client contract.Client, secret string) error
+	// ClientSecret returns a client with that secret.
+	ClientSecret(ctx context.Context, id string) (client contract.Client, secret string, found bool, err error)
+}
+
+// Sessions keeps conversations. What belongs to another owner is not found.
+type Sessions interface {
+	CreateSession(ctx context.Context, session exchange.Session) (stored exchange.Session, created bool, err error)
+	Session(ctx context.Context, owner, id string) (exchange.Session, bool, error)
+	Sessions(ctx context.Context, filter exchange.SessionFilter) ([]exchange.Session, error)
+	RenameSession(ctx context.Context, owner, id, title string) error
+	TouchSession(ctx context.Context, owner, id string, at time.Time) error
+	DeleteSession(ctx context.Context, owner, id string) error
+	ChannelSession(ctx context.Context, key contract.SessionKey, fresh exchange.Session) (exchange.Session, error)
+	ImportSession(ctx context.Context, session exchange.Session, messages []string) (stored exchange.Session, created bool, err error)
+	Transcript(ctx context.Context, owner, id string) ([]string, error)
+}
+
+// Sealer keeps the secrets of callbacks unreadable in the database.
+type Sealer interface {
+	Seal(ctx context.Context, secret []byte, purpose string) (string, error)
+	Open(ctx context.Context, sealed, purpose string) ([]byte, error)
+}
+
+// WebClient sends requests under the outgoing address policy (internal/safehttp) and follows no redirects.
+type WebClient interface {
+	Do(request *http.Request) (*http.Response, error)
+	// CheckTarget refuses an address that could not be requested now; a name is looked up.
+	CheckTarget(ctx context.Context, u *url.URL) error
+}
+
+// Blobs keeps the bytes of files that are too large for a message.
+type Blobs interface {
+	Put(ctx context.Context, r io.Reader) (digest string, size int64, err error)
+}
+
+// Validator decides which signed evidence may be relied on, and what a connector that proved itself may vouch for.
+type Validator interface {
+	Believe(ctx context.Context, offered identity.Offered, recipient identity.Recipient) identity.Belief
+	Covers(evidence identity.Evidence) bool
+}
+
+// Options configure an Adapter. All collaborators are required.
+type Options struct {
+	Domain string // the part after the last @ of our addresses
+
+	Receiver  Receiver
+	Directory Directory
+	Turns     Turns
+	Runs      Runs
+	Tokens    bearer.Source
+	Queue     Queue
+	Sessions  Sessions
+	SessionOf func(owner string) contract.Sessions // the map of outside conversations of an owner, for imports
+	Tasks     task.Runs                            // notes on runs: who asked to stop them
+	Sealer    Sealer
+	Web       WebClient // for the callbacks of bridges, which their clients register
+	Blobs     Blobs
+	Validator Validator
+	Present   func(policypart.Part) policypart.Part // puts the asker's secret into the url of a demand
+
+	Connectors []Connector
+
+	Policy              exchange.Policy // of deliveries; callbacks follow its schedule
+	CallbackConcurrency int             // callbacks called at once
+
+	WaitLimit    time.Duration // longest time that a request waits for an answer; default 50 s
+	KeepAlive    time.Duration // comment lines on quiet streams; default 15 s
+	WriteTimeout time.Duration // a reader that takes longer for one event is dropped; default 10 s
+	Logger       *slog.Logger
+}

@@ -1,0 +1,134 @@
+package chat
+
+import (
+	"context"
+	"io"
+	"iter"
+	"log/slog"
+	"time"
+
+	"inbox/exchange"
+	"inbox/normalized"
+	"inbox/policypart"
+)
+
+// Receiver accepts one message durably. Errors are *fault.Fault.
+type Receiver interface {
+	Receive(ctx context.Context, in exchange.Inbound) (exchange.Receipt, error)
+}
+
+// Directory knows the agents; names are compared case-insensitively.
+type Directory interface {
+	Agent(name string) (exchange.AgentProfile, bool)
+	Agents() []exchange.AgentProfile
+}
+
+// Turns reads stored turns and their events.
+type Turns interface {
+	Turn(ctx context.Context, id string) (exchange.TurnRecord, error)
+	// Turns lists newest update first.
+	Turns(ctx context.Context, filter exchange.TurnFilter) ([]exchange.TurnRecord, error)
+	Events(ctx context.Context, turnID string, after int64, limit int) ([]exchange.Event, error)
+}
+
+// Memory forgets what was said.
+type Memory interface {
+	// ForgetThread removes the texts of the turns of a thread that have ended; again after a crash.
+	ForgetThread(ctx context.Context, agent, threadID string) (turns int, err error)
+	// DeleteSession removes a session with its texts; fault.NotFound without it.
+	DeleteSession(ctx context.Context, owner, id string) error
+}
+
+// Runs follows turns while they run.
+type Runs interface {
+	// Wait blocks until the turn ended or waits for a decision or a tool; the end of ctx is its error.
+	Wait(ctx context.Context, turnID string) (exchange.TurnRecord, error)
+	// Follow yields the turn's events after a seq in order, live, and ends after the terminal one.
+	Follow(ctx context.Context, turnID string, after int64) iter.Seq2[exchange.Event, error]
+	// Cancel ends a turn that has no answer yet; Conflict when it ended already.
+	Cancel(ctx context.Context, turnID, reason string) (exchange.TurnRecord, error)
+}
+
+// Tokens finds a bearer token by the lower-case hex SHA-256 of its text.
+type Tokens interface {
+	TokenByHash(ctx context.Context, hash string) (exchange.Token, bool, error)
+}
+
+// Blobs keeps the bytes of files that are too large for a message.
+type Blobs interface {
+	Put(ctx context.Context, r io.Reader) (digest string, size int64, err error)
+}
+
+// Options configure an Adapter. Domain and all collaborators are required.
+type Options struct {
+	Domain    string // the part after the last @ of our addresses
+	PublicURL string // where HTTP is reached: signed tokens are made out to it
+
+	Receiver  Receiver
+	Directory Directory
+	Turns     Turns
+	Runs      Runs
+	Tokens    Tokens
+	Blobs     Blobs
+	Memory    Memory
+	Issued    Issued // checks signed tokens; nil = none are taken
+
+	// ToolKind returns who executes a client tool of an agent, by any of its names; empty when it is none. With an empty name it
+	// reports whether the agent has such tools, and ToolOfAsker if one of them is its asker's. nil = no agent has any.
+	ToolKind func(agent, tool string) string
+	Tools    ToolRequests // required with ToolKind
+
+	// Guests reports whether an agent answers people who prove nothing; nil = no agent does.
+	Guests func(agent string) bool
+	// ShowsTools reports whether an agent's calls of tools are shown; nil = never.
+	ShowsTools func(agent string) bool
+	// Present puts the asker's secret into the url of a demand; nil = the part stays as it is.
+	Present func(policypart.Part) policypart.Part
+
+	// FileURL is where a file of an answer can be read; empty = nowhere. nil = no file can.
+	FileURL func(reply exchange.Reply, part normalized.Part) string
+
+	Origins []string // of web pages that may call from elsewhere; "*" = all
+
+	WaitLimit    time.Duration // longest wait for an answer that is not streamed; default 2 min
+	KeepAlive    time.Duration // comment lines on quiet streams; default 15 s
+	WriteTimeout time.Duration // a reader of a stream that takes longer for one frame is dropped; default 10 s
+	Logger       *slog.Logger
+}
+
+// Defaults of Options.
+const (
+	defaultWaitLimit    = 2 * time.Minute
+	defaultKeepAlive    = 15 * time.Second
+	defaultWriteTimeout = 10 * time.Second
+)
+
+func (o *Options) defaults() {
+	if o.Guests == nil {
+		o.Guests = func(string) bool { return false }
+	}
+	if o.ToolKind == nil {
+		o.ToolKind = func(string, string) string { return "" }
+	}
+	if o.FileURL == nil {
+		o.FileURL = func(exchange.Reply, normalized.Part) string { return "" }
+	}
+	if o.ShowsTools == nil {
+		o.ShowsTools = func(string) bool { return false }
+	}
+	if o.Present == nil {
+		o.Present = func(part policypart.Part) policypart.Part { return part }
+	}
+	if o.WaitLimit <= 0 {
+		o.WaitLimit = defaultWaitLimit
+	}
+	if o.KeepAlive <= 0 {
+		o.KeepAlive = defaultKeepAlive
+	}
+	if o.WriteTimeout <= 0 {
+		o.WriteTimeout = defaultWriteTimeout
+	}
+	if o.Logger == nil {
+		o.Logger = slog.Default()
+	}
+}
