@@ -75,7 +75,7 @@ const (
 // MaxMemory bounds what Memory keeps of one turn, in bytes.
 const MaxMemory = 4 << 20
 
-// Memory is the durable note of one turn. What Save was given when it returned without error is what Load gives to a
+// Memory is the durable note of one turn. What Save was given when it returned without error is what Load returns to a
 // later run on any node. It is forgotten a week after the last Save.
 type Memory interface {
 	// Load returns the note; nil when there is none. Errors are fault.Unavailable.

@@ -59,6 +59,7 @@ func (t Turn) Step() string {
 	if m.PolicyResolution == nil && m.ReceivedTrace == nil {
 		return t.ID
 	}
+
 	brought, err := json.Marshal(struct {
 		Resolution *policypart.Resolution `json:"policy_resolution"`
 		Trace      *normalized.Response   `json:"received_trace"`
@@ -66,6 +67,7 @@ func (t Turn) Step() string {
 	if err != nil {
 		return t.ID // the document cannot be written either
 	}
+
 	sum := sha256.Sum256(brought)
 	return t.ID + "-" + hex.EncodeToString(sum[:8])
 }

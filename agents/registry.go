@@ -34,12 +34,15 @@ func (r *Registry) Add(entry Entry) error {
 	if err := entry.validate(); err != nil {
 		return err
 	}
+
 	key := strings.ToLower(entry.Profile.Name)
 	r.mu.Lock()
 	defer r.mu.Unlock()
+
 	if _, taken := r.byName[key]; taken {
 		return fault.Newf(fault.Conflict, "there are two agents named %q; names that differ only in case are the same", entry.Profile.Name)
 	}
+
 	r.byName[key] = len(r.entries)
 	r.entries = append(r.entries, entry)
 	return nil
@@ -52,6 +55,7 @@ func (e Entry) validate() error {
 	if !identity.ValidAgentName(e.Profile.Name) {
 		return fault.InField("name", "must be 1 to 64 of A-Z a-z 0-9 . _ - without a dot at either end")
 	}
+
 	address, err := identity.ParseAddress(e.Profile.Address)
 	if err != nil {
 		return fault.InField("address", err.Error())
@@ -59,6 +63,7 @@ func (e Entry) validate() error {
 	if address.Local != e.Profile.Name {
 		return fault.InField("address", "must be @"+e.Profile.Name+"@domain, as the name says")
 	}
+
 	return e.Settings.Validate()
 }
 

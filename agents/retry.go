@@ -12,7 +12,7 @@ type RetryPolicy struct {
 	// turn is kept. Nil = DefaultRetrySchedule. Waiting is the same where somebody waits for the answer.
 	Schedule []time.Duration
 	Waiting  []time.Duration
-	// Rate bounds how many turns a second each node gives to a back end that is back; zero = DefaultRetryRate.
+	// Rate bounds how many turns a second each node sends to a back end that is back; zero = DefaultRetryRate.
 	Rate float64
 	// StaleAfter is the age from which Stale decides about a turn that has not been answered; zero = never.
 	StaleAfter time.Duration
@@ -65,9 +65,11 @@ func (p RetryPolicy) validate() error {
 			return fault.InField("retry.schedule", "must be positive times")
 		}
 	}
+
 	if p.Rate < 0 || p.StaleAfter < 0 {
 		return fault.InField("retry.rate", "and stale_after must not be negative")
 	}
+
 	switch p.Stale {
 	case StaleAnswer, StaleApologise, StaleHold, StaleDrop:
 		return nil

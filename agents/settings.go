@@ -97,10 +97,12 @@ func (s Settings) WithDefaults() Settings {
 	if s.AckText == "" {
 		s.AckText = DefaultAckText
 	}
+
 	s.Retry = s.Retry.withDefaults()
 	if s.History == (history.Policy{}) {
 		s.History = history.DefaultPolicy()
 	}
+
 	return s
 }
 
@@ -111,25 +113,30 @@ func (s Settings) Validate() error {
 	default:
 		return fault.InField("unverified", `must be "answer", "hold" or "refuse"`)
 	}
+
 	if s.HistoryScope != HistoryThread && s.HistoryScope != HistoryPerson {
 		return fault.InField("history.scope", `must be "thread" or "person"`)
 	}
 	if !validApproval(s.ApproveReplies) {
 		return fault.InField("approve_replies", `must be "never", "always" or "unverified"`)
 	}
+
 	for i := range s.ReplyRules {
 		if rule := &s.ReplyRules[i]; !validApproval(rule.ApproveReplies) || rule.Rule.Effect != identity.EffectAllow {
 			return fault.InField("reply_rules", `must allow, with "never", "always" or "unverified"`)
 		}
 	}
+
 	if len(s.Approvers) > MaxApprovers {
 		return fault.InField("approvers", "must be at most 20 addresses")
 	}
+
 	for _, address := range s.Approvers {
 		if _, err := identity.ParseAddress(address); err != nil {
 			return fault.InField("approvers", `must be addresses, such as "@owner@social.example" or "owner@example.org"`)
 		}
 	}
+
 	if s.MaxHops < 1 {
 		return fault.InField("max_hops", "must be at least 1")
 	}
@@ -142,6 +149,7 @@ func (s Settings) Validate() error {
 	if s.AckAfter < 0 {
 		return fault.InField("ack_after", "must not be negative")
 	}
+
 	return nil
 }
 

@@ -111,7 +111,7 @@ func (r *recordedBridge) clear(clients map[string]bool) {
 	}
 }
 
-// handIn returns a body to a connector under a signature, and tells status and answer.
+// handIn hands a body to a connector under a signature, and tells status and answer.
 func (s *server) handIn(path, header string, body []byte) (int, http.Header, map[string]any) {
 	s.t.Helper()
 	request, err := http.NewRequestWithContext(s.t.Context(), http.MethodPost, s.URL()+path, bytes.NewReader(body))

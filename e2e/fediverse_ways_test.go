@@ -56,7 +56,7 @@ func TestFedify(t *testing.T) {
 	})
 }
 
-// in returns the exchange to a subtest, which owns its failures and leaves the peer as it was.
+// in hands the exchange to a subtest, which owns its failures and leaves the peer as it was.
 func (x *exchangeOf) in(t *testing.T, test func(*exchangeOf, *testing.T)) {
 	outer := x.peer
 	x.peer = outer.in(t)

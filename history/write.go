@@ -4,9 +4,9 @@ import (
 	"encoding/json"
 	"slices"
 	"strings"
-	"unicode/utf8"
 
 	"inbox/identity"
+	"inbox/internal/clip"
 	"inbox/normalized"
 )
 
@@ -134,19 +134,9 @@ func stored(ref *normalized.BytesRef) *normalized.BytesRef {
 func shortened(result json.RawMessage) json.RawMessage {
 	const mark = " … (shortened)"
 	for keep := shortResult; ; keep -= keep/8 + 1 {
-		body, err := json.Marshal(cutRunes(string(result), max(keep, 0)) + mark)
+		body, err := json.Marshal(strings.ToValidUTF8(clip.Bytes(string(result), max(keep, 0)), "") + mark)
 		if err == nil && len(body) <= shortResult || keep <= 0 {
 			return body
 		}
 	}
-}
-
-func cutRunes(text string, limit int) string {
-	if len(text) <= limit {
-		return text
-	}
-	for limit > 0 && !utf8.RuneStart(text[limit]) {
-		limit--
-	}
-	return strings.ToValidUTF8(text[:limit], "")
 }

@@ -1,4 +1,4 @@
-// Package agenttest is the conformance suite of agents.Agent: what the engine relies on whoever answers. Every kind
+// Package agenttest is the conformance suite of agents.Agent: what the engine relies on, whatever answers. Every kind
 // of agent runs it in its own tests. It judges behaviour at the seam, not whether an answer is any good.
 package agenttest
 
@@ -22,7 +22,7 @@ const patience = 10 * time.Second
 type Suite struct {
 	// New makes an agent that answers every message at once.
 	New func(t *testing.T) agents.Agent
-	// NewStuck makes an agent that never comes to an answer by itself; nil for a kind that waits for nobody.
+	// NewStuck makes an agent that never comes to an answer by itself; nil for a kind that waits for no one.
 	NewStuck func(t *testing.T) agents.Agent
 }
 
@@ -91,6 +91,7 @@ func (s Suite) isReentrant(t *testing.T) {
 		}
 		break
 	}
+
 	for turn.Attempt = 2; turn.Attempt <= 3; turn.Attempt++ {
 		check(t, turn.Message, answer(t, agent, turn))
 	}
@@ -118,6 +119,7 @@ func (s Suite) stopsWhenNobodyWantsMore(t *testing.T) {
 		deltas++
 		break // an agent that yields again panics here
 	}
+
 	if deltas != 1 {
 		t.Errorf("%d deltas before the break, want 1", deltas)
 	}
@@ -167,10 +169,12 @@ func fold(ctx context.Context, t *testing.T, agent agents.Agent, turn agents.Tur
 			t.Fatalf("delta %s: %v", encode(t, delta), err)
 		}
 	}
+
 	response, err := fold.Response()
 	if err != nil {
 		t.Fatalf("fold: %v", err)
 	}
+
 	return response.Answering(turn.Message), nil
 }
 

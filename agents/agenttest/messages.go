@@ -25,11 +25,13 @@ func Messages() map[string]normalized.Message {
 		Kind: normalized.PartFile, MIME: "image/png", Name: "map.png", Alt: "a map of the island",
 		BytesRef: normalized.Inline([]byte("not a picture")),
 	}
+
 	link := normalized.Part{Kind: normalized.PartLink, URL: "https://example.org/a?b=c", Title: "An example"}
 	artifact := normalized.Part{
 		Kind: normalized.PartArtifact, MIME: "application/json", ID: "a1", Name: "result",
 		BytesRef: normalized.Stored(strings.Repeat("0123456789abcdef", 4)),
 	}
+
 	parts := map[string][]normalized.Part{
 		"text":        {normalized.Text(short)},
 		"markdown":    {normalized.Markdown("# Title\n\n- *one*\n- `two`\n\n```go\nfunc main() {}\n```")},
@@ -42,10 +44,12 @@ func Messages() map[string]normalized.Message {
 		"empty":       {},
 		"white space": {normalized.Text(" \n\t ")},
 	}
+
 	messages := make(map[string]normalized.Message, len(parts)+1)
 	for name, content := range parts {
 		messages[name] = message(name, content)
 	}
+
 	later := message("with history", []normalized.Part{normalized.Text("and now?")})
 	later.History = history(later)
 	messages["with history"] = later

@@ -26,8 +26,10 @@ func Operations() []openapi.Operation {
 		{Method: "POST", Path: "/v1/tools/{agent}/requests/{request}/timeout", Summary: "Say that a call takes too long", Response: Ended{}, Errors: taken},
 		{Method: "POST", Path: "/v1/tools/{agent}/requests/{request}/cancel", Summary: "End a call without result", Response: Ended{}, Errors: taken},
 	}
+
 	for i := range list {
 		list[i].Tag, list[i].Security = "tools", "tools"
 	}
+
 	return list
 }

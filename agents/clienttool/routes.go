@@ -58,6 +58,7 @@ func (s *Service) authorized(operation string, handle handler) http.Handler {
 		if err == nil {
 			return
 		}
+
 		calls.WithLabelValues(operation, "refused").Inc()
 		if fault.Is(err, fault.Unauthenticated) {
 			w.Header().Set("WWW-Authenticate", `Bearer realm="tools"`)
@@ -105,10 +106,12 @@ func (s *Service) handSubmit(w http.ResponseWriter, r *http.Request, c caller) e
 	if err != nil {
 		return err
 	}
+
 	id := httpserver.Param(r, "request")
 	if named, is := raw["request_id"]; is && named != id {
 		return &request.Error{Code: request.CodeResult, Reason: "request_id must be that of the address, or be left out"}
 	}
+
 	raw["request_id"] = id
 	delete(raw, "tool_name") // it is the request's
 	lifecycle := s.requests.ToolRequests(c.agent.name, c.by)
@@ -132,10 +135,12 @@ func (s *Service) answer(w http.ResponseWriter, operation string, answer *reques
 	if err != nil {
 		return unavailable("ending the request", err)
 	}
+
 	outcome := "done"
 	if answer.Duplicate {
 		outcome = "duplicate"
 	}
+
 	calls.WithLabelValues(operation, outcome).Inc()
 	httpserver.WriteJSON(w, http.StatusOK, answer)
 	return nil
@@ -159,13 +164,16 @@ func readBody(r *http.Request) (map[string]any, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	given, err := value.Decode(body, value.Limits{Bytes: MaxBodyBytes, Depth: maxDepth})
 	if err != nil {
 		return nil, fault.Wrap(fault.Malformed, "the body is no JSON of at most 32 levels", err)
 	}
+
 	object, is := given.(map[string]any)
 	if !is {
 		return nil, fault.New(fault.Malformed, `want {"success": true, "result": …} or {"success": false, "error": "…"}`)
 	}
+
 	return object, nil
 }

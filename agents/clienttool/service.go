@@ -86,11 +86,13 @@ func (a *agent) ring() {
 func (a *agent) listen() (bell <-chan struct{}, leave func(), err error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
+
 	if len(a.waiting) >= MaxWaiting {
 		return nil, nil, &fault.Fault{
 			Kind: fault.RateLimited, Public: "too many programs wait for tool requests of this agent at the same time", RetryAfter: lookEvery,
 		}
 	}
+
 	mine := make(chan struct{}, 1)
 	a.waiting[mine] = struct{}{}
 	waiters.Inc()

@@ -51,19 +51,23 @@ func NewSource(tools []Tool) (*Source, error) {
 		if err != nil {
 			return nil, err
 		}
+
 		name := Namespace + one.Name
 		if _, twice := source.timeouts[name]; twice {
 			return nil, fault.InField(one.Name, "is there twice")
 		}
+
 		if one.Timeout == 0 {
 			one.Timeout = DefaultTimeout
 		}
 		if one.Timeout < MinTimeout || one.Timeout > MaxTimeout {
 			return nil, fault.InField(one.Name+".timeout", "must be between 1s and 144h")
 		}
+
 		source.timeouts[name] = one.Timeout
 		source.entries = append(source.entries, entry)
 	}
+
 	return source, nil
 }
 
@@ -73,6 +77,7 @@ func (t Tool) declare() (tool.Entry, error) {
 		"name": Namespace + t.Name, "source": tool.ExecutorClient, "description": t.Description,
 		"executor": tool.ExecutorClient, "scope": tool.ScopeRun,
 	}
+
 	if len(t.Parameters) > 0 {
 		schema, err := value.Decode(t.Parameters, value.Limits{Bytes: 256 << 10})
 		if err != nil {
@@ -83,12 +88,14 @@ func (t Tool) declare() (tool.Entry, error) {
 		}
 		declared["parameters"] = schema
 	}
+
 	if t.Action != "" {
 		if tool.ActionPolicy(t.Action) != t.Action {
 			return tool.Entry{}, fault.InField(t.Name+".action", `must be "direct", "preview" or "forbidden"`)
 		}
 		declared["action_policy"] = t.Action
 	}
+
 	runtime := map[string]any{"environment": "runtime_local", "capability_scope": "runtime_local"}
 	if t.AtMostOnce {
 		runtime["duplicate_policy"] = "at_most_once"
@@ -96,10 +103,12 @@ func (t Tool) declare() (tool.Entry, error) {
 	if t.Untrusted {
 		runtime["untrusted_text"] = true
 	}
+
 	declared["runtime"] = runtime
 	if wrong := tool.ValidateClient(declared); len(wrong) > 0 {
 		return tool.Entry{}, fault.InField(t.Name, "is no valid client tool: "+strings.Join(wrong, ", "))
 	}
+
 	return tool.Entry{Value: declared}, nil
 }
 
@@ -117,12 +126,14 @@ func (s *Source) Execute(_ context.Context, call tool.Call) (map[string]any, err
 	if !known {
 		return nil, fmt.Errorf("there is no client tool %s", call.Name)
 	}
+
 	metadata := map[string]any{"idempotency_key": call.IdempotencyKey()}
 	for _, name := range []string{"agent", "thread_id", "message_id", "caller_context"} {
 		if known := call.Context[name]; known != nil {
 			metadata[name] = known
 		}
 	}
+
 	return map[string]any{
 		"success": false, "status": tool.StatusPending, "error": "Waiting for external runtime tool result.",
 		"runtime_tool_request": map[string]any{

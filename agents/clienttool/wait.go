@@ -28,10 +28,12 @@ func (s *Service) handList(w http.ResponseWriter, r *http.Request, c caller) err
 	if err != nil {
 		return err
 	}
+
 	found, err := s.await(r, c, query, wait)
 	if err != nil {
 		return err
 	}
+
 	httpserver.WriteJSON(w, http.StatusOK, map[string]any{"requests": found})
 	return nil
 }
@@ -43,14 +45,17 @@ func readQuery(r *http.Request) (request.Query, time.Duration, error) {
 	for _, name := range []string{"run_id", "tool_name", "before", "after"} {
 		raw[name] = values.Get(name)
 	}
+
 	raw["limit"] = json.Number(values.Get("limit"))
 	query, err := request.ReadQuery(raw)
 	if err != nil {
 		return query, 0, err
 	}
+
 	if query.Limit == 0 {
 		query.Limit = pageLength
 	}
+
 	query.Limit = min(query.Limit, maxPage)
 	wait, err := duration(values.Get("wait"))
 	return query, min(wait, longestWait), err
@@ -61,9 +66,11 @@ func duration(text string) (time.Duration, error) {
 	if text == "" {
 		return 0, nil
 	}
+
 	if strings.Trim(text, "0123456789") == "" {
 		text += "s"
 	}
+
 	length, err := time.ParseDuration(text)
 	if err != nil || length < 0 {
 		return 0, fault.InField("wait", "must be a time such as 30s")
@@ -76,11 +83,13 @@ func (s *Service) await(r *http.Request, c caller, query request.Query, wait tim
 	if wait == 0 {
 		return s.pending(r.Context(), c, query)
 	}
+
 	bell, leave, err := c.agent.listen()
 	if err != nil {
 		return nil, err
 	}
 	defer leave()
+
 	limited, cancel := context.WithTimeout(r.Context(), wait)
 	defer cancel()
 	ticker := time.NewTicker(lookEvery)
@@ -93,6 +102,7 @@ func (s *Service) await(r *http.Request, c caller, query request.Query, wait tim
 		if err != nil || len(found) > 0 {
 			return found, err
 		}
+
 		select {
 		case <-bell:
 		case <-ticker.C:
@@ -101,6 +111,7 @@ func (s *Service) await(r *http.Request, c caller, query request.Query, wait tim
 		case <-limited.Done():
 			return []map[string]any{}, nil
 		}
+
 		if _, err := s.verify(r); err != nil { // the token may have been revoked since
 			return nil, err
 		}
@@ -117,26 +128,30 @@ func (s *Service) pending(ctx context.Context, c caller, query request.Query) ([
 }
 
 // handEvents returns every pending request once, as a server-sent event (WHATWG HTML, section 9.2): "request" with the
-// request, and "ended" when one of them is not pending any more, whoever ended it.
+// request, and "ended" when one of them is not pending any more, by any caller.
 func (s *Service) handEvents(w http.ResponseWriter, r *http.Request, c caller) error {
 	query, _, err := readQuery(r)
 	if err != nil {
 		return err
 	}
+
 	query.Limit = maxPage
 	header := w.Header()
 	header.Set("Content-Type", "text/event-stream")
 	header.Set("Cache-Control", "no-store")
 	header.Set("X-Content-Type-Options", "nosniff")
 	header.Set("X-Accel-Buffering", "no") // nginx would keep events back
+
 	if r.Method == http.MethodHead {
 		return nil
 	}
+
 	bell, leave, err := c.agent.listen()
 	if err != nil {
 		return err
 	}
 	defer leave()
+
 	stream := &stream{service: s, w: w, r: r, caller: c, query: query, open: map[string]bool{}}
 	stream.run(bell)
 	return nil
@@ -156,9 +171,11 @@ type stream struct {
 func (t *stream) run(bell <-chan struct{}) {
 	ticker := time.NewTicker(lookEvery)
 	defer ticker.Stop()
+
 	if !t.send([]byte(": waiting\n\n")) {
 		return
 	}
+
 	for t.look() {
 		select {
 		case <-bell:
@@ -169,6 +186,7 @@ func (t *stream) run(bell <-chan struct{}) {
 		case <-t.r.Context().Done():
 			return
 		}
+
 		if _, err := t.service.verify(t.r); fault.Is(err, fault.Unauthenticated) {
 			return
 		}
@@ -178,12 +196,13 @@ func (t *stream) run(bell <-chan struct{}) {
 	}
 }
 
-// look tells what is new; false = nobody listens.
+// look tells what is new; false = no reader listens.
 func (t *stream) look() bool {
 	found, err := t.service.pending(t.r.Context(), t.caller, t.query)
 	if err != nil {
 		return t.r.Context().Err() == nil // the database may come back
 	}
+
 	now := make(map[string]bool, len(found))
 	for _, one := range found {
 		id := value.Text(one["request_id"])
@@ -196,9 +215,11 @@ func (t *stream) look() bool {
 		}
 		t.open[id] = true
 	}
+
 	if len(found) == maxPage { // those that are not listed may be pending all the same
 		return true
 	}
+
 	for id := range t.open {
 		if now[id] {
 			continue
@@ -208,6 +229,7 @@ func (t *stream) look() bool {
 			return false
 		}
 	}
+
 	return true
 }
 
@@ -223,12 +245,15 @@ func (t *stream) send(content []byte) bool {
 	if wrapped, ok := t.w.(interface{ Unwrap() http.ResponseWriter }); ok {
 		connection = wrapped.Unwrap() // the wrapper's Flush keeps the error to itself
 	}
+
 	controller := http.NewResponseController(connection)
 	_ = controller.SetWriteDeadline(time.Now().Add(writeTime)) // a recorder in a test has no connection
 	defer func() { _ = controller.SetWriteDeadline(time.Time{}) }()
+
 	if _, err := t.w.Write(content); err != nil {
 		return false
 	}
+
 	t.spoke = time.Now()
 	return controller.Flush() == nil
 }

@@ -14,6 +14,7 @@ func (a *Agent) answer(output []byte, question normalized.Message) (normalized.R
 	if err != nil {
 		return normalized.Response{}, upstream.NotUsable(err)
 	}
+
 	response.Clean()
 	response = response.Answering(question)
 	if err := normalized.ValidateResponse(response, question, a.options.Limits); err != nil {

@@ -63,6 +63,7 @@ func New(options Options) (*Agent, error) {
 	if err := options.check(); err != nil {
 		return nil, err
 	}
+
 	found, err := exec.LookPath(options.Program)
 	if err == nil {
 		found, err = filepath.Abs(found)
@@ -70,6 +71,7 @@ func New(options Options) (*Agent, error) {
 	if err != nil {
 		return nil, &fault.Fault{Kind: fault.Malformed, Field: "program", Public: "must be a program that this server may run", Cause: err}
 	}
+
 	options.Program = found
 	return &Agent{options}, nil
 }
@@ -90,6 +92,7 @@ func (o Options) withDefaults() Options {
 	if o.Limits == (normalized.Limits{}) {
 		o.Limits = normalized.DefaultLimits()
 	}
+
 	return o
 }
 
@@ -104,18 +107,21 @@ func (o Options) check() error {
 	case o.Output != OutputJSON && o.Output != OutputText:
 		return fault.InField("output", `must be "json" or "text"`)
 	}
+
 	for _, entry := range o.Environment {
 		name, _, _ := strings.Cut(entry, "=")
 		if name == "" || strings.HasPrefix(name, reserved) || strings.ContainsRune(entry, 0) {
 			return fault.InField("environment", `entries are NAME or NAME=value, and no name begins with "`+reserved+`"`)
 		}
 	}
+
 	if o.Directory == "" {
 		return nil
 	}
 	if info, err := os.Stat(o.Directory); err != nil || !info.IsDir() {
 		return fault.InField("directory", "must be a directory that is there")
 	}
+
 	return nil
 }
 
@@ -140,6 +146,7 @@ func (a *Agent) ask(ctx context.Context, turn agents.Turn) (normalized.Response,
 	if err != nil {
 		return normalized.Response{}, upstream.NotUsable(err)
 	}
+
 	ended, err := a.run(ctx, turn, input)
 	if len(ended.stderr) > 0 {
 		a.options.Logger.WarnContext(ctx, "the program of an agent wrote to its standard error",

@@ -6,7 +6,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
 
-	"inbox/internal/fault"
+	"inbox/agents/upstream"
 	"inbox/internal/telemetry"
 )
 
@@ -23,12 +23,5 @@ var (
 
 func observe(started time.Time, err error) {
 	runSeconds.Observe(time.Since(started).Seconds())
-	outcome := "answered"
-	if err != nil {
-		outcome = "retry"
-		if fault.Of(err).Permanent {
-			outcome = "failed"
-		}
-	}
-	runs.WithLabelValues(outcome).Inc()
+	runs.WithLabelValues(upstream.Outcome(err)).Inc()
 }

@@ -29,6 +29,7 @@ func (a *Agent) environment(turn agents.Turn) []string {
 		reserved + "ATTEMPT=" + strconv.Itoa(turn.Attempt),
 		reserved + "IDEMPOTENCY_KEY=" + printable(turn.Step()),
 	}
+
 	for _, entry := range a.options.Environment {
 		if strings.Contains(entry, "=") {
 			variables = append(variables, entry)
@@ -36,6 +37,7 @@ func (a *Agent) environment(turn agents.Turn) []string {
 			variables = append(variables, entry+"="+value)
 		}
 	}
+
 	return variables
 }
 

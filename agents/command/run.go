@@ -36,6 +36,7 @@ func (a *Agent) run(ctx context.Context, turn agents.Turn, input []byte) (result
 	if ctx.Err() != nil {
 		return result{}, fmt.Errorf("run program: %w", context.Cause(ctx))
 	}
+
 	command := exec.Command(a.options.Program, a.options.Arguments...) //nolint:gosec,noctx // the operator's program; the end of ctx kills its whole group
 	command.Dir = a.options.Directory
 	command.Env = a.environment(turn)
@@ -44,10 +45,12 @@ func (a *Agent) run(ctx context.Context, turn agents.Turn, input []byte) (result
 		return result{}, notStarted(err)
 	}
 	defer pipes.close()
+
 	group, err := start(command, a.options.MemoryBytes)
 	if err != nil {
 		return result{}, notStarted(err)
 	}
+
 	pipes.started()
 
 	stdout, stderr := &head{limit: a.options.MaxOutputBytes, full: group.kill}, &tail{}
@@ -72,6 +75,7 @@ func (a *Agent) run(ctx context.Context, turn agents.Turn, input []byte) (result
 	case !state.Success() && ctx.Err() != nil:
 		return ended, fmt.Errorf("run program: %w", context.Cause(ctx))
 	}
+
 	return ended, verdict(state, ended.stderr)
 }
 
@@ -97,14 +101,17 @@ func open(command *exec.Cmd) (*pipes, error) {
 			made.close()
 			return nil, err
 		}
+
 		ours, theirs := reader, writer
 		if stream.in {
 			ours, theirs = writer, reader
 		}
+
 		*stream.ours = ours
 		stream.give(theirs)
 		made.theirs = append(made.theirs, theirs)
 	}
+
 	return made, nil
 }
 

@@ -24,6 +24,7 @@ func describe(part normalized.Part) string {
 	if name == "" {
 		name = "a " + part.Kind + " without a name"
 	}
+
 	var facts []string
 	if part.MIME != "" {
 		facts = append(facts, oneLine(part.MIME))
@@ -37,6 +38,7 @@ func describe(part normalized.Part) string {
 	if alt := oneLine(part.Alt); alt != "" {
 		name += ": " + alt
 	}
+
 	return name
 }
 

@@ -1,5 +1,5 @@
 // Package echo is the agent that sends a message back. It proves that an address works on all three networks, and it
-// is the smallest complete example of an agent. It is deterministic, keeps nothing and asks nobody.
+// is the smallest complete example of an agent. It is deterministic, keeps nothing and asks no one.
 package echo
 
 import (
@@ -46,6 +46,7 @@ func deltas(message normalized.Message) []normalized.Delta {
 		}
 		steps = append(steps, normalized.Delta{Kind: normalized.DeltaPartEnd})
 	}
+
 	return append(steps, normalized.Delta{
 		Kind:     normalized.DeltaStatus,
 		Response: &normalized.Response{InReplyTo: message.ID, ThreadID: message.ThreadID},
@@ -64,12 +65,14 @@ func answer(message normalized.Message) []normalized.Part {
 			attached = append(attached, "- "+line)
 		}
 	}
+
 	if len(attached) > 0 {
 		parts = append(parts, normalized.Text("You also sent:\n"+strings.Join(attached, "\n")))
 	}
 	if len(parts) == 0 {
 		parts = []normalized.Part{normalized.Text(introduction(message.Recipient))}
 	}
+
 	return parts
 }
 

@@ -51,22 +51,27 @@ func (a *Agent) answer(ctx context.Context, turn agents.Turn, answer *answer) er
 	if ctx.Err() != nil {
 		return fmt.Errorf("llm: %w", context.Cause(ctx))
 	}
+
 	j := &job{agent: a, turn: turn, answer: answer, system: a.system(turn)}
 	if err := j.prepare(ctx); err != nil {
 		return err
 	}
+
 	j.pictures = a.loadImages(ctx, turn)
 	transcript := prompt(turn, j.pictures, a.loadTexts(ctx, turn))
 	waits, err := j.takeUp(ctx)
 	if err != nil {
 		return err
 	}
+
 	transcript = append(j.note.shorten(transcript), j.note.Messages...)
 	j.kept = len(transcript)
 	answer.replay(j.note.Messages, j.names)
+
 	if waits {
 		return j.park(j.note.Waiting)
 	}
+
 	result, err := loop.Run(ctx, transcript, j, j.options(ctx))
 	switch {
 	case ctx.Err() != nil:
@@ -76,6 +81,7 @@ func (a *Agent) answer(ctx context.Context, turn agents.Turn, answer *answer) er
 	case err != nil:
 		return unusable(fmt.Errorf("run conversation: %w", err))
 	}
+
 	return j.finish(ctx, result)
 }
 
@@ -87,14 +93,17 @@ func (j *job) prepare(ctx context.Context) error {
 		if outside, is := source.(interface{ Outside() bool }); is && outside.Outside() && j.turn.Requests == nil {
 			continue
 		}
+
 		entries, err := source.Declarations(ctx, j.turn)
 		if err != nil {
 			return fmt.Errorf("list tools: %w", err)
 		}
+
 		declared, rejected := tool.Declare(entries)
 		if len(rejected) > 0 {
 			j.observe(ctx)("tool_declarations_rejected", tool.RejectionReport(rejected, declared.Len()))
 		}
+
 		for _, declaration := range declared.List() {
 			_, taken := j.executors[declaration.Name()]
 			if !taken && j.action(declaration) != tool.ActionForbidden {
@@ -103,6 +112,7 @@ func (j *job) prepare(ctx context.Context) error {
 			}
 		}
 	}
+
 	j.tools = j.visible(allowed)
 	j.names = newToolNames(j.tools)
 	return nil
@@ -129,12 +139,14 @@ func (j *job) options(ctx context.Context) loop.Options {
 		SpinDetector: loop.NewConsecutiveSpin(0), FailureTracker: loop.NewConsecutiveFailures(0),
 		Truncator: loop.NewByteTruncator(maxResultBytes),
 	}
+
 	if seconds := int(limits.WallClock.Seconds()); seconds > 0 {
 		options.Budgets = append(options.Budgets, loop.NewBudget(loop.BudgetWallClock, seconds, 0))
 	}
 	if limits.Configure != nil {
 		limits.Configure(ctx, j.turn, &options)
 	}
+
 	j.join(ctx, &options)
 	return options
 }
@@ -155,6 +167,7 @@ func (j *job) join(ctx context.Context, options *loop.Options) {
 			observer.Observe(name, payload)
 		}
 	})
+
 	options.Mediator = loop.MediatorFunc(func(ctx context.Context, proposal loop.Proposal) (any, error) {
 		if decision := j.decide(ctx, proposal); decision != nil {
 			return decision, nil
@@ -164,6 +177,7 @@ func (j *job) join(ctx context.Context, options *loop.Options) {
 		}
 		return mediator.Decide(ctx, proposal) //nolint:wrapcheck // the loop takes errors for no opinion
 	})
+
 	options.Diagnostics = func(ctx context.Context, about map[string]any) (map[string]any, error) {
 		j.answer.finish(value.Text(about["tool_call_id"]), value.Assoc(about["result"]))
 		j.toolEnded(value.Text(about["tool_call_id"]), value.Text(about["tool_name"]), value.Assoc(about["result"]))
@@ -194,14 +208,17 @@ func (j *job) context() map[string]any {
 		proof := &message.Sender.Identities[i]
 		identities[i] = map[string]any{"subject": proof.Subject, "issuer": proof.Issuer, "method": proof.Method, "assurance": proof.Assurance}
 	}
+
 	known := map[string]any{
 		"run_id": j.turn.ID, "attempt": j.turn.Attempt, "agent": j.turn.Agent, "thread_id": message.ThreadID, "message_id": message.ID,
 		"caller_context": map[string]any{
 			"address": message.Sender.Address, "principal": message.Sender.Principal(), "identities": identities,
 		},
 	}
+
 	if resolution := message.PolicyResolution; resolution != nil {
 		known["policy_resolution"] = map[string]any{"kind": resolution.Kind, "outcome": resolution.Outcome}
 	}
+
 	return known
 }

@@ -55,6 +55,7 @@ func newEventReader(source io.Reader) *eventReader {
 func (r *eventReader) next() (event, error) {
 	name, has := "", false
 	r.data, r.size = r.data[:0], 0
+
 	for {
 		err := r.line()
 		if err != nil && len(r.row) == 0 {
@@ -70,6 +71,7 @@ func (r *eventReader) next() (event, error) {
 			name, r.size = "", 0
 			continue
 		}
+
 		switch field, value := splitField(r.row); string(field) {
 		case "event":
 			name = string(value)
@@ -101,6 +103,7 @@ func (r *eventReader) line() error {
 		if err != nil {
 			return err
 		}
+
 		lineFeedOfPair := r.afterCR && char == '\n'
 		r.afterCR = char == '\r'
 		switch {
@@ -113,10 +116,12 @@ func (r *eventReader) line() error {
 			}
 			return nil
 		}
+
 		if r.size++; r.size > maxEventBytes {
 			r.row = r.row[:0]
 			return errEventTooLarge
 		}
+
 		r.row = append(r.row, char)
 	}
 }
@@ -129,7 +134,7 @@ type answer struct {
 	yield   func(normalized.Delta, error) bool
 	enough  context.CancelCauseFunc
 	limits  normalized.Limits
-	stopped bool // nobody wants more: yield must not be called again
+	stopped bool // no more is wanted: yield must not be called again
 
 	parts  []normalized.Part
 	open   bool // the last part is a text that grows
@@ -152,6 +157,7 @@ func (a *answer) text(piece string) {
 	if !a.open && strings.TrimSpace(piece) == "" {
 		return // an answer does not begin with white space
 	}
+
 	if !a.open {
 		a.open = true
 		a.buffer.Reset()
@@ -159,6 +165,7 @@ func (a *answer) text(piece string) {
 		begun := normalized.Markdown("")
 		a.emit(normalized.Delta{Kind: normalized.DeltaPartBegin, Part: &begun})
 	}
+
 	a.buffer.WriteString(piece)
 	a.emit(normalized.Delta{Kind: normalized.DeltaText, Text: piece})
 }
@@ -178,9 +185,11 @@ func (a *answer) begin(id, name string, parameters any) {
 	if _, again := a.calls[id]; again || len(a.calls) >= maxToolParts {
 		return
 	}
+
 	if a.calls == nil {
 		a.calls = map[string]int{}
 	}
+
 	part := normalized.Part{Kind: normalized.PartToolCall, ID: id, Name: name, Args: a.bounded(parameters)}
 	a.calls[id] = len(a.parts)
 	a.parts = append(a.parts, part)
@@ -193,12 +202,14 @@ func (a *answer) finish(id string, result map[string]any) {
 	if !shown || a.parts[at].Result != nil || a.parts[at].Error != nil {
 		return
 	}
+
 	part := a.parts[at]
 	if succeeded(result) {
 		part.Result = a.bounded(tool.RedactParameters(map[string]any{"": result["result"]}, nil)[""])
 	} else {
 		part.Error = &normalized.ToolError{Message: firstRunes(value.Text(result["error"]), 2000)}
 	}
+
 	a.parts[at] = part
 	a.emit(normalized.Delta{Kind: normalized.DeltaToolCallEnd, Part: &part})
 }
@@ -258,15 +269,18 @@ func (a *answer) close(response normalized.Response, text string) {
 			same = false
 		}
 	}
+
 	if text != "" {
 		wanted = append(wanted, normalized.Markdown(text))
 	}
+
 	wanted = append(wanted, response.Parts...)
 	if same && len(response.Parts) == 0 && sameTexts(a.parts, text) {
 		response.Parts = nil
 		a.emit(normalized.Delta{Kind: normalized.DeltaStatus, Response: &response})
 		return
 	}
+
 	response.Parts = wanted
 	a.emit(normalized.Delta{Kind: normalized.DeltaResponse, Response: &response})
 }

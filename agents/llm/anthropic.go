@@ -27,10 +27,12 @@ func connectAnthropic(connection Connection) (Provider, error) {
 	if connection.APIKey != "" {
 		header.Set("X-Api-Key", connection.APIKey)
 	}
+
 	suffix := "v1/messages"
 	if strings.HasSuffix(connection.BaseURL, "/v1") {
 		suffix = "messages"
 	}
+
 	endpoint, err := connection.endpoint(suffix, header)
 	if err != nil {
 		return nil, err
@@ -106,12 +108,15 @@ func anthropicBody(request Request) anthropicRequest {
 	if request.System != "" {
 		body.System = []anthropicBlock{{Type: "text", Text: request.System, CacheControl: ephemeral}}
 	}
+
 	for _, tool := range request.Tools {
 		body.Tools = append(body.Tools, anthropicTool{tool.Name, tool.Description, schema(tool.Parameters)})
 	}
+
 	if request.NoTools && len(body.Tools) > 0 {
 		body.ToolChoice = &anthropicChoice{"none"}
 	}
+
 	breakpoints := maxBreakpoints
 	for _, message := range request.Messages {
 		content := anthropicContent(message)
@@ -121,6 +126,7 @@ func anthropicBody(request Request) anthropicRequest {
 		}
 		body.Messages = append(body.Messages, anthropicMessage{message.Role, content})
 	}
+
 	return body
 }
 
@@ -140,6 +146,7 @@ func anthropicContent(message Message) []anthropicBlock {
 			})
 		}
 	}
+
 	return content
 }
 
@@ -213,10 +220,12 @@ func (a *anthropicAnswer) stream(events *eventReader, emit emitter) error {
 		if err != nil {
 			return err
 		}
+
 		var read anthropicEvent
 		if err := json.Unmarshal(event.data, &read); err != nil {
 			return event.fault(fmt.Errorf("read model answer: %w", err))
 		}
+
 		if read.Type == "" {
 			read.Type = event.name
 		}
@@ -257,6 +266,7 @@ func (a *anthropicAnswer) start(index int, block *anthropicSpoken) error {
 	if block == nil {
 		return nil
 	}
+
 	switch block.Type {
 	case "text":
 		return a.text(block.Text)
@@ -280,6 +290,7 @@ func (a *anthropicAnswer) call(index int, block *anthropicSpoken) error {
 	if _, again := a.calls[index]; again || len(a.calls) >= maxCalls {
 		return fmt.Errorf("the model calls a tool twice in one block, or more than %d tools at once", maxCalls)
 	}
+
 	a.calls[index] = len(a.calls)
 	if input := string(block.Input); input != "" && input != "null" && input != "{}" {
 		a.input[index] = input
@@ -317,6 +328,7 @@ func (a *anthropicAnswer) count(usage *anthropicUsage) error {
 	if usage == nil {
 		return nil
 	}
+
 	fresh := a.usage.Input - a.usage.CacheRead - a.usage.CacheWrite
 	for _, counter := range []struct {
 		into *int64
@@ -329,6 +341,7 @@ func (a *anthropicAnswer) count(usage *anthropicUsage) error {
 			*counter.into = *counter.from
 		}
 	}
+
 	a.usage.Input = fresh + a.usage.CacheRead + a.usage.CacheWrite
 	return a.emit(Delta{Kind: DeltaUsage, Usage: a.usage})
 }
@@ -350,6 +363,7 @@ func (a *anthropicAnswer) document(data []byte, emit emitter) error {
 		kind, message := readError(document.Error)
 		return &refusal{kind: kind, message: message, repeat: passing[kind]}
 	}
+
 	for index := range document.Content {
 		if err := a.start(index, &document.Content[index]); err != nil {
 			return err
@@ -358,11 +372,14 @@ func (a *anthropicAnswer) document(data []byte, emit emitter) error {
 			return err
 		}
 	}
+
 	if err := a.count(document.Usage); err != nil {
 		return err
 	}
+
 	if document.StopReason != "" {
 		a.stop = known(anthropicStops, document.StopReason)
 	}
+
 	return a.end()
 }

@@ -93,6 +93,7 @@ func (a asking) question(parameters map[string]any) (inquiry, error) {
 	case len(asked.Text) > maxQuestion:
 		return asked, fmt.Errorf("the message to %s is over %d KiB", asked.To, maxQuestion>>10)
 	}
+
 	asked.To = a.agents[at]
 	return asked, nil
 }
@@ -125,12 +126,13 @@ func (j *job) usedUp(call tool.Call) map[string]any {
 }
 
 // gather makes a parked question wait for the answers, together with the questions of the same turn of the model that
-// follow it, which the loop did not reach. It gives their calls for the transcript.
+// follow it, which the loop did not reach. It returns their calls for the transcript.
 func (j *job) gather(transcript []envelope.Envelope, waiting *Waiting, offer asking) []envelope.Envelope {
 	first, err := offer.question(value.Assoc(waiting.Request["parameters"]))
 	if err != nil { // the executor has checked it
 		return nil
 	}
+
 	first.CallID = waiting.CallID
 	questions, added := []inquiry{first}, []envelope.Envelope(nil)
 	room := min(normalized.MaxDispatches, agents.MaxQuestions-j.note.Asked)
@@ -142,10 +144,12 @@ func (j *job) gather(transcript []envelope.Envelope, waiting *Waiting, offer ask
 		if err != nil || !is || len(questions) >= room {
 			break
 		}
+
 		next, err := more.question(parameters)
 		if declaration, has := j.names.set.Get(AskTool); err != nil || !has || j.action(declaration) != tool.ActionDirect {
 			break
 		}
+
 		next.CallID = call.id
 		questions = append(questions, next)
 		shown := tool.RedactParameters(parameters, nil)
@@ -153,6 +157,7 @@ func (j *job) gather(transcript []envelope.Envelope, waiting *Waiting, offer ask
 		j.answer.begin(call.id, AskTool, shown)
 		added = append(added, envelope.NewToolCall("", waiting.ToolName, shown, turnOf(transcript, waiting.CallID), map[string]any{"tool_call_id": call.id}))
 	}
+
 	j.note.Asked, j.note.Rounds = j.note.Asked+len(questions), j.note.Rounds+1
 	waiting.Status = WaitsForAgents
 	waiting.Request = map[string]any{"questions": values(questions), "answers_before": len(j.turn.Answers)}
@@ -219,10 +224,12 @@ func (j *job) answered(ctx context.Context, waiting *Waiting) (waits bool, err e
 	if int(before)+len(questions) > len(j.turn.Answers) {
 		return true, nil
 	}
+
 	for i, asked := range questions {
 		j.toolBegins(map[string]any{"tool_call_id": asked.CallID, "parameters": map[string]any{"agent": "", "message": ""}})
 		j.result(asked.CallID, waiting.ToolName, resultOf(asked.To, &j.turn.Answers[int(before)+i].Response))
 	}
+
 	j.note.Waiting = nil
 	return false, j.save(ctx)
 }
@@ -232,6 +239,7 @@ func resultOf(from string, answer *normalized.Response) map[string]any {
 	failed := func(kind, format string, values ...any) map[string]any {
 		return map[string]any{"success": false, "error": fmt.Sprintf(format, values...), "error_type": kind}
 	}
+
 	text := strings.TrimSpace(normalized.PlainText(spoken(answer.Parts)))
 	switch policy := answer.Policy(); {
 	case answer.Silent:
@@ -243,10 +251,12 @@ func resultOf(from string, answer *normalized.Response) map[string]any {
 	case answer.Outcome() == normalized.StatusFailed:
 		return failed("failed", "%s could not help: %s", from, text)
 	}
+
 	result := map[string]any{"from": from, "answer": text}
 	if answer.Outcome() == normalized.StatusInputRequired {
 		result["asks_back"] = true
 	}
+
 	return map[string]any{"success": true, "result": result}
 }
 

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"unicode/utf8"
 
 	"inbox/agents"
 	"inbox/agents/runtime/envelope"
@@ -14,6 +13,7 @@ import (
 	"inbox/agents/runtime/tool"
 	"inbox/agents/runtime/value"
 	"inbox/exchange"
+	"inbox/internal/clip"
 	"inbox/internal/fault"
 )
 
@@ -55,10 +55,12 @@ func (n *note) readHead(given any) error {
 	if !is {
 		return nil
 	}
+
 	messages, err := envelope.NormalizeMany([]any{object["summary"]})
 	if err != nil {
 		return fmt.Errorf("read note: %w", err)
 	}
+
 	count, _ := value.Integer(object["count"])
 	n.Head = &head{int(count), messages[0]}
 	return nil
@@ -85,10 +87,12 @@ func (j *job) askFitting(
 		said, err := j.ask(ctx, transcript, purpose, answer)
 		return nil, said, err
 	}
+
 	if size := sizeOf(transcript); size > settings.Threshold && !j.crammed {
 		transcript = j.compact(ctx, transcript, settings.Threshold, false)
 		shorter, j.crammed = transcript, sizeOf(transcript) > settings.Threshold
 	}
+
 	for squeeze := 0; ; squeeze++ {
 		said, err := j.ask(ctx, transcript, purpose, answer)
 		if !tooLong(err) || squeeze == maxSqueezes || ctx.Err() != nil {
@@ -131,11 +135,13 @@ func (j *job) compact(ctx context.Context, transcript []envelope.Envelope, limit
 	if at < 0 {
 		return transcript
 	}
+
 	history, request, steps := transcript[:at], transcript[at], transcript[at+1:]
 	parts := []string{partHistory, partSteps}
 	if sizeOf(steps) > sizeOf(history) {
 		slices.Reverse(parts)
 	}
+
 	changed := false
 	for _, part := range parts {
 		if sizeOf(history)+bytesOf(&request)+sizeOf(steps) <= limit || ctx.Err() != nil {
@@ -153,14 +159,18 @@ func (j *job) compact(ctx context.Context, transcript []envelope.Envelope, limit
 			steps, changed = shorter, true
 		}
 	}
+
 	if !changed {
 		return transcript
 	}
+
 	compacted := append(append(slices.Clone(history), request), steps...)
 	j.kept = 0
+
 	if err := j.keep(ctx, compacted); err != nil { // what is lost by a crash now is summarized again
 		j.kept = len(compacted)
 	}
+
 	return compacted
 }
 
@@ -187,23 +197,28 @@ func (j *job) shortened(ctx context.Context, part string, messages []envelope.En
 	if len(messages) < 2 {
 		return messages, false
 	}
+
 	settings := j.agent.options.Compaction
 	policy := compactionPolicy(settings, messages, limit)
 	if model := orElseText(settings.Model, j.agent.options.Model); model != "" {
 		policy["summary_model"] = model
 	}
+
 	outcome := loop.Compact(ctx, messages, policy, &summarizer{j, limit})
 	outcome = j.archived(ctx, outcome)
 	j.compacted(part, messages, outcome)
+
 	if must && outcome.Status != loop.CompactionCompacted && outcome.Status != loop.CompactionArchived && ctx.Err() == nil {
 		policy["overflow_archive_enabled"], policy["overflow_threshold_bytes"] = true, 1
 		outcome = j.archived(ctx, loop.Compact(ctx, messages, policy, &summarizer{j, limit}))
 		j.compacted(part, messages, outcome)
 	}
+
 	ok = (outcome.Status == loop.CompactionCompacted || outcome.Status == loop.CompactionArchived) && sizeOf(outcome.Messages) < sizeOf(messages)
 	if !ok {
 		return messages, false
 	}
+
 	return outcome.Messages, true
 }
 
@@ -221,6 +236,7 @@ func compactionPolicy(settings *Compaction, messages []envelope.Envelope, limit 
 		}
 		keep++
 	}
+
 	keep = min(keep, len(messages)-1)
 	return map[string]any{
 		"enabled": true, "max_messages": len(messages) - 1, "recent_messages": keep, "summary_role": RoleUser,
@@ -247,16 +263,19 @@ func (j *job) compacted(part string, before []envelope.Envelope, outcome loop.Co
 	if outcome.Status == loop.CompactionSkipped {
 		return
 	}
+
 	step := exchange.CompactionStep{
 		Status: outcome.Status, Of: part, Messages: len(before), Kept: len(before), Before: sizeOf(before), After: sizeOf(before),
 		Error: excerpt(value.Text(outcome.Metadata["error"]), ""), ArchiveID: value.Text(outcome.Metadata["archive_id"]),
 	}
+
 	if outcome.Status != loop.CompactionFailed {
 		step.Kept, step.After = len(outcome.Messages)-1, sizeOf(outcome.Messages)
 	}
 	if step.ArchiveID == "" && outcome.Status == loop.CompactionCompacted {
 		step.ArchiveID = archiveID(before[:len(before)-step.Kept])
 	}
+
 	j.turn.Did(exchange.EventCompacted, step)
 }
 
@@ -289,6 +308,7 @@ func (s *summarizer) Summarize(ctx context.Context, head []envelope.Envelope, _ 
 	if err := s.job.agent.options.Compaction.Archive.Keep(ctx, s.job.turn, archiveID(head), head); err != nil {
 		return nil, fmt.Errorf("keep the older part: %w", err)
 	}
+
 	summary := ""
 	for _, piece := range inPieces(head, max(1<<10, s.limit/2)) {
 		next, err := s.once(ctx, summary, piece)
@@ -305,14 +325,17 @@ func (s *summarizer) once(ctx context.Context, before, piece string) (string, er
 	if before != "" {
 		text = "<summary-so-far>\n" + before + "\n</summary-so-far>\n" + text + "\nGive one summary of both."
 	}
+
 	options := &s.job.agent.options
 	request := Request{
 		Model: orElseText(options.Compaction.Model, options.Model), System: howToSummarize, MaxTokens: maxSummaryTokens, Whole: options.Whole,
 		Messages: []Message{{Role: RoleUser, Blocks: []Block{{Kind: BlockText, Text: text}}}},
 	}
+
 	if options.MaxTokens > 0 {
 		request.MaxTokens = min(options.MaxTokens, maxSummaryTokens)
 	}
+
 	said, err := s.job.stream(ctx, request, "summary", nil)
 	if err != nil {
 		if known, is := errors.AsType[*fault.Fault](err); is {
@@ -320,11 +343,13 @@ func (s *summarizer) once(ctx context.Context, before, piece string) (string, er
 		}
 		return "", err
 	}
+
 	summary := strings.TrimSpace(said.text.String())
 	if summary == "" {
 		return "", errors.New("the model gave no summary")
 	}
-	return cutText(summary, max(1<<10, s.limit/8)), nil
+
+	return clip.Marked(summary, max(1<<10, s.limit/8), " …"), nil
 }
 
 // inPieces writes messages down in texts of at most size bytes; a message that is larger is cut.
@@ -332,7 +357,7 @@ func inPieces(messages []envelope.Envelope, size int) []string {
 	var all []string
 	var piece strings.Builder
 	for i := range messages {
-		text := cutText(written(&messages[i]), size) + "\n\n"
+		text := clip.Marked(written(&messages[i]), size, " …") + "\n\n"
 		if piece.Len() > 0 && piece.Len()+len(text) > size {
 			all = append(all, piece.String())
 			piece.Reset()
@@ -350,14 +375,4 @@ func written(message *envelope.Envelope) string {
 		return "result of " + message.ToolName() + ": " + message.Text()
 	}
 	return message.Role + ": " + message.Text()
-}
-
-func cutText(text string, size int) string {
-	if len(text) <= size {
-		return text
-	}
-	for size > 0 && !utf8.RuneStart(text[size]) {
-		size--
-	}
-	return text[:size] + " …"
 }

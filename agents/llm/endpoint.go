@@ -42,7 +42,7 @@ type codec interface {
 	document(data []byte, emit emitter) error
 }
 
-// emitter hands one delta on. errEnough means that nobody wants more.
+// emitter hands one delta on. errEnough means that no more is wanted.
 type emitter func(Delta) error
 
 var errEnough = errors.New("enough")
@@ -59,15 +59,18 @@ func (e *endpoint) ask(ctx context.Context, body any, answer codec, emit emitter
 	if err != nil {
 		return unusable(err)
 	}
+
 	response, err := e.client.Do(request)
 	if err != nil {
 		return interrupted(ctx, limited, unsent(err))
 	}
 	defer response.Body.Close()
+
 	patient := &patientReader{source: response.Body, limit: e.idle, giveUp: func() { cancel(errIdleLimit) }}
 	if response.StatusCode != http.StatusOK {
 		return e.refused(response, patient)
 	}
+
 	err = e.read(response, patient, answer, emit)
 	return e.class(ctx, limited, patient.err, err)
 }
@@ -87,6 +90,7 @@ func (e *endpoint) class(ctx, limited context.Context, failed, err error) error 
 	if errors.Is(err, errStreamCut) || errors.Is(err, io.EOF) {
 		return cut(errStreamCut)
 	}
+
 	return unusable(err)
 }
 
@@ -94,13 +98,16 @@ func (e *endpoint) request(ctx context.Context, body any) (*http.Request, error)
 	var encoded bytes.Buffer
 	encoder := json.NewEncoder(&encoded)
 	encoder.SetEscapeHTML(false)
+
 	if err := encoder.Encode(body); err != nil {
 		return nil, fmt.Errorf("encode model request: %w", err)
 	}
+
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost, e.address, &encoded)
 	if err != nil {
 		return nil, fmt.Errorf("make model request: %w", err)
 	}
+
 	request.Header = e.header.Clone()
 	request.Header.Set("Content-Type", "application/json")
 	request.Header.Set("Accept", "text/event-stream, application/json")
@@ -148,10 +155,12 @@ func locate(base, suffix string) (address, hostPort string, err error) {
 	case target.Fragment != "":
 		return "", "", fault.InField("base_url", "must not have a fragment")
 	}
+
 	port := target.Port()
 	if port == "" {
 		port = map[string]string{"http": "80", "https": "443"}[target.Scheme]
 	}
+
 	return target.JoinPath(suffix).String(), net.JoinHostPort(target.Hostname(), port), nil
 }
 
@@ -198,6 +207,7 @@ func Connect(connection Connection) (Provider, error) {
 	if strings.ContainsFunc(connection.APIKey, func(char rune) bool { return char <= ' ' || char >= 0x7f }) {
 		return nil, fault.InField("api_key", "must not have white space or control characters")
 	}
+
 	connection = connection.withDefaults()
 	switch connection.API {
 	case APIOpenAI:
@@ -205,6 +215,7 @@ func Connect(connection Connection) (Provider, error) {
 	case APIAnthropic:
 		return connectAnthropic(connection)
 	}
+
 	return nil, fault.InField("provider", `must be "openai" or "anthropic"`)
 }
 
@@ -221,6 +232,7 @@ func (c Connection) withDefaults() Connection {
 	if c.BaseURL == "" {
 		c.BaseURL = map[string]string{APIOpenAI: DefaultOpenAIURL, APIAnthropic: DefaultAnthropicURL}[c.API]
 	}
+
 	c.BaseURL = strings.TrimRight(c.BaseURL, "/")
 	return c
 }
@@ -301,6 +313,7 @@ func (r retrying) Stream(ctx context.Context, request Request) iter.Seq2[Delta, 
 			if err == nil || errors.Is(err, errEnough) {
 				return
 			}
+
 			pause, again := r.bounds.pauseAfter(ctx, err, attempt)
 			if begun || !again {
 				yield(Delta{}, err)
@@ -334,6 +347,7 @@ func (r Retry) pauseAfter(ctx context.Context, err error, attempt int) (pause ti
 	if attempt >= r.Attempts || ctx.Err() != nil || !unsent && (!refused || !said.repeat) {
 		return 0, false
 	}
+
 	pause = r.pause(attempt)
 	pause -= rand.N(max(1, pause/4)) // many turns must not come again at the same moment
 	if carried, is := errors.AsType[*fault.Fault](err); is && carried.RetryAfter > 0 {
@@ -342,6 +356,7 @@ func (r Retry) pauseAfter(ctx context.Context, err error, attempt int) (pause ti
 	if deadline, has := ctx.Deadline(); has && time.Until(deadline) <= pause {
 		return 0, false
 	}
+
 	return pause, pause <= r.Max
 }
 

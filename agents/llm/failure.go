@@ -47,6 +47,7 @@ func interrupted(outer, limited context.Context, err error) error {
 	if cause := context.Cause(limited); cause != nil {
 		return fault.RetryIn(0, sayLate, cause)
 	}
+
 	switch {
 	case errors.Is(err, safehttp.ErrTooLarge):
 		return unusable(err)
@@ -55,6 +56,7 @@ func interrupted(outer, limited context.Context, err error) error {
 	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
 		return cut(errStreamCut)
 	}
+
 	return fault.RetryIn(0, sayUnreachable, fmt.Errorf("ask model: %w: %w", upstream.ErrDown, err))
 }
 
@@ -64,10 +66,12 @@ func retryAfter(header http.Header, now time.Time) time.Duration {
 	if millis, err := strconv.ParseUint(header.Get("Retry-After-Ms"), 10, 32); err == nil {
 		return min(time.Duration(millis)*time.Millisecond, maxRetryAfter)
 	}
+
 	text := header.Get("Retry-After")
 	if seconds, err := strconv.ParseFloat(text, 64); err == nil && seconds >= 0 {
 		return time.Duration(min(seconds, maxRetryAfter.Seconds()) * float64(time.Second))
 	}
+
 	at, err := http.ParseTime(text)
 	if err != nil {
 		return 0
@@ -80,12 +84,14 @@ func excerpt(text, key string) string {
 	if key != "" {
 		text = strings.ReplaceAll(text, key, "[key]")
 	}
+
 	printable := strings.Map(func(char rune) rune {
 		if unicode.IsPrint(char) {
 			return char
 		}
 		return ' '
 	}, text)
+
 	short := []rune(strings.Join(strings.Fields(printable), " "))
 	return string(short[:min(len(short), 300)])
 }
@@ -119,6 +125,7 @@ func readProblem(body []byte) (kind, message string) {
 	if document.Message != "" {
 		return kind, document.Message
 	}
+
 	return kind, string(body)
 }
 
@@ -162,6 +169,7 @@ type refusal struct {
 func (r *refusal) Error() string {
 	var text strings.Builder
 	text.WriteString("the model provider answered")
+
 	if r.status != 0 {
 		fmt.Fprintf(&text, " %d", r.status)
 	}
@@ -171,6 +179,7 @@ func (r *refusal) Error() string {
 	if r.message != "" {
 		fmt.Fprintf(&text, ": %q", r.message)
 	}
+
 	text.WriteString(advice[r.status])
 	return text.String()
 }

@@ -60,7 +60,7 @@ var errNoFile = errors.New("the bytes of the file are not here")
 func (a *Agent) bytes(ctx context.Context, ref *normalized.BytesRef) ([]byte, error) {
 	switch {
 	case ref.Kind == normalized.BytesInline:
-		return ref.Bytes() //nolint:wrapcheck // read by nobody
+		return ref.Bytes() //nolint:wrapcheck // not read by people
 	case ref.Kind == normalized.BytesContentAddressed && a.options.Files != nil:
 		file, err := a.options.Files.Open(ctx, ref.Digest)
 		if err != nil {
@@ -80,9 +80,11 @@ func (a *Agent) fetch(ctx context.Context, ref *normalized.BytesRef) ([]byte, er
 		return nil, fmt.Errorf("fetch file: %w", err)
 	}
 	defer response.Body.Close()
+
 	if response.StatusCode != http.StatusOK {
 		return nil, errNoFile
 	}
+
 	data, err := atMost(response.Body)
 	if err == nil && !ref.Matches(data) {
 		return nil, errNoFile
@@ -129,22 +131,26 @@ func (a *Agent) loadImages(ctx context.Context, turn agents.Turn) *images {
 			if len(loaded.byRef) >= maxImages || ctx.Err() != nil {
 				return
 			}
+
 			picture, err := a.image(ctx, &parts[i])
 			if err != nil || len(picture.Data) > left {
 				continue
 			}
+
 			left -= len(picture.Data)
 			ref := place + ":" + strconv.Itoa(i)
 			loaded.byRef[ref] = picture
 			loaded.at[place] = append(loaded.at[place], map[string]any{"type": "image", "ref": ref, "media_type": picture.MediaType})
 		}
 	}
+
 	take("request:0", turn.Message.Parts)
 	for i, earlier := range slices.Backward(turn.Message.History) {
 		if earlier.Role == normalized.RoleUser {
 			take("history:"+strconv.Itoa(i), earlier.Parts)
 		}
 	}
+
 	return loaded
 }
 
@@ -159,13 +165,16 @@ func (a *Agent) image(ctx context.Context, part *normalized.Part) (Block, error)
 	if part.MIME != "" && !slices.Contains(imageTypes, part.MIME) || part.Size > maxImageBytes {
 		return Block{}, errNoImage
 	}
+
 	data, err := a.bytes(ctx, part.BytesRef)
 	if err != nil {
 		return Block{}, err
 	}
+
 	mediaType := http.DetectContentType(data)
 	if !slices.Contains(imageTypes, mediaType) {
 		return Block{}, errNoImage
 	}
+
 	return Block{Kind: BlockImage, MediaType: mediaType, Data: data}, nil
 }

@@ -20,26 +20,32 @@ func (j *job) Turn(ctx context.Context, transcript []envelope.Envelope, turn map
 	if err := j.keep(ctx, transcript); err != nil {
 		return nil, j.fail(err)
 	}
+
 	last := value.Equal(turn["turn"], j.turnsLeft())
 	shorter, said, err := j.askFitting(ctx, transcript, "", last)
 	if err != nil {
 		return nil, j.fail(err)
 	}
+
 	j.said = said
 	j.note.Turns++
 	result := map[string]any{"usage": said.usage.tokens(), "metadata": map[string]any{"stop": said.stop}}
 	if shorter != nil {
 		transcript, result["messages"] = shorter, shorter
 	}
+
 	if j.tools.Len() == 0 {
 		result["messages"] = append(slices.Clip(transcript), envelope.AssistantText(said.text.String(), nil))
 		return result, nil
 	}
+
 	distinct(said.calls, transcript)
 	result["content"], result["tool_calls"] = said.text.String(), []any{}
+
 	for i := range said.calls {
 		result["tool_calls"] = append(result["tool_calls"].([]any), said.calls[i].row(j.names))
 	}
+
 	return result, nil
 }
 
@@ -63,6 +69,7 @@ func (j *job) ask(ctx context.Context, transcript []envelope.Envelope, purpose s
 	if err != nil {
 		return nil, err
 	}
+
 	j.answer.end()
 	j.stop = said.stop
 	return said, nil
@@ -77,6 +84,7 @@ func (j *job) stream(ctx context.Context, request Request, purpose string, text 
 		j.modelEnded(started, request.Model, purpose, said, err)
 		observeTokens(said.usage)
 	}()
+
 	for delta, err := range j.agent.options.Provider.Stream(ctx, request) {
 		if err == nil {
 			if broken := said.add(delta); broken != nil {
@@ -90,6 +98,7 @@ func (j *job) stream(ctx context.Context, request Request, purpose string, text 
 			text(delta.Text)
 		}
 	}
+
 	return said, nil
 }
 
@@ -226,6 +235,7 @@ func wireName(safe string) string {
 	if len(safe) <= maxNameBytes {
 		return safe
 	}
+
 	sum := sha256.Sum256([]byte(safe))
 	return safe[:maxNameBytes-9] + "_" + hex.EncodeToString(sum[:4])
 }

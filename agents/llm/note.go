@@ -38,10 +38,12 @@ func (j *job) takeUp(ctx context.Context) (waits bool, err error) {
 	if j.turn.Memory == nil {
 		return false, nil
 	}
+
 	saved, err := j.turn.Memory.Load(ctx)
 	if err != nil || len(saved) == 0 {
 		return false, err //nolint:wrapcheck // a fault already
 	}
+
 	given, err := value.Decode(saved, value.Limits{Bytes: agents.MaxMemory, Depth: 128})
 	if err == nil {
 		err = j.note.read(given)
@@ -51,10 +53,12 @@ func (j *job) takeUp(ctx context.Context) (waits bool, err error) {
 		j.note = &note{Version: noteVersion}
 		return false, nil
 	}
+
 	j.earlier = j.note.Turns
 	if j.note.Waiting == nil {
 		return false, nil
 	}
+
 	return j.settle(ctx)
 }
 
@@ -65,33 +69,40 @@ func (n *note) read(given any) error {
 	if version != noteVersion {
 		return fmt.Errorf("its version is %d", version)
 	}
+
 	messages, err := envelope.NormalizeMany(orEmptyList(object["messages"]))
 	if err != nil {
 		return fmt.Errorf("read note: %w", err)
 	}
+
 	n.Messages = ofEarlierRuns(messages)
 	if usage, is := object["usage"].(map[string]any); is {
 		n.Usage = usage
 	}
+
 	for name, counter := range map[string]*int{
 		"model_calls": &n.ModelCalls, "turns": &n.Turns, "asked": &n.Asked, "rounds": &n.Rounds, "dropped": &n.Dropped,
 	} {
 		count, _ := value.Integer(object[name])
 		*counter = int(count)
 	}
+
 	if err := n.readHead(object["head"]); err != nil {
 		return err
 	}
+
 	for key, result := range value.Assoc(object["claims"]) {
 		kept, _ := result.(map[string]any)
 		n.claim(key, kept)
 	}
+
 	if waiting, is := object["waiting"].(map[string]any); is {
 		n.Waiting = &Waiting{
 			Status: value.Text(waiting["status"]), ToolName: value.Text(waiting["tool_name"]),
 			CallID: value.Text(waiting["tool_call_id"]), Request: value.Assoc(waiting["request"]),
 		}
 	}
+
 	return nil
 }
 
@@ -115,6 +126,7 @@ func (n *note) add(usage map[string]any) {
 	if n.Usage == nil {
 		n.Usage = map[string]any{}
 	}
+
 	for name, given := range usage {
 		if cost, is := given.(float64); is {
 			before, _ := strconv.ParseFloat(fmt.Sprint(n.Usage[name]), 64) // absent is no number
@@ -167,14 +179,17 @@ func (j *job) keep(ctx context.Context, transcript []envelope.Envelope) error {
 	if j.turn.Memory == nil || len(transcript) <= j.kept {
 		return nil
 	}
+
 	messages, has := since(transcript)
 	if !has {
 		return nil
 	}
+
 	j.note.Messages, j.kept = messages, len(transcript)
 	if err := j.save(ctx); !fault.Is(err, fault.TooLarge) {
 		return err
 	}
+
 	slog.WarnContext(ctx, "the transcript is too long to be kept: after a crash its tools run again", "turn", j.turn.ID)
 	return nil
 }

@@ -25,10 +25,12 @@ func connectOpenAI(connection Connection) (Provider, error) {
 	if connection.APIKey != "" {
 		header.Set("Authorization", "Bearer "+connection.APIKey)
 	}
+
 	endpoint, err := connection.endpoint("chat/completions", header)
 	if err != nil {
 		return nil, err
 	}
+
 	target, err := url.Parse(connection.BaseURL)
 	vendor := err == nil && target.Hostname() == "api.openai.com"
 	return Retrying(&openAI{endpoint, vendor}, connection.Retry), nil
@@ -99,23 +101,29 @@ func (o *openAI) body(request Request) openAIRequest {
 	if body.Stream {
 		body.StreamOptions = &openAIStream{IncludeUsage: true}
 	}
+
 	if o.vendor {
 		body.MaxCompletionTokens = request.MaxTokens
 	} else {
 		body.MaxTokens = request.MaxTokens
 	}
+
 	if request.System != "" {
 		body.Messages = append(body.Messages, openAIMessage{Role: "system", Content: request.System})
 	}
+
 	for _, message := range request.Messages {
 		body.Messages = append(body.Messages, openAIMessages(message)...)
 	}
+
 	for _, tool := range request.Tools {
 		body.Tools = append(body.Tools, openAITool{"function", openAIToolFunction{tool.Name, tool.Description, schema(tool.Parameters)}})
 	}
+
 	if request.NoTools && len(body.Tools) > 0 {
 		body.ToolChoice = "none"
 	}
+
 	return body
 }
 
@@ -124,6 +132,7 @@ func openAIMessages(message Message) []openAIMessage {
 	if message.Role == RoleAssistant {
 		return []openAIMessage{openAIAssistant(message)}
 	}
+
 	var messages []openAIMessage
 	var parts []openAIPart
 	for _, block := range message.Blocks {
@@ -136,12 +145,14 @@ func openAIMessages(message Message) []openAIMessage {
 			parts = append(parts, openAIPart{Type: "image_url", ImageURL: &openAIImage{imageURL(block)}})
 		}
 	}
+
 	switch {
 	case len(parts) == 1 && parts[0].Type == "text": // the only form that every server understands
 		messages = append(messages, openAIMessage{Role: RoleUser, Content: parts[0].Text})
 	case len(parts) > 0:
 		messages = append(messages, openAIMessage{Role: RoleUser, Content: parts})
 	}
+
 	return messages
 }
 
@@ -159,9 +170,11 @@ func openAIAssistant(message Message) openAIMessage {
 			out.ToolCalls = append(out.ToolCalls, openAICall{block.ID, "function", openAIFunction{block.Name, string(arguments(block))}})
 		}
 	}
+
 	if text != "" || len(out.ToolCalls) == 0 {
 		out.Content = text
 	}
+
 	return out
 }
 
@@ -271,6 +284,7 @@ func (a *openAIAnswer) end(err error) error {
 	case !a.stopped:
 		return errStreamCut
 	}
+
 	if a.stop == StopEnd && len(a.ids) > 0 {
 		a.stop = StopToolCalls
 	}
@@ -293,6 +307,7 @@ func (a *openAIAnswer) chunk(data []byte) error {
 	if kind, message := readError(chunk.Error); kind != "" || message != "" {
 		return &refusal{kind: kind, message: message, repeat: passing[kind]}
 	}
+
 	for i := range chunk.Choices {
 		if chunk.Choices[i].Index == 0 { // we ask for one answer
 			if err := a.choice(&chunk.Choices[i]); err != nil {
@@ -300,9 +315,11 @@ func (a *openAIAnswer) chunk(data []byte) error {
 			}
 		}
 	}
+
 	if chunk.Usage == nil {
 		return nil
 	}
+
 	return a.emit(Delta{Kind: DeltaUsage, Usage: Usage{
 		Input: chunk.Usage.PromptTokens, Output: chunk.Usage.CompletionTokens, Cost: chunk.Usage.Cost,
 		CacheRead: chunk.Usage.Details.CachedTokens, CacheWrite: chunk.Usage.Details.CacheWriteTokens,
@@ -326,13 +343,16 @@ func (a *openAIAnswer) choice(choice *openAIChoice) error {
 			return err
 		}
 	}
+
 	if choice.FinishReason == "" {
 		return nil
 	}
+
 	a.stopped = true
 	if a.stop != StopRefusal {
 		a.stop = known(openAIStops, choice.FinishReason)
 	}
+
 	return nil
 }
 
@@ -341,19 +361,23 @@ func (a *openAIAnswer) spoken(spoken *openAISpoken) error {
 	if err != nil {
 		return err
 	}
+
 	if spoken.Refusal != "" {
 		a.stop = StopRefusal
 	}
+
 	if text += spoken.Refusal; text != "" {
 		if err := a.emit(Delta{Kind: DeltaText, Text: text}); err != nil {
 			return err
 		}
 	}
+
 	for i := range spoken.ToolCalls {
 		if err := a.call(&spoken.ToolCalls[i]); err != nil {
 			return err
 		}
 	}
+
 	return nil
 }
 
@@ -369,20 +393,23 @@ func openAIText(content json.RawMessage) (string, error) {
 		}
 		return text, nil
 	}
+
 	var parts []openAIPart
 	if err := json.Unmarshal(content, &parts); err != nil {
 		return "", fmt.Errorf("read model answer: content: %w", err)
 	}
+
 	var text strings.Builder
 	for _, part := range parts {
 		if part.Type == "text" {
 			text.WriteString(part.Text)
 		}
 	}
+
 	return text.String(), nil
 }
 
-// known translates a provider's word; one that nobody knows stays as it is.
+// known translates a provider's word; an unknown one stays as it is.
 func known(words map[string]string, word string) string {
 	if ours, has := words[word]; has {
 		return ours
@@ -398,16 +425,19 @@ func (a *openAIAnswer) call(part *openAICallPart) error {
 	if len(a.ids) > maxCalls {
 		return fmt.Errorf("the model calls more than %d tools at once", maxCalls)
 	}
+
 	a.last = index
 	if begins {
 		if err := a.emit(Delta{Kind: DeltaToolCall, Index: index, ID: part.ID, Name: part.Function.Name}); err != nil {
 			return err
 		}
 	}
+
 	piece, err := openAIArguments(part.Function.Arguments)
 	if err != nil || piece == "" {
 		return err
 	}
+
 	return a.emit(Delta{Kind: DeltaArguments, Index: index, Text: piece})
 }
 
@@ -428,6 +458,7 @@ func (a *openAIAnswer) place(part *openAICallPart) (index int, begins bool) {
 	if part.Function.Name == "" {
 		return -1, false
 	}
+
 	a.ids = append(a.ids, part.ID)
 	if a.calls == nil {
 		a.calls = map[int]int{}
@@ -435,6 +466,7 @@ func (a *openAIAnswer) place(part *openAICallPart) (index int, begins bool) {
 	if part.Index != nil {
 		a.calls[*part.Index] = len(a.ids) - 1
 	}
+
 	return len(a.ids) - 1, true
 }
 
@@ -445,6 +477,7 @@ func openAIArguments(raw json.RawMessage) (string, error) {
 	if raw[0] != '"' {
 		return string(raw), nil
 	}
+
 	var text string
 	if err := json.Unmarshal(raw, &text); err != nil {
 		return "", fmt.Errorf("read model answer: arguments: %w", err)

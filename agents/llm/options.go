@@ -82,7 +82,7 @@ type Approvals interface {
 	// Ask records a call that waits for a decision and returns its approval_required message (agent runtime contract,
 	// section 4.10). An error refuses the call.
 	Ask(ctx context.Context, turn agents.Turn, proposal loop.Proposal) (map[string]any, error)
-	// Settle returns the result of what a run waits for, as an executor gives it; nil while nobody decided.
+	// Settle returns the result of what a run waits for, as an executor returns it; nil while undecided.
 	Settle(ctx context.Context, turn agents.Turn, waiting Waiting) (map[string]any, error)
 }
 
@@ -123,12 +123,14 @@ func New(options Options) (*Agent, error) {
 	case options.Temperature != nil && !(*options.Temperature >= 0 && *options.Temperature <= 2):
 		return nil, fault.InField("temperature", "must be between 0 and 2")
 	}
+
 	if err := options.Actions.validate(); err != nil {
 		return nil, err
 	}
 	if err := options.Compaction.validate(); err != nil {
 		return nil, err
 	}
+
 	if options.MaxTurns == 0 {
 		options.MaxTurns = DefaultMaxTurns
 	}
@@ -138,5 +140,6 @@ func New(options Options) (*Agent, error) {
 	if options.Limits == (normalized.Limits{}) {
 		options.Limits = normalized.DefaultLimits()
 	}
+
 	return &Agent{options}, nil
 }

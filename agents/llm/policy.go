@@ -26,6 +26,7 @@ func (a Actions) validate() error {
 			}
 		}
 	}
+
 	for pattern := range a.Tools {
 		if _, err := path.Match(pattern, ""); err != nil {
 			return fault.InField("actions."+pattern, "is no pattern")
@@ -42,6 +43,7 @@ func (a Actions) of(name string) string {
 	if policy := tool.ActionPolicy(a.Tools[name]); policy != "" {
 		return policy
 	}
+
 	strictest := ""
 	for pattern, word := range a.Tools {
 		matched, _ := path.Match(pattern, name) // validate checked the pattern
@@ -58,6 +60,7 @@ func (j *job) action(declaration *tool.Declaration) string {
 	if permits == nil {
 		permits = func(string) bool { return false }
 	}
+
 	name := declaration.Name()
 	return tool.ResolveAction(map[string]any{
 		"tool_name": name, "tool_def": declaration.Object(),
@@ -75,15 +78,18 @@ func (j *job) visible(allowed []*tool.Declaration) tool.Declarations {
 	if policy == nil {
 		return set
 	}
+
 	names := tool.Visible(set.Entries(), map[string]any{
 		"agent_config": map[string]any{"tool_policy": policy}, "principal": j.principal(),
 	}, tool.VisibilityOptions{})
+
 	seen := make([]*tool.Declaration, 0, len(names))
 	for _, name := range names {
 		if declaration, has := set.Get(name); has {
 			seen = append(seen, declaration)
 		}
 	}
+
 	return tool.NewDeclarations(seen...)
 }
 
@@ -95,6 +101,7 @@ func (j *job) principal() map[string]any {
 			source, user = "user", 1
 		}
 	}
+
 	if j.turn.Message.RecipientCapabilities.AgentChain != nil { // an agent asks, on whosever behalf
 		source, user = "agent_token", 0
 	}
@@ -118,6 +125,7 @@ func (j *job) decide(ctx context.Context, proposal loop.Proposal) map[string]any
 	if proposal.ToolDeclaration == nil || proposal.PreparedToolCall == nil {
 		return nil
 	}
+
 	switch j.action(proposal.ToolDeclaration) {
 	case tool.ActionForbidden:
 		return refuse("The sender may not use this tool.", "action_forbidden")
@@ -136,10 +144,12 @@ func (j *job) question(ctx context.Context, proposal loop.Proposal) map[string]a
 	if j.agent.options.Approvals == nil {
 		return refuse("The tool needs approval, and nobody can give it here.", "approval_unavailable")
 	}
+
 	message, err := j.askApproval(ctx, proposal)
 	if err != nil {
 		return refuse("Approval could not be asked for: "+publicText(err), "approval_unavailable")
 	}
+
 	return map[string]any{
 		"action": tool.ActionReplace, "complete": true,
 		"result": map[string]any{"success": true, "tool_name": proposal.ToolName, "result": message},
@@ -152,6 +162,7 @@ func (j *job) askApproval(ctx context.Context, proposal loop.Proposal) (message 
 			err = errors.New("a defect of the server")
 		}
 	}()
+
 	message, err = j.agent.options.Approvals.Ask(ctx, j.turn, proposal)
 	if err == nil && message["type"] != string(envelope.TypeApprovalRequired) {
 		err = errors.New("nobody was asked")
@@ -197,6 +208,7 @@ func (b ByDemand) Ask(_ context.Context, turn agents.Turn, proposal loop.Proposa
 		"at_most_once":    !tool.Repeatable(proposal.ToolDeclaration),
 		"idempotency_key": tool.Call{Name: name, Parameters: value.Assoc(prepared["parameters"]), Context: map[string]any{"run_id": turn.ID}}.IdempotencyKey(),
 	}
+
 	summary := fmt.Sprintf("The agent wants to use %s with %s.", quote(name), value.EncodeText(redacted))
 	return envelope.NewApprovalRequired(summary, payload, map[string]any{"tool_call_id": proposal.ToolCallID}).Value(), nil
 }
@@ -223,6 +235,7 @@ func (b ByDemand) Settle(ctx context.Context, turn agents.Turn, waiting Waiting)
 	case resolution.Outcome != policypart.OutcomeGranted:
 		return map[string]any{"success": false, "error": "It was not approved.", "error_type": "approval_" + resolution.Outcome}, nil
 	}
+
 	key := tool.Hash(map[string]any{"turn": turn.ID, "call": waiting.CallID})
 	_, first, err := b.Claims.PutIfAbsent(ctx, claimNamespace, key, []byte("begun"), time.Now().Add(claimLife))
 	if err != nil {
@@ -234,6 +247,7 @@ func (b ByDemand) Settle(ctx context.Context, turn agents.Turn, waiting Waiting)
 			"error": "The call was begun before and its outcome is not known; it must not be made twice.",
 		}, nil
 	}
+
 	return b.call(ctx, turn, waiting, value.Assoc(payload["apply_input"]))
 }
 
@@ -245,15 +259,18 @@ func (b ByDemand) call(ctx context.Context, turn agents.Turn, waiting Waiting, i
 		if err != nil {
 			return nil, err
 		}
+
 		declared, _ := tool.Declare(entries)
 		declaration, known := declared.Get(name)
 		if !known {
 			continue
 		}
+
 		return tool.Execute(ctx, tool.Prepared{Call: tool.Call{
 			Name: name, Parameters: value.Assoc(input["parameters"]), ID: waiting.CallID, Declaration: declaration,
 			Context: map[string]any{"run_id": turn.ID, "agent": turn.Agent, "tool_call_id": waiting.CallID},
 		}}, tool.Executors{Default: source}), nil
 	}
+
 	return map[string]any{"success": false, "error": "The tool is not there any more.", "error_type": "tool_not_found"}, nil
 }

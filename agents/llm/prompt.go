@@ -51,6 +51,7 @@ func prompt(turn agents.Turn, pictures *images, files string) []envelope.Envelop
 		}
 		transcript = append(transcript, earlier(&turn, pictures.of("history", i), metadata))
 	}
+
 	text := contextBlock(turn) + "\n\n" + wrap("request", message.Sender, told(asked(message))) + files
 	return append(transcript, speech(text, pictures.of("request", 0), map[string]any{markRequest: true}))
 }
@@ -89,7 +90,7 @@ func contents(parts []normalized.Part) string {
 	return noText
 }
 
-// told are contents of somebody else, with what tools gave that a chat client ran itself.
+// told are contents of somebody else, with what tools returned that a chat client ran itself.
 func told(parts []normalized.Part) string {
 	pieces := []string{contents(parts)}
 	for i := range parts {
@@ -97,6 +98,7 @@ func told(parts []normalized.Part) string {
 			pieces = append(pieces, "The tool "+quote(part.Name)+" gave: "+string(part.Result))
 		}
 	}
+
 	if pieces[0] == noText && len(pieces) > 1 {
 		pieces = pieces[1:]
 	}
@@ -132,17 +134,22 @@ func contextBlock(turn agents.Turn) string {
 	line("<context>")
 	line("You are %s.", message.Recipient)
 	line("Participants:")
+
 	for _, who := range participants(message) {
 		line("- %s", who)
 	}
+
 	if message.Surface != nil {
 		surface(line, message.Surface)
 	}
+
 	line("Proven about %s, who asks:", quote(message.Sender.Address))
 	proofs(line, message.Sender.Identities)
+
 	if resolution := message.PolicyResolution; resolution != nil {
 		line("Your earlier demand (%s) ended: %s.", quote(resolution.Kind), quote(resolution.Outcome))
 	}
+
 	capabilities(line, &message.RecipientCapabilities)
 	text.WriteString("</context>")
 	return text.String()
@@ -161,9 +168,11 @@ func surface(line func(string, ...any), native *normalized.Surface) {
 			line("- %s: %s.", one.name, quote(one.text))
 		}
 	}
+
 	if native.Date != nil {
 		line("- Sent: %s.", native.Date.UTC().Format("Mon, 2 Jan 2006 15:04 MST"))
 	}
+
 	left := native.Omitted
 	for _, one := range []struct {
 		name string
@@ -177,10 +186,12 @@ func surface(line func(string, ...any), native *normalized.Surface) {
 			}
 			named = append(named, entry)
 		}
+
 		if left += len(one.list) - len(named); len(named) > 0 {
 			line("- %s: %s.", one.name, strings.Join(named, ", "))
 		}
 	}
+
 	if left > 0 {
 		line("- And %d more recipients.", left)
 	}
@@ -201,10 +212,12 @@ func participants(message *normalized.Message) []string {
 		}
 		list = append(list, entry+what)
 	}
+
 	add(&message.Sender, " (asks now)")
 	for i := range message.History {
 		add(&message.History[i].Sender, "")
 	}
+
 	return list
 }
 
@@ -229,12 +242,14 @@ func proofs(line func(string, ...any), identities []identity.Evidence) {
 func capabilities(line func(string, ...any), can *normalized.RecipientCapabilities) {
 	line("The way back:")
 	line("- %s", relays[can.MentionRelay.Kind])
+
 	if can.MaxTextBytes > 0 {
 		line("- At most %d bytes of text.", can.MaxTextBytes)
 	}
 	if len(can.TextMIMEs) > 0 {
 		line("- Text as %s.", quote(strings.Join(can.TextMIMEs, ", ")))
 	}
+
 	line("- %s", attachments(can.Attachments))
 	if chain := can.AgentChain; chain != nil {
 		line("- %s", chainLine(chain))

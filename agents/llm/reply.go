@@ -83,10 +83,12 @@ func (c *call) parameters() (map[string]any, error) {
 	if text == "" {
 		return map[string]any{}, nil
 	}
+
 	given, err := value.Decode([]byte(text), value.Limits{Bytes: maxArgumentsBytes})
 	if err != nil {
 		return nil, fmt.Errorf("read arguments: %w", err)
 	}
+
 	object, is := given.(map[string]any)
 	if !is {
 		return nil, errors.New("the arguments are no JSON object")
@@ -146,12 +148,14 @@ func (j *job) finish(ctx context.Context, result map[string]any) error {
 	case envelope.StatusFailed:
 		return unusable(errors.New(value.Text(value.Assoc(result["failure"])["message"])))
 	}
+
 	response := normalized.Response{Metadata: j.metadata(status)}
 	if text == "" || status == envelope.StatusInterrupted || status == envelope.StatusCancelled || status == envelope.StatusIncomplete {
 		response.Status, response.Error = normalized.StatusFailed, j.failure(status)
 		response.Parts = []normalized.Part{normalized.Text(response.Error.Message)}
 		text = ""
 	}
+
 	j.answer.close(response, text)
 	return nil
 }
@@ -174,10 +178,12 @@ func (j *job) conclude(ctx context.Context, result map[string]any) (string, erro
 	if value.Text(result["budget"]) == "wall_clock_seconds" {
 		return "", nil
 	}
+
 	transcript, err := envelope.NormalizeMany(result["messages"])
 	if err != nil {
 		return "", unusable(err)
 	}
+
 	transcript = append(transcript, envelope.UserText("(No more tools can be used. Answer now with what you have.)", nil))
 	_, said, err := j.askFitting(ctx, transcript, "conclude", true)
 	if err != nil {
@@ -196,19 +202,23 @@ func (j *job) metadata(status string) map[string]string {
 	if j.stop != "" {
 		shown["stop"] = firstRunes(j.stop, 100)
 	}
+
 	for _, name := range []string{"prompt_tokens", "completion_tokens", "total_tokens", "cache_read_tokens", "cache_write_tokens"} {
 		if count, whole := value.Integer(usage[name]); whole {
 			shown[name] = strconv.FormatInt(count, 10)
 		}
 	}
+
 	if calls := len(j.answer.calls); calls > 0 {
 		shown["tool_calls"] = strconv.Itoa(calls)
 	}
+
 	if cost := j.agent.options.Price.of(usage); cost > 0 {
 		shown["cost"] = strconv.FormatFloat(cost, 'f', 6, 64)
 		if currency := j.agent.options.Price.Currency; currency != "" {
 			shown["currency"] = currency
 		}
 	}
+
 	return shown
 }

@@ -41,12 +41,14 @@ func (j *job) modelEnded(started time.Time, model, purpose string, said *reply, 
 	if step.Cost > 0 {
 		step.Currency = price.Currency
 	}
+
 	if err != nil {
 		step.Error = excerpt(err.Error(), "")
 		if errors.Is(err, context.Canceled) {
 			step.Error = "stopped"
 		}
 	}
+
 	j.turn.Did(exchange.EventModelCalled, step)
 }
 
@@ -77,6 +79,7 @@ func (j *job) toolEnded(id, name string, result map[string]any) {
 	if step.Arguments.Keys == nil {
 		step.Arguments = argumentsOf(nil)
 	}
+
 	if succeeded(result) {
 		step.Status, step.Result = exchange.ToolSucceeded, shapeOf(result["result"])
 	} else {
@@ -85,6 +88,7 @@ func (j *job) toolEnded(id, name string, result map[string]any) {
 			step.Status = exchange.ToolRejected
 		}
 	}
+
 	j.turn.Did(exchange.EventToolCalled, step)
 }
 
@@ -139,10 +143,12 @@ func (p Price) of(usage map[string]any) float64 {
 		number, _ := value.Integer(usage[name])
 		return float64(number)
 	}
+
 	if p.Input == 0 && p.Output == 0 {
 		said, _ := strconv.ParseFloat(fmt.Sprint(usage["cost"]), 64) // absent is no number
 		return said
 	}
+
 	read, write := count("cache_read_tokens"), count("cache_write_tokens")
 	fresh := max(0, count("prompt_tokens")-read-write)
 	cost := fresh*p.Input + count("completion_tokens")*p.Output + read*orElse(p.CacheRead, p.Input) + write*orElse(p.CacheWrite, p.Input)

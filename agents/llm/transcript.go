@@ -74,6 +74,7 @@ func (c *conversation) blocks(message envelope.Envelope) []Block {
 	if !several {
 		list = []any{map[string]any{"type": "text", "text": message.Text()}}
 	}
+
 	var blocks []Block
 	for _, item := range list {
 		switch block := value.Assoc(item); block["type"] {
@@ -87,6 +88,7 @@ func (c *conversation) blocks(message envelope.Envelope) []Block {
 			}
 		}
 	}
+
 	return blocks
 }
 
@@ -107,11 +109,13 @@ func (c *conversation) result(message envelope.Envelope) {
 	if c.calls+1 >= len(c.messages) {
 		c.messages = append(c.messages, Message{Role: RoleUser})
 	}
+
 	answers := &c.messages[c.calls+1]
 	at := slices.IndexFunc(answers.Blocks, func(block Block) bool { return block.Kind != BlockResult })
 	if at < 0 {
 		at = len(answers.Blocks)
 	}
+
 	answers.Blocks = slices.Insert(answers.Blocks, at, Block{
 		Kind: BlockResult, ID: message.ToolCallID(), Text: c.resultText(message), Failed: !succeeded(message.Payload),
 	})

@@ -29,15 +29,18 @@ func (j *job) wait(ctx context.Context, result map[string]any, status string) er
 	if err != nil {
 		return unusable(err)
 	}
+
 	waiting := waitingFor(result, transcript, status)
 	var added []envelope.Envelope
 	if offer, is := j.asks(waiting.ToolName); is && status == envelope.StatusRuntimeToolPending {
 		added = j.gather(transcript, waiting, offer)
 	}
+
 	j.waits(waiting, len(added)+1)
 	if err := j.pause(ctx, transcript, added, waiting); err != nil {
 		return err
 	}
+
 	return j.park(waiting)
 }
 
@@ -49,6 +52,7 @@ func waitingFor(result map[string]any, transcript []envelope.Envelope, status st
 	} else {
 		waiting.Request = value.Assoc(result["approval_required"])
 	}
+
 	for _, message := range slices.Backward(transcript) {
 		if message.Type == envelope.TypeToolCall {
 			waiting.ToolName, waiting.CallID = message.ToolName(), message.ToolCallID()
@@ -84,11 +88,13 @@ func (j *job) park(waiting *Waiting) error {
 	if waiting.Status == WaitsForAgents {
 		return j.dispatch(waiting)
 	}
+
 	if waiting.Status == envelope.StatusRuntimeToolPending && j.turn.Requests != nil {
 		if err := j.turn.Requests.Await(waiting.Request); err != nil {
 			return unusable(err)
 		}
 	}
+
 	response := normalized.Response{Status: normalized.StatusInputRequired, Metadata: j.metadata(waiting.Status)}
 	text := ""
 	if waiting.Status == envelope.StatusApprovalRequired {
@@ -96,6 +102,7 @@ func (j *job) park(waiting *Waiting) error {
 	} else if _, shown := j.answer.calls[waiting.CallID]; !shown {
 		text = "The agent waits for the result of " + waiting.ToolName + "."
 	}
+
 	j.answer.close(response, text)
 	return nil
 }
@@ -106,10 +113,12 @@ func demand(waiting *Waiting) *policypart.Part {
 	if summary == "" {
 		summary = fmt.Sprintf("Before the agent uses %s, somebody has to agree.", quote(waiting.ToolName))
 	}
+
 	payload := value.Assoc(waiting.Request["payload"])
 	data := value.EncodeText(map[string]any{
 		"action_id": value.Text(payload["action_id"]), "tool_name": waiting.ToolName, "tool_call_id": waiting.CallID,
 	})
+
 	return &policypart.Part{
 		Kind: policypart.ConsentRequired, Code: CodeApproval, Title: "Approval needed", Message: firstRunes(summary, 2000),
 		Data: map[string]json.RawMessage{DataApproval: json.RawMessage(data)},
@@ -122,6 +131,7 @@ func (j *job) settle(ctx context.Context) (waits bool, err error) {
 	if waiting.Status == WaitsForAgents {
 		return j.answered(ctx, waiting)
 	}
+
 	payload := value.Assoc(waiting.Request["payload"])
 	j.toolBegins(map[string]any{"tool_call_id": waiting.CallID, "parameters": value.Assoc(payload["preview"])["parameters"]})
 	result, err := j.settled(ctx, waiting)
@@ -131,6 +141,7 @@ func (j *job) settle(ctx context.Context) (waits bool, err error) {
 	if result == nil {
 		return true, nil
 	}
+
 	result = tool.NormalizeResult(result, waiting.ToolName)
 	if offer, is := j.asks(waiting.ToolName); is && value.Text(result["status"]) == tool.StatusPending { // approved, and now it is asked
 		waiting.Request = map[string]any{"parameters": value.Assoc(payload["apply_input"])["parameters"]}
@@ -142,6 +153,7 @@ func (j *job) settle(ctx context.Context) (waits bool, err error) {
 		j.note.Waiting = asked
 		return true, j.save(ctx)
 	}
+
 	j.result(waiting.CallID, waiting.ToolName, result)
 	j.note.Waiting = nil
 	return false, j.save(ctx)
@@ -152,9 +164,11 @@ func (j *job) settle(ctx context.Context) (waits bool, err error) {
 func (j *job) result(callID, name string, given map[string]any) {
 	result := tool.NormalizeResult(given, name)
 	j.toolEnded(callID, name, result)
+
 	if cut, err := loop.NewByteTruncator(maxResultBytes).Truncate(result, name, nil); err == nil && cut.Truncated {
 		result = cut.Result
 	}
+
 	text := value.EncodeText(result["result"])
 	if !succeeded(result) {
 		text = value.Text(result["error"])
@@ -170,6 +184,7 @@ func (j *job) settled(ctx context.Context, waiting *Waiting) (map[string]any, er
 	if j.agent.options.Approvals != nil {
 		return j.agent.options.Approvals.Settle(ctx, j.turn, *waiting) //nolint:wrapcheck // a fault already
 	}
+
 	resolution := j.turn.Message.PolicyResolution
 	switch {
 	case resolution == nil:
@@ -177,6 +192,7 @@ func (j *job) settled(ctx context.Context, waiting *Waiting) (map[string]any, er
 	case resolution.Outcome == policypart.OutcomeGranted:
 		return map[string]any{"success": true, "result": "It was approved. Call the tool once more with the same parameters."}, nil
 	}
+
 	return map[string]any{"success": false, "error": "It was not approved.", "error_type": "approval_" + resolution.Outcome}, nil
 }
 
@@ -186,10 +202,12 @@ func (j *job) submitted(ctx context.Context, waiting *Waiting) (map[string]any, 
 	if j.turn.Requests == nil {
 		return map[string]any{"success": false, "error": "The tool cannot be used any more.", "error_type": "tool_unavailable"}, nil
 	}
+
 	stored, err := j.turn.Requests.Request(ctx, value.Text(waiting.Request["request_id"]))
 	if err != nil || stored == nil {
 		return nil, err //nolint:wrapcheck // a fault already
 	}
+
 	result, ended, err := request.Outcome(stored)
 	if err != nil {
 		return nil, unusable(err)
@@ -197,12 +215,14 @@ func (j *job) submitted(ctx context.Context, waiting *Waiting) (map[string]any, 
 	if !ended {
 		return nil, nil
 	}
+
 	given := map[string]any{"success": result["success"], "metadata": result["metadata"], "tool_name": result["tool_name"]}
 	for _, member := range []string{"result", "error"} {
 		if body, has := result[member]; has {
 			given[member] = body
 		}
 	}
+
 	j.remember(waiting.Request, given)
 	return given, nil
 }
@@ -223,6 +243,7 @@ func (j *job) askedOutside(waiting *Waiting, result map[string]any) *Waiting {
 	if !waits || j.turn.Requests == nil {
 		return nil
 	}
+
 	asked, err := request.Normalize(raw)
 	if err != nil {
 		return nil
@@ -239,6 +260,7 @@ func distinct(calls []call, transcript []envelope.Envelope) {
 			known[transcript[i].ToolCallID()] = true
 		}
 	}
+
 	for i := range calls {
 		if known[calls[i].id] {
 			calls[i].id = callID("")

@@ -9,6 +9,8 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"inbox/internal/clip"
 )
 
 // IdempotencyMeta is the member of _meta under which a server finds the idempotency key of a call: the same in every
@@ -42,6 +44,7 @@ func (s *server) call(ctx context.Context, name string, parameters map[string]an
 	} else if kind, wrong := answer["error_type"].(string); wrong {
 		outcome = kind
 	}
+
 	calls.WithLabelValues(s.settings.Name, outcome).Inc()
 	return answer, err
 }
@@ -52,6 +55,7 @@ func (s *server) attempt(outer context.Context, name string, parameters map[stri
 	if !exists {
 		return failed(kindNotFound, "Tool '"+name+"' not found"), nil
 	}
+
 	ctx, cancel := context.WithTimeout(outer, s.settings.Timeout)
 	defer cancel()
 	c, leave := s.enter(ctx)
@@ -70,6 +74,7 @@ func (s *server) attempt(outer context.Context, name string, parameters map[stri
 	if result.InputRequests != nil {
 		return failed(kindRefused, "The tool asks for further input, which this server does not pass on."), nil
 	}
+
 	return s.answer(outer, result), nil
 }
 
@@ -77,17 +82,20 @@ func (s *server) attempt(outer context.Context, name string, parameters map[stri
 func (s *server) enter(ctx context.Context) (c *connection, leave func()) {
 	ctx, cancel := context.WithTimeout(ctx, s.options.ReconnectWait)
 	defer cancel()
+
 	select {
 	case s.places <- struct{}{}:
 	case <-ctx.Done():
 		return nil, nil
 	}
+
 	leave = func() { <-s.places }
 	c, found := s.borrow(ctx)
 	if !found {
 		leave()
 		return nil, nil
 	}
+
 	return c, leave
 }
 
@@ -125,8 +133,9 @@ func (s *server) explain(outer, ctx context.Context, c *connection, failure erro
 		s.note(ctx, failure)
 		return s.unknown(kindUnknown, "The tool server %q could not be reached."), nil
 	case refused:
-		return failed(kindRefused, cut(plain(refusal.Message), maxErrorBytes)), nil
+		return failed(kindRefused, clip.Bytes(plain(refusal.Message), maxErrorBytes)), nil
 	}
+
 	s.note(ctx, failure)
 	return s.unknown(kindInvalid, "The answer of the tool server %q could not be understood."), nil
 }

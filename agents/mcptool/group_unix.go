@@ -7,7 +7,7 @@ import (
 	"syscall"
 )
 
-// ownGroup returns the program a process group, so that a signal reaches its children, too.
+// ownGroup puts the program into a process group of its own, so that a signal reaches its children, too.
 func ownGroup(command *exec.Cmd) {
 	command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 }
@@ -16,5 +16,5 @@ func askGroupToEnd(command *exec.Cmd) { signalGroup(command, syscall.SIGTERM) }
 func killGroup(command *exec.Cmd)     { signalGroup(command, syscall.SIGKILL) }
 
 func signalGroup(command *exec.Cmd, signal syscall.Signal) {
-	_ = syscall.Kill(-command.Process.Pid, signal) // nobody left is what we want
+	_ = syscall.Kill(-command.Process.Pid, signal) // no process left is what we want
 }

@@ -56,16 +56,20 @@ func (l *lines) next() []byte {
 		} else {
 			line = append(line, piece...)
 		}
+
 		if errors.Is(err, bufio.ErrBufferFull) {
 			continue
 		}
+
 		if err != nil {
 			l.failed = err
 			close(l.process.drained)
 		}
+
 		if skipped != nil {
 			return skipped.answer(l.limit)
 		}
+
 		return message(line)
 	}
 }

@@ -17,6 +17,7 @@ import (
 
 	"inbox/agents/runtime/tool"
 	"inbox/agents/runtime/value"
+	"inbox/internal/clip"
 )
 
 const (
@@ -32,7 +33,7 @@ type remoteTool struct {
 	declaration *tool.Declaration
 }
 
-// listing is the tools of a server, by canonical name and in that order: the same list gives the same text to a model,
+// listing is the tools of a server, by canonical name and in that order: the same list makes the same text to a model,
 // whatever order the server has.
 type listing struct {
 	tools   []remoteTool
@@ -53,6 +54,7 @@ func (s *server) list(ctx context.Context, c *connection) (*listing, error) {
 		if err != nil {
 			return nil, fmt.Errorf("list tools: %w", withoutAddress(err))
 		}
+
 		for _, offered := range page.Tools {
 			if len(found.tools) >= s.options.MaxTools {
 				found.over = true
@@ -63,11 +65,14 @@ func (s *server) list(ctx context.Context, c *connection) (*listing, error) {
 				s.add(found, offered, names)
 			}
 		}
+
 		if page.NextCursor == "" || page.NextCursor == cursor {
 			return found.sorted(), nil
 		}
+
 		cursor = page.NextCursor
 	}
+
 	return nil, errors.New("list tools: the server has more pages than a list may have")
 }
 
@@ -93,6 +98,7 @@ func (s *server) add(found *listing, offered *mcp.Tool, names *naming) {
 		found.refused++
 		return
 	}
+
 	declaration, err := s.declare(offered, names)
 	if err == nil && found.byName[declaration.Name()].declaration != nil {
 		err = errors.New("name is taken") // a policy must never be about another tool than the call
@@ -101,6 +107,7 @@ func (s *server) add(found *listing, offered *mcp.Tool, names *naming) {
 		found.broken++
 		return
 	}
+
 	known := remoteTool{offered.Name, declaration}
 	found.tools = append(found.tools, known)
 	found.byName[declaration.Name()] = known
@@ -113,6 +120,7 @@ func (s *server) declare(offered *mcp.Tool, names *naming) (*tool.Declaration, e
 	if err != nil {
 		return nil, err
 	}
+
 	name := names.canonical(offered.Name)
 	declared := map[string]any{
 		"name": name, "source": s.settings.Name, "executor": tool.ExecutorHost, "scope": tool.ScopeRun,
@@ -122,13 +130,16 @@ func (s *server) declare(offered *mcp.Tool, names *naming) (*tool.Declaration, e
 		"untrusted_text":     true,
 		"mcp":                map[string]any{"server": s.settings.Name, "tool": offered.Name},
 	}
+
 	if hints := offered.Annotations; hints != nil {
 		declared["mutating"] = !hints.ReadOnlyHint && (hints.DestructiveHint == nil || *hints.DestructiveHint)
 	}
+
 	if matches(s.settings.AtMostOnce, offered.Name, slug(offered.Name)) {
 		declared["at_most_once"] = true
 		declared["runtime"] = map[string]any{"duplicate_policy": "at_most_once"}
 	}
+
 	return tool.NormalizeServer(declared)
 }
 
@@ -137,10 +148,12 @@ func schema(offered any) (map[string]any, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read schema: %w", err)
 	}
+
 	given, err := value.Decode(text, value.Limits{Bytes: maxSchemaBytes, Depth: maxSchemaDepth})
 	if err != nil {
 		return nil, fmt.Errorf("read schema: %w", err)
 	}
+
 	object, ok := given.(map[string]any)
 	if !ok || object["type"] != "object" {
 		return nil, errors.New("read schema: it is not of type object")
@@ -154,8 +167,9 @@ func description(offered *mcp.Tool) string {
 	if offered.Annotations != nil {
 		candidates = append(candidates, offered.Annotations.Title)
 	}
+
 	for _, text := range append(candidates, offered.Name) {
-		if text := cut(plain(text), maxDescriptionBytes); text != "" {
+		if text := clip.Bytes(plain(text), maxDescriptionBytes); text != "" {
 			return text
 		}
 	}

@@ -40,6 +40,7 @@ func startProcess(settings Server, grace time.Duration) (*process, error) {
 		grace:   grace, ending: make(chan struct{}), drained: make(chan struct{}), complained: make(chan struct{}),
 		exited: make(chan struct{}), gone: make(chan struct{}),
 	}
+
 	p.command.Dir = settings.Directory
 	p.command.Env = environment(settings.Environment)
 	ownGroup(p.command)
@@ -47,19 +48,21 @@ func startProcess(settings Server, grace time.Duration) (*process, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	err = p.command.Start()
 	closeAll(theirs...)
 	if err != nil {
 		closeAll(p.stdin, p.stdout, p.stderr)
 		return nil, fmt.Errorf("start program: %w", err)
 	}
+
 	go p.keepComplaints()
 	go p.reap()
 	return p, nil
 }
 
 // openPipes connects the program by files of the operating system: exec.Cmd starts no goroutine for them, and a
-// child that keeps one open holds up nobody.
+// child that keeps one open holds up no one.
 func (p *process) openPipes() (theirs []*os.File, err error) {
 	var ours []*os.File
 	pair := func() (read, write *os.File) {
@@ -69,6 +72,7 @@ func (p *process) openPipes() (theirs []*os.File, err error) {
 		read, write, err = os.Pipe()
 		return read, write
 	}
+
 	inRead, inWrite := pair()
 	outRead, outWrite := pair()
 	errRead, errWrite := pair()
@@ -77,6 +81,7 @@ func (p *process) openPipes() (theirs []*os.File, err error) {
 		closeAll(append(theirs, ours...)...)
 		return nil, fmt.Errorf("open pipes: %w", err)
 	}
+
 	p.stdin, p.stdout, p.stderr = inWrite, outRead, errRead
 	p.command.Stdin, p.command.Stdout, p.command.Stderr = inRead, outWrite, errWrite
 	return theirs, nil
@@ -110,15 +115,18 @@ func (p *process) reap() {
 	_ = p.command.Wait() // how it ended is in ProcessState
 	killGroup(p.command)
 	close(p.exited)
+
 	select {
 	case <-p.drained:
-	case <-p.ending: // nobody reads any more
+	case <-p.ending: // no reader is left
 	case <-time.After(p.grace):
 	}
+
 	select {
 	case <-p.complained:
 	case <-time.After(p.grace):
 	}
+
 	closeAll(p.stdin, p.stdout, p.stderr)
 	<-p.complained
 	close(p.gone)

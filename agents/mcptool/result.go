@@ -12,6 +12,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"inbox/agents/runtime/value"
+	"inbox/internal/clip"
 	"inbox/normalized"
 )
 
@@ -21,11 +22,12 @@ func (s *server) answer(ctx context.Context, result *mcp.CallToolResult) map[str
 	text, parts := s.contents(ctx, result.Content)
 	if result.IsError {
 		answer := failed(kindTool, "The tool failed without saying why.")
-		if said := cut(plain(text), maxErrorBytes); said != "" {
+		if said := clip.Bytes(plain(text), maxErrorBytes); said != "" {
 			answer["error"] = said
 		}
 		return answer
 	}
+
 	answer := map[string]any{"success": true}
 	body, shortened := s.body(text, result.StructuredContent)
 	if len(parts) > 0 {
@@ -37,6 +39,7 @@ func (s *server) answer(ctx context.Context, result *mcp.CallToolResult) map[str
 	if shortened {
 		answer["metadata"] = map[string]any{"truncated": true}
 	}
+
 	return answer
 }
 
@@ -56,11 +59,12 @@ func (s *server) body(text string, structured any) (body any, shortened bool) {
 	if text == "" {
 		return nil, false
 	}
+
 	return text, false
 }
 
 func excerpt(text string, limit int) map[string]any {
-	kept := cut(text, limit)
+	kept := clip.Bytes(text, limit)
 	return map[string]any{"truncated": true, "excerpt": kept, "original_bytes": len(text), "excerpt_bytes": len(kept)}
 }
 
@@ -71,6 +75,7 @@ func exact(structured any, text string, limit int) (given any, encoded string, e
 	if err != nil {
 		return nil, "", err
 	}
+
 	limits := value.Limits{Bytes: limit}
 	if repeated, err := value.Decode([]byte(text), limits); err == nil {
 		var again any
@@ -80,6 +85,7 @@ func exact(structured any, text string, limit int) (given any, encoded string, e
 			}
 		}
 	}
+
 	given, err = value.Decode(rounded, limits)
 	return given, string(rounded), err
 }
@@ -129,17 +135,6 @@ func plain(text string) string {
 	}, text))
 }
 
-// cut shortens text to at most limit bytes, on the boundary of a letter.
-func cut(text string, limit int) string {
-	if len(text) <= limit {
-		return text
-	}
-	for limit > 0 && !utf8.RuneStart(text[limit]) {
-		limit--
-	}
-	return text[:limit]
-}
-
 const (
 	maxParts       = 32
 	maxInlineBytes = 64 << 10
@@ -179,6 +174,7 @@ func (s *server) file(ctx context.Context, name, mediaType string, content []byt
 	default:
 		part.BytesRef = normalized.Inline(content)
 	}
+
 	return partValue(part)
 }
 
@@ -194,21 +190,23 @@ func (s *server) resource(ctx context.Context, resource *mcp.ResourceContents) a
 	if resource.Blob != nil {
 		return s.file(ctx, resourceName(resource.URI), resource.MIMEType, resource.Blob)
 	}
-	text := strings.ToValidUTF8(cut(resource.Text, s.options.MaxResultBytes), "\uFFFD")
+
+	text := strings.ToValidUTF8(clip.Bytes(resource.Text, s.options.MaxResultBytes), "\uFFFD")
 	return map[string]any{
-		"kind": normalized.PartText, "mime": textType(resource.MIMEType), "content": text, "uri": cut(plain(resource.URI), maxURLBytes),
+		"kind": normalized.PartText, "mime": textType(resource.MIMEType), "content": text, "uri": clip.Bytes(plain(resource.URI), maxURLBytes),
 	}
 }
 
 // link is a part of kind link for addresses of the web. Other addresses mean something only to the server and are passed
 // on as what they are.
 func link(block *mcp.ResourceLink) any {
-	address := cut(plain(block.URI), maxURLBytes)
+	address := clip.Bytes(plain(block.URI), maxURLBytes)
 	title := block.Title
 	if title == "" {
 		title = block.Name
 	}
-	title, description := cut(plain(title), maxNameBytes), cut(plain(block.Description), maxDescriptionBytes)
+
+	title, description := clip.Bytes(plain(title), maxNameBytes), clip.Bytes(plain(block.Description), maxDescriptionBytes)
 	if target, err := url.Parse(address); err == nil && (target.Scheme == "https" || target.Scheme == "http") && target.Host != "" {
 		return partValue(normalized.Part{Kind: normalized.PartLink, URL: address, Title: title, Description: description})
 	}
@@ -221,7 +219,7 @@ func resourceName(address string) string {
 	if target, err := url.Parse(address); err == nil && target.Path != "" {
 		name = target.Path
 	}
-	name = cut(plain(path.Base(name)), maxNameBytes)
+	name = clip.Bytes(plain(path.Base(name)), maxNameBytes)
 	if name == "" || name == "." || name == "/" {
 		return "resource"
 	}
@@ -229,7 +227,7 @@ func resourceName(address string) string {
 }
 
 func mediaTypeOf(declared string) string {
-	declared = cut(plain(declared), maxNameBytes)
+	declared = clip.Bytes(plain(declared), maxNameBytes)
 	if !strings.Contains(declared, "/") {
 		return "application/octet-stream"
 	}

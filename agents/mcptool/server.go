@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"inbox/internal/clip"
 )
 
 const (
@@ -55,15 +57,18 @@ func (s *server) run() {
 		if ctx.Err() != nil {
 			return
 		}
+
 		if held == 0 {
 			legacy = !legacy
 		}
 		if held >= steadyAfter {
 			failures = 0
 		}
+
 		pause := s.pause(failures)
 		failures++
 		s.log.WarnContext(ctx, "no connection to MCP server", "reason", err, "again_in", pause)
+
 		select {
 		case <-ctx.Done():
 		case <-time.After(pause):
@@ -90,6 +95,7 @@ func (s *server) serve(ctx context.Context, legacy bool) (held time.Duration, er
 		return 0, err
 	}
 	defer c.close()
+
 	connections.WithLabelValues(s.settings.Name, "connected").Inc()
 	started := time.Now()
 	err = s.keep(ctx, c)
@@ -105,6 +111,7 @@ func (s *server) establish(ctx context.Context, legacy bool) (*connection, *list
 	if err != nil {
 		return nil, nil, err
 	}
+
 	tools, err := s.list(ctx, c)
 	if err != nil {
 		c.close()
@@ -126,6 +133,7 @@ func (s *server) keep(ctx context.Context, c *connection) error {
 		case <-refresh.C:
 		case <-c.changed:
 		}
+
 		if err := s.refresh(ctx, c); err != nil {
 			return err
 		}
@@ -164,16 +172,19 @@ func (s *server) ended(c *connection) error {
 func (s *server) publish(c *connection, tools *listing, failure error) {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
+
 	if tools != nil {
 		if !slices.Equal(tools.names(), s.tools.names()) {
 			s.report(tools)
 		}
 		s.tools = tools
 	}
+
 	s.failure = ""
 	if failure != nil {
-		s.failure = cut(plain(failure.Error()), maxDescriptionBytes)
+		s.failure = clip.Bytes(plain(failure.Error()), maxDescriptionBytes)
 	}
+
 	if c != s.connection {
 		s.connection, s.since = c, time.Now()
 		close(s.switched)
@@ -194,9 +205,11 @@ func (s *server) borrow(ctx context.Context) (*connection, bool) {
 		s.mutex.Lock()
 		c, switched := s.connection, s.switched
 		s.mutex.Unlock()
+
 		if c != nil && c.alive() {
 			return c, true
 		}
+
 		select {
 		case <-switched:
 		case <-s.ctx.Done():
@@ -241,15 +254,18 @@ func (s *server) connect(ctx context.Context, legacy bool) (*connection, error) 
 	if err != nil {
 		return nil, err
 	}
+
 	var options mcp.ClientSessionOptions
 	if legacy {
 		options.ProtocolVersion = legacyProtocol
 	}
+
 	c.session, err = c.client(s.options.Version).Connect(ctx, transport, &options)
 	if err != nil {
 		c.end()
 		return nil, c.why(withoutAddress(err))
 	}
+
 	c.ctx, c.cancel = context.WithCancel(context.Background())
 	go c.watch()
 	return c, nil
@@ -315,15 +331,18 @@ func (s *server) openWeb(c *connection) (mcp.Transport, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	kept := &keptTransport{Transport: &mcp.StreamableClientTransport{
 		Endpoint: s.settings.URL, HTTPClient: way.httpClient(), MaxEventSize: s.options.MaxAnswerBytes,
 	}}
+
 	c.end = func() {
 		if kept.connection != nil {
 			_ = kept.connection.Close() // best effort: the server may be gone
 		}
 		way.client.Close()
 	}
+
 	c.why = func(err error) error { return err }
 	return kept, nil
 }

@@ -5,14 +5,13 @@ import (
 	"context"
 	"log/slog"
 	"maps"
-	"net"
-	"net/url"
 	"path"
 	"regexp"
 	"slices"
 	"strings"
 	"time"
 
+	"inbox/agents/upstream"
 	"inbox/internal/fault"
 	"inbox/internal/safehttp"
 	"inbox/normalized"
@@ -79,6 +78,7 @@ func (o Options) withDefaults() Options {
 	if o.Log == nil {
 		o.Log = slog.Default()
 	}
+
 	return o
 }
 
@@ -110,13 +110,15 @@ func (s Server) Validate() error {
 	case s.Timeout < 0:
 		return fault.InField("timeout", "must not be negative")
 	}
+
 	if err := s.validatePatterns(); err != nil {
 		return err
 	}
 	if s.URL != "" {
-		_, err := hostPort(s.URL)
+		_, err := s.destination()
 		return err
 	}
+
 	return s.validateEnvironment()
 }
 
@@ -144,22 +146,7 @@ func (s Server) validateEnvironment() error {
 	return nil
 }
 
-// hostPort returns the only destination that the operator's URL opens.
-func hostPort(address string) (string, error) {
-	target, err := url.Parse(address)
-	switch {
-	case err != nil || target.Hostname() == "":
-		return "", fault.InField("url", "must be an address such as https://tools.example.org/mcp")
-	case target.Scheme != "http" && target.Scheme != "https":
-		return "", fault.InField("url", "must begin with https:// or http://")
-	case target.User != nil:
-		return "", fault.InField("url", "must not carry a user or password: use token")
-	case target.Fragment != "":
-		return "", fault.InField("url", "must not have a fragment")
-	}
-	port := target.Port()
-	if port == "" {
-		port = map[string]string{"http": "80", "https": "443"}[target.Scheme]
-	}
-	return net.JoinHostPort(target.Hostname(), port), nil
+// destination returns the only host and port that the operator's URL opens.
+func (s Server) destination() (string, error) {
+	return upstream.Destination(s.URL, "https://tools.example.org/mcp", "use token")
 }

@@ -1,4 +1,4 @@
-// Package mcptool gives agents the tools of MCP servers: local programs that speak over their standard input and
+// Package mcptool offers agents the tools of MCP servers: local programs that speak over their standard input and
 // output, and services that speak streamable HTTP. It starts the servers, keeps connections to them, lists their tools
 // as declarations of agents/runtime/tool and runs calls.
 //
@@ -42,8 +42,10 @@ func New(servers []Server, options Options) (*Source, error) {
 	if err := options.validate(); err != nil {
 		return nil, err
 	}
+
 	source := &Source{options: options.withDefaults(), byName: map[string]*server{}}
 	source.ctx, source.cancel = context.WithCancel(context.Background())
+
 	for i, settings := range servers {
 		if err := source.add(settings); err != nil {
 			source.cancel()
@@ -64,6 +66,7 @@ func (s *Source) add(settings Server) error {
 	if settings.URL != "" && s.options.Client == nil {
 		return fault.InField("client", "is required for a server with a url")
 	}
+
 	added := newServer(s.ctx, settings, s.options)
 	s.servers = append(s.servers, added)
 	s.byName[settings.Name] = added

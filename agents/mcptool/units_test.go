@@ -15,6 +15,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"inbox/internal/clip"
 	"inbox/internal/fault"
 	"inbox/internal/safehttp"
 )
@@ -132,8 +133,8 @@ func FuzzText(f *testing.F) {
 		if strings.ContainsAny(clean, "\x00\x1b\u202e") || !utf8.ValidString(clean) {
 			t.Errorf("%q", clean)
 		}
-		if short := cut(clean, limit); len(short) > limit || !utf8.ValidString(short) || !strings.HasPrefix(clean, short) {
-			t.Errorf("cut(%q, %d) = %q", clean, limit, short)
+		if short := clip.Bytes(clean, limit); len(short) > limit || !utf8.ValidString(short) || !strings.HasPrefix(clean, short) {
+			t.Errorf("clip.Bytes(%q, %d) = %q", clean, limit, short)
 		}
 	})
 }

@@ -29,7 +29,7 @@ type web struct {
 }
 
 func newWeb(settings Server, client *safehttp.Client, limit int) (*web, error) {
-	destination, err := hostPort(settings.URL)
+	destination, err := settings.destination()
 	if err != nil {
 		return nil, err
 	}
@@ -51,15 +51,18 @@ func (w *web) RoundTrip(request *http.Request) (*http.Response, error) {
 	if _, bounded := ctx.Deadline(); !bounded {
 		ctx, cancel = context.WithTimeout(ctx, streamLifetime)
 	}
+
 	sent := request.Clone(ctx)
 	if w.token != "" {
 		sent.Header.Set("Authorization", "Bearer "+w.token)
 	}
+
 	response, err := w.client.Do(sent)
 	if err != nil {
 		cancel()
 		return nil, withoutAddress(err)
 	}
+
 	response.Body = w.bound(request, response, cancel)
 	return response, nil
 }
@@ -124,7 +127,7 @@ func (b *whole) replacement() []byte {
 	}
 	if b.request.GetBody != nil {
 		if body, err := b.request.GetBody(); err == nil {
-			_ = json.NewDecoder(body).Decode(&sent) // without an id the answer is understood by nobody, which ends the connection
+			_ = json.NewDecoder(body).Decode(&sent) // without an id the answer is understood by no one, which ends the connection
 		}
 	}
 	return tooLarge(sent.ID.String(), b.limit)

@@ -38,7 +38,7 @@ type Agent struct {
 }
 
 // Handle offers the turn and yields what the program that takes it sends. Errors are faults: Permanent when the program
-// gave the turn up for good; without it nobody took the turn, its lease ran out, or the program asked for another try.
+// gave the turn up for good; without it no program took the turn, its lease ran out, or the program asked for another try.
 // When ctx is cancelled or too late the program hears it with its next sign of life, and the error is that of ctx. When
 // ctx ends with a cause of its own (the queue's lease is lost, the server stops) the program goes on, and the next
 // attempt takes up what it brings; so it does when the process was killed.
@@ -64,15 +64,18 @@ func (a *Agent) answer(ctx context.Context, turn agents.Turn, emit emit) error {
 	if err != nil {
 		return err
 	}
+
 	owner := uuid.NewString()
 	for {
 		if ctx.Err() != nil {
 			return fmt.Errorf("offer turn: %w", context.Cause(ctx))
 		}
+
 		w, err := a.begin(ctx, turn, pointer{Owner: owner, Fingerprint: mark})
 		if err != nil {
 			return interrupted(ctx, err)
 		}
+
 		w.emit = emit
 		again, err := w.follow(ctx)
 		if !again {
@@ -106,11 +109,13 @@ func (a *Agent) begin(ctx context.Context, turn agents.Turn, mine pointer) (*wat
 	if err != nil {
 		return nil, err
 	}
+
 	if found {
 		var old pointer
 		if err := decode(value, &old); err != nil {
 			return nil, err
 		}
+
 		usable, err := a.usable(ctx, old, mine)
 		if err != nil {
 			return nil, err
@@ -120,6 +125,7 @@ func (a *Agent) begin(ctx context.Context, turn agents.Turn, mine pointer) (*wat
 			return a.watch(turn, mine), a.service.rows.put(ctx, turnsSpace+a.name, turn.ID, mine, mine.Until)
 		}
 	}
+
 	return a.offer(ctx, turn, mine)
 }
 
@@ -131,6 +137,7 @@ func (a *Agent) usable(ctx context.Context, old, mine pointer) (bool, error) {
 	if err != nil || closed || holder.Closed {
 		return false, err // it waited for a program
 	}
+
 	deadline, limited := ctx.Deadline()
 	now, err := rows.status(ctx, old.Run)
 	if err != nil {
@@ -139,6 +146,7 @@ func (a *Agent) usable(ctx context.Context, old, mine pointer) (bool, error) {
 	if old.Fingerprint == mine.Fingerprint && (!limited || old.Until.After(deadline)) {
 		return now.end == nil || now.end.Outcome == answered, nil
 	}
+
 	_, err = rows.end(ctx, old.Run, end{Outcome: cancelled}, old.Until)
 	a.service.notifier.notifyAll(runTopic(old.Run))
 	return false, err
@@ -150,16 +158,19 @@ func (a *Agent) offer(ctx context.Context, turn agents.Turn, mine pointer) (*wat
 	if err != nil {
 		return nil, fmt.Errorf("make a lease id: %w", err)
 	}
+
 	mine.Run = id.String()
 	deadline, limited := ctx.Deadline()
 	if !limited {
 		deadline = time.Now().Add(longest)
 	}
+
 	mine.Until = deadline.Add(keepFor)
 	document, err := requestOf(turn, leaseOf(mine.Run, a.settings.Lease))
 	if err != nil {
 		return nil, err
 	}
+
 	rows := a.service.rows
 	if err := rows.mailbox.Put(ctx, requestsSpace, mine.Run, document, mine.Until); err != nil {
 		return nil, err
@@ -167,10 +178,12 @@ func (a *Agent) offer(ctx context.Context, turn agents.Turn, mine pointer) (*wat
 	if err := rows.put(ctx, turnsSpace+a.name, turn.ID, mine, mine.Until); err != nil {
 		return nil, err
 	}
+
 	waiting := offer{Turn: turn.ID, Attempt: turn.Attempt, Until: mine.Until}
 	if err := rows.put(ctx, offersSpace+a.name, mine.Run, waiting, time.Now().Add(a.settings.MaxWait+a.settings.Lease)); err != nil {
 		return nil, err
 	}
+
 	w := a.watch(turn, mine)
 	a.service.notifier.notify(offersTopic(a.name), 1)
 	return w, nil
@@ -190,11 +203,13 @@ const offersPage = 16
 func (a *Agent) enter() (leave func(), err error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
+
 	if a.pollers >= MaxPollers {
 		return nil, &fault.Fault{
 			Kind: fault.RateLimited, Public: "too many programs wait for turns of this agent at the same time", RetryAfter: lookEvery,
 		}
 	}
+
 	a.pollers++
 	pollers.Inc()
 	return func() {
@@ -222,7 +237,7 @@ type turn struct {
 	document []byte
 }
 
-// take returns the oldest turn that nobody has, and wakes others when more are left; nil = there is none.
+// take returns the oldest turn that no program has, and wakes others when more are left; nil = there is none.
 func (a *Agent) take(ctx context.Context) (*turn, error) {
 	s, after := a.service, ""
 	for {
@@ -230,6 +245,7 @@ func (a *Agent) take(ctx context.Context) (*turn, error) {
 		if err != nil {
 			return nil, unavailable("taking a turn", err)
 		}
+
 		for i, run := range keys {
 			after = run
 			taken, err := a.claim(ctx, run, values[i])
@@ -241,6 +257,7 @@ func (a *Agent) take(ctx context.Context) (*turn, error) {
 				return taken, nil
 			}
 		}
+
 		if len(keys) < offersPage {
 			return nil, nil
 		}
@@ -253,23 +270,28 @@ func (a *Agent) claim(ctx context.Context, run string, value []byte) (*turn, err
 	if err := decode(value, &offered); err != nil {
 		return nil, err
 	}
+
 	s := a.service
 	mine := claim{Agent: a.name, Turn: offered.Turn, Attempt: offered.Attempt, Until: offered.Until}
 	won, err := s.rows.first(ctx, runSpace+run, claimKey, mine, nil, offered.Until)
 	if err != nil || !won {
 		return nil, err
 	}
+
 	ctx = context.WithoutCancel(ctx) // the turn is ours: it is given out or given back
 	s.notifier.notifyAll(runTopic(run))
+
 	if err := s.options.Mailbox.Delete(ctx, offersSpace+a.name, run); err != nil {
 		s.giveBack(ctx, a, run, offered.Until)
 		return nil, err
 	}
+
 	document, found, err := s.options.Mailbox.Get(ctx, requestsSpace, run)
 	if err != nil || !found {
 		s.giveBack(ctx, a, run, offered.Until)
 		return nil, err
 	}
+
 	return &turn{run: run, document: document}, nil
 }
 
@@ -289,7 +311,7 @@ func (s *Service) ended(agent *Agent, run string) {
 }
 
 // presence counts who works for an agent on this node: the requests that wait for a turn, and the turns that a program
-// has. So many turns it may have at once; the others wait without a run, and nothing is offered to nobody.
+// has. So many turns it may have at once; the others wait without a run, and nothing is offered in vain.
 type presence struct {
 	waiting int
 	working int

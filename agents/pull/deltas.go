@@ -38,16 +38,19 @@ func (s *Service) handDeltas(w http.ResponseWriter, r *http.Request, agent *Agen
 	if err != nil {
 		return err
 	}
+
 	known, release, err := s.sessions.take(lease.run)
 	if err != nil {
 		return err
 	}
+
 	err = s.receive(w, r, lease, known)
 	next := known.next
 	release(err != nil)
 	if err != nil {
 		return err
 	}
+
 	httpserver.WriteJSON(w, http.StatusOK, received{Next: next, Lease: leaseOf(lease.run, agent.settings.Lease)})
 	return nil
 }
@@ -56,14 +59,17 @@ func (s *Service) receive(w http.ResponseWriter, r *http.Request, lease holding,
 	if _, err := s.catchUp(r.Context(), lease.run, known); err != nil {
 		return unavailable("reading the deltas", err)
 	}
+
 	skip, err := repeated(r.URL.Query().Get("first"), known.next)
 	if err != nil {
 		return err
 	}
+
 	b := &batch{service: s, ctx: r.Context(), lease: lease, known: known, skip: skip}
 	if mediaType, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type")); mediaType == "application/json" {
 		return b.document(r.Body)
 	}
+
 	httpserver.StreamBody(r)
 	controller := http.NewResponseController(w)
 	defer func() { _ = controller.SetReadDeadline(time.Time{}) }()
@@ -77,6 +83,7 @@ func repeated(first string, next int) (skip int, err error) {
 	if first == "" {
 		return 0, nil
 	}
+
 	number, err := strconv.Atoi(first)
 	if err != nil || number < 0 {
 		return 0, fault.InField("first", "must be the number of the first delta of the request, counted from 0")
@@ -122,6 +129,7 @@ func (b *batch) lines(lines *lineReader) error {
 				return err
 			}
 		}
+
 		line, err := lines.next()
 		switch {
 		case errors.Is(err, io.EOF):
@@ -133,6 +141,7 @@ func (b *batch) lines(lines *lineReader) error {
 		default:
 			err = b.add(line)
 		}
+
 		if err != nil {
 			return err
 		}
@@ -145,6 +154,7 @@ func (b *batch) add(encoded []byte) error {
 		b.skip--
 		return nil
 	}
+
 	delta, err := normalized.DecodeDelta(encoded, b.service.options.Limits)
 	if err == nil {
 		err = b.known.fold.Add(delta)
@@ -158,11 +168,13 @@ func (b *batch) add(encoded []byte) error {
 		broken.Public = "delta " + strconv.Itoa(number) + ": " + broken.Public
 		return &broken
 	}
+
 	b.deltas = append(b.deltas, bytes.Clone(encoded))
 	b.size += len(encoded)
 	if len(b.deltas) < batchDeltas && b.size < batchBytes {
 		return nil
 	}
+
 	return b.write()
 }
 
@@ -174,10 +186,12 @@ func (b *batch) write() error {
 	if err := b.pause(); err != nil {
 		return err
 	}
+
 	s, run := b.service, b.lease.run
 	if err := b.check(); err != nil {
 		return err
 	}
+
 	key := deltaKey(b.known.next)
 	fresh, err := s.rows.first(b.ctx, runSpace+run, key, b.deltas, nil, b.lease.until)
 	if err != nil {
@@ -186,6 +200,7 @@ func (b *batch) write() error {
 	if !fresh {
 		return fault.New(fault.RateLimited, "another request is bringing deltas of this turn: send them one after the other")
 	}
+
 	b.known.next += len(b.deltas)
 	b.known.last, b.known.sent = key, time.Now()
 	b.deltas, b.size = nil, 0
@@ -221,6 +236,7 @@ func (b *batch) sign() error {
 	if time.Since(b.known.beat) < beatPause {
 		return nil
 	}
+
 	b.known.beat = time.Now()
 	if err := b.check(); err != nil {
 		return err
@@ -228,6 +244,7 @@ func (b *batch) sign() error {
 	if err := b.service.rows.beat(b.ctx, b.lease.run, b.lease.until); err != nil {
 		return unavailable("prolonging the lease", err)
 	}
+
 	b.service.notifier.notifyAll(runTopic(b.lease.run))
 	return nil
 }
@@ -260,6 +277,7 @@ func (l *lineReader) next() ([]byte, error) {
 		if !l.ready() {
 			l.before()
 		}
+
 		piece, err := l.source.ReadSlice('\n')
 		if len(long)+len(piece) > maxLineBytes {
 			return nil, errLineTooLong
@@ -268,12 +286,14 @@ func (l *lineReader) next() ([]byte, error) {
 			long = append(long, piece...)
 			continue
 		}
+
 		if long != nil {
 			piece = append(long, piece...)
 		}
 		if err != nil && (!errors.Is(err, io.EOF) || len(piece) == 0) {
 			return nil, err
 		}
+
 		return bytes.TrimSuffix(bytes.TrimSuffix(piece, []byte("\n")), []byte("\r")), nil
 	}
 }

@@ -25,18 +25,22 @@ func (s *Service) handEvents(w http.ResponseWriter, r *http.Request, agent *Agen
 	if err != nil {
 		return err
 	}
+
 	header := w.Header()
 	header.Set("Content-Type", "text/event-stream")
 	header.Set("Cache-Control", "no-store")
 	header.Set("X-Accel-Buffering", "no") // nginx would keep events back
+
 	if r.Method == http.MethodHead {
 		return nil
 	}
+
 	leave, err := agent.enter()
 	if err != nil {
 		return err
 	}
 	defer leave()
+
 	stream := &turnStream{service: s, agent: agent, w: w, r: r, most: most, open: map[string]bool{}}
 	stream.run()
 	return nil
@@ -87,6 +91,7 @@ func (t *turnStream) next(ctx context.Context) bool {
 	if !t.room(ctx) {
 		return t.alive() && t.comment()
 	}
+
 	taken, err := t.service.await(ctx, t.r, t.agent)
 	switch {
 	case err != nil: // the answer has begun: the program hears the reason when it connects again
@@ -94,6 +99,7 @@ func (t *turnStream) next(ctx context.Context) bool {
 	case taken == nil:
 		return t.alive() && t.comment()
 	}
+
 	t.open[taken.run] = true
 	var event bytes.Buffer
 	event.WriteString("event: turn\nid: " + taken.run + "\ndata: ")
@@ -178,15 +184,18 @@ type sessions struct {
 func (s *sessions) take(run string) (taken *session, release func(failed bool), err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+
 	if s.byRun == nil {
 		s.byRun = map[string]*session{}
 	}
+
 	taken = s.byRun[run]
 	if taken == nil {
 		s.makeRoom()
 		taken = &session{}
 		s.byRun[run] = taken
 	}
+
 	taken.used = time.Now()
 	if !taken.busy.TryLock() {
 		return nil, nil, &fault.Fault{
@@ -194,6 +203,7 @@ func (s *sessions) take(run string) (taken *session, release func(failed bool), 
 			RetryAfter: time.Second,
 		}
 	}
+
 	return taken, func(failed bool) {
 		taken.busy.Unlock()
 		if failed {
@@ -228,11 +238,13 @@ func (s *Service) catchUp(ctx context.Context, run string, known *session) (stat
 	if known.fold == nil {
 		known.fold = normalized.NewFold(s.options.Limits)
 	}
+
 	found, err := s.rows.deltas(ctx, run, known.last, func(key string, batch []byte) error {
 		var deltas []json.RawMessage
 		if err := decode(batch, &deltas); err != nil {
 			return err
 		}
+
 		for _, encoded := range deltas {
 			delta, err := normalized.DecodeDelta(encoded, s.options.Limits)
 			if err != nil {
@@ -243,9 +255,11 @@ func (s *Service) catchUp(ctx context.Context, run string, known *session) (stat
 			}
 			known.next++
 		}
+
 		known.last = key
 		return nil
 	})
+
 	return found, err
 }
 
@@ -255,11 +269,13 @@ func (s *Service) grown(ctx context.Context, lease holding) (normalized.Response
 	if err != nil {
 		return normalized.Response{}, err
 	}
+
 	_, err = s.catchUp(ctx, lease.run, known)
 	if err != nil {
 		release(true)
 		return normalized.Response{}, unavailable("reading the deltas", err)
 	}
+
 	response, err := known.fold.Response()
 	release(false)
 	return response, err

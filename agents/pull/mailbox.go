@@ -27,7 +27,7 @@ type Mailbox interface {
 
 // One offer of one attempt of a turn is a run; its id, a UUIDv7, is also the id of the lease. What is kept:
 //
-//	pull.offers/{agent}  {run}       offer     runs that nobody has taken, oldest first
+//	pull.offers/{agent}  {run}       offer     runs that no program has taken, oldest first
 //	pull.turns/{agent}   {turn}      pointer   the run of a turn, for who takes the turn over from a dead node
 //	pull.requests        {run}       Request   what the program gets
 //	pull.run/{run}       d{number}   []Delta   deltas, by the number of the first one
@@ -53,7 +53,7 @@ type offer struct {
 }
 
 type claim struct {
-	Closed  bool      `json:"closed,omitempty"` // by the node that offered it: nobody can take it any more
+	Closed  bool      `json:"closed,omitempty"` // by the node that offered it: no program can take it any more
 	Agent   string    `json:"agent,omitempty"`
 	Turn    string    `json:"turn,omitempty"`
 	Attempt int       `json:"attempt,omitempty"`
@@ -73,7 +73,7 @@ const (
 	retried     = "retry"       // the program gave it back
 	gaveUp      = "gave_up"     // the program will never answer it
 	lost        = "lost"        // no sign of life within the lease
-	cancelled   = "cancelled"   // nobody wants the answer any more
+	cancelled   = "cancelled"   // the answer is not wanted any more
 	undelivered = "undelivered" // the connection broke before the program had it
 )
 
@@ -172,6 +172,7 @@ func (r rows) deltas(ctx context.Context, run, after string, each func(key strin
 		if err != nil {
 			return found, err
 		}
+
 		for i, key := range keys {
 			after = key
 			if strings.HasPrefix(key, "d") {
@@ -183,6 +184,7 @@ func (r rows) deltas(ctx context.Context, run, after string, each func(key strin
 				return found, err
 			}
 		}
+
 		if len(keys) < pageLength {
 			return found, nil
 		}
@@ -223,10 +225,12 @@ func (b *notifier) leave(topic string, wake chan struct{}) {
 			left = append(left, other)
 		}
 	}
+
 	b.waiting[topic] = left
 	if len(left) == 0 {
 		delete(b.waiting, topic)
 	}
+
 	b.mu.Unlock()
 	select {
 	case <-wake: // it was meant for another waiter

@@ -86,6 +86,7 @@ func (m *Memory) List(_ context.Context, namespace, after string, limit int) (ke
 	if found {
 		place++
 	}
+
 	now := time.Now()
 	for _, one := range m.spaces[namespace][place:] {
 		if len(keys) == limit {
@@ -95,6 +96,7 @@ func (m *Memory) List(_ context.Context, namespace, after string, limit int) (ke
 			keys, values = append(keys, one.key), append(values, slices.Clone(one.value))
 		}
 	}
+
 	return keys, values, nil
 }
 
@@ -111,6 +113,7 @@ func (m *Memory) put(namespace string, added document) error {
 	if m.count >= maxMemoryDocuments || m.bytes+len(added.value) > maxMemoryBytes {
 		return fault.New(fault.Unavailable, "too many turns are waiting for programs that take them")
 	}
+
 	m.spaces[namespace] = slices.Insert(m.spaces[namespace], place, added)
 	m.count++
 	m.bytes += len(added.value)
@@ -131,6 +134,7 @@ func (m *Memory) sweep() {
 	if now.Sub(m.swept) < sweepEvery {
 		return
 	}
+
 	m.swept = now
 	for namespace, documents := range m.spaces {
 		for place, one := range slices.Backward(documents) {

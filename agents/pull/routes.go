@@ -65,7 +65,7 @@ type Options struct {
 
 // Settings are the operator's choices for one agent; zero values take the defaults.
 type Settings struct {
-	// Lease is how long a turn stays with a program that returns no sign of life, 1 s to 1 h; zero = DefaultLease.
+	// Lease is how long a turn stays with a program that shows no sign of life, 1 s to 1 h; zero = DefaultLease.
 	Lease time.Duration
 	// MaxWait is how long a turn waits for a program to take it before the attempt fails; zero = DefaultMaxWait.
 	MaxWait time.Duration
@@ -89,6 +89,7 @@ func New(options Options) (*Service, error) {
 	if options.Tokens == nil {
 		return nil, fault.InField("tokens", "is required: programs that take turns show a token of this server")
 	}
+
 	if options.Mailbox == nil {
 		options.Mailbox = NewMemory()
 	}
@@ -98,6 +99,7 @@ func New(options Options) (*Service, error) {
 	if options.Limits == (normalized.Limits{}) {
 		options.Limits = normalized.DefaultLimits()
 	}
+
 	return &Service{
 		options: options, rows: rows{options.Mailbox}, tokens: bearer.NewCache(options.Tokens), agents: map[string]*Agent{},
 	}, nil
@@ -115,12 +117,14 @@ func (s *Service) Agent(name string, settings Settings) (*Agent, error) {
 	case settings.MaxWait < 0:
 		return nil, fault.InField("max_wait", "must not be negative")
 	}
+
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	key := strings.ToLower(name)
 	if s.agents[key] != nil {
 		return nil, fault.Newf(fault.Conflict, "there are two pull agents named %q", name)
 	}
+
 	s.agents[key] = &Agent{service: s, name: key, settings: settings}
 	return s.agents[key], nil
 }
@@ -167,11 +171,13 @@ func (s *Service) handTake(w http.ResponseWriter, r *http.Request, agent *Agent)
 	if err != nil {
 		return err
 	}
+
 	leave, err := agent.enter()
 	if err != nil {
 		return err
 	}
 	defer leave()
+
 	limited, cancel := context.WithTimeout(r.Context(), min(wait, longestTake))
 	defer cancel()
 	taken, err := s.await(limited, r, agent)
@@ -183,6 +189,7 @@ func (s *Service) handTake(w http.ResponseWriter, r *http.Request, agent *Agent)
 		w.WriteHeader(http.StatusNoContent)
 		return nil
 	}
+
 	header := w.Header()
 	header.Set("Content-Type", "application/json")
 	header.Set("Content-Length", strconv.Itoa(len(taken.document)))
@@ -209,9 +216,11 @@ func send(w http.ResponseWriter, content []byte) error {
 	if wrapped, ok := w.(interface{ Unwrap() http.ResponseWriter }); ok {
 		connection = wrapped.Unwrap() // the wrapper's Flush keeps the error to itself
 	}
+
 	controller := http.NewResponseController(connection)
 	_ = controller.SetWriteDeadline(time.Now().Add(writeTime)) // a recorder in a test has no connection
 	defer func() { _ = controller.SetWriteDeadline(time.Time{}) }()
+
 	if _, err := w.Write(content); err != nil {
 		return err
 	}
@@ -264,9 +273,11 @@ func duration(text string, otherwise time.Duration) (time.Duration, error) {
 	if text == "" {
 		return otherwise, nil
 	}
+
 	if strings.Trim(text, "0123456789") == "" {
 		text += "s"
 	}
+
 	length, err := time.ParseDuration(text)
 	if err != nil || length < 0 {
 		return 0, fault.InField("wait", "must be a time such as 30s")
@@ -285,6 +296,7 @@ func (s *Service) authorized(handle func(http.ResponseWriter, *http.Request, *Ag
 		if err == nil {
 			return
 		}
+
 		if fault.Is(err, fault.Unauthenticated) {
 			w.Header().Set("WWW-Authenticate", `Bearer realm="turns"`)
 		}
@@ -298,18 +310,22 @@ func (s *Service) verify(r *http.Request) (*Agent, error) {
 	if shown == "" {
 		return nil, refused
 	}
+
 	token, found, err := s.tokens.Find(r.Context(), shown)
 	if err != nil {
 		return nil, unavailable("checking the token", err)
 	}
+
 	name := httpserver.Param(r, "agent")
 	if !found || !token.RevokedAt.IsZero() || token.Scope != s.options.Scope || !strings.EqualFold(token.Agent, name) || name == "" {
 		return nil, refused
 	}
+
 	agent, known := s.find(name)
-	if !known { // told to nobody but the holder of a token for this name
+	if !known { // told only to the holder of a token for this name
 		return nil, fault.New(fault.NotFound, "this agent gives no turns away: it is not of kind pull")
 	}
+
 	return agent, nil
 }
 
@@ -339,14 +355,16 @@ func Operations() []openapi.Operation {
 			Query: []string{"lease!"}, Errors: ended, Request: failure{Retry: new(true), After: 5, Reason: "the disk is full"}, Response: ending{State: retried},
 		},
 	}
+
 	for i := range list {
 		list[i].Tag, list[i].Security = "pull", "agent"
 	}
+
 	return list
 }
 
 var (
-	// outcome: answered, retry, failed, stopped (by the engine), returned (nobody was there any more)
+	// outcome: answered, retry, failed, stopped (by the engine), returned (no caller was there any more)
 	turns = promauto.NewCounterVec(prometheus.CounterOpts{
 		Name: "inbox_pull_turns_total", Help: "Turns that were offered to programs behind NAT, by outcome.",
 	}, []string{"outcome"})

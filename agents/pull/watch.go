@@ -59,12 +59,14 @@ func (w *watch) follow(ctx context.Context) (again bool, err error) {
 			}
 			continue
 		}
+
 		timer := time.NewTimer(min(lookEvery, time.Until(w.deadline)))
 		select {
 		case <-wake:
 		case <-timer.C:
 		case <-ctx.Done():
 		}
+
 		timer.Stop()
 	}
 }
@@ -79,15 +81,18 @@ func (w *watch) read(ctx context.Context) (status, error) {
 	if err != nil {
 		return found, err
 	}
+
 	began := found.claim != nil && !w.taken
 	if began {
 		w.idle = w.agent.work()
 	}
+
 	if began || found.beat != w.beat || w.after != before {
 		w.taken = w.taken || began
 		w.beat = found.beat
 		w.deadline = time.Now().Add(w.agent.settings.Lease + lookEvery) // a sign on another node is seen later
 	}
+
 	return found, nil
 }
 
@@ -96,15 +101,18 @@ func (w *watch) pass(batch []byte) error {
 	if err := decode(batch, &deltas); err != nil {
 		return err
 	}
+
 	for _, encoded := range deltas {
 		delta, err := normalized.DecodeDelta(encoded, w.agent.service.options.Limits)
 		if err != nil {
 			return upstream.NotUsable(err)
 		}
+
 		if delta.Kind == normalized.DeltaResponse && delta.Response != nil {
 			complete := delta.Response.Answering(w.turn.Message)
 			delta.Response = &complete
 		}
+
 		if err := w.fold.Add(delta); err != nil {
 			return upstream.NotUsable(err)
 		}
@@ -112,6 +120,7 @@ func (w *watch) pass(batch []byte) error {
 			return errStopped
 		}
 	}
+
 	return nil
 }
 
@@ -124,7 +133,7 @@ func (w *watch) broken(ctx context.Context, err error) error {
 	return err
 }
 
-// giveBack lets a turn wait without a run that nobody took and nobody is there to take. Not returned = somebody was faster.
+// giveBack lets a turn wait without a run that no program took and none is there to take. Not returned = somebody was faster.
 func (w *watch) giveBack(ctx context.Context) (returned bool, err error) {
 	closed, err := w.rows.first(ctx, runSpace+w.mine.Run, claimKey, claim{Closed: true}, nil, w.mine.Until)
 	if err != nil || !closed {
@@ -134,7 +143,7 @@ func (w *watch) giveBack(ctx context.Context) (returned bool, err error) {
 	return true, agents.ErrNoWorker
 }
 
-// tooLate ends a run that nobody took, or whose program is silent. Not decided = somebody was faster.
+// tooLate ends a run that no program took, or whose program is silent. Not decided = somebody was faster.
 func (w *watch) tooLate(ctx context.Context) (decided bool, err error) {
 	if !w.taken {
 		closed, err := w.rows.first(ctx, runSpace+w.mine.Run, claimKey, claim{Closed: true}, nil, w.mine.Until)
@@ -146,10 +155,12 @@ func (w *watch) tooLate(ctx context.Context) (decided bool, err error) {
 		return true, fault.RetryIn(0, upstream.Unreachable,
 			fmt.Errorf("no program took the turn within %s: is one polling /v1/pull/%s/take?", w.agent.settings.MaxWait, w.agent.name))
 	}
+
 	before, err := w.rows.end(ctx, w.mine.Run, end{Outcome: lost}, w.mine.Until)
 	if err != nil || before != nil {
 		return false, w.orNil(ctx, err)
 	}
+
 	w.agent.service.ended(w.agent, w.mine.Run)
 	return true, fault.RetryIn(0, upstream.Late, fmt.Errorf("the program that took the turn gave no sign of life for %s", w.agent.settings.Lease))
 }
@@ -191,6 +202,7 @@ func (w *watch) complete(response *normalized.Response) {
 	if response == nil {
 		return
 	}
+
 	grown, err := w.fold.Response()
 	if err == nil {
 		grown.Clean()
@@ -222,18 +234,20 @@ func (w *watch) abandon(ctx context.Context) {
 	if err == nil && found && decode(value, &current) == nil && current.Owner != w.mine.Owner {
 		return
 	}
+
 	closed, err := w.rows.first(ctx, runSpace+w.mine.Run, claimKey, claim{Closed: true}, nil, w.mine.Until)
 	if err == nil && closed {
 		w.withdraw(ctx)
 		return
 	}
+
 	// What cannot be written now ends by itself with its documents.
 	_, _ = w.rows.end(ctx, w.mine.Run, end{Outcome: cancelled}, w.mine.Until)
 	w.forgetRequest(ctx)
 	w.agent.service.ended(w.agent, w.mine.Run)
 }
 
-// withdraw takes a closed offer out of the list; what stays behind nobody can claim.
+// withdraw takes a closed offer out of the list; no program can claim what stays behind.
 func (w *watch) withdraw(ctx context.Context) {
 	_ = w.rows.mailbox.Delete(ctx, offersSpace+w.agent.name, w.mine.Run)
 	w.forgetRequest(ctx)

@@ -37,10 +37,12 @@ func (s *Service) held(r *http.Request, agent *Agent, gone fault.Kind) (holding,
 	if err != nil {
 		return holding{}, fault.InField("lease", "must be the lease.id of the turn, as a query parameter")
 	}
+
 	found, err := s.rows.status(r.Context(), id.String())
 	if err != nil {
 		return holding{}, unavailable("looking at the lease", err)
 	}
+
 	of := found.claim
 	if of == nil || of.Closed || of.Agent != agent.name || of.Turn != httpserver.Param(r, "turn") {
 		return holding{}, over(gone)
@@ -70,6 +72,7 @@ func (s *Service) handHeartbeat(w http.ResponseWriter, r *http.Request, agent *A
 	if err := s.rows.beat(r.Context(), lease.run, lease.until); err != nil {
 		return unavailable("prolonging the lease", err)
 	}
+
 	s.notifier.notifyAll(runTopic(lease.run))
 	httpserver.WriteJSON(w, http.StatusOK, leaseAnswer{leaseOf(lease.run, agent.settings.Lease)})
 	return nil
@@ -88,11 +91,13 @@ func (s *Service) handAnswer(w http.ResponseWriter, r *http.Request, agent *Agen
 	if err != nil {
 		return err
 	}
+
 	httpserver.Proven(r)
 	body, err := httpserver.ReadBody(r, MaxAnswerBytes)
 	if err != nil {
 		return unread(err)
 	}
+
 	how := end{Outcome: answered, Digest: digest(body)}
 	if lease.end == nil {
 		response, err := s.response(r, lease, body)
@@ -101,6 +106,7 @@ func (s *Service) handAnswer(w http.ResponseWriter, r *http.Request, agent *Agen
 		}
 		how.Response = &response
 	}
+
 	return s.finish(w, r, lease, how)
 }
 
@@ -115,6 +121,7 @@ func (s *Service) response(r *http.Request, lease holding, body []byte) (normali
 	if err != nil {
 		return normalized.Response{}, err
 	}
+
 	var response normalized.Response
 	if len(body) == 0 {
 		response, err = s.grown(r.Context(), lease)
@@ -124,6 +131,7 @@ func (s *Service) response(r *http.Request, lease holding, body []byte) (normali
 	if err != nil {
 		return response, err
 	}
+
 	response.Clean()
 	response = response.Answering(question)
 	return response, normalized.ValidateResponse(response, question, s.options.Limits)
@@ -137,13 +145,14 @@ func (s *Service) question(r *http.Request, lease holding) (normalized.Message, 
 	if !found {
 		return normalized.Message{}, over(fault.Conflict)
 	}
+
 	var request struct {
 		Message normalized.Message `json:"message"`
 	}
 	return request.Message, decode(document, &request)
 }
 
-// failure is why a program gives a turn back.
+// failure is why a program returns a turn.
 type failure struct {
 	Retry  *bool   `json:"retry"`            // true = try again, false = give the turn up
 	After  float64 `json:"after,omitempty"`  // seconds
@@ -156,24 +165,29 @@ func (s *Service) handFail(w http.ResponseWriter, r *http.Request, agent *Agent)
 	if err != nil {
 		return err
 	}
+
 	body, err := httpserver.ReadBody(r, maxFailBytes)
 	if err != nil {
 		return unread(err)
 	}
+
 	var given failure
 	if err := json.Unmarshal(body, &given); err != nil {
 		return fault.New(fault.Malformed, `want {"retry": true or false, "after": seconds, "reason": "text for the operator"}`)
 	}
+
 	switch {
 	case given.Retry == nil:
 		return fault.InField("retry", "is required: true = try again, false = give the turn up")
 	case given.After < 0 || given.After > maxAfter.Seconds():
 		return fault.InField("after", "must be 0 to 86400 seconds")
 	}
+
 	how := end{Outcome: gaveUp, Reason: upstream.Excerpt(given.Reason, 500), Digest: digest(body)}
 	if *given.Retry {
 		how.Outcome, how.After = retried, time.Duration(given.After*float64(time.Second))
 	}
+
 	return s.finish(w, r, lease, how)
 }
 
@@ -189,6 +203,7 @@ func (s *Service) finish(w http.ResponseWriter, r *http.Request, lease holding, 
 	if before != nil && (before.Outcome != how.Outcome || before.Digest != how.Digest) {
 		return over(fault.Conflict)
 	}
+
 	s.ended(lease.agent, lease.run)
 	httpserver.WriteJSON(w, http.StatusOK, ending{State: how.Outcome, Repeated: before != nil})
 	return nil
@@ -210,7 +225,7 @@ type Request struct {
 	Lease Lease `json:"lease"`
 }
 
-// Lease is the right to answer one attempt of a turn. It ends when the program gives no sign of life for so many seconds.
+// Lease is the right to answer one attempt of a turn. It ends when the program shows no sign of life for so many seconds.
 type Lease struct {
 	ID      string `json:"id"`
 	Seconds int    `json:"seconds"`

@@ -29,9 +29,11 @@ func (x *exchange) answer(ctx context.Context) (response normalized.Response, ne
 	default:
 		response, err = x.ended(ctx)
 	}
+
 	if err == nil {
 		response, err = x.valid(response)
 	}
+
 	return response, next, err
 }
 
@@ -41,6 +43,7 @@ func (x *exchange) ended(ctx context.Context) (normalized.Response, error) {
 	if policy := policyIn(status.Message); policy != nil && status.State != a2a.TaskStateCompleted {
 		return x.refusedBy(*policy), nil
 	}
+
 	switch status.State {
 	case a2a.TaskStateCompleted:
 		return x.completed(ctx, x.spoken(), x.task.artifacts)
@@ -69,6 +72,7 @@ func (x *exchange) completed(ctx context.Context, words a2a.ContentParts, result
 	if err != nil {
 		return normalized.Response{}, err
 	}
+
 	if !speaks(parts) {
 		said, err := x.agent.readParts(ctx, words, x.peer.card.textMIME())
 		if err != nil {
@@ -92,9 +96,11 @@ func speaks(parts []normalized.Part) bool {
 func (x *exchange) valid(response normalized.Response) (normalized.Response, error) {
 	response.Parts = joined(response.Parts, x.agent.options.Limits.Parts)
 	response.Clean()
+
 	if len(response.Parts) == 0 && response.Error == nil {
 		response.Parts, response.Silent = nil, true
 	}
+
 	response = response.Answering(x.turn.Message)
 	if err := normalized.ValidateResponse(response, x.turn.Message, x.agent.options.Limits); err != nil {
 		return response, upstream.NotUsable(err)
@@ -107,6 +113,7 @@ func joined(parts []normalized.Part, most int) []normalized.Part {
 	if len(parts) <= most {
 		return parts
 	}
+
 	var list []normalized.Part
 	var texts []string
 	end := func() {
@@ -115,6 +122,7 @@ func joined(parts []normalized.Part, most int) []normalized.Part {
 		}
 		texts = nil
 	}
+
 	for _, part := range parts {
 		if part.Kind == normalized.PartText && len(texts) > 0 && list[len(list)-1].MIME == part.MIME {
 			texts = append(texts, part.Content)
@@ -126,6 +134,7 @@ func joined(parts []normalized.Part, most int) []normalized.Part {
 			texts = []string{part.Content}
 		}
 	}
+
 	end()
 	return list
 }

@@ -40,10 +40,12 @@ func newCredentials(options Options) (*credentials, error) {
 	if strings.ContainsFunc(options.Token, func(char rune) bool { return char <= ' ' || char > '~' }) {
 		return nil, fault.InField("token", "must be one word of ASCII, as a header carries it")
 	}
+
 	given := options.Credentials
 	if given == nil {
 		return c, nil
 	}
+
 	address, err := url.Parse(given.TokenURL)
 	switch {
 	case options.Token != "":
@@ -55,9 +57,11 @@ func newCredentials(options Options) (*credentials, error) {
 	case given.ClientSecret == "":
 		return nil, fault.InField("client_secret", "is required with client_id")
 	}
+
 	c.grant = &clientcredentials.Config{
 		TokenURL: given.TokenURL, ClientID: given.ClientID, ClientSecret: given.ClientSecret, Scopes: given.Scopes,
 	}
+
 	c.client = options.Client.Trusting(hostPort(address)).Limit(maxTokenBytes)
 	return c, nil
 }
@@ -78,6 +82,7 @@ func (c *credentials) show(request *http.Request) error {
 	if !c.any() {
 		return nil
 	}
+
 	token := c.fixed
 	if c.grant != nil {
 		got, err := c.get(request.Context())
@@ -86,6 +91,7 @@ func (c *credentials) show(request *http.Request) error {
 		}
 		token = got
 	}
+
 	request.Header.Set("Authorization", "Bearer "+token)
 	return nil
 }
@@ -111,19 +117,23 @@ func (c *credentials) get(ctx context.Context) (string, error) {
 	if token := c.current(); token != "" {
 		return token, nil
 	}
+
 	select {
 	case c.turn <- struct{}{}:
 		defer func() { <-c.turn }()
 	case <-ctx.Done():
 		return "", ctx.Err()
 	}
+
 	if token := c.current(); token != "" {
 		return token, nil
 	}
+
 	token, err := c.ask(ctx)
 	if err != nil {
 		return "", err
 	}
+
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.token = token
@@ -133,9 +143,11 @@ func (c *credentials) get(ctx context.Context) (string, error) {
 func (c *credentials) ask(ctx context.Context) (*oauth2.Token, error) {
 	ctx, cancel := context.WithTimeout(ctx, tokenLimit)
 	defer cancel()
+
 	token, err := c.grant.Token(context.WithValue(ctx, oauth2.HTTPClient, &http.Client{
 		Transport: doer{c.client}, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}))
+
 	refused, isRefusal := errors.AsType[*oauth2.RetrieveError](err)
 	switch {
 	case isRefusal: // its own text holds the answer, which may hold anything
@@ -151,6 +163,7 @@ func (c *credentials) ask(ctx context.Context) (*oauth2.Token, error) {
 	case strings.ContainsFunc(token.AccessToken, func(char rune) bool { return char <= ' ' || char > '~' }):
 		return nil, fault.GiveUp(upstream.Unreachable, errors.New("the token does not fit into a header"))
 	}
+
 	return token, nil
 }
 

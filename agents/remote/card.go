@@ -39,9 +39,11 @@ func cardAddress(address string) (*url.URL, error) {
 	case u.Fragment != "":
 		return nil, fault.InField("card_url", "must not have a fragment")
 	}
+
 	if path.Ext(u.Path) != ".json" && !strings.Contains(u.Path, "/.well-known/") {
 		u = u.JoinPath(wellKnown)
 	}
+
 	return u, nil
 }
 
@@ -155,6 +157,7 @@ func (p agentInterface) endpoint() (endpoint, error) {
 	if err != nil || u.Hostname() == "" || u.User != nil || u.Fragment != "" || u.Scheme != "https" && u.Scheme != "http" {
 		return endpoint{}, errors.New("is no address of an endpoint")
 	}
+
 	found := endpoint{url: u, version: a2a.Version, tenant: p.Tenant}
 	switch binding := orElse(p.ProtocolBinding, p.Transport); strings.ToUpper(binding) {
 	case "JSONRPC":
@@ -163,6 +166,7 @@ func (p agentInterface) endpoint() (endpoint, error) {
 	default:
 		return endpoint{}, fmt.Errorf("the binding %q is not spoken here", excerpt(binding))
 	}
+
 	switch major, _, _ := strings.Cut(p.ProtocolVersion, "."); major {
 	case "", "1":
 	case "0":
@@ -170,6 +174,7 @@ func (p agentInterface) endpoint() (endpoint, error) {
 	default:
 		return endpoint{}, fmt.Errorf("version %q is not spoken here", excerpt(p.ProtocolVersion))
 	}
+
 	return found, nil
 }
 
@@ -207,6 +212,7 @@ func (a *Agent) checkSignature(ctx context.Context, card []byte) error {
 	if !bytes.Contains(card, []byte(`"signatures"`)) {
 		return nil
 	}
+
 	origin := *a.card
 	origin.Path, origin.RawPath, origin.RawQuery = "/.well-known/jwks.json", "", ""
 	options := safehttp.GetOptions{Accept: "application/jwk-set+json, application/json", MaxBytes: maxKeyBytes, MaxRedirects: -1}
@@ -215,10 +221,12 @@ func (a *Agent) checkSignature(ctx context.Context, card []byte) error {
 		return nil
 	}
 	defer func() { _ = response.Body.Close() }()
+
 	keys, err := io.ReadAll(response.Body)
 	if err != nil || response.StatusCode != http.StatusOK {
 		return nil
 	}
+
 	if err := webtoken.VerifyCard(card, keys); errors.Is(err, webtoken.ErrCardForged) {
 		cardSignatures.WithLabelValues("forged").Inc()
 		return err
@@ -226,6 +234,7 @@ func (a *Agent) checkSignature(ctx context.Context, card []byte) error {
 		cardSignatures.WithLabelValues("unknown").Inc()
 		return nil
 	}
+
 	cardSignatures.WithLabelValues("valid").Inc()
 	return nil
 }
@@ -260,6 +269,7 @@ func (a *Agent) clientFor(u *url.URL) *safehttp.Client {
 	if hostPort(u) == hostPort(a.card) {
 		return a.cards.Limit(a.options.MaxResponseBytes)
 	}
+
 	a.peers.mu.Lock()
 	defer a.peers.mu.Unlock()
 	client, ok := a.peers.clients[hostPort(u)]
@@ -273,5 +283,6 @@ func (a *Agent) clientFor(u *url.URL) *safehttp.Client {
 		client = a.options.Client.Trusting(hostPort(u)).Limit(a.options.MaxResponseBytes)
 		a.peers.clients[hostPort(u)] = client
 	}
+
 	return client
 }

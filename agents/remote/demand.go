@@ -25,6 +25,7 @@ func (x *exchange) demanded(ctx context.Context) (normalized.Response, *open, er
 		Task: string(x.task.id), Principal: x.turn.Message.Sender.Principal(), Asked: x.task.asked(),
 		Login: x.task.status.State == a2a.TaskStateAuthRequired,
 	}
+
 	response := normalized.Response{Status: normalized.StatusInputRequired}
 	if policy := policyIn(x.task.status.Message); policy != nil {
 		part, state := x.present(*policy)
@@ -32,6 +33,7 @@ func (x *exchange) demanded(ctx context.Context) (normalized.Response, *open, er
 		response.Parts = []normalized.Part{part}
 		return response, waiting, nil
 	}
+
 	var err error
 	if message := x.task.status.Message; message != nil {
 		response.Parts, err = x.agent.readParts(ctx, message.Parts, x.peer.card.textMIME())
@@ -39,6 +41,7 @@ func (x *exchange) demanded(ctx context.Context) (normalized.Response, *open, er
 	if !speaks(response.Parts) {
 		response.Parts = append(response.Parts, normalized.Text(map[bool]string{true: sayLogin, false: sayInput}[waiting.Login]))
 	}
+
 	return response, waiting, err
 }
 
@@ -58,9 +61,11 @@ func (x *exchange) present(policy policypart.Part) (part normalized.Part, state 
 	default:
 		meets = false
 	}
+
 	if !meets || shown.Check() != nil && !x.developing(shown) {
 		return normalized.Text(words(policy)), state
 	}
+
 	return normalized.Part{Kind: normalized.PartPolicy, Policy: &shown}, state
 }
 
@@ -86,10 +91,12 @@ func withoutState(policy policypart.Part) (policypart.Part, string) {
 	policy.Data = maps.Clone(policy.Data)
 	delete(policy.Data, stateKey)
 	policy.AuthChallenges = slices.Clone(policy.AuthChallenges)
+
 	for i, challenge := range policy.AuthChallenges {
 		policy.AuthChallenges[i].Params = maps.Clone(challenge.Params)
 		delete(policy.AuthChallenges[i].Params, "login")
 	}
+
 	if len(state) > maxIDBytes {
 		state = ""
 	}
@@ -113,17 +120,21 @@ func policyIn(message *a2a.Message) *policypart.Part {
 	if message == nil {
 		return nil
 	}
+
 	mentionable, _ := message.Metadata[mentionableKey].(map[string]any)
 	if mentionable[policyKey] == nil {
 		return nil
 	}
+
 	encoded, err := json.Marshal(mentionable[policyKey])
 	if err != nil || len(encoded) > policypart.MaxBytes {
 		return nil
 	}
+
 	var part policypart.Part
 	if json.Unmarshal(encoded, &part) != nil || part.Kind == "" || strings.TrimSpace(part.Message) == "" {
 		return nil
 	}
+
 	return &part
 }

@@ -35,6 +35,7 @@ func failure(ctx context.Context, seen *sighting, err error) error {
 	if _, ok := errors.AsType[*fault.Fault](err); ok || ctx.Err() != nil || seen.status == 0 {
 		return upstream.Interrupted(ctx, err)
 	}
+
 	switch {
 	case seen.status != http.StatusOK:
 		return upstream.Status(seen.status, seen.retryAfter, fmt.Errorf("the agent answered %d %q: %w", seen.status, seen.said, err))
@@ -47,6 +48,7 @@ func failure(ctx context.Context, seen *sighting, err error) error {
 	case protocolError(err):
 		return fault.GiveUp(upstream.Refused, err)
 	}
+
 	return upstream.NotUsable(err)
 }
 

@@ -48,6 +48,7 @@ func (x *exchange) run(ctx context.Context) (normalized.Response, error) {
 	if chain := x.turn.Message.RecipientCapabilities.AgentChain; chain != nil && chain.Hop >= chain.MaxHops {
 		return failed("remote:chain_exhausted", "This question has been passed on between agents as often as it may.").Answering(x.turn.Message), nil
 	}
+
 	limited, stop := context.WithTimeoutCause(ctx, x.agent.options.TimeLimit, errTimeLimit)
 	defer stop()
 	err := x.converse(limited)
@@ -56,6 +57,7 @@ func (x *exchange) run(ctx context.Context) (normalized.Response, error) {
 			return x.unsaid(), kept
 		}
 	}
+
 	if err != nil {
 		if abandoned(ctx) || isPermanent(err) {
 			x.cancelThere(ctx)
@@ -65,6 +67,7 @@ func (x *exchange) run(ctx context.Context) (normalized.Response, error) {
 		}
 		return normalized.Response{}, err
 	}
+
 	response, next, err := x.answer(limited)
 	if err != nil {
 		return normalized.Response{}, err
@@ -72,12 +75,14 @@ func (x *exchange) run(ctx context.Context) (normalized.Response, error) {
 	if err := x.agent.keep(limited, x.agent.threadKey(x.turn), next, x.agent.options.ThreadLife); err != nil {
 		return normalized.Response{}, err
 	}
+
 	if next.Open != nil && next.Open.Login && response.Policy() == nil {
 		told := x.before.Told
 		if awaits, err := x.awaitLogin(limited, next.Open.Asked); err != nil || awaits && told == next.Open.Asked {
 			return x.unsaid(), err
 		}
 	}
+
 	return response, nil
 }
 
@@ -119,6 +124,7 @@ func (x *exchange) converse(ctx context.Context) error {
 	if err := x.agent.load(ctx, x.agent.turnKey(x.turn, x.id), &x.before); err != nil {
 		return err
 	}
+
 	taken, err := x.resume(ctx, x.before)
 	if err == nil && !taken {
 		err = x.send(ctx)
@@ -126,6 +132,7 @@ func (x *exchange) converse(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+
 	return x.follow(ctx)
 }
 
@@ -144,6 +151,7 @@ func (x *exchange) resume(ctx context.Context, before progress) (taken bool, err
 	if before.Task == "" || !usableID(before.Task, x.peer.rest) {
 		return false, nil
 	}
+
 	earlier, seen, err := x.look(ctx, a2a.TaskID(before.Task))
 	switch {
 	case err == nil:
@@ -152,6 +160,7 @@ func (x *exchange) resume(ctx context.Context, before progress) (taken bool, err
 	default:
 		return false, failure(ctx, seen, err)
 	}
+
 	probe := task{}
 	if err := probe.replace(earlier, x.peer.rest); err != nil {
 		return false, upstream.NotUsable(err)
@@ -159,6 +168,7 @@ func (x *exchange) resume(ctx context.Context, before progress) (taken bool, err
 	if before.Asked != "" && probe.waits() && probe.asked() == before.Asked {
 		return false, nil // it still asks what it asked before: our message did not arrive
 	}
+
 	recoveries.WithLabelValues("repeated").Inc()
 	x.noted = true
 	return true, x.take(ctx, earlier)
@@ -211,11 +221,14 @@ func (x *exchange) awaitLogin(ctx context.Context, asked string) (bool, error) {
 	if x.turn.Requests == nil || next.Task == "" || next.Looks >= maxLooks || now.Sub(next.Since) > followLimit {
 		return false, nil
 	}
+
 	pause := lookPause(next.Looks)
 	next.Looks++
+
 	if asked != "" {
 		next.Told = asked
 	}
+
 	err := x.turn.Requests.Await(map[string]any{
 		"tool_name": turns.ToolAuthorization, "tool_call_id": x.id + "-" + strconv.Itoa(next.Looks), "run_id": x.turn.ID,
 		"timeout_at": now.Add(pause).UTC().Format(time.RFC3339Nano),
@@ -223,6 +236,7 @@ func (x *exchange) awaitLogin(ctx context.Context, asked string) (bool, error) {
 	if err != nil {
 		return false, fault.GiveUp(sayHere, err)
 	}
+
 	recoveries.WithLabelValues("followed").Inc()
 	return true, x.agent.keep(ctx, x.agent.turnKey(x.turn, x.id), next, turnLife)
 }

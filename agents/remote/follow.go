@@ -29,9 +29,11 @@ func (x *exchange) follow(ctx context.Context) error {
 		if tries > 0 && !sleep(ctx, pause) {
 			return upstream.Interrupted(ctx, ctx.Err())
 		}
+
 		if tries > 0 {
 			pause *= 2
 		}
+
 		offered, err := x.subscribe(ctx)
 		if err != nil {
 			return err
@@ -40,12 +42,14 @@ func (x *exchange) follow(ctx context.Context) error {
 			break
 		}
 	}
+
 	if !x.done() {
 		return x.poll(ctx)
 	}
 	if x.cut && x.said == nil {
 		return x.complete(ctx)
 	}
+
 	return nil
 }
 
@@ -66,6 +70,7 @@ func (x *exchange) subscribe(ctx context.Context) (offered bool, err error) {
 			return true, err
 		}
 	}
+
 	return true, nil
 }
 
@@ -88,6 +93,7 @@ func (x *exchange) poll(ctx context.Context) error {
 		if !sleep(ctx, pause) {
 			return upstream.Interrupted(ctx, ctx.Err())
 		}
+
 		found, seen, err := x.look(ctx, x.task.id)
 		switch {
 		case err == nil:
@@ -105,8 +111,10 @@ func (x *exchange) poll(ctx context.Context) error {
 		default:
 			return failure(ctx, seen, err)
 		}
+
 		first = false
 	}
+
 	return nil
 }
 
@@ -131,6 +139,7 @@ func (x *exchange) block(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+
 	x.task = task{}
 	seen, err := x.ask(ctx, message, false)
 	switch {
@@ -141,6 +150,7 @@ func (x *exchange) block(ctx context.Context) error {
 	case !x.done():
 		return fault.RetryIn(0, upstream.Late, errors.New("the agent gives tasks, shows none and does not wait for their end"))
 	}
+
 	return nil
 }
 
@@ -183,6 +193,7 @@ func (x *exchange) take(ctx context.Context, event a2a.Event) error {
 	default:
 		err = errors.New("an event is of no known kind")
 	}
+
 	if err != nil {
 		return upstream.NotUsable(err)
 	}
@@ -192,6 +203,7 @@ func (x *exchange) take(ctx context.Context, event a2a.Event) error {
 	if !x.preview.flush(x.emit) {
 		return errStopped
 	}
+
 	return nil
 }
 
@@ -264,6 +276,7 @@ func (p *preview) begin(id, mime, text string) {
 	if p.begun == nil {
 		p.begun = map[string]bool{}
 	}
+
 	p.bytes += len(text)
 	p.parts++
 	part := normalized.Part{Kind: normalized.PartText, MIME: mime, Content: text}

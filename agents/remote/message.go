@@ -37,10 +37,12 @@ func (x *exchange) message(ctx context.Context) (*a2a.Message, error) {
 	if surface := x.turn.Message.Surface; surface != nil {
 		mentionable[surfaceKey] = surface
 	}
+
 	resolution := x.turn.Message.PolicyResolution
 	if open := x.continued(); open != nil {
 		message.TaskID = a2a.TaskID(open.Task)
 	}
+
 	var err error
 	if resolution != nil && message.TaskID != "" { // the task knows the question itself
 		message.Parts = a2a.ContentParts{a2a.NewTextPart(decision(*resolution))}
@@ -48,9 +50,11 @@ func (x *exchange) message(ctx context.Context) (*a2a.Message, error) {
 	} else {
 		message.Parts, err = x.agent.render(ctx, x.turn.Message.Parts)
 	}
+
 	if err != nil {
 		return nil, err
 	}
+
 	if sign := x.agent.options.Sign; sign != nil {
 		evidence, err := sign(ctx, Vouching{Turn: x.turn, Audience: x.peer.card.audience(x.agent.card)})
 		if err != nil {
@@ -61,6 +65,7 @@ func (x *exchange) message(ctx context.Context) (*a2a.Message, error) {
 			message.Extensions = append(message.Extensions, identity.EvidenceExtension)
 		}
 	}
+
 	message.Metadata, err = plain(map[string]any{mentionableKey: mentionable})
 	return message, err
 }
@@ -118,9 +123,11 @@ func (a *Agent) render(ctx context.Context, parts []normalized.Part) (a2a.Conten
 			list = append(list, rendered)
 		}
 	}
+
 	if len(list) == 0 {
 		list = append(list, a2a.NewTextPart(emptyText))
 	}
+
 	return list, nil
 }
 
@@ -176,6 +183,7 @@ func (a *Agent) renderFile(ctx context.Context, part normalized.Part) (*a2a.Part
 			return rendered, nil
 		}
 	}
+
 	address := ref.URL
 	if address == "" && ref.Digest != "" && a.options.FileURL != nil {
 		address = a.options.FileURL(ref.Digest, part.Name)
@@ -183,6 +191,7 @@ func (a *Agent) renderFile(ctx context.Context, part normalized.Part) (*a2a.Part
 	if address == "" {
 		return a2a.NewTextPart(fmt.Sprintf("[%s (%s) is too large to be sent here]", orElse(part.Name, "A file"), part.MIME)), nil
 	}
+
 	rendered.Content = a2a.URL(address)
 	return rendered, nil
 }
@@ -194,6 +203,7 @@ func (a *Agent) readBlob(ctx context.Context, digest string) ([]byte, error) {
 		return nil, fault.RetryIn(0, "A file of the message cannot be read right now.", fmt.Errorf("open file of the message: %w", err))
 	}
 	defer func() { _ = reader.Close() }()
+
 	content, err := io.ReadAll(io.LimitReader(reader, a.options.MaxFileBytes+1))
 	if err != nil {
 		return nil, fault.RetryIn(0, "A file of the message cannot be read right now.", fmt.Errorf("read file of the message: %w", err))

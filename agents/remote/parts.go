@@ -25,14 +25,17 @@ func (a *Agent) readParts(ctx context.Context, parts a2a.ContentParts, textType 
 		if part == nil {
 			continue
 		}
+
 		read, ok, err := a.readPart(ctx, part, textType)
 		if err != nil {
 			return nil, err
 		}
+
 		if ok {
 			list = append(list, read)
 		}
 	}
+
 	return list, nil
 }
 
@@ -44,10 +47,12 @@ func (a *Agent) readArtifacts(ctx context.Context, artifacts []*artifact, textTy
 		for i, piece := range from.pieces {
 			parts[i] = piece.whole()
 		}
+
 		read, err := a.readParts(ctx, unchunked(parts, textType), textType)
 		if err != nil {
 			return nil, err
 		}
+
 		for i := range read {
 			if read[i].Kind == normalized.PartFile {
 				read[i].Kind = normalized.PartArtifact
@@ -56,8 +61,10 @@ func (a *Agent) readArtifacts(ctx context.Context, artifacts []*artifact, textTy
 				read[i].Description = from.description
 			}
 		}
+
 		list = append(list, read...)
 	}
+
 	return list, nil
 }
 
@@ -116,6 +123,7 @@ func (a *Agent) readFile(ctx context.Context, content []byte, part *a2a.Part) (n
 		}
 		file.BytesRef = normalized.Stored(digest)
 	}
+
 	return file, nil
 }
 
@@ -126,10 +134,12 @@ func (a *Agent) readURL(address string, part *a2a.Part) (normalized.Part, bool) 
 	if baseType(part.MediaType) != normalized.MIMEHTML && file.BytesRef.Check(a.options.Limits) == nil {
 		return file, true
 	}
+
 	lower := strings.ToLower(address)
 	if !strings.HasPrefix(lower, "https://") && !strings.HasPrefix(lower, "http://") || len(address) > a.options.Limits.ID {
 		return file, false
 	}
+
 	description, _ := part.Metadata["description"].(string)
 	return normalized.Part{Kind: normalized.PartLink, URL: address, Title: part.Filename, Description: description}, true
 }
@@ -181,6 +191,7 @@ func unchunked(parts a2a.ContentParts, textType string) (list a2a.ContentParts) 
 		for end < len(parts) && isProse(parts[begin]) && isProse(parts[end]) && textMIME(parts[begin], textType) == textMIME(parts[end], textType) {
 			end++
 		}
+
 		if run := parts[begin:end]; chunked(run) {
 			whole := *run[0]
 			var text strings.Builder
@@ -192,6 +203,7 @@ func unchunked(parts a2a.ContentParts, textType string) (list a2a.ContentParts) 
 		} else {
 			list = append(list, run...)
 		}
+
 		begin = end
 	}
 	return list
@@ -206,6 +218,7 @@ func chunked(run a2a.ContentParts) bool {
 	if len(run) >= manyChunks {
 		return true
 	}
+
 	for i := 1; i < len(run); i++ {
 		before, after := run[i-1].Text(), run[i].Text()
 		if before != strings.TrimRightFunc(before, unicode.IsSpace) || after != strings.TrimLeftFunc(after, unicode.IsSpace) {

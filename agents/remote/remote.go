@@ -114,6 +114,7 @@ func New(options Options) (*Agent, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	switch {
 	case options.Client == nil:
 		return nil, fault.InField("client", "is required")
@@ -124,11 +125,13 @@ func New(options Options) (*Agent, error) {
 	case options.MaxResponseBytes < 0 || options.MaxFileBytes < 0:
 		return nil, fault.InField("max_bytes", "limits must not be negative")
 	}
+
 	options = options.withDefaults()
 	credentials, err := newCredentials(options)
 	if err != nil {
 		return nil, err
 	}
+
 	return &Agent{
 		options: options, card: card, cards: options.Client.Trusting(hostPort(card)), credentials: credentials,
 		peers: newPeers(),
@@ -165,6 +168,7 @@ func (a *Agent) Handle(ctx context.Context, turn agents.Turn) iter.Seq2[normaliz
 		x := newExchange(a, turn, func(delta normalized.Delta) bool { return yield(delta, nil) })
 		response, err := x.run(log.AttachLogger(ctx, quiet))
 		observe(started, response, err)
+
 		switch {
 		case errors.Is(err, errStopped):
 		case err != nil:

@@ -71,16 +71,19 @@ func (a *Agent) resolve(ctx context.Context) (*peer, error) {
 	if known := a.peers.get(); known != nil && time.Since(known.read) < cardLife {
 		return known, nil
 	}
+
 	select {
 	case a.peers.turn <- struct{}{}:
 		defer func() { <-a.peers.turn }()
 	case <-ctx.Done():
 		return nil, upstream.Interrupted(ctx, ctx.Err())
 	}
+
 	known := a.peers.get()
 	if known != nil && time.Since(known.read) < cardLife {
 		return known, nil
 	}
+
 	found, err := a.fetch(ctx)
 	switch {
 	case err == nil:
@@ -89,6 +92,7 @@ func (a *Agent) resolve(ctx context.Context) (*peer, error) {
 	case known != nil && time.Since(known.read) < cardStale && !fault.Of(err).Permanent && ctx.Err() == nil:
 		return known, nil
 	}
+
 	return nil, err
 }
 
@@ -109,6 +113,7 @@ func (a *Agent) fetch(ctx context.Context) (*peer, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	read, err := readCard(body)
 	if err != nil {
 		return nil, fault.GiveUp(upstream.Unreachable, err)
@@ -116,10 +121,12 @@ func (a *Agent) fetch(ctx context.Context) (*peer, error) {
 	if err := a.checkSignature(ctx, body); err != nil {
 		return nil, fault.GiveUp(upstream.Unreachable, err)
 	}
+
 	chosen, err := read.choose(a.allowed)
 	if err != nil {
 		return nil, fault.GiveUp(upstream.Unreachable, err)
 	}
+
 	return &peer{
 		endpoint: chosen, card: read, streaming: read.Capabilities.Streaming, client: a.clientFor(chosen.url), read: time.Now(),
 	}, nil
@@ -138,21 +145,25 @@ func (a *Agent) fetchCard(ctx context.Context, login bool) ([]byte, error) {
 		}
 		return nil
 	}}
+
 	response, err := a.cards.Get(ctx, a.card.String(), options)
 	if err != nil {
 		return nil, a.noCard(ctx, err)
 	}
 	defer func() { _ = response.Body.Close() }()
+
 	switch status := response.StatusCode; {
 	case status == http.StatusUnauthorized, status == http.StatusForbidden:
 		return nil, fault.GiveUp(upstream.Unreachable, fmt.Errorf("%w: %d", errNeedsLogin, status))
 	case status != http.StatusOK:
 		return nil, upstream.Status(status, upstream.RetryAfter(response.Header), fmt.Errorf("the agent card is answered with %d", status))
 	}
+
 	body, err := io.ReadAll(response.Body)
 	if err != nil {
 		return nil, a.noCard(ctx, err)
 	}
+
 	return body, nil
 }
 

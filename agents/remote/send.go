@@ -32,6 +32,7 @@ func (x *exchange) send(ctx context.Context) error {
 			return err
 		}
 	}
+
 	loggedIn, otherWay, streamed := false, false, x.peer.streaming
 	for tries := 0; ; {
 		seen, err := x.sendOnce(ctx)
@@ -141,6 +142,7 @@ func (x *exchange) stream(ctx context.Context, message *a2a.Message) (*sighting,
 	events := x.wire.transport.SendStreamingMessage(watchedCtx, x.wire.params(), &a2a.SendMessageRequest{
 		Tenant: x.peer.tenant, Message: message, Config: &a2a.SendMessageConfig{AcceptedOutputModes: outputModes},
 	})
+
 	begun := false
 	for event, err := range events {
 		if err != nil {
@@ -151,9 +153,11 @@ func (x *exchange) stream(ctx context.Context, message *a2a.Message) (*sighting,
 			return seen, err
 		}
 	}
+
 	if !begun {
 		return seen, errNoEvent
 	}
+
 	x.cut = true // an end in the middle says nothing about the task
 	return seen, nil
 }

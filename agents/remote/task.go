@@ -65,8 +65,10 @@ func (t *task) replace(s *a2a.Task, rest bool) error {
 	if err := t.belongs(s.ID, s.ContextID, rest); err != nil {
 		return err
 	}
+
 	t.status, t.history = s.Status, s.History
 	t.artifacts, t.size, t.pieces = nil, 0, 0
+
 	for _, snapshot := range s.Artifacts {
 		if snapshot == nil {
 			return errors.New("the task has an artifact that is none")
@@ -75,6 +77,7 @@ func (t *task) replace(s *a2a.Task, rest bool) error {
 			return err
 		}
 	}
+
 	return nil
 }
 
@@ -136,6 +139,7 @@ func (t *task) put(from *a2a.Artifact, appended bool) error {
 	case !appended:
 		known.pieces = nil // its bytes stay counted: who replaces without end is not listened to for ever
 	}
+
 	known.name, known.description = orElse(from.Name, known.name), orElse(from.Description, known.description)
 	for i, part := range from.Parts {
 		if part == nil {
@@ -145,6 +149,7 @@ func (t *task) put(from *a2a.Artifact, appended bool) error {
 			return err
 		}
 	}
+
 	return nil
 }
 
@@ -154,6 +159,7 @@ func (t *task) add(to *artifact, part *a2a.Part, joins bool) error {
 	if t.size > maxAnswer {
 		return fmt.Errorf("%w of %d bytes", errTooMuch, maxAnswer)
 	}
+
 	text, isText := part.Content.(a2a.Text)
 	if last := len(to.pieces) - 1; joins && isText && last >= 0 && to.pieces[last].text != nil {
 		to.pieces[last].text.WriteString(string(text))
@@ -162,11 +168,13 @@ func (t *task) add(to *artifact, part *a2a.Part, joins bool) error {
 	if t.pieces++; t.pieces > maxPieces {
 		return fmt.Errorf("%w: more than %d parts", errTooMuch, maxPieces)
 	}
+
 	added := &piece{part: part}
 	if isText {
 		added.text = &strings.Builder{}
 		added.text.WriteString(string(text))
 	}
+
 	to.pieces = append(to.pieces, added)
 	return nil
 }

@@ -67,6 +67,7 @@ func (a *Agent) wire(p *peer, asker string) (*wire, error) {
 	default:
 		w.transport = a2aclient.NewJSONRPCTransport(p.url.String(), client)
 	}
+
 	return w, err
 }
 
@@ -88,26 +89,32 @@ func (w *wire) RoundTrip(request *http.Request) (*http.Response, error) {
 	if seen == nil {
 		seen = &sighting{}
 	}
+
 	ctx, cancel := context.WithCancelCause(request.Context())
 	request = request.Clone(ctx)
 	if request.Header.Get("Accept") == "" {
 		request.Header.Set("Accept", mimeJSON)
 	}
+
 	if err := w.authenticate(request); err != nil {
 		cancel(nil)
 		return nil, err
 	}
+
 	response, err := w.peer.client.Do(request)
 	if err != nil {
 		cancel(nil)
 		return nil, err
 	}
+
 	*seen = sighting{status: response.StatusCode, retryAfter: upstream.RetryAfter(response.Header)}
 	response.Body = &watchedBody{source: response.Body, seen: seen, limit: w.agent.options.IdleLimit, cancel: cancel}
+
 	if err := w.mend(request, response, seen); err != nil {
 		_ = response.Body.Close()
 		return nil, err
 	}
+
 	return response, nil
 }
 
@@ -117,10 +124,12 @@ func (w *wire) authenticate(request *http.Request) error {
 	if w.agent.credentials.any() || assert == nil || !w.peer.card.guarded() {
 		return w.agent.credentials.show(request)
 	}
+
 	token, err := assert(request.Context(), w.asker, w.peer.card.audience(w.agent.card))
 	if err != nil {
 		return fault.RetryIn(0, upstream.Unreachable, fmt.Errorf("sign who asks: %w", err))
 	}
+
 	request.Header.Set("Authorization", "Bearer "+token)
 	return nil
 }
@@ -134,16 +143,20 @@ func (w *wire) mend(request *http.Request, response *http.Response, seen *sighti
 	if response.StatusCode != http.StatusOK || request.Header.Get("Accept") != mimeEvents || mediaType == mimeEvents {
 		return nil
 	}
+
 	// A whole answer where a stream was asked for: usually the reason why there is none.
 	whole, err := io.ReadAll(response.Body)
 	if err != nil {
 		return fmt.Errorf("read answer: %w", err)
 	}
+
 	var line bytes.Buffer
 	line.WriteString("data: ")
+
 	if err := json.Compact(&line, whole); err != nil {
 		return upstream.NotUsable(fmt.Errorf("the answer is of type %q, want %s or JSON", excerpt(mediaType), mimeEvents))
 	}
+
 	line.WriteString("\n\n")
 	replaceBody(response, line.Bytes())
 	return nil
@@ -165,8 +178,10 @@ func (w *wire) mendError(response *http.Response, seen *sighting) {
 		seen.said = excerpt(string(body))
 		return
 	}
+
 	seen.said = excerpt(said.Error.Message)
 	response.Header.Set("Content-Type", mimeJSON)
+
 	if !w.peer.rest && said.Error.Code != "" && speaksOfRequest(response.StatusCode) {
 		response.StatusCode, seen.status = http.StatusOK, http.StatusOK
 	}
@@ -202,6 +217,7 @@ func (b *watchedBody) Read(into []byte) (int, error) {
 	} else {
 		b.timer.Reset(b.limit)
 	}
+
 	n, err := b.source.Read(into)
 	b.timer.Stop()
 	if err != nil && !errors.Is(err, io.EOF) {

@@ -6,7 +6,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"net/http"
+	"net/url"
 	"strconv"
 	"strings"
 	"time"
@@ -37,12 +39,46 @@ const MaxRetryAfter = 24 * time.Hour
 // NotUsable is the failure of an answer that came and means nothing to us; another attempt would bring the same.
 func NotUsable(cause error) error { return fault.GiveUp(Unusable, cause) }
 
+// Outcome is what became of one exchange with the program, for metrics: answered, failed, or retry where another attempt may help.
+func Outcome(err error) string {
+	switch {
+	case err == nil:
+		return "answered"
+	case fault.Of(err).Permanent:
+		return "failed"
+	}
+	return "retry"
+}
+
+// Destination returns host and port of the operator's URL, the only destination that it opens. The faults name the field url: instead
+// says what to use in place of a user and password in it, example is an address as it should be.
+func Destination(address, example, instead string) (string, error) {
+	target, err := url.Parse(address)
+	switch {
+	case err != nil || target.Hostname() == "":
+		return "", fault.InField("url", "must be an address such as "+example)
+	case target.Scheme != "http" && target.Scheme != "https":
+		return "", fault.InField("url", "must begin with https:// or http://")
+	case target.User != nil:
+		return "", fault.InField("url", "must not carry a user or password: "+instead)
+	case target.Fragment != "":
+		return "", fault.InField("url", "must not have a fragment")
+	}
+
+	port := target.Port()
+	if port == "" {
+		port = map[string]string{"http": "80", "https": "443"}[target.Scheme]
+	}
+	return net.JoinHostPort(target.Hostname(), port), nil
+}
+
 // Interrupted classes an exchange that ended before the answer was whole: by a limit of ours when ctx is over, by the
 // rules for addresses and sizes, or by the network. A fault in the chain stays what it is.
 func Interrupted(ctx context.Context, err error) error {
 	if known, is := errors.AsType[*fault.Fault](err); is {
 		return known
 	}
+
 	switch {
 	case ctx.Err() != nil:
 		return fault.RetryIn(0, Late, context.Cause(ctx))
@@ -92,12 +128,14 @@ func Excerpt(text string, characters int) string {
 	if len(text) > maxExcerpt {
 		text = text[:maxExcerpt]
 	}
+
 	printable := strings.Map(func(char rune) rune {
 		if unicode.IsPrint(char) {
 			return char
 		}
 		return ' '
 	}, strings.ToValidUTF8(text, ""))
+
 	short := []rune(strings.Join(strings.Fields(printable), " "))
 	return string(short[:min(len(short), characters)])
 }

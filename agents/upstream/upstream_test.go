@@ -75,3 +75,24 @@ func TestInterrupted(t *testing.T) {
 		}
 	}
 }
+
+func TestDestination(t *testing.T) {
+	for address, want := range map[string]string{
+		"https://a.example/x": "a.example:443", "http://a.example": "a.example:80", "http://[::1]:8081/": "[::1]:8081", "http://127.0.0.1:9": "127.0.0.1:9",
+	} {
+		if got, err := Destination(address, "https://agent.example.org/", "use token"); got != want || err != nil {
+			t.Errorf("Destination(%q) = %q, %v; want %q", address, got, err, want)
+		}
+	}
+}
+
+func TestDestinationRefuses(t *testing.T) {
+	for address, want := range map[string]string{
+		"": "must be an address such as https://agent.example.org/", "ftp://a.example/": "must begin with https:// or http://",
+		"https://u:p@a.example/": "must not carry a user or password: use token", "https://a.example/#x": "must not have a fragment",
+	} {
+		if _, err := Destination(address, "https://agent.example.org/", "use token"); fault.Of(err).Field != "url" || !strings.Contains(err.Error(), want) {
+			t.Errorf("Destination(%q) = %v; want %q", address, err, want)
+		}
+	}
+}

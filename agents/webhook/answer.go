@@ -15,15 +15,18 @@ func (a *Agent) readDocument(body io.Reader, question normalized.Message, emit e
 	if err != nil {
 		return fmt.Errorf("%w: %w", errReading, err)
 	}
+
 	response, err := normalized.DecodeResponse(content, a.options.Limits)
 	if err != nil {
 		return upstream.NotUsable(err)
 	}
+
 	response.Clean()
 	response = response.Answering(question)
 	if err := normalized.ValidateResponse(response, question, a.options.Limits); err != nil {
 		return upstream.NotUsable(err)
 	}
+
 	emit(whole(response))
 	return nil
 }
@@ -68,6 +71,7 @@ func (a *Agent) readStream(body io.Reader, reliable bool, question normalized.Me
 		case err != nil:
 			return fmt.Errorf("%w: %w", errReading, err)
 		}
+
 		last, err := stream.take(next)
 		if errors.Is(err, errStopped) {
 			return nil
@@ -102,12 +106,13 @@ func (s answerStream) take(next event) (last bool, err error) {
 	return false, nil
 }
 
-// pass returns a delta to the engine when it fits what came before, with the ids that an agent may leave out.
+// pass hands a delta to the engine when it fits what came before, with the ids that an agent may leave out.
 func (s answerStream) pass(delta normalized.Delta) error {
 	if delta.Kind == normalized.DeltaResponse && delta.Response != nil {
 		complete := delta.Response.Answering(s.question)
 		delta.Response = &complete
 	}
+
 	if err := s.fold.Add(delta); err != nil {
 		return upstream.NotUsable(fmt.Errorf("event %q: %w", eventDelta, err))
 	}
@@ -123,14 +128,18 @@ func (s answerStream) finish() error {
 	if err != nil {
 		return upstream.NotUsable(err)
 	}
+
 	complete := response.Answering(s.question)
 	grown := complete.Equal(response)
 	complete.Clean()
+
 	if err := normalized.ValidateResponse(complete, s.question, s.limits); err != nil {
 		return upstream.NotUsable(err)
 	}
+
 	if !grown {
 		s.emit(whole(complete))
 	}
+
 	return nil
 }

@@ -39,6 +39,7 @@ func (r *eventReader) next() (event, error) {
 	var name string
 	var data []string
 	r.size = 0
+
 	for {
 		line, err := r.line()
 		if err != nil {
@@ -51,6 +52,7 @@ func (r *eventReader) next() (event, error) {
 			name, r.size = "", 0
 			continue
 		}
+
 		switch field, value := splitField(line); field {
 		case "event":
 			name = value
@@ -86,6 +88,7 @@ func (r *eventReader) line() (string, error) {
 		if err != nil {
 			return string(line), err
 		}
+
 		lineFeedOfPair := r.afterCR && char == '\n'
 		r.afterCR = char == '\r'
 		switch {
@@ -94,9 +97,11 @@ func (r *eventReader) line() (string, error) {
 		case char == '\n' || char == '\r':
 			return r.withoutByteOrderMark(string(line)), nil
 		}
+
 		if r.size++; r.size > maxEventBytes {
 			return "", errEventTooLarge
 		}
+
 		line = append(line, char)
 	}
 }

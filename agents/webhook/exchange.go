@@ -31,16 +31,19 @@ func (a *Agent) exchange(ctx context.Context, turn agents.Turn, emit emit) error
 	if err != nil {
 		return upstream.NotUsable(err)
 	}
+
 	response, err := a.options.Client.Do(request)
 	if err != nil {
 		return interrupted(ctx, limited, err)
 	}
 	defer response.Body.Close()
+
 	body := &patientReader{source: response.Body, limit: a.options.IdleLimit, giveUp: func() { cancel(errIdleLimit) }}
 	err = a.read(response, body, turn.Message, emit)
 	if errors.Is(err, errReading) {
 		return interrupted(ctx, limited, err)
 	}
+
 	return err
 }
 

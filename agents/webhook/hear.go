@@ -14,7 +14,7 @@ import (
 	"inbox/internal/fault"
 )
 
-// hearLimit bounds one request of Hear: nobody waits for an answer.
+// hearLimit bounds one request of Hear: no caller waits for an answer.
 const hearLimit = 15 * time.Second
 
 // Hears reports whether the webhook is told what became of its answers.
@@ -24,16 +24,19 @@ func (a *Agent) Hears() bool { return a.options.Events }
 func (a *Agent) Hear(ctx context.Context, event exchange.AgentEvent) error {
 	ctx, cancel := context.WithTimeout(ctx, hearLimit)
 	defer cancel()
+
 	body, err := json.Marshal(struct {
 		Event exchange.AgentEvent `json:"event"`
 	}{event})
 	if err != nil {
 		return upstream.NotUsable(err)
 	}
+
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost, a.options.URL, bytes.NewReader(body))
 	if err != nil {
 		return upstream.NotUsable(err)
 	}
+
 	request.Header.Set("Content-Type", "application/json")
 	request.Header.Set("Idempotency-Key", event.ID)
 	request.Header.Set(SignatureHeader, a.options.signatures(body))
@@ -41,6 +44,7 @@ func (a *Agent) Hear(ctx context.Context, event exchange.AgentEvent) error {
 	if err != nil {
 		return fault.RetryIn(0, "the webhook cannot be reached", err)
 	}
+
 	_ = response.Body.Close()
 	switch {
 	case response.StatusCode/100 == 2:
@@ -48,5 +52,6 @@ func (a *Agent) Hear(ctx context.Context, event exchange.AgentEvent) error {
 	case response.StatusCode/100 == 4 && response.StatusCode != http.StatusTooManyRequests && response.StatusCode != http.StatusRequestTimeout:
 		return upstream.NotUsable(errors.New("the webhook does not take events: " + response.Status))
 	}
+
 	return fault.RetryIn(0, "the webhook answered "+response.Status, fmt.Errorf("event %s: %s", event.ID, response.Status))
 }

@@ -20,10 +20,12 @@ func (a *Agent) request(ctx context.Context, turn agents.Turn) (*http.Request, e
 	if err != nil {
 		return nil, fmt.Errorf("encode webhook request: %w", err)
 	}
+
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost, a.options.URL, bytes.NewReader(body))
 	if err != nil {
 		return nil, fmt.Errorf("make webhook request: %w", err)
 	}
+
 	request.Header.Set("Content-Type", "application/json")
 	request.Header.Set("Accept", "application/json, text/event-stream")
 	request.Header.Set("Idempotency-Key", document.Turn.IdempotencyKey)

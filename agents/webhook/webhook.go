@@ -6,11 +6,10 @@ package webhook
 import (
 	"context"
 	"iter"
-	"net"
-	"net/url"
 	"time"
 
 	"inbox/agents"
+	"inbox/agents/upstream"
 	"inbox/internal/fault"
 	"inbox/internal/safehttp"
 	"inbox/normalized"
@@ -45,7 +44,7 @@ type Agent struct {
 
 // New checks the options and fills in the defaults. Its faults are fault.Malformed and name the setting.
 func New(options Options) (*Agent, error) {
-	destination, err := hostPort(options.URL)
+	destination, err := upstream.Destination(options.URL, "https://agent.example.org/inbox", "the signature already proves who calls")
 	if err != nil {
 		return nil, err
 	}
@@ -61,6 +60,7 @@ func New(options Options) (*Agent, error) {
 	if options.TimeLimit < 0 || options.IdleLimit < 0 || options.MaxResponseBytes < 0 {
 		return nil, fault.InField("time_limit", "limits must not be negative")
 	}
+
 	options = options.withDefaults()
 	options.Client = options.Client.Trusting(destination).Limit(options.MaxResponseBytes)
 	return &Agent{options}, nil
@@ -85,26 +85,6 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// hostPort returns the only destination that the operator's URL opens.
-func hostPort(address string) (string, error) {
-	target, err := url.Parse(address)
-	switch {
-	case err != nil || target.Hostname() == "":
-		return "", fault.InField("url", "must be an address such as https://agent.example.org/inbox")
-	case target.Scheme != "http" && target.Scheme != "https":
-		return "", fault.InField("url", "must begin with https:// or http://")
-	case target.User != nil:
-		return "", fault.InField("url", "must not carry a user or password: the signature already proves who calls")
-	case target.Fragment != "":
-		return "", fault.InField("url", "must not have a fragment")
-	}
-	port := target.Port()
-	if port == "" {
-		port = map[string]string{"http": "80", "https": "443"}[target.Scheme]
-	}
-	return net.JoinHostPort(target.Hostname(), port), nil
-}
-
 // Handle posts the turn and yields the answer. Errors are faults: with Permanent another attempt cannot succeed,
 // without it a retry may, after RetryAfter when the agent named a time. The end of ctx is returned as its own error.
 func (a *Agent) Handle(ctx context.Context, turn agents.Turn) iter.Seq2[normalized.Delta, error] {
@@ -115,6 +95,7 @@ func (a *Agent) Handle(ctx context.Context, turn agents.Turn) iter.Seq2[normaliz
 			stopped = stopped || !yield(delta, nil)
 			return !stopped
 		})
+
 		observe(started, err)
 		if err != nil && !stopped {
 			yield(normalized.Delta{}, err)

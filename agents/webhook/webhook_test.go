@@ -417,13 +417,3 @@ func TestNewRefuses(t *testing.T) {
 		})
 	}
 }
-
-func TestHostPort(t *testing.T) {
-	for address, want := range map[string]string{
-		"https://a.example/x": "a.example:443", "http://a.example": "a.example:80", "http://[::1]:8081/": "[::1]:8081", "http://127.0.0.1:9": "127.0.0.1:9",
-	} {
-		if got, err := hostPort(address); got != want || err != nil {
-			t.Errorf("hostPort(%q) = %q, %v; want %q", address, got, err, want)
-		}
-	}
-}

@@ -81,15 +81,20 @@ func (a *watched) deepJSON() {
 	a.cheap(result, 500*time.Millisecond, 100<<20)
 }
 
-// cheap demands that a request of an attack costs no more processor time, and all of them no more memory.
-func (a *watched) cheap(r *row, each time.Duration, memory int64) {
-	a.t.Helper()
-	if r.each() > each {
-		a.t.Errorf("%s %s: a request costs %s of a processor, want at most %s", r.point, r.name, r.each(), each)
+// cheap bounds what an attack may cost: the processor time of one request, and the memory of the server.
+func (*watched) cheap(r *row, each time.Duration, memory int64) {
+	r.most = cost{each: each, memory: memory}
+}
+
+// costly says what of the attack cost more than it may; empty = nothing.
+func (r row) costly() string {
+	switch {
+	case r.most.each > 0 && r.each() > r.most.each:
+		return fmt.Sprintf("a request costs %s of a processor, want at most %s", r.each(), r.most.each)
+	case r.most.memory > 0 && r.memory > r.most.memory:
+		return fmt.Sprintf("the server takes %s more memory, want at most %s", mebibytes(r.memory), mebibytes(r.most.memory))
 	}
-	if r.memory > memory {
-		a.t.Errorf("%s %s: the server takes %s more memory, want at most %s", r.point, r.name, mebibytes(r.memory), mebibytes(memory))
-	}
+	return ""
 }
 
 // heardOnly demands that all answers are among these.

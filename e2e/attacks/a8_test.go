@@ -62,7 +62,8 @@ func (s *shop) payments() string {
 var demandLink = regexp.MustCompile(`https://[^\s"'<>]+(/policy/[A-Za-z0-9_-]+)`)
 
 // onePaymentForMany: a payment payload opened several demands with equal terms while its nonce was not spent yet.
-func (a *watched) onePaymentForMany(s *shop) {
+func (a *watched) onePaymentForMany() {
+	s := a.shop
 	peer := load.A2APeer{URL: a.url("/a2a/writer"), Token: a.token("pays-once"), Client: a.client("203.0.113.111")}
 	const demands = 6
 	var links []string

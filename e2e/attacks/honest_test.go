@@ -369,6 +369,16 @@ type seen struct {
 	took       []time.Duration // from the message to its answer, sorted
 }
 
+// and returns what was seen in both times.
+func (s seen) and(other seen) seen {
+	both := seen{
+		sent: s.sent + other.sent, refused: slices.Concat(s.refused, other.refused), unanswered: slices.Concat(s.unanswered, other.unanswered),
+		took: slices.Concat(s.took, other.took),
+	}
+	slices.Sort(both.took)
+	return both
+}
+
 // quantile is the nearest rank.
 func (s seen) quantile(q float64) time.Duration {
 	if len(s.took) == 0 {

@@ -10,6 +10,7 @@ import (
 	"unicode/utf8"
 
 	"inbox/exchange"
+	"inbox/internal/clip"
 	"inbox/internal/fault"
 )
 
@@ -135,7 +136,7 @@ func (c columns) entry(fields []string, headed bool, options ImportOptions) (ent
 		}
 		return strings.TrimSpace(fields[i])
 	}
-	entry = exchange.ListEntry{List: options.List, Source: options.Source, Reason: shortened(get(c.comment), maxReasonBytes)}
+	entry = exchange.ListEntry{List: options.List, Source: options.Source, Reason: clip.Marked(get(c.comment), maxReasonBytes, "…")}
 	if entry.Kind, entry.Target, err = ParseTarget(get(c.domain)); err != nil {
 		return entry, false, err
 	}
@@ -170,15 +171,4 @@ func effectOf(severity, silenced string) (effect string, wanted bool, err error)
 	return "", false, fmt.Errorf("the severity %q is not suspend, silence or noop", beginning(severity))
 }
 
-func beginning(text string) string { return shortened(text, 80) }
-
-// shortened cuts between two characters.
-func shortened(text string, limit int) string {
-	if len(text) <= limit {
-		return text
-	}
-	for limit > 0 && !utf8.RuneStart(text[limit]) {
-		limit--
-	}
-	return text[:limit] + "…"
-}
+func beginning(text string) string { return clip.Marked(text, 80, "…") }

@@ -24,11 +24,19 @@ import (
 // the blob store first, because a second fsync costs more than checking a DKIM signature.
 const inlineOriginal = 64 << 10
 
+// acceptor takes messages in: Receive, and the rules, limits and continuations that it asks.
+type acceptor struct {
+	*core
+	replies *replier
+	demands *settler
+	cancels *canceller
+}
+
 // Receive accepts one message: validate, the operator's rules, dedupe, message and job in one transaction. When it
 // returns without error the message is durable and the peer may hear its success answer. Errors are *fault.Fault:
 // Malformed and TooLarge name the field, NotFound = no such agent, Forbidden = refused by policy, Conflict = the id
 // was used for another message, Unavailable = nothing was stored, the peer should repeat.
-func (s *Service) Receive(ctx context.Context, in exchange.Inbound) (exchange.Receipt, error) {
+func (s *acceptor) Receive(ctx context.Context, in exchange.Inbound) (exchange.Receipt, error) {
 	receipt, outcome, err := s.receive(ctx, in)
 	accepted.WithLabelValues(in.Message.ReceivedVia, outcome).Inc()
 	return receipt, err
@@ -63,23 +71,23 @@ const (
 type stage struct {
 	name string
 	what string // for readers; docs/architecture.md prints it
-	run  func(*Service, context.Context, *acceptance) (outcome string, err error)
+	run  func(*acceptor, context.Context, *acceptance) (outcome string, err error)
 }
 
 // stages are those of the acceptance in their order: what costs least comes first, and nothing is changed before the last one.
 var stages = []stage{
-	{"validate", "the message keeps the contract and its agent is here", (*Service).validate},
-	{"availability", "the agent takes messages now: it is not paused, the disk and its backlog are not full", (*Service).checkAvailable},
-	{"size", "a sender without proof sends no more than it may", (*Service).checkSize},
-	{"chain", "agents that call agents stay below their ceiling of hops", (*Service).checkChain},
-	{"admission", "the operator's lists and the agent's access rules: accepted, held, silent or refused", (*Service).checkAdmission},
-	{"continuation", "the parked turn that the message continues, and whether it meets what was demanded", (*Service).checkContinuation},
-	{"limits", "stop words, rates and budgets, counted by a reservation that ends with the transaction", (*Service).checkLimits},
-	{"original", "the native bytes, in the blob store first when they are large", (*Service).keepOriginal},
-	{"store", "message, job and all else of it in one transaction", (*Service).keep},
+	{"validate", "the message keeps the contract and its agent is here", (*acceptor).validate},
+	{"availability", "the agent takes messages now: it is not paused, the disk and its backlog are not full", (*acceptor).checkAvailable},
+	{"size", "a sender without proof sends no more than it may", (*acceptor).checkSize},
+	{"chain", "agents that call agents stay below their ceiling of hops", (*acceptor).checkChain},
+	{"admission", "the operator's lists and the agent's access rules: accepted, held, silent or refused", (*acceptor).checkAdmission},
+	{"continuation", "the parked turn that the message continues, and whether it meets what was demanded", (*acceptor).checkContinuation},
+	{"limits", "stop words, rates and budgets, counted by a reservation that ends with the transaction", (*acceptor).checkLimits},
+	{"original", "the native bytes, in the blob store first when they are large", (*acceptor).keepOriginal},
+	{"store", "message, job and all else of it in one transaction", (*acceptor).keep},
 }
 
-func (s *Service) receive(ctx context.Context, in exchange.Inbound) (exchange.Receipt, string, error) {
+func (s *acceptor) receive(ctx context.Context, in exchange.Inbound) (exchange.Receipt, string, error) {
 	a := &acceptance{in: in}
 	defer func() { a.counted.Release() }() // unless it was committed: on every way out, also of a panic
 
@@ -106,17 +114,20 @@ func StageTable() string {
 }
 
 // validate cleans and validates the message and finds its agent.
-func (s *Service) validate(ctx context.Context, a *acceptance) (string, error) {
+func (s *acceptor) validate(ctx context.Context, a *acceptance) (string, error) {
 	message := &a.in.Message
 	if message.ReceivedAt.IsZero() {
 		message.ReceivedAt = identity.Now()
 	}
+
 	if a.in.Channel == "" {
 		return "", fault.InField("channel", "is missing: an adapter names the channel by which it answers")
 	}
+
 	if message.Surface == nil {
 		message.Surface = new(normalized.Surface)
 	}
+
 	if message.Surface.Channel == "" { // a connector names its product
 		message.Surface.Channel = a.in.Channel
 	}
@@ -130,10 +141,12 @@ func (s *Service) validate(ctx context.Context, a *acceptance) (string, error) {
 	if err != nil {
 		return "", fault.InField("recipient", "must be @agent@domain")
 	}
+
 	agent, known := s.options.Agents.Lookup(address.Local)
 	if !known || !sameDomain(agent.Profile.Address, address) {
 		return "", fault.Newf(fault.NotFound, "no agent %s here", message.Recipient)
 	}
+
 	a.agent = agent
 	return outcomeNext, nil
 }
@@ -144,15 +157,15 @@ func sameDomain(agentAddress string, given identity.Address) bool {
 	return err == nil && (own.Domain == given.Domain || identity.HostOf(own.Domain) == given.Domain)
 }
 
-func (s *Service) checkAvailable(_ context.Context, a *acceptance) (string, error) {
+func (s *acceptor) checkAvailable(_ context.Context, a *acceptance) (string, error) {
 	return outcomeNext, s.open(a.agent.Profile.Name, len(a.in.Message.Sender.Identities) > 0)
 }
 
-func (s *Service) checkSize(_ context.Context, a *acceptance) (string, error) {
+func (s *acceptor) checkSize(_ context.Context, a *acceptance) (string, error) {
 	return outcomeNext, s.smallEnough(a.in)
 }
 
-func (s *Service) checkChain(ctx context.Context, a *acceptance) (string, error) {
+func (s *acceptor) checkChain(ctx context.Context, a *acceptance) (string, error) {
 	if err := s.chain(a.agent, &a.in); err != nil {
 		return "", s.refuseChain(ctx, a.in, err)
 	}
@@ -161,7 +174,7 @@ func (s *Service) checkChain(ctx context.Context, a *acceptance) (string, error)
 
 // checkAdmission asks the operator's rules. The proofs of a message that was taken before may be used up by now, evidence and
 // settlements alike, so a refusal must not be the answer to its repeat.
-func (s *Service) checkAdmission(ctx context.Context, a *acceptance) (string, error) {
+func (s *acceptor) checkAdmission(ctx context.Context, a *acceptance) (string, error) {
 	a.admitted = s.admit(a.agent, a.in)
 	a.audit = slices.Concat(a.admitted.audit, disbelief(a.agent.Profile.Name, a.in))
 	if a.admitted.refusal == nil && a.in.Settlement == nil {
@@ -178,7 +191,7 @@ func (s *Service) checkAdmission(ctx context.Context, a *acceptance) (string, er
 }
 
 // checkRepeat ends the acceptance of a message that was accepted before.
-func (s *Service) checkRepeat(ctx context.Context, a *acceptance) (string, error) {
+func (s *acceptor) checkRepeat(ctx context.Context, a *acceptance) (string, error) {
 	receipt, repeated, err := s.repeat(ctx, a.agent, a.in)
 	if err != nil || repeated {
 		a.receipt = receipt
@@ -187,17 +200,18 @@ func (s *Service) checkRepeat(ctx context.Context, a *acceptance) (string, error
 	return outcomeNext, nil
 }
 
-func (s *Service) checkContinuation(ctx context.Context, a *acceptance) (_ string, err error) {
+func (s *acceptor) checkContinuation(ctx context.Context, a *acceptance) (_ string, err error) {
 	a.continues, err = s.continues(ctx, a.agent, &a.in)
 	return outcomeNext, err
 }
 
 // checkLimits makes the row of the turn and counts it.
-func (s *Service) checkLimits(ctx context.Context, a *acceptance) (string, error) {
+func (s *acceptor) checkLimits(ctx context.Context, a *acceptance) (string, error) {
 	a.turn = newTurn(a.agent, a.in, a.admitted)
 	if a.networks = s.networks(a.in); len(a.networks) > 0 {
 		a.turn.Network = a.networks[0]
 	}
+
 	a.continues.settleTurn(&a.turn)
 
 	limited, err := s.limit(ctx, a.agent, a.in, &a.turn, a.networks)
@@ -207,10 +221,11 @@ func (s *Service) checkLimits(ctx context.Context, a *acceptance) (string, error
 		a.receipt = *limited.repeated
 		return outcomeDuplicate, nil
 	}
+
 	return outcomeNext, err
 }
 
-func (s *Service) keepOriginal(ctx context.Context, a *acceptance) (_ string, err error) {
+func (s *acceptor) keepOriginal(ctx context.Context, a *acceptance) (_ string, err error) {
 	if a.original, err = s.original(ctx, &a.turn.Message, a.in); err != nil {
 		return outcomeError, err
 	}
@@ -218,17 +233,19 @@ func (s *Service) keepOriginal(ctx context.Context, a *acceptance) (_ string, er
 }
 
 // keep stores the message and says what became of it.
-func (s *Service) keep(ctx context.Context, a *acceptance) (string, error) {
+func (s *acceptor) keep(ctx context.Context, a *acceptance) (string, error) {
 	stored, inserted, err := s.store(ctx, a)
 	if taken, is := errors.AsType[*claimed](err); is {
 		a.receipt = exchange.Receipt{Claimed: taken.instead}
 		return outcomeDuplicate, nil
 	}
+
 	if fault.Is(err, fault.RateLimited) { // it waits here already
 		if outcome, err := s.checkRepeat(ctx, a); err != nil || outcome != outcomeNext {
 			return outcome, err
 		}
 	}
+
 	switch {
 	case fault.Is(err, fault.Conflict), fault.Is(err, fault.Malformed), fault.Is(err, fault.Forbidden), fault.Is(err, fault.RateLimited):
 		return outcomeRefused, err
@@ -240,13 +257,14 @@ func (s *Service) keep(ctx context.Context, a *acceptance) (string, error) {
 	if !inserted {
 		return outcomeDuplicate, nil
 	}
+
 	a.counted.Commit()
 	return stored.State, nil
 }
 
 // repeat finds the first copy of a message. Its proofs may be used up by now, evidence and settlements alike, so a
 // refusal must not be the answer to a message that was taken before.
-func (s *Service) repeat(ctx context.Context, agent agents.Entry, in exchange.Inbound) (exchange.Receipt, bool, error) {
+func (s *acceptor) repeat(ctx context.Context, agent agents.Entry, in exchange.Inbound) (exchange.Receipt, bool, error) {
 	sent, err := s.options.Store.SentMessages(ctx, agent.Profile.Name, in.Message.ID, in.Message.Sender.Principal())
 	if err != nil {
 		return exchange.Receipt{}, false, unavailable("look for a repeated message", err)
@@ -254,6 +272,7 @@ func (s *Service) repeat(ctx context.Context, agent agents.Entry, in exchange.In
 	if len(sent) == 0 {
 		return exchange.Receipt{}, false, nil
 	}
+
 	turn, err := s.options.Store.Turn(ctx, sent[0].TurnID)
 	if err != nil {
 		return exchange.Receipt{}, false, unavailable("read a repeated message", err)
@@ -271,20 +290,23 @@ func newTurn(agent agents.Entry, in exchange.Inbound, decided admission) exchang
 		Shared: agent.Settings.HistoryScope == agents.HistoryPerson && len(in.Message.Sender.Identities) > 0 &&
 			!guarded(in), // an agent acts for many people
 	}
+
 	turn.Message.Recipient = agent.Profile.Address
 	turn.Message.History = nil
 	return turn
 }
 
 // original computes the digest of the native bytes and moves large ones to the blob store.
-func (s *Service) original(ctx context.Context, message *normalized.Message, in exchange.Inbound) (Original, error) {
+func (s *acceptor) original(ctx context.Context, message *normalized.Message, in exchange.Inbound) (Original, error) {
 	sum := sha256.Sum256(in.Original)
 	original := Original{Digest: hex.EncodeToString(sum[:]), MediaType: message.Raw.MediaType, Body: in.Original}
 	message.Raw.Ref = "sha256:" + original.Digest
 	s.options.Closed.Admit(rowBytes + 2*int64(min(len(in.Original), inlineOriginal))) // the original and the message made of it
+
 	if len(in.Original) <= inlineOriginal {
 		return original, nil
 	}
+
 	original.Body = nil
 	if _, err := s.options.Blobs.PutBytes(ctx, in.Original); err != nil {
 		return original, unavailable("store original", err)
@@ -310,13 +332,15 @@ func (a *acceptance) claim(ctx context.Context, tx Tx) error {
 }
 
 // store writes turn and job in one transaction, and ends the parked turn that the message continues.
-func (s *Service) store(ctx context.Context, a *acceptance) (stored exchange.TurnRecord, inserted bool, err error) {
+func (s *acceptor) store(ctx context.Context, a *acceptance) (stored exchange.TurnRecord, inserted bool, err error) {
 	if err := s.planFinalNotice(ctx, a.continues, a.turn); err != nil {
 		return a.turn, false, err
 	}
+
 	if a.turn.State == exchange.StateAccepted {
 		s.broker.expect(a.turn, a.remembered(), a.in.NewThread)
 	}
+
 	reservation := s.reserve(a)
 	var dead []exchange.AuditRecord
 	err = s.options.Store.InTx(ctx, func(tx Tx) (err error) {
@@ -326,24 +350,29 @@ func (s *Service) store(ctx context.Context, a *acceptance) (stored exchange.Tur
 				return err
 			}
 		}
+
 		room, counts := s.unanswered(turn, storedBytes(a.in))
 		if counts { // before anything is changed: to undo it costs others their common transaction
 			if fits, err := tx.HasRoom(ctx, room); err != nil || !fits {
 				return cmp.Or(err, errNoRoom())
 			}
 		}
+
 		if err = a.claim(ctx, tx); err != nil {
 			return err
 		}
+
 		stored, inserted, err = tx.InsertTurn(ctx, turn, a.original)
 		if err != nil || !inserted {
 			return err
 		}
+
 		if counts {
 			if fits, err := tx.KeepUnanswered(ctx, room); err != nil || !fits {
 				return cmp.Or(err, errNoRoom())
 			}
 		}
+
 		if err := auditAll(ctx, tx, turn.ID, slices.Concat(a.audit, dead)); err != nil {
 			return err
 		}
@@ -356,6 +385,7 @@ func (s *Service) store(ctx context.Context, a *acceptance) (stored exchange.Tur
 		if reservation != nil {
 			return tx.EnqueueLeased(ctx, job(turn), reservation.Owner, reservation.Lease)
 		}
+
 		return tx.Enqueue(ctx, job(turn))
 	})
 	if err != nil || !inserted || stored.State != exchange.StateAccepted {
@@ -366,19 +396,22 @@ func (s *Service) store(ctx context.Context, a *acceptance) (stored exchange.Tur
 	} else if reservation != nil {
 		reservation.Start(job(stored))
 	}
+
 	if err == nil && inserted {
 		countStopped(dead)
 		a.notice.committed()
 	}
+
 	if err == nil && inserted && a.continues != nil {
 		s.broker.notify(a.continues.parked.ID)
 	}
+
 	return stored, inserted, err
 }
 
 // reserve keeps a place for the run of a message that begins a thread, so that no worker has to find its job. Other messages
 // wait for their turn in the thread.
-func (s *Service) reserve(a *acceptance) *queue.Reservation {
+func (s *acceptor) reserve(a *acceptance) *queue.Reservation {
 	if !a.in.NewThread || a.turn.State != exchange.StateAccepted || s.options.Reserve == nil {
 		return nil
 	}

@@ -2,12 +2,19 @@ package pipeline
 
 import (
 	"context"
+	"log/slog"
+	"sync/atomic"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
+
 	"inbox/agents"
+	"inbox/engine/moderation"
 	"inbox/exchange"
 	"inbox/identity"
 	"inbox/internal/fault"
+	"inbox/internal/queue"
 	"inbox/normalized"
 )
 
@@ -20,7 +27,7 @@ type admission struct {
 
 // admit asks the operator's rules about a message, in this order: who is kept out of the server, what is never answered,
 // what a sender without proof gets, who may talk to the agent at all.
-func (s *Service) admit(agent agents.Entry, in exchange.Inbound) admission {
+func (s *acceptor) admit(agent agents.Entry, in exchange.Inbound) admission {
 	proven := len(in.Message.Sender.Identities) > 0
 	listed := s.options.Moderator.Sender(in.Message.Sender)
 	switch {
@@ -31,10 +38,11 @@ func (s *Service) admit(agent agents.Entry, in exchange.Inbound) admission {
 	case !proven && agent.Settings.Unverified == agents.UnverifiedRefuse:
 		return s.turnedAway(agent, in, "access:unverified", "this agent does not take messages from senders without a valid proof", "")
 	}
+
 	decision := agent.Settings.Access.Decide(identity.PurposeMessage, in.Message.Sender.Address, in.Message.Sender.Identities)
 	byRule := decision.Rule >= 0
 	switch {
-	case !decision.Allowed && s.mayDecide(agent, in):
+	case !decision.Allowed && mayDecide(agent, in):
 		return admission{state: exchange.StateAccepted}
 	case !decision.Allowed && (proven || byRule || agent.Settings.Unverified == agents.UnverifiedAnswer):
 		return s.turnedAway(agent, in, decision.Code, "this agent is not open to you", decision.Reason)
@@ -43,11 +51,12 @@ func (s *Service) admit(agent agents.Entry, in exchange.Inbound) admission {
 	case proven || agent.Settings.Unverified == agents.UnverifiedAnswer:
 		return admission{state: exchange.StateAccepted}
 	}
+
 	return admission{state: exchange.StateHeld, reason: "nothing proves the sender; the agent's setting unverified is hold"}
 }
 
 // turnedAway refuses a message. The sender hears one plain sentence, the operator the reason.
-func (s *Service) turnedAway(agent agents.Entry, in exchange.Inbound, code, public, reason string) admission {
+func (s *acceptor) turnedAway(agent agents.Entry, in exchange.Inbound, code, public, reason string) admission {
 	if reason == "" {
 		reason = public
 	}
@@ -78,7 +87,7 @@ func disbelief(agent string, in exchange.Inbound) []exchange.AuditRecord {
 
 // refuse writes the audit rows of a message that gets no turn and returns its refusal. A database that is down comes
 // first: the peer repeats the message, and the refusal is then on record.
-func (s *Service) refuse(ctx context.Context, refusal error, rows []exchange.AuditRecord) error {
+func (s *acceptor) refuse(ctx context.Context, refusal error, rows []exchange.AuditRecord) error {
 	if len(rows) == 0 {
 		return refusal
 	}
@@ -106,4 +115,184 @@ func permits(agent agents.Entry, sender normalized.Sender) func(purpose string) 
 	return func(purpose string) bool {
 		return agent.Settings.Access.Decide(purpose, sender.Address, sender.Identities).Allowed
 	}
+}
+
+var closures = promauto.NewCounterVec(prometheus.CounterOpts{
+	Name: "inbox_closed_total", Help: "Messages that were put off before anything was stored, by reason (paused, backlog, disk).",
+}, []string{"reason"})
+
+// Closed says which agents take nothing just now. It answers from memory: it is asked for every message.
+type Closed interface {
+	// Closed says why an agent takes no message; empty = it does.
+	Closed(agent string) exchange.Closure
+	// ClosedToGuests says why the server takes no message of a sender without proof, while it takes those of others.
+	ClosedToGuests() exchange.Closure
+	// Paused reports whether what an agent has taken waits, too.
+	Paused(agent string) bool
+	// Admit notes the bytes that a message is about to take.
+	Admit(bytes int64)
+}
+
+type alwaysOpen struct{}
+
+func (alwaysOpen) Closed(string) exchange.Closure   { return "" }
+func (alwaysOpen) ClosedToGuests() exchange.Closure { return "" }
+func (alwaysOpen) Paused(string) bool               { return false }
+func (alwaysOpen) Admit(int64)                      {}
+
+// rowBytes is what the rows of a message take on disk beside the message, about.
+const rowBytes = 16 << 10
+
+// pausedFor is after how long a waiting turn is looked at again, and so how long an agent may rest too long.
+const pausedFor = 5 * time.Second
+
+var closed = map[exchange.Closure]fault.Fault{
+	exchange.ClosedPaused:  {Public: "this agent takes no messages for now", RetryAfter: 10 * time.Minute},
+	exchange.ClosedBacklog: {Public: "too many messages wait for this agent; try again later", RetryAfter: time.Minute},
+	exchange.ClosedDisk:    {Public: "the server cannot store messages right now", RetryAfter: 5 * time.Minute},
+}
+
+// open refuses a message that its agent does not take just now; the peer comes again.
+func (s *acceptor) open(agent string, proven bool) error {
+	reason := s.options.Closed.Closed(agent)
+	if reason == "" && !proven {
+		reason = s.options.Closed.ClosedToGuests()
+	}
+	if reason == "" {
+		return nil
+	}
+
+	closures.WithLabelValues(string(reason)).Inc()
+	refusal := closed[reason]
+	refusal.Kind = fault.Unavailable
+	return &refusal
+}
+
+// BacklogStore counts what waits.
+type BacklogStore interface {
+	// WaitingTurns counts the turns of an agent, or of all when agent is empty, that wait for their run, up to most.
+	WaitingTurns(ctx context.Context, agent string, most int) (int, error)
+}
+
+// backlogEvery is how often a Backlog counts; so long a limit may be passed.
+const backlogEvery = 2 * time.Second
+
+// Backlog knows which agents have more messages waiting than they may. It counts by itself, so that no message waits for
+// that, and asks about single agents only when all together are over the limit of one.
+type Backlog struct {
+	store  BacklogStore
+	most   int
+	agents func() []string
+	log    *slog.Logger
+	full   atomic.Pointer[map[string]bool]
+}
+
+// NewBacklog makes a Backlog; most = 0 is no limit.
+func NewBacklog(store BacklogStore, most int, agents func() []string, log *slog.Logger) *Backlog {
+	return &Backlog{store: store, most: most, agents: agents, log: log}
+}
+
+// Full reports whether too many messages wait for an agent.
+func (b *Backlog) Full(agent string) bool {
+	full := b.full.Load()
+	return full != nil && (*full)[agent]
+}
+
+// Run counts until ctx ends.
+func (b *Backlog) Run(ctx context.Context) error {
+	if b.most <= 0 {
+		return nil
+	}
+
+	ticker := time.NewTicker(backlogEvery)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-ticker.C:
+			b.count(ctx)
+		}
+	}
+}
+
+// count keeps the last answer when the database is down: messages are refused then anyway.
+func (b *Backlog) count(ctx context.Context) {
+	full := map[string]bool{}
+	waiting, err := b.store.WaitingTurns(ctx, "", b.most)
+	if err == nil && waiting >= b.most {
+		for _, agent := range b.agents() {
+			waiting, err = b.store.WaitingTurns(ctx, agent, b.most)
+			if err != nil {
+				break
+			}
+			full[agent] = waiting >= b.most
+			if full[agent] && !b.Full(agent) {
+				b.log.WarnContext(ctx, "too many messages wait for an agent; it takes no more for now", "agent", agent, "waiting", waiting)
+			}
+		}
+	}
+	if err != nil {
+		if ctx.Err() == nil {
+			b.log.WarnContext(ctx, "waiting messages could not be counted", "error", err)
+		}
+		return
+	}
+
+	b.full.Store(&full)
+}
+
+// Moderator is what the operator's lists say; *moderation.Lists is one. It answers from memory.
+type Moderator interface {
+	Sender(sender normalized.Sender) moderation.Verdict
+	// Stopped says since when the principal wants to hear nothing from the agent.
+	Stopped(agent, principal string) (time.Time, bool)
+	// Note takes over a stop word, or its end, that was just written.
+	Note(entry exchange.ListEntry, removed bool)
+}
+
+// anybody is in charge where Options.Moderator is nil: no sender is kept out.
+type anybody struct{}
+
+func (anybody) Sender(normalized.Sender) moderation.Verdict { return moderation.Verdict{} }
+func (anybody) Stopped(string, string) (time.Time, bool)    { return time.Time{}, false }
+func (anybody) Note(entry exchange.ListEntry, removed bool) {}
+
+const refusedPublic = "this server does not take messages from you"
+
+// withdrawn ends the run of a turn that must not be answered any more: since it was accepted, its sender was blocked.
+func (s *runner) withdrawn(ctx context.Context, turn exchange.TurnRecord) (bool, error) {
+	reason := s.cancels.unwanted(turn)
+	if reason == "" {
+		return false, nil
+	}
+	if _, err := s.cancels.Cancel(ctx, turn.ID, reason); err != nil && !fault.Is(err, fault.Conflict) {
+		return true, queue.RetryAfter(time.Second, err)
+	}
+	return true, nil
+}
+
+// CancelRunning stops the runs of this process whose senders were blocked since they began. Turns that wait for their run
+// are looked at when it begins.
+func (s *canceller) CancelRunning(ctx context.Context) {
+	for _, turn := range s.broker.runningTurns() {
+		reason := s.unwanted(turn)
+		if reason == "" {
+			continue
+		}
+		if _, err := s.Cancel(ctx, turn.ID, reason); err != nil {
+			s.broker.cancel(turn.ID) // another node or command was faster: the row is cancelled, the run is not
+		}
+	}
+}
+
+// unwanted says why a turn must not be answered any more; empty = it may.
+func (s *canceller) unwanted(turn exchange.TurnRecord) string {
+	if verdict := s.options.Moderator.Sender(turn.Message.Sender); verdict.Refused() {
+		return verdict.Reason
+	}
+	if since, stopped := s.options.Moderator.Stopped(turn.Agent, turn.Principal); stopped {
+		return "the sender said stop on " + since.UTC().Format(time.RFC3339)
+	}
+	return ""
 }

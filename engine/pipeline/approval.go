@@ -3,8 +3,10 @@ package pipeline
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"time"
 
+	"inbox/agents"
 	"inbox/engine/demand"
 	"inbox/exchange"
 	"inbox/identity"
@@ -92,17 +94,19 @@ const waitingWord = "This needs an approval first. The answer comes by itself on
 
 // await parks a turn for the decision of somebody else. Nothing is sent to its asker; those who may decide are written
 // to by jobs of their own, which are stored in the same transaction.
-func (s *Service) await(ctx context.Context, job queue.Job, turn exchange.TurnRecord, record *runRecord, issuance policypart.Issuance) error {
-	reply := s.newReply(turn, normalized.Response{
+func (s *runner) await(ctx context.Context, job queue.Job, turn exchange.TurnRecord, record *runRecord, issuance policypart.Issuance) error {
+	reply := s.replies.newReply(turn, normalized.Response{
 		InReplyTo: turn.Message.ID, ThreadID: turn.Message.ThreadID, Visibility: normalized.VisibilityDirect,
 		Status: normalized.StatusInputRequired, Parts: []normalized.Part{normalized.Text(waitingWord)},
 	})
+
 	reply.Notice = turn.Attempt // no two demands of a turn come from the same run
 	var approvers []string
 	if agent, known := s.options.Agents.Lookup(turn.Agent); known {
 		approvers = agent.Settings.Approvers
 	}
-	return s.conclude(ctx, job, record, ending{
+
+	return s.replies.conclude(ctx, job, record, ending{
 		turn: turn, reply: reply, unsent: true, state: exchange.StateWaiting, reason: waitingFor(issuance.Part),
 		more: func(ctx context.Context, tx Tx) error {
 			if err := tx.InsertDemand(ctx, issuance); err != nil {
@@ -113,9 +117,16 @@ func (s *Service) await(ctx context.Context, job queue.Job, turn exchange.TurnRe
 	})
 }
 
+// approver asks people whether an answer may pass.
+type approver struct {
+	*core
+	replies *replier
+	demands *settler
+}
+
 // holds reports whether somebody has to let the response pass first. One that was let pass goes out as it is; what was added
 // to it since, such as the answers of agents that it mentions, has to be let pass again.
-func (s *Service) holds(ctx context.Context, turn exchange.TurnRecord, response normalized.Response) (bool, error) {
+func (s *approver) holds(ctx context.Context, turn exchange.TurnRecord, response normalized.Response) (bool, error) {
 	agent, known := s.options.Agents.Lookup(turn.Agent)
 	if !known || response.Silent || len(response.Dispatch) > 0 || demands(response) || !agent.Settings.HoldsReply(turn.Message.Sender) {
 		return false, nil
@@ -130,14 +141,14 @@ func demands(response normalized.Response) bool {
 }
 
 // hold parks a turn with its finished answer.
-func (s *Service) hold(ctx context.Context, job queue.Job, turn exchange.TurnRecord, record *runRecord, response normalized.Response) error {
-	_, combined, err := s.combined(ctx, job, turn)
+func (s *runner) hold(ctx context.Context, job queue.Job, turn exchange.TurnRecord, record *runRecord, response normalized.Response) error {
+	_, combined, err := s.calls.combined(ctx, job, turn)
 	if err != nil {
 		return queue.RetryAfter(time.Second, err)
 	}
 	issuance, err := s.options.Demands.Hold(turn, response, combined)
 	if err != nil {
-		return s.reply(ctx, job, turn, record, failure(turn, fault.Of(err)), "hold answer: "+err.Error())
+		return s.replies.reply(ctx, job, turn, record, failure(turn, fault.Of(err)), "hold answer: "+err.Error())
 	}
 	return s.await(ctx, job, turn, record, issuance)
 }
@@ -147,4 +158,125 @@ func sameResponse(a, b normalized.Response) bool {
 	left, errLeft := json.Marshal(a)
 	right, errRight := json.Marshal(b)
 	return errLeft == nil && errRight == nil && string(left) == string(right)
+}
+
+// errOvertaken says that somebody else decided while a decision was being stored: nothing of it was.
+var errOvertaken = errors.New("somebody else was faster")
+
+// maxDecisions bounds how often a decision is held against what is open now.
+const maxDecisions = 3
+
+// mayDecide lets a decision of an approver in who is not allowed to talk to the agent otherwise. It is a first look
+// without the network; decided looks again, and such a message never reaches the agent.
+func mayDecide(agent agents.Entry, in exchange.Inbound) bool {
+	for _, address := range agent.Settings.Approvers {
+		for i := range in.Message.Sender.Identities {
+			if in.Message.Sender.Identities[i].Vouches(address) {
+				_, is := demand.ReadDecision(in.Message) // last, because it reads a whole mail
+				return is
+			}
+		}
+	}
+	return false
+}
+
+// decided answers a message with which an approver decides. Its agent does not see it. Everybody else's message of the
+// same words is an ordinary one.
+func (s *runner) decided(ctx context.Context, job queue.Job, agent agents.Entry, turn exchange.TurnRecord, record *runRecord) (answered bool, err error) {
+	message := turn.Message
+	if len(agent.Settings.Approvers) == 0 || message.RecipientCapabilities.AgentChain != nil || // programs do not approve
+		message.PolicyResolution != nil || message.ReceivedTrace != nil {
+		return false, nil
+	}
+
+	said, is := demand.ReadDecision(message)
+	if !is {
+		return false, nil
+	}
+
+	by, is, err := s.approvals.approver(ctx, agent, message.Sender)
+	if err != nil {
+		return true, s.failed(ctx, job, turn, record, fault.RetryIn(0, "the sender cannot be checked now", err))
+	}
+
+	shutOut := len(message.Sender.Identities) > 0 &&
+		!agent.Settings.Access.Decide(identity.PurposeMessage, message.Sender.Address, message.Sender.Identities).Allowed
+	if !is {
+		if shutOut {
+			return true, s.replies.reply(ctx, job, turn, record, sentence(turn, "access:no_rule", "This agent is not open to you."), "let in to decide, and is no approver")
+		}
+		return false, nil
+	}
+
+	for range maxDecisions {
+		verdict, err := s.options.Demands.Answer(ctx, turn, said, by)
+		switch {
+		case err != nil:
+			return true, s.failed(ctx, job, turn, record, err)
+		case !verdict.Answers && !shutOut:
+			return false, nil
+		case !verdict.Answers:
+			verdict.Sentence = "Nothing waits for your decision."
+		}
+
+		if err = s.confirm(ctx, job, turn, record, verdict); !errors.Is(err, errOvertaken) {
+			return true, err
+		}
+	}
+
+	return true, queue.RetryAfter(again, errOvertaken)
+}
+
+// approver finds the approver that the sender is.
+func (s *approver) approver(ctx context.Context, agent agents.Entry, sender normalized.Sender) (by demand.Decider, is bool, err error) {
+	if len(sender.Identities) == 0 {
+		return by, false, nil
+	}
+
+	for _, address := range agent.Settings.Approvers {
+		proof, err := s.options.Approvers.Proves(ctx, sender, address)
+		if err != nil {
+			return by, false, err
+		}
+		if proof != nil {
+			return demand.Decider{
+				Name: proof.Issuer + " " + proof.Subject, Address: address,
+				Resolver: &policypart.Resolver{Issuer: proof.Issuer, Subject: proof.Subject, Method: proof.Method},
+			}, true, nil
+		}
+	}
+
+	return by, false, nil
+}
+
+// confirm stores the decision together with the sentence that confirms it: a crash leaves both or none.
+func (s *runner) confirm(ctx context.Context, job queue.Job, turn exchange.TurnRecord, record *runRecord, verdict demand.Verdict) error {
+	end := ending{turn: turn, state: exchange.StateAnswered, reason: "decides about an approval"}
+	end.reply = s.replies.newReply(turn, normalized.Response{
+		Visibility: normalized.VisibilityDirect, Status: normalized.StatusCompleted, Parts: []normalized.Part{normalized.Text(verdict.Sentence)},
+	}.Answering(turn.Message))
+
+	if verdict.Ending == nil {
+		return s.replies.conclude(ctx, job, record, end)
+	}
+
+	prepared, err := s.demands.prepare(ctx, *verdict.Ending)
+	if err != nil {
+		return queue.RetryAfter(again, err)
+	}
+
+	end.more = func(ctx context.Context, tx Tx) error {
+		err := prepared.store(ctx, tx)
+		if fault.Is(err, fault.Conflict) {
+			return errOvertaken
+		}
+		return err
+	}
+
+	err = s.replies.conclude(ctx, job, record, end)
+	if errors.Is(err, queue.ErrSettled) {
+		s.broker.notify(prepared.turn.ID)
+	}
+
+	return err
 }

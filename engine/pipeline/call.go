@@ -5,12 +5,16 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
 
+	"inbox/agents"
 	"inbox/exchange"
+	"inbox/identity"
+	"inbox/internal/clip"
 	"inbox/internal/fault"
 	"inbox/internal/queue"
 	"inbox/internal/telemetry"
@@ -56,7 +60,7 @@ var errStillRunning = errors.New("the agent has not answered yet")
 
 // RunDispatch makes one call; it is the queue handler of DispatchKind. Whatever becomes of the call, the turn that waits
 // for it goes on: an agent that cannot be reached is an answer, too.
-func (s *Service) RunDispatch(ctx context.Context, job queue.Job) error {
+func (s *dispatcher) RunDispatch(ctx context.Context, job queue.Job) error {
 	d, err := s.options.Store.Dispatch(ctx, job.Payload)
 	if fault.Is(err, fault.NotFound) {
 		return queue.GiveUp("the row of the call is gone", err)
@@ -64,10 +68,12 @@ func (s *Service) RunDispatch(ctx context.Context, job queue.Job) error {
 	if err != nil {
 		return queue.RetryAfter(time.Second, err)
 	}
+
 	turn, err := s.options.Store.Turn(ctx, d.TurnID)
 	if err != nil {
 		return queue.RetryAfter(time.Second, err)
 	}
+
 	ctx = telemetry.With(ctx, "turn", d.TurnID, "agent", d.Agent, "dispatch", d.ID, "to", d.To)
 	if d.State != exchange.DispatchPending {
 		return nil
@@ -75,6 +81,7 @@ func (s *Service) RunDispatch(ctx context.Context, job queue.Job) error {
 	if !asking(turn) { // cancelled meanwhile
 		return s.finishCall(ctx, job, turn, d, failedCall(d, "dispatch:dropped", "The question was taken back."))
 	}
+
 	response, err := s.call(ctx, d)
 	if err == nil {
 		return s.finishCall(ctx, job, turn, d, s.received(d, response))
@@ -82,16 +89,18 @@ func (s *Service) RunDispatch(ctx context.Context, job queue.Job) error {
 	if ctx.Err() != nil { // the lease is lost or the server stops
 		return ctx.Err()
 	}
+
 	return s.callFailed(ctx, job, turn, d, err)
 }
 
 // call asks the agent and waits for its answer, on this server without the network.
-func (s *Service) call(ctx context.Context, d exchange.Dispatch) (answer normalized.Response, err error) {
+func (s *dispatcher) call(ctx context.Context, d exchange.Dispatch) (answer normalized.Response, err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			err = fault.Wrap(fault.Internal, "the call failed", panicError(p))
 		}
 	}()
+
 	ctx, cancel := context.WithDeadline(ctx, deadlineOf(d))
 	defer cancel()
 	callee, here, err := s.here(d.From, d.To)
@@ -103,11 +112,12 @@ func (s *Service) call(ctx context.Context, d exchange.Dispatch) (answer normali
 	case s.options.Caller == nil:
 		return normalized.Response{}, fault.GiveUp("agents of other servers cannot be called here", nil)
 	}
+
 	return s.options.Caller.Call(ctx, d)
 }
 
 // callFailed tries again what may pass while there is time, and answers with a plain sentence otherwise.
-func (s *Service) callFailed(ctx context.Context, job queue.Job, turn exchange.TurnRecord, d exchange.Dispatch, cause error) error {
+func (s *dispatcher) callFailed(ctx context.Context, job queue.Job, turn exchange.TurnRecord, d exchange.Dispatch, cause error) error {
 	f := fault.Of(cause)
 	left := time.Until(deadlineOf(d))
 	wait := max(retryCalls[min(job.Attempt, len(retryCalls))-1], f.RetryAfter)
@@ -117,12 +127,13 @@ func (s *Service) callFailed(ctx context.Context, job queue.Job, turn exchange.T
 	case f.Kind == fault.Unavailable && !f.Permanent && left > wait:
 		return queue.RetryAfter(wait, cause)
 	}
+
 	s.options.Logger.WarnContext(ctx, "another agent did not answer", "attempt", job.Attempt, "error", cause)
 	code, words := refusal(d, f)
 	return s.finishCall(ctx, job, turn, d, failedCall(d, code, words))
 }
 
-// codeUnreachable is that of a call that met nobody.
+// codeUnreachable is that of a call that reached no agent.
 const codeUnreachable = "dispatch:unreachable"
 
 // refusal says what became of a call in a code and in plain words.
@@ -146,38 +157,44 @@ func failedCall(d exchange.Dispatch, code, words string) normalized.Response {
 }
 
 // received makes an answer from outside fit to be kept: as data, with nothing that would steer our own reply.
-func (s *Service) received(d exchange.Dispatch, answer normalized.Response) normalized.Response {
+func (s *dispatcher) received(d exchange.Dispatch, answer normalized.Response) normalized.Response {
 	answer.Clean()
 	answer.InReplyTo, answer.ThreadID = d.ID, d.ThreadID
 	answer.To, answer.Cc, answer.Visibility, answer.Metadata, answer.Dispatch = nil, nil, "", nil, nil
+
 	if policy := answer.Policy(); policy != nil && answer.Outcome() == normalized.StatusCompleted { // a demand is no success
 		answer.Status = policypart.ResponseStatus(policy.Kind)
 	}
 	if answer.Error != nil {
-		answer.Error = &normalized.ResponseError{Code: answer.Error.Code, Message: cut(answer.Error.Message, maxErrorWords)}
+		answer.Error = &normalized.ResponseError{Code: answer.Error.Code, Message: clip.Bytes(answer.Error.Message, maxErrorWords)}
 	}
+
 	answer = fitted(answer, s.options.Limits.Trace)
 	if err := normalized.ValidateTrace(answer, s.options.Limits); err != nil {
 		return unusable(d)
 	}
+
 	return answer
 }
 
 // finishCall stores the answer and ends the job. The last answer of a round also wakes the turn, in the same transaction.
-func (s *Service) finishCall(ctx context.Context, job queue.Job, turn exchange.TurnRecord, d exchange.Dispatch, answer normalized.Response) error {
+func (s *dispatcher) finishCall(ctx context.Context, job queue.Job, turn exchange.TurnRecord, d exchange.Dispatch, answer normalized.Response) error {
 	now := time.Now()
 	body, err := json.Marshal(map[string]string{"id": d.ID, "to": d.To, "status": answer.Outcome()})
 	if err != nil {
 		return err
 	}
+
 	err = s.options.Store.InTx(ctx, func(tx Tx) error {
 		if err := tx.SettleJob(ctx, job.Lease, queue.Outcome{Kind: queue.Done}); err != nil {
 			return err
 		}
+
 		finished, err := tx.FinishDispatch(ctx, d.ID, answer, now)
 		if err != nil || !finished {
 			return err
 		}
+
 		// The row of the timeline also holds the turn: of two answers at once the second one sees the first.
 		event := exchange.Event{Kind: exchange.EventDispatchAnswered, Body: body, At: now}
 		if err := tx.AppendEvents(ctx, d.TurnID, []exchange.Event{event}); err != nil {
@@ -188,6 +205,7 @@ func (s *Service) finishCall(ctx context.Context, job queue.Job, turn exchange.T
 	if err != nil {
 		return s.unfinished(ctx, job, turn, d, answer, err)
 	}
+
 	callsEnded.WithLabelValues(d.Agent, answer.Outcome()).Inc()
 	callSeconds.WithLabelValues(d.Agent).Observe(now.Sub(d.CreatedAt).Seconds())
 	return queue.ErrSettled
@@ -198,7 +216,7 @@ const codeUnusable = "dispatch:unusable"
 
 // unfinished sees to it that a turn never waits for ever: a database that is down is asked again until it is there, an
 // answer that it does not take for good is replaced by a word about it.
-func (s *Service) unfinished(
+func (s *dispatcher) unfinished(
 	ctx context.Context, job queue.Job, turn exchange.TurnRecord, d exchange.Dispatch, answer normalized.Response, cause error,
 ) error {
 	switch {
@@ -216,7 +234,7 @@ func unusable(d exchange.Dispatch) normalized.Response {
 }
 
 // wakeTurn lets the turn run again when nothing is pending any more. A turn that was cancelled stays as it is.
-func (s *Service) wakeTurn(ctx context.Context, tx Tx, turn exchange.TurnRecord, now time.Time) error {
+func (s *dispatcher) wakeTurn(ctx context.Context, tx Tx, turn exchange.TurnRecord, now time.Time) error {
 	calls, err := tx.Dispatches(ctx, turn.ID)
 	if err != nil || pending(calls) {
 		return err
@@ -235,4 +253,276 @@ func pending(calls []exchange.Dispatch) bool {
 		}
 	}
 	return false
+}
+
+// here finds the agent of this server behind an address. An address on our domain without an agent is fault.NotFound.
+func (s *dispatcher) here(from, to string) (agent agents.Entry, here bool, err error) {
+	own, err := identity.ParseAddress(from)
+	if err != nil {
+		return agent, false, fault.GiveUp("the calling agent has no address", err)
+	}
+
+	address, err := identity.ParseAddress(to)
+	if err != nil {
+		return agent, false, fault.InField("to", "must be @agent@domain")
+	}
+	if !sameDomain(own.String(), address) {
+		return agent, false, nil
+	}
+
+	agent, known := s.options.Agents.Lookup(address.Local)
+	if !known || !sameDomain(agent.Profile.Address, address) {
+		return agent, false, fault.Newf(fault.NotFound, "no agent %s here", to)
+	}
+
+	return agent, true, nil
+}
+
+// canonical returns the address of one of our agents as it is configured, and any other one as it is.
+func (s *dispatcher) canonical(agent agents.Entry, to string) string {
+	if callee, here, err := s.here(agent.Profile.Address, to); err == nil && here {
+		return callee.Profile.Address
+	}
+	return to
+}
+
+// callHere sends the call through the same door as any message and waits for the answer. The id of the call is that of
+// the message: a repeat after a crash finds the turn of the first attempt.
+func (s *dispatcher) callHere(ctx context.Context, d exchange.Dispatch, callee agents.Entry) (normalized.Response, error) {
+	in, err := s.callOf(d, callee)
+	if err != nil {
+		return normalized.Response{}, err
+	}
+
+	receipt, err := s.accept.Receive(ctx, in)
+	if err != nil {
+		return normalized.Response{}, err
+	}
+
+	hold, cancel := context.WithTimeout(ctx, holdFor)
+	defer cancel()
+	turn, err := s.watch.Wait(hold, receipt.TurnID)
+
+	if hold.Err() != nil {
+		return normalized.Response{}, fault.RetryIn(0, "the agent did not answer in time", errStillRunning)
+	}
+	if err != nil {
+		return normalized.Response{}, fault.RetryIn(0, "the answer cannot be read", err)
+	}
+
+	return answerOf(d, turn), nil
+}
+
+// fetched is the route of a question whose answer the call reads.
+var fetched = json.RawMessage(`{"dispatch":"fetched"}`)
+
+// callOf makes the message of a call to an agent of this server.
+func (s *dispatcher) callOf(d exchange.Dispatch, callee agents.Entry) (exchange.Inbound, error) {
+	original, err := json.Marshal(struct {
+		From  string                `json:"from"`
+		To    string                `json:"to"`
+		Parts []normalized.Part     `json:"parts"`
+		Chain normalized.AgentChain `json:"agent_chain"`
+	}{d.From, d.To, d.Parts, d.Chain})
+	if err != nil {
+		return exchange.Inbound{}, fmt.Errorf("encode call: %w", err)
+	}
+
+	chain := d.Chain
+	return exchange.Inbound{
+		FromAgent: true, Original: original, Channel: exchange.ChannelLocal, Route: fetched,
+		Message: normalized.Message{
+			ID: d.ID, ThreadID: d.ThreadID, Sender: s.caller(d, callee), Recipient: callee.Profile.Address, Parts: d.Parts,
+			RecipientCapabilities: normalized.RecipientCapabilities{
+				MentionRelay: normalized.MentionRelay{Kind: normalized.RelayNone}, AgentChain: &chain,
+			},
+			ReceivedVia: normalized.ViaA2A, ReceivedAt: identity.Now(), Raw: normalized.Raw{MediaType: "application/json"},
+		},
+	}, nil
+}
+
+// caller is our own agent as a sender. Nothing went over a wire: what vouches for it is this process, as it does for a
+// peer with a token of ours.
+func (s *dispatcher) caller(d exchange.Dispatch, callee agents.Entry) normalized.Sender {
+	own, _ := identity.ParseAddress(d.From) // here has parsed it
+	evidence := identity.Transport(identity.TransportProof{
+		Domain: own.Domain, Subject: own.Acct(), Method: identity.MethodLocalAgent, Assurance: identity.AssuranceAgent,
+		Recipient: callee.Profile.Address, IssuedAt: d.CreatedAt,
+	})
+
+	evidence.OnBehalfOf = onBehalfOf(d.Sender)
+	sender := normalized.Sender{
+		Address: d.From, AuthMethod: normalized.AuthA2AOAuth, Verified: true, Identities: []identity.Evidence{evidence},
+	}
+
+	if agent, known := s.options.Agents.Lookup(d.Agent); known {
+		sender.DisplayName = agent.Profile.DisplayName
+	}
+	return sender
+}
+
+// onBehalfOf names for whom an agent acts: those for whom the sender acted, upstream first, then the sender. Who proved
+// nothing is not named.
+func onBehalfOf(sender normalized.Sender) []string {
+	if len(sender.Identities) == 0 {
+		return nil
+	}
+	proven := sender.Identities[0]
+	subjects := slices.Clone(proven.OnBehalfOf)
+	if !slices.Contains(subjects, proven.Subject) {
+		subjects = append(subjects, proven.Subject)
+	}
+	return subjects[:min(len(subjects), identity.MaxEvidence)]
+}
+
+// answerOf reads the answer of an agent of this server off its turn. What it demands, or who must let the question in,
+// is the answer: the calling agent is the one who was asked.
+func answerOf(d exchange.Dispatch, turn exchange.TurnRecord) normalized.Response {
+	switch {
+	case turn.State == exchange.StateSilent:
+		return normalized.Response{Silent: true}
+	case turn.State == exchange.StateHeld:
+		return failedCall(d, "dispatch:held", d.To+" does not answer before its operator lets the question in.")
+	case turn.Response == nil:
+		return failedCall(d, "dispatch:"+turn.State, d.To+" did not answer.")
+	}
+
+	answer := *turn.Response
+	if turn.State == exchange.StateWaiting {
+		answer.Status = normalized.StatusInputRequired
+	}
+	return answer
+}
+
+// deadlineOf is when a call is given up.
+func deadlineOf(d exchange.Dispatch) time.Time { return d.CreatedAt.Add(callWithin) }
+
+// traceOf returns the answers that a turn has got as its agent sees them: one as it is, several one after the other, each
+// behind a text that says whose it is. Answers of earlier rounds stay in it, because an agent need not remember its own
+// runs. nil when the agent asked for none itself.
+func traceOf(turn exchange.TurnRecord, calls []exchange.Dispatch, limits normalized.Limits) *normalized.Response {
+	var answers []exchange.Dispatch
+	for _, d := range calls {
+		if d.Number > 0 && !d.Combine && d.Response != nil {
+			answers = append(answers, d)
+		}
+	}
+
+	switch len(answers) {
+	case 0:
+		return nil
+	case 1:
+		return answers[0].Response
+	}
+
+	trace := normalized.Response{InReplyTo: turn.Message.ID, ThreadID: turn.Message.ThreadID, Status: normalized.StatusCompleted}
+	share := limits.Trace / len(answers)
+	for _, d := range answers {
+		answer := fitted(*d.Response, share-len(d.To)-256) // room for the name and the fields around
+		trace.Parts = append(append(trace.Parts, normalized.Text(d.To+":")), answer.Parts...)
+		trace.Status = worse(trace.Status, answer.Outcome())
+		if trace.Error == nil {
+			trace.Error = answer.Error
+		}
+	}
+
+	if trace.Status != normalized.StatusFailed {
+		trace.Error = nil
+	}
+	if over := len(trace.Parts) - limits.Parts; over > 0 {
+		trace.Parts = append(trace.Parts[:limits.Parts-1], normalized.Text("(The rest of the answers was left out: too many parts.)"))
+	}
+
+	trace = fitted(trace, limits.Trace)
+	return &trace
+}
+
+// answersOf returns the answers one by one. A first run has asked no agent.
+func (s *runner) answersOf(ctx context.Context, turn exchange.TurnRecord) (answers []agents.Answer, err error) {
+	if turn.Message.ReceivedTrace == nil {
+		return nil, nil
+	}
+
+	calls, err := s.options.Store.Dispatches(ctx, turn.ID)
+	if err != nil {
+		return nil, err
+	}
+
+	for _, d := range calls {
+		if d.Number > 0 && !d.Combine && d.Response != nil {
+			answers = append(answers, agents.Answer{To: d.To, Response: *d.Response})
+		}
+	}
+	return answers, nil
+}
+
+// worse joins the outcomes of several answers: one that failed or wants something first makes no success of all.
+func worse(a, b string) string {
+	for _, status := range []string{normalized.StatusFailed, normalized.StatusInputRequired} {
+		if a == status || b == status {
+			return status
+		}
+	}
+	return normalized.StatusCompleted
+}
+
+const leftOut = "(A part of this answer was left out: too large.)"
+
+// fitted shortens the largest parts of an answer, or leaves them out, until it is not over limit bytes as JSON.
+func fitted(answer normalized.Response, limit int) normalized.Response {
+	total := sizeOf(answer.AppendJSON)
+	if total <= limit {
+		return answer
+	}
+
+	answer.Parts = append([]normalized.Part(nil), answer.Parts...)
+	sizes := make([]int, len(answer.Parts))
+	for i := range answer.Parts {
+		sizes[i] = sizeOf(answer.Parts[i].AppendJSON)
+	}
+
+	for range 2 * len(sizes) { // a text may be cut before it is left out
+		largest := largestOf(sizes)
+		if total <= limit || sizes[largest] <= len(leftOut)+64 {
+			break
+		}
+		answer.Parts[largest] = shortened(answer.Parts[largest], limit/2)
+		total -= sizes[largest]
+		sizes[largest] = sizeOf(answer.Parts[largest].AppendJSON)
+		total += sizes[largest]
+	}
+
+	for last := len(sizes) - 1; total > limit && last > 0; last-- { // many small ones
+		total -= sizes[last] + 1
+		answer.Parts = answer.Parts[:last]
+	}
+
+	return answer
+}
+
+// sizeOf measures JSON. What cannot be written is refused by the rules, not by its size.
+func sizeOf(appendJSON func([]byte) ([]byte, error)) int {
+	body, err := appendJSON(nil)
+	if err != nil {
+		return 0
+	}
+	return len(body)
+}
+
+func largestOf(sizes []int) (largest int) {
+	for i, size := range sizes {
+		if size > sizes[largest] {
+			largest = i
+		}
+	}
+	return largest
+}
+
+// shortened keeps the begin of a text and nothing of anything else.
+func shortened(p normalized.Part, limit int) normalized.Part {
+	if p.Kind != normalized.PartText || len(p.Content) <= limit || limit < len(leftOut) {
+		return normalized.Text(leftOut)
+	}
+	p.Content = clip.Bytes(p.Content, limit/2) + "\n\n" + leftOut
+	return p
 }

@@ -7,14 +7,35 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"inbox/agents"
 	"inbox/exchange"
+	"inbox/identity"
 	"inbox/internal/fault"
 	"inbox/internal/queue"
 	"inbox/normalized"
 )
+
+// DispatchTx is what agents that ask other agents need inside a transaction.
+type DispatchTx interface {
+	// Pace tells how a thread with another agent goes. Until the transaction ends no other caller reads about the thread.
+	Pace(ctx context.Context, agent, principal, threadID string, since time.Time) (Pace, error)
+	InsertDispatch(ctx context.Context, d exchange.Dispatch) error
+	// FinishDispatch stores the answer to a pending call. It reports whether the call was pending.
+	FinishDispatch(ctx context.Context, id string, response normalized.Response, at time.Time) (bool, error)
+	// Dispatches returns the calls of a turn in the order of their numbers.
+	Dispatches(ctx context.Context, turnID string) ([]exchange.Dispatch, error)
+}
+
+// DispatchReader is what is read about calls outside transactions.
+type DispatchReader interface {
+	// Dispatch returns one call to another agent; fault.NotFound when there is none.
+	Dispatch(ctx context.Context, id string) (exchange.Dispatch, error)
+	// Dispatches returns the calls of a turn in the order of their numbers.
+	Dispatches(ctx context.Context, turnID string) ([]exchange.Dispatch, error)
+}
 
 // DispatchKind is the queue kind of calls to other agents; the payload is the call's id, the partition the conversation
 // with the agent that is called. A job of it mostly waits: give it many workers and the queue's own schedule.
@@ -36,27 +57,37 @@ func asking(turn exchange.TurnRecord) bool {
 
 // compose looks through a finished response for agents that are to be asked before anything is sent: then the turn waits
 // for them, otherwise it goes on to its end. A run that crashes here is made again; what was not stored was not asked.
-func (s *Service) compose(
+func (s *runner) compose(
 	ctx context.Context, job queue.Job, agent agents.Entry, turn exchange.TurnRecord, record *runRecord, response normalized.Response,
 ) error {
-	response, parked, err := s.askOthers(ctx, job, agent, turn, record, response)
+	response, parked, err := s.calls.askOthers(ctx, job, agent, turn, record, response)
 	if parked || err != nil {
 		return err
 	}
 	return s.finishRun(ctx, job, turn, record, response)
 }
 
+// dispatcher asks other agents, of this server and of others, and hands their answers back.
+type dispatcher struct {
+	*core
+	accept    *acceptor
+	watch     *watcher
+	replies   *replier
+	approvals *approver
+}
+
 // askOthers returns the response to send, unless the turn waits for other agents now: then err is what the run returns.
-func (s *Service) askOthers(
+func (s *dispatcher) askOthers(
 	ctx context.Context, job queue.Job, agent agents.Entry, turn exchange.TurnRecord, record *runRecord, response normalized.Response,
 ) (out normalized.Response, parked bool, err error) {
 	chain, ok := nextHop(agent, turn)
 	if !ok {
 		return s.strip(ctx, agent, turn, response), false, nil
 	}
+
 	calls := s.asked(agent, response)
 	if len(calls) == 0 {
-		if held, err := s.holds(ctx, turn, response); held || err != nil { // the agents that it mentions would read it
+		if held, err := s.approvals.holds(ctx, turn, response); held || err != nil { // the agents that it mentions would read it
 			return response, false, err
 		}
 		calls, response = s.mentioned(agent, turn, response)
@@ -64,10 +95,12 @@ func (s *Service) askOthers(
 	if len(calls) == 0 {
 		return response, false, nil
 	}
+
 	now := time.Now().UTC().Truncate(time.Microsecond)
 	for i := range calls {
 		calls[i] = prepared(calls[i], agent, turn, chain, now)
 	}
+
 	err = s.askAll(ctx, job, turn, record, calls)
 	switch {
 	case !errors.Is(err, errTooMany):
@@ -75,11 +108,12 @@ func (s *Service) askOthers(
 	case calls[0].Combine:
 		return s.joined(turn, response, unanswered(calls)), false, nil
 	}
+
 	return tooOften(turn), false, nil
 }
 
 // asked returns the calls that the agent asks for.
-func (s *Service) asked(agent agents.Entry, response normalized.Response) (calls []exchange.Dispatch) {
+func (s *dispatcher) asked(agent agents.Entry, response normalized.Response) (calls []exchange.Dispatch) {
 	for _, d := range response.Dispatch {
 		calls = append(calls, exchange.Dispatch{To: s.canonical(agent, d.To), Parts: d.Parts})
 	}
@@ -110,14 +144,14 @@ func dispatchThread(agent, threadID, to string) string {
 }
 
 // askAll parks the turn and stores the calls. A database that is down is given some time: the agent's run was paid for.
-func (s *Service) askAll(ctx context.Context, job queue.Job, turn exchange.TurnRecord, record *runRecord, calls []exchange.Dispatch) error {
+func (s *dispatcher) askAll(ctx context.Context, job queue.Job, turn exchange.TurnRecord, record *runRecord, calls []exchange.Dispatch) error {
 	for try := 1; ; try++ {
 		err := s.storeCalls(ctx, job, turn, record, calls)
 		switch {
 		case err == nil:
 			return queue.ErrSettled
 		case errors.Is(err, errNotRunning): // cancelled while the agent ran
-			if err := s.settle(ctx, job); err != nil {
+			if err := s.replies.settle(ctx, job); err != nil {
 				return err
 			}
 			return queue.ErrSettled
@@ -128,7 +162,7 @@ func (s *Service) askAll(ctx context.Context, job queue.Job, turn exchange.TurnR
 }
 
 // storeCalls does the one transaction: the job ends, the turn waits, the calls are there with their jobs.
-func (s *Service) storeCalls(ctx context.Context, job queue.Job, turn exchange.TurnRecord, record *runRecord, calls []exchange.Dispatch) error {
+func (s *dispatcher) storeCalls(ctx context.Context, job queue.Job, turn exchange.TurnRecord, record *runRecord, calls []exchange.Dispatch) error {
 	late, _ := record.late()
 	return s.options.Store.InTx(ctx, func(tx Tx) error {
 		if err := tx.SettleJob(ctx, job.Lease, queue.Outcome{Kind: queue.Done}); err != nil {
@@ -137,6 +171,7 @@ func (s *Service) storeCalls(ctx context.Context, job queue.Job, turn exchange.T
 		if err := appendLate(ctx, tx, turn.ID, late); err != nil {
 			return err
 		}
+
 		move := parkTurn.Move(turn.ID, exchange.StateWaiting, exchange.WaitingDispatch, calls[0].CreatedAt)
 		move.Attempt = turn.Attempt
 		moved, err := tx.MoveTurn(ctx, move)
@@ -146,6 +181,7 @@ func (s *Service) storeCalls(ctx context.Context, job queue.Job, turn exchange.T
 		if !moved {
 			return errNotRunning
 		}
+
 		return insertCalls(ctx, tx, turn.ID, calls)
 	})
 }
@@ -155,11 +191,13 @@ func insertCalls(ctx context.Context, tx Tx, turnID string, calls []exchange.Dis
 	if err != nil {
 		return err
 	}
+
 	for _, d := range calls {
 		if d.To != "" {
 			number++
 			d.Number = number
 		}
+
 		if err := tx.InsertDispatch(ctx, d); err != nil {
 			return err
 		}
@@ -170,19 +208,22 @@ func insertCalls(ctx context.Context, tx Tx, turnID string, calls []exchange.Dis
 			return err
 		}
 	}
+
 	return nil
 }
 
-// called returns a call to the queue.
+// called hands a call to the queue.
 func called(ctx context.Context, tx Tx, d exchange.Dispatch) error {
 	body, err := json.Marshal(map[string]string{"id": d.ID, "to": d.To})
 	if err != nil {
 		return err
 	}
+
 	event := exchange.Event{Kind: exchange.EventDispatchCalled, Body: body, At: d.CreatedAt}
 	if err := tx.AppendEvents(ctx, d.TurnID, []exchange.Event{event}); err != nil {
 		return err
 	}
+
 	return tx.Enqueue(ctx, queue.NewJob{
 		ID: d.ID, Kind: DispatchKind, Partition: DispatchKind + " " + d.ThreadID, Payload: d.ID, Group: d.Agent, Member: d.To,
 	})
@@ -194,20 +235,24 @@ func lastNumber(ctx context.Context, tx Tx, turnID string, calls []exchange.Disp
 	if err != nil {
 		return 0, err
 	}
+
 	rounds := map[int64]bool{}
 	number, fresh := 0, 0
 	for _, d := range earlier {
 		rounds[d.CreatedAt.UnixMicro()] = true
 		number = max(number, d.Number)
 	}
+
 	for _, d := range calls {
 		if d.To != "" {
 			fresh++
 		}
 	}
+
 	if len(rounds) >= maxRounds || number+fresh > maxCalls {
 		return 0, errTooMany
 	}
+
 	return number, nil
 }
 
@@ -223,4 +268,161 @@ func sentence(turn exchange.TurnRecord, code, words string) normalized.Response 
 		Parts: []normalized.Part{normalized.Text(words)},
 		Error: &normalized.ResponseError{Code: code, Message: words},
 	}
+}
+
+// An answer may name agents in to and cc that its own way cannot reach: where nothing is relayed at all, every agent;
+// everywhere, agents of this server. They are asked by the engine, with the question and the answer, and what they say is
+// put below the answer: one reply, without a second run of the agent. The answer waits as the call with Number 0.
+
+// mentioned takes the agents that are to be asked out of to and cc. The last call is the draft itself.
+func (s *dispatcher) mentioned(
+	agent agents.Entry, turn exchange.TurnRecord, response normalized.Response,
+) (calls []exchange.Dispatch, out normalized.Response) {
+	if response.Silent || len(response.To)+len(response.Cc) == 0 {
+		return nil, response
+	}
+
+	everyone := turn.Message.RecipientCapabilities.MentionRelay.Kind == normalized.RelayNone
+	var names []string
+	take := func(list []string) (rest []string) {
+		for _, text := range list {
+			_, here, err := s.here(agent.Profile.Address, text)
+			if !here && err == nil && !everyone {
+				rest = append(rest, text)
+				continue
+			}
+			if name := s.canonical(agent, text); !slices.Contains(names, name) && !s.takesPart(agent, turn, name) {
+				names = append(names, name)
+			}
+		}
+		return rest
+	}
+
+	response.To, response.Cc = take(response.To), take(response.Cc)
+	if len(names) == 0 || response.Outcome() != normalized.StatusCompleted {
+		return nil, response // a demand or a failure is for the asker alone
+	}
+
+	parts := briefing(agent, turn, response, s.options.Limits)
+	for _, name := range names[:min(len(names), maxCalls)] {
+		calls = append(calls, exchange.Dispatch{To: name, Parts: parts, Combine: true})
+	}
+
+	draft := response
+	return append(calls, exchange.Dispatch{Combine: true, Response: &draft}), response
+}
+
+// takesPart reports whether the address is one of the two who talk here.
+func (s *dispatcher) takesPart(agent agents.Entry, turn exchange.TurnRecord, name string) bool {
+	return same(name, agent.Profile.Address) || same(name, turn.Message.Sender.Address)
+}
+
+func same(a, b string) bool {
+	left, errLeft := identity.ParseAddress(a)
+	right, errRight := identity.ParseAddress(b)
+	return errLeft == nil && errRight == nil && identity.CanonicalAgent(left) == identity.CanonicalAgent(right)
+}
+
+// briefing is what a mentioned agent gets to read: who asked what, who answered what.
+func briefing(agent agents.Entry, turn exchange.TurnRecord, response normalized.Response, limits normalized.Limits) []normalized.Part {
+	question := sendable(turn.Message.Parts)
+	answer := sendable(response.Parts)
+	parts := []normalized.Part{normalized.Text(turn.Message.Sender.Address + ":")}
+	parts = append(parts, question[:min(len(question), max(0, limits.Parts-len(answer)-2))]...)
+	parts = append(append(parts, normalized.Text(agent.Profile.Address+":")), answer...)
+	return parts[:min(len(parts), limits.Parts)]
+}
+
+// sendable are the parts that say something to others: no tool calls, no demands, nothing unknown.
+func sendable(parts []normalized.Part) (said []normalized.Part) {
+	for _, p := range parts {
+		switch p.Kind {
+		case normalized.PartText, normalized.PartFile, normalized.PartLink, normalized.PartArtifact:
+			said = append(said, p)
+		}
+	}
+	return said
+}
+
+// combined returns the one answer of a turn whose mentioned agents have all been asked. A job whose id is that of the turn
+// is its first: it has asked no agent yet.
+func (s *dispatcher) combined(ctx context.Context, job queue.Job, turn exchange.TurnRecord) (response normalized.Response, ok bool, err error) {
+	if job.ID == turn.ID {
+		return response, false, nil
+	}
+
+	calls, err := s.options.Store.Dispatches(ctx, turn.ID)
+	if err != nil {
+		return response, false, err
+	}
+
+	var answers []exchange.Dispatch
+	for _, d := range calls {
+		switch {
+		case d.Number == 0 && d.Response != nil:
+			response, ok = *d.Response, true
+		case d.Combine:
+			answers = append(answers, d)
+		}
+	}
+
+	if !ok {
+		return response, false, nil
+	}
+
+	return s.joined(turn, response, answers), true, nil
+}
+
+// joined puts the answers below the draft, each one whole or with a word that it does not fit.
+func (s *dispatcher) joined(turn exchange.TurnRecord, draft normalized.Response, answers []exchange.Dispatch) normalized.Response {
+	for _, d := range answers {
+		if d.Number == 0 && d.To == "" {
+			continue
+		}
+		for _, parts := range [][]normalized.Part{said(d), {remark("The answer of %s does not fit in here.", d.To)}} {
+			longer := draft
+			longer.Parts = slices.Concat(draft.Parts, parts)
+			if normalized.ValidateResponse(longer, turn.Message, s.options.Limits) == nil {
+				draft = longer
+				break
+			}
+		}
+	}
+	return draft
+}
+
+// said writes one answer down. A demand of another agent is told in its own words and is never a success.
+func said(d exchange.Dispatch) []normalized.Part {
+	answer := d.Response
+	switch {
+	case answer == nil, answer.Error != nil && answer.Error.Code == codeUnreachable:
+		return []normalized.Part{remark("%s could not be reached.", d.To)}
+	case answer.Silent:
+		return []normalized.Part{remark("%s did not answer.", d.To)}
+	case answer.Error != nil:
+		return []normalized.Part{remark("%s could not help: %s", d.To, answer.Error.Message)}
+	}
+
+	parts := sendable(answer.Parts)
+	if policy := answer.Policy(); policy != nil {
+		parts = append(parts, remark("%s asks for something first: %s", d.To, policy.Message))
+	}
+	if len(parts) == 0 {
+		return []normalized.Part{remark("%s did not answer.", d.To)}
+	}
+
+	return append([]normalized.Part{normalized.Markdown("**" + d.To + "**:")}, parts...)
+}
+
+func remark(format string, arguments ...any) normalized.Part {
+	return normalized.Text("(" + fmt.Sprintf(format, arguments...) + ")")
+}
+
+// unanswered are calls that were never made.
+func unanswered(calls []exchange.Dispatch) []exchange.Dispatch {
+	calls = slices.Clone(calls)
+	for i := range calls {
+		calls[i].Response = nil
+	}
+	return calls
 }

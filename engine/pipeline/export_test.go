@@ -11,7 +11,7 @@ import (
 
 // WithHistory is withHistory for tests that need a real store.
 func (s *Service) WithHistory(ctx context.Context, agent agents.Entry, turn exchange.TurnRecord) (normalized.Message, *int, error) {
-	return s.withHistory(ctx, agent, turn)
+	return s.runner.history.withHistory(ctx, agent, turn)
 }
 
 // HistoryOf writes exchanges as turns of a history, untrimmed.
@@ -21,12 +21,12 @@ func HistoryOf(agent agents.Entry, exchanges []Exchange) []normalized.Historical
 
 // Acknowledge makes the acknowledgement of a turn now.
 func (s *Service) Acknowledge(ctx context.Context, turn exchange.TurnRecord) {
-	agent, _ := s.options.Agents.Lookup(turn.Agent)
+	agent, _ := s.runner.options.Agents.Lookup(turn.Agent)
 	s.acknowledge(ctx, agent, turn)
 }
 
 // AckAfter is ackAfter for the agent of the turn.
 func (s *Service) AckAfter(turn exchange.TurnRecord) time.Duration {
-	agent, _ := s.options.Agents.Lookup(turn.Agent)
+	agent, _ := s.runner.options.Agents.Lookup(turn.Agent)
 	return s.ackAfter(agent, turn)
 }

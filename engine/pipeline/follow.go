@@ -4,6 +4,7 @@ import (
 	"context"
 	"iter"
 	"strings"
+	"sync"
 	"time"
 
 	"inbox/exchange"
@@ -14,9 +15,12 @@ const (
 	eventPage = 200
 )
 
+// watcher serves those who wait for a turn.
+type watcher struct{ *core }
+
 // Wait blocks until the turn ended or waits for somebody (consent, the operator), and returns it with its response.
 // The end of ctx is its error; NotFound when there is no such turn.
-func (s *Service) Wait(ctx context.Context, turnID string) (exchange.TurnRecord, error) {
+func (s *watcher) Wait(ctx context.Context, turnID string) (exchange.TurnRecord, error) {
 	if entry, ok := s.broker.expectation(turnID); ok {
 		select {
 		case <-entry.done:
@@ -26,6 +30,7 @@ func (s *Service) Wait(ctx context.Context, turnID string) (exchange.TurnRecord,
 		case <-time.After(pollEvery): // another node may run it
 		}
 	}
+
 	changes, stop := s.broker.watch(turnID)
 	defer stop()
 	var known *reading
@@ -37,6 +42,7 @@ func (s *Service) Wait(ctx context.Context, turnID string) (exchange.TurnRecord,
 		if settled(found.turn) {
 			return found.turn, nil
 		}
+
 		known = found
 		if err := waitChange(ctx, changes); err != nil {
 			return found.turn, err
@@ -45,8 +51,8 @@ func (s *Service) Wait(ctx context.Context, turnID string) (exchange.TurnRecord,
 }
 
 // Follow yields the events of a turn after the seq, first the stored ones, then live, and ends after the terminal
-// one. A reader that is slow holds up nobody: it reads rows. Nobody may change the bodies of events: they are shared.
-func (s *Service) Follow(ctx context.Context, turnID string, after int64) iter.Seq2[exchange.Event, error] {
+// one. A slow reader holds up no other one: it reads rows. No caller may change the bodies of events: they are shared.
+func (s *watcher) Follow(ctx context.Context, turnID string, after int64) iter.Seq2[exchange.Event, error] {
 	return func(yield func(exchange.Event, error) bool) {
 		changes, stop := s.broker.watch(turnID)
 		defer stop()
@@ -57,6 +63,7 @@ func (s *Service) Follow(ctx context.Context, turnID string, after int64) iter.S
 				yield(exchange.Event{}, err)
 				return
 			}
+
 			known = found
 			for _, event := range found.events {
 				after = event.Seq
@@ -64,6 +71,7 @@ func (s *Service) Follow(ctx context.Context, turnID string, after int64) iter.S
 					return
 				}
 			}
+
 			if len(found.events) == eventPage {
 				continue
 			}
@@ -75,7 +83,7 @@ func (s *Service) Follow(ctx context.Context, turnID string, after int64) iter.S
 	}
 }
 
-// settled reports whether nobody needs to wait for the turn any longer. One that waits for other agents goes on by itself.
+// settled reports whether no caller needs to wait for the turn any longer. One that waits for other agents goes on by itself.
 func settled(turn exchange.TurnRecord) bool {
 	return exchange.Settled(turn.State) && !exchange.GoesOnByItself(turn)
 }
@@ -98,24 +106,284 @@ func waitChange(ctx context.Context, changes <-chan struct{}) error {
 }
 
 // Changed is told by the store after each commit of this process that touched the turn: waiting readers wake up.
-func (s *Service) Changed(turnID string) { s.broker.notify(turnID) }
+func (s *watcher) Changed(turnID string) { s.broker.notify(turnID) }
 
 // ChangedElsewhere is told when another node touched the turn: readers wake up, callers that wait for its end get
 // it, and a run that was cancelled there stops here.
-func (s *Service) ChangedElsewhere(ctx context.Context, turnID string) {
+func (s *watcher) ChangedElsewhere(ctx context.Context, turnID string) {
 	s.broker.notify(turnID)
 	_, expected := s.broker.expectation(turnID)
 	if !expected && !s.broker.isRunning(turnID) {
 		return
 	}
+
 	turn, err := s.options.Store.Turn(ctx, turnID)
 	if err != nil || !settled(turn) {
 		return
 	}
+
 	if turn.State == exchange.StateCancelled {
 		s.broker.cancel(turnID)
 	}
 	if expected {
 		s.broker.finished(turn)
 	}
+}
+
+// Followers of one turn mostly stand at the same place of its log and wake up together: a thousand of them would read the
+// same rows a thousand times, and the other readers of the database would wait. They share what one of them read.
+const (
+	maxShared   = 8                // readings of one turn that are kept; who is further behind reads for itself
+	readingTime = 30 * time.Second // the store's own limit is shorter
+)
+
+// audience is who waits for changes of one turn, with what was read of it. It is guarded by broker.mu and ends with the last
+// of them.
+type audience struct {
+	channels map[chan struct{}]bool
+	changes  uint64 // announced so far
+	read     map[place]*reading
+}
+
+// place is a seq behind which events are read, or the row of the turn itself.
+type place int64
+
+const theTurn place = -1
+
+// reading is one query whose outcome is shared. Nobody changes what is in it.
+type reading struct {
+	changes uint64        // of the audience when it began: it has seen them all
+	done    chan struct{} // closed when the rest is there
+	events  []exchange.Event
+	turn    exchange.TurnRecord
+	err     error
+}
+
+// shared returns a reading that has seen every announced change. Not is the one that the caller had at this place: who
+// looks again for fear that an announcement was lost gets another. The caller must be watching the turn.
+func (h *broker) shared(ctx context.Context, turnID string, at place, not *reading, read func(context.Context, *reading)) (*reading, error) {
+	h.mu.Lock()
+	listening := h.watchers[turnID]
+	found := listening.read[at]
+	if found != nil && found != not && found.changes == listening.changes {
+		h.mu.Unlock()
+		select {
+		case <-found.done:
+			return found, found.err
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+
+	found = &reading{changes: listening.changes, done: make(chan struct{})}
+	if len(listening.read) >= maxShared {
+		clear(listening.read)
+	}
+
+	listening.read[at] = found
+	h.mu.Unlock()
+	h.perform(ctx, listening, at, found, read)
+	return found, found.err
+}
+
+// perform reads for all, also when the one who began leaves meanwhile. A failure is not kept.
+func (h *broker) perform(ctx context.Context, listening *audience, at place, found *reading, read func(context.Context, *reading)) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), readingTime)
+	defer cancel()
+	defer close(found.done)
+	read(ctx, found)
+	if found.err == nil {
+		return
+	}
+
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if listening.read[at] == found {
+		delete(listening.read, at)
+	}
+}
+
+// page reads events of a turn that somebody watches.
+func (s *watcher) page(ctx context.Context, turnID string, after int64, not *reading) (*reading, error) {
+	return s.broker.shared(ctx, turnID, place(after), not, func(ctx context.Context, r *reading) {
+		r.events, r.err = s.options.Store.Events(ctx, turnID, after, eventPage)
+	})
+}
+
+// turn reads a turn that somebody watches.
+func (s *watcher) turn(ctx context.Context, turnID string, not *reading) (*reading, error) {
+	return s.broker.shared(ctx, turnID, theTurn, not, func(ctx context.Context, r *reading) {
+		r.turn, r.err = s.options.Store.Turn(ctx, turnID)
+	})
+}
+
+// maxExpected bounds the turns that were accepted here and are remembered until their end; beyond it the rows are
+// read. maxRemembered bounds the original of a message that is remembered with its turn.
+const (
+	maxExpected   = 4096
+	maxRemembered = 16 << 10
+)
+
+// broker tells waiting callers of this process that something happened to a turn. It holds no truth: a caller that misses a
+// wake-up finds the row by the slow poll.
+type broker struct {
+	mu       sync.Mutex
+	watchers map[string]*audience
+	expected map[string]*expectation
+	cancels  map[string]*running
+}
+
+// running is a run of this process.
+type running struct {
+	turn  exchange.TurnRecord
+	stop  context.CancelFunc
+	again bool // its message was edited: it begins anew
+}
+
+// expectation carries a turn that was accepted here to its run, and its end to the caller that waits, without a query.
+type expectation struct {
+	accepted *exchange.TurnRecord // nil for large messages
+	fresh    bool                 // nothing precedes it in its thread
+	done     chan struct{}
+	turn     exchange.TurnRecord // set before done is closed
+}
+
+func newBroker() *broker {
+	return &broker{
+		watchers: map[string]*audience{}, expected: map[string]*expectation{}, cancels: map[string]*running{},
+	}
+}
+
+// expect announces a turn before it is stored, so that its end cannot be missed.
+func (h *broker) expect(turn exchange.TurnRecord, size int, fresh bool) {
+	entry := &expectation{done: make(chan struct{}), fresh: fresh}
+	if size <= maxRemembered {
+		entry.accepted = &turn
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if len(h.expected) < maxExpected {
+		h.expected[turn.ID] = entry
+	}
+}
+
+func (h *broker) forget(turnID string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	delete(h.expected, turnID)
+}
+
+func (h *broker) expectation(turnID string) (*expectation, bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	entry, ok := h.expected[turnID]
+	return entry, ok
+}
+
+// finished hands the end of a turn to the callers that wait.
+func (h *broker) finished(turn exchange.TurnRecord) {
+	h.mu.Lock()
+	if entry, ok := h.expected[turn.ID]; ok {
+		entry.turn = turn
+		close(entry.done)
+		delete(h.expected, turn.ID)
+	}
+	h.mu.Unlock()
+	h.notify(turn.ID)
+}
+
+// watch returns a channel that gets a value after each change of the turn.
+func (h *broker) watch(turnID string) (changes <-chan struct{}, stop func()) {
+	channel := make(chan struct{}, 1)
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	listening := h.watchers[turnID]
+	if listening == nil {
+		listening = &audience{channels: map[chan struct{}]bool{}, read: map[place]*reading{}}
+		h.watchers[turnID] = listening
+	}
+
+	listening.channels[channel] = true
+	return channel, func() { h.unwatch(turnID, channel) }
+}
+
+func (h *broker) unwatch(turnID string, channel chan struct{}) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	listening := h.watchers[turnID]
+	if delete(listening.channels, channel); len(listening.channels) == 0 {
+		delete(h.watchers, turnID)
+	}
+}
+
+func (h *broker) notify(turnID string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	listening := h.watchers[turnID]
+	if listening == nil {
+		return
+	}
+
+	listening.changes++
+	for channel := range listening.channels {
+		select {
+		case channel <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// running remembers how to stop a run of this process; the returned function forgets it and reports whether the run has to
+// begin anew.
+func (h *broker) running(turn exchange.TurnRecord, cancel context.CancelFunc) (done func() (again bool)) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	turnID := turn.ID
+	entry := &running{turn: turn, stop: cancel}
+	h.cancels[turnID] = entry
+	return func() bool {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		if h.cancels[turnID] == entry {
+			delete(h.cancels, turnID)
+		}
+		return entry.again
+	}
+}
+
+// restart stops a run of this process that works on words which are not there any more.
+func (h *broker) restart(turnID string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if entry, ok := h.cancels[turnID]; ok {
+		entry.again = true
+		entry.stop()
+	}
+}
+
+// isRunning reports whether a run of the turn is in this process.
+func (h *broker) isRunning(turnID string) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	_, ok := h.cancels[turnID]
+	return ok
+}
+
+func (h *broker) cancel(turnID string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if entry, ok := h.cancels[turnID]; ok {
+		entry.stop()
+	}
+}
+
+// runningTurns returns the turns whose runs are in this process.
+func (h *broker) runningTurns() []exchange.TurnRecord {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	turns := make([]exchange.TurnRecord, 0, len(h.cancels))
+	for _, run := range h.cancels {
+		turns = append(turns, run.turn)
+	}
+	return turns
 }

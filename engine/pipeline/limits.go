@@ -65,17 +65,20 @@ func (p *finalNotice) store(ctx context.Context, tx Tx) error {
 	if p == nil {
 		return nil
 	}
+
 	if p.write != nil {
 		if err := p.write(ctx, tx); err != nil {
 			return err
 		}
 	}
+
 	if p.reply.ID == "" {
 		return nil
 	}
 	if err := tx.InsertReply(ctx, p.reply, p.nativeID); err != nil {
 		return err
 	}
+
 	return insertDeliveries(ctx, tx, p.reply, p.deliveries)
 }
 
@@ -97,8 +100,8 @@ type limited struct {
 // limit looks at a message that its agent would answer: the sender may have said stop, or say it now, or be over a limit.
 // It changes the turn; the finalNotice is stored with it. A fault refuses the message. Where the message is over a limit its
 // first copy is looked for before anything is counted: a repeat is no message.
-func (s *Service) limit(ctx context.Context, agent agents.Entry, in exchange.Inbound, turn *exchange.TurnRecord, networks []string) (limited, error) {
-	if turn.State != exchange.StateAccepted || in.Settlement != nil || s.mayDecide(agent, in) {
+func (s *acceptor) limit(ctx context.Context, agent agents.Entry, in exchange.Inbound, turn *exchange.TurnRecord, networks []string) (limited, error) {
+	if turn.State != exchange.StateAccepted || in.Settlement != nil || mayDecide(agent, in) {
 		return limited{}, nil
 	}
 	if last, done, err := s.stopWord(ctx, in, turn); done || err != nil {
@@ -116,13 +119,13 @@ func (s *Service) limit(ctx context.Context, agent agents.Entry, in exchange.Inb
 	if !over {
 		return limited{counted: counted}, nil
 	}
-
 	if receipt, repeated, err := s.repeat(ctx, agent, in); repeated || err != nil {
 		return limited{repeated: &receipt}, err
 	}
 	if excess.Contended {
 		return limited{}, contended()
 	}
+
 	excess, told := s.options.Limiters.Meter.Report(ctx, excess)
 	if excess.Contended {
 		told.Release()
@@ -131,10 +134,12 @@ func (s *Service) limit(ctx context.Context, agent agents.Entry, in exchange.Inb
 	if excess.Brake != "" {
 		return limited{audit: braking(turn, excess), counted: told}, nil
 	}
+
 	last, audit, err := s.overLimit(ctx, agent, in, turn, excess)
 	if fault.Is(err, fault.RateLimited) {
 		told.Commit() // the refusal is the answer
 	}
+
 	return limited{last: last, audit: audit, counted: told}, err
 }
 
@@ -145,7 +150,7 @@ func contended() error {
 }
 
 // networks are those by which the sender of a message is counted; none when something proves the sender.
-func (s *Service) networks(in exchange.Inbound) []string {
+func (s *acceptor) networks(in exchange.Inbound) []string {
 	if len(in.Message.Sender.Identities) > 0 {
 		return nil
 	}
@@ -157,6 +162,7 @@ func subjectOf(turn exchange.TurnRecord) moderation.Subject {
 		Principal: turn.Principal, Agent: turn.Agent, Thread: turn.ThreadID, Channel: turn.Channel,
 		Proven: len(turn.Message.Sender.Identities) > 0,
 	}
+
 	if turn.Network != "" {
 		subject.Networks = []string{turn.Network}
 	}
@@ -186,7 +192,7 @@ func braking(turn *exchange.TurnRecord, excess moderation.Excess) []exchange.Aud
 
 // overLimit tells the sender once in a window, where somebody reads it; later messages are kept unanswered, or refused
 // where the peer comes again by itself.
-func (s *Service) overLimit(
+func (s *acceptor) overLimit(
 	ctx context.Context, agent agents.Entry, in exchange.Inbound, turn *exchange.TurnRecord, excess moderation.Excess,
 ) (*finalNotice, []exchange.AuditRecord, error) {
 	reason := "limit:" + excess.Limit + ": over it until " + excess.Until.UTC().Format(time.RFC3339)
@@ -205,21 +211,24 @@ func (s *Service) overLimit(
 	case in.Repeats:
 		return nil, nil, refusal
 	}
+
 	turn.State = exchange.StateSilent
 	return nil, nil, nil
 }
 
 // lastWord plans a sentence to the sender and reports whether it goes anywhere.
-func (s *Service) finalNoticeOf(ctx context.Context, turn exchange.TurnRecord, text, code string) (*finalNotice, bool, error) {
+func (s *acceptor) finalNoticeOf(ctx context.Context, turn exchange.TurnRecord, text, code string) (*finalNotice, bool, error) {
 	response := normalized.Response{Parts: []normalized.Part{normalized.Text(text)}}
 	if code != "" {
 		response.Status, response.Error = normalized.StatusFailed, &normalized.ResponseError{Code: code, Message: text}
 	}
-	word := s.newReply(turn, response.Answering(turn.Message))
-	plan, err := s.plan(ctx, word)
+
+	word := s.replies.newReply(turn, response.Answering(turn.Message))
+	plan, err := s.replies.plan(ctx, word)
 	if err != nil {
 		return nil, false, unavailable("plan notice", err)
 	}
+
 	deliveries := deliveriesOf(word, plan)
 	return &finalNotice{reply: word, nativeID: plan.NativeID, deliveries: deliveries}, len(deliveries) > 0, nil
 }
@@ -229,12 +238,13 @@ const reasonStopped = "the sender said stop"
 
 // stopWord honours a message that is only a stop word, for good: the sender hears nothing more from the agent until they
 // write a start word. Where the sender fetches the answer nothing is ever sent unasked, so that the words mean nothing.
-func (s *Service) stopWord(ctx context.Context, in exchange.Inbound, turn *exchange.TurnRecord) (last *finalNotice, done bool, err error) {
+func (s *acceptor) stopWord(ctx context.Context, in exchange.Inbound, turn *exchange.TurnRecord) (last *finalNotice, done bool, err error) {
 	since, stopped := s.options.Moderator.Stopped(turn.Agent, turn.Principal)
 	stop, start := s.options.Limiters.Stop.Only(in.Message), s.options.Limiters.Start.Only(in.Message)
 	if !stopped && (!stop || guarded(in)) {
 		return nil, false, nil
 	}
+
 	entry := exchange.ListEntry{
 		ID: newID(), List: exchange.ListStop, Kind: exchange.TargetPrincipal, Target: turn.Principal, Agent: turn.Agent,
 		Reason: turn.Message.Sender.Address, Source: "sender", CreatedAt: turn.AcceptedAt.UTC().Truncate(time.Microsecond),
@@ -246,16 +256,18 @@ func (s *Service) stopWord(ctx context.Context, in exchange.Inbound, turn *excha
 	case stopped:
 		return s.obey(ctx, in, turn, entry, true, "Welcome back. I answer your messages again.")
 	}
+
 	return s.obey(ctx, in, turn, entry, false, "Understood: I will not write to you again. Send “start” if you change your mind.")
 }
 
-func (s *Service) obey(
+func (s *acceptor) obey(
 	ctx context.Context, in exchange.Inbound, turn *exchange.TurnRecord, entry exchange.ListEntry, lift bool, text string,
 ) (*finalNotice, bool, error) {
 	last, reached, err := s.finalNoticeOf(ctx, *turn, text, "")
 	if err != nil || !reached {
 		return nil, err != nil, err
 	}
+
 	turn.State, turn.Reason = exchange.StateAnswered, "the sender said stop"
 	if lift {
 		turn.Reason = "the sender said start"
@@ -263,6 +275,7 @@ func (s *Service) obey(
 	if in.Quiet {
 		last.reply, turn.State = exchange.Reply{}, exchange.StateSilent
 	}
+
 	last.write = func(ctx context.Context, tx Tx) error {
 		if lift {
 			_, err := tx.RemoveListEntry(ctx, entry)
@@ -270,29 +283,35 @@ func (s *Service) obey(
 		}
 		return tx.PutListEntries(ctx, entry)
 	}
+
 	last.written = func() {
 		ctx := context.WithoutCancel(ctx)
 		s.options.Moderator.Note(entry, lift)
-		s.CancelRunning(ctx)
+		s.cancels.CancelRunning(ctx)
+
 		if lift {
 			return
 		}
+
 		// What a crash leaves waiting is cancelled when its run begins.
-		if err := s.CancelOpen(ctx, turn.Agent, turn.Principal, reasonStopped); err != nil {
+		if err := s.cancels.CancelOpen(ctx, turn.Agent, turn.Principal, reasonStopped); err != nil {
 			s.options.Logger.WarnContext(ctx, "what waited for somebody who said stop is cancelled later", "error", err)
 		}
 	}
+
 	return last, true, nil
 }
 
 // spend counts what an answer cost, where its agent says so, and that its asker was answered.
-func (s *Service) spend(ctx context.Context, turn exchange.TurnRecord, response normalized.Response) {
+func (s *replier) spend(ctx context.Context, turn exchange.TurnRecord, response normalized.Response) {
 	if s.options.Limiters.Meter == nil {
 		return
 	}
+
 	if stateOf(response) == exchange.StateAnswered {
 		s.options.Limiters.Meter.Remember(subjectOf(turn))
 	}
+
 	cost, err := strconv.ParseFloat(strings.TrimSpace(response.Metadata["cost"]), 64)
 	if err != nil || cost <= 0 || cost > 1e9 {
 		return
@@ -306,4 +325,102 @@ func (l Limiters) tooDeep(turns int) string {
 		return ""
 	}
 	return fmt.Sprintf("more than %d messages of this agent in this thread", l.ThreadTurns)
+}
+
+// Usage is a number of messages and what they take on the disk: used, or allowed.
+type Usage struct{ Messages, Bytes int64 }
+
+// Quotas bound the messages that get no answer by themselves: those that are held for the operator and those that are
+// never answered. They cost the sender nothing, and no one else would bound them. The zero value bounds nothing.
+type Quotas struct {
+	Sender     Usage // of one network of senders without proof, or of one domain of proven ones
+	All        Usage
+	Kept       int64 // percent of All that senders without proof do not use
+	HeldFor    time.Duration
+	SilentFor  time.Duration // how long the content of a message is kept that is never answered
+	GuestBytes int64         // the largest message of a sender without proof, files included; 0 = no bound
+}
+
+// Unanswered is a message that gets no answer by itself, and the quotas that it has to fit into.
+type Unanswered struct {
+	TurnID     string
+	Account    string // a network or a domain; empty = only All counts
+	Bytes      int64
+	Ends       time.Time // when its content goes
+	Quota, All Usage
+}
+
+// Fits reports whether the message may be added to what is used of its account, or of all together.
+func (u Unanswered) Fits(used Usage, ofAll bool) bool {
+	most := u.Quota
+	if ofAll {
+		most = u.All
+	}
+	return used.Messages < most.Messages && used.Bytes+u.Bytes <= most.Bytes
+}
+
+// UnansweredTx is what a transaction does about such messages. What leaves hold, and what is erased, returns its room.
+type UnansweredTx interface {
+	// HasRoom reports whether a message fits, without taking its room.
+	HasRoom(ctx context.Context, u Unanswered) (bool, error)
+	// KeepUnanswered takes the room of a message. Where it does not fit the transaction has to be undone.
+	KeepUnanswered(ctx context.Context, u Unanswered) (fits bool, err error)
+}
+
+// unanswered is the entry of a turn in the quotas; false = it does not count.
+func (s *acceptor) unanswered(turn exchange.TurnRecord, bytes int64) (Unanswered, bool) {
+	q := s.options.Quotas
+	u := Unanswered{TurnID: turn.ID, Account: turn.Network, Bytes: bytes, Quota: q.Sender, All: q.All}
+	if q.All == (Usage{}) {
+		return u, false
+	}
+
+	switch turn.State {
+	case exchange.StateHeld:
+		u.Ends = turn.AcceptedAt.Add(q.HeldFor)
+	case exchange.StateSilent:
+		u.Ends = turn.AcceptedAt.Add(q.SilentFor)
+	default:
+		return u, false
+	}
+
+	if len(turn.Message.Sender.Identities) == 0 {
+		u.All.Messages -= u.All.Messages * q.Kept / 100
+		u.All.Bytes -= u.All.Bytes * q.Kept / 100
+	} else if address, err := identity.ParseAddress(turn.Message.Sender.Address); err == nil {
+		u.Account = "domain " + identity.RegistrableDomain(address.Domain)
+	}
+
+	return u, true
+}
+
+// errNoRoom refuses a message that would wait here, or lie here unanswered, with too many others.
+func errNoRoom() error {
+	return &fault.Fault{Kind: fault.RateLimited, Public: "too many messages wait here unanswered; try again later", RetryAfter: time.Hour}
+}
+
+// storedBytes is what a message takes on the disk, as far as its parts say.
+func storedBytes(in exchange.Inbound) int64 {
+	size := int64(len(in.Original))
+	for i := range in.Message.Parts {
+		part := &in.Message.Parts[i]
+		size += int64(len(part.Content))
+		switch {
+		case part.BytesRef == nil:
+		case part.BytesRef.Kind == normalized.BytesInline:
+			size += int64(len(part.BytesRef.DataBase64))
+		default:
+			size += max(part.Size, 0)
+		}
+	}
+	return size
+}
+
+// smallEnough refuses what a sender without proof may not send because of its size.
+func (s *acceptor) smallEnough(in exchange.Inbound) error {
+	most := s.options.Quotas.GuestBytes
+	if most <= 0 || len(in.Message.Sender.Identities) > 0 || storedBytes(in) <= most {
+		return nil
+	}
+	return fault.Newf(fault.TooLarge, "a message whose sender proves nothing may have %d bytes", most)
 }

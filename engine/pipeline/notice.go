@@ -33,15 +33,17 @@ func (n Notice) Job() (queue.NewJob, error) {
 
 // Notify stores a notice as a conversation that its agent begins, so that it is delivered like any reply, and ends the job
 // with it, by the opening of the channel that reaches the operator.
-func (s *Service) Notify(ctx context.Context, job queue.Job, notice Notice, opening exchange.Opening) error {
+func (s *replier) Notify(ctx context.Context, job queue.Job, notice Notice, opening exchange.Opening) error {
 	agent, known := s.options.Agents.Lookup(notice.Agent)
 	if !known {
 		return queue.GiveUp("there is no agent "+notice.Agent, nil)
 	}
+
 	own, err := identity.ParseAddress(agent.Profile.Address)
 	if err != nil {
 		return queue.GiveUp("the agent has no address", err)
 	}
+
 	now := time.Now()
 	message := normalized.Message{
 		ID: "notice-" + notice.ID, ThreadID: "notice-" + notice.ID, ReceivedVia: opening.ReceivedVia, ReceivedAt: identity.At(now),
@@ -55,13 +57,16 @@ func (s *Service) Notify(ctx context.Context, job queue.Job, notice Notice, open
 		Recipient: agent.Profile.Address, Parts: []normalized.Part{normalized.Text(notice.Subject)},
 		RecipientCapabilities: normalized.RecipientCapabilities{MentionRelay: normalized.MentionRelay{Kind: normalized.RelayNone}},
 	}
+
 	turn := exchange.TurnRecord{
 		ID: newID(), Agent: agent.Profile.Name, Principal: message.Sender.Principal(), ThreadID: message.ThreadID,
 		State: exchange.StateAnswered, Reason: "tells the operator", Channel: opening.Channel, Message: message, Route: opening.Route, AcceptedAt: now, UpdatedAt: now,
 	}
+
 	reply := s.newReply(turn, normalized.Response{
 		Visibility: normalized.VisibilityDirect, Status: normalized.StatusCompleted, Parts: []normalized.Part{normalized.Text(notice.Text)},
 	}.Answering(message))
+
 	plan, err := s.plan(ctx, reply)
 	if errors.Is(err, fault.ErrStore) {
 		return err
@@ -69,6 +74,7 @@ func (s *Service) Notify(ctx context.Context, job queue.Job, notice Notice, open
 	if err != nil {
 		return queue.GiveUp("nothing can be sent to "+notice.To, err)
 	}
+
 	reply = planned(reply, plan)
 	err = s.options.Store.InTx(ctx, func(tx Tx) error {
 		if err := tx.SettleJob(ctx, job.Lease, queue.Outcome{Kind: queue.Done}); err != nil {
@@ -85,6 +91,7 @@ func (s *Service) Notify(ctx context.Context, job queue.Job, notice Notice, open
 	if err != nil {
 		return queue.RetryAfter(time.Second, err)
 	}
+
 	return queue.ErrSettled
 }
 

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"time"
 
+	"inbox/agents"
+	"inbox/engine/delivery"
 	"inbox/engine/demand"
 	"inbox/exchange"
 	"inbox/internal/fault"
@@ -63,9 +65,11 @@ func waitingFor(part policypart.Part) string {
 	if part.Code == policypart.CodeApproval || part.Code == policypart.CodeApprovalReply {
 		return waitingForApproval(part)
 	}
+
 	word := map[string]string{
 		policypart.ConsentRequired: "consent", policypart.Unauthorized: "auth", policypart.PaymentRequired: "payment",
 	}[part.Kind]
+
 	if part.Code == "" {
 		return word
 	}
@@ -74,28 +78,29 @@ func waitingFor(part policypart.Part) string {
 
 // park lets a turn wait for its asker: the demand is stored and sent in the transaction that ends the job, so that a
 // crash leaves either everything or a turn that runs again. The turn holds no worker while it waits.
-func (s *Service) park(ctx context.Context, job queue.Job, turn exchange.TurnRecord, record *runRecord, response normalized.Response) error {
+func (s *runner) park(ctx context.Context, job queue.Job, turn exchange.TurnRecord, record *runRecord, response normalized.Response) error {
 	issuance, err := s.options.Demands.Issue(turn, *response.Policy())
 	if err != nil {
 		f := fault.GiveUp("the agent's demand cannot be made", err)
-		return s.reply(ctx, job, turn, record, failure(turn, f), "issue demand: "+err.Error())
+		return s.replies.reply(ctx, job, turn, record, failure(turn, f), "issue demand: "+err.Error())
 	}
 	if issuance.Purpose == policypart.PurposeApproval {
 		return s.await(ctx, job, turn, record, issuance)
 	}
+
 	parts := append([]normalized.Part(nil), response.Parts...)
 	parts[len(parts)-1].Policy = &issuance.Part
 	response.Parts, response.To, response.Cc = parts, nil, nil // a demand is for the asker alone
-	reply := s.newReply(turn, response)
+	reply := s.replies.newReply(turn, response)
 	reply.Notice = turn.Attempt // no two demands of a turn come from the same run
-	return s.conclude(ctx, job, record, ending{
+	return s.replies.conclude(ctx, job, record, ending{
 		turn: turn, reply: reply, state: exchange.StateWaiting, reason: waitingFor(issuance.Part),
 		more: func(ctx context.Context, tx Tx) error { return tx.InsertDemand(ctx, issuance) },
 	})
 }
 
-// dropDemand closes the open demand of a turn that nobody waits for any more.
-func (s *Service) dropDemand(ctx context.Context, turnID string) (func(Tx) error, error) {
+// dropDemand closes the open demand of a turn that no asker waits for any more.
+func (s *settler) dropDemand(ctx context.Context, turnID string) (func(Tx) error, error) {
 	open, found, err := s.options.Store.DemandOfTurn(ctx, turnID)
 	if err != nil {
 		return nil, fmt.Errorf("read demand of turn %s: %w", turnID, err)
@@ -103,9 +108,283 @@ func (s *Service) dropDemand(ctx context.Context, turnID string) (func(Tx) error
 	if !found {
 		return func(Tx) error { return nil }, nil
 	}
+
 	open.Status, open.UpdatedAt = policypart.StatusDropped, time.Now()
 	return func(tx Tx) error {
 		_, err := tx.SettleDemand(ctx, open, []string{policypart.StatusIssued})
 		return err
 	}, nil
+}
+
+// settlement is one demand.Ending made ready for the transaction.
+type settlement struct {
+	demand.Ending
+	turn       exchange.TurnRecord
+	reply      exchange.Reply // with Response
+	nativeID   string
+	deliveries []delivery.Record
+	later      bool // this process has no way to the asker: a server that has tells them
+}
+
+// settler ends demands of parked turns.
+type settler struct {
+	*core
+	replies *replier
+}
+
+// Settle ends demands, all of them in one transaction: each demand's row changes, and its parked turn runs again by
+// itself or ends with a last word to the asker. Conflict when one of the demands was settled before, or when a turn
+// that is to run again does not wait any more: then nothing happened.
+func (s *settler) Settle(ctx context.Context, endings ...demand.Ending) error {
+	settlements := make([]settlement, 0, len(endings))
+	for _, one := range endings {
+		prepared, err := s.prepare(ctx, one)
+		if err != nil {
+			return err
+		}
+		settlements = append(settlements, prepared)
+	}
+
+	err := s.options.Store.InTx(ctx, func(tx Tx) error {
+		for i := range settlements {
+			if err := settlements[i].store(ctx, tx); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+
+	for _, one := range settlements {
+		s.broker.notify(one.turn.ID)
+	}
+
+	return nil
+}
+
+// prepare reads the turn and plans the last word.
+func (s *settler) prepare(ctx context.Context, ending demand.Ending) (settlement, error) {
+	prepared := settlement{Ending: ending}
+	turn, err := s.options.Store.Turn(ctx, ending.Issuance.TurnID)
+	if err != nil {
+		return prepared, err
+	}
+
+	prepared.turn = turn
+	if ending.Response == nil {
+		return prepared, nil
+	}
+	if prepared.later = s.options.Channels.Empty(); prepared.later {
+		return prepared, nil
+	}
+
+	prepared.reply = s.replies.newReply(turn, ending.Response.Answering(turn.Message))
+	plan, err := s.replies.plan(ctx, prepared.reply)
+	if err != nil {
+		return prepared, err
+	}
+
+	prepared.reply = planned(prepared.reply, plan)
+	prepared.nativeID, prepared.deliveries = plan.NativeID, deliveriesOf(prepared.reply, plan)
+	return prepared, nil
+}
+
+func (p *settlement) store(ctx context.Context, tx Tx) error {
+	changed, err := tx.SettleDemand(ctx, p.Issuance, p.From)
+	if err != nil {
+		return err
+	}
+	if !changed {
+		return fault.New(fault.Conflict, policypart.CodeUsed)
+	}
+
+	if len(p.Link) > 0 {
+		if err := tx.LinkPerson(ctx, p.Link); err != nil {
+			return err
+		}
+	}
+
+	if err := auditAll(ctx, tx, p.turn.ID, p.Audit); err != nil {
+		return err
+	}
+
+	switch {
+	case p.Resume:
+		return p.resume(ctx, tx)
+	case p.later:
+		return tx.Enqueue(ctx, lastWordJob(p.Issuance))
+	case p.Response != nil:
+		return p.tell(ctx, tx)
+	}
+
+	return nil
+}
+
+// resume queues the turn again. The job gets a new id: it runs behind what arrived in the thread meanwhile.
+func (p *settlement) resume(ctx context.Context, tx Tx) error {
+	moved, err := tx.ResumeTurn(ctx, p.turn.ID, p.Issuance.Resolution, nil, time.Now())
+	if err != nil {
+		return err
+	}
+	if !moved {
+		return fault.New(fault.Conflict, "the message does not wait any more")
+	}
+	return tx.Enqueue(ctx, resumedJob(p.turn))
+}
+
+func resumedJob(turn exchange.TurnRecord) queue.NewJob {
+	again := job(turn)
+	again.ID = newID()
+	return again
+}
+
+// tell ends the turn with the last word. A turn that was cancelled meanwhile hears nothing.
+func (p *settlement) tell(ctx context.Context, tx Tx) error {
+	moved, err := tx.MoveTurn(ctx, settleTurn.Move(p.turn.ID, p.State, endReason(p.Issuance), p.reply.CreatedAt))
+	if err != nil || !moved {
+		return err
+	}
+	if err := tx.InsertReply(ctx, p.reply, p.nativeID); err != nil {
+		return err
+	}
+	return insertDeliveries(ctx, tx, p.reply, p.deliveries)
+}
+
+// continuation is what a message does to the parked turn that it continues: the person wrote before the demand was met, or
+// brings what was demanded. The parked turn is dropped, the new one carries the resolution.
+type continuation struct {
+	parked exchange.TurnRecord
+	ending *demand.Ending // what the message met; nil = it met nothing, the demand is dropped
+	drop   func(Tx) error
+
+	word       *exchange.Reply // the last word when the message declined what was demanded: no agent runs
+	nativeID   string
+	deliveries []delivery.Record
+}
+
+// declined reports whether the message declined what was demanded. Its turn then ends with the last word: an agent must
+// not take a resolution for a grant.
+func (t *continuation) declined() bool {
+	return t != nil && t.ending != nil && !t.ending.Resume && t.ending.Response != nil
+}
+
+// settleTurn ends the turn of a message that declines.
+func (t *continuation) settleTurn(turn *exchange.TurnRecord) {
+	if t.declined() && turn.State == exchange.StateAccepted {
+		turn.State, turn.Reason = t.ending.State, t.ending.Issuance.Kind+" "+t.ending.Issuance.Status
+	}
+}
+
+// planFinalNotice prepares the answer to a message that declines.
+func (s *acceptor) planFinalNotice(ctx context.Context, t *continuation, turn exchange.TurnRecord) error {
+	if !t.declined() {
+		return nil
+	}
+	word := s.replies.newReply(turn, t.ending.Response.Answering(turn.Message))
+	word.Response.InReplyTo, word.Response.ThreadID = turn.Message.ID, turn.ThreadID
+	plan, err := s.replies.plan(ctx, word)
+	word = planned(word, plan)
+	t.word, t.nativeID, t.deliveries = &word, plan.NativeID, deliveriesOf(word, plan)
+	return err
+}
+
+// continues finds the parked turn that a message continues and holds what it offers against the demand; nil when it
+// continues none. A message that meets the demand carries the resolution from here on.
+func (s *acceptor) continues(ctx context.Context, agent agents.Entry, in *exchange.Inbound) (*continuation, error) {
+	in.Message.PolicyResolution, in.Message.ReceivedTrace = nil, nil // only the engine writes them
+	if in.Continues == "" && in.Settlement == nil {
+		return nil, nil
+	}
+
+	parked, err := s.parkedTurn(ctx, agent, *in)
+	if err != nil {
+		return nil, err
+	}
+
+	taken := &continuation{parked: parked}
+	if in.Settlement != nil {
+		return taken, s.meet(ctx, taken, in)
+	}
+	if parked.State != exchange.StateWaiting || exchange.GoesOnByItself(parked) {
+		return nil, nil
+	}
+
+	taken.drop, err = s.demands.dropDemand(ctx, parked.ID)
+	return taken, err
+}
+
+// parkedTurn reads the turn that the message continues. Somebody else's is refused as if it were not there.
+func (s *acceptor) parkedTurn(ctx context.Context, agent agents.Entry, in exchange.Inbound) (exchange.TurnRecord, error) {
+	if in.Continues == "" {
+		return exchange.TurnRecord{}, nil
+	}
+
+	parked, err := s.options.Store.Turn(ctx, in.Continues)
+	if err != nil {
+		return parked, err
+	}
+	if parked.Agent != agent.Profile.Name || parked.Principal != in.Message.Sender.Principal() {
+		return parked, fault.New(fault.NotFound, "there is no such message to continue")
+	}
+	return parked, nil
+}
+
+// meet asks whether the message meets the demand; it then carries the resolution, without the state.
+func (s *acceptor) meet(ctx context.Context, taken *continuation, in *exchange.Inbound) error {
+	ending, err := s.options.Demands.Offer(ctx, *in, taken.parked)
+	if err != nil {
+		return s.refuse(ctx, err, ending.Audit)
+	}
+
+	if taken.parked.ID == "" {
+		if taken.parked, err = s.options.Store.Turn(ctx, ending.Issuance.TurnID); err != nil {
+			return err
+		}
+	}
+
+	taken.ending = &ending
+	in.Message.PolicyResolution = ending.Issuance.Resolution
+	return nil
+}
+
+// store writes the end of the parked turn into the transaction of the new one.
+func (t *continuation) store(ctx context.Context, tx Tx, successor exchange.TurnRecord) error {
+	if t == nil {
+		return nil
+	}
+
+	reason := "taken up by the message of turn " + successor.ID
+	moved, err := tx.MoveTurn(ctx, continueTurn.Move(t.parked.ID, exchange.StateCancelled, reason, time.Now()))
+	switch {
+	case err != nil:
+		return err
+	case !moved:
+		return fault.New(fault.Conflict, "the message that this one continues does not wait any more")
+	case t.ending == nil:
+		return t.drop(tx)
+	}
+
+	return t.settle(ctx, tx, successor)
+}
+
+func (t *continuation) settle(ctx context.Context, tx Tx, successor exchange.TurnRecord) error {
+	settled := t.ending.Issuance
+	settled.TurnID = successor.ID // the money is taken when this one is answered
+	changed, err := tx.SettleDemand(ctx, settled, t.ending.From)
+	if err != nil {
+		return err
+	}
+	if !changed {
+		return fault.New(fault.Conflict, policypart.CodeUsed)
+	}
+	if err := auditAll(ctx, tx, successor.ID, t.ending.Audit); err != nil || t.word == nil {
+		return err
+	}
+	if err := tx.InsertReply(ctx, *t.word, t.nativeID); err != nil {
+		return err
+	}
+
+	return insertDeliveries(ctx, tx, *t.word, t.deliveries)
 }

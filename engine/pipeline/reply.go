@@ -7,8 +7,10 @@ import (
 	"fmt"
 	"runtime/debug"
 	"strings"
+	"sync"
 	"time"
 
+	"inbox/agents"
 	"inbox/engine/delivery"
 	"inbox/exchange"
 	"inbox/internal/fault"
@@ -29,11 +31,14 @@ type ending struct {
 	reply         exchange.Reply
 	state, reason string
 	more          func(ctx context.Context, tx Tx) error // nil = nothing else
-	unsent        bool                                   // the reply is kept for whoever asks, and goes nowhere
+	unsent        bool                                   // the reply is kept for those who ask, and goes nowhere
 }
 
-// newReply returns the response its id and time, final before the first attempt.
-func (s *Service) newReply(turn exchange.TurnRecord, response normalized.Response) exchange.Reply {
+// replier stores answers with their deliveries, and what is said before and beside them: acknowledgements and notices.
+type replier struct{ *core }
+
+// newReply makes the reply of a response, with its id and time: they are final before the first attempt.
+func (s *replier) newReply(turn exchange.TurnRecord, response normalized.Response) exchange.Reply {
 	return exchange.Reply{
 		ID: newID(), TurnID: turn.ID, Agent: turn.Agent, Message: turn.Message, Channel: turn.Channel, Route: turn.Route,
 		Response: response, CreatedAt: time.Now().UTC().Truncate(time.Millisecond),
@@ -41,18 +46,19 @@ func (s *Service) newReply(turn exchange.TurnRecord, response normalized.Respons
 }
 
 // reply ends a run with the answer.
-func (s *Service) reply(ctx context.Context, job queue.Job, turn exchange.TurnRecord, record *runRecord, response normalized.Response, reason string) error {
+func (s *replier) reply(ctx context.Context, job queue.Job, turn exchange.TurnRecord, record *runRecord, response normalized.Response, reason string) error {
 	return s.conclude(ctx, job, record, ending{turn: turn, reply: s.newReply(turn, response), state: stateOf(response), reason: reason})
 }
 
 // conclude stores the reply and one delivery per destination in one transaction that also ends the job, so that a
 // crash at any point leaves either everything or a turn that runs again.
-func (s *Service) conclude(ctx context.Context, job queue.Job, record *runRecord, end ending) error {
+func (s *replier) conclude(ctx context.Context, job queue.Job, record *runRecord, end ending) error {
 	turn, reply := end.turn, end.reply
 	plan, err := s.planOf(ctx, end)
 	if err != nil { // nothing can be sent: the turn ends as a row that the operator finds
 		end.state, end.reason, end.more = exchange.StateFailed, notPlanned+err.Error(), nil
 	}
+
 	reply = planned(reply, plan)
 	end.reply = reply
 	deliveries := deliveriesOf(reply, plan)
@@ -64,6 +70,7 @@ func (s *Service) conclude(ctx context.Context, job queue.Job, record *runRecord
 			break
 		}
 	}
+
 	if err != nil && !errors.Is(err, errEdited) {
 		return s.unstorable(ctx, job, turn, record, end.reason, err)
 	}
@@ -73,6 +80,7 @@ func (s *Service) conclude(ctx context.Context, job queue.Job, record *runRecord
 	if !moved { // cancelled while the agent ran: the job ended, nothing is sent
 		return queue.ErrSettled
 	}
+
 	finished.WithLabelValues(turn.Agent, end.state).Inc()
 	s.spend(ctx, turn, reply.Response)
 	turn.State, turn.Reason, turn.ReplyID, turn.Response, turn.UpdatedAt = end.state, end.reason, reply.ID, &reply.Response, reply.CreatedAt
@@ -82,7 +90,7 @@ func (s *Service) conclude(ctx context.Context, job queue.Job, record *runRecord
 
 // unstorable ends a turn whose answer the database refuses for good: a visible failure instead of running the agent
 // again and again. An answer that met a database that is down is given back to the queue.
-func (s *Service) unstorable(ctx context.Context, job queue.Job, turn exchange.TurnRecord, record *runRecord, reason string, cause error) error {
+func (s *replier) unstorable(ctx context.Context, job queue.Job, turn exchange.TurnRecord, record *runRecord, reason string, cause error) error {
 	const prefix = "store reply: "
 	if errors.Is(cause, errOvertaken) || errors.Is(cause, queue.ErrLeaseLost) || ctx.Err() != nil || fault.Is(cause, fault.Unavailable) || strings.HasPrefix(reason, prefix) {
 		return cause
@@ -90,14 +98,14 @@ func (s *Service) unstorable(ctx context.Context, job queue.Job, turn exchange.T
 	return s.reply(ctx, job, turn, record, failure(turn, fault.Of(cause)), prefix+cause.Error())
 }
 
-func (s *Service) planOf(ctx context.Context, end ending) (exchange.Plan, error) {
+func (s *replier) planOf(ctx context.Context, end ending) (exchange.Plan, error) {
 	if end.unsent {
 		return exchange.Plan{}, nil
 	}
 	return s.plan(ctx, end.reply)
 }
 
-func (s *Service) plan(ctx context.Context, reply exchange.Reply) (exchange.Plan, error) {
+func (s *replier) plan(ctx context.Context, reply exchange.Reply) (exchange.Plan, error) {
 	if reply.Response.Silent || reply.Channel == exchange.ChannelLocal {
 		return exchange.Plan{}, nil
 	}
@@ -122,7 +130,7 @@ const notPlanned = "plan reply: "
 var errNotRunning = errors.New("the turn is not running any more")
 
 // storeReply does the one transaction. When the turn is not running any more only the job ends.
-func (s *Service) storeReply(
+func (s *replier) storeReply(
 	ctx context.Context, job queue.Job, record *runRecord, end ending, deliveries []delivery.Record, plan exchange.Plan,
 ) (moved bool, err error) {
 	late, missing := record.late()
@@ -131,23 +139,29 @@ func (s *Service) storeReply(
 	if end.state == exchange.StateWaiting {
 		transition = parkTurn
 	}
+
 	move := transition.Move(end.turn.ID, end.state, end.reason, reply.CreatedAt)
 	move.Attempt, move.Unchanged = end.turn.Attempt, end.turn.UpdatedAt
+
 	if !missing {
 		move.Unchanged = record.move.At
 	}
+
 	err = s.options.Store.InTx(ctx, func(tx Tx) error {
 		if err := tx.SettleJob(ctx, job.Lease, queue.Outcome{Kind: queue.Done}); err != nil {
 			return err
 		}
+
 		if acknowledged {
 			if err := tx.CancelAck(ctx, reply.TurnID, reply.CreatedAt); err != nil {
 				return err
 			}
 		}
+
 		if err := appendLate(ctx, tx, reply.TurnID, late); err != nil {
 			return err
 		}
+
 		moved, err := tx.AnswerTurn(ctx, move, reply, plan.NativeID)
 		if err != nil {
 			return err
@@ -161,10 +175,12 @@ func (s *Service) storeReply(
 		if err := insertDeliveries(ctx, tx, reply, deliveries); err != nil || !plan.Spread {
 			return err
 		}
+
 		rest, err := delivery.SpreadJob(reply.ID)
 		if err != nil {
 			return err
 		}
+
 		return tx.Enqueue(ctx, rest)
 	})
 	if errors.Is(err, errNotRunning) {
@@ -173,10 +189,11 @@ func (s *Service) storeReply(
 		}
 		return false, s.settle(ctx, job)
 	}
+
 	return err == nil, err
 }
 
-func (s *Service) settle(ctx context.Context, job queue.Job) error {
+func (s *replier) settle(ctx context.Context, job queue.Job) error {
 	return s.options.Store.InTx(ctx, func(tx Tx) error {
 		return tx.SettleJob(ctx, job.Lease, queue.Outcome{Kind: queue.Done})
 	})
@@ -256,4 +273,89 @@ func pause(ctx context.Context, d time.Duration) bool {
 	case <-ctx.Done():
 		return false
 	}
+}
+
+// ackSettle is how long a run takes at least before its asker is told. A turn that was taken up late (after a restart,
+// behind others of its thread, released by the operator) is often answered in a moment.
+const ackSettle = 2 * time.Second
+
+// AckTx is what a transaction does about acknowledgements.
+type AckTx interface {
+	// InsertAck stores an acknowledgement of a turn that is accepted, running or waits for a tool, has sent nothing yet and has no
+	// acknowledgement, and reports whether it did. Neither the turn's reply nor its history changes.
+	InsertAck(ctx context.Context, reply exchange.Reply, nativeID string) (bool, error)
+	// CancelAck cancels what of the turn's acknowledgement is not delivered, and removes the jobs that wait to do it. It
+	// comes before the turn's row is taken.
+	CancelAck(ctx context.Context, turnID string, at time.Time) error
+}
+
+// ackAfter returns how long after its acceptance a turn is acknowledged; 0 = not at all. Agents are told nothing: they
+// would take it for the answer. An asker who got a demand heard of us already.
+func (s *replier) ackAfter(agent agents.Entry, turn exchange.TurnRecord) time.Duration {
+	channel, able := s.options.Channels.Channel(turn.Channel).(exchange.Acknowledger)
+	switch {
+	case agent.Settings.AckAfter <= 0, !able, turn.ReplyID != "", turn.Message.RecipientCapabilities.AgentChain != nil:
+		return 0
+	}
+	return max(0, channel.AckAfter(agent.Settings.AckAfter))
+}
+
+// mayBeAcknowledged reports whether the end of the turn has to look for an acknowledgement under way.
+func (s *replier) mayBeAcknowledged(turn exchange.TurnRecord) bool {
+	agent, known := s.options.Agents.Lookup(turn.Agent)
+	return known && s.ackAfter(agent, turn) > 0
+}
+
+// signOfLife tells the asker once that the turn is being worked on, when the run lasts until the turn is old enough.
+// The returned function ends that: afterwards nothing is said any more.
+func (s *replier) signOfLife(ctx context.Context, agent agents.Entry, turn exchange.TurnRecord) (quiet func()) {
+	after := s.ackAfter(agent, turn)
+	if after == 0 {
+		return func() {}
+	}
+
+	var once sync.Once
+	timer := time.AfterFunc(max(time.Until(turn.AcceptedAt.Add(after)), min(after, ackSettle)), func() {
+		once.Do(func() { s.acknowledge(ctx, agent, turn) })
+	})
+
+	return func() {
+		timer.Stop()
+		once.Do(func() {}) // waits for one under way, or forbids a later one
+	}
+}
+
+// acknowledge stores the acknowledgement with its deliveries. When that fails the asker waits without: the answer is
+// what counts.
+func (s *replier) acknowledge(ctx context.Context, agent agents.Entry, turn exchange.TurnRecord) {
+	defer func() {
+		if p := recover(); p != nil {
+			s.options.Logger.ErrorContext(ctx, "acknowledgement failed", "error", panicError(p))
+		}
+	}()
+
+	var response normalized.Response
+	response.Parts = []normalized.Part{normalized.Text(agent.Settings.AckText)}
+	reply := s.newReply(turn, response.Answering(turn.Message))
+	reply.Notice = exchange.NoticeAck
+	plan, err := s.plan(ctx, reply)
+	if err == nil && len(plan.Destinations) > 0 {
+		err = s.storeAck(ctx, reply, plan)
+	}
+	if err != nil && ctx.Err() == nil {
+		s.options.Logger.WarnContext(ctx, "the asker was not told that the message takes long", "error", err)
+	}
+}
+
+func (s *replier) storeAck(ctx context.Context, reply exchange.Reply, plan exchange.Plan) error {
+	reply = planned(reply, plan)
+	deliveries := deliveriesOf(reply, plan)
+	s.options.Deliveries.Expect(deliveries, reply)
+	return s.options.Store.InTx(ctx, func(tx Tx) error {
+		inserted, err := tx.InsertAck(ctx, reply, plan.NativeID)
+		if err != nil || !inserted {
+			return err
+		}
+		return insertDeliveries(ctx, tx, reply, deliveries)
+	})
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"math"
+	"slices"
 	"time"
 
 	"inbox/agents"
@@ -25,9 +26,21 @@ const (
 	maxAttempts = 200
 )
 
+// runner makes the runs of turns: it asks the agent, or goes on with what a turn waited for, and ends the run.
+type runner struct {
+	*core
+	replies   *replier
+	demands   *settler
+	cancels   *canceller
+	approvals *approver
+	calls     *dispatcher
+	history   *historian
+	breaker   *breaker
+}
+
 // Run makes one run of the turn named by the job: history, agent, answer. The agent may be asked again after a crash
 // (Turn.Attempt tells); the answer is stored once.
-func (s *Service) Run(ctx context.Context, job queue.Job) error {
+func (s *runner) Run(ctx context.Context, job queue.Job) error {
 	turn, err := s.load(ctx, job)
 	if fault.Is(err, fault.NotFound) {
 		return queue.GiveUp("the turn row is gone", err)
@@ -45,6 +58,7 @@ func (s *Service) Run(ctx context.Context, job queue.Job) error {
 	if s.options.Closed.Paused(turn.Agent) {
 		return queue.SnoozeFor(pausedFor)
 	}
+
 	ctx = telemetry.With(ctx, "turn", turn.ID, "message", turn.Message.ID, "agent", turn.Agent)
 
 	var entered entry
@@ -53,8 +67,9 @@ func (s *Service) Run(ctx context.Context, job queue.Job) error {
 		if ended, err := s.stale(ctx, job, agent, turn); ended {
 			return err
 		}
+
 		var err error
-		if entered, err = s.enter(ctx, job, agent, turn); err != nil {
+		if entered, err = s.breaker.enter(ctx, job, agent, turn); err != nil {
 			return queue.RetryAfter(again, err)
 		}
 		if entered.wait > 0 {
@@ -69,18 +84,20 @@ func (s *Service) Run(ctx context.Context, job queue.Job) error {
 	if entered.overdue {
 		return s.fail(ctx, job, turn, record, fault.RetryIn(0, "the agent's back end has been down for as long as its schedule waits", nil))
 	}
+
 	scheduled := len(agent.Settings.Retry.Of(false)) // runs that failed and were repeated are no crashes
 	if job.Attempt > maxRuns+scheduled || turn.Attempt > maxAttempts+scheduled {
 		const reason = "gave up: every run was cut off, perhaps because it brings the server down"
-		return s.reply(ctx, job, turn, record, failure(turn, fault.GiveUp(reason, nil)), reason)
+		return s.replies.reply(ctx, job, turn, record, failure(turn, fault.GiveUp(reason, nil)), reason)
 	}
+
 	record.probe = entered.probe
 	return s.answer(ctx, job, turn, record)
 }
 
 // Limit returns how many turns of an agent may run at once on this node now: none while it rests, and what the agent says
 // where others work for it. It is the queue's KindOptions.Limit of JobKind.
-func (s *Service) Limit(agent string) int {
+func (s *runner) Limit(agent string) int {
 	if s.options.Closed.Paused(agent) {
 		return 0
 	}
@@ -99,7 +116,7 @@ func resumed(turn exchange.TurnRecord) bool {
 
 // load returns the turn; one that this process accepted a moment ago needs no query. Should it have been cancelled
 // meanwhile, the conditional update at the end finds out.
-func (s *Service) load(ctx context.Context, job queue.Job) (exchange.TurnRecord, error) {
+func (s *runner) load(ctx context.Context, job queue.Job) (exchange.TurnRecord, error) {
 	if entry, ok := s.broker.expectation(job.Payload); ok && entry.accepted != nil && job.Attempt == 1 && job.ID == job.Payload {
 		return *entry.accepted, nil
 	}
@@ -107,10 +124,10 @@ func (s *Service) load(ctx context.Context, job queue.Job) (exchange.TurnRecord,
 }
 
 // answer gets the answer of a run, from the agent or from where it is already, and goes on with it.
-func (s *Service) answer(ctx context.Context, job queue.Job, turn exchange.TurnRecord, record *runRecord) error {
+func (s *runner) answer(ctx context.Context, job queue.Job, turn exchange.TurnRecord, record *runRecord) error {
 	agent, known := s.options.Agents.Lookup(turn.Agent)
 	if !known {
-		return s.reply(ctx, job, turn, record, failure(turn, fault.GiveUp("the agent was removed", nil)), "the agent is not configured any more")
+		return s.replies.reply(ctx, job, turn, record, failure(turn, fault.GiveUp("the agent was removed", nil)), "the agent is not configured any more")
 	}
 	if finished, err := s.decided(ctx, job, agent, turn, record); finished {
 		return err
@@ -120,12 +137,14 @@ func (s *Service) answer(ctx context.Context, job queue.Job, turn exchange.TurnR
 	if err != nil {
 		return queue.RetryAfter(time.Second, err)
 	}
+
 	switch from {
 	case originCombined:
 		return s.finishRun(ctx, job, turn, record, response)
 	case originReleased, originLink, originCaptured:
 		return s.compose(ctx, job, agent, turn, record, response)
 	}
+
 	return s.ask(ctx, job, agent, turn, record)
 }
 
@@ -143,7 +162,7 @@ const (
 
 // originOf finds out why the turn runs. A turn that never waited costs no query, unless its message has the form of a link's word.
 // Errors mean that the database cannot say so now.
-func (s *Service) originOf(ctx context.Context, job queue.Job, turn exchange.TurnRecord) (origin, normalized.Response, error) {
+func (s *runner) originOf(ctx context.Context, job queue.Job, turn exchange.TurnRecord) (origin, normalized.Response, error) {
 	released, isReleased, err := s.options.Demands.Released(ctx, turn)
 	switch {
 	case err != nil:
@@ -152,7 +171,7 @@ func (s *Service) originOf(ctx context.Context, job queue.Job, turn exchange.Tur
 		return originCombined, released.Response, nil
 	}
 
-	combined, isCombined, err := s.combined(ctx, job, turn)
+	combined, isCombined, err := s.calls.combined(ctx, job, turn)
 	switch {
 	case err != nil:
 		return originAgent, normalized.Response{}, err
@@ -169,29 +188,31 @@ func (s *Service) originOf(ctx context.Context, job queue.Job, turn exchange.Tur
 		}
 		return originAgent, response, err
 	}
+
 	response, isCaptured, err := s.options.Demands.Captured(ctx, turn)
 	if isCaptured {
 		return originCaptured, response, err
 	}
+
 	return originAgent, response, err
 }
 
 // ask runs the agent and goes on with its response, with the call that it waits for, or with its failure.
-func (s *Service) ask(ctx context.Context, job queue.Job, agent agents.Entry, turn exchange.TurnRecord, record *runRecord) error {
+func (s *runner) ask(ctx context.Context, job queue.Job, agent agents.Entry, turn exchange.TurnRecord, record *runRecord) error {
 	runCtx, cancel := context.WithTimeout(ctx, agent.Settings.TimeLimit)
 	defer cancel()
 	stopped := s.broker.running(turn, cancel)
 	defer stopped()
 
 	begun := time.Now()
-	quiet := s.signOfLife(runCtx, agent, turn)
-	requests := &toolWait{service: s, turn: turn}
+	quiet := s.replies.signOfLife(runCtx, agent, turn)
+	requests := &toolWait{core: s.core, turn: turn}
 	response, err := s.runAgent(runCtx, agent, turn, record, requests)
 	quiet()
 	runSeconds.WithLabelValues(agent.Profile.Name).Observe(time.Since(begun).Seconds())
 	edited := stopped()
 	if runCtx.Err() == nil && (err == nil || !passes(err)) {
-		s.backEndAnswers(ctx, agent.Profile.Name)
+		s.breaker.answered(ctx, agent.Profile.Name)
 	}
 
 	switch {
@@ -213,15 +234,16 @@ func (s *Service) ask(ctx context.Context, job queue.Job, agent agents.Entry, tu
 		}
 		return nil
 	case errors.Is(runCtx.Err(), context.DeadlineExceeded):
-		s.backEndFailed(ctx, agent.Profile.Name, turn, err, record.probe)
+		s.breaker.failed(ctx, agent.Profile.Name, turn, err, record.probe)
 		err = fault.GiveUp("the agent did not answer in time", err)
 	}
+
 	return s.failed(ctx, job, turn, record, err)
 }
 
 // challenged answers a message that carries the word of an open link: with the demand for this side's consent, or with
 // the reason why the word is of no use here.
-func (s *Service) challenged(ctx context.Context, turn exchange.TurnRecord) (response normalized.Response, answers bool, err error) {
+func (s *runner) challenged(ctx context.Context, turn exchange.TurnRecord) (response normalized.Response, answers bool, err error) {
 	part, answers, err := s.options.Demands.Challenge(ctx, turn)
 	switch {
 	case fault.Is(err, fault.Forbidden):
@@ -236,7 +258,7 @@ func (s *Service) challenged(ctx context.Context, turn exchange.TurnRecord) (res
 
 // finishRun goes on with what the agent said: a demand parks the turn, and so does an answer that somebody has to let
 // pass; everything else answers it.
-func (s *Service) finishRun(ctx context.Context, job queue.Job, turn exchange.TurnRecord, record *runRecord, response normalized.Response) error {
+func (s *runner) finishRun(ctx context.Context, job queue.Job, turn exchange.TurnRecord, record *runRecord, response normalized.Response) error {
 	response, err := s.confined(ctx, turn, response)
 	if err != nil {
 		return queue.RetryAfter(time.Second, err)
@@ -245,7 +267,7 @@ func (s *Service) finishRun(ctx context.Context, job queue.Job, turn exchange.Tu
 		return s.park(ctx, job, turn, record, response)
 	}
 
-	held, err := s.holds(ctx, turn, response)
+	held, err := s.approvals.holds(ctx, turn, response)
 	switch {
 	case err != nil:
 		return queue.RetryAfter(time.Second, err)
@@ -256,7 +278,8 @@ func (s *Service) finishRun(ctx context.Context, job queue.Job, turn exchange.Tu
 	if response, err = s.options.Demands.Capture(ctx, turn, response); err != nil {
 		return s.failed(ctx, job, turn, record, err)
 	}
-	return s.reply(ctx, job, turn, record, response, "")
+
+	return s.replies.reply(ctx, job, turn, record, response, "")
 }
 
 // passes reports whether a failure is worth another run.
@@ -267,7 +290,7 @@ func passes(cause error) bool {
 
 // failed repeats a run that may succeed later, on the schedule of its agent and channel or when the agent's back end is
 // back, and answers with a plain sentence otherwise. A turn that was taken up again has tries anew.
-func (s *Service) failed(ctx context.Context, job queue.Job, turn exchange.TurnRecord, record *runRecord, cause error) error {
+func (s *runner) failed(ctx context.Context, job queue.Job, turn exchange.TurnRecord, record *runRecord, cause error) error {
 	agent, known := s.options.Agents.Lookup(turn.Agent)
 	if !known || !passes(cause) {
 		return s.fail(ctx, job, turn, record, cause)
@@ -275,9 +298,10 @@ func (s *Service) failed(ctx context.Context, job queue.Job, turn exchange.TurnR
 
 	outage, open := BackEnd{}, false
 	if _, is := errors.AsType[backEndFailure](cause); is {
-		outage, open = s.backEndFailed(ctx, turn.Agent, turn, cause, record.probe)
+		outage, open = s.breaker.failed(ctx, turn.Agent, turn, cause, record.probe)
 	}
-	wait, snooze, ok := s.repeatAfter(job, agent, turn, cause, outage, open)
+
+	wait, snooze, ok := s.breaker.repeatAfter(job, agent, turn, cause, outage, open)
 	if !ok {
 		return s.fail(ctx, job, turn, record, cause)
 	}
@@ -289,23 +313,24 @@ func (s *Service) failed(ctx context.Context, job queue.Job, turn exchange.TurnR
 	if snooze {
 		return queue.SnoozeFor(wait)
 	}
+
 	return queue.RetryAfter(wait, cause)
 }
 
 // fail ends a turn with a plain sentence to its sender.
-func (s *Service) fail(ctx context.Context, job queue.Job, turn exchange.TurnRecord, record *runRecord, cause error) error {
+func (s *runner) fail(ctx context.Context, job queue.Job, turn exchange.TurnRecord, record *runRecord, cause error) error {
 	s.options.Logger.WarnContext(ctx, "agent run failed", "attempt", turn.Attempt, "error", cause)
 	response, told := failure(turn, fault.Of(cause)), s.failureNotice(ctx, turn, cause)
 	if told != nil {
 		response = saying(response, sayOperatorTold)
 	}
-	return s.conclude(ctx, job, record, ending{
-		turn: turn, reply: s.newReply(turn, response), state: stateOf(response), reason: cause.Error(), more: told,
+	return s.replies.conclude(ctx, job, record, ending{
+		turn: turn, reply: s.replies.newReply(turn, response), state: stateOf(response), reason: cause.Error(), more: told,
 	})
 }
 
 // runAgent loads the history and folds the agent's deltas.
-func (s *Service) runAgent(
+func (s *runner) runAgent(
 	ctx context.Context, agent agents.Entry, turn exchange.TurnRecord, record *runRecord, requests agents.ToolRequests,
 ) (response normalized.Response, err error) {
 	defer func() {
@@ -313,10 +338,12 @@ func (s *Service) runAgent(
 			err = fault.Wrap(fault.Internal, "the agent failed", panicError(p))
 		}
 	}()
-	message, breakpoint, err := s.withHistory(ctx, agent, turn)
+
+	message, breakpoint, err := s.history.withHistory(ctx, agent, turn)
 	if err != nil {
 		return response, fault.RetryIn(0, "the history cannot be read", err)
 	}
+
 	answers, err := s.answersOf(ctx, turn)
 	if err != nil {
 		return response, fault.RetryIn(0, "the answers of other agents cannot be read", err)
@@ -325,7 +352,7 @@ func (s *Service) runAgent(
 	fold := normalized.NewFold(s.options.Limits)
 	stream := newRecorder(turn.ID, record)
 	defer stream.end()
-	held := agent.Settings.HoldsReply(message.Sender) // nobody may watch it grow
+	held := agent.Settings.HoldsReply(message.Sender) // no reader may watch it grow
 	for delta, err := range agent.Agent.Handle(ctx, agents.Turn{
 		ID: turn.ID, Attempt: turn.Attempt, AcceptedAt: turn.AcceptedAt, Agent: agent.Profile.Name, Message: message, HistoryCacheBreakpointAfter: breakpoint,
 		Requests: requests, Returnable: true,
@@ -344,22 +371,147 @@ func (s *Service) runAgent(
 			return response, fault.RetryIn(0, "the answer cannot be recorded", err)
 		}
 	}
+
 	if ctx.Err() != nil {
 		return response, ctx.Err()
 	}
+
 	return s.finish(fold, turn)
 }
 
 // finish completes the response and holds it to the contract.
-func (s *Service) finish(fold *normalized.Fold, turn exchange.TurnRecord) (normalized.Response, error) {
+func (s *runner) finish(fold *normalized.Fold, turn exchange.TurnRecord) (normalized.Response, error) {
 	response, err := fold.Response()
 	if err != nil {
 		return response, fault.GiveUp("the agent's answer is incomplete", err)
 	}
+
 	response.Clean()
 	response = response.Answering(turn.Message)
 	if err := normalized.ValidateResponse(response, turn.Message, s.options.Limits); err != nil {
 		return response, fault.GiveUp("the agent's answer breaks a rule", err)
 	}
+	return response, nil
+}
+
+// failureNoticeEvery is how often the operator is told of failed turns of one agent.
+const failureNoticeEvery = time.Hour
+
+// failureNotices is the namespace of when the operator was last told that messages to an agent fail.
+const failureNotices = "operator.failures"
+
+// stale does what the agent's policy says about a turn that is older than it may be; ended reports whether the turn's run is
+// over with that. The age counts from when the turn was taken up: what the operator released, or somebody resumed, is new.
+func (s *runner) stale(ctx context.Context, job queue.Job, agent agents.Entry, turn exchange.TurnRecord) (ended bool, err error) {
+	policy := agent.Settings.Retry
+	age := time.Since(job.CreatedAt)
+	if policy.StaleAfter <= 0 || age <= policy.StaleAfter {
+		return false, nil
+	}
+
+	reason := "older than " + policy.StaleAfter.String() + " when the agent could answer (agents.retry.stale_after)"
+	switch policy.Stale {
+	case agents.StaleHold:
+		return true, s.leave(ctx, job, turn, exchange.StateHeld, reason)
+	case agents.StaleDrop:
+		return true, s.leave(ctx, job, turn, exchange.StateRefused, reason)
+	case agents.StaleApologise:
+		record, err := s.begin(ctx, job, &turn)
+		if err != nil {
+			return true, queue.RetryAfter(time.Second, err)
+		}
+		return true, s.replies.reply(ctx, job, turn, record, failure(turn, fault.GiveUp(reason, nil)), reason)
+	}
+
+	return false, nil
+}
+
+// leave ends the job of a turn that gets no answer now, without a word to its sender.
+func (s *runner) leave(ctx context.Context, job queue.Job, turn exchange.TurnRecord, state, reason string) error {
+	err := s.options.Store.InTx(ctx, func(tx Tx) error {
+		if err := tx.SettleJob(ctx, job.Lease, queue.Outcome{Kind: queue.Done}); err != nil {
+			return err
+		}
+		if err := tx.CancelAck(ctx, turn.ID, time.Now()); err != nil {
+			return err
+		}
+		_, err := tx.MoveTurn(ctx, leaveStale.Move(turn.ID, state, reason, time.Now()))
+		return err
+	})
+	if err != nil {
+		return queue.RetryAfter(again, err)
+	}
+
+	turn.State, turn.Reason = state, reason
+	s.broker.finished(turn)
+	return queue.ErrSettled
+}
+
+// failureNotice prepares the notice that tells the operator of a failed turn, for the transaction that ends it: one for each
+// agent and hour. It is nil where nothing can be sent, and what it returns stores nothing when the operator was told within
+// the hour: either way the operator has it when the transaction commits.
+func (s *runner) failureNotice(ctx context.Context, turn exchange.TurnRecord, cause error) func(context.Context, Tx) error {
+	if s.options.OperatorAddress == "" || s.options.Documents == nil {
+		return nil
+	}
+
+	last, _, err := s.options.Documents.Get(ctx, failureNotices, turn.Agent)
+	if err != nil {
+		return nil
+	}
+
+	told, _ := time.Parse(time.RFC3339Nano, string(last)) // none: long ago
+	now := time.Now()
+	if now.Sub(told) < failureNoticeEvery {
+		return func(context.Context, Tx) error { return nil }
+	}
+
+	job, err := Notice{
+		ID: newID(), Agent: turn.Agent, To: s.options.OperatorAddress, Subject: "A message to " + turn.Agent + " was not answered",
+		Text: "The agent " + turn.Agent + " failed for good on a message: " + cause.Error() + "\n\nThe message: inbox show " + turn.ID +
+			"\nTo run it again: inbox retry " + turn.ID + "\n\nFurther failures of this agent within an hour are not written to you: inbox retry --agent " +
+			turn.Agent + " --failed --since 1h --dry-run lists them.",
+	}.Job()
+	if err != nil {
+		return nil
+	}
+
+	return func(ctx context.Context, tx Tx) error {
+		value := []byte(now.UTC().Format(time.RFC3339Nano))
+		instead, err := tx.Claim(ctx, exchange.Claim{Namespace: failureNotices, Key: turn.Agent, Value: value, Instead: last})
+		if err != nil || instead != nil { // another run told just now
+			return err
+		}
+		return tx.Enqueue(ctx, job)
+	}
+}
+
+// auditURLRemoved is the code of a policy part whose address led away from this server.
+const auditURLRemoved = "policy:url_removed"
+
+// confined takes the address out of a policy part that leads off our origin, and records it: a link in a demand for
+// money or consent is what a phisher would forge (message contract, section 8). Adapters check again when they render.
+// A demand that a turn waits for gets the address of its own page in any case.
+func (s *runner) confined(ctx context.Context, turn exchange.TurnRecord, response normalized.Response) (normalized.Response, error) {
+	policy := response.Policy()
+	if policy == nil || policy.URL == "" || s.options.BaseURL == nil {
+		return response, nil
+	}
+
+	kept := policy.Confine(s.options.BaseURL)
+	if kept.URL != "" {
+		return response, nil
+	}
+
+	row := auditOf(turn, auditURLRemoved, "the agent's "+policy.Kind+" part pointed to another origin")
+	if err := s.options.Store.InTx(ctx, func(tx Tx) error { return tx.Audit(ctx, row) }); err != nil {
+		return response, err
+	}
+	if policypart.Resumable(policy.Kind) {
+		return response, nil
+	}
+
+	response.Parts = slices.Clone(response.Parts)
+	response.Parts[len(response.Parts)-1].Policy = &kept
 	return response, nil
 }

@@ -50,10 +50,10 @@ type Deliveries interface {
 	Expect(records []delivery.Record, reply exchange.Reply)
 }
 
-// nobody is told where Options.Deliveries is nil.
-type nobody struct{}
+// noDeliveries stands in where Options.Deliveries is nil.
+type noDeliveries struct{}
 
-func (nobody) Expect([]delivery.Record, exchange.Reply) {}
+func (noDeliveries) Expect([]delivery.Record, exchange.Reply) {}
 
 // Options configure a Service. Store, Agents, Channels and Blobs are required.
 type Options struct {
@@ -65,7 +65,7 @@ type Options struct {
 	Deliveries Deliveries
 	// Requested hears of calls of tools that programs outside execute, once they are stored; optional. It must not block.
 	Requested func(exchange.ToolRequest)
-	// Reserve keeps a place of this process for a job that is about to be stored, or gives nil; optional.
+	// Reserve keeps a place of this process for a job that is about to be stored, or returns nil; optional.
 	Reserve func(job queue.NewJob) *queue.Reservation
 	// Caller calls agents of other servers; nil = they cannot be reached.
 	Caller Caller
@@ -73,9 +73,9 @@ type Options struct {
 	KnownAgent func(identity.Address) bool
 	Limiters   Limiters  // limits, stop words, loops
 	Quotas     Quotas    // of messages that get no answer by themselves
-	Moderator  Moderator // optional: without it nobody is kept out
+	Moderator  Moderator // optional: without it no sender is kept out
 	Closed     Closed    // optional: without it every agent takes messages
-	Approvers  Approvers // optional: without it nobody is told of an approval, and nobody but the operator decides
+	Approvers  Approvers // optional: without it no approver is told of an approval, and only the operator decides
 	Documents  Documents // optional: without it agents keep nothing between the runs of a turn
 	Demands    Demands   // optional: without it an agent's demand is a failure
 	// OperatorAddress is where the operator reads notices by mail; empty = nothing is sent, and no answer says that the operator
@@ -86,11 +86,24 @@ type Options struct {
 	Logger          *slog.Logger
 }
 
-// Service is the pipeline. Receive is called by adapters, Run is the queue handler of JobKind.
+// Service is the pipeline. Receive is called by adapters, Run is the queue handler of JobKind. Each of its roles is a type of its own,
+// with the roles that it calls as fields; none calls one that stands below it here.
 type Service struct {
-	options  Options
-	broker   *broker
-	backEnds *backEnds
+	*replier    // plans answers and stores them with their deliveries: Notify, RunAck
+	*settler    // ends demands: Settle
+	*canceller  // what senders and operators change about turns that are there: Cancel, Release, Retry, Amend, …
+	*watcher    // those who wait for a turn: Wait, Follow
+	*acceptor   // the way in: Receive
+	*approver   // those who decide about answers: RunApproval
+	*dispatcher // questions to other agents: RunDispatch
+	*tools      // calls of tools that programs outside execute: ToolRequests, ExpireTools
+	*runner     // the run of a turn: Run, Limit
+}
+
+// core is what all roles share.
+type core struct {
+	options Options
+	broker  *broker
 }
 
 // New makes a Service.
@@ -105,7 +118,7 @@ func New(options Options) *Service {
 		options.Channels = exchange.NewChannels()
 	}
 	if options.Deliveries == nil {
-		options.Deliveries = nobody{}
+		options.Deliveries = noDeliveries{}
 	}
 	if options.Requested == nil {
 		options.Requested = func(exchange.ToolRequest) {}
@@ -116,6 +129,7 @@ func New(options Options) *Service {
 	if options.Closed == nil {
 		options.Closed = alwaysOpen{}
 	}
+
 	options.Limiters.setDefaults()
 	if options.Moderator == nil {
 		options.Moderator = anybody{}
@@ -123,7 +137,23 @@ func New(options Options) *Service {
 	if options.Demands == nil {
 		options.Demands = noDemands{}
 	}
-	return &Service{options: options, broker: newBroker(), backEnds: newBackEnds()}
+
+	shared := &core{options: options, broker: newBroker()}
+	replies := &replier{core: shared}
+	demands := &settler{core: shared, replies: replies}
+	cancels := &canceller{core: shared, demands: demands}
+	watch := &watcher{core: shared}
+	accept := &acceptor{core: shared, replies: replies, demands: demands, cancels: cancels}
+	approvals := &approver{core: shared, replies: replies, demands: demands}
+	calls := &dispatcher{core: shared, accept: accept, watch: watch, replies: replies, approvals: approvals}
+	return &Service{
+		replier: replies, settler: demands, canceller: cancels, watcher: watch, acceptor: accept, approver: approvals, dispatcher: calls,
+		tools: &tools{core: shared},
+		runner: &runner{
+			core: shared, replies: replies, demands: demands, cancels: cancels, approvals: approvals, calls: calls,
+			history: &historian{core: shared}, breaker: newBreaker(shared),
+		},
+	}
 }
 
 // Partition is the queue partition of a thread: its turns run one at a time, in order of arrival.

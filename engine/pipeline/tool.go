@@ -43,9 +43,9 @@ type ToolReader interface {
 
 // toolWait is agents.ToolRequests of one run. It stays in the goroutine of the run.
 type toolWait struct {
-	service *Service
-	turn    exchange.TurnRecord
-	wanted  *exchange.ToolRequest
+	*core
+	turn   exchange.TurnRecord
+	wanted *exchange.ToolRequest
 }
 
 // Await implements agents.ToolRequests.
@@ -57,21 +57,24 @@ func (w *toolWait) Await(wanted map[string]any) error {
 	if normalized["run_id"] != w.turn.ID {
 		return fault.InField("run_id", "must be the id of the turn")
 	}
+
 	encoded, err := value.Encode(normalized)
 	if err != nil || len(encoded) > request.MaxRecordBytes {
 		return fault.Wrap(fault.Malformed, "the tool request is no JSON of at most 1 MiB", err)
 	}
+
 	due, _ := request.TimeoutAt(normalized)
 	w.wanted = &exchange.ToolRequest{
 		ID: value.Text(normalized["request_id"]), Agent: w.turn.Agent, TurnID: w.turn.ID, ToolName: value.Text(normalized["tool_name"]),
 		Status: request.StatusPending, Request: encoded, TimeoutAt: due,
 	}
+
 	return nil
 }
 
 // Request implements agents.ToolRequests. Requests of other turns are not there.
 func (w *toolWait) Request(ctx context.Context, id string) (map[string]any, error) {
-	stored, err := w.service.options.Store.ToolRequest(ctx, id)
+	stored, err := w.options.Store.ToolRequest(ctx, id)
 	switch {
 	case fault.Is(err, fault.NotFound) || err == nil && stored.TurnID != w.turn.ID:
 		return nil, nil
@@ -83,7 +86,7 @@ func (w *toolWait) Request(ctx context.Context, id string) (map[string]any, erro
 
 // awaitTool parks the turn until a program outside has executed a tool. Nothing is sent, and an acknowledgement stays
 // possible: for the asker the agent is still at work.
-func (s *Service) awaitTool(
+func (s *runner) awaitTool(
 	ctx context.Context, job queue.Job, agent agents.Entry, turn exchange.TurnRecord, record *runRecord, wanted exchange.ToolRequest,
 ) error {
 	wanted.CreatedAt = time.Now().UTC().Truncate(time.Microsecond)
@@ -95,7 +98,7 @@ func (s *Service) awaitTool(
 			s.options.Requested(wanted)
 			return queue.ErrSettled
 		case errors.Is(err, errNotRunning): // cancelled while the agent ran
-			if err := s.settle(ctx, job); err != nil {
+			if err := s.replies.settle(ctx, job); err != nil {
 				return err
 			}
 			return queue.ErrSettled
@@ -116,14 +119,14 @@ func (w *toolWait) tells(agent agents.Entry, response normalized.Response) bool 
 }
 
 // awaitAuthorization is awaitTool with a notice for the asker, as a demand has one. The turn holds no worker while it waits.
-func (s *Service) awaitAuthorization(
+func (s *runner) awaitAuthorization(
 	ctx context.Context, job queue.Job, turn exchange.TurnRecord, record *runRecord, wanted exchange.ToolRequest, response normalized.Response,
 ) error {
 	wanted.CreatedAt = time.Now().UTC().Truncate(time.Microsecond)
 	response.To, response.Cc = nil, nil
-	reply := s.newReply(turn, response)
+	reply := s.replies.newReply(turn, response)
 	reply.Notice = turn.Attempt
-	return s.conclude(ctx, job, record, ending{
+	return s.replies.conclude(ctx, job, record, ending{
 		turn: turn, reply: reply, state: exchange.StateWaiting, reason: exchange.WaitingAuthorization,
 		more: func(ctx context.Context, tx Tx) error {
 			status, err := tx.InsertToolRequest(ctx, wanted)
@@ -133,6 +136,7 @@ func (s *Service) awaitAuthorization(
 			if status != request.StatusPending {
 				return resumeTurn(ctx, tx, turn)
 			}
+
 			return tx.AppendEvents(ctx, turn.ID, []exchange.Event{toolEvent(exchange.EventToolRequested, wanted, map[string]any{
 				"timeout_at": timeText(wanted.TimeoutAt),
 			})})
@@ -141,7 +145,7 @@ func (s *Service) awaitAuthorization(
 }
 
 // storeToolRequest does the one transaction: the job ends, the turn waits, the request is there.
-func (s *Service) storeToolRequest(
+func (s *runner) storeToolRequest(
 	ctx context.Context, job queue.Job, agent agents.Entry, turn exchange.TurnRecord, record *runRecord, wanted exchange.ToolRequest,
 ) error {
 	late := record.missing()
@@ -149,11 +153,13 @@ func (s *Service) storeToolRequest(
 		if err := tx.SettleJob(ctx, job.Lease, queue.Outcome{Kind: queue.Done}); err != nil {
 			return err
 		}
+
 		if late {
 			if err := tx.AppendEvents(ctx, turn.ID, []exchange.Event{record.event()}); err != nil {
 				return err
 			}
 		}
+
 		move := parkTurn.Move(turn.ID, exchange.StateWaiting, exchange.WaitingTool+" ("+wanted.ToolName+")", wanted.CreatedAt)
 		move.Attempt = turn.Attempt
 		moved, err := tx.MoveTurn(ctx, move)
@@ -163,6 +169,7 @@ func (s *Service) storeToolRequest(
 		if !moved {
 			return errNotRunning
 		}
+
 		status, err := tx.InsertToolRequest(ctx, wanted)
 		if err != nil {
 			return err
@@ -170,9 +177,10 @@ func (s *Service) storeToolRequest(
 		if status != request.StatusPending { // its result is there already
 			return resumeTurn(ctx, tx, turn)
 		}
-		if err := s.scheduleAck(ctx, tx, agent, turn); err != nil {
+		if err := s.replies.scheduleAck(ctx, tx, agent, turn); err != nil {
 			return err
 		}
+
 		return tx.AppendEvents(ctx, turn.ID, []exchange.Event{toolEvent(exchange.EventToolRequested, wanted, map[string]any{
 			"timeout_at": timeText(wanted.TimeoutAt),
 		})})
@@ -204,12 +212,13 @@ func resumeTurn(ctx context.Context, tx Tx, turn exchange.TurnRecord) error {
 	return tx.Enqueue(ctx, resumedJob(turn))
 }
 
-// endToolRequests ends what a turn waited for that is not wanted any more: nobody's result would be of use.
+// endToolRequests ends what a turn waited for that is not wanted any more: no result would be of use.
 func endToolRequests(ctx context.Context, tx Tx, turnID, reason string) error {
 	ids, err := tx.PendingToolRequests(ctx, turnID)
 	if err != nil {
 		return err
 	}
+
 	for _, id := range ids {
 		ended, err := tx.EndToolRequest(ctx, id, request.StatusTimeout, nil, time.Now())
 		if err != nil {
@@ -218,10 +227,218 @@ func endToolRequests(ctx context.Context, tx Tx, turnID, reason string) error {
 		if !ended {
 			continue
 		}
+
 		event := toolEvent(exchange.EventToolCancelled, exchange.ToolRequest{ID: id}, map[string]any{"by": reason})
 		if err := tx.AppendEvents(ctx, turnID, []exchange.Event{event}); err != nil {
 			return err
 		}
+	}
+
+	return nil
+}
+
+// tools serves the calls of tools that programs outside execute.
+type tools struct{ *core }
+
+// ToolRequests serves the requests of one agent, or of all agents where agent is empty: those of others are not found. By
+// says who calls, for the timeline. What ends a request lets its turn run again in the same transaction, so that
+// continuations are not needed. Stored records also have agent, created_at and updated_at.
+func (s *tools) ToolRequests(agent, by string) request.Lifecycle {
+	return request.Lifecycle{Store: toolStore{core: s.core, agent: agent, by: by}}
+}
+
+// ToolCancels is ToolRequests for who takes a request back: the timeline tells it from one whose time is over.
+func (s *tools) ToolCancels(agent, by string) request.Lifecycle {
+	return request.Lifecycle{Store: toolStore{core: s.core, agent: agent, by: by, cancels: true}}
+}
+
+// toolStore is request.Store over the requests of turns.
+type toolStore struct {
+	*core
+	agent   string
+	by      string
+	cancels bool
+}
+
+// errTurnsAlone is met by who wants to make a request without a turn.
+var errTurnsAlone = errors.New("requests are made by turns")
+
+// Create implements request.Store. Only a run makes requests, by Await.
+func (t toolStore) Create(context.Context, map[string]any) error { return errTurnsAlone }
+
+func (t toolStore) find(ctx context.Context, id string) (found exchange.ToolRequest, has bool, err error) {
+	found, err = t.options.Store.ToolRequest(ctx, id)
+	if fault.Is(err, fault.NotFound) {
+		return found, false, nil
+	}
+	return found, err == nil && (t.agent == "" || found.Agent == t.agent), err
+}
+
+// Get implements request.Store.
+func (t toolStore) Get(ctx context.Context, id string) (map[string]any, error) {
+	found, has, err := t.find(ctx, id)
+	if err != nil || !has {
+		return nil, err
+	}
+	return toolRecord(found)
+}
+
+// toolRecord is a stored request with what only the server knows of it.
+func toolRecord(stored exchange.ToolRequest) (map[string]any, error) {
+	record, err := request.FromRow(stored.Request, stored.Status, stored.Result)
+	if err != nil {
+		return nil, err
+	}
+	record["agent"], record["created_at"], record["updated_at"] = stored.Agent, timeText(stored.CreatedAt), timeText(stored.UpdatedAt)
+	return record, nil
+}
+
+// RecentPending implements request.Store; at most 500 at once.
+func (t toolStore) RecentPending(ctx context.Context, query request.Query) ([]map[string]any, error) {
+	found, err := t.options.Store.ToolRequests(ctx, exchange.ToolRequestFilter{
+		Agent: t.agent, TurnID: query.RunID, ToolName: query.ToolName, CreatedBefore: query.Before, CreatedAfter: query.After,
+		DueBy: query.DueBy, Limit: query.Limit,
+	})
+	if err != nil {
+		return nil, err
+	}
+
+	records := make([]map[string]any, 0, len(found))
+	for _, one := range found {
+		record, err := toolRecord(one)
+		if err != nil {
+			return nil, err
+		}
+		records = append(records, record)
+	}
+
+	return records, nil
+}
+
+// maxToolResult bounds a result as JSON: what a program may hand in, and the names around it.
+const maxToolResult = request.MaxRecordBytes + 4<<10
+
+// errOther rolls the transaction of a request back that somebody else ended.
+var errOther = errors.New("the request is not pending any more")
+
+// TransitionPending implements request.Store: the request ends, its timeline says so and its turn runs again, all of it
+// or nothing.
+func (t toolStore) TransitionPending(ctx context.Context, id, status string, result map[string]any) (bool, error) {
+	found, has, err := t.find(ctx, id)
+	if err != nil || !has || found.Status != request.StatusPending {
+		return false, err
+	}
+
+	var encoded json.RawMessage
+	if result != nil {
+		if encoded, err = value.Encode(result); err != nil || len(encoded) > maxToolResult {
+			return false, &request.Error{Code: request.CodeResult, Reason: "is no JSON of at most 1 MiB"}
+		}
+	}
+
+	turn, err := t.options.Store.Turn(ctx, found.TurnID)
+	if err != nil && !fault.Is(err, fault.NotFound) {
+		return false, err
+	}
+
+	event := t.event(found, status, result)
+	err = t.options.Store.InTx(ctx, func(tx Tx) error {
+		if exchange.GoesOnByItself(turn) || turn.State == exchange.StateWaiting && turn.Reason == exchange.WaitingAuthorization {
+			if err := resumeTurn(ctx, tx, turn); err != nil { // the turn's row is taken first, as everywhere
+				return err
+			}
+		}
+
+		won, err := tx.EndToolRequest(ctx, id, status, encoded, time.Now())
+		if err != nil {
+			return err
+		}
+		if !won {
+			return errOther
+		}
+		if turn.ID == "" {
+			return nil
+		}
+
+		return tx.AppendEvents(ctx, turn.ID, []exchange.Event{event})
+	})
+	if errors.Is(err, errOther) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+
+	toolRequests.WithLabelValues(outcomes[event.Kind]).Inc()
+	t.broker.notify(turn.ID)
+	return true, nil
+}
+
+var outcomes = map[string]string{
+	exchange.EventToolSubmitted: "submitted", exchange.EventToolTimedOut: "timed_out", exchange.EventToolCancelled: "cancelled",
+}
+
+func (t toolStore) event(r exchange.ToolRequest, status string, result map[string]any) exchange.Event {
+	facts := map[string]any{"by": t.by}
+	switch {
+	case status == request.StatusCompleted:
+		facts["success"] = result["success"]
+		return toolEvent(exchange.EventToolSubmitted, r, facts)
+	case t.cancels:
+		return toolEvent(exchange.EventToolCancelled, r, facts)
+	}
+	return toolEvent(exchange.EventToolTimedOut, r, facts)
+}
+
+// expireEvery is how often a node looks for requests whose time is over.
+const expireEvery = time.Second
+
+// byClock is who ends a request whose time is over, for the timeline.
+const byClock = "the clock"
+
+// ExpireTools ends requests whose time is over, until ctx is done. Any number of nodes may run it: each request ends
+// once, by a conditional update.
+func (s *tools) ExpireTools(ctx context.Context) error {
+	ticker := time.NewTicker(expireEvery)
+	defer ticker.Stop()
+	lifecycle := s.ToolRequests("", byClock)
+	for {
+		if _, err := lifecycle.Expire(ctx, time.Now(), nil, nil); err != nil && ctx.Err() == nil {
+			s.options.Logger.WarnContext(ctx, "tool requests whose time is over cannot be ended", "error", err)
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-ticker.C:
+		}
+	}
+}
+
+// AckKind is the queue kind of acknowledgements of turns that wait for a tool; the payload is the turn id.
+const AckKind = "acknowledge"
+
+// scheduleAck lets the asker of a turn that waits for a tool hear of it when the turn is old enough.
+func (s *replier) scheduleAck(ctx context.Context, tx Tx, agent agents.Entry, turn exchange.TurnRecord) error {
+	after := s.ackAfter(agent, turn)
+	if after == 0 {
+		return nil
+	}
+	return tx.Enqueue(ctx, queue.NewJob{ID: newID(), Kind: AckKind, Payload: turn.ID, RunAt: turn.AcceptedAt.Add(after)})
+}
+
+// RunAck acknowledges a turn that still waits for a tool. One that runs sees to it itself.
+func (s *replier) RunAck(ctx context.Context, job queue.Job) error {
+	turn, err := s.options.Store.Turn(ctx, job.Payload)
+	if err != nil {
+		if fault.Is(err, fault.NotFound) {
+			return nil
+		}
+		return queue.RetryAfter(time.Second, err)
+	}
+
+	agent, known := s.options.Agents.Lookup(turn.Agent)
+	if known && exchange.GoesOnByItself(turn) && s.ackAfter(agent, turn) > 0 {
+		s.acknowledge(ctx, agent, turn)
 	}
 	return nil
 }

@@ -3,10 +3,11 @@ package markup
 import (
 	"slices"
 	"strings"
-	"unicode/utf8"
 
 	"golang.org/x/net/html"
 	"golang.org/x/net/html/atom"
+
+	"inbox/internal/clip"
 )
 
 // Limits bounds what is made of one HTML document. The zero value of a field is its default.
@@ -51,7 +52,7 @@ func (l Limits) withDefaults() Limits {
 func Parse(source string, limits Limits) (document *html.Node, cut bool) {
 	limits = limits.withDefaults()
 	if len(source) > limits.Bytes {
-		source, cut = Clip(source, limits.Bytes), true
+		source, cut = clip.Bytes(source, limits.Bytes), true
 	}
 	b := newBuilder(limits)
 	tokens := html.NewTokenizer(strings.NewReader(source))
@@ -80,17 +81,6 @@ func Parse(source string, limits Limits) (document *html.Node, cut bool) {
 	}
 	b.endText()
 	return b.document, cut
-}
-
-// Clip cuts a text after at most limit bytes, between characters.
-func Clip(text string, limit int) string {
-	if len(text) <= limit {
-		return text
-	}
-	for limit > 0 && !utf8.RuneStart(text[limit]) {
-		limit--
-	}
-	return text[:limit]
 }
 
 func element(tokens *html.Tokenizer) *html.Node {

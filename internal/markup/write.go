@@ -9,6 +9,8 @@ import (
 
 	"golang.org/x/net/html"
 	"golang.org/x/net/html/atom"
+
+	"inbox/internal/clip"
 )
 
 // Form is the form of the text that is made of a tree.
@@ -296,7 +298,7 @@ func (w *writer) text(text string) {
 func (w *writer) word(word string, last bool) {
 	begins := w.flush()
 	if room := w.limit - len(w.out); len(word) > room {
-		word, w.full = Clip(word, max(room, 0)), true
+		word, w.full = clip.Bytes(word, max(room, 0)), true
 	}
 	if word == "" {
 		return
@@ -574,7 +576,7 @@ func (w *writer) nextLine() {
 // language is what programs that show code write as class: "language-go" or "lang-go".
 func language(n *html.Node) string {
 	for node, steps := n, 0; node != nil && steps < 4; node, steps = node.FirstChild, steps+1 {
-		for class := range strings.FieldsSeq(Clip(attribute(node, "class"), 256)) {
+		for class := range strings.FieldsSeq(clip.Bytes(attribute(node, "class"), 256)) {
 			name, known := strings.CutPrefix(class, "language-")
 			if !known {
 				name, known = strings.CutPrefix(class, "lang-")
@@ -874,9 +876,9 @@ func shortText(n *html.Node, limit int) (text string, whole bool) {
 		}
 		switch {
 		case node.Type == html.TextNode:
-			out.WriteString(Clip(node.Data, limit+1))
+			out.WriteString(clip.Bytes(node.Data, limit+1))
 		case node.DataAtom == atom.Img:
-			out.WriteString(Clip(attribute(node, "alt"), limit+1))
+			out.WriteString(clip.Bytes(attribute(node, "alt"), limit+1))
 		}
 	}
 	return strings.Join(strings.Fields(out.String()), " "), out.Len() <= limit

@@ -109,7 +109,7 @@ func (w *waiting) expect(id string) (arrival <-chan answer, forget func()) {
 	}
 }
 
-// deliver returns the answer to whoever waits for it; false = nobody asked this question.
+// deliver hands the answer to the caller that waits for it; false = no caller asked this question.
 func (w *waiting) deliver(id string, got answer) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -30,6 +30,7 @@ func citation(raw map[string]any) map[string]any {
 			normalized[name] = text
 		}
 	}
+
 	delete(normalized, "score")
 	if score, is := value.FiniteNumber(raw["score"]); is {
 		normalized["score"] = score

@@ -102,6 +102,7 @@ func ValidateFramework(given any) error {
 	if !is {
 		return odd("message", "must be an object")
 	}
+
 	kind := FrameworkType(value.Text(message["type"]))
 	if !kind.Known() {
 		return odd("type", "is not known")
@@ -109,19 +110,23 @@ func ValidateFramework(given any) error {
 	if err := fitting(kind, message); err != nil {
 		return err
 	}
+
 	if key, there := message["agent_key"]; there || ExecutionTrace.Has(kind) {
 		if _, is := value.NonBlank(key); !is {
 			return odd("agent_key", "must be a non-empty string")
 		}
 	}
+
 	if stamp, there := message["timestamp"]; there && !validTimestamp(value.Text(stamp)) {
 		return odd("timestamp", "must be an ISO 8601 time")
 	}
+
 	if metadata, there := message["metadata"]; there {
 		if _, is := value.Object(metadata); !is {
 			return odd("metadata", "must be an object")
 		}
 	}
+
 	return nil
 }
 
@@ -150,6 +155,7 @@ func fitting(kind FrameworkType, message map[string]any) error {
 			return odd("content", "must be a string, a list or an object")
 		}
 	}
+
 	return nil
 }
 

@@ -9,7 +9,7 @@ import (
 	"inbox/agents/runtime/value"
 )
 
-// Import turns a message of the older agent framework into an envelope. Nothing is lost: Export gives the same message
+// Import turns a message of the older agent framework into an envelope. Nothing is lost: Export returns the same message
 // back, unknown members and odd values included. Only the type must be known and content be there (an action has
 // none); ValidateFramework judges the rest. Errors are of type *Error with code CodeFramework and a path.
 func Import(given any) (Envelope, error) {
@@ -17,10 +17,12 @@ func Import(given any) (Envelope, error) {
 	if !is {
 		return Envelope{}, odd("message", "must be an object")
 	}
+
 	kind := FrameworkType(value.Text(message["type"]))
 	if !kind.Known() {
 		return Envelope{}, odd("type", "is not known")
 	}
+
 	content, there := message["content"]
 	if !there && kind != Action {
 		return Envelope{}, odd("content", "is required")
@@ -28,6 +30,7 @@ func Import(given any) (Envelope, error) {
 	if !value.Writable(message, 1) {
 		return Envelope{}, odd("message", "must be JSON serializable")
 	}
+
 	target := places[kind]
 	return Envelope{
 		Type: target.kind, Role: target.role, Content: shown(kind, content), Payload: payload(kind, message),
@@ -45,14 +48,17 @@ func shown(kind FrameworkType, content any) string {
 	if text, is := content.(string); is {
 		return text
 	}
+
 	summary := "human_readable_summary"
 	if kind == Failure {
 		summary = "error_message"
 	}
+
 	object, _ := content.(map[string]any)
 	if text := value.Text(object[summary]); text != "" {
 		return text
 	}
+
 	return value.EncodeText(content)
 }
 
@@ -94,6 +100,7 @@ func payload(kind FrameworkType, message map[string]any) map[string]any {
 		}
 		return given
 	}
+
 	return map[string]any{}
 }
 
@@ -114,19 +121,23 @@ func marked(kind FrameworkType, message map[string]any) map[string]any {
 	if key, there := message["agent_key"]; there {
 		mark["agent_key"] = key
 	}
+
 	content, there := message["content"]
 	if _, plain := content.(string); there && (!plain || kind == Action) {
 		mark["content"] = content
 	}
+
 	fields := map[string]any{}
 	for name, member := range message {
 		if !carried(kind, name, member) {
 			fields[name] = member
 		}
 	}
+
 	if len(fields) > 0 {
 		mark["fields"] = fields
 	}
+
 	own, _ := message["metadata"].(map[string]any)
 	metadata := value.Filled(maps.Clone(own))
 	metadata[marker] = mark
@@ -162,6 +173,7 @@ func ImportMany(given any) ([]Envelope, error) {
 	if !is {
 		return nil, odd("messages", "must be a list")
 	}
+
 	envelopes := make([]Envelope, 0, len(list))
 	open := map[string][]string{} // names of called tools by agent
 	for i, item := range list {
@@ -169,6 +181,7 @@ func ImportMany(given any) ([]Envelope, error) {
 		if err != nil {
 			return nil, at(i, err)
 		}
+
 		agent := value.Text(value.Assoc(item)["agent_key"])
 		switch {
 		case e.Type == TypeToolCall:
@@ -179,8 +192,10 @@ func ImportMany(given any) ([]Envelope, error) {
 			}
 			open[agent] = open[agent][1:]
 		}
+
 		envelopes = append(envelopes, e)
 	}
+
 	return envelopes, nil
 }
 
@@ -202,6 +217,7 @@ func Export(e Envelope, agentKey string) map[string]any {
 	if kind.Known() {
 		return restored(e, kind, mark)
 	}
+
 	message := foreign(e)
 	if agentKey != "" && ExecutionTrace.Has(FrameworkType(value.Text(message["type"]))) {
 		message["agent_key"] = agentKey
@@ -214,15 +230,19 @@ func restored(e Envelope, kind FrameworkType, mark map[string]any) map[string]an
 	if fields, is := mark["fields"].(map[string]any); is {
 		maps.Copy(message, fields)
 	}
+
 	message["type"] = string(kind)
 	with(message, mark, "agent_key", "content")
+
 	if _, kept := mark["content"]; !kept && kind != Action {
 		message["content"] = e.Content
 	}
+
 	missing(message, "timestamp", e.CreatedAt, e.CreatedAt != "")
 	own := maps.Clone(e.Metadata)
 	delete(own, marker)
 	missing(message, "metadata", own, len(own) > 0)
+
 	switch kind {
 	case Action:
 		for name, source := range map[string]string{"tool": "tool_name", "args": "parameters"} {
@@ -232,6 +252,7 @@ func restored(e Envelope, kind FrameworkType, mark map[string]any) map[string]an
 	case Synthesis:
 		with(message, e.Payload, synthesisMembers...)
 	}
+
 	return message
 }
 
@@ -251,6 +272,7 @@ func foreign(e Envelope) map[string]any {
 	if e.CreatedAt != "" {
 		message["timestamp"] = isoTime(e.CreatedAt)
 	}
+
 	kind, content := nearest(e)
 	message["type"] = string(kind)
 	switch {
@@ -262,6 +284,7 @@ func foreign(e Envelope) map[string]any {
 	case kind == AssistantMessage && e.Type != TypeText:
 		message["metadata"] = map[string]any{"envelope": e.Value()}
 	}
+
 	message["content"] = content
 	return message
 }
@@ -320,18 +343,21 @@ func observed(e Envelope) any {
 func failure(e Envelope) map[string]any {
 	content := with(map[string]any{}, e.Payload, "error_type", "tool")
 	with(content, e.Metadata, "error_type")
+
 	for _, candidate := range []any{e.Payload["error_message"], e.Payload["error"], e.Content} {
 		if text, is := value.NonBlank(candidate); is {
 			content["error_message"] = text
 			break
 		}
 	}
+
 	if content["error_message"] == nil {
 		content["error_message"] = value.EncodeText(e.Content)
 	}
 	if name := e.ToolName(); name != "" && content["tool"] == nil {
 		content["tool"] = name
 	}
+
 	return content
 }
 

@@ -30,6 +30,7 @@ func NormalizeMany(given any) ([]Envelope, error) {
 	if !is {
 		return nil, broken("message must be an array")
 	}
+
 	envelopes := make([]Envelope, 0, len(list))
 	for _, item := range list {
 		envelope, err := Normalize(item)
@@ -52,10 +53,12 @@ func fromTyped(message map[string]any) (Envelope, error) {
 	if !versionOne(message["version"]) {
 		return Envelope{}, broken("unsupported version")
 	}
+
 	kind := Type(value.Text(message["type"]))
 	if !kind.Known() {
 		return Envelope{}, broken("unsupported type")
 	}
+
 	payload := value.Assoc(message["payload"])
 	if len(payload) == 0 {
 		payload = value.Assoc(message["data"])
@@ -80,6 +83,7 @@ func canonical(message map[string]any) bool {
 			members++
 		}
 	}
+
 	return message["schema"] == Schema && version == Version && message["type"] != nil && message["role"] != nil &&
 		message["content"] != nil && payload && metadata && len(message) == members
 }
@@ -123,6 +127,7 @@ func build(source map[string]any, kind Type, payload, metadata map[string]any) (
 	if content == nil {
 		content = ""
 	}
+
 	name := value.Text(role)
 	if name == "" {
 		return Envelope{}, broken("role must be a non-empty string")
@@ -133,6 +138,7 @@ func build(source map[string]any, kind Type, payload, metadata map[string]any) (
 	if !value.Writable(content, 1) || !value.Writable(payload, 1) || !value.Writable(metadata, 1) {
 		return Envelope{}, broken("envelope must be JSON serializable")
 	}
+
 	return Envelope{
 		Type: kind, Role: name, Content: content, Payload: payload, Metadata: metadata,
 		ID: value.Text(source["id"]), CreatedAt: value.Text(source["created_at"]), UpdatedAt: value.Text(source["updated_at"]),
@@ -148,10 +154,12 @@ func versionOne(given any) bool {
 		number, integer := value.Integer(given)
 		return integer && number == Version
 	}
+
 	found := leadingNumber.FindStringSubmatch(text)
 	if found == nil {
 		return false
 	}
+
 	number, err := strconv.ParseFloat(strings.TrimPrefix(found[1], "+"), 64)
 	return err == nil && math.Trunc(number) == Version
 }
@@ -163,6 +171,7 @@ func (e Envelope) Provider() map[string]any {
 	if e.Type == TypeText && len(e.Payload) == 0 && len(e.Metadata) == 0 {
 		return row
 	}
+
 	metadata := make(map[string]any, len(e.Metadata)+len(e.Payload)+1)
 	maps.Copy(metadata, e.Payload)
 	maps.Copy(metadata, e.Metadata)
@@ -181,6 +190,7 @@ func Coalesce(list []Envelope) []Envelope {
 		for end < len(list) && list[end].Role == list[start].Role {
 			end++
 		}
+
 		if end-start == 1 {
 			merged = append(merged, list[start])
 		} else {
@@ -188,6 +198,7 @@ func Coalesce(list []Envelope) []Envelope {
 		}
 		start = end
 	}
+
 	return merged
 }
 
@@ -196,6 +207,7 @@ func merge(run []Envelope) Envelope {
 	for _, e := range run {
 		collected = append(collected, parts(e)...)
 	}
+
 	var texts []string
 	for _, part := range collected {
 		object := value.Assoc(part)
@@ -203,6 +215,7 @@ func merge(run []Envelope) Envelope {
 			texts = append(texts, content)
 		}
 	}
+
 	return Envelope{
 		Type: TypeMultimodalPart, Role: run[0].Role, Content: strings.Join(texts, "\n\n"),
 		Payload: map[string]any{"parts": collected}, Metadata: value.Filled(maps.Clone(run[0].Metadata)),
@@ -214,6 +227,7 @@ func parts(e Envelope) []any {
 	if e.Type != TypeMultimodalPart {
 		return []any{e.Value()}
 	}
+
 	inside, _ := value.List(e.Payload["parts"])
 	objects := make([]any, 0, len(inside))
 	for _, part := range inside {
@@ -221,8 +235,10 @@ func parts(e Envelope) []any {
 			objects = append(objects, object)
 		}
 	}
+
 	if len(objects) == 0 {
 		return []any{e.Value()}
 	}
+
 	return objects
 }

@@ -49,17 +49,20 @@ func RunOutcome(result map[string]any) map[string]any {
 	if !knownStatus(status) {
 		status = derivedStatus(result, completed)
 	}
+
 	completed = completed && status == StatusCompleted
 	outcome := map[string]any{
 		"schema": OutcomeSchema, "version": OutcomeVersion, "status": status, "completed": completed,
 		"stop_reason": stopReason(supplied, result, status, completed),
 		"retryable":   truthy(supplied, "retryable", retryable(result, status)),
 	}
+
 	for _, key := range []string{"failure", "assertions", "provider_error", "metadata"} {
 		if object, is := value.Object(supplied[key]); is {
 			outcome[key] = object
 		}
 	}
+
 	failure, failed := value.Object(result["failure"])
 	if outcome["failure"] == nil && failed {
 		outcome["failure"] = failure
@@ -67,6 +70,7 @@ func RunOutcome(result map[string]any) map[string]any {
 	if outcome["provider_error"] == nil && failed && outcome["stop_reason"] == StopProviderError {
 		outcome["provider_error"] = failure
 	}
+
 	return outcome
 }
 
@@ -100,6 +104,7 @@ func stopReason(supplied, result map[string]any, status string, completed bool) 
 	if reason := lowered(supplied["stop_reason"]); reason != "" {
 		return reason
 	}
+
 	own := lowered(result["status"])
 	switch {
 	case own == StatusBudgetExceeded && lowered(result["budget"]) == "turns":
@@ -111,6 +116,7 @@ func stopReason(supplied, result map[string]any, status string, completed bool) 
 	case own != "":
 		return own
 	}
+
 	return status
 }
 
@@ -163,6 +169,7 @@ func observe(events, executions []any) map[string]any {
 		id := value.Text(value.Assoc(execution)["tool_call_id"])
 		o.results[id] = append(o.results[id], execution)
 	}
+
 	for _, entry := range events {
 		event := value.Assoc(entry)
 		id := value.Text(event["tool_call_id"])
@@ -173,6 +180,7 @@ func observe(events, executions []any) map[string]any {
 			o.result(id, value.Assoc(event["metadata"]))
 		}
 	}
+
 	return map[string]any{"version": ObservabilityVersion, "calls": o.calls}
 }
 
@@ -209,18 +217,22 @@ func (o *observation) result(id string, metadata map[string]any) {
 	if len(o.open[id]) == 0 {
 		return
 	}
+
 	call := o.open[id][0]
 	o.open[id] = o.open[id][1:]
 	rejected, succeeded := value.Flag(metadata["rejected"]), value.Flag(metadata["success"])
 	call["status"] = status(rejected, succeeded)
+
 	if !succeeded {
 		call["error"] = safeError(rejected)
 	}
 	if len(o.results[id]) == 0 {
 		return
 	}
+
 	execution := value.Assoc(value.Assoc(o.results[id][0])["result"])
 	o.results[id] = o.results[id][1:]
+
 	if name := value.Text(execution["tool_name"]); name != "" {
 		call["tool_name"] = name
 	}

@@ -40,6 +40,7 @@ func Orphans(list []Envelope) []Orphan {
 		if k.id == "" {
 			k.name = e.ToolName()
 		}
+
 		switch {
 		case e.Type == TypeToolCall:
 			open[k] = append(open[k], i)
@@ -50,11 +51,13 @@ func Orphans(list []Envelope) []Orphan {
 			orphans = append(orphans, orphan(list, i, OrphanToolResult))
 		}
 	}
+
 	for _, indices := range open {
 		for _, i := range indices {
 			orphans = append(orphans, orphan(list, i, OrphanToolCall))
 		}
 	}
+
 	slices.SortFunc(orphans, func(a, b Orphan) int { return cmp.Compare(a.Index, b.Index) })
 	return orphans
 }
@@ -85,6 +88,7 @@ func Prune(list []Envelope) Pruned {
 		dropped[o.Index] = true
 		indices, values = append(indices, o.Index), append(values, o.Value())
 	}
+
 	retained := make([]Envelope, 0, len(list)-len(orphans))
 	for i, message := range list {
 		if !dropped[i] {

@@ -21,6 +21,7 @@ func NormalizeResult(raw any) (map[string]any, error) {
 	if !is {
 		return nil, &Error{Code: CodeResult, Path: "result", Reason: "must be an array"}
 	}
+
 	result := maps.Clone(given)
 	if err := head(result); err != nil {
 		return nil, err
@@ -34,11 +35,13 @@ func NormalizeResult(raw any) (map[string]any, error) {
 	if err := check(result, "", resultRules); err != nil {
 		return nil, err
 	}
+
 	if failure, there := result["failure"]; there {
 		if err := check(value.Assoc(failure), "failure.", failureRules); err != nil {
 			return nil, err
 		}
 	}
+
 	events, _ := value.List(result["tool_events"])
 	executions, _ := value.List(result["tool_execution_results"])
 	result["tool_observability"] = observe(events, executions)
@@ -68,24 +71,29 @@ func messages(result map[string]any) error {
 		result["messages"] = Values(list)
 		return nil
 	}
+
 	list, is := value.List(result["messages"])
 	if !is {
 		return wrong("messages", "must be an array")
 	}
+
 	normalized := make([]any, len(list))
 	for i, item := range list {
 		message, is := value.Object(item)
 		if !is {
 			return wrong(messagePath(i), "must be an array")
 		}
+
 		envelope, err := Normalize(message)
 		if err != nil {
 			return wrong(messagePath(i), err.Error())
 		}
+
 		if normalized[i] = message; !canonical(message) {
 			normalized[i] = envelope.Value()
 		}
 	}
+
 	result["messages"] = normalized
 	return nil
 }
@@ -102,6 +110,7 @@ func lists(result map[string]any) error {
 			return wrong(list.name, "must be an array")
 		}
 	}
+
 	for _, list := range listRules {
 		entries, _ := value.List(result[list.name])
 		for i, entry := range entries {
@@ -115,6 +124,7 @@ func lists(result map[string]any) error {
 			}
 		}
 	}
+
 	return nil
 }
 

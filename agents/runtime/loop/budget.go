@@ -79,14 +79,17 @@ func newBudgets(given []*Budget, maxTurns int, now time.Time) *budgets {
 			all.byName[budget.name] = budget
 		}
 	}
+
 	if all.byName[BudgetTurns] != nil {
 		all.explicitTurns = true
 	} else {
 		all.byName[BudgetTurns] = NewBudget(BudgetTurns, maxTurns, 0)
 	}
+
 	if clock := all.byName[BudgetWallClock]; clock != nil {
 		all.wallClock = clock.current
 	}
+
 	return all
 }
 
@@ -139,6 +142,7 @@ func addUsage(total, turn map[string]any) {
 func sum(left, right any) any {
 	a, leftExact := value.Integer(left)
 	b, rightExact := value.Integer(right)
+
 	if left == nil {
 		a, leftExact = 0, true
 	}

@@ -49,6 +49,7 @@ type Compaction struct {
 func NormalizeCompactionPolicy(raw map[string]any) map[string]any {
 	policy := defaultPolicy()
 	maps.Copy(policy, raw)
+
 	for name, given := range defaultPolicy() {
 		switch fallback := given.(type) {
 		case bool:
@@ -65,10 +66,12 @@ func NormalizeCompactionPolicy(raw map[string]any) map[string]any {
 			policy[name] = max(0, value.Int32(policy[name]))
 		}
 	}
+
 	limit, recent := max(1, value.Int32(policy["max_messages"])), max(1, value.Int32(policy["recent_messages"]))
 	if recent >= limit {
 		recent = max(1, limit-1)
 	}
+
 	policy["max_messages"], policy["recent_messages"] = limit, recent
 	return policy
 }
@@ -107,10 +110,12 @@ func Compact(ctx context.Context, messages []envelope.Envelope, policy map[strin
 	if overflows(messages, policy) {
 		return archiveOverflow(messages, policy)
 	}
+
 	job := compactionJob{policy: policy, messages: messages, original: statsOf(messages)}
 	if enabled, _ := policy["enabled"].(bool); !enabled || len(messages) <= value.Int32(policy["max_messages"]) {
 		return job.skipped()
 	}
+
 	job.cutoff = boundary(messages, len(messages)-value.Int32(policy["recent_messages"]), policy)
 	if job.cutoff <= 0 {
 		return job.skipped()
@@ -136,11 +141,13 @@ func (j *compactionJob) summarize(ctx context.Context, summarizer Summarizer) Co
 		"policy": j.policy, "total_messages": len(j.messages), "compact_count": len(head), "retained_count": len(tail),
 		"boundary": map[string]any{"compact_until": j.cutoff - 1, "retain_from": j.cutoff},
 	}
+
 	counts := provenance{original: j.original, retained: statsOf(tail)}
 	summary, archived, problem := callSummarizer(ctx, summarizer, head, about)
 	if problem != "" {
 		return j.failed(about, conservation(j.policy, counts, about), problem)
 	}
+
 	message := j.summaryMessage(summary)
 	counts.compacted, counts.archived = statsOf([]envelope.Envelope{message}), statsOfAny(archived)
 	metadata := conservation(j.policy, counts, about)
@@ -148,6 +155,7 @@ func (j *compactionJob) summarize(ctx context.Context, summarizer Summarizer) Co
 	if value.Truthy(value.Assoc(metadata["conservation"])["failed_closed"]) {
 		return j.failed(about, metadata, "Compaction conservation check failed.")
 	}
+
 	compacted := append([]envelope.Envelope{message}, tail...)
 	return outcome(compacted, CompactionCompacted, metadata, event(compactionStarted, about), event(compactionCompleted, metadata))
 }
@@ -175,16 +183,19 @@ func callSummarizer(ctx context.Context, summarizer Summarizer, head []envelope.
 	if err != nil {
 		return "", nil, publicText(err)
 	}
+
 	if object, is := given.(map[string]any); is {
 		if value, has := object["summary"]; has {
 			given = value
 		}
 		archived, _ = value.List(object["archived_items"])
 	}
+
 	summary, has := value.NonBlank(given)
 	if !has {
 		return "", nil, "Summary must be a non-empty string."
 	}
+
 	return summary, archived, ""
 }
 
@@ -194,9 +205,11 @@ func boundary(messages []envelope.Envelope, cutoff int, policy map[string]any) i
 	if keep, _ := policy["preserve_tool_boundaries"].(bool); !keep {
 		return cutoff
 	}
+
 	for cutoff > 0 && cutoff < len(messages) && messages[cutoff].Type == envelope.TypeToolResult {
 		cutoff--
 	}
+
 	for cutoff > 0 && messages[cutoff-1].Type == envelope.TypeToolCall {
 		cutoff--
 	}
@@ -278,9 +291,11 @@ func conservation(policy map[string]any, counts provenance, extra map[string]any
 		"original": counts.original.object(), "compacted": counts.compacted.object(),
 		"retained": counts.retained.object(), "archived": counts.archived.object(),
 	}
+
 	metadata["summarizer"] = map[string]any{
 		"provider": value.Text(policy["summary_provider"]), "model": value.Text(policy["summary_model"]),
 	}
+
 	metadata["conservation"] = conservationCheck(policy, counts)
 	return metadata
 }
@@ -290,16 +305,19 @@ func conservationCheck(policy map[string]any, counts provenance) map[string]any 
 	if given := policy["fail_on_conservation_failure"]; given != nil {
 		closes = value.Truthy(given)
 	}
+
 	least := 1.0
 	if given := policy["minimum_conserved_byte_ratio"]; given != nil {
 		least = max(0, value.Finite(value.Float(given)))
 	}
+
 	conserved := counts.compacted.bytes + counts.retained.bytes + counts.archived.bytes
 	required := int(min(math.Ceil(float64(counts.original.bytes)*least), math.MaxInt32))
 	ratio := 1.0
 	if counts.original.bytes > 0 {
 		ratio = float64(conserved) / float64(counts.original.bytes)
 	}
+
 	passed := !enabled || conserved >= required
 	return map[string]any{
 		"enabled": enabled, "minimum_conserved_byte_ratio": least, "required_byte_count": required,
@@ -324,6 +342,7 @@ func archiveOverflow(messages []envelope.Envelope, policy map[string]any) Compac
 			"policy": policy, "reason": "overflow_input_unsplittable", "total_messages": len(messages), "total_bytes": size,
 		})
 	}
+
 	items, tail := messages[:cutoff], messages[cutoff:]
 	id := "agents-api-overflow-" + digest16(envelope.Values(items))
 	metadata := map[string]any{
@@ -332,6 +351,7 @@ func archiveOverflow(messages []envelope.Envelope, policy map[string]any) Compac
 		"total_messages": len(messages), "total_bytes": size, "policy": policy,
 		"boundary": map[string]any{"archive_until": cutoff - 1, "retain_from": cutoff},
 	}
+
 	content := fmt.Sprintf("%s\n\nArchive ID: %s\nArchived messages: %d", policy["overflow_stub_prefix"], id, len(items))
 	stub := plainText(value.Text(policy["overflow_stub_role"]), content, map[string]any{"agents_api_compaction_archive": metadata})
 	archived := outcome(append([]envelope.Envelope{stub}, tail...), CompactionArchived, metadata, event(compactionArchived, metadata))
@@ -344,6 +364,7 @@ func overflowBoundary(messages []envelope.Envelope, policy map[string]any) int {
 	if retained == 0 {
 		retained = value.Int32(policy["recent_messages"])
 	}
+
 	cutoff := max(0, len(messages)-retained)
 	if limit := value.Int32(policy["overflow_retained_bytes"]); limit > 0 {
 		size := jsonSize(envelope.Values(messages[cutoff:]))

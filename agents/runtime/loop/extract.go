@@ -64,12 +64,14 @@ func callsOfXML(text string) []map[string]any {
 	if !strings.Contains(text, "<function_calls>") {
 		return nil
 	}
+
 	var calls []map[string]any
 	for index, match := range invokeForm.FindAllStringSubmatch(text, maxCalls) {
 		name := clean(toolName, match[1])
 		if name == "" {
 			continue
 		}
+
 		parameters := map[string]any{}
 		for _, parameter := range parameterForm.FindAllStringSubmatch(match[2], maxParameters) {
 			if key := clean(parameterName, parameter[1]); key != "" {
@@ -78,6 +80,7 @@ func callsOfXML(text string) []map[string]any {
 		}
 		calls = append(calls, call(name, parameters, fmt.Sprintf("xml-tool-call-%d", index+1)))
 	}
+
 	return calls
 }
 
@@ -95,10 +98,12 @@ func callsOfJSON(text string) []map[string]any {
 			bodies = append(bodies, match[1])
 		}
 	}
+
 	var calls []map[string]any
 	for index, body := range bodies[:min(len(bodies), maxCalls)] {
 		calls = append(calls, callsOfBody(body, index+1)...)
 	}
+
 	return calls
 }
 
@@ -108,10 +113,12 @@ func callsOfBody(body string, number int) []map[string]any {
 	if !is || object == nil {
 		return nil
 	}
+
 	rows, several := value.List(object["tool_calls"])
 	if !several {
 		rows = []any{object}
 	}
+
 	var calls []map[string]any
 	for index, row := range rows[:min(len(rows), maxCalls)] {
 		raw, _ := value.Object(row)
@@ -120,13 +127,16 @@ func callsOfBody(body string, number int) []map[string]any {
 		if name == "" {
 			continue
 		}
+
 		id := value.Text(raw["id"])
 		if id == "" {
 			id = fmt.Sprintf("json-tool-call-%d-%d", number, index+1)
 		}
+
 		arguments := first(function["arguments"], raw["arguments"], raw["parameters"])
 		calls = append(calls, call(name, argumentsOf(arguments), id))
 	}
+
 	return calls
 }
 
@@ -151,15 +161,18 @@ func callOfLine(text string) []map[string]any {
 	if strings.Contains(line, "\n") || match == nil || clean(toolName, match[1]) == "" {
 		return nil
 	}
+
 	parameters := map[string]any{}
 	for _, pair := range pairForm.FindAllStringSubmatch(match[2], maxParameters) {
 		if key := clean(parameterName, pair[1]); key != "" {
 			parameters[key] = strings.Trim(pair[2], `"'`)
 		}
 	}
+
 	if len(parameters) == 0 {
 		return nil
 	}
+
 	return []map[string]any{call(match[1], parameters, "text-tool-call-1")}
 }
 

@@ -31,6 +31,7 @@ func newGate(given any) gate {
 	if !value.Container(given) {
 		return nil
 	}
+
 	var rules gate
 	for _, row := range entries(given) {
 		raw, is := row.value.(map[string]any)
@@ -41,6 +42,7 @@ func newGate(given any) gate {
 			rules = append(rules, r)
 		}
 	}
+
 	return rules
 }
 
@@ -55,12 +57,14 @@ func newRule(raw map[string]any, key string) (rule, bool) {
 		minToolCalls:   max(1, numeric(raw["min_tool_calls"], 1)),
 		gateCompletion: flag(raw["gate_completion"], true),
 	}
+
 	anchored := r.afterTool != "" && len(r.requireOneOf) > 0
 	bounded := r.afterTool != "" && len(r.limitedTools) > 0 && r.maxCalls > 0
 	r.gateCalls = flag(raw["gate_calls"], true) && bounded
 	if r.requireToolUse {
 		return r, r.gateCompletion
 	}
+
 	return r, anchored && (r.gateCalls || r.gateCompletion)
 }
 
@@ -113,6 +117,7 @@ func (g gate) checkCall(toolName string, before []envelope.Envelope) *verdict {
 		if !r.gateCalls || slices.Contains(r.requireOneOf, toolName) {
 			continue
 		}
+
 		calls := callsIn(before)
 		anchor := lastIndex(calls, r.afterTool)
 		if anchor < 0 || countOf(calls[anchor+1:], r.requireOneOf) > 0 {
@@ -170,6 +175,7 @@ func (r *rule) toolUseVerdict(seen int) *verdict {
 	if len(r.requireOneOf) > 0 {
 		missing, call = "the required tools yet", "one of these tools: "+strings.Join(r.requireOneOf, ", ")
 	}
+
 	return &verdict{
 		reason: fmt.Sprintf("COMPLETION BLOCKED: the task is not finished and you have not used %s. Make concrete progress "+
 			"now by calling %s. Perform actions as tool calls rather than describing them in text.", missing, call),

@@ -33,12 +33,15 @@ func (r *run) mediate(ctx context.Context, result map[string]any) (err error) {
 			return err
 		}
 	}
+
 	if content := value.Text(result["content"]); content != "" {
 		r.append(envelope.AssistantText(content, nil))
 	}
+
 	calls := entries(result["tool_calls"])
 	batch := &batch{run: r, earlier: len(r.toolResults)}
 	r.spins = r.spins[:0]
+
 	for _, row := range calls {
 		if stop, err := batch.mediate(ctx, row); err != nil {
 			return err
@@ -46,14 +49,17 @@ func (r *run) mediate(ctx context.Context, result map[string]any) (err error) {
 			break
 		}
 	}
+
 	added, err := r.addContinuation(result["continuation_messages"])
 	if err != nil {
 		return err
 	}
+
 	r.complete = batch.complete
 	if len(calls) == 0 {
 		r.complete = added == 0
 	}
+
 	return nil
 }
 
@@ -66,16 +72,19 @@ func (r *run) addContinuation(given any) (added int, err error) {
 	if given == nil || (!isEnvelopes(given) && !value.Container(given)) {
 		return 0, nil
 	}
+
 	messages, err := envelopes(given)
 	if err != nil {
 		return 0, err
 	}
+
 	for _, message := range messages {
 		r.append(message)
 		metadata := map[string]any{"turn": r.turn, "role": message.Role}
 		r.record("continuation_message_added", metadata)
 		r.emit("continuation_message_added", metadata)
 	}
+
 	return len(messages), nil
 }
 
@@ -97,11 +106,14 @@ func (b *batch) mediate(ctx context.Context, row entry) (stop bool, err error) {
 	if over(ctx) {
 		return true, nil // a call without its result would break the transcript
 	}
+
 	// 1, 2: prepare and announce.
 	b.seen++
+
 	if b.options.SpinDetector != nil {
 		b.spins = append(b.spins, NewSpinSignature(call.name, call.parameters))
 	}
+
 	b.prepare(call)
 	b.announce(call)
 
@@ -113,6 +125,7 @@ func (b *batch) mediate(ctx context.Context, row entry) (stop bool, err error) {
 	if waits, err := b.awaitTool(ctx, call, result); waits || err != nil {
 		return true, err
 	}
+
 	result, waits := b.awaitApproval(call, result)
 	if waits {
 		return true, nil
@@ -122,6 +135,7 @@ func (b *batch) mediate(ctx context.Context, row entry) (stop bool, err error) {
 	if result, err = b.truncate(call, result); err != nil {
 		return true, err
 	}
+
 	b.report(ctx, call, result)
 
 	// 10: repeated failure.
@@ -137,10 +151,12 @@ func (b *batch) mediate(ctx context.Context, row entry) (stop bool, err error) {
 			return true, nil
 		}
 	}
+
 	if call.decision.Complete {
 		b.complete = true
 		return true, nil
 	}
+
 	return false, b.consult(ctx, call, result)
 }
 
@@ -151,14 +167,17 @@ func (b *batch) read(row entry) (*toolCall, bool) {
 	if !is || !named || name == "" {
 		return nil, false
 	}
+
 	sequence := row.index + 1
 	if row.index < 0 {
 		sequence = b.seen + 1
 	}
+
 	id, given := value.NonBlank(first(raw["id"], raw["tool_call_id"]))
 	if !given {
 		id = fmt.Sprintf("tool-call-%d-%d", b.turn, sequence)
 	}
+
 	return &toolCall{name: name, id: id, raw: raw, parameters: value.Assoc(raw["parameters"])}, true
 }
 
@@ -216,12 +235,14 @@ func (b *batch) decide(ctx context.Context, call *toolCall) tool.Decision {
 			given = nil
 		}
 	}
+
 	decision := tool.NormalizeDecision(given, call.prepared, call.id, call.parameters, b.turnContext)
 	if decision.Action == tool.ActionPending {
 		if _, err := request.Normalize(decision.Request); err != nil {
 			return tool.Decision{Action: tool.ActionProceed}
 		}
 	}
+
 	return decision
 }
 
@@ -233,6 +254,7 @@ func (b *batch) proposal(call *toolCall) Proposal {
 		PriorToolResults:     slices.Clip(b.toolResults),
 		PriorMediatedResults: slices.Clip(b.toolResults[b.earlier:]),
 	}
+
 	if call.failure == nil {
 		proposal.PreparedToolCall = call.prepared.Call.Object()
 	}

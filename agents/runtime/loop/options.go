@@ -72,23 +72,28 @@ func (o Options) withOverrides() Options {
 	if limit := value.Int32(o.Overrides["max_iterations"]); limit > 0 && (o.MaxTurns == 0 || o.MaxTurns > limit) {
 		o.MaxTurns = limit
 	}
+
 	o.MaxTurns = max(1, o.MaxTurns)
 	own := maps.Clone(o.Context)
 	if own == nil {
 		own = map[string]any{}
 	}
+
 	for name, given := range o.Overrides {
 		if given != nil && (!value.Container(given) || value.Truthy(given)) {
 			own[name] = given
 		}
 	}
+
 	if o.Principal != nil && own["principal"] == nil {
 		own["principal"] = o.Principal
 	}
+
 	o.Context = own
 	if o.LockTTL == 0 {
 		o.LockTTL = defaultLockTTL
 	}
+
 	o.LockTTL = max(time.Second, o.LockTTL)
 	o.SessionID = identify(o.SessionID, o.Metadata, "transcript_session_id", "session_id", "transcript_id")
 	o.RunID = identify(o.RunID, o.Metadata, "run_id", "chat_run_id")
@@ -113,6 +118,7 @@ func (o *Options) structuredOutput(declared int) (*StructuredOutput, error) {
 	if o.StructuredOutput == nil {
 		return nil, nil
 	}
+
 	output, parsed := o.StructuredOutput.(*StructuredOutput)
 	if !parsed {
 		var err error
@@ -123,6 +129,7 @@ func (o *Options) structuredOutput(declared int) (*StructuredOutput, error) {
 	if output != nil && (declared > 0 || o.OnDelta != nil) {
 		return nil, errStructuredMixed()
 	}
+
 	return output, nil
 }
 

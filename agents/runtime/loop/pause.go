@@ -28,6 +28,7 @@ func (r *run) poll(ctx context.Context) (*interrupt, error) {
 	if r.options.Interrupts == nil {
 		return nil, nil
 	}
+
 	var given any
 	err := guard("interrupt source", func() (err error) {
 		given, err = r.options.Interrupts.Poll(ctx, r.options.request(r.messages), r.turnContext)
@@ -36,11 +37,13 @@ func (r *run) poll(ctx context.Context) (*interrupt, error) {
 	if err != nil || given == nil {
 		return nil, err
 	}
+
 	message, is := value.Object(given)
 	if !is {
 		r.emit("interrupt_ignored", map[string]any{"reason": "invalid_message", "turn": r.turn})
 		return nil, nil
 	}
+
 	return r.interrupted(message)
 }
 
@@ -52,6 +55,7 @@ func (r *run) cancelled(ctx context.Context) (*interrupt, error) {
 	if !r.controlled() {
 		return nil, nil
 	}
+
 	var asked bool
 	err := guard("run control", func() (err error) {
 		asked, err = r.options.Control.Cancelling(ctx, r.options.RunID)
@@ -60,6 +64,7 @@ func (r *run) cancelled(ctx context.Context) (*interrupt, error) {
 	if err != nil || !asked {
 		return nil, nil //nolint:nilerr // who cannot say so has not asked
 	}
+
 	return r.interrupted(map[string]any{
 		"role": "user", "content": "Cancel this run.",
 		"metadata": map[string]any{
@@ -89,6 +94,7 @@ func (r *run) interrupted(raw map[string]any) (*interrupt, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	action := interruptAction(first(message.Metadata["interrupt_action"], message.Metadata["action"]))
 	metadata := maps.Clone(message.Metadata)
 	delete(metadata, "interrupt_action")
@@ -125,24 +131,30 @@ func (b *batch) awaitTool(ctx context.Context, call *toolCall, result map[string
 	if !waits {
 		return false, nil
 	}
+
 	pending, err := request.Normalize(raw)
 	if err != nil {
 		return true, err //nolint:wrapcheck // its errors are the contract's
 	}
+
 	metadata := maps.Clone(value.Assoc(pending["metadata"]))
 	metadata["turn_count"] = b.turn
 	pending["metadata"] = metadata
+
 	if pending, err = b.keepRequest(ctx, call, pending); err != nil {
 		return true, err
 	}
+
 	b.pending, b.complete = pending, true
 	b.append(envelope.NewToolResult(value.EncodeText(pending), call.name, map[string]any{
 		"success": false, "status": request.StatusPending, "result": pending,
 	}, map[string]any{"tool_call_id": call.id}))
+
 	b.emit(request.StatusPending, b.facts(call, map[string]any{"request_id": pending["request_id"]}))
 	b.addToolEvent(request.StatusPending, call, map[string]any{
 		"status": request.StatusPending, "request_id": pending["request_id"],
 	})
+
 	return true, nil
 }
 
@@ -157,24 +169,27 @@ func (b *batch) keepRequest(ctx context.Context, call *toolCall, pending map[str
 	return kept, err
 }
 
-// awaitApproval pauses the run for a person's decision. An envelope that nobody could decide about is a failure of the
+// awaitApproval pauses the run for a person's decision. An envelope that no approver could decide about is a failure of the
 // tool, never a success.
 func (b *batch) awaitApproval(call *toolCall, result map[string]any) (map[string]any, bool) {
 	asked := value.Assoc(result["result"])
 	if asked["type"] != string(envelope.TypeApprovalRequired) {
 		return result, false
 	}
+
 	typed := maps.Clone(asked)
 	for name, value := range map[string]any{"schema": envelope.Schema, "version": envelope.Version} {
 		if typed[name] == nil {
 			typed[name] = value
 		}
 	}
+
 	message, err := envelope.Normalize(typed)
 	if err != nil {
 		return tool.ErrorResult(call.name, "Tool asked for approval with an invalid message.",
 			map[string]any{"error_type": "invalid_approval_envelope"}, value.Assoc(result["runtime"])), false
 	}
+
 	b.approval, b.complete = asked, true
 	b.append(message)
 	b.emit(string(envelope.TypeApprovalRequired), b.facts(call, map[string]any{"action_id": message.Payload["action_id"]}))

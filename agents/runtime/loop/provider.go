@@ -45,21 +45,26 @@ func (p *providerRunner) Turn(ctx context.Context, messages []envelope.Envelope,
 	if err != nil {
 		return nil, err
 	}
+
 	raw, is := value.Object(given)
 	if !is {
 		return nil, providerError("adapter", "must return an array")
 	}
+
 	result, err := NormalizeProviderTurn(raw)
 	if err != nil {
 		return nil, err
 	}
+
 	if message := value.Assoc(result["message"]); result["content"] == "" {
 		result["content"] = value.Text(message["content"])
 	}
+
 	p.readOutput(result)
 	if p.run.mediating {
 		return result, nil // the loop adds content and calls to the transcript
 	}
+
 	return result, withAnswer(result, messages)
 }
 
@@ -90,6 +95,7 @@ func (p *providerRunner) readOutput(result map[string]any) {
 	if p.output == nil || result["failure"] != nil || result["structured_output"] != nil {
 		return
 	}
+
 	read := p.output.Read(value.Text(result["content"]))
 	if diagnostics, has := read["provider_diagnostics"]; has {
 		merged := maps.Clone(value.Assoc(result["provider_diagnostics"]))
@@ -111,14 +117,17 @@ func withAnswer(result map[string]any, messages []envelope.Envelope) error {
 	} else if content := value.Text(result["content"]); content != "" {
 		messages = append(messages, envelope.AssistantText(content, nil))
 	}
+
 	added, err := envelopes(result["continuation_messages"])
 	if err != nil {
 		return err
 	}
+
 	events := []any{}
 	for _, message := range added {
 		events = append(events, event("continuation_message_added", map[string]any{"role": message.Role}))
 	}
+
 	result["messages"], result["events"] = append(messages, added...), events
 	result["tool_execution_results"] = []any{}
 	return nil
@@ -137,6 +146,7 @@ func NormalizeProviderTurn(raw map[string]any) (map[string]any, error) {
 		}
 		turn[name] = object
 	}
+
 	for _, step := range []func(turn, raw map[string]any) error{
 		takeMessage, takeToolCalls, takeContinuation, takeFailure, takeStructuredOutput,
 	} {
@@ -144,6 +154,7 @@ func NormalizeProviderTurn(raw map[string]any) (map[string]any, error) {
 			return nil, err
 		}
 	}
+
 	return turn, nil
 }
 
@@ -208,12 +219,14 @@ func normalizeToolCalls(given any) ([]any, error) {
 			}
 			raw = map[string]any{}
 		}
+
 		call, err := normalizeToolCall(raw, path)
 		if err != nil {
 			return nil, err
 		}
 		calls = append(calls, call)
 	}
+
 	return calls, nil
 }
 
@@ -222,10 +235,12 @@ func normalizeToolCall(raw map[string]any, path string) (map[string]any, error) 
 	if name == "" {
 		return nil, providerError(path+".name", "must be a non-empty string")
 	}
+
 	parameters := raw["parameters"]
 	if parameters != nil && !value.Container(parameters) {
 		return nil, providerError(path+".parameters", "must be an array when present")
 	}
+
 	call := map[string]any{"name": name, "parameters": value.Assoc(parameters)}
 	if id := value.Text(raw["id"]); id != "" {
 		call["id"] = id
@@ -233,18 +248,21 @@ func normalizeToolCall(raw map[string]any, path string) (map[string]any, error) 
 	if value.Container(raw["metadata"]) {
 		call["metadata"] = value.Assoc(raw["metadata"])
 	}
+
 	return call, nil
 }
 
 func takeContinuation(turn, raw map[string]any) error {
 	given := raw["continuation_messages"]
 	turn["continuation_messages"] = []any{}
+
 	if given == nil {
 		return nil
 	}
 	if !value.Container(given) {
 		return providerError("continuation_messages", "must be an array when present")
 	}
+
 	messages, err := envelopes(given)
 	turn["continuation_messages"] = envelope.Values(messages)
 	return err
@@ -257,12 +275,14 @@ func takeFailure(turn, raw map[string]any) error {
 	if !value.Container(raw["failure"]) {
 		return providerError("failure", "must be an array when present")
 	}
+
 	failure := value.Assoc(raw["failure"])
 	for _, name := range []string{"type", "message"} {
 		if value.Text(failure[name]) == "" {
 			return providerError("failure."+name, "must be a non-empty string")
 		}
 	}
+
 	turn["failure"] = failure
 	return nil
 }
@@ -272,11 +292,13 @@ func takeStructuredOutput(turn, raw map[string]any) error {
 	if !present {
 		return nil
 	}
+
 	given := value.Assoc(item)
 	parsed, has := given["parsed"]
 	if !has {
 		return providerError("structured_output", "must be an array with a parsed key")
 	}
+
 	output := map[string]any{"parsed": parsed}
 	if diagnostics := given["diagnostics"]; diagnostics != nil {
 		if !value.Container(diagnostics) {
@@ -284,6 +306,7 @@ func takeStructuredOutput(turn, raw map[string]any) error {
 		}
 		output["diagnostics"] = value.Assoc(diagnostics)
 	}
+
 	turn["structured_output"] = output
 	return nil
 }
@@ -303,6 +326,7 @@ func entries(given any) []entry {
 		}
 		return rows
 	}
+
 	object := value.Assoc(given)
 	rows := make([]entry, 0, len(object))
 	for _, key := range slices.Sorted(maps.Keys(object)) {

@@ -111,15 +111,18 @@ func failureCode(result map[string]any) string {
 	named := []any{
 		result["error_code"], result["code"], metadata["error_type"], metadata["error_code"], metadata["code"],
 	}
+
 	for _, given := range named {
 		if code := value.Trim(value.Scalar(given)); code != "" {
 			return notOfCode.ReplaceAllString(strings.ToLower(code), "_")
 		}
 	}
+
 	text, is := result["error"].(string)
 	if !is {
 		text = "tool_execution_failed"
 	}
+
 	return "error_" + strings.TrimPrefix(tool.Hash(text), "sha256:")[:12]
 }
 

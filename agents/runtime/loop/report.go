@@ -14,6 +14,7 @@ func (b *batch) truncate(call *toolCall, result map[string]any) (map[string]any,
 	if b.options.Truncator == nil {
 		return result, nil
 	}
+
 	var truncation Truncation
 	err := guard("tool result truncator", func() (err error) {
 		truncation, err = b.options.Truncator.Truncate(result, call.name, call.toolContext)
@@ -22,12 +23,14 @@ func (b *batch) truncate(call *toolCall, result map[string]any) (map[string]any,
 	if err != nil || !truncation.Truncated || truncation.Result == nil {
 		return result, err
 	}
+
 	stored := b.facts(call, nil)
 	for name, value := range truncation.Metadata {
 		if _, own := stored[name]; !own {
 			stored[name] = value
 		}
 	}
+
 	payload := maps.Clone(stored)
 	payload["original_result"] = result
 	b.emit("tool_result_truncated", payload)
@@ -48,14 +51,17 @@ func (b *batch) report(ctx context.Context, call *toolCall, result map[string]an
 		"tool_name": call.name, "tool_call_id": call.id, "result": result, "parameters": call.exposure["parameters"],
 		"parameters_sha256": call.prepared.ParametersSHA256, "parameters_redacted": true, "turn_count": b.turn,
 	}
+
 	if runtime := value.Assoc(result["runtime"]); len(runtime) > 0 {
 		executed["runtime"] = runtime
 	}
+
 	b.diagnose(ctx, call, result, executed)
 	b.toolResults = append(b.toolResults, executed)
 	b.auditEvents = append(b.auditEvents, tool.AuditEvent(tool.Outcome{
 		Prepared: call.prepared, CallID: call.id, Turn: b.turn, Result: result,
 	}))
+
 	b.append(envelope.NewToolResult(resultContent(result), call.name, result, map[string]any{"tool_call_id": call.id}))
 }
 
@@ -77,10 +83,12 @@ func (b *batch) diagnose(ctx context.Context, call *toolCall, result, executed m
 	if b.options.Diagnostics == nil {
 		return
 	}
+
 	about := b.facts(call, map[string]any{
 		"turn_context": b.turnContext, "tool_declaration": call.prepared.Declaration.Object(), "result": result,
 		"success": value.Truthy(result["success"]), "parameters_sha256": call.prepared.ParametersSHA256,
 	})
+
 	var found map[string]any
 	err := guard("diagnostics", func() (err error) {
 		found, err = b.options.Diagnostics(ctx, about)
@@ -89,6 +97,7 @@ func (b *batch) diagnose(ctx context.Context, call *toolCall, result, executed m
 	if err != nil || len(found) == 0 {
 		return
 	}
+
 	metadata := b.facts(call, found)
 	executed["diagnostics"] = found
 	b.record("tool_result_diagnostics", metadata)
@@ -101,6 +110,7 @@ func (b *batch) nudge(call *toolCall, result map[string]any) error {
 	if tracker == nil || value.Truthy(result["success"]) {
 		return nil
 	}
+
 	signature := NewFailureSignature(call.name, call.parameters, result)
 	var message string
 	var repeats, threshold int
@@ -112,11 +122,13 @@ func (b *batch) nudge(call *toolCall, result map[string]any) error {
 	if err != nil || value.Trim(message) == "" {
 		return err
 	}
+
 	payload := signature.payload(b.turn, repeats, threshold, message)
 	b.emit("identical_failure_nudged", payload)
 	b.append(envelope.AssistantText(message, map[string]any{
 		"type": "identical_failure_nudge", "identical_failure_signature": payload,
 	}))
+
 	return nil
 }
 
@@ -129,6 +141,7 @@ func (b *batch) consult(ctx context.Context, call *toolCall, result map[string]a
 	if err != nil || b.options.CompletionPolicy == nil {
 		return err
 	}
+
 	about := map[string]any{
 		"tool_name": call.name, "turn": b.turn, "message": decision.Message, "context": value.Filled(decision.Context),
 	}
@@ -147,6 +160,7 @@ func (b *batch) consult(ctx context.Context, call *toolCall, result map[string]a
 		b.record("completion_policy_continue", about)
 		b.emit("completion_policy_continue", about)
 	}
+
 	return nil
 }
 
@@ -177,10 +191,12 @@ func (r *run) gateCompletion(result map[string]any) (forced bool) {
 	if !r.complete || len(entries(result["tool_calls"])) > 0 || r.exceeded != "" || r.stalled != nil {
 		return false
 	}
+
 	refusal := r.gate.checkCompletion(r.messages)
 	if refusal == nil {
 		return false
 	}
+
 	const blocked = "tool_call_gate_completion_blocked"
 	r.complete = false
 	r.append(envelope.UserText(refusal.reason, map[string]any{"type": blocked, "tool_call_gate": refusal.context}))

@@ -1,5 +1,5 @@
 // Package loop runs a conversation between a model and tools to its end: turn by turn it calls a runner, executes the
-// tool calls that come back, watches budgets, stalls, interrupts and completion, and gives one conversation result
+// tool calls that come back, watches budgets, stalls, interrupts and completion, and returns one conversation result
 // (agent runtime contract, sections 3 and 9). Run reads like section 3.2.
 //
 // It dispatches no model, stores nothing and knows no protocol: the model, the tools, the store of transcripts, the lock
@@ -61,7 +61,7 @@ type run struct {
 // section 3). Messages is a list of messages of any age: []envelope.Envelope or a JSON list.
 //
 // A run that failed, paused or was stopped is a result with its status, not an error. Errors are inputs that break the
-// contract and callbacks that may not fail. When the context ends, Run gives both the interrupted result and the cause
+// contract and callbacks that may not fail. When the context ends, Run returns both the interrupted result and the cause
 // as error: the tools that ran are in the transcript, the answer of the turn is not. Values inside of the result share
 // members; Clone it before changing it.
 func Run(ctx context.Context, messages any, runner Runner, options Options) (result map[string]any, err error) {
@@ -73,6 +73,7 @@ func Run(ctx context.Context, messages any, runner Runner, options Options) (res
 
 	// 3: declarations, run control.
 	r.reportDeclarations()
+
 	if err := r.start(ctx); err != nil {
 		return r.runControlFailure(err, false)
 	}
@@ -81,6 +82,7 @@ func Run(ctx context.Context, messages any, runner Runner, options Options) (res
 			r.abandon(ctx)
 		}
 	}()
+
 	if r.runner == nil {
 		return nil, invalid(codeLoop, "", "a turn runner or provider_turn_adapter is required")
 	}
@@ -91,6 +93,7 @@ func Run(ctx context.Context, messages any, runner Runner, options Options) (res
 		return nil, err
 	}
 	defer r.release(ctx, token) // 8
+
 	if r.contended(token) {
 		return r.contention(ctx)
 	}
@@ -120,9 +123,11 @@ func (r *run) runTurn(ctx context.Context, turn int) (goOn bool, err error) {
 		r.exceed(budget)
 		return false, nil
 	}
+
 	r.turn, r.complete = turn, false
 	r.turnContext = maps.Clone(r.options.Context)
 	r.turnContext["turn"] = turn
+
 	if stop, err := r.checkCancelled(ctx); stop || err != nil {
 		return false, err
 	}
@@ -131,6 +136,7 @@ func (r *run) runTurn(ctx context.Context, turn int) (goOn bool, err error) {
 	r.emit("turn_started", map[string]any{
 		"turn": turn, "max_turns": r.options.MaxTurns, "message_count": len(r.messages),
 	})
+
 	r.compact(ctx)
 
 	// e, f: runner, cancellation. A cancelled turn leaves nothing behind.
@@ -139,6 +145,7 @@ func (r *run) runTurn(ctx context.Context, turn int) (goOn bool, err error) {
 		r.runnerFailed(problem)
 		return false, nil
 	}
+
 	result, isObject := value.Object(given)
 	if !isObject && problem == nil {
 		return false, r.runnerGaveNonsense(ctx)
@@ -151,10 +158,12 @@ func (r *run) runTurn(ctx context.Context, turn int) (goOn bool, err error) {
 	if diagnostics, is := value.Object(result["provider_diagnostics"]); is {
 		r.diagnostics = append(r.diagnostics, diagnostics)
 	}
+
 	if failure, is := value.Object(result["failure"]); is {
 		r.providerFailed(failure)
 		return false, nil
 	}
+
 	r.account(result)
 
 	// j: tools of the model, or what the runner did by itself.
@@ -198,6 +207,7 @@ func (r *run) runTurn(ctx context.Context, turn int) (goOn bool, err error) {
 	if forced {
 		return true, nil
 	}
+
 	return r.shouldContinue(ctx, result)
 }
 
@@ -207,6 +217,7 @@ func newRun(messages any, runner Runner, options Options) (*run, error) {
 	if len(options.Declarations) > 0 {
 		r.tools, r.rejected = tool.Declare(options.Declarations)
 	}
+
 	output, err := r.options.structuredOutput(r.tools.Len())
 	if err != nil {
 		return nil, err
@@ -214,14 +225,17 @@ func newRun(messages any, runner Runner, options Options) (*run, error) {
 	if r.messages, err = envelopes(messages); err != nil {
 		return nil, err
 	}
+
 	r.messages = slices.Clip(r.messages) // the caller's list stays its own
 	r.mediating = r.executable() && r.tools.Len() > 0
 	r.gate = newGate(options.ToolCallRules)
 	r.budgets = newBudgets(options.Budgets, r.options.MaxTurns, time.Now())
 	r.usage, r.metadata, r.requestMeta = newUsage(), map[string]any{}, map[string]any{}
+
 	if options.Provider != nil {
 		r.runner = &providerRunner{run: r, adapter: options.Provider, output: output}
 	}
+
 	return r, nil
 }
 
@@ -274,7 +288,7 @@ func (r *run) end(ctx context.Context, status string) error {
 	})
 }
 
-// abandon ends a run that leaves with an error, so that nobody waits for it.
+// abandon ends a run that leaves with an error, so that no caller waits for it.
 func (r *run) abandon(ctx context.Context) { _ = r.end(ctx, envelope.StatusFailed) }
 
 func (r *run) locking() bool { return r.options.Lock != nil && r.options.SessionID != "" }
@@ -346,10 +360,12 @@ func (r *run) runControlFailure(problem error, keep bool) (map[string]any, error
 			"type": "run_control", "message": message, "code": errorCode(problem), "turn_count": 0,
 		},
 	}
+
 	if keep {
 		result["tool_execution_results"], result["tool_events"] = filled(r.toolResults), filled(r.toolEvents)
 		result["tool_audit_events"], result["events"] = filled(r.auditEvents), filled(r.events)
 	}
+
 	return envelope.NormalizeResult(result) //nolint:wrapcheck // its errors are the contract's
 }
 
@@ -375,10 +391,12 @@ func (r *run) finish(ctx context.Context) (map[string]any, error) {
 		r.persist(ctx, failed)
 		return failed, err
 	}
+
 	r.persist(ctx, result)
 	r.emit("completed", map[string]any{
 		"turn": r.turn, "message_count": len(r.messages), "tool_results": len(r.toolResults),
 	})
+
 	return result, r.stopCause
 }
 
@@ -390,12 +408,14 @@ func (r *run) result() map[string]any {
 		"request_metadata": r.requestMeta, "provider_diagnostics": filled(r.diagnostics),
 		"structured_output_diagnostics": r.outputStatus, "completed": true,
 	}
+
 	if r.outputStatus == nil {
 		result["structured_output_diagnostics"] = map[string]any{}
 	}
 	if r.output != nil {
 		result["structured_output"] = *r.output
 	}
+
 	r.overlay(result)
 	return result
 }
@@ -407,6 +427,7 @@ func (r *run) overlay(result map[string]any) {
 			result["status"], result[member], result["completed"] = status, value, false
 		}
 	}
+
 	stop(r.exceeded != "", envelope.StatusBudgetExceeded, "budget", r.exceeded)
 	stop(r.stalled != nil, envelope.StatusStalled, "stalled", r.stalled)
 	stop(r.approval != nil, envelope.StatusApprovalRequired, "approval_required", r.approval)

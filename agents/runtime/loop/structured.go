@@ -31,6 +31,7 @@ func ParseStructuredOutput(given any) (*StructuredOutput, error) {
 	if !value.Container(given) {
 		return nil, structuredError("structured_output", "must be an array")
 	}
+
 	raw := value.Assoc(given)
 	name, isText := raw["name"].(string)
 	strict, isBool := raw["strict"].(bool)
@@ -49,9 +50,11 @@ func ParseStructuredOutput(given any) (*StructuredOutput, error) {
 	case hasFormat && format != formatJSONSchema:
 		return nil, structuredError("format", "must be json_schema")
 	}
+
 	if name = value.Trim(name); isText && !outputName.MatchString(name) {
 		return nil, structuredError("name", "must match /^[A-Za-z][A-Za-z0-9_-]{0,63}$/")
 	}
+
 	return &StructuredOutput{Schema: value.Assoc(raw["schema"]), Name: name, Strict: strict || !hasStrict}, nil
 }
 
@@ -75,6 +78,7 @@ func (s *StructuredOutput) Read(text string) map[string]any {
 	if problem := s.Mismatch(parsed); s.Strict && problem != "" {
 		return structuredFailure("schema_mismatch", "Provider structured output does not match the requested schema.", problem)
 	}
+
 	return map[string]any{"structured_output": map[string]any{
 		"parsed": parsed, "diagnostics": map[string]any{"status": "parsed"},
 	}}
@@ -102,6 +106,7 @@ func mismatch(given any, schema map[string]any) string {
 	if allowed, is := value.List(schema["enum"]); is && !oneOf(given, allowed) {
 		return "enum_mismatch"
 	}
+
 	switch typed := given.(type) {
 	case map[string]any:
 		return objectMismatch(typed, schema)
@@ -113,6 +118,7 @@ func mismatch(given any, schema map[string]any) string {
 			}
 		}
 	}
+
 	return ""
 }
 
@@ -124,6 +130,7 @@ func objectMismatch(object, schema map[string]any) string {
 			return "required_property_missing"
 		}
 	}
+
 	properties := value.Assoc(schema["properties"])
 	for _, row := range entries(object) {
 		property, known := value.Object(properties[row.key])
@@ -135,6 +142,7 @@ func objectMismatch(object, schema map[string]any) string {
 			return "additional_property_forbidden"
 		}
 	}
+
 	return ""
 }
 
@@ -159,6 +167,7 @@ func hasType(given, kind any) bool {
 	if !several {
 		names = []any{kind}
 	}
+
 	for _, name := range names {
 		if isOfType(given, value.Text(name)) {
 			return true

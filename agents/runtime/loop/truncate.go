@@ -43,10 +43,12 @@ func (t *ByteTruncator) Truncate(result map[string]any, _ string, _ map[string]a
 	if mostBytes(result, t.limit) <= t.limit {
 		return Truncation{Result: result}, nil
 	}
+
 	size := len(tool.Canonical(result))
 	if size <= t.limit {
 		return Truncation{Result: result, Metadata: map[string]any{"original_bytes": size}}, nil
 	}
+
 	facts := map[string]any{"original_bytes": size, "excerpt_bytes": t.limit}
 	body := map[string]any{"truncated": true, "excerpt": t.excerpt(result)}
 	maps.Copy(body, facts)
@@ -55,11 +57,13 @@ func (t *ByteTruncator) Truncate(result map[string]any, _ string, _ map[string]a
 	dropped := t.citations(value.Assoc(result["result"]), body) + t.citations(metadata, metadata)
 	metadata["truncated"] = true
 	maps.Copy(metadata, facts)
+
 	if dropped > 0 {
 		for _, target := range []map[string]any{body, metadata, facts} {
 			target["citations_dropped"] = dropped
 		}
 	}
+
 	short := maps.Clone(result)
 	short["result"], short["metadata"] = body, metadata
 	return Truncation{Result: short, Truncated: true, Metadata: facts}, nil
@@ -105,15 +109,18 @@ func (t *ByteTruncator) excerpt(result map[string]any) string {
 			text = append(append(append(text, `":`...), tool.Canonical(value)...), ',')
 		}
 	}
+
 	rest := maps.Clone(result)
 	maps.DeleteFunc(rest, func(name string, _ any) bool {
 		return name == "success" || name == "tool_name" || name == "error" || name == "result"
 	})
+
 	if len(rest) > 0 {
 		text = append(text, tool.Canonical(rest)[1:]...)
 	} else {
 		text[len(text)-1] = '}'
 	}
+
 	return string(wholeRunes(text[:min(len(text), t.limit)]))
 }
 
@@ -125,11 +132,13 @@ func wholeRunes(text []byte) []byte {
 	if at == nil {
 		return text
 	}
+
 	cut := max(0, len(text)-12) + at[0]
 	slashes := 0
 	for cut-slashes > 0 && text[cut-slashes-1] == '\\' {
 		slashes++
 	}
+
 	if slashes%2 == 1 { // the backslash is itself escaped: "\\u12" is text
 		return text
 	}
@@ -137,12 +146,13 @@ func wholeRunes(text []byte) []byte {
 }
 
 // citations copies the citations of one place into another, in order, until their JSON would exceed the limit, and
-// gives how many it dropped.
+// returns how many it dropped.
 func (t *ByteTruncator) citations(from, into map[string]any) (dropped int) {
 	value, present := from[tool.CitationsKey]
 	if !present {
 		return 0
 	}
+
 	kept, size := []any{}, len("[]")
 	for _, citation := range envelope.Citations(value) {
 		length := len(tool.Canonical(citation))
@@ -155,9 +165,11 @@ func (t *ByteTruncator) citations(from, into map[string]any) (dropped int) {
 		}
 		kept, size = append(kept, citation), size+length
 	}
+
 	delete(into, tool.CitationsKey)
 	if len(kept) > 0 || dropped == 0 {
 		into[tool.CitationsKey] = kept
 	}
+
 	return dropped
 }

@@ -42,6 +42,7 @@ func (r *run) compact(ctx context.Context) {
 	if r.options.CompactionPolicy == nil || r.options.Summarizer == nil {
 		return
 	}
+
 	compaction := Compact(ctx, r.messages, r.options.CompactionPolicy, r.options.Summarizer)
 	if problem := r.keepArchive(ctx, compaction); problem != nil {
 		metadata := maps.Clone(compaction.Metadata)
@@ -50,6 +51,7 @@ func (r *run) compact(ctx context.Context) {
 		r.record(compactionFailed, metadata)
 		return
 	}
+
 	r.messages = compaction.Messages
 	r.events = append(r.events, compaction.Events...)
 }
@@ -104,6 +106,7 @@ func (r *run) providerFailed(raw map[string]any) {
 	if _, is := value.Integer(failure["turn_count"]); !is {
 		failure["turn_count"] = r.turn
 	}
+
 	r.emit("failed", map[string]any{"turn": r.turn, "error": failure["message"]})
 	r.failed = r.snapshot(map[string]any{"failure": failure, "provider_diagnostics": filled(r.diagnostics)})
 }
@@ -119,6 +122,7 @@ func (r *run) account(result map[string]any) {
 	if metadata, is := value.Object(result["metadata"]); is {
 		maps.Copy(r.metadata, metadata)
 	}
+
 	output := value.Assoc(result["structured_output"])
 	if parsed, has := output["parsed"]; has {
 		r.output, r.outputStatus = &parsed, publicDiagnostics(value.Assoc(output["diagnostics"]))
@@ -145,10 +149,12 @@ func (r *run) adopt(ctx context.Context, raw map[string]any) (map[string]any, er
 		raw = maps.Clone(raw)
 		raw["messages"] = envelope.Values(messages)
 	}
+
 	result, err := envelope.NormalizeResult(raw)
 	if err != nil {
 		return nil, err //nolint:wrapcheck // its errors are the contract's
 	}
+
 	events, err := normalizeEvents(result["events"])
 	if err != nil {
 		return nil, err
@@ -156,6 +162,7 @@ func (r *run) adopt(ctx context.Context, raw map[string]any) (map[string]any, er
 	if r.messages, err = envelopes(result["messages"]); err != nil {
 		return nil, err
 	}
+
 	results, _ := value.List(result["tool_execution_results"])
 	toolEvents, _ := value.List(result["tool_events"])
 	auditEvents, _ := value.List(result["tool_audit_events"])
@@ -170,10 +177,12 @@ func normalizeEvents(given any) ([]any, error) {
 	if given == nil {
 		return nil, nil
 	}
+
 	events, is := value.List(given)
 	if !is {
 		return nil, invalid(codeLoop, "", "events must be an array")
 	}
+
 	for _, one := range events {
 		if _, is := value.Object(one); !is {
 			return nil, invalid(codeLoop, "", "event must be an array")

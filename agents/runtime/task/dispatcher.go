@@ -18,7 +18,7 @@ type Handler func(ctx context.Context, input, target map[string]any) (any, error
 // ErrCancelled is why the context of a handler ended when its run was cancelled.
 var ErrCancelled = errors.New("the task run was cancelled")
 
-// Caller is who asks. The zero value is nobody: it owns no run and sees none.
+// Caller is who asks. The zero value is no one: it owns no run and sees none.
 type Caller struct {
 	OwnerType string // for example "user"
 	OwnerKey  string
@@ -45,7 +45,7 @@ type Options struct {
 	Runs Runs
 
 	// Failed is told of every dispatch that failed: "no_handler", "invalid_result" or the code of the handler's error.
-	// Nil = nobody.
+	// Nil = no one.
 	Failed func(reason string, input map[string]any)
 
 	// ForgetStart drops the time and the metadata of the start when the result is saved. The recorded runtime does so by
@@ -84,18 +84,22 @@ func (d *Dispatcher) Run(ctx context.Context, caller Caller, raw map[string]any)
 	if err != nil {
 		return nil, err
 	}
+
 	target, handler, err := d.place(ctx, input)
 	if err != nil {
 		return nil, err
 	}
+
 	input["executor_id"] = target["id"]
 	placement := value.Assoc(input["placement"])
 	started := map[string]any{
 		"executor_id": target["id"], "target_kind": target["kind"], "resource_class": placement["resource_class"],
 	}
+
 	if _, err := d.Start(ctx, input, started, caller); err != nil {
 		return nil, err
 	}
+
 	outcome, failure := d.call(ctx, input, target, handler)
 	return d.finish(context.WithoutCancel(ctx), input, outcome, failure)
 }
@@ -114,16 +118,19 @@ func (d *Dispatcher) place(ctx context.Context, input map[string]any) (map[strin
 	if err != nil {
 		return nil, nil, err
 	}
+
 	target := Select(targets, value.Assoc(input["placement"]))
 	if target == nil {
 		d.failed("no_handler", input)
 		return nil, nil, refuse(CodeNoHandler, "No executor target fits the placement of the task.")
 	}
+
 	handler := d.options.Handler(input, target)
 	if handler == nil {
 		d.failed("no_handler", input)
 		return nil, nil, refuse(CodeNoHandler, "No agents/run-task handler is registered for the selected executor target.")
 	}
+
 	return target, handler, nil
 }
 
@@ -135,6 +142,7 @@ func (d *Dispatcher) Start(ctx context.Context, run, metadata map[string]any, ca
 	if startedAt == nil {
 		startedAt = now
 	}
+
 	started, err := NormalizeRun(map[string]any{
 		"run_id": run["run_id"], "session_id": run["session_id"], "executor_id": run["executor_id"],
 		"status": StatusRunning, "owner": caller.owner(), "started_at": startedAt, "updated_at": now, "metadata": metadata,
@@ -142,6 +150,7 @@ func (d *Dispatcher) Start(ctx context.Context, run, metadata map[string]any, ca
 	if err != nil {
 		return nil, err
 	}
+
 	won, err := d.options.Runs.Claim(ctx, started)
 	if err != nil {
 		return nil, fmt.Errorf("claim task run: %w", err)
@@ -149,6 +158,7 @@ func (d *Dispatcher) Start(ctx context.Context, run, metadata map[string]any, ca
 	if !won {
 		return nil, refuse(CodeAlreadyStarted, "The run_id has already been claimed for execution.")
 	}
+
 	return started, nil
 }
 
@@ -172,6 +182,7 @@ func (d *Dispatcher) call(ctx context.Context, input, target map[string]any, han
 	if err != nil && errors.Is(context.Cause(ctx), ErrCancelled) {
 		return map[string]any{"status": StatusCancelled}, nil
 	}
+
 	return outcome, err
 }
 
@@ -190,6 +201,7 @@ func (d *Dispatcher) finish(ctx context.Context, input map[string]any, outcome a
 		result = map[string]any{"status": StatusFailed}
 		failure = refuse(CodeInvalidResult, "The handler gave no object of the form agents-api/task-result/v1.")
 	}
+
 	saved, err := d.save(ctx, input, result)
 	if err != nil {
 		return nil, err
@@ -198,6 +210,7 @@ func (d *Dispatcher) finish(ctx context.Context, input map[string]any, outcome a
 		d.failed(reason, input)
 		return nil, failure
 	}
+
 	return saved, nil
 }
 
@@ -206,14 +219,17 @@ func (d *Dispatcher) save(ctx context.Context, input, result map[string]any) (ma
 	saved, err := d.options.Runs.Update(ctx, value.Text(input["run_id"]), func(started map[string]any) (map[string]any, error) {
 		result = maps.Clone(result)
 		result["schema"] = SchemaResult
+
 		for _, name := range []string{"run_id", "session_id", "executor_id"} {
 			result[name] = input[name]
 		}
+
 		result["owner"] = started["owner"]
 		normalized, err := NormalizeRun(result)
 		if err != nil {
 			return nil, err
 		}
+
 		normalized["updated_at"] = or(value.Scalar(normalized["updated_at"]), timestamp())
 		d.keepStart(normalized, started)
 		return normalized, nil
@@ -224,6 +240,7 @@ func (d *Dispatcher) save(ctx context.Context, input, result map[string]any) (ma
 	if saved == nil {
 		return nil, refuse(CodeNotFound, "The store has forgotten the task run.")
 	}
+
 	return saved, nil
 }
 
@@ -233,6 +250,7 @@ func (d *Dispatcher) keepStart(result, started map[string]any) {
 	if d.options.ForgetStart {
 		return
 	}
+
 	result["started_at"] = or(value.Scalar(result["started_at"]), value.Scalar(started["started_at"]))
 	metadata := value.ShallowCopy(started["metadata"])
 	maps.Copy(metadata, value.ShallowCopy(result["metadata"]))
@@ -281,6 +299,7 @@ func (d *Dispatcher) Cancel(ctx context.Context, caller Caller, address map[stri
 	if err != nil {
 		return nil, err
 	}
+
 	runID := value.Text(found["run_id"])
 	cancelled := false
 	run, err := d.options.Runs.Update(ctx, runID, func(run map[string]any) (map[string]any, error) {
@@ -296,10 +315,12 @@ func (d *Dispatcher) Cancel(ctx context.Context, caller Caller, address map[stri
 	if run == nil {
 		return nil, notFound()
 	}
+
 	d.stop(runID)
 	if !caller.Manager {
 		run = Redact(run)
 	}
+
 	run["cancelled"] = cancelled
 	return run, nil
 }

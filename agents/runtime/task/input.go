@@ -18,11 +18,13 @@ func NormalizeInput(raw map[string]any) (map[string]any, error) {
 	if input == nil {
 		input = map[string]any{}
 	}
+
 	work := value.ShallowCopy(raw["task"])
 	taskID := value.FirstWord(work["id"], raw["task_id"])
 	if taskID == "" {
 		return nil, refuse(CodeInvalidInput, "A task needs an id: give task.id or task_id.")
 	}
+
 	input["schema"] = or(value.Word(raw["schema"]), SchemaInput)
 	input["task"] = normalizeWork(work, raw, taskID)
 	input["task_id"] = taskID
@@ -63,6 +65,7 @@ func NormalizePlacement(raw map[string]any) map[string]any {
 		"required_capabilities": value.Items(value.Words(raw["required_capabilities"])),
 		"metadata":              value.ShallowCopy(raw["metadata"]),
 	}
+
 	if preferred := value.Word(raw["preferred_target"]); preferred != "" {
 		placement["preferred_target"] = preferred
 	}
@@ -94,11 +97,13 @@ func NormalizeTarget(raw any) (map[string]any, error) {
 	if !value.Container(raw) {
 		return nil, refuse(CodeInvalidTargets, "An executor target is declared by an object.")
 	}
+
 	declared := value.ShallowCopy(raw)
 	id := value.Word(declared["id"])
 	if id == "" {
 		return nil, refuse(CodeInvalidTarget, "The declaration of an executor target needs an id.")
 	}
+
 	return map[string]any{
 		"schema":           or(value.Word(declared["schema"]), SchemaTarget),
 		"id":               id,
@@ -141,6 +146,7 @@ func Suitable(targets []map[string]any, placement map[string]any) []map[string]a
 			found = append(found, target)
 		}
 	}
+
 	return found
 }
 
@@ -153,6 +159,7 @@ func Select(targets []map[string]any, placement map[string]any) map[string]any {
 			return target
 		}
 	}
+
 	if len(suitable) == 0 {
 		return nil
 	}

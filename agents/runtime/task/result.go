@@ -43,10 +43,12 @@ func NormalizeRun(raw map[string]any) (map[string]any, error) {
 			return nil, refuse(CodeInvalidRun, name+" must be a non-empty string")
 		}
 	}
+
 	schema := raw["schema"]
 	if schema == nil {
 		schema = SchemaResult
 	}
+
 	executorID := value.Word(raw["executor_id"])
 	return map[string]any{
 		"schema":            value.Scalar(schema),
@@ -88,16 +90,20 @@ func normalizeMetrics(given any, executorID string) map[string]any {
 	if len(metrics) == 0 {
 		return metrics
 	}
+
 	metrics["schema"] = or(value.Word(metrics["schema"]), SchemaMetrics)
 	if metrics["executor_id"] == nil {
 		metrics["executor_id"] = executorID
 	}
+
 	for _, name := range metricWords {
 		replace(metrics, name, func(given any) (any, bool) { said := value.Word(given); return said, said != "" })
 	}
+
 	for _, name := range metricCounts {
 		replace(metrics, name, func(given any) (any, bool) { return kept(value.Count(given)) })
 	}
+
 	replace(metrics, "per_tool_timings_ms", func(value any) (any, bool) { return timings(value), true })
 	replace(metrics, "quality_signals", func(given any) (any, bool) { return value.ShallowCopy(given), true })
 	replace(metrics, "raw_refs", func(value any) (any, bool) { return listOf(value), true })
@@ -137,10 +143,12 @@ func RunResult(raw map[string]any) (map[string]any, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	metadata := map[string]any{}
 	for _, name := range []string{"session_id", "executor_id", "execution_metrics", "diagnostics", "events"} {
 		metadata[name] = run[name]
 	}
+
 	maps.Copy(metadata, value.ShallowCopy(run["metadata"]))
 	return map[string]any{
 		"schema":        SchemaRunResult,
@@ -190,11 +198,13 @@ func failureOf(run map[string]any) map[string]any {
 	if run["status"] != StatusFailed {
 		return map[string]any{}
 	}
+
 	diagnostics := value.ShallowCopy(run["diagnostics"])
 	failure := map[string]any{
 		"code":    or(value.Word(diagnostics["error_code"]), CodeFailed),
 		"message": or(value.Word(diagnostics["error_message"]), "The task run failed."),
 	}
+
 	if len(diagnostics) > 0 {
 		failure["data"] = map[string]any{"diagnostics": diagnostics}
 	}
@@ -239,5 +249,6 @@ func redactValue(key string, value any) any {
 		}
 		return visible
 	}
+
 	return value
 }

@@ -48,10 +48,12 @@ func ResolveAction(context map[string]any, options ActionOptions) string {
 	if name == "" {
 		return ActionDirect
 	}
+
 	mode := "chat"
 	if context["mode"] != nil {
 		mode = value.Scalar(context["mode"])
 	}
+
 	policy := decideAction(name, mode, context, options)
 	if options.Final != nil {
 		if changed := ActionPolicy(options.Final(policy, name, mode, context)); changed != "" {
@@ -61,6 +63,7 @@ func ResolveAction(context map[string]any, options ActionOptions) string {
 	if options.Permits != nil && policy != ActionPreview && !options.Permits(Purpose(name)) {
 		return ActionForbidden
 	}
+
 	return policy
 }
 
@@ -68,6 +71,7 @@ func decideAction(name, mode string, context map[string]any, options ActionOptio
 	if slices.Contains(value.Names(context["deny"]), name) {
 		return ActionForbidden
 	}
+
 	definition := value.Members(context["tool_def"])
 	agent := agentActionPolicy(context)
 	if policy := ActionPolicy(value.Members(agent["tools"])[name]); policy != "" {
@@ -76,14 +80,17 @@ func decideAction(name, mode string, context map[string]any, options ActionOptio
 	if policy := categoryAction(agent["categories"], definition); policy != "" {
 		return policy
 	}
+
 	for _, provider := range options.Providers {
 		if policy := ActionPolicy(provider(context)); policy != "" {
 			return policy
 		}
 	}
+
 	if policy := rememberedAction(name, context, options); policy != "" {
 		return policy
 	}
+
 	return declaredAction(definition, mode)
 }
 
@@ -110,6 +117,7 @@ func categoryAction(given any, definition map[string]any) string {
 	if !inTextOrder {
 		ordered = Entries(value.Members(given))
 	}
+
 	strictest := ""
 	for _, entry := range ordered {
 		policy := ActionPolicy(entry.Value)
@@ -121,6 +129,7 @@ func categoryAction(given any, definition map[string]any) string {
 		}
 		strictest = stricter(strictest, policy)
 	}
+
 	return strictest
 }
 
@@ -137,6 +146,7 @@ func rememberedAction(name string, context map[string]any, options ActionOptions
 	if options.Recall == nil {
 		return ""
 	}
+
 	user := firstOf(context, "user_id", "acting_user_id")
 	agent := firstOf(context, "agent_id", "agent_slug")
 	workspace, ok := workspaceOf(context["workspace"])

@@ -23,6 +23,7 @@ func AuditEvent(outcome Outcome) map[string]any {
 	if success {
 		status = "success"
 	}
+
 	event := map[string]any{
 		"schema_version": 1, "type": "tool_call", "turn_count": outcome.Turn, "tool_name": outcome.Prepared.ModelName,
 		"tool_call_id": outcome.CallID, "tool_source": outcome.Prepared.Declaration.Source(),
@@ -30,11 +31,13 @@ func AuditEvent(outcome Outcome) map[string]any {
 		"result_status": status, "result_sha256": ResultHash(outcome.Result),
 		"error_type": value.Text(value.Members(outcome.Result["metadata"])["error_type"]),
 	}
+
 	for name, value := range event {
 		if value == "" {
 			delete(event, name)
 		}
 	}
+
 	return event
 }
 
@@ -45,6 +48,7 @@ func ResultHash(result map[string]any) string {
 	summary := map[string]any{
 		"success": success, "tool_name": value.Text(result["tool_name"]), "metadata": value.Members(result["metadata"]),
 	}
+
 	if !success {
 		text, ok := result["error"].(string)
 		if !ok {
@@ -88,11 +92,13 @@ func sensitivePaths(fields map[string]any, bindings []binding) *pathNode {
 	root := &pathNode{}
 	addDeclaredPaths(root, fields["sensitive_parameters"])
 	addDeclaredPaths(root, fields["parameter_sensitivity"])
+
 	for _, bound := range bindings {
 		if bound.sensitive {
 			root.add(bound.parameter)
 		}
 	}
+
 	addSchemaPaths(root, value.Assoc(fields["parameters"]), "")
 	return root
 }
@@ -117,11 +123,13 @@ func addSchemaPaths(root *pathNode, schema map[string]any, path string) {
 	if path != "" && schemaIsSensitive(schema) {
 		root.add(path)
 	}
+
 	for name, property := range value.Assoc(schema["properties"]) {
 		if property, ok := property.(map[string]any); ok {
 			addSchemaPaths(root, property, joinPath(path, name))
 		}
 	}
+
 	if items, ok := schema["items"].(map[string]any); ok {
 		addSchemaPaths(root, items, joinPath(path, "*"))
 	}
@@ -192,22 +200,27 @@ func follow(at []*pathNode, name string) (next []*pathNode, declared bool) {
 	if len(at) == 0 {
 		return nil, false
 	}
+
 	for _, node := range at {
 		if every := node.next["*"]; every != nil {
 			next = append(next, every)
 		}
+
 		exact := node
 		for segment := range strings.SplitSeq(name, ".") {
 			if exact = exact.next[segment]; exact == nil {
 				break
 			}
 		}
+
 		if exact != nil && name != "*" {
 			next = append(next, exact)
 		}
 	}
+
 	for _, node := range next {
 		declared = declared || node.end
 	}
+
 	return next, declared
 }

@@ -48,11 +48,13 @@ func appendCanonical(out []byte, given any) []byte {
 	case []any:
 		return appendCanonicalList(out, value)
 	}
+
 	plain := value.Plain(given)
 	switch plain.(type) {
 	case map[string]any, []any, json.Number, string, bool:
 		return appendCanonical(out, plain)
 	}
+
 	return append(out, "null"...)
 }
 
@@ -79,6 +81,7 @@ func appendCanonicalObject(out []byte, object map[string]any) []byte {
 		}
 		return append(out, ']')
 	}
+
 	out = append(out, '{')
 	for index, key := range keys {
 		if index > 0 {
@@ -88,6 +91,7 @@ func appendCanonicalObject(out []byte, object map[string]any) []byte {
 		out = append(out, ':')
 		out = appendCanonical(out, object[key])
 	}
+
 	return append(out, '}')
 }
 
@@ -102,6 +106,7 @@ func canonicalKeys(object map[string]any) []string {
 			numeric++
 		}
 	}
+
 	sort.Strings(keys)
 	if numeric > 1 {
 		sort.SliceStable(keys, func(i, j int) bool { return keyLess(keys[i], keys[j]) })
@@ -136,6 +141,7 @@ func appendCanonicalNumber(out []byte, literal string) []byte {
 			return strconv.AppendInt(out, integer, 10)
 		}
 	}
+
 	number, err := strconv.ParseFloat(literal, 64)
 	if err != nil && !math.IsInf(number, 0) {
 		return append(out, '0')
@@ -201,6 +207,7 @@ func appendCanonicalByte(out []byte, char byte) []byte {
 	case '\t':
 		return append(out, '\\', 't')
 	}
+
 	if char < 0x20 {
 		return appendUnit(out, rune(char))
 	}

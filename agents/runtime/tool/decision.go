@@ -32,6 +32,7 @@ func NormalizeDecision(given any, prepared Prepared, callID string, parameters, 
 	if !ok || prepared.ModelName == "" {
 		return Decision{Action: ActionProceed}
 	}
+
 	complete := value.Truthy(object["complete"])
 	switch decisionAction(object["action"]) {
 	case ActionReject:
@@ -50,6 +51,7 @@ func NormalizeDecision(given any, prepared Prepared, callID string, parameters, 
 
 		return Decision{Action: ActionPending, Result: pendingResult(object, prepared.ModelName, request), Request: request, Complete: true}
 	}
+
 	return Decision{Action: ActionProceed}
 }
 
@@ -66,10 +68,12 @@ func rejection(object map[string]any, name string) map[string]any {
 	if result := value.Members(object["result"]); value.Text(result["tool_name"]) != "" {
 		return NormalizeResult(result, name)
 	}
+
 	metadata := value.Members(object["metadata"])
 	if metadata["error_type"] == nil {
 		metadata = with(metadata, "error_type", "pre_tool_mediation_rejected")
 	}
+
 	text, ok := value.NonBlank(object["error"])
 	if !ok {
 		text = "Tool call rejected by pre-tool mediator."
@@ -140,10 +144,12 @@ func PendingRequest(result map[string]any, defaults RequestDefaults) (map[string
 	if status != StatusPending {
 		return nil, false
 	}
+
 	request := result["runtime_tool_request"]
 	if request == nil {
 		request = result["result"]
 	}
+
 	defaults.Runtime, defaults.Metadata = value.Members(result["runtime"]), metadata
 	return RequestWithDefaults(value.Members(request), defaults), true
 }

@@ -48,7 +48,7 @@ func (e *DeclarationError) ErrorCode() string { return e.Code }
 func (e *DeclarationError) ErrorFields() []string { return e.Fields }
 
 // Declaration is a tool whose declaration was checked and brought into its one form. It does not change. A nil
-// Declaration is a tool that nobody declared; all methods work on it.
+// Declaration is a tool that is not declared; all methods work on it.
 type Declaration struct {
 	fields    map[string]any
 	bindings  []binding
@@ -75,8 +75,10 @@ func NormalizeServer(given any) (*Declaration, error) {
 	if fields := ValidateServer(declared); len(fields) > 0 {
 		return nil, &DeclarationError{CodeServer, fields}
 	}
+
 	fields := canonicalFields(declared, value.Trim(value.Text(declared["source"])), ExecutorHost)
 	delete(fields, "required_capability")
+
 	if capability, ok := value.NonBlank(declared["required_capability"]); ok {
 		fields["required_capability"] = capability
 	}
@@ -100,6 +102,7 @@ func NormalizeRequest(given any) (*Declaration, error) {
 	if wrong, ok := err.(*DeclarationError); ok { //nolint:errorlint // NormalizeServer returns it unwrapped
 		return nil, &DeclarationError{CodeRequest, wrong.Fields}
 	}
+
 	return declaration, err
 }
 
@@ -110,15 +113,19 @@ func canonicalFields(declared map[string]any, source, executor string) map[strin
 	if _, chosen := fields["provider_safe_name"]; !chosen && ProviderSafeName(name) != name {
 		fields["provider_safe_name"] = ProviderSafeName(name)
 	}
+
 	fields["name"] = name
 	fields["source"] = source
 	fields["description"] = value.Trim(value.Text(declared["description"]))
 	fields["parameters"] = map[string]any{}
+
 	if parameters := declared["parameters"]; parameters != nil {
 		fields["parameters"] = value.Clone(value.Plain(parameters))
 	}
+
 	fields["executor"] = executor
 	fields["scope"] = ScopeRun
+
 	if runtime := RuntimeMetadata(declared["runtime"]); len(runtime) > 0 {
 		fields["runtime"] = runtime
 	}
@@ -128,6 +135,7 @@ func canonicalFields(declared map[string]any, source, executor string) map[strin
 	if defaults, _ := parseDefaults(declared); len(defaults) > 0 {
 		fields["parameter_defaults"] = defaults
 	}
+
 	return fields
 }
 
@@ -141,7 +149,7 @@ func newDeclaration(declared, fields map[string]any) *Declaration {
 	return declaration
 }
 
-// Object is the normalized declaration as JSON. It must not be changed. A nil Declaration gives nil.
+// Object is the normalized declaration as JSON. It must not be changed. A nil Declaration returns nil.
 func (d *Declaration) Object() map[string]any {
 	if d == nil {
 		return nil
@@ -233,7 +241,7 @@ func extensions(declared map[string]any) map[string]any {
 }
 
 // RuntimeMetadata normalizes the runtime member of a declaration or a result: members of sensitive name at the top
-// become "[redacted]", nulls are left out at every level. What is no object gives an empty one (agent runtime contract,
+// become "[redacted]", nulls are left out at every level. What is no object becomes an empty one (agent runtime contract,
 // section 4.1).
 func RuntimeMetadata(given any) map[string]any {
 	runtime := map[string]any{}
@@ -249,6 +257,7 @@ func RuntimeMetadata(given any) map[string]any {
 			runtime[name] = kept
 		}
 	}
+
 	return runtime
 }
 
@@ -318,6 +327,7 @@ func (f *findings) shape(declared map[string]any, executor string) {
 	f.unless(declared["executor"] == executor, "executor")
 	f.unless(declared["scope"] == ScopeRun, "scope")
 	f.unless(declared["runtime"] == nil || value.PlainContainer(declared["runtime"]), "runtime")
+
 	if _, ok := parseBindings(declared); !ok {
 		field := "client_context_bindings"
 		if _, has := declared["parameter_bindings"]; has {
@@ -325,6 +335,7 @@ func (f *findings) shape(declared map[string]any, executor string) {
 		}
 		f.unless(false, field)
 	}
+
 	_, ok := parseDefaults(declared)
 	f.unless(ok, "parameter_defaults")
 }
@@ -349,9 +360,11 @@ func withServerDefaults(declared map[string]any) map[string]any {
 			filled["source"] = source
 		}
 	}
+
 	if filled["executor"] != ExecutorClient {
 		filled["executor"] = ExecutorHost
 	}
+
 	fill(filled, "scope", ScopeRun)
 	return filled
 }

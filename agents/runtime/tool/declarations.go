@@ -63,6 +63,7 @@ func Declare(entries []Entry) (Declarations, []Rejection) {
 		}
 		set.put(declaration)
 	}
+
 	set.aliases = aliasesOf(set.All())
 	return set, rejected
 }
@@ -83,18 +84,22 @@ func declareEntry(entry Entry) (*Declaration, *Rejection) {
 	if !value.PlainContainer(entry.Value) {
 		return nil, &Rejection{entry.Name, "declaration must be an array"}
 	}
+
 	declared := value.Clone(value.Members(entry.Value))
 	if entry.Name != "" && declared["name"] == nil {
 		declared["name"] = entry.Name
 	}
+
 	name := entry.Name
 	if name == "" {
 		name = value.Text(declared["name"])
 	}
+
 	declaration, err := NormalizeRequest(declared)
 	if err != nil {
 		return nil, &Rejection{name, err.Error()}
 	}
+
 	return declaration, nil
 }
 
@@ -135,7 +140,7 @@ func (s Declarations) List() []*Declaration {
 	return declarations
 }
 
-// Select keeps the named tools, in the order of the names; unknown names are left out. It takes what Visible gives.
+// Select keeps the named tools, in the order of the names; unknown names are left out. It takes what Visible returns.
 func (s Declarations) Select(names []string) Declarations {
 	declarations := make([]*Declaration, 0, len(names))
 	for _, name := range names {
@@ -164,6 +169,7 @@ func aliasesOf(tools iter.Seq2[string, map[string]any]) map[string]string {
 			aliases[text] = name
 		}
 	}
+
 	for name, tool := range tools {
 		if safe := tool["provider_safe_name"]; safe != nil {
 			add(safe, name)
@@ -175,6 +181,7 @@ func aliasesOf(tools iter.Seq2[string, map[string]any]) map[string]string {
 			add(alias, name)
 		}
 	}
+
 	return aliases
 }
 

@@ -123,6 +123,7 @@ func NormalizeResult(result map[string]any, name string) map[string]any {
 	if declared := value.Text(result["tool_name"]); declared != "" {
 		name = declared
 	}
+
 	success := value.Truthy(result["success"])
 	normalized := map[string]any{"success": success, "tool_name": name, "metadata": resultMetadata(result)}
 	if runtime := RuntimeMetadata(result["runtime"]); len(runtime) > 0 {
@@ -134,14 +135,17 @@ func NormalizeResult(result map[string]any, name string) map[string]any {
 	if request := result["runtime_tool_request"]; value.PlainContainer(request) {
 		normalized["runtime_tool_request"] = value.Clone(value.Plain(request))
 	}
+
 	if success {
 		normalized["result"] = resultBody(result["result"])
 		return normalized
 	}
+
 	normalized["error"] = failedText
 	if text := value.Text(result["error"]); text != "" {
 		normalized["error"] = text
 	}
+
 	return normalized
 }
 
@@ -176,7 +180,7 @@ func Repeatable(declaration *Declaration) bool {
 
 // Repeats remembers the calls of one run. A store that survives the process makes at_most_once true over a crash.
 type Repeats interface {
-	// Claim takes a key for the caller. A key that was taken before gives claimed = false and its result, or nil if the
+	// Claim takes a key for the caller. A key that was taken before returns claimed = false and its result, or nil if the
 	// first call never ended. The call may run only if claimed is true and err is nil.
 	Claim(ctx context.Context, key string) (earlier map[string]any, claimed bool, err error)
 	// Keep stores the result for a claimed key.

@@ -15,15 +15,18 @@ func (d *Declaration) ModelParameters() map[string]any {
 	if d == nil {
 		return schema
 	}
+
 	decided := map[string]bool{}
 	for _, bound := range d.bindings {
 		if bound.authoritative {
 			decided[bound.parameter] = true
 		}
 	}
+
 	if len(decided) > 0 {
 		removeParameters(schema, decided)
 	}
+
 	return schema
 }
 
@@ -32,14 +35,17 @@ func removeParameters(schema map[string]any, decided map[string]bool) {
 	if !nested {
 		properties = schema // the short form: parameters stand directly in the schema
 	}
+
 	for name := range decided {
 		if _, isSchema := properties[name].(map[string]any); nested || isSchema {
 			delete(properties, name)
 		}
 	}
+
 	if required, ok := schema["required"].([]any); ok {
 		schema["required"] = slices.DeleteFunc(required, func(item any) bool { return decided[value.Text(item)] })
 	}
+
 	for _, composition := range []string{"allOf", "anyOf", "oneOf"} {
 		branches, _ := schema[composition].([]any)
 		for _, branch := range branches {
@@ -60,15 +66,18 @@ func requiredNames(parameters any) []string {
 			required.Add(name)
 		}
 	}
+
 	properties := schema
 	if schema["properties"] != nil {
 		properties = value.Assoc(schema["properties"])
 	}
+
 	for _, name := range slices.Sorted(maps.Keys(properties)) {
 		if property, ok := properties[name].(map[string]any); ok && name != "" && value.Truthy(property["required"]) {
 			required.Add(name)
 		}
 	}
+
 	return required.Ordered
 }
 
@@ -97,12 +106,14 @@ func parseBindings(declared map[string]any) ([]binding, bool) {
 	if long, has := declared["parameter_bindings"]; has && !addParameterBindings(found, long) {
 		return nil, false
 	}
+
 	bindings := make([]binding, 0, len(found))
 	for _, name := range slices.Sorted(maps.Keys(found)) {
 		bound := found[name]
 		bound.parameter = name
 		bindings = append(bindings, bound)
 	}
+
 	return bindings, true
 }
 
@@ -137,6 +148,7 @@ func addParameterBindings(found map[string]binding, given any) bool {
 	if !ok {
 		return false
 	}
+
 	for name, item := range object {
 		bound, ok := parseBinding(item)
 		if !ok || value.Trim(name) == "" {
@@ -154,10 +166,12 @@ func parseBinding(given any) (binding, bool) {
 		source, path, _ := strings.Cut(value.Trim(text), ".")
 		return checkedBinding(binding{source: source, path: path})
 	}
+
 	object, ok := given.(map[string]any)
 	if !ok {
 		return binding{}, false
 	}
+
 	bound := binding{source: value.Text(object["source"]), path: value.Text(object["path"])}
 	for name, item := range object {
 		flag, isFlag := item.(bool)
@@ -172,10 +186,12 @@ func parseBinding(given any) (binding, bool) {
 		default:
 			return binding{}, false
 		}
+
 		if !isFlag && name != "source" && name != "path" {
 			return binding{}, false
 		}
 	}
+
 	return checkedBinding(bound)
 }
 
@@ -200,6 +216,7 @@ func bindingsObject(bindings []binding) map[string]any {
 		}
 		object[bound.parameter] = member
 	}
+
 	return object
 }
 
@@ -209,10 +226,12 @@ func parseDefaults(declared map[string]any) (map[string]any, bool) {
 	if !has {
 		return nil, true
 	}
+
 	object, ok := value.Object(value.Plain(given))
 	if !ok {
 		return nil, false
 	}
+
 	defaults := make(map[string]any, len(object))
 	for name, item := range object {
 		trimmed := value.Trim(name)
@@ -224,6 +243,7 @@ func parseDefaults(declared map[string]any) (map[string]any, bool) {
 			defaults[trimmed] = Redacted
 		}
 	}
+
 	return defaults, true
 }
 
@@ -233,6 +253,7 @@ func (b binding) resolve(context map[string]any) (any, bool) {
 	if b.source != "context" {
 		value = context[b.source]
 	}
+
 	for segment := range strings.SplitSeq(b.path, ".") {
 		object, ok := value.(map[string]any)
 		if !ok || segment == "" {
@@ -242,5 +263,6 @@ func (b binding) resolve(context map[string]any) (any, bool) {
 			return nil, false
 		}
 	}
+
 	return value, true
 }

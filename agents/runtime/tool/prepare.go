@@ -39,7 +39,7 @@ func (c Call) Object() map[string]any {
 type Prepared struct {
 	ModelName        string         // the name that the model used; all records of a turn carry it
 	Name             string         // canonical, the same if the tool is unknown
-	Declaration      *Declaration   // nil: nobody declared the tool
+	Declaration      *Declaration   // nil: the tool is not declared
 	Call             Call           // only if there is no Failure
 	Redacted         map[string]any // what the model wrote, without secrets
 	ParametersSHA256 string         // H(Redacted)
@@ -65,10 +65,12 @@ func Prepare(call ModelCall, declarations Declarations, context map[string]any) 
 	prepared := Prepared{ModelName: call.Name, Name: name, Declaration: declaration}
 	prepared.Redacted = RedactParameters(call.Parameters, declaration)
 	prepared.ParametersSHA256 = Hash(prepared.Redacted)
+
 	if declaration == nil {
 		return prepared, &Failure{ErrorResult(call.Name, fmt.Sprintf("Tool '%s' not found", call.Name),
 			map[string]any{"error_type": "tool_not_found"}, nil)}
 	}
+
 	context = contextOf(call, context)
 	parameters := declaration.build(call.Parameters, context)
 	if missing := declaration.missing(parameters); len(missing) > 0 {
@@ -76,10 +78,12 @@ func Prepare(call ModelCall, declarations Declarations, context map[string]any) 
 		return prepared, &Failure{ErrorResult(name, text,
 			map[string]any{"error_type": "missing_required_parameters", "missing_parameters": value.Items(missing)}, declaration.Runtime())}
 	}
+
 	prepared.Call = Call{
 		Name: name, Parameters: parameters, ID: value.Trim(call.ID), Declaration: declaration, Context: context,
 		Metadata: callMetadata(call, declaration),
 	}
+
 	return prepared, nil
 }
 
@@ -103,17 +107,20 @@ func callMetadata(call ModelCall, declaration *Declaration) map[string]any {
 func (d *Declaration) build(written, context map[string]any) map[string]any {
 	parameters := make(map[string]any, len(d.defaults)+len(written))
 	maps.Copy(parameters, value.Clone(d.defaults))
+
 	for _, bound := range d.bindings {
 		if !bound.authoritative {
 			bound.suggest(parameters, context)
 		}
 	}
+
 	maps.Copy(parameters, value.Clone(written))
 	for _, bound := range d.bindings {
 		if bound.authoritative {
 			bound.decide(parameters, context, d.defaults)
 		}
 	}
+
 	return parameters
 }
 

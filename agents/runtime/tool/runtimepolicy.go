@@ -23,6 +23,7 @@ func RuntimePolicy(tools []Entry, context map[string]any) map[string]any {
 			entries = append(entries, entry)
 		}
 	}
+
 	policy := map[string]any{"schema": RuntimePolicySchema, "version": 1, "tools": entries}
 	if len(context) > 0 {
 		policy["context"] = scalars(context)
@@ -38,6 +39,7 @@ func runtimeEntry(tool namedTool) map[string]any {
 	if id == "" {
 		return nil
 	}
+
 	environment := runtimeWord(tool.fields, "environment")
 	scope := runtimeWord(tool.fields, "capability_scope")
 	entry := map[string]any{
@@ -49,9 +51,11 @@ func runtimeEntry(tool namedTool) map[string]any {
 		"transport_visibility": sandboxOrParent(scope),
 		"legacy_fields":        []any{"execution_location", "transport_visibility"},
 	}
+
 	if source := value.Text(tool.fields["source"]); source != "" {
 		entry["source"] = source
 	}
+
 	return entry
 }
 

@@ -28,24 +28,29 @@ func Visible(tools []Entry, context map[string]any, options VisibilityOptions) [
 	if options.Access != nil {
 		seen = keep(seen, func(tool namedTool) bool { return options.Access(tool.name, tool.fields) })
 	}
+
 	for _, named := range policy.policies {
 		seen = policy.byNamedPolicy(seen, named)
 	}
+
 	if wanted := value.Names(context["categories"]); len(wanted) > 0 {
 		seen = keep(seen, func(tool namedTool) bool { return policy.mandatory(tool) || inCategories(tool.fields, wanted) })
 	}
 	if len(policy.allowOnly) > 0 {
 		seen = policy.mandatoryFirst(seen, func(tool namedTool) bool { return slices.Contains(policy.allowOnly, tool.name) })
 	}
+
 	seen = keep(seen, func(tool namedTool) bool { return !isRuntimeTool(tool.fields) || policy.optedIn(tool) })
 	if autonomous(context) && !policy.allowWrite {
 		seen = keep(seen, func(tool namedTool) bool { return !policy.writes(tool.fields) || policy.optedIn(tool) })
 	}
+
 	seen = keep(seen, func(tool namedTool) bool { return !slices.Contains(policy.deny, tool.name) })
 	names := make([]string, len(seen))
 	for index, tool := range seen {
 		names[index] = tool.name
 	}
+
 	return names
 }
 
@@ -71,17 +76,21 @@ func namedTools(entries []Entry) []namedTool {
 		if !value.PlainContainer(entry.Value) {
 			continue
 		}
+
 		tool := namedTool{entry.Name, value.Members(entry.Value)}
 		if tool.name == "" {
 			tool.name = value.Text(tool.fields["name"])
 		}
+
 		if place, known := places[tool.name]; known {
 			tools[place] = tool
 			continue
 		}
+
 		places[tool.name] = len(tools)
 		tools = append(tools, tool)
 	}
+
 	return tools
 }
 
@@ -99,7 +108,7 @@ func isRuntimeTool(tool map[string]any) bool {
 	return value.Flag(tool["runtime_tool"]) || tool["executor"] == ExecutorClient
 }
 
-// autonomous reports whether nobody stands behind the run who could be asked: no principal, user 0, or a machine.
+// autonomous reports whether no person stands behind the run who could be asked: no principal, user 0, or a machine.
 func autonomous(context map[string]any) bool {
 	who := context
 	if principal, ok := context["principal"].(map[string]any); ok && saysWho(principal) {
@@ -142,14 +151,17 @@ func newVisibility(context map[string]any, options VisibilityOptions) *visibilit
 		writeCategories: writeCategories,
 		allowWrite:      value.Flag(context["allow_write_tools"]),
 	}
+
 	if context["mode"] != nil {
 		v.mode = value.Scalar(context["mode"])
 	}
 	if options.WriteCategories != nil {
 		v.writeCategories = options.WriteCategories
 	}
+
 	v.optedTools = slices.Concat(v.allowOnly, v.mandatoryTools, value.Names(context["runtime_tools"]), union("runtime_tools"))
 	v.optedCategories = slices.Concat(v.mandatoryCategories, value.Names(context["runtime_categories"]), union("runtime_categories"))
+
 	for _, policy := range policies {
 		v.allowWrite = v.allowWrite || value.Flag(policy["allow_write_tools"])
 		if policyMode(policy) == "allow" {
@@ -157,6 +169,7 @@ func newVisibility(context map[string]any, options VisibilityOptions) *visibilit
 			v.optedCategories = append(v.optedCategories, value.Names(policy["categories"])...)
 		}
 	}
+
 	return v
 }
 
@@ -168,13 +181,16 @@ func collectPolicies(context map[string]any, options VisibilityOptions) []map[st
 			policies = append(policies, value.Members(policy))
 		}
 	}
+
 	add(value.Members(context["agent_config"])["tool_policy"])
 	add(context["tool_policy"])
+
 	for _, provider := range options.Providers {
 		if policy := provider(context); policy != nil {
 			add(policy)
 		}
 	}
+
 	return policies
 }
 
@@ -230,6 +246,7 @@ func (v *visibility) byNamedPolicy(tools []namedTool, policy map[string]any) []n
 	if mode == "deny" && len(names) == 0 && len(wanted) == 0 {
 		return tools
 	}
+
 	return v.mandatoryFirst(tools, func(tool namedTool) bool {
 		listed := slices.Contains(names, tool.name) || inCategories(tool.fields, wanted)
 		return listed == (mode == "allow")
@@ -259,6 +276,7 @@ func categories(tool map[string]any) []string {
 			found = append(found, category)
 		}
 	}
+
 	for _, name := range []string{"categories", "ability_categories"} {
 		if value.PlainContainer(tool[name]) {
 			found = append(found, value.Names(tool[name])...)

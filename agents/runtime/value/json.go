@@ -54,6 +54,7 @@ func Decode(data []byte, limits Limits) (any, error) {
 	if deeper(data, limits.Depth) {
 		return nil, tooLargeError{"levels", limits.Depth}
 	}
+
 	decoder := json.NewDecoder(bytes.NewReader(data))
 	decoder.UseNumber()
 	var value any
@@ -63,6 +64,7 @@ func Decode(data []byte, limits Limits) (any, error) {
 	if _, err := decoder.Token(); err != io.EOF {
 		return nil, fmt.Errorf("read JSON: text follows the value")
 	}
+
 	return value, nil
 }
 
@@ -84,6 +86,7 @@ func deeper(data []byte, limit int) bool {
 			depth--
 		}
 	}
+
 	return false
 }
 
@@ -91,7 +94,7 @@ func deeper(data []byte, limit int) bool {
 // {} and a nil list as []. It is the form of tool_result contents.
 func Encode(value any) ([]byte, error) { return appendValue(nil, value) }
 
-// EncodeText is Encode as a string; what cannot be written as JSON gives "null".
+// EncodeText is Encode as a string; what cannot be written as JSON becomes "null".
 func EncodeText(value any) string {
 	data, err := Encode(value)
 	if err != nil {
@@ -126,6 +129,7 @@ func appendValue(to []byte, value any) (_ []byte, err error) {
 		}
 		return append(to, ']'), nil
 	}
+
 	data, err := marshal(value)
 	return append(to, data...), err
 }
@@ -172,6 +176,7 @@ func Writable(value any, depth int) bool {
 	if depth > writableDepth {
 		return false
 	}
+
 	switch v := value.(type) {
 	case nil, string, bool, int, int64, json.Number, []string:
 		return true
@@ -192,6 +197,7 @@ func Writable(value any, depth int) bool {
 		}
 		return true
 	}
+
 	_, err := json.Marshal(value)
 	return err == nil
 }

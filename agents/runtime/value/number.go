@@ -85,6 +85,7 @@ func Int32(given any) int {
 	case number <= math.MinInt32:
 		return math.MinInt32
 	}
+
 	return int(number)
 }
 
@@ -101,10 +102,12 @@ func Count(given any) (int64, bool) {
 	if strings.ContainsAny(number.String(), "xXpP_iInN") {
 		return 0, false // forms of Go, not of JSON
 	}
+
 	parsed, err := strconv.ParseFloat(number.String(), 64)
 	if err != nil || parsed <= -1 || parsed >= math.MaxInt64 {
 		return 0, false
 	}
+
 	return int64(parsed), true
 }
 
@@ -135,6 +138,7 @@ func LeadingInteger(given any) int64 {
 	if end < 0 {
 		end = len(text)
 	}
+
 	number, _ := strconv.ParseInt(text[:end], 10, 64)
 	return number
 }

@@ -51,7 +51,7 @@ func clone(value any) any {
 	return value
 }
 
-// Plain returns a value the types that Decode gives, one level deep: Go numbers become json.Number and typed slices and
+// Plain converts a value to the types that Decode returns, one level deep: Go numbers become json.Number and typed slices and
 // maps become []any and map[string]any. What is no JSON stays as it is.
 func Plain(value any) any {
 	switch v := value.(type) {
@@ -76,14 +76,17 @@ func Plain(value any) any {
 		}
 		return list
 	}
+
 	data, err := json.Marshal(value)
 	if err != nil {
 		return value
 	}
+
 	plain, err := Decode(data, Limits{Bytes: len(data), Depth: 1000})
 	if err != nil {
 		return value
 	}
+
 	return plain
 }
 
@@ -252,6 +255,7 @@ func Equal(a, b any) bool {
 	if empty(a) && empty(b) {
 		return true
 	}
+
 	switch left := a.(type) {
 	case map[string]any:
 		right, is := b.(map[string]any)
@@ -263,6 +267,7 @@ func Equal(a, b any) bool {
 		right, is := b.(json.Number)
 		return is && decimal(left.String()) == decimal(right.String())
 	}
+
 	return a == b
 }
 
@@ -283,6 +288,7 @@ func decimal(number string) string {
 	if strings.HasPrefix(mantissa, "-") {
 		mantissa, sign = mantissa[1:], "-"
 	}
+
 	exponent := new(big.Int)
 	if i := strings.IndexAny(mantissa, "eE"); i >= 0 {
 		if i+40 < len(mantissa) {
@@ -293,11 +299,13 @@ func decimal(number string) string {
 		}
 		mantissa = mantissa[:i]
 	}
+
 	whole, fraction, _ := strings.Cut(mantissa, ".")
 	digits := strings.TrimLeft(whole+fraction, "0")
 	if digits == "" {
 		return "0"
 	}
+
 	exponent.Sub(exponent, big.NewInt(int64(len(fraction))))
 	short := strings.TrimRight(digits, "0")
 	exponent.Add(exponent, big.NewInt(int64(len(digits)-len(short))))

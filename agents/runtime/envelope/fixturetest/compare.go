@@ -112,6 +112,7 @@ func (c *comparison) object(path string, want, got map[string]any) {
 			return
 		}
 	}
+
 	for _, key := range slices.Sorted(maps.Keys(want)) {
 		inside := path + "." + key
 		member, there := got[key]
@@ -125,6 +126,7 @@ func (c *comparison) object(path string, want, got map[string]any) {
 			c.excerpt(inside, want, key, member)
 		}
 	}
+
 	for _, key := range slices.Sorted(maps.Keys(got)) {
 		if _, there := want[key]; !there {
 			c.differences = append(c.differences, fmt.Sprintf("%s.%s: unexpected, got %s", path, key, show(got[key])))
@@ -201,6 +203,7 @@ func pattern(want string) *regexp.Regexp {
 		expression.WriteString(masks[want[at[0]:at[1]]])
 		last = at[1]
 	}
+
 	expression.WriteString(regexp.QuoteMeta(want[last:]) + `\z`)
 	return regexp.MustCompile(expression.String())
 }

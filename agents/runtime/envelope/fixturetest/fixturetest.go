@@ -16,7 +16,7 @@ import (
 	"inbox/agents/runtime/value"
 )
 
-// Case is one recorded case. Values are of the types that envelope.Decode gives.
+// Case is one recorded case. Values are of the types that envelope.Decode returns.
 type Case struct {
 	Name     string
 	Op       string // "" where the kind has only one operation
@@ -100,6 +100,7 @@ func Run(t *testing.T, kind string, run func(Case) (any, error)) {
 			}
 		}
 	}
+
 	t.Logf("%s: %d passed, %d failed, %d of %d quirks passed; %d error texts differ", kind, passed, failed, quirksPassed, quirks, texts)
 }
 
@@ -110,6 +111,7 @@ func check(c Case, run func(Case) (any, error)) (differences []string, sameText 
 			differences = []string{fmt.Sprintf("panic: %v", reason)}
 		}
 	}()
+
 	given, err := run(Case{Name: c.Name, Op: c.Op, Input: value.Clone(c.Input), Text: c.Text, Expected: c.Expected, Quirk: c.Quirk})
 	var actual any
 	switch {
@@ -118,6 +120,7 @@ func check(c Case, run func(Case) (any, error)) (differences []string, sameText 
 	default:
 		actual = Outcome(given, err)
 	}
+
 	want, is := failure(c.Expected)
 	return Compare(c.Expected, actual), !is || err == nil || want["message"] == ErrorValue(err)["message"]
 }
@@ -136,16 +139,20 @@ func Load(t *testing.T, kind string) []Case {
 	if err != nil {
 		t.Fatalf("recorded cases of kind %s are missing: %v", kind, err)
 	}
+
 	var document struct {
 		Count *int              `json:"count"`
 		Cases []json.RawMessage `json:"cases"`
 	}
+
 	if err := json.Unmarshal(data, &document); err != nil || len(document.Cases) == 0 {
 		t.Fatalf("%s holds no cases: %v", path, err)
 	}
+
 	if document.Count != nil && *document.Count != len(document.Cases) {
 		t.Errorf("%s: count says %d, the file has %d cases", path, *document.Count, len(document.Cases))
 	}
+
 	cases := make([]Case, 0, len(document.Cases))
 	for i, text := range document.Cases {
 		c, err := read(text)
@@ -154,6 +161,7 @@ func Load(t *testing.T, kind string) []Case {
 		}
 		cases = append(cases, c)
 	}
+
 	return cases
 }
 
@@ -162,12 +170,15 @@ func read(text json.RawMessage) (Case, error) {
 	if err != nil {
 		return Case{}, err
 	}
+
 	var raw struct {
 		Input json.RawMessage `json:"input"`
 	}
+
 	if err := json.Unmarshal(text, &raw); err != nil {
 		return Case{}, err
 	}
+
 	row := value.Assoc(given)
 	return Case{
 		Name: value.Text(row["name"]), Op: value.Text(row["op"]), Input: row["input"], Text: raw.Input,
@@ -181,10 +192,12 @@ func directory(t *testing.T) string {
 	if named := os.Getenv("AGENTS_API_FIXTURES"); named != "" {
 		return named
 	}
+
 	here, err := os.Getwd()
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	for folder := here; ; folder = filepath.Dir(folder) {
 		if _, err := os.Stat(filepath.Join(folder, "go.mod")); err == nil {
 			return filepath.Join(folder, "agents", "testdata", "agents-api")

@@ -1,4 +1,4 @@
-// Package tasktest is the conformance suite of task.Runs: what a dispatcher relies on whoever keeps the runs. It is for
+// Package tasktest is the conformance suite of task.Runs: what a dispatcher relies on, whatever keeps the runs. It is for
 // tests only.
 package tasktest
 
@@ -59,6 +59,7 @@ func claims(t *testing.T, runs task.Runs) {
 			}
 		})
 	}
+
 	group.Wait()
 	if wins.Load() != 1 || claim(t, runs, "one") || !claim(t, runs, "two") {
 		t.Errorf("%d claims won", wins.Load())
@@ -69,9 +70,11 @@ func keeps(t *testing.T, runs task.Runs) {
 	claim(t, runs, "one")
 	got, err := runs.Get(t.Context(), "one")
 	must(t, err)
+
 	if !value.Equal(run("one"), got) {
 		t.Errorf("kept %s", value.EncodeText(got))
 	}
+
 	got["status"] = "changed"
 	if again, err := runs.Get(t.Context(), "one"); err != nil || again["status"] != "running" {
 		t.Errorf("the store gave its own record away: %v, %v", again, err)
@@ -87,6 +90,7 @@ func updates(t *testing.T, runs task.Runs) {
 	if err != nil || changed["status"] != "succeeded" {
 		t.Fatalf("changed %v, %v", changed, err)
 	}
+
 	if got, err := runs.Get(t.Context(), "one"); err != nil || got["status"] != "succeeded" {
 		t.Errorf("kept %v, %v", got, err)
 	}
@@ -123,9 +127,11 @@ func together(t *testing.T, runs task.Runs) {
 			}
 		})
 	}
+
 	group.Wait()
 	got, err := runs.Get(t.Context(), "one")
 	must(t, err)
+
 	if count, _ := value.Integer(got["count"]); count != writers {
 		t.Errorf("%s changes of %d are kept", strconv.FormatInt(count, 10), writers)
 	}

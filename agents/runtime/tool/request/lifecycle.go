@@ -49,7 +49,7 @@ type Envelope struct {
 // Lifecycle leads requests from pending to terminal. Store is required. It is safe for concurrent use.
 type Lifecycle struct {
 	Store   Store
-	Observe func(Event) // nil = nobody watches; called in the goroutine of the caller
+	Observe func(Event) // nil = not observed; called in the goroutine of the caller
 }
 
 // Create stores the pending request that raw describes and returns its normalized form. It fails with CodeRequest, or
@@ -67,7 +67,7 @@ func (l Lifecycle) Create(ctx context.Context, raw, callerContext map[string]any
 }
 
 // Submit completes a pending request with the result and calls the continuation, which may be nil. A request that is
-// terminal already gives its stored result with Duplicate, and nothing else happens. It fails with CodeResult for an
+// terminal already returns its stored result with Duplicate, and nothing else happens. It fails with CodeResult for an
 // unknown request and for a terminal one without result. When only the continuation fails, the envelope is given
 // together with its error: the result is kept and the caller resumes the run by itself.
 func (l Lifecycle) Submit(ctx context.Context, raw map[string]any, resume Continuation, callerContext map[string]any) (*Envelope, error) {
@@ -75,6 +75,7 @@ func (l Lifecycle) Submit(ctx context.Context, raw map[string]any, resume Contin
 	if requestID == "" {
 		return nil, invalid(CodeResult, "request_id must be a non-empty string")
 	}
+
 	stored, err := l.get(ctx, requestID, CodeResult)
 	if err != nil {
 		return nil, err
@@ -82,14 +83,17 @@ func (l Lifecycle) Submit(ctx context.Context, raw map[string]any, resume Contin
 	if !Pending(stored) {
 		return replaySubmit(stored)
 	}
+
 	request, err := Normalize(stored)
 	if err != nil {
 		return nil, err
 	}
+
 	result, err := ResultFor(request, raw)
 	if err != nil {
 		return nil, err
 	}
+
 	won, err := l.Store.TransitionPending(ctx, requestID, StatusCompleted, result)
 	if err != nil {
 		return nil, fmt.Errorf("complete runtime tool request: %w", err)
@@ -100,19 +104,21 @@ func (l Lifecycle) Submit(ctx context.Context, raw map[string]any, resume Contin
 		}
 		return replaySubmit(stored)
 	}
+
 	l.observe(Event{Name: EventSubmitted, Request: request, Result: result, Context: callerContext})
 	answer := newEnvelope(StatusSubmitted, request, request, result)
 	return answer, l.resume(ctx, answer, request, resume, callerContext)
 }
 
 // Timeout ends a pending request as timed out and calls the continuation, which may be nil, with the failed result. A
-// request that is terminal already gives what is known of its end with Duplicate. It fails with CodeTimeout for an
+// request that is terminal already returns what is known of its end with Duplicate. It fails with CodeTimeout for an
 // unknown request; an error of the continuation comes together with the envelope, as in Submit.
 func (l Lifecycle) Timeout(ctx context.Context, requestID string, resume Continuation, callerContext map[string]any) (*Envelope, error) {
 	requestID = value.Trim(requestID)
 	if requestID == "" {
 		return nil, invalid(CodeTimeout, "request_id must be a non-empty string")
 	}
+
 	stored, err := l.get(ctx, requestID, CodeTimeout)
 	if err != nil {
 		return nil, err
@@ -120,14 +126,17 @@ func (l Lifecycle) Timeout(ctx context.Context, requestID string, resume Continu
 	if !Pending(stored) {
 		return replayTimeout(stored)
 	}
+
 	request, err := Normalize(stored)
 	if err != nil {
 		return nil, err
 	}
+
 	result, err := terminalResult(request, textTimedOut, StatusTimeout)
 	if err != nil {
 		return nil, err
 	}
+
 	won, err := l.Store.TransitionPending(ctx, requestID, StatusTimeout, nil)
 	if err != nil {
 		return nil, fmt.Errorf("time out runtime tool request: %w", err)
@@ -138,6 +147,7 @@ func (l Lifecycle) Timeout(ctx context.Context, requestID string, resume Continu
 		}
 		return replayTimeout(stored)
 	}
+
 	answer := newEnvelope(StatusTimeout, withStatus(request, StatusTimeout), request, result)
 	l.observe(Event{Name: EventTimedOut, Request: answer.Request, Result: result, Context: callerContext})
 	return answer, l.resume(ctx, answer, request, resume, callerContext)
@@ -158,6 +168,7 @@ func (l Lifecycle) Pending(ctx context.Context, query Query) ([]map[string]any, 
 	if err != nil {
 		return nil, fmt.Errorf("list runtime tool requests: %w", err)
 	}
+
 	requests := make([]map[string]any, len(stored))
 	for index, one := range stored {
 		if requests[index], err = Normalize(one); err != nil {
@@ -182,10 +193,12 @@ func (l Lifecycle) resume(ctx context.Context, answer *Envelope, request map[str
 	if resume == nil {
 		return nil
 	}
+
 	resumed, err := resume(ctx, request, answer.Result, callerContext)
 	if err != nil {
 		return fmt.Errorf("resume after runtime tool: %w", err)
 	}
+
 	answer.ContinuationResult = object(resumed)
 	l.observe(Event{Name: EventResumed, Request: request, Result: answer.Result, Resumed: resumed, Context: callerContext})
 	return nil
@@ -222,6 +235,7 @@ func (l Lifecycle) Expire(ctx context.Context, now time.Time, resume Continuatio
 	if err != nil {
 		return 0, err
 	}
+
 	ended := 0
 	var failures []error
 	for _, one := range due {
@@ -233,5 +247,6 @@ func (l Lifecycle) Expire(ctx context.Context, now time.Time, resume Continuatio
 			ended++
 		}
 	}
+
 	return ended, errors.Join(failures...)
 }

@@ -3,7 +3,7 @@
 // contract, section 5). It runs no tools, knows no conversation and keeps nothing beyond its in-memory store.
 //
 // Requests and results are JSON objects: map[string]any, []any, json.Number, string, bool and nil. Builders may also
-// put Go integers and floats. What a function gives is its own copy at the top level; members are shared.
+// put Go integers and floats. What a function returns is its own copy at the top level; members are shared.
 package request
 
 import (
@@ -35,10 +35,12 @@ func Normalize(raw map[string]any) (map[string]any, error) {
 	if blank(toolCallID) {
 		return nil, invalid(CodeRequest, "tool_call_id must be a non-empty string")
 	}
+
 	requestID, runID := value.Text(raw["request_id"]), value.Text(raw["run_id"])
 	if blank(requestID) {
 		requestID = ID(runID, toolName, toolCallID)
 	}
+
 	return map[string]any{
 		"status":       StatusPending,
 		"request_id":   requestID,
@@ -114,6 +116,7 @@ func AsFault(err error) error {
 	if !is {
 		return err
 	}
+
 	switch known.Reason {
 	case ReasonNotFound:
 		return fault.Wrap(fault.NotFound, "there is no such tool request", err)

@@ -29,6 +29,7 @@ func NormalizeResult(raw map[string]any) (map[string]any, error) {
 	if blank(toolName) {
 		return nil, invalid(CodeResult, "tool_name must be a non-empty string")
 	}
+
 	success := raw["success"] == nil || value.Truthy(raw["success"])
 	normalized := map[string]any{
 		"status":     StatusSubmitted,
@@ -37,11 +38,13 @@ func NormalizeResult(raw map[string]any) (map[string]any, error) {
 		"success":    success,
 		"metadata":   citedMetadata(raw["metadata"]),
 	}
+
 	if success {
 		normalized["result"] = payload(raw["result"])
 	} else {
 		normalized["error"] = failure(raw["error"])
 	}
+
 	return normalized, nil
 }
 
@@ -52,15 +55,18 @@ func ResultFor(request, raw map[string]any) (map[string]any, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	named := maps.Clone(raw)
 	if named == nil {
 		named = map[string]any{}
 	}
+
 	for _, name := range []string{"request_id", "tool_name"} {
 		if named[name] == nil {
 			named[name] = normalized[name]
 		}
 	}
+
 	return NormalizeResult(named)
 }
 
@@ -117,6 +123,7 @@ func replaySubmit(stored map[string]any) (*Envelope, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	result, err := storedResult(stored)
 	if err != nil {
 		return nil, err
@@ -124,6 +131,7 @@ func replaySubmit(stored map[string]any) (*Envelope, error) {
 	if Pending(stored) || result == nil {
 		return nil, invalid(CodeResult, ReasonNotPending)
 	}
+
 	answer := newEnvelope(StatusSubmitted, request, request, result)
 	answer.Duplicate = true
 	return answer, nil
@@ -134,10 +142,12 @@ func replayTimeout(stored map[string]any) (*Envelope, error) {
 	if Pending(stored) {
 		return nil, invalid(CodeTimeout, "the store lost the end of the request")
 	}
+
 	request, err := Normalize(stored)
 	if err != nil {
 		return nil, err
 	}
+
 	status := value.Text(stored["status"])
 	result, err := storedResult(stored)
 	if err == nil && result == nil {
@@ -146,6 +156,7 @@ func replayTimeout(stored map[string]any) (*Envelope, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	answer := newEnvelope(status, withStatus(request, status), request, result)
 	answer.Duplicate = true
 	return answer, nil
@@ -182,10 +193,12 @@ func citedMetadata(value any) any {
 	if !ok {
 		return value
 	}
+
 	raw, cited := metadata["citations"]
 	if !cited {
 		return metadata
 	}
+
 	metadata = maps.Clone(metadata)
 	metadata["citations"] = envelope.Citations(raw)
 	return metadata

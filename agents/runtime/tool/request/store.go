@@ -22,14 +22,14 @@ type Store interface {
 	Get(ctx context.Context, requestID string) (map[string]any, error)
 
 	// TransitionPending changes a pending request to a terminal status and keeps the result when there is one. It is
-	// true for exactly one caller: the one that changed the record. An unknown or terminal request gives false.
+	// true for exactly one caller: the one that changed the record. An unknown or terminal request returns false.
 	TransitionPending(ctx context.Context, requestID, status string, result map[string]any) (bool, error)
 
 	// RecentPending lists pending requests, oldest first.
 	RecentPending(ctx context.Context, query Query) ([]map[string]any, error)
 }
 
-// Query narrows a list of pending requests. The zero value lists all that the store gives at once.
+// Query narrows a list of pending requests. The zero value lists all that the store returns at once.
 type Query struct {
 	RunID    string
 	ToolName string
@@ -56,9 +56,11 @@ func ReadQuery(raw map[string]any) (Query, error) {
 		}
 		*bound = at
 	}
+
 	if limit, ok := value.Integer(raw["limit"]); ok && limit > 0 {
 		query.Limit = int(min(limit, 1<<31-1))
 	}
+
 	return query, nil
 }
 
@@ -75,21 +77,25 @@ func FromRow(document []byte, status string, result []byte) (map[string]any, err
 	if err != nil {
 		return nil, fmt.Errorf("read tool request: %w", err)
 	}
+
 	request := value.Assoc(record)
 	request["status"] = status
+
 	if len(result) == 0 {
 		return request, nil
 	}
+
 	kept, err := value.Decode(result, rowLimits)
 	if err != nil {
 		return nil, fmt.Errorf("read result of tool request: %w", err)
 	}
+
 	request["result"] = kept
 	return request, nil
 }
 
 // Outcome returns the result of a stored request as the waiting run gets it; false while it is pending. A request that
-// timed out or was cancelled gives a failed one (agent runtime contract, section 5).
+// timed out or was cancelled has a failed one (agent runtime contract, section 5).
 func Outcome(stored map[string]any) (result map[string]any, ended bool, err error) {
 	if Pending(stored) {
 		return nil, false, nil

@@ -49,6 +49,7 @@ func (m *Memory) TransitionPending(_ context.Context, requestID, status string, 
 	if err := small(result, request.CodeResult); err != nil {
 		return false, err
 	}
+
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	kept := m.find(requestID)
@@ -60,6 +61,7 @@ func (m *Memory) TransitionPending(_ context.Context, requestID, status string, 
 	if result != nil {
 		kept.request["result"] = value.Clone(result)
 	}
+
 	return true, nil
 }
 
@@ -89,6 +91,7 @@ func matches(query request.Query, kept *row) bool {
 	case query.DueBy.IsZero():
 		return true
 	}
+
 	due, timed := request.TimeoutAt(kept.request)
 	return timed && !due.After(query.DueBy)
 }

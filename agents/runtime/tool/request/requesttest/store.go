@@ -1,5 +1,5 @@
 // Package requesttest is the conformance suite of request.Store: what lifecycles, programs and waiting runs rely on
-// whoever keeps the requests. It is for tests only.
+// whatever keeps the requests. It is for tests only.
 package requesttest
 
 import (
@@ -59,6 +59,7 @@ func (b *bench) put(t *testing.T, raw map[string]any) map[string]any {
 	if raw["tool_name"] == nil {
 		raw["tool_name"] = "client/pick"
 	}
+
 	normalized := Request(t, b.own(raw))
 	must(t, b.store.Create(t.Context(), normalized))
 	return normalized
@@ -101,10 +102,12 @@ func keeps(t *testing.T, b *bench) {
 		"request_id": "one", "parameters": map[string]any{"text": "a<b>\u2028\u0000", "list": []any{1, 1.5, nil, true}},
 		"timeout_at": "2126-01-02T15:04:05Z", "runtime": map[string]any{"environment": "runtime_local"}, "metadata": map[string]any{"turn_count": 2},
 	})
+
 	got := b.get(t, "one")
 	if !request.Pending(got) {
 		t.Errorf("it is %v", got["status"])
 	}
+
 	normalized, err := request.Normalize(got)
 	must(t, err)
 	same(t, put, normalized)
@@ -135,11 +138,14 @@ func transitions(t *testing.T, b *bench) {
 	must(t, err)
 	second, err := b.store.TransitionPending(t.Context(), "one", request.StatusTimeout, nil)
 	must(t, err)
+
 	if !first || second {
 		t.Errorf("first %t, second %t", first, second)
 	}
+
 	got := b.get(t, "one")
 	same(t, result("first"), got["result"])
+
 	if got["status"] != request.StatusCompleted {
 		t.Errorf("it is %v", got["status"])
 	}
@@ -155,6 +161,7 @@ func underLoad(t *testing.T, b *bench) {
 			if number%2 == 0 {
 				status, value = request.StatusTimeout, nil
 			}
+
 			won, err := b.store.TransitionPending(t.Context(), "one", status, value)
 			if err != nil {
 				t.Error(err)
@@ -164,6 +171,7 @@ func underLoad(t *testing.T, b *bench) {
 			}
 		})
 	}
+
 	group.Wait()
 	if wins.Load() != 1 {
 		t.Errorf("%d transitions won", wins.Load())
@@ -176,14 +184,18 @@ func keepsResult(t *testing.T, b *bench) {
 	_, err := b.store.TransitionPending(t.Context(), "one", request.StatusCompleted, want)
 	must(t, err)
 	same(t, want, b.get(t, "one")["result"])
+
 	if left := b.pending(t, request.Query{}); len(left) > 0 {
 		t.Errorf("pending: %v", left)
 	}
+
 	outcome, ended, err := request.Outcome(b.get(t, "one"))
 	must(t, err)
+
 	if !ended {
 		t.Error("it has no outcome")
 	}
+
 	same(t, want, outcome)
 }
 
@@ -195,6 +207,7 @@ func timesOut(t *testing.T, b *bench) {
 	if got["status"] != request.StatusTimeout || got["result"] != nil {
 		t.Errorf("it is %v with %v", got["status"], got["result"])
 	}
+
 	outcome, ended, err := request.Outcome(got)
 	if err != nil || !ended || !value.Equal(outcome["success"], false) || outcome["error"] != "Runtime tool request timed out." {
 		t.Errorf("outcome %v, %t, %v", outcome, ended, err)
@@ -209,6 +222,7 @@ func lists(t *testing.T, b *bench) {
 	run := value.Text(b.get(t, "one")["run_id"])
 	_, err := b.store.TransitionPending(t.Context(), "one", request.StatusTimeout, nil)
 	must(t, err)
+
 	for _, c := range []struct {
 		query request.Query
 		want  []string
@@ -268,9 +282,11 @@ func lifecycle(t *testing.T, b *bench) {
 	must(t, err)
 	again, err := led.Submit(t.Context(), map[string]any{"request_id": "one", "result": "other"}, nil, nil)
 	must(t, err)
+
 	if first.Duplicate || !again.Duplicate {
 		t.Errorf("first %t, again %t", first.Duplicate, again.Duplicate)
 	}
+
 	same(t, first.Result, again.Result)
 	ended, err := led.Expire(t.Context(), time.Now(), nil, nil)
 	if err != nil || ended != 1 {

@@ -10,6 +10,7 @@ import (
 	"inbox/engine/demand"
 	"inbox/exchange"
 	"inbox/identity"
+	"inbox/internal/clip"
 	"inbox/internal/fault"
 	"inbox/internal/queue"
 	"inbox/internal/telemetry"
@@ -29,7 +30,7 @@ var retryTelling = []time.Duration{
 	2 * time.Second, 10 * time.Second, time.Minute, 5 * time.Minute, 15 * time.Minute, time.Hour, 2 * time.Hour, 4 * time.Hour, 8 * time.Hour,
 }
 
-// maxAsked bounds the open approvals of one agent about which people are written to: whoever may write to the agent could
+// maxAsked bounds the open approvals of one agent about which people are written to: every sender of the agent could
 // flood its approvers otherwise. The others wait until some of them are decided; askLater is how often is looked.
 const (
 	maxAsked = 20
@@ -64,11 +65,12 @@ func enqueueTelling(ctx context.Context, tx Tx, issuance policypart.Issuance, ap
 }
 
 // RunApproval is the queue handler of ApprovalKind.
-func (s *Service) RunApproval(ctx context.Context, job queue.Job) error {
+func (s *approver) RunApproval(ctx context.Context, job queue.Job) error {
 	var payload approvalJob
 	if err := json.Unmarshal([]byte(job.Payload), &payload); err != nil {
 		return queue.GiveUp("the job cannot be read", err)
 	}
+
 	issuance, err := s.options.Store.Demand(ctx, payload.Demand)
 	if fault.Is(err, fault.NotFound) {
 		return queue.GiveUp("the row of the approval is gone", err)
@@ -76,14 +78,17 @@ func (s *Service) RunApproval(ctx context.Context, job queue.Job) error {
 	if err != nil {
 		return queue.RetryAfter(time.Second, err)
 	}
+
 	ctx = telemetry.With(ctx, "turn", issuance.TurnID, "agent", issuance.Agent, "approval", issuance.ID)
 	if payload.Approver == "" {
 		return s.tellAsker(ctx, job, issuance)
 	}
+
 	agent, known := s.options.Agents.Lookup(issuance.Agent)
 	if !known || !open(issuance) { // decided already: nothing to ask
 		return nil
 	}
+
 	before, err := s.options.Store.Approvals(ctx, exchange.ApprovalFilter{Agent: issuance.Agent, Before: issuance.ID, Limit: maxAsked})
 	if err != nil {
 		return queue.RetryAfter(time.Second, err)
@@ -91,21 +96,24 @@ func (s *Service) RunApproval(ctx context.Context, job queue.Job) error {
 	if len(before) == maxAsked {
 		return queue.SnoozeFor(askLater)
 	}
+
 	return s.askApprover(ctx, job, agent, issuance, payload.Approver)
 }
 
 func open(issuance policypart.Issuance) bool { return issuance.CheckOpen(time.Now()) == nil }
 
 // tellAsker ends a turn whose approval was denied by a process without adapters.
-func (s *Service) tellAsker(ctx context.Context, job queue.Job, issuance policypart.Issuance) error {
+func (s *approver) tellAsker(ctx context.Context, job queue.Job, issuance policypart.Issuance) error {
 	last, ok := s.options.Demands.LastWord(issuance)
 	if !ok {
 		return nil
 	}
-	prepared, err := s.prepare(ctx, last)
+
+	prepared, err := s.demands.prepare(ctx, last)
 	if err != nil {
 		return queue.RetryAfter(time.Second, err)
 	}
+
 	err = s.options.Store.InTx(ctx, func(tx Tx) error {
 		if err := tx.SettleJob(ctx, job.Lease, queue.Outcome{Kind: queue.Done}); err != nil {
 			return err
@@ -115,28 +123,32 @@ func (s *Service) tellAsker(ctx context.Context, job queue.Job, issuance policyp
 	if err != nil {
 		return err
 	}
+
 	s.broker.notify(issuance.TurnID)
 	return queue.ErrSettled
 }
 
 // askApprover begins a conversation with one approver: a turn of its own whose message is ours and whose reply says what
 // is to be decided, so that it is delivered like any reply. Done twice it is done once: the message has the same id.
-func (s *Service) askApprover(ctx context.Context, job queue.Job, agent agents.Entry, issuance policypart.Issuance, address string) error {
+func (s *approver) askApprover(ctx context.Context, job queue.Job, agent agents.Entry, issuance policypart.Issuance, address string) error {
 	opening, err := s.options.Approvers.Open(ctx, agent.Profile.Name, address)
 	if err != nil {
 		return s.notAsked(ctx, job, issuance, address, err)
 	}
+
 	turn := s.opening(agent, issuance, address, opening)
-	reply := s.newReply(turn, s.options.Demands.Told(issuance).Answering(turn.Message))
-	plan, err := s.plan(ctx, reply)
+	reply := s.replies.newReply(turn, s.options.Demands.Told(issuance).Answering(turn.Message))
+	plan, err := s.replies.plan(ctx, reply)
 	if err != nil {
 		return s.notAsked(ctx, job, issuance, address, fault.GiveUp("nothing can be sent to this address", err))
 	}
+
 	reply = planned(reply, plan)
 	told, err := json.Marshal(map[string]string{"to": address, "turn": turn.ID})
 	if err != nil {
 		return err
 	}
+
 	err = s.options.Store.InTx(ctx, func(tx Tx) error {
 		if err := tx.SettleJob(ctx, job.Lease, queue.Outcome{Kind: queue.Done}); err != nil {
 			return err
@@ -147,21 +159,24 @@ func (s *Service) askApprover(ctx context.Context, job queue.Job, agent agents.E
 		if err := tx.InsertReply(ctx, reply, plan.NativeID); err != nil {
 			return err
 		}
+
 		event := exchange.Event{Kind: exchange.EventApprovalTold, Body: told, At: reply.CreatedAt}
 		if err := tx.AppendEvents(ctx, issuance.TurnID, []exchange.Event{event}); err != nil {
 			return err
 		}
+
 		return insertDeliveries(ctx, tx, reply, deliveriesOf(reply, plan))
 	})
 	if err != nil {
 		return err
 	}
+
 	return queue.ErrSettled
 }
 
-// opening is the turn of a conversation that we begin. Its message is the agent's own, so that nobody passes for its
+// opening is the turn of a conversation that we begin. Its message is the agent's own, so that no one else passes for its
 // sender, and its answer is what the approver gets to read.
-func (s *Service) opening(agent agents.Entry, issuance policypart.Issuance, address string, by exchange.Opening) exchange.TurnRecord {
+func (s *approver) opening(agent agents.Entry, issuance policypart.Issuance, address string, by exchange.Opening) exchange.TurnRecord {
 	now := time.Now()
 	own, _ := identity.ParseAddress(agent.Profile.Address) // the registry has checked it
 	message := normalized.Message{
@@ -177,6 +192,7 @@ func (s *Service) opening(agent agents.Entry, issuance policypart.Issuance, addr
 		RecipientCapabilities: normalized.RecipientCapabilities{MentionRelay: normalized.MentionRelay{Kind: normalized.RelayNone}},
 		ReceivedVia:           by.ReceivedVia, ReceivedAt: identity.At(now),
 	}
+
 	return exchange.TurnRecord{
 		ID: newID(), Agent: agent.Profile.Name, Principal: message.Sender.Principal(), ThreadID: message.ThreadID,
 		State: exchange.StateAnswered, Reason: "asks for approval " + issuance.ID, Channel: by.Channel, Message: message, Route: by.Route, AcceptedAt: now, UpdatedAt: now,
@@ -184,22 +200,26 @@ func (s *Service) opening(agent agents.Entry, issuance policypart.Issuance, addr
 }
 
 // notAsked tries again what may pass; an approver who cannot be reached is on record, and the others decide.
-func (s *Service) notAsked(ctx context.Context, job queue.Job, issuance policypart.Issuance, address string, cause error) error {
+func (s *approver) notAsked(ctx context.Context, job queue.Job, issuance policypart.Issuance, address string, cause error) error {
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
+
 	f := fault.Of(cause)
 	if !f.Permanent && job.Attempt <= len(retryTelling) {
 		return queue.RetryAfter(max(retryTelling[job.Attempt-1], f.RetryAfter), cause)
 	}
+
 	s.options.Logger.WarnContext(ctx, "an approver cannot be asked", "approver", address, "error", cause)
 	row := exchange.AuditRecord{
 		ID: newID(), At: time.Now(), Code: auditUnreachable, TurnID: issuance.TurnID, Agent: issuance.Agent,
-		Detail: cut(fmt.Sprintf("demand %s: %s cannot be asked: %v", issuance.ID, address, cause), maxDetail),
+		Detail: clip.Bytes(fmt.Sprintf("demand %s: %s cannot be asked: %v", issuance.ID, address, cause), maxDetail),
 	}
+
 	if err := s.options.Store.InTx(ctx, func(tx Tx) error { return tx.Audit(ctx, row) }); err != nil {
 		return queue.RetryAfter(time.Second, err)
 	}
+
 	return queue.GiveUp(address+" cannot be asked: "+f.Public, cause)
 }
 

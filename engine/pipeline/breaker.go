@@ -66,9 +66,11 @@ type BackEndTx interface {
 	CloseBackEnd(ctx context.Context, agent string, now time.Time) (bool, error)
 }
 
-// backEnds is this node's view of the outages, and the places that it gave to turns which wait behind an open breaker. Both
-// can be lost: the rows are read again, and a turn that waits has its place as the due time of its job.
-type backEnds struct {
+// breaker keeps turns from asking a back end that is down. It has this node's view of the outages, and the places that it assigned to
+// turns which wait behind an open breaker. Both can be lost: the rows are read again, and a turn that waits has its place as the due
+// time of its job.
+type breaker struct {
+	*core
 	mu      sync.Mutex
 	known   map[string]BackEnd
 	read    time.Time
@@ -84,8 +86,8 @@ type streak struct {
 	by    map[string]bool // at most failuresToOpen
 }
 
-func newBackEnds() *backEnds {
-	return &backEnds{known: map[string]BackEnd{}, streaks: map[string]*streak{}, places: map[string]time.Time{}}
+func newBreaker(shared *core) *breaker {
+	return &breaker{core: shared, known: map[string]BackEnd{}, streaks: map[string]*streak{}, places: map[string]time.Time{}}
 }
 
 // backEndFailure is an error of the agent itself, not of what this server does around it.
@@ -95,16 +97,17 @@ type backEndFailure struct{ error }
 func (f backEndFailure) Unwrap() error { return f.error }
 
 // backEnd returns what is known of an agent's back end. An old view is read again by one caller, while others go on with it.
-func (s *Service) backEnd(ctx context.Context, agent string) (BackEnd, bool) {
-	b := s.backEnds
+func (b *breaker) backEnd(ctx context.Context, agent string) (BackEnd, bool) {
 	now := time.Now()
 	b.mu.Lock()
 	stale := now.Sub(b.read) >= backEndsAge && !b.reading
 	b.reading = b.reading || stale
 	b.mu.Unlock()
+
 	if stale {
-		s.readBackEnds(ctx, now)
+		b.readBackEnds(ctx, now)
 	}
+
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	found, is := b.known[agent]
@@ -112,17 +115,17 @@ func (s *Service) backEnd(ctx context.Context, agent string) (BackEnd, bool) {
 }
 
 // readBackEnds keeps the old view when the store does not answer: the runs find out.
-func (s *Service) readBackEnds(ctx context.Context, now time.Time) {
-	b := s.backEnds
+func (b *breaker) readBackEnds(ctx context.Context, now time.Time) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), backEndsWait)
 	defer cancel()
-	list, err := s.options.Store.BackEnds(ctx)
+	list, err := b.options.Store.BackEnds(ctx)
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.reading, b.read = false, now
 	if err != nil {
 		return
 	}
+
 	clear(b.known)
 	for _, one := range list {
 		b.known[one.Agent] = one
@@ -138,7 +141,7 @@ func oneIf(is bool) float64 {
 }
 
 // place returns the time of the next turn of an agent, not before from: so many a second, in the order of the calls.
-func (b *backEnds) place(agent string, from time.Time, rate float64) time.Time {
+func (b *breaker) place(agent string, from time.Time, rate float64) time.Time {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	at := b.places[agent]
@@ -159,112 +162,123 @@ type entry struct {
 // enter asks the breaker of the agent's back end. Behind an open one a turn waits for a place of its own, so that neither
 // the waiting nor the way back is a rush: places follow each other at the agent's rate, from the next probe on. Once the
 // back end is back, turns from before go at their places; younger ones go at once.
-func (s *Service) enter(ctx context.Context, job queue.Job, agent agents.Entry, turn exchange.TurnRecord) (entry, error) {
-	outage, known := s.backEnd(ctx, agent.Profile.Name)
+func (b *breaker) enter(ctx context.Context, job queue.Job, agent agents.Entry, turn exchange.TurnRecord) (entry, error) {
+	outage, known := b.backEnd(ctx, agent.Profile.Name)
 	if !known {
 		return entry{}, nil
 	}
+
 	policy, now := agent.Settings.Retry, time.Now()
 	waited := job.RunAt.Sub(job.CreatedAt) >= time.Millisecond // its due time is the place that it was given
 	if !outage.open() {
 		if waited || !job.CreatedAt.Before(outage.ClosedAt) {
 			return entry{}, nil
 		}
-		return entry{wait: s.backEnds.place(agent.Profile.Name, now, policy.Rate).Sub(now)}, nil
+		return entry{wait: b.place(agent.Profile.Name, now, policy.Rate).Sub(now)}, nil
 	}
+
 	if !now.Before(outage.ProbeAt) {
-		taken, err := s.takeProbe(ctx, agent, now)
+		taken, err := b.takeProbe(ctx, agent, now)
 		if err != nil || taken {
 			return entry{probe: taken}, err
 		}
 	}
-	end := s.patienceEnd(job, turn, agent, outage)
+
+	end := b.patienceEnd(job, turn, agent, outage)
 	if !now.Before(end) {
 		return entry{overdue: true}, nil
 	}
-	at := s.backEnds.place(agent.Profile.Name, later(outage.ProbeAt, now), policy.Rate)
+
+	at := b.place(agent.Profile.Name, later(outage.ProbeAt, now), policy.Rate)
 	return entry{wait: max(sooner(at, end).Sub(now), time.Millisecond)}, nil
 }
 
 // takeProbe lets this run ask, if no other one does. Should it be cut off, another asks when its time limit is over.
-func (s *Service) takeProbe(ctx context.Context, agent agents.Entry, now time.Time) (taken bool, err error) {
+func (b *breaker) takeProbe(ctx context.Context, agent agents.Entry, now time.Time) (taken bool, err error) {
 	until := now.Add(agent.Settings.TimeLimit + probeGaps[0])
-	err = s.options.Store.InTx(ctx, func(tx Tx) (err error) {
+	err = b.options.Store.InTx(ctx, func(tx Tx) (err error) {
 		taken, err = tx.TakeProbe(ctx, agent.Profile.Name, now, until)
 		return err
 	})
-	s.backEnds.mu.Lock()
-	defer s.backEnds.mu.Unlock()
-	if outage, known := s.backEnds.known[agent.Profile.Name]; err == nil && known {
+
+	b.mu.Lock()
+	defer b.mu.Unlock()
+
+	if outage, known := b.known[agent.Profile.Name]; err == nil && known {
 		if taken {
 			outage.ProbeAt = until
 		} else { // another node asks
 			outage.ProbeAt = now.Add(probeGaps[0])
 		}
-		s.backEnds.known[agent.Profile.Name] = outage
+		b.known[agent.Profile.Name] = outage
 	}
+
 	return taken, err
 }
 
 // patienceEnd is until when a turn is kept during an outage: so long as its schedule lasts, from when the turn was taken up
 // or the outage began, whichever is later. A turn that stood behind others is not given up at its first failure.
-func (s *Service) patienceEnd(job queue.Job, turn exchange.TurnRecord, agent agents.Entry, outage BackEnd) time.Time {
-	return later(job.CreatedAt, outage.Since).Add(total(agent.Settings.Retry.Of(s.awaited(turn))))
+func (b *breaker) patienceEnd(job queue.Job, turn exchange.TurnRecord, agent agents.Entry, outage BackEnd) time.Time {
+	return later(job.CreatedAt, outage.Since).Add(total(agent.Settings.Retry.Of(b.awaited(turn))))
 }
 
 // awaited reports whether somebody waits on an open connection for the answer to a turn.
-func (s *Service) awaited(turn exchange.TurnRecord) bool {
+func (b *breaker) awaited(turn exchange.TurnRecord) bool {
 	if turn.Channel == exchange.ChannelLocal { // another agent of this server waits
 		return true
 	}
-	channel, knows := s.options.Channels.Channel(turn.Channel).(exchange.Awaited)
+	channel, knows := b.options.Channels.Channel(turn.Channel).(exchange.Awaited)
 	return knows && channel.Awaits(turn.Route)
 }
 
-// backEndFailed counts a failure of an agent's back end, and opens the breaker after several. The result reports whether it
+// failed counts a failure of an agent's back end, and opens the breaker after several. The result reports whether it
 // is open now.
-func (s *Service) backEndFailed(ctx context.Context, agent string, turn exchange.TurnRecord, cause error, probe bool) (BackEnd, bool) {
-	outage, known := s.backEnd(ctx, agent)
+func (b *breaker) failed(ctx context.Context, agent string, turn exchange.TurnRecord, cause error, probe bool) (BackEnd, bool) {
+	outage, known := b.backEnd(ctx, agent)
 	now := time.Now()
 	switch {
 	case probe:
 		backEndProbes.WithLabelValues(agent, "down").Inc()
 	case known && outage.open(): // a run that began before
 		return outage, true
-	case !s.backEnds.fails(agent, turn, cause, now):
+	case !b.fails(agent, turn, cause, now):
 		return outage, false
 	}
+
 	if !known || !outage.open() {
 		outage = BackEnd{Agent: agent, Since: now}
 	}
+
 	asked := min(fault.Of(cause).RetryAfter, longestProbeGap)
 	outage.ProbeAt = now.Add(max(probeGaps[min(outage.Opened, len(probeGaps)-1)], asked))
 	outage.Reason = cause.Error()
 	began := false
-	err := s.options.Store.InTx(ctx, func(tx Tx) (err error) {
+	err := b.options.Store.InTx(ctx, func(tx Tx) (err error) {
 		if began, err = tx.OpenBackEnd(ctx, outage, now.Add(-sameOutage)); err != nil || !began {
 			return err
 		}
-		return s.reportOutage(ctx, tx, outage)
+		return b.reportOutage(ctx, tx, outage)
 	})
 	if err != nil {
-		s.options.Logger.WarnContext(ctx, "an agent's back end fails, which cannot be noted now", "agent", agent, "error", err)
+		b.options.Logger.WarnContext(ctx, "an agent's back end fails, which cannot be noted now", "agent", agent, "error", err)
 		return outage, false
 	}
+
 	if began {
-		s.options.Logger.ErrorContext(ctx, "the back end of an agent is down: messages wait until it is back", "agent", agent, "error", cause)
+		b.options.Logger.ErrorContext(ctx, "the back end of an agent is down: messages wait until it is back", "agent", agent, "error", cause)
 	}
+
 	outage.Opened++
-	s.backEnds.mu.Lock()
-	defer s.backEnds.mu.Unlock()
-	s.backEnds.known[agent] = outage
-	delete(s.backEnds.streaks, agent)
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.known[agent] = outage
+	delete(b.streaks, agent)
 	backEndsOpen.WithLabelValues(agent).Set(1)
 	return outage, true
 }
 
 // fails counts a failure and reports whether it is time to open the breaker.
-func (b *backEnds) fails(agent string, turn exchange.TurnRecord, cause error, now time.Time) bool {
+func (b *breaker) fails(agent string, turn exchange.TurnRecord, cause error, now time.Time) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	row := b.streaks[agent]
@@ -272,17 +286,18 @@ func (b *backEnds) fails(agent string, turn exchange.TurnRecord, cause error, no
 		row = &streak{first: now, by: map[string]bool{}}
 		b.streaks[agent] = row
 	}
+
 	key := "sender " + turn.Principal
 	if errors.Is(cause, upstream.ErrDown) {
 		key = "turn " + turn.ID
 	}
+
 	row.by[key] = true
 	return len(row.by) >= failuresToOpen
 }
 
-// backEndAnswers notes that an agent's back end answered: what it said does not matter.
-func (s *Service) backEndAnswers(ctx context.Context, agent string) {
-	b := s.backEnds
+// answered notes that an agent's back end answered: what it said does not matter.
+func (b *breaker) answered(ctx context.Context, agent string) {
 	b.mu.Lock()
 	delete(b.streaks, agent)
 	outage, known := b.known[agent]
@@ -290,8 +305,9 @@ func (s *Service) backEndAnswers(ctx context.Context, agent string) {
 	if !known || !outage.open() {
 		return
 	}
+
 	now, closed := time.Now(), false
-	err := s.options.Store.InTx(ctx, func(tx Tx) (err error) {
+	err := b.options.Store.InTx(ctx, func(tx Tx) (err error) {
 		if closed, err = tx.CloseBackEnd(ctx, agent, now); err != nil || !closed {
 			return err
 		}
@@ -300,13 +316,15 @@ func (s *Service) backEndAnswers(ctx context.Context, agent string) {
 		})
 	})
 	if err != nil {
-		s.options.Logger.WarnContext(ctx, "an agent's back end is back, which cannot be noted now", "agent", agent, "error", err)
+		b.options.Logger.WarnContext(ctx, "an agent's back end is back, which cannot be noted now", "agent", agent, "error", err)
 		return
 	}
+
 	if closed {
 		backEndProbes.WithLabelValues(agent, "back").Inc()
-		s.options.Logger.InfoContext(ctx, "the back end of an agent is back", "agent", agent, "down_for", now.Sub(outage.Since).Round(time.Second).String())
+		b.options.Logger.InfoContext(ctx, "the back end of an agent is back", "agent", agent, "down_for", now.Sub(outage.Since).Round(time.Second).String())
 	}
+
 	outage.ClosedAt = now
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -316,32 +334,35 @@ func (s *Service) backEndAnswers(ctx context.Context, agent string) {
 
 // reportOutage tells the operator of an outage in the transaction in which it begins, so once: in the record of decisions,
 // and by message where the operator wants that.
-func (s *Service) reportOutage(ctx context.Context, tx Tx, outage BackEnd) error {
+func (b *breaker) reportOutage(ctx context.Context, tx Tx, outage BackEnd) error {
 	if err := tx.Audit(ctx, exchange.AuditRecord{At: outage.Since, Code: "backend:down", Agent: outage.Agent, Detail: outage.Reason}); err != nil {
 		return err
 	}
-	if s.options.OperatorAddress == "" {
+	if b.options.OperatorAddress == "" {
 		return nil
 	}
+
 	job, err := Notice{
-		ID: newID(), Agent: outage.Agent, To: s.options.OperatorAddress, Subject: "The back end of " + outage.Agent + " is down",
+		ID: newID(), Agent: outage.Agent, To: b.options.OperatorAddress, Subject: "The back end of " + outage.Agent + " is down",
 		Text: "Since " + outage.Since.UTC().Format(time.RFC3339) + " the agent " + outage.Agent + " does not answer: " + outage.Reason +
 			"\n\nMessages are kept, and answered when it is back; one of them asks again every minute at most. See: inbox audit --code 'backend:*'",
 	}.Job()
 	if err != nil {
 		return err
 	}
+
 	return tx.Enqueue(ctx, job)
 }
 
 // repeatAfter decides when a run that failed for a reason that passes is repeated: ok is false when the schedule is used
 // up. During an outage the run does not count (snooze), and time alone ends the turn's patience.
-func (s *Service) repeatAfter(job queue.Job, agent agents.Entry, turn exchange.TurnRecord, cause error, outage BackEnd, open bool) (wait time.Duration, snooze, ok bool) {
+func (b *breaker) repeatAfter(job queue.Job, agent agents.Entry, turn exchange.TurnRecord, cause error, outage BackEnd, open bool) (wait time.Duration, snooze, ok bool) {
 	policy, now := agent.Settings.Retry, time.Now()
-	schedule := policy.Of(s.awaited(turn))
+	schedule := policy.Of(b.awaited(turn))
 	if len(schedule) == 0 {
 		return 0, false, false
 	}
+
 	patience := total(schedule)
 	asked := min(fault.Of(cause).RetryAfter, patience)
 	if !open {
@@ -350,12 +371,14 @@ func (s *Service) repeatAfter(job queue.Job, agent agents.Entry, turn exchange.T
 		}
 		return max(jitter(schedule[job.Attempt-1]), asked), false, true
 	}
-	end := s.patienceEnd(job, turn, agent, outage)
+
+	end := b.patienceEnd(job, turn, agent, outage)
 	if !now.Before(end) {
 		return 0, false, false
 	}
+
 	own := min(schedule[min(max(turn.Attempt, 1), len(schedule))-1], max(seldom, patience/100))
-	at := s.backEnds.place(agent.Profile.Name, later(outage.ProbeAt, now.Add(max(own, min(asked, longestProbeGap)))), policy.Rate)
+	at := b.place(agent.Profile.Name, later(outage.ProbeAt, now.Add(max(own, min(asked, longestProbeGap)))), policy.Rate)
 	return max(sooner(at, end).Sub(now), time.Millisecond), true, true
 }
 

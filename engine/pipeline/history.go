@@ -1,0 +1,330 @@
+package pipeline
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"time"
+
+	"inbox/agents"
+	"inbox/exchange"
+	"inbox/history"
+	"inbox/identity"
+	"inbox/normalized"
+)
+
+// Exchange is one earlier question of a thread with its answer.
+type Exchange struct {
+	Turn      exchange.TurnRecord // Message without history; Response nil when there was none
+	ReplyID   string
+	At        time.Time // of the answer
+	Withdrawn bool      // the sender took the question back: only the answer is left of it
+}
+
+// Answered reports whether there is an answer that somebody could see.
+func (e Exchange) Answered() bool {
+	return e.Turn.Response != nil && !e.Turn.Response.Silent && len(e.Turn.Response.Parts) > 0
+}
+
+// Turns says how many turns of a history the exchange makes.
+func (e Exchange) Turns() (count int) {
+	if !e.Withdrawn {
+		count++
+	}
+	if e.Answered() {
+		count++
+	}
+	return count
+}
+
+// parts are those that a history may show.
+func (e Exchange) parts() (list []normalized.Part) {
+	if !e.Withdrawn {
+		list = slices.Clone(e.Turn.Message.Parts)
+	}
+	if e.Answered() {
+		list = append(list, e.Turn.Response.Parts...)
+	}
+	return list
+}
+
+// ThreadQuery selects both ends of a thread. Held messages, and taken back ones without answer, are no part of it.
+type ThreadQuery struct {
+	Agent, ThreadID string
+	Principals      []string            // with what these senders said to the agent elsewhere in Shared turns; the first 16 are looked up
+	Before          string              // only what was accepted before the turn with this id
+	Since           time.Time           // only what was accepted since then; zero = all
+	Head, Tail      int                 // turns that are wanted of the begin and of the end
+	Enough          func(Exchange) bool // asked for each exchange from the newest back; true = older ones are not wanted for Tail; optional
+}
+
+// ThreadExcerpt is what a ThreadQuery found: at least the turns asked for, none twice, both ends oldest first.
+type ThreadExcerpt struct {
+	Head, Tail []Exchange
+	Total      int // turns, those between the ends included
+}
+
+// ThreadReader is what the pipeline reads to make a history.
+type ThreadReader interface {
+	// ThreadExcerpt reads as little as the query asks for, however long the thread is.
+	ThreadExcerpt(ctx context.Context, query ThreadQuery) (ThreadExcerpt, error)
+	// PersonOf returns all identities of the principal's person; none when it is not linked to another.
+	PersonOf(ctx context.Context, principal string) ([]exchange.PersonIdentity, error)
+}
+
+// historian collects what was said in a thread before a turn.
+type historian struct{ *core }
+
+// withHistory returns the message as the agent sees it: with the trimmed history of its thread, or of its sender's
+// conversations where the agent's history follows the person.
+func (s *historian) withHistory(ctx context.Context, agent agents.Entry, turn exchange.TurnRecord) (normalized.Message, *int, error) {
+	message := turn.Message
+	query, err := s.threadQuery(ctx, agent, turn)
+	if err != nil {
+		return message, nil, err
+	}
+
+	var excerpt ThreadExcerpt
+	if entry, expected := s.broker.expectation(turn.ID); !expected || !entry.fresh || len(query.Principals) > 0 {
+		if excerpt, err = s.options.Store.ThreadExcerpt(ctx, query); err != nil {
+			return message, nil, err
+		}
+	}
+
+	told, err := s.ancestors(ctx, turn, excerpt.Total > 0)
+	if err != nil || excerpt.Total+told.messages() == 0 {
+		return message, nil, err
+	}
+	if err := s.keepFiles(ctx, slices.Concat(excerpt.Head, excerpt.Tail)); err != nil {
+		return message, nil, err
+	}
+
+	kept, breakpoint := history.TrimThread(history.Thread{
+		Head: turns(agent, excerpt.Head, told), Tail: append(turns(agent, excerpt.Tail, told), told.of(turn.ID).Messages...),
+		Total: excerpt.Total + told.messages(),
+	}, agent.Settings.History)
+
+	message.History = kept
+	return message, breakpoint, nil
+}
+
+func (s *historian) threadQuery(ctx context.Context, agent agents.Entry, turn exchange.TurnRecord) (ThreadQuery, error) {
+	policy := agent.Settings.History
+	enough := policy.Enough()
+	query := ThreadQuery{
+		Agent: turn.Agent, ThreadID: turn.ThreadID, Before: turn.ID, Since: policy.Since(time.Now()),
+		Enough: func(past Exchange) (is bool) {
+			for _, h := range slices.Backward(turns(agent, []Exchange{past}, new(ancestry))) {
+				is = enough(h)
+			}
+			return is
+		},
+	}
+
+	query.Head, query.Tail = policy.Need()
+	var err error
+	query.Principals, err = s.principals(ctx, agent, turn)
+	return query, err
+}
+
+// principals returns the sender and the identities that are linked to it, where the agent's history follows the person.
+// A sender who proved nothing is no known person: a name alone opens no other conversation.
+func (s *historian) principals(ctx context.Context, agent agents.Entry, turn exchange.TurnRecord) ([]string, error) {
+	sender := turn.Message.Sender
+	if agent.Settings.HistoryScope != agents.HistoryPerson || len(sender.Identities) == 0 || turn.Principal != sender.Principal() {
+		return nil, nil
+	}
+
+	linked, err := s.options.Store.PersonOf(ctx, turn.Principal)
+	list := []string{turn.Principal}
+	for _, other := range linked {
+		if !slices.Contains(list, other.Principal) {
+			list = append(list, other.Principal)
+		}
+	}
+	return list, err
+}
+
+// keepFiles puts the inline bytes of earlier turns into the blob store: history carries their digests only.
+func (s *historian) keepFiles(ctx context.Context, exchanges []Exchange) error {
+	for _, past := range exchanges {
+		for _, part := range past.parts() {
+			if part.BytesRef == nil || part.BytesRef.Kind != normalized.BytesInline {
+				continue
+			}
+
+			content, err := part.BytesRef.Bytes()
+			if err != nil {
+				return fmt.Errorf("read inline bytes of turn %s: %w", past.Turn.ID, err)
+			}
+			if _, err := s.options.Blobs.PutBytes(ctx, content); err != nil {
+				return fmt.Errorf("keep a file of turn %s: %w", past.Turn.ID, err)
+			}
+		}
+	}
+	return nil
+}
+
+// turns writes exchanges as history: what was told before the question, the question, then the answer where there was
+// one.
+func turns(agent agents.Entry, exchanges []Exchange, told *ancestry) []normalized.HistoricalMessage {
+	list := make([]normalized.HistoricalMessage, 0, 2*len(exchanges))
+	for _, past := range exchanges {
+		list = append(list, told.of(past.Turn.ID).Messages...)
+		if question := past.Turn.Message; !past.Withdrawn {
+			list = append(list, normalized.HistoricalMessage{
+				ID: question.ID, Role: normalized.RoleUser, Sender: question.Sender, Parts: question.Parts, Timestamp: question.ReceivedAt,
+			})
+		}
+		if past.Answered() {
+			list = append(list, normalized.HistoricalMessage{
+				ID: past.ReplyID, Role: normalized.RoleAssistant, Sender: self(agent), Parts: past.Turn.Response.Parts, Timestamp: identity.At(past.At),
+			})
+		}
+	}
+
+	return list
+}
+
+func self(agent agents.Entry) normalized.Sender {
+	return normalized.Sender{Address: agent.Profile.Address, AuthMethod: normalized.AuthNone}
+}
+
+const (
+	ancestorNamespace = "pipeline.ancestors" // hash of agent and thread → ancestry
+	ancestorLife      = 30 * 24 * time.Hour  // after the last turn of the thread
+	ancestorRenewal   = 24 * time.Hour       // its life is written down anew at most so often
+	ancestorTries     = 2                    // searches that are begun for one turn; those that a crash cut off count
+	maxAncestorTurns  = 16                   // turns of a thread whose ancestors are kept
+	maxAncestors      = 100                  // messages that are kept for one turn
+)
+
+// ancestry is what was said in a thread where this server was not told, before each turn that entered it late. It is kept
+// so that every later history of the thread has the same bytes, and no crash makes us ask other servers again and again.
+type ancestry struct {
+	Kept  time.Time     `json:"kept"` // when it was last written
+	Turns []ancestorsOf `json:"turns"`
+}
+
+type ancestorsOf struct {
+	Turn     string                         `json:"turn"`
+	Tries    int                            `json:"tries"`
+	Done     bool                           `json:"done"`
+	Messages []normalized.HistoricalMessage `json:"messages,omitempty"`
+}
+
+func (a *ancestry) of(turnID string) *ancestorsOf {
+	for i := range a.Turns {
+		if a.Turns[i].Turn == turnID {
+			return &a.Turns[i]
+		}
+	}
+	return &ancestorsOf{}
+}
+
+// messages counts those of all turns.
+func (a *ancestry) messages() (count int) {
+	for _, one := range a.Turns {
+		count += len(one.Messages)
+	}
+	return count
+}
+
+func ancestorKey(turn exchange.TurnRecord) string {
+	sum := sha256.Sum256([]byte(turn.Agent + "\n" + turn.ThreadID))
+	return hex.EncodeToString(sum[:])
+}
+
+// ancestors returns what is known of the thread, and searches for what was said before this turn if it entered late. Turns
+// of a thread run one at a time, so no other run writes the document.
+func (s *historian) ancestors(ctx context.Context, turn exchange.TurnRecord, begun bool) (*ancestry, error) {
+	known := new(ancestry)
+	historian, is := s.options.Channels.Channel(turn.Channel).(exchange.Historian)
+	if !is || s.options.Documents == nil {
+		return known, nil
+	}
+
+	late := historian.Late(turn)
+	if !late && !begun {
+		return known, nil
+	}
+
+	value, found, err := s.options.Documents.Get(ctx, ancestorNamespace, ancestorKey(turn))
+	if err != nil {
+		return nil, fmt.Errorf("read ancestors: %w", err)
+	}
+
+	if found {
+		if err := json.Unmarshal(value, known); err != nil {
+			return nil, fmt.Errorf("decode ancestors: %w", err)
+		}
+	}
+
+	if late && !known.of(turn.ID).Done {
+		return known, s.search(ctx, historian, turn, known)
+	}
+	if found && time.Since(known.Kept) > ancestorRenewal {
+		return known, s.writeAncestors(ctx, turn, known)
+	}
+
+	return known, nil
+}
+
+// search asks other servers, after it is written down that it does.
+func (s *historian) search(ctx context.Context, historian exchange.Historian, turn exchange.TurnRecord, known *ancestry) error {
+	one := *known.of(turn.ID)
+	one.Turn, one.Tries = turn.ID, one.Tries+1
+	if one.Tries <= ancestorTries {
+		if err := s.keepAncestors(ctx, turn, known, one); err != nil {
+			return err
+		}
+
+		found, err := historian.Ancestors(ctx, turn)
+		switch {
+		case ctx.Err() != nil:
+			return ctx.Err()
+		case err != nil:
+			s.options.Logger.WarnContext(ctx, "what was said before a message could not be found", "error", err)
+		}
+		one.Messages = s.sound(turn, found)
+	}
+
+	one.Done = true
+	return s.keepAncestors(ctx, turn, known, one)
+}
+
+// sound keeps the messages that the contract allows in a history.
+func (s *historian) sound(turn exchange.TurnRecord, found []normalized.HistoricalMessage) []normalized.HistoricalMessage {
+	var kept []normalized.HistoricalMessage
+	for _, one := range found[max(len(found)-maxAncestors, 0):] {
+		message := turn.Message
+		message.History = []normalized.HistoricalMessage{one}
+		message.Clean()
+		if normalized.Validate(message, s.options.Limits) == nil {
+			kept = append(kept, message.History[0])
+		}
+	}
+	return kept
+}
+
+func (s *historian) keepAncestors(ctx context.Context, turn exchange.TurnRecord, known *ancestry, one ancestorsOf) error {
+	known.Turns = append(slices.DeleteFunc(known.Turns, func(other ancestorsOf) bool { return other.Turn == one.Turn }), one)
+	known.Turns = known.Turns[max(len(known.Turns)-maxAncestorTurns, 0):]
+	return s.writeAncestors(ctx, turn, known)
+}
+
+// writeAncestors stores them, to be kept for their whole life from now on.
+func (s *historian) writeAncestors(ctx context.Context, turn exchange.TurnRecord, known *ancestry) error {
+	known.Kept = time.Now().UTC()
+	value, err := json.Marshal(known)
+	if err != nil {
+		return fmt.Errorf("encode ancestors: %w", err)
+	}
+	if err := s.options.Documents.Put(ctx, ancestorNamespace, ancestorKey(turn), value, time.Now().Add(ancestorLife)); err != nil {
+		return fmt.Errorf("keep ancestors: %w", err)
+	}
+	return nil
+}

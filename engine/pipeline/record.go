@@ -1,0 +1,324 @@
+package pipeline
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"inbox/agents"
+	"inbox/exchange"
+	"inbox/internal/clip"
+	"inbox/internal/fault"
+	"inbox/internal/queue"
+	"inbox/normalized"
+)
+
+// markAfter is how long a run may take before its turn is written as running. A quicker answer brings the row along
+// in its own transaction, which saves a commit; a crash before it leaves an accepted turn whose job comes back.
+const markAfter = 50 * time.Millisecond
+
+// runRecord writes the row "turn.running" of one run, once, and the agent's steps with whatever else the run writes.
+type runRecord struct {
+	store   Store
+	move    Move
+	again   bool // an earlier run streamed perhaps: what it sent is void
+	probe   bool // the run asks whether the agent's back end is back
+	timer   *time.Timer
+	once    sync.Once
+	written bool
+	err     error
+	steps   steps
+	writing sync.Mutex // an agent may save its note from any of its goroutines
+}
+
+// begin numbers the run and sees to its record.
+func (s *runner) begin(ctx context.Context, job queue.Job, turn *exchange.TurnRecord) (*runRecord, error) {
+	again := turn.State == exchange.StateRunning || turn.Attempt > 0 || job.Attempt > 1
+	turn.Attempt = max(turn.Attempt+1, job.Attempt)
+	m := &runRecord{store: s.options.Store, again: again, move: beginRun.Move(turn.ID, exchange.StateRunning, "", time.Now())}
+	m.move.Attempt = turn.Attempt
+	if again {
+		return m, m.write(ctx)
+	}
+	m.timer = time.AfterFunc(markAfter, func() { _ = m.write(ctx) }) // failed: the answer brings the row along
+	return m, nil
+}
+
+// write writes the row now, unless it is there.
+func (m *runRecord) write(ctx context.Context) error {
+	m.once.Do(func() {
+		m.err = m.store.InTx(ctx, func(tx Tx) error { return m.in(ctx, tx) })
+		m.written = m.err == nil
+	})
+	return m.err
+}
+
+// in writes the row inside a transaction of the caller.
+func (m *runRecord) in(ctx context.Context, tx Tx) error {
+	moved, err := tx.MoveTurn(ctx, m.move)
+	if err != nil || !moved || !m.again {
+		return err
+	}
+	return tx.AppendEvents(ctx, m.move.ID, []exchange.Event{{Kind: exchange.EventRestarted, At: m.move.At}})
+}
+
+// event is the row for a caller that writes the turn itself.
+func (m *runRecord) event() exchange.Event {
+	return exchange.Event{Kind: "turn." + exchange.StateRunning, Body: fmt.Appendf(nil, `{"attempt":%d}`, m.move.Attempt), At: m.move.At}
+}
+
+// flush writes the row if it is not there, the agent's steps and more in one transaction.
+func (m *runRecord) flush(ctx context.Context, more func(Tx) error) error {
+	m.writing.Lock()
+	defer m.writing.Unlock()
+	missing, noted := m.missing(), m.steps.noted()
+	err := m.store.InTx(ctx, func(tx Tx) error {
+		if missing {
+			if err := m.in(ctx, tx); err != nil {
+				return err
+			}
+		}
+		if err := appendLate(ctx, tx, m.move.ID, noted); err != nil || more == nil {
+			return err
+		}
+		return more(tx)
+	})
+	if err == nil {
+		m.written = true
+		m.steps.wrote(len(noted))
+	}
+
+	return err
+}
+
+// late returns the rows that the end of the run has to bring along, and whether "turn.running" is among them. Afterwards no
+// other writer writes them.
+func (m *runRecord) late() (events []exchange.Event, missing bool) {
+	m.writing.Lock()
+	defer m.writing.Unlock()
+	if missing = m.missing(); missing {
+		events = append(events, m.event())
+	}
+	return append(events, m.steps.noted()...), missing
+}
+
+func appendLate(ctx context.Context, tx Tx, turnID string, events []exchange.Event) error {
+	if len(events) == 0 {
+		return nil
+	}
+	return tx.AppendEvents(ctx, turnID, events)
+}
+
+// missing reports whether the row still has to be written with the answer. Afterwards no other writer writes it.
+func (m *runRecord) missing() bool {
+	if m.timer != nil {
+		m.timer.Stop()
+	}
+	m.once.Do(func() {}) // waits for a write under way, or forbids a later one
+	return !m.written
+}
+
+// Bounds of what one run may write about itself: agents of embedding programs write it, too.
+const (
+	maxSteps     = 500
+	maxStepBytes = 8 << 10
+)
+
+// steps are rows of a run that wait for its next write.
+type steps struct {
+	mu    sync.Mutex
+	rows  []exchange.Event
+	count int // of the run
+}
+
+// note implements agents.Turn.Steps. What is over the bounds, or no JSON, is left out: a timeline must not end a run.
+func (s *steps) note(kind string, body any) {
+	encoded, err := json.Marshal(body)
+	if err != nil || len(encoded) > maxStepBytes {
+		encoded = json.RawMessage(`{"left_out":true}`)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.count++; s.count <= maxSteps {
+		s.rows = append(s.rows, exchange.Event{Kind: kind, Body: encoded, At: time.Now()})
+	}
+}
+
+func (s *steps) noted() []exchange.Event {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.rows)
+}
+
+func (s *steps) wrote(count int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.rows = s.rows[count:]
+}
+
+// flushEvery is how long deltas are gathered before they become rows: token by token would be one fsync a word.
+const flushEvery = 100 * time.Millisecond
+
+// recorder writes the deltas of a growing answer as events, text gathered. An answer that is complete before the
+// first flush writes none: its response says it all. What an agent said before it fell silent is written by a timer.
+type recorder struct {
+	turnID string
+	record *runRecord
+
+	mu      sync.Mutex
+	pending []normalized.Delta
+	flushed time.Time
+	timer   *time.Timer
+	ended   bool
+	err     error // of a flush by the timer
+}
+
+func newRecorder(turnID string, record *runRecord) *recorder {
+	return &recorder{turnID: turnID, record: record, flushed: time.Now()}
+}
+
+func (r *recorder) add(ctx context.Context, delta normalized.Delta) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+
+	if r.err != nil {
+		return r.err
+	}
+
+	r.gather(delta)
+	wait := flushEvery - time.Since(r.flushed)
+	if wait <= 0 {
+		return r.flush(ctx)
+	}
+
+	if r.timer == nil {
+		r.timer = time.AfterFunc(wait, func() { r.late(ctx) })
+	}
+
+	return nil
+}
+
+// late writes what nothing followed.
+func (r *recorder) late(ctx context.Context) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.timer = nil
+	if !r.ended && r.err == nil && len(r.pending) > 0 && ctx.Err() == nil {
+		r.err = r.flush(ctx)
+	}
+}
+
+// end waits for a write under way; afterwards nothing is written any more.
+func (r *recorder) end() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.ended = true
+	if r.timer != nil {
+		r.timer.Stop()
+	}
+}
+
+// gather joins neighbouring texts.
+func (r *recorder) gather(delta normalized.Delta) {
+	if last := len(r.pending) - 1; last >= 0 && delta.Kind == normalized.DeltaText && r.pending[last].Kind == normalized.DeltaText {
+		r.pending[last].Text += delta.Text
+		return
+	}
+	r.pending = append(r.pending, delta)
+}
+
+// maxDeltaText bounds the text of one event in bytes: each follower decodes and writes whole events, and one that is slow
+// holds what it works on.
+const maxDeltaText = 8 << 10
+
+// cutTexts cuts long texts where a character ends.
+func cutTexts(deltas []normalized.Delta) []normalized.Delta {
+	list := make([]normalized.Delta, 0, len(deltas))
+	for _, delta := range deltas {
+		for delta.Kind == normalized.DeltaText && len(delta.Text) > maxDeltaText {
+			piece := clip.Bytes(delta.Text, maxDeltaText)
+			list = append(list, normalized.Delta{Kind: delta.Kind, Text: piece})
+			delta.Text = delta.Text[len(piece):]
+		}
+		list = append(list, delta)
+	}
+	return list
+}
+
+func (r *recorder) flush(ctx context.Context) error {
+	events := make([]exchange.Event, 0, len(r.pending))
+	for _, delta := range cutTexts(r.pending) {
+		body, err := delta.AppendJSON(nil)
+		if err != nil {
+			return err
+		}
+		events = append(events, exchange.Event{Kind: exchange.EventDelta, Body: body, At: time.Now()})
+	}
+
+	err := r.record.flush(ctx, func(tx Tx) error { return tx.AppendEvents(ctx, r.turnID, events) })
+	if err != nil {
+		return err
+	}
+
+	r.pending, r.flushed = r.pending[:0], time.Now()
+	return nil
+}
+
+// Documents keeps the notes of agents between the runs of a turn.
+type Documents interface {
+	Get(ctx context.Context, namespace, key string) (value []byte, found bool, err error)
+	Put(ctx context.Context, namespace, key string, value []byte, expires time.Time) error
+}
+
+// DocumentTx writes them.
+type DocumentTx interface {
+	// PutDocument writes a document, over an older one if there is one.
+	PutDocument(ctx context.Context, namespace, key string, value []byte, expires time.Time) error
+}
+
+const (
+	memoryNamespace = "agents.memory" // turn id → the agent's own note
+	memoryLife      = 7 * 24 * time.Hour
+)
+
+// memory is agents.Memory of one turn.
+type memory struct {
+	documents Documents
+	record    *runRecord
+	turnID    string
+}
+
+// memoryOf returns the note of a turn; nil when the server keeps none.
+func (s *runner) memoryOf(turnID string, record *runRecord) agents.Memory {
+	if s.options.Documents == nil {
+		return nil
+	}
+	return memory{s.options.Documents, record, turnID}
+}
+
+// Load returns the note of an earlier run.
+func (m memory) Load(ctx context.Context) ([]byte, error) {
+	note, _, err := m.documents.Get(ctx, memoryNamespace, m.turnID)
+	if err != nil {
+		return nil, fault.Wrap(fault.Unavailable, "the agent's note cannot be read now", err)
+	}
+	return note, nil
+}
+
+// Save replaces the note. What the agent did until then is written with it, so that both survive or neither.
+func (m memory) Save(ctx context.Context, note []byte) error {
+	if len(note) > agents.MaxMemory {
+		return fault.New(fault.TooLarge, "the agent's note is over 4 MiB")
+	}
+
+	err := m.record.flush(ctx, func(tx Tx) error {
+		return tx.PutDocument(ctx, memoryNamespace, m.turnID, note, time.Now().Add(memoryLife))
+	})
+	if err != nil {
+		return fault.Wrap(fault.Unavailable, "the agent's note cannot be kept now", err)
+	}
+	return nil
+}
