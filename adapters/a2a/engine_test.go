@@ -100,7 +100,7 @@ func (r *run) park(state, reason string, response *normalized.Response) {
 	r.engine.move(r.turn.ID, state, reason)
 }
 
-// demand parks the turn with a demand until somebody resolves it, and reports whether that happened.
+// demand parks the turn with a demand until it is resolved, and reports whether that happened.
 func (r *run) demand(ctx context.Context, part policypart.Part) bool {
 	response := normalized.Response{Parts: []normalized.Part{{Kind: normalized.PartPolicy, Policy: &part}}}.Answering(r.turn.Message)
 	r.park(exchange.StateWaiting, part.Kind, &response)

@@ -87,7 +87,7 @@ func (r *rig) checkArrival(got arrival, agent string) {
 	}
 }
 
-// TestRepeatedFollowsAndBlocksLeaveOneRow: whoever sends them with ever new ids fills nothing.
+// TestRepeatedFollowsAndBlocksLeaveOneRow: a sender with ever new ids fills nothing.
 func TestRepeatedFollowsAndBlocksLeaveOneRow(t *testing.T) {
 	r := newRig(t)
 	for kind, namespace := range map[string]string{"Follow": followNamespace, "Block": blockIDNamespace} {
@@ -112,7 +112,7 @@ func TestRepeatedFollowsAndBlocksLeaveOneRow(t *testing.T) {
 }
 
 // TestSameIDOfTwoActors: on one server people can name each other's activities. Nobody takes back, or keeps from being taken
-// back, what somebody else did.
+// back, what another party did.
 func TestSameIDOfTwoActors(t *testing.T) {
 	r := newRig(t)
 	r.remote.addActor("mallory", malloryKey(), nil)

@@ -416,7 +416,7 @@ func (r *rig) from(address string) *rig {
 const forger, honest = "127.0.5.2", "127.0.6.3"
 
 // TestForgersDoNotShutOutOthers: twenty requests with invented keys made every new sender of the named host hear 401 for five
-// minutes. Now they cost the network that they come from, and nobody else.
+// minutes. Now they cost the network that they come from, and no one else.
 func TestForgersDoNotShutOutOthers(t *testing.T) {
 	r := newRig(t)
 	forging, sending := r.from(forger), r.from(honest)

@@ -162,7 +162,7 @@ func TestForwardedWhileTheStoreIsDown(t *testing.T) {
 	}
 }
 
-// TestForwardedOtherKinds: nobody's server can confirm them, so nobody is asked.
+// TestForwardedOtherKinds: no one's server can confirm them, so no one is asked.
 func TestForwardedOtherKinds(t *testing.T) {
 	for _, kind := range []string{"Follow", "Undo", "Like", "Block", "Flag", "Accept", "Move", "Announce"} {
 		r := newRig(t)
@@ -191,7 +191,7 @@ func TestForwardingIsBounded(t *testing.T) {
 	r.want(r.byMallory(relay, r.mentionNote("y", "hello")), http.StatusAccepted, "")
 }
 
-// TestGoneActor: an actor that we know and whose server says that it is gone is marked, and nobody else gets a row.
+// TestGoneActor: an actor that we know and whose server says that it is gone is marked, and no one else gets a row.
 func TestGoneActor(t *testing.T) {
 	r := newRig(t)
 	r.want(r.deliver(r.mentionNote("1", "hello")).sign(), http.StatusAccepted, "")
@@ -265,7 +265,7 @@ func TestUnsignedFetchFirst(t *testing.T) {
 	}
 }
 
-// TestStubForStrangers: Akkoma shows the key alone to whoever does not sign.
+// TestStubForStrangers: Akkoma shows the key alone to a peer that does not sign.
 func TestStubForStrangers(t *testing.T) {
 	r := newRig(t)
 	full, _ := document.Encode(r.remote.actorDocument("alice", aliceKey()))

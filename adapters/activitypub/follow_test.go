@@ -37,7 +37,7 @@ func TestFieldsOnProfiles(t *testing.T) {
 	}
 }
 
-// TestFollowsWaitForTheOperator: nothing is sent and nobody follows until the operator says so; the actor is locked.
+// TestFollowsWaitForTheOperator: nothing is sent and no one follows until the operator says so; the actor is locked.
 func TestFollowsWaitForTheOperator(t *testing.T) {
 	for _, accept := range []bool{true, false} {
 		r := newRig(t, func(o *Options) { o.Follows = func(string) string { return FollowHold } })

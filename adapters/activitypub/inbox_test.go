@@ -507,7 +507,7 @@ func TestEmbeddedObjectOfAnotherServer(t *testing.T) {
 	}
 }
 
-// TestNamedObjectsAreBounded: nobody makes us ask a server for what is not for us, nor too often, nor one that is excluded.
+// TestNamedObjectsAreBounded: no one makes us ask a server for what is not for us, nor too often, nor one that is excluded.
 func TestNamedObjectsAreBounded(t *testing.T) {
 	r := newRig(t, func(o *Options) { o.HostAllowed = func(host string) bool { return host != "blocked.example" } })
 	foreign := r.mentionNote("1", "hello")

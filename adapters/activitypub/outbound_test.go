@@ -105,7 +105,7 @@ func TestLongAnswerIsAChain(t *testing.T) {
 	}
 }
 
-// TestPrivateChainMentionsInEveryPost: GoToSocial shows a direct post to those whom its tags mention and to nobody else.
+// TestPrivateChainMentionsInEveryPost: GoToSocial shows a direct post to those whom its tags mention and to no one else.
 func TestPrivateChainMentionsInEveryPost(t *testing.T) {
 	r := newRig(t, func(o *Options) { o.PostLength = 40 })
 	in := r.question("1", "psst", func(note map[string]any) { direct(r, note) })
@@ -145,7 +145,7 @@ func TestChatIsAnsweredInTheChat(t *testing.T) {
 	if status, _, body := r.fetch("/o/"+reply.ID, activityMediaType); status != http.StatusGone || !strings.Contains(body, `"formerType":"ChatMessage"`) {
 		t.Errorf("deleted: %d %s", status, body)
 	}
-	// What everybody may read is no chat, and neither is what goes to somebody else, too.
+	// What everybody may read is no chat, and neither is what goes to another party, too.
 	open := r.reply(chat("2", func(map[string]any) {}), "hello")
 	if made := must(r.adapter.renderer.render(open, 1, nil, withoutAddress)); made.Type != "Note" || len(made.Tag) != 1 {
 		t.Errorf("%+v", made)

@@ -299,7 +299,7 @@ func TestInteractionRequests(t *testing.T) {
 	}
 }
 
-// TestInteractionsWithPrivatePosts: who got a private answer may like and answer it; it is for nobody to share, and no
+// TestInteractionsWithPrivatePosts: who got a private answer may like and answer it; it is for no one to share, and no
 // authorization about it is shown to others.
 func TestInteractionsWithPrivatePosts(t *testing.T) {
 	r := newRig(t)

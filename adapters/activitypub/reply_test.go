@@ -265,7 +265,7 @@ func TestDeliveryToOurselvesIsRefused(t *testing.T) {
 	}
 }
 
-// TestMentionRelay: the agent names somebody else, who gets the note too and is mentioned in it.
+// TestMentionRelay: the agent names another party, who gets the note too and is mentioned in it.
 func TestMentionRelay(t *testing.T) {
 	r := newRig(t)
 	bob := newRemoteServer(t)

@@ -345,7 +345,7 @@ func (d *delivery) sign() *delivery {
 	return d
 }
 
-// send puts the request on a real connection and gives status and text.
+// send puts the request on a real connection and returns status and text.
 func (r *rig) send(d *delivery) (status int, text string, header http.Header) {
 	r.t.Helper()
 	request, err := http.NewRequestWithContext(r.t.Context(), d.method, r.base, bytes.NewReader(d.body))

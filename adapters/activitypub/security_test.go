@@ -543,7 +543,7 @@ func storedXSS(t *testing.T) {
 	}
 }
 
-// fetchStorm: many senders whom nobody knows make few requests at a time to one server.
+// fetchStorm: many senders whom no one knows make few requests at a time to one server.
 func fetchStorm(t *testing.T) {
 	r := newRig(t)
 	var now, most atomic.Int64
@@ -739,7 +739,7 @@ func instructionsBeside(t *testing.T) {
 	}
 }
 
-// leakingReplies: an answer is never wider than its question, whatever the agent wants; and what is not open is nobody's
+// leakingReplies: an answer is never wider than its question, whatever the agent wants; and what is not open is no one's
 // to read or to find.
 func leakingReplies(t *testing.T) {
 	for _, to := range []string{"direct", "followers"} {

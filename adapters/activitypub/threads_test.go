@@ -72,7 +72,7 @@ func TestThreads(t *testing.T) {
 	}
 }
 
-// TestForeignConversations: a conversation that another server named joins nobody's thread but the sender's own.
+// TestForeignConversations: a conversation that another server named joins no one's thread but the sender's own.
 func TestForeignConversations(t *testing.T) {
 	r := newRig(t)
 	alice := r.remote.actor("alice")

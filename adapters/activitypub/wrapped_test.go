@@ -17,7 +17,7 @@ import (
 func TestGroupsShareActivities(t *testing.T) {
 	cases := []struct {
 		name   string
-		kind   string // of whoever shares
+		kind   string // of the actor that shares
 		serves string // what the author's server shows; empty = nothing
 		change func(note map[string]any)
 		want   string
@@ -140,7 +140,7 @@ func withActivity(q *inboundNote) *inboundNote {
 	return q
 }
 
-// withdrawn demands that the deletion of an answer tells whoever quotes it, once for all its deliveries.
+// withdrawn demands that the deletion of an answer tells those who quote it, once for all its deliveries.
 func (r *rig) withdrawn(reply exchange.Reply, stamp string) {
 	r.t.Helper()
 	plan, err := r.adapter.outbox.Plan(r.t.Context(), reply)
@@ -197,7 +197,7 @@ func TestQuoteOfALaterPost(t *testing.T) {
 	}
 }
 
-// TestQuotesByFollowers: a follower gets a stamp that is served until the answer is deleted; nobody else does.
+// TestQuotesByFollowers: a follower gets a stamp that is served until the answer is deleted; no one else does.
 func TestQuotesByFollowers(t *testing.T) {
 	for _, follows := range []bool{true, false} {
 		r := newRig(t, func(o *Options) { o.Profile = func(string) Profile { return Profile{QuotesByFans: true} } })

@@ -15,7 +15,7 @@ type (
 	otherSessions = Sessions
 )
 
-// manyTurns is a thread of so many turns, read newest first by pages as the store gives them.
+// manyTurns is a thread of so many turns, read newest first by pages as the store returns them.
 type manyTurns struct {
 	otherTurns
 

@@ -18,7 +18,7 @@ import (
 	"inbox/normalized"
 )
 
-// stuck is a connection that nobody reads: writes fail at their deadline.
+// stuck is a connection that no one reads: writes fail at their deadline.
 type stuck struct {
 	*httptest.ResponseRecorder
 	writes   int

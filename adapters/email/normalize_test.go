@@ -83,7 +83,7 @@ func TestSurfaceOfOddHeaders(t *testing.T) {
 	}
 }
 
-// TestReplyAllReachesWhomItMay: everybody in To and Cc, once; nobody where the sender is not proven, where the agent was
+// TestReplyAllReachesWhomItMay: everybody in To and Cc, once; no one where the sender is not proven, where the agent was
 // told in secret, and with a demand.
 func TestReplyAllReachesWhomItMay(t *testing.T) {
 	s := start(t, func(o *Options) {
@@ -243,7 +243,7 @@ func FuzzMessageParts(f *testing.F) {
 	})
 }
 
-// TestInternationalSenders: whoever has an address in another script could not write at all.
+// TestInternationalSenders: senders with an address in another script could not write at all.
 func TestInternationalSenders(t *testing.T) {
 	s := start(t, nil)
 	s.names.Text("_dmarc.xn--bcher-kva.test", "v=DMARC1; p=reject; adkim=s")

@@ -463,7 +463,7 @@ func TestClosedMailboxes(t *testing.T) {
 		reason.Store(exchange.Closure(""))
 		w.send("ann@sender.test", []string{"echo@inbox.test"}, emailtest.Signed(t, emailtest.Letter("hello", "Message-ID: <"+string(closed)+"@sender.test>")), "250")
 	}
-	// A full mailbox is nobody's guess: ten of them do not end the connection.
+	// A full mailbox is no one's guess: ten of them do not end the connection.
 	w := s.greet()
 	reason.Store(exchange.ClosedBacklog)
 	w.say("MAIL FROM:<ann@sender.test>", "250")

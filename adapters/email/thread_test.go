@@ -163,7 +163,7 @@ func TestAutomaticMail(t *testing.T) {
 	}
 }
 
-// TestReplyToIsNoReflector: whoever can sign mail names anybody in Reply-To, and the agent would write there.
+// TestReplyToIsNoReflector: a sender that can sign mail names any address in Reply-To, and the agent would write there.
 func TestReplyToIsNoReflector(t *testing.T) {
 	policy := ""
 	s := start(t, func(o *Options) {
