@@ -162,7 +162,7 @@ func TestAgeOfAnAccount(t *testing.T) {
 	})
 }
 
-// stranger is a mail of somebody who proved nothing.
+// stranger is a mail whose sender proved nothing.
 func stranger(id string) exchange.Inbound {
 	return exchange.Inbound{
 		Original: []byte("original of " + id), Channel: normalized.ViaEmail,

@@ -172,7 +172,7 @@ func TestPolicyPagesAreAsWritten(t *testing.T) {
 			if page.Code != test.status {
 				t.Fatalf("status %d", page.Code)
 			}
-			golden.Compare(t, name, []byte(page.Body.String()))
+			golden.Compare(t, name, page.Body.Bytes())
 			checkHeaders(t, page)
 		})
 	}
@@ -305,7 +305,7 @@ func TestDemandsForPrograms(t *testing.T) {
 					t.Errorf("%s: %q", field, got)
 				}
 			}
-			golden.Compare(t, name, []byte(answer.Body.String()))
+			golden.Compare(t, name, answer.Body.Bytes())
 		})
 	}
 	over := consent()

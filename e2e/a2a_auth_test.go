@@ -483,7 +483,7 @@ func verifyCard(t *testing.T, arguments ...string) cardReport {
 	return report
 }
 
-// TestCardsAreVerifiedByOthers: the signatures of our cards fit for jose and canonicalize and for the SDK, and for nobody after
+// TestCardsAreVerifiedByOthers: the signatures of our cards fit for jose and canonicalize and for the SDK, and for no one after
 // one character was changed; the Mentionable form is signed as a whole.
 func TestCardsAreVerifiedByOthers(t *testing.T) {
 	t.Parallel()

@@ -48,7 +48,7 @@ func (o owned) out(text string) string {
 	return strings.NewReplacer(o.context, "{context}", o.task, "{task}", o.hook, "{hook}").Replace(text)
 }
 
-// Bodies that send a message which names what is somebody else's.
+// Bodies that send a message which names what is another's.
 const (
 	message10 = `{"message":{"messageId":"x","role":"ROLE_USER","parts":[{"text":"x"}],%s}}`
 	message03 = `{"message":{"kind":"message","messageId":"x","role":"user","parts":[{"kind":"text","text":"x"}],%s}}`
@@ -408,7 +408,7 @@ func (r *ownersRig) checkNothingChanged(agent *promptedAgent, token string, all 
 // What differs between the answers to any two messages.
 var generated = regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[0-9a-f]{4}-[0-9a-f]{12}(\.[0-9a-f]{16})?|\d{4}-\d\d-\d\dT[0-9:.]+Z`)
 
-// checkMessageID sends a message with an id that the owner used, and one with an id that nobody used.
+// checkMessageID sends a message with an id that the owner used, and one with an id that no one used.
 func (r *ownersRig) checkMessageID(agent, token string) {
 	r.t.Helper()
 	answers := map[string]wireAnswer{}

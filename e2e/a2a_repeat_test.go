@@ -131,7 +131,7 @@ func (s *server) mint(name string) string {
 }
 
 // TestParallelSendsOfOneMessage: 50 copies at once are one task and one run, and each copy gets that task; the same id with
-// other words is refused; the same id of somebody else is another message.
+// other words is refused; the same id of another party is another message.
 func TestParallelSendsOfOneMessage(t *testing.T) {
 	t.Parallel()
 	onBothDatabases(t, func(t *testing.T, database string) {
@@ -238,7 +238,7 @@ func TestSubscribersOutliveACrash(t *testing.T) {
 	})
 }
 
-// leaseOf is as short as it may be where another node could still live. On SQLite nobody can, and the server that comes back
+// leaseOf is as short as it may be where another node could still live. On SQLite no one can, and the server that comes back
 // waits for no lease: the longest one shows it.
 func leaseOf(database string) string {
 	if database == "" {

@@ -29,7 +29,7 @@ type a2aClient struct {
 	mu     sync.Mutex
 	next   int
 	waits  map[int]chan a2aAnswer
-	events map[int]chan a2aEvent // of streams that somebody watches
+	events map[int]chan a2aEvent // of streams that are watched
 	reader *bufio.Reader
 }
 
@@ -339,7 +339,7 @@ func checkStranger(t *testing.T, stranger *a2aClient, id string) {
 	continued["message"].(map[string]any)["taskId"] = id
 	stranger.fails("send", continued, "TaskNotFound")
 
-	// A message id belongs to its sender: the same id of somebody else is another message.
+	// A message id belongs to its sender: the same id of another party is another message.
 	var own sendResult
 	stranger.do("send", message("m-1", "good evening"), &own)
 	if own.Task == nil || own.Task.ID == id || !strings.Contains(texts(*own.Task), "good evening") {

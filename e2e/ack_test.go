@@ -71,7 +71,7 @@ func (f *fediverse) nextActivity() load.Arrival {
 }
 
 // TestLongTurnIsAcknowledgedOnce: the asker is told once, before the answer, also when the server is killed in between.
-// A mail of the same age is not acknowledged: nobody expects its answer within seconds.
+// A mail of the same age is not acknowledged: no one expects its answer within seconds.
 func TestLongTurnIsAcknowledgedOnce(t *testing.T) {
 	onBothDatabases(t, func(t *testing.T, database string) {
 		agent := startSlow(t)

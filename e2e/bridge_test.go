@@ -42,7 +42,7 @@ func (s *server) bridge(name string) *bridgeUser {
 	return &bridgeUser{s, lines[len(lines)-1]}
 }
 
-// try sends a request and gives status and answer; 0 when the server is not there.
+// try sends a request and returns status and answer; 0 when the server is not there.
 func (b *bridgeUser) try(method, path string, body any) (int, map[string]any) {
 	b.t.Helper()
 	return b.tryAt(b.URL(), method, path, body)
@@ -209,7 +209,7 @@ func TestBridgeInATerminal(t *testing.T) {
 	if waiting := user.pending(); len(waiting) > 0 {
 		t.Errorf("shown and not acknowledged: %v", waiting)
 	}
-	// a message whose answer nobody saw
+	// a message whose answer no one saw
 	sessions, _ := user.ask(http.MethodGet, "/v1/sessions", nil)["sessions"].([]any)
 	session := sessions[0].(map[string]any)["session_id"].(string)
 	user.ask(http.MethodPost, "/v1/sessions/"+session+"/messages", map[string]any{"message": "missed"})

@@ -18,7 +18,7 @@ import (
 )
 
 // TestOneChannelMore runs the example of a channel for another network: added by one package, it stores before it acknowledges,
-// recognises a repeat, and brings the answer to whoever asked, across a lost connection and a killed server.
+// recognises a repeat, and brings the answer to the asker, across a lost connection and a killed server.
 func TestOneChannelMore(t *testing.T) {
 	t.Parallel()
 	s := newServer(t, instance.Settings{}) // its configuration and command line serve the example, too

@@ -232,7 +232,7 @@ func TestChatTakesTokensOfIssuers(t *testing.T) {
 	}
 }
 
-// TestSessionsOfIssuedTokens belong to the subject, whichever token it shows, and to nobody else.
+// TestSessionsOfIssuedTokens belong to the subject, whichever token it shows, and to no one else.
 func TestSessionsOfIssuedTokens(t *testing.T) {
 	t.Parallel()
 	s, issuer := startChatWithIssuer(t)

@@ -175,7 +175,7 @@ func encode(t *testing.T, value any) []byte {
 	return encoded
 }
 
-// TestOnlyTrustedConnectorsOverrideTheRelay: under a good signature, evidence of an issuer that nobody trusts, and the word of a
+// TestOnlyTrustedConnectorsOverrideTheRelay: under a good signature, evidence of an issuer that no one trusts, and the word of a
 // connector that is not on the list, are worth a subject of this server's own and no relay.
 func TestOnlyTrustedConnectorsOverrideTheRelay(t *testing.T) {
 	t.Parallel()
@@ -236,7 +236,7 @@ func (s *server) askRun(location, header string) (int, map[string]any) {
 }
 
 // TestAWaitThatEndsTellsWhereToAsk hands in messages whose answers take longer than the wait. The connector asks for them where
-// Location says, by its secret or by evidence, also after the server was killed; nobody else does, and no message is taken twice.
+// Location says, by its secret or by evidence, also after the server was killed; no one else does, and no message is taken twice.
 func TestAWaitThatEndsTellsWhereToAsk(t *testing.T) {
 	onBothDatabases(t, func(t *testing.T, database string) {
 		issuer := startConnector(t)

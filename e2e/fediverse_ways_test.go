@@ -299,7 +299,7 @@ func readActivity(t *testing.T, address string) (status int, body string) {
 	return response.StatusCode, string(text)
 }
 
-// forwards: an activity that somebody else brings is believed for its proof, or for what its own server shows, and
+// forwards: an activity that another party brings is believed for its proof, or for what its own server shows, and
 // otherwise not.
 func (x *exchangeOf) forwards(t *testing.T) {
 	for name, c := range map[string]struct {

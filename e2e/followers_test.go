@@ -153,7 +153,7 @@ func (f *fediverse) pinned(kind, note, featured string) string {
 }
 
 // TestPinsReachFollowers: a command, or the API, that pins an answer tells the followers once, also when no server runs and
-// when many ask for the same at once; nobody pins a sixth, but in the place of an answer that was taken back.
+// when many ask for the same at once; no one pins a sixth, but in the place of an answer that was taken back.
 func TestPinsReachFollowers(t *testing.T) {
 	t.Parallel()
 	onBothDatabases(t, func(t *testing.T, database string) {

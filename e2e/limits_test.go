@@ -16,7 +16,7 @@ import (
 	"inbox/normalized"
 )
 
-// tell delivers a mention and wants it taken; nobody waits for an answer.
+// tell delivers a mention and wants it taken; no one waits for an answer.
 func (f *fediverse) tell(s *server, agent string, person int, text string) string {
 	f.t.Helper()
 	mention, status := f.knock(s, s.Settings.HTTP, agent, person, text)

@@ -61,7 +61,7 @@ func secondNode(t *testing.T, of *server) *server {
 }
 
 // TestBlockedHostIsRefusedBeforeAnythingIsFetched: the first word of a host that was blocked meanwhile is refused by every
-// node, and nobody connects to that host.
+// node, and no one connects to that host.
 func TestBlockedHostIsRefusedBeforeAnythingIsFetched(t *testing.T) {
 	onBothDatabases(t, func(t *testing.T, database string) {
 		blocked, first := startFediverse(t, 1), startFediverse(t, 1)
@@ -129,7 +129,7 @@ func TestBlockStopsWhatIsUnderWay(t *testing.T) {
 	})
 }
 
-// TestAllowListLetsInWhomItNames: with federation.mode = "allowlist" nobody else is heard or contacted.
+// TestAllowListLetsInWhomItNames: with federation.mode = "allowlist" no one else is heard or contacted.
 func TestAllowListLetsInWhomItNames(t *testing.T) {
 	onBothDatabases(t, func(t *testing.T, database string) {
 		listed, stranger := startFediverse(t, 1), startFediverse(t, 1)

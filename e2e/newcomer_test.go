@@ -150,7 +150,7 @@ func TestEmbeddedExampleDemandsConsentAndAnswers(t *testing.T) {
 	}
 }
 
-// TestDescriptionOfTheAPI validates the OpenAPI document with somebody else's validator, compiles a typed client of it, and
+// TestDescriptionOfTheAPI validates the OpenAPI document with another's validator, compiles a typed client of it, and
 // holds all that the client and the server say to each other to the document.
 func TestDescriptionOfTheAPI(t *testing.T) {
 	t.Parallel()

@@ -171,7 +171,7 @@ func (f *fediverse) next(t *testing.T) string {
 	return ""
 }
 
-// impostor is a mail domain of somebody else.
+// impostor is a mail domain of another party.
 func (p *post) impostor(t *testing.T, domain string) load.MailDomain {
 	t.Helper()
 	other, err := load.NewMailDomain(p.names, domain)

@@ -483,7 +483,7 @@ func (w *town) mailSystem(directory string, authority *load.Authority, well stri
 	}
 }
 
-// hand returns a mail to Postfix, as a person's mail program does.
+// hand hands a mail to Postfix, as a person's mail program does.
 func (w *town) hand(from, to string, mail load.Mail) {
 	w.t.Helper()
 	bring(w.t, w.submission, from, to, mail.Bytes())

@@ -27,7 +27,7 @@ type readership struct {
 
 	mu      sync.Mutex
 	came    []map[string]map[string]bool // server → type → ids
-	gate    chan struct{}                // while it is there and open, whoever delivers waits
+	gate    chan struct{}                // while it is there and open, a delivery waits
 	changed chan struct{}
 }
 
@@ -96,7 +96,7 @@ func (r *readership) await(kind string, servers int) {
 	}
 }
 
-// killedAmong kills the server when some have the activity and nobody has said so yet. Afterwards all have it, and each has
+// killedAmong kills the server when some have the activity and no one has said so yet. Afterwards all have it, and each has
 // it under one id.
 func (r *readership) killedAmong(kind string, begin func()) {
 	r.t.Helper()

@@ -121,7 +121,7 @@ func findLink(t *testing.T, text string) string {
 	return link
 }
 
-// page does one request to a policy page and gives status and body.
+// page does one request to a policy page and returns status and body.
 func page(t *testing.T, method, address string, form url.Values) (int, string) {
 	t.Helper()
 	request, err := http.NewRequestWithContext(t.Context(), method, address, strings.NewReader(form.Encode()))

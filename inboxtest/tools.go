@@ -24,8 +24,11 @@ func NewWithTools(tb testing.TB, settings ...string) (server *Server, asked *ato
 	model := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		asked.Add(1)
 		var body struct {
-			Model    string
-			Messages []struct{ Role, Content string }
+			Model    string `json:"model"`
+			Messages []struct {
+				Role    string `json:"role"`
+				Content string `json:"content"`
+			} `json:"messages"`
 		}
 		if err := json.NewDecoder(r.Body).Decode(&body); err != nil {
 			tb.Error(err)

@@ -80,7 +80,7 @@ func TestWorkersLeaseApart(t *testing.T) {
 	})
 }
 
-// TestAcknowledgements acknowledges in part, twice, what belongs to somebody else and what nobody has.
+// TestAcknowledgements acknowledges in part, twice, what belongs to another party and what no one has.
 func TestAcknowledgements(t *testing.T) {
 	t.Parallel()
 	bridgedOnBoth(t, func(b *bridged) {

@@ -175,7 +175,7 @@ func TestCapturedConnectorRequest(t *testing.T) {
 	b.request(http.MethodPost, path, timeless, body, http.StatusOK)
 }
 
-// stream opens a request for server-sent events and gives "name data" of each.
+// stream opens a request for server-sent events and returns "name data" of each.
 func (b *bridged) stream(token, method, path, body string) (next func() string, leave func()) {
 	b.Helper()
 	response := b.Open(method, path, token, body, "Accept", "text/event-stream")

@@ -179,7 +179,7 @@ func (b *bridged) export(token, session string) string {
 	return body
 }
 
-// jsonValue draws JSON as others write it: numbers that no float holds, escapes, members that nobody knows.
+// jsonValue draws JSON as others write it: numbers that no float holds, escapes, members that no one knows.
 func jsonValue(t *rapid.T, depth int) string {
 	scalars := rapid.SampledFrom([]string{
 		`null`, `true`, `1`, `1.0`, `-0`, `1e400`, `12345678901234567890123`, `""`, `"\u0000"`, `"\ud800"`, `"\/"`, `"<&>"`, `"é\u00e9"`, `"\u2028"`, "\"\u2028\"", `{}`, `[]`,

@@ -115,7 +115,7 @@ func TestCompletionToolStream(t *testing.T) {
 	}
 }
 
-// TestCompletionToolOwners: nobody answers another's call, and nobody executes what the operator did not leave to askers.
+// TestCompletionToolOwners: no one answers another's call, and no one executes what the operator did not leave to askers.
 // Streams are not cut off by the wait, however slow the machine is.
 func TestCompletionToolOwners(t *testing.T) {
 	t.Parallel()

@@ -80,7 +80,7 @@ func TestChatOrigins(t *testing.T) {
 	}
 }
 
-// TestChatIsForgotten: what was said in a session is gone with it, for guests and for holders of tokens, and nobody else can
+// TestChatIsForgotten: what was said in a session is gone with it, for guests and for holders of tokens, and no one else can
 // do it. A repeat does not bring it back.
 func TestChatIsForgotten(t *testing.T) {
 	t.Parallel()

@@ -69,7 +69,7 @@ func (s *chatServer) wasTold() []string {
 	return await.Receive(s, s.history, "a run of the agent that remembers")
 }
 
-// register adds an agent: what its words say and then give is the answer.
+// register adds an agent: what its words say and then return is the answer.
 func (s *chatServer) register(name, unverified string, words func(agents.Turn, func(string) bool) string) {
 	s.Helper()
 	agent := agents.Func(func(ctx context.Context, turn agents.Turn) iter.Seq2[normalized.Delta, error] {

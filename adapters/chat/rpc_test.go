@@ -330,7 +330,7 @@ func TestChatMethodsOfHTTP(t *testing.T) {
 }
 
 // TestChatReadersOfOneStream: two read it at once and both get all of it; who comes after the end gets the end; an event of
-// somebody else and one that never was are told alike.
+// another party and one that never was are told alike.
 func TestChatReadersOfOneStream(t *testing.T) {
 	t.Parallel()
 	s := newChatServer(t)
@@ -387,7 +387,7 @@ func TestGuestsShareNoRun(t *testing.T) {
 	}
 }
 
-// TestChatStop ends a run of one's own session, once, and nobody else's.
+// TestChatStop ends a run of one's own session, once, and no one else's.
 func TestChatStop(t *testing.T) {
 	t.Parallel()
 	s := newChatServer(t)

@@ -43,7 +43,7 @@ func TestDocumentsAreThoseOfTheStore(t *testing.T) {
 		round++
 		spaces := []string{fmt.Sprint("one ", round), fmt.Sprint("one ", round, " more")}
 		text := rapid.SampledFrom([]string{"a", "b", "c\n", "ß", "a/b"})
-		double, real := exchangetest.NewDocuments(), documents(opened.State())
+		double, stored := exchangetest.NewDocuments(), documents(opened.State())
 
 		for range rapid.IntRange(1, 20).Draw(r, "steps") {
 			space, key := rapid.SampledFrom(spaces).Draw(r, "namespace"), text.Draw(r, "key")
@@ -51,7 +51,7 @@ func TestDocumentsAreThoseOfTheStore(t *testing.T) {
 			does := rapid.SampledFrom([]string{"get", "put", "put if absent", "swap", "delete", "list", "several"}).Draw(r, "does")
 			act := func(d documents) (answers []any) {
 				ctx, err := t.Context(), error(nil)
-				note := func(list ...any) { answers = append(list, err != nil) }
+				note := func(got ...any) { answers = append(append(answers, got...), err != nil) }
 				switch does {
 				case "get":
 					var got []byte
@@ -86,7 +86,7 @@ func TestDocumentsAreThoseOfTheStore(t *testing.T) {
 				count, _ := d.Count(ctx, space)
 				return append(answers, count)
 			}
-			if diff := cmp.Diff(act(real), act(double)); diff != "" {
+			if diff := cmp.Diff(act(stored), act(double)); diff != "" {
 				r.Fatalf("%s %q %q (-store +double):\n%s", does, space, key, diff)
 			}
 		}
