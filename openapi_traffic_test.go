@@ -102,6 +102,8 @@ func (c *traffic) answer(what string, response *http.Response, place []string) (
 			c.Errorf("%s: the answer is not described", what)
 		}
 		return nil
+	case content["*/*"] != nil: // a file
+		return nil
 	case content[media] == nil:
 		c.Errorf("%s: the media type %s is not described", what, media)
 		return nil
@@ -326,6 +328,7 @@ func (c *traffic) pulls(s *inboxtest.Server) {
 		at := "/v1/pull/pulled/" + fmt.Sprint(turn["turn"].(map[string]any)["id"]) + "/"
 		lease := "?lease=" + fmt.Sprint(turn["lease"].(map[string]any)["id"])
 		c.call("POST", at+"heartbeat"+lease, token, "", 200)
+		c.files(turn, token)
 		switch way {
 		case "answer":
 			c.call("POST", at+"answer"+lease, token, `{"in_reply_to":"`+fmt.Sprint(turn["message"].(map[string]any)["id"])+`","parts":[{"kind":"text","mime":"text/plain","content":"Hi"}]}`, 200)
@@ -340,6 +343,23 @@ func (c *traffic) pulls(s *inboxtest.Server) {
 	c.call("POST", "/v1/sessions/"+session+"/messages", owner, `{"message":"streamed"}`, 202)
 	c.call("GET", "/v1/pull/pulled/events?max=1", token, "", 200)
 	c.call("POST", "/v1/pull/pulled/take", "wrong", "", 401)
+}
+
+// files reads the native original of a message that a program took, by its address and by the token.
+func (c *traffic) files(turn map[string]any, token string) {
+	c.Helper()
+	raw := turn["message"].(map[string]any)["raw"].(map[string]any)
+	address, err := url.Parse(fmt.Sprint(raw["url"]))
+	if err != nil {
+		c.Fatal(err)
+	}
+	c.call("GET", address.Path, "", "", 200)
+	c.call("GET", address.Path, "", "", 206, "Range", "bytes=0-1")
+	c.call("GET", address.Path+"x", "", "", 404)
+	path := "/v1/turns/" + fmt.Sprint(turn["turn"].(map[string]any)["id"]) + "/files/"
+	c.call("GET", path+strings.TrimPrefix(fmt.Sprint(raw["ref"]), "sha256:"), token, "", 200)
+	c.call("GET", path+strings.Repeat("0", 64), token, "", 404)
+	c.call("GET", path+strings.Repeat("0", 64), "wrong", "", 401)
 }
 
 // operates calls the operator API.

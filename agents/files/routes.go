@@ -39,11 +39,11 @@ func Operations() []openapi.Operation {
 	return []openapi.Operation{
 		{
 			Method: "GET", Path: "/v1/files/{capability}", Summary: "Read a file of a message by the address that the message has for it",
-			Headers: []string{"Range"}, Bytes: true, Errors: []int{http.StatusGone},
+			Tag: "files", Headers: []string{"Range"}, Bytes: true, Errors: []int{http.StatusGone},
 		},
 		{
 			Method: "GET", Path: "/v1/turns/{turn}/files/{digest}", Summary: "Read a file of a message, of its history or the native original",
-			Headers: []string{"Range"}, Bytes: true,
+			Tag: "files", Security: "agent", Headers: []string{"Range"}, Bytes: true,
 		},
 	}
 }
