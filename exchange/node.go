@@ -3,6 +3,9 @@ package exchange
 import (
 	"context"
 	"io"
+	"iter"
+	"net/http"
+	"net/url"
 )
 
 // The interfaces below are what several rooms need of the node that they belong to, declared once. What one room needs alone stands beside
@@ -30,7 +33,37 @@ type Threads interface {
 	FindMessage(ctx context.Context, agent, nativeID string) (ThreadEntry, bool, error)
 }
 
+// Runs follows and stops turns while they run.
+type Runs interface {
+	// Wait blocks until the turn ended or waits for another party; the end of ctx is its error.
+	Wait(ctx context.Context, turnID string) (TurnRecord, error)
+	// Cancel ends a turn without answer; fault.Conflict when it ended already.
+	Cancel(ctx context.Context, turnID, reason string) (TurnRecord, error)
+	// Follow yields the turn's events after a seq in order, live, and ends after the terminal one.
+	Follow(ctx context.Context, turnID string, after int64) iter.Seq2[Event, error]
+}
+
 // Files reads stored bytes by their digest, the lower-case hex SHA-256. Unknown ones are fault.NotFound.
 type Files interface {
 	Open(ctx context.Context, digest string) (io.ReadCloser, error)
+}
+
+// Blobs keeps the bytes of files that are too large for a message.
+type Blobs interface {
+	Files
+	Put(ctx context.Context, r io.Reader) (digest string, size int64, err error)
+}
+
+// Sealer keeps secrets of peers unreadable in the database.
+type Sealer interface {
+	Seal(ctx context.Context, secret []byte, purpose string) (string, error)
+	Open(ctx context.Context, sealed, purpose string) ([]byte, error)
+}
+
+// WebClient sends requests under the outgoing address policy (internal/safehttp): it checks addresses after resolving
+// and when it connects, and follows no redirects.
+type WebClient interface {
+	Do(request *http.Request) (*http.Response, error)
+	// CheckTarget refuses an address that could not be requested now; a name is looked up.
+	CheckTarget(ctx context.Context, u *url.URL) error
 }

@@ -51,9 +51,9 @@ type CallerOptions struct {
 	Tokens func(domain string) string // the bearer token that we show to agents of a domain; empty = none; may be nil
 	// Assert signs who calls, for one request to the agent named by audience where no token is configured; may be nil.
 	Assert    func(ctx context.Context, agent, audience string) (string, error)
-	Blobs     Blobs         // optional: without it files that are not in the message itself are left out
-	AllowHTTP bool          // development: domains with a port are asked over plain http
-	TimeLimit time.Duration // of one call with all its polls; default 5 min
+	Blobs     exchange.Blobs // optional: without it files that are not in the message itself are left out
+	AllowHTTP bool           // development: domains with a port are asked over plain http
+	TimeLimit time.Duration  // of one call with all its polls; default 5 min
 }
 
 const (

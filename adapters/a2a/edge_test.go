@@ -238,7 +238,7 @@ func TestEngineFailures(t *testing.T) {
 }
 
 // broken panics where the engine is asked.
-type broken struct{ Receiver }
+type broken struct{ exchange.Receiver }
 
 func TestPanicsAreNeutral(t *testing.T) {
 	b := setup(t, func(o *Options) { o.Receiver = broken{} })

@@ -224,7 +224,7 @@ const (
 
 // codec turns parts of the protocol into ours and back. Files that are too large for a message go through the blob
 // store.
-type codec struct{ blobs Blobs }
+type codec struct{ blobs exchange.Blobs }
 
 // normalizeParts turns the parts of a message into ours.
 func (c codec) normalizeParts(ctx context.Context, parts a2a.ContentParts) ([]normalized.Part, error) {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"net/http"
 	"net/url"
 	"strings"
 	"time"
@@ -22,25 +21,11 @@ type Watches interface {
 	DeleteWatch(ctx context.Context, id string) error
 }
 
-// Sealer keeps the credentials of webhooks unreadable in the database.
-type Sealer interface {
-	Seal(ctx context.Context, secret []byte, purpose string) (string, error)
-	Open(ctx context.Context, sealed, purpose string) ([]byte, error)
-}
-
-// WebClient sends requests under the outgoing address policy (internal/safehttp): it checks addresses after resolving
-// and when it connects, and follows no redirects.
-type WebClient interface {
-	Do(request *http.Request) (*http.Response, error)
-	// CheckTarget refuses an address that could not be requested now; a name is looked up.
-	CheckTarget(ctx context.Context, u *url.URL) error
-}
-
 // Push is what webhooks need; all of it or nothing.
 type Push struct {
 	Watches Watches
-	Sealer  Sealer
-	Web     WebClient
+	Sealer  exchange.Sealer
+	Web     exchange.WebClient
 	Named   func(u *url.URL) bool // optional: whether the operator named the host, which then needs not confirm; nil = none
 }
 

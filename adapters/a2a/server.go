@@ -9,8 +9,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"io"
-	"iter"
 	"log/slog"
 	"net/http"
 	"net/netip"
@@ -31,17 +29,6 @@ import (
 	"inbox/policypart"
 )
 
-// Receiver accepts one message durably. Errors are *fault.Fault.
-type Receiver interface {
-	Receive(ctx context.Context, in exchange.Inbound) (exchange.Receipt, error)
-}
-
-// Directory knows the agents; names are compared case-insensitively.
-type Directory interface {
-	Agent(name string) (exchange.AgentProfile, bool)
-	Agents() []exchange.AgentProfile
-}
-
 // Turns reads stored turns, newest update first.
 type Turns interface {
 	Turns(ctx context.Context, filter exchange.TurnFilter) ([]exchange.TurnRecord, error)
@@ -52,20 +39,10 @@ type Turns interface {
 
 // Runs follows and stops turns while they run.
 type Runs interface {
-	// Wait blocks until the turn ended or waits for another party; the end of ctx is its error.
-	Wait(ctx context.Context, turnID string) (exchange.TurnRecord, error)
-	// Cancel ends a turn without answer; fault.Conflict when it ended already.
-	Cancel(ctx context.Context, turnID, reason string) (exchange.TurnRecord, error)
+	exchange.Runs
 	// GiveUp writes the claim and tells of a turn that ended with a question that its owner wants no more of it, or does
 	// neither; fault.Conflict when another claim has its place.
 	GiveUp(ctx context.Context, turnID string, claim exchange.Claim, reason string, at time.Time) error
-	// Follow yields the turn's events after a seq in order, live, and ends after the terminal one.
-	Follow(ctx context.Context, turnID string, after int64) iter.Seq2[exchange.Event, error]
-}
-
-// Tokens finds a bearer token by the lower-case hex SHA-256 of its text.
-type Tokens interface {
-	TokenByHash(ctx context.Context, hash string) (exchange.Token, bool, error)
 }
 
 // Claims is the shared table of small private documents. It decides who continues an interrupted task.
@@ -73,12 +50,6 @@ type Claims interface {
 	Get(ctx context.Context, namespace, key string) (value []byte, found bool, err error)
 	PutIfAbsent(ctx context.Context, namespace, key string, value []byte, expires time.Time) (current []byte, inserted bool, err error)
 	Delete(ctx context.Context, namespace, key string) error
-}
-
-// Blobs keeps the bytes of files that are too large for a message.
-type Blobs interface {
-	Put(ctx context.Context, r io.Reader) (digest string, size int64, err error)
-	Open(ctx context.Context, digest string) (io.ReadCloser, error)
 }
 
 // Validator decides which of the proofs that came with a message may be relied on. It never fails: what cannot be
@@ -102,13 +73,13 @@ type Options struct {
 	DefaultAgent     string   // the agent of /.well-known/agent-card.json; empty = the first agent
 	SupportedInbound []string // ways by which agents are reached, for cards: "a2a", "activitypub", "email"; empty = a2a
 
-	Receiver  Receiver
-	Directory Directory
+	Receiver  exchange.Receiver
+	Directory exchange.Directory
 	Turns     Turns
 	Runs      Runs
-	Tokens    Tokens
+	Tokens    exchange.Tokens
 	Claims    Claims
-	Blobs     Blobs
+	Blobs     exchange.Blobs
 	Validator Validator                             // optional: nil = no evidence is relied on
 	Present   func(policypart.Part) policypart.Part // optional: puts the asker's secret into the url of a demand; nil = only Confine
 

@@ -36,7 +36,7 @@ type Connector struct {
 	Agents      []string // that it may reach, the first by default
 	CallbackURL string   // where answers go; empty = they do not go there
 	Client      string   // of the bridge in whose queue answers wait where there is no callback; empty = the caller asks again
-	Web         WebClient
+	Web         exchange.WebClient
 
 	// RequireTimestamp refuses signatures without TimestampHeader, which hold for ever.
 	RequireTimestamp bool

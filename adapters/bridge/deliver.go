@@ -207,7 +207,7 @@ func (o *outbox) callback(ctx context.Context, job exchange.BridgeCallback, atte
 // callbackPurpose binds a sealed secret to its client.
 func callbackPurpose(client string) string { return "bridge callback\x00" + client }
 
-func call(ctx context.Context, web WebClient, address string, secrets []string, item contract.Item, attempt int) (detail string, err error) {
+func call(ctx context.Context, web exchange.WebClient, address string, secrets []string, item contract.Item, attempt int) (detail string, err error) {
 	body, err := json.Marshal(item.Value())
 	if err != nil {
 		return "", fault.GiveUp("the item is no JSON", err)

@@ -2,30 +2,16 @@ package bridge
 
 import (
 	"context"
-	"io"
-	"iter"
 	"log/slog"
-	"net/http"
-	"net/url"
 	"time"
 
 	"inbox/adapters/bridge/contract"
 	"inbox/agents/runtime/task"
 	"inbox/exchange"
 	"inbox/identity"
-	"inbox/internal/bearer"
+	"inbox/normalized"
 	"inbox/policypart"
 )
-
-// Receiver accepts one message durably. Errors are *fault.Fault.
-type Receiver interface {
-	Receive(ctx context.Context, in exchange.Inbound) (exchange.Receipt, error)
-}
-
-// Directory knows the agents; names are compared case-insensitively.
-type Directory interface {
-	Agent(name string) (exchange.AgentProfile, bool)
-}
 
 // Turns reads stored turns.
 type Turns interface {
@@ -34,16 +20,6 @@ type Turns interface {
 	TurnOf(ctx context.Context, principal, nativeID string) (exchange.TurnRecord, error)
 	Turns(ctx context.Context, filter exchange.TurnFilter) ([]exchange.TurnRecord, error)
 	Events(ctx context.Context, turnID string, after int64, limit int) ([]exchange.Event, error)
-}
-
-// Runs follows and stops turns while they run.
-type Runs interface {
-	// Wait blocks until the turn ended or waits for a decision or a tool; the end of ctx is its error.
-	Wait(ctx context.Context, turnID string) (exchange.TurnRecord, error)
-	// Cancel ends a turn without answer; fault.Conflict when it ended already.
-	Cancel(ctx context.Context, turnID, reason string) (exchange.TurnRecord, error)
-	// Follow yields the turn's events after a seq in order, live, and ends after the terminal one.
-	Follow(ctx context.Context, turnID string, after int64) iter.Seq2[exchange.Event, error]
 }
 
 // Queue keeps clients and what waits for them.
@@ -75,24 +51,6 @@ type Sessions interface {
 	Transcript(ctx context.Context, owner, id string) ([]string, error)
 }
 
-// Sealer keeps the secrets of callbacks unreadable in the database.
-type Sealer interface {
-	Seal(ctx context.Context, secret []byte, purpose string) (string, error)
-	Open(ctx context.Context, sealed, purpose string) ([]byte, error)
-}
-
-// WebClient sends requests under the outgoing address policy (internal/safehttp) and follows no redirects.
-type WebClient interface {
-	Do(request *http.Request) (*http.Response, error)
-	// CheckTarget refuses an address that could not be requested now; a name is looked up.
-	CheckTarget(ctx context.Context, u *url.URL) error
-}
-
-// Blobs keeps the bytes of files that are too large for a message.
-type Blobs interface {
-	Put(ctx context.Context, r io.Reader) (digest string, size int64, err error)
-}
-
 // Validator decides which signed evidence may be relied on, and what a connector that proved itself may vouch for.
 type Validator interface {
 	Believe(ctx context.Context, offered identity.Offered, recipient identity.Recipient) identity.Belief
@@ -103,18 +61,18 @@ type Validator interface {
 type Options struct {
 	Domain string // the part after the last @ of our addresses
 
-	Receiver  Receiver
-	Directory Directory
+	Receiver  exchange.Receiver
+	Directory exchange.Directory
 	Turns     Turns
-	Runs      Runs
-	Tokens    bearer.Source
+	Runs      exchange.Runs
+	Tokens    exchange.Tokens
 	Queue     Queue
 	Sessions  Sessions
 	SessionOf func(owner string) contract.Sessions // the map of outside conversations of an owner, for imports
 	Tasks     task.Runs                            // notes on runs: who asked to stop them
-	Sealer    Sealer
-	Web       WebClient // for the callbacks of bridges, which their clients register
-	Blobs     Blobs
+	Sealer    exchange.Sealer
+	Web       exchange.WebClient // for the callbacks of bridges, which their clients register
+	Blobs     normalized.Keeper
 	Validator Validator
 	Present   func(policypart.Part) policypart.Part // puts the asker's secret into the url of a demand
 

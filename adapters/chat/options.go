@@ -2,8 +2,6 @@ package chat
 
 import (
 	"context"
-	"io"
-	"iter"
 	"log/slog"
 	"time"
 
@@ -11,17 +9,6 @@ import (
 	"inbox/normalized"
 	"inbox/policypart"
 )
-
-// Receiver accepts one message durably. Errors are *fault.Fault.
-type Receiver interface {
-	Receive(ctx context.Context, in exchange.Inbound) (exchange.Receipt, error)
-}
-
-// Directory knows the agents; names are compared case-insensitively.
-type Directory interface {
-	Agent(name string) (exchange.AgentProfile, bool)
-	Agents() []exchange.AgentProfile
-}
 
 // Turns reads stored turns and their events.
 type Turns interface {
@@ -39,37 +26,17 @@ type Memory interface {
 	DeleteSession(ctx context.Context, owner, id string) error
 }
 
-// Runs follows turns while they run.
-type Runs interface {
-	// Wait blocks until the turn ended or waits for a decision or a tool; the end of ctx is its error.
-	Wait(ctx context.Context, turnID string) (exchange.TurnRecord, error)
-	// Follow yields the turn's events after a seq in order, live, and ends after the terminal one.
-	Follow(ctx context.Context, turnID string, after int64) iter.Seq2[exchange.Event, error]
-	// Cancel ends a turn that has no answer yet; Conflict when it ended already.
-	Cancel(ctx context.Context, turnID, reason string) (exchange.TurnRecord, error)
-}
-
-// Tokens finds a bearer token by the lower-case hex SHA-256 of its text.
-type Tokens interface {
-	TokenByHash(ctx context.Context, hash string) (exchange.Token, bool, error)
-}
-
-// Blobs keeps the bytes of files that are too large for a message.
-type Blobs interface {
-	Put(ctx context.Context, r io.Reader) (digest string, size int64, err error)
-}
-
 // Options configure an Adapter. Domain and all collaborators are required.
 type Options struct {
 	Domain    string // the part after the last @ of our addresses
 	PublicURL string // where HTTP is reached: signed tokens are made out to it
 
-	Receiver  Receiver
-	Directory Directory
+	Receiver  exchange.Receiver
+	Directory exchange.Directory
 	Turns     Turns
-	Runs      Runs
-	Tokens    Tokens
-	Blobs     Blobs
+	Runs      exchange.Runs
+	Tokens    exchange.Tokens
+	Blobs     normalized.Keeper
 	Memory    Memory
 	Issued    Issued // checks signed tokens; nil = none are taken
 

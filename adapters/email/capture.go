@@ -12,6 +12,7 @@ import (
 	"github.com/google/uuid"
 
 	"inbox/adapters/email/message"
+	"inbox/exchange"
 )
 
 const (
@@ -42,7 +43,7 @@ type Captured struct {
 // mailStore keeps mails in State: the newest maxCaptured, each at most capturedLife.
 type mailStore struct {
 	state     CaptureState
-	blobs     Blobs
+	blobs     exchange.Blobs
 	namespace string
 	now       func() time.Time
 	puts      atomic.Int64
@@ -128,7 +129,7 @@ func (s *mailStore) list(ctx context.Context, after string, limit int) ([]Captur
 	return mails, nil
 }
 
-func readBlob(ctx context.Context, blobs Blobs, digest string, limit int64) ([]byte, error) {
+func readBlob(ctx context.Context, blobs exchange.Blobs, digest string, limit int64) ([]byte, error) {
 	r, err := blobs.Open(ctx, digest)
 	if err != nil {
 		return nil, fmt.Errorf("open blob: %w", err)

@@ -5,7 +5,6 @@ import (
 	"context"
 	"crypto/tls"
 	"fmt"
-	"io"
 	"log/slog"
 	"net/url"
 	"strings"
@@ -40,19 +39,9 @@ const (
 	DefaultSelector            = "inbox"
 )
 
-// Receiver takes accepted messages; it returns only after they are durable.
-type Receiver interface {
-	Receive(ctx context.Context, in exchange.Inbound) (exchange.Receipt, error)
-}
-
 // Agents knows who lives at our domain. Names are compared without case.
 type Agents interface {
 	Agent(name string) (exchange.AgentProfile, bool)
-}
-
-// Threads finds a stored message by its own id or by the id of its reply.
-type Threads interface {
-	FindMessage(ctx context.Context, agent, nativeID string) (exchange.ThreadEntry, bool, error)
 }
 
 // State keeps this adapter's own durable documents, shared by all nodes.
@@ -73,12 +62,6 @@ type CaptureState interface {
 	Delete(ctx context.Context, namespace, key string) error
 	List(ctx context.Context, namespace, after string, limit int) (keys []string, values [][]byte, err error)
 	Count(ctx context.Context, namespace string) (int64, error)
-}
-
-// Blobs keeps bytes under their lower-case hex SHA-256.
-type Blobs interface {
-	Put(ctx context.Context, r io.Reader) (digest string, size int64, err error)
-	Open(ctx context.Context, digest string) (io.ReadCloser, error)
 }
 
 // PolicyFetcher gets the MTA-STS policy of a domain.
@@ -178,11 +161,11 @@ type Options struct {
 	// Alive is told of domains from which a proven mail came. Optional.
 	Alive func(ctx context.Context, domain string)
 
-	Receiver Receiver
+	Receiver exchange.Receiver
 	Agents   Agents
-	Threads  Threads
+	Threads  exchange.Threads
 	State    State
-	Blobs    Blobs
+	Blobs    exchange.Blobs
 	Resolver dns.Source
 	Logger   *slog.Logger     // default: slog.Default
 	Now      func() time.Time // default: time.Now

@@ -43,7 +43,7 @@ type agent struct {
 }
 
 // New makes a service without agents; Bind must follow before the first request.
-func New(tokens bearer.Source) *Service {
+func New(tokens exchange.Tokens) *Service {
 	return &Service{tokens: bearer.NewCache(tokens), agents: map[string]*agent{}}
 }
 

@@ -59,9 +59,6 @@ func Of(r *http.Request) string {
 	return token
 }
 
-// Source finds tokens by their hashes.
-type Source = exchange.Tokens
-
 // Cache remembers the tokens that a source found for a few seconds, because programs ask often. What was not found is
 // not remembered, so a new token opens at once. It is safe for concurrent use.
 type Cache struct {
