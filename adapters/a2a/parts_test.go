@@ -16,6 +16,7 @@ import (
 	"google.golang.org/protobuf/proto"
 	"pgregory.net/rapid"
 
+	"inbox/exchange"
 	"inbox/internal/httpserver"
 	"inbox/internal/markup/markuptest"
 	"inbox/normalized"
@@ -246,7 +247,7 @@ func FuzzRPC(f *testing.F) {
 }
 
 // noBlobs panics when a message is large enough to need the blob store.
-type noBlobs struct{ Blobs }
+type noBlobs struct{ exchange.Blobs }
 
 func TestRedact(t *testing.T) {
 	for name, c := range map[string]struct{ in, want string }{
