@@ -132,7 +132,7 @@ type Count struct {
 	Ends   time.Time // after that it is no longer needed
 }
 
-// AuditRecord is one decision about trust that an operator may have to explain: evidence that was not believed, a
+// AuditRecord is one decision about trust that an operator may have to explain: evidence that was not accepted, a
 // message that was refused at the door, a demand that was tried with the wrong state.
 type AuditRecord struct {
 	ID        string    `json:"id"` // UUIDv7

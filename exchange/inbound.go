@@ -40,14 +40,14 @@ type Inbound struct {
 	Continues  string               // id of a parked turn that this message takes up; the parked turn is dropped
 	Claim      *Claim               // a document of the adapter that stands or falls with the message; nil = none
 	Settlement *Settlement          // what the message offers for an open demand; nil = nothing
-	Rejected   []identity.Rejection // evidence that was offered and not believed; it becomes audit rows
+	Rejected   []identity.Rejection // evidence that was offered and not accepted; it becomes audit rows
 }
 
 // RouteWords is the member of Inbound.Route under which an adapter keeps what of a message's own words the normalized form does
 // not have. It is removed when the message is erased.
 const RouteWords = "words"
 
-// Settlement is what a message offers to meet a demand. Nothing in it is believed before the eight checks of the
+// Settlement is what a message offers to meet a demand. Nothing in it is accepted before the eight checks of the
 // message contract, section 9.
 type Settlement struct {
 	Resolution *policypart.Resolution // as the peer wrote it; InReplyToState names the demand

@@ -10,7 +10,7 @@ import (
 // Values of AccessPolicy.Access. No value opens an agent by being left out.
 const (
 	AccessPublic   = "public"   // anyone may talk
-	AccessVerified = "verified" // anyone with evidence that is believed
+	AccessVerified = "verified" // anyone with valid evidence
 	AccessRules    = "rules"    // only whom a rule lets in
 )
 
@@ -40,7 +40,7 @@ type Rule struct {
 	// Address is a glob over the sender's address, @local@domain: * is any text of the local part, a label * in front of a
 	// domain is one label, a label ** is one or more. An allow rule wants evidence that vouches for the address; where the
 	// local part is * alone, for its domain. A deny
-	// rule believes the address as it is stated, without regard to case: a lie may only harm the liar.
+	// rule takes the address as it is stated, without regard to case: a lie may only harm the liar.
 	Address string
 }
 
@@ -136,7 +136,7 @@ type Decision struct {
 }
 
 // Decide reports whether a sender may use the agent for a purpose. Address is the sender's as stated, evidence what is
-// believed about the sender. The first rule that matches decides. Without one a message is open to all senders with
+// accepted about the sender. The first rule that matches decides. Without one a message is open to all senders with
 // AccessPublic, to senders with evidence with AccessVerified; tools and skills always need a rule.
 func (p AccessPolicy) Decide(purpose, address string, evidence []Evidence) Decision {
 	for i, rule := range p.Rules {

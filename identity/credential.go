@@ -21,7 +21,7 @@ const (
 	maxCredentialNameBytes = 256
 )
 
-// Credential is a believed verifiable credential: context for presentation, never a principal and never a right.
+// Credential is a valid verifiable credential: context for presentation, never a principal and never a right.
 type Credential struct {
 	Issuer     string          `json:"issuer"` // canonical did:web
 	Subject    string          `json:"subject"`
@@ -203,18 +203,18 @@ func (p *presented) controller() string {
 	return did
 }
 
-func (v *Validator) believeCredentials(ctx context.Context, offered Offered, recipient Recipient, belief *Belief) {
+func (v *Validator) validateCredentials(ctx context.Context, offered Offered, recipient Recipient, validation *Validation) {
 	if len(offered.Credentials) > MaxCredentials || totalBytes(offered.Credentials) > MaxEvidenceTotalBytes {
-		belief.Rejected = append(belief.Rejected, refuse(CodeCredentialLimitExceeded, "").rejection("", "", ""))
+		validation.Rejected = append(validation.Rejected, refuse(CodeCredentialLimitExceeded, "").rejection("", "", ""))
 		return
 	}
 	for _, raw := range offered.Credentials {
 		p, refused := v.present(ctx, raw, offered.Challenge, recipient)
 		if refused != nil {
-			belief.Rejected = append(belief.Rejected, refused.rejection(p.issuer, p.subject.ID, p.subject.Method))
+			validation.Rejected = append(validation.Rejected, refused.rejection(p.issuer, p.subject.ID, p.subject.Method))
 			continue
 		}
-		belief.Credentials = append(belief.Credentials, Credential{
+		validation.Credentials = append(validation.Credentials, Credential{
 			Issuer: p.issuer, Subject: p.subject.ID, Method: p.subject.Method, Claims: p.claims, ValidUntil: *p.document.ValidUntil,
 		})
 	}

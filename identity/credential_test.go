@@ -43,22 +43,22 @@ func seal(t testing.TB, document map[string]any, private ed25519.PrivateKey) jso
 	return encode(t, document)
 }
 
-func (b *bench) present(t testing.TB, credentials ...json.RawMessage) Belief {
+func (b *bench) present(t testing.TB, credentials ...json.RawMessage) Validation {
 	t.Helper()
-	return b.validator.Believe(t.Context(), Offered{Credentials: credentials, Challenge: "m-1"}, Recipient{Address: agentHere})
+	return b.validator.Validate(t.Context(), Offered{Credentials: credentials, Challenge: "m-1"}, Recipient{Address: agentHere})
 }
 
 func TestCredentialIsBelieved(t *testing.T) {
 	b := newBench(t, nil)
-	belief := b.present(t, seal(t, credentialFor(b, time.Now()), b.did.Private))
-	if len(belief.Credentials) != 1 || len(belief.Rejected) != 0 {
-		t.Fatalf("%+v", belief.Rejected)
+	validation := b.present(t, seal(t, credentialFor(b, time.Now()), b.did.Private))
+	if len(validation.Credentials) != 1 || len(validation.Rejected) != 0 {
+		t.Fatalf("%+v", validation.Rejected)
 	}
-	got := belief.Credentials[0]
+	got := validation.Credentials[0]
 	if got.Issuer != didIssuer || got.Subject != slackUser || got.Method != slackWay || string(got.Claims) != `{"name":"Alice","team":{"id":"T123"}}` {
 		t.Errorf("%+v %s", got, got.Claims)
 	}
-	if len(belief.Evidence) != 0 {
+	if len(validation.Evidence) != 0 {
 		t.Error("a credential became evidence")
 	}
 }
@@ -67,8 +67,8 @@ func TestCredentialIssuerMayBeAnObject(t *testing.T) {
 	b := newBench(t, nil)
 	document := credentialFor(b, time.Now())
 	document["issuer"] = map[string]any{"id": didIssuer, "name": "Connector"}
-	if belief := b.present(t, seal(t, document, b.did.Private)); len(belief.Credentials) != 1 {
-		t.Error(belief.Rejected)
+	if validation := b.present(t, seal(t, document, b.did.Private)); len(validation.Credentials) != 1 {
+		t.Error(validation.Rejected)
 	}
 }
 
@@ -185,9 +185,9 @@ func TestWrongCredentials(t *testing.T) {
 		t.Run(c.code+" "+c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				b := newBench(t, nil)
-				belief := b.present(t, c.make(t, b))
-				if len(belief.Credentials) != 0 || !slices.Equal(codes(belief), []string{c.code}) {
-					t.Errorf("%+v", belief)
+				validation := b.present(t, c.make(t, b))
+				if len(validation.Credentials) != 0 || !slices.Equal(codes(validation), []string{c.code}) {
+					t.Errorf("%+v", validation)
 				}
 			})
 		})
@@ -197,12 +197,12 @@ func TestWrongCredentials(t *testing.T) {
 func TestLimitsOfCredentials(t *testing.T) {
 	b := newBench(t, nil)
 	one := seal(t, credentialFor(b, time.Now()), b.did.Private)
-	if belief := b.present(t, one, one, one, one, one); !slices.Equal(codes(belief), []string{CodeCredentialLimitExceeded}) {
-		t.Error(codes(belief))
+	if validation := b.present(t, one, one, one, one, one); !slices.Equal(codes(validation), []string{CodeCredentialLimitExceeded}) {
+		t.Error(codes(validation))
 	}
-	belief := b.validator.Believe(t.Context(), Offered{Credentials: []json.RawMessage{one}}, Recipient{Address: agentHere})
-	if !slices.Equal(codes(belief), []string{CodeCredentialChallengeMismatch}) {
-		t.Error("a message without id is no challenge:", codes(belief))
+	validation := b.validator.Validate(t.Context(), Offered{Credentials: []json.RawMessage{one}}, Recipient{Address: agentHere})
+	if !slices.Equal(codes(validation), []string{CodeCredentialChallengeMismatch}) {
+		t.Error("a message without id is no challenge:", codes(validation))
 	}
 }
 

@@ -174,7 +174,7 @@ type ShapeError struct {
 func (e *ShapeError) Error() string { return e.Field + ": " + e.Rule }
 
 // CheckShape returns the first rule of shape and size that the evidence breaks, or nil. It is the first of the steps of
-// section 10; it says nothing about whether the evidence may be believed.
+// section 10; it says nothing about whether the evidence is valid.
 func (e *Evidence) CheckShape() *ShapeError {
 	return firstOf(e.checkNames(), e.checkAudience(), e.checkTimes(), e.checkContext(), e.checkProof(), e.checkSize())
 }

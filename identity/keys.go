@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// How long key documents are kept. A key that its issuer withdraws is believed for keepDocument at most.
+// How long key documents are kept. A key that its issuer withdraws is accepted for keepDocument at most.
 const (
 	keepDocument   = 10 * time.Minute
 	keepFailure    = time.Minute

@@ -29,8 +29,8 @@ func (b *bench) fresh(t testing.TB) json.RawMessage {
 func (b *bench) wants(t *testing.T, code string, fetches int) {
 	t.Helper()
 	got := ""
-	if belief := b.believe(t, b.fresh(t)); len(belief.Rejected) > 0 {
-		got = belief.Rejected[0].Code
+	if validation := b.validate(t, b.fresh(t)); len(validation.Rejected) > 0 {
+		got = validation.Rejected[0].Code
 	}
 	if got != code || b.shelf.count() != fetches {
 		t.Fatalf("outcome %q after %d fetches, want %q after %d", got, b.shelf.count(), code, fetches)
@@ -146,8 +146,8 @@ func (b *bench) together(t *testing.T, n int, release func()) {
 	for range n {
 		piece := b.fresh(t)
 		waiting.Go(func() {
-			if belief := b.believe(t, piece); len(belief.Evidence) != 1 {
-				t.Error(belief.Rejected)
+			if validation := b.validate(t, piece); len(validation.Evidence) != 1 {
+				t.Error(validation.Rejected)
 			}
 		})
 	}
@@ -166,7 +166,7 @@ func TestSlowRefresh(t *testing.T) {
 		stranger, begun := b.fresh(t), time.Now()
 		var waiting sync.WaitGroup
 		waiting.Go(func() {
-			if got := codes(b.believe(t, stranger)); !slices.Equal(got, []string{CodeKeyFetchFailed}) || time.Since(begun) != fetchTimeout {
+			if got := codes(b.validate(t, stranger)); !slices.Equal(got, []string{CodeKeyFetchFailed}) || time.Since(begun) != fetchTimeout {
 				t.Error(got, time.Since(begun))
 			}
 		})
@@ -187,9 +187,9 @@ func TestCallerLeaves(t *testing.T) {
 		b.shelf.before = func(ctx context.Context, _ string) error { <-open; return ctx.Err() }
 		ctx, leave := context.WithCancel(t.Context())
 		piece := b.fresh(t)
-		left := make(chan Belief)
+		left := make(chan Validation)
 		go func() {
-			left <- b.validator.Believe(ctx, Offered{Evidence: []json.RawMessage{piece}}, Recipient{Address: agentHere})
+			left <- b.validator.Validate(ctx, Offered{Evidence: []json.RawMessage{piece}}, Recipient{Address: agentHere})
 		}()
 		synctest.Wait()
 		leave()
@@ -212,7 +212,7 @@ func TestIssuersAreBounded(t *testing.T) {
 	bubble(t, func(o *ValidatorOptions) { o.Trust = issuers }, func(t *testing.T, b *bench) {
 		for i := range many {
 			key := mustKey(t, fmt.Sprintf("c%d.test", i))
-			if got := codes(b.believe(t, signed(t, unsigned(), key, time.Now()))); !slices.Equal(got, []string{CodeKeyFetchFailed}) {
+			if got := codes(b.validate(t, signed(t, unsigned(), key, time.Now()))); !slices.Equal(got, []string{CodeKeyFetchFailed}) {
 				t.Fatal(got)
 			}
 		}
@@ -230,7 +230,7 @@ func TestExpiryIsCheckedAgain(t *testing.T) {
 		e.ExpiresAt = &end
 		piece := signed(t, e, b.host, time.Now())
 		after(t, time.Second+clockSkew-2*time.Second)
-		if got := codes(b.believe(t, piece)); !slices.Equal(got, []string{CodeExpired}) {
+		if got := codes(b.validate(t, piece)); !slices.Equal(got, []string{CodeExpired}) {
 			t.Error(got)
 		}
 	})
@@ -243,7 +243,7 @@ func TestTrustIsCheckedAgain(t *testing.T) {
 	}
 	bubble(t, ending, func(t *testing.T, b *bench) {
 		b.used.hook = func() { after(t, 5*time.Second) }
-		if got := codes(b.believe(t, b.fresh(t))); !slices.Equal(got, []string{CodeUntrustedIssuer}) {
+		if got := codes(b.validate(t, b.fresh(t))); !slices.Equal(got, []string{CodeUntrustedIssuer}) {
 			t.Error(got)
 		}
 	})
@@ -253,18 +253,18 @@ func TestTrustIsCheckedAgain(t *testing.T) {
 func TestReplayIsKeptUntilExpiry(t *testing.T) {
 	bubble(t, nil, func(t *testing.T, b *bench) {
 		piece := b.fresh(t)
-		b.believe(t, piece)
+		b.validate(t, piece)
 		for _, until := range b.used.seen {
 			if want := time.Now().Add(attestationLife + clockSkew); !until.Equal(want) {
 				t.Errorf("until %v, want %v", until, want)
 			}
 		}
 		after(t, attestationLife+clockSkew-time.Millisecond)
-		if got := codes(b.believe(t, piece)); !slices.Equal(got, []string{CodeReplayed}) {
+		if got := codes(b.validate(t, piece)); !slices.Equal(got, []string{CodeReplayed}) {
 			t.Error(got)
 		}
 		after(t, time.Millisecond)
-		if got := codes(b.believe(t, piece)); !slices.Equal(got, []string{CodeExpired}) {
+		if got := codes(b.validate(t, piece)); !slices.Equal(got, []string{CodeExpired}) {
 			t.Error(got)
 		}
 	})
@@ -276,7 +276,7 @@ func TestReplayOfCopiesAtOnce(t *testing.T) {
 	var waiting sync.WaitGroup
 	believed := make(chan int, 20)
 	for range 20 {
-		waiting.Go(func() { believed <- len(b.believe(t, piece).Evidence) })
+		waiting.Go(func() { believed <- len(b.validate(t, piece).Evidence) })
 	}
 	await.Done(t, waiting.Wait, "what is believed of all copies")
 	close(believed)
@@ -295,13 +295,13 @@ func TestDelegation(t *testing.T) {
 	b := newBench(t, func(o *ValidatorOptions) { o.Trust = append(o.Trust, entry) })
 	e := unsigned()
 	e.OnBehalfOf = []string{"acct:alice@a.test"}
-	if got := codes(b.believe(t, signed(t, e, b.host, time.Now()))); !slices.Equal(got, []string{CodeDelegation}) {
+	if got := codes(b.validate(t, signed(t, e, b.host, time.Now()))); !slices.Equal(got, []string{CodeDelegation}) {
 		t.Error("an entry that does not cover the method allowed delegation:", got)
 	}
 	e.Method = MethodLocalAgent
-	belief := b.believe(t, signed(t, e, b.host, time.Now()))
-	if len(belief.Evidence) != 1 || !slices.Equal(belief.Evidence[0].OnBehalfOf, e.OnBehalfOf) {
-		t.Errorf("%+v", belief)
+	validation := b.validate(t, signed(t, e, b.host, time.Now()))
+	if len(validation.Evidence) != 1 || !slices.Equal(validation.Evidence[0].OnBehalfOf, e.OnBehalfOf) {
+		t.Errorf("%+v", validation)
 	}
 }
 
@@ -311,8 +311,8 @@ func TestDevelopmentIssuer(t *testing.T) {
 		b := newBench(t, func(o *ValidatorOptions) { o.Trust, o.AllowHTTP = []TrustedIssuer{trusted("http://" + issuer)}, allow })
 		b.host = mustKey(t, issuer)
 		b.shelf.publish(url, ConnectorCard(issuer, nil, []PublicKey{b.host.Public()}, nil))
-		if belief := b.believe(t, b.fresh(t)); len(belief.Evidence) != 1 || belief.Evidence[0].Issuer != issuer {
-			t.Errorf("%+v", belief)
+		if validation := b.validate(t, b.fresh(t)); len(validation.Evidence) != 1 || validation.Evidence[0].Issuer != issuer {
+			t.Errorf("%+v", validation)
 		}
 	}
 }
@@ -321,11 +321,11 @@ func TestCardURLIsAnAudience(t *testing.T) {
 	b := newBench(t, nil)
 	e := unsigned()
 	e.Audience = Audience{"https://else.test/", cardHere}
-	if belief := b.believe(t, signed(t, e, b.host, time.Now())); len(belief.Evidence) != 1 {
-		t.Error(belief.Rejected)
+	if validation := b.validate(t, signed(t, e, b.host, time.Now())); len(validation.Evidence) != 1 {
+		t.Error(validation.Rejected)
 	}
 	piece := signed(t, unsigned(), b.host, time.Now())
-	if belief := b.validator.Believe(t.Context(), Offered{Evidence: []json.RawMessage{piece}}, Recipient{}); len(belief.Evidence) != 0 {
+	if validation := b.validator.Validate(t.Context(), Offered{Evidence: []json.RawMessage{piece}}, Recipient{}); len(validation.Evidence) != 0 {
 		t.Error("believed for nobody")
 	}
 }
@@ -335,9 +335,9 @@ func TestIssuerBecomesCanonical(t *testing.T) {
 	b := newBench(t, nil)
 	key := b.host
 	key.Issuer = "https://Connector.TEST/"
-	belief := b.believe(t, signed(t, unsigned(), key, time.Now()))
-	if len(belief.Evidence) != 1 || belief.Evidence[0].Issuer != connector {
-		t.Errorf("%+v", belief)
+	validation := b.validate(t, signed(t, unsigned(), key, time.Now()))
+	if len(validation.Evidence) != 1 || validation.Evidence[0].Issuer != connector {
+		t.Errorf("%+v", validation)
 	}
 }
 

@@ -192,7 +192,7 @@ var wrongs = []wrong{
 	}},
 	{CodeReplayed, "again", func(t *testing.T, b *bench) json.RawMessage {
 		piece := signed(t, unsigned(), b.host, time.Now())
-		if first := b.believe(t, piece); len(first.Evidence) != 1 {
+		if first := b.validate(t, piece); len(first.Evidence) != 1 {
 			t.Fatal(first.Rejected)
 		}
 		return piece
@@ -220,12 +220,12 @@ func TestWrongEvidence(t *testing.T) {
 				b := newBench(t, endedEntry)
 				piece := c.make(t, b)
 				before := len(b.used.seen)
-				belief := b.believe(t, piece)
-				if len(belief.Evidence) != 0 || !slices.Equal(codes(belief), []string{c.code}) {
-					t.Fatalf("%+v", belief)
+				validation := b.validate(t, piece)
+				if len(validation.Evidence) != 0 || !slices.Equal(codes(validation), []string{c.code}) {
+					t.Fatalf("%+v", validation)
 				}
-				if belief.Rejected[0].Reason == "" || len(belief.Rejected[0].Reason) > 600 {
-					t.Errorf("reason %q", belief.Rejected[0].Reason)
+				if validation.Rejected[0].Reason == "" || len(validation.Rejected[0].Reason) > 600 {
+					t.Errorf("reason %q", validation.Rejected[0].Reason)
 				}
 				if len(b.used.seen) != before && c.code != CodeReplayed {
 					t.Error("what was refused is remembered as used")
@@ -246,7 +246,7 @@ func TestNothingIsFetchedForStrangers(t *testing.T) {
 			continue
 		}
 		b := newBench(t, endedEntry)
-		if b.believe(t, c.make(t, b)); b.shelf.count() != 0 {
+		if b.validate(t, c.make(t, b)); b.shelf.count() != 0 {
 			t.Errorf("%s %s: %v", c.code, c.name, b.shelf.fetched)
 		}
 	}
@@ -278,15 +278,15 @@ func TestEveryCodeIsReached(t *testing.T) {
 func TestLimitsOfAll(t *testing.T) {
 	b := newBench(t, nil)
 	piece := signed(t, unsigned(), b.host, time.Now())
-	if belief := b.believe(t, slices.Repeat([]json.RawMessage{piece}, 17)...); !slices.Equal(codes(belief), []string{CodeLimitExceeded}) {
-		t.Error(codes(belief))
+	if validation := b.validate(t, slices.Repeat([]json.RawMessage{piece}, 17)...); !slices.Equal(codes(validation), []string{CodeLimitExceeded}) {
+		t.Error(codes(validation))
 	}
 	large := json.RawMessage(strings.Repeat(" ", 22<<10) + string(piece))
-	if belief := b.believe(t, large, large, large); !slices.Equal(codes(belief), []string{CodeLimitExceeded}) {
-		t.Error(codes(belief))
+	if validation := b.validate(t, large, large, large); !slices.Equal(codes(validation), []string{CodeLimitExceeded}) {
+		t.Error(codes(validation))
 	}
-	if belief := b.believe(t, large, large); len(belief.Evidence) != 1 || !slices.Equal(codes(belief), []string{CodeReplayed}) {
-		t.Error(codes(belief))
+	if validation := b.validate(t, large, large); len(validation.Evidence) != 1 || !slices.Equal(codes(validation), []string{CodeReplayed}) {
+		t.Error(codes(validation))
 	}
 }
 

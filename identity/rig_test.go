@@ -163,15 +163,15 @@ func encode(t testing.TB, value any) json.RawMessage {
 	return body
 }
 
-// believe offers pieces of evidence to the echo agent.
-func (b *bench) believe(t testing.TB, pieces ...json.RawMessage) Belief {
+// validate offers pieces of evidence to the echo agent.
+func (b *bench) validate(t testing.TB, pieces ...json.RawMessage) Validation {
 	t.Helper()
-	return b.validator.Believe(t.Context(), Offered{Evidence: pieces}, Recipient{Address: agentHere, CardURL: cardHere})
+	return b.validator.Validate(t.Context(), Offered{Evidence: pieces}, Recipient{Address: agentHere, CardURL: cardHere})
 }
 
-func codes(belief Belief) []string {
+func codes(validation Validation) []string {
 	var list []string
-	for _, rejected := range belief.Rejected {
+	for _, rejected := range validation.Rejected {
 		list = append(list, rejected.Code)
 	}
 	return list

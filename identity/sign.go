@@ -242,7 +242,7 @@ func signature(e Evidence, private ed25519.PrivateKey) (string, error) {
 // Vouches reports whether the evidence proves an address (in canonical form): its subject is the acct: or mailto: form of
 // that very address, or our own ActivityPub transport saw an actor whom WebFinger of that address names (the claim
 // account). The user name that an actor chooses itself proves nothing: any account on its host may take any name that is free
-// there. It must be believed evidence.
+// there. It must be accepted evidence.
 func (e *Evidence) Vouches(address string) bool {
 	stated, err := ParseAddress(address)
 	if err != nil {

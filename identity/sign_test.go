@@ -78,8 +78,8 @@ func TestRoundTrip(t *testing.T) {
 		e.Claims = encode(t, rapid.MapOf(text, rapid.OneOf(text.AsAny(), rapid.Float64().AsAny(), rapid.Bool().AsAny())).Draw(rt, "claims"))
 		e.Extra = map[string]json.RawMessage{"x_" + rapid.StringMatching(`[a-z"\\<é]{0,8}`).Draw(rt, "name"): encode(t, text.Draw(rt, "extra"))}
 		key := rapid.SampledFrom([]SigningKey{b.host, b.did}).Draw(rt, "key")
-		if belief := b.believe(t, signed(t, e, key, time.Now())); len(belief.Evidence) != 1 || belief.Evidence[0].Subject != e.Subject {
-			rt.Fatalf("%+v", belief.Rejected)
+		if validation := b.validate(t, signed(t, e, key, time.Now())); len(validation.Evidence) != 1 || validation.Evidence[0].Subject != e.Subject {
+			rt.Fatalf("%+v", validation.Rejected)
 		}
 	})
 }
@@ -94,12 +94,12 @@ func TestChangedByteIsNotBelieved(t *testing.T) {
 		changed := bytes.Clone(piece)
 		at := rapid.IntRange(0, len(changed)-1).Draw(rt, "at")
 		changed[at] = rapid.Byte().Draw(rt, "byte")
-		wantUnlessSame(rt, b.believe(t, changed), piece, changed)
+		wantUnlessSame(rt, b.validate(t, changed), piece, changed)
 	})
 }
 
-func wantUnlessSame(t interface{ Fatalf(string, ...any) }, belief Belief, piece, changed []byte) {
-	if len(belief.Evidence) == 0 {
+func wantUnlessSame(t interface{ Fatalf(string, ...any) }, validation Validation, piece, changed []byte) {
+	if len(validation.Evidence) == 0 {
 		return
 	}
 	before, err := canonicalObject(piece)
@@ -120,14 +120,14 @@ func TestSignatureHasOneForm(t *testing.T) {
 	for suffix, want := range map[string]int{"==": 1, "=": 0, "\n": 0, "A": 0} {
 		e.Proof.Value = value + suffix
 		b.used.seen = map[string]time.Time{}
-		if belief := b.believe(t, encode(t, e)); len(belief.Evidence) != want {
-			t.Errorf("%q: %v", suffix, codes(belief))
+		if validation := b.validate(t, encode(t, e)); len(validation.Evidence) != want {
+			t.Errorf("%q: %v", suffix, codes(validation))
 		}
 	}
 	const letters = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
 	last := strings.IndexByte(letters, value[len(value)-1])
 	e.Proof.Value = value[:len(value)-1] + string(letters[last|1])
-	if belief := b.believe(t, encode(t, e)); len(belief.Evidence) != 0 {
+	if validation := b.validate(t, encode(t, e)); len(validation.Evidence) != 0 {
 		t.Error("believed with stray bits")
 	}
 }
@@ -145,11 +145,11 @@ func FuzzBelieve(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, piece []byte) {
 		b.used.seen = map[string]time.Time{}
-		belief := b.believe(t, piece)
-		if len(belief.Evidence)+len(belief.Rejected) != 1 {
-			t.Fatalf("%+v", belief)
+		validation := b.validate(t, piece)
+		if len(validation.Evidence)+len(validation.Rejected) != 1 {
+			t.Fatalf("%+v", validation)
 		}
-		if len(belief.Evidence) == 1 && belief.Evidence[0].Subject != slackUser {
+		if len(validation.Evidence) == 1 && validation.Evidence[0].Subject != slackUser {
 			t.Fatalf("believed %s", piece)
 		}
 	})
@@ -168,11 +168,11 @@ func FuzzCredential(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, piece []byte) {
 		b.used.seen = map[string]time.Time{}
-		belief := b.present(t, piece)
-		if len(belief.Credentials)+len(belief.Rejected) != 1 {
-			t.Fatalf("%+v", belief)
+		validation := b.present(t, piece)
+		if len(validation.Credentials)+len(validation.Rejected) != 1 {
+			t.Fatalf("%+v", validation)
 		}
-		if len(belief.Credentials) == 1 && belief.Credentials[0].Subject != slackUser {
+		if len(validation.Credentials) == 1 && validation.Credentials[0].Subject != slackUser {
 			t.Fatalf("believed %s", piece)
 		}
 	})

@@ -39,9 +39,9 @@ type Offered struct {
 	Challenge   string // A2A messageId, which a credential must carry
 }
 
-// Belief is what of it may be relied on, and why the rest may not. Evidence authorizes; credentials are context for
+// Validation is what of it may be relied on, and why the rest may not. Evidence authorizes; credentials are context for
 // presentation and never make a principal.
-type Belief struct {
+type Validation struct {
 	Evidence    []Evidence
 	Credentials []Credential
 	Rejected    []Rejection
@@ -51,10 +51,10 @@ type Belief struct {
 const (
 	MaxAttestationLife = 10 * time.Minute
 	clockSkew          = time.Minute
-	believeTimeout     = 15 * time.Second // for all pieces of a message, key documents included
+	validationTimeout  = 15 * time.Second // for all pieces of a message, key documents included
 )
 
-// Validator decides what evidence from peers is believed. It is safe for concurrent use and keeps key documents of
+// Validator decides which evidence from peers is accepted. It is safe for concurrent use and keeps key documents of
 // trusted issuers, 256 at most, for ten minutes.
 type Validator struct {
 	trust   trustList
@@ -98,31 +98,31 @@ func ownIssuers(text string) (map[string]bool, error) {
 	return map[string]bool{issuer: true, didOf(issuer): true}, nil
 }
 
-// Believe checks everything that came with a message. What fails a step is dropped with a reason, and the message goes
-// on without it; it takes 15 seconds at most. Issuers of believed evidence are in canonical form.
-func (v *Validator) Believe(ctx context.Context, offered Offered, recipient Recipient) Belief {
-	ctx, cancel := context.WithTimeout(ctx, believeTimeout)
+// Validate checks everything that came with a message. What fails a step is dropped with a reason, and the message goes
+// on without it; it takes 15 seconds at most. Issuers of accepted evidence are in canonical form.
+func (v *Validator) Validate(ctx context.Context, offered Offered, recipient Recipient) Validation {
+	ctx, cancel := context.WithTimeout(ctx, validationTimeout)
 	defer cancel()
-	var belief Belief
-	v.believeEvidence(ctx, offered.Evidence, recipient, &belief)
-	v.believeCredentials(ctx, offered, recipient, &belief)
-	return belief
+	var validation Validation
+	v.validateEvidence(ctx, offered.Evidence, recipient, &validation)
+	v.validateCredentials(ctx, offered, recipient, &validation)
+	return validation
 }
 
-func (v *Validator) believeEvidence(ctx context.Context, pieces []json.RawMessage, recipient Recipient, belief *Belief) {
+func (v *Validator) validateEvidence(ctx context.Context, pieces []json.RawMessage, recipient Recipient, validation *Validation) {
 	if len(pieces) > MaxEvidence || totalBytes(pieces) > MaxEvidenceTotalBytes {
-		belief.Rejected = append(belief.Rejected, refuse(CodeLimitExceeded, "").rejection("", "", ""))
+		validation.Rejected = append(validation.Rejected, refuse(CodeLimitExceeded, "").rejection("", "", ""))
 		return
 	}
 	for _, raw := range pieces {
 		c := &candidate{raw: raw, recipient: recipient}
 		if refused := v.validate(ctx, c); refused != nil {
 			e := &c.evidence
-			belief.Rejected = append(belief.Rejected, refused.rejection(e.Issuer, e.Subject, e.Method))
+			validation.Rejected = append(validation.Rejected, refused.rejection(e.Issuer, e.Subject, e.Method))
 			continue
 		}
 		c.evidence.Issuer = c.issuer
-		belief.Evidence = append(belief.Evidence, c.evidence)
+		validation.Evidence = append(validation.Evidence, c.evidence)
 	}
 }
 
@@ -141,7 +141,7 @@ type TrustedIssuer struct {
 	Methods         []string  // accepted methods, compared whole
 	Assurance       []string  // accepted assurance levels, compared whole
 	SubjectPrefixes []string  // compared literally; each ends at a separator: / : # ? = or @
-	AllowDelegated  bool      // on_behalf_of of this issuer is believed
+	AllowDelegated  bool      // on_behalf_of of this issuer is accepted
 	Expires         time.Time // the entry counts until then; zero = always
 }
 
@@ -234,7 +234,7 @@ func (v *Validator) Covers(evidence Evidence) bool {
 	})
 }
 
-// Rejection says why a piece of evidence was not believed. The message goes on without it.
+// Rejection tells why a piece of evidence was not accepted. The message goes on without it.
 type Rejection struct {
 	Code    string `json:"code"`   // evidence:… or credential:…
 	Reason  string `json:"reason"` // one line for the operator, without secrets

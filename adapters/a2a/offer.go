@@ -173,14 +173,14 @@ func (a *Adapter) apply(ctx context.Context, in *exchange.Inbound, o *offer, c *
 	a.addSettlement(ctx, in, o, recipient)
 }
 
-func (a *Adapter) validateEvidence(ctx context.Context, offered identity.Offered, recipient identity.Recipient) identity.Belief {
+func (a *Adapter) validateEvidence(ctx context.Context, offered identity.Offered, recipient identity.Recipient) identity.Validation {
 	if len(offered.Evidence)+len(offered.Credentials) == 0 {
-		return identity.Belief{}
+		return identity.Validation{}
 	}
 	if a.options.Validator != nil {
-		return a.options.Validator.Believe(ctx, offered, recipient)
+		return a.options.Validator.Validate(ctx, offered, recipient)
 	}
-	var validated identity.Belief
+	var validated identity.Validation
 	for _, list := range []struct {
 		kind   string
 		pieces []json.RawMessage
@@ -219,7 +219,7 @@ func addEvidence(sender *normalized.Sender, valid []identity.Evidence) (rejected
 const credentialsNamespace = "dev.mentionable.credentials"
 
 // addCredentials puts validated credentials into the profile, where an agent may read them and nothing authorizes.
-func addCredentials(sender *normalized.Sender, validated identity.Belief) {
+func addCredentials(sender *normalized.Sender, validated identity.Validation) {
 	if len(validated.Credentials) == 0 {
 		return
 	}
@@ -258,7 +258,7 @@ func relayOf(wanted any, otherwise normalized.MentionRelay) normalized.MentionRe
 
 // addSettlement hands on what the message offers for a demand.
 func (a *Adapter) addSettlement(ctx context.Context, in *exchange.Inbound, o *offer, recipient identity.Recipient) {
-	envelopes := identity.Belief{}
+	envelopes := identity.Validation{}
 	if len(o.envelopes) > 0 {
 		envelopes = a.validateEvidence(ctx, identity.Offered{Evidence: o.envelopes, Challenge: in.Message.ID}, recipient)
 		in.Rejected = append(in.Rejected, envelopes.Rejected...)

@@ -24,11 +24,11 @@ type recorder struct {
 	to      identity.Recipient
 }
 
-func (b *recorder) Believe(_ context.Context, offered identity.Offered, to identity.Recipient) identity.Belief {
+func (b *recorder) Validate(_ context.Context, offered identity.Offered, to identity.Recipient) identity.Validation {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.offered, b.to = append(b.offered, offered), to
-	var belief identity.Belief
+	var validation identity.Validation
 	for _, piece := range offered.Evidence {
 		var read struct {
 			Trusted            bool
@@ -36,20 +36,20 @@ func (b *recorder) Believe(_ context.Context, offered identity.Offered, to ident
 		}
 		_ = json.Unmarshal(piece, &read)
 		if !read.Trusted {
-			belief.Rejected = append(belief.Rejected, identity.Rejection{Code: identity.CodeExpired, Subject: read.Subject})
+			validation.Rejected = append(validation.Rejected, identity.Rejection{Code: identity.CodeExpired, Subject: read.Subject})
 			continue
 		}
 		at := identity.Now()
-		belief.Evidence = append(belief.Evidence, identity.Evidence{
+		validation.Evidence = append(validation.Evidence, identity.Evidence{
 			ID: "1", Subject: read.Subject, Issuer: "a.example", Method: "urn:mentionable:auth:x:v0.1", Assurance: read.Assurance,
 			Audience: identity.Audience{to.Address}, IssuedAt: at, ExpiresAt: &at,
 			Proof: identity.Proof{Type: identity.ProofSignedAttestation, Alg: "EdDSA", Kid: "k", Value: "v"},
 		})
 	}
 	for range offered.Credentials {
-		belief.Credentials = append(belief.Credentials, identity.Credential{Issuer: "did:web:a.example", Subject: "slack:T1/U1", Claims: json.RawMessage(`{"name":"Ada"}`)})
+		validation.Credentials = append(validation.Credentials, identity.Credential{Issuer: "did:web:a.example", Subject: "slack:T1/U1", Claims: json.RawMessage(`{"name":"Ada"}`)})
 	}
-	return belief
+	return validation
 }
 
 func withMetadata(id, metadata string) string {

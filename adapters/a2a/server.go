@@ -55,7 +55,7 @@ type Claims interface {
 // Validator decides which of the proofs that came with a message may be relied on. It never fails: what cannot be
 // checked is rejected.
 type Validator interface {
-	Believe(ctx context.Context, offered identity.Offered, recipient identity.Recipient) identity.Belief
+	Validate(ctx context.Context, offered identity.Offered, recipient identity.Recipient) identity.Validation
 }
 
 // Limits of a request and the defaults of Options.

@@ -53,7 +53,7 @@ type Sessions interface {
 
 // Validator decides which signed evidence may be relied on, and what a connector that proved itself may vouch for.
 type Validator interface {
-	Believe(ctx context.Context, offered identity.Offered, recipient identity.Recipient) identity.Belief
+	Validate(ctx context.Context, offered identity.Offered, recipient identity.Recipient) identity.Validation
 	Covers(evidence identity.Evidence) bool
 }
 

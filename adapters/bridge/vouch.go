@@ -43,20 +43,20 @@ func (m *relayed) vouch(r *http.Request, q *question, name string) (replayed boo
 }
 
 // validate checks the signed evidence that came with the message.
-func (m *relayed) validate(ctx context.Context, q *question) identity.Belief {
+func (m *relayed) validate(ctx context.Context, q *question) identity.Validation {
 	list := value.Elements(m.body["evidence"])
 	if len(list) == 0 {
 		list = value.Elements(mentionable(m.body)["identity_evidence"])
 	}
 	if len(list) == 0 {
-		return identity.Belief{}
+		return identity.Validation{}
 	}
 	pieces := make([]json.RawMessage, 0, len(list))
 	for _, one := range list {
 		pieces = append(pieces, compact(one))
 	}
 	recipient := identity.Recipient{Address: q.agent.Address}
-	return m.options.Validator.Believe(ctx, identity.Offered{Evidence: pieces, Challenge: q.message.MessageID}, recipient)
+	return m.options.Validator.Validate(ctx, identity.Offered{Evidence: pieces, Challenge: q.message.MessageID}, recipient)
 }
 
 // vouchedBy keeps the evidence of the connector's own issuer about the sender of this very message: without the digest of

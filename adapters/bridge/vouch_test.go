@@ -18,13 +18,13 @@ import (
 
 // judge returns what it is told to.
 type judge struct {
-	belief identity.Belief
-	covers bool
-	asked  []identity.Evidence
+	validation identity.Validation
+	covers     bool
+	asked      []identity.Evidence
 }
 
-func (j *judge) Believe(context.Context, identity.Offered, identity.Recipient) identity.Belief {
-	return j.belief
+func (j *judge) Validate(context.Context, identity.Offered, identity.Recipient) identity.Validation {
+	return j.validation
 }
 
 func (j *judge) Covers(evidence identity.Evidence) bool {
@@ -57,8 +57,8 @@ func vouching(t *testing.T, validator *judge, signed bool, issuer string) (quest
 	return q, replayed, err
 }
 
-func attested(subject, digest string) identity.Belief {
-	return identity.Belief{Evidence: []identity.Evidence{{
+func attested(subject, digest string) identity.Validation {
+	return identity.Validation{Evidence: []identity.Evidence{{
 		Subject: subject, Issuer: "bridge.example", Method: DefaultConnectorMethod, Assurance: identity.AssurancePlatform,
 		Claims: json.RawMessage(fmt.Sprintf(`{"message_digest":%q}`, digest)),
 	}}}
@@ -74,9 +74,9 @@ func TestASignatureProvesTheConnectorOnly(t *testing.T) {
 		"nobody vouches":              {judge{covers: true}, "", 1, normalized.RelayNone},
 		"the issuer is not trusted":   {judge{}, "bridge.example", 1, normalized.RelayNone},
 		"the issuer is trusted":       {judge{covers: true}, "bridge.example", 2, normalized.RelayInline},
-		"evidence came beside it":     {judge{belief: attested("slack:"+person, "")}, "bridge.example", 2, normalized.RelayInline},
-		"evidence about someone else": {judge{belief: attested("slack:T1/U2", "")}, "bridge.example", 1, normalized.RelayNone},
-		"evidence of someone else":    {judge{belief: attested("slack:"+person, "")}, "other.example", 1, normalized.RelayNone},
+		"evidence came beside it":     {judge{validation: attested("slack:"+person, "")}, "bridge.example", 2, normalized.RelayInline},
+		"evidence about someone else": {judge{validation: attested("slack:T1/U2", "")}, "bridge.example", 1, normalized.RelayNone},
+		"evidence of someone else":    {judge{validation: attested("slack:"+person, "")}, "other.example", 1, normalized.RelayNone},
 	} {
 		q, replayed, err := vouching(t, &c.validator, true, c.issuer)
 		if err != nil || replayed {
@@ -102,12 +102,12 @@ func TestASignatureProvesTheConnectorOnly(t *testing.T) {
 func TestSignedEvidenceProvesOneMessage(t *testing.T) {
 	sum := sha256.Sum256([]byte(inner))
 	digest := "sha256:" + hex.EncodeToString(sum[:])
-	used := identity.Belief{Rejected: []identity.Rejection{{Code: identity.CodeReplayed, Issuer: "bridge.example"}}}
+	used := identity.Validation{Rejected: []identity.Rejection{{Code: identity.CodeReplayed, Issuer: "bridge.example"}}}
 	for name, c := range map[string]struct {
-		belief   identity.Belief
-		issuer   string
-		refused  bool
-		replayed bool
+		validation identity.Validation
+		issuer     string
+		refused    bool
+		replayed   bool
 	}{
 		"about this message":      {attested("slack:"+person, digest), "bridge.example", false, false},
 		"about another message":   {attested("slack:"+person, "sha256:00"), "bridge.example", true, false},
@@ -116,10 +116,10 @@ func TestSignedEvidenceProvesOneMessage(t *testing.T) {
 		"of another issuer":       {attested("slack:"+person, digest), "other.example", true, false},
 		"used before":             {used, "bridge.example", false, true},
 		"used before, by another": {used, "other.example", true, false},
-		"not believed":            {identity.Belief{Rejected: []identity.Rejection{{Code: identity.CodeInvalidSignature, Issuer: "bridge.example"}}}, "bridge.example", true, false},
-		"none":                    {identity.Belief{}, "bridge.example", true, false},
+		"not believed":            {identity.Validation{Rejected: []identity.Rejection{{Code: identity.CodeInvalidSignature, Issuer: "bridge.example"}}}, "bridge.example", true, false},
+		"none":                    {identity.Validation{}, "bridge.example", true, false},
 	} {
-		_, replayed, err := vouching(t, &judge{belief: c.belief, covers: true}, false, c.issuer)
+		_, replayed, err := vouching(t, &judge{validation: c.validation, covers: true}, false, c.issuer)
 		if fault.Is(err, fault.Unauthenticated) != c.refused || replayed != c.replayed || !c.refused && err != nil {
 			t.Errorf("%s: replayed %v, %v", name, replayed, err)
 		}
