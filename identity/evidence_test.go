@@ -246,14 +246,14 @@ func TestOrderOfSteps(t *testing.T) {
 			{func() { e.Subject, e.Method = slackUser, slackWay; sign() }, CodeReplayed},
 		} {
 			step.mend()
-			if got := codes(b.believe(t, encode(t, e))); !slices.Equal(got, []string{step.code}) {
+			if got := codes(b.validate(t, encode(t, e))); !slices.Equal(got, []string{step.code}) {
 				t.Fatalf("%v, want %s", got, step.code)
 			}
 		}
 		e.ID = "i-2"
 		sign()
-		if belief := b.believe(t, encode(t, e)); len(belief.Evidence) != 1 {
-			t.Error(belief.Rejected)
+		if validated := b.validate(t, encode(t, e)); len(validated.Evidence) != 1 {
+			t.Error(validated.Rejected)
 		}
 	})
 }
@@ -263,18 +263,18 @@ func TestPiecesAreJudgedApart(t *testing.T) {
 	b := newBench(t, nil)
 	good, other := b.fresh(t), signed(t, unsigned(), b.did, time.Now())
 	credential := seal(t, credentialFor(b, time.Now()), b.did.Private)
-	belief := b.validator.Believe(t.Context(), Offered{
+	validated := b.validator.Validate(t.Context(), Offered{
 		Evidence:    []json.RawMessage{json.RawMessage(`{`), good, good, other},
 		Credentials: []json.RawMessage{credential, json.RawMessage(`{}`)}, Challenge: "m-1",
 	}, Recipient{Address: agentHere})
-	if len(belief.Evidence) != 2 || len(belief.Credentials) != 1 {
-		t.Errorf("%+v", belief)
+	if len(validated.Evidence) != 2 || len(validated.Credentials) != 1 {
+		t.Errorf("%+v", validated)
 	}
-	if got, want := codes(belief), []string{CodeMalformed, CodeReplayed, CodeCredentialMalformed}; !slices.Equal(got, want) {
+	if got, want := codes(validated), []string{CodeMalformed, CodeReplayed, CodeCredentialMalformed}; !slices.Equal(got, want) {
 		t.Errorf("%v, want %v", got, want)
 	}
-	if belief.Rejected[1].Issuer != connector || belief.Rejected[1].Subject != slackUser || belief.Rejected[1].Method != slackWay {
-		t.Errorf("%+v", belief.Rejected[1])
+	if validated.Rejected[1].Issuer != connector || validated.Rejected[1].Subject != slackUser || validated.Rejected[1].Method != slackWay {
+		t.Errorf("%+v", validated.Rejected[1])
 	}
 }
 
@@ -283,8 +283,8 @@ func BenchmarkBelieve(b *testing.B) {
 	piece := bench.fresh(b)
 	for b.Loop() {
 		bench.used.seen = map[string]time.Time{}
-		if belief := bench.believe(b, piece); len(belief.Evidence) != 1 {
-			b.Fatal(belief.Rejected)
+		if validated := bench.believe(b, piece); len(validated.Evidence) != 1 {
+			b.Fatal(validated.Rejected)
 		}
 	}
 }
