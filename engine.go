@@ -112,7 +112,7 @@ func (e *engine) handleTurns() {
 // waitingWorkers is how many deliveries may wait for peers for each one that works.
 const waitingWorkers = 4
 
-// handleDeliveries returns the deliveries their workers. Many of them wait for slow peers, which costs nothing but a
+// handleDeliveries assigns workers to deliveries. Many of them wait for slow peers, which costs nothing but a
 // connection, so there are more workers than attempts that may work at once.
 func (e *engine) handleDeliveries() {
 	options := queue.KindOptions{

@@ -117,7 +117,7 @@ type Agent interface {
 	Handle(ctx context.Context, turn Turn) iter.Seq2[normalized.Delta, error]
 }
 
-// ErrNoWorker returns a turn back of which nothing was done: what works for the agent is not there now. The turn waits
+// ErrNoWorker puts a turn back of which nothing was done: what works for the agent is not there now. The turn waits
 // without a run until Limited.Limit grows.
 var ErrNoWorker = errors.New("nothing works for the agent now")
 

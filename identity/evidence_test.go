@@ -283,7 +283,7 @@ func BenchmarkBelieve(b *testing.B) {
 	piece := bench.fresh(b)
 	for b.Loop() {
 		bench.used.seen = map[string]time.Time{}
-		if validated := bench.believe(b, piece); len(validated.Evidence) != 1 {
+		if validated := bench.validate(b, piece); len(validated.Evidence) != 1 {
 			b.Fatal(validated.Rejected)
 		}
 	}

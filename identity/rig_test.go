@@ -182,7 +182,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 func TestSignedIsBelieved(t *testing.T) {
 	b := newBench(t, nil)
 	for _, key := range []SigningKey{b.host, b.did} {
-		belief := b.believe(t, signed(t, unsigned(), key, time.Now()))
+		belief := b.validate(t, signed(t, unsigned(), key, time.Now()))
 		if len(belief.Rejected) != 0 || len(belief.Evidence) != 1 {
 			t.Fatalf("%s: %+v", key, belief.Rejected)
 		}

@@ -47,7 +47,7 @@ func escapeLine(line string) string {
 	return b.String()
 }
 
-// lineMark finds the byte that returns a line its meaning only at its begin: #, -, +, =, > or the dot of a numbered list;
+// lineMark finds the byte that makes the meaning of a line only at its begin: #, -, +, =, > or the dot of a numbered list;
 // -1 when there is none.
 func lineMark(line string) int {
 	if line == "" {

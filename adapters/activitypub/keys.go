@@ -225,7 +225,7 @@ func (k *ownKey) fragment() string {
 	return "#" + k.Name
 }
 
-// RotateKey returns an actor a new key for requests and tells its followers and recent peers. An empty agent is the
+// RotateKey makes a new key of an actor for requests and tells its followers and recent peers. An empty agent is the
 // server's own actor, of which no one needs to be told: its key is fetched when it is met. The id of the actor stays; the
 // key has a new id, so that no one takes the old one from a cache. Other nodes sign with the new key within a minute.
 func (p *profiles) RotateKey(ctx context.Context, agent string) (keyID string, err error) {

@@ -220,7 +220,7 @@ func repeatable(response *http.Response) bool {
 	return response.StatusCode == http.StatusTooManyRequests || response.StatusCode >= 500
 }
 
-// patientReader returns up when one read takes longer than the limit. The clock stands still between reads, because the
+// patientReader fails when one read takes longer than the limit. The clock stands still between reads, because the
 // time that the engine needs for a delta is not the provider's.
 type patientReader struct {
 	source io.Reader

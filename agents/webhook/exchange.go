@@ -73,7 +73,7 @@ func reliableEnd(response *http.Response) bool {
 	return response.ContentLength >= 0 || response.ProtoMajor >= 2 || len(response.TransferEncoding) > 0
 }
 
-// patientReader returns up when one read takes longer than the limit. The clock stands still between reads, because
+// patientReader fails when one read takes longer than the limit. The clock stands still between reads, because
 // the time that the engine needs for a delta is not the agent's.
 type patientReader struct {
 	source io.Reader

@@ -68,7 +68,7 @@ func migrator(database *sql.DB, words *dialect, options ...goose.ProviderOption)
 	return goose.NewProvider(words.migrations, database, ddl{migrations.Files, words}, options...)
 }
 
-// ddl returns each database its form of the migrations: SQLite does not know the collation "C", which is how it
+// ddl writes the migrations in the form that a database takes: SQLite does not know the collation "C", which is how it
 // compares anyway, and reads JSON from text without a cast.
 type ddl struct {
 	fs.FS

@@ -98,7 +98,7 @@ func New(options Options) *Client {
 	return c
 }
 
-// connect returns the client a transport of its own: an idle connection must never serve a client with another policy.
+// connect makes a transport for the client alone: an idle connection must never serve a client with another policy.
 func (c *Client) connect() {
 	c.http = &http.Client{
 		Transport: &http.Transport{

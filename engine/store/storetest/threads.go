@@ -139,7 +139,7 @@ func count(exchanges []pipeline.Exchange) (turns int) {
 	return turns
 }
 
-// idAt returns the turn an id of that instant, as if it had been accepted then.
+// idAt makes an id of that instant for the turn, as if it had been accepted then.
 func idAt(turn exchange.TurnRecord, at time.Time) exchange.TurnRecord {
 	digits := fmt.Sprintf("%012x", at.UnixMilli())
 	turn.ID = digits[:8] + "-" + digits[8:] + turn.ID[len("00000000-0000"):]
