@@ -55,6 +55,7 @@ func newAgents(ctx context.Context, below *trust, wake func(agent string)) (_ *a
 		if err != nil {
 			return nil, fmt.Errorf("agent %s: %w", entry.Name, err)
 		}
+
 		if closer, holds := agent.(interface{ Close() }); holds {
 			a.closers = append(a.closers, closer.Close)
 		}
@@ -67,6 +68,7 @@ func newAgents(ctx context.Context, below *trust, wake func(agent string)) (_ *a
 			return nil, fmt.Errorf("agent %s: %w", entry.Name, err)
 		}
 	}
+
 	return a, nil
 }
 
@@ -89,6 +91,7 @@ func (a *agentSet) agentSince(ctx context.Context, name string) (time.Time, erro
 	if err := state.Put(ctx, sinceNamespace, key, []byte(now.Format(time.RFC3339)), time.Time{}); err != nil {
 		return time.Time{}, fmt.Errorf("agent %s: remember since when it is here: %w", name, err)
 	}
+
 	return now, nil
 }
 
@@ -173,16 +176,19 @@ func (a *agentSet) newRemote(table config.Remote, limit time.Duration) (agents.A
 	if err != nil {
 		return nil, fmt.Errorf("public_url: %w", err)
 	}
+
 	options := remote.Options{
 		CardURL: table.CardURL, Client: a.client, State: a.store.State(), Token: table.Token.Reveal(), Blobs: a.blobs,
 		BaseURL: base, Limits: a.limits(), TimeLimit: min(remote.DefaultTimeLimit, limit-runMargin), EndpointHosts: table.EndpointHosts,
 		Assert: a.assert,
 	}
+
 	if table.TokenURL != "" {
 		options.Credentials = &remote.ClientCredentials{
 			TokenURL: table.TokenURL, ClientID: table.ClientID, ClientSecret: table.ClientSecret.Reveal(), Scopes: table.Scopes,
 		}
 	}
+
 	return remote.New(options)
 }
 
@@ -191,6 +197,7 @@ func (a *agentSet) newTools(tables []config.MCP) ([]llm.Tools, error) {
 	if len(tables) == 0 {
 		return nil, nil
 	}
+
 	servers := make([]mcptool.Server, 0, len(tables))
 	for _, table := range tables {
 		servers = append(servers, mcptool.Server{
@@ -199,10 +206,12 @@ func (a *agentSet) newTools(tables []config.MCP) ([]llm.Tools, error) {
 			Forbidden: table.Forbidden, AtMostOnce: table.AtMostOnce,
 		})
 	}
+
 	source, err := mcptool.New(servers, mcptool.Options{Client: a.client, Log: a.logger, Version: Version})
 	if err != nil {
 		return nil, err
 	}
+
 	a.tools = append(a.tools, source)
 	return []llm.Tools{mcpTools{source}}, nil
 }
@@ -231,14 +240,17 @@ func (a *agentSet) newLLM(entry config.Agent) (agents.Agent, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	tools, err := a.newTools(entry.MCP)
 	if err != nil {
 		return nil, err
 	}
+
 	outside, err := a.newClientTools(entry)
 	if err != nil {
 		return nil, err
 	}
+
 	tools = append(tools, outside...)
 	if len(table.Agents) > 0 {
 		asking, err := llm.Asking(table.Agents)
@@ -247,6 +259,7 @@ func (a *agentSet) newLLM(entry config.Agent) (agents.Agent, error) {
 		}
 		tools = append(tools, asking)
 	}
+
 	return llm.New(llm.Options{
 		Provider: provider, Model: table.Model, System: table.System, MaxTokens: table.MaxTokens, MaxTurns: table.MaxTurns,
 		ToolCalls: table.MaxToolCalls, WallClock: table.WallClock, Temperature: table.Temperature, Whole: !table.Streaming,
@@ -304,6 +317,7 @@ func toolPolicy(table config.ToolPolicy, outside []config.ClientTool) map[string
 	for _, one := range outside {
 		table.RuntimeTools = append(slices.Clip(table.RuntimeTools), clienttool.Namespace+one.Name)
 	}
+
 	list := func(words []string) []any {
 		values := make([]any, len(words))
 		for i, word := range words {
@@ -311,6 +325,7 @@ func toolPolicy(table config.ToolPolicy, outside []config.ClientTool) map[string
 		}
 		return values
 	}
+
 	return map[string]any{
 		"mode": table.Mode, "tools": list(table.Tools), "categories": list(table.Categories),
 		"mandatory_tools": list(table.MandatoryTools), "mandatory_categories": list(table.MandatoryCategories),
@@ -325,6 +340,7 @@ func (a *agentSet) newClientTools(entry config.Agent) ([]llm.Tools, error) {
 	if len(entry.ClientTools) == 0 {
 		return nil, nil
 	}
+
 	tools := make([]clienttool.Tool, 0, len(entry.ClientTools))
 	for _, table := range entry.ClientTools {
 		tools = append(tools, clienttool.Tool{
@@ -332,10 +348,12 @@ func (a *agentSet) newClientTools(entry config.Agent) ([]llm.Tools, error) {
 			Action: table.Action, AtMostOnce: table.AtMostOnce, Untrusted: table.Untrusted,
 		})
 	}
+
 	source, err := clienttool.NewSource(tools)
 	if err != nil {
 		return nil, err
 	}
+
 	a.clientTools.Open(entry.Name)
 	return []llm.Tools{source}, nil
 }
@@ -473,10 +491,12 @@ func (a *agentSet) namesLocal(agent, local string) bool {
 	named := func(rule agents.ReplyRule) bool {
 		return identity.AccessPolicy{Rules: []identity.Rule{rule.Rule}}.NamesLocal(local)
 	}
+
 	approves := func(address string) bool {
 		parsed, err := identity.ParseAddress(address)
 		return err == nil && strings.EqualFold(parsed.Local, local)
 	}
+
 	return entry.Settings.Access.NamesLocal(local) || slices.ContainsFunc(entry.Settings.ReplyRules, named) ||
 		slices.ContainsFunc(entry.Settings.Approvers, approves) || a.lists.NamesLocal(local)
 }

@@ -53,16 +53,19 @@ func (m mailReports) Bounced(ctx context.Context, bounce exchange.Bounce) error 
 	if err := m.delivery.Bounced(ctx, bounce); err != nil || !m.config.Operator.Notify || bounce.Event == exchange.EventDeliveryDelayed {
 		return err
 	}
+
 	record, reply, err := m.store.Delivery(ctx, bounce.DeliveryID)
 	if err != nil || strings.HasPrefix(reply.Message.ID, noticePrefix) {
 		return err // a notice that came back is not told of by the next one
 	}
+
 	notice := pipeline.Notice{
 		ID: uuid.Must(uuid.NewV7()).String(), Agent: record.Agent, To: m.config.Operator.Contact,
 		Subject: "Mail of " + record.Agent + " came back",
 		Text: "Recipient: " + bounce.Recipient + "\nWhat their server says: " + bounce.Reason + "\n\nThe conversation: inbox show " + record.TurnID +
 			"\nAddresses that get nothing any more: inbox suppressions list\n\nFurther ones within an hour are only there.",
 	}
+
 	return m.notifyOperator(ctx, bounce.Event, notice, func(pipeline.Tx) error { return nil })
 }
 
@@ -79,15 +82,18 @@ func (m mailReports) DeliveryOf(ctx context.Context, messageID, domain string) (
 	if err != nil {
 		return "", false, err
 	}
+
 	records, err := m.store.Deliveries(ctx, delivery.Filter{TurnID: reply.TurnID, Key: domain, Limit: 100})
 	if err != nil {
 		return "", false, err
 	}
+
 	for _, record := range records {
 		if record.ReplyID == reply.ID && record.NativeID == messageID {
 			return record.ID, true, nil
 		}
 	}
+
 	return "", false, nil
 }
 
@@ -109,19 +115,23 @@ func (f stsFetcher) FetchPolicy(ctx context.Context, domain string, limit int64)
 	if f.port != 443 {
 		host = net.JoinHostPort(host, strconv.Itoa(f.port))
 	}
+
 	response, err := f.client.Get(ctx, "https://"+host+email.PolicyPath, safehttp.GetOptions{MaxBytes: limit, MaxRedirects: -1})
 	if err != nil {
 		return nil, fmt.Errorf("fetch policy: %w", err)
 	}
 	defer func() { _ = response.Body.Close() }()
+
 	media, _, err := mime.ParseMediaType(response.Header.Get("Content-Type"))
 	if response.StatusCode != http.StatusOK || err != nil || media != "text/plain" {
 		return nil, fmt.Errorf("fetch policy: %s with content type %q", response.Status, response.Header.Get("Content-Type"))
 	}
+
 	text, err := io.ReadAll(response.Body)
 	if err != nil {
 		return nil, fmt.Errorf("read policy: %w", err)
 	}
+
 	return text, nil
 }
 
@@ -129,12 +139,14 @@ func (f stsFetcher) FetchPolicy(ctx context.Context, domain string, limit int64)
 func (m *modules) mailDelivery(options *email.Options) {
 	options.Policy = mailPolicy(m.config)
 	options.MXPort = m.config.Mail.MXPort
+
 	if m.config.Mail.DANE {
 		// The validation of the settings has let only an address of this machine pass.
 		if secure, err := safehttp.NewSecureResolver(m.config.DNS.Resolver); err == nil {
 			options.SecureDNS = secure
 		}
 	}
+
 	options.DKIMEd25519Selector = m.config.Mail.DKIMEd25519Selector
 	options.PolicyMode = m.config.Mail.MTASTS
 	options.QuoteLines = m.config.Mail.QuoteLines
@@ -159,6 +171,7 @@ func (m *modules) openEmail() (module exchange.Module, err error) {
 		Receiver: m.pipeline, Agents: m.registry, Threads: m.store, State: m.vault(), Blobs: m.blobs,
 		Resolver: m.resolver, Logger: m.logger, Present: m.demands.Present, MaxHops: m.maxHops, Refuses: m.lists.addressRefused,
 	}
+
 	m.mailDelivery(&options)
 	if err := m.mailTransport(&options); err != nil {
 		return module, err
@@ -166,6 +179,7 @@ func (m *modules) openEmail() (module exchange.Module, err error) {
 	if m.email, err = email.New(options); err != nil {
 		return module, err
 	}
+
 	return m.email.Module(), nil
 }
 
@@ -180,6 +194,7 @@ func (m *modules) mailTransport(options *email.Options) (err error) {
 		}
 		options.Dialer = m.client.Trusting(address)
 	}
+
 	options.TLSConfig, err = m.certificate()
 	return err
 }

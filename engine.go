@@ -47,6 +47,7 @@ func newEngine(below *agentSet) (*engine, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	base, err := url.Parse(e.config.PublicURL)
 	if err != nil {
 		return nil, fmt.Errorf("public_url: %w", err)
@@ -56,10 +57,12 @@ func newEngine(below *agentSet) (*engine, error) {
 		Store: e.store.Deliverer(), Channels: e.channels, Refused: e.lists.refusedDelivery, Listens: e.listens, PerKey: e.config.Queue.DeliveryConcurrency,
 		Active: e.config.Queue.DeliveryConcurrency, Logger: e.logger,
 	})
+
 	e.availability = availability{
 		disk: e.disk, guests: newGuestDiskGuard(e.config), lists: e.lists,
 		backlog: pipeline.NewBacklog(e.store, e.config.Limits.Backlog, e.names, e.logger),
 	}
+
 	e.meter = e.newMeter()
 	e.files = e.newFiles(base)
 	e.pipeline = pipeline.New(pipeline.Options{
@@ -71,6 +74,7 @@ func newEngine(below *agentSet) (*engine, error) {
 		Documents: e.store.State(), Approvers: openers{e.channels}, OperatorAddress: e.operatorAddress(),
 		Requested: e.clientTools.Requested, Reserve: func(job queue.NewJob) *queue.Reservation { return e.queue.Reserve(job) },
 	})
+
 	e.clientTools.Bind(e.pipeline)
 	e.demands.Bind(e.pipeline)
 
@@ -272,6 +276,7 @@ func (e *engine) newCaller() (*a2a.Caller, error) {
 		AllowPrivate: e.config.Federation.AllowPrivate, Resolver: e.resolver, UserAgent: userAgent(e.config),
 		HeaderTimeout: callAnswer, Timeout: callAnswer, MaxPerHost: e.config.Queue.TurnConcurrency, MaxConcurrent: 4 * e.config.Queue.TurnConcurrency,
 	})
+
 	tokens := map[string]string{}
 	for _, peer := range e.config.Peers {
 		tokens[peer.Domain] = peer.Token.Reveal()
@@ -281,6 +286,7 @@ func (e *engine) newCaller() (*a2a.Caller, error) {
 		}
 		client = client.Trusting(address)
 	}
+
 	return a2a.NewCaller(a2a.CallerOptions{
 		Client: client, Signer: e.keyring, Domain: e.config.Domain, Blobs: e.blobs, AllowHTTP: e.config.Federation.AllowPrivate,
 		Tokens: func(domain string) string { return tokens[domain] }, TimeLimit: callLimit, Assert: e.assert,

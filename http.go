@@ -43,6 +43,7 @@ func newWeb(below *modules) (*web, error) {
 	for module := range w.channels.All() {
 		w.routes = append(w.routes, module.Routes...)
 	}
+
 	w.routes = append(w.routes, w.pageRoutes()...)
 	w.routes = append(w.routes, w.pull.Routes()...)
 	w.routes = append(w.routes, w.clientTools.Routes()...)
@@ -50,6 +51,7 @@ func newWeb(below *modules) (*web, error) {
 	w.routes = append(w.routes, console.NewPolicyPages(console.PolicyOptions{
 		Demands: w.demands, Agents: w.registry, PublicURL: w.config.PublicURL, Mail: w.mailAddress,
 	}).Routes()...)
+
 	w.routes = append(w.routes, console.NewAPI(w.operator()).Routes()...)
 	described, err := apiDescription(w.config.PublicURL).Routes(w.routes)
 	if err != nil {
@@ -62,6 +64,7 @@ func newWeb(below *modules) (*web, error) {
 		MaxBodyBytes: int64(w.config.HTTP.MaxBodyBytes), MaxInFlight: w.bytesInFlight(), Grace: w.config.ShutdownGrace,
 		CertFile: w.config.HTTP.CertFile, KeyFile: w.config.HTTP.KeyFile, Logger: w.logger,
 	})
+
 	return w, err
 }
 
@@ -120,6 +123,7 @@ func (w *web) drain(ctx context.Context) {
 	if w.config.Drain <= 0 {
 		return
 	}
+
 	w.logger.Info("the server stops: it is not ready any more and goes on for a moment", "drain", w.config.Drain)
 	wait := time.NewTimer(w.config.Drain)
 	defer wait.Stop()
@@ -154,6 +158,7 @@ func (w *web) newDiscovery() (*discovery.Server, error) {
 			contributors = append(contributors, module.Links)
 		}
 	}
+
 	return discovery.New(discovery.Options{
 		Domain: w.config.Domain, PublicURL: w.config.PublicURL, Version: Version, Directory: w.registry,
 		Contributors: contributors, Subjects: []discovery.Subject{{Address: address, Links: links}}, Usage: usage{w.resources, w.registry}, Keys: w.keyring.Public, Contact: w.config.Operator.Contact, Repository: w.config.Operator.Source,

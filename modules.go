@@ -89,9 +89,11 @@ func openModules(below *engine, more []OpenChannel) (*modules, error) {
 		if err := m.channels.Add(module); err != nil {
 			return nil, err
 		}
+
 		for _, job := range module.Jobs {
 			m.queue.Handle(job.Kind, job.Options, job.Handler)
 		}
+
 		for _, listener := range module.Listeners {
 			m.listeners = append(m.listeners, &listening{Listener: listener, channel: module.Name})
 		}

@@ -37,6 +37,7 @@ func OpenOperator(ctx context.Context, config *Config) (*Operator, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	base, err := url.Parse(config.PublicURL)
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("public_url: %w", err), opened.Close())
@@ -57,6 +58,7 @@ func OpenOperator(ctx context.Context, config *Config) (*Operator, error) {
 		}
 		return names
 	}
+
 	options.Vault = func(ctx context.Context) (operator.Vault, error) {
 		sealer, err := storage.OpenSealer(ctx, storageOptions(config, slog.Default()), opened)
 		if err != nil {
@@ -76,6 +78,7 @@ func OpenOperator(ctx context.Context, config *Config) (*Operator, error) {
 		}
 		return cancelBlocked(ctx, opened, lists, options.Turns)
 	}
+
 	return operator.New(options), nil
 }
 
@@ -143,6 +146,7 @@ func ownHosts(c *Config) map[string]bool {
 	if u, err := url.Parse(c.PublicURL); err == nil {
 		names = append(names, u.Host)
 	}
+
 	for _, name := range names {
 		if host, err := identity.ParseDomain(name); err == nil {
 			hosts[host], hosts[identity.HostOf(host)] = true, true
@@ -178,6 +182,7 @@ func (l *senderLists) refusedDelivery(record delivery.Record, reply exchange.Rep
 	if verdict := l.Host(record.Key); verdict.Refused() && verdict.Code == moderation.CodeBlock+exchange.TargetHost {
 		return verdict.Reason // the allow list is the adapter's to ask: not every way has hosts
 	}
+
 	for address := range strings.SplitSeq(record.Address, ",") {
 		address = strings.TrimSpace(address)
 		if strings.Contains(address, "://") || identity.SameAddress(address, reply.Message.Sender.Address) {
@@ -187,6 +192,7 @@ func (l *senderLists) refusedDelivery(record delivery.Record, reply exchange.Rep
 			return verdict.Reason
 		}
 	}
+
 	return ""
 }
 
@@ -222,12 +228,14 @@ func cancelBlocked(ctx context.Context, from *store.Store, lists *senderLists, t
 		if err != nil {
 			return cancelled, err
 		}
+
 		page, filter.Before = exchange.NextPage(page, cancelPage, exchange.TurnCursor)
 		for _, turn := range page {
 			verdict := lists.Sender(turn.Message.Sender)
 			if !verdict.Refused() {
 				continue
 			}
+
 			_, err := turns.Cancel(ctx, turn.ID, verdict.Reason)
 			switch {
 			case err == nil:
@@ -236,6 +244,7 @@ func cancelBlocked(ctx context.Context, from *store.Store, lists *senderLists, t
 				return cancelled, err
 			}
 		}
+
 		if filter.Before == "" {
 			return cancelled, nil
 		}
@@ -256,10 +265,12 @@ func (r reportRecords) Audit(ctx context.Context, record exchange.AuditRecord) e
 	if !strings.HasPrefix(record.Code, "report:") {
 		return r.store.Audit(ctx, record)
 	}
+
 	r.logger.WarnContext(ctx, "an agent was reported; see: inbox reports list", "agent", record.Agent, "turn", record.TurnID, "by", record.Principal, "comment", record.Detail)
 	if !r.config.Operator.Notify {
 		return r.store.Audit(ctx, record)
 	}
+
 	if record.ID == "" {
 		record.ID = uuid.Must(uuid.NewV7()).String()
 	}
@@ -272,11 +283,13 @@ func (r *resources) notifyOperator(ctx context.Context, key string, notice pipel
 	if err != nil {
 		return err
 	}
+
 	last, _ := time.Parse(time.RFC3339Nano, string(told)) // none, or not ours: long ago
 	job, err := notice.Job()
 	if err != nil {
 		return err
 	}
+
 	return r.store.Pipeline().InTx(ctx, func(tx pipeline.Tx) error {
 		if err := write(tx); err != nil || time.Since(last) < noticeEvery {
 			return err

@@ -62,6 +62,7 @@ func openResources(ctx context.Context, config *Config, changed func(channel, pa
 		AllowPrivate: config.Federation.AllowPrivate, Resolver: r.resolver, UserAgent: userAgent(config),
 		MaxPerHost: config.Queue.DeliveryConcurrency, MaxConcurrent: (2*waitingWorkers + 4) * config.Queue.DeliveryConcurrency,
 	}).Refusing(r.lists.blockedHost)
+
 	return r, nil
 }
 
@@ -199,6 +200,7 @@ func (r *resources) sweepOrphans(ctx context.Context, idle time.Duration) (delet
 	if err != nil || !mine {
 		return 0, err
 	}
+
 	deleted, err = r.store.SweepOrphans(ctx, r.blobs, idle)
 	if err != nil { // it is due again
 		again, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)

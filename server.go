@@ -52,14 +52,17 @@ func New(ctx context.Context, config *Config, more ...OpenChannel) (_ *Server, e
 	if err != nil {
 		return nil, err
 	}
+
 	agentSet, err := newAgents(ctx, trust, s.wakeTurns)
 	if err != nil {
 		return nil, err
 	}
+
 	engine, err := newEngine(agentSet)
 	if err != nil {
 		return nil, err
 	}
+
 	modules, err := openModules(engine, more)
 	if err != nil {
 		return nil, err
@@ -137,14 +140,17 @@ func (s *Server) Listen() error {
 			return fmt.Errorf("a2a.default_agent: there is no agent %q: write the name of one of [[agents]]", name)
 		}
 	}
+
 	if err := s.http.Listen(); err != nil {
 		return err
 	}
+
 	for _, listener := range s.listeners {
 		if err := listener.Listen(); err != nil {
 			return err
 		}
 	}
+
 	ctx, cancel := context.WithTimeout(context.Background(), firstTokenLimit)
 	defer cancel()
 	return s.Operator().Tokens.EnsureAdmin(ctx, s.config.DataDir)
@@ -168,6 +174,7 @@ func (s *Server) Run(ctx context.Context) error {
 	for _, agent := range s.Agents() {
 		addresses = append(addresses, agent.Address)
 	}
+
 	s.logger.Info("inbox is ready", "version", Version, "domain", s.config.Domain, "http", s.HTTPAddr().String(), "smtp", s.MailAddr(),
 		"agents", strings.Join(addresses, " "))
 	s.warnOfProxy()
@@ -188,6 +195,7 @@ func (s *Server) Run(ctx context.Context) error {
 	work, stopWork := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopWork()
 	back := s.background(work)
+
 	for _, listener := range s.listeners {
 		listener.served.Store(true)
 		edge.Go(func() error {
@@ -195,6 +203,7 @@ func (s *Server) Run(ctx context.Context) error {
 			return listener.Run(edgeCtx)
 		})
 	}
+
 	edge.Go(func() error { return s.http.Run(edgeCtx) })
 
 	err := edge.Wait()
@@ -214,11 +223,13 @@ func (s *Server) background(ctx context.Context) *errgroup.Group {
 	back.Go(func() error { return s.sweepBlobs(ctx) })
 	back.Go(func() error { return s.serveTools(ctx) })
 	back.Go(func() error { return s.pipeline.ExpireTools(ctx) })
+
 	for module := range s.channels.All() {
 		for _, work := range module.Background {
 			back.Go(func() error { return work(ctx) })
 		}
 	}
+
 	return back
 }
 

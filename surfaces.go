@@ -67,6 +67,7 @@ func (m *modules) openActivityPub() (module exchange.Module, err error) {
 	for _, kind := range []string{activityJob, activityBulkJob} { // what is no reply, such as Accept and Move
 		module.Jobs = append(module.Jobs, exchange.Job{Kind: kind, Options: options, Handler: m.sendActivity(m.activitypub)})
 	}
+
 	return module, nil
 }
 
@@ -112,13 +113,16 @@ func (e *engine) sendActivity(adapter *activitypub.Adapter) queue.Handler {
 			}
 			return e.storeLater(ctx, job, more)
 		}
+
 		if host := activitypub.LaterHost(job.Payload); host != "" {
 			return e.delivery.Guard(ctx, job, activitypub.ChannelName, host, attempt)
 		}
+
 		err := attempt(ctx)
 		if f := fault.Of(err); err != nil && ctx.Err() == nil && f.Permanent {
 			return queue.GiveUp(f.Public, err)
 		}
+
 		return err
 	}
 }
@@ -174,10 +178,12 @@ func (m *modules) openA2A() (module exchange.Module, err error) {
 	if m.config.A2A.GRPCListen == "" {
 		return module, nil
 	}
+
 	security, err := m.certificate()
 	if err != nil {
 		return module, err
 	}
+
 	m.grpc = m.a2a.NewGRPC(m.config.A2A.GRPCListen, security, m.config.ShutdownGrace)
 	module.Listeners = append(module.Listeners, m.grpc)
 	return module, nil
@@ -191,10 +197,12 @@ func (m *modules) grpcAddress() string {
 	case m.grpc == nil || m.grpc.Addr() == nil:
 		return ""
 	}
+
 	public, err := url.Parse(m.config.PublicURL)
 	if err != nil {
 		return ""
 	}
+
 	_, port, _ := net.SplitHostPort(m.grpc.Addr().String())
 	return net.JoinHostPort(public.Hostname(), port)
 }
@@ -275,6 +283,7 @@ func (c chatReceiver) keep(ctx context.Context, in exchange.Inbound) error {
 		Session string            `json:"session"`
 		History []json.RawMessage `json:"history"`
 	}
+
 	recipient, err := identity.ParseAddress(in.Message.Recipient)
 	if err != nil || json.Unmarshal(in.Route, &route) != nil || route.Session == "" || len(in.Message.Sender.Identities) == 0 {
 		return nil //nolint:nilerr // it is no chat's, or a guest's
@@ -282,15 +291,18 @@ func (c chatReceiver) keep(ctx context.Context, in exchange.Inbound) error {
 	if len(route.History) > 0 { // the client sends its whole conversation each time and never comes back to a session
 		return nil
 	}
+
 	now := time.Now().UTC().Truncate(time.Microsecond)
 	session := exchange.Session{
 		ID: route.Session, Owner: in.Message.Sender.Principal(), Agent: recipient.Local, ThreadID: in.Message.ThreadID,
 		Title: firstLine(normalized.PlainText(in.Message.Parts)), CreatedAt: now, UpdatedAt: now,
 	}
+
 	_, created, err := c.sessions.CreateSession(ctx, session)
 	if err != nil || created {
 		return err
 	}
+
 	return c.sessions.TouchSession(ctx, session.Owner, session.ID, now)
 }
 
@@ -323,6 +335,7 @@ func clientToolKinds(configured []config.Agent) func(agent, name string) string 
 			}
 		}
 	}
+
 	return func(agent, name string) string { return kinds[strings.ToLower(agent)+"\x00"+name] }
 }
 
@@ -343,6 +356,7 @@ func (m *modules) openBridge() (module exchange.Module, err error) {
 	if err != nil {
 		return module, err
 	}
+
 	m.bridge, err = bridge.New(bridge.Options{
 		Domain: m.config.Domain, Receiver: m.pipeline, Directory: m.registry, Turns: m.store, Runs: m.pipeline, Tokens: m.store,
 		Queue: m.store.Bridge(nil), Sessions: m.store, Tasks: m.store.TaskRuns(), Sealer: m.sealer, Web: m.client, Blobs: m.blobs,
@@ -353,6 +367,7 @@ func (m *modules) openBridge() (module exchange.Module, err error) {
 	if err != nil {
 		return module, err
 	}
+
 	return m.bridge.Module(), nil
 }
 
@@ -364,17 +379,20 @@ func (m *modules) connectors() ([]bridge.Connector, error) {
 		if err != nil {
 			return nil, err
 		}
+
 		var secrets []string
 		for _, secret := range []config.Secret{entry.Secret, entry.PreviousSecret} {
 			if secret != "" {
 				secrets = append(secrets, secret.Reveal())
 			}
 		}
+
 		list = append(list, bridge.Connector{
 			Name: entry.Name, Secrets: secrets, Issuer: entry.Issuer, Method: entry.Method, Agents: entry.Agents,
 			CallbackURL: entry.CallbackURL, Client: entry.Bridge, Web: web, RequireTimestamp: entry.RequireTimestamp,
 		})
 	}
+
 	return list, nil
 }
 

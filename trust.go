@@ -48,6 +48,7 @@ func newTrust(ctx context.Context, below *resources) (_ *trust, err error) {
 	if t.networkKey, err = t.sealer.NetworkKey(ctx); err != nil {
 		return nil, err
 	}
+
 	t.demands, err = t.newDemands(ctx)
 	return t, err
 }
@@ -65,6 +66,7 @@ func (d keyDocuments) Fetch(ctx context.Context, address string) ([]byte, error)
 		return nil, err
 	}
 	defer response.Body.Close()
+
 	if status := response.StatusCode; status >= http.StatusInternalServerError || status == http.StatusTooManyRequests {
 		return nil, fault.RetryIn(0, "the server of a key does not answer right now", fmt.Errorf("%s answered %s", address, response.Status))
 	}
@@ -96,14 +98,17 @@ func (t *trust) newDemands(ctx context.Context) (*demand.Service, error) {
 	if err != nil {
 		return nil, fmt.Errorf("make secret of demands: %w", err)
 	}
+
 	base, err := url.Parse(t.config.PublicURL)
 	if err != nil {
 		return nil, fmt.Errorf("public_url: %w", err)
 	}
+
 	options := demand.Options{Store: t.store, BaseURL: base, Secret: secret, Logger: t.logger}
 	if options.Logins, err = t.logins(); err != nil {
 		return nil, err
 	}
+
 	if address := t.config.Payments.FacilitatorURL; address != "" {
 		target, client, err := t.trustingOperator(address)
 		if err != nil {
@@ -111,6 +116,7 @@ func (t *trust) newDemands(ctx context.Context) (*demand.Service, error) {
 		}
 		options.Facilitator = facilitator.New(facilitator.Options{URL: target, HTTP: client})
 	}
+
 	return demand.New(options), nil
 }
 
@@ -122,6 +128,7 @@ func (t *trust) logins() ([]demand.Login, error) {
 		if err != nil {
 			return nil, fmt.Errorf("login %s: %w", entry.Name, err)
 		}
+
 		login, err := openid.New(openid.Options{
 			Name: entry.Name, Issuer: entry.Issuer, ClientID: entry.ClientID, ClientSecret: entry.ClientSecret.Reveal(),
 			RedirectURL: t.config.PublicURL + "/policy/login/callback", Scopes: entry.Scopes, HTTP: client,
@@ -131,6 +138,7 @@ func (t *trust) logins() ([]demand.Login, error) {
 		}
 		logins = append(logins, login)
 	}
+
 	return logins, nil
 }
 
@@ -140,6 +148,7 @@ func (t *trust) newWebTokens() (*webtoken.Verifier, error) {
 	options := webtoken.Options{
 		Replays: replays{t.store.State()}, Domain: t.config.Domain, AllowHTTP: t.config.Federation.AllowPrivate,
 	}
+
 	written := map[string]bool{}
 	for i := range t.config.A2A.Issuers {
 		issuer := &t.config.A2A.Issuers[i]
@@ -147,12 +156,14 @@ func (t *trust) newWebTokens() (*webtoken.Verifier, error) {
 			Issuer: issuer.Issuer, JWKSURL: issuer.JWKSURL, Discovery: issuer.Discovery, Audiences: issuer.Audiences,
 			Algs: issuer.Algs, Method: issuerMethod(issuer.Method), Untyped: issuer.Untyped, Unscoped: issuer.Unscoped,
 		})
+
 		for _, address := range []string{issuer.JWKSURL, issuer.Discovery} {
 			if u, err := url.Parse(address); err == nil && u.Host != "" {
 				written[hostPortOf(u)] = true
 			}
 		}
 	}
+
 	options.Documents = tokenDocuments{peers: keyDocuments{t.client}, written: written, operator: t.client}
 	return webtoken.New(options)
 }

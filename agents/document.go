@@ -54,6 +54,7 @@ func FileName(name string) string {
 		}
 		return r
 	}, strings.ToValidUTF8(name, "_"))
+
 	if name = clip.Bytes(strings.Trim(name, ". "), maxFileName); name == "_" {
 		return ""
 	}
@@ -97,12 +98,14 @@ func (t Turn) addressed() normalized.Message {
 	if digest, is := strings.CutPrefix(message.Raw.Ref, "sha256:"); is {
 		message.Raw.URL, _ = t.Files.Address(digest)
 	}
+
 	message.Parts = t.addressedParts(message.Parts)
 	if message.ReceivedTrace != nil {
 		trace := *message.ReceivedTrace
 		trace.Parts = t.addressedParts(trace.Parts)
 		message.ReceivedTrace = &trace
 	}
+
 	return message
 }
 

@@ -36,6 +36,7 @@ func a2aScenarios() []scenario {
 			return w.withToken(ctx, server, func(peer load.A2APeer) (measurement, error) { return w.echoes(ctx, peer, c.clients) })
 		}})
 	}
+
 	return append(list, scenario{
 		"a2a_first_event", fmt.Sprintf("`SendStreamingMessage`: time to the first event, as fast as %d clients go that read their streams to the end", a2aStreams), needs{},
 		func(ctx context.Context, w *world, server *instance.Instance) (measurement, error) {
@@ -78,10 +79,12 @@ func (w *world) firstEvents(ctx context.Context, peer load.A2APeer) (measurement
 		}
 		return err
 	})
+
 	m.completed, m.latencies = len(m.latencies), nil
 	for _, some := range firsts {
 		m.latencies = append(m.latencies, some...)
 	}
+
 	return m, err
 }
 
@@ -91,6 +94,7 @@ func stream(ctx context.Context, peer load.A2APeer, body []byte) (first time.Dur
 	if err != nil {
 		return 0, err
 	}
+
 	request.Header.Set("Content-Type", "application/json")
 	request.Header.Set("A2A-Version", "1.0")
 	request.Header.Set("Authorization", "Bearer "+peer.Token)
@@ -100,6 +104,7 @@ func stream(ctx context.Context, peer load.A2APeer, body []byte) (first time.Dur
 		return 0, err
 	}
 	defer func() { _ = response.Body.Close() }()
+
 	ended := false
 	lines := bufio.NewScanner(response.Body)
 	for lines.Scan() {
@@ -111,6 +116,7 @@ func stream(ctx context.Context, peer load.A2APeer, body []byte) (first time.Dur
 		}
 		ended = bytes.Contains(lines.Bytes(), []byte("TASK_STATE_COMPLETED"))
 	}
+
 	if err := lines.Err(); err != nil {
 		return 0, err
 	}
@@ -118,6 +124,7 @@ func stream(ctx context.Context, peer load.A2APeer, body []byte) (first time.Dur
 		rest, _ := io.ReadAll(response.Body)
 		return 0, fmt.Errorf("the stream ended early (HTTP status %d) %s", response.StatusCode, rest)
 	}
+
 	return first, nil
 }
 
@@ -130,6 +137,7 @@ func a2aRivals() []rival {
 			return w.echoes(ctx, peer, c.clients)
 		})})
 	}
+
 	return append(list, rival{name, about, "a2a_first_event", besideSDK(func(ctx context.Context, w *world, peer load.A2APeer) (measurement, error) {
 		return w.firstEvents(ctx, peer)
 	})})
@@ -142,20 +150,25 @@ func besideSDK(measure func(context.Context, *world, load.A2APeer) (measurement,
 		if err != nil {
 			return measurement{}, 0, err
 		}
+
 		command := w.placed(ctx, program, "-a2asdk", w.http)
 		command.Stderr = os.Stderr
+
 		if err := command.Start(); err != nil {
 			return measurement{}, 0, err
 		}
 		defer func() { _ = command.Wait() }()
 		defer func() { _ = command.Process.Signal(syscall.SIGTERM) }()
+
 		if err := w.awaitAnswer(ctx, "http://"+w.http+"/"); err != nil {
 			return measurement{}, 0, err
 		}
+
 		m, err := measure(ctx, w, load.A2APeer{URL: "http://" + w.http, Client: w.client})
 		if err != nil {
 			return m, 0, err
 		}
+
 		memory, err := residentMemory(command.Process.Pid)
 		return m, memory, err
 	}

@@ -45,6 +45,7 @@ func newFan() (*fan, error) {
 		if err != nil {
 			return nil, err
 		}
+
 		f.hosts = append(f.hosts, listener.Addr().String())
 		handler := f.take
 		switch {
@@ -67,10 +68,12 @@ func newFan() (*fan, error) {
 		default:
 			f.living++
 		}
+
 		server := &http.Server{Handler: http.HandlerFunc(handler), ReadHeaderTimeout: 10 * time.Second}
 		f.servers = append(f.servers, server)
 		go func() { _ = server.Serve(listener) }()
 	}
+
 	return f, nil
 }
 
@@ -79,10 +82,12 @@ func (f *fan) take(w http.ResponseWriter, r *http.Request) {
 	w.WriteHeader(http.StatusAccepted)
 	f.mu.Lock()
 	defer f.mu.Unlock()
+
 	if _, known := f.arrived[r.Host]; known {
 		f.again++
 		return
 	}
+
 	f.arrived[r.Host] = time.Now()
 	if len(f.arrived) == f.living {
 		close(f.done)
@@ -101,13 +106,16 @@ func (f *fan) enlist(ctx context.Context, server *instance.Instance) error {
 	if server.Settings.Database != "" {
 		options = store.Options{URL: server.Settings.Database, Connections: 8}
 	}
+
 	opened, err := store.Open(ctx, options)
 	if err != nil {
 		return err
 	}
 	defer func() { _ = opened.Close() }()
+
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(32)
+
 	for i := range fanFollowers {
 		group.Go(func() error {
 			origin := "http://" + f.hosts[i%fanHosts]
@@ -119,6 +127,7 @@ func (f *fan) enlist(ctx context.Context, server *instance.Instance) error {
 			return opened.State().Put(ctx, "activitypub.follower.echo", actor, value, time.Time{})
 		})
 	}
+
 	return group.Wait()
 }
 
@@ -132,35 +141,43 @@ func measureFanOut(ctx context.Context, w *world, server *instance.Instance) (me
 	if _, err := w.meetAndHear(target); err != nil {
 		return measurement{}, err
 	}
+
 	f, err := newFan()
 	if err != nil {
 		return measurement{}, err
 	}
 	defer f.close()
+
 	if err := f.enlist(ctx, server); err != nil {
 		return measurement{}, err
 	}
+
 	select { // a node looks for a first follower every five seconds
 	case <-time.After(6 * time.Second):
 	case <-ctx.Done():
 		return measurement{}, ctx.Err()
 	}
+
 	started := time.Now()
 	if err := w.post(target, w.pools.echoNotes[persons]); err != nil {
 		return measurement{}, err
 	}
+
 	select {
 	case <-f.done:
 	case <-time.After(fanPatience):
 	case <-ctx.Done():
 		return measurement{}, ctx.Err()
 	}
+
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	m := measurement{errors: f.living - len(f.arrived) + f.again, elapsed: time.Since(started)}
 	m.err = fmt.Errorf("%d of %d living servers have the answer, %d copies too many", len(f.arrived), f.living, f.again)
+
 	for _, at := range f.arrived {
 		m.latencies = append(m.latencies, at.Sub(started))
 	}
+
 	return m, m.problem()
 }

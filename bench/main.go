@@ -62,6 +62,7 @@ func parse() (options, error) {
 	if err != nil || seconds < 1 || seconds > 60 {
 		return options{}, fmt.Errorf("BENCH_SECONDS is %q; want a number from 1 to 60", os.Getenv("BENCH_SECONDS"))
 	}
+
 	only := flag.String("only", "", "run only the scenarios whose name matches this regular expression")
 	report := flag.String("report", "", "write the table into this file")
 	apart := flag.Bool("apart", false, "give server and load generator one processor each")
@@ -73,6 +74,7 @@ func parse() (options, error) {
 	if err != nil {
 		return options{}, fmt.Errorf("-only: %w", err)
 	}
+
 	return options{
 		duration: time.Duration(seconds) * time.Second, postgres: os.Getenv("INBOX_TEST_DATABASE_URL"),
 		only: pattern, report: *report, apart: *apart && runtime.NumCPU() > 1,
@@ -100,33 +102,40 @@ func run() error {
 	if chosen.a2asdk != "" {
 		return a2asdk.Serve(ctx, chosen.a2asdk)
 	}
+
 	root, err := instance.Root()
 	if err != nil {
 		return err
 	}
+
 	// Not in the directory for temporary files: that may be memory, where a durable write costs nothing.
 	results := filepath.Join(root, "bench", "results")
 	if err := os.MkdirAll(results, 0o755); err != nil {
 		return err
 	}
+
 	directory, err := os.MkdirTemp(results, "run-")
 	if err != nil {
 		return err
 	}
 	defer func() { _ = os.RemoveAll(directory) }()
+
 	binary, err := instance.Build(ctx, directory)
 	if err != nil {
 		return err
 	}
+
 	w, err := newWorld(binary, directory, chosen)
 	if err != nil {
 		return err
 	}
 	defer w.close()
+
 	measured, err := w.measure(ctx, os.Stdout)
 	if err != nil || chosen.report == "" {
 		return err
 	}
+
 	return writeReport(filepath.Join(root, chosen.report), directory, chosen, measured)
 }
 
@@ -139,6 +148,7 @@ func (w *world) measure(ctx context.Context, out io.Writer) ([]Result, error) {
 	if err := w.pin(); err != nil {
 		return nil, err
 	}
+
 	var results []Result
 	for _, engine := range w.engines() {
 		for _, scenario := range scenarios {
@@ -150,22 +160,27 @@ func (w *world) measure(ctx context.Context, out io.Writer) ([]Result, error) {
 			if err := json.NewEncoder(out).Encode(result); err != nil {
 				return nil, err
 			}
+
 			results = append(results, result)
 			if engine != "sqlite" {
 				continue
 			}
+
 			others, err := w.runRivals(ctx, scenario.name)
 			if err != nil {
 				return nil, err
 			}
+
 			for _, other := range others {
 				if err := json.NewEncoder(out).Encode(other); err != nil {
 					return nil, err
 				}
 			}
+
 			results = append(results, others...)
 		}
 	}
+
 	return results, nil
 }
 

@@ -43,10 +43,12 @@ func onDiskOf(directory string) (string, error) {
 	if passable(directory) {
 		return directory, nil
 	}
+
 	ours, err := device(directory)
 	if err != nil {
 		return "", err
 	}
+
 	other, err := device(otherParent)
 	if err != nil {
 		return "", err
@@ -54,6 +56,7 @@ func onDiskOf(directory string) (string, error) {
 	if ours != other || !passable(otherParent) {
 		return "", fmt.Errorf("the users of Postfix cannot reach %s, and %s is on another disk: clone the repository elsewhere", directory, otherParent)
 	}
+
 	return otherParent, nil
 }
 
@@ -86,11 +89,13 @@ func (w *world) startMailSystem(ctx context.Context) (mailSystem, error) {
 	if s.directory, err = postfix.NewDirectory(parent); err != nil {
 		return s, &missingError{err}
 	}
+
 	s.stop = func() { _ = os.RemoveAll(s.directory) }
 	if err := w.startIn(ctx, &s); err != nil {
 		s.stop()
 		return s, &missingError{err}
 	}
+
 	return s, nil
 }
 
@@ -99,6 +104,7 @@ func (w *world) startIn(ctx context.Context, s *mailSystem) error {
 	if w.apart {
 		processor = serverProcessor
 	}
+
 	milterAddress, err := instance.FreeAddress()
 	if err != nil {
 		return err
@@ -106,10 +112,12 @@ func (w *world) startIn(ctx context.Context, s *mailSystem) error {
 	if s.address, err = instance.FreeAddress(); err != nil {
 		return err
 	}
+
 	milter, err := postfix.StartMilter(ctx, s.directory, postfix.MilterSettings{Address: milterAddress, Resolver: w.well, Processor: processor})
 	if err != nil {
 		return err
 	}
+
 	s.milter = milter
 	system, err := postfix.New(s.directory, postfix.Settings{
 		Hostname: "mx.inbox.test", Processor: processor,
@@ -128,6 +136,7 @@ func (w *world) startIn(ctx context.Context, s *mailSystem) error {
 		milter.Stop()
 		return err
 	}
+
 	remove := s.stop
 	s.stop = func() {
 		if err := system.Stop(); err != nil {
@@ -136,6 +145,7 @@ func (w *world) startIn(ctx context.Context, s *mailSystem) error {
 		milter.Stop()
 		remove()
 	}
+
 	return nil
 }
 
@@ -147,14 +157,17 @@ func measurePostfix(ctx context.Context, w *world, _ string) (measurement, int64
 		return measurement{}, 0, err
 	}
 	defer system.stop()
+
 	mails := w.pools.busyMails
 	connections := make([]*load.MailSender, mailConnections)
 	defer closeAll(connections)
+
 	for i := range connections {
 		if err := bring(system.address, &connections[i], mails[i]); err != nil {
 			return measurement{}, 0, err
 		}
 	}
+
 	var next atomic.Int64
 	next.Store(mailConnections)
 	m, err := saturate(ctx, w.duration, mailConnections, func(worker int) error {
@@ -167,6 +180,7 @@ func measurePostfix(ctx context.Context, w *world, _ string) (measurement, int64
 	if err != nil {
 		return m, 0, errors.Join(system.milter.Running(), err)
 	}
+
 	return m, 0, system.check(mailConnections + len(m.latencies))
 }
 
@@ -179,6 +193,7 @@ func (s mailSystem) check(mails int) error {
 	if len(files) < mails {
 		return fmt.Errorf("Postfix acknowledged %d mails, %d are in its queue", mails, len(files))
 	}
+
 	for _, file := range files {
 		text, err := os.ReadFile(file)
 		if err != nil {
@@ -188,6 +203,7 @@ func (s mailSystem) check(mails int) error {
 			return fmt.Errorf("a mail in the queue was not verified: %q", text[:min(len(text), 2000)])
 		}
 	}
+
 	return nil
 }
 
@@ -201,16 +217,20 @@ func measureBySource(ctx context.Context, w *world, directory string) (measureme
 		return measurement{}, 0, err
 	}
 	defer system.stop()
+
 	mail := w.pools.busyMails[0]
 	file := filepath.Join(directory, "mail.eml")
+
 	// It ends the lines itself.
 	if err := os.WriteFile(file, bytes.ReplaceAll(mail.raw, []byte("\r\n"), []byte("\n")), 0o600); err != nil {
 		return measurement{}, 0, err
 	}
+
 	host, port, err := net.SplitHostPort(system.address)
 	if err != nil {
 		return measurement{}, 0, err
 	}
+
 	send := func(count int) error {
 		// A connection each, kept open; the file as it is.
 		output, err := exec.CommandContext(ctx, "smtp-source", "-d", "-s", strconv.Itoa(mailConnections), "-m", strconv.Itoa(count),
@@ -220,15 +240,19 @@ func measureBySource(ctx context.Context, w *world, directory string) (measureme
 		}
 		return nil
 	}
+
 	started := time.Now()
 	if err := send(probeMails); err != nil {
 		return measurement{}, 0, err
 	}
+
 	count := max(probeMails, int(probeMails*w.duration/time.Since(started)))
 	started = time.Now()
+
 	if err := send(count); err != nil {
 		return measurement{}, 0, err
 	}
+
 	m := measurement{completed: count, elapsed: time.Since(started)}
 	return m, 0, system.check(probeMails + count)
 }

@@ -60,6 +60,7 @@ func (w *world) prepare(scenarios []scenario) error {
 	for _, s := range scenarios {
 		needs = needs.or(s.needs)
 	}
+
 	seconds := int(w.duration / time.Second)
 	started := time.Now()
 	fmt.Fprintln(os.Stderr, "signing messages …")
@@ -79,6 +80,7 @@ func (w *world) prepare(scenarios []scenario) error {
 	if needs.echoMails && err == nil {
 		w.pools.echoMails, err = each(domains+seconds*maxMailReplies, w.signMail("echo", 1<<10))
 	}
+
 	fmt.Fprintf(os.Stderr, "signed %d messages in %.1f s\n", len(w.pools.busyNotes)+len(w.pools.strangerNotes)+len(w.pools.echoNotes)+
 		len(w.pools.busyMails)+len(w.pools.echoMails), time.Since(started).Seconds())
 	return err
@@ -100,6 +102,7 @@ func each[T any](n int, one func(i int) (T, error)) ([]T, error) {
 			return nil
 		})
 	}
+
 	return values, group.Wait()
 }
 

@@ -19,9 +19,11 @@ const replyPatience = 20 * time.Second
 func (w *world) conversation(ctx context.Context, id string, send func() error) error {
 	ledger := w.ledger.Load()
 	ledger.Sent("", id, time.Now())
+
 	if err := send(); err != nil {
 		return err
 	}
+
 	ledger.Acknowledged(id)
 	select {
 	case <-ledger.Answered(id):
@@ -38,10 +40,12 @@ func measureNoteReplies(ctx context.Context, w *world, _ *instance.Instance) (me
 	if err != nil {
 		return measurement{}, err
 	}
+
 	notes, err := w.meetAndHear(target)
 	if err != nil {
 		return measurement{}, err
 	}
+
 	var next atomic.Int64
 	return saturate(ctx, w.duration, noteWindow, func(int) error {
 		i := int(next.Add(1)) - 1
@@ -58,6 +62,7 @@ func (w *world) meetAndHear(target *url.URL) ([]signedNote, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	for _, note := range w.pools.echoNotes[:persons] {
 		select {
 		case <-w.ledger.Load().Answered(note.noteID):
@@ -75,10 +80,12 @@ func measureNoteRepliesOpenLoop(ctx context.Context, w *world, _ *instance.Insta
 	if err != nil {
 		return measurement{}, err
 	}
+
 	notes, err := w.meetAndHear(target)
 	if err != nil {
 		return measurement{}, err
 	}
+
 	count := min(len(notes), openLoopPerSecond*int(w.duration/time.Second))
 	ledger := load.NewLedger()
 	w.ledger.Store(ledger)
@@ -93,11 +100,13 @@ func measureNoteRepliesOpenLoop(ctx context.Context, w *world, _ *instance.Insta
 		case <-ctx.Done():
 			return measurement{}, ctx.Err()
 		}
+
 		ledger.Sent("", note.noteID, due)
 		group.Go(func() {
 			failures.add(w.conversation(ctx, note.noteID, func() error { return w.post(target, note) }))
 		})
 	}
+
 	group.Wait()
 	m := measurement{latencies: ledger.Latencies(""), elapsed: time.Since(started), errors: failures.count, err: failures.last}
 	return m, m.problem()

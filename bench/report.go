@@ -61,14 +61,17 @@ func writeReport(file, directory string, chosen options, results []Result) error
 		Load:    chosen.load,
 		Seconds: int(chosen.duration / time.Second), Processors: runtime.NumCPU(), Apart: chosen.apart, Results: results,
 	}
+
 	for _, s := range scenarios() {
 		p.Scenarios = append(p.Scenarios, described{s.name, s.about})
 	}
+
 	for _, other := range rivals() {
 		if one := (described{other.name, other.about}); !slices.Contains(p.Rivals, one) {
 			p.Rivals = append(p.Rivals, one)
 		}
 	}
+
 	number := func(format string) func(float64) string {
 		return func(value float64) string {
 			if value == 0 {
@@ -77,14 +80,17 @@ func writeReport(file, directory string, chosen options, results []Result) error
 			return fmt.Sprintf(format, value)
 		}
 	}
+
 	parsed, err := template.New("report").Funcs(template.FuncMap{"rate": number("%.0f"), "time": number("%.1f"), "relation": relation(results)}).Parse(reportText)
 	if err != nil {
 		return fmt.Errorf("parse report: %w", err)
 	}
+
 	var text bytes.Buffer
 	if err := parsed.Execute(&text, p); err != nil {
 		return fmt.Errorf("write report: %w", err)
 	}
+
 	return os.WriteFile(file, text.Bytes(), 0o644)
 }
 
@@ -106,6 +112,7 @@ func field(file, name string) string {
 	if err != nil {
 		return "unknown"
 	}
+
 	for line := range strings.Lines(string(text)) {
 		if key, value, found := strings.Cut(line, ":"); found && strings.TrimSpace(key) == name {
 			return strings.TrimSpace(value)

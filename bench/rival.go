@@ -59,6 +59,7 @@ func (w *world) runRival(ctx context.Context, r rival) (Result, error) {
 	if err != nil {
 		return Result{}, err
 	}
+
 	m, memory, err := r.measure(ctx, w, directory)
 	if missing := new(missingError); errors.As(err, &missing) {
 		fmt.Fprintf(os.Stderr, "  not measured: %v\n", err)
@@ -68,6 +69,7 @@ func (w *world) runRival(ctx context.Context, r rival) (Result, error) {
 	if err != nil {
 		return Result{}, err
 	}
+
 	w.client.CloseIdleConnections()
 	result := m.result(memory)
 	result.Scenario, result.Engine, result.Rival = r.beside, r.name, true
@@ -80,20 +82,25 @@ func measureBare(ctx context.Context, w *world, directory string) (measurement, 
 	if err != nil {
 		return measurement{}, 0, err
 	}
+
 	command := w.placed(ctx, program, "-bare", w.http, "-bare-directory", directory)
 	command.Stderr = os.Stderr
+
 	if err := command.Start(); err != nil {
 		return measurement{}, 0, err
 	}
 	defer func() { _ = command.Wait() }()
 	defer func() { _ = command.Process.Signal(syscall.SIGTERM) }()
+
 	if err := w.awaitAnswer(ctx, "http://"+w.http+"/"); err != nil {
 		return measurement{}, 0, err
 	}
+
 	m, err := measureNotes(ctx, w, nil)
 	if err != nil {
 		return m, 0, err
 	}
+
 	memory, err := residentMemory(command.Process.Pid)
 	return m, memory, err
 }
@@ -113,10 +120,12 @@ func (w *world) awaitAnswer(ctx context.Context, address string) error {
 		if err != nil {
 			return err
 		}
+
 		response, err := w.client.Do(request)
 		if err == nil {
 			return response.Body.Close()
 		}
+
 		select {
 		case <-time.After(5 * time.Millisecond):
 		case <-ctx.Done():
@@ -131,6 +140,7 @@ func residentMemory(process int) (int64, error) {
 	if err != nil {
 		return 0, err
 	}
+
 	for line := range strings.Lines(string(status)) {
 		if value, found := strings.CutPrefix(line, "VmRSS:"); found {
 			kibibytes, err := strconv.ParseInt(strings.TrimSuffix(strings.TrimSpace(value), " kB"), 10, 64)

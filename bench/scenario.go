@@ -99,9 +99,11 @@ func saturate(ctx context.Context, duration time.Duration, workers int, send fun
 	results := make([]measurement, workers)
 	var group sync.WaitGroup
 	started := time.Now()
+
 	for worker := range workers {
 		group.Go(func() { results[worker] = repeat(ctx, func() error { return send(worker) }) })
 	}
+
 	group.Wait()
 	total := merge(results)
 	total.elapsed = time.Since(started)
@@ -125,6 +127,7 @@ func repeat(ctx context.Context, send func() error) measurement {
 		}
 		m.latencies = append(m.latencies, time.Since(started))
 	}
+
 	return m
 }
 
@@ -135,6 +138,7 @@ func (w *world) post(target *url.URL, note signedNote) error {
 		return err
 	}
 	defer func() { _ = response.Body.Close() }()
+
 	body, err := io.ReadAll(response.Body)
 	if err != nil {
 		return err
@@ -162,10 +166,12 @@ func measureNotes(ctx context.Context, w *world, _ *instance.Instance) (measurem
 	if err != nil {
 		return measurement{}, err
 	}
+
 	notes, err := w.meet(target, w.pools.busyNotes)
 	if err != nil {
 		return measurement{}, err
 	}
+
 	var next atomic.Int64
 	return saturate(ctx, w.duration, noteConnections, func(int) error {
 		i := int(next.Add(1)) - 1
@@ -182,6 +188,7 @@ func measureStrangers(ctx context.Context, w *world, _ *instance.Instance) (meas
 	if err != nil {
 		return measurement{}, err
 	}
+
 	var next atomic.Int64
 	return saturate(ctx, w.duration, noteConnections, func(int) error {
 		i := int(next.Add(1)) - 1
@@ -222,6 +229,7 @@ func bring(address string, connection **load.MailSender, mail signedMail) error 
 		}
 		*connection = opened
 	}
+
 	err := (*connection).Send(mail.from, mail.to, mail.raw)
 	if err != nil {
 		(*connection).Close()

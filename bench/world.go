@@ -57,14 +57,17 @@ func newWorld(binary, directory string, chosen options) (*world, error) {
 	if w.names, err = load.NewNames(); err != nil {
 		return nil, err
 	}
+
 	if os.Geteuid() == 0 {
 		if w.well, err = w.names.Well(); err != nil {
 			return nil, err
 		}
 	}
+
 	if w.community, err = load.NewCommunity("127.0.0.1:0", persons, w.noteArrived); err != nil {
 		return nil, err
 	}
+
 	for range strangerServers {
 		community, err := load.NewCommunity("127.0.0.1:0", 1, w.noteArrived)
 		if err != nil {
@@ -72,9 +75,11 @@ func newWorld(binary, directory string, chosen options) (*world, error) {
 		}
 		w.strangers = append(w.strangers, community)
 	}
+
 	if w.sink, err = load.NewSink("127.0.0.1:0", w.mailArrived); err != nil {
 		return nil, err
 	}
+
 	for i := range domains {
 		domain, err := load.NewMailDomain(w.names, fmt.Sprintf("domain%d.example", i))
 		if err != nil {
@@ -82,14 +87,17 @@ func newWorld(binary, directory string, chosen options) (*world, error) {
 		}
 		w.domains = append(w.domains, domain)
 	}
+
 	w.busy = httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, request *http.Request) {
 		_, _ = io.Copy(io.Discard, request.Body)
 		<-request.Context().Done()
 	}))
+
 	w.client = &http.Client{
 		Timeout:   30 * time.Second,
 		Transport: &http.Transport{MaxIdleConnsPerHost: 256, DisableCompression: true},
 	}
+
 	return w, nil
 }
 
@@ -129,6 +137,7 @@ func (w *world) runScenario(ctx context.Context, s scenario, engine string) (Res
 	if err != nil {
 		return Result{}, err
 	}
+
 	settings := w.settings()
 	if engine == "postgres" {
 		url, remove, err := instance.NewDatabase(ctx, w.postgres)
@@ -138,13 +147,16 @@ func (w *world) runScenario(ctx context.Context, s scenario, engine string) (Res
 		defer func() { _ = remove() }()
 		settings.Database = url
 	}
+
 	server, err := instance.New(w.binary, directory, settings)
 	if err != nil {
 		return Result{}, err
 	}
+
 	if w.apart {
 		server.Processor = serverProcessor
 	}
+
 	result, err := w.against(ctx, s, server)
 	result.Scenario, result.Engine = s.name, engine
 	return result, err
@@ -156,26 +168,32 @@ func (w *world) against(ctx context.Context, s scenario, server *instance.Instan
 	}
 	defer func() { _ = server.Kill() }()
 	w.ledger.Store(load.NewLedger())
+
 	if err := w.awaitKeys(ctx); err != nil {
 		return Result{}, err
 	}
+
 	before, err := server.ProcessorTime()
 	if err != nil {
 		return Result{}, err
 	}
+
 	started, generatorBefore := time.Now(), processorTime()
 	m, err := s.run(ctx, w, server)
 	if err != nil {
 		return Result{}, fmt.Errorf("%w\n%s", err, tail(server.Log(), 4096))
 	}
+
 	memory, err := server.Memory()
 	if err != nil {
 		return Result{}, err
 	}
+
 	used, err := server.ProcessorTime()
 	if err != nil {
 		return Result{}, err
 	}
+
 	elapsed := time.Since(started)
 	fmt.Fprintf(os.Stderr, "  processor time: server %.0f %%, generator %.0f %%\n",
 		percentOf(max(used-before, 0), elapsed), percentOf(processorTime()-generatorBefore, elapsed))
@@ -190,11 +208,13 @@ func (w *world) awaitKeys(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
+
 		request.Header.Set("Accept", "application/activity+json")
 		response, err := w.client.Do(request)
 		if err != nil {
 			return fmt.Errorf("ask for actor: %w", err)
 		}
+
 		_ = response.Body.Close()
 		if response.StatusCode != http.StatusOK {
 			return fmt.Errorf("actor %s answered %d", actor, response.StatusCode)

@@ -67,6 +67,7 @@ func (a *API) route(method, pattern string, do call) httpserver.Route {
 			httpserver.WriteFault(w, err)
 			return
 		}
+
 		answer, err := do(w, r.WithContext(context.WithValue(r.Context(), tokenKey{}, token)))
 		switch {
 		case err != nil:
@@ -99,11 +100,13 @@ func (a *API) authorize(w http.ResponseWriter, r *http.Request) (exchange.Token,
 		w.Header().Set("WWW-Authenticate", realm)
 		return exchange.Token{}, fault.New(fault.Unauthenticated, "an operator's bearer token is needed; see: inbox tokens create --admin")
 	}
+
 	hash := bearer.Hash(shown)
 	token, found, err := a.operator.Tokens.ByHash(r.Context(), hash)
 	if err != nil {
 		return token, err
 	}
+
 	// The store found the hash already; comparing again in constant time keeps a store that matches loosely out of it.
 	if !found || !token.RevokedAt.IsZero() || subtle.ConstantTimeCompare([]byte(token.Hash), []byte(hash)) != 1 {
 		w.Header().Set("WWW-Authenticate", realm+`, error="invalid_token"`)
@@ -113,6 +116,7 @@ func (a *API) authorize(w http.ResponseWriter, r *http.Request) (exchange.Token,
 		w.Header().Set("WWW-Authenticate", realm+`, error="insufficient_scope", scope="`+exchange.TokenAdmin+`"`)
 		return token, fault.New(fault.Forbidden, "the bearer token is a peer's; the operator API needs one of: inbox tokens create --admin")
 	}
+
 	return token, nil
 }
 
@@ -184,6 +188,7 @@ func (a *API) listApprovals(_ http.ResponseWriter, r *http.Request) (any, error)
 	if err != nil {
 		return nil, err
 	}
+
 	cursor := func(a exchange.Approval) string { return a.ID }
 	found, next, err := page(r, cursor, func(limit int) ([]exchange.Approval, error) {
 		return a.operator.Approvals.Approvals(r.Context(), exchange.ApprovalFilter{
@@ -243,6 +248,7 @@ func (a *API) listToolRequests(_ http.ResponseWriter, r *http.Request) (any, err
 	if err != nil {
 		return nil, err
 	}
+
 	filter := exchange.ToolRequestFilter{Agent: query.Get("agent"), TurnID: query.Get("turn"), ToolName: query.Get("tool"), All: all}
 	if text := query.Get("after"); text != "" {
 		if filter.CreatedAfter, err = time.Parse(time.RFC3339Nano, text); err != nil {
@@ -255,6 +261,7 @@ func (a *API) listToolRequests(_ http.ResponseWriter, r *http.Request) (any, err
 		filter.Limit = limit
 		return a.operator.Tools.Requests(r.Context(), filter)
 	})
+
 	return toolRequestList{ToolRequests: found, Next: next}, err
 }
 

@@ -56,6 +56,7 @@ func (a *API) addEntry(list string) call {
 		var wanted entryBody
 		decoder := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxEntryBytes))
 		decoder.DisallowUnknownFields()
+
 		if err := decoder.Decode(&wanted); err != nil {
 			if errors.As(err, new(*http.MaxBytesError)) || fault.Is(err, fault.Unavailable) {
 				return nil, err
@@ -65,9 +66,11 @@ func (a *API) addEntry(list string) call {
 		if len(wanted.Reason) > maxReasonBytes {
 			return nil, fault.InField("reason", "must be at most 500 bytes of text")
 		}
+
 		entry, _, err := a.operator.Lists.Add(r.Context(), exchange.ListEntry{
 			List: list, Target: wanted.Target, Effect: wanted.Effect, Reason: wanted.Reason, Source: caller(r),
 		})
+
 		return entry, err
 	}
 }
@@ -218,10 +221,12 @@ func (a *API) turn(_ http.ResponseWriter, r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	rows, err := a.operator.Messages.Timeline(r.Context(), turn.ID, timelineRows)
 	if err != nil {
 		return nil, err
 	}
+
 	events := slices.DeleteFunc(rows, func(event exchange.Event) bool { return event.Kind == exchange.EventDelta })
 	return turnView{TurnRecord: turn, Spent: exchange.SpentBy(events), Events: listed(events)}, nil
 }
@@ -247,6 +252,7 @@ func (a *API) retryFailed(w http.ResponseWriter, r *http.Request) (any, error) {
 	if err := readOptional(w, r, maxRetryBytes, &wanted, `send {"since":"2h"} and perhaps "agent" and "dry_run"`); err != nil {
 		return nil, err
 	}
+
 	since, err := operator.SinceTime(wanted.Since, time.Now())
 	if err != nil {
 		return nil, err

@@ -57,6 +57,7 @@ func Operations() []openapi.Operation {
 		reason = reasonBody{"not our subject"}
 		entry  = entryBody{Target: "spam.example", Effect: "refuse", Reason: "spam"}
 	)
+
 	list := []openapi.Operation{
 		{Method: "GET", Path: "/api/v1/held", Summary: "Messages that wait for the operator", Query: ofAgent, Response: heldList{}},
 		{Method: "POST", Path: "/api/v1/held/{turn}/release", Summary: "Let the agent answer a held message", Errors: taken},
@@ -112,9 +113,11 @@ func Operations() []openapi.Operation {
 		},
 		{Method: "DELETE", Path: "/api/v1/stops", Summary: "Write to somebody again", Query: []string{"target!", "agent"}, Errors: absent},
 	}
+
 	for i := range list {
 		list[i].Tag, list[i].Security = "operator", "operator"
 	}
+
 	return list
 }
 
@@ -144,6 +147,7 @@ func (d Description) Routes(about []httpserver.Route) ([]httpserver.Route, error
 		header.Set("X-Content-Type-Options", "nosniff")
 		http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(document)) // answers If-None-Match and ranges
 	})
+
 	return []httpserver.Route{
 		{Method: http.MethodGet, Pattern: "/openapi.json", Handler: serve}, {Method: http.MethodGet, Pattern: "/api/openapi.json", Handler: serve},
 	}, nil
@@ -168,6 +172,7 @@ func (d Description) Document(about []httpserver.Route) ([]byte, error) {
 		operation.Method, operation.Path = route.Method, route.Pattern
 		list = append(list, operation)
 	}
+
 	return openapi.Document(openapi.Info{
 		Title: "inbox", Version: d.Version, Server: d.Server, Error: httpserver.ErrorBody{}, Schemes: schemes, Parameters: parameters, Foreign: contractTypes(),
 		Description: "What programs call below /v1 and the operator's own below /api. A2A, ActivityPub and mail are described by their specifications.",
@@ -214,6 +219,7 @@ func erasable(written []byte) []byte {
 	if err := json.Unmarshal(written, &schema); err != nil {
 		panic(err) // it was written a moment ago
 	}
+
 	properties, _ := schema["properties"].(map[string]any)
 	parts, _ := properties["parts"].(map[string]any)
 	delete(parts, "minItems")

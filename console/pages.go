@@ -91,6 +91,7 @@ func writePage(w http.ResponseWriter, status int, name string, data any, formAct
 		httpserver.WriteFault(w, err)
 		return
 	}
+
 	header := w.Header()
 	header.Set("Content-Type", "text/html; charset=utf-8")
 	header.Set("Content-Security-Policy",
@@ -109,6 +110,7 @@ func languages(header string) []string {
 		tag    string
 		weight float64
 	}
+
 	var wanted []weighted
 	for item := range strings.SplitSeq(header, ",") {
 		tag, parameters, _ := strings.Cut(strings.TrimSpace(item), ";")
@@ -120,6 +122,7 @@ func languages(header string) []string {
 			wanted = append(wanted, weighted{strings.TrimSpace(tag), weight})
 		}
 	}
+
 	slices.SortStableFunc(wanted, func(a, b weighted) int {
 		switch {
 		case a.weight > b.weight:
@@ -129,10 +132,12 @@ func languages(header string) []string {
 		}
 		return 0
 	})
+
 	tags := make([]string, 0, len(wanted))
 	for _, w := range wanted {
 		tags = append(tags, w.tag)
 	}
+
 	return tags
 }
 

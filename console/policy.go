@@ -77,6 +77,7 @@ func (p *PolicyPages) show(w http.ResponseWriter, r *http.Request) {
 		p.fail(w, r, Demand{}, err)
 		return
 	}
+
 	demand, err := p.demands.Show(r.Context(), state)
 	demand = p.completed(demand, state)
 	switch {
@@ -133,6 +134,7 @@ func (p *PolicyPages) ownSite(r *http.Request) error {
 	default:
 		return errForeign
 	}
+
 	origin := r.Header.Get("Origin")
 	if origin == "" || origin == "null" || strings.EqualFold(origin, p.publicURL) || sameHost(origin, r.Host) {
 		return nil
@@ -188,15 +190,19 @@ func (p *PolicyPages) page(w http.ResponseWriter, r *http.Request, status int, d
 		view.Name = orElse(profile.DisplayName, profile.Name)
 		view.Mailto = mailto(p.mail(profile), demand.Word)
 	}
+
 	view.Title, view.Message, view.Lang = translate(demand.Part, append(languages(r.Header.Get("Accept-Language")), demand.Locale))
 	view.State, view.Detail = outcome(demand)
 	view.Payable = demand.Open && demand.Kind == policypart.PaymentRequired && len(demand.Accepts) > 0
+
 	for _, accepted := range demand.Accepts {
 		view.Requirements = append(view.Requirements, indented(accepted))
 	}
+
 	if view.Lang != "" {
 		w.Header().Set("Content-Language", "en, "+view.Lang)
 	}
+
 	writePage(w, status, templateOf(demand), view, p.formAction(demand))
 }
 
@@ -256,6 +262,7 @@ func outcome(d Demand) (state, detail string) {
 	case d.Outcome == policypart.OutcomeDenied:
 		return "You declined", "Nothing was done and nothing was charged. You can close this page."
 	}
+
 	switch d.Status {
 	case policypart.StatusExpired:
 		return "This request has expired", "Nothing was done. Write to the agent again if you still want an answer."
@@ -264,6 +271,7 @@ func outcome(d Demand) (state, detail string) {
 	case policypart.StatusDropped:
 		return "Nobody waits for this any more", "You wrote again in the meantime, or the message was taken back. Look for a newer link."
 	}
+
 	return "This request was answered already", "A link works once. Write to the agent again if you need another one."
 }
 

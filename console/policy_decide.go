@@ -32,6 +32,7 @@ func (p *PolicyPages) post(w http.ResponseWriter, r *http.Request) {
 	if err == nil {
 		err = p.ownSite(r)
 	}
+
 	var made decision
 	if err == nil {
 		made, err = readDecision(r)
@@ -40,6 +41,7 @@ func (p *PolicyPages) post(w http.ResponseWriter, r *http.Request) {
 		p.fail(w, r, Demand{}, err)
 		return
 	}
+
 	switch {
 	case made.Payment != nil:
 		demand, err := p.demands.Pay(r.Context(), state, made.Payment)
@@ -87,10 +89,12 @@ func readDecision(r *http.Request) (made decision, err error) {
 		made.Payment, err = readPayment(header)
 		return made, err
 	}
+
 	body, err := httpserver.ReadBody(r, maxDecisionBytes)
 	if err != nil || len(body) == 0 {
 		return made, err
 	}
+
 	kind, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type"))
 	switch kind {
 	case "application/x-www-form-urlencoded":
@@ -101,6 +105,7 @@ func readDecision(r *http.Request) (made decision, err error) {
 		}
 		return made.only()
 	}
+
 	return made, fault.New(fault.Unsupported, "send a form (application/x-www-form-urlencoded) or application/json")
 }
 
@@ -109,6 +114,7 @@ func readForm(body string) (made decision, err error) {
 	if err != nil {
 		return made, fault.Wrap(fault.Malformed, "the form cannot be read", err)
 	}
+
 	made = decision{Decision: form.Get("decision"), Login: form.Get("login")}
 	// The form has one field for the payload and two buttons: the field counts only with its own button.
 	if made.Decision == "pay" {
@@ -118,6 +124,7 @@ func readForm(body string) (made decision, err error) {
 	if err != nil {
 		return made, err
 	}
+
 	return made.only()
 }
 
@@ -129,6 +136,7 @@ func (d decision) only() (decision, error) {
 			count++
 		}
 	}
+
 	if count > 1 {
 		return d, fault.New(fault.Malformed, "send one of decision, login and payment")
 	}
@@ -241,17 +249,21 @@ func (p *PolicyPages) callback(w http.ResponseWriter, r *http.Request) {
 	case query.Get("state") == "" || query.Get("code") == "" && query.Get("error") == "":
 		err = fault.New(fault.Malformed, "the login service sent back an incomplete address; open the link of the message again")
 	}
+
 	if cookie != nil {
 		http.SetCookie(w, p.cookie("", -1))
 	}
+
 	if err != nil {
 		p.fail(w, r, Demand{}, err)
 		return
 	}
+
 	code := query.Get("code")
 	if query.Get("error") != "" {
 		code = "" // RFC 6749 section 4.1.2.1: never beside a code
 	}
+
 	demand, err := p.demands.FinishLogin(r.Context(), query.Get("state"), code, cookie.Value)
 	p.settled(w, r, p.completed(demand, ""), err)
 }

@@ -43,6 +43,7 @@ func (p *PolicyPages) document(w http.ResponseWriter, demand Demand, note string
 		writeState(w, showStatus(demand), demand)
 		return
 	}
+
 	part := demand.Part
 	part.URL = p.publicURL + "/policy/" + demand.Token
 	part.AuthChallenges = challenges(demand, part.URL)
@@ -51,6 +52,7 @@ func (p *PolicyPages) document(w http.ResponseWriter, demand Demand, note string
 		extras.X402Version, extras.Accepts = facilitator.VersionOf(demand.Accepts), listed(demand.Accepts)
 		extras.Error = orElse(note, "a payment is required; send it by POST in the header "+paymentHeader)
 	}
+
 	body, err := part.HTTPBody(demand.AgentAddress)
 	if err == nil {
 		body, err = extras.beside(body)
@@ -59,6 +61,7 @@ func (p *PolicyPages) document(w http.ResponseWriter, demand Demand, note string
 		httpserver.WriteFault(w, err)
 		return
 	}
+
 	maps.Copy(w.Header(), part.HTTPHeader())
 	httpserver.WriteJSON(w, policypart.HTTPStatus(demand.Kind), json.RawMessage(body))
 }

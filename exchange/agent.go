@@ -147,6 +147,7 @@ func (t Token) BridgeScopes() (scopes []string, is bool) {
 	if name != TokenBridge {
 		return nil, false
 	}
+
 	for scope := range strings.SplitSeq(list, ",") {
 		if slices.Contains(AllBridgeScopes(), scope) {
 			scopes = append(scopes, scope)

@@ -44,6 +44,7 @@ func OutcomeOf(response *normalized.Response) string {
 	if response == nil {
 		return OutcomeAnswer
 	}
+
 	policy := response.Policy()
 	switch {
 	case policy != nil:
@@ -69,6 +70,7 @@ func outcomeOfPolicy(kind, status string) string {
 	case policypart.TooManyRequests, policypart.ServiceUnavailable:
 		return OutcomeUnavailable
 	}
+
 	if status == normalized.StatusInputRequired {
 		return OutcomeDemand
 	}
@@ -93,12 +95,14 @@ func StandingOf(turn TurnRecord) string {
 	case StateHeld: // another person must let it pass
 		return StandingAuthorize
 	}
+
 	if turn.State == StateWaiting && turn.Reason == WaitingAuthorization {
 		return StandingAuthorize
 	}
 	if GoesOnByItself(turn) { // also after a demand that was met
 		return StandingWorking
 	}
+
 	return standingOfOutcome(OutcomeOf(turn.Response), turn)
 }
 
@@ -118,6 +122,7 @@ func standingOfOutcome(outcome string, turn TurnRecord) string {
 	case OutcomeUnavailable:
 		return StandingFailed
 	}
+
 	switch turn.State {
 	case StateWaiting:
 		return standingOfWaiting(turn.Reason)
@@ -126,12 +131,14 @@ func standingOfOutcome(outcome string, turn TurnRecord) string {
 	case StateFailed:
 		return StandingFailed
 	}
+
 	switch outcome {
 	case OutcomeInput:
 		return StandingInput
 	case OutcomeFailed:
 		return StandingFailed
 	}
+
 	return StandingCompleted
 }
 

@@ -233,9 +233,11 @@ func SpentBy(events []Event) *Spent {
 			sum.ToolCalls++
 		}
 	}
+
 	if !stepped {
 		return nil
 	}
+
 	sum.Cost = math.Round(sum.Cost*1e9) / 1e9
 	return &sum
 }
@@ -248,6 +250,7 @@ func (s *Spent) add(step *ModelStep) {
 	s.CacheWrite += step.CacheWrite
 	s.ModelMS += step.Millis
 	s.Cost += step.Cost
+
 	if step.Currency != "" {
 		s.Currency = step.Currency
 	}

@@ -33,14 +33,17 @@ func breakpoint(plan arrangement, turns excerpt[turnOutline], policy Policy, ope
 	if len(plan.groups) == 0 {
 		return nil
 	}
+
 	stays := len(plan.groups)
 	for _, role := range []string{normalized.RoleUser, normalized.RoleAssistant} {
 		turns = turns.with(turnOutline{role: role})
 		stays = min(stays, plan.shared(arrange(turns, policy, opened)))
 	}
+
 	if stays == 0 {
 		return nil
 	}
+
 	last := stays - 1
 	return &last
 }

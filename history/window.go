@@ -13,20 +13,25 @@ type window struct {
 func selectTurns(turns excerpt[turnOutline], policy Policy) window {
 	w := byCount(turns.total, policy)
 	w.skipUnknown(turns, policy.Slide)
+
 	if policy.MaxBytes <= 0 {
 		return w
 	}
+
 	over := w.bytes(turns) - policy.MaxBytes
 	for over > 0 && w.start+policy.Slide <= w.n-protected { // whole blocks
 		over -= w.drop(turns, policy.Slide)
 	}
+
 	if over > 0 {
 		over -= w.shorten(turns, over)
 	}
+
 	if rest := w.n - protected - w.start; over > 0 && rest > 0 { // the last block is not a whole one
 		w.drop(turns, rest)
 		w.short = nil
 	}
+
 	return w
 }
 

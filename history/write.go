@@ -63,6 +63,7 @@ func (a arrangement) write(turns excerpt[normalized.HistoricalMessage], group []
 		}
 		parts = append(parts, strip(turn.Parts, a.short[i])...)
 	}
+
 	merged.Parts = parts
 	merged.Sender.Identities = references(merged.Sender.Identities)
 	return merged

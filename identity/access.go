@@ -64,6 +64,7 @@ func (p AccessPolicy) Validate() error {
 	if len(p.Rules) > maxRules {
 		return fmt.Errorf("rules: more than %d", maxRules)
 	}
+
 	for i, rule := range p.Rules {
 		if err := rule.validate(); err != nil {
 			return fmt.Errorf("rule %d: %w", i+1, err)
@@ -85,16 +86,19 @@ func (r Rule) validate() error {
 	if err := checkSubjectPattern(r.Subject); err != nil {
 		return err
 	}
+
 	if r.Issuer != "" {
 		if _, err := CanonicalIssuer(r.Issuer); err != nil {
 			return err
 		}
 	}
+
 	if r.Address != "" {
 		if _, err := parseAddressGlob(r.Address); err != nil {
 			return err
 		}
 	}
+
 	return nil
 }
 
@@ -102,6 +106,7 @@ func checkPurposes(purposes []string) error {
 	if len(purposes) > maxPurposes {
 		return fmt.Errorf("purposes: more than %d", maxPurposes)
 	}
+
 	for _, purpose := range purposes {
 		tool, isTool := strings.CutPrefix(purpose, PurposeTool)
 		skill, isSkill := strings.CutPrefix(purpose, PurposeSkill)
@@ -235,6 +240,7 @@ func (r Rule) deniesAddress(address string, evidence []Evidence) bool {
 	if r.Address == "" {
 		return true
 	}
+
 	glob, err := parseAddressGlob(r.Address)
 	if err != nil {
 		return true
@@ -242,6 +248,7 @@ func (r Rule) deniesAddress(address string, evidence []Evidence) bool {
 	if stated, err := ParseAddress(address); err == nil && glob.matches(stated, true) {
 		return true
 	}
+
 	return slices.ContainsFunc(evidence, func(e Evidence) bool {
 		proven, ok := e.provenAddress()
 		return ok && glob.matches(proven, true)
@@ -276,6 +283,7 @@ func (p AccessPolicy) Published() PublishedPolicy {
 	if p.Access == AccessVerified {
 		published.Otherwise = OtherwiseUnauthorized
 	}
+
 	for _, purpose := range p.purposes() {
 		if needs, open := p.requirement(purpose); !open {
 			published.Require = append(published.Require, needs)
@@ -302,6 +310,7 @@ func (p AccessPolicy) requirement(purpose string) (needs Requirement, open bool)
 	if purpose == PurposeMessage && p.Access != AccessRules {
 		return needs, p.Access == AccessPublic
 	}
+
 	var methods, assurance, issuers union
 	for _, rule := range p.Rules {
 		if rule.Effect != EffectAllow || !rule.serves(purpose) {
@@ -314,6 +323,7 @@ func (p AccessPolicy) requirement(purpose string) (needs Requirement, open bool)
 		assurance.add(rule.Assurance...)
 		issuers.add(one(canonicalOr(rule.Issuer))...)
 	}
+
 	needs.Methods, needs.Assurance, needs.Issuers = methods.list(), assurance.list(), issuers.list()
 	return needs, false
 }
@@ -369,6 +379,7 @@ func parseAddressGlob(pattern string) (addressGlob, error) {
 	if !found || local == "" || domain == "" || len(pattern) > MaxAddressBytes {
 		return addressGlob{}, fmt.Errorf("address: want @user@domain with * in it, got %q", printable(pattern))
 	}
+
 	glob := addressGlob{local: local}
 	for domain != "" {
 		label, rest, _ := strings.Cut(domain, ".")
@@ -381,6 +392,7 @@ func parseAddressGlob(pattern string) (addressGlob, error) {
 		}
 		domain = rest
 	}
+
 	return glob.withDomain(domain)
 }
 
@@ -410,6 +422,7 @@ func (g addressGlob) matchesDomain(domain string) bool {
 	if !found {
 		return false
 	}
+
 	if g.domain != "" && front != "" {
 		if front, found = strings.CutSuffix(front, "."); !found {
 			return false
@@ -427,10 +440,12 @@ func matchStars(pattern, text string) bool {
 	if len(pieces) == 1 {
 		return pattern == text
 	}
+
 	first, last := pieces[0], pieces[len(pieces)-1]
 	if len(text) < len(first)+len(last) || !strings.HasPrefix(text, first) || !strings.HasSuffix(text, last) {
 		return false
 	}
+
 	text = text[len(first) : len(text)-len(last)]
 	for _, piece := range pieces[1 : len(pieces)-1] {
 		_, after, found := strings.Cut(text, piece)
@@ -439,5 +454,6 @@ func matchStars(pattern, text string) bool {
 		}
 		text = after
 	}
+
 	return true
 }

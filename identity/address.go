@@ -50,19 +50,23 @@ func ParseAddress(text string) (Address, error) {
 	if len(text) > MaxAddressBytes {
 		return Address{}, fmt.Errorf("%w: over %d bytes", ErrAddress, MaxAddressBytes)
 	}
+
 	bare := strings.TrimPrefix(strings.TrimPrefix(text, "acct:"), "@")
 	at := strings.LastIndexByte(bare, '@')
 	if at <= 0 || !validLocal(bare[:at]) {
 		return Address{}, fmt.Errorf("%w: want @user@domain, got %q", ErrAddress, text)
 	}
+
 	domain, err := ParseDomain(bare[at+1:])
 	if err != nil {
 		return Address{}, err
 	}
+
 	address := Address{Local: bare[:at], Domain: domain}
 	if len(address.String()) > MaxAddressBytes { // punycode is longer than what it stands for
 		return Address{}, fmt.Errorf("%w: over %d bytes", ErrAddress, MaxAddressBytes)
 	}
+
 	return address, nil
 }
 
@@ -76,6 +80,7 @@ func ParseDomain(text string) (string, error) {
 	if ip, err := netip.ParseAddr(host); err == nil && ip.Zone() == "" {
 		return joinPort(ip.String(), port), nil
 	}
+
 	ascii, ok := asciiHost(strings.TrimSuffix(host, "."))
 	if !ok {
 		return "", fmt.Errorf("%w: %q is not a domain", ErrAddress, text)
@@ -99,9 +104,11 @@ func cutPort(text string) (host, port string, err error) {
 		}
 		port = strconv.FormatUint(number, 10)
 	}
+
 	if bracketed && !strings.Contains(host, ":") {
 		return "", "", ErrAddress
 	}
+
 	return host, port, nil
 }
 
@@ -110,6 +117,7 @@ func asciiHost(host string) (string, bool) {
 	if !utf8.ValidString(host) {
 		return "", false
 	}
+
 	if !isASCII(host) || strings.Contains(host, "--") {
 		ascii, err := idna.Lookup.ToASCII(host)
 		if err != nil {
@@ -117,6 +125,7 @@ func asciiHost(host string) (string, bool) {
 		}
 		host = ascii
 	}
+
 	host = strings.ToLower(host)
 	return host, validHost(host)
 }
@@ -125,6 +134,7 @@ func validHost(host string) bool {
 	if host == "" || len(host) > maxDomainBytes {
 		return false
 	}
+
 	for label := range strings.SplitSeq(host, ".") {
 		if label == "" || len(label) > maxLabelBytes || label[0] == '-' || label[len(label)-1] == '-' {
 			return false
@@ -135,6 +145,7 @@ func validHost(host string) bool {
 			}
 		}
 	}
+
 	return true
 }
 
@@ -208,6 +219,7 @@ func canonicalObject(raw []byte) ([]byte, error) {
 	if len(raw) == 0 {
 		return nil, errNoObject
 	}
+
 	canonical, err := jcs.Transform(raw)
 	if err != nil {
 		return nil, err
@@ -225,6 +237,7 @@ func decodeExact(canonical []byte, into any, names ...string) error {
 	if err := json.Unmarshal(canonical, &members); err != nil || members == nil {
 		return errNoObject
 	}
+
 	for key := range members {
 		if folds(key, names) {
 			return fmt.Errorf("%q is not how the member is written", key)
@@ -249,10 +262,12 @@ func withoutMember(canonical []byte, object, member string) ([]byte, error) {
 		delete(members, member)
 		return encodeCanonical(members)
 	}
+
 	inner, err := withoutMember(members[object], "", member)
 	if err != nil {
 		return nil, err
 	}
+
 	members[object] = inner
 	return encodeCanonical(members)
 }

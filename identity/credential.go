@@ -97,6 +97,7 @@ func readCredential(raw []byte) (*presented, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	p := &presented{canonical: canonical}
 	if err := decodeExact(canonical, &p.document, credentialNames...); err != nil {
 		return nil, err
@@ -110,6 +111,7 @@ func readCredential(raw []byte) (*presented, error) {
 	if err := p.readIssuer(); err != nil {
 		return nil, fmt.Errorf("issuer: %w", err)
 	}
+
 	return p, p.readClaims()
 }
 
@@ -118,10 +120,12 @@ func (p *presented) readIssuer() error {
 	if json.Unmarshal(p.document.Issuer, &p.issuer) == nil {
 		return nil
 	}
+
 	var object struct {
 		ID   string `json:"id"`
 		Name string `json:"name"`
 	}
+
 	err := decodeExact(p.document.Issuer, &object, "id", "name")
 	p.issuer, p.name = object.ID, object.Name
 	return err
@@ -227,6 +231,7 @@ func (v *Validator) present(ctx context.Context, raw json.RawMessage, challenge 
 	if refused != nil {
 		return &presented{}, refused
 	}
+
 	for _, step := range []func() *refusal{
 		func() *refusal { return v.checkCredentialProfile(p) },
 		func() *refusal { return v.checkCredentialTrust(p) },
@@ -239,6 +244,7 @@ func (v *Validator) present(ctx context.Context, raw json.RawMessage, challenge 
 			return p, refused
 		}
 	}
+
 	return p, nil
 }
 
@@ -246,6 +252,7 @@ func (v *Validator) checkCredentialShape(raw json.RawMessage) (*presented, *refu
 	if len(raw) > MaxEvidenceBytes {
 		return nil, refuse(CodeCredentialLimitExceeded, "")
 	}
+
 	p, err := readCredential(raw)
 	if err != nil {
 		return nil, refuse(CodeCredentialMalformed, err.Error())
@@ -256,6 +263,7 @@ func (v *Validator) checkCredentialShape(raw json.RawMessage) (*presented, *refu
 	if found := p.checkForm(); found != nil {
 		return nil, refuse(CodeCredentialMalformed, found.Error())
 	}
+
 	return p, nil
 }
 
@@ -263,10 +271,12 @@ func (v *Validator) checkCredentialProfile(p *presented) *refusal {
 	if problem := p.fitsProfile(); problem != "" {
 		return refuse(CodeCredentialProfile, problem)
 	}
+
 	issuer, err := CanonicalIssuer(p.issuer)
 	if err != nil || !strings.HasPrefix(issuer, didWeb) {
 		return refuse(CodeCredentialIssuerMethod, p.issuer)
 	}
+
 	p.issuer = issuer
 	proof := &p.proof
 	if proof.Type != "DataIntegrityProof" || proof.Cryptosuite != "eddsa-jcs-2022" || proof.Purpose != "assertionMethod" {
@@ -323,10 +333,12 @@ func (v *Validator) checkCredentialProof(ctx context.Context, p *presented) *ref
 	if problem != keyGood {
 		return refuse(credentialKeyCodes[problem], detail)
 	}
+
 	signed, err := integrityHash(p.canonical)
 	if err != nil {
 		return refuse(CodeCredentialMalformed, err.Error())
 	}
+
 	signature, err := decodeMultibase(p.proof.Value)
 	if err != nil || !verifies(key, signed, signature) {
 		return refuse(CodeCredentialInvalidSignature, "")
@@ -340,17 +352,21 @@ func integrityHash(canonical []byte) ([]byte, error) {
 	var secured struct {
 		Proof json.RawMessage `json:"proof"`
 	}
+
 	if err := json.Unmarshal(canonical, &secured); err != nil {
 		return nil, err
 	}
+
 	configuration, err := withoutMember(secured.Proof, "", "proofValue")
 	if err != nil {
 		return nil, err
 	}
+
 	document, err := withoutMember(canonical, "", "proof")
 	if err != nil {
 		return nil, err
 	}
+
 	first, second := sha256.Sum256(configuration), sha256.Sum256(document)
 	return append(first[:], second[:]...), nil
 }

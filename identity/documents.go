@@ -35,10 +35,12 @@ func ConnectorCard(issuer string, callbacks []string, active, previous []PublicK
 		Issuer: issuer, CallbackURLs: append([]string{}, callbacks...), Active: []writtenKey{}, Previous: []writtenKey{},
 		AssertionMethod: []string{},
 	}
+
 	for _, key := range active {
 		card.Active = append(card.Active, cardKey(issuer, key))
 		card.AssertionMethod = append(card.AssertionMethod, key.Kid)
 	}
+
 	for _, key := range previous {
 		card.Previous = append(card.Previous, cardKey(issuer, key))
 		card.AssertionMethod = append(card.AssertionMethod, key.Kid)
@@ -63,10 +65,12 @@ func DIDDocument(issuer string, keys []PublicKey) []byte {
 	if !strings.HasPrefix(issuer, didWeb) {
 		issuer = didOf(issuer)
 	}
+
 	document := didDocument{
 		Context: []string{"https://www.w3.org/ns/did/v1", "https://w3id.org/security/multikey/v1"},
 		ID:      issuer, Methods: []writtenKey{}, AssertionMethod: []string{},
 	}
+
 	for _, key := range keys {
 		id := issuer + "#" + key.Kid
 		document.Methods = append(document.Methods, writtenKey{
@@ -74,6 +78,7 @@ func DIDDocument(issuer string, keys []PublicKey) []byte {
 		})
 		document.AssertionMethod = append(document.AssertionMethod, id)
 	}
+
 	return encodeDocument(document)
 }
 
@@ -132,17 +137,21 @@ func encodeMultibase(data []byte) string {
 		number.DivMod(number, base, digit)
 		reversed = append(reversed, base58Alphabet[digit.Int64()])
 	}
+
 	var text strings.Builder
 	text.WriteByte('z')
+
 	for _, b := range data {
 		if b != 0 {
 			break
 		}
 		text.WriteByte(base58Alphabet[0])
 	}
+
 	for _, letter := range slices.Backward(reversed) {
 		text.WriteByte(letter)
 	}
+
 	return text.String()
 }
 
@@ -152,6 +161,7 @@ func decodeMultibase(text string) ([]byte, error) {
 	if !ok || digits == "" || len(digits) > maxBase58 {
 		return nil, errMultibase
 	}
+
 	number, base := new(big.Int), big.NewInt(58)
 	for i := range len(digits) {
 		value := strings.IndexByte(base58Alphabet, digits[i])
@@ -160,6 +170,7 @@ func decodeMultibase(text string) ([]byte, error) {
 		}
 		number.Add(number.Mul(number, base), big.NewInt(int64(value)))
 	}
+
 	zeros := len(digits) - len(strings.TrimLeft(digits, base58Alphabet[:1]))
 	return append(make([]byte, zeros), number.Bytes()...), nil
 }
@@ -196,6 +207,7 @@ func AssertionKeys(issuer string, body []byte, now time.Time) ([]PublicKey, erro
 	if !sameIssuer(document.owner, issuer) {
 		return nil, refuse(CodeControllerMismatch, document.owner)
 	}
+
 	var keys []PublicKey
 	for kid, key := range document.keys {
 		if key.key == nil || !key.asserts || !sameIssuer(key.controller, issuer) || !key.ends.IsZero() && !now.Before(key.ends) {
@@ -203,6 +215,7 @@ func AssertionKeys(issuer string, body []byte, now time.Time) ([]PublicKey, erro
 		}
 		keys = append(keys, PublicKey{Kid: kid, Key: key.key, NotAfter: key.ends})
 	}
+
 	return keys, nil
 }
 

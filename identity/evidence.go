@@ -247,6 +247,7 @@ func (e *Evidence) checkProof() *ShapeError {
 	default:
 		return &ShapeError{Field: "proof.type", Rule: "must be transport, signed-attestation or bearer-token"}
 	}
+
 	return firstOf(
 		token("proof.verified_by", e.Proof.VerifiedBy, maxProofBytes, vouched),
 		token("proof.key_id", e.Proof.KeyID, maxProofBytes, false),
@@ -286,6 +287,7 @@ func (e *Evidence) sizeBound() int {
 	if len(e.Extra) > 0 {
 		return smallEvidence + 1
 	}
+
 	const keysAndTimes = 512
 	size := keysAndTimes + len(e.Claims)
 	for _, text := range [...]string{
@@ -294,16 +296,19 @@ func (e *Evidence) sizeBound() int {
 	} {
 		size += escapedBound(text)
 	}
+
 	if e.Source != nil {
 		const keys = 96
 		size += keys + escapedBound(e.Source.Transport) + escapedBound(e.Source.TransportModule) +
 			escapedBound(e.Source.Connector) + escapedBound(e.Source.Channel)
 	}
+
 	for _, list := range [...][]string{e.Audience, e.OnBehalfOf} {
 		for _, text := range list {
 			size += escapedBound(text) + len(`"",`)
 		}
 	}
+
 	return size
 }
 

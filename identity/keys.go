@@ -59,6 +59,7 @@ func (c *keyCache) find(ctx context.Context, issuer, kid string) (key publishedK
 	if err != nil {
 		return publishedKey{}, "", false, err
 	}
+
 	key, found = document.keys[document.name(kid)]
 	if found || !kept {
 		return key, document.owner, found, nil
@@ -66,6 +67,7 @@ func (c *keyCache) find(ctx context.Context, issuer, kid string) (key publishedK
 	if document, err = c.refresh(ctx, issuer, document); err != nil {
 		return publishedKey{}, "", false, err
 	}
+
 	key, found = document.keys[document.name(kid)]
 	return key, document.owner, found, nil
 }
@@ -78,6 +80,7 @@ func (c *keyCache) current(ctx context.Context, issuer string) (document *keyDoc
 		defer c.mu.Unlock()
 		return keys.document, true, keys.err
 	}
+
 	flight := c.fly(ctx, issuer, keys)
 	c.mu.Unlock()
 	document, err = flight.wait(ctx)
@@ -96,6 +99,7 @@ func (c *keyCache) refresh(ctx context.Context, issuer string, seen *keyDocument
 		c.mu.Unlock()
 		return seen, nil
 	}
+
 	keys.refreshed = now
 	flight := c.fly(ctx, issuer, keys)
 	c.mu.Unlock()
@@ -163,10 +167,12 @@ func (c *keyCache) fetch(ctx context.Context, issuer string) (*keyDocument, erro
 	if err != nil {
 		return nil, err
 	}
+
 	body, err := c.documents.Fetch(ctx, address)
 	if err != nil {
 		return nil, fmt.Errorf("fetch %s: %w", address, err)
 	}
+
 	document, err := parseKeyDocument(issuer, body)
 	if err != nil {
 		return nil, fmt.Errorf("read %s: %w", address, err)
@@ -246,19 +252,23 @@ func parseKeyDocument(issuer string, body []byte) (*keyDocument, error) {
 	if len(body) > MaxKeyDocumentBytes {
 		return nil, fmt.Errorf("the document is over %d bytes", MaxKeyDocumentBytes)
 	}
+
 	canonical, err := canonicalObject(body)
 	if err != nil {
 		return nil, err
 	}
+
 	var written writtenDocument
 	if err := decodeExact(canonical, &written, documentNames...); err != nil {
 		return nil, err
 	}
+
 	document := &keyDocument{issuer: issuer, owner: written.Issuer, keys: map[string]publishedKey{}}
 	if strings.HasPrefix(issuer, didWeb) {
 		document.owner = written.ID
 		return document, document.fill(written.Methods, nil, written.AssertionMethod)
 	}
+
 	return document, document.fill(written.Active, written.Previous, written.CardAssertion)
 }
 
@@ -266,11 +276,13 @@ func (d *keyDocument) fill(active, previous []writtenKey, assertions []json.RawM
 	if len(active)+len(previous) > maxPublishedKeys || len(assertions) > maxPublishedKeys {
 		return fmt.Errorf("the document has over %d keys", maxPublishedKeys)
 	}
+
 	for _, written := range active {
 		if err := d.add(written, written.ends()); err != nil {
 			return err
 		}
 	}
+
 	for _, written := range previous {
 		if written.NotAfter == nil {
 			continue // a previous key without an end has ended
@@ -279,11 +291,13 @@ func (d *keyDocument) fill(active, previous []writtenKey, assertions []json.RawM
 			return err
 		}
 	}
+
 	for _, assertion := range assertions {
 		if err := d.assert(assertion); err != nil {
 			return err
 		}
 	}
+
 	return nil
 }
 
@@ -309,10 +323,12 @@ func (d *keyDocument) assert(listed json.RawMessage) error {
 		}
 		id = written.ID
 	}
+
 	if key, found := d.keys[d.name(id)]; found {
 		key.asserts = true
 		d.keys[d.name(id)] = key
 	}
+
 	return nil
 }
 
@@ -407,6 +423,7 @@ func (v *Validator) keyOf(ctx context.Context, issuer, kid string) (key ed25519.
 	case !published.asserts:
 		return nil, keyWrongPurpose, kid
 	}
+
 	return published.key, keyGood, ""
 }
 

@@ -33,11 +33,13 @@ func CanonicalIssuer(text string) (string, error) {
 		}
 		return did.String(), nil
 	}
+
 	host := strings.TrimSuffix(trimScheme(text), "/")
 	domain, err := ParseDomain(host)
 	if err != nil {
 		return "", fmt.Errorf("%w: want a host, https://host or did:web:host, got %q", ErrIssuer, text)
 	}
+
 	return trimPort(domain), nil
 }
 
@@ -71,15 +73,18 @@ func parseDIDWeb(text string) (webDID, error) {
 	invalid := func(reason string) (webDID, error) {
 		return webDID{}, fmt.Errorf("%w: %q: %s", ErrIssuer, printable(text), reason)
 	}
+
 	segments := strings.Split(strings.TrimPrefix(text, didWeb), ":")
 	host, err := url.PathUnescape(segments[0])
 	if err != nil {
 		return invalid("broken percent-encoding")
 	}
+
 	domain, err := ParseDomain(host)
 	if err != nil {
 		return invalid("want did:web:host or did:web:host%3Aport")
 	}
+
 	did := webDID{domain: trimPort(domain)}
 	for _, segment := range segments[1:] {
 		decoded, err := url.PathUnescape(segment)
@@ -88,6 +93,7 @@ func parseDIDWeb(text string) (webDID, error) {
 		}
 		did.path = append(did.path, decoded)
 	}
+
 	return did, nil
 }
 
@@ -167,6 +173,7 @@ func SigningKeyOf(issuer string, private ed25519.PrivateKey) (SigningKey, error)
 	if len(private) != ed25519.PrivateKeySize {
 		return SigningKey{}, errors.New("not an Ed25519 private key")
 	}
+
 	key := SigningKey{Issuer: canonical, Private: private}
 	key.Kid = KeyID(key.public())
 	return key, nil
@@ -199,6 +206,7 @@ func Sign(e Evidence, key SigningKey, now time.Time) (Evidence, error) {
 	if len(key.Private) != ed25519.PrivateKeySize {
 		return Evidence{}, errors.New("sign evidence: no private key")
 	}
+
 	issued, expires := At(now), At(now.Add(attestationLife))
 	if e.ExpiresAt != nil {
 		expires = *e.ExpiresAt
@@ -206,16 +214,19 @@ func Sign(e Evidence, key SigningKey, now time.Time) (Evidence, error) {
 	if life := expires.Sub(issued.Time); life <= 0 || life > MaxAttestationLife {
 		return Evidence{}, fmt.Errorf("sign evidence: expires_at must be within %s", MaxAttestationLife)
 	}
+
 	e.ID, e.Issuer, e.IssuedAt, e.ExpiresAt = rand.Text(), key.Issuer, issued, &expires
 	e.Proof = Proof{Type: ProofSignedAttestation, Alg: "EdDSA", Kid: key.reference(), Canonicalization: "RFC8785"}
 	value, err := signature(e, key.Private)
 	if err != nil {
 		return Evidence{}, fmt.Errorf("sign evidence: %w", err)
 	}
+
 	e.Proof.Value = value
 	if found := e.CheckShape(); found != nil {
 		return Evidence{}, fmt.Errorf("sign evidence: %w", found)
 	}
+
 	return e, nil
 }
 
@@ -255,12 +266,14 @@ func (e *Evidence) Vouches(address string) bool {
 	if !e.fromActivityPub() {
 		return false
 	}
+
 	var claims struct {
 		Account string `json:"account"`
 	}
 	if json.Unmarshal(e.Claims, &claims) != nil {
 		return false
 	}
+
 	account, err := ParseAddress(claims.Account)
 	return err == nil && account == stated
 }

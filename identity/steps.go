@@ -59,19 +59,23 @@ func (v *Validator) checkShape(_ context.Context, c *candidate) *refusal {
 	if len(c.raw) > MaxEvidenceBytes {
 		return refuse(CodeLimitExceeded, "")
 	}
+
 	canonical, err := canonicalObject(c.raw)
 	if err != nil {
 		return refuse(CodeMalformed, err.Error())
 	}
+
 	read, err := readEvidence(canonical)
 	if err != nil {
 		return refuse(CodeMalformed, err.Error())
 	}
+
 	if found := read.CheckShape(); found != nil && found.TooLarge {
 		return refuse(CodeLimitExceeded, "")
 	} else if found != nil {
 		return refuse(CodeMalformed, found.Error())
 	}
+
 	c.canonical, c.evidence = canonical, read
 	return nil
 }
@@ -82,10 +86,12 @@ func readEvidence(canonical []byte) (Evidence, error) {
 	if err := decodeExact(canonical, &read, evidenceKeys...); err != nil {
 		return Evidence{}, err
 	}
+
 	var inner struct {
 		Proof  json.RawMessage `json:"proof"`
 		Source json.RawMessage `json:"source"`
 	}
+
 	if err := decodeExact(canonical, &inner); err != nil {
 		return Evidence{}, err
 	}
@@ -98,6 +104,7 @@ func readEvidence(canonical []byte) (Evidence, error) {
 	if err := decodeExact(inner.Source, read.Source, sourceNames...); err != nil {
 		return Evidence{}, fmt.Errorf("source: %w", err)
 	}
+
 	return read, nil
 }
 
@@ -202,10 +209,12 @@ func (v *Validator) checkKey(ctx context.Context, c *candidate) *refusal {
 	if !slices.Contains(canonicalizations, strings.ToLower(proof.Canonicalization)) {
 		return refuse(CodeUnsupportedAlgorithm, proof.Canonicalization)
 	}
+
 	key, problem, detail := v.keyOf(ctx, c.issuer, proof.Kid)
 	if problem != keyGood {
 		return refuse(evidenceKeyCodes[problem], detail)
 	}
+
 	c.key = key
 	return nil
 }
@@ -255,10 +264,12 @@ func ParseTime(text string) (Time, error) {
 	if len(text) <= hourEnd || text[hourEnd] != ':' || strings.Contains(text, ",") { // package time reads more than RFC 3339
 		return Time{}, errTime
 	}
+
 	parsed, err := time.Parse(time.RFC3339Nano, text)
 	if err != nil {
 		return Time{}, errTime
 	}
+
 	at := At(parsed)
 	if year := at.Year(); year < 0 || year > 9999 {
 		return Time{}, errTime
@@ -283,14 +294,17 @@ func (t *Time) UnmarshalJSON(data []byte) error {
 	if string(data) == "null" {
 		return nil
 	}
+
 	var text string
 	if err := json.Unmarshal(data, &text); err != nil {
 		return errTime
 	}
+
 	parsed, err := ParseTime(text)
 	if err != nil {
 		return err
 	}
+
 	*t = parsed
 	return nil
 }
@@ -308,15 +322,18 @@ func (a *Audience) UnmarshalJSON(data []byte) error {
 	if string(data) == "null" {
 		return nil
 	}
+
 	var one string
 	if err := json.Unmarshal(data, &one); err == nil {
 		*a = Audience{one}
 		return nil
 	}
+
 	var many []string
 	if err := json.Unmarshal(data, &many); err != nil {
 		return errors.New("audience must be a string or a list of strings")
 	}
+
 	*a = many
 	return nil
 }

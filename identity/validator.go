@@ -69,20 +69,25 @@ func NewValidator(options ValidatorOptions) (*Validator, error) {
 	if options.Documents == nil || options.Replays == nil {
 		return nil, errors.New("a validator needs Documents and Replays")
 	}
+
 	if options.Now == nil {
 		options.Now = time.Now
 	}
+
 	trust, err := newTrustList(options.Trust)
 	if err != nil {
 		return nil, err
 	}
+
 	own, err := ownIssuers(options.OwnIssuer)
 	if err != nil {
 		return nil, err
 	}
+
 	keys := &keyCache{
 		documents: options.Documents, now: options.Now, allowHTTP: options.AllowHTTP, issuers: map[string]*issuerKeys{},
 	}
+
 	return &Validator{trust: trust, own: own, keys: keys, replays: options.Replays, now: options.Now}, nil
 }
 
@@ -152,6 +157,7 @@ func (t TrustedIssuer) Validate() error {
 	if _, err := CanonicalIssuer(t.Issuer); err != nil {
 		return err
 	}
+
 	for _, list := range []struct {
 		name    string
 		entries []string
@@ -165,6 +171,7 @@ func (t TrustedIssuer) Validate() error {
 			}
 		}
 	}
+
 	return checkPrefixes(t.SubjectPrefixes)
 }
 

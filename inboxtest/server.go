@@ -65,6 +65,7 @@ func New(tb testing.TB, file string, settings ...string) *Server {
 		if err != nil {
 			tb.Fatal(err)
 		}
+
 		tb.Cleanup(func() {
 			if err := opened.Close(); err != nil {
 				tb.Error(err)
@@ -78,9 +79,11 @@ func New(tb testing.TB, file string, settings ...string) *Server {
 func (s *Server) Serve() *Server {
 	s.Helper()
 	s.storeKeys()
+
 	if err := s.Listen(); err != nil {
 		s.Fatal(err)
 	}
+
 	s.URL = "http://" + s.HTTPAddr().String()
 
 	ctx, stop := context.WithCancel(context.Background())
@@ -92,6 +95,7 @@ func (s *Server) Serve() *Server {
 			s.Error(err)
 		}
 	})
+
 	return s
 }
 
@@ -122,6 +126,7 @@ func StoreKeys(tb testing.TB, opened *store.Store, agents ...string) {
 	if err != nil {
 		tb.Fatal(err)
 	}
+
 	actor, err := json.Marshal(map[string]any{"private_key_pem": key, "created_at": time.Now().UTC()})
 	if err != nil {
 		tb.Fatal(err)
@@ -132,8 +137,10 @@ func StoreKeys(tb testing.TB, opened *store.Store, agents ...string) {
 			tb.Fatal(err)
 		}
 	}
+
 	put(email.KeyNamespace, "rsa", []byte(key))
 	put(activitypub.KeyNamespace, "rsa:", actor)
+
 	for _, agent := range agents {
 		put(activitypub.KeyNamespace, "rsa:"+agent, actor)
 	}
@@ -156,12 +163,14 @@ func (s *Server) Open(method, path, token, body string, header ...string) *http.
 	if err != nil {
 		s.Fatal(err)
 	}
+
 	if body != "" {
 		request.Header.Set("Content-Type", "application/json")
 	}
 	if token != "" {
 		request.Header.Set("Authorization", "Bearer "+token)
 	}
+
 	for i := 0; i < len(header); i += 2 {
 		request.Header.Set(header[i], header[i+1])
 	}
@@ -170,6 +179,7 @@ func (s *Server) Open(method, path, token, body string, header ...string) *http.
 	if err != nil {
 		s.Fatal(err)
 	}
+
 	return response
 }
 
@@ -217,6 +227,7 @@ func NextEvent(reader *bufio.Reader) (event Event, ok bool) {
 		if err != nil {
 			return event, false
 		}
+
 		field, value, _ := strings.Cut(strings.TrimSuffix(line, "\n"), ": ")
 		switch field {
 		case "id":

@@ -68,6 +68,7 @@ func (b *BytesRef) check(limits Limits) *fault.Fault {
 			return fault.InField("digest", "must be 64 lower-case hexadecimal digits")
 		}
 	}
+
 	switch b.Kind {
 	case BytesInline:
 		return b.checkInline(limits)
@@ -76,6 +77,7 @@ func (b *BytesRef) check(limits Limits) *fault.Fault {
 	case BytesContentAddressed:
 		return b.checkStored(limits)
 	}
+
 	return fault.InField("kind", "must be inline, url or content_addressed")
 }
 
@@ -86,6 +88,7 @@ func (b *BytesRef) checkInline(limits Limits) *fault.Fault {
 	if len(b.DataBase64) > base64Size(limits.Inline) {
 		return tooLarge("data_base64", limits.Inline)
 	}
+
 	content, err := b.Bytes()
 	switch {
 	case err != nil:
@@ -95,6 +98,7 @@ func (b *BytesRef) checkInline(limits Limits) *fault.Fault {
 	case !b.Matches(content):
 		return fault.InField("digest", "is not the digest of the bytes")
 	}
+
 	return nil
 }
 

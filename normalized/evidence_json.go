@@ -15,24 +15,29 @@ func (w *writer) evidence(e *identity.Evidence) {
 	w.field("issuer", e.Issuer)
 	w.field("method", e.Method)
 	w.optional("assurance", e.Assurance)
+
 	if len(e.Audience) == 1 {
 		w.field("audience", e.Audience[0])
 	} else {
 		w.list("audience", e.Audience)
 	}
+
 	if !e.IssuedAt.IsZero() {
 		w.time("issued_at", e.IssuedAt)
 	}
+
 	w.optionalTime("not_before", e.NotBefore)
 	w.optionalTime("expires_at", e.ExpiresAt)
 	w.list("on_behalf_of", e.OnBehalfOf)
 	w.raw("claims", e.Claims)
+
 	if e.Source != nil {
 		w.source(e.Source)
 	}
 	if e.Proof != (identity.Proof{}) {
 		w.proof(&e.Proof)
 	}
+
 	w.extra(e.Extra)
 	w.close('}')
 }
@@ -173,8 +178,10 @@ func readExtra(r *reader, values *map[string]json.RawMessage) {
 		r.fail("is one unknown key too many")
 		return
 	}
+
 	key := string(r.key)
 	value := append(json.RawMessage(nil), r.span()...)
+
 	if *values == nil {
 		*values = map[string]json.RawMessage{}
 	}

@@ -41,6 +41,7 @@ func (f *Fold) add(d *Delta) *fault.Fault {
 	if f.whole && d.Kind != DeltaResponse {
 		return fault.InField("kind", "nothing but another response may follow a response")
 	}
+
 	switch d.Kind {
 	case DeltaText:
 		return f.append(d.Text)
@@ -57,6 +58,7 @@ func (f *Fold) add(d *Delta) *fault.Fault {
 	case DeltaResponse:
 		return f.replace(d.Response)
 	}
+
 	return fault.InField("kind", "must be part_begin, text, part_end, tool_call_start, tool_call_end, status or response")
 }
 
@@ -70,6 +72,7 @@ func (f *Fold) append(text string) *fault.Fault {
 		}
 		f.open = true
 	}
+
 	f.texts += len(text)
 	f.size += len(text)
 	switch {
@@ -78,6 +81,7 @@ func (f *Fold) append(text string) *fault.Fault {
 	case f.texts > f.limits.Text:
 		return tooLarge("text", f.limits.Text)
 	}
+
 	f.text.WriteString(text)
 	return nil
 }
@@ -91,11 +95,14 @@ func (f *Fold) begin(p *Part) *fault.Fault {
 	case p.Kind != PartText:
 		return f.push(*p)
 	}
+
 	empty := *p
 	empty.Content = ""
+
 	if broken := f.push(empty); broken != nil {
 		return broken
 	}
+
 	f.open = true
 	return f.append(p.Content)
 }
@@ -143,11 +150,13 @@ func (f *Fold) status(r *Response) *fault.Fault {
 	case len(r.Parts) > 0:
 		return fault.InField("response.parts", "does not go with a status")
 	}
+
 	set(&f.response.InReplyTo, r.InReplyTo)
 	set(&f.response.ThreadID, r.ThreadID)
 	set(&f.response.Visibility, r.Visibility)
 	set(&f.response.Status, r.Status)
 	f.response.Silent = f.response.Silent || r.Silent
+
 	if r.To != nil {
 		f.response.To = r.To
 	}
@@ -166,6 +175,7 @@ func (f *Fold) status(r *Response) *fault.Fault {
 	if r.unknown != nil {
 		f.response.unknown = r.unknown
 	}
+
 	return nil
 }
 
@@ -179,11 +189,13 @@ func (f *Fold) replace(r *Response) *fault.Fault {
 	if r == nil {
 		return fault.InField("response", "is required")
 	}
+
 	texts, inline := dispatchBytes(r.Dispatch)
 	size := texts + inline + partTexts(r.Parts) + inlineBytes(r.Parts)
 	if largest := f.limits.documentWithBytes(); size > largest {
 		return tooLarge("response", largest)
 	}
+
 	*f = Fold{limits: f.limits, response: *r, parts: r.Parts, whole: true}
 	return nil
 }
@@ -195,6 +207,7 @@ func (f *Fold) Snapshot() Response {
 	if f.whole {
 		return out
 	}
+
 	out.Parts = make([]Part, 0, len(f.parts))
 	for i, p := range f.parts {
 		if f.open && i == len(f.parts)-1 {
@@ -204,6 +217,7 @@ func (f *Fold) Snapshot() Response {
 			out.Parts = append(out.Parts, p)
 		}
 	}
+
 	return out
 }
 
@@ -213,10 +227,12 @@ func (f *Fold) Response() (Response, error) {
 	if f.err != nil {
 		return Response{}, f.err
 	}
+
 	out := f.Snapshot()
 	if f.whole || out.Status == StatusInputRequired {
 		return out, nil
 	}
+
 	for i := range out.Parts {
 		if out.Parts[i].running() {
 			at := key(nil, "parts")
@@ -224,6 +240,7 @@ func (f *Fold) Response() (Response, error) {
 			return Response{}, fault.InField(entry.String(), "the tool call "+out.Parts[i].Name+" was started and never ended")
 		}
 	}
+
 	return out, nil
 }
 
@@ -240,9 +257,11 @@ func (f *Fold) start(p *Part) *fault.Fault {
 	if broken := f.push(*p); broken != nil {
 		return broken
 	}
+
 	if f.calls == nil {
 		f.calls = map[string]int{}
 	}
+
 	f.calls[p.ID] = len(f.parts) - 1
 	return nil
 }
@@ -251,6 +270,7 @@ func (f *Fold) finish(p *Part) *fault.Fault {
 	if broken := f.checkCall(p); broken != nil {
 		return broken
 	}
+
 	at, known := f.calls[p.ID]
 	switch {
 	case !known:
@@ -262,10 +282,12 @@ func (f *Fold) finish(p *Part) *fault.Fault {
 	case p.Name != f.parts[at].Name:
 		return fault.InField("part.name", "is not the name with which the tool call started")
 	}
+
 	ended := *p
 	if !present(ended.Args) {
 		ended.Args = f.parts[at].Args
 	}
+
 	f.parts[at] = ended
 	return f.grow(len(ended.Result))
 }
@@ -274,6 +296,7 @@ func (f *Fold) checkCall(p *Part) *fault.Fault {
 	if p == nil || p.Kind != PartToolCall {
 		return fault.InField("part", "must be a tool_call")
 	}
+
 	c := checker{limits: f.limits, stop: 1}
 	at := key(nil, "part")
 	c.toolCall(&at, p)

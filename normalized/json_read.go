@@ -83,8 +83,10 @@ func (r *reader) more(end byte) bool {
 	if r.err != nil {
 		return false
 	}
+
 	r.nullable = false
 	top := &r.path[len(r.path)-1]
+
 	if r.peek() == end {
 		r.pos++
 		r.path = r.path[:len(r.path)-1]
@@ -93,6 +95,7 @@ func (r *reader) more(end byte) bool {
 	if top.begun {
 		return r.take(',', "misses a comma")
 	}
+
 	top.begun = true
 	return true
 }
@@ -146,6 +149,7 @@ func (r *reader) boolean() bool {
 	case r.peek() == 'f' && r.literal("false"):
 		return false
 	}
+
 	r.fail("must be true or false")
 	return false
 }
@@ -155,17 +159,21 @@ func (r *reader) integer() int64 {
 	if r.err != nil || r.null() {
 		return 0
 	}
+
 	r.peek()
 	start := r.pos
+
 	if !r.number() {
 		r.err = nil // the rule says more than the byte
 		r.fail("must be an integer")
 		return 0
 	}
+
 	value, err := strconv.ParseInt(string(r.data[start:r.pos]), 10, 64)
 	if err != nil {
 		r.fail("must be an integer")
 	}
+
 	return value
 }
 
@@ -215,6 +223,7 @@ func (r *reader) standard(target any) {
 	if r.err != nil {
 		return
 	}
+
 	err := json.Unmarshal(data, target)
 	var mismatch *json.UnmarshalTypeError
 	switch {

@@ -46,6 +46,7 @@ func (r *reader) skip() {
 	if r.err != nil {
 		return
 	}
+
 	r.nullable = false
 	switch r.peek() {
 	case '{':
@@ -72,6 +73,7 @@ func (r *reader) skipObject() {
 	if !r.beginObject() {
 		return
 	}
+
 	var seen keySet
 	for r.field() {
 		if r.strict && !seen.add(r.key) {
@@ -102,12 +104,14 @@ func (k *keySet) add(key []byte) bool {
 		k.count++
 		return true
 	}
+
 	if k.many == nil {
 		k.many = make(map[string]struct{}, 4*fewKeys)
 		for _, other := range k.few {
 			k.many[string(other)] = struct{}{}
 		}
 	}
+
 	before := len(k.many)
 	k.many[string(key)] = struct{}{}
 	return len(k.many) > before
@@ -118,6 +122,7 @@ func (r *reader) number() bool {
 	if r.err != nil {
 		return false
 	}
+
 	start := r.pos
 	r.oneOf("-")
 	valid := r.oneOf("0") || r.digits()
@@ -132,6 +137,7 @@ func (r *reader) number() bool {
 		r.pos = start
 		r.syntax()
 	}
+
 	return valid
 }
 
@@ -187,6 +193,7 @@ func (r *reader) skipQuoted() (end int, escaped bool) {
 			r.pos++
 		}
 	}
+
 	r.syntax()
 	return 0, false
 }
@@ -209,6 +216,7 @@ func (r *reader) escape() bool {
 	if len(rest) < 2 {
 		return false
 	}
+
 	switch rest[1] {
 	case '"', '\\', '/', 'b', 'f', 'n', 'r', 't':
 		r.pos += 2
@@ -225,6 +233,7 @@ func hex4(text []byte) rune {
 	if len(text) < 4 {
 		return -1
 	}
+
 	var value rune
 	for _, c := range text[:4] {
 		switch {
@@ -239,6 +248,7 @@ func hex4(text []byte) rune {
 		}
 		value = value<<4 | rune(c)
 	}
+
 	return value
 }
 
@@ -252,16 +262,19 @@ func unescape(text []byte) []byte {
 		if next < 0 {
 			return append(out, text...)
 		}
+
 		out = append(out, text[:next]...)
 		text = text[next:]
 		if plain := simpleEscapes[text[1]]; plain != 0 {
 			out, text = append(out, plain), text[2:]
 			continue
 		}
+
 		var r rune
 		r, text = unicodeEscape(text)
 		out = utf8.AppendRune(out, r)
 	}
+
 	return out
 }
 
@@ -272,6 +285,7 @@ func unicodeEscape(text []byte) (rune, []byte) {
 	if !utf16.IsSurrogate(r) {
 		return r, text
 	}
+
 	if len(text) >= 6 && text[0] == '\\' && text[1] == 'u' {
 		if pair := utf16.DecodeRune(r, hex4(text[2:])); pair != utf8.RuneError {
 			return pair, text[6:]
@@ -286,11 +300,13 @@ func hasLoneSurrogate(text []byte) bool {
 		if next < 0 {
 			return false
 		}
+
 		text = text[next:]
 		if text[1] != 'u' {
 			text = text[2:]
 			continue
 		}
+
 		written := hex4(text[2:])
 		var r rune
 		if r, text = unicodeEscape(text); r == utf8.RuneError && written != utf8.RuneError {

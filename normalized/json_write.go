@@ -129,6 +129,7 @@ func appendText(dst []byte, text string) []byte {
 			i++
 			continue
 		}
+
 		if c >= utf8.RuneSelf {
 			r, size := utf8.DecodeRuneInString(text[i:])
 			if r != utf8.RuneError || size > 1 {
@@ -139,9 +140,11 @@ func appendText(dst []byte, text string) []byte {
 		} else {
 			dst = appendEscape(append(dst, text[clean:i]...), c)
 		}
+
 		i++
 		clean = i
 	}
+
 	return append(append(dst, text[clean:]...), '"')
 }
 
@@ -173,6 +176,7 @@ func (m *members) keep(r *reader) {
 		r.fail("is one unknown key too many")
 		return
 	}
+
 	key := string(r.key)
 	value := append(json.RawMessage(nil), r.span()...)
 	for i := range *m {
@@ -206,8 +210,10 @@ func (w *writer) textMap(key string, values map[string]string) {
 	if len(values) == 0 {
 		return
 	}
+
 	w.name(key)
 	w.open('{')
+
 	for _, name := range slices.Sorted(maps.Keys(values)) {
 		w.text(name)
 		w.buf = append(w.buf, ':')
@@ -226,6 +232,7 @@ func (w *writer) raw(key string, value json.RawMessage) {
 		w.fail(key, "is not JSON")
 		return
 	}
+
 	w.name(key)
 	w.buf = append(w.buf, value...)
 }
@@ -235,8 +242,10 @@ func (w *writer) rawMap(key string, values map[string]json.RawMessage) {
 	if len(values) == 0 {
 		return
 	}
+
 	w.name(key)
 	w.open('{')
+
 	for _, name := range slices.Sorted(maps.Keys(values)) {
 		value := bytes.TrimSpace(values[name])
 		if !json.Valid(value) {
@@ -245,6 +254,7 @@ func (w *writer) rawMap(key string, values map[string]json.RawMessage) {
 		}
 		w.member(name, value)
 	}
+
 	w.close('}')
 }
 

@@ -12,6 +12,7 @@ func EscapeMarkdown(text string) string {
 	if text == "" {
 		return ""
 	}
+
 	written := strings.Split(text, "\n")
 	for i, line := range written {
 		written[i] = escapeLine(line)
@@ -28,12 +29,14 @@ func escapeLine(line string) string {
 	for range len(line) - len(body) {
 		b.WriteString("&nbsp;") // four spaces would begin a code block
 	}
+
 	if begin := lineMark(body); begin >= 0 {
 		b.WriteString(body[:begin])
 		b.WriteByte('\\')
 		b.WriteByte(body[begin])
 		body = body[begin+1:]
 	}
+
 	var before rune
 	for i, r := range body {
 		if isMark(body, i, r, before) {
@@ -44,6 +47,7 @@ func escapeLine(line string) string {
 			before = r
 		}
 	}
+
 	return b.String()
 }
 
@@ -56,6 +60,7 @@ func lineMark(line string) int {
 	if strings.IndexByte("#-+=>~", line[0]) >= 0 {
 		return 0
 	}
+
 	digits := len(line) - len(strings.TrimLeft(line, "0123456789"))
 	if digits > 0 && digits < len(line) && (line[digits] == '.' || line[digits] == ')') {
 		return digits
@@ -94,11 +99,13 @@ func htmlText(source string) string {
 		if !found {
 			break
 		}
+
 		tag, after, closed := strings.Cut(rest, ">")
 		if !closed {
 			b.WriteString("<" + rest)
 			break
 		}
+
 		name := tagName(tag)
 		switch name {
 		case "script", "style":
@@ -106,8 +113,10 @@ func htmlText(source string) string {
 		case "br", "p", "/p", "div", "/div", "li", "tr", "/tr", "h1", "h2", "h3", "h4", "h5", "h6", "/h1", "/h2", "/h3", "/h4", "/h5", "/h6", "blockquote", "/blockquote", "pre", "/pre", "hr", "/ul", "/ol":
 			b.WriteByte('\n')
 		}
+
 		source = after
 	}
+
 	return collapseLines(html.UnescapeString(b.String()))
 }
 

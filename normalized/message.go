@@ -211,10 +211,12 @@ func (p Part) Carrying(ctx context.Context, content []byte, keeper Keeper) (Part
 		p.BytesRef = Inline(content)
 		return p, nil
 	}
+
 	digest, _, err := keeper.Put(ctx, bytes.NewReader(content))
 	if err != nil {
 		return p, fmt.Errorf("keep a file: %w", err)
 	}
+
 	p.BytesRef = Stored(digest)
 	return p, nil
 }

@@ -39,10 +39,12 @@ func decodeStrict(data []byte, limits Limits, read func(*reader)) error {
 	if err := CheckJSON(data, limits.Depth); err != nil {
 		return err
 	}
+
 	r := newReader(data)
 	if r.peek() != '{' {
 		return fault.New(fault.Malformed, "the document must be an object")
 	}
+
 	read(r)
 	return r.end()
 }
@@ -106,17 +108,21 @@ func (w *writer) message(m *Message) {
 	w.field("media_type", m.Raw.MediaType)
 	w.optional("url", m.Raw.URL)
 	w.close('}')
+
 	if m.PolicyResolution != nil {
 		w.standard("policy_resolution", m.PolicyResolution)
 	}
+
 	if m.ReceivedTrace != nil {
 		w.name("received_trace")
 		w.response(m.ReceivedTrace)
 	}
+
 	if m.Surface != nil {
 		w.name("surface")
 		w.surface(m.Surface)
 	}
+
 	w.unknown(m.unknown)
 	w.close('}')
 }
@@ -241,13 +247,16 @@ func (w *writer) sender(s *Sender) {
 	w.open('{')
 	w.field("address", s.Address)
 	w.optional("display_name", s.DisplayName)
+
 	if s.Profile != nil {
 		w.name("profile")
 		w.profile(s.Profile)
 	}
+
 	w.field("auth_method", s.AuthMethod)
 	w.boolean("verified", s.Verified)
 	w.optional("key_id", s.KeyID)
+
 	if len(s.Identities) > 0 {
 		w.name("identities")
 		w.open('[')
@@ -256,6 +265,7 @@ func (w *writer) sender(s *Sender) {
 		}
 		w.close(']')
 	}
+
 	w.close('}')
 }
 
@@ -290,10 +300,12 @@ func (w *writer) profile(p *SenderProfile) {
 	w.optional("display_name", p.DisplayName)
 	w.optional("username", p.Username)
 	w.optional("url", p.URL)
+
 	if p.Avatar != nil {
 		w.name("avatar")
 		w.image(p.Avatar)
 	}
+
 	w.optional("locale", p.Locale)
 	w.optional("timezone", p.Timezone)
 	w.optional("provider", p.Provider)
@@ -371,19 +383,23 @@ func readRawMap(r *reader) (values map[string]json.RawMessage) {
 	if !r.beginObject() {
 		return nil
 	}
+
 	for r.field() {
 		if len(values) >= maxUnknownKeys {
 			r.fail("is one key too many")
 		}
+
 		key := string(r.key)
 		value := r.raw()
 		if value == nil {
 			continue
 		}
+
 		if values == nil {
 			values = map[string]json.RawMessage{}
 		}
 		values[key] = value
 	}
+
 	return values
 }

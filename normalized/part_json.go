@@ -46,8 +46,10 @@ func (w *writer) part(p *Part) {
 		w.buf = append(w.buf, p.whole...)
 		return
 	}
+
 	w.open('{')
 	w.field("kind", p.Kind)
+
 	switch p.Kind {
 	case PartText:
 		w.field("mime", p.MIME)
@@ -66,6 +68,7 @@ func (w *writer) part(p *Part) {
 			w.standard("policy", p.Policy)
 		}
 	}
+
 	w.unknown(p.unknown)
 	w.close('}')
 }
@@ -76,15 +79,18 @@ func (w *writer) file(p *Part) {
 		w.optional("artifact_type", p.ArtifactType)
 		w.optional("id", p.ID)
 	}
+
 	w.field("mime", p.MIME)
 	if p.BytesRef != nil {
 		w.name("bytes_ref")
 		w.bytesRef(p.BytesRef)
 	}
+
 	w.optional("name", p.Name)
 	w.positive("size", p.Size)
 	w.optional("alt", p.Alt)
 	w.optional("content_id", p.ContentID)
+
 	if artifact {
 		w.optional("description", p.Description)
 	}
@@ -95,6 +101,7 @@ func (w *writer) toolCall(p *Part) {
 	w.field("name", p.Name)
 	w.raw("args", p.Args)
 	w.raw("result", p.Result)
+
 	if p.Error != nil {
 		w.name("error")
 		w.open('{')
@@ -106,9 +113,11 @@ func (w *writer) toolCall(p *Part) {
 func (w *writer) bytesRef(b *BytesRef) {
 	w.open('{')
 	w.field("kind", b.Kind)
+
 	if b.Kind == BytesInline { // an empty file has bytes too: none
 		w.field("data_base64", b.DataBase64)
 	}
+
 	w.optional("url", b.URL)
 	w.optionalTime("expires_at", b.ExpiresAt)
 	w.optional("algo", b.Algo)
@@ -137,6 +146,7 @@ func readPart(r *reader, p *Part) {
 	if !r.beginObject() {
 		return
 	}
+
 	for r.field() {
 		if string(r.key) == "kind" {
 			r.skip()
@@ -154,6 +164,7 @@ func peekKind(r *reader) (kind string) {
 	if !r.beginObject() {
 		return ""
 	}
+
 	for r.field() {
 		if string(r.key) == "kind" {
 			kind = r.string()
@@ -161,9 +172,11 @@ func peekKind(r *reader) (kind string) {
 		}
 		r.skip()
 	}
+
 	if r.err == nil {
 		r.pos, r.path = pos, r.path[:level]
 	}
+
 	return kind
 }
 
@@ -179,9 +192,11 @@ func readPartField(r *reader, p *Part) bool {
 	case PartToolCall:
 		return readToolCallField(r, p)
 	}
+
 	if string(r.key) != "policy" {
 		return false
 	}
+
 	p.Policy = optional(r, func(r *reader, policy *policypart.Part) { r.standard(policy) })
 	return true
 }

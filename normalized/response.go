@@ -135,6 +135,7 @@ func (r Response) Answering(question Message) Response {
 	if r.Error == nil {
 		return r
 	}
+
 	failure := *r.Error
 	if failure.Code == "" {
 		failure.Code = "agent:failed"
@@ -142,6 +143,7 @@ func (r Response) Answering(question Message) Response {
 	if len(r.Parts) == 0 && !r.Silent && strings.TrimSpace(failure.Message) != "" {
 		r.Parts = []Part{Text(failure.Message)}
 	}
+
 	r.Error = &failure
 	return r
 }
@@ -185,8 +187,10 @@ func (w *writer) dispatches(list []Dispatch) {
 	if len(list) == 0 {
 		return
 	}
+
 	w.name("dispatch")
 	w.open('[')
+
 	for i := range list {
 		w.open('{')
 		w.field("to", list[i].To)
@@ -250,6 +254,7 @@ func (c *checker) dispatches(r *Response, self string) {
 	if len(r.Dispatch) == 0 {
 		return
 	}
+
 	at := key(nil, "dispatch")
 	switch {
 	case len(r.Dispatch) > MaxDispatches:
@@ -262,6 +267,7 @@ func (c *checker) dispatches(r *Response, self string) {
 	case len(r.To) > 0 || len(r.Cc) > 0:
 		c.broken(&at, "does not go with to or cc: nothing of this response is sent")
 	}
+
 	for i := range r.Dispatch {
 		entry := index(&at, i)
 		c.dispatch(&entry, &r.Dispatch[i], self)
@@ -273,8 +279,10 @@ func (c *checker) dispatch(at *place, d *Dispatch, self string) {
 	if address, ok := c.address(&to, d.To); ok && sameAddress(address, self) {
 		c.broken(&to, "must be another agent")
 	}
+
 	parts := key(at, "parts")
 	c.parts(&parts, d.Parts, inbound)
+
 	for i := range d.Parts {
 		if d.Parts[i].running() {
 			entry := index(&parts, i)

@@ -27,15 +27,18 @@ func (w *writer) response(r *Response) {
 	w.open('{')
 	w.optional("in_reply_to", r.InReplyTo)
 	w.optional("thread_id", r.ThreadID)
+
 	if len(r.Parts) > 0 {
 		w.name("parts")
 		w.parts(r.Parts)
 	}
+
 	w.yes("silent", r.Silent)
 	w.list("to", r.To)
 	w.list("cc", r.Cc)
 	w.optional("visibility", r.Visibility)
 	w.optional("status", r.Status)
+
 	if r.Error != nil {
 		w.name("error")
 		w.open('{')
@@ -43,6 +46,7 @@ func (w *writer) response(r *Response) {
 		w.field("message", r.Error.Message)
 		w.close('}')
 	}
+
 	w.textMap("metadata", r.Metadata)
 	w.dispatches(r.Dispatch)
 	w.unknown(r.unknown)
@@ -103,6 +107,7 @@ func readTextMap(r *reader) (values map[string]string) {
 	if !r.beginObject() {
 		return nil
 	}
+
 	for r.field() {
 		if values == nil {
 			values = map[string]string{}
@@ -119,14 +124,17 @@ func (d *Delta) AppendJSON(dst []byte) ([]byte, error) {
 	w.open('{')
 	w.field("kind", d.Kind)
 	w.optional("text", d.Text)
+
 	if d.Part != nil {
 		w.name("part")
 		w.part(d.Part)
 	}
+
 	if d.Response != nil {
 		w.name("response")
 		w.response(d.Response)
 	}
+
 	w.close('}')
 	return w.buf, w.err
 }
@@ -166,16 +174,20 @@ func (w *writer) capabilities(c *RecipientCapabilities) {
 	w.open('{')
 	w.name("mention_relay")
 	w.relay(&c.MentionRelay)
+
 	if c.AgentChain != nil {
 		w.name("agent_chain")
 		w.chain(c.AgentChain)
 	}
+
 	w.positive("max_text_bytes", int64(c.MaxTextBytes))
 	w.list("text_mimes", c.TextMIMEs)
+
 	if c.Attachments != nil {
 		w.name("attachments")
 		w.attachments(c.Attachments)
 	}
+
 	w.optionalBoolean("threads", c.Threads)
 	w.optionalBoolean("edits", c.Edits)
 	w.close('}')

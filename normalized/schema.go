@@ -45,6 +45,7 @@ func Schemas() map[string][]byte {
 		"policy-part.json": policySchema(),
 		"evidence.json":    evidenceSchema(),
 	}
+
 	written := make(map[string][]byte, len(files))
 	for name, s := range files {
 		s["$schema"] = schemaDialect
@@ -54,6 +55,7 @@ func Schemas() map[string][]byte {
 		}
 		written[name] = append(body, '\n')
 	}
+
 	return written
 }
 
@@ -144,6 +146,7 @@ func messageSchema() schema {
 		"received_trace":    ref("response.json#/$defs/trace"),
 		"surface":           ref("#/$defs/surface"),
 	})
+
 	s["title"] = "Message to one agent"
 	s["$defs"] = schema{
 		"sender":                 senderSchema(ref("evidence.json")),
@@ -153,6 +156,7 @@ func messageSchema() schema {
 		"recipient_capabilities": capabilitiesSchema(),
 		"surface":                surfaceSchema(),
 	}
+
 	return s
 }
 
@@ -251,10 +255,12 @@ func evidenceSchema() schema {
 			}),
 		}},
 	}, when(attestation, needs("id", "expires_at")))
+
 	s["title"] = "What somebody already verified about a sender; not a login"
 	s["$defs"] = schema{"reference": record([]string{"subject", "issuer", "method"}, schema{
 		"subject": text(stated.ID), "issuer": text(stated.ID), "method": text(name),
 	})}
+
 	return s
 }
 
@@ -367,6 +373,7 @@ func policySchema() schema {
 		when(having("kind", policypart.PaymentRequired), needs("expires_at")),
 		when(having("kind", policypart.TooManyRequests), needs("retry_after_seconds")),
 	)
+
 	s["title"] = "Policy part: what an agent demands before it goes on, or why it does not go on; kind is an open string"
 	s["$defs"] = schema{"resolution": resolutionSchema()}
 	return s
@@ -401,11 +408,13 @@ func responseSchema() schema {
 		when(needs("error"), having("status", StatusFailed)),
 		schema{"properties": schema{"parts": schema{"contains": having("kind", PartPolicy), "minContains": 0, "maxContains": 1}}},
 	)
+
 	s["title"] = "Answer of an agent"
 	s["$defs"] = schema{
 		"growing": titled("Answer inside a delta: nothing is required yet", record(nil, responseFields("part.json"))),
 		"trace":   titled("Another agent's answer, carried for display", record(nil, traceFields())),
 	}
+
 	return s
 }
 
@@ -441,9 +450,11 @@ func deltaSchema() schema {
 	outcome := schema{"properties": schema{"part": schema{
 		"properties": schema{"kind": constant(PartToolCall)}, "anyOf": []schema{needs("result"), needs("error")},
 	}}}
+
 	bare := schema{"properties": schema{"part": schema{
 		"properties": schema{"kind": constant(PartToolCall)}, "not": schema{"anyOf": []schema{needs("result"), needs("error")}},
 	}}}
+
 	begun := schema{"properties": schema{"part": not(having("kind", PartToolCall))}}
 	return titled("One step of a growing answer", record([]string{"kind"}, schema{
 		"kind":     among(DeltaPartBegin, DeltaText, DeltaPartEnd, DeltaToolCallStart, DeltaToolCallEnd, DeltaStatus, DeltaResponse),

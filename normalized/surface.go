@@ -41,6 +41,7 @@ func (s *Surface) AddRecipients(list *[]SurfaceRecipient, recipients ...SurfaceR
 	for _, one := range slices.Concat(s.To, s.Cc) {
 		used += escapedSize(one.Address) + escapedSize(one.Name) + overhead
 	}
+
 	for _, one := range recipients {
 		size := escapedSize(one.Address) + escapedSize(one.Name) + overhead
 		if len(s.To)+len(s.Cc) >= MaxSurfaceRecipients || used+size > MaxSurfaceBytes-others {
@@ -81,8 +82,10 @@ func (w *writer) surfaceRecipients(name string, list []SurfaceRecipient) {
 	if len(list) == 0 {
 		return
 	}
+
 	w.name(name)
 	w.open('[')
+
 	for _, one := range list {
 		w.open('{')
 		w.field("address", one.Address)
@@ -126,11 +129,13 @@ func readSurfaceRecipients(r *reader) (list []SurfaceRecipient) {
 	if !r.beginArray() {
 		return nil
 	}
+
 	for r.element() {
 		var one SurfaceRecipient
 		if !r.beginObject() {
 			continue
 		}
+
 		for r.field() {
 			switch string(r.key) {
 			case "address":
@@ -141,8 +146,10 @@ func readSurfaceRecipients(r *reader) (list []SurfaceRecipient) {
 				r.skip()
 			}
 		}
+
 		list = append(list, one)
 	}
+
 	return list
 }
 
@@ -166,20 +173,25 @@ func (c *checker) surface(s *Surface) {
 	at := key(nil, "surface")
 	c.machine(&at, "channel", s.Channel, c.limits.Name, true)
 	c.prose(&at, "subject", s.Subject, MaxSurfaceBytes)
+
 	if s.Date != nil {
 		c.instant(&at, "date", *s.Date)
 	}
+
 	c.machine(&at, "tag", s.Tag, c.limits.Address, false)
 	c.machine(&at, "list_id", s.ListID, c.limits.ID, false)
 	c.machine(&at, "language", s.Language, c.limits.Name, false)
+
 	if s.Omitted < 0 {
 		omitted := key(&at, "recipients_omitted")
 		c.broken(&omitted, "must not be below zero")
 	}
+
 	if len(s.To)+len(s.Cc) > MaxSurfaceRecipients {
 		c.broken(&at, "has more than 100 recipients")
 		return
 	}
+
 	c.surfaceRecipients(&at, "to", s.To)
 	c.surfaceRecipients(&at, "cc", s.Cc)
 	w := newWriter(nil)

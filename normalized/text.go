@@ -27,6 +27,7 @@ func NewParts(parts []Part) []Part {
 			break
 		}
 	}
+
 	for i := range parts {
 		if parts[i].New != "" {
 			parts[i].Content, parts[i].New = parts[i].New, ""
@@ -98,6 +99,7 @@ func fileLine(p *Part) string {
 	if p.Size > 0 {
 		facts = append(facts, byteSize(p.Size))
 	}
+
 	line := "Attachment: " + orElse(p.Name, "file")
 	if len(facts) > 0 {
 		line += " (" + strings.Join(facts, ", ") + ")"
@@ -105,6 +107,7 @@ func fileLine(p *Part) string {
 	if about := orElse(p.Alt, p.Description); about != "" {
 		line += ": " + about
 	}
+
 	return line
 }
 
@@ -188,6 +191,7 @@ func (s *Sender) clean() {
 	if s.Profile == nil {
 		return
 	}
+
 	profile := *s.Profile
 	profile.DisplayName = cleanName(profile.DisplayName)
 	profile.Username = cleanName(profile.Username)
@@ -201,6 +205,7 @@ func (s *Sender) clean() {
 	if profile.Avatar != nil && !isWebURL(profile.Avatar.URL) {
 		profile.Avatar = nil
 	}
+
 	s.Profile = &profile
 }
 
@@ -284,10 +289,12 @@ func cleanName(name string) string {
 			return r
 		}, name)
 	}
+
 	name = strings.TrimSpace(name)
 	if len(name) > longestName {
 		name = strings.TrimSpace(strings.ToValidUTF8(name[:longestName], ""))
 	}
+
 	return name
 }
 

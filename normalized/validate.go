@@ -45,16 +45,19 @@ func (c *checker) message(m *Message) {
 	c.oneOf(nil, "received_via", m.ReceivedVia, ViaActivityPub, ViaA2A, ViaEmail)
 	c.instant(nil, "received_at", m.ReceivedAt)
 	c.raw(&m.Raw)
+
 	if m.PolicyResolution != nil {
 		at := key(nil, "policy_resolution")
 		c.shape(&at, m.PolicyResolution.Check())
 	}
+
 	if m.ReceivedTrace != nil {
 		c.trace(m.ReceivedTrace)
 	}
 	if m.Surface != nil {
 		c.surface(m.Surface)
 	}
+
 	c.documentSize(m.AppendJSON, m.texts(), inlineBytes(m.Parts))
 }
 
@@ -85,11 +88,13 @@ func (c *checker) turn(at *place, h *HistoricalMessage) {
 	c.oneOf(at, "role", h.Role, RoleUser, RoleAssistant)
 	sender := key(at, "sender")
 	c.sender(&sender, &h.Sender)
+
 	for i := range h.Sender.Identities {
 		identities := key(&sender, "identities")
 		entry := index(&identities, i)
 		c.shape(&entry, h.Sender.Identities[i].CheckReference())
 	}
+
 	parts := key(at, "parts")
 	c.parts(&parts, h.Parts, remembered)
 	c.instant(at, "timestamp", h.Timestamp)
@@ -116,10 +121,12 @@ func (c *checker) trace(r *Response) {
 	case len(body) > c.limits.Trace:
 		c.over(&at, c.limits.Trace)
 	}
+
 	if len(r.Dispatch) > 0 {
 		dispatch := key(&at, "dispatch")
 		c.broken(&dispatch, "stands in answers of our own agents only")
 	}
+
 	parts := key(&at, "parts")
 	if len(r.Parts) > 0 {
 		c.parts(&parts, r.Parts, forwarded)
@@ -273,11 +280,13 @@ func (c *checker) address(at *place, text string) (identity.Address, bool) {
 		c.broken(at, fmt.Sprintf("is over %d bytes", c.limits.Address))
 		return identity.Address{}, false
 	}
+
 	parsed, err := identity.ParseAddress(text)
 	if err != nil || !parsed.Is(text) {
 		c.broken(at, "must be an address in the form @user@domain")
 		return identity.Address{}, false
 	}
+
 	return parsed, true
 }
 
@@ -287,6 +296,7 @@ func (c *checker) documentSize(encode func([]byte) ([]byte, error), texts, inlin
 	if c.full() || 6*texts < c.limits.Document/2 {
 		return
 	}
+
 	body, err := encode(nil)
 	switch {
 	case err != nil:
@@ -302,9 +312,11 @@ func (m *Message) texts() int {
 	for i := range m.History {
 		total += m.History[i].Sender.texts() + partTexts(m.History[i].Parts)
 	}
+
 	for _, mime := range slices.Concat(m.RecipientCapabilities.TextMIMEs, m.RecipientCapabilities.MentionRelay.Fields) {
 		total += len(mime)
 	}
+
 	if m.Surface != nil {
 		total += MaxSurfaceBytes // at most; it has a bound of its own
 	}
@@ -335,11 +347,13 @@ func (c *checker) free(at *place, name string, value json.RawMessage, limit int)
 	if len(value) == 0 {
 		return
 	}
+
 	field := key(at, name)
 	if len(value) > limit {
 		c.over(&field, limit)
 		return
 	}
+
 	if err := CheckJSON(value, freeDepth); err != nil {
 		c.broken(&field, "must be plain JSON: "+fault.Of(err).Public)
 	}
@@ -365,16 +379,19 @@ func (c *checker) sender(at *place, s *Sender) {
 	address := key(at, "address")
 	c.address(&address, s.Address)
 	c.prose(at, "display_name", s.DisplayName, 0)
+
 	if s.Profile != nil {
 		profile := key(at, "profile")
 		c.profile(&profile, s.Profile)
 	}
+
 	c.oneOf(at, "auth_method", s.AuthMethod, AuthActivityPubSignature, AuthActivityPubProof, AuthA2AJWT, AuthA2AOAuth,
 		AuthEmailDKIM, AuthEmailDMARC, AuthNone)
 	if s.Verified && s.AuthMethod == AuthNone {
 		verified := key(at, "verified")
 		c.broken(&verified, "must be false with auth_method none")
 	}
+
 	c.machine(at, "key_id", s.KeyID, c.limits.ID, false)
 }
 
@@ -385,12 +402,14 @@ func (c *checker) evidence(sender *place, list []identity.Evidence) {
 		c.broken(&at, fmt.Sprintf("has more than %d entries", c.limits.Identities))
 		return
 	}
+
 	total := 0
 	for i := range list {
 		entry := index(&at, i)
 		c.shape(&entry, list[i].CheckShape())
 		total += list[i].Size()
 	}
+
 	if total > c.limits.Evidence {
 		c.over(&at, c.limits.Evidence)
 	}
@@ -403,6 +422,7 @@ func (c *checker) profile(at *place, p *SenderProfile) {
 	} {
 		c.prose(at, field.name, field.text, 0)
 	}
+
 	c.webURL(at, "url", p.URL)
 	if p.Avatar != nil {
 		avatar := key(at, "avatar")
@@ -410,6 +430,7 @@ func (c *checker) profile(at *place, p *SenderProfile) {
 		c.natural(&avatar, "width", int64(p.Avatar.Width))
 		c.natural(&avatar, "height", int64(p.Avatar.Height))
 	}
+
 	extensions := key(at, "extensions")
 	c.freeMap(&extensions, p.Extensions)
 }

@@ -35,9 +35,11 @@ func (c *checker) parts(at *place, list []Part, where setting) {
 		c.broken(at, fmt.Sprintf("has more than %d parts", c.limits.Parts))
 		return
 	}
+
 	if !slices.ContainsFunc(list, func(p Part) bool { return !p.blank() }) {
 		c.broken(at, "needs at least one part that is not blank")
 	}
+
 	text := 0
 	for i := range list {
 		if c.full() {
@@ -47,6 +49,7 @@ func (c *checker) parts(at *place, list []Part, where setting) {
 		c.part(&entry, &list[i], where)
 		text += len(list[i].Content)
 	}
+
 	if text > c.limits.Text {
 		c.over(at, c.limits.Text)
 	}
@@ -99,17 +102,21 @@ func (c *checker) toolCall(at *place, p *Part) {
 	c.machine(at, "name", p.Name, c.limits.Name, true)
 	c.free(at, "args", p.Args, c.limits.ToolJSON)
 	c.free(at, "result", p.Result, c.limits.ToolJSON)
+
 	if p.Error == nil {
 		return
 	}
+
 	failure := key(at, "error")
 	if present(p.Result) {
 		c.broken(&failure, "does not go with a result")
 	}
+
 	if strings.TrimSpace(p.Error.Message) == "" {
 		message := key(&failure, "message")
 		c.broken(&message, "is required")
 	}
+
 	c.prose(&failure, "message", p.Error.Message, c.limits.ToolJSON)
 }
 
@@ -182,10 +189,12 @@ func (c *checker) file(at *place, p *Part) {
 	} else if f := p.BytesRef.check(c.limits); f != nil {
 		c.add(&fault.Fault{Kind: f.Kind, Field: ref.below(f.Field), Public: f.Public})
 	}
+
 	c.machine(at, "name", p.Name, c.limits.Name, false)
 	c.natural(at, "size", p.Size)
 	c.prose(at, "alt", p.Alt, c.limits.TextPart)
 	c.machine(at, "content_id", p.ContentID, c.limits.ID, false)
+
 	if p.Kind == PartArtifact {
 		c.machine(at, "artifact_type", p.ArtifactType, c.limits.Name, false)
 		c.machine(at, "id", p.ID, c.limits.ID, false)

@@ -27,9 +27,11 @@ func (c *checker) response(r *Response, question *Message) {
 	c.answers("thread_id", r.ThreadID, question.ThreadID)
 	c.answerParts(r)
 	c.recipients(r, &question.RecipientCapabilities.MentionRelay)
+
 	if r.Visibility != "" {
 		c.oneOf(nil, "visibility", r.Visibility, visibilities...)
 	}
+
 	c.status(r)
 	c.metadata(r.Metadata)
 	c.dispatches(r, question.Recipient)
@@ -57,6 +59,7 @@ func (c *checker) answerParts(r *Response) {
 	case r.Silent, len(r.Dispatch) > 0:
 		return
 	}
+
 	c.parts(&at, r.Parts, outbound)
 	for i := range r.Parts {
 		entry := index(&at, i)
@@ -111,6 +114,7 @@ func (c *checker) status(r *Response) {
 	if r.Status != "" {
 		c.oneOf(nil, "status", r.Status, StatusCompleted, StatusInputRequired, StatusFailed)
 	}
+
 	at := key(nil, "status")
 	if policy := r.Policy(); policy != nil && r.Status != policypart.ResponseStatus(policy.Kind) {
 		c.broken(&at, "must be "+policypart.ResponseStatus(policy.Kind)+" with a policy part of kind "+policy.Kind)
@@ -118,15 +122,18 @@ func (c *checker) status(r *Response) {
 	if r.Error == nil {
 		return
 	}
+
 	failure := key(nil, "error")
 	if r.Status != StatusFailed {
 		c.broken(&failure, "goes with status failed only")
 	}
+
 	c.machine(&failure, "code", r.Error.Code, c.limits.Name, true)
 	if strings.TrimSpace(r.Error.Message) == "" {
 		message := key(&failure, "message")
 		c.broken(&message, "is required")
 	}
+
 	c.prose(&failure, "message", r.Error.Message, c.limits.TextPart)
 }
 
@@ -140,6 +147,7 @@ func (c *checker) metadata(values map[string]string) {
 			return
 		}
 	}
+
 	if total > c.limits.Metadata {
 		c.over(&at, c.limits.Metadata)
 	}
@@ -149,10 +157,12 @@ func (c *checker) capabilities(r *RecipientCapabilities) {
 	at := key(nil, "recipient_capabilities")
 	relay := key(&at, "mention_relay")
 	c.relay(&relay, &r.MentionRelay)
+
 	if r.AgentChain != nil {
 		chain := key(&at, "agent_chain")
 		c.chain(&chain, r.AgentChain)
 	}
+
 	c.natural(&at, "max_text_bytes", int64(r.MaxTextBytes))
 	for i, mime := range r.TextMIMEs {
 		if !isTextMIME(mime) {
@@ -161,6 +171,7 @@ func (c *checker) capabilities(r *RecipientCapabilities) {
 			c.broken(&entry, textMIMERule)
 		}
 	}
+
 	if r.Attachments != nil {
 		attachments := key(&at, "attachments")
 		c.natural(&attachments, "max_count", int64(r.Attachments.MaxCount))
@@ -183,6 +194,7 @@ func (c *checker) envelope(relay *place, name string, fields []string) {
 	if len(fields) == 0 {
 		c.broken(&at, "is required")
 	}
+
 	for _, field := range fields {
 		if field != "to" && field != "cc" {
 			c.broken(&at, "must be to or cc")

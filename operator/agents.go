@@ -117,6 +117,7 @@ func (f Follows) Pending(ctx context.Context, agent string) ([]PendingFollow, er
 		}
 		pending = append(pending, row)
 	}
+
 	return pending, err
 }
 
@@ -127,6 +128,7 @@ func (f Follows) Decide(ctx context.Context, agent, actor string, accept bool) e
 	if err != nil {
 		return err
 	}
+
 	_, found, err := f.store.State().Get(ctx, activitypub.PendingNamespace+entry.Name, actor)
 	if err != nil {
 		return err
@@ -139,6 +141,7 @@ func (f Follows) Decide(ctx context.Context, agent, actor string, accept bool) e
 	if err != nil {
 		return err
 	}
+
 	job := f.later(activitypub.Later{Partition: partition, Payload: payload})
 	return f.store.InTx(ctx, func(tx *store.Tx) error { return tx.Enqueue(ctx, job) })
 }

@@ -52,6 +52,7 @@ func (a Answers) find(ctx context.Context, id string) (string, error) {
 		} else if !fault.Is(err, fault.NotFound) {
 			return "", err
 		}
+
 		turn, err := a.store.Turn(ctx, candidate)
 		switch {
 		case err == nil && turn.ReplyID != "":
@@ -73,6 +74,7 @@ func (a Answers) Pin(ctx context.Context, id string, pinned bool) error {
 	if err != nil {
 		return err
 	}
+
 	reply, _, err := a.store.Reply(ctx, replyID)
 	switch {
 	case err != nil:
@@ -85,6 +87,7 @@ func (a Answers) Pin(ctx context.Context, id string, pinned bool) error {
 	if err != nil {
 		return err
 	}
+
 	return a.store.InTx(ctx, func(tx *store.Tx) error {
 		changed, err := changePin(ctx, tx, reply, pinned, gone)
 		if err != nil || !changed {
@@ -104,14 +107,17 @@ func changePin(ctx context.Context, tx *store.Tx, reply exchange.Reply, pinned b
 	if err := tx.PutDocument(ctx, activitypub.PinTurn, agent, []byte("{}"), time.Time{}); err != nil {
 		return false, err
 	}
+
 	for _, id := range gone {
 		if _, err := tx.RemoveDocument(ctx, namespace, id); err != nil {
 			return false, err
 		}
 	}
+
 	if !pinned {
 		return tx.RemoveDocument(ctx, namespace, reply.ID)
 	}
+
 	ids, _, err := tx.ListDocuments(ctx, namespace, "", 2*activitypub.MaxFeatured)
 	switch {
 	case err != nil || slices.Contains(ids, reply.ID):
@@ -119,6 +125,7 @@ func changePin(ctx context.Context, tx *store.Tx, reply exchange.Reply, pinned b
 	case len(ids) >= activitypub.MaxFeatured:
 		return false, fault.Newf(fault.Conflict, "%s has %d pinned answers already; take one off with: inbox unpin ID", reply.Agent, len(ids))
 	}
+
 	return true, tx.PutDocument(ctx, namespace, reply.ID, []byte("{}"), time.Time{})
 }
 
@@ -128,6 +135,7 @@ func (a Answers) pinnedAndGone(ctx context.Context, agent string) (gone []string
 	if err != nil {
 		return nil, err
 	}
+
 	for _, id := range ids {
 		reply, _, err := a.store.Reply(ctx, id)
 		switch {
@@ -137,6 +145,7 @@ func (a Answers) pinnedAndGone(ctx context.Context, agent string) (gone []string
 			return nil, err
 		}
 	}
+
 	return gone, nil
 }
 

@@ -48,6 +48,7 @@ func (c Conversations) Export(ctx context.Context, filter ConversationFilter) ([
 		if err != nil {
 			return nil, err
 		}
+
 		for _, session := range page {
 			if filter.Session != "" && session.ID != filter.Session {
 				continue
@@ -58,9 +59,11 @@ func (c Conversations) Export(ctx context.Context, filter ConversationFilter) ([
 			}
 			documents = append(documents, bridge.DocumentOf(session, messages))
 		}
+
 		if len(page) == 0 {
 			return documents, nil
 		}
+
 		rows.Before = page[len(page)-1].Cursor()
 	}
 }
@@ -91,6 +94,7 @@ func (c Conversations) Import(ctx context.Context, client, connector, agent stri
 	if owner == exchange.AnyOwner {
 		return nil, fault.InField("client", "is needed, or connector: whose conversations are they?")
 	}
+
 	documents, mapped, err := bridge.ReadImport(body)
 	if err != nil {
 		return nil, err
@@ -120,11 +124,13 @@ func (c Conversations) Import(ctx context.Context, client, connector, agent stri
 		}
 		done = append(done, ImportedConversation{stored.ID, stored.Agent, len(one.Messages), created})
 	}
+
 	for key, session := range mapped {
 		if err := c.store.SessionMap(owner).ImportSession(ctx, key, session); err != nil {
 			return done, err
 		}
 	}
+
 	return done, nil
 }
 

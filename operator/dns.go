@@ -25,6 +25,7 @@ func (o *Operator) DNSRecords(ctx context.Context) ([]DNSRecord, error) {
 	if err != nil || published == nil {
 		return []DNSRecord{}, err
 	}
+
 	found := email.Records(*published)
 	records := make([]DNSRecord, 0, len(found))
 	for _, r := range found {
@@ -43,10 +44,12 @@ func (o *Operator) published(ctx context.Context) (*email.Published, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	key, err := email.LoadKey(documents, o.options.Config.Mail.DKIMKeyFile)
 	if err != nil {
 		return nil, fmt.Errorf("load dkim key: %w", err)
 	}
+
 	keys := map[string]crypto.Signer{o.options.Config.Mail.DKIMSelector: key}
 	if selector := o.options.Config.Mail.DKIMEd25519Selector; selector != "" {
 		if keys[selector], err = email.LoadEd25519Key(documents); err != nil {
@@ -58,6 +61,7 @@ func (o *Operator) published(ctx context.Context) (*email.Published, error) {
 	if err != nil {
 		return nil, fmt.Errorf("public_url: %w", err)
 	}
+
 	published := &email.Published{
 		Domain: identity.HostOf(o.options.Config.Domain), Hostname: o.options.Config.SMTP.Hostname, Mode: o.options.Config.Mail.Mode, WebHost: public.Hostname(),
 		Keys: keys, PolicyMode: o.options.Config.Mail.MTASTS, Reports: o.options.Config.Mail.Reports,
@@ -67,5 +71,6 @@ func (o *Operator) published(ctx context.Context) (*email.Published, error) {
 			published.Smarthost = relay.Hostname()
 		}
 	}
+
 	return published, nil
 }

@@ -78,10 +78,12 @@ func (m Messages) Show(ctx context.Context, id string) (Shown, error) {
 	if shown.Deliveries, err = m.store.Deliveries(ctx, delivery.Filter{TurnID: turnID, Limit: 500}); err != nil {
 		return shown, err
 	}
+
 	shown.Deliveries = listed(shown.Deliveries)
 	if shown.ToolRequests, err = m.store.ToolRequests(ctx, exchange.ToolRequestFilter{TurnID: turnID, All: true, Limit: 500}); err != nil {
 		return shown, err
 	}
+
 	shown.Events, err = m.Timeline(ctx, turnID, maxShownEvents)
 	shown.Spent = exchange.SpentBy(shown.Events)
 	return shown, err
@@ -93,6 +95,7 @@ func (m Messages) find(ctx context.Context, id string) (turnID string, err error
 	} else if !fault.Is(err, fault.NotFound) {
 		return "", err
 	}
+
 	if record, _, err := m.store.Delivery(ctx, id); err == nil {
 		return record.TurnID, nil
 	} else if !fault.Is(err, fault.NotFound) {
@@ -104,6 +107,7 @@ func (m Messages) find(ctx context.Context, id string) (turnID string, err error
 	} else if found {
 		id = activity
 	}
+
 	for _, agent := range m.agents() {
 		entry, found, err := m.store.FindMessage(ctx, agent, id)
 		if err != nil {
@@ -113,6 +117,7 @@ func (m Messages) find(ctx context.Context, id string) (turnID string, err error
 			return entry.TurnID, nil
 		}
 	}
+
 	return "", fault.Newf(fault.NotFound, "no message %s was accepted here", id)
 }
 

@@ -45,6 +45,7 @@ func (p People) WithStops(ctx context.Context, before string, limit int) ([]Pers
 	if err != nil {
 		return nil, err
 	}
+
 	stops, order, err := p.stops(ctx)
 	if err != nil {
 		return nil, err
@@ -54,6 +55,7 @@ func (p People) WithStops(ctx context.Context, before string, limit int) ([]Pers
 	for _, one := range found {
 		people = append(people, Person{PersonIdentity: one, Stopped: agentsOf(stops[one.Principal])})
 	}
+
 	if before != "" {
 		return people, nil
 	}
@@ -67,6 +69,7 @@ func (p People) WithStops(ctx context.Context, before string, limit int) ([]Pers
 			people = append(people, stopped(principal, stops[principal]))
 		}
 	}
+
 	return people, nil
 }
 
@@ -77,16 +80,19 @@ func (p People) stops(ctx context.Context) (map[string][]exchange.ListEntry, []s
 		if err != nil {
 			return nil, nil, err
 		}
+
 		for _, entry := range page {
 			if _, known := found[entry.Target]; !known {
 				order = append(order, entry.Target)
 			}
 			found[entry.Target] = append(found[entry.Target], entry)
 		}
+
 		if count += len(page); count >= maxStops {
 			break
 		}
 	}
+
 	return found, order, nil
 }
 
@@ -136,6 +142,7 @@ func (p People) linked(ctx context.Context, name string) (string, error) {
 		if err != nil {
 			return "", err
 		}
+
 		for _, one := range people {
 			if one.Subject == name || identity.SameAddress(one.Address, name) {
 				found[one.Principal] = true
@@ -153,6 +160,7 @@ func (p People) linked(ctx context.Context, name string) (string, error) {
 			return principal, nil
 		}
 	}
+
 	return "", fault.Newf(fault.Conflict, "several linked identities have %q; name one by its principal: inbox people list --json", name)
 }
 

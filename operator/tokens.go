@@ -78,6 +78,7 @@ func (t Tokens) CreateBridge(ctx context.Context, name, agent string, scopes []s
 	if len(scopes) == 0 {
 		return "", exchange.Token{}, fault.New(fault.Malformed, "a bridge's token needs a scope: send, pending or ack")
 	}
+
 	for _, scope := range scopes {
 		if !slices.Contains(exchange.AllBridgeScopes(), scope) {
 			return "", exchange.Token{}, fault.Newf(fault.Malformed, "there is no scope %q: write some of send, pending, ack", scope)
@@ -90,6 +91,7 @@ func (t Tokens) create(ctx context.Context, name, agent, scope string) (string, 
 	if err := validTokenName(name); err != nil {
 		return "", exchange.Token{}, err
 	}
+
 	known := agent == ""
 	for _, own := range t.Agents() {
 		if strings.EqualFold(own, name) {
@@ -97,9 +99,11 @@ func (t Tokens) create(ctx context.Context, name, agent, scope string) (string, 
 		}
 		known = known || strings.EqualFold(own, agent)
 	}
+
 	if !known {
 		return "", exchange.Token{}, fault.Newf(fault.NotFound, "there is no agent %q; see: inbox agents list", agent)
 	}
+
 	return t.mint(ctx, name, agent, scope)
 }
 
@@ -158,6 +162,7 @@ func (t Tokens) EnsureAdmin(ctx context.Context, directory string) error {
 	if err != nil {
 		return err
 	}
+
 	for _, token := range tokens {
 		if token.Scope == exchange.TokenAdmin {
 			return nil
@@ -168,6 +173,7 @@ func (t Tokens) EnsureAdmin(ctx context.Context, directory string) error {
 	if err := disk.WritePrivate(path, token+"\n"); err != nil {
 		return fmt.Errorf("data_dir: cannot write %s: %w", path, disk.Cause(err))
 	}
+
 	slog.InfoContext(ctx, "the first token of the operator API was written", "file", path)
 	return t.registerAdmin(ctx, token)
 }
@@ -179,6 +185,7 @@ func (t Tokens) registerAdmin(ctx context.Context, token string) error {
 	if len(token) < minAdminToken {
 		return nil // emptied by the operator: nothing that could be guessed becomes a key
 	}
+
 	hash := bearer.Hash(token)
 	if _, found, err := t.ByHash(ctx, hash); found || err != nil {
 		return err
@@ -213,6 +220,7 @@ func (k Keys) List(ctx context.Context) ([]PublishedKey, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	active, previous, err := keyring.Public(ctx)
 	keys := []PublishedKey{}
 	for _, list := range [][]identity.PublicKey{active, previous} {

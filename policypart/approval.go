@@ -38,11 +38,13 @@ func (p Part) Approval() Approval {
 	if json.Unmarshal(p.Data[ApprovalKey], &given) != nil { // absent, or of another form: the words say what it is about
 		given.Approval, given.ToolName = Approval{}, ""
 	}
+
 	read := given.Approval
 	read.Tool = orElse(read.Tool, given.ToolName)
 	if strings.TrimSpace(read.Summary) == "" {
 		read.Summary = p.Message
 	}
+
 	read.Preview, read.ApplyInput = present(read.Preview), present(read.ApplyInput)
 	return read
 }

@@ -127,6 +127,7 @@ func (i Issuance) checkTerms(a Attempt) *Refusal {
 	if terms, err := i.Part.Terms(); err != nil || terms != i.Action {
 		return &Refusal{CodeTerms, "the stored demand does not match its frozen terms"}
 	}
+
 	switch {
 	case a.Kind != "" && a.Kind != i.Kind:
 		return &Refusal{CodeTerms, "the demand is for " + i.Kind + ", the resolution for another kind"}

@@ -44,6 +44,7 @@ func (p Part) checkTranslations() *identity.ShapeError {
 	if len(p.MessageTranslations) > maxListed {
 		return broken("message_translations", "has more than 64 languages")
 	}
+
 	for _, language := range slices.Sorted(maps.Keys(p.MessageTranslations)) {
 		field := "message_translations." + language
 		translation := p.MessageTranslations[language]
@@ -55,6 +56,7 @@ func (p Part) checkTranslations() *identity.ShapeError {
 			return found
 		}
 	}
+
 	return nil
 }
 
@@ -87,16 +89,19 @@ func (p Part) checkDemand() *identity.ShapeError {
 	case p.Kind == Unauthorized && len(p.AuthChallenges) == 0:
 		return broken("auth_challenges", "is required with unauthorized")
 	}
+
 	for i, scope := range p.Scopes {
 		if found := name(fmt.Sprintf("scopes[%d]", i), scope, true); found != nil {
 			return found
 		}
 	}
+
 	for i, challenge := range p.AuthChallenges {
 		if found := name(fmt.Sprintf("auth_challenges[%d].scheme", i), challenge.Scheme, true); found != nil {
 			return found
 		}
 	}
+
 	return first(name("amount", p.Amount, false), name("currency", p.Currency, false), prose("blocked_by", p.BlockedBy, maxURLBytes, false))
 }
 
@@ -110,11 +115,13 @@ func (p Part) checkFree() *identity.ShapeError {
 			return broken("data."+key, "must be JSON")
 		}
 	}
+
 	for i, accept := range p.Accepts {
 		if !json.Valid(accept) {
 			return broken(fmt.Sprintf("accepts[%d]", i), "must be JSON")
 		}
 	}
+
 	body, err := json.Marshal(p)
 	if err != nil {
 		return broken("", "cannot be written as JSON")
@@ -122,6 +129,7 @@ func (p Part) checkFree() *identity.ShapeError {
 	if len(body) > MaxBytes {
 		return &identity.ShapeError{Rule: "is over 64 KiB as JSON", TooLarge: true}
 	}
+
 	return nil
 }
 
@@ -136,6 +144,7 @@ func (r Resolution) Check() *identity.ShapeError {
 	); found != nil {
 		return found
 	}
+
 	switch {
 	case !slices.Contains(outcomes, r.Outcome):
 		return broken("outcome", "must be granted, paid, denied or expired")
@@ -145,6 +154,7 @@ func (r Resolution) Check() *identity.ShapeError {
 	case r.ResolvedBy.Issuer == "" || r.ResolvedBy.Subject == "" || r.ResolvedBy.Method == "":
 		return broken("resolved_by", "must have issuer, subject and method")
 	}
+
 	return prose("receipt", r.Receipt, maxURLBytes, false)
 }
 

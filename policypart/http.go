@@ -20,6 +20,7 @@ func (p Part) HTTPHeader() http.Header {
 			header.Add("WWW-Authenticate", text)
 		}
 	}
+
 	if p.RetryAfterSeconds != nil && *p.RetryAfterSeconds >= 0 {
 		header.Set("Retry-After", strconv.FormatInt(*p.RetryAfterSeconds, 10))
 	}
@@ -50,6 +51,7 @@ func (c Challenge) header() string {
 	if !isToken(c.Scheme) {
 		return ""
 	}
+
 	parameters := make([]string, 0, len(c.Params))
 	for _, name := range slices.Sorted(maps.Keys(c.Params)) {
 		if isToken(name) {
@@ -64,6 +66,7 @@ func (c Challenge) header() string {
 func quote(text string) string {
 	var quoted strings.Builder
 	quoted.WriteByte('"')
+
 	for _, r := range text {
 		switch {
 		case r == '"' || r == '\\':
@@ -75,6 +78,7 @@ func quote(text string) string {
 			quoted.WriteRune(r)
 		}
 	}
+
 	quoted.WriteByte('"')
 	return quoted.String()
 }

@@ -52,6 +52,7 @@ func (c *Challenge) UnmarshalJSON(data []byte) error {
 	if err := json.Unmarshal(data, &members); err != nil {
 		return errors.New("a challenge must be an object of strings")
 	}
+
 	*c = Challenge{}
 	for name, value := range members {
 		switch {
@@ -62,6 +63,7 @@ func (c *Challenge) UnmarshalJSON(data []byte) error {
 			c.set(name, *value)
 		}
 	}
+
 	return nil
 }
 

@@ -18,6 +18,7 @@ func (p Part) Confine(base *url.URL) Part {
 	if p.URL == "" || withinOrigin(p.URL, base) {
 		return p
 	}
+
 	p.URL = ""
 	switch {
 	case p.Code == "":

@@ -27,10 +27,12 @@ func (p Part) Terms() (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("write terms: %w", err)
 	}
+
 	canonical, err := jcs.Transform(body)
 	if err != nil {
 		return "", fmt.Errorf("write terms in canonical form: %w", err)
 	}
+
 	sum := sha256.Sum256(canonical)
 	return hex.EncodeToString(sum[:]), nil
 }

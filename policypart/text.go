@@ -26,6 +26,7 @@ func (p Part) Text(locale string) string {
 	if title != "" && title != message {
 		lines = append(lines, title)
 	}
+
 	lines = append(lines, message)
 	if p.URL != "" {
 		lines = append(lines, orElse(p.ActionLabel, "Continue")+": "+p.URL)
@@ -33,6 +34,7 @@ func (p Part) Text(locale string) string {
 	if p.ExpiresAt != nil {
 		lines = append(lines, "Valid until "+p.ExpiresAt.UTC().Format(time.DateTime)+" UTC.")
 	}
+
 	return strings.Join(lines, "\n\n")
 }
 

@@ -68,6 +68,7 @@ func (w *answer) Flush() {
 	if !w.stream || (!w.sent && w.failed()) {
 		return
 	}
+
 	if !w.sent {
 		if bytes.HasPrefix(w.held.Bytes(), []byte(":")) {
 			w.held.Reset()
@@ -79,6 +80,7 @@ func (w *answer) Flush() {
 		_, _ = w.ResponseWriter.Write(w.call.asAsked(w.held.Bytes()))
 		w.held = bytes.Buffer{}
 	}
+
 	_ = w.control.Flush()
 }
 
@@ -95,6 +97,7 @@ func (w *answer) finish(broken bool) {
 		}
 		return
 	}
+
 	w.sent = true
 	if w.failed() {
 		p := w.call.problem.Load()
@@ -105,13 +108,16 @@ func (w *answer) finish(broken bool) {
 		w.writeProblem(p)
 		return
 	}
+
 	header := w.Header()
 	header.Set("Cache-Control", "no-store")
+
 	if w.status == http.StatusNoContent {
 		header.Del("Content-Type")
 		w.ResponseWriter.WriteHeader(w.status)
 		return
 	}
+
 	body := w.call.asAsked(w.call.withResult(w.held.Bytes()))
 	header.Set("Content-Type", w.call.mediaType())
 	header.Set("Content-Length", strconv.Itoa(len(body)))
@@ -155,6 +161,7 @@ func (c *call) withResult(body []byte) []byte {
 	case operation == "DeleteTaskPushNotificationConfig":
 		empty = "{}"
 	}
+
 	var answer map[string]json.RawMessage
 	if empty == "" || json.Unmarshal(body, &answer) != nil || answer["error"] != nil {
 		return body
@@ -162,11 +169,13 @@ func (c *call) withResult(body []byte) []byte {
 	if result := answer["result"]; result != nil && string(result) != "null" {
 		return body
 	}
+
 	answer["id"], answer["result"] = c.answeredID(), json.RawMessage(empty)
 	completed, err := json.Marshal(answer)
 	if err != nil {
 		return body
 	}
+
 	return completed
 }
 
@@ -203,10 +212,12 @@ func (c *call) withExactID(body []byte) []byte {
 	if len(c.id) == 0 || json.Unmarshal(c.id, &number) != nil {
 		return body
 	}
+
 	rounded, err := json.Marshal(number)
 	if err != nil || bytes.Equal(rounded, c.id) {
 		return body
 	}
+
 	const head = `{"jsonrpc":"2.0","id":`
 	return bytes.Replace(body, []byte(head+string(rounded)+","), []byte(head+string(c.id)+","), 1)
 }
@@ -239,6 +250,7 @@ func (c *call) bindingProblem(held []byte, status int) *problem {
 			Message string `json:"message"`
 		} `json:"error"`
 	}
+
 	held = bytes.TrimSpace(held)
 	if cut := bytes.Index(held, []byte("data: ")); cut >= 0 {
 		held = held[cut+len("data: "):]
@@ -255,12 +267,14 @@ func (c *call) bindingProblem(held []byte, status int) *problem {
 	if c.rest {
 		return restRefusal(body.Error.Code)
 	}
+
 	switch body.Error.Code {
 	case codes[a2a.ErrMethodNotFound].rpc:
 		return newProblem(a2a.ErrMethodNotFound, "no such method")
 	case codes[a2a.ErrInvalidRequest].rpc:
 		return notRPC()
 	}
+
 	return inField("params", "is missing or does not fit the method")
 }
 
@@ -274,19 +288,23 @@ func (c *call) partAtFault() *problem {
 			Parts []json.RawMessage `json:"parts"`
 		} `json:"message"`
 	}
+
 	var body struct {
 		request
 		Params request `json:"params"`
 	}
+
 	if c.old {
 		return nil
 	}
+
 	_ = json.Unmarshal(lowerCamel(c.original), &body) // what cannot be read has no parts to look at
 	for i, part := range append(body.Params.Message.Parts, body.Message.Parts...) {
 		if json.Unmarshal(part, new(a2a.Part)) != nil {
 			return inField("message.parts["+strconv.Itoa(i)+"]", "must be an object with exactly one of text, raw (in base64), url and data")
 		}
 	}
+
 	return nil
 }
 
@@ -307,14 +325,17 @@ func (w *answer) writeProblem(p *problem) {
 	header.Del("X-Accel-Buffering")
 	header.Set("Cache-Control", "no-store")
 	header.Set("Content-Type", w.call.mediaType())
+
 	for _, challenge := range p.authenticate {
 		header.Add("WWW-Authenticate", challenge)
 	}
+
 	if p.refusal != nil {
 		told := *p.refusal
 		told.RetryAfter = p.retryAfter
 		httpserver.SetRetry(header, &told)
 	}
+
 	body := w.call.problemBody(p)
 	header.Set("Content-Length", strconv.Itoa(len(body)))
 	w.ResponseWriter.WriteHeader(p.status(w.call.rest))
@@ -359,10 +380,12 @@ func (c *call) problemBody(p *problem) []byte {
 	} else {
 		document = rpcAnswer{"2.0", c.answeredID(), rpcError{codes[p.sentinel].rpc, p.Error(), p.details()}}
 	}
+
 	var body bytes.Buffer
 	if err := json.NewEncoder(&body).Encode(document); err != nil {
 		return nil // cannot be: the id was read as JSON, the rest is text and numbers
 	}
+
 	return body.Bytes()
 }
 

@@ -28,6 +28,7 @@ func (a *Adapter) serveRPC(w http.ResponseWriter, r *http.Request, c *call) {
 		})
 		return
 	}
+
 	method, body, p := c.envelope()
 	if wrong := jsonBody(r); wrong != nil {
 		p = wrong
@@ -36,6 +37,7 @@ func (a *Adapter) serveRPC(w http.ResponseWriter, r *http.Request, c *call) {
 		c.problem.Store(p)
 		return
 	}
+
 	switch version, p := rpcVersion(r, method); {
 	case p != nil:
 		c.problem.Store(p)
@@ -73,6 +75,7 @@ func (c *call) envelope() (method string, body []byte, p *problem) {
 	case !validID(request.ID):
 		return "", nil, newProblem(a2a.ErrInvalidRequest, "id must be a string or a number")
 	}
+
 	c.id = request.ID
 	if json.Unmarshal(request.Method, &method) != nil || method == "" {
 		return "", nil, notRPC()
@@ -80,6 +83,7 @@ func (c *call) envelope() (method string, body []byte, p *problem) {
 	if request.Params == nil {
 		return method, withParams(c.original), nil
 	}
+
 	return method, c.original, nil
 }
 
@@ -151,12 +155,14 @@ func (a *Adapter) rest(w http.ResponseWriter, r *http.Request, c *call, binding 
 		c.problem.Store(unsupportedVersion(version))
 		return
 	}
+
 	if len(c.original) > 0 {
 		if p := jsonBody(r); p != nil {
 			c.problem.Store(p)
 			return
 		}
 	}
+
 	address := *r.URL
 	address.Path = prefix + path.Clean("/"+httpserver.Param(r, "*"))
 	address.RawPath = ""
@@ -168,6 +174,7 @@ func (a *Adapter) rest(w http.ResponseWriter, r *http.Request, c *call, binding 
 	if c.old {
 		body = wrapHook(encodeFilesJSON(namesOf03(c.original), c.plainFiles))
 	}
+
 	r.Body = io.NopCloser(bytes.NewReader(body))
 	r.URL = &address
 	binding.ServeHTTP(w, r)

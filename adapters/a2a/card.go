@@ -32,6 +32,7 @@ func (d *cards) extendedCard(ctx context.Context, c *call) (*a2a.AgentCard, erro
 	card := d.agentCard10(c.agent, skillsWhere(c.agent, func(purpose string) bool {
 		return !ruled(c.agent, purpose) || c.agent.IdentityPolicy.Decide(purpose, c.sender.Address, c.sender.Identities).Allowed
 	}))
+
 	if c.old {
 		// The SDK's conversion for JSON says nothing of authentication and takes in the addresses of 1.0.
 		document, err := d.inBothVersions(ctx, card, c.bareScopes)
@@ -100,18 +101,22 @@ func (d *cards) interfaces(agent exchange.AgentProfile) []*a2a.AgentInterface {
 		{URL: endpoint, ProtocolBinding: a2a.TransportProtocolJSONRPC, ProtocolVersion: a2a.Version},
 		{URL: endpoint + "/rest", ProtocolBinding: a2a.TransportProtocolHTTPJSON, ProtocolVersion: a2a.Version},
 	}
+
 	address := d.options.GRPCAddress()
 	if address != "" {
 		list = append(list, &a2a.AgentInterface{
 			URL: address, ProtocolBinding: a2a.TransportProtocolGRPC, ProtocolVersion: a2a.Version, Tenant: agent.Name,
 		})
 	}
+
 	list = append(list,
 		&a2a.AgentInterface{URL: endpoint, ProtocolBinding: a2a.TransportProtocolJSONRPC, ProtocolVersion: a2av0.Version},
 		&a2a.AgentInterface{URL: endpoint, ProtocolBinding: a2a.TransportProtocolHTTPJSON, ProtocolVersion: a2av0.Version})
+
 	if first, _ := d.defaultAgent(); address != "" && first.Name == agent.Name {
 		list = append(list, &a2a.AgentInterface{URL: address, ProtocolBinding: a2a.TransportProtocolGRPC, ProtocolVersion: a2av0.Version})
 	}
+
 	return list
 }
 
@@ -232,10 +237,12 @@ func (d *cards) securityRequirements() a2a.SecurityRequirementsOptions {
 	if d.options.Verifier != nil {
 		list = append(list, a2a.SecurityRequirements{jwtScheme: a2a.SecuritySchemeScopes{}})
 	}
+
 	names := []string{}
 	for name := range d.openIDs() {
 		names = append(names, name)
 	}
+
 	slices.Sort(names)
 	for _, name := range names {
 		list = append(list, a2a.SecurityRequirements{a2a.SecuritySchemeName(name): a2a.SecuritySchemeScopes(allScopes)})
@@ -249,19 +256,23 @@ func (d *cards) inBothVersions(ctx context.Context, card *a2a.AgentCard, bare bo
 	if !ok {
 		return nil, fmt.Errorf("the SDK's card producer for both versions does not write JSON")
 	}
+
 	card03, err := producer.CardJSON(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("write agent card: %w", err)
 	}
+
 	both, err := withBothSchemes(card, card03)
 	if err != nil {
 		return nil, err
 	}
+
 	if !bare {
 		if both["securityRequirements"], err = listedRequirements(card.SecurityRequirements); err != nil {
 			return nil, err
 		}
 	}
+
 	return d.signed(ctx, both)
 }
 
@@ -272,10 +283,12 @@ func withBothSchemes(card *a2a.AgentCard, card03 []byte) (map[string]json.RawMes
 	if err := json.Unmarshal(card03, &document); err != nil {
 		return nil, fmt.Errorf("read agent card: %w", err)
 	}
+
 	var old, both map[string]map[string]json.RawMessage
 	if err := json.Unmarshal(document["securitySchemes"], &old); err != nil {
 		return nil, fmt.Errorf("read security schemes: %w", err)
 	}
+
 	fresh, err := json.Marshal(card.SecuritySchemes)
 	if err != nil {
 		return nil, fmt.Errorf("write security schemes: %w", err)
@@ -283,6 +296,7 @@ func withBothSchemes(card *a2a.AgentCard, card03 []byte) (map[string]json.RawMes
 	if err := json.Unmarshal(fresh, &both); err != nil {
 		return nil, fmt.Errorf("read security schemes: %w", err)
 	}
+
 	for name, scheme := range both {
 		for _, member := range []string{"type", "scheme", "bearerFormat", "description", "openIdConnectUrl"} {
 			if value, has := old[name][member]; has {
@@ -290,6 +304,7 @@ func withBothSchemes(card *a2a.AgentCard, card03 []byte) (map[string]json.RawMes
 			}
 		}
 	}
+
 	document["securitySchemes"], err = json.Marshal(both)
 	return document, err
 }
@@ -322,6 +337,7 @@ func (d *cards) signExtended(ctx context.Context, c *call, card *a2a.AgentCard) 
 	if err != nil {
 		return fmt.Errorf("write extended card: %w", err)
 	}
+
 	if !c.bareScopes {
 		var members map[string]json.RawMessage
 		if err := json.Unmarshal(written, &members); err != nil {
@@ -335,13 +351,16 @@ func (d *cards) signExtended(ctx context.Context, c *call, card *a2a.AgentCard) 
 		}
 		written = c.card
 	}
+
 	signatures, err := d.signatures(ctx, written)
 	if err != nil {
 		return err
 	}
+
 	for _, signature := range signatures {
 		card.Signatures = append(card.Signatures, a2a.AgentCardSignature{Protected: signature.Protected, Signature: signature.Signature})
 	}
+
 	return plainParams(card)
 }
 
@@ -367,15 +386,18 @@ func (d *cards) signed(ctx context.Context, members map[string]json.RawMessage) 
 	if err != nil {
 		return nil, err
 	}
+
 	signatures, err := d.signatures(ctx, document)
 	if err != nil {
 		return nil, err
 	}
+
 	if len(signatures) > 0 {
 		if members["signatures"], err = json.Marshal(signatures); err != nil {
 			return nil, err
 		}
 	}
+
 	return json.MarshalIndent(members, "", "  ")
 }
 
@@ -457,6 +479,7 @@ func (d *cards) mentionableJSON(ctx context.Context, agent exchange.AgentProfile
 	for i, skill := range skills {
 		list[i] = mentionableSkill(skill)
 	}
+
 	text := []mode{{Kind: normalized.PartText, MIME: "text/plain"}, {Kind: normalized.PartText, MIME: "text/markdown"}}
 	card := mentionable{
 		Address: agent.Address, Name: displayName(agent), Description: description(agent), Version: version(agent),
@@ -475,6 +498,7 @@ func (d *cards) mentionableJSON(ctx context.Context, agent exchange.AgentProfile
 			IdentityPolicy:   publishedPolicy(agent),
 		},
 	}
+
 	document, err := json.Marshal(card)
 	if err != nil {
 		return nil, err
@@ -482,5 +506,6 @@ func (d *cards) mentionableJSON(ctx context.Context, agent exchange.AgentProfile
 	if card.Signatures, err = d.signatures(ctx, document); err != nil {
 		return nil, err
 	}
+
 	return json.MarshalIndent(card, "", "  ")
 }

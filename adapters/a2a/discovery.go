@@ -108,6 +108,7 @@ func (d *cards) cachedAs(mediaType string, document func(*http.Request) ([]byte,
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		header := w.Header()
 		header.Set("Access-Control-Allow-Origin", "*")
+
 		switch r.Method {
 		case http.MethodGet, http.MethodHead:
 		case http.MethodOptions:
@@ -120,11 +121,13 @@ func (d *cards) cachedAs(mediaType string, document func(*http.Request) ([]byte,
 			http.Error(w, "cards are read with GET", http.StatusMethodNotAllowed)
 			return
 		}
+
 		body, err := document(r)
 		if err != nil {
 			d.cardProblem(w, r, err)
 			return
 		}
+
 		sum := sha256.Sum256(body)
 		tag := `"` + hex.EncodeToString(sum[:16]) + `"`
 		header.Set("Etag", tag)
@@ -134,6 +137,7 @@ func (d *cards) cachedAs(mediaType string, document func(*http.Request) ([]byte,
 		if bareScopes(r.Header) {
 			name += " bare"
 		}
+
 		http.ServeContent(w, r, "", d.seen.since(name, tag), bytes.NewReader(body))
 	})
 }
@@ -155,12 +159,15 @@ const maxChanges = 10_000
 func (c *changes) since(path, tag string) time.Time {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+
 	if known, has := c.known[path]; has && known.tag == tag {
 		return known.at
 	}
+
 	if c.known == nil || len(c.known) >= maxChanges {
 		c.known = map[string]change{}
 	}
+
 	now := time.Now()
 	c.known[path] = change{tag, now}
 	return now
@@ -181,11 +188,13 @@ func (d *cards) catalog() ([]byte, error) {
 		Href string `json:"href"`
 		Type string `json:"type,omitempty"`
 	}
+
 	type entry struct {
 		Anchor   string   `json:"anchor"`
 		Describe []target `json:"service-desc"`
 		Metadata []target `json:"service-meta"`
 	}
+
 	entries := []entry{}
 	for _, agent := range d.options.Directory.Agents() {
 		endpoint := d.endpoint(agent)
@@ -195,5 +204,6 @@ func (d *cards) catalog() ([]byte, error) {
 			Metadata: []target{{d.cardURL(agent), mimeJSON}, {d.resourceMetadataURL(agent), mimeJSON}},
 		})
 	}
+
 	return json.MarshalIndent(map[string]any{"linkset": entries}, "", "  ")
 }

@@ -111,14 +111,17 @@ func (c *Caller) call(ctx context.Context, d exchange.Dispatch) (normalized.Resp
 	if err != nil {
 		return normalized.Response{}, fault.GiveUp("want an address @agent@domain", err)
 	}
+
 	found, err := c.resolve(ctx, to)
 	if err != nil {
 		return normalized.Response{}, err
 	}
+
 	message, err := c.message(ctx, d, found.address)
 	if err != nil {
 		return normalized.Response{}, err
 	}
+
 	w := c.wire(to.Domain, found, d.Agent)
 	result, err := w.send(ctx, message, false)
 	if w.oldVersion(err) {
@@ -136,6 +139,7 @@ func (c *Caller) call(ctx context.Context, d exchange.Dispatch) (normalized.Resp
 		c.peers.drop(to.String()) // it may have moved
 		return w.refusal(to, err)
 	}
+
 	return c.outcome(ctx, w, to, result)
 }
 
@@ -148,10 +152,12 @@ func (c *Caller) message(ctx context.Context, d exchange.Dispatch, to string) (*
 	case len(parts) == 0:
 		return nil, fault.GiveUp("the message has nothing that can be sent to an agent", nil)
 	}
+
 	evidence, err := c.vouch(ctx, d, to)
 	if err != nil {
 		return nil, fault.RetryIn(0, "the evidence for the other agent cannot be signed", err)
 	}
+
 	return &a2a.Message{
 		ID: d.ID, ContextID: d.ThreadID, Role: a2a.MessageRoleUser, Parts: parts,
 		Extensions: []string{identity.EvidenceExtension},
@@ -164,6 +170,7 @@ func (c *Caller) sendable(parts []normalized.Part) []normalized.Part {
 	if c.blobs != nil {
 		return parts
 	}
+
 	var list []normalized.Part
 	for _, part := range parts {
 		if ref := part.BytesRef; ref == nil || ref.Kind == normalized.BytesInline || ref.URL != "" {
@@ -188,11 +195,13 @@ func (c *Caller) vouch(ctx context.Context, d exchange.Dispatch, to string) ([]i
 		Audience: identity.Audience{to},
 		Source:   &identity.Source{Transport: "a2a", Connector: c.issuer},
 	}
+
 	pieces := []identity.Evidence{agent}
 	if len(d.Sender.Identities) > 0 {
 		agent.OnBehalfOf = []string{d.Sender.Identities[0].Subject}
 		pieces = append(pieces, agent)
 	}
+
 	for _, known := range d.Sender.Identities {
 		if c.verifiedHere(known) && len(pieces) < maxVouched {
 			pieces = append(pieces, identity.Evidence{
@@ -200,6 +209,7 @@ func (c *Caller) vouch(ctx context.Context, d exchange.Dispatch, to string) ([]i
 			})
 		}
 	}
+
 	for i := range pieces {
 		signed, err := c.options.Signer.Sign(ctx, pieces[i])
 		if err != nil {
@@ -207,6 +217,7 @@ func (c *Caller) vouch(ctx context.Context, d exchange.Dispatch, to string) ([]i
 		}
 		pieces[i] = signed
 	}
+
 	return pieces, nil
 }
 
@@ -239,16 +250,19 @@ func (c *Caller) outcome(ctx context.Context, w *wire, to identity.Address, resu
 		}
 		return c.completed(ctx, message.Parts)
 	}
+
 	task, err := w.finish(ctx, task)
 	if err != nil {
 		return w.refusal(to, err)
 	}
+
 	switch task.Status.State {
 	case a2a.TaskStateCompleted:
 		return c.completed(ctx, results(task))
 	case a2a.TaskStateInputRequired, a2a.TaskStateAuthRequired:
 		return c.demanded(ctx, task)
 	}
+
 	return refused(to, textOf(task.Status.Message)), nil
 }
 
@@ -258,6 +272,7 @@ func (w *wire) finish(ctx context.Context, task *a2a.Task) (*a2a.Task, error) {
 		if err := clock.Sleep(ctx, pause); err != nil {
 			return nil, err
 		}
+
 		polled, err := w.get(ctx, task.ID)
 		switch {
 		case err == nil && polled.ID == task.ID:
@@ -308,6 +323,7 @@ func (c *Caller) readParts(ctx context.Context, parts a2a.ContentParts) ([]norma
 	if c.blobs == nil {
 		parts = withoutLarge(parts)
 	}
+
 	read, err := c.normalizeParts(ctx, parts)
 	if _, malformed := errors.AsType[*problem](err); malformed {
 		return nil, fault.GiveUp("the other agent answers in an unknown form", err)
@@ -315,6 +331,7 @@ func (c *Caller) readParts(ctx context.Context, parts a2a.ContentParts) ([]norma
 	if err != nil {
 		return nil, fault.RetryIn(0, "a file of the answer cannot be kept", err)
 	}
+
 	response := normalized.Response{Parts: read}
 	response.Clean()
 	return response.Parts, nil
@@ -334,6 +351,7 @@ func withoutLarge(parts a2a.ContentParts) (list a2a.ContentParts) {
 func (c *Caller) bounded(response normalized.Response) normalized.Response {
 	limits := normalized.DefaultLimits()
 	limits.AllowHTTP = c.options.AllowHTTP
+
 	for _, broken := range normalized.Violations(normalized.Message{ReceivedTrace: &response}, limits) {
 		switch {
 		case !strings.HasPrefix(broken.Field, "received_trace"): // the message around it is of no interest
@@ -368,18 +386,22 @@ func (c *Caller) demanded(ctx context.Context, task *a2a.Task) (normalized.Respo
 	if message == nil {
 		message = &a2a.Message{}
 	}
+
 	policy := policyIn(message.Metadata)
 	if policy != nil {
 		part := normalized.Part{Kind: normalized.PartPolicy, Policy: policy}
 		return c.bounded(normalized.Response{Parts: []normalized.Part{part}, Status: normalized.StatusInputRequired}), nil
 	}
+
 	read, err := c.readParts(ctx, message.Parts)
 	if err != nil {
 		return normalized.Response{}, err
 	}
+
 	if len(read) == 0 {
 		read = []normalized.Part{normalized.Text("The other agent waits for more input.")}
 	}
+
 	return c.bounded(normalized.Response{Parts: read, Status: normalized.StatusInputRequired}), nil
 }
 
@@ -390,10 +412,12 @@ func policyIn(metadata map[string]any) *policypart.Part {
 	if err != nil || len(encoded) > maxMetadataBytes {
 		return nil
 	}
+
 	var part policypart.Part
 	if json.Unmarshal(encoded, &part) != nil || part.Kind == "" || strings.TrimSpace(part.Message) == "" {
 		return nil
 	}
+
 	delete(part.Data, stateKey)
 	return &part
 }

@@ -87,10 +87,12 @@ func (a *Adapter) edge(rest bool, serve func(http.ResponseWriter, *http.Request,
 			a.finish(recover(), r, out)
 			c.left()
 		}()
+
 		if p := a.admit(r, c, out); p != nil {
 			c.problem.Store(p)
 			return
 		}
+
 		r = r.WithContext(c.within(r.Context()))
 		r.Body = io.NopCloser(bytes.NewReader(c.original))
 		serve(out, r, c)
@@ -112,11 +114,13 @@ func (a *Adapter) identify(r *http.Request, name string, c *call) *problem {
 	if !known {
 		return &problem{sentinel: a2a.ErrInvalidRequest, message: "no such agent here", http: http.StatusNotFound}
 	}
+
 	c.agent = agent
 	found, err := a.verify(r, agent, c.address)
 	if err != nil {
 		return a.refuseCaller(r, agent, err)
 	}
+
 	c.caller, c.sender = found, found.sender
 	c.owner = owner{agent: agent.Name, principal: c.sender.Principal()}
 	return a.admitted(c)
@@ -216,14 +220,17 @@ func (c *call) read(r *http.Request) *problem {
 			io.Closer
 		}{io.TeeReader(r.Body, bounds), r.Body}
 	}
+
 	body, err := httpserver.ReadBody(r, maxBodyBytes)
 	if err == nil {
 		err = bounds.Close()
 	}
+
 	if p := outOfBounds(err); p != nil {
 		_, _ = io.CopyN(io.Discard, unread, maxBodyBytes) // see refuseBody
 		return p
 	}
+
 	switch {
 	case fault.Is(err, fault.TooLarge):
 		return c.refuseBody(r)
@@ -232,6 +239,7 @@ func (c *call) read(r *http.Request) *problem {
 	case err != nil:
 		return &problem{sentinel: a2a.ErrInvalidRequest, message: "the body could not be read", http: http.StatusBadRequest}
 	}
+
 	c.original = body
 	return nil
 }
@@ -253,10 +261,12 @@ func jsonBody(r *http.Request) *problem {
 	if declared == "" {
 		return nil
 	}
+
 	mediaType, _, err := mime.ParseMediaType(declared)
 	if err == nil && (mediaType == "application/json" || mediaType == "application/a2a+json") {
 		return nil
 	}
+
 	return &problem{
 		sentinel: a2a.ErrUnsupportedContentType, message: "Content-Type must be application/json",
 		http: http.StatusUnsupportedMediaType,

@@ -108,6 +108,7 @@ func ofFault(f *fault.Fault, err error) *problem {
 	default:
 		p.message = "internal error"
 	}
+
 	return p
 }
 
@@ -127,6 +128,7 @@ func requestField(field string) string {
 	case "recipient_capabilities":
 		return "message.metadata.mentionable" + rest
 	}
+
 	return "message"
 }
 

@@ -67,6 +67,7 @@ func (a *Adapter) NewGRPC(address string, security *tls.Config, grace time.Durat
 	if grace <= 0 {
 		grace = defaultStopTime
 	}
+
 	g := &GRPC{adapter: a, address: address, grace: grace, stopping: make(chan struct{})}
 	options := []grpc.ServerOption{
 		grpc.ForceServerCodecV2(newBoundedCodec()), grpc.UnaryInterceptor(g.unary), grpc.StreamInterceptor(g.stream), grpc.MaxRecvMsgSize(maxBodyBytes),
@@ -80,6 +81,7 @@ func (a *Adapter) NewGRPC(address string, security *tls.Config, grace time.Durat
 	if security != nil {
 		options = append(options, grpc.Creds(grpccredentials.NewTLS(security)))
 	}
+
 	g.server = grpc.NewServer(options...)
 	handler := &handler{Adapter: a}
 	grpc1.NewHandler(grpcHandler{handler}).RegisterWith(g.server)
@@ -109,18 +111,22 @@ func (g *GRPC) Addr() net.Addr {
 func (g *GRPC) Run(ctx context.Context) error {
 	served := make(chan error, 1)
 	go func() { served <- g.server.Serve(g.listener) }()
+
 	select {
 	case err := <-served:
 		return fmt.Errorf("serve gRPC: %w", err)
 	case <-ctx.Done():
 	}
+
 	g.stop.Do(func() { close(g.stopping) })
 	timer := time.AfterFunc(g.grace, g.server.Stop)
 	defer timer.Stop()
 	g.server.GracefulStop()
+
 	if err := <-served; err != nil && !errors.Is(err, grpc.ErrServerStopped) {
 		return fmt.Errorf("serve gRPC: %w", err)
 	}
+
 	return ctx.Err()
 }
 
@@ -150,6 +156,7 @@ func (g *GRPC) unary(ctx context.Context, request any, info *grpc.UnaryServerInf
 		c.problem.Store(p)
 		return nil, nil
 	}
+
 	answer, err = next(inner, request)
 	c.fitGRPC(answer)
 	return answer, err
@@ -178,11 +185,13 @@ func (s *grpcStream) RecvMsg(request any) error {
 	if err := s.ServerStream.RecvMsg(request); err != nil {
 		return err
 	}
+
 	inner, p := s.server.admit(s.ctx, s.call, s.method, request)
 	if p != nil {
 		s.call.problem.Store(p)
 		return p
 	}
+
 	s.ctx = inner
 	return nil
 }
@@ -194,12 +203,14 @@ const oldService = "/a2a.v1."
 func (g *GRPC) admit(ctx context.Context, c *call, method string, request any) (context.Context, *problem) {
 	header := headersOf(ctx)
 	c.old = strings.HasPrefix(method, oldService)
+
 	if p := grpcVersion(header, method); p != nil {
 		return ctx, p
 	}
 	if p := codecProblem(request); p != nil {
 		return ctx, p
 	}
+
 	c.address = g.scheme() + "://" + g.adapter.options.GRPCAddress() + method
 	if p := g.adapter.identify(g.request(ctx, header, method), g.agentName(request), c); p != nil {
 		return ctx, p
@@ -207,11 +218,14 @@ func (g *GRPC) admit(ctx context.Context, c *call, method string, request any) (
 	if p := checkGRPC(request); p != nil {
 		return ctx, p
 	}
+
 	active := http.Header{}
 	echoExtensions(header, active)
+
 	for name, values := range active {
 		_ = grpc.SetHeader(ctx, metadata.MD{strings.ToLower(name): values}) // fails only after the headers went out
 	}
+
 	if message, is := request.(proto.Message); is && strings.HasSuffix(method, "Message") {
 		original, err := protojson.Marshal(message)
 		if err != nil {
@@ -219,6 +233,7 @@ func (g *GRPC) admit(ctx context.Context, c *call, method string, request any) (
 		}
 		c.original = original
 	}
+
 	c.plainFiles = c.old && plainFiles(header)
 	encodeFiles(request, c.plainFiles)
 	return c.within(ctx), nil
@@ -298,10 +313,12 @@ func (c *call) fitGRPC(answer any) {
 	if message, is := answer.(proto.Message); is && !c.old && message.ProtoReflect().IsValid() {
 		unwrapData(message.ProtoReflect())
 	}
+
 	card, is := answer.(*pb1.AgentCard)
 	if !is || card == nil {
 		return
 	}
+
 	if card.GetDocumentationUrl() == "" {
 		card.DocumentationUrl = nil
 	}
@@ -318,6 +335,7 @@ func (g *GRPC) finish(ctx context.Context, c *call, panicked any, err error) err
 	case err != nil && c.problem.Load() == nil:
 		c.problem.Store(grpcProblem(ctx, c, err))
 	}
+
 	g.adapter.count(ctx, c)
 	if p := c.problem.Load(); p != nil {
 		if len(p.authenticate) > 0 {
@@ -325,6 +343,7 @@ func (g *GRPC) finish(ctx context.Context, c *call, panicked any, err error) err
 		}
 		return p.grpcStatus(c.old)
 	}
+
 	return nil
 }
 
@@ -353,6 +372,7 @@ func (p *problem) grpcStatus(old bool) error {
 	if code.UnmarshalJSON([]byte(`"`+statusName(p)+`"`)) != nil {
 		code = grpccodes.Internal
 	}
+
 	text := p.Error()
 	if old {
 		text = errorName(p) + ": " + text
@@ -360,6 +380,7 @@ func (p *problem) grpcStatus(old bool) error {
 			code = grpccodes.Unimplemented
 		}
 	}
+
 	details := []protoadapt.MessageV1{&errdetails.ErrorInfo{Reason: a2a.ErrorReason(p.sentinel), Domain: a2a.ProtocolDomain}}
 	if p.field != "" {
 		details = append(details, &errdetails.BadRequest{
@@ -369,10 +390,12 @@ func (p *problem) grpcStatus(old bool) error {
 	if p.retryAfter > 0 {
 		details = append(details, &errdetails.RetryInfo{RetryDelay: durationpb.New(p.retryAfter)})
 	}
+
 	plain := status.New(code, text)
 	if full, err := plain.WithDetails(details...); err == nil {
 		return full.Err()
 	}
+
 	return plain.Err()
 }
 
@@ -427,6 +450,7 @@ func (p *grpcPeers) drop(ctx context.Context) {
 	if !known {
 		return
 	}
+
 	p.mu.Lock()
 	connection := p.open[caller.Addr.String()]
 	over := false
@@ -434,6 +458,7 @@ func (p *grpcPeers) drop(ctx context.Context) {
 		connection.dropped++
 		over = connection.dropped >= maxDropped
 	}
+
 	p.mu.Unlock()
 	if over {
 		_ = connection.Close()

@@ -41,6 +41,7 @@ func (c boundedCodec) Unmarshal(data mem.BufferSlice, into any) error {
 	if !is {
 		return c.CodecV2.Unmarshal(data, into)
 	}
+
 	buffer := data.MaterializeToBuffer(mem.DefaultBufferPool())
 	defer buffer.Free()
 	encoded := buffer.ReadOnlyData()
@@ -53,6 +54,7 @@ func (c boundedCodec) Unmarshal(data mem.BufferSlice, into any) error {
 		protov2.Reset(message)
 		message.ProtoReflect().SetUnknown(protowire.AppendVarint(protowire.AppendTag(nil, noteField, protowire.VarintType), note))
 	}
+
 	return nil
 }
 
@@ -64,19 +66,23 @@ func (c *wireCounter) message(encoded []byte, kind protoreflect.MessageDescripto
 	if depth > 3*maxRequestDepth {
 		return noteTooDeep
 	}
+
 	for len(encoded) > 0 {
 		if c.values++; c.values > 3*maxRequestValues {
 			return noteTooMany
 		}
+
 		number, wireType, size := protowire.ConsumeTag(encoded)
 		if size < 0 {
 			return noteMalformed
 		}
+
 		encoded = encoded[size:]
 		length := protowire.ConsumeFieldValue(number, wireType, encoded)
 		if length < 0 {
 			return noteMalformed
 		}
+
 		field := kind.Fields().ByNumber(number)
 		if field != nil && wireType == protowire.BytesType {
 			content, _ := protowire.ConsumeBytes(encoded)
@@ -91,8 +97,10 @@ func (c *wireCounter) message(encoded []byte, kind protoreflect.MessageDescripto
 				}
 			}
 		}
+
 		encoded = encoded[length:]
 	}
+
 	return 0
 }
 
@@ -102,10 +110,12 @@ func codecProblem(request any) *problem {
 	if !is {
 		return nil
 	}
+
 	number, kind, size := protowire.ConsumeTag(message.ProtoReflect().GetUnknown())
 	if size < 0 || number != noteField || kind != protowire.VarintType {
 		return nil
 	}
+
 	note, _ := protowire.ConsumeVarint(message.ProtoReflect().GetUnknown()[size:])
 	switch note {
 	case noteTooDeep:
@@ -115,6 +125,7 @@ func codecProblem(request any) *problem {
 	case noteNotUTF8:
 		return newProblem(a2a.ErrInvalidParams, "a text of the request is not valid UTF-8")
 	}
+
 	return newProblem(a2a.ErrInvalidParams, "the request cannot be read")
 }
 
@@ -144,6 +155,7 @@ func checkGRPC(request any) *problem {
 		}
 		return notNegative("historyLength", asked.HistoryLength)
 	}
+
 	if webhook, is := request.(interface{ GetTaskId() string }); is {
 		return named("taskId", webhook.GetTaskId())
 	}
@@ -159,11 +171,13 @@ func checkGRPCMessage(message *pb1.Message) *problem {
 	case message.GetRole() != pb1.Role_ROLE_USER:
 		return inField("message.role", "must be ROLE_USER")
 	}
+
 	for i, part := range message.GetParts() {
 		if part.GetContent() == nil {
 			return inField("message.parts["+strconv.Itoa(i)+"]", "must have exactly one of text, raw, url and data")
 		}
 	}
+
 	return nil
 }
 
@@ -257,10 +271,12 @@ func wrapTask(task *a2a.Task) {
 	if task == nil {
 		return
 	}
+
 	wrapMessage(task.Status.Message)
 	for _, message := range task.History {
 		wrapMessage(message)
 	}
+
 	for _, artifact := range task.Artifacts {
 		wrapParts(artifact.Parts)
 	}
@@ -288,6 +304,7 @@ func unwrapData(message protoreflect.Message) {
 		if !is {
 			return true
 		}
+
 		if holder, has := part.GetContent().(*pb1.Part_Data); has {
 			if fields := holder.Data.GetStructValue().GetFields(); len(fields) == 1 && fields[valueMember] != nil {
 				holder.Data = fields[valueMember]

@@ -73,11 +73,13 @@ func (h *handler) send(ctx context.Context, c *call, req *a2a.SendMessageRequest
 	if err != nil {
 		return nil, err
 	}
+
 	c.awaited = !immediately
 	t, err := h.accept(ctx, c, req)
 	if err != nil {
 		return nil, err
 	}
+
 	if !immediately {
 		if t, err = h.settle(ctx, c, t); err != nil {
 			return nil, err
@@ -86,6 +88,7 @@ func (h *handler) send(ctx context.Context, c *call, req *a2a.SendMessageRequest
 			return h.talk(ctx, t)
 		}
 	}
+
 	return h.render(ctx, c.answerTo(t, req.Message.ID), wanted)
 }
 
@@ -114,12 +117,14 @@ func (h *handler) accept(ctx context.Context, c *call, req *a2a.SendMessageReque
 	if err := checkSend(req); err != nil {
 		return nil, err
 	}
+
 	message := req.Message
 	for _, id := range message.ReferenceTasks {
 		if _, err := h.load(ctx, c.owner, id); err != nil {
 			return nil, err
 		}
 	}
+
 	var hook *a2a.PushConfig
 	if req.Config != nil {
 		hook = req.Config.PushConfig
@@ -127,10 +132,12 @@ func (h *handler) accept(ctx context.Context, c *call, req *a2a.SendMessageReque
 	if message.TaskID != "" {
 		return h.continueTask(ctx, c, message, offered, hook)
 	}
+
 	where, err := newDestination(c.owner, message)
 	if err != nil {
 		return nil, err
 	}
+
 	return h.receiveWatched(ctx, c, where, hook, func() (*task, error) {
 		return h.receive(ctx, c, message, where, offered, nil)
 	})
@@ -144,6 +151,7 @@ func (h *handler) receiveWatched(
 	if hook == nil {
 		return receive()
 	}
+
 	watch, err := h.watch(ctx, c, a2a.TaskID(where.reference), hook)
 	if err != nil {
 		return nil, err
@@ -151,10 +159,12 @@ func (h *handler) receiveWatched(
 	if err := h.options.Push.Watches.PutWatch(ctx, watch); err != nil {
 		return nil, err
 	}
+
 	t, err := receive()
 	if err == nil && string(t.id()) == where.reference {
 		return t, nil
 	}
+
 	if dropped := h.options.Push.Watches.DeleteWatch(context.WithoutCancel(ctx), watch.ID); dropped != nil {
 		h.log.WarnContext(ctx, "webhook of a message that was not taken stays", "watch", watch.ID, "error", dropped)
 	}
@@ -164,6 +174,7 @@ func (h *handler) receiveWatched(
 	if watch, err = h.watch(ctx, c, t.id(), hook); err != nil {
 		return nil, err
 	}
+
 	return t, h.options.Push.Watches.PutWatch(ctx, watch)
 }
 
@@ -173,11 +184,13 @@ func (h *handler) continueTask(ctx context.Context, c *call, message *a2a.Messag
 	if err != nil {
 		return nil, err
 	}
+
 	for _, turn := range t.turns {
 		if turn.Message.ID == message.ID {
 			return t, sameMessage(turn, message)
 		}
 	}
+
 	state := t.state()
 	switch {
 	case message.ContextID != "" && message.ContextID != t.contextID:
@@ -187,6 +200,7 @@ func (h *handler) continueTask(ctx context.Context, c *call, message *a2a.Messag
 	case !interrupted(state) || len(t.turns) >= maxTaskTurns:
 		return nil, busy()
 	}
+
 	last := t.last().ID
 	claimed, err := h.claim(ctx, last, message.ID)
 	if err != nil {
@@ -195,10 +209,12 @@ func (h *handler) continueTask(ctx context.Context, c *call, message *a2a.Messag
 	if !claimed {
 		return nil, busy()
 	}
+
 	next, err := h.receiveNext(ctx, c, t, message, offered, hook)
 	if err != nil {
 		h.release(ctx, last)
 	}
+
 	return next, err
 }
 
@@ -229,6 +245,7 @@ func (h *handler) receive(ctx context.Context, c *call, message *a2a.Message, wh
 	if err != nil {
 		return nil, err
 	}
+
 	receipt, err := h.options.Receiver.Receive(ctx, in)
 	switch {
 	case in.Continues != "" && fault.Is(err, fault.Conflict): // its demand was met on another way meanwhile
@@ -236,17 +253,20 @@ func (h *handler) receive(ctx context.Context, c *call, message *a2a.Message, wh
 	case err != nil:
 		return nil, acceptProblem(err)
 	}
+
 	if !receipt.New {
 		return h.repeated(ctx, c, message, receipt)
 	}
 	if exchange.Terminal(receipt.State) { // it declined a demand, or the chain ends here: the row decides
 		return h.load(ctx, c.owner, a2a.TaskID(receipt.Reference))
 	}
+
 	at := in.Message.ReceivedAt.Time
 	turn := exchange.TurnRecord{
 		ID: receipt.TurnID, Agent: c.owner.agent, Principal: c.owner.principal, ThreadID: in.Message.ThreadID,
 		Reference: in.Reference, State: receipt.State, Channel: ChannelName, Message: in.Message, Route: in.Route, AcceptedAt: at, UpdatedAt: at,
 	}
+
 	return &task{turns: append(earlier, turn), contextID: where.route.Context}, nil
 }
 
@@ -264,6 +284,7 @@ func (h *handler) repeated(ctx context.Context, c *call, message *a2a.Message, r
 	if err != nil {
 		return nil, err
 	}
+
 	for _, turn := range t.turns {
 		if turn.ID == receipt.TurnID {
 			return t, sameMessage(turn, message)
@@ -285,6 +306,7 @@ func (h *handler) settle(ctx context.Context, c *call, t *task) (*task, error) {
 	if exchange.Settled(t.last().State) && stateOf(*t.last()) != a2a.TaskStateWorking {
 		return t, nil
 	}
+
 	serving, stop := httpserver.Until(ctx, stoppingOf(ctx))
 	defer stop()
 	waiting, cancel := context.WithTimeout(serving, h.options.WaitLimit)
@@ -297,6 +319,7 @@ func (h *handler) settle(ctx context.Context, c *call, t *task) (*task, error) {
 	case ctx.Err() == nil && waiting.Err() != nil:
 		return h.load(ctx, c.owner, t.id())
 	}
+
 	return nil, err
 }
 
@@ -341,10 +364,12 @@ func (c *call) answerTo(t *task, messageID string) *task {
 	if c.caller.may(scopeRead) {
 		return t
 	}
+
 	own := slices.IndexFunc(t.turns, func(turn exchange.TurnRecord) bool { return turn.Message.ID == messageID })
 	if own < 0 {
 		return t
 	}
+
 	alone := *t
 	alone.turns = t.turns[own : own+1 : own+1]
 	if own < len(t.turns)-1 {
@@ -362,14 +387,17 @@ func (h *handler) GetTask(ctx context.Context, req *a2a.GetTaskRequest) (*a2a.Ta
 	if err := checkHistory("historyLength", req.HistoryLength); err != nil {
 		return nil, h.fail(c, err)
 	}
+
 	t, err := h.load(ctx, c.owner, req.ID)
 	if err != nil {
 		return nil, h.fail(c, err)
 	}
+
 	rendered, err := h.render(ctx, t, view{history: req.HistoryLength, artifacts: true})
 	if err != nil {
 		return nil, h.fail(c, err)
 	}
+
 	return rendered, nil
 }
 
@@ -379,10 +407,12 @@ func (h *handler) CancelTask(ctx context.Context, req *a2a.CancelTaskRequest) (*
 	if err != nil {
 		return nil, err
 	}
+
 	t, err := h.cancel(ctx, c, req.ID)
 	if err != nil {
 		return nil, h.fail(c, err)
 	}
+
 	rendered, err := h.render(ctx, t, cancelView(c))
 	if err != nil {
 		return nil, h.fail(c, err)

@@ -41,9 +41,11 @@ func checkSend(req *a2a.SendMessageRequest) error {
 	case len(message.ReferenceTasks) > maxReferences:
 		return inField("message.referenceTaskIds", "has more than "+strconv.Itoa(maxReferences)+" ids")
 	}
+
 	if err := checkMetadata("message.metadata", message.Metadata); err != nil {
 		return err
 	}
+
 	for i, part := range message.Parts {
 		if part == nil {
 			continue // it is refused where the parts are read
@@ -52,6 +54,7 @@ func checkSend(req *a2a.SendMessageRequest) error {
 			return err
 		}
 	}
+
 	return checkMetadata("metadata", req.Metadata)
 }
 
@@ -82,10 +85,12 @@ func newDestination(owned owner, message *a2a.Message) (destination, error) {
 	if fresh {
 		contextID = owned.mintContext()
 	}
+
 	thread, found := owned.thread(contextID)
 	if !found {
 		return destination{}, newProblem(a2a.ErrTaskNotFound, "context not found")
 	}
+
 	return destination{
 		reference: newID(), thread: thread, fresh: fresh,
 		route: route{Context: contextID, Number: 1, Digest: digestOf(message)},
@@ -168,15 +173,18 @@ func (a *Adapter) inbound(ctx context.Context, c *call, message *a2a.Message, wh
 	if err != nil {
 		return exchange.Inbound{}, err
 	}
+
 	parts, at := cleanParts(parts)
 	if where.route.Words, err = sentOf(message, at, parts); err != nil {
 		return exchange.Inbound{}, err
 	}
+
 	where.route.Awaited = c.awaited
 	kept, err := json.Marshal(where.route)
 	if err != nil {
 		return exchange.Inbound{}, err
 	}
+
 	in := exchange.Inbound{
 		Message: normalized.Message{
 			ID: message.ID, ThreadID: where.thread, InReplyTo: where.inReplyTo,
@@ -188,10 +196,12 @@ func (a *Adapter) inbound(ctx context.Context, c *call, message *a2a.Message, wh
 		NewThread: where.fresh,
 		Original:  redact(c.original), Channel: ChannelName, Route: kept, Reference: where.reference, Continues: where.continues,
 	}
+
 	in.Message.Clean()
 	if len(in.Message.Parts) == 0 {
 		return in, inField("message.parts", "has no content: text of only white space counts as none")
 	}
+
 	a.apply(ctx, &in, offered, c)
 	return in, nil
 }
@@ -208,11 +218,13 @@ func agentChain(metadata map[string]any) *normalized.AgentChain {
 	if !present || claimed == nil {
 		return nil
 	}
+
 	encoded, err := json.Marshal(claimed)
 	chain := normalized.AgentChain{MaxHops: defaultMaxHops}
 	if err != nil || json.Unmarshal(encoded, &chain) != nil {
 		return &normalized.AgentChain{MaxHops: defaultMaxHops}
 	}
+
 	chain.IsFinal = chain.Hop == chain.MaxHops
 	return &chain
 }
@@ -349,8 +361,10 @@ func textMIMEs(modes []string) []string {
 			}
 		}
 	}
+
 	if len(accepted) == 0 {
 		return all
 	}
+
 	return accepted
 }

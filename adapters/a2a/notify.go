@@ -59,6 +59,7 @@ func (n *notifier) Notify(ctx context.Context, job exchange.WatchJob, last bool)
 	if err != nil || !found {
 		return err
 	}
+
 	err = n.notify(ctx, watch, job)
 	if err != nil && ctx.Err() == nil && (last || fault.Of(err).Permanent) {
 		webhooks.WithLabelValues("gone").Inc()
@@ -74,28 +75,34 @@ func (n *notifier) notify(ctx context.Context, watch exchange.Watch, job exchang
 	if err := json.Unmarshal(watch.Data, &hook); err != nil {
 		return fault.GiveUp("the stored webhook cannot be read", err)
 	}
+
 	t, err := n.load(ctx, owner{watch.Agent, watch.Principal}, a2a.TaskID(watch.Reference))
 	if err != nil {
 		return fault.RetryIn(0, "the task of the webhook cannot be read", err)
 	}
+
 	events, err := n.changesOf(ctx, t, job)
 	if err != nil || len(events) == 0 {
 		return err
 	}
+
 	bodies, err := n.webhookBodies(ctx, t, hook, events)
 	if err != nil {
 		return err
 	}
+
 	secret, err := n.secretOf(ctx, watch, hook)
 	if err != nil {
 		return err
 	}
+
 	confirmed := true
 	if hook.Scheme != "" && secret.Credentials != "" {
 		if confirmed, err = n.confirmed(ctx, watch, hook); err != nil {
 			return err
 		}
 	}
+
 	for _, body := range bodies {
 		if !confirmed {
 			if err := n.firstCall(ctx, watch, hook, secret, body); err != nil {
@@ -108,6 +115,7 @@ func (n *notifier) notify(ctx context.Context, watch exchange.Watch, job exchang
 			return err
 		}
 	}
+
 	return nil
 }
 
@@ -117,24 +125,29 @@ func (n *notifier) changesOf(ctx context.Context, t *task, job exchange.WatchJob
 	if at < 0 {
 		return nil, nil
 	}
+
 	turn, info := t.turns[at], t.info()
 	if job.State == exchange.StateRunning {
 		working := a2a.TaskStatus{State: a2a.TaskStateWorking, Timestamp: stamp(job.At)}
 		return []a2a.Event{&a2a.TaskStatusUpdateEvent{TaskID: info.TaskID, ContextID: info.ContextID, Status: working}}, nil
 	}
+
 	superseded := at < len(t.turns)-1 && turn.State != exchange.StateAnswered
 	if turn.State != job.State || superseded || !exchange.Settled(turn.State) || stateOf(turn) == a2a.TaskStateWorking {
 		return nil, nil
 	}
+
 	t.turns = t.turns[:at+1]
 	artifacts, err := n.artifacts(ctx, turn, nil)
 	if err != nil {
 		return nil, err
 	}
+
 	var events []a2a.Event
 	for _, artifact := range artifacts {
 		events = append(events, &a2a.TaskArtifactUpdateEvent{TaskID: info.TaskID, ContextID: info.ContextID, Artifact: artifact, LastChunk: true})
 	}
+
 	status, err := n.status(ctx, t)
 	return append(events, &a2a.TaskStatusUpdateEvent{TaskID: info.TaskID, ContextID: info.ContextID, Status: status}), err
 }
@@ -152,6 +165,7 @@ func (n *notifier) webhookBodies(ctx context.Context, t *task, hook webhook, eve
 		body, err := json.Marshal(a2av0.FromV1Task(rendered))
 		return [][]byte{inMilliseconds(body)}, err
 	}
+
 	bodies := make([][]byte, len(events))
 	for i, event := range events {
 		body, err := json.Marshal(a2a.StreamResponse{Event: event})
@@ -160,6 +174,7 @@ func (n *notifier) webhookBodies(ctx context.Context, t *task, hook webhook, eve
 		}
 		bodies[i] = inMilliseconds(body)
 	}
+
 	return bodies, nil
 }
 
@@ -193,6 +208,7 @@ func (n *notifier) confirmed(ctx context.Context, watch exchange.Watch, hook web
 	if named := n.options.Push.Named; named != nil && named(address) {
 		return true, nil
 	}
+
 	_, found, err := n.options.Claims.Get(ctx, confirmSpace, confirmKey(watch, address))
 	if err != nil {
 		return false, fault.RetryIn(0, "our own store did not answer", err)
@@ -225,9 +241,11 @@ func (n *notifier) firstCall(ctx context.Context, watch exchange.Watch, hook web
 			}
 		}
 	}
+
 	if err := n.confirm(ctx, watch, hook); err != nil || called == nil {
 		return err
 	}
+
 	return n.callWebhook(ctx, hook, secret, body)
 }
 
@@ -242,6 +260,7 @@ func (n *notifier) handshake(ctx context.Context, webhookURL string) (echoed boo
 	if err != nil {
 		return false, err
 	}
+
 	token := rand.Text()
 	query := address.Query()
 	query.Set(validationParam, token)
@@ -252,15 +271,18 @@ func (n *notifier) handshake(ctx context.Context, webhookURL string) (echoed boo
 	if err != nil {
 		return false, err
 	}
+
 	response, err := n.options.Push.Web.Do(request)
 	if err != nil {
 		return false, err
 	}
 	defer func() { _ = response.Body.Close() }()
+
 	body, err := io.ReadAll(io.LimitReader(response.Body, maxWebhookReply))
 	if err != nil {
 		return false, err
 	}
+
 	return response.StatusCode/100 == 2 && strings.Trim(strings.TrimSpace(string(body)), `"`) == token, nil
 }
 
@@ -284,25 +306,30 @@ func (n *notifier) callWebhook(ctx context.Context, hook webhook, secret webhook
 	if err != nil {
 		return fault.GiveUp("the address of the webhook cannot be called", err)
 	}
+
 	request.Header.Set("Content-Type", "application/a2a+json")
 	if hook.Version == version03 {
 		request.Header.Set("Content-Type", mimeJSON)
 	}
+
 	request.Header.Set(a2a.SvcParamVersion, hook.Version)
 	if hook.Scheme != "" && secret.Credentials != "" {
 		request.Header.Set("Authorization", hook.Scheme+" "+secret.Credentials)
 	}
+
 	if secret.Token != "" {
 		for _, name := range tokenHeaders {
 			request.Header.Set(name, secret.Token)
 		}
 	}
+
 	response, err := n.options.Push.Web.Do(request)
 	if err != nil {
 		webhooks.WithLabelValues("failed").Inc()
 		return fault.RetryIn(0, "the webhook does not answer", err)
 	}
 	defer func() { _ = response.Body.Close() }()
+
 	_, _ = io.Copy(io.Discard, io.LimitReader(response.Body, maxWebhookReply))
 	return webhookAnswer(response)
 }

@@ -38,6 +38,7 @@ func takeOffer(req *a2a.SendMessageRequest) (*offer, error) {
 	if req.Config != nil {
 		o.modes = req.Config.AcceptedOutputModes
 	}
+
 	if req.Message != nil { // what the message says comes before what the request says
 		if err := o.take(req.Message.Metadata); err != nil {
 			return nil, err
@@ -54,20 +55,25 @@ func (o *offer) take(metadata map[string]any) error {
 	o.list(&o.evidence, "evidence", identity.MaxEvidence, pop(mentionable, evidenceKey))
 	o.list(&o.credentials, "credential", identity.MaxCredentials, pop(mentionable, credentialsKey))
 	o.list(&o.envelopes, "evidence", identity.MaxEvidence, pop(mentionable, envelopesKey))
+
 	for _, uri := range []string{identity.EvidenceExtension, oldEvidenceExtension} {
 		o.list(&o.evidence, "evidence", identity.MaxEvidence, within(pop(metadata, uri), evidenceKey))
 	}
+
 	o.list(&o.credentials, "credential", identity.MaxCredentials, within(pop(metadata, identity.CredentialExtension), credentialsKey))
 	if o.relay == nil {
 		capabilities, _ := mentionable["recipient_capabilities"].(map[string]any)
 		o.relay = capabilities["mention_relay"]
 	}
+
 	if err := o.takeSettlement(metadata, mentionable); err != nil {
 		return err
 	}
+
 	if mentionable != nil && len(mentionable) == 0 {
 		delete(metadata, mentionableKey)
 	}
+
 	return nil
 }
 
@@ -91,6 +97,7 @@ func (o *offer) list(into *[]json.RawMessage, kind string, most int, value any) 
 	if value == nil {
 		return
 	}
+
 	pieces, ok := value.([]any)
 	switch {
 	case !ok:
@@ -100,10 +107,12 @@ func (o *offer) list(into *[]json.RawMessage, kind string, most int, value any) 
 		o.reject(kind, "limit_exceeded", fmt.Sprintf("%d pieces came and %d are allowed", len(*into)+len(pieces), most))
 		return
 	}
+
 	total := 0
 	for _, piece := range *into {
 		total += len(piece)
 	}
+
 	for _, piece := range pieces {
 		encoded, err := json.Marshal(piece)
 		total += len(encoded)
@@ -131,14 +140,17 @@ func (o *offer) takeSettlement(metadata, mentionable map[string]any) error {
 		}
 		o.resolution = resolution
 	}
+
 	payload := pop(metadata, paymentPayloadKey)
 	if payload == nil || o.payment != nil || metadata[paymentStatusKey] != "payment-submitted" {
 		return nil
 	}
+
 	encoded, err := json.Marshal(payload)
 	if err != nil || len(encoded) > maxMetadataBytes {
 		return inField("message.metadata["+paymentPayloadKey+"]", "is too large")
 	}
+
 	o.payment = encoded
 	return nil
 }
@@ -149,6 +161,7 @@ func readResolution(value any) (*policypart.Resolution, error) {
 	if err != nil || len(encoded) > maxResolutionBytes {
 		return nil, inField(field, "is too large")
 	}
+
 	var resolution policypart.Resolution
 	if err := json.Unmarshal(encoded, &resolution); err != nil {
 		return nil, inField(field, "is not a policy resolution")
@@ -167,6 +180,7 @@ func (a *Adapter) apply(ctx context.Context, in *exchange.Inbound, o *offer, c *
 	in.FromAgent = capabilities.AgentChain != nil || slices.ContainsFunc(validated.Evidence, func(e identity.Evidence) bool {
 		return e.Assurance == identity.AssuranceAgent
 	})
+
 	if attested(validated.Evidence) {
 		capabilities.MentionRelay = relayOf(o.relay, capabilities.MentionRelay)
 	}
@@ -180,6 +194,7 @@ func (a *Adapter) validateEvidence(ctx context.Context, offered identity.Offered
 	if a.options.Validator != nil {
 		return a.options.Validator.Validate(ctx, offered, recipient)
 	}
+
 	var validated identity.Validation
 	for _, list := range []struct {
 		kind   string
@@ -189,6 +204,7 @@ func (a *Adapter) validateEvidence(ctx context.Context, offered identity.Offered
 			validated.Rejected = append(validated.Rejected, identity.Rejection{Code: list.kind + ":untrusted_issuer", Reason: "this server trusts no issuer"})
 		}
 	}
+
 	return validated
 }
 
@@ -200,6 +216,7 @@ func addEvidence(sender *normalized.Sender, valid []identity.Evidence) (rejected
 	for i := range list {
 		total += list[i].Size()
 	}
+
 	for i := range valid {
 		e := &valid[i]
 		if size := e.Size(); len(list) < identity.MaxEvidence && total+size <= identity.MaxEvidenceTotalBytes {
@@ -211,6 +228,7 @@ func addEvidence(sender *normalized.Sender, valid []identity.Evidence) (rejected
 			Issuer: e.Issuer, Subject: e.Subject, Method: e.Method,
 		})
 	}
+
 	sender.Identities = list
 	return rejected
 }
@@ -223,18 +241,22 @@ func addCredentials(sender *normalized.Sender, validated identity.Validation) {
 	if len(validated.Credentials) == 0 {
 		return
 	}
+
 	encoded, err := json.Marshal(map[string]any{"credentials": validated.Credentials})
 	if err != nil {
 		return // cannot be: they were read from JSON
 	}
+
 	profile := normalized.SenderProfile{}
 	if sender.Profile != nil {
 		profile = *sender.Profile
 	}
+
 	extensions := maps.Clone(profile.Extensions)
 	if extensions == nil {
 		extensions = map[string]json.RawMessage{}
 	}
+
 	extensions[credentialsNamespace] = encoded
 	profile.Extensions = extensions
 	sender.Profile = &profile
@@ -314,6 +336,7 @@ func payment(turn exchange.TurnRecord, state a2a.TaskState) map[string]any {
 	if resolution == nil || resolution.Kind != policypart.PaymentRequired {
 		return nil
 	}
+
 	keys := map[string]any{paymentStatusKey: paymentStatus(resolution.Outcome, state)}
 	if state.Terminal() {
 		if receipts := receiptsOf(turn, resolution); receipts != nil {
@@ -323,6 +346,7 @@ func payment(turn exchange.TurnRecord, state a2a.TaskState) map[string]any {
 			keys[paymentStatusKey] = captured
 		}
 	}
+
 	return keys
 }
 
@@ -348,9 +372,11 @@ func receiptsOf(turn exchange.TurnRecord, resolution *policypart.Resolution) []a
 			return receipts
 		}
 	}
+
 	if resolution.Receipt == "" || resolution.Outcome != policypart.OutcomePaid || stateOf(turn) != a2a.TaskStateCompleted {
 		return nil
 	}
+
 	receipt := map[string]any{"success": true, "transaction": resolution.Receipt}
 	var terms struct {
 		Payer   string `json:"payer"`
@@ -360,6 +386,7 @@ func receiptsOf(turn exchange.TurnRecord, resolution *policypart.Resolution) []a
 		receipt["network"], receipt["payer"] = terms.Network, terms.Payer
 		maps.DeleteFunc(receipt, func(_ string, value any) bool { return value == "" })
 	}
+
 	return []any{receipt}
 }
 

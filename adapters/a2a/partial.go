@@ -47,10 +47,12 @@ func (s *tasks) partial(ctx context.Context, turn exchange.TurnRecord) (*partial
 		if err != nil {
 			return nil, err
 		}
+
 		for _, event := range page {
 			if g.ends(event, turn.UpdatedAt) {
 				return g, nil
 			}
+
 			g.seq = event.Seq
 			switch event.Kind {
 			case exchange.EventRestarted:
@@ -63,6 +65,7 @@ func (s *tasks) partial(ctx context.Context, turn exchange.TurnRecord) (*partial
 				g.add(text)
 			}
 		}
+
 		if len(page) < partialPage {
 			return g, nil
 		}
@@ -85,6 +88,7 @@ func textOfDelta(event exchange.Event, mime *string) (string, error) {
 	if err := json.Unmarshal(event.Body, &delta); err != nil {
 		return "", fmt.Errorf("read delta %d of turn %s: %w", event.Seq, event.TurnID, err)
 	}
+
 	switch delta.Kind {
 	case normalized.DeltaPartBegin:
 		if delta.Part != nil && delta.Part.Kind == normalized.PartText {
@@ -94,6 +98,7 @@ func textOfDelta(event exchange.Event, mime *string) (string, error) {
 	case normalized.DeltaPartEnd:
 		*mime = normalized.MIMEPlain
 	}
+
 	return delta.Text, nil
 }
 
@@ -101,11 +106,14 @@ func (g *partial) add(text string) {
 	if text == "" {
 		return
 	}
+
 	g.sent.add(text)
 	g.open = true
+
 	if g.size += len(text); g.size > maxPartialBytes {
 		return
 	}
+
 	if last := len(g.pieces) - 1; last < 0 || g.pieces[last].mime != g.mime {
 		g.pieces = append(g.pieces, partialPiece{g.mime, &strings.Builder{}})
 	}

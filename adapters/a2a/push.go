@@ -70,6 +70,7 @@ func (h *handler) GetTaskPushConfig(ctx context.Context, req *a2a.GetTaskPushCon
 		if err != nil {
 			return nil, err
 		}
+
 		for _, watch := range watches {
 			if watch.Name == req.ID || req.ID == "" && c.old {
 				return publicConfig(watch)
@@ -121,10 +122,12 @@ func pushed[T any](ctx context.Context, h *handler, operation string, id a2a.Tas
 	if _, err := h.load(ctx, c.owner, id); err != nil {
 		return nil, h.fail(c, err)
 	}
+
 	result, err := do(c)
 	if err != nil {
 		return nil, h.fail(c, err)
 	}
+
 	return result, nil
 }
 
@@ -144,20 +147,24 @@ func (h *handler) watch(ctx context.Context, c *call, id a2a.TaskID, config *a2a
 	if err := h.checkWebhook(ctx, config); err != nil {
 		return exchange.Watch{}, err
 	}
+
 	watch := exchange.Watch{
 		ID: newID(), Agent: c.owner.agent, Principal: c.owner.principal, Reference: string(id), Name: config.ID, CreatedAt: time.Now().UTC(),
 	}
 	if watch.Name == "" {
 		watch.Name = watch.ID
 	}
+
 	hook := webhook{URL: config.URL, Version: version1}
 	if c.old {
 		hook.Version = version03
 	}
+
 	secret := webhookSecret{Token: config.Token}
 	if config.Auth != nil {
 		hook.Scheme, secret.Credentials = config.Auth.Scheme, config.Auth.Credentials
 	}
+
 	return watch, h.seal(ctx, &watch, hook, secret)
 }
 
@@ -176,9 +183,11 @@ func (h *handler) checkWebhook(ctx context.Context, config *a2a.PushConfig) erro
 	case len(config.Token) > maxWebhookToken || !printable(config.Token):
 		return inField("token", "is too long or has characters that cannot stand in a header")
 	}
+
 	if err := h.options.Push.Web.CheckTarget(ctx, address); err != nil {
 		return inField("url", "must be a public https address, or one that the operator of this server allows")
 	}
+
 	if auth := config.Auth; auth != nil {
 		if auth.Scheme == "" || strings.ContainsAny(auth.Scheme, " \t") || len(auth.Scheme) > maxWebhookName || !printable(auth.Scheme) {
 			return inField("authentication.scheme", "is needed, one word such as Bearer")
@@ -187,6 +196,7 @@ func (h *handler) checkWebhook(ctx context.Context, config *a2a.PushConfig) erro
 			return inField("authentication.credentials", "are too long or have characters that cannot stand in a header")
 		}
 	}
+
 	return nil
 }
 
@@ -200,11 +210,13 @@ func (h *handler) seal(ctx context.Context, watch *exchange.Watch, hook webhook,
 	if err != nil {
 		return err
 	}
+
 	if secret != (webhookSecret{}) {
 		if hook.Secret, err = h.options.Push.Sealer.Seal(ctx, plain, purposeOf(*watch)); err != nil {
 			return err
 		}
 	}
+
 	watch.Data, err = json.Marshal(hook) //nolint:gosec // the secret in it is sealed
 	return err
 }

@@ -47,6 +47,7 @@ func mayHoldSecrets(document []byte) bool {
 	if bytes.Contains(document, []byte(`\u00`)) || bytes.Contains(document, []byte(`\/`)) {
 		return true
 	}
+
 	for _, list := range [][]string{secretOfMetadata, secretOfMentionable} {
 		for _, name := range list {
 			if bytes.Contains(document, []byte(name)) {
@@ -79,11 +80,14 @@ func (r *redactor) value(above, name string) error {
 	if err != nil {
 		return err
 	}
+
 	r.depth++
 	defer func() { r.depth-- }()
+
 	if r.depth > maxNesting {
 		return errNesting
 	}
+
 	switch token {
 	case json.Delim('{'):
 		return r.object(above, name)
@@ -95,6 +99,7 @@ func (r *redactor) value(above, name string) error {
 		}
 		_, err = r.dec.Token()
 	}
+
 	return err
 }
 
@@ -105,6 +110,7 @@ func (r *redactor) object(above, name string) error {
 		if err != nil {
 			return err
 		}
+
 		key, _ := token.(string)
 		if !secretMember(above, name, key) {
 			if err := r.value(name, key); err != nil {
@@ -113,16 +119,20 @@ func (r *redactor) object(above, name string) error {
 			kept, first = r.dec.InputOffset(), false
 			continue
 		}
+
 		var secret json.RawMessage
 		if err := r.dec.Decode(&secret); err != nil {
 			return err
 		}
+
 		end := r.dec.InputOffset()
 		if first {
 			end = r.pastComma(end)
 		}
+
 		r.cut(span{kept, end})
 	}
+
 	_, err := r.dec.Token()
 	return err
 }

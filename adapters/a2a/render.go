@@ -31,6 +31,7 @@ func (s *tasks) render(ctx context.Context, t *task, v view) (*a2a.Task, error) 
 	if err != nil {
 		return nil, err
 	}
+
 	rendered := &a2a.Task{ID: t.id(), ContextID: t.contextID, Status: status, Metadata: taskMetadata(t)}
 	if rendered.History, err = s.history(ctx, t, v.history); err != nil {
 		return nil, err
@@ -38,6 +39,7 @@ func (s *tasks) render(ctx context.Context, t *task, v view) (*a2a.Task, error) 
 	if !v.artifacts {
 		return rendered, nil
 	}
+
 	for i, turn := range t.turns {
 		read := t.partial
 		if i < len(t.turns)-1 {
@@ -49,6 +51,7 @@ func (s *tasks) render(ctx context.Context, t *task, v view) (*a2a.Task, error) 
 		}
 		rendered.Artifacts = append(rendered.Artifacts, artifacts...)
 	}
+
 	return rendered, nil
 }
 
@@ -59,6 +62,7 @@ func taskMetadata(t *task) map[string]any {
 	if chain := last.Message.RecipientCapabilities.AgentChain; chain != nil {
 		metadata[mentionableKey] = map[string]any{"agent_chain": chain}
 	}
+
 	maps.Copy(metadata, payment(last, t.state()))
 	if len(metadata) == 0 {
 		return nil
@@ -99,9 +103,11 @@ func (s *tasks) statusMessage(ctx context.Context, t *task, turn exchange.TurnRe
 	if err := s.fillStatus(ctx, message, turn); err != nil {
 		return nil, err
 	}
+
 	if len(message.Parts) == 0 {
 		message.Parts = a2a.ContentParts{a2a.NewTextPart(sentence(turn, state))}
 	}
+
 	addPayment(message, turn, state)
 	return message, nil
 }
@@ -136,6 +142,7 @@ func (s *tasks) fillStatus(ctx context.Context, message *a2a.Message, turn excha
 	if response == nil {
 		return nil
 	}
+
 	policy := policyOf(turn)
 	if policy == nil && response.Error != nil && response.Error.Message != "" {
 		message.Parts = a2a.ContentParts{a2a.NewTextPart(response.Error.Message)}
@@ -156,13 +163,16 @@ func (s *tasks) addPolicy(message *a2a.Message, policy policypart.Part) error {
 	if err != nil {
 		return fmt.Errorf("write policy part: %w", err)
 	}
+
 	var object map[string]any
 	if err := json.Unmarshal(encoded, &object); err != nil {
 		return fmt.Errorf("write policy part: %w", err)
 	}
+
 	message.Parts = append(message.Parts, a2a.NewTextPart(policy.Text("")), a2a.NewDataPart(object))
 	message.Extensions = append(message.Extensions, policypart.Extension)
 	message.SetMeta(mentionableKey, map[string]any{"policy": object})
+
 	if policy.Kind == policypart.PaymentRequired {
 		message.SetMeta(paymentStatusKey, paymentRequired)
 		accepts := policy.Accepts
@@ -171,6 +181,7 @@ func (s *tasks) addPolicy(message *a2a.Message, policy policypart.Part) error {
 		}
 		message.SetMeta("x402.payment.required", map[string]any{"x402Version": facilitator.VersionOf(accepts), "accepts": accepts})
 	}
+
 	return nil
 }
 
@@ -191,6 +202,7 @@ func (s *tasks) history(ctx context.Context, t *task, length *int) ([]*a2a.Messa
 	if length != nil && *length == 0 {
 		return nil, nil
 	}
+
 	list := make([]*a2a.Message, 0, 2*len(t.turns))
 	files := maxHistoryFiles
 	for i, turn := range t.turns {
@@ -198,21 +210,26 @@ func (s *tasks) history(ctx context.Context, t *task, length *int) ([]*a2a.Messa
 		if err != nil {
 			return nil, err
 		}
+
 		list = append(list, question)
 		if i == len(t.turns)-1 && t.cancelled.IsZero() {
 			break
 		}
+
 		answer, err := s.spoken(ctx, t, turn)
 		if err != nil {
 			return nil, err
 		}
+
 		if answer != nil {
 			list = append(list, answer)
 		}
 	}
+
 	if length != nil && len(list) > *length {
 		list = list[len(list)-*length:]
 	}
+
 	return list, nil
 }
 
@@ -257,6 +274,7 @@ func (s *tasks) artifacts(ctx context.Context, turn exchange.TurnRecord, read *p
 	if turn.Response == nil || turn.State != exchange.StateAnswered {
 		return nil, nil
 	}
+
 	answer := &a2a.Artifact{ID: answerArtifact(turn.ID)}
 	for i, part := range turn.Response.Parts {
 		rendered, err := s.renderPart(ctx, part, true)
@@ -271,9 +289,11 @@ func (s *tasks) artifacts(ctx context.Context, turn exchange.TurnRecord, read *p
 			answer.Parts = append(answer.Parts, rendered)
 		}
 	}
+
 	if len(answer.Parts) > 0 {
 		list = append([]*a2a.Artifact{answer}, list...)
 	}
+
 	return list, nil
 }
 
@@ -358,6 +378,7 @@ func (c codec) renderFile(ctx context.Context, part normalized.Part, withBytes b
 		}
 		rendered.Content = fileContent(rendered, content)
 	}
+
 	return rendered, nil
 }
 
@@ -378,6 +399,7 @@ func (c codec) readBlob(ctx context.Context, digest string) ([]byte, error) {
 		return nil, fmt.Errorf("open file of an answer: %w", err)
 	}
 	defer func() { _ = reader.Close() }()
+
 	content, err := io.ReadAll(io.LimitReader(reader, maxSentBytes+1))
 	if err != nil {
 		return nil, fmt.Errorf("read file of an answer: %w", err)

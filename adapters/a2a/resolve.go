@@ -47,14 +47,17 @@ func (c *Caller) resolve(ctx context.Context, to identity.Address) (peer, error)
 	if known, ok := c.peers.get(to.String()); ok {
 		return known, nil
 	}
+
 	named, card, err := c.cardLink(ctx, to)
 	if err != nil {
 		return peer{}, err
 	}
+
 	found, err := c.readCard(ctx, to, card)
 	if err != nil {
 		return peer{}, err
 	}
+
 	found.address = named
 	found.expires = time.Now().Add(peerLife)
 	c.peers.put(to.String(), found)
@@ -68,17 +71,21 @@ func (c *Caller) cardLink(ctx context.Context, to identity.Address) (named strin
 	if err != nil {
 		return "", nil, err
 	}
+
 	var found struct {
 		Subject string          `json:"subject"`
 		Links   []exchange.Link `json:"links"`
 	}
+
 	if err := json.Unmarshal(body, &found); err != nil {
 		return "", nil, fault.GiveUp("the server of the other agent does not describe it", err)
 	}
+
 	named, same := sameAgent(to, found.Subject)
 	if !same {
 		return "", nil, fault.GiveUp("the server of the other agent describes somebody else", nil)
 	}
+
 	for _, rel := range []string{CardRel, oldCardRel} {
 		for _, link := range found.Links {
 			if link.Rel == rel {
@@ -87,6 +94,7 @@ func (c *Caller) cardLink(ctx context.Context, to identity.Address) (named strin
 			}
 		}
 	}
+
 	return "", nil, fault.GiveUp("nobody of that address can be called: it has no agent card", nil)
 }
 
@@ -105,6 +113,7 @@ func (c *Caller) fetch(ctx context.Context, address, accept string) (body []byte
 		return nil, nil, unreachable(err)
 	}
 	defer func() { _ = response.Body.Close() }()
+
 	final = response.Request.URL
 	switch status := response.StatusCode; {
 	case final.Scheme != "https" && !c.options.AllowHTTP:
@@ -114,6 +123,7 @@ func (c *Caller) fetch(ctx context.Context, address, accept string) (body []byte
 	case status != http.StatusOK:
 		return nil, nil, fault.GiveUp("there is no agent of that address", nil)
 	}
+
 	var read bytes.Buffer
 	if _, err := read.ReadFrom(io.LimitReader(response.Body, maxCardBytes+1)); err != nil {
 		return nil, nil, unreachable(err)
@@ -121,6 +131,7 @@ func (c *Caller) fetch(ctx context.Context, address, accept string) (body []byte
 	if read.Len() > maxCardBytes {
 		return nil, nil, fault.GiveUp("the other server describes the agent with too many words", nil)
 	}
+
 	return read.Bytes(), final, nil
 }
 
@@ -176,24 +187,29 @@ func (c *Caller) readCard(ctx context.Context, to identity.Address, at *url.URL)
 	if err := c.checkSignature(ctx, body, final); err != nil {
 		return peer{}, err
 	}
+
 	var card peerCard
 	if err := json.Unmarshal(body, &card); err != nil {
 		return peer{}, fault.GiveUp("the card of the other agent cannot be read", err)
 	}
+
 	switch _, same := sameAgent(to, card.Address); {
 	case card.Address != "" && !same:
 		return peer{}, fault.GiveUp("the card is of another agent", nil)
 	case card.A2A.Transport != "" && card.A2A.Transport != "https+jsonrpc":
 		return peer{}, fault.GiveUp("the other agent does not take JSON-RPC", nil)
 	}
+
 	endpoint, err := c.allowed(card.A2A.Endpoint, final)
 	if err != nil {
 		return peer{}, err
 	}
+
 	found := peer{endpoint: endpoint.String(), version: a2a.Version, open: card.A2A.Auth.Scheme == "none"}
 	if strings.HasPrefix(card.A2A.ProtocolVersion, string(a2av0.Version)) {
 		found.version = a2av0.Version
 	}
+
 	return found, nil
 }
 
@@ -211,15 +227,18 @@ func (c *Caller) checkSignature(ctx context.Context, card []byte, at *url.URL) e
 	var signed struct {
 		Signatures []json.RawMessage `json:"signatures"`
 	}
+
 	_ = json.Unmarshal(card, &signed) // what cannot be read has no signature; readCard says so
 	if len(signed.Signatures) == 0 {
 		checkedCards.WithLabelValues("unsigned").Inc()
 		return nil
 	}
+
 	keys, err := c.keysOf(ctx, at)
 	if err != nil {
 		return err
 	}
+
 	switch err := webtoken.VerifyWhole(card, keys); {
 	case errors.Is(err, webtoken.ErrCardForged):
 		checkedCards.WithLabelValues("forged").Inc()
@@ -229,6 +248,7 @@ func (c *Caller) checkSignature(ctx context.Context, card []byte, at *url.URL) e
 	default:
 		checkedCards.WithLabelValues("valid").Inc()
 	}
+
 	return nil
 }
 
@@ -243,17 +263,21 @@ func (c *Caller) keysOf(ctx context.Context, card *url.URL) ([]byte, error) {
 	case err != nil:
 		return nil, unreachable(err)
 	}
+
 	defer func() { _ = response.Body.Close() }()
+
 	switch status := response.StatusCode; {
 	case status == http.StatusTooManyRequests, status >= http.StatusInternalServerError:
 		return nil, fault.RetryIn(retryAfter(response.Header), "the server of the other agent does not answer right now", nil)
 	case status != http.StatusOK:
 		return nil, nil
 	}
+
 	keys, err := io.ReadAll(io.LimitReader(response.Body, maxKeySetBytes+1))
 	if err != nil {
 		return nil, unreachable(err)
 	}
+
 	return keys, nil
 }
 

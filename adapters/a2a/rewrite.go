@@ -51,9 +51,11 @@ func camel(name string) string {
 		case upper && 'a' <= char && char <= 'z':
 			char -= 'a' - 'A'
 		}
+
 		upper = false
 		out.WriteByte(char)
 	}
+
 	return out.String()
 }
 
@@ -62,10 +64,12 @@ func lowerCamelQuery(raw string) string {
 	if !strings.Contains(raw, "_") {
 		return raw
 	}
+
 	values, err := url.ParseQuery(raw)
 	if err != nil {
 		return raw
 	}
+
 	renamed := url.Values{}
 	for name, list := range values {
 		renamed[camel(name)] = append(renamed[camel(name)], list...)
@@ -121,14 +125,17 @@ func plainNumber(name, value []byte) []byte {
 	default:
 		return value
 	}
+
 	text := bytes.TrimSuffix(bytes.TrimPrefix(value, []byte(`"`)), []byte(`"`))
 	if !bytes.HasSuffix(value, []byte(`"`)) && !bytes.ContainsAny(value, ".eE") || !digitsAround(text) {
 		return value // it is plain already, or no number
 	}
+
 	var number float64
 	if json.Unmarshal(text, &number) != nil || number != math.Trunc(number) || math.Abs(number) > math.MaxInt32 {
 		return value
 	}
+
 	return strconv.AppendInt(nil, int64(number), 10)
 }
 
@@ -154,6 +161,7 @@ func filesOf03(body []byte) ([]byte, *problem) {
 	if !bytes.Contains(body, []byte(`"bytes"`)) {
 		return body, nil
 	}
+
 	var p *problem
 	changed := rewrite(body, nil, func(name, text []byte) []byte {
 		if string(name) != "bytes" {
@@ -164,6 +172,7 @@ func filesOf03(body []byte) ([]byte, *problem) {
 		}
 		return standardBase64(text)
 	})
+
 	return changed, p
 }
 
@@ -177,6 +186,7 @@ func anyBase64(text []byte) (content []byte, ok bool) {
 		}
 		text = []byte(plain)
 	}
+
 	standard := strings.NewReplacer("-", "+", "_", "/").Replace(strings.TrimRight(string(text), "="))
 	content, err := base64.RawStdEncoding.DecodeString(standard)
 	return content, err == nil
@@ -322,6 +332,7 @@ func (w *rewriter) value(depth int, change bool) bool {
 	if w.at >= len(w.in) || depth > maxRewriteDepth {
 		return false
 	}
+
 	switch w.in[w.at] {
 	case '{':
 		w.at++
@@ -332,10 +343,12 @@ func (w *rewriter) value(depth int, change bool) bool {
 	case '"':
 		return w.quoted()
 	}
+
 	begin := w.at
 	for w.at < len(w.in) && strings.IndexByte(",]} \t\r\n", w.in[w.at]) < 0 {
 		w.at++
 	}
+
 	return w.at > begin
 }
 
@@ -357,6 +370,7 @@ func (w *rewriter) members(depth int, change bool) bool {
 	if w.take('}') {
 		return true
 	}
+
 	var content partContent
 	for {
 		w.space()
@@ -364,27 +378,34 @@ func (w *rewriter) members(depth int, change bool) bool {
 		if begin >= len(w.in) || w.in[begin] != '"' || !w.quoted() {
 			return false
 		}
+
 		name := w.in[begin+1 : w.at-1]
 		own := string(name) == "metadata" || string(name) == "data"
+
 		if change && w.name != nil {
 			w.replace(begin+1, name, w.name(name))
 		}
 		if !w.take(':') {
 			return false
 		}
+
 		w.space()
 		value := w.at
+
 		if !w.member(depth+1, name, change && !own) {
 			return false
 		}
+
 		content.note(name, w.in[value:w.at])
 		if w.take(',') {
 			continue
 		}
+
 		if change && w.null != nil && content.isNull() {
 			w.space()
 			w.replace(w.at, nil, w.null)
 		}
+
 		return w.take('}')
 	}
 }
@@ -408,12 +429,14 @@ func (c *partContent) isNull() bool { return c.null && !c.other }
 func (w *rewriter) member(depth int, name []byte, change bool) bool {
 	w.space()
 	begin := w.at
+
 	if !w.value(depth, change) {
 		return false
 	}
 	if !change || w.in[begin] == '{' || w.in[begin] == '[' {
 		return true
 	}
+
 	old := w.in[begin:w.at]
 	if w.plain != nil {
 		if fresh := w.plain(name, old); !bytes.Equal(fresh, old) {
@@ -421,10 +444,12 @@ func (w *rewriter) member(depth int, name []byte, change bool) bool {
 			return true
 		}
 	}
+
 	if w.text != nil && old[0] == '"' {
 		inner := old[1 : len(old)-1]
 		w.replace(begin+1, inner, w.text(name, inner))
 	}
+
 	return true
 }
 

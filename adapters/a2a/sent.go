@@ -68,6 +68,7 @@ func (c *call) exact(message *a2a.Message) {
 	if message == nil || c.stopping != nil && c.old {
 		return
 	}
+
 	var body struct {
 		rawRequest
 		Params rawRequest `json:"params"`
@@ -75,16 +76,19 @@ func (c *call) exact(message *a2a.Message) {
 	if json.Unmarshal(c.original, &body) != nil {
 		return
 	}
+
 	for _, raw := range []rawMessage{body.Params.Message, body.Message, body.Request} {
 		message.Metadata = exactly(message.Metadata, raw.Metadata)
 		parts := slices.Concat(raw.Parts, raw.Content)
 		if len(parts) != len(message.Parts) {
 			continue
 		}
+
 		for i, part := range message.Parts {
 			if part == nil {
 				continue
 			}
+
 			part.Metadata = exactly(part.Metadata, parts[i].Metadata)
 			if data, is := part.Content.(a2a.Data); is {
 				part.Content = a2a.Data{Value: exactData(data.Value, parts[i].Data)}
@@ -142,11 +146,13 @@ func exactData(decoded any, document json.RawMessage) any {
 		if alike(decoded, value) {
 			return value
 		}
+
 		members, _ := value.(map[string]any)
 		if value, ok = members["data"]; !ok {
 			value, ok = members["value"]
 		}
 	}
+
 	return decoded
 }
 
@@ -162,6 +168,7 @@ func alike(decoded, exact any) bool {
 		if !is || len(items) != len(known) {
 			return false
 		}
+
 		for i := range known {
 			if !alike(known[i], items[i]) {
 				return false
@@ -173,6 +180,7 @@ func alike(decoded, exact any) bool {
 		if !is || len(members) != len(known) {
 			return false
 		}
+
 		for name := range known {
 			member, has := members[name]
 			if !has || !alike(known[name], member) {
@@ -222,12 +230,14 @@ func sentOf(message *a2a.Message, at []int, parts []normalized.Part) (*sent, err
 	if noted.Metadata, err = rawMetadata(message.Metadata); err != nil {
 		return nil, err
 	}
+
 	texts := 0
 	for i, part := range message.Parts {
 		p := sentPart{At: at[i], MediaType: part.MediaType, Filename: part.Filename}
 		if p.Metadata, err = rawMetadata(part.Metadata); err != nil {
 			return nil, err
 		}
+
 		switch content := part.Content.(type) {
 		case a2a.Text:
 			p.Kind = kindText
@@ -243,8 +253,10 @@ func sentOf(message *a2a.Message, at []int, parts []normalized.Part) (*sent, err
 		case a2a.Data:
 			p.Kind = kindData
 		}
+
 		noted.Parts = append(noted.Parts, p)
 	}
+
 	return noted, nil
 }
 
@@ -261,6 +273,7 @@ func (s *tasks) restore(ctx context.Context, message *a2a.Message, noted *sent, 
 	if message.Metadata, err = exactMetadata(noted.Metadata); err != nil {
 		return fmt.Errorf("read metadata of message %s: %w", turn.ID, err)
 	}
+
 	for _, p := range noted.Parts {
 		part := &a2a.Part{MediaType: p.MediaType, Filename: p.Filename}
 		if part.Metadata, err = exactMetadata(p.Metadata); err != nil {
@@ -269,10 +282,12 @@ func (s *tasks) restore(ctx context.Context, message *a2a.Message, noted *sent, 
 		if part.Content, err = s.restoreContent(ctx, p, turn.Message.Parts, files); err != nil {
 			return err
 		}
+
 		if part.Content != nil {
 			message.Parts = append(message.Parts, part)
 		}
 	}
+
 	return nil
 }
 
@@ -296,6 +311,7 @@ func (s *tasks) restoreContent(ctx context.Context, p sentPart, parts []normaliz
 	case p.At > len(parts):
 		return nil, nil
 	}
+
 	kept := parts[p.At-1]
 	if p.Kind == kindText {
 		return a2a.Text(kept.Content), nil
@@ -303,6 +319,7 @@ func (s *tasks) restoreContent(ctx context.Context, p sentPart, parts []normaliz
 	if kept.BytesRef == nil {
 		return nil, nil
 	}
+
 	var content []byte
 	if kept.BytesRef.Kind == normalized.BytesInline {
 		inline, err := kept.BytesRef.Bytes()
@@ -321,10 +338,12 @@ func (s *tasks) restoreContent(ctx context.Context, p sentPart, parts []normaliz
 		*files -= len(stored)
 		content = stored
 	}
+
 	if p.Kind == kindData {
 		if value, is := exactValue(content); is {
 			return a2a.Data{Value: value}, nil
 		}
 	}
+
 	return a2a.Raw(content), nil
 }

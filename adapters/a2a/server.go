@@ -125,6 +125,7 @@ func (o *Options) check() error {
 	case o.Receiver == nil, o.Directory == nil, o.Turns == nil, o.Runs == nil, o.Tokens == nil, o.Claims == nil, o.Blobs == nil:
 		return errors.New("a2a: a collaborator is missing")
 	}
+
 	u, err := url.Parse(o.PublicURL)
 	if err != nil || u.Host == "" || (u.Scheme != "https" && u.Scheme != "http") {
 		return errors.New("a2a: PublicURL must be an absolute http or https URL")
@@ -171,14 +172,17 @@ func New(options Options) (*Adapter, error) {
 	if err := options.check(); err != nil {
 		return nil, err
 	}
+
 	options.defaults()
 	origin, err := url.Parse(options.PublicURL)
 	if err != nil {
 		return nil, err
 	}
+
 	if options.Present == nil {
 		options.Present = func(part policypart.Part) policypart.Part { return part.Confine(origin) }
 	}
+
 	described := &cards{options: &options, base: strings.TrimSuffix(options.PublicURL, "/"), log: options.Logger}
 	known := &tasks{codec: codec{blobs: options.Blobs}, options: &options, log: options.Logger}
 	a := &Adapter{
@@ -186,6 +190,7 @@ func New(options Options) (*Adapter, error) {
 		authenticator: authenticator{cards: described, tokens: bearer.NewCache(options.Tokens)},
 		limiter:       newCallerLimiter(options.CallerConcurrency),
 	}
+
 	handler := &handler{Adapter: a}
 	keepAlive := a2asrv.WithTransportKeepAlive(options.KeepAlive)
 	a.rpc1 = a2asrv.NewJSONRPCHandler(handler, keepAlive)

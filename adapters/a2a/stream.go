@@ -40,23 +40,27 @@ func (h *handler) SendStreamingMessage(ctx context.Context, req *a2a.SendMessage
 			yield(nil, err)
 			return
 		}
+
 		wanted, _, err := sendView(req.Config)
 		if err != nil {
 			yield(nil, h.fail(c, err))
 			return
 		}
+
 		c.awaited = true
 		t, err := h.accept(ctx, c, req)
 		if err != nil {
 			yield(nil, h.fail(c, err))
 			return
 		}
+
 		f := h.follower(ctx, c, c.answerTo(t, req.Message.ID), yield)
 		defer f.close()
 		f.untilInput = true
 		if !f.snapshot(wanted) {
 			return
 		}
+
 		for f.turn() && f.superseded && f.next() {
 			continue
 		}
@@ -72,6 +76,7 @@ func (h *handler) SubscribeToTask(ctx context.Context, req *a2a.SubscribeToTaskR
 			yield(nil, err)
 			return
 		}
+
 		t, err := h.load(ctx, c.owner, req.ID)
 		if err == nil && t.state().Terminal() {
 			err = newProblem(a2a.ErrUnsupportedOperation, "the task has ended; read it with GetTask")
@@ -80,11 +85,14 @@ func (h *handler) SubscribeToTask(ctx context.Context, req *a2a.SubscribeToTaskR
 			yield(nil, h.fail(c, err))
 			return
 		}
+
 		f := h.follower(ctx, c, t, yield)
 		defer f.close()
+
 		if !f.snapshot(view{artifacts: true}) {
 			return
 		}
+
 		for f.turn() && (f.superseded || interrupted(f.state)) && f.next() {
 			continue
 		}
@@ -131,6 +139,7 @@ func (f *follower) snapshot(v view) (more bool) {
 	if err != nil {
 		return f.fail(err)
 	}
+
 	f.task.partial = grown
 	defer func() { f.task.partial = nil }()
 	f.seq, f.sent, f.open, f.mime = grown.seq, grown.sent, grown.open, grown.mime
@@ -138,6 +147,7 @@ func (f *follower) snapshot(v view) (more bool) {
 	if err != nil {
 		return f.fail(err)
 	}
+
 	f.state, f.since = rendered.Status.State, f.task.last().UpdatedAt
 	f.over = exchange.Terminal(f.task.last().State)
 	return f.emit(rendered)
@@ -148,9 +158,11 @@ func (f *follower) turn() bool {
 	if f.ended() {
 		return true
 	}
+
 	if f.seq == 0 {
 		f.reset()
 	}
+
 	for event, err := range f.options.Runs.Follow(f.ctx, f.task.last().ID, f.seq) {
 		if err != nil {
 			return f.fail(err)
@@ -162,6 +174,7 @@ func (f *follower) turn() bool {
 			return true
 		}
 	}
+
 	return !f.stopped
 }
 
@@ -254,6 +267,7 @@ func (f *follower) settled() bool {
 	if err != nil {
 		return f.fail(err)
 	}
+
 	*f.task.last() = turn
 	if f.over = exchange.Terminal(turn.State); !f.over {
 		f.reset() // the next run begins its answer anew
@@ -261,12 +275,14 @@ func (f *follower) settled() bool {
 	if f.state == a2a.TaskStateWorking && stateOf(turn) == f.state { // it waits for other agents, which is work
 		return true
 	}
+
 	if f.over && (interrupted(f.state) || turn.State != exchange.StateAnswered) {
 		if dropped, err := f.dropped(); dropped || err != nil {
 			f.superseded = dropped
 			return err == nil || f.fail(err)
 		}
 	}
+
 	if stateOf(turn) == a2a.TaskStateCompleted { // of any other end the reader has what was said
 		artifacts, err := f.artifacts(f.ctx, turn, nil)
 		if err != nil {
@@ -278,10 +294,12 @@ func (f *follower) settled() bool {
 			}
 		}
 	}
+
 	status, err := f.tasks.status(f.ctx, f.task)
 	if err != nil {
 		return f.fail(err)
 	}
+
 	return f.status(status)
 }
 
@@ -301,6 +319,7 @@ func (f *follower) result(artifact *a2a.Artifact) bool {
 	if artifact.ID != answerArtifact(f.task.last().ID) || len(artifact.Parts) != 1 {
 		return f.artifact(artifact, false, true)
 	}
+
 	text := artifact.Parts[0].Text()
 	if rest, ok := f.sent.cut(text); ok && f.open {
 		f.mime = artifact.Parts[0].MediaType
@@ -309,6 +328,7 @@ func (f *follower) result(artifact *a2a.Artifact) bool {
 	if len(text) <= maxChunk || f.call.forgetsAppend() && len(text) <= maxWholeChunk {
 		return f.artifact(artifact, false, true)
 	}
+
 	f.reset()
 	f.mime = artifact.Parts[0].MediaType
 	return f.chunk(text, true)
@@ -327,10 +347,12 @@ func (f *follower) next() bool {
 		if !f.superseded && clock.Sleep(f.ctx, pause) != nil {
 			return f.leave()
 		}
+
 		t, err := f.load(f.ctx, f.call.owner, f.task.id())
 		if err != nil {
 			return f.fail(err)
 		}
+
 		known := slices.IndexFunc(t.turns, func(turn exchange.TurnRecord) bool { return turn.ID == f.task.last().ID })
 		switch {
 		case !t.cancelled.IsZero():
@@ -374,14 +396,17 @@ func (f *follower) leave() bool {
 	default:
 		f.stopped = true
 	}
+
 	if f.stopped {
 		return false
 	}
+
 	info, now := f.task.info(), time.Now().UTC()
 	f.emit(&a2a.TaskStatusUpdateEvent{
 		TaskID: info.TaskID, ContextID: info.ContextID, Status: a2a.TaskStatus{State: f.state, Timestamp: &now},
 		Metadata: map[string]any{mentionableKey: map[string]any{"stream_ended": "server_stopping", "resume_with": "SubscribeToTask"}},
 	})
+
 	f.stopped = true
 	return false
 }

@@ -117,6 +117,7 @@ func (s *tasks) load(ctx context.Context, owned owner, id a2a.TaskID) (*task, er
 	if len(id) > maxTaskIDSize || !printable(string(id)) { // none of ours; PostgreSQL has no text with a NUL
 		return nil, taskNotFound()
 	}
+
 	turns, err := s.options.Turns.Turns(ctx, exchange.TurnFilter{
 		Agent: owned.agent, Principal: owned.principal, Reference: string(id),
 		ReceivedVia: normalized.ViaA2A, Limit: maxTaskTurns,
@@ -127,6 +128,7 @@ func (s *tasks) load(ctx context.Context, owned owner, id a2a.TaskID) (*task, er
 	if len(turns) == 0 {
 		return nil, taskNotFound()
 	}
+
 	return s.assemble(ctx, turns)
 }
 
@@ -135,6 +137,7 @@ func (s *tasks) assemble(ctx context.Context, turns []exchange.TurnRecord) (*tas
 	slices.SortFunc(turns, func(x, y exchange.TurnRecord) int { return strings.Compare(x.ID, y.ID) })
 	t := &task{turns: turns}
 	t.contextID = routeOf(*t.last()).Context
+
 	if last := t.last(); exchange.Terminal(last.State) && interrupted(stateOf(*last)) {
 		at, cancelled, err := s.wasCancelled(ctx, last.ID)
 		if err != nil {
@@ -188,6 +191,7 @@ func (h *handler) cancel(ctx context.Context, c *call, id a2a.TaskID) (*task, er
 	if err != nil {
 		return nil, err
 	}
+
 	if !exchange.Terminal(t.last().State) {
 		turn, err := h.options.Runs.Cancel(ctx, t.last().ID, "the sender cancelled the task")
 		if err == nil {
@@ -204,6 +208,7 @@ func (h *handler) cancel(ctx context.Context, c *call, id a2a.TaskID) (*task, er
 	if !interrupted(t.state()) {
 		return nil, notCancelable()
 	}
+
 	at := time.Now().UTC().Truncate(time.Microsecond)
 	err = h.options.Runs.GiveUp(ctx, t.last().ID, cancellation(t.last().ID, at), "the sender cancelled the task", at)
 	switch {
@@ -212,6 +217,7 @@ func (h *handler) cancel(ctx context.Context, c *call, id a2a.TaskID) (*task, er
 	case err != nil:
 		return nil, err
 	}
+
 	return h.load(ctx, c.owner, id)
 }
 
@@ -250,10 +256,12 @@ func (h *handler) list(ctx context.Context, c *call, req *a2a.ListTasksRequest) 
 	if err := checkList(req); err != nil {
 		return nil, err
 	}
+
 	filter, found, err := listFilter(c.owner, req)
 	if err != nil || !found {
 		return &a2a.ListTasksResponse{Tasks: []*a2a.Task{}, PageSize: req.PageSize}, err
 	}
+
 	page, err := h.page(ctx, filter, req.PageSize)
 	if err != nil {
 		return nil, err
@@ -280,11 +288,13 @@ func listFilter(owned owner, req *a2a.ListTasksRequest) (filter exchange.TurnFil
 		Agent: owned.agent, Principal: owned.principal, ReceivedVia: normalized.ViaA2A, Latest: true,
 		Limit: req.PageSize + 1,
 	}
+
 	filter.Standing, _ = standingOf(req.Status)
 	if req.StatusTimestampAfter != nil {
 		// The instant itself counts (a2a.proto, ListTasksRequest), the store's bound does not; it keeps microseconds.
 		filter.UpdatedAfter = req.StatusTimestampAfter.Add(-time.Microsecond)
 	}
+
 	if req.ContextID != "" {
 		if strings.ContainsFunc(req.ContextID, unicode.IsControl) || !utf8.ValidString(req.ContextID) { // no message was taken for such a context
 			return filter, false, nil
@@ -293,6 +303,7 @@ func listFilter(owned owner, req *a2a.ListTasksRequest) (filter exchange.TurnFil
 			return filter, false, nil
 		}
 	}
+
 	filter.Before, err = readPageToken(req.PageToken)
 	return filter, true, err
 }
@@ -304,6 +315,7 @@ func readPageToken(token string) (string, error) {
 	if len(token) > maxPageToken {
 		return "", inField("pageToken", "is not one that this server gave")
 	}
+
 	decoded, err := base64.RawURLEncoding.DecodeString(token)
 	at, id, found := strings.Cut(string(decoded), ".")
 	_, number := strconv.ParseInt(at, 10, 64)
@@ -338,11 +350,13 @@ func (h *handler) renderPage(ctx context.Context, c *call, page listed, req *a2a
 	response := &a2a.ListTasksResponse{
 		Tasks: make([]*a2a.Task, 0, len(page.turns)), TotalSize: int(page.total), PageSize: req.PageSize,
 	}
+
 	none := 0
 	wanted := view{history: req.HistoryLength, artifacts: req.IncludeArtifacts}
 	if wanted.history == nil {
 		wanted.history = &none
 	}
+
 	for _, turn := range page.turns {
 		t, err := h.listedTask(ctx, c, turn, wanted)
 		if err != nil {
@@ -354,6 +368,7 @@ func (h *handler) renderPage(ctx context.Context, c *call, page listed, req *a2a
 		}
 		response.Tasks = append(response.Tasks, rendered)
 	}
+
 	response.NextPageToken = writePageToken(page.next)
 	return response, nil
 }

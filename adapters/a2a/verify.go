@@ -66,6 +66,7 @@ func (v *authenticator) checkToken(r *http.Request, agent exchange.AgentProfile,
 	if !strings.EqualFold(scheme, "Bearer") || !bearer.WellFormed(shown) {
 		return caller{}, "missing", fault.New(fault.Unauthenticated, "a bearer token of this server is needed")
 	}
+
 	token, found, err := v.tokens.Find(r.Context(), shown)
 	switch {
 	case err != nil:
@@ -79,6 +80,7 @@ func (v *authenticator) checkToken(r *http.Request, agent exchange.AgentProfile,
 	case token.Agent != "" && !strings.EqualFold(token.Agent, agent.Name):
 		return caller{}, "other_agent", fault.New(fault.Forbidden, "the bearer token is not for this agent")
 	}
+
 	return caller{sender: bearer.Sender(token, agent, v.options.Domain), unscoped: true, limited: "token\n" + token.ID}, "valid", nil
 }
 
@@ -99,9 +101,11 @@ func (v *authenticator) checkSigned(r *http.Request, agent exchange.AgentProfile
 		Scheme: scheme, Token: shown, Proofs: r.Header.Values("DPoP"), Method: r.Method, URL: address,
 		Source: admission.SourceOf(httpserver.ClientIP(r)), Audiences: audiences, Foreign: v.namesAgent,
 	}
+
 	if v.options.Peers != nil {
 		presented.Peer = func(peer identity.Address) bool { return v.options.Peers(agent.Name, peer) }
 	}
+
 	claims, err := v.options.Verifier.Verify(r.Context(), presented)
 	switch {
 	case fault.Is(err, fault.Unauthenticated):
@@ -109,10 +113,12 @@ func (v *authenticator) checkSigned(r *http.Request, agent exchange.AgentProfile
 	case err != nil:
 		return caller{}, "error", err
 	}
+
 	sender := v.issuedSender(claims, agent)
 	if found := sender.Identities[0].CheckShape(); found != nil {
 		return caller{}, "refused", fault.Wrap(fault.Unauthenticated, "the token is not valid here: its names cannot be taken", errors.Join(webtoken.ErrToken, found))
 	}
+
 	return caller{sender: sender, scopes: claims.Scopes, unscoped: claims.Unscoped, limited: limitedAs(sender.Principal(), claims)}, "valid", nil
 }
 
@@ -138,10 +144,12 @@ func (v *authenticator) issuedSender(claims webtoken.Claims, agent exchange.Agen
 		Domain: v.options.Domain, Subject: claims.Subject, Method: claims.Method, Assurance: identity.AssuranceAgent,
 		Recipient: agent.Address, KeyID: claims.KeyID, IssuedAt: identity.Now().Time,
 	})
+
 	evidence.Source = &identity.Source{Transport: normalized.ViaA2A, Connector: claims.Issuer}
 	sender := normalized.Sender{
 		Address: claims.Peer.String(), DisplayName: claims.Peer.Local, AuthMethod: normalized.AuthA2AJWT, Verified: true, KeyID: claims.KeyID,
 	}
+
 	if claims.Peer == (identity.Address{}) {
 		evidence.Subject = claims.Issuer + "#" + claims.Subject
 		evidence.Proof = identity.Proof{Type: identity.ProofBearerToken, VerifiedBy: v.options.Domain, TokenID: claims.TokenID}
@@ -150,6 +158,7 @@ func (v *authenticator) issuedSender(claims webtoken.Claims, agent exchange.Agen
 			sender.AuthMethod = normalized.AuthA2AOAuth
 		}
 	}
+
 	sender.Identities = []identity.Evidence{evidence}
 	return sender
 }
@@ -243,6 +252,7 @@ func (v *authenticator) challenges(agent exchange.AgentProfile, status int, show
 	case shown && !bearerOnly:
 		problem = `, error="invalid_token"`
 	}
+
 	list := []string{`Bearer realm="inbox", ` + metadata + problem}
 	if len(v.options.Issuers) > 0 {
 		algs := `DPoP algs="` + strings.Join(webtoken.ProofAlgorithms(), " ") + `", ` + metadata
@@ -251,6 +261,7 @@ func (v *authenticator) challenges(agent exchange.AgentProfile, status int, show
 		}
 		list = append(list, algs)
 	}
+
 	return list
 }
 
@@ -281,15 +292,19 @@ func (v *authenticator) resourceMetadata(r *http.Request) ([]byte, error) {
 	if !known {
 		return nil, noCard()
 	}
+
 	document := resourceMetadata{
 		Resource: v.endpoint(agent), Name: displayName(agent), Scopes: allScopes, Methods: []string{"header"},
 	}
+
 	for _, issuer := range v.options.Issuers {
 		document.AuthorizationServers = append(document.AuthorizationServers, issuer.Name)
 	}
+
 	if len(v.options.Issuers) > 0 {
 		document.ProofAlgorithms = webtoken.ProofAlgorithms()
 	}
+
 	return json.MarshalIndent(document, "", "  ")
 }
 

@@ -40,12 +40,14 @@ func (c *Caller) wire(domain string, found peer, agent string) *wire {
 	if w.token == "" && c.options.Assert != nil && !found.open {
 		w.assert = func(ctx context.Context) (string, error) { return c.options.Assert(ctx, agent, found.address) }
 	}
+
 	client := &http.Client{Transport: w, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 	if found.version == a2av0.Version {
 		w.transport = a2av0.NewJSONRPCTransport(a2av0.JSONRPCTransportConfig{URL: found.endpoint, Client: client})
 	} else {
 		w.transport = a2aclient.NewJSONRPCTransport(found.endpoint, client)
 	}
+
 	return w
 }
 
@@ -88,19 +90,23 @@ func (w *wire) RoundTrip(request *http.Request) (*http.Response, error) {
 	if token != "" {
 		request.Header.Set("Authorization", "Bearer "+token)
 	}
+
 	response, err := w.options.Client.Do(request)
 	w.status, w.retryAfter, w.said = 0, 0, ""
 	if err != nil {
 		return nil, err
 	}
+
 	w.status, w.retryAfter = response.StatusCode, retryAfter(response.Header)
 	if response.StatusCode != http.StatusOK {
 		w.said = errorText(io.LimitReader(response.Body, maxErrorBytes))
 	}
+
 	response.Body = struct {
 		io.Reader
 		io.Closer
 	}{io.LimitReader(response.Body, maxCallBytes), response.Body}
+
 	return response, nil
 }
 
@@ -143,12 +149,14 @@ func (w *wire) refusal(to identity.Address, err error) (normalized.Response, err
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
 		return normalized.Response{}, fault.RetryIn(0, "the other agent did not answer in time", err)
 	}
+
 	if known, ok := errors.AsType[*fault.Fault](err); ok {
 		return normalized.Response{}, known
 	}
 	if w.status == 0 {
 		return normalized.Response{}, unreachable(err)
 	}
+
 	return normalized.Response{}, fault.GiveUp("the other agent does not understand the message", err)
 }
 

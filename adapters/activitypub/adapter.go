@@ -51,9 +51,11 @@ func New(options Options) (*Adapter, error) {
 	if err := options.check(); err != nil {
 		return nil, fmt.Errorf("activitypub: %w", err)
 	}
+
 	base, _ := document.Origin(options.PublicURL)
 	s := &site{options: options, base: base, host: document.HostOf(base)}
 	s.hosts = map[string]bool{s.host: true, options.Domain: true}
+
 	for _, agent := range options.Directory.Agents() {
 		if strings.EqualFold(agent.Name, s.instanceName()) {
 			return nil, fmt.Errorf("activitypub: agent %q has the name of the server's own actor: choose another name", agent.Name)
@@ -68,6 +70,7 @@ func New(options Options) (*Adapter, error) {
 		refusals:      newCounter(options.MaxRefusals, refusalPeriod, maxCachedHosts),
 		confirmations: newCounter(maxConfirmations, confirmationPeriod, maxCachedHosts),
 	}
+
 	a.follows = &follows{site: s, keys: a.keys, followed: newCache[bool](maxCachedAgents), blocking: newCache[bool](maxCachedAgents)}
 	a.interactions = &interactions{site: s, verifier: a.verifier}
 
@@ -78,9 +81,11 @@ func New(options Options) (*Adapter, error) {
 		site: s, keys: a.keys, actors: a.actors, follows: a.follows, interactions: a.interactions, renderer: a.renderer,
 		transport: a.transport,
 	}
+
 	a.profiles = &profiles{
 		site: s, keys: a.keys, verifier: a.verifier, outbox: a.outbox, documents: newCache[encodedDocument](maxCachedAgents),
 	}
+
 	a.collections = &collections{site: s, verifier: a.verifier, outbox: a.outbox, renderer: a.renderer}
 
 	a.moves = &moves{site: s, fetcher: a.fetcher, actors: a.actors, follows: a.follows, outbox: a.outbox, profiles: a.profiles}
@@ -89,6 +94,7 @@ func New(options Options) (*Adapter, error) {
 		site: s, fetcher: a.fetcher, actors: a.actors, verifier: a.verifier, follows: a.follows, interactions: a.interactions,
 		notes: a.notes, moves: a.moves,
 	}
+
 	return a, nil
 }
 
@@ -104,9 +110,11 @@ func (a *Adapter) Routes() []httpserver.Route {
 	get := func(pattern string, handler http.HandlerFunc) httpserver.Route {
 		return httpserver.Route{Method: http.MethodGet, Pattern: pattern, Handler: handler}
 	}
+
 	post := func(pattern string, handler http.HandlerFunc) httpserver.Route {
 		return httpserver.Route{Method: http.MethodPost, Pattern: pattern, Handler: handler}
 	}
+
 	return []httpserver.Route{
 		post("/inbox", a.inbox.serveSharedInbox),
 		post("/actor/inbox", a.inbox.serveSharedInbox),

@@ -97,6 +97,7 @@ func (v *verifier) clientOf(r *http.Request) (key string, counts bool) {
 	if v.options.MaxRefusals < 0 {
 		return "", false
 	}
+
 	address := v.options.ClientAddress(r)
 	if !address.IsValid() || address.IsLoopback() || address.IsPrivate() || address.IsLinkLocalUnicast() {
 		return "", false

@@ -78,6 +78,7 @@ func (o *outbox) deletion(ctx context.Context, reply exchange.Reply, post int, p
 	if err != nil {
 		return nil, err
 	}
+
 	return o.keys.prove(ctx, reply.Agent, body, deletedAt(reply))
 }
 

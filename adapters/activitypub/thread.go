@@ -36,6 +36,7 @@ func (n *notes) thread(ctx context.Context, agent string, q *inboundNote) (name 
 	if q.inReplyTo == "" {
 		return q.threadName(), false, nil
 	}
+
 	entry, found, err := n.parent(ctx, agent, q.inReplyTo)
 	if err != nil {
 		return "", false, unavailable(err)
@@ -65,6 +66,7 @@ func (n *notes) parent(ctx context.Context, agent, iri string) (exchange.ThreadE
 	if err != nil || held.Activity == "" || held.Activity == iri {
 		return entry, false, err
 	}
+
 	return n.options.Threads.FindMessage(ctx, agent, held.Activity)
 }
 
@@ -73,6 +75,7 @@ func (q *inboundNote) continues(parent normalized.Message, notes json.RawMessage
 	if parent.ReceivedVia != normalized.ViaActivityPub {
 		return false
 	}
+
 	var kept route
 	if json.Unmarshal(notes, &kept) != nil {
 		return false
@@ -98,10 +101,12 @@ func (q *inboundNote) threadName() string {
 	case !q.mayName(name):
 		name += foreignMark + q.actor
 	}
+
 	if name == "" || len(name) > maxThreadBytes {
 		sum := sha256.Sum256([]byte(visibilityClass(q.visibility) + "\n" + q.claimed() + "\n" + q.actor))
 		return "urn:sha256:" + hex.EncodeToString(sum[:])
 	}
+
 	return name
 }
 

@@ -64,12 +64,14 @@ func (c *connectors) connectorMessage(w http.ResponseWriter, r *http.Request) er
 	if err != nil {
 		return err
 	}
+
 	connector := c.byName[channelSlug(httpserver.Param(r, "connector"))]
 	signed := connector != nil && connector.verifies(r, body, time.Now())
 	if connector == nil || !signed && connector.Issuer == "" {
 		credentials.WithLabelValues("refused").Inc()
 		return notVouched()
 	}
+
 	object, err := decodeObject(body)
 	if err != nil {
 		if !signed {
@@ -77,6 +79,7 @@ func (c *connectors) connectorMessage(w http.ResponseWriter, r *http.Request) er
 		}
 		return err
 	}
+
 	delivery := &relayed{connectors: c, connector: connector, body: object, raw: body, about: messageBytes(body), signed: signed}
 	return delivery.serve(w, r)
 }
@@ -98,6 +101,7 @@ func (c *Connector) verifies(r *http.Request, body []byte, now time.Time) bool {
 	if stamp == "" && c.RequireTimestamp {
 		return false
 	}
+
 	if stamp != "" {
 		seconds, err := strconv.ParseInt(stamp, 10, 64)
 		if err != nil || now.Sub(time.Unix(seconds, 0)).Abs() > maxSignatureAge {
@@ -111,6 +115,7 @@ func (c *Connector) verifies(r *http.Request, body []byte, now time.Time) bool {
 			return webhooksignature.VerifyRotating(c.Secrets, body, given, webhooksignature.Form{})
 		}
 	}
+
 	return false
 }
 
@@ -129,10 +134,12 @@ func (m *relayed) serve(w http.ResponseWriter, r *http.Request) error {
 	if wrapped := value.Assoc(m.body["message"]); len(wrapped) > 0 {
 		inner = wrapped
 	}
+
 	patience, err := m.wait(r, m.body)
 	if err != nil {
 		return err
 	}
+
 	message, agent, err := m.read(inner)
 	if err != nil {
 		if !m.signed {
@@ -140,19 +147,23 @@ func (m *relayed) serve(w http.ResponseWriter, r *http.Request) error {
 		}
 		return err
 	}
+
 	q := question{
 		agent: agent, message: message, context: value.Assoc(inner["client_context"]), surface: surfaceConnector,
 		relay: normalized.MentionRelay{Kind: normalized.RelayNone}, original: m.raw, way: m.connector.way(patience), client: m.connector.Client,
 	}
+
 	replayed, err := m.vouch(r, &q, text(inner, "sender_name", "display_name"))
 	if err != nil {
 		return err
 	}
+
 	credentials.WithLabelValues("valid").Inc()
 	if skip := skipped(message); skip != "" {
 		httpserver.WriteJSON(w, http.StatusOK, map[string]any{"status": "skipped", "code": skip, "connector_id": m.connector.Name})
 		return nil
 	}
+
 	return m.take(w, r, q, patience, replayed, title(text(inner, "title"), message.Text))
 }
 
@@ -181,15 +192,18 @@ func (m *relayed) read(inner map[string]any) (message contract.Message, agent ex
 	if message.ConnectorID != m.connector.Name {
 		return message, agent, fault.InField("connector_id", "must be that of the address, or be left out")
 	}
+
 	name := strings.TrimPrefix(text(inner, "agent"), "@")
 	if name == "" && len(m.connector.Agents) > 0 {
 		name = m.connector.Agents[0]
 	}
+
 	agent, known := m.options.Directory.Agent(name)
 	allowed := slices.ContainsFunc(m.connector.Agents, func(one string) bool { return strings.EqualFold(one, agent.Name) })
 	if !known || !allowed {
 		return message, agent, fault.New(fault.NotFound, "no such agent for this connector")
 	}
+
 	return message, agent, nil
 }
 
@@ -217,24 +231,29 @@ func (m *relayed) take(w http.ResponseWriter, r *http.Request, q question, patie
 		httpserver.WriteJSON(w, http.StatusOK, map[string]any{"run_id": known.ID, "status": statusOf(known), "duplicate": true})
 		return nil
 	}
+
 	owner := OwnerOfConnector(m.options.Domain, m.connector.Name)
 	session, fresh, err := m.sessions.place(r.Context(), owner, "", q.agent, q.message, title)
 	if err != nil {
 		return err
 	}
+
 	q.session = session
 	taken, err := m.messages.accept(r.Context(), q, fresh)
 	if err != nil {
 		return err
 	}
+
 	turn, err := m.runs.settled(r.Context(), taken.turn, patience)
 	if err != nil {
 		return err
 	}
+
 	answer := m.forConnector(turn)
 	if taken.repeat {
 		answer["duplicate"] = true
 	}
+
 	writeTaken(w, turn, answer)
 	return nil
 }
@@ -270,37 +289,45 @@ func (c *connectors) connectorRun(w http.ResponseWriter, r *http.Request) error 
 	if err != nil {
 		return err
 	}
+
 	connector := c.byName[channelSlug(httpserver.Param(r, "connector"))]
 	if connector == nil {
 		credentials.WithLabelValues("refused").Inc()
 		return notVouched()
 	}
+
 	run := httpserver.Param(r, "run")
 	said := body
 	if len(said) == 0 {
 		said = []byte(runPath(connector.Name, run))
 	}
+
 	signed := connector.verifies(r, said, time.Now())
 	if !signed && (connector.Issuer == "" || len(body) == 0) {
 		credentials.WithLabelValues("refused").Inc()
 		return notVouched()
 	}
+
 	turn, err := c.options.Turns.Turn(r.Context(), run)
 	if err != nil && !fault.Is(err, fault.NotFound) {
 		return err
 	}
+
 	if kept := readRoute(turn.Route); err != nil || kept.Surface != surfaceConnector || kept.Connector != connector.Name {
 		turn = exchange.TurnRecord{}
 	}
+
 	if !signed {
 		if err := c.vouchedRun(r, connector, body, run, turn); err != nil {
 			return err
 		}
 	}
+
 	credentials.WithLabelValues("valid").Inc()
 	if turn.ID == "" {
 		return runNotFound()
 	}
+
 	return c.writeConnectorRun(w, r, turn)
 }
 
@@ -311,20 +338,24 @@ func (c *connectors) vouchedRun(r *http.Request, connector *Connector, body []by
 	if err != nil {
 		return notVouched()
 	}
+
 	var first string
 	if len(connector.Agents) > 0 {
 		first = connector.Agents[0]
 	}
+
 	agent, known := c.options.Directory.Agent(cmp.Or(turn.Agent, first))
 	if !known {
 		return notVouched()
 	}
+
 	m := &relayed{connectors: c, connector: connector, body: object, about: []byte(runPath(connector.Name, run))}
 	q := question{agent: agent}
 	if len(m.vouchedBy(m.validate(r.Context(), &q).Evidence, q)) == 0 {
 		credentials.WithLabelValues("refused").Inc()
 		return notVouched()
 	}
+
 	return nil
 }
 

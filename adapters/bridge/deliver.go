@@ -62,6 +62,7 @@ func (o *outbox) Plan(_ context.Context, reply exchange.Reply) (exchange.Plan, e
 		}
 		return exchange.Plan{NativeID: queueID(reply.ID), Destinations: []exchange.Destination{{Key: address.Host, Address: connector.CallbackURL}}}, nil
 	}
+
 	return exchange.Plan{}, nil // the caller waits for it, or asks again
 }
 
@@ -91,10 +92,12 @@ func (o *outbox) itemOf(reply exchange.Reply, r route) (contract.Item, error) {
 	if len(content) > contract.MaxContentBytes {
 		content = cut(content, contract.MaxContentBytes-64) + "\n\n(The answer was longer and is cut here.)"
 	}
+
 	client := r.Client
 	if client == "" {
 		client = r.Connector
 	}
+
 	return contract.NormalizeItem(map[string]any{
 		"queue_id": queueID(reply.ID), "client_id": client, "connector_id": r.Connector, "agent": reply.Agent, "session_id": r.Session,
 		"role": "assistant", "content": content, "completed": reply.Response.Status == "" || reply.Response.Status == normalized.StatusCompleted,
@@ -113,14 +116,17 @@ func (o *outbox) about(reply exchange.Reply, r route) map[string]any {
 			metadata[name] = value
 		}
 	}
+
 	if policy := reply.Response.Policy(); policy != nil {
 		metadata["demand"] = plainJSON(o.options.Present(*policy))
 	}
+
 	if parts := partsOf(&reply.Response, o.options.Present); parts != nil {
 		if encoded := plainJSON(parts); encoded != nil {
 			metadata["parts"] = encoded
 		}
 	}
+
 	return metadata
 }
 
@@ -186,21 +192,26 @@ func (o *outbox) callback(ctx context.Context, job exchange.BridgeCallback, atte
 	if err != nil || !found { // acknowledged meanwhile
 		return err
 	}
+
 	client, sealed, found, err := o.options.Queue.ClientSecret(ctx, job.Client)
 	if err != nil || !found || client.CallbackURL == "" {
 		return err
 	}
+
 	secret, err := o.options.Sealer.Open(ctx, sealed, callbackPurpose(client.ID))
 	if err != nil {
 		return fault.RetryIn(0, "the secret of the callback cannot be opened on this node", err)
 	}
+
 	_, err = call(ctx, o.options.Web, client.CallbackURL, []string{string(secret)}, item, attempt)
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
+
 	if _, kept := o.bridge.Attempted(ctx, job.Client, job.Item, err == nil); kept != nil {
 		o.options.Logger.WarnContext(ctx, "the status of a queue item could not be written", "item", job.Item, "error", kept)
 	}
+
 	return err
 }
 
@@ -212,12 +223,14 @@ func call(ctx context.Context, web exchange.WebClient, address string, secrets [
 	if err != nil {
 		return "", fault.GiveUp("the item is no JSON", err)
 	}
+
 	ctx, cancel := context.WithTimeout(ctx, callbackTimeout)
 	defer cancel()
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost, address, bytes.NewReader(body))
 	if err != nil {
 		return "", fault.GiveUp("the callback cannot be called", err)
 	}
+
 	request.Header.Set("Content-Type", mimeJSON)
 	request.Header.Set(DeliveryHeader, item.ID)
 	request.Header.Set("X-Inbox-Attempt", strconv.Itoa(attempt))
@@ -228,6 +241,7 @@ func call(ctx context.Context, web exchange.WebClient, address string, secrets [
 		return "", fault.RetryIn(0, "the callback does not answer", err)
 	}
 	defer func() { _ = response.Body.Close() }()
+
 	_, _ = io.Copy(io.Discard, io.LimitReader(response.Body, maxCallbackReply))
 	return callbackAnswer(response)
 }
@@ -252,6 +266,7 @@ func callbackAnswer(response *http.Response) (detail string, err error) {
 		callbacks.WithLabelValues("refused").Inc()
 		return "", fault.GiveUp("the callback says 410", nil)
 	}
+
 	callbacks.WithLabelValues("refused").Inc()
 	return "", fault.RetryIn(retryAfter(response.Header), fmt.Sprintf("the callback says %s", response.Status), nil)
 }

@@ -42,10 +42,12 @@ func (t *transcripts) importSessions(w http.ResponseWriter, r *http.Request, c c
 	if _, err := value.Decode(raw, value.Limits{Bytes: maxImportBytes, Depth: maxDepth + importDepth}); err != nil {
 		return fault.Wrap(fault.Malformed, "the body is no JSON", err)
 	}
+
 	documents, mapped, err := ReadImport(raw)
 	if err != nil {
 		return err
 	}
+
 	owner := t.ownerOfImport(r, c)
 	prepared := make([]Prepared, 0, len(documents))
 	for i, document := range documents {
@@ -55,6 +57,7 @@ func (t *transcripts) importSessions(w http.ResponseWriter, r *http.Request, c c
 		}
 		prepared = append(prepared, one)
 	}
+
 	results := []any{}
 	for _, one := range prepared {
 		result, err := t.store(r.Context(), one)
@@ -63,10 +66,12 @@ func (t *transcripts) importSessions(w http.ResponseWriter, r *http.Request, c c
 		}
 		results = append(results, result)
 	}
+
 	rows, err := t.importMap(r.Context(), owner, mapped)
 	if err != nil {
 		return err
 	}
+
 	httpserver.WriteJSON(w, http.StatusOK, map[string]any{"sessions": results, "session_map": rows})
 	return nil
 }
@@ -103,6 +108,7 @@ func ReadImport(raw []byte) (documents []Document, mapped map[string]string, err
 	if err := json.Unmarshal(raw, &body); err != nil {
 		return nil, nil, fault.Wrap(fault.Malformed, `want {"agent", "messages": […]} or {"conversations": [{"agent", "messages": […]}]}`, err)
 	}
+
 	documents = body.Conversations
 	if body.Messages != nil {
 		documents = append(documents, body.Document)
@@ -113,6 +119,7 @@ func ReadImport(raw []byte) (documents []Document, mapped map[string]string, err
 	case len(documents) > maxConversations || len(body.SessionMap) > maxConversations:
 		return nil, nil, fault.InField("conversations", "has more than 1000 of them")
 	}
+
 	return documents, body.SessionMap, nil
 }
 
@@ -137,6 +144,7 @@ func Prepare(owner, agent string, document Document, index int) (one Prepared, e
 	if document.Format != "" && document.Format != FormatFramework {
 		return one, fault.InField("format", "must be "+FormatFramework)
 	}
+
 	list := make([]any, 0, len(document.Messages))
 	for i, raw := range document.Messages {
 		value, err := decodedMessage(raw)
@@ -146,12 +154,14 @@ func Prepare(owner, agent string, document Document, index int) (one Prepared, e
 		if err != nil {
 			return one, fault.Wrap(fault.Malformed, fmt.Sprintf("conversation %d, message %d: %v", index+1, i+1, err), err)
 		}
+
 		var flat bytes.Buffer
 		if err := json.Compact(&flat, raw); err != nil {
 			return one, fault.Wrap(fault.Malformed, "the body is no JSON", err)
 		}
 		one.Messages, list = append(one.Messages, flat.String()), append(list, value)
 	}
+
 	id := document.SessionID
 	if id == "" {
 		id = newID()
@@ -159,11 +169,13 @@ func Prepare(owner, agent string, document Document, index int) (one Prepared, e
 	if len(id) > maxSessionID {
 		return one, fault.InField("session_id", "is longer than 255 bytes")
 	}
+
 	now := time.Now().UTC().Truncate(time.Microsecond)
 	one.Session = exchange.Session{
 		ID: id, Owner: owner, Agent: agent, ThreadID: "session:" + newID(), Title: title(document.Title, firstWords(list)),
 		Connector: document.Connector, Conversation: document.Conversation, CreatedAt: now, UpdatedAt: now,
 	}
+
 	return one, nil
 }
 
@@ -183,12 +195,14 @@ func (t *transcripts) store(ctx context.Context, one Prepared) (map[string]any, 
 	if err != nil {
 		return nil, err
 	}
+
 	if session.Conversation != "" && session.Connector != "" {
 		key := contract.NewSessionKey(session.Connector, session.Conversation, session.Agent)
 		if err := t.options.SessionOf(session.Owner).SetSession(ctx, key, session.ID); err != nil {
 			return nil, err
 		}
 	}
+
 	value := sessionValue(session)
 	value["created"] = created
 	return value, nil
@@ -204,11 +218,13 @@ func (t *transcripts) importMap(ctx context.Context, owner string, rows map[stri
 			return 0, err
 		}
 	}
+
 	for key, session := range rows {
 		if err := t.options.SessionOf(owner).ImportSession(ctx, key, session); err != nil {
 			return 0, err
 		}
 	}
+
 	return len(rows), nil
 }
 
@@ -222,15 +238,18 @@ func (t *transcripts) Ancestors(ctx context.Context, turn exchange.TurnRecord) (
 	if err != nil {
 		return nil, err
 	}
+
 	for _, other := range turns {
 		if other.ID < turn.ID {
 			return nil, nil
 		}
 	}
+
 	imported, err := t.options.Sessions.Transcript(ctx, r.Owner, r.Session)
 	if err != nil {
 		return nil, err
 	}
+
 	var history []normalized.HistoricalMessage
 	for i, raw := range imported {
 		message, err := envelope.Import(decoded([]byte(raw)))
@@ -241,6 +260,7 @@ func (t *transcripts) Ancestors(ctx context.Context, turn exchange.TurnRecord) (
 			history = append(history, line)
 		}
 	}
+
 	return ends(history), nil
 }
 
@@ -269,16 +289,20 @@ func (t *transcripts) historical(turn exchange.TurnRecord, message envelope.Enve
 	case envelope.TypeToolResult:
 		text = "[result: " + text + "]"
 	}
+
 	if value.Trim(text) == "" {
 		return normalized.HistoricalMessage{}, false
 	}
+
 	line := normalized.HistoricalMessage{
 		ID: "imported:" + strconv.Itoa(number), Role: normalized.RoleUser, Parts: []normalized.Part{normalized.Text(text)},
 		Sender: normalized.Sender{Address: turn.Message.Sender.Address, AuthMethod: normalized.AuthNone}, Timestamp: identity.At(said(message.CreatedAt, turn.AcceptedAt)),
 	}
+
 	if message.Role == "assistant" || message.Type == envelope.TypeToolResult {
 		line.Role, line.Sender.Address = normalized.RoleAssistant, turn.Message.Recipient
 	}
+
 	return line, true
 }
 

@@ -65,6 +65,7 @@ func (m *messages) queueMessage(w http.ResponseWriter, r *http.Request, c caller
 	if session.Owner != c.owner {
 		return fault.New(fault.Forbidden, "an operator reads sessions and writes in none of others")
 	}
+
 	body, original, err := readObject(r)
 	if err != nil {
 		return err
@@ -72,6 +73,7 @@ func (m *messages) queueMessage(w http.ResponseWriter, r *http.Request, c caller
 	if named := text(body, "agent"); named != "" && !strings.EqualFold(named, session.Agent) {
 		return sessionNotFound()
 	}
+
 	body["agent"] = session.Agent
 	return m.queued(w, r, c, body, original, session)
 }
@@ -81,15 +83,18 @@ func (m *messages) queued(w http.ResponseWriter, r *http.Request, c caller, body
 	if wantsStream(r) || body["wait"] != nil || r.URL.Query().Get("wait") != "" {
 		return m.take(w, r, c, body, original, session.ID)
 	}
+
 	q, _, err := m.question(r, c, body, session.ID)
 	if err != nil {
 		return err
 	}
+
 	q.original = original
 	taken, err := m.accept(r.Context(), q, false)
 	if err != nil {
 		return err
 	}
+
 	waiting, err := m.options.Turns.Turns(r.Context(), exchange.TurnFilter{
 		Agent: session.Agent, ThreadID: session.ThreadID, ByArrival: true, Limit: maxEvents,
 		States: []string{exchange.StateAccepted, exchange.StateRunning, exchange.StateWaiting},
@@ -97,17 +102,21 @@ func (m *messages) queued(w http.ResponseWriter, r *http.Request, c caller, body
 	if err != nil {
 		return err
 	}
+
 	position := 1
 	for _, other := range waiting {
 		if other.ID < taken.turn.ID {
 			position++
 		}
 	}
+
 	answer := runOf(taken.turn, m.options.Present)
 	answer["queued_message_id"], answer["position"] = taken.turn.ID, position
+
 	if taken.repeat {
 		answer["duplicate"] = true
 	}
+
 	w.Header().Set("Location", locationOf(taken.turn))
 	httpserver.WriteJSON(w, http.StatusAccepted, answer)
 	return nil
@@ -119,10 +128,12 @@ func (m *messages) take(w http.ResponseWriter, r *http.Request, c caller, body m
 	if err != nil {
 		return err
 	}
+
 	q, fresh, err := m.question(r, c, body, named)
 	if err != nil {
 		return err
 	}
+
 	q.original = original
 	taken, err := m.accept(r.Context(), q, fresh)
 	if err != nil {
@@ -131,14 +142,17 @@ func (m *messages) take(w http.ResponseWriter, r *http.Request, c caller, body m
 	if wantsStream(r) {
 		return m.runs.stream(w, r, taken.turn, 0)
 	}
+
 	turn, err := m.runs.settled(r.Context(), taken.turn, patience)
 	if err != nil {
 		return err
 	}
+
 	answer := runOf(turn, m.options.Present)
 	if taken.repeat {
 		answer["duplicate"] = true
 	}
+
 	writeTaken(w, turn, answer)
 	return nil
 }
@@ -157,6 +171,7 @@ func (m *messages) question(r *http.Request, c caller, body map[string]any, name
 	if err != nil {
 		return q, false, err
 	}
+
 	name := text(body, "agent")
 	if name == "" && named != "" {
 		session, err := m.sessionOf(r.Context(), c.owner, named)
@@ -165,17 +180,21 @@ func (m *messages) question(r *http.Request, c caller, body map[string]any, name
 		}
 		name = session.Agent
 	}
+
 	agent, err := m.opens(c, name)
 	if err != nil {
 		return q, false, err
 	}
+
 	q = question{
 		agent: agent, sender: m.access.sender(c, agent, message.SenderID, text(body, "sender_name", "display_name")), message: message, context: about,
 		way: wayQueue, client: c.client, surface: surfaceBridge, relay: normalized.MentionRelay{Kind: normalized.RelayNone},
 	}
+
 	if c.client == "" { // a peer that continues one of its sessions: it asks for the answer
 		q.way = wayResponse
 	}
+
 	q.session, fresh, err = m.sessions.place(r.Context(), c.owner, named, agent, message, title(text(body, "title"), message.Text))
 	return q, fresh, err
 }
@@ -188,6 +207,7 @@ func (m *messages) external(c caller, body, about map[string]any) (contract.Mess
 				return found
 			}
 		}
+
 		for _, name := range names {
 			if found := text(about, name); found != "" {
 				return found
@@ -195,14 +215,17 @@ func (m *messages) external(c caller, body, about map[string]any) (contract.Mess
 		}
 		return nil
 	}
+
 	connector := either("connector_id", "client_name")
 	if connector == nil {
 		connector = c.connectorName()
 	}
+
 	provider := either("external_provider")
 	if provider == nil {
 		provider = connector
 	}
+
 	message, err := contract.NormalizeMessage(map[string]any{
 		"text": text(body, "message", "text"), "connector_id": connector, "external_provider": provider,
 		"external_conversation_id": either("external_conversation_id"), "external_message_id": either("external_message_id", "message_id"),
@@ -211,6 +234,7 @@ func (m *messages) external(c caller, body, about map[string]any) (contract.Mess
 	if err == nil && message.Text == "" && len(message.Attachments) == 0 {
 		err = fault.InField("message", "is needed")
 	}
+
 	return message, err
 }
 
@@ -236,31 +260,38 @@ func (m *messages) accept(ctx context.Context, q question, fresh bool) (accepted
 			return accepted{}, m.abandon(ctx, q.session, fresh, err)
 		}
 	}
+
 	imported, err := m.begins(ctx, q.session)
 	if err != nil {
 		return accepted{}, err
 	}
+
 	in, err := m.inbound(ctx, q, imported)
 	if err != nil {
 		return accepted{}, m.abandon(ctx, q.session, fresh, err)
 	}
+
 	receipt, err := m.options.Receiver.Receive(ctx, in)
 	if err != nil {
 		return accepted{}, m.abandon(ctx, q.session, fresh, err)
 	}
+
 	turn, err := m.options.Turns.Turn(ctx, receipt.TurnID)
 	if err != nil {
 		return accepted{}, err
 	}
+
 	kept := readRoute(turn.Route)
 	if !receipt.New && kept.Session != q.session.ID {
 		_ = m.abandon(ctx, q.session, fresh, nil)
 	}
+
 	if receipt.New {
 		if err := m.options.Sessions.TouchSession(ctx, q.session.Owner, q.session.ID, turn.AcceptedAt); err != nil {
 			m.options.Logger.WarnContext(ctx, "a session keeps its old date", "session", q.session.ID, "error", err)
 		}
 	}
+
 	return accepted{turn, kept.Session, !receipt.New}, nil
 }
 
@@ -296,6 +327,7 @@ func (m *messages) inbound(ctx context.Context, q question, imported bool) (exch
 	if err != nil {
 		return exchange.Inbound{}, err
 	}
+
 	kept, err := json.Marshal(route{
 		Surface: q.surface, Owner: q.session.Owner, Session: q.session.ID, Way: q.way, Client: q.client, Connector: q.message.ConnectorID,
 		Provider: q.message.Provider, Conversation: q.message.ConversationID, ExternalID: q.message.MessageID, Person: q.message.SenderID,
@@ -304,6 +336,7 @@ func (m *messages) inbound(ctx context.Context, q question, imported bool) (exch
 	if err != nil {
 		return exchange.Inbound{}, fmt.Errorf("encode route: %w", err)
 	}
+
 	threads := true
 	in := exchange.Inbound{
 		Message: normalized.Message{
@@ -315,6 +348,7 @@ func (m *messages) inbound(ctx context.Context, q question, imported bool) (exch
 		},
 		Original: q.original, Channel: ChannelName, Route: kept, FromAgent: q.chain != nil, Rejected: q.rejected,
 	}
+
 	in.Message.Sender.Profile = q.profile()
 	return in, nil
 }
@@ -386,9 +420,11 @@ func (q question) profile() *normalized.SenderProfile {
 			context[name] = value
 		}
 	}
+
 	profile := normalized.SenderProfile{
 		DisplayName: q.sender.DisplayName, Provider: q.message.Provider, ProviderSubject: short(q.message.SenderID),
 	}
+
 	if encoded := value.EncodeText(context); len(encoded) <= maxContextBytes {
 		profile.Extensions = map[string]json.RawMessage{contextExtension: json.RawMessage(encoded)}
 	}
@@ -419,6 +455,7 @@ func (m *messages) parts(ctx context.Context, message contract.Message) ([]norma
 	if len(message.Attachments) > maxAttachments {
 		return nil, fault.InField("attachments", fmt.Sprintf("has more than %d files", maxAttachments))
 	}
+
 	for i, one := range message.Attachments {
 		part, err := m.file(ctx, value.Assoc(one), fmt.Sprintf("attachments[%d]", i))
 		if err != nil {
@@ -426,6 +463,7 @@ func (m *messages) parts(ctx context.Context, message contract.Message) ([]norma
 		}
 		parts = append(parts, part)
 	}
+
 	return parts, nil
 }
 
@@ -443,10 +481,12 @@ func (m *messages) file(ctx context.Context, file map[string]any, field string) 
 	if encoded := text(file, "data_base64", "data", "bytes", "content_base64"); encoded != "" {
 		return m.keep(ctx, part, encoded, field)
 	}
+
 	address := text(file, "url", "uri", "url_private", "href")
 	if address == "" {
 		return part, fault.InField(field, "needs url, or data_base64")
 	}
+
 	part.BytesRef = normalized.At(address)
 	return part, nil
 }

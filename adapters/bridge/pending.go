@@ -33,18 +33,22 @@ func (q *queues) pending(w http.ResponseWriter, r *http.Request, c caller) error
 	if wantsStream(r) {
 		return q.events(w, r, c)
 	}
+
 	patience, err := q.patience(r.URL.Query().Get("wait"))
 	if err != nil {
 		return err
 	}
+
 	items, err := q.await(r, chosen, patience)
 	if err != nil {
 		return err
 	}
+
 	list := make([]map[string]any, 0, len(items))
 	for _, item := range items {
 		list = append(list, item.Value())
 	}
+
 	httpserver.WriteJSON(w, http.StatusOK, map[string]any{"client_id": chosen.client, "items": list})
 	return nil
 }
@@ -61,11 +65,13 @@ func (q *queues) await(r *http.Request, chosen selection, patience time.Duration
 	if patience <= 0 {
 		return q.read(r.Context(), chosen)
 	}
+
 	wake, leave, err := q.enter(chosen.client)
 	if err != nil {
 		return nil, err
 	}
 	defer leave()
+
 	over := time.NewTimer(patience)
 	defer over.Stop()
 	look := time.NewTicker(lookEvery)
@@ -108,14 +114,17 @@ func (q *queues) events(w http.ResponseWriter, r *http.Request, c caller) error 
 	if err != nil {
 		return err
 	}
+
 	wake, leave, err := q.enter(chosen.client)
 	if err != nil {
 		return err
 	}
 	defer leave()
+
 	if chosen.limit == 0 {
 		chosen.limit = contract.MaxLimit
 	}
+
 	ctx, stop := httpserver.WhileServing(r.Context())
 	defer stop()
 	out := q.openEvents(ctx, w, stop)
@@ -134,6 +143,7 @@ func (q *queues) events(w http.ResponseWriter, r *http.Request, c caller) error 
 			return nil
 		}
 	}
+
 	return nil
 }
 
@@ -143,10 +153,12 @@ func (q *queues) feed(r *http.Request, c caller, chosen selection, sent map[stri
 	if again, err := q.access.verify(r); err != nil || again.owner != c.owner || again.allow(scopePending) != nil {
 		return false
 	}
+
 	items, err := q.read(r.Context(), chosen)
 	if err != nil {
 		return false
 	}
+
 	waiting := make(map[string]bool, len(items))
 	for _, item := range items {
 		waiting[item.ID] = true
@@ -158,11 +170,13 @@ func (q *queues) feed(r *http.Request, c caller, chosen selection, sent map[stri
 		}
 		sent[item.ID] = true
 	}
+
 	for id := range sent {
 		if !waiting[id] {
 			delete(sent, id)
 		}
 	}
+
 	return true
 }
 
@@ -178,12 +192,14 @@ func (b *notifier) listen(client string) (woken <-chan struct{}, leave func()) {
 	wake := make(chan struct{}, 1)
 	b.mu.Lock()
 	defer b.mu.Unlock()
+
 	if b.waiting == nil {
 		b.waiting = map[string]map[chan struct{}]bool{}
 	}
 	if b.waiting[client] == nil {
 		b.waiting[client] = map[chan struct{}]bool{}
 	}
+
 	b.waiting[client][wake] = true
 	return wake, func() { b.leave(client, wake) }
 }

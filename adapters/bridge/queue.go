@@ -57,11 +57,13 @@ func (q *queues) register(w http.ResponseWriter, r *http.Request, c caller) erro
 	if body["client_id"], err = c.own(text(body, "client_id")); err != nil {
 		return err
 	}
+
 	delete(body, "registered_at")
 	client, err := contract.NormalizeClient(body)
 	if err != nil {
 		return err
 	}
+
 	answer := client.Value()
 	sealed := ""
 	if client.CallbackURL != "" {
@@ -69,9 +71,11 @@ func (q *queues) register(w http.ResponseWriter, r *http.Request, c caller) erro
 			return err
 		}
 	}
+
 	if err := q.options.Queue.Register(r.Context(), client, sealed); err != nil {
 		return err
 	}
+
 	httpserver.WriteJSON(w, http.StatusOK, answer)
 	return nil
 }
@@ -82,6 +86,7 @@ func (q *queues) callbackSecret(r *http.Request, client contract.Client, given s
 	if err != nil || address.User != nil || address.Fragment != "" || q.options.Web.CheckTarget(r.Context(), address) != nil {
 		return "", fault.InField("callback_url", "must be a public https address without user name, whose name leads to public addresses only")
 	}
+
 	switch {
 	case given != "" && (len(given) < shortestSecret || len(given) > longestSecret):
 		return "", fault.InField("callback_secret", "must have 16 to 512 bytes")
@@ -95,6 +100,7 @@ func (q *queues) callbackSecret(r *http.Request, client contract.Client, given s
 		given = base64.RawURLEncoding.EncodeToString(random)
 		answer["callback_secret"] = given
 	}
+
 	return q.options.Sealer.Seal(r.Context(), []byte(given), callbackPurpose(client.ID))
 }
 
@@ -104,6 +110,7 @@ func (q *queues) client(w http.ResponseWriter, r *http.Request, c caller) error 
 	if err != nil {
 		return err
 	}
+
 	client, found, err := q.bridge.Client(r.Context(), id)
 	if err != nil {
 		return err
@@ -111,6 +118,7 @@ func (q *queues) client(w http.ResponseWriter, r *http.Request, c caller) error 
 	if !found {
 		return fault.New(fault.NotFound, "the client is not registered; it need not be, unless it wants to be called back")
 	}
+
 	httpserver.WriteJSON(w, http.StatusOK, client.Value())
 	return nil
 }
@@ -121,17 +129,20 @@ func (q *queues) enqueue(w http.ResponseWriter, r *http.Request, c caller) error
 	if err != nil {
 		return err
 	}
+
 	if item := value.Assoc(body["item"]); len(item) > 0 {
 		body = item
 	}
 	if body["client_id"], err = c.own(text(body, "client_id")); err != nil {
 		return err
 	}
+
 	body["delivery_status"] = nil
 	item, err := q.bridge.Enqueue(r.Context(), body)
 	if err != nil {
 		return err
 	}
+
 	httpserver.WriteJSON(w, http.StatusCreated, item.Value())
 	return nil
 }
@@ -152,13 +163,16 @@ func (q *queues) selection(r *http.Request, c caller) (s selection, err error) {
 	if s.limit, err = limitOf(query.Get("limit"), contract.MaxLimit); err != nil {
 		return s, err
 	}
+
 	s.sessions = slices.Clone(query["session_id"]) // as they are: an id that a caller chose may have a comma
 	for _, list := range query["session_ids"] {
 		s.sessions = append(s.sessions, strings.Split(list, ",")...)
 	}
+
 	if len(s.sessions) > maxSessionsAsk {
 		return s, fault.InField("session_ids", "names more than 100 sessions")
 	}
+
 	s.lease, err = leaseOf(query.Get("lease"))
 	return s, err
 }
@@ -167,9 +181,11 @@ func leaseOf(given string) (time.Duration, error) {
 	if given == "" {
 		return 0, nil
 	}
+
 	if strings.Trim(given, "0123456789") == "" {
 		given += "s"
 	}
+
 	length, err := time.ParseDuration(given)
 	if err != nil || length < shortestLease || length > longestLease {
 		return 0, fault.InField("lease", "must be a time from 1s to 1h")
@@ -184,18 +200,22 @@ func (q *queues) ack(w http.ResponseWriter, r *http.Request, c caller) error {
 	if err != nil {
 		return err
 	}
+
 	client, err := c.own(text(body, "client_id"))
 	if err != nil {
 		return err
 	}
+
 	ids, err := idsOf(body)
 	if err != nil {
 		return err
 	}
+
 	acked, err := q.bridge.Ack(r.Context(), client, ids)
 	if err != nil {
 		return err
 	}
+
 	httpserver.WriteJSON(w, http.StatusOK, map[string]any{"client_id": client, "acked": acked})
 	return nil
 }
@@ -212,6 +232,7 @@ func idsOf(body map[string]any) (ids []string, err error) {
 			ids = append(ids, value.Trim(value.Scalar(one)))
 		}
 	}
+
 	if one := text(body, "queue_id"); one != "" {
 		ids = append(ids, one)
 	}
@@ -221,6 +242,7 @@ func idsOf(body map[string]any) (ids []string, err error) {
 	case len(ids) > maxAcks:
 		return nil, fault.InField("queue_ids", "has more than 1000 ids")
 	}
+
 	return ids, nil
 }
 
@@ -232,6 +254,7 @@ func (q *queues) item(w http.ResponseWriter, r *http.Request, c caller) error {
 	if err != nil {
 		return err
 	}
+
 	item, found, err := q.options.Queue.Item(r.Context(), client, httpserver.Param(r, "item"))
 	if err == nil && !found {
 		err = itemNotFound()
@@ -239,6 +262,7 @@ func (q *queues) item(w http.ResponseWriter, r *http.Request, c caller) error {
 	if err != nil {
 		return err
 	}
+
 	httpserver.WriteJSON(w, http.StatusOK, item.Value())
 	return nil
 }
@@ -249,6 +273,7 @@ func (q *queues) ackOne(w http.ResponseWriter, r *http.Request, c caller) error 
 	if err != nil {
 		return err
 	}
+
 	removed, err := q.bridge.Ack(r.Context(), client, []string{httpserver.Param(r, "item")})
 	if err == nil && removed == 0 {
 		err = itemNotFound()
@@ -256,6 +281,7 @@ func (q *queues) ackOne(w http.ResponseWriter, r *http.Request, c caller) error 
 	if err != nil {
 		return err
 	}
+
 	httpserver.WriteJSON(w, http.StatusOK, map[string]any{"client_id": client, "acked": removed})
 	return nil
 }

@@ -21,12 +21,14 @@ func textOf(response *normalized.Response, shown present) string {
 	if response == nil {
 		return ""
 	}
+
 	var pieces []string
 	for _, part := range response.Parts {
 		if piece := strings.TrimSpace(pieceOf(part, shown)); piece != "" {
 			pieces = append(pieces, piece)
 		}
 	}
+
 	if len(pieces) == 0 && response.Error != nil {
 		return response.Error.Message
 	}
@@ -79,6 +81,7 @@ func partsOf(response *normalized.Response, shown present) []normalized.Part {
 	if response == nil {
 		return nil
 	}
+
 	plain := true
 	parts := make([]normalized.Part, 0, len(response.Parts))
 	for _, part := range response.Parts {
@@ -89,9 +92,11 @@ func partsOf(response *normalized.Response, shown present) []normalized.Part {
 		plain = plain && part.Kind == normalized.PartText
 		parts = append(parts, part)
 	}
+
 	if plain {
 		return nil
 	}
+
 	return parts
 }
 
@@ -139,6 +144,7 @@ func runOf(turn exchange.TurnRecord, shown present) map[string]any {
 		"run_id": turn.ID, "session_id": r.Session, "agent": turn.Agent, "status": statusOf(turn), "completed": completed(turn),
 		"started_at": stamp(turn.AcceptedAt), "updated_at": stamp(turn.UpdatedAt), "metadata": map[string]any{},
 	}
+
 	for name, value := range map[string]string{
 		"task_id": r.Run, "connector_id": r.Connector, "external_conversation_id": r.Conversation, "external_message_id": r.ExternalID,
 	} {
@@ -146,11 +152,14 @@ func runOf(turn exchange.TurnRecord, shown present) map[string]any {
 			run[name] = value
 		}
 	}
+
 	if turn.Response == nil || turn.State == exchange.StateAccepted || turn.State == exchange.StateRunning {
 		return run
 	}
+
 	reply := textOf(turn.Response, shown)
 	run["reply"], run["messages"] = reply, []any{}
+
 	if reply != "" {
 		run["messages"] = []any{map[string]any{"role": "assistant", "content": reply}}
 	}
@@ -160,5 +169,6 @@ func runOf(turn exchange.TurnRecord, shown present) map[string]any {
 	if r.Way == wayQueue && turn.ReplyID != "" {
 		run["queue_id"] = queueID(turn.ReplyID)
 	}
+
 	return run
 }

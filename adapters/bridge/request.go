@@ -60,14 +60,17 @@ func finish(w http.ResponseWriter, operation string, err error) {
 	default:
 		outcome = "refused"
 	}
+
 	requests.WithLabelValues(operation, outcome).Inc()
 	if err == nil {
 		return
 	}
+
 	err = classed(err)
 	if fault.Is(err, fault.Unauthenticated) {
 		w.Header().Set("WWW-Authenticate", `Bearer realm="bridge"`)
 	}
+
 	writeError(w, err)
 }
 
@@ -84,6 +87,7 @@ func classed(err error) error {
 	if _, is := errors.AsType[*fault.Fault](err); is || err == nil {
 		return err
 	}
+
 	known, is := errors.AsType[coded](err)
 	switch {
 	case !is:
@@ -95,6 +99,7 @@ func classed(err error) error {
 	case strings.HasSuffix(known.ErrorCode(), "_already_started"):
 		return fault.Wrap(fault.Conflict, known.Error(), err)
 	}
+
 	return fault.Wrap(fault.Malformed, known.Error(), err)
 }
 
@@ -105,6 +110,7 @@ func writeError(w http.ResponseWriter, err error) {
 		httpserver.WriteFault(w, err)
 		return
 	}
+
 	f := fault.Of(err)
 	httpserver.SetRetry(w.Header(), f)
 	httpserver.WriteJSON(w, httpserver.Status(f.Kind), httpserver.ErrorBody{
@@ -179,13 +185,16 @@ func (s *site) patience(text string) (time.Duration, error) {
 	case "true", "yes":
 		return s.options.WaitLimit, nil
 	}
+
 	if strings.Trim(text, "0123456789") == "" {
 		text += "s"
 	}
+
 	length, err := time.ParseDuration(text)
 	if err != nil || length < 0 {
 		return 0, fault.InField("wait", "must be a time such as 30s")
 	}
+
 	return min(length, s.options.WaitLimit), nil
 }
 

@@ -28,6 +28,7 @@ func (rs *runs) getRun(w http.ResponseWriter, r *http.Request, c caller) error {
 	if err != nil {
 		return err
 	}
+
 	turn, err := rs.runFor(r.Context(), c, httpserver.Param(r, "run"))
 	if err != nil {
 		return err
@@ -63,6 +64,7 @@ func (rs *runs) settled(ctx context.Context, turn exchange.TurnRecord, patience 
 	if patience <= 0 || ended(turn) {
 		return turn, nil
 	}
+
 	serving, stop := httpserver.WhileServing(ctx)
 	defer stop()
 	waiting, cancel := context.WithTimeout(serving, patience)
@@ -84,12 +86,14 @@ func (rs *runs) writeRun(w http.ResponseWriter, r *http.Request, turn exchange.T
 	if err != nil {
 		return err
 	}
+
 	if cancelled, there := kept["cancelled"]; there {
 		run["cancelled"] = cancelled
 		if value.Truthy(cancelled) && !ended(turn) {
 			run["status"] = task.StatusCancelling
 		}
 	}
+
 	maps.Copy(run, more)
 	httpserver.WriteJSON(w, http.StatusOK, run)
 	return nil
@@ -105,6 +109,7 @@ func (rs *runs) cancelRun(w http.ResponseWriter, r *http.Request, c caller) erro
 	if err != nil {
 		return err
 	}
+
 	body, _, err := readObject(r)
 	if err != nil {
 		return err
@@ -118,6 +123,7 @@ func (rs *runs) cancelRun(w http.ResponseWriter, r *http.Request, c caller) erro
 	if err := rs.noteCancel(r.Context(), turn, c); err != nil {
 		return err
 	}
+
 	stopped, err := rs.options.Runs.Cancel(r.Context(), turn.ID, "stopped by "+c.owner)
 	switch {
 	case fault.Is(err, fault.Conflict): // it ended meanwhile
@@ -125,6 +131,7 @@ func (rs *runs) cancelRun(w http.ResponseWriter, r *http.Request, c caller) erro
 	case err != nil:
 		return err
 	}
+
 	return rs.writeRun(w, r, stopped, map[string]any{"cancelled": true})
 }
 
@@ -159,14 +166,17 @@ func (rs *runs) runEvents(w http.ResponseWriter, r *http.Request, c caller) erro
 		}
 		return rs.stream(w, r, turn, after)
 	}
+
 	after, limit, err := page(r)
 	if err != nil {
 		return err
 	}
+
 	found, err := rs.options.Turns.Events(r.Context(), turn.ID, after, limit+1)
 	if err != nil {
 		return err
 	}
+
 	more := len(found) > limit
 	found = found[:min(len(found), limit)]
 	list := []any{}
@@ -174,6 +184,7 @@ func (rs *runs) runEvents(w http.ResponseWriter, r *http.Request, c caller) erro
 		list = append(list, runEvent(one))
 		after = one.Seq
 	}
+
 	// The cursor is there on the last page too: a run that goes on has more behind it later.
 	return rs.writeRun(w, r, turn, map[string]any{"events": list, "cursor": strconv.FormatInt(after, 10), "has_more": more})
 }
@@ -185,6 +196,7 @@ func page(r *http.Request) (after int64, limit int, err error) {
 			return 0, 0, fault.InField("cursor", "is no cursor of this list")
 		}
 	}
+
 	if limit, err = limitOf(query.Get("limit"), maxEvents); limit == 0 {
 		limit = defaultEvents
 	}
@@ -197,6 +209,7 @@ func runEvent(one exchange.Event) map[string]any {
 	written := map[string]any{
 		"id": strconv.FormatInt(one.Seq, 10), "type": eventType(one.Kind), "created_at": stamp(one.At), "metadata": map[string]any{"kind": one.Kind},
 	}
+
 	if one.Kind == exchange.EventDelta {
 		var delta map[string]any
 		if json.Unmarshal(one.Body, &delta) == nil && delta["text"] != nil {
@@ -232,9 +245,11 @@ func (rs *runs) stream(w http.ResponseWriter, r *http.Request, turn exchange.Tur
 	first := runOf(turn, rs.options.Present)
 	delete(first, "reply")
 	delete(first, "messages")
+
 	if after == 0 && !out.Write(event("accepted", "", first)) {
 		return nil
 	}
+
 	last := after
 	for one, err := range rs.options.Runs.Follow(ctx, turn.ID, after) {
 		if err != nil {
@@ -243,6 +258,7 @@ func (rs *runs) stream(w http.ResponseWriter, r *http.Request, turn exchange.Tur
 			}
 			return nil
 		}
+
 		last = one.Seq
 		if !rs.pass(out, one) {
 			return nil
@@ -251,10 +267,12 @@ func (rs *runs) stream(w http.ResponseWriter, r *http.Request, turn exchange.Tur
 			break
 		}
 	}
+
 	settled, err := rs.options.Runs.Wait(ctx, turn.ID)
 	if err != nil {
 		return nil
 	}
+
 	out.Write(event("done", "", runOf(settled, rs.options.Present)))
 	return nil
 }
@@ -284,6 +302,7 @@ func (rs *runs) pass(out *httpserver.EventWriter, one exchange.Event) bool {
 	case "turn." + exchange.StateRunning:
 		return out.Write(event("status", id, map[string]any{"status": "running"}))
 	}
+
 	return true
 }
 
@@ -296,6 +315,7 @@ func lastEvent(r *http.Request) (int64, error) {
 	if given == "" {
 		return 0, nil
 	}
+
 	seq, err := strconv.ParseInt(given, 10, 64)
 	if err != nil || seq < 0 {
 		return 0, fault.InField("Last-Event-ID", "is not the id of an event of this run")

@@ -26,6 +26,7 @@ func sessionValue(session exchange.Session) map[string]any {
 		"session_id": session.ID, "agent": session.Agent, "title": session.Title,
 		"created_at": stamp(session.CreatedAt), "updated_at": stamp(session.UpdatedAt),
 	}
+
 	if session.Connector != "" {
 		value["connector_id"] = session.Connector
 	}
@@ -35,6 +36,7 @@ func sessionValue(session exchange.Session) map[string]any {
 	if session.Imported > 0 {
 		value["imported_messages"] = session.Imported
 	}
+
 	return value
 }
 
@@ -53,9 +55,11 @@ func (s *sessions) listSessions(w http.ResponseWriter, r *http.Request, c caller
 	if err != nil {
 		return err
 	}
+
 	if limit == 0 {
 		limit = defaultEvents
 	}
+
 	limit = min(limit, maxEvents-1) // one more is read, to know whether there are more
 	filter := exchange.SessionFilter{Owner: ownerFor(r, c), Agent: query.Get("agent"), Before: query.Get("cursor"), Limit: limit + 1}
 	if c.manager && query.Get("owner") == "" {
@@ -64,10 +68,12 @@ func (s *sessions) listSessions(w http.ResponseWriter, r *http.Request, c caller
 	if c.agent != "" {
 		filter.Agent = c.agent
 	}
+
 	found, err := s.options.Sessions.Sessions(r.Context(), filter)
 	if err != nil {
 		return err
 	}
+
 	more := len(found) > limit
 	found = found[:min(len(found), limit)]
 	list, cursor := []any{}, ""
@@ -78,9 +84,11 @@ func (s *sessions) listSessions(w http.ResponseWriter, r *http.Request, c caller
 		}
 		list = append(list, value)
 	}
+
 	if more {
 		cursor = found[len(found)-1].Cursor()
 	}
+
 	httpserver.WriteJSON(w, http.StatusOK, map[string]any{"sessions": list, "cursor": cursor, "has_more": more})
 	return nil
 }
@@ -92,10 +100,12 @@ func (s *sessions) createSession(w http.ResponseWriter, r *http.Request, c calle
 	if err != nil {
 		return err
 	}
+
 	agent, err := s.opens(c, text(body, "agent"))
 	if err != nil {
 		return err
 	}
+
 	id := text(body, "session_id")
 	switch {
 	case len(id) > maxSessionID || strings.ContainsFunc(id, func(char rune) bool { return char < ' ' || char == 0x7f }):
@@ -103,6 +113,7 @@ func (s *sessions) createSession(w http.ResponseWriter, r *http.Request, c calle
 	case id == "":
 		id = newID()
 	}
+
 	now := time.Now().UTC().Truncate(time.Microsecond)
 	session, created, err := s.options.Sessions.CreateSession(r.Context(), exchange.Session{
 		ID: id, Owner: c.owner, Agent: agent.Name, ThreadID: "session:" + newID(), Title: title(text(body, "title"), ""),
@@ -114,10 +125,12 @@ func (s *sessions) createSession(w http.ResponseWriter, r *http.Request, c calle
 	if session.Agent != agent.Name {
 		return fault.New(fault.Conflict, "the session is one with another agent")
 	}
+
 	status := http.StatusOK
 	if created {
 		status = http.StatusCreated
 	}
+
 	httpserver.WriteJSON(w, status, sessionValue(session))
 	return nil
 }
@@ -132,15 +145,18 @@ func (s *sessions) place(ctx context.Context, owner, named string, agent exchang
 		}
 		return session, false, err
 	}
+
 	now := time.Now().UTC().Truncate(time.Microsecond)
 	session = exchange.Session{
 		ID: newID(), Owner: owner, Agent: agent.Name, ThreadID: "session:" + newID(), Title: title,
 		Connector: message.ConnectorID, Conversation: message.ConversationID, CreatedAt: now, UpdatedAt: now,
 	}
+
 	if message.ConversationID == "" {
 		session, _, err = s.options.Sessions.CreateSession(ctx, session)
 		return session, true, err
 	}
+
 	key := contract.NewSessionKey(message.ConnectorID, message.ConversationID, agent.Name)
 	session, err = s.options.Sessions.ChannelSession(ctx, key, session)
 	return session, false, err
@@ -170,14 +186,17 @@ func (s *sessions) getSession(w http.ResponseWriter, r *http.Request, c caller) 
 	if err != nil {
 		return err
 	}
+
 	value := sessionValue(session)
 	turns, err := s.options.Turns.Turns(r.Context(), exchange.TurnFilter{Agent: session.Agent, ThreadID: session.ThreadID, ByArrival: true, Limit: 1})
 	if err != nil {
 		return err
 	}
+
 	if len(turns) > 0 {
 		value["last_run_id"], value["status"] = turns[0].ID, statusOf(turns[0])
 	}
+
 	httpserver.WriteJSON(w, http.StatusOK, value)
 	return nil
 }
@@ -187,10 +206,12 @@ func (s *sessions) renameSession(w http.ResponseWriter, r *http.Request, c calle
 	if err != nil {
 		return err
 	}
+
 	session, err := s.asked(r, c)
 	if err != nil {
 		return err
 	}
+
 	session.Title = title(text(body, "title"), "")
 	if session.Title == "" {
 		return fault.InField("title", "is needed")
@@ -198,6 +219,7 @@ func (s *sessions) renameSession(w http.ResponseWriter, r *http.Request, c calle
 	if err := s.options.Sessions.RenameSession(r.Context(), session.Owner, session.ID, session.Title); err != nil {
 		return err
 	}
+
 	httpserver.WriteJSON(w, http.StatusOK, sessionValue(session))
 	return nil
 }
@@ -208,6 +230,7 @@ func (s *sessions) deleteSession(w http.ResponseWriter, r *http.Request, c calle
 	if err != nil {
 		return err
 	}
+
 	running, err := s.options.Turns.Turns(r.Context(), exchange.TurnFilter{
 		Agent: session.Agent, ThreadID: session.ThreadID, ByArrival: true, Limit: maxEvents,
 		States: []string{exchange.StateAccepted, exchange.StateRunning, exchange.StateWaiting, exchange.StateHeld},
@@ -215,17 +238,20 @@ func (s *sessions) deleteSession(w http.ResponseWriter, r *http.Request, c calle
 	if err != nil {
 		return err
 	}
+
 	for _, turn := range running {
 		if _, err := s.options.Runs.Cancel(r.Context(), turn.ID, "its session was deleted"); err != nil && !fault.Is(err, fault.Conflict) {
 			return err
 		}
 	}
+
 	if err := s.dropItems(r.Context(), c, session); err != nil {
 		return err
 	}
 	if err := s.options.Sessions.DeleteSession(r.Context(), session.Owner, session.ID); err != nil {
 		return err
 	}
+
 	httpserver.WriteJSON(w, http.StatusOK, map[string]any{"session_id": session.ID, "deleted": true})
 	return nil
 }
@@ -237,10 +263,12 @@ func (s *sessions) dropItems(ctx context.Context, c caller, session exchange.Ses
 		if err != nil || len(items) == 0 {
 			return err
 		}
+
 		ids := make([]string, len(items))
 		for i, item := range items {
 			ids[i] = item.ID
 		}
+
 		if _, err := s.options.Queue.Ack(ctx, c.client, ids); err != nil {
 			return err
 		}
@@ -256,6 +284,7 @@ func title(given, message string) string {
 	if given == "" {
 		given = message
 	}
+
 	characters := []rune(given)
 	if end := slices.Index(characters, '\n'); end >= 0 {
 		characters = characters[:end]

@@ -313,6 +313,7 @@ func Operations() []openapi.Operation {
 			{Name: "done", Summary: "the run as it is in the end", Data: RunAnswer{}},
 		}
 	)
+
 	return []openapi.Operation{
 		{
 			Method: "POST", Path: "/v1/bridge/register", Tag: "bridge", Summary: "Register a bridge", Security: "bridge:pending|operator",

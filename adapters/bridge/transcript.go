@@ -31,14 +31,17 @@ func (t *transcripts) exportSession(w http.ResponseWriter, r *http.Request, c ca
 	if err != nil {
 		return err
 	}
+
 	messages, err := t.archive.Messages(r.Context(), session)
 	if err != nil {
 		return err
 	}
+
 	encoded, err := DocumentOf(session, messages).Encode()
 	if err != nil {
 		return err
 	}
+
 	w.Header().Set("Content-Type", mimeJSON)
 	w.Header().Set("Cache-Control", "no-store")
 	w.Header().Set("X-Content-Type-Options", "nosniff")
@@ -96,17 +99,21 @@ func (t *transcripts) sessionMessages(w http.ResponseWriter, r *http.Request, c 
 	if err != nil {
 		return err
 	}
+
 	limit, err := limitOf(r.URL.Query().Get("limit"), maxEvents)
 	if err != nil {
 		return err
 	}
+
 	if limit == 0 {
 		limit = defaultEvents
 	}
+
 	messages, _, err := t.archive.newest(r.Context(), session)
 	if err != nil {
 		return err
 	}
+
 	list := []any{}
 	for _, raw := range messages {
 		message, err := envelope.Import(decoded(raw))
@@ -118,9 +125,11 @@ func (t *transcripts) sessionMessages(w http.ResponseWriter, r *http.Request, c 
 		}
 		list = append(list, map[string]any{"role": message.Role, "content": message.Text(), "type": message.Type, "created_at": message.CreatedAt})
 	}
+
 	httpserver.WriteJSON(w, http.StatusOK, map[string]any{
 		"session_id": session.ID, "agent": session.Agent, "messages": list[max(len(list)-limit, 0):], "total": len(list),
 	})
+
 	return nil
 }
 
@@ -152,14 +161,17 @@ func (a Archive) newest(ctx context.Context, session exchange.Session) (list []j
 	if err != nil {
 		return nil, false, err
 	}
+
 	list = make([]json.RawMessage, 0, len(imported))
 	for _, message := range imported {
 		list = append(list, json.RawMessage(message))
 	}
+
 	turns, err := a.turnsOf(ctx, session)
 	if err != nil {
 		return nil, false, err
 	}
+
 	whole = len(turns) <= maxTranscriptTurns
 	for _, turn := range turns {
 		for _, message := range spoken(turn) {
@@ -170,6 +182,7 @@ func (a Archive) newest(ctx context.Context, session exchange.Session) (list []j
 			list = append(list, encoded)
 		}
 	}
+
 	return list, whole, nil
 }
 
@@ -187,6 +200,7 @@ func (a Archive) turnsOf(ctx context.Context, session exchange.Session) (turns [
 			break
 		}
 	}
+
 	slices.SortFunc(turns, func(x, y exchange.TurnRecord) int { return strings.Compare(x.ID, y.ID) })
 	return turns, nil
 }
@@ -197,24 +211,29 @@ func spoken(turn exchange.TurnRecord) []envelope.Envelope {
 		ID: turn.Message.ID, Type: envelope.TypeText, Role: "user", Content: plainText(turn.Message.Parts), Payload: map[string]any{},
 		CreatedAt: stamp(turn.AcceptedAt), Metadata: map[string]any{"message_id": turn.Message.ID, "run_id": turn.ID, "sender": turn.Message.Sender.Address},
 	}
+
 	addParts(&asked, turn.Message.Parts)
 	list := []envelope.Envelope{asked}
 	if turn.Response == nil || turn.Response.Silent {
 		return list
 	}
+
 	at := stamp(turn.UpdatedAt)
 	for _, part := range turn.Response.Parts {
 		if part.Kind == normalized.PartToolCall {
 			list = append(list, callEnvelopes(part, at)...)
 		}
 	}
+
 	answer := envelope.Envelope{
 		Type: envelope.TypeText, Role: "assistant", Content: textOf(turn.Response, unopened), Payload: map[string]any{},
 		CreatedAt: at, Metadata: map[string]any{"run_id": turn.ID},
 	}
+
 	if turn.Response.Status == normalized.StatusFailed && turn.Response.Error != nil {
 		answer.Type, answer.Payload = envelope.TypeError, map[string]any{"error_message": answer.Content, "error_type": turn.Response.Error.Code}
 	}
+
 	addParts(&answer, turn.Response.Parts)
 	return append(list, answer)
 }
@@ -243,6 +262,7 @@ func callEnvelopes(part normalized.Part, at string) []envelope.Envelope {
 		Type: envelope.TypeToolCall, Role: "assistant", Content: "", CreatedAt: at, Metadata: metadata(),
 		Payload: map[string]any{"tool_name": part.Name, "parameters": value.Assoc(decoded(part.Args)), "turn": 1},
 	}
+
 	list := []envelope.Envelope{call}
 	switch {
 	case part.Error != nil:
@@ -256,6 +276,7 @@ func callEnvelopes(part normalized.Part, at string) []envelope.Envelope {
 			Payload: map[string]any{"tool_name": part.Name, "success": true, "result": decoded(part.Result)},
 		})
 	}
+
 	return list
 }
 

@@ -72,6 +72,7 @@ func (a *access) checkToken(r *http.Request) (caller, string, error) {
 	if !bearer.WellFormed(shown) {
 		return caller{}, "missing", refused()
 	}
+
 	token, found, err := a.tokens.Find(r.Context(), shown)
 	switch {
 	case err != nil:
@@ -79,6 +80,7 @@ func (a *access) checkToken(r *http.Request) (caller, string, error) {
 	case !found, !token.RevokedAt.IsZero():
 		return caller{}, "unknown", refused()
 	}
+
 	c := caller{agent: token.Agent, token: token}
 	scopes, isBridge := token.BridgeScopes()
 	switch {
@@ -92,6 +94,7 @@ func (a *access) checkToken(r *http.Request) (caller, string, error) {
 	default:
 		return caller{}, "unknown", refused()
 	}
+
 	return c, "valid", nil
 }
 
@@ -108,6 +111,7 @@ func (s *site) opens(c caller, name string) (exchange.AgentProfile, error) {
 	if name == "" {
 		return exchange.AgentProfile{}, fault.InField("agent", "is needed: the name of an agent")
 	}
+
 	agent, known := s.options.Directory.Agent(strings.TrimPrefix(name, "@"))
 	if !known || c.agent != "" && !strings.EqualFold(c.agent, agent.Name) {
 		return exchange.AgentProfile{}, fault.New(fault.NotFound, "no such agent here")
@@ -132,9 +136,11 @@ func (a *access) sender(c caller, agent exchange.AgentProfile, person, name stri
 	case person != "":
 		local = c.client + "." + person
 	}
+
 	if name == "" {
 		name = local
 	}
+
 	return normalized.Sender{
 		Address: a.address(local, subject), DisplayName: name, AuthMethod: normalized.AuthA2AOAuth, Verified: true, KeyID: c.token.ID,
 		Identities: []identity.Evidence{{

@@ -28,16 +28,19 @@ func (m *relayed) vouch(r *http.Request, q *question, name string) (replayed boo
 			return false, notVouched()
 		}
 	}
+
 	trusted := len(vouched) > 0
 	if m.signed && m.connector.Issuer != "" && q.message.SenderID != "" && len(vouched) == 0 {
 		if word := m.personEvidence(*q); m.options.Validator.Covers(word) && word.CheckShape() == nil {
 			vouched, trusted = append(vouched, word), true
 		}
 	}
+
 	q.sender = m.person(*q, name, vouched)
 	if trusted {
 		q.relay = relayOf(m.body, q.relay)
 	}
+
 	q.chain = chainOf(m.body)
 	return replayed, nil
 }
@@ -51,10 +54,12 @@ func (m *relayed) validate(ctx context.Context, q *question) identity.Validation
 	if len(list) == 0 {
 		return identity.Validation{}
 	}
+
 	pieces := make([]json.RawMessage, 0, len(list))
 	for _, one := range list {
 		pieces = append(pieces, compact(one))
 	}
+
 	recipient := identity.Recipient{Address: q.agent.Address}
 	return m.options.Validator.Validate(ctx, identity.Offered{Evidence: pieces, Challenge: q.message.MessageID}, recipient)
 }
@@ -66,6 +71,7 @@ func (m *relayed) vouchedBy(validated []identity.Evidence, q question) (kept []i
 	if err != nil {
 		return nil
 	}
+
 	for _, one := range validated {
 		var claims struct {
 			Digest string `json:"message_digest"`
@@ -76,6 +82,7 @@ func (m *relayed) vouchedBy(validated []identity.Evidence, q question) (kept []i
 			kept = append(kept, one)
 		}
 	}
+
 	return kept
 }
 
@@ -118,6 +125,7 @@ func (m *relayed) repeatOf(ctx context.Context, q question) (exchange.TurnRecord
 	if err != nil {
 		return exchange.TurnRecord{}, err
 	}
+
 	for _, turn := range turns {
 		if q.message.MessageID != "" && turn.Message.ID == q.nativeID() && readRoute(turn.Route).Digest == q.digest() {
 			return turn, nil
@@ -132,14 +140,17 @@ func (m *relayed) person(q question, name string, vouched []identity.Evidence) n
 	if q.message.SenderID != "" {
 		local = m.connector.Name + "." + q.message.SenderID
 	}
+
 	own := identity.Transport(identity.TransportProof{
 		Domain: m.options.Domain, Subject: subject, Method: MethodConnector, Assurance: AssuranceConnector,
 		Recipient: q.agent.Address, IssuedAt: identity.Now().Time,
 	})
+
 	own.Source = &identity.Source{Transport: normalized.ViaA2A, Connector: m.connector.Name}
 	if name == "" {
 		name = q.message.SenderID
 	}
+
 	return normalized.Sender{
 		Address: m.address(local, subject), DisplayName: name, AuthMethod: normalized.AuthA2AOAuth, Verified: true,
 		Identities: append([]identity.Evidence{own}, vouched...),
@@ -177,10 +188,12 @@ func chainOf(body map[string]any) *normalized.AgentChain {
 	if claimed == nil {
 		return nil
 	}
+
 	chain := normalized.AgentChain{MaxHops: defaultMaxHops}
 	if json.Unmarshal(compact(claimed), &chain) != nil {
 		return &normalized.AgentChain{MaxHops: defaultMaxHops}
 	}
+
 	chain.IsFinal = chain.Hop == chain.MaxHops
 	return &chain
 }

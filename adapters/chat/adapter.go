@@ -44,6 +44,7 @@ func (s *site) agent(name string) (exchange.AgentProfile, bool) {
 	if agent, known := s.options.Directory.Agent(name); known {
 		return agent, true
 	}
+
 	slug := contract.Slug(name)
 	for _, agent := range s.options.Directory.Agents() {
 		if contract.Slug(agent.Name) == slug && slug != "" {
@@ -61,6 +62,7 @@ func New(options Options) (*Adapter, error) {
 	if options.Receiver == nil || options.Directory == nil || options.Turns == nil || options.Runs == nil || options.Tokens == nil || options.Blobs == nil || options.Memory == nil {
 		return nil, errors.New("chat: a collaborator is missing")
 	}
+
 	options.defaults()
 	s := &site{options, strings.TrimSuffix(options.PublicURL, "/")}
 
@@ -138,6 +140,7 @@ func (*Adapter) Ancestors(_ context.Context, turn exchange.TurnRecord) ([]normal
 			Role: normalized.RoleUser, Sender: turn.Message.Sender, Parts: []normalized.Part{normalized.Text(line.Text)},
 			Timestamp: identity.At(turn.AcceptedAt),
 		}
+
 		if line.Role == "assistant" {
 			message.Role, message.Sender = normalized.RoleAssistant, normalized.Sender{Address: turn.Message.Recipient, AuthMethod: normalized.AuthNone}
 		}
@@ -145,5 +148,6 @@ func (*Adapter) Ancestors(_ context.Context, turn exchange.TurnRecord) ([]normal
 			list = append(list, message)
 		}
 	}
+
 	return list, nil
 }

@@ -32,6 +32,7 @@ func (e *endpoints) handle(surface string, serve handler) http.Handler {
 	if surface == surfaceOpenAI {
 		write = writeOpenAIError
 	}
+
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		e.allowOrigin(w, r)
 		err := serve(w, r)
@@ -39,6 +40,7 @@ func (e *endpoints) handle(surface string, serve handler) http.Handler {
 		if err == nil || r.Context().Err() != nil { // or the client is gone
 			return
 		}
+
 		challenge(w.Header(), err)
 		if surface == surfaceOpenAI && outcomeOf(err) == "failed" {
 			e.options.Logger.ErrorContext(r.Context(), "a chat request failed", "error", err)
@@ -80,9 +82,11 @@ func (e *endpoints) withPreflight(routes []httpserver.Route) []httpserver.Route 
 		}
 		methods[route.Pattern] += route.Method
 	}
+
 	for _, pattern := range patterns {
 		routes = append(routes, httpserver.Route{Method: http.MethodOptions, Pattern: pattern, Handler: e.preflight(methods[pattern])})
 	}
+
 	return routes
 }
 
@@ -111,6 +115,7 @@ func (e *endpoints) allowOrigin(w http.ResponseWriter, r *http.Request) bool {
 	if origin == "" {
 		return false
 	}
+
 	switch {
 	case slices.Contains(e.options.Origins, "*"):
 		w.Header().Set("Access-Control-Allow-Origin", "*")
@@ -119,6 +124,7 @@ func (e *endpoints) allowOrigin(w http.ResponseWriter, r *http.Request) bool {
 	default:
 		return false
 	}
+
 	w.Header().Set("Access-Control-Expose-Headers", "RateLimit, RateLimit-Policy, Retry-After, X-Request-Id")
 	return true
 }

@@ -56,18 +56,22 @@ func (m *messages) accept(ctx context.Context, q question, lastEvent string) (ru
 	if found, over, err := m.tools.submit(ctx, &q); over || err != nil {
 		return found, err
 	}
+
 	in, err := m.inbound(ctx, q)
 	if err != nil {
 		return run{}, err
 	}
+
 	receipt, err := m.options.Receiver.Receive(ctx, in)
 	if err != nil {
 		return run{}, err
 	}
+
 	turn, err := m.options.Turns.Turn(ctx, receipt.TurnID)
 	if err != nil {
 		return run{}, err
 	}
+
 	found := run{turn: turn, route: routeOf(turn)}
 	if !found.route.Chat {
 		return run{}, fault.New(fault.Gone, "the conversation with this run was deleted")
@@ -75,6 +79,7 @@ func (m *messages) accept(ctx context.Context, q question, lastEvent string) (ru
 	if found.route.Digest != digestOf(q.input) {
 		return run{}, fault.New(fault.Conflict, "the run was started with another message; every message needs a run id of its own")
 	}
+
 	return found, nil
 }
 
@@ -108,19 +113,23 @@ func (m *messages) inbound(ctx context.Context, q question) (exchange.Inbound, e
 	if err != nil {
 		return exchange.Inbound{}, err
 	}
+
 	session, owned, err := m.sessions.place(q)
 	if err != nil {
 		return exchange.Inbound{}, err
 	}
+
 	told, err := m.history(ctx, q, owned, session)
 	if err != nil {
 		return exchange.Inbound{}, err
 	}
+
 	id, run := names(q, session)
 	kept, err := json.Marshal(route{Chat: true, Run: run, Session: session, Digest: digestOf(q.input), Request: q.request, History: told})
 	if err != nil {
 		return exchange.Inbound{}, err
 	}
+
 	threads := true
 	in := exchange.Inbound{
 		Message: normalized.Message{
@@ -133,6 +142,7 @@ func (m *messages) inbound(ctx context.Context, q question) (exchange.Inbound, e
 		},
 		Original: q.original, Channel: ChannelName, Route: kept, Client: q.who.from,
 	}
+
 	in.Message.Sender.Profile = profileOf(q.input.ClientContext)
 	return in, nil
 }
@@ -195,9 +205,11 @@ func (m *messages) parts(ctx context.Context, q question) ([]normalized.Part, er
 		}
 		parts = append(parts, toolParts(messages)...)
 	}
+
 	if len(input.Attachments) > maxAttachments {
 		return nil, fault.Newf(fault.Malformed, "a message has at most %d files", maxAttachments)
 	}
+
 	for _, attached := range input.Attachments {
 		part, err := m.filePart(ctx, value.Assoc(attached))
 		if err != nil {
@@ -205,6 +217,7 @@ func (m *messages) parts(ctx context.Context, q question) ([]normalized.Part, er
 		}
 		parts = append(parts, part)
 	}
+
 	return parts, nil
 }
 
@@ -227,6 +240,7 @@ func toolParts(messages []envelope.Envelope) []normalized.Part {
 			}
 		}
 	}
+
 	return parts
 }
 
@@ -243,10 +257,12 @@ func (m *messages) filePart(ctx context.Context, file map[string]any) (normalize
 	if encoded := textOf(file, "bytes", "data", "data_base64"); encoded != "" {
 		return m.keep(ctx, part, encoded)
 	}
+
 	address := textOf(file, "uri", "url")
 	if address == "" {
 		return part, fault.New(fault.Malformed, "a file needs bytes (base64) or a uri")
 	}
+
 	part.BytesRef = normalized.At(address)
 	return part, nil
 }
@@ -277,6 +293,7 @@ func (m *messages) history(ctx context.Context, q question, owned owner, session
 	if len(told) == 0 {
 		return nil, nil
 	}
+
 	if q.input.SessionID != "" {
 		kept, err := m.options.Turns.Turns(ctx, exchange.TurnFilter{
 			Agent: owned.agent, Principal: owned.principal, ThreadID: owned.thread(session), ByArrival: true, Limit: 1,
@@ -285,10 +302,12 @@ func (m *messages) history(ctx context.Context, q question, owned owner, session
 			return nil, err
 		}
 	}
+
 	told = told[max(len(told)-maxHistoryLines, 0):]
 	lines := make([]line, len(told))
 	for i, one := range told {
 		lines[i] = line{one.Role, one.Content}
 	}
+
 	return lines, nil
 }

@@ -46,10 +46,12 @@ func (a *openAI) serveCompletion(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
+
 	body, err := a.access.readBodyUpTo(r, who, maxCompletionBytes)
 	if err != nil {
 		return err
 	}
+
 	c := completion{api: a, who: who}
 	if err := json.Unmarshal(body, &c.request); err != nil {
 		return unreadable(err)
@@ -60,6 +62,7 @@ func (a *openAI) serveCompletion(w http.ResponseWriter, r *http.Request) error {
 	if err := c.request.check(); err != nil {
 		return err
 	}
+
 	c.offered = c.offers()
 	if len(c.request.ending()) > 0 {
 		err = c.goOn(r.Context())
@@ -72,6 +75,7 @@ func (a *openAI) serveCompletion(w http.ResponseWriter, r *http.Request) error {
 	case c.request.Stream:
 		return a.runs.stream(w, r, c.found, &completionFrames{completion: &c})
 	}
+
 	return a.answerCompletion(w, r, &c)
 }
 
@@ -93,6 +97,7 @@ func (c *completion) ask(r *http.Request, body []byte) error {
 	if err != nil {
 		return err
 	}
+
 	q := question{agent: c.agent, who: c.who, input: input, original: body, request: c.request.digest(c.agent.Name)}
 	if key := strings.TrimSpace(r.Header.Get("Idempotency-Key")); key != "" {
 		q.input.RunID, q.messageID = "key:"+key, key
@@ -102,6 +107,7 @@ func (c *completion) ask(r *http.Request, body []byte) error {
 			return err
 		}
 	}
+
 	if err := r.Context().Err(); err != nil {
 		return err // who left before anything was kept comes again
 	}
@@ -111,6 +117,7 @@ func (c *completion) ask(r *http.Request, body []byte) error {
 	if c.found.route.Request != q.request {
 		return fault.New(fault.Conflict, "The Idempotency-Key was used for another request: every request needs one of its own.")
 	}
+
 	return nil
 }
 
@@ -134,15 +141,18 @@ func (c *completion) earlier(ctx context.Context, digest string) (run, error) {
 	if c.who.guest() {
 		return run{}, nil
 	}
+
 	filter := exchange.TurnFilter{
 		Agent: c.agent.Name, Principal: c.principal(), ReceivedVia: normalized.ViaA2A, ByArrival: true,
 		UpdatedAfter: time.Now().Add(-retryWindow), AcceptedAfter: time.Now().Add(-retryReach), Limit: retryPage + 1,
 	}
+
 	for range retryPages {
 		turns, err := c.api.options.Turns.Turns(ctx, filter)
 		if err != nil {
 			return run{}, err
 		}
+
 		turns, filter.Before = exchange.NextPage(turns, retryPage, exchange.TurnCursor)
 		at := slices.IndexFunc(turns, func(turn exchange.TurnRecord) bool { return routeOf(turn).Request == digest })
 		if at >= 0 {
@@ -152,6 +162,7 @@ func (c *completion) earlier(ctx context.Context, digest string) (run, error) {
 			break
 		}
 	}
+
 	return run{}, nil
 }
 
@@ -184,6 +195,7 @@ func (a *openAI) serveModels(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
+
 	list := ModelList{"list", []Model{}}
 	var refused error
 	for _, agent := range a.options.Directory.Agents() {
@@ -193,9 +205,11 @@ func (a *openAI) serveModels(w http.ResponseWriter, r *http.Request) error {
 			refused = err
 		}
 	}
+
 	if len(list.Data) == 0 && refused != nil {
 		return refused
 	}
+
 	httpserver.WriteJSON(w, http.StatusOK, list)
 	return nil
 }
@@ -205,10 +219,12 @@ func (a *openAI) serveModel(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
+
 	agent, err := a.modelFor(who, httpserver.Param(r, "model"))
 	if err != nil {
 		return err
 	}
+
 	httpserver.WriteJSON(w, http.StatusOK, a.model(agent))
 	return nil
 }
@@ -218,11 +234,13 @@ func (a *openAI) modelFor(who caller, name string) (exchange.AgentProfile, error
 	if name == "" {
 		return exchange.AgentProfile{}, fault.InField("model", "is needed: the name of an agent")
 	}
+
 	local, domain, _ := strings.Cut(strings.TrimPrefix(name, "@"), "@")
 	agent, known := a.agent(local)
 	if !known || domain != "" && !strings.EqualFold(domain, a.options.Domain) {
 		return exchange.AgentProfile{}, fault.Newf(fault.NotFound, "The model %q does not exist or you do not have access to it.", name)
 	}
+
 	err := a.access.admit(who, agent)
 	if who.guest() && fault.Is(err, fault.Forbidden) {
 		return agent, fault.New(fault.Unauthenticated, fault.Of(err).Public)
@@ -276,6 +294,7 @@ func writeOpenAIError(w http.ResponseWriter, err error) {
 	if known.Kind == fault.Conflict { // SDKs repeat it, and it stays one
 		w.Header().Set("X-Should-Retry", "false")
 	}
+
 	httpserver.SetRetry(w.Header(), known)
 	httpserver.WriteJSON(w, httpserver.Status(known.Kind), OpenAIErrorBody{detail})
 }

@@ -79,21 +79,26 @@ func (a *openAI) answerCompletion(w http.ResponseWriter, r *http.Request, c *com
 	if err := c.await(r.Context()); err != nil {
 		return err
 	}
+
 	turn, calls := c.found.turn, c.calls(c.found)
 	if failure := a.completionError(turn); failure != nil && len(calls) == 0 {
 		failure.write(w)
 		return nil
 	}
+
 	spent, err := a.spent(r.Context(), turn.ID, c.found.after)
 	if err != nil {
 		return err
 	}
+
 	whole := Completion{ID: completionID(c.found), Object: "chat.completion", Created: turn.AcceptedAt.Unix(), Model: c.agent.Name, Usage: usageOf(spent)}
 	whole.Choices = []CompletionChoice{{Message: CompletionMessage{Role: roleAssistant, ToolCalls: calls}, FinishReason: finishCalls}}
+
 	if choice := &whole.Choices[0]; len(calls) == 0 {
 		reply := a.renderer.reply(turn)
 		choice.Message.Content, choice.Message.ToolCalls, choice.FinishReason = &reply, c.shown(turn), finishStop
 	}
+
 	httpserver.WriteJSON(w, http.StatusOK, whole)
 	return nil
 }
@@ -142,10 +147,12 @@ func (a *openAI) eachEvent(ctx context.Context, turnID string, after int64, read
 		if err != nil {
 			return err
 		}
+
 		for _, one := range events {
 			after = one.Seq
 			read(one)
 		}
+
 		if len(events) < eventPage {
 			break
 		}
@@ -168,6 +175,7 @@ func (c *completion) shown(turn exchange.TurnRecord) []CompletionToolCall {
 	if turn.Response == nil || c.repeated || !c.api.options.ShowsTools(turn.Agent) {
 		return nil
 	}
+
 	var list []CompletionToolCall
 	for _, part := range turn.Response.Parts {
 		if part.Kind != normalized.PartToolCall || c.executes(part.Name) {
@@ -258,9 +266,11 @@ func (f *completionFrames) shownCall(found run, delta contract.Delta) (Completio
 	if f.repeated || f.executes(delta.ToolName) {
 		return CompletionToolCall{}, false
 	}
+
 	if f.places == nil {
 		f.places = map[string]int{}
 	}
+
 	place = len(f.places)
 	f.places[delta.ToolCallID] = place
 	return CompletionToolCall{Index: &place, ID: shownCallID(found.turn.ID, place), Type: "function", Function: CompletionFunction{Name: delta.ToolName}}, true
@@ -290,6 +300,7 @@ func (f *completionFrames) end(found run, steps []exchange.Event) []event {
 	if failure := f.api.completionError(found.turn); failure != nil {
 		return []event{{data: OpenAIErrorBody{failure.detail}}}
 	}
+
 	var list []event
 	for place, call := range f.shown(found.turn) { // a quick run leaves no deltas
 		if place >= len(f.places) {
@@ -297,6 +308,7 @@ func (f *completionFrames) end(found run, steps []exchange.Event) []event {
 			list = append(list, f.chunk(found, CompletionDelta{ToolCalls: []CompletionToolCall{call}}, ""))
 		}
 	}
+
 	reply, sent := f.api.renderer.reply(found.turn), strings.TrimSpace(f.sent.String())
 	rest, grown := strings.CutPrefix(reply, sent)
 	if !grown {
@@ -305,6 +317,7 @@ func (f *completionFrames) end(found run, steps []exchange.Event) []event {
 	if rest != "" {
 		list = append(list, f.chunk(found, CompletionDelta{Content: &rest}, ""))
 	}
+
 	return append(list, f.finish(found, steps, finishStop)...)
 }
 

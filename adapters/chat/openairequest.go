@@ -108,6 +108,7 @@ func (c *CompletionRequest) check() error {
 	if c.N != nil && *c.N != 1 {
 		return fault.InField("n", "must be 1: an agent has one answer")
 	}
+
 	for i, message := range c.Messages {
 		switch {
 		case slices.Contains(instructing, message.Role):
@@ -116,6 +117,7 @@ func (c *CompletionRequest) check() error {
 			return fault.InField(fmt.Sprintf("messages[%d].role", i), "must be system, developer, user, assistant or tool")
 		}
 	}
+
 	return nil
 }
 
@@ -126,6 +128,7 @@ func (c *CompletionRequest) input(agent string) (contract.Input, error) {
 	if role := c.Messages[last].Role; role == roleAssistant || role == roleFunction {
 		return contract.Input{}, fault.InField("messages", "must end with a message of the user")
 	}
+
 	input := contract.Input{Agent: agent, ClientContext: c.context()}
 	size := 0
 	for i := range c.Messages {
@@ -136,16 +139,19 @@ func (c *CompletionRequest) input(agent string) (contract.Input, error) {
 		if size += len(text); size > maxToldBytes {
 			return input, fault.Newf(fault.TooLarge, "the texts of the messages are over %d MiB", maxToldBytes>>20)
 		}
+
 		if i == last {
 			input.Message, input.Attachments = text, files
 		} else if line := c.line(i, text); line.Content != "" {
 			input.History = append(input.History, line)
 		}
 	}
+
 	input.History = c.newest(input.History)
 	if strings.TrimSpace(input.Message) == "" && len(input.Attachments) == 0 {
 		return input, fault.InField("messages", "must end with a message that says something")
 	}
+
 	return input, nil
 }
 
@@ -185,6 +191,7 @@ func (c *CompletionRequest) toolOf(at int) string {
 			}
 		}
 	}
+
 	if result.Name != "" {
 		return result.Name
 	}
@@ -197,10 +204,12 @@ func (c *CompletionRequest) newest(lines []contract.Line) []contract.Line {
 	if over <= 0 {
 		return lines
 	}
+
 	leading := 0
 	for leading < len(c.Messages) && slices.Contains(instructing, c.Messages[leading].Role) {
 		leading++
 	}
+
 	leading = min(leading, maxHistoryLines)
 	return slices.Delete(lines, leading, leading+over)
 }
@@ -210,11 +219,13 @@ func (c *CompletionInput) read(at int) (text string, files []any, err error) {
 	if len(c.Content) == 0 || string(c.Content) == "null" || json.Unmarshal(c.Content, &text) == nil {
 		return text, nil, nil
 	}
+
 	field := fmt.Sprintf("messages[%d].content", at)
 	var parts []completionPart
 	if err := json.Unmarshal(c.Content, &parts); err != nil {
 		return "", nil, fault.InField(field, "must be a text or a list of parts")
 	}
+
 	var pieces []string
 	for i := range parts {
 		said, file, err := parts[i].read(fmt.Sprintf("%s[%d]", field, i))
@@ -227,6 +238,7 @@ func (c *CompletionInput) read(at int) (text string, files []any, err error) {
 			pieces = append(pieces, said)
 		}
 	}
+
 	return strings.Join(pieces, "\n"), files, nil
 }
 

@@ -29,9 +29,11 @@ const (
 func (c *completion) offers() map[string]string {
 	var choice string
 	_ = json.Unmarshal(c.request.ToolChoice, &choice) // or an object, which names a tool
+
 	if c.who.guest() || choice == "none" {
 		return nil
 	}
+
 	offered := map[string]string{}
 	for _, one := range c.request.Tools {
 		name := clientNamespace + strings.TrimPrefix(one.Function.Name, modelNamespace)
@@ -94,10 +96,12 @@ func (c *completion) goOn(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+
 	asked, err := c.asked(ctx, turn, results)
 	if err != nil {
 		return err
 	}
+
 	for i, result := range results {
 		if asked[i].ID == "" {
 			continue
@@ -106,9 +110,11 @@ func (c *completion) goOn(ctx context.Context) error {
 			return err
 		}
 	}
+
 	if turn, err = c.api.options.Turns.Turn(ctx, turn.ID); err != nil {
 		return err
 	}
+
 	c.found = run{turn: turn, route: routeOf(turn)}
 	c.found.after, err = c.submittedAt(ctx, turn.ID, asked)
 	c.found.from, c.repeated = c.found.after, c.found.after == 0
@@ -120,15 +126,18 @@ func (c *completion) calledBy(ctx context.Context, results []CompletionInput) (e
 	if len(results) > maxToolResults {
 		return exchange.TurnRecord{}, fault.InField("messages", "have too many results of tools")
 	}
+
 	turnID, is := turnOfCall(results[0].ToolCallID)
 	for _, result := range results {
 		if other, ok := turnOfCall(result.ToolCallID); !ok || other != turnID {
 			return exchange.TurnRecord{}, notCalled(result)
 		}
 	}
+
 	if !is || c.who.guest() {
 		return exchange.TurnRecord{}, notCalled(results[0])
 	}
+
 	turn, err := c.api.options.Turns.Turn(ctx, turnID)
 	if err != nil && !fault.Is(err, fault.NotFound) {
 		return turn, err
@@ -136,6 +145,7 @@ func (c *completion) calledBy(ctx context.Context, results []CompletionInput) (e
 	if err != nil || !routeOf(turn).Chat || turn.Agent != c.agent.Name || turn.Principal != c.principal() {
 		return turn, notCalled(results[0])
 	}
+
 	return turn, nil
 }
 
@@ -151,6 +161,7 @@ func (c *completion) asked(ctx context.Context, turn exchange.TurnRecord, result
 	if err != nil {
 		return nil, err
 	}
+
 	for i, result := range results {
 		_, which, _ := strings.Cut(strings.TrimPrefix(result.ToolCallID, callPrefix), "_")
 		request, is := known[result.ToolCallID]
@@ -159,6 +170,7 @@ func (c *completion) asked(ctx context.Context, turn exchange.TurnRecord, result
 		}
 		list[i] = request
 	}
+
 	return list, nil
 }
 
@@ -168,10 +180,12 @@ func (c *completion) requests(ctx context.Context, turn exchange.TurnRecord) (ma
 	if c.api.options.ToolKind(turn.Agent, "") != ToolOfAsker {
 		return known, nil
 	}
+
 	found, err := c.api.options.Tools.ToolRequests(ctx, exchange.ToolRequestFilter{TurnID: turn.ID, Agent: turn.Agent, All: true, Limit: eventPage})
 	if err != nil {
 		return nil, err
 	}
+
 	for _, one := range found {
 		document, err := request.FromRow(one.Request, one.Status, one.Result)
 		if err != nil {
@@ -181,6 +195,7 @@ func (c *completion) requests(ctx context.Context, turn exchange.TurnRecord) (ma
 			known[clientCallID(turn.ID, one.ToolName, value.Text(document["tool_call_id"]))] = one
 		}
 	}
+
 	return known, nil
 }
 
@@ -225,10 +240,12 @@ func (c *completion) await(ctx context.Context) (err error) {
 		c.found.turn, err = c.api.runs.await(ctx, turnID)
 		return err
 	}
+
 	serving, stop := httpserver.WhileServing(ctx)
 	defer stop()
 	waiting, cancel := context.WithTimeout(serving, c.api.options.WaitLimit)
 	defer cancel()
+
 	for one, err := range c.api.options.Runs.Follow(waiting, turnID, c.found.after) {
 		if err != nil && (ctx.Err() != nil || waiting.Err() == nil) {
 			return err
@@ -236,11 +253,13 @@ func (c *completion) await(ctx context.Context) (err error) {
 		if err == nil && !strings.HasPrefix(one.Kind, "turn.") {
 			continue
 		}
+
 		over, wrong := c.look(ctx)
 		if over || wrong != nil || err != nil {
 			return wrong
 		}
 	}
+
 	_, err = c.look(ctx)
 	return err
 }
@@ -251,10 +270,12 @@ func (c *completion) look(ctx context.Context) (over bool, err error) {
 	if err != nil {
 		return false, err
 	}
+
 	c.found.turn = turn
 	if !c.waitsForClient(turn) {
 		return exchange.Settled(turn.State) && !exchange.GoesOnByItself(turn), nil
 	}
+
 	c.found.calls, err = c.api.tools.calls(ctx, turn)
 	return len(c.calls(c.found)) > 0, err
 }

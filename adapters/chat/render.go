@@ -129,6 +129,7 @@ func (r *renderer) reply(turn exchange.TurnRecord) string {
 			return text
 		}
 	}
+
 	switch turn.State {
 	case exchange.StateFailed:
 		return sentenceFailed
@@ -142,6 +143,7 @@ func (r *renderer) reply(turn exchange.TurnRecord) string {
 		}
 		return sentenceWaiting
 	}
+
 	return ""
 }
 
@@ -199,18 +201,21 @@ func (r *renderer) htmlOf(turn exchange.TurnRecord) string {
 	if turn.Response == nil {
 		return r.render(r.reply(turn))
 	}
+
 	var parts []normalized.Part
 	for _, part := range r.presented(turn.Response.Parts) {
 		if part.Kind != normalized.PartFile && part.Kind != normalized.PartArtifact {
 			parts = append(parts, part)
 		}
 	}
+
 	if source := normalized.MarkdownText(parts); source != "" {
 		return r.render(source)
 	}
 	if normalized.PlainText(turn.Response.Parts) != "" {
 		return "" // files alone
 	}
+
 	return r.render(r.reply(turn))
 }
 
@@ -220,10 +225,12 @@ func (r *renderer) render(source string) string {
 	if source == "" {
 		return ""
 	}
+
 	key := sha256.Sum256([]byte(source))
 	if content, known := r.renderings.get(key); known {
 		return content
 	}
+
 	content := rendered(source)
 	r.renderings.put(key, content)
 	return content
@@ -262,12 +269,15 @@ func (r *renderings) get(key [sha256.Size]byte) (string, bool) {
 func (r *renderings) put(key [sha256.Size]byte, content string) {
 	r.mutex.Lock()
 	defer r.mutex.Unlock()
+
 	if _, known := r.kept[key]; known || len(content) > maxRenderings/4 {
 		return
 	}
+
 	if r.kept == nil {
 		r.kept = map[[sha256.Size]byte]string{}
 	}
+
 	r.kept[key], r.order = content, append(r.order, key)
 	for r.bytes += len(content) + renderingAddends; r.bytes > maxRenderings; r.order = r.order[1:] {
 		r.bytes -= len(r.kept[r.order[0]]) + renderingAddends
@@ -288,9 +298,11 @@ func (r *renderer) filesOf(turn exchange.TurnRecord) []ChatFile {
 	if turn.Response == nil || turn.ReplyID == "" {
 		return nil
 	}
+
 	reply := exchange.Reply{
 		ID: turn.ReplyID, TurnID: turn.ID, Agent: turn.Agent, Message: turn.Message, Route: turn.Route, Response: *turn.Response,
 	}
+
 	return filesIn(turn.Response.Parts, func(part normalized.Part) string {
 		if part.BytesRef != nil && part.BytesRef.Kind == normalized.BytesURL {
 			return part.BytesRef.URL

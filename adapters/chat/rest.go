@@ -87,22 +87,27 @@ func (a *restAPI) serveChat(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
+
 	body, err := a.access.readBody(r, who)
 	if err != nil {
 		return err
 	}
+
 	q, err := a.readChat(body)
 	if err != nil {
 		return err
 	}
+
 	q.who = who
 	if err := a.access.admit(who, q.agent); err != nil {
 		return err
 	}
+
 	found, err := a.messages.accept(r.Context(), q, "")
 	if err != nil {
 		return err
 	}
+
 	return a.answerChat(w, r, found)
 }
 
@@ -112,18 +117,22 @@ func (a *restAPI) readChat(body []byte) (question, error) {
 	if err != nil || !is {
 		return question{}, fault.New(fault.Malformed, "the body must be a JSON object")
 	}
+
 	if object["session_id"] == nil {
 		object["session_id"] = object["session"]
 	}
+
 	input, err := contract.RESTInput(object)
 	if refused, is := errors.AsType[*contract.Error](err); is {
 		return question{}, fault.Wrap(fault.Malformed, refused.Text, refused)
 	}
+
 	input.RunID = value.Scalar(object["run_id"])
 	agent, known := a.agent(value.Scalar(object["agent"]))
 	if !known {
 		return question{}, noAgent()
 	}
+
 	return question{agent: agent, input: input, original: body}, nil
 }
 
@@ -135,15 +144,18 @@ func (a *restAPI) answerChat(w http.ResponseWriter, r *http.Request, found run) 
 	if wantsStream(r) {
 		return a.runs.stream(w, r, found, restFrames{a.renderer})
 	}
+
 	allowWait(w, a.options.WaitLimit)
 	found, err := a.runs.awaitRun(r.Context(), found)
 	if err != nil {
 		return err
 	}
+
 	status := http.StatusOK
 	if !a.tools.settled(found.turn) {
 		status = http.StatusAccepted
 	}
+
 	httpserver.WriteJSON(w, status, a.renderer.shown(found))
 	return nil
 }
@@ -209,10 +221,12 @@ func (a *restAPI) serveSession(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
+
 	name := r.URL.Query().Get("agent")
 	if name == "" {
 		return fault.InField("agent", "is needed: ?agent= and the name of an agent")
 	}
+
 	agent, known := a.agent(name)
 	if !known {
 		return noAgent()
@@ -220,14 +234,17 @@ func (a *restAPI) serveSession(w http.ResponseWriter, r *http.Request) error {
 	if err := a.access.admitTo(scopeRead, who, agent); err != nil {
 		return err
 	}
+
 	q := question{agent: agent, who: who, input: contract.Input{SessionID: sessionOf(r)}}
 	if wantsStream(r) {
 		return a.follow(w, r, q)
 	}
+
 	session, err := a.session(r, q)
 	if err != nil {
 		return err
 	}
+
 	httpserver.WriteJSON(w, http.StatusOK, session)
 	return nil
 }
@@ -244,6 +261,7 @@ func (a *restAPI) session(r *http.Request, q question) (ChatSession, error) {
 	if err != nil {
 		return ChatSession{}, err
 	}
+
 	slices.SortFunc(turns, func(x, y exchange.TurnRecord) int { return strings.Compare(x.ID, y.ID) })
 	found := ChatSession{Session: q.input.SessionID, Messages: make([]ChatMessage, 0, 2*len(turns))}
 	for _, turn := range turns {
@@ -258,14 +276,17 @@ func (a *restAPI) tell(s *ChatSession, turn exchange.TurnRecord) {
 	s.Messages = append(s.Messages, ChatMessage{
 		Role: normalized.RoleUser, Content: normalized.PlainText(turn.Message.Parts), RunID: kept.Run, At: turn.AcceptedAt.UTC(), Files: sentFiles(turn),
 	})
+
 	s.Waiting = nil
 	if !a.tools.settled(turn) {
 		s.Running = &ChatStart{kept.Session, kept.Run, eventID(turn.ID, 0)}
 		return
 	}
+
 	if !exchange.Terminal(turn.State) {
 		s.Waiting = &ChatStart{kept.Session, kept.Run, eventID(turn.ID, 0)}
 	}
+
 	reply, files := a.renderer.reply(turn), a.renderer.filesOf(turn)
 	if reply != "" || len(files) > 0 {
 		s.Messages = append(s.Messages, ChatMessage{
@@ -283,6 +304,7 @@ func (a *restAPI) follow(w http.ResponseWriter, r *http.Request, q question) err
 	if r.URL.Query().Get("wait") == "" {
 		return a.runs.stream(w, r, found, restFrames{a.renderer})
 	}
+
 	found.patient = true
 	ctx, stop := context.WithTimeout(r.Context(), a.options.WaitLimit)
 	defer stop()
@@ -303,15 +325,18 @@ func (a *restAPI) serveStop(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
+
 	body, err := a.access.readBody(r, who)
 	if err != nil {
 		return err
 	}
+
 	given, err := value.Decode(body, value.Limits{Bytes: contract.MaxInputBytes, Depth: maxDepth})
 	object, is := value.Object(given)
 	if err != nil || !is {
 		return fault.New(fault.Malformed, "the body must be a JSON object")
 	}
+
 	agent, known := a.agent(value.Scalar(object["agent"]))
 	if !known {
 		return noAgent()
@@ -319,11 +344,13 @@ func (a *restAPI) serveStop(w http.ResponseWriter, r *http.Request) error {
 	if err := a.access.admitTo(scopeCancel, who, agent); err != nil {
 		return err
 	}
+
 	q := question{agent: agent, who: who, input: contract.Input{SessionID: value.Scalar(object["session"])}}
 	found, err := a.runs.stop(r.Context(), q, value.Scalar(object["run_id"]))
 	if err != nil {
 		return err
 	}
+
 	httpserver.WriteJSON(w, http.StatusOK, a.renderer.shown(found))
 	return nil
 }
@@ -335,6 +362,7 @@ func (a *restAPI) serveForget(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
+
 	agent, known := a.agent(r.URL.Query().Get("agent"))
 	if !known {
 		return noAgent()
@@ -342,10 +370,12 @@ func (a *restAPI) serveForget(w http.ResponseWriter, r *http.Request) error {
 	if err := a.access.admitTo(scopeCancel, who, agent); err != nil {
 		return err
 	}
+
 	q := question{agent: agent, who: who, input: contract.Input{SessionID: sessionOf(r)}}
 	if err := a.forget(r.Context(), q); err != nil {
 		return err
 	}
+
 	w.WriteHeader(http.StatusNoContent)
 	return nil
 }
@@ -355,10 +385,12 @@ func (a *restAPI) forget(ctx context.Context, q question) error {
 	if q.input.SessionID == "" {
 		return sessionNotFound()
 	}
+
 	session, owned, err := a.sessions.place(q)
 	if err != nil {
 		return err
 	}
+
 	_, unknown := a.runs.stop(ctx, q, "")
 	if unknown != nil && !fault.Is(unknown, fault.NotFound) {
 		return unknown
@@ -366,9 +398,11 @@ func (a *restAPI) forget(ctx context.Context, q question) error {
 	if _, err := a.options.Memory.ForgetThread(ctx, owned.agent, owned.thread(session)); err != nil {
 		return err
 	}
+
 	err = a.options.Memory.DeleteSession(ctx, owned.principal, session)
 	if fault.Is(err, fault.NotFound) { // guests have no row
 		return unknown
 	}
+
 	return err
 }

@@ -32,6 +32,7 @@ func (a *rpcAPI) serveRPC(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
+
 	switch {
 	case known:
 		if err := a.access.admit(who, agent); err != nil {
@@ -40,10 +41,12 @@ func (a *rpcAPI) serveRPC(w http.ResponseWriter, r *http.Request) error {
 	case who.signed != nil: // it is made out to no agent here
 		return badToken()
 	}
+
 	body, err := a.access.readBody(r, who)
 	if err != nil {
 		return err
 	}
+
 	request, refused := contract.ReadRequest(name, body)
 	switch {
 	case refused != nil:
@@ -53,6 +56,7 @@ func (a *rpcAPI) serveRPC(w http.ResponseWriter, r *http.Request) error {
 	default:
 		return a.answerRPC(w, r, request, question{agent: agent, who: who, input: request.Input, messageID: messageIDOf(body), original: body})
 	}
+
 	return nil
 }
 
@@ -70,6 +74,7 @@ func (a *rpcAPI) answerRPC(w http.ResponseWriter, r *http.Request, request contr
 	if request.Stream {
 		lastEvent = r.Header.Get("Last-Event-ID")
 	}
+
 	found, err := a.messages.accept(r.Context(), q, lastEvent)
 	switch {
 	case fault.Is(err, fault.Forbidden):
@@ -80,6 +85,7 @@ func (a *rpcAPI) answerRPC(w http.ResponseWriter, r *http.Request, request contr
 	case request.Stream:
 		return a.runs.stream(w, r, found, &rpcFrames{api: a, id: request.ID, silent: request.Input.TokenStreaming != nil && !*request.Input.TokenStreaming})
 	}
+
 	allowWait(w, a.options.WaitLimit)
 	found, err = a.runs.awaitRun(r.Context(), found)
 	if err != nil {
@@ -88,6 +94,7 @@ func (a *rpcAPI) answerRPC(w http.ResponseWriter, r *http.Request, request contr
 		}
 		return nil
 	}
+
 	writeFrame(w, a.lastFrame(request.ID, found))
 	return nil
 }
@@ -97,6 +104,7 @@ func (a *rpcAPI) lastFrame(id any, found run) contract.Frame {
 	if !a.tools.settled(found.turn) {
 		return contract.ErrorFrame(id, contract.InternalError, sentenceWorking)
 	}
+
 	task := contract.TaskOf(a.renderer.output(found))
 	if status := statusOf(found.turn); status != statusCompleted { // the two states of the contract do not say why
 		more := map[string]any{"status": status, "state": found.turn.State}
@@ -127,6 +135,7 @@ func rpcText(err error, known *fault.Fault) string {
 	if text, is := toolRefusal(err); is {
 		return text
 	}
+
 	text := known.Public
 	if known.Field != "" {
 		text = known.Field + " " + text
@@ -134,6 +143,7 @@ func rpcText(err error, known *fault.Fault) string {
 	if text == "" {
 		return sentenceFailed
 	}
+
 	return strings.ToUpper(text[:1]) + text[1:] + "."
 }
 

@@ -37,6 +37,7 @@ func (rs *runs) resume(ctx context.Context, q question, lastEvent string) (run, 
 	if !ok {
 		return run{}, fault.InField("Last-Event-ID", "is not the id of an event of this server")
 	}
+
 	turn, err := rs.options.Turns.Turn(ctx, turnID)
 	switch {
 	case fault.Is(err, fault.NotFound):
@@ -44,6 +45,7 @@ func (rs *runs) resume(ctx context.Context, q question, lastEvent string) (run, 
 	case err != nil:
 		return run{}, err
 	}
+
 	found := run{turn: turn, route: routeOf(turn), after: seq, resumed: true}
 	session := q.input.SessionID
 	if session == "" && q.who.guest() { // a guest who begins again with the first request of the session
@@ -52,6 +54,7 @@ func (rs *runs) resume(ctx context.Context, q question, lastEvent string) (run, 
 	if !found.route.Chat || turn.Agent != q.agent.Name || turn.Principal != rs.access.sender(q.who, q.agent, session).Principal() {
 		return run{}, runNotFound()
 	}
+
 	return found, nil
 }
 
@@ -73,6 +76,7 @@ func (rs *runs) await(ctx context.Context, turnID string) (exchange.TurnRecord, 
 	if err != nil {
 		return turn, err
 	}
+
 	serving, stop := httpserver.WhileServing(ctx)
 	defer stop()
 	waiting, cancel := context.WithTimeout(serving, rs.options.WaitLimit)
@@ -100,10 +104,12 @@ func (rs *runs) wait(ctx context.Context, turn exchange.TurnRecord) (exchange.Tu
 	if rs.options.ToolKind(turn.Agent, "") != ToolOfAsker {
 		return rs.options.Runs.Wait(ctx, turn.ID)
 	}
+
 	for one, err := range rs.options.Runs.Follow(ctx, turn.ID, 0) {
 		if err != nil {
 			return turn, err
 		}
+
 		state, is := strings.CutPrefix(one.Kind, "turn.")
 		if !is || !exchange.Settled(state) {
 			continue
@@ -112,6 +118,7 @@ func (rs *runs) wait(ctx context.Context, turn exchange.TurnRecord) (exchange.Tu
 			return turn, err
 		}
 	}
+
 	return turn, ctx.Err()
 }
 
@@ -121,10 +128,12 @@ func (rs *runs) stop(ctx context.Context, q question, runID string) (found run, 
 	if err != nil {
 		return run{}, err
 	}
+
 	for _, turn := range turns {
 		if kept := routeOf(turn); runID != "" && kept.Run != runID {
 			continue
 		}
+
 		if !exchange.Terminal(turn.State) {
 			stopped, err := rs.options.Runs.Cancel(ctx, turn.ID, "stopped by its asker")
 			if err != nil && !fault.Is(err, fault.Conflict) {
@@ -136,9 +145,11 @@ func (rs *runs) stop(ctx context.Context, q question, runID string) (found run, 
 			found = run{turn: turn, route: routeOf(turn)}
 		}
 	}
+
 	if found.turn.ID == "" {
 		return run{}, runNotFound()
 	}
+
 	return found, nil
 }
 

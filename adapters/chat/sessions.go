@@ -42,12 +42,14 @@ func (s *sessions) place(q question) (session string, owned owner, err error) {
 	if len(asked) > maxSession {
 		return "", owner{}, sessionNotFound()
 	}
+
 	owned.agent = q.agent.Name
 	if q.who.guest() {
 		session, err = guestSession(asked, q.input.RunID, q.messageID)
 		owned.principal = s.access.sender(q.who, q.agent, session).Principal()
 		return session, owned, err
 	}
+
 	owned.principal = s.access.sender(q.who, q.agent, "").Principal()
 	session, err = owned.session(asked)
 	return session, owned, err
@@ -65,12 +67,14 @@ func guestSession(asked string, handles ...string) (string, error) {
 	if _, _, minted := splitMinted(asked); minted {
 		return "", sessionNotFound()
 	}
+
 	for _, handle := range handles {
 		if isRandomUUID(handle) {
 			sum := sha256.Sum256([]byte("inbox chat session\x00" + strings.ToLower(handle)))
 			return guestPrefix + base64.RawURLEncoding.EncodeToString(sum[:]), nil
 		}
 	}
+
 	secret := make([]byte, guestBytes)
 	_, _ = rand.Read(secret) // never fails since Go 1.24
 	return guestPrefix + base64.RawURLEncoding.EncodeToString(secret), nil
@@ -125,19 +129,23 @@ func (s *sessions) turnsOf(ctx context.Context, q question, limit int) ([]exchan
 	if q.input.SessionID == "" {
 		return nil, sessionNotFound()
 	}
+
 	session, owned, err := s.place(q)
 	if err != nil {
 		return nil, err
 	}
+
 	turns, err := s.options.Turns.Turns(ctx, exchange.TurnFilter{
 		Agent: owned.agent, Principal: owned.principal, ThreadID: owned.thread(session), ReceivedVia: normalized.ViaA2A, ByArrival: true, Limit: limit,
 	})
 	if err != nil {
 		return nil, err
 	}
+
 	turns = slices.DeleteFunc(turns, func(turn exchange.TurnRecord) bool { return !routeOf(turn).Chat }) // forgotten
 	if len(turns) == 0 {
 		return nil, sessionNotFound()
 	}
+
 	return turns, nil
 }

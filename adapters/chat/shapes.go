@@ -75,6 +75,7 @@ func Operations() []openapi.Operation {
 		{Name: "start", Summary: "the message is kept", Data: ChatStart{}}, {Name: "delta", Summary: "more of the answer", Data: ChatText{}},
 		{Name: "tool", Summary: "the agent calls a tool", Data: ChatTool{}}, {Name: "reply", Summary: "the whole answer", Data: ChatAnswer{}},
 	}
+
 	return []openapi.Operation{
 		{
 			Method: "POST", Path: "/v1/agent/{agent}", Tag: tag, Summary: "JSON-RPC chat", Security: openapi.Optional, Headers: []string{"Last-Event-ID"},

@@ -68,6 +68,7 @@ func (rs *runs) stream(w http.ResponseWriter, r *http.Request, found run, form f
 	if told, is := form.(breaking); is && err != nil && r.Context().Err() == nil {
 		out.write("", told.broken(found, f.last)...)
 	}
+
 	return nil
 }
 
@@ -113,6 +114,7 @@ func (f *follower) event(ctx context.Context, one exchange.Event) (over bool, er
 	case isState && exchange.Settled(state):
 		return f.settled(ctx, one)
 	}
+
 	return false, nil
 }
 
@@ -136,6 +138,7 @@ func (f *follower) settled(ctx context.Context, one exchange.Event) (over bool, 
 	if f.found.patient && !exchange.Terminal(turn.State) && !f.runs.tools.askerRuns(turn) {
 		return false, nil
 	}
+
 	f.found.turn = turn
 	if f.found.calls, err = f.runs.tools.calls(ctx, turn); err != nil {
 		return false, err
@@ -143,6 +146,7 @@ func (f *follower) settled(ctx context.Context, one exchange.Event) (over bool, 
 	if form, is := f.form.(choosing); is && !form.over(f.found) {
 		return false, nil
 	}
+
 	f.out.write(eventID(one.TurnID, one.Seq), f.form.end(f.found, f.steps)...)
 	return true, nil
 }
@@ -202,6 +206,7 @@ func (p *progress) add(one exchange.Event, tools bool) ([]contract.Delta, error)
 	if err := json.Unmarshal(one.Body, &delta); err != nil {
 		return nil, fmt.Errorf("read delta %d of turn %s: %w", one.Seq, one.TurnID, err)
 	}
+
 	switch delta.Kind {
 	case normalized.DeltaText:
 		return p.text(delta.Text), nil
@@ -215,6 +220,7 @@ func (p *progress) add(one exchange.Event, tools bool) ([]contract.Delta, error)
 			return p.call(*delta.Part), nil
 		}
 	}
+
 	return nil, nil
 }
 
@@ -222,9 +228,11 @@ func (p *progress) text(text string) []contract.Delta {
 	if text == "" {
 		return nil
 	}
+
 	if p.apart {
 		text = "\n\n" + text
 	}
+
 	p.said, p.apart = true, false
 	if rest := p.rest(text); rest != "" {
 		return []contract.Delta{{Kind: contract.DeltaContent, Text: rest}}
@@ -237,6 +245,7 @@ func (p *progress) rest(text string) string {
 	if p.differ {
 		return ""
 	}
+
 	if known := min(len(text), p.sent.Len()-p.at); known > 0 {
 		if p.sent.String()[p.at:p.at+known] != text[:known] {
 			p.differ = true
@@ -244,6 +253,7 @@ func (p *progress) rest(text string) string {
 		}
 		p.at, text = p.at+known, text[known:]
 	}
+
 	p.sent.WriteString(text)
 	p.at += len(text)
 	return text
@@ -254,9 +264,11 @@ func (p *progress) call(part normalized.Part) []contract.Delta {
 	if _, known := p.calls[part.ID]; known {
 		return nil
 	}
+
 	if p.calls == nil {
 		p.calls = map[string]int{}
 	}
+
 	index := len(p.calls)
 	p.calls[part.ID] = index
 	list := []contract.Delta{{Kind: contract.DeltaCall, ToolCallID: part.ID, ToolName: part.Name, Index: index}}

@@ -65,10 +65,12 @@ func (t *clientTools) calls(ctx context.Context, turn exchange.TurnRecord) ([]To
 	if !t.askerRuns(turn) {
 		return nil, nil
 	}
+
 	pending, err := t.options.Tools.ToolRequests(ctx, exchange.ToolRequestFilter{TurnID: turn.ID, Agent: turn.Agent, Limit: toolMemory})
 	if err != nil {
 		return nil, err
 	}
+
 	var list []ToolCall
 	for _, one := range pending {
 		document, err := request.FromRow(one.Request, one.Status, one.Result)
@@ -81,6 +83,7 @@ func (t *clientTools) calls(ctx context.Context, turn exchange.TurnRecord) ([]To
 		}
 		list = append(list, call)
 	}
+
 	return list, nil
 }
 
@@ -104,15 +107,18 @@ func (t *clientTools) submit(ctx context.Context, q *question) (found run, over 
 	if len(q.input.Continuations) == 0 {
 		return run{}, false, nil
 	}
+
 	messages, err := q.input.Messages()
 	if err != nil {
 		return run{}, false, fault.Wrap(fault.Malformed, err.Error(), err)
 	}
+
 	results := toolParts(messages)
 	requests, err := t.requestsOf(ctx, *q)
 	if err != nil {
 		return run{}, false, err
 	}
+
 	known := map[string]exchange.ToolRequest{}
 	for _, result := range results {
 		one, err := t.requestFor(*q, result, requests)
@@ -123,6 +129,7 @@ func (t *clientTools) submit(ctx context.Context, q *question) (found run, over 
 			known[result.ID] = one
 		}
 	}
+
 	turn := ""
 	for _, result := range results {
 		if one, is := known[result.ID]; is {
@@ -132,12 +139,14 @@ func (t *clientTools) submit(ctx context.Context, q *question) (found run, over 
 			turn = max(turn, one.TurnID)
 		}
 	}
+
 	if turn == "" {
 		return run{}, false, nil
 	}
 	if q.input.Continuations = without(q.input.Continuations, known); q.input.Message != "" || len(q.input.Continuations)+len(q.input.Attachments) > 0 {
 		return run{}, false, nil
 	}
+
 	found, err = t.goesOn(ctx, *q, turn)
 	return found, true, err
 }
@@ -148,10 +157,12 @@ func (t *clientTools) requestsOf(ctx context.Context, q question) (map[string]ex
 	if q.input.SessionID == "" || t.options.ToolKind(q.agent.Name, "") == "" {
 		return found, nil
 	}
+
 	turns, err := t.sessions.turnsOf(ctx, q, toolMemory)
 	if err != nil && !fault.Is(err, fault.NotFound) {
 		return nil, err
 	}
+
 	for _, turn := range turns {
 		list, err := t.options.Tools.ToolRequests(ctx, exchange.ToolRequestFilter{TurnID: turn.ID, Agent: turn.Agent, All: true, Limit: toolMemory})
 		if err != nil {
@@ -168,6 +179,7 @@ func (t *clientTools) requestsOf(ctx context.Context, q question) (map[string]ex
 			}
 		}
 	}
+
 	return found, nil
 }
 

@@ -50,11 +50,13 @@ func (a *access) identify(r *http.Request) (caller, error) {
 	if a.options.Issued != nil && a.options.Issued.Signed(r) {
 		return caller{signed: &signedToken{r, map[string]Credential{}}}, nil
 	}
+
 	shown := bearer.Of(r)
 	if !bearer.WellFormed(shown) || len(values) > 1 {
 		callers.WithLabelValues("unknown").Inc()
 		return caller{}, badToken()
 	}
+
 	token, found, err := a.tokens.Find(r.Context(), shown)
 	switch {
 	case err != nil:
@@ -64,6 +66,7 @@ func (a *access) identify(r *http.Request) (caller, error) {
 		callers.WithLabelValues("unknown").Inc()
 		return caller{}, badToken()
 	}
+
 	return caller{token: &token}, nil
 }
 
@@ -207,6 +210,7 @@ func (a *access) readBodyUpTo(r *http.Request, who caller, limit int64) ([]byte,
 	case who.guest():
 		limit = min(limit, maxGuestBytes)
 	}
+
 	if declared := r.Header.Get("Content-Type"); declared != "" {
 		if mediaType, _, err := mime.ParseMediaType(declared); err != nil || mediaType != "application/json" {
 			return nil, fault.New(fault.Unsupported, "Content-Type must be application/json")
@@ -214,10 +218,12 @@ func (a *access) readBodyUpTo(r *http.Request, who caller, limit int64) ([]byte,
 	} else if r.Header.Get("Origin") != "" {
 		return nil, fault.New(fault.Unsupported, "Content-Type must be application/json")
 	}
+
 	body, err := httpserver.ReadBody(r, limit)
 	if fault.Is(err, fault.TooLarge) {
 		return nil, tooLarge(limit)
 	}
+
 	return body, err
 }
 

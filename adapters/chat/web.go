@@ -35,6 +35,7 @@ func serveScript(w http.ResponseWriter, r *http.Request) {
 	header.Set("Cross-Origin-Resource-Policy", "cross-origin") // pages of other sites embed it
 	header.Set("X-Content-Type-Options", "nosniff")
 	header.Set("ETag", scriptTag)
+
 	if strings.Contains(r.Header.Get("If-None-Match"), scriptTag) {
 		w.WriteHeader(http.StatusNotModified)
 		return
@@ -59,11 +60,13 @@ func (p *pages) servePage(w http.ResponseWriter, r *http.Request) {
 		httpserver.WriteFault(w, noAgent())
 		return
 	}
+
 	var body bytes.Buffer
 	if err := page.Execute(&body, view{agent, p.options.Guests(agent.Name)}); err != nil {
 		httpserver.WriteFault(w, err)
 		return
 	}
+
 	header := w.Header()
 	header.Set("Content-Type", "text/html; charset=utf-8")
 	header.Set("Content-Security-Policy", pagePolicy)

@@ -75,9 +75,11 @@ func NewKeyring(state State, issuer string, now func() time.Time) *Keyring {
 func (k *Keyring) Signing(ctx context.Context) (identity.SigningKey, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
+
 	if err := k.load(ctx); err != nil {
 		return identity.SigningKey{}, err
 	}
+
 	key := k.inUse()
 	if len(key.Seed) != ed25519.SeedSize {
 		return identity.SigningKey{}, fmt.Errorf("signing key %d has no private half", key.Number)
@@ -92,6 +94,7 @@ func (k *Keyring) SigningAll(ctx context.Context) ([]identity.SigningKey, error)
 	if err != nil {
 		return nil, err
 	}
+
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	keys := []identity.SigningKey{first}
@@ -99,14 +102,17 @@ func (k *Keyring) SigningAll(ctx context.Context) ([]identity.SigningKey, error)
 		if len(known.Seed) != ed25519.SeedSize {
 			continue
 		}
+
 		key, err := identity.SigningKeyOf(k.issuer, ed25519.NewKeyFromSeed(known.Seed))
 		if err != nil {
 			return nil, err
 		}
+
 		if key.Kid != first.Kid {
 			keys = append(keys, key)
 		}
 	}
+
 	return keys, nil
 }
 
@@ -132,9 +138,11 @@ func (k *Keyring) Sign(ctx context.Context, evidence identity.Evidence) (identit
 func (k *Keyring) Public(ctx context.Context) (active, previous []identity.PublicKey, err error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
+
 	if err := k.load(ctx); err != nil {
 		return nil, nil, err
 	}
+
 	last := len(k.known) - 1
 	for i, key := range k.known[:last] {
 		if end := k.known[i+1].CreatedAt.Add(PreviousKeyLife); k.now().Before(end) {
@@ -155,6 +163,7 @@ func (k *Keyring) Rotate(ctx context.Context) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.until = time.Time{}
+
 	if err := k.load(ctx); err != nil {
 		return err
 	}
@@ -164,6 +173,7 @@ func (k *Keyring) Rotate(ctx context.Context) error {
 	if err := k.make(ctx, k.known[len(k.known)-1].Number+1); err != nil {
 		return err
 	}
+
 	k.until = time.Time{}
 	rotations.Inc()
 	return nil
@@ -198,6 +208,7 @@ func (k *Keyring) make(ctx context.Context, number int) error {
 	if err != nil {
 		return err
 	}
+
 	value, err := json.Marshal(storedKey{
 		Number: number, Seed: fresh.Private.Seed(), Public: fresh.Public().Key, CreatedAt: k.now().UTC(),
 	})
@@ -207,5 +218,6 @@ func (k *Keyring) make(ctx context.Context, number int) error {
 	if _, _, err := k.state.PutIfAbsent(ctx, keyNamespace, strconv.Itoa(number), value, time.Time{}); err != nil {
 		return fmt.Errorf("store signing key: %w", err)
 	}
+
 	return nil
 }

@@ -28,6 +28,7 @@ func (s *Server) keyRoutes() []httpserver.Route {
 	if s.options.Keys == nil {
 		return nil
 	}
+
 	issuer := s.issuer
 	documents := []struct {
 		pattern, mediaType string
@@ -43,10 +44,12 @@ func (s *Server) keyRoutes() []httpserver.Route {
 			return identity.ConnectorCard(issuer, s.options.Callbacks, active, previous)
 		}},
 	}
+
 	var routes []httpserver.Route
 	for _, d := range documents {
 		routes = append(routes, httpserver.Route{Pattern: d.pattern, Handler: open(s.keys(d.mediaType, d.build))})
 	}
+
 	return routes
 }
 
@@ -64,6 +67,7 @@ func (s *Server) keys(mediaType string, build keyDocument) http.HandlerFunc {
 			refuse(w, http.StatusMethodNotAllowed, "keys are read with GET")
 			return
 		}
+
 		active, previous, err := s.options.Keys(r.Context())
 		if err != nil {
 			s.options.Logger.ErrorContext(r.Context(), "key document cannot be written", "error", err)
@@ -71,6 +75,7 @@ func (s *Server) keys(mediaType string, build keyDocument) http.HandlerFunc {
 			refuse(w, http.StatusServiceUnavailable, "the keys cannot be read right now")
 			return
 		}
+
 		body := build(active, previous)
 		sum := sha256.Sum256(body)
 		w.Header().Set("Etag", `"`+hex.EncodeToString(sum[:16])+`"`)

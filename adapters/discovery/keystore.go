@@ -15,6 +15,7 @@ func (k *Keyring) load(ctx context.Context) error {
 	if len(k.known) > 0 && k.now().Before(k.until) {
 		return nil
 	}
+
 	keys, err := k.read(ctx)
 	if err == nil && len(keys) == 0 {
 		if err = k.make(ctx, 1); err == nil {
@@ -27,10 +28,12 @@ func (k *Keyring) load(ctx context.Context) error {
 	if len(keys) == 0 {
 		return errors.New("read signing keys: the key that was stored is not there")
 	}
+
 	k.known, k.until = keys, k.now().Add(keyringLife)
 	if err := k.retire(ctx); err != nil {
 		return err
 	}
+
 	return k.forget(ctx)
 }
 
@@ -41,6 +44,7 @@ func (k *Keyring) read(ctx context.Context) ([]storedKey, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	var keys []storedKey
 	for last := number + maxKeys; ; number++ {
 		value, found, err := k.state.Get(ctx, keyNamespace, strconv.Itoa(number))
@@ -50,6 +54,7 @@ func (k *Keyring) read(ctx context.Context) ([]storedKey, error) {
 		if err != nil || !found {
 			return keys, err
 		}
+
 		var key storedKey
 		if err := json.Unmarshal(value, &key); err != nil || len(key.Public) != ed25519.PublicKeySize {
 			return nil, fmt.Errorf("signing key %d cannot be read", number)
@@ -74,13 +79,16 @@ func (k *Keyring) forget(ctx context.Context) error {
 	for gone < len(k.known)-1 && !k.now().Before(k.known[gone+1].CreatedAt.Add(PreviousKeyLife)) {
 		gone++
 	}
+
 	if gone == 0 {
 		return nil
 	}
+
 	first := strconv.Itoa(k.known[gone].Number)
 	if err := k.state.Put(ctx, keyNamespace, firstNumber, []byte(first), time.Time{}); err != nil {
 		return fmt.Errorf("forget old signing keys: %w", err)
 	}
+
 	for _, key := range k.known[:gone] {
 		value, err := json.Marshal(key)
 		if err != nil {
@@ -90,6 +98,7 @@ func (k *Keyring) forget(ctx context.Context) error {
 			return fmt.Errorf("forget old signing keys: %w", err)
 		}
 	}
+
 	k.known = k.known[gone:]
 	return nil
 }

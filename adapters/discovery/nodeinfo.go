@@ -91,6 +91,7 @@ func (s *Server) nodeInfo(w http.ResponseWriter, r *http.Request, version string
 	if version == "2.1" {
 		info.Software.Repository, info.Software.Homepage = s.options.Repository, s.options.Homepage
 	}
+
 	s.writeJSON(w, fmt.Sprintf(`application/json; profile="%s%s#"`, schemaBase, version), info)
 }
 
@@ -111,8 +112,10 @@ func (s *Server) usage(ctx context.Context) Counts {
 	if s.options.Usage == nil {
 		return Counts{}
 	}
+
 	s.mu.Lock()
 	defer s.mu.Unlock()
+
 	if now := s.options.Now(); !now.Before(s.until) {
 		s.until = now.Add(usageLife)
 		if counts, err := s.options.Usage.Usage(ctx); err == nil {

@@ -73,29 +73,36 @@ func New(options Options) (*Server, error) {
 	if options.Directory == nil {
 		return nil, errors.New("discovery: a directory of agents is missing")
 	}
+
 	if options.Now == nil {
 		options.Now = time.Now
 	}
 	if options.Logger == nil {
 		options.Logger = slog.Default()
 	}
+
 	domain, err := identity.ParseDomain(options.Domain)
 	if err != nil {
 		return nil, fmt.Errorf("discovery: domain: %w", err)
 	}
+
 	public, err := url.Parse(options.PublicURL)
 	if err != nil || public.Host == "" {
 		return nil, fmt.Errorf("discovery: public URL %q: want a scheme and a host", options.PublicURL)
 	}
+
 	domains := map[string]bool{domain: true}
+
 	// Where the two differ, peers ask the host of the actor for the user first and read the domain from the subject.
 	if host, err := identity.ParseDomain(public.Host); err == nil {
 		domains[host] = true
 	}
+
 	issuer, err := identity.CanonicalIssuer(domain)
 	if err != nil {
 		return nil, fmt.Errorf("discovery: domain: %w", err)
 	}
+
 	options.Domain = domain
 	return &Server{options: options, issuer: issuer, base: strings.TrimRight(options.PublicURL, "/"), domains: domains}, nil
 }

@@ -42,6 +42,7 @@ func (s *Server) webfinger(w http.ResponseWriter, r *http.Request) {
 		refuse(w, http.StatusBadRequest, "want the parameter resource, for example resource=acct:agent@"+s.options.Domain)
 		return
 	}
+
 	found, removed := s.find(asked)
 	switch {
 	case removed:
@@ -60,9 +61,11 @@ func (s *Server) writeResource(w http.ResponseWriter, found resource, wanted []s
 	if len(wanted) > 0 { // RFC 7033, section 4.3
 		found.Links = slices.DeleteFunc(found.Links, func(link exchange.Link) bool { return !slices.Contains(wanted, link.Rel) })
 	}
+
 	var body bytes.Buffer
 	encoder := json.NewEncoder(&body)
 	encoder.SetEscapeHTML(false)
+
 	if err := encoder.Encode(found); err != nil {
 		refuse(w, http.StatusInternalServerError, "internal error")
 		return
@@ -75,6 +78,7 @@ func (s *Server) find(asked string) (found *resource, removed bool) {
 	if strings.HasPrefix(asked, "https://") || strings.HasPrefix(asked, "http://") {
 		return s.byIRI(asked), false
 	}
+
 	address, ok := parseAccount(asked)
 	if !ok || !s.domains[address.Domain] {
 		return nil, false
@@ -82,10 +86,12 @@ func (s *Server) find(asked string) (found *resource, removed bool) {
 	if subject := s.subject(address); subject != nil {
 		return subject, false
 	}
+
 	agent, known := s.options.Directory.Agent(address.Local)
 	if !known {
 		return nil, s.options.Removed != nil && s.options.Removed(address.Local)
 	}
+
 	return s.describe(agent), false
 }
 
@@ -118,19 +124,23 @@ func (s *Server) byIRI(asked string) *resource {
 			}
 		}
 	}
+
 	parsed, err := url.Parse(asked)
 	if err != nil {
 		return nil
 	}
+
 	name := strings.TrimPrefix(parsed.Path[strings.LastIndexByte(parsed.Path, '/')+1:], "@")
 	agent, known := s.options.Directory.Agent(name)
 	if !known {
 		return nil
 	}
+
 	described := s.describe(agent)
 	if !slices.Contains(described.Aliases, asked) {
 		return nil
 	}
+
 	return described
 }
 
@@ -145,6 +155,7 @@ func (s *Server) describe(agent exchange.AgentProfile) *resource {
 			}
 		}
 	}
+
 	slices.SortStableFunc(links, func(a, b exchange.Link) int { return rank(a.Rel) - rank(b.Rel) })
 	subject := identity.Address{Local: agent.Name, Domain: s.options.Domain}
 	return &resource{Subject: subject.Acct(), Aliases: hrefs(links), Links: links}

@@ -26,10 +26,12 @@ func place(ctx context.Context, turn agents.Turn) (p placed, err error) {
 	if turn.Files == nil {
 		return p, nil
 	}
+
 	parts := turn.Message.Parts
 	if turn.Message.ReceivedTrace != nil {
 		parts = append(parts[:len(parts):len(parts)], turn.Message.ReceivedTrace.Parts...)
 	}
+
 	defer func() {
 		if err != nil {
 			p.remove()
@@ -41,11 +43,13 @@ func place(ctx context.Context, turn agents.Turn) (p placed, err error) {
 		if part.BytesRef == nil || part.BytesRef.Kind != normalized.BytesContentAddressed {
 			continue
 		}
+
 		if p.directory == "" {
 			if p.directory, err = os.MkdirTemp("", "inbox-turn-"); err != nil {
 				return p, unreachable(fmt.Errorf("make a directory for the files of the message: %w", err))
 			}
 		}
+
 		path := filepath.Join(p.directory, strconv.Itoa(i)+filepath.Ext(agents.FileName(part.Name)))
 		size, err := copyFile(ctx, turn.Files, part.BytesRef.Digest, path)
 		if fault.Is(err, fault.NotFound) {
@@ -54,10 +58,12 @@ func place(ctx context.Context, turn agents.Turn) (p placed, err error) {
 		if err != nil {
 			return p, err
 		}
+
 		p.files = append(p.files, agents.DocumentFile{
 			Digest: part.BytesRef.Digest, Path: path, Name: part.Name, MIME: part.MIME, Size: size,
 		})
 	}
+
 	return p, nil
 }
 
@@ -72,6 +78,7 @@ func copyFile(ctx context.Context, files agents.Files, digest, path string) (siz
 	if err != nil {
 		return 0, unreachable(fmt.Errorf("write file of the message: %w", err))
 	}
+
 	size, err = io.Copy(to, from)
 	if closed := to.Close(); err == nil {
 		err = closed
@@ -79,6 +86,7 @@ func copyFile(ctx context.Context, files agents.Files, digest, path string) (siz
 	if err != nil {
 		return 0, unreachable(fmt.Errorf("write file of the message: %w", err))
 	}
+
 	return size, nil
 }
 

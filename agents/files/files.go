@@ -120,16 +120,19 @@ func inMessage(message normalized.Message, digest string) (content, bool) {
 	if found, is := inParts(message.Parts, digest); is {
 		return found, true
 	}
+
 	if message.ReceivedTrace != nil {
 		if found, is := inParts(message.ReceivedTrace.Parts, digest); is {
 			return found, true
 		}
 	}
+
 	for i := range message.History {
 		if found, is := inParts(message.History[i].Parts, digest); is {
 			return found, true
 		}
 	}
+
 	return content{}, false
 }
 

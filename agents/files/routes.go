@@ -58,6 +58,7 @@ func (s *Service) counted(way string, serve func(http.ResponseWriter, *http.Requ
 		case err != nil:
 			outcome = "refused"
 		}
+
 		served.WithLabelValues(way, outcome).Inc()
 		if err == nil {
 			return
@@ -66,6 +67,7 @@ func (s *Service) counted(way string, serve func(http.ResponseWriter, *http.Requ
 		if fault.Is(err, fault.Unauthenticated) {
 			w.Header().Set("WWW-Authenticate", `Bearer realm="files"`)
 		}
+
 		httpserver.WriteFault(w, err)
 	})
 }
@@ -77,10 +79,12 @@ func (s *Service) byAddress(w http.ResponseWriter, r *http.Request) error {
 	if sealed == "" || len(sealed) > maxCapability {
 		return errMissing()
 	}
+
 	opened, err := s.options.Open(r.Context(), sealed, purpose)
 	if err != nil {
 		return errMissing()
 	}
+
 	wanted, ok := readCapability(opened)
 	if !ok {
 		return errMissing()
@@ -93,10 +97,12 @@ func (s *Service) byAddress(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return missingOr(err)
 	}
+
 	found, is := inMessage(turn.Message, wanted.digest)
 	if !is {
 		return errMissing()
 	}
+
 	return s.serve(w, r, found)
 }
 
@@ -106,6 +112,7 @@ func (s *Service) byToken(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
+
 	turn, err := s.options.Turn(r.Context(), httpserver.Param(r, "turn"))
 	if err != nil {
 		return missingOr(err)
@@ -125,6 +132,7 @@ func (s *Service) byToken(w http.ResponseWriter, r *http.Request) error {
 			return errMissing()
 		}
 	}
+
 	return s.serve(w, r, found)
 }
 
@@ -135,6 +143,7 @@ func (s *Service) agentOf(r *http.Request) (string, error) {
 	if shown == "" {
 		return "", refused
 	}
+
 	token, found, err := s.tokens.Find(r.Context(), shown)
 	if err != nil {
 		return "", fault.Wrap(fault.Unavailable, "tokens cannot be checked right now", err)
@@ -161,6 +170,7 @@ func (s *Service) serve(w http.ResponseWriter, r *http.Request, found content) e
 		return missingOr(err)
 	}
 	defer func() { _ = opened.Close() }() // it was only read
+
 	seekable, is := opened.(io.ReadSeeker)
 	if !is {
 		return fault.Wrap(fault.Internal, "the file cannot be read", errors.New("the blob store cannot seek"))
@@ -170,6 +180,7 @@ func (s *Service) serve(w http.ResponseWriter, r *http.Request, found content) e
 	if err != nil {
 		mediaType, parameters = "application/octet-stream", nil
 	}
+
 	header := w.Header()
 	header.Set("Content-Type", mime.FormatMediaType(mediaType, parameters))
 	header.Set("Content-Disposition", mime.FormatMediaType("attachment", map[string]string{"filename": found.fileName()}))

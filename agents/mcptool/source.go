@@ -53,6 +53,7 @@ func New(servers []Server, options Options) (*Source, error) {
 			return nil, fault.InField(fmt.Sprintf("mcp[%d].%s", i, wrong.Field), wrong.Public)
 		}
 	}
+
 	return source, nil
 }
 

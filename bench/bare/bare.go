@@ -32,16 +32,20 @@ func Serve(ctx context.Context, address, directory string) error {
 		return err
 	}
 	defer func() { _ = kept.close() }()
+
 	listener, err := net.Listen("tcp", address)
 	if err != nil {
 		return fmt.Errorf("listen: %w", err)
 	}
+
 	server := &http.Server{Handler: &inbox{kept: kept}}
 	stop := context.AfterFunc(ctx, func() { _ = server.Close() })
 	defer stop()
+
 	if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
 		return fmt.Errorf("serve: %w", err)
 	}
+
 	return nil
 }
 
@@ -66,10 +70,12 @@ func (i *inbox) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		w.WriteHeader(http.StatusNoContent)
 		return
 	}
+
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
 	if err == nil {
 		err = i.verify(r, body)
 	}
+
 	var a activity
 	if err == nil {
 		err = json.Unmarshal(body, &a)
@@ -81,6 +87,7 @@ func (i *inbox) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, err.Error(), http.StatusUnauthorized)
 		return
 	}
+
 	w.WriteHeader(http.StatusAccepted)
 }
 
@@ -92,18 +99,22 @@ func (i *inbox) verify(r *http.Request, body []byte) error {
 	if r.Header.Get("Digest") != "SHA-256="+base64.StdEncoding.EncodeToString(sum[:]) {
 		return errors.New("the digest is another one")
 	}
+
 	given := make(map[string]string)
 	for _, match := range parameter.FindAllStringSubmatch(r.Header.Get("Signature"), -1) {
 		given[match[1]] = match[2]
 	}
+
 	signature, err := base64.StdEncoding.DecodeString(given["signature"])
 	if err != nil {
 		return fmt.Errorf("decode signature: %w", err)
 	}
+
 	key, err := i.key(r.Context(), given["keyId"])
 	if err != nil {
 		return err
 	}
+
 	signed := sha256.Sum256([]byte(signingString(r, strings.Fields(given["headers"]))))
 	return rsa.VerifyPKCS1v15(key, crypto.SHA256, signed[:], signature)
 }
@@ -128,32 +139,39 @@ func (i *inbox) key(ctx context.Context, id string) (*rsa.PublicKey, error) {
 	if known, found := i.keys.Load(id); found {
 		return known.(*rsa.PublicKey), nil
 	}
+
 	document, _, _ := strings.Cut(id, "#")
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, document, nil)
 	if err != nil {
 		return nil, fmt.Errorf("fetch key: %w", err)
 	}
+
 	request.Header.Set("Accept", "application/activity+json")
 	response, err := http.DefaultClient.Do(request)
 	if err != nil {
 		return nil, fmt.Errorf("fetch key: %w", err)
 	}
 	defer func() { _ = response.Body.Close() }()
+
 	var actor struct {
 		PublicKey struct{ PublicKeyPem string }
 	}
+
 	if err := json.NewDecoder(io.LimitReader(response.Body, maxBody)).Decode(&actor); err != nil {
 		return nil, fmt.Errorf("read actor: %w", err)
 	}
+
 	block, _ := pem.Decode([]byte(actor.PublicKey.PublicKeyPem))
 	if block == nil {
 		return nil, errors.New("the actor has no key")
 	}
+
 	parsed, err := x509.ParsePKIXPublicKey(block.Bytes)
 	key, isRSA := parsed.(*rsa.PublicKey)
 	if err != nil || !isRSA {
 		return nil, errors.New("the actor's key is no RSA key")
 	}
+
 	i.keys.Store(id, key)
 	return key, nil
 }

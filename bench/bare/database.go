@@ -42,10 +42,12 @@ func open(ctx context.Context, directory string) (*database, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open database: %w", err)
 	}
+
 	d := &database{pool: pool, queue: make(chan *row, maxTogether), stopping: make(chan struct{}), finished: make(chan struct{})}
 	if err := d.prepare(ctx); err != nil {
 		return nil, errors.Join(fmt.Errorf("open database: %w", err), pool.Close())
 	}
+
 	go d.loop()
 	return d, nil
 }
@@ -54,14 +56,17 @@ func (d *database) prepare(ctx context.Context) (err error) {
 	if d.connection, err = d.pool.Conn(ctx); err != nil {
 		return err
 	}
+
 	for _, table := range tables {
 		if _, err := d.connection.ExecContext(ctx, table); err != nil {
 			return err
 		}
 	}
+
 	if d.message, err = d.connection.PrepareContext(ctx, "INSERT INTO messages VALUES (?, ?, ?, ?)"); err != nil {
 		return err
 	}
+
 	d.job, err = d.connection.PrepareContext(ctx, "INSERT INTO jobs VALUES (?, 'ready')")
 	return err
 }
@@ -76,6 +81,7 @@ func (d *database) insert(ctx context.Context, a activity, body []byte) error {
 	case <-ctx.Done():
 		return ctx.Err()
 	}
+
 	select {
 	case err := <-r.done:
 		return err
@@ -94,6 +100,7 @@ func (d *database) loop() {
 		case <-d.stopping:
 			return
 		}
+
 		for waiting := true; waiting && len(group) < maxTogether; {
 			select {
 			case next := <-d.queue:
@@ -102,6 +109,7 @@ func (d *database) loop() {
 				waiting = false
 			}
 		}
+
 		err := d.commit(group)
 		for _, r := range group {
 			r.done <- err
@@ -114,6 +122,7 @@ func (d *database) commit(group []*row) error {
 	if _, err := d.connection.ExecContext(ctx, "BEGIN IMMEDIATE"); err != nil {
 		return err
 	}
+
 	for _, r := range group {
 		_, err := d.message.ExecContext(ctx, r.activity.ID, r.activity.Actor, r.activity.Object.Content, r.body)
 		if err == nil {
@@ -124,6 +133,7 @@ func (d *database) commit(group []*row) error {
 			return errors.Join(err, rolledBack)
 		}
 	}
+
 	_, err := d.connection.ExecContext(ctx, "COMMIT")
 	return err
 }

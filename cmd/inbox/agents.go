@@ -19,6 +19,7 @@ func newAgents() *cobra.Command {
 		Args:  arguments(cobra.NoArgs),
 		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
+
 	list := &cobra.Command{
 		Use:   "list",
 		Short: "List agents with their addresses",
@@ -28,10 +29,12 @@ func newAgents() *cobra.Command {
 			if err != nil {
 				return err
 			}
+
 			agents := operator.ConfiguredAgents(config)
 			if wantsJSON(cmd) {
 				return printJSON(cmd.OutOrStdout(), agents)
 			}
+
 			rows := make([][]string, 0, len(agents))
 			for _, a := range agents {
 				rows = append(rows, []string{a.Name, a.Kind, a.Address, a.Access, a.Unverified, a.Summary})
@@ -39,6 +42,7 @@ func newAgents() *cobra.Command {
 			return printTable(cmd.OutOrStdout(), "No agents.", []string{"NAME", "KIND", "ADDRESS", "ACCESS", "UNVERIFIED", "SUMMARY"}, rows)
 		},
 	}
+
 	addJSON(list)
 	parent.AddCommand(list, newAgentsPause(), newAgentsResume())
 	return parent
@@ -66,6 +70,7 @@ Without NAME it shows who rests.`,
 			})
 		},
 	}
+
 	addJSON(cmd)
 	cmd.Flags().StringVar(&reason, "reason", "", "why, for the record")
 	return cmd
@@ -103,6 +108,7 @@ func newFollowsList() *cobra.Command {
 			})
 		},
 	}
+
 	addJSON(cmd)
 	return cmd
 }
@@ -129,6 +135,7 @@ func newReports() *cobra.Command {
 		Use: "reports", Short: "List what other servers complained about", Args: arguments(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
+
 	var agent, before string
 	var limit int
 	list := &cobra.Command{
@@ -141,6 +148,7 @@ func newReports() *cobra.Command {
 			})
 		},
 	}
+
 	addJSON(list)
 	list.Flags().StringVar(&agent, "agent", "", "only about this agent")
 	addPaging(list, &before, &limit)
@@ -185,15 +193,18 @@ address (@name@server.example) or the address of an actor. The other account mus
 					fmt.Fprintf(cmd.OutOrStdout(), "%s is here again; followers who went stay where they are\n", given[0])
 					return nil
 				}
+
 				target, err := server.MoveAgent(ctx, given[0], given[1])
 				if err != nil {
 					return err
 				}
+
 				fmt.Fprintf(cmd.OutOrStdout(), "%s moves to %s; its followers are told\n", given[0], target)
 				return nil
 			})
 		},
 	}
+
 	cmd.Flags().BoolVar(&undo, "undo", false, "let the agent be here again")
 	return cmd
 }

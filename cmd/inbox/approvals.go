@@ -26,6 +26,7 @@ It is decided once.`,
 		Args: arguments(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
+
 	parent.AddCommand(newApprovalsList(), newApprovalsShow(), newApprovalsApprove(), newApprovalsDeny(), newApprovalsEdit())
 	return parent
 }
@@ -46,6 +47,7 @@ func newApprovalsList() *cobra.Command {
 			})
 		},
 	}
+
 	addJSON(cmd)
 	cmd.Flags().StringVar(&filter.Agent, "agent", "", "only of this agent")
 	cmd.Flags().BoolVar(&filter.All, "all", false, "also what was decided")
@@ -65,6 +67,7 @@ func newApprovalsShow() *cobra.Command {
 			}, showApproval)
 		},
 	}
+
 	addJSON(cmd)
 	return cmd
 }
@@ -92,6 +95,7 @@ func showApproval(out io.Writer, a exchange.Approval) {
 			fmt.Fprintf(out, "%-11s %s\n", name, value)
 		}
 	}
+
 	line("id", a.ID)
 	line("code", a.Code)
 	line("agent", a.Agent)
@@ -110,6 +114,7 @@ func showApproval(out io.Writer, a exchange.Approval) {
 			fmt.Fprintf(out, "\n%s:\n%s\n", name, quoteLines(text))
 		}
 	}
+
 	block("The message begins", a.Question)
 	if a.Draft != nil {
 		block("The answer", normalized.PlainText(a.Draft.Parts))
@@ -117,6 +122,7 @@ func showApproval(out io.Writer, a exchange.Approval) {
 		line("edited by", oneLine(a.EditedBy))
 		return
 	}
+
 	block("The agent wants to", a.Summary)
 	block("Preview", jsonOf(a.Preview))
 	block("Input", jsonOf(a.ApplyInput))
@@ -159,6 +165,7 @@ func newApprovalsApprove() *cobra.Command {
 			})
 		},
 	}
+
 	addJSON(cmd)
 	return cmd
 }
@@ -178,6 +185,7 @@ answer that was held back is not sent; with a reason, the reason is sent in its 
 			}, func(out io.Writer, a exchange.Approval) { fmt.Fprintf(out, "%s is denied\n", a.ID) })
 		},
 	}
+
 	addJSON(cmd)
 	cmd.Flags().StringVar(&reason, "reason", "", "what whoever asked is told, at most 500 bytes")
 	return cmd
@@ -207,6 +215,7 @@ afterwards. An answer in Markdown is replaced by Markdown.`,
 			})
 		},
 	}
+
 	addJSON(cmd)
 	cmd.Flags().StringVar(&text, "text", "", "the new text")
 	cmd.Flags().StringVar(&file, "file", "", "file with the new text; - = standard input")

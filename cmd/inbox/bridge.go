@@ -49,6 +49,7 @@ commands: /history, /sessions, /new, /stop (the answer that is being written), /
 			if !listen && talk.agent == "" && talk.session == "" {
 				return usageError{fmt.Errorf("--agent is needed\nRun '%s --help'", cmd.CommandPath())}
 			}
+
 			err := talk.run(cmd.Context(), cmd.InOrStdin(), words, listen, resume)
 			if errors.Is(err, context.Canceled) { // Ctrl-C is how a conversation ends
 				return nil
@@ -56,6 +57,7 @@ commands: /history, /sessions, /new, /stop (the answer that is being written), /
 			return err
 		},
 	}
+
 	addJSON(cmd)
 	flags := cmd.Flags()
 	flags.StringVar(&talk.server, "server", "", "address of the server (INBOX_SERVER; http://127.0.0.1:8080)")
@@ -99,14 +101,17 @@ func (t *talk) connect(cmd *cobra.Command) error {
 			*value = otherwise
 		}
 	}
+
 	fill(&t.server, "INBOX_SERVER", "http://127.0.0.1:8080")
 	fill(&t.token, "INBOX_TOKEN", "")
+
 	if t.token == "" {
 		return usageError{fmt.Errorf("a token is needed: inbox tokens create --bridge NAME on the server, then --token or INBOX_TOKEN here\nRun '%s --help'", cmd.CommandPath())}
 	}
 	if address, err := url.Parse(t.server); err != nil || address.Host == "" || address.Scheme != "http" && address.Scheme != "https" {
 		return usageError{fmt.Errorf("--server must be an address such as https://agents.example, not %q\nRun '%s --help'", t.server, cmd.CommandPath())}
 	}
+
 	t.client = newBridgeClient(t.server, t.token)
 	return nil
 }
@@ -120,16 +125,19 @@ func (t *talk) begin(ctx context.Context, resume bool) error {
 		}
 		t.session = newest
 	}
+
 	if t.session == "" {
 		return nil
 	}
 	if err := t.showHistory(ctx, t.history); err != nil {
 		return err
 	}
+
 	items, err := t.client.pending(ctx, t.session, 0)
 	if err != nil {
 		return err
 	}
+
 	return t.show(ctx, items)
 }
 
@@ -165,6 +173,7 @@ func (t *talk) show(ctx context.Context, items []queueItem) error {
 func (t *talk) lines(ctx context.Context, input io.Reader) error {
 	scanner := bufio.NewScanner(input)
 	scanner.Buffer(nil, 1<<20)
+
 	for scanner.Scan() {
 		line := strings.TrimSpace(scanner.Text())
 		quit, err := t.command(ctx, line)
@@ -177,6 +186,7 @@ func (t *talk) lines(ctx context.Context, input io.Reader) error {
 			fmt.Fprintf(t.errors, "inbox: %v\n", err)
 		}
 	}
+
 	return scanner.Err()
 }
 
@@ -218,12 +228,14 @@ func (t *talk) say(ctx context.Context, message string) error {
 	if err != nil {
 		return err
 	}
+
 	t.session = run.Session
 	if run.Queue == "" { // no answer: cancelled, or silent
 		shown.end("")
 		fmt.Fprintf(t.errors, "(%s)\n", run.Status)
 		return nil
 	}
+
 	item, err := t.client.await(ctx, run)
 	if err != nil {
 		return err
@@ -231,6 +243,7 @@ func (t *talk) say(ctx context.Context, message string) error {
 	if t.json {
 		return t.show(ctx, []queueItem{item})
 	}
+
 	shown.end(item.Content)
 	return t.client.ack(ctx, item.ID)
 }
@@ -272,6 +285,7 @@ func (g *growing) end(whole string) {
 	if g.silent {
 		return
 	}
+
 	printed := strings.TrimSpace(g.printed.String())
 	switch rest, grown := strings.CutPrefix(whole, printed); {
 	case grown:
@@ -304,6 +318,7 @@ What was imported before is written as it came. 'inbox import' and POST /v1/impo
 				if err != nil {
 					return err
 				}
+
 				encoded, err := operator.EncodeConversations(documents)
 				if err != nil {
 					return err
@@ -315,11 +330,13 @@ What was imported before is written as it came. 'inbox import' and POST /v1/impo
 				if err := os.WriteFile(output, encoded, 0o600); err != nil {
 					return err
 				}
+
 				fmt.Fprintf(cmd.OutOrStdout(), "%d conversations are in %s\n", len(documents), output)
 				return nil
 			})
 		},
 	}
+
 	flags := cmd.Flags()
 	flags.StringVar(&format, "format", "", "form of the messages: agent-framework")
 	flags.StringVar(&filter.Client, "client", "", "sessions of this bridge alone")
@@ -345,10 +362,12 @@ a conversation is stored whole or not at all, and storing the same again does no
 			if (client == "") == (connector == "") {
 				return usageError{fmt.Errorf("one of --client and --connector is needed\nRun '%s --help'", cmd.CommandPath())}
 			}
+
 			body, err := readFile(cmd, names[0], maxImportFile)
 			if err != nil {
 				return err
 			}
+
 			return printList(cmd, "Nothing was imported.", []string{"SESSION", "AGENT", "MESSAGES", ""}, func(o *inbox.Operator) ([]operator.ImportedConversation, error) {
 				return o.Conversations.Import(cmd.Context(), client, connector, agent, body)
 			}, func(one operator.ImportedConversation) []string {
@@ -356,6 +375,7 @@ a conversation is stored whole or not at all, and storing the same again does no
 			})
 		},
 	}
+
 	addJSON(cmd)
 	cmd.Flags().StringVar(&client, "client", "", "the bridge to which they belong")
 	cmd.Flags().StringVar(&connector, "connector", "", "the connector to which they belong")

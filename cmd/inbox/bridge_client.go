@@ -74,16 +74,20 @@ func (c *bridgeClient) do(ctx context.Context, method, path string, body any, ac
 	if err != nil {
 		return nil, err
 	}
+
 	request, err := http.NewRequestWithContext(ctx, method, c.base+path, bytes.NewReader(encoded))
 	if err != nil {
 		return nil, err
 	}
+
 	request.Header.Set("Authorization", "Bearer "+c.token)
 	request.Header.Set("Content-Type", "application/json")
 	request.Header.Set("Accept", accept)
+
 	if after != "" {
 		request.Header.Set("Last-Event-ID", after)
 	}
+
 	response, err := c.http.Do(request)
 	if err != nil {
 		return nil, fmt.Errorf("%w (is it %s? --server or INBOX_SERVER says where): %w", errUnreachable, c.base, err)
@@ -101,6 +105,7 @@ func refusal(response *http.Response) error {
 			Message string `json:"message"`
 		} `json:"error"`
 	}
+
 	_ = json.NewDecoder(io.LimitReader(response.Body, 64<<10)).Decode(&told)
 	if told.Error.Message == "" {
 		told.Error.Message = response.Status
@@ -111,6 +116,7 @@ func refusal(response *http.Response) error {
 	if response.StatusCode/100 == 5 || response.StatusCode == http.StatusTooManyRequests {
 		return fmt.Errorf("%w: %s", errUnreachable, told.Error.Message)
 	}
+
 	return errors.New(told.Error.Message)
 }
 
@@ -134,10 +140,12 @@ func (c *bridgeClient) pending(ctx context.Context, session string, wait time.Du
 	if wait > 0 {
 		query.Set("wait", wait.String())
 	}
+
 	var answer struct{ Items []json.RawMessage }
 	if err := c.call(ctx, http.MethodGet, "/v1/bridge/pending?"+query.Encode(), nil, &answer); err != nil {
 		return nil, err
 	}
+
 	items := make([]queueItem, 0, len(answer.Items))
 	for _, raw := range answer.Items {
 		item := queueItem{raw: raw}
@@ -146,6 +154,7 @@ func (c *bridgeClient) pending(ctx context.Context, session string, wait time.Du
 		}
 		items = append(items, item)
 	}
+
 	return items, nil
 }
 
@@ -192,9 +201,11 @@ func (c *bridgeClient) stop(ctx context.Context, session string) error {
 	if session == "" {
 		return errors.New("there is no conversation yet")
 	}
+
 	var found struct {
 		Run string `json:"last_run_id"`
 	}
+
 	if err := c.call(ctx, http.MethodGet, "/v1/sessions/"+url.PathEscape(session), nil, &found); err != nil {
 		return err
 	}
@@ -219,6 +230,7 @@ func (c *bridgeClient) send(ctx context.Context, agent, session, message string,
 			return err
 		}
 		defer func() { _ = response.Body.Close() }()
+
 		err = readEvents(response.Body, func(name, id string, data []byte) {
 			if id != "" {
 				last = id
@@ -235,11 +247,14 @@ func (c *bridgeClient) send(ctx context.Context, agent, session, message string,
 				told(name, grown.Text)
 			}
 		})
+
 		if !done {
 			return fmt.Errorf("%w: the stream broke: %w", errUnreachable, errors.Join(err, io.ErrUnexpectedEOF))
 		}
+
 		return nil
 	})
+
 	return run, err
 }
 
@@ -266,6 +281,7 @@ func readEvents(from io.Reader, event func(name, id string, data []byte)) error 
 			data = append(data, value...)
 		}
 	}
+
 	return scanner.Err()
 }
 

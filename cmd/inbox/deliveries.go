@@ -39,6 +39,7 @@ func newDeliveriesList() *cobra.Command {
 			})
 		},
 	}
+
 	addJSON(cmd)
 	cmd.Flags().StringVar(&filter.State, "state", "", "only this state: pending, sending, delivered, retry, dead, cancelled")
 	cmd.Flags().StringVar(&filter.TurnID, "turn", "", "only deliveries of this turn")
@@ -111,14 +112,17 @@ the answer stay. The running server tells every server that got the answer.
 			if len(given) > 1 {
 				file = given[1]
 			}
+
 			text, err := readFile(cmd, file, maxEditedText)
 			if err != nil {
 				return err
 			}
+
 			mime, err := cmd.Flags().GetString("type")
 			if err != nil {
 				return err
 			}
+
 			return operate(cmd, func(o *inbox.Operator) error {
 				if err := o.Answers.Edit(cmd.Context(), given[0], operator.CommandLine, string(text), mime); err != nil {
 					return err
@@ -128,6 +132,7 @@ the answer stay. The running server tells every server that got the answer.
 			})
 		},
 	}
+
 	cmd.Flags().String("type", "", "text/plain, text/markdown or text/html (default: as before)")
 	return cmd
 }
@@ -187,6 +192,7 @@ func newSuppressedList() *cobra.Command {
 			})
 		},
 	}
+
 	addJSON(cmd)
 	cmd.Flags().StringVar(&filter.Kind, "kind", "", "only hard, soft or complaint")
 	cmd.Flags().StringVar(&filter.After, "after", "", "only addresses after this one, for the next page")

@@ -26,6 +26,7 @@ Exit codes: 0 nothing failed, 1 something did.`,
 		Args: arguments(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error { return examine(cmd, options) },
 	}
+
 	addJSON(cmd)
 	cmd.Flags().StringVar(&options.Probe, "probe", "gmail.com", "domain whose mail server shows that port 25 is open outwards")
 	return cmd
@@ -40,12 +41,14 @@ func examine(cmd *cobra.Command, options operator.DoctorOptions) error {
 		if wantsJSON(cmd) {
 			return errors.Join(printJSON(cmd.OutOrStdout(), findings), operator.Unwell(findings))
 		}
+
 		for _, one := range findings {
 			fmt.Fprintf(cmd.OutOrStdout(), "%-4s  %s: %s\n", one.Status, one.Name, oneLine(one.Detail))
 			if one.Remedy != "" {
 				fmt.Fprintf(cmd.OutOrStdout(), "      %s\n", one.Remedy)
 			}
 		}
+
 		return operator.Unwell(findings)
 	})
 }
@@ -60,6 +63,7 @@ agents.example.com, keeps their repute and their mail server apart from those of
 		Args:    arguments(cobra.NoArgs),
 		RunE:    printRecords,
 	}
+
 	addJSON(cmd)
 	addZone(cmd)
 	printed := &cobra.Command{Use: "print", Short: "Print the records, as without a subcommand", Args: arguments(cobra.NoArgs), RunE: printRecords}
@@ -79,6 +83,7 @@ func printRecords(cmd *cobra.Command, _ []string) error {
 		if err != nil {
 			return err
 		}
+
 		zone, err := cmd.Flags().GetBool("zone")
 		switch {
 		case err != nil:
@@ -91,10 +96,12 @@ func printRecords(cmd *cobra.Command, _ []string) error {
 			}
 			return nil
 		}
+
 		rows := make([][]string, 0, len(records))
 		for _, r := range records {
 			rows = append(rows, []string{r.Name, r.Type, r.Value})
 		}
+
 		return printTable(cmd.OutOrStdout(), "Email is off (smtp.listen is empty); no records are needed.", []string{"NAME", "TYPE", "VALUE"}, rows)
 	})
 }

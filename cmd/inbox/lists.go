@@ -48,6 +48,7 @@ func newListAdd(list string) *cobra.Command {
 			if hold {
 				effect = exchange.EffectHold
 			}
+
 			return operate(cmd, func(o *inbox.Operator) error {
 				added := make([]exchange.ListEntry, 0, len(targets))
 				for _, target := range targets {
@@ -61,18 +62,23 @@ func newListAdd(list string) *cobra.Command {
 						fmt.Fprintf(cmd.OutOrStdout(), "%s is on the %s list%s\n", entry.Target, list, cancelledText(cancelled))
 					}
 				}
+
 				if wantsJSON(cmd) {
 					return printJSON(cmd.OutOrStdout(), added)
 				}
+
 				return nil
 			})
 		},
 	}
+
 	addJSON(cmd)
 	cmd.Flags().StringVar(&reason, "reason", "", "why, for the record")
+
 	if list == exchange.ListBlock {
 		cmd.Flags().BoolVar(&hold, "hold", false, "hold their messages for you instead of refusing them")
 	}
+
 	return cmd
 }
 
@@ -100,10 +106,12 @@ func newListRemove(list string) *cobra.Command {
 			})
 		},
 	}
+
 	if list == exchange.ListBlock {
 		cmd.Flags().BoolVar(&stop, "stop", false, "lift a stop word; TARGET is the principal, --agent the agent")
 		cmd.Flags().StringVar(&agent, "agent", "", "with --stop: the agent that was told to stop")
 	}
+
 	return cmd
 }
 
@@ -125,12 +133,15 @@ func newListList(list string) *cobra.Command {
 			})
 		},
 	}
+
 	addJSON(cmd)
 	cmd.Flags().StringVar(&filter.Kind, "kind", "", "only host, address, actor or principal")
+
 	if list == exchange.ListBlock {
 		cmd.Flags().BoolVar(&stop, "stop", false, "show who told an agent to stop instead")
 		cmd.Flags().StringVar(&filter.Agent, "agent", "", "with --stop: only this agent")
 	}
+
 	addPaging(cmd, &filter.Before, &filter.Limit)
 	return cmd
 }
@@ -155,6 +166,7 @@ says what becomes of those domains. noop is passed over.`,
 			default:
 				return usageError{fmt.Errorf("--silenced is hold, refuse or skip, not %q", silenced)}
 			}
+
 			file, err := openFile(cmd, files[0])
 			if err != nil {
 				return err
@@ -172,6 +184,7 @@ says what becomes of those domains. noop is passed over.`,
 			})
 		},
 	}
+
 	addJSON(cmd)
 	cmd.Flags().BoolVar(&dry, "dry-run", false, "say what would happen and change nothing")
 	cmd.Flags().StringVar(&silenced, "silenced", "hold", "what becomes of silenced domains: hold, refuse or skip")
@@ -196,9 +209,11 @@ func printImport(cmd *cobra.Command, result exchange.ImportResult) {
 	for _, line := range result.Bad {
 		fmt.Fprintf(out, "line %d: %q %s\n", line.Line, oneLine(line.Text), line.Why)
 	}
+
 	if more := result.BadLines - len(result.Bad); more > 0 {
 		fmt.Fprintf(out, "and %d more bad lines\n", more)
 	}
+
 	verb := "added"
 	if result.DryRun {
 		verb = "would be added"

@@ -30,11 +30,13 @@ func main() {
 	if runtime.GOMAXPROCS(0) < 2 {
 		runtime.GOMAXPROCS(2)
 	}
+
 	// The live heap of a server is a few megabytes, so the default would collect many times a second under load. Twice
 	// the room costs some megabytes and returns a twentieth of the processor; GOGC in the environment wins.
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(200)
 	}
+
 	uuid.EnableRandPool()
 	ctx, stop := context.WithCancel(context.Background())
 	go stopOnSignal(stop)
@@ -87,10 +89,12 @@ Exit codes: 0 done, 1 the command failed (the message says what to do), 2 the co
 		Args:          arguments(cobra.NoArgs),
 		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
+
 	root.PersistentFlags().String("config", "", "configuration file (default: inbox.toml here, if it exists)")
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return usageError{fmt.Errorf("%w\nRun '%s --help'", err, cmd.CommandPath())}
 	})
+
 	root.AddCommand(newServe(), newDemo(), newShow(), newAgents(), newDeliveries(), newHeld(), newRetry(), newBlock(), newAllow(), newFollows(), newReports(), newApprovals(), newToolRequests(), newPeople(), newAudit(), newAccess(), newTokens(), newKeys(), newDelete(), newEdit(), newPin(), newUnpin(), newMove(), newDNS(), newMigrate(), newVersion())
 	root.AddCommand(newMail(), newSuppressions(), newDoctor())
 	root.AddCommand(newBridge(), newExport(), newImport())
@@ -121,6 +125,7 @@ func newVersion() *cobra.Command {
 			return nil
 		},
 	}
+
 	addJSON(cmd)
 	return cmd
 }

@@ -25,6 +25,7 @@ func load(cmd *cobra.Command) (*inbox.Config, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	if file == "" {
 		if _, err := os.Stat(defaultFile); err == nil {
 			file = defaultFile
@@ -117,8 +118,10 @@ func printTable(out io.Writer, empty string, heading []string, rows [][]string) 
 		_, err := fmt.Fprintln(out, empty)
 		return err
 	}
+
 	table := tabwriter.NewWriter(out, 0, 4, 2, ' ', 0)
 	printRow(table, heading)
+
 	for _, row := range rows {
 		printRow(table, row)
 	}

@@ -39,6 +39,7 @@ func newPeopleList() *cobra.Command {
 			})
 		},
 	}
+
 	addJSON(cmd)
 	addPaging(cmd, &before, &limit)
 	return cmd
@@ -102,10 +103,12 @@ is one that this server checked itself, such as a signed mail.`,
 			if question.Agent == "" {
 				return usageError{fmt.Errorf("--agent is missing\nRun '%s --help'", cmd.CommandPath())}
 			}
+
 			config, err := load(cmd)
 			if err != nil {
 				return err
 			}
+
 			answer, err := operator.CheckAccess(config, question)
 			if err != nil {
 				return err
@@ -113,10 +116,12 @@ is one that this server checked itself, such as a signed mail.`,
 			if wantsJSON(cmd) {
 				return printJSON(cmd.OutOrStdout(), answer)
 			}
+
 			printAccess(cmd.OutOrStdout(), question, answer)
 			return nil
 		},
 	}
+
 	addJSON(cmd)
 	cmd.Flags().StringVar(&question.Agent, "agent", "", "the agent")
 	cmd.Flags().StringVar(&question.Purpose, "purpose", "message", "message, tool:<name> or skill:<id>")
@@ -138,11 +143,13 @@ func printAccess(out io.Writer, question operator.AccessQuestion, answer operato
 	default:
 		fmt.Fprintf(out, "Evidence  would not be believed: %s\n", answer.Doubt)
 	}
+
 	if answer.Rule > 0 {
 		fmt.Fprintf(out, "Decided   by rule %d: %s\n", answer.Rule, answer.Text)
 	} else {
 		fmt.Fprintf(out, "Decided   by access = %q and unverified = %q, no rule matches\n", answer.Access, answer.Unverified)
 	}
+
 	if answer.Reason != "" {
 		fmt.Fprintf(out, "Reason    %s\n", strings.TrimPrefix(answer.Code+": "+answer.Reason, ": "))
 	}
@@ -177,6 +184,7 @@ for 90 days.`,
 			})
 		},
 	}
+
 	addJSON(cmd)
 	cmd.Flags().StringVar(&filter.Code, "code", "", "only this code; with * at the end all that begin so")
 	cmd.Flags().StringVar(&filter.TurnID, "turn", "", "only records of this turn")

@@ -26,14 +26,17 @@ func limitMemory() int64 {
 	if os.Getenv("GOMEMLIMIT") != "" {
 		return 0
 	}
+
 	membership, err := os.ReadFile("/proc/self/cgroup")
 	if err != nil {
 		return 0
 	}
+
 	found := cgroupLimit(cgroupRoot, membership)
 	if found == 0 {
 		return 0
 	}
+
 	limit := found / 10 * 9
 	debug.SetMemoryLimit(limit)
 	return limit
@@ -56,6 +59,7 @@ func cgroupLimit(root string, membership []byte) int64 {
 		if len(fields) != 3 {
 			continue
 		}
+
 		base, file := root, "memory.max"
 		if fields[0] != "0" || fields[1] != "" {
 			if !hasController(fields[1], "memory") {
@@ -63,6 +67,7 @@ func cgroupLimit(root string, membership []byte) int64 {
 			}
 			base, file = filepath.Join(root, "memory"), "memory.limit_in_bytes"
 		}
+
 		for path := filepath.Clean("/" + fields[2]); ; path = filepath.Dir(path) {
 			if limit := readLimit(filepath.Join(base, path, file)); limit > 0 && (least == 0 || limit < least) {
 				least = limit
@@ -72,6 +77,7 @@ func cgroupLimit(root string, membership []byte) int64 {
 			}
 		}
 	}
+
 	return least
 }
 
@@ -117,6 +123,7 @@ func mindHangups(ctx context.Context, stop context.CancelFunc, config *inbox.Con
 			}
 		}
 	}()
+
 	return func() { signal.Stop(received) }
 }
 

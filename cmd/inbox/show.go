@@ -39,6 +39,7 @@ ID is the id of a turn or a delivery, or the protocol's own id of the message (a
 			})
 		},
 	}
+
 	addJSON(cmd)
 	return cmd
 }
@@ -50,13 +51,16 @@ func printShown(out io.Writer, shown operator.Shown) {
 	fmt.Fprintf(out, "Thread    %s\n", message.ThreadID)
 	fmt.Fprintf(out, "From      %s  (%s)\n", message.Sender.Address, message.Sender.AuthMethod)
 	fmt.Fprintf(out, "To        %s by %s\n", message.Recipient, message.ReceivedVia)
+
 	for _, evidence := range message.Sender.Identities {
 		fmt.Fprintf(out, "Evidence  %s is %s, says %s (%s)\n", evidence.Subject, evidence.Assurance, evidence.Issuer, evidence.Method)
 	}
+
 	fmt.Fprintf(out, "\n%s\n", normalized.PlainText(message.Parts))
 	if answer := shown.Turn.Response; answer != nil {
 		fmt.Fprintf(out, "\nAnswer %s\n%s\n", shown.Turn.ReplyID, normalized.PlainText(answer.Parts))
 	}
+
 	fmt.Fprintln(out)
 	for _, d := range shown.Deliveries {
 		fmt.Fprintf(out, "Delivery  %s  %s to %s after %d tries  %s\n", d.ID, d.State, d.Address, d.Attempt, d.Reason)
@@ -64,9 +68,11 @@ func printShown(out io.Writer, shown operator.Shown) {
 			fmt.Fprintf(out, "          %s does not have it: %s\n", oneLine(recipient), oneLine(d.Returned[recipient]))
 		}
 	}
+
 	for _, r := range shown.ToolRequests {
 		printToolRequest(out, r)
 	}
+
 	printSpent(out, shown.Spent)
 	printTimeline(out, shown.Events)
 }
@@ -103,9 +109,11 @@ func said(event exchange.Event) string {
 	case exchange.EventCompacted:
 		text = read(event, compactionStep)
 	}
+
 	if text == "" {
 		return string(event.Body)
 	}
+
 	return text
 }
 
@@ -122,6 +130,7 @@ func modelStep(step *exchange.ModelStep) string {
 	if step.Purpose != "" {
 		words[0] += " (" + step.Purpose + ")"
 	}
+
 	words = append(words, lasted(step.Millis), tokens(step.Input, step.CacheRead, step.CacheWrite, step.Output)+price(step.Cost, step.Currency))
 	if step.Stop != "" {
 		words = append(words, "stop "+step.Stop)

@@ -53,6 +53,7 @@ id of its client, and tokens of one name share the queue. --scopes limits what t
 			if bridge && (admin || pull || tools) || !bridge && cmd.Flags().Changed("scopes") {
 				return usageError{fmt.Errorf("--bridge excludes --admin, --pull and --tools, and --scopes needs it\nRun '%s --help'", cmd.CommandPath())}
 			}
+
 			return operate(cmd, func(o *inbox.Operator) error {
 				var token string
 				var record exchange.Token
@@ -69,6 +70,7 @@ id of its client, and tokens of one name share the queue. --scopes limits what t
 				default:
 					token, record, err = o.Tokens.Create(cmd.Context(), names[0], agent)
 				}
+
 				switch {
 				case err != nil:
 					return err
@@ -77,11 +79,13 @@ id of its client, and tokens of one name share the queue. --scopes limits what t
 						"id": record.ID, "name": record.Name, "agent": record.Agent, "scope": record.Scope, "token": token,
 					})
 				}
+
 				fmt.Fprintf(cmd.OutOrStdout(), "Token %s for %s. It is shown only now:\n%s\n", record.ID, record.Name, token)
 				return nil
 			})
 		},
 	}
+
 	addJSON(cmd)
 	cmd.Flags().StringVar(&agent, "agent", "", "the only agent that the token opens")
 	cmd.Flags().BoolVar(&admin, "admin", false, "for the operator API")
@@ -105,6 +109,7 @@ func newTokensList() *cobra.Command {
 			})
 		},
 	}
+
 	addJSON(cmd)
 	return cmd
 }
@@ -138,6 +143,7 @@ func opens(token exchange.Token) string {
 	case token.Agent == "":
 		return "all agents"
 	}
+
 	return token.Agent
 }
 
@@ -169,6 +175,7 @@ func newKeysList() *cobra.Command {
 			})
 		},
 	}
+
 	addJSON(cmd)
 	return cmd
 }
@@ -202,6 +209,7 @@ never change. The name may be the domain, for the server's own account.`,
 			})
 		},
 	}
+
 	cmd.Flags().StringVar(&actor, "actor", "", "rotate the key of this agent's account in the fediverse instead")
 	return cmd
 }

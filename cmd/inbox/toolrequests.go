@@ -22,6 +22,7 @@ waits, and stand in for the program. A request has one result; its message goes 
 		Args: arguments(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
+
 	parent.AddCommand(newToolRequestsList(), newToolRequestsShow(), newToolRequestsSubmit(), newToolRequestsCancel())
 	return parent
 }
@@ -41,6 +42,7 @@ func newToolRequestsList() *cobra.Command {
 			})
 		},
 	}
+
 	addJSON(cmd)
 	cmd.Flags().StringVar(&filter.Agent, "agent", "", "only of this agent")
 	cmd.Flags().StringVar(&filter.ToolName, "tool", "", "only of this tool, such as client/look_up")
@@ -69,6 +71,7 @@ func newToolRequestsShow() *cobra.Command {
 			})
 		},
 	}
+
 	addJSON(cmd)
 	return cmd
 }
@@ -100,6 +103,7 @@ func newToolRequestsSubmit() *cobra.Command {
 			})
 		},
 	}
+
 	addJSON(cmd)
 	return cmd
 }
@@ -111,6 +115,7 @@ func resultOf(cmd *cobra.Command, given []string) ([]byte, error) {
 	if len(given) > 0 {
 		return []byte(given[0]), nil
 	}
+
 	input := cmd.InOrStdin()
 	if file, is := input.(*os.File); is {
 		if info, err := file.Stat(); err == nil && info.Mode()&os.ModeCharDevice != 0 {
@@ -132,6 +137,7 @@ func newToolRequestsCancel() *cobra.Command {
 			})
 		},
 	}
+
 	addJSON(cmd)
 	return cmd
 }
@@ -145,10 +151,12 @@ func endToolRequest(cmd *cobra.Command, end func(*inbox.Operator) (*request.Enve
 		if wantsJSON(cmd) {
 			return printJSON(cmd.OutOrStdout(), answer)
 		}
+
 		word := "has its end; the message goes on"
 		if answer.Duplicate {
 			word = "had ended before; nothing was changed"
 		}
+
 		fmt.Fprintf(cmd.OutOrStdout(), "%s %s\n", answer.Request["request_id"], word)
 		return nil
 	})

@@ -22,6 +22,7 @@ unverified = "hold". Nothing happens to them until you release or drop them.`,
 		Args: arguments(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
+
 	parent.AddCommand(newHeldList(), newHeldRelease(), newHeldDrop())
 	return parent
 }
@@ -44,6 +45,7 @@ func newHeldList() *cobra.Command {
 			})
 		},
 	}
+
 	addJSON(cmd)
 	cmd.Flags().StringVar(&agent, "agent", "", "only messages to this agent")
 	addPaging(cmd, &before, &limit)
@@ -86,6 +88,7 @@ func newHeldDrop() *cobra.Command {
 			})
 		},
 	}
+
 	cmd.Flags().StringVar(&reason, "reason", "dropped by the operator", "why, for the record")
 	return cmd
 }
@@ -109,10 +112,12 @@ second. The same command a second time does nothing, unless a message has failed
 			if !failed {
 				return retryTurns(cmd, ids)
 			}
+
 			after, err := operator.SinceTime(since, time.Now())
 			if err != nil {
 				return usageError{fmt.Errorf("--since: %w\nRun 'inbox retry --help'", err)}
 			}
+
 			return operate(cmd, func(o *inbox.Operator) error {
 				result, err := o.Messages.RetryFailed(cmd.Context(), exchange.RetryFilter{Agent: agent, Since: after}, operator.CommandLine, dryRun)
 				if err != nil {
@@ -125,6 +130,7 @@ second. The same command a second time does nothing, unless a message has failed
 			})
 		},
 	}
+
 	addJSON(cmd)
 	cmd.Flags().BoolVar(&failed, "failed", false, "all messages that failed; needs --since")
 	cmd.Flags().StringVar(&agent, "agent", "", "only messages to this agent")
@@ -146,9 +152,11 @@ func retryTurns(cmd *cobra.Command, ids []string) error {
 				fmt.Fprintf(cmd.OutOrStdout(), "%s will be run again\n", id)
 			}
 		}
+
 		if wantsJSON(cmd) {
 			return printJSON(cmd.OutOrStdout(), result)
 		}
+
 		return nil
 	})
 }
@@ -158,6 +166,7 @@ func printRetried(cmd *cobra.Command, result exchange.RetryResult, dryRun bool) 
 	if dryRun {
 		done = "would run again"
 	}
+
 	rows := make([][]string, 0, len(result.Turns))
 	for _, t := range result.Turns {
 		what := done
@@ -166,12 +175,15 @@ func printRetried(cmd *cobra.Command, result exchange.RetryResult, dryRun bool) 
 		}
 		rows = append(rows, []string{t.ID, t.Agent, oneLine(t.Sender), when(t.FailedAt), what, excerpt(t.Failure)})
 	}
+
 	out := cmd.OutOrStdout()
 	if err := printTable(out, "No message failed in that time.", []string{"ID", "AGENT", "FROM", "FAILED", "NOW", "WHY IT FAILED"}, rows); err != nil {
 		return err
 	}
+
 	if result.More {
 		fmt.Fprintln(out, "There are more: give the same command again.")
 	}
+
 	return nil
 }

@@ -37,22 +37,27 @@ func run(open bool, database string) error {
 		return err
 	}
 	defer func() { _ = os.RemoveAll(directory) }()
+
 	web, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return err
 	}
+
 	grpc, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return err
 	}
+
 	config, err := configure(directory, database, web.Addr().String(), grpc.Addr().String())
 	if err != nil {
 		return err
 	}
+
 	server, token, err := prepare(ctx, config, script{open})
 	if err != nil {
 		return err
 	}
+
 	names := new(renamer)
 	outside := forward(web, server.HTTPAddr().String(), token, names)
 	defer func() { _ = outside.Close() }()
@@ -81,9 +86,11 @@ log.level = "warn"
 name = "unused"
 kind = "echo"
 `, web, web, directory, database, grpc)
+
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		return nil, err
 	}
+
 	return inbox.LoadConfig(file, nil)
 }
 
@@ -93,17 +100,21 @@ func prepare(ctx context.Context, config *inbox.Config, agent script) (*inbox.Se
 	if err != nil {
 		return nil, "", err
 	}
+
 	profile := exchange.AgentProfile{
 		Name: "script", DisplayName: "Script", Summary: "Does what the conformance kit asks for.", Version: "1.0.0", Kind: "script",
 	}
+
 	settings := agents.Settings{Unverified: agents.UnverifiedRefuse, Access: identity.AccessPolicy{Access: identity.AccessVerified}}
 	if err := server.Register(profile, agent, settings); err != nil {
 		return nil, "", err
 	}
+
 	operator, err := inbox.OpenOperator(ctx, config)
 	if err != nil {
 		return nil, "", err
 	}
+
 	token, _, err := operator.Tokens.Create(ctx, "kit", "")
 	return server, token, errors.Join(err, operator.Close(), server.Listen())
 }

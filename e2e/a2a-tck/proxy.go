@@ -24,6 +24,7 @@ func forward(listener net.Listener, target, token string, names *renamer) *http.
 		}
 		names.rename(r.Out)
 	}}
+
 	proxy.ModifyResponse = lateStatus
 	upstream := new(http.Protocols)
 	upstream.SetHTTP1(true)

@@ -28,11 +28,13 @@ func (n *renamer) rename(r *http.Request) {
 	if r.Method != http.MethodPost || r.Body == nil {
 		return
 	}
+
 	body, err := io.ReadAll(r.Body)
 	if err != nil {
 		r.Body = io.NopCloser(errorReader{err})
 		return
 	}
+
 	if r.Header.Get("Content-Type") == "application/grpc" {
 		if strings.HasSuffix(r.URL.Path, "Message") {
 			body = n.frame(body)
@@ -40,6 +42,7 @@ func (n *renamer) rename(r *http.Request) {
 	} else {
 		body = n.document(body)
 	}
+
 	r.Body, r.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
 }
 
@@ -53,6 +56,7 @@ func (n *renamer) frame(body []byte) []byte {
 	if len(body) < 5 || body[0] != 0 || proto.Unmarshal(body[5:], &request) != nil || request.GetMessage().GetMessageId() == "" {
 		return body
 	}
+
 	request.Message.MessageId = n.name(request.Message.MessageId)
 	changed, err := proto.Marshal(&request)
 	if err != nil {
@@ -66,13 +70,16 @@ func (n *renamer) document(body []byte) []byte {
 	var document map[string]any
 	decoder := json.NewDecoder(bytes.NewReader(body))
 	decoder.UseNumber()
+
 	if decoder.Decode(&document) != nil || !errors.Is(decoder.Decode(new(any)), io.EOF) {
 		return body
 	}
+
 	holder := document
 	if params, is := document["params"].(map[string]any); is {
 		holder = params
 	}
+
 	message, _ := holder["message"].(map[string]any)
 	changed := false
 	for _, member := range []string{"messageId", "message_id"} {
@@ -80,11 +87,13 @@ func (n *renamer) document(body []byte) []byte {
 			message[member], changed = n.name(id), true
 		}
 	}
+
 	if !changed {
 		return body
 	}
 	if encoded, err := json.Marshal(document); err == nil {
 		return encoded
 	}
+
 	return body
 }

@@ -15,10 +15,12 @@ func Build(ctx context.Context, directory string) (string, error) {
 	if err != nil {
 		return "", err
 	}
+
 	binary := filepath.Join(directory, "inbox")
 	command := exec.CommandContext(ctx, "go", "build", "-o", binary, "./cmd/inbox")
 	command.Dir = root
 	command.Env = append(os.Environ(), "CGO_ENABLED=0")
+
 	if output, err := command.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("build the program: %w\n%s", err, output)
 	}

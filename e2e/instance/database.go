@@ -20,21 +20,25 @@ func NewDatabase(ctx context.Context, beside string) (string, func() error, erro
 	if err != nil {
 		return "", nil, fmt.Errorf("open PostgreSQL: %w", err)
 	}
+
 	name := "inbox_" + strings.ReplaceAll(uuid.NewString(), "-", "")
 	if _, err := administrator.ExecContext(ctx, "CREATE DATABASE "+name); err != nil {
 		_ = administrator.Close()
 		return "", nil, fmt.Errorf("make database: %w", err)
 	}
+
 	parsed, err := url.Parse(beside)
 	if err != nil {
 		return "", nil, fmt.Errorf("parse database URL: %w", err)
 	}
+
 	parsed.Path = "/" + name
 	remove := func() error {
 		defer func() { _ = administrator.Close() }()
 		_, err := administrator.Exec("DROP DATABASE " + name + " WITH (FORCE)")
 		return err
 	}
+
 	return parsed.String(), remove, nil
 }
 
@@ -44,10 +48,12 @@ func (i *Instance) open() (*sql.DB, string, error) {
 		database, err := sql.Open("pgx", i.Settings.Database)
 		return database, "SELECT table_name FROM information_schema.tables WHERE table_schema = 'public'", err
 	}
+
 	files, err := filepath.Glob(filepath.Join(i.Directory, "data", "*.db"))
 	if err != nil || len(files) != 1 {
 		return nil, "", fmt.Errorf("find the SQLite file: %d candidates, %w", len(files), err)
 	}
+
 	database, err := sql.Open("sqlite", "file:"+files[0]+"?mode=ro&_pragma=busy_timeout(5000)")
 	return database, "SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite_%'", err
 }
@@ -59,10 +65,12 @@ func (i *Instance) Rows(ctx context.Context) (map[string]int64, error) {
 		return nil, fmt.Errorf("open the server's database: %w", err)
 	}
 	defer func() { _ = database.Close() }()
+
 	tables, err := column(ctx, database, tablesQuery)
 	if err != nil {
 		return nil, err
 	}
+
 	counts := map[string]int64{}
 	for _, table := range tables {
 		var count int64
@@ -71,6 +79,7 @@ func (i *Instance) Rows(ctx context.Context) (map[string]int64, error) {
 		}
 		counts[table] = count
 	}
+
 	return counts, nil
 }
 
@@ -96,6 +105,7 @@ func (i *Instance) Refuse(ctx context.Context) (allow func(ctx context.Context) 
 		}
 		undo += ` ON turns`
 	}
+
 	if err := i.execute(ctx, refuse...); err != nil {
 		return nil, err
 	}
@@ -117,6 +127,7 @@ func (i *Instance) execute(ctx context.Context, statements ...string) error {
 		return fmt.Errorf("open the server's database: %w", err)
 	}
 	defer func() { _ = database.Close() }()
+
 	for _, statement := range statements {
 		if _, err := database.ExecContext(ctx, statement); err != nil {
 			return fmt.Errorf("%s: %w", statement, err)
@@ -131,6 +142,7 @@ func column(ctx context.Context, database *sql.DB, query string, arguments ...an
 		return nil, fmt.Errorf("query %q: %w", query, err)
 	}
 	defer func() { _ = rows.Close() }()
+
 	var values []string
 	for rows.Next() {
 		var value string
@@ -139,5 +151,6 @@ func column(ctx context.Context, database *sql.DB, query string, arguments ...an
 		}
 		values = append(values, value)
 	}
+
 	return values, rows.Err()
 }

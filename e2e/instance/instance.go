@@ -73,16 +73,20 @@ func (i *Instance) Start(ctx context.Context) error {
 		return fmt.Errorf("open log: %w", err)
 	}
 	defer func() { _ = log.Close() }()
+
 	command := i.command("serve")
 	command.Stdout, command.Stderr = log, log
+
 	if err := children.Start(command); err != nil {
 		return fmt.Errorf("start server: %w", err)
 	}
+
 	started := &process{command: command, ended: make(chan struct{})}
 	go func() {
 		_ = command.Wait()
 		close(started.ended)
 	}()
+
 	i.mu.Lock()
 	i.process = started
 	i.mu.Unlock()
@@ -117,6 +121,7 @@ func (i *Instance) awaitReady(ctx context.Context, started *process) error {
 				return nil
 			}
 		}
+
 		select {
 		case <-started.ended:
 			return fmt.Errorf("the server ended before it was ready (%s); its log:\n%s", started.command.ProcessState, i.Log())
@@ -164,6 +169,7 @@ func (i *Instance) end(ctx context.Context, signal syscall.Signal) (int, error) 
 	if err := process.command.Process.Signal(signal); err != nil && !errors.Is(err, os.ErrProcessDone) {
 		return 0, fmt.Errorf("signal server: %w", err)
 	}
+
 	select {
 	case <-process.ended:
 		return process.command.ProcessState.ExitCode(), nil
@@ -238,16 +244,19 @@ func (i *Instance) Memory() (int64, error) {
 	if process == nil {
 		return 0, ErrNotRunning
 	}
+
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", process.command.Process.Pid))
 	if err != nil {
 		return 0, fmt.Errorf("read memory: %w", err)
 	}
+
 	for line := range strings.Lines(string(status)) {
 		if value, found := strings.CutPrefix(line, "VmRSS:"); found {
 			kibibytes, err := strconv.ParseInt(strings.TrimSuffix(strings.TrimSpace(value), " kB"), 10, 64)
 			return kibibytes << 10, err
 		}
 	}
+
 	return 0, errors.New("read memory: the process has none any more")
 }
 
@@ -260,16 +269,19 @@ func (i *Instance) ProcessorTime() (time.Duration, error) {
 	if process == nil {
 		return 0, ErrNotRunning
 	}
+
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", process.command.Process.Pid))
 	if err != nil {
 		return 0, fmt.Errorf("read processor time: %w", err)
 	}
+
 	// The name in parentheses may hold anything; after it, fields 14 and 15 of proc(5) are user and system time.
 	_, after, _ := strings.Cut(string(status), ") ")
 	fields := strings.Fields(after)
 	if len(fields) < 13 {
 		return 0, errors.New("read processor time: unknown form")
 	}
+
 	user, errUser := strconv.ParseInt(fields[11], 10, 64)
 	system, errSystem := strconv.ParseInt(fields[12], 10, 64)
 	return time.Duration(user+system) * time.Second / ticksPerSecond, errors.Join(errUser, errSystem)

@@ -73,9 +73,11 @@ func (s *Settings) fill() error {
 		}
 		*address = free
 	}
+
 	if s.Agents == "" {
 		s.Agents = "[[agents]]\nname = \"echo\"\nkind = \"echo\"\n"
 	}
+
 	return nil
 }
 
@@ -120,14 +122,17 @@ func (s *Settings) file(data string) string {
 	} else {
 		line("public_url = %q", s.scheme()+"://"+s.public())
 	}
+
 	line("data_dir = %q", data)
 	line("drain = %q", cmp.Or(s.Drain, "0s"))
+
 	if s.Domain != "" {
 		line("domain = %q", s.Domain)
 	}
 	if s.Database != "" {
 		line("database_url = %q\nsecret_key_file = %q", s.Database, filepath.Join(filepath.Dir(data), secretKeyFile))
 	}
+
 	line("[http]\nlisten = %q", s.HTTP)
 	if s.CertFile != "" {
 		line("tls = \"files\"\ncert_file = %q\nkey_file = %q", s.CertFile, s.KeyFile)
@@ -138,6 +143,7 @@ func (s *Settings) file(data string) string {
 	if len(s.Inside) > 0 {
 		line("inside = [\"%s\"]", strings.Join(s.Inside, `", "`))
 	}
+
 	line("[smtp]\nlisten = %q", s.SMTP)
 	if s.MaxMail != "" {
 		line("max_message_bytes = %q", s.MaxMail)
@@ -145,6 +151,7 @@ func (s *Settings) file(data string) string {
 	if s.Hostname != "" {
 		line("hostname = %q", s.Hostname)
 	}
+
 	line("[mail]")
 	if !s.UsualRetries {
 		line("retry = %s", retries)
@@ -161,6 +168,7 @@ func (s *Settings) file(data string) string {
 	if s.DNS != "" {
 		line("[dns]\nresolver = %q", s.DNS)
 	}
+
 	line("[federation]\nallow_private = %t", !s.Strict)
 	if !s.UsualRetries {
 		line("retry = %s", retries)
@@ -171,6 +179,7 @@ func (s *Settings) file(data string) string {
 	if s.Lease != "" {
 		line("[queue]\nlease = %q", s.Lease)
 	}
+
 	line("%s\n%s", s.Agents, s.More)
 	return text.String()
 }

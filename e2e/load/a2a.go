@@ -54,17 +54,21 @@ func (t Task) Answers() []string {
 			ids = append(ids, id)
 		}
 	}
+
 	for _, message := range t.History {
 		if message.Role == "ROLE_AGENT" {
 			add("message " + message.ID)
 		}
 	}
+
 	if t.Status.Message != nil {
 		add("message " + t.Status.Message.ID)
 	}
+
 	for _, artifact := range t.Artifacts {
 		add("artifact " + artifact.ID)
 	}
+
 	return ids
 }
 
@@ -109,6 +113,7 @@ func (p A2APeer) Send(ctx context.Context, body []byte) (Task, error) {
 	var result struct {
 		Task *Task `json:"task"`
 	}
+
 	if err := p.call(ctx, body, &result); err != nil {
 		return Task{}, err
 	}
@@ -135,6 +140,7 @@ func (p A2APeer) call(ctx context.Context, body []byte, result any) error {
 	if err != nil {
 		return err
 	}
+
 	request.Header.Set("Content-Type", "application/json")
 	request.Header.Set("A2A-Version", "1.0")
 	request.Header.Set("Authorization", "Bearer "+p.Token)
@@ -143,6 +149,7 @@ func (p A2APeer) call(ctx context.Context, body []byte, result any) error {
 		return err
 	}
 	defer func() { _ = response.Body.Close() }()
+
 	answer, err := io.ReadAll(io.LimitReader(response.Body, 16<<20))
 	if err != nil {
 		return fmt.Errorf("read answer: %w", err)
@@ -150,6 +157,7 @@ func (p A2APeer) call(ctx context.Context, body []byte, result any) error {
 	if response.StatusCode != http.StatusOK {
 		return &StatusError{Status: response.StatusCode, Body: string(answer)}
 	}
+
 	return decodeRPC(answer, result)
 }
 
@@ -158,6 +166,7 @@ func decodeRPC(answer []byte, result any) error {
 		Result json.RawMessage `json:"result"`
 		Error  *RPCError       `json:"error"`
 	}
+
 	if err := json.Unmarshal(answer, &envelope); err != nil {
 		return fmt.Errorf("parse answer: %w", err)
 	}

@@ -31,19 +31,23 @@ func NewAuthority(directory, name string) (*Authority, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	template := &x509.Certificate{
 		SerialNumber: big.NewInt(time.Now().UnixNano()), Subject: pkix.Name{CommonName: name},
 		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(24 * time.Hour),
 		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign | x509.KeyUsageDigitalSignature,
 	}
+
 	encoded, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
 	if err != nil {
 		return nil, fmt.Errorf("make authority: %w", err)
 	}
+
 	certificate, err := x509.ParseCertificate(encoded)
 	if err != nil {
 		return nil, err
 	}
+
 	authority := &Authority{File: filepath.Join(directory, name+".pem"), directory: directory, certificate: certificate, key: key}
 	return authority, writePEM(authority.File, "CERTIFICATE", encoded, 0o644)
 }
@@ -54,24 +58,29 @@ func (a *Authority) Issue(hosts ...string) (certificateFile, keyFile string, err
 	if err != nil {
 		return "", "", err
 	}
+
 	template := &x509.Certificate{
 		SerialNumber: big.NewInt(time.Now().UnixNano()), Subject: pkix.Name{CommonName: hosts[0]}, DNSNames: hosts,
 		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(24 * time.Hour),
 		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
 	}
+
 	encoded, err := x509.CreateCertificate(rand.Reader, template, a.certificate, key.Public(), a.key)
 	if err != nil {
 		return "", "", fmt.Errorf("issue certificate for %s: %w", hosts[0], err)
 	}
+
 	private, err := x509.MarshalPKCS8PrivateKey(key)
 	if err != nil {
 		return "", "", err
 	}
+
 	a.issued++
 	base := filepath.Join(a.directory, fmt.Sprintf("%s-%d", hosts[0], a.issued))
 	if err := writePEM(base+".pem", "CERTIFICATE", encoded, 0o644); err != nil {
 		return "", "", err
 	}
+
 	return base + ".pem", base + ".key", writePEM(base+".key", "PRIVATE KEY", private, 0o600)
 }
 

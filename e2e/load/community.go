@@ -49,20 +49,24 @@ func NewCommunity(address string, persons int, arrived func(Arrival)) (*Communit
 	if err != nil {
 		return nil, fmt.Errorf("listen for activities: %w", err)
 	}
+
 	community := &Community{
 		Origin:   "http://" + listener.Addr().String(),
 		arrived:  arrived,
 		byPath:   map[string][]byte{},
 		requests: map[string]int{},
 	}
+
 	if err := community.populate(persons); err != nil {
 		return nil, err
 	}
+
 	community.server = &http.Server{Handler: community, ReadHeaderTimeout: 10 * time.Second, ConnState: func(_ net.Conn, state http.ConnState) {
 		if state == http.StateNew {
 			community.connections.Add(1)
 		}
 	}}
+
 	go func() { _ = community.server.Serve(listener) }()
 	return community, nil
 }
@@ -76,6 +80,7 @@ func (c *Community) populate(persons int) error {
 		}
 		keys = append(keys, key)
 	}
+
 	for i := range persons {
 		name := fmt.Sprintf("person%d", i)
 		person := Person{Name: name, ID: c.Origin + "/users/" + name, Key: keys[i%len(keys)]}
@@ -86,6 +91,7 @@ func (c *Community) populate(persons int) error {
 		c.byPath["/users/"+name] = document
 		c.Persons = append(c.Persons, person)
 	}
+
 	return nil
 }
 
@@ -142,11 +148,13 @@ func (c *Community) receive(writer http.ResponseWriter, request *http.Request) {
 		http.Error(writer, "unreadable", http.StatusBadRequest)
 		return
 	}
+
 	arrival, err := parseArrival(body)
 	if err != nil {
 		http.Error(writer, err.Error(), http.StatusBadRequest)
 		return
 	}
+
 	arrival.Header = request.Header
 	c.arrived(arrival)
 	writer.WriteHeader(http.StatusAccepted)
@@ -158,9 +166,11 @@ func parseArrival(body []byte) (Arrival, error) {
 		Type   string          `json:"type"`
 		Object json.RawMessage `json:"object"`
 	}
+
 	if err := json.Unmarshal(body, &activity); err != nil {
 		return Arrival{}, fmt.Errorf("parse activity: %w", err)
 	}
+
 	arrival := Arrival{Type: activity.Type, ID: activity.ID, At: time.Now(), Body: body}
 	var object struct {
 		ID        string `json:"id"`
@@ -169,6 +179,7 @@ func parseArrival(body []byte) (Arrival, error) {
 	if json.Unmarshal(activity.Object, &object) == nil && object.ID != "" {
 		arrival.ID, arrival.InReplyTo = object.ID, object.InReplyTo
 	}
+
 	return arrival, nil
 }
 
@@ -182,6 +193,7 @@ func (c *Community) actor(writer http.ResponseWriter, request *http.Request) {
 		http.NotFound(writer, request)
 		return
 	}
+
 	writer.Header().Set("Content-Type", "application/activity+json")
 	_, _ = writer.Write(document)
 }
@@ -192,11 +204,13 @@ func (c *Community) webfinger(writer http.ResponseWriter, request *http.Request)
 	if strings.HasPrefix(resource, c.Origin) {
 		name = strings.TrimPrefix(resource, c.Origin+"/users/")
 	}
+
 	_, stranger := c.strangerOf(name)
 	if _, found := c.byPath["/users/"+name]; !found && !stranger {
 		http.NotFound(writer, request)
 		return
 	}
+
 	writer.Header().Set("Content-Type", "application/jrd+json")
 	_ = json.NewEncoder(writer).Encode(map[string]any{
 		"subject": "acct:" + name + "@" + strings.TrimPrefix(c.Origin, "http://"),

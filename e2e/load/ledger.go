@@ -123,6 +123,7 @@ func (l *Ledger) Count(protocol string) Counts {
 			counts.add(id, found)
 		}
 	}
+
 	slices.Sort(counts.Examples)
 	return counts
 }
@@ -133,20 +134,24 @@ func (c *Counts) add(id string, found *entry) {
 		c.note("unasked", id)
 		return
 	}
+
 	c.Sent++
 	if found.acknowledged {
 		c.Acknowledged++
 	}
+
 	if len(found.replies) > 0 {
 		c.Replied++
 	} else if found.acknowledged {
 		c.Missing++
 		c.note("missing", id)
 	}
+
 	if len(found.replies) > 1 {
 		c.Doubled++
 		c.note("doubled", id)
 	}
+
 	for _, times := range found.replies {
 		c.Repeated += times - 1
 	}

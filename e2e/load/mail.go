@@ -53,9 +53,11 @@ func (m Mail) Bytes() []byte {
 	var text bytes.Buffer
 	fmt.Fprintf(&text, "From: %s\r\nTo: %s\r\nSubject: %s\r\nDate: %s\r\nMessage-ID: <%s>\r\n", m.From, m.To, m.Subject,
 		time.Now().Format(time.RFC1123Z), m.MessageID)
+
 	for name, value := range m.Extra {
 		fmt.Fprintf(&text, "%s: %s\r\n", name, value)
 	}
+
 	text.WriteString("MIME-Version: 1.0\r\nContent-Type: text/plain; charset=utf-8\r\n\r\n")
 	text.WriteString(strings.ReplaceAll(m.Body, "\n", "\r\n"))
 	text.WriteString("\r\n")
@@ -90,6 +92,7 @@ func DialMail(address string) (*MailSender, error) {
 	if err != nil {
 		return nil, fmt.Errorf("connect for mail: %w", err)
 	}
+
 	_ = connection.SetDeadline(time.Now().Add(time.Minute))
 	client, err := smtp.NewClient(connection, "localhost")
 	if err != nil {
@@ -100,6 +103,7 @@ func DialMail(address string) (*MailSender, error) {
 		_ = connection.Close()
 		return nil, fmt.Errorf("greet mail server: %w", err)
 	}
+
 	return &MailSender{client: client, connection: connection}, nil
 }
 
@@ -112,6 +116,7 @@ func (s *MailSender) Send(from, to string, mail []byte) error {
 	if err := s.client.Rcpt(to); err != nil {
 		return fmt.Errorf("RCPT TO: %w", err)
 	}
+
 	data, err := s.client.Data()
 	if err != nil {
 		return fmt.Errorf("DATA: %w", err)
@@ -122,6 +127,7 @@ func (s *MailSender) Send(from, to string, mail []byte) error {
 	if err := data.Close(); err != nil {
 		return fmt.Errorf("end of mail: %w", err)
 	}
+
 	return nil
 }
 

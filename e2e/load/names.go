@@ -106,6 +106,7 @@ func (n *Names) isBroken(name string) bool {
 func (n *Names) ServeDNS(writer dns.ResponseWriter, query *dns.Msg) {
 	answer := new(dns.Msg).SetReply(query)
 	answer.Authoritative = true
+
 	if len(query.Question) == 1 {
 		question := query.Question[0]
 		answer.Answer = n.find(strings.ToLower(question.Name), question.Qtype)
@@ -116,9 +117,11 @@ func (n *Names) ServeDNS(writer dns.ResponseWriter, query *dns.Msg) {
 			answer.Rcode = dns.RcodeNameError
 		}
 	}
+
 	if _, overUDP := writer.RemoteAddr().(*net.UDPAddr); overUDP {
 		answer.Truncate(udpSize(query))
 	}
+
 	_ = writer.WriteMsg(answer)
 }
 

@@ -20,15 +20,18 @@ func (n *Names) Well() (string, error) {
 			last = err
 			continue
 		}
+
 		listener, err := net.Listen("tcp", address)
 		if err != nil {
 			_ = packets.Close()
 			last = err
 			continue
 		}
+
 		n.serve(&dns.Server{PacketConn: packets, Handler: n})
 		n.serve(&dns.Server{Listener: listener, Handler: n})
 		return host, nil
 	}
+
 	return "", fmt.Errorf("open a name server on port 53 of loopback (needs root): %w", last)
 }

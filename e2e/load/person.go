@@ -86,6 +86,7 @@ func (p Person) Mention(agent, key, text string) Mention {
 	if err != nil {
 		panic(err) // strings can always be written
 	}
+
 	return Mention{ActivityID: note + "/activity", NoteID: note, Body: body}
 }
 
@@ -103,9 +104,11 @@ func (p Person) Delivery(inbox string, body []byte, how Signature) (*http.Reques
 	if err != nil {
 		return nil, fmt.Errorf("make delivery: %w", err)
 	}
+
 	if how.Date.IsZero() {
 		how.Date = time.Now()
 	}
+
 	digest := sha256.Sum256(body)
 	request.Header.Set("Content-Type", "application/activity+json")
 	request.Header.Set("User-Agent", "load/1.0")
@@ -121,6 +124,7 @@ func (p Person) sign(request *http.Request, how Signature) error {
 	if how.KeyID == "" {
 		how.KeyID = p.KeyID()
 	}
+
 	text := fmt.Sprintf("(request-target): post %s\nhost: %s\ndate: %s\ndigest: %s", request.URL.RequestURI(),
 		request.URL.Host, request.Header.Get("Date"), request.Header.Get("Digest"))
 	hash := sha256.Sum256([]byte(text))
@@ -128,8 +132,10 @@ func (p Person) sign(request *http.Request, how Signature) error {
 	if err != nil {
 		return fmt.Errorf("sign delivery: %w", err)
 	}
+
 	request.Header.Set("Signature", fmt.Sprintf(
 		`keyId=%q,algorithm="rsa-sha256",headers="(request-target) host date digest",signature=%q`,
 		how.KeyID, base64.StdEncoding.EncodeToString(signature)))
+
 	return nil
 }

@@ -43,10 +43,12 @@ func NewSink(address string, arrived func(Received)) (*Sink, error) {
 	if err != nil {
 		return nil, fmt.Errorf("listen for mail: %w", err)
 	}
+
 	sink := &Sink{address: listener.Addr().String(), arrived: arrived}
 	sink.server = smtp.NewServer(smtp.BackendFunc(func(*smtp.Conn) (smtp.Session, error) {
 		return &sinkSession{sink: sink}, nil
 	}))
+
 	sink.server.Domain = "sink.test"
 	sink.server.ErrorLog = log.New(io.Discard, "", 0) // clients that are killed are part of the test
 	sink.server.MaxMessageBytes = 32 << 20
@@ -81,10 +83,12 @@ func (s *sinkSession) Data(reader io.Reader) error {
 	if err != nil {
 		return err
 	}
+
 	message, err := mail.ReadMessage(bytes.NewReader(raw))
 	if err != nil {
 		return &smtp.SMTPError{Code: 554, EnhancedCode: smtp.EnhancedCode{5, 6, 0}, Message: err.Error()}
 	}
+
 	s.sink.arrived(Received{From: s.from, To: s.to, Header: message.Header, Raw: raw, At: time.Now()})
 	return nil
 }

@@ -43,33 +43,41 @@ func StartMilter(ctx context.Context, directory string, settings MilterSettings)
 	if err := ready("opendkim"); err != nil {
 		return nil, err
 	}
+
 	file, err := settings.write(directory)
 	if err != nil {
 		return nil, fmt.Errorf("configure OpenDKIM: %w", err)
 	}
+
 	program, err := find("opendkim")
 	if err != nil {
 		return nil, err
 	}
+
 	arguments := []string{program, "-f", "-x", file}
 	if settings.Processor != "" {
 		arguments = append([]string{"taskset", "-c", settings.Processor}, arguments...)
 	}
+
 	m := &Milter{Address: settings.Address, command: exec.Command(arguments[0], arguments[1:]...), ended: make(chan struct{})}
 	m.command.Stdout, m.command.Stderr = &m.output, &m.output
+
 	if err := m.command.Start(); err != nil {
 		return nil, fmt.Errorf("start OpenDKIM: %w", err)
 	}
+
 	unguard, err := guard("kill", strconv.Itoa(m.command.Process.Pid))
 	if err != nil {
 		_ = m.command.Process.Kill()
 		unguard = func() {}
 	}
+
 	go func() {
 		_ = m.command.Wait()
 		unguard()
 		close(m.ended)
 	}()
+
 	if err != nil {
 		<-m.ended
 		return nil, err
@@ -78,6 +86,7 @@ func StartMilter(ctx context.Context, directory string, settings MilterSettings)
 		m.Stop()
 		return nil, fmt.Errorf("start OpenDKIM: %w: %s", err, m.output.String())
 	}
+
 	return m, nil
 }
 
@@ -86,12 +95,14 @@ func (s MilterSettings) write(directory string) (string, error) {
 	if err != nil {
 		return "", err
 	}
+
 	lines := []string{
 		"Socket inet:" + port + "@" + host, "UserID opendkim", "Syslog no", "Background no",
 		"Nameservers " + s.Resolver, "Canonicalization relaxed/simple", // as Debian sets it up
 		"InternalHosts 192.0.2.1", // not loopback, from where everything comes here
 		"RequireSafeKeys no",      // it looks at all directories above, and /tmp is open to everybody
 	}
+
 	if s.Signs == "" {
 		lines = append(lines, "Mode v")
 	} else {
@@ -101,6 +112,7 @@ func (s MilterSettings) write(directory string) (string, error) {
 		}
 		lines = append(lines, "Mode sv", "MTA ORIGINATING", "Domain "+s.Signs, "Selector "+s.Selector, "KeyFile "+key, "OversignHeaders From")
 	}
+
 	file := filepath.Join(directory, "opendkim.conf")
 	return file, os.WriteFile(file, []byte(strings.Join(lines, "\n")+"\n"), 0o644)
 }
@@ -111,6 +123,7 @@ func (s MilterSettings) writeKey(directory string) (string, error) {
 	if err := os.WriteFile(file, encoded, 0o600); err != nil {
 		return "", err
 	}
+
 	uid, gid, err := ids("opendkim")
 	if err != nil {
 		return "", err

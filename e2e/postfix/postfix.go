@@ -94,6 +94,7 @@ func (p *Postfix) lay() error {
 			return err
 		}
 	}
+
 	uid, gid, err := ids("postfix")
 	if err != nil {
 		return err
@@ -101,18 +102,22 @@ func (p *Postfix) lay() error {
 	if err := os.Chown(p.state(), uid, gid); err != nil {
 		return err
 	}
+
 	files := map[string]string{
 		filepath.Join(p.config(), "main.cf"):   p.main(),
 		filepath.Join(p.config(), "master.cf"): p.master(),
 	}
+
 	if p.settings.Resolver != "" {
 		files[filepath.Join(resolver, "resolv.conf")] = "nameserver " + p.settings.Resolver + "\n"
 	}
+
 	for name, text := range files {
 		if err := os.WriteFile(name, []byte(text), 0o644); err != nil {
 			return err
 		}
 	}
+
 	return nil
 }
 
@@ -139,6 +144,7 @@ func (p *Postfix) Start(ctx context.Context) error {
 		p.unguard()
 		return err
 	}
+
 	p.runs = true
 	return nil
 }
@@ -148,11 +154,14 @@ func (p *Postfix) Stop() error {
 	if !p.runs {
 		return nil
 	}
+
 	ctx, cancel := context.WithTimeout(context.Background(), stopTime)
 	defer cancel()
+
 	if err := p.command(ctx, "stop"); err != nil {
 		return err
 	}
+
 	p.unguard()
 	p.runs = false
 	return nil
@@ -166,10 +175,12 @@ func (p *Postfix) command(ctx context.Context, verb string) error {
 	if err != nil {
 		return err
 	}
+
 	arguments := []string{program, "-c", p.config(), verb}
 	if p.settings.Processor != "" {
 		arguments = append([]string{"taskset", "-c", p.settings.Processor}, arguments...)
 	}
+
 	command := exec.CommandContext(ctx, arguments[0], arguments[1:]...)
 	if output, err := command.CombinedOutput(); err != nil {
 		return fmt.Errorf("postfix %s: %w\n%s\n%s", verb, err, output, p.Log())

@@ -22,11 +22,13 @@ func (s *Service) Bounced(ctx context.Context, bounce exchange.Bounce) error {
 	if err != nil {
 		return err
 	}
+
 	move := Move{
 		ID: record.ID, From: []string{record.State}, To: record.State, Reason: record.Reason, Attempt: record.Attempt,
 		NextAt: record.NextAt, At: time.Now(),
 		Event: event(bounce.Event, eventBody{Destination: bounce.Recipient, Reason: bounce.Reason}),
 	}
+
 	news := true
 	switch bounce.Event {
 	case exchange.EventDeliveryBounced:
@@ -43,6 +45,7 @@ func (s *Service) Bounced(ctx context.Context, bounce exchange.Bounce) error {
 	default:
 		return fault.New(fault.Malformed, "a report must have bounced, be delayed or be a complaint")
 	}
+
 	err = s.options.Store.InTx(ctx, func(tx Tx) error {
 		switch moved, err := tx.MoveDelivery(ctx, move); {
 		case err != nil:
@@ -57,6 +60,7 @@ func (s *Service) Bounced(ctx context.Context, bounce exchange.Bounce) error {
 	if err != nil || bounce.Event != exchange.EventDeliveryBounced {
 		return err
 	}
+
 	return s.endReturned(ctx, bounce)
 }
 
@@ -95,11 +99,13 @@ func (s *Service) endReturned(ctx context.Context, bounce exchange.Bounce) error
 	if err != nil || !slices.Contains(returned, record.State) {
 		return err
 	}
+
 	for _, recipient := range recipients(record) {
 		if _, gone := record.Returned[recipient]; !gone {
 			return nil
 		}
 	}
+
 	return s.options.Store.InTx(ctx, func(tx Tx) error {
 		_, err := tx.MoveDelivery(ctx, Move{
 			ID: record.ID, From: returned, To: StateDead, Reason: bounce.Reason, Attempt: record.Attempt, At: time.Now(),
@@ -133,10 +139,12 @@ func (s *Service) tell(ctx context.Context, tx Tx, record Record, reply exchange
 	if s.options.Listens == nil || !s.options.Listens(record.Agent) {
 		return nil
 	}
+
 	told := exchange.AgentEvent{
 		ID: newID(), Kind: kind, Agent: record.Agent, TurnID: record.TurnID, MessageID: reply.Message.ID, ThreadID: reply.Message.ThreadID,
 		Recipient: recipient, Reason: reason, At: time.Now().UTC().Truncate(time.Millisecond),
 	}
+
 	body, err := json.Marshal(told)
 	if err != nil {
 		return fmt.Errorf("encode event: %w", err)

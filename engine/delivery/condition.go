@@ -45,9 +45,11 @@ func (c *conditions) of(ctx context.Context, channel, key string, now time.Time)
 	stale := now.Sub(c.read) > conditionsAge && !c.reading
 	c.reading = c.reading || stale
 	c.mu.Unlock()
+
 	if stale {
 		c.refresh(ctx, now)
 	}
+
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	condition, found := c.known[conditionKey(channel, key)]
@@ -65,6 +67,7 @@ func (c *conditions) refresh(ctx context.Context, now time.Time) {
 	if err != nil {
 		return
 	}
+
 	clear(c.known)
 	dead := 0
 	for _, one := range list {
@@ -73,6 +76,7 @@ func (c *conditions) refresh(ctx context.Context, now time.Time) {
 			dead++
 		}
 	}
+
 	deadDestinations.Set(float64(dead))
 }
 
@@ -85,9 +89,11 @@ func (c *conditions) note(failure Condition) {
 	if !found && len(c.known) >= maxConditions {
 		return
 	}
+
 	if failure.PausedUntil.Before(known.PausedUntil) {
 		failure.PausedUntil = known.PausedUntil
 	}
+
 	failure.FailingDays, failure.DeadAt = known.FailingDays, known.DeadAt
 	c.known[key] = failure
 }
@@ -119,11 +125,13 @@ func (s *Service) Alive(ctx context.Context, channel, key string) {
 	if !found || condition.FailingDays == 0 && condition.DeadAt.IsZero() || condition.PausedUntil.After(time.Now()) && condition.Opened == 0 {
 		return
 	}
+
 	err := s.options.Store.InTx(ctx, func(tx Tx) error { return tx.ClearCondition(ctx, channel, key) })
 	if err != nil {
 		s.options.Logger.WarnContext(ctx, "a destination that lives again could not be noted", "destination", key, "error", err)
 		return
 	}
+
 	s.conditions.forget(channel, key)
 	s.breakers.success(conditionKey(channel, key))
 }
@@ -135,15 +143,18 @@ func (s *Service) worsened(record Record, reason string, retryAfter time.Duratio
 	failure := Condition{Channel: record.Channel, Key: record.Key, FailedDay: dayOf(now), Reason: reason, UpdatedAt: now}
 	until, opened := s.breakers.failure(key, now, longest(s.schedule(record.Channel)))
 	failure.Opened, failure.PausedUntil = opened, until
+
 	if asked := now.Add(retryAfter); retryAfter > 0 && s.limits(record.Channel).WaitsTogether && asked.After(failure.PausedUntil) {
 		failure.PausedUntil = asked
 	}
+
 	s.conditions.mu.Lock()
 	known, found := s.conditions.known[key]
 	s.conditions.mu.Unlock()
 	if found && known.FailedDay == failure.FailedDay && !failure.PausedUntil.After(known.PausedUntil) {
 		return failure, false
 	}
+
 	return failure, true
 }
 
@@ -186,6 +197,7 @@ func (b *breakers) pause(key string, now time.Time) time.Duration {
 	if now.Sub(state.probing) < probeTime {
 		return time.Second
 	}
+
 	state.probing = now
 	return 0
 }
@@ -195,6 +207,7 @@ func (b *breakers) adopt(key string, opened int, until, now time.Time) {
 	if opened == 0 {
 		return
 	}
+
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	state, ok := b.keys[key]
@@ -225,10 +238,12 @@ func (b *breakers) failure(key string, now time.Time, limit time.Duration) (unti
 		state = &breaker{}
 		b.keys[key] = state
 	}
+
 	state.failures = append(recent(state.failures, now), now)
 	if state.probing.IsZero() && len(state.failures) < failureLimit {
 		return state.until, state.opened
 	}
+
 	state.until = now.Add(min(pauses[min(state.opened, len(pauses)-1)], limit))
 	state.opened++
 	state.probing = time.Time{}
@@ -251,11 +266,13 @@ func (b *breakers) makeRoom(now time.Time) {
 	if len(b.keys) < maxKeys {
 		return
 	}
+
 	for key, state := range b.keys {
 		if now.After(state.until) && len(recent(state.failures, now)) == 0 {
 			delete(b.keys, key)
 		}
 	}
+
 	for key := range b.keys {
 		if len(b.keys) < maxKeys {
 			return

@@ -23,6 +23,7 @@ func (s *Service) Guard(ctx context.Context, job queue.Job, channel, key string,
 	case err != nil:
 		return err
 	}
+
 	defer leave()
 	err = work(ctx)
 	if ctx.Err() != nil && err != nil {
@@ -38,13 +39,16 @@ func (s *Service) judge(ctx context.Context, job queue.Job, record Record, err e
 		}
 		return err
 	}
+
 	f, schedule := fault.Of(err), s.schedule(record.Channel)
 	if f.Permanent || job.Attempt > len(schedule) {
 		return queue.GiveUp(f.Public, err)
 	}
+
 	if failure := s.also(ctx, s.failed(ctx, record, reasonOf(err), f.RetryAfter)); failure != nil {
 		s.options.Logger.WarnContext(ctx, "a failing destination could not be noted", "destination", record.Key, "error", failure)
 	}
+
 	return queue.RetryAfter(max(jitter(schedule[job.Attempt-1]), f.RetryAfter, time.Millisecond), err)
 }
 
@@ -102,6 +106,7 @@ func (s *Service) enter(ctx context.Context, channel, name string) (leave func()
 		release()
 		return nil, nil, err
 	}
+
 	return func() { leaveActive(); release() }, nil, nil
 }
 
@@ -118,16 +123,20 @@ func (l *rateLimiter) take(key string, perSecond float64, atOnce int, now time.T
 	if perSecond <= 0 {
 		return 0, true
 	}
+
 	step := time.Duration(float64(time.Second) / perSecond)
 	burst := max(time.Second-step, 0)
 	if atOnce > 0 {
 		burst = step * time.Duration(atOnce-1)
 	}
+
 	l.mu.Lock()
 	defer l.mu.Unlock()
+
 	if len(l.next) >= maxKeys {
 		l.forgetIdle(now)
 	}
+
 	whole := l.next[key]
 	if whole.Before(now) {
 		whole = now
@@ -135,6 +144,7 @@ func (l *rateLimiter) take(key string, perSecond float64, atOnce int, now time.T
 	if wait = whole.Sub(now) - burst; wait > patience {
 		return wait, false
 	}
+
 	l.next[key] = whole.Add(step)
 	return max(wait, 0), true
 }
@@ -162,6 +172,7 @@ func (s activeSemaphore) take(ctx context.Context) (leave func(), err error) {
 	if s == nil {
 		return func() {}, nil
 	}
+
 	select {
 	case s <- struct{}{}:
 	case <-ctx.Done():

@@ -65,6 +65,7 @@ func (s *Service) WithdrawRefused(ctx context.Context) (withdrawn int, err error
 			if err != nil {
 				return withdrawn, err
 			}
+
 			for _, record := range page {
 				done, err := s.withdraw(ctx, record)
 				if err != nil {
@@ -74,9 +75,11 @@ func (s *Service) WithdrawRefused(ctx context.Context) (withdrawn int, err error
 					withdrawn++
 				}
 			}
+
 			if len(page) < withdrawPage {
 				break
 			}
+
 			filter.Before = page[len(page)-1].ID
 		}
 	}
@@ -91,10 +94,12 @@ func (s *Service) withdraw(ctx context.Context, record Record) (done bool, err e
 	if err != nil {
 		return false, err
 	}
+
 	reason := s.refused(record, reply)
 	if reason == "" {
 		return false, nil
 	}
+
 	err = s.options.Store.InTx(ctx, func(tx Tx) (err error) {
 		done, err = tx.MoveDelivery(ctx, Move{
 			ID: record.ID, From: []string{StatePending, StateRetry}, To: StateCancelled, Reason: reason, Attempt: record.Attempt, At: time.Now(),
@@ -102,8 +107,10 @@ func (s *Service) withdraw(ctx context.Context, record Record) (done bool, err e
 		})
 		return err
 	})
+
 	if done {
 		attempts.WithLabelValues(record.Channel, "withdrawn").Inc()
 	}
+
 	return done, err
 }

@@ -68,14 +68,17 @@ func rewritten(parts []normalized.Part, text, mime string) []normalized.Part {
 			kept, done = append(kept, made), true
 		}
 	}
+
 	if !done {
 		kept = append([]normalized.Part{made}, kept...)
 	}
+
 	for i := range kept {
 		if kept[i].Kind == normalized.PartText && kept[i].MIME == "" {
 			kept[i].MIME = normalized.MIMEMarkdown
 		}
 	}
+
 	return kept
 }
 
@@ -101,14 +104,17 @@ func (s *Service) revise(
 	if err := s.changeable(reply, nativeID); err != nil {
 		return err
 	}
+
 	after, event, err := change(reply)
 	if err != nil {
 		return err
 	}
+
 	job, err := spread{Reply: reply.ID, Action: action, Revision: after.Revision}.job()
 	if err != nil {
 		return err
 	}
+
 	return s.options.Store.InTx(ctx, func(tx Tx) error {
 		done, err := tx.ReviseReply(ctx, after, reply.Revision, event)
 		if err != nil {
@@ -128,6 +134,7 @@ func (s *Service) changeable(reply exchange.Reply, nativeID string) error {
 	if reply.Notice != 0 {
 		return fault.New(fault.Unsupported, "this is a question back or an acknowledgement, not an answer; it cannot be changed")
 	}
+
 	reviser, able := s.options.Channels.Reviser(reply.Channel)
 	if !able {
 		return fault.Newf(fault.Unsupported, "an answer by %s cannot be changed or taken back once it was given: that way knows no such thing", reply.Channel)
@@ -167,6 +174,7 @@ func (s *Service) Spread(ctx context.Context, job queue.Job) error {
 	if err := json.Unmarshal([]byte(job.Payload), &at); err != nil {
 		return queue.GiveUp("the stored job cannot be read", err)
 	}
+
 	reply, nativeID, err := s.options.Store.Reply(ctx, at.Reply)
 	if fault.Is(err, fault.NotFound) {
 		return queue.GiveUp("the reply is gone", err)
@@ -174,14 +182,17 @@ func (s *Service) Spread(ctx context.Context, job queue.Job) error {
 	if err != nil {
 		return queue.RetryAfter(time.Second, err)
 	}
+
 	made, err := s.piece(ctx, at, reply, nativeID)
 	if err != nil {
 		return queue.RetryAfter(time.Second, err)
 	}
+
 	err = s.options.Store.InTx(ctx, func(tx Tx) error { return made.store(ctx, tx, job, reply) })
 	if err != nil {
 		return err
 	}
+
 	return queue.ErrSettled
 }
 
@@ -196,14 +207,17 @@ func (s *Service) piece(ctx context.Context, at spread, reply exchange.Reply, na
 	if at.Action != exchange.ActionSend {
 		return s.told(ctx, at, reply)
 	}
+
 	channel, able := s.options.Channels.Channel(reply.Channel).(exchange.Spreader)
 	if !able || !reply.DeletedAt.IsZero() {
 		return prepared{}, nil
 	}
+
 	destinations, next, err := channel.Spread(ctx, reply, at.After)
 	if err != nil {
 		return prepared{}, err
 	}
+
 	var made prepared
 	for _, one := range destinations {
 		if s.Dead(ctx, reply.Channel, one.Key) {
@@ -211,10 +225,12 @@ func (s *Service) piece(ctx context.Context, at spread, reply exchange.Reply, na
 		}
 		made.records = append(made.records, newRecord(reply, nativeID, one))
 	}
+
 	if next != "" {
 		at.After = next
 		made.rest = &at
 	}
+
 	return made, nil
 }
 
@@ -224,16 +240,19 @@ func (s *Service) told(ctx context.Context, at spread, reply exchange.Reply) (pr
 	if err != nil {
 		return prepared{}, err
 	}
+
 	made := prepared{before: before}
 	for _, old := range before {
 		record := newRecord(reply, old.NativeID, exchange.Destination{Key: old.Key, Address: old.Address, Data: old.Data})
 		record.Action, record.Revision, record.Bulk = at.Action, at.Revision, old.Bulk
 		made.records = append(made.records, record)
 	}
+
 	if len(before) == piece {
 		at.After = before[piece-1].ID
 		made.rest = &at
 	}
+
 	return made, nil
 }
 
@@ -257,6 +276,7 @@ func (p prepared) store(ctx context.Context, tx Tx, job queue.Job, reply exchang
 				continue
 			}
 		}
+
 		if err := tx.InsertDelivery(ctx, record); err != nil {
 			return err
 		}
@@ -264,6 +284,7 @@ func (p prepared) store(ctx context.Context, tx Tx, job queue.Job, reply exchang
 			return err
 		}
 	}
+
 	if p.rest != nil {
 		rest, err := p.rest.job()
 		if err != nil {
@@ -273,6 +294,7 @@ func (p prepared) store(ctx context.Context, tx Tx, job queue.Job, reply exchang
 			return err
 		}
 	}
+
 	return tx.SettleJob(ctx, job.Lease, queue.Outcome{Kind: queue.Done})
 }
 
@@ -290,9 +312,11 @@ func mustHear(ctx context.Context, tx Tx, sent Record, action, threadID string) 
 	case StateCancelled:
 		return sent.Attempt > 0, nil
 	}
+
 	if action != exchange.ActionDelete {
 		return true, nil
 	}
+
 	moved, err := tx.MoveDelivery(ctx, Move{
 		ID: sent.ID, From: unfinished, To: StateCancelled, Reason: takenBack, Attempt: sent.Attempt, At: time.Now(),
 		Event: event(exchange.EventDeliveryCanceled, eventBody{Destination: sent.Address, Reason: takenBack}),
@@ -300,6 +324,7 @@ func mustHear(ctx context.Context, tx Tx, sent Record, action, threadID string) 
 	if err != nil || !moved {
 		return true, err
 	}
+
 	waited, err := tx.RemoveJob(ctx, sent.kind(), Partition(sent.Key, sent.Agent, threadID), sent.ID)
 	return !waited || sent.Attempt > 0, err
 }

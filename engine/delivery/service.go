@@ -77,13 +77,16 @@ func New(options Options) *Service {
 	if options.Logger == nil {
 		options.Logger = slog.Default()
 	}
+
 	s := &Service{
 		options: options, breakers: newBreakers(), conditions: newConditions(options.Store), rate: newRateLimiter(),
 		fresh: newFresh(),
 	}
+
 	if options.Active > 0 {
 		s.active = make(activeSemaphore, options.Active)
 	}
+
 	return s
 }
 
@@ -126,10 +129,12 @@ func (s *Service) Run(ctx context.Context, job queue.Job) error {
 	if over := obsolete(record, reply); over != "" {
 		return s.drop(ctx, job, record, over)
 	}
+
 	channel := s.options.Channels.Channel(record.Channel)
 	if channel == nil {
 		return s.finish(ctx, job, record, reply, fault.GiveUp("no adapter for "+record.Channel+" is configured", nil))
 	}
+
 	return s.guarded(ctx, job, record, reply, channel)
 }
 
@@ -157,6 +162,7 @@ func (s *Service) guarded(ctx context.Context, job queue.Job, record Record, rep
 		attempts.WithLabelValues(record.Channel, "withdrawn").Inc()
 		return s.drop(ctx, job, record, reason)
 	}
+
 	leave, dead, err := s.enter(ctx, record.Channel, record.Key)
 	switch {
 	case dead != nil:
@@ -164,6 +170,7 @@ func (s *Service) guarded(ctx context.Context, job queue.Job, record Record, rep
 	case err != nil:
 		return err
 	}
+
 	defer leave()
 	return s.attempt(ctx, job, record, reply, channel)
 }
@@ -176,6 +183,7 @@ func (s *Service) attempt(ctx context.Context, job queue.Job, record Record, rep
 		ID: record.ID, Attempt: record.Attempt, Reply: reply, NativeID: record.NativeID, Action: record.Action,
 		Destination: exchange.Destination{Key: record.Key, Address: record.Address, Data: record.Data},
 	})
+
 	slow.stop()
 	if err == nil {
 		return s.delivered(ctx, job, record, receipt)
@@ -183,6 +191,7 @@ func (s *Service) attempt(ctx context.Context, job queue.Job, record Record, rep
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
+
 	return s.finish(ctx, job, record, reply, err)
 }
 
@@ -242,6 +251,7 @@ func (s *Service) finish(ctx context.Context, job queue.Job, record Record, repl
 			return s.tell(ctx, tx, record, reply, exchange.EventDeliveryDead, record.Address, reason)
 		})
 	}
+
 	worse := s.failed(ctx, record, reason, f.RetryAfter)
 	attempts.WithLabelValues(record.Channel, "retry").Inc()
 	at := time.Now().Add(max(jitter(schedule[record.Attempt-1]), f.RetryAfter))
@@ -271,19 +281,23 @@ func (s *Service) settle(ctx context.Context, job queue.Job, move Move, outcome 
 				return err
 			}
 		}
+
 		moved, err := tx.MoveDelivery(ctx, move)
 		if err != nil {
 			return err
 		}
+
 		end := outcome
 		if !moved {
 			end = queue.Outcome{Kind: queue.Done}
 		}
+
 		return tx.SettleJob(ctx, job.Lease, end)
 	})
 	if err != nil {
 		return err
 	}
+
 	return queue.ErrSettled
 }
 

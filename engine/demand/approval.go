@@ -102,9 +102,11 @@ func (a *approvals) verdict(i policypart.Issuance, grant bool, by Decider, reaso
 
 	ending := Ending{Issuance: endedApproval(i, what, now), From: []string{policypart.StatusIssued}, Resume: grant}
 	ending.Audit = []exchange.AuditRecord{approvalRow(i, code, by.Name, about(i)+" "+what.outcome+" by "+by.Name, now)}
+
 	if !grant {
 		ending.Response, ending.State = lastWord(ending.Issuance), exchange.StateRefused
 	}
+
 	return ending
 }
 
@@ -149,6 +151,7 @@ func lastWord(i policypart.Issuance) *normalized.Response {
 	case d.Reason == "":
 		return refused(i, codeApprovalDenied, "This needs an approval, and it was not given, so nothing was done.")
 	}
+
 	return refused(i, codeApprovalDenied, "This needs an approval, and it was not given, so nothing was done. The reason: "+d.Reason)
 }
 
@@ -203,6 +206,7 @@ func outcomeOf(i policypart.Issuance) string {
 		policypart.StatusResolved: "approved", policypart.StatusDenied: "denied", policypart.StatusExpired: "it expired",
 		policypart.StatusDropped: "nobody waits for it any more",
 	}[i.Status]
+
 	if by := decidedOf(i.Resolution).DecidedBy; by != "" && words != "" {
 		words += " by " + by
 	}
@@ -300,6 +304,7 @@ func (a *approvals) editReply(ctx context.Context, i policypart.Issuance, by, te
 	case text == "" || len(text) > limit || !utf8.ValidString(text):
 		return fault.InField("text", fmt.Sprintf("must be text of 1 to %d bytes", limit))
 	}
+
 	kept.Draft.Response.Parts = reworded(kept.Draft.Response.Parts, text)
 	kept.Draft.EditedBy = by
 	noted, err := a.store.NoteDemand(ctx, i.ID, policypart.StatusIssued, kept.raw())
@@ -309,6 +314,7 @@ func (a *approvals) editReply(ctx context.Context, i policypart.Issuance, by, te
 	case !noted:
 		return a.audit.refuse(ctx, i, a.demands.lost(ctx, i.ID))
 	}
+
 	return nil
 }
 
@@ -321,6 +327,7 @@ func reworded(parts []normalized.Part, text string) []normalized.Part {
 	if place < len(parts) && isText(parts[place]) && parts[place].MIME == normalized.MIMEMarkdown {
 		fresh = normalized.Markdown(text)
 	}
+
 	rest := slices.Clone(parts)
 	before := slices.DeleteFunc(slices.Clone(rest[:place]), isText)
 	after := slices.DeleteFunc(rest[place:], isText)
@@ -398,6 +405,7 @@ func (a *approvals) Released(ctx context.Context, turn exchange.TurnRecord) (Rel
 	if resolution := turn.Message.PolicyResolution; resolution == nil || !decidedOf(resolution).Reply || resolution.Outcome != policypart.OutcomeGranted {
 		return Released{}, false, nil
 	}
+
 	issuance, err := a.store.Demand(ctx, progressOf(turn).ID)
 	if fault.Is(err, fault.NotFound) {
 		return Released{}, false, nil
@@ -405,9 +413,11 @@ func (a *approvals) Released(ctx context.Context, turn exchange.TurnRecord) (Rel
 	if err != nil {
 		return Released{}, false, fault.RetryIn(0, "the approved answer cannot be read now", err)
 	}
+
 	kept := notesOf(issuance)
 	if issuance.TurnID != turn.ID || issuance.Status != policypart.StatusResolved || kept.Draft == nil {
 		return Released{}, false, nil
 	}
+
 	return Released{Response: kept.Draft.Response, Combined: kept.Draft.Combined}, true, nil
 }

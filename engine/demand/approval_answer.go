@@ -49,13 +49,16 @@ func ReadDecision(message normalized.Message) (d Decision, ok bool) {
 			text = message.Parts[i].Content
 		}
 	}
+
 	if text == "" || len(text) > maxDecision {
 		return d, false
 	}
+
 	match := decisionPattern.FindStringSubmatch(mentionPattern.ReplaceAllString(ownText(text), ""))
 	if match == nil {
 		return d, false
 	}
+
 	word := strings.ToLower(match[1])
 	d.Grant = word == "approve" || word == "yes" || word == "ok"
 	d.Short = word != "approve" && word != "deny"
@@ -83,6 +86,7 @@ func ownText(text string) string {
 		}
 		own = append(own, line)
 	}
+
 	return strings.TrimSpace(strings.Join(own, "\n"))
 }
 
@@ -92,9 +96,11 @@ func unannounced(lines []string) []string {
 	for end > 0 && lines[end-1] == "" {
 		end--
 	}
+
 	if end == 0 || !strings.HasSuffix(lines[end-1], ":") {
 		return lines
 	}
+
 	for end > 0 && lines[end-1] != "" {
 		end--
 	}
@@ -158,19 +164,23 @@ func (a *approvals) Answer(ctx context.Context, turn exchange.TurnRecord, d Deci
 	if d.Short && d.Code == "" && !asked {
 		return Verdict{}, nil
 	}
+
 	filter := exchange.ApprovalFilter{Agent: turn.Agent, Limit: lookedThrough}
 	if d.Code != "" {
 		filter.CodeHash, filter.All = hashCode(d.Code), true
 	}
+
 	found, err := a.store.Approvals(ctx, filter)
 	if err != nil {
 		return Verdict{}, fault.RetryIn(0, "the approvals cannot be read now", err)
 	}
+
 	closed := func(i policypart.Issuance) bool { return i.CheckOpen(a.now()) != nil }
 	open := slices.DeleteFunc(slices.Clone(found), closed)
 	if d.Code != "" {
 		return a.answerCode(ctx, d, by, open, found), nil
 	}
+
 	isAbout := func(i policypart.Issuance) bool { return i.ID == about }
 	switch {
 	case asked && !slices.ContainsFunc(open, isAbout):
@@ -180,6 +190,7 @@ func (a *approvals) Answer(ctx context.Context, turn exchange.TurnRecord, d Deci
 	case len(open) > 1:
 		return Verdict{Answers: true, Sentence: choose(d, open)}, nil
 	}
+
 	return a.decision(open[0], d, by), nil
 }
 
@@ -225,6 +236,7 @@ func choose(d Decision, open []policypart.Issuance) string {
 	if d.Grant {
 		word = "approve"
 	}
+
 	var lines []string
 	for _, i := range open[:min(len(open), shown)] {
 		what := sentenceOf(i)
@@ -233,6 +245,7 @@ func choose(d Decision, open []policypart.Issuance) string {
 		}
 		lines = append(lines, word+" "+codeOf(i.ID)+" for "+what)
 	}
+
 	return fmt.Sprintf("%d requests wait for a decision, so add the code of the one that you mean: %s", len(open), strings.Join(lines, " "))
 }
 

@@ -30,10 +30,12 @@ func (a *approvals) Told(i policypart.Issuance) normalized.Response {
 	if replies(i) {
 		title = kept.AgentAddress + " has an answer that waits for your approval"
 	}
+
 	part := policypart.Part{
 		Kind: policypart.ConsentRequired, Code: i.Part.Code, Title: title, Message: strings.Join(toldLines(i, kept), "\n"),
 		URL: a.secrets.page(i.ID).String(), ActionLabel: "Or decide on the page", ExpiresAt: &expires,
 	}
+
 	return normalized.Response{
 		Visibility: normalized.VisibilityDirect, Status: normalized.StatusInputRequired,
 		Parts: []normalized.Part{{Kind: normalized.PartPolicy, Policy: &part}},
@@ -54,10 +56,12 @@ func toldLines(i policypart.Issuance, kept notes) []string {
 			lines = append(lines, "Details:", indented(beginning(jsonText(shown), toldPreview)))
 		}
 	}
+
 	lines = append(lines, "Asked by: "+kept.Address)
 	if kept.Question != "" {
 		lines = append(lines, "The message begins: “"+beginning(oneLine(kept.Question), toldQuestion)+"”")
 	}
+
 	code := codeOf(i.ID)
 	return append(lines, fmt.Sprintf("Answer with the one word approve or deny. If several requests wait for you, add the code: approve %s", code))
 }
@@ -120,6 +124,7 @@ func listed(i policypart.Issuance, now time.Time) exchange.Approval {
 		ActionID: asked.ActionID, Tool: asked.Tool, Summary: asked.Summary, Preview: asked.Preview, ApplyInput: asked.ApplyInput,
 		DecidedBy: d.DecidedBy, Reason: d.Reason, IssuedAt: i.IssuedAt, ExpiresAt: i.ExpiresAt, UpdatedAt: i.UpdatedAt,
 	}
+
 	if kept.Draft != nil {
 		shown.Kind, shown.Draft, shown.EditedBy = exchange.ApprovalReply, &kept.Draft.Response, kept.Draft.EditedBy
 		shown.Summary = beginning(oneLine(draftText(kept.Draft.Response)), toldQuestion)
@@ -136,6 +141,7 @@ func statusOf(i policypart.Issuance, now time.Time) string {
 	case policypart.StatusDropped:
 		return exchange.ApprovalDropped
 	}
+
 	if refusal := i.CheckOpen(now); refusal != nil && refusal.Code == policypart.CodeExpired {
 		return exchange.ApprovalExpired
 	}

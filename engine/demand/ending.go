@@ -110,21 +110,25 @@ func ended(i policypart.Issuance, d deed, now time.Time) policypart.Issuance {
 		kept = *d.notes
 		i.Notes = kept.raw()
 	}
+
 	next := progress{ID: i.ID, Number: kept.Number, Paid: kept.Paid, Approvals: kept.Approvals}
 	if d.outcome == policypart.OutcomePaid {
 		next.Paid = i.ID
 	}
+
 	i.Status = map[string]string{
 		policypart.OutcomeDenied: policypart.StatusDenied, policypart.OutcomeExpired: policypart.StatusExpired,
 	}[d.outcome]
 	if i.Status == "" {
 		i.Status = policypart.StatusResolved
 	}
+
 	i.UpdatedAt = now
 	i.Resolution = &policypart.Resolution{
 		Kind: i.Kind, Outcome: d.outcome, ResolvedAt: identity.At(now), ResolvedBy: d.by, Receipt: d.receipt,
 		Data: withData(d.data, NumberKey, next),
 	}
+
 	return i
 }
 
@@ -183,6 +187,7 @@ func quoted(i policypart.Issuance) string {
 	if title == "" {
 		title = message
 	}
+
 	const longest = 200
 	title = strings.Join(strings.Fields(title), " ")
 	if runes := []rune(title); len(runes) > longest {
@@ -239,6 +244,7 @@ func (e *expiry) sweep(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
+
 		done := 0
 		for _, issuance := range due {
 			if err := e.end(ctx, issuance); err != nil {
@@ -247,6 +253,7 @@ func (e *expiry) sweep(ctx context.Context) error {
 			}
 			done++
 		}
+
 		if len(due) < sweepBatch || done == 0 {
 			return ctx.Err()
 		}
@@ -263,6 +270,7 @@ func (e *expiry) end(ctx context.Context, issuance policypart.Issuance) error {
 		ending.Issuance.Status, ending.Response, ending.State = policypart.StatusDropped, nil, ""
 		return unlessConflict(e.demands.turns.Settle(ctx, ending))
 	}
+
 	if err == nil {
 		demands.WithLabelValues(issuance.Kind, policypart.OutcomeExpired).Inc()
 	}

@@ -46,15 +46,18 @@ func (s *issuer) issue(turn exchange.TurnRecord, part policypart.Part, held *dra
 	if err != nil {
 		return policypart.Issuance{}, err
 	}
+
 	kept.Address, kept.AgentAddress, kept.Draft = turn.Message.Sender.Address, turn.Message.Recipient, held
 	if profile := turn.Message.Sender.Profile; profile != nil {
 		kept.Locale = profile.Locale
 	}
+
 	issuance := policypart.Issuance{
 		ID: uuid.Must(uuid.NewV7()).String(), TurnID: turn.ID, Agent: turn.Agent, ThreadID: turn.ThreadID, MessageID: turn.Message.ID,
 		Via: turn.Message.ReceivedVia, Principal: turn.Message.Sender.Principal(), Asker: resolvers(turn.Message.Sender),
 		Kind: part.Kind, IssuedAt: now, UpdatedAt: now, Status: policypart.StatusIssued,
 	}
+
 	issuance.StateHash = policypart.HashState(s.secrets.token(issuance.ID))
 	if approves(part) {
 		approval(&issuance, &kept, turn)
@@ -62,6 +65,7 @@ func (s *issuer) issue(turn exchange.TurnRecord, part policypart.Part, held *dra
 	if err := s.freeze(&issuance, &kept, part); err != nil {
 		return policypart.Issuance{}, err
 	}
+
 	issuance.Notes = kept.raw()
 	demands.WithLabelValues(issuance.Kind, "issued").Inc()
 	return issuance, nil
@@ -100,6 +104,7 @@ func (s *issuer) freeze(issuance *policypart.Issuance, kept *notes, part policyp
 	if issuance.Purpose != policypart.PurposeApproval {
 		part.URL = s.secrets.page(issuance.ID).String()
 	}
+
 	part.Data = maps.Clone(part.Data)
 	delete(part.Data, StateKey)
 	var err error
@@ -113,20 +118,24 @@ func (s *issuer) freeze(issuance *policypart.Issuance, kept *notes, part policyp
 	default:
 		err = unmeetable(fmt.Errorf("a demand of kind %q cannot be waited for", part.Kind))
 	}
+
 	if err != nil {
 		return err
 	}
 	if issuance.ExpiresAt, err = s.expiry(part, issuance.IssuedAt); err != nil {
 		return err
 	}
+
 	expires := identity.At(issuance.ExpiresAt)
 	part.ExpiresAt = &expires
+
 	if shape := part.CheckWithin(s.secrets.base); shape != nil {
 		return unmeetable(shape)
 	}
 	if issuance.Action, err = part.Terms(); err != nil {
 		return unmeetable(err)
 	}
+
 	issuance.Part = part.Confine(s.secrets.base)
 	return nil
 }
@@ -137,6 +146,7 @@ func (s *issuer) expiry(part policypart.Part, now time.Time) (time.Time, error) 
 	if approves(part) {
 		life = s.approval
 	}
+
 	end := now.Add(life)
 	if part.ExpiresAt == nil || !part.ExpiresAt.Before(end) {
 		return end, nil

@@ -53,6 +53,7 @@ func (l *links) freeze(issuance *policypart.Issuance, kept *notes, part *policyp
 	var bound partner
 	_ = json.Unmarshal(part.Data[LinkKey], &bound) // absent or not ours: proves nothing
 	delete(part.Data, LinkKey)
+
 	switch {
 	case part.Code != CodeLink && part.Code != CodeLinkConfirm:
 		return nil
@@ -65,6 +66,7 @@ func (l *links) freeze(issuance *policypart.Issuance, kept *notes, part *policyp
 	case !hmac.Equal([]byte(bound.Proof), []byte(l.secrets.derive(labelPartner, bound.Demand, issuance.TurnID))):
 		return unmeetable(errors.New(CodeLinkConfirm + " is asked by the server alone"))
 	}
+
 	issuance.Purpose, kept.Partner = policypart.PurposeLinkConfirm, bound.Demand
 	return nil
 }
@@ -104,9 +106,11 @@ func (l *links) linkable(ctx context.Context, first policypart.Issuance, turn ex
 	default:
 		return nil
 	}
+
 	if err := l.audit.refuse(ctx, first, refusal); err != nil {
 		return fault.Wrap(fault.Forbidden, public, refusal)
 	}
+
 	return nil
 }
 
@@ -144,6 +148,7 @@ func (l *links) agree(ctx context.Context, issuance policypart.Issuance) error {
 	if kept.Agreed {
 		return nil
 	}
+
 	kept.Agreed = true
 	noted, err := l.store.NoteDemand(ctx, issuance.ID, policypart.StatusIssued, kept.raw())
 	switch {
@@ -161,6 +166,7 @@ func (l *links) confirm(ctx context.Context, second policypart.Issuance) error {
 	if err != nil && !fault.Is(err, fault.NotFound) {
 		return fault.Wrap(fault.Unavailable, "the request cannot be read now; try again", err)
 	}
+
 	refusal := first.CheckOpen(l.now())
 	switch {
 	case err != nil || first.Purpose != policypart.PurposeLink || first.Agent != second.Agent:
@@ -168,9 +174,11 @@ func (l *links) confirm(ctx context.Context, second policypart.Issuance) error {
 	case refusal == nil && (first.Principal == second.Principal || len(first.Asker) == 0 || len(second.Asker) == 0):
 		refusal = &policypart.Refusal{Code: policypart.CodePrincipal, Reason: "both sides are the same, or one is not verified"}
 	}
+
 	if refusal != nil {
 		return l.audit.refuse(ctx, second, refusal)
 	}
+
 	return l.demands.settle(ctx, l.linking(first, second)...)
 }
 
@@ -181,17 +189,20 @@ func (l *links) linking(first, second policypart.Issuance) []Ending {
 	for i := range linked {
 		linked[i].LinkedAt = now
 	}
+
 	confirm := Ending{
 		Issuance: ended(second, deed{outcome: policypart.OutcomeGranted, by: asker(second)}, now), From: []string{policypart.StatusIssued},
 		Response: told(second, fmt.Sprintf("Done: %s now treats %s and %s as the same person.", notesOf(second).AgentAddress, linked[0].Address, linked[1].Address)),
 		State:    exchange.StateAnswered, Link: linked,
 		Audit: []exchange.AuditRecord{auditRow(second, codeLinked, linked[0].Principal+" and "+linked[1].Principal, now)},
 	}
+
 	resume := granted(first, deed{
 		outcome: policypart.OutcomeGranted, by: asker(first), data: withData(nil, LinkKey, map[string]any{
 			"address": linked[1].Address, "identity": second.Asker[0],
 		}),
 	}, policypart.StatusIssued, now)
+
 	return []Ending{confirm, resume}
 }
 

@@ -56,18 +56,22 @@ func (p providers) freeze(part *policypart.Part) error {
 		if p.named(login) == nil {
 			return unmeetable(fmt.Errorf("login %q is not configured", login))
 		}
+
 		named = true
 		part.AuthChallenges[i].Params = maps.Clone(challenge.Params)
 		part.AuthChallenges[i].Params["realm"] = part.URL
 	}
+
 	if named {
 		return nil
 	}
+
 	for _, login := range p {
 		part.AuthChallenges = append(part.AuthChallenges, policypart.Challenge{
 			Scheme: "Bearer", Params: map[string]string{"realm": part.URL, loginParam: login.Name()},
 		})
 	}
+
 	return nil
 }
 
@@ -104,15 +108,18 @@ func (l *logins) BeginLogin(ctx context.Context, token, login string) (redirect,
 	if !slices.Contains(l.providers.offered(issuance.Part), login) {
 		return "", "", fault.InField("login", "is none of those that this request offers")
 	}
+
 	binding = rand.Text() + rand.Text()
 	end := l.now().Add(loginLife)
 	if issuance.ExpiresAt.Before(end) {
 		end = issuance.ExpiresAt
 	}
+
 	body, err := json.Marshal(loginState{Demand: issuance.ID, Login: login, Expires: end.Unix()})
 	if err != nil {
 		return "", "", err
 	}
+
 	payload := base64.RawURLEncoding.EncodeToString(body)
 	state := payload + "." + l.secrets.derive(labelLoginState, payload, binding)
 	redirect, err = l.providers.named(login).AuthorizationURL(ctx, state, l.secrets.derive(labelLoginNonce, payload, binding), l.secrets.derive(labelLoginVerifier, payload, binding))
@@ -128,14 +135,17 @@ func (l *logins) FinishLogin(ctx context.Context, state, code, binding string) (
 	if refusal != nil {
 		return View{}, l.audit.refuse(ctx, policypart.Issuance{}, refusal)
 	}
+
 	issuance, err := l.demands.open(ctx, l.secrets.token(begun.Demand))
 	if err != nil {
 		return l.pages.view(issuance), err
 	}
+
 	login := l.providers.named(begun.Login)
 	if login == nil {
 		return l.pages.view(issuance), fault.New(fault.Unavailable, "this login is not offered any more; choose another one")
 	}
+
 	proven, err := login.Redeem(ctx, code, l.secrets.derive(labelLoginNonce, payload, binding), l.secrets.derive(labelLoginVerifier, payload, binding))
 	if fault.Is(err, fault.Unauthenticated) {
 		return l.pages.view(issuance), l.audit.refuse(ctx, issuance, &policypart.Refusal{Code: policypart.CodeProof, Reason: "login " + begun.Login + ": " + err.Error()})
@@ -143,6 +153,7 @@ func (l *logins) FinishLogin(ctx context.Context, state, code, binding string) (
 	if err != nil {
 		return l.pages.view(issuance), err
 	}
+
 	err = l.demands.settle(ctx, granted(issuance, l.loggedIn(issuance, proven), policypart.StatusIssued, l.now()))
 	return l.pages.refreshed(ctx, issuance), err
 }
@@ -153,6 +164,7 @@ func (l *logins) readLogin(state, binding string) (begun loginState, payload str
 	if !hmac.Equal([]byte(tag), []byte(l.secrets.derive(labelLoginState, payload, binding))) {
 		return begun, "", &policypart.Refusal{Code: policypart.CodeUnknown, Reason: "login state was not made here, or for another browser"}
 	}
+
 	body, err := base64.RawURLEncoding.DecodeString(payload)
 	if err == nil {
 		err = json.Unmarshal(body, &begun)
@@ -169,6 +181,7 @@ func (l *logins) loggedIn(i policypart.Issuance, proven openid.Identity) deed {
 		Audience: identity.Audience{notesOf(i).AgentAddress}, IssuedAt: identity.At(l.now()),
 		Proof: identity.Proof{Type: identity.ProofBearerToken, VerifiedBy: l.secrets.base.Host, TokenID: "sha256:" + proven.TokenHash},
 	}
+
 	claims := map[string]string{}
 	if proven.Email != "" {
 		claims["email"] = proven.Email
@@ -179,6 +192,7 @@ func (l *logins) loggedIn(i policypart.Issuance, proven openid.Identity) deed {
 	if len(claims) > 0 {
 		evidence.Claims, _ = json.Marshal(claims) //nolint:errchkjson // a map of strings
 	}
+
 	by := resolver(evidence)
 	return deed{outcome: policypart.OutcomeGranted, by: &by, data: withData(nil, IdentityKey, evidence)}
 }

@@ -51,10 +51,12 @@ func (o *offers) Offer(ctx context.Context, in exchange.Inbound, parked exchange
 	if !ok {
 		return Ending{}, fault.InField("policy_resolution", "must name the demand that it resolves")
 	}
+
 	issuance, err := o.demanded(ctx, &what, parked)
 	if err != nil {
 		return Ending{}, fault.Wrap(fault.Unavailable, "the request cannot be read now; try again", err)
 	}
+
 	refusal := issuance.Check(o.attempt(what, in, parked, issuance))
 	if refusal == nil {
 		refusal = checkScopes(what, issuance)
@@ -62,10 +64,12 @@ func (o *offers) Offer(ctx context.Context, in exchange.Inbound, parked exchange
 	if refusal != nil {
 		return o.declined(in, issuance, refusal)
 	}
+
 	ending, err := o.accept(ctx, what, in, issuance)
 	if refusal, ok := errors.AsType[*policypart.Refusal](err); ok {
 		return o.declined(in, issuance, refusal)
 	}
+
 	return ending, err
 }
 
@@ -74,10 +78,12 @@ func read(settlement *exchange.Settlement) (offered, bool) {
 	if settlement == nil {
 		return offered{}, false
 	}
+
 	what := offered{payment: settlement.Payment}
 	if r := settlement.Resolution; r != nil {
 		what.state, what.kind, what.outcome, what.receipt = r.InReplyToState, r.Kind, r.Outcome, r.Receipt
 	}
+
 	for i := range settlement.Envelopes {
 		envelope, ok := readEnvelope(settlement.Envelopes[i])
 		if ok && (what.state == "" || what.state == envelope.state) {
@@ -86,9 +92,11 @@ func read(settlement *exchange.Settlement) (offered, bool) {
 			break
 		}
 	}
+
 	if what.payment != nil && what.outcome == "" {
 		what.kind, what.outcome = policypart.PaymentRequired, policypart.OutcomePaid
 	}
+
 	return what, what.state != "" || what.payment != nil
 }
 
@@ -111,6 +119,7 @@ func (o *offers) demanded(ctx context.Context, what *offered, parked exchange.Tu
 	if parked.ID == "" {
 		return policypart.Issuance{}, nil
 	}
+
 	issuance, found, err := o.store.DemandOfTurn(ctx, parked.ID)
 	if found {
 		what.state = o.secrets.token(issuance.ID)
@@ -164,6 +173,7 @@ func sameSet(a, b []string) bool {
 	for _, text := range a {
 		seen[text] = true
 	}
+
 	wanted := make(map[string]bool, len(b))
 	for _, text := range b {
 		if wanted[text] = true; !seen[text] {
@@ -179,6 +189,7 @@ func (o *offers) accept(ctx context.Context, what offered, in exchange.Inbound, 
 	if by == nil {
 		by = asker(i)
 	}
+
 	var ending Ending
 	switch {
 	case what.outcome == policypart.OutcomeDenied:
@@ -193,6 +204,7 @@ func (o *offers) accept(ctx context.Context, what offered, in exchange.Inbound, 
 	default:
 		ending = granted(i, deed{outcome: what.outcome, by: by, receipt: what.receipt}, policypart.StatusIssued, o.now())
 	}
+
 	demands.WithLabelValues(i.Kind, ending.Issuance.Resolution.Outcome).Inc()
 	return ending, nil
 }

@@ -45,12 +45,14 @@ func (p *pages) view(i policypart.Issuance) View {
 	if i.ID == "" {
 		return View{}
 	}
+
 	kept := notesOf(i)
 	refusal := i.CheckOpen(p.now())
 	view := View{
 		ID: i.ID, Token: p.secrets.token(i.ID), Agent: i.Agent, AgentAddress: kept.AgentAddress, Kind: i.Kind, Purpose: i.Purpose, Status: i.Status,
 		Open: refusal == nil, Part: bare(i.Part), Asker: kept.Address, Locale: kept.Locale, IssuedAt: i.IssuedAt, ExpiresAt: i.ExpiresAt,
 	}
+
 	if len(i.Asker) > 0 {
 		view.Asker = i.Asker[0].Subject
 	}
@@ -66,6 +68,7 @@ func (p *pages) view(i policypart.Issuance) View {
 	if view.Open {
 		p.choices(&view, i, kept)
 	}
+
 	return view
 }
 
@@ -99,6 +102,7 @@ func (p *pages) Decide(ctx context.Context, token string, grant bool) (View, err
 	if err != nil {
 		return p.view(issuance), err
 	}
+
 	switch {
 	case issuance.Purpose == policypart.PurposeApproval:
 		err = p.demands.settle(ctx, p.approvals.verdict(issuance, grant, Decider{Name: deciderPage}, ""))
@@ -113,5 +117,6 @@ func (p *pages) Decide(ctx context.Context, token string, grant bool) (View, err
 	default:
 		err = p.demands.settle(ctx, granted(issuance, deed{outcome: policypart.OutcomeGranted, by: asker(issuance)}, policypart.StatusIssued, p.now()))
 	}
+
 	return p.refreshed(ctx, issuance), err
 }

@@ -51,11 +51,13 @@ func (p *payments) freeze(kept notes, part policypart.Part) error {
 	case len(part.Accepts) == 0:
 		return unmeetable(fmt.Errorf("accepts is empty: nobody could pay"))
 	}
+
 	for n, accept := range part.Accepts {
 		if _, err := facilitator.ReadRequirements(accept); err != nil {
 			return unmeetable(fmt.Errorf("accepts[%d]: %w", n, err))
 		}
 	}
+
 	return nil
 }
 
@@ -67,6 +69,7 @@ func (p *payments) Pay(ctx context.Context, token string, offered json.RawMessag
 	if err != nil {
 		return p.pages.view(issuance), err
 	}
+
 	paid, err := p.pay(ctx, issuance, offered, asker(issuance))
 	if err == nil {
 		err = p.demands.settle(ctx, paid)
@@ -82,6 +85,7 @@ func (p *payments) pay(ctx context.Context, i policypart.Issuance, offered json.
 	if i.Kind != policypart.PaymentRequired || p.facilitator == nil {
 		return Ending{}, &policypart.Refusal{Code: policypart.CodeTerms, Reason: "no payment was asked for"}
 	}
+
 	matched, requirements, err := facilitator.Match(offered, i.Part.Accepts)
 	switch {
 	case errors.Is(err, facilitator.ErrTerms):
@@ -89,6 +93,7 @@ func (p *payments) pay(ctx context.Context, i policypart.Issuance, offered json.
 	case err != nil:
 		return Ending{}, &policypart.Refusal{Code: policypart.CodeProof, Reason: err.Error()}
 	}
+
 	kept := notesOf(i)
 	kept.Payment = &payment{Payment: matched}
 	claimed, err := p.store.ClaimDemand(ctx, i.ID, matched.Key(), kept.raw(), p.now())
@@ -100,11 +105,13 @@ func (p *payments) pay(ctx context.Context, i policypart.Issuance, offered json.
 	case !claimed:
 		return Ending{}, p.demands.lost(ctx, i.ID)
 	}
+
 	i.Status, i.Notes = policypart.StatusClaimed, kept.raw()
 	verified, err := p.verify(ctx, matched)
 	if err != nil || !verified.Valid {
 		return Ending{}, p.burn(ctx, i, by, verified, err)
 	}
+
 	kept.Payment.Payer = verified.Payer
 	return granted(i, paidBy(kept, requirements, by), policypart.StatusClaimed, p.now()), nil
 }
@@ -129,6 +136,7 @@ func (p *payments) burn(ctx context.Context, i policypart.Issuance, by *policypa
 		refusal.Reason = "the payment could not be verified: " + cause.Error()
 		sentence = "The payment could not be checked, and no money was taken. Send your message again to start over."
 	}
+
 	ctx = context.WithoutCancel(ctx) // the claim is used up, whether the payer waits or not
 	if err := p.demands.turns.Settle(ctx, denied(i, by, policypart.StatusClaimed, sentence, p.now())); err != nil {
 		p.log.WarnContext(ctx, "turn of a refused payment stays parked until it expires", "demand", i.ID, "error", err)
@@ -185,19 +193,23 @@ func (p *payments) Capture(ctx context.Context, turn exchange.TurnRecord, respon
 	if response.Outcome() != normalized.StatusCompleted || len(response.Dispatch) > 0 {
 		return response, nil
 	}
+
 	issuance, paid, err := p.paid(ctx, turn)
 	if err != nil || !paid {
 		return response, err
 	}
+
 	kept := notesOf(issuance)
 	if kept.Payment == nil {
 		return p.uncaptured(ctx, issuance, kept, response, codeCaptureFailed, "the payment was not kept")
 	}
+
 	again := false
 	if kept.Capture != nil {
 		if kept.Capture.Response != nil {
 			response = *kept.Capture.Response
 		}
+
 		switch kept.Capture.State {
 		case captured:
 			return receipted(response, kept.Capture.Receipt), nil
@@ -208,6 +220,7 @@ func (p *payments) Capture(ctx context.Context, turn exchange.TurnRecord, respon
 	} else if err := p.note(ctx, issuance, &kept, capture{State: capturing, Response: keepable(response)}); err != nil {
 		return response, err
 	}
+
 	return p.take(ctx, issuance, kept, response, again)
 }
 
@@ -217,6 +230,7 @@ func (p *payments) paid(ctx context.Context, turn exchange.TurnRecord) (policypa
 	if before.Paid == "" {
 		return policypart.Issuance{}, false, nil
 	}
+
 	issuance, err := p.store.Demand(ctx, before.Paid)
 	if fault.Is(err, fault.NotFound) {
 		return issuance, false, nil
@@ -224,6 +238,7 @@ func (p *payments) paid(ctx context.Context, turn exchange.TurnRecord) (policypa
 	if err != nil {
 		return issuance, false, fault.RetryIn(0, "the payment cannot be read now", err)
 	}
+
 	ours := issuance.Agent == turn.Agent && issuance.ThreadID == turn.ThreadID && issuance.Status == policypart.StatusResolved &&
 		issuance.Resolution != nil && issuance.Resolution.Outcome == policypart.OutcomePaid
 	return issuance, ours, nil
@@ -244,6 +259,7 @@ func (p *payments) take(ctx context.Context, i policypart.Issuance, kept notes, 
 	case err != nil:
 		return p.uncaptured(ctx, i, kept, response, codeCaptureUnknown, "the facilitator cannot be asked: "+err.Error())
 	}
+
 	return p.uncaptured(ctx, i, kept, response, codeCaptureUnknown, "asked again, the facilitator says: "+settled.Reason)
 }
 

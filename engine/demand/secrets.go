@@ -65,15 +65,18 @@ func (s *secrets) Present(part policypart.Part) policypart.Part {
 	if !ours || len(id) != len("00000000-0000-7000-8000-000000000000") {
 		return part
 	}
+
 	token := s.token(id)
 	shown := s.page(token).String()
 	part.AuthChallenges = slices.Clone(part.AuthChallenges)
+
 	for i, challenge := range part.AuthChallenges {
 		if challenge.Params["realm"] == part.URL {
 			part.AuthChallenges[i].Params = maps.Clone(challenge.Params)
 			part.AuthChallenges[i].Params["realm"] = shown
 		}
 	}
+
 	part.URL = shown
 	part.Data = withData(part.Data, StateKey, token)
 	return part
@@ -85,10 +88,12 @@ func withData(data map[string]json.RawMessage, key string, value any) map[string
 	if err != nil { // only our own shapes are written here
 		return data
 	}
+
 	changed := maps.Clone(data)
 	if changed == nil {
 		changed = make(map[string]json.RawMessage, 1)
 	}
+
 	changed[key] = body
 	return changed
 }

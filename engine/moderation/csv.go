@@ -60,15 +60,18 @@ func ReadImport(from io.Reader, options ImportOptions, take func(exchange.ListEn
 		if number > MaxImportLines {
 			return fault.Newf(fault.TooLarge, "the file has more than %d lines", MaxImportLines)
 		}
+
 		text := strings.TrimSpace(strings.TrimPrefix(lines.Text(), "\ufeff"))
 		if text == "" {
 			continue
 		}
+
 		report := func(why string) { bad(exchange.BadLine{Line: number, Text: beginning(text), Why: why}) }
 		if !utf8.ValidString(text) {
 			report("is not text")
 			continue
 		}
+
 		fields, err := splitLine(text)
 		if err != nil {
 			report(err.Error())
@@ -81,6 +84,7 @@ func ReadImport(from io.Reader, options ImportOptions, take func(exchange.ListEn
 		if strings.HasPrefix(text, "#") {
 			continue
 		}
+
 		entry, wanted, err := place.entry(fields, headed, options)
 		switch {
 		case err != nil:
@@ -91,9 +95,11 @@ func ReadImport(from io.Reader, options ImportOptions, take func(exchange.ListEn
 			}
 		}
 	}
+
 	if errors.Is(lines.Err(), bufio.ErrTooLong) {
 		return fault.Newf(fault.TooLarge, "a line is longer than %d bytes: this is no list of domains", maxImportLine)
 	}
+
 	return lines.Err()
 }
 
@@ -122,6 +128,7 @@ func header(fields []string) (columns, bool) {
 			place.comment = i
 		}
 	}
+
 	first := strings.TrimSpace(fields[0])
 	return place, place.domain >= 0 && (strings.HasPrefix(first, "#") || len(fields) > 1 || strings.EqualFold(first, "domain"))
 }
@@ -130,25 +137,30 @@ func (c columns) entry(fields []string, headed bool, options ImportOptions) (ent
 	if !headed && len(fields) > 1 {
 		c.severity = 1 // Mastodon's order
 	}
+
 	get := func(i int) string {
 		if i < 0 || i >= len(fields) {
 			return ""
 		}
 		return strings.TrimSpace(fields[i])
 	}
+
 	entry = exchange.ListEntry{List: options.List, Source: options.Source, Reason: clip.Marked(get(c.comment), maxReasonBytes, "…")}
 	if entry.Kind, entry.Target, err = ParseTarget(get(c.domain)); err != nil {
 		return entry, false, err
 	}
+
 	mastodon := headed || len(fields) > 1
 	if mastodon && entry.Kind == exchange.TargetHost && !strings.HasPrefix(entry.Target, subdomains) {
 		if below, err := ParseHost(subdomains + entry.Target); err == nil {
 			entry.Target = below
 		}
 	}
+
 	if options.List != exchange.ListBlock {
 		return entry, true, nil
 	}
+
 	entry.Effect, wanted, err = effectOf(get(c.severity), options.Silenced)
 	return entry, wanted, err
 }

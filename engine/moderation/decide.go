@@ -41,8 +41,10 @@ func (l *Lists) Host(host string) Verdict {
 	if err != nil {
 		return Verdict{Effect: exchange.EffectRefuse, Code: CodeBlock + exchange.TargetHost, Reason: "not a host"}
 	}
+
 	l.table.RLock()
 	defer l.table.RUnlock()
+
 	if l.own(canonical) || l.table.guests[canonical] > 0 {
 		return Verdict{}
 	}
@@ -78,15 +80,18 @@ func (l *Lists) Actor(subject string) Verdict {
 	blocked, rank := l.table.block.identity(&claimed)
 	_, allowed := l.table.allow.identity(&claimed)
 	l.table.RUnlock()
+
 	switch {
 	case rank > rankNone:
 		return verdictOf(blocked)
 	case allowed > rankNone:
 		return Verdict{}
 	}
+
 	if host := subjectHost(subject); host != "" {
 		return l.Host(host)
 	}
+
 	return Verdict{}
 }
 
@@ -131,26 +136,31 @@ func (l *Lists) address(address identity.Address, mayBeAllowed bool) Verdict {
 func (l *Lists) Sender(sender normalized.Sender) Verdict {
 	l.table.RLock()
 	defer l.table.RUnlock()
+
 	if len(l.table.byID) == 0 && !l.options.OnlyAllowed {
 		return Verdict{}
 	}
+
 	addresses := addressesOf(sender)
 	allowed, verdict := l.named(sender, addresses)
 	if verdict.Effect != "" || allowed {
 		return verdict
 	}
+
 	hosts := l.hostsOf(sender, addresses)
 	for _, host := range hosts {
 		if found := l.host(host, false); found.Effect != "" && !verdict.Refused() {
 			verdict = found
 		}
 	}
+
 	if verdict.Refused() || !l.options.OnlyAllowed {
 		return verdict
 	}
 	if listed := l.listed(sender, hosts); listed.Effect != "" {
 		return listed
 	}
+
 	return verdict
 }
 
@@ -163,12 +173,14 @@ func (l *Lists) named(sender normalized.Sender, addresses []identity.Address) (a
 		_, rank := l.table.allow.identity(&sender.Identities[i])
 		allowed = allowed || rank > rankNone
 	}
+
 	if found, is := l.table.block[exchange.TargetPrincipal][sender.Principal()]; is { // also of senders without evidence
 		return false, verdictOf(found)
 	}
 	if allowed {
 		return true, Verdict{}
 	}
+
 	for _, address := range addresses {
 		canonical := canonicalAddress(address)
 		if found, rank := l.table.block.address(canonical); rank > rankNone {
@@ -178,6 +190,7 @@ func (l *Lists) named(sender normalized.Sender, addresses []identity.Address) (a
 			allowed = true
 		}
 	}
+
 	return allowed, Verdict{}
 }
 
@@ -188,6 +201,7 @@ func (l *Lists) listed(sender normalized.Sender, hosts []string) Verdict {
 	if proven && l.vouchedHere(&sender.Identities[0]) {
 		return Verdict{}
 	}
+
 	stated, _ := identity.ParseAddress(sender.Address)
 	_, guest := l.table.allow.address(canonicalAddress(stated))
 	for _, host := range hosts {
@@ -203,6 +217,7 @@ func (l *Lists) listed(sender normalized.Sender, hosts []string) Verdict {
 			}
 		}
 	}
+
 	return notListed(sender.Address)
 }
 
@@ -219,9 +234,11 @@ func (l *Lists) hostsOf(sender normalized.Sender, addresses []identity.Address) 
 			hosts = append(hosts, canonical)
 		}
 	}
+
 	for _, address := range addresses {
 		add(address.Domain)
 	}
+
 	for i := range sender.Identities {
 		e := &sender.Identities[i]
 		if host := subjectHost(e.Subject); host != "" {
@@ -230,10 +247,12 @@ func (l *Lists) hostsOf(sender normalized.Sender, addresses []identity.Address) 
 		if e.Issuer == l.options.Domain {
 			continue
 		}
+
 		if host, err := identity.ParseDomain(issuerHost(e.Issuer)); err == nil {
 			add(host)
 		}
 	}
+
 	return hosts
 }
 
@@ -243,6 +262,7 @@ func addressesOf(sender normalized.Sender) []identity.Address {
 	if stated, err := identity.ParseAddress(sender.Address); err == nil {
 		addresses = append(addresses, stated)
 	}
+
 	for i := range sender.Identities {
 		if address, ok := subjectAddress(sender.Identities[i].Subject); ok {
 			addresses = append(addresses, address)
@@ -275,6 +295,7 @@ func subjectHost(subject string) string {
 	if address, is := subjectAddress(subject); is {
 		return address.Domain
 	}
+
 	_, rest, is := strings.Cut(subject, "://")
 	if end := strings.IndexAny(rest, "/?#\\"); end >= 0 {
 		rest = rest[:end]
@@ -282,10 +303,12 @@ func subjectHost(subject string) string {
 	if !is {
 		return ""
 	}
+
 	host, err := identity.ParseDomain(rest[strings.LastIndexByte(rest, '@')+1:])
 	if err != nil {
 		return ""
 	}
+
 	return host
 }
 

@@ -40,10 +40,12 @@ func (x index) host(host string) (exchange.ListEntry, int) {
 		}
 		return e, rankHost
 	}
+
 	name := identity.HostOf(host)
 	if e, ok := hosts[name]; ok {
 		return e, rankHost
 	}
+
 	for rest := name; rest != ""; {
 		if e, ok := hosts[subdomains+rest]; ok {
 			return e, rankBelow + len(rest)
@@ -54,6 +56,7 @@ func (x index) host(host string) (exchange.ListEntry, int) {
 		}
 		rest = below
 	}
+
 	return exchange.ListEntry{}, rankNone
 }
 

@@ -171,11 +171,13 @@ func (m *Meter) bounds(s Subject, now time.Time) []bound {
 			list = append(list, bound{limit: limit, key: key, most: r.Amount, step: step, ends: begin.Add(r.Window), personal: personal})
 		}
 	}
+
 	b := m.options.Budgets
 	sender, host := s.Principal, identity.RegistrableDomain(s.Host)
 	if len(s.Networks) > 0 {
 		sender, host = "network "+s.Networks[0], ""
 	}
+
 	mine := s.Agent + " " + sender
 	add("sender", sender, true, 1, m.options.Sender...)
 	wider := slices.Clone(m.options.Sender)
@@ -187,12 +189,14 @@ func (m *Meter) bounds(s Subject, now time.Time) []bound {
 			add("network", network, false, 1, wider...)
 		}
 	}
+
 	if !s.Proven && s.Bytes > 0 {
 		if len(s.Networks) > 0 {
 			add("guest_bytes", sender, false, s.Bytes, exchange.Rate{Amount: m.options.GuestBytes.Network, Window: day})
 		}
 		add("guest_bytes", "all", false, s.Bytes, exchange.Rate{Amount: m.options.GuestBytes.All, Window: day})
 	}
+
 	add("thread", s.Agent+" "+s.Thread, true, 1, m.options.Thread...)
 	add("sender_runs", mine, true, 1, exchange.Rate{Amount: b.SenderRuns, Window: day})
 	add("sender_cost", mine, true, 0, exchange.Rate{Amount: b.SenderCost, Window: day})
@@ -202,12 +206,14 @@ func (m *Meter) bounds(s Subject, now time.Time) []bound {
 	add("agent_runs", s.Agent, false, 1, exchange.Rate{Amount: b.AgentRuns, Window: day})
 	add("agent_cost", s.Agent, false, 0, exchange.Rate{Amount: b.AgentCost, Window: day})
 	add("total", "all", false, 1, m.options.Total...)
+
 	for i := range list {
 		list[i].ofThread = list[i].limit == "thread"
 		if i >= shared {
 			list[i].kept = min(list[i].most*int64(m.options.Kept)/100, list[i].most-1)
 		}
 	}
+
 	return append(list, m.wayBounds(s, now)...)
 }
 
@@ -252,11 +258,13 @@ func (m *Meter) learnFor(ctx context.Context, s Subject, bounds []bound, row sam
 	if s.Proven && m.options.Kept > 0 {
 		asked = append(asked, acquaintance(s, now), acquaintance(s, now.Add(-knownFor)))
 	}
+
 	for _, b := range bounds {
 		if !s.Opens || !b.ofThread {
 			asked = append(asked, b)
 		}
 	}
+
 	if row.key != "" && !s.Opens {
 		asked = append(asked, bound{key: row.key})
 	}
@@ -269,10 +277,12 @@ func (m *Meter) learnFor(ctx context.Context, s Subject, bounds []bound, row sam
 func (m *Meter) Report(ctx context.Context, found Excess) (Excess, *Reservation) {
 	b := found.bound
 	overLimit.WithLabelValues(found.Limit).Inc()
+
 	if b.key == "" { // of a program's pace: each message is the first one
 		found.First = true
 		return found, &Reservation{}
 	}
+
 	told := bound{key: "over " + b.key, step: 1, ends: b.ends}
 	m.learn(ctx, []bound{told})
 	m.mu.Lock()
@@ -283,15 +293,18 @@ func (m *Meter) Report(ctx context.Context, found Excess) (Excess, *Reservation)
 	m.mu.Unlock()
 	reservation := &Reservation{meter: m, of: &counting{holders: 1, taken: []taken{{c, told}}}}
 	found.Flood = before >= overflow*max(b.most, 1)
+
 	if before > 0 {
 		return found, reservation
 	}
+
 	// Two nodes may find it at once: the database says which was first.
 	sums, err := m.options.Counters.AddCounts(ctx, []exchange.Count{{Key: told.key, Amount: unwritten + 1, Ends: told.ends}})
 	if err != nil || len(sums) != 1 {
 		found.Contended = true // without the database no one can be told that they were told
 		return found, reservation
 	}
+
 	m.mu.Lock()
 	c.sum, c.reserved = sums[0].Amount, c.reserved-1
 	m.owe(c, -unwritten)
@@ -342,26 +355,32 @@ func (m *Meter) alone(c *counter, lone bool) {
 func (m *Meter) learn(ctx context.Context, bounds []bound) {
 	var missing []string
 	m.mu.Lock()
+
 	for _, b := range bounds {
 		if _, known := m.known[b.key]; !known {
 			missing = append(missing, b.key)
 		}
 	}
+
 	m.mu.Unlock()
 	if len(missing) == 0 {
 		return
 	}
+
 	sums, err := m.options.Counters.Counts(ctx, missing)
 	if err != nil {
 		m.options.Logger.WarnContext(ctx, "limits could not be read", "error", err)
 	}
+
 	m.mu.Lock()
 	defer m.mu.Unlock()
+
 	for _, sum := range sums {
 		if _, known := m.known[sum.Key]; !known {
 			m.counter(sum.Key, sum.Ends).sum = sum.Amount
 		}
 	}
+
 	for _, b := range bounds {
 		if err == nil && !b.ends.IsZero() {
 			m.counter(b.key, b.ends) // not asked for again
@@ -374,12 +393,14 @@ func (m *Meter) Spend(ctx context.Context, s Subject, cost int64) {
 	if cost <= 0 {
 		return
 	}
+
 	var spent []bound
 	for _, b := range m.bounds(s, m.options.Now()) {
 		if b.step == 0 {
 			spent = append(spent, b)
 		}
 	}
+
 	m.learn(ctx, spent)
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -416,9 +437,11 @@ func (m *Meter) Flush(ctx context.Context) error {
 	if len(counts) == 0 {
 		return nil
 	}
+
 	sums, err := m.options.Counters.AddCounts(ctx, counts)
 	m.mu.Lock()
 	defer m.mu.Unlock()
+
 	if err != nil {
 		for _, c := range counts {
 			again := m.counter(c.Key, c.Ends)
@@ -427,9 +450,11 @@ func (m *Meter) Flush(ctx context.Context) error {
 		}
 		return err
 	}
+
 	for _, sum := range sums {
 		m.counter(sum.Key, sum.Ends).sum = sum.Amount
 	}
+
 	return nil
 }
 
@@ -449,6 +474,7 @@ func (m *Meter) changed() []exchange.Count {
 		c.sum += c.pending // until the sum of all nodes is known
 		c.pending = 0
 	}
+
 	if since := now.Sub(m.swept); since < 0 || since >= sweepEvery {
 		m.swept = now
 		for _, c := range m.known {
@@ -457,6 +483,7 @@ func (m *Meter) changed() []exchange.Count {
 			}
 		}
 	}
+
 	for element := m.recent.Back(); element != nil && (len(m.known) > maxCounted || m.opening > maxLone); {
 		c, is := element.Value.(*counter)
 		element = element.Prev()
@@ -465,6 +492,7 @@ func (m *Meter) changed() []exchange.Count {
 			m.forget(c)
 		}
 	}
+
 	return counts
 }
 

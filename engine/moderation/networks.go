@@ -29,16 +29,19 @@ func (n *Networks) Of(address netip.Addr) []string {
 	if n == nil || !address.IsValid() {
 		return nil
 	}
+
 	address = address.Unmap().WithZone("")
 	widths := widthsIPv4
 	if address.Is6() {
 		widths = widthsIPv6
 	}
+
 	names := make([]string, len(widths))
 	for i, bits := range widths {
 		hash := hmac.New(sha256.New, n.key)
 		_, _ = hash.Write([]byte("network " + netip.PrefixFrom(address, bits).Masked().String()))
 		names[i] = base64.RawURLEncoding.EncodeToString(hash.Sum(nil)[:12])
 	}
+
 	return names
 }

@@ -40,10 +40,12 @@ func (m *Meter) Reserve(ctx context.Context, s Subject) (*Reservation, Excess, b
 	if excess, machine := m.machine(s, now); machine {
 		return nil, excess, true
 	}
+
 	bounds, row := m.bounds(s, now), m.sameRow(s, now)
 	if len(bounds) == 0 && row.key == "" {
 		return nil, Excess{}, false
 	}
+
 	m.learnFor(ctx, s, bounds, row, now)
 
 	m.mu.Lock()
@@ -56,6 +58,7 @@ func (m *Meter) Reserve(ctx context.Context, s Subject) (*Reservation, Excess, b
 			return &Reservation{m, first}, Excess{}, false
 		}
 	}
+
 	known := m.remembered(s, now)
 	for _, b := range bounds {
 		if !known {
@@ -65,6 +68,7 @@ func (m *Meter) Reserve(ctx context.Context, s Subject) (*Reservation, Excess, b
 			return nil, excessOf(b, !b.full(c.sum+c.pending)), true
 		}
 	}
+
 	if excess, over := m.repeated(row); over {
 		return nil, excess, true
 	}
@@ -78,6 +82,7 @@ func (m *Meter) Reserve(ctx context.Context, s Subject) (*Reservation, Excess, b
 		c.reserved += b.step
 		found.taken = append(found.taken, taken{c, b})
 	}
+
 	if row.key != "" {
 		found.words = m.counter(row.key, row.ends)
 		if found.words.saying == nil {
@@ -85,9 +90,11 @@ func (m *Meter) Reserve(ctx context.Context, s Subject) (*Reservation, Excess, b
 		}
 		found.words.saying[row.said]++
 	}
+
 	if message != "" {
 		m.storing[message] = found
 	}
+
 	return &Reservation{m, found}, Excess{}, false
 }
 
@@ -109,21 +116,26 @@ func (r *Reservation) end(stored bool) {
 	if r == nil || r.of == nil {
 		return
 	}
+
 	m, of := r.meter, r.of
 	r.of = nil
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	of.holders--
+
 	if stored && !of.committed {
 		of.committed = true
 		m.settle(of, true)
 	}
+
 	if of.holders > 0 {
 		return
 	}
+
 	if !of.committed {
 		m.settle(of, false)
 	}
+
 	delete(m.storing, of.message)
 }
 
@@ -137,15 +149,18 @@ func (m *Meter) settle(of *counting, stored bool) {
 			}
 			continue
 		}
+
 		c.reserved -= t.bound.step
 		if stored {
 			m.alone(c, of.opens && t.bound.ofThread && c.sum+c.pending == 0)
 			m.owe(c, t.bound.step)
 		}
 	}
+
 	if of.words == nil {
 		return
 	}
+
 	if of.words.saying[of.row.said]--; of.words.saying[of.row.said] == 0 {
 		delete(of.words.saying, of.row.said)
 	}

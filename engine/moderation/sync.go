@@ -77,11 +77,13 @@ func (l *Lists) Read(ctx context.Context) (changed bool, err error) {
 		if err != nil {
 			return changed, fmt.Errorf("read lists: %w", err)
 		}
+
 		if len(changes) > 0 {
 			l.table.apply(changes)
 			last := changes[len(changes)-1]
 			l.version, l.id, changed = last.Version, last.Entry.ID, true
 		}
+
 		if len(changes) < listPage {
 			l.measure(changed)
 			return changed, nil
@@ -94,15 +96,18 @@ func (l *Lists) measure(changed bool) {
 	if !changed {
 		return
 	}
+
 	l.table.RLock()
 	defer l.table.RUnlock()
 	sizes := map[string]int{exchange.ListStop: len(l.table.stops), exchange.ListBlock: 0, exchange.ListAllow: 0}
 	for kind := range l.table.block {
 		sizes[exchange.ListBlock] += len(l.table.block[kind])
 	}
+
 	for kind := range l.table.allow {
 		sizes[exchange.ListAllow] += len(l.table.allow[kind])
 	}
+
 	for list, size := range sizes {
 		listSize.WithLabelValues(list).Set(float64(size))
 	}
@@ -129,10 +134,12 @@ func (l *Lists) Run(ctx context.Context, changed func(context.Context)) error {
 		case <-ticker.C:
 		case <-l.wake:
 		}
+
 		moved, err := l.Read(ctx)
 		if err != nil && ctx.Err() == nil && !failing {
 			l.options.Logger.WarnContext(ctx, "lists could not be read; what was known stays in force", "error", err)
 		}
+
 		failing = err != nil
 		if moved {
 			changed(ctx)

@@ -41,6 +41,7 @@ func ParseTarget(text string) (kind, target string, err error) {
 	case strings.Contains(text, "@"):
 		return parseUser(text, text)
 	}
+
 	host, err := ParseHost(text)
 	return exchange.TargetHost, host, err
 }
@@ -61,6 +62,7 @@ func parseActor(text string) (kind, target string, err error) {
 	if err != nil || u.Scheme != "https" && u.Scheme != "http" || u.User != nil || u.Host == "" {
 		return "", "", fault.Newf(fault.Malformed, "%q is not a web address", text)
 	}
+
 	host, err := identity.ParseDomain(u.Host)
 	if err != nil {
 		return "", "", fault.Newf(fault.Malformed, "%q names no host", text)
@@ -68,6 +70,7 @@ func parseActor(text string) (kind, target string, err error) {
 	if strings.Trim(u.Path, "/") == "" && u.RawQuery == "" {
 		return exchange.TargetHost, host, nil // the front page of a server means the server
 	}
+
 	u.Host = host
 	return exchange.TargetActor, u.String(), nil
 }

@@ -41,6 +41,7 @@ func (m *Meter) wayBounds(s Subject, now time.Time) []bound {
 			})
 		}
 	}
+
 	add(brakeThread, s.Agent+" "+s.Thread, "%d answers in this conversation within %s", true, limits.Thread)
 	add(brakeSender, s.Agent+" "+s.Principal, "%d answers to this sender within %s", false, limits.Sender)
 	return list
@@ -88,10 +89,12 @@ func (m *Meter) sameRow(s Subject, now time.Time) sameRow {
 	if most <= 0 {
 		return sameRow{}
 	}
+
 	said := sumOf(s.Said)
 	if said == 0 {
 		return sameRow{}
 	}
+
 	begin := now.Truncate(day)
 	return sameRow{
 		key:  brakeSame + " " + strconv.FormatInt(begin.Unix(), 36) + " " + s.Agent + " " + s.Thread + " " + s.Principal,
@@ -105,11 +108,13 @@ func (m *Meter) repeated(row sameRow) (Excess, bool) {
 	if row.key == "" {
 		return Excess{}, false
 	}
+
 	c := m.counter(row.key, row.ends)
 	times := c.times(row.said)
 	if times+c.saying[row.said] < row.most {
 		return Excess{}, false
 	}
+
 	return excessOf(bound{
 		limit: brakeSame, key: row.key + " " + strconv.FormatInt(row.said, 36), most: row.most, ends: row.ends,
 		brake: "the same words %d times in a row within %s", window: day,
@@ -144,11 +149,13 @@ func sumOf(parts []normalized.Part) int64 {
 		case part.BytesRef != nil:
 			text = part.BytesRef.Digest + part.BytesRef.URL + part.BytesRef.DataBase64
 		}
+
 		if rest, is := strings.CutPrefix(text, "Subject: "); is && part.Kind == normalized.PartText {
 			if _, body, found := strings.Cut(rest, "\n\n"); found {
 				text = body
 			}
 		}
+
 		for word := range strings.FieldsSeq(text) {
 			said = true
 			if words = append(append(words, word...), ' '); len(words) > 4<<10-64 {
@@ -157,9 +164,11 @@ func sumOf(parts []normalized.Part) int64 {
 			}
 		}
 	}
+
 	_, _ = sum.Write(words)
 	if !said {
 		return 0
 	}
+
 	return int64(binary.BigEndian.Uint64(sum.Sum(nil))>>24) | 1
 }

@@ -41,16 +41,19 @@ func (w Words) Only(message normalized.Message) bool {
 	if len(w) == 0 || len(message.Parts) != 1 || message.Parts[0].Kind != normalized.PartText || len(message.Parts[0].Content) > maxWordBytes {
 		return false
 	}
+
 	_, text, subject := strings.Cut(message.Parts[0].Content, "\n\n")
 	if !subject || !strings.HasPrefix(message.Parts[0].Content, "Subject: ") {
 		text = message.Parts[0].Content
 	}
+
 	var kept []string
 	for field := range strings.FieldsSeq(text) {
 		if !strings.HasPrefix(field, "@") {
 			kept = append(kept, field)
 		}
 	}
+
 	return w[plainWord(strings.Join(kept, " "))]
 }
 

@@ -74,10 +74,12 @@ func readSecretKey(file string) (*sealing.Box, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	key, err := base64.StdEncoding.DecodeString(strings.TrimSpace(string(content)))
 	if err != nil {
 		return nil, fmt.Errorf("%s is not base64: put the right file back; for a first start make one with: openssl rand -base64 32", file)
 	}
+
 	box, err := sealing.New(key)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w: put the right file back; for a first start make one with: openssl rand -base64 32", file, err)
@@ -115,6 +117,7 @@ func makeSealer(ctx context.Context, options Options, opened *store.Store, mark 
 	if err := os.Rename(pending, file); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("data_dir: cannot write %s: %w", file, disk.Cause(err))
 	}
+
 	return s, nil
 }
 
@@ -169,6 +172,7 @@ func (s *Sealer) bind(ctx context.Context, mark string) error {
 	case s.options.NewIdentity:
 		return s.takeOver(ctx)
 	}
+
 	return s.foreign(mark)
 }
 
@@ -246,6 +250,7 @@ func (s *Sealer) NetworkKey(ctx context.Context) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("make key of limits: %w", err)
 	}
+
 	key, err := s.Open(ctx, string(kept), networkKeyPurpose)
 	if err != nil {
 		s.options.Logger.WarnContext(ctx, "limits of senders without proof are counted on this node alone", "error", err)

@@ -36,6 +36,7 @@ func checkDirectory(options Options) error {
 	if options.NewIdentity || options.DatabaseURL != "sqlite" {
 		return nil
 	}
+
 	path := filepath.Join(options.DataDir, store.File)
 	switch info, err := os.Stat(path); {
 	case errors.Is(err, fs.ErrNotExist):
@@ -71,6 +72,7 @@ func usedBefore(options Options) string {
 	if options.SecretKeyFile == "" {
 		files = append(files, secretKeyFile) // one that the operator named may have been made for the first start
 	}
+
 	for _, name := range files {
 		if _, err := os.Stat(filepath.Join(options.DataDir, name)); err == nil {
 			return name
@@ -84,10 +86,12 @@ func checkDatabase(ctx context.Context, options Options, opened *store.Store) er
 	if options.NewIdentity {
 		return nil
 	}
+
 	here, err := knownDatabase(options)
 	if err != nil {
 		return err
 	}
+
 	value, found, err := opened.State().Get(ctx, databaseNamespace, databaseName)
 	if err != nil {
 		return err
@@ -106,6 +110,7 @@ func checkDatabase(ctx context.Context, options Options, opened *store.Store) er
 	if err != nil || used && here == "" { // by a version that gave no ids
 		return err
 	}
+
 	return lostDatabase(options, "is empty")
 }
 
@@ -132,5 +137,6 @@ func rememberDatabase(ctx context.Context, options Options, opened *store.Store)
 	if err := disk.WritePrivate(filepath.Join(options.DataDir, databaseFile), string(value)+"\n"); err != nil {
 		return fmt.Errorf("data_dir: cannot write %s: %w", databaseFile, disk.Cause(err))
 	}
+
 	return nil
 }

@@ -54,6 +54,7 @@ func Open(ctx context.Context, options Options, notify func(channel, payload str
 	if options.DatabaseURL == "sqlite" {
 		return nil, fmt.Errorf("data_dir: cannot open the database in %s: %w", options.DataDir, oneLine(err))
 	}
+
 	return nil, fmt.Errorf("database_url: cannot open %s: %w; start the database or correct the key", options.DatabaseName, oneLine(err))
 }
 
@@ -63,6 +64,7 @@ func Take(ctx context.Context, options Options, opened *store.Store) (*disk.Lock
 	if options.DatabaseURL != "sqlite" {
 		return nil, nil
 	}
+
 	seat, err := disk.Take(options.DataDir)
 	switch {
 	case errors.Is(err, disk.ErrTaken):

@@ -81,6 +81,7 @@ func (v Vault) Swap(ctx context.Context, namespace, key string, old, value []byt
 	if !v.isSealed(namespace) {
 		return v.State.Swap(ctx, namespace, key, old, value, expires)
 	}
+
 	kept, found, err := v.State.Get(ctx, namespace, key)
 	if err != nil || !found {
 		return false, err
@@ -127,10 +128,12 @@ func (s *Sealer) sealKeys(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("seal the private keys: %w", err)
 	}
+
 	if changed > 0 {
 		s.options.Logger.InfoContext(ctx, "private keys that stood open in the database are sealed now: guard older backups like the keys",
 			"keys", changed)
 	}
+
 	return nil
 }
 
@@ -142,6 +145,7 @@ func (s *Sealer) dropSealed(ctx context.Context) error {
 			if err != nil {
 				return err
 			}
+
 			for i, key := range keys {
 				after = key
 				if _, err := s.box.Open(string(values[i]), purposeOf(namespace, key)); err == nil || !sealedForm(values[i]) {
@@ -151,6 +155,7 @@ func (s *Sealer) dropSealed(ctx context.Context) error {
 					return err
 				}
 			}
+
 			if len(keys) < 500 {
 				break
 			}

@@ -49,6 +49,7 @@ func (t listTx) PutListEntries(ctx context.Context, entries ...exchange.ListEntr
 			return err
 		}
 	}
+
 	return nil
 }
 
@@ -101,6 +102,7 @@ func (s listStore) ListEntries(ctx context.Context, filter exchange.ListFilter) 
 		entries = append(entries, entry)
 		return err
 	})
+
 	return entries, err
 }
 
@@ -168,6 +170,7 @@ func (s listStore) MailFailed(ctx context.Context, failure exchange.MailFailure)
 		suppressed = changed > 0
 		return err
 	})
+
 	return suppressed, err
 }
 
@@ -176,6 +179,7 @@ func (s listStore) Suppressed(ctx context.Context, addresses []string) ([]exchan
 	if len(addresses) == 0 {
 		return nil, nil
 	}
+
 	addresses = addresses[:min(len(addresses), 500)]
 	arguments := make([]any, 0, len(addresses))
 	for _, address := range addresses {

@@ -187,6 +187,7 @@ func (d *Documents) Claim(claim *exchange.Claim) (instead []byte) {
 	if claim == nil {
 		return nil
 	}
+
 	ctx := context.Background()
 	current, inserted, _ := d.PutIfAbsent(ctx, claim.Namespace, claim.Key, claim.Value, time.Time{})
 	if inserted {
@@ -195,13 +196,16 @@ func (d *Documents) Claim(claim *exchange.Claim) (instead []byte) {
 		}
 		return nil
 	}
+
 	if claim.Instead != nil {
 		if swapped, _ := d.Swap(ctx, claim.Namespace, claim.Key, claim.Instead, claim.Value, time.Time{}); swapped {
 			return nil
 		}
 	}
+
 	if bytes.Equal(current, claim.Value) {
 		return nil
 	}
+
 	return current
 }

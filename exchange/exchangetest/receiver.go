@@ -40,6 +40,7 @@ type Receiver struct {
 func (r *Receiver) Receive(_ context.Context, in exchange.Inbound) (exchange.Receipt, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+
 	if r.Refuse != nil {
 		if err := r.Refuse(in); err != nil {
 			return exchange.Receipt{}, err
@@ -60,11 +61,13 @@ func (r *Receiver) Receive(_ context.Context, in exchange.Inbound) (exchange.Rec
 			return exchange.Receipt{Claimed: instead}, nil
 		}
 	}
+
 	for _, known := range r.taken {
 		if known.Message.ID == in.Message.ID && known.Message.Recipient == in.Message.Recipient && known.Message.Sender.Principal() == in.Message.Sender.Principal() {
 			return exchange.Receipt{TurnID: "turn"}, nil
 		}
 	}
+
 	r.taken = append(r.taken, in)
 	return exchange.Receipt{TurnID: "turn", New: true}, nil
 }

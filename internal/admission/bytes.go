@@ -48,15 +48,18 @@ func (b *Bytes) Take(source Source, proven bool, n int64) bool {
 		b.used += n
 		return true
 	}
+
 	for i, network := range source {
 		if b.from[network]+n > allowance(share, i) {
 			return false
 		}
 	}
+
 	b.used += n
 	for _, network := range source {
 		b.from[network] += n
 	}
+
 	return true
 }
 
@@ -65,9 +68,11 @@ func (b *Bytes) Give(source Source, n int64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.used -= n
+
 	if !source.Known() {
 		return
 	}
+
 	for _, network := range source {
 		if b.from[network] -= n; b.from[network] <= 0 {
 			delete(b.from, network)

@@ -70,6 +70,7 @@ func (p *Semaphore) Enter(ctx context.Context, source Source, host string) (leav
 		p.mu.Unlock()
 		return nil, ErrFull
 	}
+
 	w := &waiter{source: source, host: host, turn: make(chan struct{})}
 	p.waiting = append(p.waiting, w)
 	p.waits[source[0]]++
@@ -77,18 +78,22 @@ func (p *Semaphore) Enter(ctx context.Context, source Source, host string) (leav
 
 	patience := time.NewTimer(p.options.Patience)
 	defer patience.Stop()
+
 	select {
 	case <-w.turn:
 		return leave, nil
 	case <-patience.C:
 	case <-ctx.Done():
 	}
+
 	p.mu.Lock()
 	defer p.mu.Unlock()
+
 	if i := slices.Index(p.waiting, w); i >= 0 {
 		p.remove(i)
 		return nil, ErrFull
 	}
+
 	return leave, nil // the slot came with the end of the patience
 }
 
@@ -103,11 +108,13 @@ func (p *Semaphore) fits(source Source, host string) bool {
 	if p.pairs[pair{source[0], host}] >= p.options.PerPair {
 		return false
 	}
+
 	for i, network := range source {
 		if p.sources[network] >= allowance(p.options.PerSource, i) {
 			return false
 		}
 	}
+
 	return true
 }
 
@@ -128,12 +135,14 @@ func (p *Semaphore) leave(source Source, host string) {
 	defer p.mu.Unlock()
 	p.used--
 	less(p.hosts, host)
+
 	if source.Known() {
 		less(p.pairs, pair{source[0], host})
 		for _, network := range source {
 			less(p.sources, network)
 		}
 	}
+
 	for p.next() {
 		continue
 	}
@@ -147,9 +156,11 @@ func (p *Semaphore) next() bool {
 			chosen = i
 		}
 	}
+
 	if chosen < 0 {
 		return false
 	}
+
 	w := p.waiting[chosen]
 	p.remove(chosen)
 	p.take(w.source, w.host)

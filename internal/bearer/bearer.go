@@ -86,6 +86,7 @@ func (c *Cache) Find(ctx context.Context, token string) (exchange.Token, bool, e
 	if ok && now.Before(known.expires) {
 		return known.token, true, nil
 	}
+
 	read, found, err := c.source.TokenByHash(ctx, hash)
 	if err == nil && found {
 		c.keep(hash, entry{read, now.Add(Remembered)})

@@ -69,10 +69,12 @@ func OpenFiles(dir string, options Options) (*Files, error) {
 	if err := s.sweep(time.Now().Add(-staleAfter)); err != nil {
 		return nil, fmt.Errorf("sweep blob store: %w", err)
 	}
+
 	gate, err := disk.OpenGate(filepath.Join(dir, "lock"))
 	if err != nil {
 		return nil, fmt.Errorf("open blob store: %w", err)
 	}
+
 	s.gate = gate
 	return s, nil
 }
@@ -88,6 +90,7 @@ func (s *Files) sweep(before time.Time) error {
 	if err != nil {
 		return err
 	}
+
 	for _, entry := range entries {
 		info, err := entry.Info()
 		if err != nil || info.ModTime().After(before) {
@@ -97,6 +100,7 @@ func (s *Files) sweep(before time.Time) error {
 			return err
 		}
 	}
+
 	return nil
 }
 
@@ -113,10 +117,12 @@ func (s *Files) put(ctx context.Context, from io.Reader) (digest string, size in
 		return "", 0, "", unavailable("put blob", err)
 	}
 	defer discard(file)
+
 	sum := sha256.New()
 	if size, err = s.copy(ctx, file, sum, from); err != nil {
 		return "", 0, "", err
 	}
+
 	digest = format(sum.Sum(nil))
 	result, err = s.keep(file, digest)
 	return digest, size, result, err
@@ -127,6 +133,7 @@ func (s *Files) PutBytes(ctx context.Context, content []byte) (digest string, er
 	if int64(len(content)) > s.maxBytes {
 		return "", s.tooLarge()
 	}
+
 	sum := sha256.Sum256(content)
 	digest = format(sum[:])
 	result, err := s.putKnown(ctx, digest, content)
@@ -144,15 +151,18 @@ func (s *Files) putKnown(ctx context.Context, digest string, content []byte) (re
 	if known, err := s.known(digest); known || err != nil {
 		return "known", err
 	}
+
 	file, err := os.CreateTemp(s.temporary(), "put-*")
 	if err != nil {
 		return "", unavailable("put blob", err)
 	}
 	defer discard(file)
+
 	s.writes(int64(len(content)))
 	if _, err := file.Write(content); err != nil {
 		return "", unavailable("write blob", err)
 	}
+
 	return s.keep(file, digest)
 }
 
@@ -204,6 +214,7 @@ func (s *Files) keep(file *os.File, digest string) (result string, err error) {
 	if err := syncDirectory(filepath.Dir(s.path(digest))); err != nil {
 		return "", unavailable("sync blob directory", err)
 	}
+
 	return "new", nil
 }
 
@@ -211,6 +222,7 @@ func (s *Files) keep(file *os.File, digest string) (result string, err error) {
 // means that a caller is about to refer to it; see DeleteIdle.
 func (s *Files) known(digest string) (bool, error) {
 	now := time.Now()
+
 	// The kernel finds the file first and sets its time afterwards; a removal in between would leave a time on nothing.
 	touch := func() error { return os.Chtimes(s.path(digest), now, now) }
 	if err := s.gate.Together(touch); err != nil {
@@ -278,14 +290,17 @@ func (s *Files) DeleteIdle(_ context.Context, digest string, since time.Time) (g
 	if err := checkDigest(digest); err != nil {
 		return false, err
 	}
+
 	err = s.gate.Alone(func() error {
 		info, err := os.Stat(s.path(digest))
 		if err == nil && info.ModTime().After(since) {
 			return nil
 		}
+
 		if err == nil {
 			err = os.Remove(s.path(digest))
 		}
+
 		gone = err == nil || errors.Is(err, fs.ErrNotExist)
 		if gone {
 			return nil
@@ -295,6 +310,7 @@ func (s *Files) DeleteIdle(_ context.Context, digest string, since time.Time) (g
 	if err != nil {
 		return false, unavailable("delete idle blob", err)
 	}
+
 	return gone, nil
 }
 
@@ -322,6 +338,7 @@ func (s *Files) eachEntry(ctx context.Context, directory string, visit func(fs.D
 	if err != nil {
 		return unavailable("list blobs", err)
 	}
+
 	for _, entry := range entries {
 		if err := ctx.Err(); err != nil {
 			return unavailable("list blobs", err)

@@ -60,6 +60,7 @@ func (c *Counter) Write(piece []byte) (int, error) {
 	if c.failed != nil {
 		return 0, c.failed
 	}
+
 	taken := 0
 	for len(c.rest) > 0 && taken < len(piece) {
 		c.rest = append(c.rest, piece[taken])
@@ -71,6 +72,7 @@ func (c *Counter) Write(piece []byte) (int, error) {
 			c.rest = c.rest[:0]
 		}
 	}
+
 	for i := taken; i < len(piece); {
 		char := piece[i]
 		if char < utf8.RuneSelf {
@@ -84,17 +86,21 @@ func (c *Counter) Write(piece []byte) (int, error) {
 			i++
 			continue
 		}
+
 		c.escaped = false
 		if !utf8.FullRune(piece[i:]) {
 			c.rest = append(c.rest, piece[i:]...)
 			break
 		}
+
 		r, size := utf8.DecodeRune(piece[i:])
 		if r == utf8.RuneError && size <= 1 {
 			return i, c.fail(NotUTF8, 0, int64(i))
 		}
+
 		i += size
 	}
+
 	c.at += int64(len(piece))
 	return len(piece), nil
 }
@@ -134,6 +140,7 @@ func (c *Counter) count(char byte) (reason string, limit int) {
 	case char == '}', char == ']':
 		c.depth--
 	}
+
 	if c.limits.Values > 0 && c.values > c.limits.Values {
 		return TooMany, c.limits.Values
 	}

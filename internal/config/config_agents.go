@@ -187,10 +187,12 @@ func (a *Agent) validateClientTools(p *problems, key string) {
 		case names[tool.Name]:
 			p.add(at+".name", fmt.Sprintf("%q is there twice", tool.Name), "write another name")
 		}
+
 		names[tool.Name] = true
 		if tool.Description == "" {
 			p.add(at+".description", "is missing, so the model would not know when to use the tool", "write a sentence")
 		}
+
 		oneOf(p, at+".action", tool.Action, "direct", "preview", "forbidden")
 		within(p, at+".timeout", tool.Timeout, time.Second, longestToolWait)
 		tool.validateSchema(p, at)
@@ -216,10 +218,12 @@ func (t *ClientTool) readSchema(key string, found *problems) {
 		found.add(key+".parameters_file", "the schema is there twice", "write parameters or parameters_file, not both")
 		return
 	}
+
 	info, err := os.Stat(t.ParametersFile)
 	if err == nil && (!info.Mode().IsRegular() || info.Size() > maxSchemaBytes) {
 		err = fmt.Errorf("%s is not a file of at most %d bytes", t.ParametersFile, maxSchemaBytes)
 	}
+
 	var content []byte
 	if err == nil {
 		content, err = os.ReadFile(t.ParametersFile)
@@ -228,6 +232,7 @@ func (t *ClientTool) readSchema(key string, found *problems) {
 		found.add(key+".parameters_file", err.Error(), "make the file readable for the server")
 		return
 	}
+
 	t.Parameters = string(content)
 }
 

@@ -77,6 +77,7 @@ func (c *Config) validateConnectors(p *problems) {
 	for i, wait := range c.Bridges.Retry {
 		within(p, element("bridges.retry", i), wait, 0, 7*24*time.Hour)
 	}
+
 	within(p, "bridges.max_wait", c.Bridges.MaxWait, time.Second, 10*time.Minute)
 	names := map[string]bool{}
 	for i := range c.Connectors {
@@ -97,6 +98,7 @@ func (c *Connector) validate(p *problems, key string, private bool) {
 	if c.Issuer != "" {
 		validateIssuer(p, key+".issuer", c.Issuer, private)
 	}
+
 	words(p, key+".method", []string{c.Method})
 	if _, err := identity.CanonicalIssuer(c.Issuer); c.Secret == "" && (c.Issuer == "" || err != nil) {
 		p.add(key+".secret", "is missing, so the server could not tell its messages from forged ones",
@@ -105,11 +107,13 @@ func (c *Connector) validate(p *problems, key string, private bool) {
 	if c.Secret == "" && c.CallbackURL != "" {
 		p.add(key+".secret", "is missing, so callbacks could not be signed", "write a long random text, or its file as secret_file")
 	}
+
 	for name, secret := range map[string]Secret{".secret": c.Secret, ".previous_secret": c.PreviousSecret} {
 		if secret != "" && len(secret) < shortestConnectorSecret {
 			p.add(key+name, "is too short to keep anybody out", "write at least 16 bytes, such as: openssl rand -hex 32")
 		}
 	}
+
 	if c.CallbackURL != "" {
 		webAddress(p, key+".callback_url", c.CallbackURL, "http://127.0.0.1:9100/answers")
 	}

@@ -105,6 +105,7 @@ func (c *Config) deriveLimits(found *problems) {
 	if c.Federation.AllowPrivate {
 		return
 	}
+
 	for _, limit := range []struct {
 		key   string
 		rates *[]string
@@ -119,6 +120,7 @@ func (c *Config) deriveLimits(found *problems) {
 			*limit.rates = limit.usual
 		}
 	}
+
 	if !found.written("limits.guest_bytes_per_day") {
 		c.Limits.GuestBytesPerDay = 100 << 20
 	}
@@ -146,11 +148,13 @@ func (c *Config) validateLimits(p *problems) {
 			}
 		}
 	}
+
 	for key, cost := range map[string]string{"limits.sender_cost_per_day": l.SenderCostPerDay, "limits.agent_cost_per_day": l.AgentCostPerDay} {
 		if amount, err := strconv.ParseFloat(cost, 64); cost != "" && (err != nil || amount <= 0 || amount > 1e9) {
 			p.add(key, fmt.Sprintf("%q is not an amount", cost), `write one such as "0.50"`)
 		}
 	}
+
 	between(p, "limits.sender_runs_per_day", l.SenderRunsPerDay, 0, 1_000_000_000)
 	between(p, "limits.agent_runs_per_day", l.AgentRunsPerDay, 0, 1_000_000_000)
 	between(p, "limits.bot_turns", l.BotTurns, 1, 100)

@@ -94,16 +94,20 @@ func (l *LLM) validate(p *problems, key string) {
 	if l.Model == "" {
 		p.add(key+".model", "is missing", "write the name of the model as its provider calls it")
 	}
+
 	between(p, key+".max_turns", l.MaxTurns, 1, 1000)
 	between(p, key+".max_tool_calls", l.MaxToolCalls, 1, 10_000)
 	between(p, key+".max_tokens", l.MaxTokens, 0, 10_000_000)
+
 	if t := l.Temperature; t != nil && !(*t >= 0 && *t <= 2) {
 		p.add(key+".temperature", fmt.Sprintf("%v is outside of 0 to 2", *t), "write a number from 0 to 2")
 	}
+
 	within(p, key+".wall_clock", l.WallClock, 0, 24*time.Hour)
 	if l.WallClock > 0 && l.WallClock < time.Second {
 		p.add(key+".wall_clock", "counts whole seconds", "write at least 1s, or 0s for no limit")
 	}
+
 	within(p, key+".call_timeout", l.CallTimeout, time.Second, 24*time.Hour)
 	within(p, key+".idle_timeout", l.IdleTimeout, time.Second, 24*time.Hour)
 	between(p, key+".attempts", l.Attempts, 1, 20)

@@ -85,6 +85,7 @@ func (a *Agent) validateFediverse(p *problems, key string, private bool) {
 			p.add(key+".fediverse."+name, fmt.Sprintf("%q is not an address", address), remedy)
 		}
 	}
+
 	for _, address := range a.Fediverse.AlsoKnownAs {
 		if !isWebAddress(address, private) {
 			p.add(key+".fediverse.also_known_as", fmt.Sprintf("%q is not the id of an actor", address), remedy)

@@ -132,11 +132,13 @@ func (c *Config) validateOperator(p *problems) {
 			p.add(key, fmt.Sprintf("%q is not an address", text), `write one such as "help@example.com"`)
 		}
 	}
+
 	for key, text := range map[string]string{"operator.privacy": c.Operator.Privacy, "operator.source": c.Operator.Source} {
 		if u, err := url.Parse(text); text != "" && (err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Host == "") {
 			p.add(key, fmt.Sprintf("%q is not a web address", text), `write one such as "https://example.com/privacy"`)
 		}
 	}
+
 	if c.Operator.Notify && (c.Operator.Contact == "" || c.SMTP.Listen == "") {
 		p.add("operator.notify", "needs operator.contact and email", "write an address, and do not turn smtp.listen off")
 	}

@@ -80,6 +80,7 @@ func mailRetry() []time.Duration {
 	for _, wait := range waits {
 		total += wait
 	}
+
 	for ; total+step <= end; total += step {
 		waits = append(waits, step)
 	}
@@ -124,6 +125,7 @@ func (c *Config) deriveTrust(found *problems) {
 	for i := range c.Trust {
 		canonical(&c.Trust[i].Issuer)
 	}
+
 	for i := range c.Peers {
 		peer := &c.Peers[i]
 		if domain, err := identity.ParseDomain(peer.Domain); err == nil {
@@ -131,15 +133,18 @@ func (c *Config) deriveTrust(found *problems) {
 		}
 		readSecret(&peer.Token, peer.TokenFile, element("peers", i)+".token_file", found)
 	}
+
 	for i := range c.Logins {
 		login := &c.Logins[i]
 		readSecret(&login.ClientSecret, login.ClientSecretFile, element("logins", i)+".client_secret_file", found)
 	}
+
 	for i := range c.Agents {
 		for j := range c.Agents[i].Rules {
 			canonical(&c.Agents[i].Rules[j].Issuer)
 		}
 	}
+
 	c.Payments.FacilitatorURL = strings.TrimSuffix(c.Payments.FacilitatorURL, "/")
 }
 

@@ -21,14 +21,17 @@ func readFile(path string, settings *Config, found *problems) error {
 	if err != nil {
 		return fmt.Errorf("configuration file: %w", err)
 	}
+
 	tree := map[string]any{}
 	if _, err := toml.Decode(document, &tree); err != nil {
 		return fileProblem(path, err)
 	}
+
 	name := filepath.Base(path)
 	for key, line := range keyLines(document) {
 		found.origins[key] = fmt.Sprintf("%s:%d", name, line)
 	}
+
 	applyTable(reflect.ValueOf(settings).Elem(), "", tree, found)
 	return nil
 }
@@ -38,6 +41,7 @@ func readLimited(path string) (string, error) {
 	if err != nil {
 		return "", err
 	}
+
 	content, err := io.ReadAll(io.LimitReader(file, maxFileBytes+1))
 	if err := errors.Join(err, file.Close()); err != nil {
 		return "", err
@@ -98,6 +102,7 @@ func applyList(list reflect.Value, name string, raw any, found *problems) {
 		found.add(name, "is a list of tables", "write [["+name+"]] before each")
 		return
 	}
+
 	list.Set(reflect.MakeSlice(list.Type(), len(trees), len(trees)))
 	for i, tree := range trees {
 		setDefaults(list.Index(i))
@@ -110,6 +115,7 @@ func tables(raw any) ([]map[string]any, bool) {
 	if trees, ok := raw.([]map[string]any); ok {
 		return trees, true
 	}
+
 	items, ok := raw.([]any)
 	trees := make([]map[string]any, 0, len(items))
 	for _, item := range items {
@@ -227,6 +233,7 @@ func (s *lineScanner) step(text string) (rest string) {
 			return text[3:]
 		}
 	}
+
 	switch text[0] {
 	case '"', '\'':
 		return text[quoted(text):]
@@ -237,6 +244,7 @@ func (s *lineScanner) step(text string) (rest string) {
 	case '#':
 		return ""
 	}
+
 	return text[1:]
 }
 
@@ -260,6 +268,7 @@ func keyParts(text string) []string {
 			text = before
 		}
 	}
+
 	var parts []string
 	for more := true; more; {
 		var part string

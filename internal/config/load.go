@@ -27,14 +27,17 @@ func Load(path string, environ []string) (*Config, error) {
 			return nil, err
 		}
 	}
+
 	settings.File = path
 	readEnvironment(environ, settings, found)
 	settings.develop(found)
 	settings.derive(found)
 	settings.validate(found)
+
 	if err := found.err(); err != nil {
 		return nil, err
 	}
+
 	return settings, nil
 }
 
@@ -60,9 +63,11 @@ func (c *Config) derive(found *problems) {
 			*listen = ""
 		}
 	}
+
 	if c.PublicURL == "" {
 		c.PublicURL = localURL(c.HTTP)
 	}
+
 	c.PublicURL = strings.TrimSuffix(c.PublicURL, "/")
 	if c.Domain == "" {
 		c.Domain = domainOf(c.PublicURL)
@@ -73,6 +78,7 @@ func (c *Config) derive(found *problems) {
 	if c.SMTP.Hostname == "" {
 		c.SMTP.Hostname = identity.HostOf(c.Domain)
 	}
+
 	c.deriveEdge(found)
 	c.deriveTrust(found)
 	c.deriveLimits(found)
@@ -110,11 +116,13 @@ func (c *Config) deriveHostLimits() {
 	if c.Federation.AllowPrivate {
 		concurrency, rate = c.Queue.DeliveryConcurrency, 0
 	}
+
 	if c.Mail.DomainRate == unset {
 		if c.Mail.DomainRate = 30; c.Federation.AllowPrivate {
 			c.Mail.DomainRate = 0
 		}
 	}
+
 	if c.Federation.HostConcurrency == unset {
 		c.Federation.HostConcurrency = concurrency
 	}
@@ -146,11 +154,13 @@ func readSecret(secret *Secret, file, key string, found *problems) {
 		found.add(key, "the secret is there twice", "write "+strings.TrimSuffix(name, "_file")+" or "+name+", not both")
 		return
 	}
+
 	content, err := readSecretFile(file)
 	if err != nil {
 		found.add(key, err.Error(), "make the file readable for the server")
 		return
 	}
+
 	*secret = content
 }
 
@@ -201,6 +211,7 @@ func ours(environ []string) []variable {
 			list = append(list, variable{name, value})
 		}
 	}
+
 	slices.SortFunc(list, func(a, b variable) int {
 		return cmp.Or(slices.Compare(numbers(a.name), numbers(b.name)), cmp.Compare(a.name, b.name))
 	})
@@ -256,6 +267,7 @@ func findInList(list reflect.Value, path, name string) target {
 	if index > list.Len() {
 		return target{problem: "tables are numbered from 0 without gaps: number " + strconv.Itoa(list.Len()) + " is missing"}
 	}
+
 	if index == list.Len() {
 		fresh := reflect.New(list.Type().Elem()).Elem()
 		setDefaults(fresh)
@@ -264,6 +276,7 @@ func findInList(list reflect.Value, path, name string) target {
 		}
 		list.Set(reflect.Append(list, fresh))
 	}
+
 	return find(list.Index(index), element(path, index), rest)
 }
 

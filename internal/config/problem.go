@@ -22,6 +22,7 @@ func (p *Problem) Error() string {
 			line.WriteString(part + ": ")
 		}
 	}
+
 	line.WriteString(p.Message)
 	if p.Remedy != "" {
 		line.WriteString("; " + p.Remedy)

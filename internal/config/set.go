@@ -25,6 +25,7 @@ func setValue(field reflect.Value, raw any, fromText bool) error {
 	if field.Kind() == reflect.Slice {
 		return setList(field, raw, fromText)
 	}
+
 	switch target := field.Addr().Interface().(type) {
 	case *time.Duration:
 		return setParsed(target, raw, parseDuration)
@@ -50,10 +51,12 @@ func setValue(field reflect.Value, raw any, fromText bool) error {
 		*target = new(float64)
 		return setFloat(*target, raw, fromText)
 	}
+
 	text, ok := raw.(string)
 	if !ok {
 		return errors.New(`write a text in quotes`)
 	}
+
 	field.SetString(text)
 	return nil
 }
@@ -107,12 +110,14 @@ func setList(field reflect.Value, raw any, fromText bool) error {
 	if !ok {
 		return errors.New("write a list: [a, b]")
 	}
+
 	list := reflect.MakeSlice(field.Type(), len(items), len(items))
 	for i, item := range items {
 		if err := setValue(list.Index(i), item, fromText); err != nil {
 			return fmt.Errorf("item %d: %w", i+1, err)
 		}
 	}
+
 	field.Set(list)
 	return nil
 }
@@ -163,9 +168,11 @@ func setTime(target *time.Time, raw any) error {
 	if !ok || value.Year() < 1970 {
 		return errors.New("write a date such as 2030-12-31 or a time such as 2030-12-31T12:00:00Z")
 	}
+
 	if strings.HasSuffix(value.Location().String(), "-local") { // how the TOML library marks what has no zone
 		value = time.Date(value.Year(), value.Month(), value.Day(), value.Hour(), value.Minute(), value.Second(), 0, time.UTC)
 	}
+
 	*target = value.UTC()
 	return nil
 }

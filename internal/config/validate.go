@@ -47,6 +47,7 @@ func (c *Config) validateNames(p *problems) {
 		p.add(key, fmt.Sprintf("%q cannot be reached by other servers, which want https", c.PublicURL),
 			`write "https://your.domain", or federation.allow_private = true for a closed network`)
 	}
+
 	// A domain that was taken from a refused public_url would only say the same again.
 	if p.written("domain") || u.Scheme == "https" || private {
 		c.validateDomain(p)
@@ -71,12 +72,14 @@ func (c *Config) validateStorage(p *problems) {
 	if c.DataDir == "" {
 		p.add("data_dir", "is empty", `write a directory such as "inbox-data"`)
 	}
+
 	database := c.DatabaseURL.Reveal()
 	if database != "sqlite" && !strings.HasPrefix(database, "postgres://") && !strings.HasPrefix(database, "postgresql://") {
 		p.add("database_url", "is neither sqlite nor a PostgreSQL address", `write "sqlite" or "postgres://user:password@host/database"`)
 	} else if _, err := url.Parse(database); err != nil {
 		p.add("database_url", "is not an address", "percent-encode special characters in user name and password")
 	}
+
 	within(p, "shutdown_grace", c.ShutdownGrace, 0, time.Hour)
 	within(p, "drain", c.Drain, 0, time.Hour)
 }
@@ -86,6 +89,7 @@ func (c *Config) validateListeners(p *problems) {
 	for _, l := range c.optionalListeners() {
 		listener(p, l.key, l.address, true)
 	}
+
 	c.validateClashes(p)
 	oneOf(p, "http.tls", c.HTTP.TLS, "off", "files", "acme")
 	files := c.HTTP.CertFile != "" || c.HTTP.KeyFile != ""
@@ -95,23 +99,28 @@ func (c *Config) validateListeners(p *problems) {
 	case c.HTTP.TLS != "files" && files:
 		p.add("http.cert_file", "is not used, because http.tls is "+c.HTTP.TLS, `write http.tls = "files" or remove the files`)
 	}
+
 	between(p, "http.max_body_bytes", c.HTTP.MaxBodyBytes, 64<<10, 1<<30)
 	if most := c.HTTP.MaxBytesInFlight; most != 0 && most < 2*c.HTTP.MaxBodyBytes {
 		p.add("http.max_bytes_in_flight", fmt.Sprintf("%v is less than two bodies of http.max_body_bytes", most), fmt.Sprintf("write at least %q", 2*c.HTTP.MaxBodyBytes))
 	}
+
 	between(p, "smtp.max_message_bytes", c.SMTP.MaxMessageBytes, 64<<10, 1<<30)
 	between(p, "smtp.max_connections", c.SMTP.MaxConnections, 1, 100_000)
 	between(p, "smtp.connections_per_address", c.SMTP.ConnectionsPerAddress, 1, 100_000)
 	between(p, "smtp.connections_per_minute", c.SMTP.ConnectionsPerMinute, 1, 1_000_000)
 	between(p, "smtp.mails_per_minute", c.SMTP.MailsPerMinute, 1, 1_000_000)
+
 	if _, err := identity.ParseDomain(c.SMTP.Hostname); c.SMTP.Listen != "" && (err != nil || strings.Contains(c.SMTP.Hostname, ":")) {
 		p.add("smtp.hostname", fmt.Sprintf("%q is not a host name", c.SMTP.Hostname), `write one such as "mail.example.com"`)
 	}
+
 	for _, host := range c.A2A.WebhookHosts {
 		if u, err := url.Parse("https://" + host + "/"); err != nil || u.Hostname() == "" || u.Host != host {
 			p.add("a2a.webhook_hosts", fmt.Sprintf("%q is neither a host nor host:port", host), `write one such as "hooks.internal:8443"`)
 		}
 	}
+
 	if c.DNS.Resolver != "" {
 		listener(p, "dns.resolver", c.DNS.Resolver, false)
 	}
@@ -142,21 +151,25 @@ var selector = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?(
 func (c *Config) validateMail(p *problems) {
 	c.validateSealers(p)
 	oneOf(p, "mail.mode", c.Mail.Mode, "capture", "smarthost", "mx")
+
 	if c.Mail.Mode == "smarthost" || c.Mail.Smarthost != "" {
 		u, err := url.Parse(c.Mail.Smarthost.Reveal())
 		if err != nil || u.Scheme != "smtp" && u.Scheme != "smtps" || u.Hostname() == "" || strings.Trim(u.Path, "/") != "" {
 			p.add("mail.smarthost", "is not the address of a mail relay", `write "smtp://user:password@host:587" or "smtps://user:password@host:465"`)
 		}
 	}
+
 	if endpoint, err := netip.ParseAddrPort(c.DNS.Resolver); c.Mail.DANE && (err != nil || !endpoint.Addr().Unmap().IsLoopback()) {
 		p.add("mail.dane", "believes only a validating resolver on this machine", `write dns.resolver = "127.0.0.1:53" where such a one listens, or mail.dane = false`)
 	}
+
 	between(p, "mail.mx_port", c.Mail.MXPort, 1, 65535)
 	between(p, "mail.mta_sts_port", c.Mail.MTASTSPort, 1, 65535)
 	between(p, "mail.quote_lines", c.Mail.QuoteLines, 0, 30)
 	between(p, "mail.domain_rate", c.Mail.DomainRate, 0, 100_000)
 	oneOf(p, "mail.mta_sts", c.Mail.MTASTS, "none", "testing", "enforce")
 	oneOf(p, "mail.reply_to", c.Mail.ReplyTo, "organization", "signed", "never")
+
 	if name := c.Mail.DKIMEd25519Selector; name != "" && (!selector.MatchString(name) || name == c.Mail.DKIMSelector) {
 		p.add("mail.dkim_ed25519_selector", fmt.Sprintf("%q is not a part of a DNS name, or that of the other key", name), "write letters, digits and hyphens")
 	}
@@ -166,6 +179,7 @@ func (c *Config) validateMail(p *problems) {
 	if !selector.MatchString(c.Mail.DKIMSelector) {
 		p.add("mail.dkim_selector", fmt.Sprintf("%q is not a part of a DNS name", c.Mail.DKIMSelector), "write letters, digits and hyphens")
 	}
+
 	schedule(p, "mail.retry", c.Mail.Retry)
 	schedule(p, "federation.retry", c.Federation.Retry)
 	between(p, "federation.host_concurrency", c.Federation.HostConcurrency, 1, 10_000)
@@ -220,6 +234,7 @@ func (c *Config) checkLocal(p *problems) {
 			p.add(l.key, "without a configuration file the server listens on loopback only", remedy)
 		}
 	}
+
 	for key, host := range map[string]string{"public_url": domainOf(c.PublicURL), "domain": c.Domain} {
 		if host != "" && !isLocal(identity.HostOf(host)) {
 			p.add(key, "is not local, and without a configuration file the server is in development mode", remedy)
@@ -299,23 +314,27 @@ func (i *Issuer) validate(p *problems, key string, private bool) {
 	if u, ok := issuerURL(i.Issuer); !ok || u.Scheme == "http" && !private {
 		p.add(key+".issuer", fmt.Sprintf("%q is not the address of an issuer", i.Issuer), `write the value of its iss claim, such as "https://login.example.com"`)
 	}
+
 	switch {
 	case i.JWKSURL == "" && i.Discovery == "":
 		p.add(key+".jwks_url", "is missing, so the keys of the issuer are not known", "write jwks_url or discovery")
 	case i.JWKSURL != "" && i.Discovery != "":
 		p.add(key+".discovery", "does not go with jwks_url", "write one of them")
 	}
+
 	for name, address := range map[string]string{"jwks_url": i.JWKSURL, "discovery": i.Discovery} {
 		u, ok := issuerURL(address)
 		if address != "" && (!ok || u.Scheme == "http" && !private) {
 			p.add(key+"."+name, fmt.Sprintf("%q is not an address of a document", address), `write an https:// address; http only with federation.allow_private`)
 		}
 	}
+
 	for _, alg := range i.Algs {
 		if !slices.Contains(issuerAlgorithms, alg) {
 			p.add(key+".algs", fmt.Sprintf("%q is not accepted", alg), "write some of "+strings.Join(issuerAlgorithms, ", "))
 		}
 	}
+
 	if slices.Contains(i.Audiences, "") {
 		p.add(key+".audiences", "an entry is empty", "remove it")
 	}
@@ -339,6 +358,7 @@ func (a *Agent) validateApprovals(p *problems, key string, c *Config) {
 	if len(a.Approvers) > maxApprovers {
 		p.add(key+".approvers", fmt.Sprintf("has %d addresses", len(a.Approvers)), fmt.Sprintf("write at most %d", maxApprovers))
 	}
+
 	seen := map[string]bool{}
 	for _, text := range a.Approvers {
 		address, err := identity.ParseAddress(text)

@@ -31,11 +31,14 @@ func (a *Agent) validate(p *problems, key string) {
 		p.add(key+".name", fmt.Sprintf("%q cannot be the part of an address before the @", a.Name),
 			"write 1 to 64 letters, digits, dots, hyphens or underscores, no dot at either end")
 	}
+
 	oneOf(p, key+".kind", a.Kind, kinds...)
 	oneOf(p, key+".unverified", a.Unverified, "answer", "hold", "refuse")
+
 	if a.ReplyTo != "" {
 		oneOf(p, key+".reply_to", a.ReplyTo, "organization", "signed", "never")
 	}
+
 	between(p, key+".max_hops", a.MaxHops, 1, 32)
 	within(p, key+".timeout", a.Timeout, 100*time.Millisecond, 24*time.Hour)
 	a.validateAck(p, key)
@@ -81,12 +84,14 @@ func (a *Agent) validateKind(p *problems, key string) {
 			p.add(key+"."+kind, "is not used, because the kind is "+a.Kind, fmt.Sprintf("write kind = %q or remove it", kind))
 		}
 	}
+
 	if a.Kind != "llm" && len(a.MCP) > 0 {
 		p.add(key+".mcp", "is not used, because the kind is "+a.Kind, `write kind = "llm" or remove it`)
 	}
 	if a.Kind != "llm" && len(a.ClientTools) > 0 {
 		p.add(key+".client_tools", "is not used, because the kind is "+a.Kind, `write kind = "llm" or remove it`)
 	}
+
 	switch a.Kind {
 	case "webhook":
 		a.Webhook.validate(p, key+".webhook")
@@ -127,6 +132,7 @@ func (a *Agent) validateMCP(p *problems, key string) {
 		case names[server.Name]:
 			p.add(at+".name", fmt.Sprintf("%q is there twice", server.Name), "write another name")
 		}
+
 		names[server.Name] = true
 		switch {
 		case (server.Command == "") == (server.URL == ""):
@@ -134,6 +140,7 @@ func (a *Agent) validateMCP(p *problems, key string) {
 		case server.URL != "":
 			webAddress(p, at+".url", server.URL, "http://127.0.0.1:9001/mcp")
 		}
+
 		within(p, at+".timeout", server.Timeout, 100*time.Millisecond, time.Hour)
 	}
 }
@@ -151,6 +158,7 @@ func (r *Remote) validate(p *problems, key string) {
 	if r.TokenURL == "" {
 		return
 	}
+
 	webAddress(p, key+".token_url", r.TokenURL, "https://login.example/token")
 	if r.ClientID == "" {
 		p.add(key+".client_id", "is missing", "write the client id for token_url")
@@ -174,20 +182,26 @@ func (a *Agent) readSecrets(key string, found *problems) {
 	readSecret(&a.LLM.APIKey, a.LLM.APIKeyFile, key+".llm.api_key_file", found)
 	readSecret(&a.Remote.Token, a.Remote.TokenFile, key+".remote.token_file", found)
 	readSecret(&a.Remote.ClientSecret, a.Remote.ClientSecretFile, key+".remote.client_secret_file", found)
+
 	for i := range a.MCP {
 		readSecret(&a.MCP[i].Token, a.MCP[i].TokenFile, element(key+".mcp", i)+".token_file", found)
 	}
+
 	for i := range a.ClientTools {
 		a.ClientTools[i].readSchema(element(key+".client_tools", i), found)
 	}
+
 	if a.LLM.SystemFile == "" {
 		return
 	}
+
 	var text Secret
 	readSecret(&text, a.LLM.SystemFile, key+".llm.system_file", found)
+
 	if a.LLM.System != "" {
 		found.add(key+".llm.system_file", "the text is there twice", "write system or system_file, not both")
 		return
 	}
+
 	a.LLM.System = string(text)
 }

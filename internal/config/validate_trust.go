@@ -15,6 +15,7 @@ const maxRules = 1000
 func (a *Agent) validateAccess(p *problems, key string, private bool) {
 	oneOf(p, key+".follows", a.Follows, "accept", "hold", "reject")
 	oneOf(p, key+".access", a.Access, "public", "verified", "rules")
+
 	if len(a.Rules) > 0 && !p.written(key+".access") {
 		p.add(key+".access", "is not written, but there are rules: the agent would be open to anyone once the last of them is removed",
 			`write access = "rules" to let in only whom they allow, or access = "public" to keep others in`)
@@ -22,6 +23,7 @@ func (a *Agent) validateAccess(p *problems, key string, private bool) {
 	if len(a.Rules) > maxRules {
 		p.add(key+".rules", fmt.Sprintf("there are %d", len(a.Rules)), fmt.Sprintf("write at most %d", maxRules))
 	}
+
 	for i := range a.Rules {
 		before := len(p.found)
 		a.Rules[i].validate(p, element(key+".rules", i), private)
@@ -39,17 +41,20 @@ func (r *Rule) validate(p *problems, key string, private bool) {
 			p.add(element(key+".purposes", i), fmt.Sprintf("%q is unknown", purpose), `write "message", "tool:<name>" or "skill:<id>"`)
 		}
 	}
+
 	if r.Issuer != "" {
 		validateIssuer(p, key+".issuer", r.Issuer, private)
 	}
 	if strings.ContainsAny(r.Method, blanks) {
 		p.add(key+".method", fmt.Sprintf("%q is not a method", r.Method), "write its name in full, without * and blanks; leave it out to match all")
 	}
+
 	words(p, key+".assurance", r.Assurance)
 	if !isSubject(r.Subject) {
 		p.add(key+".subject", fmt.Sprintf("%q is neither a subject nor a beginning that ends at a separator", r.Subject),
 			`write the whole subject, or a beginning such as "slack:T123/*"; leave it out to match everybody`)
 	}
+
 	r.validateReplies(p, key+".approve_replies")
 	if !isAddressPattern(r.Address) {
 		p.add(key+".address", fmt.Sprintf("%q is not a pattern over addresses", r.Address), `write one such as "@alice@example.org" or "@*@example.org"`)
@@ -104,6 +109,7 @@ func (c *Config) validateTrust(p *problems) {
 	for i := range c.Trust {
 		c.Trust[i].validate(p, element("trust", i), private)
 	}
+
 	c.validatePeers(p)
 	c.validateLogins(p)
 	const key = "payments.facilitator_url"
@@ -120,12 +126,14 @@ func (t *Trust) validate(p *problems, key string, private bool) {
 	needed(p, key+".subject_prefixes", t.SubjectPrefixes, `write subject_prefixes = ["slack:T123/"] or another`)
 	words(p, key+".methods", t.Methods)
 	words(p, key+".assurance", t.Assurance)
+
 	for i, prefix := range t.SubjectPrefixes {
 		if !endsAtSeparator(prefix) {
 			p.add(element(key+".subject_prefixes", i), fmt.Sprintf("%q does not end at a separator, so it would cover longer names, too", prefix),
 				"end it with one of / : # ? = @")
 		}
 	}
+
 	if err := t.trusted().Validate(); err != nil && len(p.found) == before {
 		p.add(key, err.Error(), "correct the entry")
 	}
@@ -174,6 +182,7 @@ func (c *Config) validatePeers(p *problems) {
 		case taken[domain] != "":
 			p.add(key+".domain", fmt.Sprintf("%q is there twice (%s)", domain, taken[domain]), "keep one of the two")
 		}
+
 		taken[domain] = key
 		if token := peer.Token.Reveal(); !isToken(token) && (token != "" || peer.TokenFile == "") {
 			p.add(key+".token", "is not a bearer token", "write the token that the peer's operator minted for you, or its file as token_file")

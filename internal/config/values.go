@@ -34,6 +34,7 @@ func ParseSize(text string) (Size, error) {
 			break
 		}
 	}
+
 	number, err := strconv.ParseInt(digits, 10, 64)
 	if err != nil || number < 0 || number > math.MaxInt64/factor {
 		return 0, fmt.Errorf("%q is not a size", text)
@@ -110,6 +111,7 @@ func hidePasswordParameters(u *url.URL) {
 			changed = true
 		}
 	}
+
 	if changed {
 		u.RawQuery = query.Encode()
 	}
@@ -154,6 +156,7 @@ func entries(table reflect.Value, path, variable string) []Entry {
 			list = append(list, Entry{Key: join(path, key), Variable: name, Default: defaultText(field, table.Field(i))})
 		}
 	}
+
 	return list
 }
 
@@ -176,10 +179,12 @@ func tomlText(value reflect.Value) string {
 	case string:
 		return fmt.Sprintf("%q", v)
 	}
+
 	items := make([]string, value.Len())
 	for i := range items {
 		items[i] = tomlText(value.Index(i))
 	}
+
 	return "[" + strings.Join(items, ", ") + "]"
 }
 
@@ -291,9 +296,11 @@ func editDistance(a, b string) int {
 	for j := range row {
 		row[j] = j
 	}
+
 	for i := range len(a) {
 		corner := row[0]
 		row[0] = i + 1
+
 		for j := range len(b) {
 			change := corner
 			if a[i] != b[j] {
@@ -303,6 +310,7 @@ func editDistance(a, b string) int {
 			row[j+1] = min(change, corner+1, row[j]+1)
 		}
 	}
+
 	return row[len(b)]
 }
 

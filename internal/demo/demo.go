@@ -31,15 +31,18 @@ func Run(ctx context.Context, out io.Writer) (err error) {
 		return fmt.Errorf("make a directory for the demo: %w", err)
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(directory)) }()
+
 	demo, err := peer.NewDemo()
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, demo.Close()) }()
+
 	config, err := demoConfig(ctx, directory, demo)
 	if err != nil {
 		return err
 	}
+
 	server, err := inbox.New(ctx, config)
 	if err != nil {
 		return err
@@ -47,6 +50,7 @@ func Run(ctx context.Context, out io.Writer) (err error) {
 	if err := errors.Join(addBooker(server), server.Listen()); err != nil {
 		return errors.Join(err, server.Close())
 	}
+
 	return showOff(ctx, server, demo, out)
 }
 
@@ -60,6 +64,7 @@ func showOff(ctx context.Context, server *inbox.Server, demo *peer.Demo, out io.
 	if err != nil {
 		return errors.Join(err, server.Close())
 	}
+
 	go func() { ended <- server.Run(running) }()
 	err = demo.Run(running, description, out)
 	stop()
@@ -73,16 +78,19 @@ func describe(ctx context.Context, server *inbox.Server, operator *inbox.Operato
 	if err != nil {
 		return peer.Server{}, err
 	}
+
 	records, err := operator.DNSRecords(ctx)
 	if err != nil {
 		return peer.Server{}, err
 	}
+
 	key := peer.DNSRecord{}
 	for _, record := range records {
 		if strings.Contains(record.Name, "._domainkey.") && key.Name == "" {
 			key = peer.DNSRecord{Name: record.Name, Value: record.Value}
 		}
 	}
+
 	return peer.Server{
 		PublicURL: server.Config().PublicURL, Domain: server.Config().Domain, Agent: agent.Name, Booker: demoBooker, SMTPAddr: server.MailAddr(), Token: token,
 		DKIM: key,
@@ -99,6 +107,7 @@ func demoConfig(ctx context.Context, directory string, demo *peer.Demo) (*inbox.
 	if err != nil {
 		return nil, err
 	}
+
 	config, err := inbox.LoadConfig("", []string{
 		"INBOX_DATA_DIR=" + directory,
 		"INBOX_HTTP_LISTEN=127.0.0.1:" + port,
@@ -111,6 +120,7 @@ func demoConfig(ctx context.Context, directory string, demo *peer.Demo) (*inbox.
 	if err != nil {
 		return nil, fmt.Errorf("configure the demo: %w", err)
 	}
+
 	config.ShutdownGrace = 2 * time.Second
 	return config, nil
 }
@@ -145,6 +155,7 @@ func book(_ context.Context, turn agents.Turn) iter.Seq2[normalized.Delta, error
 		response.Parts = []normalized.Part{normalized.Text("Thank you. The table is booked for eight o'clock.")}
 		return normalized.Whole(response)
 	}
+
 	response.Status = policypart.ResponseStatus(policypart.ConsentRequired)
 	response.Parts = []normalized.Part{{Kind: normalized.PartPolicy, Policy: &policypart.Part{
 		Kind: policypart.ConsentRequired, Title: "May I book a table in your name?", ActionLabel: "Agree or decline",

@@ -67,12 +67,15 @@ func (g *Guard) Full() bool {
 	if g == nil || g.options.Keep == 0 {
 		return false
 	}
+
 	now := g.options.Now()
 	g.mu.Lock()
 	defer g.mu.Unlock()
+
 	if since := now.Sub(g.looked); since >= 0 && since < lookEvery && (g.full || !g.short()) {
 		return g.full
 	}
+
 	g.looked = now
 	left, bound, err := g.look()
 	g.known, g.left, g.bound = err == nil, left, bound
@@ -84,6 +87,7 @@ func (g *Guard) Full() bool {
 		g.full = full
 		g.tell(full, left, bound)
 	}
+
 	return g.full
 }
 
@@ -115,10 +119,12 @@ func (g *Guard) look() (left, bound int64, err error) {
 	if err != nil {
 		return 0, 0, fmt.Errorf("free space of %s: %w", g.options.Directory, err)
 	}
+
 	free.Set(float64(available))
 	if bound = g.options.Keep; bound < 0 {
 		bound = int64(min(total/usualShare, usualKept))
 	}
+
 	bound *= max(g.options.Times, 1)
 	return int64(min(available, 1<<62)), bound, nil
 }

@@ -24,6 +24,7 @@ func Take(directory string) (*Lock, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open the lock of the directory: %w", err)
 	}
+
 	switch err := lock(file); {
 	case errors.Is(err, errHeld):
 		return nil, errors.Join(ErrTaken, file.Close())

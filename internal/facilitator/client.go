@@ -107,10 +107,12 @@ func (c *Client) Settle(ctx context.Context, payment Payment) (Settlement, error
 		Transaction string `json:"transaction"`
 		Network     string `json:"network"`
 	}
+
 	body, err := c.call(ctx, "settle", payment, &answer, func() *bool { return answer.Success })
 	if err != nil {
 		return Settlement{}, err
 	}
+
 	return Settlement{
 		Success: *answer.Success, Pending: !*answer.Success && answer.Reason == reasonPending, Reason: short(answer.Reason),
 		Payer: short(answer.Payer), Transaction: short(answer.Transaction), Network: short(answer.Network), Raw: body,
@@ -132,6 +134,7 @@ func (c *Client) call(ctx context.Context, name string, payment Payment, answer 
 		calls.WithLabelValues(name, "error").Inc()
 		return nil, fault.Wrap(fault.Unavailable, "the payment service cannot be asked now", fmt.Errorf("facilitator /%s: %w", name, err))
 	}
+
 	calls.WithLabelValues(name, map[bool]string{true: "yes", false: "no"}[*verdict()]).Inc()
 	return body, nil
 }
@@ -146,10 +149,12 @@ func (c *Client) post(ctx context.Context, name string, payment Payment) (body [
 	if len(sent) > maxRequestBytes {
 		return nil, 0, errors.New("the payment is over 64 KiB")
 	}
+
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost, c.options.URL.JoinPath(name).String(), bytes.NewReader(sent))
 	if err != nil {
 		return nil, 0, err
 	}
+
 	request.Header.Set("Content-Type", "application/json")
 	request.Header.Set("Accept", "application/json")
 	response, err := c.options.HTTP.Do(request)
@@ -157,10 +162,12 @@ func (c *Client) post(ctx context.Context, name string, payment Payment) (body [
 		return nil, 0, err
 	}
 	defer response.Body.Close()
+
 	body, err = io.ReadAll(io.LimitReader(response.Body, maxAnswerBytes+1))
 	if err == nil && len(body) > maxAnswerBytes {
 		err = errors.New("the answer is over 64 KiB")
 	}
+
 	return body, response.StatusCode, err
 }
 

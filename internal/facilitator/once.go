@@ -54,22 +54,27 @@ func (p Payment) spends() (payer, nonce string) {
 			Transaction   string      `json:"transaction"`
 		} `json:"payload"`
 	}
+
 	_ = json.Unmarshal(p.Payload, &read) // other shapes are named as a whole
 	for _, one := range []*authorized{read.Payload.Authorization, read.Payload.Permit2} {
 		if one != nil && one.From != "" && one.Nonce != "" {
 			return plainHex(one.From), plainNumber(one.Nonce)
 		}
 	}
+
 	if read.Payload.Transaction != "" {
 		return "", read.Payload.Transaction
 	}
+
 	var whole struct {
 		Payload json.RawMessage `json:"payload"`
 	}
+
 	_ = json.Unmarshal(p.Payload, &whole)
 	if canonical, err := jcs.Transform(whole.Payload); err == nil {
 		return "", string(canonical)
 	}
+
 	return "", string(whole.Payload)
 }
 

@@ -54,11 +54,13 @@ func ReadRequirements(raw json.RawMessage) (Requirements, error) {
 	if err := json.Unmarshal(raw, &r); err != nil {
 		return r, errors.New("must be an object with the fields of x402")
 	}
+
 	for name, value := range map[string]string{"scheme": r.Scheme, "network": r.Network, "asset": r.Asset, "payTo": r.PayTo} {
 		if strings.TrimSpace(value) == "" {
 			return r, fmt.Errorf("%s is required", name)
 		}
 	}
+
 	if amount, ok := new(big.Int).SetString(r.Amount(), 10); !ok || amount.Sign() < 0 {
 		return r, errors.New("amount (maxAmountRequired in version 1) must be a whole number in atomic units, as a string")
 	}
@@ -90,6 +92,7 @@ func Match(raw json.RawMessage, accepts []json.RawMessage) (Payment, Requirement
 	if err != nil {
 		return Payment{}, Requirements{}, err
 	}
+
 	for _, accept := range accepts {
 		requirements, err := ReadRequirements(accept)
 		if err == nil && read.meets(requirements, accept) {
@@ -104,6 +107,7 @@ func readPayload(raw json.RawMessage) (json.RawMessage, payload, error) {
 	if len(body) > maxRequestBytes {
 		return nil, payload{}, errors.New("the payment is over 64 KiB")
 	}
+
 	if len(body) > 0 && body[0] == '"' {
 		var text string
 		if json.Unmarshal(body, &text) == nil {
@@ -117,6 +121,7 @@ func readPayload(raw json.RawMessage) (json.RawMessage, payload, error) {
 		}
 		body = decoded
 	}
+
 	var read payload
 	if err := json.Unmarshal(body, &read); err != nil {
 		return nil, payload{}, errors.New("the payment is no x402 payment payload")
@@ -124,6 +129,7 @@ func readPayload(raw json.RawMessage) (json.RawMessage, payload, error) {
 	if read.Version != 1 && read.Version != 2 {
 		return nil, payload{}, errors.New("x402Version must be 1 or 2")
 	}
+
 	return body, read, nil
 }
 
@@ -136,6 +142,7 @@ func (p payload) meets(r Requirements, accept json.RawMessage) bool {
 	case p.Version == 2 && !sameJSON(p.Accepted, accept):
 		return false
 	}
+
 	authorization := p.Payload.Authorization
 	return authorization == nil || r.Scheme != "exact" ||
 		strings.EqualFold(authorization.To, r.PayTo) && authorization.Value == r.Amount()

@@ -37,6 +37,7 @@ func Compare(t TB, name string, got []byte) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	if diff := cmp.Diff(string(want), string(got)); diff != "" {
 		t.Errorf("%s (-want +got; -update writes it anew):\n%s", path, diff)
 	}

@@ -69,11 +69,13 @@ func (a *access) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	r = r.WithContext(telemetry.With(ctx, slog.String("request", id)))
 	recorder := &recorder{ResponseWriter: w}
 	w.Header().Set("X-Request-Id", id)
+
 	select {
 	case <-a.draining:
 		w.Header().Set("Connection", "close") // HTTP/2 says GOAWAY instead
 	default:
 	}
+
 	request.body = a.limitBody(w, r)
 	recorder.body = request.body
 	inFlight.Inc()
@@ -88,11 +90,13 @@ func (a *access) finish(w *recorder, r *http.Request, started time.Time) {
 	if cause != nil {
 		abort = a.recovered(w, r, cause)
 	}
+
 	w.body.free()
 	took := time.Since(started)
 	inFlight.Dec()
 	requestSeconds.WithLabelValues(w.route(), method(r.Method), class(w.code())).Observe(took.Seconds())
 	a.log(w, r, took)
+
 	if abort {
 		panic(http.ErrAbortHandler)
 	}
@@ -114,12 +118,15 @@ func (a *access) recovered(w *recorder, r *http.Request, cause any) (abort bool)
 	if err, ok := cause.(error); ok && errors.Is(err, http.ErrAbortHandler) {
 		return true
 	}
+
 	panics.Inc()
 	a.logger.ErrorContext(r.Context(), "handler panicked", "method", r.Method, "path", r.URL.Path,
 		"panic", fmt.Sprint(cause), "stack", string(debug.Stack()))
+
 	if w.status != 0 {
 		return true
 	}
+
 	WriteFault(w, fault.New(fault.Internal, "internal error"))
 	w.failure = nil // it is in the log already
 	return false

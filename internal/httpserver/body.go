@@ -33,11 +33,13 @@ func (a *access) limitBody(w http.ResponseWriter, r *http.Request) *meteredBody 
 	if r.Body == nil || r.Body == http.NoBody {
 		return nil
 	}
+
 	now := time.Now()
 	body := &meteredBody{
 		ReadCloser: http.MaxBytesReader(w, r.Body, a.maxBody), controller: http.NewResponseController(w),
 		ends: now.Add(a.maxTime), bytes: a.bodies, source: ClientSource(r),
 	}
+
 	body.await(now)
 	r.Body = body
 	return body
@@ -64,6 +66,7 @@ func (b *meteredBody) await(now time.Time) {
 	if b.controller == nil {
 		return
 	}
+
 	deadline := now.Add(stepTime)
 	if deadline.After(b.ends) {
 		deadline = b.ends
@@ -79,10 +82,12 @@ func (b *meteredBody) Read(into []byte) (int, error) {
 		b.step = 0
 		b.await(time.Now())
 	}
+
 	if n > 0 && !b.discarding && !b.take(int64(n)) {
 		bodiesRefused.Inc()
 		return 0, overBudget(b.bytes.Limit())
 	}
+
 	if err == io.EOF {
 		b.release()
 	}
@@ -100,12 +105,14 @@ func overBudget(limit int64) error {
 func (b *meteredBody) take(n int64) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+
 	if b.freed {
 		return true
 	}
 	if !b.bytes.Take(b.source, b.proven, n) {
 		return false
 	}
+
 	b.taken += n
 	return true
 }
@@ -145,10 +152,12 @@ func ReadBody(r *http.Request, limit int64) ([]byte, error) {
 	if r.Body == nil || r.Body == http.NoBody {
 		return nil, nil
 	}
+
 	first := int64(firstRoom)
 	if r.ContentLength >= 0 { // a byte more, so that the end is seen without more room
 		first = min(first, r.ContentLength+1)
 	}
+
 	body := make([]byte, 0, first)
 	for {
 		if len(body) == cap(body) {
@@ -158,6 +167,7 @@ func ReadBody(r *http.Request, limit int64) ([]byte, error) {
 			}
 			body = append(make([]byte, 0, room), body...)
 		}
+
 		n, err := r.Body.Read(body[len(body):cap(body)])
 		body = body[:len(body)+n]
 		switch {

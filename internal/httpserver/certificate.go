@@ -67,10 +67,12 @@ func (c *certificate) load() error {
 	if err != nil {
 		return err
 	}
+
 	pair, err := tls.LoadX509KeyPair(c.certFile, c.keyFile)
 	if err != nil {
 		return err
 	}
+
 	c.current, c.modified, c.checked = &pair, info.ModTime(), time.Now()
 	return nil
 }

@@ -23,6 +23,7 @@ func (n Networks) Client(remote string, forwarded []string) netip.Addr {
 	if len(forwarded) == 0 || !contains(n.Trusted, address) {
 		return address
 	}
+
 	claims := strings.Split(strings.Join(forwarded, ","), ",")
 	for i := len(claims) - 1; i >= 0 && contains(n.Trusted, address); i-- {
 		claimed, err := parseClaim(claims[i])
@@ -31,6 +32,7 @@ func (n Networks) Client(remote string, forwarded []string) netip.Addr {
 		}
 		address = claimed
 	}
+
 	return address
 }
 
@@ -96,6 +98,7 @@ func inside(r *http.Request) bool {
 	for _, name := range []string{"X-Forwarded-For", "Forwarded", "X-Real-Ip", "X-Forwarded-Host", "X-Forwarded-Proto", "Via"} {
 		passedOn = passedOn || len(r.Header.Values(name)) > 0
 	}
+
 	if passedOn && address == addressOf(r.RemoteAddr) {
 		return false
 	}

@@ -83,6 +83,7 @@ func (e Event) append(out *bytes.Buffer) {
 	if e.Name != "" {
 		out.WriteString("event: " + e.Name + "\n")
 	}
+
 	for line := range bytes.SplitSeq(e.Data, []byte("\n")) {
 		out.WriteString("data: ")
 		out.Write(line)
@@ -94,9 +95,11 @@ func (e Event) append(out *bytes.Buffer) {
 func (e *EventWriter) send(content []byte) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
+
 	if e.gone {
 		return false
 	}
+
 	_ = e.control.SetWriteDeadline(time.Now().Add(e.options.WriteTimeout))
 	_, err := e.w.Write(content)
 	if err == nil {
@@ -105,6 +108,7 @@ func (e *EventWriter) send(content []byte) bool {
 	if err != nil {
 		e.drop()
 	}
+
 	return err == nil
 }
 

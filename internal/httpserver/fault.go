@@ -88,6 +88,7 @@ func WriteJSON(w http.ResponseWriter, status int, value any) {
 	if err != nil {
 		panic(err) // a type of ours that cannot be encoded; the recovery logs it
 	}
+
 	header := w.Header()
 	header.Set("Content-Type", "application/json")
 	header.Set("Content-Length", strconv.Itoa(len(body)+1))

@@ -68,11 +68,13 @@ func (t *floodTable) count(network netip.Prefix, begun time.Time) int64 {
 		element = t.recent.PushFront(&floodCount{network: network, begun: begun})
 		t.counts[network] = element
 	}
+
 	t.recent.MoveToFront(element)
 	found, _ := element.Value.(*floodCount)
 	if !found.begun.Equal(begun) {
 		found.begun, found.requests = begun, 0
 	}
+
 	found.requests++
 	return found.requests
 }
@@ -124,6 +126,7 @@ func (f *flood) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		f.next.ServeHTTP(w, r)
 		return
 	}
+
 	client := ClientIP(r)
 	wait := f.take(client)
 	limits := f.limits(client)
@@ -132,10 +135,12 @@ func (f *flood) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		WriteFault(w, &fault.Fault{Kind: fault.RateLimited, Public: "too many requests from your address", RetryAfter: wait, Quota: reached(limits)})
 		return
 	}
+
 	tellLimits(w.Header(), limits)
 	if recorder, is := w.(*recorder); is {
 		recorder.counted = w.Header().Get(limitField)
 	}
+
 	f.next.ServeHTTP(w, r)
 }
 
@@ -156,6 +161,7 @@ func (f *flood) limits(address netip.Addr) []serviceLimit {
 	if err != nil {
 		return nil
 	}
+
 	now := f.now()
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -171,6 +177,7 @@ func (f *flood) limits(address netip.Addr) []serviceLimit {
 			left:  rate.Requests - f.tables[i].counted(network, begun), reset: begun.Add(rate.Window).Sub(now),
 		}
 	}
+
 	return limits
 }
 
@@ -187,6 +194,7 @@ func (f *flood) take(address netip.Addr) time.Duration {
 	if address.Is6() {
 		widths = floodWidthsIPv6
 	}
+
 	now := f.now()
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -204,5 +212,6 @@ func (f *flood) take(address netip.Addr) time.Duration {
 			most *= floodWidening
 		}
 	}
+
 	return wait
 }

@@ -70,6 +70,7 @@ func (h *health) ready(w http.ResponseWriter, r *http.Request) {
 	if answer.Ready {
 		answer = h.check(context.WithoutCancel(r.Context()))
 	}
+
 	status := http.StatusOK
 	if !answer.Ready {
 		status = http.StatusServiceUnavailable
@@ -91,19 +92,24 @@ func (h *health) stopped() readiness {
 func (h *health) check(ctx context.Context) readiness {
 	h.mutex.Lock()
 	defer h.mutex.Unlock()
+
 	if time.Since(h.checked) < checkEvery {
 		return h.last
 	}
+
 	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
 	defer cancel()
+
 	if h.asked == nil {
 		h.asked = make([]chan error, len(h.checks))
 	}
+
 	results := make([]error, len(h.checks))
 	var group sync.WaitGroup
 	for i := range h.checks {
 		group.Go(func() { results[i] = h.ask(ctx, i) })
 	}
+
 	group.Wait()
 	before := h.last
 	h.last, h.checked = h.summary(results), time.Now()
@@ -117,11 +123,13 @@ func (h *health) ask(ctx context.Context, i int) error {
 	if len(h.asked[i]) > 0 { // it came too late to count
 		h.asked[i] = nil
 	}
+
 	if h.asked[i] == nil {
 		answer := make(chan error, 1)
 		h.asked[i] = answer
 		go func() { answer <- h.checks[i].Run(ctx) }()
 	}
+
 	select {
 	case err := <-h.asked[i]:
 		h.asked[i] = nil

@@ -57,16 +57,19 @@ func (g *gate) Accept() (net.Conn, error) {
 		if err != nil {
 			return nil, err
 		}
+
 		source := sourceOf(connection)
 		if !g.enter(source) {
 			turnedAway.Inc()
 			_ = connection.Close()
 			continue
 		}
+
 		leave := sync.OnceFunc(func() { g.leave(source) })
 		if tcp, is := connection.(*net.TCPConn); is {
 			return &countedTCP{tcp, leave}, nil
 		}
+
 		return &counted{connection, leave}, nil
 	}
 }
@@ -79,27 +82,33 @@ func sourceOfAddress(end net.Addr) netip.Prefix {
 	if err != nil {
 		return netip.Prefix{}
 	}
+
 	address := remote.Addr().Unmap().WithZone("")
 	if address.IsPrivate() || !address.IsGlobalUnicast() {
 		return netip.Prefix{}
 	}
+
 	bits := 32
 	if address.Is6() {
 		bits = 64
 	}
+
 	network, err := address.Prefix(bits)
 	if err != nil {
 		return netip.Prefix{}
 	}
+
 	return network
 }
 
 func (g *gate) enter(source netip.Prefix) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
+
 	if g.all >= g.most || source.IsValid() && g.from[source] >= g.others {
 		return false
 	}
+
 	g.all++
 	if source.IsValid() {
 		g.from[source]++

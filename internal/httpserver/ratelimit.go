@@ -34,6 +34,7 @@ func SetRetry(header http.Header, f *fault.Fault) {
 	if f.Kind != fault.RateLimited && f.Kind != fault.Unavailable {
 		return
 	}
+
 	setRetryAfter(header, f.RetryAfter)
 	header.Del(policyField)
 	header.Del(limitField)
@@ -44,6 +45,7 @@ func SetRetry(header http.Header, f *fault.Fault) {
 		}
 		quota.Name = unnamedQuota
 	}
+
 	tellLimits(header, []serviceLimit{{quota: quota, reset: retryAfterOf(header)}})
 }
 
@@ -77,6 +79,7 @@ func tellLimits(header http.Header, limits []serviceLimit) {
 		state.Params.Add("t", seconds(limit.reset))
 		states = append(states, state)
 	}
+
 	setField(header, policyField, policies)
 	setField(header, limitField, states)
 }

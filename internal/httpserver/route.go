@@ -38,19 +38,23 @@ func newRouter(routes []Route) (router *chi.Mux, err error) {
 	router.NotFound(func(w http.ResponseWriter, _ *http.Request) {
 		WriteFault(w, fault.New(fault.NotFound, "nothing is at this address"))
 	})
+
 	router.MethodNotAllowed(methodNotAllowed(router))
 	taken := make(map[string]bool, len(routes))
 	for _, route := range routes {
 		taken[route.Method+" "+route.Pattern] = true
 	}
+
 	if len(taken) < len(routes) {
 		return nil, fmt.Errorf("route %s is there twice", repeated(routes))
 	}
+
 	for _, route := range routes {
 		if err := mount(router, route, taken); err != nil {
 			return nil, err
 		}
 	}
+
 	return router, nil
 }
 
@@ -73,6 +77,7 @@ func mount(router chi.Router, route Route, taken map[string]bool) (err error) {
 			err = fmt.Errorf("route %q: %v", route.Method+" "+route.Pattern, cause)
 		}
 	}()
+
 	handler := &named{pattern: route.Pattern, handler: route.Handler}
 	switch route.Method {
 	case "":
@@ -85,6 +90,7 @@ func mount(router chi.Router, route Route, taken map[string]bool) (err error) {
 	default:
 		router.Method(route.Method, route.Pattern, handler)
 	}
+
 	return nil
 }
 
@@ -112,12 +118,14 @@ func methodNotAllowed(router *chi.Mux) http.HandlerFunc {
 		if path == "" {
 			path = r.URL.Path
 		}
+
 		var allowed []string
 		for _, method := range methods {
 			if router.Match(chi.NewRouteContext(), method, path) {
 				allowed = append(allowed, method)
 			}
 		}
+
 		w.Header().Set("Allow", strings.Join(allowed, ", "))
 		WriteJSON(w, http.StatusMethodNotAllowed, ErrorBody{ErrorDetail{
 			Code: "method_not_allowed", Message: "this address takes " + strings.Join(allowed, ", "),

@@ -68,6 +68,7 @@ func (o Options) withDefaults() Options {
 	if o.Logger == nil {
 		o.Logger = slog.Default()
 	}
+
 	return o
 }
 
@@ -94,15 +95,18 @@ func New(options Options) (*Server, error) {
 		health := &health{checks: s.options.Checks, logger: s.options.Logger, stopping: s.draining}
 		routes = append(health.routes(), routes...)
 	}
+
 	router, err := newRouter(routes)
 	if err != nil {
 		return nil, err
 	}
+
 	s.access = &access{
 		next: newFlood(router, s.options.Flood), logger: s.options.Logger, maxBody: s.options.MaxBodyBytes, maxTime: s.options.BodyTimeout,
 		bodies:   admission.NewBytes(s.options.MaxInFlight, s.options.MaxBodyBytes),
 		networks: Networks{Trusted: s.options.TrustedProxies, Inside: s.options.Inside}, draining: s.draining, stopping: s.stopping,
 	}
+
 	s.http, err = s.newHTTP()
 	return s, err
 }
@@ -124,9 +128,11 @@ func (s *Server) newHTTP() (*http.Server, error) {
 		// What strangers do wrong on the wire is nothing that an operator can mend.
 		ErrorLog: slog.NewLogLogger(s.options.Logger.Handler(), slog.LevelDebug),
 	}
+
 	if s.options.CertFile == "" {
 		return server, nil
 	}
+
 	config, err := TLSConfig(s.options.CertFile, s.options.KeyFile, s.options.Logger)
 	server.TLSConfig = config
 	return server, err
@@ -191,8 +197,10 @@ func (s *Server) Run(ctx context.Context) error {
 			return err
 		}
 	}
+
 	served := make(chan error, 1)
 	go func() { served <- s.serve() }()
+
 	select {
 	case err := <-served:
 		s.drain()
@@ -200,10 +208,12 @@ func (s *Server) Run(ctx context.Context) error {
 		return fmt.Errorf("serve %s: %w", s.options.Key, err)
 	case <-ctx.Done():
 	}
+
 	s.shutDown(context.WithoutCancel(ctx))
 	if err := <-served; !errors.Is(err, http.ErrServerClosed) {
 		return fmt.Errorf("serve %s: %w", s.options.Key, err)
 	}
+
 	return nil
 }
 

@@ -18,6 +18,7 @@ func (LinkedImages) Transform(document *ast.Document, _ text.Reader, _ parser.Co
 		}
 		return ast.WalkContinue, nil
 	})
+
 	for _, image := range images {
 		linkImage(image)
 	}
@@ -29,6 +30,7 @@ func linkImage(image *ast.Image) {
 	if !image.HasChildren() {
 		image.AppendChild(image, ast.NewString(image.Destination))
 	}
+
 	parent := image.Parent()
 	if inLink(parent) {
 		for child := image.FirstChild(); child != nil; child = image.FirstChild() {
@@ -37,11 +39,14 @@ func linkImage(image *ast.Image) {
 		parent.RemoveChild(parent, image)
 		return
 	}
+
 	link := ast.NewLink()
 	link.Destination = image.Destination
+
 	for child := image.FirstChild(); child != nil; child = image.FirstChild() {
 		link.AppendChild(link, child)
 	}
+
 	parent.ReplaceChild(parent, image, link)
 }
 

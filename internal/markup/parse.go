@@ -54,6 +54,7 @@ func Parse(source string, limits Limits) (document *html.Node, cut bool) {
 	if len(source) > limits.Bytes {
 		source, cut = clip.Bytes(source, limits.Bytes), true
 	}
+
 	b := newBuilder(limits)
 	tokens := html.NewTokenizer(strings.NewReader(source))
 	for {
@@ -61,10 +62,12 @@ func Parse(source string, limits Limits) (document *html.Node, cut bool) {
 			cut = true
 			break
 		}
+
 		kind := tokens.Next()
 		if kind == html.ErrorToken {
 			break
 		}
+
 		switch kind {
 		case html.TextToken:
 			if b.skipped == "" {
@@ -79,6 +82,7 @@ func Parse(source string, limits Limits) (document *html.Node, cut bool) {
 			b.standard = b.work == 0
 		}
 	}
+
 	b.endText()
 	return b.document, cut
 }
@@ -91,6 +95,7 @@ func element(tokens *html.Tokenizer) *html.Node {
 	} else {
 		node.Data = string(name)
 	}
+
 	for more {
 		var key, value []byte
 		key, value, more = tokens.TagAttr()
@@ -98,6 +103,7 @@ func element(tokens *html.Tokenizer) *html.Node {
 			node.Attr = append(node.Attr, html.Attribute{Key: string(key), Val: string(value)})
 		}
 	}
+
 	return node
 }
 
@@ -144,6 +150,7 @@ func (b *builder) place(node *html.Node) (parent, before *html.Node) {
 	if !tablePart(top.DataAtom) || inTable(node) {
 		return top, nil
 	}
+
 	for i := len(b.open) - 1; i > 0; i-- {
 		if table := b.open[i]; table.DataAtom == atom.Table {
 			if table.Parent != nil {
@@ -189,6 +196,7 @@ func (b *builder) addText(text string) {
 	if text == "" || b.work == 0 && strings.Trim(text, " \t\r\n\f") == "" {
 		return
 	}
+
 	b.reconstruct()
 	node := &html.Node{Type: html.TextNode, Data: text}
 	parent, before := b.place(node)
@@ -201,6 +209,7 @@ func (b *builder) addText(text string) {
 		b.insert(node)
 		b.run = node
 	}
+
 	b.text.WriteString(text)
 }
 
@@ -249,6 +258,7 @@ func (b *builder) find(name string, border func(atom.Atom) bool) int {
 	if b.opened[name] == 0 {
 		return -1
 	}
+
 	for i := len(b.open) - 1; i > 0; i-- {
 		switch node := b.open[i]; {
 		case node.Data == name:
@@ -354,6 +364,7 @@ func (b *builder) start(node *html.Node) {
 	case atom.Image:
 		node.DataAtom, node.Data = atom.Img, "img"
 	}
+
 	if b.skipped != "" {
 		if node.Data == b.skipped && !void(node.DataAtom) {
 			b.skips++
@@ -363,6 +374,7 @@ func (b *builder) start(node *html.Node) {
 	if node.DataAtom == atom.Form && b.opened["form"] > 0 {
 		return
 	}
+
 	b.closeBefore(node)
 	switch node.DataAtom {
 	case atom.Table, atom.Caption, atom.Colgroup, atom.Col, atom.Tbody, atom.Thead, atom.Tfoot, atom.Tr, atom.Td, atom.Th:
@@ -370,9 +382,11 @@ func (b *builder) start(node *html.Node) {
 			return
 		}
 	}
+
 	if !block(node.DataAtom) && !inTable(node) {
 		b.reconstruct()
 	}
+
 	switch {
 	case void(node.DataAtom):
 		b.insert(node)
@@ -435,6 +449,7 @@ func (b *builder) closeBefore(node *html.Node) {
 			b.pop()
 		}
 	}
+
 	if block(tag) && (tag != atom.Table || b.standard) {
 		b.closeElement("p", buttonScope)
 	}
@@ -477,6 +492,7 @@ func (b *builder) openTable(node *html.Node) bool {
 	if table < 0 {
 		return false
 	}
+
 	keep := table + 1 // how many elements stay open
 	section := keep < len(b.open) && tablePart(b.open[keep].DataAtom)
 	row := section && keep+1 < len(b.open) && b.open[keep+1].DataAtom == atom.Tr
@@ -497,6 +513,7 @@ func (b *builder) openTable(node *html.Node) bool {
 			keep++
 		}
 	}
+
 	b.popTo(keep)
 	if (tag == atom.Tr || tag == atom.Td || tag == atom.Th) && !section {
 		b.imply(atom.Tbody)
@@ -507,6 +524,7 @@ func (b *builder) openTable(node *html.Node) bool {
 	if tag == atom.Col && b.top().DataAtom == atom.Table {
 		b.imply(atom.Colgroup)
 	}
+
 	return true
 }
 
@@ -529,6 +547,7 @@ func (b *builder) end(name string) {
 		b.deep[name]--
 		return
 	}
+
 	tag := atom.Lookup([]byte(name))
 	switch {
 	case tag == atom.Html || tag == atom.Body || tag == atom.Head:
@@ -583,6 +602,7 @@ func (b *builder) addFormatting(node *html.Node) {
 			equal, first = equal+1, i
 		}
 	}
+
 	switch {
 	case equal >= 3:
 		b.formatting = slices.Delete(b.formatting, first, first+1)
@@ -590,6 +610,7 @@ func (b *builder) addFormatting(node *html.Node) {
 		oldest := len(b.formatting) - count
 		b.formatting = slices.Delete(b.formatting, oldest, oldest+1)
 	}
+
 	b.formatting = append(b.formatting, node)
 }
 
@@ -659,6 +680,7 @@ func (b *builder) adopt(name string) {
 			b.closeElement(name, special)
 			return
 		}
+
 		element := b.formatting[entry]
 		at := slices.Index(b.open, element)
 		if at < 0 {
@@ -668,12 +690,14 @@ func (b *builder) adopt(name string) {
 		if slices.ContainsFunc(b.open[at+1:], func(node *html.Node) bool { return scope(node.DataAtom) }) {
 			return
 		}
+
 		inside := slices.IndexFunc(b.open[at+1:], func(node *html.Node) bool { return special(node.DataAtom) })
 		if inside < 0 {
 			b.popTo(at)
 			b.formatting = slices.Delete(b.formatting, entry, entry+1)
 			return
 		}
+
 		b.moveOut(entry, at, at+1+inside)
 		if b.work > b.limits.Nodes {
 			return
@@ -700,15 +724,19 @@ func (b *builder) moveOut(entry, at, inside int) {
 			inside--
 			continue
 		}
+
 		copied := b.copyOf(node)
 		b.work++
 		b.formatting[known], b.open[i] = copied, copied
+
 		if last == furthest {
 			bookmark = known + 1
 		}
+
 		adoptChild(copied, last)
 		last = copied
 	}
+
 	if tablePart(around.DataAtom) && around.Parent != nil {
 		detach(last)
 		around.Parent.InsertBefore(last, around)
@@ -718,10 +746,12 @@ func (b *builder) moveOut(entry, at, inside int) {
 
 	copied := b.copyOf(element)
 	b.work++
+
 	for child := furthest.FirstChild; child != nil; child = furthest.FirstChild {
 		furthest.RemoveChild(child)
 		copied.AppendChild(child)
 	}
+
 	furthest.AppendChild(copied)
 	if known := slices.Index(b.formatting, element); known >= 0 {
 		b.formatting = slices.Delete(b.formatting, known, known+1)
@@ -729,6 +759,7 @@ func (b *builder) moveOut(entry, at, inside int) {
 			bookmark--
 		}
 	}
+
 	b.formatting = slices.Insert(b.formatting, min(bookmark, len(b.formatting)), copied)
 	b.remove(at)
 	b.open = slices.Insert(b.open, inside, copied) // inside is now one less, so this is right behind the block

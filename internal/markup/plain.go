@@ -63,10 +63,12 @@ func (writtenTags) block(out util.BufWriter, source []byte, node ast.Node, enter
 				return ast.WalkContinue, nil
 			}
 		}
+
 		for i := range block.Lines().Len() {
 			line := block.Lines().At(i)
 			_, _ = out.Write(line.Value(source))
 		}
+
 		if block.HasClosure() {
 			_, _ = out.Write(block.ClosureLine.Value(source))
 		}
@@ -80,10 +82,12 @@ func tagOrWords(tag string) string {
 	if strings.HasPrefix(tag, "<!") || strings.HasPrefix(tag, "<?") {
 		return tag
 	}
+
 	name := strings.TrimLeft(tag, "</")
 	if end := strings.IndexAny(name, " \t\r\n/>"); end >= 0 {
 		name = name[:end]
 	}
+
 	switch known := atom.Lookup([]byte(name)); {
 	case known == atom.Plaintext, known == atom.Xmp:
 	case block(known), formats(known), tablePart(known):
@@ -93,6 +97,7 @@ func tagOrWords(tag string) string {
 		known == atom.Cite, known == atom.Abbr, known == atom.Wbr, known == atom.Ruby, known == atom.Rt, known == atom.Rp:
 		return tag
 	}
+
 	return html.EscapeString(tag)
 }
 

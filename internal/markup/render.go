@@ -37,6 +37,7 @@ func tractable(source string) bool {
 	if len(source) > maxMarkdown {
 		return false
 	}
+
 	e := estimate{allowed: markWorkFloor + markWork*len(source)/1024}
 	fences := !hasHTMLBlock(source)
 	fence := ""
@@ -54,6 +55,7 @@ func tractable(source string) bool {
 			return false
 		}
 	}
+
 	e.endParagraph()
 	return e.work <= e.allowed && e.cells <= cellFloor+len(source) && e.brackets*e.definition <= 4*len(source)+64<<10
 }
@@ -102,6 +104,7 @@ func (e *estimate) line(line string) bool {
 	if markers > maxMarkers || markers > 0 && indent > maxIndent {
 		return false
 	}
+
 	blank, heading, number := emptyLine(line), headingLine(line), numberMark(line)
 	if blank || heading || bulletLine(line) || number != 0 && number == e.numbered {
 		e.endParagraph()
@@ -109,28 +112,35 @@ func (e *estimate) line(line string) bool {
 	if blank {
 		return e.work <= e.allowed
 	}
+
 	if e.lines++; e.lines == 1 {
 		e.numbered, e.header = number, line
 	}
+
 	e.cells += e.columns
 	if columns := delimiterColumns(line); columns > 0 {
 		e.columns = max(e.columns, columns)
 		e.table = e.table || e.lines == 2 && markers == 0 && plainHeader(e.header, line)
 	}
+
 	marks := countMarks(line)
 	e.brackets += strings.Count(line, "[")
+
 	if strings.Contains(line, "]:") {
 		e.defines++
 	}
+
 	if e.table {
 		e.work += marks * len(line)
 	} else {
 		e.marks += marks
 	}
+
 	e.bytes += len(line) + 1
 	if heading {
 		e.endParagraph()
 	}
+
 	return e.work+e.marks*e.bytes <= e.allowed && e.cells <= cellFloor+maxMarkdown
 }
 
@@ -177,6 +187,7 @@ func containers(line string) (markers, indent int) {
 			markers, indent, i = markers+1, columns, i+size+1
 		}
 	}
+
 	return markers, indent
 }
 

@@ -218,13 +218,16 @@ func (w *writer) flush() (begins bool) {
 		if w.lines > 1 {
 			w.emptyLine()
 		}
+
 		w.append("\n")
 		w.beginLine()
 	case w.space && !w.fresh:
 		w.append(" ")
 	}
+
 	w.lines, w.hard, w.space, w.outer = 0, false, false, len(w.prefix)
 	begins, w.start, w.fresh = w.start, false, false
+
 	for ; w.shown < len(w.marks); w.shown++ {
 		next := w.marks[w.shown]
 		if next.open == w.closed && next.open != "" {
@@ -234,6 +237,7 @@ func (w *writer) flush() (begins bool) {
 		}
 		w.closed = ""
 	}
+
 	w.full = w.full || len(w.out) >= w.limit
 	return begins
 }
@@ -282,13 +286,16 @@ func (w *writer) text(text string) {
 	for !w.full {
 		trimmed := strings.TrimLeftFunc(text, unicode.IsSpace)
 		w.space = w.space || len(trimmed) < len(text)
+
 		if trimmed == "" {
 			return
 		}
+
 		end := strings.IndexFunc(trimmed, unicode.IsSpace)
 		if end < 0 {
 			end = len(trimmed)
 		}
+
 		w.word(trimmed[:end], end == len(trimmed))
 		text = trimmed[end:]
 	}
@@ -303,6 +310,7 @@ func (w *writer) word(word string, last bool) {
 	if word == "" {
 		return
 	}
+
 	if w.markdown {
 		w.escaped(word, begins, last)
 	} else {
@@ -326,6 +334,7 @@ func (w *writer) escaped(word string, begins, last bool) {
 		w.append(word)
 		return
 	}
+
 	address := strings.Contains(word, "://")
 	for i := range len(word) {
 		switch c := word[i]; {
@@ -339,6 +348,7 @@ func (w *writer) escaped(word string, begins, last bool) {
 			w.out = append(w.out, c)
 		}
 	}
+
 	w.closed = ""
 }
 
@@ -375,6 +385,7 @@ func (w *writer) escapedStart(word string) string {
 			return word[end:]
 		}
 	}
+
 	return word
 }
 
@@ -383,6 +394,7 @@ func (w *writer) escapes(word string, i int, address bool) bool {
 	if i+1 < len(word) {
 		next = word[i+1]
 	}
+
 	switch word[i] {
 	case '`':
 		return true
@@ -393,9 +405,11 @@ func (w *writer) escapes(word string, i int, address bool) bool {
 	case ']':
 		return w.inLink || next == '(' || next == ':' || next == '['
 	}
+
 	if address {
 		return false
 	}
+
 	switch word[i] {
 	case '\\':
 		return next > ' ' && next < 0x7f && !letter(next) && (next < '0' || next > '9')
@@ -408,6 +422,7 @@ func (w *writer) escapes(word string, i int, address bool) bool {
 	case '&':
 		return (letter(next) || next == '#') && strings.IndexByte(word[i:min(len(word), i+32)], ';') > 0
 	}
+
 	return false
 }
 
@@ -426,8 +441,10 @@ func (w *writer) closeMark() {
 	if w.shown <= last {
 		return
 	}
+
 	w.shown = last
 	w.append(one.close)
+
 	if one.open == one.close {
 		w.closed = one.close
 	}
@@ -472,10 +489,12 @@ func (w *writer) list(n *html.Node) {
 			number = start
 		}
 	}
+
 	margin := 2
 	if len(w.counts) > 0 {
 		margin = 1
 	}
+
 	w.counts = append(w.counts, number)
 	w.breakLines(margin)
 	w.children(n)
@@ -498,12 +517,14 @@ func (w *writer) item(n *html.Node) {
 		bullet = strconv.Itoa(w.counts[last]) + ". "
 		w.counts[last]++
 	}
+
 	w.breakLines(1)
 	if w.line > 0 || len(w.prefix) >= maxNesting {
 		w.children(n)
 	} else {
 		w.within(n, bullet, strings.Repeat(" ", len(bullet)))
 	}
+
 	w.breakLines(1)
 }
 
@@ -521,6 +542,7 @@ func (w *writer) heading(n *html.Node) {
 		w.children(n)
 		w.line--
 	}
+
 	w.breakLines(2)
 }
 
@@ -533,35 +555,43 @@ func (w *writer) code(n *html.Node) {
 		w.text(content)
 		return
 	}
+
 	fence, indent := "", "    "
 	if w.markdown {
 		fence, indent = strings.Repeat("`", max(3, longestRun(content, '`')+1)), ""
 	}
+
 	w.breakLines(2)
 	marks := w.marks
 	w.endMarks()
 	w.marks = nil
 	w.flush()
+
 	if fence != "" {
 		w.append(fence + language(n))
 	}
+
 	first := fence == ""
 	for line := range strings.SplitSeq(content, "\n") {
 		if !first {
 			w.nextLine()
 		}
+
 		first = false
 		if w.full = w.full || len(w.out) >= w.limit; w.full {
 			break
 		}
+
 		if line = strings.TrimRight(line, "\r"); line != "" {
 			w.append(indent + line)
 		}
 	}
+
 	if fence != "" {
 		w.nextLine()
 		w.append(fence)
 	}
+
 	w.marks = marks
 	w.breakLines(2)
 }
@@ -594,6 +624,7 @@ func (w *writer) inlineCode(n *html.Node) {
 		w.children(n)
 		return
 	}
+
 	var source strings.Builder
 	collect(n, &source, w.limit-len(w.out)+1)
 	content := strings.Join(strings.Fields(source.String()), " ")
@@ -601,13 +632,16 @@ func (w *writer) inlineCode(n *html.Node) {
 		w.space = w.space || source.Len() > 0
 		return
 	}
+
 	if w.cells > 0 {
 		content = strings.ReplaceAll(content, "|", `\|`)
 	}
+
 	fence := strings.Repeat("`", longestRun(content, '`')+1)
 	if content[0] == '`' || content[len(content)-1] == '`' {
 		content = " " + content + " "
 	}
+
 	w.space = w.space || unicode.IsSpace(rune(source.String()[0]))
 	w.flush()
 	w.append(fence + content + fence)
@@ -641,10 +675,12 @@ func (w *writer) checkbox(n *html.Node) {
 	if !strings.EqualFold(attribute(n, "type"), "checkbox") {
 		return
 	}
+
 	box := "[ ]"
 	if hasAttribute(n, "checked") {
 		box = "[x]"
 	}
+
 	w.flush()
 	w.append(box)
 	w.space = true
@@ -661,6 +697,7 @@ func (w *writer) image(n *html.Node) {
 		w.text(words)
 		return
 	}
+
 	w.flush()
 	w.append("![")
 	outside := w.inLink
@@ -682,6 +719,7 @@ func (w *writer) link(n *html.Node) {
 		w.children(n)
 		return
 	}
+
 	opening, closing := "[", "]("+target(address)+")"
 	if !w.markdown {
 		opening, closing = "", " <"+strings.TrimPrefix(address, "mailto:")+">"
@@ -689,6 +727,7 @@ func (w *writer) link(n *html.Node) {
 			closing = ""
 		}
 	}
+
 	w.inLink = true
 	w.line++
 	w.openMark(opening, closing)
@@ -779,6 +818,7 @@ func (w *writer) rows(table *html.Node, rows []*html.Node) {
 			w.breakLines(2)
 		}
 	}
+
 	texts := w.cellsOf(rows)
 	var widths []int
 	for _, row := range texts {
@@ -789,18 +829,22 @@ func (w *writer) rows(table *html.Node, rows []*html.Node) {
 			widths[i] = max(widths[i], min(utf8.RuneCountInString(text), maxPadding))
 		}
 	}
+
 	for i, row := range texts {
 		if len(row) == 0 {
 			continue
 		}
+
 		w.lines = max(w.lines, 1)
 		if w.flush(); w.full {
 			return
 		}
+
 		w.append("|")
 		for column, text := range row {
 			w.append(" " + text + strings.Repeat(" ", max(0, widths[column]-utf8.RuneCountInString(text))) + " |")
 		}
+
 		if i == 0 {
 			w.nextLine()
 			w.append("|")
@@ -821,6 +865,7 @@ func (w *writer) cellsOf(rows []*html.Node) (texts [][]string) {
 			if cell.DataAtom != atom.Td && cell.DataAtom != atom.Th || len(text) == maxColumns {
 				continue
 			}
+
 			cells.limit, cells.out, cells.fresh, cells.space = room, cells.out[:0], true, false
 			cells.children(cell)
 			cells.endMarks()
@@ -829,8 +874,10 @@ func (w *writer) cellsOf(rows []*html.Node) (texts [][]string) {
 			w.full = w.full || cells.full
 			cells.full = false
 		}
+
 		texts = append(texts, text)
 	}
+
 	return texts
 }
 
@@ -881,6 +928,7 @@ func shortText(n *html.Node, limit int) (text string, whole bool) {
 			out.WriteString(clip.Bytes(attribute(node, "alt"), limit+1))
 		}
 	}
+
 	return strings.Join(strings.Fields(out.String()), " "), out.Len() <= limit
 }
 

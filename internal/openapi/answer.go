@@ -21,6 +21,7 @@ func (w *writer) answers(operation Operation) object {
 	for _, status := range failures(operation) {
 		list[text(status)] = w.failure(operation)
 	}
+
 	status := operation.Status
 	switch {
 	case operation.Bytes:
@@ -31,9 +32,11 @@ func (w *writer) answers(operation Operation) object {
 	case status == 0:
 		status = http.StatusOK
 	}
+
 	for _, one := range append(operation.Also, status) {
 		list[text(one)] = w.success(operation, one)
 	}
+
 	return list
 }
 
@@ -46,10 +49,12 @@ func (w *writer) success(operation Operation, status int) object {
 	if operation.Response == nil || status == http.StatusNoContent {
 		return answer
 	}
+
 	content := object{"application/json": w.body(operation.Response)}
 	if operation.Stream && status == http.StatusOK {
 		content["text/event-stream"] = w.events(operation.Events)
 	}
+
 	answer["content"] = content
 	return answer
 }
@@ -65,10 +70,12 @@ func (w *writer) events(events []Event) object {
 		lines = append(lines, "`"+name+"`: "+event.Summary)
 		typed[name] = w.types.of(event.Data)
 	}
+
 	described := object{"schema": object{"type": "string", "description": strings.Join(lines, "\n\n")}}
 	if len(typed) > 0 {
 		described["x-events"] = typed
 	}
+
 	return described
 }
 
@@ -87,6 +94,7 @@ func failures(operation Operation) []int {
 	if operation.Request != nil {
 		list = append(list, http.StatusRequestEntityTooLarge)
 	}
+
 	return list
 }
 
@@ -96,16 +104,19 @@ func (w *writer) failure(operation Operation) object {
 	if operation.Error != nil {
 		value = operation.Error
 	}
+
 	schema := w.types.of(value)
 	reference, _ := schema["$ref"].(string)
 	name := reference[strings.LastIndex(reference, "/")+1:]
 	if name == "" {
 		name = "Error"
 	}
+
 	w.responses[name] = object{
 		"description": "An error, in words and with a code for programs.",
 		"headers":     object{"Retry-After": object{"description": "Seconds after which the request may succeed.", "schema": object{"type": "integer"}}},
 		"content":     object{"application/json": object{"schema": schema}},
 	}
+
 	return object{"$ref": "#/components/responses/" + name}
 }

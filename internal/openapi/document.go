@@ -78,6 +78,7 @@ func Document(info Info, operations []Operation) ([]byte, error) {
 	paths := object{}
 	operations = slices.Clone(operations)
 	slices.SortFunc(operations, func(a, b Operation) int { return strings.Compare(a.Path+" "+a.Method, b.Path+" "+b.Method) })
+
 	for _, operation := range operations {
 		path := strings.ReplaceAll(operation.Path, "/*", "/{rest}")
 		methods, _ := paths[path].(object)
@@ -87,6 +88,7 @@ func Document(info Info, operations []Operation) ([]byte, error) {
 		}
 		methods[strings.ToLower(operation.Method)] = w.operation(operation)
 	}
+
 	document := object{
 		"openapi":           "3.1.0",
 		"jsonSchemaDialect": "https://json-schema.org/draft/2020-12/schema",
@@ -96,6 +98,7 @@ func Document(info Info, operations []Operation) ([]byte, error) {
 		"tags":              tags(operations),
 		"components":        object{"schemas": w.types.named, "responses": w.responses, "securitySchemes": w.schemes()},
 	}
+
 	body, err := json.MarshalIndent(document, "", "  ")
 	return append(body, '\n'), err
 }
@@ -119,6 +122,7 @@ func tags(operations []Operation) []any {
 			names = append(names, operation.Tag)
 		}
 	}
+
 	slices.Sort(names)
 	list := make([]any, len(names))
 	for i, name := range names {
@@ -134,19 +138,24 @@ func (w *writer) operation(operation Operation) object {
 		"operationId": identifier(operation), "summary": operation.Summary, "tags": []any{operation.Tag},
 		"responses": w.answers(operation), "security": security(operation.Security),
 	}
+
 	var parameters []any
 	for _, match := range parameter.FindAllStringSubmatch(operation.Path, -1) {
 		parameters = append(parameters, w.parameter("path", match[1]+"!"))
 	}
+
 	for _, name := range operation.Query {
 		parameters = append(parameters, w.parameter("query", name))
 	}
+
 	for _, name := range operation.Headers {
 		parameters = append(parameters, w.parameter("header", name))
 	}
+
 	if len(parameters) > 0 {
 		written["parameters"] = parameters
 	}
+
 	if operation.Request != nil {
 		media := operation.Media
 		if media == "" {
@@ -154,6 +163,7 @@ func (w *writer) operation(operation Operation) object {
 		}
 		written["requestBody"] = object{"required": !operation.Partial, "content": object{media: w.body(operation.Request)}}
 	}
+
 	return written
 }
 
@@ -163,6 +173,7 @@ func (w *writer) parameter(where, written string) object {
 	if !typed {
 		kind = "string"
 	}
+
 	described := object{"name": name, "in": where, "required": needed, "schema": object{"type": kind}}
 	if about := w.info.Parameters[name]; about != "" {
 		described["description"] = about
@@ -178,6 +189,7 @@ func security(written string) []any {
 		for scope := range strings.FieldsFuncSeq(scopes, func(char rune) bool { return char == ',' }) {
 			needed = append(needed, scope)
 		}
+
 		switch scheme {
 		case "":
 		case Optional:
@@ -186,6 +198,7 @@ func security(written string) []any {
 			list = append(list, object{scheme: needed})
 		}
 	}
+
 	return list
 }
 

@@ -41,6 +41,7 @@ func (s *schemas) schema(t reflect.Type) object {
 	if _, is := s.foreign[t]; is {
 		return s.reference(t)
 	}
+
 	switch {
 	case t == timeType:
 		return object{"type": "string", "format": "date-time"}
@@ -53,6 +54,7 @@ func (s *schemas) schema(t reflect.Type) object {
 	case t.Implements(textMarshaler):
 		return object{"type": "string"}
 	}
+
 	return s.plain(t)
 }
 
@@ -61,6 +63,7 @@ func (s *schemas) written(t reflect.Type) object {
 	for t.Kind() == reflect.Pointer {
 		t = t.Elem()
 	}
+
 	if t.Kind() == reflect.Struct {
 		if t == timeType || t.NumField() == 1 && t.Field(0).Type == timeType {
 			return object{"type": "string", "format": "date-time"}
@@ -101,6 +104,7 @@ func (s *schemas) reference(t reflect.Type) object {
 	if t.Name() == "" {
 		return s.fields(t)
 	}
+
 	name, known := s.names[t]
 	if !known {
 		name = strings.ToUpper(t.Name()[:1]) + t.Name()[1:]
@@ -108,14 +112,17 @@ func (s *schemas) reference(t reflect.Type) object {
 			owner := path.Base(t.PkgPath())
 			name = strings.ToUpper(owner[:1]) + owner[1:] + name
 		}
+
 		s.names[t] = name
 		s.named[name] = object{} // types may hold themselves
+
 		if foreign, is := s.foreign[t]; is {
 			s.named[name] = s.adopt(name, foreign)
 		} else {
 			s.named[name] = s.fields(t)
 		}
 	}
+
 	return object{"$ref": "#/components/schemas/" + name}
 }
 
@@ -154,6 +161,7 @@ func (s *schemas) target(reference, name string) string {
 	if file == "" {
 		return "#/components/schemas/" + name + place
 	}
+
 	for t, foreign := range s.foreign {
 		if foreign.File == file {
 			return s.reference(t)["$ref"].(string) + place
@@ -184,14 +192,17 @@ func (s *schemas) add(t reflect.Type, properties object, required *[]string) {
 		if !field.IsExported() || name == "-" {
 			continue
 		}
+
 		if name == "" {
 			name = field.Name
 		}
+
 		optional := strings.Contains(options, "omitempty") || strings.Contains(options, "omitzero")
 		schema := s.schema(field.Type)
 		if field.Type.Kind() == reflect.Pointer && !optional {
 			schema = object{"anyOf": []any{schema, object{"type": "null"}}}
 		}
+
 		properties[name] = schema
 		if !optional {
 			*required = append(*required, name)

@@ -37,23 +37,28 @@ func (p *Provider) Redeem(ctx context.Context, code, nonce, verifier string) (Id
 	if code == "" || len(code) > maxCodeBytes {
 		return Identity{}, rejected(errors.New("no usable code"))
 	}
+
 	provider, err := p.provider(ctx)
 	if err != nil {
 		return Identity{}, err
 	}
+
 	ctx = oidc.ClientContext(ctx, p.client)
 	token, err := p.config(provider).Exchange(ctx, code, oauth2.VerifierOption(verifier))
 	if err != nil {
 		return Identity{}, classed(err)
 	}
+
 	raw, _ := token.Extra("id_token").(string)
 	if raw == "" || len(raw) > maxTokenBytes {
 		return Identity{}, rejected(errors.New("the provider gave no usable ID token"))
 	}
+
 	verified, err := provider.Verifier(&oidc.Config{ClientID: p.options.ClientID, Now: p.options.Now}).Verify(ctx, raw)
 	if err != nil {
 		return Identity{}, rejected(fmt.Errorf("verify ID token: %w", err))
 	}
+
 	return p.identity(verified, raw, nonce)
 }
 
@@ -74,10 +79,12 @@ func (p *Provider) identity(token *oidc.IDToken, raw, nonce string) (Identity, e
 	case token.Subject == "" || len(token.Subject) > maxSubjectBytes:
 		return Identity{}, rejected(errors.New("the ID token has no usable subject"))
 	}
+
 	// Amazon Cognito writes the boolean as a string.
 	if verified := string(claims.EmailVerified); verified != "true" && verified != `"true"` {
 		claims.Email = ""
 	}
+
 	sum := sha256.Sum256([]byte(raw))
 	return Identity{
 		Issuer: token.Issuer, Subject: token.Subject, Email: claims.Email, Name: claims.Name,

@@ -63,6 +63,7 @@ func New(options Options) (*Provider, error) {
 	case options.Name == "" || options.ClientID == "" || options.RedirectURL == "" || options.HTTP == nil:
 		return nil, fmt.Errorf("login %q: name, client_id and redirect URL are required", options.Name)
 	}
+
 	options.Timeout = cmp.Or(options.Timeout, defaultTimeout)
 	if options.Now == nil {
 		options.Now = time.Now
@@ -70,10 +71,12 @@ func New(options Options) (*Provider, error) {
 	if len(options.Scopes) == 0 {
 		options.Scopes = []string{"email"}
 	}
+
 	client := &http.Client{
 		Transport: roundTripper{options.HTTP}, Timeout: options.Timeout,
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
+
 	return &Provider{options: options, client: client, turn: make(chan struct{}, 1)}, nil
 }
 
@@ -115,9 +118,11 @@ func (p *Provider) provider(ctx context.Context) (*oidc.Provider, error) {
 	case <-ctx.Done():
 		return nil, unreachable(ctx.Err())
 	}
+
 	if p.options.Now().Before(p.until) && (p.found != nil || p.failure != nil) {
 		return p.found, p.failureUnlessFound()
 	}
+
 	found, err := oidc.NewProvider(oidc.ClientContext(ctx, p.client), p.options.Issuer)
 	if err != nil {
 		if ctx.Err() == nil { // an impatient visitor says nothing about the provider
@@ -128,6 +133,7 @@ func (p *Provider) provider(ctx context.Context) (*oidc.Provider, error) {
 		}
 		return nil, unreachable(err)
 	}
+
 	p.found, p.failure, p.until = found, nil, p.options.Now().Add(keepFound)
 	return found, nil
 }

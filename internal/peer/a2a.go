@@ -47,6 +47,7 @@ func (a *A2A) Ask(ctx context.Context, cardURL, text string) (Conversation, erro
 	if err != nil {
 		return Conversation{}, fmt.Errorf("read agent card %s: %w", cardURL, err)
 	}
+
 	question := newID()
 	task, err := a.sendMessage(ctx, endpoint, question, text)
 	if err != nil {
@@ -55,10 +56,12 @@ func (a *A2A) Ask(ctx context.Context, cardURL, text string) (Conversation, erro
 	if task, err = a.settle(ctx, endpoint, task, taskDocument.ended); err != nil {
 		return Conversation{}, err
 	}
+
 	evidence, err := a.check(ctx, endpoint, task)
 	if err != nil {
 		return Conversation{}, err
 	}
+
 	return Conversation{
 		Network: "A2A", From: a.name, To: card.Name, MessageID: question, Question: text, Answer: task.text(),
 		Evidence: append([]string{"agent card names " + endpoint}, evidence...), Took: time.Since(started),
@@ -72,6 +75,7 @@ func (a *A2A) settle(ctx context.Context, endpoint string, task taskDocument, do
 		case <-ctx.Done():
 		case <-time.After(pollInterval):
 		}
+
 		again, err := a.getTask(ctx, endpoint, task.ID)
 		if ctx.Err() != nil {
 			return task, fmt.Errorf("task %s is still %s: %w", task.ID, task.Status.State, context.Cause(ctx))
@@ -91,18 +95,22 @@ func (a *A2A) card(ctx context.Context, cardURL string) (cardDocument, string, e
 	if err != nil {
 		return cardDocument{}, "", err
 	}
+
 	response, err := a.client.Do(request)
 	if err != nil {
 		return cardDocument{}, "", err
 	}
+
 	body, err := readBody(response)
 	if err != nil {
 		return cardDocument{}, "", err
 	}
+
 	var card cardDocument
 	if err := json.Unmarshal(body, &card); err != nil || response.StatusCode != http.StatusOK {
 		return card, "", fmt.Errorf("got %s: %.200q", response.Status, body)
 	}
+
 	for _, offered := range card.SupportedInterfaces {
 		if offered.ProtocolBinding == "JSONRPC" && offered.ProtocolVersion == "1.0" {
 			if origin(offered.URL) != origin(cardURL) {
@@ -111,6 +119,7 @@ func (a *A2A) card(ctx context.Context, cardURL string) (cardDocument, string, e
 			return card, offered.URL, nil
 		}
 	}
+
 	return card, "", errors.New("the card offers no JSONRPC interface of version 1.0")
 }
 
@@ -119,6 +128,7 @@ func (a *A2A) sendMessage(ctx context.Context, endpoint, id, text string) (taskD
 		Task    *taskDocument    `json:"task"`
 		Message *messageDocument `json:"message"`
 	}
+
 	err := a.call(ctx, endpoint, a.token, "SendMessage", object{"message": object{
 		"messageId": id, "role": "ROLE_USER", "parts": []object{{"text": text}},
 	}}, &result)
@@ -132,6 +142,7 @@ func (a *A2A) sendMessage(ctx context.Context, endpoint, id, text string) (taskD
 	case result.Task.ID == "" || result.Task.ContextID == "":
 		return taskDocument{}, errors.New("the task has no id or no contextId")
 	}
+
 	return *result.Task, nil
 }
 
@@ -154,6 +165,7 @@ func (a *A2A) check(ctx context.Context, endpoint string, task taskDocument) ([]
 	if task.ID == "" {
 		return []string{"answered as a message, without a task"}, nil
 	}
+
 	again, err := a.getTask(ctx, endpoint, task.ID)
 	if err != nil {
 		return nil, fmt.Errorf("get the task back: %w", err)
@@ -161,11 +173,13 @@ func (a *A2A) check(ctx context.Context, endpoint string, task taskDocument) ([]
 	if again.Status.State != task.Status.State || again.text() != task.text() {
 		return nil, fmt.Errorf("SendMessage and GetTask disagree about the task %s", task.ID)
 	}
+
 	var refused *statusError
 	if err := a.call(ctx, endpoint, "", "GetTask", object{"id": task.ID}, nil); !errors.As(err, &refused) ||
 		refused.status != http.StatusUnauthorized || !strings.HasPrefix(refused.challenge, "Bearer") {
 		return nil, fmt.Errorf("without a token want 401 and WWW-Authenticate: Bearer, got: %w", orNoError(err))
 	}
+
 	return []string{
 		"task " + task.ID + " is completed, and GetTask returns the same",
 		"without the bearer token the task cannot be seen (401)",
@@ -197,19 +211,24 @@ func (a *A2A) call(ctx context.Context, endpoint, token, method string, params, 
 	if err != nil {
 		return err
 	}
+
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost, endpoint, bytes.NewReader(body))
 	if err != nil {
 		return err
 	}
+
 	request.Header.Set("Content-Type", "application/json")
 	request.Header.Set("A2A-Version", "1.0")
+
 	if token != "" {
 		request.Header.Set("Authorization", "Bearer "+token)
 	}
+
 	response, err := a.client.Do(request)
 	if err != nil {
 		return err
 	}
+
 	answered, err := readBody(response)
 	if err != nil {
 		return err
@@ -217,6 +236,7 @@ func (a *A2A) call(ctx context.Context, endpoint, token, method string, params, 
 	if response.StatusCode != http.StatusOK {
 		return &statusError{response.StatusCode, response.Header.Get("WWW-Authenticate"), answered}
 	}
+
 	return readResult(answered, id, result)
 }
 
@@ -230,9 +250,11 @@ func readResult(body []byte, id string, result any) error {
 			Message string `json:"message"`
 		} `json:"error"`
 	}
+
 	if err := json.Unmarshal(body, &envelope); err != nil {
 		return fmt.Errorf("the answer is no JSON-RPC: %.200q", body)
 	}
+
 	switch {
 	case envelope.JSONRPC != "2.0" || envelope.ID != id:
 		return fmt.Errorf("the answer belongs to another request: %.200q", body)
@@ -241,5 +263,6 @@ func readResult(body []byte, id string, result any) error {
 	case result == nil:
 		return nil
 	}
+
 	return json.Unmarshal(envelope.Result, result)
 }

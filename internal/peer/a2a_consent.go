@@ -14,6 +14,7 @@ func (a *A2A) AskWithConsent(ctx context.Context, cardURL, text string) (Demand,
 	if err != nil {
 		return Demand{}, Conversation{}, fmt.Errorf("read agent card %s: %w", cardURL, err)
 	}
+
 	question := newID()
 	task, err := a.sendMessage(ctx, endpoint, question, text)
 	if err == nil {
@@ -22,19 +23,23 @@ func (a *A2A) AskWithConsent(ctx context.Context, cardURL, text string) (Demand,
 	if err != nil {
 		return Demand{}, Conversation{}, fmt.Errorf("send a task to %s: %w", endpoint, err)
 	}
+
 	demand, err := taskDemand(task, endpoint)
 	if err != nil {
 		return demand, Conversation{}, err
 	}
+
 	seen, err := agree(ctx, demand.URL)
 	if err != nil {
 		return demand, Conversation{}, fmt.Errorf("agree to the demand: %w", err)
 	}
+
 	demand.Evidence = append(demand.Evidence, seen...)
 	task, err = a.settle(ctx, endpoint, task, func(now taskDocument) bool { return now.ended() && !now.asks() })
 	if err != nil {
 		return demand, Conversation{}, err
 	}
+
 	evidence, err := a.check(ctx, endpoint, task)
 	return demand, Conversation{
 		Network: "A2A", From: a.name, To: card.Name, MessageID: question, Question: text, Answer: task.text(),
@@ -49,12 +54,14 @@ func taskDemand(task taskDocument, endpoint string) (Demand, error) {
 		demand.Text = partsText(task.Status.Message.Parts)
 		demand.URL = policyLink(demand.Text)
 	}
+
 	switch {
 	case !task.asks():
 		return demand, fmt.Errorf("the agent asked nothing back, the task is %s: %q", task.Status.State, task.text())
 	case origin(demand.URL) != origin(endpoint):
 		return demand, fmt.Errorf("the demand %q has no link to the agent's own server", demand.Text)
 	}
+
 	demand.Evidence = []string{"task " + task.ID + " is " + task.Status.State, "the link leads to the agent's own server"}
 	return demand, nil
 }

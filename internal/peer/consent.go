@@ -58,14 +58,17 @@ func (i *inquiry) consent(ctx context.Context) (Demand, Conversation, error) {
 	if err != nil {
 		return Demand{}, Conversation{}, err
 	}
+
 	demand, err := i.readDemand(first)
 	if err != nil {
 		return demand, Conversation{}, err
 	}
+
 	seen, err := agree(ctx, demand.URL)
 	if err != nil {
 		return demand, Conversation{}, fmt.Errorf("agree to the demand: %w", err)
 	}
+
 	demand.Evidence = append(demand.Evidence, seen...)
 	second, err := i.next(ctx)
 	switch {
@@ -76,6 +79,7 @@ func (i *inquiry) consent(ctx context.Context) (Demand, Conversation, error) {
 	case policyLink(second.text) != "":
 		return demand, Conversation{}, errors.New("the agent asks again after it was granted what it asked for")
 	}
+
 	return demand, i.finish(second), nil
 }
 
@@ -90,6 +94,7 @@ func (i *inquiry) readDemand(got answer) (Demand, error) {
 	case got.others != "":
 		return demand, fmt.Errorf("the demand was sent to others, too: %s", got.others)
 	}
+
 	demand.Evidence = append(slices.Clone(got.evidence), "addressed to the asker alone")
 	return demand, nil
 }
@@ -98,19 +103,23 @@ func (i *inquiry) readDemand(got answer) (Demand, error) {
 func agree(ctx context.Context, address string) ([]string, error) {
 	client := newHTTPClient()
 	defer client.CloseIdleConnections()
+
 	for _, method := range []string{http.MethodHead, http.MethodGet} {
 		if _, err := visit(ctx, client, method, address, nil); err != nil {
 			return nil, err
 		}
 	}
+
 	page, err := visit(ctx, client, http.MethodGet, address, nil)
 	if err != nil {
 		return nil, err
 	}
+
 	form, err := grantForm(page)
 	if err != nil {
 		return nil, fmt.Errorf("the page %s: %w", origin(address), err)
 	}
+
 	target, err := url.Parse(address)
 	if err == nil {
 		target, err = target.Parse(form.action)
@@ -121,6 +130,7 @@ func agree(ctx context.Context, address string) ([]string, error) {
 	if _, err := visit(ctx, client, http.MethodPost, target.String(), form.fields); err != nil {
 		return nil, err
 	}
+
 	return []string{"opening the link decided nothing: the page still asked afterwards", "the form on the page took the decision"}, nil
 }
 
@@ -130,16 +140,19 @@ func visit(ctx context.Context, client *http.Client, method, address string, for
 	if form != nil {
 		body = strings.NewReader(form.Encode())
 	}
+
 	request, err := http.NewRequestWithContext(ctx, method, address, body)
 	if err != nil {
 		return "", errors.New("the address of the demand is no URL")
 	}
+
 	request.Header.Set("Accept", "text/html")
 	if form != nil {
 		request.Header.Set("Content-Type", "application/x-www-form-urlencoded")
 		request.Header.Set("Origin", origin(address))
 		request.Header.Set("Sec-Fetch-Site", "same-origin")
 	}
+
 	response, err := client.Do(request)
 	if err != nil {
 		if failed, ok := errors.AsType[*url.Error](err); ok {
@@ -147,10 +160,12 @@ func visit(ctx context.Context, client *http.Client, method, address string, for
 		}
 		return "", fmt.Errorf("%s %s: %w", method, origin(address), err)
 	}
+
 	page, err := readBody(response)
 	if err == nil && response.StatusCode != http.StatusOK && (form == nil || response.StatusCode != http.StatusSeeOther) {
 		err = fmt.Errorf("%s %s answered %s", method, origin(address), response.Status)
 	}
+
 	return string(page), err
 }
 
@@ -166,6 +181,7 @@ func grantForm(page string) (decisionForm, error) {
 	if err != nil {
 		return decisionForm{}, err
 	}
+
 	for node := range document.Descendants() {
 		if node.Data != "form" || !strings.EqualFold(attribute(node, "method"), "post") {
 			continue

@@ -94,12 +94,14 @@ func (d *Demo) Run(ctx context.Context, server Server, out io.Writer) error {
 		return err
 	}
 	defer client.Close() //nolint:errcheck // nothing to lose
+
 	d.mail.Publish(server.DKIM)
 	started := time.Now()
 	scenes := d.scenes(server, client)
 	for _, one := range scenes {
 		go one.play(ctx, server)
 	}
+
 	paper := newPaper(out)
 	paper.opening(server.address())
 	var errs []error
@@ -108,9 +110,11 @@ func (d *Demo) Run(ctx context.Context, server Server, out io.Writer) error {
 		paper.scene(one)
 		errs = append(errs, one.failure())
 	}
+
 	if err := errors.Join(errs...); err != nil {
 		return err
 	}
+
 	return paper.ending(len(scenes), time.Since(started))
 }
 
@@ -137,12 +141,15 @@ func (d *Demo) scenes(server Server, client *A2A) []*scene {
 			return client.Ask(ctx, server.cardURL(), question)
 		},
 	}}
+
 	if server.Booker != "" {
 		scenes = append(scenes, d.consent(server))
 	}
+
 	for _, one := range scenes {
 		one.done = make(chan struct{})
 	}
+
 	return scenes
 }
 
@@ -153,6 +160,7 @@ func (d *Demo) consent(server Server) *scene {
 		question: "Please book a table for two tonight.",
 		proven:   "Alice's mail server checked who answered",
 	}
+
 	asked.ask = func(ctx context.Context, question string) (answer Conversation, err error) {
 		asked.demand, answer, err = d.mail.AskWithConsent(ctx, server.SMTPAddr, "@"+server.Booker+"@"+server.Domain, "A table", question)
 		return answer, err
@@ -165,9 +173,11 @@ func (s *scene) play(ctx context.Context, server Server) {
 	defer close(s.done)
 	ctx, cancel := context.WithTimeoutCause(ctx, conversationLimit, fmt.Errorf("waited %s", conversationLimit))
 	defer cancel()
+
 	if s.conversation, s.err = s.ask(ctx, s.question); s.err != nil {
 		return
 	}
+
 	s.evidence, s.err = server.Evidence(ctx, s.conversation.MessageID)
 	switch {
 	case s.err != nil:

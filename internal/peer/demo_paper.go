@@ -69,19 +69,24 @@ func (p *paper) scene(s *scene) {
 		p.linef("  %s %s", p.red("✗"), shown(s.err.Error()))
 		return
 	}
+
 	talk := s.conversation
 	width := max(len(talk.From), len(talk.To))
 	p.said(talk.From, width, talk.Question)
+
 	if asked := s.demand; asked.URL != "" {
 		p.said(talk.To, width, strings.ReplaceAll(asked.Text, asked.URL, secretless(asked.URL)))
 		p.said(talk.From, width, "(a scanner opens the link: nothing happens; Alice presses the button)")
 	}
+
 	p.said(talk.To, width, talk.Answer)
 	p.linef("  The agent's server checked who asked:")
+
 	for _, one := range s.evidence {
 		p.proof(one.Subject)
 		p.linef("      %s", p.faint(shown(how(one))))
 	}
+
 	p.linef("  %s:", s.proven)
 	for _, one := range talk.Evidence {
 		p.proof(one)
@@ -129,6 +134,7 @@ func shown(text string) string {
 		}
 		return ' '
 	}, text)
+
 	short := []rune(strings.Join(strings.Fields(printable), " "))
 	if len(short) > maxShownText {
 		return string(short[:maxShownText]) + "…"

@@ -64,21 +64,25 @@ func NewFediverse(options FediverseOptions) (*Fediverse, error) {
 	if err != nil {
 		return nil, fmt.Errorf("make actor key: %w", err)
 	}
+
 	listener, err := listen(options.Listen)
 	if err != nil {
 		return nil, fmt.Errorf("listen for the fediverse peer: %w", err)
 	}
+
 	f := &Fediverse{
 		user: orDefault(options.User, "alice"), name: orDefault(options.Name, "Alice"), reply: options.Reply,
 		host: listener.Addr().String(), base: "http://" + listener.Addr().String(),
 		client: newHTTPClient(), waiting: newWaiting(), objects: make(map[string]object),
 		scheme: orDefault(options.Scheme, SchemeDraft), gotosocial: options.GoToSocial,
 	}
+
 	f.life, f.end = context.WithCancel(context.Background())
 	f.key = requestKey{id: f.actorID() + "#main-key", private: private}
 	if f.gotosocial {
 		f.key.id = f.base + f.keyPath()
 	}
+
 	f.serve(listener)
 	return f, nil
 }
@@ -125,11 +129,13 @@ func (f *Fediverse) handler() http.Handler {
 	user := "/users/" + f.user
 	mux.HandleFunc("GET /.well-known/webfinger", f.webFinger)
 	mux.HandleFunc("GET "+user, func(w http.ResponseWriter, _ *http.Request) { writeActivity(w, f.actor()) })
+
 	for _, name := range []string{"followers", "following", "outbox"} {
 		mux.HandleFunc("GET "+user+"/"+name, func(w http.ResponseWriter, r *http.Request) {
 			writeActivity(w, object{"@context": activityStreams, "id": f.base + r.URL.Path, "type": "OrderedCollection", "totalItems": 0})
 		})
 	}
+
 	mux.HandleFunc("GET "+user+"/statuses/", f.serveObject)
 	mux.HandleFunc("POST "+user+"/inbox", f.inbox)
 	mux.HandleFunc("POST /inbox", f.inbox)
@@ -142,6 +148,7 @@ func (f *Fediverse) webFinger(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "no such account", http.StatusNotFound)
 		return
 	}
+
 	w.Header().Set("Content-Type", "application/jrd+json")
 	_ = json.NewEncoder(w).Encode(webFingerDocument{
 		Subject: account,
@@ -155,6 +162,7 @@ func (f *Fediverse) actor() object {
 	if err != nil {
 		panic(err) // impossible for an RSA key that was made here
 	}
+
 	id := f.actorID()
 	return object{
 		"@context": []string{activityStreams, "https://w3id.org/security/v1"},

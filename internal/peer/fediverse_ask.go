@@ -25,6 +25,7 @@ func (f *Fediverse) Ask(ctx context.Context, publicURL, address, text string) (C
 		return Conversation{}, err
 	}
 	defer question.forget()
+
 	got, err := question.next(ctx)
 	if err != nil {
 		return Conversation{}, err
@@ -50,17 +51,20 @@ func (f *Fediverse) inquire(ctx context.Context, publicURL, address, text string
 	if err != nil {
 		return nil, fmt.Errorf("find %s: %w", address, err)
 	}
+
 	create := f.note(target, address, text, "")
 	question.author, question.home = target.ID, origin(target.ID)
 	question.replyTo = create["object"].(object)["id"].(string)
 	question.conversation = Conversation{
 		Network: "fediverse", From: f.Address(), To: address, MessageID: create["id"].(string), Question: text,
 	}
+
 	question.arrival, question.forget = f.waiting.expect(question.replyTo)
 	if err := f.deliver(ctx, target.Inbox, create); err != nil {
 		question.forget()
 		return nil, fmt.Errorf("deliver the mention to %s: %w", target.Inbox, err)
 	}
+
 	return question, nil
 }
 
@@ -70,9 +74,11 @@ func (f *Fediverse) find(ctx context.Context, publicURL, address string) (actorD
 	if err != nil {
 		return actorDocument{}, err
 	}
+
 	if publicURL == "" {
 		publicURL = "https://" + wanted.Domain
 	}
+
 	var found webFingerDocument
 	query := publicURL + "/.well-known/webfinger?resource=" + url.QueryEscape(wanted.Acct())
 	if err := f.get(ctx, query, []string{"application/jrd+json", "application/json"}, &found); err != nil {
@@ -81,16 +87,19 @@ func (f *Fediverse) find(ctx context.Context, publicURL, address string) (actorD
 	if !strings.EqualFold(found.Subject, wanted.Acct()) {
 		return actorDocument{}, fmt.Errorf("WebFinger answered for %q", found.Subject)
 	}
+
 	place := slices.IndexFunc(found.Links, func(link webFingerLink) bool {
 		return link.Rel == "self" && link.Type == activityJSON
 	})
 	if place < 0 {
 		return actorDocument{}, errors.New("WebFinger has no self link of type " + activityJSON)
 	}
+
 	actor, err := f.fetchActor(ctx, found.Links[place].Href)
 	if err == nil && !strings.EqualFold(actor.PreferredUsername, wanted.Local) {
 		err = fmt.Errorf("the actor calls itself %q", actor.PreferredUsername)
 	}
+
 	return actor, err
 }
 
@@ -101,6 +110,7 @@ func (f *Fediverse) fetchActor(ctx context.Context, id string) (actorDocument, e
 	if err := f.get(ctx, id, accepted, &actor); err != nil {
 		return actor, err
 	}
+
 	switch {
 	case actor.ID != id:
 		return actor, fmt.Errorf("the actor at %s has the id %q", id, actor.ID)
@@ -111,6 +121,7 @@ func (f *Fediverse) fetchActor(ctx context.Context, id string) (actorDocument, e
 	case origin(actor.Inbox) != origin(actor.ID):
 		return actor, fmt.Errorf("the inbox of %s is elsewhere: %q", id, actor.Inbox)
 	}
+
 	return actor, nil
 }
 
@@ -120,11 +131,13 @@ func (f *Fediverse) get(ctx context.Context, address string, accepted []string, 
 	if err != nil {
 		return err
 	}
+
 	request.Header.Set("Accept", strings.Join(accepted, ", "))
 	body, response, err := f.send(request, nil)
 	if err != nil {
 		return err
 	}
+
 	got, _, _ := mime.ParseMediaType(response.Header.Get("Content-Type"))
 	if !slices.ContainsFunc(accepted, func(one string) bool { return strings.HasPrefix(one, got) && got != "" }) {
 		return fmt.Errorf("%s came as %q, want one of %q", address, got, accepted)
@@ -132,6 +145,7 @@ func (f *Fediverse) get(ctx context.Context, address string, accepted []string, 
 	if err := json.Unmarshal(body, into); err != nil {
 		return fmt.Errorf("%s is not the expected JSON: %w", address, err)
 	}
+
 	return nil
 }
 
@@ -140,10 +154,12 @@ func (f *Fediverse) deliver(ctx context.Context, inbox string, activity object) 
 	if err != nil {
 		return err
 	}
+
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost, inbox, bytes.NewReader(body))
 	if err != nil {
 		return err
 	}
+
 	request.Header.Set("Content-Type", activityJSON)
 	_, _, err = f.send(request, body)
 	return err
@@ -159,10 +175,12 @@ func (f *Fediverse) send(request *http.Request, body []byte) ([]byte, *http.Resp
 	if err := sign(request, body); err != nil {
 		return nil, nil, err
 	}
+
 	response, err := f.client.Do(request)
 	if err != nil {
 		return nil, nil, err
 	}
+
 	answered, err := readBody(response)
 	if err != nil {
 		return nil, nil, err
@@ -170,6 +188,7 @@ func (f *Fediverse) send(request *http.Request, body []byte) ([]byte, *http.Resp
 	if response.StatusCode/100 != 2 {
 		return nil, nil, fmt.Errorf("%s %s answered %s: %.200q", request.Method, request.URL, response.Status, answered)
 	}
+
 	return answered, response, nil
 }
 
@@ -186,13 +205,16 @@ func (f *Fediverse) note(target actorDocument, address, text, inReplyTo string) 
 			html.EscapeString(target.ID), html.EscapeString(local), html.EscapeString(text)),
 		"tag": []object{{"type": "Mention", "href": target.ID, "name": address}},
 	}
+
 	if inReplyTo != "" {
 		note["inReplyTo"] = inReplyTo
 	}
+
 	create := object{
 		"@context": activityStreams, "id": f.base + path + "/activity", "type": "Create", "actor": f.actorID(),
 		"published": published, "to": to, "cc": cc, "object": note,
 	}
+
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.objects[path], f.objects[path+"/activity"] = note, create

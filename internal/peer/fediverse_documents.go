@@ -92,14 +92,17 @@ func (t *texts) UnmarshalJSON(data []byte) error {
 		*t = texts{one}
 		return nil
 	}
+
 	var many []any
 	if err := json.Unmarshal(data, &many); err != nil {
 		return err
 	}
+
 	for _, item := range many {
 		if text, ok := item.(string); ok {
 			*t = append(*t, text)
 		}
 	}
+
 	return nil
 }

@@ -42,6 +42,7 @@ func (f *Fediverse) toProvenReaders(w http.ResponseWriter, r *http.Request, next
 		http.Error(w, err.Error(), http.StatusUnauthorized)
 		return
 	}
+
 	f.proven.Add(1)
 	next.ServeHTTP(w, r)
 }

@@ -22,11 +22,13 @@ func (f *Fediverse) inbox(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "want "+activityJSON, http.StatusUnsupportedMediaType)
 		return
 	}
+
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxDocumentBytes))
 	if err != nil {
 		http.Error(w, "body too large or cut", http.StatusRequestEntityTooLarge)
 		return
 	}
+
 	sender, signature, err := f.authenticate(r, body)
 	if err != nil {
 		f.waiting.refuse(err)
@@ -38,6 +40,7 @@ func (f *Fediverse) inbox(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, err.Error(), http.StatusBadRequest)
 		return
 	}
+
 	w.WriteHeader(http.StatusAccepted)
 }
 
@@ -66,10 +69,12 @@ func (f *Fediverse) owner(r *http.Request, signature requestSignature) (actorDoc
 	if actor.PublicKey.ID != signature.keyID {
 		return actor, signature, fmt.Errorf("%s does not list the key %s", actor.ID, signature.keyID)
 	}
+
 	key, err := parsePublicKey(actor.PublicKey.PublicKeyPEM)
 	if err != nil {
 		return actor, signature, err
 	}
+
 	return actor, signature, signature.check(r, key)
 }
 
@@ -78,10 +83,12 @@ func parsePublicKey(text string) (*rsa.PublicKey, error) {
 	if block == nil {
 		return nil, errors.New("publicKeyPem is no PEM")
 	}
+
 	parsed, err := x509.ParsePKIXPublicKey(block.Bytes)
 	if err != nil {
 		return nil, fmt.Errorf("publicKeyPem: %w", err)
 	}
+
 	key, ok := parsed.(*rsa.PublicKey)
 	if !ok || key.N.BitLen() < 2048 {
 		return nil, errors.New("publicKeyPem is no RSA key of 2048 bits or more")
@@ -101,6 +108,7 @@ func (f *Fediverse) receive(sender actorDocument, signature requestSignature, bo
 	if activity.Type != "Create" {
 		return nil
 	}
+
 	var note noteDocument
 	if err := json.Unmarshal(activity.Object, &note); err != nil {
 		return fmt.Errorf("the object is not the expected note: %w", err)
@@ -111,6 +119,7 @@ func (f *Fediverse) receive(sender actorDocument, signature requestSignature, bo
 	if note.InReplyTo != "" && f.waiting.deliver(note.InReplyTo, f.judge(sender, signature, note)) {
 		return nil
 	}
+
 	f.maybeReply(sender, note)
 	return nil
 }
@@ -139,6 +148,7 @@ func (f *Fediverse) judge(sender actorDocument, signature requestSignature, note
 	case text == "":
 		return answer{err: fmt.Errorf("the reply %s has no text", note.ID)}
 	}
+
 	return answer{id: note.ID, from: sender.ID, others: note.others(f.actorID()), text: text, evidence: []string{
 		"HTTP signature over " + strings.Join(signature.covered, ", ") + " verifies",
 		"key " + signature.keyID + " fetched from its owner",
@@ -152,6 +162,7 @@ func (f *Fediverse) maybeReply(sender actorDocument, note noteDocument) {
 	if f.reply == nil || !note.mentions(f.actorID()) {
 		return
 	}
+
 	address := "@" + sender.PreferredUsername + "@" + strings.TrimPrefix(strings.TrimPrefix(origin(sender.ID), "http://"), "https://")
 	create := f.note(sender, address, f.reply(noteText(note.Content)), note.ID)
 	f.work.Go(func() {

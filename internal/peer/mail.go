@@ -59,11 +59,13 @@ func NewMail(options MailOptions) (*Mail, error) {
 	if err != nil {
 		return nil, fmt.Errorf("make DKIM key: %w", err)
 	}
+
 	m := &Mail{
 		domain: orDefault(options.Domain, "wonderland.example"), user: orDefault(options.User, "alice"),
 		name: orDefault(options.Name, "Alice"), key: key, waiting: newWaiting(),
 		reply: options.Reply, replyVia: options.ReplyVia,
 	}
+
 	if m.zone, err = newZone(); err != nil {
 		return nil, err
 	}
@@ -75,6 +77,7 @@ func NewMail(options MailOptions) (*Mail, error) {
 		m.zone.close()
 		return nil, fmt.Errorf("listen for mail: %w", err)
 	}
+
 	m.lookup = resolver(orDefault(options.Resolver, m.zone.address))
 	m.life, m.end = context.WithCancel(context.Background())
 	m.serve()
@@ -87,6 +90,7 @@ func (m *Mail) publishOwn() error {
 	m.zone.addText(own.Name, own.Value)
 	m.zone.addText("_dmarc."+m.domain, "v=DMARC1; p=reject")
 	m.zone.addText(m.domain, "v=spf1 ip4:127.0.0.1 -all")
+
 	for _, record := range []string{"%[1]s. 60 IN MX 10 %[1]s.", "%[1]s. 60 IN A 127.0.0.1"} {
 		if err := m.zone.add(fmt.Sprintf(record, m.domain)); err != nil {
 			return err

@@ -28,6 +28,7 @@ func newZone() (*zone, error) {
 		if err != nil {
 			return nil, fmt.Errorf("listen for DNS: %w", err)
 		}
+
 		address := packets.LocalAddr().String()
 		streams, err := listen(address)
 		if err != nil {
@@ -36,6 +37,7 @@ func newZone() (*zone, error) {
 		}
 		return serveZone(address, packets, streams), nil
 	}
+
 	return nil, fmt.Errorf("listen for DNS: no port is free for both UDP and TCP")
 }
 
@@ -95,6 +97,7 @@ func (z *zone) put(record dns.RR) {
 func (z *zone) ServeDNS(w dns.ResponseWriter, query *dns.Msg) {
 	reply := new(dns.Msg).SetReply(query)
 	reply.Authoritative = true
+
 	if len(query.Question) == 1 {
 		question := query.Question[0]
 		z.mu.Lock()
@@ -103,12 +106,14 @@ func (z *zone) ServeDNS(w dns.ResponseWriter, query *dns.Msg) {
 		if len(known) == 0 {
 			reply.Rcode = dns.RcodeNameError
 		}
+
 		for _, record := range known {
 			if record.Header().Rrtype == question.Qtype {
 				reply.Answer = append(reply.Answer, record)
 			}
 		}
 	}
+
 	reply.Truncate(answerSize(w, query))
 	_ = w.WriteMsg(reply)
 }

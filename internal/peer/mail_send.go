@@ -36,6 +36,7 @@ func (m *Mail) Ask(ctx context.Context, smtpAddr, address, subject, text string)
 		return Conversation{}, err
 	}
 	defer question.forget()
+
 	got, err := question.next(ctx)
 	if err != nil {
 		return Conversation{}, err
@@ -61,14 +62,17 @@ func (m *Mail) inquire(ctx context.Context, smtpAddr, address, subject, text str
 	if err != nil {
 		return nil, err
 	}
+
 	first := letter{id: newID() + "@" + m.domain, to: to.Mail(), subject: subject, text: text}
 	question.author, question.replyTo = first.to, first.id
 	question.conversation = Conversation{Network: "email", From: m.Address(), To: first.to, MessageID: first.id, Question: text}
 	question.arrival, question.forget = m.waiting.expect(first.id)
+
 	if err := m.send(ctx, smtpAddr, first); err != nil {
 		question.forget()
 		return nil, fmt.Errorf("mail %s through %s: %w", first.to, smtpAddr, err)
 	}
+
 	return question, nil
 }
 
@@ -89,16 +93,19 @@ func (m *Mail) submit(ctx context.Context, smtpAddr, to string, raw []byte) erro
 	if err != nil {
 		return err
 	}
+
 	stop := context.AfterFunc(ctx, func() { _ = conn.Close() })
 	defer stop()
 	client := smtp.NewClient(conn)
 	defer client.Close() //nolint:errcheck // after Quit it is closed already
+
 	if err := client.Hello("mail." + m.domain); err != nil {
 		return err
 	}
 	if err := client.SendMail(m.Address(), []string{to}, bytes.NewReader(raw)); err != nil {
 		return err
 	}
+
 	return client.Quit()
 }
 
@@ -111,11 +118,13 @@ func (m *Mail) compose(message letter) []byte {
 	field("Subject", mime.QEncoding.Encode("utf-8", message.subject))
 	field("Date", time.Now().Format(time.RFC1123Z))
 	field("Message-ID", "<"+message.id+">")
+
 	if message.inReplyTo != "" {
 		field("In-Reply-To", "<"+message.inReplyTo+">")
 		field("References", strings.TrimSpace(message.references+" <"+message.inReplyTo+">"))
 		field("Auto-Submitted", "auto-replied")
 	}
+
 	field("MIME-Version", "1.0")
 	field("Content-Type", "text/plain; charset=utf-8")
 	field("Content-Transfer-Encoding", "quoted-printable")

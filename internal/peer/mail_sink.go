@@ -39,8 +39,10 @@ func (s *sinkSession) Data(body io.Reader) error {
 	if err != nil {
 		return err
 	}
+
 	ctx, cancel := context.WithTimeout(s.mail.life, requestTimeout)
 	defer cancel()
+
 	if err := s.mail.receive(ctx, raw); err != nil {
 		s.mail.waiting.refuse(err)
 		return &smtp.SMTPError{Code: 550, EnhancedCode: smtp.EnhancedCode{5, 7, 20}, Message: err.Error()}
@@ -63,6 +65,7 @@ func (m *Mail) receive(ctx context.Context, raw []byte) error {
 	if len(arrived.from) != 1 {
 		return fmt.Errorf("want one author, got %d", len(arrived.from))
 	}
+
 	proof, err := m.verify(ctx, raw, arrived.from[0])
 	if err != nil {
 		return err
@@ -70,6 +73,7 @@ func (m *Mail) receive(ctx context.Context, raw []byte) error {
 	if len(arrived.inReplyTo) == 1 && m.waiting.deliver(arrived.inReplyTo[0], m.judge(arrived, proof)) {
 		return nil
 	}
+
 	m.maybeReply(arrived)
 	return nil
 }
@@ -83,6 +87,7 @@ func (m *Mail) verify(ctx context.Context, raw []byte, from string) (string, err
 	if err != nil && !errors.Is(err, dkim.ErrTooManySignatures) {
 		return "", fmt.Errorf("read DKIM signatures: %w", err)
 	}
+
 	reason := errors.New("the mail has no DKIM signature")
 	for _, one := range verifications {
 		aligned := strings.EqualFold(one.Domain, from[strings.LastIndexByte(from, '@')+1:])
@@ -95,6 +100,7 @@ func (m *Mail) verify(ctx context.Context, raw []byte, from string) (string, err
 			return "DKIM signature of " + one.Domain + " verifies with the key in DNS", nil
 		}
 	}
+
 	return "", reason
 }
 
@@ -132,10 +138,12 @@ func (m *Mail) maybeReply(arrived received) {
 	if m.reply == nil || arrived.autoSubmitted != "" {
 		return
 	}
+
 	message := letter{
 		id: newID() + "@" + m.domain, to: arrived.from[0], subject: "Re: " + arrived.subject,
 		text: m.reply(arrived.text), inReplyTo: arrived.id,
 	}
+
 	m.work.Go(func() {
 		if err := m.send(m.life, m.replyVia, message); err != nil {
 			m.waiting.refuse(err)
@@ -150,6 +158,7 @@ func readMail(raw []byte) (received, error) {
 		return received{}, fmt.Errorf("read mail: %w", err)
 	}
 	defer reader.Close() //nolint:errcheck // only read from
+
 	var arrived received
 	header := reader.Header
 	arrived.from, arrived.to, arrived.cc = addresses(header, "From"), addresses(header, "To"), addresses(header, "Cc")
@@ -158,6 +167,7 @@ func readMail(raw []byte) (received, error) {
 	arrived.subject, _ = header.Subject()
 	arrived.id, _ = header.MessageID()
 	arrived.autoSubmitted = header.Get("Auto-Submitted")
+
 	for {
 		part, err := reader.NextPart()
 		if errors.Is(err, io.EOF) {
@@ -166,10 +176,12 @@ func readMail(raw []byte) (received, error) {
 		if err != nil {
 			return received{}, fmt.Errorf("read mail part: %w", err)
 		}
+
 		inline, ok := part.Header.(*mail.InlineHeader)
 		if !ok || arrived.text != "" {
 			continue
 		}
+
 		if kind, _, _ := inline.ContentType(); kind == "text/plain" {
 			content, err := io.ReadAll(part.Body)
 			if err != nil {

@@ -23,30 +23,37 @@ func checkMessageUnsigned(request *http.Request, body []byte, now time.Time) (re
 	if !found || !isBytes {
 		return requestSignature{}, errors.New("want one signature of RFC 9421")
 	}
+
 	raw, err := base64.StdEncoding.DecodeString(strings.TrimSuffix(value, ":"))
 	if err != nil {
 		return requestSignature{}, fmt.Errorf("header Signature: %w", err)
 	}
+
 	list, rest, closed := strings.Cut(strings.TrimPrefix(parameters, "("), ")")
 	if !closed {
 		return requestSignature{}, fmt.Errorf("malformed Signature-Input %.200q", parameters)
 	}
+
 	signature := requestSignature{value: raw}
 	for quoted := range strings.FieldsSeq(list) {
 		signature.covered = append(signature.covered, strings.Trim(quoted, `"`))
 	}
+
 	if err := signature.readParameters(rest, now); err != nil {
 		return requestSignature{}, err
 	}
+
 	for _, needed := range []string{"@method", "@target-uri", "content-digest"} {
 		if !slices.Contains(signature.covered, needed) {
 			return requestSignature{}, fmt.Errorf("the signature does not cover %s", needed)
 		}
 	}
+
 	sum := sha256.Sum256(body)
 	if want := "sha-256=:" + base64.StdEncoding.EncodeToString(sum[:]) + ":"; request.Header.Get("Content-Digest") != want {
 		return requestSignature{}, errors.New("the Content-Digest header is not that of the body")
 	}
+
 	signature.base, err = messageBase(request, signature.covered, parameters)
 	return signature, err
 }
@@ -71,9 +78,11 @@ func (s *requestSignature) readParameters(text string, now time.Time) error {
 			}
 		}
 	}
+
 	if s.keyID == "" || now.Sub(created).Abs() > maxClockDifference {
 		return errors.New("the signature has no keyid or was not made now")
 	}
+
 	return nil
 }
 
@@ -90,11 +99,13 @@ func messageBase(request *http.Request, covered []string, parameters string) (st
 		case "@authority", "host":
 			value = request.Host
 		}
+
 		if value == "" {
 			return "", fmt.Errorf("the signature covers the absent %s", name)
 		}
 		fmt.Fprintf(&base, "%q: %s\n", name, value)
 	}
+
 	return base.String() + `"@signature-params": ` + parameters, nil
 }
 
@@ -110,6 +121,7 @@ func (k requestKey) signMessage(request *http.Request, body []byte) error {
 	if err != nil {
 		return fmt.Errorf("sign request: %w", err)
 	}
+
 	request.Header.Set("Signature-Input", "sig1="+parameters)
 	request.Header.Set("Signature", "sig1=:"+base64.StdEncoding.EncodeToString(signature)+":")
 	return nil

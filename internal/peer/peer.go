@@ -139,10 +139,13 @@ func (w *waiting) await(ctx context.Context, asked string, arrival <-chan answer
 		return got, got.err
 	case <-ctx.Done():
 	}
+
 	w.mu.Lock()
 	defer w.mu.Unlock()
+
 	if w.refused != nil {
 		return answer{}, fmt.Errorf("no answer that verifies: %w; last refusal: %w", context.Cause(ctx), w.refused)
 	}
+
 	return answer{}, fmt.Errorf("no answer came: %w", context.Cause(ctx))
 }

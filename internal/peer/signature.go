@@ -25,19 +25,23 @@ type requestKey struct {
 func (k requestKey) sign(request *http.Request, body []byte) error {
 	covered := []string{"(request-target)", "host", "date"}
 	request.Header.Set("Date", time.Now().UTC().Format(http.TimeFormat))
+
 	if body != nil {
 		request.Header.Set("Digest", bodyDigest(body))
 		covered = append(covered, "digest")
 	}
+
 	text, err := signingString(request, request.URL.RequestURI(), request.URL.Host, covered)
 	if err != nil {
 		return err
 	}
+
 	hash := sha256.Sum256([]byte(text))
 	signature, err := rsa.SignPKCS1v15(rand.Reader, k.private, crypto.SHA256, hash[:])
 	if err != nil {
 		return fmt.Errorf("sign request: %w", err)
 	}
+
 	request.Header.Set("Signature", fmt.Sprintf(`keyId="%s",algorithm="rsa-sha256",headers="%s",signature="%s"`,
 		k.id, strings.Join(covered, " "), base64.StdEncoding.EncodeToString(signature)))
 	return nil
@@ -65,15 +69,18 @@ func checkUnsigned(request *http.Request, body []byte, now time.Time) (requestSi
 	if err != nil {
 		return requestSignature{}, err
 	}
+
 	needed := []string{"(request-target)", "host", "date"}
 	if request.Method != http.MethodGet {
 		needed = append(needed, "digest")
 	}
+
 	for _, needed := range needed {
 		if !slices.Contains(signature.covered, needed) {
 			return requestSignature{}, fmt.Errorf("the signature does not cover %s", needed)
 		}
 	}
+
 	date, err := http.ParseTime(request.Header.Get("Date"))
 	if err != nil {
 		return requestSignature{}, fmt.Errorf("header Date: %w", err)
@@ -84,6 +91,7 @@ func checkUnsigned(request *http.Request, body []byte, now time.Time) (requestSi
 	if request.Method != http.MethodGet && subtle.ConstantTimeCompare([]byte(request.Header.Get("Digest")), []byte(bodyDigest(body))) != 1 {
 		return requestSignature{}, errors.New("the Digest header is not that of the body")
 	}
+
 	return signature, nil
 }
 
@@ -96,6 +104,7 @@ func (s requestSignature) check(request *http.Request, key *rsa.PublicKey) error
 	if err != nil {
 		return err
 	}
+
 	hash := sha256.Sum256([]byte(text))
 	if err := rsa.VerifyPKCS1v15(key, crypto.SHA256, hash[:], s.value); err != nil {
 		return fmt.Errorf("the signature of %s does not verify: %w", s.keyID, err)
@@ -114,11 +123,13 @@ func signingString(request *http.Request, target, host string, covered []string)
 		case "host":
 			value = host
 		}
+
 		if value == "" {
 			return "", fmt.Errorf("the signature covers the absent header %s", name)
 		}
 		lines = append(lines, name+": "+value)
 	}
+
 	return strings.Join(lines, "\n"), nil
 }
 
@@ -126,6 +137,7 @@ func parseSignature(header string) (requestSignature, error) {
 	if header == "" {
 		return requestSignature{}, errors.New("no Signature header")
 	}
+
 	fields := make(map[string]string)
 	for rest := header; rest != ""; {
 		name, after, found := strings.Cut(rest, `="`)
@@ -136,9 +148,11 @@ func parseSignature(header string) (requestSignature, error) {
 		fields[strings.TrimSpace(name)] = value
 		rest = strings.TrimLeft(more, ", ")
 	}
+
 	value, err := base64.StdEncoding.DecodeString(fields["signature"])
 	if err != nil || len(value) == 0 || fields["keyId"] == "" {
 		return requestSignature{}, errors.New("header Signature without keyId or signature")
 	}
+
 	return requestSignature{keyID: fields["keyId"], covered: strings.Fields(fields["headers"]), value: value}, nil
 }

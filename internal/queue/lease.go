@@ -65,6 +65,7 @@ func (r *runs) wait(d time.Duration) int {
 		r.lock.Unlock()
 		return 0
 	}
+
 	empty := make(chan struct{})
 	r.empty = empty
 	r.lock.Unlock()
@@ -110,10 +111,12 @@ func (q *Queue) beat(ctx context.Context) {
 	if len(running) == 0 {
 		return
 	}
+
 	leases := make([]Lease, len(running))
 	for i, one := range running {
 		leases[i] = one.job.Lease
 	}
+
 	until := time.Now().Add(q.options.Lease)
 	bounded, cancel := context.WithTimeout(ctx, q.options.Lease/3)
 	defer cancel()
@@ -121,10 +124,12 @@ func (q *Queue) beat(ctx context.Context) {
 	if err != nil {
 		q.options.Logger.WarnContext(ctx, "extend leases", "error", err)
 	}
+
 	kept := make(map[Lease]bool, len(held))
 	for _, lease := range held {
 		kept[lease] = true
 	}
+
 	for _, one := range running {
 		switch {
 		case kept[one.job.Lease]:

@@ -86,13 +86,16 @@ func (o KindOptions) outcome(attempt int, err error, now time.Time) Outcome {
 	case v.kind == Snooze:
 		return Outcome{Kind: Snooze, At: now.Add(v.after)}
 	}
+
 	if o.usedUp(attempt, v) {
 		return Outcome{Kind: Dead, Reason: fmt.Sprintf("gave up after %d attempts: %v", attempt, err)}
 	}
+
 	wait := v.after
 	if wait <= 0 {
 		wait = o.wait(attempt)
 	}
+
 	return Outcome{Kind: Retry, At: now.Add(wait), Reason: err.Error()}
 }
 

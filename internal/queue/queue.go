@@ -34,6 +34,7 @@ func (o Options) withDefaults() Options {
 		host, _ := os.Hostname()
 		o.Owner = host + "/" + strconv.Itoa(os.Getpid()) + "/" + rand.Text()[:6]
 	}
+
 	o.Lease = positive(o.Lease, 15*time.Second)
 	o.Poll = positive(o.Poll, 5*time.Second)
 	o.Grace = positive(o.Grace, 10*time.Second)
@@ -105,11 +106,13 @@ func (q *Queue) Handle(kind string, options KindOptions, handler Handler) {
 	if q.workers[kind] != nil {
 		panic("queue: kind " + kind + " has a handler already")
 	}
+
 	options = options.withDefaults()
 	w := &worker{
 		queue: q, kind: kind, options: options, handler: handler,
 		wake: make(chan struct{}, 1), freed: make(chan struct{}, 1), meters: metersOf(kind), slots: newSlots(options),
 	}
+
 	w.lives(nil)
 	q.workers[kind] = w
 }
@@ -147,15 +150,19 @@ func (q *Queue) Run(ctx context.Context) error {
 	defer end()
 	var loops, beats sync.WaitGroup
 	beats.Go(func() { q.heartbeat(lives) })
+
 	for _, w := range q.workers {
 		loops.Go(func() { w.loop(ctx) })
 	}
+
 	loops.Wait()
 	left := q.running.drain(q.options.Grace)
 	end()
 	beats.Wait()
+
 	if left > 0 {
 		return fault.Newf(fault.Unavailable, "%d jobs did not stop in time; they run again when their leases end", left)
 	}
+
 	return nil
 }

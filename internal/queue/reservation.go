@@ -25,12 +25,14 @@ func (q *Queue) Reserve(job NewJob) *Reservation {
 	if w == nil {
 		return nil
 	}
+
 	w.serving.Lock()
 	defer w.serving.Unlock()
 	share := job.Share()
 	if w.ctx == nil || w.ctx.Err() != nil || !w.slots.keep(share) {
 		return nil
 	}
+
 	q.running.keep(1)
 	return &Reservation{
 		Owner: q.options.Owner, Lease: q.options.Lease, until: time.Now().Add(q.options.Lease), share: share, worker: w, ctx: w.ctx,

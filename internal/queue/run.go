@@ -44,6 +44,7 @@ func (r *run) execute() {
 	r.cancel(nil)
 	w.meters.running.Dec()
 	w.queue.running.remove(r)
+
 	if ended != "settled" && (ended != "done" || r.job.Partition != "") {
 		w.signal() // there is a new due time, or the next of the partition may go; a handler's own transaction tells of it itself
 	}
@@ -56,12 +57,14 @@ func (r *run) handle() (err error) {
 	if options.MaxAttempts > 0 && r.job.Attempt > options.MaxAttempts {
 		return GiveUp(fmt.Sprintf("gave up after %d attempts; the last one ended without a result", r.job.Attempt-1), nil)
 	}
+
 	ctx := r.ctx
 	if options.Timeout > 0 {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeoutCause(ctx, options.Timeout, errOverdue)
 		defer cancel()
 	}
+
 	defer func() {
 		if reason := recover(); reason != nil {
 			err = fmt.Errorf("panic: %v", reason)
@@ -80,6 +83,7 @@ func (r *run) settle(err error) string {
 	case errors.Is(err, ErrLeaseLost), errors.Is(context.Cause(r.ctx), ErrLeaseLost):
 		return "lost"
 	}
+
 	outcome, name := r.worker.options.outcome(r.job.Attempt, err, time.Now()), ""
 	switch outcome.Kind {
 	case Done:
@@ -93,9 +97,11 @@ func (r *run) settle(err error) string {
 	case Released:
 		name = "released"
 	}
+
 	if stopped(r.ctx, err) {
 		outcome, name = Outcome{Kind: Released}, "released"
 	}
+
 	return r.write(outcome, name)
 }
 
@@ -106,6 +112,7 @@ func (r *run) write(outcome Outcome, name string) string {
 		ctx, cancel := context.WithDeadline(context.WithoutCancel(r.ctx), r.leaseEnd())
 		err := q.store.Settle(ctx, r.job.Lease, outcome)
 		cancel()
+
 		switch {
 		case err == nil:
 			return name
@@ -116,6 +123,7 @@ func (r *run) write(outcome Outcome, name string) string {
 				"kind", r.job.Kind, "outcome", name, "error", err)
 			return "unsettled"
 		}
+
 		<-time.After(pause)
 	}
 }

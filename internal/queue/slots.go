@@ -111,6 +111,7 @@ func (p *slots) keep(share Share) bool {
 		p.waiting = true
 		return false
 	}
+
 	p.grant(share, g)
 	return true
 }
@@ -124,6 +125,7 @@ func (p *slots) leave(share Share) (bound bool) {
 	bound = p.limited(share.Group, g) || p.full(share, g)
 	p.busy--
 	g.running--
+
 	if g.members[share.Member]--; g.members[share.Member] <= 0 {
 		delete(g.members, share.Member)
 	}
@@ -141,12 +143,14 @@ func (p *slots) open() (free, reserve bool) {
 func (p *slots) allot(shares []Share, most int) (takes []Take, left bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+
 	// While the claim is under way a quarter of the slots stay for reservations, if no job waits: a message that gets none would wake the
 	// next claim.
 	kept := 0
 	if free := p.options.Concurrency - p.busy; free > 0 && !p.waiting {
 		kept = free / 4
 	}
+
 	waiting := p.queues(shares)
 	asked := map[Share]int{}
 	for range most {
@@ -156,16 +160,19 @@ func (p *slots) allot(shares []Share, most int) (takes []Take, left bool) {
 		}
 		asked[share]++
 	}
+
 	for _, share := range shares {
 		if asked[share] > 0 {
 			takes = append(takes, Take{Share: share, Count: asked[share]})
 		}
 	}
+
 	for _, q := range waiting {
 		left = left || slices.ContainsFunc(q.shares, func(share Share) bool {
 			return asked[share] == 0 && !p.full(share, q.group) && (q.room > 0 || share.Rank == RankResumed)
 		})
 	}
+
 	return takes, left
 }
 
@@ -189,18 +196,22 @@ func (p *slots) queues(shares []Share) []queued {
 			}
 			all = append(all, q)
 		}
+
 		q := &all[len(all)-1]
 		if share.Rank < RankResumed || share.Rank > RankGuest || q.room == 0 && share.Rank != RankResumed {
 			continue
 		}
+
 		q.ranks[share.Rank] = append(q.ranks[share.Rank], share)
 		q.shares = append(q.shares, share)
 	}
+
 	for i := range all {
 		for rank := range all[i].ranks {
 			after(all[i].ranks[rank], all[i].group.cursors[rank])
 		}
 	}
+
 	return all
 }
 
@@ -230,22 +241,27 @@ func (p *slots) next(waiting []queued, kept int) (Share, bool) {
 			chosen, share = q, first
 		}
 	}
+
 	if chosen == nil {
 		return Share{}, false
 	}
+
 	g := chosen.group
 	p.grant(share, g)
 	g.cursors[share.Rank] = share.Member
 	after(chosen.ranks[share.Rank], share.Member)
+
 	if share.Rank != RankResumed {
 		chosen.room--
 	}
+
 	switch {
 	case share.Rank == RankGuest:
 		g.proven = 0
 	case share.Rank == RankProven && len(chosen.ranks[RankGuest]) > 0:
 		g.proven++
 	}
+
 	return share, true
 }
 
@@ -256,10 +272,12 @@ func (p *slots) first(q *queued, kept int) (best Share, found bool) {
 	if q.group.proven >= guestShare {
 		order = [...]int{RankResumed, RankGuest, RankProven}
 	}
+
 	for _, rank := range order {
 		if rank != RankResumed && q.room <= 0 {
 			continue
 		}
+
 		for _, share := range q.ranks[rank] {
 			if p.full(share, q.group) || !p.fits(share, q.group, kept) {
 				continue
@@ -268,10 +286,12 @@ func (p *slots) first(q *queued, kept int) (best Share, found bool) {
 				best, found = share, true
 			}
 		}
+
 		if found {
 			return best, true
 		}
 	}
+
 	return Share{}, false
 }
 
@@ -296,6 +316,7 @@ func (p *slots) order(names []string, most int) (first []string, cursors map[str
 	for _, name := range names {
 		limited[name] = p.limited(name, p.group(name))
 	}
+
 	slices.SortStableFunc(names, func(a, b string) int {
 		if limited[a] != limited[b] {
 			if limited[b] {
@@ -306,9 +327,11 @@ func (p *slots) order(names []string, most int) (first []string, cursors map[str
 		one, other := p.group(a), p.group(b)
 		return cmp.Or(cmp.Compare(one.running, other.running), cmp.Compare(one.served, other.served))
 	})
+
 	first, cursors = names[:min(most, len(names))], map[string][RankGuest + 1]string{}
 	for _, name := range first {
 		cursors[name] = p.group(name).cursors
 	}
+
 	return first, cursors
 }

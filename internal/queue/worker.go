@@ -91,6 +91,7 @@ func (w *worker) loop(ctx context.Context) {
 		case !free && !reserve:
 			w.lives(nil) // all slots are taken: there is nothing to look for
 		}
+
 		select {
 		case <-ctx.Done():
 		case <-w.freed:
@@ -148,24 +149,29 @@ func (w *worker) take(ctx, bounded context.Context) (found, error) {
 	if err := w.revive(bounded); err != nil {
 		return found{}, err
 	}
+
 	shares, err := w.shares(bounded)
 	if err != nil {
 		return found{}, err
 	}
+
 	takes, left := w.slots.allot(shares, maxClaim)
 	if len(takes) == 0 {
 		w.slots.settle(left, true)
 		return found{more: left}, nil
 	}
+
 	until := time.Now().Add(w.queue.options.Lease)
 	jobs, err := w.queue.store.Claim(bounded, Claim{
 		Owner: w.queue.options.Owner, Kind: w.kind, Lease: w.queue.options.Lease, Takes: takes,
 	})
+
 	got := map[Share]int{}
 	for _, job := range jobs {
 		got[job.Share]++
 		w.start(ctx, job, until)
 	}
+
 	brought, dry := found{claimed: len(jobs), more: left}, true
 	for _, one := range takes {
 		for range one.Count - got[one.Share] {
@@ -174,10 +180,12 @@ func (w *worker) take(ctx, bounded context.Context) (found, error) {
 		dry = dry && got[one.Share] < one.Count
 		brought.missed = brought.missed || got[one.Share] == 0
 	}
+
 	brought.more = brought.more || !dry
 	if err == nil {
 		w.slots.settle(left, dry)
 	}
+
 	return brought, err
 }
 
@@ -202,6 +210,7 @@ func (w *worker) shares(ctx context.Context) ([]Share, error) {
 	if err != nil || len(shares) < maxShares {
 		return shares, err
 	}
+
 	groups, err := store.Groups(ctx, w.kind, w.group, maxLookGroups)
 	if err == nil && w.group != "" && len(groups) < maxLookGroups {
 		var others []string
@@ -211,15 +220,19 @@ func (w *worker) shares(ctx context.Context) ([]Share, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	if shares[0].Group == "" { // Groups begins behind it
 		groups = append(groups, "")
 	}
+
 	slices.Sort(groups)
 	groups = slices.Compact(groups)
 	w.group = ""
+
 	if len(groups) >= maxLookGroups {
 		w.group = groups[len(groups)-1]
 	}
+
 	first, cursors := w.slots.order(groups, wideGroups)
 	shares = nil
 	for _, group := range first {
@@ -229,6 +242,7 @@ func (w *worker) shares(ctx context.Context) ([]Share, error) {
 		}
 		shares = append(shares, of...)
 	}
+
 	return shares, nil
 }
 
@@ -237,6 +251,7 @@ func (w *worker) sharesOf(ctx context.Context, group string, cursors [RankGuest 
 	if err != nil {
 		return nil, err
 	}
+
 	wide := len(shares) == wideShares && shares[wideShares-1].Group == group
 	for rank := RankProven; wide && rank <= RankGuest; rank++ {
 		behind, err := w.queue.store.Shares(ctx, w.kind, Share{Group: group, Rank: rank, Member: cursors[rank]}, wideShares)
@@ -245,6 +260,7 @@ func (w *worker) sharesOf(ctx context.Context, group string, cursors [RankGuest 
 		}
 		shares = append(shares, behind...)
 	}
+
 	shares = slices.DeleteFunc(shares, func(l Share) bool { return l.Group != group })
 	slices.SortFunc(shares, Share.Compare)
 	return slices.Compact(shares), nil
@@ -256,6 +272,7 @@ func (w *worker) pause(ctx context.Context, brought found, failures int) time.Du
 	if failures > 0 {
 		return min(poll, rand.N(time.Second<<min(failures, 6))+shortPause)
 	}
+
 	now := time.Now()
 	if brought.claimed > 0 {
 		if busy := now.Add(reviveEvery); busy.Before(w.reviveAt) {
@@ -263,13 +280,16 @@ func (w *worker) pause(ctx context.Context, brought found, failures int) time.Du
 		}
 		return min(poll, busyPause)
 	}
+
 	wait, waits, err := w.queue.store.NextDue(ctx, w.kind)
 	if err == nil && waits {
 		w.reviveAt = now.Add(wait)
 		poll = min(poll, max(wait, shortPause))
 	}
+
 	if brought.missed {
 		poll = min(poll, shortPause)
 	}
+
 	return poll
 }

@@ -25,20 +25,24 @@ func (b *body) Read(into []byte) (int, error) {
 	if b.left < 0 {
 		return 0, ErrTooLarge
 	}
+
 	if int64(len(into)) > b.left+1 {
 		into = into[:b.left+1]
 	}
+
 	n, err := b.from.Read(into)
 	b.left -= int64(n)
 	if b.left < 0 {
 		return n - 1, ErrTooLarge
 	}
+
 	switch {
 	case err == io.EOF: //nolint:errorlint // readers return io.EOF itself
 		b.end()
 	case err != nil:
 		err = explain(b.ctx, err)
 	}
+
 	return n, err
 }
 

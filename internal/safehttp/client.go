@@ -124,9 +124,11 @@ func (c *Client) Trusting(hostports ...string) *Client {
 	if trusting.trusted == nil {
 		trusting.trusted = make(map[string]bool, len(hostports))
 	}
+
 	for _, hostport := range hostports {
 		trusting.trusted[strings.ToLower(hostport)] = true
 	}
+
 	trusting.connect()
 	return &trusting
 }
@@ -139,9 +141,11 @@ func (c *Client) Allowing(hostports ...string) *Client {
 	if allowing.allowed == nil {
 		allowing.allowed = make(map[string]bool, len(hostports))
 	}
+
 	for _, hostport := range hostports {
 		allowing.allowed[strings.ToLower(hostport)] = true
 	}
+
 	allowing.connect()
 	return &allowing
 }
@@ -178,10 +182,12 @@ func (c *Client) do(request *http.Request, maxBytes int64) (*http.Response, erro
 	if err := c.CheckURL(request.URL); err != nil {
 		return nil, err
 	}
+
 	release, err := c.enter(request)
 	if err != nil {
 		return nil, err
 	}
+
 	ctx, cancel := c.bound(request)
 	done := func() { cancel(nil); release() }
 	response, err := c.send(ctx, cancel, request)
@@ -189,6 +195,7 @@ func (c *Client) do(request *http.Request, maxBytes int64) (*http.Response, erro
 		done()
 		return nil, explain(ctx, err)
 	}
+
 	response.Body = newBody(ctx, response.Body, maxBytes, done)
 	return response, nil
 }
@@ -219,10 +226,12 @@ func (c *Client) send(ctx context.Context, cancel context.CancelCauseFunc, reque
 	if request.Header.Get("User-Agent") == "" {
 		request.Header.Set("User-Agent", c.options.UserAgent)
 	}
+
 	if !c.trusts(request.URL) {
 		timer := time.AfterFunc(c.options.HeaderTimeout, func() { cancel(ErrTimeout) })
 		defer timer.Stop()
 	}
+
 	started := time.Now()
 	response, err := c.http.Do(request) //nolint:gosec // G704: the address policy of this package is what gosec asks for
 	requestSeconds.Observe(time.Since(started).Seconds())

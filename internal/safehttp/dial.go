@@ -15,16 +15,19 @@ func (c *Client) DialContext(ctx context.Context, network, address string) (net.
 	if !strings.HasPrefix(network, "tcp") {
 		return nil, &Refused{Target: network + " " + address, Reason: "only TCP leaves this server"}
 	}
+
 	switch name := strings.ToLower(address); {
 	case c.trusted[name]:
 		return c.open.DialContext(ctx, network, address)
 	case c.options.AllowPrivate, c.allowed[name]:
 		return c.private.DialContext(ctx, network, address)
 	}
+
 	host, port, err := net.SplitHostPort(address)
 	if err != nil {
 		return nil, &Refused{Target: address, Reason: "not host:port"}
 	}
+
 	return c.guarded.DialContext(ctx, network, net.JoinHostPort(complete(host), port))
 }
 

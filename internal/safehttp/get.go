@@ -30,6 +30,7 @@ func (c *Client) Get(ctx context.Context, address string, options GetOptions) (*
 	if err != nil {
 		return nil, &Refused{Target: "address", Reason: "not a URL"}
 	}
+
 	options.MaxRedirects = cmp.Or(options.MaxRedirects, defaultRedirects)
 	options.MaxBytes = cmp.Or(options.MaxBytes, c.options.MaxBytes)
 	ctx, cancel := context.WithTimeoutCause(ctx, c.options.Timeout, ErrTimeout)
@@ -39,6 +40,7 @@ func (c *Client) Get(ctx context.Context, address string, options GetOptions) (*
 		cancel()
 		return nil, err
 	}
+
 	response.Body = &hops{response.Body, cancel}
 	return response, nil
 }
@@ -62,6 +64,7 @@ func (c *Client) follow(ctx context.Context, target *url.URL, options GetOptions
 		if err != nil || !redirects(response) {
 			return response, err
 		}
+
 		next, err := location(response)
 		if err != nil {
 			return nil, err
@@ -78,15 +81,18 @@ func (c *Client) hop(ctx context.Context, target *url.URL, options GetOptions) (
 	if options.Accept != "" {
 		request.Header.Set("Accept", options.Accept)
 	}
+
 	request.Header.Set("User-Agent", c.options.UserAgent)
 	if err := c.CheckURL(target); err != nil {
 		return nil, err
 	}
+
 	if options.Sign != nil {
 		if err := options.Sign(request); err != nil {
 			return nil, fmt.Errorf("sign request: %w", err)
 		}
 	}
+
 	return c.do(request, options.MaxBytes)
 }
 

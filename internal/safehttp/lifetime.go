@@ -57,12 +57,15 @@ func (l *Lifetime) read(packet []byte) {
 	if answer.Unpack(packet) != nil || !answer.Response || answer.Rcode != dns.RcodeSuccess && answer.Rcode != dns.RcodeNameError {
 		return
 	}
+
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.answered, l.unknown = true, answer.Rcode == dns.RcodeNameError
+
 	for _, record := range answer.Answer {
 		l.found, l.isFound = shorter(l.found, l.isFound, record.Header().Ttl), true
 	}
+
 	for _, record := range answer.Ns {
 		if start, is := record.(*dns.SOA); is && len(answer.Answer) == 0 {
 			l.notFound, l.isMissing = shorter(l.notFound, l.isMissing, min(start.Hdr.Ttl, start.Minttl)), true
@@ -115,6 +118,7 @@ type watchedStream struct {
 func (c *watchedStream) Read(p []byte) (int, error) {
 	n, err := c.Conn.Read(p)
 	c.kept = append(c.kept, p[:n]...)
+
 	for len(c.kept) >= 2 {
 		size := 2 + int(binary.BigEndian.Uint16(c.kept))
 		if len(c.kept) < size {

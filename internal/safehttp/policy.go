@@ -96,21 +96,25 @@ func (c *Client) CheckTarget(ctx context.Context, u *url.URL) error {
 	if err := c.CheckURL(u); err != nil || c.trusts(u) {
 		return err
 	}
+
 	check := CheckAddr
 	if c.options.AllowPrivate || c.allowed[hostPort(u)] {
 		check = CheckMetadata
 	}
+
 	ctx, cancel := context.WithTimeout(ctx, lookupLimit)
 	defer cancel()
 	addresses, err := c.options.Resolver.LookupNetIP(ctx, "ip", u.Hostname())
 	if err != nil {
 		return nil // dialling decides
 	}
+
 	for _, address := range addresses {
 		if check(address.Unmap()) != nil {
 			return &Refused{Target: u.Redacted(), Reason: "the name leads to an address that must not be called"}
 		}
 	}
+
 	return nil
 }
 

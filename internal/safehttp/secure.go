@@ -72,6 +72,7 @@ func (r *SecureResolver) LookupTLSA(ctx context.Context, name string) (records [
 	if err != nil || !answer.AuthenticatedData {
 		return nil, false, err
 	}
+
 	for _, record := range answer.Answer {
 		if one, is := record.(*dns.TLSA); is {
 			data, err := hex.DecodeString(one.Certificate)
@@ -81,6 +82,7 @@ func (r *SecureResolver) LookupTLSA(ctx context.Context, name string) (records [
 			records = append(records, TLSA{Usage: one.Usage, Selector: one.Selector, Matching: one.MatchingType, Data: data})
 		}
 	}
+
 	return records, true, nil
 }
 
@@ -101,5 +103,6 @@ func (r *SecureResolver) ask(ctx context.Context, name string, kind uint16) (*dn
 	case answer.Rcode != dns.RcodeSuccess && answer.Rcode != dns.RcodeNameError:
 		return nil, &net.DNSError{Err: dns.RcodeToString[answer.Rcode], Name: name, Server: r.address, IsTemporary: true}
 	}
+
 	return answer, nil
 }

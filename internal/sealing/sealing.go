@@ -34,14 +34,17 @@ func New(key []byte) (*Box, error) {
 	if len(key) != KeyBytes {
 		return nil, fmt.Errorf("the key has %d bytes, want %d", len(key), KeyBytes)
 	}
+
 	block, err := aes.NewCipher(key)
 	if err != nil {
 		return nil, err
 	}
+
 	mode, err := cipher.NewGCMWithRandomNonce(block)
 	if err != nil {
 		return nil, err
 	}
+
 	sum := sha256.Sum256(append([]byte("inbox sealing key "), key...))
 	return &Box{cipher: mode, fingerprint: hex.EncodeToString(sum[:8])}, nil
 }
@@ -67,10 +70,12 @@ func (b *Box) Open(sealed, purpose string) ([]byte, error) {
 	if !found {
 		return nil, ErrForeign
 	}
+
 	content, err := base64.RawURLEncoding.DecodeString(encoded)
 	if err != nil {
 		return nil, ErrForeign
 	}
+
 	secret, err := b.cipher.Open(nil, nil, content, []byte(purpose))
 	if err != nil {
 		return nil, ErrForeign

@@ -55,19 +55,23 @@ func Start(command *exec.Cmd, memory int64) (*Program, error) {
 		return nil, err
 	}
 	defer func() { _ = theirControl.Close() }()
+
 	status, theirStatus, err := os.Pipe()
 	if err != nil {
 		return nil, errors.Join(err, control.Close())
 	}
 	defer func() { _ = theirStatus.Close() }()
+
 	supervisor := &exec.Cmd{
 		Path: "/proc/self/exe", Args: append([]string{marker, strconv.FormatInt(memory, 10), command.Path}, command.Args[1:]...),
 		Env: command.Env, Dir: command.Dir, Stdin: command.Stdin, Stdout: command.Stdout, Stderr: command.Stderr,
 		ExtraFiles: []*os.File{theirControl, theirStatus}, SysProcAttr: &syscall.SysProcAttr{Setsid: true},
 	}
+
 	if err := supervisor.Start(); err != nil {
 		return nil, errors.Join(err, control.Close(), status.Close())
 	}
+
 	return &Program{supervisor: supervisor, status: status, control: control}, nil
 }
 
@@ -90,6 +94,7 @@ func (p *Program) Wait() (End, error) {
 	if err != nil {
 		return End{}, err
 	}
+
 	kind, rest, _ := bytes.Cut(bytes.TrimSpace(said), []byte(" "))
 	number, conversion := strconv.Atoi(string(rest))
 	switch {
@@ -100,6 +105,7 @@ func (p *Program) Wait() (End, error) {
 	case ended != nil:
 		return End{}, fmt.Errorf("the supervisor of the program ended with %w", ended)
 	}
+
 	return End{}, errors.New("the supervisor of the program said nothing")
 }
 
@@ -108,6 +114,7 @@ func supervise(memory string, command []string) int {
 	syscall.CloseOnExec(controlFile)
 	syscall.CloseOnExec(statusFile)
 	control, status := os.NewFile(controlFile, "control"), os.NewFile(statusFile, "status")
+
 	// A signal for a group reaches the supervisor, too; it must live longest. A handler is not inherited, unlike SIG_IGN.
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP, syscall.SIGQUIT, syscall.SIGPIPE)
 	const setChildSubreaper = 36
@@ -115,6 +122,7 @@ func supervise(memory string, command []string) int {
 		fmt.Fprintf(status, "errno %d\n", int(failure))
 		return 1
 	}
+
 	runtime.LockOSThread()                                             // the program dies with the thread that started it
 	program, err := os.StartProcess(command[0], command, &os.ProcAttr{ //nolint:gosec // the operator's program, as the server passed it
 		Files: []*os.File{os.Stdin, os.Stdout, os.Stderr}, Env: os.Environ(),
@@ -132,12 +140,14 @@ func supervise(memory string, command []string) int {
 		fmt.Fprintf(status, "errno %d\n", int(number))
 		return 1
 	}
+
 	var over atomic.Bool
 	go func() {
 		_, _ = control.Read(make([]byte, 1)) // nothing is ever written: it ends
 		over.Store(true)
 		killAll()
 	}()
+
 	// The program keeps its number until its end is known here, and what it started is killed before that is told.
 	var ended syscall.WaitStatus
 	for {
@@ -171,10 +181,12 @@ func killAll() {
 				_ = syscall.Kill(pid, syscall.SIGSTOP)
 			}
 		}
+
 		if !fresh {
 			break
 		}
 	}
+
 	for _, pid := range descendants() {
 		_ = syscall.Kill(pid, syscall.SIGKILL)
 	}
@@ -197,6 +209,7 @@ func descendants() (found []int) {
 			up = parent
 		}
 	}
+
 	return found
 }
 
@@ -208,25 +221,30 @@ func processes() map[int]int {
 		return parents
 	}
 	defer func() { _ = directory.Close() }()
+
 	names, _ := directory.Readdirnames(-1)
 	for _, name := range names {
 		pid, err := strconv.Atoi(name)
 		if err != nil {
 			continue
 		}
+
 		stat, err := os.ReadFile("/proc/" + name + "/stat")
 		if err != nil {
 			continue
 		}
+
 		end := bytes.LastIndexByte(stat, ')') // the name before may hold anything
 		fields := bytes.Fields(stat[end+1:])
 		if len(fields) < 2 || fields[0][0] == 'Z' || fields[0][0] == 'X' {
 			continue
 		}
+
 		if parent, err := strconv.Atoi(string(fields[1])); err == nil {
 			parents[pid] = parent
 		}
 	}
+
 	return parents
 }
 

@@ -17,6 +17,7 @@ func NewLogger(out io.Writer, level, format string) (*slog.Logger, error) {
 	if err := threshold.UnmarshalText([]byte(level)); err != nil {
 		return nil, fmt.Errorf("log level %q: want debug, info, warn or error", level)
 	}
+
 	options := &slog.HandlerOptions{Level: threshold}
 	switch format {
 	case "text":

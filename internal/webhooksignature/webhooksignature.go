@@ -56,15 +56,18 @@ func (f Form) read(header string) ([]byte, bool) {
 	if prefix == "" && !f.NoPrefix {
 		prefix = Prefix
 	}
+
 	text := trim(header)
 	digest, prefixed := strings.CutPrefix(text, prefix)
 	if (!prefixed || prefix == "") && !f.AllowRawHex {
 		return nil, false
 	}
+
 	digest = trim(digest)
 	if len(digest) != hex.EncodedLen(sha256.Size) {
 		return nil, false
 	}
+
 	given, err := hex.DecodeString(digest)
 	return given, err == nil
 }

@@ -40,6 +40,7 @@ func SignCard(document []byte, keys []identity.SigningKey, jku string) ([]CardSi
 	if forms, err = withLossyForm(forms); err != nil {
 		return nil, err
 	}
+
 	var list []CardSignature
 	for _, key := range keys {
 		header, err := json.Marshal(map[string]string{"alg": "EdDSA", "typ": "JOSE", "kid": key.Kid, "jku": jku})
@@ -52,6 +53,7 @@ func SignCard(document []byte, keys []identity.SigningKey, jku string) ([]CardSi
 			list = append(list, CardSignature{protected, base64.RawURLEncoding.EncodeToString(ed25519.Sign(key.Private, []byte(signed)))})
 		}
 	}
+
 	return list, nil
 }
 
@@ -60,6 +62,7 @@ func withLossyForm(forms [][]byte) ([][]byte, error) {
 	if len(forms) < 2 {
 		return forms, nil
 	}
+
 	var members map[string]any
 	if err := json.Unmarshal(forms[0], &members); err != nil {
 		return nil, fmt.Errorf("read card: %w", err)
@@ -67,6 +70,7 @@ func withLossyForm(forms [][]byte) ([][]byte, error) {
 	if _, has := members["securitySchemes"]; !has {
 		return forms, nil
 	}
+
 	delete(members, "securitySchemes")
 	lossy, err := canonical(members)
 	return append(forms, lossy), err
@@ -110,17 +114,21 @@ func verifyForms(document, keySet []byte, read func([]byte) ([][]byte, error)) e
 	var card struct {
 		Signatures []CardSignature `json:"signatures"`
 	}
+
 	if err := json.Unmarshal(document, &card); err != nil || len(card.Signatures) == 0 || len(card.Signatures) > maxCardSignatures {
 		return ErrCardUnsigned
 	}
+
 	keys, err := readKeys(keySet)
 	if err != nil {
 		return ErrCardUnsigned
 	}
+
 	forms, err := read(document)
 	if err != nil {
 		return ErrCardForged
 	}
+
 	outcome := ErrCardUnsigned
 	for _, signature := range card.Signatures {
 		for _, form := range forms {
@@ -132,6 +140,7 @@ func verifyForms(document, keySet []byte, read func([]byte) ([][]byte, error)) e
 			}
 		}
 	}
+
 	return outcome
 }
 
@@ -153,21 +162,25 @@ func cardForms(document []byte) ([][]byte, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	view := map[string]any{}
 	for name, value := range members {
 		if slices.Contains(cardMembers, name) {
 			view[name] = value
 		}
 	}
+
 	asInSchema(view)
 	bare, _ := withoutEmpty(view).(map[string]any)
 	if bare["supportedInterfaces"] == nil { // a card of 0.3: the members that count are outside of the schema
 		return [][]byte{whole}, nil
 	}
+
 	schema, err := canonical(bare)
 	if err != nil {
 		return nil, err
 	}
+
 	return [][]byte{schema, whole}, nil
 }
 
@@ -195,6 +208,7 @@ func asInSchema(view map[string]any) {
 		}
 		view["securitySchemes"] = bare
 	}
+
 	requirements, _ := view["securityRequirements"].([]any)
 	var kept []any
 	for _, requirement := range requirements {
@@ -203,6 +217,7 @@ func asInSchema(view map[string]any) {
 			kept = append(kept, map[string]any{"schemes": listedScopes(schemes)})
 		}
 	}
+
 	view["securityRequirements"] = kept
 }
 
@@ -228,6 +243,7 @@ func withoutEmpty(value any) any {
 				kept[name] = inner
 			}
 		}
+
 		if len(kept) == 0 {
 			return nil
 		}
@@ -239,6 +255,7 @@ func withoutEmpty(value any) any {
 				kept = append(kept, inner)
 			}
 		}
+
 		if len(kept) == 0 {
 			return nil
 		}

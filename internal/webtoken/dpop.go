@@ -34,6 +34,7 @@ func (v *Verifier) possessed(ctx context.Context, shown Presented, t *token) err
 	case !bound:
 		return refused("the token is bound to a key: show it as DPoP with a proof", nil)
 	}
+
 	return v.proof(ctx, shown, t)
 }
 
@@ -42,6 +43,7 @@ func (v *Verifier) proof(ctx context.Context, shown Presented, bound *token) err
 	if len(shown.Proofs) != 1 {
 		return badProof("there must be one DPoP header")
 	}
+
 	t, err := read(shown.Proofs[0])
 	if err != nil {
 		return badProof(err.Error())
@@ -49,6 +51,7 @@ func (v *Verifier) proof(ctx context.Context, shown Presented, bound *token) err
 	if !t.typed("dpop+jwt") {
 		return badProof("typ is not dpop+jwt")
 	}
+
 	_, key, err := readKey(t.header.JWK)
 	if err != nil {
 		return badProof("jwk: " + err.Error())
@@ -56,6 +59,7 @@ func (v *Verifier) proof(ctx context.Context, shown Presented, bound *token) err
 	if err := t.verify(key, ProofAlgorithms()); err != nil {
 		return badProof(err.Error())
 	}
+
 	c, now := &t.claims, v.now()
 	switch {
 	case c.Method != shown.Method:
@@ -69,10 +73,12 @@ func (v *Verifier) proof(ctx context.Context, shown Presented, bound *token) err
 	case !equal(c.Hash, digest(shown.Token)):
 		return badProof("ath is of another token")
 	}
+
 	thumbprint, err := thumbprintOf(t.header.JWK)
 	if err != nil || !equal(thumbprint, bound.claims.Confirm.Thumbprint) {
 		return badProof("its key is not that of the token")
 	}
+
 	first, err := v.once(ctx, "dpop", thumbprint, c.ID, c.IssuedAt.Add(2*proofWindow))
 	switch {
 	case err != nil:
@@ -80,6 +86,7 @@ func (v *Verifier) proof(ctx context.Context, shown Presented, bound *token) err
 	case !first:
 		return badProof("it was used before")
 	}
+
 	return nil
 }
 

@@ -16,6 +16,7 @@ func (v *Verifier) fromIssuer(ctx context.Context, shown Presented, t *token, is
 	if err := v.issued(shown, t, issuer); err != nil {
 		return Claims{}, refused("the token is not valid here: "+err.Error(), err)
 	}
+
 	key, found, err := v.configured.find(ctx, shown.Source, issuer.Issuer, t.header.Kid)
 	switch {
 	case err != nil:
@@ -23,6 +24,7 @@ func (v *Verifier) fromIssuer(ctx context.Context, shown Presented, t *token, is
 	case !found:
 		return Claims{}, refused("the token is not valid here: its issuer has no such key", nil)
 	}
+
 	if err := t.verify(key, issuer.Algs); err != nil {
 		return Claims{}, refused("the token is not valid here: "+err.Error(), err)
 	}
@@ -32,6 +34,7 @@ func (v *Verifier) fromIssuer(ctx context.Context, shown Presented, t *token, is
 	if err := v.used(ctx, t, issuer.oneTime()); err != nil {
 		return Claims{}, err
 	}
+
 	c := &t.claims
 	scopes, limited := c.scopes()
 	return Claims{
@@ -55,12 +58,14 @@ func (v *Verifier) issued(shown Presented, t *token, issuer Issuer) error {
 	case c.Nonce != nil:
 		return errors.New("it is an ID token and none for access")
 	}
+
 	if issuer.oneTime() {
 		if c.ID == "" {
 			return errors.New("jti is missing")
 		}
 		return v.times(c, MaxOneTimeLife)
 	}
+
 	switch {
 	case !issuer.Untyped && !t.typed("at+jwt"):
 		return errors.New("typ is not at+jwt")
@@ -69,6 +74,7 @@ func (v *Verifier) issued(shown Presented, t *token, issuer Issuer) error {
 	case !issuer.Untyped && c.ID == "":
 		return errors.New("jti is missing")
 	}
+
 	return v.times(c, MaxAccessLife)
 }
 
@@ -86,6 +92,7 @@ func (v *Verifier) used(ctx context.Context, t *token, oneTime bool) error {
 	if !oneTime {
 		return nil
 	}
+
 	first, err := v.once(ctx, "jwt", t.claims.Issuer, t.claims.ID, t.claims.ExpiresAt.Add(Skew))
 	switch {
 	case err != nil:
@@ -105,6 +112,7 @@ func (v *Verifier) fetchConfigured(ctx context.Context, name string) (map[string
 		if err != nil {
 			return nil, err
 		}
+
 		var metadata struct {
 			Issuer  string `json:"issuer"`
 			JWKSURI string `json:"jwks_uri"`
@@ -117,11 +125,14 @@ func (v *Verifier) fetchConfigured(ctx context.Context, name string) (map[string
 		case !sameStrength(issuer.Discovery, metadata.JWKSURI):
 			return nil, errors.New("jwks_uri is missing or leads away from https")
 		}
+
 		address = metadata.JWKSURI
 	}
+
 	body, err := v.options.Documents.Fetch(ctx, address)
 	if err != nil {
 		return nil, err
 	}
+
 	return readKeys(body)
 }

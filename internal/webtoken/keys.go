@@ -48,6 +48,7 @@ func (k publicKey) fits(alg string) bool {
 	if k.alg != "" && k.alg != alg {
 		return false
 	}
+
 	switch raw := k.raw.(type) {
 	case *rsa.PublicKey:
 		return strings.HasPrefix(alg, "RS") || strings.HasPrefix(alg, "PS")
@@ -66,12 +67,14 @@ func readKeys(body []byte) (map[string]publicKey, error) {
 	var set struct {
 		Keys []json.RawMessage `json:"keys"`
 	}
+
 	if err := json.Unmarshal(body, &set); err != nil || set.Keys == nil {
 		return nil, errors.New("not a JWK Set")
 	}
 	if len(set.Keys) > maxKeys {
 		return nil, fmt.Errorf("over %d keys", maxKeys)
 	}
+
 	keys, twice := map[string]publicKey{}, map[string]bool{}
 	for _, written := range set.Keys {
 		kid, key, err := readKey(written)
@@ -83,9 +86,11 @@ func readKeys(body []byte) (map[string]publicKey, error) {
 		}
 		keys[kid] = key
 	}
+
 	for kid := range twice {
 		delete(keys, kid)
 	}
+
 	return keys, nil
 }
 
@@ -98,20 +103,24 @@ func readKey(written []byte) (kid string, key publicKey, err error) {
 		Ops []string `json:"key_ops"`
 		D   any      `json:"d"`
 	}
+
 	if err := json.Unmarshal(written, &purpose); err != nil || len(purpose.Kid) > maxNameBytes {
 		return "", key, errors.New("not a key")
 	}
 	if purpose.Use != "" && purpose.Use != "sig" || len(purpose.Ops) > 0 && !slices.Contains(purpose.Ops, "verify") || purpose.D != nil {
 		return "", key, errors.New("not a public key for signatures")
 	}
+
 	parsed, err := jwk.ParseKey(written)
 	if err != nil {
 		return "", key, errors.New("not a key that can be read")
 	}
+
 	var raw any
 	if err := jwk.Export(parsed, &raw); err != nil {
 		return "", key, errors.New("not a key that can be read")
 	}
+
 	key = publicKey{raw: raw, alg: purpose.Alg}
 	switch known := raw.(type) {
 	case *rsa.PublicKey:
@@ -122,6 +131,7 @@ func readKey(written []byte) (kid string, key publicKey, err error) {
 	default:
 		return "", key, errors.New("not a public key for signatures")
 	}
+
 	return purpose.Kid, key, nil
 }
 
@@ -165,6 +175,7 @@ func (s *keySets) find(ctx context.Context, source admission.Source, issuer, kid
 	if flight == nil {
 		return key, found, err
 	}
+
 	if flight == missing {
 		leave, err := s.slots.Enter(ctx, source, issuer)
 		if err != nil {
@@ -174,11 +185,13 @@ func (s *keySets) find(ctx context.Context, source admission.Source, issuer, kid
 			return s.find(ctx, source, issuer, kid) // it came while we waited
 		}
 	}
+
 	select {
 	case <-flight.done:
 	case <-ctx.Done():
 		return publicKey{}, false, ctx.Err()
 	}
+
 	key, found = flight.keys[kid]
 	return key, found, flight.err
 }
@@ -206,9 +219,11 @@ func (s *keySets) look(source admission.Source, issuer, kid string) (publicKey, 
 			}
 		}
 	}
+
 	if set.flight != nil {
 		return publicKey{}, false, set.flight, nil
 	}
+
 	return publicKey{}, false, missing, nil
 }
 
@@ -234,6 +249,7 @@ func (s *keySets) entry(issuer string) *keySet {
 	if found {
 		return set
 	}
+
 	if len(s.sets) >= s.most {
 		first := ""
 		for other, kept := range s.sets {
@@ -243,6 +259,7 @@ func (s *keySets) entry(issuer string) *keySet {
 		}
 		delete(s.sets, first)
 	}
+
 	set = &keySet{}
 	s.sets[issuer] = set
 	return set
@@ -257,6 +274,7 @@ func (s *keySets) fly(ctx context.Context, source admission.Source, issuer strin
 		leave()
 		return set.flight
 	}
+
 	if now.Before(set.expires) {
 		if looked, _ := set.looked(source.String(), now); looked || set.err != nil {
 			leave()
@@ -267,6 +285,7 @@ func (s *keySets) fly(ctx context.Context, source admission.Source, issuer strin
 		}
 		set.looks[source.String()] = now
 	}
+
 	f := &flight{done: make(chan struct{})}
 	set.flight = f
 	go s.run(context.WithoutCancel(ctx), issuer, set, f, leave)
@@ -293,6 +312,7 @@ func (s *keySets) run(ctx context.Context, issuer string, set *keySet, f *flight
 	default: // a look that failed does not take away what is known
 		f.keys, f.err = set.keys, nil
 	}
+
 	close(f.done)
 }
 

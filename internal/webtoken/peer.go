@@ -30,6 +30,7 @@ func (v *Verifier) fromPeer(ctx context.Context, shown Presented, t *token) (Cla
 	if !shown.Peer(address) {
 		return Claims{}, refused("the token is not valid here: its issuer is not trusted", nil)
 	}
+
 	key, found, err := v.peers.find(ctx, shown.Source, source, t.header.Kid)
 	switch {
 	case fault.Is(err, fault.Unavailable):
@@ -39,12 +40,14 @@ func (v *Verifier) fromPeer(ctx context.Context, shown Presented, t *token) (Cla
 	case !found:
 		return Claims{}, refused("the token is not valid here: its issuer has no such key", nil)
 	}
+
 	if err := t.verify(key, peerAlgorithms); err != nil {
 		return Claims{}, refused("the token is not valid here: "+err.Error(), err)
 	}
 	if err := v.used(ctx, t, true); err != nil {
 		return Claims{}, err
 	}
+
 	return Claims{
 		Issuer: t.claims.Issuer, Subject: address.Acct(), Method: identity.MethodA2AJWT, Unscoped: true, TokenID: t.claims.ID,
 		KeyID: t.header.Kid, ExpiresAt: t.claims.ExpiresAt.Time, Peer: address,
@@ -79,9 +82,11 @@ func (v *Verifier) claimed(shown Presented, t *token) (address identity.Address,
 	case !v.addressed(shown, c.Audience, nil):
 		return address, "", errors.New("aud does not name this agent")
 	}
+
 	if err := v.times(c, MaxOneTimeLife); err != nil {
 		return address, "", err
 	}
+
 	address, err = identity.ParseAddress(strings.TrimPrefix(c.Subject, "acct:"))
 	if err != nil || trimmed(address.Domain) != domain {
 		return address, "", errors.New("sub is no address on the domain of iss")
@@ -89,6 +94,7 @@ func (v *Verifier) claimed(shown Presented, t *token) (address identity.Address,
 	if did, is := keyName(t.header.Kid, source); is && !did {
 		return address, "", errors.New("kid is of another issuer")
 	}
+
 	return address, source, nil
 }
 
@@ -129,20 +135,24 @@ func (v *Verifier) fetchDID(ctx context.Context, did string) (map[string]publicK
 	if err != nil {
 		return nil, err
 	}
+
 	body, err := v.options.Documents.Fetch(ctx, address)
 	if err != nil {
 		return nil, err
 	}
+
 	listed, err := identity.AssertionKeys(did, body, v.now())
 	if err != nil {
 		return nil, err
 	}
+
 	keys := map[string]publicKey{}
 	for _, key := range listed {
 		for _, name := range []string{key.Kid, "#" + key.Kid, did + "#" + key.Kid} {
 			keys[name] = publicKey{raw: key.Key, alg: "EdDSA"}
 		}
 	}
+
 	return keys, nil
 }
 
@@ -167,10 +177,12 @@ func Assert(key identity.SigningKey, subject, audience string, now time.Time) (s
 	if len(key.Private) != ed25519.PrivateKeySize || subject == "" || audience == "" {
 		return "", errors.New("assert: a key, a subject and an audience are needed")
 	}
+
 	header, err := json.Marshal(map[string]string{"alg": "EdDSA", "typ": assertionType, "kid": key.Kid})
 	if err != nil {
 		return "", err
 	}
+
 	claims, err := json.Marshal(map[string]any{
 		"iss": "https://" + key.Issuer, "sub": subject, "aud": audience, "jti": rand.Text(),
 		"iat": now.Unix(), "exp": now.Add(oneTimeLife).Unix(),
@@ -178,6 +190,7 @@ func Assert(key identity.SigningKey, subject, audience string, now time.Time) (s
 	if err != nil {
 		return "", err
 	}
+
 	signed := base64.RawURLEncoding.EncodeToString(header) + "." + base64.RawURLEncoding.EncodeToString(claims)
 	return signed + "." + base64.RawURLEncoding.EncodeToString(ed25519.Sign(key.Private, []byte(signed))), nil
 }

@@ -68,10 +68,12 @@ func (a *audience) UnmarshalJSON(data []byte) error {
 		*a = audience{one}
 		return nil
 	}
+
 	var list []string
 	if err := json.Unmarshal(data, &list); err != nil {
 		return errors.New("neither a text nor a list of texts")
 	}
+
 	*a = list
 	return nil
 }
@@ -104,10 +106,12 @@ func read(compact string) (*token, error) {
 	if len(compact) > MaxTokenBytes {
 		return nil, fmt.Errorf("over %d bytes", MaxTokenBytes)
 	}
+
 	pieces := strings.Split(compact, ".")
 	if len(pieces) != 3 {
 		return nil, errors.New("not in three pieces")
 	}
+
 	t := &token{compact: []byte(compact)}
 	var err error
 	if err = decode(pieces[0], &t.header, nil); err != nil {
@@ -122,6 +126,7 @@ func read(compact string) (*token, error) {
 	if len(t.header.Crit) > 0 || len(t.header.B64) > 0 {
 		return nil, errors.New("a critical extension is not known")
 	}
+
 	return t, t.names()
 }
 
@@ -137,9 +142,11 @@ func decode(piece string, into any, raw *[]byte) error {
 	if err := json.Unmarshal(body, into); err != nil {
 		return errors.New("not what it must be")
 	}
+
 	if raw != nil {
 		*raw = body
 	}
+
 	return nil
 }
 
@@ -149,25 +156,30 @@ func uniqueMembers(body []byte) error {
 	if first, err := decoder.Token(); err != nil || first != json.Delim('{') || !utf8.Valid(body) {
 		return errors.New("not an object")
 	}
+
 	seen := map[string]bool{}
 	for decoder.More() {
 		name, err := decoder.Token()
 		if err != nil {
 			return errors.New("not JSON")
 		}
+
 		lower := strings.ToLower(fmt.Sprint(name))
 		if seen[lower] {
 			return errors.New("a member is there twice")
 		}
+
 		seen[lower] = true
 		var value json.RawMessage
 		if err := decoder.Decode(&value); err != nil {
 			return errors.New("not JSON")
 		}
 	}
+
 	if len(seen) > 100 || !json.Valid(body) {
 		return errors.New("not JSON of a token")
 	}
+
 	return nil
 }
 
@@ -194,6 +206,7 @@ func (t *token) verify(key publicKey, algs []string) error {
 	if !key.fits(t.header.Alg) {
 		return errors.New("the key is for another algorithm")
 	}
+
 	alg, known := jwa.LookupSignatureAlgorithm(t.header.Alg)
 	if !known {
 		return errors.New("the algorithm is not known")
@@ -201,6 +214,7 @@ func (t *token) verify(key publicKey, algs []string) error {
 	if _, err := jws.Verify(t.compact, jws.WithKey(alg, key.raw)); err != nil {
 		return errors.New("the signature does not fit")
 	}
+
 	return nil
 }
 

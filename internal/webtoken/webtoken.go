@@ -146,13 +146,16 @@ func New(options Options) (*Verifier, error) {
 	if options.Documents == nil || options.Replays == nil {
 		return nil, errors.New("webtoken: a verifier needs Documents and Replays")
 	}
+
 	if options.Now == nil {
 		options.Now = time.Now
 	}
+
 	own, err := identity.CanonicalIssuer(options.Domain)
 	if err != nil {
 		return nil, err
 	}
+
 	v := &Verifier{options: options, issuers: map[string]Issuer{}, own: own, now: options.Now}
 	for _, issuer := range options.Issuers {
 		if len(issuer.Algs) == 0 {
@@ -169,6 +172,7 @@ func New(options Options) (*Verifier, error) {
 		}
 		v.issuers[issuer.Issuer] = issuer
 	}
+
 	v.configured = newKeySets(options.Now, v.fetchConfigured, len(v.issuers)+1)
 	v.peers = newKeySets(options.Now, v.fetchPeer, maxPeers)
 	return v, nil
@@ -181,6 +185,7 @@ func (i Issuer) check() error {
 	case (i.JWKSURL == "") == (i.Discovery == ""):
 		return fmt.Errorf("webtoken: issuer %s needs either JWKSURL or Discovery", i.Issuer)
 	}
+
 	for _, alg := range i.Algs {
 		if !slices.Contains(Algorithms(), alg) {
 			return fmt.Errorf("webtoken: issuer %s: algorithm %q is not accepted", i.Issuer, alg)
@@ -214,6 +219,7 @@ func (v *Verifier) Verify(ctx context.Context, shown Presented) (Claims, error) 
 	case err != nil:
 		outcome = "unavailable"
 	}
+
 	checked.WithLabelValues(kind, outcome).Inc()
 	return claims, err
 }
@@ -227,6 +233,7 @@ func (v *Verifier) verify(ctx context.Context, shown Presented) (kind string, cl
 		claims, err = v.fromIssuer(ctx, shown, t, issuer)
 		return "issuer", claims, err
 	}
+
 	claims, err = v.fromPeer(ctx, shown, t)
 	return "peer", claims, err
 }
@@ -246,6 +253,7 @@ func (v *Verifier) times(c *claims, most time.Duration) error {
 	case c.ExpiresAt.Sub(c.IssuedAt) > most:
 		return fmt.Errorf("the token lasts longer than %s", most)
 	}
+
 	return nil
 }
 

@@ -29,6 +29,7 @@ func SplitMembers(document []byte) (Members, error) {
 		if done, err := s.next('}', first); err != nil || done {
 			return members, err
 		}
+
 		start := s.at
 		name, err := s.name()
 		if err != nil {
@@ -39,6 +40,7 @@ func SplitMembers(document []byte) (Members, error) {
 		if _, err := s.value(2, false); err != nil {
 			return nil, err
 		}
+
 		members = append(members, Member{name, s.text[start:s.at], s.text[from:s.at]})
 	}
 }

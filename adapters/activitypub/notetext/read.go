@@ -163,10 +163,12 @@ func (r *noteReader) node(n *html.Node) {
 		if n.DataAtom == atom.Code && broken(n) {
 			n.DataAtom, n.Data = atom.Pre, "pre"
 		}
+
 		within := inline(n.DataAtom)
 		if !within {
 			r.before = nil
 		}
+
 		r.children(n)
 		if !within {
 			r.before = nil

@@ -127,6 +127,7 @@ func checkWindow(made, expires, now time.Time) error {
 	if made.After(now.Add(clockSkew)) {
 		return errors.New(errTimeFuture)
 	}
+
 	if expires.IsZero() {
 		expires = made.Add(defaultLife)
 	}
@@ -137,6 +138,7 @@ func checkWindow(made, expires, now time.Time) error {
 	if now.After(expires.Add(clockSkew)) {
 		return errors.New(errTimePast)
 	}
+
 	return nil
 }
 
@@ -156,9 +158,11 @@ func matchDigest(headers []string, body []byte) error {
 		}
 		found = true
 	}
+
 	if !found {
 		return errors.New("digest header has no SHA-256")
 	}
+
 	return nil
 }
 

@@ -70,6 +70,7 @@ func TaskOf(output Output) Task {
 	if !output.Completed {
 		state = StateInputRequired
 	}
+
 	return Task{
 		ID: cmp.Or(output.RunID, output.SessionID, "run"), SessionID: output.SessionID,
 		Status: TaskStatus{State: state, Message: TaskMessage{

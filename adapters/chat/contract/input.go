@@ -44,21 +44,25 @@ func (i Input) Messages() ([]envelope.Envelope, error) {
 	if text := value.Trim(i.Message); text != "" {
 		messages = append(messages, envelope.UserText(text, nil))
 	}
+
 	continuations, err := envelope.NormalizeMany(i.Continuations)
 	if err != nil && len(i.Continuations) > 0 {
 		return nil, refuse(CodeInvalidMessages, err.Error())
 	}
+
 	for _, one := range continuations {
 		if one.Type != envelope.TypeToolCall && one.Type != envelope.TypeToolResult {
 			return nil, refuse(CodeInvalidMessageType, "Canonical input_messages may contain only tool call/result continuations.")
 		}
 	}
+
 	if len(envelope.Orphans(continuations)) > 0 {
 		return nil, refuse(CodeUnpairedMessages, "Canonical tool call/result input_messages must be paired.")
 	}
 	if messages = append(messages, continuations...); len(messages) == 0 {
 		return nil, refuse(CodeEmptyMessage, "Message or input_messages must contain at least one message.")
 	}
+
 	return messages, nil
 }
 
@@ -75,18 +79,22 @@ func RESTInput(body map[string]any) (Input, error) {
 		Attachments: value.Clone(value.Elements(body["attachments"])), ClientContext: tool.PublicContext(value.Assoc(body["client_context"])),
 		Extra: map[string]any{},
 	}
+
 	for _, member := range []string{"workspace_id", "client_id"} {
 		if text := value.Scalar(body[member]); text != "" {
 			input.Extra[member] = text
 		}
 	}
+
 	client := value.Scalar(input.ClientContext["client_name"])
 	if client == "" {
 		client = defaultRESTClient
 	}
+
 	input.ClientContext["source"], input.ClientContext["client_name"] = SourceREST, client
 	if input.Agent == "" || value.Trim(input.Message) == "" {
 		return Input{}, refuse(CodeInvalidREST, "The frontend chat REST request requires a non-empty agent and message.")
 	}
+
 	return input, nil
 }

@@ -28,16 +28,19 @@ func pairsOf(parts []map[string]any) ([]any, error) {
 			return nil, err
 		}
 	}
+
 	for id := range found.results {
 		if found.calls[id] == nil {
 			return nil, errUnmatched
 		}
 	}
+
 	for _, id := range found.order {
 		if found.results[id] == nil {
 			return nil, errUnmatched
 		}
 	}
+
 	var messages []any
 	for _, id := range found.order {
 		call, result, err := pair(id, found.calls[id], found.results[id])
@@ -46,6 +49,7 @@ func pairsOf(parts []map[string]any) ([]any, error) {
 		}
 		messages = append(messages, call.Value(), result.Value())
 	}
+
 	return messages, nil
 }
 
@@ -65,6 +69,7 @@ func (t *tools) add(id string, data map[string]any) error {
 		t.order = append(t.order, id)
 		t.calls[id] = data
 	}
+
 	return nil
 }
 
@@ -76,10 +81,12 @@ func pair(id string, call, result map[string]any) (called, answered envelope.Env
 	if said := value.Scalar(result["toolId"]); said != "" && said != name {
 		return called, answered, refuse(CodeInvalidParams, "Inbound tool call and result toolId values must match.")
 	}
+
 	called = envelope.NewToolCall("", name, nil, 0, map[string]any{"tool_call_id": id})
 	if arguments := call["arguments"]; value.Container(arguments) {
 		called.Payload["parameters"] = value.Clone(arguments)
 	}
+
 	body := value.Clone(result["result"])
 	answered = envelope.NewToolResult(asciiJSON(body), name, map[string]any{"result": body}, map[string]any{"tool_call_id": id})
 	return called, answered, nil
@@ -90,9 +97,11 @@ func asciiJSON(given any) string {
 	if number, is := given.(json.Number); is {
 		return strings.ToLower(value.Scalar(number))
 	}
+
 	text := value.EncodeText(given)
 	var ascii strings.Builder
 	ascii.Grow(len(text))
+
 	for _, char := range text {
 		switch {
 		case char == '/':
@@ -105,5 +114,6 @@ func asciiJSON(given any) string {
 			}
 		}
 	}
+
 	return ascii.String()
 }

@@ -65,10 +65,12 @@ func CheckRequest(agent string, body map[string]any) (Request, *RPCError) {
 	if body["jsonrpc"] != protocol {
 		return Request{}, &RPCError{request.ID, InvalidRequest, "Request must be JSON-RPC 2.0."}
 	}
+
 	input, err := inputOf(Slug(agent), body)
 	if err != nil {
 		return Request{}, &RPCError{request.ID, InvalidParams, err.Error()}
 	}
+
 	request.Input = input
 	switch method := value.Text(body["method"]); method {
 	case MethodSend, MethodTasksSend:
@@ -77,6 +79,7 @@ func CheckRequest(agent string, body map[string]any) (Request, *RPCError) {
 	default:
 		return Request{}, &RPCError{request.ID, MethodNotFound, `Unknown JSON-RPC method "` + method + `".`}
 	}
+
 	return request, nil
 }
 
@@ -108,6 +111,7 @@ func inputOf(agent string, body map[string]any) (Input, error) {
 	if agent == "" {
 		return Input{}, refuse(CodeInvalidParams, "A non-empty agent id is required.")
 	}
+
 	params := value.Assoc(body["params"])
 	parts := partsOf(params["message"])
 	text := textOf(parts)
@@ -118,15 +122,18 @@ func inputOf(agent string, body map[string]any) (Input, error) {
 	if text == "" && len(pairs) == 0 {
 		return Input{}, refuse(CodeInvalidParams, "params.message must contain non-empty text or paired tool call/results.")
 	}
+
 	input := Input{
 		Agent: agent, Message: text, Continuations: pairs, History: historyOf(parts),
 		SessionID: value.Scalar(params["sessionId"]), RunID: value.Scalar(params["id"]),
 		Attachments: attachmentsOf(parts), ClientContext: contextOf(parts, params["metadata"]),
 	}
+
 	if said, is := body["tokenStreaming"]; is {
 		streams := value.Truthy(said)
 		input.TokenStreaming = &streams
 	}
+
 	return input, nil
 }
 
@@ -190,8 +197,10 @@ func contextOf(parts []map[string]any, metadata any) map[string]any {
 	for _, data := range dataOf(parts) {
 		maps.Copy(merged, value.Assoc(data["clientContext"]))
 	}
+
 	visible := tool.PublicContext(merged)
 	visible["source"], visible["client_name"] = SourceJSONRPC, jsonRPCClient
+
 	if value.Container(metadata) {
 		visible["metadata"] = value.Clone(metadata)
 	}

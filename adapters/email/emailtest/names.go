@@ -44,6 +44,7 @@ func StartNames(t testing.TB) *NameServer {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	n := &NameServer{texts: map[string][]string{}, hosts: map[string]string{}, broken: map[string]bool{}, Asked: map[string]int{}, Address: packets.LocalAddr().String(), TTL: 60}
 	started := make(chan struct{})
 	server := &dns.Server{PacketConn: packets, Handler: dns.HandlerFunc(n.answer), NotifyStartedFunc: func() { close(started) }}
@@ -85,8 +86,10 @@ func (n *NameServer) Pointer(ip, name string) {
 	if err != nil {
 		panic(err)
 	}
+
 	n.Mu.Lock()
 	defer n.Mu.Unlock()
+
 	if n.pointers == nil {
 		n.pointers = map[string]string{}
 	}
@@ -142,9 +145,11 @@ func (n *NameServer) answer(w dns.ResponseWriter, question *dns.Msg) {
 	case !ok && !known && len(n.exchanges[name]) == 0 && !n.Empty[name]:
 		reply.Rcode = dns.RcodeNameError
 	}
+
 	if n.Negative != nil && len(reply.Answer) == 0 {
 		reply.Ns = append(reply.Ns, &dns.SOA{Hdr: dns.RR_Header{Name: "test.", Rrtype: dns.TypeSOA, Class: dns.ClassINET, Ttl: *n.Negative}, Ns: "ns.test.", Mbox: "a.test.", Minttl: *n.Negative})
 	}
+
 	_ = w.WriteMsg(reply)
 }
 
@@ -176,9 +181,11 @@ func (n *NameServer) Host(name, ip string) {
 func (n *NameServer) MX(domain string, targets ...string) {
 	n.Mu.Lock()
 	defer n.Mu.Unlock()
+
 	if n.exchanges == nil {
 		n.exchanges = map[string][]*dns.MX{}
 	}
+
 	var records []*dns.MX
 	for _, target := range targets {
 		preference, name, _ := strings.Cut(target, " ")
@@ -187,6 +194,7 @@ func (n *NameServer) MX(domain string, targets ...string) {
 			Hdr: dns.RR_Header{Name: dns.Fqdn(domain), Rrtype: dns.TypeMX, Class: dns.ClassINET, Ttl: 60}, Preference: uint16(number), Mx: dns.Fqdn(name),
 		})
 	}
+
 	n.exchanges[dns.Fqdn(domain)] = records
 }
 
@@ -194,9 +202,11 @@ func (n *NameServer) MX(domain string, targets ...string) {
 func (n *NameServer) Demand(host string, usage, selector, matching uint8, data []byte) {
 	n.Mu.Lock()
 	defer n.Mu.Unlock()
+
 	if n.TLSA == nil {
 		n.TLSA = map[string][]*dns.TLSA{}
 	}
+
 	name := "_25._tcp." + dns.Fqdn(host)
 	n.TLSA[name] = append(n.TLSA[name], &dns.TLSA{
 		Hdr:   dns.RR_Header{Name: name, Rrtype: dns.TypeTLSA, Class: dns.ClassINET, Ttl: 60},

@@ -58,6 +58,7 @@ func StartSinkWith(t *testing.T, implicit bool, config *tls.Config, password str
 		k.sessions++
 		return &sinkSession{Sink: k}, nil
 	}))
+
 	k.server.Domain, k.server.AllowInsecureAuth, k.server.MaxMessageBytes = "smart.test", true, 1<<20
 	k.server.ErrorLog = discardLog{}
 	change(k.server)
@@ -65,11 +66,13 @@ func StartSinkWith(t *testing.T, implicit bool, config *tls.Config, password str
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	if implicit {
 		listener = tls.NewListener(listener, config)
 	} else {
 		k.server.TLSConfig = config
 	}
+
 	k.Address = listener.Addr().String()
 	k.listener = &cutListener{Listener: listener}
 	k.served = make(chan struct{})
@@ -104,11 +107,14 @@ func (l *cutListener) Accept() (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	l.mu.Lock()
 	defer l.mu.Unlock()
+
 	if l.ended {
 		_ = conn.Close()
 	}
+
 	l.conns = append(l.conns, conn)
 	return conn, nil
 }
@@ -173,6 +179,7 @@ func (s *sinkSession) Data(r io.Reader) error {
 	if err := s.check("data", ""); err != nil {
 		return err
 	}
+
 	s.Mu.Lock()
 	defer s.Mu.Unlock()
 	s.Mails = append(s.Mails, string(mail))
@@ -200,18 +207,22 @@ func SelfSigned(t testing.TB) (tls.Certificate, *x509.CertPool) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	template := &x509.Certificate{
 		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "mx.inbox.test"}, NotAfter: time.Now().Add(time.Hour),
 		DNSNames: []string{"mx.inbox.test", "localhost", "mail.test", "*.good.test", "*.b.good.test", "evil.test"}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, IsCA: true, BasicConstraintsValid: true,
 	}
+
 	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	leaf, err := x509.ParseCertificate(der)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	pool := x509.NewCertPool()
 	pool.AddCert(leaf)
 	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}, pool

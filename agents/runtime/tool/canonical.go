@@ -111,6 +111,7 @@ func canonicalKeys(object map[string]any) []string {
 	if numeric > 1 {
 		sort.SliceStable(keys, func(i, j int) bool { return keyLess(keys[i], keys[j]) })
 	}
+
 	return keys
 }
 

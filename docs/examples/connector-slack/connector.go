@@ -51,6 +51,7 @@ func (c *connector) hook(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "the body is too large", http.StatusRequestEntityTooLarge)
 		return
 	}
+
 	said, err := readHook(r.Header.Get("Content-Type"), body)
 	switch {
 	case err != nil:
@@ -60,11 +61,13 @@ func (c *connector) hook(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "the token is wrong", http.StatusUnauthorized)
 		return
 	}
+
 	if err := c.handIn(r, said.message()); err != nil {
 		log.Print("hand in: ", err)
 		http.Error(w, "the agents cannot be reached", http.StatusBadGateway)
 		return
 	}
+
 	w.Header().Set("Content-Type", "application/json")
 	_, _ = w.Write([]byte("{}"))
 }
@@ -74,10 +77,12 @@ func (c *connector) handIn(r *http.Request, message external) error {
 	if err != nil {
 		return err
 	}
+
 	request, err := http.NewRequestWithContext(r.Context(), http.MethodPost, c.inbox, bytes.NewReader(body))
 	if err != nil {
 		return err
 	}
+
 	request.Header.Set("Content-Type", "application/json")
 	request.Header.Set("X-Inbox-Signature", sign(c.secret, body))
 	return c.do(request)
@@ -95,11 +100,13 @@ func (c *connector) answers(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "the signature is wrong", http.StatusUnauthorized)
 		return
 	}
+
 	var answer answer
 	if err := json.Unmarshal(body, &answer); err != nil {
 		http.Error(w, "this is no answer", http.StatusBadRequest)
 		return
 	}
+
 	mine, was := c.posted.begin(answer.ID)
 	switch {
 	case was:
@@ -108,6 +115,7 @@ func (c *connector) answers(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "the answer is being posted", http.StatusConflict)
 		return
 	}
+
 	err = c.postAnswer(r, answer)
 	c.posted.end(answer.ID, err == nil)
 	if err != nil {
@@ -121,18 +129,22 @@ func (c *connector) postAnswer(r *http.Request, answer answer) error {
 	if err != nil {
 		return err
 	}
+
 	address := c.post
 	if c.bot != "" {
 		address = c.api + "/chat.postMessage"
 	}
+
 	request, err := http.NewRequestWithContext(r.Context(), http.MethodPost, address, bytes.NewReader(body))
 	if err != nil {
 		return err
 	}
+
 	request.Header.Set("Content-Type", "application/json; charset=utf-8")
 	if c.bot != "" {
 		request.Header.Set("Authorization", "Bearer "+c.bot)
 	}
+
 	return c.do(request)
 }
 
@@ -142,10 +154,12 @@ func (c *connector) do(request *http.Request) error {
 		return err
 	}
 	defer func() { _ = response.Body.Close() }()
+
 	said, _ := io.ReadAll(io.LimitReader(response.Body, maxBody))
 	if response.StatusCode/100 != 2 {
 		return fmt.Errorf("%s: %.512s", response.Status, said)
 	}
+
 	var told struct {
 		OK    *bool  `json:"ok"`
 		Error string `json:"error"`
@@ -153,6 +167,7 @@ func (c *connector) do(request *http.Request) error {
 	if json.Unmarshal(said, &told) == nil && told.OK != nil && !*told.OK { // Slack's API refuses with status 200
 		return fmt.Errorf("slack says %s", told.Error)
 	}
+
 	return nil
 }
 
@@ -184,9 +199,11 @@ type posted struct {
 func (p *posted) begin(id string) (mine, was bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+
 	if p.done == nil {
 		p.done = map[string]bool{}
 	}
+
 	was, known := p.done[id]
 	if !known {
 		p.done[id] = false
@@ -198,10 +215,12 @@ func (p *posted) end(id string, done bool) {
 	const remembered = 1000
 	p.mu.Lock()
 	defer p.mu.Unlock()
+
 	if !done {
 		delete(p.done, id)
 		return
 	}
+
 	p.done[id] = true
 	if p.last = append(p.last, id); len(p.last) > remembered {
 		delete(p.done, p.last[0])

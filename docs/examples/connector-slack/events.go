@@ -60,6 +60,7 @@ func (c *connector) events(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "the signature is wrong", http.StatusUnauthorized)
 		return
 	}
+
 	var said slackEvent
 	switch err := json.Unmarshal(body, &said); {
 	case err != nil:
@@ -97,9 +98,11 @@ func (e slackEvent) message() external {
 	} else if thread == "" {
 		thread = said.TS // the answer begins one
 	}
+
 	if thread != "" {
 		conversation += "/" + thread
 	}
+
 	return external{
 		Text: unescape.Replace(strings.TrimSpace(firstMention.ReplaceAllString(said.Text, ""))), Provider: "slack", ConversationID: conversation,
 		MessageID: e.TeamID + "/" + said.Channel + "/" + said.TS, SenderID: e.TeamID + "/" + said.User, RoomKind: room,

@@ -35,30 +35,37 @@ func run() error {
 		signing: os.Getenv("SLACK_SIGNING_SECRET"), bot: os.Getenv("SLACK_BOT_TOKEN"), api: cmp.Or(os.Getenv("SLACK_API"), "https://slack.com/api"),
 		client: &http.Client{Timeout: 10 * time.Second},
 	}
+
 	app, webhooks := settings.signing != "" && settings.bot != "", settings.token != "" && settings.post != ""
 	if settings.inbox == "" || settings.secret == "" || app == webhooks {
 		return errors.New("INBOX_URL and INBOX_SECRET must be set, and either SLACK_SIGNING_SECRET and SLACK_BOT_TOKEN, or HOOK_TOKEN and POST_URL")
 	}
+
 	address := os.Getenv("LISTEN")
 	if address == "" {
 		address = "127.0.0.1:9100"
 	}
+
 	listener, err := net.Listen("tcp", address)
 	if err != nil {
 		return fmt.Errorf("listen: %w", err)
 	}
+
 	fmt.Println("listening on", listener.Addr())
 	server := &http.Server{Handler: settings.routes(), ReadHeaderTimeout: 10 * time.Second, ReadTimeout: 30 * time.Second}
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt)
 	defer stop()
+
 	go func() {
 		<-ctx.Done()
 		limited, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
 		defer cancel()
 		_ = server.Shutdown(limited)
 	}()
+
 	if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
 		return err
 	}
+
 	return nil
 }

@@ -28,10 +28,12 @@ func readHook(contentType string, body []byte) (said hook, err error) {
 	if mediaType, _, _ := mime.ParseMediaType(contentType); mediaType == "application/json" {
 		return said, json.Unmarshal(body, &said)
 	}
+
 	form, err := url.ParseQuery(string(body))
 	if err != nil {
 		return said, err
 	}
+
 	said = hook{
 		Token: form.Get("token"), TeamID: form.Get("team_id"), ChannelID: form.Get("channel_id"), ChannelName: form.Get("channel_name"),
 		UserID: form.Get("user_id"), UserName: form.Get("user_name"), Text: form.Get("text"), TriggerWord: form.Get("trigger_word"),
@@ -40,6 +42,7 @@ func readHook(contentType string, body []byte) (said hook, err error) {
 	if said.ChannelID == "" || said.UserID == "" {
 		err = fmt.Errorf("channel_id or user_id is missing")
 	}
+
 	return said, err
 }
 
@@ -61,6 +64,7 @@ func (h hook) message() external {
 	if h.PostID != "" {
 		provider, id = "mattermost", h.TeamID+"/"+h.PostID
 	}
+
 	return external{
 		Text: strings.TrimSpace(strings.TrimPrefix(h.Text, h.TriggerWord)), Provider: provider, ConversationID: h.TeamID + "/" + h.ChannelID,
 		MessageID: id, SenderID: h.TeamID + "/" + h.UserID, SenderName: h.UserName, RoomKind: "channel",

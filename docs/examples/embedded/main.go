@@ -31,10 +31,12 @@ func run(file string) error {
 	if err != nil {
 		return err
 	}
+
 	server, err := inbox.New(ctx, config)
 	if err != nil {
 		return err
 	}
+
 	profile := exchange.AgentProfile{Name: "gardener", DisplayName: "Gardener", Summary: "Waters the plants.", Version: "1.0.0", Kind: "embedded"}
 	if err := server.Register(profile, agents.Func(water), agents.Settings{Unverified: agents.UnverifiedRefuse}); err != nil {
 		return err
@@ -42,6 +44,7 @@ func run(file string) error {
 	if err := server.Listen(); err != nil {
 		return err
 	}
+
 	fmt.Println("listening on", server.HTTPAddr())
 	return server.Run(ctx)
 }

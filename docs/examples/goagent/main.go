@@ -27,6 +27,7 @@ func main() {
 		verified := slices.ContainsFunc(strings.Split(r.Header.Get("X-Inbox-Signature"), ","), func(given string) bool {
 			return hmac.Equal(signature, []byte(strings.TrimSpace(given)))
 		})
+
 		var in struct {
 			Message struct {
 				Sender struct {
@@ -38,14 +39,17 @@ func main() {
 			http.Error(w, "wrong signature", http.StatusUnauthorized)
 			return
 		}
+
 		text := map[string]string{"kind": "text", "mime": "text/markdown", "content": "Hello *" + in.Message.Sender.Address + "* from Go!"}
 		w.Header().Set("Content-Type", "application/json")
 		_ = json.NewEncoder(w).Encode(map[string]any{"parts": []any{text}})
 	})
+
 	listener, err := net.Listen("tcp", listen)
 	if err != nil || secret == "" {
 		log.Fatal("set INBOX_SECRET, and LISTEN to a free host:port: ", err)
 	}
+
 	fmt.Println("listening on", listener.Addr())
 	log.Fatal(http.Serve(listener, nil))
 }

@@ -23,15 +23,18 @@ func post(path string, body io.Reader, into any) error {
 	if err != nil {
 		return err
 	}
+
 	request.Header.Set("Authorization", "Bearer "+os.Getenv("INBOX_TOKEN"))
 	response, err := http.DefaultClient.Do(request)
 	if err != nil {
 		return err
 	}
 	defer response.Body.Close()
+
 	if response.StatusCode != http.StatusOK { // 204: no turn in time; 409: the lease is over
 		return fmt.Errorf("%s", response.Status)
 	}
+
 	return json.NewDecoder(response.Body).Decode(into)
 }
 
@@ -41,6 +44,7 @@ func main() {
 			Turn, Lease struct{ ID string }
 			Message     struct{ Sender struct{ Address string } }
 		}
+
 		err := post("/take?wait=30s", nil, &t)
 		if err == nil {
 			work, lease := "/"+url.PathEscape(t.Turn.ID), "?lease="+t.Lease.ID

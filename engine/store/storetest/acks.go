@@ -31,6 +31,7 @@ func (p *probe) acknowledge(turn exchange.TurnRecord) (delivery.Record, bool) {
 		ID: newID(), TurnID: turn.ID, ReplyID: reply.ID, Agent: "echo", Channel: turn.Channel, NativeID: "ack " + reply.ID,
 		Key: "peer.example", Address: "alice@peer.example", State: delivery.StatePending, CreatedAt: p.now, UpdatedAt: p.now,
 	}
+
 	var inserted bool
 	p.tx(func(tx pipeline.Tx) (err error) {
 		if inserted, err = tx.InsertAck(p.Context(), reply, record.NativeID); err != nil || !inserted {
@@ -41,6 +42,7 @@ func (p *probe) acknowledge(turn exchange.TurnRecord) (delivery.Record, bool) {
 		}
 		return tx.Enqueue(p.Context(), queue.NewJob{ID: record.ID, Kind: delivery.JobKind, Partition: "peer", Payload: record.ID})
 	})
+
 	return record, inserted
 }
 
@@ -78,30 +80,38 @@ func oneAck(t *testing.T, p *probe) {
 	if !inserted {
 		t.Fatal("the acknowledgement was not stored")
 	}
+
 	if _, again := p.acknowledge(turn); again {
 		t.Error("a second acknowledgement was stored")
 	}
+
 	stored := p.turn(turn.ID)
 	if stored.ReplyID != "" || stored.Response != nil || stored.State != exchange.StateAccepted {
 		t.Errorf("the acknowledgement became the answer: %+v", stored)
 	}
+
 	_, carried, err := p.Delivery.Delivery(t.Context(), record.ID)
 	p.ok(err)
+
 	if carried.Notice != exchange.NoticeAck {
 		t.Errorf("notice %d", carried.Notice)
 	}
+
 	history, err := p.Pipeline.ThreadExcerpt(t.Context(), pipeline.ThreadQuery{Agent: "echo", ThreadID: turn.ThreadID, Before: newID(), Tail: 10})
 	if err != nil || history.Total != 1 {
 		t.Errorf("history of %d, %v; want the question alone", history.Total, err)
 	}
+
 	answer := p.answer(turn, "note 1")
 	if got := p.turn(turn.ID).ReplyID; got != answer.ID {
 		t.Errorf("reply %s, want the answer", got)
 	}
+
 	entry, found, err := p.Records.FindMessage(t.Context(), "echo", record.NativeID)
 	if err != nil || !found || entry.TurnID != turn.ID {
 		t.Errorf("under its own id: %+v, %v, %v", entry, found, err)
 	}
+
 	p.same([]string{"1 turn.accepted ", "2 acknowledged "}, p.timeline(turn.ID))
 }
 
@@ -117,12 +127,15 @@ func ackStates(t *testing.T, p *probe) {
 			t.Errorf("a turn that is %s was acknowledged", state)
 		}
 	}
+
 	running, told := p.message("running"), p.message("told")
 	p.insert(running, told)
 	p.moveTurn(running, exchange.StateRunning)
+
 	if _, inserted := p.acknowledge(running); !inserted {
 		t.Error("a running turn was not acknowledged")
 	}
+
 	p.answer(told, "demand")
 	if _, inserted := p.acknowledge(told); inserted {
 		t.Error("a turn whose demand was met was acknowledged")
@@ -140,12 +153,14 @@ func ackCancelled(t *testing.T, p *probe) {
 		}
 		return tx.Enqueue(t.Context(), next)
 	})
+
 	if state := p.deliveryState(record.ID); state != delivery.StateCancelled {
 		t.Errorf("the delivery is %s", state)
 	}
 	if jobs := p.claimDeliveries(); len(jobs) != 1 || jobs[0].ID != next.ID {
 		t.Errorf("jobs %+v; want the answer at once", jobs)
 	}
+
 	p.same([]string{
 		"1 turn.accepted ", "2 acknowledged ",
 		`3 delivery.cancelled {"destination":"alice@peer.example","reason":"something newer about the message came first"}`,
@@ -161,18 +176,22 @@ func ackOnTheWire(t *testing.T, p *probe) {
 	if len(claimed) != 1 || claimed[0].Payload != record.ID {
 		t.Fatalf("jobs %+v", claimed)
 	}
+
 	p.cancelAck(turn)
 	next := queue.NewJob{ID: newID(), Kind: delivery.JobKind, Partition: "peer", Payload: "answer"}
 	p.tx(func(tx pipeline.Tx) error { return tx.Enqueue(t.Context(), next) })
+
 	if state := p.deliveryState(record.ID); state != delivery.StateCancelled {
 		t.Errorf("the delivery is %s", state)
 	}
 	if jobs := p.claimDeliveries(); len(jobs) != 0 {
 		t.Errorf("jobs %+v overtake the attempt", jobs)
 	}
+
 	p.tx(func(tx pipeline.Tx) error {
 		return tx.SettleJob(t.Context(), claimed[0].Lease, queue.Outcome{Kind: queue.Done})
 	})
+
 	if jobs := p.claimDeliveries(); len(jobs) != 1 || jobs[0].ID != next.ID {
 		t.Errorf("jobs %+v; want the answer", jobs)
 	}
@@ -186,6 +205,7 @@ func ackDelivered(t *testing.T, p *probe) {
 		_, err := tx.MoveDelivery(t.Context(), delivery.Move{ID: record.ID, From: []string{delivery.StatePending}, To: delivery.StateDelivered, At: p.now})
 		return err
 	}))
+
 	p.cancelAck(turn)
 	if state := p.deliveryState(record.ID); state != delivery.StateDelivered {
 		t.Errorf("the delivery is %s", state)
@@ -223,12 +243,14 @@ func acksAtOnce(t *testing.T, p *probe) {
 			stored <- inserted
 		}()
 	}
+
 	count := 0
 	for range nodes {
 		if <-stored {
 			count++
 		}
 	}
+
 	if count != 1 {
 		t.Errorf("%d acknowledgements; want 1", count)
 	}

@@ -22,6 +22,7 @@ func auditRoundTrip(t *testing.T, p *probe) {
 	record := exchange.AuditRecord{
 		ID: newID(), At: p.now, Code: "evidence:expired", TurnID: newID(), Agent: "echo", Principal: "a.example alice", Detail: "<5 s>",
 	}
+
 	p.ok(p.Trust.Audit(t.Context(), record))
 	p.ok(p.Trust.Audit(t.Context(), record)) // a repeat is the same record
 	records, err := p.Trust.AuditRecords(t.Context(), exchange.AuditFilter{})
@@ -55,6 +56,7 @@ func auditFilters(t *testing.T, p *probe) {
 		record.ID, record.At, record.Detail = newID(), p.now, fmt.Sprint(i)
 		p.ok(p.Trust.Audit(t.Context(), record))
 	}
+
 	for name, test := range map[string]struct {
 		filter exchange.AuditFilter
 		want   string
@@ -83,6 +85,7 @@ func auditPages(t *testing.T, p *probe) {
 	for range 7 {
 		p.ok(p.Trust.Audit(t.Context(), exchange.AuditRecord{ID: newID(), At: p.now, Code: "access:no_rule"}))
 	}
+
 	_, want := p.audited(exchange.AuditFilter{})
 	var got []string
 	for before := ""; ; before = got[len(got)-1] {
@@ -92,6 +95,7 @@ func auditPages(t *testing.T, p *probe) {
 		}
 		got = append(got, page...)
 	}
+
 	if diff := cmp.Diff(want, got); diff != "" || len(got) != 7 {
 		t.Errorf("(-whole +pages):\n%s", diff)
 	}

@@ -42,12 +42,15 @@ func offersOnce(t *testing.T, p *probe) {
 	for range 2 {
 		p.ok(p.Bridge.Offer(t.Context(), item))
 	}
+
 	if removed, err := p.Bridge.Ack(t.Context(), "a", []string{"q1"}); removed != 1 || err != nil {
 		t.Fatalf("acknowledged %d, %v", removed, err)
 	}
+
 	p.ok(p.Bridge.Offer(t.Context(), item))
 	items, err := p.Bridge.Pending(t.Context(), "a", contract.Query{Limit: 9})
 	p.ok(err)
+
 	if len(items) != 0 {
 		t.Errorf("an answer came back after it was acknowledged: %v", items)
 	}
@@ -95,6 +98,7 @@ func callsBack(t *testing.T, p *probe) {
 			p.ok(p.Queue.Settle(t.Context(), job.Lease, queue.Outcome{Kind: queue.Done}))
 		}
 	}
+
 	if want := []string{"a q1", "a q2"}; !slices.Equal(told, want) {
 		t.Errorf("called back %v, want %v", told, want)
 	}

@@ -60,6 +60,7 @@ func migrated(t testing.TB) string {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	digest := sha256.New()
 	for _, name := range names {
 		text, err := fs.ReadFile(migrations.Files, name)
@@ -69,6 +70,7 @@ func migrated(t testing.TB) string {
 		fmt.Fprintf(digest, "%s %d ", name, len(text))
 		digest.Write(text)
 	}
+
 	name := "inbox_template_" + hex.EncodeToString(digest.Sum(nil)[:8])
 
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
@@ -82,10 +84,12 @@ func migrated(t testing.TB) string {
 			t.Errorf("close: %v", err)
 		}
 	}()
+
 	var ready bool
 	if _, err := connection.Exec(ctx, "SELECT pg_advisory_lock(hashtext($1))", name); err != nil { // goes with the connection
 		t.Fatalf("wait for the template: %v", err)
 	}
+
 	// Only a finished template is marked as one: a process that was killed in the middle leaves a database without the mark.
 	err = connection.QueryRow(ctx, "SELECT COALESCE(bool_or(datistemplate), false) FROM pg_database WHERE datname = $1", name).Scan(&ready)
 	if err != nil {
@@ -100,10 +104,12 @@ func migrated(t testing.TB) string {
 			t.Fatalf("%s: %v", statement, err)
 		}
 	}
+
 	migrate(ctx, t, databaseURL(t, name))
 	if _, err := connection.Exec(ctx, "ALTER DATABASE "+name+" IS_TEMPLATE true"); err != nil {
 		t.Fatalf("mark the template: %v", err)
 	}
+
 	return name
 }
 
@@ -113,6 +119,7 @@ func migrate(ctx context.Context, t testing.TB, address string) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	provider, err := goose.NewProvider(goose.DialectPostgres, database, migrations.Files, goose.WithDisableGlobalRegistry(true))
 	if err != nil {
 		t.Fatal(err)
@@ -190,6 +197,7 @@ func Directory(t testing.TB, open func(directory string) (io.Closer, error)) str
 		if err := opened.Close(); err != nil {
 			t.Fatal(err)
 		}
+
 		files, err := filepath.Glob(filepath.Join(directory, "*.db"))
 		if err != nil || len(files) != 1 {
 			t.Fatalf("the template of the test databases is not one file: %q, %v", files, err)
@@ -197,11 +205,14 @@ func Directory(t testing.TB, open func(directory string) (io.Closer, error)) str
 		if newest.bytes, err = os.ReadFile(files[0]); err != nil {
 			t.Fatal(err)
 		}
+
 		newest.name = filepath.Base(files[0])
 	})
+
 	directory := t.TempDir()
 	if err := os.WriteFile(filepath.Join(directory, newest.name), newest.bytes, 0o600); err != nil {
 		t.Fatalf("copy the template of the test databases: %v", err)
 	}
+
 	return directory
 }

@@ -34,6 +34,7 @@ func (p *probe) deliver(key string) (delivery.Record, exchange.Reply) {
 		Key: key, Address: "https://" + key + "/inbox", Data: json.RawMessage(`{"inbox":1}`), State: delivery.StatePending,
 		CreatedAt: p.now, UpdatedAt: p.now,
 	}
+
 	p.tx(func(tx pipeline.Tx) error { return tx.InsertDelivery(p.Context(), record) })
 	return record, reply
 }
@@ -44,9 +45,11 @@ func deliveryRoundTrip(t *testing.T, p *probe) {
 	p.ok(err)
 	p.same(record, got)
 	p.same(reply, carried)
+
 	if string(got.Data) != string(record.Data) {
 		t.Errorf("data %s", got.Data)
 	}
+
 	_, _, err = p.Delivery.Delivery(t.Context(), newID())
 	p.missing(err)
 }
@@ -64,17 +67,21 @@ func deliveryMoves(t *testing.T, p *probe) {
 			return err
 		}))
 	}
+
 	move(true, delivery.Move{From: []string{"pending", "retry"}, To: "sending", Attempt: 1})
 	at := p.now.Add(time.Minute)
 	move(true, delivery.Move{
 		From: []string{"sending"}, To: "retry", Reason: "503\x00", Attempt: 1, NextAt: at,
 		Event: exchange.Event{Kind: exchange.EventDeliveryRetry, Body: json.RawMessage(`{"reason":"503"}`)},
 	})
+
 	got, _, err := p.Delivery.Delivery(t.Context(), record.ID)
 	p.ok(err)
+
 	if got.State != "retry" || got.Attempt != 1 || got.Reason != "503\uFFFD" || !got.NextAt.Equal(at) {
 		t.Errorf("delivery %+v", got)
 	}
+
 	move(false, delivery.Move{From: []string{"pending"}, To: "cancelled", Event: exchange.Event{Kind: exchange.EventDeliveryCanceled}})
 	p.same([]string{"1 turn.accepted ", `2 delivery.retry {"reason":"503"}`}, p.timeline(record.TurnID))
 }
@@ -89,6 +96,7 @@ func deliveryReturned(t *testing.T, p *probe) {
 			return err
 		}))
 	}
+
 	got, _, err := p.Delivery.Delivery(t.Context(), record.ID)
 	p.ok(err)
 	p.same(map[string]string{"ann@peer.example": "reason 2", "bob\uFFFD@peer.example": "reason 1"}, got.Returned)
@@ -104,10 +112,12 @@ func deliveryLists(t *testing.T, p *probe) {
 		record, _ := p.deliver(fmt.Sprintf("host%d.example", i%2))
 		records = append(records, record)
 	}
+
 	p.ok(p.Delivery.InTx(t.Context(), func(tx delivery.Tx) error {
 		_, err := tx.MoveDelivery(t.Context(), delivery.Move{ID: records[1].ID, From: []string{"pending"}, To: "dead", At: p.now})
 		return err
 	}))
+
 	check := func(filter delivery.Filter, want ...int) {
 		t.Helper()
 		listed, err := p.Records.Deliveries(t.Context(), filter)
@@ -116,13 +126,16 @@ func deliveryLists(t *testing.T, p *probe) {
 		for _, record := range listed {
 			got = append(got, record.ID)
 		}
+
 		for _, i := range want {
 			expected = append(expected, records[i].ID)
 		}
+
 		if diff := cmp.Diff(expected, got); diff != "" {
 			t.Errorf("%+v (-want +got):\n%s", filter, diff)
 		}
 	}
+
 	check(delivery.Filter{}, 3, 2, 1, 0)
 	check(delivery.Filter{State: "dead"}, 1)
 	check(delivery.Filter{Key: "host0.example"}, 2, 0)

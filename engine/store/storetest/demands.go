@@ -78,18 +78,22 @@ func demandRoundTrip(t *testing.T, p *probe) {
 	p.issue(demand, bare)
 	p.same(demand, p.stored(demand.ID))
 	p.same(bare, p.stored(bare.ID))
+
 	if got := p.stored(demand.ID); string(got.Notes) != string(demand.Notes) {
 		t.Errorf("notes %s", got.Notes)
 	}
+
 	got, found, err := p.Trust.DemandByState(t.Context(), demand.StateHash)
 	if err != nil || !found || got.ID != demand.ID {
 		t.Errorf("by state: %+v, %v, %v", got, found, err)
 	}
+
 	for _, hash := range append(unkeepable, "", "another") {
 		if _, found, err := p.Trust.DemandByState(t.Context(), hash); found || err != nil {
 			t.Errorf("state %q: %v, %v", hash, found, err)
 		}
 	}
+
 	_, err = p.Trust.Demand(t.Context(), newID())
 	p.missing(err)
 }
@@ -99,6 +103,7 @@ func demandConflict(t *testing.T, p *probe) {
 	p.issue(first)
 	sameID, sameState := p.demand(newID()), p.demand(newID())
 	sameID.ID, sameState.StateHash = first.ID, first.StateHash
+
 	for _, demand := range []policypart.Issuance{sameID, sameState} {
 		err := p.InTx(t.Context(), func(tx TrustTx) error { return tx.InsertDemand(t.Context(), demand) })
 		if !fault.Is(err, fault.Conflict) {
@@ -122,6 +127,7 @@ func demandUnstorable(t *testing.T, p *probe) {
 				t.Errorf("change %d with %q: %v", i, bad, err)
 			}
 		}
+
 		demand := p.demand(newID())
 		demand.Part.Message, demand.Notes = bad, json.RawMessage(`"`+bad+`"`)
 		p.issue(demand) // texts for people are mended
@@ -134,6 +140,7 @@ func demandNewest(t *testing.T, p *probe) {
 	if _, found, err := p.Trust.DemandOfTurn(t.Context(), turnID); found || err != nil {
 		t.Errorf("of no turn: %v, %v", found, err)
 	}
+
 	first, second := p.demand(turnID), p.demand(turnID)
 	p.issue(second, first, p.demand(newID()))
 	got, found, err := p.Trust.DemandOfTurn(t.Context(), turnID)
@@ -153,6 +160,7 @@ func demandByCode(t *testing.T, p *probe) {
 			t.Errorf("%q: %+v, %v, %v", code, got, found, err)
 		}
 	}
+
 	check("code", demand.ID)
 	check("", "")
 	check("other", "")
@@ -173,6 +181,7 @@ func demandClaims(t *testing.T, p *probe) {
 		}
 		return claimed, err
 	})
+
 	demand.Status, demand.Notes = policypart.StatusClaimed, json.RawMessage(notes(<-winner))
 	p.same(demand, p.stored(demand.ID))
 }
@@ -214,13 +223,16 @@ func demandPayments(t *testing.T, p *probe) {
 			t.Errorf("claim of %s with %s: %s, %v; want %s", demand.ID, payment, got, err, want)
 		}
 	}
+
 	claim(first, "payment 1", "claimed")
 	claim(first, "payment 1", "not") // the same message once more: it is not another demand's
 	claim(first, "payment 2", "not") // and what claims nothing takes no payment
 	claim(second, "payment 1", "taken")
+
 	if got := p.stored(second.ID); got.Status != policypart.StatusIssued || string(got.Notes) != string(second.Notes) {
 		t.Errorf("a refused claim left %s, %s", got.Status, got.Notes)
 	}
+
 	claim(second, "payment 2", "claimed")
 
 	first.Status, first.Notes = policypart.StatusResolved, nil
@@ -237,6 +249,7 @@ func demandPaymentRace(t *testing.T, p *probe) {
 	for i := range demands {
 		demands[i] = p.demand(newID())
 	}
+
 	p.issue(demands...)
 	p.race(func(i int) (bool, error) {
 		claimed, err := p.Trust.ClaimDemand(t.Context(), demands[i].ID, "payment", nil, p.now)
@@ -245,12 +258,14 @@ func demandPaymentRace(t *testing.T, p *probe) {
 		}
 		return claimed, err
 	})
+
 	open := 0
 	for _, demand := range demands {
 		if p.stored(demand.ID).Status == policypart.StatusIssued {
 			open++
 		}
 	}
+
 	if open != len(demands)-1 {
 		t.Errorf("%d demands are open, want all but one of %d", open, len(demands))
 	}
@@ -303,8 +318,10 @@ func demandNotes(t *testing.T, p *probe) {
 			t.Errorf("in %s: %v, %v", status, noted, err)
 		}
 	}
+
 	note(false, policypart.StatusClaimed)
 	note(true, policypart.StatusIssued)
+
 	if got := p.stored(demand.ID); string(got.Notes) != `{"captured": 1}` || got.Status != policypart.StatusIssued {
 		t.Errorf("demand %+v", got)
 	}
@@ -325,6 +342,7 @@ func demandDue(t *testing.T, p *probe) {
 		p.issue(demand)
 		demands = append(demands, demand)
 	}
+
 	due := func(limit int) []string {
 		t.Helper()
 		found, err := p.Trust.DueDemands(t.Context(), now, limit)
@@ -335,6 +353,7 @@ func demandDue(t *testing.T, p *probe) {
 		}
 		return ids
 	}
+
 	if diff := cmp.Diff([]string{"3", "0", "5"}, due(10)); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
@@ -367,6 +386,7 @@ func demandApprovals(t *testing.T, p *probe) {
 			t.Errorf("%+v: %s", filter, diff)
 		}
 	}
+
 	list(exchange.ApprovalFilter{Agent: "lister", Limit: 10}, claimed, open)
 	list(exchange.ApprovalFilter{Agent: "lister", All: true, Limit: 10}, claimed, denied, open)
 	list(exchange.ApprovalFilter{Agent: "lister", All: true, Limit: 2}, claimed, denied)
@@ -377,6 +397,7 @@ func demandApprovals(t *testing.T, p *probe) {
 	list(exchange.ApprovalFilter{Agent: "nobody", All: true, Limit: 10})
 	everybody, err := p.Trust.Approvals(t.Context(), exchange.ApprovalFilter{Limit: 500})
 	p.ok(err)
+
 	if found := ids(everybody); !slices.Contains(found, elsewhere.ID) || !slices.Contains(found, open.ID) || slices.Contains(found, link.ID) {
 		t.Errorf("of all agents: %v", found)
 	}

@@ -48,6 +48,7 @@ func dispatchLife(t *testing.T, p *probe) {
 	if !fault.Is(err, fault.Conflict) {
 		t.Errorf("second one: %v, want fault.Conflict", err)
 	}
+
 	at := p.now.Add(time.Second)
 	p.trust(func(tx TrustTx) error {
 		finished, err := tx.FinishDispatch(t.Context(), dispatch.ID, *trace(), at)
@@ -56,6 +57,7 @@ func dispatchLife(t *testing.T, p *probe) {
 		}
 		return err
 	})
+
 	dispatch.State, dispatch.Response, dispatch.UpdatedAt = exchange.DispatchDone, trace(), at
 	got, err = p.Trust.Dispatch(t.Context(), dispatch.ID)
 	p.ok(err)

@@ -44,11 +44,13 @@ func documentsInTransaction(t *testing.T, p *probe) {
 		return p.InTx(t.Context(), func(tx TrustTx) error {
 			p.ok(tx.PutDocument(t.Context(), "n", "a", []byte("1"), time.Time{}))
 			p.ok(tx.PutDocument(t.Context(), "n", "b", []byte("2"), time.Time{}))
+
 			for _, there := range []bool{true, false} {
 				if removed, err := tx.RemoveDocument(t.Context(), "n", "a"); err != nil || removed != there {
 					t.Errorf("removed %v, %v; want %v", removed, err, there)
 				}
 			}
+
 			keys, values, err := tx.ListDocuments(t.Context(), "n", "", 10)
 			if err != nil || !slices.Equal(keys, []string{"b"}) || string(values[0]) != "2" {
 				t.Errorf("inside: %q %q, %v", keys, values, err)
@@ -56,9 +58,11 @@ func documentsInTransaction(t *testing.T, p *probe) {
 			if fails {
 				return failure
 			}
+
 			return nil
 		})
 	}
+
 	for _, fails := range []bool{true, false} {
 		if err := work(fails); errors.Is(err, failure) != fails {
 			t.Errorf("the transaction says %v", err)
@@ -90,10 +94,12 @@ func documentWritersTakeTurns(t *testing.T, p *probe) {
 				})
 			}()
 		}
+
 		close(begin)
 		for range writers {
 			p.ok(<-results)
 		}
+
 		if count, err := p.Documents.Count(t.Context(), namespace); err != nil || count != limit {
 			t.Errorf("round %d: %d documents, %v; want %d", round, count, err, limit)
 		}
@@ -114,11 +120,13 @@ func documentsAsMap(t *testing.T, p *probe) {
 			case 1:
 				current, inserted, err := p.Documents.PutIfAbsent(p.Context(), namespace, k, v, time.Time{})
 				check(t, err)
+
 				if _, there := model[k]; there == inserted {
 					t.Fatalf("%q: inserted %v", k, inserted)
 				} else if inserted {
 					model[k] = v
 				}
+
 				if !bytes.Equal(current, model[k]) {
 					t.Fatalf("%q: current %q, want %q", k, current, model[k])
 				}
@@ -127,6 +135,7 @@ func documentsAsMap(t *testing.T, p *probe) {
 				delete(model, k)
 			}
 		}
+
 		compare(t, p, namespace, model)
 	})
 }
@@ -140,12 +149,14 @@ func documentsGiveWay(t *testing.T, p *probe) {
 			t.Errorf("%q for %q: %v", value, old, swapped)
 		}
 	}
+
 	claim := func(instead, value, want string) {
 		t.Helper()
 		c := exchange.Claim{Namespace: "n", Key: "k", Value: []byte(value)}
 		if instead != "" {
 			c.Instead = []byte(instead)
 		}
+
 		p.tx(func(tx pipeline.Tx) error {
 			other, err := tx.Claim(t.Context(), c)
 			if string(other) != want {
@@ -154,6 +165,7 @@ func documentsGiveWay(t *testing.T, p *probe) {
 			return err
 		})
 	}
+
 	alias := func(name, key string, want string) {
 		t.Helper()
 		p.tx(func(tx pipeline.Tx) error {
@@ -165,6 +177,7 @@ func documentsGiveWay(t *testing.T, p *probe) {
 			t.Errorf("the alias %q of %q leads to %q, want %q", name, key, value, want)
 		}
 	}
+
 	alias("page", "one", "one")
 	alias("page", "another", "one") // the name is taken
 	alias("other page", "another 2", "another 2")
@@ -198,19 +211,24 @@ func compare(t *rapid.T, p *probe, namespace string, model map[string][]byte) {
 			t.Fatalf("%q: %q, %v, %v; want %q", key, got, found, err, value)
 		}
 	}
+
 	slices.Sort(want)
 	several, err := p.Documents.Several(p.Context(), namespace, append([]string{"nobody", "a\x00"}, want...))
 	check(t, err)
+
 	if !maps.EqualFunc(several, model, bytes.Equal) {
 		t.Fatalf("several: %q, want %q", several, model)
 	}
+
 	got, after := []string{}, ""
 	for {
 		keys, values, err := p.Documents.List(p.Context(), namespace, after, 2)
 		check(t, err)
+
 		if len(keys) == 0 {
 			break
 		}
+
 		for i, key := range keys {
 			if !bytes.Equal(values[i], model[key]) {
 				t.Fatalf("list: %q is %q", key, values[i])
@@ -218,6 +236,7 @@ func compare(t *rapid.T, p *probe, namespace string, model map[string][]byte) {
 		}
 		got, after = append(got, keys...), keys[len(keys)-1]
 	}
+
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Fatalf("keys (-want +got):\n%s", diff)
 	}
@@ -230,6 +249,7 @@ func documentsEnd(t *testing.T, p *probe) {
 	ctx := t.Context()
 	p.ok(p.Documents.Put(ctx, "n", "past", []byte("v"), time.Now().Add(-time.Second)))
 	p.ok(p.Documents.Put(ctx, "n", "future", []byte("v"), time.Now().Add(time.Hour)))
+
 	if _, found, err := p.Documents.Get(ctx, "n", "past"); found || err != nil {
 		t.Errorf("an ended document: %v, %v", found, err)
 	}
@@ -242,6 +262,7 @@ func documentsEnd(t *testing.T, p *probe) {
 	if count, err := p.Documents.Count(ctx, "n"); err != nil || count != 1 {
 		t.Errorf("count %d, %v", count, err)
 	}
+
 	current, inserted, err := p.Documents.PutIfAbsent(ctx, "n", "past", []byte("new"), time.Time{})
 	if err != nil || !inserted || string(current) != "new" {
 		t.Errorf("over an ended one: %q, %v, %v", current, inserted, err)
@@ -254,6 +275,7 @@ func firstWriterWins(t *testing.T, p *probe) {
 		inserted bool
 		err      error
 	}
+
 	results := make(chan result)
 	for i := range 8 {
 		go func() {
@@ -261,6 +283,7 @@ func firstWriterWins(t *testing.T, p *probe) {
 			results <- result{string(current), inserted, err}
 		}()
 	}
+
 	winners, values := 0, map[string]bool{}
 	for range 8 {
 		r := <-results
@@ -270,6 +293,7 @@ func firstWriterWins(t *testing.T, p *probe) {
 			winners++
 		}
 	}
+
 	if winners != 1 || len(values) != 1 {
 		t.Errorf("%d winners, values %v", winners, values)
 	}
@@ -296,8 +320,10 @@ func documentOrder(t *testing.T, p *probe) {
 	for _, key := range []string{"b", "_", "A", "ä", "-", "B", "a"} {
 		p.ok(p.Documents.Put(t.Context(), "n", key, []byte(key), time.Time{}))
 	}
+
 	keys, _, err := p.Documents.List(t.Context(), "n", "", 100)
 	p.ok(err)
+
 	if _, err := p.Documents.Several(t.Context(), "n", make([]string, 101)); !fault.Is(err, fault.Malformed) {
 		t.Errorf("more than 100 at once: %v", err)
 	}

@@ -38,6 +38,7 @@ func (p *probe) spoken(session exchange.Session, id string) exchange.TurnRecord 
 		}
 		return tx.PutDocument(p.Context(), "agents.memory", turn.ID, []byte(said), p.now.Add(1e12))
 	})
+
 	return turn
 }
 
@@ -50,19 +51,23 @@ func sessionsForgotten(t *testing.T, p *probe) {
 	for range 60 { // more than one transaction
 		turns = append(turns, p.spoken(session, newID()))
 	}
+
 	running, kept := turns[59], p.spoken(other, newID())
 	for _, turn := range append(turns[:59:59], kept) {
 		p.ends(turn, normalized.Response{Parts: []normalized.Part{normalized.Markdown(said)}})
 	}
+
 	p.ok(p.Sessions.DeleteSession(t.Context(), "me", "s1"))
 	p.tx(func(tx pipeline.Tx) error { // an agent of another node, which was not told yet
 		return tx.AppendEvents(t.Context(), turns[0].ID, []exchange.Event{{Kind: exchange.EventDelta, Body: []byte(`{"kind":"text","text":"` + said + `"}`)}})
 	})
+
 	for i, turn := range append(turns[:59:59], kept) {
 		if p.remembers(turn) != (turn.ID == kept.ID) {
 			t.Fatalf("turn %d: what was said is left: %v", i, p.remembers(turn))
 		}
 	}
+
 	if _, err := p.Records.Original(t.Context(), strings.Repeat("cd", 32)); err != nil {
 		t.Errorf("the native form that another session has too: %v", err)
 	}
@@ -75,11 +80,13 @@ func sessionsForgotten(t *testing.T, p *probe) {
 	if again, err := p.Sessions.ForgetThread(t.Context(), session.Agent, session.ThreadID); again != 59 || err != nil {
 		t.Errorf("again %d turns, %v", again, err)
 	}
+
 	p.ends(running, normalized.Response{})
 	for _, thread := range []string{session.ThreadID, other.ThreadID} {
 		_, err := p.Sessions.ForgetThread(t.Context(), session.Agent, thread)
 		p.ok(err)
 	}
+
 	if _, err := p.Records.Original(t.Context(), strings.Repeat("cd", 32)); !fault.Is(err, fault.NotFound) {
 		t.Errorf("the native form that nobody has any more: %v", err)
 	}
@@ -117,9 +124,11 @@ func (p *probe) remembers(turn exchange.TurnRecord) bool {
 func sessionsTurnOf(t *testing.T, p *probe) {
 	turn := p.message("chat:run:r1")
 	p.insert(turn)
+
 	if found, err := p.Sessions.TurnOf(t.Context(), turn.Principal, "chat:run:r1"); err != nil || found.ID != turn.ID {
 		t.Errorf("%+v, %v", found, err)
 	}
+
 	for _, c := range [][2]string{{"peer.example bob", "chat:run:r1"}, {turn.Principal, "chat:run:r2"}, {"\x00", "chat:run:r1"}} {
 		if _, err := p.Sessions.TurnOf(t.Context(), c[0], c[1]); !fault.Is(err, fault.NotFound) {
 			t.Errorf("%q: %v", c, err)

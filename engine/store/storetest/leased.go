@@ -25,34 +25,41 @@ func storedLeased(t *testing.T, p *probe) {
 	p.tx(func(tx pipeline.Tx) error {
 		return tx.EnqueueLeased(t.Context(), job(first), "here", time.Minute)
 	})
+
 	p.tx(func(tx pipeline.Tx) error { return tx.Enqueue(t.Context(), job(second)) })
 	claim := func() []queue.Job {
 		jobs, err := queuetest.Claim(t.Context(), p.Queue, "there", "work", 9, time.Minute)
 		p.ok(err)
 		return jobs
 	}
+
 	if jobs := claim(); len(jobs) != 0 {
 		t.Errorf("claimed %+v", jobs)
 	}
+
 	lease := queue.Lease{JobID: first, Fence: 1}
 	held, err := p.Queue.Extend(t.Context(), []queue.Lease{lease}, 2*time.Minute)
 	p.ok(err)
+
 	if len(held) != 1 || held[0] != lease {
 		t.Errorf("held %+v", held)
 	}
 	if jobs := claim(); len(jobs) != 0 {
 		t.Errorf("claimed %+v after the lease was prolonged", jobs)
 	}
+
 	_, err = p.Queue.Extend(t.Context(), []queue.Lease{lease}, -time.Second)
 	p.ok(err)
 	taken := claim() // its process is gone
 	if len(taken) != 1 || taken[0].ID != first || taken[0].Attempt != 2 {
 		t.Fatalf("after its lease %+v", taken)
 	}
+
 	done := queue.Outcome{Kind: queue.Done}
 	if err := p.Queue.Settle(t.Context(), lease, done); !errors.Is(err, queue.ErrLeaseLost) {
 		t.Errorf("settled with the lost lease: %v", err)
 	}
+
 	p.ok(p.Queue.Settle(t.Context(), taken[0].Lease, done))
 	if jobs := claim(); len(jobs) != 1 || jobs[0].ID != second {
 		t.Errorf("then came %+v", jobs)
@@ -68,9 +75,11 @@ func freedLeases(t *testing.T, p *probe) {
 			tx.Enqueue(t.Context(), queue.NewJob{ID: claimed, Kind: "work", Payload: "claimed"}),
 			tx.Enqueue(t.Context(), queue.NewJob{ID: later, Kind: "work", Payload: "later", RunAt: now.Add(time.Hour)}))
 	})
+
 	p.tx(func(tx pipeline.Tx) error {
 		return tx.Enqueue(t.Context(), queue.NewJob{ID: next, Kind: "work", Partition: "p", Payload: "next"})
 	})
+
 	claim := func(owner string) (names []string) {
 		jobs, err := queuetest.Claim(t.Context(), p.Queue, owner, "work", 9, time.Hour)
 		p.ok(err)
@@ -79,13 +88,16 @@ func freedLeases(t *testing.T, p *probe) {
 		}
 		return names
 	}
+
 	if got := claim("dead"); !slices.Equal(got, []string{"claimed"}) {
 		t.Fatalf("claimed %q", got)
 	}
+
 	p.ok(p.FreeLeases(t.Context()))
 	if got := claim("living"); !slices.Equal(got, []string{"running", "claimed"}) {
 		t.Errorf("after the death: %q", got)
 	}
+
 	err := p.Queue.Settle(t.Context(), queue.Lease{JobID: running, Fence: 1}, queue.Outcome{Kind: queue.Done})
 	if !errors.Is(err, queue.ErrLeaseLost) {
 		t.Errorf("settled with the lease of the dead: %v", err)
@@ -105,18 +117,21 @@ func answerTurn(t *testing.T, p *probe) {
 		})
 		return reply, moved, err
 	}
+
 	if _, moved, err := answer(exchange.StateRunning); moved || err != nil {
 		t.Errorf("answered in the wrong state: %t, %v", moved, err)
 	}
 	if stored := p.turn(turn.ID); stored.ReplyID != "" || stored.Response != nil {
 		t.Errorf("nothing moved, and the turn is %+v", stored)
 	}
+
 	reply, moved, err := answer(exchange.StateAccepted, exchange.StateRunning)
 	p.ok(err)
 	stored := p.turn(turn.ID)
 	if !moved || stored.State != exchange.StateAnswered || stored.ReplyID != reply.ID || stored.Response == nil {
 		t.Fatalf("moved %t, turn %+v", moved, stored)
 	}
+
 	p.same(reply.Response, *stored.Response)
 	if _, nativeID, err := p.Records.Reply(t.Context(), reply.ID); err != nil || nativeID != "note 1" {
 		t.Errorf("reply %q, %v", nativeID, err)

@@ -27,8 +27,10 @@ func (p *probe) list(filter exchange.TurnFilter) []string {
 	for _, turn := range turns {
 		ids = append(ids, turn.Message.ID)
 	}
+
 	count, err := p.Records.CountTurns(p.Context(), filter)
 	p.ok(err)
+
 	if filter.Limit == 0 && filter.Before == "" && count != int64(len(ids)) {
 		p.Errorf("%+v: counted %d, listed %d", filter, count, len(ids))
 	}
@@ -83,6 +85,7 @@ func listPages(t *testing.T, p *probe) {
 		}
 		p.insert(turn)
 	}
+
 	want := p.list(exchange.TurnFilter{})
 	got, before := []string{}, ""
 	for range 10 {
@@ -93,6 +96,7 @@ func listPages(t *testing.T, p *probe) {
 			before = fmt.Sprintf("%d.%s", turn.UpdatedAt.UnixMicro(), turn.ID)
 		}
 	}
+
 	if diff := cmp.Diff(want, got); diff != "" || len(got) != 10 {
 		t.Errorf("(-whole +pages):\n%s", diff)
 	}
@@ -116,13 +120,16 @@ func newestOfEach(t *testing.T, p *probe) {
 		}
 		p.insert(turn)
 	}
+
 	if diff := cmp.Diff([]string{"6", "5", "1"}, p.list(exchange.TurnFilter{Latest: true})); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
+
 	owner := exchange.TurnFilter{Latest: true, Agent: "echo", Principal: "peer.example alice", Reference: "a"}
 	if diff := cmp.Diff([]string{"6"}, p.list(owner)); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
+
 	// The newest one decides, even when an earlier one would fit the rest of the filter.
 	p.tx(func(tx pipeline.Tx) error {
 		turns, err := p.Records.Turns(t.Context(), owner)
@@ -132,6 +139,7 @@ func newestOfEach(t *testing.T, p *probe) {
 		_, err = tx.MoveTurn(t.Context(), pipeline.Move{ID: turns[0].ID, From: []string{"accepted"}, To: "answered", At: p.now})
 		return err
 	})
+
 	owner.States = []string{exchange.StateAccepted}
 	if got := p.list(owner); len(got) != 0 {
 		t.Errorf("listed %v", got)

@@ -52,6 +52,7 @@ func entryRoundTrip(t *testing.T, p *probe) {
 	found, err = p.Moderation.ListEntries(t.Context(), exchange.ListFilter{})
 	p.ok(err)
 	p.same([]exchange.ListEntry{entry}, found)
+
 	for i, want := range []bool{true, false} {
 		removed, err := p.Moderation.RemoveListEntry(t.Context(), again)
 		p.ok(err)
@@ -59,6 +60,7 @@ func entryRoundTrip(t *testing.T, p *probe) {
 			t.Errorf("removal %d: %v", i, removed)
 		}
 	}
+
 	p.ok(p.Moderation.PutListEntries(t.Context(), again))
 	found, err = p.Moderation.ListEntries(t.Context(), exchange.ListFilter{})
 	p.ok(err)
@@ -72,6 +74,7 @@ func entryFilters(t *testing.T, p *probe) {
 	allow := p.entry("a.example")
 	allow.List = exchange.ListAllow
 	p.ok(p.Moderation.PutListEntries(t.Context(), p.entry("a.example"), p.entry("b.example"), allow, stop))
+
 	for name, test := range map[string]struct {
 		filter exchange.ListFilter
 		want   int
@@ -104,6 +107,7 @@ func entryChanges(t *testing.T, p *probe) {
 		version, id = changes[0].Version, changes[0].Entry.ID
 		seen = append(seen, fmt.Sprint(changes[0].Entry.Target, " ", changes[0].Removed))
 	}
+
 	p.same([]string{"2.example false", "3.example false", "1.example true"}, seen)
 	notified := 0
 	for _, text := range p.Notified() {
@@ -111,6 +115,7 @@ func entryChanges(t *testing.T, p *probe) {
 			notified++
 		}
 	}
+
 	if notified != 3 {
 		t.Errorf("%d notifications", notified)
 	}
@@ -129,6 +134,7 @@ func entryWriters(t *testing.T, p *probe) {
 			}
 		})
 	}
+
 	seen := map[string]bool{}
 	version, id := int64(0), ""
 	read := func() {
@@ -138,8 +144,10 @@ func entryWriters(t *testing.T, p *probe) {
 			seen[change.Entry.Target], version, id = true, change.Version, change.Entry.ID
 		}
 	}
+
 	done := make(chan struct{})
 	go func() { group.Wait(); close(done) }()
+
 	for {
 		read()
 		select {
@@ -176,6 +184,7 @@ func countersAddUp(t *testing.T, p *probe) {
 			}
 		})
 	}
+
 	group.Wait()
 	sums, err := p.Moderation.Counts(t.Context(), []string{"a", "b", "c"})
 	p.ok(err)
@@ -186,6 +195,7 @@ func countersAddUp(t *testing.T, p *probe) {
 			t.Errorf("ends %v", sum.Ends)
 		}
 	}
+
 	p.same(map[string]int64{"a": nodes * rounds, "b": 2 * nodes * rounds}, total)
 }
 
@@ -194,12 +204,15 @@ func countersTogether(t *testing.T, p *probe) {
 	for i := range counts {
 		counts[i] = exchange.Count{Key: fmt.Sprint("k", i), Amount: int64(i), Ends: p.now.Add(time.Hour)}
 	}
+
 	for round := int64(1); round <= 2; round++ {
 		sums, err := p.Moderation.AddCounts(t.Context(), counts)
 		p.ok(err)
+
 		if len(sums) != len(counts) {
 			t.Fatalf("%d sums", len(sums))
 		}
+
 		for _, sum := range sums {
 			var i int64
 			if _, err := fmt.Sscanf(sum.Key, "k%d", &i); err != nil || sum.Amount != round*i {

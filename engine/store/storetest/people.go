@@ -82,11 +82,14 @@ func peopleMerge(t *testing.T, p *probe) {
 	if older == newer || older == "" {
 		t.Fatalf("persons %q and %q", older, newer)
 	}
+
 	p.link("d", "a")
 	p.together("c", "a b c d")
+
 	if _, id := p.person("c"); id != older {
 		t.Errorf("person %s, want the older one", id)
 	}
+
 	p.link("e", "c") // one side is new
 	p.together("e", "a b c d e")
 }
@@ -110,12 +113,15 @@ func peopleConcurrent(t *testing.T, p *probe) {
 	const size = 12
 	names := make([]string, size)
 	links := make([][]exchange.PersonIdentity, size)
+
 	for i := range names {
 		names[i] = fmt.Sprintf("p%02d", i)
 	}
+
 	for i := range links {
 		links[i] = []exchange.PersonIdentity{p.identity(names[i]), p.identity(names[(i+5)%size])}
 	}
+
 	var group sync.WaitGroup
 	for _, link := range links {
 		group.Go(func() {
@@ -124,6 +130,7 @@ func peopleConcurrent(t *testing.T, p *probe) {
 			}
 		})
 	}
+
 	group.Wait()
 	identities, err := p.Trust.PersonOf(t.Context(), names[0])
 	if err != nil || len(identities) != size {
@@ -160,6 +167,7 @@ func peoplePages(t *testing.T, p *probe) {
 		}
 		return strings.Join(names, " "), last
 	}
+
 	all, _ := page("", 0)
 	first, last := page("", 2)
 	second, _ := page(last, 2)
@@ -177,6 +185,7 @@ func peopleRefused(t *testing.T, p *probe) {
 	for _, bad := range unkeepable {
 		cases = append(cases, []exchange.PersonIdentity{a, p.identity(bad)})
 	}
+
 	for _, identities := range cases {
 		err := p.InTx(t.Context(), func(tx TrustTx) error { return tx.LinkPerson(t.Context(), identities) })
 		if !fault.Is(err, fault.Malformed) {

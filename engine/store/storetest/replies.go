@@ -26,16 +26,20 @@ func replyRoundTrip(t *testing.T, p *probe) {
 	got, nativeID, err := p.Records.Reply(t.Context(), reply.ID)
 	p.ok(err)
 	p.same(reply, got)
+
 	if nativeID != "note 1" {
 		t.Errorf("native id %q", nativeID)
 	}
+
 	stored := p.turn(turn.ID)
 	if stored.ReplyID != reply.ID || stored.Response == nil {
 		t.Fatalf("turn %+v", stored)
 	}
+
 	p.same(reply.Response, *stored.Response)
 	_, _, err = p.Records.Reply(t.Context(), newID())
 	p.missing(err)
+
 	if count, err := p.Records.LocalPosts(t.Context()); err != nil || count != 1 {
 		t.Errorf("local posts %d, %v", count, err)
 	}
@@ -67,6 +71,7 @@ func notices(t *testing.T, p *probe) {
 			return tx.InsertReply(t.Context(), reply, nativeID)
 		})
 	}
+
 	for _, notice := range []int{1, 2, 0} {
 		reply, err := send(notice, fmt.Sprint("note ", notice))
 		p.ok(err)
@@ -74,9 +79,11 @@ func notices(t *testing.T, p *probe) {
 		if stored.ReplyID != reply.ID || stored.Response == nil {
 			t.Fatalf("turn %+v", stored)
 		}
+
 		p.same(reply.Response, *stored.Response)
 		got, _, err := p.Records.Reply(t.Context(), reply.ID)
 		p.ok(err)
+
 		if got.Notice != notice {
 			t.Errorf("notice %d, want %d", got.Notice, notice)
 		}
@@ -84,10 +91,12 @@ func notices(t *testing.T, p *probe) {
 			t.Errorf("notice %d again: %v", notice, err)
 		}
 	}
+
 	turns, err := p.Records.Turns(t.Context(), exchange.TurnFilter{})
 	if err != nil || len(turns) != 2 {
 		t.Errorf("%d turns, %v: every turn is listed once", len(turns), err)
 	}
+
 	for _, nativeID := range []string{"note 1", "note 2", "note 0"} {
 		entry, found, err := p.Records.FindMessage(t.Context(), "echo", nativeID)
 		if err != nil || !found || entry.TurnID != turn.ID {
@@ -105,6 +114,7 @@ func replyList(t *testing.T, p *probe) {
 		p.insert(turn)
 		p.answer(turn, "")
 	}
+
 	turn := p.message("private")
 	p.insert(turn)
 	private := p.reply(turn)
@@ -122,6 +132,7 @@ func replyList(t *testing.T, p *probe) {
 			t.Errorf("(-want +got):\n%s", diff)
 		}
 	}
+
 	if count, err := p.Records.CountReplies(t.Context(), "echo"); err != nil || count != 4 {
 		t.Errorf("%d replies, %v", count, err)
 	}
@@ -141,6 +152,7 @@ func findMessage(t *testing.T, p *probe) {
 			t.Errorf("%q: %+v, %v, %v", id, entry, found, err)
 		}
 	}
+
 	check("m1", turn.ID)
 	check("note 1", later.ID) // our own reply, not the message of a sender who used its id
 	check("unknown", "")
@@ -150,6 +162,7 @@ func findMessage(t *testing.T, p *probe) {
 	p.same(exchange.ThreadEntry{
 		TurnID: turn.ID, ThreadID: turn.ThreadID, Reference: "task 1", Message: turn.Message, Route: turn.Route,
 	}, entry)
+
 	if _, found, err := p.Records.FindMessage(t.Context(), "other", "m1"); found || err != nil {
 		t.Errorf("another agent's: %v, %v", found, err)
 	}

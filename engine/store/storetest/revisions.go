@@ -41,6 +41,7 @@ func replyEdited(t *testing.T, p *probe) {
 	got, nativeID, err := p.Records.Reply(t.Context(), reply.ID)
 	p.ok(err)
 	p.same(reply, got)
+
 	if nativeID != "note 1" || p.turn(turn.ID).Response.Parts[0].Content != "better" {
 		t.Errorf("the turn does not show the edit")
 	}
@@ -67,15 +68,18 @@ func replyDeleted(t *testing.T, p *probe) {
 	p.tx(func(tx pipeline.Tx) error {
 		return tx.AppendEvents(t.Context(), turn.ID, []exchange.Event{{Kind: exchange.EventDelta, Body: json.RawMessage(`{}`), At: p.now}})
 	})
+
 	if got := p.excerpt(pipeline.ThreadQuery{Agent: "echo", ThreadID: "thread 1", Before: newID(), Tail: 10}); got.Total != 2 {
 		t.Fatalf("%d turns of history before", got.Total)
 	}
+
 	reply.DeletedAt, reply.Response.Parts = p.now, nil
 	p.revise(true, reply, 0, exchange.EventReplyDeleted)
 	got := p.excerpt(pipeline.ThreadQuery{Agent: "echo", ThreadID: "thread 1", Before: newID(), Tail: 10})
 	if got.Total != 1 || len(got.Tail) != 1 || got.Tail[0].Withdrawn || got.Tail[0].Answered() {
 		t.Errorf("history %+v", got)
 	}
+
 	p.same([]string{"1 turn.accepted ", "3 reply.deleted {}"}, p.timeline(turn.ID))
 	if list, err := p.Records.Replies(t.Context(), "echo", "", 10); err != nil || len(list) != 0 {
 		t.Errorf("listed %+v, %v", list, err)
@@ -99,6 +103,7 @@ func sendingsInPieces(t *testing.T, p *probe) {
 		}
 		return nil
 	})
+
 	first, err := p.Delivery.Sendings(t.Context(), reply, "", 1)
 	p.ok(err)
 	p.same([]delivery.Record{record}, first)
@@ -120,6 +125,7 @@ func jobRemoved(t *testing.T, p *probe) {
 		}
 		return tx.Enqueue(t.Context(), after)
 	})
+
 	remove := func(want bool) {
 		t.Helper()
 		p.ok(p.Delivery.InTx(t.Context(), func(tx delivery.Tx) error {
@@ -130,12 +136,14 @@ func jobRemoved(t *testing.T, p *probe) {
 			return err
 		}))
 	}
+
 	remove(true)
 	remove(false)
 	claimed := p.claimDeliveries()
 	if len(claimed) != 1 || claimed[0].Payload != "after" {
 		t.Fatalf("claimed %+v", claimed)
 	}
+
 	job.ID, job.Payload = newID(), "after"
 	remove(false)
 }
@@ -170,9 +178,11 @@ func conditionDays(t *testing.T, p *probe) {
 			t.Errorf("after failure %d: %+v", i+1, got)
 		}
 	}
+
 	died := p.condition().DeadAt
 	failure.FailedDay, failure.UpdatedAt = 15, p.now.Add(time.Hour)
 	p.worsen(failure)
+
 	if got := p.condition(); !got.DeadAt.Equal(died) || got.FailingDays != 4 {
 		t.Errorf("%+v, died %v", got, died)
 	}
@@ -184,9 +194,11 @@ func conditionPauses(t *testing.T, p *probe) {
 	p.worsen(failure)
 	failure.PausedUntil, failure.Opened = early, 1
 	p.worsen(failure)
+
 	if got := p.condition(); !got.PausedUntil.Equal(late) || got.Opened != 2 {
 		t.Errorf("%+v", got)
 	}
+
 	p.ok(p.Delivery.InTx(t.Context(), func(tx delivery.Tx) error { return tx.ClearCondition(t.Context(), "activitypub", "a.example") }))
 	if list, err := p.Delivery.Conditions(t.Context(), 10); err != nil || len(list) != 0 {
 		t.Errorf("%+v, %v", list, err)

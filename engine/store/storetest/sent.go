@@ -33,6 +33,7 @@ func sentOfSender(t *testing.T, p *probe) {
 	other := p.message("m1")
 	other.Agent, other.Message.Recipient = "other", "@other@inbox.example"
 	p.insert(other)
+
 	for _, c := range []struct {
 		agent, id, principal string
 		want                 int
@@ -45,6 +46,7 @@ func sentOfSender(t *testing.T, p *probe) {
 			t.Errorf("%+v: %d found", c, len(found))
 		}
 	}
+
 	found := p.sent("echo", "m1", turn.Principal)[0]
 	p.same(turn.Message, found.Message)
 	if found.TurnID != turn.ID || found.State != turn.State || found.Edited || found.Withdrawn {
@@ -65,6 +67,7 @@ func sentEdited(t *testing.T, p *probe) {
 		}
 		return tx.AppendEvents(t.Context(), turn.ID, []exchange.Event{{Kind: exchange.EventMessageEdited}})
 	})
+
 	message.History = nil
 	found := p.sent("echo", "m1", turn.Principal)[0]
 	p.same(message, found.Message)
@@ -89,6 +92,7 @@ func sentDeleted(t *testing.T, p *probe) {
 			return err
 		})
 	}
+
 	for _, turn := range turns[:4] {
 		withdraw(turn, true)
 		withdraw(turn, false)
@@ -96,11 +100,14 @@ func sentDeleted(t *testing.T, p *probe) {
 			t.Errorf("%s is still there", turn.Message.ID)
 		}
 	}
+
 	withdraw(held, false)
 	withdraw(exchange.TurnRecord{ID: newID()}, false)
+
 	if p.sent("echo", "held", held.Principal)[0].Withdrawn {
 		t.Error("a held message was never in the history")
 	}
+
 	p.reads("… -m0+ -m1+ m4+ = 4", pipeline.ThreadQuery{Head: 2, Tail: 20})
 	p.reads("-m0+ -m1+ … m4+ = 4", pipeline.ThreadQuery{Head: 2, Tail: 1})
 }
@@ -110,6 +117,7 @@ func sentErased(t *testing.T, p *probe) {
 	original := pipeline.Original{Digest: strings.Repeat("ab", 32), MediaType: "message/rfc822", Body: []byte("secret")}
 	first, second := p.message("m1"), p.message("m1")
 	second.Agent, second.Message.Recipient = "other", "@other@inbox.example"
+
 	for _, turn := range []exchange.TurnRecord{first, second} {
 		p.tx(func(tx pipeline.Tx) error {
 			if _, _, err := tx.InsertTurn(t.Context(), turn, original); err != nil {
@@ -120,19 +128,23 @@ func sentErased(t *testing.T, p *probe) {
 			})
 		})
 	}
+
 	for i, turn := range []exchange.TurnRecord{first, second} {
 		p.tx(func(tx pipeline.Tx) error {
 			_, err := tx.WithdrawTurn(t.Context(), turn.ID, p.now)
 			return err
 		})
+
 		if _, err := p.Records.Original(t.Context(), original.Digest); fault.Is(err, fault.NotFound) != (i == 1) {
 			t.Errorf("original after %d deletions: %v", i+1, err)
 		}
 		if found := p.turn(turn.ID); len(found.Message.Parts) != 0 || found.Message.ID != "m1" {
 			t.Errorf("%+v", found.Message)
 		}
+
 		events, err := p.Pipeline.Events(t.Context(), turn.ID, 0, 10)
 		p.ok(err)
+
 		for _, event := range events {
 			if event.Kind == exchange.EventDelta || event.Kind == exchange.EventMessageEdited && len(event.Body) > 0 {
 				t.Errorf("%s %s is left", event.Kind, event.Body)
@@ -144,12 +156,14 @@ func sentErased(t *testing.T, p *probe) {
 func openTurns(t *testing.T, p *probe) {
 	queued, done, other := p.message("m1"), p.message("m2"), p.message("m3")
 	done.State, other.Principal = exchange.StateSilent, "peer.example bob"
+
 	for _, turn := range []exchange.TurnRecord{queued, done, other} {
 		p.insert(turn)
 		p.tx(func(tx pipeline.Tx) error {
 			return tx.Enqueue(t.Context(), queue.NewJob{ID: turn.ID, Kind: pipeline.JobKind, Payload: turn.ID})
 		})
 	}
+
 	for _, c := range []struct {
 		agent, principal string
 		want             []string

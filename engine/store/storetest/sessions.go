@@ -59,19 +59,23 @@ func sessionsOfOwner(t *testing.T, p *probe) {
 	mine, theirs := p.session("me", "s1"), p.session("them", "s1")
 	p.create(mine)
 	p.create(theirs)
+
 	if stored, created, err := p.Sessions.CreateSession(t.Context(), p.session("me", "s1")); err != nil || created || stored.ThreadID != mine.ThreadID {
 		t.Errorf("created again %v, %v: %+v", created, err, stored)
 	}
+
 	for owner, want := range map[string]exchange.Session{"me": mine, "them": theirs} {
 		got, found, err := p.Sessions.Session(t.Context(), owner, "s1")
 		if p.ok(err); !found || got != want {
 			t.Errorf("session of %s: %v, %+v", owner, found, got)
 		}
 	}
+
 	p.missing(p.Sessions.RenameSession(t.Context(), "nobody", "s1", "x"))
 	p.missing(p.Sessions.DeleteSession(t.Context(), "nobody", "s1"))
 	p.ok(p.Sessions.TouchSession(t.Context(), "nobody", "s1", p.now))
 	p.ok(p.Sessions.RenameSession(t.Context(), "me", "s1", "renamed"))
+
 	if got, _, err := p.Sessions.Session(t.Context(), "me", "s1"); err != nil || got.Title != "renamed" {
 		t.Errorf("title %q, %v", got.Title, err)
 	}
@@ -84,6 +88,7 @@ func sessionsListed(t *testing.T, p *probe) {
 	for _, id := range []string{"s1", "s2", "s3"} {
 		p.create(p.session("me", id))
 	}
+
 	other := p.session("me", "s4")
 	other.Agent = "helper"
 	p.create(other)
@@ -101,11 +106,13 @@ func sessionsListed(t *testing.T, p *probe) {
 		p.same(want, got)
 		return found
 	}
+
 	list(exchange.SessionFilter{Owner: "me"}, "s1", "s4", "s3", "s2")
 	list(exchange.SessionFilter{Owner: "me", Agent: "echo"}, "s1", "s3", "s2")
 	list(exchange.SessionFilter{Owner: exchange.AnyOwner, Limit: 2}, "s1", "s5")
 	page := list(exchange.SessionFilter{Owner: "me", Limit: 2}, "s1", "s4")
 	list(exchange.SessionFilter{Owner: "me", Before: page[1].Cursor()}, "s3", "s2")
+
 	if _, err := p.Sessions.Sessions(t.Context(), exchange.SessionFilter{Owner: "me", Before: "x"}); !fault.Is(err, fault.Malformed) {
 		t.Errorf("a cursor that is none: %v", err)
 	}
@@ -120,6 +127,7 @@ func sessionsOfChannel(t *testing.T, p *probe) {
 			t.Errorf("session %s", got.ID)
 		}
 	}
+
 	for _, k := range []contract.SessionKey{contract.NewSessionKey("slack", "c1", "echo"), contract.NewSessionKey("mattermost", "C1", "echo")} {
 		fresh := p.session("me", "other "+k.Connector)
 		got, err := p.Sessions.ChannelSession(t.Context(), k, fresh)
@@ -127,6 +135,7 @@ func sessionsOfChannel(t *testing.T, p *probe) {
 			t.Errorf("%v has session %s", k, got.ID)
 		}
 	}
+
 	if got, err := p.Sessions.ChannelSession(t.Context(), key, p.session("them", "s9")); err != nil || got.ID != "s9" {
 		t.Errorf("another owner has session %s, %v", got.ID, err)
 	}
@@ -144,10 +153,12 @@ func sessionsBeginOnce(t *testing.T, p *probe) {
 			threads <- session.ThreadID
 		}()
 	}
+
 	seen := map[string]bool{}
 	for range cap(threads) {
 		seen[<-threads] = true
 	}
+
 	if len(seen) != 1 {
 		t.Errorf("one conversation has %d threads", len(seen))
 	}
@@ -158,6 +169,7 @@ func sessionsBeginAgain(t *testing.T, p *probe) {
 	_, err := p.Sessions.ChannelSession(t.Context(), key, p.session("me", "s1"))
 	p.ok(err)
 	p.ok(p.Sessions.DeleteSession(t.Context(), "me", "s1"))
+
 	if _, found, err := p.Sessions.Session(t.Context(), "me", "s1"); found || err != nil {
 		t.Errorf("a deleted session is found %v, %v", found, err)
 	}
@@ -174,12 +186,15 @@ func sessionsImported(t *testing.T, p *probe) {
 			t.Errorf("import %d: created %v, %d messages", i+1, created, stored.Imported)
 		}
 	}
+
 	if _, _, err := p.Sessions.ImportSession(t.Context(), session, messages[:1]); !fault.Is(err, fault.Conflict) {
 		t.Errorf("other messages in the same session: %v", err)
 	}
+
 	got, err := p.Sessions.Transcript(t.Context(), "me", "s1")
 	p.ok(err)
 	p.same(messages, got)
+
 	if got, err := p.Sessions.Transcript(t.Context(), "them", "s1"); len(got) > 0 || err != nil {
 		t.Errorf("somebody else reads %v, %v", got, err)
 	}
@@ -192,10 +207,12 @@ func sessionsGiveBack(t *testing.T, p *probe) {
 			encoded, _ := json.Marshal(members) // strings only: cannot fail
 			return string(encoded)
 		}), 1, 8).Draw(r, "messages")
+
 		session := p.session("me", newID())
 		if _, created, err := p.Sessions.ImportSession(t.Context(), session, messages); err != nil || !created {
 			r.Fatalf("created %v, %v", created, err)
 		}
+
 		got, err := p.Sessions.Transcript(t.Context(), "me", session.ID)
 		if err != nil || !slices.Equal(got, messages) {
 			r.Fatalf("got %q, %v; want %q", got, err, messages)

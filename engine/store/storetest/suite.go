@@ -154,6 +154,7 @@ func (p *probe) timeline(turnID string) []string {
 	if err != nil {
 		p.Fatalf("events: %v", err)
 	}
+
 	rows := make([]string, 0, len(events))
 	for _, event := range events {
 		if event.TurnID != turnID || event.At.IsZero() {
@@ -161,6 +162,7 @@ func (p *probe) timeline(turnID string) []string {
 		}
 		rows = append(rows, fmt.Sprintf("%d %s %s", event.Seq, event.Kind, event.Body))
 	}
+
 	return rows
 }
 

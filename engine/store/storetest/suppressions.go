@@ -44,8 +44,10 @@ func suppressedAtOnce(t *testing.T, p *probe) {
 		p.ok(err)
 		p.same([]exchange.Suppression{{Address: address, Kind: kind, Reason: found[0].Reason, DeliveryID: "d1", CreatedAt: p.now}}, found)
 	}
+
 	none, err := p.Suppressions.Suppressed(t.Context(), nil)
 	p.ok(err)
+
 	if len(none) != 0 {
 		t.Errorf("nobody was asked for: %v", none)
 	}
@@ -81,6 +83,7 @@ func suppressionPages(t *testing.T, p *probe) {
 	for _, name := range []string{"c", "a", "b"} {
 		p.failure(name+"@x.test", exchange.FailureHard, "d", p.now)
 	}
+
 	first, err := p.Suppressions.Suppressions(t.Context(), exchange.SuppressionFilter{Limit: 2})
 	p.ok(err)
 	rest, err := p.Suppressions.Suppressions(t.Context(), exchange.SuppressionFilter{Limit: 2, After: first[1].Address})
@@ -89,12 +92,15 @@ func suppressionPages(t *testing.T, p *probe) {
 	for _, one := range append(first, rest...) {
 		names = append(names, one.Address)
 	}
+
 	p.same([]string{"a@x.test", "b@x.test", "c@x.test"}, names)
 	soft, err := p.Suppressions.Suppressions(t.Context(), exchange.SuppressionFilter{Kind: exchange.FailureSoft})
 	p.ok(err)
+
 	if len(soft) != 0 {
 		t.Errorf("soft: %v", soft)
 	}
+
 	for i, want := range []bool{true, false} {
 		lifted, err := p.Suppressions.Unsuppress(t.Context(), "b@x.test")
 		p.ok(err)
@@ -102,6 +108,7 @@ func suppressionPages(t *testing.T, p *probe) {
 			t.Errorf("removal %d: %v", i+1, lifted)
 		}
 	}
+
 	if !p.failure("b@x.test", exchange.FailureHard, "d", p.now) {
 		t.Error("a lifted address is not suppressed again")
 	}

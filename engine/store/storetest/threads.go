@@ -30,6 +30,7 @@ func (p *probe) excerpt(query pipeline.ThreadQuery) pipeline.ThreadExcerpt {
 	if query.Before == "" {
 		query.Before = "~"
 	}
+
 	found, err := p.Pipeline.ThreadExcerpt(p.Context(), query)
 	p.ok(err)
 	return found
@@ -67,6 +68,7 @@ func (p *probe) conversation(letters string) (turns []exchange.TurnRecord) {
 	for i, letter := range letters {
 		turn := p.message(fmt.Sprintf("m%d", i))
 		p.insert(turn)
+
 		switch letter {
 		case 'a':
 			p.answer(turn, "")
@@ -77,6 +79,7 @@ func (p *probe) conversation(letters string) (turns []exchange.TurnRecord) {
 		}
 		turns = append(turns, turn)
 	}
+
 	return turns
 }
 
@@ -166,6 +169,7 @@ func threadStates(_ *testing.T, p *probe) {
 		turns[i].State = state
 		p.insert(turns[i])
 	}
+
 	p.reads("… m2 m3 = 2", pipeline.ThreadQuery{Head: 1, Tail: 9})
 	move := func(turn exchange.TurnRecord, from, to string) {
 		p.tx(func(tx pipeline.Tx) error {
@@ -173,6 +177,7 @@ func threadStates(_ *testing.T, p *probe) {
 			return err
 		})
 	}
+
 	move(turns[0], exchange.StateHeld, exchange.StateAccepted)
 	p.answer(turns[0], "")
 	move(turns[1], exchange.StateHeld, exchange.StateCancelled)
@@ -219,6 +224,7 @@ func manySenders(t *testing.T, p *probe) {
 		principals = append(principals, fmt.Sprintf("sender %d", i))
 		p.say(fmt.Sprintf("m%d", i), principals[i], fmt.Sprintf("thread of %d", i), true)
 	}
+
 	for n := range 20 {
 		found := p.excerpt(pipeline.ThreadQuery{Head: 2, Tail: 4, Principals: principals[:n]})
 		if want := 2 * min(n, 16); found.Total != want || count(found.Tail) < min(4, want) {

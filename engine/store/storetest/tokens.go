@@ -14,9 +14,11 @@ func tokens(t *testing.T, p *probe) {
 	second := exchange.Token{ID: newID(), Name: "bob", Hash: "bb", Scope: exchange.TokenAdmin, CreatedAt: p.now}
 	p.ok(p.Records.CreateToken(t.Context(), first))
 	p.ok(p.Records.CreateToken(t.Context(), second))
+
 	if err := p.Records.CreateToken(t.Context(), exchange.Token{ID: newID(), Hash: "aa"}); !fault.Is(err, fault.Conflict) {
 		t.Errorf("same hash: %v", err)
 	}
+
 	listed, err := p.Records.Tokens(t.Context())
 	p.ok(err)
 	p.same([]exchange.Token{second, first}, listed)

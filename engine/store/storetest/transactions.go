@@ -46,16 +46,19 @@ func errorUndoes(t *testing.T, p *probe) {
 	if !errors.Is(err, errOurs) {
 		t.Fatalf("got %v, want the caller's own error", err)
 	}
+
 	_, err = p.Pipeline.Turn(t.Context(), turn.ID)
 	p.missing(err)
 	_, err = p.Records.Original(t.Context(), "d")
 	p.missing(err)
+
 	if events := p.timeline(turn.ID); len(events) != 0 {
 		t.Errorf("timeline %v", events)
 	}
 	if jobs := p.claim("turn"); len(jobs) != 0 {
 		t.Errorf("jobs %v", jobs)
 	}
+
 	p.insert(turn)
 }
 
@@ -72,6 +75,7 @@ func mixedTransactions(t *testing.T, p *probe) {
 	for i := range turns {
 		turns[i] = p.message(newID())
 	}
+
 	var group sync.WaitGroup
 	for i, turn := range turns {
 		group.Go(func() {
@@ -92,6 +96,7 @@ func mixedTransactions(t *testing.T, p *probe) {
 			}
 		})
 	}
+
 	group.Wait()
 	for i, turn := range turns {
 		_, err := p.Pipeline.Turn(t.Context(), turn.ID)
@@ -135,11 +140,13 @@ func settledWithWork(t *testing.T, p *probe) {
 		}
 		return tx.Enqueue(t.Context(), queue.NewJob{ID: turn.ID, Kind: "turn", Partition: "p", Payload: turn.ID})
 	})
+
 	job := p.claim("turn")[0]
 	p.tx(func(tx pipeline.Tx) error {
 		if err := tx.SettleJob(t.Context(), job.Lease, queue.Outcome{Kind: queue.Done}); err != nil {
 			return err
 		}
+
 		moved, err := tx.MoveTurn(t.Context(), pipeline.Move{
 			ID: turn.ID, From: []string{exchange.StateAccepted}, To: exchange.StateAnswered, At: p.now,
 		})
@@ -148,6 +155,7 @@ func settledWithWork(t *testing.T, p *probe) {
 		}
 		return err
 	})
+
 	if state := p.turn(turn.ID).State; state != exchange.StateAnswered {
 		t.Errorf("state %s", state)
 	}
@@ -170,6 +178,7 @@ func lostLease(t *testing.T, p *probe) {
 	if !errors.Is(err, queue.ErrLeaseLost) {
 		t.Fatalf("got %v, want ErrLeaseLost", err)
 	}
+
 	if state := p.turn(turn.ID).State; state != exchange.StateAccepted {
 		t.Errorf("state %s", state)
 	}
@@ -182,24 +191,30 @@ func notifications(t *testing.T, p *probe) {
 		if _, _, err := tx.InsertTurn(t.Context(), turn, pipeline.Original{}); err != nil {
 			return err
 		}
+
 		for range 3 { // one transaction says everything once
 			if err := tx.Enqueue(t.Context(), queue.NewJob{ID: newID(), Kind: "turn"}); err != nil {
 				return err
 			}
 		}
+
 		if failing {
 			return errOurs
 		}
 		return nil
 	}
+
 	if err := p.Pipeline.InTx(t.Context(), work); !errors.Is(err, errOurs) {
 		t.Fatal(err)
 	}
+
 	if got := p.Notified(); len(got) != 0 {
 		t.Errorf("notified %v of a transaction that was undone", got)
 	}
+
 	failing = false
 	p.tx(work)
+
 	if diff := cmp.Diff([]string{"turn " + turn.ID, "job turn"}, p.Notified()); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}

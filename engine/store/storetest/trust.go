@@ -67,6 +67,7 @@ func (p *probe) race(attempt func(i int) (bool, error)) {
 			}
 		})
 	}
+
 	group.Wait()
 	winners := 0
 	for _, w := range won {
@@ -74,6 +75,7 @@ func (p *probe) race(attempt func(i int) (bool, error)) {
 			winners++
 		}
 	}
+
 	if winners != 1 {
 		p.Errorf("%d of %d won", winners, runners)
 	}
@@ -128,9 +130,11 @@ func resumeRoundTrip(t *testing.T, p *probe) {
 	turn := p.message("m1")
 	p.insert(turn)
 	p.wait(turn)
+
 	if !p.resume(turn.ID, p.resolution(), trace()) {
 		t.Fatal("not resumed")
 	}
+
 	want := turn
 	want.Reason, want.UpdatedAt = "resumed", p.now
 	want.Message.PolicyResolution, want.Message.ReceivedTrace = p.resolution(), trace()
@@ -152,6 +156,7 @@ func resumeOnce(t *testing.T, p *probe) {
 		})
 		return resumed, err
 	})
+
 	if rows := p.timeline(turn.ID); len(rows) != 3 {
 		t.Errorf("timeline %v", rows)
 	}

@@ -35,9 +35,11 @@ func turnRoundTrip(_ *testing.T, p *probe) {
 	turn.Reference, turn.Reason, turn.Shared = "task 7", "because", true
 	p.insert(turn)
 	p.same(turn, p.turn(turn.ID))
+
 	if !p.turn(turn.ID).Shared {
 		p.Error("not shared")
 	}
+
 	p.same([]string{`1 turn.accepted {"reason":"because"}`}, p.timeline(turn.ID))
 	_, err := p.Pipeline.Turn(p.Context(), newID())
 	p.missing(err)
@@ -59,6 +61,7 @@ func secondCopy(t *testing.T, p *probe) {
 	if inserted {
 		t.Fatal("the same message was stored twice")
 	}
+
 	p.same(first, stored)
 	_, err := p.Pipeline.Turn(t.Context(), second.ID)
 	p.missing(err)
@@ -70,9 +73,11 @@ func secondCopy(t *testing.T, p *probe) {
 	for i := range copies {
 		copies[i] = p.message("m2")
 	}
+
 	for i, turn := range copies {
 		group.Go(func() { _, results[i] = p.offer(turn) })
 	}
+
 	group.Wait()
 	count := 0
 	for _, inserted := range results {
@@ -80,6 +85,7 @@ func secondCopy(t *testing.T, p *probe) {
 			count++
 		}
 	}
+
 	if count != 1 {
 		t.Errorf("%d of 8 copies at once were stored", count)
 	}
@@ -96,6 +102,7 @@ func naturalKey(_ *testing.T, p *probe) {
 	other = p.message("m1")
 	other.Message.ReceivedVia = normalized.ViaA2A
 	p.insert(other)
+
 	// Parts that run together when they are joined without care.
 	other = p.message("m1")
 	other.Message.Recipient, other.Message.ReceivedVia = "@echo@inbox.examplee", "mail"
@@ -108,9 +115,11 @@ func longIDs(t *testing.T, p *probe) {
 	turn.ThreadID, turn.Reference, turn.Principal = long+"2", long+"3", long+long
 	p.insert(turn)
 	p.same(turn, p.turn(turn.ID))
+
 	if _, found, err := p.Records.FindMessage(t.Context(), "echo", long+"1"); err != nil || !found {
 		t.Errorf("found %v, %v", found, err)
 	}
+
 	turns, err := p.Records.Turns(t.Context(), exchange.TurnFilter{Agent: "echo", Principal: long + long, Reference: long + "3"})
 	if err != nil || len(turns) != 1 {
 		t.Errorf("turns %v, %v", turns, err)
@@ -125,6 +134,7 @@ func unstorable(t *testing.T, p *probe) {
 			"principal": func(turn *exchange.TurnRecord) { turn.Principal = bad },
 			"reference": func(turn *exchange.TurnRecord) { turn.Reference = bad },
 		}
+
 		for field, change := range changes {
 			turn := p.message("m1")
 			change(&turn)
@@ -136,9 +146,11 @@ func unstorable(t *testing.T, p *probe) {
 				t.Errorf("%s %q: got %v", field, bad, err)
 			}
 		}
+
 		turn := p.message("reason " + bad[:1] + fmt.Sprint(len(p.Notified())))
 		turn.Reason = bad // text for people is cleaned instead
 		p.insert(turn)
+
 		if got := p.turn(turn.ID).Reason; got != "a\uFFFDb" {
 			t.Errorf("reason %q", got)
 		}
@@ -146,6 +158,7 @@ func unstorable(t *testing.T, p *probe) {
 			t.Errorf("found %v, %v", found, err)
 		}
 	}
+
 	turn := p.message("text") // JSON escapes NUL, so a message's own text keeps it
 	turn.Message.Parts = []normalized.Part{normalized.Text("a\x00b")}
 	p.insert(turn)
@@ -156,6 +169,7 @@ func originals(t *testing.T, p *probe) {
 	bodies := map[string][]byte{
 		"text": []byte("Subject: grüße\r\n\r\nhello"), "bytes": {0xff, 0xfe, 0, 1}, "nul": []byte("a\x00b"), "empty": {}, "blob": nil,
 	}
+
 	for digest, body := range bodies {
 		for range 2 { // a message to two agents has one original
 			turn := p.message(newID())
@@ -164,11 +178,13 @@ func originals(t *testing.T, p *probe) {
 				return err
 			})
 		}
+
 		got, err := p.Records.Original(t.Context(), digest)
 		if err != nil || !bytes.Equal(got.Body, body) || (got.Body == nil) != (body == nil) || got.MediaType != "message/rfc822" {
 			t.Errorf("%s: got %+v, %v", digest, got, err)
 		}
 	}
+
 	_, err := p.Records.Original(t.Context(), "none")
 	p.missing(err)
 }
@@ -187,6 +203,7 @@ func moves(t *testing.T, p *probe) {
 			return err
 		})
 	}
+
 	move(true, pipeline.Move{From: []string{"accepted", "running"}, To: "running", Attempt: 1})
 	move(false, pipeline.Move{From: []string{"accepted"}, To: "cancelled", Reason: "too late"})
 	move(true, pipeline.Move{From: []string{"running"}, To: "failed", Reason: "no\x00model"})
@@ -194,6 +211,7 @@ func moves(t *testing.T, p *probe) {
 	if got.State != "failed" || got.Attempt != 1 || got.Reason != "no\uFFFDmodel" || !got.UpdatedAt.Equal(p.now) {
 		t.Errorf("turn %+v", got)
 	}
+
 	p.same([]string{"1 turn.accepted ", `2 turn.running {"attempt":1}`, "3 turn.failed {\"reason\":\"no\uFFFDmodel\"}"}, p.timeline(turn.ID))
 }
 
@@ -221,12 +239,15 @@ func eventsCount(t *testing.T, p *probe) {
 			}
 		})
 	}
+
 	group.Wait()
 	events, err := p.Pipeline.Events(t.Context(), turn.ID, 0, 1000)
 	p.ok(err)
+
 	if len(events) != 1+writers*each*2 {
 		t.Errorf("%d events", len(events))
 	}
+
 	for i, event := range events {
 		if event.Seq != int64(i+1) {
 			t.Fatalf("event %d has seq %d", i, event.Seq)
@@ -240,12 +261,14 @@ func eventsByCursor(t *testing.T, p *probe) {
 	p.tx(func(tx pipeline.Tx) error {
 		return tx.AppendEvents(t.Context(), turn.ID, []exchange.Event{{Kind: "a", At: p.now}, {Kind: "b"}, {Kind: "c"}})
 	})
+
 	events, err := p.Pipeline.Events(t.Context(), turn.ID, 1, 2)
 	p.ok(err)
 	kinds := []string{}
 	for _, event := range events {
 		kinds = append(kinds, event.Kind)
 	}
+
 	if diff := cmp.Diff([]string{"a", "b"}, kinds); diff != "" || !events[0].At.Equal(p.now) {
 		t.Errorf("events %+v", events)
 	}

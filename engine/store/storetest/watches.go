@@ -55,6 +55,7 @@ func watchOwner(t *testing.T, p *probe) {
 	again.ID, again.Data = newID(), json.RawMessage(`{"url":"https://peer.example/new"}`)
 	p.ok(p.Watched.PutWatch(t.Context(), again))
 	watch.Data = again.Data
+
 	for _, c := range []struct {
 		agent, principal, reference string
 		want                        []exchange.Watch
@@ -66,8 +67,10 @@ func watchOwner(t *testing.T, p *probe) {
 		p.ok(err)
 		p.same(c.want, found)
 	}
+
 	p.ok(p.Watched.DeleteWatch(t.Context(), watch.ID))
 	p.ok(p.Watched.DeleteWatch(t.Context(), watch.ID))
+
 	if _, found, err := p.Watched.Watch(t.Context(), watch.ID); found || err != nil {
 		t.Errorf("a deleted watch: %v, %v", found, err)
 	}
@@ -76,13 +79,16 @@ func watchOwner(t *testing.T, p *probe) {
 func watchBounds(t *testing.T, p *probe) {
 	turn := p.message("m1")
 	turn.Reference = "task 1"
+
 	for i := range exchange.MaxWatches {
 		p.ok(p.Watched.PutWatch(t.Context(), p.watch(turn, fmt.Sprint(i))))
 	}
+
 	p.ok(p.Watched.PutWatch(t.Context(), p.watch(turn, "0"))) // in place of another
 	if err := p.Watched.PutWatch(t.Context(), p.watch(turn, "more")); !fault.Is(err, fault.Conflict) {
 		t.Errorf("one too many: %v, want a conflict", err)
 	}
+
 	turn.Reference = "task 2"
 	p.ok(p.Watched.PutWatch(t.Context(), p.watch(turn, "more")))
 }
@@ -96,14 +102,17 @@ func watchChanges(t *testing.T, p *probe) {
 	p.insert(early, late, unwatched)
 	second := p.watch(late, "after the turn")
 	p.ok(p.Watched.PutWatch(t.Context(), second))
+
 	for _, turn := range []exchange.TurnRecord{early, late, unwatched} {
 		p.moveTurn(turn, exchange.StateRunning)
 		p.moveTurn(turn, exchange.StateFailed) // it runs already: nothing moves, nothing is told
 	}
+
 	jobs := p.watchJobs()
 	want := []exchange.WatchJob{
 		{WatchID: first.ID, TurnID: early.ID, State: exchange.StateRunning, At: p.now},
 		{WatchID: second.ID, TurnID: late.ID, State: exchange.StateRunning, At: p.now},
 	}
+
 	p.same(want, jobs)
 }

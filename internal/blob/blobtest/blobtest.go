@@ -53,6 +53,7 @@ func read(t *testing.T, store blob.Store, digest string) []byte {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	content, err := io.ReadAll(file)
 	if err := errors.Join(err, file.Close()); err != nil {
 		t.Fatal(err)
@@ -67,6 +68,7 @@ func roundTrip(t *testing.T, store blob.Store) {
 		if err != nil || digest != digestOf(content[:min(size, 100)]) || stored != int64(min(size, 100)) {
 			t.Fatalf("put: digest %s, %d bytes, %v", digest, stored, err)
 		}
+
 		digest, stored, err = store.Put(t.Context(), bytes.NewReader(content))
 		if err != nil || digest != digestOf(content) || stored != int64(size) {
 			t.Fatalf("put of %d bytes: digest %s, %d bytes, %v", size, digest, stored, err)
@@ -86,6 +88,7 @@ func storedOnce(t *testing.T, store blob.Store) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	second, _, err := store.Put(t.Context(), bytes.NewReader(content))
 	if err != nil || first != second || first != digestOf(content) {
 		t.Fatalf("digests %s and %s, %v", first, second, err)
@@ -132,13 +135,16 @@ func deletes(t *testing.T, store blob.Store) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	for range 2 {
 		if err := store.Delete(t.Context(), digest); err != nil {
 			t.Fatal(err)
 		}
 	}
+
 	_, err = store.Open(t.Context(), digest)
 	wantKind(t, "open", err, fault.NotFound)
+
 	if again, err := store.PutBytes(t.Context(), []byte("to be removed")); err != nil || again != digest {
 		t.Fatalf("put after delete: %s, %v", again, err)
 	}
@@ -177,6 +183,7 @@ func manyWriters(t *testing.T, store blob.Store) {
 			}
 		})
 	}
+
 	group.Wait()
 	if !bytes.Equal(read(t, store, digestOf(content)), content) {
 		t.Error("content came back different")

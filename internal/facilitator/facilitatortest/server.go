@@ -113,14 +113,17 @@ func (w Wallet) Pay(requirement json.RawMessage) json.RawMessage {
 		Amount            string `json:"amount"`
 		Network           string `json:"network"`
 	}
+
 	if err := json.Unmarshal(requirement, &r); err != nil {
 		panic(err)
 	}
+
 	a := authorization{w.Address(), r.PayTo, r.MaxAmountRequired + r.Amount, "0", "99999999999", "0x" + rand.Text()}
 	proof := signed{hex.EncodeToString(ed25519.Sign(w.key, marshal(a))), a}
 	if r.Amount != "" {
 		return marshal(map[string]any{"x402Version": 2, "accepted": requirement, "payload": proof})
 	}
+
 	return marshal(map[string]any{"x402Version": 1, "scheme": "exact", "network": r.Network, "payload": proof})
 }
 
@@ -165,6 +168,7 @@ func (s *Server) judge(c call) string {
 	case s.spent[a.Nonce]:
 		return "invalid_transaction_state"
 	}
+
 	return ""
 }
 
@@ -196,12 +200,15 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request, name string, answ
 		http.Error(w, `{"error":"invalid_payload"}`, http.StatusBadRequest)
 		return
 	}
+
 	s.mutex.Lock()
 	trouble := s.trouble
 	s.mutex.Unlock()
+
 	if trouble != nil && trouble(name, w) {
 		return
 	}
+
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
 	w.Header().Set("Content-Type", "application/json")

@@ -72,6 +72,7 @@ func HTML(size int) map[string]string {
 		"one long word":           fill("a", size),
 		"one entity":              "&" + fill("a", size),
 	}
+
 	for _, piece := range []string{
 		"<ul><li>", "<b>", "<i></p>", "<a href=https://a.test>x", "<font size=1><p>", "<body a=1>", "x</z>", "<table>x<tr>", "<table><tr><td>",
 		"<table><tr><th>", "<a><div>", "<b><i><u><div>x</b>", "<p><button>", "<!--", "<!-->", "<", "&", "&aaaa", "<pre>\n", "<template>",
@@ -81,6 +82,7 @@ func HTML(size int) map[string]string {
 	} {
 		documents["many "+piece] = fill(piece, size)
 	}
+
 	return documents
 }
 
@@ -98,6 +100,7 @@ func Markdown(size int) map[string]string {
 		"small table":           "|a|b|\n|-|-|\n" + fill("|*a*|b|\n", size),
 		"hidden fences":         "- ```\n" + fill("*a_", size), "fences in comments": "<!--\n```\n-->\n" + fill("*a_", size),
 	}
+
 	for _, piece := range []string{
 		"*a_", "*a _", "**a ", "*a **a ", "~~a*", "[", "[a](", "![", "[a](<b", "[](", "[x][y", "` ``", "<", "<a ", "a<!--", "a<?", "a<![CDATA[",
 		"</a ", `<a b="`, "<http:a", ">", "> - ", "- ", "- [ ] ", "1. ", "1) a\n", "[a]: ", "[a]: b '\n", "[a]: <b\n", "&", "www.a", "http://", "a@b.",
@@ -105,6 +108,7 @@ func Markdown(size int) map[string]string {
 	} {
 		documents["many "+piece] = fill(piece, size)
 	}
+
 	return documents
 }
 

@@ -100,16 +100,19 @@ func (i *Issuer) Visit(t testing.TB, address string) url.Values {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	client := http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 	response, err := client.Do(opened)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer response.Body.Close()
+
 	back, err := response.Location()
 	if err != nil {
 		t.Fatalf("status %d: %v", response.StatusCode, err)
 	}
+
 	return back.Query()
 }
 
@@ -130,6 +133,7 @@ func (i *Issuer) keys(w http.ResponseWriter, _ *http.Request) {
 		http.Error(w, err.Error(), http.StatusInternalServerError)
 		return
 	}
+
 	const half = 32
 	answer(w, http.StatusOK, map[string]any{"keys": []any{map[string]string{
 		"kty": "EC", "crv": "P-256", "use": "sig", "alg": "ES256", "kid": i.kid,
@@ -143,6 +147,7 @@ func (i *Issuer) authorize(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "unexpected request", http.StatusBadRequest)
 		return
 	}
+
 	code := rand.Text()
 	i.mutex.Lock()
 	i.codes[code] = request{query.Get("nonce"), query.Get("code_challenge"), query.Get("redirect_uri")}
@@ -161,6 +166,7 @@ func (i *Issuer) token(w http.ResponseWriter, r *http.Request) {
 		id, _ = url.QueryUnescape(id)
 		secret, _ = url.QueryUnescape(secret)
 	}
+
 	begun, known := i.codes[r.PostFormValue("code")]
 	delete(i.codes, r.PostFormValue("code"))
 	sum := sha256.Sum256([]byte(r.PostFormValue("code_verifier")))
@@ -178,9 +184,11 @@ func (i *Issuer) sign(nonce string) string {
 	now := time.Now()
 	claims := map[string]any{"iss": i.URL, "aud": ClientID, "nonce": nonce, "iat": now.Unix(), "exp": now.Add(time.Minute).Unix()}
 	maps.Copy(claims, i.user)
+
 	if i.tamper != nil {
 		i.tamper(claims)
 	}
+
 	signer := i.key
 	if i.forge != nil {
 		signer = i.forge
@@ -198,6 +206,7 @@ func sign(key *ecdsa.PrivateKey, kid string, claims map[string]any) string {
 	if headerErr != nil || bodyErr != nil || signErr != nil {
 		panic("cannot sign in a test")
 	}
+
 	const half = 32
 	signature := make([]byte, 2*half)
 	r.FillBytes(signature[:half])

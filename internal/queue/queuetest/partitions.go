@@ -20,6 +20,7 @@ func onePerPartition(_ *testing.T, p *probe) {
 		}
 		p.add(queue.NewJob{Payload: payload, Partition: partition})
 	}
+
 	jobs := p.expect("a1", "b1", "free1", "free2")
 	p.expect()
 	p.settle(jobs[0], queue.Outcome{Kind: queue.Done})
@@ -110,6 +111,7 @@ func enqueueRacesSettle(t *testing.T, p *probe) {
 			}
 		})
 	}
+
 	watch := newWatch(t)
 	watch.unordered = true
 	work(t, p, watch, producers*each)
@@ -130,9 +132,11 @@ func work(t *testing.T, p *probe, watch *watch, total int64) {
 					t.Errorf("claim: %v", err)
 					return
 				}
+
 				for _, job := range jobs {
 					watch.begin(job)
 				}
+
 				for _, job := range jobs {
 					watch.end(job)
 					if err := p.Store.Settle(ctx, job.Lease, queue.Outcome{Kind: queue.Done}); err != nil {
@@ -143,6 +147,7 @@ func work(t *testing.T, p *probe, watch *watch, total int64) {
 			}
 		})
 	}
+
 	group.Wait()
 	if done.Load() != total {
 		t.Fatalf("%d of %d jobs done: the rest are stuck", done.Load(), total)
@@ -166,18 +171,23 @@ func newWatch(t *testing.T) *watch {
 func (w *watch) begin(job queue.Job) {
 	w.lock.Lock()
 	defer w.lock.Unlock()
+
 	if w.seen[job.ID] || w.running[job.Partition] {
 		w.t.Errorf("job %s of partition %s: given twice, or together with another", job.Payload, job.Partition)
 	}
+
 	w.seen[job.ID], w.running[job.Partition] = true, true
 	if w.unordered {
 		return
 	}
+
 	var number int
 	_, _ = fmt.Sscan(job.Payload, &number)
+
 	if before, ok := w.last[job.Partition]; ok && number != before+1 {
 		w.t.Errorf("partition %s: job %d after job %d", job.Partition, number, before)
 	}
+
 	w.last[job.Partition] = number
 }
 

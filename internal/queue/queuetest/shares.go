@@ -37,6 +37,7 @@ func (p *probe) run(options queue.KindOptions, hold bool) *runner {
 		r.running[job.Payload] = release
 		r.lock.Unlock()
 		r.started <- job.Payload
+
 		if hold {
 			select {
 			case <-release:
@@ -46,6 +47,7 @@ func (p *probe) run(options queue.KindOptions, hold bool) *runner {
 		}
 		return nil
 	})
+
 	ctx, cancel := context.WithCancel(p.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- r.queue.Run(ctx) }()
@@ -60,6 +62,7 @@ func (p *probe) run(options queue.KindOptions, hold bool) *runner {
 			p.Errorf("stop the queue: %v", err)
 		}
 	}
+
 	return r
 }
 
@@ -120,6 +123,7 @@ func groupsShare(t *testing.T, p *probe) {
 	r := p.run(queue.KindOptions{Concurrency: 1}, false)
 	began := r.next(30)
 	r.stop()
+
 	for _, group := range []string{"loud/", "quiet/", "still/"} {
 		if n := count(began, group); n < 9 || n > 11 {
 			t.Errorf("%s began %d of the first 30 runs, want a third: %q", group, n, began)
@@ -133,12 +137,15 @@ func membersShare(t *testing.T, p *probe) {
 	for member := range 4 {
 		p.add(flood("g", fmt.Sprint("quiet", member), 5, false)...)
 	}
+
 	r := p.run(queue.KindOptions{Concurrency: 1}, false)
 	began := r.next(25)
 	r.stop()
+
 	if n := count(began, "g/quiet"); n < 19 {
 		t.Errorf("the four quiet members began %d of 25 runs, want at least 19: %q", n, began)
 	}
+
 	for member := range 4 {
 		var numbers []string
 		for _, payload := range began {
@@ -157,10 +164,12 @@ func guestsBehind(t *testing.T, p *probe) {
 	for guest := range 40 {
 		p.add(flood("g", fmt.Sprint("guest", guest), 2, true)...)
 	}
+
 	p.add(flood("g", "proven", 40, false)...)
 	r := p.run(queue.KindOptions{Concurrency: 1}, false)
 	began := r.next(40)
 	r.stop()
+
 	if n := count(began, "g/guest"); n < 4 || n > 6 {
 		t.Errorf("guests began %d of 40 runs, want an eighth: %q", n, began)
 	}
@@ -173,19 +182,24 @@ func allSlotsUntilOthersWait(t *testing.T, p *probe) {
 	first := r.next(8)
 	p.add(flood("slow", "c", 3, false)...)
 	r.queue.Wake("work")
+
 	if next := r.next(1); count(next, "slow/c") != 1 {
 		t.Fatalf("%q began while another member waited", next)
 	}
+
 	p.add(flood("other", "b", 3, false)...)
 	r.queue.Wake("work")
+
 	if next := r.next(1); count(next, "other/") != 1 {
 		t.Fatalf("%q began while another group waited", next)
 	}
+
 	r.release(first[:4]...)
 	next := r.next(2) // ten run, of eight slots: two of the four are to be had
 	if count(next, "other/") != 2 {
 		t.Errorf("%q began; want those of the group that runs least", next)
 	}
+
 	r.stop()
 }
 
@@ -205,25 +219,31 @@ func limitHolds(t *testing.T, p *probe) {
 		}
 		return 1000
 	}}, true)
+
 	began := r.next(4)
 	if n := count(began, "away/"); n != 1 || !slices.Contains(began, taken[0].Payload) {
 		t.Errorf("%q began; want only %q of the group that is away", began, taken[0].Payload)
 	}
+
 	r.release(began...)
 	began = r.next(4)
 	r.release(began...)
+
 	if count(began, "here/") != 4 {
 		t.Errorf("%q began", began)
 	}
+
 	r.release(r.next(3)...)
 	lock.Lock()
 	limit = 2
 	lock.Unlock()
 	r.queue.Wake("work")
+
 	// Both are claimed at once and run beside each other, so either may say so first.
 	if began := slices.Sorted(slices.Values(r.next(2))); !slices.Equal(began, []string{"away/a 1", "away/a 2"}) {
 		t.Errorf("%q began when the group came back", began)
 	}
+
 	r.stop()
 }
 
@@ -233,13 +253,16 @@ func manyShares(t *testing.T, p *probe) {
 	for member := range members {
 		p.add(flood("wide", fmt.Sprint("m", member), 1, member%2 == 0)...)
 	}
+
 	p.add(flood("other", "x", 3, false)...)
 	r := p.run(queue.KindOptions{Concurrency: 1}, false)
 	began := r.next(members + 3)
 	r.stop()
+
 	if n := count(began[:12], "other/"); n != 3 {
 		t.Errorf("the other group began %d of 12 runs, want its 3: %q", n, began[:12])
 	}
+
 	slices.Sort(began)
 	if len(slices.Compact(began)) != members+3 {
 		t.Error("a job ran twice")
@@ -267,6 +290,7 @@ func reservationsShare(t *testing.T, p *probe) {
 		}
 		return 1000
 	}}, true)
+
 	p.add(queue.NewJob{Payload: "begun", Group: "x", Member: "y"})
 	r.queue.Wake("work")
 	r.release(r.next(1)...) // the queue runs
@@ -276,15 +300,18 @@ func reservationsShare(t *testing.T, p *probe) {
 	if r.queue.Reserve(job("away", "a", false)) != nil {
 		t.Error("a reservation for a group that can have nothing")
 	}
+
 	var reservations []*queue.Reservation
 	for range 10 {
 		if reservation := r.queue.Reserve(job("g", "loud", true)); reservation != nil {
 			reservations = append(reservations, reservation)
 		}
 	}
+
 	if len(reservations) < 3 || len(reservations) > 4 {
 		t.Errorf("one member has %d reservations of 4 places", len(reservations))
 	}
+
 	p.add(flood("g", "loud", 10, true)...)
 	p.add(flood("other", "quiet", 1, false)...)
 	r.queue.Wake("work")
@@ -295,8 +322,10 @@ func reservationsShare(t *testing.T, p *probe) {
 	if count(began, "other/") != 1 {
 		t.Errorf("%q began beside the reservations of the loud one", began)
 	}
+
 	for _, reservation := range reservations {
 		reservation.Free()
 	}
+
 	r.stop()
 }

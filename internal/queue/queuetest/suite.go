@@ -29,10 +29,12 @@ func Claim(ctx context.Context, store queue.Store, owner, kind string, limit int
 			return nil, err
 		}
 	}
+
 	shares, err := store.Shares(ctx, kind, queue.Share{Rank: queue.RankResumed - 1}, 1000)
 	if err != nil {
 		return nil, err
 	}
+
 	var jobs []queue.Job
 	for _, share := range shares {
 		claimed, err := store.Claim(ctx, queue.Claim{
@@ -42,6 +44,7 @@ func Claim(ctx context.Context, store queue.Store, owner, kind string, limit int
 			return jobs, err
 		}
 	}
+
 	return jobs, nil
 }
 
@@ -107,6 +110,7 @@ func (p *probe) add(jobs ...queue.NewJob) {
 			jobs[i].Kind = "work"
 		}
 	}
+
 	if err := p.Enqueue(p.Context(), jobs...); err != nil {
 		p.Fatalf("enqueue: %v", err)
 	}
@@ -136,6 +140,7 @@ func (p *probe) expect(want ...string) []queue.Job {
 	for _, job := range jobs {
 		got = append(got, job.Payload)
 	}
+
 	if diff := cmp.Diff(want, got); len(want)+len(got) > 0 && diff != "" {
 		p.Fatalf("claimed (-want +got):\n%s", diff)
 	}
@@ -154,10 +159,12 @@ func dueInOrder(t *testing.T, p *probe) {
 	for i := range 5 {
 		p.add(queue.NewJob{Payload: fmt.Sprint(i), RunAt: time.Now().Add(time.Duration(i-5) * time.Second)})
 	}
+
 	first := p.claim("work", 2)
 	if len(first) != 2 || first[0].Payload != "0" || first[1].Payload != "1" {
 		t.Fatalf("claimed %+v, want the two that are due longest", first)
 	}
+
 	p.expect("2", "3", "4")
 	p.pass(time.Minute)
 	p.settle(first[0], queue.Outcome{Kind: queue.Done})
@@ -183,9 +190,11 @@ func nextDue(t *testing.T, p *probe) {
 			t.Fatalf("next due in %v, %t, %v; want %v", got, found, err, want)
 		}
 	}
+
 	if _, found, err := p.Store.NextDue(t.Context(), "work"); err != nil || found {
 		t.Fatalf("an empty store has something due: %t, %v", found, err)
 	}
+
 	p.add(queue.NewJob{RunAt: time.Now().Add(10 * time.Hour)})
 	check(10 * time.Hour)
 	p.pass(5 * time.Hour)
@@ -217,10 +226,12 @@ func takenOver(t *testing.T, p *probe) {
 	if second.Attempt != 2 || second.Lease.Fence <= first.Lease.Fence || second.LastError == "" {
 		t.Fatalf("taken over as %+v after %+v", second, first)
 	}
+
 	p.lost(p.Store.Settle(t.Context(), first.Lease, queue.Outcome{Kind: queue.Done}))
 	if held, err := p.Store.Extend(t.Context(), []queue.Lease{first.Lease}, time.Hour); err != nil || len(held) != 0 {
 		t.Fatalf("extended a lost lease: %v, %v", held, err)
 	}
+
 	p.settle(second, queue.Outcome{Kind: queue.Done})
 	p.lost(p.Store.Settle(t.Context(), second.Lease, queue.Outcome{Kind: queue.Done}))
 }
@@ -238,24 +249,29 @@ func extended(t *testing.T, p *probe) {
 	for range 300 {
 		p.add(queue.NewJob{Payload: "a"})
 	}
+
 	for range 3 {
 		for _, job := range p.claim("work", 100) {
 			leases = append(leases, job.Lease)
 		}
 	}
+
 	gone := leases[7]
 	if err := p.Store.Settle(t.Context(), gone, queue.Outcome{Kind: queue.Done}); err != nil {
 		t.Fatal(err)
 	}
+
 	held, err := p.Store.Extend(t.Context(), leases, time.Hour)
 	if err != nil || len(held) != 299 {
 		t.Fatalf("held %d, %v; want 299", len(held), err)
 	}
+
 	for _, lease := range held {
 		if lease == gone {
 			t.Fatal("a settled job's lease is still held")
 		}
 	}
+
 	p.pass(time.Minute)
 	p.expect()
 }
@@ -271,11 +287,13 @@ func outcomes(t *testing.T, p *probe) {
 	if job.Attempt != 2 || job.LastError != "peer said 500" {
 		t.Fatalf("after retry: %+v", job)
 	}
+
 	p.settle(job, queue.Outcome{Kind: queue.Snooze, At: time.Now()})
 	job = p.expect("a")[0]
 	if job.Attempt != 2 {
 		t.Fatalf("after snooze: %+v", job)
 	}
+
 	p.settle(job, queue.Outcome{Kind: queue.Dead, Reason: "no such host"})
 	p.pass(time.Hour)
 	p.expect()

@@ -95,6 +95,7 @@ func keepsClients(t *testing.T, s Setup) {
 			t.Errorf("known %v, difference %s", known, difference)
 		}
 	}
+
 	if _, known, err := s.Store.Client(t.Context(), "b"); known || err != nil {
 		t.Errorf("client b is known %v, %v", known, err)
 	}
@@ -108,6 +109,7 @@ func givesInOrder(t *testing.T, s Setup) {
 	if difference := cmp.Diff(Item("a", "q2"), items[0]); difference != "" {
 		t.Error(difference)
 	}
+
 	pending(t, s, "a", "q2", "q1", "q3")
 	ack(t, s, "a", 1, "q1")
 	pending(t, s, "a", "q2", "q3")
@@ -144,6 +146,7 @@ func filters(t *testing.T, s Setup) {
 		item.SessionID = session
 		must(t, s.Store.Enqueue(t.Context(), item))
 	}
+
 	for _, test := range []struct {
 		query contract.Query
 		want  []string
@@ -158,8 +161,10 @@ func filters(t *testing.T, s Setup) {
 			t.Errorf("%+v gives %v, want %v", test.query, got, test.want)
 		}
 	}
+
 	limited, err := s.Store.Pending(t.Context(), "a", contract.Query{Limit: 2})
 	must(t, err)
+
 	if len(limited) != 2 {
 		t.Errorf("%d items, want the limit of 2", len(limited))
 	}
@@ -174,11 +179,13 @@ func attemptsRemoveNothing(t *testing.T, s Setup) {
 			t.Errorf("kept %v, status %q, want %q", kept, items[0].Status, status)
 		}
 	}
+
 	for client, id := range map[string]string{"b": "q1", "a": "q2"} {
 		if kept, err := s.Store.Attempted(t.Context(), client, id, contract.Failed); kept || err != nil {
 			t.Errorf("attempt for %s of %s: %v, %v", id, client, kept, err)
 		}
 	}
+
 	if items := pending(t, s, "a", "q1"); items[0].Status != contract.Delivered {
 		t.Errorf("another client changed the status to %q", items[0].Status)
 	}
@@ -203,6 +210,7 @@ func leases(t *testing.T, s Setup) {
 			t.Errorf("lease gives %v, want %v", ids(items), want)
 		}
 	}
+
 	lease(2, "q1", "q2")
 	lease(9, "q3")
 	lease(9)
@@ -228,6 +236,7 @@ func acksOnceUnderLoad(t *testing.T, s Setup) {
 	for i := range 20 {
 		names = append(names, fmt.Sprintf("q%02d", i))
 	}
+
 	enqueue(t, s, "a", names...)
 	var group sync.WaitGroup
 	removed := make([]int, 8)
@@ -242,11 +251,13 @@ func acksOnceUnderLoad(t *testing.T, s Setup) {
 			}
 		})
 	}
+
 	group.Wait()
 	total := 0
 	for _, count := range removed {
 		total += count
 	}
+
 	if total != len(names) {
 		t.Errorf("%d items were removed, there were %d", total, len(names))
 	}
@@ -258,6 +269,7 @@ func oneOwnerUnderLoad(t *testing.T, s Setup) {
 	for worker := range errs {
 		group.Go(func() { errs[worker] = s.Store.Enqueue(t.Context(), Item(fmt.Sprintf("c%d", worker), "q1")) })
 	}
+
 	group.Wait()
 	owners := 0
 	for worker, err := range errs {
@@ -267,6 +279,7 @@ func oneOwnerUnderLoad(t *testing.T, s Setup) {
 			t.Errorf("worker %d has %d items and got %v", worker, len(items), err)
 		}
 	}
+
 	if owners != 1 {
 		t.Errorf("%d clients own the item", owners)
 	}
@@ -280,22 +293,26 @@ func clientDies(t *testing.T, s Setup) {
 			t.Fatal(err)
 		}
 	}
+
 	for range 2 { // the first client dies with the items in its hands
 		items, err := b.Pending(t.Context(), "CLI", 0, nil)
 		if err != nil || len(items) != 3 {
 			t.Fatalf("%d items, %v", len(items), err)
 		}
 	}
+
 	if kept, err := b.Attempted(t.Context(), "cli", "q1", true); !kept || err != nil {
 		t.Errorf("attempt: %v, %v", kept, err)
 	}
 	if kept, err := b.Attempted(t.Context(), "cli", "q2", false); !kept || err != nil {
 		t.Errorf("attempt: %v, %v", kept, err)
 	}
+
 	leased, err := b.Lease(t.Context(), "cli", -1, nil, time.Hour)
 	if err != nil || len(leased) != 1 {
 		t.Errorf("a limit below one leased %d, %v", len(leased), err)
 	}
+
 	acked, err := b.Ack(t.Context(), "cli", []string{"q1", "q2", "q3"})
 	if err != nil || acked != 3 {
 		t.Errorf("acked %d, %v", acked, err)
@@ -315,6 +332,7 @@ func filtersSessions(t *testing.T, s Setup) {
 			t.Fatal(err)
 		}
 	}
+
 	for _, test := range []struct {
 		sessions []string
 		want     int

@@ -47,6 +47,7 @@ func playQueue(ctx context.Context, play contract.Bridge, operation string, step
 	case "with_status":
 		return withStatus(step)
 	}
+
 	return nil, fmt.Errorf("unknown operation %q", operation)
 }
 
@@ -55,10 +56,12 @@ func withStatus(step map[string]any) (any, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	status := step["status"]
 	if status == nil {
 		status = step["delivery_status"]
 	}
+
 	changed, err := item.WithStatus(value.Scalar(status))
 	return written(changed, err)
 }

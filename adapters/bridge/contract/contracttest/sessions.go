@@ -46,6 +46,7 @@ func keepsSessionKeysApart(t *testing.T, sessions contract.Sessions) {
 	if one.Imported() != other.Imported() {
 		t.Fatal("the keys of the test must collide in the form of the reference")
 	}
+
 	must(t, sessions.SetSession(t.Context(), one, "s1"))
 	session(t, sessions, other, "")
 	must(t, sessions.SetSession(t.Context(), other, "s2"))

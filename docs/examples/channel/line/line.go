@@ -105,6 +105,7 @@ func (c *Channel) Run(ctx context.Context) error {
 			_ = connection.Close()
 			continue
 		}
+
 		working.Go(func() { one.serve(ctx) })
 	}
 }
@@ -152,6 +153,7 @@ func (c *Channel) inbound(token exchange.Token, agent exchange.AgentProfile, id,
 	if err != nil {
 		return exchange.Inbound{}, fmt.Errorf("encode route: %w", err)
 	}
+
 	sender := bearer.Sender(token, agent, c.node.Domain)
 	sender.Identities[0].Source.Connector = Name
 	return exchange.Inbound{
@@ -188,6 +190,7 @@ func (c *Channel) Deliver(ctx context.Context, delivery exchange.Delivery) (exch
 	if err := json.Unmarshal(delivery.Reply.Route, &kept); err != nil {
 		return exchange.DeliveryReceipt{}, fault.GiveUp("the route cannot be read", err)
 	}
+
 	last := errAbsent
 	for _, one := range c.connected(func(s *session) bool { return s.holder() == kept.Token }) {
 		last = one.answer(ctx, delivery.NativeID, kept.Message, normalized.PlainText(delivery.Reply.Response.Parts))

@@ -59,11 +59,13 @@ func (s *session) serve(ctx context.Context) {
 		if err := s.connection.SetReadDeadline(time.Now().Add(limit)); err != nil || !lines.Scan() {
 			return
 		}
+
 		command, rest, _ := strings.Cut(lines.Text(), " ")
 		about := command
 		if id, _, _ := strings.Cut(rest, " "); command == "SAY" { // a token is not repeated
 			about += " " + id
 		}
+
 		err := s.obey(ctx, command, rest)
 		if err != nil && s.write("- "+about+" "+quoted(fault.Of(err).Public)) != nil || s.holder() == "" {
 			return // who does not say who it is gets one try
@@ -126,10 +128,12 @@ func (s *session) say(ctx context.Context, rest string) error {
 	if err := json.Unmarshal([]byte(quoted), &text); err != nil || id == "" || text == "" {
 		return fault.New(fault.Malformed, `write: SAY id agent "text"`)
 	}
+
 	token, err := s.find(ctx, s.secret)
 	if err != nil {
 		return err
 	}
+
 	agent, known := s.channel.node.Directory.Agent(name)
 	if !known || token.Agent != "" && token.Agent != agent.Name {
 		return fault.Newf(fault.NotFound, "there is no agent %s for this token", name)
@@ -142,6 +146,7 @@ func (s *session) say(ctx context.Context, rest string) error {
 	if _, err := s.channel.node.Receiver.Receive(ctx, in); err != nil {
 		return err
 	}
+
 	return s.write("+ SAY " + id)
 }
 
@@ -160,6 +165,7 @@ func (s *session) answer(ctx context.Context, id, message, text string) error {
 	if err := s.write("ANSWER " + id + " " + message + " " + quoted(text)); err != nil {
 		return err
 	}
+
 	timer := time.NewTimer(maxGot)
 	defer timer.Stop()
 	select {
