@@ -8,13 +8,13 @@ import (
 	"slices"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	"github.com/a2aproject/a2a-go/v2/a2a"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
 
 	"inbox/exchange"
+	"inbox/internal/clip"
 	"inbox/internal/clock"
 	"inbox/internal/httpserver"
 	"inbox/normalized"
@@ -238,14 +238,8 @@ func (f *follower) chunk(text string, last bool) bool {
 
 // cutText returns the first piece of a text, which ends where a character does.
 func cutText(text string) (piece, rest string) {
-	if len(text) <= maxChunk {
-		return text, ""
-	}
-	end := maxChunk
-	for end > maxChunk-utf8.UTFMax && !utf8.RuneStart(text[end]) {
-		end--
-	}
-	return text[:end], text[end:]
+	piece = clip.Bytes(text, maxChunk)
+	return piece, text[len(piece):]
 }
 
 func (f *follower) artifact(artifact *a2a.Artifact, appended, last bool) bool {

@@ -10,6 +10,7 @@ import (
 
 	"inbox/adapters/activitypub/document"
 	"inbox/exchange"
+	"inbox/internal/clip"
 	"inbox/internal/fault"
 	"inbox/internal/httpserver"
 )
@@ -111,7 +112,7 @@ func (c *collections) serveOutbox(w http.ResponseWriter, r *http.Request, agent 
 		return
 	}
 
-	before := document.Clip(query.Get("before"), 64)
+	before := clip.Bytes(query.Get("before"), 64)
 	page := outboxPageDocument{Context: noteContext, ID: id + "?page=true", Type: "OrderedCollectionPage", PartOf: id}
 	if before != "" {
 		page.ID += "&before=" + url.QueryEscape(before)

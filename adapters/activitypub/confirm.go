@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"inbox/adapters/activitypub/document"
+	"inbox/internal/clip"
 	"inbox/internal/fault"
 )
 
@@ -59,7 +60,7 @@ func (v *verifier) confirm(ctx context.Context, in *incoming, signer proven) (pr
 	case fault.Is(err, fault.Unavailable): // our own trouble: the relay shall come again
 		return proven{}, err
 	case err != nil:
-		slog.InfoContext(ctx, "a forwarded activity could not be confirmed", "relay", by.relay, "actor", document.Clip(in.actor, 256), "error", err)
+		slog.InfoContext(ctx, "a forwarded activity could not be confirmed", "relay", by.relay, "actor", clip.Bytes(in.actor, 256), "error", err)
 		return proven{}, fmt.Errorf("%w, and the actor's server does not confirm the activity", errOtherOwner)
 	}
 

@@ -8,6 +8,7 @@ import (
 
 	"inbox/adapters/activitypub/document"
 	"inbox/exchange"
+	"inbox/internal/clip"
 	"inbox/internal/fault"
 	"inbox/normalized"
 )
@@ -198,7 +199,7 @@ func (n *notes) receive(ctx context.Context, in *incoming, q *inboundNote, agent
 		}
 	}
 
-	return "", unavailable(fmt.Errorf("note %s changes too often", document.Clip(q.note, 256)))
+	return "", unavailable(fmt.Errorf("note %s changes too often", clip.Bytes(q.note, 256)))
 }
 
 // reconcile makes of a note what the document that is there already says; nil = it is not taken.

@@ -11,6 +11,7 @@ import (
 	"inbox/adapters/activitypub/document"
 	"inbox/exchange"
 	"inbox/identity"
+	"inbox/internal/clip"
 	"inbox/internal/fault"
 	"inbox/normalized"
 )
@@ -162,7 +163,7 @@ func (n *notes) noteUpdated(ctx context.Context, in *incoming) (string, error) {
 		}
 	}
 
-	return "", unavailable(fmt.Errorf("note %s changes too often", document.Clip(q.note, 256)))
+	return "", unavailable(fmt.Errorf("note %s changes too often", clip.Bytes(q.note, 256)))
 }
 
 // updatedNote returns the embedded note. One that is only named is fetched, if it is one that we have.
@@ -326,7 +327,7 @@ func (n *notes) noteDeleted(ctx context.Context, in *incoming) (string, error) {
 		}
 	}
 
-	return "", unavailable(fmt.Errorf("note %s changes too often", document.Clip(note, 256)))
+	return "", unavailable(fmt.Errorf("note %s changes too often", clip.Bytes(note, 256)))
 }
 
 // markDeleted marks the note first: should the second step be lost, the peer that heard no success repeats both.

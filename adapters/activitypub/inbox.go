@@ -11,6 +11,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promauto"
 
 	"inbox/adapters/activitypub/document"
+	"inbox/internal/clip"
 	"inbox/internal/fault"
 )
 
@@ -54,7 +55,7 @@ func (b *inbox) serveInbox(w http.ResponseWriter, r *http.Request, agent string)
 	in, outcome, err := b.process(w, r, agent)
 	if err != nil {
 		activities.WithLabelValues(countedType(in.kind), refusalOutcome(err)).Inc()
-		slog.DebugContext(r.Context(), "activity refused", "type", document.Clip(in.kind, 64), "actor", document.Clip(in.actor, 256), "error", err)
+		slog.DebugContext(r.Context(), "activity refused", "type", clip.Bytes(in.kind, 64), "actor", clip.Bytes(in.actor, 256), "error", err)
 		if fault.Is(err, fault.Unauthenticated) {
 			b.offerSignatures(w, r)
 		}

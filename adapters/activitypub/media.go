@@ -21,9 +21,9 @@ import (
 	"sync"
 	"time"
 
-	"inbox/adapters/activitypub/document"
 	"inbox/adapters/activitypub/notetext"
 	"inbox/exchange"
+	"inbox/internal/clip"
 	"inbox/internal/fault"
 	"inbox/internal/httpserver"
 	"inbox/normalized"
@@ -133,7 +133,7 @@ func mediaName(part normalized.Part) string {
 		}
 		return r
 	}, strings.ToValidUTF8(name, "_"))
-	if name = document.Clip(strings.Trim(name, ". "), maxMediaName); name != "" && name != "_" {
+	if name = clip.Bytes(strings.Trim(name, ". "), maxMediaName); name != "" && name != "_" {
 		return name
 	}
 	if endings, err := mime.ExtensionsByType(part.MIME); err == nil && len(endings) > 0 {

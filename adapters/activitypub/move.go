@@ -12,6 +12,7 @@ import (
 	"inbox/adapters/activitypub/signature"
 	"inbox/exchange"
 	"inbox/identity"
+	"inbox/internal/clip"
 	"inbox/internal/fault"
 )
 
@@ -142,7 +143,7 @@ func (m *moves) Move(ctx context.Context, agent, target string) (string, error) 
 	case !document.IsActor(doc):
 		return "", fault.Newf(fault.Malformed, "%s is not an account", iri)
 	case document.Text(doc, "movedTo") != "":
-		return "", fault.Newf(fault.Conflict, "%s has moved on to %s itself", iri, document.Clip(document.Text(doc, "movedTo"), 200))
+		return "", fault.Newf(fault.Conflict, "%s has moved on to %s itself", iri, clip.Bytes(document.Text(doc, "movedTo"), 200))
 	case !slices.Contains(document.References(doc["alsoKnownAs"]), own):
 		return "", fault.Newf(fault.Forbidden, "%s does not name %s in alsoKnownAs; add it there as an alias (in Mastodon: Preferences, Account, Moving from a different account), then try again", iri, own)
 	}

@@ -14,6 +14,7 @@ import (
 	"inbox/adapters/activitypub/document"
 	"inbox/adapters/activitypub/notetext"
 	"inbox/exchange"
+	"inbox/internal/clip"
 )
 
 // type: Like, EmojiReact, Dislike, Announce. change: made, undone
@@ -169,7 +170,7 @@ func (i *interactions) flag(ctx context.Context, in *incoming) (string, error) {
 
 	for _, record := range about {
 		record.At, record.Code, record.Principal = i.now(), codeReport, i.principal(in.actor)
-		record.Detail = document.Clip(comment+" ("+strings.Join(objects, " ")+")", 1000)
+		record.Detail = clip.Bytes(comment+" ("+strings.Join(objects, " ")+")", 1000)
 		if err := i.options.Records.Audit(ctx, record); err != nil {
 			return "", unavailable(err)
 		}

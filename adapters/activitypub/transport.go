@@ -20,6 +20,7 @@ import (
 	"inbox/adapters/activitypub/document"
 	"inbox/adapters/activitypub/notetext"
 	"inbox/adapters/activitypub/signature"
+	"inbox/internal/clip"
 	"inbox/internal/fault"
 	"inbox/internal/safehttp"
 )
@@ -187,7 +188,7 @@ func detailOf(response *http.Response) string {
 	if body := notetext.Visible(strings.ToValidUTF8(string(text), ""), 400); body != "" && response.StatusCode/100 != 2 {
 		detail += ": " + body
 	}
-	return document.Clip(detail, 512)
+	return clip.Bytes(detail, 512)
 }
 
 // maxRetryAfter bounds how long another server may put us off.

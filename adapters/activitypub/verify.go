@@ -12,6 +12,7 @@ import (
 
 	"inbox/adapters/activitypub/document"
 	"inbox/adapters/activitypub/signature"
+	"inbox/internal/clip"
 	"inbox/internal/fault"
 )
 
@@ -206,7 +207,7 @@ func publicReason(err error) string {
 	case errors.Is(err, errNotFetched):
 		return "the key could not be fetched"
 	}
-	return document.Clip(err.Error(), 200)
+	return clip.Bytes(err.Error(), 200)
 }
 
 // verifyProofs demands one proof by the actor that is right. alone: nothing but the proof says that the actor did it.

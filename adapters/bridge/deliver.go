@@ -17,6 +17,7 @@ import (
 
 	"inbox/adapters/bridge/contract"
 	"inbox/exchange"
+	"inbox/internal/clip"
 	"inbox/internal/fault"
 	"inbox/internal/queue"
 	"inbox/internal/webhooksignature"
@@ -90,7 +91,7 @@ func (o *outbox) itemOf(reply exchange.Reply, r route) (contract.Item, error) {
 		content = "(The answer has no text.)"
 	}
 	if len(content) > contract.MaxContentBytes {
-		content = cut(content, contract.MaxContentBytes-64) + "\n\n(The answer was longer and is cut here.)"
+		content = clip.Bytes(content, contract.MaxContentBytes-64) + "\n\n(The answer was longer and is cut here.)"
 	}
 
 	client := r.Client
@@ -140,14 +141,6 @@ func plainJSON(value any) (plain any) {
 		return nil
 	}
 	return plain
-}
-
-// cut shortens a text to at most size bytes, not inside of a character.
-func cut(text string, size int) string {
-	for size > 0 && text[size]&0xC0 == 0x80 {
-		size--
-	}
-	return text[:size]
 }
 
 var callbacks = promauto.NewCounterVec(prometheus.CounterOpts{

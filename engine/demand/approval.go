@@ -13,6 +13,7 @@ import (
 	"unicode/utf8"
 
 	"inbox/exchange"
+	"inbox/internal/clip"
 	"inbox/internal/fault"
 	"inbox/normalized"
 	"inbox/policypart"
@@ -229,14 +230,7 @@ func reasonText(text string) (string, error) {
 
 // beginning returns the first bytes of a text, cut between two characters.
 func beginning(text string, limit int) string {
-	text = strings.TrimSpace(text)
-	if len(text) <= limit {
-		return text
-	}
-	for limit > 0 && !utf8.RuneStart(text[limit]) {
-		limit--
-	}
-	return text[:limit] + "…"
+	return clip.Marked(strings.TrimSpace(text), limit, "…")
 }
 
 // Approvals lists what waits for the decision of an approver or the operator, newest first; with filter.All also what

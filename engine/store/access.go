@@ -8,6 +8,7 @@ import (
 	"github.com/google/uuid"
 
 	"inbox/exchange"
+	"inbox/internal/clip"
 	"inbox/internal/fault"
 )
 
@@ -115,17 +116,7 @@ func (s auditStore) Audit(ctx context.Context, record exchange.AuditRecord) erro
 }
 
 // short makes a text storable and cuts it between two characters.
-func short(text string, limit int) string {
-	text = cleaned(text)
-	if len(text) <= limit {
-		return text
-	}
-
-	for limit > 0 && !utf8.RuneStart(text[limit]) {
-		limit--
-	}
-	return text[:limit]
-}
+func short(text string, limit int) string { return clip.Bytes(cleaned(text), limit) }
 
 // AuditRecords lists audit records, newest first, at most 500.
 func (s auditStore) AuditRecords(ctx context.Context, filter exchange.AuditFilter) ([]exchange.AuditRecord, error) {

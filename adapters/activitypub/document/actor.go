@@ -3,6 +3,8 @@ package document
 import (
 	"errors"
 	"strings"
+
+	"inbox/internal/clip"
 )
 
 // Actor is an actor as its document describes it. All strings are copies: a piece of the document would keep its whole
@@ -41,12 +43,12 @@ func (r *Actor) Automated() bool { return r.Type == "Service" || r.Type == "Appl
 
 // ReadActor reads an actor document. It does not judge where the document came from.
 func ReadActor(doc Object) (Actor, error) {
-	copied := func(o Object, name string, limit int) string { return strings.Clone(Clip(Text(o, name), limit)) }
+	copied := func(o Object, name string, limit int) string { return strings.Clone(clip.Bytes(Text(o, name), limit)) }
 	read := Actor{
-		ID: copied(doc, "id", MaxIRIBytes), Type: strings.Clone(Clip(Type(doc), 64)),
+		ID: copied(doc, "id", MaxIRIBytes), Type: strings.Clone(clip.Bytes(Type(doc), 64)),
 		Username: copied(doc, "preferredUsername", 256), Name: copied(doc, "name", 1024),
 		URL: strings.Clone(Href(doc["url"])), Inbox: copied(doc, "inbox", MaxIRIBytes),
-		Followers: strings.Clone(Clip(Reference(doc["followers"]), MaxIRIBytes)), WebFinger: copied(doc, "webfinger", 320),
+		Followers: strings.Clone(clip.Bytes(Reference(doc["followers"]), MaxIRIBytes)), WebFinger: copied(doc, "webfinger", 320),
 		Language: actorLanguage(doc), Keys: ReadKeys(doc),
 	}
 	if !IsActor(doc) || read.ID == "" || read.Inbox == "" {
@@ -108,7 +110,7 @@ const maxActorKeys = 16
 // ReadKey reads one key, which may be only its id, and the owner that it names.
 func ReadKey(entry any) (key PublishedKey, owner string) {
 	if id, isText := entry.(string); isText {
-		return PublishedKey{ID: strings.Clone(Clip(id, MaxIRIBytes))}, ""
+		return PublishedKey{ID: strings.Clone(clip.Bytes(id, MaxIRIBytes))}, ""
 	}
 	doc, _ := entry.(Object)
 	material := Text(doc, "publicKeyPem")
@@ -119,7 +121,7 @@ func ReadKey(entry any) (key PublishedKey, owner string) {
 	if owner = Reference(doc["owner"]); owner == "" {
 		owner = Reference(doc["controller"])
 	}
-	return PublishedKey{ID: strings.Clone(Clip(Text(doc, "id"), MaxIRIBytes)), Material: strings.Clone(Clip(material, 16<<10))}, owner
+	return PublishedKey{ID: strings.Clone(clip.Bytes(Text(doc, "id"), MaxIRIBytes)), Material: strings.Clone(clip.Bytes(material, 16<<10))}, owner
 }
 
 // Key finds a key by its id. An actor may list one key both ways.

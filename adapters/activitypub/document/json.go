@@ -11,6 +11,7 @@ import (
 	"unicode/utf16"
 	"unicode/utf8"
 
+	"inbox/internal/clip"
 	"inbox/internal/fault"
 )
 
@@ -159,7 +160,7 @@ func (s *scanner) member(into Object, depth int, keep bool) error {
 
 	context := name == "@context"
 	if keep && len(name) > 0 && name[0] == '@' && !context && (s.foreign == 0 || !slices.Contains(typing, name)) {
-		return s.fail("JSON-LD keyword " + strconv.Quote(Clip(name, 40)))
+		return s.fail("JSON-LD keyword " + strconv.Quote(clip.Bytes(name, 40)))
 	}
 
 	prefixed := strings.Contains(name, ":")
@@ -168,7 +169,7 @@ func (s *scanner) member(into Object, depth int, keep bool) error {
 	}
 
 	if keep && disguised(name, depth) {
-		return s.fail("name " + strconv.Quote(Clip(name, 40)) + " in another case")
+		return s.fail("name " + strconv.Quote(clip.Bytes(name, 40)) + " in another case")
 	}
 
 	value, err := s.value(depth+1, keep && !context)
@@ -184,7 +185,7 @@ func (s *scanner) member(into Object, depth int, keep bool) error {
 		return nil
 	}
 	if _, twice := into[name]; twice {
-		return s.fail("duplicate name " + strconv.Quote(Clip(name, 40)))
+		return s.fail("duplicate name " + strconv.Quote(clip.Bytes(name, 40)))
 	}
 
 	into[name] = value

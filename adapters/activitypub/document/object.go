@@ -213,14 +213,3 @@ func Encode(document any) ([]byte, error) {
 	}
 	return bytes.TrimSuffix(out.Bytes(), []byte("\n")), nil
 }
-
-// Clip cuts text to at most limit bytes without splitting a character.
-func Clip(text string, limit int) string {
-	if len(text) <= limit {
-		return text
-	}
-	for limit > 0 && !utf8.RuneStart(text[limit]) {
-		limit--
-	}
-	return text[:limit]
-}

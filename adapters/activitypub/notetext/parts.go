@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"inbox/adapters/activitypub/document"
+	"inbox/internal/clip"
 	"inbox/normalized"
 )
 
@@ -58,7 +59,7 @@ func attachment(entry any) (normalized.Part, bool) {
 
 	// The contract wants https for files by URL; plain http occurs on development servers only and stays a link.
 	if !document.IsA(attached, fileTypes...) || !strings.HasPrefix(href, "https://") {
-		return normalized.Part{Kind: normalized.PartLink, URL: href, Title: document.Clip(name, 512)}, true
+		return normalized.Part{Kind: normalized.PartLink, URL: href, Title: clip.Bytes(name, 512)}, true
 	}
 
 	return normalized.Part{
@@ -213,7 +214,7 @@ func Poll(note document.Object, now time.Time) string {
 func votes(choice document.Object) string {
 	replies := document.Embedded(choice["replies"])
 	if count, isNumber := replies["totalItems"].(json.Number); isNumber {
-		return " (" + document.Clip(count.String(), 20) + ")"
+		return " (" + clip.Bytes(count.String(), 20) + ")"
 	}
 	return ""
 }

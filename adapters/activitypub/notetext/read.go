@@ -13,6 +13,7 @@ import (
 	"golang.org/x/text/unicode/norm"
 
 	"inbox/adapters/activitypub/document"
+	"inbox/internal/clip"
 	"inbox/internal/markup"
 	"inbox/normalized"
 )
@@ -85,7 +86,7 @@ func (r Reader) Literal(content string) string {
 			return -1
 		}
 		return c
-	}, strings.ReplaceAll(document.Clip(content, maxHTMLBytes), "\r\n", "\n"))))
+	}, strings.ReplaceAll(clip.Bytes(content, maxHTMLBytes), "\r\n", "\n"))))
 	return r.WithoutAddress(text)
 }
 
@@ -330,7 +331,7 @@ func innerText(n *html.Node) string {
 		}
 	}
 
-	return document.Clip(out.String(), document.MaxIRIBytes)
+	return clip.Bytes(out.String(), document.MaxIRIBytes)
 }
 
 // hidden are elements whose content no reader saw, and Mastodon's fallback line for quotes.
@@ -380,13 +381,13 @@ func Visible(text string, limit int) string {
 		}
 		return r
 	}, text)
-	return document.Clip(norm.NFC.String(strings.TrimSpace(clean)), limit)
+	return clip.Bytes(norm.NFC.String(strings.TrimSpace(clean)), limit)
 }
 
 // AsksNoBots looks for #nobot in a profile, the fediverse's word for "do not write to me unasked". Servers write a hashtag
 // as a link around a part of it.
 func AsksNoBots(summary string) bool {
-	text := Plain(document.Clip(summary, 32<<10), Reader{IsUs: func(string) bool { return false }})
+	text := Plain(clip.Bytes(summary, 32<<10), Reader{IsUs: func(string) bool { return false }})
 	for word := range strings.FieldsSeq(strings.ToLower(text)) {
 		if word = strings.TrimRight(word, ".,;:!?)"); word == "#nobot" || word == "#nobots" {
 			return true

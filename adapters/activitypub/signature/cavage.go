@@ -11,7 +11,7 @@ import (
 	"strings"
 	"time"
 
-	"inbox/adapters/activitypub/document"
+	"inbox/internal/clip"
 )
 
 // cavageSignature is a parsed Signature header of draft-cavage-http-signatures-12.
@@ -227,7 +227,7 @@ func (s *cavageSignature) checkCovered(r Request, name string) error {
 	case name[0] == '(':
 		return errors.New("signature covers an unknown component")
 	case len(r.Header.Values(name)) == 0:
-		return errors.New("signature covers a header that is absent: " + document.Clip(name, 64))
+		return errors.New("signature covers a header that is absent: " + clip.Bytes(name, 64))
 	}
 
 	return nil

@@ -13,6 +13,7 @@ import (
 	"github.com/dunglas/httpsfv"
 
 	"inbox/adapters/activitypub/document"
+	"inbox/internal/clip"
 )
 
 // maxLabels is how many signatures of one RFC 9421 request are looked at.
@@ -249,7 +250,7 @@ func componentValue(r Request, name string) (string, error) {
 
 	values := r.Header.Values(name)
 	if name[0] == '@' || name != strings.ToLower(name) || len(values) == 0 {
-		return "", errors.New("signature covers something that is absent or unknown: " + document.Clip(name, 64))
+		return "", errors.New("signature covers something that is absent or unknown: " + clip.Bytes(name, 64))
 	}
 	return joined(values), nil
 }
