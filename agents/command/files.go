@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 
 	"inbox/agents"
@@ -29,7 +30,7 @@ func place(ctx context.Context, turn agents.Turn) (p placed, err error) {
 
 	parts := turn.Message.Parts
 	if turn.Message.ReceivedTrace != nil {
-		parts = append(parts[:len(parts):len(parts)], turn.Message.ReceivedTrace.Parts...)
+		parts = append(slices.Clip(parts), turn.Message.ReceivedTrace.Parts...)
 	}
 
 	defer func() {

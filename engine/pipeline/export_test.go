@@ -11,7 +11,7 @@ import (
 
 // WithHistory is withHistory for tests that need a real store.
 func (s *Service) WithHistory(ctx context.Context, agent agents.Entry, turn exchange.TurnRecord) (normalized.Message, *int, error) {
-	return s.runner.history.withHistory(ctx, agent, turn)
+	return s.history.withHistory(ctx, agent, turn)
 }
 
 // HistoryOf writes exchanges as turns of a history, untrimmed.
