@@ -45,8 +45,12 @@ func TestConsentByMailResumesTheQuestion(t *testing.T) {
 		if replies, _ := p.outbox.repliesTo(id); len(replies) != 2 {
 			t.Errorf("%d mails came; want the demand and the answer", len(replies))
 		}
-		if resolution := agent.last(t).PolicyResolution; resolution == nil || resolution.InReplyToState != "" || resolution.ResolvedBy == nil {
-			t.Errorf("the agent got the resolution %+v; want one without the state", resolution)
+		if resolution := agent.last(t).PolicyResolution; resolution == nil || resolution.InReplyToState != "table-7" || resolution.ResolvedBy == nil ||
+			string(resolution.Data["com.example.table"]) != `{"seats":2}` {
+			t.Errorf("the agent got the resolution %+v; want one with the state and the data of its own demand", resolution)
+		}
+		if strings.Contains(string(demand.Raw), "table-7") {
+			t.Error("the asker sees the state that the agent issued")
 		}
 		if status, _ := page(t, http.MethodPost, link, map[string][]string{"decision": {"grant"}}); status < http.StatusBadRequest {
 			t.Errorf("the same link granted twice: %d", status)

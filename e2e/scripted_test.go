@@ -106,6 +106,7 @@ func asksForConsent(message normalized.Message) normalized.Response {
 	return demanding(policypart.Part{
 		Kind: policypart.ConsentRequired, Title: "May I book a table?", ActionLabel: "Answer here",
 		Message: "I want to book a table for two in your name.", Scopes: []string{"calendar.write"},
+		Data: map[string]json.RawMessage{"dev.mentionable.state": json.RawMessage(`"table-7"`), "com.example.table": json.RawMessage(`{"seats":2}`)},
 	})
 }
 

@@ -36,7 +36,9 @@ const (
 
 // Keys that this package puts into the data of parts and resolutions.
 const (
-	StateKey    = "dev.mentionable.state"    // of a presented part: the state as a string, for peers that answer by message
+	// StateKey is the state as a string: of a presented part, for peers that answer by message, that of the server; of a part that the
+	// agent issues its own, which it gets back in the resolution.
+	StateKey    = "dev.mentionable.state"
 	NumberKey   = "dev.mentionable.demand"   // of a resolution: {"id","number","paid"}; carries the count of demands through a turn's runs
 	IdentityKey = "dev.mentionable.identity" // of a resolution: the identity that a login proved, shaped like evidence
 	PaymentKey  = "dev.mentionable.payment"  // of a resolution: {"payer","network","scheme","amount","asset","pay_to"}

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"log/slog"
+	"maps"
 	"strings"
 	"time"
 
@@ -20,6 +21,7 @@ import (
 type notes struct {
 	Number       int      `json:"number"`                  // counts the demands of a turn from 1
 	Paid         string   `json:"paid,omitempty"`          // id of the turn's paid demand, whose money is captured at the end
+	State        string   `json:"state,omitempty"`         // that the agent issued with its demand; it gets it back with the resolution
 	Locale       string   `json:"locale,omitempty"`        // of the asker's profile
 	Address      string   `json:"address,omitempty"`       // of the asker
 	AgentAddress string   `json:"agent_address,omitempty"` // @agent@domain
@@ -125,11 +127,29 @@ func ended(i policypart.Issuance, d deed, now time.Time) policypart.Issuance {
 
 	i.UpdatedAt = now
 	i.Resolution = &policypart.Resolution{
-		Kind: i.Kind, Outcome: d.outcome, ResolvedAt: identity.At(now), ResolvedBy: d.by, Receipt: d.receipt,
-		Data: withData(d.data, NumberKey, next),
+		Kind: i.Kind, InReplyToState: kept.State, Outcome: d.outcome, ResolvedAt: identity.At(now), ResolvedBy: d.by, Receipt: d.receipt,
+		Data: withData(answeredData(i.Part.Data, d.data), NumberKey, next),
 	}
 
 	return i
+}
+
+// reserved begins the keys of data that this server writes: what an agent writes there never passes for what was found out.
+const reserved = "dev.mentionable."
+
+// answeredData is what the agent put into its own demand, so that it can tell which one was met, and what the server found out.
+func answeredData(asked, found map[string]json.RawMessage) map[string]json.RawMessage {
+	data := maps.Clone(found)
+	for key, value := range asked {
+		if strings.HasPrefix(key, reserved) {
+			continue
+		}
+		if data == nil {
+			data = map[string]json.RawMessage{}
+		}
+		data[key] = value
+	}
+	return data
 }
 
 // granted returns the ending that lets the parked turn go on.

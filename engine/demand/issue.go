@@ -47,6 +47,9 @@ func (s *issuer) issue(turn exchange.TurnRecord, part policypart.Part, held *dra
 		return policypart.Issuance{}, err
 	}
 
+	if kept.State, err = ownState(part); err != nil {
+		return policypart.Issuance{}, err
+	}
 	kept.Address, kept.AgentAddress, kept.Draft = turn.Message.Sender.Address, turn.Message.Recipient, held
 	if profile := turn.Message.Sender.Profile; profile != nil {
 		kept.Locale = profile.Locale
@@ -70,6 +73,22 @@ func (s *issuer) issue(turn exchange.TurnRecord, part policypart.Part, held *dra
 	demands.WithLabelValues(issuance.Kind, "issued").Inc()
 	return issuance, nil
 }
+
+// ownState returns the state that the agent issued with its demand (message contract, section 9), empty when it issued none. The asker
+// never sees it: the state of the demand's address is another one, which the server made.
+func ownState(part policypart.Part) (state string, err error) {
+	written, has := part.Data[StateKey]
+	if !has {
+		return "", nil
+	}
+	if err := json.Unmarshal(written, &state); err != nil || len(state) > maxOwnState {
+		return "", unmeetable(fmt.Errorf("data %q must be a text of at most %d bytes", StateKey, maxOwnState))
+	}
+	return state, nil
+}
+
+// maxOwnState bounds the state that an agent issues itself, in bytes: as long as an address may be.
+const maxOwnState = 2 << 10
 
 // Hold makes the demand for a finished answer that an approver has to release. Combined means that the answers of other
 // agents are in it already. Errors are final faults: the answer is too large to be kept, or too many were held.

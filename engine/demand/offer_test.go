@@ -3,6 +3,7 @@ package demand
 import (
 	"encoding/json"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -53,6 +54,40 @@ func TestOfferGrantsWithTheAskersIdentity(t *testing.T) {
 	ending, err = b.Offer(t.Context(), answering(parked, token, policypart.ConsentRequired, "denied"), exchange.TurnRecord{})
 	if err != nil || ending.Resume || ending.Response.InReplyTo != "answer-1" || ending.Issuance.Status != policypart.StatusDenied {
 		t.Fatalf("%+v %v", ending, err)
+	}
+}
+
+// TestAgentGetsBackWhatItIssued: the state and the data of its own demand, and nothing of it passes for what the server found out.
+func TestAgentGetsBackWhatItIssued(t *testing.T) {
+	b := setup(t)
+	part := consent()
+	part.Data = map[string]json.RawMessage{
+		StateKey: json.RawMessage(`"my own state"`), "com.example.order": json.RawMessage(`{"number":7}`), IdentityKey: json.RawMessage(`{"subject":"mallory"}`),
+	}
+	parked := turnOf("1", "alice")
+	issuance, token := b.park(t, parked, part)
+	presented, err := json.Marshal(b.Present(issuance.Part))
+	if err != nil || strings.Contains(string(presented), "my own state") || !strings.Contains(string(presented), token) {
+		t.Errorf("the asker sees %s, %v; want the state of the server and not that of the agent", presented, err)
+	}
+
+	ending, err := b.Offer(t.Context(), answering(parked, token, policypart.ConsentRequired, "granted"), parked)
+	if err != nil {
+		t.Fatal(err)
+	}
+	resolution := ending.Issuance.Resolution
+	if resolution.InReplyToState != "my own state" || string(resolution.Data["com.example.order"]) != `{"number":7}` || resolution.Data[IdentityKey] != nil {
+		t.Errorf("the agent gets back %+v", resolution)
+	}
+	if _, err := b.Offer(t.Context(), answering(parked, "my own state", policypart.ConsentRequired, "granted"), parked); err == nil {
+		t.Error("the agent's own state opens its demand")
+	}
+
+	for _, wrong := range []string{`7`, `{"a":1}`, `"` + strings.Repeat("x", maxOwnState+1) + `"`} {
+		part.Data[StateKey] = json.RawMessage(wrong)
+		if _, err := b.Issue(turnOf("2", "alice"), part); err == nil {
+			t.Errorf("the state %.20s is taken", wrong)
+		}
 	}
 }
 
