@@ -58,8 +58,8 @@ type Turn struct {
 	Requests ToolRequests
 }
 
-// Files are the bytes of one turn: those to which its message, the answers of other agents in it and its history refer by digest, and
-// the native original (Message.Raw).
+// Files are the bytes of one turn: those to which its message and the answers of other agents in it refer by digest, and the native
+// original (Message.Raw).
 type Files interface {
 	// Address returns an address under which a program elsewhere reads a content of the turn until it expires, without further proof;
 	// "" where there is none.

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode"
 
 	"inbox/identity"
 	"inbox/internal/clip"
@@ -49,7 +50,7 @@ const maxFileName = 200
 func FileName(name string) string {
 	name = path.Base(strings.ReplaceAll(name, `\`, "/"))
 	name = strings.Map(func(r rune) rune {
-		if r < ' ' || r == 0x7f || strings.ContainsRune(`"/<>|:*?`, r) {
+		if !unicode.IsGraphic(r) || strings.ContainsRune(`"/<>|:*?`, r) { // marks that turn the direction of a text are not graphic
 			return '_'
 		}
 		return r

@@ -219,7 +219,7 @@ func newSigningKey(t *testing.T, issuer string) identity.SigningKey {
 	return key
 }
 
-// attest signs that somebody is a member, after the change.
+// attest signs that a person is a member, after the change.
 func (c *connector) attest(t *testing.T, audience string, key identity.SigningKey, change func(*identity.Evidence)) identity.Evidence {
 	t.Helper()
 	e := identity.Evidence{

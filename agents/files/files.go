@@ -60,7 +60,7 @@ func (s *Service) Of(turn exchange.TurnRecord, expires time.Time) *Turn {
 	return &Turn{service: s, turn: turn, expires: expires}
 }
 
-// Address returns an address that opens a content of the turn. Whoever has it may read: it cannot be guessed, and names neither turn
+// Address returns an address that opens a content of the turn. Its holder may read: it cannot be guessed, and names neither turn
 // nor content. It opens nothing once the content left the message, because that was edited or erased.
 func (t *Turn) Address(digest string) (string, time.Time) {
 	sealed := t.service.options.Seal(capability{t.turn.ID, digest, t.expires.Truncate(time.Second)}.bytes(), purpose)

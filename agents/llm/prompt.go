@@ -90,7 +90,7 @@ func contents(parts []normalized.Part) string {
 	return noText
 }
 
-// told are contents of somebody else, with what tools returned that a chat client ran itself.
+// told are contents of another speaker, with what tools returned that a chat client ran itself.
 func told(parts []normalized.Part) string {
 	pieces := []string{contents(parts)}
 	for i := range parts {

@@ -264,7 +264,7 @@ func (a *Agent) take(ctx context.Context) (*turn, error) {
 	}
 }
 
-// claim takes one offer unless somebody was faster.
+// claim takes one offer unless another caller was faster.
 func (a *Agent) claim(ctx context.Context, run string, value []byte) (*turn, error) {
 	var offered offer
 	if err := decode(value, &offered); err != nil {

@@ -133,7 +133,7 @@ func (w *watch) broken(ctx context.Context, err error) error {
 	return err
 }
 
-// giveBack lets a turn wait without a run that no program took and none is there to take. Not returned = somebody was faster.
+// giveBack lets a turn wait without a run that no program took and none is there to take. Not returned = another caller was faster.
 func (w *watch) giveBack(ctx context.Context) (returned bool, err error) {
 	closed, err := w.rows.first(ctx, runSpace+w.mine.Run, claimKey, claim{Closed: true}, nil, w.mine.Until)
 	if err != nil || !closed {
@@ -143,7 +143,7 @@ func (w *watch) giveBack(ctx context.Context) (returned bool, err error) {
 	return true, agents.ErrNoWorker
 }
 
-// tooLate ends a run that no program took, or whose program is silent. Not decided = somebody was faster.
+// tooLate ends a run that no program took, or whose program is silent. Not decided = another caller was faster.
 func (w *watch) tooLate(ctx context.Context) (decided bool, err error) {
 	if !w.taken {
 		closed, err := w.rows.first(ctx, runSpace+w.mine.Run, claimKey, claim{Closed: true}, nil, w.mine.Until)

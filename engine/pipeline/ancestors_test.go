@@ -55,10 +55,44 @@ func TestLateThreadsHaveTheirBeginning(t *testing.T) {
 				t.Errorf("saw %q, want %q", c.got, c.want)
 			}
 		}
+		e.toldAgain(t, "m3@peer.test", "first second hello m1 re: hello m1 hello m2 re: hello m2 between")
 		if searches.Load() != 4 {
 			t.Errorf("%d searches for 4 turns", searches.Load())
 		}
 	})
+}
+
+// toldAgain reads what an agent was told, and the message of a turn that never ran: neither asks other servers.
+func (e *engine) toldAgain(t *testing.T, message, want string) {
+	t.Helper()
+	turns, err := e.store.Turns(t.Context(), exchange.TurnFilter{Limit: 10})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, one := range turns {
+		turn, err := e.store.Turn(t.Context(), one.ID)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if turn.Message.ID != message {
+			continue
+		}
+
+		again, err := e.pipeline.Told(t.Context(), turn)
+		var said []string
+		for _, one := range again.History {
+			said = append(said, normalized.PlainText(one.Parts))
+		}
+		if got := strings.Join(words(strings.Join(said, " ")), " "); err != nil || got != want {
+			t.Errorf("told again %q, %v; want %q", got, err, want)
+		}
+		turn.ID, turn.ThreadID = "01a20969-0000-7000-8000-000000000000", "a thread that did not begin"
+		if never, err := e.pipeline.Told(t.Context(), turn); err != nil || len(never.History) > 0 {
+			t.Errorf("a turn that never ran was told %v, %v", never.History, err)
+		}
+		return
+	}
+	t.Fatalf("there is no turn of %s", message)
 }
 
 // TestBeginningStaysWhileTheThreadGoesOn: each turn gives what was said before its thread its whole life again, a day apart.

@@ -81,6 +81,13 @@ type historian struct{ *core }
 // withHistory returns the message as the agent sees it: with the trimmed history of its thread, or of its sender's
 // conversations where the agent's history follows the person.
 func (s *historian) withHistory(ctx context.Context, agent agents.Entry, turn exchange.TurnRecord) (normalized.Message, *int, error) {
+	return s.joined(ctx, agent, turn, s.ancestors)
+}
+
+// joined is withHistory with what was said where this server was not told, as lookUp finds it.
+func (s *historian) joined(
+	ctx context.Context, agent agents.Entry, turn exchange.TurnRecord, lookUp func(context.Context, exchange.TurnRecord, bool) (*ancestry, error),
+) (normalized.Message, *int, error) {
 	message := turn.Message
 	query, err := s.threadQuery(ctx, agent, turn)
 	if err != nil {
@@ -94,7 +101,7 @@ func (s *historian) withHistory(ctx context.Context, agent agents.Entry, turn ex
 		}
 	}
 
-	told, err := s.ancestors(ctx, turn, excerpt.Total > 0)
+	told, err := lookUp(ctx, turn, excerpt.Total > 0)
 	if err != nil || excerpt.Total+told.messages() == 0 {
 		return message, nil, err
 	}
@@ -238,17 +245,15 @@ func ancestorKey(turn exchange.TurnRecord) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// ancestors returns what is known of the thread, and searches for what was said before this turn if it entered late. Turns
-// of a thread run one at a time, so no other run writes the document.
-func (s *historian) ancestors(ctx context.Context, turn exchange.TurnRecord, begun bool) (*ancestry, error) {
+// kept returns what is known of the thread. It asks no other server and writes nothing, so that it may be read while the turn runs.
+func (s *historian) kept(ctx context.Context, turn exchange.TurnRecord, begun bool) (*ancestry, error) {
 	known := new(ancestry)
 	historian, is := s.options.Channels.Channel(turn.Channel).(exchange.Historian)
 	if !is || s.options.Documents == nil {
 		return known, nil
 	}
 
-	late := historian.Late(turn)
-	if !late && !begun {
+	if !begun && !historian.Late(turn) {
 		return known, nil
 	}
 
@@ -263,10 +268,22 @@ func (s *historian) ancestors(ctx context.Context, turn exchange.TurnRecord, beg
 		}
 	}
 
-	if late && !known.of(turn.ID).Done {
+	return known, nil
+}
+
+// ancestors returns what is known of the thread, and searches for what was said before this turn if it entered late. Turns
+// of a thread run one at a time, so no other run writes the document.
+func (s *historian) ancestors(ctx context.Context, turn exchange.TurnRecord, begun bool) (*ancestry, error) {
+	known, err := s.kept(ctx, turn, begun)
+	historian, is := s.options.Channels.Channel(turn.Channel).(exchange.Historian)
+	if err != nil || !is || s.options.Documents == nil {
+		return known, err
+	}
+
+	if historian.Late(turn) && !known.of(turn.ID).Done {
 		return known, s.search(ctx, historian, turn, known)
 	}
-	if found && time.Since(known.Kept) > ancestorRenewal {
+	if len(known.Turns) > 0 && time.Since(known.Kept) > ancestorRenewal {
 		return known, s.writeAncestors(ctx, turn, known)
 	}
 

@@ -389,13 +389,14 @@ func (s *runner) files(turn exchange.TurnRecord, agent agents.Entry) agents.File
 	return s.options.Files(turn, time.Now().Add(agent.Settings.TimeLimit+filesMargin))
 }
 
-// Told returns the message of a turn as its agent is told it, with the history of its thread. NotFound when its agent is not here.
+// Told returns the message of a turn as its agent is told it, with the history of its thread as far as it is here: unlike a run it asks
+// no other server. NotFound when its agent is not here.
 func (s *runner) Told(ctx context.Context, turn exchange.TurnRecord) (normalized.Message, error) {
 	agent, known := s.options.Agents.Lookup(turn.Agent)
 	if !known {
 		return normalized.Message{}, fault.Newf(fault.NotFound, "no agent %s here", turn.Agent)
 	}
-	message, _, err := s.history.withHistory(ctx, agent, turn)
+	message, _, err := s.history.joined(ctx, agent, turn, s.history.kept)
 	return message, err
 }
 
