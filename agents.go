@@ -1,10 +1,12 @@
 package inbox
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
 	"net/url"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -14,6 +16,7 @@ import (
 	"inbox/agents/clienttool"
 	"inbox/agents/command"
 	"inbox/agents/echo"
+	"inbox/agents/hook"
 	"inbox/agents/llm"
 	"inbox/agents/mcptool"
 	"inbox/agents/pull"
@@ -26,6 +29,7 @@ import (
 	"inbox/history"
 	"inbox/identity"
 	"inbox/internal/config"
+	"inbox/normalized"
 )
 
 // runMargin is what is left of an agent's time when its webhook is given up, so that the reason is the webhook's.
@@ -39,13 +43,19 @@ type agentSet struct {
 	pull        *pull.Service
 	clientTools *clienttool.Service
 	tools       []*mcptool.Source
-	closers     []func() // of agents that hold connections
+	checkFiles  func(ctx context.Context, turnID string, parts []normalized.Part) error // set by the engine
+	scratch     *command.Scratch                                                        // of command agents; nil until there is one
+	closers     []func()                                                                // of agents that hold connections
 }
 
 // newAgents makes the agents of the configuration. Wake is called when an agent can have more turns at once than before.
 func newAgents(ctx context.Context, below *trust, wake func(agent string)) (_ *agentSet, err error) {
 	a := &agentSet{trust: below, registry: agents.NewRegistry(), clientTools: clienttool.New(below.store)}
-	a.pull, err = pull.New(pull.Options{Tokens: a.store, Mailbox: a.store.State(), Scope: exchange.TokenPull, Limits: a.limits(), Arrived: wake})
+	a.pull, err = pull.New(pull.Options{Tokens: a.store, Mailbox: a.store.State(), Scope: exchange.TokenPull, Limits: a.limits(), Arrived: wake,
+		Files: func(ctx context.Context, turnID string, parts []normalized.Part) error {
+			return a.checkFiles(ctx, turnID, parts)
+		},
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -116,7 +126,7 @@ func settings(entry config.Agent) agents.Settings {
 			Schedule: entry.Retry.Schedule, Waiting: entry.Retry.Waiting, Rate: float64(entry.Retry.Rate),
 			StaleAfter: entry.Retry.StaleAfter, Stale: entry.Retry.Stale,
 		},
-		AckAfter: entry.AckAfter, AckText: entry.AckText, AckLike: entry.AckLike, ExposeTools: entry.ExposeTools,
+		AckAfter: entry.AckAfter, AckText: entry.AckText, AckLike: entry.AckLike, ShowTools: entry.ShowTools,
 		History: history.Policy{
 			KeepHead: entry.History.KeepHead, Window: entry.History.Window, Slide: entry.History.Slide,
 			MaxBytes: int(entry.History.MaxBytes), MaxAge: entry.History.MaxAge, Alternation: history.Alternation(entry.History.Alternation),
@@ -164,11 +174,25 @@ func (a *agentSet) newAgent(entry config.Agent) (agents.Agent, error) {
 	return nil, fmt.Errorf("kind %q is not known", entry.Kind)
 }
 
-func (a *agentSet) newCommand(table config.Command) (agents.Agent, error) {
+func (a *agentSet) newCommand(table config.Command) (_ agents.Agent, err error) {
+	if a.scratch == nil {
+		if a.scratch, err = command.OpenScratch(filepath.Join(a.config.DataDir, "programs")); err != nil {
+			return nil, err
+		}
+		a.closers = append(a.closers, a.closeScratch)
+	}
+
 	return command.New(command.Options{
 		Program: table.Program, Arguments: table.Arguments, Environment: table.Environment, Directory: table.Directory,
-		MemoryBytes: int64(table.MemoryBytes), Output: table.Output, Logger: a.logger, Limits: a.limits(),
+		MemoryBytes: int64(table.MemoryBytes), Output: table.Output, Logger: a.logger, Limits: a.limits(), Scratch: a.scratch,
 	})
+}
+
+// closeScratch ends with the agents. What stays is removed by the next process.
+func (a *agentSet) closeScratch() {
+	if err := a.scratch.Close(); err != nil {
+		a.logger.Warn("files of programs are removed later", "error", err)
+	}
 }
 
 func (a *agentSet) newRemote(table config.Remote, limit time.Duration) (agents.Agent, error) {
@@ -260,14 +284,60 @@ func (a *agentSet) newLLM(entry config.Agent) (agents.Agent, error) {
 		tools = append(tools, asking)
 	}
 
+	hooks, err := a.newHooks(entry)
+	if err != nil {
+		return nil, err
+	}
+
 	return llm.New(llm.Options{
 		Provider: provider, Model: table.Model, System: table.System, MaxTokens: table.MaxTokens, MaxTurns: table.MaxTurns,
-		ToolCalls: table.MaxToolCalls, WallClock: table.WallClock, Temperature: table.Temperature, Whole: !table.Streaming,
+		ToolCalls: cmp.Or(table.Budgets.ToolCalls, table.MaxToolCalls), WallClock: cmp.Or(table.Budgets.WallClock, table.WallClock),
+		Budgets: budgets(table.Budgets), Rules: rules(table.ToolCallRules), Hooks: hooks, Temperature: table.Temperature, Whole: !table.Streaming,
 		Tools: tools, Approvals: llm.ByDemand{Tools: tools, Claims: a.store.State()},
 		Compaction: a.compaction(table.Compaction), Actions: actions(table.Actions), Price: llm.Price(table.Price),
 		ToolPolicy: toolPolicy(table.ToolPolicy, entry.ClientTools),
 		Files:      a.blobs, Client: a.client, Limits: a.limits(),
 	})
+}
+
+// newHooks makes the hooks of an agent. A mediator may hand calls to programs outside, so their routes are opened.
+func (a *agentSet) newHooks(entry config.Agent) (hooks llm.Hooks, err error) {
+	table := entry.LLM.Hooks
+	if table.URL == "" {
+		return hooks, nil
+	}
+
+	if table.Mediator {
+		a.clientTools.Open(entry.Name, nil)
+	}
+
+	hooks = llm.Hooks{
+		Mediator: table.Mediator, Completion: table.Completion, Observer: table.Observer, Proceed: table.OnFailure == "proceed",
+	}
+	hooks.Hook, err = hook.New(hook.Options{
+		URL: table.URL, Secret: table.Secret.Reveal(), PreviousSecret: table.PreviousSecret.Reveal(), Client: a.client, Timeout: table.Timeout,
+	})
+	return hooks, err
+}
+
+func rules(tables []config.ToolCallRule) []llm.Rule {
+	list := make([]llm.Rule, len(tables))
+	for i, table := range tables {
+		list[i] = llm.Rule{
+			ID: orElse(table.ID, "tool-call-rule"), AfterTool: table.AfterTool, LimitedTools: table.LimitedTools, MaxCalls: table.MaxCalls,
+			RequireOneOf: table.RequireOneOf, RequireToolUse: table.RequireToolUse, MinToolCalls: table.MinToolCalls,
+			FreeCalls: !table.GateCalls, FreeCompletion: !table.GateCompletion,
+		}
+	}
+	return list
+}
+
+func budgets(table config.Budgets) llm.Budgets {
+	read := llm.Budgets{Turns: table.Turns, Tokens: table.Tokens, Cost: table.Cost, Tools: map[string]int{}}
+	for _, one := range table.Tools {
+		read.Tools[one.Name] = one.Calls
+	}
+	return read
 }
 
 const (
@@ -345,7 +415,10 @@ func (a *agentSet) newClientTools(entry config.Agent) ([]llm.Tools, error) {
 	for _, table := range entry.ClientTools {
 		tools = append(tools, clienttool.Tool{
 			Name: table.Name, Description: table.Description, Parameters: []byte(table.Parameters), Timeout: table.Timeout,
-			Action: table.Action, AtMostOnce: table.AtMostOnce, Untrusted: table.Untrusted,
+			Bindings: []byte(table.ParameterBindings), Defaults: []byte(table.ParameterDefaults),
+			Action: table.Action, Untrusted: table.Untrusted,
+			DuplicatePolicy: table.Duplicates(), CompletionSignal: table.CompletionSignal,
+			CapabilityScope: table.CapabilityScope, Environment: table.Environment,
 		})
 	}
 
@@ -354,7 +427,7 @@ func (a *agentSet) newClientTools(entry config.Agent) ([]llm.Tools, error) {
 		return nil, err
 	}
 
-	a.clientTools.Open(entry.Name)
+	a.clientTools.Open(entry.Name, source)
 	return []llm.Tools{source}, nil
 }
 
@@ -453,11 +526,6 @@ func (a *agentSet) takesGuests(name string) bool {
 	}
 	guest := identity.Address{Local: "guest", Domain: a.config.Domain}
 	return entry.Settings.Access.Decide(identity.PurposeMessage, guest.String(), nil).Allowed
-}
-
-func (a *agentSet) showsTools(name string) bool {
-	entry, known := a.registry.Lookup(name)
-	return known && entry.Settings.ExposeTools
 }
 
 // serveTools keeps the connections to MCP servers until ctx ends.

@@ -195,6 +195,6 @@ func (m *modules) mailTransport(options *email.Options) (err error) {
 		options.Dialer = m.client.Trusting(address)
 	}
 
-	options.TLSConfig, err = m.certificate()
+	options.TLSConfig, err = m.certificate(options.Hostname, false)
 	return err
 }

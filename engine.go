@@ -13,13 +13,13 @@ import (
 
 	"inbox/adapters/a2a"
 	"inbox/adapters/activitypub"
-	"inbox/agents"
 	"inbox/agents/files"
 	"inbox/engine/delivery"
 	"inbox/engine/moderation"
 	"inbox/engine/pipeline"
 	"inbox/exchange"
 	"inbox/identity"
+	"inbox/internal/blob"
 	"inbox/internal/disk"
 	"inbox/internal/fault"
 	"inbox/internal/httpserver"
@@ -65,12 +65,13 @@ func newEngine(below *agentSet) (*engine, error) {
 
 	e.meter = e.newMeter()
 	e.files = e.newFiles(base)
+	e.checkFiles = e.files.Check
 	e.pipeline = pipeline.New(pipeline.Options{
 		Closed: e.availability,
 		Limits: e.limits(),
 		Store:  e.store.Pipeline(), Agents: e.registry, Channels: e.channels, Blobs: e.blobs, Logger: e.logger, Deliveries: e.delivery,
 		Demands: e.demands, Caller: listedCaller{caller, e.lists}, Moderator: e.lists, Limiters: e.limiters(), Quotas: e.quotas(), KnownAgent: e.ofPeer, BaseURL: base,
-		Files:     func(turn exchange.TurnRecord, expires time.Time) agents.Files { return e.files.Of(turn, expires) },
+		Files:     func(turn exchange.TurnRecord, expires time.Time) pipeline.Files { return e.files.Of(turn, expires) },
 		Documents: e.store.State(), Approvers: openers{e.channels}, OperatorAddress: e.operatorAddress(),
 		Requested: e.clientTools.Requested, Reserve: func(job queue.NewJob) *queue.Reservation { return e.queue.Reserve(job) },
 	})
@@ -89,6 +90,7 @@ func newEngine(below *agentSet) (*engine, error) {
 func (e *engine) newFiles(base *url.URL) *files.Service {
 	return files.New(files.Options{
 		Base: base, Blobs: e.blobs, Tokens: e.store, Turn: e.store.Turn, Seal: e.sealer.SealShort, Open: e.sealer.Open,
+		Uploads: e.store, MaxUpload: blob.DefaultMaxBytes, MaxUnused: int64(e.config.Limits.UploadBytes),
 		Told: func(ctx context.Context, turn exchange.TurnRecord) (normalized.Message, error) {
 			return e.pipeline.Told(ctx, turn)
 		},

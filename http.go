@@ -2,7 +2,9 @@ package inbox
 
 import (
 	"context"
+	"errors"
 	"math"
+	"net/http"
 	"runtime/debug"
 	"slices"
 	"strings"
@@ -11,6 +13,7 @@ import (
 	"inbox/adapters/bridge"
 	"inbox/adapters/chat"
 	"inbox/adapters/discovery"
+	"inbox/adapters/tasks"
 	"inbox/agents"
 	"inbox/agents/clienttool"
 	"inbox/agents/files"
@@ -18,6 +21,7 @@ import (
 	"inbox/console"
 	"inbox/exchange"
 	"inbox/identity"
+	"inbox/internal/bearer"
 	"inbox/internal/fault"
 	"inbox/internal/httpserver"
 )
@@ -29,6 +33,7 @@ type web struct {
 	pages  *console.Pages
 	routes []httpserver.Route // of all rooms, for their description
 	http   *httpserver.Server
+	admin  *httpserver.Server // nil = the operator API is at http
 }
 
 func newWeb(below *modules) (*web, error) {
@@ -52,20 +57,116 @@ func newWeb(below *modules) (*web, error) {
 		Demands: w.demands, Agents: w.registry, PublicURL: w.config.PublicURL, Mail: w.mailAddress,
 	}).Routes()...)
 
-	w.routes = append(w.routes, console.NewAPI(w.operator()).Routes()...)
+	api := console.NewAPI(w.operator())
+	w.routes = append(w.routes, api.Routes()...)
 	described, err := apiDescription(w.config.PublicURL).Routes(w.routes)
 	if err != nil {
 		return nil, err
 	}
 
-	w.http, err = httpserver.New(httpserver.Options{
-		Listen: w.config.HTTP.Listen, Flood: w.floodRates(), Routes: append(slices.Clip(w.routes), described...), Checks: w.readiness(),
-		TrustedProxies: w.config.HTTP.TrustedProxies, Inside: w.config.HTTP.Inside,
-		MaxBodyBytes: int64(w.config.HTTP.MaxBodyBytes), MaxInFlight: w.bytesInFlight(), Grace: w.config.ShutdownGrace,
-		CertFile: w.config.HTTP.CertFile, KeyFile: w.config.HTTP.KeyFile, Logger: w.logger,
-	})
+	security, err := w.certificate(w.config.PublicHost(), true)
+	if err != nil {
+		return nil, err
+	}
 
-	return w, err
+	w.http, err = httpserver.New(httpserver.Options{
+		Listen: w.config.HTTP.Listen, Flood: w.floodRates(), Routes: append(w.publicRoutes(api), described...), Checks: w.readiness(),
+		Metrics:        w.readsMetrics(api),
+		TrustedProxies: w.config.HTTP.TrustedProxies, Inside: w.config.HTTP.Inside,
+		MaxBodyBytes: int64(w.config.HTTP.MaxBodyBytes), Bodies: w.bodies, Grace: w.config.ShutdownGrace,
+		TLS: security, Logger: w.logger,
+	})
+	if err != nil {
+		return nil, err
+	}
+	return w, errors.Join(w.openPlainHTTP(), w.openAdmin(api))
+}
+
+// publicRoutes are those of http.listen: all, or all but the operator's where admin.listen has them.
+func (w *web) publicRoutes(api *console.API) []httpserver.Route {
+	routes := slices.Clone(w.routes)
+	if w.config.Admin.Listen == "" {
+		return routes
+	}
+	taken := map[string]bool{}
+	for _, route := range api.Routes() {
+		taken[route.Method+route.Pattern] = true
+	}
+	return slices.DeleteFunc(routes, func(route httpserver.Route) bool { return taken[route.Method+route.Pattern] })
+}
+
+// readsMetrics says who reads /metrics at http.listen; nil = it is at admin.listen.
+func (w *web) readsMetrics(api *console.API) func(*http.Request) error {
+	if w.config.Admin.Listen != "" {
+		return nil
+	}
+	return func(r *http.Request) error {
+		refused := httpserver.Inside(r)
+		if refused == nil || bearer.Of(r) == "" {
+			return refused
+		}
+		return api.MayRead(r)
+	}
+}
+
+// openAdmin opens the operator's own listener.
+func (w *web) openAdmin(api *console.API) error {
+	if w.config.Admin.Listen == "" {
+		return nil
+	}
+
+	options := httpserver.Options{
+		Key: "admin.listen", Listen: w.config.Admin.Listen, Flood: w.floodRates(), Routes: api.Routes(), Checks: w.readiness(),
+		Metrics:        func(*http.Request) error { return nil },
+		TrustedProxies: w.config.HTTP.TrustedProxies, Inside: w.config.HTTP.Inside,
+		MaxBodyBytes: int64(w.config.HTTP.MaxBodyBytes), Bodies: w.bodies, Grace: w.config.ShutdownGrace, Logger: w.logger,
+	}
+	if !w.config.Admin.IsLocal() {
+		var err error
+		if options.TLS, err = w.certificate(w.config.PublicHost(), false); err != nil {
+			return err
+		}
+	}
+
+	var err error
+	if w.admin, err = httpserver.New(options); err == nil {
+		w.listeners = append(w.listeners, &listening{Listener: w.admin, channel: "operator API"})
+	}
+	return err
+}
+
+// openPlainHTTP opens the listener beside that with TLS: the certificate authority comes to it, and browsers are sent on.
+func (w *web) openPlainHTTP() error {
+	if w.acme == nil || w.config.ACME.HTTPListen == "" {
+		return nil
+	}
+
+	names, onwards := w.config.CertificateNames(), w.acme.Challenges(http.NotFoundHandler())
+	plain, err := httpserver.New(httpserver.Options{
+		Key: "acme.http_listen", Listen: w.config.ACME.HTTPListen, WithoutHealth: true, Flood: w.floodRates(), Inside: w.config.HTTP.Inside,
+		TrustedProxies: w.config.HTTP.TrustedProxies, Grace: w.config.ShutdownGrace, Logger: w.logger,
+		Routes: []httpserver.Route{
+			{Method: http.MethodGet, Pattern: "/.well-known/acme-challenge/{token}", Handler: onwards},
+			{Method: http.MethodGet, Pattern: "/*", Handler: redirectToHTTPS(names)},
+		},
+	})
+	if err == nil {
+		w.listeners = append(w.listeners, &listening{Listener: plain, channel: "http without TLS"})
+	}
+	return err
+}
+
+// redirectToHTTPS sends a browser to the same address under https, where the host is one of names. The port is the usual one: that of
+// the listener may be behind a packet filter which maps it.
+func redirectToHTTPS(names []string) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		host := strings.ToLower(identity.HostOf(r.Host))
+		if !slices.Contains(names, host) {
+			httpserver.WriteFault(w, fault.New(fault.NotFound, "nothing is at this address"))
+			return
+		}
+		http.Redirect(w, r, "https://"+host+r.URL.RequestURI(), http.StatusPermanentRedirect) //nolint:gosec // the host is one of ours
+	})
 }
 
 // pageRoutes are the agents' pages, at whose addresses other servers find the actor.
@@ -89,7 +190,7 @@ func (w *web) mailAddress(agent exchange.AgentProfile) string {
 // apiDescription gathers what the rooms say about their routes.
 func apiDescription(server string) console.Description {
 	return console.Description{Version: Version, Server: server, Operations: slices.Concat(
-		chat.Operations(), bridge.Operations(), pull.Operations(), clienttool.Operations(), files.Operations(), console.Operations(),
+		chat.Operations(), bridge.Operations(), tasks.Operations(), pull.Operations(), clienttool.Operations(), files.Operations(), console.Operations(),
 	)}
 }
 
@@ -97,7 +198,7 @@ func apiDescription(server string) console.Description {
 const usualBytesInFlight = 256 << 20
 
 // bytesInFlight bounds all request bodies in memory: as written, or an eighth of the memory limit of the process, since what
-// is made of a body takes several times its room.
+// is made of a body takes several times its room. The largest request fits.
 func (r *resources) bytesInFlight() int64 {
 	if written := r.config.HTTP.MaxBytesInFlight; written > 0 {
 		return int64(written)
@@ -106,7 +207,7 @@ func (r *resources) bytesInFlight() int64 {
 	if limit == math.MaxInt64 {
 		return usualBytesInFlight
 	}
-	return max(limit/8, 3*int64(r.config.HTTP.MaxBodyBytes))
+	return max(limit/8, 3*int64(r.config.HTTP.MaxBodyBytes), int64(r.config.A2A.MaxRequestBytes))
 }
 
 // warnOfProxy tells the operator of a proxy that the settings do not declare: all of its clients are one for every limit.

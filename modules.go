@@ -12,6 +12,7 @@ import (
 	"inbox/adapters/bridge"
 	"inbox/adapters/chat"
 	"inbox/adapters/email"
+	"inbox/adapters/tasks"
 	"inbox/exchange"
 	"inbox/identity"
 	"inbox/internal/fault"
@@ -33,6 +34,7 @@ func (m *modules) channelList() []channelEntry {
 		{a2a.ChannelName, normalized.ViaA2A, false, m.openA2A},
 		{chat.ChannelName, normalized.ViaA2A, false, m.openChat},
 		{bridge.ChannelName, normalized.ViaA2A, false, m.openBridge},
+		{tasks.ChannelName, normalized.ViaA2A, false, m.openTasks},
 		{email.ChannelName, normalized.ViaEmail, m.config.SMTP.Listen == "", m.openEmail},
 	}
 }

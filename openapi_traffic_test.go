@@ -2,6 +2,7 @@ package inbox_test
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -11,6 +12,7 @@ import (
 	"mime"
 	"net/http"
 	"net/url"
+	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -119,6 +121,9 @@ func (c *traffic) answer(what string, response *http.Response, place []string) (
 	if err != nil {
 		c.Fatal(err)
 	}
+	if bytes.Contains(body, []byte(`"0001-01-01T`)) {
+		c.Errorf("%s: the answer has a time that was never set: %s", what, body)
+	}
 	c.doc.check(what+": answer", body, append(place, "content", media, "schema")...)
 	if err := json.Unmarshal(body, &answer); err != nil {
 		c.Fatal(err)
@@ -170,6 +175,7 @@ func TestTraffic(t *testing.T) {
 	c.sessions(s)
 	c.tools(s)
 	c.pulls(s)
+	c.tasks(s)
 	c.operates(s)
 	c.everythingIsCalled()
 }
@@ -199,6 +205,10 @@ func (c *traffic) chats(s *inboxtest.Server) {
 	c.Helper()
 	token := s.Token("typed")
 	said := c.call("POST", "/v1/chat", token, `{"agent":"echo","message":"Hello","run_id":"r1"}`, 200)
+	c.call("POST", "/agents-api/v1/chat", token, `{"agent":"echo","message":"Hello"}`, 200)
+	c.call("POST", "/agents-api/v1/agent/echo", token, `{"jsonrpc":"2.0","id":1,"method":"message/send","params":{"message":{"role":"user","parts":[{"type":"text","text":"Hello"}]}}}`, 200)
+	c.call("POST", "/v1/chat", token, `{"agent":"echo","history":[{"role":"user","content":"Hello"}],"messages":[{"role":"assistant","content":"Hello"},{"role":"user","content":"Hello again"}],
+		"input_messages":[{"role":"assistant","content":"","metadata":{"type":"tool_call","tool_name":"map"}},{"role":"tool","content":"1","metadata":{"type":"tool_result","tool_name":"map"}}]}`, 200)
 	c.call("POST", "/v1/chat", token, `{"agent":"echo","message":"Hello again"}`, 200, "Accept", stream)
 	c.call("GET", "/v1/chat?agent=echo", token, "", 200, "Chat-Session", fmt.Sprint(said["session"]))
 	c.call("POST", "/v1/chat/stop", token, `{"agent":"echo","session":"`+fmt.Sprint(said["session"])+`","run_id":"r1"}`, 200)
@@ -274,12 +284,17 @@ func (c *traffic) sessions(s *inboxtest.Server) {
 	c.call("POST", session+"/messages", token, `{"message":"streamed"}`, 200, "Accept", stream)
 	c.call("GET", session+"/messages?limit=10", token, "", 200)
 	exported := c.call("GET", session+"/export", token, "", 200)
+	c.call("GET", session+"/export?collection=conversation", token, "", 200)
 	exported["session_id"] = "imported"
 	body, err := json.Marshal(exported)
 	if err != nil {
 		c.Fatal(err)
 	}
 	c.call("POST", "/v1/import", token, string(body), 200)
+	c.call("POST", "/v1/import", token, `{"schema":"agents-api/runtime-bundle/v1"}`, 422)
+	c.call("GET", session+"/messages?format=envelope&coalesce=true", token, "", 200)
+	c.call("GET", session+"/export?format=envelope", token, "", 200)
+	c.examples("/v1/import", token)
 	c.call("GET", "/v1/sessions?limit=1", token, "", 200)
 	at := "/v1/runs/" + fmt.Sprint(run["run_id"])
 	c.call("GET", at+"?wait=1s", token, "", 200)
@@ -289,6 +304,38 @@ func (c *traffic) sessions(s *inboxtest.Server) {
 	c.call("POST", at+"/stop", token, "", 200)
 	c.call("GET", "/v1/runs/nothing", token, "", 404)
 	c.call("DELETE", session, token, "", 200)
+}
+
+// examples posts every example of a body that the committed description shows. What it shows has to be taken.
+func (c *traffic) examples(path, token string) {
+	c.Helper()
+	committed, err := os.ReadFile("docs/openapi.json")
+	if err != nil {
+		c.Fatal(err)
+	}
+
+	var document struct {
+		Paths map[string]struct {
+			Post struct {
+				Body struct {
+					Content map[string]struct {
+						Examples map[string]struct{ Value json.RawMessage }
+					}
+				} `json:"requestBody"`
+			}
+		}
+	}
+	if err := json.Unmarshal(committed, &document); err != nil {
+		c.Fatal(err)
+	}
+
+	shown := document.Paths[path].Post.Body.Content["application/json"].Examples
+	if len(shown) < 3 {
+		c.Errorf("%d examples of %s are in docs/openapi.json; run: go generate .", len(shown), path)
+	}
+	for _, example := range shown {
+		c.call("POST", path, token, string(example.Value), 200)
+	}
 }
 
 func (c *traffic) tools(s *inboxtest.Server) {
@@ -311,6 +358,7 @@ func (c *traffic) tools(s *inboxtest.Server) {
 	}
 	c.call("GET", all+"/nothing", token, "", 404)
 	c.call("GET", all, "wrong", "", 401)
+	c.call("GET", "/v1/tools/keeps/policy", token, "", 200)
 }
 
 func (c *traffic) pulls(s *inboxtest.Server) {
@@ -345,6 +393,26 @@ func (c *traffic) pulls(s *inboxtest.Server) {
 	c.call("POST", "/v1/pull/pulled/take", "wrong", "", 401)
 }
 
+func (c *traffic) tasks(s *inboxtest.Server) {
+	c.Helper()
+	token, _, err := s.Operator().Tokens.CreateTasks(c.Context(), "nightly", "", true)
+	if err != nil {
+		c.Fatal(err)
+	}
+	c.call("GET", "/v1/targets?resource_class=generic&required_capabilities=&allowed_targets=local", token, "", 200)
+	body := `{"task":{"id":"t","instructions":"Hello","input":{"a":1},"attachments":[{"url":"https://files.example/a.txt"}]},"run_id":"r 1","session_id":"s","placement":{"preferred_target":"local"}}`
+	c.call("POST", "/v1/tasks?wait=20s", token, body, 200)
+	c.call("POST", "/v1/tasks", token, body, 409)
+	c.call("POST", "/v1/tasks", token, `{"task_id":"t","session_id":"s"}`, 202)
+	c.call("POST", "/v1/tasks", token, `{}`, 400)
+	c.call("GET", "/v1/tasks?limit=1", token, "", 200)
+	c.call("GET", "/v1/tasks/r%201?session_id=s&wait=1s", token, "", 200)
+	c.call("GET", "/v1/tasks/r%201/result?session_id=s", token, "", 200)
+	c.call("POST", "/v1/tasks/r%201/cancel", token, `{"session_id":"s"}`, 200)
+	c.call("GET", "/v1/tasks/r%201?session_id=other", token, "", 404)
+	c.call("GET", "/v1/tasks", "wrong", "", 401)
+}
+
 // files reads the native original of a message that a program took, by its address and by the token.
 func (c *traffic) files(turn map[string]any, token string) {
 	c.Helper()
@@ -360,6 +428,10 @@ func (c *traffic) files(turn map[string]any, token string) {
 	c.call("GET", path+strings.TrimPrefix(fmt.Sprint(raw["ref"]), "sha256:"), token, "", 200)
 	c.call("GET", path+strings.Repeat("0", 64), token, "", 404)
 	c.call("GET", path+strings.Repeat("0", 64), "wrong", "", 401)
+
+	c.call("POST", "/v1/files?name=a.txt", token, "a file", 201, "Content-Type", "text/plain")
+	c.call("POST", "/v1/files", token, "a file", 400, "Content-Type", "application/octet-stream", "Content-Digest", "none")
+	c.call("POST", "/v1/files", "wrong", "a file", 401, "Content-Type", "application/octet-stream")
 }
 
 // operates calls the operator API.
@@ -375,8 +447,11 @@ func (c *traffic) operates(s *inboxtest.Server) {
 	}
 	c.call("GET", "/api/v1/turns/"+turns[0].ID, token, "", 200)
 	c.call("GET", "/api/v1/turns/nothing", token, "", 404)
+	for _, turn := range []string{"nothing", turns[0].ID} { // none, and one whose agent gives no results
+		c.call("GET", "/api/v1/turns/"+turn+"/result", token, "", 404)
+	}
 	c.call("GET", "/api/v1/held?limit=5", "wrong", "", 401)
-	for _, path := range []string{"held", "approvals", "tool-requests?status=all", "people", "audit", "mail/suppressed", "reports", "stops"} {
+	for _, path := range []string{"held", "approvals", "tool-requests?status=all", "people", "audit", "mail/suppressed", "reports", "stops", "connectors"} {
 		c.call("GET", "/api/v1/"+path, token, "", 200)
 	}
 	c.call("POST", "/api/v1/turns/"+turns[0].ID+"/retry", token, "", 409)
@@ -406,6 +481,10 @@ func (c *traffic) operatesTools(s *inboxtest.Server, token string) {
 		}
 		id := value.Text(open[0].(map[string]any)["request_id"])
 		c.call("GET", "/api/v1/tool-requests/"+id, token, "", 200)
+		result := "/api/v1/turns/" + fmt.Sprint(run["run_id"]) + "/result"
+		c.call("GET", result+"?run=1", token, "", 200)
+		c.call("GET", result+"?run=7", token, "", 404)
+		c.call("GET", result+"?run=first", token, "", 400)
 		c.call("POST", "/api/v1/tool-requests/"+id+"/"+end.operation, token, end.body, 200)
 	}
 }

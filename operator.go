@@ -59,6 +59,7 @@ func OpenOperator(ctx context.Context, config *Config) (*Operator, error) {
 		return names
 	}
 
+	options.Files = func() (exchange.Files, error) { return storage.ReadBlobs(config.DataDir) }
 	options.Vault = func(ctx context.Context) (operator.Vault, error) {
 		sealer, err := storage.OpenSealer(ctx, storageOptions(config, slog.Default()), opened)
 		if err != nil {
@@ -89,6 +90,7 @@ func (e *engine) operator() *Operator {
 	options := operatorOptions(e.config)
 	options.Store, options.Turns, options.Approvals, options.Deliveries = e.store, e.pipeline, e.demands, e.delivery
 	options.Agents = e.names
+	options.Files = func() (exchange.Files, error) { return e.blobs, nil }
 	options.Vault = func(context.Context) (operator.Vault, error) { return e.vault(), nil }
 	return operator.New(options)
 }

@@ -15,6 +15,8 @@ import (
 	"inbox/adapters/email"
 	"inbox/engine/storage"
 	"inbox/engine/store"
+	"inbox/internal/acme"
+	"inbox/internal/admission"
 	"inbox/internal/blob"
 	"inbox/internal/disk"
 	"inbox/internal/httpserver"
@@ -31,12 +33,14 @@ type resources struct {
 	resolver *safehttp.Resolver
 	client   *safehttp.Client // reaches no host that the operator blocked
 
+	bodies *admission.Bytes // request bodies in memory, of all listeners
 	disk   *disk.Guard
 	blobs  *blob.Files
 	store  *store.Store
 	lock   *disk.Lock // nil on PostgreSQL
 	sealer *storage.Sealer
 	lists  *senderLists
+	acme   *acme.Client // nil = certificates do not come from an authority
 }
 
 // openResources opens the database, which tells changed of what this node and others write, and what belongs to it.
@@ -46,6 +50,7 @@ func openResources(ctx context.Context, config *Config, changed func(channel, pa
 		return nil, err
 	}
 
+	r.bodies = admission.NewBytes(r.bytesInFlight(), max(int64(config.HTTP.MaxBodyBytes), int64(config.A2A.MaxRequestBytes)/4))
 	r.disk = newDiskGuard(config)
 	if r.blobs, err = storage.OpenBlobs(config.DataDir, r.disk); err != nil {
 		return nil, err
@@ -54,6 +59,9 @@ func openResources(ctx context.Context, config *Config, changed func(channel, pa
 		return nil, err
 	}
 	if err := r.bindStorage(ctx); err != nil {
+		return nil, errors.Join(err, r.closeStorage())
+	}
+	if err := r.openACME(); err != nil {
 		return nil, errors.Join(err, r.closeStorage())
 	}
 
@@ -82,7 +90,12 @@ func (r *resources) bindStorage(ctx context.Context) (err error) {
 	return err
 }
 
-func (r *resources) closeStorage() error { return errors.Join(r.store.Close(), r.lock.Leave()) }
+func (r *resources) closeStorage() error {
+	if r.acme != nil {
+		r.acme.Close()
+	}
+	return errors.Join(r.store.Close(), r.lock.Leave())
+}
 
 func userAgent(config *Config) string { return "inbox/" + Version + " (+" + config.PublicURL + "/)" }
 
@@ -91,7 +104,7 @@ func storageOptions(config *Config, logger *slog.Logger) storage.Options {
 	return storage.Options{
 		DataDir: config.DataDir, DatabaseURL: config.DatabaseURL.Reveal(), DatabaseName: config.DatabaseURL.String(),
 		SecretKeyFile: config.SecretKeyFile, NewIdentity: config.NewIdentity, Logger: logger, Traces: []string{operator.AdminTokenFile},
-		Sealed: []string{activitypub.KeyNamespace, activitypub.MediaNamespace, discovery.KeyNamespace, email.KeyNamespace, secretNamespace},
+		Sealed: []string{activitypub.KeyNamespace, activitypub.MediaNamespace, discovery.KeyNamespace, email.KeyNamespace, acme.KeyNamespace, secretNamespace},
 	}
 }
 
@@ -118,9 +131,25 @@ func (r *resources) limits() normalized.Limits {
 	return limits
 }
 
-// certificate is that of the web server; nil without one.
-func (r *resources) certificate() (*tls.Config, error) {
-	if r.config.HTTP.CertFile == "" {
+// openACME opens the client of the certificate authority, where certificates come from one.
+func (r *resources) openACME() (err error) {
+	if r.config.HTTP.TLS != "acme" {
+		return nil
+	}
+	r.acme, err = acme.New(acme.Options{
+		Directory: r.config.ACME.Directory, RootsFile: r.config.ACME.RootsFile, Email: r.config.ACME.Email, Names: r.config.CertificateNames(),
+		Documents: r.vault(), Resolver: r.config.DNS.Resolver, Listen: r.config.HTTP.Listen, ListenHTTP: r.config.ACME.HTTPListen, CheckEvery: r.config.ACME.CheckEvery, Logger: r.logger,
+	})
+	return err
+}
+
+// certificate returns the settings of a listener; nil where the server has no certificate. Clients that name no host get the
+// certificate of fallback. The authority comes to the listener that answersChallenges.
+func (r *resources) certificate(fallback string, answersChallenges bool) (*tls.Config, error) {
+	switch {
+	case r.acme != nil:
+		return r.acme.TLS(fallback, answersChallenges), nil
+	case r.config.HTTP.CertFile == "":
 		return nil, nil
 	}
 	return httpserver.TLSConfig(r.config.HTTP.CertFile, r.config.HTTP.KeyFile, r.logger)

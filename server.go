@@ -125,6 +125,14 @@ func (s *Server) MailAddr() string {
 // HTTPAddr returns the address of the HTTP listener after Listen.
 func (s *Server) HTTPAddr() net.Addr { return s.http.Addr() }
 
+// AdminAddr returns the address of the operator's own listener; empty without one or before Listen.
+func (s *Server) AdminAddr() string {
+	if s.admin == nil || s.admin.Addr() == nil {
+		return ""
+	}
+	return s.admin.Addr().String()
+}
+
 // GRPCAddr returns the address of the gRPC listener; empty when it is off or before Listen.
 func (s *Server) GRPCAddr() string {
 	if s.grpc == nil || s.grpc.Addr() == nil {
@@ -175,7 +183,7 @@ func (s *Server) Run(ctx context.Context) error {
 		addresses = append(addresses, agent.Address)
 	}
 
-	s.logger.Info("inbox is ready", "version", Version, "domain", s.config.Domain, "http", s.HTTPAddr().String(), "smtp", s.MailAddr(),
+	s.logger.Info("inbox is ready", "version", Version, "domain", s.config.Domain, "http", s.HTTPAddr().String(), "smtp", s.MailAddr(), "admin", s.AdminAddr(),
 		"agents", strings.Join(addresses, " "))
 	s.warnOfProxy()
 
@@ -205,6 +213,9 @@ func (s *Server) Run(ctx context.Context) error {
 	}
 
 	edge.Go(func() error { return s.http.Run(edgeCtx) })
+	if s.acme != nil {
+		edge.Go(func() error { return s.acme.Run(edgeCtx) })
+	}
 
 	err := edge.Wait()
 	stopWork()

@@ -21,12 +21,15 @@ import (
 	"inbox/agents"
 	"inbox/e2e/load"
 	"inbox/engine/delivery"
+	"inbox/engine/store/storetest"
 	"inbox/exchange"
 	"inbox/identity"
 	"inbox/inboxtest"
 	"inbox/internal/await"
 	"inbox/internal/fault"
+	"inbox/internal/webtoken"
 	"inbox/normalized"
+	"inbox/operator"
 )
 
 const withMail = "INBOX_SMTP_LISTEN=127.0.0.1:0"
@@ -81,6 +84,111 @@ func TestDiscoveryAgrees(t *testing.T) {
 	}
 	if response, _ := fetch(t, server, "/agents/echo", "text/html"); response.Header.Get("Location") != "http://localhost:8080/@echo" {
 		t.Errorf("a browser at the actor gets %d to %q", response.StatusCode, response.Header.Get("Location"))
+	}
+}
+
+// TestCardsTellOfActorAndPicture: cards name the actor, which is there, and the picture that the operator configured; both stand below
+// the signature.
+func TestCardsTellOfActorAndPicture(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "inbox.toml")
+	settings := "[[agents]]\nname = \"echo\"\nkind = \"echo\"\n[agents.fediverse]\nicon = \"https://files.example/echo.png\"\n[[agents]]\nname = \"plain\"\nkind = \"echo\"\n"
+	if err := os.WriteFile(file, []byte(settings), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for name, database := range map[string]string{"sqlite": "sqlite", "postgres": storetest.Postgres(t)} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			server := inboxtest.New(t, file, "INBOX_DATABASE_URL="+database, "INBOX_FEDERATION_ALLOW_PRIVATE=true").Serve()
+			var card, plain struct {
+				Icon        map[string]string `json:"icon"`
+				ActivityPub map[string]string `json:"activitypub"`
+				IconURL     string            `json:"iconUrl"`
+			}
+			_, signed := fetch(t, server, "/.well-known/agent-card/echo", "application/json")
+			_, a2aCard := fetch(t, server, "/a2a/echo/.well-known/agent-card.json", "application/json")
+			_, other := fetch(t, server, "/.well-known/agent-card/plain", "application/json")
+			for _, document := range []string{signed, a2aCard} {
+				if err := json.Unmarshal([]byte(document), &card); err != nil {
+					t.Fatal(document, err)
+				}
+			}
+			if card.Icon["url"] != "https://files.example/echo.png" || card.Icon["mime"] != "image/png" || card.IconURL != card.Icon["url"] {
+				t.Errorf("the picture is %v and %q", card.Icon, card.IconURL)
+			}
+			if err := json.Unmarshal([]byte(other), &plain); err != nil || plain.Icon != nil || plain.ActivityPub["actor"] != "http://localhost:8080/agents/plain" {
+				t.Errorf("%v: the card of an agent without a picture is %s", err, other)
+			}
+			response, actor := fetch(t, server, strings.TrimPrefix(card.ActivityPub["actor"], "http://localhost:8080"), "application/activity+json")
+			if response.StatusCode != http.StatusOK || !strings.Contains(actor, `"id":"`+card.ActivityPub["actor"]+`"`) {
+				t.Errorf("the actor %v is %d %s", card.ActivityPub, response.StatusCode, actor)
+			}
+
+			_, published := fetch(t, server, "/.well-known/jwks.json", "application/json")
+			if err := webtoken.VerifyCard([]byte(signed), []byte(published)); err != nil {
+				t.Error(err)
+			}
+			forged := strings.Replace(signed, "echo.png", "mallory.png", 1)
+			if err := webtoken.VerifyCard([]byte(forged), []byte(published)); !errors.Is(err, webtoken.ErrCardForged) {
+				t.Errorf("a card with another picture: %v", err)
+			}
+		})
+	}
+}
+
+// TestAdminListener: with a listener of its own the operator API and the metrics are there and nowhere else.
+func TestAdminListener(t *testing.T) {
+	t.Parallel()
+	server := inboxtest.Start(t, "INBOX_ADMIN_LISTEN=127.0.0.1:0", "INBOX_HTTP_INSIDE=192.0.2.1")
+	content, err := os.ReadFile(filepath.Join(server.Config().DataDir, operator.AdminTokenFile))
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	status := func(base, path, token string) int {
+		t.Helper()
+		request, err := http.NewRequest(http.MethodGet, base+path, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if token != "" {
+			request.Header.Set("Authorization", "Bearer "+token)
+		}
+		response, err := http.DefaultClient.Do(request)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer response.Body.Close()
+		return response.StatusCode
+	}
+
+	public, own, token := "http://"+server.HTTPAddr().String(), "http://"+server.AdminAddr(), strings.TrimSpace(string(content))
+	for _, check := range []struct {
+		base, path, token string
+		want              int
+	}{
+		{own, "/api/v1/turns/unknown", "", http.StatusUnauthorized}, {own, "/api/v1/held", token, http.StatusOK}, {own, "/metrics", "", http.StatusOK},
+		{own, "/readyz", "", http.StatusOK}, {own, "/agents/echo", "", http.StatusNotFound}, {own, "/a2a/echo", "", http.StatusNotFound},
+		{public, "/api/v1/held", token, http.StatusNotFound}, {public, "/metrics", token, http.StatusNotFound}, {public, "/readyz", "", http.StatusOK},
+	} {
+		if got := status(check.base, check.path, check.token); got != check.want {
+			t.Errorf("%s%s: %d, want %d", check.base, check.path, got, check.want)
+		}
+	}
+}
+
+// TestMetricsByToken: an operator's token opens the metrics from anywhere, and no other token does.
+func TestMetricsByToken(t *testing.T) {
+	t.Parallel()
+	server := inboxtest.Start(t, "INBOX_HTTP_INSIDE=192.0.2.1")
+	content, err := os.ReadFile(filepath.Join(server.Config().DataDir, operator.AdminTokenFile))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for token, want := range map[string]int{"": 403, strings.TrimSpace(string(content)): 200, server.Token("peer"): 403, "unknown": 401} {
+		if status, _, _ := server.Read(http.MethodGet, "/metrics", token, ""); status != want {
+			t.Errorf("metrics by %q: %d, want %d", token, status, want)
+		}
 	}
 }
 

@@ -19,6 +19,7 @@ import (
 	"inbox/adapters/bridge"
 	"inbox/adapters/bridge/contract"
 	"inbox/adapters/chat"
+	"inbox/adapters/tasks"
 	"inbox/agents/clienttool"
 	"inbox/agents/runtime/tool"
 	"inbox/agents/runtime/tool/request"
@@ -167,7 +168,10 @@ func (m *modules) openA2A() (module exchange.Module, err error) {
 		Domain: m.config.Domain, PublicURL: m.config.PublicURL, SupportedInbound: m.inbound(),
 		Receiver: m.pipeline, Directory: m.registry, Turns: m.store, Runs: m.pipeline, Tokens: m.store,
 		Claims: m.store.State(), Blobs: m.blobs, Logger: m.logger, Validator: m.validator, Present: m.demands.Present,
-		Push: m.newPush(), WebhookConcurrency: m.config.Queue.DeliveryConcurrency, CallerConcurrency: m.config.A2A.CallerConcurrency, GRPCPace: httpserver.NewClientLimiter(m.floodRates(), m.networks()), GRPCClient: m.networks().Client, GRPCAddress: m.grpcAddress, DefaultAgent: m.config.A2A.DefaultAgent,
+		FileURL: m.activitypub.MediaURL, Links: m.activitypub.Links,
+		Push: m.newPush(), WebhookConcurrency: m.config.Queue.DeliveryConcurrency, CallerConcurrency: m.config.A2A.CallerConcurrency,
+		MaxRequestBytes: min(int64(m.config.A2A.MaxRequestBytes), m.bodies.Limit()), Bodies: m.bodies,
+		GRPCPace: httpserver.NewClientLimiter(m.floodRates(), m.networks()), GRPCClient: m.networks().Client, GRPCAddress: m.grpcAddress, DefaultAgent: m.config.A2A.DefaultAgent,
 		Operator: m.config.Operator.Name, Contact: m.config.Operator.Contact, OperatorURL: m.config.Operator.Privacy,
 	})
 	if err != nil {
@@ -179,7 +183,7 @@ func (m *modules) openA2A() (module exchange.Module, err error) {
 		return module, nil
 	}
 
-	security, err := m.certificate()
+	security, err := m.certificate(m.config.PublicHost(), false)
 	if err != nil {
 		return module, err
 	}
@@ -239,7 +243,7 @@ func webhookPair(u *url.URL) string {
 func (m *modules) openChat() (module exchange.Module, err error) {
 	m.chat, err = chat.New(chat.Options{
 		Domain: m.config.Domain, PublicURL: m.config.PublicURL, Issued: issuedTokens{m.a2a}, Receiver: chatReceiver{m.pipeline, m.store, m.logger}, Directory: m.registry, Turns: m.store, Runs: m.pipeline,
-		Tokens: m.store, Blobs: m.blobs, Guests: m.takesGuests, ShowsTools: m.showsTools, Present: m.demands.Present, FileURL: m.activitypub.MediaURL,
+		Tokens: m.store, Blobs: m.blobs, Guests: m.takesGuests, Present: m.demands.Present, FileURL: m.activitypub.MediaURL,
 		ToolKind: clientToolKinds(m.config.Agents), Tools: chatTools{m.store, m.pipeline}, Memory: m.store,
 		Origins: m.config.Chat.AllowedOrigins, WaitLimit: m.config.Chat.Wait, Logger: m.logger,
 	})
@@ -359,9 +363,9 @@ func (m *modules) openBridge() (module exchange.Module, err error) {
 
 	m.bridge, err = bridge.New(bridge.Options{
 		Domain: m.config.Domain, Receiver: m.pipeline, Directory: m.registry, Turns: m.store, Runs: m.pipeline, Tokens: m.store,
-		Queue: m.store.Bridge(nil), Sessions: m.store, Tasks: m.store.TaskRuns(), Sealer: m.sealer, Web: m.client, Blobs: m.blobs,
+		Queue: m.store.Bridge(nil), Sessions: m.store, Notes: m.store.RunNotes(), Sealer: m.sealer, Web: m.client, Blobs: m.blobs,
 		SessionOf: func(owner string) contract.Sessions { return m.store.SessionMap(owner) },
-		Validator: m.validator, Present: m.demands.Present, Connectors: connectors, WaitLimit: m.config.Bridges.MaxWait, Logger: m.logger,
+		Validator: m.validator, Present: m.demands.Present, FileURL: m.activitypub.MediaURL, Connectors: connectors, WaitLimit: m.config.Bridges.MaxWait, Logger: m.logger,
 		Policy: exchange.Policy{Schedule: m.config.Bridges.Retry}, CallbackConcurrency: m.config.Queue.DeliveryConcurrency,
 	})
 	if err != nil {
@@ -406,4 +410,34 @@ func (m *modules) callbackClient(entry config.Connector) (*safehttp.Client, erro
 		return nil, fmt.Errorf("connectors: callback_url of %s: %w", entry.Name, err)
 	}
 	return client, nil
+}
+
+// openTasks makes the edge for programs that run tasks.
+func (m *modules) openTasks() (module exchange.Module, err error) {
+	adapter, err := tasks.New(tasks.Options{
+		Domain: m.config.Domain, Targets: m.targets(), Receiver: m.pipeline, Directory: m.registry, Turns: m.store, Runs: m.pipeline,
+		Rows: m.store, Tokens: m.store, Blobs: m.blobs, Present: m.demands.Present, FileURL: m.activitypub.MediaURL,
+		WaitLimit: m.config.Bridges.MaxWait,
+	})
+	if err != nil {
+		return module, err
+	}
+	return adapter.Module(), nil
+}
+
+func (m *modules) targets() []tasks.Target {
+	list := make([]tasks.Target, 0, len(m.config.Targets))
+	for _, entry := range m.config.Targets {
+		metadata := map[string]string{}
+		for _, line := range entry.Metadata {
+			name, text, _ := strings.Cut(line, "=")
+			metadata[strings.TrimSpace(name)] = text
+		}
+
+		list = append(list, tasks.Target{
+			ID: entry.ID, Label: entry.Label, Description: entry.Description, Kind: entry.Kind, Agent: entry.Agent,
+			Capabilities: entry.Capabilities, ResourceClasses: entry.ResourceClasses, Metadata: metadata,
+		})
+	}
+	return list
 }

@@ -28,6 +28,10 @@ type Turn struct {
 	// time; nil when there is no history (message contract, section 4).
 	HistoryCacheBreakpointAfter *int
 
+	// NotAddressed lists whom the agent's last answer in the conversation named in its text, but not in to or cc, so that it was
+	// not sent to them (message contract, section 6). Empty = nobody.
+	NotAddressed []string
+
 	// Permits reports whether the operator's rules let the sender use the agent for a purpose: "tool:<name>" or
 	// "skill:<id>" (message contract, section 10). Tools and skills are closed until a rule opens them. Nil permits
 	// nothing.
@@ -37,6 +41,11 @@ type Turn struct {
 	// exchange.EventModelCalled and exchange.ModelStep. It is written together with the next note, piece of the answer or
 	// end of the run, and costs nothing until then. Safe for concurrent use. Nil where no timeline is kept; see Did.
 	Steps func(kind string, body any)
+
+	// KeepResult takes the conversation result of the run (agent runtime contract, section 2) as one JSON object of at most MaxResult
+	// bytes. It is written together with the next note or with the end of the run, and a later one of the same run replaces it. It holds
+	// nothing of other turns: it is erased with this one. Safe for concurrent use. Nil where no results are kept.
+	KeepResult func(document []byte)
 
 	// Answers are those of the agents that the turn asked in earlier runs (normalized.Response.Dispatch), in the order of
 	// the questions. Message.ReceivedTrace has them joined.
@@ -50,6 +59,9 @@ type Turn struct {
 	// was met. Nil where nothing is kept.
 	Memory Memory
 
+	// Requires are the labels that a program must have to work on the turn, sorted; a Labelled agent sees to it.
+	Requires []string
+
 	// Returnable says that the turn comes again by itself when it is given back with ErrNoWorker.
 	Returnable bool
 
@@ -58,14 +70,16 @@ type Turn struct {
 	Requests ToolRequests
 }
 
-// Files are the bytes of one turn: those to which its message and the answers of other agents in it refer by digest, and the native
-// original (Message.Raw).
+// Files are the bytes of one turn: those to which its message and the answers of other agents in it refer by digest, the native
+// original (Message.Raw), and what the agent adds for its answer. An answer names no other bytes by digest.
 type Files interface {
 	// Address returns an address under which a program elsewhere reads a content of the turn until it expires, without further proof;
 	// "" where there is none.
 	Address(digest string) (address string, expires time.Time)
 	// Open returns a content; the caller closes it. NotFound when the turn has no such content.
 	Open(ctx context.Context, digest string) (io.ReadCloser, error)
+	// Put keeps a content that the answer of this run may refer to (normalized.Stored). TooLarge over 64 MiB.
+	Put(ctx context.Context, from io.Reader) (digest string, size int64, err error)
 }
 
 // Did writes a step to the timeline, where one is kept.
@@ -86,6 +100,9 @@ const (
 	MaxQuestionRounds = 4 // questions, answers, run again
 	MaxQuestions      = 8
 )
+
+// MaxResult bounds what KeepResult takes, in bytes. A larger document is left out, and its row says so.
+const MaxResult = 1 << 20
 
 // MaxMemory bounds what Memory keeps of one turn, in bytes.
 const MaxMemory = 4 << 20
@@ -127,6 +144,13 @@ type Limited interface {
 	// Limit returns how many turns it may have at once on this node now; those beyond it wait without a run. It does not
 	// block.
 	Limit() int
+}
+
+// Labelled is a Limited whose programs have labels: a turn goes to one that has all that the turn requires.
+type Labelled interface {
+	Limited
+	// LimitFor is Limit for turns that require the labels, sorted, beside those that require others.
+	LimitFor(requires []string) int
 }
 
 // Func makes an Agent of a function.

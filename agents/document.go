@@ -27,6 +27,9 @@ type Document struct {
 	Message                     normalized.Message `json:"message"`
 	HistoryCacheBreakpointAfter *int               `json:"history_cache_breakpoint_after,omitempty"`
 
+	// NotAddressed lists whom the last answer in the conversation named in its text without addressing them.
+	NotAddressed []string `json:"not_addressed,omitempty"`
+
 	// Files are the larger files of the message on this machine, for programs that run on it.
 	Files []DocumentFile `json:"files,omitempty"`
 
@@ -80,7 +83,7 @@ type DocumentTurn struct {
 func (t Turn) Document() Document {
 	document := Document{
 		Version: DocumentVersion, Turn: DocumentTurn{ID: t.ID, Attempt: t.Attempt, Agent: t.Agent, IdempotencyKey: t.Step()},
-		Message: t.addressed(), HistoryCacheBreakpointAfter: t.HistoryCacheBreakpointAfter, SentAt: identity.Now(),
+		Message: t.addressed(), HistoryCacheBreakpointAfter: t.HistoryCacheBreakpointAfter, NotAddressed: t.NotAddressed, SentAt: identity.Now(),
 	}
 	if !t.AcceptedAt.IsZero() {
 		accepted := identity.At(t.AcceptedAt)

@@ -31,6 +31,7 @@ func NewRegistry() *Registry { return &Registry{byName: make(map[string]int)} }
 // a bad name, address or setting and with fault.Conflict when the name is taken in any spelling.
 func (r *Registry) Add(entry Entry) error {
 	entry.Settings = entry.Settings.WithDefaults()
+	entry.Profile.ShowsTools = entry.Settings.ShowTools != ShowToolsNone
 	if err := entry.validate(); err != nil {
 		return err
 	}

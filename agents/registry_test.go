@@ -56,7 +56,7 @@ func TestRegistryFillsDefaults(t *testing.T) {
 		Unverified: agents.UnverifiedHold, TimeLimit: agents.DefaultTimeLimit,
 		History: history.DefaultPolicy(), HistoryScope: agents.HistoryThread,
 		ApproveReplies: agents.ApproveNever,
-		Access:         identity.AccessPolicy{Access: identity.AccessPublic}, MaxHops: agents.DefaultMaxHops,
+		Access:         identity.AccessPolicy{Access: identity.AccessPublic}, MaxHops: agents.DefaultMaxHops, ShowTools: agents.ShowToolsNone,
 		AckText: agents.DefaultAckText,
 		Retry: agents.RetryPolicy{
 			Schedule: agents.DefaultRetrySchedule(), Waiting: agents.DefaultRetryWaiting(), Rate: agents.DefaultRetryRate, Stale: agents.StaleAnswer,

@@ -37,7 +37,7 @@ type Settings struct {
 	Access  identity.AccessPolicy // who may use the agent for what; zero = public
 	MaxHops int                   // ceiling of agents calling agents; zero = DefaultMaxHops
 
-	ExposeTools bool // chat clients are shown the calls of tools
+	ShowTools string // what readers see of the calls of tools, see the ShowTools constants; empty = none
 
 	Retry RetryPolicy // how runs are repeated whose back end failed; empty fields have their defaults
 
@@ -51,6 +51,13 @@ type ReplyRule struct {
 	Rule           identity.Rule // its effect is identity.EffectAllow: what it names must be proven
 	ApproveReplies string        // see the Approve constants
 }
+
+// Values of Settings.ShowTools: what an answer shows of the tools that were called for it (message contract, section 3).
+const (
+	ShowToolsNone  = "none"
+	ShowToolsNames = "names" // their names, and whether they failed
+	ShowToolsFull  = "full"  // arguments and results too, without what looks like a secret
+)
 
 // Values of Settings.HistoryScope.
 const (
@@ -88,6 +95,9 @@ func (s Settings) WithDefaults() Settings {
 	if s.ApproveReplies == "" {
 		s.ApproveReplies = ApproveNever
 	}
+	if s.ShowTools == "" {
+		s.ShowTools = ShowToolsNone
+	}
 	if s.Access.Access == "" {
 		s.Access.Access = identity.AccessPublic
 	}
@@ -116,6 +126,9 @@ func (s Settings) Validate() error {
 
 	if s.HistoryScope != HistoryThread && s.HistoryScope != HistoryPerson {
 		return fault.InField("history.scope", `must be "thread" or "person"`)
+	}
+	if s.ShowTools != ShowToolsNone && s.ShowTools != ShowToolsNames && s.ShowTools != ShowToolsFull {
+		return fault.InField("show_tools", `must be "none", "names" or "full"`)
 	}
 	if !validApproval(s.ApproveReplies) {
 		return fault.InField("approve_replies", `must be "never", "always" or "unverified"`)

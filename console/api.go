@@ -42,6 +42,7 @@ func (a *API) Routes() []httpserver.Route {
 		a.route(http.MethodPost, "/api/v1/tool-requests/{request}/submit", a.submitToolResult),
 		a.route(http.MethodPost, "/api/v1/tool-requests/{request}/cancel", a.cancelToolRequest),
 		a.route(http.MethodGet, "/api/v1/turns/{turn}", a.turn),
+		a.route(http.MethodGet, "/api/v1/turns/{turn}/result", a.result),
 		a.route(http.MethodPost, "/api/v1/turns/{turn}/retry", a.retry),
 		a.route(http.MethodPost, "/api/v1/turns/retry", a.retryFailed),
 		a.route(http.MethodDelete, "/api/v1/replies/{reply}", a.deleteAnswer),
@@ -51,6 +52,7 @@ func (a *API) Routes() []httpserver.Route {
 		a.route(http.MethodGet, "/api/v1/people", a.listPeople),
 		a.route(http.MethodDelete, "/api/v1/people", a.unlink),
 		a.route(http.MethodGet, "/api/v1/audit", a.listAudit),
+		a.route(http.MethodGet, "/api/v1/connectors", a.listConnectors),
 		a.route(http.MethodGet, "/api/v1/mail/suppressed", a.listSuppressed),
 		a.route(http.MethodDelete, "/api/v1/mail/suppressed", a.unsuppress),
 	}...)
@@ -119,6 +121,17 @@ func (a *API) authorize(w http.ResponseWriter, r *http.Request) (exchange.Token,
 
 	return token, nil
 }
+
+// MayRead reports by its error that a request has no token of an operator; nil when it has.
+func (a *API) MayRead(r *http.Request) error {
+	_, err := a.authorize(discarded{}, r)
+	return err
+}
+
+// discarded takes the challenge of a refusal that is answered in another way.
+type discarded struct{ http.ResponseWriter }
+
+func (discarded) Header() http.Header { return http.Header{} }
 
 // tokenKey is the context key of the token with which an operator calls.
 type tokenKey struct{}

@@ -179,6 +179,15 @@ func (a *API) unsuppress(_ http.ResponseWriter, r *http.Request) (any, error) {
 	return nil, a.operator.Suppressions.Lift(r.Context(), address)
 }
 
+type connectorList struct {
+	Connectors []operator.Connector `json:"connectors"`
+}
+
+// listConnectors has one page: there are as many connectors as the settings name.
+func (a *API) listConnectors(http.ResponseWriter, *http.Request) (any, error) {
+	return connectorList{Connectors: a.operator.Connectors.List()}, nil
+}
+
 type heldList struct {
 	Held []exchange.TurnRecord `json:"held"`
 	Next string                `json:"next,omitempty"` // value of "before" for the following page

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"net/http"
 	"reflect"
+	"slices"
 	"strings"
 	"time"
 
@@ -16,6 +17,7 @@ import (
 	"inbox/internal/httpserver"
 	"inbox/internal/openapi"
 	"inbox/normalized"
+	"inbox/operator"
 	"inbox/policypart"
 )
 
@@ -78,6 +80,10 @@ func Operations() []openapi.Operation {
 		},
 		{Method: "POST", Path: "/api/v1/tool-requests/{request}/cancel", Summary: "End a call without result", Response: clienttool.Ended{}, Errors: taken},
 		{Method: "GET", Path: "/api/v1/turns/{turn}", Summary: "A message with its answer and timeline", Response: turnView{}},
+		{
+			Method: "GET", Path: "/api/v1/turns/{turn}/result", Summary: "The conversation result of a run of a message",
+			Query: []string{"run:integer"}, Response: operator.ShownResult{},
+		},
 		{Method: "POST", Path: "/api/v1/turns/{turn}/retry", Summary: "Run a failed message again", Errors: taken},
 		{Method: "POST", Path: "/api/v1/turns/retry", Summary: "Run failed messages again", Request: RetryBody{Agent: "echo", Since: "2h"}, Response: exchange.RetryResult{}},
 		{Method: "DELETE", Path: "/api/v1/replies/{reply}", Summary: "Take an answer back", Errors: revising},
@@ -92,6 +98,7 @@ func Operations() []openapi.Operation {
 			Query: []string{"limit:integer", "after", "kind"}, Response: suppressionList{},
 		},
 		{Method: "DELETE", Path: "/api/v1/mail/suppressed", Summary: "Send to an address again", Query: []string{"address!"}, Errors: absent},
+		{Method: "GET", Path: "/api/v1/connectors", Summary: "What the settings say about the connectors", Response: connectorList{}},
 		{Method: "GET", Path: "/api/v1/reports", Summary: "Reports of other servers", Query: page, Response: auditList{}},
 		{Method: "GET", Path: "/api/v1/blocks", Summary: "Who is kept out", Query: []string{"limit:integer", "before", "kind", "target"}, Response: entryList{}},
 		{Method: "POST", Path: "/api/v1/blocks", Summary: "Keep somebody out", Request: entry, Response: exchange.ListEntry{}},
@@ -181,6 +188,7 @@ func (d Description) Document(about []httpserver.Route) ([]byte, error) {
 
 // schemes are the kinds of credentials beside the token of a peer.
 var schemes = map[string]openapi.Scheme{
+	"tasks":     {Description: "Token for tasks: inbox tokens create --tasks."},
 	"bridge":    {Description: "Token of a bridge, with the scopes send, pending and ack: inbox tokens create --bridge."},
 	"tools":     {Description: "Token of a program that executes an agent's tools: inbox tokens create --tools."},
 	"agent":     {Description: "Token of a program that is an agent: inbox tokens create --pull."},
@@ -194,9 +202,14 @@ var parameters = map[string]string{
 	"cursor": "That of the page before.", "wait": "How long to wait for something to tell, such as 20s; the server has a bound of its own.",
 	"lease": "The id of the lease of a message; for items of a queue how long they are hidden from others, such as 30s.",
 	"agent": "Name of an agent.", "client_id": "Of a bridge; that of the token where it is left out.", "owner": "For operators: whose sessions.",
-	"status": "open or all.", "first": "Number of the first delta in the body, so that the request can be repeated.", "max": "How many messages may be open at once, 1 to 16.",
+	"labels":     "What the program is good for, as words with commas between: it gets only messages that require nothing else.",
+	"session_id": "The session of the run.", "resource_class": "Class of resources that is needed.", "allowed_targets": "Ids of targets, with commas between.",
+	"required_capabilities": "What the target must be able to do, as words with commas between.",
+	"status":                "open or all.", "first": "Number of the first delta in the body, so that the request can be repeated.", "max": "How many messages may be open at once, 1 to 16.",
 	"Idempotency-Key": "The same key with the same request is the same answer.", "Last-Event-ID": "Id of the last event that was read: the stream goes on behind it.",
 	"Chat-Session": "Session that an earlier answer named.", "dry_run": "Only say what would be done.", "session_ids": "Several, with commas between.",
+	"format":   "Form of the messages: envelope (agents-api.message) or agent-framework.",
+	"coalesce": "true: neighbours of one role are one envelope (format=envelope).",
 }
 
 // contractTypes have JSON Schemas of their own (docs/schema).
@@ -233,5 +246,7 @@ func erasable(written []byte) []byte {
 
 // Described reports whether a route belongs into the document.
 func Described(route httpserver.Route) bool {
-	return route.Method != http.MethodOptions && (strings.HasPrefix(route.Pattern, "/v1/") || strings.HasPrefix(route.Pattern, "/api/"))
+	return route.Method != http.MethodOptions && slices.ContainsFunc([]string{"/v1/", "/api/", "/agents-api/"}, func(prefix string) bool {
+		return strings.HasPrefix(route.Pattern, prefix)
+	})
 }

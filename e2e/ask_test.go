@@ -332,6 +332,7 @@ func TestHopCeilingStopsTheCircle(t *testing.T) {
 	}
 }
 
+//contract:shows message-38
 func TestAgentsOfOneServerReachEachOther(t *testing.T) {
 	onBothDatabases(t, func(t *testing.T, database string) {
 		host := freeAddress(t)

@@ -20,6 +20,8 @@ import (
 
 // TestRecordedBridgeOverTheWire plays what the reference runtime recorded of its bridge by requests of an operator, who may
 // speak for any client.
+//
+//contract:shows channels-54 channels-55 channels-56 channels-57
 func TestRecordedBridgeOverTheWire(t *testing.T) {
 	onBothDatabases(t, func(t *testing.T, database string) {
 		s := start(t, instance.Settings{Database: database})
@@ -138,6 +140,8 @@ func exchanged(t *testing.T, request *http.Request) (int, http.Header, map[strin
 }
 
 // TestRecordedConnectorsOverTheWire hands in what the reference runtime recorded of messages and signatures.
+//
+//contract:shows channels-2 channels-3 channels-29 channels-38 channels-41 channels-42 channels-50
 func TestRecordedConnectorsOverTheWire(t *testing.T) {
 	t.Parallel()
 	agent := startScripted(t, func(normalized.Message) normalized.Response { return say("heard") })
@@ -192,6 +196,8 @@ func recordedConnectors(t *testing.T) (names []string) {
 
 // TestRecordedSignaturesOverTheWire hands in what the reference runtime recorded of signatures, under the secret of each case
 // made long enough for the configuration.
+//
+//contract:shows channels-47 channels-48 channels-49
 func TestRecordedSignaturesOverTheWire(t *testing.T) {
 	t.Parallel()
 	const secret = "s3cret-and-long-enough"

@@ -102,6 +102,8 @@ time.sleep(300)
 
 // TestBridgeKilledBetweenPendingAndAck kills the client with the answers in its hands, and the server while messages come in
 // and while answers wait: all of them come again, each is acknowledged once, none comes twice.
+//
+//contract:shows channels-11 channels-52 channels-53
 func TestBridgeKilledBetweenPendingAndAck(t *testing.T) {
 	onBothDatabases(t, func(t *testing.T, database string) {
 		const messages = 24

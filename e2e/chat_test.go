@@ -302,6 +302,8 @@ func chatEvent(t *testing.T, reader *bufio.Reader) (id, data string) {
 
 // TestChatOutlivesACrash kills the server amid an answer. The client asks for the rest, gets no word twice and one answer,
 // and the message is there once.
+//
+//contract:shows channels-28
 func TestChatOutlivesACrash(t *testing.T) {
 	onBothDatabases(t, func(t *testing.T, database string) {
 		model := startChatModel(t)

@@ -73,6 +73,8 @@ var inStock = jsonObject{"in_stock": 3}
 
 // TestChatClientExecutesATool: the run pauses, the server is killed, the client hands in the result, and the same run goes
 // on, once.
+//
+//contract:shows channels-22 runtime-51 runtime-56 runtime-57
 func TestChatClientExecutesATool(t *testing.T) {
 	onBothDatabases(t, func(t *testing.T, database string) {
 		provider := startModel(t, looksUp)
@@ -184,6 +186,8 @@ func TestNobodyAnswersForAProgramOfTheOperator(t *testing.T) {
 }
 
 // TestChatStreamTellsCalls: deltas name the call and its arguments before the frame that ends the stream.
+//
+//contract:shows channels-25
 func TestChatStreamTellsCalls(t *testing.T) {
 	t.Parallel()
 	provider := startModel(t, looksUp)

@@ -154,6 +154,7 @@ func (s *server) timeline(id, kind string) int {
 	return count
 }
 
+//contract:shows runtime-34 runtime-51 runtime-56
 func TestProgramOutsideExecutesATool(t *testing.T) {
 	onBothDatabases(t, func(t *testing.T, database string) {
 		provider := startModel(t, looksUp)
@@ -182,6 +183,7 @@ func TestProgramOutsideExecutesATool(t *testing.T) {
 	})
 }
 
+//contract:shows runtime-56 runtime-57 runtime-58
 func TestToolIsAnsweredOnceWhateverDies(t *testing.T) {
 	onBothDatabases(t, func(t *testing.T, database string) {
 		provider := startModel(t, looksUp)
@@ -216,6 +218,7 @@ func TestToolIsAnsweredOnceWhateverDies(t *testing.T) {
 	})
 }
 
+//contract:shows runtime-54
 func TestToolThatNobodyExecutesTimesOut(t *testing.T) {
 	t.Parallel()
 	onBothDatabases(t, func(t *testing.T, database string) {
@@ -237,6 +240,7 @@ func TestToolThatNobodyExecutesTimesOut(t *testing.T) {
 	})
 }
 
+//contract:shows runtime-72
 func TestForeignProgramsSeeNoToolRequests(t *testing.T) {
 	onBothDatabases(t, func(t *testing.T, database string) {
 		provider := startModel(t, looksUp)
@@ -289,6 +293,42 @@ func TestForeignProgramsSeeNoToolRequests(t *testing.T) {
 		}
 		if status, _ := s.api(http.MethodPost, "/tool-requests/"+asked+"/cancel", peer.Token); status != http.StatusForbidden {
 			t.Errorf("a peer cancels by the operator API: %d", status)
+		}
+	})
+}
+
+// TestToolOfTheControlPlaneStaysWithTheOperator: a program with a token for the agent's tools neither sees nor ends its calls.
+//
+//contract:shows runtime-69
+func TestToolOfTheControlPlaneStaysWithTheOperator(t *testing.T) {
+	onBothDatabases(t, func(t *testing.T, database string) {
+		provider := startModel(t, looksUp)
+		s := start(t, instance.Settings{Database: database, Agents: shelf(provider, "1h", "") + "capability_scope = \"control_plane\"\n"})
+		peer, program := s.a2aPeer("memory", "ann"), s.desk("memory")
+		task, err := peer.Send(t.Context(), load.SendBody("milk", "is there milk?", true))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var asked string
+		eventually(t, "the call waits", func() bool {
+			var open []exchange.ToolRequest
+			if err := json.Unmarshal([]byte(s.inbox("tool-requests", "list", "--json")), &open); err != nil {
+				t.Fatal(err)
+			}
+			for _, one := range open {
+				asked = one.ID
+			}
+			return asked != ""
+		})
+		if _, answer := program.call(http.MethodGet, "?wait=1s", ""); fmt.Sprint(answer["requests"]) != "[]" {
+			t.Errorf("a program reads %v", answer)
+		}
+		if status, answer := program.call(http.MethodPost, "/"+asked+"/submit", three); status != http.StatusNotFound {
+			t.Errorf("submitted by a program: %d %v", status, answer)
+		}
+		s.inbox("tool-requests", "submit", asked, three)
+		if text := texts(awaitTask(t, peer, task.ID, completed)); !strings.Contains(text, "there are three") {
+			t.Errorf("the task is answered %q", text)
 		}
 	})
 }

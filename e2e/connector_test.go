@@ -66,6 +66,8 @@ func enveloped(t *testing.T, message string, more string, evidence ...identity.E
 
 // TestConnectorsProveByEvidence hands in messages whose only proof is evidence of the connector's own issuer: the good one is
 // taken, with its person and its platform's relay; every other one is refused without a turn.
+//
+//contract:shows message-13 message-14
 func TestConnectorsProveByEvidence(t *testing.T) {
 	onBothDatabases(t, func(t *testing.T, database string) {
 		issuer, stranger := startConnector(t), startConnector(t)
@@ -177,6 +179,8 @@ func encode(t *testing.T, value any) []byte {
 
 // TestOnlyTrustedConnectorsOverrideTheRelay: under a good signature, evidence of an issuer that no one trusts, and the word of a
 // connector that is not on the list, are worth a subject of this server's own and no relay.
+//
+//contract:shows message-35 message-39
 func TestOnlyTrustedConnectorsOverrideTheRelay(t *testing.T) {
 	t.Parallel()
 	issuer, stranger := startConnector(t), startConnector(t)
@@ -339,6 +343,8 @@ func runSlackConnector(t *testing.T, settings ...string) {
 }
 
 // TestSlackConnector brings an outgoing webhook to an agent and its answer to an incoming one, by the example program.
+//
+//contract:shows channels-5 channels-7 channels-10
 func TestSlackConnector(t *testing.T) {
 	t.Parallel()
 	posts := make(chan string, 64)
@@ -399,6 +405,8 @@ func TestSlackConnector(t *testing.T) {
 
 // TestSlackApp mentions an agent in a channel of Slack and goes on in the thread: the same event comes five times, its answer once,
 // into the thread, and the thread is one conversation.
+//
+//contract:shows channels-4 channels-6 channels-10
 func TestSlackApp(t *testing.T) {
 	t.Parallel()
 	const signing = "the signing secret of the app"

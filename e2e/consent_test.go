@@ -12,6 +12,7 @@ import (
 	"inbox/policypart"
 )
 
+//contract:shows message-23 message-32 message-33
 func TestConsentByMailResumesTheQuestion(t *testing.T) {
 	onBothDatabases(t, func(t *testing.T, database string) {
 		agent := startScripted(t, asksForConsent)

@@ -250,6 +250,7 @@ func evidenceBody(t *testing.T, id string, mentionable map[string]any) []byte {
 	return body
 }
 
+//contract:shows message-13 message-14
 func TestOnlyGoodEvidenceIsBelieved(t *testing.T) {
 	t.Parallel()
 	connector := startConnector(t)

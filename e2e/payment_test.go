@@ -40,6 +40,7 @@ func asksForMoney(requirement json.RawMessage) func(normalized.Message) normaliz
 	}
 }
 
+//contract:shows message-23 message-32
 func TestPaymentIsTakenForCompletedWorkAlone(t *testing.T) {
 	onBothDatabases(t, func(t *testing.T, database string) {
 		money := facilitatortest.New(t)
@@ -136,6 +137,7 @@ func asksForLogin(message normalized.Message) normalized.Response {
 	})
 }
 
+//contract:shows message-23 message-32
 func TestLoginProvesASecondIdentity(t *testing.T) {
 	t.Parallel()
 	issuer := openidtest.New(t, "employee-7")
@@ -240,6 +242,7 @@ func settling(t *testing.T, id string, to load.Task, state, outcome string) []by
 
 func stateOf(link string) string { return link[strings.LastIndexByte(link, '/')+1:] }
 
+//contract:shows message-33
 func TestDemandIsSettledByTheAskersOwnMessageAlone(t *testing.T) {
 	onBothDatabases(t, func(t *testing.T, database string) {
 		agent := startScripted(t, asksForConsent)

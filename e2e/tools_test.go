@@ -76,6 +76,7 @@ func TestModelUsesTools(t *testing.T) {
 	}
 }
 
+//contract:shows runtime-87
 func TestToolsAreClosedWithoutARule(t *testing.T) {
 	t.Parallel()
 	provider := startModel(t, takesANote)
@@ -95,6 +96,7 @@ func TestToolsAreClosedWithoutARule(t *testing.T) {
 	}
 }
 
+//contract:shows runtime-86 runtime-94 runtime-95 runtime-96
 func TestOwnerApprovesAToolFromTheFediverse(t *testing.T) {
 	onBothDatabases(t, func(t *testing.T, database string) {
 		provider := startModel(t, takesANote)
@@ -157,6 +159,7 @@ func checkTimeline(t *testing.T, shown string) {
 	}
 }
 
+//contract:shows runtime-103
 func TestApprovedToolRunsOnceWhateverDies(t *testing.T) {
 	onBothDatabases(t, func(t *testing.T, database string) {
 		provider := startModel(t, takesANote)

@@ -21,6 +21,8 @@ type AgentProfile struct {
 	Skills      []Skill
 
 	IdentityPolicy *identity.AccessPolicy // what callers must prove, for cards; nil = it is not published
+
+	ShowsTools bool // its answers show something of the tools that it called; the registry takes it from its settings
 }
 
 // Skill is one thing that an agent can do, for cards.
@@ -42,7 +44,7 @@ type Token struct {
 	ID        string    `json:"id"`              // UUIDv7; evidence names it
 	Name      string    `json:"name"`            // the peer's name, part of its address @name@domain
 	Agent     string    `json:"agent,omitempty"` // the only agent it opens; empty = all agents of this server
-	Scope     string    `json:"scope,omitempty"` // TokenPeer, TokenAdmin, TokenPull, TokenTools or TokenBridge with scopes
+	Scope     string    `json:"scope,omitempty"` // TokenPeer, TokenAdmin, TokenPull, TokenTools, TokenTasks, TokenTaskResults or TokenBridge with scopes
 	Hash      string    `json:"-"`               // lower-case hex SHA-256 of the token
 	CreatedAt time.Time `json:"created_at"`
 	RevokedAt time.Time `json:"revoked_at,omitzero"` // zero = valid
@@ -90,12 +92,14 @@ func GoesOnByItself(turn TurnRecord) bool {
 		(turn.Reason == WaitingDispatch || turn.Reason == WaitingTool || strings.HasPrefix(turn.Reason, WaitingTool+" "))
 }
 
-// Kinds of an Event about tools that programs outside execute.
+// Kinds of an Event about tools that programs outside execute. The member event of a body is the name that the contract has for it (agent
+// runtime contract, section 5).
 const (
-	EventToolRequested = "tool.requested" // body: {"request_id","tool_name","timeout_at"}
-	EventToolSubmitted = "tool.submitted" // body: {"request_id","tool_name","success","by"}
-	EventToolTimedOut  = "tool.timed_out" // body: {"request_id","tool_name","by"}
-	EventToolCancelled = "tool.cancelled" // body: {"request_id","tool_name","by"}
+	EventToolRequested = "tool.requested" // body: {"event","request_id","tool_name","timeout_at"}
+	EventToolSubmitted = "tool.submitted" // body: {"event","request_id","tool_name","success","by"}
+	EventToolTimedOut  = "tool.timed_out" // body: {"event","request_id","tool_name","by"}
+	EventToolCancelled = "tool.cancelled" // body: {"event","request_id","tool_name","by"}
+	EventToolResumed   = "tool.resumed"   // body: {"event","request_id","tool_name"}; the turn runs again with what ended the request
 )
 
 // ToolRequest is one call of a tool that a program outside of the server executes. Statuses and the documents are those

@@ -79,6 +79,11 @@ const (
 	TargetAgent     = "agent"     // one of our agents by its name, in lower case
 )
 
+// TargetKinds are the kinds of what the block and the allow list name.
+func TargetKinds() []string {
+	return []string{TargetHost, TargetAddress, TargetActor, TargetPrincipal}
+}
+
 // Closure is why an agent takes no message just now; empty = it does.
 type Closure string
 

@@ -39,6 +39,7 @@ type Inbound struct {
 	FromAgent  bool                 // the sender is a program that answers by itself: automated actor, chained task, mail with the chain hint
 	Continues  string               // id of a parked turn that this message takes up; the parked turn is dropped
 	Claim      *Claim               // a document of the adapter that stands or falls with the message; nil = none
+	Task       *TaskRun             // the run that the message begins, stored with it; nil = none
 	Settlement *Settlement          // what the message offers for an open demand; nil = nothing
 	Rejected   []identity.Rejection // evidence that was offered and not accepted; it becomes audit rows
 }
@@ -62,6 +63,7 @@ type Receipt struct {
 	State     string // state of the turn, see the State constants
 	Reference string // Inbound.Reference of the stored turn; for a duplicate, that of the first copy
 	Claimed   []byte // the document in the place of Inbound.Claim; nothing was stored then
+	TaskTaken bool   // the id of Inbound.Task is another run's; nothing was stored then
 }
 
 // WaitingDispatch is the reason of a turn in StateWaiting that goes on by itself as soon as other agents have answered:

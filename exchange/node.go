@@ -54,6 +54,13 @@ type Blobs interface {
 	Put(ctx context.Context, r io.Reader) (digest string, size int64, err error)
 }
 
+// Upload is a file that a program hands in for an answer of its agent.
+type Upload struct {
+	ID    string // UUIDv7
+	Agent string
+	Size  int64 // bytes
+}
+
 // Sealer keeps secrets of peers unreadable in the database.
 type Sealer interface {
 	Seal(ctx context.Context, secret []byte, purpose string) (string, error)

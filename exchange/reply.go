@@ -142,6 +142,9 @@ const (
 	FailureComplaint = "complaint" // its owner reported our mail as unwanted: one is enough
 )
 
+// SuppressionKinds are the kinds of a MailFailure and of a Suppression.
+func SuppressionKinds() []string { return []string{FailureHard, FailureSoft, FailureComplaint} }
+
 // After so many soft failures of different mails in so long an address is suppressed.
 const (
 	MaxSoftFailures   = 5

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"math"
 	"strconv"
+	"strings"
 	"time"
 
 	"inbox/normalized"
@@ -132,6 +133,11 @@ const (
 	EventToolCalled  = "tool.called"   // body: ToolStep
 	EventRunWaits    = "run.waits"     // body: WaitStep
 	EventCompacted   = "run.compacted" // body: CompactionStep
+	EventHookDecided = "hook.decided"  // body: HookStep; a hook wanted something else than the run
+	EventHookFailed  = "hook.failed"   // body: HookStep
+
+	// EventNotAddressed says whom an answer named in its text and not in to or cc; body: {"addresses","reason","mention_relay"}.
+	EventNotAddressed = "mention.not_addressed"
 )
 
 // ModelStep is one call of a model, with its repetitions.
@@ -189,6 +195,16 @@ type WaitStep struct {
 	Tool   string `json:"tool"`
 	CallID string `json:"tool_call_id"`
 	Calls  int    `json:"calls,omitempty"` // that wait together
+}
+
+// HookStep says what a program of the operator decided about a run, or how it failed.
+type HookStep struct {
+	Hook        string `json:"hook"`             // tool_call, tool_result, turn or events
+	Action      string `json:"action,omitempty"` // what follows: proceed, reject, replace_result, pending, require_approval, complete, continue, retry
+	Tool        string `json:"tool,omitempty"`
+	CallID      string `json:"tool_call_id,omitempty"`
+	Error       string `json:"error,omitempty"`
+	Undelivered int    `json:"undelivered,omitempty"` // events that the observer does not have
 }
 
 // CompactionStep says how a conversation was shortened.
@@ -267,4 +283,18 @@ func RunMessageID(run string) string {
 		run = hex.EncodeToString(sum[:])
 	}
 	return "chat:run:" + run
+}
+
+// RunEventType returns the name that a run's events have for the kind of an Event (agent runtime contract, section 6.6).
+func RunEventType(kind string) string {
+	state, is := strings.CutPrefix(kind, "turn.")
+	switch {
+	case is && state == StateRunning:
+		return "run_started"
+	case is && state == StateCancelled:
+		return "cancel_requested"
+	case is && Terminal(state):
+		return "run_finished"
+	}
+	return "run_updated"
 }

@@ -41,16 +41,17 @@ func (a arrangement) shared(b arrangement) (count int) {
 func arrange(turns excerpt[turnOutline], policy Policy, opened bool) arrangement {
 	w := selectTurns(turns, policy)
 	kept := w.kept()
-	if policy.Alternation != AlternationOff && !opened {
-		kept = dropUnasked(kept, turns, w)
+	if policy.Alternation != AlternationOff {
+		kept = dropUnasked(kept, turns, w, opened)
 	}
 	return arrangement{groups: groups(kept, turns, policy.Alternation), short: w.short}
 }
 
-// dropUnasked removes answers whose question is not in the history: at its begin, and where turns were left out.
-func dropUnasked(kept []int, turns excerpt[turnOutline], w window) []int {
+// dropUnasked removes answers whose question is not in the history: where turns were left out, and at its begin unless the
+// agent opened the thread.
+func dropUnasked(kept []int, turns excerpt[turnOutline], w window, opened bool) []int {
 	asked := make([]int, 0, len(kept))
-	leading := true
+	leading := !opened
 	for _, i := range kept {
 		leading = leading || i == w.start && w.start > w.head
 		leading = leading && turns.at(i).role == normalized.RoleAssistant

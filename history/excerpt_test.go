@@ -50,7 +50,7 @@ func TestExcerptGivesTheSameBytes(t *testing.T) {
 // TestLittleIsRead: a reader needs no more than the policy's turns of a long thread, and less of a heavy one.
 func TestLittleIsRead(t *testing.T) {
 	turns := thread(strings.Repeat("ua", 500))
-	if thread := read(turns, DefaultPolicy(), 0); len(thread.Head) != 2 || len(thread.Tail) != 20 {
+	if thread := read(turns, DefaultPolicy(), 0); len(thread.Head) != 2+answerWithin || len(thread.Tail) != 20 {
 		t.Errorf("%d and %d turns", len(thread.Head), len(thread.Tail))
 	}
 	for i := range turns {
@@ -68,7 +68,10 @@ func TestPrefixStaysBetweenWindowMoves(t *testing.T) {
 		turns, policy := drawThread(t, 2), drawPolicy(t)
 		policy.MaxBytes = 0
 		n := rapid.IntRange(1, len(turns)-1).Draw(t, "n")
-		before, after := byCount(n, policy.normal()), byCount(n+1, policy.normal())
+		begin := func(n int) window {
+			return selectTurns(outline(excerpt[normalized.HistoricalMessage]{tail: turns[:n]}.normal()), policy.normal())
+		}
+		before, after := begin(n), begin(n+1)
 		if before.start != after.start || before.head != after.head {
 			return
 		}
@@ -96,6 +99,36 @@ func TestWindowMovesEverySlide(t *testing.T) {
 	if moves != 38 { // ⌈(400-22)/10⌉
 		t.Errorf("the window moved %d times", moves)
 	}
+}
+
+// TestAnyHeadIsStable grows threads of question and answer turn by turn with heads of every length: once turns are left out, the
+// head is the same in every history, and the cache breaks behind it or later.
+func TestAnyHeadIsStable(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		policy := Policy{KeepHead: rapid.IntRange(1, 7).Draw(t, "head"), Window: rapid.IntRange(2, 8).Draw(t, "window"), Slide: rapid.IntRange(1, 5).Draw(t, "slide")}
+		if rapid.Bool().Draw(t, "drop") {
+			policy.Alternation = AlternationDrop
+		}
+		first := "u"
+		if rapid.Bool().Draw(t, "opened") {
+			first = "au"
+		}
+		turns := thread(first + strings.Repeat("au", 30))
+		head := policy.KeepHead
+		if turns[head-1].Role == normalized.RoleUser {
+			head++
+		}
+		want := written(t, turns[:head])
+		for n := head + policy.Window + 2*policy.Slide; n <= len(turns); n++ {
+			kept, breakpoint := Trim(turns[:n], policy, start)
+			if d := cmp.Diff(want, written(t, kept[:head])); d != "" {
+				t.Fatalf("of %d turns: %s", n, d)
+			}
+			if at(breakpoint) < head-1 {
+				t.Fatalf("of %d turns the cache breaks after %d, before the end of the head %d", n, at(breakpoint), head-1)
+			}
+		}
+	})
 }
 
 // TestShortExcerpt: what was not read is left out by whole slides, and nothing fails.

@@ -21,8 +21,8 @@ const (
 
 // Policy is an operator's choice of how much of a thread an agent sees. The zero value is DefaultPolicy.
 type Policy struct {
-	KeepHead    int           // turns at the begin of the thread that are always kept
-	Window      int           // newest turns that are kept at least
+	KeepHead    int           // turns at the begin of the thread that are always kept, with the answer to the last of them
+	Window      int           // newest turns that are kept at most
 	Slide       int           // the window's start moves by so many turns at once, so that prompts keep their prefix; at least 1
 	MaxBytes    int           // of text in all turns; 0 = no limit
 	MaxAge      time.Duration // older turns are left out, head included; 0 = no limit
@@ -49,7 +49,10 @@ func (p Policy) normal() Policy {
 // Need returns how many turns of a thread are enough to trim it exactly: the first head and the newest tail.
 func (p Policy) Need() (head, tail int) {
 	p = p.normal()
-	return p.KeepHead, p.Window
+	if head = p.KeepHead; head > 0 && p.Alternation != AlternationOff {
+		head += answerWithin
+	}
+	return head, p.Window
 }
 
 // Enough returns a function for a caller that reads a thread from its newest turn back: it is told each turn and reports when the

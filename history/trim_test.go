@@ -73,14 +73,19 @@ func TestTrim(t *testing.T) {
 		"one block dropped":              {"uauauaua", small, "u0 a1 u4 a5 u6 a7", 1},
 		"two blocks dropped":             {"uauauauaua", small, "u0 a1 u6 a7 u8 a9", 1},
 		"window opens with an answer":    {"uauuauaua", small, "u0 a1 u7 a8", 1},
-		"thread of the agent":            {"auauauau", small, "a0 u1 a4 u5 a6 u7", 1},
+		"thread of the agent":            {"auauauau", small, "a0 u1 a2 u5 a6 u7", 2},
 		"leading answer in agent thread": {"auau", small, "a0 u1 a2 u3", 2},
-		"neighbours merge":               {"uuaauu", small, "u0+u1 a2+a3 u4+u5", -1},
-		"neighbours drop":                {"uuaauu", with(AlternationDrop), "u1 a3 u5", -1},
+		"neighbours merge":               {"uuaauu", small, "u0+u1 a2+a3 u4+u5", 1},
+		"neighbours drop":                {"uuaauu", with(AlternationDrop), "u1 a3 u5", 1},
 		"off":                            {"aauu", with(AlternationOff), "a0 a1 u2 u3", 3},
 		"two speakers":                   {"uba", small, "@alice@a.test:+u0+@bob@b.test:+b1 a2", 1},
-		"speakers change twice":          {"uubua", small, "@alice@a.test:+u0+u1+@bob@b.test:+b2+@alice@a.test:+u3 a4", -1},
-		"head merges with window":        {"uauauauu", Policy{KeepHead: 1, Window: 4, Slide: 2}, "u0+u6+u7", -1},
+		"speakers change twice":          {"uubua", small, "@alice@a.test:+u0+u1+@bob@b.test:+b2+@alice@a.test:+u3 a4", 1},
+		"odd head":                       {"uauauauu", Policy{KeepHead: 1, Window: 4, Slide: 2}, "u0 a1 u4 a5 u6+u7", 1},
+		"odd head of three":              {"uauauauauaua", Policy{KeepHead: 3, Window: 4, Slide: 2}, "u0 a1 u2 a3 u8 a9 u10 a11", 3},
+		"odd head, neighbours drop":      {"uauauauu", Policy{KeepHead: 1, Window: 4, Slide: 2, Alternation: AlternationDrop}, "u0 a1 u4 a5 u7", 1},
+		"odd head, off":                  {"uauauauu", Policy{KeepHead: 1, Window: 4, Slide: 2, Alternation: AlternationOff}, "u0 a5 u6 u7", 0},
+		"odd head that asks twice":       {"uuuaauauauau", Policy{KeepHead: 1, Window: 4, Slide: 2}, "u0+u1+u2 a3+a4 u9 a10 u11", 1},
+		"head that nobody answered":      {"uuuuuuuuu", Policy{KeepHead: 1, Window: 4, Slide: 2}, "u0+u5+u6+u7+u8", -1},
 		"no head":                        {"uauaua", Policy{Window: 2, Slide: 2}, "u4 a5", -1},
 		"no window":                      {"uaua", Policy{KeepHead: 2, Slide: 1}, "u0 a1", 1},
 		"no slide":                       {"uauaua", Policy{KeepHead: 2, Window: 2}, "u0 a1 u4 a5", 1},
@@ -263,7 +268,7 @@ func TestAlternationAndBounds(t *testing.T) {
 		turns, policy := drawThread(t, 1), drawPolicy(t)
 		kept, breakpoint := Trim(turns, policy, start)
 		policy = policy.normal()
-		if len(kept) > policy.KeepHead+policy.Window {
+		if len(kept) > policy.KeepHead+answerWithin+policy.Window {
 			t.Fatalf("%d turns kept", len(kept))
 		}
 		if breakpoint != nil && (*breakpoint < 0 || *breakpoint >= len(kept)) {

@@ -1,5 +1,11 @@
 package history
 
+import "inbox/normalized"
+
+// answerWithin is how many turns behind the head may belong to it because they answer its last question, or stand before that
+// answer.
+const answerWithin = 4
+
 // protected turns at the end are never shortened, or dropped for their size.
 const protected = 2
 
@@ -11,7 +17,12 @@ type window struct {
 
 // selectTurns applies rules 2 and 3 of section 4.
 func selectTurns(turns excerpt[turnOutline], policy Policy) window {
-	w := byCount(turns.total, policy)
+	head := min(policy.KeepHead, turns.total)
+	if policy.Alternation != AlternationOff {
+		head = answered(turns, head)
+	}
+
+	w := byCount(turns.total, head, policy)
 	w.skipUnknown(turns, policy.Slide)
 
 	if policy.MaxBytes <= 0 {
@@ -35,9 +46,34 @@ func selectTurns(turns excerpt[turnOutline], policy Policy) window {
 	return w
 }
 
+// answered extends the head to the end of the answers to its last question. A head that ended with a question would become one
+// turn with the question that the window begins with, and so change with each move of the window. A question that is not
+// answered within answerWithin turns, or whose answer was not read, extends nothing.
+func answered(turns excerpt[turnOutline], head int) int {
+	if head == 0 {
+		return 0
+	}
+
+	limit := min(head+answerWithin, turns.total)
+	if turns.end() < limit && turns.begin() > turns.end() {
+		limit = turns.end()
+	}
+
+	for end := head; end <= limit; end++ {
+		if turns.at(end-1).role != normalized.RoleAssistant {
+			continue
+		}
+		for end < limit && turns.at(end).role == normalized.RoleAssistant {
+			end++
+		}
+		return end
+	}
+	return head
+}
+
 // byCount moves the start of the window only every Slide turns, so that the prefix is the same in between.
-func byCount(n int, policy Policy) window {
-	head, slide := min(policy.KeepHead, n), policy.Slide
+func byCount(n, head int, policy Policy) window {
+	slide := policy.Slide
 	if n <= head+policy.Window {
 		return window{head: head, start: head, n: n}
 	}

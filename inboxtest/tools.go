@@ -17,7 +17,7 @@ const ConnectorSecret = "a secret that only the tests know"
 
 // NewWithTools makes a server with models that call client tools. "asks" calls "look" and "weigh", as far as it has no result,
 // and takes the results from the asker; "keeps" calls "vault", which is for programs of the operator. Both then say
-// what they heard. Beside them are the agents "echo" and "pulled", and the connector "slack". It also counts how often a model was asked.
+// what they heard. Beside them are the agents "echo" and "pulled", the connector "slack" and the targets "local", which is echo, and "tools", which is keeps. It also counts how often a model was asked.
 func NewWithTools(tb testing.TB, settings ...string) (server *Server, asked *atomic.Int32) {
 	tb.Helper()
 	asked = &atomic.Int32{}
@@ -62,6 +62,7 @@ func NewWithTools(tb testing.TB, settings ...string) (server *Server, asked *ato
 		}
 	}
 	tables.WriteString("[[agents]]\nname = \"echo\"\nkind = \"echo\"\nunverified = \"answer\"\n[[agents]]\nname = \"pulled\"\nkind = \"pull\"\n[agents.pull]\nlease = \"30s\"\n" +
+		"[[targets]]\nid = \"local\"\nagent = \"echo\"\n[[targets]]\nid = \"tools\"\nagent = \"keeps\"\n" +
 		"[[connectors]]\nname = \"slack\"\nsecret = \"" + ConnectorSecret + "\"\nagents = [\"echo\"]\n")
 
 	file := filepath.Join(tb.TempDir(), "inbox.toml")

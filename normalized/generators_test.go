@@ -66,7 +66,10 @@ func drawPart(t *rapid.T) Part {
 	case PartFile:
 		return drawFile(t, PartFile)
 	case PartLink:
-		return Part{Kind: PartLink, URL: "https://" + domain.Draw(t, "host") + "/x", Title: maybe(t, of(anyText)), Description: maybe(t, of(anyText))}
+		return Part{
+			Kind: PartLink, URL: "https://" + domain.Draw(t, "host") + "/x", Title: maybe(t, of(anyText)), Description: maybe(t, of(anyText)),
+			Citation: maybe(t, drawCitation),
+		}
 	case PartArtifact:
 		p := drawFile(t, PartArtifact)
 		p.ArtifactType, p.ID, p.Description = maybe(t, of(wordText)), maybe(t, of(idText)), maybe(t, of(anyText))
@@ -84,12 +87,25 @@ func drawPart(t *rapid.T) Part {
 func drawText(t *rapid.T) Part {
 	return Part{
 		Kind: PartText, MIME: rapid.SampledFrom([]string{MIMEPlain, MIMEMarkdown, MIMEHTML}).Draw(t, "mime"),
-		Content: "x" + anyText.Draw(t, "content"), New: maybe(t, of(anyText)),
+		Content: "x" + anyText.Draw(t, "content"), New: maybe(t, of(anyText)), Citation: maybe(t, drawCitation),
 	}
 }
 
+func drawCitation(t *rapid.T) *Citation {
+	c, ok := CitationOf(map[string]any{
+		"source": wordText.Draw(t, "source"), "source_title": anyText.Draw(t, "title"), "source_url": "https://" + domain.Draw(t, "host") + "/y",
+		"excerpt": anyText.Draw(t, "excerpt"), "score": rapid.Float64Range(0, 1).Draw(t, "score"), "token": "s3cret",
+		"access_status": rapid.SampledFrom([]any{AccessAllowed, AccessDenied, AccessPartial, AccessSourceRestricted, "?", nil}).Draw(t, "access"),
+		"principal":     map[string]any{"acting_user_id": float64(7), "owner_key": "s3cret"},
+	})
+	if !ok {
+		return nil
+	}
+	return &c
+}
+
 func drawCall(t *rapid.T) Part {
-	return Part{Kind: PartToolCall, ID: idText.Draw(t, "id"), Name: wordText.Draw(t, "name"), Args: maybe(t, drawJSON), Result: drawJSON(t)}
+	return Part{Kind: PartToolCall, ID: idText.Draw(t, "id"), Name: wordText.Draw(t, "name"), Args: maybe(t, drawJSON), Result: drawJSON(t), Metadata: maybe(t, drawObject)}
 }
 
 func drawFile(t *rapid.T, kind string) Part {
@@ -248,6 +264,7 @@ func drawMessage(t *rapid.T) Message {
 		Surface: maybe(t, pointer(drawSurface)),
 		unknown: drawUnknown(t),
 	}
+	m.Parts = append(m.Parts, maybe(t, func(t *rapid.T) []Part { return []Part{drawPolicy(t)} })...)
 	m.Parts[0].unknown = drawUnknown(t)
 	if rapid.Bool().Draw(t, "resolved") {
 		m.PolicyResolution = &policypart.Resolution{
@@ -270,6 +287,8 @@ func drawSurface(t *rapid.T) Surface {
 		Channel: wordText.Draw(t, "channel"), Subject: maybe(t, of(anyText)), Date: maybe(t, pointer(drawTime)), Tag: maybe(t, of(wordText)),
 		To: several(t, 0, 3, recipient), Cc: several(t, 0, 3, recipient), Omitted: maybe(t, of(rapid.IntRange(0, 500))),
 		ListID: maybe(t, of(wordText)), Language: maybe(t, of(rapid.Just("de-AT"))), unknown: drawUnknown(t),
+		Visibility: maybe(t, of(rapid.SampledFrom(visibilities))), Source: maybe(t, of(wordText)), ClientName: maybe(t, of(wordText)),
+		HostContext: maybe(t, drawObject),
 	}
 }
 

@@ -129,6 +129,9 @@ const (
 	PartPolicy   = "policy"
 )
 
+// ArtifactData is the ArtifactType of data: a JSON value that is no file, as A2A's data parts are (message contract, section 3).
+const ArtifactData = "data"
+
 // Media types of a text part.
 const (
 	MIMEPlain    = "text/plain"
@@ -161,6 +164,10 @@ type Part struct {
 	Result json.RawMessage // tool_call: exactly one of Result and Error, or neither while it runs
 	Error  *ToolError      // tool_call
 
+	Metadata json.RawMessage // tool_call: an object beside the result, with its citations
+
+	Citation *Citation // text, link: the part shows where something in the answer comes from
+
 	Policy *policypart.Part // policy
 
 	whole   json.RawMessage // a part of a kind that we do not know, kept byte for byte
@@ -190,6 +197,16 @@ type BytesRef struct {
 	ExpiresAt  *identity.Time `json:"expires_at,omitempty"`  // of the url
 	Algo       string         `json:"algo,omitempty"`        // content_addressed: sha256
 	Digest     string         `json:"digest,omitempty"`      // content_addressed: lower-case hex
+}
+
+const mimeJSON = "application/json"
+
+// Data frames a JSON value that is no file; Carrying puts it in.
+func Data() Part { return Part{Kind: PartArtifact, ArtifactType: ArtifactData, MIME: mimeJSON} }
+
+// IsData reports whether the part is data rather than a file: an artifact that says so, or one of JSON without a name and a type.
+func (p *Part) IsData() bool {
+	return p.Kind == PartArtifact && (p.ArtifactType == ArtifactData || p.ArtifactType == "" && p.Name == "" && p.MIME == mimeJSON)
 }
 
 // Text makes a plain text part.

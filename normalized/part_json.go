@@ -55,12 +55,14 @@ func (w *writer) part(p *Part) {
 		w.field("mime", p.MIME)
 		w.field("content", p.Content)
 		w.optional("text_new", p.New)
+		w.citation(p.Citation)
 	case PartFile, PartArtifact:
 		w.file(p)
 	case PartLink:
 		w.field("url", p.URL)
 		w.optional("title", p.Title)
 		w.optional("description", p.Description)
+		w.citation(p.Citation)
 	case PartToolCall:
 		w.toolCall(p)
 	case PartPolicy:
@@ -107,6 +109,14 @@ func (w *writer) toolCall(p *Part) {
 		w.open('{')
 		w.field("message", p.Error.Message)
 		w.close('}')
+	}
+
+	w.raw("metadata", p.Metadata)
+}
+
+func (w *writer) citation(c *Citation) {
+	if c != nil {
+		w.standard("citation", c)
 	}
 }
 
@@ -209,6 +219,8 @@ func readTextField(r *reader, p *Part) bool {
 		p.Content = r.string()
 	case "text_new":
 		p.New = r.string()
+	case "citation":
+		p.Citation = readCitation(r)
 	default:
 		return false
 	}
@@ -257,10 +269,21 @@ func readLinkField(r *reader, p *Part) bool {
 		p.Title = r.string()
 	case "description":
 		p.Description = r.string()
+	case "citation":
+		p.Citation = readCitation(r)
 	default:
 		return false
 	}
 	return true
+}
+
+// readCitation returns nil for what names no source.
+func readCitation(r *reader) *Citation {
+	read := optional(r, func(r *reader, c *Citation) { r.standard(c) })
+	if read == nil || !read.named() {
+		return nil
+	}
+	return read
 }
 
 func readToolCallField(r *reader, p *Part) bool {
@@ -275,6 +298,8 @@ func readToolCallField(r *reader, p *Part) bool {
 		p.Result = r.raw()
 	case "error":
 		p.Error = optional(r, readToolError)
+	case "metadata":
+		p.Metadata = r.raw()
 	default:
 		return false
 	}

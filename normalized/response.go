@@ -281,7 +281,7 @@ func (c *checker) dispatch(at *place, d *Dispatch, self string) {
 	}
 
 	parts := key(at, "parts")
-	c.parts(&parts, d.Parts, inbound)
+	c.parts(&parts, d.Parts, question)
 
 	for i := range d.Parts {
 		if d.Parts[i].running() {

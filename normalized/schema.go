@@ -272,7 +272,8 @@ func partSchema() schema {
 		"title": "Part of a message or response",
 		"oneOf": withPolicy,
 		"$defs": schema{
-			"inbound":   titled("Part of a message: no policy", schema{"oneOf": known}),
+			"inbound":   titled("Part of a message: a policy part in it is data and demands nothing", schema{"oneOf": withPolicy}),
+			"question":  titled("Part of a question to another agent: no policy", schema{"oneOf": known}),
 			"stored":    titled("Part of the history: no policy, unknown kinds are kept", schema{"oneOf": slices.Concat(known, unknown)}),
 			"forwarded": titled("Part of another agent's answer: unknown kinds are kept", schema{"oneOf": slices.Concat(withPolicy, unknown)}),
 			"text":      textSchema(),
@@ -285,6 +286,7 @@ func partSchema() schema {
 				"kind": schema{"type": "string", "not": among(PartText, PartFile, PartLink, PartArtifact, PartToolCall, PartPolicy)},
 			}),
 			"bytes_ref": bytesRefSchema(),
+			"citation":  citationSchema(),
 		},
 	}
 }
@@ -295,7 +297,7 @@ var stated = DefaultLimits()
 func textSchema() schema {
 	return record([]string{"kind", "mime", "content"}, schema{
 		"kind": constant(PartText), "mime": among(MIMEPlain, MIMEMarkdown, MIMEHTML), "content": prose(stated.TextPart),
-		"text_new": prose(stated.TextPart),
+		"text_new": prose(stated.TextPart), "citation": ref("#/$defs/citation"),
 	})
 }
 
@@ -312,15 +314,26 @@ func fileSchema(kind string, more schema) schema {
 func linkSchema() schema {
 	return record([]string{"kind", "url"}, schema{
 		"kind": constant(PartLink), "url": schema{"allOf": []schema{machineText(stated.ID), {"pattern": patternScheme}}},
-		"title": prose(stated.TextPart), "description": prose(stated.TextPart),
+		"title": prose(stated.TextPart), "description": prose(stated.TextPart), "citation": ref("#/$defs/citation"),
 	})
+}
+
+func citationSchema() schema {
+	text := prose(maxCitationText)
+	return titled("Where something in an answer comes from; other members are dropped, and what names no source counts as absent", record(nil, schema{
+		"source": text, "source_id": text, "item_id": text, "fragment_id": text, "source_title": text,
+		"source_url": prose(maxCitationURL), "score": schema{"type": "number"}, "excerpt": prose(maxExcerpt),
+		"access_status":      among(AccessAllowed, AccessDenied, AccessPartial, AccessSourceRestricted),
+		"restriction_reason": prose(maxReason), "principal": schema{"type": "object"},
+	}))
 }
 
 func toolCallSchema() schema {
 	call := record([]string{"kind", "id", "name"}, schema{
 		"kind": constant(PartToolCall), "id": machineText(stated.ID), "name": machineText(stated.Name),
 		"args": schema{"title": "any JSON"}, "result": schema{"title": "any JSON"},
-		"error": record([]string{"message"}, schema{"message": requiredProse(stated.ToolJSON)}),
+		"error":    record([]string{"message"}, schema{"message": requiredProse(stated.ToolJSON)}),
+		"metadata": schema{"title": "any JSON; citations of the result in its member citations"},
 	})
 	call["not"] = needs("result", "error")
 	return call
@@ -441,7 +454,7 @@ func responseFields(part string) schema {
 		}),
 		"metadata": schema{"type": "object", "additionalProperties": prose(stated.Metadata)},
 		"dispatch": titled("Other agents to ask first; the turn runs again with their answers", listOf(record([]string{"to", "parts"}, schema{
-			"to": addressSchema(), "parts": partList("part.json#/$defs/inbound"),
+			"to": addressSchema(), "parts": partList("part.json#/$defs/question"),
 		}), MaxDispatches)),
 	}
 }

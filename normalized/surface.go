@@ -1,6 +1,8 @@
 package normalized
 
 import (
+	"bytes"
+	"encoding/json"
 	"slices"
 
 	"inbox/identity"
@@ -10,6 +12,7 @@ import (
 const (
 	MaxSurfaceBytes      = 32 << 10 // as JSON
 	MaxSurfaceRecipients = 100      // of To and Cc together; what is over is counted
+	MaxHostContextBytes  = 8 << 10
 )
 
 // Surface is what the native form of a message says beyond the contract (message contract, section 1). It is data that
@@ -24,6 +27,11 @@ type Surface struct {
 	Omitted  int                `json:"recipients_omitted,omitempty"` // of To and Cc, beyond the bounds
 	ListID   string             `json:"list_id,omitempty"`            // mailing list (RFC 2919)
 	Language string             `json:"language,omitempty"`           // BCP 47
+
+	Visibility  string          `json:"visibility,omitempty"`   // of the message itself: public, unlisted, followers or direct
+	Source      string          `json:"source,omitempty"`       // kind of the program that wrote it, such as rest, jsonrpc or channel
+	ClientName  string          `json:"client_name,omitempty"`  // which one
+	HostContext json.RawMessage `json:"host_context,omitempty"` // object: what the program's host says about where its user is
 
 	unknown members
 }
@@ -74,6 +82,10 @@ func (w *writer) surface(s *Surface) {
 	w.positive("recipients_omitted", int64(s.Omitted))
 	w.optional("list_id", s.ListID)
 	w.optional("language", s.Language)
+	w.optional("visibility", s.Visibility)
+	w.optional("source", s.Source)
+	w.optional("client_name", s.ClientName)
+	w.raw("host_context", s.HostContext)
 	w.unknown(s.unknown)
 	w.close('}')
 }
@@ -119,6 +131,14 @@ func readSurface(r *reader, s *Surface) {
 			s.ListID = r.string()
 		case "language":
 			s.Language = r.string()
+		case "visibility":
+			s.Visibility = r.string()
+		case "source":
+			s.Source = r.string()
+		case "client_name":
+			s.ClientName = r.string()
+		case "host_context":
+			s.HostContext = r.raw()
 		default:
 			s.unknown.keep(r)
 		}
@@ -157,6 +177,7 @@ func readSurfaceRecipients(r *reader) (list []SurfaceRecipient) {
 func (s *Surface) clean() *Surface {
 	cleaned := *s
 	cleaned.Subject, cleaned.ListID, cleaned.Language = cleanName(s.Subject), cleanName(s.ListID), cleanName(s.Language)
+	cleaned.Source, cleaned.ClientName = cleanName(s.Source), cleanName(s.ClientName)
 	cleaned.To, cleaned.Cc = cleanRecipients(s.To), cleanRecipients(s.Cc)
 	return &cleaned
 }
@@ -181,6 +202,16 @@ func (c *checker) surface(s *Surface) {
 	c.machine(&at, "tag", s.Tag, c.limits.Address, false)
 	c.machine(&at, "list_id", s.ListID, c.limits.ID, false)
 	c.machine(&at, "language", s.Language, c.limits.Name, false)
+	c.machine(&at, "source", s.Source, c.limits.Name, false)
+	c.machine(&at, "client_name", s.ClientName, c.limits.Name, false)
+	c.free(&at, "host_context", s.HostContext, MaxHostContextBytes)
+	if s.Visibility != "" {
+		c.oneOf(&at, "visibility", s.Visibility, visibilities...)
+	}
+	if context := bytes.TrimSpace(s.HostContext); len(context) > 0 && context[0] != '{' {
+		field := key(&at, "host_context")
+		c.broken(&field, "must be an object")
+	}
 
 	if s.Omitted < 0 {
 		omitted := key(&at, "recipients_omitted")
@@ -219,5 +250,7 @@ func surfaceSchema() schema {
 	return titled("What the native form says beyond the contract: data, never authorization", record([]string{"channel"}, schema{
 		"channel": machineText(stated.Name), "subject": text, "date": instantSchema(), "tag": machineText(stated.Address),
 		"to": recipients, "cc": recipients, "recipients_omitted": natural(), "list_id": machineText(stated.ID), "language": machineText(stated.Name),
+		"visibility": among(visibilities...), "source": machineText(stated.Name), "client_name": machineText(stated.Name),
+		"host_context": schema{"type": "object"},
 	}))
 }

@@ -11,13 +11,13 @@ import (
 )
 
 // PlainText writes parts for a reader of plain text, with a blank line between them: markdown stays as it is, HTML loses
-// its tags, files and links become a line each, a policy part its title, message and address. Tool calls and parts of
-// unknown kinds are left out.
-func PlainText(parts []Part) string { return joinParts(parts, plainPart) }
+// its tags, files and links become a line each, a policy part its title, message and address, and citations numbered lines
+// where the first of them stands. Tool calls and parts of unknown kinds are left out.
+func PlainText(parts []Part) string { return joinParts(parts, plainPart, Sources) }
 
 // MarkdownText writes parts as one markdown document: plain text is escaped, so that it reads as it was written, HTML
 // is reduced to its text, images and links are marked up. The rest is as in PlainText.
-func MarkdownText(parts []Part) string { return joinParts(parts, markdownPart) }
+func MarkdownText(parts []Part) string { return joinParts(parts, markdownPart, markdownSources) }
 
 // NewParts returns parts in which a text says only what is new in it (Part.New), for readers who have the older messages.
 func NewParts(parts []Part) []Part {
@@ -36,9 +36,16 @@ func NewParts(parts []Part) []Part {
 	return parts
 }
 
-func joinParts(parts []Part, write func(*Part) string) string {
+func joinParts(parts []Part, write func(*Part) string, sources func([]Citation) string) string {
 	pieces := make([]string, 0, len(parts))
+	_, citations := Cited(parts)
 	for i := range parts {
+		if parts[i].Citation != nil {
+			if citations != nil {
+				pieces, citations = append(pieces, sources(citations)), nil
+			}
+			continue
+		}
 		if parts[i].blank() {
 			continue
 		}
@@ -166,13 +173,26 @@ func orElse(text, otherwise string) string {
 
 // Clean makes what a stranger wrote fit for the contract, before Validate: control characters other than tab and
 // newline and bytes that are not UTF-8 leave the texts, names become one short line, unsafe profile addresses go, and
-// text parts of nothing but white space count as no part. Ids and addresses are never rewritten: Validate refuses them.
+// text parts of nothing but white space count as no part, policy parts lose their address. Ids and addresses are never rewritten: Validate refuses them.
 func (m *Message) Clean() {
 	m.Sender.clean()
 	m.Parts = cleanParts(m.Parts)
+	for i := range m.Parts {
+		m.Parts[i].confine()
+	}
 	if m.Surface != nil {
 		m.Surface = m.Surface.clean()
 	}
+}
+
+// confine takes the address from a policy part of a stranger: a link in a demand for money or consent is what a phisher would
+// forge, and only this server's own demands lead anywhere (message contract, section 8).
+func (p *Part) confine() {
+	if p.Policy == nil {
+		return
+	}
+	confined := p.Policy.Confine(nil)
+	p.Policy = &confined
 }
 
 // Clean does for an agent's answer what Message.Clean does for a message.
@@ -221,6 +241,7 @@ func cleanParts(parts []Part) []Part {
 }
 
 func (p *Part) clean() {
+	p.cite()
 	switch p.Kind {
 	case PartText:
 		p.Content, p.New = cleanText(p.Content), cleanText(p.New)
@@ -290,12 +311,15 @@ func cleanName(name string) string {
 		}, name)
 	}
 
-	name = strings.TrimSpace(name)
-	if len(name) > longestName {
-		name = strings.TrimSpace(strings.ToValidUTF8(name[:longestName], ""))
-	}
+	return strings.TrimSpace(cutBytes(strings.TrimSpace(name), longestName))
+}
 
-	return name
+// cutBytes cuts a text to a number of bytes, between two characters.
+func cutBytes(text string, most int) string {
+	if len(text) <= most {
+		return text
+	}
+	return strings.ToValidUTF8(text[:most], "")
 }
 
 // cleanFileName keeps the last element of a path from either kind of system.

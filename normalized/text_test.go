@@ -204,7 +204,7 @@ func TestSurfaceStaysWithinItsBounds(t *testing.T) {
 
 // TestSurfaceKeepsMembersOfOtherChannels: a surface that another channel wrote comes back as it was.
 func TestSurfaceKeepsMembersOfOtherChannels(t *testing.T) {
-	const document = `{"channel":"activitypub","url":"https://a.test/@ann/1","visibility":"direct","mentions":["@bob@b.test"]}`
+	const document = `{"channel":"activitypub","url":"https://a.test/@ann/1","audience":"direct","mentions":["@bob@b.test"]}`
 	r := newReader([]byte(document))
 	var surface Surface
 	readSurface(r, &surface)

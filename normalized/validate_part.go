@@ -18,7 +18,8 @@ import (
 type setting int
 
 const (
-	inbound    setting = iota // a message: no policy, no unknown kinds
+	inbound    setting = iota // a message: policy as data, no unknown kinds
+	question                  // of our agent to another one: no policy, no unknown kinds
 	remembered                // the history: no policy, unknown kinds are kept
 	outbound                  // our agent's answer: one policy part at the end, no tool call without its outcome
 	forwarded                 // another agent's answer: unknown kinds are kept
@@ -68,7 +69,7 @@ func (c *checker) part(at *place, p *Part, where setting) {
 	case PartPolicy:
 		c.policy(at, p, where)
 	default:
-		if where == inbound || where == outbound {
+		if where == inbound || where == question || where == outbound {
 			c.oneOf(at, "kind", p.Kind, PartText, PartFile, PartLink, PartArtifact, PartToolCall, PartPolicy)
 		}
 	}
@@ -102,6 +103,7 @@ func (c *checker) toolCall(at *place, p *Part) {
 	c.machine(at, "name", p.Name, c.limits.Name, true)
 	c.free(at, "args", p.Args, c.limits.ToolJSON)
 	c.free(at, "result", p.Result, c.limits.ToolJSON)
+	c.free(at, "metadata", p.Metadata, c.limits.ToolJSON)
 
 	if p.Error == nil {
 		return
@@ -126,15 +128,18 @@ func present(value json.RawMessage) bool {
 	return len(value) > 0 && string(value) != "null"
 }
 
+// Ended reports whether a tool call has its outcome.
+func (p *Part) Ended() bool { return p.Kind == PartToolCall && !p.running() }
+
 // running reports whether a tool call has no outcome yet.
 func (p *Part) running() bool { return p.Kind == PartToolCall && !present(p.Result) && p.Error == nil }
 
 func (c *checker) policy(at *place, p *Part, where setting) {
 	field := key(at, "policy")
 	switch {
-	case where == inbound || where == remembered:
+	case where == question || where == remembered:
 		kind := key(at, "kind")
-		c.broken(&kind, "policy stands in answers only")
+		c.broken(&kind, "policy stands in messages and answers only")
 	case p.Policy == nil:
 		c.broken(&field, "is required")
 	case where == forwarded:
@@ -166,7 +171,7 @@ func partTexts(parts []Part) (total int) {
 	for i := range parts {
 		p := &parts[i]
 		total += len(p.Content) + len(p.New) + len(p.Args) + len(p.Result) + len(p.Alt) + len(p.ContentID) + len(p.Description) + len(p.Title) +
-			len(p.Name) + len(p.ID) + len(p.URL) + len(p.whole) + p.unknown.size()
+			len(p.Name) + len(p.ID) + len(p.URL) + len(p.Metadata) + p.Citation.size() + len(p.whole) + p.unknown.size()
 	}
 	return total
 }

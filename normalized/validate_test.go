@@ -105,7 +105,8 @@ func brokenMessages() map[string]broken[Message] {
 		"text not UTF-8":       {change: func(m *Message) { m.Parts[0].Content = "a\xff" }, field: "parts[0].content", unexpressed: true},
 		"unknown kind":         {change: func(m *Message) { m.Parts[0] = unknownPart() }, field: "parts[0].kind"},
 		"no kind":              {change: func(m *Message) { m.Parts[0] = Part{} }, field: "parts[0].kind"},
-		"policy inbound":       {change: func(m *Message) { m.Parts[0] = policyPart(policypart.Forbidden) }, field: "parts[0].kind"},
+		"policy without terms": {change: func(m *Message) { m.Parts[0] = policyPart(policypart.PaymentRequired) }, field: "parts[0].policy.expires_at"},
+		"empty policy":         {change: func(m *Message) { m.Parts[0] = Part{Kind: PartPolicy} }, field: "parts[0].policy"},
 		"file type":            {change: func(m *Message) { m.Parts[1].MIME = "png" }, field: "parts[1].mime"},
 		"file without bytes":   {change: func(m *Message) { m.Parts[1].BytesRef = nil }, field: "parts[1].bytes_ref"},
 		"negative size":        {change: func(m *Message) { m.Parts[1].Size = -1 }, field: "parts[1].size"},
@@ -162,6 +163,8 @@ func brokenMessages() map[string]broken[Message] {
 				m.Surface.To[i].Address = "@a@b.test"
 			}
 		}, field: "surface", unexpressed: true},
+		"surface visibility":   {change: func(m *Message) { m.Surface.Visibility = "secret" }, field: "surface.visibility"},
+		"surface host context": {change: func(m *Message) { m.Surface.HostContext = json.RawMessage(`[1]`) }, field: "surface.host_context"},
 		"surface too large": {change: func(m *Message) {
 			m.Surface.unknown = members{{"new", json.RawMessage(`"` + strings.Repeat("x", 32<<10) + `"`)}}
 		}, field: "surface", kind: fault.TooLarge, unexpressed: true},
@@ -189,6 +192,24 @@ func many[T any](count int, value T) []T {
 		list[i] = value
 	}
 	return list
+}
+
+// TestPoliciesInMessagesAreData: a policy part of a stranger is one part among others, anywhere, and leads nowhere.
+func TestPoliciesInMessagesAreData(t *testing.T) {
+	m := goodMessage()
+	demand := policyPart(policypart.ConsentRequired)
+	demand.Policy.URL, demand.Policy.Code = "https://elsewhere.test/pay", "oauth:consent_required"
+	m.Parts = []Part{demand, Text("what is this?"), policyPart(policypart.Forbidden)}
+	m.Clean()
+	if err := Validate(m, DefaultLimits()); err != nil {
+		t.Fatal(err)
+	}
+	if got := m.Parts[0].Policy; got.URL != "" || got.Code != "oauth:consent_required:url-removed" || demand.Policy.URL == "" {
+		t.Errorf("%+v, and the one that was given: %+v", got, demand.Policy)
+	}
+	if text := PlainText(m.Parts); text != "no\nwhat is this?\nno" && text != "no\n\nwhat is this?\n\nno" {
+		t.Errorf("%q", text)
+	}
 }
 
 func policyPart(kind string) Part {

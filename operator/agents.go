@@ -3,6 +3,8 @@ package operator
 import (
 	"context"
 	"encoding/json"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -27,6 +29,21 @@ type AgentSummary struct {
 	Summary     string `json:"summary,omitempty"`
 	Access      string `json:"access"`
 	Unverified  string `json:"unverified"`
+
+	Paused *exchange.ListEntry `json:"paused,omitempty"` // since when and why the agent rests; nil = it works
+}
+
+// MarkPaused notes in a list of agents which of them rest.
+func (p Pauses) MarkPaused(ctx context.Context, agents []AgentSummary) error {
+	entries, err := p.List(ctx)
+	for _, entry := range entries {
+		for i := range agents {
+			if strings.EqualFold(agents[i].Name, entry.Target) {
+				agents[i].Paused = &entry
+			}
+		}
+	}
+	return err
 }
 
 // ConfiguredAgents lists the agents of a configuration.
@@ -40,6 +57,16 @@ func ConfiguredAgents(c *config.Config) []AgentSummary {
 		})
 	}
 	return list
+}
+
+// HasDatabase reports whether there is a database to ask. That of a new data directory is made by the first start, not by a look
+// at its configuration.
+func HasDatabase(c *config.Config) bool {
+	if c.DatabaseURL.Reveal() != "sqlite" {
+		return true
+	}
+	_, err := os.Stat(filepath.Join(c.DataDir, store.File))
+	return err == nil
 }
 
 func configuredAgent(c *config.Config, name string) (*config.Agent, error) {

@@ -1,9 +1,11 @@
 package operator
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 
 	"inbox/adapters/bridge"
@@ -27,10 +29,19 @@ type ConversationFilter struct {
 	Agent     string
 	Session   string // one session
 	Thread    string // one thread of any way, which needs Agent; no other field is looked at
+	Format    string // of the messages: agent-framework, which is that of an empty one, or envelope
 }
 
-// Export returns conversations as messages of the older agent framework, in the form that Import takes.
+// ConversationFormats lists the forms of exported messages.
+func ConversationFormats() []string { return bridge.Formats() }
+
+// Export returns conversations in the form that Import takes.
 func (c Conversations) Export(ctx context.Context, filter ConversationFilter) ([]bridge.Document, error) {
+	format := cmp.Or(filter.Format, bridge.FormatFramework)
+	if !slices.Contains(bridge.Formats(), format) {
+		return nil, fault.InField("format", "must be one of "+strings.Join(bridge.Formats(), ", "))
+	}
+
 	archive := bridge.Archive{Turns: c.store, Sessions: c.store}
 	documents := []bridge.Document{}
 	if filter.Thread != "" {
@@ -38,8 +49,8 @@ func (c Conversations) Export(ctx context.Context, filter ConversationFilter) ([
 			return nil, fault.InField("agent", "is needed: a thread is one of an agent")
 		}
 		session := exchange.Session{ID: filter.Thread, Agent: filter.Agent, ThreadID: filter.Thread}
-		messages, err := archive.Messages(ctx, session)
-		return append(documents, bridge.DocumentOf(session, messages)), err
+		document, err := archive.Document(ctx, session, format)
+		return append(documents, document), err
 	}
 
 	rows := exchange.SessionFilter{Owner: c.ownerOf(filter.Client, filter.Connector), Agent: filter.Agent}
@@ -53,11 +64,11 @@ func (c Conversations) Export(ctx context.Context, filter ConversationFilter) ([
 			if filter.Session != "" && session.ID != filter.Session {
 				continue
 			}
-			messages, err := archive.Messages(ctx, session)
+			document, err := archive.Document(ctx, session, format)
 			if err != nil {
 				return nil, err
 			}
-			documents = append(documents, bridge.DocumentOf(session, messages))
+			documents = append(documents, document)
 		}
 
 		if len(page) == 0 {

@@ -27,6 +27,7 @@ type Operator struct {
 	Held          Held
 	Approvals     Approvals
 	Tools         Tools
+	Results       Results
 	Answers       Answers
 	Deliveries    Deliveries
 	Suppressions  Suppressions
@@ -38,6 +39,7 @@ type Operator struct {
 	Tokens        Tokens
 	Keys          Keys
 	Conversations Conversations
+	Connectors    Connectors
 
 	options Options
 }
@@ -51,6 +53,8 @@ type Options struct {
 	Approvals  Approvals
 	Deliveries *delivery.Service
 	Agents     func() []string // names of all agents
+
+	Files func() (exchange.Files, error) // opens the blob store, which few topics need
 
 	Vault         func(ctx context.Context) (Vault, error) // opens the documents with private keys, which few topics need
 	SecretKeyFile string                                   // with the key that seals them
@@ -72,6 +76,7 @@ func New(o Options) *Operator {
 		Held:          Held{HeldDecisions: o.Turns, Turns: o.Store},
 		Approvals:     o.Approvals,
 		Tools:         Tools{o.Store, o.Turns},
+		Results:       Results{o.Store, o.Files},
 		Answers:       Answers{o.Store, o.Deliveries, o.Later},
 		Deliveries:    Deliveries{o.Store, o.Deliveries},
 		Suppressions:  Suppressions{o.Store},
@@ -83,6 +88,7 @@ func New(o Options) *Operator {
 		Tokens:        Tokens{o.Store, o.Agents},
 		Keys:          Keys{o.Config, o.Vault},
 		Conversations: Conversations{o.Config, o.Store},
+		Connectors:    Connectors{o.Config},
 		options:       o,
 	}
 }

@@ -69,6 +69,16 @@ func (t Tokens) CreateTools(ctx context.Context, name, agent string) (string, ex
 	return t.create(ctx, name, agent, exchange.TokenTools)
 }
 
+// CreateTasks mints a token for a program that runs tasks; agent limits it to the targets of one agent. With results it also reads
+// what its runs brought. It opens no agent otherwise.
+func (t Tokens) CreateTasks(ctx context.Context, name, agent string, results bool) (string, exchange.Token, error) {
+	scope := exchange.TokenTasks
+	if results {
+		scope = exchange.TokenTaskResults
+	}
+	return t.create(ctx, name, agent, scope)
+}
+
 // CreateBridge mints a token for a bridge, whose client has the name; agent limits it to one agent, scopes to some of
 // exchange.AllBridgeScopes. Tokens of one name share one queue.
 func (t Tokens) CreateBridge(ctx context.Context, name, agent string, scopes []string) (string, exchange.Token, error) {

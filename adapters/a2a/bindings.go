@@ -59,7 +59,16 @@ func (a *Adapter) serveRPC(w http.ResponseWriter, r *http.Request, c *call) {
 type envelope struct {
 	Method json.RawMessage `json:"method"`
 	ID     json.RawMessage `json:"id"`
-	Params json.RawMessage `json:"params"`
+	Params presence        `json:"params"`
+}
+
+// presence is whether a member is there. Its value, which may be large, is not copied.
+type presence bool
+
+// UnmarshalJSON notes that there is a value.
+func (p *presence) UnmarshalJSON([]byte) error {
+	*p = true
+	return nil
 }
 
 // envelope reads the method of a request and completes its params, which a request may leave out (JSON-RPC 2.0, section
@@ -80,7 +89,7 @@ func (c *call) envelope() (method string, body []byte, p *problem) {
 	if json.Unmarshal(request.Method, &method) != nil || method == "" {
 		return "", nil, notRPC()
 	}
-	if request.Params == nil {
+	if !request.Params {
 		return method, withParams(c.original), nil
 	}
 

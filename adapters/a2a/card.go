@@ -45,10 +45,31 @@ func (d *cards) extendedCard(ctx context.Context, c *call) (*a2a.AgentCard, erro
 	return card, d.signExtended(ctx, c, card)
 }
 
+// Relations of the links that cards tell of.
+const (
+	relSelf   = "self" // the actor
+	relAvatar = "http://webfinger.net/rel/avatar"
+)
+
+// link is the first link of an agent at another protocol.
+func (d *cards) link(agent exchange.AgentProfile, relation string) (exchange.Link, bool) {
+	if d.options.Links == nil {
+		return exchange.Link{}, false
+	}
+	links := d.options.Links(agent)
+	at := slices.IndexFunc(links, func(link exchange.Link) bool { return link.Rel == relation })
+	if at < 0 {
+		return exchange.Link{}, false
+	}
+	return links[at], true
+}
+
 // agentCard10 is the A2A 1.0 card with some of the agent's skills.
 func (d *cards) agentCard10(agent exchange.AgentProfile, skills []exchange.Skill) *a2a.AgentCard {
+	icon, _ := d.link(agent, relAvatar)
 	return &a2a.AgentCard{
-		Name: displayName(agent), Description: description(agent), Version: version(agent),
+		IconURL: icon.Href,
+		Name:    displayName(agent), Description: description(agent), Version: version(agent),
 		Provider:            d.provider(),
 		SupportedInterfaces: d.interfaces(agent),
 		Capabilities: a2a.AgentCapabilities{
@@ -127,10 +148,19 @@ var extensions = []mentionableExtension{
 	{identity.CredentialExtension, "Verifiable credentials about who speaks, in metadata.mentionable." + credentialsKey + "."},
 }
 
+// extensionsOf are those that a peer may use with an agent.
+func extensionsOf(agent exchange.AgentProfile) []mentionableExtension {
+	if !agent.ShowsTools {
+		return extensions
+	}
+	return append(slices.Clip(extensions), mentionableExtension{ToolEventsExtension, "Calls of tools as data parts, to peers that activate it."})
+}
+
 // cardExtensions says with the identity extension what a caller must prove.
 func cardExtensions(agent exchange.AgentProfile) []a2a.AgentExtension {
-	list := make([]a2a.AgentExtension, len(extensions))
-	for i, extension := range extensions {
+	offered := extensionsOf(agent)
+	list := make([]a2a.AgentExtension, len(offered))
+	for i, extension := range offered {
 		list[i] = a2a.AgentExtension{URI: extension.URI, Description: extension.Description}
 		if extension.URI == identity.EvidenceExtension && agent.IdentityPolicy != nil {
 			list[i].Params = map[string]any{"identity_policy": agent.IdentityPolicy.Published()}
@@ -415,15 +445,26 @@ func (d *cards) signatures(ctx context.Context, document []byte) ([]webtoken.Car
 
 // mentionable is the card in the form of the message contract, section 11.
 type mentionable struct {
-	Address         string            `json:"address"`
-	Name            string            `json:"name"`
-	Description     string            `json:"description"`
-	Version         string            `json:"version"`
-	ProtocolVersion string            `json:"protocol_version"`
-	A2A             mentionableA2A    `json:"a2a"`
-	Mentionable     mentionableTraits `json:"mentionable"`
+	Address         string                  `json:"address"`
+	Name            string                  `json:"name"`
+	Description     string                  `json:"description"`
+	Icon            *mentionableIcon        `json:"icon,omitempty"`
+	Version         string                  `json:"version"`
+	ProtocolVersion string                  `json:"protocol_version"`
+	A2A             mentionableA2A          `json:"a2a"`
+	ActivityPub     *mentionableActivityPub `json:"activitypub,omitempty"`
+	Mentionable     mentionableTraits       `json:"mentionable"`
 
 	Signatures []webtoken.CardSignature `json:"signatures,omitempty"` // as those of an A2A card, over the whole document
+}
+
+type mentionableIcon struct {
+	URL  string `json:"url"`
+	MIME string `json:"mime,omitempty"` // empty where the address does not tell it
+}
+
+type mentionableActivityPub struct {
+	Actor string `json:"actor"` // id
 }
 
 type mentionableA2A struct {
@@ -487,7 +528,7 @@ func (d *cards) mentionableJSON(ctx context.Context, agent exchange.AgentProfile
 		A2A: mentionableA2A{
 			Endpoint: d.endpoint(agent), Transport: "https+jsonrpc",
 			Capabilities: mentionableCapabilities{
-				Streaming: true, PushNotifications: d.options.Push.Watches != nil, Extensions: extensions,
+				Streaming: true, PushNotifications: d.options.Push.Watches != nil, Extensions: extensionsOf(agent),
 			},
 			Skills: list, Auth: mentionableAuth{Scheme: "bearer-jwt"}, OutputModes: text,
 			InputModes: append(append([]mode{}, text...), mode{Kind: normalized.PartLink}, mode{Kind: normalized.PartFile, MIME: "*/*"}),
@@ -497,6 +538,13 @@ func (d *cards) mentionableJSON(ctx context.Context, agent exchange.AgentProfile
 			Homepage:         d.base + "/@" + url.PathEscape(agent.Name),
 			IdentityPolicy:   publishedPolicy(agent),
 		},
+	}
+
+	if icon, has := d.link(agent, relAvatar); has {
+		card.Icon = &mentionableIcon{icon.Href, icon.Type}
+	}
+	if actor, has := d.link(agent, relSelf); has {
+		card.ActivityPub = &mentionableActivityPub{actor.Href}
 	}
 
 	document, err := json.Marshal(card)

@@ -49,12 +49,14 @@ type call struct {
 	address    string // of the request as the caller sees it, without query
 	owner      owner
 	original   []byte // the body as received
+	limit      int64  // bytes of the largest request by gRPC
 	id         json.RawMessage
 	rest       bool                   // HTTP+JSON; false = JSON-RPC or gRPC
 	old        bool                   // the request is one of 0.3
 	card       json.RawMessage        // the result instead of what the binding of 0.3 makes of it; nil = what that makes
 	plainFiles bool                   // files by HTTP+JSON and gRPC of 0.3 are not in base64
 	bareScopes bool                   // the caller reads scopes in cards as bareScopes says
+	toolEvents bool                   // the peer reads calls of tools, and the agent shows them
 	awaited    bool                   // the caller waits for the end of the turn, or reads its stream
 	own        bool                   // it is answered in the protocol's own media type
 	leave      func()                 // ends the count among the requests of the caller; nil = it is not counted
@@ -104,8 +106,17 @@ func (a *Adapter) admit(r *http.Request, c *call, out *answer) *problem {
 	if p := a.identify(r, httpserver.Param(r, "agent"), c); p != nil {
 		return p
 	}
-	echoExtensions(r.Header, out.Header())
-	return c.read(r)
+	c.noteExtensions(r.Header)
+	c.echoExtensions(r.Header, out.Header())
+	return c.read(r, a.maxRequest(c))
+}
+
+// maxRequest is the largest request of a caller, in bytes: less where only the caller itself vouches for it.
+func (a *Adapter) maxRequest(c *call) int64 {
+	if c.caller.stranger {
+		return min(maxBodyBytes, a.options.MaxRequestBytes)
+	}
+	return a.options.MaxRequestBytes
 }
 
 // identify finds the agent of the name and the caller behind the headers of a request.
@@ -196,11 +207,11 @@ var supportedExtensions = map[string]bool{
 
 // echoExtensions tells the peer which of its extensions are active. The header may be a comma list; 0.3 wrote it
 // with X-.
-func echoExtensions(in, out http.Header) {
+func (c *call) echoExtensions(in, out http.Header) {
 	for _, name := range []string{a2a.SvcParamExtensions, "X-" + a2a.SvcParamExtensions} {
 		var active []string
 		for uri := range strings.SplitSeq(strings.Join(in.Values(name), ","), ",") {
-			if uri = strings.TrimSpace(uri); supportedExtensions[uri] {
+			if uri = strings.TrimSpace(uri); supportedExtensions[uri] || uri == ToolEventsExtension && c.toolEvents {
 				active = append(active, uri)
 			}
 		}
@@ -211,8 +222,9 @@ func echoExtensions(in, out http.Header) {
 }
 
 // read takes the whole body: it is the original that is stored with the message. Who calls is known already.
-func (c *call) read(r *http.Request) *problem {
+func (c *call) read(r *http.Request, limit int64) *problem {
 	httpserver.Proven(r)
+	httpserver.LargerBody(r, limit)
 	bounds, unread := requestBounds(), r.Body
 	if jsonBody(r) == nil { // anything else is refused for its type
 		r.Body = struct {
@@ -221,19 +233,19 @@ func (c *call) read(r *http.Request) *problem {
 		}{io.TeeReader(r.Body, bounds), r.Body}
 	}
 
-	body, err := httpserver.ReadBody(r, maxBodyBytes)
+	body, err := httpserver.ReadBody(r, limit)
 	if err == nil {
 		err = bounds.Close()
 	}
 
 	if p := outOfBounds(err); p != nil {
-		_, _ = io.CopyN(io.Discard, unread, maxBodyBytes) // see refuseBody
+		_, _ = io.CopyN(io.Discard, unread, limit) // see refuseBody
 		return p
 	}
 
 	switch {
 	case fault.Is(err, fault.TooLarge):
-		return c.refuseBody(r)
+		return refuseBody(r, limit)
 	case fault.Is(err, fault.Unavailable):
 		return problemOf(err)
 	case err != nil:
@@ -287,13 +299,13 @@ func outOfBounds(err error) *problem {
 
 // refuseBody reads on in a body that is too large and keeps nothing: most clients write to the end before they read the
 // answer, and would see a broken connection instead of it. The server's bounds of size and time hold here, too.
-func (c *call) refuseBody(r *http.Request) *problem {
-	httpserver.DiscardBody(r, maxBodyBytes)
-	return tooLarge()
+func refuseBody(r *http.Request, limit int64) *problem {
+	httpserver.DiscardBody(r, limit)
+	return tooLarge(limit)
 }
 
-func tooLarge() *problem {
-	message := fmt.Sprintf("the request is over %d MiB", maxBodyBytes>>20)
+func tooLarge(limit int64) *problem {
+	message := fmt.Sprintf("the request is over %d MiB", limit>>20)
 	return &problem{sentinel: a2a.ErrInvalidRequest, message: message, http: http.StatusRequestEntityTooLarge}
 }
 

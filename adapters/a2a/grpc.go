@@ -14,6 +14,7 @@ import (
 	"sync"
 	"time"
 
+	pb0 "github.com/a2aproject/a2a-go/a2apb"
 	"github.com/a2aproject/a2a-go/v2/a2a"
 	grpc0 "github.com/a2aproject/a2a-go/v2/a2agrpc/v0"
 	grpc1 "github.com/a2aproject/a2a-go/v2/a2agrpc/v1"
@@ -32,6 +33,7 @@ import (
 	"google.golang.org/protobuf/protoadapt"
 	"google.golang.org/protobuf/types/known/durationpb"
 
+	"inbox/internal/admission"
 	"inbox/internal/fault"
 	"inbox/internal/httpserver"
 )
@@ -56,6 +58,7 @@ type GRPC struct {
 	grace    time.Duration
 	server   *grpc.Server
 	listener *grpcPeers
+	reading  readers
 
 	stop     sync.Once
 	stopping chan struct{}
@@ -68,9 +71,11 @@ func (a *Adapter) NewGRPC(address string, security *tls.Config, grace time.Durat
 		grace = defaultStopTime
 	}
 
-	g := &GRPC{adapter: a, address: address, grace: grace, stopping: make(chan struct{})}
+	g := &GRPC{
+		adapter: a, address: address, grace: grace, stopping: make(chan struct{}), reading: newReaders(a.options.Bodies.Limit() / a.options.MaxRequestBytes),
+	}
 	options := []grpc.ServerOption{
-		grpc.ForceServerCodecV2(newBoundedCodec()), grpc.UnaryInterceptor(g.unary), grpc.StreamInterceptor(g.stream), grpc.MaxRecvMsgSize(maxBodyBytes),
+		grpc.ForceServerCodecV2(newBoundedCodec()), grpc.StreamInterceptor(g.stream), grpc.MaxRecvMsgSize(int(a.options.MaxRequestBytes)),
 		grpc.MaxConcurrentStreams(maxGRPCStreams), grpc.MaxHeaderListSize(maxGRPCHeaders), grpc.ConnectionTimeout(handshakeLimit),
 		grpc.KeepaliveParams(keepalive.ServerParameters{Time: keepAliveTime, Timeout: keepAliveLimit}),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: minClientPings, PermitWithoutStream: true}),
@@ -84,8 +89,8 @@ func (a *Adapter) NewGRPC(address string, security *tls.Config, grace time.Durat
 
 	g.server = grpc.NewServer(options...)
 	handler := &handler{Adapter: a}
-	grpc1.NewHandler(grpcHandler{handler}).RegisterWith(g.server)
-	grpc0.NewHandler(handler).RegisterWith(g.server)
+	pb1.RegisterA2AServiceServer(admittedFirst{g.server}, grpc1.NewHandler(grpcHandler{handler}))
+	pb0.RegisterA2AServiceServer(admittedFirst{g.server}, grpc0.NewHandler(handler))
 	return g
 }
 
@@ -147,23 +152,9 @@ func (g *GRPC) clientOf(ctx context.Context, forwarded []string) netip.Addr {
 	return g.adapter.options.GRPCClient(caller.Addr.String(), forwarded)
 }
 
-func (g *GRPC) unary(ctx context.Context, request any, info *grpc.UnaryServerInfo, next grpc.UnaryHandler) (answer any, err error) {
-	c := &call{stopping: g.stopping}
-	defer c.left()
-	defer func() { err = g.finish(ctx, c, recover(), err) }()
-	inner, p := g.admit(ctx, c, info.FullMethod, request)
-	if p != nil {
-		c.problem.Store(p)
-		return nil, nil
-	}
-
-	answer, err = next(inner, request)
-	c.fitGRPC(answer)
-	return answer, err
-}
-
 func (g *GRPC) stream(service any, stream grpc.ServerStream, info *grpc.StreamServerInfo, next grpc.StreamHandler) (err error) {
-	s := &grpcStream{ServerStream: stream, server: g, method: info.FullMethod, call: &call{stopping: g.stopping}, ctx: stream.Context()}
+	s := &grpcStream{ServerStream: stream, server: g, method: info.FullMethod, call: &call{stopping: g.stopping, limit: g.adapter.options.MaxRequestBytes}, ctx: stream.Context()}
+	defer func() { g.adapter.options.Bodies.Give(s.source, s.taken) }()
 	defer s.call.left()
 	defer func() { err = g.finish(stream.Context(), s.call, recover(), err) }()
 	return next(service, s)
@@ -177,16 +168,22 @@ type grpcStream struct {
 	method string
 	call   *call
 	ctx    context.Context //nolint:containedctx // it is what Context returns
+
+	source admission.Source // whom the bytes of the request count for
+	taken  int64
 }
 
 func (s *grpcStream) Context() context.Context { return s.ctx }
 
 func (s *grpcStream) RecvMsg(request any) error {
-	if err := s.ServerStream.RecvMsg(request); err != nil {
+	if err := s.receive(request); err != nil {
 		return err
 	}
 
 	inner, p := s.server.admit(s.ctx, s.call, s.method, request)
+	if message, is := request.(proto.Message); is && p == nil {
+		p = s.bounded(int64(proto.Size(message)))
+	}
 	if p != nil {
 		s.call.problem.Store(p)
 		return p
@@ -220,7 +217,8 @@ func (g *GRPC) admit(ctx context.Context, c *call, method string, request any) (
 	}
 
 	active := http.Header{}
-	echoExtensions(header, active)
+	c.noteExtensions(header)
+	c.echoExtensions(header, active)
 
 	for name, values := range active {
 		_ = grpc.SetHeader(ctx, metadata.MD{strings.ToLower(name): values}) // fails only after the headers went out
@@ -358,7 +356,7 @@ func grpcProblem(ctx context.Context, c *call, err error) *problem {
 	case status.Code(err) == grpccodes.Unimplemented:
 		return newProblem(a2a.ErrMethodNotFound, "no such method")
 	case status.Code(err) == grpccodes.ResourceExhausted:
-		return tooLarge()
+		return tooLarge(c.limit)
 	}
 	return newProblem(a2a.ErrInvalidParams, "the request does not fit the method")
 }

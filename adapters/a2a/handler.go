@@ -138,9 +138,30 @@ func (h *handler) accept(ctx context.Context, c *call, req *a2a.SendMessageReque
 		return nil, err
 	}
 
+	if where.inReplyTo, err = h.answerBefore(ctx, c.owner, where); err != nil {
+		return nil, err
+	}
+
 	return h.receiveWatched(ctx, c, where, hook, func() (*task, error) {
 		return h.receive(ctx, c, message, where, offered, nil)
 	})
+}
+
+// answerBefore returns the id of the newest answer in the context to which a message belongs; empty where there is none. Only
+// the owner's own turns are looked at.
+func (h *handler) answerBefore(ctx context.Context, owned owner, where destination) (string, error) {
+	if where.fresh {
+		return "", nil
+	}
+
+	turns, err := h.options.Turns.Turns(ctx, exchange.TurnFilter{
+		Agent: owned.agent, Principal: owned.principal, ThreadID: where.thread, States: []string{exchange.StateAnswered},
+		ByArrival: true, Limit: 1,
+	})
+	if err != nil || len(turns) == 0 {
+		return "", err
+	}
+	return answerID(turns[0]), nil
 }
 
 // receiveWatched registers the webhook that came with a message before the message is stored, so that it misses nothing.
@@ -354,7 +375,7 @@ func isTalk(t *task) bool {
 
 // talk is the answer as a plain message (A2A 1.0, section 3.1.1).
 func (h *handler) talk(ctx context.Context, t *task) (*a2a.Message, error) {
-	parts, err := h.renderParts(ctx, t.last().Response.Parts, true)
+	parts, err := h.of(*t.last()).renderParts(ctx, t.last().Response.Parts, true)
 	return &a2a.Message{ID: answerID(*t.last()), Role: a2a.MessageRoleAgent, Parts: parts, ContextID: t.contextID}, err
 }
 

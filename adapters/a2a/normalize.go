@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"io"
 	"mime"
 	"slices"
 	"strconv"
@@ -14,6 +15,7 @@ import (
 	"github.com/a2aproject/a2a-go/v2/a2a"
 	"github.com/google/uuid"
 
+	"inbox/agents/runtime/value"
 	"inbox/exchange"
 	"inbox/identity"
 	"inbox/internal/markup"
@@ -113,10 +115,31 @@ func nextDestination(t *task, message *a2a.Message) destination {
 // digestOf is the same for a repeat of a message and different for another one.
 func digestOf(message *a2a.Message) string {
 	hash := sha256.New()
-	if err := json.NewEncoder(hash).Encode(message); err != nil {
+	if err := json.NewEncoder(hash).Encode(withoutLargeFiles(message, hash)); err != nil {
 		return "" // cannot be: it was decoded from JSON
 	}
 	return hex.EncodeToString(hash.Sum(nil))
+}
+
+// maxEncodedFile is the largest file that is encoded to compare its message; larger ones are written to the hash as they are.
+const maxEncodedFile = 8 << 20
+
+// withoutLargeFiles writes the larger files of a message to out and returns the message without them.
+func withoutLargeFiles(message *a2a.Message, out io.Writer) *a2a.Message {
+	kept := *message
+	kept.Parts = slices.Clone(message.Parts)
+	for i, part := range kept.Parts {
+		if part == nil {
+			continue
+		}
+		if content, is := part.Content.(a2a.Raw); is && len(content) > maxEncodedFile {
+			_, _ = out.Write(content) // a hash takes all
+			bare := *part
+			bare.Content = a2a.Raw(nil)
+			kept.Parts[i] = &bare
+		}
+	}
+	return &kept
 }
 
 // owner is the pair to which every task and every context belongs.
@@ -173,6 +196,7 @@ func (a *Adapter) inbound(ctx context.Context, c *call, message *a2a.Message, wh
 	if err != nil {
 		return exchange.Inbound{}, err
 	}
+	parts = withPolicy(parts, message)
 
 	parts, at := cleanParts(parts)
 	if where.route.Words, err = sentOf(message, at, parts); err != nil {
@@ -229,6 +253,29 @@ func agentChain(metadata map[string]any) *normalized.AgentChain {
 	return &chain
 }
 
+// withPolicy takes the data part that metadata.mentionable.policy repeats for what it is: a policy part (message contract,
+// section 8). It is data like any other part: no demand begins or ends by it. One that breaks the rules of a policy part stays
+// what it looks like.
+func withPolicy(parts []normalized.Part, message *a2a.Message) []normalized.Part {
+	policy := policyIn(message.Metadata)
+	if policy == nil {
+		return parts
+	}
+	if *policy = policy.Confine(nil); policy.Check() != nil {
+		return parts
+	}
+
+	mentionable, _ := message.Metadata[mentionableKey].(map[string]any)
+	want := value.Plain(mentionable["policy"])
+	for i, part := range message.Parts {
+		if data, is := part.Content.(a2a.Data); is && value.Equal(value.Plain(data.Value), want) {
+			parts[i] = normalized.Part{Kind: normalized.PartPolicy, Policy: policy}
+			break
+		}
+	}
+	return parts
+}
+
 const (
 	mimeJSON  = "application/json"
 	mimeBytes = "application/octet-stream"
@@ -236,7 +283,10 @@ const (
 
 // codec turns parts of the protocol into ours and back. Files that are too large for a message go through the blob
 // store.
-type codec struct{ blobs exchange.Blobs }
+type codec struct {
+	blobs   exchange.Blobs
+	address func(part normalized.Part) string // where a file that is too large to be sent is read; nil = nowhere
+}
 
 // normalizeParts turns the parts of a message into ours.
 func (c codec) normalizeParts(ctx context.Context, parts a2a.ContentParts) ([]normalized.Part, error) {
@@ -258,17 +308,25 @@ func (c codec) normalizeParts(ctx context.Context, parts a2a.ContentParts) ([]no
 func (c codec) normalizePart(ctx context.Context, part *a2a.Part, field string) (normalized.Part, error) {
 	switch content := part.Content.(type) {
 	case a2a.Text:
-		return normalizeText(string(content), part.MediaType), nil
+		read := normalizeText(string(content), part.MediaType)
+		read.Citation = citationIn(part.Metadata)
+		return read, nil
 	case a2a.Raw:
 		return c.normalizeFile(ctx, content, part.MediaType, part.Filename)
 	case a2a.URL:
-		return normalizeURL(string(content), part), nil
+		read := normalizeURL(string(content), part)
+		if read.Kind == normalized.PartLink {
+			read.Citation = citationIn(part.Metadata)
+		}
+		return read, nil
 	case a2a.Data:
 		encoded, err := json.Marshal(content.Value)
 		if err != nil {
 			return normalized.Part{}, inField(field, "is not JSON")
 		}
-		return c.normalizeFile(ctx, encoded, mimeJSON, part.Filename)
+		data := normalized.Data()
+		data.Name = part.Filename
+		return data.Carrying(ctx, encoded, c.blobs)
 	}
 	return normalized.Part{}, inField(field, "must have exactly one of text, raw, url and data")
 }

@@ -148,7 +148,7 @@ func (s *tasks) fillStatus(ctx context.Context, message *a2a.Message, turn excha
 		message.Parts = a2a.ContentParts{a2a.NewTextPart(response.Error.Message)}
 		return nil
 	}
-	if message.Parts, err = s.renderParts(ctx, response.Parts, true); err != nil || policy == nil {
+	if message.Parts, err = s.of(turn).renderParts(ctx, response.Parts, true); err != nil || policy == nil {
 		return err
 	}
 	return s.addPolicy(message, *policy)
@@ -277,13 +277,13 @@ func (s *tasks) artifacts(ctx context.Context, turn exchange.TurnRecord, read *p
 
 	answer := &a2a.Artifact{ID: answerArtifact(turn.ID)}
 	for i, part := range turn.Response.Parts {
-		rendered, err := s.renderPart(ctx, part, true)
+		rendered, err := s.of(turn).renderPart(ctx, part, true)
 		if err != nil {
 			return nil, err
 		}
 		switch {
 		case rendered == nil:
-		case part.Kind == normalized.PartArtifact:
+		case part.Kind == normalized.PartArtifact && (!part.IsData() || part.ID != "" || part.Description != ""):
 			list = append(list, ownArtifact(turn.ID, i, part, rendered))
 		default:
 			answer.Parts = append(answer.Parts, rendered)
@@ -304,13 +304,34 @@ func ownArtifact(turnID string, index int, part normalized.Part, rendered *a2a.P
 	if id == "" {
 		id = turnID + "." + strconv.Itoa(index)
 	}
-	return &a2a.Artifact{
+	artifact := &a2a.Artifact{
 		ID: a2a.ArtifactID(id), Name: part.Name, Description: part.Description, Parts: a2a.ContentParts{rendered},
 	}
+	if part.ArtifactType != "" {
+		artifact.Metadata = map[string]any{mentionableKey: map[string]any{artifactTypeKey: part.ArtifactType}}
+	}
+	return artifact
 }
 
-// maxSentBytes is the largest file that is put into an answer; above it the peer is told its name and size.
+// artifactTypeKey is the member of metadata.mentionable of an artifact that says what it is (message contract, section 3).
+const artifactTypeKey = "artifact_type"
+
+// maxSentBytes is the largest file that is put into an answer; above it the peer gets an address of it.
 const maxSentBytes = 8 << 20
+
+// of returns the codec for the answer of a turn, whose larger files have addresses.
+func (s *tasks) of(turn exchange.TurnRecord) codec {
+	made := s.codec
+	if s.options.FileURL == nil || turn.Response == nil || turn.ReplyID == "" {
+		return made
+	}
+
+	reply := exchange.Reply{
+		ID: turn.ReplyID, TurnID: turn.ID, Agent: turn.Agent, Message: turn.Message, Channel: turn.Channel, Route: turn.Route, Response: *turn.Response,
+	}
+	made.address = func(part normalized.Part) string { return s.options.FileURL(reply, part) }
+	return made
+}
 
 // renderParts writes parts; withBytes puts the content of stored files in, which the echo of a caller's own message
 // does not need.
@@ -328,16 +349,20 @@ func (c codec) renderParts(ctx context.Context, parts []normalized.Part, withByt
 	return list, nil
 }
 
-// renderPart returns nil for what a peer does not get: tool calls (they are the agent's own business unless its
-// operator exposes them), policy parts (the status carries them) and kinds of a newer contract.
+// renderPart returns nil for what a peer does not get: tool calls unless it activated their extension, policy parts (the
+// status carries them) and kinds of a newer contract.
 func (c codec) renderPart(ctx context.Context, part normalized.Part, withBytes bool) (*a2a.Part, error) {
 	switch part.Kind {
 	case normalized.PartText:
-		return &a2a.Part{Content: a2a.Text(part.Content), MediaType: part.MIME}, nil
+		return &a2a.Part{Content: a2a.Text(part.Content), MediaType: part.MIME, Metadata: cited(nil, part.Citation)}, nil
 	case normalized.PartLink:
 		return &a2a.Part{
-			Content: a2a.URL(part.URL), MediaType: normalized.MIMEHTML, Filename: part.Title, Metadata: described(part.Description),
+			Content: a2a.URL(part.URL), MediaType: normalized.MIMEHTML, Filename: part.Title, Metadata: cited(described(part.Description), part.Citation),
 		}, nil
+	case normalized.PartToolCall:
+		if event, ok := toolEvent(part); ok && readsToolEvents(ctx) {
+			return event, nil
+		}
 	case normalized.PartFile, normalized.PartArtifact:
 		if part.BytesRef != nil {
 			return c.renderFile(ctx, part, withBytes)
@@ -361,30 +386,30 @@ func (c codec) renderFile(ctx context.Context, part normalized.Part, withBytes b
 		if err != nil {
 			return nil, fmt.Errorf("read inline bytes: %w", err)
 		}
-		rendered.Content = fileContent(rendered, content)
+		rendered.Content = contentOf(part, content)
 	case ref.URL != "":
 		rendered.Content = a2a.URL(ref.URL)
 	case !withBytes:
 		rendered.Content = a2a.URL(digestURI(ref.Digest))
 	case part.Size > maxSentBytes:
-		return tooLargeToSend(part), nil
+		return c.elsewhere(part, rendered), nil
 	default:
 		content, err := c.readBlob(ctx, ref.Digest)
 		if err != nil {
 			return nil, err
 		}
 		if content == nil {
-			return tooLargeToSend(part), nil
+			return c.elsewhere(part, rendered), nil
 		}
-		rendered.Content = fileContent(rendered, content)
+		rendered.Content = contentOf(part, content)
 	}
 
 	return rendered, nil
 }
 
-// fileContent makes a data part of unnamed JSON, which is how structured data came in.
-func fileContent(part *a2a.Part, content []byte) a2a.PartContent {
-	if part.MediaType == mimeJSON && part.Filename == "" {
+// contentOf makes a data part of data and a file of everything else.
+func contentOf(part normalized.Part, content []byte) a2a.PartContent {
+	if part.IsData() {
 		if value, is := exactValue(content); is {
 			return a2a.Data{Value: value}
 		}
@@ -408,6 +433,17 @@ func (c codec) readBlob(ctx context.Context, digest string) ([]byte, error) {
 		return nil, nil
 	}
 	return content, nil
+}
+
+// elsewhere is a file that is too large to be sent: an address where it is read, or that it cannot be.
+func (c codec) elsewhere(part normalized.Part, rendered *a2a.Part) *a2a.Part {
+	if c.address != nil {
+		if address := c.address(part); address != "" {
+			rendered.Content = a2a.URL(address)
+			return rendered
+		}
+	}
+	return tooLargeToSend(part)
 }
 
 func tooLargeToSend(part normalized.Part) *a2a.Part {

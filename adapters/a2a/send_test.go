@@ -61,6 +61,7 @@ func TestSendOverREST(t *testing.T) {
 	compare(t, "error-rest.json", b.do("GET", "/a2a/echo/rest/tasks/nothing", b.ada, "").body)
 }
 
+//contract:shows envelope-24 message-5 message-8 message-11 message-17 message-19 message-34 message-41 message-44 message-50
 func TestTheMessageThatTheEngineGets(t *testing.T) {
 	b := setup(t)
 	var got exchange.TurnRecord
@@ -79,7 +80,7 @@ func TestTheMessageThatTheEngineGets(t *testing.T) {
 		parts = append(parts, fmt.Sprintf("%s %s %s%s%s", p.Kind, p.MIME, p.Content, p.Name, p.URL))
 	}
 	want := []string{
-		"text text/markdown **hi**", "text text/markdown a **b**", "file text/plain a.txt", "file application/json ",
+		"text text/markdown **hi**", "text text/markdown a **b**", "file text/plain a.txt", "artifact application/json ",
 		"link  https://x.test/p", "file image/png ",
 	}
 	if strings.Join(parts, "|") != strings.Join(want, "|") {
@@ -159,6 +160,7 @@ func follow(id, task, extra string) string {
 	return `{"message":{"messageId":"` + id + `","taskId":"` + task + `",` + extra + `"role":"ROLE_USER","parts":[{"text":"this one"}]}}`
 }
 
+//contract:shows message-47
 func TestContinueATask(t *testing.T) {
 	b := setup(t)
 	b.engine.agent = asking
@@ -225,6 +227,7 @@ func TestAFailedContinuationCanBeRepeated(t *testing.T) {
 	}
 }
 
+//contract:shows message-23
 func TestAnswers(t *testing.T) {
 	policy := func(kind string) normalized.Response {
 		return normalized.Response{Parts: []normalized.Part{{Kind: normalized.PartPolicy, Policy: &policypart.Part{

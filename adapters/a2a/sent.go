@@ -14,6 +14,7 @@ import (
 
 	"inbox/exchange"
 	"inbox/normalized"
+	"inbox/policypart"
 )
 
 // sent is what a message was on the wire beyond what the normalized message keeps, in the terms of 1.0, so that the history of
@@ -301,6 +302,15 @@ func exactMetadata(document json.RawMessage) (map[string]any, error) {
 	return metadata, decoder.Decode(&metadata)
 }
 
+func policyData(policy policypart.Part) (a2a.PartContent, error) {
+	encoded, err := json.Marshal(policy)
+	if err != nil {
+		return nil, fmt.Errorf("write policy part: %w", err)
+	}
+	value, _ := exactValue(encoded)
+	return a2a.Data{Value: value}, nil
+}
+
 // restoreContent returns nil for a content that is not kept any more.
 func (s *tasks) restoreContent(ctx context.Context, p sentPart, parts []normalized.Part, files *int) (a2a.PartContent, error) {
 	switch {
@@ -315,6 +325,9 @@ func (s *tasks) restoreContent(ctx context.Context, p sentPart, parts []normaliz
 	kept := parts[p.At-1]
 	if p.Kind == kindText {
 		return a2a.Text(kept.Content), nil
+	}
+	if kept.Policy != nil {
+		return policyData(*kept.Policy)
 	}
 	if kept.BytesRef == nil {
 		return nil, nil

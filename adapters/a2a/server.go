@@ -21,6 +21,7 @@ import (
 
 	"inbox/exchange"
 	"inbox/identity"
+	"inbox/internal/admission"
 	"inbox/internal/bearer"
 	"inbox/internal/fault"
 	"inbox/internal/httpserver"
@@ -60,10 +61,11 @@ type Validator interface {
 
 // Limits of a request and the defaults of Options.
 const (
-	maxBodyBytes        = 8 << 20
-	defaultWaitLimit    = 50 * time.Second // proxies in front of us give up at 60 s
-	defaultKeepAlive    = 15 * time.Second
-	defaultWriteTimeout = 10 * time.Second
+	maxBodyBytes         = 8 << 20 // of a request of a caller that signs for itself, and default for the others
+	defaultBytesInFlight = 256 << 20
+	defaultWaitLimit     = 50 * time.Second // proxies in front of us give up at 60 s
+	defaultKeepAlive     = 15 * time.Second
+	defaultWriteTimeout  = 10 * time.Second
 )
 
 // Options configure an Adapter. Domain, PublicURL and all collaborators are required.
@@ -90,7 +92,12 @@ type Options struct {
 	// CardKeys are the keys that sign cards, of our jwks.json; several during a rotation; nil = cards are not signed.
 	CardKeys func(ctx context.Context) ([]identity.SigningKey, error)
 
-	Push        Push          // optional: without it webhooks are not offered
+	// FileURL is where a file of an answer is read that is too large to be sent; empty = nowhere. Optional: no file is.
+	FileURL func(reply exchange.Reply, part normalized.Part) string
+
+	Push Push // optional: without it webhooks are not offered
+	// Links are the discovery links of an agent at other protocols, for cards: its actor and its picture. Optional.
+	Links       func(agent exchange.AgentProfile) []exchange.Link
 	Operator    string        // optional: who operates the server, for cards; the domain
 	Contact     string        // optional: their mail address
 	OperatorURL string        // optional: a web page of theirs; PublicURL
@@ -104,6 +111,12 @@ type Options struct {
 	// GRPCClient tells the client behind a gRPC connection from remote, where a proxy says forwarded; optional: no client is
 	// known.
 	GRPCClient func(remote string, forwarded []string) netip.Addr
+
+	// MaxRequestBytes is the largest request of a caller with a token of the operator or of an issuer; default 8 MiB. Callers that sign
+	// for themselves have at most 8 MiB.
+	MaxRequestBytes int64
+	// Bodies counts the bytes of requests by gRPC that are in memory, as the web server counts its own; optional: one of 256 MiB.
+	Bodies *admission.Bytes
 
 	WebhookConcurrency int // webhooks called at once
 	CallerConcurrency  int // requests of one caller under way at the same time, streams among them; default 2000
@@ -142,6 +155,12 @@ func (o *Options) defaults() {
 	}
 	if o.WriteTimeout <= 0 {
 		o.WriteTimeout = defaultWriteTimeout
+	}
+	if o.MaxRequestBytes <= 0 {
+		o.MaxRequestBytes = maxBodyBytes
+	}
+	if o.Bodies == nil {
+		o.Bodies = admission.NewBytes(defaultBytesInFlight, o.MaxRequestBytes)
 	}
 	if o.CallerConcurrency <= 0 {
 		o.CallerConcurrency = defaultCallerConcurrency

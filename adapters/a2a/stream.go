@@ -116,9 +116,10 @@ type follower struct {
 	superseded bool          // it was dropped: a message of its owner continued the task
 	seq        int64         // of the newest turn's last event that the snapshot holds
 	sent       streamed
-	mime       string // media type of the text part that grows
-	open       bool   // an artifact was begun for the growing answer
-	stopped    bool   // the reader is gone or got an error
+	told       map[toldCall]bool // steps of calls of tools that the reader has
+	mime       string            // media type of the text part that grows
+	open       bool              // an artifact was begun for the growing answer
+	stopped    bool              // the reader is gone or got an error
 }
 
 func (h *handler) follower(ctx context.Context, c *call, t *task, yield func(a2a.Event, error) bool) *follower {
@@ -209,13 +210,16 @@ func (f *follower) status(status a2a.TaskStatus) bool {
 	return f.emit(&a2a.TaskStatusUpdateEvent{TaskID: info.TaskID, ContextID: info.ContextID, Status: status})
 }
 
-// delta passes growing text on. Other parts come with the final answer.
+// delta passes growing text on, and calls of tools to those who read them. Other parts come with the final answer.
 func (f *follower) delta(event exchange.Event) bool {
 	text, err := textOfDelta(event, &f.mime)
 	if err != nil {
 		return f.fail(err)
 	}
-	return text == "" || f.chunk(text, false)
+	if text == "" {
+		return f.tool(event)
+	}
+	return f.chunk(text, false)
 }
 
 // maxChunk bounds the text of one event in bytes: what a reader that does not read holds up is one event.

@@ -159,6 +159,7 @@ func TestScopesOfMethods(t *testing.T) {
 	}
 }
 
+//contract:shows message-50
 func TestPrincipalOfIssuedTokens(t *testing.T) {
 	b, issuer := withIssuer(t)
 	b.rpc(issuer.token(nil), "SendMessage", message("m1", "hello"))

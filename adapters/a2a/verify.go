@@ -44,6 +44,7 @@ type caller struct {
 	sender   normalized.Sender
 	scopes   []string
 	unscoped bool   // every method
+	stranger bool   // it signed for itself: anyone who has a domain makes as many of them as they like
 	limited  string // the name under which the limiter counts its requests
 }
 
@@ -119,7 +120,7 @@ func (v *authenticator) checkSigned(r *http.Request, agent exchange.AgentProfile
 		return caller{}, "refused", fault.Wrap(fault.Unauthenticated, "the token is not valid here: its names cannot be taken", errors.Join(webtoken.ErrToken, found))
 	}
 
-	return caller{sender: sender, scopes: claims.Scopes, unscoped: claims.Unscoped, limited: limitedAs(sender.Principal(), claims)}, "valid", nil
+	return caller{sender: sender, scopes: claims.Scopes, unscoped: claims.Unscoped, stranger: claims.Peer != (identity.Address{}), limited: limitedAs(sender.Principal(), claims)}, "valid", nil
 }
 
 // audiences are the names of an agent that a token may be made out to.

@@ -52,11 +52,14 @@ func (r *renderer) fill(made *note, text writing, people []person) {
 	}
 }
 
-// content renders the parts in order, a demand last. Tool calls are not shown, and parts of an unknown kind are left
-// out.
+// content renders the parts in order, then where the answer comes from and which tools were called, a demand last. Parts of an
+// unknown kind are left out.
 func (r *renderer) content(made *note, text writing) (body string, sources []string) {
 	var out, demand strings.Builder
 	for _, part := range text.reply.Response.Parts {
+		if part.Citation != nil {
+			continue
+		}
 		switch part.Kind {
 		case normalized.PartText:
 			out.WriteString(notetext.HTML(part, made.picture))
@@ -72,6 +75,7 @@ func (r *renderer) content(made *note, text writing) (body string, sources []str
 		}
 	}
 
+	out.WriteString(notetext.Tail(text.reply.Response.Parts))
 	out.WriteString(demand.String())
 	if out.Len() == 0 && text.reply.Response.Error != nil {
 		out.WriteString(notetext.PlainHTML(text.reply.Response.Error.Message))
@@ -113,7 +117,10 @@ func (r *renderer) file(made *note, reply exchange.Reply, part normalized.Part) 
 	}
 
 	width, height := r.media.pictureSize(part)
-	made.Attachment = append(made.Attachment, noteFile{notetext.AttachmentType(part.MIME), part.MIME, address, description, width, height, part.Size})
+	made.Attachment = append(made.Attachment, noteFile{
+		Type: notetext.AttachmentType(part.MIME), MediaType: part.MIME, URL: address, Name: description, Width: width, Height: height, Size: part.Size,
+		ArtifactType: part.ArtifactType, ArtifactID: part.ID,
+	})
 	return ""
 }
 

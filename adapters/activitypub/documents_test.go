@@ -197,6 +197,8 @@ func (noBlobs) Open(context.Context, string) (io.ReadCloser, error) {
 }
 
 // TestNormalizedMessages checks whole messages of different servers against golden files.
+//
+//contract:shows message-1 message-3 message-10 message-12 message-15 message-34 message-40 message-46 message-49 message-52
 func TestNormalizedMessages(t *testing.T) {
 	files, err := filepath.Glob("testdata/inbound/*.json")
 	if err != nil || len(files) == 0 {

@@ -17,6 +17,7 @@ import (
 	"inbox/internal/fault"
 )
 
+//contract:shows message-7 message-9 message-12 message-13 message-49
 func TestMentionBecomesMessage(t *testing.T) {
 	r := newRig(t)
 	d := r.deliver(r.mentionNote("1", `<p><span class="h-card"><a href="`+r.base+`/@echo" class="u-url mention">@<span>echo</span></a></span> hello</p>`)).sign()
@@ -330,6 +331,7 @@ func TestSameActivityThreeTimes(t *testing.T) {
 	}
 }
 
+//contract:shows message-4
 func TestSharedInboxForSeveralAgents(t *testing.T) {
 	r := newRig(t)
 	activity := r.mentionNote("1", "hello both")

@@ -95,7 +95,7 @@ func (n *notes) normalize(ctx context.Context, in *incoming, q *inboundNote, age
 		Message: normalized.Message{
 			ID: q.activity, ThreadID: thread, InReplyTo: q.inReplyTo, Sender: sender,
 			Recipient: agent.Address, Parts: parts, RecipientCapabilities: capabilities(),
-			ReceivedVia: normalized.ViaActivityPub, ReceivedAt: identity.At(n.now()),
+			ReceivedVia: normalized.ViaActivityPub, ReceivedAt: identity.At(n.now()), Surface: q.surface(),
 			Raw: normalized.Raw{MediaType: activityMediaType},
 		},
 		Original:  in.body,
@@ -106,6 +106,40 @@ func (n *notes) normalize(ctx context.Context, in *incoming, q *inboundNote, age
 		Opens:     q.inReplyTo == "",
 		FromAgent: in.by.actor.Automated(),
 	}, nil
+}
+
+// surface is what the note says beside its text: its warning, title, time, language and audience, and whom its tags mention.
+// Actors without a written address are counted.
+func (q *inboundNote) surface() *normalized.Surface {
+	surface := &normalized.Surface{
+		Channel: ChannelName, Subject: cmp.Or(q.warning(), document.Text(q.object, "name")), Language: q.language(), Visibility: q.visibility,
+	}
+	if at, is := document.Time(q.object["published"]); is && at.Year() >= 1970 {
+		published := identity.At(at)
+		surface.Date = &published
+	}
+
+	written := map[string]string{}
+	for _, mention := range q.mentions {
+		address, err := identity.ParseAddress(mention.Name)
+		if err == nil && strings.Count(mention.Name, "@") == 2 {
+			written[mention.Href] = address.String()
+		}
+	}
+
+	add := func(list *[]normalized.SurfaceRecipient, audience any) {
+		for _, iri := range document.References(audience) {
+			switch address := written[iri]; {
+			case address != "":
+				surface.AddRecipients(list, normalized.SurfaceRecipient{Address: address})
+			case iri != document.Public:
+				surface.Omitted++
+			}
+		}
+	}
+	add(&surface.To, q.object["to"])
+	add(&surface.Cc, q.object["cc"])
+	return surface
 }
 
 // noReply returns why a note is not answered; empty = it is. It keeps two programs from answering each other for hours, the

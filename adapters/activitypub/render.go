@@ -82,6 +82,10 @@ type noteFile struct {
 	Width     int    `json:"width,omitempty"`
 	Height    int    `json:"height,omitempty"`
 	Size      int64  `json:"size,omitempty"`
+
+	// What a result is, by absolute terms: readers that do not know them pass over them.
+	ArtifactType string `json:"https://mentionable.dev/ns/v1#artifactType,omitempty"`
+	ArtifactID   string `json:"https://mentionable.dev/ns/v1#artifactId,omitempty"`
 }
 
 // createActivity carries a note; addressing and time are the note's own.

@@ -266,6 +266,8 @@ func TestDeliveryToOurselvesIsRefused(t *testing.T) {
 }
 
 // TestMentionRelay: the agent names another account, which gets the note too and is mentioned in it.
+//
+//contract:shows message-37
 func TestMentionRelay(t *testing.T) {
 	r := newRig(t)
 	bob := newRemoteServer(t)

@@ -211,6 +211,7 @@ func (r *rig) byMallory(relay *remoteServer, activity any) *delivery {
 	return d.sign()
 }
 
+//contract:shows message-49
 func TestProofs(t *testing.T) {
 	cases := []struct {
 		name   string

@@ -47,6 +47,7 @@ func direct(r *rig, note map[string]any) {
 	note["to"], note["cc"] = []string{r.base + "/agents/echo"}, nil
 }
 
+//contract:shows message-2 message-43
 func TestThreads(t *testing.T) {
 	r := newRig(t)
 	note := r.remote.base + "/notes/"
@@ -73,6 +74,8 @@ func TestThreads(t *testing.T) {
 }
 
 // TestForeignConversations: a conversation that another server named joins no thread but the sender's own.
+//
+//contract:shows message-43
 func TestForeignConversations(t *testing.T) {
 	r := newRig(t)
 	alice := r.remote.actor("alice")

@@ -150,7 +150,7 @@ func (m *relayed) serve(w http.ResponseWriter, r *http.Request) error {
 
 	q := question{
 		agent: agent, message: message, context: value.Assoc(inner["client_context"]), surface: surfaceConnector,
-		relay: normalized.MentionRelay{Kind: normalized.RelayNone}, original: m.raw, way: m.connector.way(patience), client: m.connector.Client,
+		about: value.Assoc(inner["profile"]), relay: normalized.MentionRelay{Kind: normalized.RelayNone}, original: m.original(message), way: m.connector.way(patience), client: m.connector.Client,
 	}
 
 	replayed, err := m.vouch(r, &q, text(inner, "sender_name", "display_name"))
@@ -165,6 +165,17 @@ func (m *relayed) serve(w http.ResponseWriter, r *http.Request) error {
 	}
 
 	return m.take(w, r, q, patience, replayed, title(text(inner, "title"), message.Text))
+}
+
+// original is what the server keeps of the message as it was received: what the connector hands in as its product's own form, else
+// the request.
+func (m *relayed) original(message contract.Message) []byte {
+	if len(message.Raw) > 0 {
+		if encoded, err := value.Encode(message.Raw); err == nil {
+			return encoded
+		}
+	}
+	return m.raw
 }
 
 // skipped returns why a message gets no answer and no agent: it came back to its sender, or says nothing.
@@ -373,7 +384,7 @@ func (c *connectors) writeConnectorRun(w http.ResponseWriter, r *http.Request, t
 
 // forConnector writes a run without what leaves another way: two answers would be one too many.
 func (c *connectors) forConnector(turn exchange.TurnRecord) map[string]any {
-	run := runOf(turn, c.options.Present)
+	run := runOf(c.withAddresses(turn), c.options.Present)
 	if readRoute(turn.Route).Way != wayResponse {
 		for _, member := range []string{"reply", "messages", "parts", "queue_id"} {
 			delete(run, member)

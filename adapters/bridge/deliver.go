@@ -85,7 +85,7 @@ func (o *outbox) Deliver(ctx context.Context, delivery exchange.Delivery) (excha
 
 // itemOf writes an answer in the form of section 6.4.
 func (o *outbox) itemOf(reply exchange.Reply, r route) (contract.Item, error) {
-	response := &reply.Response
+	response := o.addressed(reply)
 	content := textOf(response, o.options.Present)
 	if content == "" {
 		content = "(The answer has no text.)"
@@ -122,9 +122,15 @@ func (o *outbox) about(reply exchange.Reply, r route) map[string]any {
 		metadata["demand"] = plainJSON(o.options.Present(*policy))
 	}
 
-	if parts := partsOf(&reply.Response, o.options.Present); parts != nil {
+	if parts := partsOf(o.addressed(reply), o.options.Present); parts != nil {
 		if encoded := plainJSON(parts); encoded != nil {
 			metadata["parts"] = encoded
+		}
+	}
+
+	if _, citations := normalized.Cited(reply.Response.Parts); len(citations) > 0 {
+		if encoded := plainJSON(citations); encoded != nil {
+			metadata["citations"] = encoded
 		}
 	}
 

@@ -2,13 +2,17 @@ package bridge
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"strconv"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"inbox/adapters/bridge/contract"
 	"inbox/agents/runtime/envelope"
@@ -32,20 +36,32 @@ type importBody struct {
 	SessionMap    map[string]string `json:"session_map"` // key of the reference → session id (agent runtime contract, section 6.3)
 }
 
-// importSessions takes conversations of the older agent framework. All of them are looked at before the first is stored;
+// importSessions takes conversations, as envelopes or as messages of the older agent framework. All of them are looked at before the first is stored;
 // each is stored whole, and the same again does nothing, so that an import that was cut off is repeated.
 func (t *transcripts) importSessions(w http.ResponseWriter, r *http.Request, c caller) error {
 	raw, err := readBody(r, maxImportBytes)
 	if err != nil {
 		return err
 	}
-	if _, err := value.Decode(raw, value.Limits{Bytes: maxImportBytes, Depth: maxDepth + importDepth}); err != nil {
-		return fault.Wrap(fault.Malformed, "the body is no JSON", err)
+	for _, entry := range entriesOf(raw) {
+		if _, err := value.Decode(entry.raw, value.Limits{Bytes: maxImportBytes, Depth: maxDepth + importDepth}); err != nil {
+			return noJSON(entry, err)
+		}
 	}
 
 	documents, mapped, err := ReadImport(raw)
 	if err != nil {
 		return err
+	}
+
+	query := r.URL.Query()
+	for i := range documents {
+		documents[i].Agent = cmp.Or(documents[i].Agent, query.Get("agent"))
+		documents[i].Format = cmp.Or(documents[i].Format, query.Get("format"))
+	}
+	if len(documents) == 1 {
+		documents[0].SessionID = cmp.Or(documents[0].SessionID, query.Get("session_id"))
+		documents[0].Title = cmp.Or(documents[0].Title, query.Get("title"))
 	}
 
 	owner := t.ownerOfImport(r, c)
@@ -96,31 +112,130 @@ func OwnerOfConnector(domain, connector string) string {
 	return domain + " " + connectorSubject(connector, "")
 }
 
-// ReadImport reads the body of an import: a list of messages, a conversation, or many.
-func ReadImport(raw []byte) (documents []Document, mapped map[string]string, err error) {
-	var body importBody
-	if strings.HasPrefix(strings.TrimSpace(string(raw)), "[") { // the messages alone
-		if err := json.Unmarshal(raw, &body.Messages); err != nil {
-			return nil, nil, fault.Wrap(fault.Malformed, "the body is no list of messages", err)
-		}
-		return []Document{body.Document}, nil, nil
+// errBundle is what who sends a bundle of agents hears. The status is 422: the body is understood, and nothing is done with it.
+var errBundle = fault.New(fault.Unsupported,
+	"this is a bundle of agents, and only conversations are imported: declare its agents as [[agents]] and its executors as [[targets]] in the configuration")
+
+// isBundle reports whether a body says that it is a package of agents, or a runtime bundle of them (agent runtime contract, section
+// 10).
+func isBundle(raw []byte) bool {
+	var body struct {
+		Schema        string          `json:"schema"`
+		RuntimeBundle json.RawMessage `json:"runtime_bundle"`
+		Bundle        json.RawMessage `json:"bundle"`
 	}
-	if err := json.Unmarshal(raw, &body); err != nil {
-		return nil, nil, fault.Wrap(fault.Malformed, `want {"agent", "messages": […]} or {"conversations": [{"agent", "messages": […]}]}`, err)
+	if json.Unmarshal(raw, &body) != nil {
+		return false
 	}
 
-	documents = body.Conversations
-	if body.Messages != nil {
-		documents = append(documents, body.Document)
+	schema, ours := strings.CutPrefix(body.Schema, "agents-api")
+	return body.RuntimeBundle != nil || body.Bundle != nil ||
+		ours && (strings.Contains(schema, "bundle") || strings.Contains(schema, "package"))
+}
+
+// entry is one JSON value of an import: the whole body, or one of its lines.
+type entry struct {
+	raw  []byte
+	line int // from 1; 0 = the entry is the whole body
+}
+
+// entriesOf splits a body of one JSON value a line (NDJSON). Every other body, one that is no JSON included, is one entry.
+func entriesOf(raw []byte) []entry {
+	first, _, several := bytes.Cut(bytes.TrimSpace(raw), []byte("\n"))
+	if !several || !json.Valid(first) || json.Valid(raw) {
+		return []entry{{raw: raw}}
+	}
+
+	var entries []entry
+	for i, line := range bytes.Split(raw, []byte("\n")) {
+		if line = bytes.TrimSpace(line); len(line) > 0 {
+			entries = append(entries, entry{line, i + 1})
+		}
+	}
+	return entries
+}
+
+// noJSON says in which line a body stops being JSON.
+func noJSON(at entry, err error) error {
+	line := at.line
+	if syntax, is := errors.AsType[*json.SyntaxError](err); is && line == 0 {
+		line = 1 + bytes.Count(at.raw[:min(int(syntax.Offset), len(at.raw))], []byte("\n"))
+	}
+	if line == 0 || value.TooLarge(err) {
+		return fault.Wrap(fault.Malformed, "the body is no JSON that is read: "+err.Error(), err)
+	}
+	return fault.Wrap(fault.Malformed, fmt.Sprintf("line %d is no JSON: %v", line, err), err)
+}
+
+// ReadImport reads the body of an import: a list of messages, a conversation, or many; or line by line (NDJSON) messages and
+// conversations. The messages that stand in lines of their own are one conversation.
+func ReadImport(raw []byte) (documents []Document, mapped map[string]string, err error) {
+	if !utf8.Valid(raw) { // readers of JSON would put another character in the place of what is none
+		return nil, nil, fault.New(fault.Malformed, "the body must be UTF-8")
+	}
+	if isBundle(raw) {
+		return nil, nil, errBundle
+	}
+
+	var alone Document // the messages that stand in no conversation
+	mapped = map[string]string{}
+	for _, one := range entriesOf(raw) {
+		body, message, err := readEntry(one)
+		if err != nil {
+			return nil, nil, err
+		}
+
+		for i := range body.Conversations {
+			body.Conversations[i].place = fmt.Sprintf("conversations[%d].", i)
+		}
+		documents = append(documents, body.Conversations...)
+
+		switch {
+		case message:
+			alone.Messages = append(alone.Messages, one.raw)
+			if one.line > 0 {
+				alone.lines = append(alone.lines, one.line)
+			}
+		case body.Messages != nil:
+			documents = append(documents, body.Document)
+		}
+		maps.Copy(mapped, body.SessionMap)
+	}
+
+	if alone.Messages != nil {
+		documents = append(documents, alone)
 	}
 	switch {
-	case len(documents) == 0 && len(body.SessionMap) == 0:
+	case len(documents) == 0 && len(mapped) == 0:
 		return nil, nil, fault.InField("messages", "is needed, or conversations, or session_map")
-	case len(documents) > maxConversations || len(body.SessionMap) > maxConversations:
+	case len(documents) > maxConversations || len(mapped) > maxConversations:
 		return nil, nil, fault.InField("conversations", "has more than 1000 of them")
 	}
 
-	return documents, body.SessionMap, nil
+	return documents, mapped, nil
+}
+
+// readEntry reads one value; message reports that it is a message by itself.
+func readEntry(one entry) (body importBody, message bool, err error) {
+	if strings.HasPrefix(strings.TrimSpace(string(one.raw)), "[") { // the messages alone
+		if err := json.Unmarshal(one.raw, &body.Messages); err != nil {
+			return body, false, noJSON(one, err)
+		}
+		return body, false, nil
+	}
+
+	var members map[string]json.RawMessage
+	if err := json.Unmarshal(one.raw, &members); err != nil {
+		return body, false, noJSON(one, err)
+	}
+	if members["messages"] == nil && members["conversations"] == nil && members["session_map"] == nil && (one.line > 0 || members["type"] != nil || members["role"] != nil) {
+		return body, true, nil
+	}
+
+	if err := json.Unmarshal(one.raw, &body); err != nil {
+		return body, false, fault.Wrap(fault.Malformed, `want {"agent", "messages": […]} or {"conversations": [{"agent", "messages": […]}]}`, err)
+	}
+	return body, false, nil
 }
 
 // Prepared is a conversation that can be stored.
@@ -138,28 +253,25 @@ func (t *transcripts) prepare(c caller, owner string, document Document, index i
 	return Prepare(owner, agent.Name, document, index)
 }
 
-// Prepare checks a conversation for an owner and an agent. What is stored of each message is its JSON as it came, without the
-// blanks between. index is its place in the import, for errors.
+// Prepare checks a conversation for an owner and an agent. A message of the older framework has to keep its rules and is stored
+// as its JSON came, without the blanks between; an envelope, and a plain row of role and content, is stored as a canonical
+// envelope. index is the conversation's place in the import, for errors.
 func Prepare(owner, agent string, document Document, index int) (one Prepared, err error) {
-	if document.Format != "" && document.Format != FormatFramework {
-		return one, fault.InField("format", "must be "+FormatFramework)
+	format, err := formatOf(document.Format)
+	if err != nil {
+		return one, err
+	}
+	if document.Format == "" {
+		format = ""
 	}
 
-	list := make([]any, 0, len(document.Messages))
+	list := make([]envelope.Envelope, 0, len(document.Messages))
 	for i, raw := range document.Messages {
-		value, err := decodedMessage(raw)
-		if err == nil {
-			_, err = envelope.Import(value)
-		}
+		stored, message, err := prepareMessage(raw, format)
 		if err != nil {
-			return one, fault.Wrap(fault.Malformed, fmt.Sprintf("conversation %d, message %d: %v", index+1, i+1, err), err)
+			return one, refusedMessage(document, index, i, err)
 		}
-
-		var flat bytes.Buffer
-		if err := json.Compact(&flat, raw); err != nil {
-			return one, fault.Wrap(fault.Malformed, "the body is no JSON", err)
-		}
-		one.Messages, list = append(one.Messages, flat.String()), append(list, value)
+		one.Messages, list = append(one.Messages, stored), append(list, message)
 	}
 
 	id := document.SessionID
@@ -179,11 +291,68 @@ func Prepare(owner, agent string, document Document, index int) (one Prepared, e
 	return one, nil
 }
 
-func firstWords(messages []any) string {
+// prepareMessage checks a message and returns what is stored of it. Without a format it is what it looks like: an envelope, a
+// plain row where it names a role, else a message of the framework.
+func prepareMessage(raw json.RawMessage, format string) (stored string, message envelope.Envelope, err error) {
+	given, err := decodedMessage(raw)
+	if err != nil {
+		return "", message, err
+	}
+
+	row := value.Assoc(given)["role"] != nil
+	if format == FormatEnvelope || format == "" && (row || envelope.Typed(given)) {
+		if message, err = envelope.Normalize(given); err != nil {
+			return "", message, err
+		}
+		return canonical(message)
+	}
+
+	if err := envelope.ValidateFramework(given); err != nil {
+		return "", message, err
+	}
+	if message, err = envelope.Import(given); err != nil {
+		return "", message, err
+	}
+	if envelope.Typed(given) { // its own bytes would be read as an envelope later
+		return canonical(message)
+	}
+
+	var flat bytes.Buffer
+	if err := json.Compact(&flat, raw); err != nil {
+		return "", message, err
+	}
+	return flat.String(), message, nil
+}
+
+func canonical(message envelope.Envelope) (string, envelope.Envelope, error) {
+	encoded, err := value.Encode(message.Value())
+	return string(encoded), message, err
+}
+
+// refusedMessage says which message of which conversation is refused, and which member of it.
+func refusedMessage(document Document, index, number int, err error) error {
+	what, field, member := err.Error(), fmt.Sprintf("%smessages[%d]", document.place, number), ""
+	if problem, is := errors.AsType[*envelope.Error](err); is {
+		what, member = problem.Reason, problem.Member()
+		if problem.Path != "" {
+			what = problem.Path + " " + what
+		}
+	}
+
+	place := fmt.Sprintf("conversation %d, message %d", index+1, number+1)
+	if number < len(document.lines) {
+		place, field = fmt.Sprintf("line %d", document.lines[number]), ""
+	}
+
+	refusal := fault.Wrap(fault.Malformed, place+": "+what, err)
+	refusal.Field = strings.TrimPrefix(strings.TrimSuffix(field+"."+member, "."), ".")
+	return refusal
+}
+
+func firstWords(messages []envelope.Envelope) string {
 	for _, message := range messages {
-		object := value.Assoc(message)
-		if object["type"] == string(envelope.UserMessage) {
-			return value.Text(object["content"])
+		if message.Role == "user" && message.Type != envelope.TypeToolResult {
+			return shownText(message)
 		}
 	}
 	return ""
@@ -250,13 +419,14 @@ func (t *transcripts) Ancestors(ctx context.Context, turn exchange.TurnRecord) (
 		return nil, err
 	}
 
+	lines, err := readKept(imported)
+	if err != nil {
+		return nil, fmt.Errorf("read what was imported into session %s: %w", r.Session, err)
+	}
+
 	var history []normalized.HistoricalMessage
-	for i, raw := range imported {
-		message, err := envelope.Import(decoded([]byte(raw)))
-		if err != nil {
-			continue // it was checked when it came
-		}
-		if line, says := t.historical(turn, message, i+1); says {
+	for i, one := range lines {
+		if line, says := t.historical(turn, one.message, i+1); says {
 			history = append(history, line)
 		}
 	}
@@ -282,7 +452,7 @@ func ends(history []normalized.HistoricalMessage) []normalized.HistoricalMessage
 // historical returns an imported message as a turn of the history. Calls of tools and their results become text: the calls
 // were made elsewhere, and no model can be asked to go on with them.
 func (t *transcripts) historical(turn exchange.TurnRecord, message envelope.Envelope, number int) (normalized.HistoricalMessage, bool) {
-	text := message.Text()
+	text := shownText(message)
 	switch message.Type {
 	case envelope.TypeToolCall:
 		text = "[called " + message.ToolName() + " " + value.EncodeText(message.Payload["parameters"]) + "]"
@@ -299,7 +469,7 @@ func (t *transcripts) historical(turn exchange.TurnRecord, message envelope.Enve
 		Sender: normalized.Sender{Address: turn.Message.Sender.Address, AuthMethod: normalized.AuthNone}, Timestamp: identity.At(said(message.CreatedAt, turn.AcceptedAt)),
 	}
 
-	if message.Role == "assistant" || message.Type == envelope.TypeToolResult {
+	if message.Role == "assistant" || message.Role == "tool" || message.Type == envelope.TypeToolResult {
 		line.Role, line.Sender.Address = normalized.RoleAssistant, turn.Message.Recipient
 	}
 

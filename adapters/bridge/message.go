@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
+	"unicode"
+	"unicode/utf8"
 
 	"inbox/adapters/bridge/contract"
 	"inbox/agents/runtime/tool"
@@ -40,6 +42,7 @@ type question struct {
 	chain    *normalized.AgentChain
 	rejected []identity.Rejection
 	original []byte
+	about    map[string]any // what the product says about the sender
 }
 
 // send takes a message of a bridge for an agent. The answer waits in the client's queue, whatever becomes of this request;
@@ -110,7 +113,7 @@ func (m *messages) queued(w http.ResponseWriter, r *http.Request, c caller, body
 		}
 	}
 
-	answer := runOf(taken.turn, m.options.Present)
+	answer := runOf(m.withAddresses(taken.turn), m.options.Present)
 	answer["queued_message_id"], answer["position"] = taken.turn.ID, position
 
 	if taken.repeat {
@@ -148,7 +151,7 @@ func (m *messages) take(w http.ResponseWriter, r *http.Request, c caller, body m
 		return err
 	}
 
-	answer := runOf(turn, m.options.Present)
+	answer := runOf(m.withAddresses(turn), m.options.Present)
 	if taken.repeat {
 		answer["duplicate"] = true
 	}
@@ -318,6 +321,7 @@ func (m *messages) abandon(ctx context.Context, session exchange.Session, fresh 
 const (
 	mimeJSON         = "application/json"
 	maxContextBytes  = 16 << 10 // of a client_context that is kept
+	maxContextDepth  = 32       // of a host_context
 	contextExtension = "dev.inbox.bridge"
 )
 
@@ -350,6 +354,7 @@ func (m *messages) inbound(ctx context.Context, q question, imported bool) (exch
 	}
 
 	in.Message.Sender.Profile = q.profile()
+	in.Message.Surface = q.nativeSurface()
 	return in, nil
 }
 
@@ -425,10 +430,38 @@ func (q question) profile() *normalized.SenderProfile {
 		DisplayName: q.sender.DisplayName, Provider: q.message.Provider, ProviderSubject: short(q.message.SenderID),
 	}
 
+	profile.Locale, profile.Timezone = shortWord(q.about["locale"]), shortWord(q.about["timezone"])
+	if address := shortWord(value.Assoc(q.about["avatar"])["url"]); address != "" {
+		profile.Avatar = &normalized.Image{URL: address, MIMEType: shortWord(value.Assoc(q.about["avatar"])["mime_type"])}
+	}
+
 	if encoded := value.EncodeText(context); len(encoded) <= maxContextBytes {
 		profile.Extensions = map[string]json.RawMessage{contextExtension: json.RawMessage(encoded)}
 	}
 	return &profile
+}
+
+// maxProfileWord bounds a member of a profile in bytes.
+const maxProfileWord = 1024
+
+// shortWord reads a member of a profile; one that is no short line is left out. The message is worth more than its profile.
+func shortWord(given any) string {
+	word := value.Word(given)
+	if len(word) > maxProfileWord || !utf8.ValidString(word) || strings.ContainsFunc(word, unicode.IsControl) {
+		return ""
+	}
+	return word
+}
+
+// nativeSurface is what the program says of itself and of where its user is. The engine adds the channel.
+func (q question) nativeSurface() *normalized.Surface {
+	surface := &normalized.Surface{Source: q.surfaceName(), ClientName: q.message.ConnectorID}
+	if host := value.Assoc(q.context["host_context"]); len(host) > 0 {
+		if encoded, err := value.Encode(host); err == nil && len(encoded) <= normalized.MaxHostContextBytes && normalized.CheckJSON(encoded, maxContextDepth) == nil {
+			surface.HostContext = encoded
+		}
+	}
+	return surface
 }
 
 // surfaceName is the source in a client_context (agent runtime contract, section 6.1).

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"inbox/adapters/bridge/contract"
-	"inbox/agents/runtime/task"
 	"inbox/exchange"
 	"inbox/identity"
 	"inbox/normalized"
@@ -20,6 +19,8 @@ type Turns interface {
 	TurnOf(ctx context.Context, principal, nativeID string) (exchange.TurnRecord, error)
 	Turns(ctx context.Context, filter exchange.TurnFilter) ([]exchange.TurnRecord, error)
 	Events(ctx context.Context, turnID string, after int64, limit int) ([]exchange.Event, error)
+	// ThreadResults lists the results of the runs of a thread, in their order, with their audits and without their documents.
+	ThreadResults(ctx context.Context, agent, threadID string) ([]exchange.RunResult, error)
 }
 
 // Queue keeps clients and what waits for them.
@@ -51,6 +52,17 @@ type Sessions interface {
 	Transcript(ctx context.Context, owner, id string) ([]string, error)
 }
 
+// RunNotes keeps notes about runs by their run_id.
+type RunNotes interface {
+	// Claim stores a new note and is true for exactly one caller of its run_id.
+	Claim(ctx context.Context, note map[string]any) (bool, error)
+	// Get returns a note, nil when there is none.
+	Get(ctx context.Context, runID string) (map[string]any, error)
+	// Update replaces a note by what change makes of it, with no other change in between, and returns the new one; nil when there
+	// is none. change may run more than once and must not keep what it gets.
+	Update(ctx context.Context, runID string, change func(note map[string]any) (map[string]any, error)) (map[string]any, error)
+}
+
 // Validator decides which signed evidence may be relied on, and what a connector that proved itself may vouch for.
 type Validator interface {
 	Validate(ctx context.Context, offered identity.Offered, recipient identity.Recipient) identity.Validation
@@ -69,12 +81,15 @@ type Options struct {
 	Queue     Queue
 	Sessions  Sessions
 	SessionOf func(owner string) contract.Sessions // the map of outside conversations of an owner, for imports
-	Tasks     task.Runs                            // notes on runs: who asked to stop them
+	Notes     RunNotes                             // who asked to stop a run
 	Sealer    exchange.Sealer
 	Web       exchange.WebClient // for the callbacks of bridges, which their clients register
 	Blobs     normalized.Keeper
 	Validator Validator
 	Present   func(policypart.Part) policypart.Part // puts the asker's secret into the url of a demand
+
+	// FileURL is where a file of an answer is read; empty = nowhere. Optional: no stored file is.
+	FileURL func(reply exchange.Reply, part normalized.Part) string
 
 	Connectors []Connector
 

@@ -2,6 +2,7 @@ package bridge
 
 import (
 	"cmp"
+	"slices"
 	"strings"
 	"time"
 
@@ -15,20 +16,57 @@ import (
 // present puts the asker's secret into the url of a demand.
 type present func(policypart.Part) policypart.Part
 
+// addressed returns the response of a reply with addresses of its stored files.
+func (s *site) addressed(reply exchange.Reply) *normalized.Response {
+	response := reply.Response
+	if s.options.FileURL == nil || reply.ID == "" {
+		return &response
+	}
+
+	response.Parts = slices.Clone(response.Parts)
+	for i := range response.Parts {
+		part := &response.Parts[i]
+		if part.BytesRef == nil || part.BytesRef.Kind != normalized.BytesContentAddressed {
+			continue
+		}
+		reference := *part.BytesRef
+		reference.URL = s.options.FileURL(reply, *part)
+		part.BytesRef = &reference
+	}
+	return &response
+}
+
+// withAddresses is a turn whose response is addressed.
+func (s *site) withAddresses(turn exchange.TurnRecord) exchange.TurnRecord {
+	if turn.Response != nil {
+		turn.Response = s.addressed(exchange.Reply{
+			ID: turn.ReplyID, TurnID: turn.ID, Agent: turn.Agent, Message: turn.Message, Channel: turn.Channel, Route: turn.Route, Response: *turn.Response,
+		})
+	}
+	return turn
+}
+
 // textOf is a response as one text, for programs that show nothing else: texts, addresses of links and files, and what a
-// demand says. Calls of tools are no part of it.
+// demand says, the sources of the answer as numbered lines. Calls of tools are no part of it.
 func textOf(response *normalized.Response, shown present) string {
 	if response == nil {
 		return ""
 	}
 
 	var pieces []string
-	for _, part := range response.Parts {
+	said, citations := normalized.Cited(response.Parts)
+	for i, part := range said {
+		if part.Kind == normalized.PartPolicy && i == len(said)-1 && len(citations) > 0 {
+			pieces, citations = append(pieces, normalized.Sources(citations)), nil // a demand stands last
+		}
 		if piece := strings.TrimSpace(pieceOf(part, shown)); piece != "" {
 			pieces = append(pieces, piece)
 		}
 	}
 
+	if len(citations) > 0 {
+		pieces = append(pieces, normalized.Sources(citations))
+	}
 	if len(pieces) == 0 && response.Error != nil {
 		return response.Error.Message
 	}
@@ -43,7 +81,7 @@ func pieceOf(part normalized.Part, shown present) string {
 		return titled(cmp.Or(part.Title, part.Description), part.URL)
 	case normalized.PartFile, normalized.PartArtifact:
 		address := ""
-		if part.BytesRef != nil && part.BytesRef.Kind == normalized.BytesURL {
+		if part.BytesRef != nil {
 			address = part.BytesRef.URL
 		}
 		return titled(cmp.Or(part.Name, part.Description, part.Alt, part.MIME), address)
@@ -89,7 +127,7 @@ func partsOf(response *normalized.Response, shown present) []normalized.Part {
 			demand := shown(*part.Policy)
 			part.Policy = &demand
 		}
-		plain = plain && part.Kind == normalized.PartText
+		plain = plain && part.Kind == normalized.PartText && part.Citation == nil
 		parts = append(parts, part)
 	}
 
@@ -165,6 +203,9 @@ func runOf(turn exchange.TurnRecord, shown present) map[string]any {
 	}
 	if parts := partsOf(turn.Response, shown); parts != nil {
 		run["parts"] = parts
+	}
+	if _, citations := normalized.Cited(turn.Response.Parts); len(citations) > 0 {
+		run["citations"] = citations
 	}
 	if r.Way == wayQueue && turn.ReplyID != "" {
 		run["queue_id"] = queueID(turn.ReplyID)

@@ -105,6 +105,13 @@ func classed(err error) error {
 
 // writeError answers with the code of the contract where there is one.
 func writeError(w http.ResponseWriter, err error) {
+	if errors.Is(err, errBundle) {
+		httpserver.WriteJSON(w, http.StatusUnprocessableEntity, httpserver.ErrorBody{
+			Error: httpserver.ErrorDetail{Code: string(errBundle.Kind), Message: errBundle.Public},
+		})
+		return
+	}
+
 	known, is := errors.AsType[coded](err)
 	if !is {
 		httpserver.WriteFault(w, err)

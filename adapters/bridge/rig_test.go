@@ -25,7 +25,8 @@ import (
 type bridged struct {
 	*inboxtest.Server
 
-	calls chan call // of the connector's callback
+	calls chan call     // of the connector's callback
+	named chan []string // whom each run of the agent "namer" was told to have named
 }
 
 type call struct {
@@ -53,7 +54,7 @@ func bridgedOnBoth(t *testing.T, test func(b *bridged)) {
 
 func newBridgedOn(t *testing.T, database, more string) *bridged {
 	t.Helper()
-	b := &bridged{calls: make(chan call, 64)}
+	b := &bridged{calls: make(chan call, 64), named: make(chan []string, 8)}
 	callback := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		raw, _ := io.ReadAll(r.Body)
 		if !webhooksignature.Verify(inboxtest.ConnectorSecret, raw, r.Header.Get("X-Inbox-Signature"), webhooksignature.Form{}) {
@@ -107,7 +108,13 @@ unverified = "answer"
 			yield(normalized.Delta{}, ctx.Err())
 		}
 	})
-	for name, agent := range map[string]agents.Agent{"teller": teller, "stuck": stuck} {
+	namer := agents.Func(func(_ context.Context, turn agents.Turn) iter.Seq2[normalized.Delta, error] {
+		b.named <- turn.NotAddressed
+		return normalized.Whole(normalized.Response{
+			Parts: []normalized.Part{normalized.Text(normalized.PlainText(turn.Message.Parts))}, Metadata: map[string]string{"not_addressed": "@forged@elsewhere.example"},
+		})
+	})
+	for name, agent := range map[string]agents.Agent{"teller": teller, "stuck": stuck, "namer": namer} {
 		if err := b.Register(exchange.AgentProfile{Name: name}, agent, agents.Settings{}); err != nil {
 			t.Fatal(err)
 		}

@@ -81,8 +81,8 @@ func ended(turn exchange.TurnRecord) bool {
 }
 
 func (rs *runs) writeRun(w http.ResponseWriter, r *http.Request, turn exchange.TurnRecord, more map[string]any) error {
-	run := runOf(turn, rs.options.Present)
-	kept, err := rs.options.Tasks.Get(r.Context(), controlID(turn.ID))
+	run := runOf(rs.withAddresses(turn), rs.options.Present)
+	kept, err := rs.options.Notes.Get(r.Context(), controlID(turn.ID))
 	if err != nil {
 		return err
 	}
@@ -139,11 +139,11 @@ func (rs *runs) noteCancel(ctx context.Context, turn exchange.TurnRecord, c call
 	note := map[string]any{
 		"run_id": controlID(turn.ID), "session_id": readRoute(turn.Route).Session, "status": task.StatusCancelling, "cancelled": true, "by": c.owner,
 	}
-	claimed, err := rs.options.Tasks.Claim(ctx, note)
+	claimed, err := rs.options.Notes.Claim(ctx, note)
 	if err != nil || claimed {
 		return err
 	}
-	_, err = rs.options.Tasks.Update(ctx, controlID(turn.ID), func(map[string]any) (map[string]any, error) { return note, nil })
+	_, err = rs.options.Notes.Update(ctx, controlID(turn.ID), func(map[string]any) (map[string]any, error) { return note, nil })
 	return err
 }
 
@@ -207,7 +207,7 @@ func page(r *http.Request) (after int64, limit int, err error) {
 // models and tools) keep their kind and nothing else.
 func runEvent(one exchange.Event) map[string]any {
 	written := map[string]any{
-		"id": strconv.FormatInt(one.Seq, 10), "type": eventType(one.Kind), "created_at": stamp(one.At), "metadata": map[string]any{"kind": one.Kind},
+		"id": strconv.FormatInt(one.Seq, 10), "type": exchange.RunEventType(one.Kind), "created_at": stamp(one.At), "metadata": map[string]any{"kind": one.Kind},
 	}
 
 	if one.Kind == exchange.EventDelta {
@@ -219,21 +219,7 @@ func runEvent(one exchange.Event) map[string]any {
 	return written
 }
 
-// eventType returns the contract's name of a row.
-func eventType(kind string) string {
-	state, is := strings.CutPrefix(kind, "turn.")
-	switch {
-	case is && state == exchange.StateRunning:
-		return "run_started"
-	case is && state == exchange.StateCancelled:
-		return "cancel_requested"
-	case is && exchange.Terminal(state):
-		return "run_finished"
-	}
-	return "run_updated"
-}
-
-// stream returns the growing answer of a run as server-sent events: accepted, then text as it grows (restarted = what was
+// stream returns the growing answer of a run as server-sent events: accepted, then text as it grows and calls of tools (restarted = what was
 // sent is void), and in the end done with the whole run, or
 // resume with the place to go on from when the server stops before. The ids of the events are those of the timeline: who was cut off
 // goes on behind one of them with Last-Event-ID at /v1/runs/{run}/events.
@@ -242,7 +228,7 @@ func (rs *runs) stream(w http.ResponseWriter, r *http.Request, turn exchange.Tur
 	defer stop()
 	out := rs.openEvents(ctx, w, stop)
 	defer out.Close()
-	first := runOf(turn, rs.options.Present)
+	first := runOf(rs.withAddresses(turn), rs.options.Present)
 	delete(first, "reply")
 	delete(first, "messages")
 
@@ -250,7 +236,7 @@ func (rs *runs) stream(w http.ResponseWriter, r *http.Request, turn exchange.Tur
 		return nil
 	}
 
-	last := after
+	last, begun := after, map[string]bool{}
 	for one, err := range rs.options.Runs.Follow(ctx, turn.ID, after) {
 		if err != nil {
 			if r.Context().Err() == nil { // the server stops: the reader goes on here or at another node
@@ -260,7 +246,7 @@ func (rs *runs) stream(w http.ResponseWriter, r *http.Request, turn exchange.Tur
 		}
 
 		last = one.Seq
-		if !rs.pass(out, one) {
+		if !rs.pass(out, one, begun) {
 			return nil
 		}
 		if settles(one) {
@@ -273,7 +259,13 @@ func (rs *runs) stream(w http.ResponseWriter, r *http.Request, turn exchange.Tur
 		return nil
 	}
 
-	out.Write(event("done", "", runOf(settled, rs.options.Present)))
+	for _, part := range partsOf(settled.Response, rs.options.Present) { // the last steps of a run leave no rows of their own
+		if begun[part.ID] && part.Ended() {
+			out.Write(event("tool", "", runToolOf(part)))
+		}
+	}
+
+	out.Write(event("done", "", runOf(rs.withAddresses(settled), rs.options.Present)))
 	return nil
 }
 
@@ -283,16 +275,21 @@ func settles(one exchange.Event) bool {
 	return is && exchange.Settled(state)
 }
 
-// pass writes what of a timeline a program may see.
-func (rs *runs) pass(out *httpserver.EventWriter, one exchange.Event) bool {
+// pass writes what of a timeline a program may see. Begun are the calls of tools whose outcome the reader lacks.
+func (rs *runs) pass(out *httpserver.EventWriter, one exchange.Event, begun map[string]bool) bool {
 	id := strconv.FormatInt(one.Seq, 10)
 	switch one.Kind {
 	case exchange.EventRestarted:
+		clear(begun)
 		return out.Write(event("restarted", id, map[string]any{}))
 	case exchange.EventDelta:
 		var delta normalized.Delta
 		if json.Unmarshal(one.Body, &delta) != nil {
 			return true
+		}
+		if (delta.Kind == normalized.DeltaToolCallStart || delta.Kind == normalized.DeltaToolCallEnd) && delta.Part != nil {
+			begun[delta.Part.ID] = !delta.Part.Ended()
+			return out.Write(event("tool", id, runToolOf(*delta.Part)))
 		}
 		grown := delta.Text
 		if delta.Kind == normalized.DeltaPartBegin && delta.Part != nil && delta.Part.Kind == normalized.PartText {
@@ -304,6 +301,18 @@ func (rs *runs) pass(out *httpserver.EventWriter, one exchange.Event) bool {
 	}
 
 	return true
+}
+
+// runToolOf is a call of a tool as far as its readers may see it.
+func runToolOf(part normalized.Part) RunTool {
+	shown := RunTool{ID: part.ID, Name: part.Name, Status: "running", Args: part.Args, Result: part.Result}
+	switch {
+	case part.Error != nil:
+		shown.Status, shown.Error = "failed", part.Error.Message
+	case part.Ended():
+		shown.Status = "succeeded"
+	}
+	return shown
 }
 
 // lastEvent reads after which event a reader goes on.

@@ -18,6 +18,7 @@ import (
 	"inbox/internal/webhooksignature"
 )
 
+//contract:shows channels-4 channels-9 channels-11 channels-12 channels-32 channels-45 channels-55 channels-57
 func TestBridgeOverTheWire(t *testing.T) {
 	t.Parallel()
 	b := newBridged(t, "")
@@ -101,6 +102,7 @@ func (b *bridged) relayed(connector, id, text, wait string, want int) map[string
 	return b.request(http.MethodPost, "/v1/connectors/"+connector+"/messages"+wait, header, body, want)
 }
 
+//contract:shows channels-1 channels-3 channels-5 channels-6 channels-7 channels-8 channels-47 channels-50
 func TestConnectorOverTheWire(t *testing.T) {
 	t.Parallel()
 	b := newBridged(t, "")
@@ -198,6 +200,7 @@ func (b *bridged) stream(token, method, path, body string) (next func() string, 
 	}, func() { _ = response.Body.Close() }
 }
 
+//contract:shows channels-26
 func TestBridgeStreams(t *testing.T) {
 	t.Parallel()
 	b := newBridged(t, "")
@@ -253,6 +256,8 @@ func TestBridgeStreams(t *testing.T) {
 }
 
 // TestBridgeCallbacks calls back what is queued, signed, until it is taken; it stays until it is acknowledged.
+//
+//contract:shows channels-7 channels-11 channels-51 channels-52 channels-54
 func TestBridgeCallbacks(t *testing.T) {
 	t.Parallel()
 	b := newBridged(t, "")

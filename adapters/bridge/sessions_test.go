@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"net/http"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -13,6 +14,10 @@ import (
 	"pgregory.net/rapid"
 
 	"inbox/adapters/bridge/contract"
+	"inbox/exchange"
+	"inbox/inboxtest"
+	"inbox/internal/webhooksignature"
+	"inbox/normalized"
 	"inbox/operator"
 )
 
@@ -57,6 +62,7 @@ func TestSessionsOverTheWire(t *testing.T) {
 	b.call(relay, http.MethodPost, "/v1/bridge/send", map[string]any{"agent": "echo", "message": "x", "session_id": id}, http.StatusNotFound)
 }
 
+//contract:shows runtime-39 runtime-106
 func TestRunControlOverTheWire(t *testing.T) {
 	t.Parallel()
 	b := newBridged(t, "")
@@ -85,6 +91,8 @@ func TestRunControlOverTheWire(t *testing.T) {
 }
 
 // TestChatsAreSessions finds the conversation of a chat again, by the token with which it was held, and by no other.
+//
+//contract:shows channels-9 channels-14 channels-33
 func TestChatsAreSessions(t *testing.T) {
 	t.Parallel()
 	b := newBridged(t, "")
@@ -120,7 +128,9 @@ func TestChatsAreSessions(t *testing.T) {
 	b.call(tokens[0], http.MethodGet, "/v1/bridge/pending", nil, http.StatusUnauthorized)
 }
 
-// TestImportOverTheWire brings in what seed messages say and finds it again, in the history of the agent too.
+// TestImportOverTheWire brings in what messages of the older framework say and finds it again, in the history of the agent too.
+//
+//contract:shows envelope-7 channels-46 format-3 format-4 format-5 format-7 format-10 format-11 format-13 format-14 message-30
 func TestImportOverTheWire(t *testing.T) {
 	t.Parallel()
 	b := newBridged(t, "")
@@ -200,8 +210,8 @@ func jsonValue(t *rapid.T, depth int) string {
 	return "{" + strings.Join(pieces, " , ") + "}"
 }
 
-// seedMessage draws a message of the older framework: calls of tools and their outcomes, parts, metadata, unknown members.
-func seedMessage(t *rapid.T) string {
+// frameworkMessage draws a message of the older framework: calls of tools and their outcomes, parts, metadata, unknown members.
+func frameworkMessage(t *rapid.T) string {
 	kinds := map[string]string{
 		"user_message": `"content":"list <all> tables"`, "assistant_message": `"content":[{"type":"text","text":"x"},{"type":"image","url":"https://a.example/i.png"}]`,
 		"action": `"tool":"list","args":` + "{\"a\" : " + jsonValue(t, 2) + "}" + `,"agent_key":"a"`, "observation": `"content":{"rows":` + jsonValue(t, 2) + `},"agent_key":"a"`,
@@ -243,7 +253,7 @@ func TestConversationsKeepEveryByte(t *testing.T) {
 		rapid.Check(b, func(t *rapid.T) {
 			round++
 			first, second := fmt.Sprint("first-", round), fmt.Sprint("second-", round)
-			messages := rapid.SliceOfN(rapid.Custom(seedMessage), 1, 8).Draw(t, "messages")
+			messages := rapid.SliceOfN(rapid.Custom(frameworkMessage), 1, 8).Draw(t, "messages")
 			body := `{"agent":"echo","messages":[` + strings.Join(messages, ",\n") + `]}`
 			if _, err := conversations.Import(b.Context(), first, "", "", []byte(body)); err != nil {
 				t.Fatal(err, body)
@@ -299,6 +309,8 @@ func TestLargeAndDeepConversationsMove(t *testing.T) {
 }
 
 // TestLongImportsKeepTheirBeginning continues a long conversation: the agent sees its head and its newest part.
+//
+//contract:shows message-28 message-29
 func TestLongImportsKeepTheirBeginning(t *testing.T) {
 	t.Parallel()
 	b := newBridged(t, "")
@@ -313,4 +325,234 @@ func TestLongImportsKeepTheirBeginning(t *testing.T) {
 	if !strings.HasPrefix(reply, "history: user=line 0|assistant=line 1|user=line 2") || !strings.HasSuffix(reply, "|assistant=line 299") {
 		t.Errorf("the agent sees %s", reply)
 	}
+}
+
+// TestEnvelopesOverTheWire brings a conversation in as rows, envelopes and messages of the framework, line by line, goes on with
+// it, and reads all of it as envelopes: calls of tools and their results among them. What was exported as envelopes is taken
+// again and comes back the same.
+//
+//contract:shows envelope-1 envelope-2 envelope-14 envelope-22 envelope-23
+func TestEnvelopesOverTheWire(t *testing.T) {
+	t.Parallel()
+	bridgedOnBoth(t, func(b *bridged) {
+		relay, other := b.token("relay"), b.token("other")
+		lines := strings.Join([]string{
+			`{"role":"user","content":"List all tables"}`,
+			`{"schema":"agents-api.message","version":1,"type":"tool_call","role":"assistant","content":"","payload":{"tool_name":"list","parameters":{"n":1.0},"turn":1},"metadata":{"tool_call_id":"c1"}}`,
+			``,
+			`{"role":"user","content":"[3]","metadata":{"type":"tool_result","tool_name":"list","success":true,"tool_call_id":"c1"}}`,
+			`{"type":"action","tool":"count","args":{},"agent_key":"a"}`,
+			`{"type":"observation","content":{"count":3},"agent_key":"a"}`,
+			`{"type":"assistant_message","content":"Three","timestamp":"2024-01-15T10:30:00Z"}`,
+			`{"role":"assistant","content":[{"type":"text","text":"of them"}]}`,
+		}, "\n")
+		b.call(relay, http.MethodPost, "/v1/import?agent=teller&session_id=lined&title=Tables", []byte(lines), http.StatusOK)
+		run := b.call(relay, http.MethodPost, "/v1/bridge/send", map[string]any{"agent": "teller", "session_id": "lined", "message": "go on", "wait": true}, http.StatusOK)
+		for _, part := range []string{"user=List all tables", "[called list {\"n\":1.0}]", "[result: [3]]", "of them"} {
+			if !strings.Contains(fmt.Sprint(run["reply"]), part) {
+				b.Errorf("the agent sees %v, without %s", run["reply"], part)
+			}
+		}
+
+		read := b.call(relay, http.MethodGet, "/v1/sessions/lined/messages?format=envelope", nil, http.StatusOK)
+		var kinds []string
+		for _, one := range read["messages"].([]any) {
+			message := one.(map[string]any)
+			if message["schema"] != "agents-api.message" || message["version"] != 1.0 || message["payload"] == nil || message["metadata"] == nil {
+				b.Errorf("%v is no envelope", message)
+			}
+			kinds = append(kinds, fmt.Sprint(message["type"], "/", message["role"]))
+		}
+		want := []string{
+			"text/user", "tool_call/assistant", "tool_result/user", "tool_call/assistant", "tool_result/user", "text/assistant",
+			"multimodal_part/assistant", "text/user", "text/assistant",
+		}
+		if !slices.Equal(kinds, want) {
+			b.Errorf("%v", kinds)
+		}
+		if named := read["messages"].([]any)[4].(map[string]any)["payload"].(map[string]any)["tool_name"]; named != "count" {
+			b.Errorf("the observation is of %v", named)
+		}
+		if shown := b.call(relay, http.MethodGet, "/v1/sessions/lined/messages", nil, http.StatusOK); shown["total"] != 5.0 {
+			b.Errorf("shown %v", shown)
+		}
+		merged := b.call(relay, http.MethodGet, "/v1/sessions/lined/messages?format=envelope&coalesce=true", nil, http.StatusOK)["messages"].([]any)
+		for i := range merged[1:] {
+			if merged[i].(map[string]any)["role"] == merged[i+1].(map[string]any)["role"] {
+				b.Errorf("messages %d and %d are of one role", i, i+1)
+			}
+		}
+		b.call(relay, http.MethodGet, "/v1/sessions/lined/messages?format=odd", nil, http.StatusBadRequest)
+		b.call(relay, http.MethodGet, "/v1/sessions/lined/export?format=odd", nil, http.StatusBadRequest)
+
+		for _, format := range []string{"envelope", "agent-framework"} {
+			path := "/v1/sessions/lined/export?format=" + format
+			_, _, exported := b.Read(http.MethodGet, path, relay, "")
+			b.call(other, http.MethodPost, "/v1/import", []byte(strings.Replace(exported, `"lined"`, `"`+format+`"`, 1)), http.StatusOK)
+			b.call(other, http.MethodPost, "/v1/import", []byte(strings.Replace(exported, `"lined"`, `"`+format+`"`, 1)), http.StatusOK)
+			_, _, again := b.Read(http.MethodGet, strings.Replace(path, "lined", format, 1), other, "")
+			if strings.Replace(again, `"session_id":"`+format+`"`, `"session_id":"lined"`, 1) != exported {
+				b.Errorf("exported again:\n%s\nwant\n%s", again, exported)
+			}
+		}
+
+		bad := lines + "\n" + `{"type":"final","content":{"operation":7}}`
+		refused, _ := b.call(relay, http.MethodPost, "/v1/import?agent=teller", []byte(bad), http.StatusBadRequest)["error"].(map[string]any)
+		if refused["field"] != "content.operation" || refused["message"] != "line 9: content.operation must be a non-empty string" {
+			b.Errorf("refused with %v", refused)
+		}
+	})
+}
+
+// TestMembersOfEnvelopesOverTheWire: what an envelope says of itself is kept whole, whichever of its forms it came in, and what
+// is none is refused with its line.
+//
+//contract:shows envelope-1 envelope-2 envelope-3 envelope-4 envelope-5 envelope-6 envelope-8 envelope-14 envelope-15 envelope-16
+//contract:shows envelope-17 envelope-22
+func TestMembersOfEnvelopesOverTheWire(t *testing.T) {
+	t.Parallel()
+	bridgedOnBoth(t, func(b *bridged) {
+		relay := b.token("relay")
+		given := `[
+			{"schema":"agents-api.message","version":1,"type":"text","role":"user","content":[{"type":"text","text":"hi"},{"type":"odd","x":1.0}],"payload":{},
+				"metadata":{"page":"/a"},"id":"m-1","created_at":"2024-01-15T10:30:00Z","updated_at":"2024-01-16T10:30:00Z","left_out":1},
+			{"version":"1","type":"tool_call","data":{"tool_name":"list","parameters":{"n":1.0},"turn":2,"own":[null]},"metadata":{"tool_call_id":"c1"}},
+			{"role":"tool","content":"[3]","metadata":{"type":"tool_result","tool_name":"list","success":true,"tool_call_id":"c1","vendor":{"k":"v"}}},
+			{"role":"assistant","content":"","metadata":{"type":"tool_call","tool_name":"count","parameters":{"of":"rows"},"turn":3,"tool_call_id":"c2","vendor":1}},
+			{"role":"tool","content":"","metadata":{"type":"tool_result","tool_name":"count","success":false,"error":"no","tool_call_id":"c2"}},
+			{"role":"assistant","content":"Three"}]`
+		want := `[
+			{"schema":"agents-api.message","version":1,"type":"text","role":"user","content":[{"type":"text","text":"hi"},{"type":"odd","x":1.0}],"payload":{},
+				"metadata":{"page":"/a"},"id":"m-1","created_at":"2024-01-15T10:30:00Z","updated_at":"2024-01-16T10:30:00Z"},
+			{"schema":"agents-api.message","version":1,"type":"tool_call","role":"assistant","content":"","payload":{"tool_name":"list","parameters":{"n":1.0},"turn":2,"own":[null]},"metadata":{"tool_call_id":"c1"}},
+			{"schema":"agents-api.message","version":1,"type":"tool_result","role":"tool","content":"[3]","payload":{"tool_name":"list","success":true},
+				"metadata":{"type":"tool_result","tool_name":"list","success":true,"tool_call_id":"c1","vendor":{"k":"v"}}},
+			{"schema":"agents-api.message","version":1,"type":"tool_call","role":"assistant","content":"","payload":{"tool_name":"count","parameters":{"of":"rows"},"turn":3},
+				"metadata":{"type":"tool_call","tool_name":"count","parameters":{"of":"rows"},"turn":3,"tool_call_id":"c2","vendor":1}},
+			{"schema":"agents-api.message","version":1,"type":"tool_result","role":"tool","content":"","payload":{"tool_name":"count","success":false,"error":"no"},
+				"metadata":{"type":"tool_result","tool_name":"count","success":false,"error":"no","tool_call_id":"c2"}},
+			{"schema":"agents-api.message","version":1,"type":"text","role":"assistant","content":"Three","payload":{},"metadata":{}}]`
+		b.call(relay, http.MethodPost, "/v1/import", []byte(`{"agent":"teller","session_id":"whole","messages":`+given+`}`), http.StatusOK)
+		for _, path := range []string{"/v1/sessions/whole/messages?format=envelope", "/v1/sessions/whole/export?format=envelope"} {
+			var expected []any
+			if err := json.Unmarshal([]byte(want), &expected); err != nil {
+				b.Fatal(err)
+			}
+			if got := b.call(relay, http.MethodGet, path, nil, http.StatusOK)["messages"]; !reflect.DeepEqual(got, any(expected)) {
+				b.Errorf("%s:\n%v\nwant\n%v", path, got, expected)
+			}
+		}
+
+		for line, reason := range map[string]string{
+			`{"schema":"agents-api.message","version":1,"type":"unheard","role":"user","content":"x","payload":{}}`:                                "unsupported type",
+			`{"schema":"agents-api.message","version":2,"type":"text","role":"user","content":"x","payload":{}}`:                                   "unsupported version",
+			`{"schema":"agents-api.message","version":1,"type":"text","role":"user","content":7,"payload":{}}`:                                     "content must be a string or array",
+			`{"schema":"agents-api.message","version":1,"type":"text","role":"user","content":"x","payload":{"n":NaN}}`:                            "",
+			`{"schema":"agents-api.message","version":1,"type":"text","role":"user","content":"x","payload":{},"metadata":{"n":"` + "\xff" + `"}}`: "must be UTF-8",
+		} {
+			refused, _ := b.call(relay, http.MethodPost, "/v1/import", []byte(`{"agent":"teller","messages":[`+line+`]}`), http.StatusBadRequest)["error"].(map[string]any)
+			if !strings.Contains(fmt.Sprint(refused["message"]), reason) {
+				b.Errorf("%s: refused with %v, want %s", line, refused, reason)
+			}
+		}
+	})
+}
+
+// TestRefusedImportsOverTheWire: a message that breaks a rule of the framework is refused with its place, and nothing of its
+// conversation comes in.
+//
+//contract:shows format-23 format-24 format-25
+func TestRefusedImportsOverTheWire(t *testing.T) {
+	t.Parallel()
+	bridgedOnBoth(t, func(b *bridged) {
+		relay := b.token("relay")
+		for message, want := range map[string]string{
+			`{"type":"user_message","content":7}`:                                  "content must be a string, a list or an object",
+			`{"type":"final","content":"x","agent_key":"a"}`:                       "content.operation must be a non-empty string",
+			`{"type":"error","content":{"tool":"t"},"agent_key":"a"}`:              "content.error_message must be a non-empty string",
+			`{"type":"action","args":{},"agent_key":"a"}`:                          "tool must be a non-empty string",
+			`{"type":"action","tool":"t","args":"x","agent_key":"a"}`:              "args must be an object",
+			`{"type":"strategic_plan","content":{"plan":"x"}}`:                     "content.plan must be an object",
+			`{"type":"task","content":"x"}`:                                        "agent_key must be a non-empty string",
+			`{"type":"action","tool":"t","args":{}}`:                               "agent_key must be a non-empty string",
+			`{"type":"observation","content":{"rows":1},"agent_key":" "}`:          "agent_key must be a non-empty string",
+			`{"type":"user_message","content":"x","timestamp":"yesterday"}`:        "timestamp must be an ISO 8601 time",
+			`{"type":"user_message","content":"x","timestamp":1705314600}`:         "timestamp must be an ISO 8601 time",
+			`{"type":"user_message","content":"x","timestamp":"15.01.2024 10:30"}`: "timestamp must be an ISO 8601 time",
+		} {
+			body := `{"agent":"teller","session_id":"refused","messages":[{"type":"user_message","content":"first"},` + message + `]}`
+			refused, _ := b.call(relay, http.MethodPost, "/v1/import", []byte(body), http.StatusBadRequest)["error"].(map[string]any)
+			field, _, _ := strings.Cut(want, " ")
+			if said := fmt.Sprint(refused["message"]); !strings.HasSuffix(said, want) || !strings.HasSuffix(fmt.Sprint(refused["field"]), field) {
+				b.Errorf("%s: refused with %v, want %s", message, refused, want)
+			}
+			b.call(relay, http.MethodGet, "/v1/sessions/refused/messages", nil, http.StatusNotFound)
+		}
+	})
+}
+
+// TestNamedIsNotAddressed: who is named in the text of an answer alone is not sent it, and the agent is told with the next
+// message of the conversation.
+func TestNamedIsNotAddressed(t *testing.T) {
+	t.Parallel()
+	bridgedOnBoth(t, func(b *bridged) {
+		relay := b.token("relay")
+		say := func(text string) map[string]any {
+			b.Helper()
+			return b.call(relay, http.MethodPost, "/v1/bridge/send", map[string]any{"agent": "namer", "session_id": "talk", "message": text, "wait": true}, http.StatusOK)
+		}
+		b.call(relay, http.MethodPost, "/v1/sessions", map[string]any{"agent": "namer", "session_id": "talk"}, http.StatusCreated)
+		first := say("ask @bob@elsewhere.example and `@code@elsewhere.example`, a@b.example, @bob@ELSEWHERE.example")
+		if told := <-b.named; len(told) != 0 {
+			b.Errorf("the first turn was told %q", told)
+		}
+		say("nobody")
+		if told := <-b.named; !slices.Equal(told, []string{"@bob@elsewhere.example"}) {
+			b.Errorf("the second turn was told %q", told)
+		}
+		say("nobody again")
+		if told := <-b.named; len(told) != 0 {
+			b.Errorf("the third turn was told %q", told)
+		}
+
+		turn, err := b.Operator().Messages.Show(b.Context(), fmt.Sprint(first["run_id"]))
+		if err != nil {
+			b.Fatal(err)
+		}
+		noted := false
+		for _, event := range turn.Events {
+			noted = noted || event.Kind == exchange.EventNotAddressed && strings.Contains(string(event.Body), `"@bob@elsewhere.example"`)
+		}
+		if !noted {
+			b.Errorf("the timeline is %v", turn.Events)
+		}
+	})
+}
+
+// TestConnectorsHandInProfilesAndOriginals: the agent learns locale, time zone and picture of the sender, and the original is
+// what the product wrote.
+//
+//contract:shows channels-44 message-15
+func TestConnectorsHandInProfilesAndOriginals(t *testing.T) {
+	t.Parallel()
+	bridgedOnBoth(t, func(b *bridged) {
+		body := `{"text":"hi","sender_name":"Ann","client_context":{"host_context":{"page":"/a"}},"external_conversation_id":"c","external_message_id":"m-1","sender_id":"u","raw":{"ts":1.50},
+			"profile":{"locale":"de-AT","timezone":"Europe/Vienna","avatar":{"url":"https://files.example/a.png"}},"wait":"20s"}`
+		header := http.Header{"X-Inbox-Signature": {webhooksignature.Sign(inboxtest.ConnectorSecret, []byte(body))}}
+		run := b.request(http.MethodPost, "/v1/connectors/slack/messages", header, []byte(body), http.StatusOK)
+		turn, err := b.Operator().Messages.Turn(b.Context(), fmt.Sprint(run["run_id"]))
+		if err != nil {
+			b.Fatal(err)
+		}
+		profile := turn.Message.Sender.Profile
+		if profile == nil || profile.Locale != "de-AT" || profile.Timezone != "Europe/Vienna" || profile.Avatar == nil || profile.Avatar.URL != "https://files.example/a.png" {
+			b.Fatalf("the profile is %+v", profile)
+		}
+		if profile.DisplayName != "Ann" || profile.Provider != "slack" || profile.ProviderSubject != "u" || !strings.Contains(string(profile.Extensions["dev.inbox.bridge"]), `"page":"/a"`) {
+			b.Errorf("the profile is %+v", profile)
+		}
+		if want := "sha256:" + normalized.Digest([]byte(`{"ts":1.50}`)); turn.Message.Raw.Ref != want {
+			b.Errorf("the original is %+v, want %s", turn.Message.Raw, want)
+		}
+	})
 }

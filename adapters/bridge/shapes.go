@@ -1,6 +1,7 @@
 package bridge
 
 import (
+	"encoding/json"
 	"net/http"
 
 	"inbox/identity"
@@ -34,10 +35,13 @@ type RunAnswer struct {
 	Messages       []RunMessage      `json:"messages,omitempty"`
 	Parts          []normalized.Part `json:"parts,omitempty"`    // where the text cannot carry the answer whole
 	QueueID        string            `json:"queue_id,omitempty"` // of the item that holds the answer
-	Duplicate      bool              `json:"duplicate,omitempty"`
-	Cancelled      *bool             `json:"cancelled,omitempty"`
-	QueuedID       string            `json:"queued_message_id,omitempty"` // of a message that was queued in a session
-	Position       int               `json:"position,omitempty"`          // of that message; 1 = the next
+
+	Citations []normalized.Citation `json:"citations,omitempty"` // where the answer comes from; the reply ends with them, too
+
+	Duplicate bool   `json:"duplicate,omitempty"`
+	Cancelled *bool  `json:"cancelled,omitempty"`
+	QueuedID  string `json:"queued_message_id,omitempty"` // of a message that was queued in a session
+	Position  int    `json:"position,omitempty"`          // of that message; 1 = the next
 }
 
 // ConnectorAnswer is the run of a message of a connector, or why there is none.
@@ -58,7 +62,10 @@ type ConnectorAnswer struct {
 	Messages       []RunMessage      `json:"messages,omitempty"`
 	Parts          []normalized.Part `json:"parts,omitempty"`
 	QueueID        string            `json:"queue_id,omitempty"`
-	Duplicate      bool              `json:"duplicate,omitempty"`
+
+	Citations []normalized.Citation `json:"citations,omitempty"`
+
+	Duplicate bool `json:"duplicate,omitempty"`
 }
 
 // RunEventView is a row of a run's timeline.
@@ -85,6 +92,16 @@ type StreamText struct {
 	Status string `json:"status,omitempty"`
 }
 
+// RunTool is the data of the event tool: a call of a tool that the agent made, when it begins and again with its outcome.
+type RunTool struct {
+	ID     string          `json:"id"`
+	Name   string          `json:"name"`
+	Status string          `json:"status"`           // running, succeeded or failed
+	Args   json.RawMessage `json:"args,omitempty"`   // any JSON
+	Result json.RawMessage `json:"result,omitempty"` // any JSON
+	Error  string          `json:"error,omitempty"`
+}
+
 // SessionView is a session.
 type SessionView struct {
 	SessionID      string `json:"session_id"`
@@ -107,12 +124,18 @@ type SessionPage struct {
 	HasMore  bool          `json:"has_more"`
 }
 
-// SessionLine is a message as clients show it.
+// SessionLine is a message as clients show it; with format=envelope it is a canonical envelope, which has more members.
 type SessionLine struct {
-	Role      string `json:"role"`
-	Content   string `json:"content"`
-	Type      string `json:"type"`
-	CreatedAt string `json:"created_at"`
+	Role      string         `json:"role"`
+	Content   any            `json:"content"` // text; of an envelope blocks as well
+	Type      string         `json:"type"`
+	CreatedAt string         `json:"created_at,omitempty"`
+	UpdatedAt string         `json:"updated_at,omitempty"`
+	ID        string         `json:"id,omitempty"`
+	Schema    string         `json:"schema,omitempty"` // agents-api.message
+	Version   int            `json:"version,omitempty"`
+	Payload   map[string]any `json:"payload,omitempty"`
+	Metadata  map[string]any `json:"metadata,omitempty"`
 }
 
 // SessionLines are the newest messages of a session, oldest of them first.
@@ -179,10 +202,19 @@ type ConnectorBody struct {
 	Title          string              `json:"title,omitempty"`
 	Attachments    []any               `json:"attachments,omitempty"`
 	Context        map[string]any      `json:"client_context,omitempty"`
+	Profile        *ProfileBody        `json:"profile,omitempty"`  // of the sender: context, never authorization
+	Raw            map[string]any      `json:"raw,omitempty"`      // the message in the product's own form, kept as the original
 	Evidence       []identity.Evidence `json:"evidence,omitempty"` // signed by others
 	Capabilities   map[string]any      `json:"recipient_capabilities,omitempty"`
 	Metadata       map[string]any      `json:"metadata,omitempty"`
 	Wait           any                 `json:"wait,omitempty"`
+}
+
+// ProfileBody is what a product says about a sender beside the name.
+type ProfileBody struct {
+	Locale   string            `json:"locale,omitempty"`   // BCP 47
+	Timezone string            `json:"timezone,omitempty"` // IANA
+	Avatar   *normalized.Image `json:"avatar,omitempty"`   // http or https; it is not fetched
 }
 
 // ClientBody registers the client of a token.
@@ -253,13 +285,13 @@ type Acked struct {
 
 // ImportBody is what an import brings: one conversation, or several.
 type ImportBody struct {
-	Format         string            `json:"format,omitempty"` // agent-framework
+	Format         string            `json:"format,omitempty"` // agent-framework or envelope; empty = each message is what it looks like
 	SessionID      string            `json:"session_id,omitempty"`
 	Agent          string            `json:"agent,omitempty"`
 	Title          string            `json:"title,omitempty"`
 	ConnectorID    string            `json:"connector_id,omitempty"`
 	ConversationID string            `json:"external_conversation_id,omitempty"`
-	Messages       []map[string]any  `json:"messages,omitempty"`
+	Messages       []map[string]any  `json:"messages,omitempty"` // of the agent framework, canonical envelopes, or rows of role and content
 	Conversations  []ExportView      `json:"conversations,omitempty"`
 	SessionMap     map[string]string `json:"session_map,omitempty"`
 }
@@ -273,6 +305,7 @@ type ExportView struct {
 	ConnectorID    string           `json:"connector_id,omitempty"`
 	ConversationID string           `json:"external_conversation_id,omitempty"`
 	Messages       []map[string]any `json:"messages"`
+	Runs           []RunAudit       `json:"runs,omitempty"` // of agents that give conversation results
 }
 
 // ImportedSession is a session of an import.
@@ -306,10 +339,20 @@ func Operations() []openapi.Operation {
 
 		hello    = MessageBody{Message: "Hello", Agent: "echo", ConversationID: "room-1", MessageID: "m-1", SenderID: "ann", Wait: "20s"}
 		greeting = ConnectorBody{Text: "Hello", ConversationID: "C123", MessageID: "m-1", SenderID: "U456", Wait: "20s"}
-		said     = []map[string]any{{"type": "Agent::UserMessage", "content": "Hello"}}
-		growing  = []openapi.Event{
+		said     = []map[string]any{{"type": "user_message", "content": "Hello", "timestamp": "2024-01-15T10:30:00Z"}}
+		typed    = []map[string]any{{
+			"schema": "agents-api.message", "version": 1, "type": "text", "role": "user", "content": "Hello",
+			"payload": map[string]any{}, "metadata": map[string]any{},
+		}}
+		imports = map[string]any{
+			"messages of the agent framework": ImportBody{Agent: "echo", SessionID: "old-1", Messages: said},
+			"canonical envelopes":             ImportBody{Format: FormatEnvelope, Agent: "echo", SessionID: "old-2", Messages: typed},
+			"rows of role and content":        ImportBody{Agent: "echo", SessionID: "old-3", Messages: []map[string]any{{"role": "user", "content": "Hello"}}},
+		}
+		growing = []openapi.Event{
 			{Name: "accepted", Summary: "the message is kept", Data: RunAnswer{}}, {Name: "status", Summary: "the run begins", Data: StreamText{}},
-			{Name: "delta", Summary: "more of the answer", Data: StreamText{}}, {Name: "restarted", Summary: "what was sent is void", Data: StreamText{}},
+			{Name: "delta", Summary: "more of the answer", Data: StreamText{}}, {Name: "tool", Summary: "the agent calls a tool, and then how that ended", Data: RunTool{}},
+			{Name: "restarted", Summary: "what was sent is void", Data: StreamText{}},
 			{Name: "done", Summary: "the run as it is in the end", Data: RunAnswer{}},
 		}
 	)
@@ -367,16 +410,17 @@ func Operations() []openapi.Operation {
 		{Method: "DELETE", Path: "/v1/sessions/{session}", Tag: "sessions", Summary: "Delete a session", Security: callers, Query: owned, Response: SessionDeleted{}},
 		{
 			Method: "GET", Path: "/v1/sessions/{session}/messages", Tag: "sessions", Summary: "Messages of a session", Security: callers,
-			Query: []string{"limit:integer", "owner"}, Response: SessionLines{},
+			Query: []string{"limit:integer", "owner", "format", "coalesce"}, Response: SessionLines{},
 		},
 		{
 			Method: "POST", Path: "/v1/sessions/{session}/messages", Tag: "sessions", Summary: "Queue a message", Security: callers,
 			Query: []string{"wait"}, Request: MessageBody{Message: "Hello"}, Response: RunAnswer{}, Status: http.StatusAccepted, Also: forBoth, Stream: true, Errors: taken, Events: growing,
 		},
-		{Method: "GET", Path: "/v1/sessions/{session}/export", Tag: "sessions", Summary: "Export a session", Security: callers, Query: owned, Response: ExportView{}},
+		{Method: "GET", Path: "/v1/sessions/{session}/export", Tag: "sessions", Summary: "Export a session", Security: callers, Query: []string{"owner", "collection", "format"}, Response: ExportView{}},
 		{
 			Method: "POST", Path: "/v1/import", Tag: "import", Summary: "Import sessions", Security: callers,
-			Query: []string{"client", "connector"}, Request: ImportBody{Agent: "echo", SessionID: "old-1", Messages: said}, Response: ImportAnswer{},
+			Query: []string{"client", "connector", "agent", "format", "session_id", "title"}, Request: ImportBody{}, Examples: imports, Response: ImportAnswer{},
+			Errors: []int{http.StatusUnprocessableEntity},
 		},
 		{Method: "GET", Path: "/v1/runs/{run}", Tag: "runs", Summary: "The status of a run", Security: callers, Query: []string{"wait"}, Response: RunAnswer{}},
 		{

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"time"
 
 	"inbox/agents/runtime/envelope"
 	"inbox/agents/runtime/value"
@@ -25,19 +26,29 @@ type transcripts struct {
 	archive  Archive
 }
 
-// exportSession writes a session in the form that import takes.
+// exportSession writes a session in the form that import takes, or the messages of one collection of it.
 func (t *transcripts) exportSession(w http.ResponseWriter, r *http.Request, c caller) error {
+	format, err := formatOf(r.URL.Query().Get("format"))
+	if err != nil {
+		return err
+	}
+
 	session, err := t.sessions.asked(r, c)
 	if err != nil {
 		return err
 	}
 
-	messages, err := t.archive.Messages(r.Context(), session)
+	document, err := t.archive.Document(r.Context(), session, format)
 	if err != nil {
 		return err
 	}
 
-	encoded, err := DocumentOf(session, messages).Encode()
+	document.Messages, err = collected(document, r.URL.Query().Get("collection"))
+	if err != nil {
+		return err
+	}
+
+	encoded, err := document.Encode()
 	if err != nil {
 		return err
 	}
@@ -49,9 +60,27 @@ func (t *transcripts) exportSession(w http.ResponseWriter, r *http.Request, c ca
 	return nil
 }
 
-// FormatFramework is the format of exports: messages of the older agent framework, with type, content, timestamp, agent_key
-// and metadata (agent runtime contract, section 8).
-const FormatFramework = "agent-framework"
+// The formats of exported and imported messages.
+const (
+	// FormatFramework is that of the older agent framework, with type, content, timestamp, agent_key and metadata (agent runtime
+	// contract, section 8).
+	FormatFramework = "agent-framework"
+	// FormatEnvelope is the canonical envelope of the agent runtime (agent runtime contract, section 1).
+	FormatEnvelope = "envelope"
+)
+
+// Formats lists the formats; an export without one has the first.
+func Formats() []string { return []string{FormatFramework, FormatEnvelope} }
+
+func formatOf(given string) (string, error) {
+	if given == "" {
+		return FormatFramework, nil
+	}
+	if !slices.Contains(Formats(), given) {
+		return "", fault.InField("format", "must be one of "+strings.Join(Formats(), ", "))
+	}
+	return given, nil
+}
 
 // Document is an exported conversation, as import takes it.
 type Document struct {
@@ -62,12 +91,26 @@ type Document struct {
 	Connector    string            `json:"connector_id,omitempty"`
 	Conversation string            `json:"external_conversation_id,omitempty"`
 	Messages     []json.RawMessage `json:"messages"`
+	Runs         json.RawMessage   `json:"runs,omitempty"` // []RunAudit; imports pass over it
+
+	place string // of the conversation in an import, before the names of its members: "conversations[0]."
+	lines []int  // where the messages stand in a body of one message a line, from 1; nil = in another body
 }
 
-// DocumentOf makes the document of a session.
-func DocumentOf(session exchange.Session, messages []json.RawMessage) Document {
+// RunAudit is what the owner of a conversation reads of a run: how it ended, and which tools were called, with hashes in the place of
+// parameters and results. The whole conversation result is the operator's: it holds what tools returned, and what the agent was told.
+type RunAudit struct {
+	RunID      string            `json:"run_id"`
+	Run        int               `json:"run"` // attempt of the turn
+	At         time.Time         `json:"at"`
+	Status     string            `json:"status,omitempty"`
+	ToolAudits []json.RawMessage `json:"tool_audit_events"`
+}
+
+// documentOf makes the document of a session.
+func documentOf(session exchange.Session, format string, messages []json.RawMessage) Document {
 	return Document{
-		Format: FormatFramework, SessionID: session.ID, Agent: session.Agent, Title: session.Title,
+		Format: format, SessionID: session.ID, Agent: session.Agent, Title: session.Title,
 		Connector: session.Connector, Conversation: session.Conversation, Messages: messages,
 	}
 }
@@ -93,14 +136,22 @@ func EncodeAll(documents []json.RawMessage) ([]byte, error) {
 	return out.Bytes(), err
 }
 
-// sessionMessages returns the newest messages of a session, oldest of them first, as role and content: what a client shows.
+// sessionMessages returns the newest messages of a session, oldest of them first: role and content, which a client shows, or
+// with format=envelope whole envelopes, calls of tools and their results among them. With coalesce=true neighbours of one role
+// are one envelope, for who hands them to a model's provider.
 func (t *transcripts) sessionMessages(w http.ResponseWriter, r *http.Request, c caller) error {
+	query := r.URL.Query()
+	whole := query.Get("format") == FormatEnvelope
+	if query.Get("format") != "" && !whole {
+		return fault.InField("format", "must be "+FormatEnvelope+" or left out")
+	}
+
 	session, err := t.sessions.asked(r, c)
 	if err != nil {
 		return err
 	}
 
-	limit, err := limitOf(r.URL.Query().Get("limit"), maxEvents)
+	limit, err := limitOf(query.Get("limit"), maxEvents)
 	if err != nil {
 		return err
 	}
@@ -109,21 +160,16 @@ func (t *transcripts) sessionMessages(w http.ResponseWriter, r *http.Request, c 
 		limit = defaultEvents
 	}
 
-	messages, _, err := t.archive.newest(r.Context(), session)
+	lines, _, err := t.archive.newest(r.Context(), session)
 	if err != nil {
 		return err
 	}
 
-	list := []any{}
-	for _, raw := range messages {
-		message, err := envelope.Import(decoded(raw))
-		if err != nil {
-			return fmt.Errorf("read a message of session %s: %w", session.ID, err)
-		}
-		if message.Type == envelope.TypeToolCall || message.Type == envelope.TypeToolResult {
-			continue
-		}
-		list = append(list, map[string]any{"role": message.Role, "content": message.Text(), "type": message.Type, "created_at": message.CreatedAt})
+	var list []any
+	if whole {
+		list = envelope.Values(envelopesOf(lines, query.Get("coalesce") == "true"))
+	} else {
+		list = shownLines(lines)
 	}
 
 	httpserver.WriteJSON(w, http.StatusOK, map[string]any{
@@ -131,6 +177,59 @@ func (t *transcripts) sessionMessages(w http.ResponseWriter, r *http.Request, c 
 	})
 
 	return nil
+}
+
+func envelopesOf(lines []line, coalesce bool) []envelope.Envelope {
+	list := make([]envelope.Envelope, len(lines))
+	for i, one := range lines {
+		list[i] = one.message
+	}
+	if coalesce {
+		return envelope.Coalesce(list)
+	}
+	return list
+}
+
+// shownLines are messages as clients show them, without calls of tools.
+func shownLines(lines []line) []any {
+	list := []any{}
+	for _, one := range lines {
+		message := one.message
+		if message.Type == envelope.TypeToolCall || message.Type == envelope.TypeToolResult {
+			continue
+		}
+		list = append(list, map[string]any{"role": message.Role, "content": shownText(message), "type": message.Type, "created_at": message.CreatedAt})
+	}
+	return list
+}
+
+// shownText is the content of a message as text: that of blocks is theirs, one below the other, or where none of them has
+// any, their JSON.
+func shownText(message envelope.Envelope) string {
+	if !value.Container(message.Content) {
+		return message.Text()
+	}
+
+	blocks, is := value.List(message.Content)
+	if !is {
+		blocks = []any{message.Content}
+	}
+
+	var texts []string
+	for _, block := range blocks {
+		object := value.Assoc(block)
+		for _, name := range []string{"text", "content"} {
+			if text, is := value.NonBlank(object[name]); is {
+				texts = append(texts, text)
+				break
+			}
+		}
+	}
+
+	if len(texts) == 0 && len(blocks) > 0 {
+		return value.EncodeText(message.Content)
+	}
+	return strings.Join(texts, "\n\n")
 }
 
 // maxTranscriptTurns bounds what is read of one conversation at once. An export of more is refused: half of a conversation
@@ -145,26 +244,107 @@ type Archive struct {
 
 func unopened(part policypart.Part) policypart.Part { return part }
 
-// Messages returns a session as messages of the older agent framework: what was imported, byte for byte as it came, and then
-// what was said here (agent runtime contract, section 8). A session of more than 5,000 turns is fault.TooLarge.
-func (a Archive) Messages(ctx context.Context, session exchange.Session) ([]json.RawMessage, error) {
-	messages, whole, err := a.newest(ctx, session)
-	if err == nil && !whole {
-		return nil, fault.Newf(fault.TooLarge, "the conversation %s has more than %d turns, too many for one export", session.ID, maxTranscriptTurns)
+// Document returns a session as messages of the format: what was imported, and then what was said here. A message that was
+// imported in this format is byte for byte as it is kept. A session of more than 5,000 turns is fault.TooLarge.
+func (a Archive) Document(ctx context.Context, session exchange.Session, format string) (Document, error) {
+	lines, whole, err := a.newest(ctx, session)
+	if err != nil {
+		return Document{}, err
 	}
-	return messages, err
+	if !whole {
+		return Document{}, fault.Newf(fault.TooLarge, "the conversation %s has more than %d turns, too many for one export", session.ID, maxTranscriptTurns)
+	}
+
+	messages := make([]json.RawMessage, 0, len(lines))
+	for i, one := range lines {
+		written, err := one.write(format, session.Agent)
+		if err != nil {
+			return Document{}, fmt.Errorf("write message %d of session %s: %w", i+1, session.ID, err)
+		}
+		messages = append(messages, written)
+	}
+
+	document := documentOf(session, format, messages)
+	document.Runs, err = a.Runs(ctx, session)
+	return document, err
 }
 
-// newest is Messages of as many of the newest turns as are read at once.
-func (a Archive) newest(ctx context.Context, session exchange.Session) (list []json.RawMessage, whole bool, err error) {
+// Runs returns the audits of a session as a JSON list of RunAudit; nil when none of its runs has one.
+func (a Archive) Runs(ctx context.Context, session exchange.Session) (json.RawMessage, error) {
+	results, err := a.Turns.ThreadResults(ctx, session.Agent, session.ThreadID)
+	if err != nil || len(results) == 0 {
+		return nil, err
+	}
+
+	audits := make([]RunAudit, 0, len(results))
+	known := map[string]bool{} // turn and call: a later run of a turn tells those of earlier ones again
+	for _, one := range results {
+		audit := RunAudit{RunID: one.TurnID, Run: one.Run, At: one.At, Status: one.Status, ToolAudits: []json.RawMessage{}}
+		for _, event := range one.Audit {
+			id := one.TurnID + " " + value.Text(value.Assoc(decoded(event))["tool_call_id"])
+			if !known[id] {
+				known[id] = true
+				audit.ToolAudits = append(audit.ToolAudits, event)
+			}
+		}
+		audits = append(audits, audit)
+	}
+
+	encoded, err := json.Marshal(audits)
+	if err != nil {
+		return nil, fmt.Errorf("write runs of session %s: %w", session.ID, err)
+	}
+	return encoded, nil
+}
+
+// line is one message of a conversation.
+type line struct {
+	message envelope.Envelope
+	kept    string // the message as it was imported and is kept; "" = it was said here
+	format  string // of kept
+}
+
+func (l line) write(format, agent string) ([]byte, error) {
+	switch {
+	case l.kept != "" && l.format == format:
+		return []byte(l.kept), nil
+	case format == FormatEnvelope:
+		return value.Encode(l.message.Value())
+	}
+	return value.Encode(envelope.Export(l.message, agent))
+}
+
+// readKept reads what was imported into a session.
+func readKept(imported []string) ([]line, error) {
+	given := make([]any, len(imported))
+	for i, raw := range imported {
+		given[i] = decoded(json.RawMessage(raw))
+	}
+
+	messages, err := envelope.ReadMany(given)
+	if err != nil {
+		return nil, err
+	}
+
+	lines := make([]line, len(imported))
+	for i, message := range messages {
+		lines[i] = line{message: message, kept: imported[i], format: FormatFramework}
+		if envelope.Typed(given[i]) {
+			lines[i].format = FormatEnvelope
+		}
+	}
+	return lines, nil
+}
+
+// newest returns the lines of as many of the newest turns as are read at once, behind what was imported.
+func (a Archive) newest(ctx context.Context, session exchange.Session) (list []line, whole bool, err error) {
 	imported, err := a.Sessions.Transcript(ctx, session.Owner, session.ID)
 	if err != nil {
 		return nil, false, err
 	}
 
-	list = make([]json.RawMessage, 0, len(imported))
-	for _, message := range imported {
-		list = append(list, json.RawMessage(message))
+	if list, err = readKept(imported); err != nil {
+		return nil, false, fmt.Errorf("read what was imported into session %s: %w", session.ID, err)
 	}
 
 	turns, err := a.turnsOf(ctx, session)
@@ -172,18 +352,13 @@ func (a Archive) newest(ctx context.Context, session exchange.Session) (list []j
 		return nil, false, err
 	}
 
-	whole = len(turns) <= maxTranscriptTurns
 	for _, turn := range turns {
 		for _, message := range spoken(turn) {
-			encoded, err := value.Encode(envelope.Export(message, turn.Agent))
-			if err != nil {
-				return nil, false, fmt.Errorf("write turn %s: %w", turn.ID, err)
-			}
-			list = append(list, encoded)
+			list = append(list, line{message: message})
 		}
 	}
 
-	return list, whole, nil
+	return list, len(turns) <= maxTranscriptTurns, nil
 }
 
 // turnsOf returns the turns of a session, oldest first; when there are too many, the newest, a page more at most.
@@ -207,10 +382,10 @@ func (a Archive) turnsOf(ctx context.Context, session exchange.Session) (turns [
 
 // spoken returns a turn as envelopes: the question, the calls of tools with their outcomes, the answer.
 func spoken(turn exchange.TurnRecord) []envelope.Envelope {
-	asked := envelope.Envelope{
-		ID: turn.Message.ID, Type: envelope.TypeText, Role: "user", Content: plainText(turn.Message.Parts), Payload: map[string]any{},
-		CreatedAt: stamp(turn.AcceptedAt), Metadata: map[string]any{"message_id": turn.Message.ID, "run_id": turn.ID, "sender": turn.Message.Sender.Address},
-	}
+	asked := envelope.UserText(plainText(turn.Message.Parts), map[string]any{
+		"message_id": turn.Message.ID, "run_id": turn.ID, "sender": turn.Message.Sender.Address,
+	})
+	asked.ID, asked.CreatedAt = turn.Message.ID, stamp(turn.AcceptedAt)
 
 	addParts(&asked, turn.Message.Parts)
 	list := []envelope.Envelope{asked}
@@ -225,11 +400,8 @@ func spoken(turn exchange.TurnRecord) []envelope.Envelope {
 		}
 	}
 
-	answer := envelope.Envelope{
-		Type: envelope.TypeText, Role: "assistant", Content: textOf(turn.Response, unopened), Payload: map[string]any{},
-		CreatedAt: at, Metadata: map[string]any{"run_id": turn.ID},
-	}
-
+	answer := envelope.AssistantText(textOf(turn.Response, unopened), map[string]any{"run_id": turn.ID})
+	answer.CreatedAt = at
 	if turn.Response.Status == normalized.StatusFailed && turn.Response.Error != nil {
 		answer.Type, answer.Payload = envelope.TypeError, map[string]any{"error_message": answer.Content, "error_type": turn.Response.Error.Code}
 	}
@@ -252,32 +424,27 @@ func addParts(message *envelope.Envelope, parts []normalized.Part) {
 }
 
 func plainText(parts []normalized.Part) string {
-	return textOf(&normalized.Response{Parts: parts}, nil)
+	return textOf(&normalized.Response{Parts: parts}, unopened)
 }
 
 // callEnvelopes are a call of a tool and its outcome, which one part holds.
 func callEnvelopes(part normalized.Part, at string) []envelope.Envelope {
 	metadata := func() map[string]any { return map[string]any{"tool_call_id": part.ID} }
-	call := envelope.Envelope{
-		Type: envelope.TypeToolCall, Role: "assistant", Content: "", CreatedAt: at, Metadata: metadata(),
-		Payload: map[string]any{"tool_name": part.Name, "parameters": value.Assoc(decoded(part.Args)), "turn": 1},
-	}
+	call := envelope.NewToolCall("", part.Name, value.Assoc(decoded(part.Args)), 1, metadata())
+	call.CreatedAt = at
 
-	list := []envelope.Envelope{call}
+	var result envelope.Envelope
 	switch {
 	case part.Error != nil:
-		list = append(list, envelope.Envelope{
-			Type: envelope.TypeToolResult, Role: "user", Content: part.Error.Message, CreatedAt: at, Metadata: metadata(),
-			Payload: map[string]any{"tool_name": part.Name, "success": false, "error": part.Error.Message},
-		})
+		result = envelope.NewToolResult(part.Error.Message, part.Name, map[string]any{"success": false, "error": part.Error.Message}, metadata())
 	case len(part.Result) > 0:
-		list = append(list, envelope.Envelope{
-			Type: envelope.TypeToolResult, Role: "user", Content: string(part.Result), CreatedAt: at, Metadata: metadata(),
-			Payload: map[string]any{"tool_name": part.Name, "success": true, "result": decoded(part.Result)},
-		})
+		result = envelope.NewToolResult(string(part.Result), part.Name, map[string]any{"success": true, "result": decoded(part.Result)}, metadata())
+	default:
+		return []envelope.Envelope{call}
 	}
 
-	return list
+	result.CreatedAt = at
+	return []envelope.Envelope{call, result}
 }
 
 // decoded reads JSON that this server stored, or nil.

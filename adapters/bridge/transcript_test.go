@@ -22,6 +22,10 @@ type manyTurns struct {
 	number int
 }
 
+func (m *manyTurns) ThreadResults(context.Context, string, string) ([]exchange.RunResult, error) {
+	return nil, nil
+}
+
 func (m *manyTurns) Turns(_ context.Context, filter exchange.TurnFilter) ([]exchange.TurnRecord, error) {
 	left := m.number
 	if filter.Before != "" {
@@ -43,8 +47,8 @@ func (noTranscript) Transcript(context.Context, string, string) ([]string, error
 
 func TestExportsAreWholeOrRefused(t *testing.T) {
 	export := func(number int) (int, error) {
-		messages, err := Archive{Turns: &manyTurns{number: number}, Sessions: noTranscript{}}.Messages(t.Context(), exchange.Session{ID: "s"})
-		return len(messages), err
+		document, err := Archive{Turns: &manyTurns{number: number}, Sessions: noTranscript{}}.Document(t.Context(), exchange.Session{ID: "s"}, FormatEnvelope)
+		return len(document.Messages), err
 	}
 	for _, number := range []int{0, 1, maxEvents, maxEvents + 1, maxTranscriptTurns} {
 		if got, err := export(number); err != nil || got != number {

@@ -81,15 +81,21 @@ func New(options Options) (*Adapter, error) {
 	}, nil
 }
 
+// referencePath stands before the paths of the reference runtime (agent runtime contract, section 6.5).
+const referencePath = "/agents-api"
+
 // Routes are the endpoints and the chat of web pages: the script for any page, and a page of its own for each agent.
 func (a *Adapter) Routes() []httpserver.Route {
 	const get, post = http.MethodGet, http.MethodPost
+	rpc, chat := a.endpoints.handle("jsonrpc", a.rpc.serveRPC), a.endpoints.handle("rest", a.rest.serveChat)
 	api := []httpserver.Route{
 		{Method: post, Pattern: "/v1/chat/completions", Handler: a.endpoints.handle(surfaceOpenAI, a.openAI.serveCompletion)},
 		{Method: get, Pattern: "/v1/models", Handler: a.endpoints.handle(surfaceOpenAI, a.openAI.serveModels)},
 		{Method: get, Pattern: "/v1/models/{model}", Handler: a.endpoints.handle(surfaceOpenAI, a.openAI.serveModel)},
-		{Method: post, Pattern: "/v1/agent/{agent}", Handler: a.endpoints.handle("jsonrpc", a.rpc.serveRPC)},
-		{Method: post, Pattern: "/v1/chat", Handler: a.endpoints.handle("rest", a.rest.serveChat)},
+		{Method: post, Pattern: "/v1/agent/{agent}", Handler: rpc},
+		{Method: post, Pattern: "/v1/chat", Handler: chat},
+		{Method: post, Pattern: referencePath + "/v1/agent/{agent}", Handler: rpc}, // clients of the reference know these paths
+		{Method: post, Pattern: referencePath + "/v1/chat", Handler: chat},
 		{Method: get, Pattern: "/v1/chat", Handler: a.endpoints.handle("rest", a.rest.serveSession)},
 		{Method: http.MethodDelete, Pattern: "/v1/chat", Handler: a.endpoints.handle("rest", a.rest.serveForget)},
 		{Method: post, Pattern: "/v1/chat/stop", Handler: a.endpoints.handle("rest", a.rest.serveStop)},

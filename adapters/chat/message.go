@@ -1,12 +1,15 @@
 package chat
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/hex"
 	"encoding/json"
+	"fmt"
 	"strings"
+	"unicode"
 
 	"inbox/adapters/chat/contract"
 	"inbox/agents/runtime/envelope"
@@ -23,6 +26,7 @@ const (
 
 	maxReadableID     = 256      // longer ids of clients are shown as their hash
 	maxContextBytes   = 16 << 10 // of a client_context that is kept
+	maxContextDepth   = 32       // of a host_context
 	contextExtension  = "dev.inbox.chat"
 	maxAttachments    = 32
 	maxAttachmentName = 255
@@ -144,6 +148,7 @@ func (m *messages) inbound(ctx context.Context, q question) (exchange.Inbound, e
 	}
 
 	in.Message.Sender.Profile = profileOf(q.input.ClientContext)
+	in.Message.Surface = surfaceOf(q.input.ClientContext)
 	return in, nil
 }
 
@@ -191,6 +196,26 @@ func profileOf(clientContext map[string]any) *normalized.SenderProfile {
 	return &normalized.SenderProfile{Extensions: map[string]json.RawMessage{contextExtension: json.RawMessage(text)}}
 }
 
+// surfaceOf is what the client says of itself and of where its user is.
+func surfaceOf(clientContext map[string]any) *normalized.Surface {
+	surface := &normalized.Surface{Channel: ChannelName, Source: nameIn(clientContext, "source"), ClientName: nameIn(clientContext, "client_name")}
+	if host := value.Assoc(clientContext["host_context"]); len(host) > 0 {
+		if encoded, err := value.Encode(host); err == nil && len(encoded) <= normalized.MaxHostContextBytes && normalized.CheckJSON(encoded, maxContextDepth) == nil {
+			surface.HostContext = encoded
+		}
+	}
+	return surface
+}
+
+// nameIn reads a name of the client's; one that is none is left out.
+func nameIn(clientContext map[string]any, member string) string {
+	name := value.Word(clientContext[member])
+	if len(name) > maxReadableID || strings.ContainsFunc(name, unicode.IsControl) {
+		return ""
+	}
+	return name
+}
+
 // parts are the text, the results of tools that ran at the client, and its files.
 func (m *messages) parts(ctx context.Context, q question) ([]normalized.Part, error) {
 	var parts []normalized.Part
@@ -221,27 +246,45 @@ func (m *messages) parts(ctx context.Context, q question) ([]normalized.Part, er
 	return parts, nil
 }
 
-// toolParts joins each call with its result.
+// toolParts joins each call with its result: by its id, and calls without one by the name of the tool, in order.
 func toolParts(messages []envelope.Envelope) []normalized.Part {
 	var parts []normalized.Part
-	at := map[string]int{}
+	open := map[[2]string][]int{}
 	for _, message := range messages {
-		id := value.Text(message.Metadata["tool_call_id"])
+		key := [2]string{message.ToolCallID()}
+		if key[0] == "" {
+			key[1] = message.ToolName()
+		}
+
 		switch message.Type {
 		case envelope.TypeToolCall:
-			at[id] = len(parts)
+			open[key] = append(open[key], len(parts))
 			parts = append(parts, normalized.Part{
-				Kind: normalized.PartToolCall, ID: id, Name: value.Text(message.Payload["tool_name"]),
+				Kind: normalized.PartToolCall, ID: cmp.Or(key[0], fmt.Sprintf("unnamed-call-%d", len(parts)+1)), Name: message.ToolName(),
 				Args: json.RawMessage(value.EncodeText(message.Payload["parameters"])),
 			})
 		case envelope.TypeToolResult:
-			if call, known := at[id]; known {
-				parts[call].Result = json.RawMessage(value.EncodeText(message.Payload["result"]))
+			if calls := open[key]; len(calls) > 0 {
+				parts[calls[0]].Result, parts[calls[0]].Error = broughtBy(message)
+				open[key] = calls[1:]
 			}
 		}
 	}
 
 	return parts
+}
+
+// broughtBy is what a tool that ran at the client brought.
+func broughtBy(message envelope.Envelope) (json.RawMessage, *normalized.ToolError) {
+	if success, said := message.Payload["success"]; said && !value.Truthy(success) {
+		return nil, &normalized.ToolError{Message: cmp.Or(value.Text(message.Payload["error"]), message.Text(), "The tool failed.")}
+	}
+	for _, member := range []string{"result", "tool_data"} {
+		if result, there := message.Payload[member]; there {
+			return json.RawMessage(value.EncodeText(result)), nil
+		}
+	}
+	return json.RawMessage(value.EncodeText(message.Content)), nil
 }
 
 // filePart reads {name, mimeType, bytes} or {name, mimeType, uri}; other names of these members are those that clients of

@@ -10,6 +10,8 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+
 	"inbox/adapters/chat"
 	"inbox/agents"
 	"inbox/exchange"
@@ -178,49 +180,63 @@ func (s *chatServer) streamedCalls(token, body string) (calls []chat.CompletionT
 	return calls
 }
 
-// TestCompletionShownTools: who hands in results of calls that the agent made by itself gets its answer once more.
+// TestCompletionShownTools: a call that the agent made by itself never looks like one that the client has to execute.
+//
+//contract:shows message-21
 func TestCompletionShownTools(t *testing.T) {
 	t.Parallel()
 	s := newChatServer(t)
-	part := normalized.Part{Kind: normalized.PartToolCall, ID: "m1", Name: "notes/list", Args: json.RawMessage(`{"n":1}`)}
+	part := normalized.Part{Kind: normalized.PartToolCall, ID: "m1", Name: "notes/list", Args: json.RawMessage(`{"n":1,"api_key":"hidden"}`)}
 	agent := agents.Func(func(context.Context, agents.Turn) iter.Seq2[normalized.Delta, error] {
 		return func(yield func(normalized.Delta, error) bool) {
 			s.asked.Add(1)
 			ended := part
 			ended.Result = json.RawMessage(`{"notes":2}`)
+			ended.Metadata = json.RawMessage(`{"citations":[{"source_title":"Notes","source_url":"https://notes.test/"}]}`)
 			_ = yield(normalized.Delta{Kind: normalized.DeltaToolCallStart, Part: &part}, nil) &&
 				yield(normalized.Delta{Kind: normalized.DeltaToolCallEnd, Part: &ended}, nil) &&
-				yield(normalized.Delta{Kind: normalized.DeltaText, Text: "Two notes."}, nil)
+				yield(normalized.Delta{Kind: normalized.DeltaText, Text: "Zwölf notes."}, nil)
 		}
 	})
-	err := s.Register(exchange.AgentProfile{Name: "notes", DisplayName: "Notes"}, agent, agents.Settings{Unverified: agents.UnverifiedAnswer, ExposeTools: true})
+	err := s.Register(exchange.AgentProfile{Name: "notes", DisplayName: "Notes"}, agent, agents.Settings{Unverified: agents.UnverifiedAnswer, ShowTools: agents.ShowToolsFull})
 	if err != nil {
 		t.Fatal(err)
 	}
 	token := s.Token("app")
-	const body = `{"model":"notes","messages":[{"role":"user","content":"what is there?"}%s]%s}`
+	const (
+		body  = `{"model":"notes","messages":[{"role":"user","content":"what is there?"}%s]%s}`
+		reply = "Zwölf notes.\n\nSources:\n[1] Notes: https://notes.test/"
+	)
 	whole := s.post("/v1/chat/completions", token, fmt.Sprintf(body, "", "")).completion(t).Choices[0]
-	if len(whole.Message.ToolCalls) != 1 || whole.Message.ToolCalls[0].Function.Name != "notes/list" || whole.FinishReason != "stop" || *whole.Message.Content != "Two notes." {
+	message := whole.Message
+	if len(message.ToolCalls) != 0 || whole.FinishReason != "stop" || *message.Content != reply {
 		t.Fatalf("%+v", whole)
 	}
-	s.asked.Store(0)
-	more, _ := json.Marshal([]any{whole.Message, result(whole.Message.ToolCalls[0].ID, "Error: no such tool")})
-	again := s.post("/v1/chat/completions", token, fmt.Sprintf(body, ","+strings.Trim(string(more), "[]"), "")).completion(t).Choices[0]
-	if len(again.Message.ToolCalls) != 0 || *again.Message.Content != "Two notes." || s.asked.Load() != 0 {
-		t.Errorf("%+v, %d runs", again, s.asked.Load())
+	executed := chat.CompletionExecutedTool{ID: "m1", Type: "function", Name: "notes/list", Arguments: `{"api_key":"[redacted]","n":1}`, Status: "succeeded", Output: `{"notes":2}`}
+	if difference := cmp.Diff([]chat.CompletionExecutedTool{executed}, message.ExecutedTools); difference != "" {
+		t.Error(difference)
 	}
-	var calls []chat.CompletionToolCall
-	for _, chunk := range chunksOf(t, inboxtest.Events(s.Open(http.MethodPost, "/v1/chat/completions", token, fmt.Sprintf(body, "", `,"stream":true`)))) {
+	cited := []chat.CompletionAnnotation{{Type: "url_citation", URLCitation: chat.CompletionCitation{StartIndex: 23, EndIndex: 53, URL: "https://notes.test/", Title: "Notes"}}}
+	if difference := cmp.Diff(cited, message.Annotations); difference != "" || string([]rune(reply)[23:53]) != "[1] Notes: https://notes.test/" {
+		t.Error(difference, string([]rune(reply)[23:]))
+	}
+	more, _ := json.Marshal([]any{message, result("m1", "Error: no such tool")})
+	if again := s.post("/v1/chat/completions", token, fmt.Sprintf(body, ","+strings.Trim(string(more), "[]"), "")); again.status != http.StatusBadRequest {
+		t.Errorf("a result for a call of the agent: %d %s", again.status, again.body)
+	}
+	events := inboxtest.Events(s.Open(http.MethodPost, "/v1/chat/completions", token, fmt.Sprintf(body, "", `,"stream":true`)))
+	var streamed []chat.CompletionExecutedTool
+	var pointed []chat.CompletionAnnotation
+	for _, chunk := range chunksOf(t, events) {
 		for _, choice := range chunk.Choices {
-			calls = append(calls, choice.Delta.ToolCalls...)
+			streamed, pointed = append(streamed, choice.Delta.ExecutedTools...), append(pointed, choice.Delta.Annotations...)
+			if len(choice.Delta.ToolCalls) > 0 {
+				t.Errorf("a call for the client: %+v", choice)
+			}
 		}
 	}
-	arguments := ""
-	for _, call := range calls { // in one piece or two
-		arguments += call.Function.Arguments
-	}
-	if len(calls) == 0 || calls[0].Function.Name != "notes/list" || *calls[0].Index != 0 || arguments != `{"n":1}` {
-		t.Errorf("streamed calls %+v", calls)
+	if streamedText(t, events) != reply || cmp.Diff(cited, pointed) != "" || len(streamed) == 0 || cmp.Diff(executed, streamed[len(streamed)-1]) != "" {
+		t.Errorf("streamed %+v %+v %q", streamed, pointed, streamedText(t, events))
 	}
 }
 

@@ -9,7 +9,6 @@ import (
 	"inbox/adapters/chat/contract"
 	"inbox/exchange"
 	"inbox/internal/httpserver"
-	"inbox/normalized"
 )
 
 // Completion is a whole answer.
@@ -36,9 +35,12 @@ type CompletionMessage struct {
 	Content   *string              `json:"content"` // null when there are calls only
 	Refusal   *string              `json:"refusal"` // null
 	ToolCalls []CompletionToolCall `json:"tool_calls,omitempty"`
+
+	ExecutedTools []CompletionExecutedTool `json:"executed_tools,omitempty"` // that the agent called by itself
+	Annotations   []CompletionAnnotation   `json:"annotations,omitempty"`
 }
 
-// CompletionToolCall is a call of a tool: with finish_reason tool_calls the client executes it, otherwise the agent did.
+// CompletionToolCall is a call of a tool that the client executes.
 type CompletionToolCall struct {
 	Index    *int               `json:"index,omitempty"` // in chunks
 	ID       string             `json:"id,omitempty"`
@@ -95,8 +97,9 @@ func (a *openAI) answerCompletion(w http.ResponseWriter, r *http.Request, c *com
 	whole.Choices = []CompletionChoice{{Message: CompletionMessage{Role: roleAssistant, ToolCalls: calls}, FinishReason: finishCalls}}
 
 	if choice := &whole.Choices[0]; len(calls) == 0 {
-		reply := a.renderer.reply(turn)
-		choice.Message.Content, choice.Message.ToolCalls, choice.FinishReason = &reply, c.shown(turn), finishStop
+		reply := a.renderer.linkedReply(turn)
+		choice.Message.Content, choice.Message.ToolCalls, choice.FinishReason = &reply, nil, finishStop
+		choice.Message.ExecutedTools, choice.Message.Annotations = c.executed(turn), annotations(reply, citationsOf(turn))
 	}
 
 	httpserver.WriteJSON(w, http.StatusOK, whole)
@@ -169,25 +172,6 @@ func completionID(found run) string {
 	return id
 }
 
-// shown are the calls that the agent made by itself, where its operator wants them shown. Those that the client executed
-// were told before.
-func (c *completion) shown(turn exchange.TurnRecord) []CompletionToolCall {
-	if turn.Response == nil || c.repeated || !c.api.options.ShowsTools(turn.Agent) {
-		return nil
-	}
-
-	var list []CompletionToolCall
-	for _, part := range turn.Response.Parts {
-		if part.Kind != normalized.PartToolCall || c.executes(part.Name) {
-			continue
-		}
-		list = append(list, CompletionToolCall{
-			ID: shownCallID(turn.ID, len(list)), Type: "function", Function: CompletionFunction{Name: part.Name, Arguments: string(part.Args)},
-		})
-	}
-	return list
-}
-
 // CompletionChunk is one event of a streamed answer. With stream_options.include_usage the last one has no choice and the
 // usage, and all others have null for it.
 type CompletionChunk struct {
@@ -212,6 +196,9 @@ type CompletionDelta struct {
 	Role      string               `json:"role,omitempty"` // in the first chunk
 	Content   *string              `json:"content,omitempty"`
 	ToolCalls []CompletionToolCall `json:"tool_calls,omitempty"`
+
+	ExecutedTools []CompletionExecutedTool `json:"executed_tools,omitempty"`
+	Annotations   []CompletionAnnotation   `json:"annotations,omitempty"` // before the last chunk of the choice
 }
 
 // completionFrames are the chunks of a streamed completion.
@@ -219,7 +206,8 @@ type completionFrames struct {
 	*completion
 
 	sent   strings.Builder
-	places map[string]int // of the calls that are shown
+	places map[string]int    // of the calls that are shown
+	states map[string]string // what the client was last told of them
 }
 
 func (f *completionFrames) head(found run) CompletionChunk {
@@ -250,30 +238,23 @@ func (f *completionFrames) delta(found run, delta contract.Delta) []event {
 		f.sent.WriteString(delta.Text)
 		return []event{f.chunk(found, CompletionDelta{Content: &delta.Text}, "")}
 	}
-	call, is := f.shownCall(found, delta)
-	if !is {
+	shown, is := chatToolOfDelta(delta)
+	if !is || f.repeated || f.executes(shown.Name) {
 		return nil
 	}
-	return []event{f.chunk(found, CompletionDelta{ToolCalls: []CompletionToolCall{call}}, "")}
+	return []event{f.chunk(found, CompletionDelta{ExecutedTools: []CompletionExecutedTool{f.tell(shown)}}, "")}
 }
 
-// shownCall is a piece of a call that the agent made by itself.
-func (f *completionFrames) shownCall(found run, delta contract.Delta) (CompletionToolCall, bool) {
-	place, known := f.places[delta.ToolCallID]
-	if delta.Kind != contract.DeltaCall {
-		return CompletionToolCall{Index: &place, Function: CompletionFunction{Arguments: delta.Text}}, known
-	}
-	if f.repeated || f.executes(delta.ToolName) {
-		return CompletionToolCall{}, false
-	}
-
+// tell notes what the client hears of a call.
+func (f *completionFrames) tell(shown ChatTool) CompletionExecutedTool {
 	if f.places == nil {
-		f.places = map[string]int{}
+		f.places, f.states = map[string]int{}, map[string]string{}
 	}
-
-	place = len(f.places)
-	f.places[delta.ToolCallID] = place
-	return CompletionToolCall{Index: &place, ID: shownCallID(found.turn.ID, place), Type: "function", Function: CompletionFunction{Name: delta.ToolName}}, true
+	if _, known := f.places[shown.ID]; !known {
+		f.places[shown.ID] = len(f.places)
+	}
+	f.states[shown.ID] = shown.Status
+	return executedTool(f.places[shown.ID], shown)
 }
 
 // over lets the stream go on where the run waits for a tool that the client did not offer.
@@ -285,8 +266,7 @@ func (f *completionFrames) over(found run) bool {
 func (f *completionFrames) called(found run, steps []exchange.Event) []event {
 	calls := f.calls(found)
 	for i := range calls {
-		place := len(f.places) + i
-		calls[i].Index = &place
+		calls[i].Index = &i
 	}
 	return append([]event{f.chunk(found, CompletionDelta{ToolCalls: calls}, "")}, f.finish(found, steps, finishCalls)...)
 }
@@ -302,20 +282,24 @@ func (f *completionFrames) end(found run, steps []exchange.Event) []event {
 	}
 
 	var list []event
-	for place, call := range f.shown(found.turn) { // a quick run leaves no deltas
-		if place >= len(f.places) {
-			call.Index = &place
-			list = append(list, f.chunk(found, CompletionDelta{ToolCalls: []CompletionToolCall{call}}, ""))
+	for _, call := range f.executed(found.turn) { // a quick run leaves no deltas
+		if f.states[call.ID] != call.Status {
+			told := f.tell(ChatTool{ID: call.ID, Name: call.Name, Status: call.Status})
+			call.Index = told.Index
+			list = append(list, f.chunk(found, CompletionDelta{ExecutedTools: []CompletionExecutedTool{call}}, ""))
 		}
 	}
 
-	reply, sent := f.api.renderer.reply(found.turn), strings.TrimSpace(f.sent.String())
+	reply, sent := f.api.renderer.linkedReply(found.turn), strings.TrimSpace(f.sent.String())
 	rest, grown := strings.CutPrefix(reply, sent)
 	if !grown {
 		rest = "\n\n" + reply
 	}
 	if rest != "" {
 		list = append(list, f.chunk(found, CompletionDelta{Content: &rest}, ""))
+	}
+	if cited := annotations(f.sent.String()+rest, citationsOf(found.turn)); len(cited) > 0 {
+		list = append(list, f.chunk(found, CompletionDelta{Annotations: cited}, ""))
 	}
 
 	return append(list, f.finish(found, steps, finishStop)...)

@@ -5,7 +5,6 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/google/uuid"
@@ -65,15 +64,12 @@ func (c *completion) calls(found run) []CompletionToolCall {
 	return list
 }
 
-// Calls have ids of ours: the turn is in them, and ids of models repeat. Those that the agent made by itself have a number
-// behind it, those of the client a hash.
+// Calls have ids of ours: the turn is in them, and ids of models repeat.
 const callPrefix = "call_"
 
 func callID(turnID, which string) string {
 	return callPrefix + strings.ReplaceAll(turnID, "-", "") + "_" + which
 }
-
-func shownCallID(turnID string, number int) string { return callID(turnID, strconv.Itoa(number)) }
 
 func clientCallID(turnID, tool, id string) string {
 	return callID(turnID, "c"+hash("completion call", tool, id)[:12])
@@ -103,9 +99,6 @@ func (c *completion) goOn(ctx context.Context) error {
 	}
 
 	for i, result := range results {
-		if asked[i].ID == "" {
-			continue
-		}
 		if err := c.submit(ctx, asked[i], result); err != nil {
 			return err
 		}
@@ -153,8 +146,7 @@ func notCalled(result CompletionInput) error {
 	return fault.InField("messages", "end with a result for the call "+short(result.ToolCallID)+", which is no call of this agent in a conversation of yours")
 }
 
-// asked returns the tool request of each result; none for calls that the agent made by itself. No result is taken for a tool that
-// the operator did not leave to askers.
+// asked returns the tool request of each result. No result is taken for a tool that the operator did not leave to askers.
 func (c *completion) asked(ctx context.Context, turn exchange.TurnRecord, results []CompletionInput) ([]exchange.ToolRequest, error) {
 	list := make([]exchange.ToolRequest, len(results))
 	known, err := c.requests(ctx, turn)
@@ -163,9 +155,8 @@ func (c *completion) asked(ctx context.Context, turn exchange.TurnRecord, result
 	}
 
 	for i, result := range results {
-		_, which, _ := strings.Cut(strings.TrimPrefix(result.ToolCallID, callPrefix), "_")
 		request, is := known[result.ToolCallID]
-		if _, err := strconv.Atoi(which); err != nil && !is {
+		if !is {
 			return nil, notCalled(result)
 		}
 		list[i] = request

@@ -47,8 +47,6 @@ type Options struct {
 
 	// Guests reports whether an agent answers people who prove nothing; nil = no agent does.
 	Guests func(agent string) bool
-	// ShowsTools reports whether an agent's calls of tools are shown; nil = never.
-	ShowsTools func(agent string) bool
 	// Present puts the asker's secret into the url of a demand; nil = the part stays as it is.
 	Present func(policypart.Part) policypart.Part
 
@@ -79,9 +77,6 @@ func (o *Options) defaults() {
 	}
 	if o.FileURL == nil {
 		o.FileURL = func(exchange.Reply, normalized.Part) string { return "" }
-	}
-	if o.ShowsTools == nil {
-		o.ShowsTools = func(string) bool { return false }
 	}
 	if o.Present == nil {
 		o.Present = func(part policypart.Part) policypart.Part { return part }

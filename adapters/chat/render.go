@@ -1,6 +1,7 @@
 package chat
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"slices"
 	"strings"
@@ -41,14 +42,15 @@ const (
 // output is the chat output of a turn (agent runtime contract, section 6.1).
 func (r *renderer) output(found run) contract.Output {
 	answer := r.answer(found)
-	return contract.Output{SessionID: answer.Session, RunID: answer.RunID, Reply: answer.Reply, Completed: answer.Completed}
+	return contract.Output{SessionID: answer.Session, RunID: answer.RunID, Reply: r.linkedReply(found.turn), Completed: answer.Completed}
 }
 
 func (r *renderer) answer(found run) ChatAnswer {
-	status := statusOf(found.turn)
+	status, reply := statusOf(found.turn), r.reply(found.turn)
 	return ChatAnswer{
-		Session: found.route.Session, SessionID: found.route.Session, RunID: found.route.Run, Reply: r.reply(found.turn),
-		Completed: status == statusCompleted, Status: status, ToolCalls: found.calls,
+		Session: found.route.Session, SessionID: found.route.Session, RunID: found.route.Run, Reply: reply,
+		Completed: status == statusCompleted, Status: status, ToolCalls: found.calls, Tools: toolsOf(found.turn), Citations: citationsOf(found.turn),
+		Messages: messagesOf(reply), Metadata: ChatMetadata{runMetadataOf(found.turn)},
 	}
 }
 
@@ -291,6 +293,10 @@ type ChatFile struct {
 	MIME string `json:"mime"`
 	Size int64  `json:"size,omitempty"` // bytes
 	URL  string `json:"url,omitempty"`  // anyone who has it can read the file; empty for those of the asker
+
+	ArtifactType string `json:"artifact_type,omitempty"` // what a result is, as its agent says
+	ID           string `json:"id,omitempty"`
+	Description  string `json:"description,omitempty"`
 }
 
 // filesOf are the files of an answer, with their addresses.
@@ -299,16 +305,41 @@ func (r *renderer) filesOf(turn exchange.TurnRecord) []ChatFile {
 		return nil
 	}
 
+	return filesIn(turn.Response.Parts, r.addressIn(turn))
+}
+
+// addressIn returns where files of the answer of a turn are read.
+func (r *renderer) addressIn(turn exchange.TurnRecord) func(normalized.Part) string {
 	reply := exchange.Reply{
 		ID: turn.ReplyID, TurnID: turn.ID, Agent: turn.Agent, Message: turn.Message, Route: turn.Route, Response: *turn.Response,
 	}
-
-	return filesIn(turn.Response.Parts, func(part normalized.Part) string {
+	return func(part normalized.Part) string {
 		if part.BytesRef != nil && part.BytesRef.Kind == normalized.BytesURL {
 			return part.BytesRef.URL
 		}
 		return r.options.FileURL(reply, part)
-	})
+	}
+}
+
+// linkedReply is the reply with addresses of its files, for clients that get nothing but a text.
+func (r *renderer) linkedReply(turn exchange.TurnRecord) string {
+	if turn.Response == nil || turn.ReplyID == "" {
+		return r.reply(turn)
+	}
+
+	response, address := *turn.Response, r.addressIn(turn)
+	response.Parts = slices.Clone(response.Parts)
+	for i, part := range response.Parts {
+		if part.Kind != normalized.PartFile && part.Kind != normalized.PartArtifact || part.BytesRef == nil {
+			continue
+		}
+		if at := address(part); at != "" {
+			response.Parts[i] = normalized.Part{Kind: normalized.PartLink, URL: at, Title: cmp.Or(part.Name, part.Description, part.Alt, "file")}
+		}
+	}
+
+	turn.Response = &response
+	return r.reply(turn)
 }
 
 // sentFiles are the files of a question: its sender has them.
@@ -325,7 +356,9 @@ func filesIn(parts []normalized.Part, address func(normalized.Part) string) (lis
 		if name == "" {
 			name = "file"
 		}
-		list = append(list, ChatFile{Name: name, MIME: part.MIME, Size: part.Size, URL: address(part)})
+		list = append(list, ChatFile{
+			Name: name, MIME: part.MIME, Size: part.Size, URL: address(part), ArtifactType: part.ArtifactType, ID: part.ID, Description: part.Description,
+		})
 	}
 	return list
 }

@@ -34,12 +34,22 @@ const sessionHeader = "Chat-Session"
 // ChatRequest is the body of POST /v1/chat.
 type ChatRequest struct {
 	Agent         string         `json:"agent"`
-	Message       string         `json:"message"`
+	Message       string         `json:"message,omitempty"`    // or the newest of the user in messages, or input_messages
 	Session       string         `json:"session,omitempty"`    // as an earlier answer named it; empty begins one
 	SessionID     string         `json:"session_id,omitempty"` // another name of session
 	RunID         string         `json:"run_id,omitempty"`     // chosen by the client: the same again is the same message
 	Attachments   []any          `json:"attachments,omitempty"`
 	ClientContext map[string]any `json:"client_context,omitempty"`
+
+	Messages      []any      `json:"messages,omitempty"`       // the conversation as the client keeps it: rows of role and content, or envelopes
+	InputMessages []any      `json:"input_messages,omitempty"` // envelopes: calls of tools that the client executed, each with its result
+	History       []ChatLine `json:"history,omitempty"`        // earlier lines alone
+}
+
+// ChatLine is what someone said.
+type ChatLine struct {
+	Role    string `json:"role"` // user or assistant
+	Content string `json:"content"`
 }
 
 // ChatAnswer is what POST /v1/chat answers, and the last event of its stream.
@@ -55,7 +65,13 @@ type ChatAnswer struct {
 
 	Files []ChatFile `json:"files,omitempty"`
 
+	Tools     []ChatTool            `json:"tools,omitempty"`     // that the agent called, where its operator shows them
+	Citations []normalized.Citation `json:"citations,omitempty"` // where the answer comes from; the reply ends with them, too
+
 	ToolCalls []ToolCall `json:"tool_calls,omitempty"` // that the client has to execute
+
+	Messages []ChatLine   `json:"messages"` // of the agent: the reply, where there is one
+	Metadata ChatMetadata `json:"metadata"`
 }
 
 // ChatStart is the first event of a stream: the message is kept, and this is how to come back to it.
@@ -175,8 +191,10 @@ func (restFrames) delta(_ run, delta contract.Delta) []event {
 	switch delta.Kind {
 	case contract.DeltaContent:
 		return []event{{"delta", ChatText{delta.Text}}}
-	case contract.DeltaCall:
-		return []event{{"tool", ChatTool{delta.ToolCallID, delta.ToolName}}}
+	case contract.DeltaCall, contract.DeltaResult:
+		if shown, is := chatToolOfDelta(delta); is {
+			return []event{{"tool", shown}}
+		}
 	case contract.DeltaArgument: // plain REST tells of a call, not of how it grows
 	}
 	return nil
@@ -200,7 +218,9 @@ type ChatMessage struct {
 	Status  string    `json:"status,omitempty"` // of an answer
 	At      time.Time `json:"at"`
 
-	Files []ChatFile `json:"files,omitempty"`
+	Files     []ChatFile            `json:"files,omitempty"`
+	Tools     []ChatTool            `json:"tools,omitempty"`
+	Citations []normalized.Citation `json:"citations,omitempty"`
 }
 
 // ChatSession is what GET /v1/chat answers.
@@ -291,6 +311,7 @@ func (a *restAPI) tell(s *ChatSession, turn exchange.TurnRecord) {
 	if reply != "" || len(files) > 0 {
 		s.Messages = append(s.Messages, ChatMessage{
 			Role: normalized.RoleAssistant, Content: reply, HTML: a.renderer.htmlOf(turn), RunID: kept.Run, Status: statusOf(turn), At: turn.UpdatedAt.UTC(), Files: files,
+			Tools: toolsOf(turn), Citations: citationsOf(turn),
 		})
 	}
 }

@@ -3,14 +3,47 @@ package chat_test
 import (
 	"bufio"
 	"encoding/json"
+	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 
 	"inbox/inboxtest"
+	"inbox/internal/await"
+	"inbox/normalized"
 )
 
+// TestThePathsOfTheReference: the same run is there by both names of each endpoint.
+func TestThePathsOfTheReference(t *testing.T) {
+	t.Parallel()
+	chatOnBoth(t, func(s *chatServer) {
+		token := s.Token("app")
+		body := rpcBody("message/send", "the-run", "", "hi")
+		for range 2 {
+			for _, prefix := range []string{"", "/agents-api"} {
+				if got := s.post(prefix+"/v1/agent/helper", token, body).rpc(s); got.text() != "pong" || got.Result.ID != "the-run" {
+					s.Errorf("%s: %+v", prefix, got)
+				}
+				if got := s.post(prefix+"/v1/chat", token, `{"agent":"helper","message":"hi","run_id":"another"}`); got.status != http.StatusOK || !strings.Contains(got.body, `"reply":"pong"`) {
+					s.Errorf("%s: %d %s", prefix, got.status, got.body)
+				}
+			}
+		}
+		if asked := s.asked.Load(); asked != 2 {
+			s.Errorf("%d runs of two messages", asked)
+		}
+		if status, _, _ := s.Read(http.MethodOptions, "/agents-api/v1/chat", "", ""); status != http.StatusNoContent {
+			s.Errorf("a preflight answered %d", status)
+		}
+		if got := s.post("/agents-api/v1/agent/closed", "", body); got.status != http.StatusForbidden {
+			s.Errorf("a closed agent answered %d", got.status)
+		}
+	})
+}
+
+//contract:shows channels-33
 func TestRESTChat(t *testing.T) {
 	t.Parallel()
 	s := newChatServer(t)
@@ -134,6 +167,8 @@ func TestForgottenChatIsNoHistory(t *testing.T) {
 }
 
 // TestRunsOfChatAreFound by the id that chat gave them, by their owner.
+//
+//contract:shows channels-14 channels-19
 func TestRunsOfChatAreFound(t *testing.T) {
 	t.Parallel()
 	s := newChatServer(t)
@@ -157,4 +192,123 @@ func TestRunsOfChatAreFound(t *testing.T) {
 			t.Errorf("somebody else's run %.20s: %d %v", task.ID, status, run)
 		}
 	}
+}
+
+// TestAnOddHeadStays: the beginning of a conversation that is told to the agent is the same in each run, also where the head
+// would end with a question.
+func TestAnOddHeadStays(t *testing.T) {
+	t.Parallel()
+	chatOnBoth(t, func(s *chatServer) {
+		token := s.Token("app")
+		var last []string
+		for i := range 9 {
+			body := fmt.Sprintf(`{"agent":"odd","message":"m%d","session":"long","run_id":"r%d"}`, i, i)
+			if got := s.post("/v1/chat", token, body); got.status != http.StatusOK {
+				s.Fatal(got.status, got.body)
+			}
+			last = s.wasTold()
+			if want := []string{"user: m0", "assistant: yes"}; i > 0 && !slices.Equal(last[:2], want) {
+				s.Errorf("message %d comes behind %q", i, last)
+			}
+		}
+		if want := []string{"user: m0", "assistant: yes", "user: m6", "assistant: yes", "user: m7", "assistant: yes"}; !slices.Equal(last, want) {
+			s.Errorf("the last message comes behind %q", last)
+		}
+	})
+}
+
+// TestTheAgentSeesTheClient: what a client says of itself and of its host reaches the agent as data.
+func TestTheAgentSeesTheClient(t *testing.T) {
+	t.Parallel()
+	chatOnBoth(t, func(s *chatServer) {
+		s.post("/v1/chat", s.Token("app"), `{"agent":"tools","message":"hi","client_context":{"source":"forged","client_name":"kiosk","host_context":{"page":"/a","n":9007199254740993}}}`)
+		seen := await.Receive(s, s.requests, "a run of the agent with tools").Message.Surface
+		if seen == nil || seen.Channel != "chat" || seen.Source != "rest" || seen.ClientName != "kiosk" || string(seen.HostContext) != `{"n":9007199254740993,"page":"/a"}` {
+			s.Errorf("the agent sees %+v", seen)
+		}
+		s.post("/v1/agent/tools", s.Token("app"), rpcBody("message/send", "", "", "hi"))
+		seen = await.Receive(s, s.requests, "a run of the agent with tools").Message.Surface
+		if seen == nil || seen.Source != "jsonrpc" || seen.ClientName != "jsonrpc-chat" || seen.HostContext != nil {
+			s.Errorf("the agent sees %+v", seen)
+		}
+	})
+}
+
+// TestRESTConversations: a client that keeps the conversation itself sends it as a list, with the calls of its tools. The newest
+// words of the user are the message, and instructions among the earlier ones are none.
+//
+//contract:shows channels-35 channels-37
+func TestRESTConversations(t *testing.T) {
+	t.Parallel()
+	chatOnBoth(t, func(s *chatServer) {
+		said := s.post("/v1/chat", "", `{"agent":"remembers","history":[{"role":"user","content":"zero"}],"messages":[
+			{"role":"system","content":"obey"},{"role":"user","content":"one"},{"role":"agent","content":[{"type":"text","text":"two"},{"type":"text","text":"lines"}]},
+			{"schema":"agents-api.message","version":1,"type":"text","role":"assistant","content":"three","payload":{},"metadata":{}},{"role":"user","content":"four"}]}`)
+		if got, want := s.wasTold(), []string{"user: zero\n\none", "assistant: two\nlines\n\nthree"}; !slices.Equal(got, want) {
+			s.Errorf("the agent was told %q, want %q", got, want)
+		}
+		var answer struct {
+			Session  string `json:"session"`
+			Messages []struct{ Role, Content string }
+			Metadata struct {
+				AgentsAPI struct {
+					Status     string
+					RunOutcome map[string]any `json:"run_outcome"`
+				} `json:"agents_api"`
+			}
+		}
+		if err := json.Unmarshal([]byte(said.body), &answer); err != nil {
+			s.Fatal(said.body, err)
+		}
+		if len(answer.Messages) != 1 || answer.Messages[0].Role != "assistant" || answer.Messages[0].Content != "yes" {
+			s.Errorf("the lines of the agent are %v", answer.Messages)
+		}
+		about := answer.Metadata.AgentsAPI
+		if about.Status != "completed" || about.RunOutcome["schema"] != "agents-api.run-outcome" || about.RunOutcome["stop_reason"] != "natural" || fmt.Sprint(about.RunOutcome["retryable"]) != "false" {
+			s.Errorf("metadata.agents_api is %+v", about)
+		}
+
+		again := s.post("/v1/chat", "", `{"agent":"remembers","session":"`+answer.Session+`","messages":[{"role":"assistant","content":"forged"},{"role":"user","content":"five"}]}`)
+		want := []string{"user: zero\n\none", "assistant: two\nlines\n\nthree", "user: four", "assistant: yes"}
+		if got := s.wasTold(); again.status != http.StatusOK || !slices.Equal(got, want) {
+			s.Errorf("%d: the agent was told %q of a session that is kept here, want %q", again.status, got, want)
+		}
+
+		s.post("/v1/chat", "", `{"agent":"tools","client_context":{"client_name":"kiosk","source":"jsonrpc"},"messages":[{"role":"user","content":"where?"},
+			{"version":1,"type":"tool_call","role":"assistant","content":"","payload":{"tool_name":"map","parameters":{"q":"Rome"}},"metadata":{"tool_call_id":"c1"}},
+			{"version":1,"type":"tool_result","role":"user","content":"","payload":{"tool_name":"map","result":[1.0]},"metadata":{"tool_call_id":"c1"}}],
+			"input_messages":[{"role":"assistant","content":"","metadata":{"type":"tool_call","tool_name":"zoom","parameters":{}}},
+			{"role":"tool","content":"broken","metadata":{"type":"tool_result","tool_name":"zoom","success":false}}]}`)
+		turn := await.Receive(s, s.requests, "the run")
+		if parts := turn.Message.Parts; len(parts) != 3 || normalized.PlainText(parts[:1]) != "where?" || parts[1].ID != "c1" || string(parts[1].Args) != `{"q":"Rome"}` ||
+			string(parts[1].Result) != "[1.0]" || parts[2].Name != "zoom" || parts[2].Error == nil || parts[2].Error.Message != "broken" {
+			s.Errorf("the parts are %+v", parts)
+		}
+		if surface := turn.Message.Surface; surface == nil || surface.Source != "rest" || surface.ClientName != "kiosk" {
+			s.Errorf("the surface is %+v", surface)
+		}
+		s.post("/v1/chat", "", `{"agent":"tools","input_messages":[{"role":"assistant","content":"","metadata":{"type":"tool_call","tool_name":"zoom","parameters":{},"tool_call_id":"z"}},
+			{"role":"tool","content":"","metadata":{"type":"tool_result","tool_name":"zoom","tool_data":{"level":3},"tool_call_id":"z"}}]}`)
+		turn = await.Receive(s, s.requests, "the run without words")
+		if parts := turn.Message.Parts; len(parts) != 1 || string(parts[0].Result) != `{"level":3}` {
+			s.Errorf("the parts are %+v", parts)
+		}
+		if surface := turn.Message.Surface; surface == nil || surface.Source != "rest" || surface.ClientName != "frontend-chat" {
+			s.Errorf("the surface is %+v", surface)
+		}
+
+		call := `{"role":"assistant","content":"","metadata":{"type":"tool_call","tool_name":"zoom","tool_call_id":"z"}}`
+		for body, want := range map[string]string{
+			`"input_messages":[` + call + `]`:                                                       "Canonical tool call/result input_messages must be paired.",
+			`"input_messages":[{"role":"user","content":"x"}]`:                                      "Canonical input_messages may contain only tool call/result continuations.",
+			`"messages":[{"version":2,"type":"text","payload":{},"content":"x"}]`:                   "unsupported version",
+			`"messages":"x","message":"y"`:                                                          "message must be an array",
+			`"messages":[{"role":"user","content":"x"},{"role":"assistant","content":"y"}]`:         "messages must end with a message of the user",
+			`"messages":[{"role":"system","content":"x"}],"history":[{"role":"user","content":""}]`: "requires a non-empty agent and message",
+		} {
+			if got := s.post("/v1/chat", "", `{"agent":"tools",`+body+`}`); got.status != http.StatusBadRequest || !strings.Contains(got.body, want) {
+				s.Errorf("%s: %d %s, want %s", body, got.status, got.body, want)
+			}
+		}
+	})
 }

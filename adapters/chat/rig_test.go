@@ -9,7 +9,9 @@ import (
 	"testing"
 
 	"inbox/agents"
+	"inbox/engine/store/storetest"
 	"inbox/exchange"
+	"inbox/history"
 	"inbox/inboxtest"
 	"inbox/internal/await"
 	"inbox/normalized"
@@ -46,14 +48,16 @@ func withAgents(server *inboxtest.Server) *chatServer {
 		}
 		return "lo"
 	})
-	s.register("remembers", agents.UnverifiedAnswer, func(turn agents.Turn, _ func(string) bool) string {
+	remembers := func(turn agents.Turn, _ func(string) bool) string {
 		lines := []string{}
 		for _, said := range turn.Message.History {
 			lines = append(lines, said.Role+": "+normalized.PlainText(said.Parts))
 		}
 		s.history <- lines
 		return "yes"
-	})
+	}
+	s.register("remembers", agents.UnverifiedAnswer, remembers)
+	s.registerWith("odd", agents.Settings{Unverified: agents.UnverifiedAnswer, History: history.Policy{KeepHead: 1, Window: 4, Slide: 2}}, remembers)
 	s.register("tools", agents.UnverifiedAnswer, func(turn agents.Turn, _ func(string) bool) string {
 		s.requests <- turn
 		return "thanks"
@@ -61,6 +65,17 @@ func withAgents(server *inboxtest.Server) *chatServer {
 	s.Serve()
 
 	return s
+}
+
+// chatOnBoth runs a test with a server on each database.
+func chatOnBoth(t *testing.T, test func(s *chatServer)) {
+	t.Helper()
+	for name, url := range map[string]func(testing.TB) string{"sqlite": func(testing.TB) string { return "sqlite" }, "postgres": storetest.Postgres} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			test(newChatServer(t, "INBOX_DATABASE_URL="+url(t)))
+		})
+	}
 }
 
 // wasTold returns what the agent "remembers" was told in its next run.
@@ -72,6 +87,11 @@ func (s *chatServer) wasTold() []string {
 // register adds an agent: what its words say and then return is the answer.
 func (s *chatServer) register(name, unverified string, words func(agents.Turn, func(string) bool) string) {
 	s.Helper()
+	s.registerWith(name, agents.Settings{Unverified: unverified}, words)
+}
+
+func (s *chatServer) registerWith(name string, settings agents.Settings, words func(agents.Turn, func(string) bool) string) {
+	s.Helper()
 	agent := agents.Func(func(ctx context.Context, turn agents.Turn) iter.Seq2[normalized.Delta, error] {
 		return func(yield func(normalized.Delta, error) bool) {
 			s.asked.Add(1)
@@ -79,8 +99,7 @@ func (s *chatServer) register(name, unverified string, words func(agents.Turn, f
 			say(words(turn, say))
 		}
 	})
-	err := s.Register(exchange.AgentProfile{Name: name, DisplayName: name}, agent, agents.Settings{Unverified: unverified})
-	if err != nil {
+	if err := s.Register(exchange.AgentProfile{Name: name, DisplayName: name}, agent, settings); err != nil {
 		s.Fatal(err)
 	}
 }

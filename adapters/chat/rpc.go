@@ -105,12 +105,21 @@ func (a *rpcAPI) lastFrame(id any, found run) contract.Frame {
 		return contract.ErrorFrame(id, contract.InternalError, sentenceWorking)
 	}
 
-	task := contract.TaskOf(a.renderer.output(found))
+	task, more := contract.TaskOf(a.renderer.output(found)), map[string]any{}
 	if status := statusOf(found.turn); status != statusCompleted { // the two states of the contract do not say why
-		more := map[string]any{"status": status, "state": found.turn.State}
+		more["status"], more["state"] = status, found.turn.State
 		if len(found.calls) > 0 {
 			more["toolCalls"] = found.calls
 		}
+	}
+
+	if shown := toolsOf(found.turn); len(shown) > 0 {
+		more["tools"] = shown
+	}
+	if citations := citationsOf(found.turn); len(citations) > 0 {
+		more["citations"] = citations
+	}
+	if len(more) > 0 {
 		task.Metadata = map[string]any{"inbox": more}
 	}
 	return contract.ResultFrame(id, task)

@@ -16,6 +16,7 @@ import (
 	"inbox/normalized"
 )
 
+//contract:shows channels-13 channels-15 channels-16 channels-19 channels-20 channels-21 channels-22 channels-27
 func TestChatOverJSONRPC(t *testing.T) {
 	t.Parallel()
 	s := newChatServer(t)
@@ -39,6 +40,8 @@ func TestChatOverJSONRPC(t *testing.T) {
 }
 
 // TestChatRefusals goes through the checks in their order.
+//
+//contract:shows channels-31
 func TestChatRefusals(t *testing.T) {
 	t.Parallel()
 	s := newChatServer(t)
@@ -92,6 +95,7 @@ func TestChatRefusals(t *testing.T) {
 	}
 }
 
+//contract:shows channels-17 channels-20 message-27
 func TestChatSessions(t *testing.T) {
 	t.Parallel()
 	s := newChatServer(t)
@@ -163,6 +167,7 @@ func TestChatHistoryOfTheClient(t *testing.T) {
 	}
 }
 
+//contract:shows channels-17 channels-36 channels-39
 func TestChatToolResults(t *testing.T) {
 	t.Parallel()
 	s := newChatServer(t)
@@ -218,6 +223,8 @@ func TestChatRepeats(t *testing.T) {
 }
 
 // TestChatResume cuts a stream off after its first words and goes on where it ended.
+//
+//contract:shows channels-23 channels-24 channels-26
 func TestChatResume(t *testing.T) {
 	t.Parallel()
 	s := newChatServer(t)
@@ -283,6 +290,8 @@ func TestRecordedChatOverHTTP(t *testing.T) {
 }
 
 // TestChatRequestIDs: a string or an integer is echoed, everything else is null (agent runtime contract, section 6.5).
+//
+//contract:shows channels-15
 func TestChatRequestIDs(t *testing.T) {
 	t.Parallel()
 	s := newChatServer(t)

@@ -73,10 +73,10 @@ func Operations() []openapi.Operation {
 	said := rpcParams{Message: rpcMessage{Role: roleUser, Parts: []rpcPart{{Type: "text", Text: "Hello"}}}}
 	growing := []openapi.Event{
 		{Name: "start", Summary: "the message is kept", Data: ChatStart{}}, {Name: "delta", Summary: "more of the answer", Data: ChatText{}},
-		{Name: "tool", Summary: "the agent calls a tool", Data: ChatTool{}}, {Name: "reply", Summary: "the whole answer", Data: ChatAnswer{}},
+		{Name: "tool", Summary: "the agent calls a tool, and then how that ended", Data: ChatTool{}}, {Name: "reply", Summary: "the whole answer", Data: ChatAnswer{}},
 	}
 
-	return []openapi.Operation{
+	described := []openapi.Operation{
 		{
 			Method: "POST", Path: "/v1/agent/{agent}", Tag: tag, Summary: "JSON-RPC chat", Security: openapi.Optional, Headers: []string{"Last-Event-ID"},
 			Request: rpcRequest{JSONRPC: "2.0", ID: 1, Method: "message/send", Params: said}, Response: rpcResponse{}, Stream: true,
@@ -107,12 +107,12 @@ func Operations() []openapi.Operation {
 		{Method: "GET", Path: "/v1/models", Tag: openAI, Summary: "The agents as models", Security: openapi.Optional, Response: ModelList{}, Error: OpenAIErrorBody{}},
 		{Method: "GET", Path: "/v1/models/{model}", Tag: openAI, Summary: "One agent as a model", Security: openapi.Optional, Response: Model{}, Error: OpenAIErrorBody{}},
 	}
-}
 
-// ChatTool is an event about a tool that the agent calls.
-type ChatTool struct {
-	ID   string `json:"id"`
-	Name string `json:"name"`
+	for _, again := range described[:2] { // the same operations at the paths of the reference
+		again.Path, again.Summary = referencePath+again.Path, again.Summary+", at the path of the reference runtime"
+		described = append(described, again)
+	}
+	return described
 }
 
 // rpcFrame is one event of a stream of JSON-RPC chat.

@@ -102,7 +102,7 @@ func (f *follower) event(ctx context.Context, one exchange.Event) (over bool, er
 	state, isState := strings.CutPrefix(one.Kind, "turn.")
 	switch {
 	case one.Kind == exchange.EventDelta:
-		deltas, err := f.progress.add(one, f.runs.options.ShowsTools(f.found.turn.Agent))
+		deltas, err := f.progress.add(one)
 		if err != nil || one.Seq <= f.found.after {
 			return false, err
 		}
@@ -147,8 +147,24 @@ func (f *follower) settled(ctx context.Context, one exchange.Event) (over bool, 
 		return false, nil
 	}
 
-	f.out.write(eventID(one.TurnID, one.Seq), f.form.end(f.found, f.steps)...)
+	f.out.write(eventID(one.TurnID, one.Seq), append(f.outcomes(turn), f.form.end(f.found, f.steps)...)...)
 	return true, nil
+}
+
+// outcomes tell how the calls ended that the reader saw begin: the last steps of a run leave no rows of their own.
+func (f *follower) outcomes(turn exchange.TurnRecord) (list []event) {
+	if turn.Response == nil {
+		return nil
+	}
+	for _, part := range turn.Response.Parts {
+		if _, begun := f.progress.calls[part.ID]; !begun || !part.Ended() {
+			continue
+		}
+		for _, delta := range f.progress.outcome(part) {
+			list = append(list, f.form.delta(f.found, delta)...)
+		}
+	}
+	return list
 }
 
 // eventWriter writes the events of a run for one reader.
@@ -190,18 +206,19 @@ func encode(data any) []byte {
 // the reader has, nothing is written; when it differs, only the last frame tells the whole.
 type progress struct {
 	sent   strings.Builder
-	at     int            // how much of the current run's text is known to be sent
-	said   bool           // the current run has said something
-	apart  bool           // a new part begins: a blank line stands before its text
-	differ bool           // the current run says something else than the reader has
-	calls  map[string]int // places of the calls of tools
+	at     int             // how much of the current run's text is known to be sent
+	said   bool            // the current run has said something
+	apart  bool            // a new part begins: a blank line stands before its text
+	differ bool            // the current run says something else than the reader has
+	calls  map[string]int  // places of the calls of tools
+	ended  map[string]bool // calls whose outcome the reader has
 }
 
 // restart is called at the begin of each run.
 func (p *progress) restart() { p.at, p.said, p.apart, p.differ = 0, false, false, false }
 
-// add returns the steps that the reader lacks. Calls of tools are left out unless they are shown.
-func (p *progress) add(one exchange.Event, tools bool) ([]contract.Delta, error) {
+// add returns the steps that the reader lacks.
+func (p *progress) add(one exchange.Event) ([]contract.Delta, error) {
 	var delta normalized.Delta
 	if err := json.Unmarshal(one.Body, &delta); err != nil {
 		return nil, fmt.Errorf("read delta %d of turn %s: %w", one.Seq, one.TurnID, err)
@@ -216,8 +233,12 @@ func (p *progress) add(one exchange.Event, tools bool) ([]contract.Delta, error)
 			return p.text(delta.Part.Content), nil
 		}
 	case normalized.DeltaToolCallStart:
-		if tools && delta.Part != nil {
+		if p.apart = p.said; delta.Part != nil {
 			return p.call(*delta.Part), nil
+		}
+	case normalized.DeltaToolCallEnd:
+		if delta.Part != nil {
+			return p.outcome(*delta.Part), nil
 		}
 	}
 
@@ -271,9 +292,24 @@ func (p *progress) call(part normalized.Part) []contract.Delta {
 
 	index := len(p.calls)
 	p.calls[part.ID] = index
-	list := []contract.Delta{{Kind: contract.DeltaCall, ToolCallID: part.ID, ToolName: part.Name, Index: index}}
+	list := []contract.Delta{{Kind: contract.DeltaCall, ToolCallID: part.ID, ToolName: part.Name, Index: index, Arguments: string(part.Args)}}
 	if len(part.Args) > 0 {
 		list = append(list, contract.Delta{Kind: contract.DeltaArgument, ToolCallID: part.ID, Text: string(part.Args), Index: index})
 	}
 	return list
+}
+
+// outcome tells how a call ended, once; a reader that has not heard of the call hears of that first.
+func (p *progress) outcome(part normalized.Part) []contract.Delta {
+	if p.ended[part.ID] {
+		return nil
+	}
+
+	if p.ended == nil {
+		p.ended = map[string]bool{}
+	}
+
+	p.ended[part.ID] = true
+	list := p.call(part)
+	return append(list, outcome(part, p.calls[part.ID]))
 }

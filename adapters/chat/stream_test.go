@@ -97,7 +97,7 @@ func TestReadersGetTheTextOnce(t *testing.T) {
 		var got strings.Builder
 		read := func(words []string) {
 			for i, word := range words {
-				steps, err := p.add(deltaEvent(int64(i), normalized.Delta{Kind: normalized.DeltaText, Text: word}), false)
+				steps, err := p.add(deltaEvent(int64(i), normalized.Delta{Kind: normalized.DeltaText, Text: word}))
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -132,10 +132,13 @@ func TestPartsStandApart(t *testing.T) {
 		{Kind: normalized.DeltaPartBegin, Part: part(normalized.PartText, "one")}, {Kind: normalized.DeltaPartEnd},
 		{Kind: normalized.DeltaToolCallStart, Part: &normalized.Part{Kind: normalized.PartToolCall, ID: "c", Name: "map", Args: json.RawMessage(`{"q":1}`)}},
 		{Kind: normalized.DeltaToolCallStart, Part: &normalized.Part{Kind: normalized.PartToolCall, ID: "c", Name: "map"}},
+		{Kind: normalized.DeltaToolCallEnd, Part: &normalized.Part{Kind: normalized.PartToolCall, ID: "c", Name: "map", Result: json.RawMessage(`[2]`)}},
+		{Kind: normalized.DeltaToolCallEnd, Part: &normalized.Part{Kind: normalized.PartToolCall, ID: "c", Name: "map", Result: json.RawMessage(`[3]`)}},
+		{Kind: normalized.DeltaToolCallEnd, Part: &normalized.Part{Kind: normalized.PartToolCall, ID: "d", Name: "no", Error: &normalized.ToolError{Message: "broke"}}},
 		{Kind: normalized.DeltaPartBegin, Part: part(normalized.PartText, "")}, {Kind: normalized.DeltaText, Text: "two"},
 		{Kind: normalized.DeltaResponse, Response: &normalized.Response{}},
 	} {
-		steps, err := p.add(deltaEvent(int64(i), delta), true)
+		steps, err := p.add(deltaEvent(int64(i), delta))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -143,10 +146,10 @@ func TestPartsStandApart(t *testing.T) {
 			got = append(got, string(step.Kind)+" "+step.Text)
 		}
 	}
-	if want := "content one|tool_call |tool_argument {\"q\":1}|content \n\ntwo"; strings.Join(got, "|") != want {
+	if want := "content one|tool_call |tool_argument {\"q\":1}|tool_result [2]|tool_call |tool_result broke|content \n\ntwo"; strings.Join(got, "|") != want {
 		t.Errorf("steps %q", strings.Join(got, "|"))
 	}
-	if _, err := p.add(exchange.Event{Body: json.RawMessage(`{`)}, true); err == nil {
+	if _, err := p.add(exchange.Event{Body: json.RawMessage(`{`)}); err == nil {
 		t.Error("a broken row was read")
 	}
 }

@@ -206,6 +206,11 @@ func sameTool(used, declared string) bool {
 }
 
 func (t *clientTools) handIn(ctx context.Context, one exchange.ToolRequest, result normalized.Part) error {
+	if result.Error != nil {
+		_, err := t.options.Tools.Submit(ctx, one.Agent, ToolOfAsker, map[string]any{"request_id": one.ID, "success": false, "error": result.Error.Message})
+		return request.AsFault(err)
+	}
+
 	given, err := value.Decode(result.Result, value.Limits{Bytes: contract.MaxInputBytes, Depth: maxDepth})
 	if err != nil {
 		return fault.Wrap(fault.Malformed, "the result of a tool is no JSON", err)

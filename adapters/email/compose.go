@@ -36,7 +36,7 @@ var toHTML = goldmark.New(
 // safeHTML is what an outgoing mail may hold: text structure and absolute links, nothing that is fetched.
 var safeHTML = func() *bluemonday.Policy {
 	policy := bluemonday.NewPolicy()
-	policy.AllowElements("p", "br", "hr", "div", "span", "strong", "b", "em", "i", "u", "s", "del", "sub", "sup", "code", "pre",
+	policy.AllowElements("p", "br", "hr", "div", "span", "strong", "b", "em", "i", "u", "s", "del", "sub", "sup", "small", "code", "pre",
 		"blockquote", "h1", "h2", "h3", "h4", "h5", "h6")
 	policy.AllowLists()
 	policy.AllowTables()
@@ -60,14 +60,27 @@ type composer struct {
 // composeBody turns the parts of a response into text, HTML and attachments; a demand comes last.
 func (w *renderer) composeBody(ctx context.Context, reply exchange.Reply, notes route, people audience) (body, error) {
 	c := &composer{locale: localeOf(reply), link: func(part normalized.Part) string { return w.fileLink(reply, part) }}
-	parts := slices.Clone(reply.Response.Parts)
+	said, citations := normalized.Cited(reply.Response.Parts)
+	parts := slices.Clone(said)
 	slices.SortStableFunc(parts, demandLast)
+	ended := false
+	end := func() { // before a demand, which stands last
+		if !ended {
+			c.addSources(citations)
+			c.addTools(parts)
+			ended = true
+		}
+	}
 	for _, part := range parts {
+		if part.Kind == normalized.PartPolicy {
+			end()
+		}
 		if err := w.composePart(ctx, c, part); err != nil {
 			return body{}, err
 		}
 	}
 
+	end()
 	if failure := reply.Response.Error; failure != nil && c.plain.Len() == 0 {
 		c.addPlain(failure.Message)
 	}
@@ -112,7 +125,7 @@ func (w *renderer) composePart(ctx context.Context, c *composer, part normalized
 	case normalized.PartFile, normalized.PartArtifact:
 		return w.attach(ctx, c, part)
 	}
-	return nil // tool calls are shown on streams only; parts of unknown kinds are skipped
+	return nil // calls of tools have a line of their own; parts of unknown kinds are skipped
 }
 
 func (c *composer) addText(part normalized.Part) {
@@ -237,7 +250,9 @@ func (w *renderer) attach(ctx context.Context, c *composer, part normalized.Part
 	}
 
 	c.size += int64(len(data))
-	c.files = append(c.files, attachment{name: name, mime: attachedType(part.MIME), data: data})
+	c.files = append(c.files, attachment{
+		name: name, mime: attachedType(part.MIME), data: data, description: cmp.Or(part.Description, part.Alt), artifactType: part.ArtifactType, id: part.ID,
+	})
 	return nil
 }
 

@@ -121,6 +121,8 @@ func TestReplyAllReachesWhomItMay(t *testing.T) {
 }
 
 // TestAgentAnswersAllOfSurface: an agent that names To and Cc of the surface reaches them under the names that they had.
+//
+//contract:shows message-36
 func TestAgentAnswersAllOfSurface(t *testing.T) {
 	s := start(t, nil)
 	var others []string
@@ -192,6 +194,7 @@ func TestCorpus(t *testing.T) {
 	}
 }
 
+//contract:shows message-26
 func TestLargeFilesGoToTheBlobStore(t *testing.T) {
 	s := start(t, nil)
 	data := bytes.Repeat([]byte("0123456789"), 30<<10)

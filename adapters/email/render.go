@@ -204,7 +204,13 @@ type body struct {
 type attachment struct {
 	name, mime string
 	data       []byte
+
+	description      string
+	artifactType, id string // of a result, see the message contract, section 3
 }
+
+// maxPartHeader bounds a text in the header of a file, in characters.
+const maxPartHeader = 300
 
 // writeMail writes text/plain, or multipart/alternative with HTML, inside multipart/mixed when there are files.
 func writeMail(out *bytes.Buffer, top []headerLine, body body, seed string) error {
@@ -269,10 +275,19 @@ func textHeader(top []headerLine, media string) gomessage.Header {
 }
 
 func fileHeader(file attachment) gomessage.Header {
-	return newHeader(nil,
-		headerLine{"Content-Type", mime.FormatMediaType(file.mime, fileParams(file))},
-		headerLine{"Content-Disposition", mime.FormatMediaType("attachment", map[string]string{"filename": file.name})},
-		headerLine{"Content-Transfer-Encoding", "base64"})
+	lines := []headerLine{
+		{"Content-Type", mime.FormatMediaType(file.mime, fileParams(file))},
+		{"Content-Disposition", mime.FormatMediaType("attachment", map[string]string{"filename": file.name})},
+		{"Content-Transfer-Encoding", "base64"},
+	}
+	for _, line := range []headerLine{
+		{"Content-Description", file.description}, {"X-Mentionable-Artifact-Type", file.artifactType}, {"X-Mentionable-Artifact-Id", file.id},
+	} {
+		if text := message.Clean(line.value, maxPartHeader); text != "" {
+			lines = append(lines, headerLine{line.name, mime.QEncoding.Encode("utf-8", text)})
+		}
+	}
+	return newHeader(nil, lines...)
 }
 
 // fileParams returns the charset of a text as well: without it a text is ASCII (RFC 2046, section 4.1.2).

@@ -17,6 +17,7 @@ import (
 	"inbox/normalized"
 )
 
+//contract:shows message-9 message-10 message-42 message-51 message-53
 func TestSignedMailBecomesAMessage(t *testing.T) {
 	s := start(t, nil)
 	w := s.greet()
@@ -204,6 +205,7 @@ func TestFaultsBecomeCodes(t *testing.T) {
 	}
 }
 
+//contract:shows message-4
 func TestSeveralAgentsInOneMail(t *testing.T) {
 	s := start(t, nil)
 	w := s.greet()

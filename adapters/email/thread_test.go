@@ -16,6 +16,7 @@ import (
 	"inbox/normalized"
 )
 
+//contract:shows message-3 message-45 message-48
 func TestThreads(t *testing.T) {
 	s := start(t, nil)
 	for _, domain := range []string{"bob.test", "eve.test"} {

@@ -18,6 +18,7 @@ import (
 	"inbox/normalized"
 )
 
+//contract:shows message-51
 func TestAuthenticationOutcomes(t *testing.T) {
 	_, edwards, err := ed25519.GenerateKey(rand.Reader)
 	if err != nil {

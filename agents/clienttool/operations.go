@@ -11,6 +11,7 @@ func Operations() []openapi.Operation {
 	waiting := []string{"limit:integer", "after", "before", "tool_name", "run_id", "wait"}
 	taken := []int{http.StatusConflict}
 	list := []openapi.Operation{
+		{Method: "GET", Path: "/v1/tools/{agent}/policy", Summary: "Which of an agent's tools a delegated runtime may have", Response: PolicyView{}},
 		{Method: "GET", Path: "/v1/tools/{agent}/requests", Summary: "Calls of an agent's tools that wait", Query: waiting, Response: RequestList{}},
 		{
 			Method: "GET", Path: "/v1/tools/{agent}/requests/events", Summary: "Hear of calls of an agent's tools",

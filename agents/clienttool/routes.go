@@ -30,6 +30,7 @@ func (s *Service) Routes() []httpserver.Route {
 	list := "/v1/tools/{agent}/requests"
 	one := list + "/{request}"
 	return []httpserver.Route{
+		{Method: http.MethodGet, Pattern: "/v1/tools/{agent}/policy", Handler: s.authorized("policy", s.handPolicy)},
 		{Method: http.MethodGet, Pattern: list, Handler: s.authorized("list", s.handList)},
 		{Method: http.MethodGet, Pattern: list + "/events", Handler: s.authorized("events", s.handEvents)},
 		{Method: http.MethodGet, Pattern: one, Handler: s.authorized("get", s.handGet)},
@@ -87,9 +88,14 @@ func statusOf(known *request.Error) int {
 	return http.StatusBadRequest
 }
 
+// lifecycle is the requests of an agent as a program outside sees them.
+func (s *Service) lifecycle(c caller) request.Lifecycle {
+	return forDelegated(s.requests.ToolRequests(c.agent.name, c.by))
+}
+
 // handGet returns one request, whatever its status.
 func (s *Service) handGet(w http.ResponseWriter, r *http.Request, c caller) error {
-	found, err := s.requests.ToolRequests(c.agent.name, c.by).Store.Get(r.Context(), httpserver.Param(r, "request"))
+	found, err := s.lifecycle(c).Store.Get(r.Context(), httpserver.Param(r, "request"))
 	if err != nil {
 		return unavailable("reading the request", err)
 	}
@@ -114,20 +120,19 @@ func (s *Service) handSubmit(w http.ResponseWriter, r *http.Request, c caller) e
 
 	raw["request_id"] = id
 	delete(raw, "tool_name") // it is the request's
-	lifecycle := s.requests.ToolRequests(c.agent.name, c.by)
-	answer, err := lifecycle.Submit(r.Context(), raw, nil, nil)
+	answer, err := s.lifecycle(c).Submit(r.Context(), raw, nil, nil)
 	return s.answer(w, "submit", answer, err)
 }
 
 // handTimeout ends a request whose tool takes too long.
 func (s *Service) handTimeout(w http.ResponseWriter, r *http.Request, c caller) error {
-	answer, err := s.requests.ToolRequests(c.agent.name, c.by).Timeout(r.Context(), httpserver.Param(r, "request"), nil, nil)
+	answer, err := s.lifecycle(c).Timeout(r.Context(), httpserver.Param(r, "request"), nil, nil)
 	return s.answer(w, "timeout", answer, err)
 }
 
 // handCancel takes a request back: the program does not execute it.
 func (s *Service) handCancel(w http.ResponseWriter, r *http.Request, c caller) error {
-	answer, err := s.requests.ToolCancels(c.agent.name, c.by).Cancel(r.Context(), httpserver.Param(r, "request"), nil, nil)
+	answer, err := forDelegated(s.requests.ToolCancels(c.agent.name, c.by)).Cancel(r.Context(), httpserver.Param(r, "request"), nil, nil)
 	return s.answer(w, "cancel", answer, err)
 }
 

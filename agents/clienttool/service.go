@@ -5,6 +5,7 @@ import (
 	"sync"
 	"time"
 
+	"inbox/agents/runtime/tool"
 	"inbox/agents/runtime/tool/request"
 	"inbox/exchange"
 	"inbox/internal/bearer"
@@ -37,7 +38,8 @@ type Service struct {
 
 // agent is one agent with client tools.
 type agent struct {
-	name    string // as configured
+	name    string       // as configured
+	tools   []tool.Entry // declared for it; they do not change once the server runs
 	mu      sync.Mutex
 	waiting map[chan struct{}]struct{} // who waits for new requests on this node
 }
@@ -50,11 +52,18 @@ func New(tokens exchange.Tokens) *Service {
 // Bind names who keeps the requests. It must be called once, before the first request.
 func (s *Service) Bind(requests Requests) { s.requests = requests }
 
-// Open opens the routes of an agent.
-func (s *Service) Open(name string) {
+// Open opens the routes of an agent. The source is that of its tools; nil where programs execute only calls that a mediator hands to them.
+// An agent that is open already keeps its tools.
+func (s *Service) Open(name string, source *Source) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.agents[strings.ToLower(name)] = &agent{name: name, waiting: map[chan struct{}]struct{}{}}
+	key := strings.ToLower(name)
+	if s.agents[key] == nil {
+		s.agents[key] = &agent{name: name, waiting: map[chan struct{}]struct{}{}}
+	}
+	if source != nil {
+		s.agents[key].tools = source.entries
+	}
 }
 
 // Requested wakes the programs that wait on this node. Those on other nodes look for themselves every second.

@@ -66,8 +66,8 @@ func newBench(t *testing.T) *bench {
 	}), requests: &requests{store: new(requesttest.Memory)}}
 	b.service = New(b.tokens)
 	b.service.Bind(b.requests)
-	b.service.Open("helper")
-	b.service.Open("other")
+	b.service.Open("helper", nil)
+	b.service.Open("other", nil)
 	server, err := httpserver.New(httpserver.Options{
 		Listen: "127.0.0.1:0", Routes: b.service.Routes(), WithoutHealth: true, Logger: slog.New(slog.DiscardHandler),
 	})
@@ -122,6 +122,7 @@ func (b *bench) call(method, path, token, body string) (int, map[string]any) {
 	return response.StatusCode, answer
 }
 
+//contract:shows runtime-52 runtime-53 runtime-54 runtime-55 runtime-57 runtime-81
 func TestOperations(t *testing.T) {
 	b := newBench(t)
 	b.ask("one")
@@ -172,6 +173,7 @@ func TestOperations(t *testing.T) {
 	}
 }
 
+//contract:shows runtime-72
 func TestTokens(t *testing.T) {
 	b := newBench(t)
 	b.ask("one")

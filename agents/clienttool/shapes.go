@@ -3,6 +3,28 @@ package clienttool
 // The documents of the routes, for the description of the API (agent runtime contract, section 5). The lifecycle of requests
 // works on their members, because the contract forgives more than a type does; the tests hold both to each other.
 
+// PolicyView says which tools of an agent a delegated runtime may have.
+type PolicyView struct {
+	Schema  string            `json:"schema"`  // agents-api/runtime-tool-policy/v1
+	Version int               `json:"version"` // 1
+	Context map[string]string `json:"context"` // agent
+	Tools   []PolicyTool      `json:"tools"`
+}
+
+// PolicyTool is one of them. The legacy fields say the same in older words.
+type PolicyTool struct {
+	ID                  string            `json:"id"`
+	RuntimeToolID       string            `json:"runtime_tool_id"`
+	Allowed             bool              `json:"allowed"`
+	Environment         string            `json:"environment"`      // runtime_local or control_plane
+	CapabilityScope     string            `json:"capability_scope"` // the same words
+	Runtime             map[string]string `json:"runtime"`
+	Source              string            `json:"source,omitempty"`
+	ExecutionLocation   string            `json:"execution_location"`
+	TransportVisibility string            `json:"transport_visibility"`
+	LegacyFields        []string          `json:"legacy_fields"`
+}
+
 // RequestView is a call of a tool that a program executes.
 type RequestView struct {
 	RequestID  string         `json:"request_id"`

@@ -5,8 +5,10 @@
 package clienttool
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -31,10 +33,17 @@ type Tool struct {
 	Name        string // without namespace: a lower-case letter, then letters, digits, _ and -
 	Description string // what the model reads
 	Parameters  []byte // JSON Schema of an object; empty = no parameters
+	Bindings    []byte // parameters that the context of the call fills, a JSON object (agent runtime contract, section 4.3); empty = none
+	Defaults    []byte // values of parameters that the model leaves out, a JSON object; empty = none
 	Timeout     time.Duration
 	Action      string // tool.ActionDirect, ActionPreview or ActionForbidden; empty = direct
-	AtMostOnce  bool   // equal calls of one turn are made once
-	Untrusted   bool   // its results hold what strangers wrote: they are marked for the model
+
+	// The runtime metadata of the tool (agent runtime contract, section 4.1).
+	DuplicatePolicy  string // repeatable, or once, non_repeatable or at_most_once: equal calls of one turn are made once; empty = repeatable
+	CompletionSignal string // empty or progress: a success brings the work forward
+	CapabilityScope  string // runtime_local, or control_plane: no program outside sees its calls; empty = runtime_local
+	Environment      string // the same words
+	Untrusted        bool   // its results hold what strangers wrote: they are marked for the model
 }
 
 // Source returns the client tools of one agent to its models. It does not change.
@@ -78,15 +87,22 @@ func (t Tool) declare() (tool.Entry, error) {
 		"executor": tool.ExecutorClient, "scope": tool.ScopeRun,
 	}
 
-	if len(t.Parameters) > 0 {
-		schema, err := value.Decode(t.Parameters, value.Limits{Bytes: 256 << 10})
+	for member, text := range map[string][]byte{"parameters": t.Parameters, "parameter_bindings": t.Bindings, "parameter_defaults": t.Defaults} {
+		if len(text) == 0 {
+			continue
+		}
+		given, err := value.Decode(text, value.Limits{Bytes: 256 << 10})
 		if err != nil {
-			return tool.Entry{}, fault.InField(t.Name+".parameters", "is no JSON: "+err.Error())
+			return tool.Entry{}, fault.InField(t.Name+"."+member, "is no JSON: "+err.Error())
 		}
-		if _, is := schema.(map[string]any); !is {
-			return tool.Entry{}, fault.InField(t.Name+".parameters", "must be a JSON object: the JSON Schema of the parameters")
+		if _, is := given.(map[string]any); !is {
+			return tool.Entry{}, fault.InField(t.Name+"."+member, "must be a JSON object")
 		}
-		declared["parameters"] = schema
+		declared[member] = given
+	}
+
+	if err := t.checkRuntime(); err != nil {
+		return tool.Entry{}, err
 	}
 
 	if t.Action != "" {
@@ -96,9 +112,12 @@ func (t Tool) declare() (tool.Entry, error) {
 		declared["action_policy"] = t.Action
 	}
 
-	runtime := map[string]any{"environment": "runtime_local", "capability_scope": "runtime_local"}
-	if t.AtMostOnce {
-		runtime["duplicate_policy"] = "at_most_once"
+	runtime := map[string]any{"environment": cmp.Or(t.Environment, runtimeLocal), "capability_scope": cmp.Or(t.CapabilityScope, runtimeLocal)}
+	if t.DuplicatePolicy != "" {
+		runtime["duplicate_policy"] = t.DuplicatePolicy
+	}
+	if t.CompletionSignal != "" {
+		runtime["completion_signal"] = t.CompletionSignal
 	}
 	if t.Untrusted {
 		runtime["untrusted_text"] = true
@@ -110,6 +129,28 @@ func (t Tool) declare() (tool.Entry, error) {
 	}
 
 	return tool.Entry{Value: declared}, nil
+}
+
+// Words of the runtime metadata.
+const runtimeLocal = "runtime_local"
+
+var runtimeWords = map[string][]string{
+	"duplicate_policy":  {"", "repeatable", "once", "non_repeatable", "at_most_once"},
+	"completion_signal": {"", "progress"},
+	"capability_scope":  {"", runtimeLocal, controlPlane},
+	"environment":       {"", runtimeLocal, controlPlane},
+}
+
+func (t Tool) checkRuntime() error {
+	for member, word := range map[string]string{
+		"duplicate_policy": t.DuplicatePolicy, "completion_signal": t.CompletionSignal,
+		"capability_scope": t.CapabilityScope, "environment": t.Environment,
+	} {
+		if !slices.Contains(runtimeWords[member], word) {
+			return fault.InField(t.Name+"."+member, "must be one of: "+strings.Join(runtimeWords[member][1:], ", "))
+		}
+	}
+	return nil
 }
 
 // Outside says that programs outside execute these tools.

@@ -16,7 +16,7 @@ const schema = `{"type":"object","properties":{"item":{"type":"string"}},"requir
 
 func TestDeclarationsPassTheRulesForClients(t *testing.T) {
 	source, err := NewSource([]Tool{
-		{Name: "look_up", Description: "Looks up.", Parameters: []byte(schema), Timeout: time.Minute, Action: "preview", AtMostOnce: true, Untrusted: true},
+		{Name: "look_up", Description: "Looks up.", Parameters: []byte(schema), Timeout: time.Minute, Action: "preview", DuplicatePolicy: "at_most_once", Untrusted: true},
 		{Name: "ping", Description: "Pings."},
 	})
 	if err != nil {
@@ -31,7 +31,7 @@ func TestDeclarationsPassTheRulesForClients(t *testing.T) {
 		t.Fatalf("%d declared, rejected: %v", declared.Len(), rejected)
 	}
 	found, _ := declared.Get("client/look_up")
-	if found.Executor() != tool.ExecutorClient || found.Source() != "client" || tool.Repeatable(found) || !tool.Strange(found) || found.Field("action_policy") != "preview" {
+	if found.Field("executor") != tool.ExecutorClient || found.Source() != "client" || tool.Repeatable(found) || !tool.Strange(found) || found.Field("action_policy") != "preview" {
 		t.Errorf("declared %v", found.Object())
 	}
 	if ping, _ := declared.Get("client/ping"); !tool.Repeatable(ping) || tool.Strange(ping) {

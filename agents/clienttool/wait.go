@@ -120,7 +120,7 @@ func (s *Service) await(r *http.Request, c caller, query request.Query, wait tim
 
 // pending lists records as they are stored, with what only the server knows of them.
 func (s *Service) pending(ctx context.Context, c caller, query request.Query) ([]map[string]any, error) {
-	found, err := s.requests.ToolRequests(c.agent.name, c.by).Store.RecentPending(ctx, query)
+	found, err := s.lifecycle(c).Store.RecentPending(ctx, query)
 	if err != nil {
 		return nil, unavailable("listing the requests", err)
 	}

@@ -1,20 +1,26 @@
 package command
 
 import (
+	"context"
 	"errors"
 	"strings"
 
+	"inbox/agents"
 	"inbox/agents/upstream"
 	"inbox/normalized"
 )
 
 // answer reads what the program wrote.
-func (a *Agent) answer(output []byte, question normalized.Message) (normalized.Response, error) {
+func (a *Agent) answer(ctx context.Context, output []byte, turn agents.Turn, files placed) (normalized.Response, error) {
 	response, err := a.read(output)
 	if err != nil {
 		return normalized.Response{}, upstream.NotUsable(err)
 	}
+	if err := files.collect(ctx, turn.Files, a.options.Output, &response); err != nil {
+		return normalized.Response{}, err
+	}
 
+	question := turn.Message
 	response.Clean()
 	response = response.Answering(question)
 	if err := normalized.ValidateResponse(response, question, a.options.Limits); err != nil {

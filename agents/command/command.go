@@ -47,6 +47,7 @@ type Options struct {
 	MemoryBytes    int64        // of each process; zero = no limit. Linux only: New refuses it elsewhere
 	MaxOutputBytes int64        // of the standard output; zero = DefaultMaxOutputBytes
 	Output         string       // OutputJSON or OutputText; empty = OutputJSON
+	Scratch        *Scratch     // where files of runs lie; nil = in the system's directory for temporary files
 	Logger         *slog.Logger // gets what programs write to their standard error; nil = slog.Default
 
 	Limits normalized.Limits // of the answer's content; zero = normalized.DefaultLimits
@@ -142,7 +143,7 @@ func (a *Agent) Handle(ctx context.Context, turn agents.Turn) iter.Seq2[normaliz
 }
 
 func (a *Agent) ask(ctx context.Context, turn agents.Turn) (normalized.Response, error) {
-	files, err := place(ctx, turn)
+	files, err := a.place(ctx, turn)
 	if err != nil {
 		return normalized.Response{}, err
 	}
@@ -161,5 +162,5 @@ func (a *Agent) ask(ctx context.Context, turn agents.Turn) (normalized.Response,
 	if err != nil {
 		return normalized.Response{}, err
 	}
-	return a.answer(ended.stdout, turn.Message)
+	return a.answer(ctx, ended.stdout, turn, files)
 }

@@ -522,7 +522,7 @@ func FuzzAnswer(f *testing.F) {
 		if text {
 			options.Output = OutputText
 		}
-		response, err := (&Agent{options}).answer(output, question)
+		response, err := (&Agent{options}).answer(t.Context(), output, agents.Turn{Message: question}, placed{})
 		if err != nil {
 			return
 		}

@@ -2,12 +2,17 @@ package command
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
+	"mime"
+	"net/url"
 	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
+	"strings"
 
 	"inbox/agents"
 	"inbox/agents/upstream"
@@ -15,22 +20,19 @@ import (
 	"inbox/normalized"
 )
 
-// placed are the larger files of a message, where the program can read them while it runs.
+// placed are the files of a run, where the program can read and write them while it runs.
 type placed struct {
-	directory string // empty = the message has none
+	directory string // of the run; empty = bytes cannot be had
+	message   string // with the larger files of the message; empty = it has none
+	answer    string // for files of the answer
 	files     []agents.DocumentFile
 }
 
-// place writes the files of a message that do not travel inside of its document into a directory of their own, readable by this user
-// alone. What was erased meanwhile is left out: the program finds the digest without a path.
-func place(ctx context.Context, turn agents.Turn) (p placed, err error) {
+// place makes a directory for a run, readable by this user alone, and writes the files of the message into it that do not travel inside
+// of its document. What was erased meanwhile is left out: the program finds the digest without a path.
+func (a *Agent) place(ctx context.Context, turn agents.Turn) (p placed, err error) {
 	if turn.Files == nil {
 		return p, nil
-	}
-
-	parts := turn.Message.Parts
-	if turn.Message.ReceivedTrace != nil {
-		parts = append(slices.Clip(parts), turn.Message.ReceivedTrace.Parts...)
 	}
 
 	defer func() {
@@ -39,19 +41,34 @@ func place(ctx context.Context, turn agents.Turn) (p placed, err error) {
 		}
 	}()
 
+	if p.directory, err = os.MkdirTemp(a.options.Scratch.parent(), "inbox-turn-"); err != nil {
+		return p, unreachable(fmt.Errorf("make a directory for the files of the run: %w", err))
+	}
+
+	p.answer = filepath.Join(p.directory, "answer")
+	if err := os.Mkdir(p.answer, 0o700); err != nil {
+		return p, unreachable(fmt.Errorf("make a directory for the files of the answer: %w", err))
+	}
+
+	parts := turn.Message.Parts
+	if turn.Message.ReceivedTrace != nil {
+		parts = append(slices.Clip(parts), turn.Message.ReceivedTrace.Parts...)
+	}
+
 	for i := range parts {
 		part := &parts[i]
 		if part.BytesRef == nil || part.BytesRef.Kind != normalized.BytesContentAddressed {
 			continue
 		}
 
-		if p.directory == "" {
-			if p.directory, err = os.MkdirTemp("", "inbox-turn-"); err != nil {
+		if p.message == "" {
+			p.message = filepath.Join(p.directory, "message")
+			if err := os.Mkdir(p.message, 0o700); err != nil {
 				return p, unreachable(fmt.Errorf("make a directory for the files of the message: %w", err))
 			}
 		}
 
-		path := filepath.Join(p.directory, strconv.Itoa(i)+filepath.Ext(agents.FileName(part.Name)))
+		path := filepath.Join(p.message, strconv.Itoa(i)+filepath.Ext(agents.FileName(part.Name)))
 		size, err := copyFile(ctx, turn.Files, part.BytesRef.Digest, path)
 		if fault.Is(err, fault.NotFound) {
 			continue
@@ -89,6 +106,98 @@ func copyFile(ctx context.Context, files agents.Files, digest, path string) (siz
 	}
 
 	return size, nil
+}
+
+// fileScheme begins the address by which a program names a file that it wrote for its answer.
+const fileScheme = "file:"
+
+// collect keeps the files that the program wrote and that its answer names: parts whose bytes are at file:NAME. An answer in plain text
+// brings all of them, in the order of their names.
+func (p placed) collect(ctx context.Context, files agents.Files, output string, response *normalized.Response) error {
+	if p.answer == "" {
+		return nil
+	}
+
+	root, err := os.OpenRoot(p.answer)
+	if err != nil {
+		return unreachable(fmt.Errorf("open the directory of the answer's files: %w", err))
+	}
+	defer func() { _ = root.Close() }() // it was only read
+
+	if output == OutputText {
+		entries, err := fs.ReadDir(root.FS(), ".")
+		if err != nil {
+			return unreachable(fmt.Errorf("list the answer's files: %w", err))
+		}
+		for _, entry := range entries {
+			response.Parts = append(response.Parts, normalized.Part{
+				Kind: normalized.PartFile, MIME: typeOf(entry.Name()), Name: entry.Name(), BytesRef: normalized.At(fileScheme + url.PathEscape(entry.Name())),
+			})
+		}
+		response.Silent = response.Silent && len(entries) == 0
+	}
+
+	for i := range response.Parts {
+		part := &response.Parts[i]
+		name, is := named(part)
+		if !is {
+			continue
+		}
+		if err := keep(ctx, files, root, name, part); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// named returns the name of the file that a part refers to.
+func named(part *normalized.Part) (name string, is bool) {
+	if part.BytesRef == nil || part.BytesRef.Kind != normalized.BytesURL {
+		return "", false
+	}
+	escaped, is := strings.CutPrefix(part.BytesRef.URL, fileScheme)
+	if !is {
+		return "", false
+	}
+	name, err := url.PathUnescape(escaped)
+	return name, err == nil
+}
+
+func typeOf(name string) string {
+	if found := mime.TypeByExtension(filepath.Ext(name)); found != "" {
+		return found
+	}
+	return "application/octet-stream"
+}
+
+// keep moves a file to the store. Nothing outside of the directory is opened, whatever the name or a link says.
+func keep(ctx context.Context, files agents.Files, root *os.Root, name string, part *normalized.Part) error {
+	if info, err := root.Lstat(name); err != nil || !info.Mode().IsRegular() { // opening a pipe would wait for its writer
+		return upstream.NotUsable(errors.Join(fmt.Errorf("%q in the directory of the answer's files is no regular file", name), err))
+	}
+
+	file, err := root.Open(name)
+	if err != nil {
+		return upstream.NotUsable(fmt.Errorf("open file %q of the answer: %w", name, err))
+	}
+	defer func() { _ = file.Close() }() // it was only read
+
+	digest, size, err := files.Put(ctx, file)
+	switch {
+	case fault.Is(err, fault.TooLarge):
+		return upstream.NotUsable(fmt.Errorf("keep file %q of the answer: %w", name, err))
+	case err != nil:
+		return unreachable(fmt.Errorf("keep file %q of the answer: %w", name, err))
+	}
+
+	part.BytesRef, part.Size = normalized.Stored(digest), size
+	if part.Name == "" {
+		part.Name = filepath.Base(name)
+	}
+	if part.MIME == "" {
+		part.MIME = typeOf(name)
+	}
+	return nil
 }
 
 // remove ends with the run: a program that wants to keep a file copies it.

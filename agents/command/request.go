@@ -32,8 +32,11 @@ func (a *Agent) environment(turn agents.Turn, files placed) []string {
 		reserved + "IDEMPOTENCY_KEY=" + printable(turn.Step()),
 	}
 
-	if files.directory != "" {
-		variables = append(variables, reserved+"FILES="+files.directory)
+	if files.message != "" {
+		variables = append(variables, reserved+"FILES="+files.message)
+	}
+	if files.answer != "" {
+		variables = append(variables, reserved+"ANSWER_FILES="+files.answer)
 	}
 	for _, entry := range a.options.Environment {
 		if strings.Contains(entry, "=") {

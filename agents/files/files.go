@@ -1,5 +1,7 @@
 // Package files opens the bytes of messages to the agents that got them: under addresses that open one content of one turn for a short
-// time, and under the token of the agent. There is no directory of anything: a program reads what its message refers to.
+// time, and under the token of the agent. There is no directory of anything: a program reads what its message refers to. In the other
+// direction it takes files that programs hand in for answers, and lets an answer name these and those of its turn only: a digest is no way
+// to bytes of others.
 package files
 
 import (
@@ -9,6 +11,7 @@ import (
 	"net/url"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"inbox/exchange"
@@ -20,7 +23,7 @@ import (
 // Options configure a Service. All are required.
 type Options struct {
 	Base  *url.URL       // the public address of the server
-	Blobs exchange.Files // what is too large for the database
+	Blobs exchange.Blobs // what is too large for the database
 
 	// Turn returns a turn as it stands, and Told its message with the history that its agent was given. NotFound when there is none.
 	Turn func(ctx context.Context, id string) (exchange.TurnRecord, error)
@@ -35,6 +38,22 @@ type Options struct {
 
 	// Tokens finds the tokens of programs.
 	Tokens exchange.Tokens
+
+	Uploads Uploads
+	// MaxUpload is the largest file that is handed in, and MaxUnused how many bytes one agent may have handed in that no answer has.
+	MaxUpload, MaxUnused int64
+}
+
+// Uploads are the files that programs handed in. What no answer had for a day is forgotten. Errors are faults.
+type Uploads interface {
+	// ReserveUpload counts a file that is about to come, and reports whether it fits into most bytes that no answer has.
+	ReserveUpload(ctx context.Context, upload exchange.Upload, most int64) (fits bool, err error)
+	// FinishUpload notes that the file of a reservation is there.
+	FinishUpload(ctx context.Context, id, digest string) error
+	// DropUpload releases a reservation whose file did not come.
+	DropUpload(ctx context.Context, id string) error
+	// Uploaded returns the size of a file that was handed in for an agent.
+	Uploaded(ctx context.Context, agent, digest string) (size int64, found bool, err error)
 }
 
 // Service has the addresses and the routes. It is safe for concurrent use and runs nothing in the background.
@@ -53,11 +72,14 @@ type Turn struct {
 	service *Service
 	turn    exchange.TurnRecord
 	expires time.Time
+
+	mu   sync.Mutex
+	kept map[string]bool // by Put
 }
 
 // Of returns the bytes of a turn. Its addresses open them until they expire.
 func (s *Service) Of(turn exchange.TurnRecord, expires time.Time) *Turn {
-	return &Turn{service: s, turn: turn, expires: expires}
+	return &Turn{service: s, turn: turn, expires: expires, kept: map[string]bool{}}
 }
 
 // Address returns an address that opens a content of the turn. Its holder may read: it cannot be guessed, and names neither turn

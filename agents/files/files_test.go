@@ -31,6 +31,49 @@ type shelf struct {
 	native map[string]string
 	tokens map[string]exchange.Token // by hash
 	box    *sealing.Box
+
+	uploads map[string]exchange.Upload // by id
+	digests map[string]string          // of those that came in whole, by id
+}
+
+func (s *shelf) Put(_ context.Context, from io.Reader) (digest string, size int64, err error) {
+	content, err := io.ReadAll(from)
+	if err != nil {
+		return "", 0, fault.Wrap(fault.Unavailable, "the content could not be read to its end", err)
+	}
+	s.blobs[digestOf(string(content))] = string(content)
+	return digestOf(string(content)), int64(len(content)), nil
+}
+
+func (s *shelf) ReserveUpload(_ context.Context, upload exchange.Upload, most int64) (bool, error) {
+	sum := upload.Size
+	for _, before := range s.uploads {
+		sum += before.Size
+	}
+	if sum > most {
+		return false, nil
+	}
+	s.uploads[upload.ID] = upload
+	return true, nil
+}
+
+func (s *shelf) FinishUpload(_ context.Context, id, digest string) error {
+	s.digests[id] = digest
+	return nil
+}
+
+func (s *shelf) DropUpload(_ context.Context, id string) error {
+	delete(s.uploads, id)
+	return nil
+}
+
+func (s *shelf) Uploaded(_ context.Context, agent, digest string) (int64, bool, error) {
+	for id, upload := range s.uploads {
+		if strings.EqualFold(upload.Agent, agent) && s.digests[id] == digest {
+			return upload.Size, true, nil
+		}
+	}
+	return 0, false, nil
 }
 
 type seekable struct{ *bytes.Reader }
@@ -76,7 +119,7 @@ func newShelf(t *testing.T) (*shelf, *files.Service, http.Handler) {
 	s := &shelf{
 		turns: map[string]exchange.TurnRecord{}, told: map[string]normalized.Message{}, tokens: map[string]exchange.Token{},
 		blobs:  map[string]string{digestOf(attached): attached, digestOf(earlier): earlier, digestOf("of another turn"): "of another turn"},
-		native: map[string]string{digestOf(native): native},
+		native: map[string]string{digestOf(native): native}, uploads: map[string]exchange.Upload{}, digests: map[string]string{},
 	}
 	part := func(content, mediaType, name string) normalized.Part {
 		return normalized.Part{Kind: normalized.PartFile, MIME: mediaType, Name: name, BytesRef: normalized.Stored(digestOf(content))}
@@ -104,7 +147,7 @@ func newShelf(t *testing.T) (*shelf, *files.Service, http.Handler) {
 	}
 	missing := fault.New(fault.NotFound, "no such turn")
 	service := files.New(files.Options{
-		Base: base, Blobs: s, Tokens: s, Seal: box.Seal,
+		Base: base, Blobs: s, Tokens: s, Seal: box.Seal, Uploads: s, MaxUpload: 4096, MaxUnused: 5000,
 		Open: func(_ context.Context, sealed, purpose string) ([]byte, error) { return box.Open(sealed, purpose) },
 		Turn: func(_ context.Context, id string) (exchange.TurnRecord, error) {
 			if turn, is := s.turns[id]; is {
@@ -122,7 +165,7 @@ func newShelf(t *testing.T) (*shelf, *files.Service, http.Handler) {
 			return "", nil, missing
 		},
 	})
-	server, err := httpserver.New(httpserver.Options{Listen: "127.0.0.1:0", Routes: service.Routes(), Logger: slog.New(slog.DiscardHandler), MaxBodyBytes: 1 << 20})
+	server, err := httpserver.New(httpserver.Options{Listen: "127.0.0.1:0", Routes: service.Routes(), Logger: slog.New(slog.DiscardHandler), MaxBodyBytes: 1 << 10})
 	if err != nil {
 		t.Fatal(err)
 	}

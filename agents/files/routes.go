@@ -20,7 +20,7 @@ import (
 )
 
 var served = promauto.NewCounterVec(prometheus.CounterOpts{
-	Name: "inbox_agent_files_total", Help: "Requests of agents for the bytes of their messages, by way (address, token) and outcome (served, refused, failed).",
+	Name: "inbox_agent_files_total", Help: "Requests of agents for the bytes of their messages, by way (address, token, upload) and outcome (served, refused, failed).",
 }, []string{"way", "outcome"})
 
 // maxCapability bounds the text of a capability before it is opened; ours have about 200 bytes.
@@ -30,6 +30,7 @@ const maxCapability = 1 << 10
 func (s *Service) Routes() []httpserver.Route {
 	return []httpserver.Route{
 		{Method: http.MethodGet, Pattern: "/v1/files/{capability}", Handler: s.counted("address", s.byAddress)},
+		{Method: http.MethodPost, Pattern: "/v1/files", Handler: s.counted("upload", s.upload)},
 		{Method: http.MethodGet, Pattern: "/v1/turns/{turn}/files/{digest}", Handler: s.counted("token", s.byToken)},
 	}
 }
@@ -40,6 +41,11 @@ func Operations() []openapi.Operation {
 		{
 			Method: "GET", Path: "/v1/files/{capability}", Summary: "Read a file of a message by the address that the message has for it",
 			Tag: "files", Headers: []string{"Range"}, Bytes: true, Errors: []int{http.StatusGone},
+		},
+		{
+			Method: "POST", Path: "/v1/files", Summary: "Hand in a file for an answer",
+			Tag: "files", Security: "agent", Query: []string{"name"}, Headers: []string{"Content-Digest"}, Request: "", Media: "*/*",
+			Response: Upload{}, Status: http.StatusCreated, Errors: []int{http.StatusTooManyRequests},
 		},
 		{
 			Method: "GET", Path: "/v1/turns/{turn}/files/{digest}", Summary: "Read a file of a message, of its history or the native original",

@@ -7,6 +7,7 @@ import (
 	"iter"
 
 	"inbox/agents"
+	"inbox/agents/runtime/envelope"
 	"inbox/agents/runtime/loop"
 	"inbox/agents/runtime/tool"
 	"inbox/agents/runtime/value"
@@ -44,7 +45,16 @@ type job struct {
 	begun     map[string]begun
 	earlier   int    // turns of the model in earlier runs
 	said      *reply // the last turn of the model
-	crammed   bool   // the conversation could not be shortened: it is not tried again unless the provider refuses it
+	tokens    *loop.Budget
+	cost      *loop.Budget
+	budget    string // that stopped the run
+	hooked    hooked
+
+	budgetsOfRun []*loop.Budget
+	before       records // of calls that ended before the loop of this run
+	resultKept   bool    // agents.Turn.KeepResult has it
+
+	crammed bool // the conversation could not be shortened: it is not tried again unless the provider refuses it
 }
 
 func (a *Agent) answer(ctx context.Context, turn agents.Turn, answer *answer) error {
@@ -53,6 +63,9 @@ func (a *Agent) answer(ctx context.Context, turn agents.Turn, answer *answer) er
 	}
 
 	j := &job{agent: a, turn: turn, answer: answer, system: a.system(turn)}
+	j.hook()
+	defer j.tell(ctx)
+
 	if err := j.prepare(ctx); err != nil {
 		return err
 	}
@@ -72,23 +85,42 @@ func (a *Agent) answer(ctx context.Context, turn agents.Turn, answer *answer) er
 		return j.park(j.note.Waiting)
 	}
 
-	result, err := loop.Run(ctx, transcript, j, j.options(ctx))
+	options := j.options(ctx)
+	j.budgetsOfRun, j.before = options.Budgets, j.callsOf(j.note.Messages)
+	if j.note.Complete {
+		result := map[string]any{
+			"messages": envelope.Values(transcript), "run_outcome": map[string]any{"status": envelope.StatusCompleted},
+		}
+		err := j.finish(ctx, result)
+		j.keepResult(ctx, result)
+		return err
+	}
+
+	result, err := loop.Run(ctx, transcript, j, options)
+	j.tellRecorded(ctx, result)
+
 	switch {
 	case ctx.Err() != nil:
+		j.keepResult(ctx, result)
 		return fmt.Errorf("llm: %w", context.Cause(ctx))
 	case j.problem != nil:
+		j.keepResult(ctx, result)
 		return j.problem
 	case err != nil:
 		return unusable(fmt.Errorf("run conversation: %w", err))
 	}
 
-	return j.finish(ctx, result)
+	err = j.finish(ctx, result)
+	j.keepResult(ctx, result) // with what the model concluded after it
+	return err
 }
 
 // prepare collects the tools that the sender may use.
 func (j *job) prepare(ctx context.Context) error {
 	j.executors = map[string]Tools{}
 	var allowed []*tool.Declaration
+	var rejected []tool.Rejection
+	accepted := 0
 	for _, source := range j.agent.options.Tools {
 		if outside, is := source.(interface{ Outside() bool }); is && outside.Outside() && j.turn.Requests == nil {
 			continue
@@ -99,9 +131,11 @@ func (j *job) prepare(ctx context.Context) error {
 			return fmt.Errorf("list tools: %w", err)
 		}
 
-		declared, rejected := tool.Declare(entries)
-		if len(rejected) > 0 {
-			j.observe(ctx)("tool_declarations_rejected", tool.RejectionReport(rejected, declared.Len()))
+		declared, wrong := tool.Declare(entries)
+		accepted += declared.Len()
+		rejected = append(rejected, wrong...)
+		if source, is := source.(rejecting); is {
+			rejected = append(rejected, source.Rejected()...)
 		}
 
 		for _, declaration := range declared.List() {
@@ -113,6 +147,7 @@ func (j *job) prepare(ctx context.Context) error {
 		}
 	}
 
+	j.tellRejected(ctx, rejected, accepted)
 	j.tools = j.visible(allowed)
 	j.names = newToolNames(j.tools)
 	return nil
@@ -133,16 +168,14 @@ func (j *job) execute(ctx context.Context, call tool.Call) (map[string]any, erro
 func (j *job) options(ctx context.Context) loop.Options {
 	limits := j.agent.options
 	options := loop.Options{
-		MaxTurns: j.turnsLeft(), Tools: j.tools, Context: j.context(),
-		Executors:    tool.Executors{Default: tool.ExecutorFunc(j.execute), Repeats: repeats{j}},
-		Budgets:      []*loop.Budget{loop.NewBudget(loop.BudgetToolCalls, limits.ToolCalls, j.note.calls())},
+		MaxTurns: j.turnsLeft(), Tools: j.tools, Context: j.context(), Principal: j.principal(),
+		Executors: tool.Executors{Default: tool.ExecutorFunc(j.execute), Repeats: repeats{j}},
+		Budgets:   j.budgets(), ToolCallRules: j.rules(),
 		SpinDetector: loop.NewConsecutiveSpin(0), FailureTracker: loop.NewConsecutiveFailures(0),
 		Truncator: loop.NewByteTruncator(maxResultBytes),
 	}
 
-	if seconds := int(limits.WallClock.Seconds()); seconds > 0 {
-		options.Budgets = append(options.Budgets, loop.NewBudget(loop.BudgetWallClock, seconds, 0))
-	}
+	j.policies(&options)
 	if limits.Configure != nil {
 		limits.Configure(ctx, j.turn, &options)
 	}
@@ -151,8 +184,13 @@ func (j *job) options(ctx context.Context) loop.Options {
 	return options
 }
 
-// turnsLeft counts the model's turns of all runs of one message.
-func (j *job) turnsLeft() int { return max(1, j.agent.options.MaxTurns-j.earlier) }
+// turnsLeft counts the model's turns of all runs of one message. A budget of turns stops the run before the last of them.
+func (j *job) turnsLeft() int {
+	if budget := j.agent.options.Budgets.Turns; budget > 0 {
+		return max(1, budget-j.earlier) + 1
+	}
+	return max(1, j.agent.options.MaxTurns-j.earlier)
+}
 
 // maxResultBytes is how much of one tool's result a model reads.
 const maxResultBytes = 32 << 10
@@ -194,6 +232,11 @@ func (j *job) observe(ctx context.Context) func(string, map[string]any) {
 			j.toolBegins(payload)
 			j.answer.begin(value.Text(payload["tool_call_id"]), j.tools.Resolve(value.Text(payload["tool_name"])), payload["parameters"])
 		}
+		if name == "budget_exceeded" {
+			j.budget = value.Text(payload["budget"])
+		}
+		j.hooked.observe(name, payload)
+		j.tellEvent(ctx, name, payload)
 		if j.agent.options.Observe != nil {
 			j.agent.options.Observe(ctx, j.turn, name, payload)
 		}

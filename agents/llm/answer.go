@@ -206,12 +206,30 @@ func (a *answer) finish(id string, result map[string]any) {
 	part := a.parts[at]
 	if succeeded(result) {
 		part.Result = a.bounded(tool.RedactParameters(map[string]any{"": result["result"]}, nil)[""])
+		part.Metadata = a.cited(result)
 	} else {
 		part.Error = &normalized.ToolError{Message: firstRunes(value.Text(result["error"]), 2000)}
 	}
 
 	a.parts[at] = part
 	a.emit(normalized.Delta{Kind: normalized.DeltaToolCallEnd, Part: &part})
+}
+
+// cited are the citations of a result beside it; nil without any.
+func (a *answer) cited(result map[string]any) json.RawMessage {
+	citations := citationsOf(result)
+	if len(citations) == 0 {
+		return nil
+	}
+	if text := value.EncodeText(map[string]any{tool.CitationsKey: citations}); len(text) <= a.limits.ToolJSON {
+		return json.RawMessage(text)
+	}
+	return nil
+}
+
+// citationsOf are the citations of a normalized result. The metadata of one that came from a store may be of any form.
+func citationsOf(result map[string]any) []any {
+	return envelope.Citations(value.Assoc(result["metadata"])[tool.CitationsKey])
 }
 
 func succeeded(result map[string]any) bool { return marked(result, "success") }

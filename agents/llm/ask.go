@@ -127,7 +127,7 @@ func (j *job) usedUp(call tool.Call) map[string]any {
 
 // gather makes a parked question wait for the answers, together with the questions of the same turn of the model that
 // follow it, which the loop did not reach. It returns their calls for the transcript.
-func (j *job) gather(transcript []envelope.Envelope, waiting *Waiting, offer asking) []envelope.Envelope {
+func (j *job) gather(ctx context.Context, transcript []envelope.Envelope, waiting *Waiting, offer asking) []envelope.Envelope {
 	first, err := offer.question(value.Assoc(waiting.Request["parameters"]))
 	if err != nil { // the executor has checked it
 		return nil
@@ -146,7 +146,8 @@ func (j *job) gather(transcript []envelope.Envelope, waiting *Waiting, offer ask
 		}
 
 		next, err := more.question(parameters)
-		if declaration, has := j.names.set.Get(AskTool); err != nil || !has || j.action(declaration) != tool.ActionDirect {
+		declaration, has := j.names.set.Get(AskTool)
+		if err != nil || !has || j.action(declaration) != tool.ActionDirect || !j.lets(ctx, transcript, call, declaration, parameters) {
 			break
 		}
 

@@ -34,9 +34,18 @@ func (j *job) Turn(ctx context.Context, transcript []envelope.Envelope, turn map
 		transcript, result["messages"] = shorter, shorter
 	}
 
+	words, err := j.goOn(ctx, turn, said, last)
+	if err != nil {
+		return nil, j.fail(err)
+	}
+
 	if j.tools.Len() == 0 {
-		result["messages"] = append(slices.Clip(transcript), envelope.AssistantText(said.text.String(), nil))
+		result["messages"] = append(append(slices.Clip(transcript), envelope.AssistantText(said.text.String(), nil)), words...)
 		return result, nil
+	}
+
+	if len(words) > 0 {
+		result["continuation_messages"] = words
 	}
 
 	distinct(said.calls, transcript)
@@ -81,6 +90,7 @@ func (j *job) stream(ctx context.Context, request Request, purpose string, text 
 	started := time.Now()
 	defer func() {
 		j.note.add(said.usage.tokens())
+		j.measure()
 		j.modelEnded(started, request.Model, purpose, said, err)
 		observeTokens(said.usage)
 	}()

@@ -10,6 +10,7 @@ import (
 	"strconv"
 
 	"inbox/agents"
+	"inbox/agents/hook"
 	"inbox/agents/runtime/envelope"
 	"inbox/agents/runtime/value"
 	"inbox/internal/fault"
@@ -29,7 +30,11 @@ type note struct {
 	Dropped    int                       `json:"dropped,omitempty"` // results of tools that a compaction took away
 	Head       *head                     `json:"head,omitempty"`    // stands for the beginning of the history
 	Waiting    *Waiting                  `json:"waiting,omitempty"`
-	Claims     map[string]map[string]any `json:"claims,omitempty"` // at_most_once calls; nil = not known to have ended
+	Claims     map[string]map[string]any `json:"claims,omitempty"`   // at_most_once calls; nil = not known to have ended
+	Called     map[string]int            `json:"called,omitempty"`   // calls of each tool that ended
+	Unjudged   []string                  `json:"unjudged,omitempty"` // calls whose results came while the run waited: the completion policy has not seen them
+	Complete   bool                      `json:"complete,omitempty"` // the completion policy wants no further turn
+	Events     *hook.State               `json:"events,omitempty"`   // that the observer does not have
 }
 
 // takeUp reads the note. waits says that the run still waits; otherwise what it waited for is in the transcript.
@@ -55,11 +60,14 @@ func (j *job) takeUp(ctx context.Context) (waits bool, err error) {
 	}
 
 	j.earlier = j.note.Turns
-	if j.note.Waiting == nil {
-		return false, nil
+	j.hooked.resume(j.note.Events)
+	if j.note.Waiting != nil {
+		if waits, err = j.settle(ctx); waits || err != nil {
+			return waits, err
+		}
 	}
 
-	return j.settle(ctx)
+	return false, j.judgeSettled(ctx)
 }
 
 // read fills the note with numbers as the runtime has them, which encoding/json alone would turn into floats.
@@ -91,6 +99,21 @@ func (n *note) read(given any) error {
 		return err
 	}
 
+	for name, given := range value.Assoc(object["called"]) {
+		count, _ := value.Integer(given)
+		n.count(name, int(count))
+	}
+
+	unjudged, _ := value.List(object["unjudged"])
+	for _, id := range unjudged {
+		n.Unjudged = append(n.Unjudged, value.Text(id))
+	}
+
+	n.Complete = marked(object, "complete")
+	if err := n.readEvents(object["events"]); err != nil {
+		return err
+	}
+
 	for key, result := range value.Assoc(object["claims"]) {
 		kept, _ := result.(map[string]any)
 		n.claim(key, kept)
@@ -118,6 +141,14 @@ func (n *note) claim(key string, result map[string]any) {
 		n.Claims = map[string]map[string]any{}
 	}
 	n.Claims[key] = result
+}
+
+// count adds calls of a tool that ended.
+func (n *note) count(name string, calls int) {
+	if n.Called == nil {
+		n.Called = map[string]int{}
+	}
+	n.Called[name] += calls
 }
 
 // add counts one call of the model.
@@ -195,11 +226,17 @@ func (j *job) keep(ctx context.Context, transcript []envelope.Envelope) error {
 }
 
 func (j *job) save(ctx context.Context) error {
+	kept := j.hooked.keep(j.note)
 	encoded, err := json.Marshal(j.note)
 	if err != nil {
 		return fmt.Errorf("write note: %w", err)
 	}
-	return j.turn.Memory.Save(ctx, encoded) //nolint:wrapcheck // a fault already
+
+	err = j.turn.Memory.Save(ctx, encoded)
+	if err == nil {
+		kept()
+	}
+	return err //nolint:wrapcheck // a fault already
 }
 
 // repeats remembers at_most_once calls beyond a crash, in the note of the turn.

@@ -38,6 +38,10 @@ type Options struct {
 	ToolCalls int           // for one message; zero = DefaultToolCalls
 	WallClock time.Duration // no new call of the model after so long, in whole seconds; zero = only the end of the context
 
+	Budgets Budgets // further ceilings
+	Rules   []Rule  // orders of tools
+	Hooks   Hooks   // programs of the operator that decide and listen
+
 	Tools   []Tools // offered are those that the operator's rules open to the sender, see agents.Turn.Permits
 	Actions Actions // how each tool may be used; zero = directly
 	// ToolPolicy says which tools the model sees, as the member tool_policy of an agent's configuration does (agent runtime
@@ -106,6 +110,13 @@ type Price struct {
 // Agent answers with a model. It is safe for concurrent use.
 type Agent struct{ options Options }
 
+// Close drops idle connections to the hook.
+func (a *Agent) Close() {
+	if a.options.Hooks.Hook != nil {
+		a.options.Hooks.Hook.Close()
+	}
+}
+
 // New checks the options and fills in the defaults. Its faults are fault.Malformed and name the setting.
 func New(options Options) (*Agent, error) {
 	switch {
@@ -121,6 +132,14 @@ func New(options Options) (*Agent, error) {
 
 	if err := options.Actions.validate(); err != nil {
 		return nil, err
+	}
+	if err := options.Budgets.validate(); err != nil {
+		return nil, err
+	}
+	for i := range options.Rules {
+		if err := options.Rules[i].validate(); err != nil {
+			return nil, err
+		}
 	}
 	if err := options.Compaction.validate(); err != nil {
 		return nil, err

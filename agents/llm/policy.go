@@ -126,10 +126,14 @@ func (j *job) decide(ctx context.Context, proposal loop.Proposal) map[string]any
 		return nil
 	}
 
-	switch j.action(proposal.ToolDeclaration) {
-	case tool.ActionForbidden:
+	action := j.action(proposal.ToolDeclaration)
+	if action == tool.ActionForbidden {
 		return refuse("The sender may not use this tool.", "action_forbidden")
-	case tool.ActionPreview:
+	}
+	if decision := j.mediate(ctx, proposal); decision != nil { // before a person is asked
+		return decision
+	}
+	if action == tool.ActionPreview {
 		return j.question(ctx, proposal)
 	}
 	return nil

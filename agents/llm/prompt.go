@@ -150,6 +150,10 @@ func contextBlock(turn agents.Turn) string {
 		line("Your earlier demand (%s) ended: %s.", quote(resolution.Kind), quote(resolution.Outcome))
 	}
 
+	if len(turn.NotAddressed) > 0 {
+		line("Your last answer named %s in its text, but did not address them: it was not sent to them.", strings.Join(turn.NotAddressed, ", "))
+	}
+
 	capabilities(line, &message.RecipientCapabilities)
 	text.WriteString("</context>")
 	return text.String()
@@ -163,6 +167,7 @@ func surface(line func(string, ...any), native *normalized.Surface) {
 	line("The sender's message, as its sender marked it:")
 	for _, one := range []struct{ name, text string }{
 		{"Channel", native.Channel}, {"Subject", native.Subject}, {"Tag of your address", native.Tag}, {"Mailing list", native.ListID}, {"Language", native.Language},
+		{"Visible to", native.Visibility}, {"Client", native.ClientName}, {"Kind of client", native.Source},
 	} {
 		if one.text != "" {
 			line("- %s: %s.", one.name, quote(one.text))

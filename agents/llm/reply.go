@@ -144,7 +144,15 @@ func (j *job) finish(ctx context.Context, result map[string]any) error {
 		if err != nil {
 			return err
 		}
-		text = concluded
+		text, result["final_content"] = concluded, concluded
+	case envelope.StatusCompleted:
+		if j.note.Complete { // in the middle of its work: what it said last is no answer
+			concluded, err := j.conclude(ctx, result)
+			if err != nil {
+				return err
+			}
+			text, result["final_content"] = concluded, concluded
+		}
 	case envelope.StatusFailed:
 		return unusable(errors.New(value.Text(value.Assoc(result["failure"])["message"])))
 	}
@@ -166,7 +174,7 @@ func (j *job) failure(status string) *normalized.ResponseError {
 	case status == envelope.StatusInterrupted || status == envelope.StatusCancelled:
 		return &normalized.ResponseError{Code: "run:" + status, Message: "The agent was stopped before it had an answer."}
 	case status != envelope.StatusCompleted:
-		return &normalized.ResponseError{Code: "run:" + status, Message: sayTooLong}
+		return &normalized.ResponseError{Code: "run:" + status, Message: sayStopped(j.budget)}
 	case j.stop == StopRefusal:
 		return &normalized.ResponseError{Code: "model:refusal", Message: sayRefusal}
 	}
@@ -175,7 +183,7 @@ func (j *job) failure(status string) *normalized.ResponseError {
 
 // conclude lets the model answer with what it has when a budget ran out or it went in circles.
 func (j *job) conclude(ctx context.Context, result map[string]any) (string, error) {
-	if value.Text(result["budget"]) == "wall_clock_seconds" {
+	if spentOut(value.Text(result["budget"])) {
 		return "", nil
 	}
 
@@ -198,6 +206,9 @@ func (j *job) metadata(status string) map[string]string {
 	shown := map[string]string{"model": j.agent.options.Model, "model_calls": strconv.Itoa(j.note.ModelCalls)}
 	if status != envelope.StatusCompleted {
 		shown["outcome"] = status
+	}
+	if j.budget != "" {
+		shown["budget"] = j.budget
 	}
 	if j.stop != "" {
 		shown["stop"] = firstRunes(j.stop, 100)

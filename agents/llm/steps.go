@@ -72,6 +72,8 @@ func argumentsOf(parameters map[string]any) exchange.ToolArguments {
 func (j *job) toolEnded(id, name string, result map[string]any) {
 	started, known := j.begun[id]
 	delete(j.begun, id)
+	j.hooked.ended = id
+	j.note.count(j.names.set.Resolve(name), 1)
 	step := exchange.ToolStep{Name: shortened(j.names.set.Resolve(name)), CallID: id, Status: exchange.ToolFailed, Arguments: started.arguments}
 	if known {
 		step.Millis = time.Since(started.at).Milliseconds()
@@ -96,7 +98,7 @@ func (j *job) toolEnded(id, name string, result map[string]any) {
 var rejections = map[string]bool{
 	"action_forbidden": true, "unreadable_arguments": true, "approval_unavailable": true, "pre_tool_mediation_rejected": true,
 	"tool_call_gate_rejected": true, "tool_not_found": true, "missing_required_parameters": true,
-	"approval_denied": true, "approval_expired": true, "questions_used_up": true,
+	"mediator_unavailable": true, "approval_denied": true, "approval_expired": true, "questions_used_up": true,
 }
 
 // shapeOf says how large a result is (agent runtime contract, section 2.2).

@@ -121,11 +121,17 @@ func (c *conversation) result(message envelope.Envelope) {
 	})
 }
 
-// resultText marks what strangers wrote. The records keep the text as it came.
+// resultText adds the citations of the result, which the text of the records lacks, and marks what strangers wrote. The
+// records keep the text as it came.
 func (c *conversation) resultText(message envelope.Envelope) string {
+	text := message.Text()
+	if citations := citationsOf(message.Payload); len(citations) > 0 && value.Assoc(message.Payload["result"])[tool.CitationsKey] == nil {
+		text += "\n\nSources of this result: " + value.EncodeText(citations)
+	}
+
 	declaration, has := c.names.set.Get(c.names.set.Resolve(message.ToolName()))
 	if !has || !tool.Strange(declaration) {
-		return message.Text()
+		return text
 	}
-	return tool.MarkText(declaration.Name(), message.Text())
+	return tool.MarkText(declaration.Name(), text)
 }

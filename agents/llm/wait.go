@@ -33,10 +33,11 @@ func (j *job) wait(ctx context.Context, result map[string]any, status string) er
 	waiting := waitingFor(result, transcript, status)
 	var added []envelope.Envelope
 	if offer, is := j.asks(waiting.ToolName); is && status == envelope.StatusRuntimeToolPending {
-		added = j.gather(transcript, waiting, offer)
+		added = j.gather(ctx, transcript, waiting, offer)
 	}
 
 	j.waits(waiting, len(added)+1)
+	j.keepResult(ctx, result) // with the note: the next run takes it up and has no result of its own for this part
 	if err := j.pause(ctx, transcript, added, waiting); err != nil {
 		return err
 	}
@@ -145,7 +146,7 @@ func (j *job) settle(ctx context.Context) (waits bool, err error) {
 	result = tool.NormalizeResult(result, waiting.ToolName)
 	if offer, is := j.asks(waiting.ToolName); is && value.Text(result["status"]) == tool.StatusPending { // approved, and now it is asked
 		waiting.Request = map[string]any{"parameters": value.Assoc(payload["apply_input"])["parameters"]}
-		j.gather(j.note.Messages, waiting, offer)
+		j.gather(ctx, j.note.Messages, waiting, offer)
 		j.waits(waiting, 1)
 		return true, j.save(ctx)
 	}
@@ -164,6 +165,10 @@ func (j *job) settle(ctx context.Context) (waits bool, err error) {
 func (j *job) result(callID, name string, given map[string]any) {
 	result := tool.NormalizeResult(given, name)
 	j.toolEnded(callID, name, result)
+	if j.hooked.Completion {
+		j.note.Unjudged = append(j.note.Unjudged, callID)
+	}
+	j.hooked.observe("tool_result", map[string]any{"tool_name": name, "tool_call_id": callID, "success": succeeded(result)})
 
 	if cut, err := loop.NewByteTruncator(maxResultBytes).Truncate(result, name, nil); err == nil && cut.Truncated {
 		result = cut.Result
@@ -216,7 +221,9 @@ func (j *job) submitted(ctx context.Context, waiting *Waiting) (map[string]any, 
 		return nil, nil
 	}
 
-	given := map[string]any{"success": result["success"], "metadata": result["metadata"], "tool_name": result["tool_name"]}
+	given := map[string]any{
+		"success": result["success"], "metadata": result["metadata"], "tool_name": result["tool_name"], "runtime": waiting.Request["runtime"],
+	}
 	for _, member := range []string{"result", "error"} {
 		if body, has := result[member]; has {
 			given[member] = body

@@ -228,6 +228,10 @@ func TestHostileLists(t *testing.T) {
 		if status := source.Status()[0]; status.Unusable != 6 {
 			t.Errorf("%d unusable", status.Unusable)
 		}
+		rejected := source.Rejected()
+		if len(rejected) != 6 || !strings.HasPrefix(rejected[0].Name, source.Status()[0].Server+"/") || rejected[0].Reason == "" {
+			t.Errorf("rejected %+v", rejected)
+		}
 		safe := map[string]bool{}
 		for _, known := range source.servers[0].current().tools {
 			name := known.declaration.SafeName()

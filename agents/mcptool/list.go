@@ -38,8 +38,9 @@ type remoteTool struct {
 type listing struct {
 	tools   []remoteTool
 	byName  map[string]remoteTool
-	refused int // left out because of the operator's patterns
-	broken  int // left out because they cannot be declared
+	refused int              // left out because of the operator's patterns
+	broken  int              // left out because they cannot be declared
+	wrong   []tool.Rejection // the first of these
 	over    bool
 }
 
@@ -91,7 +92,7 @@ func (l *listing) names() []string {
 
 func (s *server) add(found *listing, offered *mcp.Tool, names *naming) {
 	if len(offered.Name) > maxRemoteName || offered.Name == "" {
-		found.broken++
+		s.reject(found, offered, errors.New("its name is empty or over 128 bytes"))
 		return
 	}
 	if !s.settings.offered(offered.Name, slug(offered.Name)) {
@@ -104,13 +105,23 @@ func (s *server) add(found *listing, offered *mcp.Tool, names *naming) {
 		err = errors.New("name is taken") // a policy must never be about another tool than the call
 	}
 	if err != nil {
-		found.broken++
+		s.reject(found, offered, err)
 		return
 	}
 
 	known := remoteTool{offered.Name, declaration}
 	found.tools = append(found.tools, known)
 	found.byName[declaration.Name()] = known
+}
+
+// maxRejections is how many tools of a server are told that it declares wrongly.
+const maxRejections = 16
+
+func (s *server) reject(found *listing, offered *mcp.Tool, reason error) {
+	if found.broken++; len(found.wrong) < maxRejections {
+		name := s.settings.Name + "/" + clip.Bytes(plain(offered.Name), maxRemoteName)
+		found.wrong = append(found.wrong, tool.Rejection{Name: name, Reason: reason.Error()})
+	}
 }
 
 // declare writes the declaration of a tool in the form of agents/runtime/tool. Nothing but schema, texts and hints is taken

@@ -18,6 +18,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"inbox/agents/runtime/tool"
+	"inbox/agents/runtime/value"
 	"inbox/internal/await"
 	"inbox/internal/children"
 	"inbox/internal/safehttp"
@@ -162,7 +163,7 @@ func TestToolsAreListedAndCalled(t *testing.T) {
 	eachWay(t, func(t *testing.T, options Options, server Server) {
 		source := start(t, options, server)
 		want := []string{
-			"peer/add_numbers", "peer/approval", "peer/cancelled", "peer/crash", "peer/delete_all", "peer/echo", "peer/environment",
+			"peer/add_numbers", "peer/approval", "peer/cancelled", "peer/cite", "peer/crash", "peer/delete_all", "peer/echo", "peer/environment",
 			"peer/fail", "peer/grow", "peer/meta", "peer/picture", "peer/pid", "peer/resources", "peer/slow", "peer/spawn",
 		}
 		if diff := cmp.Diff(want, names(t, source)); diff != "" {
@@ -208,7 +209,7 @@ func TestDeclarationsCarryTheOperatorsRules(t *testing.T) {
 	if !ok {
 		t.Fatalf("delete/All is missing: %v", names(t, source))
 	}
-	if deleting.SafeName() != "peer__delete_all" || deleting.Source() != "peer" || deleting.Executor() != tool.ExecutorHost {
+	if deleting.SafeName() != "peer__delete_all" || deleting.Source() != "peer" || deleting.Field("executor") != tool.ExecutorHost {
 		t.Errorf("declaration = %v", deleting.Object())
 	}
 	if deleting.Field("action_policy") != "preview" || deleting.Field("at_most_once") != nil {
@@ -218,7 +219,7 @@ func TestDeclarationsCarryTheOperatorsRules(t *testing.T) {
 	if !is(adding.Field("at_most_once")) || tool.Repeatable(adding) || adding.Field("action_policy") != "direct" {
 		t.Errorf("policy = %v", adding.Object())
 	}
-	if required := adding.Required(); !slices.Equal(required, []string{"a", "b"}) {
+	if required := value.Assoc(adding.Field("parameters"))["required"]; !value.Equal(required, []any{"a", "b"}) {
 		t.Errorf("required = %v", required)
 	}
 	echo, _ := set.Get("peer/echo")
@@ -226,7 +227,7 @@ func TestDeclarationsCarryTheOperatorsRules(t *testing.T) {
 		t.Errorf("echo = %v", echo.Object())
 	}
 	wantFailure(t, call(t, source, "peer/crash", nil), kindNotFound)
-	if status := source.Status()[0]; status.LeftOut != 11 {
+	if status := source.Status()[0]; status.LeftOut != 12 {
 		t.Errorf("left out %d", status.LeftOut)
 	}
 }
@@ -316,6 +317,18 @@ func TestPartsBecomeFilesAndLinks(t *testing.T) {
 				t.Error(diff)
 			}
 		})
+	}
+}
+
+func TestCitationsOfAServer(t *testing.T) {
+	source := start(t, quick(t), peer("peer", "tools"))
+	names(t, source)
+	want := map[string]any{"citations": []any{map[string]any{"source_title": "Stock list", "score": json.Number("0.5")}}}
+	if diff := cmp.Diff(want, call(t, source, "peer/cite", nil)["metadata"]); diff != "" {
+		t.Error(diff)
+	}
+	if plain := call(t, source, "peer/meta", nil); plain["metadata"] != nil {
+		t.Errorf("a result without citations has %v", plain["metadata"])
 	}
 }
 

@@ -89,6 +89,12 @@ func addTextTools(server *mcp.Server) {
 			key, _ := request.Params.Meta[IdempotencyMeta].(string)
 			return said(key), nil, nil
 		})
+	mcp.AddTool(server, &mcp.Tool{Name: "cite", Description: "Says where it comes from."},
+		func(context.Context, *mcp.CallToolRequest, none) (*mcp.CallToolResult, any, error) {
+			answer := said("three")
+			answer.Meta = mcp.Meta{CitationsMeta: []any{map[string]any{"source_title": "Stock list", "score": 0.5}}}
+			return answer, nil, nil
+		})
 	mcp.AddTool(server, &mcp.Tool{Name: "grow", Description: "Adds a tool."},
 		func(context.Context, *mcp.CallToolRequest, none) (*mcp.CallToolResult, any, error) {
 			mcp.AddTool(server, &mcp.Tool{Name: "extra", Description: "Was not there before."},

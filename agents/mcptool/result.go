@@ -36,11 +36,39 @@ func (s *server) answer(ctx context.Context, result *mcp.CallToolResult) map[str
 	if body != nil {
 		answer["result"] = body
 	}
+	metadata := map[string]any{}
 	if shortened {
-		answer["metadata"] = map[string]any{"truncated": true}
+		metadata["truncated"] = true
+	}
+	if citations := s.citations(result.Meta); citations != nil {
+		metadata[CitationsMeta] = citations
+	}
+	if len(metadata) > 0 {
+		answer["metadata"] = metadata
 	}
 
 	return answer
+}
+
+// CitationsMeta is the member of _meta in which a server says where its result comes from: a list in the form of the agent
+// runtime contract, section 4.5.
+const CitationsMeta = "citations"
+
+// citations are read from _meta; nil without any, and when they are larger than a result may be.
+func (s *server) citations(meta mcp.Meta) any {
+	list, is := meta[CitationsMeta].([]any)
+	if !is || len(list) == 0 {
+		return nil
+	}
+	encoded, err := json.Marshal(list)
+	if err != nil || len(encoded) > s.options.MaxResultBytes {
+		return nil
+	}
+	given, err := value.Decode(encoded, value.Limits{Bytes: s.options.MaxResultBytes})
+	if err != nil {
+		return nil
+	}
+	return given
 }
 
 // body chooses between structured content and text, and cuts what is too large.

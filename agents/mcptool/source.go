@@ -106,6 +106,15 @@ func (s *Source) Declarations(ctx context.Context) []map[string]any {
 	return declarations
 }
 
+// Rejected names tools of the servers that are on offer and cannot be declared, with the reasons; at most 16 of each server.
+func (s *Source) Rejected() []tool.Rejection {
+	var rejected []tool.Rejection
+	for _, one := range s.servers {
+		rejected = append(rejected, one.current().wrong...)
+	}
+	return rejected
+}
+
 func (s *Source) await(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, s.options.ReconnectWait)
 	defer cancel()

@@ -32,7 +32,7 @@ type Agent struct {
 
 	mu      sync.Mutex
 	pollers int
-	looked  time.Time // when a poller last looked for offers of other nodes
+	looked  map[string]time.Time // when a poller with the labels last looked for offers of other nodes
 
 	presence presence
 }
@@ -179,13 +179,17 @@ func (a *Agent) offer(ctx context.Context, turn agents.Turn, mine pointer) (*wat
 		return nil, err
 	}
 
-	waiting := offer{Turn: turn.ID, Attempt: turn.Attempt, Until: mine.Until}
+	waiting := offer{Turn: turn.ID, Attempt: turn.Attempt, Until: mine.Until, Requires: turn.Requires}
 	if err := rows.put(ctx, offersSpace+a.name, mine.Run, waiting, time.Now().Add(a.settings.MaxWait+a.settings.Lease)); err != nil {
 		return nil, err
 	}
 
 	w := a.watch(turn, mine)
-	a.service.notifier.notify(offersTopic(a.name), 1)
+	if len(turn.Requires) > 0 { // whoever has waited longest may not have the labels
+		a.service.notifier.notifyAll(offersTopic(a.name))
+	} else {
+		a.service.notifier.notify(offersTopic(a.name), 1)
+	}
 	return w, nil
 }
 
@@ -220,14 +224,20 @@ func (a *Agent) enter() (leave func(), err error) {
 	}, nil
 }
 
-// due reports whether it is time to look for what other nodes offer. One poller looks for all of this node.
-func (a *Agent) due() bool {
+// due reports whether it is time to look for what other nodes offer. Of the pollers with the same labels one looks for all of this
+// node.
+func (a *Agent) due(has labels) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if time.Since(a.looked) < lookEvery {
+	key := has.key()
+	if time.Since(a.looked[key]) < lookEvery {
 		return false
 	}
-	a.looked = time.Now()
+
+	if a.looked == nil || len(a.looked) > MaxPollers { // programs may show other labels each time
+		a.looked = map[string]time.Time{}
+	}
+	a.looked[key] = time.Now()
 	return true
 }
 
@@ -237,9 +247,10 @@ type turn struct {
 	document []byte
 }
 
-// take returns the oldest turn that no program has, and wakes others when more are left; nil = there is none.
-func (a *Agent) take(ctx context.Context) (*turn, error) {
-	s, after := a.service, ""
+// take returns the oldest turn that no program has and that requires nothing else than the labels, and wakes others when more are
+// left; nil = there is none.
+func (a *Agent) take(ctx context.Context, has labels) (*turn, error) {
+	s, after, passed := a.service, "", false
 	for {
 		keys, values, err := s.options.Mailbox.List(ctx, offersSpace+a.name, after, offersPage)
 		if err != nil {
@@ -248,11 +259,24 @@ func (a *Agent) take(ctx context.Context) (*turn, error) {
 
 		for i, run := range keys {
 			after = run
-			taken, err := a.claim(ctx, run, values[i])
-			if err != nil {
+			var offered offer
+			if err := decode(values[i], &offered); err != nil {
 				return nil, unavailable("taking a turn", err)
 			}
-			if taken != nil {
+			if !has.meet(offered.Requires) {
+				passed = true
+				continue
+			}
+
+			taken, err := a.claim(ctx, run, offered)
+			switch {
+			case err != nil:
+				return nil, unavailable("taking a turn", err)
+			case taken == nil:
+			case passed:
+				s.notifier.notifyAll(offersTopic(a.name))
+				return taken, nil
+			default:
 				s.notifier.notify(offersTopic(a.name), len(keys)-i-1)
 				return taken, nil
 			}
@@ -265,12 +289,7 @@ func (a *Agent) take(ctx context.Context) (*turn, error) {
 }
 
 // claim takes one offer unless another caller was faster.
-func (a *Agent) claim(ctx context.Context, run string, value []byte) (*turn, error) {
-	var offered offer
-	if err := decode(value, &offered); err != nil {
-		return nil, err
-	}
-
+func (a *Agent) claim(ctx context.Context, run string, offered offer) (*turn, error) {
 	s := a.service
 	mine := claim{Agent: a.name, Turn: offered.Turn, Attempt: offered.Attempt, Until: offered.Until}
 	won, err := s.rows.first(ctx, runSpace+run, claimKey, mine, nil, offered.Until)
@@ -308,64 +327,4 @@ func (s *Service) ended(agent *Agent, run string) {
 	s.notifier.notifyAll(runTopic(run))
 	s.notifier.notifyAll(endsTopic(agent.name))
 	s.sessions.forget(run)
-}
-
-// presence counts who works for an agent on this node: the requests that wait for a turn, and the turns that a program
-// has. So many turns it may have at once; the others wait without a run, and nothing is offered in vain.
-type presence struct {
-	waiting int
-	working int
-	empty   time.Time // when the last request ended that got nothing: its program comes again
-}
-
-// limit returns how many turns may be with the agent at once.
-func (p presence) limit(now time.Time) int {
-	expected := p.waiting
-	if expected == 0 && !p.empty.IsZero() && now.Sub(p.empty) < Linger {
-		expected = 1 // programs that ask without waiting are never there
-	}
-	return p.working + expected
-}
-
-// Limit returns how many turns the agent may have at once on this node now: one for each request that waits, and those that
-// programs work on.
-func (a *Agent) Limit() int {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	return a.presence.limit(time.Now())
-}
-
-// wait counts a request that waits for a turn; the returned function reports whether it got one.
-func (a *Agent) wait() (done func(taken bool)) {
-	a.mu.Lock()
-	a.presence.waiting++
-	a.mu.Unlock()
-	a.service.options.Arrived(a.name)
-	return func(taken bool) {
-		a.mu.Lock()
-		defer a.mu.Unlock()
-		a.presence.waiting--
-		if !taken {
-			a.presence.empty = time.Now()
-		}
-	}
-}
-
-// work counts a turn that a program has, until done.
-func (a *Agent) work() (done func()) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.presence.working++
-	return func() {
-		a.mu.Lock()
-		defer a.mu.Unlock()
-		a.presence.working--
-	}
-}
-
-// deserted reports whether no program is there that could take an offer, and none is expected.
-func (a *Agent) deserted() bool {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	return a.presence.limit(time.Now()) == a.presence.working
 }

@@ -26,6 +26,11 @@ func (s *Service) handEvents(w http.ResponseWriter, r *http.Request, agent *Agen
 		return err
 	}
 
+	has, err := readLabels(r.URL.Query().Get("labels"))
+	if err != nil {
+		return err
+	}
+
 	header := w.Header()
 	header.Set("Content-Type", "text/event-stream")
 	header.Set("Cache-Control", "no-store")
@@ -41,7 +46,7 @@ func (s *Service) handEvents(w http.ResponseWriter, r *http.Request, agent *Agen
 	}
 	defer leave()
 
-	stream := &turnStream{service: s, agent: agent, w: w, r: r, most: most, open: map[string]bool{}}
+	stream := &turnStream{service: s, agent: agent, has: has, w: w, r: r, most: most, open: map[string]bool{}}
 	stream.run()
 	return nil
 }
@@ -60,6 +65,7 @@ func openLimit(text string) (int, error) {
 type turnStream struct {
 	service *Service
 	agent   *Agent
+	has     labels
 	w       http.ResponseWriter
 	r       *http.Request
 	most    int
@@ -92,7 +98,7 @@ func (t *turnStream) next(ctx context.Context) bool {
 		return t.alive() && t.comment()
 	}
 
-	taken, err := t.service.await(ctx, t.r, t.agent)
+	taken, err := t.service.await(ctx, t.r, t.agent, t.has)
 	switch {
 	case err != nil: // the answer has begun: the program hears the reason when it connects again
 		return false

@@ -28,6 +28,7 @@ func TestHostileBodies(t *testing.T) {
 		{"answer", `{`, 400, ""},
 		{"answer", `[]`, 400, "object"},
 		{"answer", `null`, 400, ""},
+		{"answer", `{"parts":[{"kind":"file","mime":"a/b","bytes_ref":{"kind":"content_addressed","algo":"sha256","digest":"` + strings.Repeat("0", 64) + `"}}]}`, 400, "parts[0].bytes_ref.digest"},
 		{"answer", `{"parts":[]}`, 400, "parts"},
 		{"answer", `{"parts":[{"kind":"text","mime":"text/plain","content":"x"}],"in_reply_to":"another"}`, 400, "in_reply_to"},
 		{"answer", `{"parts":` + deep, 400, ""},
@@ -73,7 +74,7 @@ func TestLeaseOfSomethingElse(t *testing.T) {
 		}
 		foreign := (&node{agent: other}).run(t.Context(), question())
 		synctest.Wait()
-		theirs, err := other.take(t.Context())
+		theirs, err := other.take(t.Context(), nil)
 		if err != nil || theirs == nil {
 			t.Fatal(theirs, err)
 		}

@@ -50,6 +50,8 @@ type offer struct {
 	Turn    string    `json:"turn"`
 	Attempt int       `json:"attempt"`
 	Until   time.Time `json:"until"` // end of all documents of the run
+
+	Requires []string `json:"requires,omitempty"` // labels that the program must have
 }
 
 type claim struct {

@@ -53,6 +53,8 @@ type Options struct {
 
 	Limits normalized.Limits // of answers; zero = normalized.DefaultLimits
 
+	// Files refuses parts of an answer that name bytes which are not of the turn and not of its agent. Optional.
+	Files func(ctx context.Context, turnID string, parts []normalized.Part) error
 	// Arrived is told when an agent can have more turns at once than before (Agent.Limit). It must not block. Optional.
 	Arrived func(agent string)
 }
@@ -86,6 +88,9 @@ func New(options Options) (*Service, error) {
 
 	if options.Mailbox == nil {
 		options.Mailbox = NewMemory()
+	}
+	if options.Files == nil {
+		options.Files = func(context.Context, string, []normalized.Part) error { return nil }
 	}
 	if options.Arrived == nil {
 		options.Arrived = func(string) {}
@@ -166,6 +171,11 @@ func (s *Service) handTake(w http.ResponseWriter, r *http.Request, agent *Agent)
 		return err
 	}
 
+	has, err := readLabels(r.URL.Query().Get("labels"))
+	if err != nil {
+		return err
+	}
+
 	leave, err := agent.enter()
 	if err != nil {
 		return err
@@ -174,7 +184,7 @@ func (s *Service) handTake(w http.ResponseWriter, r *http.Request, agent *Agent)
 
 	limited, cancel := context.WithTimeout(r.Context(), min(wait, longestTake))
 	defer cancel()
-	taken, err := s.await(limited, r, agent)
+	taken, err := s.await(limited, r, agent, has)
 	if err != nil {
 		return err
 	}
@@ -221,17 +231,17 @@ func send(w http.ResponseWriter, content []byte) error {
 	return controller.Flush()
 }
 
-// await returns the next turn; nil when ctx or the server ends before.
-func (s *Service) await(ctx context.Context, r *http.Request, agent *Agent) (taken *turn, err error) {
+// await returns the next turn for a program with the labels; nil when ctx or the server ends before.
+func (s *Service) await(ctx context.Context, r *http.Request, agent *Agent, has labels) (taken *turn, err error) {
 	wake, leave := s.notifier.listen(offersTopic(agent.name))
 	defer leave()
-	done := agent.wait()
+	done := agent.wait(has)
 	defer func() { done(taken != nil) }()
 	ticker := time.NewTicker(lookEvery)
 	defer ticker.Stop()
 	for look := true; ; {
 		if look {
-			taken, err = s.takeFor(ctx, r, agent)
+			taken, err = s.takeFor(ctx, r, agent, has)
 			if taken != nil || err != nil {
 				return taken, err
 			}
@@ -240,7 +250,7 @@ func (s *Service) await(ctx context.Context, r *http.Request, agent *Agent) (tak
 		case <-wake:
 			look = true
 		case <-ticker.C:
-			look = agent.due()
+			look = agent.due(has)
 		case <-httpserver.Stopping(ctx):
 			return nil, nil
 		case <-ctx.Done():
@@ -250,7 +260,7 @@ func (s *Service) await(ctx context.Context, r *http.Request, agent *Agent) (tak
 }
 
 // takeFor checks once more who asks: the token may have been revoked since, and the program may be gone.
-func (s *Service) takeFor(ctx context.Context, r *http.Request, agent *Agent) (*turn, error) {
+func (s *Service) takeFor(ctx context.Context, r *http.Request, agent *Agent, has labels) (*turn, error) {
 	if _, err := s.verify(r); err != nil {
 		return nil, err
 	}
@@ -259,7 +269,7 @@ func (s *Service) takeFor(ctx context.Context, r *http.Request, agent *Agent) (*
 		return nil, nil
 	default:
 	}
-	return agent.take(context.WithoutCancel(ctx))
+	return agent.take(context.WithoutCancel(ctx), has)
 }
 
 // duration reads "30s" or "30"; empty = otherwise.
@@ -329,11 +339,11 @@ func Operations() []openapi.Operation {
 	list := []openapi.Operation{
 		{
 			Method: "POST", Path: "/v1/pull/{agent}/take", Summary: "Take the next messages of an agent",
-			Query: []string{"wait"}, Also: []int{http.StatusNoContent}, Response: Request{},
+			Query: []string{"wait", "labels"}, Also: []int{http.StatusNoContent}, Response: Request{},
 		},
 		{
 			Method: "GET", Path: "/v1/pull/{agent}/events", Summary: "Hear of messages of an agent",
-			Query: []string{"max:integer"}, Response: Request{}, Stream: true, Events: []openapi.Event{{Name: "turn", Summary: "a message that is leased to the program", Data: Request{}}},
+			Query: []string{"max:integer", "labels"}, Response: Request{}, Stream: true, Events: []openapi.Event{{Name: "turn", Summary: "a message that is leased to the program", Data: Request{}}},
 		},
 		{Method: "POST", Path: "/v1/pull/{agent}/{turn}/heartbeat", Summary: "Keep the lease of a message", Query: []string{"lease!"}, Errors: ended, Response: leaseAnswer{}},
 		{

@@ -22,6 +22,7 @@ import (
 	"inbox/exchange/exchangetest"
 	"inbox/internal/await"
 	"inbox/internal/children"
+	"inbox/internal/fault"
 	"inbox/internal/httpserver"
 	"inbox/normalized"
 )
@@ -34,6 +35,16 @@ func testTokens() *exchangetest.Tokens {
 	return exchangetest.NewTokens(map[string]exchange.Token{testToken: {ID: "1", Name: "laptop", Agent: "Helper"}})
 }
 
+// refusesDigests takes no answer that names bytes by digest.
+func refusesDigests(_ context.Context, turnID string, parts []normalized.Part) error {
+	for _, part := range parts {
+		if part.BytesRef != nil && part.BytesRef.Digest != "" {
+			return fault.InField("parts[0].bytes_ref.digest", "names bytes that are not of turn "+turnID)
+		}
+	}
+	return nil
+}
+
 // node is one node with the agent helper.
 type node struct {
 	service *Service
@@ -44,7 +55,7 @@ type node struct {
 
 func newNode(t *testing.T, mailbox Mailbox, settings Settings) *node {
 	t.Helper()
-	service, err := New(Options{Tokens: testTokens(), Mailbox: mailbox})
+	service, err := New(Options{Tokens: testTokens(), Mailbox: mailbox, Files: refusesDigests})
 	if err != nil {
 		t.Fatal(err)
 	}

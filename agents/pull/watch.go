@@ -48,7 +48,7 @@ func (w *watch) follow(ctx context.Context) (again bool, err error) {
 			return false, w.broken(ctx, err)
 		case found.end != nil:
 			return w.finish(ctx, *found.end)
-		case w.turn.Returnable && !w.taken && w.agent.deserted():
+		case w.turn.Returnable && !w.taken && w.agent.deserted(w.turn.Requires):
 			if returned, err := w.giveBack(ctx); returned || err != nil {
 				return false, err
 			}
@@ -84,7 +84,7 @@ func (w *watch) read(ctx context.Context) (status, error) {
 
 	began := found.claim != nil && !w.taken
 	if began {
-		w.idle = w.agent.work()
+		w.idle = w.agent.work(w.turn.Requires)
 	}
 
 	if began || found.beat != w.beat || w.after != before {

@@ -134,7 +134,10 @@ func (s *Service) response(r *http.Request, lease holding, body []byte) (normali
 
 	response.Clean()
 	response = response.Answering(question)
-	return response, normalized.ValidateResponse(response, question, s.options.Limits)
+	if err := normalized.ValidateResponse(response, question, s.options.Limits); err != nil {
+		return response, err
+	}
+	return response, s.options.Files(r.Context(), httpserver.Param(r, "turn"), response.Parts)
 }
 
 func (s *Service) question(r *http.Request, lease holding) (normalized.Message, error) {

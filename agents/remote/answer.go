@@ -68,13 +68,13 @@ func (x *exchange) spoken() a2a.ContentParts {
 
 // completed puts results and words together. Results are the answer; words go before them where they have none.
 func (x *exchange) completed(ctx context.Context, words a2a.ContentParts, results []*artifact) (normalized.Response, error) {
-	parts, err := x.agent.readArtifacts(ctx, results, x.peer.card.textMIME())
+	parts, err := x.agent.readArtifacts(ctx, x.keeper(), results, x.peer.card.textMIME())
 	if err != nil {
 		return normalized.Response{}, err
 	}
 
 	if !speaks(parts) {
-		said, err := x.agent.readParts(ctx, words, x.peer.card.textMIME())
+		said, err := x.agent.readParts(ctx, x.keeper(), words, x.peer.card.textMIME())
 		if err != nil {
 			return normalized.Response{}, err
 		}

@@ -36,7 +36,7 @@ func (x *exchange) demanded(ctx context.Context) (normalized.Response, *open, er
 
 	var err error
 	if message := x.task.status.Message; message != nil {
-		response.Parts, err = x.agent.readParts(ctx, message.Parts, x.peer.card.textMIME())
+		response.Parts, err = x.agent.readParts(ctx, x.keeper(), message.Parts, x.peer.card.textMIME())
 	}
 	if !speaks(response.Parts) {
 		response.Parts = append(response.Parts, normalized.Text(map[bool]string{true: sayLogin, false: sayInput}[waiting.Login]))

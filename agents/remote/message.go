@@ -1,6 +1,7 @@
 package remote
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -24,7 +25,9 @@ const (
 	policyKey      = "policy"
 	resolutionKey  = "policy_resolution"
 	surfaceKey     = "surface"
-	stateKey       = "dev.mentionable.state" // in the data of a demand: a bearer secret
+
+	artifactTypeKey = "artifact_type"
+	stateKey        = "dev.mentionable.state" // in the data of a demand: a bearer secret
 )
 
 // emptyText stands for a message without content, which A2A does not know.
@@ -111,7 +114,7 @@ func decision(resolution policypart.Resolution) string {
 	return "The answer is: " + resolution.Outcome + "."
 }
 
-// render writes parts as the protocol has them. Tool calls and demands of ours stay here.
+// render writes parts as the protocol has them. Tool calls stay here. A policy part of the sender's is data.
 func (a *Agent) render(ctx context.Context, files agents.Files, parts []normalized.Part) (a2a.ContentParts, error) {
 	list := make(a2a.ContentParts, 0, len(parts))
 	for _, part := range parts {
@@ -149,6 +152,10 @@ func (a *Agent) renderPart(ctx context.Context, files agents.Files, part normali
 		if part.BytesRef != nil {
 			return a.renderFile(ctx, files, part)
 		}
+	case normalized.PartPolicy:
+		if encoded, err := json.Marshal(part.Policy); err == nil && part.Policy != nil {
+			return &a2a.Part{Content: contentOf(normalized.Data(), encoded)}, nil
+		}
 	}
 	return nil, nil
 }
@@ -171,7 +178,7 @@ func (a *Agent) renderFile(ctx context.Context, files agents.Files, part normali
 		if err != nil {
 			return nil, fault.GiveUp(upstream.Refused, fmt.Errorf("read file of the message: %w", err))
 		}
-		rendered.Content = a2a.Raw(content)
+		rendered.Content = contentOf(part, content)
 		return rendered, nil
 	case ref.Kind == normalized.BytesContentAddressed && a.options.Blobs != nil && part.Size <= a.options.MaxFileBytes:
 		content, err := a.readBlob(ctx, ref.Digest)
@@ -179,7 +186,7 @@ func (a *Agent) renderFile(ctx context.Context, files agents.Files, part normali
 			return nil, err
 		}
 		if content != nil {
-			rendered.Content = a2a.Raw(content)
+			rendered.Content = contentOf(part, content)
 			return rendered, nil
 		}
 	}
@@ -194,6 +201,20 @@ func (a *Agent) renderFile(ctx context.Context, files agents.Files, part normali
 
 	rendered.Content = a2a.URL(address)
 	return rendered, nil
+}
+
+// contentOf makes a data part of data and a file of everything else. Numbers keep their digits where the
+// binding has any.
+func contentOf(part normalized.Part, content []byte) a2a.PartContent {
+	if part.IsData() {
+		var data any
+		decoder := json.NewDecoder(bytes.NewReader(content))
+		decoder.UseNumber()
+		if decoder.Decode(&data) == nil {
+			return a2a.Data{Value: data}
+		}
+	}
+	return a2a.Raw(content)
 }
 
 // readBlob returns nil for a file that is larger than its part said and than may be sent.

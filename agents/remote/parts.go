@@ -18,20 +18,34 @@ import (
 
 const mimeBytes = "application/octet-stream"
 
+// keeper keeps files of the answer that are too large for a message; nil = nothing does.
+func (x *exchange) keeper() normalized.Keeper {
+	switch {
+	case x.turn.Files != nil:
+		return x.turn.Files
+	case x.agent.options.Blobs != nil:
+		return x.agent.options.Blobs
+	}
+	return nil
+}
+
 // readParts turns what was said into ours.
-func (a *Agent) readParts(ctx context.Context, parts a2a.ContentParts, textType string) ([]normalized.Part, error) {
+func (a *Agent) readParts(ctx context.Context, keeper normalized.Keeper, parts a2a.ContentParts, textType string) ([]normalized.Part, error) {
 	list := make([]normalized.Part, 0, len(parts))
 	for _, part := range parts {
 		if part == nil {
 			continue
 		}
 
-		read, ok, err := a.readPart(ctx, part, textType)
+		read, ok, err := a.readPart(ctx, keeper, part, textType)
 		if err != nil {
 			return nil, err
 		}
 
-		if ok {
+		switch {
+		case ok && read.Kind == normalized.PartToolCall:
+			list = withCall(list, read)
+		case ok:
 			list = append(list, read)
 		}
 	}
@@ -40,7 +54,7 @@ func (a *Agent) readParts(ctx context.Context, parts a2a.ContentParts, textType 
 }
 
 // readArtifacts turns results into ours: text that people read is the answer itself, everything else is an artifact.
-func (a *Agent) readArtifacts(ctx context.Context, artifacts []*artifact, textType string) ([]normalized.Part, error) {
+func (a *Agent) readArtifacts(ctx context.Context, keeper normalized.Keeper, artifacts []*artifact, textType string) ([]normalized.Part, error) {
 	var list []normalized.Part
 	for _, from := range artifacts {
 		parts := make(a2a.ContentParts, len(from.pieces))
@@ -48,17 +62,18 @@ func (a *Agent) readArtifacts(ctx context.Context, artifacts []*artifact, textTy
 			parts[i] = piece.whole()
 		}
 
-		read, err := a.readParts(ctx, unchunked(parts, textType), textType)
+		read, err := a.readParts(ctx, keeper, unchunked(parts, textType), textType)
 		if err != nil {
 			return nil, err
 		}
 
 		for i := range read {
-			if read[i].Kind == normalized.PartFile {
+			if read[i].Kind == normalized.PartFile || read[i].IsData() {
 				read[i].Kind = normalized.PartArtifact
 				read[i].ID = artifactID(from, i, len(read))
 				read[i].Name = orElse(read[i].Name, from.name)
 				read[i].Description = from.description
+				read[i].ArtifactType = orElse(from.kind, read[i].ArtifactType)
 			}
 		}
 
@@ -66,6 +81,20 @@ func (a *Agent) readArtifacts(ctx context.Context, artifacts []*artifact, textTy
 	}
 
 	return list, nil
+}
+
+// maxArtifactType bounds what an artifact says that it is, in bytes.
+const maxArtifactType = 1024
+
+// typeOf returns what an artifact says that it is: metadata.mentionable.artifact_type, or the same member of metadata itself.
+func typeOf(metadata map[string]any) string {
+	mentionable, _ := metadata[mentionableKey].(map[string]any)
+	for _, members := range []map[string]any{mentionable, metadata} {
+		if kind, _ := members[artifactTypeKey].(string); kind != "" && len(kind) <= maxArtifactType {
+			return kind
+		}
+	}
+	return ""
 }
 
 // artifactID names each part of an artifact that has several. Ids of the other side that the contract refuses are left out.
@@ -80,25 +109,26 @@ func artifactID(from *artifact, index, of int) string {
 }
 
 // readPart is not ok for a part that cannot be shown.
-func (a *Agent) readPart(ctx context.Context, part *a2a.Part, textType string) (read normalized.Part, ok bool, err error) {
+func (a *Agent) readPart(ctx context.Context, keeper normalized.Keeper, part *a2a.Part, textType string) (read normalized.Part, ok bool, err error) {
 	switch content := part.Content.(type) {
 	case a2a.Text:
 		if asFile(part) {
-			read, err = a.readFile(ctx, []byte(content), part)
+			read, err = a.readFile(ctx, keeper, []byte(content), part)
 			return read, true, err
 		}
-		return normalized.Part{Kind: normalized.PartText, MIME: textMIME(part, textType), Content: string(content)}, true, nil
+		return normalized.Part{Kind: normalized.PartText, MIME: textMIME(part, textType), Content: string(content), Citation: citationIn(part.Metadata)}, true, nil
 	case a2a.Raw:
-		read, err = a.readFile(ctx, content, part)
+		read, err = a.readFile(ctx, keeper, content, part)
 		return read, true, err
 	case a2a.Data:
 		encoded, err := json.Marshal(content.Value)
 		if err != nil {
 			return read, false, upstream.NotUsable(fmt.Errorf("a part of the answer is no JSON: %w", err))
 		}
-		typed := *part
-		typed.MediaType = orElse(typed.MediaType, mimeJSON)
-		read, err = a.readFile(ctx, encoded, &typed)
+		if call, is := a.readToolCall(encoded); is {
+			return call, true, nil
+		}
+		read, err = a.readData(ctx, keeper, encoded, part)
 		return read, true, err
 	case a2a.URL:
 		read, ok = a.readURL(string(content), part)
@@ -107,17 +137,28 @@ func (a *Agent) readPart(ctx context.Context, part *a2a.Part, textType string) (
 	return read, false, nil
 }
 
+// readData keeps data for what it is.
+func (a *Agent) readData(ctx context.Context, keeper normalized.Keeper, encoded []byte, part *a2a.Part) (normalized.Part, error) {
+	typed := *part
+	typed.MediaType = orElse(typed.MediaType, mimeJSON)
+	read, err := a.readFile(ctx, keeper, encoded, &typed)
+	if err == nil && read.Kind == normalized.PartFile { // what is too large to be kept is a text that says so
+		read.Kind, read.ArtifactType = normalized.PartArtifact, normalized.ArtifactData
+	}
+	return read, err
+}
+
 // readFile keeps small content inline and moves larger content to the blob store; without one it is named.
-func (a *Agent) readFile(ctx context.Context, content []byte, part *a2a.Part) (normalized.Part, error) {
+func (a *Agent) readFile(ctx context.Context, keeper normalized.Keeper, content []byte, part *a2a.Part) (normalized.Part, error) {
 	file := a.named(part)
 	file.Size = int64(len(content))
 	switch {
 	case len(content) <= min(normalized.MaxInlineBytes, a.options.Limits.Inline):
 		file.BytesRef = normalized.Inline(content)
-	case a.options.Blobs == nil:
+	case keeper == nil:
 		return normalized.Text(fmt.Sprintf("[%s (%s) is too large to be passed on]", orElse(file.Name, "A file"), file.MIME)), nil
 	default:
-		digest, _, err := a.options.Blobs.Put(ctx, bytes.NewReader(content))
+		digest, _, err := keeper.Put(ctx, bytes.NewReader(content))
 		if err != nil {
 			return file, notKept(fmt.Errorf("keep file of the answer: %w", err))
 		}
@@ -141,7 +182,7 @@ func (a *Agent) readURL(address string, part *a2a.Part) (normalized.Part, bool) 
 	}
 
 	description, _ := part.Metadata["description"].(string)
-	return normalized.Part{Kind: normalized.PartLink, URL: address, Title: part.Filename, Description: description}, true
+	return normalized.Part{Kind: normalized.PartLink, URL: address, Title: part.Filename, Description: description, Citation: citationIn(part.Metadata)}, true
 }
 
 // named returns the frame of a file.
@@ -211,7 +252,7 @@ func unchunked(parts a2a.ContentParts, textType string) (list a2a.ContentParts) 
 
 func isProse(part *a2a.Part) bool {
 	_, isText := part.Content.(a2a.Text)
-	return isText && !asFile(part)
+	return isText && !asFile(part) && citationIn(part.Metadata) == nil
 }
 
 func chunked(run a2a.ContentParts) bool {

@@ -16,8 +16,10 @@ import (
 	"pgregory.net/rapid"
 
 	"inbox/agents"
+	"inbox/agents/runtime/value"
 	"inbox/internal/fault"
 	"inbox/normalized"
+	"inbox/policypart"
 )
 
 // describe writes parts in one line each.
@@ -72,6 +74,32 @@ func TestResultsBecomeParts(t *testing.T) {
 			}
 			if len(blobs.files[normalized.Digest(big)]) != len(big) {
 				t.Error("the large file was not kept")
+			}
+		})
+	}
+}
+
+// TestDataGoesThereAndBack: data is data on the way to another agent, with all digits where the binding has them, and in its
+// answer; so is a policy part of whoever asks.
+func TestDataGoesThereAndBack(t *testing.T) {
+	for _, way := range ways {
+		t.Run(way, func(t *testing.T) {
+			server := startUpstream(t, way, true, func(_ context.Context, call *a2asrv.ExecutorContext, yield func(a2a.Event, error) bool) {
+				event := a2a.NewArtifactEvent(call, a2a.NewDataPart(map[string]any{"k": "v"}))
+				_ = yield(a2a.NewSubmittedTask(call, call.Message), nil) && yield(event, nil) &&
+					yield(a2a.NewStatusUpdateEvent(call, a2a.TaskStateCompleted, nil), nil)
+			})
+			turn, data := turnOf("1", "look"), normalized.Data()
+			data.BytesRef = normalized.Inline([]byte(`{"n":7,"deep":{"list":[1.5,"x",null]}}`))
+			policy := normalized.Part{Kind: normalized.PartPolicy, Policy: &policypart.Part{Kind: policypart.Forbidden, Message: "no"}}
+			turn.Message.Parts = append(turn.Message.Parts, data, policy)
+			answer := mustHandle(t, newAgent(t, server.URL, nil), turn).response
+			sent := server.received()[0].Parts
+			if len(sent) != 3 || value.EncodeText(sent[1].Data()) != `{"deep":{"list":[1.5,"x",null]},"n":7}` || value.EncodeText(sent[2].Data()) != `{"kind":"forbidden","message":"no"}` {
+				t.Errorf("the other agent got %+v", sent)
+			}
+			if len(answer.Parts) != 1 || !answer.Parts[0].IsData() || answer.Parts[0].ArtifactType != normalized.ArtifactData {
+				t.Errorf("the answer is %+v", answer.Parts)
 			}
 		})
 	}
@@ -223,8 +251,8 @@ func TestStreamedAndStoredAreTheSame(t *testing.T) {
 		if err := stored.replace(snapshot, false); err != nil {
 			t.Fatal(err)
 		}
-		one, err1 := agent.readArtifacts(context.Background(), streamed.artifacts, normalized.MIMEPlain)
-		two, err2 := agent.readArtifacts(context.Background(), stored.artifacts, normalized.MIMEPlain)
+		one, err1 := agent.readArtifacts(context.Background(), nil, streamed.artifacts, normalized.MIMEPlain)
+		two, err2 := agent.readArtifacts(context.Background(), nil, stored.artifacts, normalized.MIMEPlain)
 		want := strings.Join(words, "")
 		if err1 != nil || err2 != nil || len(one) != 1 || len(two) != 1 || one[0].Content != want || two[0].Content != want {
 			t.Fatalf("streamed %v, stored %v, want %q", one, two, want)
@@ -276,6 +304,27 @@ func (addresses) Address(digest string) (string, time.Time) {
 	return "https://inbox.example/" + digest[:4], time.Now().Add(time.Hour)
 }
 
+func (addresses) Put(context.Context, io.Reader) (string, int64, error) {
+	return "", 0, fault.New(fault.Unavailable, "nothing is kept here")
+}
+
 func (addresses) Open(context.Context, string) (io.ReadCloser, error) {
 	return nil, fault.New(fault.NotFound, "not opened here")
+}
+
+// TestTypesOfResults: what a result is comes back from servers of each version.
+func TestTypesOfResults(t *testing.T) {
+	for name, metadata := range map[string]string{
+		"ours": `{"mentionable":{"artifact_type":"report"}}`, "plain": `{"artifact_type":"report"}`,
+		"both": `{"mentionable":{"artifact_type":"report"},"artifact_type":"other"}`,
+	} {
+		server := startScripted(t, false, func(c *call) {
+			c.result(wrapped(taskWith(`"timestamp":"2026-01-01T00:00:00Z"`, `,"artifacts":[{"artifactId":"result-1","description":"a map","metadata":`+metadata+`,"parts":[{"raw":"eA==","mediaType":"image/png","filename":"map.png"}]}]`)))
+		})
+		response := mustHandle(t, newAgent(t, server.URL, nil), turnOf("1", "x")).response
+		part := response.Parts[0]
+		if part.Kind != normalized.PartArtifact || part.ArtifactType != "report" || part.ID != "result-1" || part.Description != "a map" {
+			t.Errorf("%s: %+v", name, part)
+		}
+	}
 }

@@ -30,6 +30,7 @@ type task struct {
 // artifact grows by chunks.
 type artifact struct {
 	id, name, description string
+	kind                  string // artifact_type of the message contract
 	pieces                []*piece
 }
 
@@ -141,6 +142,7 @@ func (t *task) put(from *a2a.Artifact, appended bool) error {
 	}
 
 	known.name, known.description = orElse(from.Name, known.name), orElse(from.Description, known.description)
+	known.kind = orElse(typeOf(from.Metadata), known.kind)
 	for i, part := range from.Parts {
 		if part == nil {
 			return errors.New("an artifact has a part that is none")

@@ -73,7 +73,7 @@ func (a *Agent) wire(p *peer, asker string) (*wire, error) {
 
 // params are the headers of every request.
 func (w *wire) params() a2aclient.ServiceParams {
-	extensions := []string{policypart.Extension}
+	extensions := []string{policypart.Extension, toolEventsExtension}
 	if w.agent.options.Sign != nil {
 		extensions = append(extensions, identity.EvidenceExtension)
 	}

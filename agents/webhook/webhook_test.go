@@ -123,6 +123,7 @@ func stream(name string) http.HandlerFunc {
 	}
 }
 
+//contract:shows message-31 message-56
 func TestRequest(t *testing.T) {
 	message := agenttest.Messages()["with history"]
 	var got *http.Request
@@ -158,6 +159,7 @@ func TestRequest(t *testing.T) {
 	}
 }
 
+//contract:shows channels-26 message-56
 func TestAnswers(t *testing.T) {
 	hello := []normalized.Part{normalized.Text("Hello, world")}
 	ids := `"in_reply_to":"` + question().ID + `",`

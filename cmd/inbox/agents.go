@@ -31,15 +31,25 @@ func newAgents() *cobra.Command {
 			}
 
 			agents := operator.ConfiguredAgents(config)
+			if operator.HasDatabase(config) {
+				if err := operate(cmd, func(o *inbox.Operator) error { return o.Pauses.MarkPaused(cmd.Context(), agents) }); err != nil {
+					return err
+				}
+			}
+
 			if wantsJSON(cmd) {
 				return printJSON(cmd.OutOrStdout(), agents)
 			}
 
 			rows := make([][]string, 0, len(agents))
 			for _, a := range agents {
-				rows = append(rows, []string{a.Name, a.Kind, a.Address, a.Access, a.Unverified, a.Summary})
+				state := "works"
+				if a.Paused != nil {
+					state = "paused since " + when(a.Paused.CreatedAt)
+				}
+				rows = append(rows, []string{a.Name, a.Kind, a.Address, state, a.Access, a.Unverified, a.Summary})
 			}
-			return printTable(cmd.OutOrStdout(), "No agents.", []string{"NAME", "KIND", "ADDRESS", "ACCESS", "UNVERIFIED", "SUMMARY"}, rows)
+			return printTable(cmd.OutOrStdout(), "No agents.", []string{"NAME", "KIND", "ADDRESS", "STATE", "ACCESS", "UNVERIFIED", "SUMMARY"}, rows)
 		},
 	}
 

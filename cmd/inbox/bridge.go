@@ -8,6 +8,7 @@ import (
 	"io"
 	"net/url"
 	"os"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -300,18 +301,19 @@ const maxImportFile = 1 << 30
 
 func newExport() *cobra.Command {
 	var filter operator.ConversationFilter
-	var format, output string
+	var output string
 	cmd := &cobra.Command{
-		Use:   "export --format agent-framework [--client C | --connector C] [--agent A] [--session ID | --thread ID] [--output FILE]",
+		Use:   "export --format {agent-framework | envelope} [--client C | --connector C] [--agent A] [--session ID | --thread ID] [--output FILE]",
 		Short: "Write conversations as messages that another system can import",
 		Long: `Writes the conversations of bridges and connectors, or with --thread one thread of any way, as JSON: "conversations", each
-with session_id, agent and messages of the older agent framework (type, content, timestamp, agent_key, metadata).
-What was imported before is written as it came. 'inbox import' and POST /v1/import take it again.`,
+with session_id, agent and messages: canonical envelopes (agents-api.message), or those of the older agent framework (type,
+content, timestamp, agent_key, metadata). What was imported in the same form is written as it is kept. 'inbox import' and
+POST /v1/import take it again.`,
 		Example: "  inbox export --format agent-framework --client relay > conversations.json\n  inbox export --format agent-framework --agent helper --thread '<root@example.org>'",
 		Args:    arguments(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if format != "agent-framework" {
-				return usageError{fmt.Errorf("--format must be agent-framework\nRun '%s --help'", cmd.CommandPath())}
+			if !slices.Contains(operator.ConversationFormats(), filter.Format) {
+				return usageError{fmt.Errorf("--format must be %s\nRun '%s --help'", strings.Join(operator.ConversationFormats(), " or "), cmd.CommandPath())}
 			}
 			return operate(cmd, func(o *inbox.Operator) error {
 				documents, err := o.Conversations.Export(cmd.Context(), filter)
@@ -338,7 +340,7 @@ What was imported before is written as it came. 'inbox import' and POST /v1/impo
 	}
 
 	flags := cmd.Flags()
-	flags.StringVar(&format, "format", "", "form of the messages: agent-framework")
+	flags.StringVar(&filter.Format, "format", "", "form of the messages: agent-framework or envelope")
 	flags.StringVar(&filter.Client, "client", "", "sessions of this bridge alone")
 	flags.StringVar(&filter.Connector, "connector", "", "sessions of this connector alone")
 	flags.StringVar(&filter.Agent, "agent", "", "conversations with this agent alone")
@@ -354,8 +356,9 @@ func newImport() *cobra.Command {
 		Use:   "import {--client C | --connector C} [--agent A] FILE",
 		Short: "Take over conversations that another system wrote",
 		Long: `Stores conversations as sessions of a bridge or connector. FILE (- = standard input) holds what 'inbox export' writes, one
-conversation {"agent", "messages": […]}, or a list of messages alone, which needs --agent. All messages are checked first;
-a conversation is stored whole or not at all, and storing the same again does nothing.`,
+conversation {"agent", "messages": […]}, or messages alone, as a list or one a line, which need --agent. A message is an envelope,
+a row of role and content, or one of the older agent framework. All messages are checked first; what is refused is named by line or
+number and by member. A conversation is stored whole or not at all, and storing the same again does nothing.`,
 		Example: "  inbox import --client relay conversations.json\n  inbox import --client relay --agent helper - < messages.json",
 		Args:    arguments(cobra.ExactArgs(1)),
 		RunE: func(cmd *cobra.Command, names []string) error {

@@ -99,9 +99,15 @@ func (c *bridgeClient) do(ctx context.Context, method, path string, body any, ac
 	return nil, refusal(response)
 }
 
+// refusedRequest is what the server says about a request that it does not do.
+type refusedRequest struct{ code, message string }
+
+func (r *refusedRequest) Error() string { return r.message }
+
 func refusal(response *http.Response) error {
 	var told struct {
 		Error struct {
+			Code    string `json:"code"`
 			Message string `json:"message"`
 		} `json:"error"`
 	}
@@ -117,7 +123,7 @@ func refusal(response *http.Response) error {
 		return fmt.Errorf("%w: %s", errUnreachable, told.Error.Message)
 	}
 
-	return errors.New(told.Error.Message)
+	return &refusedRequest{told.Error.Code, told.Error.Message}
 }
 
 func (c *bridgeClient) call(ctx context.Context, method, path string, body, answer any) error {

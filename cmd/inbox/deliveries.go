@@ -41,7 +41,7 @@ func newDeliveriesList() *cobra.Command {
 	}
 
 	addJSON(cmd)
-	cmd.Flags().StringVar(&filter.State, "state", "", "only this state: pending, sending, delivered, retry, dead, cancelled")
+	addChoice(cmd, &filter.State, "state", "only this state", delivery.States()...)
 	cmd.Flags().StringVar(&filter.TurnID, "turn", "", "only deliveries of this turn")
 	cmd.Flags().StringVar(&filter.Key, "to", "", "only this host or domain")
 	cmd.Flags().IntVar(&filter.Limit, "limit", 50, "at most this many, up to 500")
@@ -194,7 +194,7 @@ func newSuppressedList() *cobra.Command {
 	}
 
 	addJSON(cmd)
-	cmd.Flags().StringVar(&filter.Kind, "kind", "", "only hard, soft or complaint")
+	addChoice(cmd, &filter.Kind, "kind", "only this kind", exchange.SuppressionKinds()...)
 	cmd.Flags().StringVar(&filter.After, "after", "", "only addresses after this one, for the next page")
 	cmd.Flags().IntVar(&filter.Limit, "limit", 50, "at most this many, up to 500")
 	return cmd

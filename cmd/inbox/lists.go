@@ -135,7 +135,7 @@ func newListList(list string) *cobra.Command {
 	}
 
 	addJSON(cmd)
-	cmd.Flags().StringVar(&filter.Kind, "kind", "", "only host, address, actor or principal")
+	addChoice(cmd, &filter.Kind, "kind", "only this kind", exchange.TargetKinds()...)
 
 	if list == exchange.ListBlock {
 		cmd.Flags().BoolVar(&stop, "stop", false, "show who told an agent to stop instead")

@@ -10,6 +10,8 @@ import (
 	"os"
 	"runtime"
 	"runtime/debug"
+	"slices"
+	"strings"
 
 	"github.com/google/uuid"
 	"github.com/spf13/cobra"
@@ -96,19 +98,78 @@ Exit codes: 0 done, 1 the command failed (the message says what to do), 2 the co
 	})
 
 	root.AddCommand(newServe(), newDemo(), newShow(), newAgents(), newDeliveries(), newHeld(), newRetry(), newBlock(), newAllow(), newFollows(), newReports(), newApprovals(), newToolRequests(), newPeople(), newAudit(), newAccess(), newTokens(), newKeys(), newDelete(), newEdit(), newPin(), newUnpin(), newMove(), newDNS(), newMigrate(), newVersion())
-	root.AddCommand(newMail(), newSuppressions(), newDoctor())
-	root.AddCommand(newBridge(), newExport(), newImport())
+	root.AddCommand(newMail(), newSuppressions(), newDoctor(), newConfig())
+	root.AddCommand(newBridge(), newTasks(), newExport(), newImport())
 	return root
 }
 
-// arguments makes a wrong number of arguments a usage error.
+// arguments makes arguments that a command does not take a usage error, which names what is missing, what is too many, or the
+// commands that a mistyped one may have meant.
 func arguments(check cobra.PositionalArgs) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, given []string) error {
-		if err := check(cmd, given); err != nil {
-			return usageError{fmt.Errorf("%w\nRun '%s --help'", err, cmd.CommandPath())}
+		err := check(cmd, given)
+		if err == nil {
+			return nil
 		}
-		return nil
+
+		text := wrongArguments(cmd, given)
+		if text == "" {
+			text = err.Error()
+		}
+		return usageError{fmt.Errorf("%s\nRun '%s --help'", text, cmd.CommandPath())}
 	}
+}
+
+// wrongArguments says what is wrong in the words of the command's own line of use; "" when that line does not tell.
+func wrongArguments(cmd *cobra.Command, given []string) string {
+	if cmd.HasAvailableSubCommands() && len(given) > 0 {
+		text := fmt.Sprintf("%q is no command of %s", given[0], cmd.CommandPath())
+		cmd.SuggestionsMinimumDistance = 2
+		if similar := cmd.SuggestionsFor(given[0]); len(similar) > 0 {
+			text += "; did you mean " + strings.Join(similar, " or ") + "?"
+		}
+		return text
+	}
+
+	words := strings.Fields(cmd.Use)[1:]
+	repeated := len(words) > 0 && strings.Contains(words[len(words)-1], "…")
+	required := slices.DeleteFunc(slices.Clone(words), func(word string) bool { return strings.HasPrefix(word, "[") })
+	switch {
+	case len(given) < len(required):
+		return strings.Join(required[len(given):], " and ") + " is missing: " + cmd.UseLine()
+	case len(given) > len(words) && !repeated:
+		return fmt.Sprintf("%q is too much: %s", given[len(words)], cmd.UseLine())
+	}
+	return ""
+}
+
+// choice is a flag that takes one of a few words.
+type choice struct {
+	value *string
+	words []string
+}
+
+func (c choice) String() string {
+	if c.value == nil {
+		return ""
+	}
+	return *c.value
+}
+
+func (c choice) Type() string { return "word" }
+
+func (c choice) Set(word string) error {
+	if !slices.Contains(c.words, word) {
+		return fmt.Errorf("must be one of %s", strings.Join(c.words, ", "))
+	}
+	*c.value = word
+	return nil
+}
+
+// addChoice adds a flag that takes one of words, and completes them in a shell.
+func addChoice(cmd *cobra.Command, value *string, name, help string, words ...string) {
+	cmd.Flags().Var(choice{value, words}, name, help+": "+strings.Join(words, ", "))
+	_ = cmd.RegisterFlagCompletionFunc(name, cobra.FixedCompletions(words, cobra.ShellCompDirectiveNoFileComp)) // fails without the flag alone
 }
 
 func newVersion() *cobra.Command {

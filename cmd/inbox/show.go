@@ -19,13 +19,22 @@ import (
 )
 
 func newShow() *cobra.Command {
+	var result bool
+	var run int
 	cmd := &cobra.Command{
 		Use:   "show ID",
 		Short: "Show one message: who sent it, what proved it, what became of it",
 		Long: `Shows a message with the evidence about its sender, its answer, its deliveries and its timeline.
-ID is the id of a turn or a delivery, or the protocol's own id of the message (activity IRI, Message-ID, A2A message id).`,
-		Args: arguments(cobra.ExactArgs(1)),
+ID is the id of a turn or a delivery, or the protocol's own id of the message (activity IRI, Message-ID, A2A message id).
+
+With --result it shows how its agent came to the answer: the conversation result of the newest run, or of --run N. It has the tools with
+hashes of their parameters and results; with --json it is the whole document.`,
+		Example: "  inbox show 0197…\n  inbox show --result 0197…\n  inbox show --result --run 1 --json 0197…",
+		Args:    arguments(cobra.ExactArgs(1)),
 		RunE: func(cmd *cobra.Command, ids []string) error {
+			if result || run > 0 {
+				return showResult(cmd, ids[0], run)
+			}
 			return operate(cmd, func(o *inbox.Operator) error {
 				shown, err := o.Messages.Show(cmd.Context(), ids[0])
 				if err != nil {
@@ -41,6 +50,8 @@ ID is the id of a turn or a delivery, or the protocol's own id of the message (a
 	}
 
 	addJSON(cmd)
+	cmd.Flags().BoolVar(&result, "result", false, "show the conversation result of a run")
+	cmd.Flags().IntVar(&run, "run", 0, "of this run; 0 = of the newest one that has a result")
 	return cmd
 }
 
@@ -108,6 +119,8 @@ func said(event exchange.Event) string {
 		text = read(event, waitStep)
 	case exchange.EventCompacted:
 		text = read(event, compactionStep)
+	case exchange.EventHookDecided, exchange.EventHookFailed:
+		text = read(event, hookStep)
 	}
 
 	if text == "" {
@@ -171,6 +184,28 @@ func waitStep(step *exchange.WaitStep) string {
 		text += fmt.Sprintf(", %d calls", step.Calls)
 	}
 	return text + "  " + step.CallID
+}
+
+func hookStep(step *exchange.HookStep) string {
+	words := []string{step.Hook}
+	if step.Action != "" {
+		words = append(words, step.Action)
+	}
+	if step.Tool != "" {
+		words = append(words, "for "+step.Tool)
+	}
+
+	text := strings.Join(words, " ")
+	if step.Undelivered > 0 {
+		text += ": " + counted(step.Undelivered, "event") + " not delivered"
+	}
+	if step.Error != "" {
+		text += ": " + step.Error
+	}
+	if step.CallID != "" {
+		text += "  " + step.CallID
+	}
+	return text
 }
 
 func compactionStep(step *exchange.CompactionStep) string {

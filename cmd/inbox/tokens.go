@@ -26,10 +26,10 @@ func newTokens() *cobra.Command {
 
 func newTokensCreate() *cobra.Command {
 	var agent string
-	var admin, pull, tools, bridge bool
+	var admin, pull, tools, bridge, tasks, results bool
 	var scopes []string
 	cmd := &cobra.Command{
-		Use:   "create [--agent A [--pull | --tools] | --admin | --bridge [--scopes …] [--agent A]] NAME",
+		Use:   "create [--agent A [--pull | --tools] | --admin | --bridge [--scopes …] [--agent A] | --tasks [--results] [--agent A]] NAME",
 		Short: "Create a token for the peer or operator NAME",
 		Long: `Creates a bearer token and prints it alone on the last line; it is shown once and only its hash is kept.
 The peer is then known to agents as @NAME@domain. Without --agent the token opens every agent of this server.
@@ -37,8 +37,10 @@ With --admin the token opens the operator API below /api/v1 instead, and no agen
 With --pull it is for the program behind an agent of kind pull: it takes the agent's messages and answers in its name.
 With --tools it is for a program that executes the client tools of the agent: it reads their calls and hands in results.
 With --bridge it is for a program that writes to agents for others and fetches the answers from its queue; NAME is then the
-id of its client, and tokens of one name share the queue. --scopes limits what the token is good for.`,
-		Example: "  inbox tokens create --agent echo partner\n  inbox tokens create --agent helper --pull laptop\n  inbox tokens create --agent helper --tools desk\n  inbox tokens create --admin laptop\n  inbox tokens create --bridge relay\n  inbox tokens create --bridge --scopes pending,ack relay",
+id of its client, and tokens of one name share the queue. --scopes limits what the token is good for.
+With --tasks it is for a program that runs tasks on the targets of this server, of all or those of one agent, and sees how they go;
+with --results it also reads what they brought.`,
+		Example: "  inbox tokens create --agent echo partner\n  inbox tokens create --agent helper --pull laptop\n  inbox tokens create --agent helper --tools desk\n  inbox tokens create --admin laptop\n  inbox tokens create --bridge relay\n  inbox tokens create --bridge --scopes pending,ack relay\n  inbox tokens create --tasks --results nightly",
 		Args:    arguments(cobra.ExactArgs(1)),
 		RunE: func(cmd *cobra.Command, names []string) error {
 			if admin && agent != "" {
@@ -53,6 +55,9 @@ id of its client, and tokens of one name share the queue. --scopes limits what t
 			if bridge && (admin || pull || tools) || !bridge && cmd.Flags().Changed("scopes") {
 				return usageError{fmt.Errorf("--bridge excludes --admin, --pull and --tools, and --scopes needs it\nRun '%s --help'", cmd.CommandPath())}
 			}
+			if tasks && (admin || pull || tools || bridge) || results && !tasks {
+				return usageError{fmt.Errorf("--tasks excludes --admin, --pull, --tools and --bridge, and --results needs it\nRun '%s --help'", cmd.CommandPath())}
+			}
 
 			return operate(cmd, func(o *inbox.Operator) error {
 				var token string
@@ -61,6 +66,8 @@ id of its client, and tokens of one name share the queue. --scopes limits what t
 				switch {
 				case bridge:
 					token, record, err = o.Tokens.CreateBridge(cmd.Context(), names[0], agent, scopes)
+				case tasks:
+					token, record, err = o.Tokens.CreateTasks(cmd.Context(), names[0], agent, results)
 				case admin:
 					token, record, err = o.Tokens.CreateAdmin(cmd.Context(), names[0])
 				case pull:
@@ -92,6 +99,8 @@ id of its client, and tokens of one name share the queue. --scopes limits what t
 	cmd.Flags().BoolVar(&pull, "pull", false, "for the program behind the agent, which is of kind pull")
 	cmd.Flags().BoolVar(&bridge, "bridge", false, "for a program that writes to agents and fetches the answers from its queue")
 	cmd.Flags().StringSliceVar(&scopes, "scopes", exchange.AllBridgeScopes(), "what the token of a bridge is good for: send, pending, ack")
+	cmd.Flags().BoolVar(&tasks, "tasks", false, "for a program that runs tasks on the targets of this server")
+	cmd.Flags().BoolVar(&results, "results", false, "also reads what its tasks brought, not only how they go")
 	cmd.Flags().BoolVar(&tools, "tools", false, "for a program that executes the agent's client tools")
 	return cmd
 }
@@ -140,11 +149,22 @@ func opens(token exchange.Token) string {
 		return "messages of " + token.Agent
 	case token.Scope == exchange.TokenTools:
 		return "tools of " + token.Agent
+	case token.Scope == exchange.TokenTasks:
+		return "tasks" + onTargetsOf(token.Agent)
+	case token.Scope == exchange.TokenTaskResults:
+		return "tasks and results" + onTargetsOf(token.Agent)
 	case token.Agent == "":
 		return "all agents"
 	}
 
 	return token.Agent
+}
+
+func onTargetsOf(agent string) string {
+	if agent == "" {
+		return ""
+	}
+	return " of " + agent
 }
 
 func newKeys() *cobra.Command {

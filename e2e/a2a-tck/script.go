@@ -34,7 +34,7 @@ var steps = []struct {
 		BytesRef: &normalized.BytesRef{Kind: normalized.BytesURL, URL: "https://example.com/output.txt"},
 	})},
 	{"tck-artifact-file", whole(inline("output.txt", normalized.MIMEPlain, "Generated file content"))},
-	{"tck-artifact-data", whole(inline("", "application/json", `{"key": "value", "count": 42}`))},
+	{"tck-artifact-data", whole(data(`{"key": "value", "count": 42}`))},
 	{"tck-message-response", talks("Direct message response")},
 	{"tck-input-required", asks("What else do you need?")},
 	{"tck-reject-task", rejects("rejected")},
@@ -114,6 +114,12 @@ func works(duration time.Duration) answerer {
 			}
 		}
 	}
+}
+
+func data(content string) normalized.Part {
+	part := normalized.Data()
+	part.Size, part.BytesRef = int64(len(content)), normalized.Inline([]byte(content))
+	return part
 }
 
 func inline(name, mediaType, content string) normalized.Part {

@@ -239,7 +239,13 @@ func (i *Instance) Process() (int, error) {
 }
 
 // Memory is the resident memory of the running server in bytes.
-func (i *Instance) Memory() (int64, error) {
+func (i *Instance) Memory() (int64, error) { return i.status("VmRSS:") }
+
+// Peak is the most memory that the running server had at one time, in bytes.
+func (i *Instance) Peak() (int64, error) { return i.status("VmHWM:") }
+
+// status reads a figure of proc(5).
+func (i *Instance) status(field string) (int64, error) {
 	process := i.running()
 	if process == nil {
 		return 0, ErrNotRunning
@@ -251,7 +257,7 @@ func (i *Instance) Memory() (int64, error) {
 	}
 
 	for line := range strings.Lines(string(status)) {
-		if value, found := strings.CutPrefix(line, "VmRSS:"); found {
+		if value, found := strings.CutPrefix(line, field); found {
 			kibibytes, err := strconv.ParseInt(strings.TrimSuffix(strings.TrimSpace(value), " kB"), 10, 64)
 			return kibibytes << 10, err
 		}

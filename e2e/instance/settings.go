@@ -7,6 +7,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 )
 
@@ -21,6 +22,9 @@ type Settings struct {
 	Hostname  string // smtp.hostname; empty = the default
 	CertFile  string // PEM; HTTP has TLS and mail STARTTLS; empty = neither has
 	KeyFile   string
+	ACME      string   // directory of a certificate authority, from which certificates come instead of files
+	ACMENames []string // further names of certificates
+	PlainHTTP string   // with ACME: host:port of the listener without TLS
 	Authority string   // PEM file whose certificates are believed besides no others; empty = those of the system
 	STSPort   int      // port of the servers that publish MTA-STS policies; 0 = the default
 	DNS       string   // host:port of the resolver; empty = the system's
@@ -89,7 +93,7 @@ func (s *Settings) public() string {
 }
 
 func (s *Settings) scheme() string {
-	if s.CertFile != "" {
+	if s.CertFile != "" || s.ACME != "" {
 		return "https"
 	}
 	return "http"
@@ -112,6 +116,15 @@ const (
 	secretKeyFile = "shared.key"
 	secretKey     = "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=\n"
 )
+
+// quoted writes texts as TOML writes a list, without its brackets.
+func quoted(texts []string) string {
+	list := make([]string, 0, len(texts))
+	for _, text := range texts {
+		list = append(list, strconv.Quote(text))
+	}
+	return strings.Join(list, ", ")
+}
 
 // file writes the configuration.
 func (s *Settings) file(data string) string {
@@ -137,11 +150,19 @@ func (s *Settings) file(data string) string {
 	if s.CertFile != "" {
 		line("tls = \"files\"\ncert_file = %q\nkey_file = %q", s.CertFile, s.KeyFile)
 	}
+	if s.ACME != "" {
+		line("tls = \"acme\"")
+	}
 	if len(s.Proxies) > 0 {
 		line("trusted_proxies = [\"%s\"]", strings.Join(s.Proxies, `", "`))
 	}
 	if len(s.Inside) > 0 {
 		line("inside = [\"%s\"]", strings.Join(s.Inside, `", "`))
+	}
+
+	if s.ACME != "" {
+		line("[acme]\ndirectory = %q\nhttp_listen = %q\nroots_file = %q\ncheck_every = \"500ms\"\nnames = [%s]",
+			s.ACME, cmp.Or(s.PlainHTTP, "off"), s.Authority, quoted(s.ACMENames))
 	}
 
 	line("[smtp]\nlisten = %q", s.SMTP)

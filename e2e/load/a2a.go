@@ -26,8 +26,10 @@ type Task struct {
 	} `json:"status"`
 	History   []A2AMessage `json:"history"`
 	Artifacts []struct {
-		ID    string    `json:"artifactId"`
-		Parts []A2APart `json:"parts"`
+		ID          string         `json:"artifactId"`
+		Description string         `json:"description"`
+		Metadata    map[string]any `json:"metadata"`
+		Parts       []A2APart      `json:"parts"`
 	} `json:"artifacts"`
 }
 
@@ -38,10 +40,11 @@ type A2AMessage struct {
 	Parts []A2APart `json:"parts"`
 }
 
-// A2APart is a part that has text or a file in base64.
+// A2APart is a part that has text, a file in base64 or the address of one.
 type A2APart struct {
 	Text string `json:"text"`
 	Raw  string `json:"raw"`
+	URL  string `json:"url"`
 }
 
 // Answers returns the distinct ids of the agent's messages and of the artifacts.

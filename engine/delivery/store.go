@@ -19,6 +19,11 @@ const (
 	StateCancelled = "cancelled"
 )
 
+// States are all states of a delivery.
+func States() []string {
+	return []string{StatePending, StateSending, StateDelivered, StateRetry, StateDead, StateCancelled}
+}
+
 // Queue kinds of deliveries; the payload is the delivery id. Deliveries to many, such as followers, have a kind of their
 // own: the reply to the asker does not wait behind them.
 const (
@@ -43,7 +48,7 @@ type Record struct {
 	State    string          `json:"state"`
 	Reason   string          `json:"reason,omitempty"` // the last answer of the peer or the reason of the state
 	Attempt  int             `json:"attempt"`
-	NextAt   time.Time       `json:"next_at"` // meaningful in state retry
+	NextAt   time.Time       `json:"next_at,omitzero"` // of the next attempt, in state retry
 	// Returned are those of several recipients who do not have it, and why.
 	Returned  map[string]string `json:"returned,omitempty"`
 	CreatedAt time.Time         `json:"created_at"`
@@ -97,11 +102,11 @@ type Move struct {
 type Condition struct {
 	Channel     string    `json:"channel"`
 	Key         string    `json:"key"`
-	PausedUntil time.Time `json:"paused_until"`     // zero = not paused
-	Opened      int       `json:"opened"`           // how often its breaker opened in a row
-	FailingDays int       `json:"failing_days"`     // different days with failures and no success between
-	FailedDay   int64     `json:"-"`                // the last of them, in days since 1970
-	DeadAt      time.Time `json:"dead_at,omitzero"` // zero = it is tried
+	PausedUntil time.Time `json:"paused_until,omitzero"` // zero = not paused
+	Opened      int       `json:"opened"`                // how often its breaker opened in a row
+	FailingDays int       `json:"failing_days"`          // different days with failures and no success between
+	FailedDay   int64     `json:"-"`                     // the last of them, in days since 1970
+	DeadAt      time.Time `json:"dead_at,omitzero"`      // zero = it is tried
 	Reason      string    `json:"reason"`
 	UpdatedAt   time.Time `json:"updated_at"`
 }

@@ -73,6 +73,8 @@ func TestParseTarget(t *testing.T) {
 		"acct:alice@example.com": "address @alice@example.com", "mailto:alice@example.com": "address @alice@example.com",
 		"https://Example.com/users/Alice": "actor https://example.com/users/Alice", "token:0190": "actor token:0190",
 		"inbox.example mailto:a@b.example": "principal inbox.example mailto:a@b.example",
+		"unverified @a@b.example":          "principal unverified @a@b.example",
+		"https://login.example 4711":       "principal https://login.example 4711",
 	} {
 		kind, target, err := ParseTarget(text)
 		if got := kind + " " + target; err != nil || got != want {
@@ -80,7 +82,7 @@ func TestParseTarget(t *testing.T) {
 		}
 	}
 	for _, text := range []string{"", "*", "*.", "a.*.example", "exa_mple.com", "-a.example", "a..example", "*.127.0.0.1", "*.example.com:80",
-		"@", "@a@", "a@b@c d\x00", "https://", "https://u:p@example.com/x", "ex***le.com", strings.Repeat("a", MaxTargetBytes+1)} {
+		"@", "@a@", "a@b@c d\x00", "https://", "https://u:p@example.com/x", "ex***le.com", "http://foo bar", "unverified a b", strings.Repeat("a", MaxTargetBytes+1)} {
 		if kind, target, err := ParseTarget(text); err == nil {
 			t.Errorf("%q was read as %s %s", text, kind, target)
 		}

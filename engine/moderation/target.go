@@ -19,6 +19,9 @@ import (
 // MaxTargetBytes bounds a target in its canonical form.
 const MaxTargetBytes = 2048
 
+// unverified stands in place of the issuer in the principal of a sender who proved nothing.
+const unverified = "unverified"
+
 // subdomains stands in front of a domain that covers everything below it, too.
 const subdomains = "*."
 
@@ -31,7 +34,7 @@ func ParseTarget(text string) (kind, target string, err error) {
 	case text == "" || len(text) > MaxTargetBytes || !utf8.ValidString(text) || strings.ContainsFunc(text, unicode.IsControl):
 		return "", "", fault.New(fault.Malformed, "write a host, an address, an actor's address or a principal")
 	case strings.Contains(text, " "):
-		return exchange.TargetPrincipal, text, nil
+		return parsePrincipal(text)
 	case strings.Contains(text, "://"):
 		return parseActor(text)
 	case strings.HasPrefix(text, "mailto:"), strings.HasPrefix(text, "acct:"):
@@ -44,6 +47,20 @@ func ParseTarget(text string) (kind, target string, err error) {
 
 	host, err := ParseHost(text)
 	return exchange.TargetHost, host, err
+}
+
+// parsePrincipal takes a principal as messages show it: the issuer, a space and the subject, or "unverified" and an address.
+func parsePrincipal(text string) (kind, target string, err error) {
+	issuer, subject, _ := strings.Cut(text, " ")
+	if issuer == unverified {
+		_, err = identity.ParseAddress(subject)
+	} else {
+		_, err = identity.CanonicalIssuer(issuer)
+	}
+	if err != nil || strings.TrimSpace(subject) == "" {
+		return "", "", fault.Newf(fault.Malformed, "%q has a space and is no principal; copy one from inbox show, such as \"example.com https://example.com/users/user\"", text)
+	}
+	return exchange.TargetPrincipal, text, nil
 }
 
 func parseUser(address, written string) (kind, target string, err error) {

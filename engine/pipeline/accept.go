@@ -240,6 +240,11 @@ func (s *acceptor) keep(ctx context.Context, a *acceptance) (string, error) {
 		return outcomeDuplicate, nil
 	}
 
+	if errors.Is(err, errTaskTaken) {
+		a.receipt = exchange.Receipt{TaskTaken: true}
+		return outcomeDuplicate, nil
+	}
+
 	if fault.Is(err, fault.RateLimited) { // it waits here already
 		if outcome, err := s.checkRepeat(ctx, a); err != nil || outcome != outcomeNext {
 			return outcome, err
@@ -331,6 +336,23 @@ func (a *acceptance) claim(ctx context.Context, tx Tx) error {
 	return err
 }
 
+// errTaskTaken rolls back a message that would begin a run whose id is taken.
+var errTaskTaken = errors.New("the run was begun before")
+
+// beginTask stores the run that the message begins.
+func (a *acceptance) beginTask(ctx context.Context, tx Tx, turn exchange.TurnRecord) error {
+	if a.in.Task == nil {
+		return nil
+	}
+
+	run := *a.in.Task
+	run.TurnID = turn.ID
+	if inserted, err := tx.InsertTaskRun(ctx, run); err != nil || !inserted {
+		return cmp.Or(err, errTaskTaken)
+	}
+	return nil
+}
+
 // store writes turn and job in one transaction, and ends the parked turn that the message continues.
 func (s *acceptor) store(ctx context.Context, a *acceptance) (stored exchange.TurnRecord, inserted bool, err error) {
 	if err := s.planFinalNotice(ctx, a.continues, a.turn); err != nil {
@@ -364,6 +386,9 @@ func (s *acceptor) store(ctx context.Context, a *acceptance) (stored exchange.Tu
 
 		stored, inserted, err = tx.InsertTurn(ctx, turn, a.original)
 		if err != nil || !inserted {
+			return err
+		}
+		if err = a.beginTask(ctx, tx, turn); err != nil {
 			return err
 		}
 
@@ -430,7 +455,7 @@ func (a *acceptance) remembered() int {
 func job(turn exchange.TurnRecord) queue.NewJob {
 	return queue.NewJob{
 		ID: turn.ID, Kind: JobKind, Partition: Partition(turn.Agent, turn.ThreadID), Payload: turn.ID,
-		Group: turn.Agent, Member: turn.Principal, Guest: len(turn.Message.Sender.Identities) == 0,
+		Group: exchange.TurnGroup(turn.Agent, exchange.Requires(turn.Route)), Member: turn.Principal, Guest: len(turn.Message.Sender.Identities) == 0,
 	}
 }
 

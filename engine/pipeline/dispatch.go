@@ -165,11 +165,15 @@ func (s *dispatcher) askAll(ctx context.Context, job queue.Job, turn exchange.Tu
 // storeCalls does the one transaction: the job ends, the turn waits, the calls are there with their jobs.
 func (s *dispatcher) storeCalls(ctx context.Context, job queue.Job, turn exchange.TurnRecord, record *runRecord, calls []exchange.Dispatch) error {
 	late, _ := record.late()
+	result, _ := record.result.ready(ctx, record.blobs)
 	return s.options.Store.InTx(ctx, func(tx Tx) error {
 		if err := tx.SettleJob(ctx, job.Lease, queue.Outcome{Kind: queue.Done}); err != nil {
 			return err
 		}
 		if err := appendLate(ctx, tx, turn.ID, late); err != nil {
+			return err
+		}
+		if err := putResult(ctx, tx, result); err != nil {
 			return err
 		}
 

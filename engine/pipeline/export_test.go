@@ -11,7 +11,8 @@ import (
 
 // WithHistory is withHistory for tests that need a real store.
 func (s *Service) WithHistory(ctx context.Context, agent agents.Entry, turn exchange.TurnRecord) (normalized.Message, *int, error) {
-	return s.history.withHistory(ctx, agent, turn)
+	told, err := s.history.withHistory(ctx, agent, turn)
+	return told.message, told.breakpoint, err
 }
 
 // HistoryOf writes exchanges as turns of a history, untrimmed.

@@ -78,44 +78,51 @@ type ThreadReader interface {
 // historian collects what was said in a thread before a turn.
 type historian struct{ *core }
 
-// withHistory returns the message as the agent sees it: with the trimmed history of its thread, or of its sender's
+// withHistory returns what the agent is told, the message as it sees it: with the trimmed history of its thread, or of its sender's
 // conversations where the agent's history follows the person.
-func (s *historian) withHistory(ctx context.Context, agent agents.Entry, turn exchange.TurnRecord) (normalized.Message, *int, error) {
+func (s *historian) withHistory(ctx context.Context, agent agents.Entry, turn exchange.TurnRecord) (told, error) {
 	return s.joined(ctx, agent, turn, s.ancestors)
+}
+
+// told is what an agent is told of its conversation.
+type told struct {
+	message    normalized.Message // with history
+	breakpoint *int
+	named      []string // whom the last answer named and did not address
 }
 
 // joined is withHistory with what was said where this server was not told, as lookUp finds it.
 func (s *historian) joined(
 	ctx context.Context, agent agents.Entry, turn exchange.TurnRecord, lookUp func(context.Context, exchange.TurnRecord, bool) (*ancestry, error),
-) (normalized.Message, *int, error) {
+) (told, error) {
 	message := turn.Message
 	query, err := s.threadQuery(ctx, agent, turn)
 	if err != nil {
-		return message, nil, err
+		return told{message: message}, err
 	}
 
 	var excerpt ThreadExcerpt
 	if entry, expected := s.broker.expectation(turn.ID); !expected || !entry.fresh || len(query.Principals) > 0 {
 		if excerpt, err = s.options.Store.ThreadExcerpt(ctx, query); err != nil {
-			return message, nil, err
+			return told{message: message}, err
 		}
 	}
 
-	told, err := lookUp(ctx, turn, excerpt.Total > 0)
-	if err != nil || excerpt.Total+told.messages() == 0 {
-		return message, nil, err
+	before, err := lookUp(ctx, turn, excerpt.Total > 0)
+	if err != nil || excerpt.Total+before.messages() == 0 {
+		return told{message: message}, err
 	}
 	if err := s.keepFiles(ctx, slices.Concat(excerpt.Head, excerpt.Tail)); err != nil {
-		return message, nil, err
+		return told{message: message}, err
 	}
 
 	kept, breakpoint := history.TrimThread(history.Thread{
-		Head: turns(agent, excerpt.Head, told), Tail: append(turns(agent, excerpt.Tail, told), told.of(turn.ID).Messages...),
-		Total: excerpt.Total + told.messages(),
+		Head: turns(agent, excerpt.Head, before), Tail: append(turns(agent, excerpt.Tail, before), before.of(turn.ID).Messages...),
+		Total: excerpt.Total + before.messages(),
 	}, agent.Settings.History)
 
 	message.History = kept
-	return message, breakpoint, nil
+	return told{message: message, breakpoint: breakpoint, named: lastNamed(slices.Concat(excerpt.Head, excerpt.Tail))}, nil
 }
 
 func (s *historian) threadQuery(ctx context.Context, agent agents.Entry, turn exchange.TurnRecord) (ThreadQuery, error) {

@@ -31,6 +31,8 @@ type runRecord struct {
 	written bool
 	err     error
 	steps   steps
+	result  runResult
+	blobs   Blobs      // for a large result
 	writing sync.Mutex // an agent may save its note from any of its goroutines
 }
 
@@ -38,7 +40,7 @@ type runRecord struct {
 func (s *runner) begin(ctx context.Context, job queue.Job, turn *exchange.TurnRecord) (*runRecord, error) {
 	again := turn.State == exchange.StateRunning || turn.Attempt > 0 || job.Attempt > 1
 	turn.Attempt = max(turn.Attempt+1, job.Attempt)
-	m := &runRecord{store: s.options.Store, again: again, move: beginRun.Move(turn.ID, exchange.StateRunning, "", time.Now())}
+	m := &runRecord{store: s.options.Store, blobs: s.options.Blobs, again: again, move: beginRun.Move(turn.ID, exchange.StateRunning, "", time.Now())}
 	m.move.Attempt = turn.Attempt
 	if again {
 		return m, m.write(ctx)
@@ -70,7 +72,26 @@ func (m *runRecord) event() exchange.Event {
 	return exchange.Event{Kind: "turn." + exchange.StateRunning, Body: fmt.Appendf(nil, `{"attempt":%d}`, m.move.Attempt), At: m.move.At}
 }
 
-// flush writes the row if it is not there, the agent's steps and more in one transaction.
+// keepResult implements agents.Turn.KeepResult.
+func (m *runRecord) keepResult(document []byte) { m.result.keep(m.move.ID, m.move.Attempt, document) }
+
+// flushResult is flush with the conversation result of the run, if it gave one.
+func (m *runRecord) flushResult(ctx context.Context, more func(Tx) error) error {
+	result, number := m.result.ready(ctx, m.blobs)
+	err := m.flush(ctx, func(tx Tx) error {
+		if err := putResult(ctx, tx, result); err != nil || more == nil {
+			return err
+		}
+		return more(tx)
+	})
+	if err == nil {
+		m.result.wrote(number)
+	}
+	return err
+}
+
+// flush writes the row if it is not there, the agent's steps and more in one transaction. The result of the run is not among them: a
+// piece of an answer that leaves early is no end of the run.
 func (m *runRecord) flush(ctx context.Context, more func(Tx) error) error {
 	m.writing.Lock()
 	defer m.writing.Unlock()
@@ -314,7 +335,7 @@ func (m memory) Save(ctx context.Context, note []byte) error {
 		return fault.New(fault.TooLarge, "the agent's note is over 4 MiB")
 	}
 
-	err := m.record.flush(ctx, func(tx Tx) error {
+	err := m.record.flushResult(ctx, func(tx Tx) error {
 		return tx.PutDocument(ctx, memoryNamespace, m.turnID, note, time.Now().Add(memoryLife))
 	})
 	if err != nil {

@@ -135,6 +135,7 @@ func (s *replier) storeReply(
 	ctx context.Context, job queue.Job, record *runRecord, end ending, deliveries []delivery.Record, plan exchange.Plan,
 ) (moved bool, err error) {
 	late, missing := record.late()
+	result, _ := record.result.ready(ctx, record.blobs)
 	reply, acknowledged := end.reply, s.mayBeAcknowledged(end.turn)
 	transition := endRun
 	if end.state == exchange.StateWaiting {
@@ -160,6 +161,9 @@ func (s *replier) storeReply(
 		}
 
 		if err := appendLate(ctx, tx, reply.TurnID, late); err != nil {
+			return err
+		}
+		if err := putResult(ctx, tx, result); err != nil {
 			return err
 		}
 

@@ -95,16 +95,23 @@ func (s *runner) Run(ctx context.Context, job queue.Job) error {
 	return s.answer(ctx, job, turn, record)
 }
 
-// Limit returns how many turns of an agent may run at once on this node now: none while it rests, and what the agent says
-// where others work for it. It is the queue's KindOptions.Limit of JobKind.
-func (s *runner) Limit(agent string) int {
+// Limit returns how many turns of a group (exchange.TurnGroup) may run at once on this node now: none while its agent rests, and
+// what the agent says where others work for it. It is the queue's KindOptions.Limit of JobKind.
+func (s *runner) Limit(group string) int {
+	agent, requires := exchange.ReadTurnGroup(group)
 	if s.options.Closed.Paused(agent) {
 		return 0
 	}
-	if entry, known := s.options.Agents.Lookup(agent); known {
-		if limited, is := entry.Agent.(agents.Limited); is {
-			return limited.Limit()
-		}
+
+	entry, known := s.options.Agents.Lookup(agent)
+	if !known {
+		return math.MaxInt
+	}
+	if labelled, is := entry.Agent.(agents.Labelled); is {
+		return labelled.LimitFor(requires)
+	}
+	if limited, is := entry.Agent.(agents.Limited); is {
+		return limited.Limit()
 	}
 	return math.MaxInt
 }
@@ -307,7 +314,7 @@ func (s *runner) failed(ctx context.Context, job queue.Job, turn exchange.TurnRe
 	}
 
 	s.options.Logger.WarnContext(ctx, "agent run failed and will be repeated", "attempt", turn.Attempt, "after", wait.String(), "error", cause)
-	if err := record.flush(ctx, nil); err != nil {
+	if err := record.flushResult(ctx, nil); err != nil {
 		return queue.RetryAfter(time.Second, err)
 	}
 	if snooze {
@@ -339,7 +346,7 @@ func (s *runner) runAgent(
 		}
 	}()
 
-	message, breakpoint, err := s.history.withHistory(ctx, agent, turn)
+	told, err := s.history.withHistory(ctx, agent, turn)
 	if err != nil {
 		return response, fault.RetryIn(0, "the history cannot be read", err)
 	}
@@ -349,25 +356,36 @@ func (s *runner) runAgent(
 		return response, fault.RetryIn(0, "the answers of other agents cannot be read", err)
 	}
 
+	files := s.files(turn, agent)
+	asked := agents.Turn{
+		ID: turn.ID, Attempt: turn.Attempt, AcceptedAt: turn.AcceptedAt, Agent: agent.Profile.Name, Message: told.message, HistoryCacheBreakpointAfter: told.breakpoint,
+		NotAddressed: told.named, Requests: requests, Returnable: true, Requires: exchange.Requires(turn.Route),
+		Permits: permits(agent, told.message.Sender), Memory: s.memoryOf(turn.ID, record), Steps: record.steps.note, Answers: answers, KeepResult: record.keepResult,
+	}
+	if files != nil {
+		asked.Files = files
+	}
+
 	fold := normalized.NewFold(s.options.Limits)
 	stream := newRecorder(turn.ID, record)
 	defer stream.end()
-	held := agent.Settings.HoldsReply(message.Sender) // no reader may watch it grow
-	for delta, err := range agent.Agent.Handle(ctx, agents.Turn{
-		ID: turn.ID, Attempt: turn.Attempt, AcceptedAt: turn.AcceptedAt, Agent: agent.Profile.Name, Message: message, HistoryCacheBreakpointAfter: breakpoint,
-		Requests: requests, Returnable: true, Files: s.files(turn, agent),
-		Permits: permits(agent, message.Sender), Memory: s.memoryOf(turn.ID, record), Steps: record.steps.note, Answers: answers,
-	}) {
+	shown := &showing{setting: agent.Settings.ShowTools, limits: s.options.Limits}
+	held := agent.Settings.HoldsReply(told.message.Sender) // no reader may watch it grow
+	for delta, err := range agent.Agent.Handle(ctx, asked) {
 		if err != nil {
 			return response, backEndFailure{err}
+		}
+		if delta, err = withOwnFiles(ctx, files, delta); err != nil {
+			return response, unownedFiles(err)
 		}
 		if err := fold.Add(delta); err != nil {
 			return response, fault.GiveUp("the agent's answer breaks a rule", err)
 		}
-		if held {
+		readable, is := shown.delta(delta)
+		if held || !is {
 			continue
 		}
-		if err := stream.add(ctx, delta); err != nil {
+		if err := stream.add(ctx, readable); err != nil {
 			return response, fault.RetryIn(0, "the answer cannot be recorded", err)
 		}
 	}
@@ -376,17 +394,62 @@ func (s *runner) runAgent(
 		return response, ctx.Err()
 	}
 
-	return s.finish(fold, turn)
+	if response, err = s.finish(fold, turn); err != nil {
+		return response, err
+	}
+	return noteNamed(record, agent, &turn.Message, shown.response(response)), nil
 }
 
 // filesMargin is how long the addresses of a turn's bytes outlive the time limit of its run.
 const filesMargin = 15 * time.Minute
 
-func (s *runner) files(turn exchange.TurnRecord, agent agents.Entry) agents.Files {
+func (s *runner) files(turn exchange.TurnRecord, agent agents.Entry) Files {
 	if s.options.Files == nil {
 		return nil
 	}
 	return s.options.Files(turn, time.Now().Add(agent.Settings.TimeLimit+filesMargin))
+}
+
+// withOwnFiles returns a piece of an answer that names no bytes of others. Streams show pieces before the answer is whole.
+func withOwnFiles(ctx context.Context, files Files, delta normalized.Delta) (normalized.Delta, error) {
+	if files == nil {
+		return delta, nil
+	}
+
+	if delta.Part != nil && delta.Part.BytesRef != nil {
+		checked, err := files.Check(ctx, []normalized.Part{*delta.Part})
+		if err != nil {
+			return delta, err
+		}
+		delta.Part = &checked[0]
+	}
+	if delta.Response == nil {
+		return delta, nil
+	}
+
+	response := *delta.Response
+	var err error
+	if response.Parts, err = files.Check(ctx, response.Parts); err != nil {
+		return delta, err
+	}
+
+	response.Dispatch = slices.Clone(response.Dispatch)
+	for i := range response.Dispatch {
+		if response.Dispatch[i].Parts, err = files.Check(ctx, response.Dispatch[i].Parts); err != nil {
+			return delta, err
+		}
+	}
+
+	delta.Response = &response
+	return delta, nil
+}
+
+// unownedFiles is the failure of a run whose answer names bytes of others, or of one that could not be checked.
+func unownedFiles(err error) error {
+	if fault.Is(err, fault.Malformed) {
+		return fault.GiveUp("the agent's answer breaks a rule", err)
+	}
+	return fault.RetryIn(0, "the files of the answer cannot be checked", err)
 }
 
 // Told returns the message of a turn as its agent is told it, with the history of its thread as far as it is here: unlike a run it asks
@@ -396,8 +459,8 @@ func (s *runner) Told(ctx context.Context, turn exchange.TurnRecord) (normalized
 	if !known {
 		return normalized.Message{}, fault.Newf(fault.NotFound, "no agent %s here", turn.Agent)
 	}
-	message, _, err := s.history.joined(ctx, agent, turn, s.history.kept)
-	return message, err
+	before, err := s.history.joined(ctx, agent, turn, s.history.kept)
+	return before.message, err
 }
 
 // finish completes the response and holds it to the contract.

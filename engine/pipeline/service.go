@@ -56,6 +56,14 @@ type noDeliveries struct{}
 
 func (noDeliveries) Expect([]delivery.Record, exchange.Reply) {}
 
+// Files are the bytes of one turn for one run of its agent.
+type Files interface {
+	agents.Files
+	// Check returns parts of an answer without the addresses of contents that they name by digest. A content that is neither of the turn
+	// nor of the agent is fault.Malformed.
+	Check(ctx context.Context, parts []normalized.Part) ([]normalized.Part, error)
+}
+
 // Options configure a Service. Store, Agents, Channels and Blobs are required.
 type Options struct {
 	Store    Store
@@ -79,7 +87,7 @@ type Options struct {
 	Approvers  Approvers // optional: without it no approver is told of an approval, and only the operator decides
 	Documents  Documents // optional: without it agents keep nothing between the runs of a turn
 	// Files has the bytes of a turn, under addresses until a time; nil = agents read none but those inside of the message.
-	Files   func(turn exchange.TurnRecord, expires time.Time) agents.Files
+	Files   func(turn exchange.TurnRecord, expires time.Time) Files
 	Demands Demands // optional: without it an agent's demand is a failure
 	// OperatorAddress is where the operator reads notices by mail; empty = nothing is sent, and no answer says that the operator
 	// was told.

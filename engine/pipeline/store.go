@@ -57,8 +57,16 @@ type Tx interface {
 	ListTx
 	UnansweredTx
 	DocumentTx
+	TaskTx
 	BackEndTx
 	RetryTx
+	ResultTx
+}
+
+// TaskTx is what a transaction does about runs of tasks.
+type TaskTx interface {
+	// InsertTaskRun stores a run with its turn unless its id is taken, and reports whether it did.
+	InsertTaskRun(ctx context.Context, run exchange.TaskRun) (inserted bool, err error)
 }
 
 // Trust is what a transaction does about demands, people and the record of decisions.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"log/slog"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -92,9 +93,12 @@ func (s *runner) awaitTool(
 ) error {
 	wanted.CreatedAt = time.Now().UTC().Truncate(time.Microsecond)
 	for try := 1; ; try++ {
-		err := s.storeToolRequest(ctx, job, agent, turn, record, wanted)
+		made, err := s.storeToolRequest(ctx, job, agent, turn, record, wanted)
 		switch {
 		case err == nil:
+			if made {
+				s.tellTool(ctx, wanted, requestedEvent(wanted))
+			}
 			toolRequests.WithLabelValues("requested").Inc()
 			s.options.Requested(wanted)
 			return queue.ErrSettled
@@ -127,38 +131,47 @@ func (s *runner) awaitAuthorization(
 	response.To, response.Cc = nil, nil
 	reply := s.replies.newReply(turn, response)
 	reply.Notice = turn.Attempt
-	return s.replies.conclude(ctx, job, record, ending{
+	created, made := requestedEvent(wanted), false
+	err := s.replies.conclude(ctx, job, record, ending{
 		turn: turn, reply: reply, state: exchange.StateWaiting, reason: exchange.WaitingAuthorization,
 		more: func(ctx context.Context, tx Tx) error {
+			made = false
 			status, err := tx.InsertToolRequest(ctx, wanted)
 			if err != nil {
 				return err
 			}
 			if status != request.StatusPending {
-				return resumeTurn(ctx, tx, turn)
+				_, err := resumeTurn(ctx, tx, turn)
+				return err
 			}
 
-			return tx.AppendEvents(ctx, turn.ID, []exchange.Event{toolEvent(exchange.EventToolRequested, wanted, map[string]any{
-				"timeout_at": timeText(wanted.TimeoutAt),
-			})})
+			made = true
+			return tx.AppendEvents(ctx, turn.ID, []exchange.Event{created})
 		},
 	})
+	if made && errors.Is(err, queue.ErrSettled) {
+		s.tellTool(ctx, wanted, created)
+	}
+	return err
 }
 
-// storeToolRequest does the one transaction: the job ends, the turn waits, the request is there.
+// storeToolRequest does the one transaction: the job ends, the turn waits, the request is there. It reports whether the request is new.
 func (s *runner) storeToolRequest(
 	ctx context.Context, job queue.Job, agent agents.Entry, turn exchange.TurnRecord, record *runRecord, wanted exchange.ToolRequest,
-) error {
-	late := record.missing()
-	return s.options.Store.InTx(ctx, func(tx Tx) error {
+) (made bool, err error) {
+	late, _ := record.late()
+	result, _ := record.result.ready(ctx, record.blobs)
+	err = s.options.Store.InTx(ctx, func(tx Tx) error {
+		made = false
 		if err := tx.SettleJob(ctx, job.Lease, queue.Outcome{Kind: queue.Done}); err != nil {
 			return err
 		}
 
-		if late {
-			if err := tx.AppendEvents(ctx, turn.ID, []exchange.Event{record.event()}); err != nil {
-				return err
-			}
+		if err := appendLate(ctx, tx, turn.ID, late); err != nil {
+			return err
+		}
+		if err := putResult(ctx, tx, result); err != nil {
+			return err
 		}
 
 		move := parkTurn.Move(turn.ID, exchange.StateWaiting, exchange.WaitingTool+" ("+wanted.ToolName+")", wanted.CreatedAt)
@@ -176,16 +189,28 @@ func (s *runner) storeToolRequest(
 			return err
 		}
 		if status != request.StatusPending { // its result is there already
-			return resumeTurn(ctx, tx, turn)
+			_, err := resumeTurn(ctx, tx, turn)
+			return err
 		}
 		if err := s.replies.scheduleAck(ctx, tx, agent, turn); err != nil {
 			return err
 		}
 
-		return tx.AppendEvents(ctx, turn.ID, []exchange.Event{toolEvent(exchange.EventToolRequested, wanted, map[string]any{
-			"timeout_at": timeText(wanted.TimeoutAt),
-		})})
+		made = true
+		return tx.AppendEvents(ctx, turn.ID, []exchange.Event{requestedEvent(wanted)})
 	})
+	return made && err == nil, err
+}
+
+func requestedEvent(wanted exchange.ToolRequest) exchange.Event {
+	return toolEvent(exchange.EventToolRequested, wanted, map[string]any{"timeout_at": timeText(wanted.TimeoutAt)})
+}
+
+// toolEventNames are the names of the contract for the rows of a timeline. A request that is taken back ends as one whose time is over.
+var toolEventNames = map[string]request.EventName{
+	exchange.EventToolRequested: request.EventCreated, exchange.EventToolSubmitted: request.EventSubmitted,
+	exchange.EventToolTimedOut: request.EventTimedOut, exchange.EventToolCancelled: request.EventTimedOut,
+	exchange.EventToolResumed: request.EventResumed,
 }
 
 func timeText(at time.Time) any {
@@ -196,7 +221,7 @@ func timeText(at time.Time) any {
 }
 
 func toolEvent(kind string, r exchange.ToolRequest, more map[string]any) exchange.Event {
-	more["request_id"], more["tool_name"] = r.ID, r.ToolName
+	more["event"], more["request_id"], more["tool_name"] = toolEventNames[kind].Full(), r.ID, r.ToolName
 	body, err := json.Marshal(more)
 	if err != nil {
 		body = nil // texts and flags always encode
@@ -204,13 +229,23 @@ func toolEvent(kind string, r exchange.ToolRequest, more map[string]any) exchang
 	return exchange.Event{Kind: kind, Body: body, At: time.Now()}
 }
 
-// resumeTurn lets a turn that waits for a tool run again, behind what arrived in its thread meanwhile.
-func resumeTurn(ctx context.Context, tx Tx, turn exchange.TurnRecord) error {
-	resumed, err := tx.ResumeTurn(ctx, turn.ID, nil, nil, time.Now())
-	if err != nil || !resumed {
-		return err
+// tellTool writes what happened to a request to the log, once it is stored.
+func (s *core) tellTool(ctx context.Context, r exchange.ToolRequest, event exchange.Event) {
+	level, name := slog.LevelInfo, toolEventNames[event.Kind]
+	if event.Kind == exchange.EventToolTimedOut {
+		level = slog.LevelWarn // its program did not answer
 	}
-	return tx.Enqueue(ctx, resumedJob(turn))
+	s.options.Logger.Log(ctx, level, "request to a tool outside of the server", "event", name.Full(), "kind", event.Kind,
+		"turn_id", r.TurnID, "agent", r.Agent, "request_id", r.ID, "tool", r.ToolName)
+}
+
+// resumeTurn lets a turn that waits for a tool run again, behind what arrived in its thread meanwhile. It reports whether the turn waited.
+func resumeTurn(ctx context.Context, tx Tx, turn exchange.TurnRecord) (resumed bool, err error) {
+	resumed, err = tx.ResumeTurn(ctx, turn.ID, nil, nil, time.Now())
+	if err != nil || !resumed {
+		return false, err
+	}
+	return true, tx.Enqueue(ctx, resumedJob(turn))
 }
 
 // endToolRequests ends what a turn waited for that is not wanted any more: no result would be of use.
@@ -342,11 +377,16 @@ func (t toolStore) TransitionPending(ctx context.Context, id, status string, res
 		return false, err
 	}
 
-	event := t.event(found, status, result)
+	events := []exchange.Event{t.event(found, status, result)}
 	err = t.options.Store.InTx(ctx, func(tx Tx) error {
+		events = events[:1]
 		if exchange.GoesOnByItself(turn) || turn.State == exchange.StateWaiting && turn.Reason == exchange.WaitingAuthorization {
-			if err := resumeTurn(ctx, tx, turn); err != nil { // the turn's row is taken first, as everywhere
+			resumed, err := resumeTurn(ctx, tx, turn) // the turn's row is taken first, as everywhere
+			if err != nil {
 				return err
+			}
+			if resumed {
+				events = append(events, toolEvent(exchange.EventToolResumed, found, map[string]any{}))
 			}
 		}
 
@@ -361,7 +401,7 @@ func (t toolStore) TransitionPending(ctx context.Context, id, status string, res
 			return nil
 		}
 
-		return tx.AppendEvents(ctx, turn.ID, []exchange.Event{event})
+		return tx.AppendEvents(ctx, turn.ID, events)
 	})
 	if errors.Is(err, errOther) {
 		return false, nil
@@ -370,7 +410,10 @@ func (t toolStore) TransitionPending(ctx context.Context, id, status string, res
 		return false, err
 	}
 
-	toolRequests.WithLabelValues(outcomes[event.Kind]).Inc()
+	toolRequests.WithLabelValues(outcomes[events[0].Kind]).Inc()
+	for _, event := range events {
+		t.tellTool(ctx, found, event)
+	}
 	t.broker.notify(turn.ID)
 	return true, nil
 }

@@ -125,7 +125,7 @@ func TestTurnWaitsForAProgramOutside(t *testing.T) {
 			t.Errorf("the reply is %q", text)
 		}
 		e.settled(t, turnID)
-		const want = "turn.accepted turn.running turn.waiting tool.requested turn.accepted tool.submitted turn.running turn.restarted turn.answered"
+		const want = "turn.accepted turn.running turn.waiting tool.requested turn.accepted tool.submitted tool.resumed turn.running turn.restarted turn.answered"
 		if kinds := e.steps(t, turnID); !strings.HasPrefix(kinds, want) {
 			t.Errorf("timeline: %s", kinds)
 		}

@@ -101,6 +101,15 @@ func OpenBlobs(directory string, guard *disk.Guard) (*blob.Files, error) {
 	return files, nil
 }
 
+// ReadBlobs opens the files beside the database for reading.
+func ReadBlobs(directory string) (*blob.Files, error) {
+	files, err := blob.OpenFiles(filepath.Join(directory, "blobs"), blob.Options{})
+	if err != nil {
+		return nil, fmt.Errorf("data_dir: cannot read files in %s: %w", directory, oneLine(err))
+	}
+	return files, nil
+}
+
 // makeDataDir makes the directory and proves that it can be written.
 func makeDataDir(directory string) error {
 	const remedy = "write another directory or give this user the right to write there"

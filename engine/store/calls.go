@@ -271,17 +271,18 @@ func (s callStore) toolRequests(ctx context.Context, query string, arguments []a
 	return found, err
 }
 
-// TaskRuns keeps the runs of tasks: task.Runs on the database.
-type TaskRuns struct{ db *database }
+// RunNotes keeps notes about the control of runs, such as who asked one to stop, by their run_id. They end thirty days after the
+// last change.
+type RunNotes struct{ db *database }
 
-// TaskRuns returns the runs of tasks.
-func (d *database) TaskRuns() *TaskRuns { return &TaskRuns{d} }
+// RunNotes returns the notes about runs.
+func (d *database) RunNotes() *RunNotes { return &RunNotes{d} }
 
 // maxTaskRun bounds a run as JSON.
 const maxTaskRun = 4 << 20
 
-// Claim implements task.Runs. A run over 4 MiB is fault.TooLarge, an id over 512 bytes fault.Malformed.
-func (r *TaskRuns) Claim(ctx context.Context, run map[string]any) (claimed bool, err error) {
+// Claim stores a new note and is true for exactly one caller of its run_id. A note over 4 MiB is fault.TooLarge, an id over 512 bytes fault.Malformed.
+func (r *RunNotes) Claim(ctx context.Context, run map[string]any) (claimed bool, err error) {
 	id := value.Text(run["run_id"])
 	if err := requireStorable("run_id", id); err != nil {
 		return false, err
@@ -319,8 +320,8 @@ func encodeTaskRun(run map[string]any) (string, error) {
 
 const selectTaskRun = `SELECT run FROM task_runs WHERE id = $1`
 
-// Get implements task.Runs.
-func (r *TaskRuns) Get(ctx context.Context, runID string) (map[string]any, error) {
+// Get returns a note, nil when there is none. The caller may change what it gets.
+func (r *RunNotes) Get(ctx context.Context, runID string) (map[string]any, error) {
 	return taskRunFrom(ctx, r.db.engine.reader(), runID)
 }
 
@@ -342,8 +343,9 @@ func taskRunFrom(ctx context.Context, from querier, runID string) (map[string]an
 	return value.Assoc(given), nil
 }
 
-// Update implements task.Runs.
-func (r *TaskRuns) Update(
+// Update replaces a note by what change makes of it, with no other change in between, and returns the new one; nil when there is
+// none. change may run more than once and must not keep what it gets.
+func (r *RunNotes) Update(
 	ctx context.Context, runID string, change func(run map[string]any) (map[string]any, error),
 ) (changed map[string]any, err error) {
 	if !storable(runID) {

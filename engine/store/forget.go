@@ -304,6 +304,10 @@ func (t erasureTx) eraseStored(ctx context.Context, turnID, stored string, unans
 		return err
 	}
 
+	if err := t.removeResults(ctx, turnID); err != nil {
+		return err
+	}
+
 	if err := t.quotas().free(ctx, turnID); err != nil {
 		return err
 	}

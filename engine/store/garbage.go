@@ -22,6 +22,7 @@ const (
 	deleteOriginal = `DELETE FROM originals WHERE digest = $1 RETURNING encoding`
 	putGarbage     = `INSERT INTO blob_garbage (digest, created_at) VALUES ($1, $2) ON CONFLICT (digest) DO UPDATE SET created_at = excluded.created_at`
 	selectGarbage  = `SELECT digest, created_at FROM blob_garbage WHERE digest > $1 ORDER BY digest LIMIT $2 + 0`
+	isRunResult    = `SELECT 1 FROM run_results WHERE digest = $1 LIMIT 1`
 	isOriginal     = `SELECT 1 FROM originals WHERE digest = $1 AND encoding = 'blob'`
 )
 
@@ -29,7 +30,7 @@ const (
 var blobColumns = []string{
 	`turns WHERE message`, `replies WHERE response`, `events WHERE body`, `dispatches WHERE call`, `dispatches WHERE response`,
 	`demands WHERE notes`, `tool_requests WHERE request`, `tool_requests WHERE result`,
-	`session_messages WHERE message`, `bridge_items WHERE item`, `documents WHERE value`,
+	`session_messages WHERE message`, `bridge_items WHERE item`, `documents WHERE value`, `agent_uploads WHERE digest`,
 }
 
 // discard notes contents that may not be needed any more.
@@ -80,12 +81,14 @@ func (s contentStore) BlobNeeded(ctx context.Context, digest string) (bool, erro
 		})
 	}
 
-	if err := ask(isOriginal, cleaned(digest)); err != nil || needed {
-		return needed, err
+	for _, query := range []string{isOriginal, isRunResult} {
+		if err := ask(query, cleaned(digest)); err != nil || needed {
+			return needed, err
+		}
 	}
 	pattern := `%"digest":"` + strings.Map(hexOnly, digest) + `"%`
 	for _, column := range blobColumns {
-		if column == `documents WHERE value` {
+		if column == `documents WHERE value` || column == `agent_uploads WHERE digest` {
 			pattern = "%" + strings.Map(hexOnly, digest) + "%"
 		}
 		if err := ask(`SELECT 1 FROM `+column+` LIKE $1 LIMIT 1`, pattern); err != nil || needed {
@@ -176,12 +179,14 @@ type referring struct {
 
 var referrings = []referring{
 	{table: "documents", keys: []string{"namespace", "key"}, texts: []string{"value"}, all: true}, // each adapter has its own form
+	{table: "agent_uploads", keys: []string{"id"}, texts: []string{"digest"}, all: true},
 	{table: "jobs", keys: []string{"id"}, texts: []string{"payload"}},
 	{table: "watches", keys: []string{"id"}, texts: []string{"data"}},
 	{table: "bridge_clients", keys: []string{"id"}, texts: []string{"client"}},
 	{table: "bridge_items", keys: []string{"id"}, texts: []string{"item"}},
 	{table: "session_messages", keys: []string{"owner_key", "session_id"}, texts: []string{"message"}},
 	{table: "tool_requests", keys: []string{"id"}, texts: []string{"request", "result"}},
+	{table: "run_results", keys: []string{"turn_id"}, texts: []string{"digest"}, all: true},
 	{table: "task_runs", keys: []string{"id"}, texts: []string{"run"}},
 	{table: "demands", keys: []string{"id"}, texts: []string{"terms", "resolution", "notes"}},
 	{table: "dispatches", keys: []string{"id"}, texts: []string{"call", "response"}},

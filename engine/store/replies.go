@@ -57,7 +57,10 @@ func (t replyTx) AnswerTurn(ctx context.Context, move pipeline.Move, reply excha
 	if err == nil && !inserted {
 		err = fault.New(fault.Conflict, "the message has been answered already")
 	}
-	return inserted, err
+	if err != nil || !inserted {
+		return inserted, err
+	}
+	return true, t.uploads().use(ctx, reply.Agent, reply.Response.Parts)
 }
 
 // A question that was given up stays so while it is one.
@@ -237,7 +240,10 @@ func (t replyTx) ReviseReply(ctx context.Context, reply exchange.Reply, from int
 		return false, err
 	}
 
-	return true, t.do(ctx, removeDeltas, reply.TurnID)
+	if err := t.do(ctx, removeDeltas, reply.TurnID); err != nil {
+		return false, err
+	}
+	return true, t.removeResults(ctx, reply.TurnID) // they have what the answer said
 }
 
 const removeDeltas = `DELETE FROM events WHERE turn_id = $1 AND kind = '` + exchange.EventDelta + `'`

@@ -49,6 +49,7 @@ type Tx struct {
 	documentTx
 	jobTx
 	backEndTx
+	resultTx
 
 	personTx
 	listTx
@@ -62,7 +63,7 @@ type Tx struct {
 func newTx(running session, dialect *dialect) *Tx {
 	t := &transaction{session: running, dialect: dialect}
 	return &Tx{
-		t, turnTx{t}, replyTx{t}, deliveryTx{t}, demandTx{t}, callTx{t}, documentTx{t}, jobTx{t}, backEndTx{t},
+		t, turnTx{t}, replyTx{t}, deliveryTx{t}, demandTx{t}, callTx{t}, documentTx{t}, jobTx{t}, backEndTx{t}, resultTx{t},
 		personTx{t}, listTx{t}, quotaTx{t}, auditTx{t}, erasureTx{t},
 	}
 }
@@ -79,6 +80,7 @@ type transaction struct {
 func (t *transaction) turns() turnTx      { return turnTx{t} }
 func (t *transaction) replies() replyTx   { return replyTx{t} }
 func (t *transaction) quotas() quotaTx    { return quotaTx{t} }
+func (t *transaction) uploads() uploadTx  { return uploadTx{t} }
 func (t *transaction) jobs() jobTx        { return jobTx{t} }
 func (t *transaction) erasure() erasureTx { return erasureTx{t} }
 

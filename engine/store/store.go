@@ -94,6 +94,7 @@ type Store struct {
 	jobStore
 	watchStore
 	backEndStore
+	resultStore
 
 	personStore
 	listStore
@@ -103,6 +104,7 @@ type Store struct {
 
 	erasureStore
 	contentStore
+	uploadStore
 	sweeper
 }
 
@@ -110,9 +112,9 @@ type Store struct {
 func newStore(db *database) *Store {
 	return &Store{
 		db, turnStore{db}, replyStore{db, new(countCache)}, deliveryStore{db}, demandStore{db}, callStore{db}, sessionStore{db},
-		documentStore{db}, jobStore{db}, watchStore{db}, backEndStore{db},
+		documentStore{db}, jobStore{db}, watchStore{db}, backEndStore{db}, resultStore{db},
 		personStore{db}, listStore{db}, quotaStore{db}, tokenStore{db}, auditStore{db},
-		erasureStore{db}, contentStore{db}, sweeper{db},
+		erasureStore{db}, contentStore{db}, uploadStore{db}, sweeper{db},
 	}
 }
 

@@ -10,8 +10,6 @@ import (
 
 	"go.uber.org/goleak"
 
-	"inbox/agents/runtime/task"
-	"inbox/agents/runtime/task/tasktest"
 	"inbox/engine/store"
 	"inbox/engine/store/storetest"
 	"inbox/internal/children"
@@ -38,7 +36,7 @@ func TestStore(t *testing.T) {
 
 				return storetest.Bench{
 					Pipeline: s.Pipeline(), Delivery: s.Deliverer(), Queue: s.Queue(), Records: s, Watched: s, Documents: s.State(),
-					Trust: s, Moderation: s, Suppressions: s, Sessions: s, Bridge: s.Bridge(nil), InTx: func(ctx context.Context, work func(storetest.TrustTx) error) error {
+					Trust: s, Moderation: s, Suppressions: s, Sessions: s, Uploads: s, Bridge: s.Bridge(nil), InTx: func(ctx context.Context, work func(storetest.TrustTx) error) error {
 						return s.InTx(ctx, func(tx *store.Tx) error { return work(tx) })
 					},
 					FreeLeases: s.FreeLeases,
@@ -48,18 +46,6 @@ func TestStore(t *testing.T) {
 						return append([]string(nil), notified...)
 					},
 				}
-			})
-		})
-	}
-}
-
-// TestRuntimeStores holds what is kept of the agent runtime to the runtime's own suites.
-func TestRuntimeStores(t *testing.T) {
-	for name, url := range databases {
-		t.Run(name, func(t *testing.T) {
-			open := func(t *testing.T) *store.Store { return openWith(t, store.Options{URL: url(t)}) }
-			t.Run("task runs", func(t *testing.T) {
-				tasktest.Runs(t, func(t *testing.T) task.Runs { return open(t).TaskRuns() })
 			})
 		})
 	}

@@ -39,8 +39,9 @@ const toolAge = 30 * 24 * time.Hour
 const sweepToolRequests = `DELETE FROM tool_requests WHERE id IN (SELECT id FROM tool_requests
 	WHERE status <> 'runtime_tool_pending' AND updated_at <= $1 ORDER BY updated_at, id LIMIT $2 + 0)`
 
-const sweepTaskRuns = `DELETE FROM task_runs WHERE id IN (SELECT id FROM task_runs
-	WHERE updated_at <= $1 ORDER BY updated_at, id LIMIT $2 + 0)`
+// Runs of tasks stay with their turns; what ends are notes about the control of others.
+const sweepRunNotes = `DELETE FROM task_runs WHERE id IN (SELECT id FROM task_runs
+	WHERE turn_id = '' AND updated_at <= $1 ORDER BY updated_at, id LIMIT $2 + 0)`
 
 // sweep removes what has ended, until ctx ends.
 func (s sweeper) sweep(ctx context.Context, every time.Duration) {
@@ -72,7 +73,7 @@ func (s sweeper) sweepOnce(ctx context.Context, keep int64) error {
 		{sweepExcessAudit, keep},
 		{sweepToolRequests, micros(time.Now().Add(-toolAge))},
 		{sweepWatches, micros(time.Now().Add(-exchange.WatchLife))},
-		{sweepTaskRuns, micros(time.Now().Add(-toolAge))},
+		{sweepRunNotes, micros(time.Now().Add(-toolAge))},
 		{sweepPayments, micros(time.Now().Add(-demandAge))},
 		{sweepConditions, micros(time.Now().Add(-conditionAge))},
 		{sweepRemovedEntries, micros(time.Now().Add(-removedAge))},
@@ -86,6 +87,12 @@ func (s sweeper) sweepOnce(ctx context.Context, keep int64) error {
 	}
 
 	if err := s.quotas().sweepUnanswered(ctx, time.Now()); err != nil {
+		return err
+	}
+	if err := s.sweepResults(ctx, time.Now().Add(-exchange.RunResultLife)); err != nil {
+		return err
+	}
+	if err := uploadStore(s).sweepUploads(ctx, time.Now().Add(-uploadAge)); err != nil {
 		return err
 	}
 	if err := s.sweepEnded(ctx, endedDemands, time.Now().Add(-demandAge)); err != nil {

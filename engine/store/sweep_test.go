@@ -108,6 +108,8 @@ var kept = map[string]string{
 	"list_version":   "one row",
 	"bridge_clients": "one row for each bridge that the operator let in",
 	"back_ends":      "one row for each agent",
+
+	"agent_upload_sums": "one row for each agent",
 }
 
 // TestEveryTableEnds: a new table is emptied by a sweep, by erasure or by what made its rows, or it is said here why not.
@@ -161,5 +163,56 @@ func TestEveryTableEnds(t *testing.T) {
 	})
 	if err != nil || tables == 0 {
 		t.Fatalf("%d tables, %v", tables, err)
+	}
+}
+
+// TestUploadsGo: a file that no answer had for a day is forgotten, with what it counted.
+func TestUploadsGo(t *testing.T) {
+	for name, url := range map[string]func(testing.TB) string{
+		"sqlite": func(testing.TB) string { return "sqlite" }, "postgres": storetest.Postgres,
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, err := Open(t.Context(), Options{DataDir: t.TempDir(), URL: url(t)})
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() {
+				if err := s.Close(); err != nil {
+					t.Error(err)
+				}
+			})
+
+			digest := strings.Repeat("ab", 32)
+			reserve := func(size int64) bool {
+				upload := exchange.Upload{ID: newRowID(), Agent: "echo", Size: size}
+				fits, err := s.ReserveUpload(t.Context(), upload, 10)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if fits {
+					if err := s.FinishUpload(t.Context(), upload.ID, digest); err != nil {
+						t.Fatal(err)
+					}
+				}
+				return fits
+			}
+			for _, step := range []struct {
+				before time.Time
+				left   bool
+			}{{time.Now().Add(-time.Hour), true}, {time.Now().Add(time.Hour), false}} {
+				if step.left && !reserve(10) {
+					t.Fatal("a file within the bound does not fit")
+				}
+				if err := s.sweepUploads(t.Context(), step.before); err != nil {
+					t.Fatal(err)
+				}
+				if _, found, err := s.Uploaded(t.Context(), "echo", digest); found != step.left || err != nil {
+					t.Errorf("before %s: found %t, %v", step.before, found, err)
+				}
+				if reserve(1) == step.left {
+					t.Errorf("before %s: room for more is %t", step.before, !step.left)
+				}
+			}
+		})
 	}
 }

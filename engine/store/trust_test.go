@@ -50,6 +50,10 @@ func TestTrustPlans(t *testing.T) {
 		query, _ := selectToolRequests(filter)
 		return query
 	}
+	taskRuns := func(filter exchange.TaskRunFilter) string {
+		query, _ := taskRunQuery(filter)
+		return query
+	}
 	for _, test := range []struct{ name, query, want string }{
 		{"open approvals", approvals(exchange.ApprovalFilter{Agent: "a", Before: "b"}), "USING INDEX demands_open"},
 		{"approvals by code", approvals(exchange.ApprovalFilter{Agent: "a", CodeHash: "c", All: true}), "USING INDEX demands_code"},
@@ -74,7 +78,10 @@ func TestTrustPlans(t *testing.T) {
 		{"due tool requests", requests(exchange.ToolRequestFilter{DueBy: time.Now()}), "USING INDEX tool_requests_due"},
 		{"tool requests of a turn", requests(exchange.ToolRequestFilter{TurnID: "t", All: true}), "USING INDEX tool_requests_run"},
 		{"sweepToolRequests", sweepToolRequests, "USING INDEX tool_requests_ended"},
-		{"sweepTaskRuns", sweepTaskRuns, "task_runs_updated"},
+		{"sweepRunNotes", sweepRunNotes, "task_runs_updated"},
+		{"selectTaskRunRow", selectTaskRunRow, "USING INDEX sqlite_autoindex_task_runs_1"},
+		{"runs of tasks", taskRuns(exchange.TaskRunFilter{Owner: "o", Before: "t"}), "USING INDEX task_runs_owner"},
+		{"all runs of tasks", taskRuns(exchange.TaskRunFilter{}), "USING INDEX task_runs_turn"},
 		{"audit of a turn", list(exchange.AuditFilter{TurnID: "t"}), "USING INDEX audit_turn"},
 		{"audit by code", list(exchange.AuditFilter{Code: "a"}), "USING INDEX audit_code"},
 	} {

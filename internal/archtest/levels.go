@@ -38,6 +38,7 @@ var levels = map[string]int{
 	"internal/queue":       1,
 	"internal/blob":        1,
 	"internal/httpserver":  1,
+	"internal/acme":        1,
 	"internal/facilitator": 1,
 	"internal/openid":      1,
 	"internal/webtoken":    1,
@@ -56,6 +57,7 @@ var levels = map[string]int{
 	"agents/upstream":             4,
 
 	"agents/runtime/loop": 5,
+	"agents/hook":         5,
 
 	// The lower packages of adapters stand below them.
 	"adapters/activitypub/document":  5,
@@ -87,6 +89,7 @@ var levels = map[string]int{
 	"adapters/email":       7,
 	"adapters/chat":        7,
 	"adapters/bridge":      7,
+	"adapters/tasks":       7,
 	"adapters/discovery":   7,
 
 	"engine/delivery":   7,
@@ -162,6 +165,9 @@ var thirdParties = []struct {
 	{"modernc.org/sqlite", []string{"engine/store", "bench/bare"}, "the store is the only room with SQL"},
 	{"github.com/pressly/goose", []string{"engine/store"}, "the store runs the migrations"},
 	{"github.com/spf13/cobra", []string{"cmd/inbox"}, "the command line is in cmd/inbox"},
+	{"github.com/caddyserver/certmagic", []string{"internal/acme"}, "listeners take a tls.Config and do not know where certificates come from"},
+	{"github.com/mholt/acmez/", []string{"internal/acme"}, "listeners take a tls.Config and do not know where certificates come from"},
+	{"go.uber.org/zap", []string{"internal/acme"}, "the server logs by slog; this library does not"},
 	{"github.com/go-chi/", []string{"internal/httpserver"}, "rooms offer httpserver.Route and never see the router"},
 	{"github.com/BurntSushi/toml", []string{"internal/config"}, "settings are read in internal/config"},
 	{"code.dny.dev/ssrf", []string{"internal/safehttp"}, "the address policy is in internal/safehttp"},

@@ -4,6 +4,7 @@
 package config
 
 import (
+	"net"
 	"net/netip"
 	"time"
 )
@@ -36,6 +37,7 @@ type Config struct {
 	ShutdownGrace time.Duration `toml:"shutdown_grace"`
 
 	HTTP       HTTP       `toml:"http"`
+	ACME       ACME       `toml:"acme"`
 	SMTP       SMTP       `toml:"smtp"`
 	Mail       Mail       `toml:"mail"`
 	DNS        DNS        `toml:"dns"`
@@ -59,6 +61,8 @@ type Config struct {
 	Logins []Login `toml:"logins"`
 	// One table per connector.
 	Connectors []Connector `toml:"connectors"`
+	// One table per target.
+	Targets []Target `toml:"targets"`
 	// One table per agent.
 	Agents []Agent `toml:"agents"`
 
@@ -76,7 +80,8 @@ type Config struct {
 type HTTP struct {
 	// Address of the HTTP listener, `host:port`. Port 0 takes a free one.
 	Listen string `toml:"listen"`
-	// `off` (plain HTTP, for a reverse proxy in front) or `files` (`cert_file` and `key_file`).
+	// `off` (plain HTTP, for a reverse proxy in front), `files` (`cert_file` and `key_file`) or `acme` (from a certificate authority, see
+	// `[acme]`; renewed by itself and shared by all nodes of a database). STARTTLS and gRPC have the same.
 	TLS string `toml:"tls"`
 	// PEM file with the certificate chain, for `tls = "files"`. A changed file is picked up while running.
 	CertFile string `toml:"cert_file"`
@@ -89,11 +94,11 @@ type HTTP struct {
 	// headers of another proxy never. Write loopback here only when no proxy on this machine passes strangers on without
 	// `X-Forwarded-For`: all of them would be inside.
 	Inside []netip.Prefix `toml:"inside" default:"[\"127.0.0.0/8\", \"::1\"] while public_url is local; none otherwise"`
-	// Largest request body. Routes may set smaller limits of their own.
+	// Largest request body; that of A2A is `a2a.max_request_bytes`. Routes may set smaller limits of their own.
 	MaxBodyBytes Size `toml:"max_body_bytes"`
 	// Bytes of all request bodies that may be in memory at the same time; beyond it clients hear 503 and come again. One
 	// client network may hold an eighth of it, and callers without proof leave a quarter to the others.
-	MaxBytesInFlight Size `toml:"max_bytes_in_flight" default:"an eighth of the memory limit, at least three times max_body_bytes; 256MiB without a limit"`
+	MaxBytesInFlight Size `toml:"max_bytes_in_flight" default:"an eighth of the memory limit, at least three times max_body_bytes and one request of A2A; 256MiB without a limit"`
 }
 
 // SMTP is the listener for incoming mail.
@@ -165,6 +170,10 @@ type A2A struct {
 	// Requests of one caller that may be under way at the same time on this node, streams and blocking sends among them;
 	// above it the caller hears 429. All agents of one other server count as one caller.
 	CallerConcurrency int `toml:"caller_concurrency"`
+	// Largest request, on every binding; a file of 20 MiB takes 27 MiB in JSON. Requests over 8 MiB are read from callers
+	// with a token of yours or of an issuer, not from peers that sign for themselves. All count as `http.max_bytes_in_flight`
+	// while they are in memory.
+	MaxRequestBytes Size `toml:"max_request_bytes"`
 	// Hosts of webhooks, `host` or `host:port`, that may be private addresses and plain http, and that are shown the
 	// credentials of a webhook without having confirmed that they want them. Link-local addresses and metadata services of
 	// clouds are never called.
@@ -176,8 +185,15 @@ type A2A struct {
 
 // Admin is the console and the operator API.
 type Admin struct {
-	// Own listener for the console and operator API, `host:port`; empty = on `http.listen`. Not in this version yet.
+	// Own listener for the operator API and `/metrics`, `host:port`; empty = on `http.listen`. With it neither is at `http.listen`. It
+	// has TLS where `http.tls` is not `off`, unless it is on loopback. Whoever reaches it reads the metrics; the API needs a token.
 	Listen string `toml:"listen"`
+}
+
+// IsLocal reports whether only this machine reaches the listener.
+func (a Admin) IsLocal() bool {
+	host, _, err := net.SplitHostPort(a.Listen)
+	return err == nil && isLocal(host)
 }
 
 // Log is the server's own log, on standard error.
@@ -258,8 +274,10 @@ type Agent struct {
 	Follows string `toml:"follows"`
 	// Whether the agent answers only its followers on the fediverse; for mail and A2A see `rules`.
 	FollowersOnly bool `toml:"followers_only"`
-	// Whether chat clients are shown which tools the agent calls, and with which arguments (secrets are redacted).
-	ExposeTools bool `toml:"expose_tools"`
+	// What those who read its answers are shown of the tools that it called: `none`, `names` (the name of each, and whether
+	// it failed) or `full` (arguments and results too; members with the names of secrets are redacted). It counts on every
+	// channel and for every kind of agent. The sources of an answer are shown in any case.
+	ShowTools string `toml:"show_tools"`
 	// Settings of the kind `webhook`.
 	Webhook Webhook `toml:"webhook"`
 	// Settings of the kind `llm`.
@@ -281,7 +299,7 @@ type History struct {
 	// `thread` (the conversation itself) or `person` (all conversations with the agent of one person, who has linked
 	// their addresses). With `person` the agent may say in public what it was told in private.
 	Scope string `toml:"scope"`
-	// Turns at the start of the conversation that are always kept.
+	// Turns at the start of the conversation that are always kept, with the answer to the last of them.
 	KeepHead int `toml:"keep_head"`
 	// Newest turns that are kept.
 	Window int `toml:"window"`

@@ -6,6 +6,7 @@ import (
 	"net/url"
 	"os"
 	"regexp"
+	"strings"
 	"time"
 )
 
@@ -58,6 +59,12 @@ type LLM struct {
 	ToolPolicy ToolPolicy `toml:"tool_policy"`
 	// What happens to conversations that are too long for the model.
 	Compaction Compaction `toml:"compaction"`
+	// Orders of tools to which the model is held.
+	ToolCallRules []ToolCallRule `toml:"tool_call_rules"`
+	// Ceilings for one message.
+	Budgets Budgets `toml:"budgets"`
+	// A program of yours that decides and listens.
+	Hooks Hooks `toml:"hooks"`
 }
 
 // MCP is one server of tools (Model Context Protocol). Either command or url.
@@ -153,12 +160,24 @@ type ClientTool struct {
 	Parameters string `toml:"parameters"`
 	// File with that schema instead.
 	ParametersFile string `toml:"parameters_file"`
+	// Parameters that what is known of the message fills, a JSON object: `{"customer":{"source":"caller_context","path":"address","authoritative":true}}`.
+	ParameterBindings string `toml:"parameter_bindings"`
+	// Values of parameters that the model leaves out, a JSON object. Secrets do not belong here: names such as `token` lose their value.
+	ParameterDefaults string `toml:"parameter_defaults"`
 	// How long a call waits for its result; then the model reads that there is none.
 	Timeout time.Duration `toml:"timeout"`
 	// `direct`, `preview` (each call needs approval first) or `forbidden`. The tables of `llm.actions` come before it.
 	Action string `toml:"action"`
 	// Whether equal calls for one message are made once.
 	AtMostOnce bool `toml:"at_most_once"`
+	// The same with the words of the agent runtime: `repeatable`, or `once`, `non_repeatable` or `at_most_once`.
+	DuplicatePolicy string `toml:"duplicate_policy" default:"by at_most_once"`
+	// `progress`: a success of the tool brings the work forward. Hooks that decide about completion read it.
+	CompletionSignal string `toml:"completion_signal"`
+	// `runtime_local`, or `control_plane`: no program with a token for tools sees the calls; you make them yourself.
+	CapabilityScope string `toml:"capability_scope"`
+	// Where the tool is meant to run, in the same words and with the same effect.
+	Environment string `toml:"environment"`
 	// Whether results hold texts of strangers (web pages, mails): they are marked as such for the model.
 	Untrusted bool `toml:"untrusted"`
 	// Whether the chat client that sent the message executes it, such as the page in which the chat stands: the call stands
@@ -167,7 +186,41 @@ type ClientTool struct {
 }
 
 // setDefaults fills a table [[agents.client_tools]] before its keys are read.
-func (t *ClientTool) setDefaults() { *t = ClientTool{Timeout: time.Hour, Action: "direct"} }
+func (t *ClientTool) setDefaults() {
+	*t = ClientTool{Timeout: time.Hour, Action: "direct", CapabilityScope: runtimeLocal, Environment: runtimeLocal}
+}
+
+// Words of capability_scope and environment.
+const (
+	runtimeLocal = "runtime_local"
+	controlPlane = "control_plane"
+)
+
+// Duplicates is the duplicate_policy of a tool; empty = repeatable.
+func (t *ClientTool) Duplicates() string {
+	if t.DuplicatePolicy == "" && t.AtMostOnce {
+		return "at_most_once"
+	}
+	return t.DuplicatePolicy
+}
+
+func (t *ClientTool) validateRuntime(p *problems, key string) {
+	if t.DuplicatePolicy != "" {
+		oneOf(p, key+".duplicate_policy", t.DuplicatePolicy, "repeatable", "once", "non_repeatable", "at_most_once")
+	}
+	if t.AtMostOnce && t.DuplicatePolicy == "repeatable" {
+		p.add(key+".duplicate_policy", "is repeatable, but at_most_once is true", "remove one of them")
+	}
+	if t.CompletionSignal != "" {
+		oneOf(p, key+".completion_signal", t.CompletionSignal, "progress")
+	}
+
+	oneOf(p, key+".capability_scope", t.CapabilityScope, runtimeLocal, controlPlane)
+	oneOf(p, key+".environment", t.Environment, runtimeLocal, controlPlane)
+	if t.Asker && (t.CapabilityScope == controlPlane || t.Environment == controlPlane) {
+		p.add(key+".asker", "hands the tool to whoever writes, but it belongs to the control plane", "remove one of them")
+	}
+}
 
 // maxSchemaBytes bounds the schema of one tool.
 const maxSchemaBytes = 256 << 10
@@ -189,23 +242,30 @@ func (a *Agent) validateClientTools(p *problems, key string) {
 		}
 
 		names[tool.Name] = true
-		if tool.Description == "" {
+		if strings.TrimSpace(tool.Description) == "" {
 			p.add(at+".description", "is missing, so the model would not know when to use the tool", "write a sentence")
 		}
 
 		oneOf(p, at+".action", tool.Action, "direct", "preview", "forbidden")
 		within(p, at+".timeout", tool.Timeout, time.Second, longestToolWait)
 		tool.validateSchema(p, at)
+		tool.validateRuntime(p, at)
 	}
 }
 
 func (t *ClientTool) validateSchema(p *problems, key string) {
-	if t.Parameters == "" {
-		return
-	}
-	var schema map[string]json.RawMessage
-	if err := json.Unmarshal([]byte(t.Parameters), &schema); err != nil || schema == nil {
-		p.add(key+".parameters", "is no JSON object", `write a JSON Schema such as '{"type":"object","properties":{"city":{"type":"string"}}}'`)
+	for _, one := range []struct{ name, text, example string }{
+		{"parameters", t.Parameters, `a JSON Schema such as '{"type":"object","properties":{"city":{"type":"string"}}}'`},
+		{"parameter_bindings", t.ParameterBindings, `one such as '{"customer":"caller_context.address"}'`},
+		{"parameter_defaults", t.ParameterDefaults, `one such as '{"limit":10}'`},
+	} {
+		var object map[string]json.RawMessage
+		if one.text == "" {
+			continue
+		}
+		if err := json.Unmarshal([]byte(one.text), &object); err != nil || object == nil || len(one.text) > maxSchemaBytes {
+			p.add(key+"."+one.name, fmt.Sprintf("is no JSON object of at most %d bytes", maxSchemaBytes), "write "+one.example)
+		}
 	}
 }
 

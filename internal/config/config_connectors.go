@@ -24,6 +24,14 @@ type Bridges struct {
 type Connector struct {
 	// Name, part of its address: a small letter or digit, then small letters, digits and hyphens.
 	Name string `toml:"name" default:"none; required"`
+	// What people call it, for the operator's lists. The name where it is empty.
+	DisplayName string `toml:"display_name"`
+	// What it is for, for the operator's lists.
+	Description string `toml:"description"`
+	// Address of its picture, `https://…`, for the operator's lists; nothing is fetched.
+	Logo string `toml:"logo"`
+	// What it is, for the operator's lists: `agent_channel`, `agent_bridge` or `messaging_provider`.
+	Type string `toml:"type"`
 	// Text that signs its messages and our callbacks (HMAC-SHA256), at least 16 bytes.
 	Secret Secret `toml:"secret"`
 	// File with that secret instead; a line end after it is cut off.
@@ -49,7 +57,7 @@ type Connector struct {
 const platformMention = "urn:mentionable:auth:platform-mention:v0.1"
 
 // setDefaults fills a table [[connectors]] before its keys are read.
-func (c *Connector) setDefaults() { *c = Connector{Method: platformMention} }
+func (c *Connector) setDefaults() { *c = Connector{Method: platformMention, Type: "agent_channel"} }
 
 func defaultBridges() Bridges { return Bridges{Retry: callbackRetry(), MaxWait: 50 * time.Second} }
 
@@ -114,6 +122,10 @@ func (c *Connector) validate(p *problems, key string, private bool) {
 		}
 	}
 
+	oneOf(p, key+".type", c.Type, "agent_channel", "agent_bridge", "messaging_provider")
+	if c.Logo != "" {
+		webAddress(p, key+".logo", c.Logo, "https://files.example/slack.png")
+	}
 	if c.CallbackURL != "" {
 		webAddress(p, key+".callback_url", c.CallbackURL, "http://127.0.0.1:9100/answers")
 	}

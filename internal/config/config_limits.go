@@ -65,6 +65,9 @@ type Limits struct {
 	HeldFor time.Duration `toml:"held_for"`
 	// How long the content of a message is kept that is never answered, such as automatic mail.
 	SilentFor time.Duration `toml:"silent_for"`
+	// What the programs of one agent may have handed in for answers (`POST /v1/files`) that no answer has yet. It is forgotten a
+	// day after it came.
+	UploadBytes Size `toml:"upload_bytes"`
 	// Messages of one agent that wait for its answer; above it mail hears 452 4.2.2 and others 503. 0 = no bound.
 	Backlog int `toml:"backlog"`
 	// Bytes that stay free on the disk of `data_dir`: below it nothing is taken on any protocol (mail hears 452 4.3.1,
@@ -94,7 +97,7 @@ func defaultLimits() Limits {
 	return Limits{
 		BotTurns: 6, BotWindow: 10 * time.Minute, BotTurnsPerThread: 50,
 		MailThread: []string{"10/1h", "50/24h"}, SameMessages: 3, Backlog: 100_000, FreeDisk: unset, GuestFreeDisk: unset,
-		KnownReserve: 25, GuestMaxBytes: 5 << 20,
+		KnownReserve: 25, GuestMaxBytes: 5 << 20, UploadBytes: 256 << 20,
 		HeldPerSender: 200, HeldBytesPerSender: 20 << 20, HeldMessages: 20_000, HeldBytes: 512 << 20,
 		HeldFor: 14 * 24 * time.Hour, SilentFor: 30 * 24 * time.Hour,
 	}
@@ -159,6 +162,7 @@ func (c *Config) validateLimits(p *problems) {
 	between(p, "limits.agent_runs_per_day", l.AgentRunsPerDay, 0, 1_000_000_000)
 	between(p, "limits.bot_turns", l.BotTurns, 1, 100)
 	between(p, "limits.bot_turns_per_thread", l.BotTurnsPerThread, 0, 100)
+	between(p, "limits.upload_bytes", l.UploadBytes, 0, 1<<50)
 	between(p, "limits.backlog", l.Backlog, 0, 1_000_000_000)
 	between(p, "limits.same_messages", l.SameMessages, 0, 100)
 	between(p, "limits.known_reserve", l.KnownReserve, 0, 90)

@@ -83,6 +83,7 @@ func defaultLLM() LLM {
 		Attempts: 5, RetryBase: 2 * time.Second, RetryMax: time.Minute,
 		ToolPolicy: ToolPolicy{Mode: "deny", AllowWriteTools: true},
 		Compaction: Compaction{Enabled: true, Threshold: 400 << 10, KeepMessages: 12, ArchiveOver: 2 << 20},
+		Hooks:      defaultHooks(),
 	}
 }
 
@@ -118,6 +119,11 @@ func (l *LLM) validate(p *problems, key string) {
 	l.Actions.validate(p, key+".actions")
 	oneOf(p, key+".tool_policy.mode", l.ToolPolicy.Mode, "allow", "deny")
 	l.Compaction.validate(p, key+".compaction")
+	for i := range l.ToolCallRules {
+		l.ToolCallRules[i].validate(p, element(key+".tool_call_rules", i))
+	}
+	l.validateBudgets(p, key)
+	l.Hooks.validate(p, key+".hooks")
 }
 
 // maxAskable bounds the agents that a model may ask: it reads all their addresses with every message.

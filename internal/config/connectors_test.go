@@ -145,6 +145,18 @@ allow_write_tools = false
 threshold = "64KiB"
 keep_messages = 6
 model = "small"
+[agents.llm.budgets]
+tool_calls = 5
+tokens = 20000
+cost = 0.5
+[[agents.llm.budgets.tools]]
+name = "notes/add_note"
+calls = 2
+[agents.llm.hooks]
+url = "http://127.0.0.1:9000/hooks"
+secret = "s"
+mediator = true
+timeout = "2s"
 `).Agents[0].LLM
 	want := LLM{
 		Provider: "openai", Model: "m", MaxTurns: 12, MaxToolCalls: 40, Temperature: &zero, WallClock: 90 * time.Second,
@@ -154,24 +166,40 @@ model = "small"
 		Actions:    Actions{Preview: []string{"notes/*", "category:write"}, Forbidden: []string{"shell/run"}},
 		ToolPolicy: ToolPolicy{Mode: "allow", Tools: []string{"notes/add_note"}},
 		Compaction: Compaction{Enabled: true, Threshold: 64 << 10, KeepMessages: 6, ArchiveOver: 2 << 20, Model: "small"},
+		Budgets:    Budgets{ToolCalls: 5, Tokens: 20_000, Cost: 0.5, Tools: []ToolBudget{{"notes/add_note", 2}}},
+		Hooks:      Hooks{URL: "http://127.0.0.1:9000/hooks", Secret: "s", Mediator: true, Timeout: 2 * time.Second, OnFailure: "reject"},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
 	}
 	for lines, want := range map[string]string{
-		"temperature = 3":                                           "3 is outside of 0 to 2",
-		"temperature = \"warm\"":                                    "write a number",
-		"wall_clock = \"10ms\"":                                     "counts whole seconds",
-		"attempts = 0":                                              "attempts",
-		"retry_base = \"5s\"\nretry_max = \"1s\"":                   "retry_max",
-		"agents = [\"weather@inbox.example\"]":                      "is not the address of an agent",
-		"agents = [\"@a@b.example\", \"@a@b.example\"]":             "is there twice",
-		"[agents.llm.price]\ninput = -1":                            "-1 is no price",
-		"[agents.llm.actions]\ndirect = [\"a\"]\npreview = [\"a\"]": `"a" is in direct already`,
-		"[agents.llm.actions]\nforbidden = [\"a[\"]":                "neither a tool nor a pattern",
-		"[agents.llm.tool_policy]\nmode = \"alow\"":                 `did you mean "allow"?`,
-		"[agents.llm.compaction]\nthreshold = \"1KiB\"":             "threshold",
-		"[agents.llm.compaction]\nthreshold = \"8MiB\"":             "archive_over",
+		"temperature = 3":                                                                  "3 is outside of 0 to 2",
+		"temperature = \"warm\"":                                                           "write a number",
+		"wall_clock = \"10ms\"":                                                            "counts whole seconds",
+		"attempts = 0":                                                                     "attempts",
+		"retry_base = \"5s\"\nretry_max = \"1s\"":                                          "retry_max",
+		"agents = [\"weather@inbox.example\"]":                                             "is not the address of an agent",
+		"agents = [\"@a@b.example\", \"@a@b.example\"]":                                    "is there twice",
+		"[agents.llm.price]\ninput = -1":                                                   "-1 is no price",
+		"[agents.llm.actions]\ndirect = [\"a\"]\npreview = [\"a\"]":                        `"a" is in direct already`,
+		"[agents.llm.actions]\nforbidden = [\"a[\"]":                                       "neither a tool nor a pattern",
+		"[agents.llm.tool_policy]\nmode = \"alow\"":                                        `did you mean "allow"?`,
+		"[agents.llm.compaction]\nthreshold = \"1KiB\"":                                    "threshold",
+		"[agents.llm.compaction]\nthreshold = \"8MiB\"":                                    "archive_over",
+		"[[agents.llm.tool_call_rules]]\nid = \"a\"":                                       "decides nothing",
+		"[[agents.llm.tool_call_rules]]\nrequire_tool_use = true\ngate_completion = false": "is about the end of a run",
+		"[[agents.llm.tool_call_rules]]\nrequire_tool_use = true\nmin_tool_calls = 0":      "min_tool_calls",
+		"[agents.llm.budgets]\nturns = -1":                                                 "-1 is out of range",
+		"[agents.llm.budgets]\nwall_clock = \"10ms\"":                                      "counts whole seconds",
+		"[agents.llm.budgets]\ncost = -0.5":                                                "-0.5 is no cost",
+		"[[agents.llm.budgets.tools]]\ncalls = 1":                                          "name",
+		"[[agents.llm.budgets.tools]]\nname = \"a\"":                                       "calls",
+		"max_turns = 3\n[agents.llm.budgets]\nturns = 3":                                   "is set twice",
+		"max_tool_calls = 3\n[agents.llm.budgets]\ntool_calls = 3":                         "is set twice",
+		"[agents.llm.hooks]\nsecret = \"s\"\nmediator = true":                              "is not a web address",
+		"[agents.llm.hooks]\nurl = \"http://h/\"\nobserver = true":                         "forged",
+		"[agents.llm.hooks]\nurl = \"http://h/\"\nsecret = \"s\"":                          "asked and told nothing",
+		"[agents.llm.hooks]\non_failure = \"ignore\"\nmediator = true":                     "on_failure",
 	} {
 		_, err := Load(write(t, aModel+lines+"\n"), nil)
 		if err == nil || !strings.Contains(err.Error(), want) {

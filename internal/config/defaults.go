@@ -15,6 +15,7 @@ func Default() *Config {
 	return &Config{
 		DataDir: "inbox-data", DatabaseURL: "sqlite", BlobURL: "file", ShutdownGrace: 20 * time.Second, Drain: unset,
 		HTTP:       HTTP{Listen: "127.0.0.1:8080", TLS: "off", MaxBodyBytes: 10 << 20},
+		ACME:       ACME{Directory: LetsEncrypt, CheckEvery: 10 * time.Minute},
 		SMTP:       SMTP{Listen: "127.0.0.1:2525", MaxMessageBytes: 25 << 20, UnprovenMaxBytes: 5 << 20, MaxConnections: 200, ConnectionsPerAddress: 10, ConnectionsPerMinute: 60, MailsPerMinute: 60},
 		Mail:       Mail{Mode: "capture", MXPort: 25, MTASTSPort: 443, DKIMSelector: "inbox", MTASTS: "testing", ReplyTo: "organization", DomainRate: unset, Retry: mailRetry()},
 		Federation: Federation{Mode: "open", Retry: federationRetry(), RequireSignedHost: true, FollowersGetReplies: true, PostLength: 4000, HostConcurrency: unset, HostRate: unset},
@@ -22,7 +23,7 @@ func Default() *Config {
 		Chat:       defaultChat(),
 		Bridges:    defaultBridges(),
 		Log:        Log{Level: "info", Format: "text"},
-		A2A:        A2A{CallerConcurrency: 2000},
+		A2A:        A2A{CallerConcurrency: 2000, MaxRequestBytes: 32 << 20},
 		Queue:      Queue{Lease: 15 * time.Second, TurnConcurrency: 32, DeliveryConcurrency: 32},
 	}
 }
@@ -33,7 +34,7 @@ const unset = -1
 // setDefaults fills a table [[agents]] before its keys are read.
 func (a *Agent) setDefaults() {
 	*a = Agent{
-		Access: "public", Unverified: "hold", MaxHops: 4, ApproveReplies: "never", Follows: "accept", Timeout: 2 * time.Minute,
+		Access: "public", Unverified: "hold", MaxHops: 4, ApproveReplies: "never", ShowTools: "none", Follows: "accept", Timeout: 2 * time.Minute,
 		AckText:   "I am working on your message; the answer follows.",
 		Retry:     AgentRetry{Schedule: agentRetry(), Waiting: []time.Duration{2 * time.Second, 10 * time.Second, 30 * time.Second}, Rate: 5, Stale: "answer"},
 		LLM:       defaultLLM(),

@@ -64,12 +64,21 @@ func fileProblem(path string, err error) error {
 	return &Problem{Place: fmt.Sprintf("%s:%d", filepath.Base(path), broken.Position.Line), Message: message}
 }
 
+// replaced says what to write instead of keys of earlier versions.
+var replaced = map[string]string{
+	"agents.expose_tools": `write show_tools = "full" in place of true, and remove the line in place of false`,
+}
+
 // applyTable sets the fields of one table, in the order of the file's keys so that messages keep that order.
 func applyTable(table reflect.Value, path string, tree map[string]any, found *problems) {
 	fields := fieldsOf(table)
 	for _, key := range keysInOrder(tree, path, found) {
 		name := join(path, key)
 		field, ok := fields[key]
+		if remedy, was := replaced[strings.TrimRight(path, "[]0123456789")+"."+key]; was && !ok {
+			found.add(name, "is not a key any more", remedy)
+			continue
+		}
 		if !ok {
 			found.add(name, "unknown key", suggestion(path, key, fields))
 			continue

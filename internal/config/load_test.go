@@ -127,7 +127,7 @@ func TestEnvironment(t *testing.T) {
 		"INBOX_AGENTS_1_KIND=webhook", "INBOX_AGENTS_1_NAME=b", "INBOX_AGENTS_1_WEBHOOK_URL=https://hook.example/",
 		"INBOX_AGENTS_1_WEBHOOK_SECRET_FILE="+secretFile, "INBOX_AGENTS_0_ANSWER_AGENTS=true", "INBOX_AGENTS_1_HISTORY_WINDOW=30",
 		"INBOX_PORT_8080_TCP=tcp://10.0.0.1:8080", "INBOX_SERVICE_HOST=10.0.0.1", "INBOX_SERVICE_PORT_HTTP=80",
-		"INBOX_TEST_DATABASE_URL=x", "INBOX_CONFIG=inbox.toml", "INBOX_SERVER=http://a.example", "INBOX_TOKEN=x", "HOME=/", "broken")
+		"INBOX_TEST_DATABASE_URL=x", "INBOX_CONFIG=inbox.toml", "INBOX_SERVER=http://a.example", "INBOX_TOKEN=x", "INBOX_SECRET=x", "INBOX_URL=x", "HOME=/", "broken")
 	if got.HTTP.Listen != "127.0.0.1:9090" || got.DataDir != "/data" || got.Queue.TurnConcurrency != 5 || got.Log.Level != "info" {
 		t.Errorf("%+v", got)
 	}

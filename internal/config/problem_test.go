@@ -29,6 +29,14 @@ func TestProblems(t *testing.T) {
 			minimal + "[[agents]]\nname = \"a\"\nkind = \"echo\"\n\n[[agents]]\nname = \"b\"\nkind = \"echo\"\nsummry = \"\"\n", nil,
 			`inbox.toml:9: agents[1].summry: unknown key; did you mean agents[1].summary?`,
 		},
+		"key of an earlier version": {
+			minimal + "[[agents]]\nname = \"a\"\nkind = \"echo\"\nexpose_tools = true\n", nil,
+			`inbox.toml:5: agents[0].expose_tools: is not a key any more; write show_tools = "full" in place of true, and remove the line in place of false`,
+		},
+		"unknown word for tools": {
+			minimal + "[[agents]]\nname = \"a\"\nkind = \"echo\"\nshow_tools = \"name\"\n", nil,
+			`inbox.toml:5: agents[0].show_tools: "name" is unknown; did you mean "names"?`,
+		},
 		"key in the wrong table": {
 			minimal + "smarthost = \"smtp://x\"\n", nil,
 			`inbox.toml:2: smarthost: unknown key; it belongs to [mail]`,

@@ -30,6 +30,7 @@ func (c *Config) validate(p *problems) {
 	c.validateChat(p)
 	c.validateAgents(p)
 	c.validateConnectors(p)
+	c.validateTargets(p)
 }
 
 func (c *Config) validateNames(p *problems) {
@@ -100,6 +101,7 @@ func (c *Config) validateListeners(p *problems) {
 		p.add("http.cert_file", "is not used, because http.tls is "+c.HTTP.TLS, `write http.tls = "files" or remove the files`)
 	}
 
+	c.validateACME(p)
 	between(p, "http.max_body_bytes", c.HTTP.MaxBodyBytes, 64<<10, 1<<30)
 	if most := c.HTTP.MaxBytesInFlight; most != 0 && most < 2*c.HTTP.MaxBodyBytes {
 		p.add("http.max_bytes_in_flight", fmt.Sprintf("%v is less than two bodies of http.max_body_bytes", most), fmt.Sprintf("write at least %q", 2*c.HTTP.MaxBodyBytes))
@@ -129,7 +131,11 @@ func (c *Config) validateListeners(p *problems) {
 type address struct{ key, address string }
 
 func (c *Config) optionalListeners() []address {
-	return []address{{"smtp.listen", c.SMTP.Listen}, {"a2a.grpc_listen", c.A2A.GRPCListen}, {"admin.listen", c.Admin.Listen}}
+	list := []address{{"smtp.listen", c.SMTP.Listen}, {"a2a.grpc_listen", c.A2A.GRPCListen}, {"admin.listen", c.Admin.Listen}}
+	if c.HTTP.TLS == "acme" {
+		list = append(list, address{"acme.http_listen", c.ACME.HTTPListen})
+	}
+	return list
 }
 
 // validateClashes finds one address written for two listeners; port 0 never clashes.
@@ -193,6 +199,7 @@ func (c *Config) validateWork(p *problems) {
 	oneOf(p, "log.format", c.Log.Format, "text", "json")
 	within(p, "queue.lease", c.Queue.Lease, time.Second, 10*time.Minute)
 	between(p, "a2a.caller_concurrency", c.A2A.CallerConcurrency, 1, 100_000)
+	between(p, "a2a.max_request_bytes", c.A2A.MaxRequestBytes, 64<<10, 256<<20)
 	between(p, "queue.turn_concurrency", c.Queue.TurnConcurrency, 1, 10_000)
 	between(p, "queue.delivery_concurrency", c.Queue.DeliveryConcurrency, 1, 10_000)
 }
@@ -204,9 +211,7 @@ func (c *Config) validateLater(p *problems) {
 		wanted bool
 		remedy string
 	}{
-		{"http.tls", c.HTTP.TLS == "acme", `write "files", or "off" behind a reverse proxy`},
 		{"blob_url", c.BlobURL.Reveal() != "file", `write "file"`},
-		{"admin.listen", c.Admin.Listen != "", "remove it"},
 		{"telemetry.otlp_endpoint", c.Telemetry.OTLPEndpoint != "", "remove it; metrics are at /metrics"},
 	}
 	for _, setting := range later {
@@ -355,6 +360,7 @@ const maxApprovers = 20
 
 func (a *Agent) validateApprovals(p *problems, key string, c *Config) {
 	oneOf(p, key+".approve_replies", a.ApproveReplies, "never", "always", "unverified")
+	oneOf(p, key+".show_tools", a.ShowTools, "none", "names", "full")
 	if len(a.Approvers) > maxApprovers {
 		p.add(key+".approvers", fmt.Sprintf("has %d addresses", len(a.Approvers)), fmt.Sprintf("write at most %d", maxApprovers))
 	}

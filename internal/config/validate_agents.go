@@ -180,6 +180,8 @@ func (a *Agent) readSecrets(key string, found *problems) {
 	readSecret(&a.Webhook.Secret, a.Webhook.SecretFile, key+".webhook.secret_file", found)
 	readSecret(&a.Webhook.PreviousSecret, a.Webhook.PreviousSecretFile, key+".webhook.previous_secret_file", found)
 	readSecret(&a.LLM.APIKey, a.LLM.APIKeyFile, key+".llm.api_key_file", found)
+	readSecret(&a.LLM.Hooks.Secret, a.LLM.Hooks.SecretFile, key+".llm.hooks.secret_file", found)
+	readSecret(&a.LLM.Hooks.PreviousSecret, a.LLM.Hooks.PreviousSecretFile, key+".llm.hooks.previous_secret_file", found)
 	readSecret(&a.Remote.Token, a.Remote.TokenFile, key+".remote.token_file", found)
 	readSecret(&a.Remote.ClientSecret, a.Remote.ClientSecretFile, key+".remote.client_secret_file", found)
 

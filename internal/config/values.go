@@ -59,6 +59,9 @@ func (s Size) String() string {
 	return strconv.FormatInt(int64(s), 10)
 }
 
+// MarshalText writes the size as String does.
+func (s Size) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
+
 const redacted = "[redacted]"
 
 // Secret is a value that never shows itself: printing, logging and encoding it write "[redacted]".

@@ -200,7 +200,7 @@ func series() int {
 }
 
 func TestMetricsByPatternAndOnlyInside(t *testing.T) {
-	server := newServer(t, Options{Routes: []Route{{"GET", "/pattern/{name}", say("x")}}})
+	server := newServer(t, Options{Metrics: Inside, Routes: []Route{{"GET", "/pattern/{name}", say("x")}}})
 	requestSeconds.Reset()
 	before := series()
 	for _, path := range []string{"/pattern/a", "/pattern/b", "/pattern/c"} {

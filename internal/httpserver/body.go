@@ -37,8 +37,11 @@ func (a *access) limitBody(w http.ResponseWriter, r *http.Request) *meteredBody 
 	now := time.Now()
 	body := &meteredBody{
 		ReadCloser: http.MaxBytesReader(w, r.Body, a.maxBody), controller: http.NewResponseController(w),
-		ends: now.Add(a.maxTime), bytes: a.bodies, source: ClientSource(r),
+		ends: now.Add(a.maxTime), bytes: a.bodies, source: ClientSource(r), limit: a.maxBody, time: a.maxTime,
 	}
+
+	unread := r.Body
+	body.widen = func(limit int64) { body.ReadCloser = http.MaxBytesReader(w, unread, limit) }
 
 	body.await(now)
 	r.Body = body
@@ -54,6 +57,9 @@ type meteredBody struct {
 	bytes      *admission.Bytes
 	step       int // bytes since the deadline was moved
 	discarding bool
+	limit      int64             // of its size
+	time       time.Duration     // for a body of that size
+	widen      func(limit int64) // sets another limit, before anything was read
 
 	mu     sync.Mutex
 	proven bool
@@ -208,6 +214,29 @@ func StreamBody(r *http.Request) {
 	if found, ok := r.Context().Value(requestKey{}).(*known); ok && found.body != nil {
 		found.body.free()
 		found.body.discarding, found.body.controller = true, nil
+	}
+}
+
+// LargerBody lets the body of a request be larger than those of others, up to limit bytes, with more time in the same measure.
+// It is for callers that proved who they are: call Proven, too, before the body is read. A smaller limit changes nothing.
+func LargerBody(r *http.Request, limit int64) {
+	found, ok := r.Context().Value(requestKey{}).(*known)
+	if !ok || found.body == nil || limit <= found.body.limit {
+		return
+	}
+
+	body := found.body
+	body.ends = body.ends.Add(time.Duration(float64(body.time) * (float64(limit)/float64(body.limit) - 1)))
+	body.limit = limit
+	body.widen(limit)
+}
+
+// PassBody tells that the handler keeps no more than a piece of the body at a time: its bytes count for nothing, while the bounds of its
+// size and time hold.
+func PassBody(r *http.Request) {
+	if found, ok := r.Context().Value(requestKey{}).(*known); ok && found.body != nil {
+		found.body.free()
+		found.body.discarding = true
 	}
 }
 

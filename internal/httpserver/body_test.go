@@ -208,7 +208,7 @@ func TestRefusalsSayWhenToComeAgain(t *testing.T) {
 // TestProxyWithoutForwardedHeaderIsAClient: behind a proxy that the operator did not declare everybody has a private
 // address; metrics stay closed and requests are counted.
 func TestProxyWithoutForwardedHeaderIsAClient(t *testing.T) {
-	server := newServer(t, Options{Inside: loopback[:0], Flood: []Rate{{Requests: 3, Window: time.Hour}}, Routes: []Route{{"GET", "/x", say("x")}}})
+	server := newServer(t, Options{Metrics: Inside, Inside: loopback[:0], Flood: []Rate{{Requests: 3, Window: time.Hour}}, Routes: []Route{{"GET", "/x", say("x")}}})
 	from := func(peer, path string) int {
 		request := httptest.NewRequest("GET", path, nil)
 		request.RemoteAddr = peer
@@ -315,5 +315,47 @@ func TestFullFloodTableForgetsTheOldest(t *testing.T) {
 	}
 	if f.take(quiet) != 0 {
 		t.Error("the one that was quiet for longest is not forgotten")
+	}
+}
+
+// TestLargerBodies: a route may take larger bodies of callers that it knows, and keep none of their bytes.
+func TestLargerBodies(t *testing.T) {
+	var server *running
+	counted := make(chan int64, 1)
+	server = start(t, Options{MaxBodyBytes: 1 << 10, Routes: []Route{
+		{"POST", "/larger", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			LargerBody(r, 8<<10)
+			LargerBody(r, 1) // a smaller one changes nothing
+			reading(8<<10).Handler.ServeHTTP(w, r)
+		})},
+		{"POST", "/passed", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			LargerBody(r, 8<<10)
+			PassBody(r)
+			n, err := io.Copy(io.Discard, r.Body)
+			if err != nil {
+				WriteFault(w, bodyFault(err))
+				return
+			}
+			counted <- server.access.bodies.Used()
+			_, _ = fmt.Fprint(w, n)
+		})},
+		reading(8 << 10),
+	}})
+	for _, c := range []struct {
+		path         string
+		size, status int
+	}{{"/in", 1 << 10, 200}, {"/in", 2 << 10, 413}, {"/larger", 8 << 10, 200}, {"/larger", 8<<10 + 1, 413}, {"/passed", 8 << 10, 200}, {"/passed", 8<<10 + 1, 413}} {
+		response, err := http.Post(server.url+c.path, "text/plain", bytes.NewReader(make([]byte, c.size)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		text, _ := io.ReadAll(response.Body)
+		_ = response.Body.Close()
+		if response.StatusCode != c.status || c.status == 200 && string(text) != fmt.Sprint(c.size) {
+			t.Errorf("%s of %d bytes: %d %s, want %d", c.path, c.size, response.StatusCode, text, c.status)
+		}
+	}
+	if held := await.Receive(t, counted, "the bytes of a passed body"); held != 0 {
+		t.Errorf("%d bytes of a passed body count", held)
 	}
 }

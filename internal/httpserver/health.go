@@ -27,6 +27,7 @@ const (
 // health answers /healthz, /readyz and /metrics.
 type health struct {
 	checks   []Check
+	metrics  func(*http.Request) error // refuses who may not read them; nil = they are not here
 	logger   *slog.Logger
 	stopping <-chan struct{}
 
@@ -43,22 +44,30 @@ type readiness struct {
 }
 
 func (h *health) routes() []Route {
-	return []Route{
+	routes := []Route{
 		{http.MethodGet, "/healthz", http.HandlerFunc(h.alive)},
 		{http.MethodGet, "/readyz", http.HandlerFunc(h.ready)},
-		{http.MethodGet, "/metrics", insideOnly(telemetry.MetricsHandler())},
 	}
+	if h.metrics != nil {
+		routes = append(routes, Route{http.MethodGet, "/metrics", http.HandlerFunc(h.showMetrics)})
+	}
+	return routes
 }
 
-// insideOnly hides a page from clients outside of the operator's networks.
-func insideOnly(next http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if !inside(r) {
-			WriteFault(w, fault.New(fault.Forbidden, "metrics are shown to the networks of http.inside only"))
-			return
-		}
-		next.ServeHTTP(w, r)
-	})
+// Inside refuses clients outside of the operator's networks (Options.Inside).
+func Inside(r *http.Request) error {
+	if !inside(r) {
+		return fault.New(fault.Forbidden, "metrics are shown to the networks of http.inside, to operators' tokens and at admin.listen")
+	}
+	return nil
+}
+
+func (h *health) showMetrics(w http.ResponseWriter, r *http.Request) {
+	if err := h.metrics(r); err != nil {
+		WriteFault(w, err)
+		return
+	}
+	telemetry.MetricsHandler().ServeHTTP(w, r)
 }
 
 func (h *health) alive(w http.ResponseWriter, _ *http.Request) {

@@ -2,6 +2,7 @@ package httpserver
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -27,11 +28,14 @@ type Options struct {
 	Inside         []netip.Prefix // the operator's own networks; nil = loopback, empty = none
 	MaxBodyBytes   int64          // of a request; 10 MiB
 	MaxInFlight    int64          // bytes of all request bodies in memory; 256 MiB
-	BodyTimeout    time.Duration  // to read a request body; 60 s
-	Grace          time.Duration  // for requests under way when the server stops; 10 s
-	CertFile       string         // PEM; with KeyFile the listener speaks TLS
-	KeyFile        string         // PEM
-	Logger         *slog.Logger   // nil = slog's default
+	// Bodies counts the bytes of request bodies in memory, for a budget that other listeners take from, too; nil = one of
+	// MaxInFlight bytes for this server alone.
+	Bodies      *admission.Bytes
+	BodyTimeout time.Duration             // to read a request body; 60 s
+	Grace       time.Duration             // for requests under way when the server stops; 10 s
+	Metrics     func(*http.Request) error // refuses who may not read /metrics; nil = it is not served
+	TLS         *tls.Config               // nil = plain HTTP
+	Logger      *slog.Logger              // nil = slog's default
 }
 
 const (
@@ -84,15 +88,14 @@ type Server struct {
 	stopping chan struct{}
 }
 
-// New makes a server; it does not listen yet. Errors: a duplicate or malformed route, a certificate that
-// cannot be read.
+// New makes a server; it does not listen yet. Errors: a duplicate or malformed route.
 func New(options Options) (*Server, error) {
 	s := &Server{options: options.withDefaults(), draining: make(chan struct{}), stopping: make(chan struct{})}
 	s.drain = sync.OnceFunc(func() { close(s.draining) })
 	s.stop = sync.OnceFunc(func() { close(s.stopping) })
 	routes := s.options.Routes
 	if !s.options.WithoutHealth {
-		health := &health{checks: s.options.Checks, logger: s.options.Logger, stopping: s.draining}
+		health := &health{checks: s.options.Checks, metrics: s.options.Metrics, logger: s.options.Logger, stopping: s.draining}
 		routes = append(health.routes(), routes...)
 	}
 
@@ -101,17 +104,22 @@ func New(options Options) (*Server, error) {
 		return nil, err
 	}
 
+	bodies := s.options.Bodies
+	if bodies == nil {
+		bodies = admission.NewBytes(s.options.MaxInFlight, s.options.MaxBodyBytes)
+	}
+
 	s.access = &access{
 		next: newFlood(router, s.options.Flood), logger: s.options.Logger, maxBody: s.options.MaxBodyBytes, maxTime: s.options.BodyTimeout,
-		bodies:   admission.NewBytes(s.options.MaxInFlight, s.options.MaxBodyBytes),
+		bodies:   bodies,
 		networks: Networks{Trusted: s.options.TrustedProxies, Inside: s.options.Inside}, draining: s.draining, stopping: s.stopping,
 	}
 
-	s.http, err = s.newHTTP()
-	return s, err
+	s.http = s.newHTTP()
+	return s, nil
 }
 
-func (s *Server) newHTTP() (*http.Server, error) {
+func (s *Server) newHTTP() *http.Server {
 	var protocols http.Protocols
 	protocols.SetHTTP1(true)
 	protocols.SetHTTP2(true)
@@ -129,13 +137,10 @@ func (s *Server) newHTTP() (*http.Server, error) {
 		ErrorLog: slog.NewLogLogger(s.options.Logger.Handler(), slog.LevelDebug),
 	}
 
-	if s.options.CertFile == "" {
-		return server, nil
+	if s.options.TLS != nil {
+		server.TLSConfig = s.options.TLS.Clone()
 	}
-
-	config, err := TLSConfig(s.options.CertFile, s.options.KeyFile, s.options.Logger)
-	server.TLSConfig = config
-	return server, err
+	return server
 }
 
 // Handler returns the server's handler with all layers, for tests and for programs that embed it.

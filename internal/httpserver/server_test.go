@@ -11,6 +11,7 @@ import (
 	"encoding/pem"
 	"errors"
 	"io"
+	"log/slog"
 	"math/big"
 	"net"
 	"net/http"
@@ -369,7 +370,11 @@ func writePair(t *testing.T, dir string, serial int64) (certFile, keyFile string
 func TestTLSTakesRenewedCertificates(t *testing.T) {
 	dir := t.TempDir()
 	certFile, keyFile := writePair(t, dir, 1)
-	server := start(t, Options{CertFile: certFile, KeyFile: keyFile})
+	config, err := TLSConfig(certFile, keyFile, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := start(t, Options{TLS: config})
 	serial := func() int64 {
 		t.Helper()
 		connection, err := tls.Dial("tcp", server.Addr().String(), &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"h2"}})
@@ -409,7 +414,7 @@ func TestTLSTakesRenewedCertificates(t *testing.T) {
 }
 
 func TestMissingCertificateNamesTheKeys(t *testing.T) {
-	_, err := New(Options{CertFile: "/nowhere/cert.pem", KeyFile: "/nowhere/key.pem"})
+	_, err := TLSConfig("/nowhere/cert.pem", "/nowhere/key.pem", slog.New(slog.DiscardHandler))
 	if err == nil || !strings.Contains(err.Error(), "http.cert_file") || !strings.Contains(err.Error(), "/nowhere/cert.pem") {
 		t.Errorf("got %v", err)
 	}

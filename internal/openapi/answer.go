@@ -16,6 +16,22 @@ func (w *writer) body(value any) object {
 	return written
 }
 
+// request is the body of an operation. A document has one example or several named ones, never both.
+func (w *writer) request(operation Operation) object {
+	written := w.body(operation.Request)
+	if len(operation.Examples) == 0 {
+		return written
+	}
+
+	named := object{}
+	for name, example := range operation.Examples {
+		named[name] = object{"value": example}
+	}
+	delete(written, "example")
+	written["examples"] = named
+	return written
+}
+
 func (w *writer) answers(operation Operation) object {
 	list := object{"default": w.failure(operation)}
 	for _, status := range failures(operation) {

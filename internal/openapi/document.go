@@ -26,19 +26,20 @@ type Operation struct {
 	Tag      string
 	Summary  string
 	Security string
-	Query    []string // names of parameters; "!" at the end marks one that is needed, ":integer" before it another type than text
-	Headers  []string // likewise
-	Request  any      // a value of the body's type, and its example unless it is zero; nil = no body
-	Partial  bool     // the body may be left out
-	Media    string   // of the body; empty = application/json
-	Response any      // a value of the answer's type, and its example unless it is zero; nil = 204
-	Status   int      // of a success; 0 = 200, or 204 without Response
-	Also     []int    // other statuses of successes, with the same answer; 204 has none
-	Errors   []int    // statuses of errors beside those that every operation of its kind can have
-	Bytes    bool     // the answer is a file of any media type, or the range of it that was asked for; Response is nil
-	Stream   bool     // the answer can be an event stream
-	Events   []Event  // of that stream
-	Error    any      // a value of the type of errors; nil = that of the document
+	Query    []string       // names of parameters; "!" at the end marks one that is needed, ":integer" before it another type than text
+	Headers  []string       // likewise
+	Request  any            // a value of the body's type, and its example unless it is zero; nil = no body
+	Examples map[string]any // more values of the body, by name, for a body of several forms; nil = that of Request alone
+	Partial  bool           // the body may be left out
+	Media    string         // of the body; empty = application/json
+	Response any            // a value of the answer's type, and its example unless it is zero; nil = 204
+	Status   int            // of a success; 0 = 200, or 204 without Response
+	Also     []int          // other statuses of successes, with the same answer; 204 has none
+	Errors   []int          // statuses of errors beside those that every operation of its kind can have
+	Bytes    bool           // the answer is a file of any media type, or the range of it that was asked for; Response is nil
+	Stream   bool           // the answer can be an event stream
+	Events   []Event        // of that stream
+	Error    any            // a value of the type of errors; nil = that of the document
 }
 
 // Event is one kind of server-sent event.
@@ -161,7 +162,7 @@ func (w *writer) operation(operation Operation) object {
 		if media == "" {
 			media = "application/json"
 		}
-		written["requestBody"] = object{"required": !operation.Partial, "content": object{media: w.body(operation.Request)}}
+		written["requestBody"] = object{"required": !operation.Partial, "content": object{media: w.request(operation)}}
 	}
 
 	return written

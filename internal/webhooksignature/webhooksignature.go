@@ -9,6 +9,9 @@ import (
 	"strings"
 )
 
+// Header is the name of the header that carries the signature of the raw body.
+const Header = "X-Inbox-Signature"
+
 // Prefix stands before the digest unless a sender uses another one.
 const Prefix = "sha256="
 
@@ -25,6 +28,16 @@ type Form struct {
 // Sign returns Prefix and the lower-case hexadecimal HMAC-SHA256 of the body under the secret.
 func Sign(secret string, body []byte) string {
 	return Prefix + hex.EncodeToString(digest(secret, body))
+}
+
+// SignRotating is Sign while a secret is being changed: the signatures under the new secret and under the one before it, with a
+// comma between them. An empty previous secret adds nothing.
+func SignRotating(secret, previous string, body []byte) string {
+	signatures := Sign(secret, body)
+	if previous != "" {
+		signatures += ", " + Sign(previous, body)
+	}
+	return signatures
 }
 
 // Verify reports whether the header is the one signature of the raw body under the secret, in constant time. An

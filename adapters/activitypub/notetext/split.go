@@ -18,10 +18,11 @@ const DefaultLength = 4000
 
 // Split cuts an answer into at most so many posts, between paragraphs where it can. A text counts with its marks,
 // in characters. The last post of a chain that may not grow takes what is left, whatever its length; only a chain of
-// MaxPosts is cut off.
+// MaxPosts is cut off. Sources and tools stand at the end of the last post, as many of them as have room there.
 func Split(parts []normalized.Part, limit, most int) [][]normalized.Part {
-	total := 0
-	for _, part := range parts {
+	said, tail := apart(parts)
+	total := tailSize(tail)
+	for _, part := range said {
 		if part.Kind == normalized.PartText {
 			total += utf8.RuneCountInString(part.Content)
 		}
@@ -31,7 +32,7 @@ func Split(parts []normalized.Part, limit, most int) [][]normalized.Part {
 		return [][]normalized.Part{parts}
 	}
 	chain := splitting{limit: limit, most: most, posts: [][]normalized.Part{nil}}
-	for _, part := range parts {
+	for _, part := range said {
 		if part.Kind == normalized.PartText {
 			chain.text(part)
 		} else {
@@ -39,6 +40,7 @@ func Split(parts []normalized.Part, limit, most int) [][]normalized.Part {
 		}
 	}
 
+	chain.tail(tail)
 	return chain.posts
 }
 
@@ -88,6 +90,19 @@ func (s *splitting) text(part normalized.Part) {
 		s.used += len(separator) + size
 	}
 	flush()
+}
+
+// tail adds what stands below the text.
+func (s *splitting) tail(tail []normalized.Part) {
+	if s.used > 0 && s.used+tailSize(tail) > s.limit && !s.full && len(fitting(tail, s.limit)) > 0 {
+		s.next()
+	}
+	if grows := !s.full || s.most == MaxPosts || s.most < 0; grows {
+		tail = fitting(tail, s.limit-s.used)
+	}
+	for _, part := range tail {
+		s.add(part)
+	}
 }
 
 // next begins another post; the last one allowed is full from its beginning, in the sense that none follows.

@@ -1,6 +1,7 @@
 package notetext
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -89,4 +90,59 @@ func TestSplitKeepsEveryWord(t *testing.T) {
 			}
 		}
 	})
+}
+
+// TestSplitKeepsSourcesWithinTheLimit: sources and the line of tools stand in the last post, as far as they have room there.
+func TestSplitKeepsSourcesWithinTheLimit(t *testing.T) {
+	cited := func(title string) normalized.Part {
+		return normalized.Citation{SourceTitle: title, SourceURL: "https://docs.test/" + title}.Part()
+	}
+	call := normalized.Part{Kind: normalized.PartToolCall, ID: "c", Name: "search", Error: &normalized.ToolError{Message: "no"}}
+	text := func(size int) normalized.Part { return normalized.Text(strings.Repeat("a", size)) }
+	tests := map[string]struct {
+		parts []normalized.Part
+		limit int
+		want  []int // tail parts in each post
+	}{
+		"all in one":           {[]normalized.Part{call, text(20), cited("One"), cited("Two")}, 100, []int{3}},
+		"a post of their own":  {[]normalized.Part{call, text(90), cited("One"), cited("Two")}, 100, []int{0, 3}},
+		"the tools go first":   {[]normalized.Part{call, text(30), cited("One"), cited("Two")}, 40, []int{0, 2}},
+		"then the last source": {[]normalized.Part{call, text(3), cited("One"), cited("Two")}, 20, []int{0, 1}},
+		"none has room":        {[]normalized.Part{text(40), cited("One")}, 10, []int{0, 0, 0, 0}},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			var got []int
+			posts := Split(test.parts, test.limit, MaxPosts)
+			for _, post := range posts {
+				_, tail := apart(post)
+				got = append(got, len(tail))
+			}
+			if !slices.Equal(got, test.want) {
+				t.Errorf("%v, want %v", got, test.want)
+			}
+			again := Split(test.parts, test.limit, len(posts)) // as a reader gets it, when the posts are counted
+			if len(again) != len(posts) {
+				t.Errorf("%d posts again, %d planned", len(again), len(posts))
+			}
+		})
+	}
+}
+
+func TestTail(t *testing.T) {
+	parts := []normalized.Part{
+		normalized.Text("hello"),
+		{Kind: normalized.PartToolCall, ID: "1", Name: "search", Args: []byte(`{"q":"<b>"}`), Result: []byte(`1`)},
+		{Kind: normalized.PartToolCall, ID: "2", Name: "fetch", Error: &normalized.ToolError{Message: "no"}},
+		normalized.Citation{SourceTitle: "The <guide>", SourceURL: "https://docs.test/a?b=1&c=2"}.Part(),
+		normalized.Citation{SourceTitle: "Wages", AccessStatus: normalized.AccessDenied, RestrictionReason: "workspace"}.Part(),
+	}
+	const want = `<p>Sources:<br>[1] <a href="https://docs.test/a?b=1&amp;c=2" rel="nofollow noreferrer">The &lt;guide&gt;</a><br>[2] Wages (no access: workspace)</p>` +
+		`<p>Tools: search {&#34;q&#34;:&#34;&lt;b&gt;&#34;}, fetch (failed)</p>`
+	if got := Tail(parts); got != want {
+		t.Errorf("got  %s\nwant %s", got, want)
+	}
+	if got := Tail(parts[:1]); got != "" {
+		t.Errorf("without anything: %q", got)
+	}
 }

@@ -1,24 +1,30 @@
 package contract
 
-import "cmp"
+import (
+	"cmp"
+	"encoding/json"
+)
 
 // Delta is one step of a growing answer.
 type Delta struct {
 	Kind       DeltaKind
-	Text       string // of DeltaContent and DeltaArgument
-	ToolCallID string // of DeltaCall and DeltaArgument
-	ToolName   string // of DeltaCall
+	Text       string // of DeltaContent and DeltaArgument; of DeltaResult its JSON, or the text of the failure
+	ToolCallID string // of all but DeltaContent
+	ToolName   string // of DeltaCall and DeltaResult
 	Index      int    // place of the call among those of the answer
+	Arguments  string // of DeltaCall: the whole JSON where it is known, which DeltaArgument tells too
+	Failed     bool   // of DeltaResult
 }
 
 // DeltaKind is what a Delta adds to.
 type DeltaKind string
 
-// The kinds of deltas (agent runtime contract, section 6.1).
+// The kinds of deltas (agent runtime contract, section 6.1). The last one is ours.
 const (
 	DeltaContent  DeltaKind = "content"
 	DeltaCall     DeltaKind = "tool_call"
 	DeltaArgument DeltaKind = "tool_argument"
+	DeltaResult   DeltaKind = "tool_result"
 )
 
 // Output is the answer of a turn as far as a Task tells it.
@@ -120,13 +126,18 @@ type TaskDelta struct {
 	ID    string    `json:"id"` // of the Task
 }
 
-// WireDelta is a Delta on the wire; the last three are there for calls of tools.
+// WireDelta is a Delta on the wire; what follows deltaType is there for calls of tools. The content of a result is empty: clients that
+// do not know the type take it for text.
 type WireDelta struct {
 	Content       string  `json:"content"`
 	DeltaType     string  `json:"deltaType"`
 	ToolCallID    *string `json:"toolCallId,omitempty"`
 	ToolCallIndex *int    `json:"toolCallIndex,omitempty"`
 	ToolCallName  *string `json:"toolCallName,omitempty"`
+
+	ToolStatus string          `json:"toolStatus,omitempty"` // of a result: succeeded or failed
+	ToolResult json.RawMessage `json:"toolResult,omitempty"` // any JSON
+	ToolError  string          `json:"toolError,omitempty"`
 }
 
 // DeltaFrame is the notification of one delta of a task.
@@ -138,6 +149,13 @@ func DeltaFrame(task string, delta Delta) Notification {
 		fallthrough
 	case DeltaArgument:
 		wire.ToolCallID, wire.ToolCallIndex = &delta.ToolCallID, &delta.Index
+	case DeltaResult:
+		wire = WireDelta{DeltaType: wire.DeltaType, ToolCallID: &delta.ToolCallID, ToolCallIndex: &delta.Index, ToolCallName: &delta.ToolName}
+		if wire.ToolStatus = "succeeded"; delta.Failed {
+			wire.ToolStatus, wire.ToolError = "failed", delta.Text
+		} else if delta.Text != "" {
+			wire.ToolResult = json.RawMessage(delta.Text)
+		}
 	case DeltaContent:
 	}
 	return NewNotification(methodDelta, TaskDelta{Delta: wire, ID: task})

@@ -7,6 +7,7 @@ package envelope
 import (
 	"maps"
 	"slices"
+	"strings"
 
 	"inbox/agents/runtime/value"
 )
@@ -82,12 +83,6 @@ func optional(value map[string]any, key, text string) {
 	}
 }
 
-// Clone copies the envelope with everything inside.
-func (e Envelope) Clone() Envelope {
-	e.Content, e.Payload, e.Metadata = value.Clone(e.Content), value.Clone(e.Payload), value.Clone(e.Metadata)
-	return e
-}
-
 // Text returns the content if it is a string.
 func (e Envelope) Text() string { return value.Text(e.Content) }
 
@@ -146,6 +141,24 @@ func (e *Error) ErrorCode() string { return e.Code }
 
 // ErrorPath returns the failing member.
 func (e *Error) ErrorPath() string { return e.Path }
+
+// Member returns the member of the message that is at fault, "" where it is the whole message. An envelope's own errors, whose
+// recorded text names no path, have it too.
+func (e *Error) Member() string {
+	switch e.Path {
+	case "":
+	case "message":
+		return ""
+	default:
+		return e.Path
+	}
+	for _, name := range []string{"version", "type", "role", "content"} {
+		if strings.HasPrefix(strings.TrimPrefix(e.Reason, "unsupported "), name) {
+			return name
+		}
+	}
+	return ""
+}
 
 func broken(reason string) error { return &Error{Code: CodeEnvelope, Reason: reason} }
 

@@ -2,6 +2,7 @@ package envelope
 
 import (
 	"slices"
+	"strings"
 	"time"
 
 	"inbox/agents/runtime/value"
@@ -47,9 +48,6 @@ var collections = map[Collection][]FrameworkType{
 	Planning:       {StrategicPlan, SuggestedPlan, ScriptPlan},
 }
 
-// Types lists the types of the collection.
-func (c Collection) Types() []FrameworkType { return slices.Clone(collections[c]) }
-
 // Has reports whether the type belongs to the collection.
 func (c Collection) Has(t FrameworkType) bool { return slices.Contains(collections[c], t) }
 
@@ -59,6 +57,15 @@ func FrameworkTypes() []FrameworkType {
 		UserMessage, AssistantMessage, Task, Action, Observation, Failure, Final, Synthesis, StrategicPlan, SuggestedPlan,
 		ScriptPlan, DirectorContext, InjectedContext, Delegation,
 	}
+}
+
+// unheard says which types there are, to whom wrote another one.
+func unheard() error {
+	var names []string
+	for _, kind := range FrameworkTypes() {
+		names = append(names, string(kind))
+	}
+	return odd("type", "is not known; want one of "+strings.Join(names, ", "))
 }
 
 // Known reports whether the framework has this type.
@@ -105,7 +112,7 @@ func ValidateFramework(given any) error {
 
 	kind := FrameworkType(value.Text(message["type"]))
 	if !kind.Known() {
-		return odd("type", "is not known")
+		return unheard()
 	}
 	if err := fitting(kind, message); err != nil {
 		return err

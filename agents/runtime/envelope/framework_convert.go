@@ -20,7 +20,7 @@ func Import(given any) (Envelope, error) {
 
 	kind := FrameworkType(value.Text(message["type"]))
 	if !kind.Known() {
-		return Envelope{}, odd("type", "is not known")
+		return Envelope{}, unheard()
 	}
 
 	content, there := message["content"]
@@ -166,9 +166,10 @@ func carried(kind FrameworkType, name string, member any) bool {
 	return false
 }
 
-// ImportMany imports a conversation. An observation says nowhere which tool gave it, so it takes the name from the
-// oldest unanswered action of the same agent; calls and results then stand in pairs. Errors name the message's position.
-func ImportMany(given any) ([]Envelope, error) {
+// ReadMany reads a kept conversation, whose messages are canonical envelopes or messages of the framework. An observation of
+// the framework says nowhere which tool gave it, so it takes the name from the oldest unanswered action of the same agent;
+// calls and results then stand in pairs. Errors name the message's position.
+func ReadMany(given any) ([]Envelope, error) {
 	list, is := value.List(given)
 	if !is {
 		return nil, odd("messages", "must be a list")
@@ -177,6 +178,15 @@ func ImportMany(given any) ([]Envelope, error) {
 	envelopes := make([]Envelope, 0, len(list))
 	open := map[string][]string{} // names of called tools by agent
 	for i, item := range list {
+		if Typed(item) {
+			e, err := Normalize(item)
+			if err != nil {
+				return nil, at(i, err)
+			}
+			envelopes = append(envelopes, e)
+			continue
+		}
+
 		e, err := Import(item)
 		if err != nil {
 			return nil, at(i, err)
@@ -204,7 +214,12 @@ func at(i int, err error) error {
 	if !is {
 		return err
 	}
-	return &Error{Code: problem.Code, Path: fmt.Sprintf("messages[%d].%s", i, problem.Path), Reason: problem.Reason}
+
+	path := fmt.Sprintf("messages[%d]", i)
+	if member := problem.Member(); member != "" {
+		path += "." + member
+	}
+	return &Error{Code: problem.Code, Path: path, Reason: problem.Reason}
 }
 
 // Export turns an envelope into a message of the older agent framework. What Import made becomes the same message
@@ -219,7 +234,7 @@ func Export(e Envelope, agentKey string) map[string]any {
 	}
 
 	message := foreign(e)
-	if agentKey != "" && ExecutionTrace.Has(FrameworkType(value.Text(message["type"]))) {
+	if agentKey != "" && message["agent_key"] == nil && ExecutionTrace.Has(FrameworkType(value.Text(message["type"]))) {
 		message["agent_key"] = agentKey
 	}
 	return message
@@ -265,61 +280,45 @@ func missing(message map[string]any, name string, member any, there bool) {
 
 // foreign returns the nearest message for an envelope that did not come from the framework.
 func foreign(e Envelope) map[string]any {
-	message := map[string]any{}
-	if len(e.Metadata) > 0 {
-		message["metadata"] = e.Metadata
-	}
-	if e.CreatedAt != "" {
-		message["timestamp"] = isoTime(e.CreatedAt)
-	}
-
-	kind, content := nearest(e)
-	message["type"] = string(kind)
-	switch {
-	case kind == Action:
-		message["tool"], message["args"] = e.ToolName(), value.Assoc(e.Payload["parameters"])
-		return message
-	case kind == Synthesis:
-		with(message, e.Payload, synthesisMembers...)
-	case kind == AssistantMessage && e.Type != TypeText:
-		message["metadata"] = map[string]any{"envelope": e.Value()}
-	}
-
-	message["content"] = content
-	return message
-}
-
-func nearest(e Envelope) (FrameworkType, any) {
+	about := About{Metadata: e.Metadata, Timestamp: isoTime(e.CreatedAt)}
 	switch e.Type {
 	case TypeText:
-		return speaker(e.Role), e.Content
+		switch e.Role {
+		case "user":
+			return asked(e, about)
+		case "system":
+			return framed(InjectedContext, e.Content, about)
+		}
+		return NewAssistantMessage(e.Content, about)
 	case TypeToolCall:
-		return Action, nil
+		return NewAction(e.ToolName(), value.Assoc(e.Payload["parameters"]), about)
 	case TypeToolResult:
 		if failedResult(e) {
-			return Failure, failure(e)
+			return NewError(failure(e), about)
 		}
-		return Observation, observed(e)
+		return NewObservation(observed(e), about)
 	case TypeError:
-		return Failure, failure(e)
+		return NewError(failure(e), about)
 	case TypeFinalResult:
 		if value.Flag(e.Payload["synthesis"]) {
-			return Synthesis, e.Content
+			return with(framed(Synthesis, e.Content, about), e.Payload, synthesisMembers...)
 		}
-		return Final, final(e)
-	default:
-		return AssistantMessage, e.Content
+		return NewFinal(final(e), about)
 	}
+
+	about.Metadata = map[string]any{"envelope": e.Value()}
+	return NewAssistantMessage(e.Content, about)
 }
 
-func speaker(role string) FrameworkType {
-	switch role {
-	case "user":
-		return UserMessage
-	case "system":
-		return InjectedContext
+// asked is what a user said: a task where the payload says that it is one, else a message.
+func asked(e Envelope, about About) map[string]any {
+	task := e.Payload["task"]
+	_, text := task.(string)
+	if !text && !value.Container(task) {
+		return NewUserMessage(e.Content, about)
 	}
-	return AssistantMessage
+	about.AgentKey, _ = value.NonBlank(e.Payload["agent_key"])
+	return NewTask(task, about)
 }
 
 func failedResult(e Envelope) bool {

@@ -1,6 +1,7 @@
 package envelope_test
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -73,6 +74,7 @@ func TestExportOfForeignEnvelopes(t *testing.T) {
 	for text, want := range map[string]string{
 		`{"role":"user","content":"x","created_at":"2026-04-28 12:00:00"}`:                                          `{"type":"user_message","content":"x","timestamp":"2026-04-28T12:00:00"}`,
 		`{"role":"system","content":"x"}`:                                                                           `{"type":"injected_context","content":"x"}`,
+		`{"version":1,"type":"text","role":"user","content":"x","payload":{"task":"do","agent_key":"worker"}}`:      `{"type":"task","content":"do","agent_key":"worker"}`,
 		`{"role":"tool","content":"x","metadata":{"a":1}}`:                                                          `{"type":"assistant_message","content":"x","metadata":{"a":1}}`,
 		`{"version":1,"type":"tool_call","payload":{"tool_name":"t","parameters":{"a":1}}}`:                         `{"type":"action","tool":"t","args":{"a":1},"agent_key":"me"}`,
 		`{"version":1,"type":"tool_result","content":"{\"n\":1}","payload":{"tool_name":"t","success":true}}`:       `{"type":"observation","content":{"n":1},"agent_key":"me"}`,
@@ -96,8 +98,8 @@ func TestExportOfForeignEnvelopes(t *testing.T) {
 	}
 }
 
-func TestImportManyPairsObservations(t *testing.T) {
-	list, err := envelope.ImportMany(decode(t, `[
+func TestReadManyPairsObservations(t *testing.T) {
+	list, err := envelope.ReadMany(decode(t, `[
 		{"type":"action","tool":"a","args":{},"agent_key":"x"},
 		{"type":"action","tool":"b","args":{},"agent_key":"y"},
 		{"type":"observation","content":"from b","agent_key":"y"},
@@ -112,9 +114,19 @@ func TestImportManyPairsObservations(t *testing.T) {
 	if orphans := envelope.Orphans(list); len(orphans) != 1 || orphans[0].Index != 4 {
 		t.Errorf("orphans %v", orphans)
 	}
-	_, err = envelope.ImportMany(decode(t, `[{"type":"final","content":""},{"type":"x"}]`))
-	if err == nil || err.Error() != "invalid_agent_framework_message: messages[1].type is not known" {
-		t.Error(err)
+	for text, want := range map[string]string{
+		`[{"type":"final","content":""},{"type":"x"}]`:                                        "invalid_agent_framework_message: messages[1].type is not known; want one of user_message,",
+		`[{"type":"final","content":""},7]`:                                                   "invalid_agent_framework_message: messages[1] must be an object",
+		`[{"version":1,"payload":{},"type":"text"},{"version":2,"payload":{},"type":"text"}]`: "invalid_ai_message_envelope: messages[1].version unsupported version",
+		`{"a":1}`: "invalid_agent_framework_message: messages must be a list",
+	} {
+		if _, err := envelope.ReadMany(decode(t, text)); err == nil || !strings.HasPrefix(err.Error(), want) {
+			t.Errorf("%s: %v, want %s", text, err, want)
+		}
+	}
+	mixed, err := envelope.ReadMany(decode(t, `[{"type":"user_message","content":"a"},{"version":1,"payload":{},"type":"tool_call"}]`))
+	if err != nil || mixed[0].Role != "user" || mixed[1].Type != envelope.TypeToolCall {
+		t.Errorf("%s, %v", value.EncodeText(envelope.Values(mixed)), err)
 	}
 }
 
@@ -123,8 +135,12 @@ func TestCollections(t *testing.T) {
 		t.Error("the collections are wrong")
 	}
 	total := 0
-	for _, c := range []envelope.Collection{envelope.Conversation, envelope.ExecutionTrace, envelope.Completion, envelope.Planning} {
-		total += len(c.Types())
+	for _, kind := range envelope.FrameworkTypes() {
+		for _, c := range []envelope.Collection{envelope.Conversation, envelope.ExecutionTrace, envelope.Completion, envelope.Planning} {
+			if c.Has(kind) {
+				total++
+			}
+		}
 	}
 	if total != 11 {
 		t.Errorf("%d types are in collections", total)
@@ -133,12 +149,13 @@ func TestCollections(t *testing.T) {
 
 func TestFrameworkValidation(t *testing.T) {
 	for text, want := range map[string]string{
-		`[]`:                                  "message must be an object",
-		`{"type":"odd"}`:                      "type is not known",
-		`{"type":"user_message"}`:             "content is required",
-		`{"type":"user_message","content":7}`: "content must be a string, a list or an object",
-		`{"type":"task","content":"x"}`:       "agent_key must be a non-empty string",
-		`{"type":"final","content":"x"}`:      "content.operation must be a non-empty string",
+		`[]`: "message must be an object",
+		`{"type":"odd"}`: "type is not known; want one of user_message, assistant_message, task, action, observation, error, final, synthesis, " +
+			"strategic_plan, suggested_plan, script_plan, director_context, injected_context, delegation",
+		`{"type":"user_message"}`:                                       "content is required",
+		`{"type":"user_message","content":7}`:                           "content must be a string, a list or an object",
+		`{"type":"task","content":"x"}`:                                 "agent_key must be a non-empty string",
+		`{"type":"final","content":"x"}`:                                "content.operation must be a non-empty string",
 		`{"type":"error","content":{"tool":"t"},"agent_key":"a"}`:       "content.error_message must be a non-empty string",
 		`{"type":"action","args":{},"agent_key":"a"}`:                   "tool must be a non-empty string",
 		`{"type":"action","tool":"t","args":"x","agent_key":"a"}`:       "args must be an object",
@@ -159,6 +176,34 @@ func TestFrameworkValidation(t *testing.T) {
 		if err := envelope.ValidateFramework(message); err != nil {
 			t.Errorf("%s: %v", stamp, err)
 		}
+	}
+}
+
+// TestBuiltMessagesKeepTheRules: the seven builders make what the framework's own rules accept, and what import reads back.
+func TestBuiltMessagesKeepTheRules(t *testing.T) {
+	about := envelope.About{AgentKey: "analyzer", Timestamp: "2024-01-15T10:30:00Z", Metadata: map[string]any{"n": "1"}}
+	const rest = `"agent_key":"analyzer","timestamp":"2024-01-15T10:30:00Z","metadata":{"n":"1"}}`
+	for want, message := range map[string]map[string]any{
+		`{"type":"user_message","content":"hello",` + rest:                  envelope.NewUserMessage("hello", about),
+		`{"type":"assistant_message","content":["hello"],` + rest:           envelope.NewAssistantMessage([]any{"hello"}, about),
+		`{"type":"task","content":"Analyze",` + rest:                        envelope.NewTask("Analyze", about),
+		`{"type":"action","tool":"list","args":{},` + rest:                  envelope.NewAction("list", nil, about),
+		`{"type":"observation","content":{"result":"success"},` + rest:      envelope.NewObservation(map[string]any{"result": "success"}, about),
+		`{"type":"error","content":{"error_message":"refused"},` + rest:     envelope.NewError(map[string]any{"error_message": "refused"}, about),
+		`{"type":"final","content":{"operation":"display_message"},` + rest: envelope.NewFinal(map[string]any{"operation": "display_message"}, about),
+	} {
+		if !value.Equal(message, decode(t, want)) {
+			t.Errorf("got %s, want %s", value.EncodeText(message), want)
+		}
+		if err := envelope.ValidateFramework(message); err != nil {
+			t.Errorf("%s: %v", want, err)
+		}
+		if e, err := envelope.Import(message); err != nil || !value.Equal(envelope.Export(e, ""), message) {
+			t.Errorf("%s: %v", want, err)
+		}
+	}
+	if bare := envelope.NewUserMessage("x", envelope.About{}); len(bare) != 2 {
+		t.Errorf("%v", bare)
 	}
 }
 

@@ -18,7 +18,7 @@ func Normalize(given any) (Envelope, error) {
 	if !is {
 		return Envelope{}, broken("message must be an array")
 	}
-	if typed(message) {
+	if Typed(message) {
 		return fromTyped(message)
 	}
 	return fromPlain(message)
@@ -42,8 +42,10 @@ func NormalizeMany(given any) ([]Envelope, error) {
 	return envelopes, nil
 }
 
-// typed looks for the evidence of an envelope. A type without it belongs to somebody else's row.
-func typed(message map[string]any) bool {
+// Typed looks for the evidence of an envelope. A type without it belongs to somebody else's row (agent runtime contract,
+// section 1.1).
+func Typed(given any) bool {
+	message := value.Assoc(given)
 	_, payload := message["payload"]
 	_, data := message["data"]
 	return message["version"] != nil && message["type"] != nil && (message["schema"] != nil || payload || data)

@@ -161,9 +161,9 @@ type observation struct {
 	results map[string][]any            // execution results that no call took yet, by id
 }
 
-// observe reports what tools were called and how that went, without any content: names, counts and sizes only (agent
+// Observe reports what tools were called and how that went, without any content: names, counts and sizes only (agent
 // runtime contract, section 2.2). Events and results are those of a conversation result, in order.
-func observe(events, executions []any) map[string]any {
+func Observe(events, executions []any) map[string]any {
 	o := &observation{calls: []any{}, open: map[string][]map[string]any{}, results: map[string][]any{}}
 	for _, execution := range executions {
 		id := value.Text(value.Assoc(execution)["tool_call_id"])

@@ -44,7 +44,7 @@ func NormalizeResult(raw any) (map[string]any, error) {
 
 	events, _ := value.List(result["tool_events"])
 	executions, _ := value.List(result["tool_execution_results"])
-	result["tool_observability"] = observe(events, executions)
+	result["tool_observability"] = Observe(events, executions)
 	result["run_outcome"] = RunOutcome(result)
 	return result, nil
 }

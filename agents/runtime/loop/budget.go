@@ -12,6 +12,8 @@ const (
 	BudgetTurns     = "turns"
 	BudgetToolCalls = "tool_calls"
 	BudgetWallClock = "wall_clock_seconds"
+	BudgetTokens    = "tokens" // of the model, read and written; the runner sets it
+	BudgetCost      = "cost"   // in millionths of a currency; the runner sets it
 )
 
 // Budget counts units against a ceiling: a ceiling of N allows N units and is exceeded on the N-th (agent runtime
@@ -111,6 +113,16 @@ func (b *budgets) clock(now time.Time) (*Budget, bool) {
 	}
 	budget.SetCurrent(b.wallClock + max(0, int(now.Sub(b.started)/time.Second)))
 	return budget, budget.Exceeded()
+}
+
+// measured returns a budget that the runner counts itself, if it is exceeded.
+func (b *budgets) measured() (*Budget, bool) {
+	for _, name := range []string{BudgetTokens, BudgetCost} {
+		if budget := b.byName[name]; budget != nil && budget.Exceeded() {
+			return budget, true
+		}
+	}
+	return nil, false
 }
 
 // limits writes all budgets as {name: {current, limit}} for a provider.

@@ -3,20 +3,15 @@ package loop
 import (
 	"context"
 	"maps"
-	"slices"
-	"time"
 
 	"inbox/agents/runtime/envelope"
 	"inbox/agents/runtime/tool"
 	"inbox/agents/runtime/value"
 )
 
-// defaultLockTTL is how long a session stays locked when a run dies (agent runtime contract, section 3.1).
-const defaultLockTTL = 300 * time.Second
-
 // Options of a run; the zero value runs one turn (agent runtime contract, section 3.1).
 type Options struct {
-	MaxTurns int            // least and default 1; Overrides.max_iterations caps it
+	MaxTurns int            // least and default 1
 	Context  map[string]any // handed to runner and tools; each turn adds "turn"
 
 	Executors    tool.Executors    // with at least one valid declaration they turn mediation on
@@ -39,24 +34,18 @@ type Options struct {
 	// Diagnostics sees every tool result and may add an object to records and events. Its failures change nothing.
 	Diagnostics func(ctx context.Context, about map[string]any) (map[string]any, error)
 
-	Interrupts       InterruptSource
 	CompactionPolicy map[string]any // with Summarizer (section 3.9)
 	Summarizer       Summarizer
 	Archive          Archive // nil: what an overflow archive takes out is gone from the transcript
 
-	Lock      Lock
-	LockTTL   time.Duration // default 300 s, least 1 s
-	SessionID string        // trimmed; else transcript_session_id, session_id or transcript_id of Request.Metadata
-	RunID     string        // trimmed; else run_id or chat_run_id of Request.Metadata
-	Control   RunControl    // used when there are a run id and a session id
+	SessionID string     // trimmed; else transcript_session_id, session_id or transcript_id of Metadata
+	RunID     string     // trimmed; else run_id or chat_run_id of Metadata
+	Control   RunControl // used when there are a run id and a session id
 
-	Persister    Persister
 	RequestStore RequestStore
 
 	Principal map[string]any // put into Context as "principal" unless that is there
-	Workspace map[string]any
-	Metadata  map[string]any // of the Request
-	Overrides map[string]any // runtime overrides: max_iterations, and members copied into Context
+	Metadata  map[string]any // session and run ids are also looked up here
 
 	Provider         ProviderAdapter // used instead of the runner
 	Model            map[string]any
@@ -67,22 +56,12 @@ type Options struct {
 	Observer Observer
 }
 
-// withOverrides caps the turns and copies what overrides say into a context of its own.
-func (o Options) withOverrides() Options {
-	if limit := value.Int32(o.Overrides["max_iterations"]); limit > 0 && (o.MaxTurns == 0 || o.MaxTurns > limit) {
-		o.MaxTurns = limit
-	}
-
+// resolved fills what was left out, in a context of its own.
+func (o Options) resolved() Options {
 	o.MaxTurns = max(1, o.MaxTurns)
 	own := maps.Clone(o.Context)
 	if own == nil {
 		own = map[string]any{}
-	}
-
-	for name, given := range o.Overrides {
-		if given != nil && (!value.Container(given) || value.Truthy(given)) {
-			own[name] = given
-		}
 	}
 
 	if o.Principal != nil && own["principal"] == nil {
@@ -90,11 +69,6 @@ func (o Options) withOverrides() Options {
 	}
 
 	o.Context = own
-	if o.LockTTL == 0 {
-		o.LockTTL = defaultLockTTL
-	}
-
-	o.LockTTL = max(time.Second, o.LockTTL)
 	o.SessionID = identify(o.SessionID, o.Metadata, "transcript_session_id", "session_id", "transcript_id")
 	o.RunID = identify(o.RunID, o.Metadata, "run_id", "chat_run_id")
 	return o
@@ -133,13 +107,6 @@ func (o *Options) structuredOutput(declared int) (*StructuredOutput, error) {
 	return output, nil
 }
 
-func (o *Options) request(messages []envelope.Envelope) Request {
-	return Request{
-		Messages: slices.Clip(messages), Context: o.Context, Metadata: o.Metadata, Principal: o.Principal, Workspace: o.Workspace,
-		Overrides: o.Overrides, MaxTurns: o.MaxTurns,
-	}
-}
-
 // Runner returns one assistant turn for a transcript: normally a call of a model. The result is an object with content,
 // tool_calls, messages, usage and so on (agent runtime contract, sections 3.2 and 3.3); anything else is an error of the
 // runner. An error ends the run as failed; its text reaches the transcript's readers unless it carries a fault. The
@@ -159,20 +126,6 @@ type ObserverFunc func(name string, payload map[string]any)
 
 // Observe calls f.
 func (f ObserverFunc) Observe(name string, payload map[string]any) { f(name, payload) }
-
-// Persister keeps a transcript once its run has ended, before the event completed. Its errors and panics change
-// nothing. The context is not cancelled with the run.
-type Persister interface {
-	Persist(ctx context.Context, messages []envelope.Envelope, request Request, result map[string]any) error
-}
-
-// Lock lets one run at a time into a session.
-type Lock interface {
-	// Acquire returns a token, or "" when somebody else holds the session.
-	Acquire(ctx context.Context, sessionID string, ttl time.Duration) (token string, err error)
-	// Release is called once for every token; its errors and panics change nothing. The context is not cancelled.
-	Release(ctx context.Context, sessionID, token string) error
-}
 
 // CompletionPolicy decides after each tool result whether the conversation is complete. An error ends the run.
 type CompletionPolicy interface {
@@ -225,12 +178,6 @@ type Proposal struct {
 	PriorMediatedResults []any // those of this turn
 }
 
-// InterruptSource is asked after each turn that did not complete the conversation. It returns a message (object), or nil.
-// An error ends the run (agent runtime contract, section 3.8).
-type InterruptSource interface {
-	Poll(ctx context.Context, request Request, turn map[string]any) (any, error)
-}
-
 // RequestStore keeps runtime tool requests that wait for somebody outside, and returns the request as stored. A
 // request.Lifecycle is one.
 type RequestStore interface {
@@ -250,15 +197,4 @@ type RunControl interface {
 // fails the transcript stays as it is.
 type Archive interface {
 	Keep(ctx context.Context, archiveID string, items []envelope.Envelope) error
-}
-
-// Request is the immutable input of a run, for those who are asked about it.
-type Request struct {
-	Messages  []envelope.Envelope // for an InterruptSource and a Persister: the transcript so far
-	Context   map[string]any
-	Metadata  map[string]any // session and run ids are also looked up here
-	Principal map[string]any // the acting principal, as JSON; nil = none
-	Workspace map[string]any
-	Overrides map[string]any // runtime overrides
-	MaxTurns  int
 }

@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"maps"
-	"slices"
-	"strings"
 
 	"inbox/agents/runtime/envelope"
 	"inbox/agents/runtime/tool"
@@ -15,45 +13,20 @@ import (
 
 const actionCancel = "cancel"
 
-// interrupt is a message from outside of the conversation (agent runtime contract, section 3.8).
+// interrupt is a cancellation from outside of the conversation (agent runtime contract, section 3.8).
 type interrupt struct {
 	message  envelope.Envelope
 	metadata map[string]any
-	action   string
 	silent   bool // the message is about this process and stays out of the transcript
 }
 
-// poll asks the interrupt source.
-func (r *run) poll(ctx context.Context) (*interrupt, error) {
-	if r.options.Interrupts == nil {
-		return nil, nil
-	}
-
-	var given any
-	err := guard("interrupt source", func() (err error) {
-		given, err = r.options.Interrupts.Poll(ctx, r.options.request(r.messages), r.turnContext)
-		return err
-	})
-	if err != nil || given == nil {
-		return nil, err
-	}
-
-	message, is := value.Object(given)
-	if !is {
-		r.emit("interrupt_ignored", map[string]any{"reason": "invalid_message", "turn": r.turn})
-		return nil, nil
-	}
-
-	return r.interrupted(message)
-}
-
 // cancelled looks whether the run is to stop: by its context or by run control.
-func (r *run) cancelled(ctx context.Context) (*interrupt, error) {
+func (r *run) cancelled(ctx context.Context) *interrupt {
 	if over(ctx) {
-		return r.stoppedByContext(ctx), nil
+		return r.stoppedByContext(ctx)
 	}
 	if !r.controlled() {
-		return nil, nil
+		return nil
 	}
 
 	var asked bool
@@ -62,16 +35,17 @@ func (r *run) cancelled(ctx context.Context) (*interrupt, error) {
 		return err
 	})
 	if err != nil || !asked {
-		return nil, nil //nolint:nilerr // who cannot say so has not asked
+		return nil // who cannot say so has not asked
 	}
 
-	return r.interrupted(map[string]any{
-		"role": "user", "content": "Cancel this run.",
-		"metadata": map[string]any{
-			"type": "chat_run_interrupt", "interrupt_action": actionCancel,
-			"run_id": r.options.RunID, "session_id": r.options.SessionID,
-		},
-	})
+	metadata := map[string]any{"type": "chat_run_interrupt", "run_id": r.options.RunID, "session_id": r.options.SessionID}
+	said := maps.Clone(metadata)
+	said["interrupt_action"] = actionCancel
+	message := envelope.UserText("Cancel this run.", said)
+
+	metadata["turn"], metadata["action"], metadata["message"] = r.turn, actionCancel, message.Value()
+	r.emit("interrupt_received", metadata)
+	return &interrupt{message: message, metadata: metadata}
 }
 
 func over(ctx context.Context) bool { return ctx.Err() != nil }
@@ -86,41 +60,21 @@ func (r *run) stoppedByContext(ctx context.Context) *interrupt {
 	r.stopCause = context.Cause(ctx)
 	metadata := map[string]any{"type": "run_stopped", "reason": reason, "turn": r.turn, "action": actionCancel}
 	r.emit("interrupt_received", metadata)
-	return &interrupt{metadata: metadata, action: actionCancel, silent: true}
+	return &interrupt{metadata: metadata, silent: true}
 }
 
-func (r *run) interrupted(raw map[string]any) (*interrupt, error) {
-	message, err := envelope.Normalize(raw)
-	if err != nil {
-		return nil, err
+// stopped looks for a cancellation and records it.
+func (r *run) stopped(ctx context.Context) bool {
+	found := r.cancelled(ctx)
+	if found == nil {
+		return false
 	}
-
-	action := interruptAction(first(message.Metadata["interrupt_action"], message.Metadata["action"]))
-	metadata := maps.Clone(message.Metadata)
-	delete(metadata, "interrupt_action")
-	metadata["turn"], metadata["action"], metadata["message"] = r.turn, action, message.Value()
-	r.emit("interrupt_received", metadata)
-	return &interrupt{message: message, metadata: metadata, action: action}, nil
-}
-
-func interruptAction(given any) string {
-	action := strings.ToLower(value.Trim(value.Text(given)))
-	if slices.Contains([]string{actionCancel, "redirect", "message"}, action) {
-		return action
-	}
-	return "message"
-}
-
-// take records an interrupt; a cancelling one stops the run.
-func (r *run) take(found *interrupt) (stop bool) {
 	if !found.silent {
 		r.append(found.message)
 	}
 	r.record("interrupt_received", found.metadata)
-	if found.action == actionCancel {
-		r.interruption = found.metadata
-	}
-	return found.action == actionCancel
+	r.interruption = found.metadata
+	return true
 }
 
 // awaitTool pauses the run for a tool that somebody outside executes (agent runtime contract, sections 3.3 and 5).

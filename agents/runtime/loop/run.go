@@ -87,18 +87,7 @@ func Run(ctx context.Context, messages any, runner Runner, options Options) (res
 		return nil, invalid(codeLoop, "", "a turn runner or provider_turn_adapter is required")
 	}
 
-	// 4: lock.
-	token, err := r.acquire(ctx)
-	if err != nil {
-		return nil, err
-	}
-	defer r.release(ctx, token) // 8
-
-	if r.contended(token) {
-		return r.contention(ctx)
-	}
-
-	// 5: turns.
+	// 4: turns.
 	for turn := 1; turn <= r.options.MaxTurns; turn++ {
 		goOn, err := r.runTurn(ctx, turn)
 		if err != nil {
@@ -112,14 +101,18 @@ func Run(ctx context.Context, messages any, runner Runner, options Options) (res
 		}
 	}
 
-	// 6, 7: result, run control, persister, completed.
+	// 5, 6: result, run control, completed.
 	return r.finish(ctx)
 }
 
-// runTurn is one turn of step 5. It reports whether another one follows.
+// runTurn is one turn of step 4. It reports whether another one follows.
 func (r *run) runTurn(ctx context.Context, turn int) (goOn bool, err error) {
-	// a, b: wall clock, cancellation.
-	if budget, over := r.budgets.clock(time.Now()); over {
+	// a, b: wall clock, tokens and cost, cancellation.
+	budget, over := r.budgets.clock(time.Now())
+	if !over {
+		budget, over = r.budgets.measured()
+	}
+	if over {
 		r.exceed(budget)
 		return false, nil
 	}
@@ -128,8 +121,8 @@ func (r *run) runTurn(ctx context.Context, turn int) (goOn bool, err error) {
 	r.turnContext = maps.Clone(r.options.Context)
 	r.turnContext["turn"] = turn
 
-	if stop, err := r.checkCancelled(ctx); stop || err != nil {
-		return false, err
+	if r.stopped(ctx) {
+		return false, nil
 	}
 
 	// c, d: the turn starts, compaction.
@@ -148,10 +141,10 @@ func (r *run) runTurn(ctx context.Context, turn int) (goOn bool, err error) {
 
 	result, isObject := value.Object(given)
 	if !isObject && problem == nil {
-		return false, r.runnerGaveNonsense(ctx)
+		return false, r.runnerGaveNonsense()
 	}
-	if stop, err := r.checkCancelled(ctx); stop || err != nil {
-		return false, err
+	if r.stopped(ctx) {
+		return false, nil
 	}
 
 	// g, h, i: diagnostics, failure, usage and metadata.
@@ -175,8 +168,8 @@ func (r *run) runTurn(ctx context.Context, turn int) (goOn bool, err error) {
 		if err := r.checkSpin(); err != nil {
 			return false, err
 		}
-		if stop, err := r.checkCancelled(ctx); stop || err != nil {
-			return false, err
+		if r.stopped(ctx) {
+			return false, nil
 		}
 		forced = r.gateCompletion(result)
 	} else if result, err = r.adopt(ctx, result); err != nil {
@@ -188,13 +181,9 @@ func (r *run) runTurn(ctx context.Context, turn int) (goOn bool, err error) {
 		return false, nil
 	}
 
-	// l: interrupts. An interrupt of the source goes before a cancellation.
-	found, err := r.poll(ctx)
-	if err == nil && found == nil {
-		found, err = r.cancelled(ctx)
-	}
-	if err != nil || (found != nil && r.take(found)) {
-		return false, err
+	// l: cancellation.
+	if r.stopped(ctx) {
+		return false, nil
 	}
 
 	// m, n: budget of turns, the caller's opinion.
@@ -213,7 +202,7 @@ func (r *run) runTurn(ctx context.Context, turn int) (goOn bool, err error) {
 
 // newRun is steps 1 and 2 of section 3.2: nothing is called and no event is sent.
 func newRun(messages any, runner Runner, options Options) (*run, error) {
-	r := &run{options: options.withOverrides(), runner: runner, tools: options.Tools}
+	r := &run{options: options.resolved(), runner: runner, tools: options.Tools}
 	if len(options.Declarations) > 0 {
 		r.tools, r.rejected = tool.Declare(options.Declarations)
 	}
@@ -291,32 +280,6 @@ func (r *run) end(ctx context.Context, status string) error {
 // abandon ends a run that leaves with an error, so that no caller waits for it.
 func (r *run) abandon(ctx context.Context) { _ = r.end(ctx, envelope.StatusFailed) }
 
-func (r *run) locking() bool { return r.options.Lock != nil && r.options.SessionID != "" }
-
-func (r *run) acquire(ctx context.Context) (token string, err error) {
-	if !r.locking() {
-		return "", nil
-	}
-	err = guard("transcript lock", func() (err error) {
-		token, err = r.options.Lock.Acquire(ctx, r.options.SessionID, r.options.LockTTL)
-		return err
-	})
-	return token, err
-}
-
-func (r *run) contended(token string) bool { return r.locking() && token == "" }
-
-func (r *run) release(ctx context.Context, token string) {
-	if token == "" {
-		return
-	}
-	quietly(func() {
-		_ = r.options.Lock.Release(context.WithoutCancel(ctx), r.options.SessionID, token)
-	})
-}
-
-const statusContention = "transcript_lock_contention"
-
 // filled keeps an absent list from being written as null.
 func filled(list []any) []any {
 	if list == nil {
@@ -344,7 +307,6 @@ func (r *run) failure(ctx context.Context) (map[string]any, error) {
 		return nil, err //nolint:wrapcheck // its errors are the contract's
 	}
 	_ = r.end(ctx, envelope.StatusFailed) // the failure of the turn is what counts
-	r.persist(ctx, result)
 	return result, nil
 }
 
@@ -369,30 +331,16 @@ func (r *run) runControlFailure(problem error, keep bool) (map[string]any, error
 	return envelope.NormalizeResult(result) //nolint:wrapcheck // its errors are the contract's
 }
 
-// contention is the result of a run that found its session locked. The recorded runtime derives the outcome of this
-// status as completed and natural; readers tell the refusal by the status and by the missing member completed.
-func (r *run) contention(ctx context.Context) (map[string]any, error) {
-	r.emit(statusContention, map[string]any{"session_id": r.options.SessionID})
-	r.abandon(ctx)
-	return envelope.NormalizeResult(map[string]any{ //nolint:wrapcheck // its errors are the contract's
-		"messages": envelope.Values(r.messages), "tool_execution_results": []any{}, "events": []any{},
-		"status": statusContention,
-	})
-}
-
-// finish is steps 6 and 7 of section 3.2.
+// finish is steps 5 and 6 of section 3.2.
 func (r *run) finish(ctx context.Context) (map[string]any, error) {
 	result, err := envelope.NormalizeResult(r.result())
 	if err != nil {
 		return nil, err //nolint:wrapcheck // its errors are the contract's
 	}
 	if problem := r.end(ctx, envelope.RunControlStatus(result)); problem != nil {
-		failed, err := r.runControlFailure(problem, true)
-		r.persist(ctx, failed)
-		return failed, err
+		return r.runControlFailure(problem, true)
 	}
 
-	r.persist(ctx, result)
 	r.emit("completed", map[string]any{
 		"turn": r.turn, "message_count": len(r.messages), "tool_results": len(r.toolResults),
 	})
@@ -433,16 +381,6 @@ func (r *run) overlay(result map[string]any) {
 	stop(r.approval != nil, envelope.StatusApprovalRequired, "approval_required", r.approval)
 	stop(r.pending != nil, envelope.StatusRuntimeToolPending, "runtime_tool_pending", r.pending)
 	stop(r.interruption != nil, envelope.StatusInterrupted, "interrupted", r.interruption)
-}
-
-// persist keeps a transcript; the result does not depend on it.
-func (r *run) persist(ctx context.Context, result map[string]any) {
-	if r.options.Persister == nil {
-		return
-	}
-	quietly(func() {
-		_ = r.options.Persister.Persist(context.WithoutCancel(ctx), slices.Clip(r.messages), r.options.request(r.messages), result)
-	})
 }
 
 // finalContent is the last thing that the assistant said.

@@ -28,15 +28,6 @@ func (r *run) exceed(budget *Budget) {
 	r.emit("budget_exceeded", budget.payload())
 }
 
-// checkCancelled records a cancellation and says that the run stops.
-func (r *run) checkCancelled(ctx context.Context) (stop bool, err error) {
-	found, err := r.cancelled(ctx)
-	if err != nil || found == nil {
-		return false, err
-	}
-	return r.take(found), nil
-}
-
 // compact shortens the transcript. Its events go into the result alone.
 func (r *run) compact(ctx context.Context) {
 	if r.options.CompactionPolicy == nil || r.options.Summarizer == nil {
@@ -84,14 +75,10 @@ func (r *run) runnerFailed(problem error) {
 	}})
 }
 
-// runnerGaveNonsense keeps what there is and returns the error for a result that is no object.
-func (r *run) runnerGaveNonsense(ctx context.Context) error {
+// runnerGaveNonsense is the error for a result that is no object.
+func (r *run) runnerGaveNonsense() error {
 	problem := invalid(codeLoop, "", "turn runner must return an array")
 	r.emit("failed", map[string]any{"turn": r.turn, "error": problem.Error()})
-	r.persist(ctx, map[string]any{
-		"messages": envelope.Values(r.messages), "tool_execution_results": filled(r.toolResults),
-		"tool_events": filled(r.toolEvents), "tool_audit_events": filled(r.auditEvents), "events": filled(r.events),
-	})
 	return problem
 }
 

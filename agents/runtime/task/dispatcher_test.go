@@ -1,16 +1,10 @@
 package task
 
 import (
-	"context"
 	"errors"
-	"sync"
-	"sync/atomic"
 	"testing"
-	"testing/synctest"
 
-	"github.com/google/go-cmp/cmp"
 	"go.uber.org/goleak"
-	"pgregory.net/rapid"
 
 	"inbox/agents/runtime/value"
 )
@@ -23,57 +17,51 @@ var (
 	manager = Caller{Manager: true}
 )
 
-// dispatcher has one target, which the handler serves, and tells reasons of its failures.
-func dispatcher(handler Handler) (*Dispatcher, func() []string) {
-	var mu sync.Mutex
-	var reasons []string
-	made := New(Options{
-		Targets: func(context.Context) ([]any, error) { return []any{map[string]any{"id": "local"}}, nil },
-		Handler: func(map[string]any, map[string]any) Handler { return handler },
-		Runs:    NewMemory(),
-		Failed: func(reason string, _ map[string]any) {
-			mu.Lock()
-			defer mu.Unlock()
-			reasons = append(reasons, reason)
-		},
-	})
-	return made, func() []string {
-		mu.Lock()
-		defer mu.Unlock()
-		return reasons
+// dispatching has one target, whose executions are the given ones.
+func dispatching(t *testing.T, executions Executions) Dispatcher {
+	t.Helper()
+	targets, err := NormalizeTargets([]any{map[string]any{"id": "local"}})
+	if err != nil {
+		t.Fatal(err)
 	}
+	return Dispatcher{targets, executions}
+}
+
+func giving(outcome any, failure error) *memory {
+	return &memory{handler: func(map[string]any, map[string]any) handler {
+		return func(map[string]any, map[string]any) (any, error) { return outcome, failure }
+	}}
 }
 
 func work() map[string]any {
 	return map[string]any{"task": map[string]any{"id": "t"}, "run_id": "r1", "session_id": "s1"}
 }
 
-func giving(outcome any, err error) Handler {
-	return func(context.Context, map[string]any, map[string]any) (any, error) { return outcome, err }
+func coded(err error) string {
+	if known, is := errors.AsType[*Error](err); is {
+		return known.ErrorCode()
+	}
+	return ""
 }
 
-func TestHandlersDecideOnlyWhatIsTheirs(t *testing.T) {
-	made, _ := dispatcher(func(_ context.Context, input, target map[string]any) (any, error) {
-		if input["executor_id"] != "local" || target["schema"] != SchemaTarget {
-			t.Errorf("input = %v, target = %v", input, target)
-		}
-		return map[string]any{
-			"schema": "x", "run_id": "x", "session_id": "x", "executor_id": "x", "owner": map[string]any{"type": "user", "key": "x"},
-			"status": " Succeeded ", "metadata": map[string]any{"own": 1, "resource_class": "mine"},
-			"execution_metrics": map[string]any{"wall_time_ms": "42", "startup_time_ms": -1, "artifact_bytes": 1.9, "extra": "x", "environment": " "},
-		}, nil
-	})
+func TestExecutorsDecideOnlyWhatIsTheirs(t *testing.T) {
+	made := dispatching(t, giving(map[string]any{
+		"schema": "x", "run_id": "x", "session_id": "x", "executor_id": "x", "owner": map[string]any{"type": "user", "key": "x"},
+		"status": " Succeeded ", "metadata": map[string]any{"own": 1, "resource_class": "mine"},
+		"execution_metrics": map[string]any{"wall_time_ms": "42", "startup_time_ms": -1, "artifact_bytes": 1.9, "extra": "x", "environment": " "},
+	}, nil))
 	got, err := made.Run(t.Context(), alice, work())
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	if got["started_at"] == "" {
 		t.Error("the time of the start is lost")
 	}
 	for name, want := range map[string]any{
 		"schema": SchemaResult, "run_id": "r1", "session_id": "s1", "executor_id": "local", "status": StatusSucceeded,
 		"owner":             map[string]any{"type": "user", "key": "alice"},
-		"metadata":          map[string]any{"own": 1, "resource_class": "mine", "executor_id": "local", "target_kind": "executor"},
+		"metadata":          map[string]any{"own": 1, "resource_class": "mine", "task_id": "t", "executor_id": "local", "target_kind": "executor"},
 		"execution_metrics": map[string]any{"schema": SchemaMetrics, "executor_id": "local", "wall_time_ms": 42, "artifact_bytes": 1, "extra": "x"},
 	} {
 		if !value.Equal(got[name], want) {
@@ -84,43 +72,47 @@ func TestHandlersDecideOnlyWhatIsTheirs(t *testing.T) {
 
 func TestFailures(t *testing.T) {
 	for name, test := range map[string]struct {
-		handler            Handler
-		code, reason, left string
+		executions *memory
+		code       string
 	}{
-		"coded":      {giving(nil, &Error{Code: "no_disk", Message: "The disk is full."}), "no_disk", "no_disk", "no_disk"},
-		"plain":      {giving(nil, errors.New("broken")), "", CodeFailed, CodeFailed},
-		"panic":      {func(context.Context, map[string]any, map[string]any) (any, error) { panic("broken") }, "", CodeFailed, CodeFailed},
-		"no object":  {giving("done", nil), CodeInvalidResult, "invalid_result", ""},
-		"no handler": {nil, CodeNoHandler, "no_handler", "-"},
+		"coded":     {giving(nil, &Error{Code: "no_disk", Message: "The disk is full."}), "no_disk"},
+		"plain":     {giving(nil, errors.New("broken")), CodeFailed},
+		"no object": {giving("done", nil), CodeInvalidResult},
 	} {
-		t.Run(name, func(t *testing.T) {
-			made, reasons := dispatcher(test.handler)
-			_, err := made.Run(t.Context(), alice, work())
-			var coded *Error
-			if err == nil || (test.code != "" && (!errors.As(err, &coded) || coded.Code != test.code)) {
-				t.Errorf("error = %v, want code %s", err, test.code)
-			}
-			if got := reasons(); !cmp.Equal(got, []string{test.reason}) {
-				t.Errorf("reasons = %v, want %s", got, test.reason)
-			}
-			run, err := made.Get(t.Context(), manager, work())
-			switch {
-			case test.left == "-":
-				if err == nil {
-					t.Errorf("a run was claimed that nobody can execute: %v", run)
-				}
-			case err != nil || run["status"] != StatusFailed || value.Text(value.Assoc(run["diagnostics"])["error_code"]) != test.left:
-				t.Errorf("run = %v, %v", run, err)
-			}
-		})
+		run, err := dispatching(t, test.executions).Run(t.Context(), manager, work())
+		if diagnostics := value.Assoc(run["diagnostics"]); err != nil || run["status"] != StatusFailed || diagnostics["error_code"] != test.code || diagnostics["error_message"] == "" {
+			t.Errorf("%s: %v, %v", name, run, err)
+		}
+	}
+
+	none := &memory{handler: func(map[string]any, map[string]any) handler { return nil }}
+	if _, err := dispatching(t, none).Run(t.Context(), alice, work()); coded(err) != CodeNoHandler {
+		t.Errorf("without a handler: %v", err)
+	}
+	closed := alice
+	closed.Opens = func(map[string]any) bool { return false }
+	if _, err := dispatching(t, giving(map[string]any{}, nil)).Run(t.Context(), closed, work()); coded(err) != CodeNoHandler {
+		t.Errorf("on a target of others: %v", err)
+	}
+	if _, err := NormalizeTargets([]any{map[string]any{"label": "x"}}); coded(err) != CodeInvalidTarget {
+		t.Errorf("a target without id: %v", err)
+	}
+	if _, err := NormalizeTargets([]any{"x"}); coded(err) != CodeInvalidTargets {
+		t.Errorf("a target that is no object: %v", err)
 	}
 }
 
 func TestRunsBelongToSomebody(t *testing.T) {
-	made, _ := dispatcher(giving(map[string]any{"status": StatusSucceeded, "output": map[string]any{"token": "x"}, "metadata": map[string]any{"token": "x", "safe": "yes"}}, nil))
+	made := dispatching(t, giving(map[string]any{
+		"status": StatusSucceeded, "output": map[string]any{"token": "x"}, "metadata": map[string]any{"token": "x", "safe": "yes"},
+	}, nil))
 	if _, err := made.Run(t.Context(), alice, work()); err != nil {
 		t.Fatal(err)
 	}
+	if _, err := made.Run(t.Context(), mallory, work()); coded(err) != CodeAlreadyStarted {
+		t.Errorf("begun twice: %v", err)
+	}
+
 	for name, test := range map[string]struct {
 		caller  Caller
 		address map[string]any
@@ -133,95 +125,34 @@ func TestRunsBelongToSomebody(t *testing.T) {
 	} {
 		_, gotten := made.Get(t.Context(), test.caller, test.address)
 		_, cancelled := made.Cancel(t.Context(), test.caller, test.address)
-		for _, err := range []error{gotten, cancelled} {
-			var coded *Error
-			if !errors.As(err, &coded) || coded.Code != CodeNotFound {
-				t.Errorf("%s: %v, want %s", name, err, CodeNotFound)
-			}
+		if coded(gotten) != CodeNotFound || coded(cancelled) != CodeNotFound {
+			t.Errorf("%s: %v, %v", name, gotten, cancelled)
 		}
 	}
+
 	visible, err := made.Get(t.Context(), alice, work())
-	if err != nil || value.Text(value.Assoc(visible["metadata"])["safe"]) != "yes" ||
-		value.Text(value.Assoc(visible["metadata"])["token"]) != "[redacted]" || !value.Equal(visible["output"], map[string]any{"redacted": true}) {
+	if metadata := value.Assoc(visible["metadata"]); err != nil || metadata["safe"] != "yes" || metadata["token"] != "[redacted]" || !value.Equal(visible["output"], map[string]any{"redacted": true}) {
 		t.Errorf("the owner sees %v, %v", visible, err)
 	}
-	whole, err := made.Get(t.Context(), manager, work())
-	if err != nil || value.Text(value.Assoc(whole["metadata"])["token"]) != "x" {
-		t.Errorf("the manager sees %v, %v", whole, err)
+
+	reader := alice
+	reader.Whole = true
+	for name, caller := range map[string]Caller{"manager": manager, "reader": reader} {
+		whole, err := made.Get(t.Context(), caller, work())
+		if err != nil || value.Text(value.Assoc(whole["metadata"])["token"]) != "x" {
+			t.Errorf("the %s sees %v, %v", name, whole, err)
+		}
 	}
 }
 
-// TestClaimedOnce starts the same run many times at once.
-func TestClaimedOnce(t *testing.T) {
-	rapid.Check(t, func(r *rapid.T) {
-		callers := rapid.IntRange(2, 16).Draw(r, "callers")
-		var executed, won atomic.Int32
-		made, _ := dispatcher(func(context.Context, map[string]any, map[string]any) (any, error) {
-			executed.Add(1)
-			return map[string]any{"status": StatusSucceeded}, nil
-		})
-		var group sync.WaitGroup
-		for range callers {
-			group.Go(func() {
-				_, err := made.Run(t.Context(), alice, work())
-				var coded *Error
-				switch {
-				case err == nil:
-					won.Add(1)
-				case !errors.As(err, &coded) || coded.Code != CodeAlreadyStarted:
-					r.Errorf("error = %v", err)
-				}
-			})
+func TestCancelOnce(t *testing.T) {
+	made := dispatching(t, &memory{open: true})
+	if run, err := made.Run(t.Context(), alice, work()); err != nil || run["status"] != StatusQueued {
+		t.Fatal(run, err)
+	}
+	for _, want := range []bool{true, false} {
+		if run, err := made.Cancel(t.Context(), alice, work()); err != nil || run["cancelled"] != want || run["status"] != StatusCancelled {
+			t.Errorf("cancelled = %v, %v, want %v", run, err, want)
 		}
-		group.Wait()
-		if won.Load() != 1 || executed.Load() != 1 {
-			r.Errorf("%d won, %d executed", won.Load(), executed.Load())
-		}
-	})
-}
-
-func TestCancelReachesTheHandler(t *testing.T) {
-	for name, test := range map[string]struct {
-		handler Handler
-		status  string
-	}{
-		"stops": {func(ctx context.Context, _, _ map[string]any) (any, error) {
-			<-ctx.Done()
-			return nil, context.Cause(ctx)
-		}, StatusCancelled},
-		"comes to end": {func(ctx context.Context, _, _ map[string]any) (any, error) {
-			<-ctx.Done()
-			return map[string]any{"status": StatusSucceeded}, nil
-		}, StatusSucceeded},
-		"goes on": {func(ctx context.Context, _, _ map[string]any) (any, error) {
-			<-ctx.Done()
-			return map[string]any{}, nil
-		}, StatusCancelling},
-	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				made, _ := dispatcher(test.handler)
-				done := make(chan map[string]any)
-				go func() {
-					result, err := made.Run(t.Context(), alice, work())
-					if err != nil {
-						t.Error(err)
-					}
-					done <- result
-				}()
-				synctest.Wait()
-				cancelled, err := made.Cancel(t.Context(), alice, work())
-				if err != nil || !value.Equal(cancelled["cancelled"], true) || cancelled["status"] != StatusCancelling {
-					t.Errorf("cancel = %v, %v", cancelled, err)
-				}
-				if result := <-done; result["status"] != test.status {
-					t.Errorf("status = %v, want %s", result["status"], test.status)
-				}
-				again, err := made.Cancel(t.Context(), alice, work())
-				if err != nil || again["cancelled"] != !Terminal(test.status) {
-					t.Errorf("second cancel = %v, %v", again, err)
-				}
-			})
-		})
 	}
 }

@@ -2,46 +2,53 @@ package task
 
 import (
 	"context"
-	"sync"
+	"maps"
 
 	"inbox/agents/runtime/value"
 )
 
-// Memory is a Runs in memory, for tests that need no database. The suite holds it to the contract.
-type Memory struct {
-	mu   sync.Mutex
-	runs map[string]map[string]any
+// handler executes a task and gives its outcome.
+type handler func(input, target map[string]any) (any, error)
+
+// memory is an Executions in memory, whose runs have ended when they are begun, unless they stay open.
+type memory struct {
+	handler func(input, target map[string]any) handler
+	open    bool // runs stay as they are begun, until they are stopped
+	runs    map[string]map[string]any
 }
 
-func NewMemory() *Memory { return &Memory{runs: map[string]map[string]any{}} }
-
-func (m *Memory) Claim(_ context.Context, run map[string]any) (bool, error) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	id := value.Text(run["run_id"])
+func (m *memory) Begin(_ context.Context, begin Begin) (map[string]any, error) {
+	id := value.Text(begin.Run["run_id"])
 	if m.runs[id] != nil {
-		return false, nil
+		return nil, nil
 	}
-	m.runs[id] = value.Clone(run)
-	return true, nil
+	if m.runs == nil {
+		m.runs = map[string]map[string]any{}
+	}
+
+	if m.open {
+		m.runs[id] = begin.Run
+		return maps.Clone(begin.Run), nil
+	}
+	handle := m.handler(begin.Input, begin.Target)
+	if handle == nil {
+		return nil, NoHandler()
+	}
+	outcome, failure := handle(begin.Input, begin.Target)
+	run, err := Result(begin.Run, outcome, failure)
+	m.runs[id] = run
+	return value.Clone(run), err
 }
 
-func (m *Memory) Get(_ context.Context, runID string) (map[string]any, error) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
+func (m *memory) Find(_ context.Context, runID string) (map[string]any, error) {
 	return value.Clone(m.runs[runID]), nil
 }
 
-func (m *Memory) Update(_ context.Context, runID string, change func(map[string]any) (map[string]any, error)) (map[string]any, error) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.runs[runID] == nil {
-		return nil, nil
+func (m *memory) Stop(_ context.Context, runID string) (map[string]any, bool, error) {
+	run := m.runs[runID]
+	if run["status"] != StatusQueued {
+		return value.Clone(run), false, nil
 	}
-	changed, err := change(value.Clone(m.runs[runID]))
-	if err != nil {
-		return nil, err
-	}
-	m.runs[runID] = value.Clone(changed)
-	return changed, nil
+	run["status"] = StatusCancelled
+	return value.Clone(run), true, nil
 }

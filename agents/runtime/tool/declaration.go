@@ -177,19 +177,8 @@ func (d *Declaration) Description() string { return value.Text(d.Field("descript
 // Source says who contributed the tool.
 func (d *Declaration) Source() string { return value.Text(d.Field("source")) }
 
-// Executor is ExecutorClient or ExecutorHost.
-func (d *Declaration) Executor() string { return value.Text(d.Field("executor")) }
-
 // Runtime is the runtime metadata, empty if none was declared. It must not be changed.
 func (d *Declaration) Runtime() map[string]any { return value.Assoc(d.Field("runtime")) }
-
-// Required lists the parameters without which the tool is not called.
-func (d *Declaration) Required() []string {
-	if d == nil {
-		return nil
-	}
-	return slices.Clone(d.required)
-}
 
 var (
 	slugPattern = regexp.MustCompile(`^[a-z][a-z0-9_-]*$`)

@@ -121,9 +121,6 @@ func TestLaterDeclarationCountsAtTheFirstPlace(t *testing.T) {
 	if !slices.Equal(set.names, []string{"a", "b"}) || first.Description() != "3" {
 		t.Errorf("%v, %q", set.names, first.Description())
 	}
-	if chosen := set.Select([]string{"b", "none"}); !slices.Equal(chosen.names, []string{"b"}) {
-		t.Errorf("selects %v", chosen.names)
-	}
 }
 
 func TestRuntimeMetadata(t *testing.T) {
@@ -168,7 +165,7 @@ func TestBadBindings(t *testing.T) {
 
 func TestNilDeclarationIsUsable(t *testing.T) {
 	var none *Declaration
-	if none.Name() != "" || none.Source() != "" || len(none.Runtime()) != 0 || none.Object() != nil || none.Required() != nil || len(none.ModelParameters()) != 0 {
+	if none.Name() != "" || none.Source() != "" || len(none.Runtime()) != 0 || none.Object() != nil || len(none.ModelParameters()) != 0 {
 		t.Error("a nil declaration says something")
 	}
 }

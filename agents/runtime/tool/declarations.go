@@ -140,15 +140,6 @@ func (s Declarations) List() []*Declaration {
 	return declarations
 }
 
-// Select keeps the named tools, in the order of the names; unknown names are left out. It takes what Visible returns.
-func (s Declarations) Select(names []string) Declarations {
-	declarations := make([]*Declaration, 0, len(names))
-	for _, name := range names {
-		declarations = append(declarations, s.byName[name])
-	}
-	return NewDeclarations(declarations...)
-}
-
 // Resolve returns the canonical name for the one that a model used: the name itself, else that of the first tool with
 // such an alias, else the name unchanged (agent runtime contract, section 4.1).
 func (s Declarations) Resolve(name string) string {

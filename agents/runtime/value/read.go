@@ -116,6 +116,3 @@ func (s *Set) Add(text string) {
 	s.seen[text] = true
 	s.Ordered = append(s.Ordered, text)
 }
-
-// Has reports whether the set has a text.
-func (s *Set) Has(text string) bool { return s.seen[text] }

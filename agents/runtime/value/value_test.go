@@ -111,7 +111,7 @@ func TestCloneSharesNothing(t *testing.T) {
 	}
 	e := envelope.NewToolCall("c", "t", map[string]any{"l": []map[string]any{{"a": []string{"x"}}}}, 1, nil)
 	before := value.EncodeText(e)
-	copied = value.Assoc(e.Clone().Payload["parameters"])
+	copied = value.Assoc(value.Clone(e.Payload)["parameters"])
 	copied["l"].([]map[string]any)[0]["a"].([]string)[0] = "y" //nolint:forcetypeassert // built above
 	if got := value.EncodeText(e); got != before || !strings.Contains(got, `"x"`) {
 		t.Error(got)

@@ -62,6 +62,7 @@ type Bench struct {
 	Suppressions Suppressions
 	Bridge       BridgeQueue
 	Sessions     Sessions
+	Uploads      Uploads
 	InTx         func(ctx context.Context, work func(TrustTx) error) error
 	FreeLeases   func(ctx context.Context) error
 	Notified     func() []string // "channel payload" of every notification so far
@@ -74,7 +75,7 @@ func Run(t *testing.T, open func(t *testing.T) Bench) {
 		"deliveries": deliveryCases, "documents": documentCases, "tokens": tokenCases,
 		"demands": demandCases, "audit": auditCases, "people": peopleCases, "dispatches": dispatchCases, "resumed turns": resumeCases,
 		"revisions": revisionCases, "conditions": conditionCases, "moderation": moderationCases, "watches": watchCases,
-		"suppressions": suppressionCases, "sessions": sessionCases, "bridges": bridgeCases, "leased": leasedCases,
+		"suppressions": suppressionCases, "sessions": sessionCases, "bridges": bridgeCases, "leased": leasedCases, "uploads": uploadCases,
 	}
 	for suite, cases := range suites {
 		for name, test := range cases {

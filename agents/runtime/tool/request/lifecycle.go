@@ -20,6 +20,9 @@ const (
 	EventResumed   EventName = "request_resumed"
 )
 
+// Full returns the name under which hosts know the event, such as agents_api_runtime_tool_request_created.
+func (n EventName) Full() string { return "agents_api_runtime_tool_" + string(n) }
+
 // Event is one step in the life of a request. Result is nil for EventCreated, Resumed for all but EventResumed.
 type Event struct {
 	Name    EventName

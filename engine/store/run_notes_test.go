@@ -1,6 +1,4 @@
-// Package tasktest is the conformance suite of task.Runs: what a dispatcher relies on, whatever keeps the runs. It is for
-// tests only.
-package tasktest
+package store_test
 
 import (
 	"errors"
@@ -9,48 +7,57 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"inbox/agents/runtime/task"
 	"inbox/agents/runtime/value"
+	"inbox/engine/store"
 )
 
-// Runs runs the suite; every test gets an empty store.
-func Runs(t *testing.T, empty func(t *testing.T) task.Runs) {
+// TestRunNotes keeps, changes and claims notes on both databases.
+func TestRunNotes(t *testing.T) {
+	for name, url := range databases {
+		t.Run(name, func(t *testing.T) {
+			runNotes(t, func(t *testing.T) *store.RunNotes { return openWith(t, store.Options{URL: url(t)}).RunNotes() })
+		})
+	}
+}
+
+// runNotes runs the suite; every test gets an empty store.
+func runNotes(t *testing.T, empty func(t *testing.T) *store.RunNotes) {
 	t.Helper()
-	for name, test := range map[string]func(*testing.T, task.Runs){
-		"lets one claim win": claims, "keeps a run": keeps, "changes a run": updates, "changes nothing after an error": keepsOnError,
-		"changes a run by many at once": together, "knows nothing of others": unknown,
+	for name, test := range map[string]func(*testing.T, *store.RunNotes){
+		"lets one claim win": notesClaim, "keeps a note": notesKeep, "changes a note": notesChange, "changes nothing after an error": notesKeepOnError,
+		"changes a note by many at once": notesTogether, "knows nothing of others": notesUnknown,
 	} {
 		t.Run(name, func(t *testing.T) { test(t, empty(t)) })
 	}
 }
 
-func run(id string) map[string]any {
+func noteOf(id string) map[string]any {
 	return map[string]any{
-		"schema": task.SchemaResult, "run_id": id, "session_id": "s", "executor_id": "e", "status": "running",
+		"schema": "agents-api/task-result/v1", "run_id": id, "session_id": "s", "executor_id": "e", "status": "running",
 		"output": map[string]any{"text": "a<b>\u2028"}, "count": 0,
 	}
 }
 
-func must(t *testing.T, err error) {
+func mustNote(t *testing.T, err error) {
 	t.Helper()
 	if err != nil {
 		t.Fatal(err)
 	}
 }
 
-func claim(t *testing.T, runs task.Runs, id string) bool {
+func claimNote(t *testing.T, runs *store.RunNotes, id string) bool {
 	t.Helper()
-	claimed, err := runs.Claim(t.Context(), run(id))
-	must(t, err)
+	claimed, err := runs.Claim(t.Context(), noteOf(id))
+	mustNote(t, err)
 	return claimed
 }
 
-func claims(t *testing.T, runs task.Runs) {
+func notesClaim(t *testing.T, runs *store.RunNotes) {
 	var wins atomic.Int32
 	var group sync.WaitGroup
 	for range 8 {
 		group.Go(func() {
-			claimed, err := runs.Claim(t.Context(), run("one"))
+			claimed, err := runs.Claim(t.Context(), noteOf("one"))
 			if err != nil {
 				t.Error(err)
 			}
@@ -61,17 +68,17 @@ func claims(t *testing.T, runs task.Runs) {
 	}
 
 	group.Wait()
-	if wins.Load() != 1 || claim(t, runs, "one") || !claim(t, runs, "two") {
+	if wins.Load() != 1 || claimNote(t, runs, "one") || !claimNote(t, runs, "two") {
 		t.Errorf("%d claims won", wins.Load())
 	}
 }
 
-func keeps(t *testing.T, runs task.Runs) {
-	claim(t, runs, "one")
+func notesKeep(t *testing.T, runs *store.RunNotes) {
+	claimNote(t, runs, "one")
 	got, err := runs.Get(t.Context(), "one")
-	must(t, err)
+	mustNote(t, err)
 
-	if !value.Equal(run("one"), got) {
+	if !value.Equal(noteOf("one"), got) {
 		t.Errorf("kept %s", value.EncodeText(got))
 	}
 
@@ -81,8 +88,8 @@ func keeps(t *testing.T, runs task.Runs) {
 	}
 }
 
-func updates(t *testing.T, runs task.Runs) {
-	claim(t, runs, "one")
+func notesChange(t *testing.T, runs *store.RunNotes) {
+	claimNote(t, runs, "one")
 	changed, err := runs.Update(t.Context(), "one", func(run map[string]any) (map[string]any, error) {
 		run["status"] = "succeeded"
 		return run, nil
@@ -96,8 +103,8 @@ func updates(t *testing.T, runs task.Runs) {
 	}
 }
 
-func keepsOnError(t *testing.T, runs task.Runs) {
-	claim(t, runs, "one")
+func notesKeepOnError(t *testing.T, runs *store.RunNotes) {
+	claimNote(t, runs, "one")
 	refused := errors.New("no")
 	_, err := runs.Update(t.Context(), "one", func(run map[string]any) (map[string]any, error) {
 		run["status"] = "failed"
@@ -111,8 +118,8 @@ func keepsOnError(t *testing.T, runs task.Runs) {
 	}
 }
 
-func together(t *testing.T, runs task.Runs) {
-	claim(t, runs, "one")
+func notesTogether(t *testing.T, runs *store.RunNotes) {
+	claimNote(t, runs, "one")
 	const writers = 8
 	var group sync.WaitGroup
 	for range writers {
@@ -130,14 +137,14 @@ func together(t *testing.T, runs task.Runs) {
 
 	group.Wait()
 	got, err := runs.Get(t.Context(), "one")
-	must(t, err)
+	mustNote(t, err)
 
 	if count, _ := value.Integer(got["count"]); count != writers {
 		t.Errorf("%s changes of %d are kept", strconv.FormatInt(count, 10), writers)
 	}
 }
 
-func unknown(t *testing.T, runs task.Runs) {
+func notesUnknown(t *testing.T, runs *store.RunNotes) {
 	for _, id := range []string{"none", "", "with\x00nul"} {
 		got, err := runs.Get(t.Context(), id)
 		if got != nil || err != nil {

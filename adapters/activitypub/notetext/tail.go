@@ -1,0 +1,89 @@
+package notetext
+
+import (
+	"html"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"inbox/normalized"
+)
+
+// isTail reports whether a part is shown below the text: where the answer comes from, and which tools were called for it.
+func isTail(part normalized.Part) bool {
+	return part.Citation != nil || part.Kind == normalized.PartToolCall
+}
+
+// apart splits an answer into what it says and what stands below that, in their orders.
+func apart(parts []normalized.Part) (said, tail []normalized.Part) {
+	for _, part := range parts {
+		if isTail(part) {
+			tail = append(tail, part)
+		} else {
+			said = append(said, part)
+		}
+	}
+	return said, tail
+}
+
+// tailSize counts the characters of a tail as readers see it: addresses are behind the titles.
+func tailSize(tail []normalized.Part) (size int) {
+	_, citations := normalized.Cited(tail)
+	for i := range citations {
+		size += utf8.RuneCountInString(sourceLine(i, &citations[i])) + 1
+	}
+	if len(citations) > 0 {
+		size += len(normalized.SourcesTitle) + 2
+	}
+	if line := normalized.ToolLine(tail); line != "" {
+		size += utf8.RuneCountInString(line) + 2
+	}
+	return size
+}
+
+// fitting returns as much of a tail as has room. The line of the tools goes first, the last sources after it.
+func fitting(tail []normalized.Part, room int) []normalized.Part {
+	if tailSize(tail) <= room {
+		return tail
+	}
+
+	var kept []normalized.Part
+	for _, part := range tail {
+		if part.Citation != nil {
+			kept = append(kept, part)
+		}
+	}
+	for len(kept) > 0 && tailSize(kept) > room {
+		kept = kept[:len(kept)-1]
+	}
+	return kept
+}
+
+func sourceLine(index int, citation *normalized.Citation) string {
+	return "[" + strconv.Itoa(index+1) + "] " + Visible(citation.Label(), maxSourceLabel)
+}
+
+const maxSourceLabel = 300 // bytes
+
+// Tail writes the tail of a post: numbered sources with their links, then one line about tools. Empty where there is none.
+func Tail(parts []normalized.Part) string {
+	_, citations := normalized.Cited(parts)
+	var out strings.Builder
+	if len(citations) > 0 {
+		rows := []string{html.EscapeString(normalized.SourcesTitle)}
+		for i := range citations {
+			row := html.EscapeString(sourceLine(i, &citations[i]))
+			if address := citations[i].SourceURL; address != "" {
+				number, label, _ := strings.Cut(sourceLine(i, &citations[i]), " ")
+				row = html.EscapeString(number) + " " + Link(address, label)
+			}
+			rows = append(rows, row)
+		}
+		out.WriteString(Sanitize("<p>" + strings.Join(rows, "<br>") + "</p>"))
+	}
+
+	if line := normalized.ToolLine(parts); line != "" {
+		out.WriteString("<p>" + html.EscapeString(line) + "</p>")
+	}
+	return out.String()
+}

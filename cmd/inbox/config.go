@@ -1,0 +1,67 @@
+package main
+
+import (
+	"fmt"
+
+	"github.com/spf13/cobra"
+)
+
+func newConfig() *cobra.Command {
+	parent := &cobra.Command{
+		Use:   "config",
+		Short: "Check the configuration, or show what it comes to",
+		Args:  arguments(cobra.NoArgs),
+		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	parent.AddCommand(newConfigCheck(), newConfigShow())
+	return parent
+}
+
+func newConfigCheck() *cobra.Command {
+	return &cobra.Command{
+		Use:   "check",
+		Short: "Report everything that is wrong with the configuration",
+		Long: `Reads the file and the INBOX_… variables as "inbox serve" does and reports everything that is wrong, with its line and what to
+write instead. It opens no database and asks nobody; "inbox doctor" looks at the world.`,
+		Example: "  inbox config check --config /etc/inbox/inbox.toml",
+		Args:    arguments(cobra.NoArgs),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			config, err := load(cmd)
+			if err != nil {
+				return err
+			}
+
+			from := "no file: development mode"
+			if config.File != "" {
+				from = config.File
+			}
+			_, err = fmt.Fprintf(cmd.OutOrStdout(), "ok: %s, domain %s, %d agents\n", from, config.Domain, len(config.Agents))
+			return err
+		},
+	}
+}
+
+func newConfigShow() *cobra.Command {
+	var effective bool
+	cmd := &cobra.Command{
+		Use:   "show",
+		Short: "Print the settings that differ from the defaults",
+		Long: `Prints the settings of the file and the INBOX_… variables that differ from the defaults, as a file would have them. With
+--effective it prints all of them, with the defaults and what follows from other settings. Secrets and passwords are hidden.`,
+		Example: "  inbox config show --effective",
+		Args:    arguments(cobra.NoArgs),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			config, err := load(cmd)
+			if err != nil {
+				return err
+			}
+			document, err := config.Document(effective)
+			if err == nil {
+				_, err = cmd.OutOrStdout().Write(document)
+			}
+			return err
+		},
+	}
+	cmd.Flags().BoolVar(&effective, "effective", false, "print every setting, also those with their default")
+	return cmd
+}
