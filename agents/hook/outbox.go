@@ -3,6 +3,7 @@ package hook
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -172,6 +173,10 @@ func (o *Outbox) send(ctx context.Context) {
 			Hook: KindEvents, ID: fmt.Sprintf("%s:%d-%d", o.run.ID, batch[0].Sequence, batch[len(batch)-1].Sequence),
 			SentAt: identity.Now(), Run: o.run, Principal: o.principal, Events: batch,
 		})
+		if err != nil && ctx.Err() != nil {
+			o.interrupted()
+			return
+		}
 		if o.told(len(batch), err) {
 			pause = shortestPause
 			continue
@@ -187,6 +192,15 @@ func (o *Outbox) next() []Event {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.waiting[:min(o.kept, maxBatch):min(o.kept, maxBatch)]
+}
+
+// interrupted notes that Close ended the last request. What the observer answered before says more than that.
+func (o *Outbox) interrupted() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.problem == nil {
+		o.problem = errors.New("the hook did not answer before the run ended")
+	}
 }
 
 // told notes how a request ended and reports whether the next one may follow at once.

@@ -35,6 +35,12 @@ type hookProgram struct {
 
 func startHook(t *testing.T, answer func(question hook.Question) (status int, body string)) *hookProgram {
 	t.Helper()
+	return startHookWithin(t, 300*time.Millisecond, answer)
+}
+
+// startHookWithin starts a hook that has that long to answer.
+func startHookWithin(t *testing.T, timeout time.Duration, answer func(question hook.Question) (status int, body string)) *hookProgram {
+	t.Helper()
 	p := &hookProgram{}
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
@@ -56,7 +62,7 @@ func startHook(t *testing.T, answer func(question hook.Question) (status int, bo
 		_, _ = io.WriteString(w, text)
 	}))
 	t.Cleanup(server.Close)
-	made, err := hook.New(hook.Options{URL: server.URL, Secret: "s", Client: newClient(t), Timeout: 300 * time.Millisecond})
+	made, err := hook.New(hook.Options{URL: server.URL, Secret: "s", Client: newClient(t), Timeout: timeout})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -351,7 +357,7 @@ func TestObserverHearsEachEventOnce(t *testing.T) {
 //contract:shows runtime-105
 func TestObserverThatIsDownHoldsNothingUp(t *testing.T) {
 	down := true
-	program := startHook(t, func(hook.Question) (int, string) { return map[bool]int{true: 500, false: 204}[down], "" })
+	program := startHookWithin(t, 2*time.Second, func(hook.Question) (int, string) { return map[bool]int{true: 500, false: 204}[down], "" })
 	turn := question("unheard")
 	turn.Memory = &memory{}
 	rows := steps(&turn)
