@@ -136,7 +136,12 @@ func (r *resources) openACME() (err error) {
 	if r.config.HTTP.TLS != "acme" {
 		return nil
 	}
+	zone := r.config.ACME.DNS
 	r.acme, err = acme.New(acme.Options{
+		DNS: acme.DNS{
+			Provider: zone.Provider, Server: zone.Server, KeyName: zone.KeyName, KeyAlgorithm: zone.KeyAlgorithm,
+			Username: zone.Username, Subdomain: zone.Subdomain, Token: string(zone.Token),
+		},
 		Directory: r.config.ACME.Directory, RootsFile: r.config.ACME.RootsFile, Email: r.config.ACME.Email, Names: r.config.CertificateNames(),
 		Documents: r.vault(), Resolver: r.config.DNS.Resolver, Listen: r.config.HTTP.Listen, ListenHTTP: r.config.ACME.HTTPListen, CheckEvery: r.config.ACME.CheckEvery, Logger: r.logger,
 	})

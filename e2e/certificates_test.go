@@ -216,6 +216,42 @@ func testCertificates(t *testing.T, database string, plain bool) {
 	}
 }
 
+// TestCertificatesByRecords: the authority cannot reach the server and looks at the DNS, where the server sets the records of dns-01 and
+// removes them. A wildcard serves names that nobody wrote down.
+func TestCertificatesByRecords(t *testing.T) {
+	t.Parallel()
+	names, err := load.NewNames()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(names.Close)
+	for _, host := range []string{"inbox.test", authorityName} {
+		if err := names.Set(host + ". 60 IN A 127.0.0.1"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := names.AllowUpdates("inbox.test"); err != nil {
+		t.Fatal(err)
+	}
+
+	settings := instance.Settings{
+		DNS: names.Address(), Domain: "inbox.test", Hostname: "inbox.test", Public: "inbox.test", HTTP: freeAddress(t), SMTP: freeAddress(t), ACMENames: []string{"*.inbox.test"},
+	}
+	authority := startPebble(t, names, freeAddress(t), freeAddress(t))
+	settings.ACME, settings.Authority = authority.directory, authority.own.File
+	settings.More = fmt.Sprintf("[acme.dns]\nprovider = \"rfc2136\"\nserver = %q\nkey_name = %q\ntoken = %q\n", names.Address(), load.UpdateKey, load.UpdateSecret)
+
+	s := start(t, settings)
+	roots := authority.issuedBy()
+	for _, host := range []string{"inbox.test", "anything.inbox.test"} {
+		await.Until(t, "a certificate for "+host+" is shown", func() bool { return presented(s.Settings.HTTP, host, roots) != "" })
+	}
+	await.Until(t, "the records are removed", func() bool { return !names.Knows("_acme-challenge.inbox.test") })
+	if shown := s.inbox("config", "show"); strings.Contains(shown, load.UpdateSecret) {
+		t.Errorf("the settings show the key:\n%s", shown)
+	}
+}
+
 // awaitOrder waits until one of the nodes has obtained a certificate. The log is cheaper to ask than a listener with TLS.
 func awaitOrder(t *testing.T, host string, renewal bool, nodes ...*server) {
 	t.Helper()

@@ -3,8 +3,10 @@ package load
 import (
 	"fmt"
 	"net"
+	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/miekg/dns"
 )
@@ -14,6 +16,8 @@ type Names struct {
 	mu      sync.RWMutex
 	records map[string][]dns.RR // lower-case name with the final dot
 	broken  map[string]bool     // likewise
+	zone    string              // that may be changed; empty = none
+	key     map[string]string   // TSIG, by name
 	servers []*dns.Server
 	address string
 }
@@ -25,8 +29,9 @@ func NewNames() (*Names, error) {
 		return nil, fmt.Errorf("listen for name lookups: %w", err)
 	}
 	names := &Names{records: map[string][]dns.RR{}, broken: map[string]bool{}, address: packets.LocalAddr().String()}
+	names.key = map[string]string{updateKey: UpdateSecret}
 	names.serve(&dns.Server{PacketConn: packets, Handler: names})
-	names.serve(&dns.Server{Listener: listener, Handler: names})
+	names.serve(&dns.Server{Listener: listener, Handler: names, TsigSecret: names.key, MsgAcceptFunc: acceptUpdates})
 	return names, nil
 }
 
@@ -89,6 +94,60 @@ func split(value string, size int) []string {
 	return append(pieces, value)
 }
 
+// The key by which a zone is changed (AllowUpdates).
+const (
+	UpdateKey    = "updates"
+	UpdateSecret = "c2VjcmV0IG9mIHRoZSB0ZXN0cyBvZiB1cGRhdGVz"
+	updateKey    = UpdateKey + "."
+)
+
+// AllowUpdates makes the server the primary one of a zone, whose TXT records change by RFC 2136 over TCP with UpdateKey.
+func (n *Names) AllowUpdates(zone string) error {
+	n.mu.Lock()
+	n.zone = strings.ToLower(dns.Fqdn(zone))
+	n.mu.Unlock()
+	return n.Set(fmt.Sprintf("%s 60 IN SOA ns.%[1]s postmaster.%[1]s 1 60 60 60 60", n.zone))
+}
+
+func acceptUpdates(header dns.Header) dns.MsgAcceptAction {
+	if opcode := int(header.Bits>>11) & 0xf; opcode == dns.OpcodeUpdate {
+		return dns.MsgAccept
+	}
+	return dns.DefaultMsgAcceptFunc(header)
+}
+
+// update carries out one update (RFC 2136, section 3) of TXT records.
+func (n *Names) update(writer dns.ResponseWriter, query *dns.Msg) (code int) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	switch {
+	case query.IsTsig() == nil || writer.TsigStatus() != nil:
+		return dns.RcodeNotAuth
+	case n.zone == "" || len(query.Question) != 1 || !strings.EqualFold(query.Question[0].Name, n.zone):
+		return dns.RcodeNotZone
+	}
+
+	for _, record := range query.Ns {
+		header := record.Header()
+		name := strings.ToLower(header.Name)
+		if header.Rrtype != dns.TypeTXT || !dns.IsSubDomain(n.zone, name) {
+			return dns.RcodeRefused
+		}
+		switch header.Class {
+		case dns.ClassINET:
+			n.records[name] = append(n.records[name], record)
+		case dns.ClassANY, dns.ClassNONE:
+			n.records[name] = slices.DeleteFunc(n.records[name], func(known dns.RR) bool {
+				return header.Class == dns.ClassANY || strings.Join(known.(*dns.TXT).Txt, "") == strings.Join(record.(*dns.TXT).Txt, "")
+			})
+			if len(n.records[name]) == 0 {
+				delete(n.records, name)
+			}
+		}
+	}
+	return dns.RcodeSuccess
+}
+
 // Break lets every question for a name fail.
 func (n *Names) Break(name string) {
 	n.mu.Lock()
@@ -107,7 +166,12 @@ func (n *Names) ServeDNS(writer dns.ResponseWriter, query *dns.Msg) {
 	answer := new(dns.Msg).SetReply(query)
 	answer.Authoritative = true
 
-	if len(query.Question) == 1 {
+	if query.Opcode == dns.OpcodeUpdate {
+		answer.Rcode = n.update(writer, query)
+		if signature := query.IsTsig(); signature != nil {
+			answer.SetTsig(signature.Hdr.Name, signature.Algorithm, 300, time.Now().Unix())
+		}
+	} else if len(query.Question) == 1 {
 		question := query.Question[0]
 		answer.Answer = n.find(strings.ToLower(question.Name), question.Qtype)
 		switch {
@@ -131,6 +195,9 @@ func udpSize(query *dns.Msg) int {
 	}
 	return dns.MinMsgSize
 }
+
+// Knows reports whether there is anything of that name or below it.
+func (n *Names) Knows(name string) bool { return n.exists(strings.ToLower(dns.Fqdn(name))) }
 
 func (n *Names) find(name string, kind uint16) []dns.RR {
 	n.mu.RLock()

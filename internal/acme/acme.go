@@ -43,7 +43,7 @@ type Options struct {
 
 	Listen     string // host:port of the listener with TLS, which answers tls-alpn-01
 	ListenHTTP string // host:port of the listener that passes requests through Challenges, which answers http-01; empty = none
-	DNS        DNSProvider
+	DNS        DNS    // answers dns-01; with a provider there is no other proof, and the authority comes to no listener
 
 	CheckEvery time.Duration // how often certificates are looked at; 0 = the library's default
 	Logger     *slog.Logger
@@ -105,8 +105,16 @@ func (o Options) template() (certmagic.ACMEIssuer, error) {
 		}
 	}
 
-	if o.DNS != nil {
-		template.DNS01Solver = &certmagic.DNS01Solver{DNSManager: certmagic.DNSManager{DNSProvider: o.DNS}}
+	provider, err := o.DNS.provider()
+	if err != nil {
+		return template, err
+	}
+	if provider != nil {
+		solver := &certmagic.DNS01Solver{DNSManager: certmagic.DNSManager{DNSProvider: provider, PropagationTimeout: propagation}}
+		if o.Resolver != "" {
+			solver.Resolvers = []string{o.Resolver}
+		}
+		template.DNS01Solver = solver
 	}
 	if o.RootsFile == "" {
 		return template, nil
@@ -122,6 +130,9 @@ func (o Options) template() (certmagic.ACMEIssuer, error) {
 	}
 	return template, nil
 }
+
+// propagation is how long an order waits until the name servers of a zone show a record; many providers need minutes.
+const propagation = 5 * time.Minute
 
 func splitListen(address string) (host string, port int, err error) {
 	host, text, err := net.SplitHostPort(address)

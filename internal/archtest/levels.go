@@ -167,6 +167,7 @@ var thirdParties = []struct {
 	{"github.com/spf13/cobra", []string{"cmd/inbox"}, "the command line is in cmd/inbox"},
 	{"github.com/caddyserver/certmagic", []string{"internal/acme"}, "listeners take a tls.Config and do not know where certificates come from"},
 	{"github.com/mholt/acmez/", []string{"internal/acme"}, "listeners take a tls.Config and do not know where certificates come from"},
+	{"github.com/libdns/", []string{"internal/acme"}, "records of a zone are set for certificates alone"},
 	{"go.uber.org/zap", []string{"internal/acme"}, "the server logs by slog; this library does not"},
 	{"github.com/go-chi/", []string{"internal/httpserver"}, "rooms offer httpserver.Route and never see the router"},
 	{"github.com/BurntSushi/toml", []string{"internal/config"}, "settings are read in internal/config"},

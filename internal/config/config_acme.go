@@ -1,6 +1,7 @@
 package config
 
 import (
+	"encoding/base64"
 	"fmt"
 	"net"
 	"net/url"
@@ -30,6 +31,30 @@ type ACME struct {
 	// Names beside those that the server needs: `domain`, the host of `public_url`, and with mail `smtp.hostname` and
 	// `mta-sts.` before the domain.
 	Names []string `toml:"names"`
+	// At most one table.
+	DNS ACMEDNS `toml:"dns"`
+}
+
+// ACMEDNS lets the certificate authority look at the DNS instead of coming to this server (dns-01): for servers that it cannot reach on
+// port 80 or 443, and for wildcards in `acme.names`. The server sets the record `_acme-challenge` of each name and removes it afterwards.
+type ACMEDNS struct {
+	// Who has the zone: `rfc2136` (BIND, Knot, PowerDNS and others that take dynamic updates), `cloudflare`, `desec`, `gandi` or `acmedns` (a
+	// CNAME of `_acme-challenge` leads to it, from a zone of any provider). Empty = proof by the listeners.
+	Provider string `toml:"provider"`
+	// `rfc2136`: primary name server, `host:port`. `acmedns`: address of the service, `https://…`.
+	Server string `toml:"server"`
+	// `rfc2136`: name of the TSIG key.
+	KeyName string `toml:"key_name"`
+	// `rfc2136`: algorithm of the TSIG key.
+	KeyAlgorithm string `toml:"key_algorithm" default:"hmac-sha256 with rfc2136"`
+	// `acmedns`: user name.
+	Username string `toml:"username"`
+	// `acmedns`: the subdomain that the service gave.
+	Subdomain string `toml:"subdomain"`
+	// API token of the provider, TSIG key as base64 (`rfc2136`) or password (`acmedns`). Let it change the zone and nothing else.
+	Token Secret `toml:"token"`
+	// File with that token instead; a line end after it is cut off.
+	TokenFile string `toml:"token_file"`
 }
 
 // PublicHost is the host of public_url, without a port.
@@ -60,7 +85,8 @@ func (c *Config) CertificateNames() []string {
 	return distinct
 }
 
-func (c *Config) deriveACME() {
+func (c *Config) deriveACME(found *problems) {
+	readSecret(&c.ACME.DNS.Token, c.ACME.DNS.TokenFile, "acme.dns.token_file", found)
 	if c.HTTP.TLS != "acme" {
 		return
 	}
@@ -68,11 +94,54 @@ func (c *Config) deriveACME() {
 		c.ACME.Email = contact
 	}
 
+	if c.ACME.DNS.Provider == "rfc2136" && c.ACME.DNS.KeyAlgorithm == "" {
+		c.ACME.DNS.KeyAlgorithm = "hmac-sha256"
+	}
+
 	switch host, _, err := net.SplitHostPort(c.HTTP.Listen); {
 	case strings.EqualFold(c.ACME.HTTPListen, "off"):
 		c.ACME.HTTPListen = ""
 	case c.ACME.HTTPListen == "" && err == nil:
 		c.ACME.HTTPListen = net.JoinHostPort(host, "80")
+	}
+}
+
+// ACMEProviders are the values of acme.dns.provider.
+func ACMEProviders() []string { return []string{"acmedns", "cloudflare", "desec", "gandi", "rfc2136"} }
+
+func (d *ACMEDNS) validate(p *problems) {
+	if d.Provider == "" {
+		if *d != (ACMEDNS{}) {
+			p.add("acme.dns.provider", "is missing, so the rest of [acme.dns] has no effect", "write one of "+strings.Join(ACMEProviders(), ", "))
+		}
+		return
+	}
+	if oneOf(p, "acme.dns.provider", d.Provider, ACMEProviders()...); !slices.Contains(ACMEProviders(), d.Provider) {
+		return
+	}
+
+	missing := func(key, what, remedy string) { p.add("acme.dns."+key, "is missing, "+what, remedy) }
+	if d.Token == "" && d.TokenFile == "" {
+		missing("token", "and "+d.Provider+" changes no zone without it", "write token_file, or set INBOX_ACME_DNS_TOKEN")
+	}
+	switch d.Provider {
+	case "rfc2136":
+		if _, port, err := net.SplitHostPort(d.Server); err != nil || port == "" {
+			p.add("acme.dns.server", fmt.Sprintf("%q is not host:port", d.Server), `write the primary name server of the zone, such as "ns1.example.org:53"`)
+		}
+		if d.KeyName == "" {
+			missing("key_name", "so the name server could not tell whose update it is", "write the name of the TSIG key")
+		}
+		if raw, err := base64.StdEncoding.DecodeString(string(d.Token)); d.Token != "" && (err != nil || len(raw) == 0) {
+			p.add("acme.dns.token", "is not a TSIG key in base64", "copy the secret of the key as the name server's configuration has it")
+		}
+	case "acmedns":
+		if u, err := url.Parse(d.Server); err != nil || u.Scheme != "https" || u.Host == "" {
+			p.add("acme.dns.server", fmt.Sprintf("%q is not an https address", d.Server), "write the address of the service's API")
+		}
+		if d.Username == "" || d.Subdomain == "" {
+			missing("username", "or subdomain is", "write what the service answered to the registration")
+		}
 	}
 }
 
@@ -90,13 +159,21 @@ func (c *Config) validateACME(p *problems) {
 		p.add("http.listen", "port 0 changes at every start, and the certificate authority comes to this listener", "write port 443")
 	}
 
+	c.ACME.DNS.validate(p)
 	if c.ACME.CheckEvery < 100*time.Millisecond || c.ACME.CheckEvery > 24*time.Hour {
 		p.add("acme.check_every", c.ACME.CheckEvery.String()+" is not between 100ms and 24h", `write "10m"`)
 	}
 	for _, name := range c.CertificateNames() {
-		if net.ParseIP(name) != nil || !strings.Contains(name, ".") || strings.Contains(name, "*") || identity.HostOf(name) != name {
+		plain := name
+		if c.ACME.DNS.Provider != "" {
+			plain = strings.TrimPrefix(name, "*.") // dns-01 is the proof for wildcards (RFC 8555, section 7.1.3)
+		} else if strings.HasPrefix(name, "*.") {
+			p.add("acme.names", fmt.Sprintf("an authority gives a certificate for %q only by dns-01", name), "write the single names, or set acme.dns.provider")
+			continue
+		}
+		if net.ParseIP(name) != nil || !strings.Contains(plain, ".") || strings.Contains(plain, "*") || identity.HostOf(plain) != plain {
 			p.add("http.tls", fmt.Sprintf("an authority gives no certificate for %q", name), "write a public name in domain, public_url, smtp.hostname and acme.names")
-		} else if _, err := identity.ParseDomain(name); err != nil {
+		} else if _, err := identity.ParseDomain(plain); err != nil {
 			p.add("http.tls", fmt.Sprintf("%q is not a host name", name), "correct domain, public_url, smtp.hostname or acme.names")
 		}
 	}

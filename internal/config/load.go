@@ -79,7 +79,7 @@ func (c *Config) derive(found *problems) {
 		c.SMTP.Hostname = identity.HostOf(c.Domain)
 	}
 
-	c.deriveACME()
+	c.deriveACME(found)
 	c.deriveEdge(found)
 	c.deriveTrust(found)
 	c.deriveLimits(found)
