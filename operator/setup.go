@@ -32,6 +32,17 @@ const (
 // AgentTable is what is written into a new table [[agents]].
 type AgentTable = config.AgentTable
 
+// KindNamed returns what a table of a kind of agent needs; an empty one when there is none of that name.
+func KindNamed(name string) config.Kind { return config.KindNamed(name) }
+
+// KindNames are the names of the kinds of agents.
+func KindNames() (names []string) {
+	for _, kind := range config.Kinds {
+		names = append(names, kind.Name)
+	}
+	return names
+}
+
 // Setup is what a first start needs to know. Directory, Domain, Agent and Mail are required.
 type Setup struct {
 	Directory string // where the files go; data lies below it
@@ -89,7 +100,7 @@ func (s Setup) complete() (Setup, error) {
 	if s.Agent.Access == "" {
 		s.Agent.Access = "public"
 	}
-	if NeedsSecret(s.Agent.Kind) && s.Agent.SecretFile == "" {
+	if config.KindNamed(s.Agent.Kind).NeedsSecret && s.Agent.SecretFile == "" {
 		s.Agent.SecretFile = s.tokenPath()
 	}
 	return s, nil
@@ -98,9 +109,6 @@ func (s Setup) complete() (Setup, error) {
 func wrongName(name string) error {
 	return fault.Newf(fault.Malformed, "%q cannot be the part of an address before the @: write 1 to 64 letters, digits, dots, hyphens or underscores", name)
 }
-
-// NeedsSecret reports whether the server and the back end of a kind of agent share a secret that must not be empty.
-func NeedsSecret(kind string) bool { return kind == "webhook" }
 
 // NewSecret is a secret that a server and the back end of an agent share, as the content of a file.
 func NewSecret() string {

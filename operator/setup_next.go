@@ -35,8 +35,8 @@ func (s Setup) Next(c *config.Config, files []SetupFile, addresses []netip.Addr)
 	}
 	steps := []Instruction{publish}
 
-	if s.Agent.Kind == "webhook" {
-		steps = append(steps, Instruction{Text: "Let the service at " + s.Agent.Backend + " check requests with the secret in " + s.Agent.SecretFile + " (docs/agents/webhook.md)"})
+	if manual := config.KindNamed(s.Agent.Kind).SecretManual; manual != "" {
+		steps = append(steps, Instruction{Text: "Let the service at " + s.Agent.Backend + " check requests with the secret in " + s.Agent.SecretFile + " (" + manual + ")"})
 	}
 	asUser := ""
 	if s.User == ServiceUser {

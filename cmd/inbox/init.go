@@ -18,9 +18,6 @@ import (
 	"inbox/operator"
 )
 
-// agentKinds are the kinds of agents that a command can write; what each needs is in newAgentFlags.
-var agentKinds = []string{"echo", "webhook", "llm", "command", "remote", "pull"}
-
 // initOptions are the flags of init, which are the answers to its questions.
 type initOptions struct {
 	setup     operator.Setup
@@ -66,7 +63,7 @@ Exit codes: 0 written, 1 not (the message says why; nothing is left half-written
 
 // addAgentFlags adds what a table [[agents]] needs beside its name.
 func addAgentFlags(cmd *cobra.Command, agent *operator.AgentTable) {
-	addChoice(cmd, &agent.Kind, "kind", "what answers for the agent", agentKinds...)
+	addChoice(cmd, &agent.Kind, "kind", "what answers for the agent", operator.KindNames()...)
 	flags := cmd.Flags()
 	flags.StringVar(&agent.Backend, "backend", "", "URL of the webhook, base URL of the model's provider, path of the program, or URL of the agent card")
 	flags.StringVar(&agent.Model, "model", "", "name of the model, for --kind llm")
@@ -125,20 +122,19 @@ func (i *interview) choose(value *string, flag, question, fallback string, words
 
 // backEnd asks for what stands behind an agent of the kind.
 func (i *interview) backEnd(agent *operator.AgentTable) error {
-	switch agent.Kind {
-	case "webhook":
-		return i.ask(&agent.Backend, "backend", "   URL of the webhook", "")
-	case "command":
-		return i.ask(&agent.Backend, "backend", "   Path of the program", "")
-	case "remote":
-		return i.ask(&agent.Backend, "backend", "   URL of its agent card", "")
-	case "llm":
-		if err := i.ask(&agent.Backend, "backend", "   Base URL of the model's provider; - = that of --provider", "-"); err != nil {
+	kind, fallback := operator.KindNamed(agent.Kind), ""
+	if kind.Optional {
+		fallback = "-"
+	}
+	if kind.BackEnd != "" {
+		if err := i.ask(&agent.Backend, "backend", "   "+kind.Asks, fallback); err != nil {
 			return err
 		}
-		if agent.Backend == "-" {
-			agent.Backend = ""
-		}
+	}
+	if agent.Backend == "-" {
+		agent.Backend = "" // the default of its setting
+	}
+	if kind.Model {
 		return i.ask(&agent.Model, "model", "   Name of the model", "")
 	}
 	return nil
@@ -162,7 +158,7 @@ func (i *interview) run(s *operator.Setup) error {
 		err = i.ask(&s.Agent.Name, "agent", "4. Name of the first agent", "echo")
 	}
 	if err == nil {
-		err = i.choose(&s.Agent.Kind, "kind", "   What answers for it", "echo", agentKinds...)
+		err = i.choose(&s.Agent.Kind, "kind", "   What answers for it", "echo", operator.KindNames()...)
 	}
 	if err == nil {
 		err = i.backEnd(&s.Agent)

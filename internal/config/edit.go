@@ -30,12 +30,10 @@ func (t AgentTable) Text() string {
 	text.WriteString("[[agents]]\n")
 	writeKeys(&text, "name", t.Name, "kind", t.Kind, "summary", t.Summary, "access", t.Access)
 
-	names, kept := map[string][2]string{
-		"webhook": {"url", "secret_file"}, "llm": {"base_url", "api_key_file"}, "command": {"program", ""}, "remote": {"card_url", "token_file"},
-	}[t.Kind]
-	if kept {
-		fmt.Fprintf(&text, "\n[agents.%s]\n", t.Kind)
-		writeKeys(&text, "provider", t.Provider, "model", t.Model, names[0], t.Backend, names[1], t.SecretFile)
+	kind := KindNamed(t.Kind)
+	if kind.BackEnd != "" {
+		fmt.Fprintf(&text, "\n[agents.%s]\n", kind.Name)
+		writeKeys(&text, "provider", t.Provider, "model", t.Model, kind.BackEnd, t.Backend, kind.Secret, t.SecretFile)
 	}
 	return text.String()
 }
