@@ -34,6 +34,12 @@ func (o *Operator) DNSRecords(ctx context.Context) ([]DNSRecord, error) {
 	return records, nil
 }
 
+// newRecord is a record as DNSRecords returns it.
+func newRecord(name, kind, value, note string) DNSRecord {
+	zone := email.Record{Name: name, Type: kind, Value: value, Note: note}.Zone()
+	return DNSRecord{Name: name, Type: kind, Value: value, Note: note, Zone: zone}
+}
+
 // published gathers what the records follow from; nil when email is off.
 func (o *Operator) published(ctx context.Context) (*email.Published, error) {
 	if o.options.Config.SMTP.Listen == "" {

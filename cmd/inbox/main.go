@@ -83,6 +83,7 @@ lost, and each reply leaves by the way the question came.
 Start here:
   inbox demo      watch the conversations on a throw-away server
   inbox serve     run the server; without a configuration file everything stays on this machine
+  inbox init      write the files of a server on the internet
 
 Exit codes: 0 done, 1 the command failed (the message says what to do), 2 the command line is wrong,
 3 a second signal ended the command before it was done.`,
@@ -97,7 +98,7 @@ Exit codes: 0 done, 1 the command failed (the message says what to do), 2 the co
 		return usageError{fmt.Errorf("%w\nRun '%s --help'", err, cmd.CommandPath())}
 	})
 
-	root.AddCommand(newServe(), newDemo(), newShow(), newAgents(), newDeliveries(), newHeld(), newRetry(), newBlock(), newAllow(), newFollows(), newReports(), newApprovals(), newToolRequests(), newPeople(), newAudit(), newAccess(), newTokens(), newKeys(), newDelete(), newEdit(), newPin(), newUnpin(), newMove(), newDNS(), newMigrate(), newVersion())
+	root.AddCommand(newInit(), newServe(), newDemo(), newShow(), newAgents(), newDeliveries(), newHeld(), newRetry(), newBlock(), newAllow(), newFollows(), newReports(), newApprovals(), newToolRequests(), newPeople(), newAudit(), newAccess(), newTokens(), newKeys(), newDelete(), newEdit(), newPin(), newUnpin(), newMove(), newDNS(), newMigrate(), newVersion())
 	root.AddCommand(newMail(), newSuppressions(), newDoctor(), newConfig())
 	root.AddCommand(newBridge(), newTasks(), newExport(), newImport())
 	return root

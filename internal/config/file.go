@@ -15,13 +15,8 @@ import (
 
 const maxFileBytes = 1 << 20
 
-// readFile puts the keys of the file into the settings and notes where each was written.
-func readFile(path string, settings *Config, found *problems) error {
-	document, err := readLimited(path)
-	if err != nil {
-		return fmt.Errorf("configuration file: %w", err)
-	}
-
+// readDocument puts the keys of a file into the settings and notes where each was written.
+func readDocument(path, document string, settings *Config, found *problems) error {
 	tree := map[string]any{}
 	if _, err := toml.Decode(document, &tree); err != nil {
 		return fileProblem(path, err)
@@ -224,11 +219,11 @@ func (s *lineScanner) resolve(parts []string) string {
 func (s *lineScanner) value(text string) {
 	for text != "" {
 		if s.until != "" {
-			_, rest, found := strings.Cut(text, s.until)
-			if !found {
+			end := endOfLong(text, s.until)
+			if end < 0 {
 				return
 			}
-			text, s.until = rest, ""
+			text, s.until = text[end:], ""
 			continue
 		}
 		text = s.step(text)
@@ -255,6 +250,24 @@ func (s *lineScanner) step(text string) (rest string) {
 	}
 
 	return text[1:]
+}
+
+// endOfLong returns where a multi-line string ends in a line of it, after its delimiter; -1 = not in this line. Up to two quotes before
+// the delimiter belong to the string (TOML 1.0, section String).
+func endOfLong(text, delimiter string) int {
+	for i := 0; i+len(delimiter) <= len(text); i++ {
+		switch {
+		case delimiter == `"""` && text[i] == '\\':
+			i++
+		case strings.HasPrefix(text[i:], delimiter):
+			end := i + len(delimiter)
+			for extra := 0; extra < 2 && end < len(text) && text[end] == delimiter[0]; extra++ {
+				end++
+			}
+			return end
+		}
+	}
+	return -1
 }
 
 // quoted returns the length of the string that text starts with, with its quotes.

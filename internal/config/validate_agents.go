@@ -74,8 +74,47 @@ func (h *History) validate(p *problems, key string) {
 	oneOf(p, key+".alternation", h.Alternation, "merge", "drop", "off")
 }
 
-// kinds are the kinds of agents. Each but echo has a table of its own.
-var kinds = []string{"echo", "webhook", "llm", "command", "remote", "pull"}
+// Kind is what programs that write a table [[agents]] have to know of a kind of agent.
+type Kind struct {
+	Name         string
+	BackEnd      string // key of its own table that says what answers; empty = the kind needs none
+	Asks         string // that key in words
+	Optional     bool   // the key has a default
+	Secret       string // key with the file of a secret; empty = there is none
+	NeedsSecret  bool   // the secret must not be empty, and the back end has to know it
+	Model        bool   // provider and model belong to it
+	SecretManual string // page that says what the back end does with the secret
+}
+
+// Kinds are the kinds of agents.
+var Kinds = []Kind{
+	{Name: "echo"},
+	{Name: "webhook", BackEnd: "url", Asks: "URL of the webhook", Secret: "secret_file", NeedsSecret: true, SecretManual: "docs/agents/webhook.md"},
+	{Name: "llm", BackEnd: "base_url", Asks: "Base URL of the model's provider", Optional: true, Secret: "api_key_file", Model: true},
+	{Name: "command", BackEnd: "program", Asks: "Path of the program"},
+	{Name: "remote", BackEnd: "card_url", Asks: "URL of its agent card", Secret: "token_file"},
+	{Name: "pull"},
+}
+
+// KindNamed returns a kind of agent; an empty one when there is none of that name.
+func KindNamed(name string) Kind {
+	for _, kind := range Kinds {
+		if kind.Name == name {
+			return kind
+		}
+	}
+	return Kind{}
+}
+
+// kinds are their names. Each but echo has a table of its own.
+var kinds = kindNames()
+
+func kindNames() (names []string) {
+	for _, kind := range Kinds {
+		names = append(names, kind.Name)
+	}
+	return names
+}
 
 // validateKind checks the table of the agent's kind, and that no other one was written.
 func (a *Agent) validateKind(p *problems, key string) {

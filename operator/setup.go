@@ -1,0 +1,372 @@
+package operator
+
+import (
+	"crypto/rand"
+	_ "embed"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"text/template"
+
+	"inbox/identity"
+	"inbox/internal/config"
+	"inbox/internal/disk"
+	"inbox/internal/fault"
+	"inbox/internal/sealing"
+)
+
+// Ways in which mail leaves, for Setup.Mail.
+const (
+	MailDirect    = "mx"        // to the servers of the recipients
+	MailSmarthost = "smarthost" // to a relay
+	MailNone      = "none"      // no e-mail at all
+)
+
+// AgentTable is what is written into a new table [[agents]].
+type AgentTable = config.AgentTable
+
+// KindNamed returns what a table of a kind of agent needs; an empty one when there is none of that name.
+func KindNamed(name string) config.Kind { return config.KindNamed(name) }
+
+// KindNames are the names of the kinds of agents.
+func KindNames() (names []string) {
+	for _, kind := range config.Kinds {
+		names = append(names, kind.Name)
+	}
+	return names
+}
+
+// Setup is what a first start needs to know. Directory, Domain, Agent and Mail are required.
+type Setup struct {
+	Directory string // where the files go; data lies below it
+	Domain    string
+	Hostname  string // public name of the machine; empty = Domain
+	Email     string // for the certificate authority; empty = none
+	Agent     AgentTable
+	Mail      string // MailDirect, MailSmarthost or MailNone
+	Smarthost string // address of the relay, with MailSmarthost
+	Program   string // path of this program, for the unit
+	User      string // who runs the server, for the unit
+	Force     bool   // replace the configuration and the unit; keys are never replaced
+}
+
+// SetupFile is a file of a first start.
+type SetupFile struct {
+	Path string `json:"path"`
+	Mode string `json:"mode"`
+	Kept bool   `json:"kept,omitempty"` // it was there, and is what it was
+}
+
+//go:embed inbox.service
+var unitText string
+
+var unitTemplate = template.Must(template.New("inbox.service").Parse(unitText))
+
+// plannedFile is a file before it is written.
+type plannedFile struct {
+	path, content string
+	mode          fs.FileMode
+	keep          bool // one that is there already is the right one
+}
+
+// ConfigPath is where the configuration goes.
+func (s Setup) ConfigPath() string { return filepath.Join(s.Directory, "inbox.toml") }
+
+func (s Setup) dataDir() string   { return filepath.Join(s.Directory, "data") }
+func (s Setup) keyPath() string   { return filepath.Join(s.Directory, "secret.key") }
+func (s Setup) unitPath() string  { return filepath.Join(s.Directory, "inbox.service") }
+func (s Setup) tokenPath() string { return filepath.Join(s.Directory, s.Agent.Name+".secret") }
+
+// complete fills in what follows from other answers.
+func (s Setup) complete() (Setup, error) {
+	directory, err := filepath.Abs(s.Directory)
+	if err != nil {
+		return s, err
+	}
+	s.Directory = directory
+	if !identity.ValidAgentName(s.Agent.Name) {
+		return s, wrongName(s.Agent.Name)
+	}
+	if s.Hostname == "" {
+		s.Hostname = s.Domain
+	}
+	if s.Agent.Access == "" {
+		s.Agent.Access = "public"
+	}
+	if config.KindNamed(s.Agent.Kind).NeedsSecret && s.Agent.SecretFile == "" {
+		s.Agent.SecretFile = s.tokenPath()
+	}
+	return s, nil
+}
+
+func wrongName(name string) error {
+	return fault.Newf(fault.Malformed, "%q cannot be the part of an address before the @: write 1 to 64 letters, digits, dots, hyphens or underscores", name)
+}
+
+// NewSecret is a secret that a server and the back end of an agent share, as the content of a file.
+func NewSecret() string {
+	var secret [32]byte
+	_, _ = rand.Read(secret[:]) // never fails (crypto/rand)
+	return base64.RawURLEncoding.EncodeToString(secret[:]) + "\n"
+}
+
+// Write writes the files of a first start: the configuration, the key that seals secrets, the secret of the agent and a unit for
+// systemd. Nothing is written unless the server would read the configuration, and without Force none of what is there is replaced
+// (fs.ErrExist). Each file appears whole or not at all. The environ is that in which the configuration is checked.
+func (s Setup) Write(environ []string) ([]SetupFile, error) {
+	s, err := s.complete()
+	if err != nil {
+		return nil, err
+	}
+
+	files, err := s.plan()
+	if err != nil {
+		return nil, err
+	}
+	for _, file := range files {
+		if _, err := os.Lstat(file.path); err == nil && !file.keep && !s.Force {
+			return nil, fmt.Errorf("%s %w: --force replaces it (keys stay), --dir names another directory", file.path, fs.ErrExist)
+		}
+	}
+	if err := os.MkdirAll(s.dataDir(), 0o700); err != nil {
+		return nil, err
+	}
+
+	// Secrets come first: the configuration names their files, and its check reads them.
+	slices.SortStableFunc(files, func(a, b plannedFile) int { return btoi(b.keep) - btoi(a.keep) })
+	written := make([]SetupFile, 0, len(files))
+	for _, file := range files {
+		if file.path == s.ConfigPath() {
+			if _, err := config.LoadText(file.path, file.content, environ); err != nil {
+				return nil, s.undo(written, err)
+			}
+		}
+		kept, err := file.write(s.Force)
+		if err != nil {
+			return nil, s.undo(written, err)
+		}
+		written = append(written, SetupFile{file.path, fmt.Sprintf("%04o", file.mode), kept})
+	}
+	return written, nil
+}
+
+func btoi(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+// undo removes what a first start that failed has made. With Force the former files are gone, and the new ones stay.
+func (s Setup) undo(written []SetupFile, err error) error {
+	if s.Force {
+		return err
+	}
+	for _, file := range written {
+		if !file.Kept {
+			err = errors.Join(err, os.Remove(file.Path))
+		}
+	}
+	_ = os.Remove(s.dataDir()) // where it is empty
+	_ = os.Remove(s.Directory) // likewise
+	return err
+}
+
+// write puts a file in its place. Link fails where a file is, which a rename would replace.
+func (f plannedFile) write(force bool) (kept bool, err error) {
+	written, err := disk.WriteBeside(f.path, f.content)
+	if err != nil {
+		return false, err
+	}
+	if err := os.Chmod(written, f.mode); err != nil {
+		return false, errors.Join(err, os.Remove(written))
+	}
+	if force && !f.keep {
+		if err := os.Rename(written, f.path); err != nil {
+			return false, errors.Join(err, os.Remove(written))
+		}
+		return false, nil
+	}
+
+	err = os.Link(written, f.path)
+	if errors.Is(err, fs.ErrExist) && f.keep {
+		kept, err = true, nil
+	}
+	return kept, errors.Join(err, os.Remove(written))
+}
+
+func (s Setup) plan() ([]plannedFile, error) {
+	var unit strings.Builder
+	err := unitTemplate.Execute(&unit, map[string]string{
+		"Domain": s.Domain, "Path": s.unitPath(), "User": s.User, "Program": unitWord(s.Program), "ConfigPath": unitWord(s.ConfigPath()),
+		"Directory": unitWord(s.Directory), "DataDir": unitWord(s.dataDir()),
+	})
+	if err != nil {
+		return nil, fmt.Errorf("write unit: %w", err)
+	}
+
+	files := []plannedFile{
+		{s.keyPath(), base64.StdEncoding.EncodeToString(sealing.NewKey()) + "\n", 0o600, true},
+		{s.ConfigPath(), s.configuration(), 0o600, false},
+		{s.unitPath(), unit.String(), 0o644, false},
+	}
+	if s.Agent.SecretFile == s.tokenPath() {
+		files = append(files, plannedFile{s.tokenPath(), NewSecret(), 0o600, true})
+	}
+	return files, nil
+}
+
+// unitWord writes a path as a word of a unit (systemd.syntax(7)).
+func unitWord(path string) string {
+	path = strings.ReplaceAll(path, "%", "%%")
+	if strings.ContainsAny(path, " \t\"'\\$;") {
+		return strconv.Quote(path)
+	}
+	return path
+}
+
+// configuration is the text of inbox.toml.
+func (s Setup) configuration() string {
+	var text strings.Builder
+	line := func(format string, values ...any) { fmt.Fprintf(&text, format+"\n", values...) }
+
+	line("# Settings of the inbox server of %s. Every key: docs/configuration.md. Check them: inbox config check", strings.Join(strings.Fields(s.Domain), " "))
+	line("")
+	line("# Agents have the address @name@domain; the domain cannot change later without becoming somebody else.")
+	line("domain = %s", config.Quote(s.Domain))
+	line("# Where the server is reached from outside.")
+	line("public_url = %s", config.Quote("https://"+s.Hostname))
+	line("# Database, files and the operator's token. It belongs to every backup, together with the key below.")
+	line("data_dir = %s", config.Quote(s.dataDir()))
+	line("# Seals private keys and credentials in the database. Without it they are lost.")
+	line("secret_key_file = %s", config.Quote(s.keyPath()))
+	line("")
+	line("[http]")
+	line("listen = \":443\"")
+	line("# Certificates come from the authority of [acme] and are renewed by themselves; port 80 answers it.")
+	line("tls = \"acme\"")
+	if s.Email != "" {
+		line("")
+		line("[acme]")
+		line("# The authority writes here when a certificate cannot be renewed. Using it means to accept its terms.")
+		line("email = %s", config.Quote(s.Email))
+	}
+
+	line("")
+	line("[smtp]")
+	if s.Mail == MailNone {
+		line("# No e-mail. To have it: a listener, [mail], and the records of: inbox dns")
+		line("listen = \"off\"")
+	} else {
+		line("# Other mail servers connect here; STARTTLS has the certificate of hostname.")
+		line("listen = \":25\"")
+		line("hostname = %s", config.Quote(s.Hostname))
+		line("")
+		line("[mail]")
+		line("# mx: directly to the servers of the recipients. smarthost: by your provider's relay. capture: kept here, nothing leaves.")
+		line("mode = %s", config.Quote(s.Mail))
+		if s.Mail == MailSmarthost {
+			line("smarthost = %s", config.Quote(s.Smarthost))
+		}
+	}
+
+	line("")
+	line("# The first agent. Further ones: inbox agents add NAME --kind …")
+	text.WriteString(s.Agent.Text())
+	return text.String()
+}
+
+// PublicAddresses returns the addresses of this machine's interfaces that other networks reach; none behind NAT.
+func PublicAddresses(interfaces []netip.Prefix) []netip.Addr {
+	var found []netip.Addr
+	for _, one := range interfaces {
+		address := one.Addr().Unmap().WithZone("")
+		if IsPublic(address) && !slices.Contains(found, address) {
+			found = append(found, address)
+		}
+	}
+	slices.SortFunc(found, netip.Addr.Compare)
+	return found
+}
+
+// notPublic are networks that IsGlobalUnicast and IsPrivate of netip let pass (RFC 6890, 6598, 5737, 3849).
+var notPublic = []netip.Prefix{
+	netip.MustParsePrefix("100.64.0.0/10"), netip.MustParsePrefix("192.0.0.0/24"), netip.MustParsePrefix("198.18.0.0/15"), netip.MustParsePrefix("240.0.0.0/4"),
+	netip.MustParsePrefix("192.0.2.0/24"), netip.MustParsePrefix("198.51.100.0/24"), netip.MustParsePrefix("203.0.113.0/24"), netip.MustParsePrefix("2001:db8::/32"),
+	netip.MustParsePrefix("0.0.0.0/8"), netip.MustParsePrefix("64:ff9b:1::/48"), netip.MustParsePrefix("fec0::/10"),
+}
+
+// IsPublic reports whether other networks can reach an address.
+func IsPublic(address netip.Addr) bool {
+	return address.IsGlobalUnicast() && !address.IsPrivate() &&
+		!slices.ContainsFunc(notPublic, func(network netip.Prefix) bool { return network.Contains(address) })
+}
+
+// Step is one step of the DMARC policy.
+type Step struct {
+	Policy string `json:"policy"`
+	Record string `json:"record"` // value of the TXT record at _dmarc.domain
+	When   string `json:"when"`   // to go to it
+}
+
+// DMARCSteps are the three policies in the order in which a domain goes to them (RFC 9989, section 5.1); none without such a record.
+func DMARCSteps(records []DNSRecord) []Step {
+	index := slices.IndexFunc(records, func(r DNSRecord) bool { return strings.HasPrefix(r.Name, "_dmarc.") })
+	if index < 0 {
+		return []Step{}
+	}
+
+	steps := []Step{
+		{Policy: "none", When: "now: others report what they see of your domain, and refuse nothing for it"},
+		{Policy: "quarantine", When: "after two weeks in which inbox dns check is ok and no report names mail of yours that fails"},
+		{Policy: "reject", When: "after two more weeks without such a report; where nobody but agents writes under the domain, at once"},
+	}
+	for i := range steps {
+		steps[i].Record = strings.Replace(records[index].Value, "p=reject", "p="+steps[i].Policy, 1)
+	}
+	return steps
+}
+
+// FirstRecords are the records of a first start: those of mail with the machine's addresses in the place of <…> and DMARC at its first
+// step, and the addresses of every name under which the server is reached. Addresses that are not known stay <…>.
+func FirstRecords(records []DNSRecord, c *config.Config, addresses []netip.Addr) []DNSRecord {
+	const whole = "the public address of this server"
+	hosts := []string{c.PublicHost(), c.Domain}
+	if c.SMTP.Listen != "" {
+		hosts = append(hosts, c.SMTP.Hostname)
+	}
+	slices.Sort(hosts)
+
+	var list []DNSRecord
+	for _, host := range slices.Compact(hosts) {
+		if len(addresses) == 0 {
+			list = append(list, newRecord(host, "A", "<IPv4 address>", whole))
+		}
+		for _, address := range addresses {
+			kind := "A"
+			if address.Is6() {
+				kind = "AAAA"
+			}
+			list = append(list, newRecord(host, kind, address.String(), whole))
+		}
+	}
+
+	for _, record := range records {
+		switch {
+		case record.Type == "A" || record.Type == "AAAA":
+			continue
+		case strings.HasPrefix(record.Name, "_dmarc."):
+			list = append(list, newRecord(record.Name, record.Type, DMARCSteps(records)[0].Record, "DMARC; the first of three steps"))
+		default:
+			list = append(list, record)
+		}
+	}
+	return list
+}
