@@ -17,6 +17,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -39,25 +40,52 @@ type pebble struct {
 	own       *load.Authority
 }
 
+// authoritySettings say where the authority listens and to which ports it comes.
+type authoritySettings struct {
+	listen, managed  string // host:port; empty = free ones
+	names            string // host:port of the name server that it asks
+	plainHTTP, https int    // ports of http-01 and of tls-alpn-01
+	life             time.Duration
+}
+
 func startPebble(t *testing.T, names *load.Names, plainHTTP, https string) *pebble {
 	t.Helper()
-	directory := t.TempDir()
-	binary := filepath.Join(directory, "pebble")
-	build := exec.CommandContext(t.Context(), "go", "build", "-o", binary, "github.com/letsencrypt/pebble/v2/cmd/pebble")
+	return startAuthority(t, newAuthority(t, "Authority of the authority"), authoritySettings{
+		names: names.Address(), plainHTTP: portOf(t, plainHTTP), https: portOf(t, https), life: certificateLife,
+	})
+}
+
+// builtPebble compiles the authority once.
+var builtPebble = sync.OnceValues(func() (string, error) {
+	binary := filepath.Join(scratch, "pebble")
+	build := exec.Command("go", "build", "-o", binary, "github.com/letsencrypt/pebble/v2/cmd/pebble")
 	build.Dir = filepath.Join("peers", "pebble")
 	if output, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("build pebble: %v\n%s", err, output)
+		return "", fmt.Errorf("build pebble: %w\n%s", err, output)
+	}
+	return binary, nil
+})
+
+func startAuthority(t *testing.T, own *load.Authority, options authoritySettings) *pebble {
+	t.Helper()
+	binary, err := builtPebble()
+	if err != nil {
+		t.Fatal(err)
 	}
 
-	p := &pebble{t: t, own: newAuthority(t, "Authority of the authority")}
+	directory := t.TempDir()
+	p := &pebble{t: t, own: own}
 	certificate, key := issue(t, p.own, authorityName)
-	listen, managed := freeAddress(t), freeAddress(t)
+	listen, managed := options.listen, options.managed
+	if listen == "" {
+		listen, managed = freeAddress(t), freeAddress(t)
+	}
 	p.directory, p.roots = "https://"+net.JoinHostPort(authorityName, strconv.Itoa(portOf(t, listen)))+"/dir", "https://"+managed+"/roots/0"
 
-	profile := map[string]any{"description": "short", "validityPeriod": int(certificateLife.Seconds())}
+	profile := map[string]any{"description": "short", "validityPeriod": int(options.life.Seconds())}
 	settings, err := json.Marshal(map[string]any{"pebble": map[string]any{
 		"listenAddress": listen, "managementListenAddress": managed, "certificate": certificate, "privateKey": key,
-		"httpPort": portOf(t, plainHTTP), "tlsPort": portOf(t, https), "profiles": map[string]any{"default": profile},
+		"httpPort": options.plainHTTP, "tlsPort": options.https, "profiles": map[string]any{"default": profile},
 		"retryAfter": map[string]any{"authz": 1, "order": 1},
 	}})
 	if err != nil {
@@ -68,7 +96,7 @@ func startPebble(t *testing.T, names *load.Names, plainHTTP, https string) *pebb
 		t.Fatal(err)
 	}
 
-	command := exec.Command(binary, "-config", file, "-dnsserver", names.Address())
+	command := exec.Command(binary, "-config", file, "-dnsserver", options.names)
 	command.Env = append(os.Environ(), "PEBBLE_VA_NOSLEEP=1", "PEBBLE_WFE_NONCEREJECT=20")
 	log, err := os.Create(filepath.Join(directory, "pebble.log"))
 	if err != nil {
@@ -93,6 +121,19 @@ func startPebble(t *testing.T, names *load.Names, plainHTTP, https string) *pebb
 
 // issuedBy are the roots of the certificates that the authority gives; nil while it does not answer.
 func (p *pebble) issuedBy() *x509.CertPool {
+	root := p.root()
+	if root == nil {
+		return nil
+	}
+	roots := x509.NewCertPool()
+	if !roots.AppendCertsFromPEM(root) {
+		p.t.Fatalf("roots of the authority: %s", root)
+	}
+	return roots
+}
+
+// root is the same as PEM.
+func (p *pebble) root() []byte {
 	content, err := os.ReadFile(p.own.File)
 	if err != nil {
 		p.t.Fatal(err)
@@ -106,11 +147,10 @@ func (p *pebble) issuedBy() *x509.CertPool {
 	}
 	defer response.Body.Close()
 	root, err := io.ReadAll(response.Body)
-	roots := x509.NewCertPool()
-	if err != nil || !roots.AppendCertsFromPEM(root) {
-		p.t.Fatalf("roots of the authority: %s, %v", root, err)
+	if err != nil {
+		p.t.Fatalf("roots of the authority: %v", err)
 	}
-	return roots
+	return root
 }
 
 // presented shakes hands with a listener under a name and returns the number of its certificate; "" when it has none that counts.

@@ -18,6 +18,9 @@ import (
 	"inbox/inboxtest"
 )
 
+// scratch is a directory for what all tests share.
+var scratch string
+
 // built compiles the program under test once, for all tests.
 var built func() (string, error)
 
@@ -32,6 +35,7 @@ func run(m *testing.M) int {
 		return 1
 	}
 	defer func() { _ = os.RemoveAll(directory) }()
+	scratch = directory
 	http.DefaultClient.Timeout = 10 * patience // also for streams, which last as long as what is streamed
 	built = sync.OnceValues(func() (string, error) { return instance.Build(context.Background(), directory) })
 	return m.Run()

@@ -505,19 +505,25 @@ func bring(t *testing.T, address, from, to string, mail []byte) {
 func (w *town) letters(address string) []load.Received {
 	w.t.Helper()
 	local, domain, _ := strings.Cut(address, "@")
-	files, err := filepath.Glob(filepath.Join(w.postfix.Directory, "mail", domain, local, "new", "*"))
+	return readMailbox(w.t, filepath.Join(w.postfix.Directory, "mail", domain, local, "new"))
+}
+
+// readMailbox reads all mails of a directory.
+func readMailbox(t *testing.T, directory string) []load.Received {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join(directory, "*"))
 	if err != nil {
-		w.t.Fatal(err)
+		t.Fatal(err)
 	}
 	var found []load.Received
 	for _, file := range files {
 		raw, err := os.ReadFile(file)
 		if err != nil {
-			w.t.Fatal(err)
+			t.Fatal(err)
 		}
 		message, err := mail.ReadMessage(bytes.NewReader(raw))
 		if err != nil {
-			w.t.Fatalf("%v:\n%s", err, raw)
+			t.Fatalf("%v:\n%s", err, raw)
 		}
 		found = append(found, load.Received{Header: message.Header, Raw: raw})
 	}

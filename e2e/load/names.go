@@ -173,7 +173,7 @@ func (n *Names) ServeDNS(writer dns.ResponseWriter, query *dns.Msg) {
 		}
 	} else if len(query.Question) == 1 {
 		question := query.Question[0]
-		answer.Answer = n.find(strings.ToLower(question.Name), question.Qtype)
+		answer.Answer = n.follow(strings.ToLower(question.Name), question.Qtype)
 		switch {
 		case n.isBroken(strings.ToLower(question.Name)):
 			answer.Rcode = dns.RcodeServerFailure
@@ -194,6 +194,15 @@ func udpSize(query *dns.Msg) int {
 		return int(option.UDPSize())
 	}
 	return dns.MinMsgSize
+}
+
+// follow finds records at a name or at the one that its CNAME names.
+func (n *Names) follow(name string, kind uint16) []dns.RR {
+	found := n.find(name, kind)
+	if alias := n.find(name, dns.TypeCNAME); len(found) == 0 && len(alias) == 1 {
+		return append(alias, n.find(strings.ToLower(alias[0].(*dns.CNAME).Target), kind)...)
+	}
+	return found
 }
 
 // Knows reports whether there is anything of that name or below it.

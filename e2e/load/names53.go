@@ -14,24 +14,29 @@ func (n *Names) Well() (string, error) {
 	var last error
 	for range 20 {
 		host := fmt.Sprintf("127.%d.%d.%d", 1+rand.N(250), rand.N(250), 1+rand.N(250))
-		address := net.JoinHostPort(host, "53")
-		packets, err := net.ListenPacket("udp", address)
-		if err != nil {
-			last = err
-			continue
+		if last = n.ServeAt(host); last == nil {
+			return host, nil
 		}
-
-		listener, err := net.Listen("tcp", address)
-		if err != nil {
-			_ = packets.Close()
-			last = err
-			continue
-		}
-
-		n.serve(&dns.Server{PacketConn: packets, Handler: n})
-		n.serve(&dns.Server{Listener: listener, Handler: n})
-		return host, nil
 	}
 
 	return "", fmt.Errorf("open a name server on port 53 of loopback (needs root): %w", last)
+}
+
+// ServeAt opens the name server a second time, on port 53 of an address of this machine.
+func (n *Names) ServeAt(host string) error {
+	address := net.JoinHostPort(host, "53")
+	packets, err := net.ListenPacket("udp", address)
+	if err != nil {
+		return err
+	}
+
+	listener, err := net.Listen("tcp", address)
+	if err != nil {
+		_ = packets.Close()
+		return err
+	}
+
+	n.serve(&dns.Server{PacketConn: packets, Handler: n})
+	n.serve(&dns.Server{Listener: listener, Handler: n})
+	return nil
 }

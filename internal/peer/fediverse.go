@@ -26,6 +26,7 @@ type FediverseOptions struct {
 	Listen string // host:port; empty = 127.0.0.1:0
 	User   string // empty = alice
 	Name   string // display name; empty = Alice
+	Host   string // under which others reach it by https, where a proxy in front has the certificate; empty = http and the address of the listener
 
 	// Reply makes the peer answer verified mentions with this text, so that two peers can talk to each other.
 	Reply func(text string) string
@@ -41,6 +42,7 @@ type Fediverse struct {
 	user, name string
 	base       string // http://127.0.0.1:port
 	host       string // 127.0.0.1:port
+	listen     string // 127.0.0.1:port
 	key        requestKey
 	reply      func(text string) string
 	client     *http.Client
@@ -77,6 +79,10 @@ func NewFediverse(options FediverseOptions) (*Fediverse, error) {
 		scheme: orDefault(options.Scheme, SchemeDraft), gotosocial: options.GoToSocial,
 	}
 
+	if options.Host != "" {
+		f.host, f.base = options.Host, "https://"+options.Host
+	}
+	f.listen = listener.Addr().String()
 	f.life, f.end = context.WithCancel(context.Background())
 	f.key = requestKey{id: f.actorID() + "#main-key", private: private}
 	if f.gotosocial {
@@ -114,6 +120,9 @@ func (f *Fediverse) Close() error {
 	f.client.CloseIdleConnections()
 	return err
 }
+
+// Listen returns host:port of the listener, for a proxy.
+func (f *Fediverse) Listen() string { return f.listen }
 
 // Address returns @user@host of the account.
 func (f *Fediverse) Address() string { return "@" + f.user + "@" + f.host }

@@ -69,7 +69,7 @@ func (f *Fediverse) Down() error {
 
 // Up ends what Down began.
 func (f *Fediverse) Up() error {
-	listener, err := listen(f.host)
+	listener, err := listen(f.listen)
 	if err != nil {
 		return err
 	}
