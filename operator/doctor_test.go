@@ -216,7 +216,7 @@ func TestDoctor(t *testing.T) {
 	found := p.examine(here, peer, "", "", all)
 	for _, name := range []string{
 		"database", "disk", "http.listen", "smtp.listen", "http://" + p.http + "/healthz", "address of mx.agents.test", "MX", "SPF", "DKIM inbox", "DMARC",
-		"TLS-RPT", "reverse DNS of 127.0.0.25", "port 25 outwards",
+		"TLS-RPT", "reverse DNS of 127.0.0.25", "port 25 outwards", "signed mail from 127.0.0.25",
 	} {
 		want(found, name, email.FindingOK, "", "")
 	}
@@ -249,8 +249,8 @@ func TestDoctor(t *testing.T) {
 
 	closed := greeterAt(t)
 	found = p.examine(closed, closed, "", "", all)
-	want(found, "smtp.listen", email.FindingFail, "refused", "inbox serve")
-	want(found, "port 25 outwards", email.FindingFail, "refused", "smarthost")
+	want(found, "smtp.listen", email.FindingFail, "nothing listens at 127.0.0.1:", "inbox serve")
+	want(found, "port 25 outwards", email.FindingFail, "nothing listens at 127.0.0.1:", "smarthost")
 	found = p.examine(here, peer, "", "", operator.DoctorOptions{Probe: "nowhere.test"})
 	want(found, "port 25 outwards", email.FindingWarn, "no mail server of nowhere.test", "--probe")
 

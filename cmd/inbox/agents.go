@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -49,7 +50,15 @@ func newAgents() *cobra.Command {
 				}
 				rows = append(rows, []string{a.Name, a.Kind, a.Address, state, a.Access, a.Unverified, a.Summary})
 			}
-			return printTable(cmd.OutOrStdout(), "No agents.", []string{"NAME", "KIND", "ADDRESS", "STATE", "ACCESS", "UNVERIFIED", "SUMMARY"}, rows)
+			if err := printTable(cmd.OutOrStdout(), "No agents.", []string{"NAME", "KIND", "ADDRESS", "STATE", "ACCESS", "UNVERIFIED", "SUMMARY"}, rows); err != nil {
+				return err
+			}
+			for _, a := range agents {
+				if len(a.ClosedTools) > 0 {
+					fmt.Fprintf(cmd.ErrOrStderr(), "warning: no rule of %s opens %s: its model never sees them; inbox doctor names the rules to write\n", a.Name, strings.Join(a.ClosedTools, ", "))
+				}
+			}
+			return nil
 		},
 	}
 
