@@ -16,7 +16,7 @@ import (
 func newAgents() *cobra.Command {
 	parent := &cobra.Command{
 		Use:   "agents",
-		Short: "List the agents of this server, or let one rest",
+		Short: "List, add, remove and try the agents of this server, or let one rest",
 		Args:  arguments(cobra.NoArgs),
 		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
@@ -63,7 +63,7 @@ func newAgents() *cobra.Command {
 	}
 
 	addJSON(list)
-	parent.AddCommand(list, newAgentsPause(), newAgentsResume())
+	parent.AddCommand(list, newAgentsAdd(), newAgentsRemove(), newAgentsTest(), newAgentsPause(), newAgentsResume())
 	return parent
 }
 

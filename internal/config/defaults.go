@@ -190,7 +190,14 @@ func (a *Agent) AccessPolicy() identity.AccessPolicy {
 
 // BackEnd is where what answers for the agent is: an address or a program, as written; empty for kinds without one.
 func (a *Agent) BackEnd() string {
-	key := KindNamed(a.Kind).BackEnd
+	return a.ofKind(KindNamed(a.Kind).BackEnd)
+}
+
+// SecretPath is the file of the secret that the agent and what answers for it share, as written; empty = none.
+func (a *Agent) SecretPath() string { return a.ofKind(KindNamed(a.Kind).Secret) }
+
+// ofKind is the text at a key of the table of the agent's kind.
+func (a *Agent) ofKind(key string) string {
 	if key == "" {
 		return ""
 	}
