@@ -156,8 +156,10 @@ func (o *Operator) examination(ctx context.Context, options DoctorOptions) (*exa
 	add(func(_ context.Context, d *doctor) { d.disk(); d.permissions(); d.clock() })
 	add(func(ctx context.Context, d *doctor) { d.listeners(ctx) })
 	add(func(ctx context.Context, d *doctor) { d.ports(ctx) })
-	add(func(_ context.Context, d *doctor) { d.certificate(published); d.proxy() })
+	add(func(_ context.Context, d *doctor) { d.certificate(published) })
 	add(func(ctx context.Context, d *doctor) { d.discovery(ctx) })
+	add(func(ctx context.Context, d *doctor) { d.itself(ctx) })
+	add(func(ctx context.Context, d *doctor) { d.proxy(ctx) })
 	for i := range d.config.Agents {
 		add(func(ctx context.Context, d *doctor) { d.backEnd(ctx, &d.config.Agents[i]) })
 		add(func(ctx context.Context, d *doctor) { d.tools(ctx, &d.config.Agents[i]) })

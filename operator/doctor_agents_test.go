@@ -2,11 +2,13 @@ package operator_test
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -105,8 +107,9 @@ func TestDoctorJudgesOwnMail(t *testing.T) {
 func TestDoctorWaits(t *testing.T) {
 	directory := t.TempDir()
 	file, missing := filepath.Join(directory, "inbox.toml"), filepath.Join(directory, "program")
+	var key atomic.Value
 	web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		_, _ = w.Write([]byte(`{"self": "http://` + r.Host + `/agents/a"}`))
+		_, _ = fmt.Fprintf(w, `{"self": "http://%s/agents/a", "kid": "%s"}`, r.Host, key.Load())
 	}))
 	t.Cleanup(web.Close)
 	text := "domain = \"" + strings.TrimPrefix(web.URL, "http://") + "\"\npublic_url = \"" + web.URL + "\"\ndata_dir = \"" + directory + "/data\"\n[smtp]\nlisten = \"off\"\n[http]\nlisten = \"" +
@@ -123,6 +126,12 @@ func TestDoctorWaits(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = opened.Close() }()
+
+	keys, err := opened.Keys.List(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	key.Store(keys[0].ID)
 
 	waits := 0
 	found, err := opened.DoctorUntil(t.Context(), operator.DoctorOptions{}, time.Minute, func(found []operator.Finding, next time.Duration) {

@@ -2,15 +2,21 @@ package operator
 
 import (
 	"context"
+	"io"
 	"net"
+	"net/http"
 	"net/netip"
 	"net/url"
+	"os"
+	"path/filepath"
+	"strconv"
 	"strings"
 	"time"
 
 	"inbox/adapters/email"
 	"inbox/identity"
 	"inbox/internal/fault"
+	"inbox/internal/safehttp"
 )
 
 // ports looks whether the names of the web server lead to listeners: that of public_url, and with http.tls = "acme" that to which
@@ -101,15 +107,106 @@ func (d *doctor) leavesFrom(ctx context.Context, address netip.Addr) {
 	d.say(name, email.FindingWarn, detail, "ask your provider to set it to "+host)
 }
 
-// proxy looks whether clients behind a reverse proxy can be told apart.
-func (d *doctor) proxy() {
-	switch {
-	case d.config.BehindUnknownProxy():
-		d.say("http.trusted_proxies", email.FindingWarn, "public_url is reached from outside, http.listen is not, and no proxy is named: all clients count as one",
-			"name the proxy in http.trusted_proxies, and let it send X-Forwarded-For")
-	case len(d.config.HTTP.TrustedProxies) > 0 && d.config.HTTP.TLS != "off":
-		d.say("http.trusted_proxies", email.FindingOK, "named, and http.tls is "+d.config.HTTP.TLS, "")
+// proxy looks whether clients behind a reverse proxy can be told apart: the settings first, then by requests of its own to public_url,
+// of which the server counts those that a proxy has passed on which is not named.
+func (d *doctor) proxy(ctx context.Context) {
+	const name, remedy = "http.trusted_proxies", "name the proxy in http.trusted_proxies, and let it send X-Forwarded-For"
+	if d.config.BehindUnknownProxy() {
+		d.say(name, email.FindingWarn, "public_url is reached from outside, http.listen is not, and no proxy is named: all clients count as one", remedy)
+		return
 	}
+	if d.local() {
+		return
+	}
+
+	before, known := d.untrustedForwards(ctx)
+	if !known {
+		return // the server does not run, or shows no metrics; other lines say so
+	}
+	for range ownRequests {
+		response, err := d.client.Get(ctx, strings.TrimSuffix(d.config.PublicURL, "/")+"/healthz", safehttp.GetOptions{MaxBytes: longestPage})
+		if err != nil {
+			return
+		}
+		_ = response.Body.Close()
+	}
+
+	after, known := d.untrustedForwards(ctx)
+	switch {
+	case known && after-before >= ownRequests:
+		d.say(name, email.FindingWarn, "requests to public_url come through a proxy that is not named: all its clients count as one", remedy)
+	case known && len(d.config.HTTP.TrustedProxies) > 0:
+		d.say(name, email.FindingOK, "requests to public_url come through none that is not named", "")
+	}
+}
+
+// ownRequests are made to public_url, so that a stranger's header alone does not look like a proxy.
+const ownRequests = 3
+
+const forwardsMetric = "inbox_http_untrusted_forwards_total "
+
+// untrustedForwards reads a counter of the server at http.listen, with the operator's first token.
+func (d *doctor) untrustedForwards(ctx context.Context) (count int, known bool) {
+	token, err := os.ReadFile(filepath.Join(d.config.DataDir, AdminTokenFile))
+	if err != nil || d.config.Admin.Listen != "" {
+		return 0, false
+	}
+	ctx, cancel := context.WithTimeout(ctx, doctorPatience)
+	defer cancel()
+	client, base, _ := d.operator.options.ownListener()
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, base+"/metrics", http.NoBody)
+	if err != nil {
+		return 0, false
+	}
+	request.Header.Set("Authorization", "Bearer "+strings.TrimSpace(string(token)))
+	response, err := client.Do(request)
+	if err != nil {
+		return 0, false
+	}
+	defer func() { _ = response.Body.Close() }()
+
+	text, err := io.ReadAll(io.LimitReader(response.Body, longestMetrics))
+	if err != nil {
+		return 0, false
+	}
+	for line := range strings.Lines(string(text)) {
+		if value, is := strings.CutPrefix(line, forwardsMetric); is {
+			number, err := strconv.ParseFloat(strings.TrimSpace(value), 64)
+			return int(number), err == nil
+		}
+	}
+	return 0, false
+}
+
+// longestMetrics bounds what is read of the server's metrics.
+const longestMetrics = 8 << 20
+
+// itself looks whether public_url leads to this server and to no other: its key document has a key of this database.
+func (d *doctor) itself(ctx context.Context) {
+	name := strings.TrimSuffix(d.config.PublicURL, "/") + "/.well-known/jwks.json"
+	response, err := d.client.Get(ctx, name, safehttp.GetOptions{MaxBytes: longestPage})
+	if err != nil {
+		d.say(name, email.FindingFail, fault.InWords(err), "start the server, and let public_url lead to http.listen")
+		return
+	}
+	text, err := io.ReadAll(response.Body)
+	_ = response.Body.Close()
+	if err != nil || response.StatusCode != http.StatusOK {
+		d.say(name, email.FindingFail, response.Status, "let the web server of this name pass the path on to http.listen")
+		return
+	}
+
+	keys, err := d.operator.Keys.List(ctx)
+	if err != nil {
+		return // of the secret key, which has a line of its own
+	}
+	for _, key := range keys {
+		if strings.Contains(string(text), `"`+key.ID+`"`) {
+			d.say(name, email.FindingOK, "it has a key of this server", "")
+			return
+		}
+	}
+	d.say(name, email.FindingFail, "another server answers: none of its keys is of this database", "let public_url lead to http.listen of this server")
 }
 
 // ownMail writes a mail, signs it with the real keys and judges it as a recipient would who gets it from the addresses of the

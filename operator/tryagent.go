@@ -91,13 +91,8 @@ func (o *Operator) sendTry(ctx context.Context, agent *config.Agent, secret, id,
 		return err
 	}
 
-	settings := o.options.Config
-	scheme := "http"
-	if settings.HTTP.TLS != "off" {
-		scheme = "https"
-	}
-	host := settings.PublicHost()
-	request, err := http.NewRequestWithContext(ctx, http.MethodPost, scheme+"://"+host+"/a2a/"+url.PathEscape(agent.Name), bytes.NewReader(body))
+	client, base, place := o.options.ownListener()
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, base+"/a2a/"+url.PathEscape(agent.Name), bytes.NewReader(body))
 	if err != nil {
 		return err
 	}
@@ -105,14 +100,7 @@ func (o *Operator) sendTry(ctx context.Context, agent *config.Agent, secret, id,
 	request.Header.Set("A2A-Version", "1.0")
 	request.Header.Set("Content-Type", "application/json")
 
-	place := reachable(settings.HTTP.Listen)
-	transport := &http.Transport{
-		TLSClientConfig: &tls.Config{ServerName: host, MinVersion: tls.VersionTLS12}, DisableKeepAlives: true,
-		DialContext: func(ctx context.Context, network, _ string) (net.Conn, error) {
-			return (&net.Dialer{}).DialContext(ctx, network, place)
-		},
-	}
-	response, err := (&http.Client{Transport: transport}).Do(request)
+	response, err := client.Do(request)
 	if err != nil {
 		return fault.Wrap(fault.Unavailable, "the server at http.listen, "+place+", cannot be asked: "+fault.InWords(err)+"; start it: inbox serve", err)
 	}
@@ -123,6 +111,23 @@ func (o *Operator) sendTry(ctx context.Context, agent *config.Agent, secret, id,
 		return fault.Wrap(fault.Unavailable, "the server's answer breaks off: "+fault.InWords(err), err)
 	}
 	return tryRefusal(response.Status, answer)
+}
+
+// ownListener is a client that asks the server of this machine, and the address under which it knows itself: names lead to http.listen,
+// wherever the DNS says they do. The certificate is checked for the public name.
+func (o Options) ownListener() (client *http.Client, base, place string) {
+	scheme, host := "http", o.Config.PublicHost()
+	if o.Config.HTTP.TLS != "off" {
+		scheme = "https"
+	}
+	place = reachable(o.Config.HTTP.Listen)
+	transport := &http.Transport{
+		TLSClientConfig: &tls.Config{ServerName: host, MinVersion: tls.VersionTLS12}, DisableKeepAlives: true,
+		DialContext: func(ctx context.Context, network, _ string) (net.Conn, error) {
+			return (&net.Dialer{}).DialContext(ctx, network, place)
+		},
+	}
+	return &http.Client{Transport: transport}, scheme + "://" + host, place
 }
 
 // tryRefusal is what the server says against the message; nil = it took it.
