@@ -3,17 +3,31 @@
 export CGO_ENABLED := 0
 GO ?= go
 BENCH_SECONDS ?= 3
+PREFIX ?= /usr/local
+DESTDIR ?=
+CONFIG_DIR ?= /etc/inbox
 ATTACK_SECONDS ?= 20
 FUZZ_TIME ?= 60s
 
 .DEFAULT_GOAL := help
-.PHONY: help build run demo check test test-race e2e attacks tck lint fuzz-short bench generate test-dependencies
+.PHONY: help build install run demo check test test-race e2e attacks tck lint fuzz-short bench generate test-dependencies
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 build: ## build the program into bin/inbox
 	$(GO) build -o bin/inbox ./cmd/inbox
+
+install: build ## install program, unit and completions (PREFIX=/usr/local, DESTDIR=, CONFIG_DIR=/etc/inbox); starts nothing
+	install -D -m 755 bin/inbox $(DESTDIR)$(PREFIX)/bin/inbox
+	install -d $(DESTDIR)$(PREFIX)/lib/systemd/system $(DESTDIR)$(PREFIX)/share/bash-completion/completions \
+		$(DESTDIR)$(PREFIX)/share/zsh/site-functions $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d
+	sed -e 's|{{.Program}}|$(PREFIX)/bin/inbox|' -e 's|{{.ConfigPath}}|$(CONFIG_DIR)/inbox.toml|' -e 's|{{.Directory}}|$(CONFIG_DIR)|' \
+		-e 's|{{.DataDir}}|$(CONFIG_DIR)/data|' -e 's|{{.User}}|inbox|' -e 's| of {{.Domain}}||' -e '/{{.Path}}/d' \
+		operator/inbox.service > $(DESTDIR)$(PREFIX)/lib/systemd/system/inbox.service
+	bin/inbox completion bash > $(DESTDIR)$(PREFIX)/share/bash-completion/completions/inbox
+	bin/inbox completion zsh > $(DESTDIR)$(PREFIX)/share/zsh/site-functions/_inbox
+	bin/inbox completion fish > $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/inbox.fish
 
 run: build ## build and serve on defaults: loopback only, agent "echo", mail captured
 	bin/inbox serve

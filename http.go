@@ -218,6 +218,15 @@ func (w *web) warnOfProxy() {
 	}
 }
 
+// warnOfClosedTools tells the operator of tools that no rule opens: a model never sees them, and nothing else would say why.
+func (w *web) warnOfClosedTools() {
+	for i := range w.config.Agents {
+		if closed := w.config.Agents[i].ClosedTools(); len(closed) > 0 {
+			w.logger.Warn("no rule opens these tools, so the model never sees them; inbox doctor names the rules to write", "agent", w.config.Agents[i].Name, "tools", closed)
+		}
+	}
+}
+
 // drain turns readiness off and goes on as before until a balancer had time to see it.
 func (w *web) drain(ctx context.Context) {
 	w.http.Drain()

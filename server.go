@@ -186,6 +186,7 @@ func (s *Server) Run(ctx context.Context) error {
 	s.logger.Info("inbox is ready", "version", Version, "domain", s.config.Domain, "http", s.HTTPAddr().String(), "smtp", s.MailAddr(), "admin", s.AdminAddr(),
 		"agents", strings.Join(addresses, " "))
 	s.warnOfProxy()
+	s.warnOfClosedTools()
 
 	serving, stopServing := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopServing()

@@ -167,6 +167,18 @@ func (p AccessPolicy) otherwise(purpose string, evidence []Evidence) Decision {
 	return Decision{Rule: -1, Code: CodeAccessNoRule, Reason: "no rule lets the sender use " + purpose}
 }
 
+// Opens reports whether a rule lets some sender use the agent for a purpose that needs one, such as a tool.
+func (p AccessPolicy) Opens(purpose string) bool {
+	return slices.ContainsFunc(p.Rules, func(r Rule) bool { return r.Effect == EffectAllow && slices.Contains(r.Purposes, purpose) })
+}
+
+// OpensAny reports whether a rule opens a purpose that begins so.
+func (p AccessPolicy) OpensAny(prefix string) bool {
+	return slices.ContainsFunc(p.Rules, func(r Rule) bool {
+		return r.Effect == EffectAllow && slices.ContainsFunc(r.Purposes, func(purpose string) bool { return strings.HasPrefix(purpose, prefix) })
+	})
+}
+
 func (r Rule) serves(purpose string) bool {
 	if len(r.Purposes) == 0 {
 		return purpose == PurposeMessage

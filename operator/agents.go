@@ -30,6 +30,8 @@ type AgentSummary struct {
 	Access      string `json:"access"`
 	Unverified  string `json:"unverified"`
 
+	ClosedTools []string `json:"closed_tools,omitempty"` // tools, or server/*, that no rule opens: its model never sees them
+
 	Paused *exchange.ListEntry `json:"paused,omitempty"` // since when and why the agent rests; nil = it works
 }
 
@@ -53,7 +55,7 @@ func ConfiguredAgents(c *config.Config) []AgentSummary {
 		a := &c.Agents[i]
 		list = append(list, AgentSummary{
 			Name: a.Name, Kind: a.Kind, Address: identity.Address{Local: a.Name, Domain: c.Domain}.String(),
-			DisplayName: a.DisplayName, Summary: a.Summary, Access: a.Access, Unverified: a.Unverified,
+			DisplayName: a.DisplayName, Summary: a.Summary, Access: a.Access, Unverified: a.Unverified, ClosedTools: a.ClosedTools(),
 		})
 	}
 	return list

@@ -2,14 +2,17 @@ package operator
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"net"
 	"net/http"
+	"net/netip"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -21,8 +24,10 @@ import (
 	"inbox/adapters/email"
 	"inbox/engine/store"
 	"inbox/identity"
+	"inbox/internal/clock"
 	"inbox/internal/config"
 	"inbox/internal/disk"
+	"inbox/internal/fault"
 	"inbox/internal/safehttp"
 )
 
@@ -33,6 +38,9 @@ type Finding struct {
 	Detail string `json:"detail"`
 	Remedy string `json:"remedy,omitempty"` // what to add or change
 }
+
+// Failed reports whether it does not work.
+func (f Finding) Failed() bool { return f.Status == email.FindingFail }
 
 // DoctorOptions say how far the doctor goes.
 type DoctorOptions struct {
@@ -57,44 +65,127 @@ type doctor struct {
 	findings []Finding
 }
 
-// Doctor looks at everything that a server of this configuration needs of the world. It changes nothing.
+// look is one thing that the doctor looks at. Where one waits for a server to become well, those without a failure are not repeated.
+type look struct {
+	do       func(ctx context.Context, d *doctor)
+	findings []Finding
+	done     bool
+}
+
+// examination is what a doctor looks at, in order.
+type examination struct {
+	doctor *doctor
+	looks  []*look
+}
+
+// Doctor looks once at everything that a server of this configuration needs of the world. It changes nothing.
 func (o *Operator) Doctor(ctx context.Context, options DoctorOptions) ([]Finding, error) {
+	e, err := o.examination(ctx, options)
+	if err != nil {
+		return nil, err
+	}
+	return e.round(ctx), nil
+}
+
+// Pauses between two looks of DoctorUntil: the first one, and the longest.
+const (
+	firstPause   = time.Second
+	longestPause = 30 * time.Second
+)
+
+// DoctorUntil looks again at what failed until nothing does, or until the time is over, and returns the last findings. Progress is told
+// all findings after each look that found a failure, and when the next one comes.
+func (o *Operator) DoctorUntil(ctx context.Context, options DoctorOptions, limit time.Duration, progress func(found []Finding, next time.Duration)) ([]Finding, error) {
+	e, err := o.examination(ctx, options)
+	if err != nil {
+		return nil, err
+	}
+
+	end := time.Now().Add(limit)
+	for pause := firstPause; ; pause = min(2*pause, longestPause) {
+		found := e.round(ctx)
+		if Unwell(found) == nil || !time.Now().Add(pause).Before(end) {
+			return found, nil
+		}
+		progress(found, pause)
+		if err := clock.Sleep(ctx, pause); err != nil {
+			return found, err
+		}
+	}
+}
+
+// round looks at what is not done and returns what was found of everything.
+func (e *examination) round(ctx context.Context) (all []Finding) {
+	for _, one := range e.looks {
+		if !one.done {
+			e.doctor.findings = nil
+			one.do(ctx, e.doctor)
+			one.findings = e.doctor.findings
+			one.done = Unwell(one.findings) == nil
+		}
+		all = append(all, one.findings...)
+	}
+	return all
+}
+
+func (o *Operator) examination(ctx context.Context, options DoctorOptions) (*examination, error) {
 	d := &doctor{operator: o, config: o.options.Config, resolver: safehttp.NewResolver(o.options.Config.DNS.Resolver)}
 	d.client = safehttp.New(safehttp.Options{
 		AllowPrivate: o.options.Config.Federation.AllowPrivate, Resolver: d.resolver, UserAgent: o.options.UserAgent, Timeout: doctorPatience,
 	}).Trusting(ownPlaces(o.options.Config)...)
 
 	published, err := o.published(ctx)
-	switch {
-	case err != nil && options.DNSOnly:
+	if err != nil && options.DNSOnly {
 		return nil, err
-	case err != nil:
-		d.say("keys", email.FindingFail, err.Error(), "put the file of secret_key_file back, from a backup or from another node")
 	}
 
+	e := &examination{doctor: d}
+	add := func(do func(ctx context.Context, d *doctor)) { e.looks = append(e.looks, &look{do: do}) }
+	records := func(ctx context.Context, d *doctor) { d.records(ctx, published) }
 	if options.DNSOnly {
-		d.records(ctx, published)
-		return d.findings, nil
+		add(records)
+		return e, nil
 	}
 
-	d.database(ctx)
-	d.disk()
-	d.permissions()
-	d.clock()
-	d.listeners(ctx)
-	d.certificate(published)
-	d.discovery(ctx)
+	if err != nil {
+		add(func(_ context.Context, d *doctor) {
+			d.say("keys", email.FindingFail, fault.InWords(err), "put the file of secret_key_file back, from a backup or from another node")
+		})
+	}
+	add(func(ctx context.Context, d *doctor) { d.database(ctx) })
+	add(func(_ context.Context, d *doctor) { d.disk(); d.permissions(); d.clock() })
+	add(func(ctx context.Context, d *doctor) { d.listeners(ctx) })
+	add(func(ctx context.Context, d *doctor) { d.ports(ctx) })
+	add(func(_ context.Context, d *doctor) { d.certificate(published) })
+	add(func(ctx context.Context, d *doctor) { d.discovery(ctx) })
+	add(func(ctx context.Context, d *doctor) { d.itself(ctx) })
+	add(func(ctx context.Context, d *doctor) { d.proxy(ctx) })
+	for i := range d.config.Agents {
+		add(func(ctx context.Context, d *doctor) { d.backEnd(ctx, &d.config.Agents[i]) })
+		add(func(ctx context.Context, d *doctor) { d.tools(ctx, &d.config.Agents[i]) })
+	}
 
 	switch {
-	case d.config.Development:
-		d.say("DNS", email.FindingOK, "not looked at: without a file this server is for trying out; see: inbox dns check", "")
-	case published != nil:
-		d.records(ctx, published)
-		d.policyFile(ctx, published)
-		d.dnssec(ctx)
-		d.outwards(ctx, options.Probe)
+	case d.local():
+		add(func(_ context.Context, d *doctor) {
+			d.say("DNS", email.FindingOK, "not looked at: "+d.config.Domain+" is a name of this machine alone; see: inbox dns check", "")
+		})
+	case err == nil:
+		add(records)
+		if published != nil {
+			add(func(ctx context.Context, d *doctor) { d.policyFile(ctx, published); d.dnssec(ctx) })
+			add(func(ctx context.Context, d *doctor) { d.outwards(ctx, options.Probe) })
+			add(func(ctx context.Context, d *doctor) { d.ownMail(ctx, published) })
+		}
 	}
-	return d.findings, nil
+	return e, nil
+}
+
+// local reports whether no other machine knows the domain.
+func (d *doctor) local() bool {
+	host := identity.HostOf(d.config.Domain)
+	address, err := netip.ParseAddr(strings.Trim(host, "[]"))
+	return d.config.Development || host == "localhost" || strings.HasSuffix(host, ".localhost") || err == nil && address.IsLoopback()
 }
 
 // ownPlaces are the addresses of this server, which may be private.
@@ -131,7 +222,7 @@ func (d *doctor) database(ctx context.Context) {
 	defer cancel()
 	version, err := d.operator.SchemaVersion(ctx)
 	if err != nil {
-		d.say("database", email.FindingFail, err.Error(), "start the database or correct database_url")
+		d.say("database", email.FindingFail, fault.InWords(err), "start the database or correct database_url")
 		return
 	}
 
@@ -148,7 +239,7 @@ func (d *doctor) disk() {
 	text := fmt.Sprintf("%d MiB free in %s", left>>20, d.config.DataDir)
 	switch {
 	case err != nil:
-		d.say("disk", email.FindingFail, err.Error(), "correct data_dir")
+		d.say("disk", email.FindingFail, fault.InWords(err), "correct data_dir")
 	case left < bound:
 		d.say("disk", email.FindingFail, fmt.Sprintf("%s, and nothing is accepted below %d MiB", text, bound>>20), "make room, or write limits.free_disk")
 	case left < 2*bound:
@@ -219,9 +310,9 @@ func (d *doctor) listener(ctx context.Context, name, address string, greets bool
 	case err == nil:
 		d.say(name, email.FindingFail, address+" answers "+strconv.Quote(greeting), "find out which program listens there")
 	case strings.HasPrefix(name, "port"):
-		d.say(name, email.FindingWarn, err.Error(), "forward port 25 to smtp.listen and open it in the firewall; some networks cannot reach themselves that way, then try from another one")
+		d.say(name, email.FindingWarn, fault.InWords(err), "forward port 25 to smtp.listen and open it in the firewall; some networks cannot reach themselves that way, then try from another one")
 	default:
-		d.say(name, email.FindingFail, err.Error(), "start the server: inbox serve")
+		d.say(name, email.FindingFail, fault.InWords(err), "start the server: inbox serve")
 	}
 }
 
@@ -263,7 +354,7 @@ func (d *doctor) certificate(published *email.Published) {
 	}
 	pair, err := tls.LoadX509KeyPair(d.config.HTTP.CertFile, d.config.HTTP.KeyFile)
 	if err != nil {
-		d.say("TLS certificate", email.FindingFail, err.Error(), "correct http.cert_file and http.key_file")
+		d.say("TLS certificate", email.FindingFail, fault.InWords(err), "correct http.cert_file and http.key_file")
 		return
 	}
 
@@ -313,20 +404,32 @@ func (d *doctor) discovery(ctx context.Context) {
 	}
 }
 
+// longestPage bounds what is read of a page of our own.
+const longestPage = 64 << 10
+
 func (d *doctor) page(ctx context.Context, page string) {
 	name := page
 	if u, err := url.Parse(page); err == nil {
 		name = u.Scheme + "://" + u.Host + u.Path
 	}
 
-	response, err := d.client.Get(ctx, page, safehttp.GetOptions{})
+	response, err := d.client.Get(ctx, page, safehttp.GetOptions{MaxBytes: longestPage})
 	if err != nil {
-		d.say(name, email.FindingFail, err.Error(), "start the server, and let public_url and domain lead to http.listen")
+		d.say(name, email.FindingFail, fault.InWords(err), "start the server, and let public_url and domain lead to http.listen")
 		return
 	}
+	text, err := io.ReadAll(response.Body)
 	_ = response.Body.Close()
-	if response.StatusCode != http.StatusOK {
+	base := strings.TrimSuffix(d.config.PublicURL, "/")
+	switch {
+	case response.StatusCode != http.StatusOK:
 		d.say(name, email.FindingFail, response.Status, "let the web server of this name pass the path on to http.listen")
+		return
+	case err != nil:
+		d.say(name, email.FindingFail, fault.InWords(err), "let the web server of this name pass the path on to http.listen")
+		return
+	case strings.HasSuffix(name, "/.well-known/webfinger") && !bytes.Contains(text, []byte(`"`+base+"/")):
+		d.say(name, email.FindingFail, "another server answers: it does not name "+base, "let the web server of this name pass the path on to http.listen, and correct public_url")
 		return
 	}
 
@@ -346,7 +449,7 @@ func (d *doctor) policyFile(ctx context.Context, published *email.Published) {
 	name := "https://mta-sts." + published.Domain + email.PolicyPath
 	switch {
 	case err != nil:
-		d.say(name, email.FindingWarn, err.Error(), "let mta-sts."+published.Domain+` lead to this server under a valid certificate, or write mail.mta_sts = "none"`)
+		d.say(name, email.FindingWarn, fault.InWords(err), "let mta-sts."+published.Domain+` lead to this server under a valid certificate, or write mail.mta_sts = "none"`)
 	case string(text) != want:
 		d.say(name, email.FindingWarn, "another policy than the configured one is served", "pass the path on to http.listen")
 	default:
@@ -385,7 +488,7 @@ func (d *doctor) outwards(ctx context.Context, probe string) {
 			_, err = d.dial(ctx, address, false)
 		}
 		if err != nil {
-			d.say("mail.smarthost", email.FindingFail, err.Error(), "correct mail.smarthost or ask your provider")
+			d.say("mail.smarthost", email.FindingFail, fault.InWords(err), "correct mail.smarthost or ask your provider")
 			return
 		}
 		d.say("mail.smarthost", email.FindingOK, address+" can be reached", "")
@@ -401,14 +504,14 @@ func (d *doctor) probe(ctx context.Context, domain string) {
 	defer cancel()
 	servers, err := d.resolver.LookupMX(ctx, identity.HostOf(domain))
 	if len(servers) == 0 {
-		d.say("port 25 outwards", email.FindingWarn, fmt.Sprintf("not tried: no mail server of %s is found (%v)", domain, err), "try another domain: inbox doctor --probe DOMAIN")
+		d.say("port 25 outwards", email.FindingWarn, fmt.Sprintf("not tried: no mail server of %s is found (%s)", domain, fault.InWords(err)), "try another domain: inbox doctor --probe DOMAIN")
 		return
 	}
 
 	server := net.JoinHostPort(strings.TrimSuffix(servers[0].Host, "."), strconv.Itoa(d.config.Mail.MXPort))
 	greeting, err := d.dial(ctx, server, true)
 	if err != nil {
-		d.say("port 25 outwards", email.FindingFail, err.Error(), "most clouds block port 25: ask your provider to open it, or "+submissionAdvice)
+		d.say("port 25 outwards", email.FindingFail, fault.InWords(err), "most clouds block port 25: ask your provider to open it, or "+submissionAdvice)
 		return
 	}
 	d.say("port 25 outwards", email.FindingOK, server+" "+greeting, "")
@@ -420,7 +523,7 @@ var ErrUnwell = errors.New("something does not work; each line that begins with 
 // Unwell returns ErrUnwell when one of the findings is a failure.
 func Unwell(findings []Finding) error {
 	for _, one := range findings {
-		if one.Status == email.FindingFail {
+		if one.Failed() {
 			return ErrUnwell
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"crypto/x509/pkix"
 	"encoding/json"
 	"encoding/pem"
+	"fmt"
 	"io/fs"
 	"math/big"
 	"net"
@@ -18,6 +19,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -118,6 +120,7 @@ func greeter(t *testing.T, line string) string {
 type patient struct {
 	directory string                 // data_dir of the last examination
 	prepare   func(directory string) // comes before it
+	proxied   atomic.Bool            // requests come through a proxy that is not named
 	t         *testing.T
 	names     *names
 	http      string
@@ -125,9 +128,18 @@ type patient struct {
 
 func newPatient(t *testing.T) *patient {
 	t.Helper()
-	web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusOK) }))
+	p := &patient{t: t, names: startNames(t)}
+	var forwards atomic.Int64
+	web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch {
+		case r.URL.Path == "/metrics" && r.Header.Get("Authorization") == "Bearer token":
+			_, _ = fmt.Fprintf(w, "# HELP\ninbox_http_untrusted_forwards_total %d\n", forwards.Load())
+		case p.proxied.Load():
+			forwards.Add(1)
+		}
+	}))
 	t.Cleanup(web.Close)
-	p := &patient{t: t, names: startNames(t), http: strings.TrimPrefix(web.URL, "http://")}
+	p.http = strings.TrimPrefix(web.URL, "http://")
 	p.names.add(t, "mx.agents.test. 60 IN A 127.0.0.25", "25.0.0.127.in-addr.arpa. 60 IN PTR mx.agents.test.",
 		"peer.test. 60 IN MX 10 mail.peer.test.", "mail.peer.test. 60 IN A 127.0.0.1")
 	return p
@@ -216,7 +228,7 @@ func TestDoctor(t *testing.T) {
 	found := p.examine(here, peer, "", "", all)
 	for _, name := range []string{
 		"database", "disk", "http.listen", "smtp.listen", "http://" + p.http + "/healthz", "address of mx.agents.test", "MX", "SPF", "DKIM inbox", "DMARC",
-		"TLS-RPT", "reverse DNS of 127.0.0.25", "port 25 outwards",
+		"TLS-RPT", "reverse DNS of 127.0.0.25", "port 25 outwards", "signed mail from 127.0.0.25",
 	} {
 		want(found, name, email.FindingOK, "", "")
 	}
@@ -249,10 +261,17 @@ func TestDoctor(t *testing.T) {
 
 	closed := greeterAt(t)
 	found = p.examine(closed, closed, "", "", all)
-	want(found, "smtp.listen", email.FindingFail, "refused", "inbox serve")
-	want(found, "port 25 outwards", email.FindingFail, "refused", "smarthost")
+	want(found, "smtp.listen", email.FindingFail, "nothing listens at 127.0.0.1:", "inbox serve")
+	want(found, "port 25 outwards", email.FindingFail, "nothing listens at 127.0.0.1:", "smarthost")
 	found = p.examine(here, peer, "", "", operator.DoctorOptions{Probe: "nowhere.test"})
 	want(found, "port 25 outwards", email.FindingWarn, "no mail server of nowhere.test", "--probe")
+
+	want(found, "http://"+p.http+"/.well-known/jwks.json", email.FindingFail, "another server answers", "http.listen")
+	p.proxied.Store(true)
+	const named = "trusted_proxies = [\"203.0.113.1\"]\n"
+	want(p.examine(here, peer, named, "", all), "http.trusted_proxies", email.FindingWarn, "through a proxy that is not named", "name the proxy")
+	p.proxied.Store(false)
+	want(p.examine(here, peer, named, "", all), "http.trusted_proxies", email.FindingOK, "through none", "")
 
 	const dane = "dane = true\n"
 	want(p.examine(here, peer, "", dane, all), "DNSSEC", email.FindingFail, "does not say", "unbound")

@@ -15,6 +15,7 @@ import (
 	"inbox/adapters/email/dns"
 	"inbox/adapters/email/message"
 	"inbox/adapters/email/outbound"
+	"inbox/internal/fault"
 )
 
 // Record is one DNS record that the operator publishes.
@@ -173,7 +174,7 @@ func (c *recordChecker) addresses(ctx context.Context) []net.IPAddr {
 	case dns.NotFound(err):
 		c.say("address of "+host, FindingFail, "there is none: nobody can send mail here", c.record(host, "A"))
 	default:
-		c.say("address of "+host, FindingFail, fmt.Sprint("the resolver does not answer: ", err), "check dns.resolver")
+		c.say("address of "+host, FindingFail, fault.InWords(err), "check dns.resolver")
 	}
 
 	return found
@@ -216,7 +217,7 @@ func (c *recordChecker) mx(ctx context.Context) {
 	case err == nil || dns.NotFound(err):
 		c.say("MX", FindingFail, "there is none", remedy)
 	default:
-		c.say("MX", FindingFail, err.Error(), "check dns.resolver")
+		c.say("MX", FindingFail, fault.InWords(err), "check dns.resolver")
 	}
 }
 
@@ -239,7 +240,7 @@ func (c *recordChecker) spf(ctx context.Context, addresses []net.IPAddr) {
 	for _, address := range senders {
 		result, err := spf.CheckHostWithSender(address.IP, c.want.Hostname, "postmaster@"+domain, spf.WithContext(ctx), spf.WithResolver(c.dns))
 		if result != spf.Pass {
-			c.say("SPF for "+address.String(), FindingFail, fmt.Sprintf("%s (%v)", result, err), c.record(domain, "TXT"))
+			c.say("SPF for "+address.String(), FindingFail, fmt.Sprintf("%s (%s)", result, fault.InWords(err)), c.record(domain, "TXT"))
 		}
 	}
 }
@@ -303,7 +304,7 @@ func (c *recordChecker) single(ctx context.Context, what, name, version, missing
 	case err == nil || dns.NotFound(err):
 		c.say(what, missing, "no record at "+name, c.record(name, "TXT"))
 	default:
-		c.say(what, FindingFail, err.Error(), "check dns.resolver")
+		c.say(what, FindingFail, fault.InWords(err), "check dns.resolver")
 	}
 
 	return false
@@ -315,7 +316,7 @@ func (c *recordChecker) dkim(ctx context.Context, selector string) {
 	what, remedy := "DKIM "+selector, c.record(name, "TXT")
 	switch {
 	case err != nil && !dns.NotFound(err):
-		c.say(what, FindingFail, err.Error(), "check dns.resolver")
+		c.say(what, FindingFail, fault.InWords(err), "check dns.resolver")
 	case len(texts) == 0:
 		c.say(what, FindingFail, "no record at "+name+": no answer can be proven to be yours", remedy)
 	case len(texts) > 1:
@@ -351,7 +352,7 @@ func (c *recordChecker) sts(ctx context.Context) {
 	_, want := outbound.PolicyFile(c.want.PolicyMode, c.want.Hostname)
 	switch id := outbound.PolicyID(texts); {
 	case err != nil && !dns.NotFound(err):
-		c.say("MTA-STS", FindingWarn, err.Error(), "check dns.resolver")
+		c.say("MTA-STS", FindingWarn, fault.InWords(err), "check dns.resolver")
 	case id == "":
 		c.say("MTA-STS", FindingWarn, "no usable record at "+name, c.record(name, "TXT"))
 	case id != want:
@@ -376,7 +377,7 @@ func (c *recordChecker) reverse(ctx context.Context, addresses []net.IPAddr) {
 		case len(names) > 0:
 			c.say("reverse DNS of "+address.String(), FindingWarn, "is "+strings.Join(names, ", "), "ask your provider to set it to "+c.want.Hostname)
 		default:
-			c.say("reverse DNS of "+address.String(), FindingWarn, fmt.Sprint("there is none: ", err), "ask your provider to set it to "+c.want.Hostname)
+			c.say("reverse DNS of "+address.String(), FindingWarn, "there is none: "+fault.InWords(err), "ask your provider to set it to "+c.want.Hostname)
 		}
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -15,7 +16,7 @@ import (
 func newAgents() *cobra.Command {
 	parent := &cobra.Command{
 		Use:   "agents",
-		Short: "List the agents of this server, or let one rest",
+		Short: "List, add, remove and try the agents of this server, or let one rest",
 		Args:  arguments(cobra.NoArgs),
 		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
@@ -49,12 +50,20 @@ func newAgents() *cobra.Command {
 				}
 				rows = append(rows, []string{a.Name, a.Kind, a.Address, state, a.Access, a.Unverified, a.Summary})
 			}
-			return printTable(cmd.OutOrStdout(), "No agents.", []string{"NAME", "KIND", "ADDRESS", "STATE", "ACCESS", "UNVERIFIED", "SUMMARY"}, rows)
+			if err := printTable(cmd.OutOrStdout(), "No agents.", []string{"NAME", "KIND", "ADDRESS", "STATE", "ACCESS", "UNVERIFIED", "SUMMARY"}, rows); err != nil {
+				return err
+			}
+			for _, a := range agents {
+				if len(a.ClosedTools) > 0 {
+					fmt.Fprintf(cmd.ErrOrStderr(), "warning: no rule of %s opens %s: its model never sees them; inbox doctor names the rules to write\n", a.Name, strings.Join(a.ClosedTools, ", "))
+				}
+			}
+			return nil
 		},
 	}
 
 	addJSON(list)
-	parent.AddCommand(list, newAgentsPause(), newAgentsResume())
+	parent.AddCommand(list, newAgentsAdd(), newAgentsRemove(), newAgentsTest(), newAgentsPause(), newAgentsResume())
 	return parent
 }
 

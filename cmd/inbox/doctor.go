@@ -3,6 +3,8 @@ package main
 import (
 	"errors"
 	"fmt"
+	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -10,31 +12,58 @@ import (
 	"inbox/operator"
 )
 
+// waitUsually is how long doctor --wait without a time waits.
+const waitUsually = 10 * time.Minute
+
 func newDoctor() *cobra.Command {
 	var options operator.DoctorOptions
+	var wait time.Duration
 	cmd := &cobra.Command{
 		Use:   "doctor",
 		Short: "Check everything that this server needs and say what to add",
-		Long: `Checks database, clock, listeners, certificate, the pages by which others find the agents, every DNS record and reverse
-DNS, all through the configured resolver, and whether mail can leave. It changes nothing. Run it where the server runs,
-while the server runs. Each line begins with ok, warn (works, but not as well as it could) or fail.
+		Long: `Checks database, clock, listeners and ports, certificate, the pages by which others find the agents, what answers for each
+agent and its tools (MCP servers are started for it; no agent makes a run), every DNS record and reverse DNS, all through the
+configured resolver, whether mail can leave, and whether a mail that is signed with the real key would pass SPF, DKIM and
+DMARC at a recipient. It changes nothing and sends nothing. Run it where the server runs, while the server runs. Each line
+begins with ok, warn (works, but not as well as it could) or fail.
 
 With mail.mode = "mx" it connects once to the mail server of the domain that --probe names, to see whether port 25 is
-open outwards; --probe "" leaves that out.
+open outwards; --probe "" leaves that out. No other service is asked.
 
-Exit codes: 0 nothing failed, 1 something did.`,
-		Args: arguments(cobra.NoArgs),
-		RunE: func(cmd *cobra.Command, _ []string) error { return examine(cmd, options) },
+--wait looks again at what failed, until nothing does or the time is over (10m where none is given), and tells on standard
+error what it waits for.
+
+Exit codes: 0 nothing failed, 1 something did, with --wait also at the end of the time, 2 the command line is wrong.`,
+		Example: "  inbox doctor\n  inbox doctor --wait 30m --json",
+		Args: arguments(func(cmd *cobra.Command, given []string) error {
+			if !cmd.Flags().Changed("wait") {
+				return cobra.NoArgs(cmd, given)
+			}
+			return cobra.MaximumNArgs(1)(cmd, given)
+		}),
+		RunE: func(cmd *cobra.Command, given []string) error {
+			if len(given) == 1 { // --wait 30m: a flag whose value may be missing does not take the next word
+				var err error
+				if wait, err = time.ParseDuration(given[0]); err != nil || wait <= 0 {
+					return usageError{fmt.Errorf("--wait: %q is no time such as 10m", given[0])}
+				}
+			}
+			return examine(cmd, options, wait)
+		},
 	}
 
 	addJSON(cmd)
 	cmd.Flags().StringVar(&options.Probe, "probe", "gmail.com", "domain whose mail server shows that port 25 is open outwards")
+	cmd.Flags().DurationVar(&wait, "wait", 0, "look again at what failed, at most so long")
+	cmd.Flags().Lookup("wait").NoOptDefVal = waitUsually.String()
 	return cmd
 }
 
-func examine(cmd *cobra.Command, options operator.DoctorOptions) error {
+func examine(cmd *cobra.Command, options operator.DoctorOptions, wait time.Duration) error {
 	return operate(cmd, func(o *inbox.Operator) error {
-		findings, err := o.Doctor(cmd.Context(), options)
+		findings, err := o.DoctorUntil(cmd.Context(), options, wait, func(found []operator.Finding, next time.Duration) {
+			fmt.Fprintf(cmd.ErrOrStderr(), "%s  waiting for: %s; again in %s\n", time.Now().Format(time.TimeOnly), failing(found), next)
+		})
 		if err != nil {
 			return err
 		}
@@ -45,12 +74,23 @@ func examine(cmd *cobra.Command, options operator.DoctorOptions) error {
 		for _, one := range findings {
 			fmt.Fprintf(cmd.OutOrStdout(), "%-4s  %s: %s\n", one.Status, one.Name, oneLine(one.Detail))
 			if one.Remedy != "" {
-				fmt.Fprintf(cmd.OutOrStdout(), "      %s\n", one.Remedy)
+				fmt.Fprintf(cmd.OutOrStdout(), "      %s\n", strings.ReplaceAll(one.Remedy, "\n", "\n      "))
 			}
 		}
 
 		return operator.Unwell(findings)
 	})
+}
+
+// failing names what fails.
+func failing(findings []operator.Finding) string {
+	var names []string
+	for _, one := range findings {
+		if one.Failed() {
+			names = append(names, oneLine(one.Name))
+		}
+	}
+	return strings.Join(names, ", ")
 }
 
 func newDNS() *cobra.Command {
@@ -109,7 +149,9 @@ func printRecords(cmd *cobra.Command, _ []string) error {
 func newDNSCheck() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "check", Short: "Look the records up and say what is missing", Args: arguments(cobra.NoArgs),
-		RunE: func(cmd *cobra.Command, _ []string) error { return examine(cmd, operator.DoctorOptions{DNSOnly: true}) },
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return examine(cmd, operator.DoctorOptions{DNSOnly: true}, 0)
+		},
 	}
 	addJSON(cmd)
 	return cmd

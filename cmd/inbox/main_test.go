@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"net"
 	"os"
 	"os/signal"
 	"syscall"
@@ -23,5 +24,12 @@ func TestMain(m *testing.M) {
 
 // TestScripts runs the commands as an operator types them; each file in testdata/script is one story.
 func TestScripts(t *testing.T) {
-	testscript.Run(t, testscript.Params{Dir: "testdata/script"})
+	testscript.Run(t, testscript.Params{Dir: "testdata/script", Setup: func(env *testscript.Env) error {
+		listener, err := net.Listen("tcp", "127.0.0.1:0") // the port is free for the server of a story
+		if err != nil {
+			return err
+		}
+		env.Setenv("FREE", listener.Addr().String())
+		return listener.Close()
+	}})
 }

@@ -21,9 +21,18 @@ const defaultFile = "inbox.toml"
 
 // load reads the configuration that the command line names.
 func load(cmd *cobra.Command) (*inbox.Config, error) {
-	file, err := cmd.Flags().GetString("config")
+	file, err := configFile(cmd)
 	if err != nil {
 		return nil, err
+	}
+	return inbox.LoadConfig(file, os.Environ())
+}
+
+// configFile is the file that the command line names; empty = there is none.
+func configFile(cmd *cobra.Command) (string, error) {
+	file, err := cmd.Flags().GetString("config")
+	if err != nil {
+		return "", err
 	}
 
 	if file == "" {
@@ -31,7 +40,7 @@ func load(cmd *cobra.Command) (*inbox.Config, error) {
 			file = defaultFile
 		}
 	}
-	return inbox.LoadConfig(file, os.Environ())
+	return file, nil
 }
 
 // operate opens the database for one operator command and closes it afterwards.

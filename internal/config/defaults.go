@@ -3,6 +3,7 @@ package config
 import (
 	"net"
 	"net/netip"
+	"reflect"
 	"strings"
 	"time"
 
@@ -185,6 +186,43 @@ func (a *Agent) AccessPolicy() identity.AccessPolicy {
 		policy.Rules = append(policy.Rules, identity.Rule{Effect: identity.EffectAllow, Purposes: []string{identity.PurposeTool + "ask_agent"}})
 	}
 	return policy
+}
+
+// BackEnd is where what answers for the agent is: an address or a program, as written; empty for kinds without one.
+func (a *Agent) BackEnd() string {
+	return a.ofKind(KindNamed(a.Kind).BackEnd)
+}
+
+// SecretPath is the file of the secret that the agent and what answers for it share, as written; empty = none.
+func (a *Agent) SecretPath() string { return a.ofKind(KindNamed(a.Kind).Secret) }
+
+// ofKind is the text at a key of the table of the agent's kind.
+func (a *Agent) ofKind(key string) string {
+	if key == "" {
+		return ""
+	}
+	table := fieldsOf(reflect.ValueOf(a).Elem())[a.Kind]
+	return fieldsOf(table)[key].String()
+}
+
+// FullName is the name by which models and rules know the tool.
+func (t *ClientTool) FullName() string { return "client/" + t.Name }
+
+// ClosedTools are the tools of the agent that no rule opens, so that its model never sees them: programs outside by name, and
+// `server/*` for MCP servers of which no tool is opened.
+func (a *Agent) ClosedTools() (closed []string) {
+	policy := a.AccessPolicy()
+	for i := range a.ClientTools {
+		if name := a.ClientTools[i].FullName(); !policy.Opens(identity.PurposeTool + name) {
+			closed = append(closed, name)
+		}
+	}
+	for i := range a.MCP {
+		if !policy.OpensAny(identity.PurposeTool + a.MCP[i].Name + "/") {
+			closed = append(closed, a.MCP[i].Name+"/*")
+		}
+	}
+	return closed
 }
 
 // Identity returns the rule as senders are held against it.

@@ -121,6 +121,12 @@ func RemoveAgent(path, document, name string) (string, error) {
 	return changed, nil
 }
 
+// HasAgent reports whether a document names an agent.
+func HasAgent(document, name string) bool {
+	tree, err := treeOf("", document)
+	return err == nil && agentIndex(tree, name) >= 0
+}
+
 func treeOf(path, document string) (map[string]any, error) {
 	tree := map[string]any{}
 	if _, err := toml.Decode(document, &tree); err != nil {

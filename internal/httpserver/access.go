@@ -31,6 +31,9 @@ var (
 	inFlight = promauto.NewGauge(prometheus.GaugeOpts{
 		Name: "inbox_http_requests_in_flight", Help: "HTTP requests that are being answered.",
 	})
+	forwards = promauto.NewCounter(prometheus.CounterOpts{
+		Name: "inbox_http_untrusted_forwards_total", Help: "Requests with X-Forwarded-For from an address that is no trusted proxy: a proxy that the settings do not name, or a client that makes it up.",
+	})
 	panics = promauto.NewCounter(prometheus.CounterOpts{
 		Name: "inbox_http_panics_total", Help: "Handlers that panicked; each is a defect.",
 	})
@@ -79,6 +82,9 @@ func (a *access) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	request.body = a.limitBody(w, r)
 	recorder.body = request.body
 	inFlight.Inc()
+	if a.networks.untrustedForward(r) {
+		forwards.Inc()
+	}
 	defer a.finish(recorder, r, started)
 	a.next.ServeHTTP(recorder, r)
 }

@@ -36,6 +36,11 @@ func (n Networks) Client(remote string, forwarded []string) netip.Addr {
 	return address
 }
 
+// untrustedForward reports whether a request names a client for which it is not believed.
+func (n Networks) untrustedForward(r *http.Request) bool {
+	return r.Header.Get("X-Forwarded-For") != "" && !contains(n.Trusted, addressOf(r.RemoteAddr))
+}
+
 // ClientIP returns the address of the client: see Networks.Client.
 func ClientIP(r *http.Request) netip.Addr {
 	return networksOf(r.Context()).Client(r.RemoteAddr, r.Header.Values("X-Forwarded-For"))

@@ -1,0 +1,148 @@
+package operator
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+
+	"inbox/exchange"
+	"inbox/internal/clock"
+	"inbox/internal/config"
+	"inbox/internal/fault"
+)
+
+// Tried is what became of a message that the operator wrote to an agent.
+type Tried struct {
+	Answered bool   `json:"answered"`
+	Millis   int64  `json:"millis"` // from the request until the answer was stored, as this command saw it
+	Message  string `json:"message_id"`
+	Shown
+}
+
+const (
+	tryLook    = 50 * time.Millisecond // between two looks at the message
+	tryRequest = 30 * time.Second      // bounds the request; the answer is waited for afterwards
+	longestTry = 1 << 20               // bytes that are read of the server's answer
+)
+
+// TryAgent sends a message to an agent of the running server, as another agent would: by A2A at http.listen, with a token for this
+// message alone, which is revoked afterwards. It passes every stage that others' messages pass, rules and limits among them. It waits until
+// the message is answered or will not be by itself, at most so long. fault.Unavailable says that no server listens, fault.Refused
+// what the server says.
+func (o *Operator) TryAgent(ctx context.Context, agent, text string, wait time.Duration) (tried Tried, err error) {
+	entry, err := configuredAgent(o.options.Config, agent)
+	if err != nil {
+		return Tried{}, err
+	}
+
+	id := uuid.Must(uuid.NewV7()).String()
+	secret, token, err := o.Tokens.Create(ctx, "operator-test-"+id[len(id)-12:], entry.Name)
+	if err != nil {
+		return Tried{}, err
+	}
+	defer func() {
+		revoking, cancel := context.WithTimeout(context.WithoutCancel(ctx), tryRequest)
+		defer cancel()
+		err = errors.Join(err, o.Tokens.Revoke(revoking, token.ID))
+	}()
+
+	began := time.Now()
+	if err := o.sendTry(ctx, entry, secret, id, text); err != nil {
+		return Tried{}, err
+	}
+
+	tried = Tried{Message: id}
+	for end := began.Add(wait); ; {
+		tried.Shown, err = o.Messages.Show(ctx, id)
+		if err != nil {
+			return tried, err
+		}
+		if exchange.Settled(tried.Turn.State) || time.Now().After(end) {
+			tried.Millis, tried.Answered = time.Since(began).Milliseconds(), tried.Turn.State == exchange.StateAnswered
+			return tried, nil
+		}
+		if err := clock.Sleep(ctx, tryLook); err != nil {
+			return tried, err
+		}
+	}
+}
+
+// sendTry sends the message. The server is asked where it listens, under its public name: what stands before it is the doctor's to look at.
+func (o *Operator) sendTry(ctx context.Context, agent *config.Agent, secret, id, text string) error {
+	ctx, cancel := context.WithTimeout(ctx, tryRequest)
+	defer cancel()
+
+	body, err := json.Marshal(map[string]any{"jsonrpc": "2.0", "id": 1, "method": "SendMessage", "params": map[string]any{
+		"configuration": map[string]any{"returnImmediately": true},
+		"message":       map[string]any{"messageId": id, "role": "ROLE_USER", "parts": []any{map[string]any{"text": text}}},
+	}})
+	if err != nil {
+		return err
+	}
+
+	client, base, place := o.options.ownListener()
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, base+"/a2a/"+url.PathEscape(agent.Name), bytes.NewReader(body))
+	if err != nil {
+		return err
+	}
+	request.Header.Set("Authorization", "Bearer "+secret)
+	request.Header.Set("A2A-Version", "1.0")
+	request.Header.Set("Content-Type", "application/json")
+
+	response, err := client.Do(request)
+	if err != nil {
+		return fault.Wrap(fault.Unavailable, "the server at http.listen, "+place+", cannot be asked: "+fault.InWords(err)+"; start it: inbox serve", err)
+	}
+	defer func() { _ = response.Body.Close() }()
+
+	answer, err := io.ReadAll(io.LimitReader(response.Body, longestTry))
+	if err != nil {
+		return fault.Wrap(fault.Unavailable, "the server's answer breaks off: "+fault.InWords(err), err)
+	}
+	return tryRefusal(response.Status, answer)
+}
+
+// ownListener is a client that asks the server of this machine, and the address under which it knows itself: names lead to http.listen,
+// wherever the DNS says they do. The certificate is checked for the public name.
+func (o Options) ownListener() (client *http.Client, base, place string) {
+	scheme, host := "http", o.Config.PublicHost()
+	if o.Config.HTTP.TLS != "off" {
+		scheme = "https"
+	}
+	place = reachable(o.Config.HTTP.Listen)
+	transport := &http.Transport{
+		TLSClientConfig: &tls.Config{ServerName: host, MinVersion: tls.VersionTLS12}, DisableKeepAlives: true,
+		DialContext: func(ctx context.Context, network, _ string) (net.Conn, error) {
+			return (&net.Dialer{}).DialContext(ctx, network, place)
+		},
+	}
+	return &http.Client{Transport: transport}, scheme + "://" + host, place
+}
+
+// tryRefusal is what the server says against the message; nil = it took it.
+func tryRefusal(status string, answer []byte) error {
+	var said struct {
+		Result json.RawMessage `json:"result"`
+		Error  *struct {
+			Message string `json:"message"`
+		} `json:"error"`
+	}
+	switch err := json.Unmarshal(answer, &said); {
+	case err == nil && said.Error != nil:
+		return fault.New(fault.Conflict, "the server does not take the message: "+strings.Join(strings.Fields(said.Error.Message), " "))
+	case err != nil || len(said.Result) == 0:
+		return fault.New(fault.Conflict, fmt.Sprintf("what listens at http.listen answers %s and is not this server", status))
+	}
+	return nil
+}
