@@ -127,7 +127,7 @@ func (s *Service) Run(ctx context.Context, job queue.Job) error {
 		return nil
 	}
 	if over := obsolete(record, reply); over != "" {
-		return s.drop(ctx, job, record, over)
+		return s.drop(ctx, job, record, reply, over)
 	}
 
 	channel := s.options.Channels.Channel(record.Channel)
@@ -149,8 +149,8 @@ func obsolete(record Record, reply exchange.Reply) string {
 	return ""
 }
 
-func (s *Service) drop(ctx context.Context, job queue.Job, record Record, reason string) error {
-	return s.settle(ctx, job, Move{
+func (s *Service) drop(ctx context.Context, job queue.Job, record Record, reply exchange.Reply, reason string) error {
+	return s.settle(ctx, job, record, reply, Move{
 		ID: record.ID, From: unfinished, To: StateCancelled, Reason: reason, Attempt: record.Attempt,
 		Event: event(exchange.EventDeliveryCanceled, eventBody{Destination: record.Address, Reason: reason}),
 	}, queue.Outcome{Kind: queue.Done}, nil)
@@ -160,7 +160,7 @@ func (s *Service) drop(ctx context.Context, job queue.Job, record Record, reason
 func (s *Service) guarded(ctx context.Context, job queue.Job, record Record, reply exchange.Reply, channel exchange.Channel) error {
 	if reason := s.refused(record, reply); reason != "" {
 		attempts.WithLabelValues(record.Channel, "withdrawn").Inc()
-		return s.drop(ctx, job, record, reason)
+		return s.drop(ctx, job, record, reply, reason)
 	}
 
 	leave, dead, err := s.enter(ctx, record.Channel, record.Key)
@@ -186,7 +186,7 @@ func (s *Service) attempt(ctx context.Context, job queue.Job, record Record, rep
 
 	slow.stop()
 	if err == nil {
-		return s.delivered(ctx, job, record, receipt)
+		return s.delivered(ctx, job, record, reply, receipt)
 	}
 	if ctx.Err() != nil {
 		return ctx.Err()
@@ -217,9 +217,9 @@ func (s *Service) refused(record Record, reply exchange.Reply) string {
 	return s.options.Refused(record, reply)
 }
 
-func (s *Service) delivered(ctx context.Context, job queue.Job, record Record, receipt exchange.DeliveryReceipt) error {
+func (s *Service) delivered(ctx context.Context, job queue.Job, record Record, reply exchange.Reply, receipt exchange.DeliveryReceipt) error {
 	attempts.WithLabelValues(record.Channel, "delivered").Inc()
-	return s.settle(ctx, job, Move{
+	return s.settle(ctx, job, record, reply, Move{
 		ID: record.ID, From: taken, To: StateDelivered, Reason: receipt.Detail, Attempt: record.Attempt,
 		Returned: receipt.Refused,
 		Event:    event(exchange.EventDeliverySent, eventBody{Destination: record.Address, Detail: receipt.Detail, Action: record.Action}),
@@ -243,8 +243,7 @@ func (s *Service) finish(ctx context.Context, job queue.Job, record Record, repl
 	schedule := s.schedule(record.Channel)
 	if f.Permanent || record.Attempt > len(schedule) {
 		attempts.WithLabelValues(record.Channel, "dead").Inc()
-		s.options.Logger.WarnContext(ctx, "delivery is dead", "delivery", record.ID, "turn", record.TurnID, "destination", record.Address, "reason", reason)
-		return s.settle(ctx, job, Move{
+		return s.settle(ctx, job, record, reply, Move{
 			ID: record.ID, From: unfinished, To: StateDead, Reason: reason, Attempt: record.Attempt,
 			Event: event(exchange.EventDeliveryDead, eventBody{Destination: record.Address, Reason: reason, Action: record.Action}),
 		}, queue.Outcome{Kind: queue.Done}, func(tx Tx) error {
@@ -255,7 +254,7 @@ func (s *Service) finish(ctx context.Context, job queue.Job, record Record, repl
 	worse := s.failed(ctx, record, reason, f.RetryAfter)
 	attempts.WithLabelValues(record.Channel, "retry").Inc()
 	at := time.Now().Add(max(jitter(schedule[record.Attempt-1]), f.RetryAfter))
-	return s.settle(ctx, job, Move{
+	return s.settle(ctx, job, record, reply, Move{
 		ID: record.ID, From: unfinished, To: StateRetry, Reason: reason, Attempt: record.Attempt, NextAt: at,
 		Event: event(exchange.EventDeliveryRetry, eventBody{Destination: record.Address, Reason: reason, At: at.UTC().Format(time.RFC3339)}),
 	}, queue.Outcome{Kind: queue.Retry, At: at, Reason: reason}, worse)
@@ -273,8 +272,11 @@ func (s *Service) failed(ctx context.Context, record Record, reason string, retr
 
 // settle changes the record and ends the job in one transaction. A record that was cancelled during the attempt gets no
 // other one: its job would hold up the next delivery of the thread.
-func (s *Service) settle(ctx context.Context, job queue.Job, move Move, outcome queue.Outcome, also func(Tx) error) error {
+func (s *Service) settle(
+	ctx context.Context, job queue.Job, record Record, reply exchange.Reply, move Move, outcome queue.Outcome, also func(Tx) error,
+) error {
 	move.At = time.Now()
+	moved := false
 	err := s.options.Store.InTx(ctx, func(tx Tx) error {
 		if also != nil {
 			if err := also(tx); err != nil {
@@ -282,8 +284,8 @@ func (s *Service) settle(ctx context.Context, job queue.Job, move Move, outcome 
 			}
 		}
 
-		moved, err := tx.MoveDelivery(ctx, move)
-		if err != nil {
+		var err error
+		if moved, err = tx.MoveDelivery(ctx, move); err != nil {
 			return err
 		}
 
@@ -298,6 +300,9 @@ func (s *Service) settle(ctx context.Context, job queue.Job, move Move, outcome 
 		return err
 	}
 
+	if moved {
+		s.logAttempt(ctx, record, reply, move.To, move.Reason)
+	}
 	return queue.ErrSettled
 }
 

@@ -418,16 +418,19 @@ func (s *acceptor) store(ctx context.Context, a *acceptance) (stored exchange.Tu
 		if reservation != nil {
 			reservation.Free()
 		}
-	} else if reservation != nil {
-		reservation.Start(job(stored))
 	}
 
 	if err == nil && inserted {
+		s.logState(ctx, stored, stored.State, stored.Reason) // before its run begins
+		if reservation != nil && stored.State == exchange.StateAccepted {
+			reservation.Start(job(stored))
+		}
 		countStopped(dead)
 		a.notice.committed()
 	}
 
 	if err == nil && inserted && a.continues != nil {
+		s.logState(ctx, a.continues.parked, exchange.StateCancelled, "taken up by the message of turn "+stored.ID)
 		s.broker.notify(a.continues.parked.ID)
 	}
 

@@ -123,6 +123,7 @@ type settlement struct {
 	reply      exchange.Reply // with Response
 	nativeID   string
 	deliveries []delivery.Record
+	told       bool // the transaction ended the turn
 	later      bool // this process has no way to the asker: a server that has tells them
 }
 
@@ -157,11 +158,19 @@ func (s *settler) Settle(ctx context.Context, endings ...demand.Ending) error {
 		return err
 	}
 
-	for _, one := range settlements {
-		s.broker.notify(one.turn.ID)
+	for i := range settlements {
+		s.announce(ctx, &settlements[i])
 	}
 
 	return nil
+}
+
+// announce tells of a settlement that is committed.
+func (s *settler) announce(ctx context.Context, p *settlement) {
+	if p.told {
+		s.logState(ctx, p.turn, p.State, endReason(p.Issuance))
+	}
+	s.broker.notify(p.turn.ID)
 }
 
 // prepare reads the turn and plans the last word.
@@ -243,6 +252,7 @@ func resumedJob(turn exchange.TurnRecord) queue.NewJob {
 // tell ends the turn with the last word. A turn that was cancelled meanwhile hears nothing.
 func (p *settlement) tell(ctx context.Context, tx Tx) error {
 	moved, err := tx.MoveTurn(ctx, settleTurn.Move(p.turn.ID, p.State, endReason(p.Issuance), p.reply.CreatedAt))
+	p.told = moved
 	if err != nil || !moved {
 		return err
 	}

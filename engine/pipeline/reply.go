@@ -83,6 +83,7 @@ func (s *replier) conclude(ctx context.Context, job queue.Job, record *runRecord
 	}
 
 	finished.WithLabelValues(turn.Agent, end.state).Inc()
+	s.logState(ctx, turn, end.state, end.reason)
 	s.spend(ctx, turn, reply.Response)
 	turn.State, turn.Reason, turn.ReplyID, turn.Response, turn.UpdatedAt = end.state, end.reason, reply.ID, &reply.Response, reply.CreatedAt
 	s.broker.finished(turn)

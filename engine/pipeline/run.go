@@ -11,7 +11,6 @@ import (
 	"inbox/exchange"
 	"inbox/internal/fault"
 	"inbox/internal/queue"
-	"inbox/internal/telemetry"
 	"inbox/normalized"
 	"inbox/policypart"
 )
@@ -59,7 +58,7 @@ func (s *runner) Run(ctx context.Context, job queue.Job) error {
 		return queue.SnoozeFor(pausedFor)
 	}
 
-	ctx = telemetry.With(ctx, "turn", turn.ID, "message", turn.Message.ID, "agent", turn.Agent)
+	ctx = withTurn(ctx, turn)
 
 	var entered entry
 	agent, known := s.options.Agents.Lookup(turn.Agent)
@@ -326,7 +325,6 @@ func (s *runner) failed(ctx context.Context, job queue.Job, turn exchange.TurnRe
 
 // fail ends a turn with a plain sentence to its sender.
 func (s *runner) fail(ctx context.Context, job queue.Job, turn exchange.TurnRecord, record *runRecord, cause error) error {
-	s.options.Logger.WarnContext(ctx, "agent run failed", "attempt", turn.Attempt, "error", cause)
 	response, told := failure(turn, fault.Of(cause)), s.failureNotice(ctx, turn, cause)
 	if told != nil {
 		response = saying(response, sayOperatorTold)
@@ -512,20 +510,24 @@ func (s *runner) stale(ctx context.Context, job queue.Job, agent agents.Entry, t
 
 // leave ends the job of a turn that gets no answer now, without a word to its sender.
 func (s *runner) leave(ctx context.Context, job queue.Job, turn exchange.TurnRecord, state, reason string) error {
-	err := s.options.Store.InTx(ctx, func(tx Tx) error {
+	moved := false
+	err := s.options.Store.InTx(ctx, func(tx Tx) (err error) {
 		if err := tx.SettleJob(ctx, job.Lease, queue.Outcome{Kind: queue.Done}); err != nil {
 			return err
 		}
 		if err := tx.CancelAck(ctx, turn.ID, time.Now()); err != nil {
 			return err
 		}
-		_, err := tx.MoveTurn(ctx, leaveStale.Move(turn.ID, state, reason, time.Now()))
+		moved, err = tx.MoveTurn(ctx, leaveStale.Move(turn.ID, state, reason, time.Now()))
 		return err
 	})
 	if err != nil {
 		return queue.RetryAfter(again, err)
 	}
 
+	if moved {
+		s.logState(ctx, turn, state, reason)
+	}
 	turn.State, turn.Reason = state, reason
 	s.broker.finished(turn)
 	return queue.ErrSettled

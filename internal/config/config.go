@@ -202,6 +202,8 @@ type Log struct {
 	Level string `toml:"level"`
 	// `text` or `json`.
 	Format string `toml:"format"`
+	// Writes one line for each HTTP request when it is answered: method, pattern of the route, status, bytes, milliseconds, address of the client.
+	Access bool `toml:"access"`
 }
 
 // Queue is the durable work: running turns and delivering answers.

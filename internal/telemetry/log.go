@@ -40,7 +40,7 @@ func Setup(out io.Writer, level, format string) (*slog.Logger, error) {
 type contextKey struct{}
 
 // With returns a context whose log records carry more attributes, written like those of slog: slog.Attr values or
-// keys and values in turn. A key that is already there is replaced. The usual keys are "request", "message", "turn",
+// keys and values in turn. A key that is already there is replaced. The usual keys are "request", "message_id", "turn",
 // "agent" and "delivery".
 func With(ctx context.Context, args ...any) context.Context {
 	var record slog.Record
