@@ -15,9 +15,11 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promauto"
 
 	"inbox/exchange"
+	"inbox/internal/clip"
 	"inbox/internal/fault"
 	"inbox/internal/queue"
 	"inbox/internal/semaphore"
+	"inbox/internal/telemetry"
 )
 
 var attempts = promauto.NewCounterVec(prometheus.CounterOpts{
@@ -37,6 +39,7 @@ type Options struct {
 	// Listens reports whether an agent wants to hear what became of its answers. Optional: without it none does.
 	Listens func(agent string) bool
 	Logger  *slog.Logger
+	Tracer  *telemetry.Tracer // nil = nothing is traced
 }
 
 // DefaultSchedule is used for a channel without one of its own: about three days.
@@ -178,13 +181,26 @@ func (s *Service) guarded(ctx context.Context, job queue.Job, record Record, rep
 // attempt makes the attempt and settles it. One that takes long is marked as sending, for operators who look.
 func (s *Service) attempt(ctx context.Context, job queue.Job, record Record, reply exchange.Reply, channel exchange.Channel) error {
 	record.Attempt = max(record.Attempt+1, job.Attempt)
+	sending, span := ctx, (*telemetry.Span)(nil)
+	if s.options.Tracer != nil && record.Trace != "" {
+		sending, span = s.options.Tracer.Start(telemetry.WithTraceparent(ctx, record.Trace, true), "deliver", telemetry.KindProducer,
+			slog.String("inbox.turn", record.TurnID), slog.String("inbox.delivery", record.ID), slog.String("inbox.channel", record.Channel),
+			slog.String("server.address", clip.Bytes(record.Key, maxLogged)), slog.Int("inbox.attempt", record.Attempt))
+	}
 	slow := runLate(markAfter, func() { s.markSending(ctx, record) })
-	receipt, err := channel.Deliver(ctx, exchange.Delivery{
+	receipt, err := channel.Deliver(sending, exchange.Delivery{
 		ID: record.ID, Attempt: record.Attempt, Reply: reply, NativeID: record.NativeID, Action: record.Action,
 		Destination: exchange.Destination{Key: record.Key, Address: record.Address, Data: record.Data},
 	})
 
 	slow.stop()
+	if span != nil {
+		failed := ""
+		if err != nil {
+			failed = string(fault.Of(err).Kind)
+		}
+		span.End(failed)
+	}
 	if err == nil {
 		return s.delivered(ctx, job, record, reply, receipt)
 	}

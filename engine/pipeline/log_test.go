@@ -89,7 +89,7 @@ func TestEachStepIsOneLine(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				e := startLogging(t, url, test.agent, agents.Settings{}, log)
+				e := startSeen(t, url, test.agent, agents.Settings{}, log, nil)
 				e.peer.refuse = test.refuse
 				in := message("m1")
 				in.Message.ID = strings.Repeat("long", 200) + "@peer.test"

@@ -196,7 +196,7 @@ func (s *settler) prepare(ctx context.Context, ending demand.Ending) (settlement
 	}
 
 	prepared.reply = planned(prepared.reply, plan)
-	prepared.nativeID, prepared.deliveries = plan.NativeID, deliveriesOf(prepared.reply, plan)
+	prepared.nativeID, prepared.deliveries = plan.NativeID, deliveriesOf(ctx, prepared.reply, plan)
 	return prepared, nil
 }
 
@@ -296,7 +296,7 @@ func (s *acceptor) planFinalNotice(ctx context.Context, t *continuation, turn ex
 	word.Response.InReplyTo, word.Response.ThreadID = turn.Message.ID, turn.ThreadID
 	plan, err := s.replies.plan(ctx, word)
 	word = planned(word, plan)
-	t.word, t.nativeID, t.deliveries = &word, plan.NativeID, deliveriesOf(word, plan)
+	t.word, t.nativeID, t.deliveries = &word, plan.NativeID, deliveriesOf(ctx, word, plan)
 	return err
 }
 

@@ -3,6 +3,7 @@ package pipeline
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"math"
 	"slices"
 	"time"
@@ -11,6 +12,7 @@ import (
 	"inbox/exchange"
 	"inbox/internal/fault"
 	"inbox/internal/queue"
+	"inbox/internal/telemetry"
 	"inbox/normalized"
 	"inbox/policypart"
 )
@@ -39,7 +41,7 @@ type runner struct {
 
 // Run makes one run of the turn named by the job: history, agent, answer. The agent may be asked again after a crash
 // (Turn.Attempt tells); the answer is stored once.
-func (s *runner) Run(ctx context.Context, job queue.Job) error {
+func (s *runner) Run(ctx context.Context, job queue.Job) (err error) {
 	turn, err := s.load(ctx, job)
 	if fault.Is(err, fault.NotFound) {
 		return queue.GiveUp("the turn row is gone", err)
@@ -59,6 +61,11 @@ func (s *runner) Run(ctx context.Context, job queue.Job) error {
 	}
 
 	ctx = withTurn(ctx, turn)
+	if s.options.Tracer != nil {
+		ctx = telemetry.WithTraceparent(ctx, turn.Trace, true)
+	}
+	ctx, span := s.options.Tracer.Start(ctx, "run", telemetry.KindInternal, slog.String("inbox.turn", turn.ID), slog.String("inbox.agent", turn.Agent))
+	defer func() { span.End(failedAs(err)) }()
 
 	var entered entry
 	agent, known := s.options.Agents.Lookup(turn.Agent)

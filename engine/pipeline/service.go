@@ -17,6 +17,7 @@ import (
 	"inbox/exchange"
 	"inbox/identity"
 	"inbox/internal/queue"
+	"inbox/internal/telemetry"
 	"inbox/normalized"
 )
 
@@ -95,6 +96,7 @@ type Options struct {
 	BaseURL         *url.URL          // optional: origin that addresses in policy parts must have; nil = only adapters check them
 	Limits          normalized.Limits // zero = normalized.DefaultLimits
 	Logger          *slog.Logger
+	Tracer          *telemetry.Tracer // nil = nothing is traced
 }
 
 // Service is the pipeline. Receive is called by adapters, Run is the queue handler of JobKind. Each of its roles is a type of its own,

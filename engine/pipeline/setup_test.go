@@ -23,6 +23,7 @@ import (
 	"inbox/internal/await"
 	"inbox/internal/blob"
 	"inbox/internal/queue"
+	"inbox/internal/telemetry"
 	"inbox/normalized"
 )
 
@@ -51,11 +52,11 @@ func directory(t *testing.T) string {
 
 func start(t *testing.T, url string, agent agents.Func, settings agents.Settings) *engine {
 	t.Helper()
-	return startLogging(t, url, agent, settings, nil)
+	return startSeen(t, url, agent, settings, nil, nil)
 }
 
-// startLogging is start with a log of its own; nil = slog.Default.
-func startLogging(t *testing.T, url string, agent agents.Func, settings agents.Settings, log *slog.Logger) *engine {
+// startSeen is start with a log of its own (nil = slog.Default) and a tracer (nil = none).
+func startSeen(t *testing.T, url string, agent agents.Func, settings agents.Settings, log *slog.Logger, tracer *telemetry.Tracer) *engine {
 	t.Helper()
 	var e engine
 	ready := make(chan struct{})
@@ -84,8 +85,8 @@ func startLogging(t *testing.T, url string, agent agents.Func, settings agents.S
 		Name: normalized.ViaEmail, Channel: e.peer, Reviser: changeable{},
 		Policy: exchange.Policy{Schedule: []time.Duration{time.Millisecond, time.Millisecond}},
 	})
-	e.pipeline = pipeline.New(pipeline.Options{Store: opened.Pipeline(), Agents: registry(t, agent, settings), Channels: channels, Blobs: blobs, Documents: opened.State(), Logger: log})
-	e.delivery = delivery.New(delivery.Options{Store: opened.Deliverer(), Channels: channels, Logger: log})
+	e.pipeline = pipeline.New(pipeline.Options{Store: opened.Pipeline(), Agents: registry(t, agent, settings), Channels: channels, Blobs: blobs, Documents: opened.State(), Logger: log, Tracer: tracer})
+	e.delivery = delivery.New(delivery.Options{Store: opened.Deliverer(), Channels: channels, Logger: log, Tracer: tracer})
 	jobs = queue.New(opened.Queue(), queue.Options{Poll: time.Second})
 	jobs.Handle(pipeline.JobKind, queue.KindOptions{}, e.pipeline.Run)
 	jobs.Handle(delivery.JobKind, queue.KindOptions{}, e.delivery.Run)

@@ -1,6 +1,6 @@
 // Package telemetry sets up what the operator watches: the log with message, turn and request ids taken from the
-// context, and the metrics page with the histogram buckets that all rooms share. Metrics themselves are declared
-// beside the code that moves them. It does not trace yet: OpenTelemetry spans at the seams come with a later issue.
+// context, the metrics page with the histogram buckets that all rooms share, and traces. Metrics themselves are declared
+// beside the code that moves them, spans are begun at the seams.
 package telemetry
 
 import (
