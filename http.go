@@ -234,22 +234,6 @@ func (w *web) drain(ctx context.Context) {
 	}
 }
 
-// readiness are the conditions of /readyz: what this node needs to accept a message and to work on it. How many messages
-// wait is none of them: a second node does not take more of them because this one hears nothing new.
-func (w *web) readiness() []httpserver.Check {
-	return []httpserver.Check{
-		{Name: "database", Run: w.store.Probe},
-		{Name: "queue", Run: func(context.Context) error { return w.queue.Check() }},
-		{Name: "disk", Run: func(context.Context) error {
-			if w.disk.Full() {
-				return fault.New(fault.Unavailable, "there is no room on the disk")
-			}
-			return nil
-		}},
-		{Name: "listeners", Run: w.checkListeners},
-	}
-}
-
 // newDiscovery gathers the links of all adapters; discovery adds the profile page and sorts them.
 func (w *web) newDiscovery() (*discovery.Server, error) {
 	address, links := w.activitypub.InstanceLinks()
