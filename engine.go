@@ -121,6 +121,8 @@ const waitingWorkers = 4
 // handleDeliveries assigns workers to deliveries. Many of them wait for slow peers, which costs nothing but a
 // connection, so there are more workers than attempts that may work at once.
 func (e *engine) handleDeliveries() {
+	e.pipeline.CountFromZero()
+	e.delivery.CountFromZero()
 	options := queue.KindOptions{
 		Concurrency: waitingWorkers * e.config.Queue.DeliveryConcurrency, PerMember: e.delivery.MostPerKey(),
 	}

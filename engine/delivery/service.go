@@ -112,6 +112,19 @@ func (s *Service) MostPerKey() int {
 	return most
 }
 
+// outcomes are those of attempts, for the metric.
+var outcomes = []string{"delivered", "retry", "dead", "paused", "withdrawn", "bounced"}
+
+// CountFromZero shows the attempts of all channels before there are any, so that an alert sees the first one. It is called once
+// all channels are there.
+func (s *Service) CountFromZero() {
+	for _, channel := range s.options.Channels.Names() {
+		for _, outcome := range outcomes {
+			attempts.WithLabelValues(channel, outcome)
+		}
+	}
+}
+
 // Partition is the queue partition of deliveries: order is kept per destination inside one thread.
 func Partition(key, agent, threadID string) string {
 	return JobKind + " " + key + " " + agent + " " + threadID

@@ -34,11 +34,12 @@ var stepOf = map[string]step{
 	exchange.StateCancelled: {"turn cancelled", slog.LevelInfo},
 }
 
-// logState writes the line of the state to which a turn came. Attributes: turn, message_id, agent, channel, sender, ms (since the server
+// logState counts the state to which a turn came, and writes its line. Attributes: turn, message_id, agent, channel, sender, ms (since the server
 // received the message), attempt (runs so far), and the reason of the state. What strangers wrote is cut, and the words of
 // the message are in none of them.
 func (s *core) logState(ctx context.Context, turn exchange.TurnRecord, state, reason string) {
 	if one, known := stepOf[state]; known {
+		turnSteps.WithLabelValues(turn.Channel, state).Inc()
 		s.logStep(ctx, one, turn, reason)
 	}
 }

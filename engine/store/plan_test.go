@@ -46,7 +46,7 @@ func TestPlans(t *testing.T) {
 	for name, query := range map[string]string{
 		"insertJob": sqliteDialect.insertJob, "claimLane": sqliteDialect.claimShare, "takeExpired": sqliteDialect.takeExpired,
 		"comeDue": sqliteDialect.comeDue, "selectLanes": selectShares, "selectGroups": selectGroups,
-		"promoteJob": sqliteDialect.promoteJob, "nextDue": sqliteDialect.nextDue, "appendEvent": appendEvent, "selectEvents": selectEvents,
+		"promoteJob": sqliteDialect.promoteJob, "nextDue": sqliteDialect.nextDue, "countReady": sqliteDialect.countReady, "appendEvent": appendEvent, "selectEvents": selectEvents,
 		"selectSameTurn": selectSameTurn, "selectTurn": selectTurn,
 		"selectMessage": selectMessage, "selectReply": selectReply, "selectReplies": selectReplies,
 		"selectDelivery": selectDelivery, "selectDocument": selectDocument, "listDocuments": listDocuments, "selectSeveral": selectSeveral,
