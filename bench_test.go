@@ -21,6 +21,7 @@ import (
 
 	"inbox/e2e/load"
 	"inbox/inboxtest"
+	"inbox/internal/telemetry/telemetrytest"
 )
 
 const persons = 50
@@ -33,6 +34,8 @@ type signedNote struct {
 // BenchmarkAccept is a signed note of a known person through the whole server except for the socket, committed and
 // synced on SQLite. The agent fetches its work and never does, so nothing but accepting happens. Run it for profiles:
 // go test -bench Accept -benchtime 4000x -cpuprofile cpu.out
+//
+// With traces: INBOX_BENCH_SAMPLE=0 records none of the messages, 1 all of them.
 func BenchmarkAccept(b *testing.B) {
 	community, err := load.NewCommunity("127.0.0.1:0", persons, func(load.Arrival) {})
 	if err != nil {
@@ -110,7 +113,11 @@ kind = "pull"
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		b.Fatal(err)
 	}
-	return inboxtest.New(b, file, "INBOX_PUBLIC_URL=http://inbox.test:8080").Serve().Handler()
+	settings := []string{"INBOX_PUBLIC_URL=http://inbox.test:8080"}
+	if share := os.Getenv("INBOX_BENCH_SAMPLE"); share != "" {
+		settings = append(settings, "INBOX_TELEMETRY_SAMPLE="+share, "INBOX_TELEMETRY_OTLP_ENDPOINT="+telemetrytest.Start(b).URL)
+	}
+	return inboxtest.New(b, file, settings...).Serve().Handler()
 }
 
 const (

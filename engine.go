@@ -55,7 +55,7 @@ func newEngine(below *agentSet) (*engine, error) {
 
 	e.delivery = delivery.New(delivery.Options{
 		Store: e.store.Deliverer(), Channels: e.channels, Refused: e.lists.refusedDelivery, Listens: e.listens, PerKey: e.config.Queue.DeliveryConcurrency,
-		Active: e.config.Queue.DeliveryConcurrency, Logger: e.logger,
+		Active: e.config.Queue.DeliveryConcurrency, Logger: e.logger, Tracer: e.tracer,
 	})
 
 	e.availability = availability{
@@ -69,7 +69,7 @@ func newEngine(below *agentSet) (*engine, error) {
 	e.pipeline = pipeline.New(pipeline.Options{
 		Closed: e.availability,
 		Limits: e.limits(),
-		Store:  e.store.Pipeline(), Agents: e.registry, Channels: e.channels, Blobs: e.blobs, Logger: e.logger, Deliveries: e.delivery,
+		Store:  e.store.Pipeline(), Agents: e.registry, Channels: e.channels, Blobs: e.blobs, Logger: e.logger, Tracer: e.tracer, Deliveries: e.delivery,
 		Demands: e.demands, Caller: listedCaller{caller, e.lists}, Moderator: e.lists, Limiters: e.limiters(), Quotas: e.quotas(), KnownAgent: e.ofPeer, BaseURL: base,
 		Files:     func(turn exchange.TurnRecord, expires time.Time) pipeline.Files { return e.files.Of(turn, expires) },
 		Documents: e.store.State(), Approvers: openers{e.channels}, OperatorAddress: e.operatorAddress(),
@@ -121,6 +121,8 @@ const waitingWorkers = 4
 // handleDeliveries assigns workers to deliveries. Many of them wait for slow peers, which costs nothing but a
 // connection, so there are more workers than attempts that may work at once.
 func (e *engine) handleDeliveries() {
+	e.pipeline.CountFromZero()
+	e.delivery.CountFromZero()
 	options := queue.KindOptions{
 		Concurrency: waitingWorkers * e.config.Queue.DeliveryConcurrency, PerMember: e.delivery.MostPerKey(),
 	}

@@ -74,7 +74,7 @@ func newWeb(below *modules) (*web, error) {
 		Metrics:        w.readsMetrics(api),
 		TrustedProxies: w.config.HTTP.TrustedProxies, Inside: w.config.HTTP.Inside,
 		MaxBodyBytes: int64(w.config.HTTP.MaxBodyBytes), Bodies: w.bodies, Grace: w.config.ShutdownGrace,
-		TLS: security, Logger: w.logger,
+		TLS: security, Logger: w.logger, LogRequests: w.config.Log.Access,
 	})
 	if err != nil {
 		return nil, err
@@ -119,7 +119,7 @@ func (w *web) openAdmin(api *console.API) error {
 		Key: "admin.listen", Listen: w.config.Admin.Listen, Flood: w.floodRates(), Routes: api.Routes(), Checks: w.readiness(),
 		Metrics:        func(*http.Request) error { return nil },
 		TrustedProxies: w.config.HTTP.TrustedProxies, Inside: w.config.HTTP.Inside,
-		MaxBodyBytes: int64(w.config.HTTP.MaxBodyBytes), Bodies: w.bodies, Grace: w.config.ShutdownGrace, Logger: w.logger,
+		MaxBodyBytes: int64(w.config.HTTP.MaxBodyBytes), Bodies: w.bodies, Grace: w.config.ShutdownGrace, Logger: w.logger, LogRequests: w.config.Log.Access,
 	}
 	if !w.config.Admin.IsLocal() {
 		var err error
@@ -144,7 +144,7 @@ func (w *web) openPlainHTTP() error {
 	names, onwards := w.config.CertificateNames(), w.acme.Challenges(http.NotFoundHandler())
 	plain, err := httpserver.New(httpserver.Options{
 		Key: "acme.http_listen", Listen: w.config.ACME.HTTPListen, WithoutHealth: true, Flood: w.floodRates(), Inside: w.config.HTTP.Inside,
-		TrustedProxies: w.config.HTTP.TrustedProxies, Grace: w.config.ShutdownGrace, Logger: w.logger,
+		TrustedProxies: w.config.HTTP.TrustedProxies, Grace: w.config.ShutdownGrace, Logger: w.logger, LogRequests: w.config.Log.Access,
 		Routes: []httpserver.Route{
 			{Method: http.MethodGet, Pattern: "/.well-known/acme-challenge/{token}", Handler: onwards},
 			{Method: http.MethodGet, Pattern: "/*", Handler: redirectToHTTPS(names)},
@@ -240,22 +240,6 @@ func (w *web) drain(ctx context.Context) {
 	select {
 	case <-wait.C:
 	case <-ctx.Done():
-	}
-}
-
-// readiness are the conditions of /readyz: what this node needs to accept a message and to work on it. How many messages
-// wait is none of them: a second node does not take more of them because this one hears nothing new.
-func (w *web) readiness() []httpserver.Check {
-	return []httpserver.Check{
-		{Name: "database", Run: w.store.Probe},
-		{Name: "queue", Run: func(context.Context) error { return w.queue.Check() }},
-		{Name: "disk", Run: func(context.Context) error {
-			if w.disk.Full() {
-				return fault.New(fault.Unavailable, "there is no room on the disk")
-			}
-			return nil
-		}},
-		{Name: "listeners", Run: w.checkListeners},
 	}
 }
 

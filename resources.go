@@ -40,7 +40,8 @@ type resources struct {
 	lock   *disk.Lock // nil on PostgreSQL
 	sealer *storage.Sealer
 	lists  *senderLists
-	acme   *acme.Client // nil = certificates do not come from an authority
+	acme   *acme.Client      // nil = certificates do not come from an authority
+	tracer *telemetry.Tracer // nil = nothing is traced
 }
 
 // openResources opens the database, which tells changed of what this node and others write, and what belongs to it.
@@ -71,6 +72,9 @@ func openResources(ctx context.Context, config *Config, changed func(channel, pa
 		MaxPerHost: config.Queue.DeliveryConcurrency, MaxConcurrent: (2*waitingWorkers + 4) * config.Queue.DeliveryConcurrency,
 	}).Refusing(r.lists.blockedHost)
 
+	if err := r.openTracer(ctx); err != nil {
+		return nil, errors.Join(err, r.closeStorage())
+	}
 	return r, nil
 }
 
@@ -91,6 +95,7 @@ func (r *resources) bindStorage(ctx context.Context) (err error) {
 }
 
 func (r *resources) closeStorage() error {
+	r.closeTracer()
 	if r.acme != nil {
 		r.acme.Close()
 	}

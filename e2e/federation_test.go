@@ -47,8 +47,29 @@ func TestTwoServersTalkWithoutTokens(t *testing.T) {
 					sender.Identities[0].Subject != "acct:"+agent+"@"+hostA || sender.Identities[0].Issuer != hostB || sender.Identities[0].Method != identity.MethodA2AJWT {
 					t.Errorf("the callee sees %+v", sender)
 				}
+				stepsInLog(t, a, agent, "message accepted", "run begins", "message answered")
 			}
 		})
+	}
+}
+
+// stepsInLog demands that the log has one line for each step of the only message to an agent, in this order.
+func stepsInLog(t *testing.T, s *server, agent string, want ...string) {
+	t.Helper()
+	var got []string
+	eventually(t, "the steps are in the log", func() bool {
+		got = nil
+		for line := range strings.Lines(s.Log()) {
+			_, text, _ := strings.Cut(line, `msg="`)
+			text, _, _ = strings.Cut(text, `"`)
+			if strings.Contains(line, " ms=") && strings.Contains(line, "agent="+agent+" ") && slices.Contains([]string{"message accepted", "run begins", "turn waits", "message answered", "turn failed"}, text) {
+				got = append(got, text)
+			}
+		}
+		return len(got) >= len(want)
+	})
+	if agent == "passer" && !slices.Equal(got, want) { // the other one asks by a call, and waits for it
+		t.Errorf("the log of %s has the steps %q", agent, got)
 	}
 }
 

@@ -14,6 +14,12 @@ import (
 	"inbox/policypart"
 )
 
+// Trace is the trace to which the sender of a message says that it belongs.
+type Trace struct {
+	Parent  string // header traceparent of W3C Trace Context; empty = none
+	Decided bool   // the sender may decide whether it is recorded; otherwise only the id is taken
+}
+
 // Inbound is a message on its way in. None of the extra fields ever reaches an agent.
 type Inbound struct {
 	Message normalized.Message // Raw.MediaType set by the adapter; Raw.Ref is computed on acceptance
@@ -26,6 +32,7 @@ type Inbound struct {
 	Quiet     bool            // the sender asks programs not to write unasked (#nobot): no notice, no acknowledgement
 	NoReply   string          // why this must never be answered (automatic mail, loop); the turn is stored as silent
 
+	Trace    Trace     // of an authenticated program; optional
 	AnswerOf time.Time // when our answer was made that this one answers; zero = it answers none of ours, or that is unknown
 	// Opens says that nothing of the message's thread came before it: nothing has to be looked up about the thread.
 	Opens bool

@@ -57,6 +57,7 @@ type TurnRecord struct {
 	// Network names the network (/32 of IPv4, /64 of IPv6) of a sender without proof by a keyed hash; empty for senders with
 	// proof and where the address is not known. It stands for such a sender wherever senders get a share of something.
 	Network    string               `json:"-"`
+	Trace      string               `json:"-"`                  // traceparent of the span that accepted it; empty = none
 	ReplyID    string               `json:"reply_id,omitempty"` // empty until answered
 	Response   *normalized.Response `json:"response,omitempty"` // nil until answered
 	AcceptedAt time.Time            `json:"accepted_at"`

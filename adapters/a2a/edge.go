@@ -48,8 +48,9 @@ type call struct {
 	caller     caller // what the token is good for
 	address    string // of the request as the caller sees it, without query
 	owner      owner
-	original   []byte // the body as received
-	limit      int64  // bytes of the largest request by gRPC
+	trace      exchange.Trace // to which the caller says that the request belongs
+	original   []byte         // the body as received
+	limit      int64          // bytes of the largest request by gRPC
 	id         json.RawMessage
 	rest       bool                   // HTTP+JSON; false = JSON-RPC or gRPC
 	old        bool                   // the request is one of 0.3
@@ -133,6 +134,7 @@ func (a *Adapter) identify(r *http.Request, name string, c *call) *problem {
 	}
 
 	c.caller, c.sender = found, found.sender
+	c.trace = exchange.Trace{Parent: r.Header.Get(telemetry.TraceparentHeader), Decided: !found.stranger}
 	c.owner = owner{agent: agent.Name, principal: c.sender.Principal()}
 	return a.admitted(c)
 }

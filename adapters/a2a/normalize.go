@@ -217,8 +217,8 @@ func (a *Adapter) inbound(ctx context.Context, c *call, message *a2a.Message, wh
 			ReceivedVia:           normalized.ViaA2A, ReceivedAt: identity.Now(),
 			Raw: normalized.Raw{MediaType: mimeJSON},
 		},
-		NewThread: where.fresh,
-		Original:  redact(c.original), Channel: ChannelName, Route: kept, Reference: where.reference, Continues: where.continues,
+		NewThread: where.fresh, Trace: c.trace,
+		Original: redact(c.original), Channel: ChannelName, Route: kept, Reference: where.reference, Continues: where.continues,
 	}
 
 	in.Message.Clean()

@@ -16,6 +16,7 @@ import (
 
 	"inbox/identity"
 	"inbox/internal/fault"
+	"inbox/internal/telemetry"
 	"inbox/normalized"
 )
 
@@ -80,6 +81,7 @@ func (w *wire) params() a2aclient.ServiceParams {
 func (w *wire) RoundTrip(request *http.Request) (*http.Response, error) {
 	request = request.Clone(request.Context())
 	request.Header.Set("Accept", mimeJSON)
+	telemetry.Inject(request.Context(), request.Header)
 	token := w.token
 	if w.assert != nil {
 		var err error

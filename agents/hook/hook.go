@@ -22,6 +22,7 @@ import (
 	"inbox/internal/clock"
 	"inbox/internal/fault"
 	"inbox/internal/safehttp"
+	"inbox/internal/telemetry"
 	"inbox/internal/webhooksignature"
 )
 
@@ -176,6 +177,7 @@ func (h *Hook) send(ctx context.Context, id string, body []byte, read func(*http
 	}
 
 	request.Header.Set("Content-Type", "application/json")
+	telemetry.Inject(ctx, request.Header)
 	request.Header.Set("Accept", "application/json")
 	request.Header.Set("Idempotency-Key", id)
 	request.Header.Set(webhooksignature.Header, webhooksignature.SignRotating(h.options.Secret, h.options.PreviousSecret, body))

@@ -19,6 +19,7 @@ import (
 	"inbox/internal/clock"
 	"inbox/internal/fault"
 	"inbox/internal/safehttp"
+	"inbox/internal/telemetry"
 )
 
 var (
@@ -112,6 +113,7 @@ func (e *endpoint) request(ctx context.Context, body any) (*http.Request, error)
 	request.Header = e.header.Clone()
 	request.Header.Set("Content-Type", "application/json")
 	request.Header.Set("Accept", "text/event-stream, application/json")
+	telemetry.Inject(ctx, request.Header)
 	return request, nil
 }
 

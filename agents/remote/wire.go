@@ -19,6 +19,7 @@ import (
 	"inbox/agents/upstream"
 	"inbox/identity"
 	"inbox/internal/fault"
+	"inbox/internal/telemetry"
 	"inbox/policypart"
 )
 
@@ -92,6 +93,7 @@ func (w *wire) RoundTrip(request *http.Request) (*http.Response, error) {
 
 	ctx, cancel := context.WithCancelCause(request.Context())
 	request = request.Clone(ctx)
+	telemetry.Inject(ctx, request.Header)
 	if request.Header.Get("Accept") == "" {
 		request.Header.Set("Accept", mimeJSON)
 	}

@@ -12,6 +12,7 @@ import (
 	"inbox/agents/upstream"
 	"inbox/exchange"
 	"inbox/internal/fault"
+	"inbox/internal/telemetry"
 )
 
 // hearLimit bounds one request of Hear: no caller waits for an answer.
@@ -39,6 +40,7 @@ func (a *Agent) Hear(ctx context.Context, event exchange.AgentEvent) error {
 
 	request.Header.Set("Content-Type", "application/json")
 	request.Header.Set("Idempotency-Key", event.ID)
+	telemetry.Inject(ctx, request.Header)
 	request.Header.Set(SignatureHeader, a.options.signatures(body))
 	response, err := a.options.Client.Do(request)
 	if err != nil {

@@ -8,6 +8,7 @@ import (
 	"net/http"
 
 	"inbox/agents"
+	"inbox/internal/telemetry"
 )
 
 // Request is the body that the agent receives. SentAt is under the signature, so that an agent can refuse a request
@@ -29,6 +30,7 @@ func (a *Agent) request(ctx context.Context, turn agents.Turn) (*http.Request, e
 	request.Header.Set("Content-Type", "application/json")
 	request.Header.Set("Accept", "application/json, text/event-stream")
 	request.Header.Set("Idempotency-Key", document.Turn.IdempotencyKey)
+	telemetry.Inject(ctx, request.Header)
 	request.Header.Set(SignatureHeader, a.options.signatures(body))
 	return request, nil
 }

@@ -37,7 +37,7 @@ func (s *Service) Bounced(ctx context.Context, bounce exchange.Bounce) error {
 		attempts.WithLabelValues(record.Channel, "bounced").Inc()
 		move.Returned = map[string]string{bounce.Recipient: bounce.Reason}
 		if news && len(recipients(record)) > 1 {
-			move.Reason = clip(bounce.Recipient + ": " + bounce.Reason + "; " + record.Reason)
+			move.Reason = cut(bounce.Recipient + ": " + bounce.Reason + "; " + record.Reason)
 		}
 	case exchange.EventDeliveryComplaint:
 	case exchange.EventDeliveryDelayed:
@@ -123,7 +123,7 @@ func recipients(record Record) []string {
 	return list
 }
 
-func clip(reason string) string {
+func cut(reason string) string {
 	const limit = 512
 	if len(reason) > limit {
 		reason = strings.ToValidUTF8(reason[:limit], "")

@@ -15,9 +15,11 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promauto"
 
 	"inbox/exchange"
+	"inbox/internal/clip"
 	"inbox/internal/fault"
 	"inbox/internal/queue"
 	"inbox/internal/semaphore"
+	"inbox/internal/telemetry"
 )
 
 var attempts = promauto.NewCounterVec(prometheus.CounterOpts{
@@ -37,6 +39,7 @@ type Options struct {
 	// Listens reports whether an agent wants to hear what became of its answers. Optional: without it none does.
 	Listens func(agent string) bool
 	Logger  *slog.Logger
+	Tracer  *telemetry.Tracer // nil = nothing is traced
 }
 
 // DefaultSchedule is used for a channel without one of its own: about three days.
@@ -109,6 +112,19 @@ func (s *Service) MostPerKey() int {
 	return most
 }
 
+// outcomes are those of attempts, for the metric.
+var outcomes = []string{"delivered", "retry", "dead", "paused", "withdrawn", "bounced"}
+
+// CountFromZero shows the attempts of all channels before there are any, so that an alert sees the first one. It is called once
+// all channels are there.
+func (s *Service) CountFromZero() {
+	for _, channel := range s.options.Channels.Names() {
+		for _, outcome := range outcomes {
+			attempts.WithLabelValues(channel, outcome)
+		}
+	}
+}
+
 // Partition is the queue partition of deliveries: order is kept per destination inside one thread.
 func Partition(key, agent, threadID string) string {
 	return JobKind + " " + key + " " + agent + " " + threadID
@@ -127,7 +143,7 @@ func (s *Service) Run(ctx context.Context, job queue.Job) error {
 		return nil
 	}
 	if over := obsolete(record, reply); over != "" {
-		return s.drop(ctx, job, record, over)
+		return s.drop(ctx, job, record, reply, over)
 	}
 
 	channel := s.options.Channels.Channel(record.Channel)
@@ -149,8 +165,8 @@ func obsolete(record Record, reply exchange.Reply) string {
 	return ""
 }
 
-func (s *Service) drop(ctx context.Context, job queue.Job, record Record, reason string) error {
-	return s.settle(ctx, job, Move{
+func (s *Service) drop(ctx context.Context, job queue.Job, record Record, reply exchange.Reply, reason string) error {
+	return s.settle(ctx, job, record, reply, Move{
 		ID: record.ID, From: unfinished, To: StateCancelled, Reason: reason, Attempt: record.Attempt,
 		Event: event(exchange.EventDeliveryCanceled, eventBody{Destination: record.Address, Reason: reason}),
 	}, queue.Outcome{Kind: queue.Done}, nil)
@@ -160,7 +176,7 @@ func (s *Service) drop(ctx context.Context, job queue.Job, record Record, reason
 func (s *Service) guarded(ctx context.Context, job queue.Job, record Record, reply exchange.Reply, channel exchange.Channel) error {
 	if reason := s.refused(record, reply); reason != "" {
 		attempts.WithLabelValues(record.Channel, "withdrawn").Inc()
-		return s.drop(ctx, job, record, reason)
+		return s.drop(ctx, job, record, reply, reason)
 	}
 
 	leave, dead, err := s.enter(ctx, record.Channel, record.Key)
@@ -178,15 +194,28 @@ func (s *Service) guarded(ctx context.Context, job queue.Job, record Record, rep
 // attempt makes the attempt and settles it. One that takes long is marked as sending, for operators who look.
 func (s *Service) attempt(ctx context.Context, job queue.Job, record Record, reply exchange.Reply, channel exchange.Channel) error {
 	record.Attempt = max(record.Attempt+1, job.Attempt)
+	sending, span := ctx, (*telemetry.Span)(nil)
+	if s.options.Tracer != nil && record.Trace != "" {
+		sending, span = s.options.Tracer.Start(telemetry.WithTraceparent(ctx, record.Trace, true), "deliver", telemetry.KindProducer,
+			slog.String("inbox.turn", record.TurnID), slog.String("inbox.delivery", record.ID), slog.String("inbox.channel", record.Channel),
+			slog.String("server.address", clip.Bytes(record.Key, maxLogged)), slog.Int("inbox.attempt", record.Attempt))
+	}
 	slow := runLate(markAfter, func() { s.markSending(ctx, record) })
-	receipt, err := channel.Deliver(ctx, exchange.Delivery{
+	receipt, err := channel.Deliver(sending, exchange.Delivery{
 		ID: record.ID, Attempt: record.Attempt, Reply: reply, NativeID: record.NativeID, Action: record.Action,
 		Destination: exchange.Destination{Key: record.Key, Address: record.Address, Data: record.Data},
 	})
 
 	slow.stop()
+	if span != nil {
+		failed := ""
+		if err != nil {
+			failed = string(fault.Of(err).Kind)
+		}
+		span.End(failed)
+	}
 	if err == nil {
-		return s.delivered(ctx, job, record, receipt)
+		return s.delivered(ctx, job, record, reply, receipt)
 	}
 	if ctx.Err() != nil {
 		return ctx.Err()
@@ -217,9 +246,9 @@ func (s *Service) refused(record Record, reply exchange.Reply) string {
 	return s.options.Refused(record, reply)
 }
 
-func (s *Service) delivered(ctx context.Context, job queue.Job, record Record, receipt exchange.DeliveryReceipt) error {
+func (s *Service) delivered(ctx context.Context, job queue.Job, record Record, reply exchange.Reply, receipt exchange.DeliveryReceipt) error {
 	attempts.WithLabelValues(record.Channel, "delivered").Inc()
-	return s.settle(ctx, job, Move{
+	return s.settle(ctx, job, record, reply, Move{
 		ID: record.ID, From: taken, To: StateDelivered, Reason: receipt.Detail, Attempt: record.Attempt,
 		Returned: receipt.Refused,
 		Event:    event(exchange.EventDeliverySent, eventBody{Destination: record.Address, Detail: receipt.Detail, Action: record.Action}),
@@ -243,8 +272,7 @@ func (s *Service) finish(ctx context.Context, job queue.Job, record Record, repl
 	schedule := s.schedule(record.Channel)
 	if f.Permanent || record.Attempt > len(schedule) {
 		attempts.WithLabelValues(record.Channel, "dead").Inc()
-		s.options.Logger.WarnContext(ctx, "delivery is dead", "delivery", record.ID, "turn", record.TurnID, "destination", record.Address, "reason", reason)
-		return s.settle(ctx, job, Move{
+		return s.settle(ctx, job, record, reply, Move{
 			ID: record.ID, From: unfinished, To: StateDead, Reason: reason, Attempt: record.Attempt,
 			Event: event(exchange.EventDeliveryDead, eventBody{Destination: record.Address, Reason: reason, Action: record.Action}),
 		}, queue.Outcome{Kind: queue.Done}, func(tx Tx) error {
@@ -255,7 +283,7 @@ func (s *Service) finish(ctx context.Context, job queue.Job, record Record, repl
 	worse := s.failed(ctx, record, reason, f.RetryAfter)
 	attempts.WithLabelValues(record.Channel, "retry").Inc()
 	at := time.Now().Add(max(jitter(schedule[record.Attempt-1]), f.RetryAfter))
-	return s.settle(ctx, job, Move{
+	return s.settle(ctx, job, record, reply, Move{
 		ID: record.ID, From: unfinished, To: StateRetry, Reason: reason, Attempt: record.Attempt, NextAt: at,
 		Event: event(exchange.EventDeliveryRetry, eventBody{Destination: record.Address, Reason: reason, At: at.UTC().Format(time.RFC3339)}),
 	}, queue.Outcome{Kind: queue.Retry, At: at, Reason: reason}, worse)
@@ -273,8 +301,11 @@ func (s *Service) failed(ctx context.Context, record Record, reason string, retr
 
 // settle changes the record and ends the job in one transaction. A record that was cancelled during the attempt gets no
 // other one: its job would hold up the next delivery of the thread.
-func (s *Service) settle(ctx context.Context, job queue.Job, move Move, outcome queue.Outcome, also func(Tx) error) error {
+func (s *Service) settle(
+	ctx context.Context, job queue.Job, record Record, reply exchange.Reply, move Move, outcome queue.Outcome, also func(Tx) error,
+) error {
 	move.At = time.Now()
+	moved := false
 	err := s.options.Store.InTx(ctx, func(tx Tx) error {
 		if also != nil {
 			if err := also(tx); err != nil {
@@ -282,8 +313,8 @@ func (s *Service) settle(ctx context.Context, job queue.Job, move Move, outcome 
 			}
 		}
 
-		moved, err := tx.MoveDelivery(ctx, move)
-		if err != nil {
+		var err error
+		if moved, err = tx.MoveDelivery(ctx, move); err != nil {
 			return err
 		}
 
@@ -298,6 +329,9 @@ func (s *Service) settle(ctx context.Context, job queue.Job, move Move, outcome 
 		return err
 	}
 
+	if moved {
+		s.logAttempt(ctx, record, reply, move.To, move.Reason)
+	}
 	return queue.ErrSettled
 }
 

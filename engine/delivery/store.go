@@ -45,6 +45,7 @@ type Record struct {
 	Action   string          `json:"action,omitempty"`   // exchange.ActionSend, ActionUpdate or ActionDelete
 	Revision int             `json:"revision,omitempty"` // of the reply, that an update is about
 	Bulk     bool            `json:"bulk,omitempty"`     // to followers
+	Trace    string          `json:"-"`                  // traceparent of the run that made it; empty = none
 	State    string          `json:"state"`
 	Reason   string          `json:"reason,omitempty"` // the last answer of the peer or the reason of the state
 	Attempt  int             `json:"attempt"`

@@ -7,6 +7,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 	"strings"
 	"time"
@@ -15,8 +16,10 @@ import (
 	"inbox/engine/moderation"
 	"inbox/exchange"
 	"inbox/identity"
+	"inbox/internal/clip"
 	"inbox/internal/fault"
 	"inbox/internal/queue"
+	"inbox/internal/telemetry"
 	"inbox/normalized"
 )
 
@@ -37,9 +40,23 @@ type acceptor struct {
 // Malformed and TooLarge name the field, NotFound = no such agent, Forbidden = refused by policy, Conflict = the id
 // was used for another message, Unavailable = nothing was stored, the peer should repeat.
 func (s *acceptor) Receive(ctx context.Context, in exchange.Inbound) (exchange.Receipt, error) {
+	if s.options.Tracer != nil {
+		ctx = telemetry.WithTraceparent(ctx, in.Trace.Parent, in.Trace.Decided)
+	}
+	ctx, span := s.options.Tracer.Start(ctx, "accept", telemetry.KindServer, slog.String("inbox.channel", in.Channel))
 	receipt, outcome, err := s.receive(ctx, in)
+	span.Set(slog.String("inbox.outcome", outcome), slog.String("inbox.turn", receipt.TurnID), slog.String("inbox.recipient", clip.Bytes(in.Message.Recipient, maxLogged)))
+	span.End(failedAs(err))
 	accepted.WithLabelValues(in.Message.ReceivedVia, outcome).Inc()
 	return receipt, err
+}
+
+// failedAs returns the kind of a failure for a span: its words may be about the message.
+func failedAs(err error) string {
+	if err == nil || errors.Is(err, queue.ErrSettled) {
+		return ""
+	}
+	return string(fault.Of(err).Kind)
 }
 
 // acceptance is one message on its way in: what the stages find out about it, until one of them says what became of it.
@@ -207,7 +224,7 @@ func (s *acceptor) checkContinuation(ctx context.Context, a *acceptance) (_ stri
 
 // checkLimits makes the row of the turn and counts it.
 func (s *acceptor) checkLimits(ctx context.Context, a *acceptance) (string, error) {
-	a.turn = newTurn(a.agent, a.in, a.admitted)
+	a.turn = newTurn(ctx, a.agent, a.in, a.admitted)
 	if a.networks = s.networks(a.in); len(a.networks) > 0 {
 		a.turn.Network = a.networks[0]
 	}
@@ -286,12 +303,12 @@ func (s *acceptor) repeat(ctx context.Context, agent agents.Entry, in exchange.I
 }
 
 // newTurn makes the row in the state of its admission.
-func newTurn(agent agents.Entry, in exchange.Inbound, decided admission) exchange.TurnRecord {
+func newTurn(ctx context.Context, agent agents.Entry, in exchange.Inbound, decided admission) exchange.TurnRecord {
 	now := time.Now()
 	turn := exchange.TurnRecord{
 		ID: newID(), Agent: agent.Profile.Name, Principal: in.Message.Sender.Principal(), ThreadID: in.Message.ThreadID,
 		Reference: in.Reference, State: decided.state, Reason: decided.reason, Channel: in.Channel, Message: in.Message, Route: in.Route,
-		AcceptedAt: now, UpdatedAt: now,
+		AcceptedAt: now, UpdatedAt: now, Trace: telemetry.Traceparent(ctx),
 		Shared: agent.Settings.HistoryScope == agents.HistoryPerson && len(in.Message.Sender.Identities) > 0 &&
 			!guarded(in), // an agent acts for many people
 	}
@@ -418,16 +435,19 @@ func (s *acceptor) store(ctx context.Context, a *acceptance) (stored exchange.Tu
 		if reservation != nil {
 			reservation.Free()
 		}
-	} else if reservation != nil {
-		reservation.Start(job(stored))
 	}
 
 	if err == nil && inserted {
+		s.logState(ctx, stored, stored.State, stored.Reason) // before its run begins
+		if reservation != nil && stored.State == exchange.StateAccepted {
+			reservation.Start(job(stored))
+		}
 		countStopped(dead)
 		a.notice.committed()
 	}
 
 	if err == nil && inserted && a.continues != nil {
+		s.logState(ctx, a.continues.parked, exchange.StateCancelled, "taken up by the message of turn "+stored.ID)
 		s.broker.notify(a.continues.parked.ID)
 	}
 

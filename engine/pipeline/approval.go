@@ -275,7 +275,7 @@ func (s *runner) confirm(ctx context.Context, job queue.Job, turn exchange.TurnR
 
 	err = s.replies.conclude(ctx, job, record, end)
 	if errors.Is(err, queue.ErrSettled) {
-		s.broker.notify(prepared.turn.ID)
+		s.demands.announce(ctx, &prepared)
 	}
 
 	return err

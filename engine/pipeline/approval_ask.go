@@ -165,7 +165,7 @@ func (s *approver) askApprover(ctx context.Context, job queue.Job, agent agents.
 			return err
 		}
 
-		return insertDeliveries(ctx, tx, reply, deliveriesOf(reply, plan))
+		return insertDeliveries(ctx, tx, reply, deliveriesOf(ctx, reply, plan))
 	})
 	if err != nil {
 		return err

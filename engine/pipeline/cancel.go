@@ -89,6 +89,7 @@ func (s *canceller) Cancel(ctx context.Context, turnID, reason string) (exchange
 	}
 
 	finished.WithLabelValues(turn.Agent, turn.State).Inc()
+	s.logState(ctx, turn, turn.State, turn.Reason)
 	s.broker.cancel(turnID)
 	s.broker.finished(turn)
 	return turn, nil
@@ -131,6 +132,7 @@ func (s *canceller) leaveHold(ctx context.Context, turn exchange.TurnRecord, mov
 		return fault.Newf(fault.Conflict, "the message is not held, it is %s", turn.State)
 	}
 
+	s.logState(ctx, turn, move.To, move.Reason)
 	s.broker.notify(turn.ID)
 	return nil
 }
@@ -197,6 +199,7 @@ func (s *canceller) repeatTurn(ctx context.Context, turn exchange.TurnRecord, by
 		return fault.New(fault.Conflict, "the message was retried or changed meanwhile")
 	}
 
+	s.logState(ctx, turn, exchange.StateAccepted, "retried by "+by)
 	s.broker.notify(turn.ID)
 	return nil
 }

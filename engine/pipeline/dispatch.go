@@ -150,6 +150,7 @@ func (s *dispatcher) askAll(ctx context.Context, job queue.Job, turn exchange.Tu
 		err := s.storeCalls(ctx, job, turn, record, calls)
 		switch {
 		case err == nil:
+			s.logState(ctx, turn, exchange.StateWaiting, exchange.WaitingDispatch)
 			return queue.ErrSettled
 		case errors.Is(err, errNotRunning): // cancelled while the agent ran
 			if err := s.replies.settle(ctx, job); err != nil {

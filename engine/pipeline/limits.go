@@ -229,7 +229,7 @@ func (s *acceptor) finalNoticeOf(ctx context.Context, turn exchange.TurnRecord, 
 		return nil, false, unavailable("plan notice", err)
 	}
 
-	deliveries := deliveriesOf(word, plan)
+	deliveries := deliveriesOf(ctx, word, plan)
 	return &finalNotice{reply: word, nativeID: plan.NativeID, deliveries: deliveries}, len(deliveries) > 0, nil
 }
 

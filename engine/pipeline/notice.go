@@ -86,7 +86,7 @@ func (s *replier) Notify(ctx context.Context, job queue.Job, notice Notice, open
 		if err := tx.InsertReply(ctx, reply, plan.NativeID); err != nil {
 			return err
 		}
-		return insertDeliveries(ctx, tx, reply, deliveriesOf(reply, plan))
+		return insertDeliveries(ctx, tx, reply, deliveriesOf(ctx, reply, plan))
 	})
 	if err != nil {
 		return queue.RetryAfter(time.Second, err)

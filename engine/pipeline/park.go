@@ -123,6 +123,7 @@ type settlement struct {
 	reply      exchange.Reply // with Response
 	nativeID   string
 	deliveries []delivery.Record
+	told       bool // the transaction ended the turn
 	later      bool // this process has no way to the asker: a server that has tells them
 }
 
@@ -157,11 +158,19 @@ func (s *settler) Settle(ctx context.Context, endings ...demand.Ending) error {
 		return err
 	}
 
-	for _, one := range settlements {
-		s.broker.notify(one.turn.ID)
+	for i := range settlements {
+		s.announce(ctx, &settlements[i])
 	}
 
 	return nil
+}
+
+// announce tells of a settlement that is committed.
+func (s *settler) announce(ctx context.Context, p *settlement) {
+	if p.told {
+		s.logState(ctx, p.turn, p.State, endReason(p.Issuance))
+	}
+	s.broker.notify(p.turn.ID)
 }
 
 // prepare reads the turn and plans the last word.
@@ -187,7 +196,7 @@ func (s *settler) prepare(ctx context.Context, ending demand.Ending) (settlement
 	}
 
 	prepared.reply = planned(prepared.reply, plan)
-	prepared.nativeID, prepared.deliveries = plan.NativeID, deliveriesOf(prepared.reply, plan)
+	prepared.nativeID, prepared.deliveries = plan.NativeID, deliveriesOf(ctx, prepared.reply, plan)
 	return prepared, nil
 }
 
@@ -243,6 +252,7 @@ func resumedJob(turn exchange.TurnRecord) queue.NewJob {
 // tell ends the turn with the last word. A turn that was cancelled meanwhile hears nothing.
 func (p *settlement) tell(ctx context.Context, tx Tx) error {
 	moved, err := tx.MoveTurn(ctx, settleTurn.Move(p.turn.ID, p.State, endReason(p.Issuance), p.reply.CreatedAt))
+	p.told = moved
 	if err != nil || !moved {
 		return err
 	}
@@ -286,7 +296,7 @@ func (s *acceptor) planFinalNotice(ctx context.Context, t *continuation, turn ex
 	word.Response.InReplyTo, word.Response.ThreadID = turn.Message.ID, turn.ThreadID
 	plan, err := s.replies.plan(ctx, word)
 	word = planned(word, plan)
-	t.word, t.nativeID, t.deliveries = &word, plan.NativeID, deliveriesOf(word, plan)
+	t.word, t.nativeID, t.deliveries = &word, plan.NativeID, deliveriesOf(ctx, word, plan)
 	return err
 }
 

@@ -42,6 +42,7 @@ func (s *runner) begin(ctx context.Context, job queue.Job, turn *exchange.TurnRe
 	turn.Attempt = max(turn.Attempt+1, job.Attempt)
 	m := &runRecord{store: s.options.Store, blobs: s.options.Blobs, again: again, move: beginRun.Move(turn.ID, exchange.StateRunning, "", time.Now())}
 	m.move.Attempt = turn.Attempt
+	s.logStep(ctx, beginning, *turn, "")
 	if again {
 		return m, m.write(ctx)
 	}

@@ -16,6 +16,7 @@ import (
 	"inbox/internal/clock"
 	"inbox/internal/fault"
 	"inbox/internal/queue"
+	"inbox/internal/telemetry"
 	"inbox/normalized"
 )
 
@@ -62,7 +63,7 @@ func (s *replier) conclude(ctx context.Context, job queue.Job, record *runRecord
 
 	reply = planned(reply, plan)
 	end.reply = reply
-	deliveries := deliveriesOf(reply, plan)
+	deliveries := deliveriesOf(ctx, reply, plan)
 	s.options.Deliveries.Expect(deliveries, reply)
 	var moved bool
 	for try := 1; ; try++ {
@@ -83,6 +84,7 @@ func (s *replier) conclude(ctx context.Context, job queue.Job, record *runRecord
 	}
 
 	finished.WithLabelValues(turn.Agent, end.state).Inc()
+	s.logState(ctx, turn, end.state, end.reason)
 	s.spend(ctx, turn, reply.Response)
 	turn.State, turn.Reason, turn.ReplyID, turn.Response, turn.UpdatedAt = end.state, end.reason, reply.ID, &reply.Response, reply.CreatedAt
 	s.broker.finished(turn)
@@ -211,12 +213,12 @@ func planned(reply exchange.Reply, plan exchange.Plan) exchange.Reply {
 }
 
 // deliveriesOf makes one row per destination.
-func deliveriesOf(reply exchange.Reply, plan exchange.Plan) []delivery.Record {
-	records := make([]delivery.Record, len(plan.Destinations))
+func deliveriesOf(ctx context.Context, reply exchange.Reply, plan exchange.Plan) []delivery.Record {
+	records, parent := make([]delivery.Record, len(plan.Destinations)), telemetry.Traceparent(ctx)
 	for i, destination := range plan.Destinations {
 		records[i] = delivery.Record{
 			ID: newID(), TurnID: reply.TurnID, ReplyID: reply.ID, Agent: reply.Agent, Channel: reply.Channel,
-			NativeID: plan.NativeID, Key: destination.Key, Address: destination.Address, Data: destination.Data,
+			NativeID: plan.NativeID, Key: destination.Key, Address: destination.Address, Data: destination.Data, Trace: parent,
 			State: delivery.StatePending, CreatedAt: reply.CreatedAt, UpdatedAt: reply.CreatedAt,
 		}
 	}
@@ -342,7 +344,7 @@ func (s *replier) acknowledge(ctx context.Context, agent agents.Entry, turn exch
 
 func (s *replier) storeAck(ctx context.Context, reply exchange.Reply, plan exchange.Plan) error {
 	reply = planned(reply, plan)
-	deliveries := deliveriesOf(reply, plan)
+	deliveries := deliveriesOf(ctx, reply, plan)
 	s.options.Deliveries.Expect(deliveries, reply)
 	return s.options.Store.InTx(ctx, func(tx Tx) error {
 		inserted, err := tx.InsertAck(ctx, reply, plan.NativeID)

@@ -3,6 +3,7 @@ package pipeline
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"math"
 	"slices"
 	"time"
@@ -40,7 +41,7 @@ type runner struct {
 
 // Run makes one run of the turn named by the job: history, agent, answer. The agent may be asked again after a crash
 // (Turn.Attempt tells); the answer is stored once.
-func (s *runner) Run(ctx context.Context, job queue.Job) error {
+func (s *runner) Run(ctx context.Context, job queue.Job) (err error) {
 	turn, err := s.load(ctx, job)
 	if fault.Is(err, fault.NotFound) {
 		return queue.GiveUp("the turn row is gone", err)
@@ -59,7 +60,12 @@ func (s *runner) Run(ctx context.Context, job queue.Job) error {
 		return queue.SnoozeFor(pausedFor)
 	}
 
-	ctx = telemetry.With(ctx, "turn", turn.ID, "message", turn.Message.ID, "agent", turn.Agent)
+	ctx = withTurn(ctx, turn)
+	if s.options.Tracer != nil {
+		ctx = telemetry.WithTraceparent(ctx, turn.Trace, true)
+	}
+	ctx, span := s.options.Tracer.Start(ctx, "run", telemetry.KindInternal, slog.String("inbox.turn", turn.ID), slog.String("inbox.agent", turn.Agent))
+	defer func() { span.End(failedAs(err)) }()
 
 	var entered entry
 	agent, known := s.options.Agents.Lookup(turn.Agent)
@@ -211,6 +217,7 @@ func (s *runner) ask(ctx context.Context, job queue.Job, agent agents.Entry, tur
 	stopped := s.broker.running(turn, cancel)
 	defer stopped()
 
+	backEndsOpen.WithLabelValues(agent.Profile.Name) // 0 from the first run on, so that an alert sees the change
 	begun := time.Now()
 	quiet := s.replies.signOfLife(runCtx, agent, turn)
 	requests := &toolWait{core: s.core, turn: turn}
@@ -326,7 +333,6 @@ func (s *runner) failed(ctx context.Context, job queue.Job, turn exchange.TurnRe
 
 // fail ends a turn with a plain sentence to its sender.
 func (s *runner) fail(ctx context.Context, job queue.Job, turn exchange.TurnRecord, record *runRecord, cause error) error {
-	s.options.Logger.WarnContext(ctx, "agent run failed", "attempt", turn.Attempt, "error", cause)
 	response, told := failure(turn, fault.Of(cause)), s.failureNotice(ctx, turn, cause)
 	if told != nil {
 		response = saying(response, sayOperatorTold)
@@ -512,20 +518,24 @@ func (s *runner) stale(ctx context.Context, job queue.Job, agent agents.Entry, t
 
 // leave ends the job of a turn that gets no answer now, without a word to its sender.
 func (s *runner) leave(ctx context.Context, job queue.Job, turn exchange.TurnRecord, state, reason string) error {
-	err := s.options.Store.InTx(ctx, func(tx Tx) error {
+	moved := false
+	err := s.options.Store.InTx(ctx, func(tx Tx) (err error) {
 		if err := tx.SettleJob(ctx, job.Lease, queue.Outcome{Kind: queue.Done}); err != nil {
 			return err
 		}
 		if err := tx.CancelAck(ctx, turn.ID, time.Now()); err != nil {
 			return err
 		}
-		_, err := tx.MoveTurn(ctx, leaveStale.Move(turn.ID, state, reason, time.Now()))
+		moved, err = tx.MoveTurn(ctx, leaveStale.Move(turn.ID, state, reason, time.Now()))
 		return err
 	})
 	if err != nil {
 		return queue.RetryAfter(again, err)
 	}
 
+	if moved {
+		s.logState(ctx, turn, state, reason)
+	}
 	turn.State, turn.Reason = state, reason
 	s.broker.finished(turn)
 	return queue.ErrSettled

@@ -17,6 +17,7 @@ import (
 	"inbox/exchange"
 	"inbox/identity"
 	"inbox/internal/queue"
+	"inbox/internal/telemetry"
 	"inbox/normalized"
 )
 
@@ -29,6 +30,11 @@ var (
 		Name: "inbox_turns_finished_total",
 		Help: "Turns that came to an end, by agent and state.",
 	}, []string{"agent", "state"})
+	// state: as in docs/architecture.md; running is no step of its own
+	turnSteps = promauto.NewCounterVec(prometheus.CounterOpts{
+		Name: "inbox_turn_steps_total",
+		Help: "States to which turns came, by the channel of the message (accepted, held, refused, silent, waiting, answered, failed, cancelled).",
+	}, []string{"channel", "state"})
 	runSeconds = promauto.NewHistogramVec(prometheus.HistogramOpts{
 		Name:    "inbox_turn_run_seconds",
 		Help:    "Time that the agent took for one run.",
@@ -95,6 +101,7 @@ type Options struct {
 	BaseURL         *url.URL          // optional: origin that addresses in policy parts must have; nil = only adapters check them
 	Limits          normalized.Limits // zero = normalized.DefaultLimits
 	Logger          *slog.Logger
+	Tracer          *telemetry.Tracer // nil = nothing is traced
 }
 
 // Service is the pipeline. Receive is called by adapters, Run is the queue handler of JobKind. Each of its roles is a type of its own,
@@ -164,6 +171,16 @@ func New(options Options) *Service {
 			core: shared, replies: replies, demands: demands, cancels: cancels, approvals: approvals, calls: calls,
 			history: &historian{core: shared}, breaker: newBreaker(shared),
 		},
+	}
+}
+
+// CountFromZero shows the steps of all channels before there are any, so that an alert sees the first one. It is called once
+// all channels are there.
+func (s *Service) CountFromZero() {
+	for _, channel := range s.replier.options.Channels.Names() {
+		for state := range stepOf {
+			turnSteps.WithLabelValues(channel, state)
+		}
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"log/slog"
 	"sync"
 	"testing"
 	"time"
@@ -22,6 +23,7 @@ import (
 	"inbox/internal/await"
 	"inbox/internal/blob"
 	"inbox/internal/queue"
+	"inbox/internal/telemetry"
 	"inbox/normalized"
 )
 
@@ -50,6 +52,12 @@ func directory(t *testing.T) string {
 
 func start(t *testing.T, url string, agent agents.Func, settings agents.Settings) *engine {
 	t.Helper()
+	return startSeen(t, url, agent, settings, nil, nil)
+}
+
+// startSeen is start with a log of its own (nil = slog.Default) and a tracer (nil = none).
+func startSeen(t *testing.T, url string, agent agents.Func, settings agents.Settings, log *slog.Logger, tracer *telemetry.Tracer) *engine {
+	t.Helper()
 	var e engine
 	ready := make(chan struct{})
 	var jobs *queue.Queue
@@ -77,8 +85,8 @@ func start(t *testing.T, url string, agent agents.Func, settings agents.Settings
 		Name: normalized.ViaEmail, Channel: e.peer, Reviser: changeable{},
 		Policy: exchange.Policy{Schedule: []time.Duration{time.Millisecond, time.Millisecond}},
 	})
-	e.pipeline = pipeline.New(pipeline.Options{Store: opened.Pipeline(), Agents: registry(t, agent, settings), Channels: channels, Blobs: blobs, Documents: opened.State()})
-	e.delivery = delivery.New(delivery.Options{Store: opened.Deliverer(), Channels: channels})
+	e.pipeline = pipeline.New(pipeline.Options{Store: opened.Pipeline(), Agents: registry(t, agent, settings), Channels: channels, Blobs: blobs, Documents: opened.State(), Logger: log, Tracer: tracer})
+	e.delivery = delivery.New(delivery.Options{Store: opened.Deliverer(), Channels: channels, Logger: log, Tracer: tracer})
 	jobs = queue.New(opened.Queue(), queue.Options{Poll: time.Second})
 	jobs.Handle(pipeline.JobKind, queue.KindOptions{}, e.pipeline.Run)
 	jobs.Handle(delivery.JobKind, queue.KindOptions{}, e.delivery.Run)

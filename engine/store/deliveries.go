@@ -18,11 +18,11 @@ type deliveryStore struct{ *database }
 type deliveryTx struct{ *transaction }
 
 const deliveryColumns = `d.id, d.turn_id, d.reply_id, d.agent, d.channel, d.native_id, d.destination, d.address, d.data,
-	d.state, d.reason, d.attempt, d.next_at, d.created_at, d.updated_at, d.action, d.revision, d.bulk, d.returned`
+	d.state, d.reason, d.attempt, d.next_at, d.created_at, d.updated_at, d.action, d.revision, d.bulk, d.returned, d.trace`
 
 const insertDelivery = `INSERT INTO deliveries (id, turn_id, reply_id, agent, channel, native_id, destination, address,
-	data, state, reason, attempt, next_at, created_at, updated_at, action, revision, bulk)
-	VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18)`
+	data, state, reason, attempt, next_at, created_at, updated_at, action, revision, bulk, trace)
+	VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19)`
 
 // maxDestinationBytes bounds a destination key: a host with a port, or a domain (RFC 1035, section 2.3.4).
 const maxDestinationBytes = 512
@@ -38,7 +38,7 @@ func (t deliveryTx) InsertDelivery(ctx context.Context, d delivery.Record) error
 
 	return t.do(ctx, insertDelivery, d.ID, d.TurnID, d.ReplyID, d.Agent, d.Channel, d.NativeID, d.Key, cleaned(d.Address),
 		cleaned(string(d.Data)), d.State, cleaned(d.Reason), int64(d.Attempt), micros(d.NextAt), micros(d.CreatedAt),
-		micros(d.UpdatedAt), d.Action, int64(d.Revision), flag(d.Bulk))
+		micros(d.UpdatedAt), d.Action, int64(d.Revision), flag(d.Bulk), d.Trace)
 }
 
 // MoveDelivery changes a delivery's state when it is in one of the states of move.From, and writes move.Event to the
@@ -181,7 +181,7 @@ func (d *deliveryRow) columns() []any {
 	r := &d.record
 	return []any{
 		&r.ID, &r.TurnID, &r.ReplyID, &r.Agent, &r.Channel, &r.NativeID, &r.Key, &r.Address, &d.data,
-		&r.State, &r.Reason, &r.Attempt, &d.next, &d.created, &d.updated, &r.Action, &r.Revision, &d.bulk, &d.returned,
+		&r.State, &r.Reason, &r.Attempt, &d.next, &d.created, &d.updated, &r.Action, &r.Revision, &d.bulk, &d.returned, &r.Trace,
 	}
 }
 

@@ -418,6 +418,18 @@ const nextDue = `SELECT MIN(due) - {now} FROM (
 	UNION ALL
 	SELECT MIN(lease_until) FROM jobs WHERE kind = $1 AND state = 'running') AS either`
 
+const countReady = `SELECT COUNT(*), COALESCE({now} - MIN(run_at), 0) FROM (
+	SELECT run_at FROM jobs WHERE kind = $1 AND state = 'ready' LIMIT $2 + 0) AS waiting`
+
+// Ready implements queue.Counter.
+func (v queueView) Ready(ctx context.Context, kind string, most int) (queue.Depth, error) {
+	var depth queue.Depth
+	var oldest int64
+	_, err := first(ctx, v.db.engine.reader(), v.db.engine.dialect().countReady, []any{kind, int64(most)}, &depth.Ready, &oldest)
+	depth.Oldest = time.Duration(oldest) * time.Microsecond
+	return depth, err
+}
+
 // NextDue returns how long it is until Revive may find something.
 func (v queueView) NextDue(ctx context.Context, kind string) (wait time.Duration, found bool, err error) {
 	var due *int64

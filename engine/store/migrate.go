@@ -122,6 +122,7 @@ type dialect struct {
 	claimShare   string
 	claimShares  string // empty = claimShare for each share
 	nextDue      string
+	countReady   string
 	holdTurn     string // empty = not needed
 	holdPeople   string // empty = not needed
 	counts       bool   // it costs no round trip to hear how many rows changed
@@ -150,5 +151,6 @@ func newDialect(d dialect, lockShared, skipLocked string) *dialect {
 	d.promoteJob, d.takeExpired, d.comeDue = words.Replace(promoteJob), words.Replace(takeExpired), words.Replace(comeDue)
 	d.claimShare, d.claimShares = words.Replace(claimShare), words.Replace(d.claimShares)
 	d.nextDue = words.Replace(nextDue)
+	d.countReady = words.Replace(countReady)
 	return &d
 }

@@ -147,6 +147,10 @@ type engine interface {
 // Open connects, applies the migrations and starts the background sweep. The error of a database that cannot be
 // used is fault.Unavailable and names what to change.
 func Open(ctx context.Context, options Options) (*Store, error) {
+	for _, outcome := range []string{"committed", "undone", "failed"} {
+		transactionSeconds.WithLabelValues(outcome) // from 0 on, so that an alert sees the first one
+	}
+
 	options = options.withDefaults()
 	opened, err := openEngine(ctx, options)
 	if err != nil {

@@ -49,7 +49,7 @@ func scanTurn(r row, extra ...any) (exchange.TurnRecord, error) {
 	var resumed, route, message, response string
 	columns := append([]any{
 		&t.ID, &t.Agent, &t.Principal, &t.ThreadID, &t.Reference, &t.State, &t.Reason, &t.Attempt,
-		&t.ReplyID, &accepted, &updated, &shared, &resumed, &t.Network, &t.Channel, &route, &message, &response,
+		&t.ReplyID, &accepted, &updated, &shared, &resumed, &t.Network, &t.Channel, &t.Trace, &route, &message, &response,
 	}, extra...)
 	if err := r.Scan(columns...); err != nil {
 		return t, err

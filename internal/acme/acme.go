@@ -20,12 +20,9 @@ import (
 	acmeprotocol "github.com/mholt/acmez/v3/acme"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
-)
 
-var notAfter = promauto.NewGaugeVec(prometheus.GaugeOpts{
-	Name: "inbox_certificate_not_after_seconds",
-	Help: "When the certificate of a name ends, in seconds since 1970.",
-}, []string{"name"})
+	"inbox/internal/telemetry"
+)
 
 var orders = promauto.NewCounterVec(prometheus.CounterOpts{
 	Name: "inbox_certificate_orders_total",
@@ -204,15 +201,19 @@ func (c *Client) observe(_ context.Context, event string, data map[string]any) e
 
 // report publishes when the newest certificate of a name ends.
 func (c *Client) report(name string) {
-	var end time.Time
+	if end := c.End(name); !end.IsZero() {
+		telemetry.CertificateNotAfter.WithLabelValues(name).Set(float64(end.Unix()))
+	}
+}
+
+// End returns when the newest certificate of a name ends; zero = there is none.
+func (c *Client) End(name string) (end time.Time) {
 	for _, certificate := range c.cache.AllMatchingCertificates(name) {
 		if certificate.Leaf != nil && certificate.Leaf.NotAfter.After(end) {
 			end = certificate.Leaf.NotAfter
 		}
 	}
-	if !end.IsZero() {
-		notAfter.WithLabelValues(name).Set(float64(end.Unix()))
-	}
+	return end
 }
 
 // explain puts what the authority said before what the library says about it.

@@ -202,6 +202,8 @@ type Log struct {
 	Level string `toml:"level"`
 	// `text` or `json`.
 	Format string `toml:"format"`
+	// Writes one line for each HTTP request when it is answered: method, pattern of the route, status, bytes, milliseconds, address of the client.
+	Access bool `toml:"access"`
 }
 
 // Queue is the durable work: running turns and delivering answers.
@@ -217,8 +219,13 @@ type Queue struct {
 
 // Telemetry is about traces; metrics are always at /metrics.
 type Telemetry struct {
-	// Where traces are sent (OTLP over HTTP); empty = nowhere. Not in this version yet.
+	// Where traces are sent (OTLP over HTTP), such as `http://localhost:4318`; empty = where `OTEL_EXPORTER_OTLP_TRACES_ENDPOINT` or
+	// `OTEL_EXPORTER_OTLP_ENDPOINT` say, else nowhere. `OTEL_EXPORTER_OTLP_HEADERS` holds the credentials of the receiver.
 	OTLPEndpoint string `toml:"otlp_endpoint"`
+	// Share of the messages that are traced, from 0 to 1. A program with a token of yours that sends a `traceparent` decides itself.
+	Sample float64 `toml:"sample"`
+	// Name of this server in traces (`service.name`); `OTEL_SERVICE_NAME` wins.
+	Service string `toml:"service"`
 }
 
 // Agent is one agent that answers at @name@domain.

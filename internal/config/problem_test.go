@@ -145,8 +145,8 @@ func TestProblems(t *testing.T) {
 			minimal + "[mail]\nmode = \"smarthost\"\n", nil,
 			`inbox.toml:2: mail.smarthost: is not the address of a mail relay; write "smtp://user:password@host:587" or "smtps://user:password@host:465"`,
 		},
-		"not built yet": {
-			minimal + "[telemetry]\notlp_endpoint = \"http://traces.example\"\n", nil, `inbox.toml:3: telemetry.otlp_endpoint: this version cannot do that yet; remove it; metrics are at /metrics`,
+		"receiver of traces without a scheme": {
+			minimal + "[telemetry]\notlp_endpoint = \"traces.example\"\n", nil, `inbox.toml:3: telemetry.otlp_endpoint: is not the address of an OTLP/HTTP receiver; write one such as "http://localhost:4318"`,
 		},
 		"empty schedule": {
 			minimal + "[mail]\nretry = []\n", nil, `inbox.toml:3: mail.retry: has 0 waiting times; write 1 to 100`,

@@ -197,11 +197,24 @@ func (c *Config) validateWork(p *problems) {
 	oneOf(p, "federation.mode", c.Federation.Mode, "open", "allowlist")
 	oneOf(p, "log.level", c.Log.Level, "debug", "info", "warn", "error")
 	oneOf(p, "log.format", c.Log.Format, "text", "json")
+	c.Telemetry.validate(p)
 	within(p, "queue.lease", c.Queue.Lease, time.Second, 10*time.Minute)
 	between(p, "a2a.caller_concurrency", c.A2A.CallerConcurrency, 1, 100_000)
 	between(p, "a2a.max_request_bytes", c.A2A.MaxRequestBytes, 64<<10, 256<<20)
 	between(p, "queue.turn_concurrency", c.Queue.TurnConcurrency, 1, 10_000)
 	between(p, "queue.delivery_concurrency", c.Queue.DeliveryConcurrency, 1, 10_000)
+}
+
+func (t Telemetry) validate(p *problems) {
+	if t.OTLPEndpoint != "" {
+		u, err := url.Parse(t.OTLPEndpoint)
+		if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
+			p.add("telemetry.otlp_endpoint", "is not the address of an OTLP/HTTP receiver", `write one such as "http://localhost:4318"`)
+		}
+	}
+	if !(t.Sample >= 0 && t.Sample <= 1) {
+		p.add("telemetry.sample", fmt.Sprintf("%g is not between 0 and 1", t.Sample), "write a share such as 0.1")
+	}
 }
 
 // validateLater refuses settings whose room is not built yet: to take them in silence would be worse.
@@ -212,7 +225,6 @@ func (c *Config) validateLater(p *problems) {
 		remedy string
 	}{
 		{"blob_url", c.BlobURL.Reveal() != "file", `write "file"`},
-		{"telemetry.otlp_endpoint", c.Telemetry.OTLPEndpoint != "", "remove it; metrics are at /metrics"},
 	}
 	for _, setting := range later {
 		if setting.wanted {

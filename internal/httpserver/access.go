@@ -44,6 +44,7 @@ var (
 type access struct {
 	next     http.Handler
 	logger   *slog.Logger
+	logsAll  bool // one line for each request
 	maxBody  int64
 	maxTime  time.Duration    // to read a body
 	bodies   *admission.Bytes // of requests under way
@@ -143,9 +144,13 @@ func (a *access) log(w *recorder, r *http.Request, took time.Duration) {
 	if w.failure != nil {
 		a.logger.ErrorContext(ctx, "request failed", "method", r.Method, "path", r.URL.Path, "error", w.failure)
 	}
-	if a.logger.Enabled(ctx, slog.LevelDebug) {
-		a.logger.LogAttrs(ctx, slog.LevelDebug, "request", slog.String("method", r.Method), slog.String("path", r.URL.Path),
-			slog.Int("status", w.code()), slog.Int64("bytes", w.bytes), slog.Duration("took", took),
+	level := slog.LevelDebug
+	if a.logsAll {
+		level = slog.LevelInfo
+	}
+	if a.logger.Enabled(ctx, level) { // the pattern, not the path: in some of them is a token that opens what it names
+		a.logger.LogAttrs(ctx, level, "request", slog.String("method", method(r.Method)), slog.String("route", w.route()),
+			slog.Int("status", w.code()), slog.Int64("bytes", w.bytes), slog.Int64("ms", took.Milliseconds()),
 			slog.String("client", ClientIP(r).String()))
 	}
 }

@@ -257,3 +257,39 @@ func (n *nowhere) Header() http.Header             { return n.header }
 func (n *nowhere) Write(p []byte) (int, error)     { return len(p), nil }
 func (n *nowhere) WriteHeader(int)                 {}
 func (n *nowhere) SetReadDeadline(time.Time) error { return nil }
+
+// TestAccessLogIsAChoiceAndShowsNoPath: a path may hold a token that opens what it names.
+func TestAccessLogIsAChoiceAndShowsNoPath(t *testing.T) {
+	routes := []Route{{http.MethodGet, "/policy/{token}", http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(http.StatusTeapot)
+		_, _ = w.Write([]byte("short"))
+	})}}
+	for _, chosen := range []bool{true, false} {
+		t.Run(fmt.Sprint(chosen), func(t *testing.T) {
+			var log bytes.Buffer
+			logger, err := telemetry.NewLogger(&log, "info", "text")
+			if err != nil {
+				t.Fatal(err)
+			}
+			server := newServer(t, Options{Routes: routes, Logger: logger, LogRequests: chosen})
+			request := httptest.NewRequest(http.MethodGet, "/policy/s3cret?word=s3cret", nil)
+			request.RemoteAddr = "203.0.113.7:999"
+			server.access.ServeHTTP(httptest.NewRecorder(), request)
+			got := log.String()
+			if !chosen {
+				if got != "" {
+					t.Errorf("nobody asked for %q", got)
+				}
+				return
+			}
+			for _, want := range []string{"msg=request", "method=GET", "route=/policy/{token}", "status=418", "bytes=5", "ms=", "client=203.0.113.7", "request="} {
+				if !strings.Contains(got, want) {
+					t.Errorf("%q has no %s", got, want)
+				}
+			}
+			if strings.Contains(got, "s3cret") || strings.Count(got, "\n") != 1 {
+				t.Errorf("log %q", got)
+			}
+		})
+	}
+}

@@ -7,6 +7,8 @@ import (
 	"os"
 	"sync"
 	"time"
+
+	"inbox/internal/telemetry"
 )
 
 const certificateCheckEvery = time.Minute
@@ -74,5 +76,10 @@ func (c *certificate) load() error {
 	}
 
 	c.current, c.modified, c.checked = &pair, info.ModTime(), time.Now()
+	if pair.Leaf != nil {
+		for _, name := range pair.Leaf.DNSNames {
+			telemetry.CertificateNotAfter.WithLabelValues(name).Set(float64(pair.Leaf.NotAfter.Unix()))
+		}
+	}
 	return nil
 }

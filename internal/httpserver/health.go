@@ -17,6 +17,10 @@ import (
 type Check struct {
 	Name string
 	Run  func(ctx context.Context) error
+	// Remedy is what the operator can do when it does not hold.
+	Remedy string
+	// Bystander says that the node takes messages all the same: the check is shown, and a balancer keeps the node.
+	Bystander bool
 }
 
 const (
@@ -41,6 +45,17 @@ type readiness struct {
 	Ready  bool              `json:"ready"`
 	Reason string            `json:"reason,omitempty"`
 	Checks map[string]string `json:"checks,omitempty"` // "ok" or what is wrong
+
+	Details []detail `json:"details,omitempty"` // the same, with what to do
+}
+
+// detail is one check.
+type detail struct {
+	Name     string `json:"name"`
+	OK       bool   `json:"ok"`
+	Required bool   `json:"required"` // without it the node is not ready
+	Reason   string `json:"reason,omitempty"`
+	Remedy   string `json:"remedy,omitempty"`
 }
 
 func (h *health) routes() []Route {
@@ -151,11 +166,15 @@ func (h *health) ask(ctx context.Context, i int) error {
 func (h *health) summary(results []error) readiness {
 	summary := readiness{Ready: true, Checks: make(map[string]string, len(results))}
 	for i, err := range results {
-		summary.Checks[h.checks[i].Name] = "ok"
+		check := h.checks[i]
+		shown := detail{Name: check.Name, OK: err == nil, Required: !check.Bystander}
+		summary.Checks[check.Name] = "ok"
 		if err != nil {
-			summary.Ready = false
-			summary.Checks[h.checks[i].Name] = publicReason(err)
+			summary.Ready = summary.Ready && check.Bystander
+			shown.Reason, shown.Remedy = publicReason(err), check.Remedy
+			summary.Checks[check.Name] = shown.Reason
 		}
+		summary.Details = append(summary.Details, shown)
 	}
 	return summary
 }
@@ -168,12 +187,15 @@ func publicReason(err error) string {
 }
 
 func (h *health) logChange(ctx context.Context, before readiness, results []error) {
-	if h.last.Ready {
-		return
-	}
 	for i, err := range results {
-		if name := h.checks[i].Name; err != nil && before.Checks[name] != h.last.Checks[name] {
-			h.logger.WarnContext(ctx, "not ready", "check", name, "error", err)
+		check := h.checks[i]
+		if err == nil || before.Checks[check.Name] == h.last.Checks[check.Name] {
+			continue
 		}
+		text := "not ready"
+		if check.Bystander {
+			text = "ready, but a check fails"
+		}
+		h.logger.WarnContext(ctx, text, "check", check.Name, "error", err, "remedy", check.Remedy)
 	}
 }

@@ -36,6 +36,7 @@ type Options struct {
 	Metrics     func(*http.Request) error // refuses who may not read /metrics; nil = it is not served
 	TLS         *tls.Config               // nil = plain HTTP
 	Logger      *slog.Logger              // nil = slog's default
+	LogRequests bool                      // one line for each request, at level info
 }
 
 const (
@@ -110,7 +111,7 @@ func New(options Options) (*Server, error) {
 	}
 
 	s.access = &access{
-		next: newFlood(router, s.options.Flood), logger: s.options.Logger, maxBody: s.options.MaxBodyBytes, maxTime: s.options.BodyTimeout,
+		next: newFlood(router, s.options.Flood), logger: s.options.Logger, logsAll: s.options.LogRequests, maxBody: s.options.MaxBodyBytes, maxTime: s.options.BodyTimeout,
 		bodies:   bodies,
 		networks: Networks{Trusted: s.options.TrustedProxies, Inside: s.options.Inside}, draining: s.draining, stopping: s.stopping,
 	}

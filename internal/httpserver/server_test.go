@@ -105,17 +105,51 @@ func TestBadAddressNamesTheKey(t *testing.T) {
 	}
 }
 
-func TestReadiness(t *testing.T) {
+// withoutDetails is what older readers of the answer know.
+func withoutDetails(body string) string {
+	before, _, cut := strings.Cut(strings.TrimSpace(body), `,"details":`)
+	if cut {
+		before += "}"
+	}
+	return before
+}
+
+// TestBystandersDoNotTakeTheNodeOut: what is wrong with them is shown, with what to do.
+func TestBystandersDoNotTakeTheNodeOut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var broken error
+		var database error
 		server := newServer(t, Options{Checks: []Check{
-			{"store", func(context.Context) error { return broken }},
-			{"queue", func(context.Context) error { return nil }},
+			{Name: "database", Run: func(context.Context) error { return database }, Remedy: "start it"},
+			{Name: "back ends", Run: func(context.Context) error { return fault.New(fault.Unavailable, "1 of 2 is down") }, Remedy: "mend it", Bystander: true},
 		}})
 		expect := func(status int, body string) {
 			t.Helper()
 			got := ask(server.Handler(), "GET", "/readyz")
 			if got.Code != status || strings.TrimSpace(got.Body.String()) != body {
+				t.Errorf("%d %s, want %d %s", got.Code, got.Body.String(), status, body)
+			}
+		}
+		expect(200, `{"ready":true,"checks":{"back ends":"1 of 2 is down","database":"ok"},"details":[{"name":"database","ok":true,"required":true},`+
+			`{"name":"back ends","ok":false,"required":false,"reason":"1 of 2 is down","remedy":"mend it"}]}`)
+		database = errors.New("dial tcp 10.0.0.7: refused")
+		<-time.After(checkEvery)
+		expect(503, `{"ready":false,"checks":{"back ends":"1 of 2 is down","database":"not available"},"details":[`+
+			`{"name":"database","ok":false,"required":true,"reason":"not available","remedy":"start it"},`+
+			`{"name":"back ends","ok":false,"required":false,"reason":"1 of 2 is down","remedy":"mend it"}]}`)
+	})
+}
+
+func TestReadiness(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var broken error
+		server := newServer(t, Options{Checks: []Check{
+			{Name: "store", Run: func(context.Context) error { return broken }},
+			{Name: "queue", Run: func(context.Context) error { return nil }},
+		}})
+		expect := func(status int, body string) {
+			t.Helper()
+			got := ask(server.Handler(), "GET", "/readyz")
+			if got.Code != status || withoutDetails(got.Body.String()) != body {
 				t.Errorf("%d %s, want %d %s", got.Code, got.Body.String(), status, body)
 			}
 		}
@@ -141,18 +175,18 @@ func TestReadinessDoesNotHang(t *testing.T) {
 		hang := make(chan struct{})
 		var asked atomic.Int32
 		server := newServer(t, Options{Checks: []Check{
-			{"database", func(context.Context) error {
+			{Name: "database", Run: func(context.Context) error {
 				asked.Add(1)
 				<-hang
 				return nil
 			}},
-			{"disk", func(context.Context) error { return nil }},
+			{Name: "disk", Run: func(context.Context) error { return nil }},
 		}})
 		expect := func(status int, body string) {
 			t.Helper()
 			begun := time.Now()
 			got := ask(server.Handler(), "GET", "/readyz")
-			if got.Code != status || strings.TrimSpace(got.Body.String()) != body || time.Since(begun) > checkTimeout {
+			if got.Code != status || withoutDetails(got.Body.String()) != body || time.Since(begun) > checkTimeout {
 				t.Errorf("%d %s after %v, want %d %s", got.Code, got.Body.String(), time.Since(begun), status, body)
 			}
 			<-time.After(checkEvery)

@@ -150,6 +150,7 @@ func (q *Queue) Run(ctx context.Context) error {
 	defer end()
 	var loops, beats sync.WaitGroup
 	beats.Go(func() { q.heartbeat(lives) })
+	beats.Go(func() { q.count(lives) })
 
 	for _, w := range q.workers {
 		loops.Go(func() { w.loop(ctx) })

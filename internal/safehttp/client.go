@@ -7,9 +7,11 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"log/slog"
 	"maps"
 	"net"
 	"net/http"
+	"strconv"
 	"strings"
 	"time"
 
@@ -232,10 +234,33 @@ func (c *Client) send(ctx context.Context, cancel context.CancelCauseFunc, reque
 		defer timer.Stop()
 	}
 
+	traced, span := telemetry.StartBelow(ctx, request.Method, telemetry.KindClient,
+		slog.String("http.request.method", request.Method), slog.String("server.address", request.URL.Host))
+	if span != nil && request.Header.Get(telemetry.TraceparentHeader) != "" { // the caller wants the receiver to know
+		request = request.WithContext(traced)
+		telemetry.Inject(traced, request.Header)
+	}
+
 	started := time.Now()
 	response, err := c.http.Do(request) //nolint:gosec // G704: the address policy of this package is what gosec asks for
 	requestSeconds.Observe(time.Since(started).Seconds())
+	endSpan(span, response, err)
 	return response, err
+}
+
+// endSpan ends the span of an exchange when the header of its response is here.
+func endSpan(span *telemetry.Span, response *http.Response, err error) {
+	switch {
+	case span == nil:
+	case err != nil:
+		span.End(outcome(err))
+	case response.StatusCode >= http.StatusBadRequest:
+		span.Set(slog.Int("http.response.status_code", response.StatusCode))
+		span.End("status " + strconv.Itoa(response.StatusCode))
+	default:
+		span.Set(slog.Int("http.response.status_code", response.StatusCode))
+		span.End("")
+	}
 }
 
 // explain puts the reason of an ended context in front of net/http's "context canceled".

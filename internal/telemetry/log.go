@@ -1,6 +1,6 @@
 // Package telemetry sets up what the operator watches: the log with message, turn and request ids taken from the
-// context, and the metrics page with the histogram buckets that all rooms share. Metrics themselves are declared
-// beside the code that moves them. It does not trace yet: OpenTelemetry spans at the seams come with a later issue.
+// context, the metrics page with the histogram buckets that all rooms share, and traces. Metrics themselves are declared
+// beside the code that moves them, spans are begun at the seams.
 package telemetry
 
 import (
@@ -40,7 +40,7 @@ func Setup(out io.Writer, level, format string) (*slog.Logger, error) {
 type contextKey struct{}
 
 // With returns a context whose log records carry more attributes, written like those of slog: slog.Attr values or
-// keys and values in turn. A key that is already there is replaced. The usual keys are "request", "message", "turn",
+// keys and values in turn. A key that is already there is replaced. The usual keys are "request", "message_id", "turn",
 // "agent" and "delivery".
 func With(ctx context.Context, args ...any) context.Context {
 	var record slog.Record

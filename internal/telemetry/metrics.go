@@ -3,6 +3,8 @@ package telemetry
 import (
 	"net/http"
 
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 )
 
@@ -17,6 +19,13 @@ var (
 	// Bytes is for sizes: 256 B to 64 MiB.
 	Bytes = []float64{1 << 8, 1 << 10, 4 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20, 4 << 20, 16 << 20, 64 << 20}
 )
+
+// CertificateNotAfter is when the certificate of a name ends, wherever it came from. label name: a host of the settings, or of
+// the operator's certificate file.
+var CertificateNotAfter = promauto.NewGaugeVec(prometheus.GaugeOpts{
+	Name: "inbox_certificate_not_after_seconds",
+	Help: "When the certificate of a name ends, in seconds since 1970.",
+}, []string{"name"})
 
 // MetricsHandler serves all metrics of the process in the Prometheus and OpenMetrics formats.
 func MetricsHandler() http.Handler { return promhttp.Handler() }

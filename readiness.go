@@ -1,0 +1,95 @@
+package inbox
+
+import (
+	"context"
+	"crypto/tls"
+	"fmt"
+	"time"
+
+	"inbox/internal/fault"
+	"inbox/internal/httpserver"
+)
+
+// shortLife is how long before its end a certificate is told to be due: its renewal has failed for weeks by then.
+const shortLife = 7 * 24 * time.Hour
+
+// readiness are the conditions of /readyz: what this node needs to accept a message and to work on it. How many messages
+// wait is none of them: a second node does not take more of them because this one hears nothing new. Back ends and certificates are shown
+// and take no node out: all nodes have the same ones, and a message for an agent whose back end is down is taken and waits.
+func (w *web) readiness() []httpserver.Check {
+	return []httpserver.Check{
+		{Name: "database", Run: w.store.Probe, Remedy: "start the database, or correct database_url; nothing that was acknowledged is lost"},
+		{
+			Name: "queue", Run: func(context.Context) error { return w.queue.Check() },
+			Remedy: "look into the log for \"claim jobs\"; when the database answers again, the queue goes on by itself",
+		},
+		{Name: "disk", Run: func(context.Context) error {
+			if w.disk.Full() {
+				return fault.New(fault.Unavailable, "there is no room on the disk")
+			}
+			return nil
+		}, Remedy: "make room where data_dir is, or lower limits.free_disk"},
+		{Name: "listeners", Run: w.checkListeners, Remedy: "look into the log for the listener that ended; restart the server"},
+		{
+			Name: "back ends", Run: w.checkBackEnds, Bystander: true,
+			Remedy: "inbox audit list --code 'backend:*' names the agents; start the programs behind them, their messages wait",
+		},
+		{
+			Name: "certificate", Run: w.checkCertificate, Bystander: true,
+			Remedy: "look into the log for what the certificate authority said, or renew http.cert_file",
+		},
+	}
+}
+
+// checkBackEnds counts the agents whose back ends are down, on whichever node that was noted. Their names are not for everyone who asks.
+func (w *web) checkBackEnds(ctx context.Context) error {
+	list, err := w.store.BackEnds(ctx)
+	if err != nil {
+		return err
+	}
+
+	down, all := 0, w.registry.Agents()
+	for _, outage := range list {
+		if _, here := w.registry.Lookup(outage.Agent); here && outage.ClosedAt.IsZero() {
+			down++
+		}
+	}
+	if down > 0 {
+		return fault.Newf(fault.Unavailable, "the back ends of %d of %d agents are down", down, len(all))
+	}
+	return nil
+}
+
+// checkCertificate looks at how long the certificates last that this server shows.
+func (w *web) checkCertificate(context.Context) error {
+	switch {
+	case w.acme != nil:
+		for _, name := range w.config.CertificateNames() {
+			end := w.acme.End(name)
+			if end.IsZero() {
+				return fault.Newf(fault.Unavailable, "%s has no certificate yet", name)
+			}
+			if err := lasts(name, end); err != nil {
+				return err
+			}
+		}
+	case w.config.HTTP.CertFile != "":
+		pair, err := tls.LoadX509KeyPair(w.config.HTTP.CertFile, w.config.HTTP.KeyFile)
+		if err != nil {
+			return fault.Wrap(fault.Unavailable, "the certificate cannot be read; the one before is in use", err)
+		}
+		return lasts(w.config.PublicHost(), pair.Leaf.NotAfter)
+	}
+	return nil
+}
+
+func lasts(name string, end time.Time) error {
+	left := time.Until(end)
+	switch {
+	case left <= 0:
+		return fault.Newf(fault.Unavailable, "the certificate of %s has ended", name)
+	case left < shortLife:
+		return fault.New(fault.Unavailable, fmt.Sprintf("the certificate of %s ends in %d hours", name, int(left.Hours())))
+	}
+	return nil
+}
