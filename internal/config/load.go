@@ -79,6 +79,7 @@ func (c *Config) derive(found *problems) {
 		c.SMTP.Hostname = identity.HostOf(c.Domain)
 	}
 
+	readSecret(&c.Blob.SecretKey, c.Blob.SecretKeyFile, "blob.secret_key_file", found)
 	c.deriveACME()
 	c.deriveEdge(found)
 	c.deriveTrust(found)

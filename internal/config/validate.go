@@ -81,6 +81,7 @@ func (c *Config) validateStorage(p *problems) {
 		p.add("database_url", "is not an address", "percent-encode special characters in user name and password")
 	}
 
+	c.validateBlobs(p)
 	within(p, "shutdown_grace", c.ShutdownGrace, 0, time.Hour)
 	within(p, "drain", c.Drain, 0, time.Hour)
 }
@@ -211,7 +212,6 @@ func (c *Config) validateLater(p *problems) {
 		wanted bool
 		remedy string
 	}{
-		{"blob_url", c.BlobURL.Reveal() != "file", `write "file"`},
 		{"telemetry.otlp_endpoint", c.Telemetry.OTLPEndpoint != "", "remove it; metrics are at /metrics"},
 	}
 	for _, setting := range later {
