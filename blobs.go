@@ -16,7 +16,11 @@ func openBlobs(config *Config, writes func(bytes int64)) (blob.Backend, error) {
 		return nil, err
 	}
 	if place.Directory != "" {
-		return storage.FilesIn(place.Directory, writes)
+		setting := "blob_url"
+		if config.BlobURL == "file" {
+			setting = "data_dir"
+		}
+		return storage.FilesIn(setting, place.Directory, writes)
 	}
 
 	address := place.Endpoint

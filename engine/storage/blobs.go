@@ -8,14 +8,14 @@ import (
 	"inbox/internal/blob"
 )
 
-// FilesIn opens the files in a directory. Writes, which may be nil, hears of bytes as they are about to be written.
-func FilesIn(directory string, writes func(bytes int64)) (*blob.Files, error) {
-	if err := makeDirectory("blob_url", directory); err != nil {
+// FilesIn opens the files in a directory, which follows from the setting. Writes, which may be nil, hears of bytes as they are about to be written.
+func FilesIn(setting, directory string, writes func(bytes int64)) (*blob.Files, error) {
+	if err := makeDirectory(setting, directory); err != nil {
 		return nil, err
 	}
 	files, err := blob.OpenFiles(directory, blob.Options{Writes: writes})
 	if err != nil {
-		return nil, fmt.Errorf("blob_url: cannot keep files in %s: %w", directory, oneLine(err))
+		return nil, fmt.Errorf("%s: cannot keep files in %s: %w", setting, directory, oneLine(err))
 	}
 	return files, nil
 }

@@ -21,7 +21,7 @@ func TestSealedDocumentsAreDocuments(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	files, err := FilesIn(filepath.Join(directory, "blobs"), nil)
+	files, err := FilesIn("data_dir", filepath.Join(directory, "blobs"), nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -20,13 +20,20 @@ type Blob struct {
 
 // BlobStore is what blob_url says.
 type BlobStore struct {
-	Directory string // of a store in files; empty for one in a bucket
+	// Directory of a store in files; empty for one in a bucket.
+	Directory string
 
-	Endpoint  string // host:port
-	Plain     bool   // HTTP without TLS
-	Region    string
-	Bucket    string
-	Prefix    string
+	// Endpoint of the server, host or host:port.
+	Endpoint string
+	// Plain is HTTP without TLS.
+	Plain bool
+	// Region that requests are signed for.
+	Region string
+	// Bucket must exist.
+	Bucket string
+	// Prefix of the keys, without slashes at its ends.
+	Prefix string
+	// HostStyle puts the bucket into the host name.
 	HostStyle bool
 }
 
