@@ -27,6 +27,7 @@ var levels = map[string]int{
 	"internal/clock":            0,
 	"internal/semaphore":        0,
 	"internal/golden":           0,
+	"internal/systemd":          0,
 
 	"policypart":           1,
 	"internal/config":      1,
