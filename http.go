@@ -130,7 +130,7 @@ func (w *web) openAdmin(api *console.API) error {
 
 	var err error
 	if w.admin, err = httpserver.New(options); err == nil {
-		w.listeners = append(w.listeners, &listening{Listener: w.admin, channel: "operator API"})
+		w.listeners = append(w.listeners, &listening{Listener: w.admin, channel: "operator API", socket: "admin"})
 	}
 	return err
 }
@@ -151,7 +151,7 @@ func (w *web) openPlainHTTP() error {
 		},
 	})
 	if err == nil {
-		w.listeners = append(w.listeners, &listening{Listener: plain, channel: "http without TLS"})
+		w.listeners = append(w.listeners, &listening{Listener: plain, channel: "http without TLS", socket: "http"})
 	}
 	return err
 }

@@ -59,7 +59,7 @@ func OpenOperator(ctx context.Context, config *Config) (*Operator, error) {
 		return names
 	}
 
-	options.Files = func() (exchange.Files, error) { return storage.ReadBlobs(config.DataDir) }
+	options.Files = func() (exchange.Files, error) { return openBlobs(config, nil) }
 	options.Vault = func(ctx context.Context) (operator.Vault, error) {
 		sealer, err := storage.OpenSealer(ctx, storageOptions(config, slog.Default()), opened)
 		if err != nil {

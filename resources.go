@@ -35,7 +35,7 @@ type resources struct {
 
 	bodies *admission.Bytes // request bodies in memory, of all listeners
 	disk   *disk.Guard
-	blobs  *blob.Files
+	blobs  blob.Backend
 	store  *store.Store
 	lock   *disk.Lock // nil on PostgreSQL
 	sealer *storage.Sealer
@@ -53,7 +53,7 @@ func openResources(ctx context.Context, config *Config, changed func(channel, pa
 
 	r.bodies = admission.NewBytes(r.bytesInFlight(), max(int64(config.HTTP.MaxBodyBytes), int64(config.A2A.MaxRequestBytes)/4))
 	r.disk = newDiskGuard(config)
-	if r.blobs, err = storage.OpenBlobs(config.DataDir, r.disk); err != nil {
+	if r.blobs, err = openBlobs(config, r.disk.Admit); err != nil {
 		return nil, err
 	}
 	if r.store, err = storage.Open(ctx, storageOptions(config, r.logger), changed); err != nil {
@@ -85,7 +85,7 @@ func (r *resources) bindStorage(ctx context.Context) (err error) {
 	if r.lock, err = storage.Take(ctx, options, r.store); err != nil {
 		return err
 	}
-	if r.sealer, err = storage.Bind(ctx, options, r.store); err != nil {
+	if r.sealer, err = storage.Bind(ctx, options, r.store, r.blobs); err != nil {
 		return err
 	}
 
@@ -108,7 +108,7 @@ func userAgent(config *Config) string { return "inbox/" + Version + " (+" + conf
 func storageOptions(config *Config, logger *slog.Logger) storage.Options {
 	return storage.Options{
 		DataDir: config.DataDir, DatabaseURL: config.DatabaseURL.Reveal(), DatabaseName: config.DatabaseURL.String(),
-		SecretKeyFile: config.SecretKeyFile, NewIdentity: config.NewIdentity, Logger: logger, Traces: []string{operator.AdminTokenFile},
+		SecretKeyFile: config.SecretKeyFile, NewIdentity: config.NewIdentity, Domain: config.Domain, BlobURL: blobName(config), Logger: logger, Traces: []string{operator.AdminTokenFile},
 		Sealed: []string{activitypub.KeyNamespace, activitypub.MediaNamespace, discovery.KeyNamespace, email.KeyNamespace, acme.KeyNamespace, secretNamespace},
 	}
 }

@@ -4,6 +4,7 @@
 package inbox
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -31,7 +32,8 @@ import (
 type Server struct {
 	*web
 
-	ready atomic.Bool // notifications may come before everything is there
+	ready   atomic.Bool // notifications may come before everything is there
+	sockets Sockets     // nil = the server opens all of them
 }
 
 // New opens the database and builds the rooms, with channels of the embedding program beside those of the server; nothing listens
@@ -141,6 +143,33 @@ func (s *Server) GRPCAddr() string {
 	return s.grpc.Addr().String()
 }
 
+// Sockets are listeners that another program has opened for this one.
+type Sockets interface {
+	// Take returns the listener of a name, once; nil without one.
+	Take(name string) net.Listener
+}
+
+// Inherit makes Listen use sockets of others in the place of those that it would open: "https" or, without TLS, "http" for http.listen,
+// "http" for acme.http_listen, "smtp", "grpc" and "admin". What is off in the settings is off.
+func (s *Server) Inherit(sockets Sockets) { s.sockets = sockets }
+
+// inheriting is a listener that can serve on a socket of others.
+type inheriting interface{ Use(listener net.Listener) }
+
+// socketsOfChannels are the names of sockets that are not those of their channels.
+var socketsOfChannels = map[string]string{"email": "smtp", "a2a": "grpc"}
+
+// open takes the socket of a name, or the configured address.
+func (s *Server) open(listener interface{ Listen() error }, name string) error {
+	if user, can := listener.(inheriting); can && s.sockets != nil {
+		if socket := s.sockets.Take(name); socket != nil {
+			user.Use(socket)
+			return nil
+		}
+	}
+	return listener.Listen()
+}
+
 // Listen takes the configured addresses. Run does it when it was not done before.
 func (s *Server) Listen() error {
 	if name := s.config.A2A.DefaultAgent; name != "" {
@@ -149,12 +178,17 @@ func (s *Server) Listen() error {
 		}
 	}
 
-	if err := s.http.Listen(); err != nil {
+	web := "https"
+	if s.config.HTTP.TLS == "off" {
+		web = "http"
+	}
+	if err := s.open(s.http, web); err != nil {
 		return err
 	}
 
 	for _, listener := range s.listeners {
-		if err := listener.Listen(); err != nil {
+		name := cmp.Or(listener.socket, socketsOfChannels[listener.channel], listener.channel)
+		if err := s.open(listener.Listener, name); err != nil {
 			return err
 		}
 	}

@@ -14,12 +14,15 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/uuid"
+
 	"inbox"
 
 	"inbox/engine/storage"
 	"inbox/engine/store"
 	"inbox/engine/store/storetest"
 	"inbox/internal/await"
+	"inbox/internal/blob/blobtest"
 	"inbox/operator"
 )
 
@@ -29,6 +32,10 @@ type place struct {
 	directory string
 	database  string // URL
 	key       string // secret_key_file; empty = the usual one
+	files     string // blob_url; empty = the usual one
+	domain    string // empty = localhost
+	access    string // keys of a bucket
+	secret    string
 }
 
 func (p place) config() *inbox.Config {
@@ -36,6 +43,7 @@ func (p place) config() *inbox.Config {
 	config, err := inbox.LoadConfig("", []string{
 		"INBOX_DATA_DIR=" + p.directory, "INBOX_DATABASE_URL=" + p.database, "INBOX_SECRET_KEY_FILE=" + p.key, "INBOX_LOG_LEVEL=error",
 		"INBOX_HTTP_LISTEN=127.0.0.1:0", "INBOX_SMTP_LISTEN=", "INBOX_PUBLIC_URL=http://localhost:8080",
+		"INBOX_BLOB_URL=" + p.files, "INBOX_DOMAIN=" + p.domain, "INBOX_BLOB_ACCESS_KEY=" + p.access, "INBOX_BLOB_SECRET_KEY=" + p.secret,
 	})
 	if err != nil {
 		p.Fatal(err)
@@ -210,6 +218,8 @@ func TestStart(t *testing.T) {
 				}
 				other.refused("secret_key_file", "is missing", "put the file back from a backup or from another node")
 				other.key = p.path("secret.key")
+				other.refused("blob_url", other.path("blobs"), "is empty or was never used", "the same on every node", "--new-identity")
+				other.files = "file://" + p.path("blobs")
 				other.mustStart()
 				if other.read("database.id") != p.read("database.id") {
 					p.Error("the directory does not name the database")
@@ -346,6 +356,8 @@ func TestNodesBeginTogether(t *testing.T) {
 	database := storetest.Postgres(t)
 	first := place{T: t, directory: t.TempDir(), database: database}
 	second := place{T: t, directory: t.TempDir(), database: database}
+	first.files = "file://" + t.TempDir()
+	second.files = first.files
 	ended := make(chan error, 2)
 	for _, p := range []place{first, second} {
 		go func() { ended <- p.start(false) }()
@@ -369,6 +381,113 @@ func TestNodesBeginTogether(t *testing.T) {
 		p.write("secret.key", key)
 		p.mustStart()
 	}
+}
+
+// TestFilesAndDomain: the nodes of a database serve one domain and keep files in one place, which belongs to no other database.
+func TestFilesAndDomain(t *testing.T) {
+	t.Parallel()
+	server := blobtest.StartServer(t)
+	address := map[string]func(t *testing.T) string{
+		"a directory": func(t *testing.T) string { return "file://" + t.TempDir() },
+		"a bucket":    func(*testing.T) string { return server.URL(uuid.NewString()) },
+	}
+	for name, url := range map[string]func(*testing.T) string{
+		"sqlite":   func(*testing.T) string { return "sqlite" },
+		"postgres": func(t *testing.T) string { return storetest.Postgres(t) },
+	} {
+		for kind, files := range address {
+			t.Run(name+"/"+kind, func(t *testing.T) {
+				t.Parallel()
+				begin := func(url string) place {
+					p := place{T: t, directory: t.TempDir(), database: url, files: files(t)}
+					if kind == "a bucket" {
+						p.access, p.secret = blobtest.AccessKey, blobtest.SecretKey
+					}
+					p.mustStart()
+					return p
+				}
+				p := begin(url(t))
+
+				elsewhere := p
+				elsewhere.files = files(t)
+				elsewhere.refused("blob_url", "is empty or was never used", "--new-identity")
+				p.mustStart()
+
+				stranger := begin(url(t))
+				stranger.files = p.files
+				stranger.refused("blob_url", "is the store", "--new-identity")
+				fresh := stranger
+				fresh.directory, fresh.database = t.TempDir(), url(t)
+				fresh.refused("blob_url", "has the files of another database", "--new-identity")
+				p.mustStart()
+
+				renamed := p
+				renamed.domain = "other.localhost:8080"
+				renamed.refused("domain", "other.localhost here", "used with localhost", "--new-identity")
+				p.domain = "localhost:1234" // the port of a test is no name
+				p.mustStart()
+				renamed.anew()
+				p.refused("domain")
+				p.domain = renamed.domain
+
+				elsewhere.domain = renamed.domain
+				elsewhere.anew()
+				p.refused("blob_url")
+				stranger.anew()
+			})
+		}
+	}
+}
+
+// TestFilesOfADeadNode: a node that died before it had named the place of files is no loss, and one that is at it is waited for.
+func TestFilesOfADeadNode(t *testing.T) {
+	t.Parallel()
+	p := place{T: t, directory: t.TempDir(), database: "sqlite"}
+	p.mustStart()
+	opened, err := store.Open(t.Context(), store.Options{URL: p.database, DataDir: p.directory})
+	if err != nil {
+		t.Fatal(err)
+	}
+	id := strings.TrimSpace(p.read("blobs/store.id"))
+	err = opened.State().Put(t.Context(), "database", "files", []byte("new "+id), time.Time{})
+	if err := errors.Join(err, opened.Close()); err != nil {
+		t.Fatal(err)
+	}
+	p.mustStart() // it had named the place, and not noted it
+	p.remove("blobs/store.id")
+	p.refused("is empty or was never used")
+}
+
+// TestNodesNameFilesTogether: nodes that start at once name one place once; those with another one are refused.
+func TestNodesNameFilesTogether(t *testing.T) {
+	t.Parallel()
+	shared, database, key := "file://"+t.TempDir(), storetest.Postgres(t), filepath.Join(t.TempDir(), "key")
+	if err := os.WriteFile(key, []byte(otherKey), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	first := place{T: t, directory: t.TempDir(), database: database, key: key, files: shared}
+	first.mustStart()
+	first.forget([2]string{"database", "files"})
+	if err := os.Remove(strings.TrimPrefix(shared, "file://") + "/store.id"); err != nil { // as an older version leaves it
+		t.Fatal(err)
+	}
+
+	var group sync.WaitGroup
+	refused := make(chan error, 6)
+	for range cap(refused) {
+		node := first
+		node.directory = t.TempDir()
+		group.Go(func() {
+			if err := node.start(false); err != nil {
+				refused <- err
+			}
+		})
+	}
+	await.Done(t, group.Wait, "the start of all nodes")
+	if len(refused) > 0 {
+		t.Errorf("a node was refused: %v", <-refused)
+	}
+	first.mustStart()
 }
 
 // keysOf starts a server as far as its keys, and returns what others see of them.

@@ -2,12 +2,15 @@ package e2e
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"database/sql"
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -18,6 +21,7 @@ import (
 	"inbox/e2e/instance"
 	"inbox/exchange"
 	"inbox/internal/await"
+	"inbox/internal/blob/blobtest"
 )
 
 const (
@@ -26,10 +30,18 @@ const (
 )
 
 // TestNothingIsLostWhenKilled kills the server again and again under load. Afterwards every message that it
-// acknowledged has exactly one reply.
+// acknowledged has exactly one reply, and every file to which a row refers is there: beside SQLite in a directory, beside PostgreSQL in a
+// bucket.
 func TestNothingIsLostWhenKilled(t *testing.T) {
 	onBothDatabases(t, func(t *testing.T, database string) {
-		w := newStorm(t, database)
+		files, keys, directory := "", "", ""
+		if database != "" {
+			server := blobtest.StartServer(t)
+			files, directory = server.URL("of/inbox"), filepath.Join(server.Directory, "of", "inbox")
+			keys = fmt.Sprintf("[blob]\naccess_key = %q\nsecret_key = %q\n", blobtest.AccessKey, blobtest.SecretKey)
+		}
+		w := newStormIn(t, database, files, keys)
+		w.large = true
 		w.begin(crashSenders)
 		for range crashes {
 			w.progress()
@@ -42,7 +54,27 @@ func TestNothingIsLostWhenKilled(t *testing.T) {
 		w.finish()
 		w.judge()
 		w.s.stop()
+		w.filesAreThere(cmp.Or(directory, filepath.Join(w.s.Directory, "data", "blobs")))
 	})
+}
+
+// filesAreThere looks for the files of all large originals.
+func (w *storm) filesAreThere(directory string) {
+	w.t.Helper()
+	digests, err := w.s.Column(w.t.Context(), "SELECT digest FROM originals WHERE encoding = 'blob'")
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	if len(digests) == 0 {
+		w.t.Error("no message has a file")
+	}
+	for _, digest := range digests {
+		inBucket, _ := filepath.Glob(filepath.Join(directory, digest[:2], digest+".*"))
+		inDirectory, _ := filepath.Glob(filepath.Join(directory, digest[:2], digest[2:4], digest))
+		if len(inBucket)+len(inDirectory) == 0 {
+			w.t.Errorf("the original %s is lost", digest)
+		}
+	}
 }
 
 // progress lets the storm go on for a random while in which the server takes at least some messages.

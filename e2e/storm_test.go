@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/http"
 	"net/textproto"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -30,6 +31,7 @@ type storm struct {
 	ledger    *load.Ledger
 	community *load.Community
 	domains   []load.MailDomain
+	large     bool // a part of the mails is large
 	peer      load.A2APeer
 	client    *http.Client
 
@@ -57,6 +59,12 @@ func newStorm(t *testing.T, database string) *storm { return newStormWith(t, dat
 
 // newStormWith also writes further lines of TOML.
 func newStormWith(t *testing.T, database, more string) *storm {
+	t.Helper()
+	return newStormIn(t, database, "", more)
+}
+
+// newStormIn also says where files are (blob_url).
+func newStormIn(t *testing.T, database, files, more string) *storm {
 	t.Helper()
 	names, err := load.NewNames()
 	if err != nil {
@@ -87,7 +95,7 @@ func newStormWith(t *testing.T, database, more string) *storm {
 		w.domains = append(w.domains, domain)
 	}
 	w.s = start(t, instance.Settings{
-		Database: database, Domain: "inbox.test", DNS: names.Address(), Smarthost: sink.URL(), Lease: "3s",
+		Database: database, Files: files, Domain: "inbox.test", DNS: names.Address(), Smarthost: sink.URL(), Lease: "3s",
 		More: "[log]\nlevel = \"warn\"\n" + more,
 	})
 	token, err := w.s.Token(t.Context(), "storm")
@@ -225,10 +233,14 @@ func (w *storm) mail(sender int) func(string) (string, func() error) {
 	domain := w.domains[sender%len(w.domains)]
 	from := fmt.Sprintf("sender%d@%s", sender, domain.Name)
 	const to = "echo@inbox.test"
+	body := "hello"
+	if w.large && sender%10 == 0 {
+		body = strings.Repeat(strings.Repeat("x", 75)+"\n", 1000) // its original is a file
+	}
 	var connection *load.MailSender
 	return func(key string) (string, func() error) {
 		id := key + "@" + domain.Name
-		signed, err := domain.Sign(load.Mail{From: from, To: to, MessageID: id, Subject: "Question " + key, Body: "hello"}.Bytes())
+		signed, err := domain.Sign(load.Mail{From: from, To: to, MessageID: id, Subject: "Question " + key, Body: body}.Bytes())
 		return id, func() error {
 			if err != nil {
 				return err

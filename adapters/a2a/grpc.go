@@ -104,6 +104,9 @@ func (g *GRPC) Listen() error {
 	return nil
 }
 
+// Use takes a listener that another program has opened, in the place of Listen.
+func (g *GRPC) Use(listener net.Listener) { g.listener = newGRPCPeers(httpserver.Inherit(listener)) }
+
 // Addr is the address of the listener; nil before Listen.
 func (g *GRPC) Addr() net.Addr {
 	if g.listener == nil {

@@ -118,6 +118,9 @@ var _ exchange.Acknowledger = (*Adapter)(nil)
 // Listen opens smtp.listen. Run calls it when it was not called before.
 func (a *Adapter) Listen() error { return a.server.Listen() }
 
+// Use takes a listener that another program has opened, in the place of Listen.
+func (a *Adapter) Use(listener net.Listener) { a.server.use(listener) }
+
 // Addr returns the listening address, nil before Listen or without a server.
 func (a *Adapter) Addr() net.Addr { return a.server.Addr() }
 

@@ -50,6 +50,14 @@ func (s *smtpServer) Listen() error {
 	return nil
 }
 
+// use serves on a listener that another program has opened.
+func (s *smtpServer) use(listener net.Listener) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.listener = newLimitedListener(listener, s.domain, s.options)
+	s.library = s.newServer()
+}
+
 func rootCause(err error) error {
 	var operation *net.OpError
 	if errors.As(err, &operation) && operation.Err != nil {

@@ -15,6 +15,7 @@ import (
 	"syscall"
 
 	"inbox"
+	"inbox/internal/systemd"
 )
 
 // cgroupRoot is where Linux shows control groups; elsewhere it is not there, and then there is no limit to find.
@@ -105,7 +106,7 @@ func readLimit(path string) int64 {
 
 // mindHangups keeps SIGHUP from killing the server, which is what supervisors send for "read your settings again". In
 // development mode at a terminal it means that the terminal is gone, and the server stops. It returns what ends it.
-func mindHangups(ctx context.Context, stop context.CancelFunc, config *inbox.Config) (end func()) {
+func mindHangups(ctx context.Context, stop context.CancelFunc, config *inbox.Config, manager *systemd.Manager) (end func()) {
 	received := make(chan os.Signal, 1)
 	signal.Notify(received, syscall.SIGHUP)
 	leaves := config.Development && isTerminal(os.Stdin)
@@ -117,7 +118,9 @@ func mindHangups(ctx context.Context, stop context.CancelFunc, config *inbox.Con
 					stop()
 					return
 				}
+				notify(manager, systemd.Reloading()...)
 				slog.Info("SIGHUP changes nothing: settings are read at the start, so restart the server to change them")
+				notify(manager, systemd.Ready)
 			case <-ctx.Done():
 				return
 			}
@@ -125,6 +128,26 @@ func mindHangups(ctx context.Context, stop context.CancelFunc, config *inbox.Con
 	}()
 
 	return func() { signal.Stop(received) }
+}
+
+// tellManager tells the service manager that the server is ready, that it stops when ctx ends, and that it lives until the function it
+// returns is called.
+func tellManager(ctx context.Context, manager *systemd.Manager) (end func()) {
+	if left := manager.Left(); len(left) > 0 {
+		slog.Warn("sockets of the service manager are not served: correct FileDescriptorName= or turn their listeners on", "names", strings.Join(left, " "))
+	}
+	notify(manager, systemd.Ready)
+	watching, stop := context.WithCancel(context.WithoutCancel(ctx))
+	go manager.Watch(watching)
+	cancel := context.AfterFunc(ctx, func() { notify(manager, systemd.Stopping) })
+	return func() { cancel(); stop() }
+}
+
+// notify logs what does not work: a server is no worse without its manager.
+func notify(manager *systemd.Manager, states ...string) {
+	if err := manager.Notify(states...); err != nil {
+		slog.Warn("the service manager does not hear what the server does", "error", err)
+	}
 }
 
 // isTerminal reports whether a person sits at a file.

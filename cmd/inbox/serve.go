@@ -9,6 +9,7 @@ import (
 
 	"inbox"
 	"inbox/internal/demo"
+	"inbox/internal/systemd"
 )
 
 func newServe() *cobra.Command {
@@ -18,7 +19,7 @@ func newServe() *cobra.Command {
 		Short: "Run the server",
 		Long: `Runs the server until it gets SIGINT or SIGTERM; then /readyz says 503, it serves on for the time of drain, stops
 accepting, finishes what runs within shutdown_grace and exits with 0. A second signal ends it at once, with 3. SIGHUP
-changes nothing: settings are read at the start.
+changes nothing: settings are read at the start. Under systemd it says when it is ready and takes sockets (docs/ops/systemd.md).
 
 Without a configuration file it is in development mode: every listener is on loopback, private addresses are
 allowed, mail is captured instead of sent, and the agent "echo" answers everybody.
@@ -29,6 +30,10 @@ newer database): agents get new keys, and what only the old ones open is lost.`,
 		Example: "  inbox serve\n  inbox serve --config /etc/inbox/inbox.toml",
 		Args:    arguments(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			manager, err := systemd.Open()
+			if err != nil {
+				return err
+			}
 			config, err := load(cmd)
 			if err != nil {
 				return err
@@ -42,10 +47,12 @@ newer database): agents get new keys, and what only the old ones open is lost.`,
 			logMemoryLimit(limit)
 			ctx, stop := context.WithCancel(cmd.Context())
 			defer stop()
-			defer mindHangups(ctx, stop, config)()
+			defer mindHangups(ctx, stop, config, manager)()
+			server.Inherit(manager)
 			if err := server.Listen(); err != nil {
 				return errors.Join(err, server.Close())
 			}
+			defer tellManager(ctx, manager)()
 			if config.Development {
 				fmt.Fprint(cmd.OutOrStdout(), greeting(server))
 			}

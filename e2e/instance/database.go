@@ -3,8 +3,11 @@ package instance
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
 	"net/url"
+	"os"
+	"path"
 	"path/filepath"
 	"strings"
 
@@ -12,6 +15,12 @@ import (
 	_ "github.com/jackc/pgx/v5/stdlib" // registers "pgx"
 	_ "modernc.org/sqlite"             // registers "sqlite"
 )
+
+// filesOf is the directory of files of all nodes of a PostgreSQL database.
+func filesOf(database string) string {
+	name, _, _ := strings.Cut(path.Base(database), "?")
+	return filepath.Join(os.TempDir(), name+"-files")
+}
 
 // NewDatabase makes an empty PostgreSQL database beside the one in the URL and returns its URL and a function that
 // removes it.
@@ -36,7 +45,7 @@ func NewDatabase(ctx context.Context, beside string) (string, func() error, erro
 	remove := func() error {
 		defer func() { _ = administrator.Close() }()
 		_, err := administrator.Exec("DROP DATABASE " + name + " WITH (FORCE)")
-		return err
+		return errors.Join(err, os.RemoveAll(filesOf(parsed.String())))
 	}
 
 	return parsed.String(), remove, nil

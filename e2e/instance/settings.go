@@ -15,6 +15,7 @@ import (
 // captures mail, on ports of the kernel's choice.
 type Settings struct {
 	Database  string // empty = SQLite, or postgres://…
+	Files     string // blob_url; empty = the usual directory, on PostgreSQL one that all nodes of the database share
 	Domain    string // empty = the host and port of the HTTP address
 	HTTP      string // host:port; empty = a free loopback port
 	Public    string // host:port under which others reach HTTP, where something stands before it; empty = HTTP
@@ -144,6 +145,9 @@ func (s *Settings) file(data string) string {
 	}
 	if s.Database != "" {
 		line("database_url = %q\nsecret_key_file = %q", s.Database, filepath.Join(filepath.Dir(data), secretKeyFile))
+	}
+	if s.Database != "" || s.Files != "" {
+		line("blob_url = %q", cmp.Or(s.Files, "file://"+filesOf(s.Database)))
 	}
 
 	line("[http]\nlisten = %q", s.HTTP)

@@ -10,11 +10,9 @@ import (
 	"log/slog"
 	"net"
 	"os"
-	"path/filepath"
 	"strings"
 
 	"inbox/engine/store"
-	"inbox/internal/blob"
 	"inbox/internal/disk"
 )
 
@@ -24,6 +22,8 @@ type Options struct {
 	DatabaseURL   string // "sqlite", or a URL with its password
 	DatabaseName  string // the same as it may be shown
 	SecretKeyFile string // empty = secret.key in DataDir
+	Domain        string // of the agents' addresses; its port does not count
+	BlobURL       string // where files are kept, as it may be shown
 	NewIdentity   bool   // go on without the database or the key that DataDir was used with
 
 	Traces []string // further files that only a server leaves in DataDir
@@ -33,7 +33,7 @@ type Options struct {
 
 // Open opens the database. Its error is one sentence that names the setting and what to do.
 func Open(ctx context.Context, options Options, notify func(channel, payload string)) (*store.Store, error) {
-	if err := makeDataDir(options.DataDir); err != nil {
+	if err := makeDirectory("data_dir", options.DataDir); err != nil {
 		return nil, err
 	}
 	if err := checkDirectory(options); err != nil {
@@ -77,10 +77,16 @@ func Take(ctx context.Context, options Options, opened *store.Store) (*disk.Lock
 	return seat, opened.FreeLeases(ctx)
 }
 
-// Bind binds database, data directory and secret key to each other, and seals what stands open.
-func Bind(ctx context.Context, options Options, opened *store.Store) (*Sealer, error) {
+// Bind binds database, domain, secret key, files and data directory to each other, and seals what stands open.
+func Bind(ctx context.Context, options Options, opened *store.Store, files BlobStore) (*Sealer, error) {
 	sealer, err := OpenSealer(ctx, options, opened)
 	if err != nil {
+		return nil, err
+	}
+	if err := bindDomain(ctx, options, opened.State()); err != nil {
+		return nil, err
+	}
+	if err := bindFiles(ctx, options, opened, files); err != nil {
 		return nil, err
 	}
 	if err := sealer.sealKeys(ctx); err != nil {
@@ -89,36 +95,15 @@ func Bind(ctx context.Context, options Options, opened *store.Store) (*Sealer, e
 	return sealer, rememberDatabase(ctx, options, opened)
 }
 
-// OpenBlobs opens the files beside the database. Nothing is written while the guard refuses it.
-func OpenBlobs(directory string, guard *disk.Guard) (*blob.Files, error) {
-	if err := makeDataDir(directory); err != nil {
-		return nil, err
-	}
-	files, err := blob.OpenFiles(filepath.Join(directory, "blobs"), blob.Options{Writes: guard.Admit})
-	if err != nil {
-		return nil, fmt.Errorf("data_dir: cannot keep files in %s: %w", directory, oneLine(err))
-	}
-	return files, nil
-}
-
-// ReadBlobs opens the files beside the database for reading.
-func ReadBlobs(directory string) (*blob.Files, error) {
-	files, err := blob.OpenFiles(filepath.Join(directory, "blobs"), blob.Options{})
-	if err != nil {
-		return nil, fmt.Errorf("data_dir: cannot read files in %s: %w", directory, oneLine(err))
-	}
-	return files, nil
-}
-
-// makeDataDir makes the directory and proves that it can be written.
-func makeDataDir(directory string) error {
+// makeDirectory makes the directory of a setting and proves that it can be written.
+func makeDirectory(setting, directory string) error {
 	const remedy = "write another directory or give this user the right to write there"
 	if err := os.MkdirAll(directory, 0o700); err != nil {
-		return fmt.Errorf("data_dir: cannot make %s: %w; %s", directory, disk.Cause(err), remedy)
+		return fmt.Errorf("%s: cannot make %s: %w; %s", setting, directory, disk.Cause(err), remedy)
 	}
 	probe, err := os.CreateTemp(directory, ".write-*")
 	if err != nil {
-		return fmt.Errorf("data_dir: cannot write to %s: %w; %s", directory, disk.Cause(err), remedy)
+		return fmt.Errorf("%s: cannot write to %s: %w; %s", setting, directory, disk.Cause(err), remedy)
 	}
 	return errors.Join(probe.Close(), os.Remove(probe.Name()))
 }

@@ -2,6 +2,7 @@ package storage
 
 import (
 	"log/slog"
+	"path/filepath"
 	"testing"
 	"time"
 )
@@ -20,7 +21,11 @@ func TestSealedDocumentsAreDocuments(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	sealer, err := Bind(ctx, options, opened)
+	files, err := FilesIn("data_dir", filepath.Join(directory, "blobs"), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	sealer, err := Bind(ctx, options, opened, files)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -7,6 +7,7 @@ import (
 	"context"
 	"encoding/hex"
 	"io"
+	"time"
 
 	"inbox/internal/fault"
 )
@@ -27,6 +28,28 @@ type Store interface {
 	// and that no one puts the same content at the same time.
 	Delete(ctx context.Context, digest string) error
 }
+
+// Backend is a Store that a server keeps its contents in: contents that are not needed any more are found and removed, and it is known
+// whose it is.
+type Backend interface {
+	Store
+	// DeleteIdle removes content that was not put since the time given, and reports whether it is gone: a caller that put it later may
+	// not have written down yet that it is needed. The caller makes sure that nothing refers to it. A caller that puts it meanwhile has
+	// it afterwards.
+	DeleteIdle(ctx context.Context, digest string, since time.Time) (gone bool, err error)
+	// EachIdle calls visit for the contents that were not put since the time given, until visit returns an error, which is then its own.
+	EachIdle(ctx context.Context, since time.Time, visit func(digest string) error) error
+	// ID returns the id that the store was given; empty for a store that has none yet.
+	ID(ctx context.Context) (id string, err error)
+	// SetID names the store. The id is a line of at most IDBytes printable characters.
+	SetID(ctx context.Context, id string) error
+}
+
+// idName is the object, or the file, with the id of a store.
+const idName = "store.id"
+
+// IDBytes bounds the id of a store.
+const IDBytes = 200
 
 // DigestBytes is the length of a digest in its text form.
 const DigestBytes = 64

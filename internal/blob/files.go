@@ -10,6 +10,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -52,7 +53,7 @@ type Files struct {
 	gate     *disk.Gate // contents are put together and removed alone, whichever process does it
 }
 
-var _ Store = (*Files)(nil)
+var _ Backend = (*Files)(nil)
 
 // OpenFiles opens or makes the store in dir and removes what a crash left unfinished.
 func OpenFiles(dir string, options Options) (*Files, error) {
@@ -346,6 +347,26 @@ func (s *Files) eachEntry(ctx context.Context, directory string, visit func(fs.D
 		if err := visit(entry); err != nil {
 			return err
 		}
+	}
+	return nil
+}
+
+// ID implements Backend.
+func (s *Files) ID(context.Context) (string, error) {
+	content, err := os.ReadFile(filepath.Join(s.dir, idName))
+	if errors.Is(err, fs.ErrNotExist) {
+		return "", nil
+	}
+	if err != nil {
+		return "", unavailable("read the id of the blob store", err)
+	}
+	return strings.TrimSpace(string(content[:min(len(content), IDBytes)])), nil
+}
+
+// SetID implements Backend.
+func (s *Files) SetID(_ context.Context, id string) error {
+	if err := disk.WritePrivate(filepath.Join(s.dir, idName), id+"\n"); err != nil {
+		return unavailable("write the id of the blob store", err)
 	}
 	return nil
 }

@@ -14,7 +14,7 @@ import (
 )
 
 func TestFiles(t *testing.T) {
-	blobtest.Run(t, func(t *testing.T) blob.Store { return open(t, t.TempDir()) })
+	blobtest.Run(t, func(t *testing.T) blob.Backend { return open(t, t.TempDir()) })
 }
 
 func open(t *testing.T, dir string) *blob.Files {

@@ -24,7 +24,9 @@ type Config struct {
 	// `sqlite` (a file in `data_dir`) or `postgres://user:password@host/database`. Several hosts, `host1:5432,host2:5432`,
 	// are tried in their order; the first that can be written to is used.
 	DatabaseURL SecretURL `toml:"database_url"`
-	// Where attachments are kept: `file` (below `data_dir`).
+	// Where attachments and large originals are kept: `file` (`blobs` in `data_dir`), `file:///directory`, or
+	// `s3://bucket/prefix?endpoint=https://host:port&region=…` for a server that speaks the S3 protocol (keys in `[blob]`; `&style=host`
+	// where the bucket is a part of the host name). All nodes of a database need the same one.
 	BlobURL SecretURL `toml:"blob_url"`
 	// File with 32 random bytes as base64, which seal private keys and the credentials of peers in the database. Nodes that
 	// share a database need the same one; `openssl rand -base64 32` makes it. It belongs to every backup.
@@ -38,6 +40,7 @@ type Config struct {
 
 	HTTP       HTTP       `toml:"http"`
 	ACME       ACME       `toml:"acme"`
+	Blob       Blob       `toml:"blob"`
 	SMTP       SMTP       `toml:"smtp"`
 	Mail       Mail       `toml:"mail"`
 	DNS        DNS        `toml:"dns"`

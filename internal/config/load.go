@@ -95,6 +95,7 @@ func (c *Config) derive(found *problems) {
 	}
 
 	c.deriveACME(found)
+	readSecret(&c.Blob.SecretKey, c.Blob.SecretKeyFile, "blob.secret_key_file", found)
 	c.deriveEdge(found)
 	c.deriveTrust(found)
 	c.deriveLimits(found)

@@ -22,7 +22,6 @@ func (c *Config) validate(p *problems) {
 	c.validateListeners(p)
 	c.validateMail(p)
 	c.validateWork(p)
-	c.validateLater(p)
 	c.validateTrust(p)
 	c.validateIssuers(p)
 	c.validateLimits(p)
@@ -81,6 +80,7 @@ func (c *Config) validateStorage(p *problems) {
 		p.add("database_url", "is not an address", "percent-encode special characters in user name and password")
 	}
 
+	c.validateBlobs(p)
 	within(p, "shutdown_grace", c.ShutdownGrace, 0, time.Hour)
 	within(p, "drain", c.Drain, 0, time.Hour)
 }
@@ -214,22 +214,6 @@ func (t Telemetry) validate(p *problems) {
 	}
 	if !(t.Sample >= 0 && t.Sample <= 1) {
 		p.add("telemetry.sample", fmt.Sprintf("%g is not between 0 and 1", t.Sample), "write a share such as 0.1")
-	}
-}
-
-// validateLater refuses settings whose room is not built yet: to take them in silence would be worse.
-func (c *Config) validateLater(p *problems) {
-	later := []struct {
-		key    string
-		wanted bool
-		remedy string
-	}{
-		{"blob_url", c.BlobURL.Reveal() != "file", `write "file"`},
-	}
-	for _, setting := range later {
-		if setting.wanted {
-			p.add(setting.key, "this version cannot do that yet", setting.remedy)
-		}
 	}
 }
 

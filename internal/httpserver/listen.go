@@ -36,6 +36,16 @@ func Listen(ctx context.Context, address string) (net.Listener, error) {
 	return newGate(listener), nil
 }
 
+// Inherit makes of a listener that another program has opened what Listen returns.
+func Inherit(listener net.Listener) net.Listener {
+	if tcp, is := listener.(*net.TCPListener); is {
+		if raw, err := tcp.SyscallConn(); err == nil {
+			_ = limitUnsent("", "", raw) // best effort, as below
+		}
+	}
+	return newGate(listener)
+}
+
 // gate counts the open connections of a listener.
 type gate struct {
 	net.Listener

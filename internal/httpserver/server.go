@@ -157,6 +157,9 @@ func (s *Server) Listen() error {
 	return nil
 }
 
+// Use takes a listener that another program has opened, in the place of Listen.
+func (s *Server) Use(listener net.Listener) { s.listener = Inherit(listener) }
+
 func (s *Server) explain(err error) error {
 	var said string
 	address := s.options.Listen

@@ -1,5 +1,5 @@
-// Package blobtest is the conformance suite of blob.Store: every implementation runs it in a test of its own. It is
-// never part of the server.
+// Package blobtest is the conformance suite of blob.Backend: every implementation runs it in a test of its own. It also starts a server
+// that speaks the S3 protocol. It is never part of the server.
 package blobtest
 
 import (
@@ -10,10 +10,12 @@ import (
 	"encoding/hex"
 	"errors"
 	"io"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"testing/iotest"
+	"time"
 
 	"inbox/internal/blob"
 	"inbox/internal/fault"
@@ -23,12 +25,12 @@ import (
 const Limit = 1 << 20
 
 // Run checks the store that open makes; each case gets an empty one.
-func Run(t *testing.T, open func(t *testing.T) blob.Store) {
+func Run(t *testing.T, open func(t *testing.T) blob.Backend) {
 	t.Helper()
-	cases := map[string]func(*testing.T, blob.Store){
+	cases := map[string]func(*testing.T, blob.Backend){
 		"round trip": roundTrip, "stored once": storedOnce, "limit": limit, "bad digests": badDigests,
 		"missing": missing, "delete": deletes, "failing reader": failingReader, "ended context": endedContext,
-		"many writers of one content": manyWriters,
+		"many writers of one content": manyWriters, "parts": parts, "idle contents": idle, "the store has a name": identifier,
 	}
 	for name, check := range cases {
 		t.Run(name, func(t *testing.T) { check(t, open(t)) })
@@ -47,7 +49,7 @@ func random(t *testing.T, size int) []byte {
 	return content
 }
 
-func read(t *testing.T, store blob.Store, digest string) []byte {
+func read(t *testing.T, store blob.Backend, digest string) []byte {
 	t.Helper()
 	file, err := store.Open(t.Context(), digest)
 	if err != nil {
@@ -61,7 +63,7 @@ func read(t *testing.T, store blob.Store, digest string) []byte {
 	return content
 }
 
-func roundTrip(t *testing.T, store blob.Store) {
+func roundTrip(t *testing.T, store blob.Backend) {
 	for _, size := range []int{0, 1, 4096, 100_000, Limit} {
 		content := random(t, size)
 		digest, stored, err := store.Put(t.Context(), iotest.OneByteReader(bytes.NewReader(content[:min(size, 100)])))
@@ -82,7 +84,7 @@ func roundTrip(t *testing.T, store blob.Store) {
 	}
 }
 
-func storedOnce(t *testing.T, store blob.Store) {
+func storedOnce(t *testing.T, store blob.Backend) {
 	content := random(t, 5000)
 	first, err := store.PutBytes(t.Context(), content)
 	if err != nil {
@@ -98,7 +100,7 @@ func storedOnce(t *testing.T, store blob.Store) {
 	}
 }
 
-func limit(t *testing.T, store blob.Store) {
+func limit(t *testing.T, store blob.Backend) {
 	content := random(t, Limit+1)
 	_, _, err := store.Put(t.Context(), bytes.NewReader(content))
 	wantKind(t, "put", err, fault.TooLarge)
@@ -108,7 +110,7 @@ func limit(t *testing.T, store blob.Store) {
 	wantKind(t, "stat", err, fault.NotFound)
 }
 
-func badDigests(t *testing.T, store blob.Store) {
+func badDigests(t *testing.T, store blob.Backend) {
 	good := digestOf(nil)
 	for _, digest := range []string{
 		"", "ab", good + "0", good[1:], strings.ToUpper(good), strings.Repeat("g", 64),
@@ -122,7 +124,7 @@ func badDigests(t *testing.T, store blob.Store) {
 	}
 }
 
-func missing(t *testing.T, store blob.Store) {
+func missing(t *testing.T, store blob.Backend) {
 	digest := digestOf([]byte("never stored"))
 	_, err := store.Open(t.Context(), digest)
 	wantKind(t, "open", err, fault.NotFound)
@@ -130,7 +132,7 @@ func missing(t *testing.T, store blob.Store) {
 	wantKind(t, "stat", err, fault.NotFound)
 }
 
-func deletes(t *testing.T, store blob.Store) {
+func deletes(t *testing.T, store blob.Backend) {
 	digest, err := store.PutBytes(t.Context(), []byte("to be removed"))
 	if err != nil {
 		t.Fatal(err)
@@ -150,7 +152,7 @@ func deletes(t *testing.T, store blob.Store) {
 	}
 }
 
-func failingReader(t *testing.T, store blob.Store) {
+func failingReader(t *testing.T, store blob.Backend) {
 	cut := io.MultiReader(strings.NewReader("half of it"), iotest.ErrReader(io.ErrUnexpectedEOF))
 	_, _, err := store.Put(t.Context(), cut)
 	wantKind(t, "put", err, fault.Unavailable)
@@ -161,7 +163,7 @@ func failingReader(t *testing.T, store blob.Store) {
 	wantKind(t, "a reader's own fault", err, fault.TooLarge)
 }
 
-func endedContext(t *testing.T, store blob.Store) {
+func endedContext(t *testing.T, store blob.Backend) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	_, _, err := store.Put(ctx, strings.NewReader("late"))
@@ -173,7 +175,7 @@ func endedContext(t *testing.T, store blob.Store) {
 	}
 }
 
-func manyWriters(t *testing.T, store blob.Store) {
+func manyWriters(t *testing.T, store blob.Backend) {
 	content := random(t, 10_000)
 	var group sync.WaitGroup
 	for range 8 {
@@ -187,6 +189,104 @@ func manyWriters(t *testing.T, store blob.Store) {
 	group.Wait()
 	if !bytes.Equal(read(t, store, digestOf(content)), content) {
 		t.Error("content came back different")
+	}
+}
+
+// parts reads from the middle on, as a client that resumes does.
+func parts(t *testing.T, store blob.Backend) {
+	content := random(t, 200_000)
+	digest, err := store.PutBytes(t.Context(), content)
+	if err != nil {
+		t.Fatal(err)
+	}
+	opened, err := store.Open(t.Context(), digest)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = opened.Close() }() // it was only read
+
+	seekable, is := opened.(io.ReadSeeker)
+	if !is {
+		t.Fatal("contents cannot be seeked, so no part of them can be served")
+	}
+	if end, err := seekable.Seek(0, io.SeekEnd); err != nil || end != int64(len(content)) {
+		t.Fatalf("the end is at %d, %v", end, err)
+	}
+	for _, offset := range []int64{150_000, 3, 0, int64(len(content))} {
+		if at, err := seekable.Seek(offset, io.SeekStart); err != nil || at != offset {
+			t.Fatalf("seek to %d: %d, %v", offset, at, err)
+		}
+		rest, err := io.ReadAll(seekable)
+		if err != nil || !bytes.Equal(rest, content[offset:]) {
+			t.Fatalf("%d bytes from %d on, %v", len(rest), offset, err)
+		}
+	}
+	if _, err := seekable.Seek(-1, io.SeekStart); err == nil {
+		t.Error("seek before the beginning")
+	}
+}
+
+func idle(t *testing.T, store blob.Backend) {
+	before, after := time.Now().Add(-time.Hour), time.Now().Add(time.Hour)
+	var put []string
+	for i := range 3 {
+		digest, err := store.PutBytes(t.Context(), []byte{byte(i)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		put = append(put, digest)
+	}
+	slices.Sort(put)
+
+	listed := func(since time.Time) (found []string) {
+		if err := store.EachIdle(t.Context(), since, func(digest string) error { found = append(found, digest); return nil }); err != nil {
+			t.Fatal(err)
+		}
+		return found
+	}
+	if found := listed(before); len(found) != 0 {
+		t.Errorf("idle for an hour: %v", found)
+	}
+	if found := listed(after); !slices.Equal(found, put) {
+		t.Errorf("idle: %v, want %v", found, put)
+	}
+	stop := errors.New("stop")
+	if err := store.EachIdle(t.Context(), after, func(string) error { return stop }); !errors.Is(err, stop) {
+		t.Errorf("the error of a visit came back as %v", err)
+	}
+
+	for since, want := range map[time.Time]bool{before: false, after: true} {
+		if gone, err := store.DeleteIdle(t.Context(), put[boolIndex(want)], since); err != nil || gone != want {
+			t.Errorf("delete what is idle since %v: %v, %v", since, gone, err)
+		}
+	}
+	if found := listed(after); !slices.Equal(found, []string{put[0], put[2]}) {
+		t.Errorf("left: %v", found)
+	}
+	_, err := store.DeleteIdle(t.Context(), "../x", after)
+	wantKind(t, "delete idle", err, fault.Malformed)
+}
+
+func boolIndex(yes bool) int {
+	if yes {
+		return 1
+	}
+	return 0
+}
+
+func identifier(t *testing.T, store blob.Backend) {
+	for _, want := range []string{"", "0199-a", "0199-b"} {
+		if want != "" {
+			if err := store.SetID(t.Context(), want); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if id, err := store.ID(t.Context()); err != nil || id != want {
+			t.Fatalf("the store is %q, %v; want %q", id, err, want)
+		}
+	}
+	if err := store.EachIdle(t.Context(), time.Now().Add(time.Hour), func(digest string) error { return errors.New(digest) }); err != nil {
+		t.Errorf("the id is listed as a content: %v", err)
 	}
 }
 
