@@ -99,6 +99,16 @@ func Operations() []openapi.Operation {
 		},
 		{Method: "DELETE", Path: "/api/v1/mail/suppressed", Summary: "Send to an address again", Query: []string{"address!"}, Errors: absent},
 		{Method: "GET", Path: "/api/v1/connectors", Summary: "What the settings say about the connectors", Response: connectorList{}},
+		{
+			Method: "POST", Path: "/api/v1/reload", Summary: "Read the configuration of this node again",
+			Response: operator.Reloaded{File: "/etc/inbox/inbox.toml", Changed: []string{"agents[helper].rules"}, UnchangedUntilRestart: []string{"http.listen"}},
+		},
+		{Method: "POST", Path: "/api/v1/actors/{actor}/key", Summary: "Make a new key for an account in the fediverse", Response: keyBody{}, Errors: absent},
+		{
+			Method: "PUT", Path: "/api/v1/agents/{agent}/move", Summary: "Move an account in the fediverse to another server",
+			Request: moveBody{"@helper@new.example"}, Response: moveBody{}, Errors: append([]int{http.StatusForbidden, http.StatusServiceUnavailable}, revising...),
+		},
+		{Method: "DELETE", Path: "/api/v1/agents/{agent}/move", Summary: "Let an account that moved be here again", Errors: taken},
 		{Method: "GET", Path: "/api/v1/reports", Summary: "Reports of other servers", Query: page, Response: auditList{}},
 		{Method: "GET", Path: "/api/v1/blocks", Summary: "Who is kept out", Query: []string{"limit:integer", "before", "kind", "target"}, Response: entryList{}},
 		{Method: "POST", Path: "/api/v1/blocks", Summary: "Keep somebody out", Request: entry, Response: exchange.ListEntry{}},

@@ -41,10 +41,12 @@ type Operator struct {
 	Conversations Conversations
 	Connectors    Connectors
 
+	Node          Node // nil where only the database is at hand
+
 	options Options
 }
 
-// Options are what an operator works with. All but Withdraw are required.
+// Options are what an operator works with. All but Node and Withdraw are required.
 type Options struct {
 	Config *config.Config
 	Store  *store.Store
@@ -61,6 +63,7 @@ type Options struct {
 
 	// Later makes the job of an activity that leaves beside the answers.
 	Later func(activitypub.Later) queue.NewJob
+	Node Node // the running server that is asked; nil = none is at hand
 	// Withdraw cancels what was accepted from senders who are blocked now. Nil = a running server does it by itself.
 	Withdraw func(ctx context.Context) (cancelled int, err error)
 	OwnHosts map[string]bool // names of this server, which are not blocked
@@ -89,6 +92,7 @@ func New(o Options) *Operator {
 		Keys:          Keys{o.Config, o.Vault},
 		Conversations: Conversations{o.Config, o.Store},
 		Connectors:    Connectors{o.Config},
+		Node:          o.Node,
 		options:       o,
 	}
 }

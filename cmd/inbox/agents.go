@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	"github.com/spf13/cobra"
@@ -166,19 +165,6 @@ func newReports() *cobra.Command {
 	return parent
 }
 
-// withServer builds the server without letting it listen, for commands that need its adapters.
-func withServer(cmd *cobra.Command, work func(context.Context, *inbox.Server) error) error {
-	config, err := load(cmd)
-	if err != nil {
-		return err
-	}
-	server, err := inbox.New(cmd.Context(), config)
-	if err != nil {
-		return err
-	}
-	return errors.Join(work(cmd.Context(), server), server.Close())
-}
-
 func newMove() *cobra.Command {
 	var undo bool
 	cmd := &cobra.Command{
@@ -195,16 +181,16 @@ address (@name@server.example) or the address of an actor. The other account mus
 			return cobra.ExactArgs(2)(cmd, given)
 		}),
 		RunE: func(cmd *cobra.Command, given []string) error {
-			return withServer(cmd, func(ctx context.Context, server *inbox.Server) error {
+			return withNode(cmd, func(ctx context.Context, node operator.Node) error {
 				if undo {
-					if err := server.UnmoveAgent(ctx, given[0]); err != nil {
+					if err := node.UnmoveAgent(ctx, given[0]); err != nil {
 						return err
 					}
 					fmt.Fprintf(cmd.OutOrStdout(), "%s is here again; followers who went stay where they are\n", given[0])
 					return nil
 				}
 
-				target, err := server.MoveAgent(ctx, given[0], given[1])
+				target, err := node.MoveAgent(ctx, given[0], given[1])
 				if err != nil {
 					return err
 				}

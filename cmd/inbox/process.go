@@ -103,12 +103,12 @@ func readLimit(path string) int64 {
 	return limit
 }
 
-// mindHangups keeps SIGHUP from killing the server, which is what supervisors send for "read your settings again". In
+// mindHangups lets the server read its configuration again for SIGHUP, which is what supervisors send for that. In
 // development mode at a terminal it means that the terminal is gone, and the server stops. It returns what ends it.
-func mindHangups(ctx context.Context, stop context.CancelFunc, config *inbox.Config) (end func()) {
+func mindHangups(ctx context.Context, stop context.CancelFunc, server *inbox.Server) (end func()) {
 	received := make(chan os.Signal, 1)
 	signal.Notify(received, syscall.SIGHUP)
-	leaves := config.Development && isTerminal(os.Stdin)
+	leaves := server.Config().Development && isTerminal(os.Stdin)
 	go func() {
 		for {
 			select {
@@ -117,7 +117,7 @@ func mindHangups(ctx context.Context, stop context.CancelFunc, config *inbox.Con
 					stop()
 					return
 				}
-				slog.Info("SIGHUP changes nothing: settings are read at the start, so restart the server to change them")
+				_, _ = server.Reload(ctx) // says in the log what came of it
 			case <-ctx.Done():
 				return
 			}

@@ -21,24 +21,30 @@ const maxSecretBytes = 64 << 10
 // checks all of it. An empty path means no file, which is development mode unless the environment sets
 // INBOX_FEDERATION_ALLOW_PRIVATE=false. The error joins one *Problem for everything that is wrong.
 func Load(path string, environ []string) (*Config, error) {
+	settings, _, err := loadWith(path, environ)
+	return settings, err
+}
+
+// loadWith is Load that also returns where each key was written.
+func loadWith(path string, environ []string) (*Config, *problems, error) {
 	settings, found := Default(), newProblems()
 	if path != "" {
 		if err := readFile(path, settings, found); err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 	}
 
-	settings.File = path
+	settings.File, settings.Environment = path, environ
 	readEnvironment(environ, settings, found)
 	settings.develop(found)
 	settings.derive(found)
 	settings.validate(found)
 
 	if err := found.err(); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 
-	return settings, nil
+	return settings, found, nil
 }
 
 const allowPrivateKey = "federation.allow_private"
