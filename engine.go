@@ -256,8 +256,23 @@ func (a availability) ClosedToGuests() exchange.Closure {
 	return ""
 }
 
-// Paused reports whether the operator lets an agent rest.
-func (a availability) Paused(agent string) bool { return a.lists.Paused(agent) }
+// Paused reports whether what an agent has taken waits: the operator lets it rest, or all agents.
+func (a availability) Paused(agent string) bool {
+	_, all := a.lists.PausedAll()
+	return all || a.lists.Paused(agent)
+}
+
+// tellPause writes to the log that all agents rest, or work again, when that is different from before.
+func (e *engine) tellPause(ctx context.Context, before bool) (now bool) {
+	entry, now := e.lists.PausedAll()
+	switch {
+	case now && !before:
+		e.logger.WarnContext(ctx, "all agents are paused: messages are accepted, and their turns wait for: inbox resume --all", "since", entry.CreatedAt, "reason", entry.Reason)
+	case before && !now:
+		e.logger.InfoContext(ctx, "the agents work again")
+	}
+	return now
+}
 
 const eventConcurrency = 4
 
@@ -312,7 +327,12 @@ const (
 
 // runLists keeps the lists current. A sender who was blocked since then gets no answer to what was accepted before.
 func (e *engine) runLists(ctx context.Context) error {
+	paused := e.tellPause(ctx, false)
 	return e.lists.Run(ctx, func(ctx context.Context) {
+		if now := e.tellPause(ctx, paused); now != paused {
+			paused = now
+			e.queue.Wake(pipeline.JobKind)
+		}
 		e.pipeline.CancelRunning(ctx)
 		if _, err := cancelBlocked(ctx, e.store, e.lists, e.pipeline); err != nil && ctx.Err() == nil {
 			e.logger.WarnContext(ctx, "messages of blocked senders are cancelled only when their turn comes", "error", err)

@@ -247,7 +247,16 @@ func (w *web) readiness() []httpserver.Check {
 			return nil
 		}},
 		{Name: "listeners", Run: w.checkListeners},
+		{Name: "agents", Run: func(context.Context) error { return nil }, State: w.agentsState},
 	}
+}
+
+// agentsState says that all agents are paused. The node is ready all the same: it takes messages.
+func (w *web) agentsState() string {
+	if _, paused := w.lists.PausedAll(); paused {
+		return "paused"
+	}
+	return ""
 }
 
 // newDiscovery gathers the links of all adapters; discovery adds the profile page and sorts them.

@@ -253,7 +253,9 @@ func (v currentValidator) Validate(ctx context.Context, offered identity.Offered
 }
 
 // Covers is that of identity.Validator.
-func (v currentValidator) Covers(evidence identity.Evidence) bool { return v.now().validator.Covers(evidence) }
+func (v currentValidator) Covers(evidence identity.Evidence) bool {
+	return v.now().validator.Covers(evidence)
+}
 
 // currentTokens checks signed tokens against the issuers of now.
 type currentTokens struct{ *resources }

@@ -2,6 +2,7 @@ package console
 
 import (
 	"net/http"
+	"time"
 
 	"inbox/internal/fault"
 	"inbox/internal/httpserver"
@@ -40,4 +41,32 @@ func (a *API) moveAgent(w http.ResponseWriter, r *http.Request) (any, error) {
 
 func (a *API) unmoveAgent(_ http.ResponseWriter, r *http.Request) (any, error) {
 	return nil, a.operator.Node.UnmoveAgent(r.Context(), httpserver.Param(r, "agent"))
+}
+
+// pauseView says whether all agents wait with their work.
+type pauseView struct {
+	Paused bool       `json:"paused"`
+	Since  *time.Time `json:"since,omitempty"`
+	Reason string     `json:"reason,omitempty"`
+}
+
+func (a *API) pause(_ http.ResponseWriter, r *http.Request) (any, error) {
+	entry, paused, err := a.operator.Pauses.All(r.Context())
+	if err != nil || !paused {
+		return pauseView{}, err
+	}
+	return pauseView{true, &entry.CreatedAt, entry.Reason}, nil
+}
+
+func (a *API) beginPause(w http.ResponseWriter, r *http.Request) (any, error) {
+	why, err := reason(w, r)
+	if err != nil {
+		return nil, err
+	}
+	entry, err := a.operator.Pauses.BeginAll(r.Context(), why)
+	return pauseView{true, &entry.CreatedAt, entry.Reason}, err
+}
+
+func (a *API) endPause(_ http.ResponseWriter, r *http.Request) (any, error) {
+	return nil, a.operator.Pauses.EndAll(r.Context())
 }

@@ -103,6 +103,9 @@ func Operations() []openapi.Operation {
 			Method: "POST", Path: "/api/v1/reload", Summary: "Read the configuration of this node again",
 			Response: operator.Reloaded{File: "/etc/inbox/inbox.toml", Changed: []string{"agents[helper].rules"}, UnchangedUntilRestart: []string{"http.listen"}},
 		},
+		{Method: "GET", Path: "/api/v1/pause", Summary: "Whether all agents wait with their work", Response: pauseView{}},
+		{Method: "PUT", Path: "/api/v1/pause", Summary: "Let all agents wait with their work", Partial: true, Request: reason, Response: pauseView{}},
+		{Method: "DELETE", Path: "/api/v1/pause", Summary: "Let all agents work again", Errors: absent},
 		{Method: "POST", Path: "/api/v1/actors/{actor}/key", Summary: "Make a new key for an account in the fediverse", Response: keyBody{}, Errors: absent},
 		{
 			Method: "PUT", Path: "/api/v1/agents/{agent}/move", Summary: "Move an account in the fediverse to another server",

@@ -41,7 +41,7 @@ type Operator struct {
 	Conversations Conversations
 	Connectors    Connectors
 
-	Node          Node // nil where only the database is at hand
+	Node Node // nil where only the database is at hand
 
 	options Options
 }
@@ -63,7 +63,7 @@ type Options struct {
 
 	// Later makes the job of an activity that leaves beside the answers.
 	Later func(activitypub.Later) queue.NewJob
-	Node Node // the running server that is asked; nil = none is at hand
+	Node  Node // the running server that is asked; nil = none is at hand
 	// Withdraw cancels what was accepted from senders who are blocked now. Nil = a running server does it by itself.
 	Withdraw func(ctx context.Context) (cancelled int, err error)
 	OwnHosts map[string]bool // names of this server, which are not blocked

@@ -38,9 +38,9 @@ type Service struct {
 
 // agent is one agent with client tools.
 type agent struct {
-	name    string       // as configured
+	name    string // as configured
 	mu      sync.Mutex
-	tools   []tool.Entry             // declared for it
+	tools   []tool.Entry               // declared for it
 	waiting map[chan struct{}]struct{} // who waits for new requests on this node
 }
 

@@ -1,6 +1,7 @@
 package httpserver
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -17,6 +18,8 @@ import (
 type Check struct {
 	Name string
 	Run  func(ctx context.Context) error
+	// State says instead of "ok" what else there is to know of a condition that holds; nil or empty = nothing. It must not block.
+	State func() string
 }
 
 const (
@@ -152,6 +155,9 @@ func (h *health) summary(results []error) readiness {
 	summary := readiness{Ready: true, Checks: make(map[string]string, len(results))}
 	for i, err := range results {
 		summary.Checks[h.checks[i].Name] = "ok"
+		if state := h.checks[i].State; state != nil {
+			summary.Checks[h.checks[i].Name] = cmp.Or(state(), "ok")
+		}
 		if err != nil {
 			summary.Ready = false
 			summary.Checks[h.checks[i].Name] = publicReason(err)

@@ -109,8 +109,8 @@ func TestReadiness(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var broken error
 		server := newServer(t, Options{Checks: []Check{
-			{"store", func(context.Context) error { return broken }},
-			{"queue", func(context.Context) error { return nil }},
+			{Name: "store", Run: func(context.Context) error { return broken }},
+			{Name: "queue", Run: func(context.Context) error { return nil }},
 		}})
 		expect := func(status int, body string) {
 			t.Helper()
@@ -141,12 +141,12 @@ func TestReadinessDoesNotHang(t *testing.T) {
 		hang := make(chan struct{})
 		var asked atomic.Int32
 		server := newServer(t, Options{Checks: []Check{
-			{"database", func(context.Context) error {
+			{Name: "database", Run: func(context.Context) error {
 				asked.Add(1)
 				<-hang
 				return nil
 			}},
-			{"disk", func(context.Context) error { return nil }},
+			{Name: "disk", Run: func(context.Context) error { return nil }},
 		}})
 		expect := func(status int, body string) {
 			t.Helper()
