@@ -90,6 +90,7 @@ func (m *modules) operator() *Operator {
 	options := operatorOptions(m.config)
 	options.Store, options.Turns, options.Approvals, options.Deliveries = m.store, m.pipeline, m.demands, m.delivery
 	options.Agents, options.Node = m.names, node{m}
+	options.Current = func() *Config { return m.now().config }
 	options.Files = func() (exchange.Files, error) { return m.blobs, nil }
 	options.Vault = func(context.Context) (operator.Vault, error) { return m.vault(), nil }
 	return operator.New(options)

@@ -6,7 +6,6 @@ package inbox
 import (
 	"context"
 	"errors"
-	"fmt"
 	"net"
 	"runtime"
 	"runtime/debug"
@@ -148,10 +147,8 @@ func (s *Server) GRPCAddr() string {
 
 // Listen takes the configured addresses. Run does it when it was not done before.
 func (s *Server) Listen() error {
-	if name := s.now().config.A2A.DefaultAgent; name != "" {
-		if _, known := s.registry.Lookup(name); !known {
-			return fmt.Errorf("a2a.default_agent: there is no agent %q: write the name of one of [[agents]]", name)
-		}
+	if err := s.now().checkDefaultAgent(); err != nil {
+		return err
 	}
 
 	if err := s.http.Listen(); err != nil {

@@ -61,6 +61,15 @@ func (s *settings) table(name string) config.Agent {
 	return config.Agent{Follows: activitypub.FollowAccept} // an agent of an embedding program
 }
 
+// checkDefaultAgent refuses a default agent that is not there, now that all agents are.
+func (s *settings) checkDefaultAgent() error {
+	name := s.config.A2A.DefaultAgent
+	if _, known := s.agents.Lookup(name); name != "" && !known {
+		return fmt.Errorf("a2a.default_agent: there is no agent %q: write the name of one of [[agents]]", name)
+	}
+	return nil
+}
+
 // build makes the settings of a configuration. Nothing of them is in force, and an error leaves nothing behind.
 func (e *engine) build(ctx context.Context, config *Config) (_ *settings, _ *builder, err error) {
 	before := e.now()
@@ -231,6 +240,11 @@ func (e *engine) tryReload(ctx context.Context) (answer operator.Reloaded, err e
 	if err != nil {
 		return operator.Reloaded{}, err
 	}
+	if err := next.checkDefaultAgent(); err != nil {
+		b.discard()
+		return operator.Reloaded{}, err
+	}
+
 	e.enforce(next, b)
 	e.queue.Wake(pipeline.JobKind)
 	return answer, nil

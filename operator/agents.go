@@ -156,7 +156,7 @@ func pauseOf(name string) exchange.ListEntry {
 
 // Follows are the actors of the fediverse who want to follow an agent and wait for the operator.
 type Follows struct {
-	config *config.Config
+	config func() *config.Config
 	store  *store.Store
 	later  func(activitypub.Later) queue.NewJob
 }
@@ -170,7 +170,7 @@ type PendingFollow struct {
 
 // Pending lists who waits to follow an agent, at most 500.
 func (f Follows) Pending(ctx context.Context, agent string) ([]PendingFollow, error) {
-	entry, err := configuredAgent(f.config, agent)
+	entry, err := configuredAgent(f.config(), agent)
 	if err != nil {
 		return nil, err
 	}
@@ -191,7 +191,7 @@ func (f Follows) Pending(ctx context.Context, agent string) ([]PendingFollow, er
 // Decide lets an actor follow an agent, or refuses it; a server that runs tells the actor. fault.NotFound when the actor does
 // not wait.
 func (f Follows) Decide(ctx context.Context, agent, actor string, accept bool) error {
-	entry, err := configuredAgent(f.config, agent)
+	entry, err := configuredAgent(f.config(), agent)
 	if err != nil {
 		return err
 	}

@@ -46,10 +46,12 @@ type Operator struct {
 	options Options
 }
 
-// Options are what an operator works with. All but Node and Withdraw are required.
+// Options are what an operator works with. All but Current, Node and Withdraw are required.
 type Options struct {
 	Config *config.Config
-	Store  *store.Store
+	// Current returns the configuration as it is in force, where a running server may have read it again; nil = Config.
+	Current func() *config.Config
+	Store   *store.Store
 
 	Turns      *pipeline.Service
 	Approvals  Approvals
@@ -74,6 +76,9 @@ type Options struct {
 
 // New makes an operator.
 func New(o Options) *Operator {
+	if o.Current == nil {
+		o.Current = func() *config.Config { return o.Config }
+	}
 	return &Operator{
 		Messages:      Messages{Retries: o.Turns, Timelines: o.Store, store: o.Store, agents: o.Agents},
 		Held:          Held{HeldDecisions: o.Turns, Turns: o.Store},
@@ -85,13 +90,13 @@ func New(o Options) *Operator {
 		Suppressions:  Suppressions{o.Store},
 		Lists:         Lists{o.Store, o.OwnHosts, o.Withdraw},
 		Pauses:        Pauses{o.Store, o.Agents},
-		Follows:       Follows{o.Config, o.Store, o.Later},
+		Follows:       Follows{o.Current, o.Store, o.Later},
 		People:        People{o.Store, o.Store},
 		Audit:         Audit{o.Store},
 		Tokens:        Tokens{o.Store, o.Agents},
 		Keys:          Keys{o.Config, o.Vault},
-		Conversations: Conversations{o.Config, o.Store},
-		Connectors:    Connectors{o.Config},
+		Conversations: Conversations{o.Current, o.Store},
+		Connectors:    Connectors{o.Current},
 		Node:          o.Node,
 		options:       o,
 	}
