@@ -5,10 +5,13 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"net/url"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"inbox/adapters/activitypub"
@@ -35,51 +38,32 @@ import (
 // runMargin is what is left of an agent's time when its webhook is given up, so that the reason is the webhook's.
 const runMargin = 500 * time.Millisecond
 
-// agentSet is the agents of this node with the settings that others ask for by an agent's name.
+// agentSet is what the agents of this node share; the agents themselves are in the settings of now.
 type agentSet struct {
 	*trust
 
 	registry    *agents.Registry
 	pull        *pull.Service
 	clientTools *clienttool.Service
-	tools       []*mcptool.Source
 	checkFiles  func(ctx context.Context, turnID string, parts []normalized.Part) error // set by the engine
 	scratch     *command.Scratch                                                        // of command agents; nil until there is one
-	closers     []func()                                                                // of agents that hold connections
+
+	ending  sync.WaitGroup // what agents that are gone held
+	mu      sync.Mutex     // of what follows
+	tools   map[*mcptool.Source]struct{}
+	serving bool
 }
 
-// newAgents makes the agents of the configuration. Wake is called when an agent can have more turns at once than before.
-func newAgents(ctx context.Context, below *trust, wake func(agent string)) (_ *agentSet, err error) {
-	a := &agentSet{trust: below, registry: agents.NewRegistry(), clientTools: clienttool.New(below.store)}
+// newAgents makes a set without agents. Wake is called when an agent can have more turns at once than before.
+func newAgents(below *trust, wake func(agent string)) (_ *agentSet, err error) {
+	a := &agentSet{trust: below, clientTools: clienttool.New(below.store), tools: map[*mcptool.Source]struct{}{}}
+	a.registry = agents.RegistryOf(func() *agents.Table { return a.now().agents })
 	a.pull, err = pull.New(pull.Options{Tokens: a.store, Mailbox: a.store.State(), Scope: exchange.TokenPull, Limits: a.limits(), Arrived: wake,
 		Files: func(ctx context.Context, turnID string, parts []normalized.Part) error {
 			return a.checkFiles(ctx, turnID, parts)
 		},
 	})
-	if err != nil {
-		return nil, err
-	}
-
-	for _, entry := range a.config.Agents {
-		agent, err := a.newAgent(entry)
-		if err != nil {
-			return nil, fmt.Errorf("agent %s: %w", entry.Name, err)
-		}
-
-		if closer, holds := agent.(interface{ Close() }); holds {
-			a.closers = append(a.closers, closer.Close)
-		}
-
-		shown := profile(a.config, entry)
-		if shown.CreatedAt, err = a.agentSince(ctx, entry.Name); err != nil {
-			return nil, err
-		}
-		if err := a.registry.Add(agents.Entry{Agent: agent, Profile: shown, Settings: settings(entry)}); err != nil {
-			return nil, fmt.Errorf("agent %s: %w", entry.Name, err)
-		}
-	}
-
-	return a, nil
+	return a, err
 }
 
 // sinceNamespace holds when each agent was first configured here: name → RFC 3339.
@@ -117,7 +101,7 @@ func profile(c *Config, entry config.Agent) exchange.AgentProfile {
 	}
 }
 
-func settings(entry config.Agent) agents.Settings {
+func agentSettings(entry config.Agent) agents.Settings {
 	return agents.Settings{
 		Unverified: entry.Unverified, TimeLimit: entry.Timeout, AnswerAgents: entry.AnswerAgents,
 		Access: entry.AccessPolicy(), MaxHops: entry.MaxHops, HistoryScope: entry.History.Scope,
@@ -151,8 +135,90 @@ func orElse(text, fallback string) string {
 	return text
 }
 
+// builder makes the agents of one configuration. Nothing of it is in force before commit.
+type builder struct {
+	*agentSet
+	config *Config
+
+	held        func()                        // ends what the agent under way holds
+	clientTools map[string]*clienttool.Source // by the agent's name
+	fresh       []*agents.Held
+	commits     []func()
+}
+
+// discard ends what was made for a configuration that does not come into force.
+func (b *builder) discard() {
+	for _, held := range b.fresh {
+		held.Discard()
+	}
+}
+
+// holds adds to what ends with the agent under way.
+func (b *builder) holds(end func()) {
+	earlier := b.held
+	b.held = func() {
+		if end(); earlier != nil {
+			earlier()
+		}
+	}
+}
+
+// table makes the agents. Those of before whose back end is configured as it was go on, with the settings of now.
+func (b *builder) table(ctx context.Context, before *settings) (*agents.Table, error) {
+	list := make([]agents.Entry, 0, len(b.config.Agents)+len(before.registered))
+	for _, table := range b.config.Agents {
+		entry, err := b.entry(ctx, table, before)
+		if err != nil {
+			return nil, fmt.Errorf("agent %s: %w", table.Name, err)
+		}
+		list = append(list, entry)
+	}
+
+	made, err := agents.NewTable(append(list, before.registered...)...)
+	if err != nil {
+		return nil, fmt.Errorf("agents: %w", err)
+	}
+	return made, nil
+}
+
+func (b *builder) entry(ctx context.Context, table config.Agent, before *settings) (entry agents.Entry, err error) {
+	entry.Settings, entry.Profile = agentSettings(table), profile(b.config, table)
+	if entry.Profile.CreatedAt, err = b.agentSince(ctx, table.Name); err != nil {
+		return entry, err
+	}
+
+	kept, known := before.agents.Lookup(table.Name)
+	if known && reflect.DeepEqual(backEnd(table), backEnd(before.table(table.Name))) {
+		entry.Agent, entry.Held = kept.Agent, kept.Held
+		if source, is := before.clientTools[table.Name]; is {
+			b.clientTools[table.Name] = source
+		}
+		return entry, nil
+	}
+
+	b.held = nil
+	entry.Agent, err = b.newAgent(table)
+	if closer, holds := entry.Agent.(interface{ Close() }); err == nil && holds {
+		b.holds(closer.Close)
+	}
+	if end := b.held; end != nil {
+		// Programs of tools may take their time to end, for which neither a run nor a reload waits.
+		entry.Held = agents.NewHeld(func() { b.ending.Go(end) })
+		b.fresh = append(b.fresh, entry.Held)
+	}
+	return entry, err
+}
+
+// backEnd is the part of a table [[agents]] of which its Agent is made: where it differs the agent is another one.
+func backEnd(table config.Agent) config.Agent {
+	return config.Agent{
+		Name: table.Name, Kind: table.Kind, Timeout: table.Timeout, Webhook: table.Webhook, LLM: table.LLM, Command: table.Command,
+		Remote: table.Remote, Pull: table.Pull, MCP: table.MCP, ClientTools: table.ClientTools,
+	}
+}
+
 // newAgent makes the agent of a table [[agents]].
-func (a *agentSet) newAgent(entry config.Agent) (agents.Agent, error) {
+func (b *builder) newAgent(entry config.Agent) (agents.Agent, error) {
 	switch entry.Kind {
 	case "echo":
 		return echo.New(), nil
@@ -160,16 +226,22 @@ func (a *agentSet) newAgent(entry config.Agent) (agents.Agent, error) {
 		return webhook.New(webhook.Options{
 			URL: entry.Webhook.URL, Secret: entry.Webhook.Secret.Reveal(), PreviousSecret: entry.Webhook.PreviousSecret.Reveal(),
 			Events: entry.Webhook.Events,
-			Client: a.client, TimeLimit: min(webhook.DefaultTimeLimit, entry.Timeout-runMargin), Limits: a.limits(),
+			Client: b.client, TimeLimit: min(webhook.DefaultTimeLimit, entry.Timeout-runMargin), Limits: b.limits(),
 		})
 	case "llm":
-		return a.newLLM(entry)
+		return b.newLLM(entry)
 	case "command":
-		return a.newCommand(entry.Command)
+		return b.newCommand(entry.Command)
 	case "remote":
-		return a.newRemote(entry.Remote, entry.Timeout)
+		return b.newRemote(entry.Remote, entry.Timeout)
 	case "pull":
-		return a.pull.Agent(entry.Name, pull.Settings{Lease: entry.Pull.Lease, MaxWait: entry.Pull.MaxWait})
+		agent, err := b.pull.NewAgent(entry.Name, pull.Settings{Lease: entry.Pull.Lease, MaxWait: entry.Pull.MaxWait})
+		if err != nil {
+			return nil, err
+		}
+		b.commits = append(b.commits, func() { b.pull.Open(agent) })
+		b.holds(func() { b.pull.Close(agent) }) // its last run needs the routes
+		return agent, nil
 	}
 	return nil, fmt.Errorf("kind %q is not known", entry.Kind)
 }
@@ -179,7 +251,6 @@ func (a *agentSet) newCommand(table config.Command) (_ agents.Agent, err error) 
 		if a.scratch, err = command.OpenScratch(filepath.Join(a.config.DataDir, "programs")); err != nil {
 			return nil, err
 		}
-		a.closers = append(a.closers, a.closeScratch)
 	}
 
 	return command.New(command.Options{
@@ -190,6 +261,9 @@ func (a *agentSet) newCommand(table config.Command) (_ agents.Agent, err error) 
 
 // closeScratch ends with the agents. What stays is removed by the next process.
 func (a *agentSet) closeScratch() {
+	if a.scratch == nil {
+		return
+	}
 	if err := a.scratch.Close(); err != nil {
 		a.logger.Warn("files of programs are removed later", "error", err)
 	}
@@ -217,7 +291,7 @@ func (a *agentSet) newRemote(table config.Remote, limit time.Duration) (agents.A
 }
 
 // newTools makes the source of an agent's MCP servers; they are started with the server.
-func (a *agentSet) newTools(tables []config.MCP) ([]llm.Tools, error) {
+func (a *builder) newTools(tables []config.MCP) ([]llm.Tools, error) {
 	if len(tables) == 0 {
 		return nil, nil
 	}
@@ -236,7 +310,8 @@ func (a *agentSet) newTools(tables []config.MCP) ([]llm.Tools, error) {
 		return nil, err
 	}
 
-	a.tools = append(a.tools, source)
+	a.commits = append(a.commits, func() { a.start(source) })
+	a.holds(func() { a.stop(source) })
 	return []llm.Tools{mcpTools{source}}, nil
 }
 
@@ -254,7 +329,7 @@ func (m mcpTools) Declarations(ctx context.Context, _ agents.Turn) ([]tool.Entry
 }
 
 // newLLM makes an agent that answers with a model and the tools of MCP servers.
-func (a *agentSet) newLLM(entry config.Agent) (agents.Agent, error) {
+func (a *builder) newLLM(entry config.Agent) (agents.Agent, error) {
 	table := entry.LLM
 	provider, err := llm.Connect(llm.Connection{
 		API: table.Provider, BaseURL: table.BaseURL, APIKey: table.APIKey.Reveal(), Client: a.client,
@@ -301,14 +376,14 @@ func (a *agentSet) newLLM(entry config.Agent) (agents.Agent, error) {
 }
 
 // newHooks makes the hooks of an agent. A mediator may hand calls to programs outside, so their routes are opened.
-func (a *agentSet) newHooks(entry config.Agent) (hooks llm.Hooks, err error) {
+func (a *builder) newHooks(entry config.Agent) (hooks llm.Hooks, err error) {
 	table := entry.LLM.Hooks
 	if table.URL == "" {
 		return hooks, nil
 	}
 
 	if table.Mediator {
-		a.clientTools.Open(entry.Name, nil)
+		a.clientTools[entry.Name] = nil
 	}
 
 	hooks = llm.Hooks{
@@ -406,7 +481,7 @@ func toolPolicy(table config.ToolPolicy, outside []config.ClientTool) map[string
 }
 
 // newClientTools makes the source of the tools that programs outside execute for an agent, and opens their routes.
-func (a *agentSet) newClientTools(entry config.Agent) ([]llm.Tools, error) {
+func (a *builder) newClientTools(entry config.Agent) ([]llm.Tools, error) {
 	if len(entry.ClientTools) == 0 {
 		return nil, nil
 	}
@@ -427,7 +502,7 @@ func (a *agentSet) newClientTools(entry config.Agent) ([]llm.Tools, error) {
 		return nil, err
 	}
 
-	a.clientTools.Open(entry.Name, source)
+	a.clientTools[entry.Name] = source
 	return []llm.Tools{source}, nil
 }
 
@@ -443,12 +518,7 @@ func (a *agentSet) likes(name string) bool {
 }
 
 func (a *agentSet) agentTable(name string) config.Agent {
-	for _, agent := range a.config.Agents {
-		if strings.EqualFold(agent.Name, name) {
-			return agent
-		}
-	}
-	return config.Agent{Follows: activitypub.FollowAccept} // an agent of an embedding program
+	return a.now().table(name)
 }
 
 func (a *agentSet) follows(name string) string { return a.agentTable(name).Follows }
@@ -457,7 +527,7 @@ func (a *agentSet) followersOnly(name string) bool { return a.agentTable(name).F
 
 // fediverseProfile is what the configuration says about an agent's account.
 func (a *agentSet) fediverseProfile(name string) activitypub.Profile {
-	for _, agent := range a.config.Agents {
+	for _, agent := range a.now().config.Agents {
 		if agent.Name == name {
 			f := agent.Fediverse
 			return activitypub.Profile{
@@ -469,12 +539,8 @@ func (a *agentSet) fediverseProfile(name string) activitypub.Profile {
 	return activitypub.Profile{}
 }
 
-// listener returns the agent that wants to hear what became of its answers.
-func (a *agentSet) listener(name string) (agents.Listener, bool) {
-	entry, known := a.registry.Lookup(name)
-	if !known {
-		return nil, false
-	}
+// listenerOf returns the agent if it wants to hear what became of its answers.
+func listenerOf(entry agents.Entry) (agents.Listener, bool) {
 	listener, is := entry.Agent.(agents.Listener)
 	if choosy, able := entry.Agent.(interface{ Hears() bool }); is && able {
 		is = choosy.Hears()
@@ -483,7 +549,8 @@ func (a *agentSet) listener(name string) (agents.Listener, bool) {
 }
 
 func (a *agentSet) listens(name string) bool {
-	_, is := a.listener(name)
+	entry, _ := a.registry.Lookup(name)
+	_, is := listenerOf(entry)
 	return is
 }
 
@@ -492,12 +559,12 @@ func (a *agentSet) answersLists(agent string) bool {
 	if own := a.agentTable(agent).AnswerLists; own != nil {
 		return *own
 	}
-	return a.config.Mail.AnswerLists
+	return a.now().config.Mail.AnswerLists
 }
 
 // followsReplyTo returns how far an agent follows a Reply-To.
 func (a *agentSet) followsReplyTo(agent string) string {
-	return orElse(a.agentTable(agent).ReplyTo, a.config.Mail.ReplyTo)
+	return orElse(a.agentTable(agent).ReplyTo, a.now().config.Mail.ReplyTo)
 }
 
 // repliesToAll reports whether an agent's mails go to all of To and Cc.
@@ -505,7 +572,7 @@ func (a *agentSet) repliesToAll(agent string) bool {
 	if own := a.agentTable(agent).ReplyAll; own != nil {
 		return *own
 	}
-	return a.config.Mail.ReplyAll
+	return a.now().config.Mail.ReplyAll
 }
 
 // maxHops is the ceiling of an agent for chains of agents.
@@ -520,7 +587,7 @@ func (a *agentSet) maxHops(name string) int {
 // operator who wants that.
 func (a *agentSet) takesGuests(name string) bool {
 	entry, known := a.registry.Lookup(name)
-	held := a.config.Chat.HoldGuests && entry.Settings.Unverified == agents.UnverifiedHold
+	held := a.now().config.Chat.HoldGuests && entry.Settings.Unverified == agents.UnverifiedHold
 	if !known || entry.Settings.Unverified != agents.UnverifiedAnswer && !held {
 		return false
 	}
@@ -528,13 +595,39 @@ func (a *agentSet) takesGuests(name string) bool {
 	return entry.Settings.Access.Decide(identity.PurposeMessage, guest.String(), nil).Allowed
 }
 
-// serveTools keeps the connections to MCP servers until ctx ends.
-func (a *agentSet) serveTools(ctx context.Context) error {
-	for _, source := range a.tools {
+// start connects to MCP servers, now or when the server runs.
+func (a *agentSet) start(source *mcptool.Source) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.tools[source] = struct{}{}
+	if a.serving {
 		source.Start()
 	}
+}
+
+// stop ends the connections to MCP servers.
+func (a *agentSet) stop(source *mcptool.Source) {
+	a.mu.Lock()
+	delete(a.tools, source)
+	a.mu.Unlock()
+	source.Close()
+}
+
+// serveTools keeps the connections to MCP servers until ctx ends.
+func (a *agentSet) serveTools(ctx context.Context) error {
+	a.mu.Lock()
+	a.serving = true
+	for source := range a.tools {
+		source.Start()
+	}
+	a.mu.Unlock()
+
 	<-ctx.Done()
-	for _, source := range a.tools {
+	a.mu.Lock()
+	a.serving = false
+	left := slices.Collect(maps.Keys(a.tools))
+	a.mu.Unlock()
+	for _, source := range left {
 		source.Close()
 	}
 	return ctx.Err()

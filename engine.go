@@ -9,6 +9,7 @@ import (
 	"net/url"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"inbox/adapters/a2a"
@@ -38,16 +39,14 @@ type engine struct {
 	delivery     *delivery.Service
 	pipeline     *pipeline.Service
 	files        *files.Service
+	guestNets    *moderation.Networks
 	queue        *queue.Queue
+
+	reloading sync.Mutex
 }
 
-func newEngine(below *agentSet) (*engine, error) {
+func newEngine(ctx context.Context, below *agentSet) (*engine, error) {
 	e := &engine{agentSet: below, channels: exchange.NewChannels()}
-	caller, err := e.newCaller()
-	if err != nil {
-		return nil, err
-	}
-
 	base, err := url.Parse(e.config.PublicURL)
 	if err != nil {
 		return nil, fmt.Errorf("public_url: %w", err)
@@ -63,14 +62,14 @@ func newEngine(below *agentSet) (*engine, error) {
 		backlog: pipeline.NewBacklog(e.store, e.config.Limits.Backlog, e.names, e.logger),
 	}
 
-	e.meter = e.newMeter()
+	e.meter, e.guestNets = e.newMeter(), moderation.NewNetworks(e.networkKey)
 	e.files = e.newFiles(base)
 	e.checkFiles = e.files.Check
 	e.pipeline = pipeline.New(pipeline.Options{
 		Closed: e.availability,
 		Limits: e.limits(),
 		Store:  e.store.Pipeline(), Agents: e.registry, Channels: e.channels, Blobs: e.blobs, Logger: e.logger, Tracer: e.tracer, Deliveries: e.delivery,
-		Demands: e.demands, Caller: listedCaller{caller, e.lists}, Moderator: e.lists, Limiters: e.limiters(), Quotas: e.quotas(), KnownAgent: e.ofPeer, BaseURL: base,
+		Demands: e.demands, Caller: currentCaller{e.resources}, Moderator: e.lists, Current: func() (*pipeline.Limiters, *pipeline.Quotas) { now := e.now(); return &now.limiters, &now.quotas }, KnownAgent: e.ofPeer, BaseURL: base,
 		Files:     func(turn exchange.TurnRecord, expires time.Time) pipeline.Files { return e.files.Of(turn, expires) },
 		Documents: e.store.State(), Approvers: openers{e.channels}, OperatorAddress: e.operatorAddress(),
 		Requested: e.clientTools.Requested, Reserve: func(job queue.NewJob) *queue.Reservation { return e.queue.Reserve(job) },
@@ -83,7 +82,7 @@ func newEngine(below *agentSet) (*engine, error) {
 	e.handleTurns()
 	e.handleNotices()
 	e.handleEvents()
-	return e, nil
+	return e, e.begin(ctx)
 }
 
 // newFiles opens the bytes of messages to the agents that get them.
@@ -138,32 +137,38 @@ func (e *engine) hostAlive(ctx context.Context, host string) {
 
 // newMeter counts what senders, hosts and agents use up.
 func (e *engine) newMeter() *moderation.Meter {
-	l := e.config.Limits
 	return moderation.NewMeter(moderation.MeterOptions{
-		Counters: e.store, Sender: rates(l.Sender), Host: rates(l.Host), Agent: rates(l.Agent), Total: rates(l.Total), Thread: rates(l.Thread),
+		Counters: e.store, Conversation: e.conversationLimits, Logger: e.logger,
+		Current: func() *moderation.MeterOptions { return &e.now().bounds },
+	})
+}
+
+// bounds are the rates and budgets of a configuration.
+func bounds(config *Config) moderation.MeterOptions {
+	l := config.Limits
+	return moderation.MeterOptions{
+		Sender: rates(l.Sender), Host: rates(l.Host), Agent: rates(l.Agent), Total: rates(l.Total), Thread: rates(l.Thread),
 		Budgets: moderation.Budgets{
 			SenderRuns: int64(l.SenderRunsPerDay), AgentRuns: int64(l.AgentRunsPerDay),
 			SenderCost: millionths(l.SenderCostPerDay), AgentCost: millionths(l.AgentCostPerDay),
 		},
-		Conversation: e.conversationLimits,
-		Kept:         l.KnownReserve,
-		GuestBytes:   moderation.GuestBytes{Network: int64(l.GuestBytesPerDay), All: int64(l.AllGuestBytesPerDay)},
-		Logger:       e.logger,
-	})
-}
-
-// limiters are the limits, budgets, stop words and loop guards of the settings.
-func (e *engine) limiters() pipeline.Limiters {
-	l := e.config.Limits
-	return pipeline.Limiters{
-		Meter: e.meter, Networks: moderation.NewNetworks(e.networkKey), Stop: words(l.StopWords, moderation.DefaultStopWords), Start: words(l.StartWords, moderation.DefaultStartWords),
-		BotTurns: l.BotTurns, BotWindow: l.BotWindow, ThreadTurns: l.BotTurnsPerThread,
+		Kept:       l.KnownReserve,
+		GuestBytes: moderation.GuestBytes{Network: int64(l.GuestBytesPerDay), All: int64(l.AllGuestBytesPerDay)},
 	}
 }
 
+// limiters are the limits, budgets, stop words and loop guards of the settings.
+func (e *engine) limiters(config *Config) pipeline.Limiters {
+	l := config.Limits
+	return pipeline.Limiters{
+		Meter: e.meter, Networks: e.guestNets, Stop: words(l.StopWords, moderation.DefaultStopWords), Start: words(l.StartWords, moderation.DefaultStartWords),
+		BotTurns: l.BotTurns, BotWindow: l.BotWindow, ThreadTurns: l.BotTurnsPerThread,
+	}.WithDefaults()
+}
+
 // quotas bound what gets no answer by itself.
-func (e *engine) quotas() pipeline.Quotas {
-	l := e.config.Limits
+func quotas(config *Config) pipeline.Quotas {
+	l := config.Limits
 	return pipeline.Quotas{
 		Sender: pipeline.Usage{Messages: int64(l.HeldPerSender), Bytes: int64(l.HeldBytesPerSender)},
 		All:    pipeline.Usage{Messages: int64(l.HeldMessages), Bytes: int64(l.HeldBytes)},
@@ -253,8 +258,23 @@ func (a availability) ClosedToGuests() exchange.Closure {
 	return ""
 }
 
-// Paused reports whether the operator lets an agent rest.
-func (a availability) Paused(agent string) bool { return a.lists.Paused(agent) }
+// Paused reports whether what an agent has taken waits: the operator lets it rest, or all agents.
+func (a availability) Paused(agent string) bool {
+	_, all := a.lists.PausedAll()
+	return all || a.lists.Paused(agent)
+}
+
+// tellPause writes to the log that all agents rest, or work again, when that is different from before.
+func (e *engine) tellPause(ctx context.Context, before bool) (now bool) {
+	entry, now := e.lists.PausedAll()
+	switch {
+	case now && !before:
+		e.logger.WarnContext(ctx, "all agents are paused: messages are accepted, and their turns wait for: inbox resume --all", "since", entry.CreatedAt, "reason", entry.Reason)
+	case before && !now:
+		e.logger.InfoContext(ctx, "the agents work again")
+	}
+	return now
+}
 
 const eventConcurrency = 4
 
@@ -265,7 +285,9 @@ func (e *engine) handleEvents() {
 		if err := json.Unmarshal([]byte(job.Payload), &event); err != nil {
 			return queue.GiveUp("the event cannot be read", err)
 		}
-		listener, is := e.listener(event.Agent)
+		entry, release, _ := e.registry.Acquire(event.Agent)
+		defer release()
+		listener, is := listenerOf(entry)
 		if !is {
 			return nil // it does not want to hear any more
 		}
@@ -274,7 +296,7 @@ func (e *engine) handleEvents() {
 }
 
 // newCaller calls agents of other servers. Hosts of configured peers may be private, because the operator wrote them.
-func (e *engine) newCaller() (*a2a.Caller, error) {
+func (e *engine) newCaller(config *Config) (*a2a.Caller, *safehttp.Client, error) {
 	// Agents take their time, and calls must not take the connections of deliveries.
 	client := safehttp.New(safehttp.Options{
 		AllowPrivate: e.config.Federation.AllowPrivate, Resolver: e.resolver, UserAgent: userAgent(e.config),
@@ -282,7 +304,7 @@ func (e *engine) newCaller() (*a2a.Caller, error) {
 	})
 
 	tokens := map[string]string{}
-	for _, peer := range e.config.Peers {
+	for _, peer := range config.Peers {
 		tokens[peer.Domain] = peer.Token.Reveal()
 		address := peer.Domain
 		if identity.HostOf(address) == address {
@@ -291,10 +313,11 @@ func (e *engine) newCaller() (*a2a.Caller, error) {
 		client = client.Trusting(address)
 	}
 
-	return a2a.NewCaller(a2a.CallerOptions{
+	caller, err := a2a.NewCaller(a2a.CallerOptions{
 		Client: client, Signer: e.keyring, Domain: e.config.Domain, Blobs: e.blobs, AllowHTTP: e.config.Federation.AllowPrivate,
 		Tokens: func(domain string) string { return tokens[domain] }, TimeLimit: callLimit, Assert: e.assert,
 	})
+	return caller, client, err
 }
 
 // callLimit bounds one call to another agent with all its polls, callAnswer one request of it: servers of agents hold
@@ -306,7 +329,12 @@ const (
 
 // runLists keeps the lists current. A sender who was blocked since then gets no answer to what was accepted before.
 func (e *engine) runLists(ctx context.Context) error {
+	paused := e.tellPause(ctx, false)
 	return e.lists.Run(ctx, func(ctx context.Context) {
+		if now := e.tellPause(ctx, paused); now != paused {
+			paused = now
+			e.queue.Wake(pipeline.JobKind)
+		}
 		e.pipeline.CancelRunning(ctx)
 		if _, err := cancelBlocked(ctx, e.store, e.lists, e.pipeline); err != nil && ctx.Err() == nil {
 			e.logger.WarnContext(ctx, "messages of blocked senders are cancelled only when their turn comes", "error", err)

@@ -243,6 +243,14 @@ func (w *web) drain(ctx context.Context) {
 	}
 }
 
+// agentsState says that all agents are paused. The node is ready all the same: it takes messages.
+func (w *web) agentsState() string {
+	if _, paused := w.lists.PausedAll(); paused {
+		return "paused"
+	}
+	return ""
+}
+
 // newDiscovery gathers the links of all adapters; discovery adds the profile page and sorts them.
 func (w *web) newDiscovery() (*discovery.Server, error) {
 	address, links := w.activitypub.InstanceLinks()

@@ -197,7 +197,10 @@ func (c *traffic) everythingIsCalled() {
 }
 
 // notCalled are operations that only other tests call, with the reason.
-var notCalled = map[string]string{}
+var notCalled = map[string]string{
+	"PUT /api/v1/agents/{agent}/move":    "needs an account on another server that names ours: e2e",
+	"DELETE /api/v1/agents/{agent}/move": "needs one that moved: e2e",
+}
 
 const stream = "text/event-stream"
 
@@ -466,6 +469,7 @@ func (c *traffic) operates(s *inboxtest.Server) {
 	c.operatesApprovals(s, token)
 	c.operatesRecords(s, token)
 	c.operatesReplies(s, token)
+	c.operatesNode(token)
 }
 
 func (c *traffic) operatesTools(s *inboxtest.Server, token string) {
@@ -594,6 +598,22 @@ func (c *traffic) operatesReplies(s *inboxtest.Server, token string) {
 	c.call("DELETE", "/api/v1/replies/"+turn.ReplyID, token, "", 204)
 	c.call("DELETE", "/api/v1/replies/"+turn.ReplyID, token, "", 409)
 	c.call("PUT", "/api/v1/replies/"+turn.ReplyID+"/pin", token, "", 409)
+}
+
+// operatesNode asks for what the running server does, and not the database.
+func (c *traffic) operatesNode(token string) {
+	c.Helper()
+	c.call("POST", "/api/v1/reload", token, "", 200)
+	c.call("POST", "/api/v1/reload", "wrong", "", 401)
+	c.call("GET", "/api/v1/pause", token, "", 200)
+	c.call("PUT", "/api/v1/pause", token, `{"reason":"the model is wrong"}`, 200)
+	c.call("GET", "/api/v1/pause", token, "", 200)
+	c.call("DELETE", "/api/v1/pause", token, "", 204)
+	c.call("DELETE", "/api/v1/pause", token, "", 404)
+	c.call("POST", "/api/v1/actors/echo/key", token, "", 200)
+	c.call("POST", "/api/v1/actors/nobody/key", token, "", 404)
+	c.call("PUT", "/api/v1/agents/nobody/move", token, `{"target":"@helper@new.example"}`, 404)
+	c.call("DELETE", "/api/v1/agents/nobody/move", token, "", 409)
 }
 
 // fails makes an ended turn one that failed without a word to its sender.

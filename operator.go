@@ -86,13 +86,44 @@ func OpenOperator(ctx context.Context, config *Config) (*Operator, error) {
 // Operator returns what an operator may do on this server. It ends with the server: do not close it.
 func (s *Server) Operator() *Operator { return s.operator() }
 
-func (e *engine) operator() *Operator {
-	options := operatorOptions(e.config)
-	options.Store, options.Turns, options.Approvals, options.Deliveries = e.store, e.pipeline, e.demands, e.delivery
-	options.Agents = e.names
-	options.Files = func() (exchange.Files, error) { return e.blobs, nil }
-	options.Vault = func(context.Context) (operator.Vault, error) { return e.vault(), nil }
+func (m *modules) operator() *Operator {
+	options := operatorOptions(m.config)
+	options.Store, options.Turns, options.Approvals, options.Deliveries = m.store, m.pipeline, m.demands, m.delivery
+	options.Agents, options.Node = m.names, node{m}
+	options.Current = func() *Config { return m.now().config }
+	options.Files = func() (exchange.Files, error) { return m.blobs, nil }
+	options.Vault = func(context.Context) (operator.Vault, error) { return m.vault(), nil }
 	return operator.New(options)
+}
+
+// node is a running server as its operator asks it.
+type node struct{ *modules }
+
+// Reload implements operator.Node.
+func (n node) Reload(ctx context.Context) (operator.Reloaded, error) {
+	answer, err := n.reload(ctx)
+	if err != nil {
+		return answer, fault.Wrap(fault.Malformed, "nothing was changed: "+err.Error(), err)
+	}
+	return answer, nil
+}
+
+// RotateActorKey implements operator.Node.
+func (n node) RotateActorKey(ctx context.Context, name string) (string, error) {
+	if strings.EqualFold(name, n.config.Domain) {
+		name = ""
+	}
+	return n.activitypub.RotateKey(ctx, name)
+}
+
+// MoveAgent implements operator.Node.
+func (n node) MoveAgent(ctx context.Context, agent, target string) (string, error) {
+	return n.activitypub.Move(ctx, agent, target)
+}
+
+// UnmoveAgent implements operator.Node.
+func (n node) UnmoveAgent(ctx context.Context, agent string) error {
+	return n.activitypub.Unmove(ctx, agent)
 }
 
 // operatorOptions are those that follow from the configuration.
@@ -108,25 +139,6 @@ func revisers(config *Config) *exchange.Channels {
 	return exchange.NewChannels(exchange.Module{
 		Name: activitypub.ChannelName, Reviser: activitypub.Revisions{PostLength: config.Federation.PostLength},
 	})
-}
-
-// RotateActorKey makes a new key for the account of an agent in the fediverse, and returns its id; the name may be the domain,
-// for the server's own account. The ids of accounts stay.
-func (s *Server) RotateActorKey(ctx context.Context, name string) (string, error) {
-	if strings.EqualFold(name, s.config.Domain) {
-		name = ""
-	}
-	return s.activitypub.RotateKey(ctx, name)
-}
-
-// MoveAgent tells the followers of an agent that it is another account now, on another server. It returns that account's id.
-func (s *Server) MoveAgent(ctx context.Context, agent, target string) (string, error) {
-	return s.activitypub.Move(ctx, agent, target)
-}
-
-// UnmoveAgent lets the agent be here again.
-func (s *Server) UnmoveAgent(ctx context.Context, agent string) error {
-	return s.activitypub.Unmove(ctx, agent)
 }
 
 // senderLists are the operator's lists of senders and hosts that are kept out or let in, as the parts of a node ask for them.

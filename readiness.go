@@ -30,6 +30,7 @@ func (w *web) readiness() []httpserver.Check {
 			return nil
 		}, Remedy: "make room where data_dir is, or lower limits.free_disk"},
 		{Name: "listeners", Run: w.checkListeners, Remedy: "look into the log for the listener that ended; restart the server"},
+		{Name: "agents", Run: func(context.Context) error { return nil }, State: w.agentsState},
 		{
 			Name: "back ends", Run: w.checkBackEnds, Bystander: true,
 			Remedy: "inbox audit list --code 'backend:*' names the agents; start the programs behind them, their messages wait",

@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/url"
 	"os"
+	"sync/atomic"
 	"time"
 
 	"inbox/adapters/activitypub"
@@ -28,7 +29,9 @@ import (
 
 // resources are what every part of a node stands on: settings, log, client, database, files, private keys and the operator's lists.
 type resources struct {
-	config   *Config
+	config   *Config // of the start; what a reload may change is in settings
+	live     atomic.Pointer[settings]
+	level    *slog.LevelVar
 	logger   *slog.Logger
 	resolver *safehttp.Resolver
 	client   *safehttp.Client // reaches no host that the operator blocked
@@ -47,7 +50,8 @@ type resources struct {
 // openResources opens the database, which tells changed of what this node and others write, and what belongs to it.
 func openResources(ctx context.Context, config *Config, changed func(channel, payload string)) (_ *resources, err error) {
 	r := &resources{config: config}
-	if r.logger, err = telemetry.Setup(os.Stderr, config.Log.Level, config.Log.Format); err != nil {
+	r.live.Store(newSettings(config))
+	if r.logger, r.level, err = telemetry.Setup(os.Stderr, config.Log.Level, config.Log.Format); err != nil {
 		return nil, err
 	}
 

@@ -7,7 +7,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"net"
 	"runtime"
 	"runtime/debug"
@@ -23,6 +22,7 @@ import (
 	"inbox/exchange"
 	"inbox/identity"
 	"inbox/internal/config"
+	"inbox/operator"
 )
 
 // Server is one node. Any number of nodes may share a PostgreSQL database.
@@ -55,12 +55,12 @@ func New(ctx context.Context, config *Config, more ...OpenChannel) (_ *Server, e
 		return nil, err
 	}
 
-	agentSet, err := newAgents(ctx, trust, s.wakeTurns)
+	agentSet, err := newAgents(trust, s.wakeTurns)
 	if err != nil {
 		return nil, err
 	}
 
-	engine, err := newEngine(agentSet)
+	engine, err := newEngine(ctx, agentSet)
 	if err != nil {
 		return nil, err
 	}
@@ -104,10 +104,14 @@ func (s *Server) wakeTurns(string) {
 // Register adds an agent of the embedding program. Call it before Run. The name must be free.
 func (s *Server) Register(profile exchange.AgentProfile, agent agents.Agent, settings agents.Settings) error {
 	profile.Address = identity.Address{Local: profile.Name, Domain: s.config.Domain}.String()
-	return s.registry.Add(agents.Entry{Agent: agent, Profile: profile, Settings: settings})
+	return s.register(agents.Entry{Agent: agent, Profile: profile, Settings: settings})
 }
 
-// Config returns the settings that the server runs with.
+// Reload reads the file and the environment of the start again and takes over what can be changed while the server runs, at once and
+// as a whole; the answer names the rest. Its error, as that of LoadConfig, changes nothing; both are logged.
+func (s *Server) Reload(ctx context.Context) (operator.Reloaded, error) { return s.reload(ctx) }
+
+// Config returns the settings that the server was started with.
 func (s *Server) Config() *Config { return s.config }
 
 // Agents returns the profiles of the agents, in the order of the configuration.
@@ -172,10 +176,8 @@ func (s *Server) open(listener interface{ Listen() error }, name string) error {
 
 // Listen takes the configured addresses. Run does it when it was not done before.
 func (s *Server) Listen() error {
-	if name := s.config.A2A.DefaultAgent; name != "" {
-		if _, known := s.registry.Lookup(name); !known {
-			return fmt.Errorf("a2a.default_agent: there is no agent %q: write the name of one of [[agents]]", name)
-		}
+	if err := s.now().checkDefaultAgent(); err != nil {
+		return err
 	}
 
 	web := "https"
@@ -281,9 +283,7 @@ func (s *Server) background(ctx context.Context) *errgroup.Group {
 
 // Close ends a server that is not going to run.
 func (s *Server) Close() error {
-	for _, release := range s.closers {
-		release()
-	}
+	s.endAgents()
 	return s.closeStorage()
 }
 

@@ -158,20 +158,15 @@ func operatorFields(c *Config) []activitypub.Field {
 }
 
 func (m *modules) openA2A() (module exchange.Module, err error) {
-	tokens, err := m.newWebTokens()
-	if err != nil {
-		return module, err
-	}
-
 	m.a2a, err = a2a.New(a2a.Options{
-		Verifier: tokens, Peers: m.takesPeer, Issuers: m.issuerCards(), CardKeys: m.keyring.SigningAll,
+		Verifier: currentTokens{m.resources}, Peers: m.takesPeer, Issuers: m.issuerCards, CardKeys: m.keyring.SigningAll,
 		Domain: m.config.Domain, PublicURL: m.config.PublicURL, SupportedInbound: m.inbound(),
 		Receiver: m.pipeline, Directory: m.registry, Turns: m.store, Runs: m.pipeline, Tokens: m.store,
-		Claims: m.store.State(), Blobs: m.blobs, Logger: m.logger, Validator: m.validator, Present: m.demands.Present,
+		Claims: m.store.State(), Blobs: m.blobs, Logger: m.logger, Validator: currentValidator{m.resources}, Present: m.demands.Present,
 		FileURL: m.activitypub.MediaURL, Links: m.activitypub.Links,
 		Push: m.newPush(), WebhookConcurrency: m.config.Queue.DeliveryConcurrency, CallerConcurrency: m.config.A2A.CallerConcurrency,
 		MaxRequestBytes: min(int64(m.config.A2A.MaxRequestBytes), m.bodies.Limit()), Bodies: m.bodies,
-		GRPCPace: httpserver.NewClientLimiter(m.floodRates(), m.networks()), GRPCClient: m.networks().Client, GRPCAddress: m.grpcAddress, DefaultAgent: m.config.A2A.DefaultAgent,
+		GRPCPace: httpserver.NewClientLimiter(m.floodRates(), m.networks()), GRPCClient: m.networks().Client, GRPCAddress: m.grpcAddress, DefaultAgent: func() string { return m.now().config.A2A.DefaultAgent },
 		Operator: m.config.Operator.Name, Contact: m.config.Operator.Contact, OperatorURL: m.config.Operator.Privacy,
 	})
 	if err != nil {
@@ -244,7 +239,7 @@ func (m *modules) openChat() (module exchange.Module, err error) {
 	m.chat, err = chat.New(chat.Options{
 		Domain: m.config.Domain, PublicURL: m.config.PublicURL, Issued: issuedTokens{m.a2a}, Receiver: chatReceiver{m.pipeline, m.store, m.logger}, Directory: m.registry, Turns: m.store, Runs: m.pipeline,
 		Tokens: m.store, Blobs: m.blobs, Guests: m.takesGuests, Present: m.demands.Present, FileURL: m.activitypub.MediaURL,
-		ToolKind: clientToolKinds(m.config.Agents), Tools: chatTools{m.store, m.pipeline}, Memory: m.store,
+		ToolKind: func(agent, name string) string { return m.now().toolKind(agent, name) }, Tools: chatTools{m.store, m.pipeline}, Memory: m.store,
 		Origins: m.config.Chat.AllowedOrigins, WaitLimit: m.config.Chat.Wait, Logger: m.logger,
 	})
 	if err != nil {
@@ -356,16 +351,11 @@ func (c chatTools) Submit(ctx context.Context, agent, by string, result map[stri
 
 // openBridge makes the edge for bridges and connectors.
 func (m *modules) openBridge() (module exchange.Module, err error) {
-	connectors, err := m.connectors()
-	if err != nil {
-		return module, err
-	}
-
 	m.bridge, err = bridge.New(bridge.Options{
 		Domain: m.config.Domain, Receiver: m.pipeline, Directory: m.registry, Turns: m.store, Runs: m.pipeline, Tokens: m.store,
 		Queue: m.store.Bridge(nil), Sessions: m.store, Notes: m.store.RunNotes(), Sealer: m.sealer, Web: m.client, Blobs: m.blobs,
 		SessionOf: func(owner string) contract.Sessions { return m.store.SessionMap(owner) },
-		Validator: m.validator, Present: m.demands.Present, FileURL: m.activitypub.MediaURL, Connectors: connectors, WaitLimit: m.config.Bridges.MaxWait, Logger: m.logger,
+		Validator: currentValidator{m.resources}, Present: m.demands.Present, FileURL: m.activitypub.MediaURL, Connectors: func() []bridge.Connector { return m.now().connectors }, WaitLimit: m.config.Bridges.MaxWait, Logger: m.logger,
 		Policy: exchange.Policy{Schedule: m.config.Bridges.Retry}, CallbackConcurrency: m.config.Queue.DeliveryConcurrency,
 	})
 	if err != nil {
@@ -376,10 +366,10 @@ func (m *modules) openBridge() (module exchange.Module, err error) {
 }
 
 // connectors makes what the configuration says about them. Their callbacks are addresses that the operator wrote.
-func (m *modules) connectors() ([]bridge.Connector, error) {
-	list := make([]bridge.Connector, 0, len(m.config.Connectors))
-	for _, entry := range m.config.Connectors {
-		web, err := m.callbackClient(entry)
+func (r *resources) connectors(from *Config) ([]bridge.Connector, error) {
+	list := make([]bridge.Connector, 0, len(from.Connectors))
+	for _, entry := range from.Connectors {
+		web, err := r.callbackClient(entry)
 		if err != nil {
 			return nil, err
 		}
@@ -401,11 +391,11 @@ func (m *modules) connectors() ([]bridge.Connector, error) {
 }
 
 // callbackClient reaches the callback that the operator wrote, wherever it is.
-func (m *modules) callbackClient(entry config.Connector) (*safehttp.Client, error) {
+func (r *resources) callbackClient(entry config.Connector) (*safehttp.Client, error) {
 	if entry.CallbackURL == "" {
-		return m.client, nil
+		return r.client, nil
 	}
-	_, client, err := m.trustingOperator(entry.CallbackURL)
+	_, client, err := r.trustingOperator(entry.CallbackURL)
 	if err != nil {
 		return nil, fmt.Errorf("connectors: callback_url of %s: %w", entry.Name, err)
 	}
@@ -415,7 +405,7 @@ func (m *modules) callbackClient(entry config.Connector) (*safehttp.Client, erro
 // openTasks makes the edge for programs that run tasks.
 func (m *modules) openTasks() (module exchange.Module, err error) {
 	adapter, err := tasks.New(tasks.Options{
-		Domain: m.config.Domain, Targets: m.targets(), Receiver: m.pipeline, Directory: m.registry, Turns: m.store, Runs: m.pipeline,
+		Domain: m.config.Domain, Targets: func() *tasks.Targets { return m.now().targets }, Receiver: m.pipeline, Directory: m.registry, Turns: m.store, Runs: m.pipeline,
 		Rows: m.store, Tokens: m.store, Blobs: m.blobs, Present: m.demands.Present, FileURL: m.activitypub.MediaURL,
 		WaitLimit: m.config.Bridges.MaxWait,
 	})
@@ -425,9 +415,9 @@ func (m *modules) openTasks() (module exchange.Module, err error) {
 	return adapter.Module(), nil
 }
 
-func (m *modules) targets() []tasks.Target {
-	list := make([]tasks.Target, 0, len(m.config.Targets))
-	for _, entry := range m.config.Targets {
+func targets(config *Config) (*tasks.Targets, error) {
+	list := make([]tasks.Target, 0, len(config.Targets))
+	for _, entry := range config.Targets {
 		metadata := map[string]string{}
 		for _, line := range entry.Metadata {
 			name, text, _ := strings.Cut(line, "=")
@@ -439,5 +429,5 @@ func (m *modules) targets() []tasks.Target {
 			Capabilities: entry.Capabilities, ResourceClasses: entry.ResourceClasses, Metadata: metadata,
 		})
 	}
-	return list
+	return tasks.NewTargets(list)
 }

@@ -31,26 +31,30 @@ type trust struct {
 	*resources
 
 	keyring    *discovery.Keyring
-	validator  *identity.Validator
 	networkKey []byte // names networks of senders without proof
 	demands    *demand.Service
 }
 
 func newTrust(ctx context.Context, below *resources) (_ *trust, err error) {
 	t := &trust{resources: below, keyring: discovery.NewKeyring(below.vault(), below.config.Domain, time.Now)}
-	t.validator, err = identity.NewValidator(identity.ValidatorOptions{
-		Trust: t.config.TrustedIssuers(), Documents: keyDocuments{t.client}, Replays: replays{t.store.State()},
-		AllowHTTP: t.config.Federation.AllowPrivate, OwnIssuer: t.config.Domain,
-	})
-	if err != nil {
-		return nil, fmt.Errorf("trust: %w", err)
-	}
 	if t.networkKey, err = t.sealer.NetworkKey(ctx); err != nil {
 		return nil, err
 	}
 
 	t.demands, err = t.newDemands(ctx)
 	return t, err
+}
+
+// newValidator makes what checks evidence against the trusted issuers.
+func (t *trust) newValidator(config *Config) (*identity.Validator, error) {
+	validator, err := identity.NewValidator(identity.ValidatorOptions{
+		Trust: config.TrustedIssuers(), Documents: keyDocuments{t.client}, Replays: replays{t.store.State()},
+		AllowHTTP: t.config.Federation.AllowPrivate, OwnIssuer: t.config.Domain,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("trust: %w", err)
+	}
+	return validator, nil
 }
 
 // keyDocuments fetches the documents in which trusted issuers publish their keys.
@@ -144,14 +148,14 @@ func (t *trust) logins() ([]demand.Login, error) {
 
 // newWebTokens makes what checks signed tokens: those of the issuers that the operator configured, and what agents of
 // other servers sign for themselves. Hosts that the operator wrote may be private.
-func (t *trust) newWebTokens() (*webtoken.Verifier, error) {
+func (t *trust) newWebTokens(config *Config) (*webtoken.Verifier, error) {
 	options := webtoken.Options{
 		Replays: replays{t.store.State()}, Domain: t.config.Domain, AllowHTTP: t.config.Federation.AllowPrivate,
 	}
 
 	written := map[string]bool{}
-	for i := range t.config.A2A.Issuers {
-		issuer := &t.config.A2A.Issuers[i]
+	for i := range config.A2A.Issuers {
+		issuer := &config.A2A.Issuers[i]
 		options.Issuers = append(options.Issuers, webtoken.Issuer{
 			Issuer: issuer.Issuer, JWKSURL: issuer.JWKSURL, Discovery: issuer.Discovery, Audiences: issuer.Audiences,
 			Algs: issuer.Algs, Method: issuerMethod(issuer.Method), Untyped: issuer.Untyped, Unscoped: issuer.Unscoped,
@@ -206,9 +210,10 @@ func (d tokenDocuments) Fetch(ctx context.Context, address string) ([]byte, erro
 
 // issuerCards are the issuers as cards name them.
 func (t *trust) issuerCards() []a2a.IssuerCard {
-	cards := make([]a2a.IssuerCard, 0, len(t.config.A2A.Issuers))
-	for i := range t.config.A2A.Issuers {
-		cards = append(cards, a2a.IssuerCard{Name: t.config.A2A.Issuers[i].Issuer, Discovery: t.config.A2A.Issuers[i].Discovery})
+	issuers := t.now().config.A2A.Issuers
+	cards := make([]a2a.IssuerCard, 0, len(issuers))
+	for i := range issuers {
+		cards = append(cards, a2a.IssuerCard{Name: issuers[i].Issuer, Discovery: issuers[i].Discovery})
 	}
 	return cards
 }
@@ -230,7 +235,7 @@ func (a *agentSet) takesPeer(agent string, peer identity.Address) bool {
 // trustsDomain reports whether an entry of [[trust]] in force names a domain or its did:web.
 func (t *trust) trustsDomain(domain string) bool {
 	now := time.Now()
-	return slices.ContainsFunc(t.config.Trust, func(entry config.Trust) bool {
+	return slices.ContainsFunc(t.now().config.Trust, func(entry config.Trust) bool {
 		until := entry.Expires
 		return (sameIssuer(entry.Issuer, domain) || sameIssuer(entry.Issuer, identity.DIDOf(domain))) && (until.IsZero() || now.Before(until))
 	})
@@ -257,5 +262,5 @@ func (a *agentSet) assert(ctx context.Context, agent, audience string) (string, 
 
 // ofPeer reports whether an address is on a domain whose agents the operator named as peers.
 func (t *trust) ofPeer(address identity.Address) bool {
-	return slices.ContainsFunc(t.config.Peers, func(peer config.Peer) bool { return peer.Domain == address.Domain })
+	return slices.ContainsFunc(t.now().config.Peers, func(peer config.Peer) bool { return peer.Domain == address.Domain })
 }

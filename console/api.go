@@ -53,6 +53,13 @@ func (a *API) Routes() []httpserver.Route {
 		a.route(http.MethodDelete, "/api/v1/people", a.unlink),
 		a.route(http.MethodGet, "/api/v1/audit", a.listAudit),
 		a.route(http.MethodGet, "/api/v1/connectors", a.listConnectors),
+		a.route(http.MethodPost, "/api/v1/reload", a.reload),
+		a.route(http.MethodGet, "/api/v1/pause", a.pause),
+		a.route(http.MethodPut, "/api/v1/pause", a.beginPause),
+		a.route(http.MethodDelete, "/api/v1/pause", a.endPause),
+		a.route(http.MethodPost, "/api/v1/actors/{actor}/key", a.rotateActorKey),
+		a.route(http.MethodPut, "/api/v1/agents/{agent}/move", a.moveAgent),
+		a.route(http.MethodDelete, "/api/v1/agents/{agent}/move", a.unmoveAgent),
 		a.route(http.MethodGet, "/api/v1/mail/suppressed", a.listSuppressed),
 		a.route(http.MethodDelete, "/api/v1/mail/suppressed", a.unsuppress),
 	}...)

@@ -251,18 +251,18 @@ func TestConversationsMove(t *testing.T) {
 		user := s.bridge("relay")
 		first := user.ask(http.MethodPost, "/v1/bridge/send", map[string]any{"agent": "echo", "message": "<one> & two", "wait": true})
 		user.ask(http.MethodPost, "/v1/bridge/send", map[string]any{"agent": "echo", "session_id": first["session_id"], "message": "three", "wait": true})
-		exported := s.inbox("export", "--format", "agent-framework", "--client", "relay")
+		exported := s.inbox("conversations", "export", "--format", "agent-framework", "--client", "relay")
 		target := start(t, instance.Settings{})
 		file := filepath.Join(t.TempDir(), "conversations.json")
 		if err := os.WriteFile(file, []byte(exported), 0o600); err != nil {
 			t.Fatal(err)
 		}
 		for _, want := range []string{"new", "was here"} {
-			if told := target.inbox("import", "--client", "moved", file); !strings.Contains(told, want) {
+			if told := target.inbox("conversations", "import", "--client", "moved", file); !strings.Contains(told, want) {
 				t.Errorf("the import says %q, want %q", told, want)
 			}
 		}
-		if again := target.inbox("export", "--format", "agent-framework", "--client", "moved"); again != exported {
+		if again := target.inbox("conversations", "export", "--format", "agent-framework", "--client", "moved"); again != exported {
 			t.Errorf("exported again:\n%s\nwant\n%s", again, exported)
 		}
 		moved := target.bridge("moved")

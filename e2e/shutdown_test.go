@@ -150,7 +150,7 @@ func TestHangupDoesNotKill(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	eventually(t, "the log says what SIGHUP does", func() bool { return strings.Contains(s.Log(), "SIGHUP changes nothing") })
+	eventually(t, "the log says what SIGHUP does", func() bool { return strings.Contains(s.Log(), "the configuration was read again") })
 	if got := s.status("/readyz"); got != http.StatusOK {
 		t.Errorf("after SIGHUP /readyz says %d", got)
 	}

@@ -67,7 +67,7 @@ const (
 	ListBlock = "block" // senders and hosts that are kept out
 	ListAllow = "allow" // senders and hosts that are let in: with federation.mode = "allowlist", and as an exception from a wider block
 	ListStop  = "stop"  // who told one agent to stop
-	ListPause = "pause" // agents that take nothing and answer nothing until the operator lets them
+	ListPause = "pause" // agents that take nothing and answer nothing until the operator lets them; or all, which take and do not answer
 )
 
 // Kinds of what a ListEntry names.
@@ -77,7 +77,11 @@ const (
 	TargetActor     = "actor"     // the subject of evidence: an actor's IRI, mailto:…, token:…
 	TargetPrincipal = "principal" // issuer and subject, as messages show it
 	TargetAgent     = "agent"     // one of our agents by its name, in lower case
+	TargetAll       = "all"       // every agent of the server; the target is AllAgents
 )
+
+// AllAgents is the target of an entry of kind TargetAll.
+const AllAgents = "*"
 
 // TargetKinds are the kinds of what the block and the allow list name.
 func TargetKinds() []string {

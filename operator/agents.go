@@ -33,6 +33,8 @@ type AgentSummary struct {
 	ClosedTools []string `json:"closed_tools,omitempty"` // tools, or server/*, that no rule opens: its model never sees them
 
 	Paused *exchange.ListEntry `json:"paused,omitempty"` // since when and why the agent rests; nil = it works
+	// PausedWithAll says since when and why all agents wait with their work; nil = they do not.
+	PausedWithAll *exchange.ListEntry `json:"paused_with_all,omitempty"`
 }
 
 // MarkPaused notes in a list of agents which of them rest.
@@ -42,6 +44,9 @@ func (p Pauses) MarkPaused(ctx context.Context, agents []AgentSummary) error {
 		for i := range agents {
 			if strings.EqualFold(agents[i].Name, entry.Target) {
 				agents[i].Paused = &entry
+			}
+			if entry.Kind == exchange.TargetAll {
+				agents[i].PausedWithAll = &entry
 			}
 		}
 	}
@@ -106,7 +111,42 @@ func (p Pauses) End(ctx context.Context, name string) error {
 	return err
 }
 
-// List lists the agents that rest, newest first.
+// BeginAll lets all agents of all nodes wait with their work, in one transaction: messages are accepted and their turns wait. It is
+// no error when they do already; the reason is then the new one.
+func (p Pauses) BeginAll(ctx context.Context, reason string) (exchange.ListEntry, error) {
+	entry := pauseOfAll()
+	entry.ID, entry.CreatedAt = uuid.Must(uuid.NewV7()).String(), now()
+	entry.Reason, entry.Source = reason, "operator"
+	if err := p.store.PutListEntries(ctx, entry); err != nil {
+		return entry, err
+	}
+	stored, _, err := p.All(ctx)
+	return stored, err
+}
+
+// EndAll lets all agents work again but those that rest by their name; fault.NotFound when there is no such pause.
+func (p Pauses) EndAll(ctx context.Context) error {
+	removed, err := p.store.RemoveListEntry(ctx, pauseOfAll())
+	if err == nil && !removed {
+		err = fault.New(fault.NotFound, "the agents are not paused all together")
+	}
+	return err
+}
+
+// All returns the pause of all agents, if there is one.
+func (p Pauses) All(ctx context.Context) (exchange.ListEntry, bool, error) {
+	entries, err := p.store.ListEntries(ctx, exchange.ListFilter{List: exchange.ListPause, Kind: exchange.TargetAll, Limit: 1})
+	if err != nil || len(entries) == 0 {
+		return exchange.ListEntry{}, false, err
+	}
+	return entries[0], true, nil
+}
+
+func pauseOfAll() exchange.ListEntry {
+	return exchange.ListEntry{List: exchange.ListPause, Kind: exchange.TargetAll, Target: exchange.AllAgents}
+}
+
+// List lists the agents that rest, newest first, and the pause of all.
 func (p Pauses) List(ctx context.Context) ([]exchange.ListEntry, error) {
 	entries, err := p.store.ListEntries(ctx, exchange.ListFilter{List: exchange.ListPause, Limit: 500})
 	return listed(entries), err
@@ -118,7 +158,7 @@ func pauseOf(name string) exchange.ListEntry {
 
 // Follows are the actors of the fediverse who want to follow an agent and wait for the operator.
 type Follows struct {
-	config *config.Config
+	config func() *config.Config
 	store  *store.Store
 	later  func(activitypub.Later) queue.NewJob
 }
@@ -132,7 +172,7 @@ type PendingFollow struct {
 
 // Pending lists who waits to follow an agent, at most 500.
 func (f Follows) Pending(ctx context.Context, agent string) ([]PendingFollow, error) {
-	entry, err := configuredAgent(f.config, agent)
+	entry, err := configuredAgent(f.config(), agent)
 	if err != nil {
 		return nil, err
 	}
@@ -153,7 +193,7 @@ func (f Follows) Pending(ctx context.Context, agent string) ([]PendingFollow, er
 // Decide lets an actor follow an agent, or refuses it; a server that runs tells the actor. fault.NotFound when the actor does
 // not wait.
 func (f Follows) Decide(ctx context.Context, agent, actor string, accept bool) error {
-	entry, err := configuredAgent(f.config, agent)
+	entry, err := configuredAgent(f.config(), agent)
 	if err != nil {
 		return err
 	}

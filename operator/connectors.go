@@ -7,7 +7,7 @@ import (
 )
 
 // Connectors tells what the settings say about the connectors of the server.
-type Connectors struct{ config *config.Config }
+type Connectors struct{ config func() *config.Config }
 
 // Connector describes one connector for people and for pages that list services (agent runtime contract, section 6.2). It holds
 // no secret.
@@ -33,8 +33,9 @@ type ConnectorCredential struct {
 
 // List returns all connectors in the order of the settings.
 func (c Connectors) List() []Connector {
-	list := make([]Connector, 0, len(c.config.Connectors))
-	for _, entry := range c.config.Connectors {
+	configured := c.config().Connectors
+	list := make([]Connector, 0, len(configured))
+	for _, entry := range configured {
 		one := Connector{
 			ID: entry.Name, DisplayName: cmp.Or(entry.DisplayName, entry.Name), Description: entry.Description, Logo: entry.Logo,
 			Type: entry.Type, Agents: entry.Agents, Answers: "wait", Issuer: entry.Issuer, Credentials: credentials(entry),

@@ -18,7 +18,7 @@ import (
 
 // Conversations are the sessions of bridges and connectors, and threads of any way, as other systems keep them.
 type Conversations struct {
-	config *config.Config
+	config func() *config.Config
 	store  *store.Store
 }
 
@@ -82,9 +82,9 @@ func (c Conversations) Export(ctx context.Context, filter ConversationFilter) ([
 func (c Conversations) ownerOf(client, connector string) string {
 	switch {
 	case client != "":
-		return bridge.OwnerOfBridge(c.config.Domain, client)
+		return bridge.OwnerOfBridge(c.config().Domain, client)
 	case connector != "":
-		return bridge.OwnerOfConnector(c.config.Domain, connector)
+		return bridge.OwnerOfConnector(c.config().Domain, connector)
 	}
 	return exchange.AnyOwner
 }
@@ -160,7 +160,7 @@ func (c Conversations) configured(names ...string) (string, error) {
 		if name == "" {
 			continue
 		}
-		for _, agent := range c.config.Agents {
+		for _, agent := range c.config().Agents {
 			if strings.EqualFold(agent.Name, name) {
 				return agent.Name, nil
 			}

@@ -41,13 +41,17 @@ type Operator struct {
 	Conversations Conversations
 	Connectors    Connectors
 
+	Node Node // nil where only the database is at hand
+
 	options Options
 }
 
-// Options are what an operator works with. All but Withdraw are required.
+// Options are what an operator works with. All but Current, Node and Withdraw are required.
 type Options struct {
 	Config *config.Config
-	Store  *store.Store
+	// Current returns the configuration as it is in force, where a running server may have read it again; nil = Config.
+	Current func() *config.Config
+	Store   *store.Store
 
 	Turns      *pipeline.Service
 	Approvals  Approvals
@@ -61,6 +65,7 @@ type Options struct {
 
 	// Later makes the job of an activity that leaves beside the answers.
 	Later func(activitypub.Later) queue.NewJob
+	Node  Node // the running server that is asked; nil = none is at hand
 	// Withdraw cancels what was accepted from senders who are blocked now. Nil = a running server does it by itself.
 	Withdraw func(ctx context.Context) (cancelled int, err error)
 	OwnHosts map[string]bool // names of this server, which are not blocked
@@ -71,6 +76,9 @@ type Options struct {
 
 // New makes an operator.
 func New(o Options) *Operator {
+	if o.Current == nil {
+		o.Current = func() *config.Config { return o.Config }
+	}
 	return &Operator{
 		Messages:      Messages{Retries: o.Turns, Timelines: o.Store, store: o.Store, agents: o.Agents},
 		Held:          Held{HeldDecisions: o.Turns, Turns: o.Store},
@@ -82,13 +90,14 @@ func New(o Options) *Operator {
 		Suppressions:  Suppressions{o.Store},
 		Lists:         Lists{o.Store, o.OwnHosts, o.Withdraw},
 		Pauses:        Pauses{o.Store, o.Agents},
-		Follows:       Follows{o.Config, o.Store, o.Later},
+		Follows:       Follows{o.Current, o.Store, o.Later},
 		People:        People{o.Store, o.Store},
 		Audit:         Audit{o.Store},
 		Tokens:        Tokens{o.Store, o.Agents},
 		Keys:          Keys{o.Config, o.Vault},
-		Conversations: Conversations{o.Config, o.Store},
-		Connectors:    Connectors{o.Config},
+		Conversations: Conversations{o.Current, o.Store},
+		Connectors:    Connectors{o.Current},
+		Node:          o.Node,
 		options:       o,
 	}
 }

@@ -248,7 +248,7 @@ func (d *cards) securitySchemes() a2a.NamedSecuritySchemes {
 // openIDs are the issuers with published metadata, by the name of their scheme.
 func (d *cards) openIDs() map[string]IssuerCard {
 	named := map[string]IssuerCard{}
-	for _, issuer := range d.options.Issuers {
+	for _, issuer := range d.options.Issuers() {
 		if issuer.Discovery == "" {
 			continue
 		}

@@ -64,8 +64,8 @@ func (d *cards) defaultCard(r *http.Request) ([]byte, error) {
 
 // defaultAgent is the one that the operator named, or the first.
 func (d *cards) defaultAgent() (exchange.AgentProfile, bool) {
-	if d.options.DefaultAgent != "" {
-		return d.options.Directory.Agent(d.options.DefaultAgent)
+	if name := d.options.DefaultAgent(); name != "" {
+		return d.options.Directory.Agent(name)
 	}
 	if agents := d.options.Directory.Agents(); len(agents) > 0 {
 		return agents[0], true

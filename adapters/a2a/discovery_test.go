@@ -74,11 +74,11 @@ func TestCards(t *testing.T) {
 }
 
 func TestDefaultCard(t *testing.T) {
-	b := setup(t, func(o *Options) { o.DefaultAgent = "other" })
+	b := setup(t, func(o *Options) { o.DefaultAgent = func() string { return "other" } })
 	if got := b.do("GET", "/.well-known/agent-card.json", "", ""); got.text(t, "name") != "other" {
 		t.Errorf("card %s", got.body)
 	}
-	b = setup(t, func(o *Options) { o.DefaultAgent = "gone" })
+	b = setup(t, func(o *Options) { o.DefaultAgent = func() string { return "gone" } })
 	if got := b.do("GET", "/.well-known/agent-card.json", "", ""); got.status != 404 {
 		t.Errorf("status %d", got.status)
 	}

@@ -70,10 +70,10 @@ const (
 
 // Options configure an Adapter. Domain, PublicURL and all collaborators are required.
 type Options struct {
-	Domain           string   // the part after the last @ of our addresses
-	PublicURL        string   // scheme, host and optional path where HTTP is reached; every URL in a card begins with it
-	DefaultAgent     string   // the agent of /.well-known/agent-card.json; empty = the first agent
-	SupportedInbound []string // ways by which agents are reached, for cards: "a2a", "activitypub", "email"; empty = a2a
+	Domain           string        // the part after the last @ of our addresses
+	PublicURL        string        // scheme, host and optional path where HTTP is reached; every URL in a card begins with it
+	DefaultAgent     func() string // the agent of /.well-known/agent-card.json, as of now; nil or empty = the first agent
+	SupportedInbound []string      // ways by which agents are reached, for cards: "a2a", "activitypub", "email"; empty = a2a
 
 	Receiver  exchange.Receiver
 	Directory exchange.Directory
@@ -87,7 +87,7 @@ type Options struct {
 
 	Verifier Verifier                                       // optional: nil = only tokens of the operator are taken
 	Peers    func(agent string, peer identity.Address) bool // optional: whether an agent takes what a peer signs for itself; asked before anything is fetched
-	Issuers  []IssuerCard                                   // whose access tokens are taken, for cards and metadata
+	Issuers  func() []IssuerCard                            // whose access tokens are taken now, for cards and metadata; nil = nobody's
 
 	// CardKeys are the keys that sign cards, of our jwks.json; several during a rotation; nil = cards are not signed.
 	CardKeys func(ctx context.Context) ([]identity.SigningKey, error)
@@ -147,6 +147,12 @@ func (o *Options) check() error {
 }
 
 func (o *Options) defaults() {
+	if o.DefaultAgent == nil {
+		o.DefaultAgent = func() string { return "" }
+	}
+	if o.Issuers == nil {
+		o.Issuers = func() []IssuerCard { return nil }
+	}
 	if o.WaitLimit <= 0 {
 		o.WaitLimit = defaultWaitLimit
 	}

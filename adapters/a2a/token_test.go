@@ -87,7 +87,10 @@ func withIssuer(t *testing.T, change ...func(*Options)) (*bundle, *issuing) {
 		t.Fatal(err)
 	}
 	return setup(t, append(change, func(o *Options) {
-		o.Verifier, o.Issuers = verifier, []IssuerCard{{Name: loginIssuer, Discovery: loginIssuer + "/.well-known/openid-configuration"}}
+		o.Verifier = verifier
+		o.Issuers = func() []IssuerCard {
+			return []IssuerCard{{Name: loginIssuer, Discovery: loginIssuer + "/.well-known/openid-configuration"}}
+		}
 		o.Peers = func(_ string, peer identity.Address) bool { return peer.Domain == "peer.test" }
 		o.CardKeys = func(context.Context) ([]identity.SigningKey, error) { return []identity.SigningKey{i.card}, nil }
 	})...), i

@@ -255,7 +255,7 @@ func (v *authenticator) challenges(agent exchange.AgentProfile, status int, show
 	}
 
 	list := []string{`Bearer realm="inbox", ` + metadata + problem}
-	if len(v.options.Issuers) > 0 {
+	if len(v.options.Issuers()) > 0 {
 		algs := `DPoP algs="` + strings.Join(webtoken.ProofAlgorithms(), " ") + `", ` + metadata
 		if bearerOnly {
 			return []string{algs + `, error="invalid_dpop_proof"`, list[0]}
@@ -298,11 +298,11 @@ func (v *authenticator) resourceMetadata(r *http.Request) ([]byte, error) {
 		Resource: v.endpoint(agent), Name: displayName(agent), Scopes: allScopes, Methods: []string{"header"},
 	}
 
-	for _, issuer := range v.options.Issuers {
+	for _, issuer := range v.options.Issuers() {
 		document.AuthorizationServers = append(document.AuthorizationServers, issuer.Name)
 	}
 
-	if len(v.options.Issuers) > 0 {
+	if len(v.options.Issuers()) > 0 {
 		document.ProofAlgorithms = webtoken.ProofAlgorithms()
 	}
 

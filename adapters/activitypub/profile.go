@@ -242,7 +242,7 @@ func (p *profiles) serveActor(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 		p.serveDocument(w, r, agent.Name, func(key *ownKey) (string, actorDocument) {
-			return fingerprint(agent) + key.fragment() + " " + movedTo, p.agentActor(agent, key, movedTo)
+			return p.fingerprint(agent) + key.fragment() + " " + movedTo, p.agentActor(agent, key, movedTo)
 		})
 	case formPage:
 		w.Header().Set("Vary", "Accept")
@@ -262,8 +262,13 @@ func (p *profiles) serveInstance(w http.ResponseWriter, r *http.Request) {
 	p.serveDocument(w, r, "", func(key *ownKey) (string, actorDocument) { return "instance" + key.fragment(), p.instanceActor(key) })
 }
 
-func fingerprint(agent exchange.AgentProfile) string {
-	return fmt.Sprintf("%q %q %q %d", agent.Name, agent.DisplayName, agent.Summary, agent.CreatedAt.Unix())
+// fingerprint changes with everything that the configuration says about the agent's account.
+func (p *profiles) fingerprint(agent exchange.AgentProfile) string {
+	shown := fmt.Sprintf("%q %q %q %q %d %q", agent.Name, agent.DisplayName, agent.Summary, agent.Kind, agent.CreatedAt.Unix(), p.followPolicy(agent.Name))
+	if p.options.Profile != nil {
+		shown += fmt.Sprintf(" %+q", fmt.Sprint(p.options.Profile(agent.Name)))
+	}
+	return shown
 }
 
 // serveDocument encodes an actor once and keeps the bytes while the agent stays as it is.

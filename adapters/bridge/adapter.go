@@ -57,9 +57,8 @@ func New(options Options) (*Adapter, error) {
 		o.Logger = slog.Default()
 	}
 
-	byName := map[string]*Connector{}
-	for i := range options.Connectors {
-		byName[options.Connectors[i].Name] = &options.Connectors[i]
+	if o.Connectors == nil {
+		o.Connectors = func() []Connector { return nil }
 	}
 	s, bridge := &site{options}, contract.Bridge{Store: options.Queue}
 
@@ -67,8 +66,8 @@ func New(options Options) (*Adapter, error) {
 	a.messages = &messages{site: s, access: a.access, sessions: a.sessions, runs: a.runs}
 	a.transcripts = &transcripts{site: s, sessions: a.sessions, archive: Archive{options.Turns, options.Sessions}}
 	a.queues = &queues{site: s, access: a.access, bridge: bridge}
-	a.connectors = &connectors{site: s, byName: byName, sessions: a.sessions, runs: a.runs, messages: a.messages}
-	a.outbox = &outbox{site: s, bridge: bridge, connectors: byName}
+	a.connectors = &connectors{site: s, sessions: a.sessions, runs: a.runs, messages: a.messages}
+	a.outbox = &outbox{site: s, bridge: bridge}
 	return a, nil
 }
 

@@ -21,7 +21,6 @@ import (
 // connectors takes messages of other messengers, and shows what became of them.
 type connectors struct {
 	*site
-	byName   map[string]*Connector
 	sessions *sessions
 	runs     *runs
 	messages *messages
@@ -45,6 +44,17 @@ type Connector struct {
 // DefaultConnectorMethod is how a connector knows its people where nothing else is configured.
 const DefaultConnectorMethod = "urn:mentionable:auth:platform-mention:v0.1"
 
+// connector returns the connector of the name as it is configured now; nil = there is none.
+func (s *site) connector(name string) *Connector {
+	list := s.options.Connectors()
+	for i := range list {
+		if list[i].Name == name {
+			return &list[i]
+		}
+	}
+	return nil
+}
+
 // Headers in which products sign their webhooks in our form.
 var signatureHeaders = []string{SignatureHeader, "X-Hub-Signature-256", "X-Signature-256"}
 
@@ -65,7 +75,7 @@ func (c *connectors) connectorMessage(w http.ResponseWriter, r *http.Request) er
 		return err
 	}
 
-	connector := c.byName[channelSlug(httpserver.Param(r, "connector"))]
+	connector := c.connector(channelSlug(httpserver.Param(r, "connector")))
 	signed := connector != nil && connector.verifies(r, body, time.Now())
 	if connector == nil || !signed && connector.Issuer == "" {
 		credentials.WithLabelValues("refused").Inc()
@@ -301,7 +311,7 @@ func (c *connectors) connectorRun(w http.ResponseWriter, r *http.Request) error 
 		return err
 	}
 
-	connector := c.byName[channelSlug(httpserver.Param(r, "connector"))]
+	connector := c.connector(channelSlug(httpserver.Param(r, "connector")))
 	if connector == nil {
 		credentials.WithLabelValues("refused").Inc()
 		return notVouched()

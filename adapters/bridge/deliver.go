@@ -27,8 +27,7 @@ import (
 // outbox brings answers to queues and callbacks.
 type outbox struct {
 	*site
-	bridge     contract.Bridge
-	connectors map[string]*Connector
+	bridge contract.Bridge
 }
 
 // queueID is the id of an answer in the queue: made of the reply's, which is final before the first attempt, so that a
@@ -53,8 +52,8 @@ func (o *outbox) Plan(_ context.Context, reply exchange.Reply) (exchange.Plan, e
 			Key: queueHost(r.Client), Address: "bridge://" + r.Client,
 		}}}, nil
 	case wayCallback:
-		connector, known := o.connectors[r.Connector]
-		if !known || connector.CallbackURL == "" {
+		connector := o.connector(r.Connector)
+		if connector == nil || connector.CallbackURL == "" {
 			return exchange.Plan{}, fmt.Errorf("connector %s has no callback_url any more", r.Connector)
 		}
 		address, err := url.Parse(connector.CallbackURL)
@@ -167,8 +166,8 @@ const (
 
 // callConnector sends an answer to the callback that the operator wrote.
 func (o *outbox) callConnector(ctx context.Context, r route, item contract.Item, delivery exchange.Delivery) (exchange.DeliveryReceipt, error) {
-	connector, known := o.connectors[r.Connector]
-	if !known {
+	connector := o.connector(r.Connector)
+	if connector == nil {
 		return exchange.DeliveryReceipt{}, fault.GiveUp("the connector is not configured any more", nil)
 	}
 	detail, err := call(ctx, connector.Web, connector.CallbackURL, connector.Secrets, item, delivery.Attempt)

@@ -91,7 +91,7 @@ type Options struct {
 	// FileURL is where a file of an answer is read; empty = nowhere. Optional: no stored file is.
 	FileURL func(reply exchange.Reply, part normalized.Part) string
 
-	Connectors []Connector
+	Connectors func() []Connector // of now; nil = none. The list does not change
 
 	Policy              exchange.Policy // of deliveries; callbacks follow its schedule
 	CallbackConcurrency int             // callbacks called at once

@@ -24,7 +24,7 @@ var requests = promauto.NewCounterVec(prometheus.CounterOpts{
 // access checks who calls.
 type access struct {
 	tokens  *bearer.Cache
-	targets map[string]Target
+	targets func() *Targets
 }
 
 // caller is the program behind a request.
@@ -69,7 +69,7 @@ func (a *access) verify(r *http.Request) (caller, error) {
 
 	if token.Agent != "" {
 		c.Opens = func(target map[string]any) bool {
-			return strings.EqualFold(a.targets[value.Text(target["id"])].Agent, token.Agent)
+			return strings.EqualFold(a.targets().byID[value.Text(target["id"])].Agent, token.Agent)
 		}
 	}
 	return c, nil

@@ -47,8 +47,8 @@ const KindPull = "pull"
 
 // Options configure an Adapter. All collaborators are required.
 type Options struct {
-	Domain  string   // the part after the last @ of our addresses
-	Targets []Target // what programs may run tasks on
+	Domain  string          // the part after the last @ of our addresses
+	Targets func() *Targets // what programs may run tasks on now; nil = nothing
 
 	Receiver  exchange.Receiver
 	Directory exchange.Directory
@@ -73,11 +73,29 @@ const defaultWaitLimit = 50 * time.Second
 type Adapter struct {
 	access  *access
 	runs    *runs
-	targets []map[string]any // canonical
 	options Options
 }
 
-// New makes an Adapter; its error names what is missing, or the target that cannot be.
+// Targets are what programs may run tasks on. They do not change.
+type Targets struct {
+	byID     map[string]Target
+	declared []map[string]any // canonical
+}
+
+// NewTargets checks targets; its error names the one that cannot be.
+func NewTargets(list []Target) (*Targets, error) {
+	t, declared := &Targets{byID: map[string]Target{}}, make([]any, 0, len(list))
+	for _, target := range list {
+		t.byID[target.ID] = target
+		declared = append(declared, target.declaration())
+	}
+
+	var err error
+	t.declared, err = task.NormalizeTargets(declared)
+	return t, err
+}
+
+// New makes an Adapter; its error names what is missing.
 func New(options Options) (*Adapter, error) {
 	o := options
 	switch {
@@ -91,25 +109,19 @@ func New(options Options) (*Adapter, error) {
 		options.WaitLimit = defaultWaitLimit
 	}
 
-	byID, declared := map[string]Target{}, make([]any, 0, len(options.Targets))
-	for _, target := range options.Targets {
-		byID[target.ID] = target
-		declared = append(declared, target.declaration())
+	if options.Targets == nil {
+		none := &Targets{}
+		options.Targets = func() *Targets { return none }
 	}
 
-	targets, err := task.NormalizeTargets(declared)
-	if err != nil {
-		return nil, err
-	}
 	return &Adapter{
-		access: &access{tokens: bearer.NewCache(options.Tokens), targets: byID}, runs: &runs{options: options, targets: byID},
-		targets: targets, options: options,
+		access: &access{tokens: bearer.NewCache(options.Tokens), targets: options.Targets}, runs: &runs{options: options}, options: options,
 	}, nil
 }
 
 // dispatcher runs tasks for one request.
 func (a *Adapter) dispatcher(c caller, original []byte) task.Dispatcher {
-	return task.Dispatcher{Declared: a.targets, Executions: request{a.runs, c, original}}
+	return task.Dispatcher{Declared: a.options.Targets().declared, Executions: request{a.runs, c, original}}
 }
 
 // declaration is the target in the contract's form.

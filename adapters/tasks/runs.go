@@ -23,7 +23,6 @@ import (
 // runs are tasks as they are executed: each is a turn of the agent of its target.
 type runs struct {
 	options Options
-	targets map[string]Target // by id
 }
 
 // request is one request about runs: what the engine needs of it beyond the contract.
@@ -45,7 +44,7 @@ type route struct {
 
 // Begin implements task.Executions: message, job and the row of the run in one transaction.
 func (rs request) Begin(ctx context.Context, begin task.Begin) (map[string]any, error) {
-	target := rs.targets[value.Text(begin.Target["id"])]
+	target := rs.options.Targets().byID[value.Text(begin.Target["id"])]
 	agent, known := rs.options.Directory.Agent(target.Agent)
 	if !known {
 		return nil, task.NoHandler()

@@ -66,6 +66,6 @@ func (d delegated) RecentPending(ctx context.Context, query request.Query) ([]ma
 
 // handPolicy tells a delegated runtime which tools of the agent it may have (agent runtime contract, section 4.8).
 func (s *Service) handPolicy(w http.ResponseWriter, _ *http.Request, c caller) error {
-	httpserver.WriteJSON(w, http.StatusOK, tool.RuntimePolicy(c.agent.tools, map[string]any{"agent": c.agent.name}))
+	httpserver.WriteJSON(w, http.StatusOK, tool.RuntimePolicy(c.agent.declared(), map[string]any{"agent": c.agent.name}))
 	return nil
 }

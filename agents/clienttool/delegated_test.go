@@ -75,8 +75,7 @@ func TestPolicyOfADelegatedRuntime(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b.service.Open("helper", source)
-	b.service.Open("helper", nil) // keeps them
+	b.service.Open(map[string]*Source{"helper": source})
 	status, policy := b.policy(testToken)
 	tools, _ := policy["tools"].([]any)
 	if status != http.StatusOK || policy["schema"] != "agents-api/runtime-tool-policy/v1" || len(tools) != 2 {

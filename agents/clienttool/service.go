@@ -38,9 +38,9 @@ type Service struct {
 
 // agent is one agent with client tools.
 type agent struct {
-	name    string       // as configured
-	tools   []tool.Entry // declared for it; they do not change once the server runs
+	name    string // as configured
 	mu      sync.Mutex
+	tools   []tool.Entry               // declared for it
 	waiting map[chan struct{}]struct{} // who waits for new requests on this node
 }
 
@@ -52,18 +52,38 @@ func New(tokens exchange.Tokens) *Service {
 // Bind names who keeps the requests. It must be called once, before the first request.
 func (s *Service) Bind(requests Requests) { s.requests = requests }
 
-// Open opens the routes of an agent. The source is that of its tools; nil where programs execute only calls that a mediator hands to them.
-// An agent that is open already keeps its tools.
-func (s *Service) Open(name string, source *Source) {
+// Open opens the routes of the agents that are named, with the sources of their tools (nil where programs execute only calls that a
+// mediator hands to them), and closes those of all others. Programs that wait for an agent which stays go on waiting; those of one that is
+// closed hear at the end of their wait that nothing came.
+func (s *Service) Open(sources map[string]*Source) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	key := strings.ToLower(name)
-	if s.agents[key] == nil {
-		s.agents[key] = &agent{name: name, waiting: map[chan struct{}]struct{}{}}
+	opened := make(map[string]*agent, len(sources))
+	for name, source := range sources {
+		key := strings.ToLower(name)
+		one := s.agents[key]
+		if one == nil || one.name != name {
+			one = &agent{name: name, waiting: map[chan struct{}]struct{}{}}
+		}
+		one.declare(source)
+		opened[key] = one
 	}
-	if source != nil {
-		s.agents[key].tools = source.entries
+	s.agents = opened
+}
+
+func (a *agent) declare(source *Source) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.tools = nil; source != nil {
+		a.tools = source.entries
 	}
+}
+
+// declared are the tools of now.
+func (a *agent) declared() []tool.Entry {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.tools
 }
 
 // Requested wakes the programs that wait on this node. Those on other nodes look for themselves every second.

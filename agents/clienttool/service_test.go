@@ -66,8 +66,7 @@ func newBench(t *testing.T) *bench {
 	}), requests: &requests{store: new(requesttest.Memory)}}
 	b.service = New(b.tokens)
 	b.service.Bind(b.requests)
-	b.service.Open("helper", nil)
-	b.service.Open("other", nil)
+	b.service.Open(map[string]*Source{"helper": nil, "other": nil})
 	server, err := httpserver.New(httpserver.Options{
 		Listen: "127.0.0.1:0", Routes: b.service.Routes(), WithoutHealth: true, Logger: slog.New(slog.DiscardHandler),
 	})

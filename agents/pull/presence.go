@@ -152,3 +152,22 @@ func (a *Agent) deserted(requires labels) bool {
 	defer a.mu.Unlock()
 	return a.presence.limit(requires, time.Now()) == a.presence.working[requires.key()]
 }
+
+// inherit expects the programs that wait at another agent of the name: they come to this one when their requests end.
+func (a *Agent) inherit(earlier *Agent) {
+	earlier.mu.Lock()
+	var expected []labels
+	for has := range earlier.presence.waiting {
+		expected = append(expected, labelsOf(has))
+	}
+	for has := range earlier.presence.empty {
+		expected = append(expected, labelsOf(has))
+	}
+	earlier.mu.Unlock()
+
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, has := range expected {
+		a.presence.left(has, time.Now())
+	}
+}

@@ -107,6 +107,22 @@ func New(options Options) (*Service, error) {
 // Agent makes the agent with the name and opens its routes. Faults: Malformed for a bad name or setting, Conflict when
 // the name is taken in any spelling.
 func (s *Service) Agent(name string, settings Settings) (*Agent, error) {
+	agent, err := s.NewAgent(name, settings)
+	if err != nil {
+		return nil, err
+	}
+
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.agents[agent.name] != nil {
+		return nil, fault.Newf(fault.Conflict, "there are two pull agents named %q", name)
+	}
+	s.agents[agent.name] = agent
+	return agent, nil
+}
+
+// NewAgent makes the agent with the name; Open opens its routes. Faults are Malformed for a bad name or setting.
+func (s *Service) NewAgent(name string, settings Settings) (*Agent, error) {
 	settings = settings.withDefaults()
 	switch {
 	case !identity.ValidAgentName(name):
@@ -117,15 +133,26 @@ func (s *Service) Agent(name string, settings Settings) (*Agent, error) {
 		return nil, fault.InField("max_wait", "must not be negative")
 	}
 
+	return &Agent{service: s, name: strings.ToLower(name), settings: settings}, nil
+}
+
+// Open opens the routes of an agent, instead of another one with its name: programs take the turns of both there.
+func (s *Service) Open(agent *Agent) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	key := strings.ToLower(name)
-	if s.agents[key] != nil {
-		return nil, fault.Newf(fault.Conflict, "there are two pull agents named %q", name)
+	if earlier := s.agents[agent.name]; earlier != nil && earlier != agent {
+		agent.inherit(earlier)
 	}
+	s.agents[agent.name] = agent
+}
 
-	s.agents[key] = &Agent{service: s, name: key, settings: settings}
-	return s.agents[key], nil
+// Close closes the routes of an agent, unless they are another one's by now.
+func (s *Service) Close(agent *Agent) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.agents[agent.name] == agent {
+		delete(s.agents, agent.name)
+	}
 }
 
 func (s Settings) withDefaults() Settings {

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strings"
 
@@ -45,8 +44,11 @@ func newAgents() *cobra.Command {
 			rows := make([][]string, 0, len(agents))
 			for _, a := range agents {
 				state := "works"
-				if a.Paused != nil {
+				switch {
+				case a.Paused != nil:
 					state = "paused since " + when(a.Paused.CreatedAt)
+				case a.PausedWithAll != nil:
+					state = "all paused since " + when(a.PausedWithAll.CreatedAt)
 				}
 				rows = append(rows, []string{a.Name, a.Kind, a.Address, state, a.Access, a.Unverified, a.Summary})
 			}
@@ -69,19 +71,34 @@ func newAgents() *cobra.Command {
 
 func newAgentsPause() *cobra.Command {
 	var reason string
+	var all bool
 	cmd := &cobra.Command{
-		Use:   "pause [NAME…]",
+		Use:   "pause [NAME… | --all]",
 		Short: "Let agents rest: they take nothing, and what they have taken waits",
-		Long: `Lets agents rest until "inbox agents resume". Mail to them is refused with 550 5.2.1, everybody else hears 503 and a time
+		Long: `Lets agents rest until "resume". Mail to them is refused with 550 5.2.1, everybody else hears 503 and a time
 to come again; messages that were accepted and are not answered yet wait. A server that runs notices within seconds.
-Without NAME it shows who rests.`,
-		Example: "  inbox agents pause helper --reason 'new model'",
+Without NAME it shows who rests.
+
+With --all every agent of every node waits with its work: messages are still accepted, and their turns wait until "resume --all", also
+over a restart. Runs that have begun end, and answers that are there leave. /readyz shows it and stays ready.`,
+		Example: "  inbox agents pause helper --reason 'new model'\n  inbox pause --all --reason 'the model answers nonsense'",
 		RunE: func(cmd *cobra.Command, names []string) error {
-			if len(names) == 0 {
+			switch {
+			case all && len(names) > 0:
+				return usageError{fmt.Errorf("--all and NAME exclude each other\nRun '%s --help'", cmd.CommandPath())}
+			case all:
+				return operate(cmd, func(o *inbox.Operator) error {
+					if _, err := o.Pauses.BeginAll(cmd.Context(), reason); err != nil {
+						return err
+					}
+					_, err := fmt.Fprintln(cmd.OutOrStdout(), "all agents are paused; messages are accepted and wait")
+					return err
+				})
+			case len(names) == 0:
 				return printList(cmd, "No agent is paused.", []string{"NAME", "SINCE", "REASON"}, func(o *inbox.Operator) ([]exchange.ListEntry, error) {
 					return o.Pauses.List(cmd.Context())
 				}, func(p exchange.ListEntry) []string {
-					return []string{p.Target, when(p.CreatedAt), excerpt(p.Reason)}
+					return []string{nameOfPaused(p), when(p.CreatedAt), excerpt(p.Reason)}
 				})
 			}
 			return each(cmd, names, "is paused", func(o *inbox.Operator, name string) error {
@@ -92,18 +109,47 @@ Without NAME it shows who rests.`,
 
 	addJSON(cmd)
 	cmd.Flags().StringVar(&reason, "reason", "", "why, for the record")
+	cmd.Flags().BoolVar(&all, "all", false, "all agents of all nodes: they take messages and do not work on them")
 	return cmd
 }
 
+// nameOfPaused names who rests.
+func nameOfPaused(p exchange.ListEntry) string {
+	if p.Kind == exchange.TargetAll {
+		return "(all)"
+	}
+	return p.Target
+}
+
 func newAgentsResume() *cobra.Command {
-	return &cobra.Command{
-		Use: "resume NAME…", Short: "Let paused agents work again", Args: arguments(cobra.MinimumNArgs(1)),
+	var all bool
+	cmd := &cobra.Command{
+		Use: "resume NAME… | --all", Short: "Let paused agents work again",
+		Long: `Lets paused agents work again. --all ends the pause that "pause --all" began; agents that were paused by their name go on resting.`,
+		Args: arguments(func(cmd *cobra.Command, names []string) error {
+			if all {
+				return cobra.NoArgs(cmd, names)
+			}
+			return cobra.MinimumNArgs(1)(cmd, names)
+		}),
 		RunE: func(cmd *cobra.Command, names []string) error {
+			if all {
+				return operate(cmd, func(o *inbox.Operator) error {
+					if err := o.Pauses.EndAll(cmd.Context()); err != nil {
+						return err
+					}
+					_, err := fmt.Fprintln(cmd.OutOrStdout(), "all agents work again")
+					return err
+				})
+			}
 			return each(cmd, names, "works again", func(o *inbox.Operator, name string) error {
 				return o.Pauses.End(cmd.Context(), name)
 			})
 		},
 	}
+
+	cmd.Flags().BoolVar(&all, "all", false, "end the pause of all agents")
+	return cmd
 }
 
 func newFollows() *cobra.Command {
@@ -175,19 +221,6 @@ func newReports() *cobra.Command {
 	return parent
 }
 
-// withServer builds the server without letting it listen, for commands that need its adapters.
-func withServer(cmd *cobra.Command, work func(context.Context, *inbox.Server) error) error {
-	config, err := load(cmd)
-	if err != nil {
-		return err
-	}
-	server, err := inbox.New(cmd.Context(), config)
-	if err != nil {
-		return err
-	}
-	return errors.Join(work(cmd.Context(), server), server.Close())
-}
-
 func newMove() *cobra.Command {
 	var undo bool
 	cmd := &cobra.Command{
@@ -204,16 +237,16 @@ address (@name@server.example) or the address of an actor. The other account mus
 			return cobra.ExactArgs(2)(cmd, given)
 		}),
 		RunE: func(cmd *cobra.Command, given []string) error {
-			return withServer(cmd, func(ctx context.Context, server *inbox.Server) error {
+			return withNode(cmd, func(ctx context.Context, node operator.Node) error {
 				if undo {
-					if err := server.UnmoveAgent(ctx, given[0]); err != nil {
+					if err := node.UnmoveAgent(ctx, given[0]); err != nil {
 						return err
 					}
 					fmt.Fprintf(cmd.OutOrStdout(), "%s is here again; followers who went stay where they are\n", given[0])
 					return nil
 				}
 
-				target, err := server.MoveAgent(ctx, given[0], given[1])
+				target, err := node.MoveAgent(ctx, given[0], given[1])
 				if err != nil {
 					return err
 				}

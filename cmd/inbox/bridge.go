@@ -299,6 +299,27 @@ func (g *growing) end(whole string) {
 // maxImportFile bounds a file of conversations.
 const maxImportFile = 1 << 30
 
+// newConversations groups what other systems read and write of conversations.
+func newConversations() *cobra.Command {
+	parent := &cobra.Command{
+		Use:   "conversations",
+		Short: "Export conversations of bridges and connectors, or import them",
+		Args:  arguments(cobra.NoArgs),
+		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	parent.AddCommand(newExport(), newImport())
+	return parent
+}
+
+// renamed is a command under its old name, which works for one release more and says on standard error where it is now.
+func renamed(cmd *cobra.Command, now string) *cobra.Command {
+	cmd.Hidden = true
+	cmd.PreRun = func(cmd *cobra.Command, _ []string) {
+		fmt.Fprintf(cmd.ErrOrStderr(), "inbox %s is called \"inbox %s\" now; the old name goes with the next release\n", cmd.Name(), now)
+	}
+	return cmd
+}
+
 func newExport() *cobra.Command {
 	var filter operator.ConversationFilter
 	var output string
@@ -307,9 +328,9 @@ func newExport() *cobra.Command {
 		Short: "Write conversations as messages that another system can import",
 		Long: `Writes the conversations of bridges and connectors, or with --thread one thread of any way, as JSON: "conversations", each
 with session_id, agent and messages: canonical envelopes (agents-api.message), or those of the older agent framework (type,
-content, timestamp, agent_key, metadata). What was imported in the same form is written as it is kept. 'inbox import' and
-POST /v1/import take it again.`,
-		Example: "  inbox export --format agent-framework --client relay > conversations.json\n  inbox export --format agent-framework --agent helper --thread '<root@example.org>'",
+content, timestamp, agent_key, metadata). What was imported in the same form is written as it is kept. 'inbox conversations import'
+and POST /v1/import take it again. It is about conversations, not about one person.`,
+		Example: "  inbox conversations export --format agent-framework --client relay > conversations.json\n  inbox conversations export --format agent-framework --agent helper --thread '<root@example.org>'",
 		Args:    arguments(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if !slices.Contains(operator.ConversationFormats(), filter.Format) {
@@ -355,11 +376,11 @@ func newImport() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "import {--client C | --connector C} [--agent A] FILE",
 		Short: "Take over conversations that another system wrote",
-		Long: `Stores conversations as sessions of a bridge or connector. FILE (- = standard input) holds what 'inbox export' writes, one
-conversation {"agent", "messages": […]}, or messages alone, as a list or one a line, which need --agent. A message is an envelope,
+		Long: `Stores conversations as sessions of a bridge or connector. FILE (- = standard input) holds what 'inbox conversations export' writes,
+one conversation {"agent", "messages": […]}, or messages alone, as a list or one a line, which need --agent. A message is an envelope,
 a row of role and content, or one of the older agent framework. All messages are checked first; what is refused is named by line or
 number and by member. A conversation is stored whole or not at all, and storing the same again does nothing.`,
-		Example: "  inbox import --client relay conversations.json\n  inbox import --client relay --agent helper - < messages.json",
+		Example: "  inbox conversations import --client relay conversations.json\n  inbox conversations import --client relay --agent helper - < messages.json",
 		Args:    arguments(cobra.ExactArgs(1)),
 		RunE: func(cmd *cobra.Command, names []string) error {
 			if (client == "") == (connector == "") {

@@ -104,12 +104,12 @@ func readLimit(path string) int64 {
 	return limit
 }
 
-// mindHangups keeps SIGHUP from killing the server, which is what supervisors send for "read your settings again". In
+// mindHangups lets the server read its configuration again for SIGHUP, which is what supervisors send for that. In
 // development mode at a terminal it means that the terminal is gone, and the server stops. It returns what ends it.
-func mindHangups(ctx context.Context, stop context.CancelFunc, config *inbox.Config, manager *systemd.Manager) (end func()) {
+func mindHangups(ctx context.Context, stop context.CancelFunc, server *inbox.Server, manager *systemd.Manager) (end func()) {
 	received := make(chan os.Signal, 1)
 	signal.Notify(received, syscall.SIGHUP)
-	leaves := config.Development && isTerminal(os.Stdin)
+	leaves := server.Config().Development && isTerminal(os.Stdin)
 	go func() {
 		for {
 			select {
@@ -119,7 +119,7 @@ func mindHangups(ctx context.Context, stop context.CancelFunc, config *inbox.Con
 					return
 				}
 				notify(manager, systemd.Reloading()...)
-				slog.Info("SIGHUP changes nothing: settings are read at the start, so restart the server to change them")
+				_, _ = server.Reload(ctx) // says in the log what came of it
 				notify(manager, systemd.Ready)
 			case <-ctx.Done():
 				return

@@ -18,8 +18,9 @@ func newServe() *cobra.Command {
 		Use:   "serve",
 		Short: "Run the server",
 		Long: `Runs the server until it gets SIGINT or SIGTERM; then /readyz says 503, it serves on for the time of drain, stops
-accepting, finishes what runs within shutdown_grace and exits with 0. A second signal ends it at once, with 3. SIGHUP
-changes nothing: settings are read at the start. Under systemd it says when it is ready and takes sockets (docs/ops/systemd.md).
+accepting, finishes what runs within shutdown_grace and exits with 0. A second signal ends it at once, with 3. For
+SIGHUP it reads its configuration again, as for "inbox reload". Under systemd it says when it is ready
+and takes sockets (docs/ops/systemd.md).
 
 Without a configuration file it is in development mode: every listener is on loopback, private addresses are
 allowed, mail is captured instead of sent, and the agent "echo" answers everybody.
@@ -47,7 +48,7 @@ newer database): agents get new keys, and what only the old ones open is lost.`,
 			logMemoryLimit(limit)
 			ctx, stop := context.WithCancel(cmd.Context())
 			defer stop()
-			defer mindHangups(ctx, stop, config, manager)()
+			defer mindHangups(ctx, stop, server, manager)()
 			server.Inherit(manager)
 			if err := server.Listen(); err != nil {
 				return errors.Join(err, server.Close())

@@ -211,8 +211,8 @@ never change. The name may be the domain, for the server's own account.`,
 		Args: arguments(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if actor != "" {
-				return withServer(cmd, func(ctx context.Context, server *inbox.Server) error {
-					key, err := server.RotateActorKey(ctx, actor)
+				return withNode(cmd, func(ctx context.Context, node operator.Node) error {
+					key, err := node.RotateActorKey(ctx, actor)
 					if err != nil {
 						return err
 					}

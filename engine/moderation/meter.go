@@ -64,6 +64,10 @@ type MeterOptions struct {
 	Conversation func(channel string) exchange.ConversationLimits
 	Logger       *slog.Logger     // default: slog.Default
 	Now          func() time.Time // default: time.Now
+
+	// Current returns the bounds that hold now: rates, budgets, Kept and GuestBytes, which are not changed afterwards. Nil = those of
+	// these options.
+	Current func() *MeterOptions
 }
 
 // Meter counts messages, runs and money. A message is counted by a Reservation that its transaction ends: the count stays
@@ -112,6 +116,14 @@ func NewMeter(options MeterOptions) *Meter {
 		options.Logger = slog.Default()
 	}
 	return &Meter{options: options, known: map[string]*counter{}, recent: list.New(), unsaved: map[*counter]struct{}{}, storing: map[string]*counting{}}
+}
+
+// bounding returns the bounds that hold now.
+func (m *Meter) bounding() *MeterOptions {
+	if m.options.Current == nil {
+		return &m.options
+	}
+	return m.options.Current()
 }
 
 // Subject is whose message it is and for whom. What follows Message is for the limits of its channel.
@@ -172,15 +184,15 @@ func (m *Meter) bounds(s Subject, now time.Time) []bound {
 		}
 	}
 
-	b := m.options.Budgets
+	b := m.bounding().Budgets
 	sender, host := s.Principal, identity.RegistrableDomain(s.Host)
 	if len(s.Networks) > 0 {
 		sender, host = "network "+s.Networks[0], ""
 	}
 
 	mine := s.Agent + " " + sender
-	add("sender", sender, true, 1, m.options.Sender...)
-	wider := slices.Clone(m.options.Sender)
+	add("sender", sender, true, 1, m.bounding().Sender...)
+	wider := slices.Clone(m.bounding().Sender)
 	for i, network := range s.Networks {
 		if i > 0 {
 			for j := range wider {
@@ -192,25 +204,25 @@ func (m *Meter) bounds(s Subject, now time.Time) []bound {
 
 	if !s.Proven && s.Bytes > 0 {
 		if len(s.Networks) > 0 {
-			add("guest_bytes", sender, false, s.Bytes, exchange.Rate{Amount: m.options.GuestBytes.Network, Window: day})
+			add("guest_bytes", sender, false, s.Bytes, exchange.Rate{Amount: m.bounding().GuestBytes.Network, Window: day})
 		}
-		add("guest_bytes", "all", false, s.Bytes, exchange.Rate{Amount: m.options.GuestBytes.All, Window: day})
+		add("guest_bytes", "all", false, s.Bytes, exchange.Rate{Amount: m.bounding().GuestBytes.All, Window: day})
 	}
 
-	add("thread", s.Agent+" "+s.Thread, true, 1, m.options.Thread...)
+	add("thread", s.Agent+" "+s.Thread, true, 1, m.bounding().Thread...)
 	add("sender_runs", mine, true, 1, exchange.Rate{Amount: b.SenderRuns, Window: day})
 	add("sender_cost", mine, true, 0, exchange.Rate{Amount: b.SenderCost, Window: day})
-	add("host", host, false, 1, m.options.Host...)
+	add("host", host, false, 1, m.bounding().Host...)
 	shared := len(list)
-	add("agent", s.Agent, false, 1, m.options.Agent...)
+	add("agent", s.Agent, false, 1, m.bounding().Agent...)
 	add("agent_runs", s.Agent, false, 1, exchange.Rate{Amount: b.AgentRuns, Window: day})
 	add("agent_cost", s.Agent, false, 0, exchange.Rate{Amount: b.AgentCost, Window: day})
-	add("total", "all", false, 1, m.options.Total...)
+	add("total", "all", false, 1, m.bounding().Total...)
 
 	for i := range list {
 		list[i].ofThread = list[i].limit == "thread"
 		if i >= shared {
-			list[i].kept = min(list[i].most*int64(m.options.Kept)/100, list[i].most-1)
+			list[i].kept = min(list[i].most*int64(m.bounding().Kept)/100, list[i].most-1)
 		}
 	}
 
@@ -231,7 +243,7 @@ func acquaintance(s Subject, window time.Time) bound {
 
 // Remember notes that a sender was answered. One who proved nothing is not remembered: the name may be anyone's.
 func (m *Meter) Remember(s Subject) {
-	if !s.Proven || m.options.Kept <= 0 {
+	if !s.Proven || m.bounding().Kept <= 0 {
 		return
 	}
 	b := acquaintance(s, m.options.Now())
@@ -255,7 +267,7 @@ func (m *Meter) remembered(s Subject, now time.Time) bool {
 // learnFor reads what has to be known about a message. Of a thread that it opens nothing can be: no query for that.
 func (m *Meter) learnFor(ctx context.Context, s Subject, bounds []bound, row sameRow, now time.Time) {
 	asked := make([]bound, 0, len(bounds)+3)
-	if s.Proven && m.options.Kept > 0 {
+	if s.Proven && m.bounding().Kept > 0 {
 		asked = append(asked, acquaintance(s, now), acquaintance(s, now.Add(-knownFor)))
 	}
 

@@ -155,6 +155,14 @@ func (l *Lists) Paused(agent string) bool {
 	return paused
 }
 
+// PausedAll says since when and why the operator lets all agents wait with their work.
+func (l *Lists) PausedAll() (exchange.ListEntry, bool) {
+	l.table.RLock()
+	defer l.table.RUnlock()
+	entry, paused := l.table.paused[exchange.AllAgents]
+	return entry, paused
+}
+
 // Stopped says since when a sender wants to hear nothing from an agent.
 func (l *Lists) Stopped(agent, principal string) (time.Time, bool) {
 	l.table.RLock()

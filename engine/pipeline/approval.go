@@ -126,9 +126,8 @@ type approver struct {
 
 // holds reports whether somebody has to let the response pass first. One that was let pass goes out as it is; what was added
 // to it since, such as the answers of agents that it mentions, has to be let pass again.
-func (s *approver) holds(ctx context.Context, turn exchange.TurnRecord, response normalized.Response) (bool, error) {
-	agent, known := s.options.Agents.Lookup(turn.Agent)
-	if !known || response.Silent || len(response.Dispatch) > 0 || demands(response) || !agent.Settings.HoldsReply(turn.Message.Sender) {
+func (s *approver) holds(ctx context.Context, agent agents.Entry, turn exchange.TurnRecord, response normalized.Response) (bool, error) {
+	if agent.Agent == nil || response.Silent || len(response.Dispatch) > 0 || demands(response) || !agent.Settings.HoldsReply(turn.Message.Sender) {
 		return false, nil
 	}
 	released, is, err := s.options.Demands.Released(ctx, turn)

@@ -111,7 +111,7 @@ func (s *acceptor) guard(
 	ctx context.Context, tx Tx, agent agents.Entry, turn *exchange.TurnRecord,
 ) ([]exchange.AuditRecord, error) {
 	capabilities := &turn.Message.RecipientCapabilities
-	pace, err := tx.Pace(ctx, turn.Agent, turn.Principal, turn.ThreadID, turn.AcceptedAt.Add(-s.options.Limiters.BotWindow))
+	pace, err := tx.Pace(ctx, turn.Agent, turn.Principal, turn.ThreadID, turn.AcceptedAt.Add(-s.limiters().BotWindow))
 	if err != nil {
 		return nil, err
 	}
@@ -123,12 +123,12 @@ func (s *acceptor) guard(
 	switch {
 	case turn.State == exchange.StateSilent:
 		return nil, nil
-	case s.options.Limiters.tooDeep(pace.Total) != "":
-		return silence(turn, auditTooDeep, s.options.Limiters.tooDeep(pace.Total)), nil
+	case s.limiters().tooDeep(pace.Total) != "":
+		return silence(turn, auditTooDeep, s.limiters().tooDeep(pace.Total)), nil
 	case exhausted:
 		return silence(turn, auditExhausted, fmt.Sprintf("agents have answered each other %d times in this thread", capabilities.AgentChain.MaxHops)), nil
-	case pace.Recent >= s.options.Limiters.BotTurns:
-		return silence(turn, auditPingPong, fmt.Sprintf("more than %d messages of this agent in this thread within %v", s.options.Limiters.BotTurns, s.options.Limiters.BotWindow)), nil
+	case pace.Recent >= s.limiters().BotTurns:
+		return silence(turn, auditPingPong, fmt.Sprintf("more than %d messages of this agent in this thread within %v", s.limiters().BotTurns, s.limiters().BotWindow)), nil
 	}
 
 	return nil, nil

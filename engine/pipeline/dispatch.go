@@ -88,7 +88,7 @@ func (s *dispatcher) askOthers(
 
 	calls := s.asked(agent, response)
 	if len(calls) == 0 {
-		if held, err := s.approvals.holds(ctx, turn, response); held || err != nil { // the agents that it mentions would read it
+		if held, err := s.approvals.holds(ctx, agent, turn, response); held || err != nil { // the agents that it mentions would read it
 			return response, false, err
 		}
 		calls, response = s.mentioned(agent, turn, response)

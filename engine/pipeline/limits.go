@@ -43,6 +43,12 @@ type Limiters struct {
 	ThreadTurns int                  // the same for the life of the thread, at most 100; 0 = no bound
 }
 
+// WithDefaults returns the limiters with what is zero filled in, as Options.Current has to return them.
+func (l Limiters) WithDefaults() Limiters {
+	l.setDefaults()
+	return l
+}
+
 func (l *Limiters) setDefaults() {
 	if l.BotTurns == 0 {
 		l.BotTurns = pingPongTurns
@@ -107,7 +113,7 @@ func (s *acceptor) limit(ctx context.Context, agent agents.Entry, in exchange.In
 	if last, done, err := s.stopWord(ctx, in, turn); done || err != nil {
 		return limited{last: last}, err
 	}
-	if s.options.Limiters.Meter == nil {
+	if s.limiters().Meter == nil {
 		return limited{}, nil
 	}
 
@@ -115,7 +121,7 @@ func (s *acceptor) limit(ctx context.Context, agent agents.Entry, in exchange.In
 	subject.Networks, subject.Bytes = networks, storedBytes(in)
 	subject.Message, subject.Opens = turn.Message.ID, in.Opens || turn.ThreadID == turn.Message.ID
 	subject.Said, subject.Waited = turn.Message.Parts, waited(in, turn.AcceptedAt)
-	counted, excess, over := s.options.Limiters.Meter.Reserve(ctx, subject)
+	counted, excess, over := s.limiters().Meter.Reserve(ctx, subject)
 	if !over {
 		return limited{counted: counted}, nil
 	}
@@ -126,7 +132,7 @@ func (s *acceptor) limit(ctx context.Context, agent agents.Entry, in exchange.In
 		return limited{}, contended()
 	}
 
-	excess, told := s.options.Limiters.Meter.Report(ctx, excess)
+	excess, told := s.limiters().Meter.Report(ctx, excess)
 	if excess.Contended {
 		told.Release()
 		return limited{}, contended()
@@ -154,7 +160,7 @@ func (s *acceptor) networks(in exchange.Inbound) []string {
 	if len(in.Message.Sender.Identities) > 0 {
 		return nil
 	}
-	return s.options.Limiters.Networks.Of(in.Client)
+	return s.limiters().Networks.Of(in.Client)
 }
 
 func subjectOf(turn exchange.TurnRecord) moderation.Subject {
@@ -240,7 +246,7 @@ const reasonStopped = "the sender said stop"
 // write a start word. Where the sender fetches the answer nothing is ever sent unasked, so that the words mean nothing.
 func (s *acceptor) stopWord(ctx context.Context, in exchange.Inbound, turn *exchange.TurnRecord) (last *finalNotice, done bool, err error) {
 	since, stopped := s.options.Moderator.Stopped(turn.Agent, turn.Principal)
-	stop, start := s.options.Limiters.Stop.Only(in.Message), s.options.Limiters.Start.Only(in.Message)
+	stop, start := s.limiters().Stop.Only(in.Message), s.limiters().Start.Only(in.Message)
 	if !stopped && (!stop || guarded(in)) {
 		return nil, false, nil
 	}
@@ -304,19 +310,19 @@ func (s *acceptor) obey(
 
 // spend counts what an answer cost, where its agent says so, and that its asker was answered.
 func (s *replier) spend(ctx context.Context, turn exchange.TurnRecord, response normalized.Response) {
-	if s.options.Limiters.Meter == nil {
+	if s.limiters().Meter == nil {
 		return
 	}
 
 	if stateOf(response) == exchange.StateAnswered {
-		s.options.Limiters.Meter.Remember(subjectOf(turn))
+		s.limiters().Meter.Remember(subjectOf(turn))
 	}
 
 	cost, err := strconv.ParseFloat(strings.TrimSpace(response.Metadata["cost"]), 64)
 	if err != nil || cost <= 0 || cost > 1e9 {
 		return
 	}
-	s.options.Limiters.Meter.Spend(ctx, subjectOf(turn), int64(cost*1e6))
+	s.limiters().Meter.Spend(ctx, subjectOf(turn), int64(cost*1e6))
 }
 
 // tooDeep says why an agent's message is not answered any more, however slowly it came.
@@ -369,7 +375,7 @@ type UnansweredTx interface {
 
 // unanswered is the entry of a turn in the quotas; false = it does not count.
 func (s *acceptor) unanswered(turn exchange.TurnRecord, bytes int64) (Unanswered, bool) {
-	q := s.options.Quotas
+	q := s.quotas()
 	u := Unanswered{TurnID: turn.ID, Account: turn.Network, Bytes: bytes, Quota: q.Sender, All: q.All}
 	if q.All == (Usage{}) {
 		return u, false
@@ -418,7 +424,7 @@ func storedBytes(in exchange.Inbound) int64 {
 
 // smallEnough refuses what a sender without proof may not send because of its size.
 func (s *acceptor) smallEnough(in exchange.Inbound) error {
-	most := s.options.Quotas.GuestBytes
+	most := s.quotas().GuestBytes
 	if most <= 0 || len(in.Message.Sender.Identities) > 0 || storedBytes(in) <= most {
 		return nil
 	}

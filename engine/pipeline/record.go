@@ -23,6 +23,8 @@ const markAfter = 50 * time.Millisecond
 // runRecord writes the row "turn.running" of one run, once, and the agent's steps with whatever else the run writes.
 type runRecord struct {
 	store   Store
+	agent   agents.Entry // with which the run began
+	known   bool         // there was one
 	move    Move
 	again   bool // an earlier run streamed perhaps: what it sent is void
 	probe   bool // the run asks whether the agent's back end is back

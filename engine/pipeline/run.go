@@ -68,7 +68,8 @@ func (s *runner) Run(ctx context.Context, job queue.Job) (err error) {
 	defer func() { span.End(failedAs(err)) }()
 
 	var entered entry
-	agent, known := s.options.Agents.Lookup(turn.Agent)
+	agent, release, known := s.options.Agents.Acquire(turn.Agent) // one agent for the whole run, whatever the operator changes meanwhile
+	defer release()
 	if known && !resumed(turn) {
 		if ended, err := s.stale(ctx, job, agent, turn); ended {
 			return err
@@ -87,6 +88,7 @@ func (s *runner) Run(ctx context.Context, job queue.Job) (err error) {
 	if err != nil {
 		return queue.RetryAfter(time.Second, err)
 	}
+	record.agent, record.known = agent, known
 	if entered.overdue {
 		return s.fail(ctx, job, turn, record, fault.RetryIn(0, "the agent's back end has been down for as long as its schedule waits", nil))
 	}
@@ -138,8 +140,8 @@ func (s *runner) load(ctx context.Context, job queue.Job) (exchange.TurnRecord, 
 
 // answer gets the answer of a run, from the agent or from where it is already, and goes on with it.
 func (s *runner) answer(ctx context.Context, job queue.Job, turn exchange.TurnRecord, record *runRecord) error {
-	agent, known := s.options.Agents.Lookup(turn.Agent)
-	if !known {
+	agent := record.agent
+	if !record.known {
 		return s.replies.reply(ctx, job, turn, record, failure(turn, fault.GiveUp("the agent was removed", nil)), "the agent is not configured any more")
 	}
 	if finished, err := s.decided(ctx, job, agent, turn, record); finished {
@@ -281,7 +283,7 @@ func (s *runner) finishRun(ctx context.Context, job queue.Job, turn exchange.Tur
 		return s.park(ctx, job, turn, record, response)
 	}
 
-	held, err := s.approvals.holds(ctx, turn, response)
+	held, err := s.approvals.holds(ctx, record.agent, turn, response)
 	switch {
 	case err != nil:
 		return queue.RetryAfter(time.Second, err)
@@ -305,8 +307,8 @@ func passes(cause error) bool {
 // failed repeats a run that may succeed later, on the schedule of its agent and channel or when the agent's back end is
 // back, and answers with a plain sentence otherwise. A turn that was taken up again has tries anew.
 func (s *runner) failed(ctx context.Context, job queue.Job, turn exchange.TurnRecord, record *runRecord, cause error) error {
-	agent, known := s.options.Agents.Lookup(turn.Agent)
-	if !known || !passes(cause) {
+	agent := record.agent
+	if !record.known || !passes(cause) {
 		return s.fail(ctx, job, turn, record, cause)
 	}
 

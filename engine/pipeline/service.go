@@ -45,6 +45,8 @@ var (
 // Directory finds agents by name; *agents.Registry is one.
 type Directory interface {
 	Lookup(name string) (agents.Entry, bool)
+	// Acquire is Lookup for a run: what the agent holds stays until release, which is called once in any case.
+	Acquire(name string) (entry agents.Entry, release func(), found bool)
 }
 
 // Blobs keeps originals that are too large for the database.
@@ -86,12 +88,14 @@ type Options struct {
 	Caller Caller
 	// KnownAgent reports whether an address of another server is that of an agent, as far as the operator said; nil = none.
 	KnownAgent func(identity.Address) bool
-	Limiters   Limiters  // limits, stop words, loops
-	Quotas     Quotas    // of messages that get no answer by themselves
-	Moderator  Moderator // optional: without it no sender is kept out
-	Closed     Closed    // optional: without it every agent takes messages
-	Approvers  Approvers // optional: without it no approver is told of an approval, and only the operator decides
-	Documents  Documents // optional: without it agents keep nothing between the runs of a turn
+	Limiters   Limiters // limits, stop words, loops
+	Quotas     Quotas   // of messages that get no answer by themselves
+	// Current returns the Limiters and Quotas that hold now, which are not changed afterwards; nil = those of these options.
+	Current   func() (*Limiters, *Quotas)
+	Moderator Moderator // optional: without it no sender is kept out
+	Closed    Closed    // optional: without it every agent takes messages
+	Approvers Approvers // optional: without it no approver is told of an approval, and only the operator decides
+	Documents Documents // optional: without it agents keep nothing between the runs of a turn
 	// Files has the bytes of a turn, under addresses until a time; nil = agents read none but those inside of the message.
 	Files   func(turn exchange.TurnRecord, expires time.Time) Files
 	Demands Demands // optional: without it an agent's demand is a failure
@@ -122,6 +126,24 @@ type Service struct {
 type core struct {
 	options Options
 	broker  *broker
+}
+
+// limiters are those that hold now.
+func (c *core) limiters() *Limiters {
+	if c.options.Current == nil {
+		return &c.options.Limiters
+	}
+	limiters, _ := c.options.Current()
+	return limiters
+}
+
+// quotas are those that hold now.
+func (c *core) quotas() *Quotas {
+	if c.options.Current == nil {
+		return &c.options.Quotas
+	}
+	_, quotas := c.options.Current()
+	return quotas
 }
 
 // New makes a Service.

@@ -77,6 +77,8 @@ type Config struct {
 	NewIdentity bool `toml:"-"`
 	// File is the path of the file that was read; empty in development mode.
 	File string `toml:"-"`
+	// Environment are the variables that were read beside the file, "NAME=value".
+	Environment []string `toml:"-"`
 }
 
 // HTTP is the listener for ActivityPub, A2A, the console and metrics.

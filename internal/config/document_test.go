@@ -41,7 +41,7 @@ func document(t *testing.T) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	d := &documenter{comments: structComments(t)}
+	d := &documenter{comments: structComments(t), written: map[reflect.Type]string{}}
 	d.out.Write(head)
 	d.section("Top of the file", "", reflect.ValueOf(Default()).Elem(), "")
 	return d.out.String()
@@ -87,6 +87,7 @@ func oneLine(comment *ast.CommentGroup) string {
 
 type documenter struct {
 	comments map[string]string
+	written  map[reflect.Type]string // tables that have a section already, by the path of the first
 	out      strings.Builder
 }
 
@@ -96,6 +97,11 @@ func (d *documenter) section(title, intro string, table reflect.Value, path stri
 	if intro != "" {
 		d.out.WriteString(intro + "\n\n")
 	}
+	if first, is := d.written[table.Type()]; is { // a table that two others have is described once
+		d.out.WriteString("The keys of `" + first + "`.\n")
+		return
+	}
+	d.written[table.Type()] = path
 	d.out.WriteString("| key | default | meaning |\n|---|---|---|\n")
 	var inner []func()
 	for i := range table.NumField() {
@@ -158,4 +164,27 @@ func fieldType(t *testing.T, name string) reflect.Type {
 		}
 	}
 	return reflect.TypeFor[string]()
+}
+
+// TestNoKeyIsDocumentedTwice: each key has one row, and a table that two others share has one section.
+func TestNoKeyIsDocumentedTwice(t *testing.T) {
+	seen := map[string]int{}
+	for line := range strings.SplitSeq(document(t), "\n") {
+		key, _, _ := strings.Cut(strings.TrimPrefix(line, "| "), " |")
+		if strings.HasPrefix(line, "| `") {
+			if seen[key]++; seen[key] == 2 {
+				t.Errorf("%s has two rows", key)
+			}
+		}
+	}
+
+	shared := struct {
+		First  Log `toml:"first"`
+		Second Log `toml:"second"`
+	}{}
+	d := &documenter{comments: structComments(t), written: map[reflect.Type]string{}}
+	d.section("x", "", reflect.ValueOf(shared), "")
+	if text := d.out.String(); strings.Count(text, "| key |") != 2 || !strings.Contains(text, "The keys of `first`.") {
+		t.Errorf("a shared table is written as\n%s", text)
+	}
 }

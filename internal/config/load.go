@@ -21,39 +21,50 @@ const maxSecretBytes = 64 << 10
 // checks all of it. An empty path means no file, which is development mode unless the environment sets
 // INBOX_FEDERATION_ALLOW_PRIVATE=false. The error joins one *Problem for everything that is wrong.
 func Load(path string, environ []string) (*Config, error) {
+	settings, _, err := loadWith(path, environ)
+	return settings, err
+}
+
+// loadWith is Load that also returns where each key was written.
+func loadWith(path string, environ []string) (*Config, *problems, error) {
 	if path == "" {
 		return finish(Default(), newProblems(), path, environ)
 	}
 
 	document, err := readLimited(path)
 	if err != nil {
-		return nil, fmt.Errorf("configuration file: %w", err)
+		return nil, nil, fmt.Errorf("configuration file: %w", err)
 	}
-	return LoadText(path, document, environ)
+	return loadText(path, document, environ)
 }
 
-// LoadText does the same with a document that is to become the file of that path, which it does not open.
+// LoadText is Load with a document that is to become the file of that path, which it does not open.
 func LoadText(path, document string, environ []string) (*Config, error) {
+	settings, _, err := loadText(path, document, environ)
+	return settings, err
+}
+
+func loadText(path, document string, environ []string) (*Config, *problems, error) {
 	settings, found := Default(), newProblems()
 	if err := readDocument(path, document, settings, found); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	return finish(settings, found, path, environ)
 }
 
 // finish reads the environment, fills in what follows from other settings, and checks all of it.
-func finish(settings *Config, found *problems, path string, environ []string) (*Config, error) {
-	settings.File = path
+func finish(settings *Config, found *problems, path string, environ []string) (*Config, *problems, error) {
+	settings.File, settings.Environment = path, environ
 	readEnvironment(environ, settings, found)
 	settings.develop(found)
 	settings.derive(found)
 	settings.validate(found)
 
 	if err := found.err(); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 
-	return settings, nil
+	return settings, found, nil
 }
 
 const allowPrivateKey = "federation.allow_private"

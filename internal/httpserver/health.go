@@ -1,6 +1,7 @@
 package httpserver
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -21,6 +22,8 @@ type Check struct {
 	Remedy string
 	// Bystander says that the node takes messages all the same: the check is shown, and a balancer keeps the node.
 	Bystander bool
+	// State says instead of "ok" what else there is to know of a condition that holds; nil or empty = nothing. It must not block.
+	State func() string
 }
 
 const (
@@ -169,6 +172,9 @@ func (h *health) summary(results []error) readiness {
 		check := h.checks[i]
 		shown := detail{Name: check.Name, OK: err == nil, Required: !check.Bystander}
 		summary.Checks[check.Name] = "ok"
+		if check.State != nil {
+			summary.Checks[check.Name] = cmp.Or(check.State(), "ok")
+		}
 		if err != nil {
 			summary.Ready = summary.Ready && check.Bystander
 			shown.Reason, shown.Remedy = publicReason(err), check.Remedy

@@ -13,28 +13,33 @@ import (
 // NewLogger makes the server's log. Level is debug, info, warn or error; format is text or json. Records carry the
 // attributes that With put into their context.
 func NewLogger(out io.Writer, level, format string) (*slog.Logger, error) {
-	var threshold slog.Level
+	logger, _, err := newLogger(out, level, format)
+	return logger, err
+}
+
+func newLogger(out io.Writer, level, format string) (*slog.Logger, *slog.LevelVar, error) {
+	threshold := new(slog.LevelVar)
 	if err := threshold.UnmarshalText([]byte(level)); err != nil {
-		return nil, fmt.Errorf("log level %q: want debug, info, warn or error", level)
+		return nil, nil, fmt.Errorf("log level %q: want debug, info, warn or error", level)
 	}
 
 	options := &slog.HandlerOptions{Level: threshold}
 	switch format {
 	case "text":
-		return slog.New(contextHandler{slog.NewTextHandler(out, options)}), nil
+		return slog.New(contextHandler{slog.NewTextHandler(out, options)}), threshold, nil
 	case "json":
-		return slog.New(contextHandler{slog.NewJSONHandler(out, options)}), nil
+		return slog.New(contextHandler{slog.NewJSONHandler(out, options)}), threshold, nil
 	}
-	return nil, fmt.Errorf("log format %q: want text or json", format)
+	return nil, nil, fmt.Errorf("log format %q: want text or json", format)
 }
 
-// Setup makes the server's log and installs it as slog's default.
-func Setup(out io.Writer, level, format string) (*slog.Logger, error) {
-	logger, err := NewLogger(out, level, format)
+// Setup makes the server's log and installs it as slog's default. The threshold can be changed later.
+func Setup(out io.Writer, level, format string) (*slog.Logger, *slog.LevelVar, error) {
+	logger, threshold, err := newLogger(out, level, format)
 	if err == nil {
 		slog.SetDefault(logger)
 	}
-	return logger, err
+	return logger, threshold, err
 }
 
 type contextKey struct{}
