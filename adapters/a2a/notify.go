@@ -25,7 +25,6 @@ import (
 	"inbox/exchange"
 	"inbox/internal/fault"
 	"inbox/internal/queue"
-	"inbox/internal/telemetry"
 )
 
 var webhooks = promauto.NewCounterVec(prometheus.CounterOpts{
@@ -313,7 +312,6 @@ func (n *notifier) callWebhook(ctx context.Context, hook webhook, secret webhook
 		request.Header.Set("Content-Type", mimeJSON)
 	}
 
-	telemetry.Inject(ctx, request.Header)
 	request.Header.Set(a2a.SvcParamVersion, hook.Version)
 	if hook.Scheme != "" && secret.Credentials != "" {
 		request.Header.Set("Authorization", hook.Scheme+" "+secret.Credentials)

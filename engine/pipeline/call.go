@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 	"time"
 
@@ -82,7 +83,13 @@ func (s *dispatcher) RunDispatch(ctx context.Context, job queue.Job) error {
 		return s.finishCall(ctx, job, turn, d, failedCall(d, "dispatch:dropped", "The question was taken back."))
 	}
 
-	response, err := s.call(ctx, d)
+	calling := ctx
+	if s.options.Tracer != nil {
+		calling = telemetry.WithTraceparent(ctx, turn.Trace, true)
+	}
+	calling, span := s.options.Tracer.Start(calling, "call", telemetry.KindInternal, slog.String("inbox.turn", turn.ID), slog.String("inbox.agent", d.Agent))
+	response, err := s.call(calling, d)
+	span.End(failedAs(err))
 	if err == nil {
 		return s.finishCall(ctx, job, turn, d, s.received(d, response))
 	}
