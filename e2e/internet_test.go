@@ -409,7 +409,7 @@ func (w *internet) newMachine(address string) *machine {
 
 	m.variables = append(os.Environ(), "PATH="+w.directory+":"+os.Getenv("PATH"), "SSL_CERT_FILE="+w.bundle, "INBOX_ACME_DIRECTORY="+w.authority.directory)
 	if w.database != "" {
-		m.variables = append(m.variables, "INBOX_DATABASE_URL="+w.database, "INBOX_ACME_CHECK_EVERY=1s")
+		m.variables = append(m.variables, "INBOX_DATABASE_URL="+w.database, "INBOX_ACME_CHECK_EVERY=1s", "INBOX_BLOB_URL=file://"+w.directory+"/files") // that nodes share
 	}
 	return m
 }

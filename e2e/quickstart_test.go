@@ -44,6 +44,7 @@ func (w *internet) quickstart() {
 	w.publishPrinted(m.sh("inbox dns --json"))
 	w.publish("%s. 60 IN A 45.80.0.10", newDomain, "10.0.80.45.in-addr.arpa. 60 IN PTR %s.", newDomain)
 	m.background("inbox serve")
+	m.sh("inbox doctor --wait 60s")
 	m.shows(newDomain)
 	w.t.Logf("the certificate is there after %s", time.Since(began))
 

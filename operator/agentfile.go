@@ -60,6 +60,9 @@ func (f AgentFile) Add(table AgentTable) (Added, error) {
 		}
 		if !kept {
 			added.SecretFile = table.SecretFile
+			if err := sameOwner(table.SecretFile, path); err != nil {
+				return Added{}, errors.Join(err, os.Remove(added.SecretFile))
+			}
 		}
 	}
 
@@ -147,6 +150,15 @@ func (f AgentFile) replace(path, before, after string) error {
 		return errors.Join(err, ignoreMissing(os.Remove(written)))
 	}
 	return nil
+}
+
+// sameOwner gives a new file the owner of the configuration: an administrator adds agents for a server that runs as another user.
+func sameOwner(name, configuration string) error {
+	info, err := os.Stat(configuration)
+	if err != nil {
+		return err
+	}
+	return keepOwner(name, info)
 }
 
 func ignoreMissing(err error) error {

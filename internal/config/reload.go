@@ -16,7 +16,7 @@ var (
 		"mail.answer_lists", "mail.reply_all", "mail.reply_to", "peers", "targets", "trust",
 	}
 	unchangeable = []string{
-		"a2a", "acme", "admin", "blob_url", "bridges", "chat", "data_dir", "database_url", "dns", "domain", "drain", "federation", "http",
+		"a2a", "acme", "admin", "blob", "blob_url", "bridges", "chat", "data_dir", "database_url", "dns", "domain", "drain", "federation", "http",
 		"limits.backlog", "limits.free_disk", "limits.guest_free_disk", "limits.http", "limits.mail_pace", "limits.mail_sender",
 		"limits.mail_thread", "limits.same_messages", "limits.upload_bytes", "log", "logins", "mail", "operator", "payments", "public_url", "queue", "secret_key_file",
 		"shutdown_grace", "smtp", "telemetry",
@@ -65,6 +65,12 @@ func (c *Config) Reload() (*Config, Difference, error) {
 	}
 
 	difference := Compare(c, read)
+	if read.Federation.AllowPrivate != c.Federation.AllowPrivate && !reflect.DeepEqual(read.Limits, c.Limits) {
+		// Limits that nobody wrote follow from that key. Those of a closed network must not count before the key does.
+		read.Limits = c.Limits
+		difference = Compare(c, read)
+		difference.UnchangedUntilRestart = append(difference.UnchangedUntilRestart, "limits")
+	}
 	mixed := *c
 	takeOver(reflect.ValueOf(&mixed).Elem(), reflect.ValueOf(read).Elem(), "")
 

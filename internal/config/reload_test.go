@@ -147,3 +147,22 @@ func TestReloadChecksTheMixture(t *testing.T) {
 		t.Errorf("the running settings were changed:\n%s", diff)
 	}
 }
+
+// TestReloadKeepsLimitsOfAnOpenNetwork: what follows from federation.allow_private waits for a restart together with it.
+func TestReloadKeepsLimitsOfAnOpenNetwork(t *testing.T) {
+	running := loaded(t, runningFile)
+	text := strings.Replace(runningFile, "[http]", "[federation]\nallow_private = true\n[http]", 1)
+	if err := os.WriteFile(running.File, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	next, difference, err := running.Reload()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(running.Limits, next.Limits); diff != "" {
+		t.Errorf("limits changed before the restart:\n%s", diff)
+	}
+	if len(difference.Changed) > 0 || !slices.Contains(difference.UnchangedUntilRestart, "limits") {
+		t.Errorf("%+v", difference)
+	}
+}
