@@ -181,7 +181,7 @@ func (m *modules) prepareKeys(ctx context.Context) error {
 type listening struct {
 	exchange.Listener
 	channel string
-	socket  string // name of the one that the service manager may pass; empty = the module's name
+	socket  string      // name of the one that the service manager may pass; empty = the module's name
 	served  atomic.Bool // connections are taken
 }
 
