@@ -291,7 +291,7 @@ func (a *agentSet) newRemote(table config.Remote, limit time.Duration) (agents.A
 }
 
 // newTools makes the source of an agent's MCP servers; they are started with the server.
-func (a *builder) newTools(tables []config.MCP) ([]llm.Tools, error) {
+func (b *builder) newTools(tables []config.MCP) ([]llm.Tools, error) {
 	if len(tables) == 0 {
 		return nil, nil
 	}
@@ -305,13 +305,13 @@ func (a *builder) newTools(tables []config.MCP) ([]llm.Tools, error) {
 		})
 	}
 
-	source, err := mcptool.New(servers, mcptool.Options{Client: a.client, Log: a.logger, Version: Version})
+	source, err := mcptool.New(servers, mcptool.Options{Client: b.client, Log: b.logger, Version: Version})
 	if err != nil {
 		return nil, err
 	}
 
-	a.commits = append(a.commits, func() { a.start(source) })
-	a.holds(func() { a.stop(source) })
+	b.commits = append(b.commits, func() { b.start(source) })
+	b.holds(func() { b.stop(source) })
 	return []llm.Tools{mcpTools{source}}, nil
 }
 
@@ -329,10 +329,10 @@ func (m mcpTools) Declarations(ctx context.Context, _ agents.Turn) ([]tool.Entry
 }
 
 // newLLM makes an agent that answers with a model and the tools of MCP servers.
-func (a *builder) newLLM(entry config.Agent) (agents.Agent, error) {
+func (b *builder) newLLM(entry config.Agent) (agents.Agent, error) {
 	table := entry.LLM
 	provider, err := llm.Connect(llm.Connection{
-		API: table.Provider, BaseURL: table.BaseURL, APIKey: table.APIKey.Reveal(), Client: a.client,
+		API: table.Provider, BaseURL: table.BaseURL, APIKey: table.APIKey.Reveal(), Client: b.client,
 		TimeLimit: table.CallTimeout, IdleLimit: table.IdleTimeout,
 		Retry: llm.Retry{Attempts: table.Attempts, Base: table.RetryBase, Max: table.RetryMax},
 	})
@@ -340,12 +340,12 @@ func (a *builder) newLLM(entry config.Agent) (agents.Agent, error) {
 		return nil, err
 	}
 
-	tools, err := a.newTools(entry.MCP)
+	tools, err := b.newTools(entry.MCP)
 	if err != nil {
 		return nil, err
 	}
 
-	outside, err := a.newClientTools(entry)
+	outside, err := b.newClientTools(entry)
 	if err != nil {
 		return nil, err
 	}
@@ -359,7 +359,7 @@ func (a *builder) newLLM(entry config.Agent) (agents.Agent, error) {
 		tools = append(tools, asking)
 	}
 
-	hooks, err := a.newHooks(entry)
+	hooks, err := b.newHooks(entry)
 	if err != nil {
 		return nil, err
 	}
@@ -368,29 +368,29 @@ func (a *builder) newLLM(entry config.Agent) (agents.Agent, error) {
 		Provider: provider, Model: table.Model, System: table.System, MaxTokens: table.MaxTokens, MaxTurns: table.MaxTurns,
 		ToolCalls: cmp.Or(table.Budgets.ToolCalls, table.MaxToolCalls), WallClock: cmp.Or(table.Budgets.WallClock, table.WallClock),
 		Budgets: budgets(table.Budgets), Rules: rules(table.ToolCallRules), Hooks: hooks, Temperature: table.Temperature, Whole: !table.Streaming,
-		Tools: tools, Approvals: llm.ByDemand{Tools: tools, Claims: a.store.State()},
-		Compaction: a.compaction(table.Compaction), Actions: actions(table.Actions), Price: llm.Price(table.Price),
+		Tools: tools, Approvals: llm.ByDemand{Tools: tools, Claims: b.store.State()},
+		Compaction: b.compaction(table.Compaction), Actions: actions(table.Actions), Price: llm.Price(table.Price),
 		ToolPolicy: toolPolicy(table.ToolPolicy, entry.ClientTools),
-		Files:      a.blobs, Client: a.client, Limits: a.limits(),
+		Files:      b.blobs, Client: b.client, Limits: b.limits(),
 	})
 }
 
 // newHooks makes the hooks of an agent. A mediator may hand calls to programs outside, so their routes are opened.
-func (a *builder) newHooks(entry config.Agent) (hooks llm.Hooks, err error) {
+func (b *builder) newHooks(entry config.Agent) (hooks llm.Hooks, err error) {
 	table := entry.LLM.Hooks
 	if table.URL == "" {
 		return hooks, nil
 	}
 
 	if table.Mediator {
-		a.clientTools[entry.Name] = nil
+		b.clientTools[entry.Name] = nil
 	}
 
 	hooks = llm.Hooks{
 		Mediator: table.Mediator, Completion: table.Completion, Observer: table.Observer, Proceed: table.OnFailure == "proceed",
 	}
 	hooks.Hook, err = hook.New(hook.Options{
-		URL: table.URL, Secret: table.Secret.Reveal(), PreviousSecret: table.PreviousSecret.Reveal(), Client: a.client, Timeout: table.Timeout,
+		URL: table.URL, Secret: table.Secret.Reveal(), PreviousSecret: table.PreviousSecret.Reveal(), Client: b.client, Timeout: table.Timeout,
 	})
 	return hooks, err
 }
@@ -481,7 +481,7 @@ func toolPolicy(table config.ToolPolicy, outside []config.ClientTool) map[string
 }
 
 // newClientTools makes the source of the tools that programs outside execute for an agent, and opens their routes.
-func (a *builder) newClientTools(entry config.Agent) ([]llm.Tools, error) {
+func (b *builder) newClientTools(entry config.Agent) ([]llm.Tools, error) {
 	if len(entry.ClientTools) == 0 {
 		return nil, nil
 	}
@@ -502,7 +502,7 @@ func (a *builder) newClientTools(entry config.Agent) ([]llm.Tools, error) {
 		return nil, err
 	}
 
-	a.clientTools[entry.Name] = source
+	b.clientTools[entry.Name] = source
 	return []llm.Tools{source}, nil
 }
 

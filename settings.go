@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"reflect"
+	"slices"
 	"strings"
 
 	"inbox/adapters/a2a"
@@ -159,7 +160,7 @@ func (e *engine) enforce(next *settings, b *builder) {
 	}
 
 	before := e.live.Swap(next)
-	e.agentSet.clientTools.Open(next.clientTools)
+	e.clientTools.Open(next.clientTools)
 	_ = e.level.UnmarshalText([]byte(next.config.Log.Level)) // the validation has let only levels pass
 	before.agents.Release()
 	e.dropIdle(before, next)
@@ -192,7 +193,7 @@ func (e *engine) register(entry agents.Entry) error {
 	}
 
 	next := *before
-	next.agents, next.registered = table, append(before.registered[:len(before.registered):len(before.registered)], entry)
+	next.agents, next.registered = table, slices.Concat(before.registered, []agents.Entry{entry})
 	table.Hold()
 	e.live.Store(&next)
 	before.agents.Release()

@@ -54,7 +54,7 @@ func TestServiceManager(t *testing.T) {
 		}
 		sockets[name] = listener.Addr().String()
 		command.ExtraFiles = append(command.ExtraFiles, file)
-		defer file.Close()
+		t.Cleanup(func() { _ = file.Close() })
 		if err := listener.Close(); err != nil {
 			t.Fatal(err)
 		}

@@ -39,6 +39,7 @@ func (s *Service) logAttempt(ctx context.Context, record Record, reply exchange.
 	if reason != "" {
 		attributes = append(attributes, slog.String("reason", clip.Bytes(reason, 2*maxLogged)))
 	}
+	//nolint:sloglint // text is one of the constants above
 	s.options.Logger.LogAttrs(withMessage(ctx, record, reply), level, text, attributes...)
 }
 

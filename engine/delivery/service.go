@@ -197,8 +197,8 @@ func (s *Service) attempt(ctx context.Context, job queue.Job, record Record, rep
 	sending, span := ctx, (*telemetry.Span)(nil)
 	if s.options.Tracer != nil && record.Trace != "" {
 		sending, span = s.options.Tracer.Start(telemetry.WithTraceparent(ctx, record.Trace, true), "deliver", telemetry.KindProducer,
-			slog.String("inbox.turn", record.TurnID), slog.String("inbox.delivery", record.ID), slog.String("inbox.channel", record.Channel),
-			slog.String("server.address", clip.Bytes(record.Key, maxLogged)), slog.Int("inbox.attempt", record.Attempt))
+			telemetry.Attribute("inbox.turn", record.TurnID), telemetry.Attribute("inbox.delivery", record.ID), telemetry.Attribute("inbox.channel", record.Channel),
+			telemetry.Attribute("server.address", clip.Bytes(record.Key, maxLogged)), telemetry.Attribute("inbox.attempt", record.Attempt))
 	}
 	slow := runLate(markAfter, func() { s.markSending(ctx, record) })
 	receipt, err := channel.Deliver(sending, exchange.Delivery{

@@ -7,7 +7,6 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"log/slog"
 	"slices"
 	"strings"
 	"time"
@@ -43,9 +42,9 @@ func (s *acceptor) Receive(ctx context.Context, in exchange.Inbound) (exchange.R
 	if s.options.Tracer != nil {
 		ctx = telemetry.WithTraceparent(ctx, in.Trace.Parent, in.Trace.Decided)
 	}
-	ctx, span := s.options.Tracer.Start(ctx, "accept", telemetry.KindServer, slog.String("inbox.channel", in.Channel))
+	ctx, span := s.options.Tracer.Start(ctx, "accept", telemetry.KindServer, telemetry.Attribute("inbox.channel", in.Channel))
 	receipt, outcome, err := s.receive(ctx, in)
-	span.Set(slog.String("inbox.outcome", outcome), slog.String("inbox.turn", receipt.TurnID), slog.String("inbox.recipient", clip.Bytes(in.Message.Recipient, maxLogged)))
+	span.Set(telemetry.Attribute("inbox.outcome", outcome), telemetry.Attribute("inbox.turn", receipt.TurnID), telemetry.Attribute("inbox.recipient", clip.Bytes(in.Message.Recipient, maxLogged)))
 	span.End(failedAs(err))
 	accepted.WithLabelValues(in.Message.ReceivedVia, outcome).Inc()
 	return receipt, err

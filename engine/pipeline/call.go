@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"log/slog"
 	"slices"
 	"time"
 
@@ -87,7 +86,7 @@ func (s *dispatcher) RunDispatch(ctx context.Context, job queue.Job) error {
 	if s.options.Tracer != nil {
 		calling = telemetry.WithTraceparent(ctx, turn.Trace, true)
 	}
-	calling, span := s.options.Tracer.Start(calling, "call", telemetry.KindInternal, slog.String("inbox.turn", turn.ID), slog.String("inbox.agent", d.Agent))
+	calling, span := s.options.Tracer.Start(calling, "call", telemetry.KindInternal, telemetry.Attribute("inbox.turn", turn.ID), telemetry.Attribute("inbox.agent", d.Agent))
 	response, err := s.call(calling, d)
 	span.End(failedAs(err))
 	if err == nil {

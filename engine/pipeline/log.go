@@ -53,6 +53,7 @@ func (s *core) logStep(ctx context.Context, one step, turn exchange.TurnRecord, 
 	if reason != "" {
 		attributes = append(attributes, slog.String("reason", clip.Bytes(reason, 2*maxLogged)))
 	}
+	//nolint:sloglint // text is that of one of the steps above
 	s.options.Logger.LogAttrs(withTurn(ctx, turn), one.level, one.text, attributes...)
 }
 

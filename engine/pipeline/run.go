@@ -3,7 +3,6 @@ package pipeline
 import (
 	"context"
 	"errors"
-	"log/slog"
 	"math"
 	"slices"
 	"time"
@@ -64,7 +63,7 @@ func (s *runner) Run(ctx context.Context, job queue.Job) (err error) {
 	if s.options.Tracer != nil {
 		ctx = telemetry.WithTraceparent(ctx, turn.Trace, true)
 	}
-	ctx, span := s.options.Tracer.Start(ctx, "run", telemetry.KindInternal, slog.String("inbox.turn", turn.ID), slog.String("inbox.agent", turn.Agent))
+	ctx, span := s.options.Tracer.Start(ctx, "run", telemetry.KindInternal, telemetry.Attribute("inbox.turn", turn.ID), telemetry.Attribute("inbox.agent", turn.Agent))
 	defer func() { span.End(failedAs(err)) }()
 
 	var entered entry

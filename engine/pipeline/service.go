@@ -129,20 +129,20 @@ type core struct {
 }
 
 // limiters are those that hold now.
-func (c *core) limiters() *Limiters {
-	if c.options.Current == nil {
-		return &c.options.Limiters
+func (s *core) limiters() *Limiters {
+	if s.options.Current == nil {
+		return &s.options.Limiters
 	}
-	limiters, _ := c.options.Current()
+	limiters, _ := s.options.Current()
 	return limiters
 }
 
 // quotas are those that hold now.
-func (c *core) quotas() *Quotas {
-	if c.options.Current == nil {
-		return &c.options.Quotas
+func (s *core) quotas() *Quotas {
+	if s.options.Current == nil {
+		return &s.options.Quotas
 	}
-	_, quotas := c.options.Current()
+	_, quotas := s.options.Current()
 	return quotas
 }
 

@@ -3,6 +3,7 @@ package config
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"path/filepath"
 	"reflect"
 	"slices"
@@ -51,7 +52,9 @@ func Quote(text string) string {
 	var quoted strings.Builder
 	encoder := json.NewEncoder(&quoted)
 	encoder.SetEscapeHTML(false)
-	_ = encoder.Encode(text) // a string is always encoded
+	if err := encoder.Encode(text); err != nil {
+		panic(err) // impossible for a string
+	}
 	return strings.ReplaceAll(strings.TrimSuffix(quoted.String(), "\n"), "\x7f", `\u007f`)
 }
 
@@ -167,9 +170,7 @@ func agentIndex(tree map[string]any, name string) int {
 // without is a tree without one agent.
 func without(tree map[string]any, index int) map[string]any {
 	rest := make(map[string]any, len(tree))
-	for key, value := range tree {
-		rest[key] = value
-	}
+	maps.Copy(rest, tree)
 
 	agents, _ := tables(tree["agents"])
 	if len(agents) == 1 {

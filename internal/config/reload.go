@@ -84,10 +84,7 @@ func (c *Config) Reload() (*Config, Difference, error) {
 
 // takeOver copies the changeable keys. Values and lists are replaced, never written into.
 func takeOver(into, from reflect.Value, path string) {
-	fields := map[string]reflect.Value{}
-	for key, field := range fieldsOf(from) {
-		fields[key] = field
-	}
+	fields := fieldsOf(from)
 
 	for key, field := range fieldsOf(into) {
 		full := join(path, key)
@@ -121,10 +118,7 @@ func Compare(running, read *Config) Difference {
 }
 
 func compareTables(left, right reflect.Value, path string, keys *[]string) {
-	others := map[string]reflect.Value{}
-	for key, field := range fieldsOf(right) {
-		others[key] = field
-	}
+	others := fieldsOf(right)
 
 	for key, field := range fieldsOf(left) {
 		other, full := others[key], join(path, key)

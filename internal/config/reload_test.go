@@ -13,8 +13,7 @@ import (
 
 // keysOf walks the tables and returns every key, with those of lists of tables.
 func keysOf(table reflect.Type, path string) (keys []string) {
-	for i := range table.NumField() {
-		field := table.Field(i)
+	for field := range table.Fields() {
 		key := keyOf(field)
 		switch {
 		case key == "":

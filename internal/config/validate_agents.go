@@ -87,6 +87,8 @@ type Kind struct {
 }
 
 // Kinds are the kinds of agents.
+//
+//nolint:gosec // G101: names of settings, no secrets
 var Kinds = []Kind{
 	{Name: "echo"},
 	{Name: "webhook", BackEnd: "url", Asks: "URL of the webhook", Secret: "secret_file", NeedsSecret: true, SecretManual: "docs/agents/webhook.md"},

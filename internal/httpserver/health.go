@@ -198,10 +198,10 @@ func (h *health) logChange(ctx context.Context, before readiness, results []erro
 		if err == nil || before.Checks[check.Name] == h.last.Checks[check.Name] {
 			continue
 		}
-		text := "not ready"
 		if check.Bystander {
-			text = "ready, but a check fails"
+			h.logger.WarnContext(ctx, "ready, but a check fails", "check", check.Name, "error", err, "remedy", check.Remedy)
+			continue
 		}
-		h.logger.WarnContext(ctx, text, "check", check.Name, "error", err, "remedy", check.Remedy)
+		h.logger.WarnContext(ctx, "not ready", "check", check.Name, "error", err, "remedy", check.Remedy)
 	}
 }

@@ -13,7 +13,7 @@ type Depth struct {
 
 // Counter is what a store may do besides: it counts the jobs that could run now. A queue over a store without it has no such metrics.
 type Counter interface {
-	// Ready counts the jobs of a kind that wait for a worker, at most most of them.
+	// Ready counts the jobs of a kind that wait for a worker, no more than most of them.
 	Ready(ctx context.Context, kind string, most int) (Depth, error)
 }
 

@@ -7,7 +7,6 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
-	"log/slog"
 	"maps"
 	"net"
 	"net/http"
@@ -235,7 +234,7 @@ func (c *Client) send(ctx context.Context, cancel context.CancelCauseFunc, reque
 	}
 
 	traced, span := telemetry.StartBelow(ctx, request.Method, telemetry.KindClient,
-		slog.String("http.request.method", request.Method), slog.String("server.address", request.URL.Host))
+		telemetry.Attribute("http.request.method", request.Method), telemetry.Attribute("server.address", request.URL.Host))
 	if span != nil && request.Header.Get(telemetry.TraceparentHeader) != "" { // the caller wants the receiver to know
 		request = request.WithContext(traced)
 		telemetry.Inject(traced, request.Header)
@@ -255,10 +254,10 @@ func endSpan(span *telemetry.Span, response *http.Response, err error) {
 	case err != nil:
 		span.End(outcome(err))
 	case response.StatusCode >= http.StatusBadRequest:
-		span.Set(slog.Int("http.response.status_code", response.StatusCode))
+		span.Set(telemetry.Attribute("http.response.status_code", response.StatusCode))
 		span.End("status " + strconv.Itoa(response.StatusCode))
 	default:
-		span.Set(slog.Int("http.response.status_code", response.StatusCode))
+		span.Set(telemetry.Attribute("http.response.status_code", response.StatusCode))
 		span.End("")
 	}
 }

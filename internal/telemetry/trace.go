@@ -131,7 +131,7 @@ func (s sampler) ShouldSample(p sdktrace.SamplingParameters) sdktrace.SamplingRe
 	before := trace.SpanContextFromContext(p.ParentContext)
 	sampled := before.IsSampled()
 	if !before.IsValid() || before.IsRemote() && p.ParentContext.Value(undecidedKey{}) != nil {
-		sampled = rand.Float64() < float64(s) //nolint:gosec // G404: a share, no secret
+		sampled = rand.Float64() < float64(s)
 	}
 
 	decision := sdktrace.Drop
@@ -144,6 +144,9 @@ func (s sampler) ShouldSample(p sdktrace.SamplingParameters) sdktrace.SamplingRe
 // Description implements the sampler of the SDK.
 func (s sampler) Description() string { return fmt.Sprintf("inbox{%g}", float64(s)) }
 
+// Attribute is one attribute of a span, under its name of OpenTelemetry's semantic conventions.
+func Attribute(name string, value any) slog.Attr { return slog.Any(name, value) }
+
 // Span is one piece of work. A nil one is not recorded.
 type Span struct{ span trace.Span }
 
@@ -152,8 +155,8 @@ func (t *Tracer) Start(ctx context.Context, name string, kind trace.SpanKind, at
 	if t == nil {
 		return ctx, nil
 	}
-	ctx, span := t.tracer.Start(ctx, name, trace.WithSpanKind(kind))
-	return ctx, wrap(span, attributes)
+	ctx, span := t.tracer.Start(ctx, name, trace.WithSpanKind(kind)) //nolint:spancheck // Span.End of the caller ends it
+	return ctx, wrap(span, attributes)                               //nolint:spancheck // likewise
 }
 
 // StartBelow begins a span below one of this process; without one that is recorded it does nothing.
@@ -162,8 +165,8 @@ func StartBelow(ctx context.Context, name string, kind trace.SpanKind, attribute
 	if !above.IsRecording() {
 		return ctx, nil
 	}
-	ctx, span := above.TracerProvider().Tracer(scope).Start(ctx, name, trace.WithSpanKind(kind))
-	return ctx, wrap(span, attributes)
+	ctx, span := above.TracerProvider().Tracer(scope).Start(ctx, name, trace.WithSpanKind(kind)) //nolint:spancheck // likewise
+	return ctx, wrap(span, attributes)                                                           //nolint:spancheck // likewise
 }
 
 func wrap(span trace.Span, attributes []slog.Attr) *Span {

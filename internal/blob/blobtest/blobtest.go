@@ -285,7 +285,7 @@ func identifier(t *testing.T, store blob.Backend) {
 			t.Fatalf("the store is %q, %v; want %q", id, err, want)
 		}
 	}
-	if err := store.EachIdle(t.Context(), time.Now().Add(time.Hour), func(digest string) error { return errors.New(digest) }); err != nil {
+	if err := store.EachIdle(t.Context(), time.Now().Add(time.Hour), errors.New); err != nil {
 		t.Errorf("the id is listed as a content: %v", err)
 	}
 }
