@@ -159,7 +159,7 @@ func TestDataStaysData(t *testing.T) {
 }
 
 // TestFollowUpsNameTheAnswerBefore: a message in a context says which answer it follows, in a new task as well, and never that
-// of somebody else's context of the same name.
+// of another owner's context of the same name.
 func TestFollowUpsNameTheAnswerBefore(t *testing.T) {
 	t.Parallel()
 	wholeOnBoth(t, func(w *whole) {

@@ -15,7 +15,7 @@ const (
 func (f *Fediverse) keyPath() string { return "/users/" + f.user + "/main-key" }
 
 // habits puts GoToSocial's three between the network and the handler: no request without a User-Agent (418), no
-// document without a signature (401), and a key id of its own that answers anybody with a stub of the actor.
+// document without a signature (401), and a key id of its own that returns a stub of the actor to every caller.
 func (f *Fediverse) habits(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch {
@@ -47,7 +47,7 @@ func (f *Fediverse) toProvenReaders(w http.ResponseWriter, r *http.Request, next
 	next.ServeHTTP(w, r)
 }
 
-// stub is the actor as somebody who is not proven may see it: enough to verify a signature.
+// stub is the actor as a caller without proof may read it: enough to verify a signature.
 func (f *Fediverse) stub() object {
 	actor := f.actor()
 	return object{
