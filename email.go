@@ -172,6 +172,10 @@ func (m *modules) openEmail() (module exchange.Module, err error) {
 		Resolver: m.resolver, Logger: m.logger, Present: m.demands.Present, MaxHops: m.maxHops, Refuses: m.lists.addressRefused,
 	}
 
+	if m.config.HostedBy != "" {
+		options.Listen = "" // the domain at the top takes its mail
+	}
+
 	m.mailDelivery(&options)
 	if err := m.mailTransport(&options); err != nil {
 		return module, err

@@ -43,6 +43,8 @@ type engine struct {
 	queue        *queue.Queue
 
 	reloading sync.Mutex
+	top       *engine   // of the domain whose listeners this one uses; nil = it has its own
+	further   []*engine // of the domains that use its listeners
 }
 
 func newEngine(ctx context.Context, below *agentSet) (*engine, error) {

@@ -34,10 +34,14 @@ type web struct {
 	routes []httpserver.Route // of all rooms, for their description
 	http   *httpserver.Server
 	admin  *httpserver.Server // nil = the operator API is at http
+	plain  *httpserver.Server // nil = there is none without TLS beside http
+
+	further []*Server // domains behind the same listeners
 }
 
-func newWeb(below *modules) (*web, error) {
-	w := &web{modules: below}
+// newWeb makes the listeners of a node. Those of a further domain do not listen: their requests come from those of the domain at the top.
+func newWeb(below *modules, further []*Server) (*web, error) {
+	w := &web{modules: below, further: further}
 	w.pages = console.NewPages(w.registry, w.config.PublicURL, w.mailAddress, operatorLines(w.config)...).WithChat(w.takesGuests)
 	found, err := w.newDiscovery()
 	if err != nil {
@@ -79,7 +83,46 @@ func newWeb(below *modules) (*web, error) {
 	if err != nil {
 		return nil, err
 	}
-	return w, errors.Join(w.openPlainHTTP(), w.openAdmin(api))
+	if err := errors.Join(w.openPlainHTTP(), w.openAdmin(api)); err != nil {
+		return nil, err
+	}
+	return w, w.hostFurther()
+}
+
+// hostFurther lets the listeners serve the further domains, each by its hosts.
+func (w *web) hostFurther() error {
+	for _, other := range w.further {
+		hosts := other.config.WebHosts()
+		w.http.Host(other.http, hosts...)
+		if w.admin != nil {
+			w.admin.Host(other.admin, hosts...)
+		}
+		if w.plain != nil {
+			w.plain.Host(other.plain, other.config.CertificateNames()...)
+		}
+		if w.email != nil {
+			w.email.Host(other.email)
+		}
+
+		security, err := other.certificate(other.config.PublicHost(), true)
+		if err != nil {
+			return err
+		}
+		if security == nil {
+			continue
+		}
+		for _, host := range append(hosts, other.config.CertificateNames()...) {
+			w.certificates[host] = security.GetCertificate
+		}
+	}
+	return nil
+}
+
+// listenWith adds a listener, unless the domain is a further one.
+func (w *web) listenWith(server *httpserver.Server, channel, socket string) {
+	if w.config.HostedBy == "" {
+		w.listeners = append(w.listeners, &listening{Listener: server, channel: channel, socket: socket})
+	}
 }
 
 // publicRoutes are those of http.listen: all, or all but the operator's where admin.listen has them.
@@ -130,7 +173,7 @@ func (w *web) openAdmin(api *console.API) error {
 
 	var err error
 	if w.admin, err = httpserver.New(options); err == nil {
-		w.listeners = append(w.listeners, &listening{Listener: w.admin, channel: "operator API", socket: "admin"})
+		w.listenWith(w.admin, "operator API", "admin")
 	}
 	return err
 }
@@ -151,7 +194,8 @@ func (w *web) openPlainHTTP() error {
 		},
 	})
 	if err == nil {
-		w.listeners = append(w.listeners, &listening{Listener: plain, channel: "http without TLS", socket: "http"})
+		w.plain = plain
+		w.listenWith(plain, "http without TLS", "http")
 	}
 	return err
 }

@@ -17,7 +17,7 @@ const shortLife = 7 * 24 * time.Hour
 // wait is none of them: a second node does not take more of them because this one hears nothing new. Back ends and certificates are shown
 // and take no node out: all nodes have the same ones, and a message for an agent whose back end is down is taken and waits.
 func (w *web) readiness() []httpserver.Check {
-	return []httpserver.Check{
+	checks := []httpserver.Check{
 		{Name: "database", Run: w.store.Probe, Remedy: "start the database, or correct database_url; nothing that was acknowledged is lost"},
 		{
 			Name: "queue", Run: func(context.Context) error { return w.queue.Check() },
@@ -40,6 +40,14 @@ func (w *web) readiness() []httpserver.Check {
 			Remedy: "look into the log for what the certificate authority said, or renew http.cert_file",
 		},
 	}
+
+	for _, other := range w.further {
+		for _, check := range other.readiness() {
+			check.Name = other.config.Domain + " " + check.Name
+			checks = append(checks, check)
+		}
+	}
+	return checks
 }
 
 // checkBackEnds counts the agents whose back ends are down, on whichever node that was noted. Their names are not for everyone who asks.

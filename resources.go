@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/url"
 	"os"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -45,17 +46,27 @@ type resources struct {
 	lists  *senderLists
 	acme   *acme.Client      // nil = certificates do not come from an authority
 	tracer *telemetry.Tracer // nil = nothing is traced
+
+	certificates certificates // of further domains, by host
 }
 
+// certificates answer clients that name the host of a further domain.
+type certificates map[string]func(*tls.ClientHelloInfo) (*tls.Certificate, error)
+
 // openResources opens the database, which tells changed of what this node and others write, and what belongs to it.
-func openResources(ctx context.Context, config *Config, changed func(channel, payload string)) (_ *resources, err error) {
-	r := &resources{config: config}
+// A further domain stands beside top, and shares its log and its memory for requests.
+func openResources(ctx context.Context, config *Config, top *modules, changed func(channel, payload string)) (_ *resources, err error) {
+	r := &resources{config: config, certificates: certificates{}}
 	r.live.Store(newSettings(config))
-	if r.logger, r.level, err = telemetry.Setup(os.Stderr, config.Log.Level, config.Log.Format); err != nil {
-		return nil, err
+	if top != nil {
+		r.logger, r.level, r.bodies = top.logger.With("domain", config.Domain), top.level, top.bodies
+	} else {
+		if r.logger, r.level, err = telemetry.Setup(os.Stderr, config.Log.Level, config.Log.Format); err != nil {
+			return nil, err
+		}
+		r.bodies = admission.NewBytes(r.bytesInFlight(), max(int64(config.HTTP.MaxBodyBytes), int64(config.A2A.MaxRequestBytes)/4))
 	}
 
-	r.bodies = admission.NewBytes(r.bytesInFlight(), max(int64(config.HTTP.MaxBodyBytes), int64(config.A2A.MaxRequestBytes)/4))
 	r.disk = newDiskGuard(config)
 	if r.blobs, err = openBlobs(config, r.disk.Admit); err != nil {
 		return nil, err
@@ -159,14 +170,26 @@ func (r *resources) openACME() (err error) {
 
 // certificate returns the settings of a listener; nil where the server has no certificate. Clients that name no host get the
 // certificate of fallback. The authority comes to the listener that answersChallenges.
-func (r *resources) certificate(fallback string, answersChallenges bool) (*tls.Config, error) {
+func (r *resources) certificate(fallback string, answersChallenges bool) (security *tls.Config, err error) {
 	switch {
 	case r.acme != nil:
-		return r.acme.TLS(fallback, answersChallenges), nil
+		security = r.acme.TLS(fallback, answersChallenges)
 	case r.config.HTTP.CertFile == "":
 		return nil, nil
+	default:
+		if security, err = httpserver.TLSConfig(r.config.HTTP.CertFile, r.config.HTTP.KeyFile, r.logger); err != nil {
+			return nil, err
+		}
 	}
-	return httpserver.TLSConfig(r.config.HTTP.CertFile, r.config.HTTP.KeyFile, r.logger)
+
+	own := security.GetCertificate
+	security.GetCertificate = func(hello *tls.ClientHelloInfo) (*tls.Certificate, error) {
+		if further, is := r.certificates[strings.ToLower(hello.ServerName)]; is {
+			return further(hello)
+		}
+		return own(hello)
+	}
+	return security, nil
 }
 
 // networks are the proxies and the operator's own networks.

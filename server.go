@@ -7,6 +7,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"runtime"
 	"runtime/debug"
@@ -38,14 +39,23 @@ type Server struct {
 
 // New opens the database and builds the rooms, with channels of the embedding program beside those of the server; nothing listens
 // yet. Its errors are one clear sentence each. The context bounds the opening only.
-func New(ctx context.Context, config *Config, more ...OpenChannel) (_ *Server, err error) {
+func New(ctx context.Context, config *Config, more ...OpenChannel) (*Server, error) {
+	return open(ctx, config, nil, more)
+}
+
+// open is New; a further domain stands beside top, which has the listeners.
+func open(ctx context.Context, config *Config, top *modules, more []OpenChannel) (_ *Server, err error) {
 	s := &Server{}
-	resources, err := openResources(ctx, config, s.changed)
+	resources, err := openResources(ctx, config, top, s.changed)
 	if err != nil {
 		return nil, err
 	}
+	var further []*Server
 	defer func() {
 		if err != nil {
+			for _, other := range further {
+				err = errors.Join(err, other.Close())
+			}
 			err = errors.Join(err, resources.closeStorage())
 		}
 	}()
@@ -69,7 +79,17 @@ func New(ctx context.Context, config *Config, more ...OpenChannel) (_ *Server, e
 	if err != nil {
 		return nil, err
 	}
-	if s.web, err = newWeb(modules); err != nil {
+
+	for _, one := range config.Hosted {
+		other, err := open(ctx, one, modules, nil)
+		if err != nil {
+			return nil, fmt.Errorf("domain %s: %w", one.Domain, err)
+		}
+		further = append(further, other)
+		other.top, engine.further = engine, append(engine.further, other.engine)
+	}
+
+	if s.web, err = newWeb(modules, further); err != nil {
 		return nil, err
 	}
 
@@ -197,8 +217,16 @@ func (s *Server) Listen() error {
 
 	ctx, cancel := context.WithTimeout(context.Background(), firstTokenLimit)
 	defer cancel()
-	return s.Operator().Tokens.EnsureAdmin(ctx, s.config.DataDir)
+	for _, one := range s.domains() {
+		if err := one.Operator().Tokens.EnsureAdmin(ctx, one.config.DataDir); err != nil {
+			return err
+		}
+	}
+	return nil
 }
+
+// domains are the server as each of its domains has it, that with the listeners first.
+func (s *Server) domains() []*Server { return append([]*Server{s}, s.further...) }
 
 // firstTokenLimit bounds the writing of the first operator token. It comes after the listeners, so that a server that
 // cannot start says one sentence only.
@@ -215,14 +243,15 @@ func (s *Server) Run(ctx context.Context) error {
 	}
 
 	var addresses []string
-	for _, agent := range s.Agents() {
-		addresses = append(addresses, agent.Address)
+	for _, one := range s.domains() {
+		for _, agent := range one.Agents() {
+			addresses = append(addresses, agent.Address)
+		}
 	}
 
 	s.logger.Info("inbox is ready", "version", Version, "domain", s.config.Domain, "http", s.HTTPAddr().String(), "smtp", s.MailAddr(), "admin", s.AdminAddr(),
 		"agents", strings.Join(addresses, " "))
 	s.warnOfProxy()
-	s.warnOfClosedTools()
 
 	serving, stopServing := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopServing()
@@ -239,24 +268,34 @@ func (s *Server) Run(ctx context.Context) error {
 
 	work, stopWork := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopWork()
-	back := s.background(work)
+	var backs []*errgroup.Group
+	for _, one := range s.domains() {
+		one.warnOfClosedTools()
+		backs = append(backs, one.background(work))
+		one.serveEdge(edgeCtx, edge)
+	}
 
+	edge.Go(func() error { return s.http.Run(edgeCtx) })
+	err := ignoreCancelled(edge.Wait())
+	stopWork()
+	for _, back := range backs {
+		err = errors.Join(err, ignoreCancelled(back.Wait()))
+	}
+	return err
+}
+
+// serveEdge runs what peers reach beside HTTP, and what obtains certificates.
+func (s *Server) serveEdge(ctx context.Context, edge *errgroup.Group) {
 	for _, listener := range s.listeners {
 		listener.served.Store(true)
 		edge.Go(func() error {
 			defer listener.served.Store(false)
-			return listener.Run(edgeCtx)
+			return listener.Run(ctx)
 		})
 	}
-
-	edge.Go(func() error { return s.http.Run(edgeCtx) })
 	if s.acme != nil {
-		edge.Go(func() error { return s.acme.Run(edgeCtx) })
+		edge.Go(func() error { return s.acme.Run(ctx) })
 	}
-
-	err := edge.Wait()
-	stopWork()
-	return errors.Join(ignoreCancelled(err), ignoreCancelled(back.Wait()))
 }
 
 // background runs what must outlive the listeners: requests that wait for an answer need the queue.
@@ -282,9 +321,12 @@ func (s *Server) background(ctx context.Context) *errgroup.Group {
 }
 
 // Close ends a server that is not going to run.
-func (s *Server) Close() error {
+func (s *Server) Close() (err error) {
+	for _, other := range s.further {
+		err = errors.Join(err, other.Close())
+	}
 	s.endAgents()
-	return s.closeStorage()
+	return errors.Join(err, s.closeStorage())
 }
 
 func (s *Server) closeLogged() {

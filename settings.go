@@ -208,8 +208,12 @@ func (e *engine) endAgents() {
 	e.closeScratch()
 }
 
-// reload reads the configuration again and puts its changeable part in force. An error changes nothing, and says where it is wrong.
+// reload reads the configuration again and puts its changeable part in force, for all domains of the node. An error changes nothing, and
+// says where it is wrong.
 func (e *engine) reload(ctx context.Context) (operator.Reloaded, error) {
+	if e.top != nil {
+		return e.top.reload(ctx)
+	}
 	e.reloading.Lock()
 	defer e.reloading.Unlock()
 
@@ -237,17 +241,39 @@ func (e *engine) tryReload(ctx context.Context) (answer operator.Reloaded, err e
 		return answer, nil
 	}
 
-	next, b, err := e.build(ctx, mixed)
-	if err != nil {
-		return operator.Reloaded{}, err
+	// All domains are made ready before the first of them changes.
+	type change struct {
+		of   *engine
+		next *settings
+		made *builder
 	}
-	if err := next.checkDefaultAgent(); err != nil {
-		b.discard()
-		return operator.Reloaded{}, err
+	var changes []change
+	defer func() {
+		if err != nil {
+			for _, one := range changes {
+				one.made.discard()
+			}
+		}
+	}()
+	for _, one := range append([]*engine{e}, e.further...) {
+		its, known := mixed.WithDomain(one.config.Domain)
+		if !known {
+			continue // it was gone from the settings before; its end needs a restart
+		}
+		next, b, err := one.build(ctx, its)
+		if err != nil {
+			return operator.Reloaded{}, err
+		}
+		changes = append(changes, change{one, next, b})
+		if err := next.checkDefaultAgent(); err != nil {
+			return operator.Reloaded{}, err
+		}
 	}
 
-	e.enforce(next, b)
-	e.queue.Wake(pipeline.JobKind)
+	for _, one := range changes {
+		one.of.enforce(one.next, one.made)
+		one.of.queue.Wake(pipeline.JobKind)
+	}
 	return answer, nil
 }
 

@@ -336,7 +336,8 @@ func (w *internet) openMail() {
 			"virtual_mailbox_maps = texthash:" + table,
 			fmt.Sprintf("virtual_uid_maps = static:%d", nobody),
 			fmt.Sprintf("virtual_gid_maps = static:%d", nobody),
-			"smtp_tls_security_level = secure",
+			"smtp_tls_security_level = verify", // by the name in the MX record, as MTA-STS does
+			"smtp_tls_servername = hostname",   // likewise (RFC 8461, section 4.1)
 			"smtp_tls_CAfile = " + w.bundle,
 			"smtp_tls_loglevel = 1",
 			"smtpd_tls_security_level = may",
@@ -433,6 +434,16 @@ func (m *machine) sh(script string) string {
 		m.w.t.Fatalf("%s\n%v\n%s%s", script, err, output.String(), problems.String())
 	}
 	return output.String()
+}
+
+// fails runs a script that has to fail, with words on standard error.
+func (m *machine) fails(script, words string) {
+	m.w.t.Helper()
+	ctx, cancel := context.WithTimeout(m.w.t.Context(), patience)
+	defer cancel()
+	if output, err := m.command(ctx, script).CombinedOutput(); err == nil || !strings.Contains(string(output), words) {
+		m.w.t.Errorf("%s: %v\n%s\nwant a failure that says %q", script, err, output, words)
+	}
 }
 
 // background starts a script that goes on until the test ends, and returns its output so far.

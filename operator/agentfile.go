@@ -83,13 +83,13 @@ type Removed struct {
 	Last       bool   `json:"last,omitempty"`        // the file names no agent any more, so there is one called echo
 }
 
-// Remove takes the table [[agents]] of a name out, with the tables inside of it.
-func (f AgentFile) Remove(name string) (Removed, error) {
+// Remove takes the table [[agents]] of a name out, with the tables inside of it. The domain is one of [[domains]], empty for that at the top.
+func (f AgentFile) Remove(name, domain string) (Removed, error) {
 	before, settings, path, err := f.read()
 	if err != nil {
 		return Removed{}, err
 	}
-	after, err := config.RemoveAgent(path, before, name)
+	after, err := config.RemoveAgent(path, before, name, domain)
 	if err != nil {
 		return Removed{}, err
 	}
@@ -97,8 +97,12 @@ func (f AgentFile) Remove(name string) (Removed, error) {
 		return Removed{}, err
 	}
 
-	removed := Removed{File: path, Agent: name, Last: len(settings.Agents) == 1}
-	if entry, err := configuredAgent(settings, name); err == nil {
+	removed := Removed{File: path, Agent: name, Last: len(settings.Everybody()) == 1}
+	home := settings
+	if domain != "" {
+		home, _ = settings.WithDomain(domain) // the table is there, so its domain is
+	}
+	if entry, err := configuredAgent(home, name); err == nil {
 		removed.Agent, removed.SecretFile = entry.Name, entry.SecretPath()
 	}
 	return removed, nil
@@ -106,7 +110,7 @@ func (f AgentFile) Remove(name string) (Removed, error) {
 
 // namesAgents reports whether the document has a table of an agent; without one there is the agent echo.
 func namesAgents(settings *config.Config, document string) bool {
-	return len(settings.Agents) != 1 || config.HasAgent(document, settings.Agents[0].Name)
+	return len(settings.Everybody()) != 1 || config.HasAgent(document, settings.Agents[0].Name)
 }
 
 // read returns the file, its settings, and its path behind symbolic links.

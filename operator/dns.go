@@ -71,6 +71,7 @@ func (o *Operator) published(ctx context.Context) (*email.Published, error) {
 	published := &email.Published{
 		Domain: identity.HostOf(o.options.Config.Domain), Hostname: o.options.Config.SMTP.Hostname, Mode: o.options.Config.Mail.Mode, WebHost: public.Hostname(),
 		Keys: keys, PolicyMode: o.options.Config.Mail.MTASTS, Reports: o.options.Config.Mail.Reports,
+		SharesHost: o.options.Config.SharesMailHost,
 	}
 	if published.Mode == email.ModeSmarthost {
 		if relay, err := url.Parse(o.options.Config.Mail.Smarthost.Reveal()); err == nil {

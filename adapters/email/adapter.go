@@ -68,7 +68,7 @@ func New(options Options) (*Adapter, error) {
 
 	var sender transport // nil in mode capture
 	if options.Mode != ModeCapture {
-		if sender, err = s.newTransport(resolver, a.server.Addr); err != nil {
+		if sender, err = s.newTransport(resolver, a.server); err != nil {
 			return nil, err
 		}
 	}
@@ -117,6 +117,10 @@ var _ exchange.Acknowledger = (*Adapter)(nil)
 
 // Listen opens smtp.listen. Run calls it when it was not called before.
 func (a *Adapter) Listen() error { return a.server.Listen() }
+
+// Host takes the mail of another domain at the listener of a: other must have none. A mail is for one of the domains; a peer that names
+// recipients of two sends it twice. It is called before Listen.
+func (a *Adapter) Host(other *Adapter) { a.server.host(other.server) }
 
 // Use takes a listener that another program has opened, in the place of Listen.
 func (a *Adapter) Use(listener net.Listener) { a.server.use(listener) }

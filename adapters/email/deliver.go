@@ -6,7 +6,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"net"
 	"slices"
 	"strings"
 
@@ -40,7 +39,7 @@ type transport interface {
 	Close()
 }
 
-func (s *site) newTransport(resolver *dns.Resolver, own func() net.Addr) (transport, error) {
+func (s *site) newTransport(resolver *dns.Resolver, listener *smtpServer) (transport, error) {
 	o := s.options
 	switch o.Mode {
 	case ModeSmarthost:
@@ -48,7 +47,7 @@ func (s *site) newTransport(resolver *dns.Resolver, own func() net.Addr) (transp
 	case ModeMX:
 		return outbound.NewDirect(outbound.DirectOptions{
 			Domain: s.domain, Hostname: o.Hostname, Port: o.MXPort, Dialer: o.Dialer, TLS: o.MXTLS, Resolver: resolver, SecureDNS: o.SecureDNS,
-			Policies: o.Policies, State: o.State, Own: own, Now: s.now, Logger: s.log,
+			Policies: o.Policies, State: o.State, Own: listener.Addr, Neighbour: listener.neighbour, Now: s.now, Logger: s.log,
 		})
 	}
 

@@ -112,7 +112,7 @@ func (r *recipients) closedTo(to recipient) *smtp.SMTPError {
 func (s *session) stillOpen(env envelope) *smtp.SMTPError {
 	var refusal *smtp.SMTPError
 	for _, to := range env.recipients {
-		if refusal = s.server.recipients.closedTo(to); refusal == nil {
+		if refusal = env.at.recipients.closedTo(to); refusal == nil {
 			return nil
 		}
 	}

@@ -62,6 +62,7 @@ type Published struct {
 	Keys       map[string]crypto.Signer // by selector
 	PolicyMode string                   // of MTA-STS
 	Reports    string                   // address for reports of others
+	SharesHost bool                     // Hostname is that of another domain of the server, which has its records
 }
 
 // Records returns the records of a mail domain (reference: RFC 5321, 7208, 6376, 9989, 8461, 8460), addresses first.
@@ -73,7 +74,9 @@ func Records(p Published) []Record {
 		{p.Domain, "TXT", p.spf(), "SPF: who sends for the domain; one such record only"},
 	}
 
-	if p.Hostname != p.Domain && p.Mode != ModeSmarthost {
+	if p.SharesHost {
+		records = records[2:]
+	} else if p.Hostname != p.Domain && p.Mode != ModeSmarthost {
 		records = append(records, Record{p.Hostname, "TXT", "v=spf1 a -all", "SPF of the name that the server greets with"})
 	}
 

@@ -16,6 +16,7 @@ import (
 
 	"inbox/adapters/email/authentication"
 	"inbox/adapters/email/message"
+	"inbox/identity"
 	"inbox/internal/admission"
 )
 
@@ -29,6 +30,8 @@ type smtpServer struct {
 	mu       sync.Mutex
 	listener *limitedListener
 	library  *smtp.Server
+	hostedBy *smtpServer            // whose listener it shares; nil = it has its own
+	domains  map[string]*smtpServer // that share the listener, by domain; nil = no other does
 }
 
 // Listen opens smtp.listen. Run calls it when it was not called before.
@@ -66,8 +69,11 @@ func rootCause(err error) error {
 	return err
 }
 
-// Addr returns the listening address, nil before Listen or without a server.
+// Addr returns the listening address, that of the host for a server that shares its listener; nil before Listen or without a server.
 func (s *smtpServer) Addr() net.Addr {
+	if s.hostedBy != nil {
+		return s.hostedBy.Addr()
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.listener == nil {
@@ -263,16 +269,22 @@ func (s *session) newEnvelope(from string) envelope {
 // Rcpt accepts agents and the operator of our domain, and no others: this server relays for no one.
 func (s *session) Rcpt(to string, _ *smtp.RcptOptions) error {
 	env := s.transaction()
-	found, refusal := s.server.recipients.find(to, env.utf8)
+	at := s.server.ofAddress(to)
+	found, refusal := at.recipients.find(to, env.utf8)
 	if refusal != nil {
 		return s.countRefused(refusal)
+	}
+	if env.at != nil && env.at != at {
+		// The mail is stored with each domain for itself, and one answer to its end cannot say what became of it in two of them. Peers send
+		// it again for who is put off like this (RFC 5321, section 4.5.3.1.10).
+		return s.refuse(452, smtp.EnhancedCode{4, 5, 3}, "Recipients of one domain in a mail, please; send it again for "+at.domain)
 	}
 
 	if found.bounce != "" && env.from != "" {
 		return s.countRefused(answer(550, smtp.EnhancedCode{5, 7, 1}, "This address takes delivery reports only, from the null sender"))
 	}
 
-	if closed := s.server.recipients.closedTo(found); closed != nil {
+	if closed := at.recipients.closedTo(found); closed != nil {
 		return s.refuse(closed.Code, closed.EnhancedCode, closed.Message)
 	}
 
@@ -282,9 +294,33 @@ func (s *session) Rcpt(to string, _ *smtp.RcptOptions) error {
 		}
 	}
 
-	env.recipients = append(env.recipients, found)
+	env.recipients, env.at = append(env.recipients, found), at
 	s.begin(env)
 	return nil
+}
+
+// ofAddress returns the server of the domain of an address: this one where no other has it, which then refuses.
+func (s *smtpServer) ofAddress(to string) *smtpServer {
+	domain, err := identity.ParseDomain(to[strings.LastIndexByte(to, '@')+1:])
+	if other, is := s.domains[domain]; err == nil && is {
+		return other
+	}
+	return s
+}
+
+// host lets s take the mail of another server, which has no listener.
+func (s *smtpServer) host(other *smtpServer) {
+	if s.domains == nil {
+		s.domains = map[string]*smtpServer{s.domain: s}
+	}
+	s.domains[other.domain], other.domains = other, s.domains
+	other.hostedBy = s
+}
+
+// neighbour reports whether mail for another domain comes to the same listener.
+func (s *smtpServer) neighbour(domain string) bool {
+	_, is := s.domains[strings.ToLower(domain)]
+	return is
 }
 
 // slowDown makes guessing names slow. A stop of the server does not wait for it.
@@ -332,7 +368,7 @@ func (s *session) Data(r io.Reader) error {
 
 	ctx, cancel := context.WithTimeout(context.Background(), acceptTimeout+authentication.CheckTimeout)
 	defer cancel()
-	proven, err := s.server.inbox.accept(ctx, env, mail)
+	proven, err := env.at.inbox.accept(ctx, env, mail)
 	if err != nil {
 		return s.explain(err)
 	}
@@ -354,8 +390,8 @@ func (s *session) read(r io.Reader, env envelope) (mail []byte, taken int64, err
 
 	for {
 		if unproven > 0 && int64(len(mail)) > unproven && !onlyReports(env) {
-			if !s.server.inbox.verifier.mayBeProven(context.Background(), env, mail) {
-				refusal := s.server.inbox.tooLargeUnproven()
+			if !env.at.inbox.verifier.mayBeProven(context.Background(), env, mail) {
+				refusal := env.at.inbox.tooLargeUnproven()
 				return nil, taken, s.refuse(refusal.Code, refusal.EnhancedCode, refusal.Message)
 			}
 			unproven = 0 // asked once

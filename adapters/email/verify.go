@@ -37,6 +37,7 @@ type envelope struct {
 	from       string // MAIL FROM, empty = null
 	utf8       bool   // the transaction asked for SMTPUTF8 (RFC 6531)
 	recipients []recipient
+	at         *smtpServer // of the domain that the mail is for; nil = not known before the first recipient
 	received   time.Time
 }
 

@@ -44,6 +44,9 @@ Exit codes: 0 written, 1 refused (with the line that is in the way; nothing is c
 			if err != nil {
 				return err
 			}
+			if table.Domain, err = furtherDomain(cmd); err != nil {
+				return err
+			}
 			added, err := file.Add(table)
 			if err != nil {
 				return err
@@ -107,7 +110,11 @@ Exit codes: 0 removed, 1 refused (nothing is changed), 2 the command line is wro
 			if err != nil {
 				return err
 			}
-			removed, err := file.Remove(names[0])
+			domain, err := furtherDomain(cmd)
+			if err != nil {
+				return err
+			}
+			removed, err := file.Remove(names[0], domain)
 			if err != nil {
 				return err
 			}

@@ -36,6 +36,11 @@ write instead. It opens no database and asks nobody; "inbox doctor" looks at the
 				from = config.File
 			}
 			_, err = fmt.Fprintf(cmd.OutOrStdout(), "ok: %s, domain %s, %d agents\n", from, config.Domain, len(config.Agents))
+			for _, further := range config.Hosted {
+				if err == nil {
+					_, err = fmt.Fprintf(cmd.OutOrStdout(), "    and domain %s, %d agents\n", further.Domain, len(further.Agents))
+				}
+			}
 			return err
 		},
 	}

@@ -59,27 +59,43 @@ Exit codes: 0 nothing failed, 1 something did, with --wait also at the end of th
 	return cmd
 }
 
+// examine looks at every domain of the server, or at the one that the command line names.
 func examine(cmd *cobra.Command, options operator.DoctorOptions, wait time.Duration) error {
-	return operate(cmd, func(o *inbox.Operator) error {
-		findings, err := o.DoctorUntil(cmd.Context(), options, wait, func(found []operator.Finding, next time.Duration) {
-			fmt.Fprintf(cmd.ErrOrStderr(), "%s  waiting for: %s; again in %s\n", time.Now().Format(time.TimeOnly), failing(found), next)
+	domains, err := loadEach(cmd)
+	if err != nil {
+		return err
+	}
+
+	end := time.Now().Add(wait)
+	findings := []operator.Finding{}
+	for _, config := range domains {
+		err := operateOn(cmd, config, func(o *inbox.Operator) error {
+			found, err := o.DoctorUntil(cmd.Context(), options, time.Until(end), func(found []operator.Finding, next time.Duration) {
+				fmt.Fprintf(cmd.ErrOrStderr(), "%s  waiting for: %s; again in %s\n", time.Now().Format(time.TimeOnly), failing(found), next)
+			})
+			for _, one := range found {
+				if len(domains) > 1 {
+					one.Name = config.Domain + ": " + one.Name
+				}
+				findings = append(findings, one)
+			}
+			return err
 		})
 		if err != nil {
 			return err
 		}
-		if wantsJSON(cmd) {
-			return errors.Join(printJSON(cmd.OutOrStdout(), findings), operator.Unwell(findings))
-		}
+	}
+	if wantsJSON(cmd) {
+		return errors.Join(printJSON(cmd.OutOrStdout(), findings), operator.Unwell(findings))
+	}
 
-		for _, one := range findings {
-			fmt.Fprintf(cmd.OutOrStdout(), "%-4s  %s: %s\n", one.Status, one.Name, oneLine(one.Detail))
-			if one.Remedy != "" {
-				fmt.Fprintf(cmd.OutOrStdout(), "      %s\n", strings.ReplaceAll(one.Remedy, "\n", "\n      "))
-			}
+	for _, one := range findings {
+		fmt.Fprintf(cmd.OutOrStdout(), "%-4s  %s: %s\n", one.Status, one.Name, oneLine(one.Detail))
+		if one.Remedy != "" {
+			fmt.Fprintf(cmd.OutOrStdout(), "      %s\n", strings.ReplaceAll(one.Remedy, "\n", "\n      "))
 		}
-
-		return operator.Unwell(findings)
-	})
+	}
+	return operator.Unwell(findings)
 }
 
 // failing names what fails.
@@ -118,32 +134,40 @@ func addZone(cmd *cobra.Command) {
 }
 
 func printRecords(cmd *cobra.Command, _ []string) error {
-	return operate(cmd, func(o *inbox.Operator) error {
-		records, err := o.DNSRecords(cmd.Context())
+	domains, err := loadEach(cmd)
+	if err != nil {
+		return err
+	}
+	records := []operator.DNSRecord{}
+	for _, config := range domains {
+		err := operateOn(cmd, config, func(o *inbox.Operator) error {
+			found, err := o.DNSRecords(cmd.Context())
+			records = append(records, found...)
+			return err
+		})
 		if err != nil {
 			return err
 		}
+	}
 
-		zone, err := cmd.Flags().GetBool("zone")
-		switch {
-		case err != nil:
-			return err
-		case wantsJSON(cmd):
-			return printJSON(cmd.OutOrStdout(), records)
-		case zone:
-			for _, r := range records {
-				fmt.Fprintln(cmd.OutOrStdout(), r.Zone)
-			}
-			return nil
-		}
-
-		rows := make([][]string, 0, len(records))
+	zone, err := cmd.Flags().GetBool("zone")
+	switch {
+	case err != nil:
+		return err
+	case wantsJSON(cmd):
+		return printJSON(cmd.OutOrStdout(), records)
+	case zone:
 		for _, r := range records {
-			rows = append(rows, []string{r.Name, r.Type, r.Value})
+			fmt.Fprintln(cmd.OutOrStdout(), r.Zone)
 		}
+		return nil
+	}
 
-		return printTable(cmd.OutOrStdout(), "Email is off (smtp.listen is empty); no records are needed.", []string{"NAME", "TYPE", "VALUE"}, rows)
-	})
+	rows := make([][]string, 0, len(records))
+	for _, r := range records {
+		rows = append(rows, []string{r.Name, r.Type, r.Value})
+	}
+	return printTable(cmd.OutOrStdout(), "Email is off (smtp.listen is empty); no records are needed.", []string{"NAME", "TYPE", "VALUE"}, rows)
 }
 
 func newDNSCheck() *cobra.Command {

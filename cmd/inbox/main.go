@@ -94,6 +94,7 @@ Exit codes: 0 done, 1 the command failed (the message says what to do), 2 the co
 	}
 
 	root.PersistentFlags().String("config", "", "configuration file (default: inbox.toml here, if it exists)")
+	root.PersistentFlags().String("domain", "", "one of the server's domains, where it has several (default: that at the top of the file)")
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return usageError{fmt.Errorf("%w\nRun '%s --help'", err, cmd.CommandPath())}
 	})

@@ -36,6 +36,7 @@ const (
 // runningNode asks the server that runs with a configuration, by its operator API.
 type runningNode struct {
 	base  string
+	host  string // by which a further domain is told apart; empty = that of base
 	token func(ctx context.Context) (string, error)
 	http  *http.Client
 }
@@ -54,6 +55,9 @@ func newRunningNode(config *inbox.Config, server string) (*runningNode, error) {
 	node := &runningNode{base: strings.TrimSuffix(server, "/"), http: &http.Client{Transport: transport, Timeout: nodeTimeout}}
 	node.token = func(ctx context.Context) (string, error) { return operatorToken(config) }
 	node.http.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse } // the token goes nowhere else
+	if config.HostedBy != "" {
+		node.host = config.PublicHost()
+	}
 	if server != "" {
 		return node, nil
 	}
@@ -122,6 +126,7 @@ func (n *runningNode) call(ctx context.Context, method, path string, body, into 
 	if err != nil {
 		return err
 	}
+	request.Host = n.host
 	request.Header.Set("Authorization", "Bearer "+token)
 	request.Header.Set("Content-Type", "application/json")
 

@@ -19,13 +19,64 @@ import (
 
 const defaultFile = "inbox.toml"
 
-// load reads the configuration that the command line names.
+// load reads the configuration that the command line names, and returns that of one domain.
 func load(cmd *cobra.Command) (*inbox.Config, error) {
+	whole, err := loadWhole(cmd)
+	if err != nil {
+		return nil, err
+	}
+	name := domainFlag(cmd)
+	if name == "" {
+		return whole, nil
+	}
+
+	one, known := whole.WithDomain(name)
+	if !known {
+		var names []string
+		for _, other := range append([]*inbox.Config{whole}, whole.Hosted...) {
+			names = append(names, other.Domain)
+		}
+		return nil, usageError{fmt.Errorf("--domain: %q is no domain of this server; it has %s", name, strings.Join(names, ", "))}
+	}
+	return one, nil
+}
+
+// loadWhole reads the configuration that the command line names, with all domains of the server.
+func loadWhole(cmd *cobra.Command) (*inbox.Config, error) {
 	file, err := configFile(cmd)
 	if err != nil {
 		return nil, err
 	}
 	return inbox.LoadConfig(file, os.Environ())
+}
+
+// loadEach reads the configurations of all domains, or of the one that the command line names.
+func loadEach(cmd *cobra.Command) ([]*inbox.Config, error) {
+	config, err := load(cmd)
+	if err != nil || domainFlag(cmd) != "" {
+		return []*inbox.Config{config}, err
+	}
+	return append([]*inbox.Config{config}, config.Hosted...), nil
+}
+
+// domainFlag is the domain that the command line names; empty = none. inbox init has a flag of the same name for what it writes.
+func domainFlag(cmd *cobra.Command) string {
+	if flag := cmd.InheritedFlags().Lookup("domain"); flag != nil {
+		return flag.Value.String()
+	}
+	return ""
+}
+
+// furtherDomain is the domain that the command line names as tables of the file name it; empty = that at the top.
+func furtherDomain(cmd *cobra.Command) (string, error) {
+	if domainFlag(cmd) == "" {
+		return "", nil
+	}
+	config, err := load(cmd)
+	if err != nil || config.HostedBy == "" {
+		return "", err
+	}
+	return config.Domain, nil
 }
 
 // configFile is the file that the command line names; empty = there is none.
@@ -49,6 +100,10 @@ func operate(cmd *cobra.Command, work func(*inbox.Operator) error) error {
 	if err != nil {
 		return err
 	}
+	return operateOn(cmd, config, work)
+}
+
+func operateOn(cmd *cobra.Command, config *inbox.Config, work func(*inbox.Operator) error) error {
 	operator, err := inbox.OpenOperator(cmd.Context(), config)
 	if err != nil {
 		return err

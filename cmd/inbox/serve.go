@@ -35,11 +35,17 @@ newer database): agents get new keys, and what only the old ones open is lost.`,
 			if err != nil {
 				return err
 			}
-			config, err := load(cmd)
+			if domainFlag(cmd) != "" {
+				return usageError{errors.New("--domain: the server serves all of its domains; leave the flag out")}
+			}
+			config, err := loadWhole(cmd)
 			if err != nil {
 				return err
 			}
 			config.NewIdentity = newIdentity
+			for _, further := range config.Hosted {
+				further.NewIdentity = newIdentity
+			}
 			limit := limitMemory()
 			server, err := inbox.New(cmd.Context(), config)
 			if err != nil {

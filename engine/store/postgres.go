@@ -49,6 +49,9 @@ func openPostgres(ctx context.Context, options Options) (engine, error) {
 	pool := openPostgresPool(config, options.Connections, connectionLife)
 	locker, err := lock.NewPostgresSessionLocker(lock.WithLockTimeout(1, 120))
 	if err == nil {
+		err = makeSchema(ctx, pool, config.RuntimeParams["search_path"])
+	}
+	if err == nil {
 		err = migrate(ctx, pool, postgresDialect, goose.WithSessionLocker(locker))
 	}
 	if err != nil {
@@ -62,6 +65,19 @@ func openPostgres(ctx context.Context, options Options) (engine, error) {
 	e.lost = e.lostRead
 	e.announcer = startAnnouncer(pool, options.Logger)
 	return e, nil
+}
+
+// makeSchema makes the schema that a URL names alone in its search_path: further domains of a server have one each. Where several nodes
+// make it at once, PostgreSQL refuses all but one, with the codes below, and it is there.
+func makeSchema(ctx context.Context, pool *sql.DB, name string) error {
+	if name == "" || strings.Trim(name, "abcdefghijklmnopqrstuvwxyz0123456789_") != "" {
+		return nil
+	}
+	_, err := pool.ExecContext(ctx, "CREATE SCHEMA IF NOT EXISTS "+pgx.Identifier{name}.Sanitize())
+	if failure, is := errors.AsType[*pgconn.PgError](err); is && (failure.Code == "23505" || failure.Code == "42P06") {
+		return nil
+	}
+	return err
 }
 
 func (e *postgresEngine) transact(ctx context.Context, work func(*Tx) error) error {

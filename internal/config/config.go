@@ -56,6 +56,8 @@ type Config struct {
 	Chat       Chat       `toml:"chat"`
 	Bridges    Bridges    `toml:"bridges"`
 
+	// One table per further domain; [operating.md](operating.md) explains them.
+	Domains []Domain `toml:"domains"`
 	// One table per issuer; [trust.md](trust.md) explains who should be in it.
 	Trust []Trust `toml:"trust"`
 	// One table per server.
@@ -79,6 +81,13 @@ type Config struct {
 	File string `toml:"-"`
 	// Environment are the variables that were read beside the file, "NAME=value".
 	Environment []string `toml:"-"`
+
+	// Hosted are the settings of the further domains, each whole: Domains says what they have of their own.
+	Hosted []*Config `toml:"-"`
+	// HostedBy is the domain at the top of the file in the settings of a further one, which has no listeners; empty else.
+	HostedBy string `toml:"-"`
+	// SharesMailHost says that a further domain has the mail server's name of the domain at the top.
+	SharesMailHost bool `toml:"-"`
 }
 
 // HTTP is the listener for ActivityPub, A2A, the console and metrics.
@@ -237,6 +246,8 @@ type Telemetry struct {
 type Agent struct {
 	// Part of the address before the @: letters, digits, `.`, `_`, `-`, at most 64.
 	Name string `toml:"name" default:"none; required"`
+	// Domain of its address: `domain` or the name of one of `[[domains]]`.
+	Domain string `toml:"domain" default:"domain at the top"`
 	// `echo` (answers with what it got), `webhook` (asks your HTTP service), `llm` (a model provider), `command` (a
 	// local program), `remote` (an A2A agent elsewhere) or `pull` (an agent that fetches its messages).
 	Kind string `toml:"kind" default:"none; required"`

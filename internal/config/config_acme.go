@@ -70,7 +70,9 @@ func (c *Config) PublicHost() string {
 func (c *Config) CertificateNames() []string {
 	names := []string{c.PublicHost(), identity.HostOf(c.Domain)}
 	if c.SMTP.Listen != "" {
-		names = append(names, c.SMTP.Hostname)
+		if !c.SharesMailHost {
+			names = append(names, c.SMTP.Hostname)
+		}
 		if c.Mail.MTASTS != "none" {
 			names = append(names, "mta-sts."+identity.HostOf(c.Domain))
 		}

@@ -15,6 +15,7 @@ import (
 // AgentTable is what a program writes into a new table [[agents]]; what is empty is not written.
 type AgentTable struct {
 	Name    string
+	Domain  string // one of [[domains]]; empty = that at the top
 	Kind    string
 	Backend string // url of a webhook, base_url of a model, program of a command, card_url of an agent elsewhere
 	Access  string
@@ -29,7 +30,7 @@ type AgentTable struct {
 func (t AgentTable) Text() string {
 	var text strings.Builder
 	text.WriteString("[[agents]]\n")
-	writeKeys(&text, "name", t.Name, "kind", t.Kind, "summary", t.Summary, "access", t.Access)
+	writeKeys(&text, "name", t.Name, "domain", t.Domain, "kind", t.Kind, "summary", t.Summary, "access", t.Access)
 
 	kind := KindNamed(t.Kind)
 	if kind.BackEnd != "" {
@@ -68,7 +69,7 @@ func AddAgent(path, document string, table AgentTable) (string, error) {
 	if err := refuseList(path, document); err != nil {
 		return "", err
 	}
-	if index := agentIndex(before, table.Name); index >= 0 {
+	if index := agentIndex(before, table.Name, table.Domain); index >= 0 {
 		return "", problemAt(path, document, element("agents", index), fmt.Sprintf("%q is there already", table.Name), "write another name, or change this table")
 	}
 
@@ -95,14 +96,14 @@ func AddAgent(path, document string, table AgentTable) (string, error) {
 	return changed, nil
 }
 
-// RemoveAgent takes the table [[agents]] of a name, with the tables inside of it, out of a document; comments around it and all else stay. A
-// *Problem says what is in the way and where.
-func RemoveAgent(path, document, name string) (string, error) {
+// RemoveAgent takes the table [[agents]] of a name, with the tables inside of it, out of a document; comments around it and all else stay.
+// The domain is one of [[domains]], empty for that at the top. A *Problem says what is in the way and where.
+func RemoveAgent(path, document, name, domain string) (string, error) {
 	before, err := treeOf(path, document)
 	if err != nil {
 		return "", err
 	}
-	index := agentIndex(before, name)
+	index := agentIndex(before, name, domain)
 	if index < 0 {
 		return "", &Problem{Place: filepath.Base(path), Key: "agents", Message: fmt.Sprintf("there is no agent %q", name), Remedy: "inbox agents list names those there are"}
 	}
@@ -124,10 +125,10 @@ func RemoveAgent(path, document, name string) (string, error) {
 	return changed, nil
 }
 
-// HasAgent reports whether a document names an agent.
+// HasAgent reports whether a document names an agent of the domain at the top.
 func HasAgent(document, name string) bool {
 	tree, err := treeOf("", document)
-	return err == nil && agentIndex(tree, name) >= 0
+	return err == nil && agentIndex(tree, name, "") >= 0
 }
 
 func treeOf(path, document string) (map[string]any, error) {
@@ -159,11 +160,24 @@ func problemAt(path, document, key, message, remedy string) error {
 	return &Problem{Place: place, Key: key, Message: message, Remedy: remedy}
 }
 
-func agentIndex(tree map[string]any, name string) int {
+// agentIndex finds the table of an agent of one of [[domains]]; an empty domain is that at the top.
+func agentIndex(tree map[string]any, name, domain string) int {
+	further, _ := tables(tree["domains"])
+	homeOf := func(agent map[string]any) string {
+		written, _ := agent["domain"].(string)
+		for _, table := range further {
+			if one, _ := table["name"].(string); sameDomain(written, one) {
+				return one
+			}
+		}
+		return "" // that at the top, or one that Load refuses
+	}
+
 	agents, _ := tables(tree["agents"])
 	return slices.IndexFunc(agents, func(agent map[string]any) bool {
 		text, _ := agent["name"].(string)
-		return strings.EqualFold(text, name)
+		home := homeOf(agent)
+		return strings.EqualFold(text, name) && (home == domain || sameDomain(home, domain))
 	})
 }
 

@@ -40,7 +40,7 @@ address = "*@example.org"
 
 // TestRemoveAgentKeepsTheRest: what goes is the table with those inside of it, and nothing else.
 func TestRemoveAgentKeepsTheRest(t *testing.T) {
-	got, err := RemoveAgent("inbox.toml", editedFile, "FIRST")
+	got, err := RemoveAgent("inbox.toml", editedFile, "FIRST", "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -50,7 +50,7 @@ func TestRemoveAgentKeepsTheRest(t *testing.T) {
 		t.Errorf("it became\n%s\nwant\n%s", got, want)
 	}
 
-	if got, err = RemoveAgent("inbox.toml", editedFile, "second"); err != nil || !strings.HasSuffix(got, "listen = \"127.0.0.1:0\"\n\n# The end.\n") {
+	if got, err = RemoveAgent("inbox.toml", editedFile, "second", ""); err != nil || !strings.HasSuffix(got, "listen = \"127.0.0.1:0\"\n\n# The end.\n") {
 		t.Errorf("%v: it became\n%s", err, got)
 	}
 }
@@ -62,7 +62,7 @@ func TestEditsThatAreRefused(t *testing.T) {
 		return err
 	}
 	remove := func(document, name string) error {
-		_, err := RemoveAgent("inbox.toml", document, name)
+		_, err := RemoveAgent("inbox.toml", document, name, "")
 		return err
 	}
 	for name, test := range map[string]struct {
@@ -137,7 +137,7 @@ func checkRoundTrip(t interface {
 		t.Fatalf("%q became %q: %v", document, added, err)
 	}
 
-	removed, err := RemoveAgent("inbox.toml", added, table.Name)
+	removed, err := RemoveAgent("inbox.toml", added, table.Name, table.Domain)
 	if err != nil {
 		t.Fatalf("remove from %q: %v", added, err)
 	}

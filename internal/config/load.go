@@ -57,8 +57,14 @@ func finish(settings *Config, found *problems, path string, environ []string) (*
 	settings.File, settings.Environment = path, environ
 	readEnvironment(environ, settings, found)
 	settings.develop(found)
-	settings.derive(found)
-	settings.validate(found)
+	settings.deriveNames()
+	hosted := settings.splitDomains(found)
+
+	own := found.under(settings)
+	settings.derive(own)
+	settings.validate(own)
+	found.take(own)
+	settings.finishDomains(hosted, found)
 
 	if err := found.err(); err != nil {
 		return nil, nil, err
@@ -83,6 +89,7 @@ func (c *Config) develop(found *problems) {
 
 // derive fills in what follows from other keys.
 func (c *Config) derive(found *problems) {
+	c.deriveNames()
 	c.deriveHostLimits()
 	for _, listen := range []*string{&c.SMTP.Listen, &c.A2A.GRPCListen, &c.Admin.Listen} {
 		if strings.EqualFold(*listen, "off") {
@@ -90,17 +97,6 @@ func (c *Config) derive(found *problems) {
 		}
 	}
 
-	if c.PublicURL == "" {
-		c.PublicURL = localURL(c.HTTP)
-	}
-
-	c.PublicURL = strings.TrimSuffix(c.PublicURL, "/")
-	if c.Domain == "" {
-		c.Domain = domainOf(c.PublicURL)
-	}
-	if domain, err := identity.ParseDomain(c.Domain); err == nil {
-		c.Domain = domain
-	}
 	if c.SMTP.Hostname == "" {
 		c.SMTP.Hostname = identity.HostOf(c.Domain)
 	}
@@ -112,6 +108,21 @@ func (c *Config) derive(found *problems) {
 	c.deriveLimits(found)
 	c.deriveAgents(found)
 	c.deriveConnectors(found)
+}
+
+// deriveNames fills in where the server is reached, and its domain.
+func (c *Config) deriveNames() {
+	if c.PublicURL == "" {
+		c.PublicURL = localURL(c.HTTP)
+	}
+
+	c.PublicURL = strings.TrimSuffix(c.PublicURL, "/")
+	if c.Domain == "" {
+		c.Domain = domainOf(c.PublicURL)
+	}
+	if domain, err := identity.ParseDomain(c.Domain); err == nil {
+		c.Domain = domain
+	}
 }
 
 // localURL is the address of a server that only this machine reaches.

@@ -34,16 +34,28 @@ func (p *Problem) Error() string {
 type problems struct {
 	origins map[string]string // key path → place
 	found   []error
+
+	domains map[string]int          // table [[domains]] of each further domain; nil = there are none
+	agents  map[string][]int        // tables [[agents]] of each domain
+	rename  func(key string) string // from a key of a domain's settings to that of the file; nil = they are the same
 }
 
 func newProblems() *problems { return &problems{origins: map[string]string{}} }
 
 // add notes a problem at a key; the place is where the key, or the table around it, was written.
 func (p *problems) add(key, message, remedy string) {
-	p.found = append(p.found, &Problem{Place: p.place(key), Key: key, Message: message, Remedy: remedy})
+	p.found = append(p.found, &Problem{Place: p.place(key), Key: p.renamed(key), Message: message, Remedy: remedy})
+}
+
+func (p *problems) renamed(key string) string {
+	if p.rename == nil {
+		return key
+	}
+	return p.rename(key)
 }
 
 func (p *problems) place(key string) string {
+	key = p.renamed(key)
 	for key != "" {
 		if place, ok := p.origins[key]; ok {
 			return place
@@ -53,7 +65,7 @@ func (p *problems) place(key string) string {
 	return ""
 }
 
-func (p *problems) written(key string) bool { return p.origins[key] != "" }
+func (p *problems) written(key string) bool { return p.origins[p.renamed(key)] != "" }
 
 func (p *problems) err() error { return errors.Join(p.found...) }
 

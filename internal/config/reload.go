@@ -16,7 +16,7 @@ var (
 		"mail.answer_lists", "mail.reply_all", "mail.reply_to", "peers", "targets", "trust",
 	}
 	unchangeable = []string{
-		"a2a", "acme", "admin", "blob", "blob_url", "bridges", "chat", "data_dir", "database_url", "dns", "domain", "drain", "federation", "http",
+		"a2a", "acme", "admin", "blob", "blob_url", "bridges", "chat", "data_dir", "database_url", "dns", "domain", "domains", "drain", "federation", "http",
 		"limits.backlog", "limits.free_disk", "limits.guest_free_disk", "limits.http", "limits.mail_pace", "limits.mail_sender",
 		"limits.mail_thread", "limits.same_messages", "limits.upload_bytes", "log", "logins", "mail", "operator", "payments", "public_url", "queue", "secret_key_file",
 		"shutdown_grace", "smtp", "telemetry",
@@ -71,15 +71,34 @@ func (c *Config) Reload() (*Config, Difference, error) {
 		difference = Compare(c, read)
 		difference.UnchangedUntilRestart = append(difference.UnchangedUntilRestart, "limits")
 	}
-	mixed := *c
-	takeOver(reflect.ValueOf(&mixed).Elem(), reflect.ValueOf(read).Elem(), "")
+	mixed := c.with(read)
+	for _, running := range c.Hosted {
+		one := running
+		if again, there := read.WithDomain(running.Domain); there {
+			again.Limits = read.Limits
+			one = running.with(again)
+		}
+		mixed.Hosted = append(mixed.Hosted, one)
+	}
 
-	mixed.validate(found)
+	for _, one := range append([]*Config{mixed}, mixed.Hosted...) {
+		own := found.under(one)
+		one.validate(own)
+		found.take(own)
+	}
 	if err := found.err(); err != nil {
 		needed := strings.Join(difference.UnchangedUntilRestart, ", ")
 		return nil, Difference{}, fmt.Errorf("%w\nthe file is good for a restart: these keys of it need one: %s", err, needed)
 	}
-	return &mixed, difference, nil
+	return mixed, difference, nil
+}
+
+// with is c with the changeable keys of what was read, of the domain alone.
+func (c *Config) with(read *Config) *Config {
+	mixed := *c
+	mixed.Hosted = nil
+	takeOver(reflect.ValueOf(&mixed).Elem(), reflect.ValueOf(read).Elem(), "")
+	return &mixed
 }
 
 // takeOver copies the changeable keys. Values and lists are replaced, never written into.
@@ -102,6 +121,11 @@ func takeOver(into, from reflect.Value, path string) {
 func Compare(running, read *Config) Difference {
 	var keys []string
 	compareTables(reflect.ValueOf(running).Elem(), reflect.ValueOf(read).Elem(), "", &keys)
+	for _, hosted := range running.Hosted {
+		if again, there := read.WithDomain(hosted.Domain); there {
+			keys = append(keys, hosted.compareAgents(again)...)
+		}
+	}
 
 	var difference Difference
 	for _, key := range keys {
@@ -115,6 +139,16 @@ func Compare(running, read *Config) Difference {
 	slices.Sort(difference.Changed)
 	slices.Sort(difference.UnchangedUntilRestart)
 	return difference
+}
+
+// compareAgents says in which keys the agents of a further domain differ. They have their addresses in brackets: another domain may have
+// an agent of the same name.
+func (c *Config) compareAgents(read *Config) (keys []string) {
+	compareLists(reflect.ValueOf(c.Agents), reflect.ValueOf(read.Agents), "agents", &keys)
+	for i, key := range keys {
+		keys[i] = strings.Replace(key, "]", "@"+c.Domain+"]", 1)
+	}
+	return keys
 }
 
 func compareTables(left, right reflect.Value, path string, keys *[]string) {

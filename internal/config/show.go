@@ -12,7 +12,9 @@ import (
 // Document writes the settings as a file would say them: with everything those that follow from others and all defaults, else what
 // differs from the defaults. Secrets and passwords are hidden.
 func (c *Config) Document(everything bool) ([]byte, error) {
-	settings, err := asTables(c)
+	whole := *c
+	whole.Agents = c.Everybody()
+	settings, err := asTables(&whole)
 	if err != nil {
 		return nil, err
 	}

@@ -87,6 +87,9 @@ type Server struct {
 	draining chan struct{}
 	stop     func() // closes stopping, once
 	stopping chan struct{}
+
+	hosted map[string]*Server // by host
+	others []*Server          // the same, each once
 }
 
 // New makes a server; it does not listen yet. Errors: a duplicate or malformed route.
@@ -145,7 +148,7 @@ func (s *Server) newHTTP() *http.Server {
 }
 
 // Handler returns the server's handler with all layers, for tests and for programs that embed it.
-func (s *Server) Handler() http.Handler { return s.access }
+func (s *Server) Handler() http.Handler { return s.http.Handler }
 
 // Listen takes the address. The error is one sentence that names the configuration key and what to do.
 func (s *Server) Listen() error {
@@ -195,7 +198,20 @@ func (s *Server) Addr() net.Addr {
 
 // Drain turns readiness off and lets connections end with their next answer; everything is served as before, so that a
 // balancer can turn away before Run stops. It may be called again.
-func (s *Server) Drain() { s.drain() }
+func (s *Server) Drain() {
+	s.drain()
+	for _, other := range s.others {
+		other.Drain()
+	}
+}
+
+// endStreams tells the streams of all hosts that the server stops.
+func (s *Server) endStreams() {
+	s.stop()
+	for _, other := range s.others {
+		other.endStreams()
+	}
+}
 
 // Run serves until ctx ends, listening first where Listen was not called. Then it stops: readiness goes off, nothing
 // new is accepted, streams are told (see Stopping), requests under way have Options.Grace to finish, and what is left
@@ -212,8 +228,8 @@ func (s *Server) Run(ctx context.Context) error {
 
 	select {
 	case err := <-served:
-		s.drain()
-		s.stop()
+		s.Drain()
+		s.endStreams()
 		return fmt.Errorf("serve %s: %w", s.options.Key, err)
 	case <-ctx.Done():
 	}
@@ -234,8 +250,8 @@ func (s *Server) serve() error {
 }
 
 func (s *Server) shutDown(ctx context.Context) {
-	s.drain()
-	s.stop()
+	s.Drain()
+	s.endStreams()
 	ctx, cancel := context.WithTimeout(ctx, s.options.Grace)
 	defer cancel()
 	if err := s.http.Shutdown(ctx); err != nil {
@@ -247,8 +263,13 @@ func (s *Server) shutDown(ctx context.Context) {
 
 // waitForHandlers keeps the store open a moment longer for handlers whose connection was cut.
 func (s *Server) waitForHandlers() {
-	select {
-	case <-s.access.idle():
-	case <-time.After(cutOffTime):
+	patience := time.NewTimer(cutOffTime)
+	defer patience.Stop()
+	for _, server := range append([]*Server{s}, s.others...) {
+		select {
+		case <-server.access.idle():
+		case <-patience.C:
+			return
+		}
 	}
 }

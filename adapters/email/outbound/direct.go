@@ -50,6 +50,7 @@ type Direct struct {
 	dns       *dns.Resolver
 	tls       *tls.Config
 	own       func() net.Addr
+	neighbour func(domain string) bool // nil = none is
 	policies  *policyCache
 	secureDNS SecureDNS // nil = no DANE
 	log       *slog.Logger
@@ -71,7 +72,9 @@ type DirectOptions struct {
 	SecureDNS SecureDNS     // nil = no DANE
 	Policies  PolicyFetcher // of MTA-STS; nil = policies are not asked for
 	State     PolicyState
-	Own       func() net.Addr // the address of our listener, which is never dialled
+	Own       func() net.Addr // the address of our listener, which is dialled for neighbours only
+	// Neighbour reports whether mail for another domain comes to the same listener; nil = for none.
+	Neighbour func(domain string) bool
 	Now       func() time.Time
 	Logger    *slog.Logger
 }
@@ -88,7 +91,7 @@ func NewDirect(o DirectOptions) (*Direct, error) {
 	}
 
 	return &Direct{
-		domain: o.Domain, hello: o.Hostname, port: o.Port, dialer: o.Dialer, dns: o.Resolver, tls: config, own: o.Own, secureDNS: o.SecureDNS,
+		domain: o.Domain, hello: o.Hostname, port: o.Port, dialer: o.Dialer, dns: o.Resolver, tls: config, own: o.Own, neighbour: o.Neighbour, secureDNS: o.SecureDNS,
 		policies: newPolicyCache(o.Resolver, o.State, o.Policies, o.Now, o.Logger), log: o.Logger,
 		semaphore: make(chan struct{}, maxOutgoing), limits: newDomainLimits(), pauses: newPauses(o.Now), pools: newDomainPools(),
 	}, nil
@@ -322,7 +325,7 @@ func (m *Direct) greet(ctx context.Context, conn net.Conn, target mxTarget, poli
 		return nil, err
 	}
 
-	if name, _, _ := strings.Cut(greeting, " "); m.isOurs(strings.TrimSpace(name)) {
+	if name, _, _ := strings.Cut(greeting, " "); m.isOurs(strings.TrimSpace(name)) && !target.neighbour {
 		return nil, &loopError{target.String()}
 	}
 

@@ -21,8 +21,9 @@ const maxTargets = 5
 
 // mxTarget is one address of one mail server.
 type mxTarget struct {
-	host    string // as the MX record names it, without the final dot
-	address string // ip:port
+	host      string // as the MX record names it, without the final dot
+	address   string // ip:port
+	neighbour bool   // a domain of this server takes mail there
 }
 
 func (t mxTarget) String() string {
@@ -59,7 +60,7 @@ func (m *Direct) inOrder(domain string, records []*net.MX) ([]string, error) {
 	var hosts []string
 	for _, record := range sorted {
 		host := strings.ToLower(strings.TrimSuffix(record.Host, "."))
-		if m.isOurs(host) {
+		if m.isOurs(host) && !m.isNeighbour(domain) {
 			if len(hosts) == 0 {
 				return nil, fault.GiveUp("mail for "+domain+" loops: its MX record names this server (5.4.6)", nil)
 			}
@@ -97,8 +98,8 @@ func (m *Direct) targets(ctx context.Context, domain string, hosts []string) ([]
 		}
 
 		for _, address := range addresses {
-			target := mxTarget{host, net.JoinHostPort(address.String(), strconv.Itoa(m.port))}
-			if len(found) < maxTargets && !m.isHere(target.address) {
+			target := mxTarget{host: host, address: net.JoinHostPort(address.String(), strconv.Itoa(m.port)), neighbour: m.isNeighbour(domain)}
+			if len(found) < maxTargets && (target.neighbour || !m.isHere(target.address)) {
 				found = append(found, target)
 			}
 		}
@@ -118,6 +119,11 @@ func (m *Direct) targets(ctx context.Context, domain string, hosts []string) ([]
 	}
 
 	return nil, fault.RetryIn(0, "the mail servers of "+domain+" have no addresses, or only ours (4.4.4)", nil)
+}
+
+// isNeighbour reports whether a domain is another one of this server, to which its mail comes over the network as that of others.
+func (m *Direct) isNeighbour(domain string) bool {
+	return !strings.EqualFold(domain, m.domain) && m.neighbour != nil && m.neighbour(domain)
 }
 
 // isHere reports whether an address is that of our own listener.
