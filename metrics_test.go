@@ -58,7 +58,7 @@ func declaredMetrics(t *testing.T) (found []metric) {
 			return nil
 		}
 		source, err := os.ReadFile(path)
-		if err != nil || !bytes.Contains(source, []byte("promauto.")) {
+		if err != nil || !bytes.Contains(source, []byte("promauto.")) && !bytes.Contains(source, []byte("telemetry.New")) {
 			return err
 		}
 		file, err := parser.ParseFile(token.NewFileSet(), path, source, 0)
@@ -71,7 +71,9 @@ func declaredMetrics(t *testing.T) (found []metric) {
 				return true
 			}
 			selector, is := call.Fun.(*ast.SelectorExpr)
-			if base, named := selectorBase(selector, is); !named || base != "promauto" {
+			base, named := selectorBase(selector, is)
+			combined := named && base == "telemetry" && slices.Contains([]string{"NewSum", "NewLargest", "NewLeast"}, selector.Sel.Name)
+			if !named || base != "promauto" && !combined {
 				return true
 			}
 			found = append(found, declared(t, path, selector.Sel.Name, call))
@@ -120,7 +122,12 @@ func declared(t *testing.T, path, constructor string, call *ast.CallExpr) metric
 			one.help = literal(t, path, pair.Value)
 		}
 	}
-	if len(call.Args) > 1 {
+	if slices.Contains([]string{"sum", "largest", "least"}, one.kind) { // of telemetry.Combined
+		one.kind = "gauge"
+		for _, label := range call.Args[1:] {
+			one.labels = append(one.labels, literal(t, path, label))
+		}
+	} else if len(call.Args) > 1 {
 		for _, label := range call.Args[1].(*ast.CompositeLit).Elts {
 			one.labels = append(one.labels, literal(t, path, label))
 		}

@@ -6,12 +6,12 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/promauto"
 
 	"inbox/internal/fault"
+	"inbox/internal/telemetry"
 )
 
-var deadDestinations = promauto.NewGauge(prometheus.GaugeOpts{
+var deadDestinations = telemetry.NewSum(prometheus.GaugeOpts{
 	Name: "inbox_delivery_dead_destinations", Help: "Destinations that were given up after failing on many days.",
 })
 
@@ -77,7 +77,7 @@ func (c *conditions) refresh(ctx context.Context, now time.Time) {
 		}
 	}
 
-	deadDestinations.Set(float64(dead))
+	deadDestinations.Set(c, float64(dead))
 }
 
 // note changes this node's view before the next look into the store.

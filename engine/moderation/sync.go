@@ -8,17 +8,17 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/promauto"
 
 	"inbox/exchange"
+	"inbox/internal/telemetry"
 )
 
 var (
 	// list: block, allow, stop
-	listSize = promauto.NewGaugeVec(prometheus.GaugeOpts{
+	listSize = telemetry.NewSum(prometheus.GaugeOpts{
 		Name: "inbox_list_entries", Help: "Entries of the operator's lists and stop words that this node knows.",
-	}, []string{"list"})
-	listsRead = promauto.NewGauge(prometheus.GaugeOpts{
+	}, "list")
+	listsRead = telemetry.NewLeast(prometheus.GaugeOpts{
 		Name: "inbox_lists_read_timestamp_seconds", Help: "When this node last read what changed in the lists.",
 	})
 )
@@ -92,7 +92,7 @@ func (l *Lists) Read(ctx context.Context) (changed bool, err error) {
 }
 
 func (l *Lists) measure(changed bool) {
-	listsRead.SetToCurrentTime()
+	listsRead.Set(l, float64(time.Now().Unix()))
 	if !changed {
 		return
 	}
@@ -109,7 +109,7 @@ func (l *Lists) measure(changed bool) {
 	}
 
 	for list, size := range sizes {
-		listSize.WithLabelValues(list).Set(float64(size))
+		listSize.Set(l, float64(size), list)
 	}
 }
 
@@ -126,6 +126,8 @@ func (l *Lists) Wake() {
 func (l *Lists) Run(ctx context.Context, changed func(context.Context)) error {
 	ticker := time.NewTicker(readEvery)
 	defer ticker.Stop()
+	defer listsRead.Leave(l)
+	defer listSize.Leave(l)
 	failing := false
 	for {
 		select {

@@ -17,12 +17,13 @@ import (
 	"inbox/exchange"
 	"inbox/internal/fault"
 	"inbox/internal/queue"
+	"inbox/internal/telemetry"
 )
 
 var (
-	backEndsOpen = promauto.NewGaugeVec(prometheus.GaugeOpts{
+	backEndsOpen = telemetry.NewLargest(prometheus.GaugeOpts{
 		Name: "inbox_agent_back_end_down", Help: "1 while the breaker of an agent's back end is open, as this node sees it.",
-	}, []string{"agent"})
+	}, "agent")
 	backEndProbes = promauto.NewCounterVec(prometheus.CounterOpts{
 		Name: "inbox_agent_back_end_probes_total", Help: "Runs that asked a back end behind an open breaker whether it is back, by outcome (back, down).",
 	}, []string{"agent", "outcome"})
@@ -129,7 +130,7 @@ func (b *breaker) readBackEnds(ctx context.Context, now time.Time) {
 	clear(b.known)
 	for _, one := range list {
 		b.known[one.Agent] = one
-		backEndsOpen.WithLabelValues(one.Agent).Set(oneIf(one.open()))
+		backEndsOpen.Set(b, oneIf(one.open()), one.Agent)
 	}
 }
 
@@ -273,7 +274,7 @@ func (b *breaker) failed(ctx context.Context, agent string, turn exchange.TurnRe
 	defer b.mu.Unlock()
 	b.known[agent] = outage
 	delete(b.streaks, agent)
-	backEndsOpen.WithLabelValues(agent).Set(1)
+	backEndsOpen.Set(b, 1, agent)
 	return outage, true
 }
 
@@ -329,7 +330,7 @@ func (b *breaker) answered(ctx context.Context, agent string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.known[agent] = outage
-	backEndsOpen.WithLabelValues(agent).Set(0)
+	backEndsOpen.Set(b, 0, agent)
 }
 
 // reportOutage tells the operator of an outage in the transaction in which it begins, so once: in the record of decisions,

@@ -218,7 +218,7 @@ func (s *runner) ask(ctx context.Context, job queue.Job, agent agents.Entry, tur
 	stopped := s.broker.running(turn, cancel)
 	defer stopped()
 
-	backEndsOpen.WithLabelValues(agent.Profile.Name) // 0 from the first run on, so that an alert sees the change
+	backEndsOpen.Show(agent.Profile.Name)
 	begun := time.Now()
 	quiet := s.replies.signOfLife(runCtx, agent, turn)
 	requests := &toolWait{core: s.core, turn: turn}

@@ -33,6 +33,8 @@ func (q *Queue) count(ctx context.Context) {
 
 	ticker := time.NewTicker(countEvery)
 	defer ticker.Stop()
+	defer jobsReady.Leave(q)
+	defer oldestReady.Leave(q)
 	for {
 		for kind := range q.workers {
 			q.countKind(ctx, counter, kind)
@@ -53,6 +55,6 @@ func (q *Queue) countKind(ctx context.Context, counter Counter, kind string) {
 	if err != nil {
 		return
 	}
-	jobsReady.WithLabelValues(kind).Set(float64(depth.Ready))
-	oldestReady.WithLabelValues(kind).Set(max(depth.Oldest, 0).Seconds())
+	jobsReady.Set(q, float64(depth.Ready), kind)
+	oldestReady.Set(q, max(depth.Oldest, 0).Seconds(), kind)
 }

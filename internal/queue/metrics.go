@@ -24,12 +24,12 @@ var (
 	jobsRunning = promauto.NewGaugeVec(prometheus.GaugeOpts{
 		Name: "inbox_jobs_running", Help: "Jobs that run in this process now.",
 	}, []string{"kind"})
-	jobsReady = promauto.NewGaugeVec(prometheus.GaugeOpts{
+	jobsReady = telemetry.NewSum(prometheus.GaugeOpts{
 		Name: "inbox_jobs_ready", Help: "Jobs of all nodes that could run now and wait for a worker, up to 100000; counted every 15 s.",
-	}, []string{"kind"})
-	oldestReady = promauto.NewGaugeVec(prometheus.GaugeOpts{
+	}, "kind")
+	oldestReady = telemetry.NewLargest(prometheus.GaugeOpts{
 		Name: "inbox_jobs_oldest_ready_seconds", Help: "How long the oldest of these jobs could have run already.",
-	}, []string{"kind"})
+	}, "kind")
 	claimFailures = promauto.NewCounterVec(prometheus.CounterOpts{
 		Name: "inbox_job_claim_failures_total", Help: "Claims that the store did not answer.",
 	}, []string{"kind"})
