@@ -80,6 +80,12 @@ var ourKey = sync.OnceValue(func() *exchangetest.Documents {
 // start runs an adapter. change may alter the options.
 func start(t testing.TB, change func(*Options)) *setup {
 	t.Helper()
+	return startWith(t, change, func(*Adapter) {})
+}
+
+// startWith is start with something to do before the adapter listens.
+func startWith(t testing.TB, change func(*Options), before func(*Adapter)) *setup {
+	t.Helper()
 	s := &setup{t: t, names: emailtest.StartNames(t), engine: &engine{Agents: ourAgents, replies: map[string]int{}}, state: exchangetest.NewDocuments()}
 	s.state.Copy(ourKey()) // making a key takes long
 	blobs, err := blob.OpenFiles(t.TempDir(), blob.Options{})
@@ -98,6 +104,7 @@ func start(t testing.TB, change func(*Options)) *setup {
 	if s.adapter, err = New(options); err != nil {
 		t.Fatal(err)
 	}
+	before(s.adapter)
 	if err := s.adapter.Listen(); err != nil {
 		t.Fatal(err)
 	}

@@ -210,6 +210,25 @@ func TestMXRules(t *testing.T) {
 	}
 }
 
+// TestNeighboursAreReached: mail for another domain of this server goes over the network, although its MX record names this server. Mail
+// for our own domain would loop.
+func TestNeighboursAreReached(t *testing.T) {
+	k := emailtest.StartSink(t, false, nil, "mx.inbox.test")
+	w := newWorld(t, func(o *DirectOptions) {
+		o.Neighbour = func(domain string) bool { return domain == "sender.test" || domain == "inbox.test" }
+		o.Own = func() net.Addr { return &net.TCPAddr{IP: net.ParseIP("192.0.2.1"), Port: 25} }
+	})
+	w.names.MX("sender.test", "10 mx.inbox.test")
+	w.names.MX("inbox.test", "10 mx.inbox.test")
+	w.host("mx.inbox.test", "192.0.2.1", k)
+	if detail, err := w.try(); err != nil || !strings.HasPrefix(detail, "mx.inbox.test[192.0.2.1]") {
+		t.Errorf("%q, %v", detail, err)
+	}
+	if _, err := w.Send(t.Context(), letterTo("echo@inbox.test")); err == nil || !strings.Contains(fault.Of(err).Public, "5.4.6") {
+		t.Errorf("mail for our own domain: %v", err)
+	}
+}
+
 func TestEqualPreferencesAreMixed(t *testing.T) {
 	m := &Direct{hello: "mx.inbox.test", domain: "inbox.test"}
 	first := map[string]int{}
