@@ -258,6 +258,17 @@ func (w *internet) eachHasItsOwn(m *machine) {
 	if said := m.sh("inbox agents list --domain " + thirdDomain); !strings.Contains(said, "single") || strings.Contains(said, "helper") {
 		w.t.Errorf("agents of %s: %s", thirdDomain, said)
 	}
+	m.sh("inbox pause --all --reason 'new model'")
+	for _, domain := range []string{firstDomain, secondDomain, thirdDomain} {
+		if said := m.sh("inbox pause --domain " + domain); !strings.Contains(said, "(all)") {
+			w.t.Errorf("inbox pause --all left out %s: %s", domain, said)
+		}
+	}
+	m.sh("inbox resume --all")
+	if status, body := w.page("https://" + firstDomain + "/readyz"); status != http.StatusOK || !strings.Contains(body, thirdDomain+" queue") {
+		w.t.Errorf("/readyz: %d %s", status, body)
+	}
+
 	m.fails("inbox agents list --domain unknown.example", "it has agents.example, second.example, third.example")
 	m.fails("inbox serve --domain "+thirdDomain, "the server serves all of its domains")
 

@@ -87,11 +87,8 @@ over a restart. Runs that have begun end, and answers that are there leave. /rea
 			case all && len(names) > 0:
 				return usageError{fmt.Errorf("--all and NAME exclude each other\nRun '%s --help'", cmd.CommandPath())}
 			case all:
-				return operate(cmd, func(o *inbox.Operator) error {
-					if _, err := o.Pauses.BeginAll(cmd.Context(), reason); err != nil {
-						return err
-					}
-					_, err := fmt.Fprintln(cmd.OutOrStdout(), "all agents are paused; messages are accepted and wait")
+				return onEachDomain(cmd, "all agents are paused; messages are accepted and wait", func(o *inbox.Operator) error {
+					_, err := o.Pauses.BeginAll(cmd.Context(), reason)
 					return err
 				})
 			case len(names) == 0:
@@ -134,13 +131,7 @@ func newAgentsResume() *cobra.Command {
 		}),
 		RunE: func(cmd *cobra.Command, names []string) error {
 			if all {
-				return operate(cmd, func(o *inbox.Operator) error {
-					if err := o.Pauses.EndAll(cmd.Context()); err != nil {
-						return err
-					}
-					_, err := fmt.Fprintln(cmd.OutOrStdout(), "all agents work again")
-					return err
-				})
+				return onEachDomain(cmd, "all agents work again", func(o *inbox.Operator) error { return o.Pauses.EndAll(cmd.Context()) })
 			}
 			return each(cmd, names, "works again", func(o *inbox.Operator, name string) error {
 				return o.Pauses.End(cmd.Context(), name)

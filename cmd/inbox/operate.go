@@ -103,6 +103,21 @@ func operate(cmd *cobra.Command, work func(*inbox.Operator) error) error {
 	return operateOn(cmd, config, work)
 }
 
+// onEachDomain does the same on every domain, or on the one that the command line names, and says when all is done.
+func onEachDomain(cmd *cobra.Command, done string, work func(*inbox.Operator) error) error {
+	domains, err := loadEach(cmd)
+	if err != nil {
+		return err
+	}
+	for _, config := range domains {
+		if err := operateOn(cmd, config, work); err != nil {
+			return err
+		}
+	}
+	_, err = fmt.Fprintln(cmd.OutOrStdout(), done)
+	return err
+}
+
 func operateOn(cmd *cobra.Command, config *inbox.Config, work func(*inbox.Operator) error) error {
 	operator, err := inbox.OpenOperator(cmd.Context(), config)
 	if err != nil {

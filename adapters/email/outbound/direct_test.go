@@ -213,7 +213,7 @@ func TestMXRules(t *testing.T) {
 // TestNeighboursAreReached: mail for another domain of this server goes over the network, although its MX record names this server. Mail
 // for our own domain would loop.
 func TestNeighboursAreReached(t *testing.T) {
-	k := emailtest.StartSink(t, false, nil, "mx.inbox.test")
+	k := emailtest.StartSinkWith(t, false, nil, "", func(s *smtp.Server) { s.Domain = "mx.inbox.test" })
 	w := newWorld(t, func(o *DirectOptions) {
 		o.Neighbour = func(domain string) bool { return domain == "sender.test" || domain == "inbox.test" }
 		o.Own = func() net.Addr { return &net.TCPAddr{IP: net.ParseIP("192.0.2.1"), Port: 25} }
