@@ -133,7 +133,6 @@ func (s *server) mint(name string) string {
 // TestParallelSendsOfOneMessage: 50 copies at once are one task and one run, and each copy gets that task; the same id with
 // other words is refused; the same id of another party is another message.
 func TestParallelSendsOfOneMessage(t *testing.T) {
-	t.Parallel()
 	onBothDatabases(t, func(t *testing.T, database string) {
 		agent := startScripted(t, heard)
 		w := startWays(t, database, agent.table("memory", ""), "")
@@ -199,7 +198,6 @@ func (m *dyingModel) ServeHTTP(writer http.ResponseWriter, request *http.Request
 // rest: each word of the run that ended once, and the end once, as the last event. A second reader who was never there
 // before gets the same.
 func TestSubscribersOutliveACrash(t *testing.T) {
-	t.Parallel()
 	onBothDatabases(t, func(t *testing.T, database string) {
 		model := &dyingModel{release: make(chan struct{})}
 		provider := httptest.NewServer(model)
@@ -250,7 +248,6 @@ func leaseOf(database string) string {
 // TestRepeatedSendAfterACrash: the connection of a blocking send dies with the server, before the first run began or while
 // it works. The same message again is the same task and is answered once.
 func TestRepeatedSendAfterACrash(t *testing.T) {
-	t.Parallel()
 	onBothDatabases(t, func(t *testing.T, database string) {
 		model := &dyingModel{release: make(chan struct{})}
 		provider := httptest.NewServer(model)

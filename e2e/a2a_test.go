@@ -374,7 +374,6 @@ func checkTokens(t *testing.T, s *server) {
 // TestHostileNames: names that no database takes as text, and others that are none of ours, are refused like those that do
 // not exist, on both databases and by each binding; they never become failures of the server.
 func TestHostileNames(t *testing.T) {
-	t.Parallel()
 	onBothDatabases(t, func(t *testing.T, database string) {
 		w := startWays(t, database, "[[agents]]\nname = \"memory\"\nkind = \"echo\"\n", "")
 		token := w.mint("ann")

@@ -248,7 +248,6 @@ func toldWell(kinds []string) bool {
 // TestWebhooksAreToldInOrder: a webhook that first redirects and fails is told everything in order afterwards, over a crash,
 // with its credentials; these are in no answer and not to be read in the database.
 func TestWebhooksAreToldInOrder(t *testing.T) {
-	t.Parallel()
 	onBothDatabases(t, func(t *testing.T, database string) {
 		failing, good := startHook(t, http.StatusFound, http.StatusInternalServerError), startHook(t)
 		failing.setDown(true) // over the crash: what is taken in the moment of a crash may be told again

@@ -217,7 +217,6 @@ func TestOwnerDeniesByMail(t *testing.T) {
 }
 
 func TestHeldAnswerIsEditedAndSent(t *testing.T) {
-	t.Parallel()
 	onBothDatabases(t, func(t *testing.T, database string) {
 		agent := startScripted(t, func(m normalized.Message) normalized.Response { return say("We open at eight, " + m.ID) })
 		p := startPostWith(t, database, agent.table("desk", `approve_replies = "always"`))

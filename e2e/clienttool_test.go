@@ -220,7 +220,6 @@ func TestToolIsAnsweredOnceWhateverDies(t *testing.T) {
 
 //contract:shows runtime-54
 func TestToolThatNobodyExecutesTimesOut(t *testing.T) {
-	t.Parallel()
 	onBothDatabases(t, func(t *testing.T, database string) {
 		provider := startModel(t, looksUp)
 		p := startPostWith(t, database, shelf(provider, "2s", ""))

@@ -65,7 +65,6 @@ func (f *fediverse) decided(t *testing.T, kind, follow string) {
 
 // TestOperatorChoosesFollowers: who wants to follow waits until a command says yes or no; the running server tells them.
 func TestOperatorChoosesFollowers(t *testing.T) {
-	t.Parallel()
 	onBothDatabases(t, func(t *testing.T, database string) {
 		community := startFediverse(t, 3)
 		s := start(t, instance.Settings{Database: database, Agents: "[[agents]]\nname = \"echo\"\nkind = \"echo\"\nfollows = \"hold\"\n" +
@@ -155,7 +154,6 @@ func (f *fediverse) pinned(kind, note, featured string) string {
 // TestPinsReachFollowers: a command, or the API, that pins an answer tells the followers once, also when no server runs and
 // when many ask for the same at once; no one pins a sixth, but in the place of an answer that was taken back.
 func TestPinsReachFollowers(t *testing.T) {
-	t.Parallel()
 	onBothDatabases(t, func(t *testing.T, database string) {
 		community := startFediverse(t, 2)
 		s := start(t, instance.Settings{Database: database})

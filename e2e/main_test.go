@@ -45,6 +45,7 @@ func run(m *testing.M) int {
 // gets the value of the setting database_url.
 func onBothDatabases(t *testing.T, test func(t *testing.T, database string)) {
 	t.Helper()
+	t.Parallel()
 	t.Run("sqlite", func(t *testing.T) { t.Parallel(); test(t, "") })
 	t.Run("postgres", func(t *testing.T) { t.Parallel(); test(t, postgres(t)) })
 }

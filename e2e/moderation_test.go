@@ -204,7 +204,6 @@ func TestBlockListIsImported(t *testing.T) {
 }
 
 func TestHeldMailWaitsForTheOperator(t *testing.T) {
-	t.Parallel()
 	onBothDatabases(t, func(t *testing.T, database string) {
 		p := startPost(t, database)
 		for _, id := range []string{"unsigned-1@nowhere.test", "unsigned-2@nowhere.test"} {

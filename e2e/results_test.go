@@ -176,7 +176,6 @@ func TestResultOfAnAnswerByA2A(t *testing.T) {
 }
 
 func TestTimedOutRequestIsTold(t *testing.T) {
-	t.Parallel()
 	onBothDatabases(t, func(t *testing.T, database string) {
 		provider := startModel(t, looksUp)
 		s := start(t, instance.Settings{Database: database, Agents: shelf(provider, "1s", "")})

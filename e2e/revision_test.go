@@ -177,7 +177,6 @@ func (s *server) interrupted(after time.Duration, arguments ...string) {
 // TestChangesReachEveryReaderOnceWhateverDies: the server dies amid the fan-out of an answer, of its edit and of its
 // deletion, and the commands die anywhere. Every server that has followers has each of them once, or no server has.
 func TestChangesReachEveryReaderOnceWhateverDies(t *testing.T) {
-	t.Parallel()
 	onBothDatabases(t, func(t *testing.T, database string) {
 		s := start(t, instance.Settings{Database: database, Lease: "2s"})
 		r := startReadership(t, s)
