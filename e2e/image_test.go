@@ -3,6 +3,7 @@ package e2e
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"net/http"
@@ -30,7 +31,14 @@ func TestImage(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Fatal("a container with the user of the image is made by root only; run this as root")
 	}
-	c := unpackImage(t)
+	image := unpackImage(t)
+	t.Run("alone", func(t *testing.T) { t.Parallel(); image.in(t).alone() })
+	t.Run("compose", func(t *testing.T) { t.Parallel(); image.in(t).composed() })
+}
+
+// alone is the server with a file of settings and a volume.
+func (c *container) alone() {
+	t := c.t
 	address, err := instance.FreeAddress()
 	if err != nil {
 		t.Fatal(err)
@@ -76,15 +84,42 @@ func TestImage(t *testing.T) {
 type container struct {
 	t         *testing.T
 	directory string // of the bundle that umoci made
-	settings  string // what is at /etc/inbox
 	data      string // what is at /data
+	mounts    []any  // of files
+	variables []string
 	config    runtimeConfig
+}
+
+// in returns the same image with a new volume, which gets owner and mode of the directory of the image, as by Docker and Podman.
+func (c *container) in(t *testing.T) *container {
+	t.Helper()
+	other := *c
+	other.t, other.data = t, filepath.Join(t.TempDir(), "volume")
+	volume, err := os.Stat(filepath.Join(c.directory, "rootfs", "data"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Mkdir(other.data, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	owner := volume.Sys().(*syscall.Stat_t)
+	if err := errors.Join(os.Chown(other.data, int(owner.Uid), int(owner.Gid)), os.Chmod(other.data, volume.Mode())); err != nil {
+		t.Fatal(err)
+	}
+	return &other
+}
+
+// mount shows a file in the container, which cannot change it.
+func (c *container) mount(file, place string) {
+	c.mounts = append(c.mounts, map[string]any{"destination": place, "type": "bind", "source": file, "options": []string{"bind", "ro"}})
 }
 
 // runtimeConfig is the part of a container's configuration (runtime-spec) that the test looks at. umoci makes it of the image.
 type runtimeConfig struct {
-	Process struct {
+	Annotations map[string]string
+	Process     struct {
 		Args []string
+		Env  []string
 		User struct{ UID, GID int }
 	}
 	all map[string]any
@@ -107,7 +142,7 @@ func unpackImage(t *testing.T) *container {
 		t.Fatal(err)
 	}
 	directory := t.TempDir()
-	c := &container{t: t, directory: filepath.Join(directory, "bundle"), settings: filepath.Join(directory, "etc"), data: filepath.Join(directory, "volume")}
+	c := &container{t: t, directory: filepath.Join(directory, "bundle")}
 	root, err := instance.Root()
 	if err != nil {
 		t.Fatal(err)
@@ -133,22 +168,6 @@ func unpackImage(t *testing.T) *container {
 		t.Errorf("the user of the image is %+v", c.config.Process.User)
 	}
 
-	for _, made := range []string{c.settings, c.data} {
-		if err := os.Mkdir(made, 0o755); err != nil {
-			t.Fatal(err)
-		}
-	}
-	volume, err := os.Stat(filepath.Join(c.directory, "rootfs", "data"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	owner := volume.Sys().(*syscall.Stat_t)
-	if err := os.Chown(c.data, int(owner.Uid), int(owner.Gid)); err != nil { // as Docker and Podman do with a new volume
-		t.Fatal(err)
-	}
-	if err := os.Chmod(c.data, volume.Mode()); err != nil {
-		t.Fatal(err)
-	}
 	return c
 }
 
@@ -159,11 +178,14 @@ func (c *container) run(command *exec.Cmd, debian string) {
 	}
 }
 
+// configure writes the file of the settings.
 func (c *container) configure(text string) {
 	c.t.Helper()
-	if err := os.WriteFile(filepath.Join(c.settings, "inbox.toml"), []byte(text), 0o644); err != nil {
+	file := filepath.Join(c.t.TempDir(), "inbox.toml")
+	if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
 		c.t.Fatal(err)
 	}
+	c.mount(file, "/etc/inbox/inbox.toml")
 }
 
 // command runs the entry point of the image in a container, with its own arguments or others, in the network of the test.
@@ -173,6 +195,7 @@ func (c *container) command(id string, arguments ...string) *exec.Cmd {
 	process := maps.Clone(all["process"].(map[string]any))
 	all["process"] = process
 	process["terminal"] = false
+	process["env"] = append(c.config.Process.Env[:len(c.config.Process.Env):len(c.config.Process.Env)], c.variables...)
 	process["capabilities"] = map[string]any{}
 	if len(arguments) > 0 {
 		process["args"] = append(c.config.Process.Args[:1:1], arguments...)
@@ -180,8 +203,8 @@ func (c *container) command(id string, arguments ...string) *exec.Cmd {
 	all["root"] = map[string]any{"path": filepath.Join(c.directory, "rootfs"), "readonly": true}
 	all["mounts"] = append(c.config.devices(),
 		map[string]any{"destination": "/data", "type": "bind", "source": c.data, "options": []string{"bind", "rw", "nosuid", "nodev", "noexec"}},
-		map[string]any{"destination": "/etc/inbox", "type": "bind", "source": c.settings, "options": []string{"bind", "ro"}},
 	)
+	all["mounts"] = append(all["mounts"].([]any), c.mounts...)
 	all["linux"] = map[string]any{"namespaces": []map[string]string{{"type": "mount"}, {"type": "pid"}, {"type": "ipc"}, {"type": "uts"}}}
 
 	bundle := filepath.Join(c.t.TempDir(), id)
