@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -195,7 +196,7 @@ func (c *container) command(id string, arguments ...string) *exec.Cmd {
 	process := maps.Clone(all["process"].(map[string]any))
 	all["process"] = process
 	process["terminal"] = false
-	process["env"] = append(c.config.Process.Env[:len(c.config.Process.Env):len(c.config.Process.Env)], c.variables...)
+	process["env"] = slices.Concat(c.config.Process.Env, c.variables)
 	process["capabilities"] = map[string]any{}
 	if len(arguments) > 0 {
 		process["args"] = append(c.config.Process.Args[:1:1], arguments...)
@@ -221,7 +222,7 @@ func (c *container) command(id string, arguments ...string) *exec.Cmd {
 
 	// What crun starts would outlive it. As the first process of a namespace it takes everything with it. It makes no control group, but
 	// looks for them, and ends where a machine has both kinds.
-	command := exec.Command("sh", "-euc", `mount --make-rprivate /; mount -t proc proc /proc; mount -t cgroup2 cgroup2 /sys/fs/cgroup; exec crun --root "$0/state" --cgroup-manager=disabled run --bundle "$0" "$1"`, bundle, id)
+	command := exec.Command("sh", "-euc", `mount --make-rprivate /; mount -t proc none /proc; mount -t cgroup2 none /sys/fs/cgroup; exec crun --root "$0/state" --cgroup-manager=disabled run --bundle "$0" "$1"`, bundle, id)
 	command.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWPID | syscall.CLONE_NEWNS}
 	return command
 }

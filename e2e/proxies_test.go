@@ -69,7 +69,6 @@ type proxied struct {
 	t         *testing.T
 	directory string // of the proxy, which belongs to its user
 	roots     *x509.CertPool
-	authority *load.Authority
 	agent     *promptedAgent
 	community *fediverse
 	token     string
@@ -254,8 +253,11 @@ func (p *proxied) startProxy(command *exec.Cmd) {
 	if err := children.Start(command); err != nil {
 		p.t.Fatalf("start %s (a Debian package; scripts/install-test-dependencies): %v", command.Args[0], err)
 	}
-	ended := make(chan error, 1)
-	go func() { ended <- command.Wait() }()
+	ended := make(chan struct{})
+	go func() {
+		_ = command.Wait()
+		close(ended)
+	}()
 	p.t.Cleanup(func() {
 		_ = command.Process.Kill()
 		<-ended
@@ -264,8 +266,10 @@ func (p *proxied) startProxy(command *exec.Cmd) {
 		}
 	})
 	eventually(p.t, "the proxy listens", func() bool {
-		if len(ended) > 0 {
+		select {
+		case <-ended:
 			p.t.Fatalf("the proxy ended:\n%s", p.printed())
+		default:
 		}
 		connection, err := net.Dial("tcp", p.https)
 		if err == nil {

@@ -75,11 +75,14 @@ func (n *runningNode) ready(ctx context.Context) error {
 	}
 
 	var said struct {
-		Reason  string
+		Reason  string `json:"reason"`
 		Details []struct {
-			Name, Reason, Remedy string
-			OK, Required         bool
-		}
+			Name     string `json:"name"`
+			OK       bool   `json:"ok"`
+			Required bool   `json:"required"`
+			Reason   string `json:"reason"`
+			Remedy   string `json:"remedy"`
+		} `json:"details"`
 	}
 	if json.Unmarshal(body, &said) != nil {
 		return fmt.Errorf("the server at %s answered %s", n.base, response.Status)

@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"maps"
 	"os"
 	"path/filepath"
 	"strings"
@@ -145,9 +146,7 @@ func TestImageFollowsItsSpecification(t *testing.T) {
 			if err != nil || digest.FromBytes(plain) != config.RootFS.DiffIDs[i] {
 				t.Fatalf("layer %d is not what the configuration says: %v", i, err)
 			}
-			for name, file := range entries(t, bytes.NewReader(plain)) {
-				files[name] = file
-			}
+			maps.Copy(files, entries(t, bytes.NewReader(plain)))
 		}
 		if got := string(files[imageProgram].content); got != "a program for linux_"+config.Architecture || files[imageProgram].Mode != 0o755 {
 			t.Errorf("the program of %s is %q", config.Architecture, got)
