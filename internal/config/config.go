@@ -24,6 +24,8 @@ type Config struct {
 	// `sqlite` (a file in `data_dir`) or `postgres://user:password@host/database`. Several hosts, `host1:5432,host2:5432`,
 	// are tried in their order; the first that can be written to is used.
 	DatabaseURL SecretURL `toml:"database_url"`
+	// File with the password for PostgreSQL, in the place of one in `database_url`.
+	DatabasePasswordFile string `toml:"database_password_file"`
 	// Where attachments and large originals are kept: `file` (`blobs` in `data_dir`), `file:///directory`, or
 	// `s3://bucket/prefix?endpoint=https://host:port&region=…` for a server that speaks the S3 protocol (keys in `[blob]`; `&style=host`
 	// where the bucket is a part of the host name). All nodes of a database need the same one.

@@ -164,6 +164,7 @@ func (c *Config) inherit(top *Config, own Domain, found *problems) {
 		c.SecretKeyFile = filepath.Join(top.DataDir, "secret.key")
 	}
 	c.DataDir = filepath.Join(top.DataDir, "domains", fileName(c.Domain))
+	c.DatabasePasswordFile = "" // its content is in the address by now
 	c.DatabaseURL, c.BlobURL = databaseOf(top.DatabaseURL, c.Domain), filesOf(top.BlobURL, c.Domain)
 	c.NewIdentity = top.NewIdentity
 }

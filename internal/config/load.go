@@ -101,6 +101,7 @@ func (c *Config) derive(found *problems) {
 		c.SMTP.Hostname = identity.HostOf(c.Domain)
 	}
 
+	c.deriveDatabase(found)
 	c.deriveACME(found)
 	readSecret(&c.Blob.SecretKey, c.Blob.SecretKeyFile, "blob.secret_key_file", found)
 	c.deriveEdge(found)
@@ -122,6 +123,31 @@ func (c *Config) deriveNames() {
 	}
 	if domain, err := identity.ParseDomain(c.Domain); err == nil {
 		c.Domain = domain
+	}
+}
+
+// deriveDatabase puts the password of the file into the address of the database.
+func (c *Config) deriveDatabase(found *problems) {
+	if c.DatabasePasswordFile == "" {
+		return
+	}
+
+	const key = "database_password_file"
+	address, err := url.Parse(c.DatabaseURL.Reveal())
+	if err != nil || address.User == nil || address.Host == "" {
+		found.add(key, "database_url has no user for the password", `write "postgres://user@host/database"`)
+		return
+	}
+	if _, there := address.User.Password(); there {
+		found.add(key, "the password is there twice", "write it into database_url or into the file, not both")
+		return
+	}
+
+	var password Secret
+	readSecret(&password, c.DatabasePasswordFile, key, found)
+	if password != "" {
+		address.User = url.UserPassword(address.User.Username(), password.Reveal())
+		c.DatabaseURL = SecretURL(address.String())
 	}
 }
 

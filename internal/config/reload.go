@@ -16,7 +16,7 @@ var (
 		"mail.answer_lists", "mail.reply_all", "mail.reply_to", "peers", "targets", "trust",
 	}
 	unchangeable = []string{
-		"a2a", "acme", "admin", "blob", "blob_url", "bridges", "chat", "data_dir", "database_url", "dns", "domain", "domains", "drain", "federation", "http",
+		"a2a", "acme", "admin", "blob", "blob_url", "bridges", "chat", "data_dir", "database_password_file", "database_url", "dns", "domain", "domains", "drain", "federation", "http",
 		"limits.backlog", "limits.free_disk", "limits.guest_free_disk", "limits.http", "limits.mail_pace", "limits.mail_sender",
 		"limits.mail_thread", "limits.same_messages", "limits.upload_bytes", "log", "logins", "mail", "operator", "payments", "public_url", "queue", "secret_key_file",
 		"shutdown_grace", "smtp", "telemetry",

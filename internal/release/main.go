@@ -1,5 +1,6 @@
-// Command release packs a program into archives that are the same byte for byte wherever they are made: a tar.gz for each platform, a
-// list of what is inside each program (SPDX), and the sums of all. scripts/release calls it; it is no part of the server.
+// Command release packs a program into archives that are the same byte for byte wherever they are made: a tar.gz and an image of a
+// container (OCI) for each platform, an image for all of them, a list of what is inside each program (SPDX), and the sums of all.
+// scripts/release calls it; it is no part of the server.
 package main
 
 import (
@@ -22,40 +23,58 @@ import (
 )
 
 func main() {
-	if len(os.Args) < 5 || len(os.Args)%2 == 0 {
-		fmt.Fprintln(os.Stderr, "use: release VERSION OUTDIR PLATFORM PROGRAM [PLATFORM PROGRAM]…, in the root of the module; SOURCE_DATE_EPOCH is the time of all files")
+	arguments := os.Args[1:]
+	run := writeRelease
+	if len(arguments) > 0 && arguments[0] == "--image" {
+		arguments, run = arguments[1:], writeImage
+	}
+	if len(arguments) < 4 || len(arguments)%2 != 0 {
+		fmt.Fprintln(os.Stderr, "use: release VERSION OUTDIR PLATFORM PROGRAM [PLATFORM PROGRAM]…, or release --image VERSION FILE PLATFORM PROGRAM …, "+
+			"in the root of the module; SOURCE_DATE_EPOCH is the time of all files")
 		os.Exit(2)
 	}
-	if err := run(os.Args[1], os.Args[2], os.Args[3:]); err != nil {
+
+	made, err := timeOfFiles()
+	if err == nil {
+		err = run(arguments[1], arguments[0], made, builds(arguments[2:]))
+	}
+	if err != nil {
 		fmt.Fprintln(os.Stderr, "release:", err)
 		os.Exit(1)
 	}
 }
 
-func run(version, directory string, programs []string) error {
+func timeOfFiles() (time.Time, error) {
+	seconds, err := strconv.ParseInt(os.Getenv("SOURCE_DATE_EPOCH"), 10, 64)
+	if err != nil {
+		return time.Time{}, fmt.Errorf("SOURCE_DATE_EPOCH: %w", err)
+	}
+	return time.Unix(seconds, 0).UTC(), nil
+}
+
+func writeRelease(directory, version string, made time.Time, programs []build) error {
 	if strings.ContainsAny(version, "/ \n") {
 		return fmt.Errorf("%q is no version", version)
 	}
-	seconds, err := strconv.ParseInt(os.Getenv("SOURCE_DATE_EPOCH"), 10, 64)
-	if err != nil {
-		return fmt.Errorf("SOURCE_DATE_EPOCH: %w", err)
-	}
-	made := time.Unix(seconds, 0).UTC()
 
-	for len(programs) > 0 {
-		platform, program := programs[0], programs[1]
-		programs = programs[2:]
-		name := "inbox_" + version + "_" + platform
-		bill, err := billOfMaterials(name, version, program, made)
+	for _, one := range programs {
+		name := "inbox_" + version + "_" + one.platform
+		bill, err := billOfMaterials(name, version, one.program, made)
 		if err != nil {
 			return err
 		}
 		if err := os.WriteFile(filepath.Join(directory, name+".spdx.json"), bill, 0o644); err != nil { //nolint:gosec // it is published
 			return err
 		}
-		if err := pack(filepath.Join(directory, name+".tar.gz"), name, program, made); err != nil {
+		if err := pack(filepath.Join(directory, name+".tar.gz"), name, one.program, made); err != nil {
 			return fmt.Errorf("pack %s: %w", name, err)
 		}
+		if err := writeImage(filepath.Join(directory, name+".image.tar"), version, made, []build{one}); err != nil {
+			return err
+		}
+	}
+	if err := writeImage(filepath.Join(directory, "inbox_"+version+".image.tar"), version, made, programs); err != nil {
+		return err
 	}
 	return sums(directory)
 }
@@ -96,16 +115,11 @@ func pack(archive, name, program string, made time.Time) (err error) {
 }
 
 func add(writer *tar.Writer, source, name string, mode int64, made time.Time) error {
-	content, err := os.ReadFile(source) //nolint:gosec // G703: the one who makes a release names the files
+	content, err := os.ReadFile(source)
 	if err != nil {
 		return err
 	}
-	header := &tar.Header{Typeflag: tar.TypeReg, Name: name, Mode: mode, Size: int64(len(content)), ModTime: made, Format: tar.FormatUSTAR, Uname: "root", Gname: "root"}
-	if err := writer.WriteHeader(header); err != nil {
-		return err
-	}
-	_, err = writer.Write(content)
-	return err
+	return addEntry(writer, imageFile{name: name, mode: mode, content: content}, made)
 }
 
 // Parts of an SPDX document (version 2.3).
@@ -157,7 +171,7 @@ func billOfMaterials(name, version, program string, made time.Time) ([]byte, err
 	if err != nil {
 		return nil, fmt.Errorf("read what %s is made of: %w", program, err)
 	}
-	content, err := os.ReadFile(program) //nolint:gosec // G703: the one who makes a release names the files
+	content, err := os.ReadFile(program)
 	if err != nil {
 		return nil, err
 	}
