@@ -97,31 +97,49 @@ func newDNS() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "dns",
 		Short: "Print the DNS records that mail of this domain needs",
-		Long: `Prints every record that mail of this domain needs. A domain or subdomain of its own for agents, such as
-agents.example.com, keeps their repute and their mail server apart from those of people.`,
+		Long: `Prints every record that mail of this domain needs, with the public addresses of this machine's interfaces. Behind NAT, or where
+the address is that of a balancer, say it by --address; an address that is not known is left as <…> to fill in. A domain or subdomain
+of its own for agents, such as agents.example.com, keeps their repute and their mail server apart from those of people.`,
 		Example: "  inbox dns --zone >> example.com.zone\n  inbox dns check",
 		Args:    arguments(cobra.NoArgs),
 		RunE:    printRecords,
 	}
 
 	addJSON(cmd)
-	addZone(cmd)
+	addRecordFlags(cmd)
 	printed := &cobra.Command{Use: "print", Short: "Print the records, as without a subcommand", Args: arguments(cobra.NoArgs), RunE: printRecords}
 	addJSON(printed)
-	addZone(printed)
+	addRecordFlags(printed)
 	cmd.AddCommand(printed, newDNSCheck())
 	return cmd
 }
 
-func addZone(cmd *cobra.Command) {
+func addRecordFlags(cmd *cobra.Command) {
 	cmd.Flags().Bool("zone", false, "print lines of a zone file (BIND)")
+	cmd.Flags().StringSlice("address", nil, "public address of this machine, instead of those of its interfaces")
 }
 
 func printRecords(cmd *cobra.Command, _ []string) error {
+	named, err := cmd.Flags().GetStringSlice("address")
+	if err != nil {
+		return err
+	}
+	addresses, _, err := publicAddresses(named)
+	if err != nil {
+		return err
+	}
+	config, err := load(cmd)
+	if err != nil {
+		return err
+	}
+
 	return operate(cmd, func(o *inbox.Operator) error {
 		records, err := o.DNSRecords(cmd.Context())
 		if err != nil {
 			return err
+		}
+		if len(records) > 0 {
+			records = operator.PublicRecords(records, config, addresses)
 		}
 
 		zone, err := cmd.Flags().GetBool("zone")
