@@ -34,6 +34,7 @@ type web struct {
 	routes []httpserver.Route // of all rooms, for their description
 	http   *httpserver.Server
 	admin  *httpserver.Server // nil = the operator API is at http
+	probe  *selfProbe         // set before anything is served
 }
 
 func newWeb(below *modules) (*web, error) {

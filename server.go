@@ -73,6 +73,7 @@ func New(ctx context.Context, config *Config, more ...OpenChannel) (_ *Server, e
 		return nil, err
 	}
 
+	s.probe = newSelfProbe(s)
 	s.ready.Store(true)
 	return s, nil
 }
@@ -250,6 +251,7 @@ func (s *Server) Run(ctx context.Context) error {
 	}
 
 	edge.Go(func() error { return s.http.Run(edgeCtx) })
+	edge.Go(func() error { s.probe.run(edgeCtx); return nil })
 	if s.acme != nil {
 		edge.Go(func() error { return s.acme.Run(edgeCtx) })
 	}
