@@ -35,8 +35,10 @@ type web struct {
 	http   *httpserver.Server
 	admin  *httpserver.Server // nil = the operator API is at http
 	plain  *httpserver.Server // nil = there is none without TLS beside http
+	probe  *selfProbe         // set before anything is served
 
-	further []*Server // domains behind the same listeners
+	front   *httpserver.Server // that listens for http: itself, or that of the domain at the top
+	further []*Server          // domains behind the same listeners
 }
 
 // newWeb makes the listeners of a node. Those of a further domain do not listen: their requests come from those of the domain at the top.
@@ -86,6 +88,7 @@ func newWeb(below *modules, further []*Server) (*web, error) {
 	if err := errors.Join(w.openPlainHTTP(), w.openAdmin(api)); err != nil {
 		return nil, err
 	}
+	w.front = w.http
 	return w, w.hostFurther()
 }
 
@@ -94,6 +97,7 @@ func (w *web) hostFurther() error {
 	for _, other := range w.further {
 		hosts := other.config.WebHosts()
 		w.http.Host(other.http, hosts...)
+		other.front = w.http
 		if w.admin != nil {
 			w.admin.Host(other.admin, hosts...)
 		}

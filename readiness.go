@@ -30,6 +30,10 @@ func (w *web) readiness() []httpserver.Check {
 			return nil
 		}, Remedy: "make room where data_dir is, or lower limits.free_disk"},
 		{Name: "listeners", Run: w.checkListeners, Remedy: "look into the log for the listener that ended; restart the server"},
+		{
+			Name: "self-probe", Run: func(ctx context.Context) error { return w.probe.check(ctx) }, Bystander: true,
+			Remedy: "look into the log for why; ask the listener by hand, and restart the server when it hangs",
+		},
 		{Name: "agents", Run: func(context.Context) error { return nil }, State: w.agentsState},
 		{
 			Name: "back ends", Run: w.checkBackEnds, Bystander: true,

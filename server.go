@@ -93,6 +93,7 @@ func open(ctx context.Context, config *Config, top *modules, more []OpenChannel)
 		return nil, err
 	}
 
+	s.probe = newSelfProbe(s)
 	s.ready.Store(true)
 	return s, nil
 }
@@ -293,6 +294,7 @@ func (s *Server) serveEdge(ctx context.Context, edge *errgroup.Group) {
 			return listener.Run(ctx)
 		})
 	}
+	edge.Go(func() error { s.probe.run(ctx); return nil })
 	if s.acme != nil {
 		edge.Go(func() error { return s.acme.Run(ctx) })
 	}

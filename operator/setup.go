@@ -334,9 +334,20 @@ func DMARCSteps(records []DNSRecord) []Step {
 	return steps
 }
 
-// FirstRecords are the records of a first start: those of mail with the machine's addresses in the place of <…> and DMARC at its first
-// step, and the addresses of every name under which the server is reached. Addresses that are not known stay <…>.
+// FirstRecords are the records of a first start: those of PublicRecords, with DMARC at its first step.
 func FirstRecords(records []DNSRecord, c *config.Config, addresses []netip.Addr) []DNSRecord {
+	list := PublicRecords(records, c, addresses)
+	for i, record := range list {
+		if strings.HasPrefix(record.Name, "_dmarc.") {
+			list[i] = newRecord(record.Name, record.Type, DMARCSteps(records)[0].Record, "DMARC; the first of three steps")
+		}
+	}
+	return list
+}
+
+// PublicRecords are the records of mail with the machine's addresses in the place of <…>, and the addresses of every name under which the
+// server is reached. Without addresses they stay <…>.
+func PublicRecords(records []DNSRecord, c *config.Config, addresses []netip.Addr) []DNSRecord {
 	const whole = "the public address of this server"
 	hosts := []string{c.PublicHost(), c.Domain}
 	if c.SMTP.Listen != "" {
@@ -359,12 +370,7 @@ func FirstRecords(records []DNSRecord, c *config.Config, addresses []netip.Addr)
 	}
 
 	for _, record := range records {
-		switch {
-		case record.Type == "A" || record.Type == "AAAA":
-			continue
-		case strings.HasPrefix(record.Name, "_dmarc."):
-			list = append(list, newRecord(record.Name, record.Type, DMARCSteps(records)[0].Record, "DMARC; the first of three steps"))
-		default:
+		if record.Type != "A" && record.Type != "AAAA" {
 			list = append(list, record)
 		}
 	}

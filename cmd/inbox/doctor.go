@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -113,36 +114,54 @@ func newDNS() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "dns",
 		Short: "Print the DNS records that mail of this domain needs",
-		Long: `Prints every record that mail of this domain needs. A domain or subdomain of its own for agents, such as
-agents.example.com, keeps their repute and their mail server apart from those of people.`,
+		Long: `Prints every record that mail of this domain needs, with the public addresses of this machine's interfaces. Behind NAT, or where
+the address is that of a balancer, say it by --address; an address that is not known is left as <…> to fill in. A domain or subdomain
+of its own for agents, such as agents.example.com, keeps their repute and their mail server apart from those of people.`,
 		Example: "  inbox dns --zone >> example.com.zone\n  inbox dns check",
 		Args:    arguments(cobra.NoArgs),
 		RunE:    printRecords,
 	}
 
 	addJSON(cmd)
-	addZone(cmd)
+	addRecordFlags(cmd)
 	printed := &cobra.Command{Use: "print", Short: "Print the records, as without a subcommand", Args: arguments(cobra.NoArgs), RunE: printRecords}
 	addJSON(printed)
-	addZone(printed)
+	addRecordFlags(printed)
 	cmd.AddCommand(printed, newDNSCheck())
 	return cmd
 }
 
-func addZone(cmd *cobra.Command) {
+func addRecordFlags(cmd *cobra.Command) {
 	cmd.Flags().Bool("zone", false, "print lines of a zone file (BIND)")
+	cmd.Flags().StringSlice("address", nil, "public address of this machine, instead of those of its interfaces")
 }
 
 func printRecords(cmd *cobra.Command, _ []string) error {
+	named, err := cmd.Flags().GetStringSlice("address")
+	if err != nil {
+		return err
+	}
+	addresses, _, err := publicAddresses(named)
+	if err != nil {
+		return err
+	}
 	domains, err := loadEach(cmd)
 	if err != nil {
 		return err
 	}
+
 	records := []operator.DNSRecord{}
 	for _, config := range domains {
 		err := operateOn(cmd, config, func(o *inbox.Operator) error {
 			found, err := o.DNSRecords(cmd.Context())
-			records = append(records, found...)
+			if len(found) > 0 {
+				found = operator.PublicRecords(found, config, addresses)
+			}
+			for _, one := range found {
+				if !slices.Contains(records, one) { // domains may share a mail server
+					records = append(records, one)
+				}
+			}
 			return err
 		})
 		if err != nil {

@@ -194,7 +194,7 @@ func initialize(cmd *cobra.Command, o *initOptions) error {
 	if err := o.complete(cmd); err != nil {
 		return err
 	}
-	addresses, nat, err := o.publicAddresses()
+	addresses, nat, err := publicAddresses(o.addresses)
 	if err != nil {
 		return err
 	}
@@ -252,9 +252,9 @@ func (o *initOptions) describe(cmd *cobra.Command, written *firstStart) error {
 }
 
 // publicAddresses are those that the operator names, else those of the interfaces.
-func (o *initOptions) publicAddresses() (addresses []netip.Addr, nat bool, err error) {
+func publicAddresses(named []string) (addresses []netip.Addr, nat bool, err error) {
 	addresses = []netip.Addr{}
-	for _, text := range o.addresses {
+	for _, text := range named {
 		address, err := netip.ParseAddr(text)
 		if err != nil || address.IsLoopback() || address.IsUnspecified() || address.Zone() != "" {
 			return nil, false, usageError{fmt.Errorf("--address: %q is not an address that others reach", text)}

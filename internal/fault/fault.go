@@ -6,6 +6,7 @@ package fault
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 )
 
@@ -78,14 +79,17 @@ func GiveUp(reason string, cause error) *Fault {
 	return &Fault{Kind: Unavailable, Public: reason, Permanent: !errors.Is(cause, ErrStore), Cause: cause}
 }
 
-// Error returns the private text for logs: the public text and the cause.
+// Error returns the private text for logs: the public text and the cause, whose words are not repeated where the public text ends with them.
 func (f *Fault) Error() string {
 	text := f.Public
 	if f.Field != "" {
 		text = f.Field + ": " + text
 	}
-	if f.Cause != nil {
-		return text + ": " + f.Cause.Error()
+	if f.Cause == nil {
+		return text
+	}
+	if cause := f.Cause.Error(); !strings.HasSuffix(text, cause) {
+		text += ": " + cause
 	}
 	return text
 }

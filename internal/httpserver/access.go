@@ -127,7 +127,7 @@ func (a *access) recovered(w *recorder, r *http.Request, cause any) (abort bool)
 	}
 
 	panics.Inc()
-	a.logger.ErrorContext(r.Context(), "handler panicked", "method", r.Method, "path", r.URL.Path,
+	a.logger.ErrorContext(r.Context(), "handler panicked", "method", method(r.Method), "route", w.route(),
 		"panic", fmt.Sprint(cause), "stack", string(debug.Stack()))
 
 	if w.status != 0 {
@@ -142,7 +142,7 @@ func (a *access) recovered(w *recorder, r *http.Request, cause any) (abort bool)
 func (a *access) log(w *recorder, r *http.Request, took time.Duration) {
 	ctx := r.Context()
 	if w.failure != nil {
-		a.logger.ErrorContext(ctx, "request failed", "method", r.Method, "path", r.URL.Path, "error", w.failure)
+		a.logger.ErrorContext(ctx, "request failed", "method", method(r.Method), "route", w.route(), "error", w.failure)
 	}
 	level := slog.LevelDebug
 	if a.logsAll {

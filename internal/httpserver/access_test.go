@@ -81,14 +81,17 @@ func logged(t *testing.T) (*slog.Logger, *bytes.Buffer) {
 func TestPanicIsAnsweredAndLoggedOnce(t *testing.T) {
 	logger, out := logged(t)
 	server := newServer(t, Options{Logger: logger, Routes: []Route{
-		{"GET", "/boom", http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic("secret detail") })},
+		{"GET", "/boom/{token}", http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic("secret detail") })},
 	}})
-	got := ask(server.Handler(), "GET", "/boom")
+	got := ask(server.Handler(), "GET", "/boom/capability")
 	if got.Code != 500 || strings.Contains(got.Body.String(), "secret") {
 		t.Errorf("%d %s", got.Code, got.Body.String())
 	}
 	if lines := strings.Count(out.String(), "level=ERROR"); lines != 1 || !strings.Contains(out.String(), "secret detail") {
 		t.Errorf("%d error lines:\n%s", lines, out.String())
+	}
+	if text := out.String(); !strings.Contains(text, "route=/boom/{token}") || strings.Contains(text, "capability") {
+		t.Errorf("the log has the path, which may be a secret, or no route:\n%s", text)
 	}
 	if id := got.Header().Get("X-Request-Id"); id == "" || !strings.Contains(out.String(), "request="+id) {
 		t.Errorf("the log does not name the request %q:\n%s", id, out.String())
@@ -114,9 +117,12 @@ func TestPanicAfterTheAnswerBeganCutsTheConnection(t *testing.T) {
 func TestInternalErrorIsLoggedWithTheRequest(t *testing.T) {
 	logger, out := logged(t)
 	server := newServer(t, Options{Logger: logger, Routes: []Route{
-		{"GET", "/x", http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { WriteFault(w, errors.New("disk on fire")) })},
+		{"GET", "/x/{token}", http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { WriteFault(w, errors.New("disk on fire")) })},
 	}})
-	got := ask(server.Handler(), "GET", "/x")
+	got := ask(server.Handler(), "GET", "/x/capability")
+	if text := out.String(); !strings.Contains(text, "route=/x/{token}") || strings.Contains(text, "capability") {
+		t.Errorf("the log has the path, which may be a secret, or no route:\n%s", text)
+	}
 	if got.Code != 500 || strings.Count(out.String(), "disk on fire") != 1 || !strings.Contains(out.String(), got.Header().Get("X-Request-Id")) {
 		t.Errorf("%d, log:\n%s", got.Code, out.String())
 	}

@@ -190,6 +190,16 @@ func TestMXRules(t *testing.T) {
 			w.names.Break("broken.test")
 			w.host("a.test", "192.0.2.1", up)
 		}, "a.test[192.0.2.1]", false, false},
+		"a refusal is told once": {func(w *world, up, _ *emailtest.Sink) {
+			up.Set(func(step, _ string) error {
+				if step == "rcpt" {
+					return &smtp.SMTPError{Code: 554, EnhancedCode: smtp.EnhancedCode{5, 7, 1}, Message: "Access denied"}
+				}
+				return nil
+			})
+			w.names.MX("sender.test", "10 a.test")
+			w.host("a.test", "192.0.2.1", up)
+		}, "sender.test: 554 5.7.1 Access denied", true, false},
 		"everybody is down": {func(w *world, _, _ *emailtest.Sink) {
 			w.names.MX("sender.test", "5 a.test")
 			w.host("a.test", "192.0.2.1", nil)
@@ -201,7 +211,9 @@ func TestMXRules(t *testing.T) {
 			detail, err := w.try()
 			text := detail
 			if err != nil {
-				text = fault.Of(err).Public
+				if text = fault.Of(err).Public; err.Error() != text { // which the operator reads
+					t.Errorf("the reason %q is told as %q", text, err.Error())
+				}
 			}
 			if (err != nil) != (c.permanent || c.retry) || err != nil && fault.Of(err).Permanent != c.permanent || !strings.Contains(text, c.want) {
 				t.Errorf("%q, %v; want %q", text, err, c.want)

@@ -107,18 +107,29 @@ func classed(who string, err error) error {
 	case errors.As(err, &known):
 		return err
 	case errors.As(err, &setup):
-		return fault.RetryIn(0, who+": "+message.Clip(setup.cause.Error(), 400), err)
+		text := message.Clip(setup.cause.Error(), 400)
+		return fault.RetryIn(0, who+": "+text, told{text, err})
 	case !errors.As(err, &refusal):
-		return fault.RetryIn(0, who+": "+message.Clip(err.Error(), 400), err)
+		text := message.Clip(err.Error(), 400)
+		return fault.RetryIn(0, who+": "+text, told{text, err})
 	}
 
-	text := who + ": " + message.Clip(codeText(refusal), 480)
+	text := message.Clip(codeText(refusal), 480)
 	if refusal.Code/100 == 5 && !manyRecipients(refusal) && !aboutLogin(refusal.Code) {
-		return fault.GiveUp(text, err)
+		return fault.GiveUp(who+": "+text, told{text, err})
 	}
 
-	return fault.RetryIn(0, text, err)
+	return fault.RetryIn(0, who+": "+text, told{text, err})
 }
+
+// told is a failure in the words that an operator reads, so that those of the library, which say the same, do not follow them.
+type told struct {
+	text  string
+	cause error
+}
+
+func (t told) Error() string { return t.text }
+func (t told) Unwrap() error { return t.cause }
 
 // manyRecipients reads 552 as older servers mean it when they answer RCPT (RFC 5321, section 4.5.3.1.10), unless it says
 // itself that the mail or the mailbox is what is too large.
