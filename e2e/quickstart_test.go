@@ -43,7 +43,7 @@ func (w *internet) quickstart() {
 	m.sh("inbox init --yes --domain " + newDomain + " --email me@example.org --agent helper --kind echo --mail mx")
 	w.publishPrinted(m.sh("inbox dns --json"))
 	w.publish("%s. 60 IN A 45.80.0.10", newDomain, "10.0.80.45.in-addr.arpa. 60 IN PTR %s.", newDomain)
-	m.background("inbox serve")
+	m.background("exec inbox serve")
 	m.sh("inbox doctor --wait 60s")
 	m.shows(newDomain)
 	w.t.Logf("the certificate is there after %s", time.Since(began))
@@ -62,7 +62,7 @@ func (w *internet) secondNode(first *machine) {
 	w.t.Helper()
 	second := w.newMachine("45.80.0.11")
 	second.sh("cp -r " + first.directory + "/* . && sed -i s:" + first.directory + ":$PWD: inbox.toml && rm -r data")
-	second.background("inbox serve")
+	second.background("exec inbox serve")
 	before := second.shows(newDomain)
 	await.Until(w.t, "both nodes show the same renewed certificate", func() bool {
 		now := first.shows(newDomain)
