@@ -510,9 +510,10 @@ func (m *machine) background(script string) *launched {
 	}()
 	m.w.t.Cleanup(func() {
 		_ = command.Process.Signal(syscall.SIGTERM)
-		_ = command.Process.Signal(syscall.SIGTERM) // the second ends it at once
+		again := time.AfterFunc(time.Second, func() { _ = command.Process.Signal(syscall.SIGTERM) }) // the second ends it at once
 		stopped := time.AfterFunc(30*time.Second, func() { _ = command.Process.Kill() })
 		<-l.ended
+		again.Stop()
 		stopped.Stop()
 		_ = file.Close()
 		if m.w.t.Failed() {
