@@ -407,7 +407,7 @@ type machine struct {
 	w         *internet
 	directory string
 	address   string
-	id        string // of the process that holds the namespace
+	id        string   // of the process that holds the namespace
 	world     []string // variables that every program of the world has
 	variables []string // those of commands
 }
