@@ -437,10 +437,11 @@ func (w *internet) newMachine(address string) *machine {
 	if w.authority != nil {
 		m.variables = append(m.variables, "INBOX_ACME_DIRECTORY="+w.authority.directory)
 	}
-	m.world = slices.Clone(m.variables)
 	if w.database != "" {
-		m.variables = append(m.variables, "INBOX_DATABASE_URL="+w.database, "INBOX_ACME_CHECK_EVERY=1s", "INBOX_BLOB_URL=file://"+w.directory+"/files") // that nodes share
+		w.run("mkdir", "-p", "-m", "777", "/var/lib/inbox-files") // that nodes share
+		m.variables = append(m.variables, "INBOX_DATABASE_URL="+w.database, "INBOX_ACME_CHECK_EVERY=1s", "INBOX_BLOB_URL=file:///var/lib/inbox-files")
 	}
+	m.world = slices.Clone(m.variables)
 	return m
 }
 
