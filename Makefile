@@ -65,5 +65,5 @@ bench: test-dependencies ## measure on both databases and write docs/benchmarks.
 generate: ## write the generated files again: documentation of the settings, JSON Schema
 	$(GO) generate ./...
 
-test-dependencies: ## install what tests need: PostgreSQL, Postfix, OpenDKIM, swaks, dkimpy, proxies, crun, umoci, Node and its packages
+test-dependencies: ## install what tests need: PostgreSQL, Postfix, OpenDKIM, swaks, dkimpy, proxies, crun, umoci, Prometheus, Node and its packages
 	scripts/install-test-dependencies

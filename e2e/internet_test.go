@@ -13,6 +13,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -157,6 +158,7 @@ func openInternet(t *testing.T, directory string) *internet {
 	built = func() (string, error) { return filepath.Join(directory, "inbox"), nil }
 	builtPebble = func() (string, error) { return filepath.Join(directory, "pebble"), nil }
 	w := &internet{t: t, directory: directory}
+	w.cover("/etc", "/usr/local", "/var/lib")
 	w.connect()
 	w.openNames()
 	w.trusted = newAuthority(t, "Authority of the world")
@@ -166,9 +168,26 @@ func openInternet(t *testing.T, directory string) *internet {
 // run runs a program of the machine that has to succeed.
 func (w *internet) run(program string, arguments ...string) {
 	w.t.Helper()
-	if output, err := exec.CommandContext(w.t.Context(), program, arguments...).CombinedOutput(); err != nil {
+	if output, err := exec.CommandContext(context.WithoutCancel(w.t.Context()), program, arguments...).CombinedOutput(); err != nil {
 		w.t.Fatalf("%s %s: %v\n%s", program, strings.Join(arguments, " "), err, output)
 	}
+}
+
+// cover lays a file system in memory over directories of the machine: what the test writes there is gone with its processes.
+func (w *internet) cover(directories ...string) {
+	w.t.Helper()
+	memory := w.t.TempDir()
+	w.run("mount", "-t", "tmpfs", "tmpfs", memory)
+	for i, directory := range directories {
+		upper, work := fmt.Sprintf("%s/upper%d", memory, i), fmt.Sprintf("%s/work%d", memory, i)
+		w.run("mkdir", upper, work)
+		w.run("mount", "-t", "overlay", "overlay", "-o", "lowerdir="+directory+",upperdir="+upper+",workdir="+work, directory)
+	}
+	w.t.Cleanup(func() {
+		for _, place := range append(directories, memory) {
+			w.run("umount", "--lazy", place)
+		}
+	})
 }
 
 // connect makes the bridge to which all machines are connected, and the addresses of the world.
@@ -254,12 +273,18 @@ func (w *internet) openAuthority(life time.Duration) {
 		names: net.JoinHostPort(internetNames, "53"), plainHTTP: 80, https: 443, life: life,
 	})
 
+	w.trust(w.authority.root()...)
+}
+
+// trust makes the authority of the world, and others, those that every program of the world believes.
+func (w *internet) trust(others ...byte) {
+	w.t.Helper()
 	own, err := os.ReadFile(w.trusted.File)
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	w.bundle = filepath.Join(w.t.TempDir(), "roots.pem")
-	if err := os.WriteFile(w.bundle, append(own, w.authority.root()...), 0o644); err != nil {
+	w.bundle = "/etc/ssl/world.pem" // for every user, as those of the system are
+	if err := os.WriteFile(w.bundle, append(own, others...), 0o644); err != nil {
 		w.t.Fatal(err)
 	}
 	w.t.Setenv("SSL_CERT_FILE", w.bundle) // before this process trusts anybody
@@ -383,8 +408,9 @@ type machine struct {
 	w         *internet
 	directory string
 	address   string
-	id        string // of the process that holds the namespace
-	variables []string
+	id        string   // of the process that holds the namespace
+	world     []string // variables that every program of the world has
+	variables []string // those of commands
 }
 
 // newMachine connects a machine to the world.
@@ -408,16 +434,21 @@ func (w *internet) newMachine(address string) *machine {
 		w.run("nsenter", append([]string{"-t", m.id, "-n", "ip"}, strings.Fields(command)...)...)
 	}
 
-	m.variables = append(os.Environ(), "PATH="+w.directory+":"+os.Getenv("PATH"), "SSL_CERT_FILE="+w.bundle, "INBOX_ACME_DIRECTORY="+w.authority.directory)
-	if w.database != "" {
-		m.variables = append(m.variables, "INBOX_DATABASE_URL="+w.database, "INBOX_ACME_CHECK_EVERY=1s", "INBOX_BLOB_URL=file://"+w.directory+"/files") // that nodes share
+	m.variables = append(os.Environ(), "PATH="+w.directory+":"+os.Getenv("PATH"), "SSL_CERT_FILE="+w.bundle, "CURL_CA_BUNDLE="+w.bundle)
+	if w.authority != nil {
+		m.variables = append(m.variables, "INBOX_ACME_DIRECTORY="+w.authority.directory)
 	}
+	if w.database != "" {
+		w.run("mkdir", "-p", "-m", "777", "/var/lib/inbox-files") // that nodes share
+		m.variables = append(m.variables, "INBOX_DATABASE_URL="+w.database, "INBOX_ACME_CHECK_EVERY=1s", "INBOX_BLOB_URL=file:///var/lib/inbox-files")
+	}
+	m.world = slices.Clone(m.variables)
 	return m
 }
 
 // command is a script for the shell of the machine.
 func (m *machine) command(ctx context.Context, script string) *exec.Cmd {
-	command := exec.CommandContext(ctx, "nsenter", "-t", m.id, "-n", "sh", "-euc", script)
+	command := exec.CommandContext(ctx, "nsenter", "-t", m.id, "-n", "bash", "-euc", script)
 	command.Dir, command.Env = m.directory, m.variables
 	return command
 }
@@ -446,39 +477,62 @@ func (m *machine) fails(script, words string) {
 	}
 }
 
-// background starts a script that goes on until the test ends, and returns its output so far.
-func (m *machine) background(script string) (log func() string) {
+// launched is a program that goes on beside the test.
+type launched struct {
+	script string
+	file   string
+	ended  chan struct{} // closed when the program is gone
+}
+
+// log is what the program has printed so far.
+func (l *launched) log() string {
+	text, err := os.ReadFile(l.file)
+	if err != nil {
+		return err.Error()
+	}
+	return string(text)
+}
+
+func (l *launched) alive() bool {
+	select {
+	case <-l.ended:
+		return false
+	default:
+		return true
+	}
+}
+
+// background starts a script that goes on until the test ends.
+func (m *machine) background(script string) *launched {
 	m.w.t.Helper()
-	name := filepath.Join(m.directory, "background.log")
-	file, err := os.Create(name)
+	file, err := os.CreateTemp(m.w.t.TempDir(), "background-*.log")
 	if err != nil {
 		m.w.t.Fatal(err)
 	}
-	command := m.command(context.WithoutCancel(m.w.t.Context()), "exec "+script)
+	command := m.command(context.WithoutCancel(m.w.t.Context()), script)
 	command.Stdout, command.Stderr = file, file
 	if err := children.Start(command); err != nil {
 		m.w.t.Fatal(err)
 	}
 
-	log = func() string {
-		text, err := os.ReadFile(name)
-		if err != nil {
-			return err.Error()
-		}
-		return string(text)
-	}
+	l := &launched{script: script, file: file.Name(), ended: make(chan struct{})}
+	go func() {
+		_ = command.Wait()
+		close(l.ended)
+	}()
 	m.w.t.Cleanup(func() {
 		_ = command.Process.Signal(syscall.SIGTERM)
-		_ = command.Process.Signal(syscall.SIGTERM) // the second ends it at once
+		again := time.AfterFunc(time.Second, func() { _ = command.Process.Signal(syscall.SIGTERM) }) // the second ends it at once
 		stopped := time.AfterFunc(30*time.Second, func() { _ = command.Process.Kill() })
-		_ = command.Wait()
+		<-l.ended
+		again.Stop()
 		stopped.Stop()
 		_ = file.Close()
 		if m.w.t.Failed() {
-			m.w.t.Logf("%s printed:\n%s", script, tail(log(), 32<<10))
+			m.w.t.Logf("%s printed:\n%s", script, tail(l.log(), 32<<10))
 		}
 	})
-	return log
+	return l
 }
 
 // shows waits until a machine has a name's certificate of the authority, and returns its number.
