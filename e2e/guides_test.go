@@ -108,6 +108,7 @@ var guides = map[string]guide{
 	},
 	"docs/bridges.md":             {before: `SESSION=$(session)`},
 	"docs/connectors.md":          {own: true, toml: []int{0}, files: map[string]string{"/etc/inbox/slack.secret": "a long random text\n"}, before: `SECRET="a long random text"; RUN=$(connector_run)`},
+	"docs/domains.md":             {own: true, toml: []int{0}},
 	"docs/tasks.md":               {own: true, toml: []int{0}, files: map[string]string{"scene.json": `{"scene": 1}`}},
 	"docs/trust.md":               {own: true, linked: true, toml: []int{0, 1}, first: `export INBOX_SECRET="a long random text"`, background: []string{"python3 docs/examples/pythonagent/agent.py"}},
 	"docs/agents/client-tools.md": {own: true, local: true, toml: []int{0}, settings: "[agents.llm]\nbase_url = \"http://" + guideModel + "/v1\"\nmodel = \"scripted\"\n", background: []string{"python3 docs/examples/clienttool/client.py"}},

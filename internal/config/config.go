@@ -58,7 +58,7 @@ type Config struct {
 	Chat       Chat       `toml:"chat"`
 	Bridges    Bridges    `toml:"bridges"`
 
-	// One table per further domain; [operating.md](operating.md) explains them.
+	// One table per further domain; [domains.md](domains.md) explains them.
 	Domains []Domain `toml:"domains"`
 	// One table per issuer; [trust.md](trust.md) explains who should be in it.
 	Trust []Trust `toml:"trust"`
