@@ -67,7 +67,7 @@ func TestReloadRemovesABusyAgent(t *testing.T) {
 		p.inbox("resume", "--all")
 		for _, id := range []string{parked, queued} {
 			eventually(t, id+" is failed with a reason", func() bool {
-				return strings.Contains(p.inbox("show", p.turnOf(id)), "the agent is not configured any more")
+				return strings.Contains(p.inbox("show", id), "the agent is not configured any more")
 			})
 			if state := p.state(id); state != exchange.StateFailed {
 				t.Errorf("%s is %s", id, state)

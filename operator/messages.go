@@ -118,6 +118,9 @@ func (m Messages) find(ctx context.Context, id string) (turnID string, err error
 		}
 	}
 
+	if turnID, found, err := m.store.TurnOfMessage(ctx, id); err != nil || found { // of an agent that was removed
+		return turnID, err
+	}
 	return "", fault.Newf(fault.NotFound, "no message %s was accepted here", id)
 }
 

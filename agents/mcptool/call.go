@@ -11,6 +11,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"inbox/internal/clip"
+	"inbox/internal/telemetry"
 )
 
 // IdempotencyMeta is the member of _meta under which a server finds the idempotency key of a call: the same in every
@@ -35,8 +36,12 @@ func failed(kind, text string) map[string]any {
 }
 
 func (s *server) call(ctx context.Context, name string, parameters map[string]any, key string) (map[string]any, error) {
+	traced, span := telemetry.StartBelow(ctx, "tool", telemetry.KindClient, telemetry.Attribute("inbox.tool_server", s.settings.Name))
+	if _, exists := s.current().byName[name]; exists { // others are words of a model
+		span.Set(telemetry.Attribute("gen_ai.tool.name", name))
+	}
 	started := time.Now()
-	answer, err := s.attempt(ctx, name, parameters, key)
+	answer, err := s.attempt(traced, name, parameters, key)
 	callSeconds.Observe(time.Since(started).Seconds())
 	outcome := "ok"
 	if err != nil {
@@ -46,6 +51,11 @@ func (s *server) call(ctx context.Context, name string, parameters map[string]an
 	}
 
 	calls.WithLabelValues(s.settings.Name, outcome).Inc()
+	if outcome == "ok" {
+		span.End("")
+	} else {
+		span.End(outcome)
+	}
 	return answer, err
 }
 

@@ -105,6 +105,17 @@ func (s turnStore) FindMessage(ctx context.Context, agent, nativeID string) (exc
 	return entry, true, nil
 }
 
+const selectTurnOfMessage = `SELECT id FROM turns WHERE native_key = $1 AND native_id = $2 ORDER BY id DESC LIMIT 1`
+
+// TurnOfMessage returns the newest turn of a message, whichever agent it was for, also one that is gone; for operators alone.
+func (s turnStore) TurnOfMessage(ctx context.Context, nativeID string) (id string, found bool, err error) {
+	if nativeID == "" || !storable(nativeID) {
+		return "", false, nil
+	}
+	found, err = first(ctx, s.engine.reader(), selectTurnOfMessage, []any{hashKey(nativeID), nativeID}, &id)
+	return id, found, err
+}
+
 const selectOriginal = `SELECT media_type, encoding, body FROM originals WHERE digest = $1`
 
 // Original returns the native form of a message; Body is nil when the bytes are in the blob store. fault.NotFound
