@@ -22,9 +22,8 @@ install: build ## install program, unit and completions (PREFIX=/usr/local, DEST
 	install -D -m 755 bin/inbox $(DESTDIR)$(PREFIX)/bin/inbox
 	install -d $(DESTDIR)$(PREFIX)/lib/systemd/system $(DESTDIR)$(PREFIX)/share/bash-completion/completions \
 		$(DESTDIR)$(PREFIX)/share/zsh/site-functions $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d
-	sed -e 's|{{.Program}}|$(PREFIX)/bin/inbox|' -e 's|{{.ConfigPath}}|$(CONFIG_DIR)/inbox.toml|' -e 's|{{.Directory}}|$(CONFIG_DIR)|' \
-		-e 's|{{.DataDir}}|$(CONFIG_DIR)/data|' -e 's|{{.User}}|inbox|' -e 's| of {{.Domain}}||' -e '/{{.Path}}/d' \
-		operator/inbox.service > $(DESTDIR)$(PREFIX)/lib/systemd/system/inbox.service
+	sed -e 's|/usr/local/bin/inbox|$(PREFIX)/bin/inbox|' -e 's|/etc/inbox|$(CONFIG_DIR)|g' docs/ops/inbox.service \
+		> $(DESTDIR)$(PREFIX)/lib/systemd/system/inbox.service
 	bin/inbox completion bash > $(DESTDIR)$(PREFIX)/share/bash-completion/completions/inbox
 	bin/inbox completion zsh > $(DESTDIR)$(PREFIX)/share/zsh/site-functions/_inbox
 	bin/inbox completion fish > $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/inbox.fish
