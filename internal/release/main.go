@@ -45,6 +45,9 @@ func run(version, directory string, programs []string) error {
 	for len(programs) > 0 {
 		platform, program := programs[0], programs[1]
 		programs = programs[2:]
+		if err := checkSize(program, maxProgramBytes); err != nil {
+			return err
+		}
 		name := "inbox_" + version + "_" + platform
 		bill, err := billOfMaterials(name, version, program, made)
 		if err != nil {
