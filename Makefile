@@ -10,7 +10,7 @@ ATTACK_SECONDS ?= 20
 FUZZ_TIME ?= 60s
 
 .DEFAULT_GOAL := help
-.PHONY: help build install run demo check test test-race e2e attacks tck lint fuzz-short bench generate test-dependencies
+.PHONY: help build install run demo check test test-race e2e attacks tck lint release-check fuzz-short bench generate test-dependencies
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -54,6 +54,9 @@ tck: ## run the A2A conformance kit from a checkout: A2A_TCK_DIR, A2A_TCK_PROTOS
 
 lint: ## run gofmt, go vet and golangci-lint (the first run builds the linter)
 	scripts/lint
+
+release-check: ## make a release for each platform twice, from nothing, and compare the bytes (minutes)
+	scripts/check-reproducible
 
 fuzz-short: ## run each fuzz target for a minute (FUZZ_TIME=60s), one after the other; scripts/fuzz-short --list names them
 	scripts/fuzz-short $(FUZZ_TIME)

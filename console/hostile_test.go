@@ -42,7 +42,9 @@ func TestTextsNeverBecomeMarkup(t *testing.T) {
 	}
 
 	for name, page := range map[string]func(text string) templ.Component{
-		"host":    func(text string) templ.Component { return hostPage([]exchange.AgentProfile{markuptest.Fill(profile, text)}) },
+		"host": func(text string) templ.Component {
+			return hostPage([]exchange.AgentProfile{markuptest.Fill(profile, text)})
+		},
 		"missing": func(string) templ.Component { return missingPage() },
 		"failed":  func(text string) templ.Component { return failedPage(text, text) },
 		"agent": func(text string) templ.Component {

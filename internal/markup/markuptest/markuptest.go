@@ -81,9 +81,9 @@ func Skeleton(page string) ([]string, error) {
 			continue
 		}
 
-		element := node.Data
+		element := []string{node.Data}
 		for _, attribute := range node.Attr {
-			element += " " + attribute.Key
+			element = append(element, attribute.Key)
 			if strings.HasPrefix(attribute.Key, "on") || attribute.Key == "style" || attribute.Key == "srcdoc" {
 				return nil, fmt.Errorf("<%s %s=%q> runs something", node.Data, attribute.Key, attribute.Val)
 			}
@@ -91,7 +91,7 @@ func Skeleton(page string) ([]string, error) {
 				return nil, fmt.Errorf("<%s %s=%q> leads to a program", node.Data, attribute.Key, attribute.Val)
 			}
 		}
-		elements = append(elements, element)
+		elements = append(elements, strings.Join(element, " "))
 	}
 	return elements, nil
 }
