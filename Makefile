@@ -10,7 +10,7 @@ ATTACK_SECONDS ?= 20
 FUZZ_TIME ?= 60s
 
 .DEFAULT_GOAL := help
-.PHONY: help build install run demo check test test-race e2e attacks tck lint fuzz-short bench generate test-dependencies
+.PHONY: help build install run demo check test test-race e2e attacks tck lint release-check fuzz-short bench generate test-dependencies
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -22,9 +22,8 @@ install: build ## install program, unit and completions (PREFIX=/usr/local, DEST
 	install -D -m 755 bin/inbox $(DESTDIR)$(PREFIX)/bin/inbox
 	install -d $(DESTDIR)$(PREFIX)/lib/systemd/system $(DESTDIR)$(PREFIX)/share/bash-completion/completions \
 		$(DESTDIR)$(PREFIX)/share/zsh/site-functions $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d
-	sed -e 's|{{.Program}}|$(PREFIX)/bin/inbox|' -e 's|{{.ConfigPath}}|$(CONFIG_DIR)/inbox.toml|' -e 's|{{.Directory}}|$(CONFIG_DIR)|' \
-		-e 's|{{.DataDir}}|$(CONFIG_DIR)/data|' -e 's|{{.User}}|inbox|' -e 's| of {{.Domain}}||' -e '/{{.Path}}/d' \
-		operator/inbox.service > $(DESTDIR)$(PREFIX)/lib/systemd/system/inbox.service
+	sed -e 's|/usr/local/bin/inbox|$(PREFIX)/bin/inbox|' -e 's|/etc/inbox|$(CONFIG_DIR)|g' docs/ops/inbox.service \
+		> $(DESTDIR)$(PREFIX)/lib/systemd/system/inbox.service
 	bin/inbox completion bash > $(DESTDIR)$(PREFIX)/share/bash-completion/completions/inbox
 	bin/inbox completion zsh > $(DESTDIR)$(PREFIX)/share/zsh/site-functions/_inbox
 	bin/inbox completion fish > $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/inbox.fish
@@ -55,6 +54,9 @@ tck: ## run the A2A conformance kit from a checkout: A2A_TCK_DIR, A2A_TCK_PROTOS
 
 lint: ## run gofmt, go vet and golangci-lint (the first run builds the linter)
 	scripts/lint
+
+release-check: ## make a release for each platform twice, from nothing, and compare the bytes (minutes)
+	scripts/check-reproducible
 
 fuzz-short: ## run each fuzz target for a minute (FUZZ_TIME=60s), one after the other; scripts/fuzz-short --list names them
 	scripts/fuzz-short $(FUZZ_TIME)

@@ -5,22 +5,19 @@ package console
 
 import (
 	"bytes"
-	"embed"
-	"html/template"
 	"net/http"
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/a-h/templ"
 
 	"inbox/exchange"
 	"inbox/internal/httpserver"
 	"inbox/policypart"
 )
 
-//go:embed templates/*.html
-var files embed.FS
-
-var templates = template.Must(template.ParseFS(files, "templates/*.html"))
+//go:generate go tool -modfile=../tools/go.mod templ generate -path . -log-level warn
 
 // Pages serves the public pages.
 type Pages struct {
@@ -56,8 +53,8 @@ func (p *Pages) Routes() []httpserver.Route {
 	}
 }
 
-func (p *Pages) host(w http.ResponseWriter, _ *http.Request) {
-	p.render(w, http.StatusOK, "host.html", p.agents.Agents())
+func (p *Pages) host(w http.ResponseWriter, r *http.Request) {
+	writePage(w, r, http.StatusOK, hostPage(p.agents.Agents()), "'none'")
 }
 
 // view is one agent with its ways in.
@@ -71,23 +68,20 @@ type view struct {
 func (p *Pages) profile(w http.ResponseWriter, r *http.Request) {
 	agent, known := p.agents.Agent(httpserver.Param(r, "agent"))
 	if !known {
-		p.render(w, http.StatusNotFound, "missing.html", nil)
+		writePage(w, r, http.StatusNotFound, missingPage(), "'none'")
 		return
 	}
-	p.render(w, http.StatusOK, "agent.html", view{
+	writePage(w, r, http.StatusOK, agentPage(view{
 		AgentProfile: agent, Mail: p.mail(agent), Card: p.publicURL + "/a2a/" + agent.Name + "/.well-known/agent-card.json",
 		Operator: p.operator, Chat: p.chat != nil && p.chat(agent.Name),
-	})
+	}), "'none'")
 }
 
-func (p *Pages) render(w http.ResponseWriter, status int, name string, data any) {
-	writePage(w, status, name, data, "'none'")
-}
-
-// writePage renders a template. formAction says where its forms may lead (Content Security Policy 3, section 6.4.1).
-func writePage(w http.ResponseWriter, status int, name string, data any, formAction string) {
+// writePage renders a page whole before it begins the response. formAction says where its forms may lead (Content Security Policy 3,
+// section 6.4.1).
+func writePage(w http.ResponseWriter, r *http.Request, status int, content templ.Component, formAction string) {
 	var page bytes.Buffer
-	if err := templates.ExecuteTemplate(&page, name, data); err != nil {
+	if err := content.Render(r.Context(), &page); err != nil {
 		httpserver.WriteFault(w, err)
 		return
 	}

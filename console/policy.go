@@ -8,7 +8,6 @@ import (
 	"net/url"
 	"regexp"
 	"strings"
-	"time"
 
 	"inbox/engine/demand"
 	"inbox/exchange"
@@ -203,7 +202,7 @@ func (p *PolicyPages) page(w http.ResponseWriter, r *http.Request, status int, d
 		w.Header().Set("Content-Language", "en, "+view.Lang)
 	}
 
-	writePage(w, status, templateOf(demand), view, p.formAction(demand))
+	writePage(w, r, status, view.component(), p.formAction(demand))
 }
 
 // formAction lets the forms lead back to the page. Browsers apply the rule to redirects too, and login services
@@ -234,17 +233,29 @@ func mailto(address, word string) string {
 	return "mailto:" + url.PathEscape(address) + "?subject=" + url.PathEscape(word) + "&body=" + url.PathEscape(word)
 }
 
-// Clock returns a time as people read it.
-func (policyPage) Clock(t time.Time) string { return t.UTC().Format("2 January 2006, 15:04 UTC") }
-
-// Machine returns a time as browsers read it.
-func (policyPage) Machine(t time.Time) string { return t.UTC().Format(time.RFC3339) }
-
 // Link reports whether the page asks about a second address.
 func (v policyPage) Link() bool { return v.Purpose == policypart.PurposeLink }
 
 // Confirm reports whether the page is the other half of such a question.
 func (v policyPage) Confirm() bool { return v.Purpose == policypart.PurposeLinkConfirm }
+
+// grantWords and declineWords are on the buttons of a demand that takes yes or no.
+func (v policyPage) grantWords() string {
+	switch {
+	case v.Link():
+		return "Yes, show me the word"
+	case v.Confirm():
+		return "Yes, both are mine"
+	}
+	return "Allow"
+}
+
+func (v policyPage) declineWords() string {
+	if v.Link() || v.Confirm() {
+		return "No"
+	}
+	return "Decline"
+}
 
 // outcome returns the words for a demand that cannot be decided any more; none while it is open.
 func outcome(d Demand) (state, detail string) {
@@ -275,9 +286,6 @@ func outcome(d Demand) (state, detail string) {
 	return "This request was answered already", "A link works once. Write to the agent again if you need another one."
 }
 
-// failPage is a page that says only what went wrong.
-type failPage struct{ Title, Detail string }
-
 // fail answers with the public text of an error, on the page of the demand where there is one.
 func (p *PolicyPages) fail(w http.ResponseWriter, r *http.Request, demand Demand, err error) {
 	found := fault.Of(err)
@@ -287,7 +295,7 @@ func (p *PolicyPages) fail(w http.ResponseWriter, r *http.Request, demand Demand
 	case demand.ID != "":
 		p.page(w, r, failStatus(found.Kind), demand, sentence(found))
 	default:
-		writePage(w, failStatus(found.Kind), "policy_fail.html", failPage{Title: failTitle(found.Kind), Detail: sentence(found)}, "'none'")
+		writePage(w, r, failStatus(found.Kind), failedPage(failTitle(found.Kind), sentence(found)), "'none'")
 	}
 }
 

@@ -8,6 +8,8 @@ import (
 	"net/url"
 	"strings"
 
+	"github.com/a-h/templ"
+
 	"inbox/internal/fault"
 	"inbox/internal/httpserver"
 	"inbox/policypart"
@@ -171,12 +173,12 @@ func decodeBase64(text string) ([]byte, error) {
 // shortDetails is how long details may be that are shown at once, in bytes.
 const shortDetails = 2000
 
-// templateOf returns which page shows the demand: an approver reads something else than the asker of a demand.
-func templateOf(d Demand) string {
-	if d.Purpose == policypart.PurposeApproval {
-		return "policy_approval.html"
+// component returns the page that shows the demand: an approver reads something else than the asker of a demand.
+func (v policyPage) component() templ.Component {
+	if v.Purpose == policypart.PurposeApproval {
+		return approvalPage(v)
 	}
-	return "policy.html"
+	return demandPage(v)
 }
 
 // Details is what would be done, as text.

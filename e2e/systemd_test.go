@@ -118,13 +118,28 @@ func TestServiceManager(t *testing.T) {
 	}
 }
 
-// TestUnits: systemd understands the units, and finds the service well closed.
+// TestUnits: systemd understands the units of releases and those that inbox init writes, and finds the service well closed.
 func TestUnits(t *testing.T) {
 	t.Parallel()
 	binary, err := built()
 	if err != nil {
 		t.Fatal(err)
 	}
+	for _, kind := range []string{"echo", "command"} {
+		written := t.TempDir()
+		initialize := exec.CommandContext(t.Context(), binary, "init", "--yes", "--dir", written, "--domain", "agents.example", "--email", "-",
+			"--agent", "helper", "--kind", kind, "--mail", "none", "--address", "192.0.2.1")
+		if kind == "command" {
+			initialize.Args = append(initialize.Args, "--backend", "/bin/cat")
+		}
+		if said, err := initialize.CombinedOutput(); err != nil {
+			t.Fatalf("inbox init: %v\n%s", err, said)
+		}
+		unit := filepath.Join(written, "inbox.service")
+		analyze(t, "verify", "--man=no", unit)
+		analyze(t, "security", "--offline=true", "--threshold=20", "--no-pager", unit)
+	}
+
 	directory := t.TempDir()
 	units, err := filepath.Glob(filepath.Join("..", "docs", "ops", "inbox*.*"))
 	if err != nil {
@@ -147,12 +162,13 @@ func TestUnits(t *testing.T) {
 		t.Fatalf("found %v", copied)
 	}
 
-	analyze := func(arguments ...string) {
-		t.Helper()
-		if said, err := exec.CommandContext(t.Context(), "systemd-analyze", arguments...).CombinedOutput(); err != nil {
-			t.Errorf("systemd-analyze %s: %v (Debian package systemd)\n%s", arguments, err, said)
-		}
+	analyze(t, append([]string{"verify", "--man=no"}, copied...)...)
+	analyze(t, "security", "--offline=true", "--threshold=20", "--no-pager", filepath.Join(directory, "inbox.service"))
+}
+
+func analyze(t *testing.T, arguments ...string) {
+	t.Helper()
+	if said, err := exec.CommandContext(t.Context(), "systemd-analyze", arguments...).CombinedOutput(); err != nil {
+		t.Errorf("systemd-analyze %s: %v (Debian package systemd)\n%s", arguments, err, said)
 	}
-	analyze(append([]string{"verify", "--man=no"}, copied...)...)
-	analyze("security", "--offline=true", "--threshold=20", "--no-pager", filepath.Join(directory, "inbox.service"))
 }

@@ -13,7 +13,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"text/template"
 
 	"inbox/identity"
 	"inbox/internal/config"
@@ -66,8 +65,6 @@ type SetupFile struct {
 
 //go:embed inbox.service
 var unitText string
-
-var unitTemplate = template.Must(template.New("inbox.service").Parse(unitText))
 
 // plannedFile is a file before it is written.
 type plannedFile struct {
@@ -126,10 +123,7 @@ func (s Setup) Write(environ []string) ([]SetupFile, error) {
 		return nil, err
 	}
 
-	files, err := s.plan()
-	if err != nil {
-		return nil, err
-	}
+	files := s.plan()
 	for _, file := range files {
 		if _, err := os.Lstat(file.path); err == nil && !file.keep && !s.Force {
 			return nil, fmt.Errorf("%s %w: --force replaces it (keys stay), --dir names another directory", file.path, fs.ErrExist)
@@ -202,25 +196,36 @@ func (f plannedFile) write(force bool) (kept bool, err error) {
 	return kept, errors.Join(err, os.Remove(written))
 }
 
-func (s Setup) plan() ([]plannedFile, error) {
-	var unit strings.Builder
-	err := unitTemplate.Execute(&unit, map[string]string{
-		"Domain": s.Domain, "Path": s.unitPath(), "User": s.User, "Program": unitWord(s.Program), "ConfigPath": unitWord(s.ConfigPath()),
-		"Directory": unitWord(s.Directory), "DataDir": unitWord(s.dataDir()),
-	})
-	if err != nil {
-		return nil, fmt.Errorf("write unit: %w", err)
-	}
-
+func (s Setup) plan() []plannedFile {
 	files := []plannedFile{
 		{s.keyPath(), base64.StdEncoding.EncodeToString(sealing.NewKey()) + "\n", 0o600, true},
 		{s.ConfigPath(), s.configuration(), 0o600, false},
-		{s.unitPath(), unit.String(), 0o644, false},
+		{s.unitPath(), s.unit(), 0o644, false},
 	}
 	if s.Agent.SecretFile == s.tokenPath() {
 		files = append(files, plannedFile{s.tokenPath(), NewSecret(), 0o600, true})
 	}
-	return files, nil
+	return files
+}
+
+// unit is the text of inbox.service. Homes are hidden from the server unless the program or its files lie in one. A program of an agent
+// may compile while it runs, such as Node, which a memory that is never both written and executed forbids.
+func (s Setup) unit() string {
+	homes, compiling := "yes", ""
+	for _, path := range []string{s.Program, s.Directory} {
+		for _, home := range []string{"/home/", "/root/", "/run/user/"} {
+			if strings.HasPrefix(path+"/", home) {
+				homes = "read-only"
+			}
+		}
+	}
+	if s.Agent.Kind == "command" {
+		compiling = "#"
+	}
+	return strings.NewReplacer(
+		"{{Program}}", unitWord(s.Program), "{{ConfigPath}}", unitWord(s.ConfigPath()), "{{Directory}}", unitWord(s.Directory),
+		"{{DataDir}}", unitWord(s.dataDir()), "{{User}}", s.User, "{{Homes}}", homes, "{{Compiling}}", compiling,
+	).Replace(unitText)
 }
 
 // unitWord writes a path as a word of a unit (systemd.syntax(7)).

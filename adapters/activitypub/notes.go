@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"html/template"
 	"log/slog"
 	"net/http"
 	"strconv"
@@ -141,15 +140,7 @@ func (r *renderer) knownPeople(ctx context.Context, reply exchange.Reply) []pers
 	return people
 }
 
-var notePage = template.Must(template.New("note").Parse(`<!doctype html>
-<html lang="{{.Language}}"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">
-<title>{{.Author}}</title><link rel="alternate" type="application/activity+json" href="{{.Note.ID}}">
-<style>body{font:1.1rem/1.5 system-ui,sans-serif;max-width:40rem;margin:2rem auto;padding:0 1rem}small{color:#555}</style></head>
-<body><article><p><a href="{{.Profile}}">{{.Author}}</a></p>{{if .Note.Summary}}<p><strong>{{.Note.Summary}}</strong></p>{{end}}
-{{.Content}}
-{{range .Note.Attachment}}<p><a rel="nofollow noopener noreferrer" href="{{.URL}}">{{if .Name}}{{.Name}}{{else}}{{.URL}}{{end}}</a></p>{{end}}
-<p><small><time datetime="{{.Note.Published}}">{{.Note.Published}}</time>{{if .Note.InReplyTo}} · <a rel="nofollow noopener noreferrer" href="{{.Note.InReplyTo}}">in reply to</a>{{end}}</small></p></article></body></html>
-`))
+//go:generate go tool -modfile=../../tools/go.mod templ generate -path . -log-level warn
 
 // writePage shows the note to people. The content is sanitized once more on its way out, and the page may load and
 // run nothing.
@@ -166,11 +157,7 @@ func (c *collections) writePage(w http.ResponseWriter, r *http.Request, reply ex
 	header.Set("Referrer-Policy", "no-referrer")
 	header.Set("Cache-Control", "public, max-age=60")
 	header.Set("Vary", "Accept")
-	err := notePage.Execute(w, map[string]any{
-		"Note": made, "Language": language, "Author": "@" + reply.Agent + "@" + c.options.Domain,
-		"Profile": c.profileURL(reply.Agent),
-		"Content": template.HTML(notetext.Sanitize(made.Content)), //nolint:gosec // sanitized in the same expression
-	})
+	err := notePage(made, language, "@"+reply.Agent+"@"+c.options.Domain, c.profileURL(reply.Agent)).Render(r.Context(), w)
 	if err != nil {
 		slog.DebugContext(r.Context(), "note page was not written", "error", err)
 	}

@@ -3,9 +3,8 @@ package chat
 import (
 	"bytes"
 	"crypto/sha256"
-	_ "embed" // the page and the script
+	_ "embed" // the script
 	"encoding/hex"
-	"html/template"
 	"net/http"
 	"strings"
 
@@ -16,13 +15,9 @@ import (
 //go:embed web/chat.js
 var script []byte
 
-//go:embed web/chat.html
-var pageText string
+//go:generate go tool -modfile=../../tools/go.mod templ generate -path . -log-level warn
 
-var (
-	page      = template.Must(template.New("chat").Parse(pageText))
-	scriptTag = `"` + hex.EncodeToString(func() []byte { sum := sha256.Sum256(script); return sum[:8] }()) + `"`
-)
+var scriptTag = `"` + hex.EncodeToString(func() []byte { sum := sha256.Sum256(script); return sum[:8] }()) + `"`
 
 // pagePolicy lets the page do what its script needs, and nothing else (Content Security Policy 3). Style sheets are made
 // by the script, which needs no permission.
@@ -62,7 +57,7 @@ func (p *pages) servePage(w http.ResponseWriter, r *http.Request) {
 	}
 
 	var body bytes.Buffer
-	if err := page.Execute(&body, view{agent, p.options.Guests(agent.Name)}); err != nil {
+	if err := chatPage(view{agent, p.options.Guests(agent.Name)}).Render(r.Context(), &body); err != nil {
 		httpserver.WriteFault(w, err)
 		return
 	}
