@@ -10,7 +10,7 @@ ATTACK_SECONDS ?= 20
 FUZZ_TIME ?= 60s
 
 .DEFAULT_GOAL := help
-.PHONY: help build install run demo check test test-race e2e attacks tck lint release-check fuzz-short bench generate test-dependencies
+.PHONY: guides help build install run demo check test test-race e2e attacks tck lint release-check fuzz-short bench generate test-dependencies
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -45,6 +45,9 @@ test-race: test-dependencies ## run the tests beside the code with the race dete
 
 e2e: test-dependencies ## run the end-to-end and crash tests only
 	scripts/test e2e
+
+guides: test-dependencies ## run every command of the README and of the guides as it is written there (minutes)
+	scripts/test guides
 
 attacks: test-dependencies ## attack the built program on both databases and judge what honest peers see (ATTACK_SECONDS=20 an attack)
 	ATTACK_SECONDS=$(ATTACK_SECONDS) scripts/test attacks
