@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/url"
 	"os"
@@ -29,9 +30,7 @@ func TestBoardAndAlerts(t *testing.T) {
 	await.Until(t, "series of both servers", func() bool { return p.hasData(t, `count(up{job="inbox"} == 1) == 2`) })
 	traffic("while it is looked at") // a rate needs a change
 	missing := map[string]string{}
-	for panel, query := range boardQueries(t) {
-		missing[panel] = query
-	}
+	maps.Copy(missing, boardQueries(t))
 	if len(missing) < 15 {
 		t.Fatalf("%d queries were found on the board", len(missing))
 	}

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -138,7 +139,7 @@ func (w *internet) mailsAll(addresses []string) {
 		for _, other := range []string{firstDomain, secondDomain, thirdDomain} {
 			// The address is that of all of them, and its name is in Received.
 			received, rest, _ := bytes.Cut(letter.Raw, []byte("\tby mx."))
-			own := append(received[:max(0, bytes.LastIndex(received, []byte("Received: ")))], rest...)
+			own := slices.Concat(received[:max(0, bytes.LastIndex(received, []byte("Received: ")))], rest)
 			if other != domain && bytes.Contains(own, []byte(other)) {
 				w.t.Errorf("the answer of %s shows %s:\n%s", from, other, letter.Raw)
 			}

@@ -125,6 +125,9 @@ type word struct {
 	value string // commands of the shell that print the value
 }
 
+// theEcho prints the name of the usual agent.
+const theEcho = "printf 'echo\\n'"
+
 // The first that fits counts. The functions are those of guideFunctions.
 var words = []word{
 	{"inbox show --result", "ID", "with_result"},
@@ -144,15 +147,15 @@ var words = []word{
 	{"inbox tool-requests", "RESULT", `echo '{"success":true,"result":{"in_stock":3}}'`},
 	{"inbox tool-requests", "T", "echo client/look_up"},
 	{"inbox suppressions remove", "ADDRESS", "suppressed"},
-	{"inbox agents", "KIND", "echo echo"},
+	{"inbox agents", "KIND", theEcho},
 	{"inbox agents remove", "NAME", "added_agent"},
-	{"inbox agents test", "NAME", "echo echo"},
+	{"inbox agents test", "NAME", theEcho},
 	{"inbox agents add", "NAME", "echo third"},
-	{"inbox agents", "NAME", "echo echo"},
-	{"inbox keys", "NAME", "echo echo"},
-	{"inbox tokens create --agent NAME", "NAME", "echo echo"},
+	{"inbox agents", "NAME", theEcho},
+	{"inbox keys", "NAME", theEcho},
+	{"inbox tokens create --agent NAME", "NAME", theEcho},
 	{"inbox tokens create", "NAME", "echo partner"},
-	{"inbox", "A", "echo echo"},
+	{"inbox", "A", theEcho},
 	{"curl", "bridge_…", "queued"},
 }
 
@@ -619,7 +622,7 @@ func (h *house) perform(text string, ran *record) (output, problems string, err 
 	}
 	for prefix, commands := range afterwards {
 		if strings.HasPrefix(text, prefix) {
-			defer h.shell(commands)
+			defer h.shell(commands) //nolint:revive // at most a few, and after the command is what they are for
 		}
 	}
 	for _, w := range words {
@@ -673,7 +676,7 @@ func (h *house) followText(documents map[string]manual, ran *record) {
 					if err == nil && !strings.Contains(output, "Usage:\n  "+name[1]+" ") {
 						err = errors.New("there is no such command")
 					}
-					for _, flag := range strings.Fields(name[2]) {
+					for flag := range strings.FieldsSeq(name[2]) {
 						if !strings.Contains(output, " "+flag+" ") {
 							err = fmt.Errorf("it has no %s", flag)
 						}

@@ -65,7 +65,7 @@ func (w *internet) quickstart() {
 
 	w.mention()
 	w.mail("helper@" + newDomain)
-	w.task(lastLine(m.sh("sudo -u inbox inbox tokens create --config /etc/inbox/inbox.toml --agent helper world")))
+	w.task(lastLine(m.sh("sudo -u inbox inbox tokens create --config /etc/inbox/inbox.toml --agent helper world"))) //nolint:dupword // user and program
 	w.t.Logf("all answered after %s", time.Since(began))
 	if w.database != "" {
 		w.secondNode(m)

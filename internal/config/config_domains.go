@@ -128,7 +128,7 @@ func (c *Config) splitDomains(found *problems) []*Config {
 func (c *Config) finishDomains(hosted []*Config, found *problems) {
 	for _, one := range hosted {
 		own := found.under(one)
-		one.inherit(c, c.Domains[found.domains[one.Domain]], own)
+		one.inherit(c, c.Domains[found.domains[one.Domain]])
 		one.derive(own)
 		one.validate(own)
 		found.take(own)
@@ -138,7 +138,7 @@ func (c *Config) finishDomains(hosted []*Config, found *problems) {
 }
 
 // inherit fills in what a further domain has of its own.
-func (c *Config) inherit(top *Config, own Domain, found *problems) {
+func (c *Config) inherit(top *Config, own Domain) {
 	c.PublicURL = own.PublicURL
 	if public, err := url.Parse(top.PublicURL); err == nil && c.PublicURL == "" {
 		public.Host = identity.HostOf(c.Domain)
