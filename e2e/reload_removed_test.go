@@ -15,7 +15,6 @@ import (
 // its own answer, what waits for a person or in the queue with a reason, an answer that waits for its recipient at the recipient. What
 // waits in a pause finds the agent again that comes back. Nothing is answered twice.
 func TestReloadRemovesABusyAgent(t *testing.T) {
-	t.Parallel()
 	onBothDatabases(t, func(t *testing.T, database string) {
 		asked, release := make(chan struct{}, 1), make(chan struct{})
 		agent := startScripted(t, func(message normalized.Message) normalized.Response {

@@ -85,7 +85,15 @@ func bindFiles(ctx context.Context, options Options, opened *store.Store, files 
 			options.Logger.WarnContext(ctx, "the files are elsewhere from now on: what was kept before is not found, and nodes with the old place do not start any more",
 				"blob_url", options.BlobURL)
 		default:
-			return foreignFiles(options, known, there)
+			// Place and database are not read in one step: another node may have named both in between.
+			again, err := files.ID(ctx)
+			if err == nil && again == there {
+				return foreignFiles(options, known, there)
+			}
+			if err != nil {
+				return fmt.Errorf("blob_url: cannot use %s: %w", options.BlobURL, oneLine(err))
+			}
+			continue
 		}
 
 		if done, err := nameFiles(ctx, options, state, files, value, found); done || err != nil {
