@@ -59,8 +59,10 @@ func newSelfProbe(s *Server) *selfProbe {
 
 // run probes until ctx ends.
 func (p *selfProbe) run(ctx context.Context) {
+	defer metricSelfProbe.Leave(p)
 	ticker := time.NewTicker(probeEvery)
 	defer ticker.Stop()
+
 	for {
 		found := p.probe(ctx)
 		if ctx.Err() != nil {
