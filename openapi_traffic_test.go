@@ -296,6 +296,7 @@ func (c *traffic) sessions(s *inboxtest.Server) {
 	c.call("POST", "/v1/import", token, string(body), 200)
 	c.call("POST", "/v1/import", token, `{"schema":"agents-api/runtime-bundle/v1"}`, 422)
 	c.call("GET", session+"/messages?format=envelope&coalesce=true", token, "", 200)
+	c.call("GET", session+"/messages?format=provider", token, "", 200)
 	c.call("GET", session+"/export?format=envelope", token, "", 200)
 	c.examples("/v1/import", token)
 	c.call("GET", "/v1/sessions?limit=1", token, "", 200)

@@ -4,7 +4,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 
 	"inbox/exchange"
 	"inbox/identity"
@@ -122,40 +121,10 @@ func (t *Table) Release() {
 }
 
 // Registry finds agents by name in the table that is in force. It is safe for concurrent use.
-type Registry struct {
-	current func() *Table
+type Registry struct{ current func() *Table }
 
-	mu  sync.Mutex // of Add
-	own atomic.Pointer[Table]
-}
-
-// NewRegistry makes an empty registry with a table of its own, for Add.
-func NewRegistry() *Registry {
-	r := &Registry{}
-	r.own.Store(&Table{})
-	r.current = r.own.Load
-	return r
-}
-
-// RegistryOf makes a registry that looks into the table that current returns at that moment; Add has no effect on it.
-func RegistryOf(current func() *Table) *Registry {
-	r := &Registry{current: current}
-	r.own.Store(&Table{})
-	return r
-}
-
-// Add puts an agent into a registry that has a table of its own. Errors are those of NewTable.
-func (r *Registry) Add(entry Entry) error {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	table, err := NewTable(append(r.own.Load().Entries(), entry)...)
-	if err != nil {
-		return err
-	}
-	table.Hold()
-	r.own.Swap(table).Release()
-	return nil
-}
+// RegistryOf makes a registry that looks into the table that current returns at that moment.
+func RegistryOf(current func() *Table) *Registry { return &Registry{current: current} }
 
 // Lookup returns the agent with the name in any spelling, for its profile and settings. To run it see Acquire.
 func (r *Registry) Lookup(name string) (Entry, bool) { return r.current().Lookup(name) }
@@ -181,7 +150,7 @@ func (r *Registry) Agent(name string) (exchange.AgentProfile, bool) {
 	return entry.Profile, found
 }
 
-// Agents returns the profiles of all agents in the order in which they were added.
+// Agents returns the profiles of all agents in the order of the table.
 func (r *Registry) Agents() []exchange.AgentProfile {
 	table := r.current()
 	profiles := make([]exchange.AgentProfile, len(table.entries))

@@ -4,6 +4,7 @@ import (
 	"context"
 	"iter"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -26,32 +27,24 @@ func entry(name string) agents.Entry {
 }
 
 func TestRegistryFindsNamesInAnySpelling(t *testing.T) {
-	registry := agents.NewRegistry()
-	for _, name := range []string{"Echo", "support"} {
-		if err := registry.Add(entry(name)); err != nil {
-			t.Fatal(err)
-		}
-	}
+	table := tableOf(t, entry("Echo"), entry("support"))
+	registry := agents.RegistryOf(func() *agents.Table { return table })
 	for _, name := range []string{"Echo", "echo", "ECHO"} {
 		if profile, found := registry.Agent(name); !found || profile.Name != "Echo" {
 			t.Errorf("Agent(%q) = %q, %v; want the spelling of the operator", name, profile.Name, found)
 		}
 	}
 	if _, found := registry.Lookup("echo2"); found {
-		t.Error("Lookup found an agent that was never added")
+		t.Error("Lookup found an agent that is not in the table")
 	}
 	profiles := registry.Agents()
 	if len(profiles) != 2 || profiles[0].Name != "Echo" || profiles[1].Name != "support" {
-		t.Errorf("Agents() = %v, want the order of Add", profiles)
+		t.Errorf("Agents() = %v, want the order of the table", profiles)
 	}
 }
 
-func TestRegistryFillsDefaults(t *testing.T) {
-	registry := agents.NewRegistry()
-	if err := registry.Add(entry("echo")); err != nil {
-		t.Fatal(err)
-	}
-	found, _ := registry.Lookup("echo")
+func TestTableFillsDefaults(t *testing.T) {
+	found, _ := tableOf(t, entry("echo")).Lookup("echo")
 	want := agents.Settings{
 		Unverified: agents.UnverifiedHold, TimeLimit: agents.DefaultTimeLimit,
 		History: history.DefaultPolicy(), HistoryScope: agents.HistoryThread,
@@ -67,7 +60,7 @@ func TestRegistryFillsDefaults(t *testing.T) {
 	}
 }
 
-func TestRegistryRefuses(t *testing.T) {
+func TestTableRefuses(t *testing.T) {
 	tests := map[string]struct {
 		change func(*agents.Entry)
 		kind   fault.Kind
@@ -86,13 +79,10 @@ func TestRegistryRefuses(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			registry := agents.NewRegistry()
-			if err := registry.Add(entry("echo")); err != nil {
-				t.Fatal(err)
-			}
 			refused := entry("fresh")
 			test.change(&refused)
-			got := fault.Of(registry.Add(refused))
+			_, err := agents.NewTable(entry("echo"), refused)
+			got := fault.Of(err)
 			if got.Kind != test.kind || got.Field != test.field {
 				t.Errorf("got %s in field %q (%v), want %s in %q", got.Kind, got.Field, got, test.kind, test.field)
 			}
@@ -100,19 +90,25 @@ func TestRegistryRefuses(t *testing.T) {
 	}
 }
 
+// TestRegistryIsSafeForConcurrentUse: who looks while tables take each other's place sees one of them whole.
 func TestRegistryIsSafeForConcurrentUse(t *testing.T) {
-	registry := agents.NewRegistry()
+	tables := []*agents.Table{tableOf(t, entry("a"), entry("b")), tableOf(t, entry("c"), entry("d"), entry("e"))}
+	var current atomic.Pointer[agents.Table]
+	current.Store(tables[0])
+	registry := agents.RegistryOf(current.Load)
+
 	var group sync.WaitGroup
-	for _, name := range []string{"a", "b", "c", "d"} {
+	for i := range 4 {
+		group.Go(func() { current.Store(tables[i%2]) })
 		group.Go(func() {
-			if err := registry.Add(entry(name)); err != nil {
-				t.Error(err)
+			profiles := registry.Agents()
+			if first := profiles[0].Name; len(profiles) != map[string]int{"a": 2, "c": 3}[first] {
+				t.Errorf("%d agents beside %s", len(profiles), first)
+			}
+			if _, release, found := registry.Acquire(profiles[0].Name); found {
+				release()
 			}
 		})
-		group.Go(func() { registry.Lookup(name); registry.Agents() })
 	}
 	await.Done(t, group.Wait, "all who use the registry")
-	if got := len(registry.Agents()); got != 4 {
-		t.Errorf("%d agents, want 4", got)
-	}
 }

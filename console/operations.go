@@ -221,8 +221,8 @@ var parameters = map[string]string{
 	"status":                "open or all.", "first": "Number of the first delta in the body, so that the request can be repeated.", "max": "How many messages may be open at once, 1 to 16.",
 	"Idempotency-Key": "The same key with the same request is the same answer.", "Last-Event-ID": "Id of the last event that was read: the stream goes on behind it.",
 	"Chat-Session": "Session that an earlier answer named.", "dry_run": "Only say what would be done.", "session_ids": "Several, with commas between.",
-	"format":   "Form of the messages: envelope (agents-api.message) or agent-framework.",
-	"coalesce": "true: neighbours of one role are one envelope (format=envelope).",
+	"format":   "Form of the messages: envelope (agents-api.message) or agent-framework; those of a session also as provider, the rows for a model.",
+	"coalesce": "true: neighbours of one role are one envelope or row (format=envelope, format=provider).",
 }
 
 // contractTypes have JSON Schemas of their own (docs/schema).

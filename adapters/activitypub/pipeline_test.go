@@ -13,6 +13,7 @@ import (
 
 	"inbox/adapters/activitypub/document"
 	"inbox/agents"
+	"inbox/agents/agenttest"
 	sending "inbox/engine/delivery"
 	"inbox/engine/moderation"
 	"inbox/engine/pipeline"
@@ -75,15 +76,14 @@ func newHouse(t *testing.T, change ...func(*house, *Options)) *house {
 	h.store = opened
 	channels := exchange.NewChannels()
 	h.rig = newRig(t, func(options *Options) {
-		registry := agents.NewRegistry()
+		var entries []agents.Entry
 		for _, name := range []string{"echo", "other"} {
-			if err := registry.Add(agents.Entry{
+			entries = append(entries, agents.Entry{
 				Agent: agents.Func(h.answer), Settings: agents.Settings{},
 				Profile: exchange.AgentProfile{Name: name, Address: "@" + name + "@" + options.Domain, DisplayName: name},
-			}); err != nil {
-				t.Fatal(err)
-			}
+			})
 		}
+		registry := agenttest.Registry(t, entries...)
 		h.lists = moderation.New(moderation.Options{Source: opened, Domain: options.Domain})
 		limits := normalized.DefaultLimits()
 		limits.AllowHTTP = true

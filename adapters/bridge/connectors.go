@@ -68,7 +68,7 @@ func notVouched() error {
 		": sha256=…, with "+TimestampHeader+" over the time, a dot and the body, at most five minutes old; or signed evidence")
 }
 
-// connectorMessage takes one message of another messenger (agent runtime contract, section 6.2; seed 001).
+// connectorMessage takes one message of another messenger (agent runtime contract, section 6.2).
 func (c *connectors) connectorMessage(w http.ResponseWriter, r *http.Request) error {
 	body, err := readBody(r, maxBodyBytes)
 	if err != nil {

@@ -202,7 +202,7 @@ func (m *messages) question(r *http.Request, c caller, body map[string]any, name
 	return q, fresh, err
 }
 
-// external reads the message in the form of seed 001; members that stand in client_context need not stand beside it.
+// external reads the message of a connector (agent runtime contract, section 6.2); members that stand in client_context need not stand beside it.
 func (m *messages) external(c caller, body, about map[string]any) (contract.Message, error) {
 	either := func(names ...string) any {
 		for _, name := range names {

@@ -331,7 +331,7 @@ func TestLongImportsKeepTheirBeginning(t *testing.T) {
 // it, and reads all of it as envelopes: calls of tools and their results among them. What was exported as envelopes is taken
 // again and comes back the same.
 //
-//contract:shows envelope-1 envelope-2 envelope-14 envelope-22 envelope-23
+//contract:shows envelope-1 envelope-2 envelope-14 envelope-18 envelope-22 envelope-23
 func TestEnvelopesOverTheWire(t *testing.T) {
 	t.Parallel()
 	bridgedOnBoth(t, func(b *bridged) {
@@ -381,6 +381,21 @@ func TestEnvelopesOverTheWire(t *testing.T) {
 			if merged[i].(map[string]any)["role"] == merged[i+1].(map[string]any)["role"] {
 				b.Errorf("messages %d and %d are of one role", i, i+1)
 			}
+		}
+		rows := b.call(relay, http.MethodGet, "/v1/sessions/lined/messages?format=provider", nil, http.StatusOK)["messages"].([]any)
+		for at, want := range []string{
+			`{"role":"user","content":"List all tables"}`,
+			`{"role":"assistant","content":"","metadata":{"parameters":{"n":1.0},"tool_call_id":"c1","tool_name":"list","turn":1,"type":"tool_call"}}`,
+			`{"role":"user","content":"[3]","metadata":{"success":true,"tool_call_id":"c1","tool_name":"list","type":"tool_result"}}`,
+		} {
+			var row map[string]any
+			if err := json.Unmarshal([]byte(want), &row); err != nil || !reflect.DeepEqual(rows[at], any(row)) {
+				b.Errorf("row %d for a provider is %v, want %s", at, rows[at], want)
+			}
+		}
+		joined := b.call(relay, http.MethodGet, "/v1/sessions/lined/messages?format=provider&coalesce=true", nil, http.StatusOK)["messages"].([]any)
+		if len(joined) != len(merged) {
+			b.Errorf("%d joined rows of %d joined envelopes", len(joined), len(merged))
 		}
 		b.call(relay, http.MethodGet, "/v1/sessions/lined/messages?format=odd", nil, http.StatusBadRequest)
 		b.call(relay, http.MethodGet, "/v1/sessions/lined/export?format=odd", nil, http.StatusBadRequest)

@@ -124,11 +124,12 @@ type SessionPage struct {
 	HasMore  bool          `json:"has_more"`
 }
 
-// SessionLine is a message as clients show it; with format=envelope it is a canonical envelope, which has more members.
+// SessionLine is a message as clients show it; with format=envelope it is a canonical envelope, which has more members, and with
+// format=provider it has role, content and metadata.
 type SessionLine struct {
 	Role      string         `json:"role"`
 	Content   any            `json:"content"` // text; of an envelope blocks as well
-	Type      string         `json:"type"`
+	Type      string         `json:"type,omitempty"`
 	CreatedAt string         `json:"created_at,omitempty"`
 	UpdatedAt string         `json:"updated_at,omitempty"`
 	ID        string         `json:"id,omitempty"`

@@ -67,6 +67,9 @@ const (
 	FormatFramework = "agent-framework"
 	// FormatEnvelope is the canonical envelope of the agent runtime (agent runtime contract, section 1).
 	FormatEnvelope = "envelope"
+	// FormatProvider is the row of role, content and metadata that is made of an envelope for one call of a model (agent runtime
+	// contract, section 1.5). Messages of a session can be read so; nothing is exported or kept in it.
+	FormatProvider = "provider"
 )
 
 // Formats lists the formats; an export without one has the first.
@@ -137,13 +140,13 @@ func EncodeAll(documents []json.RawMessage) ([]byte, error) {
 }
 
 // sessionMessages returns the newest messages of a session, oldest of them first: role and content, which a client shows, or
-// with format=envelope whole envelopes, calls of tools and their results among them. With coalesce=true neighbours of one role
-// are one envelope, for who hands them to a model's provider.
+// with format=envelope whole envelopes, calls of tools and their results among them, or with format=provider their rows for a
+// model's provider. With coalesce=true neighbours of one role are one envelope or row, which some providers demand.
 func (t *transcripts) sessionMessages(w http.ResponseWriter, r *http.Request, c caller) error {
 	query := r.URL.Query()
-	whole := query.Get("format") == FormatEnvelope
-	if query.Get("format") != "" && !whole {
-		return fault.InField("format", "must be "+FormatEnvelope+" or left out")
+	format := query.Get("format")
+	if format != "" && format != FormatEnvelope && format != FormatProvider {
+		return fault.InField("format", "must be "+FormatEnvelope+", "+FormatProvider+" or left out")
 	}
 
 	session, err := t.sessions.asked(r, c)
@@ -166,9 +169,12 @@ func (t *transcripts) sessionMessages(w http.ResponseWriter, r *http.Request, c 
 	}
 
 	var list []any
-	if whole {
-		list = envelope.Values(envelopesOf(lines, query.Get("coalesce") == "true"))
-	} else {
+	switch coalesce := query.Get("coalesce") == "true"; format {
+	case FormatEnvelope:
+		list = envelope.Values(envelopesOf(lines, coalesce))
+	case FormatProvider:
+		list = providerRows(envelopesOf(lines, coalesce))
+	default:
 		list = shownLines(lines)
 	}
 
@@ -188,6 +194,15 @@ func envelopesOf(lines []line, coalesce bool) []envelope.Envelope {
 		return envelope.Coalesce(list)
 	}
 	return list
+}
+
+// providerRows are messages as a provider reads them, calls and results by the same id.
+func providerRows(list []envelope.Envelope) []any {
+	rows := make([]any, len(list))
+	for i := range list {
+		rows[i] = list[i].Provider()
+	}
+	return rows
 }
 
 // shownLines are messages as clients show them, without calls of tools.

@@ -57,7 +57,7 @@ type Options struct {
 	Price  Price             // for Response.Metadata; zero = only what the provider says
 	Limits normalized.Limits // of the answer; zero = normalized.DefaultLimits
 
-	// Configure changes the options of the loop of one turn: locks, persister, stores, rules, compaction. May be nil.
+	// Configure changes the options of the loop of one turn, for programs that embed the server. May be nil.
 	Configure func(ctx context.Context, turn agents.Turn, options *loop.Options)
 	// Observe hears the events of the loop (agent runtime contract, section 3.4). May be nil.
 	Observe func(ctx context.Context, turn agents.Turn, name string, payload map[string]any)

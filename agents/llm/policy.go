@@ -68,7 +68,7 @@ func (j *job) action(declaration *tool.Declaration) string {
 			"tools":      map[string]any{name: j.agent.options.Actions.of(name)},
 			"categories": anyMap(j.agent.options.Actions.Categories),
 		},
-	}, tool.ActionOptions{Permits: permits})
+	}, permits)
 }
 
 // visible returns the tools that the model sees (agent runtime contract, section 4.8), of those that the sender may use.
@@ -81,7 +81,7 @@ func (j *job) visible(allowed []*tool.Declaration) tool.Declarations {
 
 	names := tool.Visible(set.Entries(), map[string]any{
 		"agent_config": map[string]any{"tool_policy": policy}, "principal": j.principal(),
-	}, tool.VisibilityOptions{})
+	})
 
 	seen := make([]*tool.Declaration, 0, len(names))
 	for _, name := range names {

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"inbox/agents"
+	"inbox/agents/agenttest"
 	"inbox/agents/upstream"
 	"inbox/engine/delivery"
 	"inbox/engine/pipeline"
@@ -155,13 +156,10 @@ func (r *outageRig) start() {
 			r.t.Fatal(err)
 		}
 	}
-	list := agents.NewRegistry()
-	if err := list.Add(agents.Entry{
+	list := agenttest.Registry(r.t, agents.Entry{
 		Agent: r.program, Settings: r.settings,
 		Profile: exchange.AgentProfile{Name: "echo", Address: "@echo@inbox.test", DisplayName: "Echo"},
-	}); err != nil {
-		r.t.Fatal(err)
-	}
+	})
 	e.pipeline = pipeline.New(pipeline.Options{
 		Store: opened.Pipeline(), Agents: list, Channels: channels, Blobs: blobs, Documents: opened.State(), OperatorAddress: r.operator,
 		Limiters: pipeline.Limiters{},

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"inbox/agents"
+	"inbox/agents/agenttest"
 	"inbox/engine/delivery"
 	"inbox/engine/demand"
 	"inbox/engine/pipeline"
@@ -120,12 +121,11 @@ func composedBy(t *testing.T, workers int, databaseURL string, change func(*pipe
 	if err != nil {
 		t.Fatal(err)
 	}
-	registry := agents.NewRegistry()
+	var entries []agents.Entry
 	for _, s := range scripts {
-		if err := registry.Add(s.entry()); err != nil {
-			t.Fatal(err)
-		}
+		entries = append(entries, s.entry())
 	}
+	registry := agenttest.Registry(t, entries...)
 	e.store, e.peer = opened, newPeer()
 	channels := exchange.NewChannels(exchange.Module{Name: normalized.ViaEmail, Channel: e.peer})
 	demands := demand.New(demand.Options{

@@ -13,6 +13,7 @@ import (
 	"github.com/google/uuid"
 
 	"inbox/agents"
+	"inbox/agents/agenttest"
 	"inbox/engine/delivery"
 	"inbox/engine/demand"
 	"inbox/engine/pipeline"
@@ -111,14 +112,10 @@ func startSeen(t *testing.T, url string, agent agents.Func, settings agents.Sett
 
 func registry(t *testing.T, agent agents.Func, settings agents.Settings) *agents.Registry {
 	t.Helper()
-	registry := agents.NewRegistry()
-	if err := registry.Add(agents.Entry{
+	return agenttest.Registry(t, agents.Entry{
 		Agent: agent, Settings: settings,
 		Profile: exchange.AgentProfile{Name: "echo", Address: "@echo@inbox.test", DisplayName: "Echo"},
-	}); err != nil {
-		t.Fatal(err)
-	}
-	return registry
+	})
 }
 
 // peer is the far end of the channel: it keeps what arrives and can refuse.

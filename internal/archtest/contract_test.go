@@ -39,7 +39,7 @@ var (
 	// bare finds a section without a document; the rooms of bareRooms cite their own contract so.
 	bare = regexp.MustCompile(`(?:(\S+) |\()sections? (` + number + `(?:(?:, | and | to )` + number + `)*)`)
 	// absent finds sections of a document that the tree does not hold.
-	absent = regexp.MustCompile(`\breference\b\W{1,3}sections?\b|\bsections? ` + number + ` of the (?:\w+ )?reference\b`)
+	absent = regexp.MustCompile(`(?i)\bseeds? 0\d\d\b|\breference\b\W{1,3}sections?\b|\bsections? ` + number + ` of the (?:\w+ )?reference\b`)
 	// heading is a numbered one, as in "## 9. The model" and "### 3.2 Sequence".
 	heading = regexp.MustCompile(`(?m)^#{2,3} (` + number + `)\.? \S`)
 )

@@ -139,9 +139,6 @@ func (e *Error) Error() string {
 // ErrorCode returns the code.
 func (e *Error) ErrorCode() string { return e.Code }
 
-// ErrorPath returns the failing member.
-func (e *Error) ErrorPath() string { return e.Path }
-
 // Member returns the member of the message that is at fault, "" where it is the whole message. An envelope's own errors, whose
 // recorded text names no path, have it too.
 func (e *Error) Member() string {

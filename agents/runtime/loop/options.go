@@ -36,7 +36,6 @@ type Options struct {
 
 	CompactionPolicy map[string]any // with Summarizer (section 3.9)
 	Summarizer       Summarizer
-	Archive          Archive // nil: what an overflow archive takes out is gone from the transcript
 
 	SessionID string     // trimmed; else transcript_session_id, session_id or transcript_id of Metadata
 	RunID     string     // trimmed; else run_id or chat_run_id of Metadata
@@ -191,10 +190,4 @@ type RunControl interface {
 	Cancelling(ctx context.Context, runID string) (bool, error)
 	// Finish stores the status at the end of a run. The context is not cancelled with the run.
 	Finish(ctx context.Context, runID, status string) error
-}
-
-// Archive keeps what an overflow archive took out of a transcript, under the id that the transcript names. When it
-// fails the transcript stays as it is.
-type Archive interface {
-	Keep(ctx context.Context, archiveID string, items []envelope.Envelope) error
 }

@@ -211,7 +211,7 @@ func TestTruncationStartsAtTheLimit(t *testing.T) {
 func TestErrorsOfTheContractHaveCodes(t *testing.T) {
 	_, err := loop.NormalizeProviderTurn(map[string]any{"usage": "x"})
 	wrong, is := errors.AsType[*loop.Error](err)
-	if !is || wrong.ErrorCode() != "invalid_agent_provider_turn_result" || wrong.ErrorPath() != "usage" {
+	if !is || wrong.ErrorCode() != "invalid_agent_provider_turn_result" || wrong.Path != "usage" {
 		t.Fatalf("error %v", err)
 	}
 }

@@ -229,7 +229,7 @@ func newRun(messages any, runner Runner, options Options) (*run, error) {
 }
 
 func (r *run) executable() bool {
-	return r.options.Executors.Default != nil || len(r.options.Executors.Named) > 0
+	return r.options.Executors.Default != nil
 }
 
 // envelopes reads a list of messages of any age.

@@ -58,15 +58,6 @@ func ParseStructuredOutput(given any) (*StructuredOutput, error) {
 	return &StructuredOutput{Schema: value.Assoc(raw["schema"]), Name: name, Strict: strict || !hasStrict}, nil
 }
 
-// Object writes the request as {format, schema, strict, name?}.
-func (s *StructuredOutput) Object() map[string]any {
-	object := map[string]any{"format": formatJSONSchema, "schema": s.Schema, "strict": s.Strict}
-	if s.Name != "" {
-		object["name"] = s.Name
-	}
-	return object
-}
-
 // Read turns the text of a model into members of a provider turn: structured_output {parsed, diagnostics}, or failure
 // and provider_diagnostics when it is no JSON (structured_output_invalid_json) or does not fit
 // (structured_output_schema_mismatch).

@@ -35,25 +35,8 @@ func (r *run) compact(ctx context.Context) {
 	}
 
 	compaction := Compact(ctx, r.messages, r.options.CompactionPolicy, r.options.Summarizer)
-	if problem := r.keepArchive(ctx, compaction); problem != nil {
-		metadata := maps.Clone(compaction.Metadata)
-		delete(metadata, "status")
-		metadata["error"] = publicText(problem)
-		r.record(compactionFailed, metadata)
-		return
-	}
-
 	r.messages = compaction.Messages
 	r.events = append(r.events, compaction.Events...)
-}
-
-func (r *run) keepArchive(ctx context.Context, compaction Compaction) error {
-	if compaction.Status != CompactionArchived || r.options.Archive == nil {
-		return nil
-	}
-	return guard("archive", func() error {
-		return r.options.Archive.Keep(ctx, value.Text(compaction.Metadata["archive_id"]), compaction.ArchiveItems)
-	})
 }
 
 func (r *run) callRunner(ctx context.Context) (given any, err error) {

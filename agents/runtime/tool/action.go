@@ -26,24 +26,12 @@ func ActionPolicy(given any) string {
 // Purpose is what the sender must be permitted to use a tool: "tool:<name>".
 func Purpose(name string) string { return "tool:" + name }
 
-// ActionOptions are the parts of the action policy that are no JSON. All may be nil.
-type ActionOptions struct {
-	// Providers are asked in order after the agent's own policy; "" is no opinion.
-	Providers []func(context map[string]any) string
-	// Recall returns the policy that a person chose to remember; "" if none.
-	Recall func(workspace map[string]any, user int64, agent, tool string) string
-	// Final may change the decision; "" leaves it.
-	Final func(policy, tool, mode string, context map[string]any) string
-	// Permits reports whether the verified identity of the sender allows a purpose, "tool:<name>". It is asked last:
-	// what is not permitted is forbidden, unless the policy says preview, for then somebody else approves.
-	Permits func(purpose string) bool
-}
-
 // ResolveAction says what happens with a call. The context holds tool_name, mode (default chat), tool_def, deny,
-// action_policy {tools, categories}, agent_config, and for remembered approvals workspace, user_id and agent_id (agent
-// runtime contract, section 4.9). The categories are read in the order of []Entry if they are given so; an object has no
-// order, and there the strictest matching category counts.
-func ResolveAction(context map[string]any, options ActionOptions) string {
+// action_policy {tools, categories} and agent_config (agent runtime contract, section 4.9). The categories are read in the order of
+// []Entry if they are given so; an object has no order, and there the strictest matching category counts. Permits reports whether
+// the verified identity of the sender allows a purpose, "tool:<name>"; nil allows all. It is asked last: what is not permitted is
+// forbidden, unless the policy says preview, for then someone else approves.
+func ResolveAction(context map[string]any, permits func(purpose string) bool) string {
 	name := value.Scalar(context["tool_name"])
 	if name == "" {
 		return ActionDirect
@@ -54,20 +42,15 @@ func ResolveAction(context map[string]any, options ActionOptions) string {
 		mode = value.Scalar(context["mode"])
 	}
 
-	policy := decideAction(name, mode, context, options)
-	if options.Final != nil {
-		if changed := ActionPolicy(options.Final(policy, name, mode, context)); changed != "" {
-			policy = changed
-		}
-	}
-	if options.Permits != nil && policy != ActionPreview && !options.Permits(Purpose(name)) {
+	policy := decideAction(name, mode, context)
+	if permits != nil && policy != ActionPreview && !permits(Purpose(name)) {
 		return ActionForbidden
 	}
 
 	return policy
 }
 
-func decideAction(name, mode string, context map[string]any, options ActionOptions) string {
+func decideAction(name, mode string, context map[string]any) string {
 	if slices.Contains(value.Names(context["deny"]), name) {
 		return ActionForbidden
 	}
@@ -78,16 +61,6 @@ func decideAction(name, mode string, context map[string]any, options ActionOptio
 		return policy
 	}
 	if policy := categoryAction(agent["categories"], definition); policy != "" {
-		return policy
-	}
-
-	for _, provider := range options.Providers {
-		if policy := ActionPolicy(provider(context)); policy != "" {
-			return policy
-		}
-	}
-
-	if policy := rememberedAction(name, context, options); policy != "" {
 		return policy
 	}
 
@@ -140,38 +113,4 @@ func stricter(one, other string) string {
 		}
 	}
 	return ""
-}
-
-func rememberedAction(name string, context map[string]any, options ActionOptions) string {
-	if options.Recall == nil {
-		return ""
-	}
-
-	user := firstOf(context, "user_id", "acting_user_id")
-	agent := firstOf(context, "agent_id", "agent_slug")
-	workspace, ok := workspaceOf(context["workspace"])
-	if !ok || value.LeadingInteger(user) <= 0 || value.Scalar(agent) == "" {
-		return ""
-	}
-	return ActionPolicy(options.Recall(workspace, value.LeadingInteger(user), value.Scalar(agent), name))
-}
-
-func firstOf(object map[string]any, names ...string) any {
-	for _, name := range names {
-		if object[name] != nil {
-			return object[name]
-		}
-	}
-	return nil
-}
-
-// workspaceOf reads {workspace_type, workspace_id}; the type is a slug in lower case.
-func workspaceOf(given any) (map[string]any, bool) {
-	object := value.Members(given)
-	kind := strings.ToLower(value.Trim(value.Scalar(object["workspace_type"])))
-	id := value.Trim(value.Scalar(object["workspace_id"]))
-	if !slugPattern.MatchString(kind) || id == "" {
-		return nil, false
-	}
-	return map[string]any{"workspace_type": kind, "workspace_id": id}, true
 }

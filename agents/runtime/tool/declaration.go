@@ -44,9 +44,6 @@ func (e *DeclarationError) Error() string { return e.Code + ": " + strings.Join(
 // ErrorCode returns the machine-readable code.
 func (e *DeclarationError) ErrorCode() string { return e.Code }
 
-// ErrorFields returns the wrong fields in order.
-func (e *DeclarationError) ErrorFields() []string { return e.Fields }
-
 // Declaration is a tool whose declaration was checked and brought into its one form. It does not change. A nil
 // Declaration is a tool that is not declared; all methods work on it.
 type Declaration struct {

@@ -232,7 +232,7 @@ func FuzzDeclare(f *testing.F) {
 				t.Fatal("a prepared call has no declaration")
 			}
 		}
-		Visible(entries, value.Assoc(written), VisibilityOptions{})
+		Visible(entries, value.Assoc(written))
 	})
 }
 

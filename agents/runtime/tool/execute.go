@@ -28,17 +28,16 @@ func (f ExecutorFunc) Execute(ctx context.Context, call Call) (map[string]any, e
 	return f(ctx, call)
 }
 
-// Executors says who runs a tool: the one that runtime.executor_target names, else Default (agent runtime contract,
-// section 4.5).
+// Executors says who runs the tools. One whose declaration names an executor of its own, in runtime.executor_target, is run by none
+// (agent runtime contract, section 4.5).
 type Executors struct {
 	Default Executor
-	Named   map[string]Executor
 	Repeats Repeats // nil: every call runs, whatever its duplicate_policy
 }
 
 func (e Executors) of(declaration *Declaration) Executor {
-	if target, named := value.NonBlank(declaration.Runtime()["executor_target"]); named {
-		return e.Named[target]
+	if _, named := value.NonBlank(declaration.Runtime()["executor_target"]); named {
+		return nil
 	}
 	return e.Default
 }

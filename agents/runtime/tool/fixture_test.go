@@ -58,9 +58,9 @@ func TestRecordedPolicies(t *testing.T) {
 		switch c.Op {
 		case "visible":
 			tools := entriesOf(t, string(fixturetest.MemberText(c.Text, "tools")))
-			return value.Items(Visible(tools, value.Assoc(c.Object()["context"]), VisibilityOptions{})), nil
+			return value.Items(Visible(tools, value.Assoc(c.Object()["context"]))), nil
 		case "action":
-			return ResolveAction(orderedCategories(t, c.Object(), c.Text), ActionOptions{}), nil
+			return ResolveAction(orderedCategories(t, c.Object(), c.Text), nil), nil
 		}
 		return nil, errors.New("unknown operation " + c.Op)
 	})

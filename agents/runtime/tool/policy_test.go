@@ -14,9 +14,9 @@ import (
 const houseTools = `{"wiki/read": {"categories": ["read"]}, "wiki/save": {"ability_category": "write"}, "admin/drop": {"mutating": true, "modes": ["cli"]},
 	"client/pick": {"executor": "client", "category": "ui"}, "rt/local": {"runtime_tool": true}, "must/have": {"mandatory": true, "category": "publishing"}, "bad": 5}`
 
-func visible(t testing.TB, context string, options VisibilityOptions) string {
+func visible(t testing.TB, context string) string {
 	t.Helper()
-	return strings.Join(Visible(entriesOf(t, houseTools), decode(t, context).(map[string]any), options), " ")
+	return strings.Join(Visible(entriesOf(t, houseTools), decode(t, context).(map[string]any)), " ")
 }
 
 func TestVisibilitySteps(t *testing.T) {
@@ -40,20 +40,9 @@ func TestVisibilitySteps(t *testing.T) {
 		{"runtime tools", `{"runtime_tools": ["rt/local"], "tool_policy": {"runtime_categories": ["ui"]}, ` + person + `}`, "wiki/read wiki/save client/pick rt/local must/have"},
 		{"deny of a policy beats mandatory", `{"tool_policy": {"deny": ["must/have"]}, ` + person + `}`, "wiki/read wiki/save"},
 	} {
-		if got := visible(t, c.context, VisibilityOptions{}); got != c.want {
+		if got := visible(t, c.context); got != c.want {
 			t.Errorf("%s: %q, want %q", c.name, got, c.want)
 		}
-	}
-}
-
-func TestVisibilityOptions(t *testing.T) {
-	options := VisibilityOptions{
-		Access:          func(name string, _ map[string]any) bool { return name != "must/have" },
-		Providers:       []func(map[string]any) map[string]any{func(map[string]any) map[string]any { return nil }, func(map[string]any) map[string]any { return map[string]any{"runtime_tools": "rt/local"} }},
-		WriteCategories: []string{"read"},
-	}
-	if got, want := visible(t, `{}`, options), "wiki/save rt/local"; got != want {
-		t.Errorf("%q, want %q", got, want)
 	}
 }
 
@@ -78,10 +67,10 @@ func TestExplicitDenyAlwaysWins(t *testing.T) {
 		}
 		context := policy.Draw(t, "context")
 		delete(context, "mode")
-		mine, agents, provided := policy.Draw(t, "policy"), policy.Draw(t, "agent"), policy.Draw(t, "provider")
+		mine, agents := policy.Draw(t, "policy"), policy.Draw(t, "agent")
 		context["tool_policy"], context["agent_config"] = mine, map[string]any{"tool_policy": agents}
-		got := Visible(tools, context, VisibilityOptions{Providers: []func(map[string]any) map[string]any{func(map[string]any) map[string]any { return provided }}})
-		for _, source := range []map[string]any{context, mine, agents, provided} {
+		got := Visible(tools, context)
+		for _, source := range []map[string]any{context, mine, agents} {
 			for _, name := range got {
 				if slices.Contains(value.Names(source["deny"]), name) {
 					t.Fatalf("%s is visible and denied by %v", name, source)
@@ -95,39 +84,20 @@ func TestExplicitDenyAlwaysWins(t *testing.T) {
 }
 
 func TestActionOrder(t *testing.T) {
-	recall := func(workspace map[string]any, user int64, agent, name string) string {
-		if workspace["workspace_type"] == "site" && user == 3 && agent == "a" && name == "t" {
-			return "PREVIEW"
-		}
-		return ""
-	}
-	provider := func(policy string) []func(map[string]any) string {
-		return []func(map[string]any) string{func(map[string]any) string { return "ask" }, func(map[string]any) string { return policy }}
-	}
-	const person = `"workspace": {"workspace_type": " Site", "workspace_id": 1}, "user_id": 3, "agent_id": "a"`
 	for _, c := range []struct {
-		name, context string
-		options       ActionOptions
-		want          string
+		name, context, want string
 	}{
-		{"no name", `{"deny": [""]}`, ActionOptions{}, "direct"},
-		{"nothing said", `{"tool_name": "t"}`, ActionOptions{}, "direct"},
-		{"deny", `{"tool_name": "t", "deny": "t", "action_policy": {"tools": {"t": "direct"}}}`, ActionOptions{}, "forbidden"},
-		{"tool", `{"tool_name": "t", "action_policy": {"tools": {"t": " Preview "}, "categories": {"write": "forbidden"}}, "tool_def": {"category": "write"}}`, ActionOptions{}, "preview"},
-		{"category", `{"tool_name": "t", "action_policy": {"tools": {"t": "x"}, "categories": {"a": "direct", "write": "preview"}}, "tool_def": {"categories": ["write", "a"]}}`, ActionOptions{Providers: provider("forbidden")}, "preview"},
-		{"own policy hides the agent's", `{"tool_name": "t", "action_policy": {}, "agent_config": {"action_policy": {"tools": {"t": "forbidden"}}}}`, ActionOptions{}, "direct"},
-		{"provider", `{"tool_name": "t", ` + person + `}`, ActionOptions{Providers: provider("forbidden"), Recall: recall}, "forbidden"},
-		{"remembered", `{"tool_name": "t", ` + person + `, "tool_def": {"action_policy": "forbidden"}}`, ActionOptions{Recall: recall}, "preview"},
-		{"nobody remembers", `{"tool_name": "t", "user_id": 3, "agent_id": "a", "tool_def": {"action_policy": "forbidden"}}`, ActionOptions{Recall: recall}, "forbidden"},
-		{"tool's own", `{"tool_name": "t", "tool_def": {"action_policy": "preview", "action_policy_chat": "forbidden"}}`, ActionOptions{}, "preview"},
-		{"tool's own for the mode", `{"tool_name": "t", "mode": "cli", "tool_def": {"action_policy": "?", "action_policy_cli": "forbidden"}}`, ActionOptions{}, "forbidden"},
-		{"default mode is chat", `{"tool_name": "t", "tool_def": {"action_policy_chat": "preview"}}`, ActionOptions{}, "preview"},
-		{"final", `{"tool_name": "t"}`, ActionOptions{Final: func(policy, _, mode string, _ map[string]any) string {
-			return map[string]string{"direct chat": "preview"}[policy+" "+mode]
-		}}, "preview"},
-		{"final nonsense", `{"tool_name": "t"}`, ActionOptions{Final: func(string, string, string, map[string]any) string { return "x" }}, "direct"},
+		{"no name", `{"deny": [""]}`, "direct"},
+		{"nothing said", `{"tool_name": "t"}`, "direct"},
+		{"deny", `{"tool_name": "t", "deny": "t", "action_policy": {"tools": {"t": "direct"}}}`, "forbidden"},
+		{"tool", `{"tool_name": "t", "action_policy": {"tools": {"t": " Preview "}, "categories": {"write": "forbidden"}}, "tool_def": {"category": "write"}}`, "preview"},
+		{"category", `{"tool_name": "t", "action_policy": {"tools": {"t": "x"}, "categories": {"a": "direct", "write": "preview"}}, "tool_def": {"categories": ["write", "a"]}}`, "preview"},
+		{"own policy hides the agent's", `{"tool_name": "t", "action_policy": {}, "agent_config": {"action_policy": {"tools": {"t": "forbidden"}}}}`, "direct"},
+		{"tool's own", `{"tool_name": "t", "tool_def": {"action_policy": "preview", "action_policy_chat": "forbidden"}}`, "preview"},
+		{"tool's own for the mode", `{"tool_name": "t", "mode": "cli", "tool_def": {"action_policy": "?", "action_policy_cli": "forbidden"}}`, "forbidden"},
+		{"default mode is chat", `{"tool_name": "t", "tool_def": {"action_policy_chat": "preview"}}`, "preview"},
 	} {
-		if got := ResolveAction(decode(t, c.context).(map[string]any), c.options); got != c.want {
+		if got := ResolveAction(decode(t, c.context).(map[string]any), nil); got != c.want {
 			t.Errorf("%s: %s, want %s", c.name, got, c.want)
 		}
 	}
@@ -135,8 +105,8 @@ func TestActionOrder(t *testing.T) {
 
 func TestActionReadsTheSendersIdentity(t *testing.T) {
 	var asked []string
-	permits := func(allowed bool) ActionOptions {
-		return ActionOptions{Permits: func(purpose string) bool { asked = append(asked, purpose); return allowed }}
+	permits := func(allowed bool) func(string) bool {
+		return func(purpose string) bool { asked = append(asked, purpose); return allowed }
 	}
 	for _, c := range []struct {
 		policy  string
@@ -151,11 +121,6 @@ func TestActionReadsTheSendersIdentity(t *testing.T) {
 			t.Errorf("%q, permitted %t: %s, want %s", c.policy, c.allowed, got, c.want)
 		}
 	}
-	options := permits(false)
-	options.Final = func(string, string, string, map[string]any) string { return ActionDirect }
-	if got := ResolveAction(map[string]any{"tool_name": "t"}, options); got != ActionForbidden {
-		t.Errorf("the host's filter opens what the identity does not: %s", got)
-	}
 	if asked[0] != "tool:wiki/save" {
 		t.Errorf("asked for %q", asked[0])
 	}
@@ -164,11 +129,11 @@ func TestActionReadsTheSendersIdentity(t *testing.T) {
 func TestCategoriesInTextOrder(t *testing.T) {
 	categories := entriesOf(t, `{"write": "direct", "admin": "forbidden"}`)
 	context := map[string]any{"tool_name": "t", "tool_def": map[string]any{"categories": []any{"admin", "write"}}, "action_policy": map[string]any{"categories": categories}}
-	if got := ResolveAction(context, ActionOptions{}); got != ActionDirect {
+	if got := ResolveAction(context, nil); got != ActionDirect {
 		t.Errorf("in order: %s", got)
 	}
 	context["action_policy"] = decode(t, `{"categories": {"write": "direct", "admin": "forbidden"}}`)
-	if got := ResolveAction(context, ActionOptions{}); got != ActionForbidden {
+	if got := ResolveAction(context, nil); got != ActionForbidden {
 		t.Errorf("without order: %s", got)
 	}
 }

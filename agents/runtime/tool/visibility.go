@@ -6,29 +6,16 @@ import (
 	"inbox/agents/runtime/value"
 )
 
-// VisibilityOptions are the parts of the visibility policy that are no JSON. All may be nil.
-type VisibilityOptions struct {
-	// Access reports whether a tool may be seen at all; with ResolveAction it hides what the sender may not use.
-	Access func(name string, tool map[string]any) bool
-	// Providers are more policies, after those of the context; nil is none.
-	Providers []func(context map[string]any) map[string]any
-	// WriteCategories replace write, publishing, mutating and destructive.
-	WriteCategories []string
-}
-
+// writeCategories are those of tools that write.
 var writeCategories = []string{"write", "publishing", "mutating", "destructive"}
 
-// Visible returns the names of the tools that the model sees, in order, by the eight steps of the agent runtime contract,
+// Visible returns the names of the tools that the model sees, in order, by the steps of the agent runtime contract,
 // section 4.8. The context holds tool_policy, agent_config, mode, categories, allow_only, runtime_tools,
 // runtime_categories, allow_write_tools, deny and principal. An explicit deny beats everything.
-func Visible(tools []Entry, context map[string]any, options VisibilityOptions) []string {
-	policy := newVisibility(context, options)
+func Visible(tools []Entry, context map[string]any) []string {
+	policy := newVisibility(context)
 	seen := namedTools(tools)
 	seen = policy.byMode(seen)
-	if options.Access != nil {
-		seen = keep(seen, func(tool namedTool) bool { return options.Access(tool.name, tool.fields) })
-	}
-
 	for _, named := range policy.policies {
 		seen = policy.byNamedPolicy(seen, named)
 	}
@@ -135,28 +122,23 @@ type visibility struct {
 	allowOnly           []string
 	optedTools          []string
 	optedCategories     []string
-	writeCategories     []string
 	deny                []string
 	allowWrite          bool
 }
 
-func newVisibility(context map[string]any, options VisibilityOptions) *visibility {
-	policies := collectPolicies(context, options)
+func newVisibility(context map[string]any) *visibility {
+	policies := collectPolicies(context)
 	union := func(name string) []string { return policyTexts(policies, name) }
 	v := &visibility{
 		mode: "chat", policies: policies,
 		mandatoryTools: union("mandatory_tools"), mandatoryCategories: union("mandatory_categories"),
-		allowOnly:       append(value.Names(context["allow_only"]), union("allow_only")...),
-		deny:            append(value.Names(context["deny"]), union("deny")...),
-		writeCategories: writeCategories,
-		allowWrite:      value.Flag(context["allow_write_tools"]),
+		allowOnly:  append(value.Names(context["allow_only"]), union("allow_only")...),
+		deny:       append(value.Names(context["deny"]), union("deny")...),
+		allowWrite: value.Flag(context["allow_write_tools"]),
 	}
 
 	if context["mode"] != nil {
 		v.mode = value.Scalar(context["mode"])
-	}
-	if options.WriteCategories != nil {
-		v.writeCategories = options.WriteCategories
 	}
 
 	v.optedTools = slices.Concat(v.allowOnly, v.mandatoryTools, value.Names(context["runtime_tools"]), union("runtime_tools"))
@@ -173,8 +155,8 @@ func newVisibility(context map[string]any, options VisibilityOptions) *visibilit
 	return v
 }
 
-// collectPolicies keeps the order of the contract: the agent's, the context's, the providers'.
-func collectPolicies(context map[string]any, options VisibilityOptions) []map[string]any {
+// collectPolicies keeps the order of the contract: the agent's, the context's.
+func collectPolicies(context map[string]any) []map[string]any {
 	var policies []map[string]any
 	add := func(policy any) {
 		if value.PlainContainer(policy) {
@@ -184,13 +166,6 @@ func collectPolicies(context map[string]any, options VisibilityOptions) []map[st
 
 	add(value.Members(context["agent_config"])["tool_policy"])
 	add(context["tool_policy"])
-
-	for _, provider := range options.Providers {
-		if policy := provider(context); policy != nil {
-			add(policy)
-		}
-	}
-
 	return policies
 }
 
@@ -219,8 +194,8 @@ func (v *visibility) optedIn(tool namedTool) bool {
 }
 
 func (v *visibility) writes(tool map[string]any) bool {
-	return len(v.writeCategories) > 0 &&
-		(value.Flag(tool["write"]) || value.Flag(tool["mutating"]) || inCategories(tool, v.writeCategories))
+	return len(writeCategories) > 0 &&
+		(value.Flag(tool["write"]) || value.Flag(tool["mutating"]) || inCategories(tool, writeCategories))
 }
 
 // byMode is step 1.
@@ -237,7 +212,7 @@ func (v *visibility) byMode(tools []namedTool) []namedTool {
 	})
 }
 
-// byNamedPolicy is step 3.
+// byNamedPolicy is step 2.
 func (v *visibility) byNamedPolicy(tools []namedTool, policy map[string]any) []namedTool {
 	mode, names, wanted := policyMode(policy), value.Names(policy["tools"]), value.Names(policy["categories"])
 	if mode != "allow" && mode != "deny" {

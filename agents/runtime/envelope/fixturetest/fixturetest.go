@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"testing"
 
@@ -38,32 +39,36 @@ type Coded interface {
 	ErrorCode() string
 }
 
-// Pathed is an error that names the failing member.
-type Pathed interface {
-	error
-	ErrorPath() string
-}
-
-// Fielded is an error that lists the failing fields in order.
-type Fielded interface {
-	error
-	ErrorFields() []string
-}
-
 // ErrorValue writes an error in the form of the records: {code, message, path?, fields?}. Rooms whose records hold
 // errors inside of values use it themselves.
 func ErrorValue(err error) map[string]any {
 	value := map[string]any{"code": "invalid_argument", "message": err.Error()}
-	if coded, is := errors.AsType[Coded](err); is {
-		value["code"] = coded.ErrorCode()
+	coded, is := errors.AsType[Coded](err)
+	if !is {
+		return value
 	}
-	if pathed, is := errors.AsType[Pathed](err); is && pathed.ErrorPath() != "" {
-		value["path"] = pathed.ErrorPath()
+
+	value["code"] = coded.ErrorCode()
+	if path, has := member(coded, "Path").(string); has && path != "" {
+		value["path"] = path
 	}
-	if fielded, is := errors.AsType[Fielded](err); is && len(fielded.ErrorFields()) > 0 {
-		value["fields"] = fielded.ErrorFields()
+	if fields, has := member(coded, "Fields").([]string); has && len(fields) > 0 {
+		value["fields"] = fields
 	}
 	return value
+}
+
+// member reads a field of an error of the contract: those that name a member have Path, those that list several have Fields.
+func member(err error, name string) any {
+	record := reflect.Indirect(reflect.ValueOf(err))
+	if record.Kind() != reflect.Struct {
+		return nil
+	}
+	field := record.FieldByName(name)
+	if !field.IsValid() {
+		return nil
+	}
+	return field.Interface()
 }
 
 // Outcome writes what an operation gave in the form of the records: {ok: value} or {error: …}.

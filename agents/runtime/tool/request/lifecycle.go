@@ -12,7 +12,8 @@ import (
 // EventName says what happened to a request.
 type EventName string
 
-// Events of the lifecycle. Each happens at most once in the life of a request (agent runtime contract, section 5).
+// Events of the lifecycle. Each happens at most once in the life of a request (agent runtime contract, section 5). The store of a server
+// tells them, in the transaction that changes the request.
 const (
 	EventCreated   EventName = "request_created"
 	EventSubmitted EventName = "result_submitted"
@@ -22,15 +23,6 @@ const (
 
 // Full returns the name under which hosts know the event, such as agents_api_runtime_tool_request_created.
 func (n EventName) Full() string { return "agents_api_runtime_tool_" + string(n) }
-
-// Event is one step in the life of a request. Result is nil for EventCreated, Resumed for all but EventResumed.
-type Event struct {
-	Name    EventName
-	Request map[string]any
-	Result  map[string]any
-	Resumed map[string]any // what the continuation gave
-	Context map[string]any // what the caller gave
-}
 
 // Continuation resumes the paused run with the result. It is called once per request, after the change is stored.
 type Continuation func(ctx context.Context, request, result, callerContext map[string]any) (map[string]any, error)
@@ -50,10 +42,7 @@ type Envelope struct {
 }
 
 // Lifecycle leads requests from pending to terminal. Store is required. It is safe for concurrent use.
-type Lifecycle struct {
-	Store   Store
-	Observe func(Event) // nil = not observed; called in the goroutine of the caller
-}
+type Lifecycle struct{ Store Store }
 
 // Create stores the pending request that raw describes and returns its normalized form. It fails with CodeRequest, or
 // with the store's error.
@@ -65,7 +54,6 @@ func (l Lifecycle) Create(ctx context.Context, raw, callerContext map[string]any
 	if err := l.Store.Create(ctx, normalized); err != nil {
 		return nil, fmt.Errorf("create runtime tool request: %w", err)
 	}
-	l.observe(Event{Name: EventCreated, Request: normalized, Context: callerContext})
 	return normalized, nil
 }
 
@@ -108,7 +96,6 @@ func (l Lifecycle) Submit(ctx context.Context, raw map[string]any, resume Contin
 		return replaySubmit(stored)
 	}
 
-	l.observe(Event{Name: EventSubmitted, Request: request, Result: result, Context: callerContext})
 	answer := newEnvelope(StatusSubmitted, request, request, result)
 	return answer, l.resume(ctx, answer, request, resume, callerContext)
 }
@@ -152,7 +139,6 @@ func (l Lifecycle) Timeout(ctx context.Context, requestID string, resume Continu
 	}
 
 	answer := newEnvelope(StatusTimeout, withStatus(request, StatusTimeout), request, result)
-	l.observe(Event{Name: EventTimedOut, Request: answer.Request, Result: result, Context: callerContext})
 	return answer, l.resume(ctx, answer, request, resume, callerContext)
 }
 
@@ -203,14 +189,7 @@ func (l Lifecycle) resume(ctx context.Context, answer *Envelope, request map[str
 	}
 
 	answer.ContinuationResult = object(resumed)
-	l.observe(Event{Name: EventResumed, Request: request, Result: answer.Result, Resumed: resumed, Context: callerContext})
 	return nil
-}
-
-func (l Lifecycle) observe(event Event) {
-	if l.Observe != nil {
-		l.Observe(event)
-	}
 }
 
 // timeForms are the forms in which timeout_at and the bounds of a list may be written; without zone they are UTC.

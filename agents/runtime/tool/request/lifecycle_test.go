@@ -9,7 +9,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"go.uber.org/goleak"
 	"pgregory.net/rapid"
 
@@ -19,23 +18,6 @@ import (
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
-
-// watched is a lifecycle over a new store that keeps its events.
-func watched(t *testing.T) (request.Lifecycle, func() []request.EventName) {
-	t.Helper()
-	var mu sync.Mutex
-	var seen []request.EventName
-	lifecycle := request.Lifecycle{Store: new(requesttest.Memory), Observe: func(event request.Event) {
-		mu.Lock()
-		defer mu.Unlock()
-		seen = append(seen, event.Name)
-	}}
-	return lifecycle, func() []request.EventName {
-		mu.Lock()
-		defer mu.Unlock()
-		return append([]request.EventName(nil), seen...)
-	}
-}
 
 func create(t *testing.T, lifecycle request.Lifecycle, raw map[string]any) map[string]any {
 	t.Helper()
@@ -54,7 +36,7 @@ func pick(requestID string) map[string]any {
 func TestOneWinner(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
 		callers := rapid.SliceOfN(rapid.SampledFrom([]string{"submit", "timeout", "cancel"}), 2, 24).Draw(r, "callers")
-		lifecycle, events := watched(t)
+		lifecycle := request.Lifecycle{Store: new(requesttest.Memory)}
 		create(t, lifecycle, pick("q1"))
 		var resumed int
 		var mu sync.Mutex
@@ -80,22 +62,15 @@ func TestOneWinner(t *testing.T) {
 			})
 		}
 		group.Wait()
-		winner := judge(r, callers, answers, failures)
-		want := []request.EventName{request.EventCreated, request.EventTimedOut, request.EventResumed}
-		if callers[winner] == "submit" {
-			want[1] = request.EventSubmitted
-		}
-		if difference := cmp.Diff(want, events()); difference != "" {
-			r.Errorf("events (-want +got):\n%s", difference)
-		}
+		judge(r, callers, answers, failures)
 		if resumed != 1 {
 			r.Errorf("%d continuations, want 1", resumed)
 		}
 	})
 }
 
-// judge checks that one caller won and that all others got the replay of its outcome, and returns the winner.
-func judge(r *rapid.T, callers []string, answers []*request.Envelope, failures []error) int {
+// judge checks that one caller won and that all others got the replay of its outcome.
+func judge(r *rapid.T, callers []string, answers []*request.Envelope, failures []error) {
 	winner := -1
 	for number, answer := range answers {
 		if answer != nil && !answer.Duplicate {
@@ -123,12 +98,11 @@ func judge(r *rapid.T, callers []string, answers []*request.Envelope, failures [
 			r.Errorf("%s %d continued the run a second time", callers[number], number)
 		}
 	}
-	return winner
 }
 
 func TestTimeoutByTheClock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		lifecycle, events := watched(t)
+		lifecycle := request.Lifecycle{Store: new(requesttest.Memory)}
 		create(t, lifecycle, merge(pick("never"), "tool_call_id", "c0"))
 		create(t, lifecycle, merge(pick("soon"), "timeout_at", time.Now().Add(time.Minute).Format(time.RFC3339)))
 		create(t, lifecycle, merge(pick("later"), "timeout_at", time.Now().Add(time.Hour).UTC().Format(time.DateTime)))
@@ -143,9 +117,6 @@ func TestTimeoutByTheClock(t *testing.T) {
 				t.Errorf("after %v: %d ended, %v; want %d", step.wait, ended, err, step.want)
 			}
 		}
-		if got := events()[4:]; !cmp.Equal(got, []request.EventName{request.EventTimedOut, request.EventTimedOut}) {
-			t.Errorf("events = %v", got)
-		}
 		left, err := lifecycle.Pending(t.Context(), request.Query{})
 		if err != nil || len(left) != 2 {
 			t.Errorf("%d pending, %v; want 2", len(left), err)
@@ -159,7 +130,7 @@ func merge(object map[string]any, name string, value any) map[string]any {
 }
 
 func TestContinuationFails(t *testing.T) {
-	lifecycle, events := watched(t)
+	lifecycle := request.Lifecycle{Store: new(requesttest.Memory)}
 	create(t, lifecycle, pick("q1"))
 	broken := errors.New("no thread")
 	answer, err := lifecycle.Submit(t.Context(), map[string]any{"request_id": " q1 ", "result": "x"},
@@ -173,13 +144,10 @@ func TestContinuationFails(t *testing.T) {
 	if err != nil || !replay.Duplicate || !value.Equal(replay.Result["result"], map[string]any{"value": "x"}) {
 		t.Errorf("replay = %+v, %v; want the first result", replay, err)
 	}
-	if got := events(); !cmp.Equal(got, []request.EventName{request.EventCreated, request.EventSubmitted}) {
-		t.Errorf("events = %v", got)
-	}
 }
 
 func TestCancelSaysSo(t *testing.T) {
-	lifecycle, _ := watched(t)
+	lifecycle := request.Lifecycle{Store: new(requesttest.Memory)}
 	create(t, lifecycle, pick("q1"))
 	for _, duplicate := range []bool{false, true} {
 		answer, err := lifecycle.Cancel(t.Context(), "q1", nil, nil)
@@ -190,7 +158,7 @@ func TestCancelSaysSo(t *testing.T) {
 }
 
 func TestRefusals(t *testing.T) {
-	lifecycle, _ := watched(t)
+	lifecycle := request.Lifecycle{Store: new(requesttest.Memory)}
 	submit := func(raw map[string]any) error {
 		_, err := lifecycle.Submit(t.Context(), raw, nil, nil)
 		return err
