@@ -15,16 +15,21 @@ import (
 	"net/http"
 	"net/mail"
 	"net/textproto"
+	"net/url"
 	"os"
 	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	seam "inbox/agents"
+	"inbox/agents/files"
 	"inbox/e2e/instance"
 	"inbox/e2e/load"
+	"inbox/exchange"
 	"inbox/internal/await"
+	"inbox/internal/sealing"
 	"inbox/normalized"
 )
 
@@ -133,12 +138,41 @@ func filePart(message normalized.Message) (part normalized.Part) {
 	return part
 }
 
+// forger makes addresses of files with the server's own key, so that what they are refused for is what they open.
+func (s *server) forger(t *testing.T) func(turn, digest string, expires time.Time) string {
+	t.Helper()
+	written, err := os.ReadFile(filepath.Join(s.Directory, "data", "secret.key"))
+	if os.IsNotExist(err) {
+		written, err = os.ReadFile(filepath.Join(s.Directory, "shared.key"))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	key, err := base64.StdEncoding.DecodeString(strings.TrimSpace(string(written)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	box, err := sealing.New(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	base, err := url.Parse(s.URL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	service := files.New(files.Options{Base: base, Seal: box.Seal})
+	return func(turn, digest string, expires time.Time) string {
+		address, _ := service.Of(exchange.TurnRecord{ID: turn}, expires).Address(digest)
+		return address
+	}
+}
+
 // TestAgentsReadLargeFiles: a file of 20 MiB by A2A reaches a webhook, a program behind NAT, a program on this machine and an agent
 // elsewhere, byte for byte, and no one else.
 func TestAgentsReadLargeFiles(t *testing.T) {
 	content, digest := largeFile(20 << 20)
 	onBothDatabases(t, func(t *testing.T, database string) {
-		var addresses []string
+		var addresses, originals []string
 		hook := startScripted(t, func(message normalized.Message) normalized.Response {
 			part := filePart(message)
 			status, mediaType, read := fetched(t, part.BytesRef.URL)
@@ -146,6 +180,7 @@ func TestAgentsReadLargeFiles(t *testing.T) {
 			_, _, first := fetched(t, part.BytesRef.URL, "Range", "bytes=0-9")
 			sum := sha256.Sum256(content[:10])
 			addresses = append(addresses, part.BytesRef.URL, message.Raw.URL)
+			originals = append(originals, strings.TrimPrefix(message.Raw.Ref, "sha256:"))
 			return say(fmt.Sprintf("%d %s %s, original %s, range %t", status, mediaType, read, original, first == hex.EncodeToString(sum[:])))
 		})
 		far := start(t, instance.Settings{Agents: hook.table("hook", "")})
@@ -208,10 +243,18 @@ token = %q
 			status, _, read := fetched(t, filePart(document.Message).BytesRef.URL)
 			path := s.URL() + "/v1/turns/" + document.Turn.ID + "/files/"
 			byToken, _, again := fetched(t, path+digest, "Authorization", "Bearer "+token)
+			forged, hour := s.forger(t), time.Now().Add(time.Hour)
+			if status, _, read := fetched(t, forged(document.Turn.ID, digest, hour)); status != http.StatusOK || read != digest {
+				t.Errorf("an address that was made with the server's key: status %d", status)
+			}
 			for name, refused := range map[string]struct {
 				address, token string
 				want           int
 			}{
+				"an address that expired":  {forged(document.Turn.ID, digest, time.Now().Add(-time.Second)), "", http.StatusGone},
+				"a content of other turns": {forged(document.Turn.ID, originals[0], hour), "", http.StatusNotFound},
+				"a turn without it":        {forged("none", digest, hour), "", http.StatusNotFound},
+				"a guess":                  {s.URL() + "/v1/files/v1." + strings.Repeat("A", 180), "", http.StatusNotFound},
 				"no token":                 {path + digest, "", http.StatusUnauthorized},
 				"the token of another":     {path + digest, foreign, http.StatusNotFound},
 				"a content of no message":  {path + strings.Repeat("0", 64), token, http.StatusNotFound},
@@ -556,9 +599,11 @@ func TestNoteWithALargeFile(t *testing.T) {
 }
 
 // TestFilesOfAKilledProgramGo: a server that was killed leaves no copies of files when it is back.
-func TestFilesOfAKilledProgramGo(t *testing.T) {
+func TestFilesOfAKilledProgramGo(t *testing.T) { onBothDatabases(t, filesOfAKilledProgramGo) }
+
+func filesOfAKilledProgramGo(t *testing.T, database string) {
 	content, _ := largeFile(1 << 20)
-	s := start(t, instance.Settings{Agents: `
+	s := start(t, instance.Settings{Database: database, Lease: "2s", Agents: `
 [[agents]]
 name = "program"
 kind = "command"

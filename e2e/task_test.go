@@ -6,17 +6,21 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"math/rand/v2"
 	"net/http"
 	"net/url"
 	"os"
 	"path/filepath"
+	"reflect"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	"inbox/e2e/instance"
+	"inbox/normalized"
 )
 
 // tasked is a server with targets, that is killed while they work.
@@ -27,7 +31,8 @@ type tasked struct {
 	folder        string // where the program of the target "slow" notes its starts and waits for the file "go"
 }
 
-func newTasked(t *testing.T, database string) *tasked {
+// newTasked starts the server; more are further tables of its settings.
+func newTasked(t *testing.T, database, more string) *tasked {
 	t.Helper()
 	folder := t.TempDir()
 	program := `echo x >> "` + folder + `/starts"; until [ -e "` + folder + `/go" ]; do sleep 0.05; done; cat > /dev/null; echo "slow and steady"`
@@ -58,7 +63,7 @@ id = "pool"
 kind = "pull"
 agent = "workers"
 capabilities = ["gpu", "linux"]
-`, program)})}
+`, program) + more})}
 	w.token = w.mint("--tasks", "--results", "nightly")
 	w.worker = w.mint("--agent", "workers", "--pull", "laptop")
 	return w
@@ -123,6 +128,7 @@ func (w *tasked) ends(run, said string) {
 		w.t.Errorf("%s brought %v, want %q", run, whole["output"], said)
 	}
 
+	likeTheRecordedRun(w.t, whole)
 	finished := 0
 	events, _ := whole["events"].([]any)
 	for _, one := range events {
@@ -135,14 +141,75 @@ func (w *tasked) ends(run, said string) {
 	}
 }
 
-// TestTasksGoOnAfterAKill kills the server while one run works here, one is with a program and one waits for a program. All of them
-// go on after the restart and end once, and the program that worked notices nothing.
+// likeTheRecordedRun holds a run that has ended to the one that the reference recorded: the same schema and the same members, of which those
+// that are texts there are texts here.
+func likeTheRecordedRun(t *testing.T, run map[string]any) {
+	t.Helper()
+	content, err := os.ReadFile(filepath.Join("..", "agents", "testdata", "agents-api", "task-execution.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var recorded struct {
+		Cases []struct {
+			Name     string
+			Expected struct{ OK json.RawMessage }
+		}
+	}
+	if err := json.Unmarshal(content, &recorded); err != nil {
+		t.Fatal(err)
+	}
+
+	var want map[string]any
+	for _, one := range recorded.Cases {
+		if one.Name == "run prefers target" {
+			if err := json.Unmarshal(one.Expected.OK, &want); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if has, wanted := slices.Sorted(maps.Keys(run)), slices.Sorted(maps.Keys(want)); !slices.Equal(has, wanted) || len(wanted) == 0 {
+		t.Errorf("the members of a run are %v, recorded are %v", has, wanted)
+	}
+	if run["schema"] != want["schema"] || run["status"] != want["status"] {
+		t.Errorf("schema %v and status %v, recorded are %v and %v", run["schema"], run["status"], want["schema"], want["status"])
+	}
+	for name, value := range want {
+		if _, text := value.(string); text && reflect.TypeOf(run[name]) != reflect.TypeOf(value) {
+			t.Errorf("%s is %v, recorded is %v", name, run[name], value)
+		}
+	}
+}
+
+// TestTasksGoOnAfterAKill kills the server while one run works here, one at an agent elsewhere, one is with a program and one waits for a
+// program. All of them go on after the restart and end once, and the program that worked notices nothing.
 //
-//contract:shows runtime-7
+//contract:shows runtime-3 runtime-4 runtime-7
 func TestTasksGoOnAfterAKill(t *testing.T) {
 	onBothDatabases(t, func(t *testing.T, database string) {
-		w := newTasked(t, database)
+		goOn := make(chan struct{})
+		hook := startScripted(t, func(normalized.Message) normalized.Response {
+			select {
+			case <-goOn:
+			case <-time.After(patience):
+			}
+			return say("from elsewhere")
+		})
+		far := start(t, instance.Settings{Agents: hook.table("hook", "")})
+		w := newTasked(t, database, fmt.Sprintf(`
+[[agents]]
+name = "far"
+kind = "remote"
+[agents.remote]
+card_url = %q
+token = %q
+[[targets]]
+id = "far"
+kind = "a2a"
+agent = "far"
+`, far.URL()+"/a2a/hook/.well-known/agent-card.json", far.peerToken("near")))
 		w.begin("here", "slow")
+		w.begin("away", "far")
+		eventually(t, "the agent elsewhere is asked", func() bool { return len(hook.questions()) == 1 })
 		w.begin("leased", "pool")
 		take := "/v1/pull/workers/take?wait=20s&labels=gpu,linux"
 		status, taken := w.ask(w.worker, http.MethodPost, take, "")
@@ -162,6 +229,11 @@ func TestTasksGoOnAfterAKill(t *testing.T) {
 			t.Fatal(err)
 		}
 		w.ends("here", "slow and steady")
+		close(goOn)
+		w.ends("away", "from elsewhere")
+		if asked := len(hook.questions()); asked != 1 {
+			t.Errorf("the agent elsewhere was asked %d times", asked)
+		}
 
 		turn, lease := taken["turn"].(map[string]any), taken["lease"].(map[string]any)
 		answer := func(turn, lease map[string]any, text string) {
@@ -185,7 +257,7 @@ func TestTasksGoOnAfterAKill(t *testing.T) {
 // TestAcknowledgedTasksEndOnce kills the server again and again while programs begin runs and repeat what was not acknowledged.
 func TestAcknowledgedTasksEndOnce(t *testing.T) {
 	onBothDatabases(t, func(t *testing.T, database string) {
-		w := newTasked(t, database)
+		w := newTasked(t, database, "")
 		const programs, each, kills = 4, 30, 3
 		var all sync.WaitGroup
 		for p := range programs {
@@ -244,7 +316,7 @@ func (w *tasked) judgeRows() {
 //
 //contract:shows runtime-6 runtime-7 runtime-8
 func TestTaskCommands(t *testing.T) {
-	w := newTasked(t, "")
+	w := newTasked(t, "", "")
 	if targets := w.inbox("tasks", "targets"); !strings.Contains(targets, "pool") || !strings.Contains(targets, "gpu,linux") {
 		t.Errorf("targets:\n%s", targets)
 	}
