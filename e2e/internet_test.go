@@ -194,7 +194,9 @@ func (w *internet) cover(directories ...string) {
 func (w *internet) connect() {
 	w.t.Helper()
 	w.run("ip", "link", "set", "lo", "up")
-	w.run("ip", "link", "add", "world", "type", "bridge")
+	// With an address of its own: a bridge without one takes the lowest of its ports, so that each new machine may change it, and those that
+	// have learned the old one are unheard until they ask again, half a minute later.
+	w.run("ip", "link", "add", "world", "address", "02:00:45:80:00:01", "type", "bridge")
 	w.run("ip", "link", "set", "world", "up")
 	for _, address := range []string{internetNames, internetSocial, internetMail, internetAuthority, internetDatabase} {
 		w.run("ip", "address", "add", address+internetNetwork, "dev", "world")
