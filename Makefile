@@ -46,7 +46,7 @@ test-race: test-dependencies ## run the tests beside the code with the race dete
 e2e: test-dependencies ## run the end-to-end and crash tests only
 	scripts/test e2e
 
-guides: test-dependencies ## run every command of the README and of the guides as it is written there (minutes)
+guides: test-dependencies ## run every command of the README and of the guides as it is written there, and nothing else
 	scripts/test guides
 
 attacks: test-dependencies ## attack the built program on both databases and judge what honest peers see (ATTACK_SECONDS=20 an attack)

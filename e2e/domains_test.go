@@ -92,6 +92,7 @@ func (w *internet) severalDomains() {
 	for _, address := range addresses {
 		w.asksByMention(address)
 	}
+	w.tellsOfOneDomain()
 	w.mailsAll(addresses)
 	for _, base := range []string{"https://" + firstDomain + "/a2a/helper", "https://inbox." + secondDomain + "/a2a/helper", "https://" + thirdDomain + "/a2a/single"} {
 		w.asksByTask(m, base)
@@ -108,6 +109,31 @@ func (w *internet) asksByMention(address string) {
 	conversation, err := w.social.Ask(ctx, "", "@"+address, "hello "+address)
 	if err != nil || !strings.Contains(conversation.Answer, "hello "+address) {
 		w.t.Fatalf("the mention of %s: %q, %v", address, conversation.Answer, err)
+	}
+}
+
+// tellsOfOneDomain reads what the servers of the fediverse got: each request, with its headers and its signature, is of one domain, and
+// each domain has delivered an answer.
+func (w *internet) tellsOfOneDomain() {
+	w.t.Helper()
+	answers := map[string]bool{}
+	for _, request := range w.told.all() {
+		var named []string
+		for _, domain := range []string{firstDomain, secondDomain, thirdDomain} {
+			if strings.Contains(request, domain) {
+				named = append(named, domain)
+			}
+		}
+		if len(named) != 1 {
+			w.t.Errorf("a request to another server names %q, want one domain:\n%s", named, request)
+			continue
+		}
+		if strings.HasPrefix(request, "POST ") {
+			answers[named[0]] = true
+		}
+	}
+	if len(answers) != 3 {
+		w.t.Errorf("answers came from %v, want three domains", answers)
 	}
 }
 

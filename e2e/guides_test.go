@@ -513,7 +513,7 @@ func (h *house) shell(text string) (output, problems string) {
 }
 
 func (h *house) try(text string) (output, problems string, err error) {
-	ctx, cancel := context.WithTimeout(h.t.Context(), patience)
+	ctx, cancel := context.WithTimeout(h.t.Context(), 2*patience) // Node needs 20 s to begin where others compile
 	defer cancel()
 	var out, bad bytes.Buffer
 	run := h.command(ctx, h.script(`set -o pipefail; trap 'code=$?; export -p >"`+h.directory+`/.variables"; exit $code' EXIT`+"\n"+text))
@@ -525,7 +525,7 @@ func (h *house) try(text string) (output, problems string, err error) {
 		err = run.Wait()
 	}
 	if ctx.Err() != nil {
-		err = fmt.Errorf("it did not end within %s: %w", patience, err)
+		err = fmt.Errorf("it did not end within %s: %w", 2*patience, err)
 	}
 	return out.String(), bad.String(), err
 }

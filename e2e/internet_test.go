@@ -16,6 +16,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -149,6 +150,7 @@ type internet struct {
 	bundle    string // file with the roots that everybody trusts
 
 	social  *peer.Fediverse
+	told    *requests // what servers of ours have asked and told it
 	postfix *postfix.Postfix
 	mailKey load.MailDomain
 }
@@ -194,7 +196,9 @@ func (w *internet) cover(directories ...string) {
 func (w *internet) connect() {
 	w.t.Helper()
 	w.run("ip", "link", "set", "lo", "up")
-	w.run("ip", "link", "add", "world", "type", "bridge")
+	// With an address of its own: a bridge without one takes the lowest of its ports, so that each new machine may change it, and those that
+	// have learned the old one are unheard until they ask again, half a minute later.
+	w.run("ip", "link", "add", "world", "address", "02:00:45:80:00:01", "type", "bridge")
 	w.run("ip", "link", "set", "world", "up")
 	for _, address := range []string{internetNames, internetSocial, internetMail, internetAuthority, internetDatabase} {
 		w.run("ip", "address", "add", address+internetNetwork, "dev", "world")
@@ -304,10 +308,36 @@ func (w *internet) openSocial() {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	proxy := httputil.NewSingleHostReverseProxy(&url.URL{Scheme: "http", Host: w.social.Listen()})
-	server := &http.Server{Handler: proxy, ReadHeaderTimeout: patience}
+	w.told = &requests{next: httputil.NewSingleHostReverseProxy(&url.URL{Scheme: "http", Host: w.social.Listen()})}
+	server := &http.Server{Handler: w.told, ReadHeaderTimeout: patience}
 	w.t.Cleanup(func() { _ = server.Close() })
 	go func() { _ = server.ServeTLS(listener, certificate, key) }()
+}
+
+// requests keeps what comes before it hands it on.
+type requests struct {
+	next http.Handler
+
+	mu   sync.Mutex
+	kept []string // heads and bodies, as on the wire
+}
+
+func (r *requests) ServeHTTP(w http.ResponseWriter, request *http.Request) {
+	text, err := httputil.DumpRequest(request, true)
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return
+	}
+	r.mu.Lock()
+	r.kept = append(r.kept, string(text))
+	r.mu.Unlock()
+	r.next.ServeHTTP(w, request)
+}
+
+func (r *requests) all() []string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Clone(r.kept)
 }
 
 // openMail starts a Postfix with the mailbox ann@sender.example. It brings mail only to servers whose certificate it believes.

@@ -18,7 +18,10 @@ import (
 	"inbox/internal/peer"
 )
 
-const newDomain = "agents.example"
+const (
+	newDomain       = "agents.example"
+	quickstartBound = 2 * time.Minute // from the empty directory to the last answer
+)
 
 // TestQuickstart goes the way of an operator from an empty directory to the first answers.
 func TestQuickstart(t *testing.T) {
@@ -66,7 +69,11 @@ func (w *internet) quickstart() {
 	w.mention()
 	w.mail("helper@" + newDomain)
 	w.task(lastLine(m.sh("sudo -u inbox inbox tokens create --config /etc/inbox/inbox.toml --agent helper world"))) //nolint:dupword // user and program
-	w.t.Logf("all answered after %s", time.Since(began))
+	if took := time.Since(began); took > quickstartBound {
+		w.t.Errorf("all answered after %s, want less than %s", took, quickstartBound)
+	} else {
+		w.t.Logf("all answered after %s", took)
+	}
 	if w.database != "" {
 		w.secondNode(m)
 	}

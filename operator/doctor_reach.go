@@ -145,15 +145,15 @@ const ownRequests = 3
 
 const forwardsMetric = "inbox_http_untrusted_forwards_total "
 
-// untrustedForwards reads a counter of the server at http.listen, with the operator's first token.
+// untrustedForwards reads a counter of the running server, with the operator's first token.
 func (d *doctor) untrustedForwards(ctx context.Context) (count int, known bool) {
 	token, err := os.ReadFile(filepath.Join(d.config.DataDir, AdminTokenFile))
-	if err != nil || d.config.Admin.Listen != "" {
+	if err != nil {
 		return 0, false
 	}
 	ctx, cancel := context.WithTimeout(ctx, doctorPatience)
 	defer cancel()
-	client, base, _ := d.operator.options.ownListener()
+	client, base := d.operator.options.operatorListener()
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, base+"/metrics", http.NoBody)
 	if err != nil {
 		return 0, false

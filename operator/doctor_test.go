@@ -121,6 +121,8 @@ type patient struct {
 	directory string                 // data_dir of the last examination
 	prepare   func(directory string) // comes before it
 	proxied   atomic.Bool            // requests come through a proxy that is not named
+	admin     string                 // another listener
+	apart     atomic.Bool            // it alone has the metrics
 	t         *testing.T
 	names     *names
 	http      string
@@ -130,15 +132,24 @@ func newPatient(t *testing.T) *patient {
 	t.Helper()
 	p := &patient{t: t, names: startNames(t)}
 	var forwards atomic.Int64
+	metrics := func(w http.ResponseWriter, r *http.Request) bool {
+		if r.URL.Path != "/metrics" || r.Header.Get("Authorization") != "Bearer token" {
+			return false
+		}
+		_, _ = fmt.Fprintf(w, "# HELP\ninbox_http_untrusted_forwards_total %d\n", forwards.Load())
+		return true
+	}
 	web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch {
-		case r.URL.Path == "/metrics" && r.Header.Get("Authorization") == "Bearer token":
-			_, _ = fmt.Fprintf(w, "# HELP\ninbox_http_untrusted_forwards_total %d\n", forwards.Load())
+		case !p.apart.Load() && metrics(w, r):
 		case p.proxied.Load():
 			forwards.Add(1)
 		}
 	}))
 	t.Cleanup(web.Close)
+	admin := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { metrics(w, r) }))
+	t.Cleanup(admin.Close)
+	p.admin = strings.TrimPrefix(admin.URL, "http://")
 	p.http = strings.TrimPrefix(web.URL, "http://")
 	p.names.add(t, "mx.agents.test. 60 IN A 127.0.0.25", "25.0.0.127.in-addr.arpa. 60 IN PTR mx.agents.test.",
 		"peer.test. 60 IN MX 10 mail.peer.test.", "mail.peer.test. 60 IN A 127.0.0.1")
@@ -272,6 +283,14 @@ func TestDoctor(t *testing.T) {
 	want(p.examine(here, peer, named, "", all), "http.trusted_proxies", email.FindingWarn, "through a proxy that is not named", "name the proxy")
 	p.proxied.Store(false)
 	want(p.examine(here, peer, named, "", all), "http.trusted_proxies", email.FindingOK, "through none", "")
+
+	p.apart.Store(true)
+	atAdmin := "[admin]\nlisten = \"" + p.admin + "\"\n"
+	want(p.examine(here, peer, named, atAdmin, all), "http.trusted_proxies", email.FindingOK, "through none", "")
+	p.proxied.Store(true)
+	want(p.examine(here, peer, named, atAdmin, all), "http.trusted_proxies", email.FindingWarn, "through a proxy that is not named", "name the proxy")
+	p.proxied.Store(false)
+	p.apart.Store(false)
 
 	const dane = "dane = true\n"
 	want(p.examine(here, peer, "", dane, all), "DNSSEC", email.FindingFail, "does not say", "unbound")

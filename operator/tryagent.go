@@ -116,11 +116,25 @@ func (o *Operator) sendTry(ctx context.Context, agent *config.Agent, secret, id,
 // ownListener is a client that asks the server of this machine, and the address under which it knows itself: names lead to http.listen,
 // wherever the DNS says they do. The certificate is checked for the public name.
 func (o Options) ownListener() (client *http.Client, base, place string) {
+	return o.listenerAt(o.Config.HTTP.Listen, o.Config.HTTP.TLS != "off")
+}
+
+// operatorListener is ownListener for what only operators may ask: admin.listen, or http.listen where that is not written.
+func (o Options) operatorListener() (client *http.Client, base string) {
+	if o.Config.Admin.Listen == "" {
+		client, base, _ = o.ownListener()
+		return client, base
+	}
+	client, base, _ = o.listenerAt(o.Config.Admin.Listen, o.Config.HTTP.TLS != "off" && !o.Config.Admin.IsLocal())
+	return client, base
+}
+
+func (o Options) listenerAt(listen string, secure bool) (client *http.Client, base, place string) {
 	scheme, host := "http", o.Config.PublicHost()
-	if o.Config.HTTP.TLS != "off" {
+	if secure {
 		scheme = "https"
 	}
-	place = reachable(o.Config.HTTP.Listen)
+	place = reachable(listen)
 	transport := &http.Transport{
 		TLSClientConfig: &tls.Config{ServerName: host, MinVersion: tls.VersionTLS12}, DisableKeepAlives: true,
 		DialContext: func(ctx context.Context, network, _ string) (net.Conn, error) {

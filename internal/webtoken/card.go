@@ -145,7 +145,7 @@ func verifyForms(document, keySet []byte, read func([]byte) ([][]byte, error)) e
 }
 
 func (s CardSignature) check(form []byte, keys map[string]publicKey) (known bool, err error) {
-	t := &token{compact: []byte(s.Protected + "." + base64.RawURLEncoding.EncodeToString(form) + "." + s.Signature)}
+	t := &token{compact: s.Protected + "." + base64.RawURLEncoding.EncodeToString(form) + "." + s.Signature}
 	if err := decode(s.Protected, &t.header, nil); err != nil || len(t.header.Crit) > 0 || len(t.header.B64) > 0 {
 		return false, errors.New("a header that cannot be read")
 	}

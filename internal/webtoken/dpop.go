@@ -9,8 +9,6 @@ import (
 	"net/url"
 	"strings"
 	"time"
-
-	"github.com/lestrrat-go/jwx/v3/jwk"
 )
 
 const proofWindow = 60 * time.Second
@@ -98,7 +96,7 @@ func digest(text string) string {
 func equal(a, b string) bool { return subtle.ConstantTimeCompare([]byte(a), []byte(b)) == 1 }
 
 func thumbprintOf(written []byte) (string, error) {
-	key, err := jwk.ParseKey(written)
+	key, err := parseKey(written)
 	if err != nil {
 		return "", err
 	}

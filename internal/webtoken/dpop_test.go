@@ -6,11 +6,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/lestrrat-go/jwx/v3/jwa"
+	"github.com/go-jose/go-jose/v4"
 )
 
 func TestPossession(t *testing.T) {
-	r, key, holder, thief := newRig(t), newSigner(t, "k1", jwa.ES256()), newSigner(t, "", jwa.ES256()), newSigner(t, "", jwa.ES256())
+	r, key, holder, thief := newRig(t), newSigner(t, "k1", jose.ES256), newSigner(t, "", jose.ES256), newSigner(t, "", jose.ES256)
 	r.pages[login+"/keys"] = keySetOf(key)
 	jwkOf := func(s signer) object {
 		public := object{}

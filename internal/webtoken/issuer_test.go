@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/lestrrat-go/jwx/v3/jwa"
+	"github.com/go-jose/go-jose/v4"
 
 	"inbox/identity"
 	"inbox/internal/await"
@@ -18,8 +18,8 @@ import (
 )
 
 func TestAccessTokens(t *testing.T) {
-	for _, alg := range []jwa.SignatureAlgorithm{jwa.ES256(), jwa.EdDSA(), jwa.RS256(), jwa.PS256()} {
-		t.Run(alg.String(), func(t *testing.T) {
+	for _, alg := range []jose.SignatureAlgorithm{jose.ES256, jose.EdDSA, jose.RS256, jose.PS256} {
+		t.Run(string(alg), func(t *testing.T) {
 			r, key := newRig(t), newSigner(t, "k1", alg)
 			r.pages[login+"/keys"] = keySetOf(key)
 			token := r.access(key, nil)
@@ -36,26 +36,26 @@ func TestAccessTokens(t *testing.T) {
 
 // TestPitfalls: each of these has let somebody in somewhere.
 func TestPitfalls(t *testing.T) {
-	r, key, stranger := newRig(t), newSigner(t, "k1", jwa.ES256()), newSigner(t, "k1", jwa.ES256())
-	wide := newSigner(t, "rsa", jwa.RS256())
+	r, key, stranger := newRig(t), newSigner(t, "k1", jose.ES256), newSigner(t, "k1", jose.ES256)
+	wide := newSigner(t, "rsa", jose.RS256)
 	small, err := rsa.GenerateKey(rand.Reader, 1024)
 	if err != nil {
 		t.Fatal(err)
 	}
-	tiny := signer{"tiny", jwa.RS256(), small, object{
+	tiny := signer{"tiny", jose.RS256, small, object{
 		"kty": "RSA", "kid": "tiny", "e": "AQAB", "n": base64.RawURLEncoding.EncodeToString(small.N.Bytes()),
 	}}
-	double, second := newSigner(t, "double", jwa.ES256()), newSigner(t, "double", jwa.ES256())
-	encrypts := newSigner(t, "enc", jwa.ES256())
+	double, second := newSigner(t, "double", jose.ES256), newSigner(t, "double", jose.ES256)
+	encrypts := newSigner(t, "enc", jose.ES256)
 	encrypts.public["use"] = "enc"
-	bound := newSigner(t, "bound", jwa.RS256())
+	bound := newSigner(t, "bound", jose.RS256)
 	bound.public["alg"] = "PS256"
 	secret := keySetOf(key)
 	r.pages[login+"/keys"] = []byte(strings.TrimSuffix(string(keySetOf(key, wide, tiny, double, second, encrypts, bound)), "]}") +
 		`,{"kty":"oct","kid":"oct","k":"` + base64.RawURLEncoding.EncodeToString(secret) + `"}]}`)
-	mac := func(kid string) signer { return signer{kid: kid, alg: jwa.HS256(), private: secret} }
+	mac := func(kid string) signer { return signer{kid: kid, alg: jose.HS256, private: secret} }
 	at := func(d time.Duration) int64 { return r.now.Add(d).Unix() }
-	embedded := newSigner(t, "evil", jwa.ES256())
+	embedded := newSigner(t, "evil", jose.ES256)
 	for name, token := range map[string]string{
 		"alg none":             r.access(key, heading(object{"alg": "none"})),
 		"alg None":             r.access(key, heading(object{"alg": "None"})),
@@ -140,7 +140,7 @@ func twice(r *rig, key signer) string {
 }
 
 func TestRotationAndFloods(t *testing.T) {
-	r, old, fresh := newRig(t), newSigner(t, "old", jwa.ES256()), newSigner(t, "new", jwa.ES256())
+	r, old, fresh := newRig(t), newSigner(t, "old", jose.ES256), newSigner(t, "new", jose.ES256)
 	keys := login + "/keys"
 	r.pages[keys] = keySetOf(old)
 	accepted := func(key signer) bool {
@@ -173,7 +173,7 @@ func TestRotationAndFloods(t *testing.T) {
 	}
 	delete(r.pages, keys)
 	r.now = r.now.Add(RefreshPause)
-	if accepted(newSigner(t, "x", jwa.ES256())) || !accepted(old) {
+	if accepted(newSigner(t, "x", jose.ES256)) || !accepted(old) {
 		t.Error("an issuer that is away for a moment lost its keys")
 	}
 	r.now = r.now.Add(keepKeys)
@@ -200,7 +200,7 @@ func TestDiscovery(t *testing.T) {
 		"no keys":        {`{"issuer":"` + login + `"}`, false},
 		"no JSON":        {`<html>`, false},
 	} {
-		r, key := newRig(t, Issuer{Issuer: login, Discovery: metadata}), newSigner(t, "k1", jwa.ES256())
+		r, key := newRig(t, Issuer{Issuer: login, Discovery: metadata}), newSigner(t, "k1", jose.ES256)
 		r.pages[metadata], r.pages["https://keys.test/jwks"], r.pages["http://keys.test/jwks"] = []byte(c.document), keySetOf(key), keySetOf(key)
 		if _, err := r.verifier.Verify(t.Context(), shown(r.access(key, nil))); (err == nil) != c.good {
 			t.Errorf("%s: %v", name, err)
@@ -209,7 +209,7 @@ func TestDiscovery(t *testing.T) {
 }
 
 func TestSettingsOfIssuers(t *testing.T) {
-	key := newSigner(t, "k1", jwa.ES256())
+	key := newSigner(t, "k1", jose.ES256)
 	verify := func(issuer Issuer, change func(header, claims object), seen ...func(*Presented)) (Claims, error) {
 		issuer.Issuer, issuer.JWKSURL = login, login+"/keys"
 		r := newRig(t, issuer)
@@ -252,7 +252,7 @@ func TestSettingsOfIssuers(t *testing.T) {
 }
 
 func TestTokensForOneRequest(t *testing.T) {
-	r, key := newRig(t, Issuer{Issuer: login, JWKSURL: login + "/keys", Method: identity.MethodA2AJWT}), newSigner(t, "k1", jwa.ES256())
+	r, key := newRig(t, Issuer{Issuer: login, JWKSURL: login + "/keys", Method: identity.MethodA2AJWT}), newSigner(t, "k1", jose.ES256)
 	r.pages[login+"/keys"] = keySetOf(key)
 	short := func(header, claims object) {
 		delete(header, "typ")

@@ -14,7 +14,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/lestrrat-go/jwx/v3/jwk"
+	"github.com/go-jose/go-jose/v4"
 
 	"inbox/internal/admission"
 	"inbox/internal/fault"
@@ -111,18 +111,13 @@ func readKey(written []byte) (kid string, key publicKey, err error) {
 		return "", key, errors.New("not a public key for signatures")
 	}
 
-	parsed, err := jwk.ParseKey(written)
+	parsed, err := parseKey(written)
 	if err != nil {
 		return "", key, errors.New("not a key that can be read")
 	}
 
-	var raw any
-	if err := jwk.Export(parsed, &raw); err != nil {
-		return "", key, errors.New("not a key that can be read")
-	}
-
-	key = publicKey{raw: raw, alg: purpose.Alg}
-	switch known := raw.(type) {
+	key = publicKey{raw: parsed.Key, alg: purpose.Alg}
+	switch known := parsed.Key.(type) {
 	case *rsa.PublicKey:
 		if bits := known.N.BitLen(); bits < minRSABits || bits > maxRSABits {
 			return "", key, fmt.Errorf("an RSA key of %d bit", bits)
@@ -133,6 +128,35 @@ func readKey(written []byte) (kid string, key publicKey, err error) {
 	}
 
 	return purpose.Kid, key, nil
+}
+
+// parseKey reads the members that are a public key (RFC 7518, sections 6.2.1 and 6.3.1, RFC 8037, section 2). Certificates beside them are
+// not looked at: a key is believed by where it was found.
+func parseKey(written []byte) (*jose.JSONWebKey, error) {
+	var public struct {
+		Kty string `json:"kty"`
+		Crv string `json:"crv,omitempty"`
+		X   string `json:"x,omitempty"`
+		Y   string `json:"y,omitempty"`
+		N   string `json:"n,omitempty"`
+		E   string `json:"e,omitempty"`
+	}
+	if err := json.Unmarshal(written, &public); err != nil {
+		return nil, err
+	}
+	alone, err := json.Marshal(public)
+	if err != nil {
+		return nil, err
+	}
+
+	key := new(jose.JSONWebKey)
+	if err := key.UnmarshalJSON(alone); err != nil {
+		return nil, err
+	}
+	if !key.Valid() {
+		return nil, errors.New("not a valid key")
+	}
+	return key, nil
 }
 
 // keySets holds the keys of issuers. At most one fetch an issuer is on its way at a time, and it does not end with the

@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/lestrrat-go/jwx/v3/jwa"
+	"github.com/go-jose/go-jose/v4"
 
 	"inbox/identity"
 	"inbox/internal/fault"
@@ -53,7 +53,7 @@ func TestAssertionsOfPeers(t *testing.T) {
 
 // TestNothingIsFetchedOfStrangers: policy comes before the network.
 func TestNothingIsFetchedOfStrangers(t *testing.T) {
-	r, key := newRig(t), newSigner(t, "k1", jwa.EdDSA())
+	r, key := newRig(t), newSigner(t, "k1", jose.EdDSA)
 	assertion := func(change object) string {
 		claims := object{
 			"iss": "https://peer.test", "sub": "@ada@peer.test", "aud": "@echo@agents.test", "jti": "1",

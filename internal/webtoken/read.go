@@ -13,13 +13,12 @@ import (
 	"unicode"
 	"unicode/utf8"
 
-	"github.com/lestrrat-go/jwx/v3/jwa"
-	"github.com/lestrrat-go/jwx/v3/jws"
+	"github.com/go-jose/go-jose/v4"
 )
 
 // token is a compact JWS that was read and not yet verified.
 type token struct {
-	compact []byte
+	compact string
 	header  header
 	payload []byte
 	claims  claims
@@ -112,7 +111,7 @@ func read(compact string) (*token, error) {
 		return nil, errors.New("not in three pieces")
 	}
 
-	t := &token{compact: []byte(compact)}
+	t := &token{compact: compact}
 	var err error
 	if err = decode(pieces[0], &t.header, nil); err != nil {
 		return nil, fmt.Errorf("header: %w", err)
@@ -207,11 +206,11 @@ func (t *token) verify(key publicKey, algs []string) error {
 		return errors.New("the key is for another algorithm")
 	}
 
-	alg, known := jwa.LookupSignatureAlgorithm(t.header.Alg)
-	if !known {
-		return errors.New("the algorithm is not known")
+	signed, err := jose.ParseSignedCompact(t.compact, []jose.SignatureAlgorithm{jose.SignatureAlgorithm(t.header.Alg)})
+	if err != nil {
+		return errors.New("the signature cannot be read")
 	}
-	if _, err := jws.Verify(t.compact, jws.WithKey(alg, key.raw)); err != nil {
+	if _, err := signed.Verify(key.raw); err != nil {
 		return errors.New("the signature does not fit")
 	}
 
