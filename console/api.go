@@ -21,14 +21,28 @@ import (
 
 // API is what operators' programs call, below /api/v1. Every call needs a bearer token of scope exchange.TokenAdmin
 // (RFC 6750); errors are JSON as everywhere (httpserver.ErrorBody).
-type API struct{ operator *operator.Operator }
+type API struct {
+	operator *operator.Operator
+	chat     OperatorChat // nil = the operator cannot talk to agents here
+}
+
+// OperatorChat lets the operator whose token was checked talk to an agent. Errors that it returns were not answered yet.
+type OperatorChat interface {
+	ServeOperator(w http.ResponseWriter, r *http.Request, agent string, token exchange.Token) error
+}
 
 // NewAPI makes the operator API.
-func NewAPI(o *operator.Operator) *API { return &API{o} }
+func NewAPI(o *operator.Operator) *API { return &API{operator: o} }
 
-// Routes are all calls. Each does what a command does: inbox held, inbox approvals, inbox tool-requests, inbox people, inbox audit, inbox show.
+// WithChat lets operators talk to agents.
+func (a *API) WithChat(chat OperatorChat) *API {
+	a.chat = chat
+	return a
+}
+
+// Routes are all calls. Each does what a command does: inbox held, inbox approvals, inbox tool-requests, inbox people, inbox audit, inbox show, inbox waiting, inbox retry.
 func (a *API) Routes() []httpserver.Route {
-	return append(a.listRoutes(), []httpserver.Route{
+	return append(append(a.listRoutes(), a.chatRoutes()...), []httpserver.Route{
 		a.route(http.MethodGet, "/api/v1/held", a.listHeld),
 		a.route(http.MethodPost, "/api/v1/held/{turn}/release", a.release),
 		a.route(http.MethodPost, "/api/v1/held/{turn}/drop", a.drop),
@@ -45,6 +59,16 @@ func (a *API) Routes() []httpserver.Route {
 		a.route(http.MethodGet, "/api/v1/turns/{turn}/result", a.result),
 		a.route(http.MethodPost, "/api/v1/turns/{turn}/retry", a.retry),
 		a.route(http.MethodPost, "/api/v1/turns/retry", a.retryFailed),
+		a.route(http.MethodGet, "/api/v1/waiting", a.waiting),
+		a.route(http.MethodGet, "/api/v1/failed", a.listFailed),
+		a.route(http.MethodPost, "/api/v1/deliveries/retry", a.retryDead(a.operator.Deliveries.RetryDead)),
+		a.route(http.MethodPost, "/api/v1/deliveries/{delivery}/retry", a.retryDelivery),
+		a.route(http.MethodGet, "/api/v1/jobs", a.listJobs),
+		a.route(http.MethodPost, "/api/v1/jobs/retry", a.retryDead(a.operator.Jobs.RetryDead)),
+		a.route(http.MethodPost, "/api/v1/jobs/{job}/retry", a.retryJob),
+		a.route(http.MethodDelete, "/api/v1/jobs/{job}", a.removeJob),
+		a.route(http.MethodGet, "/api/v1/breakers", a.listBreakers),
+		a.route(http.MethodDelete, "/api/v1/breakers", a.closeBreaker),
 		a.route(http.MethodDelete, "/api/v1/replies/{reply}", a.deleteAnswer),
 		a.route(http.MethodPut, "/api/v1/replies/{reply}", a.editAnswer),
 		a.route(http.MethodPut, "/api/v1/replies/{reply}/pin", a.pinAnswer(true)),
@@ -63,6 +87,23 @@ func (a *API) Routes() []httpserver.Route {
 		a.route(http.MethodGet, "/api/v1/mail/suppressed", a.listSuppressed),
 		a.route(http.MethodDelete, "/api/v1/mail/suppressed", a.unsuppress),
 	}...)
+}
+
+// chatRoutes answers by itself: with a stream, where that is wanted.
+func (a *API) chatRoutes() []httpserver.Route {
+	if a.chat == nil {
+		return nil
+	}
+	return []httpserver.Route{{Method: http.MethodPost, Pattern: "/api/v1/agents/{agent}/chat", Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Cache-Control", "no-store")
+		token, err := a.authorize(w, r)
+		if err == nil {
+			err = a.chat.ServeOperator(w, r, httpserver.Param(r, "agent"), token)
+		}
+		if err != nil && r.Context().Err() == nil {
+			httpserver.WriteFault(w, err)
+		}
+	})}}
 }
 
 // call answers with a value that is written as JSON; nil = 204.

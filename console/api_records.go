@@ -1,6 +1,7 @@
 package console
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"net/http"
@@ -9,6 +10,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"inbox/engine/delivery"
 	"inbox/exchange"
 	"inbox/internal/fault"
 	"inbox/internal/httpserver"
@@ -214,37 +216,40 @@ func (a *API) drop(w http.ResponseWriter, r *http.Request) (any, error) {
 	return nil, a.operator.Held.Drop(r.Context(), httpserver.Param(r, "turn"), orElse(why, "dropped by the operator"))
 }
 
-// timelineRows bounds a timeline in one answer.
-const timelineRows = 5000
-
 // turnView is a turn with what its agent did: the rows of its timeline without the pieces of the growing answer.
 type turnView struct {
 	exchange.TurnRecord
+
+	Found  string   `json:"found"`            // of which kind the id of the request is
+	Others []string `json:"others,omitempty"` // further turns to which it leads, newest first
+
+	Deliveries   []delivery.Record      `json:"deliveries"`
+	ToolRequests []exchange.ToolRequest `json:"tool_requests,omitempty"`
 
 	Spent  *exchange.Spent  `json:"spent,omitempty"` // nil when the agent wrote no steps
 	Events []exchange.Event `json:"events"`
 }
 
+// turn takes any id that a peer, a client or a line of the log showed.
 func (a *API) turn(_ http.ResponseWriter, r *http.Request) (any, error) {
-	turn, err := a.operator.Messages.Turn(r.Context(), httpserver.Param(r, "turn"))
+	shown, err := a.operator.Messages.Show(r.Context(), httpserver.Param(r, "turn"))
 	if err != nil {
 		return nil, err
 	}
 
-	rows, err := a.operator.Messages.Timeline(r.Context(), turn.ID, timelineRows)
-	if err != nil {
-		return nil, err
-	}
-
-	events := slices.DeleteFunc(rows, func(event exchange.Event) bool { return event.Kind == exchange.EventDelta })
-	return turnView{TurnRecord: turn, Spent: exchange.SpentBy(events), Events: listed(events)}, nil
+	events := slices.DeleteFunc(shown.Events, func(event exchange.Event) bool { return event.Kind == exchange.EventDelta })
+	return turnView{
+		TurnRecord: shown.Turn, Found: shown.Found, Others: shown.Others, Deliveries: shown.Deliveries, ToolRequests: shown.ToolRequests,
+		Spent: shown.Spent, Events: listed(events),
+	}, nil
 }
 
 // RetryBody selects failed messages.
 type RetryBody struct {
-	Agent  string `json:"agent,omitempty"`   // empty = of all agents
-	Since  string `json:"since"`             // "2h", or a time (RFC 3339): those that failed later
-	DryRun bool   `json:"dry_run,omitempty"` // returns what would run, and changes nothing
+	Agent   string `json:"agent,omitempty"`   // empty = of all agents
+	Channel string `json:"channel,omitempty"` // empty = of all channels
+	Since   string `json:"since"`             // "2h", or a time (RFC 3339): those that failed later
+	DryRun  bool   `json:"dry_run,omitempty"` // returns what would run, and changes nothing
 }
 
 const (
@@ -257,19 +262,44 @@ func (a *API) retry(_ http.ResponseWriter, r *http.Request) (any, error) {
 }
 
 func (a *API) retryFailed(w http.ResponseWriter, r *http.Request) (any, error) {
-	var wanted RetryBody
-	if err := readOptional(w, r, maxRetryBytes, &wanted, `send {"since":"2h"} and perhaps "agent" and "dry_run"`); err != nil {
-		return nil, err
-	}
-
-	since, err := operator.SinceTime(wanted.Since, time.Now())
+	filter, dryRun, err := wantedRetry(w, r)
 	if err != nil {
 		return nil, err
 	}
-	if len(wanted.Agent) > maxAgentName || !utf8.ValidString(wanted.Agent) {
-		return nil, fault.InField("agent", "must be the name of an agent")
+	return a.operator.Messages.RetryFailed(r.Context(), filter, caller(r), dryRun)
+}
+
+// retryDead runs dead deliveries or dead jobs again.
+func (a *API) retryDead(retry func(ctx context.Context, filter exchange.RetryFilter, dryRun bool) (exchange.RetriedWork, error)) call {
+	return func(w http.ResponseWriter, r *http.Request) (any, error) {
+		filter, dryRun, err := wantedRetry(w, r)
+		if err != nil {
+			return nil, err
+		}
+		return retry(r.Context(), filter, dryRun)
 	}
-	return a.operator.Messages.RetryFailed(r.Context(), exchange.RetryFilter{Agent: wanted.Agent, Since: since}, caller(r), wanted.DryRun)
+}
+
+func wantedRetry(w http.ResponseWriter, r *http.Request) (filter exchange.RetryFilter, dryRun bool, err error) {
+	var wanted RetryBody
+	if err := readOptional(w, r, maxRetryBytes, &wanted, `send {"since":"2h"} and perhaps "agent", "channel" and "dry_run"`); err != nil {
+		return filter, false, err
+	}
+	if filter.Since, err = operator.SinceTime(wanted.Since, time.Now()); err != nil {
+		return filter, false, err
+	}
+	filter.Agent, filter.Channel = wanted.Agent, wanted.Channel
+	return filter, wanted.DryRun, checkFilter(filter)
+}
+
+func checkFilter(filter exchange.RetryFilter) error {
+	if len(filter.Agent) > maxAgentName || !utf8.ValidString(filter.Agent) {
+		return fault.InField("agent", "must be the name of an agent")
+	}
+	if len(filter.Channel) > maxAgentName || !utf8.ValidString(filter.Channel) {
+		return fault.InField("channel", "must be the name of a channel, such as email")
+	}
+	return nil
 }
 
 func (a *API) deleteAnswer(_ http.ResponseWriter, r *http.Request) (any, error) {

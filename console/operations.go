@@ -49,6 +49,7 @@ func Operations() []openapi.Operation {
 	var (
 		page     = []string{"limit:integer", "before"}
 		ofAgent  = []string{"limit:integer", "before", "agent"}
+		ofWork   = []string{"limit:integer", "before", "agent", "channel", "since"}
 		withOpen = []string{"limit:integer", "before", "agent", "status"}
 
 		taken    = []int{http.StatusConflict}
@@ -79,13 +80,26 @@ func Operations() []openapi.Operation {
 			Request: clienttool.ResultBody{Success: new(true), Result: map[string]any{"in_stock": 3}}, Response: clienttool.Ended{}, Errors: taken,
 		},
 		{Method: "POST", Path: "/api/v1/tool-requests/{request}/cancel", Summary: "End a call without result", Response: clienttool.Ended{}, Errors: taken},
-		{Method: "GET", Path: "/api/v1/turns/{turn}", Summary: "A message with its answer and timeline", Response: turnView{}},
+		{Method: "GET", Path: "/api/v1/turns/{turn}", Summary: "A message with its answer and timeline, by any id that somebody saw of it", Response: turnView{}},
 		{
 			Method: "GET", Path: "/api/v1/turns/{turn}/result", Summary: "The conversation result of a run of a message",
 			Query: []string{"run:integer"}, Response: operator.ShownResult{},
 		},
 		{Method: "POST", Path: "/api/v1/turns/{turn}/retry", Summary: "Run a failed message again", Errors: taken},
 		{Method: "POST", Path: "/api/v1/turns/retry", Summary: "Run failed messages again", Request: RetryBody{Agent: "echo", Since: "2h"}, Response: exchange.RetryResult{}},
+		{Method: "GET", Path: "/api/v1/waiting", Summary: "How much work waits for the operator", Response: operator.Overview{}},
+		{Method: "GET", Path: "/api/v1/failed", Summary: "Messages on which an agent failed", Query: ofWork, Response: failedList{}},
+		{
+			Method: "POST", Path: "/api/v1/deliveries/retry", Summary: "Send dead deliveries again",
+			Request: RetryBody{Channel: "email", Since: "2h"}, Response: exchange.RetriedWork{},
+		},
+		{Method: "POST", Path: "/api/v1/deliveries/{delivery}/retry", Summary: "Send a dead or cancelled delivery again", Errors: taken},
+		{Method: "GET", Path: "/api/v1/jobs", Summary: "Work of the server that was given up", Query: ofWork, Response: jobList{}},
+		{Method: "POST", Path: "/api/v1/jobs/retry", Summary: "Do work again that was given up", Request: RetryBody{Since: "2h"}, Response: exchange.RetriedWork{}},
+		{Method: "POST", Path: "/api/v1/jobs/{job}/retry", Summary: "Do one piece of work again", Errors: taken},
+		{Method: "DELETE", Path: "/api/v1/jobs/{job}", Summary: "Forget a piece of work", Errors: taken},
+		{Method: "GET", Path: "/api/v1/breakers", Summary: "Agents and destinations that rest because they fail", Response: breakerList{}},
+		{Method: "DELETE", Path: "/api/v1/breakers", Summary: "Let an agent or a destination be tried at once", Query: []string{"target!"}, Response: breakerList{}, Errors: absent},
 		{Method: "DELETE", Path: "/api/v1/replies/{reply}", Summary: "Take an answer back", Errors: revising},
 		{Method: "PUT", Path: "/api/v1/replies/{reply}", Summary: "Edit an answer", Errors: revising, Request: answerBody{Text: "Hello", MIME: "text/markdown"}},
 		{Method: "PUT", Path: "/api/v1/replies/{reply}/pin", Summary: "Show an answer on the profile of its agent", Errors: taken},
@@ -213,7 +227,9 @@ var schemes = map[string]openapi.Scheme{
 var parameters = map[string]string{
 	"limit": "How many at most.", "before": "The cursor of the page before (next), or a time.", "after": "The cursor of the page before (next), or a time.",
 	"cursor": "That of the page before.", "wait": "How long to wait for something to tell, such as 20s; the server has a bound of its own.",
-	"lease": "The id of the lease of a message; for items of a queue how long they are hidden from others, such as 30s.",
+	"lease":   "The id of the lease of a message; for items of a queue how long they are hidden from others, such as 30s.",
+	"channel": "Name of a channel, such as email.", "since": "An age such as 2h, or a time: only what changed later.", "target": "What the list has as target.",
+	"turn":  "Of a message: any id that somebody saw of it. In an address / is written as %2F.",
 	"agent": "Name of an agent.", "client_id": "Of a bridge; that of the token where it is left out.", "owner": "For operators: whose sessions.",
 	"labels":     "What the program is good for, as words with commas between: it gets only messages that require nothing else.",
 	"session_id": "The session of the run.", "resource_class": "Class of resources that is needed.", "allowed_targets": "Ids of targets, with commas between.",

@@ -28,9 +28,12 @@ type Inbound struct {
 	Original  []byte          // the native bytes as received; stored once, content-addressed
 	Route     json.RawMessage // the adapter's own notes on how to answer; opaque to all other rooms but for RouteWords
 	Reference string          // the adapter's conversation handle beside the thread (A2A: task id); may be empty
-	Repeats   bool            // the peer reads a refusal and sends the same message again by itself, as mail servers do
-	Quiet     bool            // the sender asks programs not to write unasked (#nobot): no notice, no acknowledgement
-	NoReply   string          // why this must never be answered (automatic mail, loop); the turn is stored as silent
+	// Conversation is what the peer calls the conversation where that is not the id of the thread (a session, a context), so that
+	// the operator finds the message by it; may be empty.
+	Conversation string
+	Repeats      bool   // the peer reads a refusal and sends the same message again by itself, as mail servers do
+	Quiet        bool   // the sender asks programs not to write unasked (#nobot): no notice, no acknowledgement
+	NoReply      string // why this must never be answered (automatic mail, loop); the turn is stored as silent
 
 	Trace    Trace     // of an authenticated program; optional
 	AnswerOf time.Time // when our answer was made that this one answers; zero = it answers none of ours, or that is unknown

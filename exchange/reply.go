@@ -111,10 +111,34 @@ type Reviser interface {
 	PostsOf(reply Reply) int
 }
 
-// RetryFilter selects failed turns that the operator wants to run again. Empty fields do not restrict.
+// RetryFilter selects what the operator wants to run again: failed turns, dead deliveries or dead jobs. Empty fields do not restrict.
 type RetryFilter struct {
-	Agent string
-	Since time.Time // only those that failed later
+	Agent   string
+	Channel string    // by which the message came, or the answer leaves
+	Since   time.Time // only those that failed later
+}
+
+// RetryRate is how much is run again in a second when much is run again at once.
+const RetryRate = 5
+
+// RetriedWork says what became of dead deliveries or dead jobs.
+type RetriedWork struct {
+	Retried int       `json:"retried"`
+	Skipped int       `json:"skipped"`
+	More    bool      `json:"more"` // there are others: call again
+	Work    []Retried `json:"work"`
+}
+
+// Retried is one of them.
+type Retried struct {
+	ID       string    `json:"id"`
+	TurnID   string    `json:"turn_id,omitempty"` // empty for work that belongs to no message
+	Agent    string    `json:"agent,omitempty"`
+	Channel  string    `json:"channel,omitempty"`
+	What     string    `json:"what"` // the address of a delivery, the kind of a job
+	FailedAt time.Time `json:"failed_at"`
+	Failure  string    `json:"failure,omitempty"`
+	Skipped  string    `json:"skipped,omitempty"` // why it does not run again; empty = it does
 }
 
 // RetryResult says what became of them.

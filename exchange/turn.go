@@ -56,8 +56,13 @@ type TurnRecord struct {
 	Route     json.RawMessage    `json:"-"`
 	// Network names the network (/32 of IPv4, /64 of IPv6) of a sender without proof by a keyed hash; empty for senders with
 	// proof and where the address is not known. It stands for such a sender wherever senders get a share of something.
-	Network    string               `json:"-"`
-	Trace      string               `json:"-"`                  // traceparent of the span that accepted it; empty = none
+	Network string `json:"-"`
+	Trace   string `json:"-"` // traceparent of the span that accepted it; empty = none
+	// Conversation is what the peer calls the conversation (Inbound.Conversation). It is written and never read back: the operator
+	// looks for it.
+	Conversation string `json:"-"`
+	// Request is the header X-Request-Id of the answer to the HTTP request that brought the message; empty = it came another way.
+	Request    string               `json:"request,omitempty"`
 	ReplyID    string               `json:"reply_id,omitempty"` // empty until answered
 	Response   *normalized.Response `json:"response,omitempty"` // nil until answered
 	AcceptedAt time.Time            `json:"accepted_at"`

@@ -23,7 +23,8 @@ const (
 	MethodEmailDKIM            = "urn:mentionable:auth:email-dkim:v0.1"
 	MethodA2AJWT               = "urn:mentionable:auth:a2a-jwt:v0.1"
 	MethodA2AOAuth             = "urn:mentionable:auth:a2a-oauth:v0.1"
-	MethodLocalAgent           = "urn:mentionable:auth:local-agent:v0.1" // an agent of this very server
+	MethodLocalAgent           = "urn:mentionable:auth:local-agent:v0.1"    // an agent of this very server
+	MethodLocalOperator        = "urn:mentionable:auth:local-operator:v0.1" // the operator of this very server
 )
 
 // Assurance levels of the contract; other strings are allowed.

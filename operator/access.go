@@ -141,6 +141,7 @@ var ownAssurance = map[string]string{
 	identity.MethodA2AJWT:               identity.AssuranceAgent,
 	identity.MethodA2AOAuth:             identity.AssuranceAgent,
 	identity.MethodLocalAgent:           identity.AssuranceAgent,
+	identity.MethodLocalOperator:        identity.AssuranceAgent,
 }
 
 // doubt returns why no entry of the trust list covers the evidence; empty when one does. An assurance that was not asked

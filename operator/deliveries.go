@@ -27,6 +27,12 @@ func (d Deliveries) Retry(ctx context.Context, id string) error {
 	return d.delivery.Again(ctx, id)
 }
 
+// RetryDead sends the dead deliveries again that the filter selects, a few a second, and returns what becomes of each. With dryRun it
+// changes nothing. A second call finds nothing to do, or what a first one that was cut off left.
+func (d Deliveries) RetryDead(ctx context.Context, filter exchange.RetryFilter, dryRun bool) (exchange.RetriedWork, error) {
+	return d.delivery.RetryDead(ctx, filter, dryRun)
+}
+
 // Cancel stops a delivery that has not been made.
 func (d Deliveries) Cancel(ctx context.Context, id string) error {
 	return d.delivery.Cancel(ctx, id)

@@ -4,7 +4,6 @@ import (
 	"context"
 	"time"
 
-	"inbox/adapters/activitypub"
 	"inbox/engine/delivery"
 	"inbox/engine/store"
 	"inbox/exchange"
@@ -17,8 +16,9 @@ type Messages struct {
 
 	Timelines Timelines
 
-	store  *store.Store
-	agents func() []string
+	store     *store.Store
+	agents    func() []string
+	approvals func(ctx context.Context, id string) (exchange.Approval, error)
 }
 
 // Retries run failed messages again; the answer is a further reply to the sender. By is who wants it, for the record.
@@ -58,20 +58,26 @@ type Shown struct {
 	Events     []exchange.Event    `json:"events"`
 
 	ToolRequests []exchange.ToolRequest `json:"tool_requests,omitempty"` // oldest first
+
+	// Found is of which kind the id is by which the message was found; one of Kinds.
+	Found string `json:"found,omitempty"`
+	// Others are further turns to which the id leads, newest first and at most MaxOthers: those of a session, or of an id that
+	// several senders chose.
+	Others []string `json:"others,omitempty"`
 }
 
 // maxShownEvents bounds a shown timeline: a long answer that streamed has many rows.
 const maxShownEvents = 10_000
 
-// Show finds a message by turn id, delivery id, the protocol's own id, or the address of a post in the fediverse as people
-// see it. fault.NotFound says that nothing was accepted under it.
+// Show finds a message by any id that a peer, a client or a line of the log showed (Kinds). Of several messages it shows the newest
+// and names the others. fault.NotFound says that nothing was accepted under it.
 func (m Messages) Show(ctx context.Context, id string) (Shown, error) {
-	turnID, err := m.find(ctx, id)
+	kind, turns, err := m.find(ctx, id)
 	if err != nil {
 		return Shown{}, err
 	}
 
-	shown := Shown{}
+	turnID, shown := turns[0], Shown{Found: kind, Others: turns[1:]}
 	if shown.Turn, err = m.store.Turn(ctx, turnID); err != nil {
 		return shown, err
 	}
@@ -87,41 +93,6 @@ func (m Messages) Show(ctx context.Context, id string) (Shown, error) {
 	shown.Events, err = m.Timeline(ctx, turnID, maxShownEvents)
 	shown.Spent = exchange.SpentBy(shown.Events)
 	return shown, err
-}
-
-func (m Messages) find(ctx context.Context, id string) (turnID string, err error) {
-	if turn, err := m.store.Turn(ctx, id); err == nil {
-		return turn.ID, nil
-	} else if !fault.Is(err, fault.NotFound) {
-		return "", err
-	}
-
-	if record, _, err := m.store.Delivery(ctx, id); err == nil {
-		return record.TurnID, nil
-	} else if !fault.Is(err, fault.NotFound) {
-		return "", err
-	}
-
-	if activity, found, err := activitypub.ActivityOf(ctx, m.store.State(), id); err != nil {
-		return "", err
-	} else if found {
-		id = activity
-	}
-
-	for _, agent := range m.agents() {
-		entry, found, err := m.store.FindMessage(ctx, agent, id)
-		if err != nil {
-			return "", err
-		}
-		if found {
-			return entry.TurnID, nil
-		}
-	}
-
-	if turnID, found, err := m.store.TurnOfMessage(ctx, id); err != nil || found { // of an agent that was removed
-		return turnID, err
-	}
-	return "", fault.Newf(fault.NotFound, "no message %s was accepted here", id)
 }
 
 // Turn returns a message; fault.NotFound when there is none with the id.

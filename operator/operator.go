@@ -30,6 +30,9 @@ type Operator struct {
 	Results       Results
 	Answers       Answers
 	Deliveries    Deliveries
+	Waiting       Waiting
+	Jobs          Jobs
+	Breakers      Breakers
 	Suppressions  Suppressions
 	Lists         Lists
 	Pauses        Pauses
@@ -80,13 +83,16 @@ func New(o Options) *Operator {
 		o.Current = func() *config.Config { return o.Config }
 	}
 	return &Operator{
-		Messages:      Messages{Retries: o.Turns, Timelines: o.Store, store: o.Store, agents: o.Agents},
+		Messages:      Messages{Retries: o.Turns, Timelines: o.Store, store: o.Store, agents: o.Agents, approvals: o.Approvals.Approval},
 		Held:          Held{HeldDecisions: o.Turns, Turns: o.Store},
 		Approvals:     o.Approvals,
 		Tools:         Tools{o.Store, o.Turns},
 		Results:       Results{o.Store, o.Files},
 		Answers:       Answers{o.Store, o.Deliveries, o.Later},
 		Deliveries:    Deliveries{o.Store, o.Deliveries},
+		Waiting:       Waiting{o.Store, o.Approvals},
+		Jobs:          Jobs{o.Store},
+		Breakers:      Breakers{o.Store, o.Deliveries},
 		Suppressions:  Suppressions{o.Store},
 		Lists:         Lists{o.Store, o.OwnHosts, o.Withdraw},
 		Pauses:        Pauses{o.Store, o.Agents},

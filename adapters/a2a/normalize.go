@@ -218,7 +218,7 @@ func (a *Adapter) inbound(ctx context.Context, c *call, message *a2a.Message, wh
 			Raw: normalized.Raw{MediaType: mimeJSON},
 		},
 		NewThread: where.fresh, Trace: c.trace,
-		Original: redact(c.original), Channel: ChannelName, Route: kept, Reference: where.reference, Continues: where.continues,
+		Original: redact(c.original), Channel: ChannelName, Route: kept, Reference: where.reference, Conversation: where.route.Context, Continues: where.continues,
 	}
 
 	in.Message.Clean()

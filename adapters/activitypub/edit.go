@@ -6,7 +6,10 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"strings"
 	"time"
+
+	"github.com/google/uuid"
 
 	"inbox/adapters/activitypub/document"
 	"inbox/exchange"
@@ -356,4 +359,23 @@ func (n *notes) markDeleted(ctx context.Context, key string, current []byte, hel
 		return "", true, err
 	}
 	return outcomeDone, true, nil
+}
+
+// IDsIn returns the ids of the server that stand in one of our addresses: of the answer in that of a post, of its activities and of a
+// like, and of the turn in that of a conversation. The host is not looked at. Both are empty for other addresses.
+func IDsIn(address string) (turn, reply string) {
+	for _, way := range []struct {
+		mark string
+		id   *string
+	}{{"/o/", &reply}, {"#likes/", &reply}, {"/contexts/", &turn}} {
+		_, rest, found := strings.Cut(address, way.mark)
+		if end := strings.IndexAny(rest, "/?#"); end >= 0 {
+			rest = rest[:end]
+		}
+		if found && uuid.Validate(rest) == nil {
+			*way.id = rest
+			return turn, reply
+		}
+	}
+	return "", ""
 }

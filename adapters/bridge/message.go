@@ -350,7 +350,7 @@ func (m *messages) inbound(ctx context.Context, q question, imported bool) (exch
 			},
 			ReceivedVia: normalized.ViaA2A, ReceivedAt: identity.Now(), Raw: normalized.Raw{MediaType: mimeJSON},
 		},
-		Original: q.original, Channel: ChannelName, Route: kept, FromAgent: q.chain != nil, Rejected: q.rejected,
+		Original: q.original, Channel: ChannelName, Route: kept, Conversation: q.session.ID, FromAgent: q.chain != nil, Rejected: q.rejected,
 	}
 
 	in.Message.Sender.Profile = q.profile()

@@ -15,7 +15,7 @@ import (
 
 var requests = promauto.NewCounterVec(prometheus.CounterOpts{
 	Name: "inbox_chat_requests_total",
-	Help: "Requests at the chat edge, by surface (jsonrpc, rest, openai) and outcome (done, refused, failed).",
+	Help: "Requests at the chat edge, by surface (jsonrpc, rest, openai, operator) and outcome (done, refused, failed).",
 }, []string{"surface", "outcome"})
 
 // endpoints does what all operations have in common, whatever their surface: pages from elsewhere, count and errors.

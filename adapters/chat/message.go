@@ -144,7 +144,7 @@ func (m *messages) inbound(ctx context.Context, q question) (exchange.Inbound, e
 			},
 			ReceivedVia: normalized.ViaA2A, ReceivedAt: identity.Now(), Raw: normalized.Raw{MediaType: mimeJSON},
 		},
-		Original: q.original, Channel: ChannelName, Route: kept, Client: q.who.from,
+		Original: q.original, Channel: ChannelName, Route: kept, Conversation: session, Client: q.who.from,
 	}
 
 	in.Message.Sender.Profile = profileOf(q.input.ClientContext)

@@ -134,6 +134,11 @@ func (a *restAPI) readChat(body []byte) (question, error) {
 		return question{}, fault.New(fault.Malformed, "the body must be a JSON object")
 	}
 
+	return a.questionOf(object, body)
+}
+
+// questionOf reads a question out of the members of a ChatRequest.
+func (a *restAPI) questionOf(object map[string]any, original []byte) (question, error) {
 	if object["session_id"] == nil {
 		object["session_id"] = object["session"]
 	}
@@ -149,7 +154,7 @@ func (a *restAPI) readChat(body []byte) (question, error) {
 		return question{}, noAgent()
 	}
 
-	return question{agent: agent, input: input, original: body}, nil
+	return question{agent: agent, input: input, original: original}, nil
 }
 
 const maxDepth = 64

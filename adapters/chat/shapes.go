@@ -87,6 +87,11 @@ func Operations() []openapi.Operation {
 			Response: ChatAnswer{}, Also: []int{http.StatusAccepted}, Stream: true, Events: growing, Errors: []int{http.StatusNotFound, http.StatusConflict},
 		},
 		{
+			Method: "POST", Path: "/api/v1/agents/{agent}/chat", Tag: "operator", Summary: "Talk to an agent as the operator", Security: "operator",
+			Headers: []string{"Last-Event-ID"}, Request: OperatorChat{Message: "Hello", Continue: true},
+			Response: ChatAnswer{}, Also: []int{http.StatusAccepted}, Stream: true, Events: growing, Errors: []int{http.StatusNotFound, http.StatusConflict, http.StatusGone},
+		},
+		{
 			Method: "GET", Path: "/v1/chat", Tag: tag, Summary: "Read a session, or the rest of an answer", Security: openapi.Optional,
 			Query: []string{"agent!", "wait"}, Headers: []string{sessionHeader, "Last-Event-ID"}, Response: ChatSession{}, Stream: true, Events: growing, Errors: []int{http.StatusNotFound},
 		},

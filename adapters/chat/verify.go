@@ -109,6 +109,8 @@ func (a *access) sender(who caller, agent exchange.AgentProfile, session string)
 		return who.signed.checked[agent.Name].Sender
 	case who.token == nil:
 		return normalized.Sender{Address: guestAddress(session, a.options.Domain), DisplayName: "Guest", AuthMethod: normalized.AuthNone}
+	case who.token.Scope == exchange.TokenAdmin:
+		return a.operatorSender(*who.token, agent)
 	}
 	return bearer.Sender(*who.token, agent, a.options.Domain)
 }

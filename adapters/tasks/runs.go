@@ -114,7 +114,7 @@ func (rs request) inbound(ctx context.Context, agent exchange.AgentProfile, targ
 			},
 			ReceivedVia: normalized.ViaA2A, ReceivedAt: identity.Now(), Raw: normalized.Raw{MediaType: mimeJSON},
 		},
-		Original: rs.original, Channel: ChannelName, Route: kept, NewThread: true, Opens: true,
+		Original: rs.original, Channel: ChannelName, Route: kept, Conversation: session, NewThread: true, Opens: true,
 		Task: &exchange.TaskRun{ID: run, Owner: rs.caller.key(), Started: started},
 	}, nil
 }

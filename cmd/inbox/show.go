@@ -25,11 +25,13 @@ func newShow() *cobra.Command {
 		Use:   "show ID",
 		Short: "Show one message: who sent it, what proved it, what became of it",
 		Long: `Shows a message with the evidence about its sender, its answer, its deliveries and its timeline.
-ID is the id of a turn or a delivery, or the protocol's own id of the message (activity IRI, Message-ID, A2A message id).
+ID is any id that a peer, a client or a line of the log showed: of a turn, a task, a message or its answer (Message-ID, address of a post,
+messageId of A2A), a session, a run, a delivery, a demand, an approval, a call of a tool, a request (X-Request-Id); docs/operating.md has
+the table. Of several messages, as of a session, the newest is shown and the others are named.
 
 With --result it shows how its agent came to the answer: the conversation result of the newest run, or of --run N. It has the tools with
 hashes of their parameters and results; with --json it is the whole document.`,
-		Example: "  inbox show 0197…\n  inbox show --result 0197…\n  inbox show --result --run 1 --json 0197…",
+		Example: "  inbox show 0197…\n  inbox show '<20260501120000.1@example.com>'\n  inbox show https://agents.example/o/0197…\n  inbox show --result 0197…\n  inbox show --result --run 1 --json 0197…",
 		Args:    arguments(cobra.ExactArgs(1)),
 		RunE: func(cmd *cobra.Command, ids []string) error {
 			if result || run > 0 {
@@ -57,11 +59,17 @@ hashes of their parameters and results; with --json it is the whole document.`,
 
 func printShown(out io.Writer, shown operator.Shown) {
 	message := shown.Turn.Message
+	if len(shown.Others) > 0 {
+		fmt.Fprintf(out, "The newest of %s with this %s; the others: %s\n\n", atLeast(len(shown.Others)+1), shown.Found, strings.Join(shown.Others, " "))
+	}
 	fmt.Fprintf(out, "Turn      %s  %s  %s\n", shown.Turn.ID, shown.Turn.State, shown.Turn.Reason)
 	fmt.Fprintf(out, "Message   %s\n", message.ID)
 	fmt.Fprintf(out, "Thread    %s\n", message.ThreadID)
 	fmt.Fprintf(out, "From      %s  (%s)\n", message.Sender.Address, message.Sender.AuthMethod)
 	fmt.Fprintf(out, "To        %s by %s\n", message.Recipient, message.ReceivedVia)
+	if shown.Turn.Request != "" {
+		fmt.Fprintf(out, "Request   %s\n", shown.Turn.Request)
+	}
 
 	for _, evidence := range message.Sender.Identities {
 		fmt.Fprintf(out, "Evidence  %s is %s, says %s (%s)\n", evidence.Subject, evidence.Assurance, evidence.Issuer, evidence.Method)
@@ -86,6 +94,14 @@ func printShown(out io.Writer, shown operator.Shown) {
 
 	printSpent(out, shown.Spent)
 	printTimeline(out, shown.Events)
+}
+
+// atLeast counts messages as far as they are named.
+func atLeast(count int) string {
+	if count > operator.MaxOthers {
+		return fmt.Sprintf("%d or more messages", count)
+	}
+	return counted(count, "message")
 }
 
 func printTimeline(out io.Writer, events []exchange.Event) {

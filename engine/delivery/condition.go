@@ -29,12 +29,14 @@ type conditions struct {
 	store   Store
 	mu      sync.Mutex
 	known   map[string]Condition // by channel and key
+	stored  map[string]bool      // of these the store had a row at the last look
+	closed  func(key string)     // is told of a destination whose row is gone: it works again, as another node or the operator knows
 	read    time.Time
 	reading bool
 }
 
-func newConditions(store Store) *conditions {
-	return &conditions{store: store, known: map[string]Condition{}}
+func newConditions(store Store, closed func(key string)) *conditions {
+	return &conditions{store: store, known: map[string]Condition{}, stored: map[string]bool{}, closed: closed}
 }
 
 func conditionKey(channel, key string) string { return channel + " " + key }
@@ -69,15 +71,23 @@ func (c *conditions) refresh(ctx context.Context, now time.Time) {
 	}
 
 	clear(c.known)
+	before := c.stored
+	c.stored = make(map[string]bool, len(list))
 	dead := 0
 	for _, one := range list {
-		c.known[conditionKey(one.Channel, one.Key)] = one
+		key := conditionKey(one.Channel, one.Key)
+		c.known[key], c.stored[key] = one, true
 		if !one.DeadAt.IsZero() {
 			dead++
 		}
 	}
 
 	deadDestinations.Set(c, float64(dead))
+	for key := range before {
+		if !c.stored[key] && len(list) < maxConditions {
+			c.closed(key)
+		}
+	}
 }
 
 // note changes this node's view before the next look into the store.
@@ -96,12 +106,14 @@ func (c *conditions) note(failure Condition) {
 
 	failure.FailingDays, failure.DeadAt = known.FailingDays, known.DeadAt
 	c.known[key] = failure
+	delete(c.stored, key) // the row of this failure is on its way
 }
 
 func (c *conditions) forget(channel, key string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	delete(c.known, conditionKey(channel, key))
+	delete(c.stored, conditionKey(channel, key))
 }
 
 func dayOf(t time.Time) int64 { return t.Unix() / secondsPerDay }

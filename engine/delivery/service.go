@@ -81,8 +81,9 @@ func New(options Options) *Service {
 		options.Logger = slog.Default()
 	}
 
+	open := newBreakers()
 	s := &Service{
-		options: options, breakers: newBreakers(), conditions: newConditions(options.Store), rate: newRateLimiter(),
+		options: options, breakers: open, conditions: newConditions(options.Store, open.success), rate: newRateLimiter(),
 		fresh: newFresh(),
 	}
 

@@ -77,11 +77,14 @@ func FirstJob(record Record, threadID string) queue.NewJob { return record.job(r
 
 // Filter selects deliveries, newest first. Empty fields do not restrict.
 type Filter struct {
-	TurnID string
-	State  string
-	Key    string
-	Before string // id of the last row of the page before
-	Limit  int    // 1…500
+	TurnID  string
+	State   string
+	Key     string
+	Agent   string
+	Channel string
+	Since   time.Time // only those whose row changed later
+	Before  string    // id of the last row of the page before
+	Limit   int       // 1…500
 }
 
 // Move is a conditional change of a delivery's state. Every move writes a row to the turn's timeline.
@@ -126,6 +129,8 @@ type Tx interface {
 	WorsenCondition(ctx context.Context, failure Condition, deadAfter int) error
 	// ClearCondition forgets what is known of a destination.
 	ClearCondition(ctx context.Context, channel, key string) error
+	// HastenJobs lets the jobs of a kind that wait for their time run now, of one member of a group (queue.NewJob.Member).
+	HastenJobs(ctx context.Context, kind, member string) error
 	// ReviseReply stores the response, revision and times of a reply whose revision is still the given one and that was
 	// not deleted, and reports whether it did. A deleted reply leaves the history, and its streamed pieces go.
 	ReviseReply(ctx context.Context, reply exchange.Reply, from int, event exchange.Event) (bool, error)

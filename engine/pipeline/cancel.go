@@ -150,9 +150,6 @@ const (
 	MaxRepeats = 10_000
 )
 
-// repeatRate is how many turns a second are run again.
-const repeatRate = 5
-
 // Retry runs a failed turn again. Its sender gets a further reply in the thread, where the failure was told as a message; a
 // failure that the sender fetched as the end of a task stays, because the task has ended. NotFound when there is no such
 // turn, Conflict when it has not failed or cannot be answered any more.
@@ -252,7 +249,7 @@ func (s *canceller) RetryFailed(ctx context.Context, filter exchange.RetryFilter
 				err = orConflict(nil, "its sender has fetched the failure as the end of the task; the sender has to ask again")
 			}
 		} else {
-			err = s.repeatTurn(ctx, turn, by, start.Add(time.Duration(count)*time.Second/repeatRate))
+			err = s.repeatTurn(ctx, turn, by, start.Add(time.Duration(count)*time.Second/exchange.RetryRate))
 		}
 		switch {
 		case fault.Is(err, fault.Conflict):
@@ -282,7 +279,9 @@ func (s *canceller) failedTurns(ctx context.Context, filter exchange.RetryFilter
 
 		turns, page.Before = exchange.NextPage(turns, repeatPage, exchange.TurnCursor)
 		for _, turn := range turns {
-			found = append(found, turn.ID)
+			if filter.Channel == "" || turn.Channel == filter.Channel {
+				found = append(found, turn.ID)
+			}
 		}
 
 		if page.Before == "" {

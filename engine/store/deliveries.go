@@ -117,10 +117,21 @@ func (s deliveryStore) Deliveries(ctx context.Context, filter delivery.Filter) (
 	var chosen selection
 	chosen.addWhen(filter.TurnID != "", "d.turn_id = ?", filter.TurnID)
 	chosen.addWhen(filter.State != "", "d.state = ?", filter.State)
+	chosen.addWhen(filter.Agent != "", "d.agent = ?", filter.Agent)
+	chosen.addWhen(filter.Channel != "", "d.channel = ?", filter.Channel)
+	chosen.addWhen(!filter.Since.IsZero(), "d.updated_at > ?", micros(filter.Since))
 	chosen.addWhen(filter.Key != "", "d.destination = ?", filter.Key)
 	chosen.addWhen(filter.Before != "", "d.id < ?", filter.Before)
 	query := `SELECT ` + deliveryColumns + ` FROM deliveries d` + chosen.sql() + chosen.page("d.id DESC", filter.Limit)
 	return s.records(ctx, query, chosen.arguments...)
+}
+
+const countDeliveries = `SELECT COUNT(*) FROM (SELECT 1 FROM deliveries WHERE state = $1 LIMIT $2 + 0) AS counted`
+
+// CountDeliveries counts the deliveries in a state, no further than 10,000.
+func (s deliveryStore) CountDeliveries(ctx context.Context, state string) (count int64, err error) {
+	_, err = first(ctx, s.engine.reader(), countDeliveries, []any{state, int64(maxCounted)}, &count)
+	return count, err
 }
 
 func (s deliveryStore) records(ctx context.Context, query string, arguments ...any) ([]delivery.Record, error) {

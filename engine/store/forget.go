@@ -120,7 +120,7 @@ func (t erasureTx) forget(ctx context.Context, turnID string, shared map[string]
 	if err := t.forgetContext(ctx, turnID); err != nil {
 		return err
 	}
-	if err := t.do(ctx, `UPDATE turns SET route = '{}', resumed = '', history_turns = 0 WHERE id = $1`, turnID); err != nil {
+	if err := t.do(ctx, `UPDATE turns SET route = '{}', conversation = '', resumed = '', history_turns = 0 WHERE id = $1`, turnID); err != nil {
 		return err
 	}
 	if err := t.forgetReplies(ctx, turnID); err != nil {

@@ -452,15 +452,18 @@ type JobRecord struct {
 	Owner     string    `json:"owner,omitempty"`
 	LeaseEnds time.Time `json:"lease_ends"` // zero when not running
 	Reason    string    `json:"reason,omitempty"`
+	Group     string    `json:"group,omitempty"` // whose share of the workers it has, such as an agent
 	CreatedAt time.Time `json:"created_at"`
+	UpdatedAt time.Time `json:"updated_at"` // of a dead one: when it was given up
 }
 
 // JobFilter selects jobs, newest first. Empty fields do not restrict.
 type JobFilter struct {
 	Kind   string
 	State  string
-	Before string // id of the last row of the page before
-	Limit  int    // 1…500
+	Since  time.Time // only those whose row changed later
+	Before string    // id of the last row of the page before
+	Limit  int       // 1…500
 }
 
 // Jobs lists jobs, newest first.
@@ -469,20 +472,78 @@ func (s jobStore) Jobs(ctx context.Context, filter JobFilter) ([]JobRecord, erro
 	chosen.addWhen(filter.State == jobDead, "state = 'dead'") // written out, for the index of dead letters
 	chosen.addWhen(filter.State != "" && filter.State != jobDead, "state = ?", filter.State)
 	chosen.addWhen(filter.Kind != "", "kind = ?", filter.Kind)
+	chosen.addWhen(!filter.Since.IsZero(), "updated_at > ?", micros(filter.Since))
 	chosen.addWhen(filter.Before != "", "id < ?", filter.Before)
-	query := `SELECT id, kind, partition_of, payload, state, attempt, run_at, lease_owner, lease_until, reason, created_at
-		FROM jobs` + chosen.sql() + chosen.page("id DESC", filter.Limit)
-	var jobs []JobRecord
-	err := s.engine.reader().each(ctx, query, chosen.arguments, func(r row) error {
+	return s.jobs(ctx, selectJobs+chosen.sql()+chosen.page("id DESC", filter.Limit), chosen.arguments)
+}
+
+const (
+	selectJobs = `SELECT id, kind, partition_of, payload, state, attempt, run_at, lease_owner, lease_until, reason, group_of, created_at, updated_at
+		FROM jobs`
+	selectJob = selectJobs + ` WHERE id = $1`
+)
+
+func (s jobStore) jobs(ctx context.Context, query string, arguments []any) (jobs []JobRecord, err error) {
+	err = s.engine.reader().each(ctx, query, arguments, func(r row) error {
 		var job JobRecord
-		var run, lease, created int64
+		var run, lease, created, updated int64
 		err := r.Scan(&job.ID, &job.Kind, &job.Partition, &job.Payload, &job.State, &job.Attempt, &run,
-			&job.Owner, &lease, &job.Reason, &created)
-		job.RunAt, job.LeaseEnds, job.CreatedAt = instant(run), instant(lease), instant(created)
+			&job.Owner, &lease, &job.Reason, &job.Group, &created, &updated)
+		job.RunAt, job.LeaseEnds, job.CreatedAt, job.UpdatedAt = instant(run), instant(lease), instant(created), instant(updated)
 		jobs = append(jobs, job)
 		return err
 	})
 	return jobs, err
+}
+
+// Job returns one job; one that is done has no row.
+func (s jobStore) Job(ctx context.Context, id string) (JobRecord, bool, error) {
+	if !storable(id) {
+		return JobRecord{}, false, nil
+	}
+	found, err := s.jobs(ctx, selectJob, []any{id})
+	if err != nil || len(found) == 0 {
+		return JobRecord{}, false, err
+	}
+	return found[0], true, nil
+}
+
+const countDead = `SELECT COUNT(*) FROM (SELECT 1 FROM jobs WHERE state = 'dead' LIMIT $1 + 0) AS counted`
+
+// CountDeadJobs counts the dead letters of the queue, no further than 10,000.
+func (s jobStore) CountDeadJobs(ctx context.Context) (count int64, err error) {
+	_, err = first(ctx, s.engine.reader(), countDead, []any{int64(maxCounted)}, &count)
+	return count, err
+}
+
+// atNow writes the clock of the database into a text that runs too seldom to be prepared.
+func atNow(t *transaction, text string) string {
+	return strings.ReplaceAll(text, "{now}", t.dialect.now)
+}
+
+// reviveJob keeps the id, which is the job's place in its partition.
+const reviveJob = `UPDATE jobs SET state = CASE WHEN CAST($2 AS BIGINT) > 0 THEN 'scheduled' ELSE 'ready' END, attempt = 0, claim_rank = 1 + guest,
+	run_at = {now} + $2, updated_at = $3 WHERE id = $1 AND state = 'dead' RETURNING kind`
+
+// ReviveJob lets a dead job run again after a wait, with its attempts counted anew. It reports whether the job was dead.
+func (s jobStore) ReviveJob(ctx context.Context, id string, wait time.Duration) (revived bool, err error) {
+	err = s.InTx(ctx, func(tx *Tx) error {
+		var kind string
+		revived, err = first(ctx, tx, atNow(tx.transaction, reviveJob), []any{id, max(wait.Microseconds(), 0), nowMicros()}, &kind)
+		if err == nil && revived {
+			tx.wake(ChannelJob, kind)
+		}
+		return err
+	})
+	return revived, err
+}
+
+const hastenJobs = `UPDATE jobs SET run_at = {now} WHERE kind = $1 AND state = 'scheduled' AND member_key = $2`
+
+// HastenJobs lets the jobs of a kind that wait for their time run now, of one member of a group (queue.NewJob.Member).
+func (t jobTx) HastenJobs(ctx context.Context, kind, member string) error {
+	t.wake(ChannelJob, kind)
+	return t.do(ctx, atNow(t.transaction, hastenJobs), kind, queue.NewJob{Member: member}.Share().Member)
 }
 
 // RetryJob makes a dead or waiting job ready now, with its attempts counted anew; fault.NotFound when there is

@@ -49,7 +49,7 @@ func scanTurn(r row, extra ...any) (exchange.TurnRecord, error) {
 	var resumed, route, message, response string
 	columns := append([]any{
 		&t.ID, &t.Agent, &t.Principal, &t.ThreadID, &t.Reference, &t.State, &t.Reason, &t.Attempt,
-		&t.ReplyID, &accepted, &updated, &shared, &resumed, &t.Network, &t.Channel, &t.Trace, &route, &message, &response,
+		&t.ReplyID, &accepted, &updated, &shared, &resumed, &t.Network, &t.Channel, &t.Trace, &t.Request, &route, &message, &response,
 	}, extra...)
 	if err := r.Scan(columns...); err != nil {
 		return t, err
@@ -103,17 +103,6 @@ func (s turnStore) FindMessage(ctx context.Context, agent, nativeID string) (exc
 	}
 
 	return entry, true, nil
-}
-
-const selectTurnOfMessage = `SELECT id FROM turns WHERE native_key = $1 AND native_id = $2 ORDER BY id DESC LIMIT 1`
-
-// TurnOfMessage returns the newest turn of a message, whichever agent it was for, also one that is gone; for operators alone.
-func (s turnStore) TurnOfMessage(ctx context.Context, nativeID string) (id string, found bool, err error) {
-	if nativeID == "" || !storable(nativeID) {
-		return "", false, nil
-	}
-	found, err = first(ctx, s.engine.reader(), selectTurnOfMessage, []any{hashKey(nativeID), nativeID}, &id)
-	return id, found, err
 }
 
 const selectOriginal = `SELECT media_type, encoding, body FROM originals WHERE digest = $1`

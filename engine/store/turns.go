@@ -19,13 +19,13 @@ import (
 type turnTx struct{ *transaction }
 
 const turnColumns = `t.id, t.agent, t.principal, t.thread_id, t.reference, t.state, t.reason, t.attempt,
-	t.reply_id, t.accepted_at, t.updated_at, t.person_shared, t.resumed, t.network, t.channel, t.trace, t.route, t.message`
+	t.reply_id, t.accepted_at, t.updated_at, t.person_shared, t.resumed, t.network, t.channel, t.trace, t.request, t.route, t.message`
 
 const insertTurn = `INSERT INTO turns (id, agent, recipient, received_via, principal, native_id, thread_id, reference,
 	native_key, sender_key, thread_key, owner_key, reference_key,
 	state, reason, attempt, reply_id, accepted_at, updated_at, original_digest, route, message,
-	history_turns, person_shared, network, channel, trace, latest, watched)
-	VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, '', $17, $18, $19, $20, $21, $22, $23, $24, $25, $26,
+	history_turns, person_shared, network, channel, trace, conversation, request, latest, watched)
+	VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, '', $17, $18, $19, $20, $21, $22, $23, $24, $25, $26, $27, $28,
 	CASE WHEN $13 <> '' THEN 1 ELSE 0 END,
 	CASE WHEN $13 <> '' AND EXISTS (SELECT 1 FROM watches w WHERE w.owner_key = $12 AND w.reference_key = $13) THEN 1 ELSE 0 END)
 	ON CONFLICT (native_key, sender_key) DO NOTHING`
@@ -98,6 +98,7 @@ func turnArguments(turn exchange.TurnRecord, original pipeline.Original) ([]any,
 		turn.State, cleaned(turn.Reason), int64(turn.Attempt), micros(turn.AcceptedAt), micros(updated),
 		original.Digest, cleaned(string(turn.Route)), cleaned(string(message)),
 		flag(turn.State != exchange.StateHeld), flag(turn.Shared), turn.Network, turn.Channel, turn.Trace,
+		conversationName(turn.Conversation, turn.ThreadID), turn.Request,
 	}, nil
 }
 

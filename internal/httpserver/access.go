@@ -70,7 +70,7 @@ func (a *access) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	id := nextRequestID()
 	request := &known{id: id, access: a}
 	ctx := context.WithValue(r.Context(), requestKey{}, request)
-	r = r.WithContext(telemetry.With(ctx, slog.String("request", id)))
+	r = r.WithContext(telemetry.WithRequest(ctx, id))
 	recorder := &recorder{ResponseWriter: w}
 	w.Header().Set("X-Request-Id", id)
 

@@ -70,6 +70,24 @@ func set(attributes []slog.Attr, attribute slog.Attr) []slog.Attr {
 	return append(attributes, attribute)
 }
 
+// requestAttribute names the request that a line is about, as the header X-Request-Id of its answer does.
+const requestAttribute = "request"
+
+// WithRequest returns a context whose log lines name an HTTP request.
+func WithRequest(ctx context.Context, id string) context.Context {
+	return With(ctx, slog.String(requestAttribute, id))
+}
+
+// Request returns the id of the HTTP request that a context belongs to; empty = it belongs to none.
+func Request(ctx context.Context) string {
+	for _, attribute := range Attributes(ctx) {
+		if attribute.Key == requestAttribute && attribute.Value.Kind() == slog.KindString {
+			return attribute.Value.String()
+		}
+	}
+	return ""
+}
+
 // Attributes returns what With put into the context; the result must not be changed.
 func Attributes(ctx context.Context) []slog.Attr {
 	attributes, _ := ctx.Value(contextKey{}).([]slog.Attr)

@@ -90,6 +90,22 @@ func (t *Tokens) Delivery(local string) (deliveryID string, valid bool) {
 	return t.Verify(purposeReturn, tag)
 }
 
+// Named returns the id that a return path of ours carries, signed or not: for operators, who may look at every delivery.
+func Named(address string) (deliveryID string, found bool) {
+	local, _, _ := strings.Cut(strings.Trim(address, "<> "), "@")
+	name, token, _ := strings.Cut(local, "+")
+	if !strings.EqualFold(name, returnLocal) || len(token) != tokenLength {
+		return "", false
+	}
+
+	raw, err := tokenCode.DecodeString(strings.ToUpper(token[:tokenIDLength]))
+	if err != nil {
+		return "", false
+	}
+	parsed, err := uuid.FromBytes(raw)
+	return parsed.String(), err == nil
+}
+
 // DeliveryOf looks for a token in the fields of a report that carry our envelope back.
 func (t *Tokens) DeliveryOf(report Report) (deliveryID string, found bool) {
 	if id, valid := t.Verify(purposeReturn, report.EnvelopeID); valid {

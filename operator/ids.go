@@ -1,0 +1,224 @@
+package operator
+
+import (
+	"context"
+	"regexp"
+	"slices"
+	"strings"
+
+	"inbox/adapters/activitypub"
+	"inbox/adapters/email/bounce"
+	"inbox/engine/store"
+	"inbox/exchange"
+	"inbox/internal/fault"
+	"inbox/policypart"
+)
+
+// IDKind is a kind of id by which Messages.Show finds messages.
+type IDKind struct {
+	Name string
+	From string // where one meets it, for people
+
+	// find returns the turns, newest first; none are an empty list.
+	find func(ctx context.Context, m Messages, id string) ([]string, error)
+}
+
+// MaxOthers bounds how many turns beside the newest one are named.
+const MaxOthers = 20
+
+const maxFound = MaxOthers + 1
+
+// longestID is more than any id has that was ever shown: an address of ActivityPub may have 2 KiB.
+const longestID = 4 << 10
+
+// Kinds are all kinds of ids by which a message is shown, in the order in which they are tried. Ids of the server's own making come
+// first, because they belong to one message; those that peers choose may be those of several. Each costs a look into one index.
+func Kinds() []IDKind { return slices.Clone(idKinds) }
+
+var idKinds = []IDKind{
+	{"turn", "lists, log lines (turn); run_id of bridges; ids of A2A's artifacts; ids of events of streams; chatcmpl-… of OpenAI's form; …/contexts/… of the fediverse", looked(exchange.FindTurn, turnsIn)},
+	{"reply", "answers of an agent in A2A (messageId); items of bridges (bridge_…); addresses of posts of an agent (…/o/…) and of what is done with them", looked(exchange.FindReply, repliesIn)},
+	{"delivery", "inbox deliveries list, log lines (delivery), bounce+…@ in the Return-Path of mails", looked(exchange.FindDelivery, deliveriesIn)},
+	{"demand", "log lines (approval), inbox approvals list", looked(exchange.FindDemand, asWritten)},
+	{"page of a demand", "addresses …/policy/… that askers get, and their state", looked(exchange.FindDemandState, statesIn)},
+	{"approval code", "the words that approvers answer with", findApproval},
+	{"tool request", "inbox tool-requests list, programs that execute tools (request_id)", looked(exchange.FindToolRequest, asWritten)},
+	{"dispatch", "log lines (dispatch), timelines; other agents, as the id of the message that they got", looked(exchange.FindDispatch, asWritten)},
+	{"task run", "programs that run tasks (run_id)", looked(exchange.FindTaskRun, asWritten)},
+	{"audit record", "inbox audit", looked(exchange.FindAudit, asWritten)},
+	{"job", "log lines (job), inbox jobs list; only as long as it is not done", findJob},
+	{"request", "the header X-Request-Id of the answer to the request that brought the message, log lines (request)", looked(exchange.FindRequest, asWritten)},
+	{"trace", "log lines and headers (traceparent), where traces are on", looked(exchange.FindTrace, tracesIn)},
+	{"A2A task", "A2A (taskId)", looked(exchange.FindReference, asWritten)},
+	{"webhook of an A2A task", "A2A, where the peer did not name it itself", looked(exchange.FindWebhook, asWritten)},
+	{"message", "Message-ID with or without <>, messageId of A2A, IRI of an activity or an object, address of a post as people see it, run_id of a chat", findMessage},
+	{"sent message", "the same of an answer, or of a question back", looked(exchange.FindSentMessage, messagesIn)},
+	{"session", "session of a chat, session_id of bridges and tasks, contextId of A2A", looked(exchange.FindConversation, asWritten)},
+	{"thread", "inbox show", findThread},
+}
+
+// find returns the turns to which an id leads, newest first, and the first kind of id that it is.
+func (m Messages) find(ctx context.Context, id string) (kind string, turns []string, err error) {
+	id = strings.TrimSpace(id)
+	if id == "" || len(id) > longestID {
+		return "", nil, fault.New(fault.NotFound, "that is no id of a message")
+	}
+
+	for _, one := range idKinds {
+		found, err := one.find(ctx, m, id)
+		if err != nil {
+			return "", nil, err
+		}
+		if kind == "" && len(found) > 0 {
+			kind = one.Name
+		}
+		turns = append(turns, found...)
+	}
+	if len(turns) == 0 {
+		return "", nil, fault.Newf(fault.NotFound, "no message %s was accepted here", id)
+	}
+
+	slices.Sort(turns) // UUIDv7
+	turns = slices.Compact(turns)
+	slices.Reverse(turns)
+	return kind, turns[:min(len(turns), maxFound)], nil
+}
+
+// looked finds turns by a kind of the store, under each text that an id may mean.
+func looked(kind string, texts func(id string) []string) func(context.Context, Messages, string) ([]string, error) {
+	return func(ctx context.Context, m Messages, id string) (turns []string, err error) {
+		for _, text := range texts(id) {
+			found, err := m.store.FindTurns(ctx, kind, text, maxFound)
+			if err != nil {
+				return nil, err
+			}
+			turns = append(turns, found...)
+		}
+		return turns, nil
+	}
+}
+
+func asWritten(id string) []string { return []string{id} }
+
+// eventOfTurn is the id of an event of a stream, and that of an artifact: a turn and a number.
+var eventOfTurn = regexp.MustCompile(`^([0-9a-f-]{36})\.[0-9]+$`)
+
+func turnsIn(id string) []string {
+	texts := []string{id}
+	if turn, is := strings.CutPrefix(id, "chatcmpl-"); is {
+		texts = append(texts, turn)
+	}
+	if found := eventOfTurn.FindStringSubmatch(id); found != nil {
+		texts = append(texts, found[1])
+	}
+	if turn, _ := activitypub.IDsIn(id); turn != "" {
+		texts = append(texts, turn)
+	}
+	return texts
+}
+
+func repliesIn(id string) []string {
+	texts := []string{strings.TrimPrefix(id, "bridge_")}
+	if _, reply := activitypub.IDsIn(id); reply != "" {
+		texts = append(texts, reply)
+	}
+	return texts
+}
+
+func deliveriesIn(id string) []string {
+	texts := []string{id}
+	if delivery, found := bounce.Named(id); found {
+		texts = append(texts, delivery)
+	}
+	return texts
+}
+
+// statesIn reads the state of a demand out of the address of its page.
+func statesIn(id string) []string {
+	_, state, is := strings.Cut(id, "/policy/")
+	if !is {
+		state = id
+	}
+	if end := strings.IndexAny(state, "/?#"); end >= 0 {
+		state = state[:end]
+	}
+	return []string{policypart.HashState(state)}
+}
+
+// traceparent is a header of W3C Trace Context, section 3.2.
+var traceparent = regexp.MustCompile(`^[0-9a-fA-F]{2}-([0-9a-fA-F]{32})-[0-9a-fA-F]{16}-[0-9a-fA-F]{2}$`)
+
+func tracesIn(id string) []string {
+	if found := traceparent.FindStringSubmatch(id); found != nil {
+		return []string{found[1]}
+	}
+	return []string{id}
+}
+
+// messagesIn are the ids that a message may have in its protocol. Fields of mails have their ids in brackets.
+func messagesIn(id string) []string {
+	texts := []string{id}
+	if inner, is := strings.CutPrefix(id, "<"); is {
+		texts = append(texts, strings.TrimSuffix(inner, ">"))
+	}
+	return texts
+}
+
+func findMessage(ctx context.Context, m Messages, id string) ([]string, error) {
+	activity, found, err := activitypub.ActivityOf(ctx, m.store.State(), id)
+	if err != nil {
+		return nil, err
+	}
+
+	texts := append(messagesIn(id), exchange.RunMessageID(id))
+	if found {
+		texts = append(texts, activity)
+	}
+	return looked(exchange.FindMessage, func(string) []string { return texts })(ctx, m, id)
+}
+
+func findApproval(ctx context.Context, m Messages, id string) ([]string, error) {
+	approval, err := m.approvals(ctx, id)
+	if fault.Is(err, fault.NotFound) {
+		return nil, nil
+	}
+	return []string{approval.TurnID}, err
+}
+
+// ownID is what ids of the server look like inside of a job's payload.
+var ownID = regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[0-9a-f]{4}-[0-9a-f]{12}`)
+
+// findJob finds what a job is about by the ids in its payload.
+func findJob(ctx context.Context, m Messages, id string) (turns []string, err error) {
+	job, found, err := m.store.Job(ctx, id)
+	if err != nil || !found {
+		return nil, err
+	}
+
+	return findTurnsIn(ctx, m.store, job.Payload)
+}
+
+// findTurnsIn finds turns by the ids of the server that stand in a text.
+func findTurnsIn(ctx context.Context, rows *store.Store, text string) (turns []string, err error) {
+	for _, own := range ownID.FindAllString(text, maxFound) {
+		for _, kind := range []string{exchange.FindTurn, exchange.FindDelivery, exchange.FindReply, exchange.FindDemand, exchange.FindDispatch} {
+			found, err := rows.FindTurns(ctx, kind, own, 1)
+			if err != nil {
+				return nil, err
+			}
+			turns = append(turns, found...)
+		}
+	}
+	return turns, nil
+}
+
+func findThread(ctx context.Context, m Messages, id string) (turns []string, err error) {
+	for _, agent := range m.agents() {
+		found, err := m.store.FindThread(ctx, agent, id, maxFound)
+		if err != nil {
+			return nil, err
+		}
+		turns = append(turns, found...)
+	}
+	return turns, nil
+}
