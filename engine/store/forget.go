@@ -143,14 +143,22 @@ func (t erasureTx) forgetWith(ctx context.Context, turnID string, original func(
 		return err
 	}
 
+	if err := t.forgetNotes(ctx, turnID); err != nil {
+		return err
+	}
+
+	t.wake(ChannelTurn, turnID)
+	return nil
+}
+
+// forgetNotes removes the documents about a turn.
+func (t erasureTx) forgetNotes(ctx context.Context, turnID string) error {
 	for _, namespace := range notesOfTurns {
 		err := t.do(ctx, `DELETE FROM documents WHERE namespace = $1 AND key >= $2 AND key <= $3`, namespace, turnID, turnID+"/~")
 		if err != nil {
 			return err
 		}
 	}
-
-	t.wake(ChannelTurn, turnID)
 	return nil
 }
 
