@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"inbox/exchange"
+	"inbox/internal/clock"
 	"inbox/internal/fault"
 )
 
@@ -314,6 +315,66 @@ func (e *sqliteEngine) forgetOld(ctx context.Context) {
 		e.logger.Warn("old texts of what was replaced may stand in free places of the database file until somebody runs: sqlite3 "+
 			e.path+" VACUUM", "error", err)
 	}
+}
+
+const (
+	cleanTries = 20
+	cleanPause = 500 * time.Millisecond
+)
+
+// forgetFree writes a file of up to 256 MiB anew; of a larger one the free places were overwritten when rows went (secure_delete). Then it
+// empties the write-ahead log, which readers of an old state may hold for a moment.
+func (e *sqliteEngine) forgetFree(ctx context.Context) (remains []string, err error) {
+	info, err := os.Stat(e.path)
+	if err != nil {
+		return nil, unavailable("clean the database file", err)
+	}
+	if info.Size() <= maxForgotten {
+		if err := e.writer.between(ctx, func(s *writerSession) error { return s.execute("VACUUM") }); err != nil {
+			return nil, err
+		}
+	} else {
+		remains = append(remains, "the database file is large and was not written anew: what it removed before this version of the program was there may stand in free places, until you run: sqlite3 "+File+" VACUUM")
+	}
+
+	for range cleanTries {
+		var busy int64
+		err := e.writer.between(ctx, func(s *writerSession) error {
+			_, err := first(ctx, s, "PRAGMA wal_checkpoint(TRUNCATE)", nil, &busy)
+			return err
+		})
+		if err != nil {
+			return nil, err
+		}
+		if busy == 0 {
+			return remains, nil
+		}
+		if err := clock.Sleep(ctx, cleanPause); err != nil {
+			return nil, unavailable("clean the write-ahead log", err)
+		}
+	}
+	return nil, unavailable("clean the write-ahead log", errors.New("another process reads an old state of the database"))
+}
+
+// vacuumed are the tables that had something of a person.
+var vacuumed = []string{
+	"turns", "originals", "events", "replies", "deliveries", "jobs", "documents", "tokens", "demands", "audit", "person_identities", "dispatches",
+	"tool_requests", "task_runs", "destinations", "list_entries", "mail_suppressions", "mail_failures", "watches", "bridge_items", "sessions",
+	"session_map", "session_messages", "unanswered", "run_results", "erasures", "erasure_turns",
+}
+
+// forgetFree lets PostgreSQL forget removed rows at once.
+func (e *postgresEngine) forgetFree(ctx context.Context) (remains []string, err error) {
+	remains = []string{"the write-ahead log, archives and replicas of PostgreSQL keep removed rows as long as they are set to"}
+	for _, table := range vacuumed {
+		if _, err := e.pool.ExecContext(ctx, "VACUUM "+table); err != nil {
+			if ctx.Err() != nil {
+				return nil, unavailable("vacuum", err)
+			}
+			return append(remains, "PostgreSQL did not let this user vacuum "+table+"; its autovacuum does it later"), nil
+		}
+	}
+	return remains, nil
 }
 
 // rewritten returns the arguments of rewriteDocument for the documents that change.

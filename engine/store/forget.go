@@ -101,8 +101,18 @@ func (t erasureTx) forgetAll(ctx context.Context, ids []string, shared map[strin
 	return nil
 }
 
-// forget does it for one turn. What the adapter knew of it goes too: its notes may tell what was said earlier.
 func (t erasureTx) forget(ctx context.Context, turnID string, shared map[string]bool) error {
+	return t.forgetWith(ctx, turnID, func(digest string) error {
+		if shared[digest] {
+			return nil
+		}
+		return t.removeOriginal(ctx, digest)
+	})
+}
+
+// forgetWith does it for one turn; the native form is the caller's. What the adapter knew of it goes too: its notes may tell what was
+// said earlier.
+func (t erasureTx) forgetWith(ctx context.Context, turnID string, original func(digest string) error) error {
 	if err := t.holdTurn(ctx, turnID); err != nil {
 		return err
 	}
@@ -111,10 +121,8 @@ func (t erasureTx) forget(ctx context.Context, turnID string, shared map[string]
 		return err
 	}
 
-	if !shared[digest] {
-		if err := t.removeOriginal(ctx, digest); err != nil {
-			return err
-		}
+	if err := original(digest); err != nil {
+		return err
 	}
 
 	if err := t.forgetContext(ctx, turnID); err != nil {
@@ -127,23 +135,30 @@ func (t erasureTx) forget(ctx context.Context, turnID string, shared map[string]
 		return err
 	}
 
-	for _, rows := range []struct{ table, which, text string }{
-		{endedDispatches.table, endedDispatches.done, endedDispatches.text},
-		{endedDemands.table, `purpose = '` + policypart.PurposeApproval + `' AND ` + endedDemands.done, endedDemands.text},
-	} {
-		if err := t.forgetRows(ctx, rows.table, rows.which, rows.text, turnID); err != nil {
-			return err
-		}
+	if err := t.forgetRows(ctx, endedDispatches, endedDispatches.done, turnID); err != nil {
+		return err
+	}
+	const approvals = `purpose = '` + policypart.PurposeApproval + `' AND `
+	if err := t.forgetRows(ctx, endedDemands, approvals+endedDemands.done, turnID); err != nil {
+		return err
 	}
 
+	if err := t.forgetNotes(ctx, turnID); err != nil {
+		return err
+	}
+
+	t.wake(ChannelTurn, turnID)
+	return nil
+}
+
+// forgetNotes removes the documents about a turn.
+func (t erasureTx) forgetNotes(ctx context.Context, turnID string) error {
 	for _, namespace := range notesOfTurns {
 		err := t.do(ctx, `DELETE FROM documents WHERE namespace = $1 AND key >= $2 AND key <= $3`, namespace, turnID, turnID+"/~")
 		if err != nil {
 			return err
 		}
 	}
-
-	t.wake(ChannelTurn, turnID)
 	return nil
 }
 
@@ -212,10 +227,10 @@ func (t erasureTx) forgetReplies(ctx context.Context, turnID string) error {
 }
 
 // forgetRows removes rows about a turn, with the contents that they refer to.
-func (t erasureTx) forgetRows(ctx context.Context, table, which, text, turnID string) error {
-	which = ` FROM ` + table + ` WHERE turn_id = $1 AND ` + which
+func (t erasureTx) forgetRows(ctx context.Context, rows ended, which, turnID string) error {
+	which = ` FROM ` + rows.table + ` WHERE ` + rows.turn + ` = $1 AND ` + which
 	var digests []string
-	err := t.each(ctx, `SELECT `+text+which, []any{turnID}, func(r row) error {
+	err := t.each(ctx, `SELECT `+rows.text+which, []any{turnID}, func(r row) error {
 		var content string
 		err := r.Scan(&content)
 		for _, found := range contentDigest.FindAllStringSubmatch(content, -1) {
@@ -385,4 +400,32 @@ func (t erasureTx) removeOriginal(ctx context.Context, digest string) error {
 		return err
 	}
 	return t.discard(ctx, digest)
+}
+
+// turnRows are the tables with rows about one turn and the column that names it, in the order in which they are emptied: replies refer to turns,
+// deliveries to replies.
+var turnRows = [][2]string{
+	{"deliveries", "turn_id"}, {"replies", "turn_id"}, {"events", "turn_id"}, {"demands", "turn_id"}, {"dispatches", "turn_id"},
+	{"tool_requests", "run_id"}, {"run_results", "turn_id"}, {"task_runs", "turn_id"}, {"retention_later", "turn_id"},
+}
+
+// removeTurn removes all rows of a turn whose words are gone. Payments of its demands stay as long as they count: their rows name no one.
+func (t erasureTx) removeTurn(ctx context.Context, turnID string) error {
+	if err := t.quotas().free(ctx, turnID); err != nil {
+		return err
+	}
+	for _, rows := range []ended{endedDemands, endedDispatches, endedToolRequests} {
+		if err := t.forgetRows(ctx, rows, `1 = 1`, turnID); err != nil {
+			return err
+		}
+	}
+	if err := t.removeResults(ctx, turnID); err != nil {
+		return err
+	}
+	for _, rows := range turnRows {
+		if err := t.do(ctx, `DELETE FROM `+rows[0]+` WHERE `+rows[1]+` = $1`, turnID); err != nil {
+			return err
+		}
+	}
+	return t.do(ctx, `DELETE FROM turns WHERE id = $1`, turnID)
 }

@@ -122,26 +122,39 @@ type Blobs interface {
 // garbagePage is how many contents are looked at in one step.
 const garbagePage = 100
 
+// garbageFew is up to how many contents are looked for one by one; of more, all rows are read once for all of them.
+const garbageFew = 4
+
 // SweepBlobs deletes the contents that nothing refers to any more and that no one has put for the given time, and returns how
 // many they were. After a crash it does again what was not finished.
 func (s contentStore) SweepBlobs(ctx context.Context, blobs Blobs, idle time.Duration) (deleted int, err error) {
+	var all *digestSet // what all rows refer to; nil = they are asked about each content
 	for after := ""; ; {
 		contents, err := s.Garbage(ctx, after, garbagePage)
 		if err != nil {
 			return deleted, err
 		}
 
+		since := time.Now().Add(-idle) // what is put from now on may be referred to by rows that were read already
+		if all == nil && len(contents) > garbageFew {
+			if all, err = s.neededBlobs(ctx); err != nil {
+				return deleted, err
+			}
+		}
+
 		for _, content := range contents {
 			digest := content.Digest
 			after = digest
-			needed, err := s.BlobNeeded(ctx, digest)
-			if err != nil {
-				return deleted, err
+			needed := all != nil && all.has(digest)
+			if all == nil {
+				if needed, err = s.BlobNeeded(ctx, digest); err != nil {
+					return deleted, err
+				}
 			}
 
 			gone := false
 			if !needed {
-				if gone, err = blobs.DeleteIdle(ctx, digest, time.Now().Add(-idle)); err != nil {
+				if gone, err = blobs.DeleteIdle(ctx, digest, since); err != nil {
 					return deleted, err
 				}
 			}

@@ -57,6 +57,8 @@ type Tx struct {
 	auditTx
 
 	erasureTx
+	retentionTx
+	eraseTx
 }
 
 // newTx puts the topics on one transaction of an engine.
@@ -64,7 +66,7 @@ func newTx(running session, dialect *dialect) *Tx {
 	t := &transaction{session: running, dialect: dialect}
 	return &Tx{
 		t, turnTx{t}, replyTx{t}, deliveryTx{t}, demandTx{t}, callTx{t}, documentTx{t}, jobTx{t}, backEndTx{t}, resultTx{t},
-		personTx{t}, listTx{t}, quotaTx{t}, auditTx{t}, erasureTx{t},
+		personTx{t}, listTx{t}, quotaTx{t}, auditTx{t}, erasureTx{t}, retentionTx{t}, eraseTx{t},
 	}
 }
 

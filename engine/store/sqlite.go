@@ -74,7 +74,7 @@ func openSQLite(ctx context.Context, options Options) (engine, error) {
 	if err := keepPrivate(options); err != nil {
 		return nil, unusable(public, err)
 	}
-	writes, err := openPool(ctx, sqliteURL(path, "wal_autocheckpoint(16000)"), 1)
+	writes, err := openPool(ctx, sqliteURL(path, "wal_autocheckpoint(16000)", "secure_delete(ON)"), 1)
 	if err != nil {
 		return nil, unusable(public, err)
 	}

@@ -103,6 +103,8 @@ type Store struct {
 	auditStore
 
 	erasureStore
+	retentionStore
+	personEraser
 	contentStore
 	uploadStore
 	sweeper
@@ -114,7 +116,7 @@ func newStore(db *database) *Store {
 		db, turnStore{db}, replyStore{db, new(countCache)}, deliveryStore{db}, demandStore{db}, callStore{db}, sessionStore{db},
 		documentStore{db}, jobStore{db}, watchStore{db}, backEndStore{db}, resultStore{db},
 		personStore{db}, listStore{db}, quotaStore{db}, tokenStore{db}, auditStore{db},
-		erasureStore{db}, contentStore{db}, uploadStore{db}, sweeper{db},
+		erasureStore{db}, retentionStore{db}, personEraser{db}, contentStore{db}, uploadStore{db}, sweeper{db},
 	}
 }
 
@@ -140,6 +142,8 @@ type engine interface {
 	dialect() *dialect
 	ping(ctx context.Context) error
 	announce(wakes []wake)
+	// forgetFree overwrites what was removed and stands on in free places, and returns what it could not reach.
+	forgetFree(ctx context.Context) (remains []string, err error)
 	listen(ctx context.Context, notify func(channel, payload string)) error
 	close() error
 }

@@ -125,11 +125,13 @@ const (
 
 // ended are rows that go with what they refer to. Their ids begin with their time, so old ones are found at the beginning
 // without an index on updated_at.
-type ended struct{ table, done, text string }
+type ended struct{ table, turn, done, text string }
 
 var (
-	endedDemands    = ended{"demands", "status NOT IN ('issued', 'claimed')", "terms || notes || resolution"}
-	endedDispatches = ended{"dispatches", "state = 'done'", "call || response"}
+	endedDemands    = ended{"demands", "turn_id", "status NOT IN ('issued', 'claimed')", "terms || notes || resolution"}
+	endedDispatches = ended{"dispatches", "turn_id", "state = 'done'", "call || response"}
+
+	endedToolRequests = ended{"tool_requests", "run_id", "status <> 'runtime_tool_pending'", "request || result"}
 )
 
 // contentDigest finds the contents outside of the database that parts in a document refer to.

@@ -54,6 +54,7 @@ type Config struct {
 	Telemetry  Telemetry  `toml:"telemetry"`
 	Payments   Payments   `toml:"payments"`
 	Limits     Limits     `toml:"limits"`
+	Retention  Retention  `toml:"retention"`
 	Operator   Operator   `toml:"operator"`
 	Chat       Chat       `toml:"chat"`
 	Bridges    Bridges    `toml:"bridges"`
@@ -303,6 +304,8 @@ type Agent struct {
 	// it failed) or `full` (arguments and results too; members with the names of secrets are redacted). It counts on every
 	// channel and for every kind of agent. The sources of an answer are shown in any case.
 	ShowTools string `toml:"show_tools"`
+	// How long its messages and what was made of them are kept, where that is another time than for other agents.
+	Retention AgentRetention `toml:"retention"`
 	// Settings of the kind `webhook`.
 	Webhook Webhook `toml:"webhook"`
 	// Settings of the kind `llm`.

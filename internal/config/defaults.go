@@ -39,6 +39,7 @@ func (a *Agent) setDefaults() {
 		Access: "public", Unverified: "hold", MaxHops: 4, ApproveReplies: "never", ShowTools: "none", Follows: "accept", Timeout: 2 * time.Minute,
 		AckText:   "I am working on your message; the answer follows.",
 		Retry:     AgentRetry{Schedule: agentRetry(), Waiting: []time.Duration{2 * time.Second, 10 * time.Second, 30 * time.Second}, Rate: 5, Stale: "answer"},
+		Retention: inherited(),
 		LLM:       defaultLLM(),
 		Command:   Command{Output: "json"},
 		Pull:      Pull{Lease: 30 * time.Second, MaxWait: time.Minute},

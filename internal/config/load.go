@@ -205,6 +205,7 @@ func (c *Config) deriveAgents(found *problems) {
 		if agent.DisplayName == "" {
 			agent.DisplayName = agent.Name
 		}
+		agent.Retention.inherit(c.Retention)
 		agent.readSecrets(element("agents", i), found)
 	}
 }

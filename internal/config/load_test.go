@@ -45,6 +45,7 @@ func TestDevelopmentMode(t *testing.T) {
 	want.Mail.DomainRate, want.Drain = 0, 0
 	want.HTTP.Inside = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8"), netip.MustParsePrefix("::1/128")}
 	echo := defaultAgent(true)
+	echo.Retention.inherit(Default().Retention)
 	want.Agents = []Agent{echo}
 	if diff := cmp.Diff(want, got, comparePrefixes); diff != "" {
 		t.Error(diff)

@@ -62,11 +62,11 @@ func TestProblems(t *testing.T) {
 		},
 		"duration as a number": {
 			minimal + "[queue]\nlease = 15\n", nil,
-			`inbox.toml:3: queue.lease: wrong kind of value; write a time such as "15s", "10m" or "24h"`,
+			`inbox.toml:3: queue.lease: wrong kind of value; write a time such as "15s", "10m", "24h" or "30d"`,
 		},
 		"negative duration": {
 			minimal + "[federation]\nretry = [\n\"1s\",\n\"-1s\"]\n", nil,
-			`inbox.toml:3: federation.retry: wrong kind of value; item 2: write a time such as "15s", "10m" or "24h"`,
+			`inbox.toml:3: federation.retry: wrong kind of value; item 2: write a time such as "15s", "10m", "24h" or "30d"`,
 		},
 		"size": {
 			minimal + "[http]\nmax_body_bytes = \"lots\"\n", nil,
@@ -88,7 +88,7 @@ func TestProblems(t *testing.T) {
 		},
 		"wrong variable": {
 			minimal, []string{"INBOX_QUEUE_LEASE=soon"},
-			`INBOX_QUEUE_LEASE: queue.lease: wrong kind of value; write a time such as 15s, 10m or 24h`,
+			`INBOX_QUEUE_LEASE: queue.lease: wrong kind of value; write a time such as 15s, 10m, 24h or 30d`,
 		},
 		"agents with a gap": {
 			minimal, []string{"INBOX_AGENTS_1_NAME=x"},
@@ -182,7 +182,7 @@ func TestProblems(t *testing.T) {
 		"several at once": {
 			"public_url = \"https://example.com\"\nlog = { levl = \"x\", format = \"xml\" }\n[queue]\nlease = 1\n", nil,
 			"inbox.toml:2: log.levl: unknown key; did you mean log.level?\n" +
-				"inbox.toml:4: queue.lease: wrong kind of value; write a time such as \"15s\", \"10m\" or \"24h\"\n" +
+				"inbox.toml:4: queue.lease: wrong kind of value; write a time such as \"15s\", \"10m\", \"24h\" or \"30d\"\n" +
 				"inbox.toml:2: log.format: \"xml\" is unknown; write text, json",
 		},
 	}

@@ -132,10 +132,17 @@ func split(text string) []any {
 	return items
 }
 
+// parseDuration also takes days of 24 hours, "30d", which time.ParseDuration does not know.
 func parseDuration(text string) (time.Duration, error) {
+	if days, isDays := strings.CutSuffix(text, "d"); isDays {
+		if count, err := strconv.ParseUint(days, 10, 16); err == nil {
+			return time.Duration(count) * 24 * time.Hour, nil
+		}
+	}
+
 	value, err := time.ParseDuration(text)
 	if err != nil || value < 0 {
-		return 0, errors.New(`write a time such as "15s", "10m" or "24h"`)
+		return 0, errors.New(`write a time such as "15s", "10m", "24h" or "30d"`)
 	}
 	return value, nil
 }

@@ -25,6 +25,7 @@ func (c *Config) validate(p *problems) {
 	c.validateTrust(p)
 	c.validateIssuers(p)
 	c.validateLimits(p)
+	c.Retention.validate(p, "retention")
 	c.validateOperator(p)
 	c.validateChat(p)
 	c.validateAgents(p)
