@@ -530,13 +530,23 @@ func TestAgentsAnswerWithLargeFiles(t *testing.T) {
 			"OpenAI": func() string {
 				return p.shown("POST", "/v1/chat/completions", `{"model":"hook","messages":[{"role":"user","content":"hi"}]}`, token).body
 			},
+			"a stream in OpenAI's form": func() string {
+				return p.shown("POST", "/v1/chat/completions", `{"model":"hook","stream":true,"messages":[{"role":"user","content":"hi"}]}`, token).body
+			},
+			"an item of a bridge": func() string {
+				user := p.bridge("carrier")
+				user.ask(http.MethodPost, "/v1/bridge/send", map[string]any{"agent": "hook", "message": "hi", "wait": true})
+				var items string
+				eventually(t, "the answer is queued", func() bool {
+					items = string(jsonOf(user.ask(http.MethodGet, "/v1/bridge/pending", nil)))
+					return strings.Contains(items, "/media/")
+				})
+				return items
+			},
 			"a run of a bridge": func() string {
 				user := p.bridge("relay")
 				taken := user.ask(http.MethodPost, "/v1/bridge/send", map[string]any{"agent": "hook", "message": "hi"})
 				encoded, _ := json.Marshal(user.ask(http.MethodGet, "/v1/runs/"+fmt.Sprint(taken["run_id"])+"?wait=20s", nil))
-				if !bytes.Contains(encoded, []byte(`"artifact_type":"report"`)) {
-					t.Errorf("a run lost the type of its result: %s", encoded)
-				}
 				return string(encoded)
 			},
 		} {
@@ -544,6 +554,9 @@ func TestAgentsAnswerWithLargeFiles(t *testing.T) {
 			address := mediaAddress.FindString(strings.ReplaceAll(said, `\u0026`, "&"))
 			if _, _, read := fetched(t, address); read != digest {
 				t.Errorf("by %s: %q of %s, want %s", name, read, said, digest)
+			}
+			if !strings.Contains(said, `"artifact_type":"report"`) || !strings.Contains(said, `"a large report"`) {
+				t.Errorf("by %s the result lost its type or description: %s", name, said)
 			}
 		}
 

@@ -38,6 +38,7 @@ type CompletionMessage struct {
 
 	ExecutedTools []CompletionExecutedTool `json:"executed_tools,omitempty"` // that the agent called by itself
 	Annotations   []CompletionAnnotation   `json:"annotations,omitempty"`
+	Files         []ChatFile               `json:"files,omitempty"` // to which the content links
 }
 
 // CompletionToolCall is a call of a tool that the client executes.
@@ -100,6 +101,7 @@ func (a *openAI) answerCompletion(w http.ResponseWriter, r *http.Request, c *com
 		reply := a.renderer.linkedReply(turn)
 		choice.Message.Content, choice.Message.ToolCalls, choice.FinishReason = &reply, nil, finishStop
 		choice.Message.ExecutedTools, choice.Message.Annotations = c.executed(turn), annotations(reply, citationsOf(turn))
+		choice.Message.Files = a.renderer.filesOf(turn)
 	}
 
 	httpserver.WriteJSON(w, http.StatusOK, whole)
@@ -199,6 +201,7 @@ type CompletionDelta struct {
 
 	ExecutedTools []CompletionExecutedTool `json:"executed_tools,omitempty"`
 	Annotations   []CompletionAnnotation   `json:"annotations,omitempty"` // before the last chunk of the choice
+	Files         []ChatFile               `json:"files,omitempty"`       // there, too
 }
 
 // completionFrames are the chunks of a streamed completion.
@@ -300,6 +303,9 @@ func (f *completionFrames) end(found run, steps []exchange.Event) []event {
 	}
 	if cited := annotations(f.sent.String()+rest, citationsOf(found.turn)); len(cited) > 0 {
 		list = append(list, f.chunk(found, CompletionDelta{Annotations: cited}, ""))
+	}
+	if files := f.api.renderer.filesOf(found.turn); len(files) > 0 {
+		list = append(list, f.chunk(found, CompletionDelta{Files: files}, ""))
 	}
 
 	return append(list, f.finish(found, steps, finishStop)...)

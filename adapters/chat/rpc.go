@@ -119,6 +119,9 @@ func (a *rpcAPI) lastFrame(id any, found run) contract.Frame {
 	if citations := citationsOf(found.turn); len(citations) > 0 {
 		more["citations"] = citations
 	}
+	if files := a.renderer.filesOf(found.turn); len(files) > 0 {
+		more["files"] = files
+	}
 	if len(more) > 0 {
 		task.Metadata = map[string]any{"inbox": more}
 	}
