@@ -66,12 +66,26 @@ func TestFindPlans(t *testing.T) {
 		for _, list := range lookupLists(t) {
 			root := postgresPlan(t, database, list)
 			indexes := map[string]bool{}
-			root.check(t, list.name, true, indexes)
+			root.indexes(t, list.name, indexes)
 			if !indexes[list.index] && !indexes[list.index+"_pkey"] {
 				t.Errorf("%s reads %v, not %s", list.name, indexes, list.index)
 			}
 		}
 	})
+}
+
+// indexes collects the indexes that a plan reads. What it sorts are the few rows of one id.
+func (n node) indexes(t *testing.T, name string, into map[string]bool) {
+	t.Helper()
+	if n.Type == "Seq Scan" || strings.HasPrefix(n.Type, "Bitmap") {
+		t.Errorf("%s: walks through %s by %s", name, n.Table, n.Type)
+	}
+	if n.Index != "" {
+		into[n.Index] = true
+	}
+	for _, child := range n.Plans {
+		child.indexes(t, name, into)
+	}
 }
 
 // TestFindTurns stores two turns of one conversation and finds them by what only the row of the turn knows.
