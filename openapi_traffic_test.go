@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"iter"
@@ -22,11 +23,13 @@ import (
 	"inbox/agents"
 	"inbox/agents/echo"
 	"inbox/agents/runtime/value"
+	"inbox/engine/delivery"
 	"inbox/engine/pipeline"
 	"inbox/engine/store"
 	"inbox/exchange"
 	"inbox/identity"
 	"inbox/inboxtest"
+	"inbox/internal/queue"
 	"inbox/internal/webhooksignature"
 	"inbox/normalized"
 )
@@ -465,6 +468,7 @@ func (c *traffic) operates(s *inboxtest.Server) {
 	c.fails(turns[0].ID)
 	c.call("POST", "/api/v1/turns/"+turns[0].ID+"/retry", token, "", 204)
 	c.operatesTools(s, token)
+	c.operatesWaiting(s, token)
 	c.operatesLists(token)
 	c.operatesHeld(token)
 	c.operatesApprovals(s, token)
@@ -576,6 +580,53 @@ func (c *traffic) operatesRecords(s *inboxtest.Server, token string) {
 	c.call("DELETE", "/api/v1/stops?agent=echo&target="+url.QueryEscape(stop.Target), token, "", 204)
 	c.call("DELETE", "/api/v1/mail/suppressed?address=gone@mail.test", token, "", 204)
 	c.call("DELETE", "/api/v1/mail/suppressed?address=gone@mail.test", token, "", 404)
+}
+
+// operatesWaiting looks at what waits for the operator, and lets it go on.
+func (c *traffic) operatesWaiting(s *inboxtest.Server, token string) {
+	c.Helper()
+	job := queue.NewJob{ID: "019a0000-0000-7000-8000-000000000002", Kind: "nobody does it", Payload: "x"}
+	other := job
+	other.ID = "019a0000-0000-7000-8000-000000000003"
+	turns, err := s.Store().Turns(c.Context(), exchange.TurnFilter{Agent: "echo", Limit: 50})
+	if err != nil {
+		c.Fatal(err)
+	}
+	answered := turns[slices.IndexFunc(turns, func(turn exchange.TurnRecord) bool { return turn.ReplyID != "" })]
+	dead := delivery.Record{
+		ID: "019a0000-0000-7000-8000-000000000004", TurnID: answered.ID, ReplyID: answered.ReplyID, Agent: "echo", Channel: "email", Key: "mail.test", Address: "ana@mail.test",
+		State: delivery.StateDead, Reason: "no way", CreatedAt: time.Now(), UpdatedAt: time.Now(),
+	}
+	if err := s.Store().InTx(c.Context(), func(tx *store.Tx) error {
+		_, err := tx.OpenBackEnd(c.Context(), pipeline.BackEnd{Agent: "closed", Since: time.Now(), ProbeAt: time.Now().Add(time.Minute), Reason: "no way"}, time.Now())
+		return errors.Join(err, tx.EnqueueLeased(c.Context(), job, "me", time.Minute), tx.EnqueueLeased(c.Context(), other, "me", time.Minute), tx.InsertDelivery(c.Context(), dead))
+	}); err != nil {
+		c.Fatal(err)
+	}
+	for _, one := range []string{job.ID, other.ID} {
+		if err := s.Store().Queue().Settle(c.Context(), queue.Lease{JobID: one, Fence: 1}, queue.Outcome{Kind: queue.Dead, Reason: "no way"}); err != nil {
+			c.Fatal(err)
+		}
+	}
+	for _, path := range []string{"waiting", "failed", "failed?agent=echo&channel=chat&since=2h&limit=5", "jobs", "jobs?since=2h", "breakers"} {
+		c.call("GET", "/api/v1/"+path, token, "", 200)
+	}
+	c.call("GET", "/api/v1/failed?since=never", token, "", 400)
+	c.call("POST", "/api/v1/deliveries/retry", token, `{"since":"2h","channel":"email"}`, 200)
+	c.call("POST", "/api/v1/deliveries/nothing/retry", token, "", 404)
+	c.call("POST", "/api/v1/jobs/retry", token, `{"since":"2h","dry_run":true}`, 200)
+	c.call("POST", "/api/v1/jobs/nothing/retry", token, "", 404)
+	c.call("POST", "/api/v1/jobs/"+job.ID+"/retry", token, "", 204)
+	c.call("POST", "/api/v1/jobs/"+job.ID+"/retry", token, "", 409)
+	c.call("DELETE", "/api/v1/jobs/"+job.ID, token, "", 409)
+	c.call("DELETE", "/api/v1/jobs/"+other.ID, token, "", 204)
+	c.call("POST", "/api/v1/deliveries/"+dead.ID+"/retry", token, "", 204)
+	c.call("DELETE", "/api/v1/breakers?target=closed", token, "", 200)
+	c.call("DELETE", "/api/v1/breakers?target=nobody.test", token, "", 404)
+	c.call("POST", "/api/v1/agents/echo/chat", token, `{"message":"Hello","continue":true}`, 200)
+	c.call("POST", "/api/v1/agents/echo/chat", token, `{"message":"Hello"}`, 200, "Accept", stream)
+	c.call("POST", "/api/v1/agents/nobody/chat", token, `{"message":"Hello"}`, 404)
+	c.call("POST", "/api/v1/agents/echo/chat", "wrong", `{"message":"Hello"}`, 401)
 }
 
 // operatesReplies changes and takes back an answer in the fediverse.

@@ -170,7 +170,7 @@ func findMessage(ctx context.Context, m Messages, id string) ([]string, error) {
 		return nil, err
 	}
 
-	texts := append(messagesIn(id), exchange.RunMessageID(id))
+	texts := append(messagesIn(id), exchange.RunMessageID(strings.TrimSuffix(id, "-message"))) // as JSON-RPC chat names the message of a run
 	if found {
 		texts = append(texts, activity)
 	}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"io"
 	"log/slog"
 	"math"
 	"os"
@@ -158,6 +159,12 @@ func isTerminal(file *os.File) bool {
 	}
 	nothing, err := os.Stat(os.DevNull)
 	return err != nil || !os.SameFile(info, nothing)
+}
+
+// atTerminal reports whether what is written to out is read by a person at a terminal.
+func atTerminal(out io.Writer) bool {
+	file, is := out.(*os.File)
+	return is && isTerminal(file)
 }
 
 // stopOnSignal lets the command end on the first SIGINT or SIGTERM. The second one ends the process at once: what was

@@ -4,12 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"path/filepath"
 
 	"github.com/spf13/cobra"
 
 	"inbox"
 	"inbox/internal/demo"
 	"inbox/internal/systemd"
+	"inbox/operator"
 )
 
 func newServe() *cobra.Command {
@@ -23,7 +25,8 @@ SIGHUP it reads its configuration again, as for "inbox reload". Under systemd it
 and takes sockets (docs/ops/systemd.md).
 
 Without a configuration file it is in development mode: every listener is on loopback, private addresses are
-allowed, mail is captured instead of sent, and the agent "echo" answers everybody.
+allowed, mail is captured instead of sent, and the agent "echo" answers everybody. With one it prints the addresses and links of its
+agents to a terminal, and to nothing else.
 
 A start is refused where it would make the agents somebody else in silence: the database is missing, empty or another one than
 before, the secret key is, or the database was changed by a newer version. --new-identity goes on all the same (not with a
@@ -60,9 +63,7 @@ newer database): agents get new keys, and what only the old ones open is lost.`,
 				return errors.Join(err, server.Close())
 			}
 			defer tellManager(ctx, manager)()
-			if config.Development {
-				fmt.Fprint(cmd.OutOrStdout(), greeting(server))
-			}
+			greet(cmd, server)
 			return server.Run(ctx)
 		},
 	}
@@ -70,7 +71,7 @@ newer database): agents get new keys, and what only the old ones open is lost.`,
 	return cmd
 }
 
-// greeting tells a newcomer what runs where, and three things to try.
+// greeting tells a newcomer what runs where, and what to try.
 func greeting(server *inbox.Server) string {
 	config := server.Config()
 	agent := server.Agents()[0]
@@ -81,6 +82,8 @@ func greeting(server *inbox.Server) string {
   actor     %[2]s/agents/%[3]s
   card      %[2]s/a2a/%[3]s/.well-known/agent-card.json
   mail      %[3]s@%[4]s by SMTP at %[5]s
+  API       %[2]s/api/v1, token in %[8]s
+  log       standard error
   data      %[6]s
 
 Try:
@@ -88,9 +91,11 @@ Try:
   inbox tokens create me        # then send an A2A message with the token:
   curl %[2]s/a2a/%[3]s -H 'Authorization: Bearer TOKEN' -H 'A2A-Version: 1.0' -H 'Content-Type: application/json' \
     -d '{"jsonrpc":"2.0","id":1,"method":"SendMessage","params":{"message":{"messageId":"m1","role":"ROLE_USER","parts":[{"text":"hello"}]}}}'
+  inbox chat hello              # talk to the agent from this machine
   inbox demo                    # all three networks at once, on a throw-away server
 
-`, agent.Address, config.PublicURL, agent.Name, server.MailDomain(), server.MailAddr(), config.DataDir, config.Domain)
+`, agent.Address, config.PublicURL, agent.Name, server.MailDomain(), server.MailAddr(), config.DataDir, config.Domain,
+		filepath.Join(config.DataDir, operator.AdminTokenFile))
 }
 
 func newDemo() *cobra.Command {

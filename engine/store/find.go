@@ -34,6 +34,7 @@ func plain(id string) []any  { return []any{id} }
 func hashed(id string) []any { return []any{hashKey(id)} }
 func native(id string) []any { return []any{hashKey(id), id} }
 func called(id string) []any { return []any{conversationName(id, "")} }
+func ofTask(id string) []any { return []any{taskKey(id)} }
 func folded(id string) []any { return []any{strings.ToLower(id)} }
 
 // lookups are the kinds of ids by which FindTurns looks. TestFindPlans holds each to its index.
@@ -45,8 +46,8 @@ var lookups = map[string]lookup{
 	exchange.FindDemandState:  {`SELECT turn_id FROM demands WHERE state_hash = $1 LIMIT $2 + 0`, plain},
 	exchange.FindDispatch:     {`SELECT turn_id FROM dispatches WHERE id = $1 LIMIT $2 + 0`, plain},
 	exchange.FindToolRequest:  {`SELECT run_id FROM tool_requests WHERE id = $1 LIMIT $2 + 0`, plain},
-	exchange.FindTaskRun:      {`SELECT turn_id FROM task_runs WHERE id = $1 AND turn_id <> '' LIMIT $2 + 0`, plain},
-	exchange.FindAudit:        {`SELECT turn_id FROM audit WHERE id = $1 AND turn_id <> '' LIMIT $2 + 0`, plain},
+	exchange.FindTaskRun:      {`SELECT turn_id FROM task_runs WHERE id = $1 LIMIT $2 + 0`, ofTask},
+	exchange.FindAudit:        {`SELECT turn_id FROM audit WHERE id = $1 LIMIT $2 + 0`, plain},
 	exchange.FindMessage:      {`SELECT id FROM turns WHERE native_key = $1 AND native_id = $2 ORDER BY id DESC LIMIT $3 + 0`, native},
 	exchange.FindSentMessage:  {`SELECT turn_id FROM replies WHERE native_key = $1 AND native_key <> '' AND native_id = $2 ORDER BY turn_id DESC LIMIT $3 + 0`, native},
 	exchange.FindReference:    {`SELECT id FROM turns WHERE reference_key = $1 AND reference_key <> '' ORDER BY id DESC LIMIT $2 + 0`, hashed},
@@ -83,7 +84,9 @@ func (s turnStore) foundTurns(ctx context.Context, query string, arguments []any
 	err = s.engine.reader().each(ctx, query, arguments, func(r row) error {
 		var id string
 		err := r.Scan(&id)
-		ids = append(ids, id)
+		if id != "" { // some audit records and notes about runs are about no message
+			ids = append(ids, id)
+		}
 		return err
 	})
 	return ids, err

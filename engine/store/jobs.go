@@ -450,7 +450,7 @@ type JobRecord struct {
 	Attempt   int       `json:"attempt"`
 	RunAt     time.Time `json:"run_at"`
 	Owner     string    `json:"owner,omitempty"`
-	LeaseEnds time.Time `json:"lease_ends"` // zero when not running
+	LeaseEnds time.Time `json:"lease_ends,omitzero"` // zero when not running
 	Reason    string    `json:"reason,omitempty"`
 	Group     string    `json:"group,omitempty"` // whose share of the workers it has, such as an agent
 	CreatedAt time.Time `json:"created_at"`
