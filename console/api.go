@@ -8,6 +8,7 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"time"
 	"unicode/utf8"
@@ -28,7 +29,7 @@ func NewAPI(o *operator.Operator) *API { return &API{o} }
 
 // Routes are all calls. Each does what a command does: inbox held, inbox approvals, inbox tool-requests, inbox people, inbox audit, inbox show.
 func (a *API) Routes() []httpserver.Route {
-	return append(a.listRoutes(), []httpserver.Route{
+	return slices.Concat(a.listRoutes(), a.mailRoutes(), []httpserver.Route{
 		a.route(http.MethodGet, "/api/v1/held", a.listHeld),
 		a.route(http.MethodPost, "/api/v1/held/{turn}/release", a.release),
 		a.route(http.MethodPost, "/api/v1/held/{turn}/drop", a.drop),
@@ -62,11 +63,14 @@ func (a *API) Routes() []httpserver.Route {
 		a.route(http.MethodDelete, "/api/v1/agents/{agent}/move", a.unmoveAgent),
 		a.route(http.MethodGet, "/api/v1/mail/suppressed", a.listSuppressed),
 		a.route(http.MethodDelete, "/api/v1/mail/suppressed", a.unsuppress),
-	}...)
+	})
 }
 
 // call answers with a value that is written as JSON; nil = 204.
 type call func(w http.ResponseWriter, r *http.Request) (any, error)
+
+// written is the value of a call that wrote its answer itself.
+type written struct{}
 
 func (a *API) route(method, pattern string, do call) httpserver.Route {
 	return httpserver.Route{Method: method, Pattern: pattern, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -81,6 +85,7 @@ func (a *API) route(method, pattern string, do call) httpserver.Route {
 		switch {
 		case err != nil:
 			httpserver.WriteFault(w, err)
+		case answer == written{}:
 		case answer == nil:
 			w.WriteHeader(http.StatusNoContent)
 		default:

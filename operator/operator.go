@@ -31,6 +31,7 @@ type Operator struct {
 	Answers       Answers
 	Deliveries    Deliveries
 	Suppressions  Suppressions
+	Mail          Mail
 	Lists         Lists
 	Pauses        Pauses
 	Follows       Follows
@@ -88,6 +89,7 @@ func New(o Options) *Operator {
 		Answers:       Answers{o.Store, o.Deliveries, o.Later},
 		Deliveries:    Deliveries{o.Store, o.Deliveries},
 		Suppressions:  Suppressions{o.Store},
+		Mail:          Mail{o.Store, o.Files, o.Config},
 		Lists:         Lists{o.Store, o.OwnHosts, o.Withdraw},
 		Pauses:        Pauses{o.Store, o.Agents},
 		Follows:       Follows{o.Current, o.Store, o.Later},
