@@ -35,7 +35,9 @@ func (m Mail) List(ctx context.Context, filter exchange.MailFilter) ([]exchange.
 }
 
 // Show returns one mail; fault.NotFound when there is none.
-func (m Mail) Show(ctx context.Context, id string) (exchange.Mail, error) { return m.store.Mail(ctx, id) }
+func (m Mail) Show(ctx context.Context, id string) (exchange.Mail, error) {
+	return m.store.Mail(ctx, id)
+}
 
 // Raw opens the bytes of a mail, as they were received below the fields that this server put on top; fault.NotFound when there is none. The
 // caller closes it.

@@ -73,17 +73,20 @@ func (s mailStore) KeepMail(
 	}
 
 	err = s.InTx(ctx, func(tx *Tx) (err error) {
-		kept.New = true
+		kept = exchange.KeptMail{New: true}
 		if err = (mailTx{tx.transaction}).keep(ctx, mail, charge, row, digest); err != nil {
 			return err
 		}
 		kept.Forwarded, err = mailTx{tx.transaction}.sendOn(ctx, charge.ForwardsPerDay, jobs)
 		return err
 	})
-	if errors.Is(err, errMailRepeated) {
+	switch {
+	case errors.Is(err, errMailRepeated):
 		return exchange.KeptMail{}, nil
+	case err != nil:
+		return exchange.KeptMail{}, err
 	}
-	return kept, err
+	return kept, nil
 }
 
 func mailRow(mail exchange.IncomingMail, charge exchange.MailCharge, digest string) ([]any, error) {

@@ -45,8 +45,8 @@ func Read(fields message.Header, body []byte) (report exchange.MailReport, err e
 
 	claims := claimed(fields, root)
 	tried, failure := 0, error(nil)
-	for _, part := range root.InOrder() {
-		if len(part.Children) > 0 || !candidate(part) {
+	for _, part := range leaves(root) {
+		if !candidate(part) {
 			continue
 		}
 		if tried++; tried > maxTried {
@@ -69,6 +69,17 @@ func Read(fields message.Header, body []byte) (report exchange.MailReport, err e
 		failure = nil
 	}
 	return exchange.MailReport{}, failure
+}
+
+// leaves returns the parts that have no parts, in their order.
+func leaves(part *message.Entity) (found []*message.Entity) {
+	if len(part.Children) == 0 {
+		return []*message.Entity{part}
+	}
+	for _, child := range part.Children {
+		found = append(found, leaves(child)...)
+	}
+	return found
 }
 
 // claimed reports whether a mail says that it is a report: by its type and fields (RFC 8460, section 5.3), or by the subject that
