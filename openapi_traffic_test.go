@@ -19,6 +19,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/uuid"
+
 	"inbox/agents"
 	"inbox/agents/echo"
 	"inbox/agents/runtime/value"
