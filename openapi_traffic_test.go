@@ -166,7 +166,7 @@ func (c *traffic) events(what string, response *http.Response, place []string) (
 // TestTraffic calls the routes of a server as programs do, and holds what both sides say to the document.
 func TestTraffic(t *testing.T) {
 	t.Parallel()
-	s, _ := inboxtest.NewWithTools(t, "INBOX_CHAT_HOLD_GUESTS=true")
+	s, _ := inboxtest.NewWithTools(t, "INBOX_CHAT_HOLD_GUESTS=true", "INBOX_SMTP_LISTEN=127.0.0.1:0")
 	if err := s.Register(exchange.AgentProfile{Name: "closed"}, echo.Agent{}, agents.Settings{Unverified: agents.UnverifiedHold}); err != nil {
 		t.Fatal(err)
 	}

@@ -19,6 +19,7 @@ CREATE UNIQUE INDEX mails_natural ON mails (natural_key);
 CREATE INDEX mails_kind ON mails (kind, id);
 CREATE INDEX mails_mailbox ON mails (mailbox, id);
 CREATE INDEX mails_sender ON mails (sender, id);
+CREATE INDEX mails_host ON mails (sender_host, id);
 CREATE INDEX mails_digest ON mails (digest) WHERE digest <> '';
 
 CREATE TABLE mail_originals (
