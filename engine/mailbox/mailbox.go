@@ -49,6 +49,7 @@ const ForwardKind = "mail-forward"
 
 // Store keeps mail.
 type Store interface {
+	MailRoom(ctx context.Context, key string, charge exchange.MailCharge) (known bool, err error)
 	KeepMail(ctx context.Context, mail exchange.IncomingMail, charge exchange.MailCharge, digest string, jobs ...queue.NewJob) (exchange.KeptMail, error)
 	TrimMail(ctx context.Context, kind string, newest int) (deleted int, err error)
 	Mail(ctx context.Context, id string) (exchange.Mail, error)
@@ -91,16 +92,18 @@ func (s *Service) Keep(ctx context.Context, mail exchange.IncomingMail) error {
 	}
 	mail.ID, mail.Size = id.String(), int64(len(mail.Raw))
 
-	digest := ""
-	if len(mail.Raw) > maxInline { // before the row, so that none points at nothing; without a row a sweep removes it
-		if digest, _, err = s.options.Blobs.Put(ctx, bytes.NewReader(mail.Raw)); err != nil {
-			return fmt.Errorf("store mail bytes: %w", err)
-		}
-	}
-
 	charge, jobs, err := s.chargeOf(mail)
 	if err != nil {
 		return err
+	}
+
+	digest := ""
+	if len(mail.Raw) > maxInline {
+		known := false
+		if digest, known, err = s.putBytes(ctx, mail, charge); err != nil || known {
+			s.count(ctx, mail, exchange.KeptMail{}, 0, err)
+			return err
+		}
 	}
 
 	kept, err := s.options.Store.KeepMail(ctx, mail, charge, digest, jobs...)
@@ -112,6 +115,18 @@ func (s *Service) Keep(ctx context.Context, mail exchange.IncomingMail) error {
 		_, err = s.options.Store.TrimMail(ctx, exchange.MailCaptured, maxCaptured)
 	}
 	return err
+}
+
+// putBytes writes the bytes of a mail for which there is room: those of one that is refused would lie on the disk until a sweep finds them. They
+// are there before the row, so that none points at nothing.
+func (s *Service) putBytes(ctx context.Context, mail exchange.IncomingMail, charge exchange.MailCharge) (digest string, known bool, err error) {
+	if known, err = s.options.Store.MailRoom(ctx, mail.Key, charge); err != nil || known {
+		return "", known, err
+	}
+	if digest, _, err = s.options.Blobs.Put(ctx, bytes.NewReader(mail.Raw)); err != nil {
+		return "", false, fmt.Errorf("store mail bytes: %w", err)
+	}
+	return digest, false, nil
 }
 
 func (s *Service) count(ctx context.Context, mail exchange.IncomingMail, kept exchange.KeptMail, wanted int, err error) {
@@ -160,6 +175,10 @@ func (s *Service) chargeOf(mail exchange.IncomingMail) (charge exchange.MailChar
 		charge.Accounts = []string{"domain " + identity.RegistrableDomain(exchange.MailDomain(mail.From))}
 	} else {
 		charge.Accounts = s.options.Networks(mail.Client)
+	}
+
+	if charge.Bytes > charge.Quota.SenderBytes { // it never fits, whenever it comes again
+		return charge, nil, fault.New(fault.TooLarge, "the mail is larger than the operator's mailbox takes")
 	}
 
 	to, perDay := s.options.ForwardTo()

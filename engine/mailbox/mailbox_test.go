@@ -100,6 +100,9 @@ func TestWhoPays(t *testing.T) {
 				r.Errorf("mail %d: %v", n, err)
 			}
 		}
+		if err := r.service.Keep(r.Context(), letter("large", "a@large.example", "email-dmarc", make([]byte, 1<<20+1))); !fault.Is(err, fault.TooLarge) {
+			r.Errorf("a mail that never fits: %v", err)
+		}
 		if r.asked != netip.MustParseAddr("192.0.2.1") {
 			r.Errorf("the networks of %s were asked for", r.asked)
 		}
@@ -179,6 +182,25 @@ func TestWhatIsSentOn(t *testing.T) {
 		}
 		if _, err := mailbox.ForwardOf(queue.Job{Payload: "x"}); err == nil {
 			r.Error("an unreadable job is read")
+		}
+	})
+}
+
+// TestRefusedMailLeavesNothing: the bytes of a large mail without room are never written, and a repeat of one that is there is taken.
+func TestRefusedMailLeavesNothing(t *testing.T) {
+	onBothDatabases(t, func(r *rig) {
+		large := func(n byte) []byte { return bytes.Repeat([]byte{'a' + n}, 100<<10) }
+		for n := range byte(4) {
+			for range 2 {
+				err := r.service.Keep(r.Context(), letter(string('a'+rune(n)), "a@b.example", "email-dmarc", large(n)))
+				if (n < 2) != (err == nil) || err != nil && !fault.Is(err, fault.RateLimited) {
+					r.Errorf("mail %d: %v", n, err)
+				}
+			}
+			_, err := r.blobs.Open(r.Context(), normalized.Digest(large(n)))
+			if (n < 2) != (err == nil) {
+				r.Errorf("bytes of mail %d: %v", n, err)
+			}
 		}
 	})
 }

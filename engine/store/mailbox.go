@@ -180,48 +180,90 @@ func (t mailTx) sendOn(ctx context.Context, most int64, jobs []queue.NewJob) (bo
 	return true, nil
 }
 
-// charge counts a mail for its sender and for all. Rows of counters are taken before the sum, by everyone in the same order.
-func (t mailTx) charge(ctx context.Context, charge exchange.MailCharge) error {
-	quota, day := charge.Quota, t.now().UTC().Truncate(24*time.Hour)
-	dayMessages, dayBytes, allMessages, allBytes := quota.DayMessages, quota.DayBytes, quota.AllMessages, quota.AllBytes
+// mailBounds are the counters of a mail with what each may have, and what all kept mail may.
+type mailBounds struct {
+	counts             []exchange.Count // in the order of their keys
+	most               map[string]int64
+	allMessages, bytes int64
+}
+
+func boundsOfMail(charge exchange.MailCharge, now time.Time) mailBounds {
+	quota, day := charge.Quota, now.UTC().Truncate(24*time.Hour)
 	if !charge.Proven {
-		for _, most := range []*int64{&dayMessages, &dayBytes, &allMessages, &allBytes} {
+		for _, most := range []*int64{&quota.DayMessages, &quota.DayBytes, &quota.AllMessages, &quota.AllBytes} {
 			*most -= *most * quota.Kept / 100
 		}
 	}
 
-	most, counts := map[string]int64{}, []exchange.Count(nil)
+	bounds := mailBounds{most: map[string]int64{}, allMessages: quota.AllMessages, bytes: quota.AllBytes}
 	count := func(account string, messages, bytes int64) {
-		key := "mail " + day.Format(time.DateOnly) + " " + account
-		ends := day.Add(25 * time.Hour)
-		counts = append(counts, exchange.Count{Key: key + " b", Amount: charge.Bytes, Ends: ends}, exchange.Count{Key: key + " n", Amount: 1, Ends: ends})
-		most[key+" b"], most[key+" n"] = bytes, messages
+		key, ends := "mail "+day.Format(time.DateOnly)+" "+account, day.Add(25*time.Hour)
+		bounds.counts = append(bounds.counts, exchange.Count{Key: key + " b", Amount: charge.Bytes, Ends: ends}, exchange.Count{Key: key + " n", Amount: 1, Ends: ends})
+		bounds.most[key+" b"], bounds.most[key+" n"] = bytes, messages
 	}
 
-	count("", dayMessages, dayBytes)
+	count("", quota.DayMessages, quota.DayBytes)
 	wider := int64(1)
 	for _, account := range charge.Accounts {
 		count(account, quota.SenderMessages*wider, quota.SenderBytes*wider)
 		wider *= 4
 	}
+	slices.SortFunc(bounds.counts, func(a, b exchange.Count) int { return cmp.Compare(a.Key, b.Key) })
+	return bounds
+}
 
-	slices.SortFunc(counts, func(a, b exchange.Count) int { return cmp.Compare(a.Key, b.Key) })
-	sums, err := addCounts(ctx, t, counts)
+// charge counts a mail for its sender and for all. Rows of counters are taken before the sum, by everyone in the same order.
+func (t mailTx) charge(ctx context.Context, charge exchange.MailCharge) error {
+	bounds := boundsOfMail(charge, t.now())
+	sums, err := addCounts(ctx, t, bounds.counts)
 	if err != nil {
 		return err
 	}
 	for _, sum := range sums {
-		if sum.Amount > most[sum.Key] {
+		if sum.Amount > bounds.most[sum.Key] {
 			return errMailRoom
 		}
 	}
 
 	var messages int64
-	fits, err := first(ctx, t, takeMailRoom, []any{charge.Bytes, allMessages, allBytes}, &messages)
-	if err == nil && (!fits || charge.Bytes > allBytes) {
+	fits, err := first(ctx, t, takeMailRoom, []any{charge.Bytes, bounds.allMessages, bounds.bytes}, &messages)
+	if err == nil && (!fits || charge.Bytes > bounds.bytes) {
 		err = errMailRoom
 	}
 	return err
+}
+
+// MailRoom looks whether there is room for a mail, without taking it, before its bytes are written outside of the database: known reports
+// whether the mail is there already. The error is fault.RateLimited without room.
+func (s mailStore) MailRoom(ctx context.Context, key string, charge exchange.MailCharge) (known bool, err error) {
+	var id string
+	if known, err = first(ctx, s.engine.reader(), hasMail, []any{hashKey(key)}, &id); err != nil || known || charge.Bytes == 0 {
+		return known, err
+	}
+
+	bounds := boundsOfMail(charge, s.options.Now())
+	used, keys := map[string]int64{}, make([]string, 0, len(bounds.counts))
+	for _, count := range bounds.counts {
+		keys = append(keys, count.Key)
+	}
+	sums, err := s.quotas().Counts(ctx, keys)
+	if err != nil {
+		return false, err
+	}
+	for _, sum := range sums {
+		used[sum.Key] = sum.Amount
+	}
+	for _, count := range bounds.counts {
+		if used[count.Key]+count.Amount > bounds.most[count.Key] {
+			return false, errMailRoom
+		}
+	}
+
+	messages, bytes, err := s.MailUse(ctx)
+	if err == nil && (messages >= bounds.allMessages || bytes+charge.Bytes > bounds.bytes) {
+		err = errMailRoom
+	}
+	return false, err
 }
 
 // MailUse returns what kept mail takes of its quota, all together.
