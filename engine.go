@@ -16,6 +16,7 @@ import (
 	"inbox/adapters/activitypub"
 	"inbox/agents/files"
 	"inbox/engine/delivery"
+	"inbox/engine/mailbox"
 	"inbox/engine/moderation"
 	"inbox/engine/pipeline"
 	"inbox/exchange"
@@ -40,6 +41,7 @@ type engine struct {
 	pipeline     *pipeline.Service
 	files        *files.Service
 	guestNets    *moderation.Networks
+	mailbox      *mailbox.Service
 	queue        *queue.Queue
 
 	reloading sync.Mutex
@@ -65,6 +67,7 @@ func newEngine(ctx context.Context, below *agentSet) (*engine, error) {
 	}
 
 	e.meter, e.guestNets = e.newMeter(), moderation.NewNetworks(e.networkKey)
+	e.mailbox = e.newMailbox()
 	e.files = e.newFiles(base)
 	e.checkFiles = e.files.Check
 	e.pipeline = pipeline.New(pipeline.Options{

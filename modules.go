@@ -101,6 +101,7 @@ func openModules(below *engine, more []OpenChannel) (*modules, error) {
 		}
 	}
 
+	m.handleForwards()
 	m.handleDeliveries() // whose workers follow from the channels' limits
 	return m, nil
 }

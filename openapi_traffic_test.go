@@ -20,6 +20,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/uuid"
+
 	"inbox/agents"
 	"inbox/agents/echo"
 	"inbox/agents/runtime/value"
@@ -167,7 +169,7 @@ func (c *traffic) events(what string, response *http.Response, place []string) (
 // TestTraffic calls the routes of a server as programs do, and holds what both sides say to the document.
 func TestTraffic(t *testing.T) {
 	t.Parallel()
-	s, _ := inboxtest.NewWithTools(t, "INBOX_CHAT_HOLD_GUESTS=true")
+	s, _ := inboxtest.NewWithTools(t, "INBOX_CHAT_HOLD_GUESTS=true", "INBOX_SMTP_LISTEN=127.0.0.1:0")
 	if err := s.Register(exchange.AgentProfile{Name: "closed"}, echo.Agent{}, agents.Settings{Unverified: agents.UnverifiedHold}); err != nil {
 		t.Fatal(err)
 	}
@@ -475,6 +477,40 @@ func (c *traffic) operates(s *inboxtest.Server) {
 	c.operatesRecords(s, token)
 	c.operatesReplies(s, token)
 	c.operatesNode(token)
+	c.operatesMail(s, token)
+}
+
+// operatesMail reads kept mail and what reports say.
+func (c *traffic) operatesMail(s *inboxtest.Server, token string) {
+	c.Helper()
+	day := time.Now().UTC().Truncate(24 * time.Hour)
+	mail := exchange.IncomingMail{Key: "one", Raw: []byte("From: a@b.example\r\n\r\nHello\r\n"), Mail: exchange.Mail{
+		ID: uuid.Must(uuid.NewV7()).String(), Kind: exchange.MailDMARC, Mailbox: "postmaster", From: "a@b.example", To: []string{"postmaster@inbox.test"}, Subject: "Hello",
+		ReceivedAt: time.Now(), Size: 30, Proof: "email-dmarc", Evidence: json.RawMessage(`{"spf":{}}`), Text: "Hello", Headers: []exchange.MailHeader{{Name: "From", Value: "a@b.example"}},
+		Files: []exchange.MailFile{{Name: "a.pdf", MIME: "application/pdf", Size: 5}},
+	}, Report: &exchange.MailReport{Kind: exchange.MailDMARC, ReportID: "1", Domain: "inbox.test", Begins: day, Ends: day.Add(time.Hour), Rows: []exchange.MailReportRow{{Source: "192.0.2.1", Count: 3, Result: "pass"}}}}
+	if _, err := s.Store().KeepMail(c.Context(), mail, exchange.MailCharge{}, ""); err != nil {
+		c.Fatal(err)
+	}
+
+	found := c.call("GET", "/api/v1/mail?kind=dmarc&mailbox=postmaster&sender=b.example&text=hello&since=1h&until=2100-01-01T00:00:00Z", token, "", 200)["mail"].([]any)
+	if len(found) != 1 {
+		c.Errorf("%v", found)
+	}
+	c.call("GET", "/api/v1/mail?kind=letters", token, "", 400)
+	c.call("GET", "/api/v1/mail?since=long+ago", token, "", 400)
+	c.call("GET", "/api/v1/mail/"+mail.ID, token, "", 200)
+	c.call("GET", "/api/v1/mail/nothing", token, "", 404)
+	c.call("GET", "/api/v1/mail/"+mail.ID+"/raw", token, "", 200)
+	c.call("GET", "/api/v1/mail/nothing/raw", token, "", 404)
+	c.call("POST", "/api/v1/mail/"+mail.ID+"/forward", token, `{"to":"me@far.example"}`, 200)
+	c.call("POST", "/api/v1/mail/nothing/forward", token, `{"to":"me@far.example"}`, 404)
+	c.call("POST", "/api/v1/mail/"+mail.ID+"/forward", token, `{"to":"nobody"}`, 400)
+	for _, path := range []string{"", "/summary"} {
+		c.call("GET", "/api/v1/mail/reports"+path+"?kind=dmarc&result=pass&source=192.0.2.1&since=48h&unproven=true", token, "", 200)
+		c.call("GET", "/api/v1/mail/reports"+path+"?kind=mail", token, "", 400)
+		c.call("GET", "/api/v1/mail/reports"+path+"?unproven=perhaps", token, "", 400)
+	}
 }
 
 func (c *traffic) operatesTools(s *inboxtest.Server, token string) {

@@ -8,6 +8,7 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"time"
 	"unicode/utf8"
@@ -42,7 +43,7 @@ func (a *API) WithChat(chat OperatorChat) *API {
 
 // Routes are all calls. Each does what a command does: inbox held, inbox approvals, inbox tool-requests, inbox people, inbox audit, inbox show, inbox waiting, inbox retry.
 func (a *API) Routes() []httpserver.Route {
-	return append(append(a.listRoutes(), a.chatRoutes()...), []httpserver.Route{
+	return slices.Concat(a.listRoutes(), a.chatRoutes(), a.mailRoutes(), []httpserver.Route{
 		a.route(http.MethodGet, "/api/v1/held", a.listHeld),
 		a.route(http.MethodPost, "/api/v1/held/{turn}/release", a.release),
 		a.route(http.MethodPost, "/api/v1/held/{turn}/drop", a.drop),
@@ -86,7 +87,7 @@ func (a *API) Routes() []httpserver.Route {
 		a.route(http.MethodDelete, "/api/v1/agents/{agent}/move", a.unmoveAgent),
 		a.route(http.MethodGet, "/api/v1/mail/suppressed", a.listSuppressed),
 		a.route(http.MethodDelete, "/api/v1/mail/suppressed", a.unsuppress),
-	}...)
+	})
 }
 
 // chatRoutes answers by itself: with a stream, where that is wanted.
@@ -109,6 +110,9 @@ func (a *API) chatRoutes() []httpserver.Route {
 // call answers with a value that is written as JSON; nil = 204.
 type call func(w http.ResponseWriter, r *http.Request) (any, error)
 
+// written is the value of a call that wrote its answer itself.
+type written struct{}
+
 func (a *API) route(method, pattern string, do call) httpserver.Route {
 	return httpserver.Route{Method: method, Pattern: pattern, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Cache-Control", "no-store")
@@ -122,6 +126,7 @@ func (a *API) route(method, pattern string, do call) httpserver.Route {
 		switch {
 		case err != nil:
 			httpserver.WriteFault(w, err)
+		case answer == written{}:
 		case answer == nil:
 			w.WriteHeader(http.StatusNoContent)
 		default:

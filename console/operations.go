@@ -108,6 +108,24 @@ func Operations() []openapi.Operation {
 		{Method: "DELETE", Path: "/api/v1/people", Summary: "Take an identity out of its person", Query: []string{"principal!"}, Errors: absent},
 		{Method: "GET", Path: "/api/v1/audit", Summary: "Decisions about trust", Query: []string{"limit:integer", "before", "code", "turn", "agent"}, Response: auditList{}},
 		{
+			Method: "GET", Path: "/api/v1/mail", Summary: "Mail for the operator, and answers that were captured",
+			Query: []string{"limit:integer", "before", "kind", "mailbox", "sender", "text", "since", "until"}, Response: mailList{},
+		},
+		{Method: "GET", Path: "/api/v1/mail/{mail}", Summary: "One mail with its header and text", Response: exchange.Mail{}},
+		{Method: "GET", Path: "/api/v1/mail/{mail}/raw", Summary: "The whole mail as it was received", Bytes: true},
+		{
+			Method: "POST", Path: "/api/v1/mail/{mail}/forward", Summary: "Send a mail on", Errors: taken,
+			Request: forwardBody{"me@example.org"}, Response: exchange.MailForward{},
+		},
+		{
+			Method: "GET", Path: "/api/v1/mail/reports", Summary: "What other servers report about DMARC and TLS",
+			Query: []string{"limit:integer", "before", "kind", "result", "source", "since", "unproven:boolean"}, Response: mailReportList{},
+		},
+		{
+			Method: "GET", Path: "/api/v1/mail/reports/summary", Summary: "The same added up by source and result",
+			Query: []string{"limit:integer", "kind", "result", "source", "since", "unproven:boolean"}, Response: mailReportSums{},
+		},
+		{
 			Method: "GET", Path: "/api/v1/mail/suppressed", Summary: "Mail addresses to which nothing is sent",
 			Query: []string{"limit:integer", "after", "kind"}, Response: suppressionList{},
 		},

@@ -133,6 +133,7 @@ var words = []word{
 	{"inbox show --result", "ID", "with_result"},
 	{"inbox show", "ID", "answered"},
 	{"inbox show", "TURN", "answered"},
+	{"inbox mail", "ID", "mail_for_the_operator"},
 	{"inbox edit", "ID", "posted"},
 	{"inbox delete", "ID", "posted"},
 	{"inbox retry", "ID", "failed"},
@@ -176,6 +177,7 @@ newest_held() { inbox held list --json | text id; }
 held() { mail "$(openssl rand -hex 4)@sender.example" helper; until_some newest_held; }
 newest_dead() { inbox deliveries list --state dead --json | text id; }
 dead() { inbox held release "$(held)" >&2; until_some newest_dead; }
+mail_for_the_operator() { mail "$(openssl rand -hex 4)@sender.example" postmaster; inbox mail list --mailbox postmaster --json | text id; }
 suppressed() { dead >&2; inbox suppressions list --json | text address; }
 approval() { inbox agents test shop hello >/dev/null 2>&1 || true; inbox approvals list --json | text code; }
 tool_request() { inbox agents test --wait 100ms shelf "is there milk" >/dev/null 2>&1 || true; until_some newest_tool_request; }

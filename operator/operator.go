@@ -34,6 +34,7 @@ type Operator struct {
 	Jobs          Jobs
 	Breakers      Breakers
 	Suppressions  Suppressions
+	Mail          Mail
 	Lists         Lists
 	Pauses        Pauses
 	Follows       Follows
@@ -94,6 +95,7 @@ func New(o Options) *Operator {
 		Jobs:          Jobs{o.Store},
 		Breakers:      Breakers{o.Store, o.Deliveries},
 		Suppressions:  Suppressions{o.Store},
+		Mail:          Mail{o.Store, o.Files, o.Config},
 		Lists:         Lists{o.Store, o.OwnHosts, o.Withdraw},
 		Pauses:        Pauses{o.Store, o.Agents},
 		Follows:       Follows{o.Current, o.Store, o.Later},

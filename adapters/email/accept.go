@@ -29,7 +29,6 @@ type inbox struct {
 	*site
 	verifier *verifier
 	reporter *reporter
-	operator *mailStore // postmaster and abuse
 }
 
 func resultOfCode(code int) string {
@@ -137,14 +136,14 @@ func checkLines(mail []byte) error {
 func (i *inbox) handOver(ctx context.Context, mail *arrival) error {
 	accepted := false
 	var deferred, refused error
-	shared, err := text.Read(ctx, mail.fields, mail.body, len(mail.mail), i.options.Blobs)
+	shared, err := text.Read(ctx, mail.fields, mail.body, len(mail.mail), i.fileStore(mail.env))
 	if err != nil {
 		return err
 	}
 
 	for _, to := range operatorLast(mail.env.recipients) {
 		if to.agent == "" && deferred != nil {
-			break // the operator's copy has no id to be recognised by: it waits for the repeat
+			break // the operator's copy waits for the repeat
 		}
 		switch err := i.acceptFor(ctx, mail, shared, to); {
 		case err == nil:
@@ -192,7 +191,7 @@ func (i *inbox) acceptFor(ctx context.Context, mail *arrival, shared text.Conten
 	}
 
 	if to.agent == "" {
-		return i.keepForOperator(ctx, mail, to)
+		return i.keepForOperator(ctx, mail, shared, to)
 	}
 
 	in, err := i.normalize(ctx, mail, shared, to)

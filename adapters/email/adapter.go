@@ -32,8 +32,6 @@ import (
 type Adapter struct {
 	*site
 	keys       []authentication.Key // that sign
-	captured   *mailStore           // mode capture
-	operator   *mailStore           // postmaster and abuse
 	recipients *recipients
 	inbox      *inbox
 	outbox     *outbox
@@ -61,8 +59,6 @@ func New(options Options) (*Adapter, error) {
 	}
 
 	a := &Adapter{site: s}
-	a.captured = &mailStore{state: options.State, blobs: options.Blobs, namespace: capturedNamespace, now: s.now}
-	a.operator = &mailStore{state: options.State, blobs: options.Blobs, namespace: operatorNamespace, now: s.now}
 	resolver := dns.New(options.Resolver)
 	a.server = &smtpServer{site: s, buffered: memoryLimiter(options)}
 
@@ -85,7 +81,7 @@ func New(options Options) (*Adapter, error) {
 	tokens := bounce.NewTokens(key, s.domain)
 	reporter := &reporter{deliveries: options.Deliveries, suppressions: options.Suppressions, tokens: tokens, domain: s.domain, log: s.log, now: s.now}
 	a.outbox = &outbox{
-		site: s, tokens: tokens, reporter: reporter, sender: sender, captured: a.captured,
+		site: s, tokens: tokens, reporter: reporter, sender: sender,
 		renderer: &renderer{options: &s.options, domain: s.domain, tokens: tokens, log: s.log},
 		signer:   authentication.NewSigner(s.domain, a.keys, s.now, chainField),
 	}
@@ -95,7 +91,7 @@ func New(options Options) (*Adapter, error) {
 		checker: authentication.New(authentication.Options{Resolver: resolver, Domain: s.domain, Sealers: options.ARCSealers, Now: s.now}),
 	}
 	a.recipients = &recipients{site: s, tokens: tokens}
-	a.inbox = &inbox{site: s, verifier: verifier, reporter: reporter, operator: a.operator}
+	a.inbox = &inbox{site: s, verifier: verifier, reporter: reporter}
 	a.server.recipients, a.server.inbox = a.recipients, a.inbox
 	return a, nil
 }
@@ -152,14 +148,9 @@ func (a *Adapter) Open(ctx context.Context, agent, address, subject string) (jso
 	return a.outbox.Open(ctx, agent, address, subject)
 }
 
-// Captured lists the mails that mode capture kept, oldest first, with ids above after. limit is at most 500.
-func (a *Adapter) Captured(ctx context.Context, after string, limit int) ([]Captured, error) {
-	return a.captured.list(ctx, after, limit)
-}
-
-// OperatorMail lists the mails that came for postmaster and abuse, oldest first, with ids above after.
-func (a *Adapter) OperatorMail(ctx context.Context, after string, limit int) ([]Captured, error) {
-	return a.operator.list(ctx, after, limit)
+// OpenForward begins a mail by which one that came to a role address is sent on; see outbox.OpenForward.
+func (a *Adapter) OpenForward(local, address, subject string) (json.RawMessage, error) {
+	return a.outbox.OpenForward(local, address, subject)
 }
 
 // minAckAfter is how old a mail is at least before it is acknowledged: no sender expects the answer to a mail within

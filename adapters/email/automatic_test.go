@@ -169,11 +169,11 @@ func TestChainOfAReply(t *testing.T) {
 				t.Fatal(err)
 			}
 			for _, kept := range s.captured() {
-				fields, _, _ := message.Split(kept.Data)
+				fields, _, _ := message.Split(kept.Raw)
 				if got := fields.Get(chainField); got != c.want || fields.Has(chainField) != (c.want != "") {
 					t.Errorf("%s %q, want %q", chainField, got, c.want)
 				}
-				s.verifyOurs(kept.Data)
+				s.verifyOurs(kept.Raw)
 			}
 		})
 	}

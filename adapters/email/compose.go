@@ -1,6 +1,7 @@
 package email
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"encoding/base64"
@@ -251,7 +252,7 @@ func (w *renderer) attach(ctx context.Context, c *composer, part normalized.Part
 
 	c.size += int64(len(data))
 	c.files = append(c.files, attachment{
-		name: name, mime: attachedType(part.MIME), data: data, description: cmp.Or(part.Description, part.Alt), artifactType: part.ArtifactType, id: part.ID,
+		name: name, mime: attachedType(part.MIME, data), data: data, description: cmp.Or(part.Description, part.Alt), artifactType: part.ArtifactType, id: part.ID,
 	})
 	return nil
 }
@@ -290,13 +291,33 @@ func (w *renderer) fileBytes(ctx context.Context, ref *normalized.BytesRef) ([]b
 	return nil, fault.GiveUp("a file of the reply cannot be read", errors.New("unknown kind of bytes "+ref.Kind))
 }
 
-// attachedType keeps types that may be sent base64-coded; composite types may not (RFC 2046, section 5.2.1).
-func attachedType(declared string) string {
+// mailType is the type of a mail in a mail.
+const mailType = "message/rfc822"
+
+// attachedType keeps types that may be sent base64-coded; composite types may not (RFC 2046, section 5.2.1). A mail stays one where any
+// server takes its lines as they are (RFC 5322, section 2.1.1): another coding on the way would break our signature.
+func attachedType(declared string, data []byte) string {
 	media, _, err := mime.ParseMediaType(declared)
+	if err == nil && media == mailType && plainLines(data) {
+		return mailType
+	}
 	if err != nil || strings.HasPrefix(media, "multipart/") || strings.HasPrefix(media, "message/") || !strings.Contains(media, "/") {
 		return "application/octet-stream"
 	}
 	return media
+}
+
+// plainLines reports whether data is lines of at most 998 bytes of ASCII that end in CRLF.
+func plainLines(data []byte) bool {
+	if checkLines(data) != nil || !bytes.HasSuffix(data, []byte("\r\n")) {
+		return false
+	}
+	for line := range bytes.SplitSeq(data, []byte("\r\n")) {
+		if len(line) > 998 || !message.IsASCII(string(line)) {
+			return false
+		}
+	}
+	return true
 }
 
 // executable finds what large providers refuse, whatever comes before the last ending.

@@ -33,14 +33,14 @@ func TestAnswersQuoteWhereTheOperatorWantsIt(t *testing.T) {
 	if _, err := s.deliver(reply); err != nil {
 		t.Fatal(err)
 	}
-	golden.Compare(t, filepath.Join("reply", "quoted.golden"), unsigned(s.captured()[0].Data))
+	golden.Compare(t, filepath.Join("reply", "quoted.golden"), unsigned(s.captured()[0].Raw))
 
 	s.adapter.options.AllowNewRecipients = true
 	reply.ID, reply.Response.Cc = "01936f2a-0000-7000-8000-000000000002", []string{"@new@sender.test"}
 	if _, err := s.deliver(reply); err != nil {
 		t.Fatal(err)
 	}
-	if text := string(s.captured()[1].Data); strings.Contains(text, "wrote:") {
+	if text := string(s.captured()[1].Raw); strings.Contains(text, "wrote:") {
 		t.Errorf("somebody new is shown the question:\n%s", text)
 	}
 }
@@ -78,7 +78,7 @@ func TestLargeFilesBecomeLinks(t *testing.T) {
 	if _, err := s.deliver(replyTo(s.question(true), normalized.Text("Here."), large)); err != nil {
 		t.Fatal(err)
 	}
-	if text := string(s.captured()[0].Data); !strings.Contains(text, "film.mp4: https://inbox.test/media/film.mp4?reply=3D0193") || strings.Contains(text, "multipart") {
+	if text := string(s.captured()[0].Raw); !strings.Contains(text, "film.mp4: https://inbox.test/media/film.mp4?reply=3D0193") || strings.Contains(text, "multipart") {
 		t.Error(text)
 	}
 }
@@ -110,7 +110,7 @@ func TestThreadIndexGrows(t *testing.T) {
 	if _, err := s.deliver(replyTo(in, normalized.Text("x"))); err != nil {
 		t.Fatal(err)
 	}
-	if fields, _, err := message.Split(s.captured()[0].Data); err != nil || !strings.HasPrefix(fields.Get("Thread-Index"), parent[:28]) || fields.Get("Thread-Topic") != "A topic" {
+	if fields, _, err := message.Split(s.captured()[0].Raw); err != nil || !strings.HasPrefix(fields.Get("Thread-Index"), parent[:28]) || fields.Get("Thread-Topic") != "A topic" {
 		t.Errorf("%q, %v", fields.Get("Thread-Index"), err)
 	}
 }
@@ -208,8 +208,8 @@ func (s *setup) presented(reply exchange.Reply) []byte {
 	if len(mails) != before+1 || len(mails[before].To) != 1 {
 		s.t.Fatalf("%d mails more, want one to one recipient", len(mails)-before)
 	}
-	s.verifyOurs(mails[before].Data)
-	return unsigned(mails[before].Data)
+	s.verifyOurs(mails[before].Raw)
+	return unsigned(mails[before].Raw)
 }
 
 func TestPolicyMails(t *testing.T) {
@@ -272,9 +272,9 @@ func TestSecretIsForTheAskerAlone(t *testing.T) {
 				if kept.ReplyID != reply.ID {
 					continue
 				}
-				fields, _, _ := message.Split(kept.Data)
-				if to := fields.Addresses("To"); len(to) != 1 || to[0].Address() != c.to || fields.Has("Cc") || !bytes.Contains(kept.Data, []byte("/policy/secret")) {
-					t.Errorf("to %v:\n%s", to, kept.Data)
+				fields, _, _ := message.Split(kept.Raw)
+				if to := fields.Addresses("To"); len(to) != 1 || to[0].Address() != c.to || fields.Has("Cc") || !bytes.Contains(kept.Raw, []byte("/policy/secret")) {
+					t.Errorf("to %v:\n%s", to, kept.Raw)
 				}
 			}
 		})

@@ -29,8 +29,7 @@ type outbox struct {
 	renderer *renderer
 	signer   *authentication.Signer
 	reporter *reporter
-	sender   transport  // nil in mode capture
-	captured *mailStore // mode capture
+	sender   transport // nil in mode capture
 }
 
 // transport offers a finished mail to other servers.
@@ -70,21 +69,20 @@ func readDestination(data json.RawMessage) (to destination, err error) {
 	return to, json.Unmarshal(data, &to)
 }
 
-func (o *outbox) send(ctx context.Context, delivery exchange.Delivery, mail outbound.Mail, subject string) (outbound.Outcome, error) {
+func (o *outbox) send(ctx context.Context, delivery exchange.Delivery, mail outbound.Mail) (outbound.Outcome, error) {
 	if o.sender == nil {
-		return o.capture(ctx, delivery, mail, subject)
+		return o.capture(ctx, delivery, mail)
 	}
 	return o.sender.Send(ctx, mail)
 }
 
-// capture keeps a mail instead of sending it. A repeat of a delivery overwrites its own copy.
-func (o *outbox) capture(ctx context.Context, delivery exchange.Delivery, mail outbound.Mail, subject string) (outbound.Outcome, error) {
-	reply := delivery.Reply
-	err := o.captured.put(ctx, Captured{
-		ID: reply.ID + "/" + mail.Domain, From: mail.From, To: mail.Recipients, MessageID: delivery.NativeID, Subject: subject,
-		ReplyID: reply.ID, Agent: reply.Agent, At: reply.CreatedAt.UTC(), Data: mail.Data,
-	})
-	return outbound.Outcome{Text: "captured, not sent (mail.mode = capture)"}, err
+// capture keeps a mail instead of sending it.
+func (o *outbox) capture(ctx context.Context, delivery exchange.Delivery, mail outbound.Mail) (outbound.Outcome, error) {
+	kept, err := o.capturedMail(ctx, delivery, mail.From, mail.Domain, mail.Recipients, mail.Data)
+	if err != nil {
+		return outbound.Outcome{}, err
+	}
+	return outbound.Outcome{Text: "captured, not sent (mail.mode = capture)"}, o.options.Mailbox.Keep(ctx, kept)
 }
 
 // audience is who a reply goes to.
@@ -234,7 +232,7 @@ func (o *outbox) deliver(ctx context.Context, delivery exchange.Delivery) (recei
 	}
 
 	token, from := o.tokens.ReturnPath(delivery.ID, tagged(notes.Local, notes.Tag))
-	result, err := o.send(ctx, delivery, outbound.Mail{From: from, Recipients: recipients, Domain: delivery.Destination.Key, EnvelopeID: token, Data: mail.data}, replySubject(notes))
+	result, err := o.send(ctx, delivery, outbound.Mail{From: from, Recipients: recipients, Domain: delivery.Destination.Key, EnvelopeID: token, Data: mail.data})
 	o.reporter.learn(ctx, delivery, recipients, result, err)
 	if err == nil && len(result.Later) > 0 {
 		err = o.partly(ctx, delivery, to.Recipients, result)
@@ -268,6 +266,7 @@ const (
 	repeatNamespace   = "email/outgoing"
 	progressNamespace = "email/progress"
 	repeatLife        = authentication.SignatureEpoch // a kept mail ends before its signature does
+	maxStateBytes     = 64 << 10                      // larger mails go to the blob store
 )
 
 // finishedMail is a signed mail.
@@ -443,5 +442,26 @@ func (o *outbox) Open(_ context.Context, agent, address, subject string) (json.R
 		return nil, fmt.Errorf("encode route: %w", err)
 	}
 
+	return notes, nil
+}
+
+// OpenForward begins a mail by which one that came to a role address is sent on: its author is that address, so that it passes our own DMARC,
+// and the mail is attached to it whole. Errors are classed with fault.GiveUp.
+func (o *outbox) OpenForward(local, address, subject string) (json.RawMessage, error) {
+	box, err := message.ParseMailbox(address)
+	switch {
+	case err != nil:
+		return nil, fault.GiveUp("the address is no mailbox", err)
+	case box.Domain == o.domain:
+		return nil, fault.GiveUp("the mailbox is one of this server", nil)
+	}
+
+	notes, err := json.Marshal(route{
+		Version: 1, Local: local, From: box, To: []message.Mailbox{box}, Verified: true, Opened: true, Forward: true,
+		Subject: "Fwd: " + cmp.Or(message.Clean(subject, 700), "mail without a subject"),
+	})
+	if err != nil {
+		return nil, fmt.Errorf("encode route: %w", err)
+	}
 	return notes, nil
 }

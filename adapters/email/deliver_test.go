@@ -101,16 +101,16 @@ func TestReplies(t *testing.T) {
 			if len(mails) != 1 {
 				t.Fatalf("%d mails were captured; want 1", len(mails))
 			}
-			golden.Compare(t, filepath.Join("reply", strings.ReplaceAll(name, " ", "-")+".golden"), unsigned(mails[0].Data))
-			if err := checkLines(mails[0].Data); err != nil {
+			golden.Compare(t, filepath.Join("reply", strings.ReplaceAll(name, " ", "-")+".golden"), unsigned(mails[0].Raw))
+			if err := checkLines(mails[0].Raw); err != nil {
 				t.Error(err)
 			}
-			for line := range bytes.SplitSeq(mails[0].Data, []byte("\r\n")) {
+			for line := range bytes.SplitSeq(mails[0].Raw, []byte("\r\n")) {
 				if len(line) > 998 {
 					t.Errorf("a line of %d bytes", len(line))
 				}
 			}
-			s.verifyOurs(mails[0].Data)
+			s.verifyOurs(mails[0].Raw)
 		})
 	}
 }
@@ -138,7 +138,7 @@ func TestAddedFieldsBreakTheSignature(t *testing.T) {
 	name, value := s.adapter.DNSRecord()
 	lookup := &dkim.VerifyOptions{LookupTXT: func(string) ([]string, error) { return []string{value}, nil }}
 	for _, line := range []string{"From: boss@bank.test", "Subject: pay", "Reply-To: thief@x.test", "Content-Type: text/html", chainField + ": hop=1; max=9"} {
-		found, err := dkim.VerifyWithOptions(bytes.NewReader(append([]byte(line+"\r\n"), s.captured()[0].Data...)), lookup)
+		found, err := dkim.VerifyWithOptions(bytes.NewReader(append([]byte(line+"\r\n"), s.captured()[0].Raw...)), lookup)
 		if err != nil || len(found) != 1 || found[0].Err == nil {
 			t.Errorf("%s on top of a signed mail passes for %s", line, name)
 		}
@@ -168,8 +168,8 @@ func TestEnvelopeAndReceipt(t *testing.T) {
 		t.Errorf("receipts %+v, %v", receipts, err)
 	}
 	mails := s.captured()
-	if len(mails) != 3 || mails[0].From != "echo+t1@inbox.test" || !bytes.Contains(mails[0].Data, []byte("To: <desk@sender.test>, <bob@other.test>\r\nCc: <carl@third.test>, \"Ann Sender\" <ann@sender.test>\r\n")) {
-		t.Errorf("%d mails, first from %s:\n%s", len(mails), mails[0].From, mails[0].Data)
+	if len(mails) != 3 || mails[0].From != "echo+t1@inbox.test" || !bytes.Contains(mails[0].Raw, []byte("To: <desk@sender.test>, <bob@other.test>\r\nCc: <carl@third.test>, \"Ann Sender\" <ann@sender.test>\r\n")) {
+		t.Errorf("%d mails, first from %s:\n%s", len(mails), mails[0].From, mails[0].Raw)
 	}
 }
 
@@ -193,27 +193,6 @@ func TestPlanOfUnreadableRouteGivesUp(t *testing.T) {
 	_, err := s.adapter.Plan(t.Context(), exchange.Reply{ID: "x", Route: []byte(`{"v":99}`)})
 	if !fault.Of(err).Permanent {
 		t.Errorf("error %v", err)
-	}
-}
-
-func TestCaptureKeepsTheNewest(t *testing.T) {
-	s := start(t, nil)
-	store := s.adapter.captured
-	for i := range maxCaptured + 2*trimEvery {
-		if err := store.put(t.Context(), Captured{ID: fmt.Sprintf("%06d", i), Data: []byte("x")}); err != nil {
-			t.Fatal(err)
-		}
-	}
-	count, _ := s.state.Count(t.Context(), capturedNamespace)
-	if count > maxCaptured+trimEvery {
-		t.Errorf("%d mails are kept", count)
-	}
-	if err := store.put(t.Context(), Captured{ID: "999999", Data: bytes.Repeat([]byte("y"), 2*maxStateBytes)}); err != nil {
-		t.Fatal(err)
-	}
-	mails, err := s.adapter.Captured(t.Context(), "999998", 10)
-	if err != nil || len(mails) != 1 || len(mails[0].Data) != 2*maxStateBytes || mails[0].Size != 2*maxStateBytes {
-		t.Errorf("large mail: %d, %v", len(mails), err)
 	}
 }
 

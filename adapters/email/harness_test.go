@@ -65,6 +65,7 @@ type setup struct {
 	names   *emailtest.NameServer
 	engine  *engine
 	state   *exchangetest.Documents
+	mailbox *exchangetest.Mailbox
 	adapter *Adapter
 	stop    func()
 }
@@ -86,7 +87,7 @@ func start(t testing.TB, change func(*Options)) *setup {
 // startWith is start with something to do before the adapter listens.
 func startWith(t testing.TB, change func(*Options), before func(*Adapter)) *setup {
 	t.Helper()
-	s := &setup{t: t, names: emailtest.StartNames(t), engine: &engine{Agents: ourAgents, replies: map[string]int{}}, state: exchangetest.NewDocuments()}
+	s := &setup{t: t, names: emailtest.StartNames(t), engine: &engine{Agents: ourAgents, replies: map[string]int{}}, state: exchangetest.NewDocuments(), mailbox: &exchangetest.Mailbox{}}
 	s.state.Copy(ourKey()) // making a key takes long
 	blobs, err := blob.OpenFiles(t.TempDir(), blob.Options{})
 	if err != nil {
@@ -94,7 +95,7 @@ func startWith(t testing.TB, change func(*Options), before func(*Adapter)) *setu
 	}
 	options := Options{
 		Domain: "inbox.test", Hostname: "mx.inbox.test", Listen: "127.0.0.1:0", Receiver: s.engine, Agents: s.engine, Threads: s.engine,
-		State: s.state, Blobs: blobs, Resolver: safehttp.NewResolver(s.names.Address), Logger: slog.New(slog.DiscardHandler),
+		State: s.state, Mailbox: s.mailbox, Blobs: blobs, Resolver: safehttp.NewResolver(s.names.Address), Logger: slog.New(slog.DiscardHandler),
 		Dialer: &net.Dialer{}, ShutdownTimeout: patience,
 		ConnectionsPerMinute: 10_000, MailsPerMinute: 10_000, MailsPerConnection: 10_000, GreetingDelay: -1, RefusalDelay: time.Nanosecond,
 	}
@@ -266,14 +267,7 @@ func (s *setup) deliver(reply exchange.Reply) ([]exchange.DeliveryReceipt, error
 	return receipts, errors.Join(failures...)
 }
 
-func (s *setup) captured() []Captured {
-	s.t.Helper()
-	mails, err := s.adapter.Captured(s.t.Context(), "", 100)
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	return mails
-}
+func (s *setup) captured() []exchange.IncomingMail { return s.mailbox.All(exchange.MailCaptured) }
 
 func unavailable(exchange.Inbound) error {
 	return fault.Wrap(fault.Unavailable, "store down", errors.New("disk full at /var/lib"))

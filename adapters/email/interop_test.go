@@ -45,9 +45,9 @@ func TestOutsideSoftware(t *testing.T) {
 	}
 	name, value := s.adapter.DNSRecord()
 	verify := "import sys, dkim\nok = dkim.verify(sys.stdin.buffer.read(), dnsfunc=lambda name, timeout=5: sys.argv[2].encode() if name.decode().rstrip('.') == sys.argv[1] else b'')\nprint('verified' if ok else 'failed')\n"
-	got := outside(t, "python3-dkim", string(s.captured()[0].Data), "/usr/bin/python3", "-c", verify, name, value)
+	got := outside(t, "python3-dkim", string(s.captured()[0].Raw), "/usr/bin/python3", "-c", verify, name, value)
 	if strings.TrimSpace(got) != "verified" {
-		t.Errorf("dkimpy says %q about:\n%s", got, s.captured()[0].Data)
+		t.Errorf("dkimpy says %q about:\n%s", got, s.captured()[0].Raw)
 	}
 }
 
@@ -108,7 +108,7 @@ func TestAnswersAsPythonReadsThem(t *testing.T) {
 		}
 		for _, one := range s.captured() {
 			if one.ReplyID == reply.ID {
-				mails = append(mails, one.Data)
+				mails = append(mails, one.Raw)
 			}
 		}
 	}

@@ -138,7 +138,7 @@ func TestAgentAnswersAllOfSurface(t *testing.T) {
 	if err != nil || len(receipts) != 31 {
 		t.Fatalf("%d destinations, %v", len(receipts), err)
 	}
-	fields, _, err := message.Split(s.captured()[0].Data)
+	fields, _, err := message.Split(s.captured()[0].Raw)
 	if got := fields.Addresses("Cc"); err != nil || len(got) != 30 || got[29].Name != "P29" {
 		t.Errorf("Cc %v, %v", got, err)
 	}
@@ -288,7 +288,7 @@ func TestInternationalSenders(t *testing.T) {
 	if _, err := s.deliver(reply); err != nil {
 		t.Fatal(err)
 	}
-	fields, _, err := message.Split(s.captured()[0].Data)
+	fields, _, err := message.Split(s.captured()[0].Raw)
 	if to := fields.Addresses("To"); err != nil || len(to) != 1 || to[0].Key() != "änn@xn--bcher-kva.test" || to[0].Name != "Änn" {
 		t.Errorf("To %+v, %v", to, err)
 	}

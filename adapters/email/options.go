@@ -47,21 +47,13 @@ type Agents interface {
 // State keeps this adapter's own durable documents, shared by all nodes.
 type State interface {
 	KeyState
-	CaptureState
+	Put(ctx context.Context, namespace, key string, value []byte, expires time.Time) error
 }
 
 // KeyState is what the signing key needs.
 type KeyState interface {
 	Get(ctx context.Context, namespace, key string) (value []byte, found bool, err error)
 	PutIfAbsent(ctx context.Context, namespace, key string, value []byte, expires time.Time) (current []byte, inserted bool, err error)
-}
-
-// CaptureState is what captured mail needs.
-type CaptureState interface {
-	Put(ctx context.Context, namespace, key string, value []byte, expires time.Time) error
-	Delete(ctx context.Context, namespace, key string) error
-	List(ctx context.Context, namespace, after string, limit int) (keys []string, values [][]byte, err error)
-	Count(ctx context.Context, namespace string) (int64, error)
 }
 
 // PolicyFetcher gets the MTA-STS policy of a domain.
@@ -85,7 +77,7 @@ type Suppressions interface {
 	MailFailed(ctx context.Context, failure exchange.MailFailure) (suppressed bool, err error)
 }
 
-// Options configures an Adapter. Domain, Receiver, Agents, Threads, State, Blobs and Resolver are required.
+// Options configures an Adapter. Domain, Receiver, Agents, Threads, State, Mailbox, Blobs and Resolver are required.
 type Options struct {
 	Domain   string // the part after the @; a port is cut off for mail
 	Hostname string // name in greetings, Received and Authentication-Results; default: Domain
@@ -98,6 +90,7 @@ type Options struct {
 
 	ConnectionsPerMinute int           // begun from one IPv4 address or IPv6 /64, wider networks as above; default 60
 	MailsPerMinute       int           // transactions, counted likewise; default 60
+	Reports              string        // address for reports of other servers; where it is one of Domain, its mail is the operator's
 	MailsPerConnection   int           // without a proven sender; default 20
 	GreetingDelay        time.Duration // how long the greeting waits for peers that speak first; default 200 ms, negative = not
 	RefusalDelay         time.Duration // how long the refusal of a recipient waits; default 1 s
@@ -165,6 +158,7 @@ type Options struct {
 	Agents   Agents
 	Threads  exchange.Threads
 	State    State
+	Mailbox  Mailbox // of the operator
 	Blobs    exchange.Blobs
 	Resolver dns.Source
 	Logger   *slog.Logger     // default: slog.Default
@@ -174,7 +168,7 @@ type Options struct {
 func (o Options) withDefaults() (Options, error) {
 	for name, missing := range map[string]bool{
 		"Domain": o.Domain == "", "Receiver": o.Receiver == nil, "Agents": o.Agents == nil, "Threads": o.Threads == nil,
-		"State": o.State == nil, "Blobs": o.Blobs == nil, "Resolver": o.Resolver == nil,
+		"State": o.State == nil, "Mailbox": o.Mailbox == nil, "Blobs": o.Blobs == nil, "Resolver": o.Resolver == nil,
 	} {
 		if missing {
 			return o, fmt.Errorf("email: option %s is required", name)

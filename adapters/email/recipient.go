@@ -1,6 +1,7 @@
 package email
 
 import (
+	"slices"
 	"strings"
 
 	"github.com/emersion/go-smtp"
@@ -36,7 +37,7 @@ func (r *recipients) find(to string, international bool) (recipient, *smtp.SMTPE
 		return recipient{bounce: id, local: tagged(name, tag), envelope: tagged(name, tag) + "@" + r.domain}, nil
 	}
 
-	if name == "postmaster" || name == "abuse" {
+	if r.operatorsOwn(name) {
 		return recipient{local: name, envelope: name + "@" + r.domain}, nil
 	}
 
@@ -45,6 +46,9 @@ func (r *recipients) find(to string, international bool) (recipient, *smtp.SMTPE
 	}
 
 	profile, ok := r.options.Agents.Agent(name)
+	if !ok && slices.Contains(rolesCommon, name) {
+		return recipient{local: name, envelope: name + "@" + r.domain}, nil
+	}
 	if !ok {
 		return recipient{}, &smtp.SMTPError{Code: 550, EnhancedCode: smtp.EnhancedCode{5, 1, 1}, Message: "There is no agent " + name + " here"}
 	}

@@ -88,6 +88,10 @@ func Records(p Published) []Record {
 	reports := cmp.Or(p.Reports, "postmaster@"+p.Domain)
 	records = append(records, Record{"_dmarc." + p.Domain, "TXT", "v=DMARC1; p=reject; rua=mailto:" + reports,
 		"DMARC; begin with p=none where people write under the domain as well"})
+	if elsewhere := reportsDomain(reports); elsewhere != p.Domain {
+		records = append(records, Record{p.Domain + "._report._dmarc." + elsewhere, "TXT", "v=DMARC1", // RFC 9990, section 4; RFC 7489, section 7.1
+			"DMARC: says in the zone of " + elsewhere + " that it takes these reports; this server does not see them"})
+	}
 	if p.PolicyMode != "" && p.PolicyMode != outbound.PolicyNone {
 		_, id := outbound.PolicyFile(p.PolicyMode, p.Hostname)
 		records = append(records,
@@ -96,6 +100,11 @@ func Records(p Published) []Record {
 	}
 
 	return append(records, Record{"_smtp._tls." + p.Domain, "TXT", "v=TLSRPTv1; rua=mailto:" + reports, "TLS-RPT: where others report trouble with TLS; this server sends no reports itself"})
+}
+
+// reportsDomain is the domain of the address for reports.
+func reportsDomain(address string) string {
+	return strings.ToLower(address[strings.LastIndexByte(address, '@')+1:])
 }
 
 func (p Published) spf() string {

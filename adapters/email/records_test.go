@@ -50,6 +50,23 @@ func TestRecordsAreAZone(t *testing.T) {
 	}
 }
 
+// TestReportsGoWhereTheyAreTaken: an address of the domain needs no further record, one elsewhere needs one there.
+func TestReportsGoWhereTheyAreTaken(t *testing.T) {
+	for reports, want := range map[string]string{"": "", "dmarc@inbox.test": "", "dmarc@reports.example": "inbox.test._report._dmarc.reports.example"} {
+		published := ownPublished()
+		published.Reports = reports
+		found := ""
+		for _, one := range Records(published) {
+			if strings.Contains(one.Name, "._report.") {
+				found = one.Name
+			}
+		}
+		if found != want {
+			t.Errorf("reports to %q need %q; want %q", reports, found, want)
+		}
+	}
+}
+
 func TestCheckRecords(t *testing.T) {
 	want := ownPublished()
 	good := func(n *emailtest.NameServer) {

@@ -99,7 +99,7 @@ type headerLine struct{ name, value string }
 func (w *renderer) replyHeader(reply exchange.Reply, notes route, people audience) []headerLine {
 	self := tagged(notes.Local, notes.Tag) + "@" + w.domain
 	lines := []headerLine{
-		{"From", message.FormatAddress(w.displayName(reply.Agent), self)},
+		{"From", message.FormatAddress(w.authorName(reply.Agent, notes), self)},
 		{"To", formatAddresses(people.to)},
 	}
 
@@ -130,7 +130,7 @@ func (w *renderer) replyHeader(reply exchange.Reply, notes route, people audienc
 		lines = append(lines, headerLine{"Thread-Index", index})
 	}
 
-	if notes.Opened {
+	if notes.Opened && !notes.Forward {
 		// A recipient who did not write first can stop it with one mail (RFC 2369, section 3.2); the pipeline knows the word.
 		lines = append(lines, headerLine{"List-Unsubscribe", "<mailto:" + self + "?subject=stop>"})
 	}
@@ -153,6 +153,13 @@ func submitted(notes route) string {
 		return "auto-generated"
 	}
 	return "auto-replied"
+}
+
+func (w *renderer) authorName(agent string, notes route) string {
+	if notes.Forward {
+		return "" // a role address is nobody's
+	}
+	return w.displayName(agent)
 }
 
 func (w *renderer) displayName(agent string) string {
@@ -278,7 +285,7 @@ func fileHeader(file attachment) gomessage.Header {
 	lines := []headerLine{
 		{"Content-Type", mime.FormatMediaType(file.mime, fileParams(file))},
 		{"Content-Disposition", mime.FormatMediaType("attachment", map[string]string{"filename": file.name})},
-		{"Content-Transfer-Encoding", "base64"},
+		{"Content-Transfer-Encoding", fileCoding(file)},
 	}
 	for _, line := range []headerLine{
 		{"Content-Description", file.description}, {"X-Mentionable-Artifact-Type", file.artifactType}, {"X-Mentionable-Artifact-Id", file.id},
@@ -288,6 +295,14 @@ func fileHeader(file attachment) gomessage.Header {
 		}
 	}
 	return newHeader(nil, lines...)
+}
+
+// fileCoding returns how the bytes of a file are written: a mail as it is (RFC 2046, section 5.2.1).
+func fileCoding(file attachment) string {
+	if file.mime == mailType {
+		return "7bit"
+	}
+	return "base64"
 }
 
 // fileParams returns the charset of a text as well: without it a text is ASCII (RFC 2046, section 4.1.2).

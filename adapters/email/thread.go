@@ -136,6 +136,7 @@ type route struct {
 	Verified    bool              `json:"verified"`
 	Body        string            `json:"body,omitempty"`       // digest of the body, to tell another mail with the same id from a repeat
 	Opened      bool              `json:"opened,omitempty"`     // we write first: there is no mail that is answered
+	Forward     bool              `json:"forward,omitempty"`    // a mail to a role address is sent on
 	ReplyAll    bool              `json:"reply_all,omitempty"`  // the answer goes to To and Cc as well, where it may
 	Unfollowed  string            `json:"unfollowed,omitempty"` // a Reply-To that is not written to
 }

@@ -284,7 +284,7 @@ func TestThreadTags(t *testing.T) {
 	if _, err := s.deliver(reply); err != nil {
 		t.Fatal(err)
 	}
-	fields, _, err := message.Split(s.captured()[0].Data)
+	fields, _, err := message.Split(s.captured()[0].Raw)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -327,7 +327,7 @@ func TestThreadTagKeepsThePlusTag(t *testing.T) {
 	if _, err := s.deliver(reply); err != nil {
 		t.Fatal(err)
 	}
-	fields, _, err := message.Split(s.captured()[0].Data)
+	fields, _, err := message.Split(s.captured()[0].Raw)
 	if err != nil || !strings.Contains(fields.Get("From"), "<echo+order-4711@inbox.test>") {
 		t.Fatalf("From %q, %v", fields.Get("From"), err)
 	}

@@ -160,15 +160,6 @@ func pinning(use, short, done string, pinned bool) *cobra.Command {
 	}
 }
 
-func newMail() *cobra.Command {
-	parent := &cobra.Command{
-		Use: "mail", Short: "Look after mail that leaves", Args: arguments(cobra.NoArgs),
-		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
-	}
-	parent.AddCommand(newSuppressed())
-	return parent
-}
-
 func newSuppressed() *cobra.Command {
 	parent := &cobra.Command{
 		Use: "suppressed", Short: "Show or lift addresses to which nothing is sent any more", Args: arguments(cobra.NoArgs),

@@ -23,6 +23,8 @@ type Notice struct {
 	To      string `json:"to"`
 	Subject string `json:"subject"`
 	Text    string `json:"text"`
+
+	Files []normalized.Part `json:"files,omitempty"`
 }
 
 // Job is the notice as durable work.
@@ -64,7 +66,7 @@ func (s *replier) Notify(ctx context.Context, job queue.Job, notice Notice, open
 	}
 
 	reply := s.newReply(turn, normalized.Response{
-		Visibility: normalized.VisibilityDirect, Status: normalized.StatusCompleted, Parts: []normalized.Part{normalized.Text(notice.Text)},
+		Visibility: normalized.VisibilityDirect, Status: normalized.StatusCompleted, Parts: append([]normalized.Part{normalized.Text(notice.Text)}, notice.Files...),
 	}.Answering(message))
 
 	plan, err := s.plan(ctx, reply)

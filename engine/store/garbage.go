@@ -23,6 +23,7 @@ const (
 	putGarbage     = `INSERT INTO blob_garbage (digest, created_at) VALUES ($1, $2) ON CONFLICT (digest) DO UPDATE SET created_at = excluded.created_at`
 	selectGarbage  = `SELECT digest, created_at FROM blob_garbage WHERE digest > $1 ORDER BY digest LIMIT $2 + 0`
 	isRunResult    = `SELECT 1 FROM run_results WHERE digest = $1 LIMIT 1`
+	isMail         = `SELECT 1 FROM mails WHERE digest = $1 AND digest <> '' LIMIT 1`
 	isOriginal     = `SELECT 1 FROM originals WHERE digest = $1 AND encoding = 'blob'`
 )
 
@@ -81,7 +82,7 @@ func (s contentStore) BlobNeeded(ctx context.Context, digest string) (bool, erro
 		})
 	}
 
-	for _, query := range []string{isOriginal, isRunResult} {
+	for _, query := range []string{isOriginal, isRunResult, isMail} {
 		if err := ask(query, cleaned(digest)); err != nil || needed {
 			return needed, err
 		}
@@ -193,6 +194,7 @@ type referring struct {
 var referrings = []referring{
 	{table: "documents", keys: []string{"namespace", "key"}, texts: []string{"value"}, all: true}, // each adapter has its own form
 	{table: "agent_uploads", keys: []string{"id"}, texts: []string{"digest"}, all: true},
+	{table: "mails", keys: []string{"id"}, texts: []string{"digest"}, all: true},
 	{table: "jobs", keys: []string{"id"}, texts: []string{"payload"}},
 	{table: "watches", keys: []string{"id"}, texts: []string{"data"}},
 	{table: "bridge_clients", keys: []string{"id"}, texts: []string{"client"}},

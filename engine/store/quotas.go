@@ -230,7 +230,7 @@ func (s quotaStore) AddCounts(ctx context.Context, counts []exchange.Count) (sum
 	return sums, err
 }
 
-func addCounts(ctx context.Context, tx *Tx, counts []exchange.Count) ([]exchange.Count, error) {
+func addCounts(ctx context.Context, tx querier, counts []exchange.Count) ([]exchange.Count, error) {
 	values, arguments := make([]string, len(counts)), make([]any, 0, 3*len(counts))
 	for i, c := range counts {
 		if err := requireStorable("key", c.Key); err != nil {

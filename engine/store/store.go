@@ -107,6 +107,7 @@ type Store struct {
 	personEraser
 	contentStore
 	uploadStore
+	mailStore
 	sweeper
 }
 
@@ -116,7 +117,7 @@ func newStore(db *database) *Store {
 		db, turnStore{db}, replyStore{db, new(countCache)}, deliveryStore{db}, demandStore{db}, callStore{db}, sessionStore{db},
 		documentStore{db}, jobStore{db}, watchStore{db}, backEndStore{db}, resultStore{db},
 		personStore{db}, listStore{db}, quotaStore{db}, tokenStore{db}, auditStore{db},
-		erasureStore{db}, retentionStore{db}, personEraser{db}, contentStore{db}, uploadStore{db}, sweeper{db},
+		erasureStore{db}, retentionStore{db}, personEraser{db}, contentStore{db}, uploadStore{db}, mailStore{db}, sweeper{db},
 	}
 }
 

@@ -95,6 +95,9 @@ func (s sweeper) sweepOnce(ctx context.Context, keep int64) error {
 	if err := uploadStore(s).sweepUploads(ctx, time.Now().Add(-uploadAge)); err != nil {
 		return err
 	}
+	if err := mailStore(s).sweepMail(ctx, time.Now()); err != nil {
+		return err
+	}
 	if err := s.sweepEnded(ctx, endedDemands, time.Now().Add(-demandAge)); err != nil {
 		return err
 	}

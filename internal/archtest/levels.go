@@ -71,6 +71,7 @@ var levels = map[string]int{
 	"adapters/email/outbound":        6,
 	"adapters/email/bounce":          6,
 	"adapters/email/text":            6,
+	"adapters/email/report":          6,
 	"adapters/chat/contract":         5,
 	"adapters/bridge/contract":       5,
 
@@ -97,6 +98,7 @@ var levels = map[string]int{
 	"engine/delivery":   7,
 	"engine/moderation": 7,
 	"engine/demand":     7,
+	"engine/mailbox":    7,
 	"engine/pipeline":   8,
 
 	"engine/store":  9,
@@ -139,6 +141,7 @@ var entrances = []struct {
 	{"engine/pipeline", []string{".", "operator", "engine/store"}, "adapters and console declare what they need of the pipeline"},
 	{"engine/delivery", []string{".", "operator", "cmd/inbox", "engine/..."}, "adapters and console declare what they need of deliveries"},
 	{"engine/moderation", []string{".", "operator", "engine/..."}, "adapters and console declare what they need of the lists"},
+	{"engine/mailbox", []string{".", "operator", "engine/..."}, "adapters declare what they need of kept mail"},
 	{"engine/demand", []string{".", "console", "engine/..."}, "adapters declare what they need of demands"},
 	{"migrations", []string{"engine/store"}, "the store is the only room with SQL"},
 	{"internal/config", []string{".", "operator"}, "a room takes what it needs as options; only the root package and what an operator looks at read the settings"},

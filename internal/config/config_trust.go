@@ -2,6 +2,7 @@ package config
 
 import (
 	"fmt"
+	"net/mail"
 	"net/url"
 	"strings"
 	"time"
@@ -124,6 +125,9 @@ type Operator struct {
 	// Whether `contact` is told by mail, each at most once an hour: reports of other servers (`inbox reports list`), messages
 	// that an agent failed to answer, and once for each outage that the program behind an agent is down.
 	Notify bool `toml:"notify"`
+	// Mail address elsewhere to which mail for `postmaster`, `abuse` and the like is sent on, at most 100 a day, whole and attached to a mail of
+	// ours; empty = it is only kept (`inbox mail list`). Mail of programs, reports and mail of this domain are never sent on by themselves.
+	ForwardMail string `toml:"forward_mail"`
 }
 
 func (c *Config) validateOperator(p *problems) {
@@ -136,6 +140,17 @@ func (c *Config) validateOperator(p *problems) {
 	for key, text := range map[string]string{"operator.privacy": c.Operator.Privacy, "operator.source": c.Operator.Source} {
 		if u, err := url.Parse(text); text != "" && (err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Host == "") {
 			p.add(key, fmt.Sprintf("%q is not a web address", text), `write one such as "https://example.com/privacy"`)
+		}
+	}
+
+	if to := c.Operator.ForwardMail; to != "" {
+		switch address, err := mail.ParseAddress(to); {
+		case err != nil || address.Address != to:
+			p.add("operator.forward_mail", fmt.Sprintf("%q is not an address", to), `write one such as "me@example.org"`)
+		case strings.EqualFold(to[strings.LastIndexByte(to, '@')+1:], identity.HostOf(c.Domain)):
+			p.add("operator.forward_mail", "is an address of this server, where the mail is already", "write an address elsewhere")
+		case c.SMTP.Listen == "":
+			p.add("operator.forward_mail", "needs email", "do not turn smtp.listen off")
 		}
 	}
 

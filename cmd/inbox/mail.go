@@ -1,0 +1,264 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"inbox"
+	"inbox/exchange"
+	"inbox/operator"
+)
+
+func newMail() *cobra.Command {
+	parent := &cobra.Command{
+		Use: "mail", Short: "Read, search and send on mail for the operator; reports; suppressed addresses", Args: arguments(cobra.NoArgs),
+		Long: `Mail for the operator is what came to postmaster, abuse and other role addresses of the domain, and to the address for reports
+(mail.reports). It is kept for 90 days. With mail.mode = "capture" the answers that did not leave are here, too.`,
+		Example: "  inbox mail list\n  inbox mail search invoice --since 48h\n  inbox mail reports --since 168h",
+		RunE:    func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	parent.AddCommand(newMailList(), newMailSearch(), newMailShow(), newMailForward(), newMailReports(), newSuppressed())
+	return parent
+}
+
+func newMailList() *cobra.Command {
+	cmd, list := mailListing("list", "List kept mail, newest first", arguments(cobra.NoArgs))
+	cmd.Long = `Lists kept mail, newest first. PROOF says what proves the author; without one, anybody may have written the mail.`
+	cmd.Example = "  inbox mail list --mailbox abuse --since 48h\n  inbox mail list --kind captured\n  inbox mail list --sender example.com --json"
+	text := cmd.Flags().String("text", "", "only mail with these words in addresses, subject, text or names of files")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return list(*text) }
+	return cmd
+}
+
+func newMailSearch() *cobra.Command {
+	cmd, list := mailListing("search WORDS…", "Search kept mail by its addresses, subjects, texts and names of files", arguments(cobra.MinimumNArgs(1)))
+	cmd.Long = "Lists kept mail that has all the words, newest first: the same as inbox mail list --text."
+	cmd.Example = "  inbox mail search invoice overdue"
+	cmd.RunE = func(_ *cobra.Command, words []string) error { return list(strings.Join(words, " ")) }
+	return cmd
+}
+
+// mailListing is a command that lists mail with the words of a text.
+func mailListing(use, short string, args cobra.PositionalArgs) (cmd *cobra.Command, list func(text string) error) {
+	var filter exchange.MailFilter
+	var since, until string
+	cmd = &cobra.Command{Use: use, Short: short, Args: args}
+	addJSON(cmd)
+	addChoice(cmd, &filter.Kind, "kind", "only this kind", exchange.MailKinds()...)
+	cmd.Flags().StringVar(&filter.Mailbox, "mailbox", "", "only mail to this name, such as postmaster; of captured mail the agent that wrote it")
+	cmd.Flags().StringVar(&filter.Sender, "sender", "", "only mail of this address, or of a domain and all below it")
+	cmd.Flags().StringVar(&since, "since", "", `only later mail: an age such as "48h", or a time`)
+	cmd.Flags().StringVar(&until, "until", "", "only earlier mail")
+	addPaging(cmd, &filter.Before, &filter.Limit)
+
+	return cmd, func(text string) (err error) {
+		filter.Text = text
+		if filter.Since, err = optionalSince("since", since); err == nil {
+			filter.Until, err = optionalSince("until", until)
+		}
+		if err != nil {
+			return err
+		}
+
+		heading := []string{"ID", "RECEIVED", "KIND", "MAILBOX", "PROOF", "FROM", "SUBJECT"}
+		return printList(cmd, "No mail.", heading, func(o *inbox.Operator) ([]exchange.Mail, error) {
+			return o.Mail.List(cmd.Context(), filter)
+		}, func(m exchange.Mail) []string {
+			return []string{m.ID, when(m.ReceivedAt), m.Kind, m.Mailbox, m.Proof, oneLine(m.From), excerpt(m.Subject)}
+		})
+	}
+}
+
+// optionalSince reads an age or a time that may be left out.
+func optionalSince(flag, text string) (time.Time, error) {
+	if text == "" {
+		return time.Time{}, nil
+	}
+	at, err := operator.SinceTime(text, time.Now())
+	if err != nil {
+		return at, usageError{fmt.Errorf(`--%s: %q is neither an age such as "48h" nor a time such as "2026-05-01T12:00:00Z"`, flag, text)}
+	}
+	return at, nil
+}
+
+func newMailShow() *cobra.Command {
+	cmd := &cobra.Command{
+		Use: "show ID", Short: "Show a mail: what proves its author, its header, text and files", Args: arguments(cobra.ExactArgs(1)),
+		Long: `Shows a mail. Control characters are left out of what its sender wrote. --raw prints the mail as it was received, below the fields
+that this server put on top: write it to a file to open it in a mail program, or to get its attachments.`,
+		Example: "  inbox mail show 019a…\n  inbox mail show 019a… --raw > mail.eml",
+	}
+	addJSON(cmd)
+	raw := cmd.Flags().Bool("raw", false, "print the whole mail as it was received")
+	cmd.RunE = func(cmd *cobra.Command, ids []string) error {
+		return operate(cmd, func(o *inbox.Operator) error {
+			if *raw {
+				return copyRaw(cmd, o, ids[0])
+			}
+			mail, err := o.Mail.Show(cmd.Context(), ids[0])
+			if err != nil {
+				return err
+			}
+			if wantsJSON(cmd) {
+				return printJSON(cmd.OutOrStdout(), mail)
+			}
+			_, err = io.WriteString(cmd.OutOrStdout(), shownMail(mail))
+			return err
+		})
+	}
+	return cmd
+}
+
+func copyRaw(cmd *cobra.Command, o *inbox.Operator, id string) error {
+	bytes, err := o.Mail.Raw(cmd.Context(), id)
+	if err != nil {
+		return err
+	}
+	defer bytes.Close()
+	_, err = io.Copy(cmd.OutOrStdout(), bytes)
+	return err
+}
+
+func shownMail(mail exchange.Mail) string {
+	var out strings.Builder
+	line := func(name, text string) {
+		if text = oneLine(text); text != "" {
+			fmt.Fprintf(&out, "%-13s %s\n", name+":", text)
+		}
+	}
+
+	line("Mail", mail.ID+" ("+mail.Kind+", "+strconv.FormatInt(mail.Size, 10)+" bytes)")
+	line("Mailbox", mail.Mailbox+" ("+strings.Join(mail.To, ", ")+")")
+	line("Received", when(mail.ReceivedAt))
+	line("Return path", mail.EnvelopeFrom)
+	line("Proof", mail.Proof)
+	line("Evidence", string(mail.Evidence))
+	line("Note", mail.Note)
+	line("Answer", mail.ReplyID)
+	out.WriteString("\n")
+	for _, field := range mail.Headers {
+		line(field.Name, field.Value)
+	}
+
+	out.WriteString("\n")
+	for text := range strings.SplitSeq(mail.Text, "\n") {
+		out.WriteString(strings.TrimRight(oneLineKeepingIndent(text), " ") + "\n")
+	}
+	if mail.Cut {
+		out.WriteString("[…] the whole mail: inbox mail show " + mail.ID + " --raw\n")
+	}
+	for _, file := range mail.Files {
+		fmt.Fprintf(&out, "\nFile: %s (%s, %d bytes)", oneLine(file.Name), oneLine(file.MIME), file.Size)
+	}
+	if len(mail.Files) > 0 {
+		out.WriteString("\n")
+	}
+	return out.String()
+}
+
+// oneLineKeepingIndent is oneLine for a line of a text, whose first blanks mean something.
+func oneLineKeepingIndent(text string) string {
+	rest := strings.TrimLeft(text, " ")
+	return text[:len(text)-len(rest)] + oneLine(rest)
+}
+
+func newMailForward() *cobra.Command {
+	return &cobra.Command{
+		Use: "forward ID ADDRESS", Short: "Send a kept mail on", Args: arguments(cobra.ExactArgs(2)),
+		Long: `Sends a kept mail to another address, whole and attached to a mail of the address that it came to. It leaves as answers do: a server
+that runs sends it now and tries again where that fails (inbox deliveries list --to DOMAIN). With operator.forward_mail mail is sent on by
+itself.`,
+		Example: "  inbox mail forward 019a… me@example.org",
+		RunE: func(cmd *cobra.Command, given []string) error {
+			return operate(cmd, func(o *inbox.Operator) error {
+				if _, err := o.Mail.Forward(cmd.Context(), given[0], given[1]); err != nil {
+					return err
+				}
+				_, err := fmt.Fprintf(cmd.OutOrStdout(), "%s is sent on to %s\n", given[0], given[1])
+				return err
+			})
+		},
+	}
+}
+
+func newMailReports() *cobra.Command {
+	cmd := &cobra.Command{
+		Use: "reports", Short: "What other servers report about DMARC and TLS, added up by source and result", Args: arguments(cobra.NoArgs),
+		Long: `Adds up what other servers report about mail under your domain (DMARC) and about connections to your mail server (TLS). A source that is
+yours and fails has a record missing; one that is not yours writes under your name. Only reports are counted whose author is proven; --unproven
+counts the others, too, which anybody may have written.`,
+		Example: "  inbox mail reports --since 168h\n  inbox mail reports list --result fail",
+	}
+	filter, parse := reportFlags(cmd)
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		if err := parse(); err != nil {
+			return err
+		}
+		heading := []string{"COUNT", "KIND", "SOURCE", "RESULT", "DISPOSITION", "DKIM", "SPF", "REPORTS", "UNTIL"}
+		return printList(cmd, "No reports.", heading, func(o *inbox.Operator) ([]exchange.ReportSum, error) {
+			return o.Mail.SumReports(cmd.Context(), *filter)
+		}, func(s exchange.ReportSum) []string {
+			return []string{
+				strconv.FormatInt(s.Count, 10), s.Kind, dash(s.Source), oneLine(s.Result), dash(s.Disposition), dash(s.DKIM), dash(s.SPF),
+				strconv.FormatInt(s.Reports, 10), when(s.Ends),
+			}
+		})
+	}
+	cmd.AddCommand(newMailReportsList())
+	return cmd
+}
+
+func newMailReportsList() *cobra.Command {
+	cmd := &cobra.Command{
+		Use: "list", Short: "List the lines of reports, newest first", Args: arguments(cobra.NoArgs),
+		Long:    "Lists the lines of reports, newest first, each with who reports it and what proves that. The mail: inbox mail show MAIL.",
+		Example: "  inbox mail reports list --kind tls --json",
+	}
+	filter, parse := reportFlags(cmd)
+	cmd.Flags().StringVar(&filter.Before, "before", "", "only lines before this id, for the next page")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		if err := parse(); err != nil {
+			return err
+		}
+		heading := []string{"ID", "KIND", "REPORTER", "PROOF", "UNTIL", "SOURCE", "COUNT", "RESULT", "DISPOSITION", "DKIM", "SPF", "MAIL"}
+		return printList(cmd, "No reports.", heading, func(o *inbox.Operator) ([]exchange.StoredReportRow, error) {
+			return o.Mail.Reports(cmd.Context(), *filter)
+		}, func(r exchange.StoredReportRow) []string {
+			return []string{
+				r.ID, r.Kind, oneLine(r.Reporter), r.Proof, when(r.Ends), dash(r.Source), strconv.FormatInt(r.Count, 10), oneLine(r.Result),
+				dash(r.Disposition), dash(r.DKIM), dash(r.SPF), r.MailID,
+			}
+		})
+	}
+	return cmd
+}
+
+// reportFlags adds the flags that select lines of reports; parse reads those that are not texts.
+func reportFlags(cmd *cobra.Command) (filter *exchange.ReportFilter, parse func() error) {
+	filter = new(exchange.ReportFilter)
+	var since string
+	addJSON(cmd)
+	addChoice(cmd, &filter.Kind, "kind", "only this kind", exchange.MailDMARC, exchange.MailTLS)
+	cmd.Flags().StringVar(&filter.Result, "result", "", "only this result: pass, fail, success, or the type of a failure of TLS")
+	cmd.Flags().StringVar(&filter.Source, "source", "", "only what this address sent")
+	cmd.Flags().StringVar(&since, "since", "", `only reports about a time after this: an age such as "168h", or a time`)
+	cmd.Flags().BoolVar(&filter.Unproven, "unproven", false, "also reports whose author nothing proves")
+	cmd.Flags().IntVar(&filter.Limit, "limit", 50, "at most this many, up to 500")
+	return filter, func() (err error) {
+		filter.Since, err = optionalSince("since", since)
+		return err
+	}
+}
+
+// dash stands for nothing in a table.
+func dash(text string) string {
+	if text = oneLine(text); text == "" {
+		return "-"
+	}
+	return text
+}
