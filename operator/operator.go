@@ -10,6 +10,7 @@ import (
 	"inbox/adapters/activitypub"
 	"inbox/adapters/email"
 	"inbox/engine/delivery"
+	"inbox/engine/notice"
 	"inbox/engine/pipeline"
 	"inbox/engine/store"
 	"inbox/exchange"
@@ -31,6 +32,7 @@ type Operator struct {
 	Answers       Answers
 	Deliveries    Deliveries
 	Suppressions  Suppressions
+	Notices       Notices
 	Lists         Lists
 	Pauses        Pauses
 	Follows       Follows
@@ -56,6 +58,7 @@ type Options struct {
 	Turns      *pipeline.Service
 	Approvals  Approvals
 	Deliveries *delivery.Service
+	Notices    *notice.Service
 	Agents     func() []string // names of all agents
 
 	Files func() (exchange.Files, error) // opens the blob store, which few topics need
@@ -88,6 +91,7 @@ func New(o Options) *Operator {
 		Answers:       Answers{o.Store, o.Deliveries, o.Later},
 		Deliveries:    Deliveries{o.Store, o.Deliveries},
 		Suppressions:  Suppressions{o.Store},
+		Notices:       Notices{o.Store, o.Notices},
 		Lists:         Lists{o.Store, o.OwnHosts, o.Withdraw},
 		Pauses:        Pauses{o.Store, o.Agents},
 		Follows:       Follows{o.Current, o.Store, o.Later},

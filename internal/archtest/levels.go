@@ -97,6 +97,7 @@ var levels = map[string]int{
 	"engine/delivery":   7,
 	"engine/moderation": 7,
 	"engine/demand":     7,
+	"engine/notice":     7,
 	"engine/pipeline":   8,
 
 	"engine/store":  9,
@@ -139,6 +140,7 @@ var entrances = []struct {
 	{"engine/pipeline", []string{".", "operator", "engine/store"}, "adapters and console declare what they need of the pipeline"},
 	{"engine/delivery", []string{".", "operator", "cmd/inbox", "engine/..."}, "adapters and console declare what they need of deliveries"},
 	{"engine/moderation", []string{".", "operator", "engine/..."}, "adapters and console declare what they need of the lists"},
+	{"engine/notice", []string{".", "operator", "engine/store"}, "others say what happened where they store it; the store counts it"},
 	{"engine/demand", []string{".", "console", "engine/..."}, "adapters declare what they need of demands"},
 	{"migrations", []string{"engine/store"}, "the store is the only room with SQL"},
 	{"internal/config", []string{".", "operator"}, "a room takes what it needs as options; only the root package and what an operator looks at read the settings"},
