@@ -6,7 +6,7 @@ import "strings"
 const (
 	wayMail      = "mail"
 	wayFediverse = "fediverse"
-	wayWebhook   = "webhook"
+	wayWebhook   = "http"
 )
 
 // Address is where notices are sent.

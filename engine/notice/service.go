@@ -31,7 +31,7 @@ var (
 		Name: "inbox_notices_total", Help: "Notices to the operator by phase (began, ended, digest, test).",
 	}, []string{"phase"})
 	ways = promauto.NewCounterVec(prometheus.CounterOpts{
-		Name: "inbox_notice_attempts_total", Help: "Attempts to bring a notice on its way, by way (mail, fediverse, webhook) and outcome (sent, retry, failed).",
+		Name: "inbox_notice_attempts_total", Help: "Attempts to bring a notice on its way, by way (mail, fediverse, http: a webhook) and outcome (sent, retry, failed).",
 	}, []string{"way", "outcome"})
 )
 

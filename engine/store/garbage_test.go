@@ -387,6 +387,10 @@ func TestEveryTextIsConsidered(t *testing.T) {
 		"bridge_clients.token_hash", "bridge_clients.secret", "bridge_items.status", "bridge_items.position",
 		"sessions.owner", "sessions.agent", "sessions.title", "sessions.connector", "sessions.conversation",
 		"unanswered.account", "unanswered_sums.account", "back_ends.agent", "back_ends.reason", "events.kind",
+		"notice_tallies.kind", "notice_tallies.subject", "notice_tallies.newest", "notice_tallies.second", "notice_tallies.third", // ids and reasons
+		"notice_conditions.kind", "notice_conditions.subject", "notice_conditions.state", "notice_conditions.reason",
+		"notices.kind", "notices.subject", "notices.phase", "notices.title", "notices.text", "notices.body",
+		"notice_ways.address", "notice_ways.state", "notice_ways.reason",
 		"task_runs.owner", "agent_uploads.agent", "agent_upload_sums.agent",
 		"run_results.status", "run_results.left_out", "run_results.body", "run_results.audit", // a document names files and does not keep them: they are those of its message
 	} {

@@ -82,6 +82,7 @@ func (s sweeper) sweepOnce(ctx context.Context, keep int64) error {
 		{sweepBridgeItems, micros(time.Now().Add(-ackedAge))},
 		{sweepNoticeWays, micros(time.Now().Add(-noticeAge))},
 		{sweepNotices, micros(time.Now().Add(-noticeAge))},
+		{sweepNoticeConditions, micros(time.Now().Add(-noticeAge))},
 	} {
 		if err := s.sweepBatches(ctx, step.query, step.bound); err != nil {
 			return err

@@ -55,9 +55,12 @@ const maxNotify = 10
 
 // NotifyAddress is one of operator.notify.
 type NotifyAddress struct {
-	Label  string // what lists show: of a webhook the host and a sum of the address, whose path may be secret
-	Person string // user@domain for mail, @user@domain for the fediverse; empty for a webhook
-	URL    string // of a webhook
+	// Label is what lists show: of a webhook the host and a sum of the address, whose path may be secret.
+	Label string
+	// Person is user@domain for mail, @user@domain for the fediverse; empty for a webhook.
+	Person string
+	// URL of a webhook.
+	URL string
 }
 
 // ParseNotify reads an address as operator.notify has it.
