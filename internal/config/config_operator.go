@@ -68,7 +68,10 @@ func ParseNotify(text string) (NotifyAddress, error) {
 	scheme, rest, _ := strings.Cut(text, ":")
 	switch {
 	case strings.HasPrefix(text, "@"), strings.EqualFold(scheme, "acct"):
-		parsed, err := identity.ParseAddress(strings.TrimPrefix(strings.TrimPrefix(text, scheme+":"), "@"))
+		if !strings.HasPrefix(text, "@") {
+			text = rest
+		}
+		parsed, err := identity.ParseAddress(text)
 		if err != nil {
 			return NotifyAddress{}, errors.New("is not an account of the fediverse")
 		}
