@@ -37,7 +37,7 @@ type rig struct {
 	*testing.T
 	mu     sync.Mutex
 	now    time.Time // zero = that of everybody
-	status int // of the webhook's answers
+	status int       // of the webhook's answers
 	sent   []sent
 	bad    map[string]bool // what the nodes see, by kind and subject
 

@@ -50,15 +50,15 @@ func FuzzNotifyAddress(f *testing.F) {
 
 func TestNotifySettings(t *testing.T) {
 	for lines, want := range map[string]string{
-		`notify = ["mailto:me@example.org"]`:                                            "",
-		`notify = ["https://hooks.example/"]`:                                           "operator.notify_secret",
-		"notify = [\"https://hooks.example/\"]\nnotify_secret = \"short\"":              "operator.notify_secret",
-		"notify = [\"https://hooks.example/\"]\nnotify_secret = \"0123456789abcdef\"":   "",
-		`notify = ["mailto:echo@agents.example"]`:                                       "operator.notify[0]",
-		`notify = ["me"]`:                                                               "operator.notify[0]",
-		`notify_kinds = ["turns"]`:                                                      "operator.notify_kinds[0]",
-		`notify_digest = "25:00"`:                                                       "operator.notify_digest",
-		`notify_zone = "Europe/Nowhere"`:                                                "operator.notify_zone",
+		`notify = ["mailto:me@example.org"]`:                                          "",
+		`notify = ["https://hooks.example/"]`:                                         "operator.notify_secret",
+		"notify = [\"https://hooks.example/\"]\nnotify_secret = \"short\"":            "operator.notify_secret",
+		"notify = [\"https://hooks.example/\"]\nnotify_secret = \"0123456789abcdef\"": "",
+		`notify = ["mailto:echo@agents.example"]`:                                     "operator.notify[0]",
+		`notify = ["me"]`:                "operator.notify[0]",
+		`notify_kinds = ["turns"]`:       "operator.notify_kinds[0]",
+		`notify_digest = "25:00"`:        "operator.notify_digest",
+		`notify_zone = "Europe/Nowhere"`: "operator.notify_zone",
 		"notify_zone = \"Europe/Berlin\"\nnotify_digest = \"06:30\"\nnotify_kinds = []": "",
 	} {
 		_, err := Load(write(t, "domain = \"agents.example\"\npublic_url = \"https://agents.example\"\n[operator]\n"+lines+"\n"), nil)
