@@ -8,13 +8,9 @@ import (
 	"net"
 	"net/http"
 	"strconv"
-	"strings"
-
-	"github.com/google/uuid"
 
 	"inbox/adapters/email"
 	"inbox/engine/delivery"
-	"inbox/engine/pipeline"
 	"inbox/exchange"
 	"inbox/internal/fault"
 	"inbox/internal/safehttp"
@@ -50,27 +46,8 @@ type mailReports struct {
 
 // Bounced writes a report to the delivery and its timeline.
 func (m mailReports) Bounced(ctx context.Context, bounce exchange.Bounce) error {
-	if err := m.delivery.Bounced(ctx, bounce); err != nil || !m.config.Operator.Notify || bounce.Event == exchange.EventDeliveryDelayed {
-		return err
-	}
-
-	record, reply, err := m.store.Delivery(ctx, bounce.DeliveryID)
-	if err != nil || strings.HasPrefix(reply.Message.ID, noticePrefix) {
-		return err // a notice that came back is not told of by the next one
-	}
-
-	notice := pipeline.Notice{
-		ID: uuid.Must(uuid.NewV7()).String(), Agent: record.Agent, To: m.config.Operator.Contact,
-		Subject: "Mail of " + record.Agent + " came back",
-		Text: "Recipient: " + bounce.Recipient + "\nWhat their server says: " + bounce.Reason + "\n\nThe conversation: inbox show " + record.TurnID +
-			"\nAddresses that get nothing any more: inbox suppressions list\n\nFurther ones within an hour are only there.",
-	}
-
-	return m.notifyOperator(ctx, bounce.Event, notice, func(pipeline.Tx) error { return nil })
+	return m.delivery.Bounced(ctx, bounce)
 }
-
-// noticePrefix begins the ids of the conversations in which the operator is told something.
-const noticePrefix = "notice-"
 
 // DeliveryOf finds the delivery of a mail to a domain; the left half of our Message-IDs is the reply's id.
 func (m mailReports) DeliveryOf(ctx context.Context, messageID, domain string) (string, bool, error) {

@@ -8,7 +8,6 @@ import (
 	"net"
 	"net/url"
 	"strconv"
-	"strings"
 	"sync"
 	"time"
 
@@ -18,12 +17,12 @@ import (
 	"inbox/engine/delivery"
 	"inbox/engine/mailbox"
 	"inbox/engine/moderation"
+	"inbox/engine/notice"
 	"inbox/engine/pipeline"
 	"inbox/exchange"
 	"inbox/identity"
 	"inbox/internal/blob"
 	"inbox/internal/disk"
-	"inbox/internal/fault"
 	"inbox/internal/httpserver"
 	"inbox/internal/queue"
 	"inbox/internal/safehttp"
@@ -43,6 +42,8 @@ type engine struct {
 	guestNets    *moderation.Networks
 	mailbox      *mailbox.Service
 	queue        *queue.Queue
+	notices      *notice.Service
+	observe      func(ctx context.Context) []notice.Observation // what this node sees of itself, once it is whole
 
 	reloading sync.Mutex
 	top       *engine   // of the domain whose listeners this one uses; nil = it has its own
@@ -76,7 +77,7 @@ func newEngine(ctx context.Context, below *agentSet) (*engine, error) {
 		Store:  e.store.Pipeline(), Agents: e.registry, Channels: e.channels, Blobs: e.blobs, Logger: e.logger, Tracer: e.tracer, Deliveries: e.delivery,
 		Demands: e.demands, Caller: currentCaller{e.resources}, Moderator: e.lists, Current: func() (*pipeline.Limiters, *pipeline.Quotas) { now := e.now(); return &now.limiters, &now.quotas }, KnownAgent: e.ofPeer, BaseURL: base,
 		Files:     func(turn exchange.TurnRecord, expires time.Time) pipeline.Files { return e.files.Of(turn, expires) },
-		Documents: e.store.State(), Approvers: openers{e.channels}, OperatorAddress: e.operatorAddress(),
+		Documents: e.store.State(), Approvers: openers{e.channels}, OperatorHears: e.operatorHears,
 		Requested: e.clientTools.Requested, Reserve: func(job queue.NewJob) *queue.Reservation { return e.queue.Reserve(job) },
 	})
 
@@ -347,20 +348,5 @@ func (e *engine) runLists(ctx context.Context) error {
 		if _, err := e.delivery.WithdrawRefused(ctx); err != nil && ctx.Err() == nil {
 			e.logger.WarnContext(ctx, "deliveries to who is blocked are cancelled only when their time comes", "error", err)
 		}
-	})
-}
-
-// handleNotices tells the operator something through the ordinary deliveries.
-func (e *engine) handleNotices() {
-	e.queue.Handle(pipeline.NoticeKind, queue.KindOptions{Concurrency: 1}, func(ctx context.Context, job queue.Job) error {
-		notice, err := pipeline.NoticeOf(job)
-		if err != nil {
-			return queue.Classed(ctx, err)
-		}
-		opening, err := openers{e.channels}.open(ctx, notice.Agent, strings.TrimPrefix(notice.To, "@"), notice.Subject)
-		if err != nil {
-			return queue.GiveUp(fault.Of(err).Public, err)
-		}
-		return e.pipeline.Notify(ctx, job, notice, opening)
 	})
 }

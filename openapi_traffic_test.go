@@ -205,6 +205,7 @@ func (c *traffic) everythingIsCalled() {
 var notCalled = map[string]string{
 	"PUT /api/v1/agents/{agent}/move":    "needs an account on another server that names ours: e2e",
 	"DELETE /api/v1/agents/{agent}/move": "needs one that moved: e2e",
+	"POST /api/v1/notices/test":          "needs an address that answers: TestNodeTellsOfItself",
 }
 
 const stream = "text/event-stream"
@@ -460,9 +461,10 @@ func (c *traffic) operates(s *inboxtest.Server) {
 		c.call("GET", "/api/v1/turns/"+turn+"/result", token, "", 404)
 	}
 	c.call("GET", "/api/v1/held?limit=5", "wrong", "", 401)
-	for _, path := range []string{"held", "approvals", "tool-requests?status=all", "people", "audit", "mail/suppressed", "reports", "stops", "connectors"} {
+	for _, path := range []string{"held", "approvals", "tool-requests?status=all", "people", "audit", "mail/suppressed", "reports", "stops", "connectors", "notices?limit=5"} {
 		c.call("GET", "/api/v1/"+path, token, "", 200)
 	}
+	c.call("POST", "/api/v1/notices/test", token, "", 409) // there is no address
 	c.call("POST", "/api/v1/turns/"+turns[0].ID+"/retry", token, "", 409)
 	c.call("POST", "/api/v1/turns/nothing/retry", token, "", 404)
 	c.call("POST", "/api/v1/turns/retry", token, `{"since":"2h","dry_run":true}`, 200)

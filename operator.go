@@ -7,9 +7,6 @@ import (
 	"log/slog"
 	"net/url"
 	"strings"
-	"time"
-
-	"github.com/google/uuid"
 
 	"inbox/adapters/activitypub"
 	"inbox/adapters/email"
@@ -51,6 +48,7 @@ func OpenOperator(ctx context.Context, config *Config) (*Operator, error) {
 	demands.Bind(options.Turns)
 	options.Approvals = demands
 	options.Deliveries = delivery.New(delivery.Options{Store: opened.Deliverer(), Channels: revisers(config)})
+	options.Notices = noticesOf(func() *Config { return config }, opened)
 
 	options.Agents = func() (names []string) {
 		for i := range config.Agents {
@@ -89,6 +87,7 @@ func (s *Server) Operator() *Operator { return s.operator() }
 func (m *modules) operator() *Operator {
 	options := operatorOptions(m.config)
 	options.Store, options.Turns, options.Approvals, options.Deliveries = m.store, m.pipeline, m.demands, m.delivery
+	options.Notices = m.notices
 	options.Agents, options.Node = m.names, node{m}
 	options.Current = func() *Config { return m.now().config }
 	options.Files = func() (exchange.Files, error) { return m.blobs, nil }
@@ -265,71 +264,14 @@ func cancelBlocked(ctx context.Context, from *store.Store, lists *senderLists, t
 	}
 }
 
-const (
-	noticeNamespace = "operator.notice" // "report" → when the operator was last told of one
-	noticeEvery     = time.Hour
-)
-
-// reportRecords writes what the adapter records, and tells the operator of reports: in the log, and by mail with
-// operator.notify. One mail an hour at most, because anyone can send reports; the list has them all.
+// reportRecords writes what the adapter records, and tells of reports in the log. They are counted for the operator's digest: anyone can
+// send them.
 type reportRecords struct{ *resources }
 
-// Audit stores the record. The mail is durable with it.
+// Audit stores the record.
 func (r reportRecords) Audit(ctx context.Context, record exchange.AuditRecord) error {
-	if !strings.HasPrefix(record.Code, "report:") {
-		return r.store.Audit(ctx, record)
+	if strings.HasPrefix(record.Code, "report:") {
+		r.logger.WarnContext(ctx, "an agent was reported; see: inbox reports list", "agent", record.Agent, "turn", record.TurnID, "by", record.Principal, "comment", record.Detail)
 	}
-
-	r.logger.WarnContext(ctx, "an agent was reported; see: inbox reports list", "agent", record.Agent, "turn", record.TurnID, "by", record.Principal, "comment", record.Detail)
-	if !r.config.Operator.Notify {
-		return r.store.Audit(ctx, record)
-	}
-
-	if record.ID == "" {
-		record.ID = uuid.Must(uuid.NewV7()).String()
-	}
-	return r.notifyOperator(ctx, "report", r.notice(record), func(tx pipeline.Tx) error { return tx.Audit(ctx, record) })
-}
-
-// notifyOperator writes a record, and the mail that tells of it unless one of the same key left within the hour.
-func (r *resources) notifyOperator(ctx context.Context, key string, notice pipeline.Notice, write func(pipeline.Tx) error) error {
-	told, _, err := r.store.State().Get(ctx, noticeNamespace, key)
-	if err != nil {
-		return err
-	}
-
-	last, _ := time.Parse(time.RFC3339Nano, string(told)) // none, or not ours: long ago
-	job, err := notice.Job()
-	if err != nil {
-		return err
-	}
-
-	return r.store.Pipeline().InTx(ctx, func(tx pipeline.Tx) error {
-		if err := write(tx); err != nil || time.Since(last) < noticeEvery {
-			return err
-		}
-		now := []byte(time.Now().UTC().Format(time.RFC3339Nano))
-		instead, err := tx.Claim(ctx, exchange.Claim{Namespace: noticeNamespace, Key: key, Value: now, Instead: told})
-		if err != nil || instead != nil { // another node told just now
-			return err
-		}
-		return tx.Enqueue(ctx, job)
-	})
-}
-
-func (r reportRecords) notice(record exchange.AuditRecord) pipeline.Notice {
-	text := "Another server has reported the agent " + record.Agent + ".\n\nReported by: " + record.Principal + "\nWhat they say: " + record.Detail
-	if record.TurnID != "" {
-		text += "\n\nThe conversation: inbox show " + record.TurnID
-	}
-	text += "\n\nAll reports: inbox reports list. Further ones within an hour are only there."
-	return pipeline.Notice{ID: record.ID, Agent: record.Agent, To: r.config.Operator.Contact, Subject: record.Agent + " was reported", Text: text}
-}
-
-// operatorAddress is where notices are sent; empty = the operator wants none.
-func (r *resources) operatorAddress() string {
-	if !r.config.Operator.Notify {
-		return ""
-	}
-	return r.config.Operator.Contact
+	return r.store.Audit(ctx, record)
 }

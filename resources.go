@@ -45,6 +45,7 @@ type resources struct {
 	sealer *storage.Sealer
 	lists  *senderLists
 	acme   *acme.Client      // nil = certificates do not come from an authority
+	orders orders            // of certificates
 	tracer *telemetry.Tracer // nil = nothing is traced
 
 	certificates certificates // of further domains, by host
@@ -164,6 +165,7 @@ func (r *resources) openACME() (err error) {
 		},
 		Directory: r.config.ACME.Directory, RootsFile: r.config.ACME.RootsFile, Email: r.config.ACME.Email, Names: r.config.CertificateNames(),
 		Documents: r.vault(), Resolver: r.config.DNS.Resolver, Listen: r.config.HTTP.Listen, ListenHTTP: r.config.ACME.HTTPListen, CheckEvery: r.config.ACME.CheckEvery, Logger: r.logger,
+		Ordered: r.orders.ended,
 	})
 	return err
 }

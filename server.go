@@ -94,6 +94,9 @@ func open(ctx context.Context, config *Config, top *modules, more []OpenChannel)
 	}
 
 	s.probe = newSelfProbe(s)
+	if top == nil { // further domains stand on the same disk and behind the same listeners
+		engine.observe = s.observeNode
+	}
 	s.ready.Store(true)
 	return s, nil
 }
@@ -306,6 +309,7 @@ func (s *Server) background(ctx context.Context) *errgroup.Group {
 	back.Go(func() error { return s.queue.Run(ctx) })
 	back.Go(func() error { return s.store.Listen(ctx) })
 	back.Go(func() error { return s.demands.Run(ctx) })
+	back.Go(func() error { return s.notices.Run(ctx) })
 	back.Go(func() error { return s.runLists(ctx) })
 	back.Go(func() error { return s.runMeter(ctx) })
 	back.Go(func() error { return s.availability.backlog.Run(ctx) })

@@ -434,10 +434,11 @@ func filesBelow(t *testing.T, server *inboxtest.Server) (paths []string) {
 	return paths
 }
 
-// TestOperatorIsToldOfReports: by mail, through the ordinary deliveries, once for many reports; all of them are on record.
+// TestOperatorIsToldOfReports: they are counted for the digest, and all of them are on record; what is told leaves through the ordinary
+// deliveries.
 func TestOperatorIsToldOfReports(t *testing.T) {
 	t.Parallel()
-	server := inboxtest.Start(t, withMail, "INBOX_OPERATOR_CONTACT=ops@elsewhere.example", "INBOX_OPERATOR_NOTIFY=true", "INBOX_OPERATOR_NAME=Example Org")
+	server := inboxtest.Start(t, withMail, "INBOX_OPERATOR_CONTACT=ops@elsewhere.example", "INBOX_OPERATOR_NOTIFY=mailto:ops@elsewhere.example", "INBOX_OPERATOR_NAME=Example Org")
 	for range 3 {
 		record := exchange.AuditRecord{At: time.Now(), Code: "report:activitypub", Agent: "echo", Principal: "x https://peer.example/actor", Detail: "it is spam"}
 		if err := server.Report(t.Context(), record); err != nil {
@@ -448,6 +449,17 @@ func TestOperatorIsToldOfReports(t *testing.T) {
 	if err != nil || len(records) != 3 {
 		t.Fatalf("%d records %v", len(records), err)
 	}
+	pending, err := server.Operator().Notices.Pending(t.Context())
+	if err != nil || len(pending.Counted) != 1 || pending.Counted[0].Kind != exchange.NoticeReport || pending.Counted[0].Count != 3 || pending.Counted[0].Examples[0].Note != "it is spam" {
+		t.Fatalf("the digest will have %+v, %v", pending, err)
+	}
+	told, err := server.Operator().Notices.Test(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if told, err = server.Operator().Notices.Outcome(t.Context(), told.ID, time.Minute); err != nil || told.Ways[0].State != delivery.StateDelivered {
+		t.Fatalf("%+v %v", told, err)
+	}
 	var sent []delivery.Record
 	await.Until(t, "the mail is delivered", func() bool {
 		if sent, err = server.Store().Deliveries(t.Context(), delivery.Filter{Limit: 10}); err != nil {
@@ -457,7 +469,7 @@ func TestOperatorIsToldOfReports(t *testing.T) {
 	})
 	_, reply, err := server.Store().Deliverer().Delivery(t.Context(), sent[0].ID)
 	if err != nil || len(sent) != 1 || !strings.Contains(sent[0].Address, "ops@elsewhere.example") ||
-		!strings.Contains(reply.Response.Parts[0].Content, "it is spam") || !strings.Contains(reply.Response.Parts[0].Content, "https://peer.example/actor") {
+		!strings.Contains(reply.Response.Parts[0].Content, "This is a test") {
 		t.Errorf("%d deliveries, to %s: %+v %v", len(sent), sent[0].Address, reply.Response.Parts, err)
 	}
 	if _, page := fetch(t, server, "/@echo", "text/html"); !strings.Contains(page, `href="mailto:ops@elsewhere.example"`) || !strings.Contains(page, "Example Org") {

@@ -87,6 +87,8 @@ func (a *API) Routes() []httpserver.Route {
 		a.route(http.MethodDelete, "/api/v1/agents/{agent}/move", a.unmoveAgent),
 		a.route(http.MethodGet, "/api/v1/mail/suppressed", a.listSuppressed),
 		a.route(http.MethodDelete, "/api/v1/mail/suppressed", a.unsuppress),
+		a.route(http.MethodGet, "/api/v1/notices", a.listNotices),
+		a.route(http.MethodPost, "/api/v1/notices/test", a.testNotices),
 	})
 }
 

@@ -129,6 +129,8 @@ func Operations() []openapi.Operation {
 			Method: "GET", Path: "/api/v1/mail/suppressed", Summary: "Mail addresses to which nothing is sent",
 			Query: []string{"limit:integer", "after", "kind"}, Response: suppressionList{},
 		},
+		{Method: "GET", Path: "/api/v1/notices", Summary: "What the operator was told, and what waits for the next digest", Query: page, Response: noticeList{}},
+		{Method: "POST", Path: "/api/v1/notices/test", Summary: "Send a test to every address of operator.notify", Response: exchange.Notice{}, Errors: taken},
 		{Method: "DELETE", Path: "/api/v1/mail/suppressed", Summary: "Send to an address again", Query: []string{"address!"}, Errors: absent},
 		{Method: "GET", Path: "/api/v1/connectors", Summary: "What the settings say about the connectors", Response: connectorList{}},
 		{

@@ -218,6 +218,7 @@ var unrun = map[string]string{
 	"inbox block remove --stop":    "needs somebody who said stop; TestStopWordOutlivesRestarts",
 	"inbox follows accept":         "needs somebody who asks to follow; TestOperatorChoosesFollowers",
 	"inbox reload --server":        "names another node; TestReload",
+	"inbox notices test":           "needs addresses that answer; TestOperatorIsToldWhateverDies",
 	"make run":                     "goes on until it is ended; builds and serves, as TestQuickstart and every other test here do",
 	"make build":                   "run by TestQuickstart",
 	"make test":                    "is what runs this test",

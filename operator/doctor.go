@@ -165,6 +165,10 @@ func (o *Operator) examination(ctx context.Context, options DoctorOptions) (*exa
 		add(func(ctx context.Context, d *doctor) { d.tools(ctx, &d.config.Agents[i]) })
 	}
 
+	for _, to := range d.config.Operator.Addresses() {
+		add(func(ctx context.Context, d *doctor) { d.notify(ctx, to) })
+	}
+
 	switch {
 	case d.local():
 		add(func(_ context.Context, d *doctor) {

@@ -10,6 +10,7 @@ import (
 	"inbox/adapters/activitypub"
 	"inbox/adapters/email"
 	"inbox/engine/delivery"
+	"inbox/engine/notice"
 	"inbox/engine/pipeline"
 	"inbox/engine/store"
 	"inbox/exchange"
@@ -35,6 +36,7 @@ type Operator struct {
 	Breakers      Breakers
 	Suppressions  Suppressions
 	Mail          Mail
+	Notices       Notices
 	Lists         Lists
 	Pauses        Pauses
 	Follows       Follows
@@ -60,6 +62,7 @@ type Options struct {
 	Turns      *pipeline.Service
 	Approvals  Approvals
 	Deliveries *delivery.Service
+	Notices    *notice.Service
 	Agents     func() []string // names of all agents
 
 	Files func() (exchange.Files, error) // opens the blob store, which few topics need
@@ -96,6 +99,7 @@ func New(o Options) *Operator {
 		Breakers:      Breakers{o.Store, o.Deliveries},
 		Suppressions:  Suppressions{o.Store},
 		Mail:          Mail{o.Store, o.Files, o.Config},
+		Notices:       Notices{o.Store, o.Notices},
 		Lists:         Lists{o.Store, o.OwnHosts, o.Withdraw},
 		Pauses:        Pauses{o.Store, o.Agents},
 		Follows:       Follows{o.Current, o.Store, o.Later},

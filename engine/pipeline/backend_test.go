@@ -161,7 +161,7 @@ func (r *outageRig) start() {
 		Profile: exchange.AgentProfile{Name: "echo", Address: "@echo@inbox.test", DisplayName: "Echo"},
 	})
 	e.pipeline = pipeline.New(pipeline.Options{
-		Store: opened.Pipeline(), Agents: list, Channels: channels, Blobs: blobs, Documents: opened.State(), OperatorAddress: r.operator,
+		Store: opened.Pipeline(), Agents: list, Channels: channels, Blobs: blobs, Documents: opened.State(), OperatorHears: func() bool { return r.operator != "" },
 		Limiters: pipeline.Limiters{},
 	})
 	e.delivery = delivery.New(delivery.Options{Store: opened.Deliverer(), Channels: channels})
@@ -239,14 +239,29 @@ func (r *outageRig) audited(code string) []exchange.AuditRecord {
 	return records
 }
 
-// notices counts the mails to the operator that wait to be sent.
-func (r *outageRig) notices() int {
+// counted returns how many events of a kind the operator is told of.
+func (r *outageRig) counted(kind string) (sum int64) {
 	r.t.Helper()
-	jobs, err := r.store.Jobs(r.t.Context(), store.JobFilter{Kind: pipeline.NoticeKind, Limit: 500})
+	tallies, err := r.store.NoticeTallies(r.t.Context())
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	return len(jobs)
+	for _, one := range tallies {
+		if one.Kind == kind {
+			sum += one.Total
+		}
+	}
+	return sum
+}
+
+// lasting returns what the operator is told of the back end.
+func (r *outageRig) lasting() exchange.NoticeCondition {
+	r.t.Helper()
+	conditions, err := r.store.NoticeConditions(r.t.Context())
+	if err != nil || len(conditions) != 1 || conditions[0].Kind != exchange.NoticeBackEnd {
+		r.t.Fatalf("conditions %+v, %v", conditions, err)
+	}
+	return conditions[0]
 }
 
 // TestBackEndIsDownForAnHour: 1,000 messages wait on three channels, in threads of ten. The server is killed in the middle.
@@ -314,8 +329,11 @@ func TestBackEndIsDownForAnHour(t *testing.T) {
 		if program.ages[0] < 30*time.Minute {
 			t.Errorf("the agent was told an age of %s", program.ages[0])
 		}
-		if down, up := r.audited("backend:down"), r.audited("backend:back"); len(down) != 1 || len(up) != 1 || r.notices() != 1 {
-			t.Errorf("the operator was told %d times that it is down, %d times that it is back, by %d mails", len(down), len(up), r.notices())
+		if down, up := r.audited("backend:down"), r.audited("backend:back"); len(down) != 1 || len(up) != 1 {
+			t.Errorf("it is on record %d times that it is down, %d times that it is back", len(down), len(up))
+		}
+		if c := r.lasting(); c.State != exchange.ConditionEnded || c.EndedAt.Sub(c.Since) < 55*time.Minute {
+			t.Errorf("the operator is told of %+v", c)
 		}
 		delivered := 0
 		for _, p := range r.peers {
@@ -435,16 +453,12 @@ func TestPermanentFailureEndsAtOnce(t *testing.T) {
 				for i := range 10 {
 					turn := r.settled(t, r.receive(t, by(normalized.ViaEmail, "ana", fmt.Sprintf("m%d", i), fmt.Sprintf("m%d", i))).TurnID)
 					said := normalized.PlainText(turn.Response.Parts)
-					if turn.State != exchange.StateFailed || strings.Contains(said, "operator has been told") != (address != "") {
+					if turn.State != exchange.StateFailed || strings.Contains(said, "operator will be told") != (address != "") {
 						t.Fatalf("%s: %q", turn.State, said)
 					}
 				}
-				want := 0
-				if address != "" {
-					want = 1 // an hour
-				}
-				if got := r.notices(); got != want {
-					t.Errorf("%d notices, want %d", got, want)
+				if got := r.counted(exchange.NoticeTurn); got != 10 {
+					t.Errorf("the operator hears of %d failures, want 10", got)
 				}
 				r.stop()
 			})

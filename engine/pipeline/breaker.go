@@ -333,26 +333,9 @@ func (b *breaker) answered(ctx context.Context, agent string) {
 	backEndsOpen.Set(b, 0, agent)
 }
 
-// reportOutage tells the operator of an outage in the transaction in which it begins, so once: in the record of decisions,
-// and by message where the operator wants that.
+// reportOutage puts an outage on record in the transaction in which it begins.
 func (b *breaker) reportOutage(ctx context.Context, tx Tx, outage BackEnd) error {
-	if err := tx.Audit(ctx, exchange.AuditRecord{At: outage.Since, Code: "backend:down", Agent: outage.Agent, Detail: outage.Reason}); err != nil {
-		return err
-	}
-	if b.options.OperatorAddress == "" {
-		return nil
-	}
-
-	job, err := Notice{
-		ID: newID(), Agent: outage.Agent, To: b.options.OperatorAddress, Subject: "The back end of " + outage.Agent + " is down",
-		Text: "Since " + outage.Since.UTC().Format(time.RFC3339) + " the agent " + outage.Agent + " does not answer: " + outage.Reason +
-			"\n\nMessages are kept, and answered when it is back; one of them asks again every minute at most. See: inbox audit --code 'backend:*'",
-	}.Job()
-	if err != nil {
-		return err
-	}
-
-	return tx.Enqueue(ctx, job)
+	return tx.Audit(ctx, exchange.AuditRecord{At: outage.Since, Code: "backend:down", Agent: outage.Agent, Detail: outage.Reason})
 }
 
 // repeatAfter decides when a run that failed for a reason that passes is repeated: ok is false when the schedule is used

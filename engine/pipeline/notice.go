@@ -2,7 +2,6 @@ package pipeline
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"time"
 
@@ -13,37 +12,30 @@ import (
 	"inbox/normalized"
 )
 
-// NoticeKind is the queue kind of what an agent's server tells its operator; the payload is a Notice.
-const NoticeKind = "notice"
-
 // Notice is a message to the operator that no question asked for.
 type Notice struct {
-	ID      string `json:"id"` // UUIDv7; the same notice is sent once
-	Agent   string `json:"agent"`
-	To      string `json:"to"`
-	Subject string `json:"subject"`
-	Text    string `json:"text"`
-
-	Files []normalized.Part `json:"files,omitempty"`
-}
-
-// Job is the notice as durable work.
-func (n Notice) Job() (queue.NewJob, error) {
-	body, err := json.Marshal(n)
-	return queue.NewJob{ID: newID(), Kind: NoticeKind, Payload: string(body)}, err
+	ID      string // the same one is sent once
+	Agent   string // that sends it
+	To      string
+	Subject string
+	Text    string
+	Files   []normalized.Part
+	// With writes more in the transaction that stores it, once; nil = nothing.
+	With func(ctx context.Context, tx Tx, turnID string) error
 }
 
 // Notify stores a notice as a conversation that its agent begins, so that it is delivered like any reply, and ends the job
-// with it, by the opening of the channel that reaches the operator.
+// with it, by the opening of the channel that reaches the operator: it returns queue.ErrSettled then. Other errors are those of the
+// database, or classed with fault.GiveUp.
 func (s *replier) Notify(ctx context.Context, job queue.Job, notice Notice, opening exchange.Opening) error {
 	agent, known := s.options.Agents.Lookup(notice.Agent)
 	if !known {
-		return queue.GiveUp("there is no agent "+notice.Agent, nil)
+		return fault.GiveUp("there is no agent "+notice.Agent, nil)
 	}
 
 	own, err := identity.ParseAddress(agent.Profile.Address)
 	if err != nil {
-		return queue.GiveUp("the agent has no address", err)
+		return fault.GiveUp("the agent has no address", err)
 	}
 
 	now := time.Now()
@@ -74,7 +66,7 @@ func (s *replier) Notify(ctx context.Context, job queue.Job, notice Notice, open
 		return err
 	}
 	if err != nil {
-		return queue.GiveUp("nothing can be sent to "+notice.To, err)
+		return fault.GiveUp("nothing can be sent to "+notice.To, err)
 	}
 
 	reply = planned(reply, plan)
@@ -88,20 +80,16 @@ func (s *replier) Notify(ctx context.Context, job queue.Job, notice Notice, open
 		if err := tx.InsertReply(ctx, reply, plan.NativeID); err != nil {
 			return err
 		}
+		if notice.With != nil {
+			if err := notice.With(ctx, tx, turn.ID); err != nil {
+				return err
+			}
+		}
 		return insertDeliveries(ctx, tx, reply, deliveriesOf(ctx, reply, plan))
 	})
 	if err != nil {
-		return queue.RetryAfter(time.Second, err)
+		return err
 	}
 
 	return queue.ErrSettled
-}
-
-// NoticeOf reads the payload of a job.
-func NoticeOf(job queue.Job) (Notice, error) {
-	var notice Notice
-	if err := json.Unmarshal([]byte(job.Payload), &notice); err != nil {
-		return notice, fault.GiveUp("the notice cannot be read", err)
-	}
-	return notice, nil
 }

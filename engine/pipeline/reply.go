@@ -255,10 +255,10 @@ func failure(turn exchange.TurnRecord, f *fault.Fault) normalized.Response {
 	}, sayFailed)
 }
 
-// What senders read of a failure. That the operator was told is only said where a notice is on its way.
+// What senders read of a failure. That the operator will be told is only said where that is so: the failure is counted in its own transaction.
 const (
 	sayFailed       = "Sorry, I could not answer this message."
-	sayOperatorTold = sayFailed + " The operator has been told."
+	sayOperatorTold = sayFailed + " The operator will be told."
 )
 
 // saying puts the sentence into a failed response.

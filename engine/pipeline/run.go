@@ -334,12 +334,12 @@ func (s *runner) failed(ctx context.Context, job queue.Job, turn exchange.TurnRe
 
 // fail ends a turn with a plain sentence to its sender.
 func (s *runner) fail(ctx context.Context, job queue.Job, turn exchange.TurnRecord, record *runRecord, cause error) error {
-	response, told := failure(turn, fault.Of(cause)), s.failureNotice(ctx, turn, cause)
-	if told != nil {
+	response := failure(turn, fault.Of(cause))
+	if s.options.OperatorHears != nil && s.options.OperatorHears() {
 		response = saying(response, sayOperatorTold)
 	}
 	return s.replies.conclude(ctx, job, record, ending{
-		turn: turn, reply: s.replies.newReply(turn, response), state: stateOf(response), reason: cause.Error(), more: told,
+		turn: turn, reply: s.replies.newReply(turn, response), state: stateOf(response), reason: cause.Error(),
 	})
 }
 
@@ -485,12 +485,6 @@ func (s *runner) finish(fold *normalized.Fold, turn exchange.TurnRecord) (normal
 	return response, nil
 }
 
-// failureNoticeEvery is how often the operator is told of failed turns of one agent.
-const failureNoticeEvery = time.Hour
-
-// failureNotices is the namespace of when the operator was last told that messages to an agent fail.
-const failureNotices = "operator.failures"
-
 // stale does what the agent's policy says about a turn that is older than it may be; ended reports whether the turn's run is
 // over with that. The age counts from when the turn was taken up: what the operator released, or somebody resumed, is new.
 func (s *runner) stale(ctx context.Context, job queue.Job, agent agents.Entry, turn exchange.TurnRecord) (ended bool, err error) {
@@ -540,45 +534,6 @@ func (s *runner) leave(ctx context.Context, job queue.Job, turn exchange.TurnRec
 	turn.State, turn.Reason = state, reason
 	s.broker.finished(turn)
 	return queue.ErrSettled
-}
-
-// failureNotice prepares the notice that tells the operator of a failed turn, for the transaction that ends it: one for each
-// agent and hour. It is nil where nothing can be sent, and what it returns stores nothing when the operator was told within
-// the hour: either way the operator has it when the transaction commits.
-func (s *runner) failureNotice(ctx context.Context, turn exchange.TurnRecord, cause error) func(context.Context, Tx) error {
-	if s.options.OperatorAddress == "" || s.options.Documents == nil {
-		return nil
-	}
-
-	last, _, err := s.options.Documents.Get(ctx, failureNotices, turn.Agent)
-	if err != nil {
-		return nil
-	}
-
-	told, _ := time.Parse(time.RFC3339Nano, string(last)) // none: long ago
-	now := time.Now()
-	if now.Sub(told) < failureNoticeEvery {
-		return func(context.Context, Tx) error { return nil }
-	}
-
-	job, err := Notice{
-		ID: newID(), Agent: turn.Agent, To: s.options.OperatorAddress, Subject: "A message to " + turn.Agent + " was not answered",
-		Text: "The agent " + turn.Agent + " failed for good on a message: " + cause.Error() + "\n\nThe message: inbox show " + turn.ID +
-			"\nTo run it again: inbox retry " + turn.ID + "\n\nFurther failures of this agent within an hour are not written to you: inbox retry --agent " +
-			turn.Agent + " --failed --since 1h --dry-run lists them.",
-	}.Job()
-	if err != nil {
-		return nil
-	}
-
-	return func(ctx context.Context, tx Tx) error {
-		value := []byte(now.UTC().Format(time.RFC3339Nano))
-		instead, err := tx.Claim(ctx, exchange.Claim{Namespace: failureNotices, Key: turn.Agent, Value: value, Instead: last})
-		if err != nil || instead != nil { // another run told just now
-			return err
-		}
-		return tx.Enqueue(ctx, job)
-	}
 }
 
 // auditURLRemoved is the code of a policy part whose address led away from this server.

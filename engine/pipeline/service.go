@@ -99,13 +99,12 @@ type Options struct {
 	// Files has the bytes of a turn, under addresses until a time; nil = agents read none but those inside of the message.
 	Files   func(turn exchange.TurnRecord, expires time.Time) Files
 	Demands Demands // optional: without it an agent's demand is a failure
-	// OperatorAddress is where the operator reads notices by mail; empty = nothing is sent, and no answer says that the operator
-	// was told.
-	OperatorAddress string
-	BaseURL         *url.URL          // optional: origin that addresses in policy parts must have; nil = only adapters check them
-	Limits          normalized.Limits // zero = normalized.DefaultLimits
-	Logger          *slog.Logger
-	Tracer          *telemetry.Tracer // nil = nothing is traced
+	// OperatorHears reports whether the operator is told of turns that fail; nil = no answer says so.
+	OperatorHears func() bool
+	BaseURL       *url.URL          // optional: origin that addresses in policy parts must have; nil = only adapters check them
+	Limits        normalized.Limits // zero = normalized.DefaultLimits
+	Logger        *slog.Logger
+	Tracer        *telemetry.Tracer // nil = nothing is traced
 }
 
 // Service is the pipeline. Receive is called by adapters, Run is the queue handler of JobKind. Each of its roles is a type of its own,

@@ -61,6 +61,8 @@ type Tx interface {
 	BackEndTx
 	RetryTx
 	ResultTx
+	// SettleNotice writes what became of a notice's way to the operator.
+	SettleNotice(ctx context.Context, way exchange.NoticeWay) error
 }
 
 // TaskTx is what a transaction does about runs of tasks.

@@ -105,6 +105,10 @@ func (t auditTx) Audit(ctx context.Context, record exchange.AuditRecord) error {
 		record.ID = id.String()
 	}
 
+	if strings.HasPrefix(record.Code, "report:") {
+		t.count(exchange.NoticeReport, record.Agent, exchange.NoticeExample{ID: record.TurnID, Note: record.Detail})
+	}
+
 	return t.do(ctx, insertAudit, short(record.ID, maxAuditName), microsOrNow(record.At), short(record.Code, maxAuditName),
 		short(record.TurnID, maxAuditName), short(record.Agent, maxAuditName), short(record.Principal, maxAuditDetail),
 		short(record.Detail, maxAuditDetail))

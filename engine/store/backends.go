@@ -4,7 +4,9 @@ import (
 	"context"
 	"time"
 
+	"inbox/engine/notice"
 	"inbox/engine/pipeline"
+	"inbox/exchange"
 )
 
 // backEndStore lists the outages of agents' back ends.
@@ -28,7 +30,12 @@ func (t backEndTx) OpenBackEnd(ctx context.Context, outage pipeline.BackEnd, sam
 	now := nowMicros()
 	reason := short(outage.Reason, maxAuditDetail)
 	inserted, err := t.change(ctx, openBackEnd, outage.Agent, micros(outage.Since), micros(outage.ProbeAt), reason, now, micros(same))
-	if err != nil || inserted > 0 {
+	if err != nil {
+		return false, err
+	}
+
+	lasts := exchange.NoticeCondition{Kind: exchange.NoticeBackEnd, Subject: outage.Agent, Reason: notice.Excerpt(outage.Reason, maxAuditDetail), Since: outage.Since, SeenAt: time.UnixMicro(now)}
+	if err := t.notices().BeginCondition(ctx, lasts); err != nil || inserted > 0 {
 		return inserted > 0, err
 	}
 
@@ -46,6 +53,9 @@ func (t backEndTx) TakeProbe(ctx context.Context, agent string, now, until time.
 func (t backEndTx) CloseBackEnd(ctx context.Context, agent string, now time.Time) (bool, error) {
 	closed, err := t.change(ctx, `UPDATE back_ends SET closed_at = $2, updated_at = $2 WHERE agent = $1 AND closed_at = 0`,
 		agent, micros(now))
+	if err == nil && closed > 0 {
+		err = t.notices().EndCondition(ctx, exchange.NoticeBackEnd, agent, now)
+	}
 	return closed > 0, err
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"time"
 
 	"inbox/engine/delivery"
@@ -45,7 +46,7 @@ func (t deliveryTx) InsertDelivery(ctx context.Context, d delivery.Record) error
 // turn's timeline. It reports whether it did.
 func (t deliveryTx) MoveDelivery(ctx context.Context, move delivery.Move) (bool, error) {
 	query := `UPDATE deliveries SET state = $1, reason = $2, attempt = $3,
-		next_at = $4, updated_at = $5 WHERE id = $6 AND state IN (` + placeholders(7, len(move.From)) + `) RETURNING turn_id, returned`
+		next_at = $4, updated_at = $5 WHERE id = $6 AND state IN (` + placeholders(7, len(move.From)) + `) RETURNING turn_id, returned, agent`
 	arguments := []any{
 		move.To, cleaned(move.Reason), int64(move.Attempt), micros(move.NextAt), micros(move.At), move.ID,
 	}
@@ -53,10 +54,13 @@ func (t deliveryTx) MoveDelivery(ctx context.Context, move delivery.Move) (bool,
 		arguments = append(arguments, state)
 	}
 
-	var turnID, returned string
-	found, err := first(ctx, t, query, arguments, &turnID, &returned)
+	var turnID, returned, agent string
+	found, err := first(ctx, t, query, arguments, &turnID, &returned, &agent)
 	if err == nil && found && len(move.Returned) > 0 {
 		err = t.addReturned(ctx, move, returned)
+	}
+	if err == nil && found {
+		err = t.countDelivery(ctx, move, turnID, agent)
 	}
 	if err != nil || !found || move.Event.Kind == "" {
 		return found, err
@@ -68,6 +72,27 @@ func (t deliveryTx) MoveDelivery(ctx context.Context, move delivery.Move) (bool,
 	}
 
 	return true, t.AppendEvents(ctx, turnID, []exchange.Event{event})
+}
+
+// countDelivery lets the operator hear of a delivery that was given up, and of a mail that came back. A notice of which that is true is
+// in the log alone.
+func (t deliveryTx) countDelivery(ctx context.Context, move delivery.Move, turnID, agent string) error {
+	dead := move.To == delivery.StateDead && !slices.Contains(move.From, delivery.StateDead)
+	bounced := move.Event.Kind == exchange.EventDeliveryBounced || move.Event.Kind == exchange.EventDeliveryComplaint
+	if !dead && !bounced {
+		return nil
+	}
+	if about, err := t.aboutNotice(ctx, turnID); err != nil || about {
+		return err
+	}
+
+	if dead {
+		t.count(exchange.NoticeDelivery, agent, exchange.NoticeExample{ID: turnID, Note: move.Reason})
+	}
+	if bounced {
+		t.count(exchange.NoticeBounce, agent, exchange.NoticeExample{ID: turnID, Note: move.Reason})
+	}
+	return nil
 }
 
 // addReturned adds recipients to those who do not have a delivery; its row is held by this transaction.
@@ -221,8 +246,16 @@ const worsenCondition = `INSERT INTO destinations (channel, destination, paused_
 
 // WorsenCondition notes a failure of a destination; see delivery.Tx.
 func (t deliveryTx) WorsenCondition(ctx context.Context, failure delivery.Condition, deadAfter int) error {
-	return t.do(ctx, worsenCondition, failure.Channel, failure.Key, micros(failure.PausedUntil), int64(failure.Opened),
-		failure.FailedDay, int64(deadAfter), cleaned(failure.Reason), microsOrNow(failure.UpdatedAt))
+	now := microsOrNow(failure.UpdatedAt)
+	var dead int64
+	_, err := first(ctx, t, worsenCondition+` RETURNING dead_at`, []any{
+		failure.Channel, failure.Key, micros(failure.PausedUntil), int64(failure.Opened),
+		failure.FailedDay, int64(deadAfter), cleaned(failure.Reason), now,
+	}, &dead)
+	if err == nil && dead == now { // by this failure
+		t.count(exchange.NoticeDestination, failure.Channel, exchange.NoticeExample{ID: failure.Key, Note: failure.Key + ": " + failure.Reason})
+	}
+	return err
 }
 
 // ClearCondition forgets what is known of a destination.

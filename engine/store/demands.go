@@ -43,6 +43,9 @@ func (t demandTx) InsertDemand(ctx context.Context, d policypart.Issuance) error
 	if err == nil && inserted == 0 {
 		err = fault.New(fault.Conflict, "the demand exists already")
 	}
+	if err == nil && d.Purpose == policypart.PurposeApproval {
+		t.count(exchange.NoticeApproval, d.Agent, exchange.NoticeExample{ID: d.ID, Note: d.Part.Approval().Tool})
+	}
 
 	return err
 }

@@ -391,6 +391,10 @@ func TestEveryTextIsConsidered(t *testing.T) {
 		"mail_originals.encoding", "mail_originals.body", "mail_sums.account",
 		"mail_reports.kind", "mail_reports.reporter", "mail_reports.proof", "mail_reports.organization", "mail_reports.domain", "mail_reports.policy",
 		"mail_reports.source", "mail_reports.peer", "mail_reports.disposition", "mail_reports.dkim", "mail_reports.spf", "mail_reports.result", "mail_reports.detail",
+		"notice_tallies.kind", "notice_tallies.subject", "notice_tallies.newest", "notice_tallies.second", "notice_tallies.third", // ids and reasons
+		"notice_conditions.kind", "notice_conditions.subject", "notice_conditions.state", "notice_conditions.reason",
+		"notices.kind", "notices.subject", "notices.phase", "notices.title", "notices.text", "notices.body",
+		"notice_ways.address", "notice_ways.state", "notice_ways.reason",
 		"task_runs.owner", "agent_uploads.agent", "agent_upload_sums.agent",
 		"run_results.status", "run_results.left_out", "run_results.body", "run_results.audit", // a document names files and does not keep them: they are those of its message
 	} {

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"time"
 
+	"inbox/engine/notice"
+	"inbox/exchange"
 	"inbox/internal/fault"
 	"inbox/internal/queue"
 )
@@ -91,9 +93,13 @@ func (t jobTx) SettleJob(ctx context.Context, lease queue.Lease, outcome queue.O
 			RETURNING kind, partition_key`, lease.JobID, lease.Fence)
 
 	case queue.Dead:
-		return t.settle(ctx, true, `UPDATE jobs SET state = 'dead', reason = $3, updated_at = $4, lease_owner = '',
+		kind, err := t.settleKind(ctx, true, `UPDATE jobs SET state = 'dead', reason = $3, updated_at = $4, lease_owner = '',
 			lease_until = 0 WHERE id = $1 AND fence = $2 AND state = 'running' RETURNING kind, partition_key`,
 			lease.JobID, lease.Fence, cleaned(outcome.Reason), nowMicros())
+		if err == nil && kind != notice.JobKind {
+			t.count(exchange.NoticeJob, kind, exchange.NoticeExample{ID: lease.JobID, Note: outcome.Reason})
+		}
+		return err
 
 	case queue.Released:
 		return t.settle(ctx, false, t.dialect.releaseJob, lease.JobID, lease.Fence, nowMicros())
@@ -119,21 +125,26 @@ const releaseJob = `UPDATE jobs SET state = 'ready', attempt = attempt - 1, clai
 
 // settle changes the job's row and lets the next of its partition come forward when this one left the queue.
 func (t jobTx) settle(ctx context.Context, left bool, query string, arguments ...any) error {
-	var kind, partition string
+	_, err := t.settleKind(ctx, left, query, arguments...)
+	return err
+}
+
+func (t jobTx) settleKind(ctx context.Context, left bool, query string, arguments ...any) (kind string, err error) {
+	var partition string
 	found, err := first(ctx, t, query, arguments, &kind, &partition)
 	if err != nil {
-		return err
+		return kind, err
 	}
 	if !found {
-		return queue.ErrLeaseLost
+		return kind, queue.ErrLeaseLost
 	}
 
 	if !left {
 		t.wake(ChannelJob, kind)
-		return nil
+		return kind, nil
 	}
 
-	return t.promote(ctx, kind, partition)
+	return kind, t.promote(ctx, kind, partition)
 }
 
 const promoteJob = `UPDATE jobs SET state = CASE WHEN run_at > {now} THEN 'scheduled' ELSE 'ready' END WHERE state = 'blocked' AND id = (SELECT id FROM jobs

@@ -50,6 +50,7 @@ type Tx struct {
 	jobTx
 	backEndTx
 	resultTx
+	noticeTx
 
 	personTx
 	listTx
@@ -65,7 +66,7 @@ type Tx struct {
 func newTx(running session, dialect *dialect) *Tx {
 	t := &transaction{session: running, dialect: dialect}
 	return &Tx{
-		t, turnTx{t}, replyTx{t}, deliveryTx{t}, demandTx{t}, callTx{t}, documentTx{t}, jobTx{t}, backEndTx{t}, resultTx{t},
+		t, turnTx{t}, replyTx{t}, deliveryTx{t}, demandTx{t}, callTx{t}, documentTx{t}, jobTx{t}, backEndTx{t}, resultTx{t}, noticeTx{t},
 		personTx{t}, listTx{t}, quotaTx{t}, auditTx{t}, erasureTx{t}, retentionTx{t}, eraseTx{t},
 	}
 }
@@ -76,6 +77,7 @@ type transaction struct {
 	dialect *dialect
 	now     func() time.Time // this node's clock
 	wakes   []wake
+	tallied []tallied // for the tallies of notices, with the commit
 }
 
 // Topics of the same transaction, for the steps of one that are another's.
@@ -83,6 +85,7 @@ func (t *transaction) turns() turnTx      { return turnTx{t} }
 func (t *transaction) replies() replyTx   { return replyTx{t} }
 func (t *transaction) quotas() quotaTx    { return quotaTx{t} }
 func (t *transaction) uploads() uploadTx  { return uploadTx{t} }
+func (t *transaction) notices() noticeTx  { return noticeTx{t} }
 func (t *transaction) jobs() jobTx        { return jobTx{t} }
 func (t *transaction) erasure() erasureTx { return erasureTx{t} }
 

@@ -95,6 +95,7 @@ type Store struct {
 	watchStore
 	backEndStore
 	resultStore
+	noticeStore
 
 	personStore
 	listStore
@@ -115,7 +116,7 @@ type Store struct {
 func newStore(db *database) *Store {
 	return &Store{
 		db, turnStore{db}, replyStore{db, new(countCache)}, deliveryStore{db}, demandStore{db}, callStore{db}, sessionStore{db},
-		documentStore{db}, jobStore{db}, watchStore{db}, backEndStore{db}, resultStore{db},
+		documentStore{db}, jobStore{db}, watchStore{db}, backEndStore{db}, resultStore{db}, noticeStore{db},
 		personStore{db}, listStore{db}, quotaStore{db}, tokenStore{db}, auditStore{db},
 		erasureStore{db}, retentionStore{db}, personEraser{db}, contentStore{db}, uploadStore{db}, mailStore{db}, sweeper{db},
 	}
@@ -228,8 +229,11 @@ func (d *database) InTx(ctx context.Context, work func(*Tx) error) error {
 	var wakes []wake
 	begun := time.Now()
 	err := d.engine.transact(ctx, func(tx *Tx) error {
-		tx.wakes, tx.now = nil, d.options.Now
+		tx.wakes, tx.tallied, tx.now = nil, nil, d.options.Now
 		err := work(tx)
+		if err == nil {
+			err = tx.writeCounts(ctx)
+		}
 		wakes = tx.wakes
 		return err
 	})

@@ -80,6 +80,9 @@ func (s sweeper) sweepOnce(ctx context.Context, keep int64) error {
 		{sweepCounters, nowMicros()},
 		{sweepFailures, micros(time.Now().Add(-failureAge))},
 		{sweepBridgeItems, micros(time.Now().Add(-ackedAge))},
+		{sweepNoticeWays, micros(time.Now().Add(-noticeAge))},
+		{sweepNotices, micros(time.Now().Add(-noticeAge))},
+		{sweepNoticeConditions, micros(time.Now().Add(-noticeAge))},
 	} {
 		if err := s.sweepBatches(ctx, step.query, step.bound); err != nil {
 			return err

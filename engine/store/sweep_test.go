@@ -109,6 +109,9 @@ var kept = map[string]string{
 	"bridge_clients": "one row for each bridge that the operator let in",
 	"back_ends":      "one row for each agent",
 
+	"notice_tallies": "one row for each kind and subject; subjects are names of ours",
+	"notice_state":   "one row",
+
 	"agent_upload_sums": "one row for each agent",
 	"mail_sums":         "one row",
 }

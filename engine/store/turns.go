@@ -67,6 +67,10 @@ func (t turnTx) InsertTurn(
 		return exchange.TurnRecord{}, false, err
 	}
 
+	if turn.State == exchange.StateHeld {
+		t.count(exchange.NoticeHeld, turn.Agent, exchange.NoticeExample{ID: turn.ID, Note: turn.Reason})
+	}
+
 	t.wake(ChannelTurn, turn.ID)
 	body := stateBody(turn.Reason, turn.Attempt)
 	return turn, true, t.do(ctx, firstEvent, turn.ID, "turn."+turn.State, body, micros(turn.AcceptedAt))
@@ -157,8 +161,16 @@ func (t turnTx) moveTurn(ctx context.Context, move pipeline.Move, more string, v
 	}
 
 	var watched int64
-	if moved, err := first(ctx, t, query+` RETURNING watched`, arguments, &watched); err != nil || !moved {
+	var agent string
+	if moved, err := first(ctx, t, query+` RETURNING watched, agent`, arguments, &watched, &agent); err != nil || !moved {
 		return false, err
+	}
+
+	switch example := (exchange.NoticeExample{ID: move.ID, Note: move.Reason}); move.To {
+	case exchange.StateFailed:
+		t.count(exchange.NoticeTurn, agent, example)
+	case exchange.StateHeld:
+		t.count(exchange.NoticeHeld, agent, example)
 	}
 
 	if slices.Contains(move.From, exchange.StateHeld) {

@@ -42,6 +42,9 @@ type Options struct {
 	ListenHTTP string // host:port of the listener that passes requests through Challenges, which answers http-01; empty = none
 	DNS        DNS    // answers dns-01; with a provider there is no other proof, and the authority comes to no listener
 
+	// Ordered is told how an order ended: err is what the authority said, nil when there is a certificate. Optional; it must not wait.
+	Ordered func(name string, err error)
+
 	CheckEvery time.Duration // how often certificates are looked at; 0 = the library's default
 	Logger     *slog.Logger
 }
@@ -186,9 +189,11 @@ func (c *Client) observe(_ context.Context, event string, data map[string]any) e
 	case "cert_obtained":
 		orders.WithLabelValues("obtained").Inc()
 		renewed, _ := data["renewal"].(bool)
+		c.ordered(name, nil)
 		c.options.Logger.Info("certificate obtained", "name", name, "renewal", renewed, "authority", c.options.Directory)
 	case "cert_failed":
 		orders.WithLabelValues("failed").Inc()
+		c.ordered(name, errors.New(explain(data["error"])))
 		c.options.Logger.Error("no certificate obtained; it is asked for again", "name", name, "authority", c.options.Directory, "problem", explain(data["error"]))
 	case "cached_managed_cert", "cached_unmanaged_cert":
 		sans, _ := data["sans"].([]string)
@@ -197,6 +202,22 @@ func (c *Client) observe(_ context.Context, event string, data map[string]any) e
 		}
 	}
 	return nil
+}
+
+// Fresh reports whether a name has a certificate of which more than a third of its life is left: no renewal is due.
+func (c *Client) Fresh(name string) bool {
+	for _, certificate := range c.cache.AllMatchingCertificates(name) {
+		if leaf := certificate.Leaf; leaf != nil && time.Until(leaf.NotAfter) > leaf.NotAfter.Sub(leaf.NotBefore)/3 {
+			return true
+		}
+	}
+	return false
+}
+
+func (c *Client) ordered(name string, err error) {
+	if c.options.Ordered != nil {
+		c.options.Ordered(name, err)
+	}
 }
 
 // report publishes when the newest certificate of a name ends.

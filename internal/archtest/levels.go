@@ -99,6 +99,7 @@ var levels = map[string]int{
 	"engine/moderation": 7,
 	"engine/demand":     7,
 	"engine/mailbox":    7,
+	"engine/notice":     7,
 	"engine/pipeline":   8,
 
 	"engine/store":  9,
@@ -142,6 +143,7 @@ var entrances = []struct {
 	{"engine/delivery", []string{".", "operator", "cmd/inbox", "engine/..."}, "adapters and console declare what they need of deliveries"},
 	{"engine/moderation", []string{".", "operator", "engine/..."}, "adapters and console declare what they need of the lists"},
 	{"engine/mailbox", []string{".", "operator", "engine/..."}, "adapters declare what they need of kept mail"},
+	{"engine/notice", []string{".", "operator", "engine/store"}, "others say what happened where they store it; the store counts it"},
 	{"engine/demand", []string{".", "console", "engine/..."}, "adapters declare what they need of demands"},
 	{"migrations", []string{"engine/store"}, "the store is the only room with SQL"},
 	{"internal/config", []string{".", "operator"}, "a room takes what it needs as options; only the root package and what an operator looks at read the settings"},

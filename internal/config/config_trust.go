@@ -1,14 +1,6 @@
 package config
 
-import (
-	"fmt"
-	"net/mail"
-	"net/url"
-	"strings"
-	"time"
-
-	"inbox/identity"
-)
+import "time"
 
 // Trust is one issuer whose word about other people's identities is believed (message contract, section 10). What is
 // not listed is not believed: an empty list trusts nothing.
@@ -108,56 +100,4 @@ type Issuer struct {
 	Untyped bool `toml:"untyped"`
 	// Whether access tokens without a `scope` claim open every method.
 	Unscoped bool `toml:"unscoped"`
-}
-
-// Operator is who is responsible for this server. What is written here stands on the profile of every agent.
-type Operator struct {
-	// Name of the person or organisation.
-	Name string `toml:"name"`
-	// Mail address for questions and complaints.
-	Contact string `toml:"contact"`
-	// Account on the fediverse, `@user@domain`.
-	Account string `toml:"account"`
-	// Web page that says what is kept and for how long.
-	Privacy string `toml:"privacy"`
-	// Web page with the source of this server, or of its agents.
-	Source string `toml:"source"`
-	// Whether `contact` is told by mail, each at most once an hour: reports of other servers (`inbox reports list`), messages
-	// that an agent failed to answer, and once for each outage that the program behind an agent is down.
-	Notify bool `toml:"notify"`
-	// Mail address elsewhere to which mail for `postmaster`, `abuse` and the like is sent on, at most 100 a day, whole and attached to a mail of
-	// ours; empty = it is only kept (`inbox mail list`). Mail of programs, reports and mail of this domain are never sent on by themselves.
-	ForwardMail string `toml:"forward_mail"`
-}
-
-func (c *Config) validateOperator(p *problems) {
-	for key, text := range map[string]string{"operator.contact": c.Operator.Contact, "operator.account": c.Operator.Account} {
-		if _, err := identity.ParseAddress(text); text != "" && err != nil {
-			p.add(key, fmt.Sprintf("%q is not an address", text), `write one such as "help@example.com"`)
-		}
-	}
-
-	for key, text := range map[string]string{"operator.privacy": c.Operator.Privacy, "operator.source": c.Operator.Source} {
-		if u, err := url.Parse(text); text != "" && (err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Host == "") {
-			p.add(key, fmt.Sprintf("%q is not a web address", text), `write one such as "https://example.com/privacy"`)
-		}
-	}
-
-	if to := c.Operator.ForwardMail; to != "" {
-		switch address, err := mail.ParseAddress(to); {
-		case err != nil || address.Address != to:
-			p.add("operator.forward_mail", fmt.Sprintf("%q is not an address", to), `write one such as "me@example.org"`)
-		case strings.EqualFold(to[strings.LastIndexByte(to, '@')+1:], identity.HostOf(c.Domain)):
-			p.add("operator.forward_mail", "is an address of this server, where the mail is already", "write an address elsewhere")
-		case c.SMTP.Listen == "":
-			p.add("operator.forward_mail", "needs email", "do not turn smtp.listen off")
-		}
-	}
-
-	if c.Operator.Notify && (c.Operator.Contact == "" || c.SMTP.Listen == "") {
-		p.add("operator.notify", "needs operator.contact and email", "write an address, and do not turn smtp.listen off")
-	}
-	if len(c.Operator.Name) > 200 || strings.ContainsAny(c.Operator.Name, "\r\n") {
-		p.add("operator.name", "is not one line of at most 200 bytes", "write a name")
-	}
 }

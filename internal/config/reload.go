@@ -13,7 +13,8 @@ import (
 var (
 	changeable = []string{
 		"a2a.default_agent", "a2a.issuers", "agents", "chat.hold_guests", "connectors", "limits", "log.level",
-		"mail.answer_lists", "mail.reply_all", "mail.reply_to", "peers", "retention", "targets", "trust",
+		"mail.answer_lists", "mail.reply_all", "mail.reply_to", "operator.notify", "operator.notify_digest", "operator.notify_kinds", "operator.notify_secret",
+		"operator.notify_secret_file", "operator.notify_zone", "peers", "retention", "targets", "trust",
 	}
 	unchangeable = []string{
 		"a2a", "acme", "admin", "blob", "blob_url", "bridges", "chat", "data_dir", "database_password_file", "database_url", "dns", "domain", "domains", "drain", "federation", "http",
