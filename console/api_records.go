@@ -10,7 +10,6 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"inbox/engine/delivery"
 	"inbox/exchange"
 	"inbox/internal/fault"
 	"inbox/internal/httpserver"
@@ -223,7 +222,7 @@ type turnView struct {
 	Found  string   `json:"found"`            // of which kind the id of the request is
 	Others []string `json:"others,omitempty"` // further turns to which it leads, newest first
 
-	Deliveries   []delivery.Record      `json:"deliveries"`
+	Deliveries   []operator.Delivery    `json:"deliveries"`
 	ToolRequests []exchange.ToolRequest `json:"tool_requests,omitempty"`
 
 	Spent  *exchange.Spent  `json:"spent,omitempty"` // nil when the agent wrote no steps

@@ -112,6 +112,19 @@ func (o *office) EditReply(_ context.Context, id, by, text string) (exchange.App
 	return o.decided("edit "+id+" by "+by+": "+text, id)
 }
 
+func (o *office) Find(ctx context.Context, id string) (string, []string, error) {
+	turn, err := o.Turn(ctx, id)
+	return "turn", []string{turn.ID}, err
+}
+
+func (o *office) Deliveries(context.Context, operator.DeliveryFilter) ([]operator.Delivery, error) {
+	return nil, nil
+}
+
+func (o *office) ToolRequests(context.Context, exchange.ToolRequestFilter) ([]exchange.ToolRequest, error) {
+	return nil, nil
+}
+
 // Events returns more rows than one page, so that the answer has to gather them.
 func (o *office) Events(_ context.Context, turnID string, after int64, limit int) (events []exchange.Event, err error) {
 	for seq := after + 1; turnID == "t2" && seq <= 602 && len(events) < limit; seq++ {
@@ -140,7 +153,7 @@ func newOffice() *office {
 func call(t *testing.T, o *office, method, path, body, authorization string) *httptest.ResponseRecorder {
 	t.Helper()
 	api := console.NewAPI(&operator.Operator{
-		Tokens: operator.Tokens{Rows: o}, Messages: operator.Messages{Timelines: o}, Held: operator.Held{HeldDecisions: o, Turns: o},
+		Tokens: operator.Tokens{Rows: o}, Messages: operator.Messages{Timelines: o, Finder: o}, Held: operator.Held{HeldDecisions: o, Turns: o},
 		Audit: operator.Audit{Rows: o}, People: operator.People{Rows: o}, Approvals: o,
 	})
 	server, err := httpserver.New(httpserver.Options{Routes: api.Routes()})

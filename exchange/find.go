@@ -14,7 +14,7 @@ const (
 	FindMessage      = "message"      // by the protocol's own id of a message to an agent
 	FindSentMessage  = "sent message" // by that of an answer or of a question back
 	FindReference    = "reference"    // TurnRecord.Reference: the id of a task of A2A
-	FindWebhook      = "webhook"      // by the id of a Watch
+	FindWatch        = "watch"        // by the id of a Watch
 	FindConversation = "conversation" // Inbound.Conversation
 	FindRequest      = "request"      // TurnRecord.Request
 	FindTrace        = "trace"        // by the id of the trace in TurnRecord.Trace

@@ -10,6 +10,12 @@ import (
 	"inbox/internal/fault"
 )
 
+// Delivery is one way of a reply to a receiver, and DeliveryFilter selects some.
+type (
+	Delivery       = delivery.Record
+	DeliveryFilter = delivery.Filter
+)
+
 // Deliveries are the ways of replies to their receivers.
 type Deliveries struct {
 	store    *store.Store

@@ -7,7 +7,8 @@ import (
 	"strings"
 
 	"inbox/adapters/activitypub"
-	"inbox/adapters/email/bounce"
+	"inbox/adapters/email"
+	"inbox/engine/delivery"
 	"inbox/engine/store"
 	"inbox/exchange"
 	"inbox/internal/fault"
@@ -20,7 +21,7 @@ type IDKind struct {
 	From string // where one meets it, for people
 
 	// find returns the turns, newest first; none are an empty list.
-	find func(ctx context.Context, m Messages, id string) ([]string, error)
+	find func(ctx context.Context, m ids, id string) ([]string, error)
 }
 
 // MaxOthers bounds how many turns beside the newest one are named.
@@ -50,15 +51,32 @@ var idKinds = []IDKind{
 	{"request", "the header X-Request-Id of the answer to the request that brought the message, log lines (request)", looked(exchange.FindRequest, asWritten)},
 	{"trace", "log lines and headers (traceparent), where traces are on", looked(exchange.FindTrace, tracesIn)},
 	{"A2A task", "A2A (taskId)", looked(exchange.FindReference, asWritten)},
-	{"webhook of an A2A task", "A2A, where the peer did not name it itself", looked(exchange.FindWebhook, asWritten)},
+	{"webhook of an A2A task", "A2A, where the peer did not name it itself", looked(exchange.FindWatch, asWritten)},
 	{"message", "Message-ID with or without <>, messageId of A2A, IRI of an activity or an object, address of a post as people see it, run_id of a chat", findMessage},
 	{"sent message", "the same of an answer, or of a question back", looked(exchange.FindSentMessage, messagesIn)},
 	{"session", "session of a chat, session_id of bridges and tasks, contextId of A2A", looked(exchange.FindConversation, asWritten)},
 	{"thread", "inbox show", findThread},
 }
 
-// find returns the turns to which an id leads, newest first, and the first kind of id that it is.
-func (m Messages) find(ctx context.Context, id string) (kind string, turns []string, err error) {
+// Finder finds messages by their ids, and what belongs to them.
+type Finder interface {
+	// Find returns the turns to which an id leads, newest first, and the first kind of id that it is; fault.NotFound for none.
+	Find(ctx context.Context, id string) (kind string, turns []string, err error)
+
+	Deliveries(ctx context.Context, filter delivery.Filter) ([]delivery.Record, error)
+	ToolRequests(ctx context.Context, filter exchange.ToolRequestFilter) ([]exchange.ToolRequest, error)
+}
+
+// ids finds messages in the database.
+type ids struct {
+	*store.Store
+
+	agents    func() []string
+	approvals func(ctx context.Context, id string) (exchange.Approval, error)
+}
+
+// Find returns the turns to which an id leads, newest first, and the first kind of id that it is.
+func (m ids) Find(ctx context.Context, id string) (kind string, turns []string, err error) {
 	id = strings.TrimSpace(id)
 	if id == "" || len(id) > longestID {
 		return "", nil, fault.New(fault.NotFound, "that is no id of a message")
@@ -85,10 +103,10 @@ func (m Messages) find(ctx context.Context, id string) (kind string, turns []str
 }
 
 // looked finds turns by a kind of the store, under each text that an id may mean.
-func looked(kind string, texts func(id string) []string) func(context.Context, Messages, string) ([]string, error) {
-	return func(ctx context.Context, m Messages, id string) (turns []string, err error) {
+func looked(kind string, texts func(id string) []string) func(context.Context, ids, string) ([]string, error) {
+	return func(ctx context.Context, m ids, id string) (turns []string, err error) {
 		for _, text := range texts(id) {
-			found, err := m.store.FindTurns(ctx, kind, text, maxFound)
+			found, err := m.FindTurns(ctx, kind, text, maxFound)
 			if err != nil {
 				return nil, err
 			}
@@ -127,7 +145,7 @@ func repliesIn(id string) []string {
 
 func deliveriesIn(id string) []string {
 	texts := []string{id}
-	if delivery, found := bounce.Named(id); found {
+	if delivery, found := email.DeliveryIn(id); found {
 		texts = append(texts, delivery)
 	}
 	return texts
@@ -164,8 +182,8 @@ func messagesIn(id string) []string {
 	return texts
 }
 
-func findMessage(ctx context.Context, m Messages, id string) ([]string, error) {
-	activity, found, err := activitypub.ActivityOf(ctx, m.store.State(), id)
+func findMessage(ctx context.Context, m ids, id string) ([]string, error) {
+	activity, found, err := activitypub.ActivityOf(ctx, m.State(), id)
 	if err != nil {
 		return nil, err
 	}
@@ -177,7 +195,7 @@ func findMessage(ctx context.Context, m Messages, id string) ([]string, error) {
 	return looked(exchange.FindMessage, func(string) []string { return texts })(ctx, m, id)
 }
 
-func findApproval(ctx context.Context, m Messages, id string) ([]string, error) {
+func findApproval(ctx context.Context, m ids, id string) ([]string, error) {
 	approval, err := m.approvals(ctx, id)
 	if fault.Is(err, fault.NotFound) {
 		return nil, nil
@@ -189,13 +207,13 @@ func findApproval(ctx context.Context, m Messages, id string) ([]string, error) 
 var ownID = regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[0-9a-f]{4}-[0-9a-f]{12}`)
 
 // findJob finds what a job is about by the ids in its payload.
-func findJob(ctx context.Context, m Messages, id string) (turns []string, err error) {
-	job, found, err := m.store.Job(ctx, id)
+func findJob(ctx context.Context, m ids, id string) (turns []string, err error) {
+	job, found, err := m.Job(ctx, id)
 	if err != nil || !found {
 		return nil, err
 	}
 
-	return findTurnsIn(ctx, m.store, job.Payload)
+	return findTurnsIn(ctx, m.Store, job.Payload)
 }
 
 // findTurnsIn finds turns by the ids of the server that stand in a text.
@@ -212,9 +230,9 @@ func findTurnsIn(ctx context.Context, rows *store.Store, text string) (turns []s
 	return turns, nil
 }
 
-func findThread(ctx context.Context, m Messages, id string) (turns []string, err error) {
+func findThread(ctx context.Context, m ids, id string) (turns []string, err error) {
 	for _, agent := range m.agents() {
-		found, err := m.store.FindThread(ctx, agent, id, maxFound)
+		found, err := m.FindThread(ctx, agent, id, maxFound)
 		if err != nil {
 			return nil, err
 		}

@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"inbox/engine/delivery"
-	"inbox/engine/store"
 	"inbox/exchange"
 	"inbox/internal/fault"
 )
@@ -15,10 +14,7 @@ type Messages struct {
 	Retries
 
 	Timelines Timelines
-
-	store     *store.Store
-	agents    func() []string
-	approvals func(ctx context.Context, id string) (exchange.Approval, error)
+	Finder    Finder
 }
 
 // Retries run failed messages again; the answer is a further reply to the sender. By is who wants it, for the record.
@@ -72,21 +68,21 @@ const maxShownEvents = 10_000
 // Show finds a message by any id that a peer, a client or a line of the log showed (Kinds). Of several messages it shows the newest
 // and names the others. fault.NotFound says that nothing was accepted under it.
 func (m Messages) Show(ctx context.Context, id string) (Shown, error) {
-	kind, turns, err := m.find(ctx, id)
+	kind, turns, err := m.Finder.Find(ctx, id)
 	if err != nil {
 		return Shown{}, err
 	}
 
 	turnID, shown := turns[0], Shown{Found: kind, Others: turns[1:]}
-	if shown.Turn, err = m.store.Turn(ctx, turnID); err != nil {
+	if shown.Turn, err = m.Timelines.Turn(ctx, turnID); err != nil {
 		return shown, err
 	}
-	if shown.Deliveries, err = m.store.Deliveries(ctx, delivery.Filter{TurnID: turnID, Limit: 500}); err != nil {
+	if shown.Deliveries, err = m.Finder.Deliveries(ctx, delivery.Filter{TurnID: turnID, Limit: 500}); err != nil {
 		return shown, err
 	}
 
 	shown.Deliveries = listed(shown.Deliveries)
-	if shown.ToolRequests, err = m.store.ToolRequests(ctx, exchange.ToolRequestFilter{TurnID: turnID, All: true, Limit: 500}); err != nil {
+	if shown.ToolRequests, err = m.Finder.ToolRequests(ctx, exchange.ToolRequestFilter{TurnID: turnID, All: true, Limit: 500}); err != nil {
 		return shown, err
 	}
 

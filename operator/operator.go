@@ -87,7 +87,7 @@ func New(o Options) *Operator {
 		o.Current = func() *config.Config { return o.Config }
 	}
 	return &Operator{
-		Messages:      Messages{Retries: o.Turns, Timelines: o.Store, store: o.Store, agents: o.Agents, approvals: o.Approvals.Approval},
+		Messages:      Messages{Retries: o.Turns, Timelines: o.Store, Finder: ids{o.Store, o.Agents, o.Approvals.Approval}},
 		Held:          Held{HeldDecisions: o.Turns, Turns: o.Store},
 		Approvals:     o.Approvals,
 		Tools:         Tools{o.Store, o.Turns},

@@ -51,7 +51,7 @@ var lookups = map[string]lookup{
 	exchange.FindMessage:      {`SELECT id FROM turns WHERE native_key = $1 AND native_id = $2 ORDER BY id DESC LIMIT $3 + 0`, native},
 	exchange.FindSentMessage:  {`SELECT turn_id FROM replies WHERE native_key = $1 AND native_key <> '' AND native_id = $2 ORDER BY turn_id DESC LIMIT $3 + 0`, native},
 	exchange.FindReference:    {`SELECT id FROM turns WHERE reference_key = $1 AND reference_key <> '' ORDER BY id DESC LIMIT $2 + 0`, hashed},
-	exchange.FindWebhook:      {findWebhook, plain},
+	exchange.FindWatch:        {findWebhook, plain},
 	exchange.FindConversation: {`SELECT id FROM turns WHERE conversation = $1 AND conversation <> '' ORDER BY id DESC LIMIT $2 + 0`, called},
 	exchange.FindRequest:      {`SELECT id FROM turns WHERE request = $1 AND request <> '' ORDER BY id DESC LIMIT $2 + 0`, plain},
 	exchange.FindTrace:        {`SELECT id FROM turns WHERE substr(trace, 4, 32) = $1 AND trace <> '' ORDER BY id DESC LIMIT $2 + 0`, folded},

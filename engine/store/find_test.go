@@ -23,7 +23,7 @@ var indexesOf = map[string]string{
 	exchange.FindTurn: "turns", exchange.FindReply: "replies", exchange.FindDelivery: "deliveries", exchange.FindDemand: "demands",
 	exchange.FindDemandState: "demands_state_hash_key", exchange.FindDispatch: "dispatches", exchange.FindToolRequest: "tool_requests",
 	exchange.FindTaskRun: "task_runs", exchange.FindAudit: "audit", exchange.FindMessage: "turns_natural", exchange.FindSentMessage: "replies_native",
-	exchange.FindReference: "turns_reference", exchange.FindWebhook: "turns_reference", exchange.FindConversation: "turns_conversation",
+	exchange.FindReference: "turns_reference", exchange.FindWatch: "turns_reference", exchange.FindConversation: "turns_conversation",
 	exchange.FindRequest: "turns_request", exchange.FindTrace: "turns_trace",
 }
 
