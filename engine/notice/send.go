@@ -111,6 +111,7 @@ func (s *Service) post(ctx context.Context, notice exchange.Notice, address Addr
 	if err != nil {
 		return fault.GiveUp("the address of the webhook cannot be used", err)
 	}
+	request.Close = true // notices are rare: no connection waits for the next one
 	request.Header.Set("Content-Type", "application/json")
 	request.Header.Set("Idempotency-Key", notice.ID)
 	request.Header.Set(webhooksignature.Header, webhooksignature.Sign(secret, []byte(notice.Body)))
