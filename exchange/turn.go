@@ -59,6 +59,7 @@ type TurnRecord struct {
 	Network    string               `json:"-"`
 	Trace      string               `json:"-"`                  // traceparent of the span that accepted it; empty = none
 	ReplyID    string               `json:"reply_id,omitempty"` // empty until answered
+	Retried    string               `json:"-"`                  // the answer that the turn had before the operator ran it again; empty = it was not
 	Response   *normalized.Response `json:"response,omitempty"` // nil until answered
 	AcceptedAt time.Time            `json:"accepted_at"`
 	UpdatedAt  time.Time            `json:"updated_at"`
