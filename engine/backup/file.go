@@ -13,7 +13,6 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"strings"
 	"unicode/utf8"
 
 	"inbox/engine/store"
@@ -205,20 +204,27 @@ func syncDirectory(path string) error {
 	return errors.Join(directory.Sync(), directory.Close())
 }
 
+// sum is a SHA-256 that is being computed.
+type sum struct{ hash.Hash }
+
+func newSum() sum { return sum{sha256.New()} }
+
+func (s sum) text() string { return hex.EncodeToString(s.Sum(nil)) }
+
 // checkFile compares a file with its description.
 func checkFile(path string, want File) error {
 	file, err := os.Open(path) //nolint:gosec // the operator named the directory
 	if err != nil {
 		return fmt.Errorf("%s is missing or cannot be read: %w", want.Path, err)
 	}
-	sum := sha256.New()
+	sum := newSum()
 	size, err := io.Copy(sum, file)
 	switch err := errors.Join(err, file.Close()); {
 	case err != nil:
 		return fmt.Errorf("%s cannot be read: %w", want.Path, err)
 	case size != want.Size:
 		return fmt.Errorf("%s has %d bytes, and had %d when it was written", want.Path, size, want.Size)
-	case !strings.EqualFold(hex.EncodeToString(sum.Sum(nil)), want.SHA256):
+	case sum.text() != want.SHA256:
 		return fmt.Errorf("%s is not as it was written: its SHA-256 differs", want.Path)
 	}
 	return nil

@@ -269,8 +269,8 @@ var contentRef = regexp.MustCompile(`content_addressed\\*"[^{}]*?digest\\*":\\*"
 // digestColumns are where a digest stands alone.
 var digestColumns = map[string]bool{"run_results": true, "agent_uploads": true}
 
-func (r *refs) addRow(table store.Table, values []any) error {
-	r.needed.AddRow(table, values)
+// eachRef calls visit with the digests of contents that a row refers to for certain.
+func eachRef(table store.Table, values []any, visit func(digest string) error) error {
 	inBlob, digest := false, ""
 	for i, column := range table.Columns {
 		text, _ := values[i].(string)
@@ -281,18 +281,24 @@ func (r *refs) addRow(table store.Table, values []any) error {
 			inBlob = text == "blob"
 		case strings.Contains(text, "content_addressed"):
 			for _, found := range contentRef.FindAllStringSubmatch(text, -1) {
-				r.needed.Add(found[1])
-				if err := r.add(found[1]); err != nil {
+				if err := visit(found[1]); err != nil {
 					return err
 				}
 			}
 		}
 	}
 	if inBlob || digestColumns[table.Name] && digest != "" {
-		r.needed.Add(digest)
-		return r.add(digest)
+		return visit(digest)
 	}
 	return nil
+}
+
+func (r *refs) addRow(table store.Table, values []any) error {
+	r.needed.AddRow(table, values)
+	return eachRef(table, values, func(digest string) error {
+		r.needed.Add(digest)
+		return r.add(digest)
+	})
 }
 
 // writeRows writes the tables of a domain and collects what they refer to.
