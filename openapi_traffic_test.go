@@ -605,6 +605,7 @@ func (c *traffic) operatesNode(token string) {
 	c.Helper()
 	c.call("POST", "/api/v1/reload", token, "", 200)
 	c.call("POST", "/api/v1/reload", "wrong", "", 401)
+	c.call("POST", "/api/v1/stop", "wrong", "", 401)
 	c.call("GET", "/api/v1/pause", token, "", 200)
 	c.call("PUT", "/api/v1/pause", token, `{"reason":"the model is wrong"}`, 200)
 	c.call("GET", "/api/v1/pause", token, "", 200)
