@@ -216,6 +216,7 @@ var unrun = map[string]string{
 	"inbox block remove --stop":    "needs somebody who said stop; TestStopWordOutlivesRestarts",
 	"inbox follows accept":         "needs somebody who asks to follow; TestOperatorChoosesFollowers",
 	"inbox reload --server":        "names another node; TestReload",
+	"inbox migrate --to":           "takes the server of the documents away; TestServerIsMovedUnderLoad",
 	"make run":                     "goes on until it is ended; builds and serves, as TestQuickstart and every other test here do",
 	"make build":                   "run by TestQuickstart",
 	"make test":                    "is what runs this test",
