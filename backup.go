@@ -348,7 +348,10 @@ type MoveReport struct {
 // MoveDatabase moves a server from SQLite to PostgreSQL: the server ends, everything that it has acknowledged is copied, the old database is
 // marked as moved, and database_url is written. It can be run again after it broke off.
 func MoveDatabase(ctx context.Context, current *Config, o MoveOptions) (report MoveReport, err error) {
-	if current.DatabaseURL != "sqlite" {
+	switch {
+	case current.DatabaseURL.Reveal() == o.To:
+		return report, errors.New("--to: database_url is this one already: nothing is to be moved; start the server")
+	case current.DatabaseURL != "sqlite":
 		return report, errors.New("--to: only a server on SQLite is moved; for the other direction make a backup and restore it with database_url = \"sqlite\"")
 	}
 	if !strings.HasPrefix(o.To, "postgres://") && !strings.HasPrefix(o.To, "postgresql://") {
@@ -396,12 +399,10 @@ func MoveDatabase(ctx context.Context, current *Config, o MoveOptions) (report M
 		return report, err
 	}
 
-	report.Line = "database_url = " + config.Quote(report.To)
-	switch err := writeDatabase(current, o.To); {
-	case err == nil:
+	if err := writeDatabase(current, o.To); err == nil {
 		report.Written = current.File
-	default:
-		report.Problem = err.Error()
+	} else {
+		report.Problem, report.Line = err.Error(), "database_url = "+config.Quote(report.To)
 	}
 	report.Down = time.Since(begun)
 	report.Seconds = report.Down.Seconds()
