@@ -377,7 +377,7 @@ func TestUnfinishedRestore(t *testing.T) {
 			if _, err := backup.Restore(ctx, options); err == nil {
 				t.Fatal("the restore did not break off")
 			}
-			if _, err := os.Stat(filepath.Join(to.DataDir, backup.UnfinishedFile)); err != nil {
+			if _, err := os.Stat(filepath.Join(to.DataDir, store.UnfinishedFile)); err != nil {
 				t.Errorf("the directory does not say so: %v", err)
 			}
 			if found, err := store.Look(t.Context(), to.Options); err != nil || found.Marks.Unfinished == "" {
@@ -388,7 +388,7 @@ func TestUnfinishedRestore(t *testing.T) {
 			if restored, err := backup.Restore(t.Context(), options); err != nil || restored[0].Turns != 10 {
 				t.Fatalf("%+v, %v", restored, err)
 			}
-			if _, err := os.Stat(filepath.Join(to.DataDir, backup.UnfinishedFile)); !errors.Is(err, fs.ErrNotExist) {
+			if _, err := os.Stat(filepath.Join(to.DataDir, store.UnfinishedFile)); !errors.Is(err, fs.ErrNotExist) {
 				t.Errorf("the mark stays: %v", err)
 			}
 			if found, err := store.Look(t.Context(), to.Options); err != nil || found.Marks.Unfinished != "" {

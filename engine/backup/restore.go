@@ -29,9 +29,6 @@ type Target struct {
 	Blobs   func() (blob.Backend, error)
 }
 
-// UnfinishedFile is in a data directory from the first step of a restore to the last; its text says what is at work.
-const UnfinishedFile = "restore.unfinished"
-
 // ReportFile has in a data directory what a restore may have made twice, one JSON value a line, the first being a Restored.
 const ReportFile = "restored.jsonl"
 
@@ -133,7 +130,7 @@ func mayRestore(ctx context.Context, target *Target) error {
 	if err := os.MkdirAll(target.DataDir, 0o700); err != nil {
 		return fmt.Errorf("data_dir: cannot make %s: %w", target.DataDir, disk.Cause(err))
 	}
-	if _, err := os.Stat(filepath.Join(target.DataDir, UnfinishedFile)); err == nil && target.Store.URL == "sqlite" {
+	if _, err := os.Stat(filepath.Join(target.DataDir, store.UnfinishedFile)); err == nil && target.Store.URL == "sqlite" {
 		return nil // its file may be half written
 	}
 
@@ -149,16 +146,16 @@ func mayRestore(ctx context.Context, target *Target) error {
 }
 
 func beginUnfinished(dataDir, text string) error {
-	if err := disk.WritePrivate(filepath.Join(dataDir, UnfinishedFile), text+"\n"); err != nil {
-		return fmt.Errorf("data_dir: cannot write %s: %w", UnfinishedFile, disk.Cause(err))
+	if err := disk.WritePrivate(filepath.Join(dataDir, store.UnfinishedFile), text+"\n"); err != nil {
+		return fmt.Errorf("data_dir: cannot write %s: %w", store.UnfinishedFile, disk.Cause(err))
 	}
 	return syncDirectory(dataDir)
 }
 
 func endUnfinished(dataDir string) error {
-	err := os.Remove(filepath.Join(dataDir, UnfinishedFile))
+	err := os.Remove(filepath.Join(dataDir, store.UnfinishedFile))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("data_dir: cannot remove %s: %w", UnfinishedFile, disk.Cause(err))
+		return fmt.Errorf("data_dir: cannot remove %s: %w", store.UnfinishedFile, disk.Cause(err))
 	}
 	return syncDirectory(dataDir)
 }

@@ -47,17 +47,14 @@ func checkDirectory(options Options) error {
 	return nil // whatever else is wrong, opening it tells
 }
 
-// unfinishedFile is in data_dir while a restore is at work with it; package backup writes it.
-const unfinishedFile = "restore.unfinished"
-
 // checkUnfinished refuses a directory whose restore did not end.
 func checkUnfinished(options Options) error {
-	content, err := os.ReadFile(filepath.Join(options.DataDir, unfinishedFile))
+	content, err := os.ReadFile(filepath.Join(options.DataDir, store.UnfinishedFile))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
 	if err != nil {
-		return fmt.Errorf("data_dir: cannot read %s: %w", unfinishedFile, disk.Cause(err))
+		return fmt.Errorf("data_dir: cannot read %s: %w", store.UnfinishedFile, disk.Cause(err))
 	}
 	return fmt.Errorf("data_dir: %s is not complete: the restore of %s did not end; run inbox restore again, it begins anew",
 		options.DataDir, strings.TrimSpace(string(content)))

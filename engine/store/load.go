@@ -25,6 +25,9 @@ const (
 	markMoved     = "moved"      // its rows live on elsewhere: where
 )
 
+// UnfinishedFile is in a data directory from the first step of a restore to the last; its text says what is at work.
+const UnfinishedFile = "restore.unfinished"
+
 // Marks are what a database says about itself; empty = nothing is in the way.
 type Marks struct{ Unfinished, Moved string }
 
