@@ -206,6 +206,7 @@ var notCalled = map[string]string{
 	"PUT /api/v1/agents/{agent}/move":    "needs an account on another server that names ours: e2e",
 	"DELETE /api/v1/agents/{agent}/move": "needs one that moved: e2e",
 	"POST /api/v1/notices/test":          "needs an address that answers: TestNodeTellsOfItself",
+	"POST /api/v1/stop":                  "ends the server that is asked: e2e (TestServerIsMovedUnderLoad)",
 }
 
 const stream = "text/event-stream"
@@ -695,6 +696,7 @@ func (c *traffic) operatesNode(token string) {
 	c.Helper()
 	c.call("POST", "/api/v1/reload", token, "", 200)
 	c.call("POST", "/api/v1/reload", "wrong", "", 401)
+	c.call("POST", "/api/v1/stop", "wrong", "", 401)
 	c.call("GET", "/api/v1/pause", token, "", 200)
 	c.call("PUT", "/api/v1/pause", token, `{"reason":"the model is wrong"}`, 200)
 	c.call("GET", "/api/v1/pause", token, "", 200)

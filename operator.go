@@ -107,6 +107,13 @@ func (n node) Reload(ctx context.Context) (operator.Reloaded, error) {
 	return answer, nil
 }
 
+// Stop implements operator.Node.
+func (n node) Stop(ctx context.Context) error {
+	n.logger.InfoContext(ctx, "the operator lets this node end")
+	n.stopAsked.ask()
+	return nil
+}
+
 // RotateActorKey implements operator.Node.
 func (n node) RotateActorKey(ctx context.Context, name string) (string, error) {
 	if strings.EqualFold(name, n.config.Domain) {

@@ -9,6 +9,7 @@ import (
 	"net/url"
 	"os"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -48,8 +49,18 @@ type resources struct {
 	orders orders            // of certificates
 	tracer *telemetry.Tracer // nil = nothing is traced
 
+	stopAsked *stopping // of the process, all domains together
+
 	certificates certificates // of further domains, by host
 }
+
+// stopping is the operator's wish that the process ends.
+type stopping struct {
+	once  sync.Once
+	asked chan struct{} // closed when it was said
+}
+
+func (s *stopping) ask() { s.once.Do(func() { close(s.asked) }) }
 
 // certificates answer clients that name the host of a further domain.
 type certificates map[string]func(*tls.ClientHelloInfo) (*tls.Certificate, error)
@@ -60,8 +71,9 @@ func openResources(ctx context.Context, config *Config, top *modules, changed fu
 	r := &resources{config: config, certificates: certificates{}}
 	r.live.Store(newSettings(config))
 	if top != nil {
-		r.logger, r.level, r.bodies = top.logger.With("domain", config.Domain), top.level, top.bodies
+		r.logger, r.level, r.bodies, r.stopAsked = top.logger.With("domain", config.Domain), top.level, top.bodies, top.stopAsked
 	} else {
+		r.stopAsked = &stopping{asked: make(chan struct{})}
 		if r.logger, r.level, err = telemetry.Setup(os.Stderr, config.Log.Level, config.Log.Format); err != nil {
 			return nil, err
 		}

@@ -236,7 +236,7 @@ func (s *Server) domains() []*Server { return append([]*Server{s}, s.further...)
 // cannot start says one sentence only.
 const firstTokenLimit = 10 * time.Second
 
-// Run serves until ctx ends. Then it is not ready any more, serves on for drain, stops accepting, lets requests and runs
+// Run serves until ctx ends, or until the operator says so by the API. Then it is not ready any more, serves on for drain, stops accepting, lets requests and runs
 // end within shutdown_grace, returns what is left for the next start or another node, and returns nil.
 func (s *Server) Run(ctx context.Context) error {
 	defer s.closeLogged()
@@ -263,6 +263,9 @@ func (s *Server) Run(ctx context.Context) error {
 	edge.Go(func() error {
 		select {
 		case <-ctx.Done():
+			s.drain(edgeCtx)
+			stopServing()
+		case <-s.stopAsked.asked:
 			s.drain(edgeCtx)
 			stopServing()
 		case <-edgeCtx.Done(): // a listener failed

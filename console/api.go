@@ -79,6 +79,7 @@ func (a *API) Routes() []httpserver.Route {
 		a.route(http.MethodGet, "/api/v1/audit", a.listAudit),
 		a.route(http.MethodGet, "/api/v1/connectors", a.listConnectors),
 		a.route(http.MethodPost, "/api/v1/reload", a.reload),
+		a.route(http.MethodPost, "/api/v1/stop", a.stop),
 		a.route(http.MethodGet, "/api/v1/pause", a.pause),
 		a.route(http.MethodPut, "/api/v1/pause", a.beginPause),
 		a.route(http.MethodDelete, "/api/v1/pause", a.endPause),

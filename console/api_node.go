@@ -22,6 +22,10 @@ func (a *API) reload(_ http.ResponseWriter, r *http.Request) (any, error) {
 	return a.operator.Node.Reload(r.Context())
 }
 
+func (a *API) stop(_ http.ResponseWriter, r *http.Request) (any, error) {
+	return nil, a.operator.Node.Stop(r.Context())
+}
+
 func (a *API) rotateActorKey(_ http.ResponseWriter, r *http.Request) (any, error) {
 	key, err := a.operator.Node.RotateActorKey(r.Context(), httpserver.Param(r, "actor"))
 	return keyBody{key}, err

@@ -137,6 +137,7 @@ func Operations() []openapi.Operation {
 			Method: "POST", Path: "/api/v1/reload", Summary: "Read the configuration of this node again",
 			Response: operator.Reloaded{File: "/etc/inbox/inbox.toml", Changed: []string{"agents[helper].rules"}, UnchangedUntilRestart: []string{"http.listen"}},
 		},
+		{Method: "POST", Path: "/api/v1/stop", Summary: "Let this node end, as for SIGTERM"},
 		{Method: "GET", Path: "/api/v1/pause", Summary: "Whether all agents wait with their work", Response: pauseView{}},
 		{Method: "PUT", Path: "/api/v1/pause", Summary: "Let all agents wait with their work", Partial: true, Request: reason, Response: pauseView{}},
 		{Method: "DELETE", Path: "/api/v1/pause", Summary: "Let all agents work again", Errors: absent},

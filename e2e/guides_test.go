@@ -219,6 +219,7 @@ var unrun = map[string]string{
 	"inbox follows accept":         "needs somebody who asks to follow; TestOperatorChoosesFollowers",
 	"inbox reload --server":        "names another node; TestReload",
 	"inbox notices test":           "needs addresses that answer; TestOperatorIsToldWhateverDies",
+	"inbox migrate --to":           "takes the server of the documents away; TestServerIsMovedUnderLoad",
 	"make run":                     "goes on until it is ended; builds and serves, as TestQuickstart and every other test here do",
 	"make build":                   "run by TestQuickstart",
 	"make test":                    "is what runs this test",

@@ -41,10 +41,12 @@ type storm struct {
 
 	acknowledged atomic.Int64
 	retries      atomic.Int64
+	era          atomic.Int64 // how many servers have stood at the addresses before this one
 
 	mu       sync.Mutex
 	tasks    map[string]string // A2A message id → task id
 	answers  map[string]bool   // A2A message id and answer that were seen
+	eras     map[string]int64  // message id → era in which it was acknowledged
 	refusals []string          // answers that say the message itself is wrong, or other broken promises
 }
 
@@ -72,7 +74,7 @@ func newStormIn(t *testing.T, database, files, more string) *storm {
 	}
 	t.Cleanup(names.Close)
 	w := &storm{
-		t: t, ledger: load.NewLedger(), stop: make(chan struct{}), tasks: map[string]string{}, answers: map[string]bool{},
+		t: t, ledger: load.NewLedger(), stop: make(chan struct{}), tasks: map[string]string{}, answers: map[string]bool{}, eras: map[string]int64{},
 		client: &http.Client{Timeout: 20 * time.Second, Transport: &http.Transport{MaxIdleConnsPerHost: 300}},
 	}
 	w.community = newCommunity(t, stormPersons, func(arrival load.Arrival) {
@@ -159,8 +161,12 @@ func (w *storm) send(sender int, protocol string, attempt func(string) (string, 
 func (w *storm) persist(id string, try func() error) bool {
 	var giveUp <-chan time.Time
 	for {
+		era := w.era.Load()
 		err := try()
 		if err == nil {
+			w.mu.Lock()
+			w.eras[id] = era
+			w.mu.Unlock()
 			return true
 		}
 		if final(err) {

@@ -158,12 +158,14 @@ func TestUnits(t *testing.T) {
 		}
 		copied = append(copied, file)
 	}
-	if len(copied) != 4 {
+	if len(copied) != 6 {
 		t.Fatalf("found %v", copied)
 	}
 
 	analyze(t, append([]string{"verify", "--man=no"}, copied...)...)
-	analyze(t, "security", "--offline=true", "--threshold=20", "--no-pager", filepath.Join(directory, "inbox.service"))
+	for _, unit := range []string{"inbox.service", "inbox-backup.service"} {
+		analyze(t, "security", "--offline=true", "--threshold=20", "--no-pager", filepath.Join(directory, unit))
+	}
 }
 
 func analyze(t *testing.T, arguments ...string) {

@@ -64,6 +64,7 @@ type TurnRecord struct {
 	// Request is the header X-Request-Id of the answer to the HTTP request that brought the message; empty = it came another way.
 	Request    string               `json:"request,omitempty"`
 	ReplyID    string               `json:"reply_id,omitempty"` // empty until answered
+	Retried    string               `json:"-"`                  // the answer that the turn had before the operator ran it again; empty = it was not
 	Response   *normalized.Response `json:"response,omitempty"` // nil until answered
 	AcceptedAt time.Time            `json:"accepted_at"`
 	UpdatedAt  time.Time            `json:"updated_at"`

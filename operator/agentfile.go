@@ -171,3 +171,16 @@ func ignoreMissing(err error) error {
 	}
 	return err
 }
+
+// SetTop writes a key with a text at the top of the file, in the place of the one that is there.
+func (f AgentFile) SetTop(key, value string) error {
+	before, _, path, err := f.read()
+	if err != nil {
+		return err
+	}
+	after, err := config.SetTop(path, before, key, value)
+	if err != nil {
+		return err
+	}
+	return f.replace(path, before, after)
+}

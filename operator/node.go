@@ -15,6 +15,9 @@ type Reloaded struct {
 type Node interface {
 	// Reload reads the configuration of this node again. fault.Malformed for a bad one, which changes nothing.
 	Reload(ctx context.Context) (Reloaded, error)
+	// Stop lets this node end as for SIGTERM: it is not ready any more, serves on for a moment, then ends what it has begun and is gone. It
+	// returns before that.
+	Stop(ctx context.Context) error
 	// RotateActorKey makes a new key for the account of an agent in the fediverse, and returns its id; the name may be the domain.
 	RotateActorKey(ctx context.Context, name string) (string, error)
 	// MoveAgent tells the followers of an agent that it is another account now, and returns that account's id.

@@ -187,6 +187,11 @@ func (n *runningNode) Reload(ctx context.Context) (answer operator.Reloaded, err
 	return answer, n.call(ctx, http.MethodPost, "/api/v1/reload", nil, &answer)
 }
 
+// Stop implements operator.Node.
+func (n *runningNode) Stop(ctx context.Context) error {
+	return n.call(ctx, http.MethodPost, "/api/v1/stop", nil, nil)
+}
+
 // RotateActorKey implements operator.Node.
 func (n *runningNode) RotateActorKey(ctx context.Context, name string) (string, error) {
 	var answer struct{ Key string }

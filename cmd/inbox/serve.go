@@ -111,22 +111,3 @@ Everything stays on this machine and is removed afterwards. Exit code 0 means th
 		},
 	}
 }
-
-func newMigrate() *cobra.Command {
-	return &cobra.Command{
-		Use:   "migrate",
-		Short: "Bring the database to the schema of this version",
-		Long:  "Brings the database to the schema of this version and prints it. serve does the same at start; several nodes may start together.",
-		Args:  arguments(cobra.NoArgs),
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			return operate(cmd, func(o *inbox.Operator) error {
-				version, err := o.SchemaVersion(cmd.Context())
-				if err != nil {
-					return err
-				}
-				fmt.Fprintf(cmd.OutOrStdout(), "The database is at schema version %d.\n", version)
-				return nil
-			})
-		},
-	}
-}

@@ -62,6 +62,29 @@ func (l *Ledger) Acknowledged(id string) {
 	l.announce()
 }
 
+// Taken returns the messages that the server took responsibility for until now.
+func (l *Ledger) Taken() map[string]bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	taken := map[string]bool{}
+	for id, found := range l.entries {
+		if found.acknowledged {
+			taken[id] = true
+		}
+	}
+	return taken
+}
+
+// Replies counts the replies to a message: different wire ids, and how often one of them was seen again.
+func (l *Ledger) Replies(id string) (replies, repeats int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, times := range l.find(id).replies {
+		replies, repeats = replies+1, repeats+times-1
+	}
+	return replies, repeats
+}
+
 // Replied notes a reply with its wire id.
 func (l *Ledger) Replied(id, wireID string, at time.Time) {
 	l.mu.Lock()

@@ -5,9 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"strconv"
 	"time"
-
-	"github.com/google/uuid"
 
 	"inbox/exchange"
 	"inbox/identity"
@@ -56,7 +55,7 @@ func (s *issuer) issue(turn exchange.TurnRecord, part policypart.Part, held *dra
 	}
 
 	issuance := policypart.Issuance{
-		ID: uuid.Must(uuid.NewV7()).String(), TurnID: turn.ID, Agent: turn.Agent, ThreadID: turn.ThreadID, MessageID: turn.Message.ID,
+		ID: exchange.DerivedID(turn.ID, "demand", strconv.Itoa(turn.Attempt)), TurnID: turn.ID, Agent: turn.Agent, ThreadID: turn.ThreadID, MessageID: turn.Message.ID,
 		Via: turn.Message.ReceivedVia, Principal: turn.Message.Sender.Principal(), Asker: resolvers(turn.Message.Sender),
 		Kind: part.Kind, IssuedAt: now, UpdatedAt: now, Status: policypart.StatusIssued,
 	}

@@ -302,6 +302,7 @@ func (b *bench) row(id string) policypart.Issuance {
 // resumed is the turn as it runs again.
 func (b *bench) resumed(turn exchange.TurnRecord, demand string) exchange.TurnRecord {
 	turn.Message.PolicyResolution = b.row(demand).Resolution
+	turn.Attempt++
 	return turn
 }
 

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"time"
 
 	"inbox/agents"
@@ -99,7 +100,7 @@ func (s *dispatcher) askOthers(
 
 	now := time.Now().UTC().Truncate(time.Microsecond)
 	for i := range calls {
-		calls[i] = prepared(calls[i], agent, turn, chain, now)
+		calls[i] = prepared(calls[i], i, agent, turn, chain, now)
 	}
 
 	err = s.askAll(ctx, job, turn, record, calls)
@@ -121,11 +122,12 @@ func (s *dispatcher) asked(agent agents.Entry, response normalized.Response) (ca
 	return calls
 }
 
-// prepared fills in what all calls of one round share.
+// prepared fills in what all calls of one round share. The id of a call follows from its run and its place there: the agent that is
+// called recognises the message of a run that is made once more.
 func prepared(
-	d exchange.Dispatch, agent agents.Entry, turn exchange.TurnRecord, chain normalized.AgentChain, now time.Time,
+	d exchange.Dispatch, place int, agent agents.Entry, turn exchange.TurnRecord, chain normalized.AgentChain, now time.Time,
 ) exchange.Dispatch {
-	d.ID, d.TurnID, d.State, d.CreatedAt, d.UpdatedAt = newID(), turn.ID, exchange.DispatchPending, now, now
+	d.ID, d.TurnID, d.State, d.CreatedAt, d.UpdatedAt = exchange.DerivedID(turn.ID, "call", strconv.Itoa(turn.Attempt), strconv.Itoa(place)), turn.ID, exchange.DispatchPending, now, now
 	d.Agent, d.From, d.Sender, d.Chain = turn.Agent, agent.Profile.Address, turn.Message.Sender, chain
 	if d.To == "" { // the draft of a combined answer
 		d.State = exchange.DispatchDone

@@ -39,10 +39,13 @@ type ending struct {
 // replier stores answers with their deliveries, and what is said before and beside them: acknowledgements and notices.
 type replier struct{ *core }
 
-// newReply makes the reply of a response, with its id and time: they are final before the first attempt.
+// newReply makes the reply of a response, with its id and time: they are final before the first attempt. The id follows from the turn
+// and the reply that it had before, so that a turn that runs once more, after a crash or from a backup, answers with the same
+// id (decision 0106).
 func (s *replier) newReply(turn exchange.TurnRecord, response normalized.Response) exchange.Reply {
 	return exchange.Reply{
-		ID: newID(), TurnID: turn.ID, Agent: turn.Agent, Message: turn.Message, Channel: turn.Channel, Route: turn.Route,
+		ID: exchange.DerivedID(turn.ID, "reply", cmp.Or(turn.ReplyID, turn.Retried)), TurnID: turn.ID, Agent: turn.Agent,
+		Message: turn.Message, Channel: turn.Channel, Route: turn.Route,
 		Response: response, CreatedAt: time.Now().UTC().Truncate(time.Millisecond),
 	}
 }
@@ -332,7 +335,7 @@ func (s *replier) acknowledge(ctx context.Context, agent agents.Entry, turn exch
 	var response normalized.Response
 	response.Parts = []normalized.Part{normalized.Text(agent.Settings.AckText)}
 	reply := s.newReply(turn, response.Answering(turn.Message))
-	reply.Notice = exchange.NoticeAck
+	reply.ID, reply.Notice = exchange.DerivedID(turn.ID, "acknowledgement"), exchange.NoticeAck
 	plan, err := s.plan(ctx, reply)
 	if err == nil && len(plan.Destinations) > 0 {
 		err = s.storeAck(ctx, reply, plan)

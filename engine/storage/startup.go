@@ -47,6 +47,19 @@ func checkDirectory(options Options) error {
 	return nil // whatever else is wrong, opening it tells
 }
 
+// checkUnfinished refuses a directory whose restore did not end.
+func checkUnfinished(options Options) error {
+	content, err := os.ReadFile(filepath.Join(options.DataDir, store.UnfinishedFile))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("data_dir: cannot read %s: %w", store.UnfinishedFile, disk.Cause(err))
+	}
+	return fmt.Errorf("data_dir: %s is not complete: the restore of %s did not end; run inbox restore again, it begins anew",
+		options.DataDir, strings.TrimSpace(string(content)))
+}
+
 // lostDatabase returns nil for a directory that no server has used yet.
 func lostDatabase(options Options, what string) error {
 	found := usedBefore(options)
@@ -83,6 +96,15 @@ func usedBefore(options Options) string {
 
 // checkDatabase refuses an open database that is not the one with which data_dir was used. It writes nothing.
 func checkDatabase(ctx context.Context, options Options, opened *store.Store) error {
+	switch marks, err := opened.Marks(ctx); {
+	case err != nil:
+		return err
+	case marks.Unfinished != "":
+		return fmt.Errorf("%s is not complete: the %s did not end; run the command again, it begins anew", databaseText(options), marks.Unfinished)
+	case marks.Moved != "":
+		return fmt.Errorf("%s was moved to %s: write that as database_url. What is here is as old as the move, and what was accepted since then is "+
+			"there; to go back, make a backup there and restore it with database_url = \"sqlite\", after you moved this file away", databaseText(options), marks.Moved)
+	}
 	if options.NewIdentity {
 		return nil
 	}

@@ -26,6 +26,8 @@ type Options struct {
 	BlobURL       string // where files are kept, as it may be shown
 	NewIdentity   bool   // go on without the database or the key that DataDir was used with
 
+	AsFound bool // the schema stays as it is; see store.Options
+
 	Traces []string // further files that only a server leaves in DataDir
 	Sealed []string // namespaces of documents that hold private keys and secrets, and nothing else
 	Logger *slog.Logger
@@ -36,11 +38,14 @@ func Open(ctx context.Context, options Options, notify func(channel, payload str
 	if err := makeDirectory("data_dir", options.DataDir); err != nil {
 		return nil, err
 	}
+	if err := checkUnfinished(options); err != nil {
+		return nil, err
+	}
 	if err := checkDirectory(options); err != nil {
 		return nil, err
 	}
 
-	opened, err := store.Open(ctx, store.Options{URL: options.DatabaseURL, DataDir: options.DataDir, Notify: notify, Logger: options.Logger})
+	opened, err := store.Open(ctx, options.Store(notify))
 	if err == nil {
 		if err := checkDatabase(ctx, options, opened); err != nil {
 			return nil, errors.Join(err, opened.Close())
@@ -56,6 +61,11 @@ func Open(ctx context.Context, options Options, notify func(channel, payload str
 	}
 
 	return nil, fmt.Errorf("database_url: cannot open %s: %w; start the database or correct the key", options.DatabaseName, oneLine(err))
+}
+
+// Store are the options of the store.
+func (o Options) Store(notify func(channel, payload string)) store.Options {
+	return store.Options{URL: o.DatabaseURL, DataDir: o.DataDir, Notify: notify, Logger: o.Logger, AsFound: o.AsFound}
 }
 
 // Take makes this process the only one that serves a data directory with a SQLite database; nil on PostgreSQL. What a killed

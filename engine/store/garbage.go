@@ -120,6 +120,29 @@ type Blobs interface {
 	DeleteIdle(ctx context.Context, digest string, since time.Time) (gone bool, err error)
 }
 
+// heldSpace is the namespace of documents that keep contents from being deleted: one for each backup that runs, with an end.
+const heldSpace = "blobs.held"
+
+// HoldBlobs keeps contents from being deleted until the instant, for one who copies what rows refer to; called again it moves the end.
+// What is deleted at this moment was needed by no row before, so that a snapshot that is opened afterwards does not refer to it.
+func (s contentStore) HoldBlobs(ctx context.Context, who string, until time.Time) error {
+	return s.State().Put(ctx, heldSpace, who, []byte(until.UTC().Format(time.RFC3339)), until)
+}
+
+// ReleaseBlobs ends HoldBlobs.
+func (s contentStore) ReleaseBlobs(ctx context.Context, who string) error {
+	return s.State().Delete(ctx, heldSpace, who)
+}
+
+// deleteIdle deletes a content unless all are held.
+func (s contentStore) deleteIdle(ctx context.Context, blobs Blobs, digest string, since time.Time) (gone bool, err error) {
+	held, err := s.State().Count(ctx, heldSpace)
+	if err != nil || held > 0 {
+		return false, err
+	}
+	return blobs.DeleteIdle(ctx, digest, since)
+}
+
 // garbagePage is how many contents are looked at in one step.
 const garbagePage = 100
 
@@ -155,7 +178,7 @@ func (s contentStore) SweepBlobs(ctx context.Context, blobs Blobs, idle time.Dur
 
 			gone := false
 			if !needed {
-				if gone, err = blobs.DeleteIdle(ctx, digest, since); err != nil {
+				if gone, err = s.deleteIdle(ctx, blobs, digest, since); err != nil {
 					return deleted, err
 				}
 			}
@@ -321,7 +344,7 @@ func (s contentStore) SweepOrphans(ctx context.Context, blobs IdleBlobs, idle ti
 		if needed.has(digest) {
 			return nil
 		}
-		gone, err := blobs.DeleteIdle(ctx, digest, since)
+		gone, err := s.deleteIdle(ctx, blobs, digest, since)
 		if gone {
 			deleted++
 		}

@@ -46,6 +46,31 @@ func migrate(ctx context.Context, database *sql.DB, words *dialect, options ...g
 	return refuseNewer(ctx, database, words, known) // another node may have been at it
 }
 
+// migrateOrKeep is migrate, or only the refusal of a newer schema.
+func migrateOrKeep(ctx context.Context, database *sql.DB, words *dialect, keep bool, options ...goose.ProviderOption) error {
+	if !keep {
+		return migrate(ctx, database, words, options...)
+	}
+	known, err := KnownSchema()
+	if err != nil {
+		return err
+	}
+	return refuseNewer(ctx, database, words, known)
+}
+
+// KnownSchema returns the version of the schema that this program makes.
+func KnownSchema() (known int64, err error) {
+	names, err := fs.Glob(migrations.Files, "*.sql")
+	for _, name := range names {
+		version, err := goose.NumericComponent(name)
+		if err != nil {
+			return 0, err
+		}
+		known = max(known, version)
+	}
+	return known, err
+}
+
 // refuseNewer reads the version without making the table of versions.
 func refuseNewer(ctx context.Context, database *sql.DB, words *dialect, known int64) error {
 	var found bool
@@ -125,6 +150,8 @@ type dialect struct {
 	countReady   string
 	holdTurn     string // empty = not needed
 	holdPeople   string // empty = not needed
+	columns      string // lists table, column and type of everything that is copied
+	references   string // lists tables with those that they refer to
 	counts       bool   // it costs no round trip to hear how many rows changed
 }
 
@@ -132,12 +159,13 @@ type dialect struct {
 // in the program are of one clock.
 var sqliteDialect = newDialect(dialect{
 	migrations: goose.DialectSQLite3, hasVersions: `SELECT COUNT(*) > 0 FROM sqlite_master WHERE name = 'goose_db_version'`,
-	now: sqliteClock + "()", counts: true,
+	now: sqliteClock + "()", counts: true, columns: sqliteColumns, references: sqliteReferences,
 }, "", "")
 
 // The time of the statement is one value for the whole of it, so that indexes can be asked with it.
 var postgresDialect = newDialect(dialect{
 	migrations: goose.DialectPostgres, hasVersions: `SELECT to_regclass('goose_db_version') IS NOT NULL`,
+	columns: postgresColumns, references: postgresReferences,
 	now:         "CAST(EXTRACT(EPOCH FROM statement_timestamp()) * 1000000 AS BIGINT)",
 	claimShares: claimShares,
 	holdTurn:    `SELECT id FROM turns WHERE id = $1 FOR NO KEY UPDATE`,

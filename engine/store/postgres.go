@@ -52,7 +52,7 @@ func openPostgres(ctx context.Context, options Options) (engine, error) {
 		err = makeSchema(ctx, pool, config.RuntimeParams["search_path"])
 	}
 	if err == nil {
-		err = migrate(ctx, pool, postgresDialect, goose.WithSessionLocker(locker))
+		err = migrateOrKeep(ctx, pool, postgresDialect, options.AsFound, goose.WithSessionLocker(locker))
 	}
 	if err != nil {
 		return nil, errors.Join(unusable(unusablePostgres(config, err), err), pool.Close())

@@ -79,7 +79,7 @@ func openSQLite(ctx context.Context, options Options) (engine, error) {
 		return nil, unusable(public, err)
 	}
 
-	if err := migrate(ctx, writes, sqliteDialect); err != nil {
+	if err := migrateOrKeep(ctx, writes, sqliteDialect, options.AsFound); err != nil {
 		return nil, errors.Join(unusable(public, err), writes.Close())
 	}
 	reads, err := openPool(ctx, sqliteURL(path, "query_only(ON)"), options.Readers+1) // one of them watches the file

@@ -53,6 +53,9 @@ type Options struct {
 	Notify func(channel, payload string)
 	// Now is this node's clock; time.Now when nil. Instants of callers are read by it.
 	Now func() time.Time
+	// AsFound leaves the schema as it is, also an older one: no migration runs, and nothing is swept. For those who only read the rows as a
+	// whole (Snapshot) and write documents.
+	AsFound bool
 	// Logger gets what no caller can be told: reconnects, a failing sweep. slog.Default when nil.
 	Logger *slog.Logger
 }
@@ -165,6 +168,9 @@ func Open(ctx context.Context, options Options) (*Store, error) {
 
 	background, cancel := context.WithCancel(context.Background())
 	s := newStore(&database{engine: opened, options: options, probe: rand.Text(), cancel: cancel})
+	if options.AsFound {
+		return s, nil
+	}
 	s.tasks.Go(func() { s.sweep(background, time.Minute) })
 	if _, shared := opened.(*postgresEngine); shared {
 		s.tasks.Go(func() { s.watchClock(background) })

@@ -205,10 +205,11 @@ func stateBody(reason string, attempt int) string {
 	return string(body)
 }
 
-// resumption is what a parked turn is resumed with.
+// resumption is what a parked turn is resumed with, or a failed one is run again after.
 type resumption struct {
 	Resolution *policypart.Resolution `json:"policy_resolution,omitempty"`
 	Trace      *normalized.Response   `json:"received_trace,omitempty"`
+	Retried    string                 `json:"retried,omitempty"` // id of the reply before the operator ran the turn again
 }
 
 // reasonResumed is the reason of a turn that was parked and runs again.
@@ -224,7 +225,7 @@ const resumeTurn = `UPDATE turns SET state = '` + exchange.StateAccepted + `', r
 func (t turnTx) ResumeTurn(
 	ctx context.Context, turnID string, resolution *policypart.Resolution, trace *normalized.Response, at time.Time,
 ) (bool, error) {
-	stored, err := t.mergedResumption(ctx, turnID, resumption{resolution, trace})
+	stored, err := t.mergedResumption(ctx, turnID, resumption{Resolution: resolution, Trace: trace})
 	if err != nil {
 		return false, err
 	}
@@ -256,6 +257,9 @@ func (t turnTx) mergedResumption(ctx context.Context, turnID string, next resump
 	if next.Trace == nil {
 		next.Trace = before.Trace
 	}
+	if next.Retried == "" {
+		next.Retried = before.Retried
+	}
 
 	body, err := json.Marshal(next)
 	if err != nil {
@@ -285,6 +289,7 @@ func fillResumed(turn *exchange.TurnRecord, stored string) error {
 	if r.Trace != nil {
 		turn.Message.ReceivedTrace = r.Trace
 	}
+	turn.Retried = r.Retried
 	return err
 }
 
@@ -306,7 +311,12 @@ func (t turnTx) RepeatTurn(ctx context.Context, turn exchange.TurnRecord, reason
 		return false, err
 	}
 
-	return true, t.do(ctx, `UPDATE turns SET reply_id = '', outcome = '', history_turns = CASE WHEN history_turns = 0 THEN 0 ELSE 1 END WHERE id = $1`, turn.ID)
+	resumed, err := t.mergedResumption(ctx, turn.ID, resumption{Retried: turn.ReplyID})
+	if err != nil {
+		return false, err
+	}
+	return true, t.do(ctx, `UPDATE turns SET reply_id = '', outcome = '', resumed = $2,
+		history_turns = CASE WHEN history_turns = 0 THEN 0 ELSE 1 END WHERE id = $1`, turn.ID, resumed)
 }
 
 const appendEvent = `INSERT INTO events (turn_id, seq, kind, body, at)

@@ -106,6 +106,7 @@ var levels = map[string]int{
 	"internal/peer": 9,
 
 	"engine/storage": 10,
+	"engine/backup":  10,
 	"operator":       10,
 
 	"console": 11,
@@ -137,8 +138,9 @@ var entrances = []struct {
 	{"adapters/email/...", []string{"adapters/email", "adapters/email/..."}, "the layers of mail are known to its adapter alone"},
 	{"adapters/chat/contract", []string{"adapters/chat"}, "the wire contract of an adapter is its own"},
 	{"adapters/bridge/contract", []string{"adapters/bridge", "engine/store", "operator", ".", "e2e/..."}, "the wire contract of an adapter is its own; the store keeps the items, clients and session keys of bridges in its form"},
-	{"engine/store", []string{".", "engine/storage", "operator", "e2e/...", "bench"}, "only the root package and what an operator may do know the store; others declare the two or three methods that they need"},
+	{"engine/store", []string{".", "engine/storage", "engine/backup", "operator", "e2e/...", "bench"}, "only the root package and what an operator may do know the store; others declare the two or three methods that they need"},
 	{"engine/storage", []string{"."}, "only the root package opens what a server keeps"},
+	{"engine/backup", []string{"."}, "only the root package knows what belongs to a backup"},
 	{"engine/pipeline", []string{".", "operator", "engine/store"}, "adapters and console declare what they need of the pipeline"},
 	{"engine/delivery", []string{".", "operator", "cmd/inbox", "engine/..."}, "adapters and console declare what they need of deliveries"},
 	{"engine/moderation", []string{".", "operator", "engine/..."}, "adapters and console declare what they need of the lists"},

@@ -1,0 +1,418 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"inbox"
+)
+
+func newBackup() *cobra.Command {
+	var options inbox.BackupOptions
+	cmd := &cobra.Command{
+		Use:   "backup DIR",
+		Short: "Write a whole copy of the server while it runs",
+		Long: `Writes a backup into DIR, beside those that are there: the rows of all domains as they were at one moment, the files that they
+refer to, the configuration and the secret key. The server may run; it accepts messages meanwhile. What it accepts afterwards is not in
+the backup. Files that an earlier backup in DIR has are not copied again.
+
+Whoever has a backup with the secret key can be the agents: keep DIR as you keep the key. --without-keys leaves out secret.key and
+admin-token, which then belong elsewhere: a backup without them opens no secret. Files that the configuration names beside itself are
+not copied; the command lists them.
+
+A backup that does not end is none, and the next one removes what it left. "inbox verify DIR" reads every byte again,
+"inbox restore DIR" makes a server of it, on SQLite or PostgreSQL.`,
+		Example: "  inbox backup /var/backups/inbox --keep 14\n  inbox backup /var/backups/inbox --without-keys --json",
+		Args:    arguments(cobra.ExactArgs(1)),
+		RunE: func(cmd *cobra.Command, given []string) error {
+			if err := noDomain(cmd, "a backup has"); err != nil {
+				return err
+			}
+			if options.Keep < 0 {
+				return usageError{errors.New("--keep: must be 1 or more; 0 keeps all")}
+			}
+			config, err := loadWhole(cmd)
+			if err != nil {
+				return err
+			}
+			shown := newBar(cmd)
+			options.Directory, options.Progress = given[0], shown.progress
+			report, err := inbox.Backup(cmd.Context(), config, options)
+			shown.end()
+			if err != nil {
+				return err
+			}
+			if wantsJSON(cmd) {
+				err = printJSON(cmd.OutOrStdout(), report)
+			} else {
+				err = tellBackup(cmd.OutOrStdout(), given[0], report)
+			}
+			return errors.Join(err, missingFiles(report))
+		},
+	}
+	addJSON(cmd)
+	cmd.Flags().BoolVar(&options.WithoutKeys, "without-keys", false, "leave out the secret key and the operator's first token")
+	cmd.Flags().IntVar(&options.Keep, "keep", 0, "remove the oldest backups in DIR beyond this many (0 = none)")
+	return cmd
+}
+
+// noDomain refuses --domain, where a command is about all domains.
+func noDomain(cmd *cobra.Command, what string) error {
+	if domainFlag(cmd) != "" {
+		return usageError{errors.New("--domain: " + what + " all domains of the server; leave the flag out")}
+	}
+	return nil
+}
+
+func tellBackup(out io.Writer, directory string, report inbox.BackupReport) error {
+	own, contents := report.Size()
+	fmt.Fprintf(out, "Backup %s in %s: %d rows (%s), %d new files (%s) of %s, in %s.\n", report.Name, directory, report.Rows(), bytesText(own),
+		report.NewContents, bytesText(report.NewBytes), bytesText(contents), report.Ended.Sub(report.Moment).Round(100*time.Millisecond))
+	if !report.Keys {
+		fmt.Fprintln(out, "The secret key is not in it: keep secret.key elsewhere, nothing else opens the secrets of this backup.")
+	}
+	if len(report.Elsewhere) > 0 {
+		fmt.Fprintln(out, "Not in it, because they are files of their own that the configuration names:")
+		for _, name := range report.Elsewhere {
+			fmt.Fprintf(out, "  %s\n", name)
+		}
+	}
+	if len(report.Environment) > 0 {
+		fmt.Fprintf(out, "Not in it: the variables %s.\n", strings.Join(report.Environment, " "))
+	}
+	if len(report.Removed) > 0 {
+		fmt.Fprintf(out, "Removed: %s (%s of files that no other backup has).\n", strings.Join(report.Removed, " "), bytesText(report.FreedBytes))
+	}
+	_, err := fmt.Fprintf(out, "Check it: inbox verify %s\n", directory)
+	return err
+}
+
+// missingFiles is the error of a backup of a server that has lost files.
+func missingFiles(report inbox.BackupReport) error {
+	for _, domain := range report.Domains {
+		if domain.MissingCount > 0 {
+			return fmt.Errorf("the backup is complete, but %d references of %s are to files that the server does not have, such as %s: they are lost, "+
+				"or blob_url is wrong", domain.MissingCount, domain.Domain, domain.Missing[0])
+		}
+	}
+	return nil
+}
+
+// bytesText writes a size for people.
+func bytesText(bytes int64) string {
+	units := []string{"bytes", "KiB", "MiB", "GiB", "TiB"}
+	value, unit := float64(bytes), 0
+	for value >= 1024 && unit < len(units)-1 {
+		value, unit = value/1024, unit+1
+	}
+	if unit == 0 {
+		return fmt.Sprintf("%d bytes", bytes)
+	}
+	return fmt.Sprintf("%.1f %s", value, units[unit])
+}
+
+// bar shows on a terminal how far something is; elsewhere it shows nothing.
+type bar struct {
+	out   io.Writer // nil = no terminal
+	last  time.Time
+	shown bool
+}
+
+const barEvery = 100 * time.Millisecond
+
+func newBar(cmd *cobra.Command) *bar {
+	if file, is := cmd.ErrOrStderr().(*os.File); is && isTerminal(file) {
+		return &bar{out: file}
+	}
+	return &bar{}
+}
+
+func (b *bar) progress(p inbox.BackupProgress) {
+	if b.out == nil || time.Since(b.last) < barEvery {
+		return
+	}
+	b.last, b.shown = time.Now(), true
+	const width = 30
+	switch {
+	case p.Total > 0:
+		done := int(min(p.Done, p.Total) * width / p.Total)
+		fmt.Fprintf(b.out, "\r\x1b[K[%s%s] %3d %% %s", strings.Repeat("#", done), strings.Repeat(".", width-done), min(p.Done, p.Total)*100/p.Total, p.Step)
+	case p.Done > 0:
+		fmt.Fprintf(b.out, "\r\x1b[K%s: %d", p.Step, p.Done)
+	default:
+		fmt.Fprintf(b.out, "\r\x1b[K%s", p.Step)
+	}
+}
+
+func (b *bar) end() {
+	if b.shown {
+		fmt.Fprint(b.out, "\r\x1b[K")
+	}
+}
+
+func newVerify() *cobra.Command {
+	var snapshot string
+	cmd := &cobra.Command{
+		Use:   "verify DIR",
+		Short: "Check a backup: every byte, every row, every key",
+		Long: `Reads a backup as a restore would, and changes nothing: the SHA-256 of each file, the number of rows of each table, whether the rows
+can be read, whether every file that a row refers to is there with the bytes that it had, and whether the secret key of the backup opens
+what is sealed. The exit code is 1 when anything is wrong, and all of it is listed.`,
+		Example: "  inbox verify /var/backups/inbox\n  inbox verify /var/backups/inbox --snapshot 20261125T220000Z",
+		Args:    arguments(cobra.ExactArgs(1)),
+		RunE: func(cmd *cobra.Command, given []string) error {
+			shown := newBar(cmd)
+			found, err := inbox.VerifyBackup(cmd.Context(), given[0], snapshot, shown.progress)
+			shown.end()
+			if err != nil {
+				return err
+			}
+			if wantsJSON(cmd) {
+				err = printJSON(cmd.OutOrStdout(), found)
+			} else {
+				err = tellVerified(cmd.OutOrStdout(), found)
+			}
+			if err == nil && !found.Intact() {
+				err = fmt.Errorf("backup %s is damaged in %d places: take another one, and look at the disk", found.Name, found.Found)
+			}
+			return err
+		},
+	}
+	addJSON(cmd)
+	addSnapshot(cmd, &snapshot)
+	return cmd
+}
+
+func addSnapshot(cmd *cobra.Command, snapshot *string) {
+	cmd.Flags().StringVar(snapshot, "snapshot", "", "name of the backup in DIR (default: the newest)")
+}
+
+func tellVerified(out io.Writer, found *inbox.BackupVerified) error {
+	for _, problem := range found.Problems {
+		fmt.Fprintf(out, "  %s\n", problem)
+	}
+	if !found.Intact() {
+		return nil
+	}
+	keys := fmt.Sprintf("its key opens %d sealed documents", found.Sealed)
+	if !found.Keys {
+		keys = "it has no secret key, so whether secrets open was not checked"
+	}
+	_, err := fmt.Fprintf(out, "Backup %s is intact: %d rows, %d files, %s.\n", found.Name, found.Rows, found.Contents, keys)
+	return err
+}
+
+func newRestore() *cobra.Command {
+	var options inbox.RestoreOptions
+	var report bool
+	cmd := &cobra.Command{
+		Use:   "restore DIR",
+		Short: "Make a server of a backup",
+		Long: `Makes a server of a backup: the configuration, unless the file is there already, the secret key, the rows and the files. The database
+may be another one than that of the backup: SQLite or PostgreSQL, by database_url in the configuration or by --database-url. It must be
+empty. A backup of an older version is brought to the schema of this one. Stop the old server first: two of them would both be the
+agents.
+
+A restore that does not end is recognised: no server starts on it, and the command, run again, begins anew.
+
+What the old server did after the moment of the backup is not known. Replies that were waiting to be sent at that moment are sent again,
+and messages that were not answered are answered again, with the ids that the old server used: servers of the fediverse, A2A clients and
+bridges recognise them. Readers of mail may see an answer twice. --hold-uncertain email keeps such mails back; "inbox deliveries retry ID"
+sends one. What may have been sent twice is listed by "inbox restore --report".`,
+		Example: "  inbox restore /var/backups/inbox --config /etc/inbox/inbox.toml\n" +
+			"  inbox restore /var/backups/inbox --database-url postgres://inbox@db.example/inbox --hold-uncertain email\n  inbox restore --report",
+		Args: arguments(func(cmd *cobra.Command, given []string) error {
+			if report {
+				return cobra.NoArgs(cmd, given)
+			}
+			return cobra.ExactArgs(1)(cmd, given)
+		}),
+		RunE: func(cmd *cobra.Command, given []string) error {
+			if report {
+				return reportRestored(cmd)
+			}
+			if err := noDomain(cmd, "a backup has"); err != nil {
+				return err
+			}
+			file, err := cmd.Flags().GetString("config")
+			if err != nil {
+				return err
+			}
+			if options.ConfigFile = file; file == "" {
+				options.ConfigFile = defaultFile
+			}
+
+			shown := newBar(cmd)
+			options.Directory, options.Environ, options.Progress = given[0], os.Environ(), shown.progress
+			restored, err := inbox.Restore(cmd.Context(), options)
+			shown.end()
+			if err != nil {
+				return err
+			}
+			if wantsJSON(cmd) {
+				return printJSON(cmd.OutOrStdout(), restored)
+			}
+			return tellRestored(cmd.OutOrStdout(), restored)
+		},
+	}
+	addJSON(cmd)
+	addSnapshot(cmd, &options.Snapshot)
+	cmd.Flags().StringVar(&options.DatabaseURL, "database-url", "", "database of the new server, where the configuration is written from the backup")
+	cmd.Flags().StringVar(&options.DataDir, "data-dir", "", "data directory of the new server, where the configuration is written from the backup")
+	cmd.Flags().StringSliceVar(&options.Hold, "hold-uncertain", nil, "channels (such as email, or all) whose deliveries that may have been made before wait for you")
+	cmd.Flags().BoolVar(&report, "report", false, "list what the last restore of this server may have sent twice")
+	return cmd
+}
+
+func tellRestored(out io.Writer, report inbox.RestoreReport) error {
+	for _, one := range report.Domains {
+		fmt.Fprintf(out, "Restored %s from backup %s: %d rows, %d files, as of %s.\n", one.Domain, one.Backup, one.Rows, one.Contents, one.Moment.Local().Format(time.RFC3339))
+		if one.Turns+one.Deliveries > 0 {
+			fmt.Fprintf(out, "  %d messages had no answer yet and %d deliveries were not made at that moment: they are done again, with the same ids (%d deliveries are held).\n",
+				one.Turns, one.Deliveries, one.Held)
+		}
+	}
+	if report.WroteConfig {
+		fmt.Fprintf(out, "Wrote %s.\n", report.ConfigFile)
+	}
+	if report.WithoutKey {
+		fmt.Fprintln(out, "The secret key is not in the backup: put secret.key into data_dir (or where secret_key_file says) before the server starts.")
+	}
+	for _, name := range report.Elsewhere {
+		fmt.Fprintf(out, "Still missing, named by the configuration: %s\n", name)
+	}
+	if len(report.Environment) > 0 {
+		fmt.Fprintf(out, "The old server had the variables %s.\n", strings.Join(report.Environment, " "))
+	}
+	_, err := fmt.Fprintf(out, "See what may be sent twice: inbox restore --report --config %[1]s\nThen start it:              inbox serve --config %[1]s\n", report.ConfigFile)
+	return err
+}
+
+// reportRestored lists what may have been sent twice, of all domains or of one.
+func reportRestored(cmd *cobra.Command) error {
+	domains, err := loadEach(cmd)
+	if err != nil {
+		return err
+	}
+
+	type listed struct {
+		inbox.Restored
+		Uncertain []inbox.Uncertain `json:"uncertain"`
+	}
+	lists := []listed{}
+	for _, config := range domains {
+		list := listed{Uncertain: []inbox.Uncertain{}}
+		restored, err := inbox.RestoreReportOf(config, func(one inbox.Uncertain) error {
+			list.Uncertain = append(list.Uncertain, one)
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+		list.Restored = restored
+		lists = append(lists, list)
+	}
+	if wantsJSON(cmd) {
+		return printJSON(cmd.OutOrStdout(), lists)
+	}
+
+	for _, list := range lists {
+		fmt.Fprintf(cmd.OutOrStdout(), "%s was restored on %s from backup %s, as of %s.\n", list.Domain, when(list.At), list.Backup, when(list.Moment))
+		rows := make([][]string, 0, len(list.Uncertain))
+		for _, one := range list.Uncertain {
+			state := one.State
+			if one.Held {
+				state += " (held)"
+			}
+			rows = append(rows, []string{one.Kind, one.ID, state, one.Channel, one.Agent, one.To, when(one.At)})
+		}
+		err := printTable(cmd.OutOrStdout(), "Nothing was waiting at that moment.", []string{"WHAT", "ID", "STATE THEN", "CHANNEL", "AGENT", "WITH", "SINCE"}, rows)
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func newMigrate() *cobra.Command {
+	options := inbox.MoveOptions{}
+	cmd := &cobra.Command{
+		Use:   "migrate",
+		Short: "Bring the database to the schema of this version, or move it to PostgreSQL",
+		Long: `Brings the database to the schema of this version and prints it. serve does the same at start; several nodes may start together.
+
+With --to it moves a server from SQLite to PostgreSQL. The server that runs is told to end, as for SIGTERM: peers that call meanwhile find
+no server and try again later, as after any restart. When it has ended, everything that it has acknowledged is copied, the SQLite file is
+marked as moved, so that no server starts on it any more, and database_url is written into the configuration. Then start the server again
+(a service manager that restarts it by itself does so until the move is done). Files and keys stay where they are. The command can be run
+again after it broke off at any place; until the file is marked nothing is changed, and the server can be started as before.
+
+The other direction is a backup and a restore.`,
+		Example: "  inbox migrate\n  inbox migrate --to postgres://inbox:secret@db.example/inbox",
+		Args:    arguments(cobra.NoArgs),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if options.To != "" {
+				return moveDatabase(cmd, options)
+			}
+			return operate(cmd, func(o *inbox.Operator) error {
+				version, err := o.SchemaVersion(cmd.Context())
+				if err != nil {
+					return err
+				}
+				fmt.Fprintf(cmd.OutOrStdout(), "The database is at schema version %d.\n", version)
+				return nil
+			})
+		},
+	}
+	addJSON(cmd)
+	cmd.Flags().StringVar(&options.To, "to", "", "move the server to this PostgreSQL database, which must be empty")
+	cmd.Flags().DurationVar(&options.Wait, "wait", 2*time.Minute, "how long the running server may take to end")
+	return cmd
+}
+
+func moveDatabase(cmd *cobra.Command, options inbox.MoveOptions) error {
+	if err := noDomain(cmd, "a move takes"); err != nil {
+		return err
+	}
+	config, err := loadWhole(cmd)
+	if err != nil {
+		return err
+	}
+	node, err := newRunningNode(config, "")
+	if err != nil {
+		return err
+	}
+
+	shown := newBar(cmd)
+	options.Progress, options.Stop = shown.progress, node.Stop
+	report, err := inbox.MoveDatabase(cmd.Context(), config, options)
+	shown.end()
+	if err != nil {
+		return err
+	}
+	if wantsJSON(cmd) {
+		return printJSON(cmd.OutOrStdout(), report)
+	}
+
+	out := cmd.OutOrStdout()
+	for _, one := range report.Domains {
+		if one.Before {
+			fmt.Fprintf(out, "%s was copied to %s before.\n", one.Domain, one.To)
+			continue
+		}
+		fmt.Fprintf(out, "Moved %s: %d rows to %s.\n", one.Domain, one.Rows, one.To)
+	}
+	if report.Written != "" {
+		fmt.Fprintf(out, "Wrote database_url into %s. The old database is marked and is not served any more.\n", report.Written)
+	} else {
+		fmt.Fprintf(out, "Write this yourself, with the password (%s):\n  %s\n", report.Problem, report.Line)
+	}
+	_, err = fmt.Fprintf(out, "No server ran for %s. Start it again.\n", report.Down.Round(100*time.Millisecond))
+	return err
+}

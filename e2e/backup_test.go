@@ -1,0 +1,181 @@
+package e2e
+
+import (
+	"context"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"inbox/e2e/instance"
+)
+
+// drillSenders write while a backup runs, and while a server is moved.
+const drillSenders = 45
+
+// TestBackupIsDrilled: a backup is written while peers of all protocols write, the server is killed, and another one is made of the
+// backup in an empty place, on the same database or the other one, at the same addresses. Every message that was acknowledged before the
+// moment of the backup has its reply, and none has two with different ids: who answered it twice used the same one. What the old server
+// took after that moment is lost with it, and peers repeat what it had not taken.
+func TestBackupIsDrilled(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct{ name, from, to string }{
+		{"sqlite to sqlite", "sqlite", "sqlite"}, {"sqlite to postgres", "sqlite", "postgres"}, {"postgres to sqlite", "postgres", "sqlite"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			w := newStorm(t, databaseOf(t, c.from))
+			w.large = true
+			w.begin(drillSenders)
+			w.progress()
+
+			directory := filepath.Join(t.TempDir(), "backups")
+			w.s.inbox("backup", directory)
+			w.progress()
+			before := w.ledger.Taken() // before the moment of the second backup
+			w.s.inbox("backup", directory, "--keep", "1", "--json")
+			w.progress()
+			if err := w.s.Kill(); err != nil {
+				t.Fatal(err)
+			}
+			w.era.Add(1)
+
+			old := w.s
+			next := restored(t, old, directory, databaseOf(t, c.to))
+			w.progress()
+			w.finish()
+			w.s = next
+			w.judgeRestored(before)
+		})
+	}
+}
+
+func databaseOf(t *testing.T, kind string) string {
+	if kind == "postgres" {
+		return postgres(t)
+	}
+	return ""
+}
+
+// restored makes and starts a server of the newest backup in an empty directory, at the addresses of the old one.
+func restored(t *testing.T, old *server, directory, database string) *server {
+	t.Helper()
+	settings := old.Settings
+	settings.Database = database
+	next := &server{Instance: &instance.Instance{Settings: settings, Directory: t.TempDir(), Binary: old.Binary}, t: t}
+
+	if said := next.inbox("verify", directory); !strings.Contains(said, "is intact") {
+		t.Fatalf("the backup is not intact: %s", said)
+	}
+	arguments := []string{"restore", directory, "--json", "--data-dir", filepath.Join(next.Directory, "data"), "--database-url", "sqlite"}
+	if database != "" {
+		arguments[len(arguments)-1] = database
+	}
+	t.Logf("restored: %s", next.inbox(arguments...))
+	if _, err := next.Run(t.Context(), "restore", directory); err == nil {
+		t.Error("a second restore puts rows into a database that is in use")
+	}
+
+	var reports []struct {
+		Uncertain []struct{ Kind, ID string }
+	}
+	if err := json.Unmarshal([]byte(next.inbox("restore", "--report", "--json")), &reports); err != nil || len(reports) != 1 {
+		t.Fatalf("%d reports, %v", len(reports), err)
+	}
+	next.start()
+	t.Cleanup(func() {
+		if next.Alive() {
+			next.stop()
+		}
+		if t.Failed() {
+			t.Logf("log of the restored server:\n%s", tail(next.Log(), 16<<10))
+		}
+	})
+	return next
+}
+
+// judgeRestored compares what was acknowledged before the moment of a backup, and by the restored server, with what came back. What the old
+// server took between that moment and its end may have no reply, and never two.
+func (w *storm) judgeRestored(before map[string]bool) {
+	t := w.t
+	t.Helper()
+	if !w.drained(3 * patience) {
+		t.Errorf("the server still has work: %v", w.s.rows())
+	}
+
+	lost := func(id string) bool { return w.eras[id] == 0 && !before[id] }
+	for id, taskID := range w.tasks {
+		if !lost(id) {
+			w.heard(id, w.awaitTask(taskID))
+		}
+	}
+	complete, excused, repeats := 0, 0, 0
+	for id := range w.ledger.Taken() {
+		replies, again := w.ledger.Replies(id)
+		repeats += again
+		switch {
+		case replies > 1:
+			t.Errorf("%s has %d replies with different ids", id, replies)
+		case replies == 0 && !lost(id):
+			t.Errorf("%s was acknowledged and has no reply; before the backup: %t", id, before[id])
+		case replies == 0:
+			excused++
+		default:
+			complete++
+		}
+	}
+	total := w.ledger.Count("")
+	t.Logf("%d acknowledged before the backup, %d replies, %d recognisable repeats, %d without reply that only the old server knew", len(before), complete, repeats, excused)
+	if len(before) == 0 || total.Unasked > 0 || total.Doubled > 0 {
+		t.Errorf("%s: %v", total, total.Examples)
+	}
+	for _, refusal := range w.refusals {
+		t.Error(refusal)
+	}
+}
+
+// TestServerIsMovedUnderLoad: a server on SQLite is moved to PostgreSQL while peers of all protocols write. Everything that was ever
+// acknowledged has exactly one reply, the old database is refused, and the configuration names the new one.
+func TestServerIsMovedUnderLoad(t *testing.T) {
+	t.Parallel()
+	w := newStorm(t, "")
+	w.large = true
+	w.begin(drillSenders)
+	w.progress()
+
+	database := postgres(t)
+	said := w.s.inbox("migrate", "--to", database, "--json")
+	t.Logf("moved: %s", said)
+	if w.s.Alive() {
+		t.Error("the old server still runs")
+	}
+	configuration, err := os.ReadFile(w.s.ConfigFile())
+	if err != nil || !strings.Contains(string(configuration), database) {
+		t.Errorf("the configuration does not name the new database: %v\n%s", err, configuration)
+	}
+	if _, err := w.s.Run(t.Context(), "migrate", "--to", database); err == nil || !strings.Contains(err.Error(), "already") {
+		t.Errorf("it is moved once more: %v", err)
+	}
+	onOld := &instance.Instance{Settings: w.s.Settings, Directory: t.TempDir(), Binary: w.s.Binary}
+	text := strings.Replace(string(configuration), database, "sqlite", 1)
+	if err := os.WriteFile(onOld.ConfigFile(), []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	if _, err := onOld.Run(ctx, "serve"); err == nil || !strings.Contains(err.Error(), "was moved to") {
+		t.Errorf("a start on the old database: %v", err)
+	}
+
+	w.s.start()
+	w.progress()
+	w.finish()
+	w.s.Settings.Database = database // its rows are there
+	w.judge()
+	w.allAnswered(int(w.acknowledged.Load()))
+	if _, found := w.s.rows()["goose_db_version"]; !found || !slices.Contains(strings.Fields(w.s.inbox("ready")), "ready") {
+		t.Error("the server is not on its new database")
+	}
+}

@@ -1,0 +1,342 @@
+package store
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/url"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/stdlib"
+	"github.com/pressly/goose/v3"
+
+	"inbox/internal/fault"
+)
+
+// Marks are documents that say of a database that it must not be served.
+const (
+	markNamespace = "database"
+	markLoading   = "unfinished" // its rows are not complete: what is at work with it
+	markMoved     = "moved"      // its rows live on elsewhere: where
+)
+
+// UnfinishedFile is in a data directory from the first step of a restore to the last; its text says what is at work.
+const UnfinishedFile = "restore.unfinished"
+
+// Marks are what a database says about itself; empty = nothing is in the way.
+type Marks struct{ Unfinished, Moved string }
+
+// Marks reads them.
+func (d *database) Marks(ctx context.Context) (marks Marks, err error) {
+	for key, into := range map[string]*string{markLoading: &marks.Unfinished, markMoved: &marks.Moved} {
+		value, _, err := d.State().Get(ctx, markNamespace, key)
+		if err != nil {
+			return marks, err
+		}
+		*into = string(value)
+	}
+	return marks, nil
+}
+
+// MarkMoved says that the rows live on elsewhere from now on.
+func (d *database) MarkMoved(ctx context.Context, to string) error {
+	return d.InTx(ctx, func(tx *Tx) error {
+		return errors.Join(tx.do(ctx, deleteMark, markNamespace, markMoved), tx.do(ctx, insertMark, markNamespace, markMoved, cleaned(to)))
+	})
+}
+
+// Complete says that the rows are all there. Nothing is leased, because no process lives that was at work when they were copied.
+func (d *database) Complete(ctx context.Context) error {
+	return d.InTx(ctx, func(tx *Tx) error {
+		if err := tx.do(ctx, takeAll); err != nil {
+			return err
+		}
+		return tx.do(ctx, deleteMark, markNamespace, markLoading)
+	})
+}
+
+const (
+	insertMark = `INSERT INTO documents (namespace, key, encoding, value, expires_at) VALUES ($1, $2, 'utf8', $3, 0)`
+	deleteMark = `DELETE FROM documents WHERE namespace = $1 AND key = $2`
+	updateMark = `UPDATE documents SET value = $3 WHERE namespace = $1 AND key = $2`
+)
+
+// Found is what is in the place of a database.
+type Found struct {
+	Used  bool // it has messages, documents or tokens
+	Marks Marks
+}
+
+// Look looks at the place of a database and changes nothing there; a SQLite database that is missing is not made.
+func Look(ctx context.Context, options Options) (found Found, err error) {
+	options = options.withDefaults()
+	options.AsFound = true
+	if options.URL == "sqlite" {
+		info, err := os.Stat(filepath.Join(options.DataDir, File))
+		if errors.Is(err, fs.ErrNotExist) || err == nil && info.Size() == 0 {
+			return Found{}, nil
+		}
+	}
+
+	opened, err := openEngine(ctx, options)
+	if err != nil {
+		return found, err
+	}
+	d := &database{engine: opened, options: options, cancel: func() {}}
+	defer func() { err = errors.Join(err, d.Close()) }()
+
+	var there bool
+	if _, err := first(ctx, opened.reader(), opened.dialect().hasVersions, nil, &there); err != nil || !there {
+		return found, err
+	}
+	for _, table := range []string{"turns", "documents", "tokens"} {
+		var one int64
+		used, err := first(ctx, opened.reader(), `SELECT 1 FROM `+table+` LIMIT 1`, nil, &one)
+		if err != nil {
+			return found, nil //nolint:nilerr // a schema that was never finished has no rows
+		}
+		found.Used = found.Used || used
+	}
+	found.Marks, err = d.Marks(ctx)
+	return found, err
+}
+
+// Loader fills a new database with the rows of another one.
+type Loader struct {
+	Tables []Table // each behind those that it refers to
+
+	words  *dialect
+	pool   *sql.DB
+	name   string // of the file; empty = PostgreSQL
+	failed func(operation string, err error) error
+}
+
+// loadingPragmas make the file of a database that nobody relies on yet: a process that dies leaves it whole, a loss of power may not, and
+// it is made anew then.
+var loadingPragmas = []string{"busy_timeout(10000)", "journal_mode(WAL)", "synchronous(OFF)", "foreign_keys(OFF)", "temp_store(MEMORY)"}
+
+// NewLoader makes a database with the schema of a version and with the mark of who is at work. What is in its place is removed: the
+// caller has made sure that it may be (Look). NewerSchema where this program does not know the version.
+func NewLoader(ctx context.Context, options Options, version int64, mark string) (_ *Loader, err error) {
+	options = options.withDefaults()
+	known, err := KnownSchema()
+	if err != nil {
+		return nil, err
+	}
+	if version > known {
+		return nil, &NewerSchema{Found: version, Known: known}
+	}
+
+	l := &Loader{words: sqliteDialect, failed: sqliteFault}
+	if options.URL == "sqlite" {
+		err = l.openFile(ctx, options)
+	} else {
+		err = l.openSchema(ctx, options)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if err := l.prepare(ctx, version, mark); err != nil {
+		return nil, errors.Join(l.failed("make the database", err), l.pool.Close())
+	}
+	return l, nil
+}
+
+func (l *Loader) openFile(ctx context.Context, options Options) error {
+	if err := registerClock(); err != nil {
+		return err
+	}
+	for _, path := range Files(options.DataDir) {
+		if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+	}
+	if err := keepPrivate(options); err != nil {
+		return err
+	}
+
+	l.name = filepath.Join(options.DataDir, File)
+	values := url.Values{"_pragma": loadingPragmas}
+	pool, err := openPool(ctx, "file:"+(&url.URL{Path: l.name}).EscapedPath()+"?"+values.Encode(), 1)
+	l.pool = pool
+	return err
+}
+
+func (l *Loader) openSchema(ctx context.Context, options Options) error {
+	config, err := postgresConfig(options.URL)
+	if err != nil {
+		return fault.Wrap(fault.Malformed, "database_url is not a PostgreSQL URL", err)
+	}
+	l.words, l.failed = postgresDialect, postgresFault
+	l.pool = openPostgresPool(config, 2, connectionLife)
+	if err := makeSchema(ctx, l.pool, config.RuntimeParams["search_path"]); err != nil {
+		return errors.Join(unusable(unusablePostgres(config, err), err), l.pool.Close())
+	}
+
+	var names []string
+	err = pairs(ctx, l.pool, `SELECT table_name FROM information_schema.tables WHERE table_schema = current_schema() AND table_type = 'BASE TABLE'`, 1,
+		func(row []string) error { names = append(names, row[0]); return nil })
+	if err == nil && len(names) > 0 {
+		_, err = l.pool.ExecContext(ctx, `DROP TABLE `+quotedAll(names)+` CASCADE`)
+	}
+	if err != nil {
+		return errors.Join(unusable(unusablePostgres(config, err), err), l.pool.Close())
+	}
+	return nil
+}
+
+// prepare makes the schema, without the rows that migrations put there, and puts the mark.
+func (l *Loader) prepare(ctx context.Context, version int64, mark string) error {
+	provider, err := migrator(l.pool, l.words, goose.WithDisableGlobalRegistry(true))
+	if err != nil {
+		return err
+	}
+	if _, err := provider.UpTo(ctx, version); err != nil {
+		return err
+	}
+	if l.Tables, err = tablesOf(ctx, l.pool, l.words); err != nil {
+		return err
+	}
+
+	for _, table := range slices.Backward(l.Tables) {
+		if _, err := l.pool.ExecContext(ctx, `DELETE FROM `+quoted(table.Name)); err != nil {
+			return err
+		}
+	}
+	_, err = l.pool.ExecContext(ctx, insertMark, markNamespace, markLoading, mark)
+	return err
+}
+
+// Mark replaces the mark.
+func (l *Loader) Mark(ctx context.Context, mark string) error {
+	_, err := l.pool.ExecContext(ctx, updateMark, markNamespace, markLoading, mark)
+	return l.failed("mark the database", err)
+}
+
+// loadRows is how many rows one transaction of SQLite takes.
+const loadRows = 10_000
+
+// Load puts rows into a table until next returns false or an error, which is then its own, and returns how many they were. The values are
+// those of Snapshot.Each.
+func (l *Loader) Load(ctx context.Context, table Table, next func() (values []any, more bool, err error)) (rows int64, err error) {
+	if l.name == "" {
+		return l.copyRows(ctx, table, next)
+	}
+
+	insert := `INSERT INTO ` + quoted(table.Name) + ` (` + quotedAll(table.columnNames()) + `) VALUES (` + placeholders(1, len(table.Columns)) + `)`
+	for more := true; more; {
+		var loaded int64
+		if loaded, more, err = l.insertRows(ctx, insert, next); err != nil {
+			return rows, err
+		}
+		rows += loaded
+	}
+	return rows, nil
+}
+
+func (l *Loader) insertRows(ctx context.Context, insert string, next func() ([]any, bool, error)) (rows int64, more bool, err error) {
+	tx, err := l.pool.BeginTx(ctx, nil)
+	if err != nil {
+		return 0, false, l.failed("load rows", err)
+	}
+	defer func() { _ = tx.Rollback() }() // of no effect after the commit
+
+	statement, err := tx.PrepareContext(ctx, insert)
+	if err != nil {
+		return 0, false, l.failed("load rows", err)
+	}
+	defer statement.Close()
+
+	for more = true; more && rows < loadRows; {
+		values, there, err := next()
+		if err != nil {
+			return 0, false, err
+		}
+		if more = there; !more {
+			break
+		}
+		if _, err := statement.ExecContext(ctx, values...); err != nil {
+			return 0, false, l.failed("load rows", err)
+		}
+		rows++
+	}
+	return rows, more, l.failed("load rows", tx.Commit())
+}
+
+// rowSource hands rows to COPY.
+type rowSource struct {
+	next   func() ([]any, bool, error)
+	values []any
+	err    error
+}
+
+// Next implements pgx.CopyFromSource.
+func (s *rowSource) Next() bool {
+	var more bool
+	s.values, more, s.err = s.next()
+	return more && s.err == nil
+}
+
+// Values implements pgx.CopyFromSource.
+func (s *rowSource) Values() ([]any, error) { return s.values, nil }
+
+// Err implements pgx.CopyFromSource.
+func (s *rowSource) Err() error { return s.err }
+
+func (l *Loader) copyRows(ctx context.Context, table Table, next func() ([]any, bool, error)) (rows int64, err error) {
+	connection, err := l.pool.Conn(ctx)
+	if err != nil {
+		return 0, l.failed("load rows", err)
+	}
+	defer connection.Close()
+
+	source := &rowSource{next: next}
+	err = connection.Raw(func(driver any) (err error) {
+		rows, err = driver.(*stdlib.Conn).Conn().CopyFrom(ctx, pgx.Identifier{table.Name}, table.columnNames(), source)
+		return err
+	})
+	if source.err != nil {
+		return 0, source.err
+	}
+	return rows, l.failed("load rows of "+table.Name, err)
+}
+
+// Close makes everything durable that was loaded. The mark stays; see Complete.
+func (l *Loader) Close(ctx context.Context) error {
+	statements := []string{"ANALYZE"}
+	if l.name != "" {
+		statements = []string{"PRAGMA synchronous = FULL", "PRAGMA wal_checkpoint(TRUNCATE)"}
+	}
+	var err error
+	for _, statement := range statements {
+		if err == nil {
+			_, err = l.pool.ExecContext(ctx, statement)
+		}
+	}
+	return errors.Join(l.failed("close the database", err), l.pool.Close(), l.syncFile())
+}
+
+// syncFile waits until the disk has the file: pages that were written before synchronous was on are among it.
+func (l *Loader) syncFile() error {
+	if l.name == "" {
+		return nil
+	}
+	for _, path := range []string{l.name, filepath.Dir(l.name)} {
+		file, err := os.Open(path)
+		if err != nil {
+			return err
+		}
+		if err := errors.Join(file.Sync(), file.Close()); err != nil {
+			return fmt.Errorf("sync %s: %w", path, err)
+		}
+	}
+	return nil
+}
+
+// Abandon closes a database that stays unfinished.
+func (l *Loader) Abandon() { _ = l.pool.Close() }
