@@ -51,6 +51,11 @@ func (a *API) Routes() []httpserver.Route {
 		a.route(http.MethodDelete, "/api/v1/replies/{reply}/pin", a.pinAnswer(false)),
 		a.route(http.MethodGet, "/api/v1/people", a.listPeople),
 		a.route(http.MethodDelete, "/api/v1/people", a.unlink),
+		a.route(http.MethodGet, "/api/v1/people/export", a.exportPerson),
+		a.route(http.MethodPost, "/api/v1/people/erase", a.erasePerson),
+		a.route(http.MethodGet, "/api/v1/erasures", a.listErasures),
+		a.route(http.MethodGet, "/api/v1/erasures/{erasure}", a.erasure),
+		a.route(http.MethodGet, "/api/v1/usage", a.usage),
 		a.route(http.MethodGet, "/api/v1/audit", a.listAudit),
 		a.route(http.MethodGet, "/api/v1/connectors", a.listConnectors),
 		a.route(http.MethodPost, "/api/v1/reload", a.reload),
@@ -64,6 +69,9 @@ func (a *API) Routes() []httpserver.Route {
 		a.route(http.MethodDelete, "/api/v1/mail/suppressed", a.unsuppress),
 	}...)
 }
+
+// written is the value of a call that has written its answer itself.
+var written = new(int)
 
 // call answers with a value that is written as JSON; nil = 204.
 type call func(w http.ResponseWriter, r *http.Request) (any, error)
@@ -81,6 +89,7 @@ func (a *API) route(method, pattern string, do call) httpserver.Route {
 		switch {
 		case err != nil:
 			httpserver.WriteFault(w, err)
+		case answer == written:
 		case answer == nil:
 			w.WriteHeader(http.StatusNoContent)
 		default:

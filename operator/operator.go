@@ -40,6 +40,9 @@ type Operator struct {
 	Keys          Keys
 	Conversations Conversations
 	Connectors    Connectors
+	Erasures      Erasures
+	Exports       Exports
+	Usage         Usage
 
 	Node Node // nil where only the database is at hand
 
@@ -79,6 +82,7 @@ func New(o Options) *Operator {
 	if o.Current == nil {
 		o.Current = func() *config.Config { return o.Config }
 	}
+	erasures := Erasures{o.Store, o.Deliveries, o.Turns.Cancel, o.Vault, o.Files, o.Config.Domain}
 	return &Operator{
 		Messages:      Messages{Retries: o.Turns, Timelines: o.Store, store: o.Store, agents: o.Agents},
 		Held:          Held{HeldDecisions: o.Turns, Turns: o.Store},
@@ -97,6 +101,9 @@ func New(o Options) *Operator {
 		Keys:          Keys{o.Config, o.Vault},
 		Conversations: Conversations{o.Current, o.Store},
 		Connectors:    Connectors{o.Current},
+		Erasures:      erasures,
+		Exports:       Exports{o.Store, erasures, o.Files},
+		Usage:         Usage{o.Store},
 		Node:          o.Node,
 		options:       o,
 	}
