@@ -91,7 +91,7 @@ func New(o Options) *Operator {
 		Results:       Results{o.Store, o.Files},
 		Answers:       Answers{o.Store, o.Deliveries, o.Later},
 		Deliveries:    Deliveries{o.Store, o.Deliveries},
-		Suppressions:  Suppressions{o.Store},
+		Suppressions:  Suppressions{o.Store, o.Vault},
 		Lists:         Lists{o.Store, o.OwnHosts, o.Withdraw},
 		Pauses:        Pauses{o.Store, o.Agents},
 		Follows:       Follows{o.Current, o.Store, o.Later},
