@@ -215,6 +215,8 @@ var unrun = map[string]string{
 	"inbox move":                   "needs an account elsewhere that names the agent; TestCommandsAskTheRunningServer",
 	"inbox block remove --stop":    "needs somebody who said stop; TestStopWordOutlivesRestarts",
 	"inbox follows accept":         "needs somebody who asks to follow; TestOperatorChoosesFollowers",
+	"inbox export":                 "needs somebody who wrote; TestPersonIsErased",
+	"inbox erase":                  "takes away what others need here; TestPersonIsErased",
 	"inbox reload --server":        "names another node; TestReload",
 	"make run":                     "goes on until it is ended; builds and serves, as TestQuickstart and every other test here do",
 	"make build":                   "run by TestQuickstart",

@@ -851,6 +851,7 @@ var noted = []struct {
 	remove      bool // the row; false: its texts are emptied
 }{
 	{"destinations", "destination || ' ' || reason", []string{"channel", "destination"}, true},
+	{"counters", "counter_key", []string{"counter_key"}, true}, // what the person used up of limits
 	{"audit", "principal || ' ' || detail", []string{"id"}, false},
 }
 

@@ -138,6 +138,9 @@ func TestErasedPersonIsNowhere(t *testing.T) {
 		if _, err := s.MailFailed(ctx, exchange.MailFailure{Address: "rob@mail.example", Kind: exchange.FailureHard, DeliveryID: "d", Reason: "no rob@mail.example"}); err != nil {
 			failures = append(failures, err)
 		}
+		if _, err := s.AddCounts(ctx, []exchange.Count{{Key: "sender " + principal + " 1h", Amount: 1, Ends: time.Now().Add(time.Hour)}}); err != nil {
+			failures = append(failures, err)
+		}
 		if err := errors.Join(failures...); err != nil {
 			t.Fatal(err)
 		}
@@ -151,7 +154,7 @@ func TestErasedPersonIsNowhere(t *testing.T) {
 			t.Errorf("receipt %+v", receipt)
 		}
 
-		for _, text := range []string{secret, "users/bob\"", "bob@peer.example", "rob@mail.example"} {
+		for _, text := range []string{secret, "users/bob\"", "users/bob ", "bob@peer.example", "rob@mail.example"} {
 			if found := everywhere(ctx, t, s, text); len(found) != 0 {
 				t.Errorf("%q is in %v", text, found)
 			}

@@ -41,7 +41,7 @@ var TableRules = map[string]TableRule{
 	"tokens":            {"for ever: a revoked token is on record; the operator makes them, so there are few", "removed where the person is the token's"},
 	"list_entries":      {"a week after they were removed", "stop words of the person are removed; the operator's blocks and allows stay"},
 	"list_version":      {"for ever: one row", "nothing: a number"},
-	"counters":          {"at the end of what they count", "nothing: hashed keys that end within a month"},
+	"counters":          {"at the end of what they count", "removed where they name the person: limits count anew"},
 	"demand_payments":   {"400 days after the payment", "nothing: hashes that keep a payment from being used twice"},
 
 	"destinations":      {"some days after the last failure", "removed where they name the person"},
