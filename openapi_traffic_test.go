@@ -466,6 +466,19 @@ func (c *traffic) operates(s *inboxtest.Server) {
 		c.call("GET", "/api/v1/"+path, token, "", 200)
 	}
 	c.call("POST", "/api/v1/notices/test", token, "", 409) // there is no address
+	for _, path := range []string{"usage", "erasures", "people/export?person=" + url.QueryEscape(turns[0].Principal)} {
+		c.call("GET", "/api/v1/"+path, token, "", 200)
+	}
+	c.call("GET", "/api/v1/people/export?person=nobody@nowhere.test", token, "", 404)
+	c.call("GET", "/api/v1/erasures/nothing", token, "", 404)
+	begun, err := s.Store().BeginErasure(c.Context(), store.PersonNames{Principals: []string{"nowhere.test nobody"}}, []string{"hash"}, "operator:test")
+	if err != nil {
+		c.Fatal(err)
+	}
+	c.call("GET", "/api/v1/erasures/"+begun.ID, token, "", 200)
+	c.call("POST", "/api/v1/people/erase", token, `{"person":"nobody@nowhere.test","dry_run":true}`, 200)
+	c.call("POST", "/api/v1/people/erase", token, `{"person":"nobody@nowhere.test"}`, 200)
+	c.call("POST", "/api/v1/people/erase", token, `{"person":"nobody"}`, 400)
 	c.call("POST", "/api/v1/turns/"+turns[0].ID+"/retry", token, "", 409)
 	c.call("POST", "/api/v1/turns/nothing/retry", token, "", 404)
 	c.call("POST", "/api/v1/turns/retry", token, `{"since":"2h","dry_run":true}`, 200)

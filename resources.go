@@ -137,7 +137,7 @@ func storageOptions(config *Config, logger *slog.Logger) storage.Options {
 	return storage.Options{
 		DataDir: config.DataDir, DatabaseURL: config.DatabaseURL.Reveal(), DatabaseName: config.DatabaseURL.String(),
 		SecretKeyFile: config.SecretKeyFile, NewIdentity: config.NewIdentity, Domain: config.Domain, BlobURL: blobName(config), Logger: logger, Traces: []string{operator.AdminTokenFile},
-		Sealed: []string{activitypub.KeyNamespace, activitypub.MediaNamespace, discovery.KeyNamespace, email.KeyNamespace, acme.KeyNamespace, secretNamespace},
+		Sealed: []string{activitypub.KeyNamespace, activitypub.MediaNamespace, discovery.KeyNamespace, email.KeyNamespace, acme.KeyNamespace, secretNamespace, operator.ErasureKeyNamespace},
 	}
 }
 

@@ -6,7 +6,9 @@ import (
 	"time"
 
 	"inbox/engine/store"
+	"inbox/exchange"
 	"inbox/internal/config"
+	"inbox/operator"
 )
 
 const (
@@ -73,4 +75,44 @@ func periods(r config.Retention) store.Periods {
 		store.RetainDemands: r.Demands, store.RetainDispatches: r.Dispatches, store.RetainTools: r.Tools, store.RetainAudit: r.Audit,
 		store.RetainSessions: r.Sessions, store.RetainRecords: r.Records,
 	}
+}
+
+// eraseEvery is how soon the server goes on with an erasure.
+const eraseEvery = 2 * time.Second
+
+// runErasures does what operators began.
+func (m *modules) runErasures(ctx context.Context) error {
+	return m.operator().Erasures.Run(ctx, eraseEvery, func(err error) {
+		m.logger.WarnContext(ctx, "an erasure goes on later", "error", err)
+	})
+}
+
+// suppressions also know the addresses of which only a hash is kept.
+type suppressions struct {
+	*store.Store
+	vault operator.Vault
+}
+
+// Suppressed implements email.Suppressions.
+func (s suppressions) Suppressed(ctx context.Context, addresses []string) ([]exchange.Suppression, error) {
+	hash, err := operator.ErasedNames(ctx, s.vault)
+	if err != nil {
+		return nil, err
+	}
+	if hash == nil {
+		return s.Store.Suppressed(ctx, addresses)
+	}
+
+	plain, all := map[string]string{}, addresses
+	for _, address := range addresses {
+		hidden := store.ErasedAddress(hash(address))
+		plain[hidden], all = address, append(all[:len(all):len(all)], hidden)
+	}
+	found, err := s.Store.Suppressed(ctx, all)
+	for i := range found {
+		if address, is := plain[found[i].Address]; is {
+			found[i].Address = address
+		}
+	}
+	return found, err
 }

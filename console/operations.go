@@ -106,6 +106,17 @@ func Operations() []openapi.Operation {
 		{Method: "DELETE", Path: "/api/v1/replies/{reply}/pin", Summary: "Take an answer off the profile of its agent", Errors: taken},
 		{Method: "GET", Path: "/api/v1/people", Summary: "Who is linked with whom", Query: page, Response: peopleList{}},
 		{Method: "DELETE", Path: "/api/v1/people", Summary: "Take an identity out of its person", Query: []string{"principal!"}, Errors: absent},
+		{
+			Method: "GET", Path: "/api/v1/people/export", Summary: "Everything that is kept of one person, as a ZIP archive",
+			Query: []string{"person!"}, Bytes: true, Errors: absent,
+		},
+		{
+			Method: "POST", Path: "/api/v1/people/erase", Summary: "Remove everything that is kept of one person",
+			Request: eraseBody{Person: "alice@example.org"}, Response: eraseAnswer{},
+		},
+		{Method: "GET", Path: "/api/v1/erasures", Summary: "Receipts of erasures", Query: page, Response: erasureList{}},
+		{Method: "GET", Path: "/api/v1/erasures/{erasure}", Summary: "The receipt of one erasure", Response: operator.Receipt{}},
+		{Method: "GET", Path: "/api/v1/usage", Summary: "What is kept: rows and bytes of each agent", Response: operator.Kept{}},
 		{Method: "GET", Path: "/api/v1/audit", Summary: "Decisions about trust", Query: []string{"limit:integer", "before", "code", "turn", "agent"}, Response: auditList{}},
 		{
 			Method: "GET", Path: "/api/v1/mail", Summary: "Mail for the operator, and answers that were captured",

@@ -217,6 +217,8 @@ var unrun = map[string]string{
 	"inbox move":                   "needs an account elsewhere that names the agent; TestCommandsAskTheRunningServer",
 	"inbox block remove --stop":    "needs somebody who said stop; TestStopWordOutlivesRestarts",
 	"inbox follows accept":         "needs somebody who asks to follow; TestOperatorChoosesFollowers",
+	"inbox export":                 "needs somebody who wrote; TestPersonIsErased",
+	"inbox erase":                  "takes away what others need here; TestPersonIsErased",
 	"inbox reload --server":        "names another node; TestReload",
 	"inbox notices test":           "needs addresses that answer; TestOperatorIsToldWhateverDies",
 	"inbox migrate --to":           "takes the server of the documents away; TestServerIsMovedUnderLoad",

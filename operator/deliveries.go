@@ -45,7 +45,10 @@ func (d Deliveries) Cancel(ctx context.Context, id string) error {
 }
 
 // Suppressions are the addresses to which no mail is sent any more.
-type Suppressions struct{ store *store.Store }
+type Suppressions struct {
+	store *store.Store
+	vault func(ctx context.Context) (Vault, error) // with the key by which erased persons are named
+}
 
 // List lists suppressed addresses, in order of the address.
 func (s Suppressions) List(ctx context.Context, filter exchange.SuppressionFilter) ([]exchange.Suppression, error) {
@@ -53,10 +56,26 @@ func (s Suppressions) List(ctx context.Context, filter exchange.SuppressionFilte
 	return listed(found), err
 }
 
+// liftErased lets mail go to an address of which only a hash is kept.
+func (s Suppressions) liftErased(ctx context.Context, address string) (bool, error) {
+	vault, err := s.vault(ctx)
+	if err != nil {
+		return false, err
+	}
+	hash, err := ErasedNames(ctx, vault)
+	if err != nil || hash == nil {
+		return false, err
+	}
+	return s.store.Unsuppress(ctx, store.ErasedAddress(hash(address)))
+}
+
 // Lift lets mail go to an address again; fault.NotFound when it is not suppressed.
 func (s Suppressions) Lift(ctx context.Context, address string) error {
 	address = strings.TrimPrefix(strings.ToLower(strings.TrimSpace(address)), "@")
 	lifted, err := s.store.Unsuppress(ctx, address)
+	if err == nil && !lifted {
+		lifted, err = s.liftErased(ctx, address)
+	}
 	if err == nil && !lifted {
 		err = fault.Newf(fault.NotFound, "%s is not suppressed; see: inbox mail suppressed list", address)
 	}

@@ -46,6 +46,9 @@ type Operator struct {
 	Keys          Keys
 	Conversations Conversations
 	Connectors    Connectors
+	Erasures      Erasures
+	Exports       Exports
+	Usage         Usage
 
 	Node Node // nil where only the database is at hand
 
@@ -86,6 +89,7 @@ func New(o Options) *Operator {
 	if o.Current == nil {
 		o.Current = func() *config.Config { return o.Config }
 	}
+	erasures := Erasures{o.Store, o.Deliveries, o.Turns.Cancel, o.Vault, o.Files, o.Config.Domain}
 	return &Operator{
 		Messages:      Messages{Retries: o.Turns, Timelines: o.Store, Finder: ids{o.Store, o.Agents, o.Approvals.Approval}},
 		Held:          Held{HeldDecisions: o.Turns, Turns: o.Store},
@@ -97,7 +101,7 @@ func New(o Options) *Operator {
 		Waiting:       Waiting{o.Store, o.Approvals},
 		Jobs:          Jobs{o.Store},
 		Breakers:      Breakers{o.Store, o.Deliveries},
-		Suppressions:  Suppressions{o.Store},
+		Suppressions:  Suppressions{o.Store, o.Vault},
 		Mail:          Mail{o.Store, o.Files, o.Config},
 		Notices:       Notices{o.Store, o.Notices},
 		Lists:         Lists{o.Store, o.OwnHosts, o.Withdraw},
@@ -109,6 +113,9 @@ func New(o Options) *Operator {
 		Keys:          Keys{o.Config, o.Vault},
 		Conversations: Conversations{o.Current, o.Store},
 		Connectors:    Connectors{o.Current},
+		Erasures:      erasures,
+		Exports:       Exports{o.Store, erasures, o.Files},
+		Usage:         Usage{o.Store},
 		Node:          o.Node,
 		options:       o,
 	}

@@ -112,4 +112,3 @@ func exampleAgent(config *inbox.Config) string {
 }
 
 func line(out io.Writer, name, value string) { fmt.Fprintf(out, "  %-9s %s\n", name, value) }
-

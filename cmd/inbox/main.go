@@ -104,7 +104,7 @@ Exit codes: 0 done, 1 the command failed (the message says what to do), 2 the co
 	root.AddCommand(newMail(), newSuppressions(), newNotices(), newDoctor(), newConfig())
 	root.AddCommand(newBackup(), newVerify(), newRestore())
 	root.AddCommand(newBridge(), newTasks(), newConversations())
-	root.AddCommand(renamed(newExport(), "conversations export"), renamed(newImport(), "conversations import"))
+	root.AddCommand(newExportPerson(), newErase(), newUsage(), renamed(newImport(), "conversations import"))
 	return root
 }
 

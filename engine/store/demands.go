@@ -178,6 +178,7 @@ const (
 	demandByID    = selectDemand + `WHERE id = $1`
 	demandByState = selectDemand + `WHERE state_hash = $1`
 	demandOfTurn  = selectDemand + `WHERE turn_id = $1 ORDER BY id DESC LIMIT 1`
+	demandsOfTurn = selectDemand + `WHERE turn_id = $1 ORDER BY id`
 	openStatus    = `status IN ('issued', 'claimed')` // as in the index demands_open
 	demandByCode  = selectDemand + `WHERE code_hash = $1 AND code_hash <> '' AND ` + openStatus + ` ORDER BY id DESC LIMIT 1`
 
@@ -206,6 +207,11 @@ func (s demandStore) DemandByState(ctx context.Context, hash string) (policypart
 // DemandOfTurn returns the newest demand of a turn.
 func (s demandStore) DemandOfTurn(ctx context.Context, turnID string) (policypart.Issuance, bool, error) {
 	return s.demand(ctx, demandOfTurn, turnID)
+}
+
+// DemandsOfTurn returns all demands of a turn, in their order.
+func (s demandStore) DemandsOfTurn(ctx context.Context, turnID string) ([]policypart.Issuance, error) {
+	return s.demands(ctx, demandsOfTurn, cleaned(turnID))
 }
 
 // DemandByCode finds the open demand that waits for a word with the hash. It may have expired without having been swept.

@@ -338,9 +338,9 @@ func (e *sqliteEngine) forgetFree(ctx context.Context) (remains []string, err er
 	}
 
 	for range cleanTries {
-		var busy int64
+		var busy, pages, moved int64
 		err := e.writer.between(ctx, func(s *writerSession) error {
-			_, err := first(ctx, s, "PRAGMA wal_checkpoint(TRUNCATE)", nil, &busy)
+			_, err := first(ctx, s, "PRAGMA wal_checkpoint(TRUNCATE)", nil, &busy, &pages, &moved)
 			return err
 		})
 		if err != nil {

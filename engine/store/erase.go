@@ -195,6 +195,10 @@ func (s personEraser) eachOf(ctx context.Context, names PersonNames, after, unti
 	if until == "" {
 		until = "~"
 	}
+	type found struct {
+		id, principal string
+		sender        normalized.Sender
+	}
 
 	for {
 		begun, last := time.Now(), until
@@ -204,6 +208,7 @@ func (s personEraser) eachOf(ctx context.Context, names PersonNames, after, unti
 		}
 
 		arguments[0], arguments[1] = after, last
+		var page []found
 		query := `SELECT id, principal, message FROM turns WHERE id > $1 AND id <= $2 AND (` + strings.Join(condition, " OR ") + `) ORDER BY id`
 		err = s.engine.reader().each(ctx, query, arguments, func(r row) error {
 			var id, principal, stored string
@@ -219,10 +224,20 @@ func (s personEraser) eachOf(ctx context.Context, names PersonNames, after, unti
 			if !principals[principal] && !addresses[strings.ToLower(message.Sender.Address)] {
 				return nil
 			}
-			return visit(id, principal, message.Sender)
+			page = append(page, found{id, principal, message.Sender})
+			return nil
 		})
-		if err != nil || !more {
+		if err != nil {
 			return err
+		}
+
+		for _, one := range page {
+			if err := visit(one.id, one.principal, one.sender); err != nil {
+				return err
+			}
+		}
+		if !more {
+			return nil
 		}
 		after = last
 		if err := rest(ctx, begun); err != nil {
@@ -598,7 +613,7 @@ func (t eraseTx) removeJobsOf(ctx context.Context, payload string) error {
 
 // keptNamespaces are documents that are no one's: keys of this server and marks of its work.
 var keptNamespaces = []string{
-	"identity.keys", "activitypub.key", "email/dkim", "acme", "acme.locks", "sealing", "limits", "database", "policy.secret", "agent.since", "erasure", "retention", "blobs", "probe",
+	"identity.keys", "activitypub.key", "email/dkim", "acme", "acme.locks", "sealing", "limits", "database", "policy.secret", "agent.since", "erasure", "erasure.work", "retention", "blobs", "probe",
 }
 
 var uuidInText = regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}`)
@@ -836,6 +851,7 @@ var noted = []struct {
 	remove      bool // the row; false: its texts are emptied
 }{
 	{"destinations", "destination || ' ' || reason", []string{"channel", "destination"}, true},
+	{"counters", "counter_key", []string{"counter_key"}, true}, // what the person used up of limits
 	{"audit", "principal || ' ' || detail", []string{"id"}, false},
 }
 

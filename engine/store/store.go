@@ -109,6 +109,7 @@ type Store struct {
 	erasureStore
 	retentionStore
 	personEraser
+	usageStore
 	contentStore
 	uploadStore
 	mailStore
@@ -121,7 +122,7 @@ func newStore(db *database) *Store {
 		db, turnStore{db}, replyStore{db, new(countCache)}, deliveryStore{db}, demandStore{db}, callStore{db}, sessionStore{db},
 		documentStore{db}, jobStore{db}, watchStore{db}, backEndStore{db}, resultStore{db}, noticeStore{db},
 		personStore{db}, listStore{db}, quotaStore{db}, tokenStore{db}, auditStore{db},
-		erasureStore{db}, retentionStore{db}, personEraser{db}, contentStore{db}, uploadStore{db}, mailStore{db}, sweeper{db},
+		erasureStore{db}, retentionStore{db}, personEraser{db}, usageStore{db}, contentStore{db}, uploadStore{db}, mailStore{db}, sweeper{db},
 	}
 }
 
@@ -149,6 +150,7 @@ type engine interface {
 	announce(wakes []wake)
 	// forgetFree overwrites what was removed and stands on in free places, and returns what it could not reach.
 	forgetFree(ctx context.Context) (remains []string, err error)
+	size(ctx context.Context) (total, free int64, err error)
 	listen(ctx context.Context, notify func(channel, payload string)) error
 	close() error
 }

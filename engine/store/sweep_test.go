@@ -97,26 +97,7 @@ func TestEndedDemandsAndCallsGo(t *testing.T) {
 
 func newRowID() string { return uuid.Must(uuid.NewV7()).String() }
 
-// kept are the tables of which no row is ever deleted, and why that is right.
-var kept = map[string]string{
-	"turns":          "a row recognises the repeat of its message; erasure empties it",
-	"replies":        "a row recognises its native id in what peers send later; erasure empties it",
-	"deliveries":     "a row records what became of an answer, also when a bounce comes a week later; erasure empties it",
-	"demands":        "a row says who agreed to what; erasure empties it",
-	"dispatches":     "a row belongs to its turn; erasure empties it",
-	"tokens":         "a revoked token is on record; the operator makes them, so there are few",
-	"list_version":   "one row",
-	"bridge_clients": "one row for each bridge that the operator let in",
-	"back_ends":      "one row for each agent",
-
-	"notice_tallies": "one row for each kind and subject; subjects are names of ours",
-	"notice_state":   "one row",
-
-	"agent_upload_sums": "one row for each agent",
-	"mail_sums":         "one row",
-}
-
-// TestEveryTableEnds: a new table is emptied by a sweep, by erasure or by what made its rows, or it is said here why not.
+// TestEveryTableEnds: each table has its rule, each rule its table, and where rows end or an erasure removes them, there is a statement that does it.
 func TestEveryTableEnds(t *testing.T) {
 	var sources strings.Builder
 	files, err := filepath.Glob("*.go")
@@ -125,7 +106,7 @@ func TestEveryTableEnds(t *testing.T) {
 	}
 
 	for _, file := range files {
-		if strings.HasSuffix(file, "_test.go") {
+		if strings.HasSuffix(file, "_test.go") || file == "tables.go" {
 			continue
 		}
 		text, err := os.ReadFile(file)
@@ -134,6 +115,17 @@ func TestEveryTableEnds(t *testing.T) {
 		}
 
 		sources.Write(text)
+	}
+
+	removed := map[string]bool{} // by statements that are made from a list
+	for _, rows := range turnRows {
+		removed[rows[0]] = true
+	}
+	for _, rows := range []ended{endedDemands, endedDispatches, endedToolRequests} {
+		removed[rows.table] = true
+	}
+	for _, rows := range noted {
+		removed[rows.table] = removed[rows.table] || rows.remove
 	}
 
 	s, err := Open(t.Context(), Options{DataDir: t.TempDir()})
@@ -146,7 +138,7 @@ func TestEveryTableEnds(t *testing.T) {
 		}
 	}()
 
-	tables := 0
+	tables := map[string]bool{}
 	const list = `SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite_%' AND name <> 'goose_db_version'`
 	err = s.engine.reader().each(t.Context(), list, nil, func(r row) error {
 		var table string
@@ -154,19 +146,34 @@ func TestEveryTableEnds(t *testing.T) {
 			return err
 		}
 
-		tables++
-		deletes := regexp.MustCompile(`(?i)DELETE FROM ` + table + `\b`).MatchString(sources.String())
-		reason, named := kept[table]
-		switch {
-		case !deletes && !named:
-			t.Errorf("%s: nothing deletes its rows; let a sweep or erasure do it, or say in kept why they stay", table)
-		case deletes && named:
-			t.Errorf("%s: its rows are deleted; kept says %q", table, reason)
+		tables[table] = true
+		rule, named := TableRules[table]
+		if !named || rule.Ends == "" || rule.Erasure == "" {
+			t.Errorf("%s: say in tables.go what ends its rows, and what an erasure of a person does there", table)
+			return nil
+		}
+
+		deletes := removed[table] || regexp.MustCompile(`(?i)DELETE FROM `+table+`\b`).MatchString(sources.String())
+		stays := strings.HasPrefix(rule.Ends, "for ever: ")
+		if !deletes && !stays {
+			t.Errorf("%s: nothing deletes its rows; tables.go says %q", table, rule.Ends)
+		}
+		if stays && !strings.Contains(rule.Erasure, "remove") && deletes {
+			t.Errorf("%s: its rows are deleted; tables.go says %q", table, rule.Ends)
+		}
+		if strings.Contains(rule.Erasure, "remove") && !strings.HasPrefix(rule.Erasure, "nothing: ") && !deletes {
+			t.Errorf("%s: nothing deletes its rows; tables.go says %q", table, rule.Erasure)
 		}
 		return nil
 	})
-	if err != nil || tables == 0 {
-		t.Fatalf("%d tables, %v", tables, err)
+	if err != nil || len(tables) == 0 {
+		t.Fatalf("%d tables, %v", len(tables), err)
+	}
+
+	for table := range TableRules {
+		if !tables[table] {
+			t.Errorf("%s: there is no such table", table)
+		}
 	}
 }
 

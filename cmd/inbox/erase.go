@@ -1,0 +1,297 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"inbox"
+	"inbox/internal/clock"
+	"inbox/operator"
+)
+
+func newExportPerson() *cobra.Command {
+	var out string
+	cmd := &cobra.Command{
+		Use:   "export PERSON [--out DIR | --out FILE.zip]",
+		Short: "Write everything that is kept of one person",
+		Long: `Writes the messages of a person, the answers to them, demands, evidence and files: index.html to be read, one JSON document for each
+message in the form of the message contract, the files and the messages as they came. PERSON is an address, an account, or a principal as
+"inbox show" has it; addresses that the person has linked are found by themselves. Of conversations with several people the export has what this
+person said and was answered. Without --out it is a ZIP archive on the standard output.`,
+		Example: "  inbox export alice@example.org --out alice.zip\n  inbox export @alice@example.org > alice.zip",
+		Args: func(cmd *cobra.Command, given []string) error {
+			if len(given) == 0 && cmd.Flags().Changed("format") {
+				return usageError{fmt.Errorf("inbox export is about one person now; conversations are written by: inbox conversations export")}
+			}
+			return arguments(cobra.ExactArgs(1))(cmd, given)
+		},
+		RunE: func(cmd *cobra.Command, names []string) error {
+			return operate(cmd, func(o *inbox.Operator) error {
+				made, err := exportTo(cmd, o, names[0], out)
+				if err != nil || out == "" {
+					return err
+				}
+				if wantsJSON(cmd) {
+					return printJSON(cmd.OutOrStdout(), made)
+				}
+				fmt.Fprintf(cmd.OutOrStdout(), "%d messages and %d files are in %s\n", made.Messages, made.Files, out)
+				return nil
+			})
+		},
+	}
+
+	addJSON(cmd)
+	cmd.Flags().StringVar(&out, "out", "", "a new directory, or a new file that ends with .zip; default: a ZIP archive on the standard output")
+	for _, name := range []string{"format", "client", "connector", "agent", "session", "thread", "output"} { // of the old command, which say what to write instead
+		cmd.Flags().String(name, "", "")
+		_ = cmd.Flags().MarkHidden(name)
+	}
+	return cmd
+}
+
+func exportTo(cmd *cobra.Command, o *inbox.Operator, name, out string) (made operator.Exported, err error) {
+	if out == "" {
+		buffered := bufio.NewWriter(cmd.OutOrStdout())
+		if made, err = o.Exports.ExportZip(cmd.Context(), name, buffered); err != nil {
+			return made, err
+		}
+		return made, buffered.Flush()
+	}
+
+	if strings.HasSuffix(out, ".zip") {
+		file, err := os.OpenFile(out, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+		if err != nil {
+			return made, err
+		}
+		if made, err = o.Exports.ExportZip(cmd.Context(), name, file); err == nil {
+			err = file.Sync()
+		}
+		if failure := file.Close(); err == nil {
+			err = failure
+		}
+		if err != nil {
+			_ = os.Remove(out)
+		}
+		return made, err
+	}
+
+	directory, err := operator.NewDirectory(out)
+	if err != nil {
+		return made, err
+	}
+	made, err = o.Exports.Export(cmd.Context(), name, directory)
+	if failure := directory.Close(); err == nil {
+		err = failure
+	}
+	if err != nil {
+		_ = os.Remove(out) // only when nothing is in it
+	}
+	return made, err
+}
+
+// eraseWait is how long a command waits for an erasure that needs the running server, or a moment.
+const eraseWait = 3 * time.Minute
+
+func newErase() *cobra.Command {
+	var dry, yes, list bool
+	var receipt string
+	var wait time.Duration
+	cmd := &cobra.Command{
+		Use:   "erase PERSON [--dry-run] [--yes]",
+		Short: "Remove everything that is kept of one person",
+		Long: `Removes the messages of a person, the answers to them, files, evidence, what agents noted, what waits to be sent, links, tokens and
+sessions, takes answers back on the fediverse, and overwrites what was removed. Decisions about trust stay without who it was, and an address that takes
+no mail stays as a hash. PERSON is as for "inbox export". Mails that were sent cannot be called back. What the person sends afterwards is a new
+message; to keep somebody out, see "inbox block".
+
+The erasure is a row in the database: a running server does it, goes on with it after a crash, and tells other servers. A receipt without names is kept;
+"inbox erase --receipt ID" and "inbox erase --list" print it.`,
+		Example: "  inbox erase alice@example.org --dry-run\n  inbox erase alice@example.org --yes",
+		Args: func(cmd *cobra.Command, given []string) error {
+			if list || receipt != "" {
+				return arguments(cobra.NoArgs)(cmd, given)
+			}
+			return arguments(cobra.ExactArgs(1))(cmd, given)
+		},
+		RunE: func(cmd *cobra.Command, names []string) error {
+			return operate(cmd, func(o *inbox.Operator) error {
+				switch {
+				case list:
+					return listReceipts(cmd, o)
+				case receipt != "":
+					return printReceipt(cmd, o, receipt)
+				}
+
+				preview, err := o.Erasures.Preview(cmd.Context(), names[0])
+				if err != nil {
+					return err
+				}
+				if dry {
+					return printPreview(cmd, preview)
+				}
+				if !yes {
+					if err := printPreview(cmd, preview); err != nil {
+						return err
+					}
+					return usageError{fmt.Errorf("nothing was removed; write --yes to remove it")}
+				}
+
+				begun, err := o.Erasures.Begin(cmd.Context(), names[0], operator.CommandLine)
+				if err != nil {
+					return err
+				}
+				if err := awaitErasure(cmd, o, begun.ID, wait); err != nil {
+					return err
+				}
+				return printReceipt(cmd, o, begun.ID)
+			})
+		},
+	}
+
+	addJSON(cmd)
+	cmd.Flags().BoolVar(&dry, "dry-run", false, "say who is meant and how many messages go; change nothing")
+	cmd.Flags().BoolVar(&yes, "yes", false, "remove it")
+	cmd.Flags().BoolVar(&list, "list", false, "list the receipts, newest first")
+	cmd.Flags().StringVar(&receipt, "receipt", "", "print the receipt of this erasure")
+	cmd.Flags().DurationVar(&wait, "wait", eraseWait, "wait at most so long for the end; the server goes on afterwards")
+	return cmd
+}
+
+func printPreview(cmd *cobra.Command, preview operator.ErasurePreview) error {
+	if wantsJSON(cmd) {
+		return printJSON(cmd.OutOrStdout(), preview)
+	}
+	out := cmd.OutOrStdout()
+	fmt.Fprintf(out, "%d messages are of this person, who is known as:\n", preview.Messages)
+	for _, list := range [][]string{preview.Names.Addresses, preview.Names.Principals} {
+		for _, one := range list {
+			fmt.Fprintf(out, "  %s\n", oneLine(one))
+		}
+	}
+	return nil
+}
+
+// awaitErasure works on an erasure beside a server, if one runs, until it is done or the time is over.
+func awaitErasure(cmd *cobra.Command, o *inbox.Operator, id string, wait time.Duration) error {
+	ctx, cancel := context.WithTimeout(cmd.Context(), wait)
+	defer cancel()
+	for {
+		if err := o.Erasures.Work(ctx); err != nil && ctx.Err() == nil {
+			return err
+		}
+		receipt, err := o.Erasures.Receipt(cmd.Context(), id)
+		if err != nil || !receipt.EndedAt.IsZero() {
+			return err
+		}
+		if clock.Sleep(ctx, time.Second) != nil {
+			return cmd.Context().Err()
+		}
+	}
+}
+
+func printReceipt(cmd *cobra.Command, o *inbox.Operator, id string) error {
+	receipt, err := o.Erasures.Receipt(cmd.Context(), id)
+	if err != nil {
+		return err
+	}
+	if wantsJSON(cmd) {
+		return printJSON(cmd.OutOrStdout(), receipt)
+	}
+
+	out := cmd.OutOrStdout()
+	fmt.Fprintf(out, "Erasure   %s\nStage     %s\nWanted    %s by %s\n", receipt.ID, receipt.Stage, when(receipt.RequestedAt), receipt.RequestedBy)
+	if receipt.EndedAt.IsZero() {
+		fmt.Fprintf(out, "The running server goes on with it; see: inbox erase --receipt %s\n", receipt.ID)
+	} else {
+		fmt.Fprintf(out, "Done      %s\n", when(receipt.EndedAt))
+	}
+	for _, what := range slices.Sorted(maps.Keys(receipt.Counts)) {
+		fmt.Fprintf(out, "%7d   %s\n", receipt.Counts[what], what)
+	}
+	for _, one := range receipt.Remains {
+		fmt.Fprintf(out, "Remains   %s\n", one)
+	}
+	return nil
+}
+
+func listReceipts(cmd *cobra.Command, o *inbox.Operator) error {
+	receipts, err := o.Erasures.Receipts(cmd.Context(), "", 500)
+	if err != nil {
+		return err
+	}
+	if wantsJSON(cmd) {
+		return printJSON(cmd.OutOrStdout(), receipts)
+	}
+	rows := make([][]string, 0, len(receipts))
+	for _, one := range receipts {
+		rows = append(rows, []string{one.ID, one.Stage, when(one.RequestedAt), when(one.EndedAt), one.RequestedBy, fmt.Sprint(one.Counts["messages"])})
+	}
+	return printTable(cmd.OutOrStdout(), "No one was erased.", []string{"ID", "STAGE", "WANTED", "DONE", "BY", "MESSAGES"}, rows)
+}
+
+func newUsage() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "usage",
+		Short: "Show what is kept: rows and bytes of each agent",
+		Long: `Shows how much of the database each agent takes, and what is free in the file: rows that go leave room that the next ones take, the file
+does not become smaller. With more than some ten thousand messages the numbers of agents are estimated from a sample. How long what is kept is
+said by [retention] in the settings.`,
+		Example: "  inbox usage\n  inbox usage --json",
+		Args:    arguments(cobra.NoArgs),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return operate(cmd, func(o *inbox.Operator) error {
+				usage, err := o.Usage.Measure(cmd.Context())
+				if err != nil {
+					return err
+				}
+				if wantsJSON(cmd) {
+					return printJSON(cmd.OutOrStdout(), usage)
+				}
+
+				rows := make([][]string, 0, len(usage.Agents))
+				for _, a := range usage.Agents {
+					rows = append(rows, []string{
+						a.Agent, fmt.Sprint(a.Messages), size(a.MessageBytes), size(a.AnswerBytes), size(a.OriginalBytes), size(a.StepBytes), size(a.FileBytes), when(a.Oldest),
+					})
+				}
+				out := cmd.OutOrStdout()
+				if err := printTable(out, "No message is kept.", []string{"AGENT", "MESSAGES", "QUESTIONS", "ANSWERS", "ORIGINALS", "STEPS", "FILES", "OLDEST"}, rows); err != nil {
+					return err
+				}
+				printTotals(out, usage.DatabaseBytes, usage.FreeBytes, usage.Estimated)
+				return nil
+			})
+		},
+	}
+	addJSON(cmd)
+	return cmd
+}
+
+func printTotals(out io.Writer, total, free int64, estimated bool) {
+	fmt.Fprintf(out, "\nDatabase  %s, of which %s are free for the next rows\n", size(total), size(free))
+	if estimated {
+		fmt.Fprintln(out, "The numbers of agents are estimated from a sample.")
+	}
+}
+
+// size writes bytes for people.
+func size(bytes int64) string {
+	const units = "KMGTPE"
+	if bytes < 1024 {
+		return fmt.Sprintf("%d B", bytes)
+	}
+	value, unit := float64(bytes)/1024, 0
+	for value >= 1024 && unit < len(units)-1 {
+		value, unit = value/1024, unit+1
+	}
+	return fmt.Sprintf("%.1f %ciB", value, units[unit])
+}

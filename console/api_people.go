@@ -1,0 +1,92 @@
+package console
+
+import (
+	"encoding/json"
+	"net/http"
+
+	"inbox/internal/fault"
+	"inbox/operator"
+)
+
+// eraseBody names a person as the command does.
+type eraseBody struct {
+	Person string `json:"person"`
+	DryRun bool   `json:"dry_run,omitempty"`
+}
+
+// eraseAnswer has the receipt of an erasure that began, or with dry_run what it would take.
+type eraseAnswer struct {
+	Receipt *operator.Receipt        `json:"receipt,omitempty"`
+	Preview *operator.ErasurePreview `json:"preview,omitempty"`
+}
+
+type erasureList struct {
+	Erasures []operator.Receipt `json:"erasures"`
+	Next     string             `json:"next,omitempty"` // value of "before" for the following page
+}
+
+// erasePerson begins an erasure, which the server does in the background.
+func (a *API) erasePerson(w http.ResponseWriter, r *http.Request) (any, error) {
+	var wanted eraseBody
+	decoder := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxEntryBytes))
+	decoder.DisallowUnknownFields()
+	if err := decoder.Decode(&wanted); err != nil || wanted.Person == "" {
+		return nil, fault.New(fault.Malformed, `send {"person":"alice@example.org"}`)
+	}
+
+	if wanted.DryRun {
+		preview, err := a.operator.Erasures.Preview(r.Context(), wanted.Person)
+		return eraseAnswer{Preview: &preview}, err
+	}
+	receipt, err := a.operator.Erasures.Begin(r.Context(), wanted.Person, caller(r))
+	return eraseAnswer{Receipt: &receipt}, err
+}
+
+func (a *API) listErasures(_ http.ResponseWriter, r *http.Request) (any, error) {
+	found, next, err := page(r, func(one operator.Receipt) string { return one.ID }, func(limit int) ([]operator.Receipt, error) {
+		return a.operator.Erasures.Receipts(r.Context(), r.URL.Query().Get("before"), limit)
+	})
+	return erasureList{Erasures: found, Next: next}, err
+}
+
+func (a *API) erasure(_ http.ResponseWriter, r *http.Request) (any, error) {
+	return a.operator.Erasures.Receipt(r.Context(), r.PathValue("erasure"))
+}
+
+func (a *API) usage(_ http.ResponseWriter, r *http.Request) (any, error) {
+	return a.operator.Usage.Measure(r.Context())
+}
+
+// exportPerson streams a ZIP archive. A failure after its first bytes breaks the connection, so that no one takes half of it for the whole.
+func (a *API) exportPerson(w http.ResponseWriter, r *http.Request) (any, error) {
+	name := r.URL.Query().Get("person")
+	if name == "" {
+		return nil, fault.InField("person", "is missing: write an address, an account or a principal")
+	}
+
+	out := &archiveWriter{ResponseWriter: w}
+	_, err := a.operator.Exports.ExportZip(r.Context(), name, out)
+	switch {
+	case err != nil && out.begun:
+		panic(http.ErrAbortHandler)
+	case err != nil:
+		return nil, err
+	}
+	return written{}, nil
+}
+
+// archiveWriter says what follows when the first bytes are there.
+type archiveWriter struct {
+	http.ResponseWriter
+	begun bool
+}
+
+// Write implements io.Writer.
+func (w *archiveWriter) Write(content []byte) (int, error) {
+	if !w.begun {
+		w.begun = true
+		w.Header().Set("Content-Type", "application/zip")
+		w.Header().Set("Content-Disposition", `attachment; filename="person.zip"`)
+	}
+	return w.ResponseWriter.Write(content)
+}

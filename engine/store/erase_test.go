@@ -1,0 +1,229 @@
+package store
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"inbox/engine/pipeline"
+	"inbox/exchange"
+	"inbox/identity"
+	"inbox/normalized"
+)
+
+// TestMentions: a name is found as a whole, in any case, and not as a part of another one.
+func TestMentions(t *testing.T) {
+	names := PersonNames{Principals: []string{"peer.example https://peer.example/users/bob"}, Addresses: []string{"@bob@peer.example"}}.texts()
+	for text, want := range map[string]bool{
+		`{"to":"@Bob@peer.example"}`: true, "mailto:bob@peer.example": true, "550 no bob@peer.example.": true, "<BOB@PEER.EXAMPLE>": true,
+		`"https://peer.example/users/bob"`: true, "https://peer.example/users/bob#main-key": true, "https://peer.example/users/bob/inbox": true,
+		"jimbob@peer.example": false, "jim.bob@peer.example": false, "bob@peer.example.org": false, "https://peer.example/users/bobby": false, "": false,
+	} {
+		if got := mentions(text, names); got != want {
+			t.Errorf("%q: %t, want %t", text, got, want)
+		}
+	}
+}
+
+// saidBy stores a message of a sender that ended.
+func saidBy(t *testing.T, s *Store, id, principal, address, text string, verified bool) string {
+	t.Helper()
+	turn := exchange.TurnRecord{
+		ID: newRowID(), Agent: "echo", Principal: principal, ThreadID: "thread", State: exchange.StateAnswered, AcceptedAt: time.Now(), UpdatedAt: time.Now(),
+		Channel: normalized.ViaEmail, Route: json.RawMessage(`{"v":1,"subject":"` + text + `"}`),
+		Message: normalized.Message{
+			ID: id, ThreadID: "thread", Recipient: "@echo@inbox.example", ReceivedVia: normalized.ViaEmail, ReceivedAt: identity.At(time.Now()),
+			Sender:                normalized.Sender{Address: address, AuthMethod: normalized.AuthNone, Verified: verified},
+			Parts:                 []normalized.Part{normalized.Text(text)},
+			RecipientCapabilities: normalized.RecipientCapabilities{MentionRelay: normalized.MentionRelay{Kind: normalized.RelayNone}},
+		},
+	}
+	err := s.InTx(t.Context(), func(tx *Tx) error {
+		_, _, err := tx.InsertTurn(t.Context(), turn, pipeline.Original{Digest: strings.Repeat(string("abc"[len(principal)%3]), 64), MediaType: "message/rfc822", Body: []byte(text)})
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return turn.ID
+}
+
+// erasedPerson does all stages that need no other part of the server, as a server does that is killed after each portion.
+func erasedPerson(t *testing.T, s *Store, names PersonNames) Receipt {
+	t.Helper()
+	hash := func(name string) string { return "hash of " + hashKey(name) }
+	begun, err := s.BeginErasure(t.Context(), names, []string{"x"}, "operator")
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	for range 100 {
+		e, err := s.Erasure(t.Context(), begun.ID)
+		if err != nil {
+			t.Fatal(err)
+		}
+		switch e.Receipt.Stage {
+		case EraseFind:
+			err = s.FindErased(t.Context(), e)
+		case EraseStop:
+			err = s.EndStage(t.Context(), begun.ID, EraseStop, EraseEmpty, nil)
+		case EraseEmpty:
+			err = s.EmptyErased(t.Context(), e)
+		case EraseTell:
+			err = s.EndStage(t.Context(), begun.ID, EraseTell, EraseNames, nil)
+		case EraseNames:
+			err = s.EraseNames(t.Context(), e, hash)
+		case EraseRemove:
+			err = s.RemoveErased(t.Context(), e, hash("person"))
+		case EraseContents:
+			err = errors.Join(s.DropOriginals(t.Context()), s.EndStage(t.Context(), begun.ID, EraseContents, EraseClean, nil))
+		case EraseClean:
+			var remains []string
+			if remains, err = s.CleanErased(t.Context(), begun.ID); err == nil {
+				err = s.EndStage(t.Context(), begun.ID, EraseClean, EraseDone, nil, remains...)
+			}
+		case EraseDone:
+			return e.Receipt
+		}
+		if err != nil {
+			t.Fatalf("stage %s: %v", e.Receipt.Stage, err)
+		}
+		// The same stage again, as after a crash behind its commit, changes nothing.
+		if e.Receipt.Stage == EraseEmpty {
+			if err := s.EmptyErased(t.Context(), e); err != nil && !errors.Is(err, errMoved) {
+				t.Fatal(err)
+			}
+		}
+	}
+	t.Fatal("the erasure does not end")
+	return Receipt{}
+}
+
+// TestErasedPersonIsNowhere: what a person said and is called is in no row and in no byte of SQLite's files, others keep what is theirs, and an
+// address that takes no mail is known by its hash alone.
+func TestErasedPersonIsNowhere(t *testing.T) {
+	databases(t, func(t *testing.T, open func(t testing.TB) *Store) {
+		s := open(t)
+		ctx := t.Context()
+		const secret = "zyxmarkerwvu"
+		const principal, address = "peer.example https://peer.example/users/bob", "@bob@peer.example"
+		// rows that went before: their bytes stand in free places unless they are overwritten
+		if err := s.State().Put(ctx, "scratch", "a", []byte(strings.Repeat(secret, 5000)), time.Time{}); err != nil {
+			t.Fatal(err)
+		}
+		if err := s.State().Delete(ctx, "scratch", "a"); err != nil {
+			t.Fatal(err)
+		}
+
+		for range 60 {
+			saidBy(t, s, newRowID(), principal, address, secret+strings.Repeat(" long", 3000), true)
+		}
+		saidBy(t, s, newRowID(), "unverified "+address, address, secret, false)
+		other := saidBy(t, s, newRowID(), "peer.example https://peer.example/users/bobby", "@bobby@peer.example", "another", true)
+		failures := []error{
+			s.State().Put(ctx, "activitypub.actor", "https://peer.example/users/bob", []byte(`{"name":"Bob"}`), time.Time{}),
+			s.State().Put(ctx, "activitypub.actor", "https://peer.example/users/bobby", []byte(`{"name":"Bobby"}`), time.Time{}),
+			s.Audit(ctx, exchange.AuditRecord{ID: newRowID(), At: time.Now(), Code: "access:refused", Agent: "echo", Principal: principal, Detail: "bob@peer.example may not"}),
+			s.InTx(ctx, func(tx *Tx) error {
+				return tx.LinkPerson(ctx, []exchange.PersonIdentity{{Principal: principal, Address: address}, {Principal: "inbox.example mailto:rob@mail.example", Address: "@rob@mail.example"}})
+			}),
+			s.PutListEntries(ctx, exchange.ListEntry{ID: newRowID(), List: exchange.ListStop, Kind: exchange.TargetPrincipal, Target: principal, Agent: "echo"}),
+		}
+		if _, err := s.MailFailed(ctx, exchange.MailFailure{Address: "rob@mail.example", Kind: exchange.FailureHard, DeliveryID: "d", Reason: "no rob@mail.example"}); err != nil {
+			failures = append(failures, err)
+		}
+		if _, err := s.AddCounts(ctx, []exchange.Count{{Key: "sender " + principal + " 1h", Amount: 1, Ends: time.Now().Add(time.Hour)}}); err != nil {
+			failures = append(failures, err)
+		}
+		if err := errors.Join(failures...); err != nil {
+			t.Fatal(err)
+		}
+
+		names, err := s.FindPerson(ctx, PersonNames{Addresses: []string{address}})
+		if err != nil || !slices.Contains(names.Principals, principal) || !slices.Contains(names.Addresses, "@rob@mail.example") || slices.Contains(names.Addresses, "@bobby@peer.example") {
+			t.Fatalf("%+v, %v", names, err)
+		}
+		receipt := erasedPerson(t, s, names)
+		if receipt.Counts["messages"] != 61 || receipt.Counts["links"] != 2 || receipt.EndedAt.IsZero() {
+			t.Errorf("receipt %+v", receipt)
+		}
+
+		for _, text := range []string{secret, "users/bob\"", "users/bob ", "bob@peer.example", "rob@mail.example"} {
+			if found := everywhere(ctx, t, s, text); len(found) != 0 {
+				t.Errorf("%q is in %v", text, found)
+			}
+		}
+		if file, is := s.engine.(*sqliteEngine); is {
+			for _, path := range Files(filepath.Dir(file.path)) {
+				if content, err := os.ReadFile(path); err == nil && strings.Contains(string(content), secret) {
+					t.Errorf("%s has the bytes of a removed row", path)
+				}
+			}
+		}
+		if _, err := s.Turn(ctx, other); err != nil {
+			t.Errorf("the message of another one: %v", err)
+		}
+		if _, found, err := s.State().Get(ctx, "activitypub.actor", "https://peer.example/users/bobby"); !found || err != nil {
+			t.Errorf("the document of another one: %t, %v", found, err)
+		}
+		if kept, err := s.Suppressed(ctx, []string{ErasedAddress("hash of " + hashKey("rob@mail.example"))}); err != nil || len(kept) != 1 || kept[0].Reason != "" {
+			t.Errorf("%+v, %v: the person is written to again", kept, err)
+		}
+		if again := erasedPerson(t, s, names); again.Counts["messages"] != 0 {
+			t.Errorf("a second erasure found %+v", again)
+		}
+	})
+}
+
+// everywhere lists the tables with a row that has the text.
+func everywhere(ctx context.Context, t *testing.T, s *Store, text string) (found []string) {
+	t.Helper()
+	for table := range TableRules {
+		query := `SELECT CAST(x.* AS TEXT) FROM ` + table + ` x`
+		if _, is := s.engine.(*sqliteEngine); is {
+			var err error
+			columns := mustColumn(ctx, s.engine.reader(), &err, `SELECT name FROM pragma_table_info('`+table+`')`)
+			if err != nil {
+				t.Fatal(err)
+			}
+			query = `SELECT ` + strings.Join(columns, ` || ' ' || `) + ` FROM ` + table
+		}
+		err := s.engine.reader().each(ctx, query, nil, func(r row) error {
+			var whole string
+			err := r.Scan(&whole)
+			if strings.Contains(strings.ToLower(whole), text) {
+				found = append(found, table)
+			}
+			return err
+		})
+		if err != nil {
+			t.Fatalf("%s: %v", table, err)
+		}
+	}
+	return found
+}
+
+// TestUsage: rows and bytes of each agent are counted, and a sample of many says nearly the same.
+func TestUsage(t *testing.T) {
+	databases(t, func(t *testing.T, open func(t testing.TB) *Store) {
+		s, now := open(t), time.Now()
+		for i := range 20 {
+			keptTurn(t, s, i, []string{"echo", "helper"}[i%2], strings.Repeat("a", 64), now.Add(-time.Duration(100-i)*time.Hour), now, exchange.StateAnswered, false)
+		}
+		usage, err := s.Usage(t.Context())
+		if err != nil || usage.Estimated || usage.DatabaseBytes == 0 || usage.Rows["turns"] != 20 || len(usage.Agents) != 2 {
+			t.Fatalf("%+v, %v", usage, err)
+		}
+		for _, agent := range usage.Agents {
+			if agent.Messages != 10 || agent.MessageBytes == 0 || agent.AnswerBytes == 0 || agent.OriginalBytes != 640 || agent.StepBytes == 0 || agent.Oldest.IsZero() {
+				t.Errorf("%+v", agent)
+			}
+		}
+	})
+}
