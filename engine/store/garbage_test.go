@@ -387,6 +387,7 @@ func TestEveryTextIsConsidered(t *testing.T) {
 		"bridge_clients.token_hash", "bridge_clients.secret", "bridge_items.status", "bridge_items.position",
 		"sessions.owner", "sessions.agent", "sessions.title", "sessions.connector", "sessions.conversation",
 		"unanswered.account", "unanswered_sums.account", "back_ends.agent", "back_ends.reason", "events.kind",
+		"turns.sender", "turns.sender_domain", "search_state.rebuild_before",
 		"task_runs.owner", "agent_uploads.agent", "agent_upload_sums.agent",
 		"run_results.status", "run_results.left_out", "run_results.body", "run_results.audit", // a document names files and does not keep them: they are those of its message
 	} {

@@ -57,6 +57,7 @@ type Tx struct {
 	auditTx
 
 	erasureTx
+	searchTx
 }
 
 // newTx puts the topics on one transaction of an engine.
@@ -64,7 +65,7 @@ func newTx(running session, dialect *dialect) *Tx {
 	t := &transaction{session: running, dialect: dialect}
 	return &Tx{
 		t, turnTx{t}, replyTx{t}, deliveryTx{t}, demandTx{t}, callTx{t}, documentTx{t}, jobTx{t}, backEndTx{t}, resultTx{t},
-		personTx{t}, listTx{t}, quotaTx{t}, auditTx{t}, erasureTx{t},
+		personTx{t}, listTx{t}, quotaTx{t}, auditTx{t}, erasureTx{t}, searchTx{t},
 	}
 }
 
@@ -74,6 +75,7 @@ type transaction struct {
 	dialect *dialect
 	now     func() time.Time // this node's clock
 	wakes   []wake
+	words   bool // the worker of the search index has something to do after the commit
 }
 
 // Topics of the same transaction, for the steps of one that are another's.
@@ -83,6 +85,7 @@ func (t *transaction) quotas() quotaTx    { return quotaTx{t} }
 func (t *transaction) uploads() uploadTx  { return uploadTx{t} }
 func (t *transaction) jobs() jobTx        { return jobTx{t} }
 func (t *transaction) erasure() erasureTx { return erasureTx{t} }
+func (t *transaction) search() searchTx   { return searchTx{t} }
 
 var (
 	_ pipeline.Tx = (*Tx)(nil)
