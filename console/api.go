@@ -28,7 +28,7 @@ func NewAPI(o *operator.Operator) *API { return &API{o} }
 
 // Routes are all calls. Each does what a command does: inbox held, inbox approvals, inbox tool-requests, inbox people, inbox audit, inbox show.
 func (a *API) Routes() []httpserver.Route {
-	return append(a.listRoutes(), []httpserver.Route{
+	return append(append(a.arrivalRoutes(), a.listRoutes()...), []httpserver.Route{
 		a.route(http.MethodGet, "/api/v1/held", a.listHeld),
 		a.route(http.MethodPost, "/api/v1/held/{turn}/release", a.release),
 		a.route(http.MethodPost, "/api/v1/held/{turn}/drop", a.drop),

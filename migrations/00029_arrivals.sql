@@ -9,9 +9,10 @@ UPDATE turns SET sender = substr(lower(COALESCE(message::json -> 'sender' ->> 'a
 UPDATE turns SET sender_domain = substr(sender, length(rtrim(sender, replace(sender, '@', ''))) + 1) WHERE sender LIKE '@%@%';
 
 -- A list reads ranges of these indexes, one for each place: agent, channel and state. A turn enters them when it has ended, so that
--- accepting one costs nothing here; the others are few and have turns_open.
+-- accepting one costs nothing here; the others are few and have turns_open. What all turns fulfil in the first one keeps planners from
+-- it where a sender is asked for.
 CREATE INDEX turns_place ON turns ((agent || ' ' || channel || ' ' || state), id)
-    WHERE state NOT IN ('accepted', 'running', 'waiting', 'held');
+    WHERE state NOT IN ('accepted', 'running', 'waiting', 'held') AND agent <> '';
 CREATE INDEX turns_place_sender ON turns (sender, (agent || ' ' || channel || ' ' || state), id)
     WHERE state NOT IN ('accepted', 'running', 'waiting', 'held');
 CREATE INDEX turns_place_domain ON turns (sender_domain, (agent || ' ' || channel || ' ' || state), id)

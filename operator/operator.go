@@ -24,6 +24,8 @@ const CommandLine = "operator:command line"
 // Operator is what an operator may do, by topic. Doctor and DNSRecords look at the configuration and the world around it.
 type Operator struct {
 	Messages      Messages
+	Arrivals      Arrivals
+	Agents        Agents
 	Held          Held
 	Approvals     Approvals
 	Tools         Tools
@@ -81,6 +83,8 @@ func New(o Options) *Operator {
 	}
 	return &Operator{
 		Messages:      Messages{Retries: o.Turns, Timelines: o.Store, store: o.Store, agents: o.Agents},
+		Arrivals:      Arrivals{o.Store},
+		Agents:        Agents{o.Current, Pauses{o.Store, o.Agents}},
 		Held:          Held{HeldDecisions: o.Turns, Turns: o.Store},
 		Approvals:     o.Approvals,
 		Tools:         Tools{o.Store, o.Turns},

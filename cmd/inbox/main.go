@@ -100,6 +100,7 @@ Exit codes: 0 done, 1 the command failed (the message says what to do), 2 the co
 	})
 
 	root.AddCommand(newInit(), newServe(), newDemo(), newShow(), newAgents(), newDeliveries(), newHeld(), newRetry(), newBlock(), newAllow(), newFollows(), newReports(), newApprovals(), newToolRequests(), newPeople(), newAudit(), newAccess(), newTokens(), newKeys(), newDelete(), newEdit(), newPin(), newUnpin(), newMove(), newDNS(), newMigrate(), newReload(), newReady(), newAgentsPause(), newAgentsResume(), newVersion())
+	root.AddCommand(newList(), newThreads())
 	root.AddCommand(newMail(), newSuppressions(), newDoctor(), newConfig())
 	root.AddCommand(newBridge(), newTasks(), newConversations())
 	root.AddCommand(renamed(newExport(), "conversations export"), renamed(newImport(), "conversations import"))

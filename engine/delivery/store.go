@@ -80,8 +80,13 @@ type Filter struct {
 	TurnID string
 	State  string
 	Key    string
-	Before string // id of the last row of the page before
-	Limit  int    // 1…500
+	Agent  string
+	// Channel is by which they leave.
+	Channel string
+	Since   time.Time // made at the instant or later, to a millisecond
+	Until   time.Time // made before it
+	Before  string    // id of the last row of the page before
+	Limit   int       // 1…500
 }
 
 // Move is a conditional change of a delivery's state. Every move writes a row to the turn's timeline.

@@ -44,6 +44,7 @@ type arrivalList struct {
 	filter exchange.ArrivalFilter
 	who    selection // the sender, in the words of an index
 	ids    selection // the range of ids; arguments follow those of who
+	ended  []string  // what the index of the ends has, in its words
 }
 
 // selectArrivals reads a filter; its text is not looked at. Upper is the id before which the list begins, empty = none.
@@ -68,6 +69,11 @@ func selectArrivals(f exchange.ArrivalFilter, upper string) (*arrivalList, error
 		s.add("t.sender = ?", short(value, maxSenderBytes))
 	case exchange.SenderPrincipal:
 		s.add("substr(t.principal, 1, 200) = ? AND t.principal = ?", firstRunes(value, maxPrincipalRunes), value)
+	}
+
+	list.ended = []string{endedTurns}
+	if len(s.where) == 0 {
+		list.ended = append(list.ended, "t.agent <> ''")
 	}
 
 	list.ids.arguments = slices.Clone(s.arguments)
@@ -137,7 +143,7 @@ func (l *arrivalList) states(ends bool) string {
 func (l *arrivalList) places() (string, []any) {
 	who := l.who
 	who.arguments = slices.Clone(l.ids.arguments)
-	who.where = append(slices.Clone(who.where), endedTurns)
+	who.where = slices.Concat(who.where, l.ended)
 	if l.filter.Agent != "" { // the next byte after a blank ends the range
 		who.add(place+" >= ?", l.filter.Agent+" ")
 		who.add(place+" < ?", l.filter.Agent+"!")
@@ -151,7 +157,7 @@ func (l *arrivalList) places() (string, []any) {
 		return `(SELECT ` + place + ` FROM turns t WHERE ` + strings.Join(where, " AND ") + ` ORDER BY ` + place + ` LIMIT 1)`
 	}
 
-	newest := slices.Concat(l.who.where, []string{endedTurns, place + " = places.place"}, l.ids.where)
+	newest := slices.Concat(l.who.where, l.ended, []string{place + " = places.place"}, l.ids.where)
 	return `WITH RECURSIVE places(place) AS (SELECT ` + next("") + ` UNION ALL SELECT ` + next(place+" > places.place") +
 		` FROM places WHERE places.place IS NOT NULL)
 		SELECT place, (SELECT t.id FROM turns t WHERE ` + strings.Join(newest, " AND ") + ` ORDER BY t.id DESC LIMIT 1)
@@ -172,7 +178,7 @@ const maxArms = 8
 // at is the text of the turns at places, of which there are one or maxArms.
 func (l *arrivalList) at(places []string, limit int) (string, []any) {
 	s := l.both()
-	s.where = append(s.where, endedTurns)
+	s.where = slices.Concat(s.where, l.ended)
 	s.arguments = append(s.arguments, int64(limit))
 	most := "$" + strconv.Itoa(len(s.arguments)) + " + 0"
 	texts := make([]string, len(places))
@@ -436,4 +442,34 @@ func inTime(f exchange.ArrivalFilter, id string) bool {
 func (s arrivalStore) LastArrival(ctx context.Context) (number int64, err error) {
 	_, err = first(ctx, s.engine.reader(), `SELECT number FROM search_state WHERE one = 1`, nil, &number)
 	return number, err
+}
+
+// MaxCountedOfThread is how far NewestOfThreads counts the messages of a thread.
+const MaxCountedOfThread = 1000
+
+var selectNewestOfThreads = `SELECT t.id, (SELECT COUNT(*) FROM (SELECT 1 FROM turns n WHERE n.thread_key = t.thread_key LIMIT ` +
+	strconv.Itoa(MaxCountedOfThread+1) + `) AS counted) FROM turns t WHERE t.id IN (` + placeholders(1, loadedAtOnce) + `)
+	AND NOT EXISTS (SELECT 1 FROM turns n WHERE n.thread_key = t.thread_key AND n.id > t.id)`
+
+// NewestOfThreads returns those of the turns that are the newest of their threads, by id, with how many turns the thread has; one
+// more than MaxCountedOfThread stands for all that are more.
+func (s arrivalStore) NewestOfThreads(ctx context.Context, turns []exchange.TurnRecord) (map[string]int, error) {
+	counts := map[string]int{}
+	for chunk := range slices.Chunk(turns, loadedAtOnce) {
+		ids := make([]string, 0, len(chunk))
+		for i := range chunk {
+			ids = append(ids, chunk[i].ID)
+		}
+		err := s.engine.reader().each(ctx, selectNewestOfThreads, padded(ids, loadedAtOnce), func(r row) error {
+			var id string
+			var count int
+			err := r.Scan(&id, &count)
+			counts[id] = count
+			return err
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	return counts, nil
 }

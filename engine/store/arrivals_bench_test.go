@@ -102,9 +102,9 @@ func benchArrivals(b *testing.B, options Options, rows int) {
 	}()
 
 	begun := time.Now()
-	for from := 0; from < rows; from += 2000 {
+	for from := 0; from < rows; from += 10_000 {
 		err := s.InTx(b.Context(), func(tx *Tx) error {
-			for n := from; n < min(from+2000, rows); n++ {
+			for n := from; n < min(from+10_000, rows); n++ {
 				arguments, err := turnArguments(benchTurn(n, rows, begun.Add(-benchSpan)), pipeline.Original{Digest: "d" + strconv.Itoa(n)})
 				if err != nil {
 					return err

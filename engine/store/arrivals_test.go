@@ -209,6 +209,47 @@ func says(text, said string, row exchange.TurnRecord) bool {
 	return strings.Contains(all, " "+strings.Trim(text, `"`)+" ")
 }
 
+// arrivalPlans are the texts of every combination of filters, with the index that has to serve each.
+func arrivalPlans(t *testing.T) (all []listed) {
+	add := func(name, index string, text func() (string, []any)) {
+		query, arguments := text()
+		all = append(all, listed{name, query, index, arguments})
+	}
+	for sender, index := range map[string]string{
+		"": "turns_place", "@ann@one.example": "turns_place_sender", "@one.example": "turns_place_domain", "peer.example ann": "turns_place_principal",
+	} {
+		for _, agent := range []string{"", "echo"} {
+			for _, channel := range []string{"", "email"} {
+				for _, states := range [][]string{nil, {exchange.StateAnswered}, {exchange.StateHeld, exchange.StateFailed}} {
+					for _, since := range []time.Time{{}, time.Now()} {
+						filter := exchange.ArrivalFilter{Agent: agent, Sender: sender, Channel: channel, States: states, Since: since, Until: since}
+						list, err := selectArrivals(filter, "0198c0f0-0000-7000-8000-000000000000")
+						if err != nil {
+							t.Fatal(err)
+						}
+
+						name := fmt.Sprintf("arrivals %q %q %q %v %v", sender, agent, channel, states, !since.IsZero())
+						if list.unrestricted() {
+							add(name, "turns", func() (string, []any) { return list.all(51) })
+							continue
+						}
+						if len(states) != 1 {
+							add(name+", open", "turns_open", func() (string, []any) { return list.open(51) })
+						}
+						add(name+", places", index, list.places)
+						for _, arms := range []int{1, maxArms} {
+							add(name+", ends", index, func() (string, []any) { return list.at(make([]string, arms), 51) })
+						}
+					}
+				}
+			}
+		}
+	}
+	add("arrivals by number", "arrivals", func() (string, []any) { return selectArrived, []any{int64(1), int64(50)} })
+	add("loaded arrivals", "turns", func() (string, []any) { return selectLoaded, padded([]string{"a"}, loadedAtOnce) })
+	return all
+}
+
 // TestWrongArrivalFilters: what cannot be is refused with what may be.
 func TestWrongArrivalFilters(t *testing.T) {
 	onBoth(t, func(t *testing.T, s *Store) {
