@@ -235,7 +235,7 @@ var parameters = map[string]string{
 	"lease":  "The id of the lease of a message; for items of a queue how long they are hidden from others, such as 30s.",
 	"sender": "An address, all of a domain (@example.org), or a principal.", "text": `Words that all occur, "phrases", beginnings*.`,
 	"since": "An age such as 24h, or a time (RFC 3339).", "until": "The same: before it.", "channel": "Such as email, activitypub, a2a or chat.",
-	"state": "One, or for messages several with commas between.", "scope": "peer, admin, pull, tools, tasks, task-results or bridge.",
+	"state": "One, or for messages several with commas between.", "scope": "peer, admin, pull, tools, tasks, tasks:results or bridge.",
 	"agent": "Name of an agent.", "client_id": "Of a bridge; that of the token where it is left out.", "owner": "For operators: whose sessions.",
 	"labels":     "What the program is good for, as words with commas between: it gets only messages that require nothing else.",
 	"session_id": "The session of the run.", "resource_class": "Class of resources that is needed.", "allowed_targets": "Ids of targets, with commas between.",

@@ -202,33 +202,6 @@ type Follows struct {
 	later  func(activitypub.Later) queue.NewJob
 }
 
-// PendingFollow is an actor who wants to follow an agent and waits for the operator.
-type PendingFollow struct {
-	Agent string    `json:"agent"`
-	Actor string    `json:"actor"`
-	Since time.Time `json:"since"`
-}
-
-// Pending lists who waits to follow an agent, at most 500.
-func (f Follows) Pending(ctx context.Context, agent string) ([]PendingFollow, error) {
-	entry, err := configuredAgent(f.config(), agent)
-	if err != nil {
-		return nil, err
-	}
-
-	actors, values, err := f.store.State().List(ctx, activitypub.PendingNamespace+entry.Name, "", 500)
-	pending := make([]PendingFollow, 0, len(actors))
-	for i, actor := range actors {
-		row := PendingFollow{Agent: entry.Name, Actor: actor}
-		if json.Unmarshal(values[i], &row) == nil {
-			row.Agent, row.Actor = entry.Name, actor
-		}
-		pending = append(pending, row)
-	}
-
-	return pending, err
-}
-
 // Follow is an actor who follows an agent or waits to.
 type Follow struct {
 	Agent string    `json:"agent"`

@@ -82,8 +82,8 @@ func (t Tokens) Select(ctx context.Context, filter TokenFilter) ([]exchange.Toke
 }
 
 func (f TokenFilter) selects(token exchange.Token) bool {
-	scope, _, _ := strings.Cut(token.Scope, " ")
-	if token.Scope == exchange.TokenPeer {
+	scope := token.Scope
+	if scope == exchange.TokenPeer {
 		scope = ScopePeer
 	} else if _, bridge := token.BridgeScopes(); bridge {
 		scope = exchange.TokenBridge

@@ -123,7 +123,7 @@ func newTokensList() *cobra.Command {
 	addJSON(cmd)
 	cmd.Flags().StringVar(&filter.Agent, "agent", "", "only tokens that open this agent alone")
 	cmd.Flags().StringVar(&filter.Name, "name", "", "only tokens of this name")
-	cmd.Flags().StringVar(&filter.Scope, "scope", "", "only tokens for this: peer, admin, pull, tools, tasks, task-results or bridge")
+	cmd.Flags().StringVar(&filter.Scope, "scope", "", "only tokens for this: peer, admin, pull, tools, tasks, tasks:results or bridge")
 	addChoice(cmd, &filter.Status, "status", "only these", operator.TokenValid, operator.TokenRevoked)
 	cmd.Flags().StringVar(&filter.Before, "before", "", "continue after the last row of the page before (its id)")
 	cmd.Flags().IntVar(&filter.Limit, "limit", 0, "at most this many; 0 = all")
