@@ -48,7 +48,7 @@ func (o arrivalsOffice) says(text string) {
 // TestArrivalsOverTheAPI: an operator lists what came in, finds it by its words, goes through its pages and is told of what comes.
 func TestArrivalsOverTheAPI(t *testing.T) {
 	t.Parallel()
-	s := inboxtest.Start(t).Serve()
+	s := inboxtest.Start(t)
 	token, _, err := s.Operator().Tokens.CreateAdmin(t.Context(), "desk")
 	if err != nil {
 		t.Fatal(err)

@@ -78,7 +78,7 @@ func Operations() []openapi.Operation {
 		},
 		{
 			Method: "GET", Path: "/api/v1/follows", Summary: "Who follows an agent, and who waits to",
-			Query: []string{"limit:integer", "after", "agent", "state", "actor"}, Response: followList{},
+			Query: []string{"limit:integer", "after", "agent", "state", "actor"}, Response: followList{}, Errors: absent,
 		},
 		{Method: "GET", Path: "/api/v1/held", Summary: "Messages that wait for the operator", Query: ofAgent, Response: heldList{}},
 		{Method: "POST", Path: "/api/v1/held/{turn}/release", Summary: "Let the agent answer a held message", Errors: taken},
