@@ -479,6 +479,16 @@ func (c *traffic) operates(s *inboxtest.Server) {
 	c.call("POST", "/api/v1/people/erase", token, `{"person":"nobody@nowhere.test","dry_run":true}`, 200)
 	c.call("POST", "/api/v1/people/erase", token, `{"person":"nobody@nowhere.test"}`, 200)
 	c.call("POST", "/api/v1/people/erase", token, `{"person":"nobody"}`, 400)
+	for _, path := range []string{
+		"turns?limit=5&state=answered&since=1h", "turns?text=hello&agent=echo", "turns?after=0&wait=1s", "threads?until=1h&channel=chat", "threads",
+		"deliveries?state=delivered&since=1h", "agents?state=works&kind=echo", "tokens?status=valid&scope=admin", "follows?state=waiting&agent=echo", "people?sender=nobody",
+	} {
+		c.call("GET", "/api/v1/"+path, token, "", 200)
+	}
+	for _, path := range []string{"turns?state=lost", "deliveries?state=lost", "agents?state=lost", "tokens?status=lost", "follows?state=lost", "threads?since=x"} {
+		c.call("GET", "/api/v1/"+path, token, "", 400)
+	}
+	c.call("GET", "/api/v1/follows?agent=nobody", token, "", 404)
 	c.call("POST", "/api/v1/turns/"+turns[0].ID+"/retry", token, "", 409)
 	c.call("POST", "/api/v1/turns/nothing/retry", token, "", 404)
 	c.call("POST", "/api/v1/turns/retry", token, `{"since":"2h","dry_run":true}`, 200)

@@ -311,6 +311,7 @@ func (s *Server) background(ctx context.Context) *errgroup.Group {
 	back, ctx := errgroup.WithContext(ctx)
 	back.Go(func() error { return s.queue.Run(ctx) })
 	back.Go(func() error { return s.store.Listen(ctx) })
+	back.Go(func() error { return s.store.IndexWords(ctx) })
 	back.Go(func() error { return s.demands.Run(ctx) })
 	back.Go(func() error { return s.notices.Run(ctx) })
 	back.Go(func() error { return s.runLists(ctx) })

@@ -119,7 +119,13 @@ type peopleList struct {
 	Next       string                    `json:"next,omitempty"` // value of "before" for the following page
 }
 
+// listPeople lists all people page by page, or without pages those of whom one identity is the named one.
 func (a *API) listPeople(_ http.ResponseWriter, r *http.Request) (any, error) {
+	if who := r.URL.Query().Get("sender"); who != "" {
+		found, err := a.operator.People.Of(r.Context(), who)
+		return peopleList{Identities: listed(found)}, err
+	}
+
 	cursor := func(p []exchange.PersonIdentity) string { return p[0].PersonID }
 	found, next, err := page(r, cursor, func(limit int) ([][]exchange.PersonIdentity, error) {
 		identities, err := a.operator.People.List(r.Context(), r.URL.Query().Get("before"), limit)

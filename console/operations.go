@@ -61,7 +61,26 @@ func Operations() []openapi.Operation {
 		entry  = entryBody{Target: "spam.example", Effect: "refuse", Reason: "spam"}
 	)
 
+	arrivals := []string{"limit:integer", "before", "agent", "sender", "channel", "state", "since", "until"}
 	list := []openapi.Operation{
+		{
+			Method: "GET", Path: "/api/v1/turns", Summary: "What came in, newest first; with after, what came later",
+			Query: append([]string{"text", "after", "wait"}, arrivals...), Response: turnList{},
+		},
+		{Method: "GET", Path: "/api/v1/threads", Summary: "Conversations, the one with the newest message first", Query: arrivals, Response: threadList{}},
+		{
+			Method: "GET", Path: "/api/v1/deliveries", Summary: "Ways of answers to their receivers, newest first",
+			Query: []string{"limit:integer", "before", "agent", "turn", "to", "channel", "state", "since", "until"}, Response: deliveryList{},
+		},
+		{Method: "GET", Path: "/api/v1/agents", Summary: "Agents with their settings and pauses", Query: []string{"agent", "kind", "state"}, Response: agentList{}},
+		{
+			Method: "GET", Path: "/api/v1/tokens", Summary: "Tokens, never the secrets",
+			Query: append([]string{"name", "scope", "status"}, ofAgent...), Response: tokenList{},
+		},
+		{
+			Method: "GET", Path: "/api/v1/follows", Summary: "Who follows an agent, and who waits to",
+			Query: []string{"limit:integer", "after", "agent", "state", "actor"}, Response: followList{}, Errors: absent,
+		},
 		{Method: "GET", Path: "/api/v1/held", Summary: "Messages that wait for the operator", Query: ofAgent, Response: heldList{}},
 		{Method: "POST", Path: "/api/v1/held/{turn}/release", Summary: "Let the agent answer a held message", Errors: taken},
 		{Method: "POST", Path: "/api/v1/held/{turn}/drop", Summary: "Refuse a held message", Partial: true, Errors: taken, Request: reason},
@@ -104,7 +123,7 @@ func Operations() []openapi.Operation {
 		{Method: "PUT", Path: "/api/v1/replies/{reply}", Summary: "Edit an answer", Errors: revising, Request: answerBody{Text: "Hello", MIME: "text/markdown"}},
 		{Method: "PUT", Path: "/api/v1/replies/{reply}/pin", Summary: "Show an answer on the profile of its agent", Errors: taken},
 		{Method: "DELETE", Path: "/api/v1/replies/{reply}/pin", Summary: "Take an answer off the profile of its agent", Errors: taken},
-		{Method: "GET", Path: "/api/v1/people", Summary: "Who is linked with whom", Query: page, Response: peopleList{}},
+		{Method: "GET", Path: "/api/v1/people", Summary: "Who is linked with whom", Query: append([]string{"sender"}, page...), Response: peopleList{}},
 		{Method: "DELETE", Path: "/api/v1/people", Summary: "Take an identity out of its person", Query: []string{"principal!"}, Errors: absent},
 		{
 			Method: "GET", Path: "/api/v1/people/export", Summary: "Everything that is kept of one person, as a ZIP archive",
@@ -259,9 +278,11 @@ var schemes = map[string]openapi.Scheme{
 var parameters = map[string]string{
 	"limit": "How many at most.", "before": "The cursor of the page before (next), or a time.", "after": "The cursor of the page before (next), or a time.",
 	"cursor": "That of the page before.", "wait": "How long to wait for something to tell, such as 20s; the server has a bound of its own.",
-	"lease":   "The id of the lease of a message; for items of a queue how long they are hidden from others, such as 30s.",
-	"channel": "Name of a channel, such as email.", "since": "An age such as 2h, or a time: only what changed later.", "target": "What the list has as target.",
-	"turn":  "Of a message: any id that somebody saw of it. In an address / is written as %2F.",
+	"lease":  "The id of the lease of a message; for items of a queue how long they are hidden from others, such as 30s.",
+	"sender": "An address, all of a domain (@example.org), or a principal.", "text": `Words that all occur, "phrases", beginnings*.`,
+	"since": "An age such as 24h, or a time (RFC 3339).", "until": "The same: before it.", "channel": "Such as email, activitypub, a2a or chat.",
+	"state": "One, or for messages several with commas between.", "scope": "peer, admin, pull, tools, tasks, tasks:results or bridge.",
+	"target": "What the list has as target.", "turn": "Of a message: any id that somebody saw of it. In an address / is written as %2F.",
 	"agent": "Name of an agent.", "client_id": "Of a bridge; that of the token where it is left out.", "owner": "For operators: whose sessions.",
 	"labels":     "What the program is good for, as words with commas between: it gets only messages that require nothing else.",
 	"session_id": "The session of the run.", "resource_class": "Class of resources that is needed.", "allowed_targets": "Ids of targets, with commas between.",

@@ -214,6 +214,8 @@ var afterwards = map[string]string{
 // with is an error.
 var unrun = map[string]string{
 	"inbox serve":                  "goes on until it is ended; every server here is started so",
+	"inbox list --follow":          "goes on until it is ended; TestFollowArrivals",
+	"make bench-lists":             "stores a million messages",
 	"inbox move":                   "needs an account elsewhere that names the agent; TestCommandsAskTheRunningServer",
 	"inbox block remove --stop":    "needs somebody who said stop; TestStopWordOutlivesRestarts",
 	"inbox follows accept":         "needs somebody who asks to follow; TestOperatorChoosesFollowers",

@@ -25,6 +25,13 @@ const (
 	StateCancelled = "cancelled" // the sender took it back before an answer
 )
 
+// States lists the states of a turn.
+func States() []string {
+	return []string{
+		StateAccepted, StateRunning, StateAnswered, StateRefused, StateFailed, StateWaiting, StateSilent, StateHeld, StateCancelled,
+	}
+}
+
 // Terminal reports whether a turn in the state will not change by itself any more.
 func Terminal(state string) bool {
 	switch state {

@@ -37,6 +37,45 @@ type AgentSummary struct {
 	PausedWithAll *exchange.ListEntry `json:"paused_with_all,omitempty"`
 }
 
+// Agents are the agents of the configuration.
+type Agents struct {
+	config func() *config.Config
+	pauses Pauses
+}
+
+// AgentFilter selects agents. Empty fields do not restrict.
+type AgentFilter struct {
+	Name  string // without regard to case
+	Kind  string
+	State string // works or paused
+}
+
+// States of an agent for AgentFilter.
+const (
+	AgentWorks  = "works"
+	AgentPaused = "paused"
+)
+
+// List lists agents in the order of the configuration, with their pauses. fault.Malformed for a state that there is not.
+func (a Agents) List(ctx context.Context, filter AgentFilter) ([]AgentSummary, error) {
+	if filter.State != "" && filter.State != AgentWorks && filter.State != AgentPaused {
+		return nil, fault.InField("state", "must be one of works, paused")
+	}
+
+	agents := ConfiguredAgents(a.config())
+	if err := a.pauses.MarkPaused(ctx, agents); err != nil {
+		return nil, err
+	}
+	return slices.DeleteFunc(listed(agents), func(one AgentSummary) bool { return !filter.Selects(one) }), nil
+}
+
+// Selects reports whether the filter selects an agent.
+func (f AgentFilter) Selects(agent AgentSummary) bool {
+	paused := agent.Paused != nil || agent.PausedWithAll != nil
+	return (f.Name == "" || strings.EqualFold(f.Name, agent.Name)) && (f.Kind == "" || f.Kind == agent.Kind) &&
+		(f.State == "" || paused == (f.State == AgentPaused))
+}
+
 // MarkPaused notes in a list of agents which of them rest.
 func (p Pauses) MarkPaused(ctx context.Context, agents []AgentSummary) error {
 	entries, err := p.List(ctx)
@@ -163,31 +202,115 @@ type Follows struct {
 	later  func(activitypub.Later) queue.NewJob
 }
 
-// PendingFollow is an actor who wants to follow an agent and waits for the operator.
-type PendingFollow struct {
+// Follow is an actor who follows an agent or waits to.
+type Follow struct {
 	Agent string    `json:"agent"`
 	Actor string    `json:"actor"`
+	State string    `json:"state"` // waiting or following
 	Since time.Time `json:"since"`
 }
 
-// Pending lists who waits to follow an agent, at most 500.
-func (f Follows) Pending(ctx context.Context, agent string) ([]PendingFollow, error) {
-	entry, err := configuredAgent(f.config(), agent)
+// States of a Follow.
+const (
+	FollowWaiting   = "waiting"
+	FollowFollowing = "following"
+)
+
+// FollowFilter selects follows. Empty fields do not restrict.
+type FollowFilter struct {
+	Agent string
+	State string
+	Actor string // address of the actor's document
+	After string // Follow.Cursor of the last row of the page before
+	Limit int    // 1…500
+}
+
+// Cursor names a row of a list of follows.
+func (f Follow) Cursor() string { return strings.Join([]string{f.State, f.Agent, f.Actor}, " ") }
+
+// List lists who waits and who follows, by state, agent and actor. fault.NotFound when there is no such agent, fault.Malformed for
+// a state or a cursor that cannot be.
+func (f Follows) List(ctx context.Context, filter FollowFilter) ([]Follow, error) {
+	agents, err := f.agentsOf(filter.Agent)
 	if err != nil {
 		return nil, err
 	}
-
-	actors, values, err := f.store.State().List(ctx, activitypub.PendingNamespace+entry.Name, "", 500)
-	pending := make([]PendingFollow, 0, len(actors))
-	for i, actor := range actors {
-		row := PendingFollow{Agent: entry.Name, Actor: actor}
-		if json.Unmarshal(values[i], &row) == nil {
-			row.Agent, row.Actor = entry.Name, actor
-		}
-		pending = append(pending, row)
+	if filter.State != "" && filter.State != FollowWaiting && filter.State != FollowFollowing {
+		return nil, fault.InField("state", "must be one of waiting, following")
+	}
+	if filter.After != "" && strings.Count(filter.After, " ") < 2 {
+		return nil, fault.InField("cursor", "is not one that this server gave")
 	}
 
-	return pending, err
+	found := []Follow{}
+	for _, kind := range []struct{ state, namespace string }{
+		{FollowFollowing, activitypub.FollowerNamespace}, {FollowWaiting, activitypub.PendingNamespace},
+	} {
+		for _, agent := range agents {
+			if filter.State != "" && filter.State != kind.state {
+				continue
+			}
+			rows, err := f.rows(ctx, filter, Follow{Agent: agent, State: kind.state}, kind.namespace+agent)
+			if err != nil {
+				return nil, err
+			}
+			if found = append(found, rows...); len(found) >= filter.Limit {
+				return found[:filter.Limit], nil
+			}
+		}
+	}
+	return found, nil
+}
+
+// agentsOf returns the names of the agents that are meant, in order; empty = of all.
+func (f Follows) agentsOf(name string) (names []string, err error) {
+	if name != "" {
+		entry, err := configuredAgent(f.config(), name)
+		if err != nil {
+			return nil, err
+		}
+		return []string{entry.Name}, nil
+	}
+
+	for _, agent := range f.config().Agents {
+		names = append(names, agent.Name)
+	}
+	slices.Sort(names)
+	return names, nil
+}
+
+// rows reads the follows of one state and agent behind the cursor.
+func (f Follows) rows(ctx context.Context, filter FollowFilter, of Follow, namespace string) ([]Follow, error) {
+	after := ""
+	if filter.After != "" {
+		state, rest, _ := strings.Cut(filter.After, " ")
+		agent, actor, _ := strings.Cut(rest, " ")
+		switch {
+		case of.State < state || of.State == state && of.Agent < agent:
+			return nil, nil
+		case of.State == state && of.Agent == agent:
+			after = actor
+		}
+	}
+
+	actors, values, err := f.store.State().List(ctx, namespace, after, filter.Limit)
+	if filter.Actor != "" {
+		var value []byte
+		var there bool
+		value, there, err = f.store.State().Get(ctx, namespace, filter.Actor)
+		if actors, values = nil, nil; there && filter.Actor > after {
+			actors, values = []string{filter.Actor}, [][]byte{value}
+		}
+	}
+
+	rows := make([]Follow, 0, len(actors))
+	for i, actor := range actors {
+		row := of
+		_ = json.Unmarshal(values[i], &row) // it has the time alone; a row that was changed by hand is shown without
+		row.Agent, row.State, row.Actor = of.Agent, of.State, actor
+		rows = append(rows, row)
+	}
+	return rows, err
 }
 
 // Decide lets an actor follow an agent, or refuses it; a server that runs tells the actor. fault.NotFound when the actor does

@@ -35,13 +35,16 @@ type Timelines interface {
 }
 
 // SinceTime reads an age such as 2h, or a time (RFC 3339). fault.Malformed when it is neither.
-func SinceTime(text string, now time.Time) (time.Time, error) {
+func SinceTime(text string, now time.Time) (time.Time, error) { return Moment("since", text, now) }
+
+// Moment is SinceTime for a field of another name.
+func Moment(field, text string, now time.Time) (time.Time, error) {
 	if age, err := time.ParseDuration(text); err == nil && age > 0 {
 		return now.Add(-age), nil
 	}
 	at, err := time.Parse(time.RFC3339, text)
 	if err != nil {
-		return at, fault.InField("since", `must be an age such as "2h" or a time such as "2026-05-01T12:00:00Z"`)
+		return at, fault.InField(field, `must be an age such as "2h" or a time such as "2026-05-01T12:00:00Z"`)
 	}
 	return at, nil
 }

@@ -25,6 +25,8 @@ const CommandLine = "operator:command line"
 // Operator is what an operator may do, by topic. Doctor and DNSRecords look at the configuration and the world around it.
 type Operator struct {
 	Messages      Messages
+	Arrivals      Arrivals
+	Agents        Agents
 	Held          Held
 	Approvals     Approvals
 	Tools         Tools
@@ -92,6 +94,8 @@ func New(o Options) *Operator {
 	erasures := Erasures{o.Store, o.Deliveries, o.Turns.Cancel, o.Vault, o.Files, o.Config.Domain}
 	return &Operator{
 		Messages:      Messages{Retries: o.Turns, Timelines: o.Store, Finder: ids{o.Store, o.Agents, o.Approvals.Approval}},
+		Arrivals:      Arrivals{o.Store},
+		Agents:        Agents{o.Current, Pauses{o.Store, o.Agents}},
 		Held:          Held{HeldDecisions: o.Turns, Turns: o.Store},
 		Approvals:     o.Approvals,
 		Tools:         Tools{o.Store, o.Turns},

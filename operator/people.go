@@ -2,6 +2,7 @@ package operator
 
 import (
 	"context"
+	"slices"
 	"strings"
 
 	"inbox/engine/store"
@@ -29,6 +30,29 @@ func (p People) List(ctx context.Context, before string, limit int) ([]exchange.
 	return p.Rows.People(ctx, before, limit)
 }
 
+// Of lists the identities of the people of whom one has the principal, subject or address, at most 500 people; none when nobody is
+// linked who has it.
+func (p People) Of(ctx context.Context, who string) ([]exchange.PersonIdentity, error) {
+	found := []exchange.PersonIdentity{}
+	for before := ""; ; {
+		people, err := p.List(ctx, before, peoplePage)
+		if err != nil || len(people) == 0 {
+			return found, err
+		}
+
+		for from, to := 0, 0; from < len(people); from = to {
+			for to = from; to < len(people) && people[to].PersonID == people[from].PersonID; to++ {
+			}
+			if slices.ContainsFunc(people[from:to], func(one exchange.PersonIdentity) bool {
+				return one.Principal == who || one.Subject == who || identity.SameAddress(one.Address, who)
+			}) {
+				found = append(found, people[from:to]...)
+			}
+		}
+		before = people[len(people)-1].PersonID
+	}
+}
+
 // Person is an identity of a person who linked several, or who told an agent to stop.
 type Person struct {
 	exchange.PersonIdentity          // PersonID is empty for who linked nothing
@@ -51,11 +75,7 @@ func (p People) WithStops(ctx context.Context, before string, limit int) ([]Pers
 		return nil, err
 	}
 
-	people := make([]Person, 0, len(found))
-	for _, one := range found {
-		people = append(people, Person{PersonIdentity: one, Stopped: agentsOf(stops[one.Principal])})
-	}
-
+	people := withStops(found, stops)
 	if before != "" {
 		return people, nil
 	}
@@ -71,6 +91,24 @@ func (p People) WithStops(ctx context.Context, before string, limit int) ([]Pers
 	}
 
 	return people, nil
+}
+
+// OfWithStops is Of with the agents that each told to stop.
+func (p People) OfWithStops(ctx context.Context, who string) ([]Person, error) {
+	found, err := p.Of(ctx, who)
+	if err != nil {
+		return nil, err
+	}
+	stops, _, err := p.stops(ctx)
+	return withStops(found, stops), err
+}
+
+func withStops(found []exchange.PersonIdentity, stops map[string][]exchange.ListEntry) []Person {
+	people := make([]Person, 0, len(found))
+	for _, one := range found {
+		people = append(people, Person{PersonIdentity: one, Stopped: agentsOf(stops[one.Principal])})
+	}
+	return people
 }
 
 // stops returns the stop words by principal, and the principals in the order of their newest one.

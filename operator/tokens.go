@@ -45,6 +45,53 @@ func (t Tokens) List(ctx context.Context) ([]exchange.Token, error) {
 	return listed(tokens), err
 }
 
+// TokenFilter selects tokens. Empty fields do not restrict.
+type TokenFilter struct {
+	Agent  string // the only agent that it opens
+	Name   string
+	Scope  string // exchange.TokenPeer is written "peer"; those of bridges "bridge"
+	Status string // valid or revoked
+	Before string // id of the last row of the page before
+	Limit  int    // 0 = all
+}
+
+// Statuses of a token for TokenFilter.
+const (
+	TokenValid   = "valid"
+	TokenRevoked = "revoked"
+)
+
+// ScopePeer is how a TokenFilter calls the scope of peers, which has no word of its own.
+const ScopePeer = "peer"
+
+// Select lists tokens, newest first; never the secrets. fault.Malformed for a status that there is not.
+func (t Tokens) Select(ctx context.Context, filter TokenFilter) ([]exchange.Token, error) {
+	if filter.Status != "" && filter.Status != TokenValid && filter.Status != TokenRevoked {
+		return nil, fault.InField("status", "must be one of valid, revoked")
+	}
+
+	tokens, err := t.List(ctx)
+	if err != nil {
+		return nil, err
+	}
+	tokens = slices.DeleteFunc(tokens, func(token exchange.Token) bool { return !filter.selects(token) })
+	if filter.Limit > 0 {
+		tokens = tokens[:min(filter.Limit, len(tokens))]
+	}
+	return tokens, nil
+}
+
+func (f TokenFilter) selects(token exchange.Token) bool {
+	scope := token.Scope
+	if scope == exchange.TokenPeer {
+		scope = ScopePeer
+	} else if _, bridge := token.BridgeScopes(); bridge {
+		scope = exchange.TokenBridge
+	}
+	return (f.Agent == "" || f.Agent == token.Agent) && (f.Name == "" || f.Name == token.Name) && (f.Scope == "" || f.Scope == scope) &&
+		(f.Status == "" || token.RevokedAt.IsZero() == (f.Status == TokenValid)) && (f.Before == "" || token.ID < f.Before)
+}
+
 // Create mints a token for a peer; agent limits it to one agent. The name becomes the peer's address, so it must not be the
 // name of an agent.
 func (t Tokens) Create(ctx context.Context, name, agent string) (string, exchange.Token, error) {

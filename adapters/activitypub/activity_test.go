@@ -22,7 +22,7 @@ func (r *rig) simple(kind string, object any) map[string]any {
 }
 
 func (r *rig) follows(agent string) bool {
-	return r.state.Has(followerNamespace+agent, r.remote.actor("alice"))
+	return r.state.Has(FollowerNamespace+agent, r.remote.actor("alice"))
 }
 
 func TestFollowIsAccepted(t *testing.T) {
@@ -130,7 +130,7 @@ func TestSameIDOfTwoActors(t *testing.T) {
 		stands := func(name string) bool {
 			count, _ := r.state.Count(t.Context(), reactionNamespace+reply.ID)
 			return map[string]bool{
-				"Follow": r.state.Has(followerNamespace+"echo", r.remote.actor(name)), "Block": r.state.Has(blockNamespace+"other", r.remote.actor(name)),
+				"Follow": r.state.Has(FollowerNamespace+"echo", r.remote.actor(name)), "Block": r.state.Has(blockNamespace+"other", r.remote.actor(name)),
 				"Like": count > 0,
 			}[kind]
 		}
@@ -163,7 +163,7 @@ func TestLongIDs(t *testing.T) {
 	d := r.deliver(follow)
 	d.keyID = r.remote.actor(long) + "#main-key"
 	r.want(d.sign(), http.StatusAccepted, "")
-	if !r.state.Has(followerNamespace+"echo", r.remote.actor(long)) {
+	if !r.state.Has(FollowerNamespace+"echo", r.remote.actor(long)) {
 		t.Error("does not follow")
 	}
 	undo := r.simple("Undo", follow)
@@ -174,7 +174,7 @@ func TestLongIDs(t *testing.T) {
 	d = r.deliver(follow)
 	d.keyID = r.remote.actor(long) + "#main-key"
 	r.want(d.sign(), http.StatusAccepted, "")
-	if r.state.Has(followerNamespace+"echo", r.remote.actor(long)) {
+	if r.state.Has(FollowerNamespace+"echo", r.remote.actor(long)) {
 		t.Error("a captured Follow took effect again")
 	}
 }

@@ -65,7 +65,7 @@ func (c *collections) serveCollection(w http.ResponseWriter, r *http.Request) {
 	case "outbox":
 		c.serveOutbox(w, r, agent)
 	case "followers":
-		count, err := c.options.State.Count(r.Context(), followerNamespace+agent.Name)
+		count, err := c.options.State.Count(r.Context(), FollowerNamespace+agent.Name)
 		if err != nil {
 			refuse(w, r, unavailable(err))
 			return

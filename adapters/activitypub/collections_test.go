@@ -264,7 +264,7 @@ func TestPinsAreTold(t *testing.T) {
 	r.accept(r.simple("Follow", r.base+"/agents/echo"))
 	r.remote.addActor("bob", malloryKey(), nil) // follows too, and shares alice's inbox
 	bob := r.remote.actor("bob")
-	if err := r.adapter.putJSON(t.Context(), followerNamespace+"echo", bob, follower{Inbox: bob + "/inbox", SharedInbox: r.remote.base + "/inbox"}); err != nil {
+	if err := r.adapter.putJSON(t.Context(), FollowerNamespace+"echo", bob, follower{Inbox: bob + "/inbox", SharedInbox: r.remote.base + "/inbox"}); err != nil {
 		t.Fatal(err)
 	}
 	reply := r.reply(r.question("1", "hello"), "worth reading")

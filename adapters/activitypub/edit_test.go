@@ -273,8 +273,8 @@ func TestMove(t *testing.T) {
 			if err := r.adapter.SendActivity(t.Context(), jobs[0]); (err == nil) != agrees {
 				t.Fatal(err)
 			}
-			if r.state.Has(followerNamespace+"echo", anna) != agrees || r.follows("echo") == agrees {
-				t.Errorf("anna follows: %v, alice follows: %v", r.state.Has(followerNamespace+"echo", anna), r.follows("echo"))
+			if r.state.Has(FollowerNamespace+"echo", anna) != agrees || r.follows("echo") == agrees {
+				t.Errorf("anna follows: %v, alice follows: %v", r.state.Has(FollowerNamespace+"echo", anna), r.follows("echo"))
 			}
 			if (len(r.engine.audit) == 1) != agrees || agrees && r.engine.audit[0].Code != codeMoved {
 				t.Errorf("%+v", r.engine.audit)

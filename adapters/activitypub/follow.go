@@ -17,10 +17,10 @@ import (
 	"inbox/internal/fault"
 )
 
-const (
-	followerNamespace = "activitypub.follower." // + agent: actor IRI → follower
-	followNamespace   = "activitypub.follow"    // activityKey of the Follow → followed
-)
+// FollowerNamespace and an agent's name make the namespace of its followers: actor IRI → follower.
+const FollowerNamespace = "activitypub.follower."
+
+const followNamespace = "activitypub.follow" // activityKey of the Follow → followed
 
 // follows keeps who follows and who blocks an agent.
 type follows struct {
@@ -61,7 +61,7 @@ func (f *follows) follow(ctx context.Context, in *incoming) (string, error) {
 	if err := f.forgetFollowID(ctx, agent.Name, actor.ID, in.id); err != nil {
 		return "", unavailable(err)
 	}
-	if err := f.putJSON(ctx, followerNamespace+agent.Name, actor.ID, entry); err != nil {
+	if err := f.putJSON(ctx, FollowerNamespace+agent.Name, actor.ID, entry); err != nil {
 		return "", unavailable(err)
 	}
 
@@ -85,13 +85,13 @@ func (f *follows) unfollow(ctx context.Context, agent, actor string) (string, er
 	if err := f.options.State.Delete(ctx, PendingNamespace+agent, actor); err != nil {
 		return "", unavailable(err)
 	}
-	return outcomeOf(f.options.State.Delete(ctx, followerNamespace+agent, actor))
+	return outcomeOf(f.options.State.Delete(ctx, FollowerNamespace+agent, actor))
 }
 
 // forgetFollowID removes the way back from the id of the Follow that stands, unless it is the given one: the ids are the
 // sender's to invent, and one follower keeps one row.
 func (f *follows) forgetFollowID(ctx context.Context, agent, actor, but string) error {
-	value, found, err := f.options.State.Get(ctx, followerNamespace+agent, actor)
+	value, found, err := f.options.State.Get(ctx, FollowerNamespace+agent, actor)
 	var entry follower
 	if err != nil || !found || json.Unmarshal(value, &entry) != nil || entry.Follow == "" || entry.Follow == but {
 		return err
@@ -124,7 +124,7 @@ func (f *follows) holdFollow(ctx context.Context, agent string, actor *remoteAct
 		return false, nil
 	}
 
-	_, follows, err := f.options.State.Get(ctx, followerNamespace+agent, actor.ID)
+	_, follows, err := f.options.State.Get(ctx, FollowerNamespace+agent, actor.ID)
 	if err != nil || follows {
 		return false, err
 	}
@@ -197,7 +197,7 @@ func (f *follows) decideFollow(ctx context.Context, job laterJob) error {
 
 	actor := &remoteActor{Actor: document.Actor{ID: job.Actor, Inbox: entry.Inbox}}
 	if job.Inbox == "Accept" {
-		if err := f.putJSON(ctx, followerNamespace+job.Agent, job.Actor, entry); err != nil {
+		if err := f.putJSON(ctx, FollowerNamespace+job.Agent, job.Actor, entry); err != nil {
 			return fault.RetryIn(0, "our own store did not answer", err)
 		}
 		if entry.Follow != "" {
@@ -218,7 +218,7 @@ func (f *follows) onlyFollowers(ctx context.Context, actor *remoteActor, agent e
 	if f.options.FollowersOnly == nil || !f.options.FollowersOnly(agent.Name) {
 		return "", nil
 	}
-	_, follows, err := f.options.State.Get(ctx, followerNamespace+agent.Name, actor.ID)
+	_, follows, err := f.options.State.Get(ctx, FollowerNamespace+agent.Name, actor.ID)
 	if err != nil || follows {
 		return "", err
 	}
@@ -240,7 +240,7 @@ func (f *follows) hasFollowers(ctx context.Context, agent string) bool {
 		return known
 	}
 
-	keys, _, err := f.options.State.List(ctx, followerNamespace+agent, "", 1)
+	keys, _, err := f.options.State.List(ctx, FollowerNamespace+agent, "", 1)
 	if err != nil {
 		return true // the job that spreads the reply finds out
 	}
@@ -260,7 +260,7 @@ type followerCursor struct {
 // followerInboxes returns the inboxes of the next followers and moves the cursor behind them. Hosts that the operator
 // excludes are left out, and so are those who told the agent to stop or want nothing of programs.
 func (f *follows) followerInboxes(ctx context.Context, agent string, at *followerCursor) (targets []destination, more bool, err error) {
-	keys, values, err := f.options.State.List(ctx, followerNamespace+agent, at.After, spreadPage)
+	keys, values, err := f.options.State.List(ctx, FollowerNamespace+agent, at.After, spreadPage)
 	if err != nil {
 		return nil, false, err
 	}
@@ -430,7 +430,7 @@ func (f *follows) followersAt(ctx context.Context, p outgoing) (actors []string)
 
 	after := base + "/"
 	for len(actors) < maxDropped {
-		keys, values, err := f.options.State.List(ctx, followerNamespace+p.agent, after, spreadPage)
+		keys, values, err := f.options.State.List(ctx, FollowerNamespace+p.agent, after, spreadPage)
 		if err != nil {
 			return actors
 		}
@@ -476,14 +476,14 @@ func (f *follows) transferFollow(ctx context.Context, agent, old string, actor *
 		}
 	}
 
-	value, found, err := f.options.State.Get(ctx, followerNamespace+agent, old)
+	value, found, err := f.options.State.Get(ctx, FollowerNamespace+agent, old)
 	var entry follower
 	if err != nil || !found || json.Unmarshal(value, &entry) != nil {
 		return false, err
 	}
 
 	entry.Inbox, entry.SharedInbox, entry.Follow = actor.Inbox, actor.SharedInbox, ""
-	if err := f.putJSON(ctx, followerNamespace+agent, actor.ID, entry); err != nil {
+	if err := f.putJSON(ctx, FollowerNamespace+agent, actor.ID, entry); err != nil {
 		return false, err
 	}
 

@@ -111,7 +111,7 @@ func TestSpreadLeavesOutWhoWantsNothing(t *testing.T) {
 		if host := document.HostOf(actor); host == "b.example" || host == "d.example" {
 			entry.SharedInbox = "https://" + host + "/inbox"
 		}
-		put(followerNamespace+"echo", actor, entry)
+		put(FollowerNamespace+"echo", actor, entry)
 	}
 	put(actorNamespace, "https://c.example/u/changed", remoteActor{Actor: document.Actor{ID: "https://c.example/u/changed"}, NoBot: true}) // since the follow
 	places, _, err := r.adapter.outbox.Spread(t.Context(), r.reply(r.question("1", "hello"), "hi"), "")
@@ -134,7 +134,7 @@ func TestSpreadFollowsMovedInboxes(t *testing.T) {
 	reply := r.reply(r.question("1", "hello"), "hi")
 	bob := "https://server.example/users/bob"
 	for _, err := range []error{
-		r.adapter.putJSON(t.Context(), followerNamespace+"echo", bob, follower{Inbox: bob + "/inbox"}),
+		r.adapter.putJSON(t.Context(), FollowerNamespace+"echo", bob, follower{Inbox: bob + "/inbox"}),
 		r.adapter.putJSON(t.Context(), actorNamespace, bob, remoteActor{Actor: document.Actor{ID: bob, Inbox: "https://server.example/new/bob", SharedInbox: "https://server.example/new"}}),
 	} {
 		if err != nil {
@@ -153,7 +153,7 @@ func TestSpreadReadsFollowersTogether(t *testing.T) {
 	reply := r.reply(r.question("1", "hello"), "hi")
 	for i := range spreadPage - 1 {
 		actor := fmt.Sprintf("https://server%d.example/users/a", i)
-		if err := r.adapter.putJSON(t.Context(), followerNamespace+"echo", actor, follower{Inbox: actor + "/inbox"}); err != nil {
+		if err := r.adapter.putJSON(t.Context(), FollowerNamespace+"echo", actor, follower{Inbox: actor + "/inbox"}); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -177,7 +177,7 @@ func (b *inbox) alreadyDone(ctx context.Context, in *incoming) (bool, error) {
 		return true, nil
 	}
 
-	_, stands, err := b.options.State.Get(ctx, followerNamespace+agent.Name, in.actor)
+	_, stands, err := b.options.State.Get(ctx, FollowerNamespace+agent.Name, in.actor)
 	return !stands, err
 }
 

@@ -261,7 +261,7 @@ func TestSpreadReachesEachInboxOnce(t *testing.T) {
 			entry.SharedInbox = ""
 		}
 		value, _ := json.Marshal(entry)
-		_ = r.state.Put(t.Context(), followerNamespace+"echo", fmt.Sprintf("%s/u/%d", host, i), value, time.Time{})
+		_ = r.state.Put(t.Context(), FollowerNamespace+"echo", fmt.Sprintf("%s/u/%d", host, i), value, time.Time{})
 	}
 	reply := r.reply(r.question("1", "hello"), "hi")
 	plan := must(r.adapter.outbox.Plan(t.Context(), reply))
@@ -505,7 +505,7 @@ func TestMoveOut(t *testing.T) {
 	}
 	r.remote.addActor("carol", aliceKey(), func(doc map[string]any) { doc["alsoKnownAs"] = []string{own} })
 	value, _ := json.Marshal(follower{Inbox: r.remote.actor("alice") + "/inbox", SharedInbox: r.remote.base + "/inbox"})
-	_ = r.state.Put(t.Context(), followerNamespace+"echo", r.remote.actor("alice"), value, time.Time{})
+	_ = r.state.Put(t.Context(), FollowerNamespace+"echo", r.remote.actor("alice"), value, time.Time{})
 	target, err := r.adapter.moves.Move(t.Context(), "echo", r.remote.actor("carol"))
 	if err != nil || target != r.remote.actor("carol") {
 		t.Fatalf("%s, %v", target, err)
@@ -569,16 +569,16 @@ func TestFollowersOfAGoneInboxAreDropped(t *testing.T) {
 			r := newRig(t)
 			for _, who := range []string{"alice", "bob"} {
 				value, _ := json.Marshal(follower{Inbox: r.remote.actor(who) + "/inbox", SharedInbox: r.remote.base + "/inbox"})
-				_ = r.state.Put(t.Context(), followerNamespace+"echo", r.remote.actor(who), value, time.Time{})
+				_ = r.state.Put(t.Context(), FollowerNamespace+"echo", r.remote.actor(who), value, time.Time{})
 			}
 			// Carol followed with another inbox; her account says this one by now.
 			carol := r.remote.actor("carol")
-			if err := errors.Join(r.adapter.putJSON(t.Context(), followerNamespace+"echo", carol, follower{Inbox: carol + "/old"}),
+			if err := errors.Join(r.adapter.putJSON(t.Context(), FollowerNamespace+"echo", carol, follower{Inbox: carol + "/old"}),
 				r.adapter.putJSON(t.Context(), actorNamespace, carol, remoteActor{Actor: document.Actor{ID: carol, Inbox: carol + "/inbox", SharedInbox: r.remote.base + "/inbox"}})); err != nil {
 				t.Fatal(err)
 			}
 			for i := range c.times {
-				if !r.state.Has(followerNamespace+"echo", r.remote.actor("bob")) {
+				if !r.state.Has(FollowerNamespace+"echo", r.remote.actor("bob")) {
 					t.Fatalf("dropped before attempt %d", i+1)
 				}
 				r.remote.answer(status(c.code))
@@ -588,7 +588,7 @@ func TestFollowersOfAGoneInboxAreDropped(t *testing.T) {
 				}
 			}
 			for _, who := range []string{"alice", "bob", "carol"} {
-				if r.state.Has(followerNamespace+"echo", r.remote.actor(who)) {
+				if r.state.Has(FollowerNamespace+"echo", r.remote.actor(who)) {
 					t.Errorf("%s still follows", who)
 				}
 			}

@@ -182,7 +182,7 @@ func (i *interactions) mayQuote(ctx context.Context, in *incoming, reply exchang
 		return false, nil
 	}
 
-	_, follows, err := i.options.State.Get(ctx, followerNamespace+reply.Agent, in.actor)
+	_, follows, err := i.options.State.Get(ctx, FollowerNamespace+reply.Agent, in.actor)
 	return follows, err
 }
 

@@ -167,7 +167,7 @@ func (s *recordedServer) run(t *testing.T, directory string, one recordedCase) {
 	for _, record := range r.engine.audit {
 		result.Audit = append(result.Audit, record)
 	}
-	result.Followers, result.Blocks = r.actorsIn(followerNamespace+"echo"), r.actorsIn(blockNamespace+"echo")
+	result.Followers, result.Blocks = r.actorsIn(FollowerNamespace+"echo"), r.actorsIn(blockNamespace+"echo")
 	result.compare(t, filepath.Join(directory, one.Name+".golden.json"))
 	if len(result.Messages) > 0 && s.Address != "" {
 		s.checkAddress(r)

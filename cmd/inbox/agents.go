@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -20,6 +21,7 @@ func newAgents() *cobra.Command {
 		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 
+	var filter operator.AgentFilter
 	list := &cobra.Command{
 		Use:   "list",
 		Short: "List agents with their addresses",
@@ -36,6 +38,7 @@ func newAgents() *cobra.Command {
 					return err
 				}
 			}
+			agents = slices.DeleteFunc(agents, func(one operator.AgentSummary) bool { return !filter.Selects(one) })
 
 			if wantsJSON(cmd) {
 				return printJSON(cmd.OutOrStdout(), agents)
@@ -65,6 +68,8 @@ func newAgents() *cobra.Command {
 	}
 
 	addJSON(list)
+	list.Flags().StringVar(&filter.Kind, "kind", "", "only agents of this kind")
+	addChoice(list, &filter.State, "state", "only agents in this state", operator.AgentWorks, operator.AgentPaused)
 	parent.AddCommand(list, newAgentsAdd(), newAgentsRemove(), newAgentsTest(), newAgentsPause(), newAgentsResume())
 	return parent
 }
@@ -154,18 +159,25 @@ func newFollows() *cobra.Command {
 }
 
 func newFollowsList() *cobra.Command {
+	filter := operator.FollowFilter{State: operator.FollowWaiting}
 	cmd := &cobra.Command{
-		Use: "list AGENT", Short: "List who waits to follow the agent", Args: arguments(cobra.ExactArgs(1)),
+		Use: "list [AGENT]", Short: "List who waits to follow an agent, or who follows it", Args: arguments(cobra.MaximumNArgs(1)),
+		Example: "  inbox follows list\n  inbox follows list --state following echo",
 		RunE: func(cmd *cobra.Command, names []string) error {
-			return printList(cmd, "Nobody waits.", []string{"AGENT", "ACTOR", "SINCE"}, func(o *inbox.Operator) ([]operator.PendingFollow, error) {
-				return o.Follows.Pending(cmd.Context(), names[0])
-			}, func(p operator.PendingFollow) []string {
-				return []string{p.Agent, oneLine(p.Actor), when(p.Since)}
+			filter.Agent = strings.Join(names, "")
+			return printList(cmd, "Nobody.", []string{"AGENT", "ACTOR", "STATE", "SINCE"}, func(o *inbox.Operator) ([]operator.Follow, error) {
+				return o.Follows.List(cmd.Context(), filter)
+			}, func(f operator.Follow) []string {
+				return []string{f.Agent, oneLine(f.Actor), f.State, when(f.Since)}
 			})
 		},
 	}
 
 	addJSON(cmd)
+	addChoice(cmd, &filter.State, "state", "those who wait, or those who follow", operator.FollowWaiting, operator.FollowFollowing)
+	cmd.Flags().StringVar(&filter.Actor, "actor", "", "only this actor")
+	cmd.Flags().StringVar(&filter.After, "after", "", "continue after the last row of the page before: its state, agent and actor with blanks between")
+	cmd.Flags().IntVar(&filter.Limit, "limit", 50, "at most this many, up to 500")
 	return cmd
 }
 

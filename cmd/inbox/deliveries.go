@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"strconv"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -25,12 +26,24 @@ func newDeliveries() *cobra.Command {
 
 func newDeliveriesList() *cobra.Command {
 	var filter delivery.Filter
+	var since, until string
 	cmd := &cobra.Command{
 		Use:     "list",
 		Short:   "List deliveries, newest first",
 		Example: "  inbox deliveries list --state dead",
 		Args:    arguments(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			var err error
+			if since != "" {
+				if filter.Since, err = operator.Moment("since", since, time.Now()); err != nil {
+					return usageError{fmt.Errorf("--since: %w\nRun 'inbox deliveries list --help'", err)}
+				}
+			}
+			if until != "" {
+				if filter.Until, err = operator.Moment("until", until, time.Now()); err != nil {
+					return usageError{fmt.Errorf("--until: %w\nRun 'inbox deliveries list --help'", err)}
+				}
+			}
 			heading := []string{"ID", "STATE", "TRIES", "AGENT", "TO", "CHANGED", "LAST ANSWER"}
 			return printList(cmd, "No deliveries.", heading, func(o *inbox.Operator) ([]delivery.Record, error) {
 				return o.Deliveries.List(cmd.Context(), filter)
@@ -44,7 +57,11 @@ func newDeliveriesList() *cobra.Command {
 	addChoice(cmd, &filter.State, "state", "only this state", delivery.States()...)
 	cmd.Flags().StringVar(&filter.TurnID, "turn", "", "only deliveries of this turn")
 	cmd.Flags().StringVar(&filter.Key, "to", "", "only this host or domain")
-	cmd.Flags().IntVar(&filter.Limit, "limit", 50, "at most this many, up to 500")
+	cmd.Flags().StringVar(&filter.Agent, "agent", "", "only answers of this agent")
+	cmd.Flags().StringVar(&filter.Channel, "channel", "", "only by this channel")
+	cmd.Flags().StringVar(&since, "since", "", "made within this time, such as 24h, or since this moment (RFC 3339)")
+	cmd.Flags().StringVar(&until, "until", "", "made longer ago than this, or before this moment")
+	addPaging(cmd, &filter.Before, &filter.Limit)
 	return cmd
 }
 

@@ -103,6 +103,7 @@ Exit codes: 0 done, 1 the command failed (the message says what to do), 2 the co
 	root.AddCommand(newChat(), newWaiting(), newFailed(), newJobs(), newBreakers())
 	root.AddCommand(newMail(), newSuppressions(), newNotices(), newDoctor(), newConfig())
 	root.AddCommand(newBackup(), newVerify(), newRestore())
+	root.AddCommand(newList(), newThreads())
 	root.AddCommand(newBridge(), newTasks(), newConversations())
 	root.AddCommand(newExportPerson(), newErase(), newUsage(), renamed(newImport(), "conversations import"))
 	return root

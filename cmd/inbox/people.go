@@ -25,7 +25,7 @@ func newPeople() *cobra.Command {
 }
 
 func newPeopleList() *cobra.Command {
-	var before string
+	var before, who string
 	var limit int
 	cmd := &cobra.Command{
 		Use:   "list",
@@ -33,6 +33,9 @@ func newPeopleList() *cobra.Command {
 		Args:  arguments(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return printList(cmd, "Nobody has linked two addresses, and nobody told an agent to stop.", []string{"PERSON", "ADDRESS", "SUBJECT", "PROVEN BY", "LINKED", "STOPPED"}, func(o *inbox.Operator) ([]operator.Person, error) {
+				if who != "" {
+					return o.People.OfWithStops(cmd.Context(), who)
+				}
 				return o.People.WithStops(cmd.Context(), before, limit)
 			}, func(p operator.Person) []string {
 				return []string{p.PersonID, oneLine(p.Address), oneLine(p.Subject), oneLine(p.Method), linkedAt(p), strings.Join(p.Stopped, " ")}
@@ -41,6 +44,7 @@ func newPeopleList() *cobra.Command {
 	}
 
 	addJSON(cmd)
+	cmd.Flags().StringVar(&who, "who", "", "only the people of whom one identity has this principal, subject or address")
 	addPaging(cmd, &before, &limit)
 	return cmd
 }

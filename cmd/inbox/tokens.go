@@ -106,13 +106,14 @@ with --results it also reads what they brought.`,
 }
 
 func newTokensList() *cobra.Command {
+	var filter operator.TokenFilter
 	cmd := &cobra.Command{
 		Use:   "list",
 		Short: "List tokens (never the secrets)",
 		Args:  arguments(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return printList(cmd, "No tokens. Create one with: inbox tokens create NAME", []string{"ID", "NAME", "OPENS", "CREATED", "REVOKED"}, func(o *inbox.Operator) ([]exchange.Token, error) {
-				return o.Tokens.List(cmd.Context())
+				return o.Tokens.Select(cmd.Context(), filter)
 			}, func(t exchange.Token) []string {
 				return []string{t.ID, t.Name, opens(t), when(t.CreatedAt), when(t.RevokedAt)}
 			})
@@ -120,6 +121,12 @@ func newTokensList() *cobra.Command {
 	}
 
 	addJSON(cmd)
+	cmd.Flags().StringVar(&filter.Agent, "agent", "", "only tokens that open this agent alone")
+	cmd.Flags().StringVar(&filter.Name, "name", "", "only tokens of this name")
+	cmd.Flags().StringVar(&filter.Scope, "scope", "", "only tokens for this: peer, admin, pull, tools, tasks, tasks:results or bridge")
+	addChoice(cmd, &filter.Status, "status", "only these", operator.TokenValid, operator.TokenRevoked)
+	cmd.Flags().StringVar(&filter.Before, "before", "", "continue after the last row of the page before (its id)")
+	cmd.Flags().IntVar(&filter.Limit, "limit", 0, "at most this many; 0 = all")
 	return cmd
 }
 

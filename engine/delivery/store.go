@@ -77,14 +77,18 @@ func FirstJob(record Record, threadID string) queue.NewJob { return record.job(r
 
 // Filter selects deliveries, newest first. Empty fields do not restrict.
 type Filter struct {
-	TurnID  string
-	State   string
-	Key     string
-	Agent   string
+	TurnID string
+	State  string
+	Key    string
+	Agent  string
+	// Channel is by which they leave.
 	Channel string
-	Since   time.Time // only those whose row changed later
-	Before  string    // id of the last row of the page before
-	Limit   int       // 1…500
+	Since   time.Time // made at the instant or later, to a millisecond
+	Until   time.Time // made before it
+	// ChangedSince selects those whose row changed later.
+	ChangedSince time.Time
+	Before       string // id of the last row of the page before
+	Limit        int    // 1…500
 }
 
 // Move is a conditional change of a delivery's state. Every move writes a row to the turn's timeline.

@@ -72,6 +72,10 @@ func (t turnTx) AmendTurn(ctx context.Context, turnID string, message normalized
 		return fmt.Errorf("encode message: %w", err)
 	}
 
+	if err := t.search().UnindexTurn(ctx, turnID); err != nil {
+		return err
+	}
+
 	t.wake(ChannelTurn, turnID)
 	return t.do(ctx, `UPDATE turns SET message = $1, updated_at = $2 WHERE id = $3`, cleaned(string(body)), micros(at), turnID)
 }

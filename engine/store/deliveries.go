@@ -142,11 +142,13 @@ func (s deliveryStore) Deliveries(ctx context.Context, filter delivery.Filter) (
 	var chosen selection
 	chosen.addWhen(filter.TurnID != "", "d.turn_id = ?", filter.TurnID)
 	chosen.addWhen(filter.State != "", "d.state = ?", filter.State)
-	chosen.addWhen(filter.Agent != "", "d.agent = ?", filter.Agent)
-	chosen.addWhen(filter.Channel != "", "d.channel = ?", filter.Channel)
-	chosen.addWhen(!filter.Since.IsZero(), "d.updated_at > ?", micros(filter.Since))
+	chosen.addWhen(!filter.ChangedSince.IsZero(), "d.updated_at > ?", micros(filter.ChangedSince))
 	chosen.addWhen(filter.Key != "", "d.destination = ?", filter.Key)
-	chosen.addWhen(filter.Before != "", "d.id < ?", filter.Before)
+	chosen.addWhen(filter.Agent != "", "d.agent = ?", cleaned(filter.Agent))
+	chosen.addWhen(filter.Channel != "", "d.channel = ?", cleaned(filter.Channel))
+	chosen.addWhen(!filter.Since.IsZero(), "d.id >= ?", firstID(filter.Since))
+	chosen.addWhen(!filter.Until.IsZero(), "d.id < ?", firstID(filter.Until))
+	chosen.addWhen(filter.Before != "", "d.id < ?", cleaned(filter.Before))
 	query := `SELECT ` + deliveryColumns + ` FROM deliveries d` + chosen.sql() + chosen.page("d.id DESC", filter.Limit)
 	return s.records(ctx, query, chosen.arguments...)
 }

@@ -293,6 +293,10 @@ func (t erasureTx) eraseStored(ctx context.Context, turnID, stored string, unans
 		return err
 	}
 
+	if err := t.search().UnindexTurn(ctx, turnID); err != nil {
+		return err
+	}
+
 	message.Parts = []normalized.Part{}
 	body, err := message.AppendJSON(nil)
 	if err != nil {

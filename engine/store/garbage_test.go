@@ -397,6 +397,7 @@ func TestEveryTextIsConsidered(t *testing.T) {
 		"notice_ways.address", "notice_ways.state", "notice_ways.reason",
 		"retention_cursors.name", "retention_later.name", "retention_originals.digest", // the digest is an original's
 		"erasures.stage", "erasures.requested_by", "erasures.person", "erasures.receipt",
+		"turns.sender", "turns.sender_domain", "search_state.rebuild_before",
 		"task_runs.owner", "agent_uploads.agent", "agent_upload_sums.agent",
 		"run_results.status", "run_results.left_out", "run_results.body", "run_results.audit", // a document names files and does not keep them: they are those of its message
 	} {

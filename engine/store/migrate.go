@@ -90,7 +90,7 @@ func refuseNewer(ctx context.Context, database *sql.DB, words *dialect, known in
 }
 
 func migrator(database *sql.DB, words *dialect, options ...goose.ProviderOption) (*goose.Provider, error) {
-	return goose.NewProvider(words.migrations, database, ddl{migrations.Files, words}, options...)
+	return goose.NewProvider(words.migrations, database, ddl{migrations.For(words.name), words}, options...)
 }
 
 // ddl writes the migrations in the form that a database takes: SQLite does not know the collation "C", which is how it
@@ -134,6 +134,7 @@ func (d *database) SchemaVersion(ctx context.Context) (int64, error) {
 // must not change before our commit, while others may rely on it too; {skip locked}: do not wait for rows that
 // another node is picking; {now}: the clock of the database in microseconds, the same in one statement.
 type dialect struct {
+	name         string // in the blocks of migrations
 	migrations   goose.Dialect
 	hasVersions  string // reports whether the table of schema versions is there
 	now          string
@@ -152,24 +153,32 @@ type dialect struct {
 	holdPeople   string // empty = not needed
 	columns      string // lists table, column and type of everything that is copied
 	references   string // lists tables with those that they refer to
-	counts       bool   // it costs no round trip to hear how many rows changed
+	holdWords    string // behind the read of what is to be indexed; empty = not needed
+	insertWords  string
+	matchWords   string
+	matchQuery   func(query searchQuery, window string) string // what matchWords takes
+	wordRow      func(words searchWords, rowid int64) []any    // what insertWords takes
+	counts       bool                                          // it costs no round trip to hear how many rows changed
 }
 
 // SQLite needs no row locks: it has one writer. Its clock is that of the process, so that the times in statements and those
 // in the program are of one clock.
 var sqliteDialect = newDialect(dialect{
-	migrations: goose.DialectSQLite3, hasVersions: `SELECT COUNT(*) > 0 FROM sqlite_master WHERE name = 'goose_db_version'`,
+	name: migrations.SQLite, migrations: goose.DialectSQLite3, hasVersions: `SELECT COUNT(*) > 0 FROM sqlite_master WHERE name = 'goose_db_version'`,
 	now: sqliteClock + "()", counts: true, columns: sqliteColumns, references: sqliteReferences,
+	insertWords: sqliteInsertWords, matchWords: sqliteMatchWords, matchQuery: searchQuery.sqlite, wordRow: searchWords.sqlite,
 }, "", "")
 
 // The time of the statement is one value for the whole of it, so that indexes can be asked with it.
 var postgresDialect = newDialect(dialect{
-	migrations: goose.DialectPostgres, hasVersions: `SELECT to_regclass('goose_db_version') IS NOT NULL`,
+	name: migrations.Postgres, migrations: goose.DialectPostgres, hasVersions: `SELECT to_regclass('goose_db_version') IS NOT NULL`,
 	columns: postgresColumns, references: postgresReferences,
 	now:         "CAST(EXTRACT(EPOCH FROM statement_timestamp()) * 1000000 AS BIGINT)",
 	claimShares: claimShares,
 	holdTurn:    `SELECT id FROM turns WHERE id = $1 FOR NO KEY UPDATE`,
 	holdPeople:  `LOCK TABLE person_identities IN SHARE ROW EXCLUSIVE MODE`,
+	holdWords:   ` FOR SHARE OF t SKIP LOCKED`,
+	insertWords: postgresInsertWords, matchWords: postgresMatchWords, matchQuery: searchQuery.postgres, wordRow: searchWords.postgres,
 }, " FOR SHARE", " FOR UPDATE SKIP LOCKED")
 
 func newDialect(d dialect, lockShared, skipLocked string) *dialect {

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"encoding/json"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -223,7 +224,7 @@ func lists(t *testing.T) (all []listed) {
 		Agent: "a", Principal: "p", ReceivedVia: normalized.ViaA2A, ByArrival: true, UpdatedAfter: now, AcceptedAfter: now,
 	})
 
-	return append(all, otherLists()...)
+	return slices.Concat(all, otherLists(), arrivalPlans(t))
 }
 
 func otherLists() (all []listed) {
@@ -355,7 +356,7 @@ func sqlitePlan(t *testing.T, database *sql.DB, list listed) (plan steps) {
 
 // intermediate reports whether a step walks through what an arm returned, which is at most a page.
 func intermediate(detail string) bool {
-	for _, name := range []string{"SCAN arm", "SCAN arms", "SCAN hit", "SCAN counted", "SCAN (subquery"} {
+	for _, name := range []string{"SCAN arm", "SCAN arms", "SCAN hit", "SCAN counted", "SCAN (subquery", "SCAN places", "SCAN CONSTANT ROW"} {
 		if strings.HasPrefix(detail, name) {
 			return true
 		}

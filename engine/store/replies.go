@@ -41,6 +41,10 @@ func (t replyTx) InsertReply(ctx context.Context, reply exchange.Reply, nativeID
 		return fault.New(fault.Conflict, "the message has been answered already")
 	}
 
+	if err := t.search().answered(ctx, reply.TurnID); err != nil {
+		return err
+	}
+
 	t.wake(ChannelTurn, reply.TurnID)
 	return t.do(ctx, pointToReply, reply.ID, exchange.OutcomeOf(&reply.Response), historyTurns(reply.Response), reply.TurnID)
 }
@@ -59,6 +63,9 @@ func (t replyTx) AnswerTurn(ctx context.Context, move pipeline.Move, reply excha
 	}
 	if err != nil || !inserted {
 		return inserted, err
+	}
+	if err := t.search().answered(ctx, reply.TurnID); err != nil {
+		return false, err
 	}
 	return true, t.uploads().use(ctx, reply.Agent, reply.Response.Parts)
 }
@@ -229,6 +236,9 @@ func (t replyTx) ReviseReply(ctx context.Context, reply exchange.Reply, from int
 		return false, err
 	}
 	if err := t.amendOutcome(ctx, reply.TurnID, reply.ID, &reply.Response); err != nil {
+		return false, err
+	}
+	if err := t.search().UnindexTurn(ctx, reply.TurnID); err != nil {
 		return false, err
 	}
 

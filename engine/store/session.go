@@ -60,6 +60,7 @@ type Tx struct {
 	erasureTx
 	retentionTx
 	eraseTx
+	searchTx
 }
 
 // newTx puts the topics on one transaction of an engine.
@@ -67,7 +68,7 @@ func newTx(running session, dialect *dialect) *Tx {
 	t := &transaction{session: running, dialect: dialect}
 	return &Tx{
 		t, turnTx{t}, replyTx{t}, deliveryTx{t}, demandTx{t}, callTx{t}, documentTx{t}, jobTx{t}, backEndTx{t}, resultTx{t}, noticeTx{t},
-		personTx{t}, listTx{t}, quotaTx{t}, auditTx{t}, erasureTx{t}, retentionTx{t}, eraseTx{t},
+		personTx{t}, listTx{t}, quotaTx{t}, auditTx{t}, erasureTx{t}, retentionTx{t}, eraseTx{t}, searchTx{t},
 	}
 }
 
@@ -78,6 +79,7 @@ type transaction struct {
 	now     func() time.Time // this node's clock
 	wakes   []wake
 	tallied []tallied // for the tallies of notices, with the commit
+	words   bool      // the worker of the search index has something to do after the commit
 }
 
 // Topics of the same transaction, for the steps of one that are another's.
@@ -88,6 +90,7 @@ func (t *transaction) uploads() uploadTx  { return uploadTx{t} }
 func (t *transaction) notices() noticeTx  { return noticeTx{t} }
 func (t *transaction) jobs() jobTx        { return jobTx{t} }
 func (t *transaction) erasure() erasureTx { return erasureTx{t} }
+func (t *transaction) search() searchTx   { return searchTx{t} }
 
 var (
 	_ pipeline.Tx = (*Tx)(nil)

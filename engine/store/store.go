@@ -100,6 +100,9 @@ type Store struct {
 	resultStore
 	noticeStore
 
+	arrivalStore
+	searchStore
+
 	personStore
 	listStore
 	quotaStore
@@ -121,6 +124,7 @@ func newStore(db *database) *Store {
 	return &Store{
 		db, turnStore{db}, replyStore{db, new(countCache)}, deliveryStore{db}, demandStore{db}, callStore{db}, sessionStore{db},
 		documentStore{db}, jobStore{db}, watchStore{db}, backEndStore{db}, resultStore{db}, noticeStore{db},
+		arrivalStore{db}, searchStore{db},
 		personStore{db}, listStore{db}, quotaStore{db}, tokenStore{db}, auditStore{db},
 		erasureStore{db}, retentionStore{db}, personEraser{db}, usageStore{db}, contentStore{db}, uploadStore{db}, mailStore{db}, sweeper{db},
 	}
@@ -133,12 +137,16 @@ type database struct {
 	probe   string // key of this process's row that Probe writes
 	cancel  context.CancelFunc
 	tasks   sync.WaitGroup
+	words   chan struct{} // has a signal when turns wait for the search index
+	tuning  searchTuning
 }
 
 // Topics of the same database, for the steps of one that are another's.
 func (d *database) sessions() sessionStore { return sessionStore{d} }
 func (d *database) quotas() quotaStore     { return quotaStore{d} }
 func (d *database) erasure() erasureStore  { return erasureStore{d} }
+func (d *database) arrivals() arrivalStore { return arrivalStore{d} }
+func (d *database) search() searchStore    { return searchStore{d} }
 
 // engine is what differs between the two databases beyond the dialect's words.
 type engine interface {
@@ -169,7 +177,10 @@ func Open(ctx context.Context, options Options) (*Store, error) {
 	}
 
 	background, cancel := context.WithCancel(context.Background())
-	s := newStore(&database{engine: opened, options: options, probe: rand.Text(), cancel: cancel})
+	s := newStore(&database{
+		engine: opened, options: options, probe: rand.Text(), cancel: cancel,
+		words: make(chan struct{}, 1), tuning: searchTuning{fewTurns, searchTime},
+	})
 	if options.AsFound {
 		return s, nil
 	}
@@ -235,18 +246,22 @@ func (d *database) Listen(ctx context.Context) error { return d.engine.listen(ct
 // but tx and must bear being run again; on SQLite it runs on the one writer, so it must not wait for anything.
 func (d *database) InTx(ctx context.Context, work func(*Tx) error) error {
 	var wakes []wake
+	var words bool
 	begun := time.Now()
 	err := d.engine.transact(ctx, func(tx *Tx) error {
-		tx.wakes, tx.tallied, tx.now = nil, nil, d.options.Now
+		tx.wakes, tx.tallied, tx.words, tx.now = nil, nil, false, d.options.Now
 		err := work(tx)
 		if err == nil {
 			err = tx.writeCounts(ctx)
 		}
-		wakes = tx.wakes
+		wakes, words = tx.wakes, tx.words
 		return err
 	})
 
 	observe(begun, err)
+	if err == nil && words {
+		d.wakeIndex()
+	}
 	if err != nil || len(wakes) == 0 {
 		return err
 	}

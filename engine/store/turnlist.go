@@ -324,10 +324,7 @@ func (l *turnList) chooseArms(f exchange.TurnFilter) error {
 }
 
 // turnStates are the states that a list may be restricted to.
-var turnStates = []string{
-	exchange.StateAccepted, exchange.StateRunning, exchange.StateAnswered, exchange.StateRefused, exchange.StateFailed,
-	exchange.StateWaiting, exchange.StateSilent, exchange.StateHeld, exchange.StateCancelled,
-}
+var turnStates = exchange.States()
 
 // addCursor reads exchange.TurnCursor. Row values compare the way the list is ordered.
 func (s *selection) addCursor(before string, byArrival bool) error {

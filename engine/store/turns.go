@@ -24,8 +24,8 @@ const turnColumns = `t.id, t.agent, t.principal, t.thread_id, t.reference, t.sta
 const insertTurn = `INSERT INTO turns (id, agent, recipient, received_via, principal, native_id, thread_id, reference,
 	native_key, sender_key, thread_key, owner_key, reference_key,
 	state, reason, attempt, reply_id, accepted_at, updated_at, original_digest, route, message,
-	history_turns, person_shared, network, channel, trace, conversation, request, latest, watched)
-	VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, '', $17, $18, $19, $20, $21, $22, $23, $24, $25, $26, $27, $28,
+	history_turns, person_shared, network, channel, trace, conversation, request, sender, sender_domain, latest, watched)
+	VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, '', $17, $18, $19, $20, $21, $22, $23, $24, $25, $26, $27, $28, $29, $30,
 	CASE WHEN $13 <> '' THEN 1 ELSE 0 END,
 	CASE WHEN $13 <> '' AND EXISTS (SELECT 1 FROM watches w WHERE w.owner_key = $12 AND w.reference_key = $13) THEN 1 ELSE 0 END)
 	ON CONFLICT (native_key, sender_key) DO NOTHING`
@@ -70,6 +70,9 @@ func (t turnTx) InsertTurn(
 	if turn.State == exchange.StateHeld {
 		t.count(exchange.NoticeHeld, turn.Agent, exchange.NoticeExample{ID: turn.ID, Note: turn.Reason})
 	}
+	if err := t.search().came(ctx, turn.ID); err != nil {
+		return exchange.TurnRecord{}, false, err
+	}
 
 	t.wake(ChannelTurn, turn.ID)
 	body := stateBody(turn.Reason, turn.Attempt)
@@ -95,6 +98,7 @@ func turnArguments(turn exchange.TurnRecord, original pipeline.Original) ([]any,
 		updated = turn.AcceptedAt
 	}
 
+	sender, domain := senderColumns(m.Sender.Address)
 	return []any{
 		turn.ID, turn.Agent, m.Recipient, m.ReceivedVia, turn.Principal, m.ID, turn.ThreadID, turn.Reference,
 		hashKey(m.ID), hashKey(m.Recipient, m.ReceivedVia, turn.Principal), hashKey(turn.Agent, turn.ThreadID),
@@ -102,7 +106,7 @@ func turnArguments(turn exchange.TurnRecord, original pipeline.Original) ([]any,
 		turn.State, cleaned(turn.Reason), int64(turn.Attempt), micros(turn.AcceptedAt), micros(updated),
 		original.Digest, cleaned(string(turn.Route)), cleaned(string(message)),
 		flag(turn.State != exchange.StateHeld), flag(turn.Shared), turn.Network, turn.Channel, turn.Trace,
-		conversationName(turn.Conversation, turn.ThreadID), turn.Request,
+		conversationName(turn.Conversation, turn.ThreadID), turn.Request, sender, domain,
 	}, nil
 }
 
@@ -308,6 +312,10 @@ func (t turnTx) RepeatTurn(ctx context.Context, turn exchange.TurnRecord, reason
 	}
 
 	if err := t.do(ctx, demoteReply, turn.ID, int64(attempt)); err != nil {
+		return false, err
+	}
+
+	if err := t.search().answered(ctx, turn.ID); err != nil {
 		return false, err
 	}
 

@@ -120,7 +120,7 @@ func migrate(ctx context.Context, t testing.TB, address string) {
 		t.Fatal(err)
 	}
 
-	provider, err := goose.NewProvider(goose.DialectPostgres, database, migrations.Files, goose.WithDisableGlobalRegistry(true))
+	provider, err := goose.NewProvider(goose.DialectPostgres, database, migrations.For(migrations.Postgres), goose.WithDisableGlobalRegistry(true))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,0 +1,305 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"slices"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"inbox"
+	"inbox/exchange"
+	"inbox/normalized"
+	"inbox/operator"
+)
+
+// arrivalFlags are the filters of what came in.
+type arrivalFlags struct {
+	filter       exchange.ArrivalFilter
+	states       []string
+	since, until string
+}
+
+func (f *arrivalFlags) add(cmd *cobra.Command) {
+	flags := cmd.Flags()
+	flags.StringVar(&f.filter.Agent, "agent", "", "only messages to this agent")
+	flags.StringVar(&f.filter.Sender, "from", "", "only of this sender: an address, all of a domain as @example.org, or a principal as --json shows it")
+	flags.StringVar(&f.filter.Channel, "channel", "", "only by this channel, such as email, activitypub, a2a or chat")
+	flags.StringSliceVar(&f.states, "state", nil, "only in these states, with commas between: "+strings.Join(exchange.States(), ", "))
+	flags.StringVar(&f.since, "since", "", "accepted within this time, such as 24h, or since this moment (RFC 3339)")
+	flags.StringVar(&f.until, "until", "", "accepted longer ago than this, or before this moment")
+	addPaging(cmd, &f.filter.Before, &f.filter.Limit)
+	_ = cmd.RegisterFlagCompletionFunc("state", cobra.FixedCompletions(exchange.States(), cobra.ShellCompDirectiveNoFileComp)) // fails without the flag alone
+}
+
+// read returns the filter; its error is one of the command line.
+func (f *arrivalFlags) read(cmd *cobra.Command) (exchange.ArrivalFilter, error) {
+	wrong := func(flag string, err error) (exchange.ArrivalFilter, error) {
+		return f.filter, usageError{fmt.Errorf("--%s: %w\nRun '%s --help'", flag, err, cmd.CommandPath())}
+	}
+	for _, state := range f.states {
+		if !slices.Contains(exchange.States(), state) {
+			return wrong("state", fmt.Errorf("%q is none of %s", state, strings.Join(exchange.States(), ", ")))
+		}
+	}
+	if f.filter.Limit < 1 || f.filter.Limit > maxListed {
+		return wrong("limit", fmt.Errorf("must be a number from 1 to %d", maxListed))
+	}
+
+	var err error
+	if f.filter.States = f.states; f.since != "" {
+		if f.filter.Since, err = operator.Moment("since", f.since, time.Now()); err != nil {
+			return wrong("since", err)
+		}
+	}
+	if f.until != "" {
+		if f.filter.Until, err = operator.Moment("until", f.until, time.Now()); err != nil {
+			return wrong("until", err)
+		}
+	}
+	return f.filter, nil
+}
+
+// maxListed is the largest page.
+const maxListed = 500
+
+func newList() *cobra.Command {
+	var chosen arrivalFlags
+	var follow bool
+	cmd := &cobra.Command{
+		Use:   "list",
+		Short: "List what came in: messages, newest first",
+		Long: `Lists the messages that came in, with what became of them, newest first. All filters that are given hold together.
+
+--text looks for words in messages, their subjects, their senders and their answers: all words have to occur, "several words" follow
+each other, and a * behind a word stands for what it begins. A message can be found some hundred milliseconds after it was accepted.
+
+With --follow the list goes on: messages are printed as they come, the newest last, each once, until you press Ctrl-C. It shows what a
+running server accepts. With --json each is one line then.
+
+A last line names the cursor for --before where older ones follow.`,
+		Example: `  inbox list
+  inbox list --since 24h --state failed,held
+  inbox list --from @example.org --channel email --text 'invoice "second reminder" pay*'
+  inbox list --follow --agent echo`,
+		Args: arguments(cobra.NoArgs),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			filter, err := chosen.read(cmd)
+			if err != nil {
+				return err
+			}
+			if follow && (filter.Before != "" || chosen.until != "") {
+				return usageError{fmt.Errorf("--follow excludes --before and --until\nRun '%s --help'", cmd.CommandPath())}
+			}
+			return operate(cmd, func(o *inbox.Operator) error {
+				if follow {
+					return followArrivals(cmd, o, filter)
+				}
+				return listArrivals(cmd, o, filter)
+			})
+		},
+	}
+
+	addJSON(cmd)
+	chosen.add(cmd)
+	cmd.Flags().StringVar(&chosen.filter.Text, "text", "", "only messages that say this, or whose answers do")
+	cmd.Flags().BoolVarP(&follow, "follow", "f", false, "go on and print messages as they come")
+	return cmd
+}
+
+var arrivalHeading = []string{"ID", "RECEIVED", "AGENT", "FROM", "CHANNEL", "STATE", "TEXT"}
+
+func arrivalRow(t exchange.TurnRecord) []string {
+	return []string{
+		t.ID, when(t.AcceptedAt), t.Agent, oneLine(t.Message.Sender.Address), t.Channel, t.State, excerpt(normalized.PlainText(t.Message.Parts)),
+	}
+}
+
+// listedArrivals is what --json prints: the form of the API.
+type listedArrivals struct {
+	Turns []exchange.TurnRecord `json:"turns"`
+	Next  string                `json:"next,omitempty"`
+}
+
+func listArrivals(cmd *cobra.Command, o *inbox.Operator, filter exchange.ArrivalFilter) error {
+	page, err := o.Arrivals.List(cmd.Context(), filter)
+	if err != nil {
+		return err
+	}
+	out := cmd.OutOrStdout()
+	if wantsJSON(cmd) {
+		return printJSON(out, listedArrivals(page))
+	}
+
+	rows := make([][]string, 0, len(page.Turns))
+	for _, turn := range page.Turns {
+		rows = append(rows, arrivalRow(turn))
+	}
+	if err := printTable(out, "No messages.", arrivalHeading, rows); err != nil {
+		return err
+	}
+	return tellNext(out, page.Next)
+}
+
+// tellNext says how to go on where there is more.
+func tellNext(out io.Writer, next string) error {
+	if next == "" {
+		return nil
+	}
+	_, err := fmt.Fprintf(out, "Older ones: --before %s\n", next)
+	return err
+}
+
+// followEvery is how long one look for new messages waits.
+const followEvery = 10 * time.Second
+
+// followArrivals prints the newest messages and then all that come, until the command is interrupted. The cursor is taken before the
+// list, so that nothing is lost between the two; what both have is left out once.
+func followArrivals(cmd *cobra.Command, o *inbox.Operator, filter exchange.ArrivalFilter) error {
+	ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt)
+	defer stop()
+
+	after, err := o.Arrivals.Newest(ctx)
+	if err != nil {
+		return err
+	}
+	page, err := o.Arrivals.List(ctx, filter)
+	if err != nil {
+		return err
+	}
+
+	printed := map[string]bool{}
+	slices.Reverse(page.Turns)
+	for _, turn := range page.Turns {
+		printed[turn.ID] = true
+	}
+	out := newArrivalWriter(cmd)
+	if err := out.print(page.Turns); err != nil {
+		return err
+	}
+
+	filter.Limit = maxListed
+	for {
+		turns, next, err := o.Arrivals.After(ctx, filter, after, followEvery, nil)
+		if ctx.Err() != nil && (err == nil || errors.Is(err, context.Canceled) || errors.Is(err, ctx.Err())) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+
+		after = next
+		turns = slices.DeleteFunc(turns, func(turn exchange.TurnRecord) bool { return printed[turn.ID] })
+		if err := out.print(turns); err != nil {
+			return err
+		}
+	}
+}
+
+// arrivalWriter prints messages one after the other in columns of fixed width.
+type arrivalWriter struct {
+	json  *json.Encoder // nil = for people
+	table *tabwriter.Writer
+}
+
+func newArrivalWriter(cmd *cobra.Command) *arrivalWriter {
+	if wantsJSON(cmd) {
+		encoder := json.NewEncoder(cmd.OutOrStdout())
+		encoder.SetEscapeHTML(false)
+		return &arrivalWriter{json: encoder}
+	}
+	table := tabwriter.NewWriter(cmd.OutOrStdout(), 12, 4, 2, ' ', 0)
+	printRow(table, arrivalHeading)
+	return &arrivalWriter{table: table}
+}
+
+func (w *arrivalWriter) print(turns []exchange.TurnRecord) error {
+	for _, turn := range turns {
+		if w.json == nil {
+			printRow(w.table, arrivalRow(turn))
+		} else if err := w.json.Encode(turn); err != nil {
+			return err
+		}
+	}
+	if w.json != nil {
+		return nil
+	}
+	return w.table.Flush()
+}
+
+func newThreads() *cobra.Command {
+	parent := &cobra.Command{
+		Use:   "threads",
+		Short: "List conversations",
+		Args:  arguments(cobra.NoArgs),
+		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	parent.AddCommand(newThreadsList())
+	return parent
+}
+
+func newThreadsList() *cobra.Command {
+	var chosen arrivalFlags
+	cmd := &cobra.Command{
+		Use:   "list",
+		Short: "List conversations, the one with the newest message first",
+		Long: `Lists conversations by their newest message. Filters are about that message: --since 24h lists conversations that went on within a day,
+--state waiting those that wait for something now.`,
+		Example: "  inbox threads list --since 24h\n  inbox threads list --from @ann@example.org",
+		Args:    arguments(cobra.NoArgs),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			filter, err := chosen.read(cmd)
+			if err != nil {
+				return err
+			}
+			return operate(cmd, func(o *inbox.Operator) error { return listThreads(cmd, o, filter) })
+		},
+	}
+
+	addJSON(cmd)
+	chosen.add(cmd)
+	return cmd
+}
+
+func listThreads(cmd *cobra.Command, o *inbox.Operator, filter exchange.ArrivalFilter) error {
+	found, limit := []operator.Conversation{}, filter.Limit
+	for {
+		page, next, err := o.Arrivals.Conversations(cmd.Context(), filter)
+		if err != nil {
+			return err
+		}
+		found, filter.Before = append(found, page...), next
+		if filter.Limit = limit - len(found); next == "" || filter.Limit <= 0 {
+			break
+		}
+	}
+
+	out := cmd.OutOrStdout()
+	if wantsJSON(cmd) {
+		return printJSON(out, struct {
+			Threads []operator.Conversation `json:"threads"`
+			Next    string                  `json:"next,omitempty"`
+		}{found, filter.Before})
+	}
+	rows := make([][]string, 0, len(found))
+	for _, one := range found {
+		messages := strconv.Itoa(one.Messages)
+		if one.More {
+			messages += "+"
+		}
+		rows = append(rows, []string{oneLine(one.ThreadID), one.Agent, oneLine(one.Sender), one.Channel, messages, when(one.At), one.State, excerpt(one.Excerpt)})
+	}
+	if err := printTable(out, "No conversations.", []string{"THREAD", "AGENT", "FROM", "CHANNEL", "MESSAGES", "NEWEST", "STATE", "TEXT"}, rows); err != nil {
+		return err
+	}
+	return tellNext(out, filter.Before)
+}

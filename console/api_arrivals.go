@@ -1,0 +1,206 @@
+package console
+
+import (
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"inbox/engine/delivery"
+	"inbox/exchange"
+	"inbox/internal/fault"
+	"inbox/internal/httpserver"
+	"inbox/operator"
+)
+
+// arrivalRoutes are the lists of what came in and of all that is beside it.
+func (a *API) arrivalRoutes() []httpserver.Route {
+	return []httpserver.Route{
+		a.route(http.MethodGet, "/api/v1/turns", a.listTurns),
+		a.route(http.MethodGet, "/api/v1/threads", a.listThreads),
+		a.route(http.MethodGet, "/api/v1/deliveries", a.listDeliveries),
+		a.route(http.MethodGet, "/api/v1/agents", a.listAgents),
+		a.route(http.MethodGet, "/api/v1/tokens", a.listTokens),
+		a.route(http.MethodGet, "/api/v1/follows", a.listFollows),
+	}
+}
+
+type turnList struct {
+	Turns []exchange.TurnRecord `json:"turns"`
+	Next  string                `json:"next,omitempty"`  // value of "before" for the following page, of which there may be one also behind a short page
+	After string                `json:"after,omitempty"` // value of "after" for what comes later
+}
+
+// longestWait is how long a request for what comes later is kept open at most.
+const longestWait = time.Minute
+
+// listTurns takes the filters of exchange.ArrivalFilter; with after it returns what came later, oldest first, and waits for it.
+func (a *API) listTurns(_ http.ResponseWriter, r *http.Request) (any, error) {
+	query := r.URL.Query()
+	filter, err := arrivalFilter(r)
+	if err != nil {
+		return nil, err
+	}
+	if !query.Has("after") {
+		after, err := a.operator.Arrivals.Newest(r.Context())
+		if err != nil {
+			return nil, err
+		}
+		page, err := a.operator.Arrivals.Page(r.Context(), filter)
+		return turnList{listed(page.Turns), page.Next, after}, err
+	}
+
+	if filter.Before != "" {
+		return nil, fault.InField("after", "and before exclude each other")
+	}
+	wait, err := waitOf(query)
+	if err != nil {
+		return nil, err
+	}
+	turns, after, err := a.operator.Arrivals.After(r.Context(), filter, query.Get("after"), wait, httpserver.Stopping(r.Context()))
+	return turnList{Turns: turns, After: after}, err
+}
+
+// waitOf reads how long to wait; empty = not at all.
+func waitOf(query url.Values) (time.Duration, error) {
+	text := query.Get("wait")
+	if text == "" {
+		return 0, nil
+	}
+	wait, err := time.ParseDuration(text)
+	if err != nil || wait < 0 {
+		return 0, fault.InField("wait", "must be a time such as 30s")
+	}
+	return min(wait, longestWait), nil
+}
+
+func arrivalFilter(r *http.Request) (filter exchange.ArrivalFilter, err error) {
+	query := r.URL.Query()
+	filter = exchange.ArrivalFilter{
+		Agent: query.Get("agent"), Sender: query.Get("sender"), Channel: query.Get("channel"), Text: query.Get("text"), Before: query.Get("before"),
+	}
+	if filter.States, err = words(query, "state", exchange.States()); err != nil {
+		return filter, err
+	}
+	if filter.Since, filter.Until, err = timesOf(query); err != nil {
+		return filter, err
+	}
+	filter.Limit, err = limit(r)
+	return filter, err
+}
+
+// words reads a list of words with commas between, each of which must be one of the allowed.
+func words(query url.Values, name string, allowed []string) (found []string, err error) {
+	for _, value := range query[name] {
+		for word := range strings.SplitSeq(value, ",") {
+			if word = strings.TrimSpace(word); word == "" {
+				continue
+			}
+			if !slices.Contains(allowed, word) {
+				return nil, fault.InField(name, "must be one of "+strings.Join(allowed, ", "))
+			}
+			found = append(found, word)
+		}
+	}
+	return found, nil
+}
+
+func timesOf(query url.Values) (since, until time.Time, err error) {
+	now := time.Now()
+	if text := query.Get("since"); text != "" {
+		if since, err = operator.Moment("since", text, now); err != nil {
+			return since, until, err
+		}
+	}
+	if text := query.Get("until"); text != "" {
+		until, err = operator.Moment("until", text, now)
+	}
+	return since, until, err
+}
+
+type threadList struct {
+	Threads []operator.Conversation `json:"threads"`
+	Next    string                  `json:"next,omitempty"` // value of "before" for the following page, of which there may be one also behind a short page
+}
+
+func (a *API) listThreads(_ http.ResponseWriter, r *http.Request) (any, error) {
+	filter, err := arrivalFilter(r)
+	if err != nil {
+		return nil, err
+	}
+	found, next, err := a.operator.Arrivals.Conversations(r.Context(), filter)
+	return threadList{listed(found), next}, err
+}
+
+type deliveryList struct {
+	Deliveries []delivery.Record `json:"deliveries"`
+	Next       string            `json:"next,omitempty"` // value of "before" for the following page
+}
+
+func (a *API) listDeliveries(_ http.ResponseWriter, r *http.Request) (any, error) {
+	query := r.URL.Query()
+	state, err := words(query, "state", delivery.States())
+	if err != nil {
+		return nil, err
+	}
+	if len(state) > 1 {
+		return nil, fault.InField("state", "must be one word")
+	}
+	since, until, err := timesOf(query)
+	if err != nil {
+		return nil, err
+	}
+
+	cursor := func(d delivery.Record) string { return d.ID }
+	found, next, err := page(r, cursor, func(limit int) ([]delivery.Record, error) {
+		return a.operator.Deliveries.List(r.Context(), delivery.Filter{
+			TurnID: query.Get("turn"), State: strings.Join(state, ""), Key: query.Get("to"), Agent: query.Get("agent"), Channel: query.Get("channel"),
+			Since: since, Until: until, Before: query.Get("before"), Limit: limit,
+		})
+	})
+	return deliveryList{found, next}, err
+}
+
+type agentList struct {
+	Agents []operator.AgentSummary `json:"agents"`
+}
+
+// listAgents has one page: there are as many agents as the settings name.
+func (a *API) listAgents(_ http.ResponseWriter, r *http.Request) (any, error) {
+	query := r.URL.Query()
+	found, err := a.operator.Agents.List(r.Context(), operator.AgentFilter{Name: query.Get("agent"), Kind: query.Get("kind"), State: query.Get("state")})
+	return agentList{listed(found)}, err
+}
+
+type tokenList struct {
+	Tokens []exchange.Token `json:"tokens"`
+	Next   string           `json:"next,omitempty"` // value of "before" for the following page
+}
+
+// listTokens never has the secrets: they are not kept.
+func (a *API) listTokens(_ http.ResponseWriter, r *http.Request) (any, error) {
+	query := r.URL.Query()
+	cursor := func(t exchange.Token) string { return t.ID }
+	found, next, err := page(r, cursor, func(limit int) ([]exchange.Token, error) {
+		return a.operator.Tokens.Select(r.Context(), operator.TokenFilter{
+			Agent: query.Get("agent"), Name: query.Get("name"), Scope: query.Get("scope"), Status: query.Get("status"), Before: query.Get("before"), Limit: limit,
+		})
+	})
+	return tokenList{found, next}, err
+}
+
+type followList struct {
+	Follows []operator.Follow `json:"follows"`
+	Next    string            `json:"next,omitempty"` // value of "after" for the following page
+}
+
+func (a *API) listFollows(_ http.ResponseWriter, r *http.Request) (any, error) {
+	query := r.URL.Query()
+	found, next, err := page(r, operator.Follow.Cursor, func(limit int) ([]operator.Follow, error) {
+		return a.operator.Follows.List(r.Context(), operator.FollowFilter{
+			Agent: query.Get("agent"), State: query.Get("state"), Actor: query.Get("actor"), After: query.Get("after"), Limit: limit,
+		})
+	})
+	return followList{found, next}, err
+}

@@ -1,0 +1,475 @@
+package store
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"inbox/exchange"
+	"inbox/internal/fault"
+)
+
+// arrivalStore lists what came in, in the order in which it came.
+type arrivalStore struct{ *database }
+
+const (
+	// maxSenderBytes is where the columns sender and sender_domain are cut: an address of mail has at most 254 (RFC 5321,
+	// section 4.5.3.1.3).
+	maxSenderBytes = 320
+	// maxPrincipalRunes is what of a principal is in the index; the rest is compared in the row.
+	maxPrincipalRunes = 200
+)
+
+// senderColumns are the columns sender and sender_domain of a turn from an address such as @ann@example.org.
+func senderColumns(address string) (sender, domain string) {
+	sender = short(strings.ToLower(address), maxSenderBytes)
+	if at := strings.LastIndexByte(sender, '@'); at > 0 {
+		domain = sender[at+1:]
+	}
+	return sender, domain
+}
+
+// place is where a turn that has ended is in the indexes turns_place…: agent, channel and state, none of which has a blank.
+const (
+	place      = `(t.agent || ' ' || t.channel || ' ' || t.state)`
+	endedTurns = `t.state NOT IN ('accepted', 'running', 'waiting', 'held')`
+)
+
+// arrivalList is a list of turns in order of arrival. Those that have ended are read from a range of one index for each place;
+// those that have not are few and have an index of their own.
+type arrivalList struct {
+	filter exchange.ArrivalFilter
+	who    selection // the sender, in the words of an index
+	ids    selection // the range of ids; arguments follow those of who
+	ended  []string  // what the index of the ends has, in its words
+}
+
+// selectArrivals reads a filter; its text is not looked at. Upper is the id before which the list begins, empty = none.
+func selectArrivals(f exchange.ArrivalFilter, upper string) (*arrivalList, error) {
+	for _, state := range f.States {
+		if !slices.Contains(turnStates, state) {
+			return nil, fault.InField("state", "must be one of "+strings.Join(turnStates, ", "))
+		}
+	}
+	for name, value := range map[string]string{"agent": f.Agent, "channel": f.Channel, "sender": f.Sender} {
+		if err := requireStorable(name, value); err != nil {
+			return nil, err
+		}
+	}
+
+	list := &arrivalList{filter: f}
+	s := &list.who
+	switch kind, value := exchange.SenderFilter(f.Sender); kind {
+	case exchange.SenderDomain:
+		s.add("t.sender_domain = ?", short(value, maxSenderBytes))
+	case exchange.SenderAddress:
+		s.add("t.sender = ?", short(value, maxSenderBytes))
+	case exchange.SenderPrincipal:
+		s.add("substr(t.principal, 1, 200) = ? AND t.principal = ?", firstRunes(value, maxPrincipalRunes), value)
+	}
+
+	list.ended = []string{endedTurns}
+	if len(s.where) == 0 {
+		list.ended = append(list.ended, "t.agent <> ''")
+	}
+
+	list.ids.arguments = slices.Clone(s.arguments)
+	list.ids.addWhen(upper != "", "t.id < ?", upper)
+	list.ids.addWhen(!f.Until.IsZero(), "t.id < ?", firstID(f.Until))
+	list.ids.addWhen(!f.Since.IsZero(), "t.id >= ?", firstID(f.Since))
+	return list, nil
+}
+
+func firstRunes(text string, most int) string {
+	if utf8.RuneCountInString(text) <= most {
+		return text
+	}
+	return string([]rune(text)[:most])
+}
+
+// unrestricted reports whether the list has all turns of its range of ids.
+func (l *arrivalList) unrestricted() bool {
+	return len(l.who.where) == 0 && l.filter.Agent == "" && l.filter.Channel == "" && len(l.filter.States) == 0
+}
+
+// arm is the text of one range, newest first.
+func (l *arrivalList) arm(s *selection, limit string) string {
+	return `SELECT t.id FROM turns t` + s.sql() + ` ORDER BY t.id DESC LIMIT ` + limit
+}
+
+// all is the text of a list that is not restricted.
+func (l *arrivalList) all(limit int) (string, []any) {
+	return l.bounded(l.ids, limit)
+}
+
+func (l *arrivalList) bounded(s selection, limit int) (string, []any) {
+	s.arguments = append(slices.Clone(s.arguments), int64(limit))
+	return l.arm(&s, "$"+strconv.Itoa(len(s.arguments))+" + 0"), s.arguments
+}
+
+// open is the text of what has not ended.
+func (l *arrivalList) open(limit int) (string, []any) {
+	s := l.both()
+	s.add(openStates)
+	s.addWhen(l.filter.Agent != "", "t.agent = ?", l.filter.Agent)
+	s.addWhen(l.filter.Channel != "", "t.channel = ?", l.filter.Channel)
+	if states := l.states(false); len(l.filter.States) > 0 {
+		s.add("t.state IN (" + states + ")")
+	}
+	return l.bounded(s, limit)
+}
+
+// both are the conditions about the sender and the ids.
+func (l *arrivalList) both() selection {
+	return selection{where: slices.Concat(l.who.where, l.ids.where), arguments: slices.Clone(l.ids.arguments)}
+}
+
+// states are the wanted states that are ends, or those that are not, as they are written in a text.
+func (l *arrivalList) states(ends bool) string {
+	var words []string
+	for _, state := range l.filter.States {
+		if exchange.Terminal(state) == ends {
+			words = append(words, "'"+state+"'")
+		}
+	}
+	return strings.Join(words, ", ")
+}
+
+// places is the text of the places that have turns of the sender, each with its newest turn in the range of ids. It jumps from
+// one place to the next in the index, however many turns are between.
+func (l *arrivalList) places() (string, []any) {
+	who := l.who
+	who.arguments = slices.Clone(l.ids.arguments)
+	who.where = slices.Concat(who.where, l.ended)
+	if l.filter.Agent != "" { // the next byte after a blank ends the range
+		who.add(place+" >= ?", l.filter.Agent+" ")
+		who.add(place+" < ?", l.filter.Agent+"!")
+	}
+
+	next := func(condition string) string {
+		where := slices.Clone(who.where)
+		if condition != "" {
+			where = append(where, condition)
+		}
+		return `(SELECT ` + place + ` FROM turns t WHERE ` + strings.Join(where, " AND ") + ` ORDER BY ` + place + ` LIMIT 1)`
+	}
+
+	newest := slices.Concat(l.who.where, l.ended, []string{place + " = places.place"}, l.ids.where)
+	return `WITH RECURSIVE places(place) AS (SELECT ` + next("") + ` UNION ALL SELECT ` + next(place+" > places.place") +
+		` FROM places WHERE places.place IS NOT NULL)
+		SELECT place, (SELECT t.id FROM turns t WHERE ` + strings.Join(newest, " AND ") + ` ORDER BY t.id DESC LIMIT 1)
+		FROM places WHERE place IS NOT NULL`, who.arguments
+}
+
+// wants reports whether the filter selects what is at a place.
+func (l *arrivalList) wants(place string) bool {
+	agent, rest, _ := strings.Cut(place, " ")
+	channel, state, _ := strings.Cut(rest, " ")
+	return (l.filter.Agent == "" || l.filter.Agent == agent) && (l.filter.Channel == "" || l.filter.Channel == channel) &&
+		(len(l.filter.States) == 0 || slices.Contains(l.filter.States, state))
+}
+
+// maxArms is how many places one statement reads; the texts for one and for so many are prepared.
+const maxArms = 8
+
+// at is the text of the turns at places, of which there are one or maxArms.
+func (l *arrivalList) at(places []string, limit int) (string, []any) {
+	s := l.both()
+	s.where = slices.Concat(s.where, l.ended)
+	s.arguments = append(s.arguments, int64(limit))
+	most := "$" + strconv.Itoa(len(s.arguments)) + " + 0"
+	texts := make([]string, len(places))
+	for i, one := range places {
+		arm := selection{where: slices.Clone(s.where), arguments: s.arguments}
+		arm.add(place+" = ?", one)
+		s.arguments = arm.arguments
+		texts[i] = `SELECT id FROM (` + l.arm(&arm, most) + `) AS arm` + strconv.Itoa(i)
+	}
+	return strings.Join(texts, " UNION ALL "), s.arguments
+}
+
+// newestPlace is a place and its newest turn in the list.
+type newestPlace struct{ place, id string }
+
+// newest returns the ids of the newest turns of a list, newest first, at most limit.
+func (s arrivalStore) newest(ctx context.Context, list *arrivalList, limit int) ([]string, error) {
+	if list.unrestricted() {
+		return s.turnIDs(ctx, list.all, limit)
+	}
+
+	found := map[string]bool{}
+	add := func(ids []string, err error) error {
+		for _, id := range ids {
+			found[id] = true
+		}
+		return err
+	}
+
+	wantOpen := len(list.filter.States) == 0 || list.states(false) != ""
+	wantEnds := len(list.filter.States) == 0 || list.states(true) != ""
+	if wantOpen {
+		if err := add(s.turnIDs(ctx, list.open, limit)); err != nil {
+			return nil, err
+		}
+	}
+	if wantEnds {
+		if err := s.ends(ctx, list, limit, found); err != nil {
+			return nil, err
+		}
+	}
+	// What was run again meanwhile has left the ends before they were read, and what ended has left the open ones.
+	if wantOpen && wantEnds {
+		if err := add(s.turnIDs(ctx, list.open, limit)); err != nil {
+			return nil, err
+		}
+	}
+
+	return newestOf(found, limit), nil
+}
+
+func newestOf(found map[string]bool, limit int) []string {
+	ids := make([]string, 0, len(found))
+	for id := range found {
+		ids = append(ids, id)
+	}
+	slices.SortFunc(ids, func(a, b string) int { return cmp.Compare(b, a) })
+	return ids[:min(limit, len(ids))]
+}
+
+// ends adds the newest turns that have ended. Places are read in the order of their newest turn, until none can add any.
+func (s arrivalStore) ends(ctx context.Context, list *arrivalList, limit int, found map[string]bool) error {
+	var places []newestPlace
+	query, arguments := list.places()
+	err := s.engine.reader().each(ctx, query, arguments, func(r row) error {
+		var one newestPlace
+		var newest *string
+		if err := r.Scan(&one.place, &newest); err != nil || newest == nil || !list.wants(one.place) {
+			return err
+		}
+		one.id = *newest
+		places = append(places, one)
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+
+	slices.SortFunc(places, func(a, b newestPlace) int { return cmp.Compare(b.id, a.id) })
+	for len(places) > 0 {
+		best := newestOf(found, limit)
+		if len(best) == limit && best[limit-1] > places[0].id {
+			return nil
+		}
+
+		group := make([]string, 0, maxArms)
+		for _, one := range places[:min(len(places), maxArms)] {
+			group = append(group, one.place)
+		}
+		places = places[len(group):]
+		for len(group) > 1 && len(group) < maxArms {
+			group = append(group, "")
+		}
+
+		ids, err := s.turnIDs(ctx, func(limit int) (string, []any) { return list.at(group, limit) }, limit)
+		if err != nil {
+			return err
+		}
+		for _, id := range ids {
+			found[id] = true
+		}
+	}
+	return nil
+}
+
+func (s arrivalStore) turnIDs(ctx context.Context, text func(limit int) (string, []any), limit int) (ids []string, err error) {
+	query, arguments := text(limit)
+	err = s.engine.reader().each(ctx, query, arguments, func(r row) error {
+		var id string
+		err := r.Scan(&id)
+		ids = append(ids, id)
+		return err
+	})
+	return ids, err
+}
+
+// loadedAtOnce is how many turns one statement reads; shorter lists repeat their last id.
+const loadedAtOnce = 50
+
+var selectLoaded = `SELECT ` + turnColumns + `, COALESCE(r.response, ''), COALESCE(a.number, 0)` + turnsWithReplies +
+	`LEFT JOIN arrivals a ON a.turn_id = t.id WHERE t.id IN (` + placeholders(1, loadedAtOnce) + `)`
+
+// arrived is a turn with its number; 0 = it has none yet.
+type arrived struct {
+	turn   exchange.TurnRecord
+	number int64
+}
+
+// load reads turns in the order of ids; those that are gone are left out.
+func (s arrivalStore) load(ctx context.Context, ids []string) ([]arrived, error) {
+	found := make(map[string]arrived, len(ids))
+	for chunk := range slices.Chunk(ids, loadedAtOnce) {
+		err := s.engine.reader().each(ctx, selectLoaded, padded(chunk, loadedAtOnce), func(r row) error {
+			var one arrived
+			turn, err := scanTurn(r, &one.number)
+			one.turn = turn
+			found[turn.ID] = one
+			return err
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+
+	loaded := make([]arrived, 0, len(ids))
+	for _, id := range ids {
+		if one, there := found[id]; there {
+			loaded = append(loaded, one)
+		}
+	}
+	return loaded, nil
+}
+
+// padded makes arguments of a fixed number, so that there is one text to prepare.
+func padded[T any](values []T, size int) []any {
+	arguments := make([]any, size)
+	for i := range arguments {
+		arguments[i] = values[min(i, len(values)-1)]
+	}
+	return arguments
+}
+
+// Arrivals lists messages with their responses, newest first. A filter with a text finds by the search index, in which a message
+// is some hundred milliseconds after it was accepted; its pages are in the order in which the messages entered it. Where many
+// messages have the words and few are in the rest of the filter, a page may be shorter than its limit although more follow: Next
+// alone says so. fault.Malformed for a state, a cursor or a text that cannot be.
+func (s arrivalStore) Arrivals(ctx context.Context, filter exchange.ArrivalFilter) (exchange.ArrivalPage, error) {
+	limit := int(min(pageSize(filter.Limit), maxPage-1))
+	if filter.Text != "" {
+		return s.search().found(ctx, filter, limit)
+	}
+	if filter.Before != "" && (len(filter.Before) > 64 || !storable(filter.Before)) {
+		return exchange.ArrivalPage{}, wrongCursor()
+	}
+
+	list, err := selectArrivals(filter, filter.Before)
+	if err != nil {
+		return exchange.ArrivalPage{}, err
+	}
+
+	ids, err := s.newest(ctx, list, limit+1)
+	if err != nil {
+		return exchange.ArrivalPage{}, err
+	}
+	ids, next := exchange.NextPage(ids, limit, func(id string) string { return id })
+	loaded, err := s.load(ctx, ids)
+	if err != nil {
+		return exchange.ArrivalPage{}, err
+	}
+	return s.page(ctx, filter, loaded, next)
+}
+
+func wrongCursor() error { return fault.InField("cursor", "is not one that this server gave") }
+
+// page makes a page of turns, without those that have changed meanwhile so that the filter does not select them any more.
+func (s arrivalStore) page(ctx context.Context, filter exchange.ArrivalFilter, loaded []arrived, next string) (exchange.ArrivalPage, error) {
+	page := exchange.ArrivalPage{Turns: make([]exchange.TurnRecord, 0, len(loaded)), Next: next}
+	for _, one := range loaded {
+		if filter.Selects(&one.turn) {
+			page.Turns = append(page.Turns, one.turn)
+		}
+	}
+	return page, s.quotas().fillExpiry(ctx, page.Turns)
+}
+
+const selectArrived = `SELECT number, turn_id FROM arrivals WHERE number > $1 ORDER BY number LIMIT $2 + 0`
+
+// maxFollowed is how many messages one call of ArrivalsAfter looks at.
+const maxFollowed = 500
+
+// ArrivalsAfter returns messages that came after the number, in the order of their numbers, and the number to go on with. A
+// message gets its number some hundred milliseconds after it was accepted, and no lower number appears after a higher one, on
+// any node: who goes on with the number that was returned gets each message once. At most limit are returned and 500 looked at,
+// so that a page may be empty although the number has moved.
+func (s arrivalStore) ArrivalsAfter(ctx context.Context, filter exchange.ArrivalFilter, after int64, limit int) ([]exchange.TurnRecord, int64, error) {
+	if _, err := selectArrivals(filter, ""); err != nil {
+		return nil, after, err
+	}
+	query, err := parseText(filter.Text)
+	if err != nil {
+		return nil, after, err
+	}
+
+	numbers, ids := map[string]int64{}, []string(nil)
+	err = s.engine.reader().each(ctx, selectArrived, []any{after, int64(maxFollowed)}, func(r row) error {
+		var number int64
+		var id string
+		err := r.Scan(&number, &id)
+		numbers[id], ids = number, append(ids, id)
+		return err
+	})
+	if err != nil {
+		return nil, after, err
+	}
+
+	var page []exchange.TurnRecord
+	for chunk := range slices.Chunk(ids, loadedAtOnce) {
+		loaded, err := s.load(ctx, chunk)
+		if err != nil {
+			return nil, after, err
+		}
+		for _, one := range loaded {
+			if !filter.Selects(&one.turn) || !inTime(filter, one.turn.ID) || !query.matches(&one.turn) {
+				continue
+			}
+			if page = append(page, one.turn); len(page) >= limit {
+				return page, numbers[one.turn.ID], s.quotas().fillExpiry(ctx, page)
+			}
+		}
+		after = numbers[chunk[len(chunk)-1]]
+	}
+	return page, after, s.quotas().fillExpiry(ctx, page)
+}
+
+// inTime reports whether a turn was accepted in the time of the filter: its id has the milliseconds.
+func inTime(f exchange.ArrivalFilter, id string) bool {
+	return (f.Since.IsZero() || id >= firstID(f.Since)) && (f.Until.IsZero() || id < firstID(f.Until))
+}
+
+// LastArrival returns the highest number, for ArrivalsAfter.
+func (s arrivalStore) LastArrival(ctx context.Context) (number int64, err error) {
+	_, err = first(ctx, s.engine.reader(), `SELECT number FROM search_state WHERE one = 1`, nil, &number)
+	return number, err
+}
+
+// MaxCountedOfThread is how far NewestOfThreads counts the messages of a thread.
+const MaxCountedOfThread = 1000
+
+var selectNewestOfThreads = `SELECT t.id, (SELECT COUNT(*) FROM (SELECT 1 FROM turns n WHERE n.thread_key = t.thread_key LIMIT ` +
+	strconv.Itoa(MaxCountedOfThread+1) + `) AS counted) FROM turns t WHERE t.id IN (` + placeholders(1, loadedAtOnce) + `)
+	AND NOT EXISTS (SELECT 1 FROM turns n WHERE n.thread_key = t.thread_key AND n.id > t.id)`
+
+// NewestOfThreads returns those of the turns that are the newest of their threads, by id, with how many turns the thread has; one
+// more than MaxCountedOfThread stands for all that are more.
+func (s arrivalStore) NewestOfThreads(ctx context.Context, turns []exchange.TurnRecord) (map[string]int, error) {
+	counts := map[string]int{}
+	for chunk := range slices.Chunk(turns, loadedAtOnce) {
+		ids := make([]string, 0, len(chunk))
+		for i := range chunk {
+			ids = append(ids, chunk[i].ID)
+		}
+		err := s.engine.reader().each(ctx, selectNewestOfThreads, padded(ids, loadedAtOnce), func(r row) error {
+			var id string
+			var count int
+			err := r.Scan(&id, &count)
+			counts[id] = count
+			return err
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	return counts, nil
+}

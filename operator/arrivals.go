@@ -1,0 +1,162 @@
+package operator
+
+import (
+	"context"
+	"strconv"
+	"strings"
+	"time"
+
+	"inbox/engine/store"
+	"inbox/exchange"
+	"inbox/internal/fault"
+	"inbox/normalized"
+)
+
+// Arrivals are what came in: messages in the order in which they came, and the conversations that they are in.
+type Arrivals struct{ store *store.Store }
+
+// Page lists messages, newest first. A page may have fewer than its limit although more follow; Next alone says so.
+func (a Arrivals) Page(ctx context.Context, filter exchange.ArrivalFilter) (exchange.ArrivalPage, error) {
+	return a.store.Arrivals(ctx, filter)
+}
+
+// List is Page until its limit is reached or nothing more follows, however long that takes.
+func (a Arrivals) List(ctx context.Context, filter exchange.ArrivalFilter) (exchange.ArrivalPage, error) {
+	all := exchange.ArrivalPage{Turns: []exchange.TurnRecord{}}
+	for limit := filter.Limit; ; {
+		page, err := a.store.Arrivals(ctx, filter)
+		if err != nil {
+			return all, err
+		}
+
+		all.Turns, all.Next = append(all.Turns, page.Turns...), page.Next
+		if page.Next == "" || len(all.Turns) >= limit {
+			return all, nil
+		}
+		filter.Before, filter.Limit = page.Next, limit-len(all.Turns)
+	}
+}
+
+// Newest returns the cursor behind the newest message, for After. Messages of the last moments may still come behind it: who has
+// listed before leaves out what was in the list.
+func (a Arrivals) Newest(ctx context.Context) (string, error) {
+	number, err := a.store.LastArrival(ctx)
+	return strconv.FormatInt(number, 10), err
+}
+
+const (
+	// maxAfter is how many messages After returns.
+	maxAfter = 500
+	// lookAgain is how soon After looks again while it waits.
+	lookAgain = 250 * time.Millisecond
+)
+
+// After returns messages that came after the cursor, oldest first, and the cursor to go on with: who goes on gets each message
+// once. It waits as long for the first one, until ctx ends or stop is closed. A message is there some hundred milliseconds after it
+// was accepted; a filter with a text holds against what it says by then. fault.Malformed for a wrong cursor or filter.
+func (a Arrivals) After(ctx context.Context, filter exchange.ArrivalFilter, after string, wait time.Duration, stop <-chan struct{}) ([]exchange.TurnRecord, string, error) {
+	number, err := strconv.ParseInt(after, 10, 64)
+	if err != nil || number < 0 {
+		return nil, after, fault.InField("after", "is not a cursor that this server gave")
+	}
+	limit := filter.Limit
+	if limit < 1 || limit > maxAfter {
+		limit = maxAfter
+	}
+
+	over := time.NewTimer(wait)
+	defer over.Stop()
+	ticker := time.NewTicker(lookAgain)
+	defer ticker.Stop()
+
+	for {
+		before := number
+		var turns []exchange.TurnRecord
+		if turns, number, err = a.store.ArrivalsAfter(ctx, filter, number, limit); err != nil {
+			return nil, after, err
+		}
+		after = strconv.FormatInt(number, 10)
+		if len(turns) > 0 {
+			return turns, after, nil
+		}
+		if number != before && ctx.Err() == nil {
+			continue // others came: perhaps there are more
+		}
+
+		select {
+		case <-ticker.C:
+		case <-over.C:
+			return listed(turns), after, nil
+		case <-stop:
+			return listed(turns), after, nil
+		case <-ctx.Done():
+			return listed(turns), after, ctx.Err()
+		}
+	}
+}
+
+// Conversation is a thread of messages to one agent, by its newest message.
+type Conversation struct {
+	Agent    string    `json:"agent"`
+	ThreadID string    `json:"thread_id"`
+	Channel  string    `json:"channel"`
+	Sender   string    `json:"sender"` // of the newest message
+	State    string    `json:"state"`  // of the newest message
+	Messages int       `json:"messages"`
+	More     bool      `json:"more,omitempty"` // there are more messages than are counted
+	TurnID   string    `json:"turn_id"`        // the newest message
+	At       time.Time `json:"at"`             // when it was accepted
+	Excerpt  string    `json:"excerpt,omitempty"`
+}
+
+const (
+	// threadPage is how many messages are looked at at once for conversations, and threadPages how often for one page.
+	threadPage, threadPages = 250, 8
+	// maxExcerpt is how many bytes of a message a conversation shows.
+	maxExcerpt = 200
+)
+
+// Conversations lists threads, the one with the newest message first. The filter is about that message; its text is not looked at.
+// A page may have fewer than its limit although more follow: the returned cursor says so. Empty = this was the last one.
+func (a Arrivals) Conversations(ctx context.Context, filter exchange.ArrivalFilter) (found []Conversation, next string, err error) {
+	limit := filter.Limit
+	filter.Text, filter.Limit = "", threadPage
+	for range threadPages {
+		page, err := a.store.Arrivals(ctx, filter)
+		if err != nil {
+			return nil, "", err
+		}
+		counts, err := a.store.NewestOfThreads(ctx, page.Turns)
+		if err != nil {
+			return nil, "", err
+		}
+
+		for i := range page.Turns {
+			turn := &page.Turns[i]
+			count, newest := counts[turn.ID]
+			if !newest {
+				continue
+			}
+			if len(found) == limit {
+				return found, found[limit-1].TurnID, nil
+			}
+			found = append(found, conversationOf(turn, count))
+		}
+		if page.Next == "" {
+			return listed(found), "", nil
+		}
+		filter.Before = page.Next
+	}
+	return listed(found), filter.Before, nil
+}
+
+func conversationOf(turn *exchange.TurnRecord, count int) Conversation {
+	text := normalized.PlainText(turn.Message.Parts)
+	if len(text) > maxExcerpt {
+		text = strings.ToValidUTF8(text[:maxExcerpt], "")
+	}
+	return Conversation{
+		Agent: turn.Agent, ThreadID: turn.ThreadID, Channel: turn.Channel, Sender: turn.Message.Sender.Address, State: turn.State,
+		Messages: min(count, store.MaxCountedOfThread), More: count > store.MaxCountedOfThread, TurnID: turn.ID, At: turn.AcceptedAt, Excerpt: text,
+	}
+}
