@@ -7,7 +7,6 @@ import (
 	"strings"
 	"time"
 
-	"inbox/engine/delivery"
 	"inbox/exchange"
 	"inbox/internal/fault"
 	"inbox/internal/httpserver"
@@ -134,13 +133,13 @@ func (a *API) listThreads(_ http.ResponseWriter, r *http.Request) (any, error) {
 }
 
 type deliveryList struct {
-	Deliveries []delivery.Record `json:"deliveries"`
+	Deliveries []operator.Delivery `json:"deliveries"`
 	Next       string            `json:"next,omitempty"` // value of "before" for the following page
 }
 
 func (a *API) listDeliveries(_ http.ResponseWriter, r *http.Request) (any, error) {
 	query := r.URL.Query()
-	state, err := words(query, "state", delivery.States())
+	state, err := words(query, "state", operator.DeliveryStates())
 	if err != nil {
 		return nil, err
 	}
@@ -152,9 +151,9 @@ func (a *API) listDeliveries(_ http.ResponseWriter, r *http.Request) (any, error
 		return nil, err
 	}
 
-	cursor := func(d delivery.Record) string { return d.ID }
-	found, next, err := page(r, cursor, func(limit int) ([]delivery.Record, error) {
-		return a.operator.Deliveries.List(r.Context(), delivery.Filter{
+	cursor := func(d operator.Delivery) string { return d.ID }
+	found, next, err := page(r, cursor, func(limit int) ([]operator.Delivery, error) {
+		return a.operator.Deliveries.List(r.Context(), operator.DeliveryFilter{
 			TurnID: query.Get("turn"), State: strings.Join(state, ""), Key: query.Get("to"), Agent: query.Get("agent"), Channel: query.Get("channel"),
 			Since: since, Until: until, Before: query.Get("before"), Limit: limit,
 		})

@@ -10,6 +10,7 @@ const (
 	NoticeHeld        = "held"        // messages that wait for the operator, by agent
 	NoticeApproval    = "approval"    // approvals that were asked for, by agent
 	NoticeReport      = "report"      // reports of other servers, by agent
+	NoticeMail        = "mail"        // mails for the operator that came, by mailbox; those with a report of a program are not counted
 	NoticeBounce      = "bounce"      // mails that came back and complaints, by agent
 	NoticeDestination = "destination" // hosts to which nothing is sent any more, by channel
 	NoticeBackEnd     = "back_end"    // lasts: the breaker of an agent's back end is open
@@ -21,7 +22,7 @@ const (
 // NoticeKinds are all kinds, in the order in which a digest has them.
 func NoticeKinds() []string {
 	return []string{
-		NoticeTurn, NoticeDelivery, NoticeJob, NoticeHeld, NoticeApproval, NoticeReport, NoticeBounce, NoticeDestination,
+		NoticeTurn, NoticeDelivery, NoticeJob, NoticeHeld, NoticeApproval, NoticeReport, NoticeMail, NoticeBounce, NoticeDestination,
 		NoticeBackEnd, NoticeCertificate, NoticeDisk, NoticeProbe,
 	}
 }

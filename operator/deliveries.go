@@ -16,6 +16,9 @@ type (
 	DeliveryFilter = delivery.Filter
 )
 
+// DeliveryStates returns the states that a delivery can have.
+func DeliveryStates() []string { return delivery.States() }
+
 // Deliveries are the ways of replies to their receivers.
 type Deliveries struct {
 	store    *store.Store

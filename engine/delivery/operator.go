@@ -76,7 +76,7 @@ func (s *Service) RetryDead(ctx context.Context, filter exchange.RetryFilter, dr
 }
 
 func (s *Service) dead(ctx context.Context, filter exchange.RetryFilter) (found []string, more bool, err error) {
-	page := Filter{State: StateDead, Agent: filter.Agent, Channel: filter.Channel, Since: filter.Since, Limit: deadPage + 1}
+	page := Filter{State: StateDead, Agent: filter.Agent, Channel: filter.Channel, ChangedSince: filter.Since, Limit: deadPage + 1}
 	for len(found) < MaxRetries {
 		records, err := s.options.Store.Deliveries(ctx, page)
 		if err != nil {

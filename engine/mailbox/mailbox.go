@@ -148,7 +148,7 @@ func (s *Service) count(ctx context.Context, mail exchange.IncomingMail, kept ex
 	}
 }
 
-// tell says that there is new mail for the operator. It is the place for a line of a digest.
+// tell says in the log and by metrics that there is new mail for the operator; the digest counts it where it is stored.
 func (s *Service) tell(ctx context.Context, mail exchange.IncomingMail) {
 	proven := "no"
 	if mail.Proven() {

@@ -46,6 +46,7 @@ var wordsOf = map[string]words{
 		"approval was asked for", "approvals were asked for", "", "", "inbox approvals list", "inbox approvals show %s",
 	},
 	exchange.NoticeReport: {"report came", "reports came", "", "", "inbox reports list", ""},
+	exchange.NoticeMail:   {"mail came for you", "mails came for you", "", "", "inbox mail list", "inbox mail show %s"},
 	exchange.NoticeBounce: {
 		"mail came back or was complained about", "mails came back or were complained about", "", "", "inbox mail suppressed list", "inbox show %s",
 	},

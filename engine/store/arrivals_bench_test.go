@@ -94,7 +94,7 @@ func benchArrivals(b *testing.B, options Options, rows int) {
 	fmt.Printf("%d rows stored in %s\n", rows, time.Since(begun).Round(time.Second))
 
 	begun = time.Now()
-	if err := s.RebuildSearch(b.Context()); err != nil {
+	if err := s.InTx(b.Context(), func(tx *Tx) error { return tx.rebuild(b.Context()) }); err != nil {
 		b.Fatal(err)
 	}
 	for {

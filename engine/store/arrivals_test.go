@@ -326,7 +326,7 @@ func TestWordsLeaveTheIndex(t *testing.T) {
 			} {
 				finds(word, want)
 			}
-			if err := s.RebuildSearch(ctx); err != nil { // as after a restore
+			if err := s.InTx(ctx, func(tx *Tx) error { return tx.rebuild(ctx) }); err != nil { // as after a restore
 				t.Fatal(err)
 			}
 		}

@@ -635,6 +635,13 @@ func (s personEraser) EraseNames(ctx context.Context, e Erasure, pseudonym func(
 	if err := s.eraseJobs(ctx, names, counts); err != nil {
 		return err
 	}
+	mails, err := mailStore{s.database}.eraseMails(ctx, mailAddresses(e.Person))
+	if err != nil {
+		return err
+	}
+	if mails > 0 {
+		counts["mails to the operator"] = mails
+	}
 	if err := s.erasePersonRows(ctx, e, names, pseudonym, counts); err != nil {
 		return err
 	}
@@ -844,15 +851,27 @@ func (s personEraser) erasePersonRows(ctx context.Context, e Erasure, names []st
 // ErasedAddress is how a suppressed address is kept of which only a hash may be.
 func ErasedAddress(hash string) string { return "erased:" + hash }
 
+// mailAddresses are the addresses of a person as mail has them.
+func mailAddresses(person PersonNames) []string {
+	list := make([]string, len(person.Addresses))
+	for i, address := range person.Addresses {
+		list[i] = strings.TrimPrefix(address, "@")
+	}
+	return list
+}
+
 // noted are short texts that may name a person who decided, reported or could not be reached.
 var noted = []struct {
 	table, text string
 	keys        []string
-	remove      bool // the row; false: its texts are emptied
+	set         string // what the row keeps; empty: it is removed. %s is the person's pseudonym
 }{
-	{"destinations", "destination || ' ' || reason", []string{"channel", "destination"}, true},
-	{"counters", "counter_key", []string{"counter_key"}, true}, // what the person used up of limits
-	{"audit", "principal || ' ' || detail", []string{"id"}, false},
+	{"destinations", "destination || ' ' || reason", []string{"channel", "destination"}, ""},
+	{"counters", "counter_key", []string{"counter_key"}, ""}, // what the person used up of limits
+	{"audit", "principal || ' ' || detail", []string{"id"}, "principal = %s, detail = ''"},
+	{"notices", "subject || ' ' || title || ' ' || text || ' ' || body", []string{"id"}, ""},
+	{"notice_tallies", "newest || ' ' || second || ' ' || third", []string{"kind", "subject"}, "newest = '', second = '', third = ''"},
+	{"notice_conditions", "reason", []string{"kind", "subject"}, "reason = ''"},
 }
 
 func (t eraseTx) eraseMentions(ctx context.Context, names []string, pseudonym string, made map[string]int64) error {
@@ -885,15 +904,22 @@ func (t eraseTx) eraseMentions(ctx context.Context, names []string, pseudonym st
 				where[i] = fmt.Sprintf("%s = $%d", rows.keys[i], i+1)
 			}
 			query := `DELETE FROM ` + rows.table + ` WHERE ` + strings.Join(where, " AND ")
-			if !rows.remove {
-				query = `UPDATE audit SET principal = $2, detail = '' WHERE id = $1`
-				key = append(key, pseudonym)
+			if rows.set != "" {
+				set := rows.set
+				if strings.Contains(set, "%s") {
+					key = append(key, pseudonym)
+					set = strings.ReplaceAll(set, "%s", fmt.Sprintf("$%d", len(key)))
+				}
+				query = `UPDATE ` + rows.table + ` SET ` + set + ` WHERE ` + strings.Join(where, " AND ")
 			}
 			if err := t.do(ctx, query, key...); err != nil {
 				return err
 			}
 			made[rows.table]++
 		}
+	}
+	if err := t.do(ctx, `DELETE FROM notice_ways WHERE notice_id NOT IN (SELECT id FROM notices)`); err != nil {
+		return err
 	}
 	return t.eraseApprover(ctx, names, pseudonym, made)
 }

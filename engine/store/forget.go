@@ -426,6 +426,9 @@ func (t erasureTx) removeTurn(ctx context.Context, turnID string) error {
 	if err := t.removeResults(ctx, turnID); err != nil {
 		return err
 	}
+	if err := t.search().UnindexTurn(ctx, turnID); err != nil {
+		return err
+	}
 	for _, rows := range turnRows {
 		if err := t.do(ctx, `DELETE FROM `+rows[0]+` WHERE `+rows[1]+` = $1`, turnID); err != nil {
 			return err

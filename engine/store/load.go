@@ -56,6 +56,9 @@ func (d *database) Complete(ctx context.Context) error {
 		if err := tx.do(ctx, takeAll); err != nil {
 			return err
 		}
+		if err := tx.rebuild(ctx); err != nil {
+			return err
+		}
 		return tx.do(ctx, deleteMark, markNamespace, markLoading)
 	})
 }

@@ -155,6 +155,9 @@ func (t mailTx) keep(ctx context.Context, mail exchange.IncomingMail, charge exc
 			return err
 		}
 	}
+	if mail.Kind == exchange.MailOrdinary {
+		t.count(exchange.NoticeMail, mail.Mailbox, exchange.NoticeExample{ID: mail.ID, Note: mail.Subject})
+	}
 	if mail.Report == nil {
 		return nil
 	}
@@ -390,13 +393,67 @@ func (s mailStore) deleteMailUnder(ctx context.Context, kind, id string) (delete
 	}
 }
 
-func (t mailTx) deleteUnder(ctx context.Context, kind, id string) (deleted int, err error) {
-	type oldMail struct {
-		id, digest string
-		bytes      int64
+const selectMailOf = `SELECT id, bytes, digest FROM mails WHERE sender = $1 ORDER BY id LIMIT $2 + 0`
+
+const selectOneMail = `SELECT id, bytes, digest FROM mails WHERE id = $1`
+
+// eraseMails deletes the mails of a person, by the addresses of their author, and captured answers to them, in small portions.
+func (s mailStore) eraseMails(ctx context.Context, addresses []string) (deleted int64, err error) {
+	for _, address := range addresses {
+		for portion := mailPortion; portion == mailPortion; deleted += int64(portion) {
+			if err := s.InTx(ctx, func(tx *Tx) (err error) {
+				portion, err = mailTx{tx.transaction}.deleteFound(ctx, selectMailOf, address, int64(mailPortion))
+				return err
+			}); err != nil {
+				return deleted, err
+			}
+		}
 	}
+
+	var answers []string
+	err = s.engine.reader().each(ctx, `SELECT id, head FROM mails WHERE kind = '`+exchange.MailCaptured+`'`, nil, func(r row) error {
+		var id, head string
+		err := r.Scan(&id, &head)
+		if mentions(head, addresses) {
+			answers = append(answers, id)
+		}
+		return err
+	})
+	if err != nil {
+		return deleted, err
+	}
+	for portion := range slices.Chunk(answers, mailPortion) {
+		err := s.InTx(ctx, func(tx *Tx) error {
+			for _, id := range portion {
+				one, err := mailTx{tx.transaction}.deleteFound(ctx, selectOneMail, id)
+				if err != nil {
+					return err
+				}
+				deleted += int64(one)
+			}
+			return nil
+		})
+		if err != nil {
+			return deleted, err
+		}
+	}
+	return deleted, nil
+}
+
+// oldMail is a mail that is to be deleted.
+type oldMail struct {
+	id, digest string
+	bytes      int64
+}
+
+func (t mailTx) deleteUnder(ctx context.Context, kind, id string) (deleted int, err error) {
+	return t.deleteFound(ctx, selectOldMail, kind, id, int64(mailPortion))
+}
+
+// deleteFound deletes the mails whose id, bytes and digest a query selects, and returns how many they were.
+func (t mailTx) deleteFound(ctx context.Context, query string, arguments ...any) (deleted int, err error) {
 	var old []oldMail
-	err = t.each(ctx, selectOldMail, []any{kind, id, int64(mailPortion)}, func(r row) error {
+	err = t.each(ctx, query, arguments, func(r row) error {
 		var one oldMail
 		err := r.Scan(&one.id, &one.bytes, &one.digest)
 		old = append(old, one)

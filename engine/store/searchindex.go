@@ -94,23 +94,21 @@ func (d *database) wakeIndex() {
 	}
 }
 
-// RebuildSearch lets all turns be indexed anew, for a database that was restored or whose index was lost: what is there already
-// stays, what is missing is added in the background, the newest first. It changes one row and the numbers of turns that have none.
-func (s searchStore) RebuildSearch(ctx context.Context) error {
-	return s.InTx(ctx, func(tx *Tx) error {
-		var number int64
-		var before string
-		if _, err := first(ctx, tx, lockSearchState, nil, &number, &before); err != nil {
-			return err
-		}
-		if err := tx.do(ctx, `INSERT INTO arrivals (number, turn_id) SELECT CAST($1 AS BIGINT) + ROW_NUMBER() OVER (ORDER BY t.id), t.id
-			FROM turns t WHERE NOT EXISTS (SELECT 1 FROM arrivals a WHERE a.turn_id = t.id)`, number); err != nil {
-			return err
-		}
+// rebuild lets all turns be indexed anew, for a database that was restored or moved: what is there already stays, what is missing is
+// added in the background, the newest first. It changes one row and the numbers of turns that have none.
+func (t searchTx) rebuild(ctx context.Context) error {
+	var number int64
+	var before string
+	if _, err := first(ctx, t, lockSearchState, nil, &number, &before); err != nil {
+		return err
+	}
+	if err := t.do(ctx, `INSERT INTO arrivals (number, turn_id) SELECT CAST($1 AS BIGINT) + ROW_NUMBER() OVER (ORDER BY t.id), t.id
+		FROM turns t WHERE NOT EXISTS (SELECT 1 FROM arrivals a WHERE a.turn_id = t.id)`, number); err != nil {
+		return err
+	}
 
-		tx.words = true
-		return tx.do(ctx, `UPDATE search_state SET number = (SELECT COALESCE(MAX(number), 0) FROM arrivals), rebuild_before = $1 WHERE one = 1`, lastID)
-	})
+	t.words = true
+	return t.do(ctx, `UPDATE search_state SET number = (SELECT COALESCE(MAX(number), 0) FROM arrivals), rebuild_before = $1 WHERE one = 1`, lastID)
 }
 
 // IndexWords keeps the search index until ctx ends: on any number of nodes, of which one at a time writes. A crash loses nothing,

@@ -49,6 +49,22 @@ var TableRules = map[string]TableRule{
 	"mail_failures":     {"when they are too old to count", "removed"},
 	"back_ends":         {"for ever: one row for each agent", "nothing: names of agents"},
 
+	"arrivals":       {"with their message", "removed with their message"},
+	"search_words":   {"with the words of their message", "removed with their message"},
+	"search_pending": {"when the search index has the change", "removed by the search index"},
+	"search_state":   {"for ever: one row", "nothing: a number"},
+
+	"mails":          {"90 days after they came; captured answers after 30", "those that the person wrote, and captured answers to them, are removed"},
+	"mail_originals": {"with their mail", "removed with their mail"},
+	"mail_sums":      {"for ever: one row", "nothing: sums"},
+	"mail_reports":   {"400 days after they came", "nothing: sums of mail servers about mail of our domain"},
+
+	"notice_tallies":    {"for ever: one row for each kind and subject; subjects are names of ours", "examples that name the person are emptied"},
+	"notice_conditions": {"some time after they ended", "reasons that name the person are emptied"},
+	"notices":           {"some time after they were sent", "those that name the person are removed"},
+	"notice_ways":       {"with their notice", "removed with their notice"},
+	"notice_state":      {"for ever: one row", "nothing: times and a number"},
+
 	"retention_cursors":   {"when no agent has the period any more", "nothing: ids"},
 	"retention_later":     {"when the message was looked at again", "removed with their message"},
 	"retention_originals": {"within an hour", "emptied"},

@@ -189,7 +189,7 @@ var thirdParties = []struct {
 	{"golang.org/x/net/html", []string{"adapters/...", "internal/markup", "internal/peer"}, "HTML is parsed within the bounds of internal/markup"},
 	{"golang.org/x/net/idna", []string{"identity", "adapters/..."}, "domains are read in identity"},
 	{"golang.org/x/net/publicsuffix", []string{"identity", "adapters/email/authentication"}, "organisational domains serve DMARC and limits"},
-	{"golang.org/x/text/", []string{"adapters/...", "normalized", "identity"}, "texts are brought into form where they arrive"},
+	{"golang.org/x/text/", []string{"adapters/...", "normalized", "identity", "engine/store"}, "texts are brought into form where they arrive, and words where they are indexed"},
 	{"golang.org/x/sync/", []string{"..."}, ""},
 	{"github.com/google/uuid", []string{"..."}, ""},
 	{"github.com/gowebpki/jcs", []string{"policypart", "identity", "adapters/a2a", "adapters/activitypub/signature", "internal/facilitator", "internal/webtoken"}, "canonical JSON serves signatures"},

@@ -32,7 +32,7 @@ type Operator struct {
 	// is told at once, the rest in one digest a day.
 	Notify []string `toml:"notify"`
 	// Of what it is told; none = everything: `turn` (failed for good), `delivery` and `job` (given up), `held`, `approval`, `report`,
-	// `bounce`, `destination` (a host to which nothing is sent any more), `back_end`, `certificate`, `disk`, `probe` (the server does not
+	// `mail` (to the operator), `bounce`, `destination` (a host to which nothing is sent any more), `back_end`, `certificate`, `disk`, `probe` (the server does not
 	// answer itself).
 	NotifyKinds []string `toml:"notify_kinds"`
 	// Key of the HMAC-SHA256 signature over the body that a webhook gets, at least 16 bytes.
@@ -50,7 +50,7 @@ type Operator struct {
 
 // NoticeKindNames are the words of operator.notify_kinds.
 var NoticeKindNames = []string{
-	"turn", "delivery", "job", "held", "approval", "report", "bounce", "destination", "back_end", "certificate", "disk", "probe",
+	"turn", "delivery", "job", "held", "approval", "report", "mail", "bounce", "destination", "back_end", "certificate", "disk", "probe",
 }
 
 // maxNotify bounds operator.notify: each address costs a delivery for every notice.
