@@ -100,7 +100,7 @@ func TestArrivalsOverTheAPI(t *testing.T) {
 	} {
 		await.Until(t, query, func() bool { return len(office.turns(query).Turns) == want })
 	}
-	for _, query := range []string{"state=anwsered", "since=yesterday", "text=%2A", "before=%00", "limit=501", "after=x", "after=1&wait=long", "after=1&before=2", "text=a&before=zz"} {
+	for _, query := range []string{"state=lost", "since=yesterday", "text=%2A", "before=%00", "limit=501", "after=x", "after=1&wait=long", "after=1&before=2", "text=a&before=zz"} {
 		if status, _, body := s.Read(http.MethodGet, "/api/v1/turns?"+query, token, ""); status != http.StatusBadRequest {
 			t.Errorf("%s: %d %s", query, status, body)
 		}

@@ -22,14 +22,19 @@ import (
 	"inbox/operator"
 )
 
-// What a backup, a restore and a move report; see package backup.
 type (
-	BackupReport   = backup.Report
+	// BackupReport says what a backup wrote.
+	BackupReport = backup.Report
+	// BackupProgress says how far long work is.
 	BackupProgress = backup.Progress
+	// BackupVerified says what a check of a backup found.
 	BackupVerified = backup.Verified
-	Restored       = backup.Restored
-	Uncertain      = backup.Uncertain
-	MovedDatabase  = backup.Moved
+	// Restored says what a restore did.
+	Restored = backup.Restored
+	// Uncertain is what may have been sent after the moment of a backup.
+	Uncertain = backup.Uncertain
+	// MovedDatabase says what a move copied.
+	MovedDatabase = backup.Moved
 )
 
 // BackupOptions say what goes into a backup, and where.

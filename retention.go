@@ -106,7 +106,7 @@ func (s suppressions) Suppressed(ctx context.Context, addresses []string) ([]exc
 	plain, all := map[string]string{}, addresses
 	for _, address := range addresses {
 		hidden := store.ErasedAddress(hash(address))
-		plain[hidden], all = address, append(all[:len(all):len(all)], hidden)
+		plain[hidden], all = address, append(slices.Clip(all), hidden)
 	}
 	found, err := s.Store.Suppressed(ctx, all)
 	for i := range found {

@@ -134,7 +134,7 @@ func (a *API) listThreads(_ http.ResponseWriter, r *http.Request) (any, error) {
 
 type deliveryList struct {
 	Deliveries []operator.Delivery `json:"deliveries"`
-	Next       string            `json:"next,omitempty"` // value of "before" for the following page
+	Next       string              `json:"next,omitempty"` // value of "before" for the following page
 }
 
 func (a *API) listDeliveries(_ http.ResponseWriter, r *http.Request) (any, error) {

@@ -110,7 +110,7 @@ type Conversation struct {
 }
 
 const (
-	// threadPage is how many messages are looked at at once for conversations, and threadPages how often for one page.
+	// threadPage is how many messages are read together for conversations, and threadPages how often for one page.
 	threadPage, threadPages = 250, 8
 	// maxExcerpt is how many bytes of a message a conversation shows.
 	maxExcerpt = 200

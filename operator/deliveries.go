@@ -10,9 +10,10 @@ import (
 	"inbox/internal/fault"
 )
 
-// Delivery is one way of a reply to a receiver, and DeliveryFilter selects some.
 type (
-	Delivery       = delivery.Record
+	// Delivery is one way of a reply to a receiver.
+	Delivery = delivery.Record
+	// DeliveryFilter selects deliveries.
 	DeliveryFilter = delivery.Filter
 )
 

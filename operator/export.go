@@ -10,6 +10,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -224,7 +225,7 @@ func (e Exports) message(ctx context.Context, id string, into Archive, index io.
 			return err
 		}
 		one.Answers = append(one.Answers, exportedAnswer{reply.ID, reply.CreatedAt, reply.DeletedAt, reply.Response})
-		parts = append(parts[:len(parts):len(parts)], reply.Response.Parts...)
+		parts = append(slices.Clip(parts), reply.Response.Parts...)
 	}
 	if one.Delivered, err = e.store.Deliveries(ctx, delivery.Filter{TurnID: id, Limit: 500}); err != nil {
 		return err

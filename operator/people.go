@@ -40,14 +40,16 @@ func (p People) Of(ctx context.Context, who string) ([]exchange.PersonIdentity, 
 			return found, err
 		}
 
-		for from, to := 0, 0; from < len(people); from = to {
-			for to = from; to < len(people) && people[to].PersonID == people[from].PersonID; to++ {
+		for from := 0; from < len(people); {
+			to := from
+			for ; to < len(people) && people[to].PersonID == people[from].PersonID; to++ {
 			}
 			if slices.ContainsFunc(people[from:to], func(one exchange.PersonIdentity) bool {
 				return one.Principal == who || one.Subject == who || identity.SameAddress(one.Address, who)
 			}) {
 				found = append(found, people[from:to]...)
 			}
+			from = to
 		}
 		before = people[len(people)-1].PersonID
 	}

@@ -171,12 +171,12 @@ func TestReportsAreRecognised(t *testing.T) {
 			if len(all) != 1 || all[0].Kind != c.kind || !strings.Contains(all[0].Note, c.note) || (all[0].Note == "") != (c.note == "") || !all[0].Proven() {
 				t.Fatalf("%+v", all)
 			}
-			if rows := 0; all[0].Report != nil {
-				if rows = len(all[0].Report.Rows); rows != c.rows {
-					t.Errorf("%d rows; want %d", rows, c.rows)
-				}
-			} else if c.rows != 0 {
-				t.Error("no rows")
+			rows := 0
+			if all[0].Report != nil {
+				rows = len(all[0].Report.Rows)
+			}
+			if rows != c.rows {
+				t.Errorf("%d rows; want %d", rows, c.rows)
 			}
 		})
 	}
@@ -200,7 +200,7 @@ func TestForwardsPassOurOwnDMARC(t *testing.T) {
 		"eight": "Return-Path: <a@plain.test>\r\n" + emailtest.Letter("Grüße", "From: a@plain.test"),
 	} {
 		reply := exchange.Reply{
-			ID: "01936f2a-0000-7000-8000-00000000000" + name[:1], Agent: "echo", Route: json.RawMessage(route), CreatedAt: time.Date(2026, 11, 21, 12, 30, 0, 0, time.UTC),
+			ID: "01936f2a-0000-7000-8000-00000000000" + name[:1], Agent: "echo", Route: route, CreatedAt: time.Date(2026, 11, 21, 12, 30, 0, 0, time.UTC),
 			Response: normalized.Response{Parts: []normalized.Part{normalized.Text("Mail for abuse@inbox.test"), file("mail.eml", "message/rfc822", []byte(original))}},
 		}
 		if _, err := s.deliver(reply); err != nil {

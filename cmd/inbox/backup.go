@@ -342,7 +342,7 @@ func reportRestored(cmd *cobra.Command) error {
 
 func newMigrate() *cobra.Command {
 	options := inbox.MoveOptions{}
-	cmd := &cobra.Command{
+	cmd := &cobra.Command{ //nolint:gosec // the password is one of an example
 		Use:   "migrate",
 		Short: "Bring the database to the schema of this version, or move it to PostgreSQL",
 		Long: `Brings the database to the schema of this version and prints it. serve does the same at start; several nodes may start together.

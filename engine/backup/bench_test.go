@@ -48,7 +48,6 @@ func measure(b *testing.B, kind string, messages int) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	from.blobs = files
 	source, err := store.Open(b.Context(), from.Options)
 	if err != nil {
 		b.Fatal(err)

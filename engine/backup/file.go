@@ -29,7 +29,7 @@ func createFile(path string) (*sealedFile, error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return nil, err
 	}
-	file, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600) //nolint:gosec // the operator named the directory
+	file, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
 	if err != nil {
 		return nil, err
 	}
@@ -74,7 +74,7 @@ func (f *linesFile) finish(relative string) (File, error) {
 
 // openLines opens a compressed file for reading.
 func openLines(path string) (io.ReadCloser, error) {
-	file, err := os.Open(path) //nolint:gosec // the operator named the directory
+	file, err := os.Open(path)
 	if err != nil {
 		return nil, err
 	}
@@ -197,7 +197,7 @@ func syncDirectories(root string) error {
 }
 
 func syncDirectory(path string) error {
-	directory, err := os.Open(path) //nolint:gosec // the operator named the directory
+	directory, err := os.Open(path)
 	if err != nil {
 		return err
 	}
@@ -213,7 +213,7 @@ func (s sum) text() string { return hex.EncodeToString(s.Sum(nil)) }
 
 // checkFile compares a file with its description.
 func checkFile(path string, want File) error {
-	file, err := os.Open(path) //nolint:gosec // the operator named the directory
+	file, err := os.Open(path)
 	if err != nil {
 		return fmt.Errorf("%s is missing or cannot be read: %w", want.Path, err)
 	}

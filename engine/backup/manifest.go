@@ -176,7 +176,7 @@ func Read(directory, name string) (*Manifest, error) {
 		return nil, fmt.Errorf("%s has no complete backup %q; it has %v", directory, name, complete)
 	}
 
-	content, err := os.ReadFile(filepath.Join(directory, snapshotsDirectory, name, manifestFile)) //nolint:gosec // the operator named the directory
+	content, err := os.ReadFile(filepath.Join(directory, snapshotsDirectory, name, manifestFile))
 	if err != nil {
 		return nil, fmt.Errorf("backup %s cannot be read: %w", name, disk.Cause(err))
 	}
@@ -215,6 +215,6 @@ func (m *Manifest) Content(directory, name string) (content []byte, found bool, 
 	if at < 0 {
 		return nil, false, nil
 	}
-	content, err = os.ReadFile(path(directory, m.Name, m.Files[at])) //nolint:gosec // checkPaths
+	content, err = os.ReadFile(path(directory, m.Name, m.Files[at]))
 	return content, err == nil, err
 }

@@ -170,7 +170,7 @@ func (o RestoreOptions) blobsID(number int) (id string, err error) {
 	if at < 0 {
 		return "", nil
 	}
-	err = o.rows(number, domain.Tables[at], func(table store.Table, next func() ([]any, bool, error)) error {
+	err = o.rows(domain.Tables[at], func(table store.Table, next func() ([]any, bool, error)) error {
 		for {
 			values, more, err := next()
 			if err != nil || !more {
@@ -188,7 +188,7 @@ func (o RestoreOptions) blobsID(number int) (id string, err error) {
 	return id, err
 }
 
-func (o RestoreOptions) rows(number int, table Table, use func(store.Table, func() ([]any, bool, error)) error) (err error) {
+func (o RestoreOptions) rows(table Table, use func(store.Table, func() ([]any, bool, error)) error) (err error) {
 	in, err := openLines(path(o.Directory, o.Manifest.Name, table.File))
 	if err != nil {
 		return err
@@ -209,7 +209,7 @@ func (o RestoreOptions) domain(ctx context.Context, number int, files blob.Backe
 	}
 	for _, table := range from.Tables {
 		loaded := int64(0)
-		err := o.rows(number, table, func(as store.Table, next func() ([]any, bool, error)) error {
+		err := o.rows(table, func(as store.Table, next func() ([]any, bool, error)) error {
 			_, err := loader.Load(ctx, as, func() ([]any, bool, error) {
 				if loaded%progressRows == 0 {
 					o.Progress(Progress{"rows of " + table.Table, loaded, table.Rows})

@@ -99,7 +99,7 @@ func (s *Service) Keep(ctx context.Context, mail exchange.IncomingMail) error {
 
 	digest := ""
 	if len(mail.Raw) > maxInline {
-		known := false
+		var known bool
 		if digest, known, err = s.putBytes(ctx, mail, charge); err != nil || known {
 			s.count(ctx, mail, exchange.KeptMail{}, 0, err)
 			return err
@@ -143,7 +143,7 @@ func (s *Service) count(ctx context.Context, mail exchange.IncomingMail, kept ex
 		keptTotal.WithLabelValues("kept").Inc()
 		s.tell(ctx, mail)
 		if wanted > 0 && !kept.Forwarded {
-			s.options.Logger.WarnContext(ctx, "a mail for the operator is not sent on: enough were today; see: inbox mail show "+mail.ID, "mailbox", mail.Mailbox)
+			s.options.Logger.WarnContext(ctx, "a mail for the operator is not sent on: enough were today; see: inbox mail show", "mail", mail.ID, "mailbox", mail.Mailbox)
 		}
 	}
 }
@@ -157,7 +157,7 @@ func (s *Service) tell(ctx context.Context, mail exchange.IncomingMail) {
 	if mail.Report != nil {
 		reportsTotal.WithLabelValues(mail.Report.Kind, proven).Inc()
 	}
-	s.options.Logger.InfoContext(ctx, "mail for the operator; see: inbox mail show "+mail.ID, "mailbox", mail.Mailbox, "kind", mail.Kind, "from", mail.From, "proven", proven)
+	s.options.Logger.InfoContext(ctx, "mail for the operator; see: inbox mail show", "mail", mail.ID, "mailbox", mail.Mailbox, "kind", mail.Kind, "from", mail.From, "proven", proven)
 }
 
 // chargeOf says who pays for a mail, and makes the job that sends it on. A sender without proof pays by network, others by domain; relays of

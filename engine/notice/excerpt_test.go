@@ -71,8 +71,8 @@ func TestEveryKindHasWords(t *testing.T) {
 			continue
 		}
 		lasts := exchange.NoticeCondition{Kind: kind, Subject: "shop", Reason: "no\r\n\r\nLook: https://evil.example", Since: time.Now(), EndedAt: time.Now()}
-		for _, make := range []func(exchange.NoticeCondition, Settings, int64, time.Time) (exchange.Notice, error){s.began, s.ended} {
-			n, err := make(lasts, settings, 0, time.Now())
+		for _, say := range []func(exchange.NoticeCondition, Settings, int64, time.Time) (exchange.Notice, error){s.began, s.ended} {
+			n, err := say(lasts, settings, 0, time.Now())
 			if err != nil || !strings.Contains(n.Title, "shop") || strings.Contains(n.Text, "://") || n.Body == "" || strings.Contains(n.Title, "%s") {
 				t.Errorf("%s: %s\n%s %v", kind, n.Title, n.Text, err)
 			}

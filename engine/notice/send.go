@@ -33,7 +33,7 @@ const (
 func (s *Service) Send(ctx context.Context, job queue.Job) error {
 	var payload wayJob
 	if err := json.Unmarshal([]byte(job.Payload), &payload); err != nil {
-		return nil // none of ours; there is nobody to tell
+		return nil //nolint:nilerr // none of ours; nothing is to be told
 	}
 	notice, way, err := s.options.Store.NoticeWay(ctx, payload.Way)
 	switch {

@@ -164,7 +164,7 @@ func (s *Service) Run(ctx context.Context) error {
 			s.options.Logger.WarnContext(ctx, "what the operator is to be told cannot be looked at now", "error", err)
 		}
 		if err := clock.Sleep(ctx, roundEvery); err != nil {
-			return nil
+			return nil //nolint:nilerr // the end of ctx is no failure
 		}
 	}
 }
@@ -267,13 +267,13 @@ func (s *Service) bursts(ctx context.Context, tallies []exchange.NoticeTally, co
 			}
 		}
 
-		switch {
-		case before.State == exchange.ConditionOpen:
+		switch before.State {
+		case exchange.ConditionOpen:
 			if !calm(tally, before, now) {
 				continue
 			}
 			err = s.options.Store.InTx(ctx, func(tx Tx) error { return tx.EndCondition(ctx, tally.Kind, tally.Subject, tally.LastAt) })
-		case before.State == exchange.ConditionEnded:
+		case exchange.ConditionEnded:
 			continue
 		default:
 			begun, burst := burstOf(tally, before)
@@ -362,7 +362,7 @@ func (s *Service) follow(ctx context.Context, c exchange.NoticeCondition, tallie
 		step = func(tx Tx) error { return s.tell(ctx, tx, notice, settings) }
 	case over: // it ended before it was told: the digest has it. The events of a burst are counted already.
 		next.State = exchange.ConditionClosed
-		step = func(tx Tx) error {
+		step = func(tx Tx) error { //nolint:unparam // the others have errors
 			if !burst {
 				tx.CountNotice(c.Kind, c.Subject, exchange.NoticeExample{At: c.Since, Note: c.Reason})
 			}

@@ -31,7 +31,7 @@ func NewProof(content []byte, sealed []string) (*Proof, error) {
 
 // Check checks one document: one that is sealed, or the one that has the fingerprint of the key. Others pass.
 func (p *Proof) Check(namespace, key, value string) error {
-	purpose := ""
+	var purpose string
 	switch {
 	case namespace == sealingNamespace && key == sealingMarkerName && value != p.box.Fingerprint():
 		return fmt.Errorf("the secret key has the fingerprint %s, and the database was sealed with %s", p.box.Fingerprint(), value)

@@ -89,10 +89,10 @@ func index(t testing.TB, s *Store) {
 }
 
 // listed are the ids of all pages.
-func pagesOf(t interface {
+func pagesOf(ctx context.Context, t interface {
 	Helper()
 	Fatal(arguments ...any)
-}, ctx context.Context, s *Store, filter exchange.ArrivalFilter,
+}, s *Store, filter exchange.ArrivalFilter,
 ) []string {
 	t.Helper()
 	ids := []string{}
@@ -168,7 +168,7 @@ func TestArrivalsAreThoseOfAPlainFilter(t *testing.T) {
 							want = append(want, row.ID)
 						}
 					}
-					if diff := cmp.Diff(want, pagesOf(r, t.Context(), s, filter)); diff != "" {
+					if diff := cmp.Diff(want, pagesOf(t.Context(), r, s, filter)); diff != "" {
 						r.Fatalf("%+v (-want +got):\n%s", filter, diff)
 					}
 				})
@@ -200,7 +200,7 @@ func says(text, said string, row exchange.TurnRecord) bool {
 	all = strings.ToLower(all)
 	switch text {
 	case "strasse", "STRASSE":
-		return strings.Contains(strings.ToLower(said), "straße") && false // ß has no decomposition
+		return false // ß has no decomposition
 	case "one example", "answer is":
 		return strings.Contains(all, " "+strings.Fields(text)[0]+" ") && strings.Contains(all, " "+strings.Fields(text)[1]+" ")
 	case "ref*":
@@ -254,7 +254,7 @@ func arrivalPlans(t *testing.T) (all []listed) {
 func TestWrongArrivalFilters(t *testing.T) {
 	onBoth(t, func(t *testing.T, s *Store) {
 		for name, filter := range map[string]exchange.ArrivalFilter{
-			"state": {States: []string{"anwsered"}}, "no word": {Text: `"*" - !`}, "one letter": {Text: "a*"}, "cursor of a search": {Text: "a", Before: "x"},
+			"state": {States: []string{"lost"}}, "no word": {Text: `"*" - !`}, "one letter": {Text: "a*"}, "cursor of a search": {Text: "a", Before: "x"},
 			"cursor": {Before: strings.Repeat("x", 65)}, "long": {Text: strings.Repeat("word ", 300)}, "many": {Text: strings.Repeat("a ", 40)}, "nul": {Agent: "a\x00"},
 		} {
 			if _, err := s.Arrivals(t.Context(), filter); !fault.Is(err, fault.Malformed) {
@@ -271,7 +271,7 @@ func TestWordsLeaveTheIndex(t *testing.T) {
 		s.tuning.few = 0
 		finds := func(word string, want bool) {
 			t.Helper()
-			if got := pagesOf(t, ctx, s, exchange.ArrivalFilter{Text: word}); (len(got) == 1) != want {
+			if got := pagesOf(ctx, t, s, exchange.ArrivalFilter{Text: word}); (len(got) == 1) != want {
 				t.Errorf("%s: %v, want %v", word, got, want)
 			}
 		}
@@ -386,12 +386,12 @@ func TestIndexAfterACrash(t *testing.T) {
 			t.Fatal("the transaction was committed")
 		}
 		s.tuning.few = 0
-		if got := pagesOf(t, t.Context(), s, exchange.ArrivalFilter{Text: "crashed"}); len(got) != 0 {
+		if got := pagesOf(t.Context(), t, s, exchange.ArrivalFilter{Text: "crashed"}); len(got) != 0 {
 			t.Errorf("found %v before it was indexed", got)
 		}
 		index(t, s)
 		index(t, s)
-		if got := pagesOf(t, t.Context(), s, exchange.ArrivalFilter{Text: "crashed"}); !slices.Equal(got, []string{turn.ID}) {
+		if got := pagesOf(t.Context(), t, s, exchange.ArrivalFilter{Text: "crashed"}); !slices.Equal(got, []string{turn.ID}) {
 			t.Errorf("found %v", got)
 		}
 	})

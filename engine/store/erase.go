@@ -174,8 +174,6 @@ func (s personEraser) linkedNames(ctx context.Context, principals, addresses map
 	})
 }
 
-const erasePage = 1000
-
 // eachOf visits the messages of a person between two ids, in order. It reads all of them a page at a time.
 func (s personEraser) eachOf(ctx context.Context, names PersonNames, after, until string, visit func(id, principal string, sender normalized.Sender) error) error {
 	principals, addresses := setOf(names.Principals), setOf(names.Addresses)
@@ -635,7 +633,7 @@ func (s personEraser) EraseNames(ctx context.Context, e Erasure, pseudonym func(
 	if err := s.eraseJobs(ctx, names, counts); err != nil {
 		return err
 	}
-	mails, err := mailStore{s.database}.eraseMails(ctx, mailAddresses(e.Person))
+	mails, err := mailStore(s).eraseMails(ctx, mailAddresses(e.Person))
 	if err != nil {
 		return err
 	}

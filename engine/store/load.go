@@ -101,7 +101,7 @@ func Look(ctx context.Context, options Options) (found Found, err error) {
 		var one int64
 		used, err := first(ctx, opened.reader(), `SELECT 1 FROM `+table+` LIMIT 1`, nil, &one)
 		if err != nil {
-			return found, nil //nolint:nilerr // a schema that was never finished has no rows
+			return found, nil // a schema that was never finished has no rows
 		}
 		found.Used = found.Used || used
 	}
@@ -207,7 +207,7 @@ func (l *Loader) prepare(ctx context.Context, version int64, mark string) error 
 	}
 
 	for _, table := range slices.Backward(l.Tables) {
-		if _, err := l.pool.ExecContext(ctx, `DELETE FROM `+quoted(table.Name)); err != nil {
+		if _, err := l.pool.ExecContext(ctx, `DELETE FROM `+quoted(table.Name)); err != nil { //nolint:gosec // names of the schema, quoted
 			return err
 		}
 	}
@@ -253,7 +253,7 @@ func (l *Loader) insertRows(ctx context.Context, insert string, next func() ([]a
 	if err != nil {
 		return 0, false, l.failed("load rows", err)
 	}
-	defer statement.Close()
+	defer func() { _ = statement.Close() }() // the transaction has its errors
 
 	for more = true; more && rows < loadRows; {
 		values, there, err := next()

@@ -285,7 +285,7 @@ func (q searchQuery) postgres(window string) string {
 	return text.String()
 }
 
-// windowSizes are how many numbers a search looks at at once: few where the words are frequent, so that not all of them are read
+// windowSizes are how many numbers a search reads together: few where the words are frequent, so that not all of them are read
 // and put in order for one page, and many where they are rare.
 var windowSizes = [...]int64{1 << 12, 1 << 17}
 
@@ -341,7 +341,7 @@ func (s searchStore) found(ctx context.Context, filter exchange.ArrivalFilter, l
 		return exchange.ArrivalPage{}, err
 	}
 
-	upper := int64(0)
+	var upper int64
 	if filter.Before != "" {
 		digits, is := strings.CutPrefix(filter.Before, "n")
 		if upper, err = strconv.ParseInt(digits, 10, 64); err != nil || !is || upper < 1 {

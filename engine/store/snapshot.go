@@ -181,7 +181,7 @@ func (d *database) Snapshot(ctx context.Context) (*Snapshot, error) {
 		s.pool, err = openPool(ctx, sqliteURL(e.path, "query_only(ON)"), 1)
 	case *postgresEngine:
 		s.Engine, s.failed = EnginePostgres, postgresFault
-		s.pool, begin = openPostgresPool(e.config, 1, connectionLife), "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
+		s.pool, begin = openPostgresPool(e.config, 1, connectionLife), "BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY"
 	}
 	if err != nil {
 		return nil, s.failed("open a snapshot", err)
@@ -223,7 +223,7 @@ func (s *Snapshot) begin(ctx context.Context, begin string, words *dialect) (err
 // Each calls visit for every row of a table, until it returns an error, which is then its own. The values are texts, int64 or nil, in the
 // order of the columns; the slice is used again for the next row.
 func (s *Snapshot) Each(ctx context.Context, table Table, visit func(values []any) error) error {
-	rows, err := s.connection.QueryContext(ctx, `SELECT `+quotedAll(table.columnNames())+` FROM `+quoted(table.Name))
+	rows, err := s.connection.QueryContext(ctx, `SELECT `+quotedAll(table.columnNames())+` FROM `+quoted(table.Name)) //nolint:gosec // names of the schema, quoted
 	if err != nil {
 		return s.failed("read "+table.Name, err)
 	}

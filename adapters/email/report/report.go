@@ -40,7 +40,7 @@ var (
 func Read(fields message.Header, body []byte) (report exchange.MailReport, err error) {
 	root, err := (&message.Parser{}).Parse(fields, body, 0)
 	if err != nil {
-		return report, nil // a mail like others, whose structure its own reader judges
+		return report, nil //nolint:nilerr // a mail like others, whose structure its own reader judges
 	}
 
 	claims := claimed(fields, root)
