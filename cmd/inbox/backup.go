@@ -164,7 +164,7 @@ func newVerify() *cobra.Command {
 		Long: `Reads a backup as a restore would, and changes nothing: the SHA-256 of each file, the number of rows of each table, whether the rows
 can be read, whether every file that a row refers to is there with the bytes that it had, and whether the secret key of the backup opens
 what is sealed. The exit code is 1 when anything is wrong, and all of it is listed.`,
-		Example: "  inbox verify /var/backups/inbox\n  inbox verify /var/backups/inbox --snapshot 20261125T220000Z",
+		Example: "  inbox verify /var/backups/inbox\n  inbox verify /var/backups/inbox --snapshot 20261125T220000.000Z",
 		Args:    arguments(cobra.ExactArgs(1)),
 		RunE: func(cmd *cobra.Command, given []string) error {
 			shown := newBar(cmd)

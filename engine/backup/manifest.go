@@ -23,7 +23,7 @@ const Format = 1
 
 // A directory of backups has one directory for each of them, and the contents that they share:
 //
-//	snapshots/20261125T220000Z/manifest.json     written last: without it there is no backup
+//	snapshots/20261125T220000.000Z/manifest.json     written last: without it there is no backup
 //	                           files/…           configuration, secret key, the operator's first token
 //	                           domains/0/turns.jsonl.gz, …, blobs.gz
 //	blobs/ab/cd/<digest>
@@ -131,7 +131,10 @@ func (t Table) table() store.Table {
 	return table
 }
 
-var validName = regexp.MustCompile(`^[0-9]{8}T[0-9]{6}Z(-[0-9]+)?$`)
+// nameLayout is the form of names of backups, whose order is that of their moments.
+const nameLayout = "20060102T150405.000Z"
+
+var validName = regexp.MustCompile(`^[0-9]{8}T[0-9]{6}\.[0-9]{3}Z$`)
 
 // Names lists the complete backups of a directory, the oldest first, and what a backup left there that did not end.
 func Names(directory string) (complete, unfinished []string, err error) {

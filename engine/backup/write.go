@@ -12,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -228,17 +229,26 @@ func (w *writing) release(ctx context.Context) error {
 	return err
 }
 
-// makeRoot makes the directory of this backup under a free name.
+// makeRoot makes the directory of this backup. Its name is the moment, or a later one where there are backups of that moment already: the
+// newest has the last name, whatever was removed before and whatever the clock said.
 func (w *writing) makeRoot(moment time.Time) (name string, err error) {
-	for number := 1; ; number++ {
-		name = moment.Format("20060102T150405Z")
-		if number > 1 {
-			name += "-" + strconv.Itoa(number)
+	complete, unfinished, err := Names(w.Directory)
+	if err != nil {
+		return "", err
+	}
+	for {
+		name = moment.Format(nameLayout)
+		for _, other := range slices.Concat(complete, unfinished) {
+			if at, err := time.Parse(nameLayout, other); err == nil && name <= other {
+				moment = at.Add(time.Millisecond)
+				name = moment.Format(nameLayout)
+			}
 		}
 		w.root = filepath.Join(w.Directory, snapshotsDirectory, name)
 		if err := os.Mkdir(w.root, 0o700); !errors.Is(err, fs.ErrExist) {
 			return name, err
 		}
+		moment = moment.Add(time.Millisecond)
 	}
 }
 

@@ -3,6 +3,7 @@ package store_test
 import (
 	"context"
 	"errors"
+	"flag"
 	"os"
 	"strings"
 	"sync"
@@ -18,6 +19,10 @@ import (
 func TestMain(m *testing.M) {
 	if url := os.Getenv(crashURL); url != "" {
 		crash(url)
+	}
+	// A case of a property fills whole databases. Those of a longer search are asked for by -rapid.checks.
+	if err := flag.Set("rapid.checks", "30"); err != nil {
+		panic(err)
 	}
 	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction(children.Starter))
 }
