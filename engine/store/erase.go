@@ -633,15 +633,22 @@ func (s personEraser) EraseNames(ctx context.Context, e Erasure, pseudonym func(
 	if err := s.eraseJobs(ctx, names, counts); err != nil {
 		return err
 	}
-	mails, err := mailStore(s).eraseMails(ctx, mailAddresses(e.Person))
+	mails, err := mailStore(s).mailsOf(ctx, mailAddresses(e.Person))
 	if err != nil {
 		return err
 	}
-	if mails > 0 {
-		counts["mails to the operator"] = mails
+	for _, id := range mails { // notices about them go first: a crash leaves the mails, by which they are found again
+		about[id] = true
 	}
-	if err := s.erasePersonRows(ctx, e, names, pseudonym, counts); err != nil {
+	if err := s.erasePersonRows(ctx, e, names, about, pseudonym, counts); err != nil {
 		return err
+	}
+	deleted, err := mailStore(s).eraseMails(ctx, mails)
+	if err != nil {
+		return err
+	}
+	if deleted > 0 {
+		counts["mails to the operator"] = deleted
 	}
 	return s.EndStage(ctx, e.Receipt.ID, EraseNames, EraseRemove, counts)
 }
@@ -791,7 +798,7 @@ func (s personEraser) eraseJobs(ctx context.Context, names []string, counts map[
 }
 
 // erasePersonRows is about the tables whose rows are a person's by a column of their own.
-func (s personEraser) erasePersonRows(ctx context.Context, e Erasure, names []string, pseudonym func(string) string, counts map[string]int64) error {
+func (s personEraser) erasePersonRows(ctx context.Context, e Erasure, names []string, about map[string]bool, pseudonym func(string) string, counts map[string]int64) error {
 	return s.InTx(ctx, func(tx *Tx) error {
 		made := map[string]int64{}
 		remove := func(what, query string, arguments ...any) error {
@@ -834,7 +841,7 @@ func (s personEraser) erasePersonRows(ctx context.Context, e Erasure, names []st
 			}
 		}
 
-		if err := tx.eraseMentions(ctx, names, pseudonym("person "+e.Receipt.ID), made); err != nil {
+		if err := tx.eraseMentions(ctx, names, about, pseudonym("person "+e.Receipt.ID), made); err != nil {
 			return err
 		}
 		if err := tx.do(ctx, `UPDATE list_version SET version = version + 1 WHERE one = 1`); err != nil {
@@ -863,16 +870,17 @@ var noted = []struct {
 	table, text string
 	keys        []string
 	set         string // what the row keeps; empty: it is removed. %s is the person's pseudonym
+	ids         bool   // it has words of messages and mails beside their ids
 }{
-	{"destinations", "destination || ' ' || reason", []string{"channel", "destination"}, ""},
-	{"counters", "counter_key", []string{"counter_key"}, ""}, // what the person used up of limits
-	{"audit", "principal || ' ' || detail", []string{"id"}, "principal = %s, detail = ''"},
-	{"notices", "subject || ' ' || title || ' ' || text || ' ' || body", []string{"id"}, ""},
-	{"notice_tallies", "newest || ' ' || second || ' ' || third", []string{"kind", "subject"}, "newest = '', second = '', third = ''"},
-	{"notice_conditions", "reason", []string{"kind", "subject"}, "reason = ''"},
+	{"destinations", "destination || ' ' || reason", []string{"channel", "destination"}, "", false},
+	{"counters", "counter_key", []string{"counter_key"}, "", false}, // what the person used up of limits
+	{"audit", "principal || ' ' || detail", []string{"id"}, "principal = %s, detail = ''", false},
+	{"notices", "subject || ' ' || title || ' ' || text || ' ' || body", []string{"id"}, "", true},
+	{"notice_tallies", "newest || ' ' || second || ' ' || third", []string{"kind", "subject"}, "newest = '', second = '', third = ''", true},
+	{"notice_conditions", "reason", []string{"kind", "subject"}, "reason = ''", true},
 }
 
-func (t eraseTx) eraseMentions(ctx context.Context, names []string, pseudonym string, made map[string]int64) error {
+func (t eraseTx) eraseMentions(ctx context.Context, names []string, about map[string]bool, pseudonym string, made map[string]int64) error {
 	for _, rows := range noted {
 		var found [][]any
 		err := t.each(ctx, `SELECT `+rows.text+`, `+strings.Join(rows.keys, ", ")+` FROM `+rows.table, nil, func(r row) error {
@@ -882,7 +890,7 @@ func (t eraseTx) eraseMentions(ctx context.Context, names []string, pseudonym st
 			for i := range keys {
 				into = append(into, &keys[i])
 			}
-			if err := r.Scan(into...); err != nil || !mentions(text, names) {
+			if err := r.Scan(into...); err != nil || !mentions(text, names) && !(rows.ids && slices.ContainsFunc(uuidInText.FindAllString(text, -1), func(id string) bool { return about[id] })) {
 				return err
 			}
 			values := make([]any, len(keys))

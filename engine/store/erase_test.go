@@ -145,6 +145,27 @@ func TestErasedPersonIsNowhere(t *testing.T) {
 			t.Fatal(err)
 		}
 
+		theirs, captured, stays := keptMail("rob@mail.example", "A complaint of "+secret, secret), keptMail("echo@inbox.example", "Re: hello", secret), keptMail("bobby@peer.example", "hello", "another")
+		captured.Kind, captured.To = exchange.MailCaptured, []string{"rob@mail.example"}
+		for _, mail := range []exchange.IncomingMail{theirs, captured, stays} {
+			if _, err := keep(t, s, mail, exchange.MailCharge{Accounts: []string{"net"}}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := s.InTx(ctx, func(tx *Tx) error {
+			tx.CountNotice(exchange.NoticeHeld, "echo", exchange.NoticeExample{ID: newRowID(), Note: "@bob@peer.example proved nothing"})
+			return tx.do(ctx, `INSERT INTO notices (id, kind, subject, phase, title, text, body, created_at) VALUES ($1, '', '', 'digest', 'One', $2, '{}', $3)`,
+				newRowID(), "1 message was held, of bob@peer.example", nowMicros())
+		}); err != nil {
+			t.Fatal(err)
+		}
+		if err := s.indexAll(ctx); err != nil {
+			t.Fatal(err)
+		}
+		if found, err := s.Arrivals(ctx, exchange.ArrivalFilter{Text: secret, Limit: 10}); err != nil || len(found.Turns) == 0 {
+			t.Fatalf("the words are not in the index: %+v, %v", found, err)
+		}
+
 		names, err := s.FindPerson(ctx, PersonNames{Addresses: []string{address}})
 		if err != nil || !slices.Contains(names.Principals, principal) || !slices.Contains(names.Addresses, "@rob@mail.example") || slices.Contains(names.Addresses, "@bobby@peer.example") {
 			t.Fatalf("%+v, %v", names, err)
@@ -154,6 +175,15 @@ func TestErasedPersonIsNowhere(t *testing.T) {
 			t.Errorf("receipt %+v", receipt)
 		}
 
+		if err := s.indexAll(ctx); err != nil { // what waits for the index brings nothing back
+			t.Fatal(err)
+		}
+		if receipt.Counts["mails to the operator"] != 2 {
+			t.Errorf("receipt %+v", receipt)
+		}
+		if _, err := s.Mail(ctx, stays.ID); err != nil {
+			t.Errorf("the mail of another one: %v", err)
+		}
 		for _, text := range []string{secret, "users/bob\"", "users/bob ", "bob@peer.example", "rob@mail.example"} {
 			if found := everywhere(ctx, t, s, text); len(found) != 0 {
 				t.Errorf("%q is in %v", text, found)

@@ -393,36 +393,30 @@ func (s mailStore) deleteMailUnder(ctx context.Context, kind, id string) (delete
 	}
 }
 
-const selectMailOf = `SELECT id, bytes, digest FROM mails WHERE sender = $1 ORDER BY id LIMIT $2 + 0`
-
 const selectOneMail = `SELECT id, bytes, digest FROM mails WHERE id = $1`
 
-// eraseMails deletes the mails of a person, by the addresses of their author, and captured answers to them, in small portions.
-func (s mailStore) eraseMails(ctx context.Context, addresses []string) (deleted int64, err error) {
+// mailsOf are the mails of a person, by the addresses of their author, and captured answers to them.
+func (s mailStore) mailsOf(ctx context.Context, addresses []string) (ids []string, err error) {
 	for _, address := range addresses {
-		for portion := mailPortion; portion == mailPortion; deleted += int64(portion) {
-			if err := s.InTx(ctx, func(tx *Tx) (err error) {
-				portion, err = mailTx{tx.transaction}.deleteFound(ctx, selectMailOf, address, int64(mailPortion))
-				return err
-			}); err != nil {
-				return deleted, err
-			}
-		}
+		ids = append(ids, mustColumn(ctx, s.engine.reader(), &err, `SELECT id FROM mails WHERE sender = $1`, address)...)
 	}
-
-	var answers []string
+	if err != nil {
+		return nil, err
+	}
 	err = s.engine.reader().each(ctx, `SELECT id, head FROM mails WHERE kind = '`+exchange.MailCaptured+`'`, nil, func(r row) error {
 		var id, head string
 		err := r.Scan(&id, &head)
 		if mentions(head, addresses) {
-			answers = append(answers, id)
+			ids = append(ids, id)
 		}
 		return err
 	})
-	if err != nil {
-		return deleted, err
-	}
-	for portion := range slices.Chunk(answers, mailPortion) {
+	return ids, err
+}
+
+// eraseMails deletes mails in small portions, and returns how many there still were.
+func (s mailStore) eraseMails(ctx context.Context, ids []string) (deleted int64, err error) {
+	for portion := range slices.Chunk(ids, mailPortion) {
 		err := s.InTx(ctx, func(tx *Tx) error {
 			for _, id := range portion {
 				one, err := mailTx{tx.transaction}.deleteFound(ctx, selectOneMail, id)
