@@ -35,7 +35,7 @@ var memberOfID = regexp.MustCompile(`^(id|session|session_id|run_id|runId|sessio
 // numberOfEvent are the numbers of the events of a run of a task, which are none of the server's.
 var numberOfEvent = regexp.MustCompile(`^[0-9]$`)
 
-// seen are the ids that somebody saw, and by which way.
+// seen are the ids that a peer or a client saw, and by which way.
 type seen map[string]string
 
 // collect takes the ids out of an answer, with those of the events of a stream.

@@ -426,12 +426,9 @@ func (o *outbox) Open(_ context.Context, agent, address, subject string) (json.R
 		return nil, fault.GiveUp("there is no agent "+agent, nil)
 	}
 
-	box, err := message.ParseMailbox(strings.TrimPrefix(strings.TrimPrefix(address, "mailto:"), "@"))
-	switch {
-	case err != nil:
-		return nil, fault.GiveUp("the address is no mailbox", err)
-	case box.Domain == o.domain:
-		return nil, fault.GiveUp("the mailbox is one of this server", nil)
+	box, err := o.elsewhere(strings.TrimPrefix(strings.TrimPrefix(address, "mailto:"), "@"))
+	if err != nil {
+		return nil, err
 	}
 
 	notes, err := json.Marshal(route{
@@ -445,15 +442,24 @@ func (o *outbox) Open(_ context.Context, agent, address, subject string) (json.R
 	return notes, nil
 }
 
-// OpenForward begins a mail by which one that came to a role address is sent on: its author is that address, so that it passes our own DMARC,
-// and the mail is attached to it whole. Errors are classed with fault.GiveUp.
-func (o *outbox) OpenForward(local, address, subject string) (json.RawMessage, error) {
+// elsewhere reads the address of a mailbox that is not one of this server.
+func (o *outbox) elsewhere(address string) (message.Mailbox, error) {
 	box, err := message.ParseMailbox(address)
 	switch {
 	case err != nil:
-		return nil, fault.GiveUp("the address is no mailbox", err)
+		return box, fault.GiveUp("the address is no mailbox", err)
 	case box.Domain == o.domain:
-		return nil, fault.GiveUp("the mailbox is one of this server", nil)
+		return box, fault.GiveUp("the mailbox is one of this server", nil)
+	}
+	return box, nil
+}
+
+// OpenForward begins a mail by which one that came to a role address is sent on: its author is that address, so that it passes our own DMARC,
+// and the mail is attached to it whole. Errors are classed with fault.GiveUp.
+func (o *outbox) OpenForward(local, address, subject string) (json.RawMessage, error) {
+	box, err := o.elsewhere(address)
+	if err != nil {
+		return nil, err
 	}
 
 	notes, err := json.Marshal(route{

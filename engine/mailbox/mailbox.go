@@ -161,7 +161,7 @@ func (s *Service) tell(ctx context.Context, mail exchange.IncomingMail) {
 }
 
 // chargeOf says who pays for a mail, and makes the job that sends it on. A sender without proof pays by network, others by domain; relays of
-// the operator are nobody's network.
+// the operator pay for no network.
 func (s *Service) chargeOf(mail exchange.IncomingMail) (charge exchange.MailCharge, jobs []queue.NewJob, err error) {
 	if mail.Kind == exchange.MailCaptured {
 		return charge, nil, nil

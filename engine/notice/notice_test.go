@@ -235,7 +235,7 @@ func (r *rig) turns(agent, state string, count int) (ids []string) {
 	return ids
 }
 
-// dead gives deliveries of a turn up.
+// dead gives up deliveries of a turn.
 func (r *rig) dead(agent, turnID string, count int) {
 	r.Helper()
 	r.tx(func(tx *store.Tx) error {
@@ -258,7 +258,7 @@ func (r *rig) dead(agent, turnID string, count int) {
 	})
 }
 
-// deadJob gives a job of a kind up.
+// deadJob gives up a job of a kind.
 func (r *rig) deadJob(kind string) {
 	r.Helper()
 	r.tx(func(tx *store.Tx) error { return tx.Enqueue(r.Context(), queue.NewJob{ID: newID(), Kind: kind}) })

@@ -119,7 +119,7 @@ type Loader struct {
 	failed func(operation string, err error) error
 }
 
-// loadingPragmas make the file of a database that nobody relies on yet: a process that dies leaves it whole, a loss of power may not, and
+// loadingPragmas make the file of a database that no server uses yet: a process that dies leaves it whole, a loss of power may not, and
 // it is made anew then.
 var loadingPragmas = []string{"busy_timeout(10000)", "journal_mode(WAL)", "synchronous(OFF)", "foreign_keys(OFF)", "temp_store(MEMORY)"}
 

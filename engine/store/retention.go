@@ -85,7 +85,7 @@ func (g group) has(agent string) bool {
 	return slices.Contains(g.agents, strings.ToLower(agent)) != g.others
 }
 
-// groups returns the agents of a kind by period. Who joins a group gives it another name, so that its old messages are found.
+// groups returns the agents of a kind by period. An agent that joins a group changes its name, so that its old messages are found.
 func (r Retention) groups(kind string) (list []group) {
 	byPeriod := map[time.Duration][]string{}
 	var apart []string
