@@ -17,7 +17,7 @@ func before(from, id, subject string, refer ...string) func(*testing.T, *world, 
 		if answer := w.dial(t).bring("mail."+domain, "ann@"+domain, []string{"echo@inbox.test"}, text); !strings.HasPrefix(answer, "250") {
 			t.Fatalf("the first mail: %s", answer)
 		}
-		w.reply(t, domain)
+		w.reply(t, domain, "echo")
 		return mail
 	}
 }
