@@ -54,7 +54,7 @@ func TestBackupIsDrilled(t *testing.T) {
 
 func databaseOf(t *testing.T, kind string) string {
 	if kind == "postgres" {
-		return postgres(t)
+		return emptyPostgres(t)
 	}
 	return ""
 }
@@ -145,7 +145,7 @@ func TestServerIsMovedUnderLoad(t *testing.T) {
 	w.begin(drillSenders)
 	w.progress()
 
-	database := postgres(t)
+	database := emptyPostgres(t)
 	said := w.s.inbox("migrate", "--to", database, "--json")
 	t.Logf("moved: %s", said)
 	if w.s.Alive() {

@@ -220,7 +220,7 @@ func (c *container) connect(variables, database map[string]string) {
 			if err != nil || place.Hostname() != "database" || place.User.Username() != database["POSTGRES_USER"] || place.Path != "/"+database["POSTGRES_USER"] {
 				c.t.Errorf("%s is not the database of the other service: %v", value, err)
 			}
-			value = postgres(c.t)
+			value = emptyPostgres(c.t)
 		}
 		c.variables = append(c.variables, name+"="+value)
 	}

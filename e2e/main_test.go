@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"io"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -15,6 +16,7 @@ import (
 
 	"inbox/e2e/instance"
 	"inbox/engine/store"
+	"inbox/engine/store/storetest"
 	"inbox/inboxtest"
 )
 
@@ -57,23 +59,29 @@ func onDatabasesInTurn(t *testing.T, test func(t *testing.T, database string)) {
 	t.Run("postgres", func(t *testing.T) { test(t, postgres(t)) })
 }
 
-// postgres returns the URL of an empty database of its own.
+// postgres returns the URL of a database of its own with the newest schema, which has no rows.
 func postgres(t *testing.T) string {
 	t.Helper()
-	beside := os.Getenv("INBOX_TEST_DATABASE_URL")
-	if beside == "" {
-		t.Fatal("INBOX_TEST_DATABASE_URL is not set; run make e2e, or: export INBOX_TEST_DATABASE_URL=$(scripts/test-postgres start) (Debian package postgresql)")
-	}
-	url, remove, err := instance.NewDatabase(t.Context(), beside)
-	if err != nil {
-		t.Fatal(err)
-	}
+	url := storetest.Postgres(t)
+	removeFilesOf(t, url)
+	return url
+}
+
+// emptyPostgres is postgres without the schema: the program under test makes it.
+func emptyPostgres(t *testing.T) string {
+	t.Helper()
+	url := storetest.EmptyPostgres(t)
+	removeFilesOf(t, url)
+	return url
+}
+
+func removeFilesOf(t *testing.T, database string) {
+	t.Helper()
 	t.Cleanup(func() {
-		if err := remove(); err != nil {
+		if err := instance.RemoveFiles(database); err != nil {
 			t.Error(err)
 		}
 	})
-	return url
 }
 
 // server is an instance whose failures end the test.
@@ -111,6 +119,11 @@ func storeKeys(t *testing.T, configured *instance.Instance) {
 	data := filepath.Join(configured.Directory, "data")
 	if err := os.MkdirAll(data, 0o700); err != nil {
 		t.Fatal(err)
+	}
+	if configured.Settings.Database == "" {
+		storetest.Fill(t, data, func(directory string) (io.Closer, error) {
+			return store.Open(t.Context(), store.Options{DataDir: directory})
+		})
 	}
 	opened, err := store.Open(t.Context(), store.Options{URL: cmp.Or(configured.Settings.Database, "sqlite"), DataDir: data})
 	if err != nil {

@@ -219,7 +219,7 @@ func sendMail(p *post, mail []byte) error {
 // TestReadOnlyDatabaseHealsWithoutARestart: while the database takes no changes the server says so, and the same process takes
 // messages as soon as it does again, although its connections are those of before.
 func TestReadOnlyDatabaseHealsWithoutARestart(t *testing.T) {
-	database := postgres(t)
+	database := emptyPostgres(t)
 	s := newServer(t, instance.Settings{Database: database})
 	s.start()
 	token, err := s.Token(t.Context(), "ann")

@@ -29,7 +29,7 @@ func TestQuickstart(t *testing.T) {
 	t.Run("postgres", func(t *testing.T) {
 		database := ""
 		if os.Getenv(insideInternet) == "" {
-			database = postgres(t)
+			database = emptyPostgres(t)
 		}
 		onInternet(t, database, func(w *internet) { w.quickstart() })
 	})

@@ -22,6 +22,9 @@ func filesOf(database string) string {
 	return filepath.Join(os.TempDir(), name+"-files")
 }
 
+// RemoveFiles removes the directory of files that all nodes of a PostgreSQL database share.
+func RemoveFiles(database string) error { return os.RemoveAll(filesOf(database)) }
+
 // NewDatabase makes an empty PostgreSQL database beside the one in the URL and returns its URL and a function that
 // removes it.
 func NewDatabase(ctx context.Context, beside string) (string, func() error, error) {
@@ -45,7 +48,7 @@ func NewDatabase(ctx context.Context, beside string) (string, func() error, erro
 	remove := func() error {
 		defer func() { _ = administrator.Close() }()
 		_, err := administrator.Exec("DROP DATABASE " + name + " WITH (FORCE)")
-		return errors.Join(err, os.RemoveAll(filesOf(parsed.String())))
+		return errors.Join(err, RemoveFiles(parsed.String()))
 	}
 
 	return parsed.String(), remove, nil

@@ -1,5 +1,6 @@
 // Command testreport reads what go test -json writes and prints what a developer needs of it: one line for each package, the output
-// of what failed, and at the end the slowest tests and every test that was skipped. It exits with 1 when something failed.
+// of what failed, and at the end the slowest tests, how many recorded cases passed, and every test that was skipped. It exits with 1
+// when something failed.
 package main
 
 import (
@@ -9,6 +10,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"regexp"
 	"slices"
 	"strings"
 )
@@ -45,10 +47,24 @@ type timed struct {
 	seconds float64
 }
 
+// cases is the line in which a test of recorded cases says how many of them passed; go test hides it where everything is well.
+var cases = regexp.MustCompile(`^ *[a-z_]*_test\.go:[0-9]*: (.* passed, .*)`)
+
+func recorded(e event) string {
+	if !strings.Contains(e.Test, "Recorded") && !strings.Contains(e.Test, "Fixtures") {
+		return ""
+	}
+	if found := cases.FindStringSubmatch(e.Output); found != nil {
+		return found[1]
+	}
+	return ""
+}
+
 func report(events io.Reader, out io.Writer) (failed bool, err error) {
 	output := map[name]*strings.Builder{} // of what still runs, and of builds
 	var slowest []timed
 	var skipped []name
+	var counts []string // of recorded cases
 
 	lines := bufio.NewScanner(events)
 	lines.Buffer(make([]byte, 64<<10), 64<<20)
@@ -66,6 +82,9 @@ func report(events io.Reader, out io.Writer) (failed bool, err error) {
 				output[key] = &strings.Builder{}
 			}
 			output[key].WriteString(e.Output)
+			if count := recorded(e); count != "" {
+				counts = append(counts, count)
+			}
 		case "build-fail":
 			failed = true
 			fmt.Fprint(out, output[key])
@@ -90,6 +109,9 @@ func report(events io.Reader, out io.Writer) (failed bool, err error) {
 	fmt.Fprintf(out, "\n%d tests; the slowest:\n", len(slowest))
 	for _, one := range slowest[:min(shown, len(slowest))] {
 		fmt.Fprintf(out, "%7.1f s  %s %s\n", one.seconds, one.pkg, one.test)
+	}
+	for _, count := range counts {
+		fmt.Fprintln(out, "recorded cases:", count)
 	}
 	for _, one := range skipped {
 		fmt.Fprintln(out, "skipped:", one.pkg, one.test)

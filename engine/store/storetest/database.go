@@ -188,6 +188,14 @@ var newest struct {
 // an empty directory.
 func Directory(t testing.TB, open func(directory string) (io.Closer, error)) string {
 	t.Helper()
+	directory := t.TempDir()
+	Fill(t, directory, open)
+	return directory
+}
+
+// Fill is Directory for an empty directory that is there.
+func Fill(t testing.TB, directory string, open func(directory string) (io.Closer, error)) {
+	t.Helper()
 	newest.once.Do(func() {
 		directory := t.TempDir()
 		opened, err := open(directory)
@@ -209,10 +217,10 @@ func Directory(t testing.TB, open func(directory string) (io.Closer, error)) str
 		newest.name = filepath.Base(files[0])
 	})
 
-	directory := t.TempDir()
+	if newest.name == "" {
+		t.Fatal("the template of the test databases was not made; an earlier test says why")
+	}
 	if err := os.WriteFile(filepath.Join(directory, newest.name), newest.bytes, 0o600); err != nil {
 		t.Fatalf("copy the template of the test databases: %v", err)
 	}
-
-	return directory
 }
