@@ -288,6 +288,7 @@ func cluster(t *testing.T) (url, control string) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	removeFilesOf(t, own)
 	return own, control
 }
 
