@@ -90,8 +90,13 @@ func (m *modules) runErasures(ctx context.Context) error {
 
 // suppressions also know the addresses of which only a hash is kept.
 type suppressions struct {
-	*store.Store
+	rows  *store.Store
 	vault operator.Vault
+}
+
+// MailFailed implements email.Suppressions.
+func (s suppressions) MailFailed(ctx context.Context, failure exchange.MailFailure) (suppressed bool, err error) {
+	return s.rows.MailFailed(ctx, failure)
 }
 
 // Suppressed implements email.Suppressions.
@@ -101,7 +106,7 @@ func (s suppressions) Suppressed(ctx context.Context, addresses []string) ([]exc
 		return nil, err
 	}
 	if hash == nil {
-		return s.Store.Suppressed(ctx, addresses)
+		return s.rows.Suppressed(ctx, addresses)
 	}
 
 	plain, all := map[string]string{}, addresses
@@ -109,7 +114,7 @@ func (s suppressions) Suppressed(ctx context.Context, addresses []string) ([]exc
 		hidden := store.ErasedAddress(hash(address))
 		plain[hidden], all = address, append(slices.Clip(all), hidden)
 	}
-	found, err := s.Store.Suppressed(ctx, all)
+	found, err := s.rows.Suppressed(ctx, all)
 	for i := range found {
 		if address, is := plain[found[i].Address]; is {
 			found[i].Address = address

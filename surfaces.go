@@ -340,8 +340,13 @@ func clientToolKinds(configured []config.Agent) func(agent, name string) string 
 
 // chatTools are the requests of tools whose results come by chat.
 type chatTools struct {
-	*store.Store
+	rows     *store.Store
 	pipeline *pipeline.Service
+}
+
+// ToolRequests implements chat.ToolRequests.
+func (c chatTools) ToolRequests(ctx context.Context, filter exchange.ToolRequestFilter) ([]exchange.ToolRequest, error) {
+	return c.rows.ToolRequests(ctx, filter)
 }
 
 // Submit hands in the result of a request.

@@ -69,8 +69,7 @@ type Finder interface {
 
 // ids finds messages in the database.
 type ids struct {
-	*store.Store
-
+	rows      *store.Store
 	agents    func() []string
 	approvals func(ctx context.Context, id string) (exchange.Approval, error)
 }
@@ -102,11 +101,21 @@ func (m ids) Find(ctx context.Context, id string) (kind string, turns []string, 
 	return kind, turns[:min(len(turns), maxFound)], nil
 }
 
+// Deliveries implements Finder.
+func (m ids) Deliveries(ctx context.Context, filter delivery.Filter) ([]delivery.Record, error) {
+	return m.rows.Deliveries(ctx, filter)
+}
+
+// ToolRequests implements Finder.
+func (m ids) ToolRequests(ctx context.Context, filter exchange.ToolRequestFilter) ([]exchange.ToolRequest, error) {
+	return m.rows.ToolRequests(ctx, filter)
+}
+
 // looked finds turns by a kind of the store, under each text that an id may mean.
 func looked(kind string, texts func(id string) []string) func(context.Context, ids, string) ([]string, error) {
 	return func(ctx context.Context, m ids, id string) (turns []string, err error) {
 		for _, text := range texts(id) {
-			found, err := m.FindTurns(ctx, kind, text, maxFound)
+			found, err := m.rows.FindTurns(ctx, kind, text, maxFound)
 			if err != nil {
 				return nil, err
 			}
@@ -183,7 +192,7 @@ func messagesIn(id string) []string {
 }
 
 func findMessage(ctx context.Context, m ids, id string) ([]string, error) {
-	activity, found, err := activitypub.ActivityOf(ctx, m.State(), id)
+	activity, found, err := activitypub.ActivityOf(ctx, m.rows.State(), id)
 	if err != nil {
 		return nil, err
 	}
@@ -208,12 +217,12 @@ var ownID = regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[0-9a-f]{4}
 
 // findJob finds what a job is about by the ids in its payload.
 func findJob(ctx context.Context, m ids, id string) (turns []string, err error) {
-	job, found, err := m.Job(ctx, id)
+	job, found, err := m.rows.Job(ctx, id)
 	if err != nil || !found {
 		return nil, err
 	}
 
-	return findTurnsIn(ctx, m.Store, job.Payload)
+	return findTurnsIn(ctx, m.rows, job.Payload)
 }
 
 // findTurnsIn finds turns by the ids of the server that stand in a text.
@@ -232,7 +241,7 @@ func findTurnsIn(ctx context.Context, rows *store.Store, text string) (turns []s
 
 func findThread(ctx context.Context, m ids, id string) (turns []string, err error) {
 	for _, agent := range m.agents() {
-		found, err := m.FindThread(ctx, agent, id, maxFound)
+		found, err := m.rows.FindThread(ctx, agent, id, maxFound)
 		if err != nil {
 			return nil, err
 		}

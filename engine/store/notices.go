@@ -20,13 +20,13 @@ type noticeStore struct{ *database }
 type noticeTx struct{ *transaction }
 
 // Notifier returns the view that the room of notices declared.
-func (s *Store) Notifier() notice.Store { return noticeView{s} }
+func (s *Store) Notifier() notice.Store { return noticeView{s.noticeStore} }
 
-type noticeView struct{ *Store }
+type noticeView struct{ noticeStore }
 
 // InTx runs work in one transaction; see Store.InTx.
 func (v noticeView) InTx(ctx context.Context, work func(notice.Tx) error) error {
-	return v.Store.InTx(ctx, func(tx *Tx) error { return work(tx) })
+	return v.noticeStore.InTx(ctx, func(tx *Tx) error { return work(tx) })
 }
 
 // tallied is an event of the running transaction that its tally gets.

@@ -297,10 +297,10 @@ func observe(begun time.Time, err error) {
 }
 
 // Pipeline returns the view that the pipeline declared.
-func (s *Store) Pipeline() pipeline.Store { return pipelineView{s} }
+func (s *Store) Pipeline() pipeline.Store { return pipelineView{s, s.database} }
 
 // Deliverer returns the view that delivery declared.
-func (s *Store) Deliverer() delivery.Store { return deliveryView{s} }
+func (s *Store) Deliverer() delivery.Store { return deliveryView{s.deliveryStore, s.replyStore} }
 
 // Queue returns the view that the queue declared.
 func (d *database) Queue() queue.Store { return queueView{d} }
@@ -308,18 +308,26 @@ func (d *database) Queue() queue.Store { return queueView{d} }
 // State returns the adapters' private documents.
 func (d *database) State() *State { return &State{d} }
 
-type pipelineView struct{ *Store }
+// pipelineView and its like have the methods of their consumer alone: one that embedded the Store would carry a copy of every method that
+// any consumer calls.
+type pipelineView struct {
+	pipeline.Reader
+	db *database
+}
 
 // InTx runs work in one transaction; see Store.InTx.
 func (v pipelineView) InTx(ctx context.Context, work func(pipeline.Tx) error) error {
-	return v.Store.InTx(ctx, func(tx *Tx) error { return work(tx) })
+	return v.db.InTx(ctx, func(tx *Tx) error { return work(tx) })
 }
 
-type deliveryView struct{ *Store }
+type deliveryView struct {
+	deliveryStore
+	replyStore
+}
 
 // InTx runs work in one transaction; see Store.InTx.
 func (v deliveryView) InTx(ctx context.Context, work func(delivery.Tx) error) error {
-	return v.Store.InTx(ctx, func(tx *Tx) error { return work(tx) })
+	return v.deliveryStore.InTx(ctx, func(tx *Tx) error { return work(tx) })
 }
 
 var clockOffset = promauto.NewGauge(prometheus.GaugeOpts{
