@@ -126,6 +126,8 @@ var (
 // TestArrivalsAreThoseOfAPlainFilter holds every combination of a filter against a filter in Go over the same rows, page by page.
 func TestArrivalsAreThoseOfAPlainFilter(t *testing.T) {
 	onBoth(t, func(t *testing.T, s *Store) {
+		small := windowSizes{4, 16, 64}
+		s.tuning.windows = small
 		var rows []exchange.TurnRecord
 		answers := map[string]string{}
 		for i := range 240 {
@@ -142,9 +144,15 @@ func TestArrivalsAreThoseOfAPlainFilter(t *testing.T) {
 		}
 		index(t, s)
 
-		for name, few := range map[string]int{"by the index": 0, "by the rows": fewTurns} {
+		for name, tuning := range map[string]searchTuning{
+			"by the index":       {hits: maxHits, time: searchTime, windows: small},
+			"by a part of it":    {hits: 7, time: searchTime, windows: small},
+			"in short pages":     {hits: maxHits, windows: small},
+			"by the rows":        {few: fewTurns, hits: 7, windows: small},
+			"first by the index": {few: 100, hits: 20, probe: probeTime, time: searchTime, windows: small},
+		} {
 			t.Run(name, func(t *testing.T) {
-				s.tuning.few = few
+				s.tuning = tuning
 				rapid.Check(t, func(r *rapid.T) {
 					filter := exchange.ArrivalFilter{
 						Agent:   rapid.SampledFrom(append(someAgents, "", "", "nobody")).Draw(r, "agent"),
@@ -152,7 +160,7 @@ func TestArrivalsAreThoseOfAPlainFilter(t *testing.T) {
 						Sender: rapid.SampledFrom(append([]string{"", "", "", "@one.example", "@two.example", "@TWO.example", "carl@two.example", "peer.example @ann@one.example", "@no@one.example"},
 							someSenders...)).Draw(r, "sender"),
 						States: rapid.SliceOfN(rapid.SampledFrom(turnStates), 0, 3).Draw(r, "states"),
-						Text:   rapid.SampledFrom([]string{"", "", "", "invoice", "refund", "ref*", "\"invoice hello\"", "strasse", "STRASSE", "apfel", "東京", "京東", "lunch", "ann", "one example", "answer is", "nothing"}).Draw(r, "text"),
+						Text:   rapid.SampledFrom([]string{"", "", "", "invoice", "refund", "re*", "ref*", "refun*", "number1*", "hello numb*", "\"hello numbe*\"", "\"the answer is re*\"", "東*", "\"invoice hello\"", "strasse", "STRASSE", "apfel", "東京", "京東", "lunch", "ann", "one example", "answer is", "nothing"}).Draw(r, "text"),
 						Limit:  rapid.IntRange(1, 60).Draw(r, "limit"),
 					}
 					if from := rapid.IntRange(-200, len(rows)-1).Draw(r, "since"); from >= 0 {
@@ -203,8 +211,11 @@ func says(text, said string, row exchange.TurnRecord) bool {
 		return false // ß has no decomposition
 	case "one example", "answer is":
 		return strings.Contains(all, " "+strings.Fields(text)[0]+" ") && strings.Contains(all, " "+strings.Fields(text)[1]+" ")
-	case "ref*":
-		return strings.Contains(all, " ref")
+	case "hello numb*":
+		return strings.Contains(all, " hello ") && strings.Contains(all, " numb")
+	}
+	if begins, is := strings.CutSuffix(strings.Trim(text, `"`), "*"); is {
+		return strings.Contains(all, " "+begins)
 	}
 	return strings.Contains(all, " "+strings.Trim(text, `"`)+" ")
 }
@@ -378,7 +389,7 @@ func TestIndexAfterACrash(t *testing.T) {
 		accept(t, s, turn)
 		undone := fmt.Errorf("killed")
 		if err := s.InTx(t.Context(), func(tx *Tx) error {
-			if err := tx.indexSome(t.Context()); err != nil {
+			if err := tx.indexSome(t.Context(), defaultWindows); err != nil {
 				return err
 			}
 			return undone
