@@ -486,7 +486,8 @@ type searchWalk struct {
 
 	table         string
 	query         searchQuery
-	lowest, upper int64
+	lowest, upper int64 // lowest included, upper not
+	before        int64 // upper at the begin
 	limit         int
 	restrict      func(ctx context.Context, numbers []int64) ([]numbered, error) // those that the rest of a filter selects, newest first
 
@@ -495,7 +496,7 @@ type searchWalk struct {
 }
 
 func (s searchStore) walk(table string, query searchQuery, lowest, upper int64, limit int, restrict func(context.Context, []int64) ([]numbered, error)) *searchWalk {
-	return &searchWalk{searchStore: s, table: table, query: query, lowest: lowest, upper: upper, limit: limit, restrict: restrict}
+	return &searchWalk{searchStore: s, table: table, query: query, lowest: lowest, upper: upper, before: upper, limit: limit, restrict: restrict}
 }
 
 // done reports whether the page is full, or nothing is left.

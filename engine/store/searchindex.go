@@ -108,6 +108,12 @@ func (t searchTx) rebuild(ctx context.Context) error {
 		return err
 	}
 
+	for _, statement := range []string{forgetMailNumbers, `DELETE FROM mail_words`} { // mail is numbered anew
+		if err := t.do(ctx, statement); err != nil {
+			return err
+		}
+	}
+
 	t.words = true
 	return t.do(ctx, `UPDATE search_state SET number = (SELECT COALESCE(MAX(number), 0) FROM arrivals), rebuild_before = $1 WHERE one = 1`, lastID)
 }
@@ -182,11 +188,15 @@ func (s searchStore) waiting(ctx context.Context) (changes, rebuild bool, err er
 	if _, err := first(ctx, from, selectSearchState, nil, &number, &before); err != nil {
 		return false, false, err
 	}
+	mail, err := first(ctx, from, selectMailWaits, nil, &oldest)
+	if err != nil {
+		return false, false, err
+	}
 
 	searchPending.Set(float64(count))
 	searchLag.Set(lag)
 	searchRebuilding.Set(float64(flag(before != "")))
-	return changes, before != "", nil
+	return changes || mail, before != "", nil
 }
 
 const (
@@ -239,6 +249,9 @@ func (t searchTx) indexSome(ctx context.Context, windows windowSizes) error {
 		if number, err = t.index(ctx, chosen, number, windows); err != nil {
 			return err
 		}
+	}
+	if err := t.indexMail(ctx, windows); err != nil {
+		return err
 	}
 	return t.do(ctx, `UPDATE search_state SET number = $1, rebuild_before = $2 WHERE one = 1`, number, rebuild)
 }
