@@ -220,6 +220,30 @@ func says(text, said string, row exchange.TurnRecord) bool {
 	return strings.Contains(all, " "+strings.Trim(text, `"`)+" ")
 }
 
+// TestNamesOfFilesAreFound: a message is found by the name of a file in it, and by a part of the name, and so is its answer.
+func TestNamesOfFilesAreFound(t *testing.T) {
+	onBoth(t, func(t *testing.T, s *Store) {
+		asked := came("echo", "email", "@ann@one.example", exchange.StateAccepted, "see the file")
+		asked.Message.Parts = append(asked.Message.Parts, normalized.Part{
+			Kind: normalized.PartFile, Name: "Jahresabschluß_2026-final.pdf", MIME: "application/pdf", Size: 7,
+			BytesRef: &normalized.BytesRef{Kind: normalized.BytesInline, DataBase64: "YQ=="},
+		})
+		accept(t, s, asked)
+		index(t, s)
+
+		for _, few := range []int{0, fewTurns} {
+			s.tuning.few, s.tuning.probe = few, 0
+			for text, want := range map[string]int{
+				"Jahresabschluß_2026-final.pdf": 1, "jahresa*": 1, "2026": 1, `"2026 final"`: 1, "final pdf": 1, "final.docx": 0, `"final 2026"`: 0,
+			} {
+				if got := pagesOf(t.Context(), t, s, exchange.ArrivalFilter{Text: text, Agent: "echo"}); len(got) != want {
+					t.Errorf("%s, few %d: found %d, want %d", text, few, len(got), want)
+				}
+			}
+		}
+	})
+}
+
 // arrivalPlans are the texts of every combination of filters, with the index that has to serve each.
 func arrivalPlans(t *testing.T) (all []listed) {
 	add := func(name, index string, text func() (string, []any)) {
@@ -342,7 +366,7 @@ func TestWordsLeaveTheIndex(t *testing.T) {
 			}
 		}
 		index(t, s)
-		remains(t, s, []string{"firstwording", "firstanswer", "deletedwording", "forgottenwording", "forgottenanswer"})
+		remains(t, s, turnTable, []string{"firstwording", "firstanswer", "deletedwording", "forgottenwording", "forgottenanswer"})
 
 		change(func(tx *Tx) error {
 			if err := tx.UnindexTurn(ctx, deleted.ID); err != nil {
@@ -359,11 +383,11 @@ func TestWordsLeaveTheIndex(t *testing.T) {
 }
 
 // remains looks into the tables of the index itself: no row of it has a word that has left.
-func remains(t *testing.T, s *Store, words []string) {
+func remains(t *testing.T, s *Store, table string, words []string) {
 	t.Helper()
-	queries := []string{`SELECT CAST(words AS TEXT) FROM search_words`}
+	queries := []string{`SELECT CAST(words AS TEXT) FROM ` + table}
 	if s.engine.dialect() == sqliteDialect {
-		queries = []string{`SELECT CAST(block AS TEXT) FROM search_words_data`, `SELECT c0 || c1 || c2 FROM search_words_content`, `SELECT CAST(term AS TEXT) FROM search_words_idx`}
+		queries = []string{`SELECT CAST(block AS TEXT) FROM ` + table + `_data`, `SELECT c0 || c1 || c2 FROM ` + table + `_content`, `SELECT CAST(term AS TEXT) FROM ` + table + `_idx`}
 	}
 	for _, query := range queries {
 		err := s.engine.reader().each(t.Context(), query, nil, func(r row) error {
