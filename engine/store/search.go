@@ -385,7 +385,7 @@ const (
 	// fewTurns is up to how many turns of the rest of a filter are looked at, instead of the index from its newest words on. Where it
 	// has more of them and the words are frequent, they are found soon.
 	fewTurns = 2_000
-	// probeTime is for how long the index is read before it is asked how many turns the rest of a filter has.
+	// probeTime is for how long the index is read before it is asked whether the rest of a filter has very few turns.
 	probeTime = 10 * time.Millisecond
 	// searchTime is after which a page ends with what it has.
 	searchTime = 100 * time.Millisecond
@@ -446,11 +446,8 @@ func (s searchStore) found(ctx context.Context, filter exchange.ArrivalFilter, l
 	begun := time.Now()
 	if list.unrestricted() {
 		err = walk.until(ctx, begun.Add(s.tuning.time))
-	} else if err = walk.until(ctx, begun.Add(s.tuning.probe)); err == nil && !walk.done() {
-		var few bool
-		if few, err = s.among(ctx, list, walk, upper); err == nil && !few {
-			err = walk.until(ctx, begun.Add(s.tuning.time))
-		}
+	} else {
+		err = s.restricted(ctx, list, walk, begun)
 	}
 	if err != nil {
 		return exchange.ArrivalPage{}, err
@@ -466,6 +463,23 @@ func (s searchStore) found(ctx context.Context, filter exchange.ArrivalFilter, l
 		return exchange.ArrivalPage{}, err
 	}
 	return s.arrivals().page(ctx, filter, loaded, next)
+}
+
+// restricted goes through the index, unless the rest of the filter turns out to select few turns: it is asked for very few soon, and for
+// more of them, which costs more, when the index has not filled the page for longer.
+func (s searchStore) restricted(ctx context.Context, list *arrivalList, walk *searchWalk, begun time.Time) error {
+	for _, stage := range []struct {
+		few  int
+		time time.Duration
+	}{{s.tuning.few / 8, s.tuning.probe}, {s.tuning.few, 4 * s.tuning.probe}} {
+		if err := walk.until(ctx, begun.Add(stage.time)); err != nil || walk.done() {
+			return err
+		}
+		if few, err := s.among(ctx, list, walk, stage.few); err != nil || few {
+			return err
+		}
+	}
+	return walk.until(ctx, begun.Add(s.tuning.time))
 }
 
 // numbered is what a search found.
@@ -623,9 +637,9 @@ func (w *searchWalk) among(ctx context.Context, all []numbered) error {
 var selectNumbers = `SELECT number, turn_id FROM arrivals WHERE turn_id IN (` + placeholders(1, restricted) + `)`
 
 // among looks through the turns that the rest of a filter selects, if they are few.
-func (s searchStore) among(ctx context.Context, list *arrivalList, walk *searchWalk, upper int64) (few bool, err error) {
-	ids, err := s.arrivals().newest(ctx, list, s.tuning.few+1)
-	if err != nil || len(ids) > s.tuning.few {
+func (s searchStore) among(ctx context.Context, list *arrivalList, walk *searchWalk, most int) (few bool, err error) {
+	ids, err := s.arrivals().newest(ctx, list, most+1)
+	if err != nil || len(ids) > most {
 		return false, err
 	}
 
@@ -634,7 +648,7 @@ func (s searchStore) among(ctx context.Context, list *arrivalList, walk *searchW
 		err := s.engine.reader().each(ctx, selectNumbers, padded(chunk, restricted), func(r row) error {
 			var one numbered
 			err := r.Scan(&one.number, &one.id)
-			if one.number < upper {
+			if one.number < walk.before {
 				all = append(all, one)
 			}
 			return err
@@ -647,8 +661,8 @@ func (s searchStore) among(ctx context.Context, list *arrivalList, walk *searchW
 }
 
 const (
-	selectFirstNumber = `SELECT a.number FROM turns t JOIN arrivals a ON a.turn_id = t.id WHERE t.id >= $1 ORDER BY t.id LIMIT 1`
-	selectLastNumber  = `SELECT a.number FROM turns t JOIN arrivals a ON a.turn_id = t.id WHERE t.id < $1 ORDER BY t.id DESC LIMIT 1`
+	selectFirstNumber = `SELECT number FROM arrivals WHERE turn_id >= $1 ORDER BY turn_id LIMIT 1`
+	selectLastNumber  = `SELECT number FROM arrivals WHERE turn_id < $1 ORDER BY turn_id DESC LIMIT 1`
 )
 
 // between returns the numbers between which the turns of the filter's time are: lowest included, highest not.
