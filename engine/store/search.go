@@ -638,7 +638,7 @@ var selectNumbers = `SELECT number, turn_id FROM arrivals WHERE turn_id IN (` + 
 
 // among looks through the turns that the rest of a filter selects, if they are few.
 func (s searchStore) among(ctx context.Context, list *arrivalList, walk *searchWalk, most int) (few bool, err error) {
-	ids, err := s.arrivals().newest(ctx, list, most+1)
+	ids, err := s.arrivals().upTo(ctx, list, most)
 	if err != nil || len(ids) > most {
 		return false, err
 	}
