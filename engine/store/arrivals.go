@@ -239,11 +239,50 @@ func newestOf(found map[string]bool, limit int) []string {
 	return ids[:min(limit, len(ids))]
 }
 
-// ends adds the newest turns that have ended. Places are read in the order of their newest turn, until none can add any.
-func (s arrivalStore) ends(ctx context.Context, list *arrivalList, limit int, found map[string]bool) error {
-	var places []newestPlace
+// upTo returns the ids of all turns of a list, in no order, or more than most of them. It reads little more than it returns, where newest
+// reads so many of several places.
+func (s arrivalStore) upTo(ctx context.Context, list *arrivalList, most int) ([]string, error) {
+	found := map[string]bool{}
+	add := func(text func(limit int) (string, []any)) error {
+		ids, err := s.turnIDs(ctx, text, most+1)
+		for _, id := range ids {
+			found[id] = true
+		}
+		return err
+	}
+
+	wantOpen := len(list.filter.States) == 0 || list.states(false) != ""
+	wantEnds := len(list.filter.States) == 0 || list.states(true) != ""
+	if wantOpen {
+		if err := add(list.open); err != nil {
+			return nil, err
+		}
+	}
+	if wantEnds {
+		places, err := s.placesOf(ctx, list)
+		if err != nil {
+			return nil, err
+		}
+		for size := 1; len(places) > 0 && len(found) <= most; size = maxArms { // the first one alone: often it has enough
+			var group []string
+			group, places = nextPlaces(places, size)
+			if err := add(func(limit int) (string, []any) { return list.at(group, limit) }); err != nil {
+				return nil, err
+			}
+		}
+	}
+	if wantOpen && wantEnds { // as in newest
+		if err := add(list.open); err != nil {
+			return nil, err
+		}
+	}
+	return newestOf(found, most+1), nil
+}
+
+// placesOf returns the places that have turns of the list, in the order of their newest turn.
+func (s arrivalStore) placesOf(ctx context.Context, list *arrivalList) (places []newestPlace, err error) {
 	query, arguments := list.places()
-	err := s.engine.reader().each(ctx, query, arguments, func(r row) error {
+	err = s.engine.reader().each(ctx, query, arguments, func(r row) error {
 		var one newestPlace
 		var newest *string
 		if err := r.Scan(&one.place, &newest); err != nil || newest == nil || !list.wants(one.place) {
@@ -253,26 +292,36 @@ func (s arrivalStore) ends(ctx context.Context, list *arrivalList, limit int, fo
 		places = append(places, one)
 		return nil
 	})
+	slices.SortFunc(places, func(a, b newestPlace) int { return cmp.Compare(b.id, a.id) })
+	return places, err
+}
+
+// nextPlaces takes places away, of which there are then one or maxArms: the texts for those are prepared.
+func nextPlaces(places []newestPlace, size int) (group []string, rest []newestPlace) {
+	for _, one := range places[:min(len(places), size)] {
+		group = append(group, one.place)
+	}
+	rest = places[len(group):]
+	for len(group) > 1 && len(group) < maxArms {
+		group = append(group, "")
+	}
+	return group, rest
+}
+
+// ends adds the newest turns that have ended. Places are read in the order of their newest turn, until none can add any.
+func (s arrivalStore) ends(ctx context.Context, list *arrivalList, limit int, found map[string]bool) error {
+	places, err := s.placesOf(ctx, list)
 	if err != nil {
 		return err
 	}
-
-	slices.SortFunc(places, func(a, b newestPlace) int { return cmp.Compare(b.id, a.id) })
 	for len(places) > 0 {
 		best := newestOf(found, limit)
 		if len(best) == limit && best[limit-1] > places[0].id {
 			return nil
 		}
 
-		group := make([]string, 0, maxArms)
-		for _, one := range places[:min(len(places), maxArms)] {
-			group = append(group, one.place)
-		}
-		places = places[len(group):]
-		for len(group) > 1 && len(group) < maxArms {
-			group = append(group, "")
-		}
-
+		var group []string
+		group, places = nextPlaces(places, maxArms)
 		ids, err := s.turnIDs(ctx, func(limit int) (string, []any) { return list.at(group, limit) }, limit)
 		if err != nil {
 			return err

@@ -126,6 +126,8 @@ var (
 // TestArrivalsAreThoseOfAPlainFilter holds every combination of a filter against a filter in Go over the same rows, page by page.
 func TestArrivalsAreThoseOfAPlainFilter(t *testing.T) {
 	onBoth(t, func(t *testing.T, s *Store) {
+		small := windowSizes{4, 16, 64}
+		s.tuning.windows = small
 		var rows []exchange.TurnRecord
 		answers := map[string]string{}
 		for i := range 240 {
@@ -142,9 +144,15 @@ func TestArrivalsAreThoseOfAPlainFilter(t *testing.T) {
 		}
 		index(t, s)
 
-		for name, few := range map[string]int{"by the index": 0, "by the rows": fewTurns} {
+		for name, tuning := range map[string]searchTuning{
+			"by the index":       {hits: maxHits, time: searchTime, windows: small},
+			"by a part of it":    {hits: 7, time: searchTime, windows: small},
+			"in short pages":     {hits: maxHits, windows: small},
+			"by the rows":        {few: fewTurns, hits: 7, windows: small},
+			"first by the index": {few: 100, hits: 20, probe: probeTime, time: searchTime, windows: small},
+		} {
 			t.Run(name, func(t *testing.T) {
-				s.tuning.few = few
+				s.tuning = tuning
 				rapid.Check(t, func(r *rapid.T) {
 					filter := exchange.ArrivalFilter{
 						Agent:   rapid.SampledFrom(append(someAgents, "", "", "nobody")).Draw(r, "agent"),
@@ -152,7 +160,7 @@ func TestArrivalsAreThoseOfAPlainFilter(t *testing.T) {
 						Sender: rapid.SampledFrom(append([]string{"", "", "", "@one.example", "@two.example", "@TWO.example", "carl@two.example", "peer.example @ann@one.example", "@no@one.example"},
 							someSenders...)).Draw(r, "sender"),
 						States: rapid.SliceOfN(rapid.SampledFrom(turnStates), 0, 3).Draw(r, "states"),
-						Text:   rapid.SampledFrom([]string{"", "", "", "invoice", "refund", "ref*", "\"invoice hello\"", "strasse", "STRASSE", "apfel", "東京", "京東", "lunch", "ann", "one example", "answer is", "nothing"}).Draw(r, "text"),
+						Text:   rapid.SampledFrom([]string{"", "", "", "invoice", "refund", "re*", "ref*", "refun*", "number1*", "hello numb*", "\"hello numbe*\"", "\"the answer is re*\"", "東*", "\"invoice hello\"", "strasse", "STRASSE", "apfel", "東京", "京東", "lunch", "ann", "one example", "answer is", "nothing"}).Draw(r, "text"),
 						Limit:  rapid.IntRange(1, 60).Draw(r, "limit"),
 					}
 					if from := rapid.IntRange(-200, len(rows)-1).Draw(r, "since"); from >= 0 {
@@ -203,10 +211,37 @@ func says(text, said string, row exchange.TurnRecord) bool {
 		return false // ß has no decomposition
 	case "one example", "answer is":
 		return strings.Contains(all, " "+strings.Fields(text)[0]+" ") && strings.Contains(all, " "+strings.Fields(text)[1]+" ")
-	case "ref*":
-		return strings.Contains(all, " ref")
+	case "hello numb*":
+		return strings.Contains(all, " hello ") && strings.Contains(all, " numb")
+	}
+	if begins, is := strings.CutSuffix(strings.Trim(text, `"`), "*"); is {
+		return strings.Contains(all, " "+begins)
 	}
 	return strings.Contains(all, " "+strings.Trim(text, `"`)+" ")
+}
+
+// TestNamesOfFilesAreFound: a message is found by the name of a file in it, and by a part of the name, and so is its answer.
+func TestNamesOfFilesAreFound(t *testing.T) {
+	onBoth(t, func(t *testing.T, s *Store) {
+		asked := came("echo", "email", "@ann@one.example", exchange.StateAccepted, "see the file")
+		asked.Message.Parts = append(asked.Message.Parts, normalized.Part{
+			Kind: normalized.PartFile, Name: "Jahresabschluß_2026-final.pdf", MIME: "application/pdf", Size: 7,
+			BytesRef: &normalized.BytesRef{Kind: normalized.BytesInline, DataBase64: "YQ=="},
+		})
+		accept(t, s, asked)
+		index(t, s)
+
+		for _, few := range []int{0, fewTurns} {
+			s.tuning.few, s.tuning.probe = few, 0
+			for text, want := range map[string]int{
+				"Jahresabschluß_2026-final.pdf": 1, "jahresa*": 1, "2026": 1, `"2026 final"`: 1, "final pdf": 1, "final.docx": 0, `"final 2026"`: 0,
+			} {
+				if got := pagesOf(t.Context(), t, s, exchange.ArrivalFilter{Text: text, Agent: "echo"}); len(got) != want {
+					t.Errorf("%s, few %d: found %d, want %d", text, few, len(got), want)
+				}
+			}
+		}
+	})
 }
 
 // arrivalPlans are the texts of every combination of filters, with the index that has to serve each.
@@ -331,7 +366,7 @@ func TestWordsLeaveTheIndex(t *testing.T) {
 			}
 		}
 		index(t, s)
-		remains(t, s, []string{"firstwording", "firstanswer", "deletedwording", "forgottenwording", "forgottenanswer"})
+		remains(t, s, turnTable, []string{"firstwording", "firstanswer", "deletedwording", "forgottenwording", "forgottenanswer"})
 
 		change(func(tx *Tx) error {
 			if err := tx.UnindexTurn(ctx, deleted.ID); err != nil {
@@ -348,11 +383,11 @@ func TestWordsLeaveTheIndex(t *testing.T) {
 }
 
 // remains looks into the tables of the index itself: no row of it has a word that has left.
-func remains(t *testing.T, s *Store, words []string) {
+func remains(t *testing.T, s *Store, table string, words []string) {
 	t.Helper()
-	queries := []string{`SELECT CAST(words AS TEXT) FROM search_words`}
+	queries := []string{`SELECT CAST(words AS TEXT) FROM ` + table}
 	if s.engine.dialect() == sqliteDialect {
-		queries = []string{`SELECT CAST(block AS TEXT) FROM search_words_data`, `SELECT c0 || c1 || c2 FROM search_words_content`, `SELECT CAST(term AS TEXT) FROM search_words_idx`}
+		queries = []string{`SELECT CAST(block AS TEXT) FROM ` + table + `_data`, `SELECT c0 || c1 || c2 FROM ` + table + `_content`, `SELECT CAST(term AS TEXT) FROM ` + table + `_idx`}
 	}
 	for _, query := range queries {
 		err := s.engine.reader().each(t.Context(), query, nil, func(r row) error {
@@ -378,7 +413,7 @@ func TestIndexAfterACrash(t *testing.T) {
 		accept(t, s, turn)
 		undone := fmt.Errorf("killed")
 		if err := s.InTx(t.Context(), func(tx *Tx) error {
-			if err := tx.indexSome(t.Context()); err != nil {
+			if err := tx.indexSome(t.Context(), defaultWindows); err != nil {
 				return err
 			}
 			return undone

@@ -361,7 +361,7 @@ var vacuumed = []string{
 	"turns", "originals", "events", "replies", "deliveries", "jobs", "documents", "tokens", "demands", "audit", "person_identities", "dispatches",
 	"tool_requests", "task_runs", "destinations", "list_entries", "mail_suppressions", "mail_failures", "watches", "bridge_items", "sessions",
 	"session_map", "session_messages", "unanswered", "run_results", "erasures", "erasure_turns",
-	"arrivals", "search_words", "search_pending", "mails", "mail_originals", "notices", "notice_ways", "notice_tallies", "notice_conditions",
+	"arrivals", "search_words", "search_pending", "mails", "mail_words", "mail_originals", "notices", "notice_ways", "notice_tallies", "notice_conditions",
 }
 
 // forgetFree lets PostgreSQL forget removed rows at once.

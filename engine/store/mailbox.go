@@ -25,8 +25,8 @@ type mailTx struct{ *transaction }
 
 const (
 	hasMail    = `SELECT id FROM mails WHERE natural_key = $1`
-	insertMail = `INSERT INTO mails (id, natural_key, kind, mailbox, sender, sender_host, bytes, digest, head, words, content)
-		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11) ON CONFLICT (natural_key) DO NOTHING`
+	insertMail = `INSERT INTO mails (id, natural_key, kind, mailbox, sender, sender_host, bytes, digest, head, content)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10) ON CONFLICT (natural_key) DO NOTHING`
 	insertMailOriginal = `INSERT INTO mail_originals (mail_id, encoding, body) VALUES ($1, $2, $3)`
 
 	takeMailRoom = `INSERT INTO mail_sums (account, messages, bytes) VALUES ('', 1, $1)
@@ -34,14 +34,14 @@ const (
 		WHERE mail_sums.messages < $2 AND mail_sums.bytes + excluded.bytes <= $3 RETURNING messages`
 	giveMailRoom = `UPDATE mail_sums SET messages = messages - $1, bytes = bytes - $2 WHERE account = ''`
 
-	selectMailHeads = `SELECT head FROM mails`
+	selectMailHeads = `SELECT id, head FROM mails`
 	selectMail      = `SELECT head, content FROM mails WHERE id = $1`
 	selectMailBytes = `SELECT m.digest, COALESCE(o.encoding, ''), COALESCE(o.body, '') FROM mails m
 		LEFT JOIN mail_originals o ON o.mail_id = m.id WHERE m.id = $1`
 
 	selectOldMail      = `SELECT id, bytes, digest FROM mails WHERE kind = $1 AND id < $2 ORDER BY id LIMIT $3 + 0`
 	selectExcessMail   = `SELECT id FROM mails WHERE kind = $1 ORDER BY id DESC LIMIT 1 OFFSET $2 + 0`
-	deleteMail         = `DELETE FROM mails WHERE id = $1`
+	deleteMail         = `DELETE FROM mails WHERE id = $1 RETURNING number`
 	deleteMailOriginal = `DELETE FROM mail_originals WHERE mail_id = $1`
 )
 
@@ -105,7 +105,7 @@ func mailRow(mail exchange.IncomingMail, charge exchange.MailCharge, digest stri
 	sender := strings.ToLower(cleaned(mail.From))
 	return []any{
 		mail.ID, hashKey(mail.Key), mail.Kind, mail.Mailbox, sender, backwards(exchange.MailDomain(sender)), charge.Bytes, digest,
-		cleaned(string(head)), cleaned(mailWords(mail.Mail)), cleaned(string(content)),
+		cleaned(string(head)), cleaned(string(content)),
 	}, nil
 }
 
@@ -114,15 +114,6 @@ func backwards(domain string) string {
 	labels := strings.Split(domain, ".")
 	slices.Reverse(labels)
 	return strings.Join(labels, ".") + "."
-}
-
-// mailWords is what is searched of a mail.
-func mailWords(mail exchange.Mail) string {
-	words := []string{mail.From, mail.FromName, mail.EnvelopeFrom, strings.Join(mail.To, " "), mail.Subject, mail.MessageID, mail.Text}
-	for _, file := range mail.Files {
-		words = append(words, file.Name)
-	}
-	return strings.ToLower(strings.Join(words, "\n"))
 }
 
 func (t mailTx) keep(ctx context.Context, mail exchange.IncomingMail, charge exchange.MailCharge, row []any, digest string) error {
@@ -148,6 +139,7 @@ func (t mailTx) keep(ctx context.Context, mail exchange.IncomingMail, charge exc
 	if changed == 0 { // another connection brought it just now
 		return errMailRepeated
 	}
+	t.words = true
 
 	if digest == "" {
 		encoding, body := encodeBody(mail.Raw)
@@ -275,24 +267,32 @@ func (s mailStore) MailUse(ctx context.Context) (messages, bytes int64, err erro
 	return messages, bytes, err
 }
 
-// maxSearched is how many words of a search count.
-const maxSearched = 8
-
-var likeEscapes = strings.NewReplacer(`\`, `\\`, `%`, `\%`, `_`, `\_`)
-
-// Mails lists kept mail, newest first, without headers and text.
+// Mails lists kept mail, newest first, without headers and text. A filter with a text finds by the index of words, in which a mail is some
+// hundred milliseconds after it was kept. fault.Malformed for a text that cannot be.
 func (s mailStore) Mails(ctx context.Context, filter exchange.MailFilter) (mails []exchange.Mail, err error) {
+	query, err := parseText(filter.Text)
+	if err != nil {
+		return nil, err
+	}
+	if len(query) > 0 {
+		return s.found(ctx, filter, query)
+	}
+
 	chosen := selectMails(filter)
-	query := selectMailHeads + chosen.sql() + chosen.page("id DESC", filter.Limit)
-	err = s.engine.reader().each(ctx, query, chosen.arguments, func(r row) error {
-		var head string
-		if err := r.Scan(&head); err != nil {
+	chosen.addWhen(filter.Before != "", "id < ?", cleaned(filter.Before))
+	return s.heads(ctx, selectMailHeads+chosen.sql()+chosen.page("id DESC", filter.Limit), chosen.arguments)
+}
+
+func (s mailStore) heads(ctx context.Context, query string, arguments []any) (mails []exchange.Mail, err error) {
+	err = s.engine.reader().each(ctx, query, arguments, func(r row) error {
+		var id, head string
+		if err := r.Scan(&id, &head); err != nil {
 			return err
 		}
 
 		var mail exchange.Mail
 		if err := json.Unmarshal([]byte(head), &mail); err != nil {
-			return fmt.Errorf("decode mail: %w", err)
+			return fmt.Errorf("decode mail %s: %w", id, err)
 		}
 		mails = append(mails, mail)
 		return nil
@@ -315,11 +315,6 @@ func selectMails(filter exchange.MailFilter) *selection {
 
 	chosen.addWhen(!filter.Since.IsZero(), "id >= ?", firstID(filter.Since))
 	chosen.addWhen(!filter.Until.IsZero(), "id < ?", firstID(filter.Until))
-	chosen.addWhen(filter.Before != "", "id < ?", cleaned(filter.Before))
-	words := strings.Fields(strings.ToLower(cleaned(filter.Text)))
-	for _, word := range words[:min(len(words), maxSearched)] {
-		chosen.add(`words LIKE ? ESCAPE '\'`, "%"+likeEscapes.Replace(word)+"%")
-	}
 	return chosen
 }
 
@@ -460,14 +455,18 @@ func (t mailTx) deleteFound(ctx context.Context, query string, arguments ...any)
 	var gone []string
 	var messages, bytes int64
 	for _, one := range old {
-		changed, err := t.change(ctx, deleteMail, one.id)
+		var number int64
+		found, err := first(ctx, t, deleteMail, []any{one.id}, &number)
 		if err != nil {
 			return 0, err
 		}
-		if changed == 0 { // another node deleted it just now, and gave its room back
+		if !found { // another node deleted it just now, and gave its room back
 			continue
 		}
 
+		if err := t.do(ctx, deleteMailWords, 2*number); err != nil {
+			return 0, err
+		}
 		if err := t.do(ctx, deleteMailOriginal, one.id); err != nil {
 			return 0, err
 		}

@@ -75,6 +75,7 @@ func TestMailIsKeptFoundAndShown(t *testing.T) {
 			t.Errorf("%d mails of %d bytes, %v: a repeat must not count", messages, size, err)
 		}
 
+		index(t, s)
 		for name, c := range map[string]struct {
 			filter exchange.MailFilter
 			want   []string
@@ -92,7 +93,11 @@ func TestMailIsKeptFoundAndShown(t *testing.T) {
 			"one word that is missing": {exchange.MailFilter{Text: "invoice berlin"}, nil},
 			"a percent sign":           {exchange.MailFilter{Text: "100%"}, []string{first.ID}},
 			"a line below":             {exchange.MailFilter{Text: "a_b"}, []string{second.ID}},
-			"no pattern":               {exchange.MailFilter{Text: "a%b"}, nil},
+			"a phrase":                 {exchange.MailFilter{Text: `"of the invoice"`}, []string{first.ID}},
+			"the beginning of a word":  {exchange.MailFilter{Text: "invo* 2026"}, []string{first.ID}},
+			"the name of a file":       {exchange.MailFilter{Text: "Rechnung_2026.PDF", Kind: exchange.MailOrdinary}, []string{first.ID}},
+			"a page of a search":       {exchange.MailFilter{Text: "rechnung", Before: second.ID}, []string{first.ID}},
+			"the first of a search":    {exchange.MailFilter{Text: "rechnung", Limit: 1}, []string{second.ID}},
 			"a file":                   {exchange.MailFilter{Text: "rechnung_2026", Sender: "mail.example"}, []string{first.ID}},
 			"later than everything":    {exchange.MailFilter{Since: time.Now().Add(time.Hour)}, nil},
 			"from an hour ago":         {exchange.MailFilter{Since: time.Now().Add(-time.Hour), Until: time.Now().Add(time.Hour)}, []string{second.ID, first.ID}},

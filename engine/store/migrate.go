@@ -156,9 +156,10 @@ type dialect struct {
 	holdWords    string // behind the read of what is to be indexed; empty = not needed
 	insertWords  string
 	matchWords   string
-	matchQuery   func(query searchQuery, window string) string // what matchWords takes
-	wordRow      func(words searchWords, rowid int64) []any    // what insertWords takes
-	counts       bool                                          // it costs no round trip to hear how many rows changed
+	matchQuery   func(query searchQuery, window string) string                 // what matchWords takes
+	testWords    func(query searchQuery, s *selection)                         // compares a row with the query, without an index
+	wordRow      func(words searchWords, rowid int64, sizes windowSizes) []any // what insertWords takes
+	counts       bool                                                          // it costs no round trip to hear how many rows changed
 }
 
 // SQLite needs no row locks: it has one writer. Its clock is that of the process, so that the times in statements and those
@@ -166,7 +167,7 @@ type dialect struct {
 var sqliteDialect = newDialect(dialect{
 	name: migrations.SQLite, migrations: goose.DialectSQLite3, hasVersions: `SELECT COUNT(*) > 0 FROM sqlite_master WHERE name = 'goose_db_version'`,
 	now: sqliteClock + "()", counts: true, columns: sqliteColumns, references: sqliteReferences,
-	insertWords: sqliteInsertWords, matchWords: sqliteMatchWords, matchQuery: searchQuery.sqlite, wordRow: searchWords.sqlite,
+	insertWords: sqliteInsertWords, matchWords: sqliteMatchWords, matchQuery: searchQuery.sqlite, testWords: searchQuery.sqliteTest, wordRow: searchWords.sqlite,
 }, "", "")
 
 // The time of the statement is one value for the whole of it, so that indexes can be asked with it.
@@ -178,7 +179,7 @@ var postgresDialect = newDialect(dialect{
 	holdTurn:    `SELECT id FROM turns WHERE id = $1 FOR NO KEY UPDATE`,
 	holdPeople:  `LOCK TABLE person_identities IN SHARE ROW EXCLUSIVE MODE`,
 	holdWords:   ` FOR SHARE OF t SKIP LOCKED`,
-	insertWords: postgresInsertWords, matchWords: postgresMatchWords, matchQuery: searchQuery.postgres, wordRow: searchWords.postgres,
+	insertWords: postgresInsertWords, matchWords: postgresMatchWords, matchQuery: searchQuery.postgres, testWords: searchQuery.postgresTest, wordRow: searchWords.postgres,
 }, " FOR SHARE", " FOR UPDATE SKIP LOCKED")
 
 func newDialect(d dialect, lockShared, skipLocked string) *dialect {

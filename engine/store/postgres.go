@@ -271,11 +271,19 @@ func readOnly(err error) bool {
 // lifeEnd is where a connection keeps when it has lived its time.
 const lifeEnd = "inbox: life ends"
 
+// plannerSettings are for statements that read few rows: by its defaults, which are for disks that turn, PostgreSQL reads and sorts all of
+// a range of an index for the newest fifty, and compiles statements for longer than they run. They are no parameters of the connection,
+// which proxies refuse.
+const plannerSettings = "SET random_page_cost = 1.1; SET jit = off"
+
 // openPostgresPool makes the pool; it connects when it is first used. Connections that were made together do not end
 // together: each draws its life.
 func openPostgresPool(config *pgx.ConnConfig, connections int, life time.Duration) *sql.DB {
 	pool := stdlib.OpenDB(*config,
-		stdlib.OptionAfterConnect(func(_ context.Context, connection *pgx.Conn) error {
+		stdlib.OptionAfterConnect(func(ctx context.Context, connection *pgx.Conn) error {
+			if _, err := connection.PgConn().Exec(ctx, plannerSettings).ReadAll(); err != nil {
+				return err
+			}
 			connection.PgConn().CustomData()[lifeEnd] = time.Now().Add(life + rand.N(life/3+1))
 			return nil
 		}),

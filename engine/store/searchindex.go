@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -107,6 +108,12 @@ func (t searchTx) rebuild(ctx context.Context) error {
 		return err
 	}
 
+	for _, statement := range []string{forgetMailNumbers, `DELETE FROM mail_words`} { // mail is numbered anew
+		if err := t.do(ctx, statement); err != nil {
+			return err
+		}
+	}
+
 	t.words = true
 	return t.do(ctx, `UPDATE search_state SET number = (SELECT COALESCE(MAX(number), 0) FROM arrivals), rebuild_before = $1 WHERE one = 1`, lastID)
 }
@@ -181,11 +188,15 @@ func (s searchStore) waiting(ctx context.Context) (changes, rebuild bool, err er
 	if _, err := first(ctx, from, selectSearchState, nil, &number, &before); err != nil {
 		return false, false, err
 	}
+	mail, err := first(ctx, from, selectMailWaits, nil, &oldest)
+	if err != nil {
+		return false, false, err
+	}
 
 	searchPending.Set(float64(count))
 	searchLag.Set(lag)
 	searchRebuilding.Set(float64(flag(before != "")))
-	return changes, before != "", nil
+	return changes || mail, before != "", nil
 }
 
 const (
@@ -212,10 +223,10 @@ type indexed struct {
 
 // indexSome indexes some turns in one transaction.
 func (s searchStore) indexSome(ctx context.Context) error {
-	return s.InTx(ctx, func(tx *Tx) error { return tx.indexSome(ctx) })
+	return s.InTx(ctx, func(tx *Tx) error { return tx.indexSome(ctx, s.tuning.windows) })
 }
 
-func (t searchTx) indexSome(ctx context.Context) error {
+func (t searchTx) indexSome(ctx context.Context, windows windowSizes) error {
 	var number int64
 	var rebuild string
 	if _, err := first(ctx, t, lockSearchState, nil, &number, &rebuild); err != nil {
@@ -235,9 +246,12 @@ func (t searchTx) indexSome(ctx context.Context) error {
 		}
 	}
 	if len(chosen) > 0 {
-		if number, err = t.index(ctx, chosen, number); err != nil {
+		if number, err = t.index(ctx, chosen, number, windows); err != nil {
 			return err
 		}
+	}
+	if err := t.indexMail(ctx, windows); err != nil {
+		return err
 	}
 	return t.do(ctx, `UPDATE search_state SET number = $1, rebuild_before = $2 WHERE one = 1`, number, rebuild)
 }
@@ -275,7 +289,7 @@ func (t searchTx) rebuilt(ctx context.Context, before string) (chosen []*indexed
 
 // index writes the words of turns and returns the last number. Turns that another transaction holds are left for the next time, so
 // that no one waits for the other in a circle; where nothing waits for such a turn, it is said that it does.
-func (t searchTx) index(ctx context.Context, chosen []*indexed, number int64) (int64, error) {
+func (t searchTx) index(ctx context.Context, chosen []*indexed, number int64, windows windowSizes) (int64, error) {
 	read, there, err := t.readWords(ctx, chosen)
 	if err != nil {
 		return 0, err
@@ -310,7 +324,7 @@ func (t searchTx) index(ctx context.Context, chosen []*indexed, number int64) (i
 			return 0, err
 		}
 	}
-	return number, t.writeWords(ctx, ready)
+	return number, t.writeWords(ctx, ready, windows)
 }
 
 // readWords reads turns, and reports which of them it got and which are there at all.
@@ -371,7 +385,7 @@ func (t searchTx) settle(ctx context.Context, done *indexed) error {
 
 // writeWords writes the rows that are not there. Those that are say what their turns say, because who changes a text removes them,
 // but for answers.
-func (t searchTx) writeWords(ctx context.Context, ready []*indexed) error {
+func (t searchTx) writeWords(ctx context.Context, ready []*indexed, windows windowSizes) error {
 	if len(ready) == 0 {
 		return nil
 	}
@@ -403,7 +417,7 @@ func (t searchTx) writeWords(ctx context.Context, ready []*indexed) error {
 			if words.empty() || written[rowid] {
 				continue
 			}
-			if err := t.do(ctx, t.dialect.insertWords, t.dialect.wordRow(words, rowid)...); err != nil {
+			if err := t.insertWords(ctx, turnTable, words, rowid, windows); err != nil {
 				return err
 			}
 		}
@@ -412,4 +426,8 @@ func (t searchTx) writeWords(ctx context.Context, ready []*indexed) error {
 		}
 	}
 	return nil
+}
+
+func (t searchTx) insertWords(ctx context.Context, table string, words searchWords, rowid int64, windows windowSizes) error {
+	return t.do(ctx, strings.Replace(t.dialect.insertWords, "{words}", table, 1), t.dialect.wordRow(words, rowid, windows)...)
 }

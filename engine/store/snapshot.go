@@ -19,6 +19,7 @@ import (
 var derivedTables = map[string]string{
 	"goose_db_version": "the migrations write it when they make the schema",
 	"search_words":     "words of turns and replies; Complete lets the server write them again in the background",
+	"mail_words":       "words of kept mail; likewise",
 }
 
 // Column is one column of a table that is copied: a text or an integer.

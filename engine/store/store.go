@@ -179,7 +179,7 @@ func Open(ctx context.Context, options Options) (*Store, error) {
 	background, cancel := context.WithCancel(context.Background())
 	s := newStore(&database{
 		engine: opened, options: options, probe: rand.Text(), cancel: cancel,
-		words: make(chan struct{}, 1), tuning: searchTuning{fewTurns, searchTime},
+		words: make(chan struct{}, 1), tuning: defaultTuning,
 	})
 	if options.AsFound {
 		return s, nil

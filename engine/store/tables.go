@@ -55,6 +55,7 @@ var TableRules = map[string]TableRule{
 	"search_state":   {"for ever: one row", "nothing: a number"},
 
 	"mails":          {"90 days after they came; captured answers after 30", "those that the person wrote, and captured answers to them, are removed"},
+	"mail_words":     {"with their mail", "removed with their mail"},
 	"mail_originals": {"with their mail", "removed with their mail"},
 	"mail_sums":      {"for ever: one row", "nothing: sums"},
 	"mail_reports":   {"400 days after they came", "nothing: sums of mail servers about mail of our domain"},
