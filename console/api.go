@@ -58,6 +58,7 @@ func (a *API) Routes() []httpserver.Route {
 		a.route(http.MethodPost, "/api/v1/tool-requests/{request}/cancel", a.cancelToolRequest),
 		a.route(http.MethodGet, "/api/v1/turns/{turn}", a.turn),
 		a.route(http.MethodGet, "/api/v1/turns/{turn}/result", a.result),
+		a.route(http.MethodGet, "/api/v1/turns/{turn}/original", a.original),
 		a.route(http.MethodPost, "/api/v1/turns/{turn}/retry", a.retry),
 		a.route(http.MethodPost, "/api/v1/turns/retry", a.retryFailed),
 		a.route(http.MethodGet, "/api/v1/waiting", a.waiting),

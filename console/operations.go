@@ -104,6 +104,10 @@ func Operations() []openapi.Operation {
 			Method: "GET", Path: "/api/v1/turns/{turn}/result", Summary: "The conversation result of a run of a message",
 			Query: []string{"run:integer"}, Response: operator.ShownResult{},
 		},
+		{
+			Method: "GET", Path: "/api/v1/turns/{turn}/original", Summary: "A message as it came: activity JSON, the request of A2A, RFC 5322 bytes",
+			Bytes: true, Errors: absent,
+		},
 		{Method: "POST", Path: "/api/v1/turns/{turn}/retry", Summary: "Run a failed message again", Errors: taken},
 		{Method: "POST", Path: "/api/v1/turns/retry", Summary: "Run failed messages again", Request: RetryBody{Agent: "echo", Since: "2h"}, Response: exchange.RetryResult{}},
 		{Method: "GET", Path: "/api/v1/waiting", Summary: "How much work waits for the operator", Response: operator.Overview{}},

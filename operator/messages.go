@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"inbox/engine/delivery"
+	"inbox/engine/pipeline"
 	"inbox/exchange"
 	"inbox/internal/fault"
 )
@@ -15,6 +16,14 @@ type Messages struct {
 
 	Timelines Timelines
 	Finder    Finder
+	Originals Originals
+	Files     func() (exchange.Files, error) // opens the blob store, which large originals alone need
+}
+
+// Originals keep messages as they came.
+type Originals interface {
+	// Original returns one by its digest; its body is nil when the bytes are in the blob store. fault.NotFound when it is not kept.
+	Original(ctx context.Context, digest string) (pipeline.Original, error)
 }
 
 // Retries run failed messages again; the answer is a further reply to the sender. By is who wants it, for the record.

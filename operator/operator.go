@@ -93,7 +93,7 @@ func New(o Options) *Operator {
 	}
 	erasures := Erasures{o.Store, o.Deliveries, o.Turns.Cancel, o.Vault, o.Files, o.Config.Domain}
 	return &Operator{
-		Messages:      Messages{Retries: o.Turns, Timelines: o.Store, Finder: ids{o.Store, o.Agents, o.Approvals.Approval}},
+		Messages:      Messages{Retries: o.Turns, Timelines: o.Store, Finder: ids{o.Store, o.Agents, o.Approvals.Approval}, Originals: o.Store, Files: o.Files},
 		Arrivals:      Arrivals{o.Store},
 		Agents:        Agents{o.Current, Pauses{o.Store, o.Agents}},
 		Held:          Held{HeldDecisions: o.Turns, Turns: o.Store},
