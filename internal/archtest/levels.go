@@ -109,7 +109,8 @@ var levels = map[string]int{
 	"engine/backup":  10,
 	"operator":       10,
 
-	"console": 11,
+	"console/account": 10,
+	"console":         11,
 
 	".": 12, // the root package
 
