@@ -172,7 +172,7 @@ func (a *API) authorize(w http.ResponseWriter, r *http.Request) (exchange.Token,
 	}
 
 	// The store found the hash already; comparing again in constant time keeps a store that matches loosely out of it.
-	if !found || !token.RevokedAt.IsZero() || subtle.ConstantTimeCompare([]byte(token.Hash), []byte(hash)) != 1 {
+	if !found || !token.Valid(time.Now()) || subtle.ConstantTimeCompare([]byte(token.Hash), []byte(hash)) != 1 {
 		w.Header().Set("WWW-Authenticate", realm+`, error="invalid_token"`)
 		return token, fault.New(fault.Unauthenticated, "the bearer token is not valid")
 	}

@@ -107,6 +107,7 @@ type Store struct {
 	listStore
 	quotaStore
 	tokenStore
+	consoleStore
 	auditStore
 
 	erasureStore
@@ -125,7 +126,7 @@ func newStore(db *database) *Store {
 		db, turnStore{db}, replyStore{db, new(countCache)}, deliveryStore{db}, demandStore{db}, callStore{db}, sessionStore{db},
 		documentStore{db}, jobStore{db}, watchStore{db}, backEndStore{db}, resultStore{db}, noticeStore{db},
 		arrivalStore{db}, searchStore{db},
-		personStore{db}, listStore{db}, quotaStore{db}, tokenStore{db}, auditStore{db},
+		personStore{db}, listStore{db}, quotaStore{db}, tokenStore{db}, consoleStore{db}, auditStore{db},
 		erasureStore{db}, retentionStore{db}, personEraser{db}, usageStore{db}, contentStore{db}, uploadStore{db}, mailStore{db}, sweeper{db},
 	}
 }

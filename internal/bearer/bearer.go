@@ -18,10 +18,11 @@ import (
 )
 
 const (
-	prefix   = "inbox_"
-	random   = 32 // bytes
-	maxBytes = 512
+	prefix = "inbox_"
+	random = 32 // bytes
 
+	// MaxBytes bounds what is taken for a token at all.
+	MaxBytes = 512
 	// Remembered is how long a Cache remembers a token: a revoked one opens nothing after it.
 	Remembered = 5 * time.Second
 	// MaxRemembered is how many tokens a Cache remembers.
@@ -53,7 +54,7 @@ func WellFormed(token string) bool {
 func Of(r *http.Request) string {
 	scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
 	token = strings.TrimSpace(token)
-	if !strings.EqualFold(scheme, "Bearer") || len(token) > maxBytes {
+	if !strings.EqualFold(scheme, "Bearer") || len(token) > MaxBytes {
 		return ""
 	}
 	return token
