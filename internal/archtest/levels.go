@@ -32,6 +32,7 @@ var levels = map[string]int{
 
 	"policypart":           1,
 	"internal/config":      1,
+	"internal/design":      1,
 	"internal/safehttp":    1,
 	"internal/signing":     0,
 	"internal/sealing":     0,
@@ -184,7 +185,7 @@ var thirdParties = []struct {
 	{"code.dny.dev/ssrf", []string{"internal/safehttp"}, "the address policy is in internal/safehttp"},
 	{"go.opentelemetry.io/", []string{"internal/telemetry"}, "traces are set up in internal/telemetry"},
 	{"github.com/microcosm-cc/bluemonday", []string{"adapters/...", "console"}, "HTML is cleaned where it arrives or is shown"},
-	{"github.com/a-h/templ", []string{"console", "adapters/chat", "adapters/activitypub"}, "pages are written where they are served"},
+	{"github.com/a-h/templ", []string{"internal/design", "console", "console/...", "adapters/chat", "adapters/activitypub"}, "pages are written where they are served"},
 	{"github.com/yuin/goldmark", []string{"adapters/...", "internal/markup"}, "Markdown becomes HTML within the bounds of internal/markup"},
 	{"golang.org/x/net/html", []string{"adapters/...", "internal/markup", "internal/peer"}, "HTML is parsed within the bounds of internal/markup"},
 	{"golang.org/x/net/idna", []string{"identity", "adapters/..."}, "domains are read in identity"},
