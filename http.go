@@ -22,6 +22,7 @@ import (
 	"inbox/exchange"
 	"inbox/identity"
 	"inbox/internal/bearer"
+	"inbox/internal/design"
 	"inbox/internal/fault"
 	"inbox/internal/httpserver"
 )
@@ -217,7 +218,7 @@ func redirectToHTTPS(names []string) http.Handler {
 	})
 }
 
-// pageRoutes are the agents' pages, at whose addresses other servers find the actor.
+// pageRoutes are the agents' pages, at whose addresses other servers find the actor, and the files that pages load.
 func (w *web) pageRoutes() []httpserver.Route {
 	routes := w.pages.Routes()
 	for i := range routes {
@@ -225,7 +226,10 @@ func (w *web) pageRoutes() []httpserver.Route {
 			routes[i].Handler = w.activitypub.AtProfile(routes[i].Handler)
 		}
 	}
-	return routes
+	return append(routes,
+		httpserver.Route{Method: http.MethodGet, Pattern: design.AssetPattern, Handler: design.Assets()},
+		httpserver.Route{Method: http.MethodGet, Pattern: design.FaviconPath, Handler: design.Favicon()},
+	)
 }
 
 func (w *web) mailAddress(agent exchange.AgentProfile) string {
