@@ -34,7 +34,6 @@ var levels = map[string]int{
 	"policypart":           1,
 	"internal/design":      1,
 	"internal/config":      1,
-	"internal/design":      1,
 	"internal/safehttp":    1,
 	"internal/signing":     0,
 	"internal/sealing":     0,
