@@ -19,6 +19,7 @@ import (
 	"inbox/agents/files"
 	"inbox/agents/pull"
 	"inbox/console"
+	"inbox/console/account"
 	"inbox/exchange"
 	"inbox/identity"
 	"inbox/internal/bearer"
@@ -33,10 +34,13 @@ type web struct {
 
 	pages  *console.Pages
 	routes []httpserver.Route // of all rooms, for their description
-	http   *httpserver.Server
-	admin  *httpserver.Server // nil = the operator API is at http
-	plain  *httpserver.Server // nil = there is none without TLS beside http
-	probe  *selfProbe         // set before anything is served
+	own    []httpserver.Route // of these the operator's, which are at admin.listen where there is one
+
+	accounts *account.Accounts
+	http     *httpserver.Server
+	admin    *httpserver.Server // nil = the operator API is at http
+	plain    *httpserver.Server // nil = there is none without TLS beside http
+	probe    *selfProbe         // set before anything is served
 
 	front   *httpserver.Server // that listens for http: itself, or that of the domain at the top
 	further []*Server          // domains behind the same listeners
@@ -65,7 +69,11 @@ func newWeb(below *modules, further []*Server) (*web, error) {
 	}).Routes()...)
 
 	api := console.NewAPI(w.operator()).WithChat(w.chat)
-	w.routes = append(w.routes, api.Routes()...)
+	if w.accounts, err = w.newAccounts(); err != nil {
+		return nil, err
+	}
+	w.own = slices.Concat(api.Routes(), w.accounts.Routes())
+	w.routes = append(w.routes, w.own...)
 	described, err := apiDescription(w.config.PublicURL).Routes(w.routes)
 	if err != nil {
 		return nil, err
@@ -77,7 +85,7 @@ func newWeb(below *modules, further []*Server) (*web, error) {
 	}
 
 	w.http, err = httpserver.New(httpserver.Options{
-		Listen: w.config.HTTP.Listen, Flood: w.floodRates(), Routes: append(w.publicRoutes(api), described...), Checks: w.readiness(),
+		Listen: w.config.HTTP.Listen, Flood: w.floodRates(), Routes: append(w.publicRoutes(), described...), Checks: w.readiness(),
 		Metrics:        w.readsMetrics(api),
 		TrustedProxies: w.config.HTTP.TrustedProxies, Inside: w.config.HTTP.Inside,
 		MaxBodyBytes: int64(w.config.HTTP.MaxBodyBytes), Bodies: w.bodies, Grace: w.config.ShutdownGrace,
@@ -86,7 +94,7 @@ func newWeb(below *modules, further []*Server) (*web, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := errors.Join(w.openPlainHTTP(), w.openAdmin(api)); err != nil {
+	if err := errors.Join(w.openPlainHTTP(), w.openAdmin()); err != nil {
 		return nil, err
 	}
 	w.front = w.http
@@ -131,13 +139,13 @@ func (w *web) listenWith(server *httpserver.Server, channel, socket string) {
 }
 
 // publicRoutes are those of http.listen: all, or all but the operator's where admin.listen has them.
-func (w *web) publicRoutes(api *console.API) []httpserver.Route {
+func (w *web) publicRoutes() []httpserver.Route {
 	routes := slices.Clone(w.routes)
 	if w.config.Admin.Listen == "" {
 		return routes
 	}
 	taken := map[string]bool{}
-	for _, route := range api.Routes() {
+	for _, route := range w.own {
 		taken[route.Method+route.Pattern] = true
 	}
 	return slices.DeleteFunc(routes, func(route httpserver.Route) bool { return taken[route.Method+route.Pattern] })
@@ -158,13 +166,13 @@ func (w *web) readsMetrics(api *console.API) func(*http.Request) error {
 }
 
 // openAdmin opens the operator's own listener.
-func (w *web) openAdmin(api *console.API) error {
+func (w *web) openAdmin() error {
 	if w.config.Admin.Listen == "" {
 		return nil
 	}
 
 	options := httpserver.Options{
-		Key: "admin.listen", Listen: w.config.Admin.Listen, Flood: w.floodRates(), Routes: api.Routes(), Checks: w.readiness(),
+		Key: "admin.listen", Listen: w.config.Admin.Listen, Flood: w.floodRates(), Routes: w.own, Checks: w.readiness(),
 		Metrics:        func(*http.Request) error { return nil },
 		TrustedProxies: w.config.HTTP.TrustedProxies, Inside: w.config.HTTP.Inside,
 		MaxBodyBytes: int64(w.config.HTTP.MaxBodyBytes), Bodies: w.bodies, Grace: w.config.ShutdownGrace, Logger: w.logger, LogRequests: w.config.Log.Access,

@@ -21,6 +21,7 @@ import (
 
 // office is a recorder of what the operator API asked for.
 type office struct {
+	acts []string // what the audit trail was told
 	operator.TokenRows // of which the API calls TokenByHash alone
 
 	tokens map[string]exchange.Token // by their text
@@ -63,6 +64,11 @@ func (o *office) Release(_ context.Context, id string) error {
 
 func (o *office) Drop(_ context.Context, id, reason string) error {
 	o.calls = append(o.calls, "drop "+id+": "+reason)
+	return nil
+}
+
+func (o *office) Audit(_ context.Context, record exchange.AuditRecord) error {
+	o.acts = append(o.acts, record.Code+" by "+record.Principal)
 	return nil
 }
 

@@ -89,7 +89,9 @@ func writePage(w http.ResponseWriter, r *http.Request, status int, content templ
 	header.Set("Content-Security-Policy",
 		"default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action "+formAction+"; frame-ancestors 'none'")
 	header.Set("X-Content-Type-Options", "nosniff")
-	header.Set("Referrer-Policy", "no-referrer")
+	if header.Get("Referrer-Policy") == "" {
+		header.Set("Referrer-Policy", "no-referrer")
+	}
 	w.WriteHeader(status)
 	_, _ = w.Write(page.Bytes()) // the reader went away: nothing to do
 }

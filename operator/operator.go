@@ -45,6 +45,7 @@ type Operator struct {
 	People        People
 	Audit         Audit
 	Tokens        Tokens
+	Sessions      Sessions
 	Keys          Keys
 	Conversations Conversations
 	Connectors    Connectors
@@ -69,6 +70,7 @@ type Options struct {
 	Deliveries *delivery.Service
 	Notices    *notice.Service
 	Agents     func() []string // names of all agents
+	Shown      exchange.Tokens // finds the tokens that callers show, and notes it; nil = Store
 
 	Files func() (exchange.Files, error) // opens the blob store, which few topics need
 
@@ -90,6 +92,9 @@ type Options struct {
 func New(o Options) *Operator {
 	if o.Current == nil {
 		o.Current = func() *config.Config { return o.Config }
+	}
+	if o.Shown == nil {
+		o.Shown = o.Store
 	}
 	erasures := Erasures{o.Store, o.Deliveries, o.Turns.Cancel, o.Vault, o.Files, o.Config.Domain}
 	return &Operator{
@@ -113,7 +118,8 @@ func New(o Options) *Operator {
 		Follows:       Follows{o.Current, o.Store, o.Later},
 		People:        People{o.Store, o.Store},
 		Audit:         Audit{o.Store},
-		Tokens:        Tokens{o.Store, o.Agents},
+		Tokens:        Tokens{o.Store, o.Agents, o.Shown},
+		Sessions:      Sessions{o.Store, o.Current},
 		Keys:          Keys{o.Config, o.Vault},
 		Conversations: Conversations{o.Current, o.Store},
 		Connectors:    Connectors{o.Current},

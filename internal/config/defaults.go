@@ -23,6 +23,7 @@ func Default() *Config {
 		Limits:     defaultLimits(),
 		Chat:       defaultChat(),
 		Bridges:    defaultBridges(),
+		Admin:      Admin{SessionIdle: 12 * time.Hour, SessionLifetime: 7 * 24 * time.Hour, OIDC: AdminOIDC{Scopes: []string{"openid", "email"}, GroupsClaim: "groups"}},
 		Log:        Log{Level: "info", Format: "text"},
 		Telemetry:  Telemetry{Sample: 1, Service: "inbox"},
 		Operator:   Operator{NotifyDigest: "08:00", NotifyZone: "UTC"},
