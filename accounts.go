@@ -6,8 +6,8 @@ import (
 	"net/url"
 	"time"
 
-	"inbox/console"
 	"inbox/console/account"
+	"inbox/console/pages"
 	"inbox/exchange"
 	"inbox/internal/httpserver"
 	"inbox/internal/openid"
@@ -17,15 +17,24 @@ import (
 // signInRates bound attempts to sign in at the console from one address. Tokens cannot be guessed; what is bounded are the look-ups.
 var signInRates = []httpserver.Rate{{Requests: 20, Window: time.Minute}, {Requests: 200, Window: time.Hour}}
 
-// newAccounts makes what lets operators into the console.
-func (m *modules) newAccounts() (*account.Accounts, error) {
+// newConsole makes the operator's pages and what lets operators in.
+func (w *web) newConsole() (*pages.Pages, error) {
+	var channels []string
+	for module := range w.channels.All() {
+		channels = append(channels, module.Name)
+	}
+	return pages.New(pages.Options{Operator: w.operator(), Domain: w.config.Domain, Channels: channels, Logger: w.logger}, w.newAccounts)
+}
+
+// newAccounts makes what lets operators into the console, with the pages that it draws.
+func (m *modules) newAccounts(drawn account.Pages) (*account.Accounts, error) {
 	base, err := url.Parse(m.config.ConsoleURL())
 	if err != nil {
 		return nil, fmt.Errorf("admin.url: %w", err)
 	}
 
 	options := account.Options{
-		Sessions: m.store, Tokens: m.tokens, Audit: m.store, Pages: console.AccountPages{},
+		Sessions: m.store, Tokens: m.tokens, Audit: m.store, Pages: drawn,
 		Rules:    func() exchange.ConsoleRules { return operator.Rules(m.now().config) },
 		Lifetime: m.config.Admin.SessionLifetime, URL: base,
 		Pace: httpserver.NewClientLimiter(signInRates, m.networks()), Logger: m.logger,

@@ -19,7 +19,7 @@ import (
 	"inbox/agents/files"
 	"inbox/agents/pull"
 	"inbox/console"
-	"inbox/console/account"
+	"inbox/console/pages"
 	"inbox/exchange"
 	"inbox/identity"
 	"inbox/internal/bearer"
@@ -36,11 +36,11 @@ type web struct {
 	routes []httpserver.Route // of all rooms, for their description
 	own    []httpserver.Route // of these the operator's, which are at admin.listen where there is one
 
-	accounts *account.Accounts
-	http     *httpserver.Server
-	admin    *httpserver.Server // nil = the operator API is at http
-	plain    *httpserver.Server // nil = there is none without TLS beside http
-	probe    *selfProbe         // set before anything is served
+	console *pages.Pages
+	http    *httpserver.Server
+	admin   *httpserver.Server // nil = the operator API is at http
+	plain   *httpserver.Server // nil = there is none without TLS beside http
+	probe   *selfProbe         // set before anything is served
 
 	front   *httpserver.Server // that listens for http: itself, or that of the domain at the top
 	further []*Server          // domains behind the same listeners
@@ -69,10 +69,10 @@ func newWeb(below *modules, further []*Server) (*web, error) {
 	}).Routes()...)
 
 	api := console.NewAPI(w.operator()).WithChat(w.chat)
-	if w.accounts, err = w.newAccounts(); err != nil {
+	if w.console, err = w.newConsole(); err != nil {
 		return nil, err
 	}
-	w.own = slices.Concat(api.Routes(), w.accounts.Routes())
+	w.own = slices.Concat(api.Routes(), w.console.Routes())
 	w.routes = append(w.routes, w.own...)
 	described, err := apiDescription(w.config.PublicURL).Routes(w.routes)
 	if err != nil {
@@ -138,6 +138,14 @@ func (w *web) listenWith(server *httpserver.Server, channel, socket string) {
 	}
 }
 
+// assetRoutes are the files that pages load, which are the same at every listener.
+func assetRoutes() []httpserver.Route {
+	return []httpserver.Route{
+		{Method: http.MethodGet, Pattern: design.AssetPattern, Handler: design.Assets()},
+		{Method: http.MethodGet, Pattern: design.FaviconPath, Handler: design.Favicon()},
+	}
+}
+
 // publicRoutes are those of http.listen: all, or all but the operator's where admin.listen has them.
 func (w *web) publicRoutes() []httpserver.Route {
 	routes := slices.Clone(w.routes)
@@ -172,7 +180,7 @@ func (w *web) openAdmin() error {
 	}
 
 	options := httpserver.Options{
-		Key: "admin.listen", Listen: w.config.Admin.Listen, Flood: w.floodRates(), Routes: w.own, Checks: w.readiness(),
+		Key: "admin.listen", Listen: w.config.Admin.Listen, Flood: w.floodRates(), Routes: slices.Concat(w.own, assetRoutes()), Checks: w.readiness(),
 		Metrics:        func(*http.Request) error { return nil },
 		TrustedProxies: w.config.HTTP.TrustedProxies, Inside: w.config.HTTP.Inside,
 		MaxBodyBytes: int64(w.config.HTTP.MaxBodyBytes), Bodies: w.bodies, Grace: w.config.ShutdownGrace, Logger: w.logger, LogRequests: w.config.Log.Access,
@@ -234,10 +242,7 @@ func (w *web) pageRoutes() []httpserver.Route {
 			routes[i].Handler = w.activitypub.AtProfile(routes[i].Handler)
 		}
 	}
-	return append(routes,
-		httpserver.Route{Method: http.MethodGet, Pattern: design.AssetPattern, Handler: design.Assets()},
-		httpserver.Route{Method: http.MethodGet, Pattern: design.FaviconPath, Handler: design.Favicon()},
-	)
+	return append(routes, assetRoutes()...)
 }
 
 func (w *web) mailAddress(agent exchange.AgentProfile) string {
