@@ -33,6 +33,9 @@ type threadView struct {
 
 func (p *Pages) thread(w http.ResponseWriter, r *http.Request, s account.Session) error {
 	agent, id := r.URL.Query().Get("agent"), r.URL.Query().Get("id")
+	if agent == "" || id == "" {
+		return fault.InField("id", "and agent name a conversation; one of them is missing")
+	}
 	turns, err := p.Operator.Arrivals.Thread(r.Context(), agent, id, r.URL.Query().Get("before"), pageSize)
 	if err != nil {
 		return err
