@@ -7,6 +7,7 @@ import (
 	"inbox/engine/delivery"
 	"inbox/exchange"
 	"inbox/internal/fault"
+	"inbox/normalized"
 )
 
 // Messages are what was accepted, with what became of it.
@@ -15,6 +16,8 @@ type Messages struct {
 
 	Timelines Timelines
 	Finder    Finder
+
+	takeovers Takeovers
 }
 
 // Retries run failed messages again; the answer is a further reply to the sender. By is who wants it, for the record.
@@ -58,6 +61,11 @@ type Shown struct {
 
 	ToolRequests []exchange.ToolRequest `json:"tool_requests,omitempty"` // oldest first
 
+	// Takeover says which operator writes as the agent in the conversation; nil = none.
+	Takeover *exchange.Takeover `json:"takeover,omitempty"`
+	// Draft is what the agent said while an operator had the conversation: it did not leave. Nil = nothing.
+	Draft *normalized.Response `json:"draft,omitempty"`
+
 	// Found is of which kind the id is by which the message was found; one of Kinds.
 	Found string `json:"found,omitempty"`
 	// Others are further turns to which the id leads, newest first and at most MaxOthers: those of a session, or of an id that
@@ -86,6 +94,10 @@ func (m Messages) Show(ctx context.Context, id string) (Shown, error) {
 
 	shown.Deliveries = listed(shown.Deliveries)
 	if shown.ToolRequests, err = m.Finder.ToolRequests(ctx, exchange.ToolRequestFilter{TurnID: turnID, All: true, Limit: 500}); err != nil {
+		return shown, err
+	}
+
+	if err := m.takeovers.show(ctx, &shown); err != nil {
 		return shown, err
 	}
 
