@@ -16,8 +16,6 @@ type Messages struct {
 
 	Timelines Timelines
 	Finder    Finder
-
-	takeovers Takeovers
 }
 
 // Retries run failed messages again; the answer is a further reply to the sender. By is who wants it, for the record.
@@ -97,13 +95,38 @@ func (m Messages) Show(ctx context.Context, id string) (Shown, error) {
 		return shown, err
 	}
 
-	if err := m.takeovers.show(ctx, &shown); err != nil {
+	if err := m.showOperators(ctx, &shown); err != nil {
 		return shown, err
 	}
 
 	shown.Events, err = m.Timeline(ctx, turnID, maxShownEvents)
 	shown.Spent = exchange.SpentBy(shown.Events)
 	return shown, err
+}
+
+// showOperators adds who writes as the agent, and what the agent said meanwhile.
+func (m Messages) showOperators(ctx context.Context, shown *Shown) error {
+	open, found, err := m.Finder.Takeover(ctx, shown.Turn.Agent, shown.Turn.ThreadID)
+	if err != nil {
+		return err
+	}
+	if found && open.Open() {
+		waiting, err := m.Finder.WaitingForOperator(ctx, open.Agent, open.ThreadID, exchange.MaxWaitingOfThread)
+		if err != nil {
+			return err
+		}
+		open.Waiting = len(waiting)
+		shown.Takeover = &open
+	}
+
+	draft, err := m.Finder.Draft(ctx, shown.Turn.ID)
+	switch {
+	case err == nil:
+		shown.Draft = &draft.Response
+	case !fault.Is(err, fault.NotFound):
+		return err
+	}
+	return nil
 }
 
 // Turn returns a message; fault.NotFound when there is none with the id.

@@ -93,17 +93,16 @@ func New(o Options) *Operator {
 		o.Current = func() *config.Config { return o.Config }
 	}
 	finder := ids{o.Store, o.Agents, o.Approvals.Approval}
-	takeovers := Takeovers{o.Store, o.Turns, finder}
 	erasures := Erasures{o.Store, o.Deliveries, o.Turns.Cancel, o.Vault, o.Files, o.Config.Domain}
 	return &Operator{
-		Messages:      Messages{Retries: o.Turns, Timelines: o.Store, Finder: finder, takeovers: takeovers},
+		Messages:      Messages{Retries: o.Turns, Timelines: o.Store, Finder: finder},
 		Arrivals:      Arrivals{o.Store},
 		Agents:        Agents{o.Current, Pauses{o.Store, o.Agents}},
 		Held:          Held{HeldDecisions: o.Turns, Turns: o.Store},
 		Approvals:     o.Approvals,
 		Tools:         Tools{o.Store, o.Turns},
 		Results:       Results{o.Store, o.Files},
-		Takeovers:     takeovers,
+		Takeovers:     Takeovers{o.Store, o.Turns, finder},
 		Answers:       Answers{o.Store, o.Deliveries, o.Later},
 		Deliveries:    Deliveries{o.Store, o.Deliveries},
 		Waiting:       Waiting{o.Store, o.Approvals},

@@ -159,23 +159,3 @@ func (t Takeovers) find(ctx context.Context, id ConversationID) (turn exchange.T
 	}
 	return found[0], !idsOfConversations[kind], nil
 }
-
-// show adds what a message's page says about operators.
-func (t Takeovers) show(ctx context.Context, shown *Shown) error {
-	open, found, err := t.open(ctx, shown.Turn)
-	if err != nil {
-		return err
-	}
-	if found {
-		shown.Takeover = &open
-	}
-
-	draft, err := t.store.Draft(ctx, shown.Turn.ID)
-	switch {
-	case err == nil:
-		shown.Draft = &draft.Response
-	case !fault.Is(err, fault.NotFound):
-		return err
-	}
-	return nil
-}
