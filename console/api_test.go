@@ -131,6 +131,18 @@ func (o *office) ToolRequests(context.Context, exchange.ToolRequestFilter) ([]ex
 	return nil, nil
 }
 
+func (o *office) Takeover(context.Context, string, string) (exchange.Takeover, bool, error) {
+	return exchange.Takeover{}, false, nil
+}
+
+func (o *office) WaitingForOperator(context.Context, string, string, int) ([]string, error) {
+	return nil, nil
+}
+
+func (o *office) Draft(context.Context, string) (exchange.Reply, error) {
+	return exchange.Reply{}, fault.New(fault.NotFound, "none")
+}
+
 // Events returns more rows than one page, so that the answer has to gather them.
 func (o *office) Events(_ context.Context, turnID string, after int64, limit int) (events []exchange.Event, err error) {
 	for seq := after + 1; turnID == "t2" && seq <= 602 && len(events) < limit; seq++ {
