@@ -21,8 +21,8 @@ import (
 
 // office is a recorder of what the operator API asked for.
 type office struct {
-	acts []string // what the audit trail was told
-	operator.TokenRows // of which the API calls TokenByHash alone
+	acts               []string // what the audit trail was told
+	operator.TokenRows          // of which the API calls TokenByHash alone
 
 	tokens map[string]exchange.Token // by their text
 	turns  []exchange.TurnRecord
