@@ -19,9 +19,11 @@ import (
 	"inbox/agents/files"
 	"inbox/agents/pull"
 	"inbox/console"
+	"inbox/console/pages"
 	"inbox/exchange"
 	"inbox/identity"
 	"inbox/internal/bearer"
+	"inbox/internal/design"
 	"inbox/internal/fault"
 	"inbox/internal/httpserver"
 )
@@ -32,10 +34,13 @@ type web struct {
 
 	pages  *console.Pages
 	routes []httpserver.Route // of all rooms, for their description
-	http   *httpserver.Server
-	admin  *httpserver.Server // nil = the operator API is at http
-	plain  *httpserver.Server // nil = there is none without TLS beside http
-	probe  *selfProbe         // set before anything is served
+	own    []httpserver.Route // of these the operator's, which are at admin.listen where there is one
+
+	console *pages.Pages
+	http    *httpserver.Server
+	admin   *httpserver.Server // nil = the operator API is at http
+	plain   *httpserver.Server // nil = there is none without TLS beside http
+	probe   *selfProbe         // set before anything is served
 
 	front   *httpserver.Server // that listens for http: itself, or that of the domain at the top
 	further []*Server          // domains behind the same listeners
@@ -64,7 +69,11 @@ func newWeb(below *modules, further []*Server) (*web, error) {
 	}).Routes()...)
 
 	api := console.NewAPI(w.operator()).WithChat(w.chat)
-	w.routes = append(w.routes, api.Routes()...)
+	if w.console, err = w.newConsole(); err != nil {
+		return nil, err
+	}
+	w.own = slices.Concat(api.Routes(), w.console.Routes())
+	w.routes = append(w.routes, w.own...)
 	described, err := apiDescription(w.config.PublicURL).Routes(w.routes)
 	if err != nil {
 		return nil, err
@@ -76,7 +85,7 @@ func newWeb(below *modules, further []*Server) (*web, error) {
 	}
 
 	w.http, err = httpserver.New(httpserver.Options{
-		Listen: w.config.HTTP.Listen, Flood: w.floodRates(), Routes: append(w.publicRoutes(api), described...), Checks: w.readiness(),
+		Listen: w.config.HTTP.Listen, Flood: w.floodRates(), Routes: append(w.publicRoutes(), described...), Checks: w.readiness(),
 		Metrics:        w.readsMetrics(api),
 		TrustedProxies: w.config.HTTP.TrustedProxies, Inside: w.config.HTTP.Inside,
 		MaxBodyBytes: int64(w.config.HTTP.MaxBodyBytes), Bodies: w.bodies, Grace: w.config.ShutdownGrace,
@@ -85,7 +94,7 @@ func newWeb(below *modules, further []*Server) (*web, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := errors.Join(w.openPlainHTTP(), w.openAdmin(api)); err != nil {
+	if err := errors.Join(w.openPlainHTTP(), w.openAdmin()); err != nil {
 		return nil, err
 	}
 	w.front = w.http
@@ -129,14 +138,22 @@ func (w *web) listenWith(server *httpserver.Server, channel, socket string) {
 	}
 }
 
+// assetRoutes are the files that pages load, which are the same at every listener.
+func assetRoutes() []httpserver.Route {
+	return []httpserver.Route{
+		{Method: http.MethodGet, Pattern: design.AssetPattern, Handler: design.Assets()},
+		{Method: http.MethodGet, Pattern: design.FaviconPath, Handler: design.Favicon()},
+	}
+}
+
 // publicRoutes are those of http.listen: all, or all but the operator's where admin.listen has them.
-func (w *web) publicRoutes(api *console.API) []httpserver.Route {
+func (w *web) publicRoutes() []httpserver.Route {
 	routes := slices.Clone(w.routes)
 	if w.config.Admin.Listen == "" {
 		return routes
 	}
 	taken := map[string]bool{}
-	for _, route := range api.Routes() {
+	for _, route := range w.own {
 		taken[route.Method+route.Pattern] = true
 	}
 	return slices.DeleteFunc(routes, func(route httpserver.Route) bool { return taken[route.Method+route.Pattern] })
@@ -157,13 +174,13 @@ func (w *web) readsMetrics(api *console.API) func(*http.Request) error {
 }
 
 // openAdmin opens the operator's own listener.
-func (w *web) openAdmin(api *console.API) error {
+func (w *web) openAdmin() error {
 	if w.config.Admin.Listen == "" {
 		return nil
 	}
 
 	options := httpserver.Options{
-		Key: "admin.listen", Listen: w.config.Admin.Listen, Flood: w.floodRates(), Routes: api.Routes(), Checks: w.readiness(),
+		Key: "admin.listen", Listen: w.config.Admin.Listen, Flood: w.floodRates(), Routes: slices.Concat(w.own, assetRoutes()), Checks: w.readiness(),
 		Metrics:        func(*http.Request) error { return nil },
 		TrustedProxies: w.config.HTTP.TrustedProxies, Inside: w.config.HTTP.Inside,
 		MaxBodyBytes: int64(w.config.HTTP.MaxBodyBytes), Bodies: w.bodies, Grace: w.config.ShutdownGrace, Logger: w.logger, LogRequests: w.config.Log.Access,
@@ -217,7 +234,7 @@ func redirectToHTTPS(names []string) http.Handler {
 	})
 }
 
-// pageRoutes are the agents' pages, at whose addresses other servers find the actor.
+// pageRoutes are the agents' pages, at whose addresses other servers find the actor, and the files that pages load.
 func (w *web) pageRoutes() []httpserver.Route {
 	routes := w.pages.Routes()
 	for i := range routes {
@@ -225,7 +242,7 @@ func (w *web) pageRoutes() []httpserver.Route {
 			routes[i].Handler = w.activitypub.AtProfile(routes[i].Handler)
 		}
 	}
-	return routes
+	return append(routes, assetRoutes()...)
 }
 
 func (w *web) mailAddress(agent exchange.AgentProfile) string {

@@ -6,8 +6,6 @@ package console
 import (
 	"bytes"
 	"net/http"
-	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/a-h/templ"
@@ -91,48 +89,11 @@ func writePage(w http.ResponseWriter, r *http.Request, status int, content templ
 	header.Set("Content-Security-Policy",
 		"default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action "+formAction+"; frame-ancestors 'none'")
 	header.Set("X-Content-Type-Options", "nosniff")
-	header.Set("Referrer-Policy", "no-referrer")
+	if header.Get("Referrer-Policy") == "" {
+		header.Set("Referrer-Policy", "no-referrer")
+	}
 	w.WriteHeader(status)
 	_, _ = w.Write(page.Bytes()) // the reader went away: nothing to do
-}
-
-const maxLanguages = 20
-
-// languages reads Accept-Language (RFC 9110 section 12.5.4), best first. What cannot be read is left out.
-func languages(header string) []string {
-	type weighted struct {
-		tag    string
-		weight float64
-	}
-
-	var wanted []weighted
-	for item := range strings.SplitSeq(header, ",") {
-		tag, parameters, _ := strings.Cut(strings.TrimSpace(item), ";")
-		weight := 1.0
-		if text, ok := strings.CutPrefix(strings.ReplaceAll(parameters, " ", ""), "q="); ok {
-			weight, _ = strconv.ParseFloat(text, 64)
-		}
-		if tag != "" && tag != "*" && weight > 0 && len(wanted) < maxLanguages {
-			wanted = append(wanted, weighted{strings.TrimSpace(tag), weight})
-		}
-	}
-
-	slices.SortStableFunc(wanted, func(a, b weighted) int {
-		switch {
-		case a.weight > b.weight:
-			return -1
-		case a.weight < b.weight:
-			return 1
-		}
-		return 0
-	})
-
-	tags := make([]string, 0, len(wanted))
-	for _, w := range wanted {
-		tags = append(tags, w.tag)
-	}
-
-	return tags
 }
 
 // translate returns title and message in the first of the reader's languages that the agent wrote. A reader of English

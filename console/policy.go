@@ -11,6 +11,7 @@ import (
 
 	"inbox/engine/demand"
 	"inbox/exchange"
+	"inbox/internal/catalog"
 	"inbox/internal/fault"
 	"inbox/internal/httpserver"
 	"inbox/policypart"
@@ -190,7 +191,7 @@ func (p *PolicyPages) page(w http.ResponseWriter, r *http.Request, status int, d
 		view.Mailto = mailto(p.mail(profile), demand.Word)
 	}
 
-	view.Title, view.Message, view.Lang = translate(demand.Part, append(languages(r.Header.Get("Accept-Language")), demand.Locale))
+	view.Title, view.Message, view.Lang = translate(demand.Part, append(catalog.Accepted(r.Header.Get("Accept-Language")), demand.Locale))
 	view.State, view.Detail = outcome(demand)
 	view.Payable = demand.Open && demand.Kind == policypart.PaymentRequired && len(demand.Accepts) > 0
 

@@ -19,6 +19,7 @@ var levels = map[string]int{
 	"internal/webhooksignature": 0,
 	"internal/bounded":          0,
 	"internal/clip":             0,
+	"internal/catalog":          0,
 	"internal/boundedjson":      0,
 	"internal/supervisor":       0,
 	"internal/children":         0,
@@ -31,6 +32,7 @@ var levels = map[string]int{
 	"internal/systemd":          0,
 
 	"policypart":           1,
+	"internal/design":      1,
 	"internal/config":      1,
 	"internal/safehttp":    1,
 	"internal/signing":     0,
@@ -109,21 +111,24 @@ var levels = map[string]int{
 	"engine/backup":  10,
 	"operator":       10,
 
-	"console": 11,
+	"console/account": 10,
+	"console":         11,
+	"console/public":  11,
+	"console/pages":   12,
 
-	".": 12, // the root package
+	".": 13, // the root package
 
-	"internal/demo": 13,
-	"cmd/inbox":     14,
+	"internal/demo": 14,
+	"cmd/inbox":     15,
 
 	// Outside of the program: they start it, or stand beside it.
-	"e2e/...":                    14,
-	"e2e":                        15,
-	"bench/bare":                 14,
-	"bench/a2asdk":               14,
-	"bench":                      15,
-	"docs/examples/...":          14,
-	"docs/examples/channel/line": 13,
+	"e2e/...":                    15,
+	"e2e":                        16,
+	"bench/bare":                 15,
+	"bench/a2asdk":               15,
+	"bench":                      16,
+	"docs/examples/...":          15,
+	"docs/examples/channel/line": 14,
 }
 
 // entrances lists which packages may import a room at all, levels aside; of several that match, the longest room decides. Everything
@@ -184,7 +189,7 @@ var thirdParties = []struct {
 	{"code.dny.dev/ssrf", []string{"internal/safehttp"}, "the address policy is in internal/safehttp"},
 	{"go.opentelemetry.io/", []string{"internal/telemetry"}, "traces are set up in internal/telemetry"},
 	{"github.com/microcosm-cc/bluemonday", []string{"adapters/...", "console"}, "HTML is cleaned where it arrives or is shown"},
-	{"github.com/a-h/templ", []string{"console", "adapters/chat", "adapters/activitypub"}, "pages are written where they are served"},
+	{"github.com/a-h/templ", []string{"internal/design", "console", "console/...", "adapters/chat", "adapters/activitypub"}, "pages are written where they are served"},
 	{"github.com/yuin/goldmark", []string{"adapters/...", "internal/markup"}, "Markdown becomes HTML within the bounds of internal/markup"},
 	{"golang.org/x/net/html", []string{"adapters/...", "internal/markup", "internal/peer"}, "HTML is parsed within the bounds of internal/markup"},
 	{"golang.org/x/net/idna", []string{"identity", "adapters/..."}, "domains are read in identity"},
