@@ -219,6 +219,10 @@ may be another one than that of the backup: SQLite or PostgreSQL, by database_ur
 empty. A backup of an older version is brought to the schema of this one. Stop the old server first: two of them would both be the
 agents.
 
+Persons who were erased after the moment of the backup come back with it, unless their receipts are at hand: DIR/erasures.json, which each
+backup into DIR and "inbox erase PERSON --receipts FILE" bring up to date, or the file of --erasures. The server erases them again when it
+starts. A receipt names no one; the secret key opens it.
+
 A restore that does not end is recognised: no server starts on it, and the command, run again, begins anew.
 
 What the old server did after the moment of the backup is not known. Replies that were waiting to be sent at that moment are sent again,
@@ -266,6 +270,7 @@ sends one. What may have been sent twice is listed by "inbox restore --report".`
 	cmd.Flags().StringVar(&options.DatabaseURL, "database-url", "", "database of the new server, where the configuration is written from the backup")
 	cmd.Flags().StringVar(&options.DataDir, "data-dir", "", "data directory of the new server, where the configuration is written from the backup")
 	cmd.Flags().StringSliceVar(&options.Hold, "hold-uncertain", nil, "channels (such as email, or all) whose deliveries that may have been made before wait for you")
+	cmd.Flags().StringVar(&options.Erasures, "erasures", "", "file with receipts of erasures that are done again (default: erasures.json in DIR, if it is there)")
 	cmd.Flags().BoolVar(&report, "report", false, "list what the last restore of this server may have sent twice")
 	return cmd
 }
@@ -277,6 +282,12 @@ func tellRestored(out io.Writer, report inbox.RestoreReport) error {
 			fmt.Fprintf(out, "  %d messages had no answer yet and %d deliveries were not made at that moment: they are done again, with the same ids (%d deliveries are held).\n",
 				one.Turns, one.Deliveries, one.Held)
 		}
+	}
+	switch erasures := report.Erasures; {
+	case erasures == nil:
+		fmt.Fprintln(out, "No receipts of erasures were at hand: who was erased after that moment is there again (--erasures FILE).")
+	case erasures.Begun > 0:
+		fmt.Fprintf(out, "  %d persons were erased after that moment: the server erases them again when it starts; see: inbox erase --list\n", erasures.Begun)
 	}
 	if report.WroteConfig {
 		fmt.Fprintf(out, "Wrote %s.\n", report.ConfigFile)

@@ -25,6 +25,7 @@ func Default() *Config {
 		Bridges:    defaultBridges(),
 		Log:        Log{Level: "info", Format: "text"},
 		Telemetry:  Telemetry{Sample: 1, Service: "inbox"},
+		Retention:  defaultRetention(),
 		Operator:   Operator{NotifyDigest: "08:00", NotifyZone: "UTC"},
 		A2A:        A2A{CallerConcurrency: 2000, MaxRequestBytes: 32 << 20},
 		Queue:      Queue{Lease: 15 * time.Second, TurnConcurrency: 32, DeliveryConcurrency: 32},
