@@ -352,22 +352,31 @@ func reportRestored(cmd *cobra.Command) error {
 }
 
 func newMigrate() *cobra.Command {
-	options := inbox.MoveOptions{}
-	cmd := &cobra.Command{ //nolint:gosec // the password is one of an example
+	var options inbox.MoveOptions
+	var toFile string
+	cmd := &cobra.Command{
 		Use:   "migrate",
 		Short: "Bring the database to the schema of this version, or move it to PostgreSQL",
 		Long: `Brings the database to the schema of this version and prints it. serve does the same at start; several nodes may start together.
 
-With --to it moves a server from SQLite to PostgreSQL. The server that runs is told to end, as for SIGTERM: peers that call meanwhile find
+With --to or --to-file it moves a server from SQLite to PostgreSQL. A password in --to stands in the list of processes and in the history of the
+shell: --to-file reads the URL from a file, or from the standard input ("-"). The server that runs is told to end, as for SIGTERM: peers that call meanwhile find
 no server and try again later, as after any restart. When it has ended, everything that it has acknowledged is copied, the SQLite file is
 marked as moved, so that no server starts on it any more, and database_url is written into the configuration. Then start the server again
 (a service manager that restarts it by itself does so until the move is done). Files and keys stay where they are. The command can be run
 again after it broke off at any place; until the file is marked nothing is changed, and the server can be started as before.
 
 The other direction is a backup and a restore.`,
-		Example: "  inbox migrate\n  inbox migrate --to postgres://inbox:secret@db.example/inbox",
+		Example: "  inbox migrate\n  inbox migrate --to-file /run/secrets/database-url\n  inbox migrate --to postgres://inbox@db.example/inbox",
 		Args:    arguments(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if toFile != "" {
+				to, err := readAddress(cmd.InOrStdin(), toFile)
+				if err != nil {
+					return err
+				}
+				options.To = to
+			}
 			if options.To != "" {
 				return moveDatabase(cmd, options)
 			}
@@ -383,8 +392,34 @@ The other direction is a backup and a restore.`,
 	}
 	addJSON(cmd)
 	cmd.Flags().StringVar(&options.To, "to", "", "move the server to this PostgreSQL database, which must be empty")
+	cmd.Flags().StringVar(&toFile, "to-file", "", "read the URL of --to from this file (\"-\" = the standard input), so that no one sees its password")
+	cmd.MarkFlagsMutuallyExclusive("to", "to-file")
 	cmd.Flags().DurationVar(&options.Wait, "wait", 2*time.Minute, "how long the running server may take to end")
 	return cmd
+}
+
+// maxAddress bounds the URL of a database in bytes.
+const maxAddress = 8 << 10
+
+// readAddress reads a URL from a file that has nothing else, or from the standard input.
+func readAddress(in io.Reader, name string) (string, error) {
+	if name != "-" {
+		file, err := os.Open(name)
+		if err != nil {
+			return "", usageError{fmt.Errorf("--to-file: %w", err)}
+		}
+		defer func() { _ = file.Close() }() // it was read only
+		in = file
+	}
+	content, err := io.ReadAll(io.LimitReader(in, maxAddress+1))
+	if err != nil {
+		return "", fmt.Errorf("--to-file: read %s: %w", name, err)
+	}
+	address := strings.TrimSpace(string(content))
+	if address == "" || len(content) > maxAddress || strings.ContainsAny(address, "\r\n") {
+		return "", usageError{fmt.Errorf("--to-file: %s must have one line, the URL of the new database, and nothing else", name)}
+	}
+	return address, nil
 }
 
 func moveDatabase(cmd *cobra.Command, options inbox.MoveOptions) error {

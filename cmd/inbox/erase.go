@@ -259,8 +259,9 @@ func newUsage() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "usage",
 		Short: "Show what is kept: rows and bytes of each agent",
-		Long: `Shows how much of the database each agent takes, and what is free in the file: rows that go leave room that the next ones take, the file
-does not become smaller. With more than some ten thousand messages the numbers of agents are estimated from a sample. How long what is kept is
+		Long: `Shows how much of the database each agent takes, and what is free in the file of SQLite: rows that go leave room that the next ones take, the
+file does not become smaller; PostgreSQL does not say what is free. Files are those of blob_url, unless they are in a bucket, which would have to
+be asked for each. What is free on the disk of data_dir says nothing about a PostgreSQL elsewhere. With more than some ten thousand messages the numbers of agents are estimated from a sample. How long what is kept is
 said by [retention] in the settings.`,
 		Example: "  inbox usage\n  inbox usage --json",
 		Args:    arguments(cobra.NoArgs),
@@ -284,7 +285,7 @@ said by [retention] in the settings.`,
 				if err := printTable(out, "No message is kept.", []string{"AGENT", "MESSAGES", "QUESTIONS", "ANSWERS", "ORIGINALS", "STEPS", "FILES", "OLDEST"}, rows); err != nil {
 					return err
 				}
-				printTotals(out, usage.DatabaseBytes, usage.FreeBytes, usage.Estimated)
+				printTotals(out, usage)
 				return nil
 			})
 		},
@@ -293,9 +294,17 @@ said by [retention] in the settings.`,
 	return cmd
 }
 
-func printTotals(out io.Writer, total, free int64, estimated bool) {
-	fmt.Fprintf(out, "\nDatabase  %s, of which %s are free for the next rows\n", size(total), size(free))
-	if estimated {
+func printTotals(out io.Writer, kept operator.Kept) {
+	fmt.Fprintf(out, "\nDatabase  %s", size(kept.DatabaseBytes))
+	if kept.FreeBytes > 0 {
+		fmt.Fprintf(out, ", of which %s are free for the next rows", size(kept.FreeBytes))
+	}
+	fmt.Fprintln(out)
+	if kept.Blobs != nil {
+		fmt.Fprintf(out, "Files     %s in %d files beside the database\n", size(kept.Blobs.Bytes), kept.Blobs.Count)
+	}
+	fmt.Fprintf(out, "Disk      %s are free where data_dir is\n", size(kept.DataDirFreeBytes))
+	if kept.Estimated {
 		fmt.Fprintln(out, "The numbers of agents are estimated from a sample.")
 	}
 }
