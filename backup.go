@@ -89,7 +89,25 @@ func Backup(ctx context.Context, config *Config, o BackupOptions) (report Backup
 		}
 		options.Sources = append(options.Sources, backup.Source{Domain: domain.Domain, Store: opened, Blobs: blobs})
 	}
-	return backup.Write(ctx, options)
+	report, err = backup.Write(ctx, options)
+	if err == nil {
+		err = keepReceipts(ctx, o.Directory, domainsOf(config), options.Sources, report)
+	}
+	return report, err
+}
+
+// keepReceipts puts the receipts of erasures beside the backups: an older one is restored without the persons.
+func keepReceipts(ctx context.Context, directory string, domains []*Config, sources []backup.Source, report BackupReport) error {
+	for i, domain := range domains {
+		if !slices.ContainsFunc(report.Domains[i].Tables, func(table backup.Table) bool { return table.Table == "erasures" }) {
+			continue // the schema is older than erasures
+		}
+		known := operator.KnownErasures{Store: sources[i].Store, Domain: domain.Domain}
+		if _, err := known.Keep(ctx, filepath.Join(directory, operator.ReceiptsFile)); err != nil {
+			return fmt.Errorf("the backup is complete, but not the receipts of erasures beside it: %w", err)
+		}
+	}
+	return nil
 }
 
 // closers are what is closed together.
@@ -147,7 +165,10 @@ type RestoreOptions struct {
 	// DatabaseURL and DataDir replace those of the configuration that is written; empty = they stay.
 	DatabaseURL, DataDir string
 	// Hold are channels whose deliveries that may have been made before wait for the operator; "all" = every channel.
-	Hold     []string
+	Hold []string
+	// Erasures is a file with receipts of erasures, which are done again where the backup does not know them. Empty = that beside the
+	// backups, where there is one.
+	Erasures string
 	Progress func(BackupProgress)
 }
 
@@ -161,6 +182,8 @@ type RestoreReport struct {
 	Elsewhere   []string   `json:"elsewhere,omitempty"`   // files that the configuration names and that are not there
 	Environment []string   `json:"environment,omitempty"` // variables that the old server had
 	Domains     []Restored `json:"domains"`
+	// Erasures say what became of receipts; nil = there was no file of them.
+	Erasures *operator.RepeatedErasures `json:"erasures,omitempty"`
 }
 
 // Restore makes a server of a backup: configuration, secret key, databases and files. Nothing of it may be in use.
@@ -180,6 +203,14 @@ func Restore(ctx context.Context, o RestoreOptions) (report RestoreReport, err e
 		return report, fmt.Errorf("the configuration does not fit this machine: %w\nWrite one that does as %s, and run the command again", err, o.ConfigFile)
 	}
 
+	receipts, err := receiptsFor(o)
+	if err != nil {
+		return report, err
+	}
+	if receipts != nil {
+		report.Erasures = &operator.RepeatedErasures{}
+	}
+
 	options := backup.RestoreOptions{Directory: o.Directory, Manifest: manifest, Hold: o.Hold, Progress: o.Progress}
 	var closing closers
 	defer func() { err = errors.Join(err, closing.Close()) }()
@@ -193,6 +224,9 @@ func Restore(ctx context.Context, o RestoreOptions) (report RestoreReport, err e
 		options.Targets = append(options.Targets, backup.Target{
 			Domain: domain.Domain, Store: as.Store(nil), Name: databaseName(domain), DataDir: domain.DataDir,
 			Blobs: func() (blob.Backend, error) { return openBlobs(domain, nil) },
+			Settle: func(ctx context.Context, opened *store.Store) error {
+				return eraseAgain(ctx, domain, opened, receipts, report.Erasures)
+			},
 		})
 
 		if err := os.MkdirAll(domain.DataDir, 0o700); err != nil {
@@ -231,6 +265,42 @@ func Restore(ctx context.Context, o RestoreOptions) (report RestoreReport, err e
 		}
 	}
 	return report, nil
+}
+
+// receiptsFor reads the receipts of erasures; nil = there are none.
+func receiptsFor(o RestoreOptions) ([]operator.KeptReceipts, error) {
+	file := o.Erasures
+	if file == "" {
+		file = filepath.Join(o.Directory, operator.ReceiptsFile)
+	}
+	receipts, err := operator.ReadReceipts(file)
+	switch {
+	case errors.Is(err, fs.ErrNotExist) && o.Erasures == "":
+		return nil, nil
+	case err != nil:
+		return nil, fmt.Errorf("receipts of erasures: %w", disk.Cause(err))
+	}
+	return receipts, nil
+}
+
+// eraseAgain stores the erasures that the backup does not know; the server does them when it starts.
+func eraseAgain(ctx context.Context, domain *Config, opened *store.Store, receipts []operator.KeptReceipts, sum *operator.RepeatedErasures) error {
+	known := operator.KnownErasures{Store: opened, Domain: domain.Domain}
+	done, err := known.Repeat(ctx, receipts, func(sealed string) ([]byte, error) {
+		options := storageOptions(domain, slog.Default())
+		if _, err := os.Stat(storage.KeyFile(options.DataDir, options.SecretKeyFile)); err != nil {
+			return nil, fmt.Errorf("secret_key_file: the backup has no secret key, which opens them: put secret.key into data_dir first: %w", disk.Cause(err))
+		}
+		sealer, err := storage.OpenSealer(ctx, options, opened)
+		if err != nil {
+			return nil, err
+		}
+		return sealer.Vault().Open(ctx, operator.ErasureKeyNamespace, operator.ErasureKeyName, []byte(sealed))
+	})
+	if sum != nil {
+		sum.Known, sum.Begun, sum.Nothing = sum.Known+done.Known, sum.Begun+done.Begun, sum.Nothing+done.Nothing
+	}
+	return err
 }
 
 func takeDirectory(directory string) (*disk.Lock, error) {

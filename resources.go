@@ -86,7 +86,9 @@ func openResources(ctx context.Context, config *Config, top *modules, changed fu
 	if r.blobs, err = openBlobs(config, r.disk.Admit); err != nil {
 		return nil, err
 	}
-	if r.store, err = storage.Open(ctx, storageOptions(config, r.logger), changed); err != nil {
+	options := storageOptions(config, r.logger)
+	options.Ceilings = func() store.Periods { return ceilings(r.now().config.Retention) }
+	if r.store, err = storage.Open(ctx, options, changed); err != nil {
 		return nil, err
 	}
 	r.tokens = bearer.NewUses(r.store)
@@ -140,7 +142,8 @@ func storageOptions(config *Config, logger *slog.Logger) storage.Options {
 	return storage.Options{
 		DataDir: config.DataDir, DatabaseURL: config.DatabaseURL.Reveal(), DatabaseName: config.DatabaseURL.String(),
 		SecretKeyFile: config.SecretKeyFile, NewIdentity: config.NewIdentity, Domain: config.Domain, BlobURL: blobName(config), Logger: logger, Traces: []string{operator.AdminTokenFile},
-		Sealed: []string{activitypub.KeyNamespace, activitypub.MediaNamespace, discovery.KeyNamespace, email.KeyNamespace, acme.KeyNamespace, secretNamespace, operator.ErasureKeyNamespace},
+		Sealed:   []string{activitypub.KeyNamespace, activitypub.MediaNamespace, discovery.KeyNamespace, email.KeyNamespace, acme.KeyNamespace, secretNamespace, operator.ErasureKeyNamespace},
+		Ceilings: func() store.Periods { return ceilings(config.Retention) },
 	}
 }
 

@@ -63,18 +63,27 @@ func (r *resources) due(ctx context.Context, work string, every time.Duration) b
 
 // retentionOf are the periods of the settings.
 func retentionOf(c *Config) store.Retention {
-	rules := store.Retention{Default: periods(c.Retention), Agents: map[string]store.Periods{}}
+	rules := store.Retention{Default: periods(c.Retention.Agents()), Agents: map[string]store.Periods{}}
 	for i := range c.Agents {
-		rules.Agents[strings.ToLower(c.Agents[i].Name)] = periods(config.Retention(c.Agents[i].Retention))
+		rules.Agents[strings.ToLower(c.Agents[i].Name)] = periods(c.Agents[i].Retention)
 	}
 	return rules
 }
 
-func periods(r config.Retention) store.Periods {
+func periods(r config.AgentRetention) store.Periods {
 	return store.Periods{
 		store.RetainMessages: r.Messages, store.RetainOriginals: r.Originals, store.RetainFiles: r.Files, store.RetainSteps: r.Steps,
 		store.RetainDemands: r.Demands, store.RetainDispatches: r.Dispatches, store.RetainTools: r.Tools, store.RetainAudit: r.Audit,
 		store.RetainSessions: r.Sessions, store.RetainRecords: r.Records,
+	}
+}
+
+// ceilings are the ends that hold whatever agents say.
+func ceilings(r config.Retention) store.Periods {
+	return store.Periods{
+		store.RetainResults: r.ResultsCeiling, store.RetainDemands: r.DemandsCeiling, store.RetainDispatches: r.DispatchesCeiling,
+		store.RetainTools: r.ToolsCeiling, store.RetainAudit: r.AuditCeiling, store.RetainOperatorMail: r.OperatorMail,
+		store.RetainCapturedMail: r.CapturedMail, store.RetainMailReports: r.MailReports,
 	}
 }
 

@@ -18,11 +18,13 @@ import (
 	"inbox/internal/fault"
 )
 
-// ErasureKeyNamespace is that of the document with the key by which erased persons are named.
-const ErasureKeyNamespace = "erasure"
+// The document with the key by which erased persons are named.
+const (
+	ErasureKeyNamespace = "erasure"
+	ErasureKeyName      = "key"
+)
 
 const (
-	erasureKey   = "key"
 	erasureSpace = "erasure.work"
 	erasureLease = "running" // who works on erasures now
 
@@ -147,7 +149,7 @@ func (e Erasures) pseudonyms(ctx context.Context) (func(string) string, error) {
 	}
 	fresh := make([]byte, sha256.Size)
 	_, _ = rand.Read(fresh) // it never fails
-	key, _, err := vault.PutIfAbsent(ctx, ErasureKeyNamespace, erasureKey, fresh, time.Time{})
+	key, _, err := vault.PutIfAbsent(ctx, ErasureKeyNamespace, ErasureKeyName, fresh, time.Time{})
 	if err != nil {
 		return nil, err
 	}
@@ -164,7 +166,7 @@ func hashWith(key []byte) func(string) string {
 
 // ErasedNames returns by which hash persons are named who were erased; nil when no one was.
 func ErasedNames(ctx context.Context, vault Vault) (func(string) string, error) {
-	key, found, err := vault.Get(ctx, ErasureKeyNamespace, erasureKey)
+	key, found, err := vault.Get(ctx, ErasureKeyNamespace, ErasureKeyName)
 	if err != nil || !found {
 		return nil, err
 	}

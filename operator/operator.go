@@ -128,7 +128,7 @@ func New(o Options) *Operator {
 		Connectors:    Connectors{o.Current},
 		Erasures:      erasures,
 		Exports:       Exports{o.Store, erasures, o.Files},
-		Usage:         Usage{o.Store},
+		Usage:         Usage{o.Store, o.Files, o.Config.DataDir},
 		Node:          o.Node,
 		options:       o,
 	}

@@ -219,6 +219,10 @@ may be another one than that of the backup: SQLite or PostgreSQL, by database_ur
 empty. A backup of an older version is brought to the schema of this one. Stop the old server first: two of them would both be the
 agents.
 
+Persons who were erased after the moment of the backup come back with it, unless their receipts are at hand: DIR/erasures.json, which each
+backup into DIR and "inbox erase PERSON --receipts FILE" bring up to date, or the file of --erasures. The server erases them again when it
+starts. A receipt names no one; the secret key opens it.
+
 A restore that does not end is recognised: no server starts on it, and the command, run again, begins anew.
 
 What the old server did after the moment of the backup is not known. Replies that were waiting to be sent at that moment are sent again,
@@ -266,6 +270,7 @@ sends one. What may have been sent twice is listed by "inbox restore --report".`
 	cmd.Flags().StringVar(&options.DatabaseURL, "database-url", "", "database of the new server, where the configuration is written from the backup")
 	cmd.Flags().StringVar(&options.DataDir, "data-dir", "", "data directory of the new server, where the configuration is written from the backup")
 	cmd.Flags().StringSliceVar(&options.Hold, "hold-uncertain", nil, "channels (such as email, or all) whose deliveries that may have been made before wait for you")
+	cmd.Flags().StringVar(&options.Erasures, "erasures", "", "file with receipts of erasures that are done again (default: erasures.json in DIR, if it is there)")
 	cmd.Flags().BoolVar(&report, "report", false, "list what the last restore of this server may have sent twice")
 	return cmd
 }
@@ -277,6 +282,12 @@ func tellRestored(out io.Writer, report inbox.RestoreReport) error {
 			fmt.Fprintf(out, "  %d messages had no answer yet and %d deliveries were not made at that moment: they are done again, with the same ids (%d deliveries are held).\n",
 				one.Turns, one.Deliveries, one.Held)
 		}
+	}
+	switch erasures := report.Erasures; {
+	case erasures == nil:
+		fmt.Fprintln(out, "No receipts of erasures were at hand: who was erased after that moment is there again (--erasures FILE).")
+	case erasures.Begun > 0:
+		fmt.Fprintf(out, "  %d persons were erased after that moment: the server erases them again when it starts; see: inbox erase --list\n", erasures.Begun)
 	}
 	if report.WroteConfig {
 		fmt.Fprintf(out, "Wrote %s.\n", report.ConfigFile)
@@ -341,22 +352,31 @@ func reportRestored(cmd *cobra.Command) error {
 }
 
 func newMigrate() *cobra.Command {
-	options := inbox.MoveOptions{}
-	cmd := &cobra.Command{ //nolint:gosec // the password is one of an example
+	var options inbox.MoveOptions
+	var toFile string
+	cmd := &cobra.Command{
 		Use:   "migrate",
 		Short: "Bring the database to the schema of this version, or move it to PostgreSQL",
 		Long: `Brings the database to the schema of this version and prints it. serve does the same at start; several nodes may start together.
 
-With --to it moves a server from SQLite to PostgreSQL. The server that runs is told to end, as for SIGTERM: peers that call meanwhile find
+With --to or --to-file it moves a server from SQLite to PostgreSQL. A password in --to stands in the list of processes and in the history of the
+shell: --to-file reads the URL from a file, or from the standard input ("-"). The server that runs is told to end, as for SIGTERM: peers that call meanwhile find
 no server and try again later, as after any restart. When it has ended, everything that it has acknowledged is copied, the SQLite file is
 marked as moved, so that no server starts on it any more, and database_url is written into the configuration. Then start the server again
 (a service manager that restarts it by itself does so until the move is done). Files and keys stay where they are. The command can be run
 again after it broke off at any place; until the file is marked nothing is changed, and the server can be started as before.
 
 The other direction is a backup and a restore.`,
-		Example: "  inbox migrate\n  inbox migrate --to postgres://inbox:secret@db.example/inbox",
+		Example: "  inbox migrate\n  inbox migrate --to-file /run/secrets/database-url\n  inbox migrate --to postgres://inbox@db.example/inbox",
 		Args:    arguments(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if toFile != "" {
+				to, err := readAddress(cmd.InOrStdin(), toFile)
+				if err != nil {
+					return err
+				}
+				options.To = to
+			}
 			if options.To != "" {
 				return moveDatabase(cmd, options)
 			}
@@ -372,8 +392,34 @@ The other direction is a backup and a restore.`,
 	}
 	addJSON(cmd)
 	cmd.Flags().StringVar(&options.To, "to", "", "move the server to this PostgreSQL database, which must be empty")
+	cmd.Flags().StringVar(&toFile, "to-file", "", "read the URL of --to from this file (\"-\" = the standard input), so that no one sees its password")
+	cmd.MarkFlagsMutuallyExclusive("to", "to-file")
 	cmd.Flags().DurationVar(&options.Wait, "wait", 2*time.Minute, "how long the running server may take to end")
 	return cmd
+}
+
+// maxAddress bounds the URL of a database in bytes.
+const maxAddress = 8 << 10
+
+// readAddress reads a URL from a file that has nothing else, or from the standard input.
+func readAddress(in io.Reader, name string) (string, error) {
+	if name != "-" {
+		file, err := os.Open(name)
+		if err != nil {
+			return "", usageError{fmt.Errorf("--to-file: %w", err)}
+		}
+		defer func() { _ = file.Close() }() // it was read only
+		in = file
+	}
+	content, err := io.ReadAll(io.LimitReader(in, maxAddress+1))
+	if err != nil {
+		return "", fmt.Errorf("--to-file: read %s: %w", name, err)
+	}
+	address := strings.TrimSpace(string(content))
+	if address == "" || len(content) > maxAddress || strings.ContainsAny(address, "\r\n") {
+		return "", usageError{fmt.Errorf("--to-file: %s must have one line, the URL of the new database, and nothing else", name)}
+	}
+	return address, nil
 }
 
 func moveDatabase(cmd *cobra.Command, options inbox.MoveOptions) error {

@@ -3,6 +3,7 @@ package main
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -103,7 +104,7 @@ const eraseWait = 3 * time.Minute
 
 func newErase() *cobra.Command {
 	var dry, yes, list bool
-	var receipt string
+	var receipt, receipts string
 	var wait time.Duration
 	cmd := &cobra.Command{
 		Use:   "erase PERSON [--dry-run] [--yes]",
@@ -114,8 +115,11 @@ no mail stays as a hash. PERSON is as for "inbox export". Mails that were sent c
 message; to keep somebody out, see "inbox block".
 
 The erasure is a row in the database: a running server does it, goes on with it after a crash, and tells other servers. A receipt without names is kept;
-"inbox erase --receipt ID" and "inbox erase --list" print it.`,
-		Example: "  inbox erase alice@example.org --dry-run\n  inbox erase alice@example.org --yes",
+"inbox erase --receipt ID" and "inbox erase --list" print it.
+
+Backups that were made before have the person still. With --receipts the receipts of all erasures are also written into a file, which "inbox
+restore" reads to erase again: write it beside the backups, as erasures.json, where each "inbox backup" brings it up to date, too.`,
+		Example: "  inbox erase alice@example.org --dry-run\n  inbox erase alice@example.org --yes --receipts /var/backups/inbox/erasures.json",
 		Args: func(cmd *cobra.Command, given []string) error {
 			if list || receipt != "" {
 				return arguments(cobra.NoArgs)(cmd, given)
@@ -126,7 +130,7 @@ The erasure is a row in the database: a running server does it, goes on with it 
 			return operate(cmd, func(o *inbox.Operator) error {
 				switch {
 				case list:
-					return listReceipts(cmd, o)
+					return errors.Join(keepReceipts(cmd, o, receipts), listReceipts(cmd, o))
 				case receipt != "":
 					return printReceipt(cmd, o, receipt)
 				}
@@ -149,7 +153,10 @@ The erasure is a row in the database: a running server does it, goes on with it 
 				if err != nil {
 					return err
 				}
-				if err := awaitErasure(cmd, o, begun.ID, wait); err != nil {
+				if err := errors.Join(keepReceipts(cmd, o, receipts), awaitErasure(cmd, o, begun.ID, wait)); err != nil {
+					return err
+				}
+				if err := keepReceipts(cmd, o, receipts); err != nil {
 					return err
 				}
 				return printReceipt(cmd, o, begun.ID)
@@ -162,8 +169,18 @@ The erasure is a row in the database: a running server does it, goes on with it 
 	cmd.Flags().BoolVar(&yes, "yes", false, "remove it")
 	cmd.Flags().BoolVar(&list, "list", false, "list the receipts, newest first")
 	cmd.Flags().StringVar(&receipt, "receipt", "", "print the receipt of this erasure")
+	cmd.Flags().StringVar(&receipts, "receipts", "", "write the receipts of all erasures into this file, for a restore of an older backup")
 	cmd.Flags().DurationVar(&wait, "wait", eraseWait, "wait at most so long for the end; the server goes on afterwards")
 	return cmd
+}
+
+// keepReceipts writes the receipts into the file, if one is wanted.
+func keepReceipts(cmd *cobra.Command, o *inbox.Operator, file string) error {
+	if file == "" {
+		return nil
+	}
+	_, err := o.Erasures.KeepReceipts(cmd.Context(), file)
+	return err
 }
 
 func printPreview(cmd *cobra.Command, preview operator.ErasurePreview) error {
@@ -242,8 +259,9 @@ func newUsage() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "usage",
 		Short: "Show what is kept: rows and bytes of each agent",
-		Long: `Shows how much of the database each agent takes, and what is free in the file: rows that go leave room that the next ones take, the file
-does not become smaller. With more than some ten thousand messages the numbers of agents are estimated from a sample. How long what is kept is
+		Long: `Shows how much of the database each agent takes, and what is free in the file of SQLite: rows that go leave room that the next ones take, the
+file does not become smaller; PostgreSQL does not say what is free. Files are those of blob_url, unless they are in a bucket, which would have to
+be asked for each. What is free on the disk of data_dir says nothing about a PostgreSQL elsewhere. With more than some ten thousand messages the numbers of agents are estimated from a sample. How long what is kept is
 said by [retention] in the settings.`,
 		Example: "  inbox usage\n  inbox usage --json",
 		Args:    arguments(cobra.NoArgs),
@@ -267,7 +285,7 @@ said by [retention] in the settings.`,
 				if err := printTable(out, "No message is kept.", []string{"AGENT", "MESSAGES", "QUESTIONS", "ANSWERS", "ORIGINALS", "STEPS", "FILES", "OLDEST"}, rows); err != nil {
 					return err
 				}
-				printTotals(out, usage.DatabaseBytes, usage.FreeBytes, usage.Estimated)
+				printTotals(out, usage)
 				return nil
 			})
 		},
@@ -276,9 +294,17 @@ said by [retention] in the settings.`,
 	return cmd
 }
 
-func printTotals(out io.Writer, total, free int64, estimated bool) {
-	fmt.Fprintf(out, "\nDatabase  %s, of which %s are free for the next rows\n", size(total), size(free))
-	if estimated {
+func printTotals(out io.Writer, kept operator.Kept) {
+	fmt.Fprintf(out, "\nDatabase  %s", size(kept.DatabaseBytes))
+	if kept.FreeBytes > 0 {
+		fmt.Fprintf(out, ", of which %s are free for the next rows", size(kept.FreeBytes))
+	}
+	fmt.Fprintln(out)
+	if kept.Blobs != nil {
+		fmt.Fprintf(out, "Files     %s in %d files beside the database\n", size(kept.Blobs.Bytes), kept.Blobs.Count)
+	}
+	fmt.Fprintf(out, "Disk      %s are free where data_dir is\n", size(kept.DataDirFreeBytes))
+	if kept.Estimated {
 		fmt.Fprintln(out, "The numbers of agents are estimated from a sample.")
 	}
 }

@@ -1,6 +1,8 @@
 package main
 
 import (
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 )
@@ -18,6 +20,26 @@ func TestStrangersTextIsHarmlessOnATerminal(t *testing.T) {
 	} {
 		if got := excerpt(text); got != want {
 			t.Errorf("%q became %q, want %q", text, got, want)
+		}
+	}
+}
+
+// TestReadAddress: the URL of a database is one line of a file or of the standard input.
+func TestReadAddress(t *testing.T) {
+	const address = "postgres://inbox:secret@db.example/inbox"
+	for content, fine := range map[string]bool{address: true, address + "\n": true, "": false, " \n": false, address + "\nmore": false, strings.Repeat("x", maxAddress+1): false} {
+		file := filepath.Join(t.TempDir(), "database-url")
+		if err := os.WriteFile(file, []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		for _, name := range []string{file, "-"} {
+			got, err := readAddress(strings.NewReader(content), name)
+			if fine && (got != address || err != nil) || !fine && err == nil {
+				t.Errorf("%.60q: %q, %v", content, got, err)
+			}
+			if err != nil && strings.Contains(err.Error(), "secret") {
+				t.Errorf("the error shows the password: %v", err)
+			}
 		}
 	}
 }

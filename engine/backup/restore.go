@@ -27,6 +27,8 @@ type Target struct {
 	Name    string // of the database, as it may be shown
 	DataDir string
 	Blobs   func() (blob.Backend, error)
+	// Settle does what else has to be done to the rows before they may be served; nil = nothing.
+	Settle func(ctx context.Context, opened *store.Store) error
 }
 
 // ReportFile has in a data directory what a restore may have made twice, one JSON value a line, the first being a Restored.
@@ -248,7 +250,7 @@ func (o RestoreOptions) domain(ctx context.Context, number int, files blob.Backe
 	if err != nil {
 		return restored, err
 	}
-	err = o.settle(ctx, opened, target.DataDir, &restored)
+	err = o.settle(ctx, opened, target, &restored)
 	return restored, errors.Join(err, opened.Close())
 }
 
@@ -278,8 +280,8 @@ func (o RestoreOptions) contents(ctx context.Context, from *Domain, files blob.B
 }
 
 // settle lists what may have been sent before, holds what the operator wants held, and says that the database may be served.
-func (o RestoreOptions) settle(ctx context.Context, opened *store.Store, dataDir string, restored *Restored) (err error) {
-	file, err := os.CreateTemp(dataDir, ReportFile+"-*")
+func (o RestoreOptions) settle(ctx context.Context, opened *store.Store, target *Target, restored *Restored) (err error) {
+	file, err := os.CreateTemp(target.DataDir, ReportFile+"-*")
 	if err != nil {
 		return err
 	}
@@ -304,12 +306,17 @@ func (o RestoreOptions) settle(ctx context.Context, opened *store.Store, dataDir
 	if err := errors.Join(err, file.Sync(), file.Close()); err != nil {
 		return err
 	}
-	if err := os.Rename(file.Name(), filepath.Join(dataDir, ReportFile)); err != nil {
+	if err := os.Rename(file.Name(), filepath.Join(target.DataDir, ReportFile)); err != nil {
 		return err
 	}
 
 	if err := o.hold(ctx, opened, held); err != nil {
 		return err
+	}
+	if target.Settle != nil {
+		if err := target.Settle(ctx, opened); err != nil {
+			return err
+		}
 	}
 	return opened.Complete(ctx)
 }

@@ -26,6 +26,8 @@ type Options struct {
 	BlobURL       string // where files are kept, as it may be shown
 	NewIdentity   bool   // go on without the database or the key that DataDir was used with
 
+	Ceilings func() store.Periods // see store.Options
+
 	AsFound bool // the schema stays as it is; see store.Options
 
 	Traces []string // further files that only a server leaves in DataDir
@@ -65,7 +67,7 @@ func Open(ctx context.Context, options Options, notify func(channel, payload str
 
 // Store are the options of the store.
 func (o Options) Store(notify func(channel, payload string)) store.Options {
-	return store.Options{URL: o.DatabaseURL, DataDir: o.DataDir, Notify: notify, Logger: o.Logger, AsFound: o.AsFound}
+	return store.Options{URL: o.DatabaseURL, DataDir: o.DataDir, Notify: notify, Logger: o.Logger, AsFound: o.AsFound, Ceilings: o.Ceilings}
 }
 
 // Take makes this process the only one that serves a data directory with a SQLite database; nil on PostgreSQL. What a killed

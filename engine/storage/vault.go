@@ -34,8 +34,8 @@ func (v Vault) seal(namespace, key string, value []byte) []byte {
 	return []byte(v.sealer.box.Seal(value, purposeOf(namespace, key)))
 }
 
-// open returns a document as it was put. One that is not sealed was written by a version that did not.
-func (v Vault) open(ctx context.Context, namespace, key string, value []byte) ([]byte, error) {
+// Open returns a document that stands at another place under the same name, as it was put. One that is not sealed was written by a version that did not.
+func (v Vault) Open(ctx context.Context, namespace, key string, value []byte) ([]byte, error) {
 	if !v.isSealed(namespace) || !sealedForm(value) {
 		return value, nil
 	}
@@ -55,7 +55,7 @@ func (v Vault) Get(ctx context.Context, namespace, key string) (value []byte, fo
 	if err != nil || !found {
 		return nil, false, err
 	}
-	value, err = v.open(ctx, namespace, key, value)
+	value, err = v.Open(ctx, namespace, key, value)
 	return value, err == nil, err
 }
 
@@ -72,7 +72,7 @@ func (v Vault) PutIfAbsent(
 	if err != nil {
 		return nil, false, err
 	}
-	current, err = v.open(ctx, namespace, key, current)
+	current, err = v.Open(ctx, namespace, key, current)
 	return current, inserted, err
 }
 
@@ -87,7 +87,7 @@ func (v Vault) Swap(ctx context.Context, namespace, key string, old, value []byt
 		return false, err
 	}
 
-	current, err := v.open(ctx, namespace, key, kept)
+	current, err := v.Open(ctx, namespace, key, kept)
 	if err != nil || !bytes.Equal(current, old) {
 		return false, err
 	}
@@ -99,7 +99,7 @@ func (v Vault) List(ctx context.Context, namespace, after string, limit int) (ke
 	keys, values, err = v.State.List(ctx, namespace, after, limit)
 	for i := range values {
 		if err == nil {
-			values[i], err = v.open(ctx, namespace, keys[i], values[i])
+			values[i], err = v.Open(ctx, namespace, keys[i], values[i])
 		}
 	}
 	return keys, values, err
@@ -110,7 +110,7 @@ func (v Vault) Several(ctx context.Context, namespace string, keys []string) (ma
 	values, err := v.State.Several(ctx, namespace, keys)
 	for key := range values {
 		if err == nil {
-			values[key], err = v.open(ctx, namespace, key, values[key])
+			values[key], err = v.Open(ctx, namespace, key, values[key])
 		}
 	}
 	return values, err

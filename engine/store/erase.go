@@ -977,3 +977,84 @@ func AddressForms(domain string, address identity.Address) PersonNames {
 	mail := strings.TrimPrefix(written, "@")
 	return PersonNames{Principals: []string{domain + " mailto:" + mail, "unverified " + written}, Addresses: []string{written}}
 }
+
+// RepeatErasure stores an erasure that was done elsewhere before, under its id, so that it takes what came before it; the running server does it.
+// Without names nothing of the person is here, and its receipt is stored alone. It reports whether the erasure was not known.
+func (s personEraser) RepeatErasure(ctx context.Context, receipt Receipt, names PersonNames) (fresh bool, err error) {
+	person, ended := "", receipt.EndedAt
+	if len(names.Principals)+len(names.Addresses) > 0 {
+		encoded, err := json.Marshal(names)
+		if err != nil {
+			return false, fmt.Errorf("encode person: %w", err)
+		}
+		// Its waits are measured from the moment at which it is wanted.
+		receipt.Stage, receipt.RequestedAt, receipt.Counts, receipt.Remains = EraseFind, time.Now().UTC().Truncate(time.Millisecond), map[string]int64{}, nil
+		person, ended, receipt.EndedAt = string(encoded), time.Time{}, time.Time{}
+	} else if ended.IsZero() {
+		receipt.Stage, ended = EraseDone, time.Now().UTC().Truncate(time.Millisecond)
+	}
+	text, err := json.Marshal(receipt)
+	if err != nil {
+		return false, fmt.Errorf("encode receipt: %w", err)
+	}
+
+	err = s.InTx(ctx, func(tx *Tx) error {
+		added, err := tx.change(ctx, `INSERT INTO erasures (id, stage, requested_by, requested_at, ended_at, after_id, person, receipt)
+			VALUES ($1, $2, $3, $4, $5, '', $6, $7) ON CONFLICT (id) DO NOTHING`,
+			receipt.ID, receipt.Stage, cleaned(receipt.RequestedBy), micros(receipt.RequestedAt), micros(ended), person, string(text))
+		fresh = added > 0
+		return err
+	})
+	return fresh, err
+}
+
+// namesOfRows are tables with names of persons beside messages: principals and addresses, in the form of PersonNames.
+var namesOfRows = []string{
+	`SELECT principal, address FROM person_identities`,
+	`SELECT owner, '' FROM sessions`,
+	`SELECT principal, '' FROM watches`,
+	`SELECT owner, '' FROM task_runs`,
+	`SELECT '', '@' || sender FROM mails WHERE sender <> ''`,
+	`SELECT '', '@' || address FROM mail_failures`,
+	`SELECT '', '@' || address FROM mail_suppressions`,
+}
+
+// EachName visits the principals and addresses of all persons who are known here, some of them many times; either is empty where a row has not
+// both. It reads all messages, in pages.
+func (s personEraser) EachName(ctx context.Context, visit func(principal, address string)) error {
+	for _, query := range namesOfRows {
+		err := s.engine.reader().each(ctx, query, nil, func(r row) error {
+			var principal, address string
+			err := r.Scan(&principal, &address)
+			visit(principal, strings.ToLower(address))
+			return err
+		})
+		if err != nil {
+			return err
+		}
+	}
+
+	for after, more := "", true; more; {
+		rows := 0
+		err := s.engine.reader().each(ctx, `SELECT id, principal, message FROM turns WHERE id > $1 ORDER BY id LIMIT 1000`, []any{after}, func(r row) error {
+			var principal, stored string
+			if err := r.Scan(&after, &principal, &stored); err != nil {
+				return err
+			}
+			rows++
+			var message struct {
+				Sender normalized.Sender `json:"sender"`
+			}
+			if err := json.Unmarshal([]byte(stored), &message); err != nil {
+				return fmt.Errorf("decode message of turn %s: %w", after, err)
+			}
+			visit(principal, strings.ToLower(message.Sender.Address))
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+		more = rows == 1000
+	}
+	return nil
+}

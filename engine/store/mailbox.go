@@ -585,24 +585,25 @@ func (s mailStore) DeleteReportsBefore(ctx context.Context, before time.Time) (d
 	}
 }
 
-// How long kept mail and reports stay.
-const (
-	mailAge     = 90 * 24 * time.Hour
-	capturedAge = 30 * 24 * time.Hour
-	reportAge   = 400 * 24 * time.Hour
-)
-
 // sweepMail deletes mail and reports whose time is over.
-func (s mailStore) sweepMail(ctx context.Context, now time.Time) error {
+func (s mailStore) sweepMail(ctx context.Context, ceilings Periods, now time.Time) error {
 	for _, kind := range exchange.MailKinds() {
-		age := mailAge
+		age := ceilings[RetainOperatorMail]
 		if kind == exchange.MailCaptured {
-			age = capturedAge
+			age = ceilings[RetainCapturedMail]
+		}
+		if age == 0 {
+			continue
 		}
 		if _, err := s.DeleteMailBefore(ctx, kind, now.Add(-age)); err != nil {
 			return err
 		}
 	}
-	_, err := s.DeleteReportsBefore(ctx, now.Add(-reportAge))
+
+	age := ceilings[RetainMailReports]
+	if age == 0 {
+		return nil
+	}
+	_, err := s.DeleteReportsBefore(ctx, now.Add(-age))
 	return err
 }

@@ -275,13 +275,14 @@ func TestMailEnds(t *testing.T) {
 		if deleted, err := s.DeleteMailBefore(t.Context(), exchange.MailOrdinary, mail.ReceivedAt.Add(-time.Second)); err != nil || deleted != 0 {
 			t.Errorf("%d deleted, %v", deleted, err)
 		}
-		if err := mailStore(s.sweeper).sweepMail(t.Context(), time.Now().Add(mailAge-time.Hour)); err != nil {
+		mailAge := DefaultCeilings()[RetainOperatorMail]
+		if err := mailStore(s.sweeper).sweepMail(t.Context(), DefaultCeilings(), time.Now().Add(mailAge-time.Hour)); err != nil {
 			t.Fatal(err)
 		}
 		if found, err := s.Mails(t.Context(), exchange.MailFilter{}); err != nil || len(found) != 1 || found[0].ID != mail.ID {
 			t.Errorf("%+v, %v; the captured one has ended, the other has not", found, err)
 		}
-		if err := mailStore(s.sweeper).sweepMail(t.Context(), time.Now().Add(mailAge+time.Hour)); err != nil {
+		if err := mailStore(s.sweeper).sweepMail(t.Context(), DefaultCeilings(), time.Now().Add(mailAge+time.Hour)); err != nil {
 			t.Fatal(err)
 		}
 		if garbage, err := s.Garbage(t.Context(), "", 10); err != nil || len(garbage) != 1 || garbage[0].Digest != digest {

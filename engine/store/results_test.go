@@ -191,7 +191,7 @@ func resultsErased(t *testing.T, s *Store) {
 
 func resultsSwept(t *testing.T, s *Store) {
 	turn, digest := insertRunning(t, s), strings.Repeat("3c", 32)
-	old := time.Now().Add(-exchange.RunResultLife - time.Hour)
+	old := time.Now().Add(-DefaultCeilings()[RetainResults] - time.Hour)
 	putResult(t, s, exchange.RunResult{TurnID: turn.ID, Run: 1, At: old, Digest: digest})
 	putResult(t, s, exchange.RunResult{TurnID: turn.ID, Run: 2, At: old.Add(2 * time.Hour), Body: json.RawMessage(`{}`)})
 	if err := s.sweepOnce(t.Context(), auditRows); err != nil {

@@ -22,11 +22,13 @@ import (
 	"inbox/policypart"
 )
 
+func postgresAndSQLite() map[string]func(testing.TB) string {
+	return map[string]func(testing.TB) string{"sqlite": func(testing.TB) string { return "sqlite" }, "postgres": storetest.Postgres}
+}
+
 // databases are both, by name.
 func databases(t *testing.T, work func(t *testing.T, open func(t testing.TB) *Store)) {
-	for name, url := range map[string]func(testing.TB) string{
-		"sqlite": func(testing.TB) string { return "sqlite" }, "postgres": storetest.Postgres,
-	} {
+	for name, url := range postgresAndSQLite() {
 		t.Run(name, func(t *testing.T) {
 			work(t, func(t testing.TB) *Store {
 				s, err := Open(t.Context(), Options{DataDir: t.TempDir(), URL: url(t)})

@@ -56,6 +56,8 @@ type Options struct {
 	// AsFound leaves the schema as it is, also an older one: no migration runs, and nothing is swept. For those who only read the rows as a
 	// whole (Snapshot) and write documents.
 	AsFound bool
+	// Ceilings returns how long what ended is kept at most, by kind; 0 or absent = for ever. DefaultCeilings when nil.
+	Ceilings func() Periods
 	// Logger gets what no caller can be told: reconnects, a failing sweep. slog.Default when nil.
 	Logger *slog.Logger
 }
@@ -75,6 +77,9 @@ func (o Options) withDefaults() Options {
 	}
 	if o.Now == nil {
 		o.Now = time.Now
+	}
+	if o.Ceilings == nil {
+		o.Ceilings = DefaultCeilings
 	}
 	if o.Logger == nil {
 		o.Logger = slog.Default()

@@ -11,10 +11,26 @@ import (
 // sweeper removes rows that have ended.
 type sweeper struct{ *database }
 
-// Audit records end by age and by number.
+// auditRows is how many audit records are kept at most, whatever their age.
+const auditRows = 100_000
+
+// DefaultCeilings say how long what ended is kept at most, and mail for the operator, where no settings say it. A demand's resolution is the
+// receipt of a payment and the record of a consent, so it outlives a year's bookkeeping; a call between agents is only looked at, and one of a tool
+// stays for repeats of a submit.
+func DefaultCeilings() Periods {
+	const day = 24 * time.Hour
+	return Periods{
+		RetainResults: 90 * day, RetainDemands: 400 * day, RetainDispatches: 180 * day, RetainTools: 30 * day, RetainAudit: 90 * day,
+		RetainOperatorMail: 90 * day, RetainCapturedMail: 30 * day, RetainMailReports: 400 * day,
+	}
+}
+
+// Kinds that have a ceiling alone. Demands, dispatches, tools and audit have one beside their period.
 const (
-	auditAge  = 90 * 24 * time.Hour
-	auditRows = 100_000
+	RetainResults      = "results"       // results of runs
+	RetainOperatorMail = "operator_mail" // mail to role addresses, reports among it
+	RetainCapturedMail = "captured_mail" // answers that were captured in the place of being sent
+	RetainMailReports  = "mail_reports"  // lines that were read from reports
 )
 
 // maxSwept bounds what one transaction of a sweep removes, so that no caller waits long for the writer; maxBatches bounds
@@ -33,8 +49,11 @@ const sweepOldAudit = `DELETE FROM audit WHERE at <= $1 AND id IN (SELECT id FRO
 const sweepExcessAudit = `DELETE FROM audit WHERE id IN (SELECT id FROM audit
 	WHERE id <= (SELECT id FROM audit ORDER BY id DESC LIMIT 1 OFFSET $1 + 0) ORDER BY id LIMIT $2 + 0)`
 
-// What ended stays for a while: for repeats of a submit, and for a reader who asks what became of it.
-const toolAge = 30 * 24 * time.Hour
+// How long stays what no setting is about: notes about the control of other runs, and hashes that keep a payment from being used twice.
+const (
+	runNoteAge = 30 * 24 * time.Hour
+	paymentAge = 400 * 24 * time.Hour
+)
 
 const sweepToolRequests = `DELETE FROM tool_requests WHERE id IN (SELECT id FROM tool_requests
 	WHERE status <> 'runtime_tool_pending' AND updated_at <= $1 ORDER BY updated_at, id LIMIT $2 + 0)`
@@ -64,17 +83,26 @@ func (s sweeper) sweep(ctx context.Context, every time.Duration) {
 // sweepOnce removes ended documents, which readers do not see anyway, what ended of tools, tasks, demands and calls, and
 // audit records that are too old or beyond the newest keep.
 func (s sweeper) sweepOnce(ctx context.Context, keep int64) error {
+	ceilings := s.options.Ceilings()
+	// since is the instant before which rows of a kind end; for ever: 0, before all of them.
+	since := func(kind string) int64 {
+		if ceilings[kind] == 0 {
+			return 0
+		}
+		return micros(time.Now().Add(-ceilings[kind]))
+	}
+
 	for _, step := range []struct {
 		query string
 		bound int64
 	}{
 		{sweepDocuments, nowMicros()},
-		{sweepOldAudit, micros(time.Now().Add(-auditAge))},
+		{sweepOldAudit, since(RetainAudit)},
 		{sweepExcessAudit, keep},
-		{sweepToolRequests, micros(time.Now().Add(-toolAge))},
+		{sweepToolRequests, since(RetainTools)},
 		{sweepWatches, micros(time.Now().Add(-exchange.WatchLife))},
-		{sweepRunNotes, micros(time.Now().Add(-toolAge))},
-		{sweepPayments, micros(time.Now().Add(-demandAge))},
+		{sweepRunNotes, micros(time.Now().Add(-runNoteAge))},
+		{sweepPayments, micros(time.Now().Add(-paymentAge))},
 		{sweepConditions, micros(time.Now().Add(-conditionAge))},
 		{sweepRemovedEntries, micros(time.Now().Add(-removedAge))},
 		{sweepCounters, nowMicros()},
@@ -94,20 +122,28 @@ func (s sweeper) sweepOnce(ctx context.Context, keep int64) error {
 	if err := s.quotas().sweepUnanswered(ctx, time.Now()); err != nil {
 		return err
 	}
-	if err := s.sweepResults(ctx, time.Now().Add(-exchange.RunResultLife)); err != nil {
-		return err
-	}
 	if err := uploadStore(s).sweepUploads(ctx, time.Now().Add(-uploadAge)); err != nil {
 		return err
 	}
-	if err := mailStore(s).sweepMail(ctx, time.Now()); err != nil {
+	if err := mailStore(s).sweepMail(ctx, ceilings, time.Now()); err != nil {
 		return err
 	}
-	if err := s.sweepEnded(ctx, endedDemands, time.Now().Add(-demandAge)); err != nil {
-		return err
+	for _, rows := range []struct {
+		kind  string
+		sweep func(before time.Time) error
+	}{
+		{RetainResults, func(before time.Time) error { return s.sweepResults(ctx, before) }},
+		{RetainDemands, func(before time.Time) error { return s.sweepEnded(ctx, endedDemands, before) }},
+		{RetainDispatches, func(before time.Time) error { return s.sweepEnded(ctx, endedDispatches, before) }},
+	} {
+		if ceilings[rows.kind] == 0 {
+			continue
+		}
+		if err := rows.sweep(time.Now().Add(-ceilings[rows.kind])); err != nil {
+			return err
+		}
 	}
-
-	return s.sweepEnded(ctx, endedDispatches, time.Now().Add(-dispatchAge))
+	return nil
 }
 
 func (s sweeper) sweepBatches(ctx context.Context, query string, bound int64) error {
@@ -123,13 +159,6 @@ func (s sweeper) sweepBatches(ctx context.Context, query string, bound int64) er
 	}
 	return nil
 }
-
-// How long what ended about a turn stays. A demand's resolution is the receipt of a payment and the record of a consent,
-// so it outlives a year's bookkeeping; a call between agents is only looked at.
-const (
-	demandAge   = 400 * 24 * time.Hour
-	dispatchAge = 180 * 24 * time.Hour
-)
 
 // ended are rows that go with what they refer to. Their ids begin with their time, so old ones are found at the beginning
 // without an index on updated_at.

@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -36,6 +37,7 @@ func TestEndedDemandsAndCallsGo(t *testing.T) {
 			})
 
 			digest := strings.Repeat("ab", 32)
+			demandAge, dispatchAge := DefaultCeilings()[RetainDemands], DefaultCeilings()[RetainDispatches]
 			old, young := func(age time.Duration) time.Time { return time.Now().Add(-age - time.Hour) }, func(age time.Duration) time.Time { return time.Now().Add(-age + time.Hour) }
 			kept := map[string]bool{}
 			demand := func(status string, at time.Time, stays bool) {
@@ -93,6 +95,39 @@ func TestEndedDemandsAndCallsGo(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestCeilingsAreSettings: kinds without a ceiling stay for ever, and a shorter one holds at the next sweep.
+func TestCeilingsAreSettings(t *testing.T) {
+	databases(t, func(t *testing.T, open func(t testing.TB) *Store) {
+		s := open(t)
+		ended := func(age time.Duration) string {
+			id, at := newRowID(), time.Now().Add(-age)
+			err := s.InTx(t.Context(), func(tx *Tx) error {
+				return tx.InsertDispatch(t.Context(), exchange.Dispatch{ID: id, TurnID: newRowID(), State: exchange.DispatchDone, CreatedAt: at, UpdatedAt: at})
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return id
+		}
+		ancient, recent := ended(9999*time.Hour), ended(2*time.Hour)
+
+		for _, step := range []struct {
+			ceilings Periods
+			left     []string
+		}{{Periods{}, []string{ancient, recent}}, {DefaultCeilings(), []string{recent}}, {Periods{RetainDispatches: time.Hour}, nil}} {
+			s.options.Ceilings = func() Periods { return step.ceilings }
+			if err := s.sweepOnce(t.Context(), auditRows); err != nil {
+				t.Fatal(err)
+			}
+			for _, id := range []string{ancient, recent} {
+				if _, err := s.Dispatch(t.Context(), id); slices.Contains(step.left, id) != (err == nil) {
+					t.Errorf("%v: %s: %v", step.ceilings, id, err)
+				}
+			}
+		}
+	})
 }
 
 func newRowID() string { return uuid.Must(uuid.NewV7()).String() }

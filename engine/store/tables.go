@@ -13,10 +13,10 @@ var TableRules = map[string]TableRule{
 	"events":        {"retention.steps", "removed with their message"},
 	"replies":       {"words: retention.messages; row: retention.records", "removed with their message, after other servers were told"},
 	"deliveries":    {"retention.records, with their message", "cancelled, then removed with their message"},
-	"run_results":   {"retention.steps, retention.messages and after 90 days", "removed with their message, and in the person's conversations"},
-	"demands":       {"retention.demands, and 400 days after they ended", "removed with their message; the person's name goes from decisions about others"},
-	"dispatches":    {"retention.dispatches, and 180 days after they ended", "removed with their message; the messages that they became, too"},
-	"tool_requests": {"retention.tools, and 30 days after they ended", "removed with their message, and in the person's conversations"},
+	"run_results":   {"retention.steps, retention.messages and retention.results_ceiling", "removed with their message, and in the person's conversations"},
+	"demands":       {"retention.demands and retention.demands_ceiling", "removed with their message; the person's name goes from decisions about others"},
+	"dispatches":    {"retention.dispatches and retention.dispatches_ceiling", "removed with their message; the messages that they became, too"},
+	"tool_requests": {"retention.tools and retention.tools_ceiling", "removed with their message, and in the person's conversations"},
 	"task_runs":     {"retention.tools; notes after 30 days", "removed with their message, and those that the person began"},
 	"unanswered":    {"limits.held_for and limits.silent_for", "removed with their message"},
 
@@ -38,7 +38,7 @@ var TableRules = map[string]TableRule{
 	"agent_uploads":     {"a day after no answer has them", "nothing: files of programs of the operator, which end in a day"},
 	"agent_upload_sums": {"for ever: one row for each agent", "nothing: sums"},
 
-	"audit":             {"retention.audit, after 90 days and beyond the newest 100,000", "the person's name and the detail are replaced by a hash"},
+	"audit":             {"retention.audit, retention.audit_ceiling and beyond the newest 100,000", "the person's name and the detail are replaced by a hash"},
 	"person_identities": {"when an identity is unlinked", "removed"},
 	"console_sessions":  {"at their end, or with the token that began them", "nothing: operators of this server, for some days"},
 	"tokens":            {"for ever: a revoked token is on record; the operator makes them, so there are few", "removed where the person is the token's"},
@@ -57,11 +57,11 @@ var TableRules = map[string]TableRule{
 	"search_pending": {"when the search index has the change", "removed by the search index"},
 	"search_state":   {"for ever: one row", "nothing: a number"},
 
-	"mails":          {"90 days after they came; captured answers after 30", "those that the person wrote, and captured answers to them, are removed"},
+	"mails":          {"retention.operator_mail; captured answers: retention.captured_mail", "those that the person wrote, and captured answers to them, are removed"},
 	"mail_words":     {"with their mail", "removed with their mail"},
 	"mail_originals": {"with their mail", "removed with their mail"},
 	"mail_sums":      {"for ever: one row", "nothing: sums"},
-	"mail_reports":   {"400 days after they came", "nothing: sums of mail servers about mail of our domain"},
+	"mail_reports":   {"retention.mail_reports", "nothing: sums of mail servers about mail of our domain"},
 
 	"notice_tallies":    {"for ever: one row for each kind and subject; subjects are names of ours", "examples that name the person are emptied"},
 	"notice_conditions": {"some time after they ended", "reasons that name the person are emptied"},

@@ -138,6 +138,7 @@ func TestSweepAudit(t *testing.T) {
 		return count
 	}
 
+	auditAge := DefaultCeilings()[RetainAudit]
 	write(2500, auditAge+time.Hour)
 	write(2500, auditAge-time.Hour)
 	for _, step := range []struct {

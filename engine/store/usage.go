@@ -29,7 +29,7 @@ type AgentUsage struct {
 // Usage is what is kept. Estimated: there are many messages, and the numbers of agents were computed from a sample of some thousand.
 type Usage struct {
 	DatabaseBytes int64            `json:"database_bytes"`
-	FreeBytes     int64            `json:"free_bytes"` // of them, which the next rows take
+	FreeBytes     int64            `json:"free_bytes,omitempty"` // of them, which the next rows take; PostgreSQL does not say it
 	Rows          map[string]int64 `json:"rows"`
 	Agents        []AgentUsage     `json:"agents"`
 	Estimated     bool             `json:"estimated"`

@@ -318,6 +318,24 @@ func (s *Files) DeleteIdle(_ context.Context, digest string, since time.Time) (g
 // EachIdle returns the contents that were not put since the time given, in order of their digests, until visit returns an
 // error, which is then its own. One directory is read at a time: how many contents there are does not matter.
 func (s *Files) EachIdle(ctx context.Context, since time.Time, visit func(digest string) error) error {
+	return s.eachContent(ctx, func(digest string, info fs.FileInfo) error {
+		if info.ModTime().After(since) {
+			return nil
+		}
+		return visit(digest)
+	})
+}
+
+// Size returns how many contents there are, and their bytes. It reads all directories.
+func (s *Files) Size(ctx context.Context) (count, bytes int64, err error) {
+	err = s.eachContent(ctx, func(_ string, info fs.FileInfo) error {
+		count, bytes = count+1, bytes+info.Size()
+		return nil
+	})
+	return count, bytes, err
+}
+
+func (s *Files) eachContent(ctx context.Context, visit func(digest string, info fs.FileInfo) error) error {
 	return s.eachEntry(ctx, s.dir, func(outer fs.DirEntry) error {
 		if len(outer.Name()) != 2 || !outer.IsDir() {
 			return nil // the gate, unfinished files
@@ -325,10 +343,10 @@ func (s *Files) EachIdle(ctx context.Context, since time.Time, visit func(digest
 		return s.eachEntry(ctx, filepath.Join(s.dir, outer.Name()), func(inner fs.DirEntry) error {
 			return s.eachEntry(ctx, filepath.Join(s.dir, outer.Name(), inner.Name()), func(file fs.DirEntry) error {
 				info, err := file.Info()
-				if err != nil || info.ModTime().After(since) || !ValidDigest(file.Name()) {
+				if err != nil || !ValidDigest(file.Name()) {
 					return nil //nolint:nilerr // it is gone meanwhile
 				}
-				return visit(file.Name())
+				return visit(file.Name(), info)
 			})
 		})
 	})

@@ -155,3 +155,20 @@ func TestDeleteIdle(t *testing.T) {
 		}
 	}
 }
+
+// TestSize: contents count once, whatever else is in the directory.
+func TestSize(t *testing.T) {
+	dir := t.TempDir()
+	files := open(t, dir)
+	for _, content := range []string{"one", "four", "one"} {
+		if _, err := files.PutBytes(t.Context(), []byte(content)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := files.SetID(t.Context(), "an id"); err != nil {
+		t.Fatal(err)
+	}
+	if count, bytes, err := files.Size(t.Context()); count != 2 || bytes != 7 || err != nil {
+		t.Errorf("%d files, %d bytes, %v", count, bytes, err)
+	}
+}

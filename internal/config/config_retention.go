@@ -17,21 +17,55 @@ type Retention struct {
 	Originals time.Duration `toml:"originals"`
 	// Files in questions and answers; a line says that there was one.
 	Files time.Duration `toml:"files"`
-	// Timelines with the streamed pieces of answers, and the results of runs, which stay for 90 days at most.
+	// Timelines with the streamed pieces of answers, and the results of runs, which stay for `results_ceiling` at most.
 	Steps time.Duration `toml:"steps"`
-	// Demands that ended, with their receipts; 400 days at most.
+	// Demands that ended, with their receipts; `demands_ceiling` at most.
 	Demands time.Duration `toml:"demands"`
-	// Calls of other agents that ended; 180 days at most.
+	// Calls of other agents that ended; `dispatches_ceiling` at most.
 	Dispatches time.Duration `toml:"dispatches"`
-	// Calls of tools that programs outside executed, and runs of tasks; calls stay for 30 days at most after they ended.
+	// Calls of tools that programs outside executed, and runs of tasks; calls stay for `tools_ceiling` at most after they ended.
 	Tools time.Duration `toml:"tools"`
-	// Decisions about trust; 90 days at most, and the newest 100,000.
+	// Decisions about trust; `audit_ceiling` at most, and the newest 100,000.
 	Audit time.Duration `toml:"audit"`
 	// Conversations of chat and of bridges in which nothing was said for so long, with everything that was said in them.
 	Sessions time.Duration `toml:"sessions"`
 	// Rows of messages that lost their words: ids, senders, times and what became of the deliveries. Not less than
 	// `messages`, and at least 30 days: a repeat that comes later is a new message.
 	Records time.Duration `toml:"records"`
+
+	// Results of runs at most, whatever `steps` of an agent says.
+	ResultsCeiling time.Duration `toml:"results_ceiling"`
+	// Demands that ended, with their receipts, at most, whatever `demands` of an agent says.
+	DemandsCeiling time.Duration `toml:"demands_ceiling"`
+	// Calls of other agents that ended at most, whatever `dispatches` of an agent says.
+	DispatchesCeiling time.Duration `toml:"dispatches_ceiling"`
+	// Calls of tools outside that ended at most, whatever `tools` of an agent says.
+	ToolsCeiling time.Duration `toml:"tools_ceiling"`
+	// Decisions about trust at most, whatever `audit` of an agent says.
+	AuditCeiling time.Duration `toml:"audit_ceiling"`
+	// Mail to `postmaster` and other role addresses, reports among it, after it came.
+	OperatorMail time.Duration `toml:"operator_mail"`
+	// Answers that were captured in the place of being sent (`mail.mode`), after they were made.
+	CapturedMail time.Duration `toml:"captured_mail"`
+	// Lines that were read from reports about DMARC and TLS, after they came.
+	MailReports time.Duration `toml:"mail_reports"`
+}
+
+// defaultRetention keeps messages for ever, and what ended of them until its ceiling.
+func defaultRetention() Retention {
+	const day = 24 * time.Hour
+	return Retention{
+		ResultsCeiling: 90 * day, DemandsCeiling: 400 * day, DispatchesCeiling: 180 * day, ToolsCeiling: 30 * day, AuditCeiling: 90 * day,
+		OperatorMail: 90 * day, CapturedMail: 30 * day, MailReports: 400 * day,
+	}
+}
+
+// Agents are the periods of agents that have none of their own.
+func (r Retention) Agents() AgentRetention {
+	return AgentRetention{
+		Messages: r.Messages, Originals: r.Originals, Files: r.Files, Steps: r.Steps, Demands: r.Demands, Dispatches: r.Dispatches,
+		Tools: r.Tools, Audit: r.Audit, Sessions: r.Sessions, Records: r.Records,
+	}
 }
 
 // AgentRetention is the same for one agent, where it is another than in `[retention]`.
@@ -65,7 +99,7 @@ func inherited() AgentRetention {
 
 // inherit fills in what the table of an agent does not say.
 func (a *AgentRetention) inherit(from Retention) {
-	own, common := reflect.ValueOf(a).Elem(), reflect.ValueOf(from)
+	own, common := reflect.ValueOf(a).Elem(), reflect.ValueOf(from.Agents())
 	for i := range own.NumField() {
 		if own.Field(i).Int() == unset {
 			own.Field(i).SetInt(common.Field(i).Int())
@@ -82,17 +116,29 @@ const (
 )
 
 func (r Retention) validate(p *problems, path string) {
-	for key, field := range fieldsOf(reflect.ValueOf(r)) {
+	validatePeriods(p, path, reflect.ValueOf(r))
+	r.Agents().validateRecords(p, path)
+}
+
+func (a AgentRetention) validate(p *problems, path string) {
+	validatePeriods(p, path, reflect.ValueOf(a))
+	a.validateRecords(p, path)
+}
+
+func validatePeriods(p *problems, path string, periods reflect.Value) {
+	for key, field := range fieldsOf(periods) {
 		if period := time.Duration(field.Int()); period != 0 && (period < minRetention || period > maxRetention) {
 			p.add(join(path, key), fmt.Sprintf("%q is out of range", shortDuration(period)), `write "0s" for ever, or "1m" to "36600d"`)
 		}
 	}
+}
 
-	if r.Records == 0 {
+func (a AgentRetention) validateRecords(p *problems, path string) {
+	if a.Records == 0 {
 		return
 	}
-	if r.Messages == 0 || r.Records < max(r.Messages, minRecords) {
-		p.add(join(path, "records"), fmt.Sprintf("%q is shorter than messages or than 30 days", shortDuration(r.Records)),
-			fmt.Sprintf("write at least %q, and a time for %s", shortDuration(max(r.Messages, minRecords)), strings.TrimSuffix(join(path, "messages"), ".")))
+	if a.Messages == 0 || a.Records < max(a.Messages, minRecords) {
+		p.add(join(path, "records"), fmt.Sprintf("%q is shorter than messages or than 30 days", shortDuration(a.Records)),
+			fmt.Sprintf("write at least %q, and a time for %s", shortDuration(max(a.Messages, minRecords)), strings.TrimSuffix(join(path, "messages"), ".")))
 	}
 }

@@ -44,7 +44,7 @@ func (a *Agent) validate(p *problems, key string) {
 	a.validateAck(p, key)
 	a.Retry.validate(p, key+".retry")
 	a.History.validate(p, key+".history")
-	Retention(a.Retention).validate(p, key+".retention")
+	a.Retention.validate(p, key+".retention")
 	a.validateKind(p, key)
 }
 

@@ -107,6 +107,15 @@ func (g *Guard) Admit(bytes int64) {
 	}
 }
 
+// Free returns how many bytes a process without privileges may still write on the disk of a directory.
+func Free(directory string) (int64, error) {
+	free, _, err := space(directory)
+	if err != nil {
+		return 0, fmt.Errorf("free space of %s: %w", directory, err)
+	}
+	return int64(min(free, 1<<62)), nil
+}
+
 // Look returns the free bytes, and below how many the disk counts as full.
 func (g *Guard) Look() (left, bound int64, err error) {
 	g.mu.Lock()
