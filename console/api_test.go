@@ -164,7 +164,7 @@ func call(t *testing.T, o *office, method, path, body, authorization string) *ht
 	api := console.NewAPI(&operator.Operator{
 		Tokens: operator.Tokens{Rows: o}, Messages: operator.Messages{Timelines: o, Finder: o}, Held: operator.Held{HeldDecisions: o, Turns: o},
 		Audit: operator.Audit{Rows: o}, People: operator.People{Rows: o}, Approvals: o,
-	}).WithChat(nobody{})
+	}).WithChat(mute{})
 	server, err := httpserver.New(httpserver.Options{Routes: api.Routes()})
 	if err != nil {
 		t.Fatal(err)
@@ -263,7 +263,7 @@ func TestOperatorAPI(t *testing.T) {
 // TestEveryCallNeedsItsRole tries every call with the tokens of the smaller roles: none of them does anything, and the audit trail is
 // told of none.
 func TestEveryCallNeedsItsRole(t *testing.T) {
-	for _, route := range console.NewAPI(&operator.Operator{}).WithChat(nobody{}).Routes() {
+	for _, route := range console.NewAPI(&operator.Operator{}).WithChat(mute{}).Routes() {
 		needed := console.RoleOf(route.Method, route.Pattern)
 		if route.Method != http.MethodGet && needed < exchange.RoleWork {
 			t.Errorf("%s %s changes something and needs only the role %s", route.Method, route.Pattern, needed)
@@ -291,9 +291,9 @@ func TestChangesAreOnRecordBeforeTheyAreMade(t *testing.T) {
 	}
 }
 
-// nobody has no agent to talk to.
-type nobody struct{}
+// mute has no agent to talk to.
+type mute struct{}
 
-func (nobody) ServeOperator(http.ResponseWriter, *http.Request, string, exchange.Token) error {
+func (mute) ServeOperator(http.ResponseWriter, *http.Request, string, exchange.Token) error {
 	return errors.New("the chat was reached")
 }

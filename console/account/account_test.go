@@ -108,7 +108,9 @@ func (d *desk) Forbidden(w http.ResponseWriter, _ *http.Request, status int, v a
 	fmt.Fprintf(w, "forbidden why=%s needed=%s back=%s", v.Why, v.Needed, v.Back)
 }
 
-func (d *desk) Failed(w http.ResponseWriter, _ *http.Request, err error) { httpserver.WriteFault(w, err) }
+func (d *desk) Failed(w http.ResponseWriter, _ *http.Request, err error) {
+	httpserver.WriteFault(w, err)
+}
 
 func newDesk(t *testing.T, base string, service account.Service) *desk {
 	t.Helper()
@@ -141,7 +143,9 @@ func newDesk(t *testing.T, base string, service account.Service) *desk {
 		d.done = append(d.done, r.URL.Path+" by "+s.By()+" with "+r.PostFormValue("note"))
 		http.Redirect(w, r, "/console", http.StatusSeeOther)
 	}
-	look := func(w http.ResponseWriter, _ *http.Request, s account.Session) { fmt.Fprintf(w, "%s %s %s", s.By(), s.Role, s.CSRF) }
+	look := func(w http.ResponseWriter, _ *http.Request, s account.Session) {
+		fmt.Fprintf(w, "%s %s %s", s.By(), s.Role, s.CSRF)
+	}
 	server, err := httpserver.New(httpserver.Options{Routes: append(d.Routes(),
 		httpserver.Route{Method: http.MethodGet, Pattern: "/console", Handler: d.Page(exchange.RoleRead, look)},
 		httpserver.Route{Method: http.MethodGet, Pattern: "/console/settings", Handler: d.Page(exchange.RoleAdmin, look)},
