@@ -466,6 +466,8 @@ func (c *traffic) operates(s *inboxtest.Server) {
 		c.call("GET", "/api/v1/"+path, token, "", 200)
 	}
 	c.call("POST", "/api/v1/notices/test", token, "", 409) // there is no address
+	c.call("GET", "/api/v1/sessions", token, "", 200)
+	c.call("DELETE", "/api/v1/sessions/nothing", token, "", 404)
 	for _, path := range []string{"usage", "erasures", "people/export?person=" + url.QueryEscape(turns[0].Principal)} {
 		c.call("GET", "/api/v1/"+path, token, "", 200)
 	}

@@ -5,8 +5,10 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -159,6 +161,7 @@ func newOffice() *office {
 	return &office{
 		tokens: map[string]exchange.Token{
 			"admin": {Name: "laptop", Scope: exchange.TokenAdmin}, "peer": {}, "revoked": {Scope: exchange.TokenAdmin, RevokedAt: time.Unix(1, 0)},
+			"ended": {Scope: exchange.TokenAdmin, ExpiresAt: time.Unix(1, 0)}, "work": {Name: "desk", Scope: exchange.TokenWork}, "read": {Name: "wall", Scope: exchange.TokenRead},
 		},
 		turns: []exchange.TurnRecord{{ID: "t1", State: exchange.StateHeld, UpdatedAt: time.UnixMicro(7)}, {ID: "t2", State: exchange.StateHeld}},
 		people: []exchange.PersonIdentity{
@@ -173,7 +176,7 @@ func call(t *testing.T, o *office, method, path, body, authorization string) *ht
 	api := console.NewAPI(&operator.Operator{
 		Tokens: operator.Tokens{Rows: o}, Messages: operator.Messages{Timelines: o, Finder: o}, Held: operator.Held{HeldDecisions: o, Turns: o},
 		Audit: operator.Audit{Rows: o}, People: operator.People{Rows: o}, Approvals: o,
-	})
+	}).WithChat(mute{})
 	server, err := httpserver.New(httpserver.Options{Routes: api.Routes()})
 	if err != nil {
 		t.Fatal(err)
@@ -200,7 +203,8 @@ func TestOnlyOperatorsReachTheAPI(t *testing.T) {
 			"Bearer":         {http.StatusUnauthorized, `Bearer realm="operator API"`},
 			"Bearer unknown": {http.StatusUnauthorized, `Bearer realm="operator API", error="invalid_token"`},
 			"Bearer revoked": {http.StatusUnauthorized, `Bearer realm="operator API", error="invalid_token"`},
-			"Bearer peer":    {http.StatusForbidden, `Bearer realm="operator API", error="insufficient_scope", scope="admin"`},
+			"Bearer peer":    {http.StatusForbidden, `Bearer realm="operator API", error="insufficient_scope", scope="` + console.RoleOf(route.Method, route.Pattern).String() + `"`},
+			"Bearer ended":   {http.StatusUnauthorized, `Bearer realm="operator API", error="invalid_token"`},
 		} {
 			o := newOffice()
 			answer := call(t, o, route.Method, path, "", authorization)
@@ -266,4 +270,42 @@ func TestOperatorAPI(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestEveryCallNeedsItsRole tries every call with the tokens of the smaller roles: none of them does anything, and the audit trail is
+// told of none.
+func TestEveryCallNeedsItsRole(t *testing.T) {
+	for _, route := range console.NewAPI(&operator.Operator{}).WithChat(mute{}).Routes() {
+		needed := console.RoleOf(route.Method, route.Pattern)
+		if route.Method != http.MethodGet && needed < exchange.RoleWork {
+			t.Errorf("%s %s changes something and needs only the role %s", route.Method, route.Pattern, needed)
+		}
+		for token, role := range map[string]exchange.Role{"read": exchange.RoleRead, "work": exchange.RoleWork} {
+			if role >= needed {
+				continue
+			}
+			o := newOffice()
+			answer := call(t, o, route.Method, strings.NewReplacer("{turn}", "t1", "{approval}", "p1").Replace(route.Pattern), "{}", "Bearer "+token)
+			if answer.Code != http.StatusForbidden || len(o.calls)+len(o.acts) > 0 || !strings.Contains(answer.Body.String(), needed.String()) {
+				t.Errorf("%s %s with the role %s: %d %s %v %v", route.Method, route.Pattern, role, answer.Code, answer.Body, o.calls, o.acts)
+			}
+		}
+	}
+}
+
+func TestChangesAreOnRecordBeforeTheyAreMade(t *testing.T) {
+	o := newOffice()
+	call(t, o, http.MethodPost, "/api/v1/held/t1/release", "", "Bearer work")
+	call(t, o, http.MethodGet, "/api/v1/held", "", "Bearer read")
+	call(t, o, http.MethodPost, "/api/v1/held/t2/drop", `{"reason":"`+strings.Repeat("x", 600)+`"}`, "Bearer admin") // refused, and asked for all the same
+	if want := []string{"operator:held.release by operator:desk", "operator:held.drop by operator:laptop"}; !slices.Equal(o.acts, want) {
+		t.Errorf("the trail has %q, want %q", o.acts, want)
+	}
+}
+
+// mute has no agent to talk to.
+type mute struct{}
+
+func (mute) ServeOperator(http.ResponseWriter, *http.Request, string, exchange.Token) error {
+	return errors.New("the chat was reached")
 }

@@ -116,6 +116,11 @@ func (m ids) ToolRequests(ctx context.Context, filter exchange.ToolRequestFilter
 	return m.rows.ToolRequests(ctx, filter)
 }
 
+// Draft implements Finder.
+func (m ids) Draft(ctx context.Context, turnID string) (exchange.Reply, error) {
+	return m.rows.Draft(ctx, turnID)
+}
+
 // looked finds turns by a kind of the store, under each text that an id may mean.
 func looked(kind string, texts func(id string) []string) func(context.Context, ids, string) ([]string, error) {
 	return func(ctx context.Context, m ids, id string) (turns []string, err error) {

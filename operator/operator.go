@@ -121,7 +121,7 @@ func New(o Options) *Operator {
 		Follows:       Follows{o.Current, o.Store, o.Later},
 		People:        People{o.Store, o.Store},
 		Audit:         Audit{o.Store},
-		Tokens:        Tokens{o.Store, o.Agents, o.Shown},
+		Tokens:        Tokens{Rows: o.Store, Agents: o.Agents, Shown: o.Shown},
 		Sessions:      Sessions{o.Store, o.Current},
 		Keys:          Keys{o.Config, o.Vault},
 		Conversations: Conversations{o.Current, o.Store},

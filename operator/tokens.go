@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -30,6 +31,8 @@ type Tokens struct {
 	Rows   TokenRows
 	Agents func() []string // names of the agents that a token may open, which no peer may have
 	Shown  exchange.Tokens // finds the tokens that callers show; nil = Rows
+
+	end time.Time // of tokens that are created; zero = never
 }
 
 // TokenRows keeps tokens.
@@ -51,7 +54,7 @@ type TokenFilter struct {
 	Agent  string // the only agent that it opens
 	Name   string
 	Scope  string // exchange.TokenPeer is written "peer"; those of bridges "bridge"
-	Status string // valid or revoked
+	Status string // valid, revoked or expired
 	Before string // id of the last row of the page before
 	Limit  int    // 0 = all
 }
@@ -60,6 +63,7 @@ type TokenFilter struct {
 const (
 	TokenValid   = "valid"
 	TokenRevoked = "revoked"
+	TokenExpired = "expired"
 )
 
 // ScopePeer is how a TokenFilter calls the scope of peers, which has no word of its own.
@@ -67,8 +71,8 @@ const ScopePeer = "peer"
 
 // Select lists tokens, newest first; never the secrets. fault.Malformed for a status that there is not.
 func (t Tokens) Select(ctx context.Context, filter TokenFilter) ([]exchange.Token, error) {
-	if filter.Status != "" && filter.Status != TokenValid && filter.Status != TokenRevoked {
-		return nil, fault.InField("status", "must be one of valid, revoked")
+	if filter.Status != "" && !slices.Contains([]string{TokenValid, TokenRevoked, TokenExpired}, filter.Status) {
+		return nil, fault.InField("status", "must be one of valid, revoked, expired")
 	}
 
 	tokens, err := t.List(ctx)
@@ -90,7 +94,46 @@ func (f TokenFilter) selects(token exchange.Token) bool {
 		scope = exchange.TokenBridge
 	}
 	return (f.Agent == "" || f.Agent == token.Agent) && (f.Name == "" || f.Name == token.Name) && (f.Scope == "" || f.Scope == scope) &&
-		(f.Status == "" || token.RevokedAt.IsZero() == (f.Status == TokenValid)) && (f.Before == "" || token.ID < f.Before)
+		(f.Status == "" || f.Status == StatusOf(token)) && (f.Before == "" || token.ID < f.Before)
+}
+
+// StatusOf returns whether a token is valid now, revoked, or expired.
+func StatusOf(token exchange.Token) string {
+	switch {
+	case !token.RevokedAt.IsZero():
+		return TokenRevoked
+	case !token.Valid(now()):
+		return TokenExpired
+	}
+	return TokenValid
+}
+
+// Until makes the tokens that are created from now on end at a time; zero = never.
+func (t Tokens) Until(end time.Time) Tokens {
+	t.end = end
+	return t
+}
+
+// Ahead reads when something ends: an age such as "90d" or "12h" from now on, or a time (RFC 3339) that is not past; empty = never, which
+// is the zero time. fault.Malformed otherwise.
+func Ahead(field, text string, now time.Time) (time.Time, error) {
+	if text == "" {
+		return time.Time{}, nil
+	}
+
+	const mostDays = 36_500
+	if days, is := strings.CutSuffix(text, "d"); is {
+		if count, err := strconv.Atoi(days); err == nil && count > 0 && count <= mostDays {
+			return now.AddDate(0, 0, count), nil
+		}
+	}
+	if age, err := time.ParseDuration(text); err == nil && age > 0 {
+		return now.Add(age), nil
+	}
+	if at, err := time.Parse(time.RFC3339, text); err == nil && at.After(now) {
+		return at, nil
+	}
+	return time.Time{}, fault.InField(field, `must be a time ahead such as "90d", "12h" or "2027-01-01T00:00:00Z"`)
 }
 
 // Create mints a token for a peer; agent limits it to one agent. The name becomes the peer's address, so it must not be the
@@ -165,12 +208,20 @@ func (t Tokens) create(ctx context.Context, name, agent, scope string) (string, 
 	return t.mint(ctx, name, agent, scope)
 }
 
-// CreateAdmin mints a token for the operator API. It opens no agent.
+// CreateAdmin mints a token that opens all of the operator API and of the console. It opens no agent.
 func (t Tokens) CreateAdmin(ctx context.Context, name string) (string, exchange.Token, error) {
+	return t.CreateOperator(ctx, name, exchange.RoleAdmin)
+}
+
+// CreateOperator mints a token of an operator with a role. It opens no agent.
+func (t Tokens) CreateOperator(ctx context.Context, name string, role exchange.Role) (string, exchange.Token, error) {
 	if err := validTokenName(name); err != nil {
 		return "", exchange.Token{}, err
 	}
-	return t.mint(ctx, name, "", exchange.TokenAdmin)
+	if role < exchange.RoleRead || role > exchange.RoleAdmin {
+		return "", exchange.Token{}, fault.InField("role", "must be one of read, work, admin")
+	}
+	return t.mint(ctx, name, "", role.String())
 }
 
 func validTokenName(name string) error {
@@ -183,6 +234,7 @@ func validTokenName(name string) error {
 func (t Tokens) mint(ctx context.Context, name, agent, scope string) (string, exchange.Token, error) {
 	token, hash := bearer.Mint()
 	record := tokenOf(name, agent, scope, hash)
+	record.ExpiresAt = t.end.UTC()
 	return token, record, t.Rows.CreateToken(ctx, record)
 }
 

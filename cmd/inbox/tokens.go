@@ -26,25 +26,29 @@ func newTokens() *cobra.Command {
 
 func newTokensCreate() *cobra.Command {
 	var agent string
-	var admin, pull, tools, bridge, tasks, results bool
+	var read, work, admin, pull, tools, bridge, tasks, results bool
+	var expires string
 	var scopes []string
 	cmd := &cobra.Command{
-		Use:   "create [--agent A [--pull | --tools] | --admin | --bridge [--scopes …] [--agent A] | --tasks [--results] [--agent A]] NAME",
+		Use:   "create [--agent A [--pull | --tools] | --read | --work | --admin | --bridge [--scopes …] [--agent A] | --tasks [--results] [--agent A]] NAME",
 		Short: "Create a token for the peer or operator NAME",
 		Long: `Creates a bearer token and prints it alone on the last line; it is shown once and only its hash is kept.
 The peer is then known to agents as @NAME@domain. Without --agent the token opens every agent of this server.
-With --admin the token opens the operator API below /api/v1 instead, and no agent.
+With --read, --work or --admin it is an operator's: it signs in at the console and opens the operator API below /api/v1, and no agent.
+--read looks at everything and changes nothing; --work also decides what waits, retries, edits and takes back answers; --admin does everything.
+With --expires the token ends by itself.
 With --pull it is for the program behind an agent of kind pull: it takes the agent's messages and answers in its name.
 With --tools it is for a program that executes the client tools of the agent: it reads their calls and hands in results.
 With --bridge it is for a program that writes to agents for others and fetches the answers from its queue; NAME is then the
 id of its client, and tokens of one name share the queue. --scopes limits what the token is good for.
 With --tasks it is for a program that runs tasks on the targets of this server, of all or those of one agent, and sees how they go;
 with --results it also reads what they brought.`,
-		Example: "  inbox tokens create --agent echo partner\n  inbox tokens create --agent helper --pull laptop\n  inbox tokens create --agent helper --tools desk\n  inbox tokens create --admin laptop\n  inbox tokens create --bridge relay\n  inbox tokens create --bridge --scopes pending,ack relay\n  inbox tokens create --tasks --results nightly",
+		Example: "  inbox tokens create --agent echo partner\n  inbox tokens create --agent helper --pull laptop\n  inbox tokens create --agent helper --tools desk\n  inbox tokens create --admin --expires 90d laptop\n  inbox tokens create --read wall\n  inbox tokens create --bridge relay\n  inbox tokens create --bridge --scopes pending,ack relay\n  inbox tokens create --tasks --results nightly",
 		Args:    arguments(cobra.ExactArgs(1)),
 		RunE: func(cmd *cobra.Command, names []string) error {
-			if admin && agent != "" {
-				return usageError{fmt.Errorf("--admin and --agent exclude each other\nRun '%s --help'", cmd.CommandPath())}
+			ofOperator := read || work || admin
+			if ofOperator && (agent != "" || read && work || read && admin || work && admin) {
+				return usageError{fmt.Errorf("--read, --work, --admin and --agent exclude each other\nRun '%s --help'", cmd.CommandPath())}
 			}
 			if pull && agent == "" {
 				return usageError{fmt.Errorf("--pull needs --agent\nRun '%s --help'", cmd.CommandPath())}
@@ -52,39 +56,49 @@ with --results it also reads what they brought.`,
 			if tools && (agent == "" || pull) {
 				return usageError{fmt.Errorf("--tools needs --agent, and excludes --pull\nRun '%s --help'", cmd.CommandPath())}
 			}
-			if bridge && (admin || pull || tools) || !bridge && cmd.Flags().Changed("scopes") {
-				return usageError{fmt.Errorf("--bridge excludes --admin, --pull and --tools, and --scopes needs it\nRun '%s --help'", cmd.CommandPath())}
+			if bridge && (ofOperator || pull || tools) || !bridge && cmd.Flags().Changed("scopes") {
+				return usageError{fmt.Errorf("--bridge excludes --read, --work, --admin, --pull and --tools, and --scopes needs it\nRun '%s --help'", cmd.CommandPath())}
 			}
-			if tasks && (admin || pull || tools || bridge) || results && !tasks {
-				return usageError{fmt.Errorf("--tasks excludes --admin, --pull, --tools and --bridge, and --results needs it\nRun '%s --help'", cmd.CommandPath())}
+			if tasks && (ofOperator || pull || tools || bridge) || results && !tasks {
+				return usageError{fmt.Errorf("--tasks excludes --read, --work, --admin, --pull, --tools and --bridge, and --results needs it\nRun '%s --help'", cmd.CommandPath())}
 			}
 
+			end, err := operator.Ahead("expires", expires, time.Now())
+			if err != nil {
+				return usageError{err}
+			}
 			return operate(cmd, func(o *inbox.Operator) error {
 				var token string
 				var record exchange.Token
-				var err error
+				tokens := o.Tokens.Until(end)
 				switch {
 				case bridge:
-					token, record, err = o.Tokens.CreateBridge(cmd.Context(), names[0], agent, scopes)
+					token, record, err = tokens.CreateBridge(cmd.Context(), names[0], agent, scopes)
 				case tasks:
-					token, record, err = o.Tokens.CreateTasks(cmd.Context(), names[0], agent, results)
+					token, record, err = tokens.CreateTasks(cmd.Context(), names[0], agent, results)
+				case read:
+					token, record, err = tokens.CreateOperator(cmd.Context(), names[0], exchange.RoleRead)
+				case work:
+					token, record, err = tokens.CreateOperator(cmd.Context(), names[0], exchange.RoleWork)
 				case admin:
-					token, record, err = o.Tokens.CreateAdmin(cmd.Context(), names[0])
+					token, record, err = tokens.CreateAdmin(cmd.Context(), names[0])
 				case pull:
-					token, record, err = o.Tokens.CreatePull(cmd.Context(), names[0], agent)
+					token, record, err = tokens.CreatePull(cmd.Context(), names[0], agent)
 				case tools:
-					token, record, err = o.Tokens.CreateTools(cmd.Context(), names[0], agent)
+					token, record, err = tokens.CreateTools(cmd.Context(), names[0], agent)
 				default:
-					token, record, err = o.Tokens.Create(cmd.Context(), names[0], agent)
+					token, record, err = tokens.Create(cmd.Context(), names[0], agent)
 				}
 
 				switch {
 				case err != nil:
 					return err
 				case wantsJSON(cmd):
-					return printJSON(cmd.OutOrStdout(), map[string]any{
-						"id": record.ID, "name": record.Name, "agent": record.Agent, "scope": record.Scope, "token": token,
-					})
+					return printJSON(cmd.OutOrStdout(), struct {
+						exchange.Token
+
+						Secret string `json:"token"`
+					}{record, token})
 				}
 
 				fmt.Fprintf(cmd.OutOrStdout(), "Token %s for %s. It is shown only now:\n%s\n", record.ID, record.Name, token)
@@ -95,7 +109,10 @@ with --results it also reads what they brought.`,
 
 	addJSON(cmd)
 	cmd.Flags().StringVar(&agent, "agent", "", "the only agent that the token opens")
-	cmd.Flags().BoolVar(&admin, "admin", false, "for the operator API")
+	cmd.Flags().BoolVar(&read, "read", false, "for an operator who only looks")
+	cmd.Flags().BoolVar(&work, "work", false, "for an operator who does the daily work")
+	cmd.Flags().BoolVar(&admin, "admin", false, "for an operator who may do everything")
+	cmd.Flags().StringVar(&expires, "expires", "", "when the token ends: an age such as 90d or 12h, or a time (RFC 3339)")
 	cmd.Flags().BoolVar(&pull, "pull", false, "for the program behind the agent, which is of kind pull")
 	cmd.Flags().BoolVar(&bridge, "bridge", false, "for a program that writes to agents and fetches the answers from its queue")
 	cmd.Flags().StringSliceVar(&scopes, "scopes", exchange.AllBridgeScopes(), "what the token of a bridge is good for: send, pending, ack")
@@ -112,10 +129,10 @@ func newTokensList() *cobra.Command {
 		Short: "List tokens (never the secrets)",
 		Args:  arguments(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return printList(cmd, "No tokens. Create one with: inbox tokens create NAME", []string{"ID", "NAME", "OPENS", "CREATED", "REVOKED"}, func(o *inbox.Operator) ([]exchange.Token, error) {
+			return printList(cmd, "No tokens. Create one with: inbox tokens create NAME", []string{"ID", "NAME", "OPENS", "CREATED", "USED", "EXPIRES", "REVOKED"}, func(o *inbox.Operator) ([]exchange.Token, error) {
 				return o.Tokens.Select(cmd.Context(), filter)
 			}, func(t exchange.Token) []string {
-				return []string{t.ID, t.Name, opens(t), when(t.CreatedAt), when(t.RevokedAt)}
+				return []string{t.ID, t.Name, opens(t), when(t.CreatedAt), when(t.LastUsedAt), when(t.ExpiresAt), when(t.RevokedAt)}
 			})
 		},
 	}
@@ -123,8 +140,8 @@ func newTokensList() *cobra.Command {
 	addJSON(cmd)
 	cmd.Flags().StringVar(&filter.Agent, "agent", "", "only tokens that open this agent alone")
 	cmd.Flags().StringVar(&filter.Name, "name", "", "only tokens of this name")
-	cmd.Flags().StringVar(&filter.Scope, "scope", "", "only tokens for this: peer, admin, pull, tools, tasks, tasks:results or bridge")
-	addChoice(cmd, &filter.Status, "status", "only these", operator.TokenValid, operator.TokenRevoked)
+	cmd.Flags().StringVar(&filter.Scope, "scope", "", "only tokens for this: peer, read, work, admin, pull, tools, tasks, tasks:results or bridge")
+	addChoice(cmd, &filter.Status, "status", "only these", operator.TokenValid, operator.TokenRevoked, operator.TokenExpired)
 	cmd.Flags().StringVar(&filter.Before, "before", "", "continue after the last row of the page before (its id)")
 	cmd.Flags().IntVar(&filter.Limit, "limit", 0, "at most this many; 0 = all")
 	return cmd
@@ -150,8 +167,8 @@ func opens(token exchange.Token) string {
 		return "bridge to " + token.Agent + " (" + strings.Join(scopes, ", ") + ")"
 	case isBridge:
 		return "bridge (" + strings.Join(scopes, ", ") + ")"
-	case token.Scope == exchange.TokenAdmin:
-		return "operator API"
+	case token.Role() > exchange.RoleNone:
+		return "operator API (" + token.Scope + ")"
 	case token.Scope == exchange.TokenPull:
 		return "messages of " + token.Agent
 	case token.Scope == exchange.TokenTools:

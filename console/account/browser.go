@@ -95,7 +95,11 @@ func backFromReferer(r *http.Request) string {
 // parseForm reads the body of a form within a limit; nothing of it goes to the disk.
 func parseForm(w http.ResponseWriter, r *http.Request, limit int64) error {
 	r.Body = http.MaxBytesReader(w, r.Body, limit)
-	err := r.ParseMultipartForm(limit)
+	err := r.ParseForm()
+	if err == nil {
+		err = r.ParseMultipartForm(limit)
+	}
+
 	switch {
 	case err == nil || errors.Is(err, http.ErrNotMultipart):
 		return nil

@@ -134,8 +134,13 @@ func (a *Accounts) begin(w http.ResponseWriter, r *http.Request, session exchang
 	return nil
 }
 
+// endCurrent ends the session of the browser, also one that opens nothing any more.
 func (a *Accounts) endCurrent(r *http.Request) error {
-	current, found, err := a.Session(r)
+	secret := a.readSecret(r)
+	if secret == "" {
+		return nil
+	}
+	current, found, err := a.options.Sessions.ConsoleSession(r.Context(), hashed(secret))
 	if err != nil || !found {
 		return err
 	}

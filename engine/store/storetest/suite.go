@@ -34,6 +34,13 @@ type Records interface {
 	Tokens(ctx context.Context) ([]exchange.Token, error)
 	RevokeToken(ctx context.Context, id string) error
 	TokenByHash(ctx context.Context, hash string) (exchange.Token, bool, error)
+	UseTokens(ctx context.Context, used map[string]time.Time) error
+	CreateConsoleSession(ctx context.Context, session exchange.ConsoleSession, most int) error
+	ConsoleSession(ctx context.Context, hash string) (exchange.ConsoleSession, bool, error)
+	ConsoleSessions(ctx context.Context, filter exchange.ConsoleSessionFilter) ([]exchange.ConsoleSession, error)
+	SeeConsoleSession(ctx context.Context, id string, at time.Time) error
+	ProveConsoleSession(ctx context.Context, id string, at time.Time, members []string) error
+	EndConsoleSession(ctx context.Context, id string, owner exchange.SessionOwner) error
 	Ping(ctx context.Context) error
 }
 

@@ -1,0 +1,230 @@
+package inbox_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/cookiejar"
+	"net/url"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"inbox/engine/store/storetest"
+	"inbox/exchange"
+	"inbox/inboxtest"
+)
+
+// operatorTokens makes one token for each role.
+func operatorTokens(s *inboxtest.Server) map[exchange.Role]string {
+	s.Helper()
+	tokens := map[exchange.Role]string{}
+	for _, role := range []exchange.Role{exchange.RoleRead, exchange.RoleWork, exchange.RoleAdmin} {
+		token, _, err := s.Operator().Tokens.CreateOperator(s.Context(), "desk-"+role.String(), role)
+		if err != nil {
+			s.Fatal(err)
+		}
+		tokens[role] = token
+	}
+	return tokens
+}
+
+// kept returns the rows of the tables that operators change, as texts.
+func kept(s *inboxtest.Server) map[string][]string {
+	s.Helper()
+	snapshot, err := s.Store().Snapshot(s.Context())
+	if err != nil {
+		s.Fatal(err)
+	}
+	defer snapshot.Close()
+
+	rows := map[string][]string{}
+	for _, table := range snapshot.Tables {
+		if !slices.Contains([]string{
+			"turns", "replies", "deliveries", "list_entries", "tokens", "audit", "person_identities", "erasures", "tool_requests", "demands",
+			"mail_suppressions", "destinations", "back_ends", "mails", "notices", "sessions",
+		}, table.Name) {
+			continue
+		}
+		err := snapshot.Each(s.Context(), table, func(values []any) error {
+			rows[table.Name] = append(rows[table.Name], fmt.Sprint(values...))
+			return nil
+		})
+		if err != nil {
+			s.Fatal(err)
+		}
+		slices.Sort(rows[table.Name])
+	}
+	return rows
+}
+
+// TestReadersChangeNothing tries every operation of the API that its description names, with each role that is too small for it: all are
+// refused, and the database is afterwards what it was before. The description says which role an operation needs.
+func TestReadersChangeNothing(t *testing.T) {
+	t.Parallel()
+	s := inboxtest.Start(t)
+	tokens := operatorTokens(s)
+	if status, _, body := s.Read(http.MethodPost, "/v1/chat", "", `{"agent":"echo","message":"hello"}`); status != http.StatusOK {
+		t.Fatalf("%d %s", status, body)
+	}
+	turns, err := s.Store().Turns(t.Context(), exchange.TurnFilter{Limit: 1})
+	if err != nil || len(turns) != 1 {
+		t.Fatal(len(turns), err)
+	}
+	s.Settled(turns[0].ID)
+
+	var document struct {
+		Paths map[string]map[string]struct {
+			Security []map[string][]string `json:"security"`
+		} `json:"paths"`
+	}
+	_, _, body := s.Read(http.MethodGet, "/openapi.json", "", "")
+	if err := json.Unmarshal([]byte(body), &document); err != nil {
+		t.Fatal(err)
+	}
+
+	before := kept(s)
+	tried := 0
+	ids := strings.NewReplacer("{turn}", turns[0].ID, "{agent}", "echo", "{actor}", "echo", "{reply}", turns[0].ID)
+	for path, operations := range document.Paths {
+		for method, operation := range operations {
+			if !strings.HasPrefix(path, "/api/v1/") {
+				continue
+			}
+			if len(operation.Security) != 1 || len(operation.Security[0]["operator"]) != 1 {
+				t.Errorf("%s %s needs %v, not one role of an operator", method, path, operation.Security)
+				continue
+			}
+
+			var needed exchange.Role
+			if err := needed.UnmarshalText([]byte(operation.Security[0]["operator"][0])); err != nil {
+				t.Fatal(err)
+			}
+			if needed == exchange.RoleRead && method != "get" {
+				t.Errorf("%s %s is open to readers", method, path)
+			}
+			for _, role := range []exchange.Role{exchange.RoleRead, exchange.RoleWork} {
+				if role >= needed {
+					continue
+				}
+				tried++
+				status, header, answer := s.Read(strings.ToUpper(method), ids.Replace(path)+"?target=spam.example&person=a@b.example&address=a@b.example&principal=x", tokens[role], `{"target":"spam.example","person":"a@b.example","text":"x","message":"x","since":"2h","reason":"x"}`)
+				if status != http.StatusForbidden || !strings.Contains(header.Get("WWW-Authenticate"), `scope="`+needed.String()+`"`) {
+					t.Errorf("%s %s with the role %s: %d %s", method, path, role, status, answer)
+				}
+			}
+		}
+	}
+	if tried < 40 {
+		t.Errorf("only %d operations were tried", tried)
+	}
+	after := kept(s)
+	for table, rows := range before {
+		if !slices.Equal(rows, after[table]) {
+			t.Errorf("%s was\n%s\nand is\n%s", table, strings.Join(rows, "\n"), strings.Join(after[table], "\n"))
+		}
+	}
+
+	// What is not the operator API takes tokens of operators who may do everything, or none.
+	for _, path := range []string{"/v1/sessions", "/v1/bridge/pending", "/v1/tasks/runs"} {
+		if status, _, _ := s.Read(http.MethodGet, path, tokens[exchange.RoleWork], ""); status != http.StatusUnauthorized && status != http.StatusNotFound {
+			t.Errorf("%s with the role work: %d", path, status)
+		}
+	}
+
+	if status, _, body := s.Read(http.MethodPost, "/api/v1/agents/echo/chat", tokens[exchange.RoleWork], `{"message":"hi"}`); status != http.StatusOK {
+		t.Errorf("work: %d %s", status, body)
+	}
+	records, err := s.Operator().Audit.Records(t.Context(), exchange.AuditFilter{Code: "operator:*", Limit: 10})
+	if err != nil || len(records) != 1 || records[0].Code != "operator:agents.chat" || records[0].Principal != "operator:desk-work" || records[0].Agent != "echo" {
+		t.Errorf("the trail has %+v, %v", records, err)
+	}
+}
+
+// signIn signs a browser in at the console of a node.
+func signIn(t *testing.T, browser *http.Client, address, token string) {
+	t.Helper()
+	response, err := browser.PostForm(address+"/console/login", url.Values{"token": {token}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	if response.StatusCode != http.StatusSeeOther {
+		t.Fatalf("%s: %d", address, response.StatusCode)
+	}
+}
+
+func newBrowser(t *testing.T) *http.Client {
+	t.Helper()
+	jar, err := cookiejar.New(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &http.Client{Jar: jar, Timeout: inboxtest.Client.Timeout, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+}
+
+// shows returns the status of a page.
+func shows(t *testing.T, browser *http.Client, address string) int {
+	t.Helper()
+	response, err := browser.Get(address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	return response.StatusCode
+}
+
+// TestSessionsOutliveTheirNode signs in at one node of a PostgreSQL database: the session is good at another one when the first is gone,
+// and ends there when its token is revoked or an operator ends it.
+func TestSessionsOutliveTheirNode(t *testing.T) {
+	t.Parallel()
+	settings := []string{"INBOX_DATABASE_URL=" + storetest.Postgres(t), "INBOX_SECRET_KEY_FILE=" + filepath.Join(t.TempDir(), "secret.key"), "INBOX_HTTP_LISTEN=127.0.0.1:0"}
+	browser, other := newBrowser(t), newBrowser(t)
+	var token, id string
+	// Cookies are those of a host, whatever its port.
+	t.Run("first node", func(t *testing.T) {
+		first := inboxtest.Start(t, settings...)
+		made, record, err := first.Operator().Tokens.CreateAdmin(t.Context(), "desk")
+		if err != nil {
+			t.Fatal(err)
+		}
+		token, id = made, record.ID
+		signIn(t, browser, first.URL, token)
+	})
+
+	second := inboxtest.Start(t, settings...)
+	if status := shows(t, browser, second.URL+"/console/confirm"); status != http.StatusOK {
+		t.Fatalf("the second node answers %d to the session of the first", status)
+	}
+	signIn(t, other, second.URL, token)
+
+	sessions, err := second.Operator().Sessions.List(t.Context(), exchange.ConsoleSessionFilter{Limit: 10})
+	if err != nil || len(sessions) != 2 || sessions[0].Role != exchange.RoleAdmin || sessions[0].By != "token" || sessions[0].Name != "desk" {
+		t.Fatalf("%+v, %v", sessions, err)
+	}
+	if status, _, body := second.Read(http.MethodDelete, "/api/v1/sessions/"+sessions[0].ID, token, ""); status != http.StatusNoContent {
+		t.Fatalf("%d %s", status, body)
+	}
+	if first, ended := shows(t, browser, second.URL+"/console/confirm"), shows(t, other, second.URL+"/console/confirm"); first != http.StatusOK || ended != http.StatusSeeOther {
+		t.Errorf("after one session was ended: %d and %d", first, ended)
+	}
+	if err := second.Operator().Tokens.Revoke(t.Context(), id); err != nil {
+		t.Fatal(err)
+	}
+	if status := shows(t, browser, second.URL+"/console/confirm"); status != http.StatusSeeOther {
+		t.Errorf("the session of a revoked token: %d", status)
+	}
+}
+
+// TestConsoleIsWhereTheOperatorIs: with a listener of the operator's own the other one has no console.
+func TestConsoleIsWhereTheOperatorIs(t *testing.T) {
+	t.Parallel()
+	s := inboxtest.Start(t, "INBOX_ADMIN_LISTEN=127.0.0.1:0")
+	browser := newBrowser(t)
+	for address, want := range map[string]int{s.URL: http.StatusNotFound, "http://" + s.AdminAddr(): http.StatusOK} {
+		if status := shows(t, browser, address+"/console/login"); status != want {
+			t.Errorf("%s/console/login: %d, want %d", address, status, want)
+		}
+	}
+}
