@@ -121,6 +121,11 @@ func (m ids) Draft(ctx context.Context, turnID string) (exchange.Reply, error) {
 	return m.rows.Draft(ctx, turnID)
 }
 
+// Takeover implements Finder.
+func (m ids) Takeover(ctx context.Context, agent, threadID string) (exchange.Takeover, bool, error) {
+	return m.rows.Takeover(ctx, agent, threadID)
+}
+
 // looked finds turns by a kind of the store, under each text that an id may mean.
 func looked(kind string, texts func(id string) []string) func(context.Context, ids, string) ([]string, error) {
 	return func(ctx context.Context, m ids, id string) (turns []string, err error) {
