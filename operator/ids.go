@@ -126,6 +126,11 @@ func (m ids) Takeover(ctx context.Context, agent, threadID string) (exchange.Tak
 	return m.rows.Takeover(ctx, agent, threadID)
 }
 
+// WaitingForOperator implements Finder.
+func (m ids) WaitingForOperator(ctx context.Context, agent, threadID string, limit int) ([]string, error) {
+	return m.rows.WaitingForOperator(ctx, agent, threadID, limit)
+}
+
 // looked finds turns by a kind of the store, under each text that an id may mean.
 func looked(kind string, texts func(id string) []string) func(context.Context, ids, string) ([]string, error) {
 	return func(ctx context.Context, m ids, id string) (turns []string, err error) {
