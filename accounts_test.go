@@ -45,7 +45,7 @@ func kept(s *inboxtest.Server) map[string][]string {
 	for _, table := range snapshot.Tables {
 		if !slices.Contains([]string{
 			"turns", "replies", "deliveries", "list_entries", "tokens", "audit", "person_identities", "erasures", "tool_requests", "demands",
-			"mail_suppressions", "destinations", "back_ends", "mails", "notices", "sessions",
+			"mail_suppressions", "destinations", "mails", "notices", "sessions",
 		}, table.Name) {
 			continue
 		}
