@@ -3,6 +3,7 @@ package operator
 import (
 	"context"
 	"strings"
+	"unicode"
 
 	"inbox/engine/pipeline"
 	"inbox/engine/store"
@@ -123,8 +124,9 @@ func (t Takeovers) act(ctx context.Context, id ConversationID, by string) (excha
 }
 
 func operatorName(by string) (string, error) {
-	if by = strings.TrimSpace(by); by == "" || len(by) > MaxOperatorName {
-		return by, fault.InField("by", "must have 1 to 128 bytes")
+	by = strings.TrimSpace(by)
+	if by == "" || len(by) > MaxOperatorName || strings.ContainsFunc(by, func(char rune) bool { return !unicode.IsPrint(char) }) {
+		return by, fault.InField("by", "must be a name of 1 to 128 bytes")
 	}
 	return by, nil
 }
@@ -157,5 +159,14 @@ func (t Takeovers) find(ctx context.Context, id ConversationID) (turn exchange.T
 			return turn, false, fault.New(fault.Conflict, "several conversations have the id; give that of a message, or name the agent")
 		}
 	}
-	return found[0], !idsOfConversations[kind], nil
+
+	if idsOfConversations[kind] || len(found) == 1 {
+		return found[0], !idsOfConversations[kind], nil
+	}
+	for _, other := range found { // the first message of a conversation by mail may give it its name
+		if native := strings.Trim(id.ID, "<> "); other.ID == native || other.Message.ID == native || other.ReplyID == native {
+			return other, true, nil
+		}
+	}
+	return found[0], false, nil
 }

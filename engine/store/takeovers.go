@@ -299,8 +299,8 @@ const (
 
 	sweepTakeovers = `DELETE FROM takeovers WHERE id IN (SELECT id FROM takeovers WHERE ended_at > 0 AND ended_at <= $1 ORDER BY ended_at, id LIMIT $2 + 0)`
 
-	// What an operator noted about a conversation goes with the words of any of its messages.
-	forgetTakeoverNotes = `UPDATE takeovers SET note = '' WHERE thread_key = (SELECT thread_key FROM turns WHERE id = $1) AND note <> ''`
+	// What an operator noted about a conversation, and its agent has been told, goes with the words of any of its messages.
+	forgetTakeoverNotes = `UPDATE takeovers SET note = '' WHERE thread_key = (SELECT thread_key FROM turns WHERE id = $1) AND told_turn <> '' AND note <> ''`
 
 	// The name of a conversation may be that of a person: no row of it stays without a message.
 	removeTakeovers = `DELETE FROM takeovers WHERE thread_key = (SELECT thread_key FROM turns WHERE id = $1) AND (ended_at > 0 OR NOT EXISTS
