@@ -147,7 +147,7 @@ var entrances = []struct {
 	{"engine/storage", []string{"."}, "only the root package opens what a server keeps"},
 	{"engine/backup", []string{"."}, "only the root package knows what belongs to a backup"},
 	{"engine/pipeline", []string{".", "operator", "engine/store"}, "adapters and console declare what they need of the pipeline"},
-	{"engine/delivery", []string{".", "operator", "cmd/inbox", "engine/..."}, "adapters and console declare what they need of deliveries"},
+	{"engine/delivery", []string{".", "operator", "console/pages", "cmd/inbox", "engine/..."}, "adapters and the API declare what they need of deliveries; the pages and commands show what operator returns"},
 	{"engine/moderation", []string{".", "operator", "engine/..."}, "adapters and console declare what they need of the lists"},
 	{"engine/mailbox", []string{".", "operator", "engine/..."}, "adapters declare what they need of kept mail"},
 	{"engine/notice", []string{".", "operator", "engine/store"}, "others say what happened where they store it; the store counts it"},
