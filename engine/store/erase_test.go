@@ -124,7 +124,7 @@ func TestErasedPersonIsNowhere(t *testing.T) {
 		for range 60 {
 			saidBy(t, s, newRowID(), principal, address, secret+strings.Repeat(" long", 3000), true)
 		}
-		saidBy(t, s, newRowID(), "unverified "+address, address, secret, false)
+		unproven := saidBy(t, s, newRowID(), "unverified "+address, address, secret, false)
 		other := saidBy(t, s, newRowID(), "peer.example https://peer.example/users/bobby", "@bobby@peer.example", "another", true)
 		failures := []error{
 			s.State().Put(ctx, "activitypub.actor", "https://peer.example/users/bob", []byte(`{"name":"Bob"}`), time.Time{}),
@@ -142,6 +142,22 @@ func TestErasedPersonIsNowhere(t *testing.T) {
 			failures = append(failures, err)
 		}
 		if err := errors.Join(failures...); err != nil {
+			t.Fatal(err)
+		}
+
+		operated, err := s.Turn(ctx, unproven)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := s.InTx(ctx, func(tx *Tx) error {
+			taken, _, err := tx.BeginTakeover(ctx, exchange.Takeover{ID: newRowID(), Agent: operated.Agent, ThreadID: operated.ThreadID, Holder: "operator:anna", Since: time.Now()})
+			if err != nil {
+				return err
+			}
+			taken.EndedAt, taken.Note = time.Now(), secret
+			_, err = tx.EndTakeover(ctx, taken)
+			return err
+		}); err != nil {
 			t.Fatal(err)
 		}
 
