@@ -2,6 +2,7 @@ package peer
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"strings"
@@ -20,9 +21,21 @@ type zone struct {
 	records map[string][]dns.RR // by lower-case name with final dot
 }
 
-// newZone opens UDP and TCP on one port of 127.0.0.1.
-func newZone() (*zone, error) {
+// newZone opens UDP and TCP on the address, or on one port of 127.0.0.1 when it is empty.
+func newZone(address string) (*zone, error) {
 	var config net.ListenConfig
+	if address != "" {
+		packets, err := config.ListenPacket(context.Background(), "udp", address)
+		if err != nil {
+			return nil, fmt.Errorf("listen for DNS: %w", err)
+		}
+		streams, err := listen(address)
+		if err != nil {
+			return nil, fmt.Errorf("listen for DNS: %w", errors.Join(err, packets.Close()))
+		}
+		return serveZone(address, packets, streams), nil
+	}
+
 	for range 16 { // the TCP port of the same number may be taken by somebody else
 		packets, err := config.ListenPacket(context.Background(), "udp", "127.0.0.1:0")
 		if err != nil {
