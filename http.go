@@ -63,7 +63,7 @@ func newWeb(below *modules, further []*Server) (*web, error) {
 		Demands: w.demands, Agents: w.registry, PublicURL: w.config.PublicURL, Mail: w.mailAddress,
 	}).Routes()...)
 
-	api := console.NewAPI(w.operator()).WithChat(w.chat)
+	api := console.NewAPI(w.operatorHere()).WithChat(w.chat)
 	w.routes = append(w.routes, api.Routes()...)
 	described, err := apiDescription(w.config.PublicURL).Routes(w.routes)
 	if err != nil {

@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
-	"strings"
 	"time"
 )
 
@@ -119,6 +118,10 @@ func (c *Caller) call(ctx context.Context, endpoint, method string, params objec
 	}
 
 	response, err := c.client.Do(request)
+	if message.Fault == FaultOversize && cutOff(err) {
+		sent.Said = cutWords
+		return nil, nil
+	}
 	if err != nil {
 		return nil, fmt.Errorf("send to %s: %w", endpoint, err)
 	}
@@ -137,6 +140,6 @@ func (c *Caller) call(ctx context.Context, endpoint, method string, params objec
 	if sent.Taken {
 		shown = nil
 	}
-	sent.Said = said("HTTP "+strings.TrimSpace(response.Status), shown)
+	sent.Said = said("HTTP "+response.Status, shown)
 	return envelope.Result, nil
 }

@@ -119,6 +119,9 @@ func (f *Fediverse) offer(ctx context.Context, inbox string, body []byte, fault 
 	}
 
 	response, err := f.client.Do(request)
+	if fault == FaultOversize && cutOff(err) {
+		return http.StatusRequestEntityTooLarge, []byte(cutWords), nil
+	}
 	if err != nil {
 		return 0, nil, err
 	}

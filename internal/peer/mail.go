@@ -28,6 +28,9 @@ type MailOptions struct {
 	Resolver string // host:port to verify with; empty = the peer's own DNS server
 	DNS      string // host:port of the peer's own DNS server; empty = a free port of 127.0.0.1
 
+	// Beside is a peer that is there already and whose DNS server this one uses, too; nil = it has its own. It must be closed later.
+	Beside *Mail
+
 	// Fault is what Post will do wrong: the domain then has no record that proves the sender in another way.
 	Fault string
 
@@ -45,6 +48,7 @@ type Mail struct {
 	selector           string // of the DKIM key: another one for each peer, because servers remember records
 	key                *rsa.PrivateKey
 	zone               *zone
+	ownsZone           bool
 	lookup             *net.Resolver
 	sink               net.Listener
 	server             *smtp.Server
@@ -69,15 +73,18 @@ func NewMail(options MailOptions) (*Mail, error) {
 		reply: options.Reply, replyVia: options.ReplyVia, selector: "p" + strings.ToLower(newID()),
 	}
 
-	if m.zone, err = newZone(options.DNS); err != nil {
+	if options.Beside != nil {
+		m.zone = options.Beside.zone
+	} else if m.zone, err = newZone(options.DNS); err != nil {
 		return nil, err
 	}
+	m.ownsZone = options.Beside == nil
 	if err := m.publishOwn(options.Fault); err != nil {
-		m.zone.close()
+		m.closeZone()
 		return nil, err
 	}
 	if m.sink, err = listen(""); err != nil {
-		m.zone.close()
+		m.closeZone()
 		return nil, fmt.Errorf("listen for mail: %w", err)
 	}
 
@@ -99,11 +106,13 @@ func (m *Mail) publishOwn(fault string) error {
 	}
 	m.zone.addText(own.Name, own.Value)
 
-	const elsewhere = "v=spf1 ip4:192.0.2.1 -all"
+	const elsewhere, dmarcNone = "v=spf1 ip4:192.0.2.1 -all", "v=DMARC1; p=none"
 	switch fault {
 	case FaultUnsigned, FaultDKIMBroken, FaultKeyMismatch, FaultExpired: // what SPF proves would hide them
+		m.zone.addText("_dmarc."+m.domain, dmarcNone)
 	case FaultSPFFail:
 		m.zone.addText(m.domain, elsewhere)
+		m.zone.addText("_dmarc."+m.domain, dmarcNone)
 	case FaultDMARCReject:
 		m.zone.addText(m.domain, elsewhere)
 		m.zone.addText("_dmarc."+m.domain, "v=DMARC1; p=reject")
@@ -126,8 +135,14 @@ func (m *Mail) Close() error {
 	err := m.server.Close()
 	_ = m.sink.Close() // go-smtp forgets a listener whose Serve has not begun yet
 	m.work.Wait()
-	m.zone.close()
+	m.closeZone()
 	return err
+}
+
+func (m *Mail) closeZone() {
+	if m.ownsZone {
+		m.zone.close()
+	}
 }
 
 // Address returns user@domain.

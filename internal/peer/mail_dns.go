@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"slices"
 	"strings"
 	"sync"
 
@@ -99,10 +100,14 @@ func (z *zone) addText(name, text string) {
 	z.put(record)
 }
 
+// put adds a record unless it is there: a domain with two equal SPF records has none (RFC 7208, section 4.5).
 func (z *zone) put(record dns.RR) {
 	name := strings.ToLower(record.Header().Name)
 	z.mu.Lock()
 	defer z.mu.Unlock()
+	if slices.ContainsFunc(z.records[name], func(other dns.RR) bool { return dns.IsDuplicate(other, record) }) {
+		return
+	}
 	z.records[name] = append(z.records[name], record)
 }
 

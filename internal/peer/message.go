@@ -2,6 +2,7 @@ package peer
 
 import (
 	"errors"
+	"net"
 	"slices"
 )
 
@@ -124,4 +125,13 @@ func said(status string, body []byte) string {
 		return status
 	}
 	return status + " " + string(body)
+}
+
+// cutWords stand for the answer of a server that ended the connection instead of reading a message that is too large.
+const cutWords = "the server cut the connection while the message was under way"
+
+// cutOff reports whether a request failed after the server had been reached.
+func cutOff(err error) bool {
+	failed, is := errors.AsType[*net.OpError](err)
+	return is && failed.Op != "dial"
 }
