@@ -55,6 +55,7 @@ func Operations() []openapi.Operation {
 		taken    = []int{http.StatusConflict}
 		ended    = []int{http.StatusConflict, http.StatusGone}
 		absent   = []int{http.StatusNotFound}
+		refused  = []int{http.StatusNotFound, http.StatusConflict}
 		revising = []int{http.StatusConflict, http.StatusUnsupportedMediaType}
 
 		reason = reasonBody{"not our subject"}
@@ -103,6 +104,14 @@ func Operations() []openapi.Operation {
 		{
 			Method: "GET", Path: "/api/v1/turns/{turn}/result", Summary: "The conversation result of a run of a message",
 			Query: []string{"run:integer"}, Response: operator.ShownResult{},
+		},
+		{
+			Method: "GET", Path: "/api/v1/turns/{turn}/recording", Summary: "A message with what became of it, without secrets, as inbox record keeps it",
+			Query: []string{"names:boolean"}, Response: operator.Recording{}, Errors: taken,
+		},
+		{
+			Method: "POST", Path: "/api/v1/simulate", Summary: "Send an agent a message as somebody on a network would, and wait for what becomes of it",
+			Query: []string{"wait"}, Request: operator.Simulation{Way: "mention", Agent: "echo", From: "alice", Text: "What can you do?"}, Response: operator.Simulated{}, Errors: refused,
 		},
 		{Method: "POST", Path: "/api/v1/turns/{turn}/retry", Summary: "Run a failed message again", Errors: taken},
 		{Method: "POST", Path: "/api/v1/turns/retry", Summary: "Run failed messages again", Request: RetryBody{Agent: "echo", Since: "2h"}, Response: exchange.RetryResult{}},
@@ -282,7 +291,7 @@ var parameters = map[string]string{
 	"sender": "An address, all of a domain (@example.org), or a principal.", "text": `Words that all occur, "phrases", beginnings*.`,
 	"since": "An age such as 24h, or a time (RFC 3339).", "until": "The same: before it.", "channel": "Such as email, activitypub, a2a or chat.",
 	"state": "One, or for messages several with commas between.", "scope": "peer, admin, pull, tools, tasks, tasks:results or bridge.",
-	"target": "What the list has as target.", "turn": "Of a message: any id that somebody saw of it. In an address / is written as %2F.",
+	"names": "true: people keep their names and addresses.", "target": "What the list has as target.", "turn": "Of a message: any id that somebody saw of it. In an address / is written as %2F.",
 	"agent": "Name of an agent.", "client_id": "Of a bridge; that of the token where it is left out.", "owner": "For operators: whose sessions.",
 	"labels":     "What the program is good for, as words with commas between: it gets only messages that require nothing else.",
 	"session_id": "The session of the run.", "resource_class": "Class of resources that is needed.", "allowed_targets": "Ids of targets, with commas between.",

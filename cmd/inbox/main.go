@@ -108,7 +108,7 @@ Exit codes: 0 done, 1 the command failed (the message says what to do), 2 the co
 	root.AddCommand(newMail(), newSuppressions(), newNotices(), newDoctor(), newConfig())
 	root.AddCommand(newBackup(), newVerify(), newRestore())
 	root.AddCommand(newList(), newThreads())
-	root.AddCommand(newSimulate())
+	root.AddCommand(newSimulate(), newRecord(), newReplay())
 	root.AddCommand(newBridge(), newTasks(), newConversations())
 	root.AddCommand(newExportPerson(), newErase(), newUsage(), renamed(newImport(), "conversations import"))
 	return root
