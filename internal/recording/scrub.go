@@ -95,6 +95,7 @@ func (s *Scrubber) Text(text string) string {
 		return text
 	}
 
+	text = numberForm.ReplaceAllStringFunc(text, number) // first: what stands for people has numbers, too
 	text = addressForm.ReplaceAllStringFunc(text, s.address)
 	text = profileForm.ReplaceAllStringFunc(text, func(found string) string {
 		parts := profileForm.FindStringSubmatch(found)
@@ -103,7 +104,6 @@ func (s *Scrubber) Text(text string) string {
 		}
 		return "https://" + PeopleDomain + "/@" + strings.ToLower(personName(s.person(parts[2]+"@"+parts[1])))
 	})
-	text = numberForm.ReplaceAllStringFunc(text, number)
 	for _, name := range s.names {
 		text = replaceWord(text, name.word, personName(name.person))
 	}
@@ -111,9 +111,9 @@ func (s *Scrubber) Text(text string) string {
 }
 
 var (
-	addressForm = regexp.MustCompile(`@?[\pL\pN._%+~-]+@[\pL\pN](?:[\pL\pN.-]*[\pL\pN])?(?::[0-9]{1,5})?`)
+	addressForm = regexp.MustCompile(`@?[\pL\pN_][\pL\pN._%+~-]*@[\pL\pN](?:[\pL\pN.-]*[\pL\pN])?(?::[0-9]{1,5}\b)?`)
 	profileForm = regexp.MustCompile(`https?://([^/\s"<>]+)/(?:@|users/|u/)([\pL\pN._-]+)`)
-	numberForm  = regexp.MustCompile(`\+?[0-9][0-9 ()/.-]{7,}[0-9]`)
+	numberForm  = regexp.MustCompile(`(?:\+|\b)[0-9][0-9 ()/.-]{7,}[0-9]\b`)
 	dateForm    = regexp.MustCompile(`^(?:19|20)[0-9]{2}-[0-9]{2}-[0-9]{2}`)
 
 	standsForPerson = regexp.MustCompile(`^person[0-9]+$`)
