@@ -103,11 +103,8 @@ func (r *Recorder) Follow(ctx context.Context, filter exchange.ArrivalFilter, re
 	var open []string
 	for {
 		turns, next, err := r.operator.Arrivals.After(ctx, filter, after, lookAtWaiting, nil)
-		if ctx.Err() != nil {
-			return len(open), nil
-		}
 		if err != nil {
-			return len(open), err
+			return len(open), unlessOver(ctx, err)
 		}
 		after = next
 		for i := range turns {
@@ -119,21 +116,29 @@ func (r *Recorder) Follow(ctx context.Context, filter exchange.ArrivalFilter, re
 		for i, id := range waiting {
 			made, err := r.Record(ctx, id)
 			switch {
-			case ctx.Err() != nil:
-				return len(open) + len(waiting) - i, nil
 			case fault.Is(err, fault.Conflict):
 				if turn, err := r.operator.Messages.Turn(ctx, id); err == nil && !exchange.Settled(turn.State) {
 					open = append(open, id)
 				}
 				continue
+			case fault.Is(err, fault.NotFound): // it was erased meanwhile
+				continue
 			case err != nil:
-				return len(open) + len(waiting) - i, err
+				return len(open) + len(waiting) - i, unlessOver(ctx, err)
 			}
 			if more, err := take(made); !more || err != nil {
 				return len(open) + len(waiting) - i - 1, err
 			}
 		}
 	}
+}
+
+// unlessOver drops the error of what ended because its context did.
+func unlessOver(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return nil
+	}
+	return err
 }
 
 // ReplayOptions say how recordings are sent again.

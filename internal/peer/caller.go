@@ -35,6 +35,11 @@ func NewCaller(options CallerOptions) *Caller {
 // Close drops idle connections.
 func (c *Caller) Close() { c.client.CloseIdleConnections() }
 
+// contextOf is what is read of a task or a message of A2A.
+type contextOf struct {
+	ContextID string `json:"contextId"`
+}
+
 // Task sends a message to an A2A endpoint. An error says that it could not be offered.
 func (c *Caller) Task(ctx context.Context, endpoint string, message Message) (Sent, error) {
 	parts := []object{{"text": message.Text}}
@@ -53,8 +58,8 @@ func (c *Caller) Task(ctx context.Context, endpoint string, message Message) (Se
 		return Sent{}, err
 	}
 	var result struct {
-		Task    struct{ ContextID string } `json:"task"`
-		Message struct{ ContextID string } `json:"message"`
+		Task    contextOf `json:"task"`
+		Message contextOf `json:"message"`
 	}
 	_ = json.Unmarshal(answer, &result) // without a context the next message begins a conversation
 	sent.Thread = result.Task.ContextID + result.Message.ContextID
@@ -81,7 +86,9 @@ func (c *Caller) Chat(ctx context.Context, endpoint string, message Message) (Se
 	if err != nil {
 		return Sent{}, err
 	}
-	var result struct{ SessionID string }
+	var result struct {
+		SessionID string `json:"sessionId"`
+	}
 	_ = json.Unmarshal(answer, &result) // as above
 	sent.Thread = result.SessionID
 	return sent, nil

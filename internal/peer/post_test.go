@@ -31,7 +31,7 @@ func TestFediversePosts(t *testing.T) {
 	}
 	served := 0
 	for path := range alice.files {
-		response, err := http.Get(alice.BaseURL() + path) //nolint:noctx // a test's own server
+		response, err := http.Get(alice.BaseURL() + path)
 		if err != nil {
 			t.Fatal(err)
 		}
