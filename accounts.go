@@ -23,7 +23,7 @@ func (w *web) newConsole() (*pages.Pages, error) {
 	for module := range w.channels.All() {
 		channels = append(channels, module.Name)
 	}
-	return pages.New(pages.Options{Operator: w.operator(), Domain: w.config.Domain, Channels: channels, Logger: w.logger}, w.newAccounts)
+	return pages.New(pages.Options{Operator: w.operatorHere(), Domain: w.config.Domain, Channels: channels, Logger: w.logger}, w.newAccounts)
 }
 
 // newAccounts makes what lets operators into the console, with the pages that it draws.

@@ -68,7 +68,7 @@ func newWeb(below *modules, further []*Server) (*web, error) {
 		Demands: w.demands, Agents: w.registry, PublicURL: w.config.PublicURL, Mail: w.mailAddress,
 	}).Routes()...)
 
-	api := console.NewAPI(w.operator()).WithChat(w.chat)
+	api := console.NewAPI(w.operatorHere()).WithChat(w.chat)
 	if w.console, err = w.newConsole(); err != nil {
 		return nil, err
 	}

@@ -458,6 +458,16 @@ func (c *traffic) operates(s *inboxtest.Server) {
 	}
 	c.call("GET", "/api/v1/turns/"+turns[0].ID, token, "", 200)
 	c.call("GET", "/api/v1/turns/nothing", token, "", 404)
+	c.call("GET", "/api/v1/turns/"+turns[0].ID+"/recording", token, "", 200)
+	c.call("GET", "/api/v1/turns/"+turns[0].ID+"/recording?names=true", token, "", 200)
+	for _, way := range []string{"task", "mention"} {
+		simulated := c.call("POST", "/api/v1/simulate?wait=20s", token, `{"way":"`+way+`","agent":"echo","text":"Hello","files":[{"name":"a.txt","mime":"text/plain","content":"aGk="}]}`, 200)
+		if simulated["outcome"] != "answered" {
+			c.Errorf("%s: %v", way, simulated)
+		}
+	}
+	c.call("POST", "/api/v1/simulate", token, `{"way":"pigeon","agent":"echo","text":"Hello"}`, 400)
+	c.call("POST", "/api/v1/simulate", token, `{"way":"task","agent":"nobody","text":"Hello"}`, 404)
 	for _, turn := range []string{"nothing", turns[0].ID} { // none, and one whose agent gives no results
 		c.call("GET", "/api/v1/turns/"+turn+"/result", token, "", 404)
 	}

@@ -84,7 +84,21 @@ func OpenOperator(ctx context.Context, config *Config) (*Operator, error) {
 // Operator returns what an operator may do on this server. It ends with the server: do not close it.
 func (s *Server) Operator() *Operator { return s.operator() }
 
-func (m *modules) operator() *Operator {
+func (m *modules) operator() *Operator { return operator.New(m.operatorOptions()) }
+
+// operatorHere is an operator of the node that listens.
+func (w *web) operatorHere() *Operator {
+	options := w.operatorOptions()
+	options.Listening = func() (web, mail string) {
+		if w.email != nil && w.email.Addr() != nil {
+			mail = w.email.Addr().String()
+		}
+		return w.front.Addr().String(), mail
+	}
+	return operator.New(options)
+}
+
+func (m *modules) operatorOptions() operator.Options {
 	options := operatorOptions(m.config)
 	options.Store, options.Turns, options.Approvals, options.Deliveries = m.store, m.pipeline, m.demands, m.delivery
 	options.Notices = m.notices
@@ -92,7 +106,7 @@ func (m *modules) operator() *Operator {
 	options.Current = func() *Config { return m.now().config }
 	options.Files = func() (exchange.Files, error) { return m.blobs, nil }
 	options.Vault = func(context.Context) (operator.Vault, error) { return m.vault(), nil }
-	return operator.New(options)
+	return options
 }
 
 // node is a running server as its operator asks it.

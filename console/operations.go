@@ -59,6 +59,7 @@ var roles = map[string]exchange.Role{
 	"POST /api/v1/tool-requests/{request}/cancel": exchange.RoleWork,
 	"POST /api/v1/turns/{turn}/retry":             exchange.RoleWork,
 	"POST /api/v1/turns/retry":                    exchange.RoleWork,
+	"POST /api/v1/simulate":                       exchange.RoleWork,
 	"POST /api/v1/turns/{turn}/reply":             exchange.RoleWork,
 	"POST /api/v1/threads/{thread}/reply":         exchange.RoleWork,
 	"PUT /api/v1/threads/{thread}/takeover":       exchange.RoleWork,
@@ -99,6 +100,7 @@ func Operations() []openapi.Operation {
 		taken    = []int{http.StatusConflict}
 		ended    = []int{http.StatusConflict, http.StatusGone}
 		absent   = []int{http.StatusNotFound}
+		refused  = []int{http.StatusNotFound, http.StatusConflict}
 		revising = []int{http.StatusConflict, http.StatusUnsupportedMediaType}
 
 		reason = reasonBody{"not our subject"}
@@ -175,6 +177,14 @@ func Operations() []openapi.Operation {
 		{
 			Method: "GET", Path: "/api/v1/turns/{turn}/original", Summary: "A message as it came: activity JSON, the request of A2A, RFC 5322 bytes",
 			Bytes: true, Errors: absent,
+		},
+		{
+			Method: "GET", Path: "/api/v1/turns/{turn}/recording", Summary: "A message with what became of it, without secrets, as inbox record keeps it",
+			Query: []string{"names:boolean"}, Response: operator.Recording{}, Errors: taken,
+		},
+		{
+			Method: "POST", Path: "/api/v1/simulate", Summary: "Send an agent a message as somebody on a network would, and wait for what becomes of it",
+			Query: []string{"wait"}, Request: operator.Simulation{Way: "mention", Agent: "echo", From: "alice", Text: "What can you do?"}, Response: operator.Simulated{}, Errors: refused,
 		},
 		{Method: "POST", Path: "/api/v1/turns/{turn}/retry", Summary: "Run a failed message again", Errors: taken},
 		{Method: "POST", Path: "/api/v1/turns/retry", Summary: "Run failed messages again", Request: RetryBody{Agent: "echo", Since: "2h"}, Response: exchange.RetryResult{}},
@@ -362,7 +372,7 @@ var parameters = map[string]string{
 	"sender": "An address, all of a domain (@example.org), or a principal.", "text": `Words that all occur, "phrases", beginnings*.`,
 	"since": "An age such as 24h, or a time (RFC 3339).", "until": "The same: before it.", "channel": "Such as email, activitypub, a2a or chat.",
 	"state": "One, or for messages several with commas between.", "scope": "peer, read, work, admin, pull, tools, tasks, tasks:results or bridge.",
-	"target": "What the list has as target.", "turn": "Of a message: any id that somebody saw of it. In an address / is written as %2F.",
+	"names": "true: people keep their names and addresses.", "target": "What the list has as target.", "turn": "Of a message: any id that somebody saw of it. In an address / is written as %2F.",
 	"thread": "Of a conversation: its id, or any id of one of its messages. In an address / is written as %2F.",
 	"force":  "Also when another operator has the conversation.", "drop": "Close what waits without an answer; otherwise the agent answers it.",
 	"note": "For the agent in its next turn.", "holder": "The operator, as lists name them.",

@@ -59,7 +59,7 @@ type Operator struct {
 	options Options
 }
 
-// Options are what an operator works with. All but Current, Node and Withdraw are required.
+// Options are what an operator works with. All but Current, Node, Withdraw and Listening are required.
 type Options struct {
 	Config *config.Config
 	// Current returns the configuration as it is in force, where a running server may have read it again; nil = Config.
@@ -84,6 +84,8 @@ type Options struct {
 	// Withdraw cancels what was accepted from senders who are blocked now. Nil = a running server does it by itself.
 	Withdraw func(ctx context.Context) (cancelled int, err error)
 	OwnHosts map[string]bool // names of this server, which are not blocked
+	// Listening returns host:port of the listeners for HTTP and for mail of a running server; nil = those of Config.
+	Listening func() (web, mail string)
 
 	UserAgent string                                            // of the doctor's requests
 	Policies  func(client *safehttp.Client) email.PolicyFetcher // MTA-STS policies, for the doctor

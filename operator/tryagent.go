@@ -116,7 +116,23 @@ func (o *Operator) sendTry(ctx context.Context, agent *config.Agent, secret, id,
 // ownListener is a client that asks the server of this machine, and the address under which it knows itself: names lead to http.listen,
 // wherever the DNS says they do. The certificate is checked for the public name.
 func (o Options) ownListener() (client *http.Client, base, place string) {
-	return o.listenerAt(o.Config.HTTP.Listen, o.Config.HTTP.TLS != "off")
+	listen := o.Config.HTTP.Listen
+	if o.Listening != nil {
+		listen, _ = o.Listening()
+	}
+	return o.listenerAt(listen, o.Config.HTTP.TLS != "off")
+}
+
+// mailListener is host:port where mail is taken; empty = it is not.
+func (o Options) mailListener() string {
+	listen := o.Config.SMTP.Listen
+	if o.Listening != nil {
+		_, listen = o.Listening()
+	}
+	if listen == "" {
+		return ""
+	}
+	return reachable(listen)
 }
 
 // operatorListener is ownListener for what only operators may ask: admin.listen, or http.listen where that is not written.

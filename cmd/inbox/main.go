@@ -54,9 +54,13 @@ func run(ctx context.Context, arguments []string, stdout, stderr io.Writer) int 
 	root.SetErr(stderr)
 	err := root.ExecuteContext(ctx)
 	var usage usageError
+	var other unexpected
 	switch {
 	case err == nil:
 		return exitOK
+	case errors.As(err, &other):
+		fmt.Fprintf(stderr, "inbox: %v\n", err)
+		return exitUnexpected
 	case errors.As(err, &usage):
 		fmt.Fprintf(stderr, "inbox: %v\n", err)
 		return exitUsage
@@ -86,7 +90,7 @@ Start here:
   inbox init      write the files of a server on the internet
 
 Exit codes: 0 done, 1 the command failed (the message says what to do), 2 the command line is wrong,
-3 a second signal ended the command before it was done.`,
+3 a second signal ended the command before it was done, 4 a simulated message came to another end than expected.`,
 		SilenceUsage:  true,
 		SilenceErrors: true,
 		Args:          arguments(cobra.NoArgs),
@@ -104,6 +108,7 @@ Exit codes: 0 done, 1 the command failed (the message says what to do), 2 the co
 	root.AddCommand(newMail(), newSuppressions(), newNotices(), newDoctor(), newConfig())
 	root.AddCommand(newBackup(), newVerify(), newRestore())
 	root.AddCommand(newList(), newThreads())
+	root.AddCommand(newSimulate(), newRecord(), newReplay())
 	root.AddCommand(newBridge(), newTasks(), newConversations())
 	root.AddCommand(newExportPerson(), newErase(), newUsage(), renamed(newImport(), "conversations import"))
 	return root

@@ -104,8 +104,10 @@ var levels = map[string]int{
 	"engine/notice":     7,
 	"engine/pipeline":   8,
 
-	"engine/store":  9,
-	"internal/peer": 9,
+	"engine/store":        9,
+	"internal/peer":       8,
+	"internal/recording":  9,
+	"internal/simulation": 9,
 
 	"engine/storage": 10,
 	"engine/backup":  10,
@@ -155,7 +157,8 @@ var entrances = []struct {
 	{"migrations", []string{"engine/store"}, "the store is the only room with SQL"},
 	{"internal/config", []string{".", "operator"}, "a room takes what it needs as options; only the root package and what an operator looks at read the settings"},
 	{".", []string{"cmd/inbox", "internal/demo", "e2e/...", "bench", "docs/examples/..."}, "the root package ties the rooms together and is no room itself"},
-	{"internal/peer", []string{"internal/demo", "e2e/...", "bench"}, "peers are for demo and tests"},
+	{"internal/peer", []string{"internal/demo", "internal/simulation", "operator", "e2e/...", "bench"}, "peers are for demo, simulations and tests"},
+	{"internal/simulation", []string{"operator", "cmd/inbox", "e2e/..."}, "who simulates a message is an operator"},
 	{"internal/await", []string{"e2e/..."}, "it is for tests"},
 	{"internal/golden", nil, "it is for tests"},
 }

@@ -28,6 +28,8 @@ type FediverseOptions struct {
 	Name   string // display name; empty = Alice
 	Host   string // under which others reach it by https, where a proxy in front has the certificate; empty = http and the address of the listener
 
+	Client *http.Client // by which the server under test is reached; nil = as its addresses say
+
 	// Reply makes the peer answer verified mentions with this text, so that two peers can talk to each other.
 	Reply func(text string) string
 
@@ -58,6 +60,7 @@ type Fediverse struct {
 	work       sync.WaitGroup
 	mu         sync.Mutex
 	objects    map[string]object // by path: what others may fetch
+	files      map[string]File   // by path
 }
 
 // NewFediverse starts the server. Close stops it.
@@ -75,10 +78,13 @@ func NewFediverse(options FediverseOptions) (*Fediverse, error) {
 	f := &Fediverse{
 		user: orDefault(options.User, "alice"), name: orDefault(options.Name, "Alice"), reply: options.Reply,
 		host: listener.Addr().String(), base: "http://" + listener.Addr().String(),
-		client: newHTTPClient(), waiting: newWaiting(), objects: make(map[string]object),
+		client: newHTTPClient(), waiting: newWaiting(), objects: make(map[string]object), files: make(map[string]File),
 		scheme: orDefault(options.Scheme, SchemeDraft), gotosocial: options.GoToSocial,
 	}
 
+	if options.Client != nil {
+		f.client = options.Client
+	}
 	if options.Host != "" {
 		f.host, f.base = options.Host, "https://"+options.Host
 	}
@@ -146,6 +152,7 @@ func (f *Fediverse) handler() http.Handler {
 	}
 
 	mux.HandleFunc("GET "+user+"/statuses/", f.serveObject)
+	mux.HandleFunc("GET /files/", f.serveFile)
 	mux.HandleFunc("POST "+user+"/inbox", f.inbox)
 	mux.HandleFunc("POST /inbox", f.inbox)
 	return mux

@@ -150,7 +150,7 @@ func (f *Fediverse) get(ctx context.Context, address string, accepted []string, 
 }
 
 func (f *Fediverse) deliver(ctx context.Context, inbox string, activity object) error {
-	body, err := json.Marshal(activity)
+	body, err := encode(activity)
 	if err != nil {
 		return err
 	}
@@ -165,9 +165,11 @@ func (f *Fediverse) deliver(ctx context.Context, inbox string, activity object) 
 	return err
 }
 
+func (f *Fediverse) userAgent() string { return "inbox-peer/1 (+" + f.base + "/)" }
+
 // send signs the request; any status but 2xx is an error with the start of the answer.
 func (f *Fediverse) send(request *http.Request, body []byte) ([]byte, *http.Response, error) {
-	request.Header.Set("User-Agent", "inbox-peer/1 (+"+f.base+"/)")
+	request.Header.Set("User-Agent", f.userAgent())
 	sign := f.key.sign
 	if body != nil && f.scheme == SchemeRFC9421 {
 		sign = f.key.signMessage
@@ -190,6 +192,15 @@ func (f *Fediverse) send(request *http.Request, body []byte) ([]byte, *http.Resp
 	}
 
 	return answered, response, nil
+}
+
+// encode writes JSON with the letters of HTML as they are.
+func encode(document object) ([]byte, error) {
+	var b bytes.Buffer
+	encoder := json.NewEncoder(&b)
+	encoder.SetEscapeHTML(false)
+	err := encoder.Encode(document)
+	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), err
 }
 
 // note makes Create(Note) that mentions the target, as Mastodon writes it, and serves both to whoever fetches them.

@@ -8,13 +8,11 @@ import (
 	"encoding/base64"
 	"fmt"
 	"net"
+	"strings"
 	"sync"
 
 	"github.com/emersion/go-smtp"
 )
-
-// dkimSelector names the key of the peer's own domain.
-const dkimSelector = "peer"
 
 // DNSRecord is one TXT record that has to be found for mail to verify.
 type DNSRecord struct {
@@ -28,6 +26,13 @@ type MailOptions struct {
 	User     string // empty = alice
 	Name     string // display name; empty = Alice
 	Resolver string // host:port to verify with; empty = the peer's own DNS server
+	DNS      string // host:port of the peer's own DNS server; empty = a free port of 127.0.0.1
+
+	// Beside is a peer that is there already and whose DNS server this one uses, too; nil = it has its own. It must be closed later.
+	Beside *Mail
+
+	// Fault is what Post will do wrong: the domain then has no record that proves the sender in another way.
+	Fault string
 
 	// Reply makes the peer answer mail that verifies with this text, through ReplyVia (host:port of an SMTP server),
 	// so that two peers can talk to each other.
@@ -40,8 +45,10 @@ type MailOptions struct {
 // server under test uses its Resolver for DNS and its SMTPAddr as smarthost.
 type Mail struct {
 	domain, user, name string
+	selector           string // of the DKIM key: another one for each peer, because servers remember records
 	key                *rsa.PrivateKey
 	zone               *zone
+	ownsZone           bool
 	lookup             *net.Resolver
 	sink               net.Listener
 	server             *smtp.Server
@@ -63,18 +70,21 @@ func NewMail(options MailOptions) (*Mail, error) {
 	m := &Mail{
 		domain: orDefault(options.Domain, "wonderland.example"), user: orDefault(options.User, "alice"),
 		name: orDefault(options.Name, "Alice"), key: key, waiting: newWaiting(),
-		reply: options.Reply, replyVia: options.ReplyVia,
+		reply: options.Reply, replyVia: options.ReplyVia, selector: "p" + strings.ToLower(newID()),
 	}
 
-	if m.zone, err = newZone(); err != nil {
+	if options.Beside != nil {
+		m.zone = options.Beside.zone
+	} else if m.zone, err = newZone(options.DNS); err != nil {
 		return nil, err
 	}
-	if err := m.publishOwn(); err != nil {
-		m.zone.close()
+	m.ownsZone = options.Beside == nil
+	if err := m.publishOwn(options.Fault); err != nil {
+		m.closeZone()
 		return nil, err
 	}
 	if m.sink, err = listen(""); err != nil {
-		m.zone.close()
+		m.closeZone()
 		return nil, fmt.Errorf("listen for mail: %w", err)
 	}
 
@@ -84,12 +94,32 @@ func NewMail(options MailOptions) (*Mail, error) {
 	return m, nil
 }
 
-// publishOwn makes the domain one whose mail passes DMARC by DKIM and by SPF.
-func (m *Mail) publishOwn() error {
+// publishOwn makes the domain one whose mail passes DMARC by DKIM and by SPF, or one with a fault.
+func (m *Mail) publishOwn(fault string) error {
 	own := m.DKIMRecord()
+	if fault == FaultKeyMismatch {
+		other, err := rsa.GenerateKey(rand.Reader, m.key.N.BitLen())
+		if err != nil {
+			return fmt.Errorf("make another DKIM key: %w", err)
+		}
+		own.Value = dkimRecord(&other.PublicKey)
+	}
 	m.zone.addText(own.Name, own.Value)
-	m.zone.addText("_dmarc."+m.domain, "v=DMARC1; p=reject")
-	m.zone.addText(m.domain, "v=spf1 ip4:127.0.0.1 -all")
+
+	const elsewhere, dmarcNone = "v=spf1 ip4:192.0.2.1 -all", "v=DMARC1; p=none"
+	switch fault {
+	case FaultUnsigned, FaultDKIMBroken, FaultKeyMismatch, FaultExpired: // what SPF proves would hide them
+		m.zone.addText("_dmarc."+m.domain, dmarcNone)
+	case FaultSPFFail:
+		m.zone.addText(m.domain, elsewhere)
+		m.zone.addText("_dmarc."+m.domain, dmarcNone)
+	case FaultDMARCReject:
+		m.zone.addText(m.domain, elsewhere)
+		m.zone.addText("_dmarc."+m.domain, "v=DMARC1; p=reject")
+	default:
+		m.zone.addText("_dmarc."+m.domain, "v=DMARC1; p=reject")
+		m.zone.addText(m.domain, "v=spf1 ip4:127.0.0.1 -all")
+	}
 
 	for _, record := range []string{"%[1]s. 60 IN MX 10 %[1]s.", "%[1]s. 60 IN A 127.0.0.1"} {
 		if err := m.zone.add(fmt.Sprintf(record, m.domain)); err != nil {
@@ -105,8 +135,14 @@ func (m *Mail) Close() error {
 	err := m.server.Close()
 	_ = m.sink.Close() // go-smtp forgets a listener whose Serve has not begun yet
 	m.work.Wait()
-	m.zone.close()
+	m.closeZone()
 	return err
+}
+
+func (m *Mail) closeZone() {
+	if m.ownsZone {
+		m.zone.close()
+	}
 }
 
 // Address returns user@domain.
@@ -123,12 +159,13 @@ func (m *Mail) Publish(record DNSRecord) { m.zone.addText(record.Name, record.Va
 
 // DKIMRecord returns the record of the peer's own key (RFC 6376, section 3.6.1).
 func (m *Mail) DKIMRecord() DNSRecord {
-	der, err := x509.MarshalPKIXPublicKey(&m.key.PublicKey)
+	return DNSRecord{Name: m.selector + "._domainkey." + m.domain, Value: dkimRecord(&m.key.PublicKey)}
+}
+
+func dkimRecord(key *rsa.PublicKey) string {
+	der, err := x509.MarshalPKIXPublicKey(key)
 	if err != nil {
 		panic(err) // impossible for an RSA key that was made here
 	}
-	return DNSRecord{
-		Name:  dkimSelector + "._domainkey." + m.domain,
-		Value: "v=DKIM1; k=rsa; p=" + base64.StdEncoding.EncodeToString(der),
-	}
+	return "v=DKIM1; k=rsa; p=" + base64.StdEncoding.EncodeToString(der)
 }

@@ -2,8 +2,10 @@ package peer
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
+	"slices"
 	"strings"
 	"sync"
 
@@ -20,9 +22,21 @@ type zone struct {
 	records map[string][]dns.RR // by lower-case name with final dot
 }
 
-// newZone opens UDP and TCP on one port of 127.0.0.1.
-func newZone() (*zone, error) {
+// newZone opens UDP and TCP on the address, or on one port of 127.0.0.1 when it is empty.
+func newZone(address string) (*zone, error) {
 	var config net.ListenConfig
+	if address != "" {
+		packets, err := config.ListenPacket(context.Background(), "udp", address)
+		if err != nil {
+			return nil, fmt.Errorf("listen for DNS: %w", err)
+		}
+		streams, err := listen(address)
+		if err != nil {
+			return nil, fmt.Errorf("listen for DNS: %w", errors.Join(err, packets.Close()))
+		}
+		return serveZone(address, packets, streams), nil
+	}
+
 	for range 16 { // the TCP port of the same number may be taken by somebody else
 		packets, err := config.ListenPacket(context.Background(), "udp", "127.0.0.1:0")
 		if err != nil {
@@ -86,10 +100,14 @@ func (z *zone) addText(name, text string) {
 	z.put(record)
 }
 
+// put adds a record unless it is there: a domain with two equal SPF records has none (RFC 7208, section 4.5).
 func (z *zone) put(record dns.RR) {
 	name := strings.ToLower(record.Header().Name)
 	z.mu.Lock()
 	defer z.mu.Unlock()
+	if slices.ContainsFunc(z.records[name], func(other dns.RR) bool { return dns.IsDuplicate(other, record) }) {
+		return
+	}
 	z.records[name] = append(z.records[name], record)
 }
 

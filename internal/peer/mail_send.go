@@ -4,11 +4,15 @@ import (
 	"bytes"
 	"context"
 	"crypto"
+	"encoding/base64"
 	"fmt"
+	"io"
 	"mime"
+	"mime/multipart"
 	"mime/quotedprintable"
 	"net"
 	"net/mail"
+	"net/textproto"
 	"strings"
 	"time"
 
@@ -26,6 +30,9 @@ type letter struct {
 	text       string
 	inReplyTo  string // without angle brackets; empty = a new thread
 	references string // as written in the field
+	byPerson   bool   // also where it answers another mail
+	language   string // BCP 47; empty = not said
+	files      []File
 }
 
 // Ask mails the address (@user@domain or user@domain) through the SMTP server at smtpAddr and waits until ctx ends
@@ -122,23 +129,58 @@ func (m *Mail) compose(message letter) []byte {
 	if message.inReplyTo != "" {
 		field("In-Reply-To", "<"+message.inReplyTo+">")
 		field("References", strings.TrimSpace(message.references+" <"+message.inReplyTo+">"))
+	}
+	if message.inReplyTo != "" && !message.byPerson {
 		field("Auto-Submitted", "auto-replied")
+	}
+	if message.language != "" {
+		field("Content-Language", message.language)
 	}
 
 	field("MIME-Version", "1.0")
-	field("Content-Type", "text/plain; charset=utf-8")
-	field("Content-Transfer-Encoding", "quoted-printable")
+	text := func(w io.Writer) {
+		body := quotedprintable.NewWriter(w)
+		_, _ = body.Write([]byte(message.text + "\n")) // a bytes.Buffer takes everything
+		_ = body.Close()
+	}
+	if len(message.files) == 0 {
+		field("Content-Type", plainText)
+		field("Content-Transfer-Encoding", "quoted-printable")
+		b.WriteString("\r\n")
+		text(&b)
+		return b.Bytes()
+	}
+
+	parts := multipart.NewWriter(&b)
+	field("Content-Type", "multipart/mixed; boundary="+parts.Boundary())
 	b.WriteString("\r\n")
-	body := quotedprintable.NewWriter(&b)
-	_, _ = body.Write([]byte(message.text + "\n")) // a bytes.Buffer takes everything
-	_ = body.Close()
+	body, _ := parts.CreatePart(textproto.MIMEHeader{"Content-Type": {plainText}, "Content-Transfer-Encoding": {"quoted-printable"}})
+	text(body)
+	for _, file := range message.files {
+		body, _ := parts.CreatePart(textproto.MIMEHeader{
+			"Content-Type": {file.MIME}, "Content-Transfer-Encoding": {"base64"},
+			"Content-Disposition": {mime.FormatMediaType("attachment", map[string]string{"filename": file.Name})},
+		})
+		for rest := base64.StdEncoding.EncodeToString(file.Content); rest != ""; {
+			line := rest[:min(len(rest), 76)]
+			rest = rest[len(line):]
+			fmt.Fprintf(body, "%s\r\n", line)
+		}
+	}
+	_ = parts.Close()
 	return b.Bytes()
 }
 
-func (m *Mail) sign(message []byte) ([]byte, error) {
+const plainText = "text/plain; charset=utf-8"
+
+func (m *Mail) sign(message []byte) ([]byte, error) { return m.signUntil(message, time.Time{}) }
+
+// signUntil makes a signature that ends; zero = it does not.
+func (m *Mail) signUntil(message []byte, end time.Time) ([]byte, error) {
 	var signed bytes.Buffer
 	err := dkim.Sign(&signed, bytes.NewReader(message), &dkim.SignOptions{
-		Domain: m.domain, Selector: dkimSelector, Signer: m.key, Hash: crypto.SHA256,
+		Expiration: end,
+		Domain:     m.domain, Selector: m.selector, Signer: m.key, Hash: crypto.SHA256,
 		HeaderCanonicalization: dkim.CanonicalizationRelaxed, BodyCanonicalization: dkim.CanonicalizationRelaxed,
 		HeaderKeys: []string{
 			"From", "From", "To", "Subject", "Date", "Message-ID", "In-Reply-To", "References", "Reply-To",

@@ -23,8 +23,13 @@ type requestKey struct {
 
 // sign puts Date, Digest (with a body) and Signature into the request. It must be the last change to it.
 func (k requestKey) sign(request *http.Request, body []byte) error {
+	return k.signAt(request, body, time.Now())
+}
+
+// signAt is sign with the time at which the request says that it was signed.
+func (k requestKey) signAt(request *http.Request, body []byte, at time.Time) error {
 	covered := []string{"(request-target)", "host", "date"}
-	request.Header.Set("Date", time.Now().UTC().Format(http.TimeFormat))
+	request.Header.Set("Date", at.UTC().Format(http.TimeFormat))
 
 	if body != nil {
 		request.Header.Set("Digest", bodyDigest(body))
