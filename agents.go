@@ -57,9 +57,9 @@ type agentSet struct {
 
 // newAgents makes a set without agents. Wake is called when an agent can have more turns at once than before.
 func newAgents(below *trust, wake func(agent string)) (_ *agentSet, err error) {
-	a := &agentSet{trust: below, clientTools: clienttool.New(below.store), tools: map[*mcptool.Source]struct{}{}}
+	a := &agentSet{trust: below, clientTools: clienttool.New(below.tokens), tools: map[*mcptool.Source]struct{}{}}
 	a.registry = agents.RegistryOf(func() *agents.Table { return a.now().agents })
-	a.pull, err = pull.New(pull.Options{Tokens: a.store, Mailbox: a.store.State(), Scope: exchange.TokenPull, Limits: a.limits(), Arrived: wake,
+	a.pull, err = pull.New(pull.Options{Tokens: a.tokens, Mailbox: a.store.State(), Scope: exchange.TokenPull, Limits: a.limits(), Arrived: wake,
 		Files: func(ctx context.Context, turnID string, parts []normalized.Part) error {
 			return a.checkFiles(ctx, turnID, parts)
 		},

@@ -94,7 +94,7 @@ func newEngine(ctx context.Context, below *agentSet) (*engine, error) {
 // newFiles opens the bytes of messages to the agents that get them.
 func (e *engine) newFiles(base *url.URL) *files.Service {
 	return files.New(files.Options{
-		Base: base, Blobs: e.blobs, Tokens: e.store, Turn: e.store.Turn, Seal: e.sealer.SealShort, Open: e.sealer.Open,
+		Base: base, Blobs: e.blobs, Tokens: e.tokens, Turn: e.store.Turn, Seal: e.sealer.SealShort, Open: e.sealer.Open,
 		Uploads: e.store, MaxUpload: blob.DefaultMaxBytes, MaxUnused: int64(e.config.Limits.UploadBytes),
 		Told: func(ctx context.Context, turn exchange.TurnRecord) (normalized.Message, error) {
 			return e.pipeline.Told(ctx, turn)

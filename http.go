@@ -19,6 +19,7 @@ import (
 	"inbox/agents/files"
 	"inbox/agents/pull"
 	"inbox/console"
+	"inbox/console/pages"
 	"inbox/console/public"
 	"inbox/exchange"
 	"inbox/identity"
@@ -34,10 +35,13 @@ type web struct {
 
 	pages  *public.Pages
 	routes []httpserver.Route // of all rooms, for their description
-	http   *httpserver.Server
-	admin  *httpserver.Server // nil = the operator API is at http
-	plain  *httpserver.Server // nil = there is none without TLS beside http
-	probe  *selfProbe         // set before anything is served
+	own    []httpserver.Route // of these the operator's, which are at admin.listen where there is one
+
+	console *pages.Pages
+	http    *httpserver.Server
+	admin   *httpserver.Server // nil = the operator API is at http
+	plain   *httpserver.Server // nil = there is none without TLS beside http
+	probe   *selfProbe         // set before anything is served
 
 	front   *httpserver.Server // that listens for http: itself, or that of the domain at the top
 	further []*Server          // domains behind the same listeners
@@ -66,7 +70,11 @@ func newWeb(below *modules, further []*Server) (*web, error) {
 	}).Routes()...)
 
 	api := console.NewAPI(w.operator()).WithChat(w.chat)
-	w.routes = append(w.routes, api.Routes()...)
+	if w.console, err = w.newConsole(); err != nil {
+		return nil, err
+	}
+	w.own = slices.Concat(api.Routes(), w.console.Routes())
+	w.routes = append(w.routes, w.own...)
 	described, err := apiDescription(w.config.PublicURL).Routes(w.routes)
 	if err != nil {
 		return nil, err
@@ -78,7 +86,7 @@ func newWeb(below *modules, further []*Server) (*web, error) {
 	}
 
 	w.http, err = httpserver.New(httpserver.Options{
-		Listen: w.config.HTTP.Listen, Flood: w.floodRates(), Routes: append(w.publicRoutes(api), described...), Checks: w.readiness(),
+		Listen: w.config.HTTP.Listen, Flood: w.floodRates(), Routes: append(w.publicRoutes(), described...), Checks: w.readiness(),
 		Metrics:        w.readsMetrics(api),
 		TrustedProxies: w.config.HTTP.TrustedProxies, Inside: w.config.HTTP.Inside,
 		MaxBodyBytes: int64(w.config.HTTP.MaxBodyBytes), Bodies: w.bodies, Grace: w.config.ShutdownGrace,
@@ -87,7 +95,7 @@ func newWeb(below *modules, further []*Server) (*web, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := errors.Join(w.openPlainHTTP(), w.openAdmin(api)); err != nil {
+	if err := errors.Join(w.openPlainHTTP(), w.openAdmin()); err != nil {
 		return nil, err
 	}
 	w.front = w.http
@@ -131,14 +139,22 @@ func (w *web) listenWith(server *httpserver.Server, channel, socket string) {
 	}
 }
 
+// assetRoutes are the files that pages load, which are the same at every listener.
+func assetRoutes() []httpserver.Route {
+	return []httpserver.Route{
+		{Method: http.MethodGet, Pattern: design.AssetPattern, Handler: design.Assets()},
+		{Method: http.MethodGet, Pattern: design.FaviconPath, Handler: design.Favicon()},
+	}
+}
+
 // publicRoutes are those of http.listen: all, or all but the operator's where admin.listen has them.
-func (w *web) publicRoutes(api *console.API) []httpserver.Route {
+func (w *web) publicRoutes() []httpserver.Route {
 	routes := slices.Clone(w.routes)
 	if w.config.Admin.Listen == "" {
 		return routes
 	}
 	taken := map[string]bool{}
-	for _, route := range api.Routes() {
+	for _, route := range w.own {
 		taken[route.Method+route.Pattern] = true
 	}
 	return slices.DeleteFunc(routes, func(route httpserver.Route) bool { return taken[route.Method+route.Pattern] })
@@ -159,13 +175,13 @@ func (w *web) readsMetrics(api *console.API) func(*http.Request) error {
 }
 
 // openAdmin opens the operator's own listener.
-func (w *web) openAdmin(api *console.API) error {
+func (w *web) openAdmin() error {
 	if w.config.Admin.Listen == "" {
 		return nil
 	}
 
 	options := httpserver.Options{
-		Key: "admin.listen", Listen: w.config.Admin.Listen, Flood: w.floodRates(), Routes: api.Routes(), Checks: w.readiness(),
+		Key: "admin.listen", Listen: w.config.Admin.Listen, Flood: w.floodRates(), Routes: slices.Concat(w.own, assetRoutes()), Checks: w.readiness(),
 		Metrics:        func(*http.Request) error { return nil },
 		TrustedProxies: w.config.HTTP.TrustedProxies, Inside: w.config.HTTP.Inside,
 		MaxBodyBytes: int64(w.config.HTTP.MaxBodyBytes), Bodies: w.bodies, Grace: w.config.ShutdownGrace, Logger: w.logger, LogRequests: w.config.Log.Access,
@@ -227,10 +243,7 @@ func (w *web) pageRoutes() []httpserver.Route {
 			routes[i].Handler = w.activitypub.AtProfile(routes[i].Handler)
 		}
 	}
-	return append(routes,
-		httpserver.Route{Method: http.MethodGet, Pattern: design.AssetPattern, Handler: design.Assets()},
-		httpserver.Route{Method: http.MethodGet, Pattern: design.FaviconPath, Handler: design.Favicon()},
-	)
+	return append(routes, assetRoutes()...)
 }
 
 // newPages makes the agents' pages.

@@ -107,7 +107,7 @@ func openModules(below *engine, more []OpenChannel) (*modules, error) {
 }
 
 func (m *modules) node() Node {
-	return Node{Domain: m.config.Domain, PublicURL: m.config.PublicURL, Receiver: m.pipeline, Directory: m.registry, Tokens: m.store}
+	return Node{Domain: m.config.Domain, PublicURL: m.config.PublicURL, Receiver: m.pipeline, Directory: m.registry, Tokens: m.tokens}
 }
 
 // inbound are the contract's words for the ways by which agents are reached, for cards.

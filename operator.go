@@ -88,7 +88,7 @@ func (m *modules) operator() *Operator {
 	options := operatorOptions(m.config)
 	options.Store, options.Turns, options.Approvals, options.Deliveries = m.store, m.pipeline, m.demands, m.delivery
 	options.Notices = m.notices
-	options.Agents, options.Node = m.names, node{m}
+	options.Agents, options.Node, options.Shown = m.names, node{m}, m.tokens
 	options.Current = func() *Config { return m.now().config }
 	options.Files = func() (exchange.Files, error) { return m.blobs, nil }
 	options.Vault = func(context.Context) (operator.Vault, error) { return m.vault(), nil }

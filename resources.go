@@ -20,6 +20,7 @@ import (
 	"inbox/engine/store"
 	"inbox/internal/acme"
 	"inbox/internal/admission"
+	"inbox/internal/bearer"
 	"inbox/internal/blob"
 	"inbox/internal/disk"
 	"inbox/internal/httpserver"
@@ -42,7 +43,8 @@ type resources struct {
 	disk   *disk.Guard
 	blobs  blob.Backend
 	store  *store.Store
-	lock   *disk.Lock // nil on PostgreSQL
+	tokens *bearer.Uses // finds tokens in the store, and notes when they were shown
+	lock   *disk.Lock   // nil on PostgreSQL
 	sealer *storage.Sealer
 	lists  *senderLists
 	acme   *acme.Client      // nil = certificates do not come from an authority
@@ -87,6 +89,7 @@ func openResources(ctx context.Context, config *Config, top *modules, changed fu
 	if r.store, err = storage.Open(ctx, storageOptions(config, r.logger), changed); err != nil {
 		return nil, err
 	}
+	r.tokens = bearer.NewUses(r.store)
 	if err := r.bindStorage(ctx); err != nil {
 		return nil, errors.Join(err, r.closeStorage())
 	}

@@ -319,9 +319,13 @@ func (s *Server) background(ctx context.Context) *errgroup.Group {
 	back.Go(func() error { return s.availability.backlog.Run(ctx) })
 	back.Go(func() error { return s.sweepBlobs(ctx) })
 	back.Go(func() error { return s.retain(ctx) })
+	back.Go(func() error { return s.runTokens(ctx) })
 	back.Go(func() error { return s.runErasures(ctx) })
 	back.Go(func() error { return s.serveTools(ctx) })
 	back.Go(func() error { return s.pipeline.ExpireTools(ctx) })
+	back.Go(func() error {
+		return s.pipeline.EndTakeovers(ctx, func() time.Duration { return s.now().config.Operator.TakeoverIdle })
+	})
 
 	for module := range s.channels.All() {
 		for _, work := range module.Background {

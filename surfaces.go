@@ -161,7 +161,7 @@ func (m *modules) openA2A() (module exchange.Module, err error) {
 	m.a2a, err = a2a.New(a2a.Options{
 		Verifier: currentTokens{m.resources}, Peers: m.takesPeer, Issuers: m.issuerCards, CardKeys: m.keyring.SigningAll,
 		Domain: m.config.Domain, PublicURL: m.config.PublicURL, SupportedInbound: m.inbound(),
-		Receiver: m.pipeline, Directory: m.registry, Turns: m.store, Runs: m.pipeline, Tokens: m.store,
+		Receiver: m.pipeline, Directory: m.registry, Turns: m.store, Runs: m.pipeline, Tokens: m.tokens,
 		Claims: m.store.State(), Blobs: m.blobs, Logger: m.logger, Validator: currentValidator{m.resources}, Present: m.demands.Present,
 		FileURL: m.activitypub.MediaURL, Links: m.activitypub.Links,
 		Push: m.newPush(), WebhookConcurrency: m.config.Queue.DeliveryConcurrency, CallerConcurrency: m.config.A2A.CallerConcurrency,
@@ -238,7 +238,7 @@ func webhookPair(u *url.URL) string {
 func (m *modules) openChat() (module exchange.Module, err error) {
 	m.chat, err = chat.New(chat.Options{
 		Domain: m.config.Domain, PublicURL: m.config.PublicURL, Issued: issuedTokens{m.a2a}, Receiver: chatReceiver{m.pipeline, m.store, m.logger}, Directory: m.registry, Turns: m.store, Runs: m.pipeline,
-		Tokens: m.store, Blobs: m.blobs, Guests: m.takesGuests, Opening: m.opening, Present: m.demands.Present, FileURL: m.activitypub.MediaURL,
+		Tokens: m.tokens, Blobs: m.blobs, Guests: m.takesGuests, Opening: m.opening, Present: m.demands.Present, FileURL: m.activitypub.MediaURL,
 		ToolKind: func(agent, name string) string { return m.now().toolKind(agent, name) }, Tools: chatTools{m.store, m.pipeline}, Memory: m.store,
 		Origins: m.config.Chat.AllowedOrigins, WaitLimit: m.config.Chat.Wait, Logger: m.logger,
 	})
@@ -352,7 +352,7 @@ func (c chatTools) Submit(ctx context.Context, agent, by string, result map[stri
 // openBridge makes the edge for bridges and connectors.
 func (m *modules) openBridge() (module exchange.Module, err error) {
 	m.bridge, err = bridge.New(bridge.Options{
-		Domain: m.config.Domain, Receiver: m.pipeline, Directory: m.registry, Turns: m.store, Runs: m.pipeline, Tokens: m.store,
+		Domain: m.config.Domain, Receiver: m.pipeline, Directory: m.registry, Turns: m.store, Runs: m.pipeline, Tokens: m.tokens,
 		Queue: m.store.Bridge(nil), Sessions: m.store, Notes: m.store.RunNotes(), Sealer: m.sealer, Web: m.client, Blobs: m.blobs,
 		SessionOf: func(owner string) contract.Sessions { return m.store.SessionMap(owner) },
 		Validator: currentValidator{m.resources}, Present: m.demands.Present, FileURL: m.activitypub.MediaURL, Connectors: func() []bridge.Connector { return m.now().connectors }, WaitLimit: m.config.Bridges.MaxWait, Logger: m.logger,
@@ -406,7 +406,7 @@ func (r *resources) callbackClient(entry config.Connector) (*safehttp.Client, er
 func (m *modules) openTasks() (module exchange.Module, err error) {
 	adapter, err := tasks.New(tasks.Options{
 		Domain: m.config.Domain, Targets: func() *tasks.Targets { return m.now().targets }, Receiver: m.pipeline, Directory: m.registry, Turns: m.store, Runs: m.pipeline,
-		Rows: m.store, Tokens: m.store, Blobs: m.blobs, Present: m.demands.Present, FileURL: m.activitypub.MediaURL,
+		Rows: m.store, Tokens: m.tokens, Blobs: m.blobs, Present: m.demands.Present, FileURL: m.activitypub.MediaURL,
 		WaitLimit: m.config.Bridges.MaxWait,
 	})
 	if err != nil {

@@ -22,8 +22,8 @@ import (
 	"inbox/operator"
 )
 
-// API is what operators' programs call, below /api/v1. Every call needs a bearer token of scope exchange.TokenAdmin
-// (RFC 6750); errors are JSON as everywhere (httpserver.ErrorBody).
+// API is what operators' programs call, below /api/v1. Every call needs a bearer token of an operator with the role of the call
+// (RFC 6750, see RoleOf); errors are JSON as everywhere (httpserver.ErrorBody).
 type API struct {
 	operator *operator.Operator
 	chat     OperatorChat // nil = the operator cannot talk to agents here
@@ -45,7 +45,7 @@ func (a *API) WithChat(chat OperatorChat) *API {
 
 // Routes are all calls. Each does what a command does: inbox held, inbox approvals, inbox tool-requests, inbox people, inbox audit, inbox show, inbox waiting, inbox retry.
 func (a *API) Routes() []httpserver.Route {
-	return slices.Concat(a.arrivalRoutes(), a.listRoutes(), a.chatRoutes(), a.mailRoutes(), []httpserver.Route{
+	return slices.Concat(a.arrivalRoutes(), a.listRoutes(), a.chatRoutes(), a.mailRoutes(), a.takeoverRoutes(), []httpserver.Route{
 		a.route(http.MethodGet, "/api/v1/held", a.listHeld),
 		a.route(http.MethodPost, "/api/v1/held/{turn}/release", a.release),
 		a.route(http.MethodPost, "/api/v1/held/{turn}/drop", a.drop),
@@ -60,6 +60,7 @@ func (a *API) Routes() []httpserver.Route {
 		a.route(http.MethodPost, "/api/v1/tool-requests/{request}/cancel", a.cancelToolRequest),
 		a.route(http.MethodGet, "/api/v1/turns/{turn}", a.turn),
 		a.route(http.MethodGet, "/api/v1/turns/{turn}/result", a.result),
+		a.route(http.MethodGet, "/api/v1/turns/{turn}/original", a.original),
 		a.route(http.MethodPost, "/api/v1/turns/{turn}/retry", a.retry),
 		a.route(http.MethodPost, "/api/v1/turns/retry", a.retryFailed),
 		a.route(http.MethodGet, "/api/v1/waiting", a.waiting),
@@ -84,6 +85,8 @@ func (a *API) Routes() []httpserver.Route {
 		a.route(http.MethodGet, "/api/v1/erasures/{erasure}", a.erasure),
 		a.route(http.MethodGet, "/api/v1/usage", a.usage),
 		a.route(http.MethodGet, "/api/v1/audit", a.listAudit),
+		a.route(http.MethodGet, "/api/v1/sessions", a.listSessions),
+		a.route(http.MethodDelete, "/api/v1/sessions/{session}", a.endSession),
 		a.route(http.MethodGet, "/api/v1/connectors", a.listConnectors),
 		a.route(http.MethodPost, "/api/v1/reload", a.reload),
 		a.route(http.MethodPost, "/api/v1/stop", a.stop),
@@ -100,14 +103,20 @@ func (a *API) Routes() []httpserver.Route {
 	})
 }
 
+const chatPattern = "/api/v1/agents/{agent}/chat"
+
 // chatRoutes answers by itself: with a stream, where that is wanted.
 func (a *API) chatRoutes() []httpserver.Route {
 	if a.chat == nil {
 		return nil
 	}
-	return []httpserver.Route{{Method: http.MethodPost, Pattern: "/api/v1/agents/{agent}/chat", Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	needed := RoleOf(http.MethodPost, chatPattern)
+	return []httpserver.Route{{Method: http.MethodPost, Pattern: chatPattern, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Cache-Control", "no-store")
-		token, err := a.authorize(w, r)
+		token, err := a.authorize(w, r, needed)
+		if err == nil {
+			err = a.record(r, token, chatPattern)
+		}
 		if err == nil {
 			err = a.chat.ServeOperator(w, r, httpserver.Param(r, "agent"), token)
 		}
@@ -124,9 +133,13 @@ type call func(w http.ResponseWriter, r *http.Request) (any, error)
 type written struct{}
 
 func (a *API) route(method, pattern string, do call) httpserver.Route {
+	needed := RoleOf(method, pattern)
 	return httpserver.Route{Method: method, Pattern: pattern, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Cache-Control", "no-store")
-		token, err := a.authorize(w, r)
+		token, err := a.authorize(w, r, needed)
+		if err == nil {
+			err = a.record(r, token, pattern)
+		}
 		if err != nil {
 			httpserver.WriteFault(w, err)
 			return
@@ -158,8 +171,8 @@ func page[T any](r *http.Request, cursor func(T) string, read func(limit int) ([
 
 const realm = `Bearer realm="operator API"`
 
-// authorize lets admin tokens in alone. A peer's token is good for agents and nothing else.
-func (a *API) authorize(w http.ResponseWriter, r *http.Request) (exchange.Token, error) {
+// authorize lets tokens of operators in that have the role. A peer's token is good for agents and nothing else.
+func (a *API) authorize(w http.ResponseWriter, r *http.Request, needed exchange.Role) (exchange.Token, error) {
 	shown := bearer.Of(r)
 	if shown == "" {
 		w.Header().Set("WWW-Authenticate", realm)
@@ -171,23 +184,36 @@ func (a *API) authorize(w http.ResponseWriter, r *http.Request) (exchange.Token,
 	if err != nil {
 		return token, err
 	}
-
 	// The store found the hash already; comparing again in constant time keeps a store that matches loosely out of it.
-	if !found || !token.RevokedAt.IsZero() || subtle.ConstantTimeCompare([]byte(token.Hash), []byte(hash)) != 1 {
+	if !found || !token.Valid(time.Now()) || subtle.ConstantTimeCompare([]byte(token.Hash), []byte(hash)) != 1 {
 		w.Header().Set("WWW-Authenticate", realm+`, error="invalid_token"`)
 		return token, fault.New(fault.Unauthenticated, "the bearer token is not valid")
 	}
-	if token.Scope != exchange.TokenAdmin {
-		w.Header().Set("WWW-Authenticate", realm+`, error="insufficient_scope", scope="`+exchange.TokenAdmin+`"`)
-		return token, fault.New(fault.Forbidden, "the bearer token is a peer's; the operator API needs one of: inbox tokens create --admin")
+
+	if role := token.Role(); role < needed {
+		w.Header().Set("WWW-Authenticate", realm+`, error="insufficient_scope", scope="`+needed.String()+`"`)
+		if role == exchange.RoleNone {
+			return token, fault.Newf(fault.Forbidden, "the bearer token is a peer's; the operator API needs one of: inbox tokens create --%s", needed)
+		}
+		return token, fault.Newf(fault.Forbidden, "this needs the role %s, and the token has the role %s; see: inbox tokens create --%s", needed, role, needed)
 	}
 
 	return token, nil
 }
 
+// record writes what an operator is about to change. It is written before: an act without its record must not be.
+func (a *API) record(r *http.Request, token exchange.Token, pattern string) error {
+	if r.Method == http.MethodGet || r.Method == http.MethodHead {
+		return nil
+	}
+	act := exchange.OperatorAct(exchange.OperatorPrincipal(token.Name), r.Method, pattern, r.URL.Path)
+	act.Agent = httpserver.Param(r, "agent")
+	return a.operator.Audit.Record(r.Context(), act)
+}
+
 // MayRead reports by its error that a request has no token of an operator; nil when it has.
 func (a *API) MayRead(r *http.Request) error {
-	_, err := a.authorize(discarded{}, r)
+	_, err := a.authorize(discarded{}, r, exchange.RoleRead)
 	return err
 }
 
@@ -202,7 +228,7 @@ type tokenKey struct{}
 // caller names who calls, for the record.
 func caller(r *http.Request) string {
 	token, _ := r.Context().Value(tokenKey{}).(exchange.Token)
-	return "operator:" + token.Name
+	return exchange.OperatorPrincipal(token.Name)
 }
 
 const (

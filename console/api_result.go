@@ -1,6 +1,7 @@
 package console
 
 import (
+	"io"
 	"net/http"
 	"strconv"
 
@@ -19,4 +20,20 @@ func (a *API) result(_ http.ResponseWriter, r *http.Request) (any, error) {
 		run = number
 	}
 	return a.operator.Results.Result(r.Context(), httpserver.Param(r, "turn"), run)
+}
+
+// original writes a message as it came. Browsers only store it: it is a stranger's.
+func (a *API) original(w http.ResponseWriter, r *http.Request) (any, error) {
+	found, err := a.operator.Messages.Original(r.Context(), httpserver.Param(r, "turn"))
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = found.Content.Close() }()
+
+	header := w.Header()
+	header.Set("Content-Type", found.MediaType)
+	header.Set("Content-Disposition", "attachment")
+	header.Set("X-Content-Type-Options", "nosniff")
+	_, _ = io.Copy(w, found.Content) // the reader went away: nothing to do
+	return written{}, nil
 }

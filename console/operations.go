@@ -44,6 +44,46 @@ type entryBody struct {
 	Reason string `json:"reason,omitempty"`
 }
 
+// roles are what the calls of the operator API need, where it is not the usual: RoleRead to look, RoleAdmin to change. A call that only
+// looks is a GET.
+var roles = map[string]exchange.Role{
+	// What one person's data are is for who may also remove them.
+	"GET /api/v1/people/export": exchange.RoleAdmin,
+
+	"POST /api/v1/held/{turn}/release":            exchange.RoleWork,
+	"POST /api/v1/held/{turn}/drop":               exchange.RoleWork,
+	"POST /api/v1/approvals/{approval}/approve":   exchange.RoleWork,
+	"POST /api/v1/approvals/{approval}/deny":      exchange.RoleWork,
+	"POST /api/v1/approvals/{approval}/edit":      exchange.RoleWork,
+	"POST /api/v1/tool-requests/{request}/submit": exchange.RoleWork,
+	"POST /api/v1/tool-requests/{request}/cancel": exchange.RoleWork,
+	"POST /api/v1/turns/{turn}/retry":             exchange.RoleWork,
+	"POST /api/v1/turns/retry":                    exchange.RoleWork,
+	"POST /api/v1/deliveries/retry":               exchange.RoleWork,
+	"POST /api/v1/deliveries/{delivery}/retry":    exchange.RoleWork,
+	"POST /api/v1/jobs/retry":                     exchange.RoleWork,
+	"POST /api/v1/jobs/{job}/retry":               exchange.RoleWork,
+	"DELETE /api/v1/jobs/{job}":                   exchange.RoleWork,
+	"DELETE /api/v1/breakers":                     exchange.RoleWork,
+	"DELETE /api/v1/replies/{reply}":              exchange.RoleWork,
+	"PUT /api/v1/replies/{reply}":                 exchange.RoleWork,
+	"PUT /api/v1/replies/{reply}/pin":             exchange.RoleWork,
+	"DELETE /api/v1/replies/{reply}/pin":          exchange.RoleWork,
+	"POST /api/v1/mail/{mail}/forward":            exchange.RoleWork,
+	"POST " + chatPattern:                         exchange.RoleWork,
+}
+
+// RoleOf returns the role that a call of the operator API needs.
+func RoleOf(method, pattern string) exchange.Role {
+	if role, is := roles[method+" "+pattern]; is {
+		return role
+	}
+	if method == http.MethodGet {
+		return exchange.RoleRead
+	}
+	return exchange.RoleAdmin
+}
+
 // Operations describe the calls of the operator API.
 func Operations() []openapi.Operation {
 	var (
@@ -81,6 +121,30 @@ func Operations() []openapi.Operation {
 			Method: "GET", Path: "/api/v1/follows", Summary: "Who follows an agent, and who waits to",
 			Query: []string{"limit:integer", "after", "agent", "state", "actor"}, Response: followList{}, Errors: absent,
 		},
+		{
+			Method: "GET", Path: "/api/v1/takeovers", Summary: "Conversations that operators have taken over, newest first",
+			Query: append([]string{"holder"}, withOpen...), Response: takeoverList{},
+		},
+		{
+			Method: "GET", Path: "/api/v1/threads/{thread}/takeover", Summary: "Which operator has a conversation",
+			Query: []string{"agent"}, Response: exchange.Takeover{}, Errors: taken,
+		},
+		{
+			Method: "PUT", Path: "/api/v1/threads/{thread}/takeover", Summary: "Take a conversation over from its agent",
+			Query: []string{"agent", "force:boolean"}, Response: exchange.Takeover{}, Errors: taken,
+		},
+		{
+			Method: "DELETE", Path: "/api/v1/threads/{thread}/takeover", Summary: "Hand a conversation back to its agent",
+			Query: []string{"agent", "note", "drop:boolean", "force:boolean"}, Response: exchange.Takeover{}, Errors: taken,
+		},
+		{
+			Method: "POST", Path: "/api/v1/threads/{thread}/reply", Summary: "Answer the message of a conversation that waits, as its agent",
+			Query: []string{"agent"}, Headers: []string{"Idempotency-Key"}, Request: answerBody{Text: "Hello", MIME: "text/markdown"}, Response: replied{}, Errors: taken,
+		},
+		{
+			Method: "POST", Path: "/api/v1/turns/{turn}/reply", Summary: "Answer a message as its agent",
+			Query: []string{"agent"}, Headers: []string{"Idempotency-Key"}, Request: answerBody{Text: "Hello", MIME: "text/markdown"}, Response: replied{}, Errors: taken,
+		},
 		{Method: "GET", Path: "/api/v1/held", Summary: "Messages that wait for the operator", Query: ofAgent, Response: heldList{}},
 		{Method: "POST", Path: "/api/v1/held/{turn}/release", Summary: "Let the agent answer a held message", Errors: taken},
 		{Method: "POST", Path: "/api/v1/held/{turn}/drop", Summary: "Refuse a held message", Partial: true, Errors: taken, Request: reason},
@@ -103,6 +167,10 @@ func Operations() []openapi.Operation {
 		{
 			Method: "GET", Path: "/api/v1/turns/{turn}/result", Summary: "The conversation result of a run of a message",
 			Query: []string{"run:integer"}, Response: operator.ShownResult{},
+		},
+		{
+			Method: "GET", Path: "/api/v1/turns/{turn}/original", Summary: "A message as it came: activity JSON, the request of A2A, RFC 5322 bytes",
+			Bytes: true, Errors: absent,
 		},
 		{Method: "POST", Path: "/api/v1/turns/{turn}/retry", Summary: "Run a failed message again", Errors: taken},
 		{Method: "POST", Path: "/api/v1/turns/retry", Summary: "Run failed messages again", Request: RetryBody{Agent: "echo", Since: "2h"}, Response: exchange.RetryResult{}},
@@ -162,6 +230,11 @@ func Operations() []openapi.Operation {
 		{Method: "GET", Path: "/api/v1/notices", Summary: "What the operator was told, and what waits for the next digest", Query: page, Response: noticeList{}},
 		{Method: "POST", Path: "/api/v1/notices/test", Summary: "Send a test to every address of operator.notify", Response: exchange.Notice{}, Errors: taken},
 		{Method: "DELETE", Path: "/api/v1/mail/suppressed", Summary: "Send to an address again", Query: []string{"address!"}, Errors: absent},
+		{
+			Method: "GET", Path: "/api/v1/sessions", Summary: "Browsers that are signed in at the console: those of the caller's token, for admins all",
+			Query: page, Response: sessionList{},
+		},
+		{Method: "DELETE", Path: "/api/v1/sessions/{session}", Summary: "Sign a browser out"},
 		{Method: "GET", Path: "/api/v1/connectors", Summary: "What the settings say about the connectors", Response: connectorList{}},
 		{
 			Method: "POST", Path: "/api/v1/reload", Summary: "Read the configuration of this node again",
@@ -255,6 +328,9 @@ func (d Description) Document(about []httpserver.Route) ([]byte, error) {
 			operation = openapi.Operation{Tag: "other", Summary: "Not described", Security: openapi.Bearer, Response: map[string]any{}}
 		}
 		operation.Method, operation.Path = route.Method, route.Pattern
+		if operation.Security == "operator" {
+			operation.Security += ":" + RoleOf(route.Method, route.Pattern).String()
+		}
 		list = append(list, operation)
 	}
 
@@ -270,7 +346,7 @@ var schemes = map[string]openapi.Scheme{
 	"bridge":    {Description: "Token of a bridge, with the scopes send, pending and ack: inbox tokens create --bridge."},
 	"tools":     {Description: "Token of a program that executes an agent's tools: inbox tokens create --tools."},
 	"agent":     {Description: "Token of a program that is an agent: inbox tokens create --pull."},
-	"operator":  {Description: "Token of the operator."},
+	"operator":  {Description: "Token of an operator with the role that is named, or a larger one (read, work, admin): inbox tokens create --read, --work or --admin."},
 	"signature": {Header: "X-Inbox-Signature", Description: "sha256= and the hexadecimal HMAC-SHA256 of the raw body by a secret of the connector; or signed evidence in the body."},
 }
 
@@ -281,8 +357,11 @@ var parameters = map[string]string{
 	"lease":  "The id of the lease of a message; for items of a queue how long they are hidden from others, such as 30s.",
 	"sender": "An address, all of a domain (@example.org), or a principal.", "text": `Words that all occur, "phrases", beginnings*.`,
 	"since": "An age such as 24h, or a time (RFC 3339).", "until": "The same: before it.", "channel": "Such as email, activitypub, a2a or chat.",
-	"state": "One, or for messages several with commas between.", "scope": "peer, admin, pull, tools, tasks, tasks:results or bridge.",
+	"state": "One, or for messages several with commas between.", "scope": "peer, read, work, admin, pull, tools, tasks, tasks:results or bridge.",
 	"target": "What the list has as target.", "turn": "Of a message: any id that somebody saw of it. In an address / is written as %2F.",
+	"thread": "Of a conversation: its id, or any id of one of its messages. In an address / is written as %2F.",
+	"force":  "Also when another operator has the conversation.", "drop": "Close what waits without an answer; otherwise the agent answers it.",
+	"note": "For the agent in its next turn.", "holder": "The operator, as lists name them.",
 	"agent": "Name of an agent.", "client_id": "Of a bridge; that of the token where it is left out.", "owner": "For operators: whose sessions.",
 	"labels":     "What the program is good for, as words with commas between: it gets only messages that require nothing else.",
 	"session_id": "The session of the run.", "resource_class": "Class of resources that is needed.", "allowed_targets": "Ids of targets, with commas between.",

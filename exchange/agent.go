@@ -44,16 +44,27 @@ type Token struct {
 	ID        string    `json:"id"`              // UUIDv7; evidence names it
 	Name      string    `json:"name"`            // the peer's name, part of its address @name@domain
 	Agent     string    `json:"agent,omitempty"` // the only agent it opens; empty = all agents of this server
-	Scope     string    `json:"scope,omitempty"` // TokenPeer, TokenAdmin, TokenPull, TokenTools, TokenTasks, TokenTaskResults or TokenBridge with scopes
+	Scope     string    `json:"scope,omitempty"` // TokenPeer, TokenRead, TokenWork, TokenAdmin, TokenPull, TokenTools, TokenTasks, TokenTaskResults or TokenBridge with scopes
 	Hash      string    `json:"-"`               // lower-case hex SHA-256 of the token
 	CreatedAt time.Time `json:"created_at"`
-	RevokedAt time.Time `json:"revoked_at,omitzero"` // zero = valid
+	ExpiresAt time.Time `json:"expires_at,omitzero"` // zero = never
+	RevokedAt time.Time `json:"revoked_at,omitzero"` // zero = not revoked
+
+	// LastUsedAt is when the token was shown last, about a minute late at most; zero = not yet, or not since this was recorded.
+	LastUsedAt time.Time `json:"last_used_at,omitzero"`
+}
+
+// Valid reports whether the token opens anything at a time: it is neither revoked nor past its end.
+func (t Token) Valid(at time.Time) bool {
+	return t.RevokedAt.IsZero() && (t.ExpiresAt.IsZero() || at.Before(t.ExpiresAt))
 }
 
 // Scopes of a Token.
 const (
 	TokenPeer  = ""      // opens agents over A2A
-	TokenAdmin = "admin" // opens the operator API
+	TokenRead  = "read"  // looks at everything in the operator API
+	TokenWork  = "work"  // also does the daily work there
+	TokenAdmin = "admin" // opens all of the operator API
 	TokenPull  = "pull"  // takes the turns of one agent and answers in its name; no caller may have it
 	TokenTools = "tools" // executes the client tools of one agent; no caller may have it
 )

@@ -32,6 +32,7 @@ type Operator struct {
 	Tools         Tools
 	Results       Results
 	Answers       Answers
+	Takeovers     Takeovers
 	Deliveries    Deliveries
 	Waiting       Waiting
 	Jobs          Jobs
@@ -45,6 +46,7 @@ type Operator struct {
 	People        People
 	Audit         Audit
 	Tokens        Tokens
+	Sessions      Sessions
 	Keys          Keys
 	Conversations Conversations
 	Connectors    Connectors
@@ -69,6 +71,7 @@ type Options struct {
 	Deliveries *delivery.Service
 	Notices    *notice.Service
 	Agents     func() []string // names of all agents
+	Shown      exchange.Tokens // finds the tokens that callers show, and notes it; nil = Store
 
 	Files func() (exchange.Files, error) // opens the blob store, which few topics need
 
@@ -91,15 +94,20 @@ func New(o Options) *Operator {
 	if o.Current == nil {
 		o.Current = func() *config.Config { return o.Config }
 	}
+	if o.Shown == nil {
+		o.Shown = o.Store
+	}
+	finder := ids{o.Store, o.Agents, o.Approvals.Approval}
 	erasures := Erasures{o.Store, o.Deliveries, o.Turns.Cancel, o.Vault, o.Files, o.Config.Domain}
 	return &Operator{
-		Messages:      Messages{Retries: o.Turns, Timelines: o.Store, Finder: ids{o.Store, o.Agents, o.Approvals.Approval}},
+		Messages:      Messages{Retries: o.Turns, Timelines: o.Store, Finder: finder, Originals: o.Store, Files: o.Files},
 		Arrivals:      Arrivals{o.Store},
 		Agents:        Agents{o.Current, Pauses{o.Store, o.Agents}},
 		Held:          Held{HeldDecisions: o.Turns, Turns: o.Store},
 		Approvals:     o.Approvals,
 		Tools:         Tools{o.Store, o.Turns},
 		Results:       Results{o.Store, o.Files},
+		Takeovers:     Takeovers{o.Store, o.Turns, finder},
 		Answers:       Answers{o.Store, o.Deliveries, o.Later},
 		Deliveries:    Deliveries{o.Store, o.Deliveries},
 		Waiting:       Waiting{o.Store, o.Approvals},
@@ -113,7 +121,8 @@ func New(o Options) *Operator {
 		Follows:       Follows{o.Current, o.Store, o.Later},
 		People:        People{o.Store, o.Store},
 		Audit:         Audit{o.Store},
-		Tokens:        Tokens{o.Store, o.Agents},
+		Tokens:        Tokens{o.Store, o.Agents, o.Shown},
+		Sessions:      Sessions{o.Store, o.Current},
 		Keys:          Keys{o.Config, o.Vault},
 		Conversations: Conversations{o.Current, o.Store},
 		Connectors:    Connectors{o.Current},

@@ -210,6 +210,12 @@ type Audit struct{ Rows AuditRows }
 // AuditRows keeps decisions about trust.
 type AuditRows interface {
 	AuditRecords(ctx context.Context, filter exchange.AuditFilter) ([]exchange.AuditRecord, error)
+	Audit(ctx context.Context, record exchange.AuditRecord) error
+}
+
+// Record writes what an operator does; see exchange.OperatorAct.
+func (a Audit) Record(ctx context.Context, record exchange.AuditRecord) error {
+	return a.Rows.Audit(ctx, record)
 }
 
 // Records lists decisions about trust, newest first.

@@ -27,7 +27,8 @@ type Overview struct {
 	Deliveries int64     `json:"dead_deliveries"`
 	Jobs       int64     `json:"dead_jobs"`
 	Held       int64     `json:"held"`
-	Approvals  int64     `json:"approvals"` // no further than 500
+	Approvals  int64     `json:"approvals"`  // no further than 500
+	TakenOver  int64     `json:"taken_over"` // messages that wait for the operators who have their conversations, of the newest 500 of these
 	Breakers   []Breaker `json:"breakers"`
 }
 
@@ -41,6 +42,13 @@ func (w Waiting) Overview(ctx context.Context) (found Overview, err error) {
 		{&found.Held, func() (int64, error) { return w.turns(ctx, exchange.StateHeld) }},
 		{&found.Deliveries, func() (int64, error) { return w.store.CountDeliveries(ctx, delivery.StateDead) }},
 		{&found.Jobs, func() (int64, error) { return w.store.CountDeadJobs(ctx) }},
+		{&found.TakenOver, func() (waiting int64, err error) {
+			open, err := w.store.Takeovers(ctx, exchange.TakeoverFilter{Limit: 500})
+			for _, one := range open {
+				waiting += int64(one.Waiting)
+			}
+			return waiting, err
+		}},
 		{&found.Approvals, func() (int64, error) {
 			open, err := w.approvals.Approvals(ctx, exchange.ApprovalFilter{Limit: 500})
 			return int64(len(open)), err

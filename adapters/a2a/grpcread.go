@@ -101,7 +101,7 @@ func (v *authenticator) known(ctx context.Context, header http.Header) bool {
 		return false
 	}
 	token, found, err := v.tokens.Find(ctx, shown)
-	return err == nil && found && token.RevokedAt.IsZero() && token.Scope == exchange.TokenPeer
+	return err == nil && found && token.Valid(time.Now()) && token.Scope == exchange.TokenPeer
 }
 
 // admittedFirst registers all methods of a service as streams, which are the same on the wire: those are handed to their handlers before

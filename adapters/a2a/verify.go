@@ -8,6 +8,7 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/a2aproject/a2a-go/v2/a2a"
 	"github.com/prometheus/client_golang/prometheus"
@@ -74,7 +75,7 @@ func (v *authenticator) checkToken(r *http.Request, agent exchange.AgentProfile,
 		return caller{}, "error", err
 	case !found:
 		return caller{}, "unknown", fault.New(fault.Unauthenticated, "the bearer token is not valid")
-	case !token.RevokedAt.IsZero():
+	case !token.Valid(time.Now()):
 		return caller{}, "revoked", fault.New(fault.Unauthenticated, "the bearer token is not valid")
 	case token.Scope != exchange.TokenPeer: // an operator's token opens the operator API and no agent
 		return caller{}, "unknown", fault.New(fault.Unauthenticated, "the bearer token is not valid")

@@ -1,13 +1,13 @@
 package activitypub
 
 import (
-	_ "embed" // the translations
+	"embed"
 
 	"inbox/internal/catalog"
 )
 
-//go:embed de.json
-var german []byte
+//go:embed de/*.json
+var translations embed.FS
 
 // texts are those of the pages of notes.
-var texts = catalog.New(map[string][]byte{"de": german})
+var texts = catalog.New(translations)

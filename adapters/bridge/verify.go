@@ -7,6 +7,7 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/google/uuid"
 	"github.com/prometheus/client_golang/prometheus"
@@ -77,7 +78,7 @@ func (a *access) checkToken(r *http.Request) (caller, string, error) {
 	switch {
 	case err != nil:
 		return caller{}, "error", fault.Wrap(fault.Unavailable, "the token cannot be checked right now; try again", err)
-	case !found, !token.RevokedAt.IsZero():
+	case !found, !token.Valid(time.Now()):
 		return caller{}, "unknown", refused()
 	}
 

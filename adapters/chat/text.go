@@ -1,13 +1,13 @@
 package chat
 
 import (
-	_ "embed" // the translations
+	"embed"
 
 	"inbox/internal/catalog"
 )
 
-//go:embed de.json
-var german []byte
+//go:embed de/*.json
+var translations embed.FS
 
 // texts are those of the pages; the script has its own in web/de.json.
-var texts = catalog.New(map[string][]byte{"de": german})
+var texts = catalog.New(translations)

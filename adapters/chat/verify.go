@@ -9,6 +9,7 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
@@ -62,7 +63,7 @@ func (a *access) identify(r *http.Request) (caller, error) {
 	case err != nil:
 		callers.WithLabelValues("error").Inc()
 		return caller{}, err
-	case !found, !token.RevokedAt.IsZero(), token.Scope != exchange.TokenPeer:
+	case !found, !token.Valid(time.Now()), token.Scope != exchange.TokenPeer:
 		callers.WithLabelValues("unknown").Inc()
 		return caller{}, badToken()
 	}

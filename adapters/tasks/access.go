@@ -4,6 +4,7 @@ import (
 	"errors"
 	"net/http"
 	"strings"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
@@ -52,7 +53,7 @@ func (a *access) verify(r *http.Request) (caller, error) {
 	switch {
 	case err != nil:
 		return caller{}, fault.Wrap(fault.Unavailable, "the token cannot be checked right now; try again", err)
-	case !found, !token.RevokedAt.IsZero():
+	case !found, !token.Valid(time.Now()):
 		return caller{}, refused()
 	}
 

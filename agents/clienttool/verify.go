@@ -3,6 +3,7 @@ package clienttool
 import (
 	"net/http"
 	"strings"
+	"time"
 
 	"inbox/exchange"
 	"inbox/internal/bearer"
@@ -23,7 +24,7 @@ func (s *Service) verify(r *http.Request) (caller, error) {
 	}
 
 	name := httpserver.Param(r, "agent")
-	if !found || !token.RevokedAt.IsZero() || token.Scope != exchange.TokenTools || name == "" || !strings.EqualFold(token.Agent, name) {
+	if !found || !token.Valid(time.Now()) || token.Scope != exchange.TokenTools || name == "" || !strings.EqualFold(token.Agent, name) {
 		return caller{}, refused
 	}
 

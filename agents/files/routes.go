@@ -154,7 +154,7 @@ func (s *Service) agentOf(r *http.Request) (string, error) {
 	if err != nil {
 		return "", fault.Wrap(fault.Unavailable, "tokens cannot be checked right now", err)
 	}
-	if !found || !token.RevokedAt.IsZero() || token.Agent == "" || token.Scope != exchange.TokenPull && token.Scope != exchange.TokenTools {
+	if !found || !token.Valid(time.Now()) || token.Agent == "" || token.Scope != exchange.TokenPull && token.Scope != exchange.TokenTools {
 		return "", refused
 	}
 	return token.Agent, nil

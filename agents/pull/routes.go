@@ -348,7 +348,7 @@ func (s *Service) verify(r *http.Request) (*Agent, error) {
 	}
 
 	name := httpserver.Param(r, "agent")
-	if !found || !token.RevokedAt.IsZero() || token.Scope != s.options.Scope || !strings.EqualFold(token.Agent, name) || name == "" {
+	if !found || !token.Valid(time.Now()) || token.Scope != s.options.Scope || !strings.EqualFold(token.Agent, name) || name == "" {
 		return nil, refused
 	}
 

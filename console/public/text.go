@@ -2,15 +2,15 @@ package public
 
 import (
 	"context"
-	_ "embed" // the translations
+	"embed"
 
 	"inbox/internal/catalog"
 )
 
-//go:embed de.json
-var german []byte
+//go:embed de/*.json
+var translations embed.FS
 
-var texts = catalog.New(map[string][]byte{"de": german})
+var texts = catalog.New(translations)
 
 func text(ctx context.Context, english string, pairs ...any) string {
 	return texts.Text(ctx, english, pairs...)

@@ -2,7 +2,10 @@ package store
 
 import (
 	"context"
+	"maps"
+	"slices"
 	"strings"
+	"time"
 	"unicode/utf8"
 
 	"github.com/google/uuid"
@@ -21,7 +24,7 @@ type auditStore struct{ *database }
 // auditTx writes audit records in a transaction.
 type auditTx struct{ *transaction }
 
-const selectedColumns = `id, name, agent, hash, created_at, revoked_at, scope`
+const selectedColumns = `id, name, agent, hash, created_at, revoked_at, scope, expires_at, used_at`
 
 // CreateToken stores a token's hash; fault.Conflict when the hash is there already.
 func (s tokenStore) CreateToken(ctx context.Context, token exchange.Token) error {
@@ -30,9 +33,10 @@ func (s tokenStore) CreateToken(ctx context.Context, token exchange.Token) error
 	}
 
 	return s.InTx(ctx, func(tx *Tx) error {
-		inserted, err := tx.change(ctx, `INSERT INTO tokens (`+selectedColumns+`) VALUES ($1, $2, $3, $4, $5, $6, $7)
+		inserted, err := tx.change(ctx, `INSERT INTO tokens (`+selectedColumns+`) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)
 			ON CONFLICT (hash) DO NOTHING`,
-			token.ID, token.Name, token.Agent, token.Hash, micros(token.CreatedAt), micros(token.RevokedAt), token.Scope)
+			token.ID, token.Name, token.Agent, token.Hash, micros(token.CreatedAt), micros(token.RevokedAt), token.Scope,
+			micros(token.ExpiresAt), micros(token.LastUsedAt))
 		if err == nil && inserted == 0 {
 			err = fault.New(fault.Conflict, "the token exists already")
 		}
@@ -51,14 +55,31 @@ func (s tokenStore) Tokens(ctx context.Context) ([]exchange.Token, error) {
 	return tokens, err
 }
 
-// RevokeToken ends a token by its id; fault.NotFound when there is no valid one.
+// RevokeToken ends a token by its id, and the sessions of the console that it began; fault.NotFound when it is there no more.
 func (s tokenStore) RevokeToken(ctx context.Context, id string) error {
 	return s.InTx(ctx, func(tx *Tx) error {
 		changed, err := tx.change(ctx, `UPDATE tokens SET revoked_at = $1 WHERE id = $2 AND revoked_at = 0`, nowMicros(), id)
 		if err == nil && changed == 0 {
 			err = notFound("valid token")
 		}
-		return err
+		if err != nil {
+			return err
+		}
+		return tx.do(ctx, endSessionsOfToken, id)
+	})
+}
+
+const useToken = `UPDATE tokens SET used_at = $1 WHERE id = $2 AND used_at < $1`
+
+// UseTokens writes when tokens were shown last, by their ids. An earlier time does not replace a later one.
+func (s tokenStore) UseTokens(ctx context.Context, used map[string]time.Time) error {
+	return s.InTx(ctx, func(tx *Tx) error {
+		for _, id := range slices.Sorted(maps.Keys(used)) { // in order, so that two nodes do not wait for each other
+			if err := tx.do(ctx, useToken, micros(used[id]), id); err != nil {
+				return err
+			}
+		}
+		return nil
 	})
 }
 
@@ -78,9 +99,9 @@ func (s tokenStore) TokenByHash(ctx context.Context, hash string) (exchange.Toke
 
 func scanToken(r row) (exchange.Token, error) {
 	var t exchange.Token
-	var created, revoked int64
-	err := r.Scan(&t.ID, &t.Name, &t.Agent, &t.Hash, &created, &revoked, &t.Scope)
-	t.CreatedAt, t.RevokedAt = instant(created), instant(revoked)
+	var created, revoked, expires, used int64
+	err := r.Scan(&t.ID, &t.Name, &t.Agent, &t.Hash, &created, &revoked, &t.Scope, &expires, &used)
+	t.CreatedAt, t.RevokedAt, t.ExpiresAt, t.LastUsedAt = instant(created), instant(revoked), instant(expires), instant(used)
 	return t, err
 }
 

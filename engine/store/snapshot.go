@@ -13,11 +13,12 @@ import (
 // A copy of the database is all rows of all tables but those that are derived from others. Tables and columns are found by looking at
 // the schema, so that a new one is copied by itself.
 
-// derivedTables are not copied: what they have follows from other tables, or from the program. The value says from what, and what fills
-// them again in a database whose other tables were loaded. Virtual tables of SQLite and what belongs to them are left out by
+// derivedTables are not copied: what they have follows from other tables or from the program, or is of no use elsewhere. The value says
+// from what, and what fills them again in a database whose other tables were loaded. Virtual tables of SQLite and what belongs to them are left out by
 // themselves, as generated columns are.
 var derivedTables = map[string]string{
 	"goose_db_version": "the migrations write it when they make the schema",
+	"console_sessions": "sign-ins of browsers: a copy of the database opens no console, operators sign in again",
 	"search_words":     "words of turns and replies; Complete lets the server write them again in the background",
 }
 

@@ -99,6 +99,7 @@ type Store struct {
 	backEndStore
 	resultStore
 	noticeStore
+	takeoverStore
 
 	arrivalStore
 	searchStore
@@ -107,6 +108,7 @@ type Store struct {
 	listStore
 	quotaStore
 	tokenStore
+	consoleStore
 	auditStore
 
 	erasureStore
@@ -123,9 +125,9 @@ type Store struct {
 func newStore(db *database) *Store {
 	return &Store{
 		db, turnStore{db}, replyStore{db, new(countCache)}, deliveryStore{db}, demandStore{db}, callStore{db}, sessionStore{db},
-		documentStore{db}, jobStore{db}, watchStore{db}, backEndStore{db}, resultStore{db}, noticeStore{db},
+		documentStore{db}, jobStore{db}, watchStore{db}, backEndStore{db}, resultStore{db}, noticeStore{db}, takeoverStore{db},
 		arrivalStore{db}, searchStore{db},
-		personStore{db}, listStore{db}, quotaStore{db}, tokenStore{db}, auditStore{db},
+		personStore{db}, listStore{db}, quotaStore{db}, tokenStore{db}, consoleStore{db}, auditStore{db},
 		erasureStore{db}, retentionStore{db}, personEraser{db}, usageStore{db}, contentStore{db}, uploadStore{db}, mailStore{db}, sweeper{db},
 	}
 }

@@ -20,6 +20,8 @@ var TableRules = map[string]TableRule{
 	"task_runs":     {"retention.tools; notes after 30 days", "removed with their message, and those that the person began"},
 	"unanswered":    {"limits.held_for and limits.silent_for", "removed with their message"},
 
+	"takeovers": {"90 days after they ended; notes with retention.messages", "removed with the messages of their conversation; one that is open and has others stays"},
+
 	"unanswered_sums": {"with the last row that they sum up", "nothing: sums of hashed networks"},
 
 	"sessions":         {"retention.sessions, or their owner deletes them", "the person's are removed, and those where only the person spoke"},
@@ -38,6 +40,7 @@ var TableRules = map[string]TableRule{
 
 	"audit":             {"retention.audit, after 90 days and beyond the newest 100,000", "the person's name and the detail are replaced by a hash"},
 	"person_identities": {"when an identity is unlinked", "removed"},
+	"console_sessions":  {"at their end, or with the token that began them", "nothing: operators of this server, for some days"},
 	"tokens":            {"for ever: a revoked token is on record; the operator makes them, so there are few", "removed where the person is the token's"},
 	"list_entries":      {"a week after they were removed", "stop words of the person are removed; the operator's blocks and allows stay"},
 	"list_version":      {"for ever: one row", "nothing: a number"},

@@ -111,8 +111,8 @@ var levels = map[string]int{
 	"engine/backup":  10,
 	"operator":       10,
 
+	"console/account": 10,
 	"console":         11,
-	"console/account": 11,
 	"console/public":  11,
 	"console/pages":   12,
 

@@ -18,10 +18,11 @@ import (
 )
 
 const (
-	prefix   = "inbox_"
-	random   = 32 // bytes
-	maxBytes = 512
+	prefix = "inbox_"
+	random = 32 // bytes
 
+	// MaxBytes bounds what is taken for a token at all.
+	MaxBytes = 512
 	// Remembered is how long a Cache remembers a token: a revoked one opens nothing after it.
 	Remembered = 5 * time.Second
 	// MaxRemembered is how many tokens a Cache remembers.
@@ -53,7 +54,7 @@ func WellFormed(token string) bool {
 func Of(r *http.Request) string {
 	scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
 	token = strings.TrimSpace(token)
-	if !strings.EqualFold(scheme, "Bearer") || len(token) > maxBytes {
+	if !strings.EqualFold(scheme, "Bearer") || len(token) > MaxBytes {
 		return ""
 	}
 	return token
@@ -102,4 +103,79 @@ func (c *Cache) keep(hash string, one entry) {
 		bounded.MakeRoom(c.found, func(other entry) bool { return !now.Before(other.expires) })
 	}
 	c.found[hash] = one
+}
+
+// UsesEvery is how often Uses writes what it noted.
+const UsesEvery = time.Minute
+
+// UsedRows keeps when tokens were shown last.
+type UsedRows interface {
+	UseTokens(ctx context.Context, used map[string]time.Time) error
+}
+
+// Uses finds tokens in a source and notes when valid ones were shown last, at most MaxRemembered between two writes. It is safe for
+// concurrent use.
+type Uses struct {
+	source exchange.Tokens
+	mu     sync.Mutex
+	used   map[string]time.Time // by id
+}
+
+// NewUses makes one that has noted nothing.
+func NewUses(source exchange.Tokens) *Uses {
+	return &Uses{source: source, used: map[string]time.Time{}}
+}
+
+// TokenByHash finds a token as the source does.
+func (u *Uses) TokenByHash(ctx context.Context, hash string) (exchange.Token, bool, error) {
+	token, found, err := u.source.TokenByHash(ctx, hash)
+	if now := time.Now(); err == nil && found && token.Valid(now) {
+		u.mu.Lock()
+		if _, noted := u.used[token.ID]; noted || len(u.used) < MaxRemembered {
+			u.used[token.ID] = now
+		}
+		u.mu.Unlock()
+	}
+	return token, found, err
+}
+
+// Run writes once a minute what was noted, until ctx ends, and then once more. What it could not write is noted anew.
+func (u *Uses) Run(ctx context.Context, rows UsedRows, failed func(error)) error {
+	ticker := time.NewTicker(UsesEvery)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ticker.C:
+			u.write(ctx, rows, failed)
+		case <-ctx.Done():
+			ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastWrite)
+			defer cancel()
+			u.write(ending, rows, failed)
+			return nil
+		}
+	}
+}
+
+// lastWrite bounds the write at the end of a server.
+const lastWrite = 2 * time.Second
+
+func (u *Uses) write(ctx context.Context, rows UsedRows, failed func(error)) {
+	u.mu.Lock()
+	used := u.used
+	u.used = map[string]time.Time{}
+	u.mu.Unlock()
+	if len(used) == 0 {
+		return
+	}
+
+	if err := rows.UseTokens(ctx, used); err != nil {
+		u.mu.Lock()
+		for id, at := range used {
+			if _, later := u.used[id]; !later {
+				u.used[id] = at
+			}
+		}
+		u.mu.Unlock()
+		failed(err)
+	}
 }

@@ -1,12 +1,14 @@
 // Package catalog translates the texts of pages. The English text in the source is the key; a room keeps the other
-// languages beside its pages, one JSON file a language, and catalogtest holds the files to the source.
+// languages beside its pages, one JSON file a language and topic, and catalogtest holds the files to the source.
 package catalog
 
 import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io/fs"
 	"net/http"
+	"path"
 	"slices"
 	"strconv"
 	"strings"
@@ -46,18 +48,44 @@ func (e *entry) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
-// New reads the translations of a room: by language, a JSON object from English texts to a text, or to a list of the forms
-// for one and for several. It panics when one cannot be read, since the files are part of the program.
-func New(files map[string][]byte) *Catalog {
+// New reads the translations of a room: files <language>/<topic>.json, each a JSON object from English texts to a text, or to a list of
+// the forms for one and for several. It panics when one cannot be read, or when two files disagree, since the files are part of the program.
+func New(files fs.FS) *Catalog {
 	c := &Catalog{translations: map[string]map[string]entry{}}
-	for language, file := range files {
-		var texts map[string]entry
-		if err := json.Unmarshal(file, &texts); err != nil {
-			panic("catalog: translations into " + language + ": " + err.Error())
+	paths, err := fs.Glob(files, "*/*.json")
+	if err != nil || len(paths) == 0 {
+		panic(fmt.Sprint("catalog: no translations: ", err))
+	}
+
+	for _, file := range paths {
+		language := path.Dir(file)
+		if c.translations[language] == nil {
+			c.translations[language] = map[string]entry{}
 		}
-		c.translations[language] = texts
+		if err := c.read(files, file, c.translations[language]); err != nil {
+			panic("catalog: " + file + ": " + err.Error())
+		}
 	}
 	return c
+}
+
+func (c *Catalog) read(files fs.FS, file string, into map[string]entry) error {
+	content, err := fs.ReadFile(files, file)
+	if err != nil {
+		return err
+	}
+	var texts map[string]entry
+	if err := json.Unmarshal(content, &texts); err != nil {
+		return err
+	}
+
+	for english, forms := range texts {
+		if before, is := into[english]; is && !slices.Equal(before, forms) {
+			return fmt.Errorf("%q is translated in another way elsewhere: %q", english, before)
+		}
+		into[english] = forms
+	}
+	return nil
 }
 
 // Text returns a text in the language of ctx. pairs are names and values of placeholders: Text(ctx, "Held by {name}", "name", name).

@@ -2,15 +2,26 @@ package catalog_test
 
 import (
 	"context"
+	"fmt"
+	"io/fs"
 	"net/http"
 	"net/http/httptest"
 	"slices"
 	"testing"
+	"testing/fstest"
 
 	"inbox/internal/catalog"
 )
 
-var texts = catalog.New(map[string][]byte{"de": []byte(`{"Held by {name}": "Gehalten von {name}", "{n} messages": ["eine Nachricht", "{n} Nachrichten"]}`)})
+func translated(topics ...string) fs.FS {
+	files := fstest.MapFS{}
+	for i, topic := range topics {
+		files[fmt.Sprintf("de/%d.json", i)] = &fstest.MapFile{Data: []byte(topic)}
+	}
+	return files
+}
+
+var texts = catalog.New(translated(`{"Held by {name}": "Gehalten von {name}"}`, `{"Held by {name}": "Gehalten von {name}", "{n} messages": ["eine Nachricht", "{n} Nachrichten"]}`))
 
 func TestText(t *testing.T) {
 	german := catalog.WithLanguage(t.Context(), "de")
@@ -49,14 +60,14 @@ func TestForReader(t *testing.T) {
 }
 
 func TestUnreadableTranslationsStopTheProgram(t *testing.T) {
-	for _, file := range []string{`{`, `{"a": ["b"]}`, `{"a": 1}`} {
+	for _, topics := range [][]string{{`{`}, {`{"a": ["b"]}`}, {`{"a": 1}`}, {`{"a": "b"}`, `{"a": "c"}`}, {}} {
 		func() {
 			defer func() {
 				if recover() == nil {
-					t.Errorf("%s was taken", file)
+					t.Errorf("%s was taken", topics)
 				}
 			}()
-			catalog.New(map[string][]byte{"de": []byte(file)})
+			catalog.New(translated(topics...))
 		}()
 	}
 }

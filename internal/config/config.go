@@ -4,7 +4,6 @@
 package config
 
 import (
-	"net"
 	"net/netip"
 	"time"
 )
@@ -198,19 +197,6 @@ type A2A struct {
 	// One table per issuer of access tokens; [a2a.md](a2a.md) explains them. Tokens of `inbox tokens create` and peers that
 	// sign for themselves need none.
 	Issuers []Issuer `toml:"issuers"`
-}
-
-// Admin is the console and the operator API.
-type Admin struct {
-	// Own listener for the operator API and `/metrics`, `host:port`; empty = on `http.listen`. With it neither is at `http.listen`. It
-	// has TLS where `http.tls` is not `off`, unless it is on loopback. Whoever reaches it reads the metrics; the API needs a token.
-	Listen string `toml:"listen"`
-}
-
-// IsLocal reports whether only this machine reaches the listener.
-func (a Admin) IsLocal() bool {
-	host, _, err := net.SplitHostPort(a.Listen)
-	return err == nil && isLocal(host)
 }
 
 // Log is the server's own log, on standard error.

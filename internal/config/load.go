@@ -105,6 +105,7 @@ func (c *Config) derive(found *problems) {
 	c.deriveACME(found)
 	readSecret(&c.Blob.SecretKey, c.Blob.SecretKeyFile, "blob.secret_key_file", found)
 	readSecret(&c.Operator.NotifySecret, c.Operator.NotifySecretFile, "operator.notify_secret_file", found)
+	c.deriveAdmin(found)
 	c.deriveEdge(found)
 	c.deriveTrust(found)
 	c.deriveLimits(found)

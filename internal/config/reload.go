@@ -12,7 +12,7 @@ import (
 // reads at its start only. Every key is in exactly one of them by its longest entry.
 var (
 	changeable = []string{
-		"a2a.default_agent", "a2a.issuers", "agents", "chat.hold_guests", "connectors", "limits", "log.level",
+		"a2a.default_agent", "a2a.issuers", "admin.oidc.admins", "admin.oidc.readers", "admin.oidc.workers", "admin.session_idle", "agents", "chat.hold_guests", "connectors", "limits", "log.level",
 		"mail.answer_lists", "mail.reply_all", "mail.reply_to", "operator.notify", "operator.notify_digest", "operator.notify_kinds", "operator.notify_secret",
 		"operator.notify_secret_file", "operator.notify_zone", "peers", "retention", "targets", "trust",
 	}

@@ -112,6 +112,7 @@ func (c *Config) validateTrust(p *problems) {
 
 	c.validatePeers(p)
 	c.validateLogins(p)
+	c.validateAdmin(p)
 	const key = "payments.facilitator_url"
 	if text := c.Payments.FacilitatorURL; text != "" && !isServiceURL(text, private) {
 		p.add(key, fmt.Sprintf("%q is not the address of a facilitator", text), `write one such as "https://facilitator.example", without query; plain http on this machine only`)

@@ -41,7 +41,9 @@ func Send(w http.ResponseWriter, r *http.Request, content templ.Component, answe
 	header.Set("Content-Type", "text/html; charset=utf-8")
 	header.Set("Content-Security-Policy", answer.Policy())
 	header.Set("X-Content-Type-Options", "nosniff")
-	header.Set("Referrer-Policy", "no-referrer")
+	if header.Get("Referrer-Policy") == "" {
+		header.Set("Referrer-Policy", "no-referrer")
+	}
 	if answer.Keep != "" {
 		sum := sha256.Sum256(page.Bytes())
 		tag := `"` + hex.EncodeToString(sum[:12]) + `"`

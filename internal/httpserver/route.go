@@ -32,6 +32,14 @@ func Param(r *http.Request, name string) string {
 	return decoded
 }
 
+// Pattern returns the pattern of the route that a request matched; empty outside of the router.
+func Pattern(r *http.Request) string {
+	if route := chi.RouteContext(r.Context()); route != nil {
+		return route.RoutePattern()
+	}
+	return ""
+}
+
 // newRouter puts the routes on a router; the first two routes with the same method and pattern are an error.
 func newRouter(routes []Route) (router *chi.Mux, err error) {
 	router = chi.NewRouter()

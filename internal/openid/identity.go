@@ -28,6 +28,10 @@ type Identity struct {
 	Name      string    // for display
 	TokenHash string    // lower-case hex SHA-256 of the ID token, for the audit trail; the token is not kept
 	IssuedAt  time.Time // of the ID token
+	Groups    []string  // names of groups that the provider says; those beyond 1,000 are left out
+
+	// AuthenticatedAt is when the provider made its user prove who they are; zero where it does not say so.
+	AuthenticatedAt time.Time
 }
 
 // Redeem trades the code for an ID token and verifies it (OpenID Connect Core, section 3.1.3.7): signature by a key of
@@ -68,8 +72,10 @@ func (p *Provider) identity(token *oidc.IDToken, raw, nonce string) (Identity, e
 		Email           string          `json:"email"`
 		EmailVerified   json.RawMessage `json:"email_verified"`
 		Name            string          `json:"name"`
+		AuthTime        float64         `json:"auth_time"`
 	}
-	switch err := token.Claims(&claims); {
+	var all map[string]json.RawMessage
+	switch err := errors.Join(token.Claims(&claims), token.Claims(&all)); {
 	case err != nil:
 		return Identity{}, rejected(fmt.Errorf("read ID token: %w", err))
 	case subtle.ConstantTimeCompare([]byte(token.Nonce), []byte(nonce)) != 1:
@@ -86,8 +92,30 @@ func (p *Provider) identity(token *oidc.IDToken, raw, nonce string) (Identity, e
 	}
 
 	sum := sha256.Sum256([]byte(raw))
-	return Identity{
+	found := Identity{
 		Issuer: token.Issuer, Subject: token.Subject, Email: claims.Email, Name: claims.Name,
-		TokenHash: hex.EncodeToString(sum[:]), IssuedAt: token.IssuedAt,
-	}, nil
+		TokenHash: hex.EncodeToString(sum[:]), IssuedAt: token.IssuedAt, Groups: groups(all[p.options.GroupsClaim]),
+	}
+	if claims.AuthTime > 0 && claims.AuthTime < maxTime {
+		found.AuthenticatedAt = time.Unix(int64(claims.AuthTime), 0)
+	}
+	return found, nil
+}
+
+const (
+	maxGroups = 1000
+	maxTime   = 1 << 40 // seconds since 1970
+)
+
+// groups reads a list of names, or a single one; what is neither counts as none.
+func groups(claim json.RawMessage) []string {
+	var list []string
+	if err := json.Unmarshal(claim, &list); err == nil {
+		return list[:min(len(list), maxGroups)]
+	}
+	var one string
+	if err := json.Unmarshal(claim, &one); err == nil && one != "" {
+		return []string{one}
+	}
+	return nil
 }

@@ -38,6 +38,7 @@ type Options struct {
 	ClientSecret string   // empty = a public client, which PKCE alone protects
 	RedirectURL  string   // our callback, as registered with the provider
 	Scopes       []string // beside openid; empty = email
+	GroupsClaim  string   // claim of the ID token with the names of groups; empty = groups
 	HTTP         Doer
 	Timeout      time.Duration // of one request to the provider; 15 s
 	Now          func() time.Time
@@ -68,6 +69,7 @@ func New(options Options) (*Provider, error) {
 	if options.Now == nil {
 		options.Now = time.Now
 	}
+	options.GroupsClaim = cmp.Or(options.GroupsClaim, "groups")
 	if len(options.Scopes) == 0 {
 		options.Scopes = []string{"email"}
 	}
@@ -100,6 +102,17 @@ func (p *Provider) AuthorizationURL(ctx context.Context, state, nonce, verifier 
 		return "", err
 	}
 	return p.config(provider).AuthCodeURL(state, oidc.Nonce(nonce), oauth2.S256ChallengeOption(verifier)), nil
+}
+
+// ReauthenticationURL is AuthorizationURL for somebody who is to prove anew who they are, though the provider may know the browser
+// (prompt=login, max_age=0). Whether it did so, Identity.AuthenticatedAt tells.
+func (p *Provider) ReauthenticationURL(ctx context.Context, state, nonce, verifier string) (string, error) {
+	provider, err := p.provider(ctx)
+	if err != nil {
+		return "", err
+	}
+	return p.config(provider).AuthCodeURL(state, oidc.Nonce(nonce), oauth2.S256ChallengeOption(verifier),
+		oauth2.SetAuthURLParam("prompt", "login"), oauth2.SetAuthURLParam("max_age", "0")), nil
 }
 
 func (p *Provider) config(provider *oidc.Provider) *oauth2.Config {

@@ -114,7 +114,7 @@ func (s *session) find(ctx context.Context, text string) (exchange.Token, error)
 	switch {
 	case err != nil:
 		return token, fault.RetryIn(0, "the server cannot look for the token just now", err)
-	case !found, !token.RevokedAt.IsZero(), token.Scope != exchange.TokenPeer:
+	case !found, !token.Valid(time.Now()), token.Scope != exchange.TokenPeer:
 		return token, fault.New(fault.Unauthenticated, "the token opens nothing here; the operator makes one with: inbox tokens create NAME")
 	}
 	return token, nil

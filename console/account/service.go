@@ -1,0 +1,191 @@
+package account
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"net/http"
+	"strings"
+	"time"
+
+	"inbox/exchange"
+	"inbox/internal/fault"
+	"inbox/internal/openid"
+)
+
+// serviceLife is how long the way to the login service and back may take.
+const serviceLife = 10 * time.Minute
+
+// serviceState travels through the login service. Its tag is made with the secret of a cookie, so that it is good in the browser that
+// began and in no other, on every node, and nothing is stored. Who owns the browser can forge it: it says where to go on and nothing
+// about who somebody is.
+type serviceState struct {
+	Next    string `json:"n"`
+	Session string `json:"s,omitempty"` // that is confirmed; empty = one is begun
+	Expires int64  `json:"e"`           // seconds since 1970
+}
+
+// beginService sends the browser to the login service.
+func (a *Accounts) beginService(w http.ResponseWriter, r *http.Request) {
+	noStore(w)
+	query := r.URL.Query()
+	state := serviceState{Next: LocalPath(query.Get("next"), Home), Expires: time.Now().Add(serviceLife).Unix()}
+	address := a.options.Service.AuthorizationURL
+	if query.Get("again") != "" {
+		s, ok := a.admit(w, r, exchange.RoleRead, state.Next)
+		if !ok {
+			return
+		}
+		state.Session, address = s.ID, a.options.Service.ReauthenticationURL
+	}
+	if wait := a.pace(r); wait > 0 {
+		limited(w, wait)
+		a.login(w, r, http.StatusTooManyRequests, LoginView{Next: state.Next, Failed: FailedLimit, Wait: wait})
+		return
+	}
+
+	body, err := json.Marshal(state)
+	if err != nil {
+		a.options.Pages.Failed(w, r, err)
+		return
+	}
+	binding, payload := newSecret(), base64.RawURLEncoding.EncodeToString(body)
+	to, err := address(r.Context(), payload+"."+derived(binding, "state "+payload), derived(binding, "nonce "+payload), derived(binding, "verifier "+payload))
+	if err != nil {
+		a.serviceFailed(w, r, state, err)
+		return
+	}
+
+	http.SetCookie(w, a.cookie(r, bindingCookie, binding, serviceLife))
+	http.Redirect(w, r, to, http.StatusSeeOther)
+}
+
+// finishService takes the browser back from the login service.
+func (a *Accounts) finishService(w http.ResponseWriter, r *http.Request) {
+	noStore(w)
+	query, binding := r.URL.Query(), a.read(r, bindingCookie)
+	http.SetCookie(w, a.cookie(r, bindingCookie, "", 0))
+	state, payload, good := readState(query.Get("state"), binding)
+	if !good {
+		signIns.WithLabelValues("refused").Inc()
+		a.login(w, r, http.StatusUnauthorized, LoginView{Next: Home, Failed: FailedProof})
+		return
+	}
+
+	state.Next = LocalPath(state.Next, Home)
+	if query.Get("code") == "" { // the person turned back, or the service knows better
+		a.serviceFailed(w, r, state, fault.New(fault.Unavailable, "the login service sent no code"))
+		return
+	}
+	proven, err := a.options.Service.Redeem(r.Context(), query.Get("code"), derived(binding, "nonce "+payload), derived(binding, "verifier "+payload))
+	switch {
+	case err != nil:
+		a.serviceFailed(w, r, state, err)
+	case state.Session != "":
+		a.confirmByService(w, r, state, proven)
+	default:
+		a.beginByService(w, r, state, proven)
+	}
+}
+
+// readState checks that a state was made for this browser, not long ago.
+func readState(text, binding string) (state serviceState, payload string, good bool) {
+	payload, tag, _ := strings.Cut(text, ".")
+	if binding == "" || len(text) > 2*maxLocalPath || !sameText(tag, derived(binding, "state "+payload)) {
+		return state, payload, false
+	}
+	body, err := base64.RawURLEncoding.DecodeString(payload)
+	if err == nil {
+		err = json.Unmarshal(body, &state)
+	}
+	return state, payload, err == nil && time.Now().Unix() < state.Expires
+}
+
+// serviceFailed leads back to the page that led to the service.
+func (a *Accounts) serviceFailed(w http.ResponseWriter, r *http.Request, state serviceState, err error) {
+	status, failed, outcome := http.StatusUnauthorized, FailedProof, "refused"
+	switch {
+	case fault.Is(err, fault.Unavailable):
+		status, failed, outcome = http.StatusServiceUnavailable, FailedService, "failed"
+	case !fault.Is(err, fault.Unauthenticated):
+		signIns.WithLabelValues("failed").Inc()
+		a.options.Pages.Failed(w, r, err)
+		return
+	}
+	signIns.WithLabelValues(outcome).Inc()
+	a.options.Logger.WarnContext(r.Context(), "a sign-in at the login service did not succeed", "service", a.options.Service.Name(), "error", err)
+	a.failed(w, r, status, state, failed)
+}
+
+func (a *Accounts) failed(w http.ResponseWriter, r *http.Request, status int, state serviceState, failed Failure) {
+	if state.Session == "" {
+		a.login(w, r, status, LoginView{Next: state.Next, Failed: failed})
+		return
+	}
+	if s, ok := a.admit(w, r, exchange.RoleRead, state.Next); ok {
+		a.confirmPage(w, r, status, ConfirmView{Session: s, Next: state.Next, Failed: failed})
+	}
+}
+
+// namesOf are the names by which the settings may know somebody.
+func namesOf(proven openid.Identity) []string {
+	var names []string
+	if proven.Email != "" {
+		names = append(names, proven.Email)
+	}
+	for _, group := range proven.Groups {
+		names = append(names, exchange.MemberGroup(group))
+	}
+	return names
+}
+
+func subjectOf(proven openid.Identity) string { return proven.Issuer + " " + proven.Subject }
+
+// beginByService begins a session for somebody whom the settings know.
+func (a *Accounts) beginByService(w http.ResponseWriter, r *http.Request, state serviceState, proven openid.Identity) {
+	members := a.options.Rules().Named(namesOf(proven))
+	if len(members) == 0 {
+		signIns.WithLabelValues("refused").Inc()
+		a.failed(w, r, http.StatusForbidden, state, FailedRole)
+		return
+	}
+
+	name := proven.Email // with an @, which names of tokens cannot have
+	if name == "" {
+		name = "login:" + proven.Subject
+	}
+	now := time.Now()
+	session := exchange.ConsoleSession{Name: name, Subject: subjectOf(proven), Members: members}
+	if !proven.AuthenticatedAt.After(now) {
+		session.ProvenAt = proven.AuthenticatedAt
+	}
+	if err := a.begin(w, r, session, now); err != nil {
+		signIns.WithLabelValues("failed").Inc()
+		a.options.Pages.Failed(w, r, err)
+		return
+	}
+	signIns.WithLabelValues("service").Inc()
+	http.Redirect(w, r, state.Next, http.StatusSeeOther)
+}
+
+// confirmByService takes a proof of the person whose session it is, when the service made them prove it just now.
+func (a *Accounts) confirmByService(w http.ResponseWriter, r *http.Request, state serviceState, proven openid.Identity) {
+	s, ok := a.admit(w, r, exchange.RoleRead, state.Next)
+	if !ok {
+		return
+	}
+
+	now := time.Now()
+	same := s.ID == state.Session && s.Owner.Subject == subjectOf(proven)
+	if !same || now.Sub(proven.AuthenticatedAt) > Fresh {
+		a.failed(w, r, http.StatusForbidden, state, FailedOther)
+		return
+	}
+	if proven.AuthenticatedAt.After(now) { // its clock is ahead
+		proven.AuthenticatedAt = now
+	}
+	if err := a.options.Sessions.ProveConsoleSession(r.Context(), s.ID, proven.AuthenticatedAt, a.options.Rules().Named(namesOf(proven))); err != nil {
+		a.options.Pages.Failed(w, r, err)
+		return
+	}
+	http.Redirect(w, r, state.Next, http.StatusSeeOther)
+}

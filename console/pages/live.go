@@ -1,0 +1,151 @@
+package pages
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"strconv"
+	"sync"
+	"time"
+
+	"inbox/console/account"
+	"inbox/exchange"
+	"inbox/internal/fault"
+	"inbox/internal/httpserver"
+	"inbox/operator"
+)
+
+const (
+	// maxWatchers bounds the pages that are told of new messages at once; each costs a connection.
+	maxWatchers = 200
+	// lookEvery is how often the server looks for new messages while a page is open.
+	lookEvery = 500 * time.Millisecond
+	// aliveEvery is how often a page without news hears that it is still connected, and its session is looked at.
+	aliveEvery = 20 * time.Second
+)
+
+// live looks for new messages while pages are open: one look for all of them, which is one row of an index.
+type live struct {
+	arrivals operator.Arrivals
+
+	mu       sync.Mutex
+	watchers map[chan string]bool
+	stop     context.CancelFunc
+}
+
+// watch tells of the newest message until leave is called. A watcher that is slow misses numbers and gets the last one.
+func (l *live) watch() (news <-chan string, leave func(), err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if len(l.watchers) >= maxWatchers {
+		return nil, nil, fault.New(fault.Unavailable, "as many pages are open as the server tells of new messages; reload the page to see them")
+	}
+
+	watcher := make(chan string, 1)
+	if l.watchers == nil {
+		l.watchers = map[chan string]bool{}
+	}
+	if l.watchers[watcher] = true; l.stop == nil {
+		ctx, stop := context.WithCancel(context.Background())
+		l.stop = stop
+		go l.look(ctx)
+	}
+	return watcher, func() { l.leave(watcher) }, nil
+}
+
+func (l *live) leave(watcher chan string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	delete(l.watchers, watcher)
+	if len(l.watchers) == 0 && l.stop != nil {
+		l.stop()
+		l.stop = nil
+	}
+}
+
+// look runs while somebody watches.
+func (l *live) look(ctx context.Context) {
+	ticker := time.NewTicker(lookEvery)
+	defer ticker.Stop()
+	for last := ""; ; {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+		}
+		if newest, err := l.arrivals.Newest(ctx); err == nil && newest != last { // the database may be back in a moment
+			last = newest
+			l.tell(newest)
+		}
+	}
+}
+
+func (l *live) tell(newest string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for watcher := range l.watchers {
+		select {
+		case <-watcher:
+		default:
+		}
+		watcher <- newest
+	}
+}
+
+func (p *Pages) liveRoute() httpserver.Route {
+	return p.page(exchange.RoleRead, at("live"), p.stream)
+}
+
+// stream says when messages came later than after: server-sent events named "arrived" with the number of the newest one. It ends with
+// the session.
+func (p *Pages) stream(w http.ResponseWriter, r *http.Request, _ account.Session) error {
+	seen, err := strconv.ParseInt(r.URL.Query().Get("after"), 10, 64)
+	if err != nil {
+		return fault.InField("after", "must be the number of a message")
+	}
+	news, leave, err := p.live.watch()
+	if err != nil {
+		return err
+	}
+	defer leave()
+
+	header := w.Header()
+	header.Set("Content-Type", "text/event-stream")
+	header.Set("Cache-Control", "no-store")
+	header.Set("X-Accel-Buffering", "no")
+	alive := time.NewTicker(aliveEvery)
+	defer alive.Stop()
+
+	for line := "retry: 5000\n\n"; ; {
+		if err := send(w, line); err != nil {
+			return nil //nolint:nilerr // the reader went away
+		}
+		line = ": still here\n\n"
+		select {
+		case <-r.Context().Done():
+			return nil
+		case <-httpserver.Stopping(r.Context()):
+			return nil
+		case newest := <-news:
+			if number, err := strconv.ParseInt(newest, 10, 64); err == nil && number > seen {
+				seen = number
+				line = "event: arrived\ndata: " + newest + "\n\n"
+			}
+		case <-alive.C:
+			if session, there, err := p.accounts.Session(r); err == nil && (!there || session.Role < exchange.RoleRead) {
+				return nil
+			}
+		}
+	}
+}
+
+// send writes a piece of a stream at once, and gives up on a reader that does not take it.
+func send(w http.ResponseWriter, text string) error {
+	control := http.NewResponseController(w)
+	return errors.Join(control.SetWriteDeadline(time.Now().Add(aliveEvery)), write(w, text), control.Flush())
+}
+
+func write(w http.ResponseWriter, text string) error {
+	_, err := w.Write([]byte(text))
+	return err
+}

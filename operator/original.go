@@ -1,0 +1,54 @@
+package operator
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"strings"
+
+	"inbox/exchange"
+	"inbox/internal/fault"
+)
+
+// Original is a message as it came.
+type Original struct {
+	MediaType string
+	Content   io.ReadCloser
+}
+
+// Original returns a message as it came: activity JSON, the request of A2A, RFC 5322 bytes. fault.NotFound when there is no such message,
+// or when its original is not kept any more. The caller closes it.
+func (m Messages) Original(ctx context.Context, turnID string) (Original, error) {
+	turn, err := m.Timelines.Turn(ctx, turnID)
+	if err != nil {
+		return Original{}, err
+	}
+
+	digest, is := strings.CutPrefix(turn.Message.Raw.Ref, "sha256:")
+	if !is {
+		return Original{}, fault.New(fault.NotFound, "the original of the message is not kept")
+	}
+	found := Original{MediaType: turn.Message.Raw.MediaType}
+	kept, err := m.Originals.Original(ctx, digest)
+	if err != nil {
+		return found, err
+	}
+	if kept.Body != nil {
+		found.Content = io.NopCloser(bytes.NewReader(kept.Body))
+		return found, nil
+	}
+
+	files, err := m.Files()
+	if err != nil {
+		return found, err
+	}
+	found.Content, err = files.Open(ctx, digest)
+	return found, err
+}
+
+// Thread returns the messages of a conversation with an agent, newest first: at most limit (1 to 500). Before is "" or the cursor of
+// exchange.TurnFilter.
+func (a Arrivals) Thread(ctx context.Context, agent, thread, before string, limit int) ([]exchange.TurnRecord, error) {
+	turns, err := a.store.Turns(ctx, exchange.TurnFilter{Agent: agent, ThreadID: thread, Before: before, Limit: limit, ByArrival: true})
+	return listed(turns), err
+}
