@@ -83,7 +83,7 @@
     textarea { flex: 1; font: inherit; font-size: max(1rem, 16px); padding: .6rem .75rem; resize: none; min-block-size: 2.75rem; max-block-size: 10rem; field-sizing: content;
       border: 1px solid var(--edge); border-radius: var(--radius); background: var(--surface); color: var(--ink); min-inline-size: 0 }
     textarea::placeholder { color: var(--muted); opacity: 1 }
-    button { font: inherit; font-weight: 550; min-block-size: 2.75rem; min-inline-size: 2.75rem; padding: .3rem 1rem; border: 1px solid var(--rim); border-radius: var(--radius); background: var(--surface); color: var(--ink); cursor: pointer; transition: background var(--quick) }
+    button { font: inherit; font-weight: 550; min-block-size: 2.75rem; min-inline-size: 2.75rem; padding: .3rem 1rem; border: 1px solid var(--rim); border-radius: var(--radius); background: var(--surface); color: var(--ink); cursor: pointer }
     button:hover { background: var(--sunken) }
     button[type=submit] { background: var(--accent); color: var(--on-accent); border-color: var(--accent) } button[type=submit]:hover { background: var(--accent-strong) }
     button:disabled { opacity: .5; cursor: default }
