@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"inbox/adapters/activitypub"
+	"inbox/adapters/chat"
 	"inbox/agents"
 	"inbox/agents/clienttool"
 	"inbox/agents/command"
@@ -537,6 +538,16 @@ func (a *agentSet) fediverseProfile(name string) activitypub.Profile {
 		}
 	}
 	return activitypub.Profile{}
+}
+
+// opening is what a chat with an agent begins with.
+func (a *agentSet) opening(name string) chat.Opening {
+	for _, agent := range a.now().config.Agents {
+		if strings.EqualFold(agent.Name, name) {
+			return chat.Opening{Greeting: agent.Greeting, Suggestions: agent.Suggestions}
+		}
+	}
+	return chat.Opening{}
 }
 
 // listenerOf returns the agent if it wants to hear what became of its answers.

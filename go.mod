@@ -85,6 +85,7 @@ require (
 	go.opentelemetry.io/otel/metric v1.47.0 // indirect
 	go.uber.org/zap/exp v0.3.0 // indirect
 	gopkg.in/ini.v1 v1.67.3 // indirect
+	rsc.io/qr v0.2.0 // indirect
 )
 
 require (

@@ -20,6 +20,7 @@ import (
 	"inbox/agents/pull"
 	"inbox/console"
 	"inbox/console/pages"
+	"inbox/console/public"
 	"inbox/exchange"
 	"inbox/identity"
 	"inbox/internal/bearer"
@@ -32,7 +33,7 @@ import (
 type web struct {
 	*modules
 
-	pages  *console.Pages
+	pages  *public.Pages
 	routes []httpserver.Route // of all rooms, for their description
 	own    []httpserver.Route // of these the operator's, which are at admin.listen where there is one
 
@@ -49,7 +50,7 @@ type web struct {
 // newWeb makes the listeners of a node. Those of a further domain do not listen: their requests come from those of the domain at the top.
 func newWeb(below *modules, further []*Server) (*web, error) {
 	w := &web{modules: below, further: further}
-	w.pages = console.NewPages(w.registry, w.config.PublicURL, w.mailAddress, operatorLines(w.config)...).WithChat(w.takesGuests)
+	w.pages = w.newPages()
 	found, err := w.newDiscovery()
 	if err != nil {
 		return nil, err
@@ -238,11 +239,44 @@ func redirectToHTTPS(names []string) http.Handler {
 func (w *web) pageRoutes() []httpserver.Route {
 	routes := w.pages.Routes()
 	for i := range routes {
-		if routes[i].Pattern == console.ProfilePattern {
+		if routes[i].Pattern == public.ProfilePattern {
 			routes[i].Handler = w.activitypub.AtProfile(routes[i].Handler)
 		}
 	}
 	return append(routes, assetRoutes()...)
+}
+
+// newPages makes the agents' pages.
+func (w *web) newPages() *public.Pages {
+	return public.NewPages(public.Options{
+		Agents: w.registry, PublicURL: w.config.PublicURL, Domain: w.config.Domain, Mail: w.mailAddress, Chat: w.takesGuests,
+		Picture: func(agent string) string { return w.fediverseProfile(agent).Icon }, Hidden: func(agent string) bool { return w.fediverseProfile(agent).Hidden },
+		Notes: w.publicNotes, Handling: w.handling, Operator: operatorLines(w.config),
+	})
+}
+
+func (w *web) publicNotes(ctx context.Context, agent string, limit int) ([]public.Note, error) {
+	notes, err := w.activitypub.PublicNotes(ctx, agent, limit)
+	shown := make([]public.Note, 0, len(notes))
+	for _, note := range notes {
+		shown = append(shown, public.Note(note))
+	}
+	return shown, err
+}
+
+// handling is what the settings say about what becomes of people's words.
+func (w *web) handling(agent string) public.Handling {
+	c := w.now().config
+	told := public.Handling{Messages: c.Retention.Messages, Files: c.Retention.Files, Privacy: c.Operator.Privacy}
+	for i := range c.Agents {
+		if strings.EqualFold(c.Agents[i].Name, agent) {
+			told.Messages, told.Files = c.Agents[i].Retention.Messages, c.Agents[i].Retention.Files
+		}
+	}
+	if profile, known := w.registry.Agent(agent); known {
+		told.ShowsTools = profile.ShowsTools
+	}
+	return told
 }
 
 func (w *web) mailAddress(agent exchange.AgentProfile) string {
@@ -354,10 +388,10 @@ func (u usage) Usage(ctx context.Context) (discovery.Counts, error) {
 }
 
 // operatorLines are the same lines on the page of every agent.
-func operatorLines(c *Config) []console.Field {
-	var lines []console.Field
+func operatorLines(c *Config) []public.Field {
+	var lines []public.Field
 	for _, field := range operatorFields(c) {
-		line := console.Field{Name: field.Name, Value: field.Value}
+		line := public.Field{Name: field.Name, Value: field.Value}
 		switch field.Name {
 		case "Contact":
 			line.Href = "mailto:" + strings.TrimPrefix(field.Value, "@")

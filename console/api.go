@@ -1,3 +1,5 @@
+// Package console is what operators call, and the pages on which people answer what an agent asks back. It renders on the server, needs
+// no script, holds no state and decides nothing itself.
 package console
 
 import (

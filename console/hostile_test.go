@@ -9,17 +9,18 @@ import (
 
 	"github.com/a-h/templ"
 
-	"inbox/exchange"
+	"inbox/internal/catalog/catalogtest"
 	"inbox/internal/markup/markuptest"
 	"inbox/policypart"
 )
 
+func TestTranslations(t *testing.T) { catalogtest.Check(t, ".", texts) }
+
 // TestTextsNeverBecomeMarkup fills every text of every page with one that tries to leave its place: the elements and attributes stay
 // those of a page of harmless texts, and no address runs anything.
 func TestTextsNeverBecomeMarkup(t *testing.T) {
-	profile := exchange.AgentProfile{Name: "x", Address: "x", DisplayName: "x", Summary: "x"}
 	full := policyPage{
-		Name: "x", Title: "x", Message: "x", Lang: "x", State: "x", Detail: "x", Notice: "x", Requirements: []string{"x"}, Mailto: "x",
+		Site: "x", Name: "x", Title: "x", Message: "x", Lang: "x", State: "x", Detail: "x", Notice: "x", Requirements: []string{"x"}, Mailto: "x",
 		Demand: Demand{
 			Part: policypart.Part{Scopes: []string{"x", "x"}, Amount: "x", Currency: "x"}, Logins: []string{"x"}, Asker: "x", AgentAddress: "x", Token: "x",
 			Summary: "x", Tool: "x", Question: "x", IssuedAt: time.Unix(0, 0), ExpiresAt: time.Unix(9, 0),
@@ -42,16 +43,7 @@ func TestTextsNeverBecomeMarkup(t *testing.T) {
 	}
 
 	for name, page := range map[string]func(text string) templ.Component{
-		"host": func(text string) templ.Component {
-			return hostPage([]exchange.AgentProfile{markuptest.Fill(profile, text)})
-		},
-		"missing": func(string) templ.Component { return missingPage() },
-		"failed":  func(text string) templ.Component { return failedPage(text, text) },
-		"agent": func(text string) templ.Component {
-			return agentPage(markuptest.Fill(view{
-				AgentProfile: profile, Mail: "x", Card: "x", Chat: true, Operator: []Field{{"x", "x", "x"}, {"x", "x", ""}},
-			}, text))
-		},
+		"failed":   func(text string) templ.Component { return failedPage(text, text, text) },
 		"consent":  with(func(p *policyPage) { p.Kind = policypart.ConsentRequired }),
 		"login":    with(func(p *policyPage) { p.Kind = policypart.Unauthorized }),
 		"no login": with(func(p *policyPage) { p.Kind, p.Logins = policypart.Unauthorized, nil }),

@@ -9,13 +9,18 @@ import (
 	"regexp"
 	"strings"
 
+	"github.com/a-h/templ"
+
 	"inbox/engine/demand"
 	"inbox/exchange"
 	"inbox/internal/catalog"
+	"inbox/internal/design"
 	"inbox/internal/fault"
 	"inbox/internal/httpserver"
 	"inbox/policypart"
 )
+
+//go:generate go tool -modfile=../tools/go.mod templ generate -path . -log-level warn
 
 // PolicyOptions configure the pages of demands. Demands, Agents and PublicURL are required.
 type PolicyOptions struct {
@@ -172,6 +177,7 @@ type Demands interface {
 // policyPage is the page of one demand.
 type policyPage struct {
 	Demand
+	Site           string // the host under which people know the server
 	Name           string // of the agent that asks, as people know it
 	Title, Message string // in the reader's language where the agent wrote it
 	Lang           string // of Title and Message; empty = not known
@@ -185,14 +191,15 @@ type policyPage struct {
 
 // page answers a browser.
 func (p *PolicyPages) page(w http.ResponseWriter, r *http.Request, status int, demand Demand, notice string) {
-	view := policyPage{Demand: demand, Name: demand.Agent, Notice: notice}
+	r = catalog.ForReader(r)
+	view := policyPage{Demand: demand, Site: p.site(), Name: demand.Agent, Notice: notice}
 	if profile, known := p.agents.Agent(demand.Agent); known {
 		view.Name = orElse(profile.DisplayName, profile.Name)
 		view.Mailto = mailto(p.mail(profile), demand.Word)
 	}
 
 	view.Title, view.Message, view.Lang = translate(demand.Part, append(catalog.Accepted(r.Header.Get("Accept-Language")), demand.Locale))
-	view.State, view.Detail = outcome(demand)
+	view.State, view.Detail = outcome(r.Context(), demand)
 	view.Payable = demand.Open && demand.Kind == policypart.PaymentRequired && len(demand.Accepts) > 0
 
 	for _, accepted := range demand.Accepts {
@@ -200,10 +207,32 @@ func (p *PolicyPages) page(w http.ResponseWriter, r *http.Request, status int, d
 	}
 
 	if view.Lang != "" {
-		w.Header().Set("Content-Language", "en, "+view.Lang)
+		w.Header().Set("Content-Language", bothLanguages(language(r.Context()), view.Lang))
 	}
 
-	writePage(w, r, status, view.component(), p.formAction(demand))
+	send(w, r, status, view.component(), p.formAction(demand))
+}
+
+// bothLanguages are that of the page and that of the agent's words.
+func bothLanguages(page, words string) string {
+	if page == words {
+		return page
+	}
+	return page + ", " + words
+}
+
+// site is the name over the pages.
+func (p *PolicyPages) site() string {
+	if u, err := url.Parse(p.publicURL); err == nil && u.Host != "" {
+		return u.Host
+	}
+	return p.publicURL
+}
+
+func send(w http.ResponseWriter, r *http.Request, status int, page templ.Component, formAction string) {
+	if err := design.Send(w, r, page, design.Answer{Status: status, FormAction: formAction}); err != nil {
+		httpserver.WriteFault(w, err)
+	}
 }
 
 // formAction lets the forms lead back to the page. Browsers apply the rule to redirects too, and login services
@@ -241,50 +270,50 @@ func (v policyPage) Link() bool { return v.Purpose == policypart.PurposeLink }
 func (v policyPage) Confirm() bool { return v.Purpose == policypart.PurposeLinkConfirm }
 
 // grantWords and declineWords are on the buttons of a demand that takes yes or no.
-func (v policyPage) grantWords() string {
+func (v policyPage) grantWords(ctx context.Context) string {
 	switch {
 	case v.Link():
-		return "Yes, show me the word"
+		return text(ctx, "Yes, show me the word")
 	case v.Confirm():
-		return "Yes, both are mine"
+		return text(ctx, "Yes, both are mine")
 	}
-	return "Allow"
+	return text(ctx, "Allow")
 }
 
-func (v policyPage) declineWords() string {
+func (v policyPage) declineWords(ctx context.Context) string {
 	if v.Link() || v.Confirm() {
-		return "No"
+		return text(ctx, "No")
 	}
-	return "Decline"
+	return text(ctx, "Decline")
 }
 
 // outcome returns the words for a demand that cannot be decided any more; none while it is open.
-func outcome(d Demand) (state, detail string) {
+func outcome(ctx context.Context, d Demand) (state, detail string) {
 	switch {
 	case d.Open:
 		return "", ""
 	case d.Purpose == policypart.PurposeApproval:
-		return approvalOutcome(d)
+		return approvalOutcome(ctx, d)
 	case d.Outcome == policypart.OutcomeGranted && d.Purpose == policypart.PurposeLinkConfirm:
-		return "The addresses are linked", "From now on they count as one person here. You can close this page."
+		return text(ctx, "The addresses are linked"), text(ctx, "From now on they count as one person here. You can close this page.")
 	case d.Outcome == policypart.OutcomeGranted:
-		return "You agreed", "The agent goes on. Its answer comes the same way as your message; you need not write again. You can close this page."
+		return text(ctx, "You agreed"), text(ctx, "The agent goes on. Its answer comes the same way as your message; you need not write again. You can close this page.")
 	case d.Outcome == policypart.OutcomePaid:
-		return "The payment was accepted", "The agent goes on. Money is taken only once the work is done; the answer comes the same way as your message."
+		return text(ctx, "The payment was accepted"), text(ctx, "The agent goes on. Money is taken only once the work is done; the answer comes the same way as your message.")
 	case d.Outcome == policypart.OutcomeDenied:
-		return "You declined", "Nothing was done and nothing was charged. You can close this page."
+		return text(ctx, "You declined"), text(ctx, "Nothing was done and nothing was charged. You can close this page.")
 	}
 
 	switch d.Status {
 	case policypart.StatusExpired:
-		return "This request has expired", "Nothing was done. Write to the agent again if you still want an answer."
+		return text(ctx, "This request has expired"), text(ctx, "Nothing was done. Write to the agent again if you still want an answer.")
 	case policypart.StatusClaimed:
-		return "This request is being worked on", "Somebody has answered it already and the result is not there yet. Load the page again in a moment."
+		return text(ctx, "This request is being worked on"), text(ctx, "Somebody has answered it already and the result is not there yet. Load the page again in a moment.")
 	case policypart.StatusDropped:
-		return "Nobody waits for this any more", "You wrote again in the meantime, or the message was taken back. Look for a newer link."
+		return text(ctx, "Nobody waits for this any more"), text(ctx, "You wrote again in the meantime, or the message was taken back. Look for a newer link.")
 	}
 
-	return "This request was answered already", "A link works once. Write to the agent again if you need another one."
+	return text(ctx, "This request was answered already"), text(ctx, "A link works once. Write to the agent again if you need another one.")
 }
 
 // fail answers with the public text of an error, on the page of the demand where there is one.
@@ -296,22 +325,23 @@ func (p *PolicyPages) fail(w http.ResponseWriter, r *http.Request, demand Demand
 	case demand.ID != "":
 		p.page(w, r, failStatus(found.Kind), demand, sentence(found))
 	default:
-		writePage(w, r, failStatus(found.Kind), failedPage(failTitle(found.Kind), sentence(found)), "'none'")
+		r = catalog.ForReader(r)
+		send(w, r, failStatus(found.Kind), failedPage(p.site(), failTitle(r.Context(), found.Kind), sentence(found)), "")
 	}
 }
 
-func failTitle(kind fault.Kind) string {
+func failTitle(ctx context.Context, kind fault.Kind) string {
 	switch kind {
 	case fault.NotFound:
-		return "Nothing here"
+		return text(ctx, "Nothing here")
 	case fault.Gone:
-		return "This link cannot be used any more"
+		return text(ctx, "This link cannot be used any more")
 	case fault.Conflict:
-		return "Somebody else was faster"
+		return text(ctx, "Somebody else was faster")
 	case fault.Forbidden, fault.Unauthenticated:
-		return "This was not accepted"
+		return text(ctx, "This was not accepted")
 	}
-	return "This could not be read"
+	return text(ctx, "This could not be read")
 }
 
 func sentence(f *fault.Fault) string {
@@ -324,3 +354,23 @@ func sentence(f *fault.Fault) string {
 	}
 	return strings.ToUpper(text[:1]) + text[1:] + "."
 }
+
+// translate returns title and message in the first of the reader's languages that the agent wrote. A reader of English
+// gets the agent's own words before a translation into a language that they like less.
+func translate(part policypart.Part, wanted []string) (title, message, lang string) {
+	for _, tag := range wanted {
+		for short := tag; short != ""; short = parentTag(short) {
+			for language, text := range part.MessageTranslations {
+				if strings.EqualFold(language, short) && text.Message != "" {
+					return orElse(text.Title, part.Title), text.Message, language
+				}
+			}
+		}
+		if base, _, _ := strings.Cut(strings.ToLower(tag), "-"); base == "en" {
+			break
+		}
+	}
+	return part.Title, part.Message, ""
+}
+
+func parentTag(tag string) string { return tag[:max(0, strings.LastIndexByte(tag, '-'))] }

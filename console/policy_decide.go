@@ -1,6 +1,7 @@
 package console
 
 import (
+	"context"
 	"encoding/base64"
 	"encoding/json"
 	"mime"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/a-h/templ"
 
+	"inbox/internal/catalog"
 	"inbox/internal/fault"
 	"inbox/internal/httpserver"
 	"inbox/policypart"
@@ -80,7 +82,7 @@ func (p *PolicyPages) undecided(w http.ResponseWriter, r *http.Request, state st
 	case wantsJSON(r):
 		p.document(w, demand, "nothing was decided; send a decision, a login or a payment")
 	case demand.Open:
-		p.page(w, r, http.StatusBadRequest, demand, "Nothing was chosen yet. Use one of the buttons.")
+		p.page(w, r, http.StatusBadRequest, demand, text(catalog.ForReader(r).Context(), "Nothing was chosen yet. Use one of the buttons."))
 	default:
 		p.page(w, r, showStatus(demand), demand, "")
 	}
@@ -197,20 +199,20 @@ func (v policyPage) Details() string {
 func (v policyPage) Short() bool { return len(v.Preview) <= shortDetails }
 
 // approvalOutcome returns the words for an approval that cannot be decided any more.
-func approvalOutcome(d Demand) (state, detail string) {
+func approvalOutcome(ctx context.Context, d Demand) (state, detail string) {
 	switch {
 	case d.Outcome == policypart.OutcomeGranted && d.Draft != "":
-		return "Approved", "The answer is sent. You can close this page."
+		return text(ctx, "Approved"), text(ctx, "The answer is sent. You can close this page.")
 	case d.Outcome == policypart.OutcomeGranted:
-		return "Approved", "The agent goes on. You can close this page."
+		return text(ctx, "Approved"), text(ctx, "The agent goes on. You can close this page.")
 	case d.Outcome == policypart.OutcomeDenied:
-		return "Denied", "Nothing is done or sent. You can close this page."
+		return text(ctx, "Denied"), text(ctx, "Nothing is done or sent. You can close this page.")
 	case d.Status == policypart.StatusExpired:
-		return "This approval has expired", "Nobody decided in time, so nothing was done. Whoever asked is told so."
+		return text(ctx, "This approval has expired"), text(ctx, "Nobody decided in time, so nothing was done. Whoever asked is told so.")
 	case d.Status == policypart.StatusDropped:
-		return "Nobody waits for this any more", "Whoever asked wrote again in the meantime, or took the message back."
+		return text(ctx, "Nobody waits for this any more"), text(ctx, "Whoever asked wrote again in the meantime, or took the message back.")
 	}
-	return "This was decided already", "An approval is decided once."
+	return text(ctx, "This was decided already"), text(ctx, "An approval is decided once.")
 }
 
 const (

@@ -179,6 +179,12 @@ func (a *Adapter) RotateKey(ctx context.Context, agent string) (keyID string, er
 	return a.profiles.RotateKey(ctx, agent)
 }
 
+// PublicNotes returns the newest notes of an agent that everyone may read, newest first, at most limit and not more than a page
+// of the outbox; none where only signed requests are answered.
+func (a *Adapter) PublicNotes(ctx context.Context, agent string, limit int) ([]PublicNote, error) {
+	return a.collections.publicNotes(ctx, agent, limit)
+}
+
 // Links returns what WebFinger shows of an agent.
 func (a *Adapter) Links(agent exchange.AgentProfile) []exchange.Link { return a.profiles.Links(agent) }
 

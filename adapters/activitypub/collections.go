@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"inbox/adapters/activitypub/document"
+	"inbox/adapters/activitypub/notetext"
 	"inbox/exchange"
 	"inbox/internal/clip"
 	"inbox/internal/fault"
@@ -162,6 +163,45 @@ func (c *collections) outboxEntries(r *http.Request, agent, before string) (entr
 	}
 
 	return entries, "", nil
+}
+
+// PublicNote is a note as pages and feeds show it. A chain of posts is shown by the first of them.
+type PublicNote struct {
+	Address   string // of its page
+	Published time.Time
+	Summary   string // content warning, as text
+	Text      string
+	HTML      string // sanitized
+}
+
+func (c *collections) publicNotes(ctx context.Context, agent string, limit int) (notes []PublicNote, err error) {
+	if c.options.AuthorizedFetch {
+		return nil, nil
+	}
+	replies, err := c.options.Replies.Replies(ctx, agent, "", outboxPage)
+	if err != nil {
+		return nil, err
+	}
+
+	for _, reply := range replies {
+		if len(notes) == limit {
+			break
+		}
+		if !c.published(reply) {
+			continue
+		}
+		made, err := c.renderer.render(reply, 1, c.renderer.knownPeople(ctx, reply), withoutAddress)
+		if err != nil {
+			continue // an old row that we can no longer read hides itself, as in the outbox
+		}
+
+		content := notetext.Sanitize(made.Content)
+		notes = append(notes, PublicNote{
+			Address: made.URL, Published: reply.CreatedAt, Summary: made.Summary, HTML: content,
+			Text: notetext.Plain(content, notetext.Reader{IsUs: func(string) bool { return false }}),
+		})
+	}
+	return notes, nil
 }
 
 // serveFeatured shows the notes that the operator pinned, newest first.

@@ -1,10 +1,14 @@
 package activitypub
 
 import (
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
+	"inbox/internal/catalog/catalogtest"
+	"inbox/internal/design"
 	"inbox/internal/markup/markuptest"
 )
 
@@ -17,7 +21,7 @@ func TestTextsOfNotesNeverBecomeMarkup(t *testing.T) {
 			Attachment: []noteFile{{URL: text, Name: text}, {URL: text}},
 		}
 		var html strings.Builder
-		if err := notePage(made, text, text, text).Render(t.Context(), &html); err != nil {
+		if err := notePage(design.Head{Title: text, Lang: "en", Class: "public", Canonical: text, Description: text, OpenGraph: design.OpenGraph{Type: "article", Site: text}}, made, text, text, text).Render(t.Context(), &html); err != nil {
 			t.Fatal(err)
 		}
 		skeleton, err := markuptest.Skeleton(html.String())
@@ -31,10 +35,29 @@ func TestTextsOfNotesNeverBecomeMarkup(t *testing.T) {
 		if got := rendered(text, "<p>x</p>"); !slices.Equal(got, harmless) {
 			t.Errorf("%q:\n%v, want\n%v", text, got, harmless)
 		}
-		for _, element := range rendered("harmless", "<p>x</p>"+text) {
-			if name, _, _ := strings.Cut(element, " "); slices.Contains([]string{"script", "svg", "img", "iframe", "form"}, name) {
-				t.Errorf("content %q became <%s>", text, element)
-			}
+		if got, want := dangerous(rendered("harmless", "<p>x</p>"+text)), dangerous(harmless); !slices.Equal(got, want) {
+			t.Errorf("content %q became %v; the page has %v", text, got, want)
 		}
 	}
+}
+
+// dangerous are the elements that content must not become; the page has some of its own.
+func dangerous(elements []string) []string {
+	return slices.DeleteFunc(slices.Clone(elements), func(element string) bool {
+		name, _, _ := strings.Cut(element, " ")
+		return !slices.Contains([]string{"script", "svg", "img", "iframe", "form"}, name)
+	})
+}
+
+// TestTranslations looks at the page alone: elsewhere in this package a method Text reads members of documents.
+func TestTranslations(t *testing.T) {
+	page, err := os.ReadFile("notepage_templ.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	alone := t.TempDir()
+	if err := os.WriteFile(filepath.Join(alone, "page.go"), page, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	catalogtest.Check(t, alone, texts)
 }

@@ -8,11 +8,16 @@ import (
 	"log/slog"
 	"net/http"
 	"strconv"
+	"strings"
+	"time"
 
 	"inbox/adapters/activitypub/document"
 	"inbox/adapters/activitypub/notetext"
 	"inbox/adapters/activitypub/signature"
 	"inbox/exchange"
+	"inbox/internal/catalog"
+	"inbox/internal/clip"
+	"inbox/internal/design"
 	"inbox/internal/fault"
 	"inbox/internal/httpserver"
 )
@@ -145,22 +150,44 @@ func (r *renderer) knownPeople(ctx context.Context, reply exchange.Reply) []pers
 // writePage shows the note to people. The content is sanitized once more on its way out, and the page may load and
 // run nothing.
 func (c *collections) writePage(w http.ResponseWriter, r *http.Request, reply exchange.Reply, made note) {
+	r = catalog.ForReader(r)
 	language := "en"
 	for tag := range made.ContentMap {
 		language = tag
 	}
 
-	header := w.Header()
-	header.Set("Content-Type", "text/html; charset=utf-8")
-	header.Set("Content-Security-Policy", "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'")
-	header.Set("X-Content-Type-Options", "nosniff")
-	header.Set("Referrer-Policy", "no-referrer")
-	header.Set("Cache-Control", "public, max-age=60")
-	header.Set("Vary", "Accept")
-	err := notePage(made, language, "@"+reply.Agent+"@"+c.options.Domain, c.profileURL(reply.Agent)).Render(r.Context(), w)
-	if err != nil {
-		slog.DebugContext(r.Context(), "note page was not written", "error", err)
+	author := "@" + reply.Agent + "@" + c.options.Domain
+	head := design.Head{
+		Title: author, Lang: catalog.Language(r.Context()), Class: "public", Canonical: made.URL, Description: made.excerpt(),
+		OpenGraph: design.OpenGraph{Type: "article", Site: c.options.Domain},
+		Links:     []design.Link{{Rel: "alternate", Type: activityMediaType, Href: made.ID, Title: author}},
 	}
+	page := notePage(head, made, language, author, c.profileURL(reply.Agent))
+	if err := design.Send(w, r, page, design.Answer{Status: http.StatusOK, Keep: "public, max-age=60"}); err != nil {
+		slog.DebugContext(r.Context(), "note page was not written", "error", err)
+		refuse(w, r, err)
+	}
+}
+
+// maxExcerpt is how much of a note other sites show, in bytes.
+const maxExcerpt = 300
+
+// excerpt is the beginning of a note as text; its warning where it has one.
+func (n *note) excerpt() string {
+	if n.Summary != "" {
+		return n.Summary
+	}
+	words := notetext.Plain(notetext.Sanitize(n.Content), notetext.Reader{IsUs: func(string) bool { return false }})
+	return clip.Bytes(strings.Join(strings.Fields(words), " "), maxExcerpt)
+}
+
+// publishedAt is the time of the note; zero where it cannot be read.
+func (n *note) publishedAt() time.Time {
+	at, err := time.Parse(time.RFC3339, n.Published)
+	if err != nil {
+		return time.Time{}
+	}
+	return at
 }
 
 // errTombstone reports whether a note was taken back.

@@ -47,6 +47,8 @@ type Options struct {
 
 	// Guests reports whether an agent answers people who prove nothing; nil = no agent does.
 	Guests func(agent string) bool
+	// Opening is what a chat with an agent begins with; nil = nothing of its own.
+	Opening func(agent string) Opening
 	// Present puts the asker's secret into the url of a demand; nil = the part stays as it is.
 	Present func(policypart.Part) policypart.Part
 
@@ -71,6 +73,9 @@ const (
 func (o *Options) defaults() {
 	if o.Guests == nil {
 		o.Guests = func(string) bool { return false }
+	}
+	if o.Opening == nil {
+		o.Opening = func(string) Opening { return Opening{} }
 	}
 	if o.ToolKind == nil {
 		o.ToolKind = func(string, string) string { return "" }

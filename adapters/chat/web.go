@@ -1,27 +1,42 @@
 package chat
 
 import (
-	"bytes"
+	"cmp"
 	"crypto/sha256"
 	_ "embed" // the script
 	"encoding/hex"
+	"encoding/json"
 	"net/http"
 	"strings"
 
 	"inbox/exchange"
+	"inbox/internal/catalog"
+	"inbox/internal/design"
 	"inbox/internal/httpserver"
 )
 
 //go:embed web/chat.js
-var script []byte
+var scriptSource string
+
+//go:embed web/de.json
+var scriptGerman []byte
 
 //go:generate go tool -modfile=../../tools/go.mod templ generate -path . -log-level warn
 
-var scriptTag = `"` + hex.EncodeToString(func() []byte { sum := sha256.Sum256(script); return sum[:8] }()) + `"`
+// script is the source with the tokens of the design and its words in other languages, both as literals.
+var script = func() []byte {
+	tokens, err := json.Marshal(design.ShadowTokens())
+	if err != nil {
+		panic("chat: " + err.Error()) // a text
+	}
+	words, err := json.Marshal(map[string]json.RawMessage{"de": scriptGerman})
+	if err != nil {
+		panic("chat: translations of the script: " + err.Error()) // the file is part of the program
+	}
+	return []byte(strings.NewReplacer("__TOKENS__", string(tokens), "__WORDS__", string(words)).Replace(scriptSource))
+}()
 
-// pagePolicy lets the page do what its script needs, and nothing else (Content Security Policy 3). Style sheets are made
-// by the script, which needs no permission.
-const pagePolicy = "default-src 'none'; script-src 'self'; connect-src 'self'; img-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+var scriptTag = `"` + hex.EncodeToString(func() []byte { sum := sha256.Sum256(script); return sum[:8] }()) + `"`
 
 func serveScript(w http.ResponseWriter, r *http.Request) {
 	header := w.Header()
@@ -43,30 +58,46 @@ type pages struct {
 	*site
 }
 
+// Opening is what stands in a chat before anything was said.
+type Opening struct {
+	Greeting    string
+	Suggestions Suggestions // questions to begin with
+}
+
+// Suggestions are questions to begin with.
+type Suggestions []string
+
+// list is their form in an attribute of the script.
+func (s Suggestions) list() string {
+	encoded, err := json.Marshal([]string(s))
+	if err != nil {
+		panic("chat: " + err.Error()) // texts
+	}
+	return string(encoded)
+}
+
 // view is what the page shows.
 type view struct {
 	exchange.AgentProfile
-	Open bool // for guests
+	Opening
+	Label string // the agent's name as people know it
+	Open  bool   // for guests
 }
 
 func (p *pages) servePage(w http.ResponseWriter, r *http.Request) {
+	r = catalog.ForReader(r)
 	agent, known := p.options.Directory.Agent(httpserver.Param(r, "agent"))
 	if !known {
 		httpserver.WriteFault(w, noAgent())
 		return
 	}
 
-	var body bytes.Buffer
-	if err := chatPage(view{agent, p.options.Guests(agent.Name)}).Render(r.Context(), &body); err != nil {
-		httpserver.WriteFault(w, err)
-		return
+	shown := view{AgentProfile: agent, Opening: p.options.Opening(agent.Name), Label: cmp.Or(strings.TrimSpace(agent.DisplayName), agent.Name), Open: p.options.Guests(agent.Name)}
+	head := design.Head{
+		Title: texts.Text(r.Context(), "Chat with {agent}", "agent", shown.Label), Lang: catalog.Language(r.Context()), Class: "public",
+		Description: agent.Summary, Canonical: p.base + "/@" + agent.Name + "/chat", OpenGraph: design.OpenGraph{Type: "website", Site: p.options.Domain},
 	}
-
-	header := w.Header()
-	header.Set("Content-Type", "text/html; charset=utf-8")
-	header.Set("Content-Security-Policy", pagePolicy)
-	header.Set("X-Content-Type-Options", "nosniff")
-	header.Set("Referrer-Policy", "no-referrer")
-	header.Set("Cache-Control", "no-cache")
-	_, _ = w.Write(body.Bytes())
+	if err := design.Send(w, r, chatPage(head, shown), design.Answer{Status: http.StatusOK, Keep: "no-cache"}); err != nil {
+		httpserver.WriteFault(w, err)
+	}
 }

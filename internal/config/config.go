@@ -249,6 +249,10 @@ type Agent struct {
 	Access string `toml:"access"`
 	// What a message without proof of its sender gets: `answer`, `hold` (kept for the operator) or `refuse`.
 	Unverified string `toml:"unverified" default:"\"hold\"; \"answer\" for echo without a file"`
+	// What the agent says first in the chat of its page.
+	Greeting string `toml:"greeting" default:"a sentence in the reader's language"`
+	// Questions that a reader may begin the chat with, at most six of at most 200 bytes.
+	Suggestions []string `toml:"suggestions"`
 	// Whether messages of other bots are answered too.
 	AnswerAgents bool `toml:"answer_agents"`
 	// Whether mail that came through a mailing list is answered; see `mail.answer_lists`.

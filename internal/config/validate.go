@@ -352,6 +352,27 @@ func issuerURL(text string) (*url.URL, bool) {
 		(u.Scheme == "https" || u.Scheme == "http")
 }
 
+// Bounds of what a chat begins with: a reader sees it at a glance.
+const (
+	maxGreeting    = 2000 // bytes
+	maxSuggestions = 6
+	maxSuggestion  = 200 // bytes
+)
+
+func (a *Agent) validateOpening(p *problems, key string) {
+	if len(a.Greeting) > maxGreeting {
+		p.add(key+".greeting", fmt.Sprintf("has %d bytes", len(a.Greeting)), fmt.Sprintf("write at most %d", maxGreeting))
+	}
+	if len(a.Suggestions) > maxSuggestions {
+		p.add(key+".suggestions", fmt.Sprintf("has %d questions", len(a.Suggestions)), fmt.Sprintf("write at most %d", maxSuggestions))
+	}
+	for _, question := range a.Suggestions {
+		if strings.TrimSpace(question) == "" || len(question) > maxSuggestion {
+			p.add(key+".suggestions", fmt.Sprintf("%q is empty or too long", question), fmt.Sprintf("write a question of at most %d bytes", maxSuggestion))
+		}
+	}
+}
+
 // maxApprovers bounds the approvers of one agent: each of them is written to for every approval.
 const maxApprovers = 20
 

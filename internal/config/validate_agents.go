@@ -18,6 +18,7 @@ func (c *Config) validateAgents(p *problems) {
 		agent.validateAccess(p, key, c.Federation.AllowPrivate)
 		agent.validateFediverse(p, key, c.Federation.AllowPrivate)
 		agent.validateApprovals(p, key, c)
+		agent.validateOpening(p, key)
 		lower := strings.ToLower(agent.Name)
 		if other, taken := names[lower]; taken {
 			p.add(key+".name", fmt.Sprintf("%q is the name of another agent (%s)", agent.Name, other), "write another name; case does not count")

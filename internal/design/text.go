@@ -1,5 +1,17 @@
 package design
 
-import "context"
+import (
+	"context"
+	"embed"
 
-func text(_ context.Context, english string) string { return english }
+	"inbox/internal/catalog"
+)
+
+//go:embed de/*.json
+var translations embed.FS
+
+var texts = catalog.New(translations)
+
+func text(ctx context.Context, english string, pairs ...any) string {
+	return texts.Text(ctx, english, pairs...)
+}

@@ -1,7 +1,8 @@
 // The chat of one agent for any web page, in one file and without dependencies:
 //   <script src="https://agents.example/chat.js" data-agent="echo" async></script>
 // It stands where the script stands, or in the element that data-target selects. data-title is its name, data-token a
-// bearer token for agents that are closed to guests. What is sent is kept until the server has it, and an answer that was
+// bearer token for agents that are closed to guests, data-greeting what it says first, data-suggestions a JSON list of questions to begin
+// with, data-theme "light", "dark" or "contrast", data-lang the language of its own words. What is sent is kept until the server has it, and an answer that was
 // cut off goes on after a reload.
 (() => {
   "use strict";
@@ -11,13 +12,17 @@
   const { agent, token, target } = script.dataset;
   const title = script.dataset.title || agent;
   const inPage = "page" in script.dataset;
+  const language = (script.dataset.lang || (inPage ? document.documentElement.lang : navigator.language) || "en").split("-")[0];
+  const translations = __WORDS__[language] ?? {};
+  // t translates what is written here; {name} stands for a value.
+  const t = (english, values = {}) => (translations[english] ?? english).replace(/\{(\w+)\}/g, (_, name) => values[name] ?? "");
   const base = new URL(script.src).origin;
   const keys = { session: `inbox-chat:${base}:${agent}:session`, unsent: `inbox-chat:${base}:${agent}:unsent` };
 
   // A browser may refuse to store anything: then the conversation lasts as long as the page.
   const memory = new Map();
   const store = {
-    get(key) { try { return localStorage.getItem(key); } catch { return memory.get(key) ?? null; } },
+    get(key) { try { return localStorage.getItem(key) ?? memory.get(key) ?? null; } catch { return memory.get(key) ?? null; } },
     set(key, value) { try { localStorage.setItem(key, value); } catch { memory.set(key, value); } },
     drop(key) { try { localStorage.removeItem(key); } catch { /* was never stored */ } memory.delete(key); },
   };
@@ -34,42 +39,60 @@
   // ---- what people see
 
   const style = new CSSStyleSheet();
-  style.replaceSync(`
-    :host { display: block; color-scheme: light dark; font: 1rem/1.5 system-ui, sans-serif }
-    section { display: flex; flex-direction: column; gap: .5rem; block-size: var(--inbox-chat-height, 30rem); max-block-size: 85dvh }
-    .log { flex: 1; overflow-y: auto; margin: 0; padding: .5rem; list-style: none; border: 1px solid; border-radius: .5rem; overscroll-behavior: contain }
-    .log > li { margin: .35rem 0; padding: .4rem .7rem; border-radius: .6rem; max-inline-size: 85%; inline-size: fit-content; overflow-wrap: anywhere;
-      background: color-mix(in srgb, CanvasText 8%, Canvas) }
-    .log > li.user { margin-inline-start: auto; background: color-mix(in srgb, AccentColor 22%, Canvas) }
+  style.replaceSync(__TOKENS__ + `
+    *, *::before, *::after { box-sizing: border-box }
+    :host { display: block; font: var(--text)/var(--leading) var(--sans); color: var(--ink); min-inline-size: 0 }
+    section { display: flex; flex-direction: column; gap: .5rem; block-size: var(--inbox-chat-height, 32rem); max-block-size: 88dvh; padding: .75rem;
+      background: var(--surface); border: 1px solid var(--line); border-radius: var(--radius-large); position: relative }
+    section.dropping { outline: 3px dashed var(--accent); outline-offset: -6px }
+    .log { flex: 1; overflow-y: auto; margin: 0; padding: .25rem; list-style: none; overscroll-behavior: contain; display: flex; flex-direction: column; gap: .6rem }
+    .log:empty { flex: 0; padding: 0 }
+    .log > li { margin: 0; padding: .55rem .85rem; border-radius: var(--radius-large); border-end-start-radius: .2rem; max-inline-size: min(40rem, 88%); inline-size: fit-content;
+      overflow-wrap: anywhere; background: var(--sunken); position: relative; flex: none }
+    .log > li.user { margin-inline-start: auto; background: var(--accent-soft); color: var(--on-accent-soft); border-end-start-radius: var(--radius-large); border-end-end-radius: .2rem }
+    .start { flex: 1; overflow-y: auto; display: flex; flex-direction: column; justify-content: end; gap: .75rem; padding: .25rem }
+    .greeting { margin: 0; padding: .55rem .85rem; border-radius: var(--radius-large); border-end-start-radius: .2rem; background: var(--sunken); inline-size: fit-content; max-inline-size: 88%; white-space: pre-wrap; overflow-wrap: anywhere }
+    .suggestions { display: flex; flex-wrap: wrap; gap: .5rem }
+    .suggestions button { min-block-size: 2.25rem; border-radius: 2rem; font-size: var(--small); text-align: start; overflow-wrap: anywhere }
+    .about { margin: 0; font-size: var(--tiny); color: var(--muted); text-wrap: pretty }
     .who { position: absolute; inline-size: 1px; block-size: 1px; overflow: hidden; clip-path: inset(50%); white-space: nowrap }
     .body { white-space: pre-wrap }
     .body.rich { white-space: normal }
     .rich > :first-child { margin-block-start: 0 } .rich > :last-child { margin-block-end: 0 }
     .rich :is(p, ul, ol, pre, table, blockquote, h3, h4, h5, h6) { margin-block: .5em } .rich :is(h3, h4, h5, h6) { font-size: 1em }
-    .rich :is(ul, ol) { padding-inline-start: 1.4em } .rich blockquote { margin-inline: 0; padding-inline-start: .7em; border-inline-start: 3px solid }
-    .rich pre, .rich table { overflow-x: auto; max-inline-size: 100% } .rich pre { padding: .5em; border: 1px solid; border-radius: .3rem } .rich table { display: block; border-collapse: collapse }
-    .rich :is(th, td) { border: 1px solid; padding: .2em .5em } code { font-family: ui-monospace, monospace; font-size: .95em }
-    a { color: LinkText } .files { margin: .3rem 0 0; padding: 0; list-style: none; font-size: .9rem } .files img { display: block; max-inline-size: 100%; max-block-size: 15rem; border-radius: .3rem }
-    .status { margin: 0; min-block-size: 1.5em; font-size: .9rem }
-    .error { margin: 0; padding: .4rem .7rem; border: 2px solid; border-radius: .4rem; font-weight: 600 }
+    .rich :is(ul, ol) { padding-inline-start: 1.4em } .rich blockquote { margin-inline: 0; padding-inline-start: .7em; border-inline-start: 3px solid var(--edge) }
+    .rich pre, .rich table { overflow-x: auto; max-inline-size: 100% } .rich pre { padding: .6em .8em; border: 1px solid var(--line); border-radius: .4rem; background: var(--surface) } .rich table { display: block; border-collapse: collapse }
+    .rich :is(th, td) { border: 1px solid var(--edge); padding: .2em .5em } code { font-family: var(--mono); font-size: .9em }
+    a { color: var(--accent); text-underline-offset: .18em } .user a { color: inherit }
+    .files { margin: .35rem 0 0; padding: 0; list-style: none; font-size: .9rem; display: flex; flex-direction: column; gap: .25rem } .files img { display: block; max-inline-size: 100%; max-block-size: 15rem; border-radius: .4rem }
+    .steps { margin-block-end: .4rem; font-size: var(--tiny); color: var(--muted) } .steps summary { cursor: pointer; min-block-size: 1.5rem; align-content: center } .steps ul { margin: 0; padding-inline-start: 1.2em }
+    .steps pre { margin: .2rem 0; white-space: pre-wrap; overflow-wrap: anywhere; max-block-size: 12rem; overflow-y: auto; font: .9em/1.4 var(--mono) }
+    .copy { position: absolute; inset-block-start: .15rem; inset-inline-end: -2.1rem; min-block-size: 1.75rem; min-inline-size: 1.75rem; padding: 0; border-color: transparent; background: none; color: var(--muted); opacity: 0 }
+    li:hover > .copy, .copy:focus-visible, .copy.done { opacity: 1 } .copy.done { color: var(--ok) } @media (hover: none) { .copy { opacity: 1 } }
+    svg { inline-size: 1.15em; block-size: 1.15em; display: block; fill: none; stroke: currentColor; stroke-width: 1.75; stroke-linecap: round; stroke-linejoin: round }
+    .status { margin: 0; min-block-size: 1.5em; font-size: var(--small); color: var(--muted); display: flex; gap: .5rem; align-items: center }
+    .status.writing::before { content: ""; inline-size: 1.7rem; block-size: .45rem; background: radial-gradient(circle closest-side, var(--accent) 92%, transparent) 0 0 / 33.3% 100%; animation: write 1.2s steps(4, jump-none) infinite }
+    @keyframes write { from { clip-path: inset(0 100% 0 0) } to { clip-path: inset(0) } }
+    .offline { margin: 0; padding: .4rem .7rem; border-radius: var(--radius); background: var(--warn-soft); color: var(--warn); font-size: var(--small); font-weight: 600 }
+    .error { margin: 0; padding: .5rem .75rem; border-inline-start: 4px solid var(--bad); border-radius: var(--radius); background: var(--bad-soft); color: var(--ink); display: flex; flex-wrap: wrap; gap: .5rem; align-items: center; justify-content: space-between }
     [hidden] { display: none !important }
-    .error { display: flex; flex-wrap: wrap; gap: .5rem; align-items: center; justify-content: space-between }
-    form { display: flex; gap: .5rem; align-items: end }
-    textarea { flex: 1; font: inherit; font-size: max(1rem, 16px); padding: .5rem; resize: none; min-block-size: 2.9rem; max-block-size: 10rem; field-sizing: content; box-sizing: border-box;
-      border: 1px solid; border-radius: .5rem; background: Canvas; color: CanvasText; min-inline-size: 0 }
-    button { font: inherit; min-block-size: 2.9rem; min-inline-size: 2.9rem; padding: .3rem 1rem; border: 2px solid; border-radius: .5rem; background: none; color: inherit; cursor: pointer }
-    button[type=submit] { font-weight: 700; background: CanvasText; color: Canvas; border-color: CanvasText }
+    form { display: flex; gap: .5rem; align-items: end; flex-wrap: wrap }
+    .held { flex: 1 0 100%; display: flex; flex-wrap: wrap; gap: .4rem; margin: 0; padding: 0; list-style: none } .held:empty { display: none }
+    .held li { display: flex; align-items: center; gap: .4rem; padding: .1rem .1rem .1rem .7rem; border-radius: 2rem; background: var(--sunken); font-size: var(--tiny); max-inline-size: 100%; overflow-wrap: anywhere }
+    .held button { min-block-size: 1.75rem; min-inline-size: 1.75rem; padding: 0; border: 0; border-radius: 50%; background: none }
+    textarea { flex: 1; font: inherit; font-size: max(1rem, 16px); padding: .6rem .75rem; resize: none; min-block-size: 2.75rem; max-block-size: 10rem; field-sizing: content;
+      border: 1px solid var(--edge); border-radius: var(--radius); background: var(--surface); color: var(--ink); min-inline-size: 0 }
+    textarea::placeholder { color: var(--muted); opacity: 1 }
+    button { font: inherit; font-weight: 550; min-block-size: 2.75rem; min-inline-size: 2.75rem; padding: .3rem 1rem; border: 1px solid var(--rim); border-radius: var(--radius); background: var(--surface); color: var(--ink); cursor: pointer }
+    button:hover { background: var(--sunken) }
+    button[type=submit] { background: var(--accent); color: var(--on-accent); border-color: var(--accent) } button[type=submit]:hover { background: var(--accent-strong) }
     button:disabled { opacity: .5; cursor: default }
+    .attach { padding: 0; display: grid; place-items: center }
     .tools { display: flex; gap: .5rem; justify-content: end; flex-wrap: wrap }
-    .tools button { min-block-size: 2rem; padding: 0 .7rem; border-width: 1px; font-size: .85rem }
-    :focus-visible { outline: 3px solid; outline-offset: 2px }`);
-  if (inPage) {
-    const page = new CSSStyleSheet();
-    page.replaceSync(`:root { color-scheme: light dark; font: 1rem/1.5 system-ui, sans-serif }
-      body { margin: 0 auto; padding: .75rem; max-width: 44rem } h1 { margin: 0; font-size: 1.3rem } p { margin: .25rem 0 .75rem }
-      #inbox-chat { --inbox-chat-height: calc(100dvh - 8rem) }`);
-    document.adoptedStyleSheets.push(page);
-  }
+    .tools button { min-block-size: 2rem; padding: 0 .7rem; font-size: var(--tiny) }
+    :focus-visible { outline: 3px solid var(--accent); outline-offset: 2px }
+    @media (forced-colors: active) { .log > li, .greeting { border: 1px solid } }
+    @media (prefers-reduced-motion: reduce) { * { animation: none !important; transition: none !important } }`);
 
   function element(name, attributes, ...children) {
     const made = document.createElement(name);
@@ -78,24 +101,127 @@
     return made;
   }
 
-  const log = element("ol", { class: "log", role: "log", "aria-live": "polite", "aria-label": `Conversation with ${title}`, tabindex: "0" });
+  const log = element("ol", { class: "log", role: "log", "aria-live": "polite", "aria-label": t("Conversation with {agent}", { agent: title }), tabindex: "0" });
   const status = element("p", { class: "status", role: "status" });
   const trouble = element("span", { role: "alert" });
-  const again = element("button", { type: "button", class: "again" }, "Try again");
+  const again = element("button", { type: "button", class: "again" }, t("Try again"));
   const problem = element("div", { class: "error", hidden: "" }, trouble, again);
-  const hint = element("p", { class: "who", id: "hint" }, "Enter sends, Shift and Enter make a new line, Escape stops the answer.");
+  const hint = element("p", { class: "who", id: "hint" }, t("Enter sends, Shift and Enter make a new line, Escape stops the answer."));
   const text = element("textarea", {
-    id: "text", rows: "1", "aria-label": `Message to ${title}`, "aria-describedby": "hint", placeholder: "Write a message", maxlength: "100000", enterkeyhint: "send",
+    id: "text", rows: "1", "aria-label": t("Message to {agent}", { agent: title }), "aria-describedby": "hint", placeholder: t("Write a message"), maxlength: "100000", enterkeyhint: "send",
   });
-  const send = element("button", { type: "submit" }, "Send");
-  const stop = element("button", { type: "button", class: "stop", hidden: "" }, "Stop");
-  const anew = element("button", { type: "button", class: "anew" }, "New conversation");
-  const forget = element("button", { type: "button", class: "forget", hidden: "" }, "Delete conversation");
-  const form = element("form", { "aria-label": "Write a message" }, text, stop, send);
+  const send = element("button", { type: "submit" }, t("Send"));
+  const stop = element("button", { type: "button", class: "stop", hidden: "" }, t("Stop"));
+  const anew = element("button", { type: "button", class: "anew" }, t("New conversation"));
+  const forget = element("button", { type: "button", class: "forget", hidden: "" }, t("Delete conversation"));
+  const picker = element("input", { type: "file", multiple: "", hidden: "" });
+  const attachButton = element("button", { type: "button", class: "attach", "aria-label": t("Add files") }, icon("M20 11.5 12 19.5a5 5 0 0 1-7-7L13.5 4a3.3 3.3 0 0 1 4.700 4.700l-8.200 8.200a1.6 1.6 0 0 1-2.3-2.3l7.5-7.5"));
+  const heldList = element("ul", { class: "held", "aria-label": t("Files of the next message") });
+  const form = element("form", { "aria-label": t("Write a message") }, heldList, attachButton, text, stop, send, picker);
+  const greeting = element("p", { class: "greeting", dir: "auto" }, script.dataset.greeting || t("Hello! What can I do for you?"));
+  const suggestions = element("div", { class: "suggestions", role: "group", "aria-label": t("Questions to begin with") });
+  const about = element("p", { class: "about" }, t("{agent} is a program and no person. What it says can be wrong.", { agent: title }));
+  const start = element("div", { class: "start" }, greeting, suggestions);
+  const offline = element("p", { class: "offline", role: "status", hidden: "" }, t("You are offline. What you write is kept until it can be sent."));
   const host = element("div", { class: "inbox-chat" });
   const root = host.attachShadow({ mode: "open" });
   root.adoptedStyleSheets = [style];
-  root.append(element("section", { "aria-label": `Chat with ${title}` }, element("div", { class: "tools" }, forget, anew), log, status, problem, hint, form));
+  const section = element("section", { "aria-label": t("Chat with {agent}", { agent: title }) }, element("div", { class: "tools" }, forget, anew), start, log, status, problem, offline, hint, form, about);
+  root.append(section);
+
+  // The colours are those of the page that has the chat as its own, and else those that the tag names.
+  function paint() {
+    const theme = inPage ? document.documentElement.dataset.theme : script.dataset.theme;
+    if (theme) host.dataset.theme = theme;
+    else delete host.dataset.theme;
+  }
+  paint();
+  if (inPage) new MutationObserver(paint).observe(document.documentElement, { attributeFilter: ["data-theme"] });
+
+  function icon(path) {
+    const drawn = document.createElementNS("http://www.w3.org/2000/svg", "svg");
+    const line = document.createElementNS("http://www.w3.org/2000/svg", "path");
+    drawn.setAttribute("viewBox", "0 0 24 24");
+    drawn.setAttribute("aria-hidden", "true");
+    line.setAttribute("d", path);
+    drawn.append(line);
+    return drawn;
+  }
+
+  // begun hides what stands there before anything was said.
+  function begun() { start.hidden = log.childElementCount > 0; }
+  new MutationObserver(begun).observe(log, { childList: true });
+
+  function suggested() {
+    try {
+      const list = JSON.parse(script.dataset.suggestions || "[]");
+      return Array.isArray(list) ? list.filter((one) => typeof one === "string" && one.trim() !== "").slice(0, 6) : [];
+    } catch { return []; }
+  }
+  for (const question of suggested()) {
+    const button = element("button", { type: "button", dir: "auto" }, question);
+    button.addEventListener("click", () => {
+      if (!send.disabled) deliver({ message: question, run: uuid(), files: [] });
+      text.focus();
+    });
+    suggestions.append(button);
+  }
+
+  function connection() { offline.hidden = navigator.onLine; }
+  addEventListener("online", connection);
+  addEventListener("offline", connection);
+  connection();
+
+  // ---- files of the next message
+
+  const mostFiles = 8, mostBytes = 5 << 20; // of one message; the server has the last word
+  let held = [];
+  async function take(files) {
+    fail("");
+    for (const file of files) {
+      const total = held.reduce((sum, one) => sum + one.size, 0);
+      if (held.length >= mostFiles || total + file.size > mostBytes) {
+        fail(t("At most {count} files and {size} together.", { count: mostFiles, size: size(mostBytes) }));
+        break;
+      }
+      held.push({ name: file.name || t("file"), mimeType: file.type || "application/octet-stream", size: file.size, bytes: await encoded(file) });
+    }
+    showHeld();
+  }
+  function encoded(file) {
+    return new Promise((resolve, reject) => {
+      const reader = new FileReader();
+      reader.onload = () => resolve(reader.result.slice(reader.result.indexOf(",") + 1));
+      reader.onerror = () => reject(reader.error);
+      reader.readAsDataURL(file);
+    });
+  }
+  function showHeld() {
+    heldList.replaceChildren(...held.map((file) => {
+      const remove = element("button", { type: "button", "aria-label": t("Remove {file}", { file: file.name }) }, "×");
+      remove.addEventListener("click", () => { held = held.filter((one) => one !== file); showHeld(); text.focus(); });
+      return element("li", {}, `${file.name} (${size(file.size)})`, remove);
+    }));
+  }
+  const taken = (files) => { if (files.length > 0) take(files).catch(() => fail(t("The file could not be read."))); };
+  attachButton.addEventListener("click", () => picker.click());
+  picker.addEventListener("change", () => { taken([...picker.files]); picker.value = ""; });
+  text.addEventListener("paste", (event) => {
+    if (!event.clipboardData?.files.length) return;
+    event.preventDefault();
+    taken([...event.clipboardData.files]);
+  });
+  for (const kind of ["dragenter", "dragover"]) section.addEventListener(kind, (event) => {
+    if (!event.dataTransfer?.types.includes("Files")) return;
+    event.preventDefault();
+    section.classList.add("dropping");
+  });
+  section.addEventListener("dragleave", (event) => { if (!section.contains(event.relatedTarget)) section.classList.remove("dropping"); });
+  section.addEventListener("drop", (event) => {
+    event.preventDefault();
+    section.classList.remove("dropping");
+    taken([...(event.dataTransfer?.files ?? [])]);
+  });
 
   const outside = { rel: "noopener noreferrer nofollow", target: "_blank" };
 
@@ -133,6 +259,7 @@
 
   function show(item, words, html) {
     const body = item.querySelector(".body");
+    item.dataset.words = words;
     const atEnd = log.scrollHeight - log.scrollTop - log.clientHeight < 60; // who reads above is left there
     body.replaceChildren();
     body.classList.toggle("rich", Boolean(html));
@@ -151,10 +278,40 @@
     return bytes >= 1 << 20 ? `${(bytes / (1 << 20)).toFixed(1)} MiB` : bytes >= 1024 ? `${Math.round(bytes / 1024)} KiB` : `${bytes} bytes`;
   }
 
+  // steps shows which tools were called for an answer, folded.
+  function steps(item, tools) {
+    item.querySelector(".steps")?.remove();
+    if (!tools?.length) return;
+    const list = element("ul", {});
+    for (const tool of tools) {
+      const state = { running: t("running"), succeeded: t("done"), failed: t("failed") }[tool.status] ?? tool.status;
+      const entry = element("li", {}, `${tool.name}: ${state}`);
+      for (const detail of [tool.args, tool.result, tool.error]) {
+        if (detail === undefined || detail === null || detail === "") continue;
+        entry.append(element("pre", { tabindex: "0" }, typeof detail === "string" ? detail : JSON.stringify(detail, null, 1)));
+      }
+      list.append(entry);
+    }
+    const fold = element("details", { class: "steps" }, element("summary", {}, t(tools.length === 1 ? "1 tool" : "{count} tools", { count: tools.length })), list);
+    item.querySelector(".body").before(fold);
+  }
+
+  function copyable(item) {
+    const button = element("button", { type: "button", class: "copy", "aria-label": t("Copy this answer") }, icon("M9 9h10v11H9zM15 9V4H5v11h4"));
+    button.addEventListener("click", async () => {
+      try {
+        await navigator.clipboard.writeText(item.dataset.words ?? "");
+        button.classList.add("done");
+        setTimeout(() => button.classList.remove("done"), 1500);
+      } catch { fail(t("The browser does not let this page copy.")); }
+    });
+    item.append(button);
+  }
+
   function attach(item, files) {
     item.querySelector(".files")?.remove();
     if (!files?.length) return;
-    const list = element("ul", { class: "files", "aria-label": "Files" });
+    const list = element("ul", { class: "files", "aria-label": t("Files") });
     for (const file of files) {
       const words = file.size ? `${file.name} (${size(file.size)})` : file.name;
       const entry = element("li", {});
@@ -171,10 +328,12 @@
     item.append(list);
   }
 
-  function message(role, words, html, files) {
-    const item = element("li", { class: role }, element("span", { class: "who" }, role === "user" ? "You: " : `${title}: `), element("div", { class: "body" }));
+  function message(role, words, html, files, tools) {
+    const item = element("li", { class: role }, element("span", { class: "who" }, role === "user" ? `${t("You")}: ` : `${title}: `), element("div", { class: "body", dir: "auto" }));
     log.append(item);
+    if (role === "assistant" && navigator.clipboard) copyable(item);
     show(item, words, html);
+    steps(item, tools);
     attach(item, files);
     log.scrollTop = log.scrollHeight;
     return item;
@@ -199,7 +358,7 @@
   async function ask(path, options) {
     const response = await fetch(base + path, { credentials: "omit", cache: "no-store", ...options });
     if (response.ok) return response;
-    let words = `The server answers ${response.status}.`;
+    let words = t("The server answers {status}.", { status: response.status });
     try { words = (await response.json()).error.message; } catch { /* no words */ }
     const error = response.status >= 500 || response.status === 429 ? new Error(words) : new Refused(words);
     error.status = response.status;
@@ -208,21 +367,21 @@
 
   async function* events(response) {
     const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
-    let held = "";
+    let rest = "";
     for (;;) {
       const { done, value } = await reader.read();
       if (done) return;
-      held += value;
-      for (let end = held.indexOf("\n\n"); end >= 0; end = held.indexOf("\n\n")) {
+      rest += value;
+      for (let end = rest.indexOf("\n\n"); end >= 0; end = rest.indexOf("\n\n")) {
         const event = { name: "message", id: "", data: "" };
-        for (const line of held.slice(0, end).split("\n")) {
+        for (const line of rest.slice(0, end).split("\n")) {
           const at = line.indexOf(": ");
           if (at <= 0) continue;
           const field = line.slice(0, at);
           if (field === "event") event.name = line.slice(at + 2);
           if (field === "id" || field === "data") event[field] = line.slice(at + 2);
         }
-        held = held.slice(end + 2);
+        rest = rest.slice(end + 2);
         if (event.data !== "") yield { ...event, data: JSON.parse(event.data) };
       }
     }
@@ -244,6 +403,7 @@
   async function answer(begin, from) {
     const mine = ++run;
     let last = from, item = null, words = "", tries = 0;
+    const called = new Map(); // tools by id, as they were last told
     busy(true);
     try {
       for (;;) {
@@ -257,21 +417,23 @@
               store.drop(keys.unsent);
               current = data.run_id;
               if (last === "") last = data.event_id;
-              status.textContent = `${title} is writing…`;
+              status.textContent = t("{agent} is writing…", { agent: title });
+              status.classList.add("writing");
             } else if (name === "delta") {
               words += data.text;
               item ??= message("assistant", "");
               item.setAttribute("aria-busy", "true"); // screen readers hear the whole answer at its end
               show(item, words);
             } else if (name === "tool") {
-              status.textContent = `${title} uses ${data.name}…`;
+              status.textContent = t("{agent} uses {tool}…", { agent: title, tool: data.name });
+              called.set(data.id, data);
             } else if (name === "reply") {
-              finish(item, words, data);
+              finish(item, words, { tools: [...called.values()], ...data });
               return data;
             }
             tries = 0;
           }
-          throw new Error("The connection was cut.");
+          throw new Error(t("The connection was cut."));
         } catch (error) {
           if (mine !== run) return null;
           if (error instanceof Refused || tries >= patience.length) {
@@ -279,12 +441,15 @@
             item?.removeAttribute("aria-busy");
             throw Object.assign(error, { last });
           }
-          status.textContent = "The connection is lost. Trying again…";
+          status.textContent = t("The connection is lost. Trying again…");
           await pause(patience[tries++]);
         }
       }
     } finally {
-      if (mine === run) busy(false);
+      if (mine === run) {
+        busy(false);
+        status.classList.remove("writing");
+      }
     }
   }
 
@@ -295,14 +460,15 @@
     if (whole || data.files?.length) {
       item ??= message("assistant", "");
       show(item, whole, stopped && !data.reply ? "" : data.html);
+      steps(item, data.tools);
       attach(item, data.files);
       item.removeAttribute("aria-busy");
     } else {
       item?.remove();
     }
-    status.textContent = stopped ? "Stopped." : "";
+    status.textContent = stopped ? t("Stopped.") : "";
     if (data.event_id) {
-      status.textContent = "The answer will appear here.";
+      status.textContent = t("The answer will appear here.");
       expect(data.event_id, item ?? message("assistant", ""));
     }
   }
@@ -318,7 +484,7 @@
           if (name !== "reply") continue;
           expected++;
           finish(item, "", data);
-          if (data.status === "failed") fail("The message could not be answered.");
+          if (data.status === "failed") fail(t("The message could not be answered."));
           return;
         }
         tries = 0; // it was open for as long as the server allows
@@ -342,7 +508,7 @@
 
   async function halt() {
     if (current === null) return;
-    status.textContent = "Stopping…";
+    status.textContent = t("Stopping…");
     try {
       await ask("/v1/chat/stop", {
         method: "POST", headers: headers({ "Content-Type": "application/json" }),
@@ -350,30 +516,32 @@
       });
     } catch (error) {
       status.textContent = "";
-      fail(`${error.message || "The server cannot be reached."} The answer could not be stopped.`);
+      fail(`${error.message || t("The server cannot be reached.")} ${t("The answer could not be stopped.")}`);
     }
   }
 
   async function deliver(unsent, shown) {
     fail("");
-    status.textContent = "Sending…";
+    status.textContent = t("Sending…");
     store.set(keys.unsent, JSON.stringify(unsent));
-    const item = shown ?? message("user", unsent.message);
+    const files = unsent.files ?? [];
+    const item = shown ?? message("user", unsent.message, "", files);
     const session = store.get(keys.session);
     try {
       const data = await answer(() => ask("/v1/chat", {
         method: "POST", headers: headers({ "Content-Type": "application/json", Accept: "text/event-stream" }),
-        body: JSON.stringify({ agent, message: unsent.message, run_id: unsent.run, ...(session ? { session } : {}), client_context: { client_name: "web-chat" } }),
+        body: JSON.stringify({ agent, message: unsent.message, run_id: unsent.run, ...(files.length > 0 ? { attachments: files.map(({ name, mimeType, bytes }) => ({ name, mimeType, bytes })) } : {}), ...(session ? { session } : {}), client_context: { client_name: "web-chat" } }),
       }), "");
-      if (data?.status === "failed") fail("The message could not be answered.", () => deliver({ message: unsent.message, run: uuid() }));
+      if (data?.status === "failed") fail(t("The message could not be answered."), () => deliver({ ...unsent, run: uuid() }));
     } catch (error) {
-      const words = `${error.message || "The server cannot be reached."} Your message was not answered.`;
+      const words = `${error.message || t("The server cannot be reached.")} ${t("Your message was not answered.")}`;
       if (store.get(keys.unsent) === null) { // the server has it
         fail(words, () => resume(error.last));
       } else if (error instanceof Refused) { // the words go back to their writer
         store.drop(keys.unsent);
         item.remove();
         if (text.value.trim() === "") text.value = unsent.message;
+        if (held.length === 0) { held = files; showHeld(); }
         fail(words);
       } else {
         fail(words, () => deliver(unsent, item));
@@ -387,9 +555,9 @@
     log.querySelector(":scope > li:last-child.assistant")?.remove(); // a half one: it comes again from its begin
     try {
       const data = await answer(null, `${from.split(".")[0]}.0`);
-      if (data?.status === "failed") fail("The message could not be answered.");
+      if (data?.status === "failed") fail(t("The message could not be answered."));
     } catch (error) {
-      fail(error.message || "The server cannot be reached.", () => resume(error.last));
+      fail(error.message || t("The server cannot be reached."), () => resume(error.last));
     }
   }
 
@@ -404,14 +572,14 @@
         const response = await ask(`/v1/chat?agent=${encodeURIComponent(agent)}`, { headers: headers({ "Chat-Session": session }) });
         told = await response.json();
       } catch (error) {
-        if (error.status !== 404) return fail(error.message || "The server cannot be reached.", reload);
+        if (error.status !== 404) return fail(error.message || t("The server cannot be reached."), reload);
         store.drop(keys.session);
       }
     }
     log.replaceChildren();
     forget.hidden = store.get(keys.session) === null;
     let item = null;
-    for (const one of told.messages) item = message(one.role, one.content, one.html, one.files);
+    for (const one of told.messages) item = message(one.role, one.content, one.html, one.files, one.tools);
     if (told.running) {
       store.drop(keys.unsent);
       current = told.running.run_id;
@@ -421,7 +589,7 @@
     } else {
       store.drop(keys.unsent);
       if (told.waiting) {
-        status.textContent = "The answer will appear here.";
+        status.textContent = t("The answer will appear here.");
         expect(told.waiting.event_id, item);
       }
     }
@@ -430,9 +598,12 @@
   form.addEventListener("submit", (event) => {
     event.preventDefault();
     const words = text.value.trim();
-    if (words === "" || send.disabled) return;
+    if (words === "" && held.length === 0 || send.disabled) return;
     text.value = "";
-    deliver({ message: words, run: uuid() });
+    const files = held;
+    held = [];
+    showHeld();
+    deliver({ message: words, run: uuid(), files });
   });
   root.addEventListener("keydown", (event) => {
     if (event.key !== "Escape" || stop.hidden || event.isComposing) return;
@@ -461,15 +632,15 @@
     status.textContent = words;
     text.focus();
   }
-  anew.addEventListener("click", () => clear("A new conversation begins."));
+  anew.addEventListener("click", () => clear(t("A new conversation begins.")));
   forget.addEventListener("click", async () => {
-    if (!confirm("Delete this conversation, also on the server?")) return;
+    if (!confirm(t("Delete this conversation, also on the server?"))) return;
     try {
       await ask(`/v1/chat?agent=${encodeURIComponent(agent)}`, { method: "DELETE", headers: headers({ "Chat-Session": store.get(keys.session) ?? "" }) });
     } catch (error) {
-      if (error.status !== 404) return fail(`${error.message || "The server cannot be reached."} The conversation was not deleted.`);
+      if (error.status !== 404) return fail(`${error.message || t("The server cannot be reached.")} ${t("The conversation was not deleted.")}`);
     }
-    clear("The conversation is deleted.");
+    clear(t("The conversation is deleted."));
   });
 
   function stand() {
