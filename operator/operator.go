@@ -29,6 +29,7 @@ type Operator struct {
 	Agents        Agents
 	Held          Held
 	Approvals     Approvals
+	Demands       Demands
 	Tools         Tools
 	Results       Results
 	Answers       Answers
@@ -67,6 +68,7 @@ type Options struct {
 
 	Turns      *pipeline.Service
 	Approvals  Approvals
+	Demands    DemandEndings
 	Deliveries *delivery.Service
 	Notices    *notice.Service
 	Agents     func() []string // names of all agents
@@ -103,6 +105,7 @@ func New(o Options) *Operator {
 		Agents:        Agents{o.Current, Pauses{o.Store, o.Agents}},
 		Held:          Held{HeldDecisions: o.Turns, Turns: o.Store},
 		Approvals:     o.Approvals,
+		Demands:       Demands{o.Demands, o.Store},
 		Tools:         Tools{o.Store, o.Turns},
 		Results:       Results{o.Store, o.Files},
 		Answers:       Answers{o.Store, o.Deliveries, o.Later},

@@ -27,7 +27,9 @@ type Overview struct {
 	Deliveries int64     `json:"dead_deliveries"`
 	Jobs       int64     `json:"dead_jobs"`
 	Held       int64     `json:"held"`
-	Approvals  int64     `json:"approvals"` // no further than 500
+	Approvals  int64     `json:"approvals"`     // no further than 500
+	Tools      int64     `json:"tool_requests"` // that programs outside execute
+	Demands    int64     `json:"demands"`       // for which their askers are waited for
 	Breakers   []Breaker `json:"breakers"`
 }
 
@@ -40,6 +42,8 @@ func (w Waiting) Overview(ctx context.Context) (found Overview, err error) {
 		{&found.Failed, func() (int64, error) { return w.turns(ctx, exchange.StateFailed) }},
 		{&found.Held, func() (int64, error) { return w.turns(ctx, exchange.StateHeld) }},
 		{&found.Deliveries, func() (int64, error) { return w.store.CountDeliveries(ctx, delivery.StateDead) }},
+		{&found.Tools, func() (int64, error) { return w.store.CountToolRequests(ctx) }},
+		{&found.Demands, func() (int64, error) { return w.store.CountDemands(ctx, now()) }},
 		{&found.Jobs, func() (int64, error) { return w.store.CountDeadJobs(ctx) }},
 		{&found.Approvals, func() (int64, error) {
 			open, err := w.approvals.Approvals(ctx, exchange.ApprovalFilter{Limit: 500})

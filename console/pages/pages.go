@@ -74,6 +74,7 @@ func (p *Pages) Routes() []httpserver.Route {
 		p.inboxRoutes(),
 		p.threadRoutes(),
 		p.messageRoutes(),
+		p.workRoutes(),
 		[]httpserver.Route{p.liveRoute(), p.languageRoute()},
 	)
 }
