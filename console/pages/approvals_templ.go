@@ -85,7 +85,7 @@ func approvalsPage(v approvalsView) templ.Component {
 				return templ_7745c5c3_Err
 			}
 			if len(v.Rows) == 0 {
-				templ_7745c5c3_Err = design.Empty("check", text(ctx, "Nothing waits for an approval"), text(ctx, "What an agent may do or send only once somebody agreed appears here. The settings approvals and rules of an agent say what that is.")).Render(ctx, templ_7745c5c3_Buffer)
+				templ_7745c5c3_Err = design.Empty("check", text(ctx, "Nothing waits for an approval"), text(ctx, "What an agent may do or send only once somebody agreed appears here. The settings of an agent say what that is.")).Render(ctx, templ_7745c5c3_Buffer)
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
