@@ -365,7 +365,7 @@ func toolRequestsPage(v toolRequestsView) templ.Component {
 					return templ_7745c5c3_Err
 				}
 				if v.MayWork {
-					templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 33, "<div class=\"card actions\"><button class=\"danger\">")
+					templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 33, "<div class=\"card-foot actions\"><button class=\"danger\">")
 					if templ_7745c5c3_Err != nil {
 						return templ_7745c5c3_Err
 					}
@@ -1156,7 +1156,7 @@ func demandsPage(v demandsView) templ.Component {
 					return templ_7745c5c3_Err
 				}
 				if v.MayWork {
-					templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 102, "<div class=\"card actions\"><button class=\"danger\">")
+					templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 102, "<div class=\"card-foot actions\"><button class=\"danger\">")
 					if templ_7745c5c3_Err != nil {
 						return templ_7745c5c3_Err
 					}

@@ -96,7 +96,7 @@ func failedPageOf(v failuresView) templ.Component {
 					return templ_7745c5c3_Err
 				}
 				if v.MayWork {
-					templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 5, "<div class=\"card stack\"><div class=\"actions\"><button class=\"primary\">")
+					templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 5, "<div class=\"card-foot stack tight\"><div class=\"actions\"><button class=\"primary\">")
 					if templ_7745c5c3_Err != nil {
 						return templ_7745c5c3_Err
 					}
@@ -258,7 +258,7 @@ func deliveriesPage(v failuresView) templ.Component {
 					return templ_7745c5c3_Err
 				}
 				if v.MayWork {
-					templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 16, "<div class=\"card stack\"><div class=\"actions\"><button class=\"primary\">")
+					templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 16, "<div class=\"card-foot stack tight\"><div class=\"actions\"><button class=\"primary\">")
 					if templ_7745c5c3_Err != nil {
 						return templ_7745c5c3_Err
 					}
@@ -446,7 +446,7 @@ func deadJobsPage(v failuresView) templ.Component {
 					return templ_7745c5c3_Err
 				}
 				if v.MayWork {
-					templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 29, "<div class=\"card stack\"><div class=\"actions\"><button class=\"primary\">")
+					templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 29, "<div class=\"card-foot stack tight\"><div class=\"actions\"><button class=\"primary\">")
 					if templ_7745c5c3_Err != nil {
 						return templ_7745c5c3_Err
 					}

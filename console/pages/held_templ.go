@@ -379,7 +379,7 @@ func heldPage(v heldView) templ.Component {
 					return templ_7745c5c3_Err
 				}
 				if v.MayWork {
-					templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 35, "<div class=\"card stack\">")
+					templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 35, "<div class=\"card-foot stack tight\">")
 					if templ_7745c5c3_Err != nil {
 						return templ_7745c5c3_Err
 					}
