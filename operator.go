@@ -46,7 +46,7 @@ func OpenOperator(ctx context.Context, config *Config) (*Operator, error) {
 	options.Store, options.Turns = opened, pipeline.New(pipeline.Options{Store: opened.Pipeline()})
 	demands := demand.New(demand.Options{Store: opened, BaseURL: base})
 	demands.Bind(options.Turns)
-	options.Approvals = demands
+	options.Approvals, options.Demands = demands, demands
 	options.Deliveries = delivery.New(delivery.Options{Store: opened.Deliverer(), Channels: revisers(config)})
 	options.Notices = noticesOf(func() *Config { return config }, opened)
 
@@ -100,7 +100,8 @@ func (w *web) operatorHere() *Operator {
 
 func (m *modules) operatorOptions() operator.Options {
 	options := operatorOptions(m.config)
-	options.Store, options.Turns, options.Approvals, options.Deliveries = m.store, m.pipeline, m.demands, m.delivery
+	options.Store, options.Turns, options.Deliveries = m.store, m.pipeline, m.delivery
+	options.Approvals, options.Demands = m.demands, m.demands
 	options.Notices = m.notices
 	options.Agents, options.Node, options.Shown = m.names, node{m}, m.tokens
 	options.Current = func() *Config { return m.now().config }

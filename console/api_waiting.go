@@ -46,6 +46,31 @@ func (a *API) retryDelivery(_ http.ResponseWriter, r *http.Request) (any, error)
 	return nil, a.operator.Deliveries.Retry(r.Context(), httpserver.Param(r, "delivery"))
 }
 
+func (a *API) delivery(_ http.ResponseWriter, r *http.Request) (any, error) {
+	return a.operator.Deliveries.Show(r.Context(), httpserver.Param(r, "delivery"))
+}
+
+func (a *API) cancelDelivery(_ http.ResponseWriter, r *http.Request) (any, error) {
+	return nil, a.operator.Deliveries.Cancel(r.Context(), httpserver.Param(r, "delivery"))
+}
+
+type demandList struct {
+	Demands []operator.Demand `json:"demands"`
+	Next    string            `json:"next,omitempty"` // value of "after" for the following page
+}
+
+// listDemands takes agent, after and limit.
+func (a *API) listDemands(_ http.ResponseWriter, r *http.Request) (any, error) {
+	found, next, err := page(r, operator.DemandCursor, func(limit int) ([]operator.Demand, error) {
+		return a.operator.Demands.List(r.Context(), r.URL.Query().Get("agent"), r.URL.Query().Get("after"), limit)
+	})
+	return demandList{Demands: found, Next: next}, err
+}
+
+func (a *API) withdrawDemand(_ http.ResponseWriter, r *http.Request) (any, error) {
+	return nil, a.operator.Demands.Withdraw(r.Context(), httpserver.Param(r, "demand"), caller(r))
+}
+
 type jobList struct {
 	Jobs []operator.DeadJob `json:"jobs"`
 	Next string             `json:"next,omitempty"` // value of "before" for the following page

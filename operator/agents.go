@@ -43,6 +43,11 @@ type Agents struct {
 	pauses Pauses
 }
 
+// Access says what the configuration in force says about a sender; see CheckAccess.
+func (a Agents) Access(question AccessQuestion) (AccessAnswer, error) {
+	return CheckAccess(a.config(), question)
+}
+
 // AgentFilter selects agents. Empty fields do not restrict.
 type AgentFilter struct {
 	Name  string // without regard to case

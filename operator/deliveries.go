@@ -8,6 +8,7 @@ import (
 	"inbox/engine/store"
 	"inbox/exchange"
 	"inbox/internal/fault"
+	"inbox/normalized"
 )
 
 type (
@@ -30,6 +31,33 @@ type Deliveries struct {
 func (d Deliveries) List(ctx context.Context, filter delivery.Filter) ([]delivery.Record, error) {
 	records, err := d.store.Deliveries(ctx, filter)
 	return listed(records), err
+}
+
+// ShownDelivery is one delivery with the answer that it brings.
+type ShownDelivery struct {
+	delivery.Record
+
+	Answer *normalized.Response `json:"answer,omitempty"` // nil once it was taken back
+	Fixed  string               `json:"fixed,omitempty"`  // why its text cannot be changed; empty = it can be tried
+}
+
+// Show returns one delivery; fault.NotFound when there is none.
+func (d Deliveries) Show(ctx context.Context, id string) (shown ShownDelivery, err error) {
+	record, reply, err := d.store.Deliverer().Delivery(ctx, id)
+	if err != nil {
+		return shown, err
+	}
+
+	shown.Record = record
+	if reply.DeletedAt.IsZero() {
+		shown.Answer = &reply.Response
+	}
+	if err := d.delivery.Changeable(ctx, reply.ID); err != nil {
+		if shown.Fixed = fault.Of(err).Public; fault.Of(err).Kind == fault.Unavailable {
+			return shown, err
+		}
+	}
+	return shown, nil
 }
 
 // Retry sends a dead or cancelled delivery again, under the same wire id.

@@ -29,6 +29,7 @@ type Operator struct {
 	Agents        Agents
 	Held          Held
 	Approvals     Approvals
+	Demands       Demands
 	Tools         Tools
 	Results       Results
 	Answers       Answers
@@ -68,6 +69,7 @@ type Options struct {
 
 	Turns      *pipeline.Service
 	Approvals  Approvals
+	Demands    DemandEndings
 	Deliveries *delivery.Service
 	Notices    *notice.Service
 	Agents     func() []string // names of all agents
@@ -107,6 +109,7 @@ func New(o Options) *Operator {
 		Agents:        Agents{o.Current, Pauses{o.Store, o.Agents}},
 		Held:          Held{HeldDecisions: o.Turns, Turns: o.Store},
 		Approvals:     o.Approvals,
+		Demands:       Demands{o.Demands, o.Store},
 		Tools:         Tools{o.Store, o.Turns},
 		Results:       Results{o.Store, o.Files},
 		Takeovers:     Takeovers{o.Store, o.Turns, finder},

@@ -27,8 +27,10 @@ type Overview struct {
 	Deliveries int64     `json:"dead_deliveries"`
 	Jobs       int64     `json:"dead_jobs"`
 	Held       int64     `json:"held"`
-	Approvals  int64     `json:"approvals"`  // no further than 500
-	TakenOver  int64     `json:"taken_over"` // messages that wait for the operators who have their conversations, of the newest 500 of these
+	Approvals  int64     `json:"approvals"`     // no further than 500
+	TakenOver  int64     `json:"taken_over"`    // messages that wait for the operators who have their conversations, of the newest 500 of these
+	Tools      int64     `json:"tool_requests"` // that programs outside execute
+	Demands    int64     `json:"demands"`       // for which their askers are waited for
 	Breakers   []Breaker `json:"breakers"`
 }
 
@@ -41,6 +43,8 @@ func (w Waiting) Overview(ctx context.Context) (found Overview, err error) {
 		{&found.Failed, func() (int64, error) { return w.turns(ctx, exchange.StateFailed) }},
 		{&found.Held, func() (int64, error) { return w.turns(ctx, exchange.StateHeld) }},
 		{&found.Deliveries, func() (int64, error) { return w.store.CountDeliveries(ctx, delivery.StateDead) }},
+		{&found.Tools, func() (int64, error) { return w.store.CountToolRequests(ctx) }},
+		{&found.Demands, func() (int64, error) { return w.store.CountDemands(ctx, now()) }},
 		{&found.Jobs, func() (int64, error) { return w.store.CountDeadJobs(ctx) }},
 		{&found.TakenOver, func() (waiting int64, err error) {
 			open, err := w.store.Takeovers(ctx, exchange.TakeoverFilter{Limit: 500})

@@ -22,6 +22,7 @@ func (p *Pages) done(w http.ResponseWriter, r *http.Request, to, words string) e
 		Name: doneCookie, Value: base64.RawURLEncoding.EncodeToString([]byte(words)), Path: Root, MaxAge: 60,
 		HttpOnly: true, Secure: p.accounts.Secure(r), SameSite: http.SameSiteStrictMode,
 	})
+	p.work.forget()
 	w.Header().Set("Cache-Control", "no-store")
 	http.Redirect(w, r, to, http.StatusSeeOther)
 	return nil

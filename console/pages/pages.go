@@ -75,6 +75,7 @@ func (p *Pages) Routes() []httpserver.Route {
 		p.threadRoutes(),
 		p.takeoverRoutes(),
 		p.messageRoutes(),
+		p.workRoutes(),
 		[]httpserver.Route{p.liveRoute(), p.languageRoute()},
 	)
 }

@@ -30,3 +30,10 @@ func (c *workCounts) current(ctx context.Context, waiting operator.Waiting) oper
 	}
 	return c.last
 }
+
+// forget makes the next look a new one: something was done about what waits.
+func (c *workCounts) forget() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.at = time.Time{}
+}

@@ -127,6 +127,15 @@ func (s *Service) revise(
 	})
 }
 
+// Changeable reports by its error why an answer cannot be changed: the errors of Delete. nil = Edit and Delete may be tried.
+func (s *Service) Changeable(ctx context.Context, replyID string) error {
+	reply, nativeID, err := s.options.Store.Reply(ctx, replyID)
+	if err != nil {
+		return err
+	}
+	return s.changeable(reply, nativeID)
+}
+
 func (s *Service) changeable(reply exchange.Reply, nativeID string) error {
 	if !reply.DeletedAt.IsZero() {
 		return fault.New(fault.Conflict, "the answer was taken back before")

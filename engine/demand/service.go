@@ -21,6 +21,7 @@ type Service struct {
 	*offers    // Offer
 	*approvals // Approvals, Approval, Approve, Deny, EditReply, Released, LastWord, Told, Answer
 	*expiry    // Run
+	*operators // Withdraw
 }
 
 // New makes a Service; Bind must follow before anything is decided.
@@ -62,7 +63,8 @@ func New(options Options) *Service {
 				policypart.ConsentRequired: options.Consent, policypart.PaymentRequired: options.Payment, policypart.Unauthorized: options.Auth,
 			},
 		},
-		offers: &offers{store: store, payments: payment, secrets: own, audit: audit, now: now},
-		expiry: &expiry{store: store, demands: demands, every: options.Sweep, log: log, now: now},
+		offers:    &offers{store: store, payments: payment, secrets: own, audit: audit, now: now},
+		expiry:    &expiry{store: store, demands: demands, every: options.Sweep, log: log, now: now},
+		operators: &operators{store: store, demands: demands, secrets: own, now: now},
 	}
 }

@@ -235,6 +235,14 @@ func (s callStore) ToolRequests(ctx context.Context, filter exchange.ToolRequest
 	return s.toolRequests(ctx, query, arguments)
 }
 
+const countToolRequests = `SELECT COUNT(*) FROM (SELECT 1 FROM tool_requests WHERE status = '` + request.StatusPending + `' LIMIT $1 + 0) AS counted`
+
+// CountToolRequests counts the requests that wait, no further than 10,000.
+func (s callStore) CountToolRequests(ctx context.Context) (count int64, err error) {
+	_, err = first(ctx, s.engine.reader(), countToolRequests, []any{int64(maxCounted)}, &count)
+	return count, err
+}
+
 func selectToolRequests(f exchange.ToolRequestFilter) (query string, arguments []any) {
 	var chosen selection
 	order := "created_at, id"

@@ -306,3 +306,29 @@ func selectApprovals(filter exchange.ApprovalFilter) (query string, arguments []
 
 	return query + " ORDER BY " + id + " DESC LIMIT $" + strconv.Itoa(len(arguments)) + " + 0", arguments
 }
+
+const countDemands = `SELECT COUNT(*) FROM (SELECT 1 FROM demands WHERE ` + openStatus + ` AND expires_at > $1 AND purpose <> '` +
+	policypart.PurposeApproval + `' LIMIT $2 + 0) AS counted`
+
+// CountDemands counts the demands that wait for their asker at now, no further than 10,000.
+func (s demandStore) CountDemands(ctx context.Context, now time.Time) (count int64, err error) {
+	_, err = first(ctx, s.engine.reader(), countDemands, []any{micros(now), int64(maxCounted)}, &count)
+	return count, err
+}
+
+// WaitingDemands lists demands that wait for their asker at now, those that end first first, at most limit and 500. They end after an
+// instant, or at it with a larger id than after; what is left of a page ends at the first row of the next one or later.
+func (s demandStore) WaitingDemands(ctx context.Context, agent string, ends time.Time, after string, limit int) ([]policypart.Issuance, error) {
+	query, arguments := selectWaiting(agent, ends, after, limit)
+	return s.demands(ctx, query, arguments...)
+}
+
+func selectWaiting(agent string, ends time.Time, after string, limit int) (query string, arguments []any) {
+	var chosen selection
+	chosen.add(openStatus)
+	chosen.add("(expires_at, id) > (?, ?)", micros(ends), cleaned(after))
+	chosen.add("purpose <> '" + policypart.PurposeApproval + "'")
+	chosen.addWhen(agent != "", "agent = ?", cleaned(agent))
+	query = selectDemand + chosen.sql() + chosen.page("expires_at, id", limit)
+	return query, chosen.arguments
+}

@@ -229,6 +229,7 @@ func lists(t *testing.T) (all []listed) {
 
 func otherLists() (all []listed) {
 	approvals, approvalArguments := selectApprovals(exchange.ApprovalFilter{Agent: "a", All: true, Before: "b"})
+	demands, demandArguments := selectWaiting("a", time.Now(), "b", 50)
 	requests, requestArguments := selectToolRequests(exchange.ToolRequestFilter{All: true, CreatedAfter: time.Now()})
 	page := func(s *selection, columns, order string) (string, []any) {
 		text := columns + s.sql() + s.page(order, 50)
@@ -239,6 +240,7 @@ func otherLists() (all []listed) {
 
 	return []listed{
 		{"approvals", approvals, "demands_approvals", approvalArguments},
+		{"demands", demands, "demands_open", demandArguments},
 		{"tool requests", requests, "tool_requests_created", requestArguments},
 		{"audit by code", audit, "audit_code", auditArguments},
 		{"audit of a turn", ofTurn, "audit_turn", ofTurnArguments},

@@ -1,0 +1,200 @@
+package pages
+
+import (
+	"cmp"
+	"context"
+	"net/http"
+	"strings"
+
+	"inbox/console/account"
+	"inbox/exchange"
+	"inbox/identity"
+	"inbox/internal/design"
+	"inbox/internal/fault"
+	"inbox/internal/httpserver"
+	"inbox/normalized"
+	"inbox/operator"
+)
+
+func (p *Pages) heldRoutes() []httpserver.Route {
+	return []httpserver.Route{
+		p.page(exchange.RoleRead, at("work", "held"), p.held),
+		p.page(exchange.RoleRead, at("work", "held")+"/{turn}", p.heldMessage),
+		p.act(exchange.RoleWork, at("work", "held", "release"), false, p.release),
+		p.act(exchange.RoleWork, at("work", "held", "drop"), false, p.drop),
+		p.act(exchange.RoleAdmin, at("work", "held")+"/{turn}/allow", false, p.allow),
+		p.act(exchange.RoleAdmin, at("work", "held")+"/{turn}/block", false, p.block),
+	}
+}
+
+// heldView is a page of messages that wait for the operator.
+type heldView struct {
+	workView
+
+	Rows []exchange.TurnRecord
+}
+
+func (p *Pages) held(w http.ResponseWriter, r *http.Request, s account.Session) error {
+	v := heldView{workView: p.workView(r, s, "held")}
+	turns, err := p.Operator.Held.List(r.Context(), r.URL.Query().Get("agent"), r.URL.Query().Get("before"), pageSize+1)
+	if err != nil {
+		return err
+	}
+	var next string
+	if v.Rows, next = exchange.NextPage(turns, pageSize, exchange.TurnCursor); next != "" {
+		v.Next = query(r, "before", next, "select", "")
+	}
+	return p.showWork(w, r, s, text(r.Context(), "Held messages"), heldPage(v))
+}
+
+// heldMessageView is one of them, with what an entry on a list would do.
+type heldMessageView struct {
+	workView
+
+	Turn exchange.TurnRecord
+	// Allow are the targets that an entry on the allow list may have for the sender, the narrowest first; empty = none would help.
+	Allow []listTarget
+	Block []listTarget
+	// Unproven says that no entry helps because nothing proves the sender.
+	Unproven bool
+	// Closed is why the rules of the agent keep the sender out even then; empty = they do not.
+	Closed string
+}
+
+// listTarget is what an entry on a list may name.
+type listTarget struct{ Value, Covers string }
+
+func (p *Pages) heldMessage(w http.ResponseWriter, r *http.Request, s account.Session) error {
+	ctx := r.Context()
+	turn, err := p.Operator.Messages.Turn(ctx, httpserver.Param(r, "turn"))
+	if err != nil {
+		return err
+	}
+	if turn.State != exchange.StateHeld {
+		return p.done(w, r, at("messages", turn.ID), text(ctx, "The message is not held any more."))
+	}
+
+	sender := turn.Message.Sender
+	v := heldMessageView{workView: p.workView(r, s, "held"), Turn: turn, Unproven: len(sender.Identities) == 0, Block: targets(ctx, sender)}
+	if !v.Unproven {
+		v.Allow = targets(ctx, sender)
+		proof := sender.Identities[0]
+		answer, err := p.Operator.Agents.Access(operator.AccessQuestion{
+			Agent: turn.Agent, Address: sender.Address, Issuer: proof.Issuer, Method: proof.Method, Subject: proof.Subject, Assurance: proof.Assurance,
+		})
+		switch {
+		case fault.Is(err, fault.NotFound), fault.Is(err, fault.Malformed): // the agent left the settings, or the proof is of a kind that they do not know
+		case err != nil:
+			return err
+		case answer.Outcome == operator.AccessDenied:
+			v.Closed = answer.Reason
+		}
+	}
+	return p.showWork(w, r, s, text(ctx, "Held message of {sender}", "sender", design.VisibleLine(sender.Address)), heldMessagePage(v))
+}
+
+// targets are what an entry may name to mean a sender: the address, and the domain that it is at.
+func targets(ctx context.Context, sender normalized.Sender) (list []listTarget) {
+	address, err := identity.ParseAddress(sender.Address)
+	if err != nil {
+		return nil
+	}
+	return []listTarget{
+		{address.String(), text(ctx, "only this sender, on all channels")},
+		{address.Domain, text(ctx, "everybody at this domain")},
+	}
+}
+
+func (p *Pages) release(w http.ResponseWriter, r *http.Request, s account.Session) error {
+	all, err := p.each(r, s, "held", "release", p.Operator.Held.Release)
+	if err != nil {
+		return err
+	}
+	words := count(r.Context(), all.done, "{n} message was released; its agent answers now.", "{n} messages were released; their agents answer now.")
+	return p.done(w, r, at("work", "held"), all.and(r.Context(), words))
+}
+
+func (p *Pages) drop(w http.ResponseWriter, r *http.Request, s account.Session) error {
+	reason, err := readReason(r)
+	if err != nil {
+		return err
+	}
+	all, err := p.each(r, s, "held", "drop", func(ctx context.Context, id string) error {
+		return p.Operator.Held.Drop(ctx, id, cmp.Or(reason, "dropped by the operator"))
+	})
+	if err != nil {
+		return err
+	}
+	words := count(r.Context(), all.done, "{n} message was dropped.", "{n} messages were dropped.")
+	return p.done(w, r, at("work", "held"), all.and(r.Context(), words))
+}
+
+// maxReason bounds what an operator writes about a decision, in bytes.
+const maxReason = 500
+
+func readReason(r *http.Request) (string, error) {
+	reason := strings.TrimSpace(r.PostFormValue("reason"))
+	if len(reason) > maxReason {
+		return "", fault.InField("reason", "must be at most 500 bytes of text")
+	}
+	return reason, nil
+}
+
+// listed puts the sender of a held message on a list. The form says by which of the sender's targets.
+func (p *Pages) listed(r *http.Request, s account.Session, list string) (turn exchange.TurnRecord, entry exchange.ListEntry, err error) {
+	ctx, target := r.Context(), r.PostFormValue("target")
+	reason, err := readReason(r)
+	if err != nil {
+		return turn, entry, err
+	}
+	if turn, err = p.Operator.Messages.Turn(ctx, httpserver.Param(r, "turn")); err != nil {
+		return turn, entry, err
+	}
+	for _, one := range targets(ctx, turn.Message.Sender) {
+		if one.Value == target {
+			entry, _, err = p.Operator.Lists.Add(ctx, exchange.ListEntry{List: list, Target: target, Reason: reason, Source: s.By()})
+			return turn, entry, err
+		}
+	}
+	return turn, entry, fault.InField("target", "must be the address or the domain of the sender")
+}
+
+func (p *Pages) allow(w http.ResponseWriter, r *http.Request, s account.Session) error {
+	turn, err := p.Operator.Messages.Turn(r.Context(), httpserver.Param(r, "turn"))
+	if err != nil {
+		return err
+	}
+	if len(turn.Message.Sender.Identities) == 0 {
+		return fault.New(fault.Conflict, text(r.Context(), "Nothing proves the sender, so an entry on the allow list would open nothing."))
+	}
+	turn, entry, err := p.listed(r, s, exchange.ListAllow)
+	if err != nil {
+		return err
+	}
+	if err := p.Operator.Held.Release(r.Context(), turn.ID); err != nil && !fault.Is(err, fault.Conflict) {
+		return err
+	}
+	return p.done(w, r, at("work", "held"), text(r.Context(), "{target} is on the allow list now, and the message was released.", "target", entry.Target))
+}
+
+func (p *Pages) block(w http.ResponseWriter, r *http.Request, s account.Session) error {
+	turn, entry, err := p.listed(r, s, exchange.ListBlock)
+	if err != nil {
+		return err
+	}
+	// The entry may have cancelled it already.
+	if err := p.Operator.Held.Drop(r.Context(), turn.ID, "blocked by the operator: "+entry.Target); err != nil && !fault.Is(err, fault.Conflict) {
+		return err
+	}
+	return p.done(w, r, at("work", "held"), text(r.Context(), "{target} is blocked now, and the message was dropped.", "target", entry.Target))
+}
+
+// excerpt is the beginning of a text.
+func excerpt(words string) string {
+	if len(words) > maxExcerpt {
+		words = strings.ToValidUTF8(words[:maxExcerpt], "") + " …"
+	}
+	return words
+}
+
+func shownTurn(turn exchange.TurnRecord) operator.Shown { return operator.Shown{Turn: turn} }
