@@ -34,6 +34,7 @@ import (
 	"inbox/internal/queue"
 	"inbox/internal/webhooksignature"
 	"inbox/normalized"
+	"inbox/policypart"
 )
 
 // traffic calls a server and holds every request and every answer to its description.
@@ -659,7 +660,17 @@ func (c *traffic) operatesWaiting(s *inboxtest.Server, token string) {
 		ID: "019a0000-0000-7000-8000-000000000004", TurnID: answered.ID, ReplyID: answered.ReplyID, Agent: "echo", Channel: "email", Key: "mail.test", Address: "ana@mail.test",
 		State: delivery.StateDead, Reason: "no way", CreatedAt: time.Now(), UpdatedAt: time.Now(),
 	}
+	gone := dead
+	gone.ID = "019a0000-0000-7000-8000-000000000005"
+	demand := policypart.Issuance{
+		ID: "019a0000-0000-7000-8000-000000000006", StateHash: "hash", TurnID: answered.ID, Agent: "echo", MessageID: answered.Message.ID, Via: "email",
+		Principal: answered.Principal, Kind: policypart.ConsentRequired, Part: policypart.Part{Kind: policypart.ConsentRequired, Message: "May I?"},
+		Status: policypart.StatusIssued, IssuedAt: time.Now(), ExpiresAt: time.Now().Add(time.Hour), UpdatedAt: time.Now(),
+	}
 	if err := s.Store().InTx(c.Context(), func(tx *store.Tx) error {
+		if err := errors.Join(tx.InsertDelivery(c.Context(), gone), tx.InsertDemand(c.Context(), demand)); err != nil {
+			return err
+		}
 		_, err := tx.OpenBackEnd(c.Context(), pipeline.BackEnd{Agent: "closed", Since: time.Now(), ProbeAt: time.Now().Add(time.Minute), Reason: "no way"}, time.Now())
 		return errors.Join(err, tx.EnqueueLeased(c.Context(), job, "me", time.Minute), tx.EnqueueLeased(c.Context(), other, "me", time.Minute), tx.InsertDelivery(c.Context(), dead))
 	}); err != nil {
@@ -674,6 +685,15 @@ func (c *traffic) operatesWaiting(s *inboxtest.Server, token string) {
 		c.call("GET", "/api/v1/"+path, token, "", 200)
 	}
 	c.call("GET", "/api/v1/failed?since=never", token, "", 400)
+	c.call("GET", "/api/v1/deliveries/"+gone.ID, token, "", 200)
+	c.call("GET", "/api/v1/deliveries/nothing", token, "", 404)
+	c.call("POST", "/api/v1/deliveries/"+gone.ID+"/cancel", token, "", 204)
+	c.call("POST", "/api/v1/deliveries/"+gone.ID+"/cancel", token, "", 409)
+	c.call("GET", "/api/v1/demands?agent=echo&limit=5", token, "", 200)
+	c.call("GET", "/api/v1/demands?after=nothing", token, "", 400)
+	c.call("POST", "/api/v1/demands/nothing/withdraw", token, "", 404)
+	c.call("POST", "/api/v1/demands/"+demand.ID+"/withdraw", token, "", 204) // no message waits for it any more
+	c.call("POST", "/api/v1/demands/"+demand.ID+"/withdraw", token, "", 409)
 	c.call("POST", "/api/v1/deliveries/retry", token, `{"since":"2h","channel":"email"}`, 200)
 	c.call("POST", "/api/v1/deliveries/nothing/retry", token, "", 404)
 	c.call("POST", "/api/v1/jobs/retry", token, `{"since":"2h","dry_run":true}`, 200)
