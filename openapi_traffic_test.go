@@ -500,6 +500,7 @@ func (c *traffic) operates(s *inboxtest.Server) {
 	c.operatesWaiting(s, token)
 	c.operatesLists(token)
 	c.operatesHeld(token)
+	c.operatesTakeovers(s, token)
 	c.operatesApprovals(s, token)
 	c.operatesRecords(s, token)
 	c.operatesReplies(s, token)
@@ -585,6 +586,45 @@ func (c *traffic) operatesHeld(token string) {
 		c.call("POST", at, token, decision.body, 409)
 	}
 	c.call("POST", "/api/v1/held/nothing/release", token, "", 404)
+}
+
+// operatesTakeovers writes as an agent in a conversation.
+func (c *traffic) operatesTakeovers(s *inboxtest.Server, token string) {
+	c.Helper()
+	owner := s.Token("patient")
+	session := fmt.Sprint(c.call("POST", "/v1/sessions", owner, `{"agent":"echo"}`, 201)["session_id"])
+	ask := func() string {
+		return fmt.Sprint(c.call("POST", "/v1/sessions/"+session+"/messages", owner, `{"message":"is anybody there?"}`, 202)["run_id"])
+	}
+	at := "/api/v1/threads/" + session
+	c.call("PUT", at+"/takeover", token, "", 404)
+	ask()
+	c.call("PUT", at+"/takeover?agent=echo&force=perhaps", token, "", 400)
+	if open := c.call("PUT", at+"/takeover?agent=echo&force=true", token, "", 200); open["agent"] != "echo" {
+		c.Errorf("taken over: %v", open)
+	}
+
+	run := ask()
+	s.Waits(run)
+	c.call("GET", at+"/takeover", token, "", 200)
+	if found := c.call("GET", "/api/v1/takeovers?agent=echo&status=all&limit=5", token, "", 200)["takeovers"].([]any); len(found) != 1 {
+		c.Errorf("%d takeovers: %v", len(found), found)
+	}
+	for range 2 {
+		answered := c.call("POST", at+"/reply", token, `{"text":"A person is."}`, 200, "Idempotency-Key", "k1")
+		if answered["turn_id"] != run {
+			c.Errorf("answered %v, want %s", answered, run)
+		}
+	}
+	c.call("POST", at+"/reply", token, `{"text":""}`, 400)
+
+	run = ask()
+	s.Waits(run)
+	c.call("POST", "/api/v1/turns/"+run+"/reply", token, `{"text":"*Still* here.","mime":"text/markdown"}`, 200)
+	c.call("POST", "/api/v1/turns/nothing/reply", token, `{"text":"Hello"}`, 404)
+	c.call("DELETE", at+"/takeover?note=be+brief&drop=false&force=false", token, "", 200)
+	c.call("GET", at+"/takeover", token, "", 404)
+	c.call("DELETE", at+"/takeover", token, "", 404)
 }
 
 // operatesApprovals decides about answers that are held back.

@@ -323,6 +323,9 @@ func (s *Server) background(ctx context.Context) *errgroup.Group {
 	back.Go(func() error { return s.runErasures(ctx) })
 	back.Go(func() error { return s.serveTools(ctx) })
 	back.Go(func() error { return s.pipeline.ExpireTools(ctx) })
+	back.Go(func() error {
+		return s.pipeline.EndTakeovers(ctx, func() time.Duration { return s.now().config.Operator.TakeoverIdle })
+	})
 
 	for module := range s.channels.All() {
 		for _, work := range module.Background {

@@ -32,6 +32,10 @@ type Turn struct {
 	// not sent to them (message contract, section 6). Empty = nobody.
 	NotAddressed []string
 
+	// Handover is what happened since the agent's last turn in the conversation: an operator answered in its place. Nil = nothing of the
+	// kind. The operator's answers are in the history as the agent's own.
+	Handover *Handover
+
 	// Permits reports whether the operator's rules let the sender use the agent for a purpose: "tool:<name>" or
 	// "skill:<id>" (message contract, section 10). Tools and skills are closed until a rule opens them. Nil permits
 	// nothing.
@@ -69,6 +73,16 @@ type Turn struct {
 	// are then not to be offered.
 	Requests ToolRequests
 }
+
+// Handover says that an operator had the conversation and handed it back.
+type Handover struct {
+	Since time.Time
+	Until time.Time
+	Note  string // of the operator for the agent, at most MaxHandoverNote bytes; it is not for the asker. Empty = none
+}
+
+// MaxHandoverNote bounds the note of a Handover, in bytes.
+const MaxHandoverNote = 4 << 10
 
 // Files are the bytes of one turn: those to which its message and the answers of other agents in it refer by digest, the native
 // original (Message.Raw), and what the agent adds for its answer. An answer names no other bytes by digest.

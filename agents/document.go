@@ -30,6 +30,9 @@ type Document struct {
 	// NotAddressed lists whom the last answer in the conversation named in its text without addressing them.
 	NotAddressed []string `json:"not_addressed,omitempty"`
 
+	// Handover says that an operator answered in the agent's place before this turn, and handed back.
+	Handover *DocumentHandover `json:"handover,omitempty"`
+
 	// Files are the larger files of the message on this machine, for programs that run on it.
 	Files []DocumentFile `json:"files,omitempty"`
 
@@ -44,6 +47,13 @@ type DocumentFile struct {
 	Name   string `json:"name,omitempty"` // as the sender calls it
 	MIME   string `json:"mime,omitempty"`
 	Size   int64  `json:"size"`
+}
+
+// DocumentHandover is a Handover as programs get it.
+type DocumentHandover struct {
+	Since identity.Time `json:"since"`
+	Until identity.Time `json:"until"`
+	Note  string        `json:"note,omitempty"` // of the operator for the agent, not for the asker
 }
 
 // maxFileName bounds the name of a file in bytes.
@@ -84,6 +94,9 @@ func (t Turn) Document() Document {
 	document := Document{
 		Version: DocumentVersion, Turn: DocumentTurn{ID: t.ID, Attempt: t.Attempt, Agent: t.Agent, IdempotencyKey: t.Step()},
 		Message: t.addressed(), HistoryCacheBreakpointAfter: t.HistoryCacheBreakpointAfter, NotAddressed: t.NotAddressed, SentAt: identity.Now(),
+	}
+	if h := t.Handover; h != nil {
+		document.Handover = &DocumentHandover{identity.At(h.Since), identity.At(h.Until), h.Note}
 	}
 	if !t.AcceptedAt.IsZero() {
 		accepted := identity.At(t.AcceptedAt)

@@ -13,6 +13,7 @@ import (
 	"inbox/exchange"
 	"inbox/internal/fault"
 	"inbox/internal/httpserver"
+	"inbox/normalized"
 	"inbox/operator"
 )
 
@@ -231,6 +232,9 @@ type turnView struct {
 	Deliveries   []operator.Delivery    `json:"deliveries"`
 	ToolRequests []exchange.ToolRequest `json:"tool_requests,omitempty"`
 
+	Takeover *exchange.Takeover   `json:"takeover,omitempty"` // of its conversation, by an operator who has it now
+	Draft    *normalized.Response `json:"draft,omitempty"`    // what the agent said while an operator had it: it did not leave
+
 	Spent  *exchange.Spent  `json:"spent,omitempty"` // nil when the agent wrote no steps
 	Events []exchange.Event `json:"events"`
 }
@@ -245,7 +249,7 @@ func (a *API) turn(_ http.ResponseWriter, r *http.Request) (any, error) {
 	events := slices.DeleteFunc(shown.Events, func(event exchange.Event) bool { return event.Kind == exchange.EventDelta })
 	return turnView{
 		TurnRecord: shown.Turn, Found: shown.Found, Others: shown.Others, Deliveries: shown.Deliveries, ToolRequests: shown.ToolRequests,
-		Spent: shown.Spent, Events: listed(events),
+		Takeover: shown.Takeover, Draft: shown.Draft, Spent: shown.Spent, Events: listed(events),
 	}, nil
 }
 

@@ -21,8 +21,8 @@ import (
 
 // office is a recorder of what the operator API asked for.
 type office struct {
-	acts []string // what the audit trail was told
-	operator.TokenRows // of which the API calls TokenByHash alone
+	acts               []string // what the audit trail was told
+	operator.TokenRows          // of which the API calls TokenByHash alone
 
 	tokens map[string]exchange.Token // by their text
 	turns  []exchange.TurnRecord
@@ -129,6 +129,18 @@ func (o *office) Deliveries(context.Context, operator.DeliveryFilter) ([]operato
 
 func (o *office) ToolRequests(context.Context, exchange.ToolRequestFilter) ([]exchange.ToolRequest, error) {
 	return nil, nil
+}
+
+func (o *office) Takeover(context.Context, string, string) (exchange.Takeover, bool, error) {
+	return exchange.Takeover{}, false, nil
+}
+
+func (o *office) WaitingForOperator(context.Context, string, string, int) ([]string, error) {
+	return nil, nil
+}
+
+func (o *office) Draft(context.Context, string) (exchange.Reply, error) {
+	return exchange.Reply{}, fault.New(fault.NotFound, "none")
 }
 
 // Events returns more rows than one page, so that the answer has to gather them.

@@ -123,6 +123,30 @@ func Operations() []openapi.Operation {
 			Method: "GET", Path: "/api/v1/follows", Summary: "Who follows an agent, and who waits to",
 			Query: []string{"limit:integer", "after", "agent", "state", "actor"}, Response: followList{}, Errors: absent,
 		},
+		{
+			Method: "GET", Path: "/api/v1/takeovers", Summary: "Conversations that operators have taken over, newest first",
+			Query: append([]string{"holder"}, withOpen...), Response: takeoverList{},
+		},
+		{
+			Method: "GET", Path: "/api/v1/threads/{thread}/takeover", Summary: "Which operator has a conversation",
+			Query: []string{"agent"}, Response: exchange.Takeover{}, Errors: taken,
+		},
+		{
+			Method: "PUT", Path: "/api/v1/threads/{thread}/takeover", Summary: "Take a conversation over from its agent",
+			Query: []string{"agent", "force:boolean"}, Response: exchange.Takeover{}, Errors: taken,
+		},
+		{
+			Method: "DELETE", Path: "/api/v1/threads/{thread}/takeover", Summary: "Hand a conversation back to its agent",
+			Query: []string{"agent", "note", "drop:boolean", "force:boolean"}, Response: exchange.Takeover{}, Errors: taken,
+		},
+		{
+			Method: "POST", Path: "/api/v1/threads/{thread}/reply", Summary: "Answer the message of a conversation that waits, as its agent",
+			Query: []string{"agent"}, Headers: []string{"Idempotency-Key"}, Request: answerBody{Text: "Hello", MIME: "text/markdown"}, Response: replied{}, Errors: taken,
+		},
+		{
+			Method: "POST", Path: "/api/v1/turns/{turn}/reply", Summary: "Answer a message as its agent",
+			Query: []string{"agent"}, Headers: []string{"Idempotency-Key"}, Request: answerBody{Text: "Hello", MIME: "text/markdown"}, Response: replied{}, Errors: taken,
+		},
 		{Method: "GET", Path: "/api/v1/held", Summary: "Messages that wait for the operator", Query: ofAgent, Response: heldList{}},
 		{Method: "POST", Path: "/api/v1/held/{turn}/release", Summary: "Let the agent answer a held message", Errors: taken},
 		{Method: "POST", Path: "/api/v1/held/{turn}/drop", Summary: "Refuse a held message", Partial: true, Errors: taken, Request: reason},
@@ -344,6 +368,9 @@ var parameters = map[string]string{
 	"since": "An age such as 24h, or a time (RFC 3339).", "until": "The same: before it.", "channel": "Such as email, activitypub, a2a or chat.",
 	"state": "One, or for messages several with commas between.", "scope": "peer, read, work, admin, pull, tools, tasks, tasks:results or bridge.",
 	"target": "What the list has as target.", "turn": "Of a message: any id that somebody saw of it. In an address / is written as %2F.",
+	"thread": "Of a conversation: its id, or any id of one of its messages. In an address / is written as %2F.",
+	"force":  "Also when another operator has the conversation.", "drop": "Close what waits without an answer; otherwise the agent answers it.",
+	"note": "For the agent in its next turn.", "holder": "The operator, as lists name them.",
 	"agent": "Name of an agent.", "client_id": "Of a bridge; that of the token where it is left out.", "owner": "For operators: whose sessions.",
 	"labels":     "What the program is good for, as words with commas between: it gets only messages that require nothing else.",
 	"session_id": "The session of the run.", "resource_class": "Class of resources that is needed.", "allowed_targets": "Ids of targets, with commas between.",

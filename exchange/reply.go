@@ -12,7 +12,7 @@ import (
 type Reply struct {
 	ID        string             // UUIDv7, final before the first attempt; adapters derive their wire ids from it
 	TurnID    string             //
-	Notice    int                // 0 = the answer; 1… = a demand that was sent before it; NoticeAck
+	Notice    int                // 0 = the answer; 1… = a demand or an answer that was sent before it; NoticeAck, NoticeDraft
 	Agent     string             // name of the answering agent
 	Message   normalized.Message // the question, without history
 	Channel   string             // by which the question came and the reply leaves

@@ -19,7 +19,7 @@ const (
 	StateAnswered  = "answered"
 	StateRefused   = "refused"
 	StateFailed    = "failed"
-	StateWaiting   = "waiting" // for consent, payment, approval or a tool; the reason says which
+	StateWaiting   = "waiting" // for consent, payment, approval, a tool or an operator; the reason says which
 	StateSilent    = "silent"
 	StateHeld      = "held"      // unverified sender; waits for the operator
 	StateCancelled = "cancelled" // the sender took it back before an answer
@@ -72,6 +72,8 @@ type TurnRecord struct {
 	Request    string               `json:"request,omitempty"`
 	ReplyID    string               `json:"reply_id,omitempty"` // empty until answered
 	Retried    string               `json:"-"`                  // the answer that the turn had before the operator ran it again; empty = it was not
+	Written    *WrittenAnswer       `json:"-"`                  // what an operator wrote as its answer; nil = it is the agent's
+	Said       []SaidAnswer         `json:"-"`                  // its answers before the one of ReplyID, oldest first
 	Response   *normalized.Response `json:"response,omitempty"` // nil until answered
 	AcceptedAt time.Time            `json:"accepted_at"`
 	UpdatedAt  time.Time            `json:"updated_at"`

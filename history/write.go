@@ -49,10 +49,11 @@ func (t *turnOutline) add(part int, p *normalized.Part) {
 }
 
 // write makes one turn of a group: id, sender and time of the last, the parts of all. In a group of several speakers
-// every change is announced, the first speaker too, because the turn carries only the last one's name.
+// every change is announced, the first speaker too, because the turn carries only the last one's name. What an operator wrote as the agent
+// is the agent's own.
 func (a arrangement) write(turns excerpt[normalized.HistoricalMessage], group []int) normalized.HistoricalMessage {
 	merged := *turns.at(group[len(group)-1])
-	several := slices.ContainsFunc(group, func(i int) bool { return !sameSpeaker(&turns.at(i).Sender, &merged.Sender) })
+	several := merged.Role == normalized.RoleUser && slices.ContainsFunc(group, func(i int) bool { return !sameSpeaker(&turns.at(i).Sender, &merged.Sender) })
 	parts := make([]normalized.Part, 0, len(merged.Parts))
 	var speaker *normalized.Sender
 	for _, i := range group {

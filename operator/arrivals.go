@@ -107,6 +107,7 @@ type Conversation struct {
 	TurnID   string    `json:"turn_id"`        // the newest message
 	At       time.Time `json:"at"`             // when it was accepted
 	Excerpt  string    `json:"excerpt,omitempty"`
+	Holder   string    `json:"holder,omitempty"` // the operator who writes as the agent; empty = none does
 }
 
 const (
@@ -121,6 +122,10 @@ const (
 func (a Arrivals) Conversations(ctx context.Context, filter exchange.ArrivalFilter) (found []Conversation, next string, err error) {
 	limit := filter.Limit
 	filter.Text, filter.Limit = "", threadPage
+	holders, err := a.store.Holders(ctx, filter.Agent)
+	if err != nil {
+		return nil, "", err
+	}
 	for range threadPages {
 		page, err := a.store.Arrivals(ctx, filter)
 		if err != nil {
@@ -140,7 +145,9 @@ func (a Arrivals) Conversations(ctx context.Context, filter exchange.ArrivalFilt
 			if len(found) == limit {
 				return found, found[limit-1].TurnID, nil
 			}
-			found = append(found, conversationOf(turn, count))
+			one := conversationOf(turn, count)
+			one.Holder = holders[store.Thread{Agent: turn.Agent, ID: turn.ThreadID}]
+			found = append(found, one)
 		}
 		if page.Next == "" {
 			return listed(found), "", nil

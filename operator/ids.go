@@ -65,6 +65,11 @@ type Finder interface {
 
 	Deliveries(ctx context.Context, filter delivery.Filter) ([]delivery.Record, error)
 	ToolRequests(ctx context.Context, filter exchange.ToolRequestFilter) ([]exchange.ToolRequest, error)
+	// Takeover returns the newest takeover of a conversation, which may have ended.
+	Takeover(ctx context.Context, agent, threadID string) (exchange.Takeover, bool, error)
+	WaitingForOperator(ctx context.Context, agent, threadID string, limit int) ([]string, error)
+	// Draft returns what the agent said while an operator had the conversation; fault.NotFound when it said nothing.
+	Draft(ctx context.Context, turnID string) (exchange.Reply, error)
 }
 
 // ids finds messages in the database.

@@ -8,6 +8,7 @@ import (
 	"inbox/engine/pipeline"
 	"inbox/exchange"
 	"inbox/internal/fault"
+	"inbox/normalized"
 )
 
 // Messages are what was accepted, with what became of it.
@@ -67,6 +68,11 @@ type Shown struct {
 
 	ToolRequests []exchange.ToolRequest `json:"tool_requests,omitempty"` // oldest first
 
+	// Takeover says which operator writes as the agent in the conversation; nil = none.
+	Takeover *exchange.Takeover `json:"takeover,omitempty"`
+	// Draft is what the agent said while an operator had the conversation: it did not leave. Nil = nothing.
+	Draft *normalized.Response `json:"draft,omitempty"`
+
 	// Found is of which kind the id is by which the message was found; one of Kinds.
 	Found string `json:"found,omitempty"`
 	// Others are further turns to which the id leads, newest first and at most MaxOthers: those of a session, or of an id that
@@ -98,9 +104,38 @@ func (m Messages) Show(ctx context.Context, id string) (Shown, error) {
 		return shown, err
 	}
 
+	if err := m.showOperators(ctx, &shown); err != nil {
+		return shown, err
+	}
+
 	shown.Events, err = m.Timeline(ctx, turnID, maxShownEvents)
 	shown.Spent = exchange.SpentBy(shown.Events)
 	return shown, err
+}
+
+// showOperators adds who writes as the agent, and what the agent said meanwhile.
+func (m Messages) showOperators(ctx context.Context, shown *Shown) error {
+	open, found, err := m.Finder.Takeover(ctx, shown.Turn.Agent, shown.Turn.ThreadID)
+	if err != nil {
+		return err
+	}
+	if found && open.Open() {
+		waiting, err := m.Finder.WaitingForOperator(ctx, open.Agent, open.ThreadID, exchange.MaxWaitingOfThread)
+		if err != nil {
+			return err
+		}
+		open.Waiting = len(waiting)
+		shown.Takeover = &open
+	}
+
+	draft, err := m.Finder.Draft(ctx, shown.Turn.ID)
+	switch {
+	case err == nil:
+		shown.Draft = &draft.Response
+	case !fault.Is(err, fault.NotFound):
+		return err
+	}
+	return nil
 }
 
 // Turn returns a message; fault.NotFound when there is none with the id.

@@ -33,6 +33,7 @@ type Operator struct {
 	Tools         Tools
 	Results       Results
 	Answers       Answers
+	Takeovers     Takeovers
 	Deliveries    Deliveries
 	Waiting       Waiting
 	Jobs          Jobs
@@ -98,9 +99,10 @@ func New(o Options) *Operator {
 	if o.Shown == nil {
 		o.Shown = o.Store
 	}
+	finder := ids{o.Store, o.Agents, o.Approvals.Approval}
 	erasures := Erasures{o.Store, o.Deliveries, o.Turns.Cancel, o.Vault, o.Files, o.Config.Domain}
 	return &Operator{
-		Messages:      Messages{Retries: o.Turns, Timelines: o.Store, Finder: ids{o.Store, o.Agents, o.Approvals.Approval}, Originals: o.Store, Files: o.Files},
+		Messages:      Messages{Retries: o.Turns, Timelines: o.Store, Finder: finder, Originals: o.Store, Files: o.Files},
 		Arrivals:      Arrivals{o.Store},
 		Agents:        Agents{o.Current, Pauses{o.Store, o.Agents}},
 		Held:          Held{HeldDecisions: o.Turns, Turns: o.Store},
@@ -108,6 +110,7 @@ func New(o Options) *Operator {
 		Demands:       Demands{o.Demands, o.Store},
 		Tools:         Tools{o.Store, o.Turns},
 		Results:       Results{o.Store, o.Files},
+		Takeovers:     Takeovers{o.Store, o.Turns, finder},
 		Answers:       Answers{o.Store, o.Deliveries, o.Later},
 		Deliveries:    Deliveries{o.Store, o.Deliveries},
 		Waiting:       Waiting{o.Store, o.Approvals},

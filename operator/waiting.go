@@ -30,6 +30,7 @@ type Overview struct {
 	Approvals  int64     `json:"approvals"`     // no further than 500
 	Tools      int64     `json:"tool_requests"` // that programs outside execute
 	Demands    int64     `json:"demands"`       // for which their askers are waited for
+	TakenOver  int64     `json:"taken_over"`    // messages that wait for the operators who have their conversations, of the newest 500 of these
 	Breakers   []Breaker `json:"breakers"`
 }
 
@@ -45,6 +46,13 @@ func (w Waiting) Overview(ctx context.Context) (found Overview, err error) {
 		{&found.Tools, func() (int64, error) { return w.store.CountToolRequests(ctx) }},
 		{&found.Demands, func() (int64, error) { return w.store.CountDemands(ctx, now()) }},
 		{&found.Jobs, func() (int64, error) { return w.store.CountDeadJobs(ctx) }},
+		{&found.TakenOver, func() (waiting int64, err error) {
+			open, err := w.store.Takeovers(ctx, exchange.TakeoverFilter{Limit: 500})
+			for _, one := range open {
+				waiting += int64(one.Waiting)
+			}
+			return waiting, err
+		}},
 		{&found.Approvals, func() (int64, error) {
 			open, err := w.approvals.Approvals(ctx, exchange.ApprovalFilter{Limit: 500})
 			return int64(len(open)), err

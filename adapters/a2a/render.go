@@ -90,6 +90,7 @@ const (
 	sentenceFailed  = "The agent could not answer this message."
 	sentenceRefused = "The agent does not take this message."
 	sentenceHeld    = "The message waits until the operator of this server lets it pass."
+	sentencePerson  = "A person answers this message. Ask for the task later, or be told by a webhook."
 	sentenceWaiting = "The task waits for a decision that is made outside of this conversation."
 )
 
@@ -189,6 +190,8 @@ func sentence(turn exchange.TurnRecord, state a2a.TaskState) string {
 	switch {
 	case turn.State == exchange.StateHeld:
 		return sentenceHeld
+	case turn.State == exchange.StateWaiting && turn.Reason == exchange.WaitingOperator:
+		return sentencePerson
 	case state == a2a.TaskStateRejected:
 		return sentenceRefused
 	case state == a2a.TaskStateFailed:

@@ -35,6 +35,7 @@ const (
 	sentenceRefused = "The agent does not take this message."
 	sentenceHeld    = "The message waits until the operator of this server lets it pass."
 	sentenceWaiting = "The message waits for a decision that is made outside of this conversation."
+	sentencePerson  = "A person answers this message. The answer comes in this conversation."
 	sentenceTool    = "The agent waits for the result of a tool that is executed at your side."
 	sentenceWorking = "The agent is still working. Send the same request again, with the same id, to get its answer."
 )
@@ -142,6 +143,9 @@ func (r *renderer) reply(turn exchange.TurnRecord) string {
 	case exchange.StateWaiting:
 		if r.tools.askerRuns(turn) {
 			return sentenceTool
+		}
+		if turn.Reason == exchange.WaitingOperator {
+			return sentencePerson
 		}
 		return sentenceWaiting
 	}

@@ -5,6 +5,7 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"time"
 	"unicode"
 
 	"inbox/agents"
@@ -152,6 +153,14 @@ func contextBlock(turn agents.Turn) string {
 
 	if len(turn.NotAddressed) > 0 {
 		line("Your last answer named %s in its text, but did not address them: it was not sent to them.", strings.Join(turn.NotAddressed, ", "))
+	}
+
+	if h := turn.Handover; h != nil {
+		line("From %s to %s a person answered here in your place. Their answers stand in the conversation as yours: keep to what they say.",
+			h.Since.UTC().Format(time.RFC3339), h.Until.UTC().Format(time.RFC3339))
+		if h.Note != "" {
+			line("That person's note for you, which you do not pass on to anyone: %s", disarm(h.Note))
+		}
 	}
 
 	capabilities(line, &message.RecipientCapabilities)

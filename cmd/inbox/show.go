@@ -80,6 +80,13 @@ func printShown(out io.Writer, shown operator.Shown) {
 		fmt.Fprintf(out, "\nAnswer %s\n%s\n", shown.Turn.ReplyID, normalized.PlainText(answer.Parts))
 	}
 
+	if shown.Draft != nil {
+		fmt.Fprintf(out, "\nDraft of the agent, which did not leave\n%s\n", normalized.PlainText(shown.Draft.Parts))
+	}
+	if t := shown.Takeover; t != nil {
+		fmt.Fprintf(out, "\n%s has this conversation since %s; %s for an answer\n", t.Holder, when(t.Since), waits(t.Waiting))
+	}
+
 	fmt.Fprintln(out)
 	for _, d := range shown.Deliveries {
 		fmt.Fprintf(out, "Delivery  %s  %s to %s after %d tries  %s\n", d.ID, d.State, d.Address, d.Attempt, d.Reason)

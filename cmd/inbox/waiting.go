@@ -51,7 +51,7 @@ func printOverview(out io.Writer, found operator.Overview) error {
 	}{
 		{"failed messages", found.Failed, "inbox failed list"}, {"dead deliveries", found.Deliveries, "inbox deliveries list --state dead"},
 		{"dead jobs", found.Jobs, "inbox jobs list"}, {"held messages", found.Held, "inbox held list"},
-		{"open approvals", found.Approvals, "inbox approvals list"},
+		{"open approvals", found.Approvals, "inbox approvals list"}, {"messages in conversations that operators have", found.TakenOver, "inbox takeover list"},
 	} {
 		if one.count > 0 {
 			rows = append(rows, []string{strconv.FormatInt(one.count, 10), one.what, one.look})

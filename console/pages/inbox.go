@@ -135,7 +135,7 @@ func (p *Pages) conversations(ctx context.Context, filter exchange.ArrivalFilter
 	for _, one := range found {
 		rows = append(rows, inboxRow{
 			Href: threadPath(one.Agent, one.ThreadID), Sender: one.Sender, Channel: one.Channel, Agent: one.Agent, State: one.State,
-			Excerpt: one.Excerpt, At: one.At, Messages: one.Messages, More: one.More,
+			Excerpt: one.Excerpt, At: one.At, Messages: one.Messages, More: one.More, Holder: operatorName(one.Holder),
 		})
 	}
 	return rows, next, err

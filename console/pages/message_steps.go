@@ -66,6 +66,14 @@ func tell(ctx context.Context, event exchange.Event) (title, detail, colour stri
 		return text(ctx, "An operator changed the answer"), fields(event.Body), design.Plain
 	case exchange.EventReplyDeleted:
 		return text(ctx, "An operator deleted the answer"), fields(event.Body), design.Warn
+	case exchange.EventTakenOver:
+		return text(ctx, "An operator took the conversation over"), fields(event.Body), design.Info
+	case exchange.EventHandedBack:
+		return text(ctx, "An operator handed the conversation back"), fields(event.Body), design.Info
+	case exchange.EventOperatorAnswers:
+		return text(ctx, "An operator answered as the agent"), fields(event.Body), design.OK
+	case exchange.EventDraftKept:
+		return text(ctx, "What the agent said was kept as a draft"), fields(event.Body), design.Plain
 	case exchange.EventReaction:
 		return text(ctx, "A reaction came"), fields(event.Body), design.Plain
 	case exchange.EventDispatchCalled:

@@ -73,6 +73,7 @@ func (p *Pages) Routes() []httpserver.Route {
 		p.overviewRoutes(),
 		p.inboxRoutes(),
 		p.threadRoutes(),
+		p.takeoverRoutes(),
 		p.messageRoutes(),
 		p.workRoutes(),
 		[]httpserver.Route{p.liveRoute(), p.languageRoute()},

@@ -26,6 +26,7 @@ type threadView struct {
 	Channel   string
 	Turns     []exchange.TurnRecord
 	Older     string
+	Writing   takeoverView
 	CSRF      string
 	MayWork   bool
 	Path      string
@@ -33,6 +34,9 @@ type threadView struct {
 
 func (p *Pages) thread(w http.ResponseWriter, r *http.Request, s account.Session) error {
 	agent, id := r.URL.Query().Get("agent"), r.URL.Query().Get("id")
+	if agent == "" || id == "" {
+		return fault.InField("id", "and agent name a conversation; one of them is missing")
+	}
 	turns, err := p.Operator.Arrivals.Thread(r.Context(), agent, id, r.URL.Query().Get("before"), pageSize)
 	if err != nil {
 		return err
@@ -45,6 +49,9 @@ func (p *Pages) thread(w http.ResponseWriter, r *http.Request, s account.Session
 	v := threadView{
 		Agent: agent, ID: id, Sender: newest.Message.Sender, Principal: newest.Principal, Channel: newest.Channel,
 		CSRF: s.CSRF, MayWork: s.Role >= exchange.RoleWork, Path: r.URL.RequestURI(),
+	}
+	if v.Writing, err = p.takeoverOf(r.Context(), s, agent, id); err != nil {
+		return err
 	}
 	if len(turns) == pageSize {
 		v.Older = query(r, "before", exchange.TurnCursor(turns[len(turns)-1]))

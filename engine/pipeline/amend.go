@@ -252,15 +252,6 @@ func (s *canceller) releaseDraft(ctx context.Context, sent SentMessage) (func(Tx
 // errEdited is the reason of a run that begins again because its message was edited.
 var errEdited = errors.New("the message was edited while the agent worked on it")
 
-// rerun reports whether a turn that could not be ended has to run again, because it is not the turn that the run began with.
-func (s *replier) rerun(ctx context.Context, turnID string) (bool, error) {
-	turn, err := s.options.Store.Turn(ctx, turnID)
-	if err != nil {
-		return false, err
-	}
-	return turn.State == exchange.StateAccepted || turn.State == exchange.StateRunning, nil
-}
-
 func edited(sent SentMessage, before []normalized.Part) (exchange.Event, error) {
 	event := exchange.Event{Kind: exchange.EventMessageEdited, At: time.Now()}
 	if sent.Edited {

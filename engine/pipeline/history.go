@@ -13,6 +13,7 @@ import (
 	"inbox/exchange"
 	"inbox/history"
 	"inbox/identity"
+	"inbox/internal/fault"
 	"inbox/normalized"
 )
 
@@ -20,8 +21,9 @@ import (
 type Exchange struct {
 	Turn      exchange.TurnRecord // Message without history; Response nil when there was none
 	ReplyID   string
-	At        time.Time // of the answer
-	Withdrawn bool      // the sender took the question back: only the answer is left of it
+	At        time.Time         // of the answer
+	Earlier   []normalized.Part // of the answers before that of Turn
+	Withdrawn bool              // the sender took the question back: only the answer is left of it
 }
 
 // Answered reports whether there is an answer that somebody could see.
@@ -46,7 +48,7 @@ func (e Exchange) parts() (list []normalized.Part) {
 		list = slices.Clone(e.Turn.Message.Parts)
 	}
 	if e.Answered() {
-		list = append(list, e.Turn.Response.Parts...)
+		list = append(append(list, e.Earlier...), e.Turn.Response.Parts...)
 	}
 	return list
 }
@@ -106,6 +108,13 @@ func (s *historian) joined(
 		if excerpt, err = s.options.Store.ThreadExcerpt(ctx, query); err != nil {
 			return told{message: message}, err
 		}
+	}
+
+	if err := s.recall(ctx, excerpt.Head); err != nil {
+		return told{message: message}, err
+	}
+	if err := s.recall(ctx, excerpt.Tail); err != nil {
+		return told{message: message}, err
 	}
 
 	before, err := lookUp(ctx, turn, excerpt.Total > 0)
@@ -182,8 +191,25 @@ func (s *historian) keepFiles(ctx context.Context, exchanges []Exchange) error {
 	return nil
 }
 
+// recall adds to exchanges the answers that they had before the newest one. They are few: an operator writes a second answer by hand.
+func (s *historian) recall(ctx context.Context, exchanges []Exchange) error {
+	for i := range exchanges {
+		for _, one := range exchanges[i].Turn.Said {
+			said, _, err := s.options.Store.Reply(ctx, one.ReplyID)
+			switch {
+			case fault.Is(err, fault.NotFound):
+			case err != nil:
+				return fmt.Errorf("read an earlier answer of turn %s: %w", exchanges[i].Turn.ID, err)
+			default: // one that was taken back has no parts
+				exchanges[i].Earlier = append(exchanges[i].Earlier, said.Response.Parts...)
+			}
+		}
+	}
+	return nil
+}
+
 // turns writes exchanges as history: what was told before the question, the question, then the answer where there was
-// one.
+// one. Several answers to a question are one turn, as neighbours of equal role are.
 func turns(agent agents.Entry, exchanges []Exchange, told *ancestry) []normalized.HistoricalMessage {
 	list := make([]normalized.HistoricalMessage, 0, 2*len(exchanges))
 	for _, past := range exchanges {
@@ -195,7 +221,8 @@ func turns(agent agents.Entry, exchanges []Exchange, told *ancestry) []normalize
 		}
 		if past.Answered() {
 			list = append(list, normalized.HistoricalMessage{
-				ID: past.ReplyID, Role: normalized.RoleAssistant, Sender: self(agent), Parts: past.Turn.Response.Parts, Timestamp: identity.At(past.At),
+				ID: past.ReplyID, Role: normalized.RoleAssistant, Sender: speaker(agent, past.Turn), Timestamp: identity.At(past.At),
+				Parts: slices.Concat(past.Earlier, past.Turn.Response.Parts),
 			})
 		}
 	}
@@ -205,6 +232,17 @@ func turns(agent agents.Entry, exchanges []Exchange, told *ancestry) []normalize
 
 func self(agent agents.Entry) normalized.Sender {
 	return normalized.Sender{Address: agent.Profile.Address, AuthMethod: normalized.AuthNone}
+}
+
+// speaker is the agent, with the mark of the operator who wrote its answer.
+func speaker(agent agents.Entry, turn exchange.TurnRecord) normalized.Sender {
+	sender := self(agent)
+	if turn.Written == nil {
+		return sender
+	}
+	own, _ := identity.ParseAddress(agent.Profile.Address) // the registry has checked it
+	sender.Identities = []identity.Evidence{{Subject: turn.Written.By, Issuer: own.Domain, Method: identity.MethodLocalOperator}}
+	return sender
 }
 
 const (

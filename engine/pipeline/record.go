@@ -26,8 +26,9 @@ type runRecord struct {
 	agent   agents.Entry // with which the run began
 	known   bool         // there was one
 	move    Move
-	again   bool // an earlier run streamed perhaps: what it sent is void
-	probe   bool // the run asks whether the agent's back end is back
+	again   bool              // an earlier run streamed perhaps: what it sent is void
+	probe   bool              // the run asks whether the agent's back end is back
+	handed  exchange.Takeover // the newest takeover of the conversation, which has ended; empty = none, or nothing to tell of it
 	timer   *time.Timer
 	once    sync.Once
 	written bool

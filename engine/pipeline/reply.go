@@ -194,8 +194,14 @@ func (s *replier) storeReply(
 		return tx.Enqueue(ctx, rest)
 	})
 	if errors.Is(err, errNotRunning) {
-		if again, err := s.rerun(ctx, reply.TurnID); err != nil || again {
-			return false, cmp.Or(err, errEdited)
+		turn, err := s.options.Store.Turn(ctx, reply.TurnID)
+		switch {
+		case err != nil:
+			return false, err
+		case turn.State == exchange.StateAccepted || turn.State == exchange.StateRunning: // it is not the turn that the run began with
+			return false, errEdited
+		case waitsForOperator(turn):
+			return false, s.keepDraft(ctx, job, end, late, result)
 		}
 		return false, s.settle(ctx, job)
 	}

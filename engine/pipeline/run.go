@@ -55,6 +55,13 @@ func (s *runner) Run(ctx context.Context, job queue.Job) (err error) {
 	if ended, err := s.withdrawn(ctx, turn); ended {
 		return err
 	}
+	if turn.Written != nil && len(turn.Written.Parts) > 0 { // whatever its agent may do now
+		return s.sendWritten(withTurn(ctx, turn), job, turn)
+	}
+	handed, parked, err := s.parkForOperator(ctx, job, turn)
+	if parked || err != nil {
+		return err
+	}
 	if s.options.Closed.Paused(turn.Agent) {
 		return queue.SnoozeFor(pausedFor)
 	}
@@ -98,7 +105,7 @@ func (s *runner) Run(ctx context.Context, job queue.Job) (err error) {
 		return s.replies.reply(ctx, job, turn, record, failure(turn, fault.GiveUp(reason, nil)), reason)
 	}
 
-	record.probe = entered.probe
+	record.probe, record.handed = entered.probe, handed
 	return s.answer(ctx, job, turn, record)
 }
 
@@ -363,11 +370,17 @@ func (s *runner) runAgent(
 		return response, fault.RetryIn(0, "the answers of other agents cannot be read", err)
 	}
 
+	handover, err := s.handover(ctx, turn, record)
+	if err != nil {
+		return response, fault.RetryIn(0, "what the operator noted cannot be read", err)
+	}
+
 	files := s.files(turn, agent)
 	asked := agents.Turn{
 		ID: turn.ID, Attempt: turn.Attempt, AcceptedAt: turn.AcceptedAt, Agent: agent.Profile.Name, Message: told.message, HistoryCacheBreakpointAfter: told.breakpoint,
 		NotAddressed: told.named, Requests: requests, Returnable: true, Requires: exchange.Requires(turn.Route),
 		Permits: permits(agent, told.message.Sender), Memory: s.memoryOf(turn.ID, record), Steps: record.steps.note, Answers: answers, KeepResult: record.keepResult,
+		Handover: handover,
 	}
 	if files != nil {
 		asked.Files = files

@@ -117,6 +117,7 @@ type Service struct {
 	*acceptor   // the way in: Receive
 	*approver   // those who decide about answers: RunApproval
 	*dispatcher // questions to other agents: RunDispatch
+	*takeovers  // operators who write as the agent: TakeOver, HandBack, WriteAnswer, EndTakeovers
 	*tools      // calls of tools that programs outside execute: ToolRequests, ExpireTools
 	*runner     // the run of a turn: Run, Limit
 }
@@ -187,7 +188,8 @@ func New(options Options) *Service {
 	calls := &dispatcher{core: shared, accept: accept, watch: watch, replies: replies, approvals: approvals}
 	return &Service{
 		replier: replies, settler: demands, canceller: cancels, watcher: watch, acceptor: accept, approver: approvals, dispatcher: calls,
-		tools: &tools{core: shared},
+		takeovers: &takeovers{core: shared, cancels: cancels},
+		tools:     &tools{core: shared},
 		runner: &runner{
 			core: shared, replies: replies, demands: demands, cancels: cancels, approvals: approvals, calls: calls,
 			history: &historian{core: shared}, breaker: newBreaker(shared),

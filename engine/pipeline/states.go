@@ -26,6 +26,13 @@ var (
 		"the agent answered, could not, or wants to say nothing; a quick run is never seen running"}
 	parkTurn = Transition{"park", states(exchange.StateAccepted, exchange.StateRunning), states(exchange.StateWaiting),
 		"the agent demands consent, a login or a payment, needs an approval or a tool, or asks other agents"}
+	// TakenOver lets a turn wait for an operator who has its conversation.
+	TakenOver = Transition{"take over", states(exchange.StateAccepted, exchange.StateRunning), states(exchange.StateWaiting),
+		"an operator has taken the conversation over; what a run under way brings is kept as a draft"}
+	// Written lets a turn be accepted with the answer of an operator.
+	Written = Transition{"write", states(exchange.StateAccepted, exchange.StateRunning, exchange.StateWaiting, exchange.StateHeld,
+		exchange.StateFailed, exchange.StateSilent, exchange.StateAnswered), states(exchange.StateAccepted),
+		"an operator writes its answer, or a further one; the run that follows sends it and asks no agent"}
 	leaveStale = Transition{"leave", states(exchange.StateAccepted, exchange.StateRunning), states(exchange.StateHeld, exchange.StateRefused),
 		"the message is too old to be answered without asking the operator"}
 	// Resumed lets a turn run again that waited.
@@ -52,6 +59,7 @@ var (
 // transitions are all of them, in the order in which a reader meets them.
 var transitions = []Transition{
 	beginRun, endRun, parkTurn, Resumed, settleTurn, continueTurn, leaveStale, releaseHeld, dropHeld, HeldExpired, cancelTurn, Retried,
+	TakenOver, Written,
 }
 
 // firstStates are those in which a turn is stored.

@@ -61,6 +61,7 @@ type Tx interface {
 	BackEndTx
 	RetryTx
 	ResultTx
+	TakeoverTx
 	// SettleNotice writes what became of a notice's way to the operator.
 	SettleNotice(ctx context.Context, way exchange.NoticeWay) error
 }
@@ -106,6 +107,7 @@ type Reader interface {
 	Events(ctx context.Context, turnID string, after int64, limit int) ([]exchange.Event, error)
 	DispatchReader
 	ToolReader
+	TakeoverReader
 	// BackEnds lists the newest outage of each agent that had one.
 	BackEnds(ctx context.Context) ([]BackEnd, error)
 	// Sent reports whether a reply of a turn has deliveries.

@@ -91,7 +91,9 @@ const selectOpen = `SELECT t.id FROM jobs j JOIN turns t ON t.id = j.payload
 	UNION SELECT t.id FROM demands d JOIN turns t ON t.id = d.turn_id
 		WHERE d.status IN ('issued', 'claimed') AND t.principal = $2 AND (t.agent = $3 OR $3 = '') AND t.state = $6
 	UNION SELECT t.id FROM jobs j JOIN dispatches d ON d.id = j.payload JOIN turns t ON t.id = d.turn_id
-		WHERE j.kind = $7 AND t.principal = $2 AND (t.agent = $3 OR $3 = '') AND t.state = $6`
+		WHERE j.kind = $7 AND t.principal = $2 AND (t.agent = $3 OR $3 = '') AND t.state = $6
+	UNION SELECT t.id FROM takeovers o JOIN turns t ON t.thread_key = o.thread_key
+		WHERE o.ended_at = 0 AND t.principal = $2 AND (t.agent = $3 OR $3 = '') AND ` + waitingOperator
 
 // OpenTurns returns the ids of the principal's turns that run, are to run or wait for a person; empty agent = of any.
 func (s turnStore) OpenTurns(ctx context.Context, agent, principal string) (ids []string, err error) {

@@ -134,6 +134,9 @@ func (t erasureTx) forgetWith(ctx context.Context, turnID string, original func(
 	if err := t.forgetReplies(ctx, turnID); err != nil {
 		return err
 	}
+	if err := t.do(ctx, forgetTakeoverNotes, turnID); err != nil {
+		return err
+	}
 
 	if err := t.forgetRows(ctx, endedDispatches, endedDispatches.done, turnID); err != nil {
 		return err
@@ -433,6 +436,9 @@ func (t erasureTx) removeTurn(ctx context.Context, turnID string) error {
 		if err := t.do(ctx, `DELETE FROM `+rows[0]+` WHERE `+rows[1]+` = $1`, turnID); err != nil {
 			return err
 		}
+	}
+	if err := t.do(ctx, removeTakeovers, turnID); err != nil {
+		return err
 	}
 	return t.do(ctx, `DELETE FROM turns WHERE id = $1`, turnID)
 }

@@ -99,6 +99,7 @@ type Store struct {
 	backEndStore
 	resultStore
 	noticeStore
+	takeoverStore
 
 	arrivalStore
 	searchStore
@@ -124,7 +125,7 @@ type Store struct {
 func newStore(db *database) *Store {
 	return &Store{
 		db, turnStore{db}, replyStore{db, new(countCache)}, deliveryStore{db}, demandStore{db}, callStore{db}, sessionStore{db},
-		documentStore{db}, jobStore{db}, watchStore{db}, backEndStore{db}, resultStore{db}, noticeStore{db},
+		documentStore{db}, jobStore{db}, watchStore{db}, backEndStore{db}, resultStore{db}, noticeStore{db}, takeoverStore{db},
 		arrivalStore{db}, searchStore{db},
 		personStore{db}, listStore{db}, quotaStore{db}, tokenStore{db}, consoleStore{db}, auditStore{db},
 		erasureStore{db}, retentionStore{db}, personEraser{db}, usageStore{db}, contentStore{db}, uploadStore{db}, mailStore{db}, sweeper{db},

@@ -84,6 +84,7 @@ func (s sweeper) sweepOnce(ctx context.Context, keep int64) error {
 		{sweepNotices, micros(time.Now().Add(-noticeAge))},
 		{sweepNoticeConditions, micros(time.Now().Add(-noticeAge))},
 		{sweepConsoleSessions, nowMicros()},
+		{sweepTakeovers, micros(time.Now().Add(-takeoverAge))},
 	} {
 		if err := s.sweepBatches(ctx, step.query, step.bound); err != nil {
 			return err

@@ -20,6 +20,8 @@ var TableRules = map[string]TableRule{
 	"task_runs":     {"retention.tools; notes after 30 days", "removed with their message, and those that the person began"},
 	"unanswered":    {"limits.held_for and limits.silent_for", "removed with their message"},
 
+	"takeovers": {"90 days after they ended; notes with retention.messages", "removed with the messages of their conversation; one that is open and has others stays"},
+
 	"unanswered_sums": {"with the last row that they sum up", "nothing: sums of hashed networks"},
 
 	"sessions":         {"retention.sessions, or their owner deletes them", "the person's are removed, and those where only the person spoke"},

@@ -214,7 +214,13 @@ type resumption struct {
 	Resolution *policypart.Resolution `json:"policy_resolution,omitempty"`
 	Trace      *normalized.Response   `json:"received_trace,omitempty"`
 	Retried    string                 `json:"retried,omitempty"` // id of the reply before the operator ran the turn again
+
+	Written *exchange.WrittenAnswer `json:"written,omitempty"` // by an operator
+	Said    []exchange.SaidAnswer   `json:"said,omitempty"`    // answers before the newest one
 }
+
+// pending reports whether an operator's answer has not left yet.
+func (r resumption) pending() bool { return r.Written != nil && len(r.Written.Parts) > 0 }
 
 // reasonResumed is the reason of a turn that was parked and runs again.
 const reasonResumed = "resumed"
@@ -264,6 +270,12 @@ func (t turnTx) mergedResumption(ctx context.Context, turnID string, next resump
 	if next.Retried == "" {
 		next.Retried = before.Retried
 	}
+	if next.Written == nil {
+		next.Written = before.Written
+	}
+	if next.Said == nil {
+		next.Said = before.Said
+	}
 
 	body, err := json.Marshal(next)
 	if err != nil {
@@ -293,7 +305,7 @@ func fillResumed(turn *exchange.TurnRecord, stored string) error {
 	if r.Trace != nil {
 		turn.Message.ReceivedTrace = r.Trace
 	}
-	turn.Retried = r.Retried
+	turn.Retried, turn.Written, turn.Said = r.Retried, r.Written, r.Said
 	return err
 }
 
@@ -331,9 +343,10 @@ const appendEvent = `INSERT INTO events (turn_id, seq, kind, body, at)
 	SELECT $1, COALESCE(MAX(seq), 0) + 1, $2, $3, $4 FROM events WHERE turn_id = $1`
 
 // appendDelta writes none to a turn that has ended: an agent on another node may speak for a moment after its run was stopped,
-// and what was said in it was perhaps deleted by then.
+// and what was said in it was perhaps deleted by then. Nor to one that an operator has taken over from a run.
 const appendDelta = appendEvent + ` HAVING EXISTS (SELECT 1 FROM turns
-	WHERE id = $1 AND state NOT IN ('answered', 'refused', 'failed', 'silent', 'cancelled'))`
+	WHERE id = $1 AND state NOT IN ('answered', 'refused', 'failed', 'silent', 'cancelled')
+	AND NOT (state = '` + exchange.StateWaiting + `' AND reason = '` + exchange.WaitingOperator + `'))`
 
 // appendEvent writes the next row of a timeline. The caller holds the turn's row, so that no other transaction
 // counts at the same time.

@@ -39,6 +39,8 @@ type Operator struct {
 	NotifySecret Secret `toml:"notify_secret"`
 	// File with that key instead; a line end after it is cut off.
 	NotifySecretFile string `toml:"notify_secret_file"`
+	// After how long without an act of an operator a conversation that was taken over is handed back to its agent; 0 = never.
+	TakeoverIdle time.Duration `toml:"takeover_idle"`
 	// When the digest is sent, as hour and minute.
 	NotifyDigest string `toml:"notify_digest"`
 	// Time zone of that hour and of the times in notices, such as `Europe/Berlin`.

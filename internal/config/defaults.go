@@ -26,7 +26,7 @@ func Default() *Config {
 		Admin:      Admin{SessionIdle: 12 * time.Hour, SessionLifetime: 7 * 24 * time.Hour, OIDC: AdminOIDC{Scopes: []string{"openid", "email"}, GroupsClaim: "groups"}},
 		Log:        Log{Level: "info", Format: "text"},
 		Telemetry:  Telemetry{Sample: 1, Service: "inbox"},
-		Operator:   Operator{NotifyDigest: "08:00", NotifyZone: "UTC"},
+		Operator:   Operator{NotifyDigest: "08:00", NotifyZone: "UTC", TakeoverIdle: 24 * time.Hour},
 		A2A:        A2A{CallerConcurrency: 2000, MaxRequestBytes: 32 << 20},
 		Queue:      Queue{Lease: 15 * time.Second, TurnConcurrency: 32, DeliveryConcurrency: 32},
 	}

@@ -1,0 +1,203 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"inbox"
+	"inbox/exchange"
+	"inbox/normalized"
+	"inbox/operator"
+)
+
+// asFlags say who acts, and in which conversation where an id does not say it.
+type asFlags struct{ as, agent string }
+
+func (f *asFlags) add(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&f.as, "as", "", "your name, for the other operators and the record (default: command line)")
+	cmd.Flags().StringVar(&f.agent, "agent", "", "the agent, where several have a conversation with the id")
+}
+
+func (f *asFlags) by() string {
+	if f.as == "" {
+		return operator.CommandLine
+	}
+	return "operator:" + f.as
+}
+
+func (f *asFlags) conversation(id string) operator.ConversationID {
+	return operator.ConversationID{ID: id, Agent: f.agent}
+}
+
+func newTakeover() *cobra.Command {
+	parent := &cobra.Command{
+		Use:   "takeover",
+		Short: "Write as an agent in a conversation, while the agent is silent",
+		Long: `Takes a conversation over from its agent, and hands it back. Messages that come meanwhile are accepted as always and wait for you; answer them
+with "inbox reply". What the agent was just working on does not leave; "inbox show" prints it as a draft.
+
+A conversation is named by its id or by any id that "inbox show" takes of one of its messages. One operator has it at a time.`,
+		Args: arguments(cobra.NoArgs),
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	parent.AddCommand(newTakeoverList(), newTakeoverBegin(), newTakeoverEnd())
+	return parent
+}
+
+func newTakeoverList() *cobra.Command {
+	var filter exchange.TakeoverFilter
+	cmd := &cobra.Command{
+		Use:     "list",
+		Short:   "List conversations that operators have taken over, newest first",
+		Example: "  inbox takeover list --agent helper",
+		Args:    arguments(cobra.NoArgs),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			heading := []string{"ID", "AGENT", "CONVERSATION", "HOLDER", "SINCE", "ENDED", "WAITING"}
+			return printList(cmd, "No conversation is taken over.", heading, func(o *inbox.Operator) ([]exchange.Takeover, error) {
+				return o.Takeovers.List(cmd.Context(), filter)
+			}, func(t exchange.Takeover) []string {
+				ended := ""
+				if !t.Open() {
+					ended = when(t.EndedAt)
+				}
+				return []string{t.ID, t.Agent, oneLine(t.ThreadID), oneLine(t.Holder), when(t.Since), ended, strconv.Itoa(t.Waiting)}
+			})
+		},
+	}
+
+	addJSON(cmd)
+	cmd.Flags().StringVar(&filter.Agent, "agent", "", "only conversations of this agent")
+	cmd.Flags().StringVar(&filter.Holder, "holder", "", "only those of this operator, as the list names them")
+	cmd.Flags().BoolVar(&filter.All, "all", false, "also those that were handed back")
+	addPaging(cmd, &filter.Before, &filter.Limit)
+	return cmd
+}
+
+func newTakeoverBegin() *cobra.Command {
+	var who asFlags
+	var force bool
+	cmd := &cobra.Command{
+		Use:     "begin ID",
+		Short:   "Take a conversation over from its agent",
+		Example: "  inbox takeover begin 019a… --as anna",
+		Args:    arguments(cobra.ExactArgs(1)),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return operate(cmd, func(o *inbox.Operator) error {
+				open, err := o.Takeovers.Take(cmd.Context(), who.conversation(args[0]), who.by(), force)
+				return printTakeover(cmd, open, err)
+			})
+		},
+	}
+
+	addJSON(cmd)
+	who.add(cmd)
+	cmd.Flags().BoolVar(&force, "force", false, "also when another operator has it; both see it on the timeline")
+	return cmd
+}
+
+func newTakeoverEnd() *cobra.Command {
+	var who asFlags
+	var how operator.HandBack
+	cmd := &cobra.Command{
+		Use:   "end ID",
+		Short: "Hand a conversation back to its agent",
+		Long: `Hands a conversation back. The agent answers what still waits, unless you --drop it: then its senders hear nothing. Your answers are the agent's own
+in what it knows of the conversation; it is told in its next turn that a person answered, and reads the note, which no one else gets.`,
+		Example: `  inbox takeover end 019a… --as anna --note "She gets a refund of 20 EUR; do not offer more."`,
+		Args:    arguments(cobra.ExactArgs(1)),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return operate(cmd, func(o *inbox.Operator) error {
+				ended, err := o.Takeovers.End(cmd.Context(), who.conversation(args[0]), who.by(), how)
+				return printTakeover(cmd, ended, err)
+			})
+		},
+	}
+
+	addJSON(cmd)
+	who.add(cmd)
+	cmd.Flags().StringVar(&how.Note, "note", "", "what the agent has to know in its next turn")
+	cmd.Flags().BoolVar(&how.Drop, "drop", false, "close what still waits without an answer")
+	cmd.Flags().BoolVar(&how.Force, "force", false, "also when another operator has it")
+	return cmd
+}
+
+func printTakeover(cmd *cobra.Command, t exchange.Takeover, err error) error {
+	switch {
+	case err != nil:
+		return err
+	case wantsJSON(cmd):
+		return printJSON(cmd.OutOrStdout(), t)
+	case t.Open():
+		_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s has conversation %s of %s; %s for an answer\n", t.Holder, t.ThreadID, t.Agent, waits(t.Waiting))
+	default:
+		_, err = fmt.Fprintf(cmd.OutOrStdout(), "conversation %s is handed back to %s\n", t.ThreadID, t.Agent)
+	}
+	return err
+}
+
+func waits(messages int) string {
+	if messages == 1 {
+		return "1 message waits"
+	}
+	return strconv.Itoa(messages) + " messages wait"
+}
+
+// maxReplyBytes is more than an answer may have, so that one that is too long is refused and not cut.
+const maxReplyBytes = 2 << 20
+
+func newReply() *cobra.Command {
+	var who asFlags
+	var key string
+	var markdown bool
+	cmd := &cobra.Command{
+		Use:   "reply ID TEXT",
+		Short: "Answer a message as its agent",
+		Long: `Answers a message as its agent. The answer leaves exactly as one of the agent would, by the running server. A message that waits, runs, failed, is held or
+was left unanswered gets its answer; one that was answered by mail or in the fediverse gets a further one. The id is any that "inbox show" takes; that of a
+conversation stands for its newest message that waits for an operator, else for its newest one.
+
+TEXT of "-" is read from the standard input. With the same --key a second call does nothing.`,
+		Example: "  inbox reply 019a… \"We have sent the parcel again.\"\n  inbox reply 019a… --markdown - < answer.md",
+		Args:    arguments(cobra.ExactArgs(2)),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			reply := operator.WrittenReply{Text: args[1], MIME: normalized.MIMEPlain, Key: key}
+			if markdown {
+				reply.MIME = normalized.MIMEMarkdown
+			}
+			if args[1] == "-" {
+				text, err := io.ReadAll(io.LimitReader(cmd.InOrStdin(), maxReplyBytes))
+				if err != nil {
+					return fmt.Errorf("read the answer: %w", err)
+				}
+				reply.Text = strings.TrimRight(string(text), "\n")
+			}
+			if strings.TrimSpace(reply.Text) == "" {
+				return usageError{errors.New("the answer is empty\nRun 'inbox reply --help'")}
+			}
+			return operate(cmd, func(o *inbox.Operator) error {
+				id, err := o.Takeovers.Reply(cmd.Context(), who.conversation(args[0]), who.by(), reply)
+				if err != nil {
+					return err
+				}
+				if wantsJSON(cmd) {
+					return printJSON(cmd.OutOrStdout(), struct {
+						TurnID string `json:"turn_id"`
+					}{id})
+				}
+				_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s is answered\n", id)
+				return err
+			})
+		},
+	}
+
+	addJSON(cmd)
+	who.add(cmd)
+	cmd.Flags().StringVar(&key, "key", "", "name of this answer, by which a repeat is recognised")
+	cmd.Flags().BoolVar(&markdown, "markdown", false, "the answer is Markdown")
+	return cmd
+}
