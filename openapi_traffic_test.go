@@ -34,6 +34,7 @@ import (
 	"inbox/internal/queue"
 	"inbox/internal/webhooksignature"
 	"inbox/normalized"
+	"inbox/policypart"
 )
 
 // traffic calls a server and holds every request and every answer to its description.
@@ -458,6 +459,8 @@ func (c *traffic) operates(s *inboxtest.Server) {
 	}
 	c.call("GET", "/api/v1/turns/"+turns[0].ID, token, "", 200)
 	c.call("GET", "/api/v1/turns/nothing", token, "", 404)
+	c.call("GET", "/api/v1/turns/"+turns[0].ID+"/original", token, "", 200)
+	c.call("GET", "/api/v1/turns/nothing/original", token, "", 404)
 	c.call("GET", "/api/v1/turns/"+turns[0].ID+"/recording", token, "", 200)
 	c.call("GET", "/api/v1/turns/"+turns[0].ID+"/recording?names=true", token, "", 200)
 	for _, way := range []string{"task", "mention"} {
@@ -476,7 +479,16 @@ func (c *traffic) operates(s *inboxtest.Server) {
 		c.call("GET", "/api/v1/"+path, token, "", 200)
 	}
 	c.call("POST", "/api/v1/notices/test", token, "", 409) // there is no address
+	signedIn := exchange.ConsoleSession{
+		ID: uuid.Must(uuid.NewV7()).String(), Hash: strings.Repeat("a", 64), Name: "ann", Subject: "https://login.example ann", Members: []string{"ann@inbox.test"},
+		CreatedAt: time.Now(), SeenAt: time.Now(), ProvenAt: time.Now(), ExpiresAt: time.Now().Add(time.Hour),
+	}
+	if err := s.Store().CreateConsoleSession(c.Context(), signedIn, 5); err != nil {
+		c.Fatal(err)
+	}
 	c.call("GET", "/api/v1/sessions", token, "", 200)
+	c.call("DELETE", "/api/v1/sessions/"+signedIn.ID, token, "", 204)
+	c.call("DELETE", "/api/v1/sessions/nothing", token, "", 404)
 	c.call("DELETE", "/api/v1/sessions/nothing", token, "", 404)
 	for _, path := range []string{"usage", "erasures", "people/export?person=" + url.QueryEscape(turns[0].Principal)} {
 		c.call("GET", "/api/v1/"+path, token, "", 200)
@@ -711,7 +723,17 @@ func (c *traffic) operatesWaiting(s *inboxtest.Server, token string) {
 		ID: "019a0000-0000-7000-8000-000000000004", TurnID: answered.ID, ReplyID: answered.ReplyID, Agent: "echo", Channel: "email", Key: "mail.test", Address: "ana@mail.test",
 		State: delivery.StateDead, Reason: "no way", CreatedAt: time.Now(), UpdatedAt: time.Now(),
 	}
+	gone := dead
+	gone.ID = "019a0000-0000-7000-8000-000000000005"
+	demand := policypart.Issuance{
+		ID: "019a0000-0000-7000-8000-000000000006", StateHash: "hash", TurnID: answered.ID, Agent: "echo", MessageID: answered.Message.ID, Via: "email",
+		Principal: answered.Principal, Kind: policypart.ConsentRequired, Part: policypart.Part{Kind: policypart.ConsentRequired, Message: "May I?"},
+		Status: policypart.StatusIssued, IssuedAt: time.Now(), ExpiresAt: time.Now().Add(time.Hour), UpdatedAt: time.Now(),
+	}
 	if err := s.Store().InTx(c.Context(), func(tx *store.Tx) error {
+		if err := errors.Join(tx.InsertDelivery(c.Context(), gone), tx.InsertDemand(c.Context(), demand)); err != nil {
+			return err
+		}
 		_, err := tx.OpenBackEnd(c.Context(), pipeline.BackEnd{Agent: "closed", Since: time.Now(), ProbeAt: time.Now().Add(time.Minute), Reason: "no way"}, time.Now())
 		return errors.Join(err, tx.EnqueueLeased(c.Context(), job, "me", time.Minute), tx.EnqueueLeased(c.Context(), other, "me", time.Minute), tx.InsertDelivery(c.Context(), dead))
 	}); err != nil {
@@ -726,6 +748,15 @@ func (c *traffic) operatesWaiting(s *inboxtest.Server, token string) {
 		c.call("GET", "/api/v1/"+path, token, "", 200)
 	}
 	c.call("GET", "/api/v1/failed?since=never", token, "", 400)
+	c.call("GET", "/api/v1/deliveries/"+gone.ID, token, "", 200)
+	c.call("GET", "/api/v1/deliveries/nothing", token, "", 404)
+	c.call("POST", "/api/v1/deliveries/"+gone.ID+"/cancel", token, "", 204)
+	c.call("POST", "/api/v1/deliveries/"+gone.ID+"/cancel", token, "", 409)
+	c.call("GET", "/api/v1/demands?agent=echo&limit=5", token, "", 200)
+	c.call("GET", "/api/v1/demands?after=nothing", token, "", 400)
+	c.call("POST", "/api/v1/demands/nothing/withdraw", token, "", 404)
+	c.call("POST", "/api/v1/demands/"+demand.ID+"/withdraw", token, "", 204) // no message waits for it any more
+	c.call("POST", "/api/v1/demands/"+demand.ID+"/withdraw", token, "", 409)
 	c.call("POST", "/api/v1/deliveries/retry", token, `{"since":"2h","channel":"email"}`, 200)
 	c.call("POST", "/api/v1/deliveries/nothing/retry", token, "", 404)
 	c.call("POST", "/api/v1/jobs/retry", token, `{"since":"2h","dry_run":true}`, 200)

@@ -18,6 +18,14 @@ type (
 	DeliveryFilter = delivery.Filter
 )
 
+// States of a delivery on which what an operator may do depends; DeliveryStates has all.
+const (
+	DeliveryDelivered = delivery.StateDelivered
+	DeliveryRetry     = delivery.StateRetry
+	DeliveryDead      = delivery.StateDead
+	DeliveryCancelled = delivery.StateCancelled
+)
+
 // DeliveryStates returns the states that a delivery can have.
 func DeliveryStates() []string { return delivery.States() }
 

@@ -4,7 +4,6 @@ import (
 	"net/http"
 
 	"inbox/console/account"
-	"inbox/engine/delivery"
 	"inbox/exchange"
 	"inbox/internal/design"
 	"inbox/internal/fault"
@@ -32,7 +31,7 @@ func (p *Pages) deadDeliveries(w http.ResponseWriter, r *http.Request, s account
 		return err
 	}
 	found, err := p.Operator.Deliveries.List(r.Context(), operator.DeliveryFilter{
-		State: delivery.StateDead, Agent: filter.Agent, Channel: filter.Channel, ChangedSince: filter.Since, Before: r.URL.Query().Get("before"), Limit: pageSize + 1,
+		State: operator.DeliveryDead, Agent: filter.Agent, Channel: filter.Channel, ChangedSince: filter.Since, Before: r.URL.Query().Get("before"), Limit: pageSize + 1,
 	})
 	if err != nil {
 		return err
@@ -70,7 +69,7 @@ type deliveryView struct {
 
 // again reports whether it can be sent again.
 func (v deliveryView) again() bool {
-	return v.State == delivery.StateDead || v.State == delivery.StateCancelled
+	return v.State == operator.DeliveryDead || v.State == operator.DeliveryCancelled
 }
 
 func (p *Pages) delivery(w http.ResponseWriter, r *http.Request, s account.Session) error {

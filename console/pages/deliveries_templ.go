@@ -11,8 +11,8 @@ import templruntime "github.com/a-h/templ/runtime"
 import (
 	"strconv"
 
-	"inbox/engine/delivery"
 	"inbox/internal/design"
+	"inbox/operator"
 )
 
 func deliveryPage(v deliveryView) templ.Component {
@@ -156,7 +156,7 @@ func deliveryPage(v deliveryView) templ.Component {
 				return templ_7745c5c3_Err
 			}
 		}
-		if v.MayWork && v.State != delivery.StateDelivered && v.State != delivery.StateCancelled {
+		if v.MayWork && v.State != operator.DeliveryDelivered && v.State != operator.DeliveryCancelled {
 			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 12, "<form method=\"post\" action=\"")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err

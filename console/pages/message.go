@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"inbox/console/account"
-	"inbox/engine/delivery"
 	"inbox/exchange"
 	"inbox/internal/design"
 	"inbox/internal/fault"
@@ -232,11 +231,11 @@ func (v messageView) senderName() string { return senderName(v.Turn.Message.Send
 // deliveryKind is the colour of the state of a delivery.
 func deliveryKind(state string) string {
 	switch state {
-	case delivery.StateDelivered:
+	case operator.DeliveryDelivered:
 		return design.OK
-	case delivery.StateDead:
+	case operator.DeliveryDead:
 		return design.Bad
-	case delivery.StateRetry:
+	case operator.DeliveryRetry:
 		return design.Warn
 	}
 	return design.Plain

@@ -11,10 +11,10 @@ import templruntime "github.com/a-h/templ/runtime"
 import (
 	"strconv"
 
-	"inbox/engine/delivery"
 	"inbox/exchange"
 	"inbox/internal/design"
 	"inbox/normalized"
+	"inbox/operator"
 )
 
 func messagePage(v messageView) templ.Component {
@@ -1208,7 +1208,7 @@ func decisions(list []exchange.AuditRecord) templ.Component {
 	})
 }
 
-func deliveries(list []delivery.Record) templ.Component {
+func deliveries(list []operator.Delivery) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {

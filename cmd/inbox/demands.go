@@ -1,0 +1,67 @@
+package main
+
+import (
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"inbox"
+	"inbox/operator"
+)
+
+func newDemands() *cobra.Command {
+	parent := &cobra.Command{
+		Use:   "demands",
+		Short: "List or take back what agents asked back: consent, logins, payments",
+		Long: `An agent may ask back before it goes on: for consent, a login, a payment, or whether two addresses are one person's. Only who wrote
+the message can meet such a demand; see also "inbox approvals", which others decide.`,
+		Args: arguments(cobra.NoArgs),
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+
+	parent.AddCommand(newDemandsList(), newDemandsWithdraw())
+	return parent
+}
+
+func newDemandsList() *cobra.Command {
+	var agent, after string
+	var limit int
+	cmd := &cobra.Command{
+		Use:     "list",
+		Short:   "List demands that wait, the one that ends first first",
+		Example: "  inbox demands list --agent shop",
+		Args:    arguments(cobra.NoArgs),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return printList(cmd, "No demand waits.", []string{"ID", "AGENT", "KIND", "FOR", "TURN", "UNTIL", "TEXT"}, func(o *inbox.Operator) ([]operator.Demand, error) {
+				return o.Demands.List(cmd.Context(), agent, after, limit)
+			}, func(d operator.Demand) []string {
+				return []string{d.ID, d.Agent, oneLine(d.Kind), oneLine(d.Principal), d.TurnID, when(d.ExpiresAt), excerpt(d.Message)}
+			})
+		},
+	}
+
+	addJSON(cmd)
+	cmd.Flags().StringVar(&agent, "agent", "", "only of this agent")
+	cmd.Flags().StringVar(&after, "after", "", "the page after this cursor: end in microseconds, a dot, id")
+	cmd.Flags().IntVar(&limit, "limit", 50, "at most this many, up to 500")
+	return cmd
+}
+
+func newDemandsWithdraw() *cobra.Command {
+	return &cobra.Command{
+		Use:     "withdraw ID",
+		Short:   "End a demand that nobody answered, and its message",
+		Long:    "Ends a demand that nobody answered, and the message that waits for it. Who wrote it is told so in one sentence.",
+		Example: "  inbox demands withdraw 019a2f3b-…",
+		Args:    arguments(cobra.ExactArgs(1)),
+		RunE: func(cmd *cobra.Command, ids []string) error {
+			return operate(cmd, func(o *inbox.Operator) error {
+				if err := o.Demands.Withdraw(cmd.Context(), ids[0], operator.CommandLine); err != nil {
+					return err
+				}
+				fmt.Fprintf(cmd.OutOrStdout(), "%s is taken back.\n", ids[0])
+				return nil
+			})
+		},
+	}
+}
