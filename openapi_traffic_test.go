@@ -468,9 +468,11 @@ func (c *traffic) operates(s *inboxtest.Server) {
 	c.call("POST", "/api/v1/notices/test", token, "", 409) // there is no address
 	c.call("GET", "/api/v1/sessions", token, "", 200)
 	c.call("DELETE", "/api/v1/sessions/nothing", token, "", 404)
-	for _, path := range []string{"usage", "erasures", "people/export?person=" + url.QueryEscape(turns[0].Principal)} {
+	for _, path := range []string{"usage", "statistics", "statistics?step=day&since=72h&agent=echo", "dns", "settings", "erasures", "people/export?person=" + url.QueryEscape(turns[0].Principal)} {
 		c.call("GET", "/api/v1/"+path, token, "", 200)
 	}
+	c.call("GET", "/api/v1/statistics?step=year", token, "", 400)
+	c.call("POST", "/api/v1/doctor", token, "", 200)
 	c.call("GET", "/api/v1/people/export?person=nobody@nowhere.test", token, "", 404)
 	c.call("GET", "/api/v1/erasures/nothing", token, "", 404)
 	begun, err := s.Store().BeginErasure(c.Context(), store.PersonNames{Principals: []string{"nowhere.test nobody"}}, []string{"hash"}, "operator:test")

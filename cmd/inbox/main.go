@@ -105,7 +105,7 @@ Exit codes: 0 done, 1 the command failed (the message says what to do), 2 the co
 	root.AddCommand(newBackup(), newVerify(), newRestore())
 	root.AddCommand(newList(), newThreads())
 	root.AddCommand(newBridge(), newTasks(), newConversations())
-	root.AddCommand(newExportPerson(), newErase(), newUsage(), renamed(newImport(), "conversations import"))
+	root.AddCommand(newExportPerson(), newErase(), newUsage(), newStatistics(), renamed(newImport(), "conversations import"))
 	return root
 }
 
