@@ -34,7 +34,7 @@ type Traffic struct {
 	Agent string    `json:"agent,omitempty"` // empty = all
 
 	Channels []ChannelTraffic `json:"channels"` // sums, by name
-	Steps    []store.Traffic  `json:"steps"`    // the oldest first; steps in which nothing came are left out
+	Steps    []TrafficStep    `json:"steps"`    // the oldest first; steps in which nothing came are left out
 }
 
 // TrafficStep is what came in by one channel within an hour or a day.
@@ -42,7 +42,7 @@ type TrafficStep = store.Traffic
 
 // ChannelTraffic is what came in by one channel.
 type ChannelTraffic struct {
-	store.Traffic
+	TrafficStep
 
 	P95 int64 `json:"p95_ms"` // 95 of 100 answers took no longer, in milliseconds: from the buckets of took; 0 without answers
 }
@@ -70,12 +70,12 @@ func (s Statistics) Read(ctx context.Context, agent, step string, since time.Tim
 	return found, err
 }
 
-func byChannel(steps []store.Traffic) []ChannelTraffic {
+func byChannel(steps []TrafficStep) []ChannelTraffic {
 	sums := []ChannelTraffic{}
 	for _, one := range steps {
 		i, found := slices.BinarySearchFunc(sums, one.Channel, func(c ChannelTraffic, name string) int { return strings.Compare(c.Channel, name) })
 		if !found {
-			sums = slices.Insert(sums, i, ChannelTraffic{Traffic: store.Traffic{Channel: one.Channel}})
+			sums = slices.Insert(sums, i, ChannelTraffic{TrafficStep: TrafficStep{Channel: one.Channel}})
 		}
 		sums[i].Add(one)
 	}

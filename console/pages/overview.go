@@ -97,7 +97,7 @@ func (p *Pages) readOverview(r *http.Request) (v overviewView, err error) {
 // sum adds up all channels.
 func (v overviewView) sum() (sum operator.ChannelTraffic) {
 	for _, one := range v.Traffic.Channels {
-		sum.Add(one.Traffic)
+		sum.Add(one.TrafficStep)
 	}
 	sum.P95 = sum.Took.Quantile(.95).Milliseconds()
 	return sum

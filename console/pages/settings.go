@@ -4,7 +4,6 @@ import (
 	"context"
 	"net/http"
 	"strings"
-	"time"
 	"unicode/utf8"
 
 	"inbox/console/account"
@@ -205,12 +204,11 @@ func findingName(ctx context.Context, status string) string {
 	return text(ctx, "fails")
 }
 
-// dnsView are records to publish, with what the last round of the doctor found of names.
+// dnsView are records to publish.
 type dnsView struct {
 	settingsView
 
 	Records []operator.DNSRecord
-	Checked time.Time
 }
 
 func (p *Pages) dns(w http.ResponseWriter, r *http.Request, s account.Session) error {
@@ -218,7 +216,7 @@ func (p *Pages) dns(w http.ResponseWriter, r *http.Request, s account.Session) e
 	if err != nil {
 		return err
 	}
-	v := dnsView{partOf(s, "dns"), records, p.Operator.Examinations.Last().At}
+	v := dnsView{partOf(s, "dns"), records}
 	return p.show(w, r, s, view{Title: text(r.Context(), "DNS records"), Section: sectionSettings}, dnsPage(v))
 }
 
