@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/url"
+	"sync"
 	"time"
 
 	"inbox/console/account"
@@ -23,7 +24,11 @@ func (w *web) newConsole() (*pages.Pages, error) {
 	for module := range w.channels.All() {
 		channels = append(channels, module.Name)
 	}
-	return pages.New(pages.Options{Operator: w.operatorHere(), Domain: w.config.Domain, Channels: channels, Logger: w.logger}, w.newAccounts)
+	readiness := sync.OnceValue(func() *httpserver.Readiness { return httpserver.NewReadiness(w.readiness()) })
+	return pages.New(pages.Options{
+		Operator: w.operatorHere(), Domain: w.config.Domain, Channels: channels, Version: Version, Logger: w.logger,
+		Health: func(ctx context.Context) []httpserver.Detail { return readiness().Look(ctx) },
+	}, w.newAccounts)
 }
 
 // newAccounts makes what lets operators into the console, with the pages that it draws.

@@ -31,6 +31,7 @@ import (
 	"inbox/exchange"
 	"inbox/identity"
 	"inbox/inboxtest"
+	"inbox/internal/await"
 	"inbox/internal/queue"
 	"inbox/internal/webhooksignature"
 	"inbox/normalized"
@@ -490,9 +491,11 @@ func (c *traffic) operates(s *inboxtest.Server) {
 	c.call("DELETE", "/api/v1/sessions/"+signedIn.ID, token, "", 204)
 	c.call("DELETE", "/api/v1/sessions/nothing", token, "", 404)
 	c.call("DELETE", "/api/v1/sessions/nothing", token, "", 404)
-	for _, path := range []string{"usage", "erasures", "people/export?person=" + url.QueryEscape(turns[0].Principal)} {
+	for _, path := range []string{"usage", "statistics", "statistics?step=day&since=72h&agent=echo", "dns", "settings", "erasures", "people/export?person=" + url.QueryEscape(turns[0].Principal)} {
 		c.call("GET", "/api/v1/"+path, token, "", 200)
 	}
+	c.call("GET", "/api/v1/statistics?step=year", token, "", 400)
+	c.call("POST", "/api/v1/doctor", token, "", 200)
 	c.call("GET", "/api/v1/people/export?person=nobody@nowhere.test", token, "", 404)
 	c.call("GET", "/api/v1/erasures/nothing", token, "", 404)
 	begun, err := s.Store().BeginErasure(c.Context(), store.PersonNames{Principals: []string{"nowhere.test nobody"}}, []string{"hash"}, "operator:test")
@@ -544,10 +547,9 @@ func (c *traffic) operatesMail(s *inboxtest.Server, token string) {
 		c.Fatal(err)
 	}
 
-	found := c.call("GET", "/api/v1/mail?kind=dmarc&mailbox=postmaster&sender=b.example&text=hello&since=1h&until=2100-01-01T00:00:00Z", token, "", 200)["mail"].([]any)
-	if len(found) != 1 {
-		c.Errorf("%v", found)
-	}
+	await.Until(c, "the mail in the index of words", func() bool {
+		return len(c.call("GET", "/api/v1/mail?kind=dmarc&mailbox=postmaster&sender=b.example&text=hello&since=1h&until=2100-01-01T00:00:00Z", token, "", 200)["mail"].([]any)) == 1
+	})
 	c.call("GET", "/api/v1/mail?kind=letters", token, "", 400)
 	c.call("GET", "/api/v1/mail?since=long+ago", token, "", 400)
 	c.call("GET", "/api/v1/mail/"+mail.ID, token, "", 200)

@@ -54,6 +54,27 @@ func (r *resources) retainOnce(ctx context.Context) {
 	}
 }
 
+// countEvery is how often the numbers of the overview are brought up to date.
+const countEvery = time.Minute
+
+// countHours keeps the statistics, until ctx ends, on one node at a time.
+func (r *resources) countHours(ctx context.Context) error {
+	ticker := time.NewTicker(countEvery)
+	defer ticker.Stop()
+	for {
+		if r.due(ctx, "statistics", countEvery-time.Second) {
+			if err := r.store.CountHours(ctx, time.Now()); err != nil && ctx.Err() == nil {
+				r.logger.WarnContext(ctx, "statistics are counted later", "error", err)
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-ticker.C:
+		}
+	}
+}
+
 // due reports whether this node is the one that does the work now.
 func (r *resources) due(ctx context.Context, work string, every time.Duration) bool {
 	now := time.Now()

@@ -50,7 +50,11 @@ var roles = map[string]exchange.Role{
 	// What one person's data are is for who may also remove them.
 	"GET /api/v1/people/export": exchange.RoleAdmin,
 
+	// Names of services and addresses of webhooks are for who keeps the server.
+	"GET /api/v1/settings": exchange.RoleAdmin,
+
 	"POST /api/v1/held/{turn}/release":            exchange.RoleWork,
+	"POST /api/v1/doctor":                         exchange.RoleWork,
 	"POST /api/v1/held/{turn}/drop":               exchange.RoleWork,
 	"POST /api/v1/approvals/{approval}/approve":   exchange.RoleWork,
 	"POST /api/v1/approvals/{approval}/deny":      exchange.RoleWork,
@@ -227,6 +231,13 @@ func Operations() []openapi.Operation {
 		{Method: "GET", Path: "/api/v1/erasures", Summary: "Receipts of erasures", Query: page, Response: erasureList{}},
 		{Method: "GET", Path: "/api/v1/erasures/{erasure}", Summary: "The receipt of one erasure", Response: operator.Receipt{}},
 		{Method: "GET", Path: "/api/v1/usage", Summary: "What is kept: rows and bytes of each agent", Response: operator.Kept{}},
+		{
+			Method: "GET", Path: "/api/v1/statistics", Summary: "What came in by hour or day and channel, and what became of it",
+			Query: []string{"since", "step", "agent"}, Response: operator.Traffic{},
+		},
+		{Method: "POST", Path: "/api/v1/doctor", Summary: "Look at what this node needs of the world", Response: operator.Examination{}, Errors: taken},
+		{Method: "GET", Path: "/api/v1/dns", Summary: "Records to publish for mail", Response: recordList{}},
+		{Method: "GET", Path: "/api/v1/settings", Summary: "The settings in force with all defaults, without secrets", Response: settingsBody{}},
 		{Method: "GET", Path: "/api/v1/audit", Summary: "Decisions about trust", Query: []string{"limit:integer", "before", "code", "turn", "agent"}, Response: auditList{}},
 		{
 			Method: "GET", Path: "/api/v1/mail", Summary: "Mail for the operator, and answers that were captured",

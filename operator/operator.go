@@ -54,6 +54,8 @@ type Operator struct {
 	Erasures      Erasures
 	Exports       Exports
 	Usage         Usage
+	Statistics    Statistics
+	Examinations  *Examinations
 
 	Node Node // nil where only the database is at hand
 
@@ -103,7 +105,7 @@ func New(o Options) *Operator {
 	}
 	finder := ids{o.Store, o.Agents, o.Approvals.Approval}
 	erasures := Erasures{o.Store, o.Deliveries, o.Turns.Cancel, o.Vault, o.Files, o.Config.Domain}
-	return &Operator{
+	made := &Operator{
 		Messages:      Messages{Retries: o.Turns, Timelines: o.Store, Finder: finder, Originals: o.Store, Files: o.Files},
 		Arrivals:      Arrivals{o.Store},
 		Agents:        Agents{o.Current, Pauses{o.Store, o.Agents}},
@@ -134,9 +136,12 @@ func New(o Options) *Operator {
 		Erasures:      erasures,
 		Exports:       Exports{o.Store, erasures, o.Files},
 		Usage:         Usage{o.Store, o.Files, o.Config.DataDir},
+		Statistics:    Statistics{o.Store},
 		Node:          o.Node,
 		options:       o,
 	}
+	made.Examinations = &Examinations{doctor: made.Doctor}
+	return made
 }
 
 // Close closes the database.

@@ -110,7 +110,7 @@ Exit codes: 0 done, 1 the command failed (the message says what to do), 2 the co
 	root.AddCommand(newList(), newThreads())
 	root.AddCommand(newSimulate(), newRecord(), newReplay())
 	root.AddCommand(newBridge(), newTasks(), newConversations())
-	root.AddCommand(newExportPerson(), newErase(), newUsage(), renamed(newImport(), "conversations import"))
+	root.AddCommand(newExportPerson(), newErase(), newUsage(), newStatistics(), renamed(newImport(), "conversations import"))
 	return root
 }
 

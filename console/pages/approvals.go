@@ -90,7 +90,7 @@ func approvedWords(ctx context.Context, one exchange.Approval) string {
 }
 
 func (p *Pages) deny(w http.ResponseWriter, r *http.Request, s account.Session) error {
-	reason, err := readReason(r)
+	reason, err := reasonOf(r)
 	if err != nil {
 		return err
 	}

@@ -115,7 +115,7 @@ func (p *Pages) release(w http.ResponseWriter, r *http.Request, s account.Sessio
 }
 
 func (p *Pages) drop(w http.ResponseWriter, r *http.Request, s account.Session) error {
-	reason, err := readReason(r)
+	reason, err := reasonOf(r)
 	if err != nil {
 		return err
 	}
@@ -129,21 +129,10 @@ func (p *Pages) drop(w http.ResponseWriter, r *http.Request, s account.Session) 
 	return p.done(w, r, at("work", "held"), all.and(r.Context(), words))
 }
 
-// maxReason bounds what an operator writes about a decision, in bytes.
-const maxReason = 500
-
-func readReason(r *http.Request) (string, error) {
-	reason := strings.TrimSpace(r.PostFormValue("reason"))
-	if len(reason) > maxReason {
-		return "", fault.InField("reason", "must be at most 500 bytes of text")
-	}
-	return reason, nil
-}
-
 // listed puts the sender of a held message on a list. The form says by which of the sender's targets.
 func (p *Pages) listed(r *http.Request, s account.Session, list string) (turn exchange.TurnRecord, entry exchange.ListEntry, err error) {
 	ctx, target := r.Context(), r.PostFormValue("target")
-	reason, err := readReason(r)
+	reason, err := reasonOf(r)
 	if err != nil {
 		return turn, entry, err
 	}

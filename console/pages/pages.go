@@ -46,7 +46,10 @@ type Options struct {
 	Operator *operator.Operator
 	Domain   string
 	Channels []string // names of all channels by which messages come
-	Logger   *slog.Logger
+	Version  string   // of the program
+	// Health returns what was found of each condition of readiness, in some seconds.
+	Health func(ctx context.Context) []httpserver.Detail
+	Logger *slog.Logger
 }
 
 // Pages serves the console.
@@ -71,6 +74,7 @@ func (p *Pages) Routes() []httpserver.Route {
 	return slices.Concat(
 		p.accounts.Routes(),
 		p.overviewRoutes(),
+		p.settingsRoutes(),
 		p.inboxRoutes(),
 		p.threadRoutes(),
 		p.takeoverRoutes(),

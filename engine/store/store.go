@@ -120,6 +120,7 @@ type Store struct {
 	retentionStore
 	personEraser
 	usageStore
+	statisticsStore
 	contentStore
 	uploadStore
 	mailStore
@@ -133,7 +134,7 @@ func newStore(db *database) *Store {
 		documentStore{db}, jobStore{db}, watchStore{db}, backEndStore{db}, resultStore{db}, noticeStore{db}, takeoverStore{db},
 		arrivalStore{db}, searchStore{db},
 		personStore{db}, listStore{db}, quotaStore{db}, tokenStore{db}, consoleStore{db}, auditStore{db},
-		erasureStore{db}, retentionStore{db}, personEraser{db}, usageStore{db}, contentStore{db}, uploadStore{db}, mailStore{db}, sweeper{db},
+		erasureStore{db}, retentionStore{db}, personEraser{db}, usageStore{db}, statisticsStore{db}, contentStore{db}, uploadStore{db}, mailStore{db}, sweeper{db},
 	}
 }
 

@@ -69,6 +69,9 @@ var TableRules = map[string]TableRule{
 	"notice_ways":       {"with their notice", "removed with their notice"},
 	"notice_state":      {"for ever: one row", "nothing: times and a number"},
 
+	"channel_hours": {"400 days later", "nothing: numbers by hour, agent and channel"},
+	"counted_hours": {"400 days later", "nothing: hours"},
+
 	"retention_cursors":   {"when no agent has the period any more", "nothing: ids"},
 	"retention_later":     {"when the message was looked at again", "removed with their message"},
 	"retention_originals": {"within an hour", "emptied"},

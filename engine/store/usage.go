@@ -194,3 +194,9 @@ func (e *postgresEngine) size(ctx context.Context) (total, free int64, err error
 	_, err = first(ctx, &e.statements, `SELECT pg_database_size(current_database())`, nil, &total)
 	return total, 0, err
 }
+
+// Size returns the bytes of the database.
+func (s usageStore) Size(ctx context.Context) (int64, error) {
+	total, _, err := s.engine.size(ctx)
+	return total, err
+}

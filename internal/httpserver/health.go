@@ -31,6 +31,19 @@ const (
 	checkEvery   = time.Second // more questions than this get the same answer, so that strangers cannot load the store
 )
 
+// Readiness asks conditions for a page, as /readyz does: at most once a second, whoever asks. It is safe for use by many goroutines.
+type Readiness struct{ health }
+
+// NewReadiness makes one. What fails is in the log of /readyz already.
+func NewReadiness(checks []Check) *Readiness {
+	return &Readiness{health{checks: checks, logger: slog.New(slog.DiscardHandler)}}
+}
+
+// Look returns what was found of every condition, in two seconds at most.
+func (r *Readiness) Look(ctx context.Context) []Detail {
+	return r.check(context.WithoutCancel(ctx)).Details
+}
+
 // health answers /healthz, /readyz and /metrics.
 type health struct {
 	checks   []Check
@@ -49,11 +62,11 @@ type readiness struct {
 	Reason string            `json:"reason,omitempty"`
 	Checks map[string]string `json:"checks,omitempty"` // "ok" or what is wrong
 
-	Details []detail `json:"details,omitempty"` // the same, with what to do
+	Details []Detail `json:"details,omitempty"` // the same, with what to do
 }
 
-// detail is one check.
-type detail struct {
+// Detail is what was found of one Check.
+type Detail struct {
 	Name     string `json:"name"`
 	OK       bool   `json:"ok"`
 	Required bool   `json:"required"` // without it the node is not ready
@@ -170,7 +183,7 @@ func (h *health) summary(results []error) readiness {
 	summary := readiness{Ready: true, Checks: make(map[string]string, len(results))}
 	for i, err := range results {
 		check := h.checks[i]
-		shown := detail{Name: check.Name, OK: err == nil, Required: !check.Bystander}
+		shown := Detail{Name: check.Name, OK: err == nil, Required: !check.Bystander}
 		summary.Checks[check.Name] = "ok"
 		if check.State != nil {
 			summary.Checks[check.Name] = cmp.Or(check.State(), "ok")
