@@ -6,6 +6,7 @@ import (
 	"net/url"
 	"time"
 
+	"inbox/adapters/chat"
 	"inbox/console/account"
 	"inbox/console/pages"
 	"inbox/exchange"
@@ -23,7 +24,10 @@ func (w *web) newConsole() (*pages.Pages, error) {
 	for module := range w.channels.All() {
 		channels = append(channels, module.Name)
 	}
-	return pages.New(pages.Options{Operator: w.operator(), Domain: w.config.Domain, Channels: channels, Logger: w.logger}, w.newAccounts)
+	say := func(ctx context.Context, agent string, by exchange.Token, words, key string) (string, error) {
+		return w.chat.Say(ctx, agent, by, chat.OperatorChat{Message: words, Continue: true, RunID: key})
+	}
+	return pages.New(pages.Options{Operator: w.operator(), Domain: w.config.Domain, Channels: channels, Say: say, Logger: w.logger}, w.newAccounts)
 }
 
 // newAccounts makes what lets operators into the console, with the pages that it draws.

@@ -87,7 +87,7 @@ func (s *Server) Operator() *Operator { return s.operator() }
 func (m *modules) operator() *Operator {
 	options := operatorOptions(m.config)
 	options.Store, options.Turns, options.Approvals, options.Deliveries = m.store, m.pipeline, m.demands, m.delivery
-	options.Notices = m.notices
+	options.Notices, options.Listed = m.notices, m.lists.Sender
 	options.Agents, options.Node, options.Shown = m.names, node{m}, m.tokens
 	options.Current = func() *Config { return m.now().config }
 	options.Files = func() (exchange.Files, error) { return m.blobs, nil }

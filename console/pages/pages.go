@@ -46,7 +46,9 @@ type Options struct {
 	Operator *operator.Operator
 	Domain   string
 	Channels []string // names of all channels by which messages come
-	Logger   *slog.Logger
+	// Say hands an agent a message of an operator and returns the id of its turn; the same key again is the same message.
+	Say    func(ctx context.Context, agent string, by exchange.Token, words, key string) (turn string, err error)
+	Logger *slog.Logger
 }
 
 // Pages serves the console.
@@ -70,6 +72,7 @@ func New(o Options, accounts func(account.Pages) (*account.Accounts, error)) (*P
 func (p *Pages) Routes() []httpserver.Route {
 	return slices.Concat(
 		p.accounts.Routes(),
+		p.agentRoutes(),
 		p.overviewRoutes(),
 		p.inboxRoutes(),
 		p.threadRoutes(),
