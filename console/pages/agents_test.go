@@ -10,7 +10,9 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 
+	"inbox/adapters/activitypub"
 	"inbox/exchange"
 	"inbox/inboxtest"
 	"inbox/internal/bearer"
@@ -193,6 +195,34 @@ func TestAgents(t *testing.T) {
 			t.Errorf("the file is %s, %v", written, err)
 		}
 	})
+}
+
+func TestFollowsAreDecided(t *testing.T) {
+	server, _ := agentsServer(t)
+	reader, worker := agentsSignIn(server, exchange.RoleRead), agentsSignIn(server, exchange.RoleWork)
+	for _, actor := range []string{"https://social.test/users/ann", "https://social.test/users/<b>bo"} {
+		if err := server.Store().State().Put(t.Context(), activitypub.PendingNamespace+"helper", actor, []byte(`{}`), time.Time{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+
+	page := reader.get("/console/agents/helper", 200)
+	agentsHas(t, page, "https://social.test/users/ann", "&lt;b&gt;bo")
+	if strings.Contains(page, "/console/agents/helper/follows") {
+		t.Error("a reader is offered to decide")
+	}
+	agentsHas(t, worker.get("/console/agents/helper", 200), "/console/agents/helper/follows")
+	agentsHas(t, worker.act("/console/agents/helper/follows", 200, "actor", "https://social.test/users/ann", "accept", "true"), "follows helper now.")
+	worker.act("/console/agents/helper/follows", 404, "actor", "https://social.test/users/nobody", "accept", "true")
+
+	token, _, err := server.Operator().Tokens.CreateOperator(t.Context(), "worker", exchange.RoleWork)
+	if err != nil {
+		t.Fatal(err)
+	}
+	status, _, answer := server.Read(http.MethodPost, "/api/v1/follows/decide", token, `{"agent":"helper","actor":"https://social.test/users/<b>bo","accept":false}`)
+	if status != http.StatusNoContent {
+		t.Errorf("the API answers %d %s", status, answer)
+	}
 }
 
 func TestTokensOfTheConsole(t *testing.T) {
