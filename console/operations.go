@@ -120,7 +120,7 @@ func Operations() []openapi.Operation {
 		{Method: "GET", Path: "/api/v1/agents", Summary: "Agents with their settings and pauses", Query: []string{"agent", "kind", "state"}, Response: agentList{}},
 		{
 			Method: "POST", Path: "/api/v1/agents", Summary: "Write a new agent into the file of the settings, and read it",
-			Request: operator.NewAgent{Name: "helper", Kind: "webhook", Backend: "https://service.example/", Access: "verified"}, Response: operator.Added{}, Errors: editing,
+			Request: operator.NewAgent{Name: "helper", Kind: "remote", Backend: "https://service.example/card.json", Access: "verified"}, Response: operator.Added{}, Errors: editing,
 		},
 		{Method: "GET", Path: "/api/v1/agents/{agent}", Summary: "One agent with the ways to it and its settings", Response: operator.AgentDetails{}},
 		{Method: "DELETE", Path: "/api/v1/agents/{agent}", Summary: "Take an agent out of the file of the settings", Response: operator.Removed{}, Errors: editing},

@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"inbox/internal/config"
 	"inbox/internal/fault"
@@ -49,7 +50,7 @@ func (o *Operator) table(n NewAgent) (AgentTable, error) {
 	case n.Kind == "command":
 		return AgentTable{}, fault.New(fault.Forbidden, "an agent that is a program is added on the server itself: inbox agents add")
 	case kind.Name == "":
-		return AgentTable{}, fault.InField("kind", "must be one of echo, webhook, llm, remote, pull")
+		return AgentTable{}, fault.InField("kind", "must be one of "+strings.Join(NewAgentKinds(), ", "))
 	case kind.BackEnd != "" && !kind.Optional && n.Backend == "":
 		return AgentTable{}, fault.InField("backend", "is missing: "+kind.Asks)
 	case kind.Model && n.Model == "":
