@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"inbox/adapters/chat"
 	"inbox/console/account"
 	"inbox/console/pages"
 	"inbox/exchange"
@@ -24,9 +25,12 @@ func (w *web) newConsole() (*pages.Pages, error) {
 	for module := range w.channels.All() {
 		channels = append(channels, module.Name)
 	}
+	say := func(ctx context.Context, agent string, by exchange.Token, words, key string) (string, error) {
+		return w.chat.Say(ctx, agent, by, chat.OperatorChat{Message: words, Continue: true, RunID: key})
+	}
 	readiness := sync.OnceValue(func() *httpserver.Readiness { return httpserver.NewReadiness(w.readiness()) })
 	return pages.New(pages.Options{
-		Operator: w.operatorHere(), Domain: w.config.Domain, Channels: channels, Version: Version, Logger: w.logger,
+		Operator: w.operatorHere(), Domain: w.config.Domain, Channels: channels, Version: Version, Say: say, Logger: w.logger,
 		Health: func(ctx context.Context) []httpserver.Detail { return readiness().Look(ctx) },
 	}, w.newAccounts)
 }

@@ -207,6 +207,7 @@ func (c *traffic) everythingIsCalled() {
 var notCalled = map[string]string{
 	"PUT /api/v1/agents/{agent}/move":    "needs an account on another server that names ours: e2e",
 	"DELETE /api/v1/agents/{agent}/move": "needs one that moved: e2e",
+	"POST /api/v1/follows/decide":        "needs an actor who waits: TestFollowsAreDecided",
 	"POST /api/v1/notices/test":          "needs an address that answers: TestNodeTellsOfItself",
 	"POST /api/v1/stop":                  "ends the server that is asked: e2e (TestServerIsMovedUnderLoad)",
 }
@@ -447,6 +448,31 @@ func (c *traffic) files(turn map[string]any, token string) {
 	c.call("POST", "/v1/files", "wrong", "a file", 401, "Content-Type", "application/octet-stream")
 }
 
+// operatesAgents calls what the operator API says about agents and tokens.
+func (c *traffic) operatesAgents(token string) {
+	c.Helper()
+	const agent = "/api/v1/agents/echo"
+	c.call("GET", agent, token, "", 200)
+	c.call("GET", agent+"/examination", token, "", 200)
+	c.call("PUT", agent+"/pause", token, `{"reason":"new model"}`, 204)
+	c.call("DELETE", agent+"/pause", token, "", 204)
+	c.call("DELETE", agent+"/pause", token, "", 404)
+	c.call("POST", agent+"/access-check", token, `{"address":"@alice@example.org","channel":"email"}`, 200)
+	c.call("POST", agent+"/access-check", token, `{"address":"nobody"}`, 400)
+	c.call("POST", "/api/v1/agents/nobody/access-check", token, `{}`, 404)
+	c.call("POST", "/api/v1/agents", token, `{"name":"second","kind":"echo"}`, 200)
+	c.call("POST", "/api/v1/agents", token, `{"name":"third","kind":"command"}`, 403)
+	c.call("DELETE", "/api/v1/agents/second", token, "", 200)
+	c.call("DELETE", "/api/v1/agents/second", token, "", 404)
+	c.call("POST", "/api/v1/follows/decide", token, `{"agent":"echo","actor":"https://social.test/users/ann","accept":true}`, 404)
+
+	made := c.call("POST", "/api/v1/tokens", token, `{"name":"partner","scope":"peer","agent":"echo","expires":"90d"}`, 200)
+	c.call("POST", "/api/v1/tokens", token, `{"name":"partner","scope":"everything"}`, 400)
+	c.call("POST", "/api/v1/tokens", token, `{"name":"echo","scope":"peer"}`, 409)
+	c.call("DELETE", "/api/v1/tokens/"+fmt.Sprint(made["id"]), token, "", 204)
+	c.call("DELETE", "/api/v1/tokens/nothing", token, "", 404)
+}
+
 // operates calls the operator API.
 func (c *traffic) operates(s *inboxtest.Server) {
 	c.Helper()
@@ -516,6 +542,7 @@ func (c *traffic) operates(s *inboxtest.Server) {
 		c.call("GET", "/api/v1/"+path, token, "", 400)
 	}
 	c.call("GET", "/api/v1/follows?agent=nobody", token, "", 404)
+	c.operatesAgents(token)
 	c.call("POST", "/api/v1/turns/"+turns[0].ID+"/retry", token, "", 409)
 	c.call("POST", "/api/v1/turns/nothing/retry", token, "", 404)
 	c.call("POST", "/api/v1/turns/retry", token, `{"since":"2h","dry_run":true}`, 200)

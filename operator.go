@@ -102,7 +102,7 @@ func (m *modules) operatorOptions() operator.Options {
 	options := operatorOptions(m.config)
 	options.Store, options.Turns, options.Deliveries = m.store, m.pipeline, m.delivery
 	options.Approvals, options.Demands = m.demands, m.demands
-	options.Notices = m.notices
+	options.Notices, options.Listed = m.notices, m.lists.Sender
 	options.Agents, options.Node, options.Shown = m.names, node{m}, m.tokens
 	options.Current = func() *Config { return m.now().config }
 	options.Files = func() (exchange.Files, error) { return m.blobs, nil }

@@ -45,7 +45,7 @@ func (a *API) WithChat(chat OperatorChat) *API {
 
 // Routes are all calls. Each does what a command does: inbox held, inbox approvals, inbox tool-requests, inbox people, inbox audit, inbox show, inbox waiting, inbox retry.
 func (a *API) Routes() []httpserver.Route {
-	return slices.Concat(a.arrivalRoutes(), a.listRoutes(), a.chatRoutes(), a.mailRoutes(), a.takeoverRoutes(), a.simulateRoutes(), a.statisticsRoutes(), []httpserver.Route{
+	return slices.Concat(a.agentRoutes(), a.arrivalRoutes(), a.listRoutes(), a.chatRoutes(), a.mailRoutes(), a.takeoverRoutes(), a.simulateRoutes(), a.statisticsRoutes(), []httpserver.Route{
 		a.route(http.MethodGet, "/api/v1/held", a.listHeld),
 		a.route(http.MethodPost, "/api/v1/held/{turn}/release", a.release),
 		a.route(http.MethodPost, "/api/v1/held/{turn}/drop", a.drop),

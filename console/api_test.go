@@ -277,7 +277,8 @@ func TestOperatorAPI(t *testing.T) {
 func TestEveryCallNeedsItsRole(t *testing.T) {
 	for _, route := range console.NewAPI(&operator.Operator{}).WithChat(mute{}).Routes() {
 		needed := console.RoleOf(route.Method, route.Pattern)
-		if route.Method != http.MethodGet && needed < exchange.RoleWork {
+		looks := route.Pattern == "/api/v1/agents/{agent}/access-check" // a question that is too long for an address
+		if route.Method != http.MethodGet && needed < exchange.RoleWork && !looks {
 			t.Errorf("%s %s changes something and needs only the role %s", route.Method, route.Pattern, needed)
 		}
 		for token, role := range map[string]exchange.Role{"read": exchange.RoleRead, "work": exchange.RoleWork} {

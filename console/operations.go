@@ -82,6 +82,10 @@ var roles = map[string]exchange.Role{
 	"DELETE /api/v1/replies/{reply}/pin":          exchange.RoleWork,
 	"POST /api/v1/mail/{mail}/forward":            exchange.RoleWork,
 	"POST " + chatPattern:                         exchange.RoleWork,
+	"POST /api/v1/follows/decide":                 exchange.RoleWork,
+
+	// It looks, by a question that is too long for an address.
+	"POST /api/v1/agents/{agent}/access-check": exchange.RoleRead,
 }
 
 // RoleOf returns the role that a call of the operator API needs.
@@ -125,6 +129,28 @@ func Operations() []openapi.Operation {
 			Query: []string{"limit:integer", "before", "agent", "turn", "to", "channel", "state", "since", "until"}, Response: deliveryList{},
 		},
 		{Method: "GET", Path: "/api/v1/agents", Summary: "Agents with their settings and pauses", Query: []string{"agent", "kind", "state"}, Response: agentList{}},
+		{
+			Method: "POST", Path: "/api/v1/agents", Summary: "Write a new agent into the file of the settings, and read it",
+			Request: operator.NewAgent{Name: "helper", Kind: "remote", Backend: "https://service.example/card.json", Access: "verified"}, Response: operator.Added{}, Errors: refused,
+		},
+		{Method: "GET", Path: "/api/v1/agents/{agent}", Summary: "One agent with the ways to it and its settings", Response: operator.AgentDetails{}},
+		{Method: "DELETE", Path: "/api/v1/agents/{agent}", Summary: "Take an agent out of the file of the settings", Response: operator.Removed{}, Errors: refused},
+		{Method: "GET", Path: "/api/v1/agents/{agent}/examination", Summary: "Whether what answers for an agent is there", Response: findingList{}},
+		{Method: "PUT", Path: "/api/v1/agents/{agent}/pause", Summary: "Let an agent rest", Partial: true, Request: reason},
+		{Method: "DELETE", Path: "/api/v1/agents/{agent}/pause", Summary: "Let an agent work again"},
+		{
+			Method: "POST", Path: "/api/v1/agents/{agent}/access-check", Summary: "Whether a sender would be let in, and why",
+			Request: accessBody{Address: "@alice@example.org", Method: "email-dmarc"}, Response: operator.AccessAnswer{},
+		},
+		{
+			Method: "POST", Path: "/api/v1/tokens", Summary: "Make a token of a peer or of an operator; its secret is in the answer alone",
+			Request: operator.NewToken{Name: "partner", Scope: "peer", Agent: "helper", Expires: "90d"}, Response: createdToken{}, Errors: refused,
+		},
+		{Method: "DELETE", Path: "/api/v1/tokens/{token}", Summary: "Make a token useless"},
+		{
+			Method: "POST", Path: "/api/v1/follows/decide", Summary: "Let somebody follow an agent, or refuse it",
+			Request: followBody{Agent: "helper", Actor: "https://social.example/users/ann", Accept: true}, Errors: absent,
+		},
 		{
 			Method: "GET", Path: "/api/v1/tokens", Summary: "Tokens, never the secrets",
 			Query: append([]string{"name", "scope", "status"}, ofAgent...), Response: tokenList{},

@@ -43,6 +43,8 @@ type AccessAnswer struct {
 	Access     string       `json:"access"`           // of the agent
 	Unverified string       `json:"unverified"`       // of the agent: what a message without evidence gets
 	Evidence   *AccessProof `json:"evidence,omitempty"`
+
+	Steps []AccessStep `json:"steps,omitempty"` // what was asked, in order; from Why alone
 }
 
 // AccessProof is the evidence that was checked against the rules, with everything that was filled in.
@@ -55,21 +57,32 @@ type AccessProof struct {
 
 // CheckAccess answers from the configuration alone. fault.NotFound for an agent that is not in it.
 func CheckAccess(c *config.Config, q AccessQuestion) (AccessAnswer, error) {
+	answer, _, err := checkAccess(c, q)
+	return answer, err
+}
+
+// askedSender is the sender of a question as the rules are asked about it.
+type askedSender struct {
+	address  string
+	believed []identity.Evidence
+}
+
+func checkAccess(c *config.Config, q AccessQuestion) (answer AccessAnswer, sender askedSender, err error) {
 	agent, err := configuredAgent(c, q.Agent)
 	if err != nil {
-		return AccessAnswer{}, err
+		return AccessAnswer{}, sender, err
 	}
 
-	answer := AccessAnswer{Access: agent.Access, Unverified: agent.Unverified}
+	answer = AccessAnswer{Access: agent.Access, Unverified: agent.Unverified}
 	believed, err := askedEvidence(c, agent, q, &answer)
 	if err != nil {
-		return AccessAnswer{}, err
+		return AccessAnswer{}, sender, err
 	}
 	address := q.Address
 	if parsed, err := identity.ParseAddress(address); err == nil {
 		address = parsed.String()
 	} else if address != "" {
-		return AccessAnswer{}, fault.Newf(fault.Malformed, "%q is not an address; write one such as @alice@example.org", q.Address)
+		return AccessAnswer{}, sender, fault.Newf(fault.Malformed, "%q is not an address; write one such as @alice@example.org", q.Address)
 	}
 
 	purpose := cmp.Or(q.Purpose, identity.PurposeMessage)
@@ -85,7 +98,7 @@ func CheckAccess(c *config.Config, q AccessQuestion) (AccessAnswer, error) {
 	if purpose == identity.PurposeMessage && len(believed) == 0 {
 		answer.unproven()
 	}
-	return answer, nil
+	return answer, askedSender{address, believed}, nil
 }
 
 // unproven is what admission does beside the rules when nothing proves the sender of a message.

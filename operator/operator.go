@@ -10,6 +10,7 @@ import (
 	"inbox/adapters/activitypub"
 	"inbox/adapters/email"
 	"inbox/engine/delivery"
+	"inbox/engine/moderation"
 	"inbox/engine/notice"
 	"inbox/engine/pipeline"
 	"inbox/engine/store"
@@ -17,6 +18,7 @@ import (
 	"inbox/internal/config"
 	"inbox/internal/queue"
 	"inbox/internal/safehttp"
+	"inbox/normalized"
 )
 
 // CommandLine is who did something, for the record, where the operator used a command.
@@ -90,6 +92,8 @@ type Options struct {
 	OwnHosts map[string]bool // names of this server, which are not blocked
 	// Listening returns host:port of the listeners for HTTP and for mail of a running server; nil = those of Config.
 	Listening func() (web, mail string)
+	// Listed says what the operator's lists say about a sender, as a running server has them; nil = they are read from the Store.
+	Listed func(sender normalized.Sender) moderation.Verdict
 
 	UserAgent string                                            // of the doctor's requests
 	Policies  func(client *safehttp.Client) email.PolicyFetcher // MTA-STS policies, for the doctor

@@ -224,6 +224,34 @@ func (t Tokens) CreateOperator(ctx context.Context, name string, role exchange.R
 	return t.mint(ctx, name, "", role.String())
 }
 
+// NewToken is a token that an operator wants.
+type NewToken struct {
+	Name    string `json:"name"`
+	Scope   string `json:"scope"`             // ScopePeer, or the role of an operator: read, work or admin
+	Agent   string `json:"agent,omitempty"`   // the only agent that a peer's token opens; empty = all
+	Expires string `json:"expires,omitempty"` // see Ahead
+}
+
+// New mints a token of a peer or of an operator, and returns its secret. Errors are fault.Malformed, fault.Conflict for the name of an
+// agent, and fault.NotFound for an agent that there is not.
+func (t Tokens) New(ctx context.Context, wanted NewToken) (secret string, token exchange.Token, err error) {
+	if t.end, err = Ahead("expires", wanted.Expires, now()); err != nil {
+		return "", token, err
+	}
+
+	roles := map[string]exchange.Role{exchange.TokenRead: exchange.RoleRead, exchange.TokenWork: exchange.RoleWork, exchange.TokenAdmin: exchange.RoleAdmin}
+	role, operates := roles[wanted.Scope]
+	switch {
+	case wanted.Scope == ScopePeer:
+		return t.Create(ctx, wanted.Name, wanted.Agent)
+	case !operates:
+		return "", token, fault.InField("scope", "must be one of peer, read, work, admin")
+	case wanted.Agent != "":
+		return "", token, fault.InField("agent", "belongs to tokens of peers: an operator's opens no agent")
+	}
+	return t.CreateOperator(ctx, wanted.Name, role)
+}
+
 func validTokenName(name string) error {
 	if !identity.ValidAgentName(name) {
 		return fault.New(fault.Malformed, "a token's name must be 1 to 64 of A-Z a-z 0-9 . _ - without a dot at either end")

@@ -33,6 +33,17 @@ func (a *Adapter) ServeOperator(w http.ResponseWriter, r *http.Request, agent st
 	return err
 }
 
+// Say hands a message of the operator to an agent, as ServeOperator does, and returns the id of its turn without waiting for the answer.
+func (a *Adapter) Say(ctx context.Context, agent string, token exchange.Token, said OperatorChat) (string, error) {
+	body, err := json.Marshal(said)
+	if err != nil {
+		return "", err
+	}
+	found, err := a.rest.acceptOperator(ctx, agent, token, said, body, "")
+	requests.WithLabelValues("operator", outcomeOf(err)).Inc()
+	return found.turn.ID, err
+}
+
 func (a *restAPI) serveOperator(w http.ResponseWriter, r *http.Request, agent string, token exchange.Token) error {
 	httpserver.Proven(r)
 	body, err := httpserver.ReadBody(r, maxOperatorChat)
@@ -44,26 +55,30 @@ func (a *restAPI) serveOperator(w http.ResponseWriter, r *http.Request, agent st
 		return fault.Wrap(fault.Malformed, `send {"message":"…"}, and perhaps "session", "continue" and "run_id"`, err)
 	}
 
-	q, err := a.questionOf(map[string]any{"agent": agent, "message": wanted.Message, "session": wanted.Session, "run_id": wanted.RunID}, body)
-	if err != nil {
-		return err
-	}
-
-	q.who = caller{token: &token}
-	if err := a.access.admit(q.who, q.agent); err != nil {
-		return err
-	}
-	if wanted.Continue && wanted.Session == "" {
-		if q.input.SessionID, err = a.sessions.newest(r.Context(), q); err != nil {
-			return err
-		}
-	}
-
-	found, err := a.messages.accept(r.Context(), q, r.Header.Get("Last-Event-ID"))
+	found, err := a.acceptOperator(r.Context(), agent, token, wanted, body, r.Header.Get("Last-Event-ID"))
 	if err != nil {
 		return err
 	}
 	return a.answerChat(w, r, found)
+}
+
+// acceptOperator brings a message of the operator into the engine.
+func (a *restAPI) acceptOperator(ctx context.Context, agent string, token exchange.Token, wanted OperatorChat, body []byte, lastEvent string) (run, error) {
+	q, err := a.questionOf(map[string]any{"agent": agent, "message": wanted.Message, "session": wanted.Session, "run_id": wanted.RunID}, body)
+	if err != nil {
+		return run{}, err
+	}
+
+	q.who = caller{token: &token}
+	if err := a.access.admit(q.who, q.agent); err != nil {
+		return run{}, err
+	}
+	if wanted.Continue && wanted.Session == "" {
+		if q.input.SessionID, err = a.sessions.newest(ctx, q); err != nil {
+			return run{}, err
+		}
+	}
+	return a.messages.accept(ctx, q, lastEvent)
 }
 
 // lookedBack is how many messages of a caller are looked at for the newest session: those that were deleted have none.

@@ -70,7 +70,7 @@ func newAgents() *cobra.Command {
 	addJSON(list)
 	list.Flags().StringVar(&filter.Kind, "kind", "", "only agents of this kind")
 	addChoice(list, &filter.State, "state", "only agents in this state", operator.AgentWorks, operator.AgentPaused)
-	parent.AddCommand(list, newAgentsAdd(), newAgentsRemove(), newAgentsTest(), newAgentsPause(), newAgentsResume())
+	parent.AddCommand(list, newAgentsAdd(), newAgentsRemove(), newAgentsTest(), newAgentsWhy(), newAgentsPause(), newAgentsResume())
 	return parent
 }
 

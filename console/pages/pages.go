@@ -49,6 +49,8 @@ type Options struct {
 	Version  string   // of the program
 	// Health returns what was found of each condition of readiness, in some seconds.
 	Health func(ctx context.Context) []httpserver.Detail
+	// Say hands an agent a message of an operator and returns the id of its turn; the same key again is the same message.
+	Say    func(ctx context.Context, agent string, by exchange.Token, words, key string) (turn string, err error)
 	Logger *slog.Logger
 }
 
@@ -73,6 +75,7 @@ func New(o Options, accounts func(account.Pages) (*account.Accounts, error)) (*P
 func (p *Pages) Routes() []httpserver.Route {
 	return slices.Concat(
 		p.accounts.Routes(),
+		p.agentRoutes(),
 		p.overviewRoutes(),
 		p.settingsRoutes(),
 		p.inboxRoutes(),
