@@ -10,7 +10,7 @@ ATTACK_SECONDS ?= 20
 FUZZ_TIME ?= 60s
 
 .DEFAULT_GOAL := help
-.PHONY: guides help build install run demo check test test-race e2e attacks tck lint release-check fuzz-short bench bench-lists generate test-dependencies
+.PHONY: guides help build install run demo check test test-race e2e attacks tck lint release-check fuzz-short bench bench-lists generate screenshots test-dependencies
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -73,6 +73,9 @@ bench: test-dependencies ## measure on both databases and write docs/benchmarks.
 
 generate: ## write the generated files again: documentation of the settings, JSON Schema
 	$(GO) generate ./...
+
+screenshots: test-dependencies ## take the pictures of docs/img again, of a server that the browser tests fill
+	$(GO) test ./e2e -run '^TestConsole$$' -count=1 -args -screenshots $(CURDIR)/docs/img
 
 test-dependencies: ## install what tests need: PostgreSQL, Postfix, OpenDKIM, swaks, dkimpy, proxies, crun, umoci, Prometheus, Node and its packages
 	scripts/install-test-dependencies

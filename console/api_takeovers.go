@@ -49,7 +49,7 @@ func (a *API) listTakeovers(_ http.ResponseWriter, r *http.Request) (any, error)
 }
 
 func conversation(r *http.Request, name string) operator.ConversationID {
-	return operator.ConversationID{ID: httpserver.Param(r, name), Agent: r.URL.Query().Get("agent")}
+	return operator.ConversationID{ID: httpserver.Param(r, name), Agent: r.URL.Query().Get("agent"), Whole: name == "thread"}
 }
 
 func (a *API) takeover(_ http.ResponseWriter, r *http.Request) (any, error) {

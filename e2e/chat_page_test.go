@@ -1,22 +1,15 @@
 package e2e
 
 import (
-	"context"
 	"encoding/base64"
 	"encoding/json"
-	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
-	"github.com/chromedp/cdproto/cdp"
-	"github.com/chromedp/cdproto/emulation"
-	"github.com/chromedp/cdproto/runtime"
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
 
@@ -168,16 +161,6 @@ func TestWebChatByKeyboard(t *testing.T) {
 	}
 }
 
-// colors emulates a wish for light or dark.
-func (b *chromium) colors(scheme string) chromedp.Action[chromedp.Void] {
-	return chromedp.Func(func(ctx context.Context, target *chromedp.Target) error {
-		_, err := cdp.Call(ctx, target, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{
-			Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}},
-		})
-		return err
-	})
-}
-
 // faint lists texts whose contrast is below 4.5 : 1 (WCAG 2.2, 1.4.3). Backgrounds are those of the nearest ancestors.
 const faint = `(() => {
 	const dab = document.createElement('canvas').getContext('2d', { willReadFrequently: true });
@@ -285,76 +268,6 @@ func TestWebChatIsDeleted(t *testing.T) {
 			}
 		}
 	}
-}
-
-// chromium is a headless Chromium with one page.
-type chromium struct {
-	*testing.T
-	page     context.Context
-	problems chan string // what its console says is wrong
-}
-
-func startChromium(t *testing.T) *chromium {
-	t.Helper()
-	program := ""
-	for _, name := range []string{"chromium", "chromium-browser", "google-chrome"} {
-		if found, err := exec.LookPath(name); err == nil {
-			program = found
-			break
-		}
-	}
-	if program == "" {
-		t.Fatal("no Chromium was found: run scripts/install-test-dependencies (Debian package chromium)")
-	}
-	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(program), chromedp.NoSandbox,
-		chromedp.UserDataDir(t.TempDir()), chromedp.WindowSize(390, 800), chromedp.Flag("disable-dev-shm-usage", true))
-	allocated, release := chromedp.NewExecAllocator(context.Background(), options...)
-	b := &chromium{T: t, problems: make(chan string, 64)}
-	page, shut := chromedp.NewContext(allocated, chromedp.WithListener(b.listen))
-	limited, stop := context.WithTimeout(page, 5*time.Minute)
-	t.Cleanup(func() {
-		stop()
-		_ = chromedp.Cancel(page) // waits until the browser is gone, so that its directory can be removed
-		shut()
-		release()
-	})
-	b.page = limited
-	return b
-}
-
-// listen keeps what the page's scripts fail with.
-func (b *chromium) listen(event any) {
-	if thrown, is := event.(*runtime.EventExceptionThrown); is {
-		select {
-		case b.problems <- fmt.Sprintf("%+v", thrown):
-		default:
-		}
-	}
-}
-
-func (b *chromium) do(what string, steps ...chromedp.Action[chromedp.Void]) {
-	b.Helper()
-	if err := chromedp.Do(b.page, steps...); err != nil {
-		b.Fatalf("%s: %v", what, err)
-	}
-}
-
-// shadow finds the chat of the page for the expressions below.
-const shadow = `const chat = document.querySelector('.inbox-chat')?.shadowRoot;`
-
-func (b *chromium) script(expression string) string {
-	b.Helper()
-	text, err := chromedp.Run(b.page, chromedp.Evaluate[string](`(() => { `+shadow+` return String(`+expression+`); })()`))
-	if err != nil {
-		b.Fatalf("%s: %v", expression, err)
-	}
-	return text
-}
-
-// until waits for an expression to be true.
-func (b *chromium) until(what, expression string) {
-	b.Helper()
-	eventually(b.T, what, func() bool { return b.script(expression) == "true" })
 }
 
 // says writes a message with the keyboard alone.

@@ -33,6 +33,7 @@ const MaxOperatorName = 128
 type ConversationID struct {
 	ID    string
 	Agent string // needed where several agents have a conversation with the id
+	Whole bool   // the ID is not that of a message, even where the first message of a conversation by mail gave it its name
 }
 
 // HandBack says how a conversation is handed back.
@@ -108,7 +109,7 @@ func (t Takeovers) Reply(ctx context.Context, id ConversationID, by string, repl
 	if answer.By, err = operatorName(by); err != nil {
 		return "", err
 	}
-	if answer.Agent, answer.ThreadID = turn.Agent, turn.ThreadID; one {
+	if answer.Agent, answer.ThreadID = turn.Agent, turn.ThreadID; one && !id.Whole {
 		answer.TurnID = turn.ID
 	}
 	return t.turns.WriteAnswer(ctx, answer)

@@ -59,7 +59,7 @@ func operatorName(principal string) string {
 
 // conversationOf reads which conversation a form is about.
 func conversationOf(r *http.Request) (id operator.ConversationID, page string) {
-	id = operator.ConversationID{ID: r.PostFormValue("id"), Agent: r.PostFormValue("agent")}
+	id = operator.ConversationID{ID: r.PostFormValue("id"), Agent: r.PostFormValue("agent"), Whole: true}
 	return id, threadPath(id.Agent, id.ID)
 }
 

@@ -329,7 +329,8 @@
   }
 
   function message(role, words, html, files, tools) {
-    const item = element("li", { class: role }, element("span", { class: "who" }, role === "user" ? `${t("You")}: ` : `${title}: `), element("div", { class: "body", dir: "auto" }));
+    const item = element("li", { class: role, role: "article" }, // a log is no list, so its items are none either
+      element("span", { class: "who" }, role === "user" ? `${t("You")}: ` : `${title}: `), element("div", { class: "body", dir: "auto" }));
     log.append(item);
     if (role === "assistant" && navigator.clipboard) copyable(item);
     show(item, words, html);
