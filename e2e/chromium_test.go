@@ -56,7 +56,7 @@ func startChromium(t *testing.T) *chromium {
 
 // listen keeps what the page's scripts fail with, that they ask the person something, and what the page loads.
 func (b *chromium) listen(event any) {
-	problem := ""
+	var problem string
 	switch happened := event.(type) {
 	case *runtime.EventExceptionThrown:
 		problem = fmt.Sprintf("%+v", happened)

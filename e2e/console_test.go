@@ -48,7 +48,7 @@ func TestConsole(t *testing.T) {
 		"[[agents]]\nname = \"guide\"\nkind = \"echo\"\naccess = \"public\"\nunverified = \"answer\"\ndisplay_name = \"Guide\"\nsummary = \"Answers questions about opening hours and orders.\"\n",
 		func(s *instance.Settings) { s.Smarthost = "smtp://" + away })
 	c := &consoleTest{chromium: startChromium(t), post: p}
-	c.chromium.do("a wide window", chromedp.EmulateViewport(1200, 800))
+	c.do("a wide window", chromedp.EmulateViewport(1200, 800))
 
 	c.bring(p.sender, "lost@sender.test", load.Mail{To: "echo@inbox.test", MessageID: "lost@sender.test", Subject: "Lost", Body: "Is anybody there?"})
 	eventually(t, "the answer is given up", func() bool {
@@ -80,9 +80,9 @@ func TestConsole(t *testing.T) {
 		{"every page for everybody", c.suitsEverybody},
 	} {
 		if !t.Run(step.name, func(t *testing.T) {
-			chromium, post := c.chromium.T, c.post.t
-			c.chromium.T, c.post.t = t, t
-			defer func() { c.chromium.T, c.post.t = chromium, post }()
+			chromium, post := c.T, c.post.t
+			c.T, c.post.t = t, t
+			defer func() { c.T, c.post.t = chromium, post }()
 			step.do(t)
 		}) {
 			break // what follows begins where this ended
@@ -434,7 +434,7 @@ func (c *consoleTest) takesPictures(t *testing.T) {
 		c.visit(picture.path)
 		if picture.name == "chat" {
 			c.until("the chat is there", `chat !== undefined && chat.querySelector('form') !== null`)
-			c.chromium.says("When do you open on Sunday?")
+			c.says("When do you open on Sunday?")
 			c.until("the answer is whole", `chat.querySelector('[role=log] > li.assistant:last-child:not([aria-busy])') !== null && !chat.querySelector('button[type=submit]').disabled`)
 		}
 		image, err := chromedp.Run(c.page, chromedp.CaptureScreenshot())

@@ -136,7 +136,7 @@ func (r *Recorder) Follow(ctx context.Context, filter exchange.ArrivalFilter, re
 // unlessOver drops the error of what ended because its context did.
 func unlessOver(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
-		return nil
+		return nil //nolint:nilerr // the end of what was asked for
 	}
 	return err
 }

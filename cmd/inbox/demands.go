@@ -28,7 +28,7 @@ func newDemandsList() *cobra.Command {
 	var limit int
 	cmd := &cobra.Command{
 		Use:     "list",
-		Short:   "List demands that wait, the one that ends first first",
+		Short:   "List demands that wait, the soonest to end first",
 		Example: "  inbox demands list --agent shop",
 		Args:    arguments(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {

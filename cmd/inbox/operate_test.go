@@ -27,7 +27,7 @@ func TestStrangersTextIsHarmlessOnATerminal(t *testing.T) {
 // TestReadAddress: the URL of a database is one line of a file or of the standard input.
 func TestReadAddress(t *testing.T) {
 	const address = "postgres://inbox:secret@db.example/inbox"
-	for content, fine := range map[string]bool{address: true, address + "\n": true, "": false, " \n": false, address + "\nmore": false, strings.Repeat("x", maxAddress+1): false} {
+	for content, fine := range map[string]bool{address: true, address + "\n": true, "": false, "  ": false, address + "\nmore": false, strings.Repeat("x", maxAddress+1): false} {
 		file := filepath.Join(t.TempDir(), "database-url")
 		if err := os.WriteFile(file, []byte(content), 0o600); err != nil {
 			t.Fatal(err)

@@ -412,16 +412,16 @@ func TestSessionsEnd(t *testing.T) {
 		b := newDesk(t, "http://console.test", nil).browser()
 		b.signIn("admin")
 		for range 47 { // it is seen twice an hour, so it goes on until its end
-			time.Sleep(30 * time.Minute)
+			time.Sleep(30 * time.Minute) //nolint:forbidigo // the clock of the bubble
 			expect(t, "seen", b.send("/console", nil), http.StatusOK, "operator:")
 		}
-		time.Sleep(30*time.Minute - time.Millisecond)
+		time.Sleep(30*time.Minute - time.Millisecond) //nolint:forbidigo // the clock of the bubble
 		expect(t, "just before the end", b.send("/console", nil), http.StatusOK, "operator:")
-		time.Sleep(time.Millisecond)
+		time.Sleep(time.Millisecond) //nolint:forbidigo // the clock of the bubble
 		expect(t, "lifetime", b.send("/console", nil), http.StatusSeeOther, "/console/login")
 
 		b.signIn("admin")
-		time.Sleep(time.Hour)
+		time.Sleep(time.Hour) //nolint:forbidigo // the clock of the bubble
 		expect(t, "idle", b.send("/console", nil), http.StatusSeeOther, "/console/login")
 
 		b.signIn("admin")
@@ -431,7 +431,7 @@ func TestSessionsEnd(t *testing.T) {
 		expect(t, "the role is that of the token now", b.send("/console/settings", nil), http.StatusForbidden, "forbidden why=role")
 		token.ExpiresAt = time.Now().Add(time.Minute)
 		b.tokens[bearer.Hash("token admin")] = token
-		time.Sleep(time.Minute)
+		time.Sleep(time.Minute) //nolint:forbidigo // the clock of the bubble
 		expect(t, "ends with its token", b.send("/console", nil), http.StatusSeeOther, "/console/login")
 	})
 }
@@ -442,7 +442,7 @@ func TestDangerousActsNeedAFreshProof(t *testing.T) {
 		b.signIn("admin")
 		form := url.Values{"csrf": {b.csrf()}, "note": {"n"}, "back": {"/console/people?who=x"}}
 		expect(t, "fresh", b.send("/console/erase", form), 303, "/console")
-		time.Sleep(account.Fresh + time.Second)
+		time.Sleep(account.Fresh + time.Second) //nolint:forbidigo // the clock of the bubble
 		expect(t, "stale", b.send("/console/erase", form), 303, "/console/confirm?next=%2Fconsole%2Fpeople%3Fwho%3Dx")
 		if len(b.done) != 1 {
 			t.Errorf("done: %q", b.done)

@@ -97,7 +97,7 @@ func parseForm(w http.ResponseWriter, r *http.Request, limit int64) error {
 	r.Body = http.MaxBytesReader(w, r.Body, limit)
 	err := r.ParseForm()
 	if err == nil {
-		err = r.ParseMultipartForm(limit)
+		err = r.ParseMultipartForm(limit) //nolint:gosec // the body is bounded above
 	}
 
 	switch {

@@ -23,7 +23,7 @@ func (a *Accounts) showLogin(w http.ResponseWriter, r *http.Request) {
 	case err != nil:
 		a.options.Pages.Failed(w, r, err)
 	case found:
-		http.Redirect(w, r, next, http.StatusSeeOther)
+		http.Redirect(w, r, next, http.StatusSeeOther) //nolint:gosec // LocalPath lets pages of the console through alone
 	default:
 		a.login(w, r, http.StatusOK, LoginView{Next: next})
 	}
@@ -82,7 +82,7 @@ func (a *Accounts) signIn(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	signIns.WithLabelValues("token").Inc()
-	http.Redirect(w, r, next, http.StatusSeeOther)
+	http.Redirect(w, r, next, http.StatusSeeOther) //nolint:gosec // LocalPath lets pages of the console through alone
 }
 
 // pace counts an attempt and returns how long the client has to wait.

@@ -104,7 +104,7 @@ func (p *Pages) readAgent(r *http.Request, s account.Session) (v agentView, err 
 	if err != nil {
 		return v, err
 	}
-	next := ""
+	var next string
 	if v.Followers, next = exchange.NextPage(followers, pageSize, operator.Follow.Cursor); next != "" {
 		v.Next = query(r, "after", next)
 	}

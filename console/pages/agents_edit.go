@@ -106,7 +106,7 @@ func (p *Pages) showTokens(w http.ResponseWriter, r *http.Request, s account.Ses
 	if err != nil {
 		return err
 	}
-	next := ""
+	var next string
 	if v.Tokens, next = exchange.NextPage(found, pageSize, func(t exchange.Token) string { return t.ID }); next != "" {
 		v.Next = query(r, "before", next)
 	}

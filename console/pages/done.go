@@ -18,13 +18,13 @@ func (p *Pages) done(w http.ResponseWriter, r *http.Request, to, words string) e
 	if len(words) > maxDoneBytes {
 		words = strings.ToValidUTF8(words[:maxDoneBytes], "") + " …"
 	}
-	http.SetCookie(w, &http.Cookie{
+	http.SetCookie(w, &http.Cookie{ //nolint:gosec // Secure where the console is reached by TLS
 		Name: doneCookie, Value: base64.RawURLEncoding.EncodeToString([]byte(words)), Path: Root, MaxAge: 60,
 		HttpOnly: true, Secure: p.accounts.Secure(r), SameSite: http.SameSiteStrictMode,
 	})
 	p.work.forget()
 	w.Header().Set("Cache-Control", "no-store")
-	http.Redirect(w, r, to, http.StatusSeeOther)
+	http.Redirect(w, r, to, http.StatusSeeOther) //nolint:gosec // a path of the console: see back
 	return nil
 }
 
@@ -34,7 +34,7 @@ func takeDone(w http.ResponseWriter, r *http.Request) string {
 	if err != nil || len(cookie.Value) > 2*maxDoneBytes {
 		return ""
 	}
-	http.SetCookie(w, &http.Cookie{Name: doneCookie, Path: Root, MaxAge: -1, HttpOnly: true})
+	http.SetCookie(w, &http.Cookie{Name: doneCookie, Path: Root, MaxAge: -1, HttpOnly: true}) //nolint:gosec // it removes the cookie
 
 	words, err := base64.RawURLEncoding.DecodeString(cookie.Value)
 	if err != nil || !utf8.Valid(words) {

@@ -99,7 +99,7 @@ func (p *Pages) readInbox(r *http.Request) (v inboxView, err error) {
 	}
 	v.Channels = p.Channels
 
-	next := ""
+	var next string
 	if v.Filter.Text != "" {
 		page, err := p.Operator.Arrivals.Page(ctx, filter)
 		if err != nil {

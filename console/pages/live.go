@@ -118,7 +118,7 @@ func (p *Pages) stream(w http.ResponseWriter, r *http.Request, _ account.Session
 
 	for line := "retry: 5000\n\n"; ; {
 		if err := send(w, line); err != nil {
-			return nil //nolint:nilerr // the reader went away
+			return nil // the reader went away
 		}
 		line = ": still here\n\n"
 		select {

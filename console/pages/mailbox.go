@@ -2,7 +2,6 @@ package pages
 
 import (
 	"context"
-	"encoding/json"
 	"io"
 	"net/http"
 	"strings"
@@ -74,7 +73,7 @@ func (p *Pages) mail(w http.ResponseWriter, r *http.Request, s account.Session) 
 	if v.Mail, err = p.Operator.Mail.Show(r.Context(), httpserver.Param(r, "mail")); err != nil {
 		return err
 	}
-	v.Checks = claims("", json.RawMessage(v.Evidence))
+	v.Checks = claims("", v.Evidence)
 	return p.showWork(w, r, s, text(r.Context(), "Mail from {who}", "who", design.VisibleLine(v.From)), mailPage(v))
 }
 

@@ -73,7 +73,7 @@ func (p *Pages) readOverview(r *http.Request) (v overviewView, err error) {
 	if v.Traffic, err = p.Operator.Statistics.Read(ctx, v.Agent, step, since); err != nil {
 		return v, err
 	}
-	v.Chart = chartOf(ctx, v.Traffic)
+	v.Chart = chartOf(v.Traffic)
 
 	if v.Agents, err = p.agentNames(ctx); err != nil {
 		return v, err
@@ -126,7 +126,7 @@ type bar struct {
 }
 
 // chartOf draws every step, those without messages too.
-func chartOf(ctx context.Context, t operator.Traffic) (c chart) {
+func chartOf(t operator.Traffic) (c chart) {
 	sums := map[time.Time]*operator.TrafficStep{}
 	for _, one := range t.Steps {
 		if sums[one.At] == nil {

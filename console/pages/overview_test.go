@@ -54,7 +54,7 @@ func overviewID() string { return uuid.Must(uuid.NewV7()).String() }
 // get returns a page, which must be there.
 func (d *overviewDesk) get(path string, want ...string) string {
 	d.Helper()
-	response, err := d.browser.Get(d.URL + path) //nolint:noctx // a test, with the timeout of its client
+	response, err := d.browser.Get(d.URL + path)
 	status, page := overviewRead(d, response, err)
 	if status != http.StatusOK || len(page) > 100<<10 {
 		d.Fatalf("%s: %d, %d bytes: %s", path, status, len(page), page)
@@ -74,7 +74,7 @@ func (d *overviewDesk) post(path string, pairs ...string) (int, string) {
 	for i := 0; i < len(pairs); i += 2 {
 		form.Set(pairs[i], pairs[i+1])
 	}
-	response, err := d.browser.PostForm(d.URL+path, form) //nolint:noctx // a test, with the timeout of its client
+	response, err := d.browser.PostForm(d.URL+path, form)
 	return overviewRead(d, response, err)
 }
 
@@ -119,7 +119,7 @@ func TestOverview(t *testing.T) {
 	if page := desk.get("/console?agent=other"); strings.Contains(page, "chart-bar") {
 		t.Error("another agent has the same figures")
 	}
-	if response, err := desk.browser.Get(s.URL + "/console?period=year"); err != nil || response.StatusCode != http.StatusBadRequest { //nolint:noctx // a test
+	if response, err := desk.browser.Get(s.URL + "/console?period=year"); err != nil || response.StatusCode != http.StatusBadRequest {
 		t.Errorf("%v, %v", response, err)
 	}
 }

@@ -253,7 +253,7 @@ func (p *Pages) lists(w http.ResponseWriter, r *http.Request, s account.Session)
 	if err != nil {
 		return err
 	}
-	next := ""
+	var next string
 	v.Entries, next = exchange.NextPage(found, pageSize, func(e exchange.ListEntry) string { return e.ID })
 	if next != "" {
 		v.Next = query(r, "before", next)
@@ -322,7 +322,7 @@ func (p *Pages) notices(w http.ResponseWriter, r *http.Request, s account.Sessio
 	if err != nil {
 		return err
 	}
-	next := ""
+	var next string
 	v.Notices, next = exchange.NextPage(found, pageSize, func(n exchange.Notice) string { return n.ID })
 	if next != "" {
 		v.Next = query(r, "before", next)
@@ -364,7 +364,7 @@ func (p *Pages) audit(w http.ResponseWriter, r *http.Request, s account.Session)
 	if err != nil {
 		return err
 	}
-	next := ""
+	var next string
 	v.Records, next = exchange.NextPage(found, pageSize, func(a exchange.AuditRecord) string { return a.ID })
 	if next != "" {
 		v.Next = query(r, "before", next)
@@ -389,7 +389,7 @@ func (p *Pages) sessions(w http.ResponseWriter, r *http.Request, s account.Sessi
 	if err != nil {
 		return err
 	}
-	next := ""
+	var next string
 	v.Rows, next = exchange.NextPage(found, pageSize, func(one operator.SignedIn) string { return one.ID })
 	if next != "" {
 		v.Next = query(r, "before", next)

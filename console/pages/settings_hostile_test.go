@@ -33,7 +33,7 @@ func TestTextsOfSettingsNeverBecomeMarkup(t *testing.T) {
 			v.Traffic = operator.Traffic{
 				Since: step.At, Until: step.At.Add(time.Hour), Step: operator.StepHour, Steps: []operator.TrafficStep{step}, Channels: []operator.ChannelTraffic{{TrafficStep: step}},
 			}
-			v.Chart = chartOf(t.Context(), v.Traffic)
+			v.Chart = chartOf(v.Traffic)
 			v.Waiting.Breakers = []operator.Breaker{markuptest.Fill(operator.Breaker{Kind: "x", Target: "x", Reason: "x"}, text)}
 			return overviewPage(v)
 		},

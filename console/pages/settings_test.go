@@ -31,7 +31,7 @@ func TestSettings(t *testing.T) {
 			t.Errorf("%s is open to a reader: %d", path, status)
 		}
 	}
-	if response, err := reader.browser.Get(s.URL + "/console/settings/configuration"); err != nil || response.StatusCode != http.StatusForbidden { //nolint:noctx // a test
+	if response, err := reader.browser.Get(s.URL + "/console/settings/configuration"); err != nil || response.StatusCode != http.StatusForbidden {
 		t.Errorf("%v, %v: the configuration is open to a reader", response, err)
 	}
 	if found, err := s.Operator().Lists.Entries(t.Context(), exchange.ListFilter{Limit: 1}); err != nil || len(found) != 0 {
@@ -100,7 +100,7 @@ func TestSettingsSessions(t *testing.T) {
 	if status, page := admin.post("/console/settings/sessions/end", "session", id("read")); status != http.StatusOK || !strings.Contains(page, "The browser is signed out.") {
 		t.Errorf("%d %s", status, page)
 	}
-	if response, err := reader.browser.Get(s.URL + "/console"); err != nil || !strings.Contains(response.Request.URL.Path, "login") { //nolint:noctx // a test
+	if response, err := reader.browser.Get(s.URL + "/console"); err != nil || !strings.Contains(response.Request.URL.Path, "login") {
 		t.Errorf("%v, %v: the session is not over", response, err)
 	}
 }

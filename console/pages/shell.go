@@ -57,11 +57,11 @@ func (p *Pages) languageRoute() httpserver.Route {
 		if !slices.Contains(catalog.Languages(), language) {
 			return fault.InField("language", "is none in which the console speaks")
 		}
-		http.SetCookie(w, &http.Cookie{
+		http.SetCookie(w, &http.Cookie{ //nolint:gosec // Secure where the console is reached by TLS
 			Name: catalog.Cookie, Value: language, Path: "/", MaxAge: 365 * 24 * 60 * 60, HttpOnly: true, Secure: p.accounts.Secure(r), SameSite: http.SameSiteLaxMode,
 		})
 		w.Header().Set("Cache-Control", "no-store")
-		http.Redirect(w, r, back(r, Root), http.StatusSeeOther)
+		http.Redirect(w, r, back(r, Root), http.StatusSeeOther) //nolint:gosec // a path of the console: see back
 		return nil
 	})
 }

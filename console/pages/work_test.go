@@ -64,12 +64,12 @@ func (b *browser) read(response *http.Response, err error) (int, string) {
 
 func (b *browser) get(path string) (int, string) {
 	b.Helper()
-	return b.read(b.Client.Get(b.URL + path)) //nolint:noctx // a test, with the timeout of its client
+	return b.read(b.Get(b.URL + path))
 }
 
 func (b *browser) post(path string, form url.Values) (int, string) {
 	b.Helper()
-	return b.read(b.PostForm(b.URL+path, form)) //nolint:noctx // a test, with the timeout of its client
+	return b.read(b.PostForm(b.URL+path, form))
 }
 
 var csrfField = regexp.MustCompile(`name="csrf" value="([^"]+)"`)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/xml"
 	"errors"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -59,9 +60,7 @@ func get(t *testing.T, options Options, path string, header http.Header) *httpte
 		t.Fatal(err)
 	}
 	r := httptest.NewRequest(http.MethodGet, path, http.NoBody)
-	for name, values := range header {
-		r.Header[name] = values
-	}
+	maps.Copy(r.Header, header)
 	recorder := httptest.NewRecorder()
 	server.Handler().ServeHTTP(recorder, r)
 	return recorder

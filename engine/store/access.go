@@ -69,6 +69,7 @@ func (s tokenStore) RevokeToken(ctx context.Context, id string) error {
 	})
 }
 
+//nolint:gosec // a statement, no secret
 const useToken = `UPDATE tokens SET used_at = $1 WHERE id = $2 AND used_at < $1`
 
 // UseTokens writes when tokens were shown last, by their ids. An earlier time does not replace a later one.

@@ -585,11 +585,11 @@ func (w *searchWalk) match(ctx context.Context, window searchWindow) (rows []int
 
 // rows reads numbers of rows of the index.
 func (w *searchWalk) rows(ctx context.Context, text string, test *selection) (rows []int64, err error) {
-	condition := ""
+	var condition strings.Builder
 	for _, one := range test.where {
-		condition += " AND " + one
+		condition.WriteString(" AND " + one)
 	}
-	text = strings.NewReplacer("{words}", w.table, "{test}", condition).Replace(text)
+	text = strings.NewReplacer("{words}", w.table, "{test}", condition.String()).Replace(text)
 	err = w.engine.reader().each(ctx, text, test.arguments, func(r row) error {
 		var rowid int64
 		err := r.Scan(&rowid)

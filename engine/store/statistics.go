@@ -93,11 +93,11 @@ func (t *Traffic) counts() []*int64 {
 }
 
 var trafficColumns = func() string {
-	columns := "received, answered, silent, failed, refused, cancelled, held, waiting, spend"
+	columns := []string{"received", "answered", "silent", "failed", "refused", "cancelled", "held", "waiting", "spend"}
 	for i := range (Latencies{}) {
-		columns += ", took_" + strconv.Itoa(i)
+		columns = append(columns, "took_"+strconv.Itoa(i))
 	}
-	return columns
+	return strings.Join(columns, ", ")
 }()
 
 const (

@@ -54,7 +54,7 @@ func TestCountHours(t *testing.T) {
 				t.Fatal(err)
 			}
 			for _, one := range list {
-				if one.Channel != "email" || one.At.Truncate(filter.Step) != one.At {
+				if one.Channel != "email" || !one.At.Truncate(filter.Step).Equal(one.At) {
 					t.Errorf("%+v", one)
 				}
 				sum.Add(one)

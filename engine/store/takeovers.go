@@ -51,7 +51,7 @@ func (s takeoverStore) Takeovers(ctx context.Context, filter exchange.TakeoverFi
 	chosen.addWhen(filter.Agent != "", "o.agent = ?", filter.Agent)
 	chosen.addWhen(filter.Holder != "", "o.holder = ?", filter.Holder)
 	chosen.addWhen(filter.Before != "", "o.id < ?", filter.Before)
-	chosen.arguments = append(chosen.arguments, int64(pageSize(filter.Limit)))
+	chosen.arguments = append(chosen.arguments, pageSize(filter.Limit))
 	query := fmt.Sprintf(`SELECT %s, CASE WHEN o.ended_at > 0 THEN 0 ELSE (SELECT COUNT(*) FROM (SELECT 1 FROM turns t
 		WHERE t.thread_key = o.thread_key AND %s LIMIT %d) AS waiting) END
 		FROM takeovers o%s ORDER BY o.id DESC LIMIT $%d + 0`, takeoverColumns, waitingOperator, maxWaitingOfThread, chosen.sql(), len(chosen.arguments))

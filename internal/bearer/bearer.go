@@ -149,8 +149,8 @@ func (u *Uses) Run(ctx context.Context, rows UsedRows, failed func(error)) error
 			u.write(ctx, rows, failed)
 		case <-ctx.Done():
 			ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastWrite)
-			defer cancel()
 			u.write(ending, rows, failed)
+			cancel()
 			return nil
 		}
 	}

@@ -146,7 +146,7 @@ func TestContrast(t *testing.T) {
 	}
 
 	for _, name := range slices.Sorted(maps.Keys(plain)) {
-		if plain[name] == more[name] && strings.Contains("ink muted accent edge ok warn bad info", name) {
+		if plain[name] == more[name] && slices.Contains(strings.Fields("ink muted accent edge ok warn bad info"), name) {
 			t.Errorf("--%s is the same in high contrast", name)
 		}
 	}
@@ -227,7 +227,7 @@ func TestClassesOfTheSpecimens(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, list := range regexp.MustCompile(`class="([^"]*)"`).FindAllStringSubmatch(string(page), -1) {
-			for _, class := range strings.Fields(list[1]) {
+			for class := range strings.FieldsSeq(list[1]) {
 				if !regexp.MustCompile(`\.` + regexp.QuoteMeta(class) + `\b`).MatchString(sheet) {
 					t.Errorf("%s: .%s has no rule", path, class)
 				}

@@ -1,6 +1,9 @@
 package design
 
-import "strings"
+import (
+	"slices"
+	"strings"
+)
 
 // change is what became of a line.
 type change int
@@ -33,11 +36,8 @@ func diff(before, after string) []diffLine {
 		old, made = old[:len(old)-1], made[:len(made)-1]
 	}
 
-	lines := append(head, between(old, made)...)
-	for i := len(tail) - 1; i >= 0; i-- {
-		lines = append(lines, tail[i])
-	}
-	return lines
+	slices.Reverse(tail)
+	return slices.Concat(head, between(old, made), tail)
 }
 
 // between compares what neither begins nor ends alike.
@@ -57,9 +57,9 @@ func between(old, made []string) (lines []diffLine) {
 	for i := range common {
 		common[i] = make([]int32, len(made)+1)
 	}
-	for i := len(old) - 1; i >= 0; i-- {
-		for j := len(made) - 1; j >= 0; j-- {
-			if old[i] == made[j] {
+	for i, line := range slices.Backward(old) {
+		for j, other := range slices.Backward(made) {
+			if line == other {
 				common[i][j] = common[i+1][j+1] + 1
 			} else {
 				common[i][j] = max(common[i+1][j], common[i][j+1])

@@ -12,6 +12,6 @@ var translations embed.FS
 
 var texts = catalog.New(translations)
 
-func text(ctx context.Context, english string, pairs ...any) string {
-	return texts.Text(ctx, english, pairs...)
+func text(ctx context.Context, english string) string {
+	return texts.Text(ctx, english)
 }

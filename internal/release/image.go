@@ -4,6 +4,7 @@ import (
 	"archive/tar"
 	"bytes"
 	"compress/gzip"
+	"context"
 	"encoding/json"
 	"encoding/pem"
 	"errors"
@@ -223,7 +224,7 @@ func certificateRoots() []byte {
 
 // timeZones is the database that the version of Go has with which the image is made: that of the machine would be another on the next one.
 func timeZones() ([]byte, error) {
-	root, err := exec.Command("go", "env", "GOROOT").Output()
+	root, err := exec.CommandContext(context.Background(), "go", "env", "GOROOT").Output()
 	if err != nil {
 		return nil, fmt.Errorf("find the time zones of Go: %w", err)
 	}
