@@ -103,7 +103,8 @@ func TestReadersChangeNothing(t *testing.T) {
 			if err := needed.UnmarshalText([]byte(operation.Security[0]["operator"][0])); err != nil {
 				t.Fatal(err)
 			}
-			if needed == exchange.RoleRead && method != "get" {
+			looks := path == "/api/v1/agents/{agent}/access-check" // a question that is too long for an address
+			if needed == exchange.RoleRead && method != "get" && !looks {
 				t.Errorf("%s %s is open to readers", method, path)
 			}
 			for _, role := range []exchange.Role{exchange.RoleRead, exchange.RoleWork} {
