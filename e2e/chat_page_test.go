@@ -153,7 +153,7 @@ func TestWebChatByKeyboard(t *testing.T) {
 	b.until("the focus is where one writes", writing)
 	b.until("it failed again", `!chat.querySelector('.error').hidden && !chat.querySelector('button[type=submit]').disabled`)
 	b.script(`chat.querySelector('.anew').focus()`)
-	for i, want := range []string{"OL log", "BUTTON again", "TEXTAREA ", "BUTTON "} {
+	for i, want := range []string{"OL log", "BUTTON copy", "BUTTON copy", "BUTTON again", "BUTTON attach", "TEXTAREA ", "BUTTON "} {
 		b.do("tab", chromedp.KeyEvent(kb.Tab))
 		if got := b.script(`chat.activeElement?.tagName + ' ' + chat.activeElement?.className`); got != want {
 			t.Errorf("tab %d leads to %q, want %q", i, got, want)

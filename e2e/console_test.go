@@ -389,9 +389,9 @@ func (c *consoleTest) readsWithoutScripts(t *testing.T) {
 func (c *consoleTest) choosesDark(t *testing.T) {
 	const luminance = `(() => { const [r, g, b] = getComputedStyle(document.body).backgroundColor.match(/[\d.]+/g).map(Number); return (r + g + b) / 3; })()`
 	c.visit("/console/inbox")
-	for scheme, dark := range map[string]bool{"dark": true, "light": false} {
+	for _, scheme := range []string{"dark", "light"} { // the system's wish at the end, which holds without a choice
 		c.do(scheme, c.colors(scheme))
-		c.comes("the page is "+scheme, fmt.Sprintf(`(%s < 80) === %t`, luminance, dark))
+		c.comes("the page is "+scheme, fmt.Sprintf(`(%s < 80) === %t`, luminance, scheme == "dark"))
 	}
 	choose := func(theme string) {
 		c.script(`(() => { const one = document.querySelector('[data-theme-choice]'); one.value = '` + theme + `'; one.dispatchEvent(new Event('change', { bubbles: true })); return ''; })()`)
@@ -411,6 +411,12 @@ func (c *consoleTest) pages() []string {
 	}
 	for _, list := range []string{"held", "approvals", "approvals?status=all", "tools", "demands", "failed", "failed/retry", "deliveries", "deliveries/retry", "jobs", "jobs/retry", "mailbox", "reports", "suppressed", "breakers"} {
 		pages = append(pages, "/console/work/"+list)
+	}
+	for _, path := range []string{"", "?period=30d", "/agents", "/agents/echo", "/agents/tokens", "/agents/new", "/agents/echo/access"} {
+		pages = append(pages, "/console"+path)
+	}
+	for _, part := range []string{"", "/doctor", "/dns", "/lists", "/notices", "/audit", "/sessions", "/configuration"} {
+		pages = append(pages, "/console/settings"+part)
 	}
 	return append(pages, "/console/work/held/"+c.held[0])
 }
