@@ -164,6 +164,15 @@ func (s statisticsStore) beginHours(ctx context.Context, now time.Time) error {
 	if next := instant(last).Add(time.Hour); known && next.After(from) {
 		from = next
 	}
+	if !known { // nothing is counted of the time before the first message
+		begun := micros(now)
+		if _, err := first(ctx, s.engine.reader(), `SELECT accepted_at FROM turns ORDER BY id LIMIT 1`, nil, &begun); err != nil {
+			return err
+		}
+		if earliest := instant(begun).UTC().Truncate(time.Hour).Add(-time.Hour); earliest.After(from) {
+			from = earliest
+		}
+	}
 	return s.InTx(ctx, func(tx *Tx) error {
 		for hour := from; !hour.After(current); hour = hour.Add(time.Hour) {
 			if err := tx.do(ctx, `INSERT INTO counted_hours (hour, due_at) VALUES ($1, $2) ON CONFLICT (hour) DO NOTHING`, micros(hour), micros(hour)); err != nil {
