@@ -58,6 +58,7 @@ require (
 	golang.org/x/text v0.43.0
 	modernc.org/sqlite v1.60.0
 	pgregory.net/rapid v1.3.0
+	rsc.io/qr v0.2.0
 )
 
 require (
@@ -85,7 +86,6 @@ require (
 	go.opentelemetry.io/otel/metric v1.47.0 // indirect
 	go.uber.org/zap/exp v0.3.0 // indirect
 	gopkg.in/ini.v1 v1.67.3 // indirect
-	rsc.io/qr v0.2.0 // indirect
 )
 
 require (
