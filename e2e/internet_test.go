@@ -82,7 +82,7 @@ func onInternet(t *testing.T, database string, test func(*internet)) {
 
 	var output bytes.Buffer
 	pattern := "^" + strings.ReplaceAll(t.Name(), "/", "$/^") + "$"
-	inside := exec.Command(os.Args[0], "-test.run", pattern, "-test.v", "-test.timeout", "4m")
+	inside := exec.Command(os.Args[0], "-test.run", pattern, "-test.v", "-test.timeout", "8m")
 	inside.Env = append(os.Environ(), insideInternet+"="+directory)
 	inside.Stdout, inside.Stderr = &output, &output
 	inside.SysProcAttr = &syscall.SysProcAttr{Unshareflags: syscall.CLONE_NEWNET | syscall.CLONE_NEWNS}
