@@ -80,9 +80,9 @@ func TestConsole(t *testing.T) {
 		{"every page for everybody", c.suitsEverybody},
 	} {
 		if !t.Run(step.name, func(t *testing.T) {
-			chromium, post := c.T, c.post.t
-			c.T, c.post.t = t, t
-			defer func() { c.T, c.post.t = chromium, post }()
+			chromium, post := c.T, c.t
+			c.T, c.t = t, t
+			defer func() { c.T, c.t = chromium, post }()
 			step.do(t)
 		}) {
 			break // what follows begins where this ended
