@@ -20,7 +20,7 @@ type accessBody struct {
 	Assurance string `json:"assurance,omitempty"`
 }
 
-// createdToken is a token with its secret, which nobody can see again.
+// createdToken is a token with its secret, which is shown only here.
 type createdToken struct {
 	exchange.Token
 

@@ -261,7 +261,7 @@ func (e Exports) original(ctx context.Context, raw normalized.Raw, into Archive,
 	if !is {
 		return "", nil
 	}
-	name := "originals/" + digest + suffix(raw.MediaType)
+	name := "originals/" + digest + Original{MediaType: raw.MediaType}.Suffix()
 	original, err := e.store.Original(ctx, digest)
 	switch {
 	case fault.Is(err, fault.NotFound):
@@ -285,16 +285,6 @@ func (e Exports) original(ctx context.Context, raw normalized.Raw, into Archive,
 		_, err = file.Write(original.Body)
 	}
 	return name, err
-}
-
-func suffix(mediaType string) string {
-	switch {
-	case mediaType == "message/rfc822":
-		return ".eml"
-	case strings.Contains(mediaType, "json"):
-		return ".json"
-	}
-	return ".bin"
 }
 
 // fileName keeps the end of a name that a stranger chose, where it is a usual one.

@@ -16,6 +16,17 @@ type Original struct {
 	Content   io.ReadCloser
 }
 
+// Suffix is the end of a file name for the original, with its dot.
+func (o Original) Suffix() string {
+	switch {
+	case o.MediaType == "message/rfc822":
+		return ".eml"
+	case strings.Contains(o.MediaType, "json"):
+		return ".json"
+	}
+	return ".bin"
+}
+
 // Original returns a message as it came: activity JSON, the request of A2A, RFC 5322 bytes. fault.NotFound when there is no such message,
 // or when its original is not kept any more. The caller closes it.
 func (m Messages) Original(ctx context.Context, turnID string) (Original, error) {

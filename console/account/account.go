@@ -55,7 +55,7 @@ func (s Session) By() string { return exchange.OperatorPrincipal(s.Name) }
 func (s Session) ByToken() bool { return s.record.Token != nil }
 
 // Token is what began the session, as the operator API would know its caller. For a session of a login service it is a token with
-// the session's role that nobody can show.
+// the session's role, whose secret does not exist.
 func (s Session) Token() exchange.Token {
 	if s.record.Token != nil {
 		return *s.record.Token
@@ -64,7 +64,7 @@ func (s Session) Token() exchange.Token {
 	return exchange.Token{ID: "login-" + base64.RawURLEncoding.EncodeToString(sum[:18]), Name: s.Name, Scope: s.Role.String(), CreatedAt: s.CreatedAt}
 }
 
-// Handler answers a request of somebody who is signed in and may do so.
+// Handler answers a request of an operator whose session and role allow it.
 type Handler func(w http.ResponseWriter, r *http.Request, s Session)
 
 // Sessions keeps sessions. A session that is over may be found; it opens nothing.
@@ -134,7 +134,7 @@ type ConfirmView struct {
 	ServiceURL string
 }
 
-// Refusal says why somebody who is signed in may not do something.
+// Refusal says why an operator who is signed in is refused.
 type Refusal string
 
 // Refusals.

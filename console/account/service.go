@@ -17,7 +17,7 @@ const serviceLife = 10 * time.Minute
 
 // serviceState travels through the login service. Its tag is made with the secret of a cookie, so that it is good in the browser that
 // began and in no other, on every node, and nothing is stored. Who owns the browser can forge it: it says where to go on and nothing
-// about who somebody is.
+// about who the operator is.
 type serviceState struct {
 	Next    string `json:"n"`
 	Session string `json:"s,omitempty"` // that is confirmed; empty = one is begun
@@ -126,7 +126,7 @@ func (a *Accounts) failed(w http.ResponseWriter, r *http.Request, status int, st
 	}
 }
 
-// namesOf are the names by which the settings may know somebody.
+// namesOf returns the names by which the settings may list an operator.
 func namesOf(proven openid.Identity) []string {
 	var names []string
 	if proven.Email != "" {
@@ -140,7 +140,7 @@ func namesOf(proven openid.Identity) []string {
 
 func subjectOf(proven openid.Identity) string { return proven.Issuer + " " + proven.Subject }
 
-// beginByService begins a session for somebody whom the settings know.
+// beginByService begins a session for an operator whom the settings list.
 func (a *Accounts) beginByService(w http.ResponseWriter, r *http.Request, state serviceState, proven openid.Identity) {
 	members := a.options.Rules().Named(namesOf(proven))
 	if len(members) == 0 {

@@ -157,13 +157,9 @@ func (p *Pages) waitingRows(ctx context.Context) (rows []inboxRow, err error) {
 const maxExcerpt = 240
 
 func messageRow(turn *exchange.TurnRecord) inboxRow {
-	excerpt := normalized.PlainText(turn.Message.Parts)
-	if len(excerpt) > maxExcerpt {
-		excerpt = strings.ToValidUTF8(excerpt[:maxExcerpt], "") + " …"
-	}
 	return inboxRow{
 		Href: at("messages", turn.ID), Sender: turn.Message.Sender.Address, Name: turn.Message.Sender.DisplayName, Channel: turn.Channel,
-		Agent: turn.Agent, State: turn.State, Reason: turn.Reason, Excerpt: excerpt, At: turn.AcceptedAt,
+		Agent: turn.Agent, State: turn.State, Reason: turn.Reason, Excerpt: excerpt(normalized.PlainText(turn.Message.Parts)), At: turn.AcceptedAt,
 	}
 }
 

@@ -108,22 +108,12 @@ func (p *Pages) original(w http.ResponseWriter, r *http.Request, _ account.Sessi
 
 	header := w.Header()
 	header.Set("Content-Type", "application/octet-stream")
-	header.Set("Content-Disposition", `attachment; filename="`+id+suffix(found.MediaType)+`"`)
+	header.Set("Content-Disposition", `attachment; filename="`+id+found.Suffix()+`"`)
 	header.Set("Cache-Control", "no-store")
 	header.Set("Content-Security-Policy", "default-src 'none'; sandbox")
 	header.Set("X-Content-Type-Options", "nosniff")
 	_, _ = io.Copy(w, found.Content) // the reader went away: nothing to do
 	return nil
-}
-
-func suffix(mediaType string) string {
-	switch {
-	case mediaType == "message/rfc822":
-		return ".eml"
-	case strings.Contains(mediaType, "json"):
-		return ".json"
-	}
-	return ".bin"
 }
 
 // maxRawShown bounds what a page shows of an original, in bytes; the download has all of it.

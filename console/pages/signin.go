@@ -26,7 +26,7 @@ func (a accountPages) Confirm(w http.ResponseWriter, r *http.Request, status int
 	a.write(w, r, v.Session, status, view{Title: text(r.Context(), "Confirm that it is you")}, confirmPage(v))
 }
 
-// Forbidden says why somebody who is signed in may not do something.
+// Forbidden says why an operator who is signed in is refused.
 func (a accountPages) Forbidden(w http.ResponseWriter, r *http.Request, status int, v account.ForbiddenView) {
 	r = catalog.ForReader(r)
 	a.render(w, r, status, forbiddenPage(a.Domain, v))
