@@ -1,6 +1,7 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"os"
@@ -43,41 +44,6 @@ func BenchmarkArrivals(b *testing.B) {
 	}
 }
 
-// benchSpan is the time over which the stored messages are spread.
-const benchSpan = 365 * 24 * time.Hour
-
-// fillArrivals adds messages 1000 at a time, each thousand in a millisecond of its own. Half of all say hello, those to agent00 say alpha
-// and no one else does, one in a hundred says invoice and three say needle. Agent "old" had only the first hundredth, one message in
-// five is of the same sender.
-func fillArrivals(b *testing.B, s *Store, rows int) {
-	b.Helper()
-	const insert = `WITH RECURSIVE numbers(n) AS (SELECT CAST($1 AS BIGINT) UNION ALL SELECT n + 1 FROM numbers WHERE n + 1 < $2),
-		made AS (SELECT n, CASE WHEN n < $3 AND n % 2 = 0 THEN 'old' ELSE 'agent' || substr(CAST(100 + n * 7 % 20 AS TEXT), 2) END AS agent,
-			CASE n / 3 % 3 WHEN 0 THEN 'email' WHEN 1 THEN 'activitypub' ELSE 'chat' END AS channel,
-			CASE WHEN n % 5 = 0 THEN '@busy@busy.example' ELSE '@user' || (n * 31 % 50000) || '@domain' || (n * 31 % 500) || '.example' END AS sender,
-			CASE WHEN n % 5000 = 17 THEN 'held' WHEN n % 100 = 3 THEN 'failed' WHEN n % 100 = 4 THEN 'silent' WHEN n % 1000 = 5 THEN 'refused' ELSE 'answered' END AS state
-			FROM numbers)
-		INSERT INTO turns (id, agent, recipient, received_via, principal, native_id, thread_id, reference, native_key, sender_key, thread_key, owner_key,
-			reference_key, state, reason, attempt, reply_id, accepted_at, updated_at, original_digest, route, message, channel, sender, sender_domain)
-		SELECT CAST($4 AS TEXT) || '-7000-8000-' || substr(CAST(1000000000000 + n AS TEXT), 2), agent, '@' || agent || '@inbox.example', 'email', 'idp.example ' || sender,
-			'm' || n, 'thread ' || (n / 4), '', 'native ' || n, 'sender', 'thread ' || (n / 4), 'owner', '', state, '', 1, '', CAST($5 AS BIGINT), CAST($5 AS BIGINT), 'd' || n, '{}',
-			'{"id":"m' || n || '","thread_id":"t","sender":{"address":"' || sender || '","display_name":"User ' || (n % 977) || '","auth_method":"none"},"recipient":"@' || agent ||
-			'@inbox.example","received_via":"email","received_at":"2026-01-01T00:00:00Z","raw":{"ref":"","media_type":""},"parts":[{"kind":"text","content":"How do I fold a paper crane, and which paper is best? number' || n ||
-			CASE WHEN n % 2 = 1 THEN ' hello' ELSE '' END || CASE WHEN agent = 'agent00' THEN ' alpha' ELSE '' END || CASE WHEN n % 100 = 7 THEN ' invoice' ELSE '' END ||
-			CASE WHEN n % $6 = 5 THEN ' needle' ELSE '' END || '"}]}', channel, sender, CASE WHEN n % 5 = 0 THEN 'busy.example' ELSE 'domain' || (n * 31 % 500) || '.example' END
-		FROM made`
-	begun := time.Now().Add(-benchSpan)
-	for from := 0; from < rows; from += 1000 {
-		at := begun.Add(time.Duration(from) * (benchSpan / time.Duration(rows)))
-		err := s.InTx(b.Context(), func(tx *Tx) error {
-			return tx.do(b.Context(), insert, int64(from), int64(from+1000), int64(rows/100), firstID(at), micros(at), int64(rows/3))
-		})
-		if err != nil {
-			b.Fatal(err)
-		}
-	}
-}
-
 func benchArrivals(b *testing.B, options Options, rows int) {
 	s, err := Open(b.Context(), options)
 	if err != nil {
@@ -90,7 +56,19 @@ func benchArrivals(b *testing.B, options Options, rows int) {
 	}()
 
 	begun := time.Now()
-	fillArrivals(b, s, rows)
+	err = storetest.FillLedger(b.Context(), storetest.Ledger{Messages: rows}, func(ctx context.Context, statements []storetest.Statement) error {
+		return s.InTx(ctx, func(tx *Tx) error {
+			for _, one := range statements {
+				if err := tx.do(ctx, one.Text, one.Arguments...); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+	})
+	if err != nil {
+		b.Fatal(err)
+	}
 	fmt.Printf("%d rows stored in %s\n", rows, time.Since(begun).Round(time.Second))
 
 	begun = time.Now()
@@ -140,8 +118,14 @@ func comeAndGo(ctx context.Context, b *testing.B, s *Store) {
 // slowest are the times of one kind of list.
 type slowest struct {
 	times []time.Duration
-	worst exchange.ArrivalFilter
-	most  time.Duration
+	calls []call
+	worst exchange.ArrivalFilter // of those that were measured again
+}
+
+// call is a list and how long it took.
+type call struct {
+	filter exchange.ArrivalFilter
+	took   time.Duration
 }
 
 func measureArrivals(b *testing.B, s *Store) {
@@ -150,7 +134,7 @@ func measureArrivals(b *testing.B, s *Store) {
 	channels := []string{"", "email", "none"}
 	states := [][]string{nil, {exchange.StateAnswered}, {exchange.StateFailed, exchange.StateHeld}, {exchange.StateCancelled}}
 	times := []time.Time{{}, time.Now().Add(-24 * time.Hour), time.Now().Add(-time.Second)}
-	untils := []time.Time{{}, time.Now().Add(-benchSpan + 24*time.Hour)}
+	untils := []time.Time{{}, time.Now().Add(-storetest.LedgerSpan + 24*time.Hour)}
 	words := []string{"", "hello", "hello paper", "alpha", "invoice", "needle", "nothing", "\"paper crane\"", "numb*"}
 
 	kinds := map[string]*slowest{}
@@ -184,7 +168,8 @@ func measureArrivals(b *testing.B, s *Store) {
 		at := func(share float64) time.Duration {
 			return k.times[int(share*float64(len(k.times)-1))].Round(10 * time.Microsecond)
 		}
-		fmt.Printf("%-16q %4d filters  p50 %8s  p95 %8s  p99 %8s  most %8s  %+v\n", word, len(k.times), at(0.5), at(0.95), at(0.99), k.most.Round(10*time.Microsecond), k.worst)
+		again := k.again(b, s).Round(10 * time.Microsecond)
+		fmt.Printf("%-16q %4d filters  p50 %9s  p95 %9s  p99 %9s  most %9s, the slowest again %9s  %+v\n", word, len(k.times), at(0.5), at(0.95), at(0.99), at(1), again, k.worst)
 	}
 }
 
@@ -193,8 +178,28 @@ func (k *slowest) add(filter exchange.ArrivalFilter, took time.Duration) *slowes
 		k = &slowest{}
 	}
 	k.times = append(k.times, took)
-	if took > k.most {
-		k.most, k.worst = took, filter
-	}
+	k.calls = append(k.calls, call{filter, took})
 	return k
+}
+
+// again measures the ten slowest filters five times more, and returns the longest of their medians: one call may have waited for something
+// else on the machine, a filter that is slow is slow each time.
+func (k *slowest) again(b *testing.B, s *Store) time.Duration {
+	slices.SortFunc(k.calls, func(a, b call) int { return cmp.Compare(b.took, a.took) })
+	longest := time.Duration(0)
+	for _, one := range k.calls[:min(10, len(k.calls))] {
+		var times []time.Duration
+		for range 5 {
+			begun := time.Now()
+			if _, err := s.Arrivals(b.Context(), one.filter); err != nil {
+				b.Fatal(err)
+			}
+			times = append(times, time.Since(begun))
+		}
+		slices.Sort(times)
+		if median := times[len(times)/2]; median > longest {
+			longest, k.worst = median, one.filter
+		}
+	}
+	return longest
 }
