@@ -151,7 +151,7 @@ func newAgentsResume() *cobra.Command {
 func newFollows() *cobra.Command {
 	parent := &cobra.Command{
 		Use: "follows", Short: "List, accept or reject who wants to follow an agent", Args: arguments(cobra.NoArgs),
-		Long: `Where an agent's setting says follows = "hold", whoever wants to follow it waits for you.`,
+		Long: `Where an agent's setting says follows = "hold", follow requests wait for you.`,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	parent.AddCommand(newFollowsList(), newFollowsDecide("accept", "Let actors follow an agent", true), newFollowsDecide("reject", "Refuse followers", false))

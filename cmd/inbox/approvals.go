@@ -175,7 +175,7 @@ func newApprovalsDeny() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "deny ID",
 		Short: "Do not let the agent do it, or its answer pass",
-		Long: `Denies an approval. Whoever asked for an action is told that it was not approved, with the reason if you give one. An
+		Long: `Denies an approval. The asker of an action is told that it was not approved, with the reason if you give one. An
 answer that was held back is not sent; with a reason, the reason is sent in its place.`,
 		Example: "  inbox approvals deny 7k3mq2\n  inbox approvals deny --reason \"We do not refund after 30 days.\" 7k3mq2",
 		Args:    arguments(cobra.ExactArgs(1)),
@@ -187,7 +187,7 @@ answer that was held back is not sent; with a reason, the reason is sent in its 
 	}
 
 	addJSON(cmd)
-	cmd.Flags().StringVar(&reason, "reason", "", "what whoever asked is told, at most 500 bytes")
+	cmd.Flags().StringVar(&reason, "reason", "", "what the asker is told, at most 500 bytes")
 	return cmd
 }
 

@@ -17,16 +17,16 @@ func newBackup() *cobra.Command {
 	var options inbox.BackupOptions
 	cmd := &cobra.Command{
 		Use:   "backup DIR",
-		Short: "Write a whole copy of the server while it runs",
-		Long: `Writes a backup into DIR, beside those that are there: the rows of all domains as they were at one moment, the files that they
-refer to, the configuration and the secret key. The server may run; it accepts messages meanwhile. What it accepts afterwards is not in
-the backup. Files that an earlier backup in DIR has are not copied again.
+		Short: "Write a complete copy of the server while it runs",
+		Long: `Writes a backup into DIR, beside earlier ones: the rows of all domains at one moment, the files to which they refer, the
+configuration and the secret key. The server may run and accepts messages meanwhile; the backup does not have those. Files of an earlier
+backup in DIR are not copied again.
 
-Whoever has a backup with the secret key can be the agents: keep DIR as you keep the key. --without-keys leaves out secret.key and
-admin-token, which then belong elsewhere: a backup without them opens no secret. Files that the configuration names beside itself are
-not copied; the command lists them.
+A person who has a backup with the secret key can act as the agents: protect DIR as you protect the key. --without-keys leaves out
+secret.key and admin-token; then keep them elsewhere, because a backup without them opens no secret. Other files that the configuration
+names are not copied; the command lists them.
 
-A backup that does not end is none, and the next one removes what it left. "inbox verify DIR" reads every byte again,
+An interrupted backup does not count, and the next one removes its remains. "inbox verify DIR" reads every byte again,
 "inbox restore DIR" makes a server of it, on SQLite or PostgreSQL.`,
 		Example: "  inbox backup /var/backups/inbox --keep 14\n  inbox backup /var/backups/inbox --without-keys --json",
 		Args:    arguments(cobra.ExactArgs(1)),
@@ -215,20 +215,20 @@ func newRestore() *cobra.Command {
 		Use:   "restore DIR",
 		Short: "Make a server of a backup",
 		Long: `Makes a server of a backup: the configuration, unless the file is there already, the secret key, the rows and the files. The database
-may be another one than that of the backup: SQLite or PostgreSQL, by database_url in the configuration or by --database-url. It must be
-empty. A backup of an older version is brought to the schema of this one. Stop the old server first: two of them would both be the
+may be another kind than that of the backup: SQLite or PostgreSQL, by database_url in the configuration or by --database-url. It must be
+empty. A backup of an older version is upgraded to the schema of this one. Stop the old server first: two servers would both act as the
 agents.
 
-Persons who were erased after the moment of the backup come back with it, unless their receipts are at hand: DIR/erasures.json, which each
-backup into DIR and "inbox erase PERSON --receipts FILE" bring up to date, or the file of --erasures. The server erases them again when it
+Persons who were erased after the moment of the backup come back with it, unless their receipts are available: DIR/erasures.json, which
+each backup into DIR and "inbox erase PERSON --receipts FILE" update, or the file of --erasures. The server erases them again when it
 starts. A receipt names no one; the secret key opens it.
 
-A restore that does not end is recognised: no server starts on it, and the command, run again, begins anew.
+No server starts on an interrupted restore; run the command again to start over.
 
-What the old server did after the moment of the backup is not known. Replies that were waiting to be sent at that moment are sent again,
-and messages that were not answered are answered again, with the ids that the old server used: servers of the fediverse, A2A clients and
-bridges recognise them. Readers of mail may see an answer twice. --hold-uncertain email keeps such mails back; "inbox deliveries retry ID"
-sends one. What may have been sent twice is listed by "inbox restore --report".`,
+The backup does not know what the old server did afterwards. Replies that were waiting at that moment are sent again, and unanswered
+messages are answered again, with the ids that the old server used: servers of the fediverse, A2A clients and bridges recognise them.
+Readers of mail may see an answer twice. --hold-uncertain email holds such mails; "inbox deliveries retry ID" sends one.
+"inbox restore --report" lists what may have been sent twice.`,
 		Example: "  inbox restore /var/backups/inbox --config /etc/inbox/inbox.toml\n" +
 			"  inbox restore /var/backups/inbox --database-url postgres://inbox@db.example/inbox --hold-uncertain email\n  inbox restore --report",
 		Args: arguments(func(cmd *cobra.Command, given []string) error {

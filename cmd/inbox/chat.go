@@ -245,7 +245,7 @@ func (c *conversation) outcome(answer *growingAnswer, reply chatReply) error {
 		return failedAnswer{fmt.Errorf("the message got no answer (%s); see: inbox show %s", reply.Status, answer.turn())}
 	case "approval_required", "runtime_tool_pending":
 		if !c.json {
-			fmt.Fprintf(os.Stderr, "The run waits for somebody; see: inbox show %s\n", answer.turn())
+			fmt.Fprintf(os.Stderr, "The run waits for a person; see: inbox show %s\n", answer.turn())
 		}
 	}
 	return nil

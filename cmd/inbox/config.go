@@ -22,7 +22,7 @@ func newConfigCheck() *cobra.Command {
 		Use:   "check",
 		Short: "Report everything that is wrong with the configuration",
 		Long: `Reads the file and the INBOX_… variables as "inbox serve" does and reports everything that is wrong, with its line and what to
-write instead. It opens no database and asks nobody; "inbox doctor" looks at the world.`,
+write instead. It opens no database and contacts no server; "inbox doctor" does.`,
 		Example: "  inbox config check --config /etc/inbox/inbox.toml",
 		Args:    arguments(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {

@@ -50,8 +50,8 @@ func newDemandsList() *cobra.Command {
 func newDemandsWithdraw() *cobra.Command {
 	return &cobra.Command{
 		Use:     "withdraw ID",
-		Short:   "End a demand that nobody answered, and its message",
-		Long:    "Ends a demand that nobody answered, and the message that waits for it. Who wrote it is told so in one sentence.",
+		Short:   "End an unanswered demand, and its message",
+		Long:    "Ends an unanswered demand, and the message that waits for it. Its sender is told in one sentence.",
 		Example: "  inbox demands withdraw 019a2f3b-…",
 		Args:    arguments(cobra.ExactArgs(1)),
 		RunE: func(cmd *cobra.Command, ids []string) error {

@@ -112,7 +112,7 @@ func newErase() *cobra.Command {
 		Long: `Removes the messages of a person, the answers to them, files, evidence, what agents noted, what waits to be sent, links, tokens and
 sessions, takes answers back on the fediverse, and overwrites what was removed. Decisions about trust stay without who it was, and an address that takes
 no mail stays as a hash. PERSON is as for "inbox export". Mails that were sent cannot be called back. What the person sends afterwards is a new
-message; to keep somebody out, see "inbox block".
+message; to keep a sender out, see "inbox block".
 
 The erasure is a row in the database: a running server does it, goes on with it after a crash, and tells other servers. A receipt without names is kept;
 "inbox erase --receipt ID" and "inbox erase --list" print it.

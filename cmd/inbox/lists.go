@@ -22,7 +22,7 @@ that "inbox allow add" makes an exception from a wider block.`)
 }
 
 func newAllow() *cobra.Command {
-	return listCommand(exchange.ListAllow, "Let servers, people and agents in", `Lists who is let in. With federation.mode = "allowlist" nobody else is; otherwise an entry is an exception from a
+	return listCommand(exchange.ListAllow, "Let servers, people and agents in", `Lists who is admitted. With federation.mode = "allowlist" no one else is; otherwise an entry is an exception from a
 wider block. TARGET is written as for "inbox block".`)
 }
 
@@ -40,7 +40,7 @@ func newListAdd(list string) *cobra.Command {
 	var hold bool
 	cmd := &cobra.Command{
 		Use:     "add TARGET…",
-		Short:   "Put somebody on the list",
+		Short:   "Add an entry to the list",
 		Example: "  inbox " + list + " add '*.example.com' --reason 'spam'\n  inbox " + list + " add @user@example.org",
 		Args:    arguments(cobra.MinimumNArgs(1)),
 		RunE: func(cmd *cobra.Command, targets []string) error {
@@ -94,7 +94,7 @@ func newListRemove(list string) *cobra.Command {
 	var stop bool
 	cmd := &cobra.Command{
 		Use:   "remove TARGET…",
-		Short: "Take somebody off the list",
+		Short: "Remove an entry from the list",
 		Args:  arguments(cobra.MinimumNArgs(1)),
 		RunE: func(cmd *cobra.Command, targets []string) error {
 			return each(cmd, targets, "is off the list", func(o *inbox.Operator, target string) error {

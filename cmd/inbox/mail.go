@@ -28,7 +28,7 @@ func newMail() *cobra.Command {
 
 func newMailList() *cobra.Command {
 	cmd, list := mailListing("list", "List kept mail, newest first", arguments(cobra.NoArgs))
-	cmd.Long = `Lists kept mail, newest first. PROOF says what proves the author; without one, anybody may have written the mail.`
+	cmd.Long = `Lists kept mail, newest first. PROOF names what proves the author; without it, anyone may have written the mail.`
 	cmd.Example = "  inbox mail list --mailbox abuse --since 48h\n  inbox mail list --kind captured\n  inbox mail list --sender example.com --json"
 	text := cmd.Flags().String("text", "", "only mail with these words in addresses, subject, text or names of files")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return list(*text) }
@@ -191,7 +191,7 @@ func newMailReports() *cobra.Command {
 		Use: "reports", Short: "What other servers report about DMARC and TLS, added up by source and result", Args: arguments(cobra.NoArgs),
 		Long: `Adds up what other servers report about mail under your domain (DMARC) and about connections to your mail server (TLS). A source that is
 yours and fails has a record missing; one that is not yours writes under your name. Only reports are counted whose author is proven; --unproven
-counts the others, too, which anybody may have written.`,
+counts the others, too, which anyone may have written.`,
 		Example: "  inbox mail reports --since 168h\n  inbox mail reports list --result fail",
 	}
 	filter, parse := reportFlags(cmd)

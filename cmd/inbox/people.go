@@ -32,7 +32,7 @@ func newPeopleList() *cobra.Command {
 		Short: "List linked identities, those of one person together, and who told an agent to stop",
 		Args:  arguments(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return printList(cmd, "Nobody has linked two addresses, and nobody told an agent to stop.", []string{"PERSON", "ADDRESS", "SUBJECT", "PROVEN BY", "LINKED", "STOPPED"}, func(o *inbox.Operator) ([]operator.Person, error) {
+			return printList(cmd, "No person has linked two addresses, and no one told an agent to stop.", []string{"PERSON", "ADDRESS", "SUBJECT", "PROVEN BY", "LINKED", "STOPPED"}, func(o *inbox.Operator) ([]operator.Person, error) {
 				if who != "" {
 					return o.People.OfWithStops(cmd.Context(), who)
 				}
@@ -95,8 +95,8 @@ func newAccessCheck() *cobra.Command {
 	var question operator.AccessQuestion
 	cmd := &cobra.Command{
 		Use:   "check --agent A [flags]",
-		Short: "Say whether a sender may use an agent, and which rule decides",
-		Long: `Holds a sender against the trust list and the agent's rules, as the configuration file has them now; nothing is
+		Short: "Show whether a sender may use an agent, and which rule decides",
+		Long: `Checks a sender against the trust list and the agent's rules, as the configuration file has them now; nothing is
 sent and no server needs to run. Without --method and --subject the sender proved nothing. Without --issuer the proof
 is one that this server checked itself, such as a signed mail.`,
 		Example: `  inbox access check --agent helper --address @alice@example.org
@@ -145,7 +145,7 @@ func printAccess(out io.Writer, question operator.AccessQuestion, answer operato
 	case answer.Believed:
 		fmt.Fprintf(out, "Evidence  %s is %s, says %s (%s)\n", proof.Subject, cmp.Or(proof.Assurance, "-"), proof.Issuer, proof.Method)
 	default:
-		fmt.Fprintf(out, "Evidence  would not be believed: %s\n", answer.Doubt)
+		fmt.Fprintf(out, "Evidence  would be rejected: %s\n", answer.Doubt)
 	}
 
 	if answer.Rule > 0 {
@@ -175,7 +175,7 @@ func newAuditList() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "list",
 		Short: "List decisions about trust, newest first",
-		Long: `Lists what was refused or granted and why: evidence that was not believed (evidence:…, credential:…), senders
+		Long: `Lists what was refused or granted and why: rejected evidence (evidence:…, credential:…), senders
 who were kept out (access:…), how demands ended (demand:…) and attempts on them that failed (state:…). Records are kept
 for 90 days.`,
 		Example: "  inbox audit list --code 'evidence:*'\n  inbox audit list --turn 019a…",

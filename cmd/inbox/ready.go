@@ -23,7 +23,7 @@ func newReady() *cobra.Command {
 		Short: "Ask the running server whether it is ready",
 		Long: `Asks /readyz of the running server, at admin.listen, or at http.listen where that is not written. It ends with 0 when the server takes
 messages, with 1 when it does not, and prints what is missing and what to do. It needs no token and answers within seconds: it is meant
-for health checks where no other client is at hand, as in a container. "inbox doctor" looks at much more.`,
+for health checks where no other client is available, as in a container. "inbox doctor" looks at much more.`,
 		Example: "  inbox ready --config /etc/inbox/inbox.toml",
 		Args:    arguments(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {

@@ -17,7 +17,7 @@ func newToolRequests() *cobra.Command {
 	parent := &cobra.Command{
 		Use:   "tool-requests",
 		Short: "List, show, submit or cancel calls of tools that programs outside execute",
-		Long: `A model that calls a client tool waits until a program of yours has handed in the result. These commands show what
+		Long: `A model that calls a client tool waits until your program has handed in the result. These commands show what
 waits, and stand in for the program. A request has one result; its message goes on by itself.`,
 		Args: arguments(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
@@ -89,7 +89,7 @@ func newToolRequestsSubmit() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "submit ID [RESULT]",
 		Short: "Hand in the result of a request",
-		Long: `Hands in the result in the place of the program, as JSON: {"success":true,"result":…} or
+		Long: `Hands in the result instead of the program, as JSON: {"success":true,"result":…} or
 {"success":false,"error":"…"}. Without RESULT it is read from standard input. The first result counts.`,
 		Example: `  inbox tool-requests submit runtime-tool-8c1f… '{"result":{"price":12}}'`,
 		Args:    arguments(cobra.RangeArgs(1, 2)),

@@ -85,7 +85,7 @@ func approvalsPage(v approvalsView) templ.Component {
 				return templ_7745c5c3_Err
 			}
 			if len(v.Rows) == 0 {
-				templ_7745c5c3_Err = design.Empty("check", text(ctx, "Nothing waits for an approval"), text(ctx, "What an agent may do or send only once somebody agreed appears here. The settings of an agent say what that is.")).Render(ctx, templ_7745c5c3_Buffer)
+				templ_7745c5c3_Err = design.Empty("check", text(ctx, "Nothing waits for an approval"), text(ctx, "Actions and answers that need an approval appear here. The settings of an agent say what that is.")).Render(ctx, templ_7745c5c3_Buffer)
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
@@ -1362,7 +1362,7 @@ func comparePage(v compareView) templ.Component {
 			return templ_7745c5c3_Err
 		}
 		if v.Stale {
-			templ_7745c5c3_Err = design.Notice(design.Warn, text(ctx, "Somebody changed the text meanwhile. Below it is compared again with how it is now.")).Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = design.Notice(design.Warn, text(ctx, "The text was changed meanwhile. Below it is compared with the current text.")).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}

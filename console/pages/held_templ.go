@@ -724,7 +724,7 @@ func heldMessagePage(v heldMessageView) templ.Component {
 				return templ_7745c5c3_Err
 			}
 			var templ_7745c5c3_Var36 string
-			templ_7745c5c3_Var36, templ_7745c5c3_Err = templ.JoinStringErrs(text(ctx, "This is not possible. The allow list counts only where something proves who the sender is, and nothing does here: anybody could write this address. Release the message instead, or set unverified = \"answer\" for the agent if it may answer everybody."))
+			templ_7745c5c3_Var36, templ_7745c5c3_Err = templ.JoinStringErrs(text(ctx, "This is not possible. The allow list counts only where something proves who the sender is, and nothing does here: anyone could write this address. Release the message instead, or set unverified = \"answer\" for the agent if it may answer everyone."))
 			if templ_7745c5c3_Err != nil {
 				return templ.Error{Err: templ_7745c5c3_Err, FileName: `held.templ`, Line: 132, Col: 271}
 			}

@@ -138,7 +138,7 @@ func (p *Pages) resumeAll(w http.ResponseWriter, r *http.Request, _ account.Sess
 func (p *Pages) reload(w http.ResponseWriter, r *http.Request, _ account.Session) error {
 	ctx := r.Context()
 	if p.Operator.Node == nil {
-		return fault.New(fault.Unavailable, "no running server is at hand")
+		return fault.New(fault.Unavailable, "no running server is available")
 	}
 	found, err := p.Operator.Node.Reload(ctx)
 	if err != nil {

@@ -982,7 +982,7 @@ func dnsPage(v dnsView) templ.Component {
 			}
 			return nil
 		})
-		templ_7745c5c3_Err = settingsHead(v.settingsView, text(ctx, "DNS records"), text(ctx, "What to publish for mail. The doctor looks whether the world sees it.")).Render(templ.WithChildren(ctx, templ_7745c5c3_Var49), templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = settingsHead(v.settingsView, text(ctx, "DNS records"), text(ctx, "The records to publish for mail. The doctor checks whether others see them.")).Render(templ.WithChildren(ctx, templ_7745c5c3_Var49), templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
@@ -1398,7 +1398,7 @@ func listsPage(v listsView) templ.Component {
 			return templ_7745c5c3_Err
 		}
 		if len(v.Entries) == 0 {
-			templ_7745c5c3_Err = design.Empty("people", text(ctx, "Nobody is on this list"), text(ctx, "Senders and servers that are added stand here.")).Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = design.Empty("people", text(ctx, "This list has no entries"), text(ctx, "Senders and servers that are added stand here.")).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}

@@ -32,7 +32,7 @@ func workFrame(v workView) templ.Component {
 			templ_7745c5c3_Var1 = templ.NopComponent
 		}
 		ctx = templ.ClearChildren(ctx)
-		templ_7745c5c3_Err = heading(text(ctx, "Work"), text(ctx, "What goes on only when somebody does something about it.")).Render(ctx, templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = heading(text(ctx, "Work"), text(ctx, "Work that waits for you.")).Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}

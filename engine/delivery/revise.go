@@ -121,7 +121,7 @@ func (s *Service) revise(
 			return err
 		}
 		if !done {
-			return fault.New(fault.Conflict, "the answer was changed by somebody else just now; look at it and try again")
+			return fault.New(fault.Conflict, "the answer was changed meanwhile; look at it and try again")
 		}
 		return tx.Enqueue(ctx, job)
 	})

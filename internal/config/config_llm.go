@@ -138,7 +138,7 @@ func (l *LLM) validatePeers(p *problems, key string) {
 			p.add(element(key, i), fmt.Sprintf("%q is not the address of an agent", text), `write "@name@domain"`)
 		}
 		if slices.Contains(l.Agents[:i], text) {
-			p.add(element(key, i), fmt.Sprintf("%q is there twice", text), "remove one of them")
+			p.add(element(key, i), fmt.Sprintf("%q is a duplicate", text), "remove one of them")
 		}
 	}
 }

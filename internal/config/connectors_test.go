@@ -179,7 +179,7 @@ timeout = "2s"
 		"attempts = 0":                                                                     "attempts",
 		"retry_base = \"5s\"\nretry_max = \"1s\"":                                          "retry_max",
 		"agents = [\"weather@inbox.example\"]":                                             "is not the address of an agent",
-		"agents = [\"@a@b.example\", \"@a@b.example\"]":                                    "is there twice",
+		"agents = [\"@a@b.example\", \"@a@b.example\"]":                                    "is a duplicate",
 		"[agents.llm.price]\ninput = -1":                                                   "-1 is no price",
 		"[agents.llm.actions]\ndirect = [\"a\"]\npreview = [\"a\"]":                        `"a" is in direct already`,
 		"[agents.llm.actions]\nforbidden = [\"a[\"]":                                       "neither a tool nor a pattern",
