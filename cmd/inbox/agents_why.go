@@ -16,8 +16,8 @@ func newAgentsWhy() *cobra.Command {
 		Use:   "why AGENT ADDRESS",
 		Short: "Show whether an agent would admit a sender, check by check",
 		Long: `Checks a sender against the block list, the agent's pause, its setting for senders without proof and its rules, in the
-order of the server, and prints what each of them says. Nothing is sent and nothing is kept. Without --proof and --channel the sender
-proved nothing. It does not check limits on how much a sender may send. "inbox access check" asks the configuration alone.`,
+order of the server, and prints each result. It sends and stores nothing. Without --proof and --channel the sender
+proved nothing. It does not check limits on how much a sender may send. "inbox access check" reads only the configuration.`,
 		Example: "  inbox agents why helper @alice@example.org --channel email\n  inbox agents why helper @alice@example.org --proof ap-http-signature --subject https://example.org/users/alice",
 		Args:    arguments(cobra.ExactArgs(2)),
 		RunE: func(cmd *cobra.Command, given []string) error {

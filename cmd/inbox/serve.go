@@ -67,7 +67,7 @@ newer database): agents get new keys, and what only the old keys open is lost.`,
 			return server.Run(ctx)
 		},
 	}
-	cmd.Flags().BoolVar(&newIdentity, "new-identity", false, "go on without the database or the secret key that data_dir was used with, with new keys")
+	cmd.Flags().BoolVar(&newIdentity, "new-identity", false, "start without the database or the secret key of data_dir, with new keys")
 	return cmd
 }
 
@@ -101,7 +101,7 @@ Try:
 func newDemo() *cobra.Command {
 	return &cobra.Command{
 		Use:   "demo",
-		Short: "Watch the conversations on a throw-away server",
+		Short: "Show conversations on a throw-away server",
 		Long: `Starts a throw-away server. A Mastodon-like server mentions its agent, a DKIM-signed mail arrives and
 another agent sends an A2A task; a second agent asks for consent before it acts. You see what each side proved about the other.
 Everything stays on this machine and is removed afterwards. Exit code 0 means that all replies verified.`,

@@ -18,7 +18,7 @@ func newToolRequests() *cobra.Command {
 		Use:   "tool-requests",
 		Short: "List, show, submit or cancel calls of tools that programs outside execute",
 		Long: `A model that calls a client tool waits until your program has handed in the result. These commands show what
-waits, and stand in for the program. A request has one result; its message goes on by itself.`,
+waits, and act instead of the program. A request has one result; its message goes on by itself.`,
 		Args: arguments(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
@@ -128,7 +128,7 @@ func resultOf(cmd *cobra.Command, given []string) ([]byte, error) {
 func newToolRequestsCancel() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "cancel ID",
-		Short:   "Take a request back; its message goes on with a failed result",
+		Short:   "Cancel a request; its message continues with a failed result",
 		Example: "  inbox tool-requests cancel runtime-tool-8c1f…",
 		Args:    arguments(cobra.ExactArgs(1)),
 		RunE: func(cmd *cobra.Command, ids []string) error {

@@ -16,8 +16,8 @@ func newHeld() *cobra.Command {
 	parent := &cobra.Command{
 		Use:   "held",
 		Short: "List, release or drop messages that wait for you",
-		Long: `Messages of senders who proved nothing about themselves are held where the agent's setting says
-unverified = "hold". Nothing happens to them until you release or drop them.`,
+		Long: `Messages of senders without proof are held if the agent has unverified = "hold".
+Nothing happens to them until you release or drop them.`,
 		Args: arguments(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
@@ -78,7 +78,7 @@ func newHeldDrop() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "drop ID…",
 		Short:   "Refuse held messages",
-		Long:    "Refuses held messages. They are kept with the reason, and the agent never sees them.",
+		Long:    "Refuses held messages. The server keeps them with the reason, and the agent never sees them.",
 		Example: "  inbox held drop --reason spam 019a…",
 		Args:    arguments(cobra.MinimumNArgs(1)),
 		RunE: func(cmd *cobra.Command, ids []string) error {
@@ -96,7 +96,7 @@ func newRetry() *cobra.Command {
 	var bulk retryFlags
 	cmd := &cobra.Command{
 		Use:   "retry [ID…]",
-		Short: "Run failed messages again, or send what was given up",
+		Short: "Run failed messages again, or repeat dead deliveries and jobs",
 		Long: `Lets the agent answer messages on which it failed: those with the ids, or all recent ones. Their senders have
 already read an apology; the answer is a further reply in the same conversation. An A2A task whose failure was fetched
 has ended and cannot be answered any more. Messages run after those that arrived in their conversations meanwhile.
