@@ -12,9 +12,9 @@ import (
 func newDemands() *cobra.Command {
 	parent := &cobra.Command{
 		Use:   "demands",
-		Short: "List or take back what agents asked back: consent, logins, payments",
-		Long: `An agent may ask back before it goes on: for consent, a login, a payment, or whether two addresses are one person's. Only who wrote
-the message can meet such a demand; see also "inbox approvals", which others decide.`,
+		Short: "List or withdraw demands of agents: consent, logins, payments",
+		Long: `An agent may ask back before it goes on: for consent, a login, a payment, or whether two addresses belong to one person. Only the sender
+of the message can meet such a demand; others decide "inbox approvals".`,
 		Args: arguments(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
@@ -28,7 +28,7 @@ func newDemandsList() *cobra.Command {
 	var limit int
 	cmd := &cobra.Command{
 		Use:     "list",
-		Short:   "List demands that wait, the soonest to end first",
+		Short:   "List open demands, the soonest to end first",
 		Example: "  inbox demands list --agent shop",
 		Args:    arguments(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {

@@ -11,7 +11,7 @@ import (
 func newSessions() *cobra.Command {
 	parent := &cobra.Command{
 		Use:   "sessions",
-		Short: "The browsers in which operators are signed in at the console",
+		Short: "List or end the console sessions of operators",
 		Args:  arguments(cobra.NoArgs),
 		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
