@@ -211,7 +211,7 @@ func Operations() []openapi.Operation {
 			Bytes: true, Errors: absent,
 		},
 		{
-			Method: "GET", Path: "/api/v1/turns/{turn}/recording", Summary: "A message with what became of it, without secrets, as inbox record keeps it",
+			Method: "GET", Path: "/api/v1/turns/{turn}/recording", Summary: "A message with its result, without secrets, as inbox record writes it",
 			Query: []string{"names:boolean"}, Response: operator.Recording{}, Errors: taken,
 		},
 		{
@@ -240,7 +240,7 @@ func Operations() []openapi.Operation {
 		{Method: "DELETE", Path: "/api/v1/jobs/{job}", Summary: "Forget a piece of work", Errors: taken},
 		{Method: "GET", Path: "/api/v1/breakers", Summary: "Agents and destinations that rest because they fail", Response: breakerList{}},
 		{Method: "DELETE", Path: "/api/v1/breakers", Summary: "Let an agent or a destination be tried at once", Query: []string{"target!"}, Response: breakerList{}, Errors: absent},
-		{Method: "DELETE", Path: "/api/v1/replies/{reply}", Summary: "Take an answer back", Errors: revising},
+		{Method: "DELETE", Path: "/api/v1/replies/{reply}", Summary: "Withdraw an answer", Errors: revising},
 		{Method: "PUT", Path: "/api/v1/replies/{reply}", Summary: "Edit an answer", Errors: revising, Request: answerBody{Text: "Hello", MIME: "text/markdown"}},
 		{Method: "PUT", Path: "/api/v1/replies/{reply}/pin", Summary: "Show an answer on the profile of its agent", Errors: taken},
 		{Method: "DELETE", Path: "/api/v1/replies/{reply}/pin", Summary: "Take an answer off the profile of its agent", Errors: taken},
@@ -258,7 +258,7 @@ func Operations() []openapi.Operation {
 		{Method: "GET", Path: "/api/v1/erasures/{erasure}", Summary: "The receipt of one erasure", Response: operator.Receipt{}},
 		{Method: "GET", Path: "/api/v1/usage", Summary: "What is kept: rows and bytes of each agent", Response: operator.Kept{}},
 		{
-			Method: "GET", Path: "/api/v1/statistics", Summary: "What came in by hour or day and channel, and what became of it",
+			Method: "GET", Path: "/api/v1/statistics", Summary: "Received messages by hour or day and channel, and how they ended",
 			Query: []string{"since", "step", "agent"}, Response: operator.Traffic{},
 		},
 		{Method: "POST", Path: "/api/v1/doctor", Summary: "Look at what this node needs of the world", Response: operator.Examination{}, Errors: taken},
@@ -413,7 +413,7 @@ var schemes = map[string]openapi.Scheme{
 // parameters say what those mean whose names do not.
 var parameters = map[string]string{
 	"limit": "How many at most.", "before": "The cursor of the page before (next), or a time.", "after": "The cursor of the page before (next), or a time.",
-	"cursor": "That of the page before.", "wait": "How long to wait for something to tell, such as 20s; the server has a bound of its own.",
+	"cursor": "That of the page before.", "wait": "How long to wait for something to tell, such as 20s; the server has its own bound.",
 	"lease":  "The id of the lease of a message; for items of a queue how long they are hidden from others, such as 30s.",
 	"sender": "An address, all of a domain (@example.org), or a principal.", "text": `Words that all occur, "phrases", beginnings*.`,
 	"since": "An age such as 24h, or a time (RFC 3339).", "until": "The same: before it.", "channel": "Such as email, activitypub, a2a or chat.",

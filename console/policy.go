@@ -310,7 +310,7 @@ func outcome(ctx context.Context, d Demand) (state, detail string) {
 	case policypart.StatusClaimed:
 		return text(ctx, "This request is being worked on"), text(ctx, "It is answered already, and the result is not there yet. Load the page again in a moment.")
 	case policypart.StatusDropped:
-		return text(ctx, "This is no longer needed"), text(ctx, "You wrote again in the meantime, or the message was taken back. Look for a newer link.")
+		return text(ctx, "This is no longer needed"), text(ctx, "You wrote again in the meantime, or the message was withdrawn. Look for a newer link.")
 	}
 
 	return text(ctx, "This request was answered already"), text(ctx, "A link works once. Write to the agent again if you need another one.")

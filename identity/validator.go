@@ -301,7 +301,7 @@ const (
 var meanings = map[string]string{
 	CodeMalformed:            "not evidence as the contract writes it",
 	CodeLimitExceeded:        "over 16 pieces, 32 KiB each or 64 KiB together; all pieces over a common limit are dropped",
-	CodeOwnProofFromPeer:     "a transport or bearer proof is made inside of a server and says nothing when it comes from a peer",
+	CodeOwnProofFromPeer:     "a transport or bearer proof is made inside a server and proves nothing when it comes from a peer",
 	CodeSelfIssued:           "names this server as issuer; what we verified ourselves never comes from a peer",
 	CodeUntrustedIssuer:      "no [[trust]] entry in force names this issuer",
 	CodeWrongAudience:        "made for another recipient",

@@ -124,7 +124,7 @@ Exit codes: 0 removed, 1 refused (nothing is changed), 2 the command line is wro
 
 			out := cmd.OutOrStdout()
 			fmt.Fprintf(out, "%s is taken out of %s.\n", removed.Agent, removed.File)
-			fmt.Fprintln(out, "Messages that it got and its keys stay in the database. Its answers are taken back one by one with: inbox delete ID")
+			fmt.Fprintln(out, "Messages that it got and its keys stay in the database. Withdraw its answers one by one with: inbox delete ID")
 			if removed.SecretFile != "" {
 				fmt.Fprintf(out, "The file of its secret stays, too: %s\n", removed.SecretFile)
 			}

@@ -105,7 +105,7 @@ nothing. The text is removed from the history, and its address says that it was 
 ` + answerIDs,
 		Args: arguments(cobra.MinimumNArgs(1)),
 		RunE: func(cmd *cobra.Command, ids []string) error {
-			return each(cmd, ids, "is taken back", func(o *inbox.Operator, id string) error {
+			return each(cmd, ids, "is withdrawn", func(o *inbox.Operator, id string) error {
 				if err := o.Answers.Delete(cmd.Context(), id, operator.CommandLine); err != nil {
 					return fmt.Errorf("%s: %w", id, err)
 				}

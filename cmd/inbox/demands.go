@@ -59,7 +59,7 @@ func newDemandsWithdraw() *cobra.Command {
 				if err := o.Demands.Withdraw(cmd.Context(), ids[0], operator.CommandLine); err != nil {
 					return err
 				}
-				fmt.Fprintf(cmd.OutOrStdout(), "%s is taken back.\n", ids[0])
+				fmt.Fprintf(cmd.OutOrStdout(), "%s is withdrawn.\n", ids[0])
 				return nil
 			})
 		},

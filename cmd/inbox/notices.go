@@ -130,7 +130,7 @@ waits for the results. Exit code 1 means that it did not arrive everywhere.`,
 				}
 				for _, way := range sent.Ways {
 					if err == nil && !operator.Reached(way) {
-						err = errors.New("the test has not arrived everywhere; is the server running? See what becomes of it: inbox notices list")
+						err = errors.New("the test has not arrived everywhere; is the server running? See the results: inbox notices list")
 					}
 				}
 				return err

@@ -73,7 +73,7 @@ func newSimulateWay(way, short string) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   way,
 		Short: short,
-		Long: short + `, and show what becomes of it.
+		Long: short + `, and show the result.
 
 Without --expect the message is expected to be answered, and with --fault not to be ("unanswered": refused, held, ignored or left without
 an answer). An agent with unverified = "answer" answers those who prove nothing, too: then write --expect answered.

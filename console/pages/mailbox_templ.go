@@ -269,7 +269,7 @@ func mailboxPage(v mailboxView) templ.Component {
 					}
 					return nil
 				})
-				templ_7745c5c3_Err = design.Empty("search", text(ctx, "Nothing matches"), text(ctx, "Every word has to stand in addresses, subject, text or names of files.")).Render(templ.WithChildren(ctx, templ_7745c5c3_Var15), templ_7745c5c3_Buffer)
+				templ_7745c5c3_Err = design.Empty("search", text(ctx, "Nothing matches"), text(ctx, "Every word must occur in addresses, subject, text or names of files.")).Render(templ.WithChildren(ctx, templ_7745c5c3_Var15), templ_7745c5c3_Buffer)
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}

@@ -337,7 +337,7 @@ func (p *Pages) testNotices(w http.ResponseWriter, r *http.Request, _ account.Se
 	if _, err := p.Operator.Notices.Test(r.Context()); err != nil {
 		return err
 	}
-	return p.done(w, r, at("settings", "notices"), text(r.Context(), "A test leaves to every address. What becomes of it is in the list."))
+	return p.done(w, r, at("settings", "notices"), text(r.Context(), "A test goes to every address. The list shows the results."))
 }
 
 // auditView is the trail of what operators did and of decisions about trust.

@@ -412,7 +412,7 @@ func confirmPage(v account.ConfirmView) templ.Component {
 			templ_7745c5c3_Var20 = templ.NopComponent
 		}
 		ctx = templ.ClearChildren(ctx)
-		templ_7745c5c3_Err = heading(text(ctx, "Confirm that it is you"), text(ctx, "What you are about to do cannot be taken back, or gives power to others. Prove once more who you are; the proof is good for ten minutes.")).Render(ctx, templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = heading(text(ctx, "Confirm that it is you"), text(ctx, "What you are about to do cannot be undone, or gives power to others. Prove once more who you are; the proof is good for ten minutes.")).Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}

@@ -386,7 +386,7 @@ func TestWorkOfOperators(t *testing.T) {
 		if status, _ := reader.does("/console/work/demands/withdraw", "id", one.ID); status != http.StatusForbidden {
 			t.Errorf("taken back by who reads: %d", status)
 		}
-		if _, page := worker.does("/console/work/demands/withdraw", "id", one.ID); !strings.Contains(page, "1 demand was taken back") {
+		if _, page := worker.does("/console/work/demands/withdraw", "id", one.ID); !strings.Contains(page, "1 demand was withdrawn") {
 			t.Errorf("taken back: %s", page)
 		}
 		if state := o.stateOf(one.TurnID); state != exchange.StateRefused {

@@ -64,6 +64,10 @@ var rules = []rule{
 	{pattern: `\ballows? to\b`, reason: translated, write: "lets you, allows … to", refuses: "The flag allows to skip it.", takes: "The flag lets you skip it."},
 	{pattern: `\b(?:how|as) it (?:looks|look) like\b`, reason: translated, write: "what it looks like", refuses: "See how it looks like.", takes: "See what it looks like."},
 	{pattern: `\bsince (?:\d+|two|three|some|many|several) (?:seconds|minutes|hours|days|weeks|months|years)\b`, reason: translated, write: "for … hours", refuses: "It is down since two hours.", takes: "It has been down for two hours."},
+	{pattern: `\b(?:in|out)side of\b`, reason: translated, write: "inside, outside", refuses: "It waits outside of the server.", takes: "It waits outside the server."},
+	{pattern: `\b(?:is|are|was|were|be|been) taken back\b|\btak(?:e|es|ing) (?:it|them|one|an? \w+|the \w+) back\b`, reason: translated, write: "withdraw", refuses: "The answer is taken back.", takes: "The answer is withdrawn."},
+	{pattern: `\bwhat (?:became|becomes) of\b`, reason: translated, write: "the result of, how it ended", refuses: "See what became of the message.", takes: "See how the message ended."},
+	{pattern: `\bstands (?:in|on|at|below|above|beside|behind|before|here|there|twice)\b`, reason: translated, write: "is in, is below", refuses: "The key stands in the file.", takes: "The key is in the file."},
 	{pattern: `\bshall\b`, reason: "it is a word of specifications", write: "must, will", refuses: "The server shall answer.", takes: "The server must answer."},
 
 	// Padding.
