@@ -51,7 +51,7 @@ func (a *API) simulate(w http.ResponseWriter, r *http.Request) (any, error) {
 	}()
 	simulated, err := a.operator.Simulate(ctx, message, operator.PeerOptions{}, wait)
 	if err != nil && ctx.Err() != nil && r.Context().Err() == nil {
-		return nil, fault.Wrap(fault.Unavailable, "the server stops; see what became of the message when it runs again", err)
+		return nil, fault.Wrap(fault.Unavailable, "the server stops; look for the message when it runs again", err)
 	}
 	return simulated, err
 }

@@ -148,7 +148,7 @@ func Operations() []openapi.Operation {
 		},
 		{Method: "DELETE", Path: "/api/v1/tokens/{token}", Summary: "Make a token useless"},
 		{
-			Method: "POST", Path: "/api/v1/follows/decide", Summary: "Let somebody follow an agent, or refuse it",
+			Method: "POST", Path: "/api/v1/follows/decide", Summary: "Accept or refuse a follow request",
 			Request: followBody{Agent: "helper", Actor: "https://social.example/users/ann", Accept: true}, Errors: absent,
 		},
 		{
@@ -186,7 +186,7 @@ func Operations() []openapi.Operation {
 		{Method: "GET", Path: "/api/v1/held", Summary: "Messages that wait for the operator", Query: ofAgent, Response: heldList{}},
 		{Method: "POST", Path: "/api/v1/held/{turn}/release", Summary: "Let the agent answer a held message", Errors: taken},
 		{Method: "POST", Path: "/api/v1/held/{turn}/drop", Summary: "Refuse a held message", Partial: true, Errors: taken, Request: reason},
-		{Method: "GET", Path: "/api/v1/approvals", Summary: "What agents may do or send only once somebody agreed", Query: withOpen, Response: approvalList{}},
+		{Method: "GET", Path: "/api/v1/approvals", Summary: "Actions and answers of agents that need an approval", Query: withOpen, Response: approvalList{}},
 		{Method: "GET", Path: "/api/v1/approvals/{approval}", Summary: "One approval", Response: exchange.Approval{}},
 		{Method: "POST", Path: "/api/v1/approvals/{approval}/approve", Summary: "Agree", Errors: ended, Response: exchange.Approval{}},
 		{Method: "POST", Path: "/api/v1/approvals/{approval}/deny", Summary: "Deny", Partial: true, Errors: ended, Request: reason, Response: exchange.Approval{}},
@@ -201,7 +201,7 @@ func Operations() []openapi.Operation {
 			Request: clienttool.ResultBody{Success: new(true), Result: map[string]any{"in_stock": 3}}, Response: clienttool.Ended{}, Errors: taken,
 		},
 		{Method: "POST", Path: "/api/v1/tool-requests/{request}/cancel", Summary: "End a call without result", Response: clienttool.Ended{}, Errors: taken},
-		{Method: "GET", Path: "/api/v1/turns/{turn}", Summary: "A message with its answer and timeline, by any id that somebody saw of it", Response: turnView{}},
+		{Method: "GET", Path: "/api/v1/turns/{turn}", Summary: "A message with its answer and timeline, by any of its ids", Response: turnView{}},
 		{
 			Method: "GET", Path: "/api/v1/turns/{turn}/result", Summary: "The conversation result of a run of a message",
 			Query: []string{"run:integer"}, Response: operator.ShownResult{},
@@ -211,11 +211,11 @@ func Operations() []openapi.Operation {
 			Bytes: true, Errors: absent,
 		},
 		{
-			Method: "GET", Path: "/api/v1/turns/{turn}/recording", Summary: "A message with what became of it, without secrets, as inbox record keeps it",
+			Method: "GET", Path: "/api/v1/turns/{turn}/recording", Summary: "A message with its result, without secrets, as inbox record writes it",
 			Query: []string{"names:boolean"}, Response: operator.Recording{}, Errors: taken,
 		},
 		{
-			Method: "POST", Path: "/api/v1/simulate", Summary: "Send an agent a message as somebody on a network would, and wait for what becomes of it",
+			Method: "POST", Path: "/api/v1/simulate", Summary: "Send an agent a message as a simulated sender on a network, and wait for the result",
 			Query: []string{"wait"}, Request: operator.Simulation{Way: "mention", Agent: "echo", From: "alice", Text: "What can you do?"}, Response: operator.Simulated{}, Errors: refused,
 		},
 		{Method: "POST", Path: "/api/v1/turns/{turn}/retry", Summary: "Run a failed message again", Errors: taken},
@@ -233,14 +233,14 @@ func Operations() []openapi.Operation {
 			Method: "GET", Path: "/api/v1/demands", Summary: "What agents asked back: consent, logins and payments that wait for who wrote to them",
 			Query: []string{"limit:integer", "after", "agent"}, Response: demandList{},
 		},
-		{Method: "POST", Path: "/api/v1/demands/{demand}/withdraw", Summary: "End a demand that nobody answered, and its message", Errors: ended},
+		{Method: "POST", Path: "/api/v1/demands/{demand}/withdraw", Summary: "End an unanswered demand, and its message", Errors: ended},
 		{Method: "GET", Path: "/api/v1/jobs", Summary: "Work of the server that was given up", Query: ofWork, Response: jobList{}},
 		{Method: "POST", Path: "/api/v1/jobs/retry", Summary: "Do work again that was given up", Request: RetryBody{Since: "2h"}, Response: exchange.RetriedWork{}},
 		{Method: "POST", Path: "/api/v1/jobs/{job}/retry", Summary: "Do one piece of work again", Errors: taken},
 		{Method: "DELETE", Path: "/api/v1/jobs/{job}", Summary: "Forget a piece of work", Errors: taken},
 		{Method: "GET", Path: "/api/v1/breakers", Summary: "Agents and destinations that rest because they fail", Response: breakerList{}},
 		{Method: "DELETE", Path: "/api/v1/breakers", Summary: "Let an agent or a destination be tried at once", Query: []string{"target!"}, Response: breakerList{}, Errors: absent},
-		{Method: "DELETE", Path: "/api/v1/replies/{reply}", Summary: "Take an answer back", Errors: revising},
+		{Method: "DELETE", Path: "/api/v1/replies/{reply}", Summary: "Withdraw an answer", Errors: revising},
 		{Method: "PUT", Path: "/api/v1/replies/{reply}", Summary: "Edit an answer", Errors: revising, Request: answerBody{Text: "Hello", MIME: "text/markdown"}},
 		{Method: "PUT", Path: "/api/v1/replies/{reply}/pin", Summary: "Show an answer on the profile of its agent", Errors: taken},
 		{Method: "DELETE", Path: "/api/v1/replies/{reply}/pin", Summary: "Take an answer off the profile of its agent", Errors: taken},
@@ -258,7 +258,7 @@ func Operations() []openapi.Operation {
 		{Method: "GET", Path: "/api/v1/erasures/{erasure}", Summary: "The receipt of one erasure", Response: operator.Receipt{}},
 		{Method: "GET", Path: "/api/v1/usage", Summary: "What is kept: rows and bytes of each agent", Response: operator.Kept{}},
 		{
-			Method: "GET", Path: "/api/v1/statistics", Summary: "What came in by hour or day and channel, and what became of it",
+			Method: "GET", Path: "/api/v1/statistics", Summary: "Received messages by hour or day and channel, and how they ended",
 			Query: []string{"since", "step", "agent"}, Response: operator.Traffic{},
 		},
 		{Method: "POST", Path: "/api/v1/doctor", Summary: "Look at what this node needs of the world", Response: operator.Examination{}, Errors: taken},
@@ -312,15 +312,15 @@ func Operations() []openapi.Operation {
 		{Method: "DELETE", Path: "/api/v1/agents/{agent}/move", Summary: "Let an account that moved be here again", Errors: taken},
 		{Method: "GET", Path: "/api/v1/reports", Summary: "Reports of other servers", Query: page, Response: auditList{}},
 		{Method: "GET", Path: "/api/v1/blocks", Summary: "Who is kept out", Query: []string{"limit:integer", "before", "kind", "target"}, Response: entryList{}},
-		{Method: "POST", Path: "/api/v1/blocks", Summary: "Keep somebody out", Request: entry, Response: exchange.ListEntry{}},
-		{Method: "DELETE", Path: "/api/v1/blocks", Summary: "Let somebody in again", Query: []string{"target!"}, Errors: absent},
+		{Method: "POST", Path: "/api/v1/blocks", Summary: "Add an entry to the block list", Request: entry, Response: exchange.ListEntry{}},
+		{Method: "DELETE", Path: "/api/v1/blocks", Summary: "Remove an entry from the block list", Query: []string{"target!"}, Errors: absent},
 		{
 			Method: "POST", Path: "/api/v1/blocks/import", Summary: "Import a list",
 			Query: []string{"silenced", "dry_run:boolean"}, Request: "", Media: "text/csv", Response: exchange.ImportResult{},
 		},
 		{Method: "GET", Path: "/api/v1/allows", Summary: "Who is let in", Query: []string{"limit:integer", "before", "kind", "target"}, Response: entryList{}},
-		{Method: "POST", Path: "/api/v1/allows", Summary: "Let somebody in", Request: entryBody{Target: "friends.example"}, Response: exchange.ListEntry{}},
-		{Method: "DELETE", Path: "/api/v1/allows", Summary: "Let somebody in no longer", Query: []string{"target!"}, Errors: absent},
+		{Method: "POST", Path: "/api/v1/allows", Summary: "Add an entry to the allow list", Request: entryBody{Target: "friends.example"}, Response: exchange.ListEntry{}},
+		{Method: "DELETE", Path: "/api/v1/allows", Summary: "Remove an entry from the allow list", Query: []string{"target!"}, Errors: absent},
 		{
 			Method: "POST", Path: "/api/v1/allows/import", Summary: "Import a list",
 			Query: []string{"silenced", "dry_run:boolean"}, Request: "", Media: "text/csv", Response: exchange.ImportResult{},
@@ -329,7 +329,7 @@ func Operations() []openapi.Operation {
 			Method: "GET", Path: "/api/v1/stops", Summary: "Who told an agent to stop",
 			Query: []string{"limit:integer", "before", "kind", "target", "agent"}, Response: entryList{},
 		},
-		{Method: "DELETE", Path: "/api/v1/stops", Summary: "Write to somebody again", Query: []string{"target!", "agent"}, Errors: absent},
+		{Method: "DELETE", Path: "/api/v1/stops", Summary: "Remove a sender's stop, and write to them again", Query: []string{"target!", "agent"}, Errors: absent},
 	}
 
 	for i := range list {
@@ -413,12 +413,12 @@ var schemes = map[string]openapi.Scheme{
 // parameters say what those mean whose names do not.
 var parameters = map[string]string{
 	"limit": "How many at most.", "before": "The cursor of the page before (next), or a time.", "after": "The cursor of the page before (next), or a time.",
-	"cursor": "That of the page before.", "wait": "How long to wait for something to tell, such as 20s; the server has a bound of its own.",
+	"cursor": "That of the page before.", "wait": "How long to wait for something to tell, such as 20s; the server has its own bound.",
 	"lease":  "The id of the lease of a message; for items of a queue how long they are hidden from others, such as 30s.",
 	"sender": "An address, all of a domain (@example.org), or a principal.", "text": `Words that all occur, "phrases", beginnings*.`,
 	"since": "An age such as 24h, or a time (RFC 3339).", "until": "The same: before it.", "channel": "Such as email, activitypub, a2a or chat.",
 	"state": "One, or for messages several with commas between.", "scope": "peer, read, work, admin, pull, tools, tasks, tasks:results or bridge.",
-	"names": "true: people keep their names and addresses.", "target": "What the list has as target.", "turn": "Of a message: any id that somebody saw of it. In an address / is written as %2F.",
+	"names": "true: people keep their names and addresses.", "target": "What the list has as target.", "turn": "Any id of a message. In an address / is written as %2F.",
 	"thread": "Of a conversation: its id, or any id of one of its messages. In an address / is written as %2F.",
 	"force":  "Also when another operator has the conversation.", "drop": "Close what waits without an answer; otherwise the agent answers it.",
 	"note": "For the agent in its next turn.", "holder": "The operator, as lists name them.",

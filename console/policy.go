@@ -308,9 +308,9 @@ func outcome(ctx context.Context, d Demand) (state, detail string) {
 	case policypart.StatusExpired:
 		return text(ctx, "This request has expired"), text(ctx, "Nothing was done. Write to the agent again if you still want an answer.")
 	case policypart.StatusClaimed:
-		return text(ctx, "This request is being worked on"), text(ctx, "Somebody has answered it already and the result is not there yet. Load the page again in a moment.")
+		return text(ctx, "This request is being worked on"), text(ctx, "It is answered already, and the result is not there yet. Load the page again in a moment.")
 	case policypart.StatusDropped:
-		return text(ctx, "Nobody waits for this any more"), text(ctx, "You wrote again in the meantime, or the message was taken back. Look for a newer link.")
+		return text(ctx, "This is no longer needed"), text(ctx, "You wrote again in the meantime, or the message was withdrawn. Look for a newer link.")
 	}
 
 	return text(ctx, "This request was answered already"), text(ctx, "A link works once. Write to the agent again if you need another one.")
@@ -337,7 +337,7 @@ func failTitle(ctx context.Context, kind fault.Kind) string {
 	case fault.Gone:
 		return text(ctx, "This link cannot be used any more")
 	case fault.Conflict:
-		return text(ctx, "Somebody else was faster")
+		return text(ctx, "Another person was faster")
 	case fault.Forbidden, fault.Unauthenticated:
 		return text(ctx, "This was not accepted")
 	}

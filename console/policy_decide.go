@@ -208,9 +208,9 @@ func approvalOutcome(ctx context.Context, d Demand) (state, detail string) {
 	case d.Outcome == policypart.OutcomeDenied:
 		return text(ctx, "Denied"), text(ctx, "Nothing is done or sent. You can close this page.")
 	case d.Status == policypart.StatusExpired:
-		return text(ctx, "This approval has expired"), text(ctx, "Nobody decided in time, so nothing was done. Whoever asked is told so.")
+		return text(ctx, "This approval has expired"), text(ctx, "No one decided in time, so nothing was done. The asker is told.")
 	case d.Status == policypart.StatusDropped:
-		return text(ctx, "Nobody waits for this any more"), text(ctx, "Whoever asked wrote again in the meantime, or took the message back.")
+		return text(ctx, "This is no longer needed"), text(ctx, "The asker wrote again in the meantime, or withdrew the message.")
 	}
 	return text(ctx, "This was decided already"), text(ctx, "An approval is decided once.")
 }

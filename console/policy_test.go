@@ -278,7 +278,7 @@ func TestFaultsOfADecision(t *testing.T) {
 	}{
 		fault.NotFound:        {http.StatusNotFound, "Nothing here"},
 		fault.Gone:            {http.StatusGone, "cannot be used any more"},
-		fault.Conflict:        {http.StatusConflict, "Somebody else was faster"},
+		fault.Conflict:        {http.StatusConflict, "Another person was faster"},
 		fault.Forbidden:       {http.StatusForbidden, "not accepted"},
 		fault.Unauthenticated: {http.StatusForbidden, "not accepted"},
 		fault.Malformed:       {http.StatusBadRequest, "could not be read"},

@@ -317,7 +317,7 @@ func TestApprovalExpiresWithASentence(t *testing.T) {
 		t.Error("approved after its end")
 	}
 	p.start() // a server looks for what expired when it starts
-	if answer := plain(p.outbox.await(t, id).Raw); !strings.Contains(answer, "nobody gave in time") {
+	if answer := plain(p.outbox.await(t, id).Raw); !strings.Contains(answer, "was not given in time") {
 		t.Errorf("the asker reads %s", answer)
 	}
 	if codes := auditCodes(t, p.Instance); !slices.Contains(codes, "approval:expired") {

@@ -208,7 +208,7 @@ func TestWebChatForEverybody(t *testing.T) {
 		"who speaks is told":        `[...chat.querySelectorAll('[role=log] > li')].map((one) => one.querySelector('.who').textContent).join('') === 'You: writer: '`,
 		"targets are large enough":  `[...chat.querySelectorAll('button:not([hidden]), textarea')].filter((one) => one.checkVisibility()).every((one) => one.offsetWidth >= 24 && one.offsetHeight >= 24)`,
 		"what scrolls has focus":    `[...chat.querySelectorAll('pre')].every((one) => one.tabIndex === 0)`,
-		"no id is there twice":      `new Set([...chat.querySelectorAll('[id]')].map((one) => one.id)).size === chat.querySelectorAll('[id]').length`,
+		"no id is a duplicate":      `new Set([...chat.querySelectorAll('[id]')].map((one) => one.id)).size === chat.querySelectorAll('[id]').length`,
 	} {
 		if got := b.script(expression); got != "true" {
 			t.Errorf("%s: %s", what, got)

@@ -132,7 +132,7 @@ func NewChannels(modules ...Module) *Channels {
 // Add adds a module. Its name must be free.
 func (c *Channels) Add(module Module) error {
 	if _, taken := c.modules[module.Name]; taken || module.Name == "" || module.Name == ChannelLocal {
-		return fmt.Errorf("a channel cannot have the name %q: each channel needs a name of its own", module.Name)
+		return fmt.Errorf("a channel cannot have the name %q: each channel needs its own name", module.Name)
 	}
 	c.modules[module.Name] = module
 	c.names = append(c.names, module.Name)

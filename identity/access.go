@@ -120,7 +120,7 @@ func checkPurposes(purposes []string) error {
 func checkSubjectPattern(pattern string) error {
 	prefix, star := strings.CutSuffix(pattern, "*")
 	if strings.Contains(prefix, "*") || star && !endsAtSeparator(prefix) {
-		return fmt.Errorf("subject: * stands at the end after a separator (one of / : # ? = @), got %q", pattern)
+		return fmt.Errorf("subject: * must be at the end after a separator (one of / : # ? = @), got %q", pattern)
 	}
 	return nil
 }
@@ -414,7 +414,7 @@ func (g addressGlob) withDomain(domain string) (addressGlob, error) {
 	}
 	canonical, err := ParseDomain(domain)
 	if err != nil {
-		return addressGlob{}, fmt.Errorf("address: * stands for whole labels at the front of a domain, or the domain is none: %q", printable(domain))
+		return addressGlob{}, fmt.Errorf("address: * matches whole labels at the front of a domain, or the domain is invalid: %q", printable(domain))
 	}
 	g.domain = canonical
 	return g, nil

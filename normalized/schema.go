@@ -256,7 +256,7 @@ func evidenceSchema() schema {
 		}},
 	}, when(attestation, needs("id", "expires_at")))
 
-	s["title"] = "What somebody already verified about a sender; not a login"
+	s["title"] = "What was already verified about a sender; not a login"
 	s["$defs"] = schema{"reference": record([]string{"subject", "issuer", "method"}, schema{
 		"subject": text(stated.ID), "issuer": text(stated.ID), "method": text(name),
 	})}

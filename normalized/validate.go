@@ -124,7 +124,7 @@ func (c *checker) trace(r *Response) {
 
 	if len(r.Dispatch) > 0 {
 		dispatch := key(&at, "dispatch")
-		c.broken(&dispatch, "stands in answers of our own agents only")
+		c.broken(&dispatch, "is allowed only in answers of our own agents")
 	}
 
 	parts := key(&at, "parts")

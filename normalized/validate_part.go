@@ -139,7 +139,7 @@ func (c *checker) policy(at *place, p *Part, where setting) {
 	switch {
 	case where == question || where == remembered:
 		kind := key(at, "kind")
-		c.broken(&kind, "policy stands in messages and answers only")
+		c.broken(&kind, "policy is allowed only in messages and answers")
 	case p.Policy == nil:
 		c.broken(&field, "is required")
 	case where == forwarded:

@@ -167,7 +167,7 @@ func (w accessWay) evidence() {
 	case w.answer.Believed:
 		w.note(CheckEvidence, StepPasses, fmt.Sprintf("%s says %s is %s (%s)", proof.Issuer, proof.Subject, cmp.Or(proof.Assurance, "-"), proof.Method))
 	default:
-		w.note(CheckEvidence, StepPasses, "would not be believed: "+w.answer.Doubt)
+		w.note(CheckEvidence, StepPasses, "would be rejected: "+w.answer.Doubt)
 	}
 }
 

@@ -121,7 +121,7 @@ func (o *Operator) ExamineAgent(ctx context.Context, name string) ([]Finding, er
 	d.backEnd(ctx, agent)
 	d.tools(ctx, agent)
 	if len(d.findings) == 0 {
-		d.say("agent "+agent.Name, email.FindingOK, "nothing outside of this server answers for it", "")
+		d.say("agent "+agent.Name, email.FindingOK, "nothing outside this server answers for it", "")
 	}
 	return d.findings, nil
 }

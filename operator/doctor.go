@@ -268,7 +268,7 @@ func (d *doctor) permissions() {
 		wide = d.tooWide(file, 0o600) || wide
 	}
 	if !wide {
-		d.say("permissions", email.FindingOK, "nobody else may read "+d.config.DataDir, "")
+		d.say("permissions", email.FindingOK, "no other user may read "+d.config.DataDir, "")
 	}
 }
 

@@ -268,7 +268,7 @@ func TestDoctor(t *testing.T) {
 		want(p.examine(here, peer, "", "", all), "permissions", email.FindingWarn, filepath.Join(p.directory, path)+" has the mode", "chmod 0")
 	}
 	p.prepare = private
-	want(p.examine(here, peer, "", "", all), "permissions", email.FindingOK, "nobody else", "")
+	want(p.examine(here, peer, "", "", all), "permissions", email.FindingOK, "no other user", "")
 
 	closed := greeterAt(t)
 	found = p.examine(closed, closed, "", "", all)

@@ -51,12 +51,12 @@ func ReadReceipts(file string) ([]KeptReceipts, error) {
 
 	var kept keptFile
 	if err := json.Unmarshal(content, &kept); err != nil {
-		return nil, fmt.Errorf("%s has no receipts of erasures: %w; write it anew with: inbox erase --list --receipts FILE", file, err)
+		return nil, fmt.Errorf("%s has no receipts of erasures: %w; write it again with: inbox erase --list --receipts FILE", file, err)
 	}
 	for _, one := range kept.Domains {
 		for _, receipt := range one.Receipts {
 			if len(receipt.ID) != 36 || one.Domain == "" || one.Key == "" {
-				return nil, fmt.Errorf("%s has a receipt of %q that cannot be read: write the file anew with: inbox erase --list --receipts FILE", file, one.Domain)
+				return nil, fmt.Errorf("%s has a receipt of %q that cannot be read: write the file again with: inbox erase --list --receipts FILE", file, one.Domain)
 			}
 		}
 	}

@@ -194,7 +194,7 @@ func (p People) linked(ctx context.Context, name string) (string, error) {
 
 	switch len(found) {
 	case 0:
-		return "", fault.Newf(fault.NotFound, "nobody with the principal, subject or address %q is linked; see: inbox people list", name)
+		return "", fault.Newf(fault.NotFound, "no person with the principal, subject or address %q is linked; see: inbox people list", name)
 	case 1:
 		for principal := range found {
 			return principal, nil

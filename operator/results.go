@@ -40,7 +40,7 @@ func (r Results) Result(ctx context.Context, turnID string, run int) (ShownResul
 		return ShownResult{}, err
 	}
 	if len(runs) == 0 {
-		return ShownResult{}, fault.New(fault.NotFound, "no conversation result is kept of the message: its agent gives none, it is older than 90 days, or it was erased")
+		return ShownResult{}, fault.New(fault.NotFound, "no conversation result is kept of the message: its agent returns none, it is older than 90 days, or it was erased")
 	}
 
 	if run == 0 {

@@ -244,7 +244,7 @@ func (s Setup) configuration() string {
 
 	line("# Settings of the inbox server of %s. Every key: docs/configuration.md. Check them: inbox config check", strings.Join(strings.Fields(s.Domain), " "))
 	line("")
-	line("# Agents have the address @name@domain; the domain cannot change later without becoming somebody else.")
+	line("# Agents have the address @name@domain; the domain cannot change later: the agents would be other accounts.")
 	line("domain = %s", config.Quote(s.Domain))
 	line("# Where the server is reached from outside.")
 	line("public_url = %s", config.Quote("https://"+s.Hostname))
@@ -330,8 +330,8 @@ func DMARCSteps(records []DNSRecord) []Step {
 
 	steps := []Step{
 		{Policy: "none", When: "now: others report what they see of your domain, and refuse nothing for it"},
-		{Policy: "quarantine", When: "after two weeks in which inbox dns check is ok and no report names mail of yours that fails"},
-		{Policy: "reject", When: "after two more weeks without such a report; where nobody but agents writes under the domain, at once"},
+		{Policy: "quarantine", When: "after two weeks in which inbox dns check is ok and no report names your mail as failing"},
+		{Policy: "reject", When: "after two more weeks without such a report; at once where only agents write under the domain"},
 	}
 	for i := range steps {
 		steps[i].Record = strings.Replace(records[index].Value, "p=reject", "p="+steps[i].Policy, 1)

@@ -40,7 +40,7 @@ func (s Setup) Next(c *config.Config, files []SetupFile, addresses []netip.Addr)
 	}
 	asUser := ""
 	if s.User == ServiceUser {
-		steps = append(steps, Instruction{Text: "Let a user of its own run the server", Commands: []string{
+		steps = append(steps, Instruction{Text: "Create a user that runs the server", Commands: []string{
 			"useradd --system --home-dir " + shellWord(s.Directory) + " --shell /usr/sbin/nologin " + ServiceUser,
 			"chown -R " + ServiceUser + ": " + shellWord(s.Directory),
 		}})

@@ -197,7 +197,7 @@ func (j Jobs) Remove(ctx context.Context, id string) error {
 		return j.refusal(ctx, id)
 	}
 	if slices.Contains([]string{pipeline.JobKind, pipeline.DispatchKind, delivery.JobKind, delivery.BulkKind}, job.Kind) {
-		return fault.Newf(fault.Conflict, "job %s is the work on a message, which would wait for ever; let it run again: inbox jobs retry %s", id, id)
+		return fault.Newf(fault.Conflict, "job %s is the work on a message, which would wait forever; let it run again: inbox jobs retry %s", id, id)
 	}
 	return j.store.CancelJob(ctx, id)
 }

@@ -318,7 +318,7 @@ func sameMessage(turn exchange.TurnRecord, message *a2a.Message) error {
 	if routeOf(turn).Digest == digestOf(message) {
 		return nil
 	}
-	return inField("message.messageId", "was used for another message; every new message needs an id of its own")
+	return inField("message.messageId", "was used for another message; every new message needs its own id")
 }
 
 // settle waits for the end of the newest turn, at most WaitLimit and not while the server stops: then the caller gets

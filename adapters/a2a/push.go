@@ -181,7 +181,7 @@ func (h *handler) checkWebhook(ctx context.Context, config *a2a.PushConfig) erro
 	case strings.ContainsAny(config.ID, `/\`) || config.ID == "." || config.ID == "..":
 		return inField("id", "must be one segment of a path: HTTP+JSON could not address it")
 	case len(config.Token) > maxWebhookToken || !printable(config.Token):
-		return inField("token", "is too long or has characters that cannot stand in a header")
+		return inField("token", "is too long or has characters that a header cannot have")
 	}
 
 	if err := h.options.Push.Web.CheckTarget(ctx, address); err != nil {
@@ -193,7 +193,7 @@ func (h *handler) checkWebhook(ctx context.Context, config *a2a.PushConfig) erro
 			return inField("authentication.scheme", "is needed, one word such as Bearer")
 		}
 		if len(auth.Credentials) > maxWebhookToken || !printable(auth.Credentials) {
-			return inField("authentication.credentials", "are too long or have characters that cannot stand in a header")
+			return inField("authentication.credentials", "are too long or have characters that a header cannot have")
 		}
 	}
 

@@ -91,7 +91,7 @@ const (
 	sentenceRefused = "The agent does not take this message."
 	sentenceHeld    = "The message waits until the operator of this server lets it pass."
 	sentencePerson  = "A person answers this message. Ask for the task later, or be told by a webhook."
-	sentenceWaiting = "The task waits for a decision that is made outside of this conversation."
+	sentenceWaiting = "The task waits for a decision that is made outside this conversation."
 )
 
 // statusMessage is what goes with the state; nil where the state says everything.

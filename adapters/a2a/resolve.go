@@ -83,7 +83,7 @@ func (c *Caller) cardLink(ctx context.Context, to identity.Address) (named strin
 
 	named, same := sameAgent(to, found.Subject)
 	if !same {
-		return "", nil, fault.GiveUp("the server of the other agent describes somebody else", nil)
+		return "", nil, fault.GiveUp("the server of the other agent describes another agent", nil)
 	}
 
 	for _, rel := range []string{CardRel, oldCardRel} {
@@ -95,7 +95,7 @@ func (c *Caller) cardLink(ctx context.Context, to identity.Address) (named strin
 		}
 	}
 
-	return "", nil, fault.GiveUp("nobody of that address can be called: it has no agent card", nil)
+	return "", nil, fault.GiveUp("the address cannot be called: it has no agent card", nil)
 }
 
 // scheme is http only in development, and only where a port shows that no public server is meant.

@@ -169,7 +169,7 @@ func (s *tasks) claim(ctx context.Context, turnID, messageID string) (bool, erro
 // release frees a claim when the message could not be stored.
 func (s *tasks) release(ctx context.Context, turnID string) {
 	if err := s.options.Claims.Delete(context.WithoutCancel(ctx), claimSpace, turnID); err != nil {
-		s.log.WarnContext(ctx, "claim of a task's next step was not given back", "turn", turnID, "error", err)
+		s.log.WarnContext(ctx, "claim of a task's next step was not returned", "turn", turnID, "error", err)
 	}
 }
 

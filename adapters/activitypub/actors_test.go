@@ -326,7 +326,7 @@ func TestAddressOfAnotherDomain(t *testing.T) {
 			}
 		}
 		if r.remote.count("/.well-known/webfinger") == 0 {
-			t.Error("nobody was asked")
+			t.Error("no one was asked")
 		}
 	}
 }

@@ -93,7 +93,7 @@ func (i *interactions) serveAuthorization(w http.ResponseWriter, r *http.Request
 	reply, _, err := i.options.Replies.Reply(r.Context(), id)
 	switch {
 	case fault.Is(err, fault.Gone), err == nil && !reply.DeletedAt.IsZero():
-		refuse(w, r, fault.New(fault.Gone, "the post was taken back"))
+		refuse(w, r, fault.New(fault.Gone, "the post was withdrawn"))
 		return
 	case fault.Is(err, fault.NotFound), err == nil && (!strings.EqualFold(reply.Agent, agent.Name) || !i.authorizes(reply, kind, instrument)):
 		refuse(w, r, fault.New(fault.NotFound, "no such object"))
@@ -278,7 +278,7 @@ func (i *interactions) serveQuote(w http.ResponseWriter, r *http.Request) {
 		refuse(w, r, unavailable(err))
 		return
 	case !reply.DeletedAt.IsZero():
-		refuse(w, r, fault.New(fault.Gone, "the quoted answer was taken back"))
+		refuse(w, r, fault.New(fault.Gone, "the quoted answer was withdrawn"))
 		return
 	}
 

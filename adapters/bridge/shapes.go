@@ -435,11 +435,11 @@ func Operations() []openapi.Operation {
 			Query: []string{"wait"}, Request: greeting, Response: ConnectorAnswer{}, Also: forBoth, Errors: taken,
 		},
 		{
-			Method: "GET", Path: "/v1/connectors/{connector}/runs/{run}", Tag: "connectors", Summary: "What became of a message", Security: "signature",
+			Method: "GET", Path: "/v1/connectors/{connector}/runs/{run}", Tag: "connectors", Summary: "The result of a message", Security: "signature",
 			Query: []string{"wait"}, Response: ConnectorAnswer{}, Also: forBoth,
 		},
 		{
-			Method: "POST", Path: "/v1/connectors/{connector}/runs/{run}", Tag: "connectors", Summary: "What became of a message, proved by signed evidence", Security: "signature",
+			Method: "POST", Path: "/v1/connectors/{connector}/runs/{run}", Tag: "connectors", Summary: "The result of a message, proved by signed evidence", Security: "signature",
 			Query: []string{"wait"}, Request: EvidenceBody{}, Response: ConnectorAnswer{}, Also: forBoth, Partial: true,
 		},
 	}

@@ -81,7 +81,7 @@ func (m *messages) accept(ctx context.Context, q question, lastEvent string) (ru
 		return run{}, fault.New(fault.Gone, "the conversation with this run was deleted")
 	}
 	if found.route.Digest != digestOf(q.input) {
-		return run{}, fault.New(fault.Conflict, "the run was started with another message; every message needs a run id of its own")
+		return run{}, fault.New(fault.Conflict, "the run was started with another message; every message needs its own run id")
 	}
 
 	return found, nil

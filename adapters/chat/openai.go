@@ -115,7 +115,7 @@ func (c *completion) ask(r *http.Request, body []byte) error {
 		return err
 	}
 	if c.found.route.Request != q.request {
-		return fault.New(fault.Conflict, "The Idempotency-Key was used for another request: every request needs one of its own.")
+		return fault.New(fault.Conflict, "The Idempotency-Key was used for another request: every request needs its own key.")
 	}
 
 	return nil

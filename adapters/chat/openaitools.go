@@ -143,7 +143,7 @@ func (c *completion) calledBy(ctx context.Context, results []CompletionInput) (e
 }
 
 func notCalled(result CompletionInput) error {
-	return fault.InField("messages", "end with a result for the call "+short(result.ToolCallID)+", which is no call of this agent in a conversation of yours")
+	return fault.InField("messages", "end with a result for the call "+short(result.ToolCallID)+", which is no call of this agent in your conversation")
 }
 
 // asked returns the tool request of each result. No result is taken for a tool that the operator did not leave to askers.

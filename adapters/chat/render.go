@@ -34,7 +34,7 @@ const (
 	sentenceFailed  = "The agent could not answer this message."
 	sentenceRefused = "The agent does not take this message."
 	sentenceHeld    = "The message waits until the operator of this server lets it pass."
-	sentenceWaiting = "The message waits for a decision that is made outside of this conversation."
+	sentenceWaiting = "The message waits for a decision that is made outside this conversation."
 	sentencePerson  = "A person answers this message. The answer comes in this conversation."
 	sentenceTool    = "The agent waits for the result of a tool that is executed at your side."
 	sentenceWorking = "The agent is still working. Send the same request again, with the same id, to get its answer."

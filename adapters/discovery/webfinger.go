@@ -50,7 +50,7 @@ func (s *Server) webfinger(w http.ResponseWriter, r *http.Request) {
 		refuse(w, http.StatusGone, "this agent was removed")
 	case found == nil:
 		lookups.WithLabelValues("unknown").Inc()
-		refuse(w, http.StatusNotFound, "nobody of that name is here")
+		refuse(w, http.StatusNotFound, "no account has that name")
 	default:
 		lookups.WithLabelValues("found").Inc()
 		s.writeResource(w, *found, query["rel"])

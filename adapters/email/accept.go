@@ -250,7 +250,7 @@ func replyLine(e *smtp.SMTPError) string {
 func (s *session) explain(err error) error {
 	refusal := smtpError(err)
 	if refusal.Code == 451 && !errors.As(err, new(*smtp.SMTPError)) {
-		s.server.log.Error("mail put off because of a failure here", "session", s.transaction().id, "error", err)
+		s.server.log.Error("mail deferred because of a failure here", "session", s.transaction().id, "error", err)
 	}
 	return s.refuse(refusal.Code, refusal.EnhancedCode, refusal.Message)
 }

@@ -339,7 +339,7 @@ func (o *outbox) keepForRepeat(ctx context.Context, delivery exchange.Delivery, 
 	if len(mail.data) > maxStateBytes {
 		digest, _, err := o.options.Blobs.Put(ctx, bytes.NewReader(mail.data))
 		if err != nil {
-			o.log.WarnContext(ctx, "a mail could not be kept for its repeat and will be written anew", "reply", delivery.Reply.ID, "error", err)
+			o.log.WarnContext(ctx, "a mail could not be stored for its repeat and will be rendered again", "reply", delivery.Reply.ID, "error", err)
 			return cause
 		}
 		kept.Data, kept.Blob = nil, digest
@@ -350,7 +350,7 @@ func (o *outbox) keepForRepeat(ctx context.Context, delivery exchange.Delivery, 
 		_, _, err = o.options.State.PutIfAbsent(ctx, repeatNamespace, delivery.Reply.ID, value, o.now().Add(repeatLife))
 	}
 	if err != nil {
-		o.log.WarnContext(ctx, "a mail could not be kept for its repeat and will be written anew", "reply", delivery.Reply.ID, "error", err)
+		o.log.WarnContext(ctx, "a mail could not be stored for its repeat and will be rendered again", "reply", delivery.Reply.ID, "error", err)
 	}
 
 	return cause

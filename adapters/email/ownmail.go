@@ -81,7 +81,7 @@ func (c *recordChecker) judged(name string, peer authentication.Connection, resu
 	const remedy = "publish the records that fail above; they are those of: inbox dns"
 	switch {
 	case result.NullMX:
-		c.say(name, FindingFail, "the domain says that it takes no mail (null MX), so nobody takes mail of it", remedy)
+		c.say(name, FindingFail, "the domain says that it takes no mail (null MX), so other servers refuse mail from it", remedy)
 	case passed == 0 || result.DMARC.Result == authentication.Fail:
 		c.say(name, FindingFail, text, remedy)
 	case dkim != authentication.Pass || !spf || result.DMARC.Result != authentication.Pass:

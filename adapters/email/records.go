@@ -184,7 +184,7 @@ func (c *recordChecker) addresses(ctx context.Context) []net.IPAddr {
 		c.noAlias(ctx, host)
 
 	case dns.NotFound(err):
-		c.say("address of "+host, FindingFail, "there is none: nobody can send mail here", c.record(host, "A"))
+		c.say("address of "+host, FindingFail, "there is none: no server can send mail here", c.record(host, "A"))
 	default:
 		c.say("address of "+host, FindingFail, fault.InWords(err), "check dns.resolver")
 	}
@@ -349,7 +349,7 @@ func (c *recordChecker) dmarc(ctx context.Context) {
 	texts, _ := c.dns.LookupTXT(ctx, name+".")
 	for _, text := range texts {
 		if recordOf(text, "v=DMARC1") && strings.EqualFold(dns.Tags(text)["p"], "none") {
-			c.say("DMARC policy", FindingWarn, "p=none lets anybody write under your domain", c.record(name, "TXT"))
+			c.say("DMARC policy", FindingWarn, "p=none lets anyone write under your domain", c.record(name, "TXT"))
 		}
 	}
 }

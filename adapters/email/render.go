@@ -70,7 +70,7 @@ func (w *renderer) compose(reply exchange.Reply, notes route, people audience, b
 
 	for _, name := range []string{"From", "To", "Subject", "Date", "Message-ID", "Auto-Submitted", "MIME-Version", "Content-Type"} {
 		if count := len(fields.All(name)); count != 1 {
-			return nil, fmt.Errorf("%s stands %d times", name, count)
+			return nil, fmt.Errorf("%s occurs %d times", name, count)
 		}
 	}
 

@@ -137,7 +137,7 @@ func (r *reporter) bounced(ctx context.Context, mail *arrival, to recipient) err
 		report, is = bounce.ReadText(mail.fields, mail.body)
 	}
 	if !is {
-		r.log.InfoContext(ctx, "an automatic answer to a mail of ours was dropped", "session", mail.env.id, "delivery", to.bounce)
+		r.log.InfoContext(ctx, "an automatic answer to a sent mail was dropped", "session", mail.env.id, "delivery", to.bounce)
 		return nil
 	}
 	return r.noteReport(ctx, to.bounce, report)
@@ -241,7 +241,7 @@ func (r *reporter) noteRecipient(ctx context.Context, deliveryID string, complai
 	}
 
 	metricBounces.WithLabelValues(cmp.Or(failure.Kind, strings.TrimPrefix(event.Event, "delivery."))).Inc()
-	r.log.WarnContext(ctx, "a mail of ours came back", "delivery", deliveryID, "recipient", address, "event", event.Event, "reason", event.Reason)
+	r.log.WarnContext(ctx, "a sent mail bounced", "delivery", deliveryID, "recipient", address, "event", event.Event, "reason", event.Reason)
 	if failure.Kind != "" {
 		failure.Reason = message.Clip(event.Reason, 300)
 		if err := r.count(ctx, failure); err != nil {

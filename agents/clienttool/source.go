@@ -63,7 +63,7 @@ func NewSource(tools []Tool) (*Source, error) {
 
 		name := Namespace + one.Name
 		if _, twice := source.timeouts[name]; twice {
-			return nil, fault.InField(one.Name, "is there twice")
+			return nil, fault.InField(one.Name, "is a duplicate")
 		}
 
 		if one.Timeout == 0 {

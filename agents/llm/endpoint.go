@@ -154,7 +154,7 @@ func locate(base, suffix string) (address, hostPort string, err error) {
 	case target.Scheme != "http" && target.Scheme != "https":
 		return "", "", fault.InField("base_url", "must begin with https:// or http://")
 	case target.User != nil:
-		return "", "", fault.InField("base_url", "must not carry a user or password: the key belongs into api_key")
+		return "", "", fault.InField("base_url", "must not carry a user or password: write the key into api_key")
 	case target.Fragment != "":
 		return "", "", fault.InField("base_url", "must not have a fragment")
 	}

@@ -114,7 +114,7 @@ func TestMediatorOverHTTP(t *testing.T) {
 		"is down, open":      {503, ``, true, 1, `{"echo":{"q":"x"}}`, `hook.failed {"hook":"tool_call","action":"proceed","tool":"find"`},
 		"says nothing":       {200, `{}`, false, 0, sayUnchecked, "its answer has no action"},
 		"says nonsense":      {200, `{"action":"allow"}`, false, 0, sayUnchecked, "its answer has no action"},
-		"no approvals here":  {200, `{"action":"require_approval"}`, false, 0, "The tool needs approval, and nobody can give it here.", `"action":"require_approval"`},
+		"no approvals here":  {200, `{"action":"require_approval"}`, false, 0, "The tool needs approval, and no one can give it here.", `"action":"require_approval"`},
 		"nobody outside":     {200, `{"action":"pending"}`, false, 0, "nothing outside can execute it here", `"action":"pending"`},
 	} {
 		t.Run(name, func(t *testing.T) {

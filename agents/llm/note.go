@@ -54,7 +54,7 @@ func (j *job) takeUp(ctx context.Context) (waits bool, err error) {
 		err = j.note.read(given)
 	}
 	if err != nil {
-		slog.WarnContext(ctx, "the note of an earlier run cannot be read: the turn begins anew", "turn", j.turn.ID, "err", err)
+		slog.WarnContext(ctx, "the note of an earlier run cannot be read: the turn starts over", "turn", j.turn.ID, "err", err)
 		j.note = &note{Version: noteVersion}
 		return false, nil
 	}

@@ -146,7 +146,7 @@ func refuse(text, kind string) map[string]any {
 // question asks for approval. Nothing that goes wrong here may let the call through.
 func (j *job) question(ctx context.Context, proposal loop.Proposal) map[string]any {
 	if j.agent.options.Approvals == nil {
-		return refuse("The tool needs approval, and nobody can give it here.", "approval_unavailable")
+		return refuse("The tool needs approval, and no one can give it here.", "approval_unavailable")
 	}
 
 	message, err := j.askApproval(ctx, proposal)
@@ -169,7 +169,7 @@ func (j *job) askApproval(ctx context.Context, proposal loop.Proposal) (message 
 
 	message, err = j.agent.options.Approvals.Ask(ctx, j.turn, proposal)
 	if err == nil && message["type"] != string(envelope.TypeApprovalRequired) {
-		err = errors.New("nobody was asked")
+		err = errors.New("no one was asked")
 	}
 	return message, err //nolint:wrapcheck // shown to the model
 }

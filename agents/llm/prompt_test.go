@@ -112,11 +112,11 @@ Proven about "@alice@peer.example", who asks:
 - is "https://peer.example/users/alice", says "inbox.example", assurance "address", on behalf of "https://peer.example/users/carol".
 Your earlier demand ("consent_required") ended: "granted".
 The way back:
-- Nobody but the one who asks gets your answer.
+- Only the one who asks gets your answer.
 - At most 4000 bytes of text.
 - Text as "text/plain".
 - At most 2 files of 1000 bytes each can be attached, by tools only.
-- An agent asks for somebody else: step 1 of at most 4, 3 left.
+- An agent asks on behalf of another sender: step 1 of at most 4, 3 left.
 </context>
 
 <request from="@alice@peer.example">

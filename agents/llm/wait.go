@@ -112,7 +112,7 @@ func (j *job) park(waiting *Waiting) error {
 func demand(waiting *Waiting) *policypart.Part {
 	summary := strings.TrimSpace(value.Text(waiting.Request["content"]))
 	if summary == "" {
-		summary = fmt.Sprintf("Before the agent uses %s, somebody has to agree.", quote(waiting.ToolName))
+		summary = fmt.Sprintf("Before the agent uses %s, an approver must agree.", quote(waiting.ToolName))
 	}
 
 	payload := value.Assoc(waiting.Request["payload"])

@@ -183,7 +183,7 @@ func (p *process) why() error {
 	<-p.gone
 	text := "the program ended: " + p.command.ProcessState.String()
 	if said := p.complaints.String(); said != "" {
-		text += "; its last words: " + said
+		text += "; its last output: " + said
 	}
 	return errors.New(text)
 }

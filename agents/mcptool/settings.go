@@ -106,7 +106,7 @@ func (s Server) Validate() error {
 	case s.Command == "" && s.URL == "":
 		return fault.InField("command", "is required, or url: the program to start or the address to call")
 	case s.Command != "" && s.URL != "":
-		return fault.InField("url", "the server is there twice: write command or url, not both")
+		return fault.InField("url", "the server has both: write command or url, not both")
 	case s.Timeout < 0:
 		return fault.InField("timeout", "must not be negative")
 	}

@@ -62,7 +62,7 @@ func (s *Source) add(settings Server) error {
 		return err
 	}
 	if s.byName[settings.Name] != nil {
-		return fault.InField("name", "is there twice: every server needs a name of its own")
+		return fault.InField("name", "is a duplicate: every server needs its own name")
 	}
 	if settings.URL != "" && s.options.Client == nil {
 		return fault.InField("client", "is required for a server with a url")

@@ -354,7 +354,7 @@ func (s *Service) verify(r *http.Request) (*Agent, error) {
 
 	agent, known := s.find(name)
 	if !known { // told only to the holder of a token for this name
-		return nil, fault.New(fault.NotFound, "this agent gives no turns away: it is not of kind pull")
+		return nil, fault.New(fault.NotFound, "this agent offers no turns: it is not of kind pull")
 	}
 
 	return agent, nil

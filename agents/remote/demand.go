@@ -16,7 +16,7 @@ import (
 // What is said for an agent that waits without a word.
 const (
 	sayInput = "The agent waits for more input."
-	sayLogin = "The agent waits until somebody has signed in at its own service."
+	sayLogin = "The agent waits for a sign-in at its own service."
 )
 
 // demanded is a question or a demand. The task stays open for the next message of the same sender in the thread.

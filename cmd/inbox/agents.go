@@ -16,7 +16,7 @@ import (
 func newAgents() *cobra.Command {
 	parent := &cobra.Command{
 		Use:   "agents",
-		Short: "List, add, remove and try the agents of this server, or let one rest",
+		Short: "List, add, remove, test or pause the agents of this server",
 		Args:  arguments(cobra.NoArgs),
 		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
@@ -79,13 +79,13 @@ func newAgentsPause() *cobra.Command {
 	var all bool
 	cmd := &cobra.Command{
 		Use:   "pause [NAME… | --all]",
-		Short: "Let agents rest: they take nothing, and what they have taken waits",
-		Long: `Lets agents rest until "resume". Mail to them is refused with 550 5.2.1, everybody else hears 503 and a time
-to come again; messages that were accepted and are not answered yet wait. A server that runs notices within seconds.
-Without NAME it shows who rests.
+		Short: "Pause agents: they accept nothing, and accepted messages wait",
+		Long: `Pauses agents until "resume". Mail to them is refused with 550 5.2.1; other senders get 503 and a time
+to come again; accepted messages without an answer wait. A running server notices within seconds.
+Without NAME it shows the paused agents.
 
-With --all every agent of every node waits with its work: messages are still accepted, and their turns wait until "resume --all", also
-over a restart. Runs that have begun end, and answers that are there leave. /readyz shows it and stays ready.`,
+--all pauses every agent of every node: messages are still accepted, and their turns wait until "resume --all", also
+across a restart. Runs that have begun end, and finished answers leave. /readyz shows it and stays ready.`,
 		Example: "  inbox agents pause helper --reason 'new model'\n  inbox pause --all --reason 'the model answers nonsense'",
 		RunE: func(cmd *cobra.Command, names []string) error {
 			switch {
@@ -111,7 +111,7 @@ over a restart. Runs that have begun end, and answers that are there leave. /rea
 
 	addJSON(cmd)
 	cmd.Flags().StringVar(&reason, "reason", "", "why, for the record")
-	cmd.Flags().BoolVar(&all, "all", false, "all agents of all nodes: they take messages and do not work on them")
+	cmd.Flags().BoolVar(&all, "all", false, "all agents of all nodes: they accept messages and do not work on them")
 	return cmd
 }
 
@@ -127,7 +127,7 @@ func newAgentsResume() *cobra.Command {
 	var all bool
 	cmd := &cobra.Command{
 		Use: "resume NAME… | --all", Short: "Let paused agents work again",
-		Long: `Lets paused agents work again. --all ends the pause that "pause --all" began; agents that were paused by their name go on resting.`,
+		Long: `Lets paused agents work again. --all ends the pause that "pause --all" began; agents that were paused by name stay paused.`,
 		Args: arguments(func(cmd *cobra.Command, names []string) error {
 			if all {
 				return cobra.NoArgs(cmd, names)
@@ -150,8 +150,8 @@ func newAgentsResume() *cobra.Command {
 
 func newFollows() *cobra.Command {
 	parent := &cobra.Command{
-		Use: "follows", Short: "List, accept or reject who wants to follow an agent", Args: arguments(cobra.NoArgs),
-		Long: `Where an agent's setting says follows = "hold", whoever wants to follow it waits for you.`,
+		Use: "follows", Short: "List, accept or reject follow requests of an agent", Args: arguments(cobra.NoArgs),
+		Long: `Where an agent's setting says follows = "hold", follow requests wait for you.`,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	parent.AddCommand(newFollowsList(), newFollowsDecide("accept", "Let actors follow an agent", true), newFollowsDecide("reject", "Refuse followers", false))
@@ -161,7 +161,7 @@ func newFollows() *cobra.Command {
 func newFollowsList() *cobra.Command {
 	filter := operator.FollowFilter{State: operator.FollowWaiting}
 	cmd := &cobra.Command{
-		Use: "list [AGENT]", Short: "List who waits to follow an agent, or who follows it", Args: arguments(cobra.MaximumNArgs(1)),
+		Use: "list [AGENT]", Short: "List follow requests and followers of an agent", Args: arguments(cobra.MaximumNArgs(1)),
 		Example: "  inbox follows list\n  inbox follows list --state following echo",
 		RunE: func(cmd *cobra.Command, names []string) error {
 			filter.Agent = strings.Join(names, "")
@@ -176,7 +176,7 @@ func newFollowsList() *cobra.Command {
 	addJSON(cmd)
 	addChoice(cmd, &filter.State, "state", "those who wait, or those who follow", operator.FollowWaiting, operator.FollowFollowing)
 	cmd.Flags().StringVar(&filter.Actor, "actor", "", "only this actor")
-	cmd.Flags().StringVar(&filter.After, "after", "", "continue after the last row of the page before: its state, agent and actor with blanks between")
+	cmd.Flags().StringVar(&filter.After, "after", "", "continue after the last row of the previous page: its state, agent and actor with spaces between")
 	cmd.Flags().IntVar(&filter.Limit, "limit", 50, "at most this many, up to 500")
 	return cmd
 }
@@ -200,7 +200,7 @@ func newFollowsDecide(use, short string, accept bool) *cobra.Command {
 
 func newReports() *cobra.Command {
 	parent := &cobra.Command{
-		Use: "reports", Short: "List what other servers complained about", Args: arguments(cobra.NoArgs),
+		Use: "reports", Short: "List complaints of other servers", Args: arguments(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 
@@ -229,9 +229,9 @@ func newMove() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "move AGENT TARGET",
 		Short: "Move an agent's account in the fediverse to one on another server",
-		Long: `Tells the followers of an agent that it is another account now; their servers let them follow that one. TARGET is an
+		Long: `Tells the followers of an agent that it is now another account; their servers let them follow that one. TARGET is an
 address (@name@server.example) or the address of an actor. The other account must name this agent as an alias
-(alsoKnownAs) first. The running server sends the news. Mail and A2A of the agent stay as they are.`,
+(alsoKnownAs) first. The running server tells the followers. Mail and A2A of the agent stay as they are.`,
 		Example: "  inbox move helper @helper@new.example\n  inbox move --undo helper",
 		Args: arguments(func(cmd *cobra.Command, given []string) error {
 			if undo {

@@ -28,8 +28,8 @@ func newAgentsAdd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "add NAME",
 		Short: "Write a new agent at the end of inbox.toml",
-		Long: `Writes a table [[agents]] at the end of inbox.toml; comments and order of the file stay as they are. The file is replaced only
-when the server would read the new one, and whole. For a webhook a secret is made in NAME.secret beside the file.
+		Long: `Writes a table [[agents]] at the end of inbox.toml; comments and order of the file stay as they are. The file is replaced in one step,
+and only if the server could read the new one. For a webhook the command makes a secret in NAME.secret beside the file.
 
 Exit codes: 0 written, 1 refused (with the line that is in the way; nothing is changed), 2 the command line is wrong.`,
 		Example: `  inbox agents add helper --kind webhook --backend http://127.0.0.1:9000/
@@ -97,10 +97,10 @@ func missingOf(table operator.AgentTable) error {
 func newAgentsRemove() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "remove NAME",
-		Short: "Take an agent out of inbox.toml",
-		Long: `Takes the table [[agents]] of an agent out of inbox.toml, with the tables inside of it; all else of the file stays as it is. The
-messages that the agent got, and its keys, stay in the database: added again, it is the same account. Other servers go on knowing
-it; to lead its followers elsewhere, move it first (inbox move).
+		Short: "Remove an agent from inbox.toml",
+		Long: `Removes the table [[agents]] of an agent from inbox.toml, with the tables inside it; the rest of the file stays as it is. The
+agent's messages and keys stay in the database: added again, it is the same account. Other servers still know
+it; to move its followers, run "inbox move" first.
 
 Exit codes: 0 removed, 1 refused (nothing is changed), 2 the command line is wrong.`,
 		Example: "  inbox agents remove helper",
@@ -124,7 +124,7 @@ Exit codes: 0 removed, 1 refused (nothing is changed), 2 the command line is wro
 
 			out := cmd.OutOrStdout()
 			fmt.Fprintf(out, "%s is taken out of %s.\n", removed.Agent, removed.File)
-			fmt.Fprintln(out, "Messages that it got and its keys stay in the database. Its answers are taken back one by one with: inbox delete ID")
+			fmt.Fprintln(out, "Messages that it got and its keys stay in the database. Withdraw its answers one by one with: inbox delete ID")
 			if removed.SecretFile != "" {
 				fmt.Fprintf(out, "The file of its secret stays, too: %s\n", removed.SecretFile)
 			}
@@ -146,12 +146,12 @@ func newAgentsTest() *cobra.Command {
 	var wait time.Duration
 	cmd := &cobra.Command{
 		Use:   "test NAME [WORDS…]",
-		Short: "Send an agent a message, and print its answer with how it came about",
+		Short: "Send an agent a message, and print its answer and timeline",
 		Long: `Sends one message to an agent of the server that runs here, as another agent would (by A2A, with a token that is valid for this
-message alone), and prints the answer, the evidence about the sender, the timeline and how long it took. The message passes every stage
-that those of strangers pass, rules and limits among them, and is kept as they are.
+message alone), and prints the answer, the evidence about the sender, the timeline and the time. The message passes every stage
+that a stranger's passes, including rules and limits, and is stored like it.
 
-Exit codes: 0 answered, 1 not answered or not taken, 2 the command line is wrong.`,
+Exit codes: 0 answered, 1 not answered or not accepted, 2 the command line is wrong.`,
 		Example: "  inbox agents test helper what can you do?",
 		Args:    arguments(cobra.MinimumNArgs(1)),
 		RunE: func(cmd *cobra.Command, given []string) error {

@@ -14,10 +14,10 @@ func newAgentsWhy() *cobra.Command {
 	var channel string
 	cmd := &cobra.Command{
 		Use:   "why AGENT ADDRESS",
-		Short: "Say whether a sender would be let in, and everything that is asked on the way",
-		Long: `Holds a sender against the lists of who is kept out, the agent's pause, its setting for senders without proof and its rules, in the
-order of the server, and prints what each of them says. Nothing is sent and nothing is kept. Without --proof and --channel the sender
-proved nothing. Limits on how much somebody may send are not looked at. "inbox access check" asks the configuration alone.`,
+		Short: "Show whether an agent would admit a sender, check by check",
+		Long: `Checks a sender against the block list, the agent's pause, its setting for senders without proof and its rules, in the
+order of the server, and prints each result. It sends and stores nothing. Without --proof and --channel the sender
+proved nothing. It does not check limits on how much a sender may send. "inbox access check" reads only the configuration.`,
 		Example: "  inbox agents why helper @alice@example.org --channel email\n  inbox agents why helper @alice@example.org --proof ap-http-signature --subject https://example.org/users/alice",
 		Args:    arguments(cobra.ExactArgs(2)),
 		RunE: func(cmd *cobra.Command, given []string) error {

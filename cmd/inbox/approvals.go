@@ -19,7 +19,7 @@ import (
 func newApprovals() *cobra.Command {
 	parent := &cobra.Command{
 		Use:   "approvals",
-		Short: "List, show, approve, deny or edit what waits for your decision",
+		Short: "List, show, approve, deny or edit approvals",
 		Long: `An agent that needs an approval waits until you decide, or one of the approvers whom its configuration names.
 Where approve_replies is set, finished answers wait in the same way. An approval is named by its id or its code.
 It is decided once.`,
@@ -152,7 +152,7 @@ func quoteLines(text string) string {
 func newApprovalsApprove() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "approve ID",
-		Short:   "Let the agent do it, or let its answer pass",
+		Short:   "Approve an action or an answer",
 		Example: "  inbox approvals list\n  inbox approvals approve 7k3mq2",
 		Args:    arguments(cobra.ExactArgs(1)),
 		RunE: func(cmd *cobra.Command, ids []string) error {
@@ -174,9 +174,9 @@ func newApprovalsDeny() *cobra.Command {
 	var reason string
 	cmd := &cobra.Command{
 		Use:   "deny ID",
-		Short: "Do not let the agent do it, or its answer pass",
-		Long: `Denies an approval. Whoever asked for an action is told that it was not approved, with the reason if you give one. An
-answer that was held back is not sent; with a reason, the reason is sent in its place.`,
+		Short: "Deny an action or an answer",
+		Long: `Denies an approval. The asker of an action is told that it was not approved, with the reason if you give one. An
+held answer is not sent; with a reason, the reason is sent instead.`,
 		Example: "  inbox approvals deny 7k3mq2\n  inbox approvals deny --reason \"We do not refund after 30 days.\" 7k3mq2",
 		Args:    arguments(cobra.ExactArgs(1)),
 		RunE: func(cmd *cobra.Command, ids []string) error {
@@ -187,7 +187,7 @@ answer that was held back is not sent; with a reason, the reason is sent in its 
 	}
 
 	addJSON(cmd)
-	cmd.Flags().StringVar(&reason, "reason", "", "what whoever asked is told, at most 500 bytes")
+	cmd.Flags().StringVar(&reason, "reason", "", "what the asker is told, at most 500 bytes")
 	return cmd
 }
 
@@ -199,7 +199,7 @@ func newApprovalsEdit() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "edit ID",
 		Short: "Change the text of an answer before you approve it",
-		Long: `Replaces the text of an answer that is held back; its files and recipients stay. It still waits for your decision
+		Long: `Replaces the text of a held answer; its files and recipients stay. It still waits for your decision
 afterwards. An answer in Markdown is replaced by Markdown.`,
 		Example: "  inbox approvals edit --text \"We open at nine.\" 7k3mq2\n  inbox approvals edit --file answer.md 7k3mq2",
 		Args:    arguments(cobra.ExactArgs(1)),

@@ -77,16 +77,16 @@ func newList() *cobra.Command {
 	var follow bool
 	cmd := &cobra.Command{
 		Use:   "list",
-		Short: "List what came in: messages, newest first",
-		Long: `Lists the messages that came in, with what became of them, newest first. All filters that are given hold together.
+		Short: "List received messages, newest first",
+		Long: `Lists the received messages with their states, newest first. All filters apply together.
 
---text looks for words in messages, their subjects, their senders and their answers: all words have to occur, "several words" follow
-each other, and a * behind a word stands for what it begins. A message can be found some hundred milliseconds after it was accepted.
+--text searches messages, their subjects, their senders and their answers: all words must occur, "several words" follow
+each other, and a * after a word matches its beginnings. New messages are found some hundred milliseconds after they were accepted.
 
-With --follow the list goes on: messages are printed as they come, the newest last, each once, until you press Ctrl-C. It shows what a
-running server accepts. With --json each is one line then.
+With --follow the list continues: new messages are printed as they come, each once, until you press Ctrl-C. It shows what a
+running server accepts. With --json each is then one line.
 
-A last line names the cursor for --before where older ones follow.`,
+If there are older messages, a last line has the cursor for --before.`,
 		Example: `  inbox list
   inbox list --since 24h --state failed,held
   inbox list --from @example.org --channel email --text 'invoice "second reminder" pay*'
@@ -111,8 +111,8 @@ A last line names the cursor for --before where older ones follow.`,
 
 	addJSON(cmd)
 	chosen.add(cmd)
-	cmd.Flags().StringVar(&chosen.filter.Text, "text", "", "only messages that say this, or whose answers do")
-	cmd.Flags().BoolVarP(&follow, "follow", "f", false, "go on and print messages as they come")
+	cmd.Flags().StringVar(&chosen.filter.Text, "text", "", "only messages with these words, or with an answer that has them")
+	cmd.Flags().BoolVarP(&follow, "follow", "f", false, "continue and print messages as they come")
 	return cmd
 }
 
@@ -252,8 +252,8 @@ func newThreadsList() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "list",
 		Short: "List conversations, the one with the newest message first",
-		Long: `Lists conversations by their newest message. Filters are about that message: --since 24h lists conversations that went on within a day,
---state waiting those that wait for something now.`,
+		Long: `Lists conversations by their newest message. Filters are about that message: --since 24h lists conversations with a message within a day,
+--state waiting those that wait now.`,
 		Example: "  inbox threads list --since 24h\n  inbox threads list --from @ann@example.org",
 		Args:    arguments(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {

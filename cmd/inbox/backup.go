@@ -17,16 +17,16 @@ func newBackup() *cobra.Command {
 	var options inbox.BackupOptions
 	cmd := &cobra.Command{
 		Use:   "backup DIR",
-		Short: "Write a whole copy of the server while it runs",
-		Long: `Writes a backup into DIR, beside those that are there: the rows of all domains as they were at one moment, the files that they
-refer to, the configuration and the secret key. The server may run; it accepts messages meanwhile. What it accepts afterwards is not in
-the backup. Files that an earlier backup in DIR has are not copied again.
+		Short: "Write a complete copy of the server while it runs",
+		Long: `Writes a backup into DIR, beside earlier ones: the rows of all domains at one moment, the files to which they refer, the
+configuration and the secret key. The server may run and accepts messages meanwhile; the backup does not have those. Files of an earlier
+backup in DIR are not copied again.
 
-Whoever has a backup with the secret key can be the agents: keep DIR as you keep the key. --without-keys leaves out secret.key and
-admin-token, which then belong elsewhere: a backup without them opens no secret. Files that the configuration names beside itself are
-not copied; the command lists them.
+A person who has a backup with the secret key can act as the agents: protect DIR as you protect the key. --without-keys leaves out
+secret.key and admin-token; then keep them elsewhere, because a backup without them opens no secret. Other files that the configuration
+names are not copied; the command lists them.
 
-A backup that does not end is none, and the next one removes what it left. "inbox verify DIR" reads every byte again,
+An interrupted backup does not count, and the next one removes its remains. "inbox verify DIR" reads every byte again,
 "inbox restore DIR" makes a server of it, on SQLite or PostgreSQL.`,
 		Example: "  inbox backup /var/backups/inbox --keep 14\n  inbox backup /var/backups/inbox --without-keys --json",
 		Args:    arguments(cobra.ExactArgs(1)),
@@ -162,8 +162,8 @@ func newVerify() *cobra.Command {
 		Use:   "verify DIR",
 		Short: "Check a backup: every byte, every row, every key",
 		Long: `Reads a backup as a restore would, and changes nothing: the SHA-256 of each file, the number of rows of each table, whether the rows
-can be read, whether every file that a row refers to is there with the bytes that it had, and whether the secret key of the backup opens
-what is sealed. The exit code is 1 when anything is wrong, and all of it is listed.`,
+can be read, whether every file to which a row refers is there with its bytes, and whether the secret key of the backup opens
+what is sealed. The exit code is 1 when anything is wrong; the command lists all of it.`,
 		Example: "  inbox verify /var/backups/inbox\n  inbox verify /var/backups/inbox --snapshot 20261125T220000.000Z",
 		Args:    arguments(cobra.ExactArgs(1)),
 		RunE: func(cmd *cobra.Command, given []string) error {
@@ -215,20 +215,20 @@ func newRestore() *cobra.Command {
 		Use:   "restore DIR",
 		Short: "Make a server of a backup",
 		Long: `Makes a server of a backup: the configuration, unless the file is there already, the secret key, the rows and the files. The database
-may be another one than that of the backup: SQLite or PostgreSQL, by database_url in the configuration or by --database-url. It must be
-empty. A backup of an older version is brought to the schema of this one. Stop the old server first: two of them would both be the
+may be another kind than that of the backup: SQLite or PostgreSQL, by database_url in the configuration or by --database-url. It must be
+empty. A backup of an older version is upgraded to the schema of this one. Stop the old server first: two servers would both act as the
 agents.
 
-Persons who were erased after the moment of the backup come back with it, unless their receipts are at hand: DIR/erasures.json, which each
-backup into DIR and "inbox erase PERSON --receipts FILE" bring up to date, or the file of --erasures. The server erases them again when it
+Persons who were erased after the moment of the backup come back with it, unless their receipts are available: DIR/erasures.json, which
+each backup into DIR and "inbox erase PERSON --receipts FILE" update, or the file of --erasures. The server erases them again when it
 starts. A receipt names no one; the secret key opens it.
 
-A restore that does not end is recognised: no server starts on it, and the command, run again, begins anew.
+No server starts on an interrupted restore; run the command again to start over.
 
-What the old server did after the moment of the backup is not known. Replies that were waiting to be sent at that moment are sent again,
-and messages that were not answered are answered again, with the ids that the old server used: servers of the fediverse, A2A clients and
-bridges recognise them. Readers of mail may see an answer twice. --hold-uncertain email keeps such mails back; "inbox deliveries retry ID"
-sends one. What may have been sent twice is listed by "inbox restore --report".`,
+The backup does not know what the old server did afterwards. Replies that were waiting at that moment are sent again, and unanswered
+messages are answered again, with the ids that the old server used: servers of the fediverse, A2A clients and bridges recognise them.
+Readers of mail may see an answer twice. --hold-uncertain email holds such mails; "inbox deliveries retry ID" sends one.
+"inbox restore --report" lists what may have been sent twice.`,
 		Example: "  inbox restore /var/backups/inbox --config /etc/inbox/inbox.toml\n" +
 			"  inbox restore /var/backups/inbox --database-url postgres://inbox@db.example/inbox --hold-uncertain email\n  inbox restore --report",
 		Args: arguments(func(cmd *cobra.Command, given []string) error {
@@ -267,9 +267,9 @@ sends one. What may have been sent twice is listed by "inbox restore --report".`
 	}
 	addJSON(cmd)
 	addSnapshot(cmd, &options.Snapshot)
-	cmd.Flags().StringVar(&options.DatabaseURL, "database-url", "", "database of the new server, where the configuration is written from the backup")
-	cmd.Flags().StringVar(&options.DataDir, "data-dir", "", "data directory of the new server, where the configuration is written from the backup")
-	cmd.Flags().StringSliceVar(&options.Hold, "hold-uncertain", nil, "channels (such as email, or all) whose deliveries that may have been made before wait for you")
+	cmd.Flags().StringVar(&options.DatabaseURL, "database-url", "", "database of the new server, if the configuration is written from the backup")
+	cmd.Flags().StringVar(&options.DataDir, "data-dir", "", "data directory of the new server, if the configuration is written from the backup")
+	cmd.Flags().StringSliceVar(&options.Hold, "hold-uncertain", nil, "channels (such as email, or all) whose possibly repeated deliveries wait for you")
 	cmd.Flags().StringVar(&options.Erasures, "erasures", "", "file with receipts of erasures that are done again (default: erasures.json in DIR, if it is there)")
 	cmd.Flags().BoolVar(&report, "report", false, "list what the last restore of this server may have sent twice")
 	return cmd
@@ -356,15 +356,15 @@ func newMigrate() *cobra.Command {
 	var toFile string
 	cmd := &cobra.Command{
 		Use:   "migrate",
-		Short: "Bring the database to the schema of this version, or move it to PostgreSQL",
-		Long: `Brings the database to the schema of this version and prints it. serve does the same at start; several nodes may start together.
+		Short: "Upgrade the schema of the database, or move it to PostgreSQL",
+		Long: `Upgrades the database to the schema of this version and prints it. serve does the same at start; several nodes may start together.
 
-With --to or --to-file it moves a server from SQLite to PostgreSQL. A password in --to stands in the list of processes and in the history of the
-shell: --to-file reads the URL from a file, or from the standard input ("-"). The server that runs is told to end, as for SIGTERM: peers that call meanwhile find
-no server and try again later, as after any restart. When it has ended, everything that it has acknowledged is copied, the SQLite file is
-marked as moved, so that no server starts on it any more, and database_url is written into the configuration. Then start the server again
-(a service manager that restarts it by itself does so until the move is done). Files and keys stay where they are. The command can be run
-again after it broke off at any place; until the file is marked nothing is changed, and the server can be started as before.
+With --to or --to-file it moves a server from SQLite to PostgreSQL. A password in --to is visible in the process list and in the history of the
+shell: --to-file reads the URL from a file, or from standard input ("-"). The command tells the running server to end, as for SIGTERM; peers find
+no server meanwhile and try again later, as during any restart. Then it copies everything that the server has acknowledged, marks the SQLite file
+as moved, so that no server starts on it any more, and writes database_url into the configuration. Start the server again afterwards
+(starts before the end of the move are refused). Files and keys stay where they are. If the command is interrupted, run it again.
+Until the file is marked nothing is changed, and you can start the server as before.
 
 The other direction is a backup and a restore.`,
 		Example: "  inbox migrate\n  inbox migrate --to-file /run/secrets/database-url\n  inbox migrate --to postgres://inbox@db.example/inbox",
@@ -392,7 +392,7 @@ The other direction is a backup and a restore.`,
 	}
 	addJSON(cmd)
 	cmd.Flags().StringVar(&options.To, "to", "", "move the server to this PostgreSQL database, which must be empty")
-	cmd.Flags().StringVar(&toFile, "to-file", "", "read the URL of --to from this file (\"-\" = the standard input), so that no one sees its password")
+	cmd.Flags().StringVar(&toFile, "to-file", "", "read the URL of --to from this file (\"-\" = standard input), so that no one sees its password")
 	cmd.MarkFlagsMutuallyExclusive("to", "to-file")
 	cmd.Flags().DurationVar(&options.Wait, "wait", 2*time.Minute, "how long the running server may take to end")
 	return cmd

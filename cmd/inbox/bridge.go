@@ -24,16 +24,16 @@ func newBridge() *cobra.Command {
 		Use:   "bridge --agent A [--resume | --session ID] [MESSAGE…] | --listen",
 		Short: "Talk with an agent from this terminal",
 		Long: `A conversation with an agent over the bridge protocol: answers appear as they grow, and each waits in a queue on the server
-until this program has shown and acknowledged it. So nothing is lost when the connection breaks, this program is killed or the
-server starts again: the next start shows what came meanwhile.
+until this program has shown and acknowledged it. Nothing is lost when the connection breaks, this program is killed or the
+server restarts: the next start shows what came meanwhile.
 
 Make a token first, on the server:
 
   inbox tokens create --bridge laptop
 
-and give it by --token or INBOX_TOKEN, and the address of the server by --server or INBOX_SERVER.
+and pass it by --token or INBOX_TOKEN, and the address of the server by --server or INBOX_SERVER.
 
-With MESSAGE it is sent and its answer shown; without, every line is a message, until the end of the input. These lines are
+With MESSAGE the command sends it and shows the answer; without, every line is a message, until the end of the input. These lines are
 commands: /history, /sessions, /new, /stop (the answer that is being written), /quit.
 
 --listen shows everything that comes for the client, in any conversation, one item a line with --json.
@@ -328,7 +328,7 @@ func newExport() *cobra.Command {
 		Short: "Write conversations as messages that another system can import",
 		Long: `Writes the conversations of bridges and connectors, or with --thread one thread of any way, as JSON: "conversations", each
 with session_id, agent and messages: canonical envelopes (agents-api.message), or those of the older agent framework (type,
-content, timestamp, agent_key, metadata). What was imported in the same form is written as it is kept. 'inbox conversations import'
+content, timestamp, agent_key, metadata). What was imported in the same form is written as it was. 'inbox conversations import'
 and POST /v1/import take it again. It is about conversations, not about one person.`,
 		Example: "  inbox conversations export --format agent-framework --client relay > conversations.json\n  inbox conversations export --format agent-framework --agent helper --thread '<root@example.org>'",
 		Args:    arguments(cobra.NoArgs),
@@ -375,10 +375,10 @@ func newImport() *cobra.Command {
 	var client, connector, agent string
 	cmd := &cobra.Command{
 		Use:   "import {--client C | --connector C} [--agent A] FILE",
-		Short: "Take over conversations that another system wrote",
+		Short: "Import conversations that another system wrote",
 		Long: `Stores conversations as sessions of a bridge or connector. FILE (- = standard input) holds what 'inbox conversations export' writes,
 one conversation {"agent", "messages": […]}, or messages alone, as a list or one a line, which need --agent. A message is an envelope,
-a row of role and content, or one of the older agent framework. All messages are checked first; what is refused is named by line or
+a row of role and content, or one of the older agent framework. The server checks all messages first, and names what it refuses by line or
 number and by member. A conversation is stored whole or not at all, and storing the same again does nothing.`,
 		Example: "  inbox conversations import --client relay conversations.json\n  inbox conversations import --client relay --agent helper - < messages.json",
 		Args:    arguments(cobra.ExactArgs(1)),

@@ -28,12 +28,12 @@ func newChat() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "chat [@AGENT] [WORDS…]",
 		Short: "Talk to an agent of the running server from its machine",
-		Long: `Talks to an agent of the server that runs with this configuration. With words it says them and prints the answer as the agent
-writes it; without, each line that you type is a message of one conversation, until Ctrl-D. AGENT may be left out where the server has one.
---continue goes on with your newest conversation with the agent.
+		Long: `Talks to an agent of the server that runs with this configuration. With words it sends them and prints the answer as the agent
+writes it; without, each line that you type is a message of one conversation, until Ctrl-D. You may leave out AGENT if the server has one.
+--continue resumes your newest conversation with the agent.
 
-It needs no token of a peer: it uses that of the operator (INBOX_TOKEN, or admin-token in data_dir), and asks at admin.listen, or at
-http.listen where that is not written. Messages pass all rules and limits; their evidence says that the operator wrote them
+It needs no peer token: it uses that of the operator (INBOX_TOKEN, or admin-token in data_dir), and asks at admin.listen, or at
+http.listen if that is not set. All rules and limits apply to the messages; their evidence says that the operator wrote them
 (local-operator, docs/trust.md). The run goes on when you leave; "inbox show" finds it. It ends with 1 when the agent fails or the message is refused.`,
 		Example: "  inbox chat @helper 'What can you do?'\n  inbox chat --continue @helper 'And tomorrow?'\n  inbox chat @helper\n  inbox chat --json @helper hello",
 		Args:    arguments(cobra.ArbitraryArgs),
@@ -65,7 +65,7 @@ http.listen where that is not written. Messages pass all rules and limits; their
 	}
 
 	addJSON(cmd)
-	cmd.Flags().BoolVar(&goOn, "continue", false, "go on with your newest conversation with the agent")
+	cmd.Flags().BoolVar(&goOn, "continue", false, "resume your newest conversation with the agent")
 	return cmd
 }
 
@@ -245,7 +245,7 @@ func (c *conversation) outcome(answer *growingAnswer, reply chatReply) error {
 		return failedAnswer{fmt.Errorf("the message got no answer (%s); see: inbox show %s", reply.Status, answer.turn())}
 	case "approval_required", "runtime_tool_pending":
 		if !c.json {
-			fmt.Fprintf(os.Stderr, "The run waits for somebody; see: inbox show %s\n", answer.turn())
+			fmt.Fprintf(os.Stderr, "The run waits for a person; see: inbox show %s\n", answer.turn())
 		}
 	}
 	return nil

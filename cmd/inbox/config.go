@@ -9,7 +9,7 @@ import (
 func newConfig() *cobra.Command {
 	parent := &cobra.Command{
 		Use:   "config",
-		Short: "Check the configuration, or show what it comes to",
+		Short: "Check the configuration, or show the resulting settings",
 		Args:  arguments(cobra.NoArgs),
 		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
@@ -20,9 +20,9 @@ func newConfig() *cobra.Command {
 func newConfigCheck() *cobra.Command {
 	return &cobra.Command{
 		Use:   "check",
-		Short: "Report everything that is wrong with the configuration",
-		Long: `Reads the file and the INBOX_… variables as "inbox serve" does and reports everything that is wrong, with its line and what to
-write instead. It opens no database and asks nobody; "inbox doctor" looks at the world.`,
+		Short: "Report every mistake in the configuration",
+		Long: `Reads the file and the INBOX_… variables as "inbox serve" does and reports every mistake, with its line and what to
+write instead. It opens no database and contacts no server; "inbox doctor" does.`,
 		Example: "  inbox config check --config /etc/inbox/inbox.toml",
 		Args:    arguments(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -67,6 +67,6 @@ func newConfigShow() *cobra.Command {
 			return err
 		},
 	}
-	cmd.Flags().BoolVar(&effective, "effective", false, "print every setting, also those with their default")
+	cmd.Flags().BoolVar(&effective, "effective", false, "print every setting, also those with default values")
 	return cmd
 }

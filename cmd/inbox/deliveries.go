@@ -69,8 +69,8 @@ func newDeliveriesRetry() *cobra.Command {
 	return &cobra.Command{
 		Use:   "retry ID…",
 		Short: "Send dead or cancelled deliveries again",
-		Long: `Puts dead or cancelled deliveries back to work at once, with a fresh schedule. The wire id stays the same, so a
-receiver that had the reply already recognises it.`,
+		Long: `Tries dead or cancelled deliveries again at once, with a new schedule. The wire id stays the same, so a
+receiver that already has the reply recognises it.`,
 		Example: "  inbox deliveries list --state dead\n  inbox deliveries retry 019a…",
 		Args:    arguments(cobra.MinimumNArgs(1)),
 		RunE: func(cmd *cobra.Command, ids []string) error {
@@ -84,7 +84,7 @@ receiver that had the reply already recognises it.`,
 func newDeliveriesCancel() *cobra.Command {
 	return &cobra.Command{
 		Use:   "cancel ID…",
-		Short: "Stop deliveries that have not been made",
+		Short: "Cancel deliveries that were not made yet",
 		Args:  arguments(cobra.MinimumNArgs(1)),
 		RunE: func(cmd *cobra.Command, ids []string) error {
 			return each(cmd, ids, "is cancelled", func(o *inbox.Operator, id string) error {
@@ -99,13 +99,13 @@ const answerIDs = `ID is the id of the answer, of its message (as inbox show pri
 func newDelete() *cobra.Command {
 	return &cobra.Command{
 		Use:   "delete ID…",
-		Short: "Take answers back: everybody who has them is told",
-		Long: `Takes answers back. The running server tells every server that got the answer; one that did not get it yet gets
-nothing. The text leaves the history, and its address says that it was deleted.
+		Short: "Withdraw answers, and tell everyone who has them",
+		Long: `Withdraws answers. The running server tells every server that got the answer; one that did not get it yet gets
+nothing. The text is removed from the history, and its address says that it was deleted.
 ` + answerIDs,
 		Args: arguments(cobra.MinimumNArgs(1)),
 		RunE: func(cmd *cobra.Command, ids []string) error {
-			return each(cmd, ids, "is taken back", func(o *inbox.Operator, id string) error {
+			return each(cmd, ids, "is withdrawn", func(o *inbox.Operator, id string) error {
 				if err := o.Answers.Delete(cmd.Context(), id, operator.CommandLine); err != nil {
 					return fmt.Errorf("%s: %w", id, err)
 				}
@@ -118,8 +118,8 @@ nothing. The text leaves the history, and its address says that it was deleted.
 func newEdit() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "edit ID [FILE]",
-		Short: "Replace the text of an answer: everybody who has it is told",
-		Long: `Replaces the text of an answer by that of a file, or of standard input without one or with "-". Files and links of
+		Short: "Replace the text of an answer, and tell everyone who has it",
+		Long: `Replaces the text of an answer by that of a file, or of standard input without a file or with "-". Files and links of
 the answer stay. The running server tells every server that got the answer.
 ` + answerIDs,
 		Example: "  inbox edit 019a… answer.md\n  echo 'Tomorrow at ten.' | inbox edit 019a…",
@@ -180,8 +180,8 @@ func pinning(use, short, done string, pinned bool) *cobra.Command {
 func newSuppressed() *cobra.Command {
 	parent := &cobra.Command{
 		Use: "suppressed", Short: "Show or lift addresses to which nothing is sent any more", Args: arguments(cobra.NoArgs),
-		Long: `An address is suppressed after one mail that came back because there is no such mailbox, after five mails within seven
-days that it did not take, or when its owner reported a mail as unwanted. Nothing is sent there until you lift it.`,
+		Long: `An address is suppressed after one bounce because the mailbox does not exist, after five mails within seven
+days that it refused, or when its owner reported a mail as unwanted. Nothing is sent there until you lift it.`,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	parent.AddCommand(newSuppressedList(), newSuppressedRemove())
@@ -211,7 +211,7 @@ func newSuppressedList() *cobra.Command {
 func newSuppressedRemove() *cobra.Command {
 	return &cobra.Command{
 		Use: "remove ADDRESS…", Short: "Send mail to an address again",
-		Long: `Lets mail go to an address again and forgets its failures. Mails that were given up meanwhile are not sent by that; see
+		Long: `Allows mail to an address again and forgets its failures. It does not send mails that were given up meanwhile; see
 "inbox deliveries retry".`,
 		Example: "  inbox mail suppressed remove ann@example.com",
 		Args:    arguments(cobra.MinimumNArgs(1)),

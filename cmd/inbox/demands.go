@@ -12,9 +12,9 @@ import (
 func newDemands() *cobra.Command {
 	parent := &cobra.Command{
 		Use:   "demands",
-		Short: "List or take back what agents asked back: consent, logins, payments",
-		Long: `An agent may ask back before it goes on: for consent, a login, a payment, or whether two addresses are one person's. Only who wrote
-the message can meet such a demand; see also "inbox approvals", which others decide.`,
+		Short: "List or withdraw demands of agents: consent, logins, payments",
+		Long: `An agent may ask back before it goes on: for consent, a login, a payment, or whether two addresses belong to one person. Only the sender
+of the message can meet such a demand; others decide "inbox approvals".`,
 		Args: arguments(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
@@ -28,7 +28,7 @@ func newDemandsList() *cobra.Command {
 	var limit int
 	cmd := &cobra.Command{
 		Use:     "list",
-		Short:   "List demands that wait, the soonest to end first",
+		Short:   "List open demands, the soonest to end first",
 		Example: "  inbox demands list --agent shop",
 		Args:    arguments(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -50,8 +50,8 @@ func newDemandsList() *cobra.Command {
 func newDemandsWithdraw() *cobra.Command {
 	return &cobra.Command{
 		Use:     "withdraw ID",
-		Short:   "End a demand that nobody answered, and its message",
-		Long:    "Ends a demand that nobody answered, and the message that waits for it. Who wrote it is told so in one sentence.",
+		Short:   "End an unanswered demand, and its message",
+		Long:    "Ends an unanswered demand, and the message that waits for it. Its sender is told in one sentence.",
 		Example: "  inbox demands withdraw 019a2f3b-…",
 		Args:    arguments(cobra.ExactArgs(1)),
 		RunE: func(cmd *cobra.Command, ids []string) error {
@@ -59,7 +59,7 @@ func newDemandsWithdraw() *cobra.Command {
 				if err := o.Demands.Withdraw(cmd.Context(), ids[0], operator.CommandLine); err != nil {
 					return err
 				}
-				fmt.Fprintf(cmd.OutOrStdout(), "%s is taken back.\n", ids[0])
+				fmt.Fprintf(cmd.OutOrStdout(), "%s is withdrawn.\n", ids[0])
 				return nil
 			})
 		},

@@ -21,17 +21,17 @@ func newDoctor() *cobra.Command {
 	var wait time.Duration
 	cmd := &cobra.Command{
 		Use:   "doctor",
-		Short: "Check everything that this server needs and say what to add",
-		Long: `Checks database, clock, listeners and ports, certificate, the pages by which others find the agents, what answers for each
-agent and its tools (MCP servers are started for it; no agent makes a run), every DNS record and reverse DNS, all through the
+		Short: "Check everything that this server needs and show what to add",
+		Long: `Checks database, clock, listeners and ports, certificate, the pages by which others find the agents, the back end of each
+agent and its tools (it starts MCP servers; no agent makes a run), every DNS record and reverse DNS, all through the
 configured resolver, whether mail can leave, and whether a mail that is signed with the real key would pass SPF, DKIM and
-DMARC at a recipient. It changes nothing and sends nothing. Run it where the server runs, while the server runs. Each line
+DMARC at a recipient. It changes nothing and sends nothing. Run it on the machine of the server, while the server runs. Each line
 begins with ok, warn (works, but not as well as it could) or fail.
 
 With mail.mode = "mx" it connects once to the mail server of the domain that --probe names, to see whether port 25 is
-open outwards; --probe "" leaves that out. No other service is asked.
+open outwards; --probe "" skips that. It contacts no other service.
 
---wait looks again at what failed, until nothing does or the time is over (10m where none is given), and tells on standard
+--wait repeats the failed checks until all pass or the time is over (10m by default), and prints on standard
 error what it waits for.
 
 Exit codes: 0 nothing failed, 1 something did, with --wait also at the end of the time, 2 the command line is wrong.`,
@@ -55,7 +55,7 @@ Exit codes: 0 nothing failed, 1 something did, with --wait also at the end of th
 
 	addJSON(cmd)
 	cmd.Flags().StringVar(&options.Probe, "probe", "gmail.com", "domain whose mail server shows that port 25 is open outwards")
-	cmd.Flags().DurationVar(&wait, "wait", 0, "look again at what failed, at most so long")
+	cmd.Flags().DurationVar(&wait, "wait", 0, "repeat failed checks, for at most this time")
 	cmd.Flags().Lookup("wait").NoOptDefVal = waitUsually.String()
 	return cmd
 }
@@ -114,9 +114,9 @@ func newDNS() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "dns",
 		Short: "Print the DNS records that mail of this domain needs",
-		Long: `Prints every record that mail of this domain needs, with the public addresses of this machine's interfaces. Behind NAT, or where
-the address is that of a balancer, say it by --address; an address that is not known is left as <…> to fill in. A domain or subdomain
-of its own for agents, such as agents.example.com, keeps their repute and their mail server apart from those of people.`,
+		Long: `Prints every record that mail of this domain needs, with the public addresses of this machine's interfaces. Behind NAT or
+a balancer, give the public address by --address; an unknown address is left as <…> to fill in. A separate domain or subdomain
+for agents, such as agents.example.com, keeps their reputation and their mail server apart from those of people.`,
 		Example: "  inbox dns --zone >> example.com.zone\n  inbox dns check",
 		Args:    arguments(cobra.NoArgs),
 		RunE:    printRecords,
@@ -191,7 +191,7 @@ func printRecords(cmd *cobra.Command, _ []string) error {
 
 func newDNSCheck() *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "check", Short: "Look the records up and say what is missing", Args: arguments(cobra.NoArgs),
+		Use: "check", Short: "Look up the records and show what is missing", Args: arguments(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return examine(cmd, operator.DoctorOptions{DNSOnly: true}, 0)
 		},

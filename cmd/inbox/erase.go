@@ -24,10 +24,10 @@ func newExportPerson() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "export PERSON [--out DIR | --out FILE.zip]",
 		Short: "Write everything that is kept of one person",
-		Long: `Writes the messages of a person, the answers to them, demands, evidence and files: index.html to be read, one JSON document for each
-message in the form of the message contract, the files and the messages as they came. PERSON is an address, an account, or a principal as
-"inbox show" has it; addresses that the person has linked are found by themselves. Of conversations with several people the export has what this
-person said and was answered. Without --out it is a ZIP archive on the standard output.`,
+		Long: `Writes the messages of a person, the answers to them, demands, evidence and files: index.html for reading, one JSON document for each
+message in the form of the message contract, the files and the original messages. PERSON is an address, an account, or a principal as
+"inbox show" prints it; the command finds linked addresses of the person. From conversations with several people the export has what this
+person said and the answers to it. Without --out it is a ZIP archive on standard output.`,
 		Example: "  inbox export alice@example.org --out alice.zip\n  inbox export @alice@example.org > alice.zip",
 		Args: func(cmd *cobra.Command, given []string) error {
 			if len(given) == 0 && cmd.Flags().Changed("format") {
@@ -51,7 +51,7 @@ person said and was answered. Without --out it is a ZIP archive on the standard 
 	}
 
 	addJSON(cmd)
-	cmd.Flags().StringVar(&out, "out", "", "a new directory, or a new file that ends with .zip; default: a ZIP archive on the standard output")
+	cmd.Flags().StringVar(&out, "out", "", "a new directory, or a new file that ends with .zip; default: a ZIP archive on standard output")
 	for _, name := range []string{"format", "client", "connector", "agent", "session", "thread", "output"} { // of the old command, which say what to write instead
 		cmd.Flags().String(name, "", "")
 		_ = cmd.Flags().MarkHidden(name)
@@ -109,16 +109,16 @@ func newErase() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "erase PERSON [--dry-run] [--yes]",
 		Short: "Remove everything that is kept of one person",
-		Long: `Removes the messages of a person, the answers to them, files, evidence, what agents noted, what waits to be sent, links, tokens and
-sessions, takes answers back on the fediverse, and overwrites what was removed. Decisions about trust stay without who it was, and an address that takes
-no mail stays as a hash. PERSON is as for "inbox export". Mails that were sent cannot be called back. What the person sends afterwards is a new
-message; to keep somebody out, see "inbox block".
+		Long: `Removes the messages of a person, the answers to them, files, evidence, notes of agents, unsent deliveries, links, tokens and
+sessions, withdraws answers on the fediverse, and overwrites the space. Decisions about trust stay without the name, and an address that takes
+no mail stays as a hash. PERSON is as for "inbox export". Sent mails cannot be withdrawn. What the person sends afterwards is a new
+message; to keep a sender out, see "inbox block".
 
-The erasure is a row in the database: a running server does it, goes on with it after a crash, and tells other servers. A receipt without names is kept;
+The erasure is a row in the database: a running server performs it, continues after a crash, and tells other servers. It keeps a receipt without names;
 "inbox erase --receipt ID" and "inbox erase --list" print it.
 
-Backups that were made before have the person still. With --receipts the receipts of all erasures are also written into a file, which "inbox
-restore" reads to erase again: write it beside the backups, as erasures.json, where each "inbox backup" brings it up to date, too.`,
+Earlier backups still have the person. --receipts also writes the receipts of all erasures into a file, which "inbox
+restore" reads to erase again: write it beside the backups, as erasures.json, where each "inbox backup" updates it, too.`,
 		Example: "  inbox erase alice@example.org --dry-run\n  inbox erase alice@example.org --yes --receipts /var/backups/inbox/erasures.json",
 		Args: func(cmd *cobra.Command, given []string) error {
 			if list || receipt != "" {
@@ -165,12 +165,12 @@ restore" reads to erase again: write it beside the backups, as erasures.json, wh
 	}
 
 	addJSON(cmd)
-	cmd.Flags().BoolVar(&dry, "dry-run", false, "say who is meant and how many messages go; change nothing")
+	cmd.Flags().BoolVar(&dry, "dry-run", false, "show the person and the number of messages; change nothing")
 	cmd.Flags().BoolVar(&yes, "yes", false, "remove it")
 	cmd.Flags().BoolVar(&list, "list", false, "list the receipts, newest first")
 	cmd.Flags().StringVar(&receipt, "receipt", "", "print the receipt of this erasure")
 	cmd.Flags().StringVar(&receipts, "receipts", "", "write the receipts of all erasures into this file, for a restore of an older backup")
-	cmd.Flags().DurationVar(&wait, "wait", eraseWait, "wait at most so long for the end; the server goes on afterwards")
+	cmd.Flags().DurationVar(&wait, "wait", eraseWait, "wait at most this long for the end; the server continues afterwards")
 	return cmd
 }
 
@@ -258,11 +258,11 @@ func listReceipts(cmd *cobra.Command, o *inbox.Operator) error {
 func newUsage() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "usage",
-		Short: "Show what is kept: rows and bytes of each agent",
-		Long: `Shows how much of the database each agent takes, and what is free in the file of SQLite: rows that go leave room that the next ones take, the
-file does not become smaller; PostgreSQL does not say what is free. Files are those of blob_url, unless they are in a bucket, which would have to
-be asked for each. What is free on the disk of data_dir says nothing about a PostgreSQL elsewhere. With more than some ten thousand messages the numbers of agents are estimated from a sample. How long what is kept is
-said by [retention] in the settings.`,
+		Short: "Show stored data: rows and bytes of each agent",
+		Long: `Shows how much of the database each agent takes, and the free space in the SQLite file: removed rows leave room for new ones, and the
+file does not become smaller; PostgreSQL does not report free space. Files are those of blob_url, unless they are in a bucket. The free space
+on the disk of data_dir says nothing about a PostgreSQL elsewhere. With more than some ten thousand messages the numbers of agents are estimated
+from a sample. [retention] in the settings says how long data is kept.`,
 		Example: "  inbox usage\n  inbox usage --json",
 		Args:    arguments(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {

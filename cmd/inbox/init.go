@@ -29,16 +29,16 @@ func newInit() *cobra.Command {
 	var options initOptions
 	cmd := &cobra.Command{
 		Use:   "init",
-		Short: "Write the files of a first start, and say which DNS records to publish",
+		Short: "Write the files of a first start, and print the DNS records to publish",
 		Long: `Asks five questions at a terminal (or takes their answers as flags) and writes into --dir: inbox.toml, secret.key, a unit for
-systemd and, for an agent that needs one, its secret. It makes the database with the key that signs mail, so that the DNS
-records that it prints are the ones to publish, and says what to do next. Nothing that is there is replaced without
---force, and keys never are.
+systemd and, for an agent that needs one, its secret. It creates the database with the key that signs mail, so that you can publish
+the DNS records that it prints, and shows what to do next. It replaces existing files only with
+--force, and never a key.
 
 The addresses of the records are those of this machine's network interfaces. Behind NAT there are none: name the public
-ones with --address. No service elsewhere is asked.
+ones with --address. It contacts no other service.
 
-Exit codes: 0 written, 1 not (the message says why; nothing is left half-written), 2 an answer is missing.`,
+Exit codes: 0 written, 1 not written (the message has the reason; no file is left incomplete), 2 an answer is missing.`,
 		Example: `  inbox init
   inbox init --yes --domain agents.example --email me@example.org --agent helper --kind webhook --backend http://127.0.0.1:9000/ --mail mx`,
 		Args: arguments(cobra.NoArgs),

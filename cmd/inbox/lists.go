@@ -22,7 +22,7 @@ that "inbox allow add" makes an exception from a wider block.`)
 }
 
 func newAllow() *cobra.Command {
-	return listCommand(exchange.ListAllow, "Let servers, people and agents in", `Lists who is let in. With federation.mode = "allowlist" nobody else is; otherwise an entry is an exception from a
+	return listCommand(exchange.ListAllow, "Let servers, people and agents in", `Lists who is admitted. With federation.mode = "allowlist" no one else is; otherwise an entry is an exception from a
 wider block. TARGET is written as for "inbox block".`)
 }
 
@@ -40,7 +40,7 @@ func newListAdd(list string) *cobra.Command {
 	var hold bool
 	cmd := &cobra.Command{
 		Use:     "add TARGET…",
-		Short:   "Put somebody on the list",
+		Short:   "Add an entry to the list",
 		Example: "  inbox " + list + " add '*.example.com' --reason 'spam'\n  inbox " + list + " add @user@example.org",
 		Args:    arguments(cobra.MinimumNArgs(1)),
 		RunE: func(cmd *cobra.Command, targets []string) error {
@@ -94,7 +94,7 @@ func newListRemove(list string) *cobra.Command {
 	var stop bool
 	cmd := &cobra.Command{
 		Use:   "remove TARGET…",
-		Short: "Take somebody off the list",
+		Short: "Remove an entry from the list",
 		Args:  arguments(cobra.MinimumNArgs(1)),
 		RunE: func(cmd *cobra.Command, targets []string) error {
 			return each(cmd, targets, "is off the list", func(o *inbox.Operator, target string) error {
@@ -151,13 +151,13 @@ func newListImport(list string) *cobra.Command {
 	var dry bool
 	cmd := &cobra.Command{
 		Use:   "import FILE",
-		Short: "Read a list that Mastodon exported, or one domain a line",
+		Short: "Import a list that Mastodon exported, or one domain a line",
 		Long: `Reads a list: the CSV that Mastodon and GoToSocial export (#domain,#severity,…), or one target a line. A domain in
-such a CSV covers its subdomains, as it does there. Comments and empty lines are passed over; bad lines are reported and
-the others taken. What is on the list already stays. FILE may be - for the standard input.
+such a CSV covers its subdomains, as it does there. Comments and empty lines are skipped; bad lines are reported and
+the others imported. Existing entries stay. FILE may be - for standard input.
 
-Severities: suspend is refused. silence hides posts from timelines in Mastodon, which there are none of here: --silenced
-says what becomes of those domains. noop is passed over.`,
+Severities: suspend is refused. silence hides posts from timelines in Mastodon, which this server does not have: --silenced
+decides about those domains. noop is skipped.`,
 		Example: "  inbox " + list + " import --dry-run domain_blocks.csv",
 		Args:    arguments(cobra.ExactArgs(1)),
 		RunE: func(cmd *cobra.Command, files []string) error {
@@ -186,8 +186,8 @@ says what becomes of those domains. noop is passed over.`,
 	}
 
 	addJSON(cmd)
-	cmd.Flags().BoolVar(&dry, "dry-run", false, "say what would happen and change nothing")
-	cmd.Flags().StringVar(&silenced, "silenced", "hold", "what becomes of silenced domains: hold, refuse or skip")
+	cmd.Flags().BoolVar(&dry, "dry-run", false, "show what would happen, and change nothing")
+	cmd.Flags().StringVar(&silenced, "silenced", "hold", "what to do with silenced domains: hold, refuse or skip")
 	return cmd
 }
 

@@ -16,9 +16,9 @@ import (
 
 func newMail() *cobra.Command {
 	parent := &cobra.Command{
-		Use: "mail", Short: "Read, search and send on mail for the operator; reports; suppressed addresses", Args: arguments(cobra.NoArgs),
-		Long: `Mail for the operator is what came to postmaster, abuse and other role addresses of the domain, and to the address for reports
-(mail.reports). It is kept for 90 days. With mail.mode = "capture" the answers that did not leave are here, too.`,
+		Use: "mail", Short: "Read, search and forward mail for the operator; reports; suppressed addresses", Args: arguments(cobra.NoArgs),
+		Long: `Mail for the operator is mail to postmaster, abuse and other role addresses of the domain, and to the address for reports
+(mail.reports). It is kept for 90 days. With mail.mode = "capture" it includes the captured answers.`,
 		Example: "  inbox mail list\n  inbox mail search invoice --since 48h\n  inbox mail reports --since 168h",
 		RunE:    func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
@@ -28,7 +28,7 @@ func newMail() *cobra.Command {
 
 func newMailList() *cobra.Command {
 	cmd, list := mailListing("list", "List kept mail, newest first", arguments(cobra.NoArgs))
-	cmd.Long = `Lists kept mail, newest first. PROOF says what proves the author; without one, anybody may have written the mail.`
+	cmd.Long = `Lists kept mail, newest first. PROOF names what proves the author; without it, anyone may have written the mail.`
 	cmd.Example = "  inbox mail list --mailbox abuse --since 48h\n  inbox mail list --kind captured\n  inbox mail list --sender example.com --json"
 	text := cmd.Flags().String("text", "", "only mail with these words in addresses, subject, text or names of files")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return list(*text) }
@@ -37,7 +37,7 @@ func newMailList() *cobra.Command {
 
 func newMailSearch() *cobra.Command {
 	cmd, list := mailListing("search WORDS…", "Search kept mail by its addresses, subjects, texts and names of files", arguments(cobra.MinimumNArgs(1)))
-	cmd.Long = "Lists kept mail that has all the words, newest first: the same as inbox mail list --text."
+	cmd.Long = "Lists kept mail that has all the words, newest first, like inbox mail list --text."
 	cmd.Example = "  inbox mail search invoice overdue"
 	cmd.RunE = func(_ *cobra.Command, words []string) error { return list(strings.Join(words, " ")) }
 	return cmd
@@ -89,8 +89,8 @@ func optionalSince(flag, text string) (time.Time, error) {
 func newMailShow() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "show ID", Short: "Show a mail: what proves its author, its header, text and files", Args: arguments(cobra.ExactArgs(1)),
-		Long: `Shows a mail. Control characters are left out of what its sender wrote. --raw prints the mail as it was received, below the fields
-that this server put on top: write it to a file to open it in a mail program, or to get its attachments.`,
+		Long: `Shows a mail, without the control characters of its sender. --raw prints the mail as it was received, below the fields
+that this server added: write it to a file to open it in a mail program, or to get its attachments.`,
 		Example: "  inbox mail show 019a…\n  inbox mail show 019a… --raw > mail.eml",
 	}
 	addJSON(cmd)
@@ -169,10 +169,10 @@ func oneLineKeepingIndent(text string) string {
 
 func newMailForward() *cobra.Command {
 	return &cobra.Command{
-		Use: "forward ID ADDRESS", Short: "Send a kept mail on", Args: arguments(cobra.ExactArgs(2)),
-		Long: `Sends a kept mail to another address, whole and attached to a mail of the address that it came to. It leaves as answers do: a server
-that runs sends it now and tries again where that fails (inbox deliveries list --to DOMAIN). With operator.forward_mail mail is sent on by
-itself.`,
+		Use: "forward ID ADDRESS", Short: "Forward a kept mail", Args: arguments(cobra.ExactArgs(2)),
+		Long: `Sends a kept mail to another address, whole and attached to a mail from the address to which it was sent. It leaves like an answer: a running
+server sends it now and tries again after a failure (inbox deliveries list --to DOMAIN). operator.forward_mail forwards mail
+automatically.`,
 		Example: "  inbox mail forward 019a… me@example.org",
 		RunE: func(cmd *cobra.Command, given []string) error {
 			return operate(cmd, func(o *inbox.Operator) error {
@@ -188,10 +188,10 @@ itself.`,
 
 func newMailReports() *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "reports", Short: "What other servers report about DMARC and TLS, added up by source and result", Args: arguments(cobra.NoArgs),
-		Long: `Adds up what other servers report about mail under your domain (DMARC) and about connections to your mail server (TLS). A source that is
-yours and fails has a record missing; one that is not yours writes under your name. Only reports are counted whose author is proven; --unproven
-counts the others, too, which anybody may have written.`,
+		Use: "reports", Short: "Sum up reports of other servers about DMARC and TLS, by source and result", Args: arguments(cobra.NoArgs),
+		Long: `Sums up reports of other servers about mail under your domain (DMARC) and about connections to your mail server (TLS). If your own source
+fails, it lacks a record; a source that is not yours writes under your name. Only reports with a proven author count; --unproven
+counts the others, too, which anyone may have written.`,
 		Example: "  inbox mail reports --since 168h\n  inbox mail reports list --result fail",
 	}
 	filter, parse := reportFlags(cmd)

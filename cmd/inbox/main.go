@@ -85,12 +85,12 @@ email agent@domain. Every proof of who is speaking is checked at the edge, nothi
 lost, and each reply leaves by the way the question came.
 
 Start here:
-  inbox demo      watch the conversations on a throw-away server
+  inbox demo      show conversations on a throw-away server
   inbox serve     run the server; without a configuration file everything stays on this machine
   inbox init      write the files of a server on the internet
 
 Exit codes: 0 done, 1 the command failed (the message says what to do), 2 the command line is wrong,
-3 a second signal ended the command before it was done, 4 a simulated message came to another end than expected.`,
+3 a second signal ended the command before it was done, 4 a simulated message had an unexpected outcome.`,
 		SilenceUsage:  true,
 		SilenceErrors: true,
 		Args:          arguments(cobra.NoArgs),
@@ -98,7 +98,7 @@ Exit codes: 0 done, 1 the command failed (the message says what to do), 2 the co
 	}
 
 	root.PersistentFlags().String("config", "", "configuration file (default: inbox.toml here, if it exists)")
-	root.PersistentFlags().String("domain", "", "one of the server's domains, where it has several (default: that at the top of the file)")
+	root.PersistentFlags().String("domain", "", "one of the server's domains, if it has several (default: that at the top of the file)")
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return usageError{fmt.Errorf("%w\nRun '%s --help'", err, cmd.CommandPath())}
 	})

@@ -238,12 +238,12 @@ func newReload() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "reload",
 		Short: "Let the running server read its configuration again",
-		Long: `Lets the running server read its configuration file again, with the environment that it was started with. What can be changed
-while it runs holds at once; what needs a restart keeps its old value and is named. A bad file changes nothing, and its mistakes are
-listed. docs/operating.md has the table. The signal SIGHUP does the same, and says in the log what came of it.
+		Long: `Makes the running server read its configuration file again, with the environment of its start. Reloadable settings apply at once;
+those that need a restart keep their old values and are named. A bad file changes nothing, and its mistakes are
+listed. docs/operating.md has the table. The signal SIGHUP does the same, and logs the result.
 
-The server is looked for at admin.listen, or at http.listen where that is not written. It reads the file of its own machine: with several
-nodes run the command on each of them, or give their addresses by --server. The token of the operator is read from INBOX_TOKEN, or from
+The command asks at admin.listen, or at http.listen if that is not set. The server reads the file of its own machine: with several
+nodes run the command on each, or give their addresses by --server. The operator's token is in INBOX_TOKEN, or in
 admin-token in data_dir.`,
 		Example: "  inbox reload\n  INBOX_TOKEN=… inbox reload --server http://10.0.0.2:8080",
 		Args:    arguments(cobra.NoArgs),

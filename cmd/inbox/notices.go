@@ -18,9 +18,9 @@ import (
 func newNotices() *cobra.Command {
 	parent := &cobra.Command{
 		Use:   "notices",
-		Short: "Show what you are told of trouble, and try whether it reaches you",
-		Long: `The server tells of trouble at the addresses of operator.notify: at once when a back end, a certificate, the disk or the
-server itself is in trouble or failures come in a burst, and of the rest in one digest a day.`,
+		Short: "Show notices of trouble, and test whether they reach you",
+		Long: `The server reports trouble to the addresses of operator.notify: at once when a back end, a certificate, the disk or the
+server itself is in trouble or failures come in a burst, and the rest in one digest a day.`,
 		Args: arguments(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
@@ -39,9 +39,9 @@ func newNoticesList() *cobra.Command {
 	var limit int
 	cmd := &cobra.Command{
 		Use:   "list",
-		Short: "List what was told, newest first, what lasts, and what waits for the next digest",
-		Long: `Lists what was told with what became of it at each address, then what lasts now, and how many events the next digest
-will have. Events are counted also where operator.notify has no address.`,
+		Short: "List notices, newest first, lasting trouble, and events for the next digest",
+		Long: `Lists notices with their result at each address, then lasting trouble, and how many events the next digest
+will have. Events are counted also if operator.notify has no address.`,
 		Example: "  inbox notices list\n  inbox notices list --json --limit 5",
 		Args:    arguments(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -108,9 +108,9 @@ func newNoticesTest() *cobra.Command {
 	var wait time.Duration
 	cmd := &cobra.Command{
 		Use:   "test",
-		Short: "Send a test to every address of operator.notify and say what happened",
-		Long: `Sends a test to every address of operator.notify. The running server sends it, by the way of every notice; the command
-waits for what becomes of it. Exit code 1 means that it did not arrive everywhere.`,
+		Short: "Send a test to every address of operator.notify and show the results",
+		Long: `Sends a test to every address of operator.notify. The running server sends it like every notice; the command
+waits for the results. Exit code 1 means that it did not arrive everywhere.`,
 		Example: "  inbox notices test\n  inbox notices test --wait 2m",
 		Args:    arguments(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -130,7 +130,7 @@ waits for what becomes of it. Exit code 1 means that it did not arrive everywher
 				}
 				for _, way := range sent.Ways {
 					if err == nil && !operator.Reached(way) {
-						err = errors.New("the test has not arrived everywhere; is the server running? See what becomes of it: inbox notices list")
+						err = errors.New("the test has not arrived everywhere; is the server running? See the results: inbox notices list")
 					}
 				}
 				return err
@@ -139,7 +139,7 @@ waits for what becomes of it. Exit code 1 means that it did not arrive everywher
 	}
 
 	addJSON(cmd)
-	cmd.Flags().DurationVar(&wait, "wait", 30*time.Second, "how long to wait for what becomes of it")
+	cmd.Flags().DurationVar(&wait, "wait", 30*time.Second, "how long to wait for the results")
 	return cmd
 }
 

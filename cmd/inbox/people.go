@@ -29,10 +29,10 @@ func newPeopleList() *cobra.Command {
 	var limit int
 	cmd := &cobra.Command{
 		Use:   "list",
-		Short: "List linked identities, those of one person together, and who told an agent to stop",
+		Short: "List linked identities, those of one person together, and people who told an agent to stop",
 		Args:  arguments(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return printList(cmd, "Nobody has linked two addresses, and nobody told an agent to stop.", []string{"PERSON", "ADDRESS", "SUBJECT", "PROVEN BY", "LINKED", "STOPPED"}, func(o *inbox.Operator) ([]operator.Person, error) {
+			return printList(cmd, "No person has linked two addresses, and no one told an agent to stop.", []string{"PERSON", "ADDRESS", "SUBJECT", "PROVEN BY", "LINKED", "STOPPED"}, func(o *inbox.Operator) ([]operator.Person, error) {
 				if who != "" {
 					return o.People.OfWithStops(cmd.Context(), who)
 				}
@@ -44,7 +44,7 @@ func newPeopleList() *cobra.Command {
 	}
 
 	addJSON(cmd)
-	cmd.Flags().StringVar(&who, "who", "", "only the people of whom one identity has this principal, subject or address")
+	cmd.Flags().StringVar(&who, "who", "", "only people with an identity that has this principal, subject or address")
 	addPaging(cmd, &before, &limit)
 	return cmd
 }
@@ -60,9 +60,9 @@ func linkedAt(p operator.Person) string {
 func newPeopleUnlink() *cobra.Command {
 	return &cobra.Command{
 		Use:   "unlink WHO…",
-		Short: "Take an identity out of its person",
-		Long: `Takes an identity out of its person: from then on its conversations stand alone again. WHO is the identity's
-subject, address or principal, as "inbox people list" shows them. What an agent has already seen is not taken back.`,
+		Short: "Unlink an identity from its person",
+		Long: `Unlinks an identity from its person: from then on its conversations are separate again. WHO is the identity's
+subject, address or principal, as "inbox people list" shows them. An agent keeps what it has already seen.`,
 		Example: "  inbox people unlink mailto:alice@example.org",
 		Args:    arguments(cobra.MinimumNArgs(1)),
 		RunE: func(cmd *cobra.Command, names []string) error {
@@ -83,7 +83,7 @@ subject, address or principal, as "inbox people list" shows them. What an agent 
 func newAccess() *cobra.Command {
 	parent := &cobra.Command{
 		Use:   "access",
-		Short: "Try out who may use an agent",
+		Short: "Test who may use an agent",
 		Args:  arguments(cobra.NoArgs),
 		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
@@ -95,9 +95,9 @@ func newAccessCheck() *cobra.Command {
 	var question operator.AccessQuestion
 	cmd := &cobra.Command{
 		Use:   "check --agent A [flags]",
-		Short: "Say whether a sender may use an agent, and which rule decides",
-		Long: `Holds a sender against the trust list and the agent's rules, as the configuration file has them now; nothing is
-sent and no server needs to run. Without --method and --subject the sender proved nothing. Without --issuer the proof
+		Short: "Show whether a sender may use an agent, and which rule decides",
+		Long: `Checks a sender against the trust list and the agent's rules, as the configuration file has them now. It sends
+nothing, and no server needs to run. Without --method and --subject the sender proved nothing. Without --issuer the proof
 is one that this server checked itself, such as a signed mail.`,
 		Example: `  inbox access check --agent helper --address @alice@example.org
   inbox access check --agent helper --method email-dmarc --subject mailto:alice@example.org --address @alice@example.org
@@ -145,7 +145,7 @@ func printAccess(out io.Writer, question operator.AccessQuestion, answer operato
 	case answer.Believed:
 		fmt.Fprintf(out, "Evidence  %s is %s, says %s (%s)\n", proof.Subject, cmp.Or(proof.Assurance, "-"), proof.Issuer, proof.Method)
 	default:
-		fmt.Fprintf(out, "Evidence  would not be believed: %s\n", answer.Doubt)
+		fmt.Fprintf(out, "Evidence  would be rejected: %s\n", answer.Doubt)
 	}
 
 	if answer.Rule > 0 {
@@ -175,7 +175,7 @@ func newAuditList() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "list",
 		Short: "List decisions about trust, newest first",
-		Long: `Lists what was refused or granted and why: evidence that was not believed (evidence:…, credential:…), senders
+		Long: `Lists refusals and grants with their reasons: rejected evidence (evidence:…, credential:…), senders
 who were kept out (access:…), how demands ended (demand:…) and attempts on them that failed (state:…). Records are kept
 for 90 days.`,
 		Example: "  inbox audit list --code 'evidence:*'\n  inbox audit list --turn 019a…",
@@ -190,7 +190,7 @@ for 90 days.`,
 	}
 
 	addJSON(cmd)
-	cmd.Flags().StringVar(&filter.Code, "code", "", "only this code; with * at the end all that begin so")
+	cmd.Flags().StringVar(&filter.Code, "code", "", "only this code; with * at the end all codes with this beginning")
 	cmd.Flags().StringVar(&filter.TurnID, "turn", "", "only records of this turn")
 	cmd.Flags().StringVar(&filter.Agent, "agent", "", "only records of this agent")
 	addPaging(cmd, &filter.Before, &filter.Limit)

@@ -21,9 +21,9 @@ func newReady() *cobra.Command {
 	return &cobra.Command{
 		Use:   "ready",
 		Short: "Ask the running server whether it is ready",
-		Long: `Asks /readyz of the running server, at admin.listen, or at http.listen where that is not written. It ends with 0 when the server takes
-messages, with 1 when it does not, and prints what is missing and what to do. It needs no token and answers within seconds: it is meant
-for health checks where no other client is at hand, as in a container. "inbox doctor" looks at much more.`,
+		Long: `Asks /readyz of the running server, at admin.listen, or at http.listen if that is not set. It exits with 0 when the server accepts
+messages, and with 1 when it does not; then it prints what is missing and what to do. It needs no token and answers within seconds. Use it
+for health checks where no other client is available, as in a container. "inbox doctor" checks much more.`,
 		Example: "  inbox ready --config /etc/inbox/inbox.toml",
 		Args:    arguments(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {

@@ -31,12 +31,12 @@ func newRecord() *cobra.Command {
 	var flags recordFlags
 	cmd := &cobra.Command{
 		Use:   "record --to DIR [ID…]",
-		Short: "Keep messages and their answers as files, without secrets",
-		Long: `Records messages that come to the running server from now on, each with what became of it, as one directory below DIR: message.json and
-expected.json. "inbox replay DIR" sends them again. With IDs it records those messages and ends; otherwise it goes on until --count
+		Short: "Record messages and their answers as files, without secrets",
+		Long: `Records new messages of the running server, each with its result, as one directory below DIR: message.json and
+expected.json. "inbox replay DIR" sends them again. With IDs it records those messages and ends; otherwise it continues until --count
 messages, the time of --for, or Ctrl-C.
 
-What looks like a secret is taken out: tokens, passwords, keys, addresses of the web that open something. People get pseudonyms, the same
+It removes what looks like a secret: tokens, passwords, keys, web addresses that open something. People get pseudonyms, the same
 person always the same: addresses, profiles, phone numbers, and the names of senders in all texts. Files are recorded by name and type,
 without their bytes. Names that no sender has are not found: read recordings before you pass them on.
 
@@ -136,10 +136,10 @@ func newReplay() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "replay DIR",
 		Short: "Send recorded messages again, and report which answers differ",
-		Long: `Sends the messages that "inbox record" kept to the running server, one after the other, in their conversations and by the same
-networks, as "inbox simulate" would; waits for each, and reports what is not as it was recorded.
+		Long: `Sends the messages of "inbox record" to the running server, one after the other, in their conversations and by the same
+networks, like "inbox simulate". It waits for each result, and reports differences to the recording.
 
---compare text wants the same words, shape the same state, kinds of parts and tools, state the same state alone. Names of servers and
+--compare text requires the same words, shape the same state, kinds of parts and tools, state only the same state. Names of servers and
 people do not count. Answers of models differ in their words each time: compare their shape. Messages of channels that cannot be
 simulated are skipped and counted.
 

@@ -19,18 +19,18 @@ func newServe() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "serve",
 		Short: "Run the server",
-		Long: `Runs the server until it gets SIGINT or SIGTERM; then /readyz says 503, it serves on for the time of drain, stops
-accepting, finishes what runs within shutdown_grace and exits with 0. A second signal ends it at once, with 3. For
-SIGHUP it reads its configuration again, as for "inbox reload". Under systemd it says when it is ready
+		Long: `Runs the server until it gets SIGINT or SIGTERM. Then /readyz returns 503, the server continues to serve for the time of drain,
+stops accepting, finishes what runs within shutdown_grace and exits with 0. A second signal ends it at once, with 3. On
+SIGHUP it reads its configuration again, as for "inbox reload". Under systemd it reports when it is ready
 and takes sockets (docs/ops/systemd.md).
 
 Without a configuration file it is in development mode: every listener is on loopback, private addresses are
-allowed, mail is captured instead of sent, and the agent "echo" answers everybody. With one it prints the addresses and links of its
-agents to a terminal, and to nothing else.
+allowed, mail is captured instead of sent, and the agent "echo" answers everyone. With a file it prints the addresses and links of
+its agents, but only to a terminal.
 
-A start is refused where it would make the agents somebody else in silence: the database is missing, empty or another one than
-before, the secret key is, or the database was changed by a newer version. --new-identity goes on all the same (not with a
-newer database): agents get new keys, and what only the old ones open is lost.`,
+The server refuses a start that would silently give the agents another identity: the database or the secret key is missing, empty or
+not the same as before, or a newer version changed the database. --new-identity starts anyway (not with a
+newer database): agents get new keys, and what only the old keys open is lost.`,
 		Example: "  inbox serve\n  inbox serve --config /etc/inbox/inbox.toml",
 		Args:    arguments(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -67,7 +67,7 @@ newer database): agents get new keys, and what only the old ones open is lost.`,
 			return server.Run(ctx)
 		},
 	}
-	cmd.Flags().BoolVar(&newIdentity, "new-identity", false, "go on without the database or the secret key that data_dir was used with, with new keys")
+	cmd.Flags().BoolVar(&newIdentity, "new-identity", false, "start without the database or the secret key of data_dir, with new keys")
 	return cmd
 }
 
@@ -75,7 +75,7 @@ newer database): agents get new keys, and what only the old ones open is lost.`,
 func greeting(server *inbox.Server) string {
 	config := server.Config()
 	agent := server.Agents()[0]
-	return fmt.Sprintf(`inbox is in development mode: only this machine can reach it, mail is captured, nobody is turned away.
+	return fmt.Sprintf(`inbox is in development mode: only this machine can reach it, mail is captured, no sender is refused.
 
   address   %[1]s
   chat      %[2]s/@%[3]s/chat
@@ -101,7 +101,7 @@ Try:
 func newDemo() *cobra.Command {
 	return &cobra.Command{
 		Use:   "demo",
-		Short: "Watch the conversations on a throw-away server",
+		Short: "Show conversations on a throw-away server",
 		Long: `Starts a throw-away server. A Mastodon-like server mentions its agent, a DKIM-signed mail arrives and
 another agent sends an A2A task; a second agent asks for consent before it acts. You see what each side proved about the other.
 Everything stays on this machine and is removed afterwards. Exit code 0 means that all replies verified.`,

@@ -11,7 +11,7 @@ import (
 func newSessions() *cobra.Command {
 	parent := &cobra.Command{
 		Use:   "sessions",
-		Short: "The browsers in which operators are signed in at the console",
+		Short: "List or end the console sessions of operators",
 		Args:  arguments(cobra.NoArgs),
 		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
@@ -26,7 +26,7 @@ func newSessionsList() *cobra.Command {
 		Short: "List sessions, newest first",
 		Args:  arguments(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return printList(cmd, "Nobody is signed in at the console.", []string{"ID", "NAME", "ROLE", "BY", "SINCE", "SEEN", "ADDRESS"}, func(o *inbox.Operator) ([]operator.SignedIn, error) {
+			return printList(cmd, "No one is signed in at the console.", []string{"ID", "NAME", "ROLE", "BY", "SINCE", "SEEN", "ADDRESS"}, func(o *inbox.Operator) ([]operator.SignedIn, error) {
 				return o.Sessions.List(cmd.Context(), filter)
 			}, func(s operator.SignedIn) []string {
 				return []string{s.ID, s.Name, s.Role.String(), s.By, when(s.CreatedAt), when(s.SeenAt), s.Address}

@@ -23,13 +23,13 @@ func newShow() *cobra.Command {
 	var run int
 	cmd := &cobra.Command{
 		Use:   "show ID",
-		Short: "Show one message: who sent it, what proved it, what became of it",
+		Short: "Show one message: its sender, the proof, the answer, the deliveries",
 		Long: `Shows a message with the evidence about its sender, its answer, its deliveries and its timeline.
 ID is any id that a peer, a client or a line of the log showed: of a turn, a task, a message or its answer (Message-ID, address of a post,
 messageId of A2A), a session, a run, a delivery, a demand, an approval, a call of a tool, a request (X-Request-Id); docs/operating.md has
-the table. Of several messages, as of a session, the newest is shown and the others are named.
+the table. If several messages match, as with a session, it shows the newest and names the others.
 
-With --result it shows how its agent came to the answer: the conversation result of the newest run, or of --run N. It has the tools with
+With --result it shows how the agent reached the answer: the conversation result of the newest run, or of --run N. It has the tools with
 hashes of their parameters and results; with --json it is the whole document.`,
 		Example: "  inbox show 0197…\n  inbox show '<20260501120000.1@example.com>'\n  inbox show https://agents.example/o/0197…\n  inbox show --result 0197…\n  inbox show --result --run 1 --json 0197…",
 		Args:    arguments(cobra.ExactArgs(1)),

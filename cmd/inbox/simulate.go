@@ -38,12 +38,12 @@ type simulateFlags struct {
 func newSimulate() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "simulate",
-		Short: "Send an agent a message as somebody on a network would",
-		Long: `Sends a message to an agent of the running server over the wire of a network, from a sender that lives as long as the command and
-answers what the server asks to check the proof: its actor and key, its names, its token. Then it shows what the server said, the evidence,
-what became of the message and the answer. With --fault something is wrong with the message or its proof.
+		Short: "Send an agent a message as a simulated sender on a network",
+		Long: `Sends a message to an agent of the running server over the wire of a network. The sender exists as long as the command and serves what
+the server needs to check the proof: its actor and key, its names, its token. Then the command shows the server's response, the evidence,
+the outcome and the answer. With --fault something is wrong with the message or its proof.
 
-Nothing is skipped: a simulated message passes every check, rule and limit that a stranger's passes, reaches the agent, and is kept. Nobody
+Nothing is skipped: a simulated message passes every check, rule and limit that a stranger's passes, reaches the agent, and is stored. No one
 is impersonated: senders of mail are below simulated.test, callers have tokens named simulated-…, accounts of the fediverse are on
 this machine. See docs/simulate.md for what a server must be able to see.
 
@@ -73,7 +73,7 @@ func newSimulateWay(way, short string) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   way,
 		Short: short,
-		Long: short + `, and show what becomes of it.
+		Long: short + `, and show the result.
 
 Without --expect the message is expected to be answered, and with --fault not to be ("unanswered": refused, held, ignored or left without
 an answer). An agent with unverified = "answer" answers those who prove nothing, too: then write --expect answered.

@@ -14,9 +14,9 @@ func newStatistics() *cobra.Command {
 	var since, step, agent string
 	cmd := &cobra.Command{
 		Use:   "statistics",
-		Short: "Show what came in by channel, and what became of it",
-		Long: `Shows what came in, what became of it, the time in which 95 of 100 answers left (from buckets, so roughly), and what agents stated as their
-cost. A running server counts it about once a minute from the messages; what retention removed later stays counted, for 400 days.`,
+		Short: "Show received messages by channel, and how they ended",
+		Long: `Shows received messages, how they ended, the time within which 95 of 100 answers left (from buckets, so roughly), and the cost that agents
+stated. A running server counts from the messages about once a minute; numbers are kept for 400 days, also of messages that retention removed.`,
 		Example: "  inbox statistics\n  inbox statistics --since 720h --step day --agent helper --json",
 		Args:    arguments(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {

@@ -38,8 +38,8 @@ func newTakeover() *cobra.Command {
 	parent := &cobra.Command{
 		Use:   "takeover",
 		Short: "Write as an agent in a conversation, while the agent is silent",
-		Long: `Takes a conversation over from its agent, and hands it back. Messages that come meanwhile are accepted as always and wait for you; answer them
-with "inbox reply". What the agent was just working on does not leave; "inbox show" prints it as a draft.
+		Long: `Takes over a conversation from its agent, and hands it back. New messages are accepted as always and wait for you; answer them
+with "inbox reply". The answer on which the agent was working is not sent; "inbox show" prints it as a draft.
 
 A conversation is named by its id or by any id that "inbox show" takes of one of its messages. One operator has it at a time.`,
 		Args: arguments(cobra.NoArgs),
@@ -106,8 +106,8 @@ func newTakeoverEnd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "end ID",
 		Short: "Hand a conversation back to its agent",
-		Long: `Hands a conversation back. The agent answers what still waits, unless you --drop it: then its senders hear nothing. Your answers are the agent's own
-in what it knows of the conversation; it is told in its next turn that a person answered, and reads the note, which no one else gets.`,
+		Long: `Hands a conversation back. The agent answers what still waits, unless you --drop it: then its senders get no answer. The agent's history has your
+answers as its own; in its next turn it is told that a person answered, and reads the note, which no one else gets.`,
 		Example: `  inbox takeover end 019a… --as anna --note "She gets a refund of 20 EUR; do not offer more."`,
 		Args:    arguments(cobra.ExactArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -120,7 +120,7 @@ in what it knows of the conversation; it is told in its next turn that a person 
 
 	addJSON(cmd)
 	who.add(cmd)
-	cmd.Flags().StringVar(&how.Note, "note", "", "what the agent has to know in its next turn")
+	cmd.Flags().StringVar(&how.Note, "note", "", "what the agent must know in its next turn")
 	cmd.Flags().BoolVar(&how.Drop, "drop", false, "close what still waits without an answer")
 	cmd.Flags().BoolVar(&how.Force, "force", false, "also when another operator has it")
 	return cmd
@@ -157,11 +157,11 @@ func newReply() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "reply ID TEXT",
 		Short: "Answer a message as its agent",
-		Long: `Answers a message as its agent. The answer leaves exactly as one of the agent would, by the running server. A message that waits, runs, failed, is held or
-was left unanswered gets its answer; one that was answered by mail or in the fediverse gets a further one. The id is any that "inbox show" takes; that of a
-conversation stands for its newest message that waits for an operator, else for its newest one.
+		Long: `Answers a message as its agent. The running server sends the answer like one of the agent. A message that waits, runs, failed, is held or
+was left unanswered gets its answer; one that was answered by mail or on the fediverse gets a further one. The id is any that "inbox show" takes; the id of a
+conversation means its newest message that waits for an operator, else its newest one.
 
-TEXT of "-" is read from the standard input. With the same --key a second call does nothing.`,
+If TEXT is "-", it is read from standard input. With the same --key a second call does nothing.`,
 		Example: "  inbox reply 019a… \"We have sent the parcel again.\"\n  inbox reply 019a… --markdown - < answer.md",
 		Args:    arguments(cobra.ExactArgs(2)),
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -25,12 +25,12 @@ import (
 func newTasks() *cobra.Command {
 	parent := &cobra.Command{
 		Use:   "tasks",
-		Short: "Run tasks on the targets of a server, and see what becomes of them",
+		Short: "Run tasks on the targets of a server, and see their results",
 		Long: `A task is work for one of the targets that [[targets]] of the configuration name: an agent of this server, an agent
-elsewhere, or a pool of programs that fetch their work. A run is kept until it has ended, whatever happens to the server meanwhile.
+elsewhere, or a pool of programs that fetch their work. The server keeps a run until it has ended, also across crashes.
 
-These commands speak with the running server. On its machine they need nothing: they read the configuration and the operator's
-token from data_dir. Elsewhere say where it is with --server or INBOX_SERVER, and give a token by --token or INBOX_TOKEN
+These commands ask the running server. On its machine they need nothing: they read the configuration and the operator's
+token from data_dir. Elsewhere give its address by --server or INBOX_SERVER, and a token by --token or INBOX_TOKEN
 (inbox tokens create --tasks --results NAME).`,
 		Example: `  inbox tasks targets
   inbox tasks run --require gpu --wait "Render the film."
@@ -140,7 +140,7 @@ func newTasksRun() *cobra.Command {
 
 --input gives the task a JSON object beside its instructions; @FILE reads it from a file, @- from standard input.
 --run names the run: a run of this name begins once, however often the command is repeated.
---wait shows how it goes until it has ended, through restarts of the server; the exit code is 1 when it did not succeed. Without it
+--wait shows the progress until the run has ended, across restarts of the server; the exit code is 1 when it did not succeed. Without it
 the command ends as soon as the server has the task, and prints the name of the run.`,
 		Example: `  inbox tasks run --target local "Write the report of July."
   inbox tasks run --require gpu,linux --input @scene.json --wait "Render the scene."
@@ -192,7 +192,7 @@ the command ends as soon as the server has the task, and prints the name of the 
 	flags.StringVar(&session, "session", "", "session to which the run belongs (command-line)")
 	flags.StringVar(&run, "run", "", "name of the run (one is made)")
 	flags.StringVar(&input, "input", "", "JSON object for the task, @FILE or @-")
-	flags.BoolVar(&wait, "wait", false, "until it has ended, and show how it goes")
+	flags.BoolVar(&wait, "wait", false, "until it has ended, and show the progress")
 	return cmd
 }
 
@@ -378,7 +378,7 @@ func newTasksShow() *cobra.Command {
 	var wait bool
 	cmd := &cobra.Command{
 		Use:     "show RUN",
-		Short:   "Show a run with what it brought",
+		Short:   "Show a run with its result",
 		Long:    "Shows a run. With --wait it follows the run to its end; the exit code is 1 when it did not succeed.",
 		Example: "  inbox tasks show task_run_5c…\n  inbox tasks show --wait --json nightly-2026-11-23",
 		Args:    arguments(cobra.ExactArgs(1)),
@@ -397,7 +397,7 @@ func newTasksShow() *cobra.Command {
 
 	addJSON(cmd)
 	cmd.Flags().StringVar(&session, "session", "", "session of the run (looked up among the newest runs)")
-	cmd.Flags().BoolVar(&wait, "wait", false, "until it has ended, and show how it goes")
+	cmd.Flags().BoolVar(&wait, "wait", false, "until it has ended, and show the progress")
 	return cmd
 }
 

@@ -32,17 +32,17 @@ func newTokensCreate() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "create [--agent A [--pull | --tools] | --read | --work | --admin | --bridge [--scopes …] [--agent A] | --tasks [--results] [--agent A]] NAME",
 		Short: "Create a token for the peer or operator NAME",
-		Long: `Creates a bearer token and prints it alone on the last line; it is shown once and only its hash is kept.
+		Long: `Creates a bearer token and prints it alone on the last line; it is shown once, and the server stores only its hash.
 The peer is then known to agents as @NAME@domain. Without --agent the token opens every agent of this server.
 With --read, --work or --admin it is an operator's: it signs in at the console and opens the operator API below /api/v1, and no agent.
---read looks at everything and changes nothing; --work also decides what waits, retries, edits and takes back answers; --admin does everything.
-With --expires the token ends by itself.
+--read looks at everything and changes nothing; --work also decides about waiting work, retries, edits and withdraws answers; --admin does everything.
+With --expires the token expires.
 With --pull it is for the program behind an agent of kind pull: it takes the agent's messages and answers in its name.
 With --tools it is for a program that executes the client tools of the agent: it reads their calls and hands in results.
 With --bridge it is for a program that writes to agents for others and fetches the answers from its queue; NAME is then the
-id of its client, and tokens of one name share the queue. --scopes limits what the token is good for.
-With --tasks it is for a program that runs tasks on the targets of this server, of all or those of one agent, and sees how they go;
-with --results it also reads what they brought.`,
+id of its client, and tokens of one name share the queue. --scopes limits what the token opens.
+With --tasks it is for a program that runs tasks on the targets of this server, of all or those of one agent, and sees their status;
+with --results it also reads their results.`,
 		Example: "  inbox tokens create --agent echo partner\n  inbox tokens create --agent helper --pull laptop\n  inbox tokens create --agent helper --tools desk\n  inbox tokens create --admin --expires 90d laptop\n  inbox tokens create --read wall\n  inbox tokens create --bridge relay\n  inbox tokens create --bridge --scopes pending,ack relay\n  inbox tokens create --tasks --results nightly",
 		Args:    arguments(cobra.ExactArgs(1)),
 		RunE: func(cmd *cobra.Command, names []string) error {
@@ -115,9 +115,9 @@ with --results it also reads what they brought.`,
 	cmd.Flags().StringVar(&expires, "expires", "", "when the token ends: an age such as 90d or 12h, or a time (RFC 3339)")
 	cmd.Flags().BoolVar(&pull, "pull", false, "for the program behind the agent, which is of kind pull")
 	cmd.Flags().BoolVar(&bridge, "bridge", false, "for a program that writes to agents and fetches the answers from its queue")
-	cmd.Flags().StringSliceVar(&scopes, "scopes", exchange.AllBridgeScopes(), "what the token of a bridge is good for: send, pending, ack")
+	cmd.Flags().StringSliceVar(&scopes, "scopes", exchange.AllBridgeScopes(), "what the token of a bridge opens: send, pending, ack")
 	cmd.Flags().BoolVar(&tasks, "tasks", false, "for a program that runs tasks on the targets of this server")
-	cmd.Flags().BoolVar(&results, "results", false, "also reads what its tasks brought, not only how they go")
+	cmd.Flags().BoolVar(&results, "results", false, "also reads the results of its tasks, not only their status")
 	cmd.Flags().BoolVar(&tools, "tools", false, "for a program that executes the agent's client tools")
 	return cmd
 }
@@ -194,9 +194,9 @@ func onTargetsOf(agent string) string {
 func newKeys() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "keys",
-		Short: "The keys with which this server vouches for its agents",
-		Long: `Our agents take signed evidence along when they call agents elsewhere. Other servers find the public keys at
-/.well-known/adapter-card, did.json and jwks.json of this domain. Keys of mail (DKIM) and of the fediverse are others.`,
+		Short: "The keys with which this server signs evidence for its agents",
+		Long: `Agents of this server carry signed evidence when they call agents elsewhere. Other servers find the public keys at
+/.well-known/adapter-card, did.json and jwks.json of this domain. Mail (DKIM) and the fediverse have other keys.`,
 	}
 	cmd.AddCommand(newKeysList(), newKeysRotate())
 	return cmd
@@ -229,8 +229,8 @@ func newKeysRotate() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "rotate",
 		Short: "Make a new key; the old one stays published for a day",
-		Long: `Makes a new key. With --actor it is the key with which an agent's account in the fediverse signs: it has a new id, the
-old one can be looked up for a week, and followers and recent peers are told by the running server. The ids of accounts
+		Long: `Makes a new key. With --actor it is the signing key of an agent's account on the fediverse: it has a new id, the
+old one stays available for a week, and the running server tells followers and recent peers. The ids of accounts
 never change. The name may be the domain, for the server's own account.`,
 		Args: arguments(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {

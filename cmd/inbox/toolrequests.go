@@ -17,8 +17,8 @@ func newToolRequests() *cobra.Command {
 	parent := &cobra.Command{
 		Use:   "tool-requests",
 		Short: "List, show, submit or cancel calls of tools that programs outside execute",
-		Long: `A model that calls a client tool waits until a program of yours has handed in the result. These commands show what
-waits, and stand in for the program. A request has one result; its message goes on by itself.`,
+		Long: `A model that calls a client tool waits until your program has handed in the result. These commands show what
+waits, and act instead of the program. A request has one result; its message goes on by itself.`,
 		Args: arguments(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
@@ -89,7 +89,7 @@ func newToolRequestsSubmit() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "submit ID [RESULT]",
 		Short: "Hand in the result of a request",
-		Long: `Hands in the result in the place of the program, as JSON: {"success":true,"result":…} or
+		Long: `Hands in the result instead of the program, as JSON: {"success":true,"result":…} or
 {"success":false,"error":"…"}. Without RESULT it is read from standard input. The first result counts.`,
 		Example: `  inbox tool-requests submit runtime-tool-8c1f… '{"result":{"price":12}}'`,
 		Args:    arguments(cobra.RangeArgs(1, 2)),
@@ -128,7 +128,7 @@ func resultOf(cmd *cobra.Command, given []string) ([]byte, error) {
 func newToolRequestsCancel() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "cancel ID",
-		Short:   "Take a request back; its message goes on with a failed result",
+		Short:   "Cancel a request; its message continues with a failed result",
 		Example: "  inbox tool-requests cancel runtime-tool-8c1f…",
 		Args:    arguments(cobra.ExactArgs(1)),
 		RunE: func(cmd *cobra.Command, ids []string) error {

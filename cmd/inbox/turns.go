@@ -16,8 +16,8 @@ func newHeld() *cobra.Command {
 	parent := &cobra.Command{
 		Use:   "held",
 		Short: "List, release or drop messages that wait for you",
-		Long: `Messages of senders who proved nothing about themselves are held where the agent's setting says
-unverified = "hold". Nothing happens to them until you release or drop them.`,
+		Long: `Messages of senders without proof are held if the agent has unverified = "hold".
+Nothing happens to them until you release or drop them.`,
 		Args: arguments(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
@@ -78,7 +78,7 @@ func newHeldDrop() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "drop ID…",
 		Short:   "Refuse held messages",
-		Long:    "Refuses held messages. They are kept with the reason, and the agent never sees them.",
+		Long:    "Refuses held messages. The server keeps them with the reason, and the agent never sees them.",
 		Example: "  inbox held drop --reason spam 019a…",
 		Args:    arguments(cobra.MinimumNArgs(1)),
 		RunE: func(cmd *cobra.Command, ids []string) error {
@@ -96,15 +96,15 @@ func newRetry() *cobra.Command {
 	var bulk retryFlags
 	cmd := &cobra.Command{
 		Use:   "retry [ID…]",
-		Short: "Run failed messages again, or send what was given up",
-		Long: `Lets the agent answer messages on which it failed: those with the ids, or all that failed lately. Their senders have
-read an apology by then; the answer is a further reply in the same conversation. A task of A2A whose failure was fetched
-has ended and cannot be answered any more. Messages run behind what arrived in their conversations meanwhile.
+		Short: "Run failed messages again, or repeat dead deliveries and jobs",
+		Long: `Lets the agent answer messages on which it failed: those with the ids, or all recent ones. Their senders have
+already read an apology; the answer is a further reply in the same conversation. An A2A task whose failure was fetched
+has ended and cannot be answered any more. Messages run after those that arrived in their conversations meanwhile.
 
---deliveries sends answers again that were given up, as after the outage of a mail server, with a fresh schedule and the same
-id, so that a receiver who has one recognises it. --jobs does other work again that was given up ("inbox jobs list"). All are
-done five a second, the oldest first. The same command a second time does nothing, unless something has failed again; after one
-that was cut off it goes on with the rest.`,
+--deliveries sends answers again on which the server had given up, as after the outage of a mail server. They get a new schedule and
+keep their ids, so that a receiver who has one recognises it. --jobs repeats other work that was given up ("inbox jobs list"). The command
+does five a second, the oldest first. Run a second time, it does nothing, unless something has failed again; if it was interrupted, it
+does the rest.`,
 		Example: "  inbox retry 019a…\n  inbox retry --agent helper --failed --since 2h --dry-run\n  inbox retry --failed --since 2026-05-01T12:00:00Z\n" +
 			"  inbox retry --deliveries --channel email --since 12h\n  inbox retry --failed --deliveries --jobs --since 24h",
 		Args: arguments(cobra.ArbitraryArgs),

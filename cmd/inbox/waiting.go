@@ -19,9 +19,9 @@ func newWaiting() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "waiting",
 		Short: "Show how much work waits for you, and what is down",
-		Long: `Counts what goes on only when you do something: messages on which an agent failed, answers and other work that were given
-up, held messages and approvals. Below are the breakers that are open: agents whose back ends are down, and destinations that take
-nothing; their work waits and goes on by itself when they are back.`,
+		Long: `Counts the work that waits for you: messages on which an agent failed, answers and other work that were given
+up, held messages and approvals. Below are the open breakers: agents whose back ends are down, and destinations that take
+nothing; their work waits and continues by itself when they are back.`,
 		Example: "  inbox waiting",
 		Args:    arguments(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -142,7 +142,7 @@ func (f *retryFlags) add(cmd *cobra.Command) {
 	cmd.Flags().BoolVar(&f.failed, "failed", false, "all messages that failed; needs --since")
 	cmd.Flags().BoolVar(&f.deliveries, "deliveries", false, "all deliveries that were given up; needs --since")
 	cmd.Flags().BoolVar(&f.jobs, "jobs", false, "all other work that was given up; needs --since")
-	cmd.Flags().BoolVar(&f.dryRun, "dry-run", false, "say what would run, and change nothing")
+	cmd.Flags().BoolVar(&f.dryRun, "dry-run", false, "show what would run, and change nothing")
 }
 
 // retriedAll is what became of everything that was asked for. What was not is left out.
@@ -253,8 +253,8 @@ func tellMore(out io.Writer, more bool) {
 func newJobs() *cobra.Command {
 	parent := &cobra.Command{
 		Use: "jobs", Short: "List, retry or remove work of the server that was given up", Args: arguments(cobra.NoArgs),
-		Long: `Work of the server that was given up, and that is neither a message on which an agent failed nor a delivery of an answer: news
-for followers, webhooks of tasks, notices to you, and whatever a defect kept from being done. The reason stands beside it.`,
+		Long: `Work on which the server gave up, except failed messages and deliveries of answers: changes
+for followers, webhooks of tasks, notices to you, and work that a defect prevented. The list shows the reason.`,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	parent.AddCommand(newJobsList(), newJobsRetry(), newJobsRemove())
@@ -297,8 +297,8 @@ func orDash(text string) string {
 func newJobsRetry() *cobra.Command {
 	return &cobra.Command{
 		Use:     "retry ID…",
-		Short:   "Do work again that was given up",
-		Long:    "Does work again that was given up, at once and with a fresh schedule. \"inbox retry --jobs\" does much of it, a little at a time.",
+		Short:   "Repeat work that was given up",
+		Long:    "Repeats work that was given up, at once and with a new schedule. \"inbox retry --jobs\" does much of it, a little at a time.",
 		Example: "  inbox jobs list\n  inbox jobs retry 019a…",
 		Args:    arguments(cobra.MinimumNArgs(1)),
 		RunE: func(cmd *cobra.Command, ids []string) error {
@@ -313,7 +313,7 @@ func newJobsRemove() *cobra.Command {
 	return &cobra.Command{
 		Use:     "remove ID…",
 		Short:   "Forget work that was given up",
-		Long:    "Forgets work that was given up. That on a message stays: its message would wait for ever.",
+		Long:    "Forgets work that was given up. Work on a message stays, because the message would wait forever.",
 		Example: "  inbox jobs remove 019a…",
 		Args:    arguments(cobra.MinimumNArgs(1)),
 		RunE: func(cmd *cobra.Command, ids []string) error {
@@ -326,8 +326,8 @@ func newJobsRemove() *cobra.Command {
 
 func newBreakers() *cobra.Command {
 	parent := &cobra.Command{
-		Use: "breakers", Short: "List what rests because it fails, or let it be tried at once", Args: arguments(cobra.NoArgs),
-		Long: `A breaker is open where an agent's back end is down, or where a destination takes nothing: what is for them waits, and one probe
+		Use: "breakers", Short: "List open breakers, or try their back ends and destinations at once", Args: arguments(cobra.NoArgs),
+		Long: `A breaker is open while an agent's back end is down, or a destination takes nothing. Their work waits, and one probe
 after a pause finds out whether they are back. A destination that took nothing on seven days is given up until something comes from there.`,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
@@ -367,8 +367,8 @@ func printBreakers(out io.Writer, open []operator.Breaker) error {
 func newBreakersClose() *cobra.Command {
 	return &cobra.Command{
 		Use:   "close TARGET…",
-		Short: "Let agents or destinations be tried at once",
-		Long: `Closes the open breakers of agents or destinations, as the list names them: what waits is tried at once, and failures open
+		Short: "Try agents or destinations at once",
+		Long: `Closes the open breakers of agents or destinations, as the list names them: waiting work is tried at once, and failures open
 them again. Answers that were given up meanwhile are sent by "inbox retry --deliveries".`,
 		Example: "  inbox breakers list\n  inbox breakers close mail.example.com",
 		Args:    arguments(cobra.MinimumNArgs(1)),

@@ -45,7 +45,7 @@ func (p *Pages) withdrawDemands(w http.ResponseWriter, r *http.Request, s accoun
 	if err != nil {
 		return err
 	}
-	words := count(r.Context(), all.done, "{n} demand was taken back; who wrote was told.", "{n} demands were taken back; who wrote was told.")
+	words := count(r.Context(), all.done, "{n} demand was withdrawn; the sender was told.", "{n} demands were withdrawn; the senders were told.")
 	return p.done(w, r, at("work", "demands"), all.and(r.Context(), words))
 }
 

@@ -138,7 +138,7 @@ func (p *Pages) resumeAll(w http.ResponseWriter, r *http.Request, _ account.Sess
 func (p *Pages) reload(w http.ResponseWriter, r *http.Request, _ account.Session) error {
 	ctx := r.Context()
 	if p.Operator.Node == nil {
-		return fault.New(fault.Unavailable, "no running server is at hand")
+		return fault.New(fault.Unavailable, "no running server is available")
 	}
 	found, err := p.Operator.Node.Reload(ctx)
 	if err != nil {
@@ -337,7 +337,7 @@ func (p *Pages) testNotices(w http.ResponseWriter, r *http.Request, _ account.Se
 	if _, err := p.Operator.Notices.Test(r.Context()); err != nil {
 		return err
 	}
-	return p.done(w, r, at("settings", "notices"), text(r.Context(), "A test leaves to every address. What becomes of it is in the list."))
+	return p.done(w, r, at("settings", "notices"), text(r.Context(), "A test goes to every address. The list shows the results."))
 }
 
 // auditView is the trail of what operators did and of decisions about trust.

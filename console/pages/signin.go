@@ -56,7 +56,7 @@ func failure(ctx context.Context, failed account.Failure, wait time.Duration) st
 	case account.FailedService:
 		return text(ctx, "The login service did not answer, or you turned back there.")
 	case account.FailedOther:
-		return text(ctx, "That proof is of somebody else, or not a fresh one.")
+		return text(ctx, "That proof belongs to another person, or is too old.")
 	case account.FailedOrigin:
 		return text(ctx, "The form came from another site. Use the one on this page.")
 	}

@@ -268,7 +268,7 @@ func TestWorkOfOperators(t *testing.T) {
 	t.Run("lists", func(t *testing.T) {
 		admin := signIn(t, o.Server, exchange.RoleAdmin)
 		held := o.stranger("let me in")
-		admin.shows("/console/work/held/"+held, "anybody could write this address", "Block and drop")
+		admin.shows("/console/work/held/"+held, "anyone could write this address", "Block and drop")
 		if status, page := admin.does("/console/work/held/"+held+"/allow", "target", "@ana@peer.test"); status != http.StatusConflict {
 			t.Errorf("a sender whom nothing proves: %d %s", status, page)
 		}
@@ -307,7 +307,7 @@ func TestWorkOfOperators(t *testing.T) {
 		if found, err := o.Operator().Approvals.Approval(t.Context(), one.ID); err != nil || found.EditedBy != "" {
 			t.Errorf("comparing changed it: %+v, %v", found, err)
 		}
-		if _, page := worker.does(path+"/edit", "text", "We open at nine.", "was", "another text", "then", "send"); !strings.Contains(page, "Somebody changed the text meanwhile") {
+		if _, page := worker.does(path+"/edit", "text", "We open at nine.", "was", "another text", "then", "send"); !strings.Contains(page, "The text was changed meanwhile") {
 			t.Errorf("a text that changed since: %s", page)
 		}
 		if _, page := worker.does(path+"/edit", "text", "We open at nine.", "was", was[1], "then", "keep"); !strings.Contains(page, "The text is saved") {
@@ -386,7 +386,7 @@ func TestWorkOfOperators(t *testing.T) {
 		if status, _ := reader.does("/console/work/demands/withdraw", "id", one.ID); status != http.StatusForbidden {
 			t.Errorf("taken back by who reads: %d", status)
 		}
-		if _, page := worker.does("/console/work/demands/withdraw", "id", one.ID); !strings.Contains(page, "1 demand was taken back") {
+		if _, page := worker.does("/console/work/demands/withdraw", "id", one.ID); !strings.Contains(page, "1 demand was withdrawn") {
 			t.Errorf("taken back: %s", page)
 		}
 		if state := o.stateOf(one.TurnID); state != exchange.StateRefused {

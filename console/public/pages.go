@@ -188,7 +188,7 @@ func (p *Pages) profile(w http.ResponseWriter, r *http.Request) {
 }
 
 func (p *Pages) missing(w http.ResponseWriter, r *http.Request) {
-	head := p.head(r, text(r.Context(), "Nobody here by that name"), "/")
+	head := p.head(r, text(r.Context(), "No account has that name"), "/")
 	head.Canonical, head.Robots = "", "noindex"
 	send(w, r, missingPage(head), design.Answer{Status: http.StatusNotFound})
 }

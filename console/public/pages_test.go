@@ -79,9 +79,9 @@ func TestPages(t *testing.T) {
 			`rel="canonical" href="https://agents.example/@echo"`, `property="og:type" content="profile"`, `application/activity+json`, "<path class=\"qr-code\"",
 		}},
 		{"/@ECHO", http.StatusOK, []string{"@echo@agents.example"}},
-		{"/@nobody", http.StatusNotFound, []string{"Nobody here", "noindex"}},
-		{"/@nobody/feed", http.StatusNotFound, []string{"Nobody here"}},
-		{"/@nobody/follow", http.StatusNotFound, []string{"Nobody here"}},
+		{"/@nobody", http.StatusNotFound, []string{"No account has that name", "noindex"}},
+		{"/@nobody/feed", http.StatusNotFound, []string{"No account has that name"}},
+		{"/@nobody/follow", http.StatusNotFound, []string{"No account has that name"}},
 		{"/@echo/follow", http.StatusOK, []string{`name="server"`}},
 		{"/@echo/follow?server=nowhere", http.StatusBadRequest, []string{`role="alert"`, `value="nowhere"`}},
 	} {

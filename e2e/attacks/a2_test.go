@@ -12,7 +12,7 @@ import (
 // strandedGuests: 590 guest messages to an agent that nobody works for stopped every other agent for over 12 minutes.
 func (a *watched) strandedGuests() {
 	const networks = 20 // each brings as much as one sender may write in a minute
-	result := a.attack("A2", "590 guest mails to a pull agent that nobody polls", func(ctx context.Context, heard *answers) {
+	result := a.attack("A2", "590 guest mails to a pull agent that no program polls", func(ctx context.Context, heard *answers) {
 		guests := make([]forger, networks)
 		for network := range guests {
 			guests[network] = forger{w: a.world, source: fmt.Sprintf("62.1.%d.7", network), heard: heard}

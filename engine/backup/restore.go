@@ -102,7 +102,7 @@ func Restore(ctx context.Context, o RestoreOptions) (restored []Restored, err er
 			return nil, err
 		}
 		if there != "" && there != ids[i] {
-			return nil, fmt.Errorf("blob_url: the place of the files of %s has those of another server (%s): name a place of its own", target.Domain, there)
+			return nil, fmt.Errorf("blob_url: the place of the files of %s has those of another server (%s): name its own place", target.Domain, there)
 		}
 	}
 

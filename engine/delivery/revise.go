@@ -34,7 +34,7 @@ func (s *Service) Delete(ctx context.Context, replyID, by string) error {
 func (s *Service) Edit(ctx context.Context, replyID, by, text, mime string) error {
 	switch {
 	case strings.TrimSpace(text) == "":
-		return fault.InField("text", "must not be empty; to take the answer back, delete it")
+		return fault.InField("text", "must not be empty; to withdraw the answer, delete it")
 	case len(text) > maxEdit:
 		return fault.InField("text", "is longer than 1 MiB")
 	case mime != "" && mime != normalized.MIMEPlain && mime != normalized.MIMEMarkdown && mime != normalized.MIMEHTML:
@@ -121,7 +121,7 @@ func (s *Service) revise(
 			return err
 		}
 		if !done {
-			return fault.New(fault.Conflict, "the answer was changed by somebody else just now; look at it and try again")
+			return fault.New(fault.Conflict, "the answer was changed meanwhile; look at it and try again")
 		}
 		return tx.Enqueue(ctx, job)
 	})
@@ -138,7 +138,7 @@ func (s *Service) Changeable(ctx context.Context, replyID string) error {
 
 func (s *Service) changeable(reply exchange.Reply, nativeID string) error {
 	if !reply.DeletedAt.IsZero() {
-		return fault.New(fault.Conflict, "the answer was taken back before")
+		return fault.New(fault.Conflict, "the answer was withdrawn before")
 	}
 	if reply.Notice != 0 {
 		return fault.New(fault.Unsupported, "this is a question back or an acknowledgement, not an answer; it cannot be changed")
@@ -146,7 +146,7 @@ func (s *Service) changeable(reply exchange.Reply, nativeID string) error {
 
 	reviser, able := s.options.Channels.Reviser(reply.Channel)
 	if !able {
-		return fault.Newf(fault.Unsupported, "an answer by %s cannot be changed or taken back once it was given: that way knows no such thing", reply.Channel)
+		return fault.Newf(fault.Unsupported, "an answer by %s cannot be changed or withdrawn once it was sent: that channel has no such operation", reply.Channel)
 	}
 	return reviser.Revisable(reply, nativeID)
 }
@@ -308,7 +308,7 @@ func (p prepared) store(ctx context.Context, tx Tx, job queue.Job, reply exchang
 }
 
 // takenBack is the reason of deliveries that end because their reply was deleted.
-const takenBack = "the answer was taken back"
+const takenBack = "the answer was withdrawn"
 
 // mustHear reports whether a destination has to hear of the change. A deletion also ends what is still on its way there:
 // where no attempt was begun, there is nothing to delete.

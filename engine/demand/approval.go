@@ -122,7 +122,7 @@ func expiredApproval(i policypart.Issuance, now time.Time) Ending {
 	what := deed{outcome: policypart.OutcomeExpired, data: withData(nil, policypart.ApprovalKey, decided{Reply: replies(i)})}
 	ending := Ending{
 		Issuance: endedApproval(i, what, now), From: []string{policypart.StatusIssued, policypart.StatusClaimed}, State: exchange.StateRefused,
-		Audit: []exchange.AuditRecord{approvalRow(i, codeApprovalExpired, "", about(i)+" expired: nobody decided", now)},
+		Audit: []exchange.AuditRecord{approvalRow(i, codeApprovalExpired, "", about(i)+" expired: no one decided", now)},
 	}
 	ending.Response = lastWord(ending.Issuance)
 	return ending
@@ -144,7 +144,7 @@ func lastWord(i policypart.Issuance) *normalized.Response {
 	case i.Status == policypart.StatusExpired && d.Reply:
 		return refused(i, codeApprovalExpired, "The answer to your message was not released in time. Send your message again if you still need one.")
 	case i.Status == policypart.StatusExpired:
-		return refused(i, codeApprovalExpired, "This needs an approval that nobody gave in time, so nothing was done. Send your message again to start over.")
+		return refused(i, codeApprovalExpired, "This needs an approval that was not given in time, so nothing was done. Send your message again to start over.")
 	case d.Reply && d.Reason == "":
 		return &normalized.Response{InReplyTo: i.MessageID, ThreadID: i.ThreadID, Status: normalized.StatusCompleted, Silent: true}
 	case d.Reply:
@@ -205,14 +205,14 @@ func approvalFault(i policypart.Issuance, refusal *policypart.Refusal) error {
 func outcomeOf(i policypart.Issuance) string {
 	words := map[string]string{
 		policypart.StatusResolved: "approved", policypart.StatusDenied: "denied", policypart.StatusExpired: "it expired",
-		policypart.StatusDropped: "nobody waits for it any more",
+		policypart.StatusDropped: "it is no longer needed",
 	}[i.Status]
 
 	if by := decidedOf(i.Resolution).DecidedBy; by != "" && words != "" {
 		words += " by " + by
 	}
 	if words == "" {
-		return "at this moment by somebody else"
+		return "at this moment by another person"
 	}
 	return words
 }

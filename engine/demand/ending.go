@@ -178,7 +178,7 @@ func expired(i policypart.Issuance, now time.Time) Ending {
 	if i.Purpose == policypart.PurposeApproval {
 		return expiredApproval(i, now)
 	}
-	sentence := fmt.Sprintf("Nobody answered this request in time, so nothing was done: %s Send your message again to start over.", quoted(i))
+	sentence := fmt.Sprintf("This request was not answered in time, so nothing was done: %s Send your message again to start over.", quoted(i))
 	return Ending{
 		Issuance: ended(i, deed{outcome: policypart.OutcomeExpired}, now),
 		From:     []string{policypart.StatusIssued, policypart.StatusClaimed},

@@ -98,7 +98,7 @@ func (s *issuer) Hold(turn exchange.TurnRecord, response normalized.Response, co
 	}
 	return s.issue(turn, policypart.Part{
 		Kind: policypart.ConsentRequired, Code: policypart.CodeApprovalReply,
-		Title: "An answer waits for approval", Message: "The answer is sent once somebody approves it.",
+		Title: "An answer waits for approval", Message: "The answer is sent once an approver approves it.",
 	}, held)
 }
 

@@ -49,7 +49,7 @@ func (p *payments) freeze(kept notes, part policypart.Part) error {
 	case kept.Paid != "":
 		return unmeetable(fmt.Errorf("the turn was paid for already"))
 	case len(part.Accepts) == 0:
-		return unmeetable(fmt.Errorf("accepts is empty: nobody could pay"))
+		return unmeetable(fmt.Errorf("accepts is empty: there is no way to pay"))
 	}
 
 	for n, accept := range part.Accepts {

@@ -192,5 +192,5 @@ func asFault(refusal *policypart.Refusal) error {
 	case policypart.CodeProof:
 		return fault.Wrap(fault.Forbidden, "the proof could not be verified", refusal)
 	}
-	return fault.Wrap(fault.Forbidden, "this request was made to somebody else", refusal)
+	return fault.Wrap(fault.Forbidden, "this request was made to another sender", refusal)
 }

@@ -56,6 +56,6 @@ func (o *operators) withdrawn(i policypart.Issuance, by string, now time.Time) E
 	resolver := &policypart.Resolver{Issuer: hostOf(o.secrets.base), Subject: by, Method: MethodOperator}
 	ending := denied(i, resolver, policypart.StatusIssued, "The operator of this server ended this request, so nothing was done: "+quoted(i), now)
 	ending.Response.Error.Code = codeWithdrawn
-	ending.Audit = []exchange.AuditRecord{approvalRow(i, codeWithdrawn, by, i.Kind+" was taken back by "+by, now)}
+	ending.Audit = []exchange.AuditRecord{approvalRow(i, codeWithdrawn, by, i.Kind+" was withdrawn by "+by, now)}
 	return ending
 }

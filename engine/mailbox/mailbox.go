@@ -28,7 +28,7 @@ import (
 
 var (
 	keptTotal = promauto.NewCounterVec(prometheus.CounterOpts{
-		Name: "inbox_mailbox_mails_total", Help: "Mails for the operator by what became of them."},
+		Name: "inbox_mailbox_mails_total", Help: "Mails for the operator by result."},
 		[]string{"result"}) // kept, repeated, refused (over a quota)
 	reportsTotal = promauto.NewCounterVec(prometheus.CounterOpts{
 		Name: "inbox_mailbox_reports_total", Help: "Reports of other servers by kind and by whether something proves who wrote them."},
@@ -135,7 +135,7 @@ func (s *Service) count(ctx context.Context, mail exchange.IncomingMail, kept ex
 		return
 	case fault.Is(err, fault.RateLimited):
 		keptTotal.WithLabelValues("refused").Inc()
-		s.options.Logger.WarnContext(ctx, "a mail for the operator was put off: too much of its sender, or of all, is here", "mailbox", mail.Mailbox, "from", mail.From)
+		s.options.Logger.WarnContext(ctx, "a mail for the operator was deferred: the quota of its sender, or of all, is full", "mailbox", mail.Mailbox, "from", mail.From)
 	case err != nil:
 	case !kept.New:
 		keptTotal.WithLabelValues("repeated").Inc()

@@ -102,7 +102,7 @@ func ParseHost(text string) (string, error) {
 	case err != nil:
 		return "", fault.Newf(fault.Malformed, "%q is not a host; write one such as example.com, or *.example.com for all below it, too", text)
 	case below && (literal == nil || identity.HostOf(domain) != domain):
-		return "", fault.Newf(fault.Malformed, "%q: *. stands in front of a domain", text)
+		return "", fault.Newf(fault.Malformed, "%q: *. must precede a domain", text)
 	case below:
 		return subdomains + domain, nil
 	}

@@ -43,7 +43,7 @@ type Approvers interface {
 type noApprovers struct{}
 
 func (noApprovers) Open(context.Context, string, string) (exchange.Opening, error) {
-	return exchange.Opening{}, fault.GiveUp("this server cannot write to anybody", nil)
+	return exchange.Opening{}, fault.GiveUp("this server cannot begin a conversation", nil)
 }
 
 func (noApprovers) Proves(context.Context, normalized.Sender, string) (*identity.Evidence, error) {
@@ -160,7 +160,7 @@ func sameResponse(a, b normalized.Response) bool {
 }
 
 // errOvertaken says that somebody else decided while a decision was being stored: nothing of it was.
-var errOvertaken = errors.New("somebody else was faster")
+var errOvertaken = errors.New("another decision was faster")
 
 // maxDecisions bounds how often a decision is held against what is open now.
 const maxDecisions = 3

@@ -79,7 +79,7 @@ func (s *dispatcher) RunDispatch(ctx context.Context, job queue.Job) error {
 		return nil
 	}
 	if !asking(turn) { // cancelled meanwhile
-		return s.finishCall(ctx, job, turn, d, failedCall(d, "dispatch:dropped", "The question was taken back."))
+		return s.finishCall(ctx, job, turn, d, failedCall(d, "dispatch:dropped", "The question was withdrawn."))
 	}
 
 	calling := ctx

@@ -301,7 +301,7 @@ func (s *acceptor) obey(
 
 		// What a crash leaves waiting is cancelled when its run begins.
 		if err := s.cancels.CancelOpen(ctx, turn.Agent, turn.Principal, reasonStopped); err != nil {
-			s.options.Logger.WarnContext(ctx, "what waited for somebody who said stop is cancelled later", "error", err)
+			s.options.Logger.WarnContext(ctx, "messages of a sender who said stop are cancelled later", "error", err)
 		}
 	}
 

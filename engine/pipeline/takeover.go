@@ -444,7 +444,7 @@ func (s *takeovers) mayAnswer(ctx context.Context, turn exchange.TurnRecord) err
 	case len(turn.Said) >= maxSaid:
 		return fault.Newf(fault.Conflict, "the message has had %d answers", maxSaid+1)
 	case len(turn.Message.Parts) == 0:
-		return fault.New(fault.Conflict, "the message was taken back or has reached its end")
+		return fault.New(fault.Conflict, "the message was withdrawn or has reached its end")
 	}
 	return nil
 }

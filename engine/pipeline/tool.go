@@ -235,7 +235,7 @@ func (s *core) tellTool(ctx context.Context, r exchange.ToolRequest, event excha
 	if event.Kind == exchange.EventToolTimedOut {
 		level = slog.LevelWarn // its program did not answer
 	}
-	s.options.Logger.Log(ctx, level, "request to a tool outside of the server", "event", name.Full(), "kind", event.Kind,
+	s.options.Logger.Log(ctx, level, "request to a tool outside the server", "event", name.Full(), "kind", event.Kind,
 		"turn_id", r.TurnID, "agent", r.Agent, "request_id", r.ID, "tool", r.ToolName)
 }
 

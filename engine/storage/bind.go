@@ -128,7 +128,7 @@ func foreignFiles(options Options, known, there string) error {
 		return fmt.Errorf("blob_url: %s is empty or was never used, and the files of %s are elsewhere: %s, without the files: %s",
 			options.BlobURL, options.DatabaseName, remedy, newIdentity)
 	case known == "":
-		return fmt.Errorf("blob_url: %s has the files of another database than %s, which would delete them: name a place of its own, or correct "+
+		return fmt.Errorf("blob_url: %s has the files of another database than %s, which would delete them: name its own place, or correct "+
 			"database_url; to give them to this database: %s", options.BlobURL, options.DatabaseName, newIdentity)
 	}
 	return fmt.Errorf("blob_url: %s is the store %s, and the files of %s are in %s: %s: %s",

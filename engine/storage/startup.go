@@ -56,7 +56,7 @@ func checkUnfinished(options Options) error {
 	if err != nil {
 		return fmt.Errorf("data_dir: cannot read %s: %w", store.UnfinishedFile, disk.Cause(err))
 	}
-	return fmt.Errorf("data_dir: %s is not complete: the restore of %s did not end; run inbox restore again, it begins anew",
+	return fmt.Errorf("data_dir: %s is not complete: the restore of %s did not end; run inbox restore again, it starts over",
 		options.DataDir, strings.TrimSpace(string(content)))
 }
 
@@ -67,7 +67,7 @@ func lostDatabase(options Options, what string) error {
 		return nil
 	}
 	return fmt.Errorf("%s %s, but data_dir %s was used before, because it has %s: put the database back, from a backup or by correcting "+
-		"data_dir or database_url; to begin anew with new keys and without the messages: %s",
+		"data_dir or database_url; to start over with new keys and without the messages: %s",
 		databaseText(options), what, options.DataDir, found, newIdentity)
 }
 
@@ -100,7 +100,7 @@ func checkDatabase(ctx context.Context, options Options, opened *store.Store) er
 	case err != nil:
 		return err
 	case marks.Unfinished != "":
-		return fmt.Errorf("%s is not complete: the %s did not end; run the command again, it begins anew", databaseText(options), marks.Unfinished)
+		return fmt.Errorf("%s is not complete: the %s did not end; run the command again, it starts over", databaseText(options), marks.Unfinished)
 	case marks.Moved != "":
 		return fmt.Errorf("%s was moved to %s: write that as database_url. What is here is as old as the move, and what was accepted since then is "+
 			"there; to go back, make a backup there and restore it with database_url = \"sqlite\", after you moved this file away", databaseText(options), marks.Moved)

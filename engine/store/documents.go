@@ -312,7 +312,7 @@ func (e *sqliteEngine) forgetOld(ctx context.Context) {
 		})
 	}
 	if err != nil {
-		e.logger.Warn("old texts of what was replaced may stand in free places of the database file until somebody runs: sqlite3 "+
+		e.logger.Warn("old texts of what was replaced may remain in free space of the database file until you run: sqlite3 "+
 			e.path+" VACUUM", "error", err)
 	}
 }
@@ -334,7 +334,7 @@ func (e *sqliteEngine) forgetFree(ctx context.Context) (remains []string, err er
 			return nil, err
 		}
 	} else {
-		remains = append(remains, "the database file is large and was not written anew: what it removed before this version of the program was there may stand in free places, until you run: sqlite3 "+File+" VACUUM")
+		remains = append(remains, "the database file is large and was not rewritten: data that an older version of the program removed may remain in its free space until you run: sqlite3 "+File+" VACUUM")
 	}
 
 	for range cleanTries {

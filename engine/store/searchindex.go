@@ -25,7 +25,7 @@ var (
 		Name: "inbox_search_lag_seconds", Help: "How long the oldest change of a message has waited for the search index.",
 	})
 	searchRebuilding = promauto.NewGauge(prometheus.GaugeOpts{
-		Name: "inbox_search_rebuilding", Help: "1 while all messages are written into the search index anew, after an upgrade or a restore.",
+		Name: "inbox_search_rebuilding", Help: "1 while all messages are indexed again, after an upgrade or a restore.",
 	})
 )
 

@@ -44,7 +44,7 @@ var TableRules = map[string]TableRule{
 	"tokens":            {"for ever: a revoked token is on record; the operator makes them, so there are few", "removed where the person is the token's"},
 	"list_entries":      {"a week after they were removed", "stop words of the person are removed; the operator's blocks and allows stay"},
 	"list_version":      {"for ever: one row", "nothing: a number"},
-	"counters":          {"at the end of what they count", "removed where they name the person: limits count anew"},
+	"counters":          {"at the end of what they count", "removed where they name the person: limits start over"},
 	"demand_payments":   {"400 days after the payment", "nothing: hashes that keep a payment from being used twice"},
 
 	"destinations":      {"some days after the last failure", "removed where they name the person"},
@@ -63,7 +63,7 @@ var TableRules = map[string]TableRule{
 	"mail_sums":      {"for ever: one row", "nothing: sums"},
 	"mail_reports":   {"retention.mail_reports", "nothing: sums of mail servers about mail of our domain"},
 
-	"notice_tallies":    {"for ever: one row for each kind and subject; subjects are names of ours", "examples that name the person are emptied"},
+	"notice_tallies":    {"for ever: one row for each kind and subject; subjects are names of this server", "examples that name the person are emptied"},
 	"notice_conditions": {"some time after they ended", "reasons that name the person are emptied"},
 	"notices":           {"some time after they were sent", "those that name the person are removed"},
 	"notice_ways":       {"with their notice", "removed with their notice"},

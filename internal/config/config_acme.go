@@ -170,11 +170,11 @@ func (c *Config) validateACME(p *problems) {
 		if c.ACME.DNS.Provider != "" {
 			plain = strings.TrimPrefix(name, "*.") // dns-01 is the proof for wildcards (RFC 8555, section 7.1.3)
 		} else if strings.HasPrefix(name, "*.") {
-			p.add("acme.names", fmt.Sprintf("an authority gives a certificate for %q only by dns-01", name), "write the single names, or set acme.dns.provider")
+			p.add("acme.names", fmt.Sprintf("an authority issues a certificate for %q only by dns-01", name), "write the single names, or set acme.dns.provider")
 			continue
 		}
 		if net.ParseIP(name) != nil || !strings.Contains(plain, ".") || strings.Contains(plain, "*") || identity.HostOf(plain) != plain {
-			p.add("http.tls", fmt.Sprintf("an authority gives no certificate for %q", name), "write a public name in domain, public_url, smtp.hostname and acme.names")
+			p.add("http.tls", fmt.Sprintf("authorities issue no certificate for %q", name), "write a public name in domain, public_url, smtp.hostname and acme.names")
 		} else if _, err := identity.ParseDomain(plain); err != nil {
 			p.add("http.tls", fmt.Sprintf("%q is not a host name", name), "correct domain, public_url, smtp.hostname or acme.names")
 		}

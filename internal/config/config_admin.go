@@ -119,7 +119,7 @@ func (o *AdminOIDC) validate(p *problems, private bool) {
 	words(p, key+".scopes", o.Scopes)
 
 	if len(o.Admins)+len(o.Workers)+len(o.Readers) == 0 {
-		p.add(key+".admins", "is empty, as workers and readers are, so the login lets nobody in", `write who may do what, such as admins = ["me@example.com", "group:ops"]`)
+		p.add(key+".admins", "is empty, as workers and readers are, so the login admits no one", `write who may do what, such as admins = ["me@example.com", "group:ops"]`)
 	}
 	for name, list := range lists {
 		for i, entry := range list {

@@ -218,7 +218,7 @@ func (t *ClientTool) validateRuntime(p *problems, key string) {
 	oneOf(p, key+".capability_scope", t.CapabilityScope, runtimeLocal, controlPlane)
 	oneOf(p, key+".environment", t.Environment, runtimeLocal, controlPlane)
 	if t.Asker && (t.CapabilityScope == controlPlane || t.Environment == controlPlane) {
-		p.add(key+".asker", "hands the tool to whoever writes, but it belongs to the control plane", "remove one of them")
+		p.add(key+".asker", "hands the tool to every sender, but it belongs to the control plane", "remove one of them")
 	}
 }
 
@@ -238,7 +238,7 @@ func (a *Agent) validateClientTools(p *problems, key string) {
 		case !clientToolName.MatchString(tool.Name):
 			p.add(at+".name", fmt.Sprintf("%q cannot be the name of a tool", tool.Name), "write a lower-case letter, then letters, digits, _ and -, at most 64")
 		case names[tool.Name]:
-			p.add(at+".name", fmt.Sprintf("%q is there twice", tool.Name), "write another name")
+			p.add(at+".name", fmt.Sprintf("%q is a duplicate", tool.Name), "write another name")
 		}
 
 		names[tool.Name] = true
@@ -275,7 +275,7 @@ func (t *ClientTool) readSchema(key string, found *problems) {
 		return
 	}
 	if t.Parameters != "" {
-		found.add(key+".parameters_file", "the schema is there twice", "write parameters or parameters_file, not both")
+		found.add(key+".parameters_file", "the schema is set twice", "write parameters or parameters_file, not both")
 		return
 	}
 

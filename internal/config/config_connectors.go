@@ -91,7 +91,7 @@ func (c *Config) validateConnectors(p *problems) {
 	for i := range c.Connectors {
 		one, key := &c.Connectors[i], element("connectors", i)
 		if names[one.Name] {
-			p.add(key+".name", fmt.Sprintf("%q is there twice", one.Name), "write another name")
+			p.add(key+".name", fmt.Sprintf("%q is a duplicate", one.Name), "write another name")
 		}
 		names[one.Name] = true
 		one.validate(p, key, c.Federation.AllowPrivate)
@@ -118,7 +118,7 @@ func (c *Connector) validate(p *problems, key string, private bool) {
 
 	for name, secret := range map[string]Secret{".secret": c.Secret, ".previous_secret": c.PreviousSecret} {
 		if secret != "" && len(secret) < shortestConnectorSecret {
-			p.add(key+name, "is too short to keep anybody out", "write at least 16 bytes, such as: openssl rand -hex 32")
+			p.add(key+name, "is too short to be secure", "write at least 16 bytes, such as: openssl rand -hex 32")
 		}
 	}
 
@@ -139,7 +139,7 @@ func (c *Connector) validate(p *problems, key string, private bool) {
 
 func (c *Connector) validateAgents(p *problems, key string, agents []Agent) {
 	if len(c.Agents) == 0 {
-		p.add(key+".agents", "is empty, so the connector reaches nobody", `write agents = ["echo"] or other names`)
+		p.add(key+".agents", "is empty, so the connector reaches no agent", `write agents = ["echo"] or other names`)
 	}
 	for i, name := range c.Agents {
 		known := false

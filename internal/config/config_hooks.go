@@ -98,7 +98,7 @@ func (b *Budgets) validate(p *problems, key string) {
 		case one.Name == "":
 			p.add(at+".name", "is missing", `write the name of a tool such as "notes/add_note"`)
 		case names[one.Name]:
-			p.add(at+".name", fmt.Sprintf("%q is there twice", one.Name), "remove one of them")
+			p.add(at+".name", fmt.Sprintf("%q is a duplicate", one.Name), "remove one of them")
 		}
 
 		names[one.Name] = true
@@ -106,7 +106,7 @@ func (b *Budgets) validate(p *problems, key string) {
 	}
 }
 
-// validateBudgets refuses a ceiling that is there twice, as a budget and as the older key.
+// validateBudgets refuses a ceiling that is a duplicate, as a budget and as the older key.
 func (l *LLM) validateBudgets(p *problems, key string) {
 	l.Budgets.validate(p, key+".budgets")
 	for _, one := range []struct {

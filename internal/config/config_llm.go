@@ -101,7 +101,7 @@ func (l *LLM) validate(p *problems, key string) {
 	between(p, key+".max_tokens", l.MaxTokens, 0, 10_000_000)
 
 	if t := l.Temperature; t != nil && !(*t >= 0 && *t <= 2) {
-		p.add(key+".temperature", fmt.Sprintf("%v is outside of 0 to 2", *t), "write a number from 0 to 2")
+		p.add(key+".temperature", fmt.Sprintf("%v is outside 0 to 2", *t), "write a number from 0 to 2")
 	}
 
 	within(p, key+".wall_clock", l.WallClock, 0, 24*time.Hour)
@@ -138,7 +138,7 @@ func (l *LLM) validatePeers(p *problems, key string) {
 			p.add(element(key, i), fmt.Sprintf("%q is not the address of an agent", text), `write "@name@domain"`)
 		}
 		if slices.Contains(l.Agents[:i], text) {
-			p.add(element(key, i), fmt.Sprintf("%q is there twice", text), "remove one of them")
+			p.add(element(key, i), fmt.Sprintf("%q is a duplicate", text), "remove one of them")
 		}
 	}
 }

@@ -169,7 +169,7 @@ func (c *Config) validateNotify(p *problems) {
 	case webhooks && secret == "":
 		p.add("operator.notify_secret", "is missing, so the webhook could not tell our notices from forged ones", "write a long random text, or its file as notify_secret_file")
 	case secret != "" && len(secret) < shortestConnectorSecret:
-		p.add("operator.notify_secret", "is too short to keep anybody out", "write at least 16 bytes, such as: openssl rand -hex 32")
+		p.add("operator.notify_secret", "is too short to be secure", "write at least 16 bytes, such as: openssl rand -hex 32")
 	}
 
 	for i, kind := range c.Operator.NotifyKinds {

@@ -128,7 +128,7 @@ func (a AgentRetention) validate(p *problems, path string) {
 func validatePeriods(p *problems, path string, periods reflect.Value) {
 	for key, field := range fieldsOf(periods) {
 		if period := time.Duration(field.Int()); period != 0 && (period < minRetention || period > maxRetention) {
-			p.add(join(path, key), fmt.Sprintf("%q is out of range", shortDuration(period)), `write "0s" for ever, or "1m" to "36600d"`)
+			p.add(join(path, key), fmt.Sprintf("%q is out of range", shortDuration(period)), `write "0s" for no limit, or "1m" to "36600d"`)
 		}
 	}
 }

@@ -55,7 +55,7 @@ func (c *Config) validateTargets(p *problems) {
 		case !targetID.MatchString(one.ID):
 			p.add(key+".id", fmt.Sprintf("%q is not an id", one.ID), `write letters, digits and . _ - between them, such as "gpu"`)
 		case ids[one.ID]:
-			p.add(key+".id", fmt.Sprintf("%q is there twice", one.ID), "write another id")
+			p.add(key+".id", fmt.Sprintf("%q is a duplicate", one.ID), "write another id")
 		}
 
 		ids[one.ID] = true

@@ -33,7 +33,7 @@ func TestRefusedConnectors(t *testing.T) {
 		"name = \"Slack\"\nsecret = \"0123456789abcdef\"\nagents = [\"echo\"]":                                                      "is not a name",
 		"name = \"slack\"\nagents = [\"echo\"]":                                                                                     "could not tell its messages from forged ones",
 		"name = \"slack\"\nsecret = \"short\"\nagents = [\"echo\"]":                                                                 "too short",
-		"name = \"slack\"\nsecret = \"0123456789abcdef\"":                                                                           "reaches nobody",
+		"name = \"slack\"\nsecret = \"0123456789abcdef\"":                                                                           "reaches no agent",
 		"name = \"slack\"\nsecret = \"0123456789abcdef\"\nagents = [\"nobody\"]":                                                    "there is no agent",
 		"name = \"slack\"\nissuer = \"a.example\"\nagents = [\"echo\"]\ncallback_url = \"https://a.example/\"":                      "could not be signed",
 		"name = \"slack\"\nsecret = \"0123456789abcdef\"\nagents = [\"echo\"]\ncallback_url = \"https://a.example/\"\nbridge=\"x\"": "another",
@@ -179,7 +179,7 @@ timeout = "2s"
 		"attempts = 0":                                                                     "attempts",
 		"retry_base = \"5s\"\nretry_max = \"1s\"":                                          "retry_max",
 		"agents = [\"weather@inbox.example\"]":                                             "is not the address of an agent",
-		"agents = [\"@a@b.example\", \"@a@b.example\"]":                                    "is there twice",
+		"agents = [\"@a@b.example\", \"@a@b.example\"]":                                    "is a duplicate",
 		"[agents.llm.price]\ninput = -1":                                                   "-1 is no price",
 		"[agents.llm.actions]\ndirect = [\"a\"]\npreview = [\"a\"]":                        `"a" is in direct already`,
 		"[agents.llm.actions]\nforbidden = [\"a[\"]":                                       "neither a tool nor a pattern",
@@ -228,8 +228,8 @@ func TestRepliesOfRules(t *testing.T) {
 	}
 	for lines, want := range map[string]string{
 		"effect = \"allow\"\napprove_replies = \"often\"":                           "approve_replies",
-		"effect = \"deny\"\napprove_replies = \"always\"":                           "lets nobody talk to the agent",
-		"effect = \"allow\"\npurposes = [\"tool:x\"]\napprove_replies = \"always\"": "lets nobody talk to the agent",
+		"effect = \"deny\"\napprove_replies = \"always\"":                           "admits no one to the agent",
+		"effect = \"allow\"\npurposes = [\"tool:x\"]\napprove_replies = \"always\"": "admits no one to the agent",
 	} {
 		_, err := Load(write(t, agent+lines+"\n"), nil)
 		if err == nil || !strings.Contains(err.Error(), want) {

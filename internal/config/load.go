@@ -141,7 +141,7 @@ func (c *Config) deriveDatabase(found *problems) {
 		return
 	}
 	if _, there := address.User.Password(); there {
-		found.add(key, "the password is there twice", "write it into database_url or into the file, not both")
+		found.add(key, "the password is set twice", "write it into database_url or into the file, not both")
 		return
 	}
 
@@ -219,7 +219,7 @@ func readSecret(secret *Secret, file, key string, found *problems) {
 	}
 	if *secret != "" {
 		name := key[strings.LastIndexByte(key, '.')+1:]
-		found.add(key, "the secret is there twice", "write "+strings.TrimSuffix(name, "_file")+" or "+name+", not both")
+		found.add(key, "the secret is set twice", "write "+strings.TrimSuffix(name, "_file")+" or "+name+", not both")
 		return
 	}
 

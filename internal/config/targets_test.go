@@ -45,7 +45,7 @@ func TestRefusedTargets(t *testing.T) {
 		"agent of no peer": {"id = \"a\"\nagent = \"echo\"\nkind = \"a2a\"", "needs one of kind"},
 		"blank capability": {"id = \"a\"\nagent = \"echo\"\ncapabilities = [\"a b\"]", "targets[0].capabilities[0]"},
 		"bare metadata":    {"id = \"a\"\nagent = \"echo\"\nmetadata = [\"x\"]", "targets[0].metadata[0]"},
-		"twice":            {"id = \"a\"\nagent = \"echo\"\n[[targets]]\nid = \"a\"\nagent = \"echo\"", "is there twice"},
+		"twice":            {"id = \"a\"\nagent = \"echo\"\n[[targets]]\nid = \"a\"\nagent = \"echo\"", "is a duplicate"},
 	} {
 		if _, err := Load(write(t, targetAgents+"[[targets]]\n"+test.table+"\n"), nil); err == nil || !strings.Contains(err.Error(), test.want) {
 			t.Errorf("%s: %v, want %q", name, err, test.want)

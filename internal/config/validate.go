@@ -305,7 +305,7 @@ func (c *Config) validateIssuers(p *problems) {
 	for i := range c.A2A.Issuers {
 		issuer, key := &c.A2A.Issuers[i], element("a2a.issuers", i)
 		if seen[issuer.Issuer] && issuer.Issuer != "" {
-			p.add(key+".issuer", "is there twice", "write one table for each issuer")
+			p.add(key+".issuer", "is a duplicate", "write one table for each issuer")
 		}
 		seen[issuer.Issuer] = true
 		issuer.validate(p, key, c.Federation.AllowPrivate)

@@ -173,7 +173,7 @@ func (a *Agent) validateMCP(p *problems, key string) {
 		case !mcpName.MatchString(server.Name):
 			p.add(at+".name", fmt.Sprintf("%q cannot lead the names of tools", server.Name), "write a lower-case letter, then letters, digits, _ and -, at most 32")
 		case names[server.Name]:
-			p.add(at+".name", fmt.Sprintf("%q is there twice", server.Name), "write another name")
+			p.add(at+".name", fmt.Sprintf("%q is a duplicate", server.Name), "write another name")
 		}
 
 		names[server.Name] = true
@@ -244,7 +244,7 @@ func (a *Agent) readSecrets(key string, found *problems) {
 	readSecret(&text, a.LLM.SystemFile, key+".llm.system_file", found)
 
 	if a.LLM.System != "" {
-		found.add(key+".llm.system_file", "the text is there twice", "write system or system_file, not both")
+		found.add(key+".llm.system_file", "the text is set twice", "write system or system_file, not both")
 		return
 	}
 

@@ -68,7 +68,7 @@ func (r *Rule) validateReplies(p *problems, key string) {
 	}
 	oneOf(p, key, r.ApproveReplies, "never", "always", "unverified")
 	if r.Effect != "allow" || len(r.Purposes) > 0 && !slices.Contains(r.Purposes, "message") {
-		p.add(key, "is not used, because the rule lets nobody talk to the agent", `write it into a rule with effect = "allow" and purposes = ["message"]`)
+		p.add(key, "is not used, because the rule admits no one to the agent", `write it into a rule with effect = "allow" and purposes = ["message"]`)
 	}
 }
 
@@ -143,7 +143,7 @@ func (t *Trust) validate(p *problems, key string, private bool) {
 // needed refuses an empty list: it trusts nothing, which is never written on purpose.
 func needed(p *problems, key string, list []string, remedy string) {
 	if len(list) == 0 {
-		p.add(key, "is empty, so nothing of this issuer is believed", remedy)
+		p.add(key, "is empty, so no evidence of this issuer is accepted", remedy)
 	}
 }
 
@@ -181,7 +181,7 @@ func (c *Config) validatePeers(p *problems) {
 		case !c.Federation.AllowPrivate && host != domain:
 			p.add(key+".domain", fmt.Sprintf("%q has a port", peer.Domain), privateOnly)
 		case taken[domain] != "":
-			p.add(key+".domain", fmt.Sprintf("%q is there twice (%s)", domain, taken[domain]), "keep one of the two")
+			p.add(key+".domain", fmt.Sprintf("%q is a duplicate (%s)", domain, taken[domain]), "keep one of the two")
 		}
 
 		taken[domain] = key

@@ -13,7 +13,7 @@ import (
 )
 
 // Update is set by -update: golden files are written anew.
-var Update = flag.Bool("update", false, "write the golden files anew")
+var Update = flag.Bool("update", false, "write the golden files again")
 
 // TB is the part of testing.TB that is needed here. It is declared anew so that no program is linked with package testing.
 type TB interface {
@@ -39,7 +39,7 @@ func Compare(t TB, name string, got []byte) {
 	}
 
 	if diff := cmp.Diff(string(want), string(got)); diff != "" {
-		t.Errorf("%s (-want +got; -update writes it anew):\n%s", path, diff)
+		t.Errorf("%s (-want +got; -update writes it again):\n%s", path, diff)
 	}
 }
 

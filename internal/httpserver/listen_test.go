@@ -184,8 +184,8 @@ func TestBadRoutes(t *testing.T) {
 		routes []Route
 		want   string
 	}{
-		"twice":         {[]Route{{"GET", "/a", say("")}, {"GET", "/a", say("")}}, "GET /a is there twice"},
-		"health taken":  {[]Route{{"GET", "/readyz", say("")}}, "GET /readyz is there twice"},
+		"twice":         {[]Route{{"GET", "/a", say("")}, {"GET", "/a", say("")}}, "GET /a is a duplicate"},
+		"health taken":  {[]Route{{"GET", "/readyz", say("")}}, "GET /readyz is a duplicate"},
 		"no slash":      {[]Route{{"GET", "a", say("")}}, `route "GET a"`},
 		"open brace":    {[]Route{{"GET", "/{a", say("")}}, `route "GET /{a"`},
 		"unknown verb":  {[]Route{{"FETCH", "/a", say("")}}, `route "FETCH /a"`},

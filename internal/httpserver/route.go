@@ -54,7 +54,7 @@ func newRouter(routes []Route) (router *chi.Mux, err error) {
 	}
 
 	if len(taken) < len(routes) {
-		return nil, fmt.Errorf("route %s is there twice", repeated(routes))
+		return nil, fmt.Errorf("route %s is a duplicate", repeated(routes))
 	}
 
 	for _, route := range routes {

@@ -114,7 +114,7 @@ func (m *Mail) judge(arrived received, proof string) answer {
 	case !strings.HasPrefix(strings.ToLower(arrived.subject), "re: "):
 		return answer{err: fmt.Errorf("the subject %q is not that of an answer", arrived.subject)}
 	case !strings.HasPrefix(strings.ToLower(arrived.autoSubmitted), "auto-"):
-		return answer{err: errors.New("the answer does not say Auto-Submitted: two robots could answer each other for ever")}
+		return answer{err: errors.New("the answer does not say Auto-Submitted: two robots could answer each other forever")}
 	case arrived.id == "" || arrived.text == "":
 		return answer{err: errors.New("the answer has no Message-ID or no text")}
 	}

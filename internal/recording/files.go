@@ -44,7 +44,7 @@ func Prepare(directory string) error {
 	case err != nil:
 		return fmt.Errorf("read %s: %w", directory, err)
 	case len(there) > 0:
-		return fmt.Errorf("%s is not empty: name a new directory, because pseudonyms begin anew", directory)
+		return fmt.Errorf("%s is not empty: name a new directory, because pseudonyms start over", directory)
 	}
 	return nil
 }

@@ -40,7 +40,7 @@ func entries(t *testing.T, archive io.Reader) map[string]entry {
 			t.Fatal(err)
 		}
 		if _, twice := found[header.Name]; twice {
-			t.Errorf("%s is there twice", header.Name)
+			t.Errorf("%s is a duplicate", header.Name)
 		}
 		found[header.Name] = entry{header, content}
 	}

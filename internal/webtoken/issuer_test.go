@@ -132,7 +132,7 @@ func TestPitfalls(t *testing.T) {
 	}
 }
 
-// twice signs claims in which a name is there twice: readers disagree about which one counts.
+// twice signs claims in which a name is a duplicate: readers disagree about which one counts.
 func twice(r *rig, key signer) string {
 	header := piece(object{"alg": "ES256", "kid": "k1", "typ": "at+jwt"})
 	claims := fmt.Sprintf(`{"iss":%q,"sub":"ada","sub":"root","aud":%q,"client_id":"a","jti":"1","iat":%d,"exp":%d}`, login, resource, r.now.Unix(), r.now.Unix()+60)

@@ -68,7 +68,7 @@ func (v *Verifier) claimed(shown Presented, t *token) (address identity.Address,
 	case shown.Peer == nil, err != nil, !v.plainIssuer(c.Issuer, source):
 		return address, "", errors.New("its issuer is not known")
 	case domain == v.own:
-		return address, "", errors.New("nobody else speaks for this server")
+		return address, "", errors.New("no one else speaks for this server")
 	case !strings.EqualFold(shown.Scheme, "Bearer"):
 		return address, "", errors.New("assertions are shown as Bearer")
 	case t.header.Alg != "EdDSA" && t.header.Alg != "ES256":

@@ -165,7 +165,7 @@ func uniqueMembers(body []byte) error {
 
 		lower := strings.ToLower(fmt.Sprint(name))
 		if seen[lower] {
-			return errors.New("a member is there twice")
+			return errors.New("a member is a duplicate")
 		}
 
 		seen[lower] = true

@@ -168,7 +168,7 @@ func New(options Options) (*Verifier, error) {
 			return nil, err
 		}
 		if _, twice := v.issuers[issuer.Issuer]; twice {
-			return nil, fmt.Errorf("webtoken: issuer %s is there twice", issuer.Issuer)
+			return nil, fmt.Errorf("webtoken: issuer %s is a duplicate", issuer.Issuer)
 		}
 		v.issuers[issuer.Issuer] = issuer
 	}

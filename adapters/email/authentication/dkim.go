@@ -108,7 +108,7 @@ func (m *signedMail) judge(ctx context.Context, f *message.Field) (result Signat
 
 	result = Signature{Domain: asciiDomain(tags["d"]), Selector: message.Clean(selector, 255), Algorithm: message.Clean(tags["a"], 40), Tags: tags}
 	if dns.RepeatsTag(text) {
-		result.fail(refused(PermError, "a tag stands twice"))
+		result.fail(refused(PermError, "a tag is a duplicate"))
 		return result, true
 	}
 

@@ -51,7 +51,7 @@ func TestPoliciesAsServersWriteThem(t *testing.T) {
 		"blanks around":            strings.ReplaceAll(enforced, "\n", " \t\n"),
 		"in another order":         "max_age: 86400\nmx: *.good.test\nmx: MAIL.test\nmode: enforce\nversion: STSv1\n",
 		"duplicates":               enforced + "mode: none\nmax_age: 1\nversion: STSv2\n",
-		"for ever":                 strings.Replace(enforced, "86400", "9999999999", 1),
+		"forever":                  strings.Replace(enforced, "86400", "9999999999", 1),
 		"an unknown field":         enforced + "next: \n",
 	} {
 		policy, err := parsePolicy([]byte(text))

@@ -53,8 +53,8 @@ func signedPart(e *message.Entity) (content []byte, claims bool) {
 }
 
 const (
-	wrappedNotice = "[The content of this mail is inside of an S/MIME signature and cannot be read here; the sender has to send it as clear text.]"
-	unwrapNotice  = "[The content of this mail was inside of an S/MIME signature, which was not checked here: it proves nothing about the sender.]"
+	wrappedNotice = "[The content of this mail is inside an S/MIME signature and cannot be read here; the sender must send it as clear text.]"
+	unwrapNotice  = "[The content of this mail was inside an S/MIME signature, which was not checked here: it proves nothing about the sender.]"
 )
 
 // armored reports whether a text is one OpenPGP message, as old plugins send it.
@@ -71,7 +71,7 @@ const (
 )
 
 const (
-	armourNotice = "[Here stands a text that is encrypted with OpenPGP; it cannot be read here.]"
+	armourNotice = "[This text is encrypted with OpenPGP and cannot be read here.]"
 	signedNotice = "[Text above has an OpenPGP signature, which was not checked here: it proves nothing about the sender.]"
 )
 
@@ -95,7 +95,7 @@ func withoutArmour(text string) string {
 		return text
 	}
 
-	notices := map[string]string{pgpMessage: armourNotice, pgpKey: "[Here stands an OpenPGP key.]"}
+	notices := map[string]string{pgpMessage: armourNotice, pgpKey: "[An OpenPGP key.]"}
 	lines := strings.Split(text, "\n")
 	var out []string
 	for i := 0; i < len(lines); {

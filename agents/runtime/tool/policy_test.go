@@ -78,7 +78,7 @@ func TestExplicitDenyAlwaysWins(t *testing.T) {
 			}
 		}
 		if slices.Sort(got); len(slices.Compact(slices.Clone(got))) != len(got) {
-			t.Fatalf("a tool is there twice: %v", got)
+			t.Fatalf("a tool is a duplicate: %v", got)
 		}
 	})
 }

@@ -49,7 +49,7 @@ func suppressedAtOnce(t *testing.T, p *probe) {
 	p.ok(err)
 
 	if len(none) != 0 {
-		t.Errorf("nobody was asked for: %v", none)
+		t.Errorf("no one was asked for: %v", none)
 	}
 }
 
