@@ -115,6 +115,7 @@ var guides = map[string]guide{
 	"docs/agents/client-tools.md": {own: true, local: true, toml: []int{0}, settings: "[agents.llm]\nbase_url = \"http://" + guideModel + "/v1\"\nmodel = \"scripted\"\n", background: []string{"python3 docs/examples/clienttool/client.py"}},
 	"docs/agents/pull.md":         {own: true, local: true, toml: []int{0}, background: []string{"python3 docs/examples/pullagent/agent.py"}},
 	"docs/agents/webhook.md":      {own: true, local: true, toml: []int{0}, background: []string{"python3 docs/examples/pythonagent/agent.py"}},
+	"docs/guides/your-agent.md":   {own: true, local: true, toml: []int{0}, background: []string{"python3 docs/examples/pythonagent/agent.py", "node agent.js"}},
 	"docs/ops/systemd.md":         {own: true, without: true, settings: "public_url = \"https://agents.example\"\n", first: "ln -s \"$(command -v inbox)\" docs/ops/inbox.service ."},
 }
 
@@ -214,6 +215,7 @@ var afterwards = map[string]string{
 // unrun are the commands that no test here runs, and why. One that begins with an entry is passed over; an entry that no command begins
 // with is an error.
 var unrun = map[string]string{
+	"LISTEN=127.0.0.1:9002 go run": "compiles; TestExampleAgentsAnswerBehindTheServer",
 	"inbox serve":                  "goes on until it is ended; every server here is started so",
 	"inbox list --follow":          "goes on until it is ended; TestFollowArrivals",
 	"inbox simulate":               "needs mail that is captured; TestSimulateRecordReplay",
