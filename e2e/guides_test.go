@@ -288,7 +288,10 @@ func TestGuides(t *testing.T) {
 				here.t = t
 				h := here.newHouse(place, address, documents[place])
 				for _, name := range houses[place] {
-					h.follow(documents[name], ran)
+					began := time.Now()
+					if commands := h.follow(documents[name], ran); commands > 0 {
+						ran.followed(name, commands, time.Since(began))
+					}
 				}
 				if place == usual {
 					h.followText(documents, ran)
@@ -297,7 +300,10 @@ func TestGuides(t *testing.T) {
 				h.end()
 			})
 		}
-		t.Cleanup(func() { ran.complete(t) })
+		t.Cleanup(func() {
+			ran.complete(t)
+			ran.write(t)
+		})
 	})
 }
 
@@ -555,8 +561,28 @@ func (c command) runs(program string) bool {
 
 // record is which entries of the tables were of use.
 type record struct {
-	mu   sync.Mutex
-	used map[string]bool
+	mu    sync.Mutex
+	used  map[string]bool
+	times []string
+}
+
+// followed notes how long the commands of a document took.
+func (r *record) followed(name string, commands int, took time.Duration) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.times = append(r.times, fmt.Sprintf("%-32s %3d commands  %6.1f s", name, commands, took.Seconds()))
+}
+
+// write keeps the times in the file that GUIDE_TIMES names, for make guides.
+func (r *record) write(t *testing.T) {
+	file := os.Getenv("GUIDE_TIMES")
+	if file == "" {
+		return
+	}
+	slices.Sort(r.times)
+	if err := os.WriteFile(file, []byte(strings.Join(r.times, "\n")+"\n"), 0o600); err != nil {
+		t.Error(err)
+	}
 }
 
 func (r *record) use(entry string) {
@@ -598,8 +624,8 @@ func passedOver(text string, ran *record) string {
 	return ""
 }
 
-// follow runs the commands of the blocks.
-func (h *house) follow(d manual, ran *record) {
+// follow runs the commands of the blocks and returns how many.
+func (h *house) follow(d manual, ran *record) (followed int) {
 	h.t.Helper()
 	own := guides[d.name]
 	if own.before != "" && !own.own {
@@ -609,6 +635,7 @@ func (h *house) follow(d manual, ran *record) {
 		if passedOver(c.text, ran) != "" {
 			continue
 		}
+		followed++
 		at := fmt.Sprintf("%s:%d", d.name, c.line)
 		if i := slices.IndexFunc(own.background, c.runs); i >= 0 {
 			h.running[own.background[i]] = h.machine.background(h.script("exec " + c.text))
@@ -625,6 +652,7 @@ func (h *house) follow(d manual, ran *record) {
 			}
 		}
 	}
+	return followed
 }
 
 // perform runs a command with the words of a reader in the place of those of the document.
