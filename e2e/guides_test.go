@@ -115,6 +115,7 @@ var guides = map[string]guide{
 	"docs/agents/client-tools.md": {own: true, local: true, toml: []int{0}, settings: "[agents.llm]\nbase_url = \"http://" + guideModel + "/v1\"\nmodel = \"scripted\"\n", background: []string{"python3 docs/examples/clienttool/client.py"}},
 	"docs/agents/pull.md":         {own: true, local: true, toml: []int{0}, background: []string{"python3 docs/examples/pullagent/agent.py"}},
 	"docs/agents/webhook.md":      {own: true, local: true, toml: []int{0}, background: []string{"python3 docs/examples/pythonagent/agent.py"}},
+	"docs/guides/your-agent.md":   {own: true, local: true, toml: []int{0}, background: []string{"python3 docs/examples/pythonagent/agent.py", "node agent.js"}},
 	"docs/ops/systemd.md":         {own: true, without: true, settings: "public_url = \"https://agents.example\"\n", first: "ln -s \"$(command -v inbox)\" docs/ops/inbox.service ."},
 }
 
@@ -214,6 +215,7 @@ var afterwards = map[string]string{
 // unrun are the commands that no test here runs, and why. One that begins with an entry is passed over; an entry that no command begins
 // with is an error.
 var unrun = map[string]string{
+	"LISTEN=127.0.0.1:9002 go run": "compiles; TestExampleAgentsAnswerBehindTheServer",
 	"inbox serve":                  "goes on until it is ended; every server here is started so",
 	"inbox list --follow":          "goes on until it is ended; TestFollowArrivals",
 	"inbox simulate":               "needs mail that is captured; TestSimulateRecordReplay",
@@ -286,7 +288,10 @@ func TestGuides(t *testing.T) {
 				here.t = t
 				h := here.newHouse(place, address, documents[place])
 				for _, name := range houses[place] {
-					h.follow(documents[name], ran)
+					began := time.Now()
+					if commands := h.follow(documents[name], ran); commands > 0 {
+						ran.followed(name, commands, time.Since(began))
+					}
 				}
 				if place == usual {
 					h.followText(documents, ran)
@@ -295,7 +300,10 @@ func TestGuides(t *testing.T) {
 				h.end()
 			})
 		}
-		t.Cleanup(func() { ran.complete(t) })
+		t.Cleanup(func() {
+			ran.complete(t)
+			ran.write(t)
+		})
 	})
 }
 
@@ -553,8 +561,28 @@ func (c command) runs(program string) bool {
 
 // record is which entries of the tables were of use.
 type record struct {
-	mu   sync.Mutex
-	used map[string]bool
+	mu    sync.Mutex
+	used  map[string]bool
+	times []string
+}
+
+// followed notes how long the commands of a document took.
+func (r *record) followed(name string, commands int, took time.Duration) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.times = append(r.times, fmt.Sprintf("%-32s %3d commands  %6.1f s", name, commands, took.Seconds()))
+}
+
+// write keeps the times in the file that GUIDE_TIMES names, for make guides.
+func (r *record) write(t *testing.T) {
+	file := os.Getenv("GUIDE_TIMES")
+	if file == "" {
+		return
+	}
+	slices.Sort(r.times)
+	if err := os.WriteFile(file, []byte(strings.Join(r.times, "\n")+"\n"), 0o600); err != nil {
+		t.Error(err)
+	}
 }
 
 func (r *record) use(entry string) {
@@ -596,8 +624,8 @@ func passedOver(text string, ran *record) string {
 	return ""
 }
 
-// follow runs the commands of the blocks.
-func (h *house) follow(d manual, ran *record) {
+// follow runs the commands of the blocks and returns how many.
+func (h *house) follow(d manual, ran *record) (followed int) {
 	h.t.Helper()
 	own := guides[d.name]
 	if own.before != "" && !own.own {
@@ -607,6 +635,7 @@ func (h *house) follow(d manual, ran *record) {
 		if passedOver(c.text, ran) != "" {
 			continue
 		}
+		followed++
 		at := fmt.Sprintf("%s:%d", d.name, c.line)
 		if i := slices.IndexFunc(own.background, c.runs); i >= 0 {
 			h.running[own.background[i]] = h.machine.background(h.script("exec " + c.text))
@@ -623,6 +652,7 @@ func (h *house) follow(d manual, ran *record) {
 			}
 		}
 	}
+	return followed
 }
 
 // perform runs a command with the words of a reader in the place of those of the document.
