@@ -19,6 +19,7 @@ import (
 	"inbox/agents/files"
 	"inbox/agents/pull"
 	"inbox/console"
+	"inbox/console/handbook"
 	"inbox/console/pages"
 	"inbox/console/public"
 	"inbox/exchange"
@@ -181,7 +182,7 @@ func (w *web) openAdmin() error {
 	}
 
 	options := httpserver.Options{
-		Key: "admin.listen", Listen: w.config.Admin.Listen, Flood: w.floodRates(), Routes: slices.Concat(w.own, assetRoutes()), Checks: w.readiness(),
+		Key: "admin.listen", Listen: w.config.Admin.Listen, Flood: w.floodRates(), Routes: slices.Concat(w.own, assetRoutes(), handbook.New(w.config.Domain).Routes()), Checks: w.readiness(),
 		Metrics:        func(*http.Request) error { return nil },
 		TrustedProxies: w.config.HTTP.TrustedProxies, Inside: w.config.HTTP.Inside,
 		MaxBodyBytes: int64(w.config.HTTP.MaxBodyBytes), Bodies: w.bodies, Grace: w.config.ShutdownGrace, Logger: w.logger, LogRequests: w.config.Log.Access,
@@ -237,7 +238,7 @@ func redirectToHTTPS(names []string) http.Handler {
 
 // pageRoutes are the agents' pages, at whose addresses other servers find the actor, and the files that pages load.
 func (w *web) pageRoutes() []httpserver.Route {
-	routes := w.pages.Routes()
+	routes := append(w.pages.Routes(), handbook.New(w.config.Domain).Routes()...)
 	for i := range routes {
 		if routes[i].Pattern == public.ProfilePattern {
 			routes[i].Handler = w.activitypub.AtProfile(routes[i].Handler)

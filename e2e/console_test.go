@@ -406,7 +406,7 @@ func (c *consoleTest) choosesDark(t *testing.T) {
 // pages is every page that is shown to somebody. Pages of further sections are added here.
 func (c *consoleTest) pages() []string {
 	pages := []string{
-		"/", "/@guide", "/@guide/follow", "/@guide/chat", "/@nobody", c.link, "/console/login",
+		"/", "/@guide", "/@guide/follow", "/@guide/chat", "/@nobody", "/docs", "/docs/configuration", "/docs/search?q=dmarc", "/docs/search?q=nothingofthekind", c.link, "/console/login",
 		"/console", "/console/inbox", "/console/inbox?text=pwned", "/console/inbox?text=nothingofthekind", "/console/find?text=x", "/console/confirm",
 	}
 	for _, list := range []string{"held", "approvals", "approvals?status=all", "tools", "demands", "failed", "failed/retry", "deliveries", "deliveries/retry", "jobs", "jobs/retry", "mailbox", "reports", "suppressed", "breakers"} {

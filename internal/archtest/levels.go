@@ -114,10 +114,11 @@ var levels = map[string]int{
 	"engine/backup":  10,
 	"operator":       10,
 
-	"console/account": 10,
-	"console":         11,
-	"console/public":  11,
-	"console/pages":   12,
+	"console/account":  10,
+	"console":          11,
+	"console/public":   11,
+	"console/handbook": 11,
+	"console/pages":    12,
 
 	".": 13, // the root package
 
@@ -195,7 +196,7 @@ var thirdParties = []struct {
 	{"github.com/microcosm-cc/bluemonday", []string{"adapters/...", "console"}, "HTML is cleaned where it arrives or is shown"},
 	{"github.com/a-h/templ", []string{"internal/design", "console", "console/...", "adapters/chat", "adapters/activitypub"}, "pages are written where they are served"},
 	{"rsc.io/qr", []string{"console/public"}, "codes are drawn on the pages of agents"},
-	{"github.com/yuin/goldmark", []string{"adapters/...", "internal/markup"}, "Markdown becomes HTML within the bounds of internal/markup"},
+	{"github.com/yuin/goldmark", []string{"adapters/...", "internal/markup", "console/handbook"}, "Markdown becomes HTML within the bounds of internal/markup"},
 	{"golang.org/x/net/html", []string{"adapters/...", "internal/markup", "internal/peer"}, "HTML is parsed within the bounds of internal/markup"},
 	{"golang.org/x/net/idna", []string{"identity", "adapters/...", "console/public"}, "domains are read in identity"},
 	{"golang.org/x/net/publicsuffix", []string{"identity", "adapters/email/authentication"}, "organisational domains serve DMARC and limits"},
