@@ -24,6 +24,7 @@ var levels = map[string]int{
 	"internal/supervisor":       0,
 	"internal/children":         0,
 	"internal/testreport":       0,
+	"internal/drawing":          0,
 	"internal/release":          0,
 	"internal/await":            0,
 	"internal/clock":            0,
