@@ -25,6 +25,7 @@ var levels = map[string]int{
 	"internal/children":         0,
 	"internal/testreport":       0,
 	"internal/prose":            0,
+	"internal/drawing":          0,
 	"internal/release":          0,
 	"internal/await":            0,
 	"internal/clock":            0,
