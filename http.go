@@ -181,7 +181,7 @@ func (w *web) openAdmin() error {
 	}
 
 	options := httpserver.Options{
-		Key: "admin.listen", Listen: w.config.Admin.Listen, Flood: w.floodRates(), Routes: slices.Concat(w.own, assetRoutes()), Checks: w.readiness(),
+		Key: "admin.listen", Listen: w.config.Admin.Listen, Flood: w.floodRates(), Routes: slices.Concat(w.own, w.pages.ReferenceRoutes(), assetRoutes()), Checks: w.readiness(),
 		Metrics:        func(*http.Request) error { return nil },
 		TrustedProxies: w.config.HTTP.TrustedProxies, Inside: w.config.HTTP.Inside,
 		MaxBodyBytes: int64(w.config.HTTP.MaxBodyBytes), Bodies: w.bodies, Grace: w.config.ShutdownGrace, Logger: w.logger, LogRequests: w.config.Log.Access,
@@ -243,7 +243,7 @@ func (w *web) pageRoutes() []httpserver.Route {
 			routes[i].Handler = w.activitypub.AtProfile(routes[i].Handler)
 		}
 	}
-	return append(routes, assetRoutes()...)
+	return slices.Concat(routes, w.pages.ReferenceRoutes(), assetRoutes())
 }
 
 // newPages makes the agents' pages.

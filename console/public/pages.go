@@ -15,6 +15,7 @@ import (
 	"inbox/internal/catalog"
 	"inbox/internal/design"
 	"inbox/internal/httpserver"
+	"inbox/internal/reference"
 )
 
 //go:generate go tool -modfile=../../tools/go.mod templ generate -path . -log-level warn
@@ -92,6 +93,11 @@ func (p *Pages) Routes() []httpserver.Route {
 		{Method: get, Pattern: ProfilePattern + "/feed", Handler: http.HandlerFunc(p.feed)},
 		{Method: get, Pattern: ProfilePattern + "/follow", Handler: http.HandlerFunc(p.follow)},
 	}
+}
+
+// ReferenceRoutes are the pages that explain codes, events, states and methods of proof, to which answers with errors refer.
+func (p *Pages) ReferenceRoutes() []httpserver.Route {
+	return []httpserver.Route{{Method: http.MethodGet, Pattern: reference.Path + "{page}", Handler: http.HandlerFunc(p.reference)}}
 }
 
 // keep lets browsers and caches have a page for a minute, and ask afterwards whether it is still the same.
