@@ -15,7 +15,7 @@ import (
 
 // interopFile names in the environment the file to which tests add what they ran with software of others: make interop sets it, and the
 // table of docs/interop.md is written from it.
-const interopFile = "INBOX_INTEROP_FILE"
+const interopFile = "INBOX_TEST_INTEROP_FILE"
 
 // interopRun is one line of that file.
 type interopRun struct {
