@@ -209,6 +209,7 @@ func (p *post) mail(id, to string, extra map[string]string) []byte {
 	}.Bytes()
 }
 
+// TestSignedMailIsAnsweredOnce: a mail that dkimpy signs and swaks brings is answered once, and dkimpy verifies the answer.
 func TestSignedMailIsAnsweredOnce(t *testing.T) {
 	onBothDatabases(t, func(t *testing.T, database string) {
 		p := startPost(t, database)
