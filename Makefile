@@ -10,7 +10,7 @@ ATTACK_SECONDS ?= 20
 FUZZ_TIME ?= 60s
 
 .DEFAULT_GOAL := help
-.PHONY: guides help build install run demo check test test-race e2e attacks tck lint release-check fuzz-short bench bench-lists generate screenshots test-dependencies
+.PHONY: guides interop help build install run demo check test test-race e2e attacks tck lint release-check fuzz-short bench bench-lists generate screenshots test-dependencies
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -48,6 +48,9 @@ e2e: test-dependencies ## run the end-to-end and crash tests only
 
 guides: test-dependencies ## run every command of the README and of the guides as it is written there, and nothing else
 	scripts/test guides
+
+interop: test-dependencies ## run the tests with software of others, and write versions, dates and results into docs/interop.md
+	scripts/test interop
 
 attacks: test-dependencies ## attack the built program on both databases and judge what honest peers see (ATTACK_SECONDS=20 an attack)
 	ATTACK_SECONDS=$(ATTACK_SECONDS) scripts/test attacks

@@ -275,7 +275,5 @@ func (p *PolicyPages) callback(w http.ResponseWriter, r *http.Request) {
 func (p *PolicyPages) callbackHead(w http.ResponseWriter, _ *http.Request) {
 	guard(w)
 	w.Header().Set("Allow", http.MethodGet)
-	httpserver.WriteJSON(w, http.StatusMethodNotAllowed, httpserver.ErrorBody{Error: httpserver.ErrorDetail{
-		Code: "method_not_allowed", Message: "this address takes GET",
-	}})
+	httpserver.WriteError(w, http.StatusMethodNotAllowed, httpserver.ErrorDetail{Code: "method_not_allowed", Message: "this address takes GET"})
 }

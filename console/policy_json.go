@@ -120,7 +120,7 @@ func (p *PolicyPages) failJSON(w http.ResponseWriter, demand Demand, err error) 
 	case demand.Open && demand.Kind == policypart.PaymentRequired && found.Kind == fault.Forbidden:
 		p.document(w, demand, found.Public)
 	case refused:
-		httpserver.WriteJSON(w, failStatus(found.Kind), httpserver.ErrorBody{Error: httpserver.ErrorDetail{Code: refusal.Code, Message: found.Public}})
+		httpserver.WriteError(w, failStatus(found.Kind), httpserver.ErrorDetail{Code: refusal.Code, Message: found.Public})
 	case found.Kind == fault.Unauthenticated:
 		httpserver.WriteFault(w, fault.Wrap(fault.Forbidden, found.Public, err))
 	default:

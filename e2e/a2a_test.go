@@ -204,6 +204,7 @@ func slowAgent(t *testing.T) (table string, asked <-chan struct{}, answer chan<-
 		questions, release
 }
 
+// TestA2AJavaScriptSDK sends, streams, reads, lists and cancels tasks with the SDK for JavaScript, on both databases.
 func TestA2AJavaScriptSDK(t *testing.T) {
 	onBothDatabases(t, func(t *testing.T, database string) {
 		table, asked, _ := slowAgent(t)

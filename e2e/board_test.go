@@ -168,6 +168,7 @@ scrape_configs:
 		t.Fatal(err)
 	}
 	var log bytes.Buffer
+	ranWith(t, "Prometheus", debianPackage("prometheus"))
 	command := exec.Command(program, "--config.file="+file, "--storage.tsdb.path="+filepath.Join(directory, "series"), "--web.listen-address="+address)
 	command.Stdout, command.Stderr = &log, &log
 	if err := children.Start(command); err != nil {

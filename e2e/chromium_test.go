@@ -38,6 +38,7 @@ func startChromium(t *testing.T) *chromium {
 	if program == "" {
 		t.Fatal("no Chromium was found: run scripts/install-test-dependencies (Debian package chromium)")
 	}
+	ranWith(t, "Chromium", debianPackage("chromium"))
 	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(program), chromedp.NoSandbox,
 		chromedp.UserDataDir(t.TempDir()), chromedp.WindowSize(390, 800), chromedp.Flag("disable-dev-shm-usage", true))
 	allocated, release := chromedp.NewExecAllocator(context.Background(), options...)

@@ -147,6 +147,7 @@ func startPostWith(t *testing.T, database, agents string, changes ...func(*insta
 // dkimsign signs with dkimpy.
 func (p *post) dkimsign(mail []byte) []byte {
 	p.t.Helper()
+	ranWith(p.t, "dkimpy", debianPackage("python3-dkim"))
 	command := exec.Command("dkimsign", p.sender.Selector, p.sender.Name, p.key)
 	command.Stdin = bytes.NewReader(mail)
 	var problems bytes.Buffer
@@ -161,6 +162,7 @@ func (p *post) dkimsign(mail []byte) []byte {
 // swaks runs swaks against the server and returns the transcript and whether the server took everything.
 func (p *post) swaks(arguments ...string) (string, bool) {
 	p.t.Helper()
+	ranWith(p.t, "swaks", debianPackage("swaks"))
 	command := exec.Command("swaks", append([]string{"--server", p.Settings.SMTP, "--ehlo", "sender.test"}, arguments...)...)
 	transcript, err := command.CombinedOutput()
 	if command.ProcessState == nil {
@@ -207,6 +209,7 @@ func (p *post) mail(id, to string, extra map[string]string) []byte {
 	}.Bytes()
 }
 
+// TestSignedMailIsAnsweredOnce: a mail that dkimpy signs and swaks brings is answered once, and dkimpy verifies the answer.
 func TestSignedMailIsAnsweredOnce(t *testing.T) {
 	onBothDatabases(t, func(t *testing.T, database string) {
 		p := startPost(t, database)
@@ -308,6 +311,7 @@ func dkimpy(t *testing.T, records string, raw []byte) ([]byte, error) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	ranWith(t, "dkimpy", debianPackage("python3-dkim"))
 	command := exec.Command("/usr/bin/python3", filepath.Join(root, "e2e", "peers", "mail", "verify.py"), file)
 	command.Stdin = bytes.NewReader(raw)
 	output, err := command.CombinedOutput()

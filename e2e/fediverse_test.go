@@ -78,6 +78,7 @@ func answers(note string) func(arrived) bool {
 	}
 }
 
+// TestFedifyMentionsTheAgentAndVerifiesTheReply: a Fedify server finds the agent, mentions it in four visibilities and verifies each reply.
 func TestFedifyMentionsTheAgentAndVerifiesTheReply(t *testing.T) {
 	peer := startFedify(t)
 	onDatabasesInTurn(t, func(t *testing.T, database string) {
@@ -132,6 +133,7 @@ func checkReply(t *testing.T, peer *fedify, s *server, question sent, arrival ar
 	}
 }
 
+// TestFedifyFollowsTheAgent: a person on a Fedify server follows the agent and hears Accept.
 func TestFedifyFollowsTheAgent(t *testing.T) {
 	peer := startFedify(t)
 	s := start(t, instance.Settings{})

@@ -45,6 +45,7 @@ type guide struct {
 	first    string            // the same before it starts
 	without  bool              // no server is started: the document does it, or needs none
 	linked   bool              // ana@example.org has linked two addresses
+	once     bool              // a command that its blocks have several times is run once: they look, and change nothing
 	local    bool              // the server of a closed network at http://localhost:8080, instead of https://agents.example
 
 	// Commands that go on until they are ended: they run beside the others, and must be alive at the end.
@@ -112,6 +113,7 @@ var guides = map[string]guide{
 	"docs/ops/container.md":       {own: true, without: true, first: "cp docs/ops/compose.toml ."},
 	"docs/tasks.md":               {own: true, toml: []int{0}, files: map[string]string{"scene.json": `{"scene": 1}`}},
 	"docs/trust.md":               {own: true, linked: true, toml: []int{0, 1}, first: `export INBOX_SECRET="a long random text"`, background: []string{"python3 docs/examples/pythonagent/agent.py"}},
+	"docs/troubleshooting.md":     {once: true},
 	"docs/agents/client-tools.md": {own: true, local: true, toml: []int{0}, settings: "[agents.llm]\nbase_url = \"http://" + guideModel + "/v1\"\nmodel = \"scripted\"\n", background: []string{"python3 docs/examples/clienttool/client.py"}},
 	"docs/agents/pull.md":         {own: true, local: true, toml: []int{0}, background: []string{"python3 docs/examples/pullagent/agent.py"}},
 	"docs/agents/webhook.md":      {own: true, local: true, toml: []int{0}, background: []string{"python3 docs/examples/pythonagent/agent.py"}},
@@ -158,6 +160,7 @@ var words = []word{
 	{"inbox keys", "NAME", theEcho},
 	{"inbox tokens create --agent NAME", "NAME", theEcho},
 	{"inbox tokens create", "NAME", "echo partner"},
+	{"inbox explain", "NAME", "echo not_found"},
 	{"inbox", "A", theEcho},
 	{"curl", "bridge_…", "queued"},
 }
@@ -631,11 +634,13 @@ func (h *house) follow(d manual, ran *record) (followed int) {
 	if own.before != "" && !own.own {
 		h.shell(own.before)
 	}
+	done := map[string]bool{}
 	for _, c := range d.commands(h.t) {
-		if passedOver(c.text, ran) != "" {
+		if passedOver(c.text, ran) != "" || own.once && done[c.text] {
 			continue
 		}
 		followed++
+		done[c.text] = true
 		at := fmt.Sprintf("%s:%d", d.name, c.line)
 		if i := slices.IndexFunc(own.background, c.runs); i >= 0 {
 			h.running[own.background[i]] = h.machine.background(h.script("exec " + c.text))

@@ -34,6 +34,8 @@ func node(t *testing.T, script string, arguments ...string) (io.WriteCloser, *bu
 	if _, err := os.Stat(filepath.Join(peers, "node_modules")); err != nil {
 		t.Fatalf("the Node packages of e2e/peers are missing; run scripts/install-test-dependencies (%v)", err)
 	}
+	used := scripts[filepath.Dir(script)]
+	ranWith(t, used.peer, npmPackage(used.npm))
 	command := exec.Command(nodeProgram(peers), append([]string{filepath.Join(peers, script)}, arguments...)...)
 	var problems bytes.Buffer
 	command.Stderr = &problems

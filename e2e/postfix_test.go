@@ -261,6 +261,8 @@ var districts = []struct{ domain, address, about string }{
 
 func newTown(t *testing.T, database string) *town {
 	t.Helper()
+	ranWith(t, "Postfix", debianPackage("postfix"))
+	ranWith(t, "OpenDKIM", debianPackage("opendkim"))
 	names, err := load.NewNames()
 	if err != nil {
 		t.Fatal(err)

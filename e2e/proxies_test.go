@@ -45,6 +45,7 @@ func TestProxies(t *testing.T) {
 	for name, start := range map[string]func(*proxied) *exec.Cmd{"caddy": (*proxied).caddy, "nginx": (*proxied).nginx, "haproxy": (*proxied).haproxy} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
+			ranWith(t, name, debianPackage(name))
 			p := newProxied(t)
 			p.startProxy(start(p))
 			for what, client := range map[string]*http.Client{"HTTP/1.1": p.client(false), "HTTP/2": p.client(true)} {

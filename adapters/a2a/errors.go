@@ -10,6 +10,7 @@ import (
 	"github.com/a2aproject/a2a-go/v2/a2a"
 
 	"inbox/internal/fault"
+	"inbox/internal/reference"
 )
 
 // problem is a failed request as the peer will read it, with the private cause for our log. One problem is written
@@ -149,9 +150,19 @@ const (
 )
 
 type errorInfo struct {
-	Type   string `json:"@type"`
-	Reason string `json:"reason"`
-	Domain string `json:"domain"`
+	Type     string            `json:"@type"`
+	Reason   string            `json:"reason"`
+	Domain   string            `json:"domain"`
+	Metadata map[string]string `json:"metadata,omitempty"`
+}
+
+// explained is the metadata of an error: a path on this server where its reason is explained.
+func explained(reason string) map[string]string {
+	address := reference.OfCode(reason)
+	if address == "" {
+		return nil
+	}
+	return map[string]string{"documentation": address}
 }
 
 type badRequest struct {
@@ -166,7 +177,8 @@ type fieldViolation struct {
 
 // details are the typed details of the problem; ErrorInfo is mandatory for A2A errors.
 func (p *problem) details() []any {
-	list := []any{errorInfo{Type: errorInfoType, Reason: a2a.ErrorReason(p.sentinel), Domain: a2a.ProtocolDomain}}
+	reason := a2a.ErrorReason(p.sentinel)
+	list := []any{errorInfo{Type: errorInfoType, Reason: reason, Domain: a2a.ProtocolDomain, Metadata: explained(reason)}}
 	if p.field != "" {
 		list = append(list, badRequest{Type: badRequestType, FieldViolations: []fieldViolation{{p.field, p.message}}})
 	}

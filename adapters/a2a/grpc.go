@@ -382,7 +382,8 @@ func (p *problem) grpcStatus(old bool) error {
 		}
 	}
 
-	details := []protoadapt.MessageV1{&errdetails.ErrorInfo{Reason: a2a.ErrorReason(p.sentinel), Domain: a2a.ProtocolDomain}}
+	reason := a2a.ErrorReason(p.sentinel)
+	details := []protoadapt.MessageV1{&errdetails.ErrorInfo{Reason: reason, Domain: a2a.ProtocolDomain, Metadata: explained(reason)}}
 	if p.field != "" {
 		details = append(details, &errdetails.BadRequest{
 			FieldViolations: []*errdetails.BadRequest_FieldViolation{{Field: p.field, Description: p.message}},

@@ -106,9 +106,7 @@ func classed(err error) error {
 // writeError answers with the code of the contract where there is one.
 func writeError(w http.ResponseWriter, err error) {
 	if errors.Is(err, errBundle) {
-		httpserver.WriteJSON(w, http.StatusUnprocessableEntity, httpserver.ErrorBody{
-			Error: httpserver.ErrorDetail{Code: string(errBundle.Kind), Message: errBundle.Public},
-		})
+		httpserver.WriteError(w, http.StatusUnprocessableEntity, httpserver.ErrorDetail{Code: string(errBundle.Kind), Message: errBundle.Public})
 		return
 	}
 
@@ -120,9 +118,7 @@ func writeError(w http.ResponseWriter, err error) {
 
 	f := fault.Of(err)
 	httpserver.SetRetry(w.Header(), f)
-	httpserver.WriteJSON(w, httpserver.Status(f.Kind), httpserver.ErrorBody{
-		Error: httpserver.ErrorDetail{Code: known.ErrorCode(), Message: f.Public, Field: f.Field},
-	})
+	httpserver.WriteError(w, httpserver.Status(f.Kind), httpserver.ErrorDetail{Code: known.ErrorCode(), Message: f.Public, Field: f.Field})
 }
 
 // readBody takes the whole body of a caller that is known.

@@ -12,6 +12,7 @@ import (
 	"inbox/exchange"
 	"inbox/internal/fault"
 	"inbox/internal/httpserver"
+	"inbox/internal/reference"
 	"inbox/normalized"
 )
 
@@ -259,6 +260,15 @@ type OpenAIErrorDetail struct {
 	Type    string  `json:"type"`
 	Param   *string `json:"param"`
 	Code    string  `json:"code"`
+
+	// Documentation is where the code is explained, a path on this server; documented fills it in.
+	Documentation string `json:"documentation,omitempty"`
+}
+
+// documented returns the error as it is sent.
+func (d OpenAIErrorDetail) documented() OpenAIErrorBody {
+	d.Documentation = reference.OfCode(d.Code)
+	return OpenAIErrorBody{d}
 }
 
 type openAIError struct {
@@ -269,7 +279,7 @@ type openAIError struct {
 // write answers with an error after which OpenAI's SDKs do not send the request again by themselves.
 func (e *openAIError) write(w http.ResponseWriter) {
 	w.Header().Set("X-Should-Retry", "false")
-	httpserver.WriteJSON(w, e.status, OpenAIErrorBody{e.detail})
+	httpserver.WriteJSON(w, e.status, e.detail.documented())
 }
 
 // openAICodes are OpenAI's words for our kinds of faults; every other keeps its own.
@@ -296,5 +306,5 @@ func writeOpenAIError(w http.ResponseWriter, err error) {
 	}
 
 	httpserver.SetRetry(w.Header(), known)
-	httpserver.WriteJSON(w, httpserver.Status(known.Kind), OpenAIErrorBody{detail})
+	httpserver.WriteJSON(w, httpserver.Status(known.Kind), detail.documented())
 }

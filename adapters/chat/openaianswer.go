@@ -281,7 +281,7 @@ func (f *completionFrames) end(found run, steps []exchange.Event) []event {
 		return f.called(found, steps)
 	}
 	if failure := f.api.completionError(found.turn); failure != nil {
-		return []event{{data: OpenAIErrorBody{failure.detail}}}
+		return []event{{data: failure.detail.documented()}}
 	}
 
 	var list []event
@@ -324,7 +324,6 @@ func (f *completionFrames) finish(found run, steps []exchange.Event, reason stri
 
 // broken tells a reader that is still there that the server has to stop: without it the answer would look whole.
 func (f *completionFrames) broken(run, string) []event {
-	return []event{{data: OpenAIErrorBody{OpenAIErrorDetail{
-		Message: "The stream was cut off on the side of the server. The run goes on.", Type: "server_error", Code: "stream_cut",
-	}}}}
+	cut := OpenAIErrorDetail{Message: "The stream was cut off on the side of the server. The run goes on.", Type: "server_error", Code: "stream_cut"}
+	return []event{{data: cut.documented()}}
 }

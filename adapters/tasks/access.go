@@ -111,9 +111,7 @@ func finish(w http.ResponseWriter, err error) {
 		httpserver.WriteFault(w, err)
 		return
 	}
-	httpserver.WriteJSON(w, httpserver.Status(f.Kind), httpserver.ErrorBody{
-		Error: httpserver.ErrorDetail{Code: known.Code, Message: known.Message},
-	})
+	httpserver.WriteError(w, httpserver.Status(f.Kind), httpserver.ErrorDetail{Code: known.Code, Message: known.Message})
 }
 
 // classed returns an error of the contract with the kind of its code.

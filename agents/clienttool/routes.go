@@ -75,7 +75,7 @@ func writeError(w http.ResponseWriter, err error) {
 		httpserver.WriteFault(w, err)
 		return
 	}
-	httpserver.WriteJSON(w, statusOf(known), httpserver.ErrorBody{Error: httpserver.ErrorDetail{Code: known.Code, Message: known.Reason}})
+	httpserver.WriteError(w, statusOf(known), httpserver.ErrorDetail{Code: known.Code, Message: known.Reason})
 }
 
 func statusOf(known *request.Error) int {

@@ -127,7 +127,8 @@ func newAgentsResume() *cobra.Command {
 	var all bool
 	cmd := &cobra.Command{
 		Use: "resume NAME… | --all", Short: "Let paused agents work again",
-		Long: `Lets paused agents work again. --all ends the pause that "pause --all" began; agents that were paused by name stay paused.`,
+		Long:    `Lets paused agents work again. --all ends the pause that "pause --all" began; agents that were paused by name stay paused.`,
+		Example: "  inbox resume helper\n  inbox resume --all",
 		Args: arguments(func(cmd *cobra.Command, names []string) error {
 			if all {
 				return cobra.NoArgs(cmd, names)
@@ -184,6 +185,7 @@ func newFollowsList() *cobra.Command {
 func newFollowsDecide(use, short string, accept bool) *cobra.Command {
 	return &cobra.Command{
 		Use: use + " AGENT ACTOR…", Short: short, Args: arguments(cobra.MinimumNArgs(2)),
+		Example: "  inbox follows " + use + " helper https://social.example/users/ana",
 		RunE: func(cmd *cobra.Command, names []string) error {
 			return operate(cmd, func(o *inbox.Operator) error {
 				for _, actor := range names[1:] {

@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -83,9 +84,10 @@ receiver that already has the reply recognises it.`,
 
 func newDeliveriesCancel() *cobra.Command {
 	return &cobra.Command{
-		Use:   "cancel ID…",
-		Short: "Cancel deliveries that were not made yet",
-		Args:  arguments(cobra.MinimumNArgs(1)),
+		Use:     "cancel ID…",
+		Example: "  inbox deliveries cancel 019a…",
+		Short:   "Cancel deliveries that were not made yet",
+		Args:    arguments(cobra.MinimumNArgs(1)),
 		RunE: func(cmd *cobra.Command, ids []string) error {
 			return each(cmd, ids, "is cancelled", func(o *inbox.Operator, id string) error {
 				return o.Deliveries.Cancel(cmd.Context(), id)
@@ -98,8 +100,9 @@ const answerIDs = `ID is the id of the answer, of its message (as inbox show pri
 
 func newDelete() *cobra.Command {
 	return &cobra.Command{
-		Use:   "delete ID…",
-		Short: "Withdraw answers, and tell everyone who has them",
+		Use:     "delete ID…",
+		Example: "  inbox delete 019a…\n  inbox delete https://agents.example/o/019a…",
+		Short:   "Withdraw answers, and tell everyone who has them",
 		Long: `Withdraws answers. The running server tells every server that got the answer; one that did not get it yet gets
 nothing. The text is removed from the history, and its address says that it was deleted.
 ` + answerIDs,
@@ -168,7 +171,8 @@ func newUnpin() *cobra.Command {
 func pinning(use, short, done string, pinned bool) *cobra.Command {
 	return &cobra.Command{
 		Use: use, Short: short, Long: short + ".\n" + answerIDs,
-		Args: arguments(cobra.ExactArgs(1)),
+		Example: "  inbox " + strings.Replace(use, "ID", "019a…", 1),
+		Args:    arguments(cobra.ExactArgs(1)),
 		RunE: func(cmd *cobra.Command, ids []string) error {
 			return each(cmd, ids, done, func(o *inbox.Operator, id string) error {
 				return o.Answers.Pin(cmd.Context(), id, pinned)
@@ -213,7 +217,7 @@ func newSuppressedRemove() *cobra.Command {
 		Use: "remove ADDRESS…", Short: "Send mail to an address again",
 		Long: `Allows mail to an address again and forgets its failures. It does not send mails that were given up meanwhile; see
 "inbox deliveries retry".`,
-		Example: "  inbox mail suppressed remove ann@example.com",
+		Example: "  inbox suppressions remove ann@example.com\n  inbox mail suppressed remove ann@example.com",
 		Args:    arguments(cobra.MinimumNArgs(1)),
 		RunE: func(cmd *cobra.Command, addresses []string) error {
 			return each(cmd, addresses, "gets mail again", func(o *inbox.Operator, address string) error {

@@ -93,9 +93,10 @@ func newListRemove(list string) *cobra.Command {
 	var agent string
 	var stop bool
 	cmd := &cobra.Command{
-		Use:   "remove TARGET…",
-		Short: "Remove an entry from the list",
-		Args:  arguments(cobra.MinimumNArgs(1)),
+		Use:     "remove TARGET…",
+		Example: "  inbox " + list + " remove '*.example.com'\n  inbox " + list + " remove @user@example.org",
+		Short:   "Remove an entry from the list",
+		Args:    arguments(cobra.MinimumNArgs(1)),
 		RunE: func(cmd *cobra.Command, targets []string) error {
 			return each(cmd, targets, "is off the list", func(o *inbox.Operator, target string) error {
 				entry := exchange.ListEntry{List: list, Target: target}

@@ -17,6 +17,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"inbox"
+	"inbox/internal/reference"
 )
 
 // Exit codes, also written in the help text.
@@ -66,6 +67,9 @@ func run(ctx context.Context, arguments []string, stdout, stderr io.Writer) int 
 		return exitUsage
 	default:
 		fmt.Fprintf(stderr, "inbox: %v\n", err)
+		if address := reference.OfCode(codeOf(err)); address != "" {
+			fmt.Fprintf(stderr, "See %s, or run: inbox explain %s\n", inRepository(address), codeOf(err))
+		}
 		return exitError
 	}
 }
@@ -103,7 +107,7 @@ Exit codes: 0 done, 1 the command failed (the message says what to do), 2 the co
 		return usageError{fmt.Errorf("%w\nRun '%s --help'", err, cmd.CommandPath())}
 	})
 
-	root.AddCommand(newInit(), newServe(), newDemo(), newShow(), newAgents(), newDeliveries(), newHeld(), newRetry(), newReply(), newTakeover(), newBlock(), newAllow(), newFollows(), newReports(), newApprovals(), newDemands(), newToolRequests(), newPeople(), newAudit(), newAccess(), newTokens(), newSessions(), newKeys(), newDelete(), newEdit(), newPin(), newUnpin(), newMove(), newDNS(), newMigrate(), newReload(), newReady(), newAgentsPause(), newAgentsResume(), newVersion())
+	root.AddCommand(newInit(), newServe(), newDemo(), newShow(), newAgents(), newDeliveries(), newHeld(), newRetry(), newReply(), newTakeover(), newBlock(), newAllow(), newFollows(), newReports(), newApprovals(), newDemands(), newToolRequests(), newPeople(), newAudit(), newAccess(), newTokens(), newSessions(), newKeys(), newDelete(), newEdit(), newPin(), newUnpin(), newMove(), newDNS(), newMigrate(), newReload(), newReady(), newAgentsPause(), newAgentsResume(), newVersion(), newExplain())
 	root.AddCommand(newChat(), newWaiting(), newFailed(), newJobs(), newBreakers())
 	root.AddCommand(newMail(), newSuppressions(), newNotices(), newDoctor(), newConfig())
 	root.AddCommand(newBackup(), newVerify(), newRestore())

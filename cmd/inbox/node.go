@@ -173,13 +173,14 @@ func (n *runningNode) listens(ctx context.Context) bool {
 func nodeRefusal(base, status string, answer []byte) error {
 	var said struct {
 		Error struct {
+			Code    string `json:"code"`
 			Message string `json:"message"`
 		} `json:"error"`
 	}
 	if json.Unmarshal(answer, &said) != nil || said.Error.Message == "" {
 		return fmt.Errorf("the server at %s answered %s", base, status)
 	}
-	return errors.New(said.Error.Message)
+	return &refusedRequest{said.Error.Code, said.Error.Message}
 }
 
 // Reload implements operator.Node.

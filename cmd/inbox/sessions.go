@@ -44,9 +44,10 @@ const maxSessionRows = 500
 
 func newSessionsEnd() *cobra.Command {
 	return &cobra.Command{
-		Use:   "end ID…",
-		Short: "Sign browsers out, at once on all nodes",
-		Args:  arguments(cobra.MinimumNArgs(1)),
+		Use:     "end ID…",
+		Short:   "Sign browsers out, at once on all nodes",
+		Example: "  inbox sessions list\n  inbox sessions end 019a…",
+		Args:    arguments(cobra.MinimumNArgs(1)),
 		RunE: func(cmd *cobra.Command, ids []string) error {
 			return each(cmd, ids, "is ended", func(o *inbox.Operator, id string) error {
 				return o.Sessions.End(cmd.Context(), id, exchange.SessionOwner{})

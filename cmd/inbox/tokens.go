@@ -149,9 +149,10 @@ func newTokensList() *cobra.Command {
 
 func newTokensRevoke() *cobra.Command {
 	return &cobra.Command{
-		Use:   "revoke ID…",
-		Short: "Revoke tokens; running servers notice within seconds",
-		Args:  arguments(cobra.MinimumNArgs(1)),
+		Use:     "revoke ID…",
+		Short:   "Revoke tokens; running servers notice within seconds",
+		Example: "  inbox tokens list\n  inbox tokens revoke 019a…",
+		Args:    arguments(cobra.MinimumNArgs(1)),
 		RunE: func(cmd *cobra.Command, ids []string) error {
 			return each(cmd, ids, "is revoked", func(o *inbox.Operator, id string) error {
 				return o.Tokens.Revoke(cmd.Context(), id)

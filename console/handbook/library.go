@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"path"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -52,12 +53,16 @@ func newLibrary(files map[string]string) (*library, error) {
 	return all, nil
 }
 
+// anchors are places in a table to which links lead: <a id="…">.
+var anchors = regexp.MustCompile(`^<a id="([\w.:-]+)">$`)
+
 // take gives headings their ids, leads links to where the documents are served, and adds the sections of a page.
 func (l *library) take(one *page, document ast.Node, source []byte, file string, files map[string]string) error {
 	ids := &headingIDs{used: map[string]bool{}}
 	current := section{page: one}
 	var words strings.Builder
 	var dropped []ast.Node // whose children stay
+	var raw []*ast.RawHTML
 	end := func() {
 		current.text = strings.Join(strings.Fields(words.String()), " ")
 		if current.words != "" || current.text != "" {
@@ -93,6 +98,8 @@ func (l *library) take(one *page, document ast.Node, source []byte, file string,
 			if len(n.Destination) == 0 {
 				dropped = append(dropped, n)
 			}
+		case *ast.RawHTML:
+			raw = append(raw, n)
 		case *ast.Image: // pictures are not in the program
 			dropped = append(dropped, n)
 		case *ast.Text:
@@ -116,6 +123,14 @@ func (l *library) take(one *page, document ast.Node, source []byte, file string,
 		one.title = one.path
 	}
 	one.folded = strings.ToLower(one.title)
+	for _, node := range raw { // of raw HTML, only places to which links lead are kept
+		if anchor := anchors.FindSubmatch(node.Segments.Value(source)); anchor != nil {
+			place := ast.NewString([]byte(`<span id="` + string(anchor[1]) + `"></span>`))
+			place.SetRaw(true)
+			node.Parent().InsertBefore(node.Parent(), node, place)
+		}
+		node.Parent().RemoveChild(node.Parent(), node)
+	}
 	for _, node := range dropped {
 		for child := node.FirstChild(); child != nil; child = node.FirstChild() {
 			node.Parent().InsertBefore(node.Parent(), node, child)

@@ -12,6 +12,7 @@ var levels = map[string]int{
 	"identity":                  0,
 	"migrations":                0,
 	"internal/fault":            0,
+	"internal/reference":        0,
 	"internal/telemetry":        0,
 	"internal/archtest":         0,
 	"internal/disk":             0,

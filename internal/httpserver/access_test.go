@@ -27,19 +27,19 @@ func TestWriteFault(t *testing.T) {
 		body       string
 		retryAfter string
 	}{
-		{fault.InField("parts", "must not be empty"), 400, `{"code":"malformed","message":"must not be empty","field":"parts"}`, ""},
-		{fault.New(fault.TooLarge, "over 1 MiB"), 413, `{"code":"too_large","message":"over 1 MiB"}`, ""},
-		{fault.New(fault.Unauthenticated, "no signature"), 401, `{"code":"unauthenticated","message":"no signature"}`, ""},
-		{fault.New(fault.Forbidden, "blocked"), 403, `{"code":"forbidden","message":"blocked"}`, ""},
-		{fault.New(fault.NotFound, "no such agent"), 404, `{"code":"not_found","message":"no such agent"}`, ""},
-		{fault.New(fault.Gone, "removed"), 410, `{"code":"gone","message":"removed"}`, ""},
-		{fault.New(fault.Conflict, "already answered"), 409, `{"code":"conflict","message":"already answered"}`, ""},
-		{fault.New(fault.Unsupported, "want JSON"), 415, `{"code":"unsupported","message":"want JSON"}`, ""},
-		{&fault.Fault{Kind: fault.RateLimited, Public: "slow down", RetryAfter: 1500 * time.Millisecond}, 429, `{"code":"rate_limited","message":"slow down"}`, "2"},
-		{fault.Wrap(fault.Unavailable, "store is down", errors.New("secret host")), 503, `{"code":"unavailable","message":"store is down"}`, "5"},
-		{errors.New("secret"), 500, `{"code":"internal","message":"internal error"}`, ""},
-		{fmt.Errorf("read body: %w", &http.MaxBytesError{Limit: 10}), 413, `{"code":"too_large","message":"the request body is over 10 bytes"}`, ""},
-		{fmt.Errorf("accept: %w", fault.New(fault.NotFound, "no such task")), 404, `{"code":"not_found","message":"no such task"}`, ""},
+		{fault.InField("parts", "must not be empty"), 400, `{"code":"malformed","message":"must not be empty","field":"parts","documentation":"/docs/reference/errors#malformed"}`, ""},
+		{fault.New(fault.TooLarge, "over 1 MiB"), 413, `{"code":"too_large","message":"over 1 MiB","documentation":"/docs/reference/errors#too_large"}`, ""},
+		{fault.New(fault.Unauthenticated, "no signature"), 401, `{"code":"unauthenticated","message":"no signature","documentation":"/docs/reference/errors#unauthenticated"}`, ""},
+		{fault.New(fault.Forbidden, "blocked"), 403, `{"code":"forbidden","message":"blocked","documentation":"/docs/reference/errors#forbidden"}`, ""},
+		{fault.New(fault.NotFound, "no such agent"), 404, `{"code":"not_found","message":"no such agent","documentation":"/docs/reference/errors#not_found"}`, ""},
+		{fault.New(fault.Gone, "removed"), 410, `{"code":"gone","message":"removed","documentation":"/docs/reference/errors#gone"}`, ""},
+		{fault.New(fault.Conflict, "already answered"), 409, `{"code":"conflict","message":"already answered","documentation":"/docs/reference/errors#conflict"}`, ""},
+		{fault.New(fault.Unsupported, "want JSON"), 415, `{"code":"unsupported","message":"want JSON","documentation":"/docs/reference/errors#unsupported"}`, ""},
+		{&fault.Fault{Kind: fault.RateLimited, Public: "slow down", RetryAfter: 1500 * time.Millisecond}, 429, `{"code":"rate_limited","message":"slow down","documentation":"/docs/reference/errors#rate_limited"}`, "2"},
+		{fault.Wrap(fault.Unavailable, "store is down", errors.New("secret host")), 503, `{"code":"unavailable","message":"store is down","documentation":"/docs/reference/errors#unavailable"}`, "5"},
+		{errors.New("secret"), 500, `{"code":"internal","message":"internal error","documentation":"/docs/reference/errors#internal"}`, ""},
+		{fmt.Errorf("read body: %w", &http.MaxBytesError{Limit: 10}), 413, `{"code":"too_large","message":"the request body is over 10 bytes","documentation":"/docs/reference/errors#too_large"}`, ""},
+		{fmt.Errorf("accept: %w", fault.New(fault.NotFound, "no such task")), 404, `{"code":"not_found","message":"no such task","documentation":"/docs/reference/errors#not_found"}`, ""},
 	}
 	for _, test := range tests {
 		t.Run(test.err.Error(), func(t *testing.T) {

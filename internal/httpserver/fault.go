@@ -9,9 +9,10 @@ import (
 	"time"
 
 	"inbox/internal/fault"
+	"inbox/internal/reference"
 )
 
-// ErrorBody is the JSON of every error that is not a protocol's own: {"error":{"code","message","field"}}.
+// ErrorBody is the JSON of every error that is not a protocol's own: {"error":{"code","message","field","documentation"}}.
 type ErrorBody struct {
 	Error ErrorDetail `json:"error"`
 }
@@ -21,6 +22,9 @@ type ErrorDetail struct {
 	Code    string `json:"code"`            // fault.Kind
 	Message string `json:"message"`         // what was wrong and what to change
 	Field   string `json:"field,omitempty"` // the input field at fault
+
+	// Documentation is where the code is explained, a path on this server (RFC 3986, section 4.2). WriteError fills it in.
+	Documentation string `json:"documentation,omitempty"`
 }
 
 // Status returns the HTTP status of a fault's kind (message contract, section 12; RFC 9110 section 15).
@@ -63,7 +67,13 @@ func WriteFault(w http.ResponseWriter, err error) {
 		report(w, err)
 	}
 	SetRetry(w.Header(), f)
-	WriteJSON(w, Status(f.Kind), ErrorBody{ErrorDetail{Code: string(f.Kind), Message: f.Public, Field: f.Field}})
+	WriteError(w, Status(f.Kind), ErrorDetail{Code: string(f.Kind), Message: f.Public, Field: f.Field})
+}
+
+// WriteError answers with an error that has a code of its own, and says where that is explained.
+func WriteError(w http.ResponseWriter, status int, detail ErrorDetail) {
+	detail.Documentation = reference.OfCode(detail.Code)
+	WriteJSON(w, status, ErrorBody{detail})
 }
 
 // report leaves a defect to the access layer, which knows the request; outside of a Server it logs.

@@ -156,10 +156,10 @@ func TestRouting(t *testing.T) {
 		{"POST", "/agents/echo/inbox", 200, `inbox`},
 		{"GET", "/any/deep/path", 200, `any *="deep/path"`},
 		{"PUT", "/any/x", 200, `any *="x"`},
-		{"GET", "/nowhere", 404, `{"error":{"code":"not_found","message":"nothing is at this address"}}`},
-		{"GET", "/agents/echo/", 404, `{"error":{"code":"not_found","message":"nothing is at this address"}}`},
-		{"DELETE", "/agents/echo", 405, `{"error":{"code":"method_not_allowed","message":"this address takes GET, HEAD"}}`},
-		{"GET", "/agents/echo/inbox", 405, `{"error":{"code":"method_not_allowed","message":"this address takes POST"}}`},
+		{"GET", "/nowhere", 404, `{"error":{"code":"not_found","message":"nothing is at this address","documentation":"/docs/reference/errors#not_found"}}`},
+		{"GET", "/agents/echo/", 404, `{"error":{"code":"not_found","message":"nothing is at this address","documentation":"/docs/reference/errors#not_found"}}`},
+		{"DELETE", "/agents/echo", 405, `{"error":{"code":"method_not_allowed","message":"this address takes GET, HEAD","documentation":"/docs/reference/errors#method_not_allowed"}}`},
+		{"GET", "/agents/echo/inbox", 405, `{"error":{"code":"method_not_allowed","message":"this address takes POST","documentation":"/docs/reference/errors#method_not_allowed"}}`},
 	}
 	for _, test := range tests {
 		t.Run(test.method+" "+test.target, func(t *testing.T) {

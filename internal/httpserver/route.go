@@ -135,8 +135,6 @@ func methodNotAllowed(router *chi.Mux) http.HandlerFunc {
 		}
 
 		w.Header().Set("Allow", strings.Join(allowed, ", "))
-		WriteJSON(w, http.StatusMethodNotAllowed, ErrorBody{ErrorDetail{
-			Code: "method_not_allowed", Message: "this address takes " + strings.Join(allowed, ", "),
-		}})
+		WriteError(w, http.StatusMethodNotAllowed, ErrorDetail{Code: "method_not_allowed", Message: "this address takes " + strings.Join(allowed, ", ")})
 	}
 }
