@@ -55,7 +55,7 @@ attacks: test-dependencies ## attack the built program on both databases and jud
 tck: ## run the A2A conformance kit from a checkout: A2A_TCK_DIR, A2A_TCK_PROTOS (see e2e/a2a-tck/README.md)
 	e2e/a2a-tck/run
 
-lint: ## run gofmt, go vet and golangci-lint (the first run builds the linter)
+lint: ## run gofmt and golangci-lint, which has all of go vet (the first run builds the linter)
 	scripts/lint
 
 release-check: ## make a release for each platform twice, from nothing, and compare the bytes (minutes)
