@@ -58,7 +58,7 @@ attacks: test-dependencies ## attack the built program on both databases and jud
 tck: ## run the A2A conformance kit from a checkout: A2A_TCK_DIR, A2A_TCK_PROTOS (see e2e/a2a-tck/README.md)
 	e2e/a2a-tck/run
 
-lint: ## run gofmt, go vet, golangci-lint and the check of prose (the first run builds the linter)
+lint: ## run gofmt, golangci-lint (which has all of go vet) and the check of prose (the first run builds the linter)
 	scripts/lint
 
 release-check: ## make a release for each platform twice, from nothing, and compare the bytes (minutes)

@@ -76,10 +76,7 @@ func newWeb(below *modules, further []*Server) (*web, error) {
 	}
 	w.own = slices.Concat(api.Routes(), w.console.Routes())
 	w.routes = append(w.routes, w.own...)
-	described, err := apiDescription(w.config.PublicURL).Routes(w.routes)
-	if err != nil {
-		return nil, err
-	}
+	described := apiDescription(w.config.PublicURL).Routes(w.routes)
 
 	security, err := w.certificate(w.config.PublicHost(), true)
 	if err != nil {

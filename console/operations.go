@@ -5,10 +5,12 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"reflect"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"inbox/agents/clienttool"
@@ -347,18 +349,20 @@ type Description struct {
 	Operations []openapi.Operation // what the rooms say about their routes
 }
 
-// Routes are the addresses of the document about the routes.
-func (d Description) Routes(about []httpserver.Route) ([]httpserver.Route, error) {
-	document, err := d.Document(about)
-	if err != nil {
-		return nil, err
-	}
-
-	sum := sha256.Sum256(document)
-	tag := `"` + hex.EncodeToString(sum[:16]) + `"`
+// Routes are the addresses of the document about the routes. It is made when somebody asks for it first: to make it would be most of
+// the processor time of a start, and few servers are asked.
+func (d Description) Routes(about []httpserver.Route) []httpserver.Route {
+	written := sync.OnceValues(func() (document []byte, err error) { return d.Document(about) })
 	serve := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		document, err := written()
+		if err != nil {
+			httpserver.WriteFault(w, fmt.Errorf("write the description of the API: %w", err))
+			return
+		}
+
+		sum := sha256.Sum256(document)
 		header := w.Header()
-		header.Set("ETag", tag)
+		header.Set("ETag", `"`+hex.EncodeToString(sum[:16])+`"`)
 		header.Set("Content-Type", "application/json")
 		header.Set("Cache-Control", "public, max-age=300")
 		header.Set("Access-Control-Allow-Origin", "*") // tools in browsers read it; it holds nothing about a person
@@ -368,7 +372,7 @@ func (d Description) Routes(about []httpserver.Route) ([]httpserver.Route, error
 
 	return []httpserver.Route{
 		{Method: http.MethodGet, Pattern: "/openapi.json", Handler: serve}, {Method: http.MethodGet, Pattern: "/api/openapi.json", Handler: serve},
-	}, nil
+	}
 }
 
 // Document is the document about the routes.

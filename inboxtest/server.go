@@ -10,6 +10,7 @@ import (
 	"encoding/json"
 	"io"
 	"net/http"
+	"os"
 	"strings"
 	"sync"
 	"testing"
@@ -20,6 +21,7 @@ import (
 	"inbox/adapters/activitypub/signature"
 	"inbox/adapters/email"
 	"inbox/engine/store"
+	"inbox/engine/store/storetest"
 	"inbox/exchange"
 	"inbox/internal/await"
 )
@@ -55,6 +57,7 @@ func New(tb testing.TB, file string, settings ...string) *Server {
 	}
 
 	config.ShutdownGrace = 5 * time.Second // what is under way on a busy machine ends by itself
+	fillDatabase(tb, config)
 	server, err := inbox.New(tb.Context(), config)
 	if err != nil {
 		tb.Fatal(err)
@@ -73,6 +76,21 @@ func New(tb testing.TB, file string, settings ...string) *Server {
 		})
 		return opened
 	})}
+}
+
+// fillDatabase copies a database of the newest schema to where a new server would migrate an empty one, which takes more processor time
+// than most tests do.
+func fillDatabase(tb testing.TB, config *inbox.Config) {
+	tb.Helper()
+	if config.DatabaseURL != "sqlite" {
+		return
+	}
+	if there, err := os.ReadDir(config.DataDir); err != nil || len(there) > 0 { // a test made what is there, or wants it to be made
+		return
+	}
+	storetest.Fill(tb, config.DataDir, func(directory string) (io.Closer, error) {
+		return store.Open(tb.Context(), store.Options{DataDir: directory})
+	})
 }
 
 // Serve runs the server until the test ends.

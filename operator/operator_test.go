@@ -1,6 +1,7 @@
 package operator
 
 import (
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -8,6 +9,7 @@ import (
 	"time"
 
 	"inbox/engine/store"
+	"inbox/engine/store/storetest"
 	"inbox/exchange"
 	"inbox/identity"
 	"inbox/internal/fault"
@@ -15,7 +17,10 @@ import (
 
 func openStore(t *testing.T) *store.Store {
 	t.Helper()
-	opened, err := store.Open(t.Context(), store.Options{URL: "sqlite", DataDir: t.TempDir()})
+	directory := storetest.Directory(t, func(directory string) (io.Closer, error) {
+		return store.Open(t.Context(), store.Options{DataDir: directory})
+	})
+	opened, err := store.Open(t.Context(), store.Options{URL: "sqlite", DataDir: directory})
 	if err != nil {
 		t.Fatal(err)
 	}

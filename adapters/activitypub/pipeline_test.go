@@ -2,6 +2,7 @@ package activitypub
 
 import (
 	"context"
+	"io"
 	"iter"
 	"net/http"
 	"slices"
@@ -18,6 +19,7 @@ import (
 	"inbox/engine/moderation"
 	"inbox/engine/pipeline"
 	"inbox/engine/store"
+	"inbox/engine/store/storetest"
 	"inbox/exchange"
 	"inbox/internal/await"
 	"inbox/internal/blob"
@@ -54,7 +56,10 @@ func newHouse(t *testing.T, change ...func(*house, *Options)) *house {
 	h := &house{begun: make(chan string, 100)}
 	ready := make(chan struct{})
 	var jobs *queue.Queue
-	opened, err := store.Open(t.Context(), store.Options{URL: "sqlite", DataDir: t.TempDir(), Notify: func(channel, payload string) {
+	directory := storetest.Directory(t, func(directory string) (io.Closer, error) {
+		return store.Open(t.Context(), store.Options{DataDir: directory})
+	})
+	opened, err := store.Open(t.Context(), store.Options{URL: "sqlite", DataDir: directory, Notify: func(channel, payload string) {
 		select {
 		case <-ready:
 		default:

@@ -40,7 +40,10 @@ func onBothDatabases(t *testing.T, test func(r *rig)) {
 		"sqlite": func(testing.TB) string { return "sqlite" }, "postgres": storetest.Postgres,
 	} {
 		t.Run(name, func(t *testing.T) {
-			opened, err := store.Open(t.Context(), store.Options{DataDir: t.TempDir(), URL: url(t)})
+			directory := storetest.Directory(t, func(directory string) (io.Closer, error) {
+				return store.Open(t.Context(), store.Options{DataDir: directory})
+			})
+			opened, err := store.Open(t.Context(), store.Options{DataDir: directory, URL: url(t)})
 			if err != nil {
 				t.Fatal(err)
 			}

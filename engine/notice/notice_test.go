@@ -77,7 +77,9 @@ func start(t *testing.T, url string) *rig {
 	r.settings = notice.Settings{
 		Addresses: []notice.Address{{Label: "https://hooks.example/#1", URL: "https://hooks.example/secret"}}, Hour: 8, Zone: time.UTC, Secret: secret,
 	}
-	directory := t.TempDir()
+	directory := storetest.Directory(t, func(directory string) (io.Closer, error) {
+		return store.Open(t.Context(), store.Options{DataDir: directory})
+	})
 	nodes := 1
 	if url != "sqlite" {
 		nodes = 2

@@ -28,7 +28,7 @@ func onBoth(t *testing.T, test func(t *testing.T, s *Store)) {
 		"sqlite": func(testing.TB) string { return "sqlite" }, "postgres": storetest.Postgres,
 	} {
 		t.Run(name, func(t *testing.T) {
-			s, err := Open(t.Context(), Options{DataDir: t.TempDir(), URL: url(t), Connections: 6})
+			s, err := Open(t.Context(), Options{DataDir: migrated(t), URL: url(t), Connections: 6})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -23,7 +23,7 @@ func onBothDatabases(t *testing.T, test func(t *testing.T, s *Store)) {
 		"sqlite": func(testing.TB) string { return "sqlite" }, "postgres": storetest.Postgres,
 	} {
 		t.Run(name, func(t *testing.T) {
-			s, err := Open(t.Context(), Options{DataDir: t.TempDir(), URL: url(t)})
+			s, err := Open(t.Context(), Options{DataDir: migrated(t), URL: url(t)})
 			if err != nil {
 				t.Fatal(err)
 			}

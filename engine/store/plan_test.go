@@ -18,7 +18,7 @@ import (
 
 // TestPlans reads SQLite's plans of the queries that run for every message: none may walk through a table.
 func TestPlans(t *testing.T) {
-	directory := t.TempDir()
+	directory := migrated(t)
 	s, err := Open(t.Context(), Options{DataDir: directory})
 	if err != nil {
 		t.Fatal(err)
@@ -111,7 +111,7 @@ func plan(t *testing.T, database *sql.DB, query string) (steps []string) {
 }
 
 func TestSweep(t *testing.T) {
-	s, err := Open(t.Context(), Options{DataDir: t.TempDir()})
+	s, err := Open(t.Context(), Options{DataDir: migrated(t)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -137,7 +137,7 @@ func TestSweep(t *testing.T) {
 
 // TestDamagedRow: a row that cannot be decoded is our defect, not an unavailable database.
 func TestDamagedRow(t *testing.T) {
-	s, err := Open(t.Context(), Options{DataDir: t.TempDir()})
+	s, err := Open(t.Context(), Options{DataDir: migrated(t)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -255,7 +255,7 @@ func otherLists() (all []listed) {
 // range of one index in the order of the list, ended by its limit.
 func TestListPlans(t *testing.T) {
 	t.Run("sqlite", func(t *testing.T) {
-		directory := t.TempDir()
+		directory := migrated(t)
 		database := opened(t, Options{DataDir: directory}, "sqlite", sqliteURL(filepath.Join(directory, File)))
 		for _, list := range lists(t) {
 			steps := sqlitePlan(t, database, list)

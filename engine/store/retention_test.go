@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"maps"
 	"slices"
 	"strings"
@@ -26,12 +27,20 @@ func postgresAndSQLite() map[string]func(testing.TB) string {
 	return map[string]func(testing.TB) string{"sqlite": func(testing.TB) string { return "sqlite" }, "postgres": storetest.Postgres}
 }
 
+// migrated is a directory of a SQLite database of the newest schema, which has no rows.
+func migrated(t testing.TB) string {
+	t.Helper()
+	return storetest.Directory(t, func(directory string) (io.Closer, error) {
+		return Open(t.Context(), Options{DataDir: directory})
+	})
+}
+
 // databases are both, by name.
 func databases(t *testing.T, work func(t *testing.T, open func(t testing.TB) *Store)) {
 	for name, url := range postgresAndSQLite() {
 		t.Run(name, func(t *testing.T) {
 			work(t, func(t testing.TB) *Store {
-				s, err := Open(t.Context(), Options{DataDir: t.TempDir(), URL: url(t)})
+				s, err := Open(t.Context(), Options{DataDir: migrated(t), URL: url(t)})
 				if err != nil {
 					t.Fatal(err)
 				}

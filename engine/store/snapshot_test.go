@@ -22,7 +22,7 @@ func TestEveryTableIsCopied(t *testing.T) {
 	for name, url := range map[string]func(testing.TB) string{
 		"sqlite": func(testing.TB) string { return "sqlite" }, "postgres": storetest.Postgres,
 	} {
-		s, err := Open(t.Context(), Options{DataDir: t.TempDir(), URL: url(t)})
+		s, err := Open(t.Context(), Options{DataDir: migrated(t), URL: url(t)})
 		if err != nil {
 			t.Fatal(err)
 		}

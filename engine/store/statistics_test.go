@@ -182,7 +182,7 @@ func TestQuantiles(t *testing.T) {
 
 // TestStatisticsPlans: no count walks through the messages of other hours, on either database.
 func TestStatisticsPlans(t *testing.T) {
-	directory := t.TempDir()
+	directory := migrated(t)
 	s, err := Open(t.Context(), Options{DataDir: directory})
 	if err != nil {
 		t.Fatal(err)

@@ -25,7 +25,7 @@ func TestEndedDemandsAndCallsGo(t *testing.T) {
 		"sqlite": func(testing.TB) string { return "sqlite" }, "postgres": storetest.Postgres,
 	} {
 		t.Run(name, func(t *testing.T) {
-			s, err := Open(t.Context(), Options{DataDir: t.TempDir(), URL: url(t)})
+			s, err := Open(t.Context(), Options{DataDir: migrated(t), URL: url(t)})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -163,7 +163,7 @@ func TestEveryTableEnds(t *testing.T) {
 		removed[rows.table] = removed[rows.table] || rows.set == ""
 	}
 
-	s, err := Open(t.Context(), Options{DataDir: t.TempDir()})
+	s, err := Open(t.Context(), Options{DataDir: migrated(t)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -219,7 +219,7 @@ func TestUploadsGo(t *testing.T) {
 		"sqlite": func(testing.TB) string { return "sqlite" }, "postgres": storetest.Postgres,
 	} {
 		t.Run(name, func(t *testing.T) {
-			s, err := Open(t.Context(), Options{DataDir: t.TempDir(), URL: url(t)})
+			s, err := Open(t.Context(), Options{DataDir: migrated(t), URL: url(t)})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -18,7 +18,7 @@ import (
 
 // TestThreadPlans: what is between the ends of a long thread is counted in an index, never read from the table.
 func TestThreadPlans(t *testing.T) {
-	directory := t.TempDir()
+	directory := migrated(t)
 	s, err := Open(t.Context(), Options{DataDir: directory})
 	if err != nil {
 		t.Fatal(err)
@@ -76,7 +76,7 @@ func TestFirstID(t *testing.T) {
 }
 
 func TestPace(t *testing.T) {
-	s, err := Open(t.Context(), Options{DataDir: t.TempDir()})
+	s, err := Open(t.Context(), Options{DataDir: migrated(t)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -137,7 +137,7 @@ func TestPace(t *testing.T) {
 
 // TestPacePlans: a long thread is not walked through for every message of an agent.
 func TestPacePlans(t *testing.T) {
-	directory := t.TempDir()
+	directory := migrated(t)
 	s, err := Open(t.Context(), Options{DataDir: directory})
 	if err != nil {
 		t.Fatal(err)

@@ -15,7 +15,7 @@ import (
 
 // TestTrustPlans reads SQLite's plans of what runs for messages with demands, links and dispatches, and of the sweeps.
 func TestTrustPlans(t *testing.T) {
-	directory := t.TempDir()
+	directory := migrated(t)
 	s, err := Open(t.Context(), Options{DataDir: directory})
 	if err != nil {
 		t.Fatal(err)
@@ -102,7 +102,7 @@ func TestTrustPlans(t *testing.T) {
 }
 
 func TestSweepAudit(t *testing.T) {
-	s, err := Open(t.Context(), Options{DataDir: t.TempDir()})
+	s, err := Open(t.Context(), Options{DataDir: migrated(t)})
 	if err != nil {
 		t.Fatal(err)
 	}
