@@ -3,13 +3,21 @@ package e2e
 import (
 	"context"
 	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+
+	"inbox"
 	"inbox/e2e/instance"
+	"inbox/internal/blob/blobtest"
 )
 
 // drillSenders write while a backup runs, and while a server is moved.
@@ -182,4 +190,170 @@ func TestServerIsMovedUnderLoad(t *testing.T) {
 	if _, found := w.s.rows()["goose_db_version"]; !found || !slices.Contains(strings.Fields(w.s.inbox("ready")), "ready") {
 		t.Error("the server is not on its new database")
 	}
+}
+
+// backupDomains are the second domain of a server.
+const backupDomains = `
+[[domains]]
+name = "second.test"
+public_url = "http://second.test"
+
+[[agents]]
+name = "helper"
+kind = "echo"
+domain = "second.test"
+`
+
+// bucketKeys are written where files are in a bucket, and nowhere else.
+var bucketKeys = fmt.Sprintf("\n[blob]\naccess_key = %q\nsecret_key = %q\n", blobtest.AccessKey, blobtest.SecretKey)
+
+// restoredAgents are the agents of both domains.
+var restoredAgents = map[string]string{"first.test": "echo", "second.test": "helper"}
+
+// TestBackupOfSeveralDomains: a server of two domains with files in a bucket is made again on the other database with files in a directory, and the other
+// way round. Each domain has its own keys, tokens, messages and files again, knows what it was told before, and answers.
+func TestBackupOfSeveralDomains(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name, from, to string
+		bucket         bool // files are in the bucket first, and in a directory afterwards
+	}{{"sqlite to postgres", "sqlite", "postgres", true}, {"postgres to sqlite", "postgres", "sqlite", false}} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			bucket, files := blobtest.StartServer(t), "file://"+filepath.Join(t.TempDir(), "files")
+			inBucket := bucket.URL("of/inbox")
+			settings := instance.Settings{Database: databaseOf(t, c.from), Domain: "first.test", Files: files, More: backupDomains}
+			other := inBucket
+			if c.bucket {
+				settings.Files, settings.More, other = inBucket, backupDomains+bucketKeys, files
+			}
+			s := start(t, settings)
+
+			large := strings.Repeat("a large message ", 6000) // its original is a file
+			tokens, tasks := map[string]string{}, map[string]string{}
+			for domain, agent := range restoredAgents {
+				tokens[domain] = lastLine(s.inbox("tokens", "create", "--domain", domain, "--agent", agent, "peer"))
+				tasks[domain] = s.asked(domain, tokens[domain], "before", large)
+			}
+			public := s.published()
+			directory := filepath.Join(t.TempDir(), "backups")
+			s.inbox("backup", directory)
+			if said := s.inbox("verify", directory); !strings.Contains(said, "is intact") {
+				t.Fatal(said)
+			}
+			s.stop()
+
+			next := elsewhere(t, s, databaseOf(t, c.to), other)
+			var report inbox.RestoreReport
+			if err := json.Unmarshal([]byte(next.inbox("restore", directory, "--json")), &report); err != nil || len(report.Domains) != 2 {
+				t.Fatalf("%+v, %v", report, err)
+			}
+			for _, one := range report.Domains {
+				if one.Contents == 0 {
+					t.Errorf("no file of %s was restored", one.Domain)
+				}
+			}
+			next.start()
+			t.Cleanup(next.stop)
+
+			if diff := cmp.Diff(public, next.published()); diff != "" {
+				t.Errorf("the domains publish something else (-before +after):\n%s", diff)
+			}
+			for domain := range restoredAgents {
+				if again := next.asked(domain, tokens[domain], "before", large); again != tasks[domain] {
+					t.Errorf("%s does not know the message of before: task %s, was %s", domain, again, tasks[domain])
+				}
+				next.asked(domain, tokens[domain], "after", "hello after the restore")
+			}
+		})
+	}
+}
+
+// elsewhere is a server with the configuration of another one, at its addresses, with another database and another place of files.
+func elsewhere(t *testing.T, old *server, database, files string) *server {
+	t.Helper()
+	text, err := os.ReadFile(old.ConfigFile())
+	if err != nil {
+		t.Fatal(err)
+	}
+	settings := old.Settings
+	settings.Database, settings.Files = database, files
+	next := &server{Instance: &instance.Instance{Settings: settings, Directory: t.TempDir(), Binary: old.Binary}, t: t}
+	moved := regexp.MustCompile(`(?m)^(data_dir|database_url|secret_key_file|blob_url) = .*\n`).ReplaceAllString(string(text), "")
+	moved = strings.Replace(moved, bucketKeys, "", 1)
+	if strings.HasPrefix(files, "s3://") {
+		moved += bucketKeys
+	}
+	if database == "" {
+		database = "sqlite"
+	}
+	moved = fmt.Sprintf("data_dir = %q\ndatabase_url = %q\nblob_url = %q\n", filepath.Join(next.Directory, "data"), database, files) + moved
+	if err := os.WriteFile(next.ConfigFile(), []byte(moved), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return next
+}
+
+// published are the keys and records of both domains, as others read them.
+func (s *server) published() map[string]string {
+	s.t.Helper()
+	found := map[string]string{"records": s.inbox("dns", "--json")}
+	for domain, agent := range restoredAgents {
+		for _, path := range []string{"/agents/" + agent, "/.well-known/jwks.json", "/.well-known/webfinger?resource=acct:" + agent + "@" + domain} {
+			status, body := s.ofDomain(domain, http.MethodGet, path, "", "")
+			if status != http.StatusOK {
+				s.t.Fatalf("%s of %s: %d %s", path, domain, status, body)
+			}
+			found[domain+path] = body
+		}
+	}
+	return found
+}
+
+// ofDomain makes a request to a domain of the server.
+func (s *server) ofDomain(domain, method, path, token, body string) (status int, answer string) {
+	s.t.Helper()
+	request, err := http.NewRequestWithContext(s.t.Context(), method, "http://"+s.Settings.HTTP+path, strings.NewReader(body))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	request.Host = domain
+	if domain == s.Settings.Domain {
+		request.Host = s.Settings.HTTP
+	}
+	request.Header.Set("Accept", "application/activity+json, application/json;q=0.9")
+	if token != "" {
+		request.Header.Set("Authorization", "Bearer "+token)
+		request.Header.Set("Content-Type", "application/json")
+		request.Header.Set("A2A-Version", "1.0")
+	}
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	defer response.Body.Close()
+	content, err := io.ReadAll(response.Body)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return response.StatusCode, string(content)
+}
+
+// asked sends a message to the agent of a domain, which has to be answered, and returns the id of its task.
+func (s *server) asked(domain, token, id, text string) string {
+	s.t.Helper()
+	body := fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"method":"SendMessage","params":{"message":{"messageId":%q,"role":"ROLE_USER","parts":[{"text":%q}]}}}`, id, text)
+	status, answer := s.ofDomain(domain, http.MethodPost, "/a2a/"+restoredAgents[domain], token, body)
+	var result struct {
+		Result struct {
+			Task struct {
+				ID     string
+				Status struct{ State string }
+			}
+		}
+	}
+	if err := json.Unmarshal([]byte(answer), &result); err != nil || status != http.StatusOK || result.Result.Task.Status.State != completed {
+		s.t.Fatalf("%s answers %d %s, %v", domain, status, tail(answer, 500), err)
+	}
+	return result.Result.Task.ID
 }

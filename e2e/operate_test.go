@@ -12,6 +12,9 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
+
+	"github.com/google/uuid"
 
 	"inbox/e2e/instance"
 	"inbox/e2e/load"
@@ -170,11 +173,47 @@ func TestRetryAfterAnOutage(t *testing.T) {
 			p.outbox.await(t, id)
 		}
 		eventually(t, "the end of all that waits", func() bool { found := overview(); return found.Deliveries == 0 && len(found.Breakers) == 0 })
+		p.retriesDeadJobs()
 		for _, id := range ids {
 			if replies, _ := p.outbox.repliesTo(id); len(replies) != 1 {
 				t.Errorf("%d answers to %s", len(replies), id)
 			}
 		}
+	})
+}
+
+// retriesDeadJobs gives up the work on a message that was answered all the same, as a server does that dies again and again behind the answer, and has it
+// done once more: by the first command alone, and without a second answer.
+func (p *post) retriesDeadJobs() {
+	p.t.Helper()
+	turns, err := p.Column(p.t.Context(), `SELECT id FROM turns ORDER BY id LIMIT 1`)
+	if err != nil || len(turns) != 1 {
+		p.t.Fatal(turns, err)
+	}
+	database, err := p.Writable()
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	defer func() { _ = database.Close() }()
+	const dead = `INSERT INTO jobs (id, kind, partition_of, partition_key, state, attempt, run_at, lease_owner, lease_until, fence, created_at, updated_at, reason, payload)
+		VALUES ($1, 'turn', '', '', 'dead', 9, $2, '', 0, 0, $2, $2, 'it was given up', $3)`
+	if _, err := database.ExecContext(p.t.Context(), dead, uuid.Must(uuid.NewV7()).String(), time.Now().UnixMicro(), turns[0]); err != nil {
+		p.t.Fatal(err)
+	}
+
+	type outcome struct{ Jobs exchange.RetriedWork }
+	for _, try := range []struct {
+		more []string
+		want int
+	}{{[]string{"--dry-run"}, 1}, {[]string{"--channel", "activitypub"}, 0}, {[]string{"--agent", "open"}, 1}, {nil, 0}} {
+		done := decodedAs[outcome](p.t, p.inbox(append([]string{"retry", "--jobs", "--since", "1h", "--json"}, try.more...)...)).Jobs
+		if done.Retried != try.want || try.want == 1 && done.Work[0].TurnID != turns[0] {
+			p.t.Errorf("retry --jobs %v: %+v, want %d", try.more, done, try.want)
+		}
+	}
+	eventually(p.t, "the end of the work", func() bool {
+		left, err := p.Column(p.t.Context(), `SELECT id FROM jobs WHERE kind = 'turn'`)
+		return err == nil && len(left) == 0
 	})
 }
 

@@ -238,6 +238,8 @@ func (e Erasures) stage(ctx context.Context, erasure store.Erasure) error {
 		return e.stop(ctx, id)
 	case store.EraseEmpty:
 		return e.store.EmptyErased(ctx, erasure)
+	case store.EraseDerived:
+		return e.store.DeriveErased(ctx, erasure)
 	case store.EraseTell:
 		return e.tell(ctx, erasure)
 	case store.EraseContents:

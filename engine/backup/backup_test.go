@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -21,15 +22,17 @@ import (
 	"inbox/engine/store/storetest"
 	"inbox/exchange"
 	"inbox/internal/blob"
+	"inbox/internal/blob/blobtest"
+	"inbox/internal/children"
 	"inbox/normalized"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction(children.Starter)) }
 
 // place is a database with its files.
 type place struct {
 	store.Options
-	blobs *blob.Files
+	blobs blob.Backend
 }
 
 func newPlace(t *testing.T, kind string) place {
@@ -39,6 +42,20 @@ func newPlace(t *testing.T, kind string) place {
 		p.URL = storetest.Postgres(t)
 	}
 	blobs, err := blob.OpenFiles(filepath.Join(p.DataDir, "blobs"), blob.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.blobs = blobs
+	return p
+}
+
+// inBucket is a place whose files are in a bucket below a prefix.
+func (p place) inBucket(t *testing.T, server *blobtest.Server, prefix string) place {
+	t.Helper()
+	blobs, err := blob.OpenS3(blob.S3Options{
+		Endpoint: server.Endpoint, Plain: true, Bucket: blobtest.Bucket, Prefix: prefix, AccessKey: blobtest.AccessKey, SecretKey: blobtest.SecretKey,
+		MaxBytes: blobtest.Limit, Spool: t.TempDir(), Dial: (&net.Dialer{}).DialContext,
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -152,13 +169,26 @@ func everyRow(t *testing.T, s *store.Store) map[string]map[string]bool {
 }
 
 // TestRestoredRowsAreThose: every row of every table, and every file, is in the restored database as it was, whichever the two databases
-// are; what was under way is listed.
+// are and whether files are in a directory or a bucket; what was under way is listed.
 func TestRestoredRowsAreThose(t *testing.T) {
-	for _, kinds := range [][2]string{{"sqlite", "sqlite"}, {"sqlite", "postgres"}, {"postgres", "sqlite"}, {"postgres", "postgres"}} {
-		t.Run(kinds[0]+" to "+kinds[1], func(t *testing.T) {
-			from, to, directory := newPlace(t, kinds[0]), newPlace(t, kinds[1]), t.TempDir()
+	const turns = 70 // more than one statement of a restore takes, and no multiple
+	server := blobtest.StartServer(t)
+	for _, c := range []struct {
+		from, to           string
+		fromFiles, toFiles string // prefix in the bucket; empty = a directory
+	}{
+		{"sqlite", "sqlite", "", ""}, {"sqlite", "postgres", "from-sqlite", ""}, {"postgres", "sqlite", "", "to-sqlite"}, {"postgres", "postgres", "from-postgres", "to-postgres"},
+	} {
+		t.Run(c.from+" to "+c.to, func(t *testing.T) {
+			from, to, directory := newPlace(t, c.from), newPlace(t, c.to), t.TempDir()
+			if c.fromFiles != "" {
+				from = from.inBucket(t, server, c.fromFiles)
+			}
+			if c.toFiles != "" {
+				to = to.inBucket(t, server, c.toFiles)
+			}
 			source := from.open(t)
-			digest := from.fill(t, source, 25)
+			digest := from.fill(t, source, turns)
 			report := from.write(t, source, directory, 0)
 			if report.NewContents != 1 || report.Domains[0].MissingCount != 0 {
 				t.Fatalf("%d contents, missing %v", report.NewContents, report.Domains[0].Missing)
@@ -172,7 +202,7 @@ func TestRestoredRowsAreThose(t *testing.T) {
 				t.Fatal(err)
 			}
 			restored, err := backup.Restore(t.Context(), backup.RestoreOptions{Directory: directory, Manifest: manifest, Targets: []backup.Target{to.target()}, Hold: []string{"email"}})
-			if err != nil || restored[0].Turns != 25 || restored[0].Deliveries != 25 || restored[0].Held != 25 {
+			if err != nil || restored[0].Turns != turns || restored[0].Deliveries != turns || restored[0].Held != turns {
 				t.Fatalf("%+v, %v", restored, err)
 			}
 
@@ -187,7 +217,7 @@ func TestRestoredRowsAreThose(t *testing.T) {
 					}
 				}
 			}
-			if len(got["deliveries"]) != 25 {
+			if len(got["deliveries"]) != turns {
 				t.Errorf("%d deliveries", len(got["deliveries"]))
 			}
 			for row := range got["deliveries"] {
@@ -203,7 +233,7 @@ func TestRestoredRowsAreThose(t *testing.T) {
 			}
 
 			listed := 0
-			if _, err := backup.ReadReport(to.DataDir, func(backup.Uncertain) error { listed++; return nil }); err != nil || listed != 50 {
+			if _, err := backup.ReadReport(to.DataDir, func(backup.Uncertain) error { listed++; return nil }); err != nil || listed != 2*turns {
 				t.Errorf("%d are listed, %v", listed, err)
 			}
 			again := backup.RestoreOptions{Directory: directory, Manifest: manifest, Targets: []backup.Target{to.target()}}

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -36,6 +37,62 @@ func BenchmarkBackup(b *testing.B) {
 			}
 		})
 	}
+}
+
+// BenchmarkRestore measures how many rows a second, and in a second of this process on the processor, a restore of INBOX_BENCH_MESSAGES (10,000)
+// answered messages puts into either database. That of PostgreSQL's own processes is not in the latter.
+func BenchmarkRestore(b *testing.B) {
+	messages, err := strconv.Atoi(os.Getenv("INBOX_BENCH_MESSAGES"))
+	if err != nil {
+		messages = 10_000
+	}
+	from := place{Options: store.Options{URL: "sqlite", DataDir: b.TempDir()}}
+	files, err := blob.OpenFiles(filepath.Join(from.DataDir, "blobs"), blob.Options{})
+	if err != nil {
+		b.Fatal(err)
+	}
+	source, err := store.Open(b.Context(), from.Options)
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer func() { _ = source.Close() }()
+	accept(b, source, func(done int64) bool { return done < int64(messages) })
+	directory := b.TempDir()
+	written, err := backup.Write(b.Context(), backup.Options{Directory: directory, Sources: []backup.Source{{Domain: "a.test", Store: source, Blobs: files}}})
+	if err != nil {
+		b.Fatal(err)
+	}
+
+	for _, kind := range []string{"sqlite", "postgres"} {
+		b.Run(kind, func(b *testing.B) {
+			rows, spent := int64(0), processorTime()
+			for b.Loop() {
+				target := place{Options: store.Options{URL: "sqlite", DataDir: b.TempDir()}}
+				if kind == "postgres" {
+					target.URL = storetest.Postgres(b)
+				}
+				if target.blobs, err = blob.OpenFiles(filepath.Join(target.DataDir, "blobs"), blob.Options{}); err != nil {
+					b.Fatal(err)
+				}
+				restored, err := backup.Restore(b.Context(), backup.RestoreOptions{Directory: directory, Manifest: written.Manifest, Targets: []backup.Target{target.target()}})
+				if err != nil {
+					b.Fatal(err)
+				}
+				rows += restored[0].Rows
+			}
+			b.ReportMetric(float64(rows)/b.Elapsed().Seconds(), "rows/s")
+			b.ReportMetric(float64(rows)/(processorTime()-spent).Seconds(), "rows/cpu-s")
+		})
+	}
+}
+
+// processorTime is what this process has used.
+func processorTime() time.Duration {
+	var usage syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &usage); err != nil {
+		return 0
+	}
+	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
 }
 
 func measure(b *testing.B, kind string, messages int) {

@@ -15,11 +15,12 @@ import (
 	"inbox/engine/delivery"
 	"inbox/exchange"
 	"inbox/internal/await"
+	"inbox/internal/children"
 	"inbox/internal/fault"
 	"inbox/normalized"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction(children.Starter)) }
 
 // repeats is an agent that answers with the text it got.
 func repeats(_ context.Context, turn agents.Turn) iter.Seq2[normalized.Delta, error] {

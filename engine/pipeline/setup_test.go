@@ -35,6 +35,8 @@ type engine struct {
 	store    *store.Store
 	peer     *peer
 	demands  *demand.Service // of composed engines
+
+	directory string // of the database
 }
 
 // eachDatabase runs the test on SQLite and on PostgreSQL, beside other tests.
@@ -60,9 +62,10 @@ func start(t *testing.T, url string, agent agents.Func, settings agents.Settings
 func startSeen(t *testing.T, url string, agent agents.Func, settings agents.Settings, log *slog.Logger, tracer *telemetry.Tracer) *engine {
 	t.Helper()
 	var e engine
+	e.directory = directory(t)
 	ready := make(chan struct{})
 	var jobs *queue.Queue
-	opened, err := store.Open(t.Context(), store.Options{URL: url, DataDir: directory(t), Notify: func(channel, payload string) {
+	opened, err := store.Open(t.Context(), store.Options{URL: url, DataDir: e.directory, Notify: func(channel, payload string) {
 		select {
 		case <-ready:
 		default:
@@ -158,6 +161,13 @@ func (p *peer) Deliver(_ context.Context, d exchange.Delivery) (exchange.Deliver
 	p.arrived = append(p.arrived, d)
 	p.arrivals <- d
 	return exchange.DeliveryReceipt{Detail: "250 kept", Refused: p.refused}, nil
+}
+
+// set changes what the peer refuses; nil = nothing.
+func (p *peer) set(refuse func(exchange.Delivery) error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.refuse = refuse
 }
 
 func (p *peer) next(t *testing.T) exchange.Delivery {

@@ -34,6 +34,25 @@ func BenchmarkAccept(b *testing.B) {
 	}
 }
 
+// BenchmarkAcceptBesideTheIndex is BenchmarkAccept of 32 callers, without and with the worker that writes words into the search index meanwhile.
+func BenchmarkAcceptBesideTheIndex(b *testing.B) {
+	for _, name := range []string{"sqlite", "postgres"} {
+		for _, indexed := range []bool{false, true} {
+			b.Run(fmt.Sprintf("%s/indexed=%t", name, indexed), func(b *testing.B) {
+				s := open(b, databases[name](b))
+				ctx, stop := context.WithCancel(b.Context())
+				var worker sync.WaitGroup
+				if indexed {
+					worker.Go(func() { _ = s.IndexWords(ctx) })
+				}
+				each(b, 32, func(n int64) error { return accept(b.Context(), s, sample(n)) })
+				stop()
+				worker.Wait()
+			})
+		}
+	}
+}
+
 // each runs b.N calls of do from several goroutines.
 func each(b *testing.B, callers int, do func(n int64) error) {
 	b.Helper()

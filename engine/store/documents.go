@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"time"
 
@@ -322,26 +323,39 @@ const (
 	cleanPause = 500 * time.Millisecond
 )
 
-// forgetFree writes a file of up to 256 MiB anew; of a larger one the free places were overwritten when rows went (secure_delete). Then it
-// empties the write-ahead log, which readers of an old state may hold for a moment.
+// truncatePatience is how long all transactions wait at the most for those who read an old state, when the log is emptied.
+const truncatePatience = 50 * time.Millisecond
+
+// overwritten is the user_version of a file whose free places have nothing of removed rows: since it was made, or written anew, they are overwritten
+// when they go (secure_delete). Files of before have 0.
+const overwritten = 1
+
+// markOverwritten says so of a file.
+var markOverwritten = fmt.Sprintf("PRAGMA user_version = %d", overwritten)
+
+// forgetFree writes a file of before of up to 256 MiB anew, once: all others wait for it. Then it empties the write-ahead log, which readers of
+// an old state may hold for a moment.
 func (e *sqliteEngine) forgetFree(ctx context.Context) (remains []string, err error) {
-	info, err := os.Stat(e.path)
+	remains, err = e.overwriteFree(ctx)
 	if err != nil {
-		return nil, unavailable("clean the database file", err)
-	}
-	if info.Size() <= maxForgotten {
-		if err := e.writer.between(ctx, func(s *writerSession) error { return s.execute("VACUUM") }); err != nil {
-			return nil, err
-		}
-	} else {
-		remains = append(remains, "the database file is large and was not rewritten: data that an older version of the program removed may remain in its free space until you run: sqlite3 "+File+" VACUUM")
+		return nil, err
 	}
 
 	for range cleanTries {
+		if _, err := e.reads.ExecContext(ctx, checkpoint); err != nil { // most of it, while others write
+			return nil, unavailable("clean the write-ahead log", err)
+		}
 		var busy, pages, moved int64
 		err := e.writer.between(ctx, func(s *writerSession) error {
+			patience := lockPatience
+			if e.writer.locked {
+				patience = shortPatience
+			}
+			if err := s.wait(truncatePatience); err != nil {
+				return err
+			}
 			_, err := first(ctx, s, "PRAGMA wal_checkpoint(TRUNCATE)", nil, &busy, &pages, &moved)
-			return err
+			return errors.Join(err, s.wait(patience))
 		})
 		if err != nil {
 			return nil, err
@@ -354,6 +368,26 @@ func (e *sqliteEngine) forgetFree(ctx context.Context) (remains []string, err er
 		}
 	}
 	return nil, unavailable("clean the write-ahead log", errors.New("another process reads an old state of the database"))
+}
+
+func (e *sqliteEngine) overwriteFree(ctx context.Context) (remains []string, err error) {
+	var version int64
+	if _, err := first(ctx, e.reader(), "PRAGMA user_version", nil, &version); err != nil || version == overwritten {
+		return nil, err
+	}
+	info, err := os.Stat(e.path)
+	if err != nil {
+		return nil, unavailable("clean the database file", err)
+	}
+	if info.Size() > maxForgotten {
+		return []string{"the database file is large and was not written anew: what it removed before this version of the program was there may stand in free places, until you run: sqlite3 " + File + " VACUUM"}, nil
+	}
+	return nil, e.writer.between(ctx, func(s *writerSession) error {
+		if err := s.execute("VACUUM"); err != nil {
+			return err
+		}
+		return s.execute(markOverwritten)
+	})
 }
 
 // vacuumed are the tables that had something of a person.

@@ -14,7 +14,6 @@ import (
 
 	"inbox/exchange"
 	"inbox/identity"
-	"inbox/internal/fault"
 	"inbox/normalized"
 )
 
@@ -81,6 +80,7 @@ const (
 	EraseFind     = "find"     // which messages are the person's
 	EraseStop     = "stop"     // what runs and what waits to leave is ended
 	EraseEmpty    = "empty"    // words and files go
+	EraseDerived  = "derived"  // what was made of the whole conversations, in messages of others
 	EraseTell     = "tell"     // other servers hear that answers are taken back
 	EraseNames    = "names"    // what has the person's names in it, beside messages
 	EraseRemove   = "remove"   // the rows of the messages
@@ -365,6 +365,19 @@ func (t eraseTx) progress(ctx context.Context, id, stage, next, after string, co
 	return true, nil
 }
 
+// still moves an erasure within its stage and adds to its counts; errMoved when another node has done that portion or ended the stage.
+func (t eraseTx) still(ctx context.Context, id, stage, from, after string, counts map[string]int64) error {
+	moved, err := t.change(ctx, `UPDATE erasures SET after_id = $1 WHERE id = $2 AND stage = $3 AND after_id = $4`, after, id, stage, from)
+	if err == nil && moved == 0 {
+		err = errMoved
+	}
+	if err != nil {
+		return err
+	}
+	_, err = t.progress(ctx, id, stage, stage, after, counts)
+	return err
+}
+
 // EndStage moves an erasure to its next stage, with what remains for the receipt.
 func (s personEraser) EndStage(ctx context.Context, id, stage, next string, counts map[string]int64, remains ...string) error {
 	return s.InTx(ctx, func(tx *Tx) error {
@@ -478,12 +491,11 @@ func (s personEraser) RunningOf(ctx context.Context, turnID string) (bool, error
 	return first(ctx, s.engine.reader(), `SELECT 1 FROM jobs WHERE payload = $1 AND state = 'running' LIMIT 1`, []any{turnID}, &one)
 }
 
-// EmptyErased removes what was said in messages and answers, and what was made of it in their conversations. What other servers must hear about
-// the answers stays until they did.
+// EmptyErased removes what was said in messages and answers. What other servers must hear about the answers stays until they did.
 func (s personEraser) EmptyErased(ctx context.Context, e Erasure) error {
-	return s.eachErased(ctx, e, EraseEmpty, EraseTell, func(tx *Tx, turn string) (map[string]int64, error) {
-		var route, thread, key string
-		found, err := first(ctx, tx, `SELECT route, thread_id, thread_key FROM turns WHERE id = $1`, []any{turn}, &route, &thread, &key)
+	return s.eachErased(ctx, e, EraseEmpty, EraseDerived, func(tx *Tx, turn string) (map[string]int64, error) {
+		var route string
+		found, err := first(ctx, tx, `SELECT route FROM turns WHERE id = $1`, []any{turn}, &route)
 		if err != nil || !found {
 			return nil, err
 		}
@@ -493,17 +505,81 @@ func (s personEraser) EmptyErased(ctx context.Context, e Erasure) error {
 		if err := tx.forgetWith(ctx, turn, func(string) error { return nil }); err != nil {
 			return nil, err
 		}
-		if err := tx.do(ctx, `UPDATE turns SET route = $1 WHERE id = $2`, withoutWords(route), turn); err != nil {
-			return nil, err
+		return map[string]int64{"messages": 1}, tx.do(ctx, `UPDATE turns SET route = $1 WHERE id = $2`, withoutWords(route), turn)
+	})
+}
+
+const (
+	selectErasedThreads = `SELECT e.turn_id, t.thread_key, t.thread_id FROM erasure_turns e JOIN turns t ON t.id = e.turn_id
+		WHERE e.erasure_id = $1 AND e.turn_id > $2 ORDER BY e.turn_id LIMIT 500`
+	selectOthersOfThread = `SELECT t.id FROM turns t WHERE t.thread_key = $1 AND t.thread_id = $2 AND t.id > $3
+		AND NOT EXISTS (SELECT 1 FROM erasure_turns e WHERE e.erasure_id = $4 AND e.turn_id = t.id) ORDER BY t.id LIMIT $5 + 0`
+)
+
+// DeriveErased removes what was made of the whole conversations of the messages, in those of others. Each conversation is gone through once, and
+// once more after a crash.
+func (s personEraser) DeriveErased(ctx context.Context, e Erasure) error {
+	seen := map[string]bool{} // keys of threads
+	for after := e.After; ; {
+		begun, from := time.Now(), after
+		type thread struct{ key, id string }
+		var page []thread
+		err := s.engine.reader().each(ctx, selectErasedThreads, []any{e.Receipt.ID, after}, func(r row) error {
+			var one thread
+			err := r.Scan(&after, &one.key, &one.id)
+			page = append(page, one)
+			return err
+		})
+		if err != nil {
+			return err
+		}
+		if len(page) == 0 {
+			return s.EndStage(ctx, e.Receipt.ID, EraseDerived, EraseTell, nil)
 		}
 
-		for _, other := range mustColumn(ctx, tx, &err, `SELECT id FROM turns WHERE thread_key = $1 AND thread_id = $2 AND id <> $3`, key, thread, turn) {
-			if err := tx.forgetMade(ctx, other); err != nil {
-				return nil, err
+		for _, one := range page {
+			if seen[one.key] {
+				continue
 			}
+			if err := s.deriveThread(ctx, e.Receipt.ID, one.key, one.id); err != nil {
+				return err
+			}
+			seen[one.key] = true
 		}
-		return map[string]int64{"messages": 1}, err
-	})
+		if err := s.InTx(ctx, func(tx *Tx) error { return tx.still(ctx, e.Receipt.ID, EraseDerived, from, after, nil) }); err != nil {
+			return err
+		}
+		if err := rest(ctx, begun); err != nil {
+			return err
+		}
+	}
+}
+
+func (s personEraser) deriveThread(ctx context.Context, id, key, thread string) error {
+	for after := ""; ; {
+		begun := time.Now()
+		var err error
+		page := mustColumn(ctx, s.engine.reader(), &err, selectOthersOfThread, key, thread, after, id, int64(retainBatch))
+		if err != nil || len(page) == 0 {
+			return err
+		}
+
+		after = page[len(page)-1]
+		err = s.InTx(ctx, func(tx *Tx) error {
+			for _, turn := range page {
+				if err := tx.forgetMade(ctx, turn); err != nil {
+					return fmt.Errorf("turn %s: %w", turn, err)
+				}
+			}
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+		if err := pace(ctx, begun); err != nil {
+			return err
+		}
+	}
 }
 
 // withoutWords is a route without what the message said.
@@ -546,6 +622,7 @@ func (s personEraser) eachErased(ctx context.Context, e Erasure, stage, next str
 			return s.EndStage(ctx, e.Receipt.ID, stage, next, nil)
 		}
 
+		from := after
 		after = page[len(page)-1]
 		err = s.InTx(ctx, func(tx *Tx) error {
 			counts := map[string]int64{}
@@ -558,11 +635,7 @@ func (s personEraser) eachErased(ctx context.Context, e Erasure, stage, next str
 					counts[what] += count
 				}
 			}
-			still, err := tx.progress(ctx, e.Receipt.ID, stage, stage, after, counts)
-			if err == nil && !still {
-				err = errMoved
-			}
-			return err
+			return tx.still(ctx, e.Receipt.ID, stage, from, after, counts)
 		})
 		if err != nil {
 			return err
@@ -616,21 +689,47 @@ var keptNamespaces = []string{
 
 var uuidInText = regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}`)
 
-// EraseNames removes everything beside messages that has the names of a person, or is about the messages.
+// erasePortion is how many rows beside messages one transaction removes or changes.
+const erasePortion = 100
+
+// erasePortions changes rows in some transactions, each of which adds what it changed to the counts of the receipt: a process that dies between two
+// of them leaves the rest for the next one, which finds it by the names.
+func erasePortions[T any](ctx context.Context, s personEraser, id string, rows []T, change func(tx *Tx, one T, made map[string]int64) error) error {
+	for portion := range slices.Chunk(rows, erasePortion) {
+		begun := time.Now()
+		err := s.InTx(ctx, func(tx *Tx) error {
+			made := map[string]int64{}
+			for _, one := range portion {
+				if err := change(tx, one, made); err != nil {
+					return err
+				}
+			}
+			return tx.still(ctx, id, EraseNames, "", "", made)
+		})
+		if err != nil {
+			return err
+		}
+		if err := pace(ctx, begun); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// EraseNames removes everything beside messages that has the names of a person, or is about the messages. Rows are found beside the writer.
 func (s personEraser) EraseNames(ctx context.Context, e Erasure, pseudonym func(string) string) error {
 	about, err := s.aboutErased(ctx, e.Receipt.ID)
 	if err != nil {
 		return err
 	}
-	counts := map[string]int64{}
 	names := e.Person.texts()
-	if err := s.eraseSessions(ctx, e, counts); err != nil {
+	if err := s.eraseSessions(ctx, e); err != nil {
 		return err
 	}
-	if err := s.eraseDocuments(ctx, names, about, counts); err != nil {
+	if err := s.eraseDocuments(ctx, e.Receipt.ID, names, about); err != nil {
 		return err
 	}
-	if err := s.eraseJobs(ctx, names, counts); err != nil {
+	if err := s.eraseJobs(ctx, e.Receipt.ID, names); err != nil {
 		return err
 	}
 	mails, err := mailStore(s).mailsOf(ctx, mailAddresses(e.Person))
@@ -640,17 +739,24 @@ func (s personEraser) EraseNames(ctx context.Context, e Erasure, pseudonym func(
 	for _, id := range mails { // notices about them go first: a crash leaves the mails, by which they are found again
 		about[id] = true
 	}
-	if err := s.erasePersonRows(ctx, e, names, about, pseudonym, counts); err != nil {
+	if err := s.erasePersonRows(ctx, e, pseudonym); err != nil {
 		return err
 	}
-	deleted, err := mailStore(s).eraseMails(ctx, mails)
+	if err := s.eraseMentions(ctx, e.Receipt.ID, names, about, pseudonym("person "+e.Receipt.ID)); err != nil {
+		return err
+	}
+	if err := s.eraseApprover(ctx, e.Receipt.ID, names, pseudonym("person "+e.Receipt.ID)); err != nil {
+		return err
+	}
+	err = erasePortions(ctx, s, e.Receipt.ID, mails, func(tx *Tx, id string, made map[string]int64) error {
+		deleted, err := mailTx{tx.transaction}.deleteFound(ctx, selectOneMail, id)
+		made["mails to the operator"] += int64(deleted)
+		return err
+	})
 	if err != nil {
 		return err
 	}
-	if deleted > 0 {
-		counts["mails to the operator"] = deleted
-	}
-	return s.EndStage(ctx, e.Receipt.ID, EraseNames, EraseRemove, counts)
+	return s.EndStage(ctx, e.Receipt.ID, EraseNames, EraseRemove, nil)
 }
 
 // aboutErased are the ids of the messages, their answers, deliveries and calls.
@@ -674,9 +780,12 @@ func (s personEraser) aboutErased(ctx context.Context, id string) (map[string]bo
 }
 
 // eraseSessions deletes the sessions of the person, and those in which only the person spoke.
-func (s personEraser) eraseSessions(ctx context.Context, e Erasure, counts map[string]int64) error {
+func (s personEraser) eraseSessions(ctx context.Context, e Erasure) error {
 	own := setOf(e.Person.Principals)
-	type session struct{ owner, id, agent, thread string }
+	type session struct {
+		owner, id, agent, thread string
+		others                   bool // it has messages that are not erased
+	}
 	var all []session
 	err := s.engine.reader().each(ctx, `SELECT owner, id, agent, thread_id FROM sessions ORDER BY owner_key, id`, nil, func(r row) error {
 		var one session
@@ -690,30 +799,85 @@ func (s personEraser) eraseSessions(ctx context.Context, e Erasure, counts map[s
 
 	const whose = `SELECT COUNT(*), COALESCE(SUM(CASE WHEN EXISTS (SELECT 1 FROM erasure_turns e WHERE e.erasure_id = $3 AND e.turn_id = t.id) THEN 1 ELSE 0 END), 0)
 		FROM turns t WHERE t.thread_key = $1 AND t.thread_id = $2`
+	var gone []session
 	for _, one := range all {
 		var turns, erased int64
-		if !own[one.owner] {
-			if _, err := first(ctx, s.engine.reader(), whose, []any{hashKey(one.agent, one.thread), one.thread, e.Receipt.ID}, &turns, &erased); err != nil {
-				return err
-			}
-			if erased == 0 || erased < turns {
-				continue
-			}
-		}
-		err := s.sessions().DeleteSession(ctx, one.owner, one.id)
-		if err != nil && !fault.Is(err, fault.NotFound) {
+		if _, err := first(ctx, s.engine.reader(), whose, []any{hashKey(one.agent, one.thread), one.thread, e.Receipt.ID}, &turns, &erased); err != nil {
 			return err
 		}
-		if err := s.InTx(ctx, func(tx *Tx) error { return tx.do(ctx, `DELETE FROM bridge_items WHERE session_id = $1`, one.id) }); err != nil {
+		if one.others = erased < turns; own[one.owner] || erased > 0 && !one.others {
+			gone = append(gone, one)
+		}
+	}
+	if len(gone) == 0 {
+		return nil
+	}
+
+	// What lies in them goes first: the sessions are how it is found again after a crash.
+	ids := map[string]bool{}
+	for _, one := range gone {
+		ids[one.id] = true
+	}
+	var items []string
+	err = s.engine.reader().each(ctx, `SELECT id, session_id FROM bridge_items`, nil, func(r row) error {
+		var id, session string
+		err := r.Scan(&id, &session)
+		if ids[session] {
+			items = append(items, id)
+		}
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	err = erasePortions(ctx, s, e.Receipt.ID, items, func(tx *Tx, id string, _ map[string]int64) error {
+		return tx.do(ctx, `DELETE FROM bridge_items WHERE id = $1`, id)
+	})
+	if err != nil {
+		return err
+	}
+
+	for _, one := range gone {
+		if err := s.eraseSession(ctx, e.Receipt.ID, one.owner, one.id, one.others); err != nil {
 			return err
 		}
-		counts["sessions"]++
 	}
 	return nil
 }
 
+func (s personEraser) eraseSession(ctx context.Context, erasure, owner, id string, others bool) error {
+	if others { // the messages of the erasure are empty already
+		if err := s.erasure().forgetSession(ctx, owner, id); err != nil {
+			return err
+		}
+	}
+
+	key := hashKey(owner)
+	var numbers []int64
+	err := s.engine.reader().each(ctx, `SELECT number FROM session_messages WHERE owner_key = $1 AND session_id = $2`, []any{key, id}, func(r row) error {
+		var number int64
+		err := r.Scan(&number)
+		numbers = append(numbers, number)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	err = erasePortions(ctx, s, erasure, numbers, func(tx *Tx, number int64, _ map[string]int64) error {
+		return tx.do(ctx, `DELETE FROM session_messages WHERE owner_key = $1 AND session_id = $2 AND number = $3`, key, id, number)
+	})
+	if err != nil {
+		return err
+	}
+	return erasePortions(ctx, s, erasure, []string{id}, func(tx *Tx, id string, made map[string]int64) error {
+		removed, err := tx.removeSession(ctx, key, id)
+		made["sessions"] += removed
+		return err
+	})
+}
+
 // eraseDocuments removes the documents of adapters and agents that name the person or the messages.
-func (s personEraser) eraseDocuments(ctx context.Context, names []string, about map[string]bool, counts map[string]int64) error {
+func (s personEraser) eraseDocuments(ctx context.Context, id string, names []string, about map[string]bool) error {
 	for namespace, key := "", ""; ; {
 		begun := time.Now()
 		type document struct{ namespace, key, value string }
@@ -743,24 +907,18 @@ func (s personEraser) eraseDocuments(ctx context.Context, names []string, about 
 			return err
 		}
 
-		if len(page) > 0 {
-			err := s.InTx(ctx, func(tx *Tx) error {
-				for _, one := range page {
-					for _, digest := range anyDigest.FindAllString(one.value, -1) {
-						if err := tx.discard(ctx, digest); err != nil {
-							return err
-						}
-					}
-					if err := tx.do(ctx, deleteDocument, one.namespace, one.key); err != nil {
-						return err
-					}
+		err = erasePortions(ctx, s, id, page, func(tx *Tx, one document, made map[string]int64) error {
+			for _, digest := range anyDigest.FindAllString(one.value, -1) {
+				if err := tx.discard(ctx, digest); err != nil {
+					return err
 				}
-				return nil
-			})
-			if err != nil {
-				return err
 			}
-			counts["documents"] += int64(len(page))
+			deleted, err := tx.change(ctx, deleteDocument, one.namespace, one.key)
+			made["documents"] += deleted
+			return err
+		})
+		if err != nil {
+			return err
 		}
 		if rows < 500 {
 			return nil
@@ -775,7 +933,7 @@ func (s personEraser) eraseDocuments(ctx context.Context, names []string, about 
 var anyDigest = regexp.MustCompile(`\b[0-9a-f]{64}\b`)
 
 // eraseJobs removes work that names the person: letters of agents, notices, calls of webhooks.
-func (s personEraser) eraseJobs(ctx context.Context, names []string, counts map[string]int64) error {
+func (s personEraser) eraseJobs(ctx context.Context, id string, names []string) error {
 	var ids []string
 	err := s.engine.reader().each(ctx, `SELECT id, partition_of, reason, payload FROM jobs WHERE state <> 'running'`, nil, func(r row) error {
 		var id, partition, reason, payload string
@@ -788,69 +946,97 @@ func (s personEraser) eraseJobs(ctx context.Context, names []string, counts map[
 	if err != nil {
 		return err
 	}
-	for _, id := range ids {
-		if err := s.InTx(ctx, func(tx *Tx) error { return tx.jobs().removeWaiting(ctx, id) }); err != nil {
+	return erasePortions(ctx, s, id, ids, func(tx *Tx, id string, made map[string]int64) error {
+		var one int64
+		waits, err := first(ctx, tx, `SELECT 1 FROM jobs WHERE id = $1 AND state <> 'running'`, []any{id}, &one)
+		if err != nil || !waits {
 			return err
 		}
-		counts["jobs"]++
-	}
-	return nil
+		made["jobs"]++
+		return tx.jobs().removeWaiting(ctx, id)
+	})
+}
+
+// ownRows are tables of which a person may have very many rows, by a principal; each has the column id.
+var ownRows = []struct{ what, table, owner, change string }{
+	{"webhooks", "watches", "principal", `DELETE FROM watches WHERE id = $1`},
+	{"runs", "task_runs", "owner", `DELETE FROM task_runs WHERE id = $1`},
+	{"audit", "audit", "principal", `UPDATE audit SET principal = $2, detail = '' WHERE id = $1`},
 }
 
 // erasePersonRows is about the tables whose rows are a person's by a column of their own.
-func (s personEraser) erasePersonRows(ctx context.Context, e Erasure, names []string, about map[string]bool, pseudonym func(string) string, counts map[string]int64) error {
-	return s.InTx(ctx, func(tx *Tx) error {
-		made := map[string]int64{}
-		remove := func(what, query string, arguments ...any) error {
-			changed, err := tx.change(ctx, query, arguments...)
-			made[what] += changed
-			return err
-		}
-
-		for _, principal := range e.Person.Principals {
-			_, subject, _ := strings.Cut(principal, " ")
-			failures := []error{
-				remove("links", `DELETE FROM person_identities WHERE principal_key = $1`, hashKey(principal)),
-				remove("webhooks", `DELETE FROM watches WHERE principal = $1`, principal),
-				remove("runs", `DELETE FROM task_runs WHERE owner = $1`, principal),
-				remove("stops", `DELETE FROM list_entries WHERE list = 'stop' AND target = $1`, principal),
-				remove("audit", `UPDATE audit SET principal = $1, detail = '' WHERE principal = $2`, pseudonym(principal), principal),
+func (s personEraser) erasePersonRows(ctx context.Context, e Erasure, pseudonym func(string) string) error {
+	for _, principal := range e.Person.Principals {
+		for _, rows := range ownRows {
+			var err error
+			ids := mustColumn(ctx, s.engine.reader(), &err, `SELECT id FROM `+rows.table+` WHERE `+rows.owner+` = $1 ORDER BY id`, principal)
+			if err != nil {
+				return err
 			}
-			if id, is := strings.CutPrefix(subject, "token:"); is {
-				failures = append(failures, remove("tokens", `DELETE FROM tokens WHERE id = $1`, id))
-			}
-			for _, err := range failures {
-				if err != nil {
-					return err
+			err = erasePortions(ctx, s, e.Receipt.ID, ids, func(tx *Tx, id string, made map[string]int64) error {
+				arguments := []any{id}
+				if strings.Contains(rows.change, "$2") {
+					arguments = append(arguments, pseudonym(principal))
 				}
+				changed, err := tx.change(ctx, rows.change, arguments...)
+				made[rows.what] += changed
+				return err
+			})
+			if err != nil {
+				return err
 			}
 		}
+	}
 
-		for _, address := range e.Person.Addresses {
-			mail := strings.TrimPrefix(address, "@")
-			if err := remove("mail failures", `DELETE FROM mail_failures WHERE address = $1`, mail); err != nil {
-				return err
-			}
-			// Who asked not to be written to is not written to: the address stays as its hash.
-			if err := tx.do(ctx, `INSERT INTO mail_suppressions (address, kind, reason, delivery_id, created_at)
-				SELECT $1, kind, '', '', created_at FROM mail_suppressions WHERE address = $2 ON CONFLICT (address) DO NOTHING`, ErasedAddress(pseudonym(mail)), mail); err != nil {
-				return err
-			}
-			if err := remove("suppressions kept as a hash", `DELETE FROM mail_suppressions WHERE address = $1`, mail); err != nil {
-				return err
-			}
-		}
-
-		if err := tx.eraseMentions(ctx, names, about, pseudonym("person "+e.Receipt.ID), made); err != nil {
-			return err
-		}
-		if err := tx.do(ctx, `UPDATE list_version SET version = version + 1 WHERE one = 1`); err != nil {
-			return err
-		}
-		tx.wake(ChannelLists, "")
-		maps.Copy(counts, made)
-		return nil
+	err := erasePortions(ctx, s, e.Receipt.ID, e.Person.Principals, func(tx *Tx, principal string, made map[string]int64) error {
+		return tx.erasePrincipal(ctx, principal, made)
 	})
+	if err != nil {
+		return err
+	}
+	return erasePortions(ctx, s, e.Receipt.ID, mailAddresses(e.Person), func(tx *Tx, mail string, made map[string]int64) error {
+		return tx.eraseAddress(ctx, mail, pseudonym(mail), made)
+	})
+}
+
+// counting returns a function that executes a statement and counts the rows that it changed.
+func (t eraseTx) counting(ctx context.Context, made map[string]int64) func(what, query string, arguments ...any) error {
+	return func(what, query string, arguments ...any) error {
+		changed, err := t.change(ctx, query, arguments...)
+		made[what] += changed
+		return err
+	}
+}
+
+func (t eraseTx) erasePrincipal(ctx context.Context, principal string, made map[string]int64) error {
+	remove := t.counting(ctx, made)
+	if err := remove("links", `DELETE FROM person_identities WHERE principal_key = $1`, hashKey(principal)); err != nil {
+		return err
+	}
+	if err := remove("stops", `DELETE FROM list_entries WHERE list = 'stop' AND target = $1`, principal); err != nil {
+		return err
+	}
+	_, subject, _ := strings.Cut(principal, " ")
+	if id, is := strings.CutPrefix(subject, "token:"); is {
+		if err := remove("tokens", `DELETE FROM tokens WHERE id = $1`, id); err != nil {
+			return err
+		}
+	}
+	t.wake(ChannelLists, "")
+	return t.do(ctx, `UPDATE list_version SET version = version + 1 WHERE one = 1`)
+}
+
+// eraseAddress is about an address of mail. Who asked not to be written to is not written to: the address stays as its hash.
+func (t eraseTx) eraseAddress(ctx context.Context, mail, hash string, made map[string]int64) error {
+	remove := t.counting(ctx, made)
+	if err := remove("mail failures", `DELETE FROM mail_failures WHERE address = $1`, mail); err != nil {
+		return err
+	}
+	if err := t.do(ctx, `INSERT INTO mail_suppressions (address, kind, reason, delivery_id, created_at)
+		SELECT $1, kind, '', '', created_at FROM mail_suppressions WHERE address = $2 ON CONFLICT (address) DO NOTHING`, ErasedAddress(hash), mail); err != nil {
+		return err
+	}
+	return remove("suppressions kept as a hash", `DELETE FROM mail_suppressions WHERE address = $1`, mail)
 }
 
 // ErasedAddress is how a suppressed address is kept of which only a hash may be.
@@ -865,13 +1051,16 @@ func mailAddresses(person PersonNames) []string {
 	return list
 }
 
-// noted are short texts that may name a person who decided, reported or could not be reached.
-var noted = []struct {
+// notedRows are the rows of a table with short texts.
+type notedRows struct {
 	table, text string
 	keys        []string
 	set         string // what the row keeps; empty: it is removed. %s is the person's pseudonym
 	ids         bool   // it has words of messages and mails beside their ids
-}{
+}
+
+// noted are short texts that may name a person who decided, reported or could not be reached.
+var noted = []notedRows{
 	{"destinations", "destination || ' ' || reason", []string{"channel", "destination"}, "", false},
 	{"counters", "counter_key", []string{"counter_key"}, "", false}, // what the person used up of limits
 	{"audit", "principal || ' ' || detail", []string{"id"}, "principal = %s, detail = ''", false},
@@ -880,65 +1069,96 @@ var noted = []struct {
 	{"notice_conditions", "reason", []string{"kind", "subject"}, "reason = ''", true},
 }
 
-func (t eraseTx) eraseMentions(ctx context.Context, names []string, about map[string]bool, pseudonym string, made map[string]int64) error {
+// eraseMentions goes through the tables in pages.
+func (s personEraser) eraseMentions(ctx context.Context, id string, names []string, about map[string]bool, pseudonym string) error {
 	for _, rows := range noted {
-		var found [][]any
-		err := t.each(ctx, `SELECT `+rows.text+`, `+strings.Join(rows.keys, ", ")+` FROM `+rows.table, nil, func(r row) error {
-			var text string
-			keys := make([]string, len(rows.keys))
-			into := []any{&text}
-			for i := range keys {
-				into = append(into, &keys[i])
-			}
-			if err := r.Scan(into...); err != nil || !mentions(text, names) && !(rows.ids && slices.ContainsFunc(uuidInText.FindAllString(text, -1), func(id string) bool { return about[id] })) {
-				return err
-			}
-			values := make([]any, len(keys))
-			for i, key := range keys {
-				values[i] = key
-			}
-			found = append(found, values)
-			return nil
-		})
-		if err != nil {
-			return err
-		}
-
-		for _, key := range found {
-			where := make([]string, len(key))
-			for i := range key {
-				where[i] = fmt.Sprintf("%s = $%d", rows.keys[i], i+1)
-			}
-			query := `DELETE FROM ` + rows.table + ` WHERE ` + strings.Join(where, " AND ")
-			if rows.set != "" {
-				set := rows.set
-				if strings.Contains(set, "%s") {
-					key = append(key, pseudonym)
-					set = strings.ReplaceAll(set, "%s", fmt.Sprintf("$%d", len(key)))
+		after := make([]string, len(rows.keys)) // keys are never all empty
+		query := `SELECT ` + rows.text + `, ` + strings.Join(rows.keys, ", ") + ` FROM ` + rows.table +
+			` WHERE (` + strings.Join(rows.keys, ", ") + `) > (` + placeholders(1, len(rows.keys)) + `) ORDER BY ` + strings.Join(rows.keys, ", ") + ` LIMIT 1000`
+		for read := 1000; read == 1000; {
+			begun := time.Now()
+			read = 0
+			var found [][]any
+			err := s.engine.reader().each(ctx, query, anyOf(after), func(r row) error {
+				var text string
+				into := []any{&text}
+				for i := range after {
+					into = append(into, &after[i])
 				}
-				query = `UPDATE ` + rows.table + ` SET ` + set + ` WHERE ` + strings.Join(where, " AND ")
-			}
-			if err := t.do(ctx, query, key...); err != nil {
+				read++
+				if err := r.Scan(into...); err != nil || !mentions(text, names) && !(rows.ids && slices.ContainsFunc(uuidInText.FindAllString(text, -1), func(id string) bool { return about[id] })) {
+					return err
+				}
+				found = append(found, anyOf(after))
+				return nil
+			})
+			if err != nil {
 				return err
 			}
-			made[rows.table]++
+
+			err = erasePortions(ctx, s, id, found, func(tx *Tx, key []any, made map[string]int64) error {
+				changed, err := tx.eraseNoted(ctx, rows, key, pseudonym)
+				made[rows.table] += changed
+				return err
+			})
+			if err != nil {
+				return err
+			}
+			if err := rest(ctx, begun); err != nil {
+				return err
+			}
 		}
 	}
-	if err := t.do(ctx, `DELETE FROM notice_ways WHERE notice_id NOT IN (SELECT id FROM notices)`); err != nil {
-		return err
+	return nil
+}
+
+func anyOf(texts []string) []any {
+	values := make([]any, len(texts))
+	for i, text := range texts {
+		values[i] = text
 	}
-	return t.eraseApprover(ctx, names, pseudonym, made)
+	return values
+}
+
+// eraseNoted changes or removes one row of noted, with the ways of a notice, and returns how many there were: one or none.
+func (t eraseTx) eraseNoted(ctx context.Context, rows notedRows, key []any, pseudonym string) (int64, error) {
+	where := make([]string, len(key))
+	for i := range key {
+		where[i] = fmt.Sprintf("%s = $%d", rows.keys[i], i+1)
+	}
+	query := `DELETE FROM ` + rows.table + ` WHERE ` + strings.Join(where, " AND ")
+	if rows.set != "" {
+		set := rows.set
+		if strings.Contains(set, "%s") {
+			key = append(slices.Clone(key), pseudonym)
+			set = strings.ReplaceAll(set, "%s", fmt.Sprintf("$%d", len(key)))
+		}
+		query = `UPDATE ` + rows.table + ` SET ` + set + ` WHERE ` + strings.Join(where, " AND ")
+	}
+	if rows.table == "notices" {
+		if err := t.do(ctx, `DELETE FROM notice_ways WHERE notice_id = $1`, key...); err != nil {
+			return 0, err
+		}
+	}
+	return t.change(ctx, query, key...)
 }
 
 // eraseApprover takes the person out of what was decided about messages of others.
-func (t eraseTx) eraseApprover(ctx context.Context, names []string, pseudonym string, made map[string]int64) error {
-	type decided struct{ id, resolution, notes string }
-	var found []decided
-	err := t.each(ctx, `SELECT id, resolution, notes FROM demands WHERE status NOT IN ('issued', 'claimed')`, nil, func(r row) error {
-		var one decided
-		err := r.Scan(&one.id, &one.resolution, &one.notes)
-		if mentions(one.resolution+"\n"+one.notes, names) {
-			found = append(found, one)
+func (s personEraser) eraseApprover(ctx context.Context, id string, names []string, pseudonym string) error {
+	patterns := make([]*regexp.Regexp, len(names))
+	for i, name := range names {
+		pattern, err := regexp.Compile(`(?i)` + regexp.QuoteMeta(name))
+		if err != nil {
+			return fmt.Errorf("name of a person: %w", err)
+		}
+		patterns[i] = pattern
+	}
+	var found []string
+	err := s.engine.reader().each(ctx, `SELECT id, resolution, notes FROM demands WHERE status NOT IN ('issued', 'claimed')`, nil, func(r row) error {
+		var id, resolution, notes string
+		err := r.Scan(&id, &resolution, &notes)
+		if mentions(resolution+"\n"+notes, names) {
+			found = append(found, id)
 		}
 		return err
 	})
@@ -946,29 +1166,42 @@ func (t eraseTx) eraseApprover(ctx context.Context, names []string, pseudonym st
 		return err
 	}
 
-	for _, one := range found {
-		for _, name := range names {
-			pattern, err := regexp.Compile(`(?i)` + regexp.QuoteMeta(name))
-			if err != nil {
-				return fmt.Errorf("name of a person: %w", err)
-			}
-			one.resolution, one.notes = pattern.ReplaceAllLiteralString(one.resolution, pseudonym), pattern.ReplaceAllLiteralString(one.notes, pseudonym)
-		}
-		if err := t.do(ctx, `UPDATE demands SET resolution = $1, notes = $2 WHERE id = $3`, one.resolution, one.notes, one.id); err != nil {
+	return erasePortions(ctx, s, id, found, func(tx *Tx, demand string, made map[string]int64) error {
+		var resolution, notes string
+		there, err := first(ctx, tx, `SELECT resolution, notes FROM demands WHERE id = $1`, []any{demand}, &resolution, &notes)
+		if err != nil || !there || !mentions(resolution+"\n"+notes, names) {
 			return err
 		}
+		for _, pattern := range patterns {
+			resolution, notes = pattern.ReplaceAllLiteralString(resolution, pseudonym), pattern.ReplaceAllLiteralString(notes, pseudonym)
+		}
 		made["decisions"]++
-	}
-	return nil
+		return tx.do(ctx, `UPDATE demands SET resolution = $1, notes = $2 WHERE id = $3`, resolution, notes, demand)
+	})
 }
 
 // CleanErased empties the free places of the database's files, and forgets the list of messages. It returns what it could not reach.
 func (s personEraser) CleanErased(ctx context.Context, id string) (remains []string, err error) {
-	err = s.InTx(ctx, func(tx *Tx) error { return tx.do(ctx, `DELETE FROM erasure_turns WHERE erasure_id = $1`, id) })
-	if err != nil {
-		return nil, err
+	for {
+		begun := time.Now()
+		page, err := s.ErasedTurns(ctx, id, "", 10*erasePortion)
+		if err != nil {
+			return nil, err
+		}
+		if len(page) == 0 {
+			return s.engine.forgetFree(ctx)
+		}
+		last := page[len(page)-1]
+		err = s.InTx(ctx, func(tx *Tx) error {
+			return tx.do(ctx, `DELETE FROM erasure_turns WHERE erasure_id = $1 AND turn_id <= $2`, id, last)
+		})
+		if err != nil {
+			return nil, err
+		}
+		if err := pace(ctx, begun); err != nil {
+			return nil, err
+		}
 	}
-	return s.engine.forgetFree(ctx)
 }
 
 // AddressForms are the names of a person that an address has: as an address here, and as the subject of evidence that this server checked.

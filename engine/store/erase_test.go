@@ -31,10 +31,9 @@ func TestMentions(t *testing.T) {
 	}
 }
 
-// saidBy stores a message of a sender that ended.
-func saidBy(t *testing.T, s *Store, id, principal, address, text string, verified bool) string {
-	t.Helper()
-	turn := exchange.TurnRecord{
+// said is a message of a sender that ended.
+func said(id, principal, address, text string, verified bool) exchange.TurnRecord {
+	return exchange.TurnRecord{
 		ID: newRowID(), Agent: "echo", Principal: principal, ThreadID: "thread", State: exchange.StateAnswered, AcceptedAt: time.Now(), UpdatedAt: time.Now(),
 		Channel: normalized.ViaEmail, Route: json.RawMessage(`{"v":1,"subject":"` + text + `"}`),
 		Message: normalized.Message{
@@ -44,6 +43,12 @@ func saidBy(t *testing.T, s *Store, id, principal, address, text string, verifie
 			RecipientCapabilities: normalized.RecipientCapabilities{MentionRelay: normalized.MentionRelay{Kind: normalized.RelayNone}},
 		},
 	}
+}
+
+// saidBy stores one.
+func saidBy(t *testing.T, s *Store, id, principal, address, text string, verified bool) string {
+	t.Helper()
+	turn := said(id, principal, address, text, verified)
 	err := s.InTx(t.Context(), func(tx *Tx) error {
 		_, _, err := tx.InsertTurn(t.Context(), turn, pipeline.Original{Digest: strings.Repeat(string("abc"[len(principal)%3]), 64), MediaType: "message/rfc822", Body: []byte(text)})
 		return err
@@ -57,7 +62,12 @@ func saidBy(t *testing.T, s *Store, id, principal, address, text string, verifie
 // erasedPerson does all stages that need no other part of the server, as a server does that is killed after each portion.
 func erasedPerson(t *testing.T, s *Store, names PersonNames) Receipt {
 	t.Helper()
-	hash := func(name string) string { return "hash of " + hashKey(name) }
+	return erasePerson(t, s, names, func(string) {})
+}
+
+// erasePerson also tells before each stage which one it is.
+func erasePerson(t testing.TB, s *Store, names PersonNames, tell func(stage string)) Receipt {
+	t.Helper()
 	begun, err := s.BeginErasure(t.Context(), names, []string{"x"}, "operator")
 	if err != nil {
 		t.Fatal(err)
@@ -68,30 +78,11 @@ func erasedPerson(t *testing.T, s *Store, names PersonNames) Receipt {
 		if err != nil {
 			t.Fatal(err)
 		}
-		switch e.Receipt.Stage {
-		case EraseFind:
-			err = s.FindErased(t.Context(), e)
-		case EraseStop:
-			err = s.EndStage(t.Context(), begun.ID, EraseStop, EraseEmpty, nil)
-		case EraseEmpty:
-			err = s.EmptyErased(t.Context(), e)
-		case EraseTell:
-			err = s.EndStage(t.Context(), begun.ID, EraseTell, EraseNames, nil)
-		case EraseNames:
-			err = s.EraseNames(t.Context(), e, hash)
-		case EraseRemove:
-			err = s.RemoveErased(t.Context(), e, hash("person"))
-		case EraseContents:
-			err = errors.Join(s.DropOriginals(t.Context()), s.EndStage(t.Context(), begun.ID, EraseContents, EraseClean, nil))
-		case EraseClean:
-			var remains []string
-			if remains, err = s.CleanErased(t.Context(), begun.ID); err == nil {
-				err = s.EndStage(t.Context(), begun.ID, EraseClean, EraseDone, nil, remains...)
-			}
-		case EraseDone:
+		tell(e.Receipt.Stage)
+		if e.Receipt.Stage == EraseDone {
 			return e.Receipt
 		}
-		if err != nil {
+		if err := eraseStage(t.Context(), s, e); err != nil {
 			t.Fatalf("stage %s: %v", e.Receipt.Stage, err)
 		}
 		// The same stage again, as after a crash behind its commit, changes nothing.
@@ -103,6 +94,36 @@ func erasedPerson(t *testing.T, s *Store, names PersonNames) Receipt {
 	}
 	t.Fatal("the erasure does not end")
 	return Receipt{}
+}
+
+// eraseStage does the stage in which an erasure is; nothing has to be stopped or told.
+func eraseStage(ctx context.Context, s *Store, e Erasure) error {
+	hash := func(name string) string { return "hash of " + hashKey(name) }
+	id := e.Receipt.ID
+	switch e.Receipt.Stage {
+	case EraseFind:
+		return s.FindErased(ctx, e)
+	case EraseStop:
+		return s.EndStage(ctx, id, EraseStop, EraseEmpty, nil)
+	case EraseEmpty:
+		return s.EmptyErased(ctx, e)
+	case EraseDerived:
+		return s.DeriveErased(ctx, e)
+	case EraseTell:
+		return s.EndStage(ctx, id, EraseTell, EraseNames, nil)
+	case EraseNames:
+		return s.EraseNames(ctx, e, hash)
+	case EraseRemove:
+		return s.RemoveErased(ctx, e, hash("person"))
+	case EraseContents:
+		return errors.Join(s.DropOriginals(ctx), s.EndStage(ctx, id, EraseContents, EraseClean, nil))
+	}
+
+	remains, err := s.CleanErased(ctx, id)
+	if err != nil {
+		return err
+	}
+	return s.EndStage(ctx, id, EraseClean, EraseDone, nil, remains...)
 }
 
 // TestErasedPersonIsNowhere: what a person said and is called is in no row and in no byte of SQLite's files, others keep what is theirs, and an
@@ -186,6 +207,12 @@ func TestErasedPersonIsNowhere(t *testing.T) {
 		if err != nil || !slices.Contains(names.Principals, principal) || !slices.Contains(names.Addresses, "@rob@mail.example") || slices.Contains(names.Addresses, "@bobby@peer.example") {
 			t.Fatalf("%+v, %v", names, err)
 		}
+		file, inFile := s.engine.(*sqliteEngine)
+		if inFile { // as one of before, in whose free places something may stand
+			if err := file.writer.between(ctx, func(w *writerSession) error { return w.execute("PRAGMA user_version = 0") }); err != nil {
+				t.Fatal(err)
+			}
+		}
 		receipt := erasedPerson(t, s, names)
 		if receipt.Counts["messages"] != 61 || receipt.Counts["links"] != 2 || receipt.EndedAt.IsZero() {
 			t.Errorf("receipt %+v", receipt)
@@ -205,7 +232,11 @@ func TestErasedPersonIsNowhere(t *testing.T) {
 				t.Errorf("%q is in %v", text, found)
 			}
 		}
-		if file, is := s.engine.(*sqliteEngine); is {
+		if inFile {
+			var version int64
+			if _, err := first(ctx, s.engine.reader(), "PRAGMA user_version", nil, &version); err != nil || version != overwritten {
+				t.Errorf("the file has the version %d, %v: it was not written anew", version, err)
+			}
 			for _, path := range Files(filepath.Dir(file.path)) {
 				if content, err := os.ReadFile(path); err == nil && strings.Contains(string(content), secret) {
 					t.Errorf("%s has the bytes of a removed row", path)

@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/stdlib"
@@ -121,7 +122,10 @@ type Loader struct {
 
 // loadingPragmas make the file of a database that no server uses yet: a process that dies leaves it whole, a loss of power may not, and
 // it is made anew then.
-var loadingPragmas = []string{"busy_timeout(10000)", "journal_mode(WAL)", "synchronous(OFF)", "foreign_keys(OFF)", "temp_store(MEMORY)"}
+// The cache is larger than a server's, because rows come in no order of the indexes.
+var loadingPragmas = []string{
+	"busy_timeout(10000)", "journal_mode(WAL)", "synchronous(OFF)", "foreign_keys(OFF)", "temp_store(MEMORY)", "cache_size(-65536)", "wal_autocheckpoint(16000)",
+}
 
 // NewLoader makes a database with the schema of a version and with the mark of who is at work. What is in its place is removed: the
 // caller has made sure that it may be (Look). NewerSchema where this program does not know the version.
@@ -166,8 +170,14 @@ func (l *Loader) openFile(ctx context.Context, options Options) error {
 	l.name = filepath.Join(options.DataDir, File)
 	values := url.Values{"_pragma": loadingPragmas}
 	pool, err := openPool(ctx, "file:"+(&url.URL{Path: l.name}).EscapedPath()+"?"+values.Encode(), 1)
+	if err != nil {
+		return err
+	}
+	if _, err := pool.ExecContext(ctx, markOverwritten); err != nil {
+		return errors.Join(err, pool.Close())
+	}
 	l.pool = pool
-	return err
+	return nil
 }
 
 func (l *Loader) openSchema(ctx context.Context, options Options) error {
@@ -221,8 +231,13 @@ func (l *Loader) Mark(ctx context.Context, mark string) error {
 	return l.failed("mark the database", err)
 }
 
-// loadRows is how many rows one transaction of SQLite takes.
-const loadRows = 10_000
+const (
+	// loadRows is how many rows one transaction of SQLite takes.
+	loadRows = 10_000
+	// rowsAtOnce and bytesAtOnce bound what one statement of it takes.
+	rowsAtOnce  = 32
+	bytesAtOnce = 1 << 20
+)
 
 // Load puts rows into a table until next returns false or an error, which is then its own, and returns how many they were. The values are
 // those of Snapshot.Each.
@@ -231,10 +246,9 @@ func (l *Loader) Load(ctx context.Context, table Table, next func() (values []an
 		return l.copyRows(ctx, table, next)
 	}
 
-	insert := `INSERT INTO ` + quoted(table.Name) + ` (` + quotedAll(table.columnNames()) + `) VALUES (` + placeholders(1, len(table.Columns)) + `)`
 	for more := true; more; {
 		var loaded int64
-		if loaded, more, err = l.insertRows(ctx, insert, next); err != nil {
+		if loaded, more, err = l.insertRows(ctx, table, next); err != nil {
 			return rows, err
 		}
 		rows += loaded
@@ -242,19 +256,18 @@ func (l *Loader) Load(ctx context.Context, table Table, next func() (values []an
 	return rows, nil
 }
 
-func (l *Loader) insertRows(ctx context.Context, insert string, next func() ([]any, bool, error)) (rows int64, more bool, err error) {
+func (l *Loader) insertRows(ctx context.Context, table Table, next func() ([]any, bool, error)) (rows int64, more bool, err error) {
 	tx, err := l.pool.BeginTx(ctx, nil)
 	if err != nil {
 		return 0, false, l.failed("load rows", err)
 	}
 	defer func() { _ = tx.Rollback() }() // of no effect after the commit
 
-	statement, err := tx.PrepareContext(ctx, insert)
-	if err != nil {
+	var batch insertBatch
+	defer func() { batch.close() }()
+	if batch, err = newInsertBatch(ctx, tx, table); err != nil {
 		return 0, false, l.failed("load rows", err)
 	}
-	defer func() { _ = statement.Close() }() // the transaction has its errors
-
 	for more = true; more && rows < loadRows; {
 		values, there, err := next()
 		if err != nil {
@@ -263,12 +276,70 @@ func (l *Loader) insertRows(ctx context.Context, insert string, next func() ([]a
 		if more = there; !more {
 			break
 		}
-		if _, err := statement.ExecContext(ctx, values...); err != nil {
+		if err := batch.add(ctx, values); err != nil {
 			return 0, false, l.failed("load rows", err)
 		}
 		rows++
 	}
+	if err := batch.flush(ctx); err != nil {
+		return 0, false, l.failed("load rows", err)
+	}
 	return rows, more, l.failed("load rows", tx.Commit())
+}
+
+// insertBatch gathers rows of a table for statements that insert many.
+type insertBatch struct {
+	width     int
+	one, many *sql.Stmt
+	values    []any
+	bytes     int
+}
+
+func newInsertBatch(ctx context.Context, tx *sql.Tx, table Table) (b insertBatch, err error) {
+	b.width = len(table.Columns)
+	row := "(" + strings.Repeat("?, ", b.width-1) + "?)"
+	insert := `INSERT INTO ` + quoted(table.Name) + ` (` + quotedAll(table.columnNames()) + `) VALUES `
+	if b.one, err = tx.PrepareContext(ctx, insert+row); err != nil {
+		return b, err
+	}
+	b.many, err = tx.PrepareContext(ctx, insert+strings.Repeat(row+", ", rowsAtOnce-1)+row)
+	return b, err
+}
+
+func (b *insertBatch) add(ctx context.Context, values []any) error {
+	b.values = append(b.values, values...)
+	for _, value := range values {
+		if text, is := value.(string); is {
+			b.bytes += len(text)
+		}
+	}
+	if len(b.values) < rowsAtOnce*b.width && b.bytes < bytesAtOnce {
+		return nil
+	}
+	return b.flush(ctx)
+}
+
+// flush inserts what was gathered: in one statement where it is full, else row by row.
+func (b *insertBatch) flush(ctx context.Context) (err error) {
+	if len(b.values) == rowsAtOnce*b.width {
+		_, err = b.many.ExecContext(ctx, b.values...)
+	} else {
+		for row := range slices.Chunk(b.values, b.width) {
+			if err == nil {
+				_, err = b.one.ExecContext(ctx, row...)
+			}
+		}
+	}
+	b.values, b.bytes = b.values[:0], 0
+	return err
+}
+
+func (b *insertBatch) close() {
+	for _, statement := range []*sql.Stmt{b.one, b.many} {
+		if statement != nil {
+			_ = statement.Close() // the transaction has its errors
+		}
+	}
 }
 
 // rowSource hands rows to COPY.

@@ -409,26 +409,6 @@ func (s mailStore) mailsOf(ctx context.Context, addresses []string) (ids []strin
 	return ids, err
 }
 
-// eraseMails deletes mails in small portions, and returns how many there still were.
-func (s mailStore) eraseMails(ctx context.Context, ids []string) (deleted int64, err error) {
-	for portion := range slices.Chunk(ids, mailPortion) {
-		err := s.InTx(ctx, func(tx *Tx) error {
-			for _, id := range portion {
-				one, err := mailTx{tx.transaction}.deleteFound(ctx, selectOneMail, id)
-				if err != nil {
-					return err
-				}
-				deleted += int64(one)
-			}
-			return nil
-		})
-		if err != nil {
-			return deleted, err
-		}
-	}
-	return deleted, nil
-}
-
 // oldMail is a mail that is to be deleted.
 type oldMail struct {
 	id, digest string

@@ -396,6 +396,9 @@ func benchMails(b *testing.B, options Options, rows int) {
 		}
 	}
 
+	if err := s.indexAll(b.Context()); err != nil {
+		b.Fatal(err)
+	}
 	for name, filter := range map[string]exchange.MailFilter{
 		"newest": {Limit: 50}, "sender": {Sender: "host7.example", Limit: 50}, "kind": {Kind: exchange.MailDMARC, Limit: 50},
 		"word of all": {Text: "nobody", Limit: 50}, "word of one": {Text: "number77 ", Limit: 50}, "word of none": {Text: "zeppelin", Limit: 50},

@@ -107,8 +107,17 @@ func TestWordsOfMailLeaveTheIndex(t *testing.T) {
 		if _, err := keep(t, s, early, exchange.MailCharge{}); err != nil {
 			t.Fatal(err)
 		}
-		if deleted, err := s.eraseMails(ctx, []string{erased.ID, early.ID}); err != nil || deleted != 2 {
-			t.Fatal(deleted, err)
+		for _, id := range []string{erased.ID, early.ID} {
+			err := s.InTx(ctx, func(tx *Tx) error {
+				deleted, err := mailTx{tx.transaction}.deleteFound(ctx, selectOneMail, id)
+				if err == nil && deleted != 1 {
+					err = fmt.Errorf("%d deleted", deleted)
+				}
+				return err
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
 		}
 		finds("erasedwords", false)
 		index(t, s)

@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -341,6 +343,53 @@ func TestAuditAndSessionsEnd(t *testing.T) {
 		for owner, want := range map[string]int{"me echo": 1, "me helper": 2} {
 			if sessions, err := s.Sessions(t.Context(), exchange.SessionFilter{Owner: owner, Limit: 10}); err != nil || len(sessions) != want {
 				t.Errorf("%s has %v, %v", owner, sessions, err)
+			}
+		}
+	})
+}
+
+// TestRetainedWordsAreNowhere: what messages said is in no row, in no index and in no byte of SQLite's files when their time is over.
+func TestRetainedWordsAreNowhere(t *testing.T) {
+	databases(t, func(t *testing.T, open func(t testing.TB) *Store) {
+		s, ctx := open(t), t.Context()
+		const secret = "zyxmarkerwvu"
+		for range 30 {
+			saidBy(t, s, newRowID(), "peer.example https://peer.example/users/bob", "@bob@peer.example", secret, true)
+		}
+		if err := s.indexAll(ctx); err != nil {
+			t.Fatal(err)
+		}
+		found, err := s.Arrivals(ctx, exchange.ArrivalFilter{Text: secret, Limit: 10})
+		if err != nil || len(found.Turns) == 0 || len(everywhere(ctx, t, s, secret)) == 0 {
+			t.Fatalf("the words are nowhere to begin with: %+v, %v", found, err)
+		}
+
+		rules := Retention{Default: Periods{RetainMessages: time.Hour}}
+		if removed, err := s.Retain(ctx, rules, time.Now().Add(2*time.Hour)); err != nil || removed[RetainMessages] != 30 {
+			t.Fatalf("%v, %v", removed, err)
+		}
+		if err := s.DropOriginals(ctx); err != nil {
+			t.Fatal(err)
+		}
+		if err := s.indexAll(ctx); err != nil { // what waits for the index brings nothing back
+			t.Fatal(err)
+		}
+		if found := everywhere(ctx, t, s, secret); len(found) != 0 {
+			t.Errorf("the words are in %v", found)
+		}
+		if found, err := s.Arrivals(ctx, exchange.ArrivalFilter{Text: secret, Limit: 10}); err != nil || len(found.Turns) != 0 {
+			t.Errorf("the words are found: %+v, %v", found, err)
+		}
+		file, is := s.engine.(*sqliteEngine)
+		if !is {
+			return
+		}
+		if _, err := file.forgetFree(ctx); err != nil { // the log goes by itself when it is written anew
+			t.Fatal(err)
+		}
+		for _, path := range Files(filepath.Dir(file.path)) {
+			if content, err := os.ReadFile(path); err == nil && strings.Contains(string(content), secret) {
+				t.Errorf("%s has the words", path)
 			}
 		}
 	})

@@ -152,20 +152,24 @@ func (s sessionStore) DeleteSession(ctx context.Context, owner, id string) error
 	}
 
 	return s.InTx(ctx, func(tx *Tx) error {
-		removed, err := tx.change(ctx, `DELETE FROM sessions WHERE owner_key = $1 AND id = $2`, key, id)
+		removed, err := tx.removeSession(ctx, key, id)
 		if err == nil && removed == 0 {
 			err = notFound("session")
 		}
-		if err != nil {
-			return err
-		}
-
-		if err := tx.do(ctx, `DELETE FROM session_messages WHERE owner_key = $1 AND session_id = $2`, key, id); err != nil {
-			return err
-		}
-
-		return tx.do(ctx, `DELETE FROM session_map WHERE owner_key = $1 AND session_id = $2`, key, id)
+		return err
 	})
+}
+
+// removeSession removes a session with what is noted of it, and returns how many there were: one or none.
+func (t *transaction) removeSession(ctx context.Context, ownerKey, id string) (int64, error) {
+	removed, err := t.change(ctx, `DELETE FROM sessions WHERE owner_key = $1 AND id = $2`, ownerKey, id)
+	if err != nil {
+		return 0, err
+	}
+	if err := t.do(ctx, `DELETE FROM session_messages WHERE owner_key = $1 AND session_id = $2`, ownerKey, id); err != nil {
+		return 0, err
+	}
+	return removed, t.do(ctx, `DELETE FROM session_map WHERE owner_key = $1 AND session_id = $2`, ownerKey, id)
 }
 
 // SessionMap keeps which session each outside conversation of one owner is: contract.Sessions on the database.

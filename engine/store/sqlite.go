@@ -74,12 +74,23 @@ func openSQLite(ctx context.Context, options Options) (engine, error) {
 	if err := keepPrivate(options); err != nil {
 		return nil, unusable(public, err)
 	}
+	info, err := os.Stat(path)
+	if err != nil {
+		return nil, unusable(public, err)
+	}
+	fresh := info.Size() == 0 && !options.AsFound
 	writes, err := openPool(ctx, sqliteURL(path, "wal_autocheckpoint(16000)", "secure_delete(ON)"), 1)
 	if err != nil {
 		return nil, unusable(public, err)
 	}
 
-	if err := migrateOrKeep(ctx, writes, sqliteDialect, options.AsFound); err != nil {
+	if fresh {
+		_, err = writes.ExecContext(ctx, markOverwritten)
+	}
+	if err == nil {
+		err = migrateOrKeep(ctx, writes, sqliteDialect, options.AsFound)
+	}
+	if err != nil {
 		return nil, errors.Join(unusable(public, err), writes.Close())
 	}
 	reads, err := openPool(ctx, sqliteURL(path, "query_only(ON)"), options.Readers+1) // one of them watches the file

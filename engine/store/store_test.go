@@ -23,6 +23,9 @@ func TestMain(m *testing.M) {
 	if url := os.Getenv(store.RetainURL); url != "" {
 		store.RetainUntilKilled(url)
 	}
+	if url := os.Getenv(store.EraseURL); url != "" {
+		store.EraseUntilKilled(url)
+	}
 	// A case of a property fills whole databases. Those of a longer search are asked for by -rapid.checks.
 	if err := flag.Set("rapid.checks", "30"); err != nil {
 		panic(err)
