@@ -380,7 +380,7 @@ func (e *sqliteEngine) overwriteFree(ctx context.Context) (remains []string, err
 		return nil, unavailable("clean the database file", err)
 	}
 	if info.Size() > maxForgotten {
-		return []string{"the database file is large and was not written anew: what it removed before this version of the program was there may stand in free places, until you run: sqlite3 " + File + " VACUUM"}, nil
+		return []string{"the database file is large and was not rewritten: data that an older version of the program removed may remain in its free space until you run: sqlite3 " + File + " VACUUM"}, nil
 	}
 	return nil, e.writer.between(ctx, func(s *writerSession) error {
 		if err := s.execute("VACUUM"); err != nil {
