@@ -15,7 +15,6 @@ import (
 	"inbox/internal/catalog"
 	"inbox/internal/design"
 	"inbox/internal/httpserver"
-	"inbox/internal/reference"
 )
 
 //go:generate go tool -modfile=../../tools/go.mod templ generate -path . -log-level warn
