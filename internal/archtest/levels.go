@@ -28,6 +28,7 @@ var levels = map[string]int{
 	"internal/await":            0,
 	"internal/clock":            0,
 	"internal/semaphore":        0,
+	"internal/ordered":          0,
 	"internal/golden":           0,
 	"internal/systemd":          0,
 
