@@ -29,6 +29,7 @@ var levels = map[string]int{
 	"internal/clock":            0,
 	"internal/semaphore":        0,
 	"internal/ordered":          0,
+	"internal/pagecode":         0,
 	"internal/golden":           0,
 	"internal/systemd":          0,
 
