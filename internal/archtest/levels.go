@@ -189,7 +189,6 @@ var thirdParties = []struct {
 	{"github.com/libdns/", []string{"internal/acme"}, "records of a zone are set for certificates alone"},
 	{"go.uber.org/zap", []string{"internal/acme"}, "the server logs by slog; this library does not"},
 	{"github.com/go-chi/", []string{"internal/httpserver"}, "rooms offer httpserver.Route and never see the router"},
-	{"github.com/minio/minio-go/", []string{"internal/blob"}, "the S3 protocol is spoken in internal/blob"},
 	{"github.com/BurntSushi/toml", []string{"internal/config"}, "settings are read in internal/config"},
 	{"code.dny.dev/ssrf", []string{"internal/safehttp"}, "the address policy is in internal/safehttp"},
 	{"go.opentelemetry.io/", []string{"internal/telemetry"}, "traces are set up in internal/telemetry"},
