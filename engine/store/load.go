@@ -11,11 +11,10 @@ import (
 	"path/filepath"
 	"slices"
 
-	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/stdlib"
 	"github.com/pressly/goose/v3"
 
 	"inbox/internal/fault"
+	"inbox/internal/postgres"
 )
 
 // Marks are documents that say of a database that it must not be served.
@@ -271,26 +270,6 @@ func (l *Loader) insertRows(ctx context.Context, insert string, next func() ([]a
 	return rows, more, l.failed("load rows", tx.Commit())
 }
 
-// rowSource hands rows to COPY.
-type rowSource struct {
-	next   func() ([]any, bool, error)
-	values []any
-	err    error
-}
-
-// Next implements pgx.CopyFromSource.
-func (s *rowSource) Next() bool {
-	var more bool
-	s.values, more, s.err = s.next()
-	return more && s.err == nil
-}
-
-// Values implements pgx.CopyFromSource.
-func (s *rowSource) Values() ([]any, error) { return s.values, nil }
-
-// Err implements pgx.CopyFromSource.
-func (s *rowSource) Err() error { return s.err }
-
 func (l *Loader) copyRows(ctx context.Context, table Table, next func() ([]any, bool, error)) (rows int64, err error) {
 	connection, err := l.pool.Conn(ctx)
 	if err != nil {
@@ -298,13 +277,16 @@ func (l *Loader) copyRows(ctx context.Context, table Table, next func() ([]any, 
 	}
 	defer connection.Close()
 
-	source := &rowSource{next: next}
+	var source error
 	err = connection.Raw(func(driver any) (err error) {
-		rows, err = driver.(*stdlib.Conn).Conn().CopyFrom(ctx, pgx.Identifier{table.Name}, table.columnNames(), source)
+		rows, err = driver.(*postgres.Connection).Copy(ctx, table.Name, table.columnNames(), func() (row []any, more bool, err error) {
+			row, more, source = next()
+			return row, more, source
+		})
 		return err
 	})
-	if source.err != nil {
-		return 0, source.err
+	if source != nil {
+		return 0, source
 	}
 	return rows, l.failed("load rows of "+table.Name, err)
 }
