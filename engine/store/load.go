@@ -11,8 +11,6 @@ import (
 	"path/filepath"
 	"slices"
 
-	"github.com/pressly/goose/v3"
-
 	"inbox/internal/fault"
 	"inbox/internal/postgres"
 )
@@ -194,11 +192,8 @@ func (l *Loader) openSchema(ctx context.Context, options Options) error {
 
 // prepare makes the schema, without the rows that migrations put there, and puts the mark.
 func (l *Loader) prepare(ctx context.Context, version int64, mark string) error {
-	provider, err := migrator(l.pool, l.words, goose.WithDisableGlobalRegistry(true))
+	err := migrateTo(ctx, l.pool, l.words, version)
 	if err != nil {
-		return err
-	}
-	if _, err := provider.UpTo(ctx, version); err != nil {
 		return err
 	}
 	if l.Tables, err = tablesOf(ctx, l.pool, l.words); err != nil {

@@ -13,8 +13,6 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5/pgconn"
-	"github.com/pressly/goose/v3"
-	"github.com/pressly/goose/v3/lock"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
 
@@ -46,12 +44,9 @@ func openPostgres(ctx context.Context, options Options) (engine, error) {
 	}
 
 	pool := openPostgresPool(config, options.Connections, connectionLife)
-	locker, err := lock.NewPostgresSessionLocker(lock.WithLockTimeout(1, 120))
+	err = makeSchema(ctx, pool, config.RuntimeParams["search_path"])
 	if err == nil {
-		err = makeSchema(ctx, pool, config.RuntimeParams["search_path"])
-	}
-	if err == nil {
-		err = migrateOrKeep(ctx, pool, postgresDialect, options.AsFound, goose.WithSessionLocker(locker))
+		err = migrateOrKeep(ctx, pool, postgresDialect, options.AsFound)
 	}
 	if err != nil {
 		return nil, errors.Join(unusable(unusablePostgres(config, err), err), pool.Close())
