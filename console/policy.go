@@ -21,6 +21,7 @@ import (
 )
 
 //go:generate go tool -modfile=../tools/go.mod templ generate -path . -log-level warn
+//go:generate go run inbox/internal/pagecode .
 
 // PolicyOptions configure the pages of demands. Demands, Agents and PublicURL are required.
 type PolicyOptions struct {

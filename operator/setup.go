@@ -18,6 +18,7 @@ import (
 	"inbox/internal/config"
 	"inbox/internal/disk"
 	"inbox/internal/fault"
+	"inbox/internal/ordered"
 	"inbox/internal/sealing"
 )
 
@@ -134,7 +135,7 @@ func (s Setup) Write(environ []string) ([]SetupFile, error) {
 	}
 
 	// Secrets come first: the configuration names their files, and its check reads them.
-	slices.SortStableFunc(files, func(a, b plannedFile) int { return btoi(b.keep) - btoi(a.keep) })
+	ordered.Stable(files, func(a, b plannedFile) int { return btoi(b.keep) - btoi(a.keep) })
 	written := make([]SetupFile, 0, len(files))
 	for _, file := range files {
 		if file.path == s.ConfigPath() {

@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"log/slog"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -18,6 +17,7 @@ import (
 
 	"inbox/exchange"
 	"inbox/internal/fault"
+	"inbox/internal/ordered"
 	"inbox/normalized"
 	"inbox/policypart"
 )
@@ -134,7 +134,7 @@ func (s *tasks) load(ctx context.Context, owned owner, id a2a.TaskID) (*task, er
 
 // assemble orders the turns of one task by their ids, which are UUIDv7, and looks whether its owner gave it up.
 func (s *tasks) assemble(ctx context.Context, turns []exchange.TurnRecord) (*task, error) {
-	slices.SortFunc(turns, func(x, y exchange.TurnRecord) int { return strings.Compare(x.ID, y.ID) })
+	ordered.Sort(turns, func(x, y exchange.TurnRecord) int { return strings.Compare(x.ID, y.ID) })
 	t := &task{turns: turns}
 	t.contextID = routeOf(*t.last()).Context
 

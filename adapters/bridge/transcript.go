@@ -15,6 +15,7 @@ import (
 	"inbox/exchange"
 	"inbox/internal/fault"
 	"inbox/internal/httpserver"
+	"inbox/internal/ordered"
 	"inbox/normalized"
 	"inbox/policypart"
 )
@@ -391,7 +392,7 @@ func (a Archive) turnsOf(ctx context.Context, session exchange.Session) (turns [
 		}
 	}
 
-	slices.SortFunc(turns, func(x, y exchange.TurnRecord) int { return strings.Compare(x.ID, y.ID) })
+	ordered.Sort(turns, func(x, y exchange.TurnRecord) int { return strings.Compare(x.ID, y.ID) })
 	return turns, nil
 }
 

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"net/http"
-	"slices"
 	"strings"
 	"time"
 
@@ -13,6 +12,7 @@ import (
 	"inbox/exchange"
 	"inbox/internal/fault"
 	"inbox/internal/httpserver"
+	"inbox/internal/ordered"
 	"inbox/normalized"
 )
 
@@ -287,7 +287,7 @@ func (a *restAPI) session(r *http.Request, q question) (ChatSession, error) {
 		return ChatSession{}, err
 	}
 
-	slices.SortFunc(turns, func(x, y exchange.TurnRecord) int { return strings.Compare(x.ID, y.ID) })
+	ordered.Sort(turns, func(x, y exchange.TurnRecord) int { return strings.Compare(x.ID, y.ID) })
 	found := ChatSession{Session: q.input.SessionID, Messages: make([]ChatMessage, 0, 2*len(turns))}
 	for _, turn := range turns {
 		a.tell(&found, turn)

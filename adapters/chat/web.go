@@ -22,6 +22,7 @@ var scriptSource string
 var scriptGerman []byte
 
 //go:generate go tool -modfile=../../tools/go.mod templ generate -path . -log-level warn
+//go:generate go run inbox/internal/pagecode .
 
 // script is the source with the tokens of the design and its words in other languages, both as literals.
 var script = func() []byte {

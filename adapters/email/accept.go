@@ -15,6 +15,7 @@ import (
 	"inbox/adapters/email/message"
 	"inbox/adapters/email/text"
 	"inbox/internal/fault"
+	"inbox/internal/ordered"
 )
 
 var metricReceived = promauto.NewCounterVec(prometheus.CounterOpts{
@@ -168,7 +169,7 @@ func (i *inbox) handOver(ctx context.Context, mail *arrival) error {
 
 func operatorLast(recipients []recipient) []recipient {
 	sorted := slices.Clone(recipients)
-	slices.SortStableFunc(sorted, func(a, b recipient) int {
+	ordered.Stable(sorted, func(a, b recipient) int {
 		switch {
 		case (a.agent == "") == (b.agent == ""):
 			return 0

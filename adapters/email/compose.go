@@ -24,6 +24,7 @@ import (
 	"inbox/exchange"
 	"inbox/internal/fault"
 	"inbox/internal/markup"
+	"inbox/internal/ordered"
 	"inbox/normalized"
 	"inbox/policypart"
 )
@@ -63,7 +64,7 @@ func (w *renderer) composeBody(ctx context.Context, reply exchange.Reply, notes 
 	c := &composer{locale: localeOf(reply), link: func(part normalized.Part) string { return w.fileLink(reply, part) }}
 	said, citations := normalized.Cited(reply.Response.Parts)
 	parts := slices.Clone(said)
-	slices.SortStableFunc(parts, demandLast)
+	ordered.Stable(parts, demandLast)
 	ended := false
 	end := func() { // before a demand, which stands last
 		if !ended {

@@ -18,6 +18,7 @@ import (
 	"inbox/agents/runtime/tool"
 	"inbox/agents/runtime/value"
 	"inbox/internal/clip"
+	"inbox/internal/ordered"
 )
 
 const (
@@ -78,7 +79,7 @@ func (s *server) list(ctx context.Context, c *connection) (*listing, error) {
 }
 
 func (l *listing) sorted() *listing {
-	slices.SortFunc(l.tools, func(a, b remoteTool) int { return cmp.Compare(a.declaration.Name(), b.declaration.Name()) })
+	ordered.Sort(l.tools, func(a, b remoteTool) int { return cmp.Compare(a.declaration.Name(), b.declaration.Name()) })
 	return l
 }
 

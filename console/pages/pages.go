@@ -22,6 +22,7 @@ import (
 )
 
 //go:generate go tool -modfile=../../tools/go.mod templ generate -path . -log-level warn
+//go:generate go run inbox/internal/pagecode .
 
 //go:embed de
 var translations embed.FS

@@ -20,6 +20,7 @@ import (
 	"inbox/exchange"
 	"inbox/internal/clock"
 	"inbox/internal/fault"
+	"inbox/internal/ordered"
 	"inbox/internal/queue"
 )
 
@@ -425,7 +426,7 @@ func (s *Service) daily(ctx context.Context, conditions []exchange.NoticeConditi
 			return nil
 		}
 
-		slices.SortFunc(taken, func(a, b exchange.NoticeTally) int {
+		ordered.Sort(taken, func(a, b exchange.NoticeTally) int {
 			return slices.Compare([]string{a.Kind, a.Subject}, []string{b.Kind, b.Subject})
 		})
 		notice, err := s.digest(taken, open, settings, last, now)

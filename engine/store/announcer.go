@@ -9,7 +9,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 
 	"inbox/internal/clock"
 )
@@ -148,7 +148,10 @@ func (e *postgresEngine) listen(ctx context.Context, notify func(channel, payloa
 }
 
 func (e *postgresEngine) listenOnce(ctx context.Context, notify func(channel, payload string), connected func()) (err error) {
-	connection, err := pgx.ConnectConfig(ctx, e.config.Copy())
+	var arrived []string
+	config := e.config.Copy()
+	config.OnNotification = func(_ *pgconn.PgConn, one *pgconn.Notification) { arrived = append(arrived, one.Payload) }
+	connection, err := pgconn.ConnectConfig(ctx, config)
 	if err != nil {
 		return err
 	}
@@ -158,7 +161,7 @@ func (e *postgresEngine) listenOnce(ctx context.Context, notify func(channel, pa
 		err = errors.Join(err, connection.Close(closing))
 	}()
 
-	if _, err := connection.Exec(ctx, "LISTEN "+notifyChannel); err != nil {
+	if _, err := connection.Exec(ctx, "LISTEN "+notifyChannel).ReadAll(); err != nil {
 		return err
 	}
 	connected()
@@ -167,15 +170,18 @@ func (e *postgresEngine) listenOnce(ctx context.Context, notify func(channel, pa
 	defer cancel()
 
 	for {
-		notification, err := connection.WaitForNotification(life)
+		for _, payload := range arrived {
+			e.heard(payload, notify)
+		}
+		arrived = nil
+
+		err := connection.WaitForNotification(life)
 		switch {
 		case err != nil && life.Err() != nil && ctx.Err() == nil:
 			return errOld
 		case err != nil:
 			return err
 		}
-
-		e.heard(notification.Payload, notify)
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 
 	"inbox/exchange"
 	"inbox/internal/fault"
+	"inbox/internal/ordered"
 )
 
 // arrivalStore lists what came in, in the order in which it came.
@@ -292,7 +293,7 @@ func (s arrivalStore) placesOf(ctx context.Context, list *arrivalList) (places [
 		places = append(places, one)
 		return nil
 	})
-	slices.SortFunc(places, func(a, b newestPlace) int { return cmp.Compare(b.id, a.id) })
+	ordered.Sort(places, func(a, b newestPlace) int { return cmp.Compare(b.id, a.id) })
 	return places, err
 }
 

@@ -11,6 +11,7 @@ import (
 	"inbox/engine/notice"
 	"inbox/exchange"
 	"inbox/internal/fault"
+	"inbox/internal/ordered"
 	"inbox/internal/queue"
 )
 
@@ -333,7 +334,7 @@ func (v queueView) Claim(ctx context.Context, claim queue.Claim) ([]queue.Job, e
 		return nil, err
 	}
 
-	slices.SortFunc(jobs, func(a, b queue.Job) int { return cmp.Compare(a.ID, b.ID) })
+	ordered.Sort(jobs, func(a, b queue.Job) int { return cmp.Compare(a.ID, b.ID) })
 	return jobs, nil
 }
 

@@ -12,11 +12,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/stdlib"
-	"github.com/pressly/goose/v3"
-
 	"inbox/internal/fault"
+	"inbox/internal/postgres"
 )
 
 // Marks are documents that say of a database that it must not be served.
@@ -205,11 +202,8 @@ func (l *Loader) openSchema(ctx context.Context, options Options) error {
 
 // prepare makes the schema, without the rows that migrations put there, and puts the mark.
 func (l *Loader) prepare(ctx context.Context, version int64, mark string) error {
-	provider, err := migrator(l.pool, l.words, goose.WithDisableGlobalRegistry(true))
+	err := migrateTo(ctx, l.pool, l.words, version)
 	if err != nil {
-		return err
-	}
-	if _, err := provider.UpTo(ctx, version); err != nil {
 		return err
 	}
 	if l.Tables, err = tablesOf(ctx, l.pool, l.words); err != nil {
@@ -342,26 +336,6 @@ func (b *insertBatch) close() {
 	}
 }
 
-// rowSource hands rows to COPY.
-type rowSource struct {
-	next   func() ([]any, bool, error)
-	values []any
-	err    error
-}
-
-// Next implements pgx.CopyFromSource.
-func (s *rowSource) Next() bool {
-	var more bool
-	s.values, more, s.err = s.next()
-	return more && s.err == nil
-}
-
-// Values implements pgx.CopyFromSource.
-func (s *rowSource) Values() ([]any, error) { return s.values, nil }
-
-// Err implements pgx.CopyFromSource.
-func (s *rowSource) Err() error { return s.err }
-
 func (l *Loader) copyRows(ctx context.Context, table Table, next func() ([]any, bool, error)) (rows int64, err error) {
 	connection, err := l.pool.Conn(ctx)
 	if err != nil {
@@ -369,13 +343,16 @@ func (l *Loader) copyRows(ctx context.Context, table Table, next func() ([]any, 
 	}
 	defer connection.Close()
 
-	source := &rowSource{next: next}
+	var source error
 	err = connection.Raw(func(driver any) (err error) {
-		rows, err = driver.(*stdlib.Conn).Conn().CopyFrom(ctx, pgx.Identifier{table.Name}, table.columnNames(), source)
+		rows, err = driver.(*postgres.Connection).Copy(ctx, table.Name, table.columnNames(), func() (row []any, more bool, err error) {
+			row, more, source = next()
+			return row, more, source
+		})
 		return err
 	})
-	if source.err != nil {
-		return 0, source.err
+	if source != nil {
+		return 0, source
 	}
 	return rows, l.failed("load rows of "+table.Name, err)
 }

@@ -14,6 +14,7 @@ import (
 
 	"inbox/exchange"
 	"inbox/internal/fault"
+	"inbox/internal/ordered"
 	"inbox/internal/queue"
 )
 
@@ -203,7 +204,7 @@ func boundsOfMail(charge exchange.MailCharge, now time.Time) mailBounds {
 		count(account, quota.SenderMessages*wider, quota.SenderBytes*wider)
 		wider *= 4
 	}
-	slices.SortFunc(bounds.counts, func(a, b exchange.Count) int { return cmp.Compare(a.Key, b.Key) })
+	ordered.Sort(bounds.counts, func(a, b exchange.Count) int { return cmp.Compare(a.Key, b.Key) })
 	return bounds
 }
 

@@ -1,7 +1,6 @@
 package store
 
 import (
-	"context"
 	"database/sql"
 	"path/filepath"
 	"strings"
@@ -9,7 +8,6 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/pressly/goose/v3"
 
 	"inbox/engine/delivery"
 	"inbox/engine/pipeline"
@@ -74,14 +72,6 @@ func build(t *testing.T, driver, url string, words *dialect) {
 			t.Fatalf("%s: %v", statement, err)
 		}
 	}
-}
-
-func migrateTo(ctx context.Context, database *sql.DB, words *dialect, version int64) error {
-	provider, err := migrator(database, words, goose.WithDisableGlobalRegistry(true))
-	if err == nil {
-		_, err = provider.UpTo(ctx, version)
-	}
-	return err
 }
 
 func checkMigrated(t *testing.T, options Options) {

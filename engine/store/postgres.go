@@ -12,16 +12,13 @@ import (
 	"strings"
 	"time"
 
-	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
-	"github.com/jackc/pgx/v5/stdlib"
-	"github.com/pressly/goose/v3"
-	"github.com/pressly/goose/v3/lock"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
 
 	"inbox/internal/clock"
 	"inbox/internal/fault"
+	"inbox/internal/postgres"
 )
 
 var repeated = promauto.NewCounter(prometheus.CounterOpts{
@@ -31,10 +28,10 @@ var repeated = promauto.NewCounter(prometheus.CounterOpts{
 // maxAttempts bounds how often a transaction runs when PostgreSQL asks to run it again.
 const maxAttempts = 8
 
-// postgresEngine is a pool of equal connections. Transactions use pgx itself, for its pipelines.
+// postgresEngine is a pool of equal connections. Transactions use its connections themselves, for their pipelines.
 type postgresEngine struct {
 	statements
-	config      *pgx.ConnConfig
+	config      *pgconn.Config
 	connections int
 	announcer   *announcer
 	logger      logger
@@ -47,12 +44,9 @@ func openPostgres(ctx context.Context, options Options) (engine, error) {
 	}
 
 	pool := openPostgresPool(config, options.Connections, connectionLife)
-	locker, err := lock.NewPostgresSessionLocker(lock.WithLockTimeout(1, 120))
+	err = makeSchema(ctx, pool, config.RuntimeParams["search_path"])
 	if err == nil {
-		err = makeSchema(ctx, pool, config.RuntimeParams["search_path"])
-	}
-	if err == nil {
-		err = migrateOrKeep(ctx, pool, postgresDialect, options.AsFound, goose.WithSessionLocker(locker))
+		err = migrateOrKeep(ctx, pool, postgresDialect, options.AsFound)
 	}
 	if err != nil {
 		return nil, errors.Join(unusable(unusablePostgres(config, err), err), pool.Close())
@@ -73,7 +67,7 @@ func makeSchema(ctx context.Context, pool *sql.DB, name string) error {
 	if name == "" || strings.Trim(name, "abcdefghijklmnopqrstuvwxyz0123456789_") != "" {
 		return nil
 	}
-	_, err := pool.ExecContext(ctx, "CREATE SCHEMA IF NOT EXISTS "+pgx.Identifier{name}.Sanitize())
+	_, err := pool.ExecContext(ctx, "CREATE SCHEMA IF NOT EXISTS "+postgres.Quote(name))
 	if failure, is := errors.AsType[*pgconn.PgError](err); is && (failure.Code == "23505" || failure.Code == "42P06") {
 		return nil
 	}
@@ -130,14 +124,14 @@ func (e *postgresEngine) once(ctx context.Context, work func(*Tx) error) (lost b
 
 	var result error
 	err = connection.Raw(func(driverConnection any) error {
-		session := &postgresSession{connection: driverConnection.(*stdlib.Conn).Conn()}
+		session := &postgresSession{connection: driverConnection.(*postgres.Connection)}
 		result = guarded(work, newTx(session, postgresDialect))
 		before := result != nil
 		if !before {
 			result = session.commit(ctx)
 		}
 
-		if session.connection.IsClosed() && ctx.Err() == nil {
+		if session.connection.Wire().IsClosed() && ctx.Err() == nil {
 			lost = before || readOnly(result) // of a read-only transaction nothing is kept, whatever was asked for
 			e.renew()
 		}
@@ -226,8 +220,8 @@ var errOld = errors.New("the connection has lived its time")
 
 // postgresConfig reads a URL as PostgreSQL's own tools do, several hosts included. Where neither it nor the environment
 // names the kind of server that is wanted (target_session_attrs), it is one that can be written to.
-func postgresConfig(text string) (*pgx.ConnConfig, error) {
-	config, err := pgx.ParseConfig(text)
+func postgresConfig(text string) (*pgconn.Config, error) {
+	config, err := pgconn.ParseConfig(text)
 	if err != nil {
 		return nil, err
 	}
@@ -249,14 +243,14 @@ func postgresConfig(text string) (*pgx.ConnConfig, error) {
 	return config, nil
 }
 
-// wantsAnyServer reports whether target_session_attrs=any is written, which pgx does not tell from nothing.
+// wantsAnyServer reports whether target_session_attrs=any is written, which pgconn does not tell from nothing.
 func wantsAnyServer(text string) bool {
 	u, err := url.Parse(text)
 	return err == nil && u.Query().Has("target_session_attrs") || os.Getenv("PGTARGETSESSIONATTRS") != ""
 }
 
 // unfit reports whether a connection must not be used again although PostgreSQL has not ended it: its session is read-only
-// (25006), or the server or something before it is going away (57P, 08; PostgreSQL manual, appendix A). pgx closes those
+// (25006), or the server or something before it is going away (57P, 08; PostgreSQL manual, appendix A). pgconn closes those
 // that end with FATAL by itself; a proxy may say the same with ERROR.
 func unfit(failure *pgconn.PgError) bool {
 	return failure.Code == "25006" || strings.HasPrefix(failure.Code, "57P") || strings.HasPrefix(failure.Code, "08")
@@ -278,21 +272,21 @@ const plannerSettings = "SET random_page_cost = 1.1; SET jit = off"
 
 // openPostgresPool makes the pool; it connects when it is first used. Connections that were made together do not end
 // together: each draws its life.
-func openPostgresPool(config *pgx.ConnConfig, connections int, life time.Duration) *sql.DB {
-	pool := stdlib.OpenDB(*config,
-		stdlib.OptionAfterConnect(func(ctx context.Context, connection *pgx.Conn) error {
-			if _, err := connection.PgConn().Exec(ctx, plannerSettings).ReadAll(); err != nil {
+func openPostgresPool(config *pgconn.Config, connections int, life time.Duration) *sql.DB {
+	pool := sql.OpenDB(&postgres.Connector{
+		Config: config,
+		Prepare: func(ctx context.Context, connection *pgconn.PgConn) error {
+			if _, err := connection.Exec(ctx, plannerSettings).ReadAll(); err != nil {
 				return err
 			}
-			connection.PgConn().CustomData()[lifeEnd] = time.Now().Add(life + rand.N(life/3+1))
+			connection.CustomData()[lifeEnd] = time.Now().Add(life + rand.N(life/3+1))
 			return nil
-		}),
-		stdlib.OptionResetSession(func(_ context.Context, connection *pgx.Conn) error {
-			if end, ok := connection.PgConn().CustomData()[lifeEnd].(time.Time); ok && time.Now().After(end) {
-				return errBroken
-			}
-			return nil
-		}))
+		},
+		Fit: func(connection *pgconn.PgConn) bool {
+			end, ok := connection.CustomData()[lifeEnd].(time.Time)
+			return !ok || !time.Now().After(end)
+		},
+	})
 
 	pool.SetMaxOpenConns(connections)
 	pool.SetMaxIdleConns(connections)
@@ -301,7 +295,7 @@ func openPostgresPool(config *pgx.ConnConfig, connections int, life time.Duratio
 }
 
 // unusablePostgres names the servers that were tried, and what to do.
-func unusablePostgres(config *pgx.ConnConfig, err error) string {
+func unusablePostgres(config *pgconn.Config, err error) string {
 	hosts := []string{config.Host + ":" + strconv.Itoa(int(config.Port))}
 	for _, other := range config.Fallbacks {
 		if host := other.Host + ":" + strconv.Itoa(int(other.Port)); host != hosts[len(hosts)-1] { // the same again without TLS
@@ -319,14 +313,11 @@ func unusablePostgres(config *pgx.ConnConfig, err error) string {
 // errBroken makes database/sql drop a connection.
 var errBroken = driver.ErrBadConn
 
-// errRolledBack is what a COMMIT of a failed transaction comes to.
-var errRolledBack = errors.New("the database rolled the transaction back")
-
 // postgresSession is one transaction. Statements whose result no caller needs wait for the next one whose result a caller
 // does need and travel with it in one pipeline: an acceptance takes two round trips instead of six.
 type postgresSession struct {
-	connection *pgx.Conn
-	pending    pgx.Batch
+	connection *postgres.Connection
+	pending    []postgres.Statement
 	begun      bool
 }
 
@@ -338,9 +329,8 @@ func (s *postgresSession) do(_ context.Context, query string, arguments ...any) 
 func (s *postgresSession) change(ctx context.Context, query string, arguments ...any) (int64, error) {
 	s.queue(query, arguments)
 	var changed int64
-	err := s.send(ctx, func(results pgx.BatchResults) error {
-		tag, err := results.Exec()
-		changed = tag.RowsAffected()
+	err := s.send(ctx, func(rows *postgres.Rows) (err error) {
+		changed, _, err = rows.Changed()
 		return err
 	})
 
@@ -350,17 +340,10 @@ func (s *postgresSession) change(ctx context.Context, query string, arguments ..
 func (s *postgresSession) each(ctx context.Context, query string, arguments []any, scan func(row) error) error {
 	s.queue(query, arguments)
 	var scanned error
-	err := s.send(ctx, func(results pgx.BatchResults) error {
-		rows, err := results.Query()
-		if err != nil {
-			return err
-		}
-		defer rows.Close()
-
+	err := s.send(ctx, func(rows *postgres.Rows) error {
 		for scanned == nil && rows.Next() {
 			scanned = scan(rows)
 		}
-		rows.Close()
 		return rows.Err()
 	})
 
@@ -370,29 +353,16 @@ func (s *postgresSession) each(ctx context.Context, query string, arguments []an
 func (s *postgresSession) queue(query string, arguments []any) {
 	if !s.begun {
 		s.begun = true
-		s.pending.Queue("BEGIN")
+		s.pending = append(s.pending, postgres.Statement{Query: "BEGIN"})
 	}
-	s.pending.Queue(query, arguments...)
+	s.pending = append(s.pending, postgres.Statement{Query: query, Arguments: arguments})
 }
 
 // send sends what is pending and returns the result of the last statement to last.
-func (s *postgresSession) send(ctx context.Context, last func(pgx.BatchResults) error) (err error) {
-	batch := s.pending
-	s.pending = pgx.Batch{}
-	results := s.connection.SendBatch(ctx, &batch)
-	defer func() {
-		if failure := results.Close(); err == nil {
-			err = failure
-		}
-	}()
-
-	for range batch.Len() - 1 {
-		if _, err := results.Exec(); err != nil {
-			return err
-		}
-	}
-
-	return last(results)
+func (s *postgresSession) send(ctx context.Context, last func(*postgres.Rows) error) error {
+	pending := s.pending
+	s.pending = nil
+	return s.connection.Run(ctx, pending, last)
 }
 
 func (s *postgresSession) commit(ctx context.Context) error {
@@ -400,11 +370,11 @@ func (s *postgresSession) commit(ctx context.Context) error {
 		return nil
 	}
 
-	s.pending.Queue("COMMIT")
-	err := s.send(ctx, func(results pgx.BatchResults) error {
-		tag, err := results.Exec()
-		if err == nil && tag.String() != "COMMIT" {
-			return errRolledBack
+	s.pending = append(s.pending, postgres.Statement{Query: "COMMIT"})
+	err := s.send(ctx, func(rows *postgres.Rows) error {
+		_, command, err := rows.Changed()
+		if err == nil && command != "COMMIT" {
+			return postgres.ErrRolledBack
 		}
 		return err
 	})
@@ -414,17 +384,18 @@ func (s *postgresSession) commit(ctx context.Context) error {
 
 // release leaves the connection without a transaction, or has it dropped.
 func (s *postgresSession) release(result error) error {
-	if s.connection.IsClosed() {
+	wire := s.connection.Wire()
+	if wire.IsClosed() {
 		return errBroken
 	}
-	if result == nil || s.connection.PgConn().TxStatus() == 'I' {
+	if result == nil || wire.TxStatus() == 'I' {
 		return nil
 	}
 
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
 
-	if _, err := s.connection.Exec(ctx, "ROLLBACK"); err != nil {
+	if _, err := wire.Exec(ctx, "ROLLBACK").ReadAll(); err != nil {
 		return errBroken
 	}
 

@@ -11,6 +11,7 @@ import (
 
 	"inbox/engine/pipeline"
 	"inbox/exchange"
+	"inbox/internal/ordered"
 )
 
 // quotaStore counts what senders use: the room of unanswered messages, and counters that nodes share.
@@ -212,7 +213,8 @@ var portions = []int{256, 32, 4, 1}
 // AddCounts adds to counters in one transaction and returns their sums on all nodes. Rows are taken in the order of their
 // keys, so that nodes never wait for each other in a circle. The keys must differ.
 func (s quotaStore) AddCounts(ctx context.Context, counts []exchange.Count) (sums []exchange.Count, err error) {
-	sorted := slices.SortedFunc(slices.Values(counts), func(a, b exchange.Count) int { return cmp.Compare(a.Key, b.Key) })
+	sorted := slices.Clone(counts)
+	ordered.Sort(sorted, func(a, b exchange.Count) int { return cmp.Compare(a.Key, b.Key) })
 	err = s.InTx(ctx, func(tx *Tx) error {
 		sums = sums[:0]
 		rest := sorted

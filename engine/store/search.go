@@ -17,6 +17,7 @@ import (
 	"inbox/exchange"
 	"inbox/internal/clip"
 	"inbox/internal/fault"
+	"inbox/internal/ordered"
 	"inbox/normalized"
 )
 
@@ -605,7 +606,7 @@ const heldAtOnce = 200
 // among fills the page from numbers that are known, newest first: all that the rest of the filter has below the upper end.
 func (w *searchWalk) among(ctx context.Context, all []numbered) error {
 	w.hits, w.upper = nil, w.lowest
-	slices.SortFunc(all, func(a, b numbered) int { return cmp.Compare(b.number, a.number) })
+	ordered.Sort(all, func(a, b numbered) int { return cmp.Compare(b.number, a.number) })
 	for chunk := range slices.Chunk(all, heldAtOnce/2) {
 		rowids := make([]int64, 0, heldAtOnce)
 		for _, one := range chunk {

@@ -4,10 +4,10 @@ import (
 	"context"
 	"encoding/json"
 	"os"
-	"slices"
 	"strings"
 	"time"
 
+	"inbox/internal/ordered"
 	"inbox/normalized"
 )
 
@@ -86,7 +86,7 @@ func (s usageStore) Usage(ctx context.Context) (Usage, error) {
 		}
 		usage.Agents = append(usage.Agents, *agent)
 	}
-	slices.SortFunc(usage.Agents, func(a, b AgentUsage) int { return strings.Compare(a.Agent, b.Agent) })
+	ordered.Sort(usage.Agents, func(a, b AgentUsage) int { return strings.Compare(a.Agent, b.Agent) })
 	return usage, nil
 }
 

@@ -15,8 +15,6 @@ import (
 	"time"
 
 	"github.com/google/uuid"
-	"github.com/minio/minio-go/v7"
-	"github.com/minio/minio-go/v7/pkg/credentials"
 
 	"inbox/internal/fault"
 )
@@ -41,7 +39,7 @@ type S3Options struct {
 }
 
 const (
-	// s3Attempts is how often a request is made that a server could not answer; the library waits in between, up to a second.
+	// s3Attempts is how often a request is made that a server could not answer, with pauses of up to a second.
 	s3Attempts = 4
 	// s3Patience bounds one request without its content, with all its attempts.
 	s3Patience = 30 * time.Second
@@ -60,7 +58,7 @@ const (
 // and a sweep removes the names that it saw to be idle. So no one removes what another one has just put, without a lock, which the
 // protocol does not have. Readers take the newest copy.
 type S3 struct {
-	client  *minio.Core
+	client  *s3Client
 	options S3Options
 }
 
@@ -78,17 +76,9 @@ func OpenS3(options S3Options) (*S3, error) {
 		options.Region = "us-east-1"
 	}
 
-	lookup := minio.BucketLookupPath
-	if options.HostStyle {
-		lookup = minio.BucketLookupDNS
-	}
-
-	client, err := minio.NewCore(options.Endpoint, &minio.Options{
-		Creds: credentials.NewStaticV4(options.AccessKey, options.SecretKey, ""), Secure: !options.Plain, Region: options.Region,
-		BucketLookup: lookup, MaxRetries: s3Attempts, Transport: &http.Transport{
-			DialContext: options.Dial, TLSHandshakeTimeout: 10 * time.Second, ResponseHeaderTimeout: s3Patience, IdleConnTimeout: time.Minute,
-			MaxIdleConnsPerHost: 16, MaxConnsPerHost: 64, ForceAttemptHTTP2: true, DisableCompression: true, MaxResponseHeaderBytes: 64 << 10,
-		},
+	client, err := newS3Client(options, &http.Transport{
+		DialContext: options.Dial, TLSHandshakeTimeout: 10 * time.Second, ResponseHeaderTimeout: s3Patience, IdleConnTimeout: time.Minute,
+		MaxIdleConnsPerHost: 16, MaxConnsPerHost: 64, ForceAttemptHTTP2: true, DisableCompression: true, MaxResponseHeaderBytes: 64 << 10,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("open blob store: %w", err)
@@ -119,12 +109,12 @@ func (s *S3) digestOf(key string) string {
 }
 
 // copies returns the copies of a content, the newest first.
-func (s *S3) copies(ctx context.Context, digest string) (found []minio.ObjectInfo, err error) {
+func (s *S3) copies(ctx context.Context, digest string) (found []object, err error) {
 	ctx, cancel := context.WithTimeout(ctx, s3Patience)
 	defer cancel()
-	for object := range s.client.ListObjectsIter(ctx, s.options.Bucket, minio.ListObjectsOptions{Prefix: s.copyNames(digest), Recursive: true}) {
-		if object.Err != nil {
-			return nil, s.failed("list copies of a blob", object.Err)
+	for object, err := range s.client.list(ctx, s.copyNames(digest)) {
+		if err != nil {
+			return nil, s.failed("list copies of a blob", err)
 		}
 		if s.digestOf(object.Key) != digest {
 			continue
@@ -177,7 +167,7 @@ func (s *S3) tooLarge() error {
 }
 
 // keep makes sure that there is a fresh copy of the content.
-func (s *S3) keep(ctx context.Context, digest string, content io.ReadSeeker, size int64) (result string, err error) {
+func (s *S3) keep(ctx context.Context, digest string, content io.ReaderAt, size int64) (result string, err error) {
 	if err := ctx.Err(); err != nil {
 		return "", unavailable("put blob", err)
 	}
@@ -193,8 +183,7 @@ func (s *S3) keep(ctx context.Context, digest string, content io.ReadSeeker, siz
 	sending, cancel := context.WithTimeout(ctx, s3Patience+time.Duration(size/s3Pace)*time.Second)
 	defer cancel()
 	key := s.copyNames(digest) + uuid.Must(uuid.NewV7()).String()
-	options := minio.PutObjectOptions{ContentType: "application/octet-stream"}
-	if _, err := s.client.PutObject(sending, s.options.Bucket, key, content, size, "", digest, options); err != nil {
+	if err := s.client.put(sending, key, "application/octet-stream", content, size, digest); err != nil {
 		return "", s.failed("put blob", err)
 	}
 
@@ -209,7 +198,7 @@ func (s *S3) keep(ctx context.Context, digest string, content io.ReadSeeker, siz
 func (s *S3) remove(ctx context.Context, key string) error {
 	ctx, cancel := context.WithTimeout(ctx, s3Patience)
 	defer cancel()
-	err := s.client.RemoveObject(ctx, s.options.Bucket, key, minio.RemoveObjectOptions{})
+	err := s.client.remove(ctx, key)
 	if err != nil && !isMissing(err) {
 		return s.failed("delete blob", err)
 	}
@@ -272,9 +261,9 @@ func (s *S3) EachIdle(ctx context.Context, since time.Time, visit func(digest st
 		return visit(current)
 	}
 
-	for object := range s.client.ListObjectsIter(ctx, s.options.Bucket, minio.ListObjectsOptions{Prefix: s.name(""), Recursive: true}) {
-		if object.Err != nil {
-			return s.failed("list blobs", object.Err)
+	for object, err := range s.client.list(ctx, s.name("")) {
+		if err != nil {
+			return s.failed("list blobs", err)
 		}
 		digest := s.digestOf(object.Key)
 		if digest == "" {
@@ -296,7 +285,7 @@ func (s *S3) EachIdle(ctx context.Context, since time.Time, visit func(digest st
 func (s *S3) ID(ctx context.Context) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, s3Patience)
 	defer cancel()
-	content, _, _, err := s.client.GetObject(ctx, s.options.Bucket, s.name(idName), minio.GetObjectOptions{})
+	content, err := s.client.get(ctx, s.name(idName), 0)
 	if isMissing(err) {
 		return "", nil
 	}
@@ -318,8 +307,7 @@ func (s *S3) SetID(ctx context.Context, id string) error {
 	defer cancel()
 	line := []byte(id + "\n")
 	sum := sha256.Sum256(line)
-	options := minio.PutObjectOptions{ContentType: "text/plain"}
-	_, err := s.client.PutObject(ctx, s.options.Bucket, s.name(idName), bytes.NewReader(line), int64(len(line)), "", format(sum[:]), options)
+	err := s.client.put(ctx, s.name(idName), "text/plain", bytes.NewReader(line), int64(len(line)), format(sum[:]))
 	if err != nil {
 		return s.failed("write the id of the blob store", err)
 	}
@@ -327,17 +315,25 @@ func (s *S3) SetID(ctx context.Context, id string) error {
 }
 
 func isMissing(err error) bool {
-	return err != nil && minio.ToErrorResponse(err).Code == minio.NoSuchKey
+	said, is := errors.AsType[*refusal](err)
+	return is && said.Code == codeNoSuchKey
 }
 
 func noSuchContent(operation, digest string) error {
 	return fault.Wrap(fault.NotFound, "no such content", fmt.Errorf("%s: there is no %s", operation, digest))
 }
 
+// Codes of errors (Amazon S3 API Reference, "Error Responses").
+const (
+	codeNoSuchKey    = "NoSuchKey"
+	codeNoSuchBucket = "NoSuchBucket"
+	codeAccessDenied = "AccessDenied"
+)
+
 // remedies say what an operator does about an answer of the server.
 var remedies = map[string]string{
-	minio.NoSuchBucket:             "make the bucket or correct blob_url",
-	minio.AccessDenied:             "let the key list, read, write and delete objects of the bucket",
+	codeNoSuchBucket:               "make the bucket or correct blob_url",
+	codeAccessDenied:               "let the key list, read, write and delete objects of the bucket",
 	"InvalidAccessKeyId":           "correct blob.access_key",
 	"XAdminUserNotFound":           "correct blob.access_key", // what Versity's gateway says
 	"SignatureDoesNotMatch":        "correct blob.secret_key, or the region in blob_url",
@@ -349,8 +345,11 @@ var remedies = map[string]string{
 
 // failed keeps for the log what the server said and what to do about it.
 func (s *S3) failed(operation string, err error) error {
-	said := minio.ToErrorResponse(err)
-	if remedy := remedies[said.Code]; remedy != "" {
+	remedy := ""
+	if said, is := errors.AsType[*refusal](err); is {
+		remedy = remedies[said.Code]
+	}
+	if remedy != "" {
 		err = fmt.Errorf("bucket %s at %s: %w: %s", s.options.Bucket, s.options.Endpoint, err, remedy)
 	} else {
 		err = fmt.Errorf("bucket %s at %s: %w", s.options.Bucket, s.options.Endpoint, err)
@@ -361,7 +360,7 @@ func (s *S3) failed(operation string, err error) error {
 // spooled is a content whose digest is known: its beginning in memory, or all of it in a file without a name, which is gone with the
 // process.
 type spooled struct {
-	io.ReadSeeker
+	io.ReaderAt
 	digest string
 	size   int64
 	file   *os.File
@@ -379,13 +378,13 @@ func (s *S3) spool(ctx context.Context, from io.Reader) (_ *spooled, err error) 
 	limited := io.TeeReader(io.LimitReader(source, s.options.MaxBytes+1), sum)
 	var beginning bytes.Buffer
 	size, err := io.CopyN(&beginning, limited, inMemory)
-	spool := &spooled{ReadSeeker: bytes.NewReader(beginning.Bytes())}
+	spool := &spooled{ReaderAt: bytes.NewReader(beginning.Bytes())}
 
 	if err == nil { // there may be more
 		if spool.file, err = s.openSpool(); err != nil {
 			return nil, unavailable("put blob", err)
 		}
-		spool.ReadSeeker = spool.file
+		spool.ReaderAt = spool.file
 		defer func() {
 			if err != nil {
 				spool.close()
@@ -406,8 +405,6 @@ func (s *S3) spool(ctx context.Context, from io.Reader) (_ *spooled, err error) 
 		err = unavailable("write blob", err)
 	case size > s.options.MaxBytes:
 		err = s.tooLarge()
-	default:
-		_, err = spool.Seek(0, io.SeekStart)
 	}
 	if err != nil {
 		return nil, err

@@ -8,8 +8,6 @@ import (
 	"hash"
 	"io"
 	"time"
-
-	"github.com/minio/minio-go/v7"
 )
 
 // s3Content is one content that is read. The connection is opened by the first Read after a Seek, so that asking for the size costs
@@ -58,16 +56,9 @@ func (c *s3Content) find() error {
 // request asks for the content from the offset on. A copy that was replaced since it was found is looked for once more.
 func (c *s3Content) request() error {
 	for attempt := 0; ; attempt++ {
-		options := minio.GetObjectOptions{}
-		if c.offset > 0 {
-			if err := options.SetRange(c.offset, 0); err != nil {
-				return unavailable("read blob", err)
-			}
-		}
-
 		ctx, cancel := context.WithCancelCause(c.ctx)
 		idle := time.AfterFunc(s3Idle, func() { cancel(errIdleContent) })
-		body, _, _, err := c.store.client.GetObject(ctx, c.store.options.Bucket, c.key, options)
+		body, err := c.store.client.get(ctx, c.key, c.offset)
 		if err == nil {
 			c.body, c.cancel, c.idle, c.sum = body, cancel, idle, nil
 			if c.offset == 0 {

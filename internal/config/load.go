@@ -13,6 +13,7 @@ import (
 	"strings"
 
 	"inbox/identity"
+	"inbox/internal/ordered"
 )
 
 const maxSecretBytes = 64 << 10
@@ -281,7 +282,7 @@ func ours(environ []string) []variable {
 		}
 	}
 
-	slices.SortFunc(list, func(a, b variable) int {
+	ordered.Sort(list, func(a, b variable) int {
 		return cmp.Or(slices.Compare(numbers(a.name), numbers(b.name)), cmp.Compare(a.name, b.name))
 	})
 	return list

@@ -14,6 +14,7 @@ import (
 	"strings"
 
 	"inbox/internal/boundedjson"
+	"inbox/internal/ordered"
 )
 
 // Bounds of what is read.
@@ -125,7 +126,7 @@ func Read(directory string) ([]Recording, error) {
 		found = append(found, one)
 	}
 
-	slices.SortStableFunc(found, func(a, b Recording) int { return strings.Compare(a.Message.ID, b.Message.ID) })
+	ordered.Stable(found, func(a, b Recording) int { return strings.Compare(a.Message.ID, b.Message.ID) })
 	return found, nil
 }
 

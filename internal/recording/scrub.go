@@ -10,6 +10,7 @@ import (
 	"unicode/utf8"
 
 	"inbox/identity"
+	"inbox/internal/ordered"
 )
 
 // Words that stand for what was taken out.
@@ -68,7 +69,7 @@ func (s *Scrubber) sender(address, name string) (string, string) {
 			s.names = append(s.names, one)
 		}
 	}
-	slices.SortStableFunc(s.names, func(a, b spoken) int { return len(b.word) - len(a.word) })
+	ordered.Stable(s.names, func(a, b spoken) int { return len(b.word) - len(a.word) })
 
 	if name != "" {
 		name = personName(person)

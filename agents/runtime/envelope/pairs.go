@@ -2,7 +2,8 @@ package envelope
 
 import (
 	"cmp"
-	"slices"
+
+	"inbox/internal/ordered"
 )
 
 // Kinds of messages without their other half.
@@ -58,7 +59,7 @@ func Orphans(list []Envelope) []Orphan {
 		}
 	}
 
-	slices.SortFunc(orphans, func(a, b Orphan) int { return cmp.Compare(a.Index, b.Index) })
+	ordered.Sort(orphans, func(a, b Orphan) int { return cmp.Compare(a.Index, b.Index) })
 	return orphans
 }
 
