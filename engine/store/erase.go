@@ -664,7 +664,7 @@ func (s personEraser) RemoveErased(ctx context.Context, e Erasure, pseudonym str
 			}
 		}
 
-		audited, err := tx.change(ctx, `UPDATE audit SET principal = $1, detail = '' WHERE turn_id = $2`, pseudonym, turn)
+		audited, err := tx.change(ctx, `UPDATE audit SET principal = $1, detail = '' WHERE turn_id = $2 AND turn_id <> ''`, pseudonym, turn)
 		if err != nil {
 			return nil, err
 		}

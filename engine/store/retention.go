@@ -374,7 +374,7 @@ func (t retentionTx) end(ctx context.Context, kind, turnID string) (bool, error)
 		if err != nil {
 			return false, err
 		}
-		runs, err := t.change(ctx, `DELETE FROM task_runs WHERE turn_id = $1`, turnID)
+		runs, err := t.change(ctx, `DELETE FROM task_runs WHERE turn_id = $1 AND turn_id <> ''`, turnID)
 		return requests || runs > 0, err
 	}
 	return t.endRecord(ctx, turnID)
