@@ -677,6 +677,19 @@ func (c *traffic) operatesTakeovers(s *inboxtest.Server, token string) {
 	c.call("DELETE", at+"/takeover?note=be+brief&drop=false&force=false", token, "", 200)
 	c.call("GET", at+"/takeover", token, "", 404)
 	c.call("DELETE", at+"/takeover", token, "", 404)
+
+	before := c.call("GET", "/api/v1/unread", token, "", 200)
+	c.call("PUT", at+"/read?agent=echo", token, "", 204)
+	c.call("PUT", at+"/read", token, "", 400)
+	c.call("PUT", "/api/v1/threads/nothing/read?agent=echo", token, "", 404)
+	if after := c.call("GET", "/api/v1/unread", token, "", 200); after["conversations"] != before["conversations"].(float64)-1 {
+		c.Errorf("%v conversations are unread, then %v", before, after)
+	}
+	c.call("GET", "/api/v1/threads?unread=true&agent=echo&limit=5", token, "", 200)
+	c.call("DELETE", fmt.Sprintf("/api/v1/unread?until=%v", before["newest"]), token, "", 204)
+	if rest := c.call("GET", "/api/v1/threads?unread=true", token, "", 200)["threads"].([]any); len(rest) > 0 {
+		c.Errorf("unread: %v", rest)
+	}
 }
 
 // operatesApprovals decides about answers that are held back.

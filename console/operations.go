@@ -84,6 +84,10 @@ var roles = map[string]exchange.Role{
 	"POST " + chatPattern:                         exchange.RoleWork,
 	"POST /api/v1/follows/decide":                 exchange.RoleWork,
 
+	// What an operator has read is theirs alone.
+	"PUT /api/v1/threads/{thread}/read": exchange.RoleRead,
+	"DELETE /api/v1/unread":             exchange.RoleRead,
+
 	// It looks, by a question that is too long for an address.
 	"POST /api/v1/agents/{agent}/access-check": exchange.RoleRead,
 }
@@ -123,7 +127,10 @@ func Operations() []openapi.Operation {
 			Method: "GET", Path: "/api/v1/turns", Summary: "What came in, newest first; with after, what came later",
 			Query: append([]string{"text", "after", "wait"}, arrivals...), Response: turnList{},
 		},
-		{Method: "GET", Path: "/api/v1/threads", Summary: "Conversations, the one with the newest message first", Query: arrivals, Response: threadList{}},
+		{Method: "GET", Path: "/api/v1/threads", Summary: "Conversations, the one with the newest message first", Query: append([]string{"unread:boolean"}, arrivals...), Response: threadList{}},
+		{Method: "PUT", Path: "/api/v1/threads/{thread}/read", Summary: "Mark a conversation as read by the caller", Query: []string{"agent!"}},
+		{Method: "GET", Path: "/api/v1/unread", Summary: "How many conversations the caller has not read", Response: unreadAnswer{}},
+		{Method: "DELETE", Path: "/api/v1/unread", Summary: "Mark all conversations as read by the caller", Query: []string{"until"}},
 		{
 			Method: "GET", Path: "/api/v1/deliveries", Summary: "Ways of answers to their receivers, newest first",
 			Query: []string{"limit:integer", "before", "agent", "turn", "to", "channel", "state", "since", "until"}, Response: deliveryList{},

@@ -114,6 +114,7 @@ type Store struct {
 	quotaStore
 	tokenStore
 	consoleStore
+	readStore
 	auditStore
 
 	erasureStore
@@ -133,7 +134,7 @@ func newStore(db *database) *Store {
 		db, turnStore{db}, replyStore{db, new(countCache)}, deliveryStore{db}, demandStore{db}, callStore{db}, sessionStore{db},
 		documentStore{db}, jobStore{db}, watchStore{db}, backEndStore{db}, resultStore{db}, noticeStore{db}, takeoverStore{db},
 		arrivalStore{db}, searchStore{db},
-		personStore{db}, listStore{db}, quotaStore{db}, tokenStore{db}, consoleStore{db}, auditStore{db},
+		personStore{db}, listStore{db}, quotaStore{db}, tokenStore{db}, consoleStore{db}, readStore{db}, auditStore{db},
 		erasureStore{db}, retentionStore{db}, personEraser{db}, usageStore{db}, statisticsStore{db}, contentStore{db}, uploadStore{db}, mailStore{db}, sweeper{db},
 	}
 }
