@@ -161,13 +161,9 @@ func (a *API) unread(_ http.ResponseWriter, r *http.Request) (any, error) {
 	return unreadAnswer{min(count, operator.MaxUnread), count > operator.MaxUnread, newest}, err
 }
 
-// markRead takes ?agent=, whose conversation it is.
+// markRead takes ?agent=, where several agents have a conversation with the id.
 func (a *API) markRead(_ http.ResponseWriter, r *http.Request) (any, error) {
-	agent := r.URL.Query().Get("agent")
-	if agent == "" {
-		return nil, fault.InField("agent", "is missing")
-	}
-	return nil, a.operator.Arrivals.MarkConversationRead(r.Context(), owner(r), agent, httpserver.Param(r, "thread"))
+	return nil, a.operator.Takeovers.MarkRead(r.Context(), owner(r), conversation(r, "thread"))
 }
 
 // markAllRead takes ?until=, the newest message that the caller knows.

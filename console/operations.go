@@ -55,6 +55,7 @@ var roles = map[string]exchange.Role{
 
 	"POST /api/v1/held/{turn}/release":            exchange.RoleWork,
 	"POST /api/v1/doctor":                         exchange.RoleWork,
+	"POST /api/v1/dns":                            exchange.RoleWork,
 	"POST /api/v1/held/{turn}/drop":               exchange.RoleWork,
 	"POST /api/v1/approvals/{approval}/approve":   exchange.RoleWork,
 	"POST /api/v1/approvals/{approval}/deny":      exchange.RoleWork,
@@ -128,7 +129,7 @@ func Operations() []openapi.Operation {
 			Query: append([]string{"text", "after", "wait"}, arrivals...), Response: turnList{},
 		},
 		{Method: "GET", Path: "/api/v1/threads", Summary: "Conversations, the one with the newest message first", Query: append([]string{"unread:boolean"}, arrivals...), Response: threadList{}},
-		{Method: "PUT", Path: "/api/v1/threads/{thread}/read", Summary: "Mark a conversation as read by the caller", Query: []string{"agent!"}},
+		{Method: "PUT", Path: "/api/v1/threads/{thread}/read", Summary: "Mark a conversation as read by the caller", Query: []string{"agent"}, Errors: taken},
 		{Method: "GET", Path: "/api/v1/unread", Summary: "How many conversations the caller has not read", Response: unreadAnswer{}},
 		{Method: "DELETE", Path: "/api/v1/unread", Summary: "Mark all conversations as read by the caller", Query: []string{"until"}},
 		{
@@ -270,6 +271,11 @@ func Operations() []openapi.Operation {
 		},
 		{Method: "POST", Path: "/api/v1/doctor", Summary: "Look at what this node needs of the world", Response: operator.Examination{}, Errors: taken},
 		{Method: "GET", Path: "/api/v1/dns", Summary: "Records to publish for mail", Response: recordList{}},
+		{Method: "POST", Path: "/api/v1/dns", Summary: "Look the records for mail up, and say what is in their place", Response: operator.RecordLook{}, Errors: taken},
+		{Method: "GET", Path: "/api/v1/certificates", Summary: "Certificates that this node shows, and what failed when they were renewed", Response: certificateList{}},
+		{Method: "GET", Path: "/api/v1/limits", Summary: "Limits of what senders may cause, who is counted, and what is used of them", Response: limitList{}},
+		{Method: "GET", Path: "/api/v1/nodes", Summary: "Processes that serve this database", Response: nodeList{}},
+		{Method: "GET", Path: "/api/v1/backlog", Summary: "Work that waits, by kind, and the destinations that wait longest", Response: operator.Backlog{}},
 		{Method: "GET", Path: "/api/v1/settings", Summary: "The settings in force with all defaults, without secrets", Response: settingsBody{}},
 		{Method: "GET", Path: "/api/v1/audit", Summary: "Decisions about trust", Query: []string{"limit:integer", "before", "code", "turn", "agent"}, Response: auditList{}},
 		{

@@ -207,18 +207,6 @@ func (a Arrivals) MarkRead(ctx context.Context, owner exchange.SessionOwner, tur
 	return a.store.MarkRead(ctx, owner, turn)
 }
 
-// MarkConversationRead keeps that an operator has read a conversation; fault.NotFound when there is none.
-func (a Arrivals) MarkConversationRead(ctx context.Context, owner exchange.SessionOwner, agent, thread string) error {
-	newest, err := a.Thread(ctx, agent, thread, "", 1)
-	if err != nil {
-		return err
-	}
-	if len(newest) == 0 {
-		return fault.New(fault.NotFound, "there is no such conversation of this agent; see: inbox threads list")
-	}
-	return a.store.MarkRead(ctx, owner, newest[0])
-}
-
 // MarkAllRead keeps that an operator has read all conversations up to a message; an empty id is that of the newest one.
 func (a Arrivals) MarkAllRead(ctx context.Context, owner exchange.SessionOwner, until string) error {
 	return a.store.MarkAllRead(ctx, owner, until)

@@ -58,6 +58,8 @@ type Operator struct {
 	Usage         Usage
 	Statistics    Statistics
 	Examinations  *Examinations
+	RecordLooks   *RecordLooks
+	Nodes         Nodes
 
 	Node Node // nil where only the database is at hand
 
@@ -141,10 +143,11 @@ func New(o Options) *Operator {
 		Exports:       Exports{o.Store, erasures, o.Files},
 		Usage:         Usage{o.Store, o.Files, o.Config.DataDir},
 		Statistics:    Statistics{o.Store},
+		Nodes:         Nodes{o.Store},
 		Node:          o.Node,
 		options:       o,
 	}
-	made.Examinations = &Examinations{doctor: made.Doctor}
+	made.Examinations, made.RecordLooks = &Examinations{doctor: made.Doctor}, made.newRecordLooks()
 	return made
 }
 

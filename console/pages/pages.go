@@ -79,6 +79,7 @@ func (p *Pages) Routes() []httpserver.Route {
 		p.agentRoutes(),
 		p.overviewRoutes(),
 		p.settingsRoutes(),
+		p.serverRoutes(),
 		p.inboxRoutes(),
 		p.threadRoutes(),
 		p.takeoverRoutes(),
