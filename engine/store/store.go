@@ -256,10 +256,13 @@ func (d *database) Listen(ctx context.Context) error { return d.engine.listen(ct
 func (d *database) InTx(ctx context.Context, work func(*Tx) error) error {
 	var wakes []wake
 	var words bool
-	begun := time.Now()
+	begun, done := time.Now(), actOf(ctx)
 	err := d.engine.transact(ctx, func(tx *Tx) error {
 		tx.wakes, tx.tallied, tx.words, tx.now = nil, nil, false, d.options.Now
 		err := work(tx)
+		if err == nil && done != nil {
+			err = tx.Audit(ctx, done.record)
+		}
 		if err == nil {
 			err = tx.writeCounts(ctx)
 		}
@@ -268,6 +271,9 @@ func (d *database) InTx(ctx context.Context, work func(*Tx) error) error {
 	})
 
 	observe(begun, err)
+	if err == nil && done != nil {
+		done.kept.Store(true)
+	}
 	if err == nil && words {
 		d.wakeIndex()
 	}
