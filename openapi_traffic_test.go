@@ -517,9 +517,10 @@ func (c *traffic) operates(s *inboxtest.Server) {
 	c.call("DELETE", "/api/v1/sessions/"+signedIn.ID, token, "", 204)
 	c.call("DELETE", "/api/v1/sessions/nothing", token, "", 404)
 	c.call("DELETE", "/api/v1/sessions/nothing", token, "", 404)
-	for _, path := range []string{"usage", "statistics", "statistics?step=day&since=72h&agent=echo", "dns", "settings", "erasures", "people/export?person=" + url.QueryEscape(turns[0].Principal)} {
+	for _, path := range []string{"usage", "statistics", "statistics?step=day&since=72h&agent=echo", "dns", "settings", "certificates", "limits", "nodes", "backlog", "erasures", "people/export?person=" + url.QueryEscape(turns[0].Principal)} {
 		c.call("GET", "/api/v1/"+path, token, "", 200)
 	}
+	c.call("POST", "/api/v1/dns", token, "", 200)
 	c.call("GET", "/api/v1/statistics?step=year", token, "", 400)
 	c.call("POST", "/api/v1/doctor", token, "", 200)
 	c.call("GET", "/api/v1/people/export?person=nobody@nowhere.test", token, "", 404)
@@ -677,6 +678,18 @@ func (c *traffic) operatesTakeovers(s *inboxtest.Server, token string) {
 	c.call("DELETE", at+"/takeover?note=be+brief&drop=false&force=false", token, "", 200)
 	c.call("GET", at+"/takeover", token, "", 404)
 	c.call("DELETE", at+"/takeover", token, "", 404)
+
+	before := c.call("GET", "/api/v1/unread", token, "", 200)
+	c.call("PUT", at+"/read?agent=echo", token, "", 204)
+	c.call("PUT", "/api/v1/threads/nothing/read?agent=echo", token, "", 404)
+	if after := c.call("GET", "/api/v1/unread", token, "", 200); after["conversations"] != before["conversations"].(float64)-1 {
+		c.Errorf("%v conversations are unread, then %v", before, after)
+	}
+	c.call("GET", "/api/v1/threads?unread=true&agent=echo&limit=5", token, "", 200)
+	c.call("DELETE", fmt.Sprintf("/api/v1/unread?until=%v", before["newest"]), token, "", 204)
+	if rest := c.call("GET", "/api/v1/threads?unread=true", token, "", 200)["threads"].([]any); len(rest) > 0 {
+		c.Errorf("unread: %v", rest)
+	}
 }
 
 // operatesApprovals decides about answers that are held back.

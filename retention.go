@@ -57,6 +57,13 @@ func (r *resources) retainOnce(ctx context.Context) {
 // countEvery is how often the numbers of the overview are brought up to date.
 const countEvery = time.Minute
 
+// signNode says that this node runs, until ctx ends.
+func (s *Server) signNode(ctx context.Context) error {
+	return s.operator().Nodes.Sign(ctx, s.config.Domain, Version, func(err error) {
+		s.logger.WarnContext(ctx, "operators do not see this node", "error", err)
+	})
+}
+
 // countHours keeps the statistics, until ctx ends, on one node at a time.
 func (r *resources) countHours(ctx context.Context) error {
 	ticker := time.NewTicker(countEvery)

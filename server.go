@@ -320,6 +320,7 @@ func (s *Server) background(ctx context.Context) *errgroup.Group {
 	back.Go(func() error { return s.sweepBlobs(ctx) })
 	back.Go(func() error { return s.retain(ctx) })
 	back.Go(func() error { return s.countHours(ctx) })
+	back.Go(func() error { return s.signNode(ctx) })
 	back.Go(func() error { return s.runTokens(ctx) })
 	back.Go(func() error { return s.runErasures(ctx) })
 	back.Go(func() error { return s.serveTools(ctx) })

@@ -205,9 +205,12 @@ func (a *API) authorize(w http.ResponseWriter, r *http.Request, needed exchange.
 	return token, nil
 }
 
+// unrecorded are calls that change nothing but what the caller has read: a program that reads on would push everything else off the trail.
+var unrecorded = map[string]bool{"/api/v1/threads/{thread}/read": true, "/api/v1/unread": true}
+
 // record writes what an operator is about to change. It is written before: an act without its record must not be.
 func (a *API) record(r *http.Request, token exchange.Token, pattern string) error {
-	if r.Method == http.MethodGet || r.Method == http.MethodHead {
+	if r.Method == http.MethodGet || r.Method == http.MethodHead || unrecorded[pattern] {
 		return nil
 	}
 	act := exchange.OperatorAct(exchange.OperatorPrincipal(token.Name), r.Method, pattern, r.URL.Path)

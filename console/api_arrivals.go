@@ -18,6 +18,9 @@ func (a *API) arrivalRoutes() []httpserver.Route {
 	return []httpserver.Route{
 		a.route(http.MethodGet, "/api/v1/turns", a.listTurns),
 		a.route(http.MethodGet, "/api/v1/threads", a.listThreads),
+		a.route(http.MethodPut, "/api/v1/threads/{thread}/read", a.markRead),
+		a.route(http.MethodGet, "/api/v1/unread", a.unread),
+		a.route(http.MethodDelete, "/api/v1/unread", a.markAllRead),
 		a.route(http.MethodGet, "/api/v1/deliveries", a.listDeliveries),
 		a.route(http.MethodGet, "/api/v1/agents", a.listAgents),
 		a.route(http.MethodGet, "/api/v1/tokens", a.listTokens),
@@ -128,8 +131,44 @@ func (a *API) listThreads(_ http.ResponseWriter, r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	found, next, err := a.operator.Arrivals.Conversations(r.Context(), filter)
+	reader := operator.Reader{Owner: owner(r)}
+	if reader.Unread, err = wanted(r, "unread"); err != nil {
+		return nil, err
+	}
+	found, next, err := a.operator.Arrivals.Conversations(r.Context(), filter, reader)
 	return threadList{listed(found), next}, err
+}
+
+// owner is whose marks a caller's are: those of its token, as at the console.
+func owner(r *http.Request) exchange.SessionOwner {
+	token, _ := r.Context().Value(tokenKey{}).(exchange.Token)
+	return exchange.SessionOwner{TokenID: token.ID}
+}
+
+// unreadAnswer counts conversations that the caller did not read.
+type unreadAnswer struct {
+	Conversations int    `json:"conversations"`
+	More          bool   `json:"more,omitempty"`   // there are more than are counted
+	Newest        string `json:"newest,omitempty"` // the newest message, for "until"
+}
+
+func (a *API) unread(_ http.ResponseWriter, r *http.Request) (any, error) {
+	newest, err := a.operator.Arrivals.NewestMessage(r.Context())
+	if err != nil {
+		return nil, err
+	}
+	count, err := a.operator.Arrivals.CountUnread(r.Context(), owner(r))
+	return unreadAnswer{min(count, operator.MaxUnread), count > operator.MaxUnread, newest}, err
+}
+
+// markRead takes ?agent=, where several agents have a conversation with the id.
+func (a *API) markRead(_ http.ResponseWriter, r *http.Request) (any, error) {
+	return nil, a.operator.Takeovers.MarkRead(r.Context(), owner(r), conversation(r, "thread"))
+}
+
+// markAllRead takes ?until=, the newest message that the caller knows.
+func (a *API) markAllRead(_ http.ResponseWriter, r *http.Request) (any, error) {
+	return nil, a.operator.Arrivals.MarkAllRead(r.Context(), owner(r), r.URL.Query().Get("until"))
 }
 
 type deliveryList struct {

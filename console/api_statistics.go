@@ -14,6 +14,11 @@ func (a *API) statisticsRoutes() []httpserver.Route {
 		a.route(http.MethodGet, "/api/v1/statistics", a.statistics),
 		a.route(http.MethodPost, "/api/v1/doctor", a.doctor),
 		a.route(http.MethodGet, "/api/v1/dns", a.dns),
+		a.route(http.MethodPost, "/api/v1/dns", a.lookUpRecords),
+		a.route(http.MethodGet, "/api/v1/certificates", a.certificates),
+		a.route(http.MethodGet, "/api/v1/limits", a.limits),
+		a.route(http.MethodGet, "/api/v1/nodes", a.nodes),
+		a.route(http.MethodGet, "/api/v1/backlog", a.backlog),
 		a.route(http.MethodGet, "/api/v1/settings", a.settings),
 	}
 }
@@ -51,4 +56,40 @@ type settingsBody struct {
 func (a *API) settings(http.ResponseWriter, *http.Request) (any, error) {
 	document, err := a.operator.Settings()
 	return settingsBody{document}, err
+}
+
+// lookUpRecords asks the DNS for every record, once.
+func (a *API) lookUpRecords(_ http.ResponseWriter, r *http.Request) (any, error) {
+	return a.operator.RecordLooks.Run(r.Context())
+}
+
+type certificateList struct {
+	Certificates []operator.Certificate `json:"certificates"`
+}
+
+func (a *API) certificates(_ http.ResponseWriter, r *http.Request) (any, error) {
+	found, err := a.operator.Certificates(r.Context())
+	return certificateList{found}, err
+}
+
+type limitList struct {
+	Limits []operator.Limit `json:"limits"`
+}
+
+func (a *API) limits(_ http.ResponseWriter, r *http.Request) (any, error) {
+	found, err := a.operator.Limits(r.Context())
+	return limitList{found}, err
+}
+
+type nodeList struct {
+	Nodes []operator.RunningNode `json:"nodes"`
+}
+
+func (a *API) nodes(_ http.ResponseWriter, r *http.Request) (any, error) {
+	found, err := a.operator.Nodes.List(r.Context())
+	return nodeList{found}, err
+}
+
+func (a *API) backlog(_ http.ResponseWriter, r *http.Request) (any, error) {
+	return a.operator.Jobs.Backlog(r.Context())
 }

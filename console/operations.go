@@ -57,6 +57,7 @@ var roles = map[string]exchange.Role{
 
 	"POST /api/v1/held/{turn}/release":            exchange.RoleWork,
 	"POST /api/v1/doctor":                         exchange.RoleWork,
+	"POST /api/v1/dns":                            exchange.RoleWork,
 	"POST /api/v1/held/{turn}/drop":               exchange.RoleWork,
 	"POST /api/v1/approvals/{approval}/approve":   exchange.RoleWork,
 	"POST /api/v1/approvals/{approval}/deny":      exchange.RoleWork,
@@ -85,6 +86,10 @@ var roles = map[string]exchange.Role{
 	"POST /api/v1/mail/{mail}/forward":            exchange.RoleWork,
 	"POST " + chatPattern:                         exchange.RoleWork,
 	"POST /api/v1/follows/decide":                 exchange.RoleWork,
+
+	// What an operator has read is theirs alone.
+	"PUT /api/v1/threads/{thread}/read": exchange.RoleRead,
+	"DELETE /api/v1/unread":             exchange.RoleRead,
 
 	// It looks, by a question that is too long for an address.
 	"POST /api/v1/agents/{agent}/access-check": exchange.RoleRead,
@@ -125,7 +130,10 @@ func Operations() []openapi.Operation {
 			Method: "GET", Path: "/api/v1/turns", Summary: "What came in, newest first; with after, what came later",
 			Query: append([]string{"text", "after", "wait"}, arrivals...), Response: turnList{},
 		},
-		{Method: "GET", Path: "/api/v1/threads", Summary: "Conversations, the one with the newest message first", Query: arrivals, Response: threadList{}},
+		{Method: "GET", Path: "/api/v1/threads", Summary: "Conversations, the one with the newest message first", Query: append([]string{"unread:boolean"}, arrivals...), Response: threadList{}},
+		{Method: "PUT", Path: "/api/v1/threads/{thread}/read", Summary: "Mark a conversation as read by the caller", Query: []string{"agent"}, Errors: taken},
+		{Method: "GET", Path: "/api/v1/unread", Summary: "How many conversations the caller has not read", Response: unreadAnswer{}},
+		{Method: "DELETE", Path: "/api/v1/unread", Summary: "Mark all conversations as read by the caller", Query: []string{"until"}},
 		{
 			Method: "GET", Path: "/api/v1/deliveries", Summary: "Ways of answers to their receivers, newest first",
 			Query: []string{"limit:integer", "before", "agent", "turn", "to", "channel", "state", "since", "until"}, Response: deliveryList{},
@@ -265,6 +273,11 @@ func Operations() []openapi.Operation {
 		},
 		{Method: "POST", Path: "/api/v1/doctor", Summary: "Look at what this node needs of the world", Response: operator.Examination{}, Errors: taken},
 		{Method: "GET", Path: "/api/v1/dns", Summary: "Records to publish for mail", Response: recordList{}},
+		{Method: "POST", Path: "/api/v1/dns", Summary: "Look the records for mail up, and say what is in their place", Response: operator.RecordLook{}, Errors: taken},
+		{Method: "GET", Path: "/api/v1/certificates", Summary: "Certificates that this node shows, and what failed when they were renewed", Response: certificateList{}},
+		{Method: "GET", Path: "/api/v1/limits", Summary: "Limits of what senders may cause, who is counted, and what is used of them", Response: limitList{}},
+		{Method: "GET", Path: "/api/v1/nodes", Summary: "Processes that serve this database", Response: nodeList{}},
+		{Method: "GET", Path: "/api/v1/backlog", Summary: "Work that waits, by kind, and the destinations that wait longest", Response: operator.Backlog{}},
 		{Method: "GET", Path: "/api/v1/settings", Summary: "The settings in force with all defaults, without secrets", Response: settingsBody{}},
 		{Method: "GET", Path: "/api/v1/audit", Summary: "Decisions about trust", Query: []string{"limit:integer", "before", "code", "turn", "agent"}, Response: auditList{}},
 		{

@@ -415,7 +415,7 @@ func (c *consoleTest) pages() []string {
 	for _, path := range []string{"", "?period=30d", "/agents", "/agents/echo", "/agents/tokens", "/agents/new", "/agents/echo/access"} {
 		pages = append(pages, "/console"+path)
 	}
-	for _, part := range []string{"", "/doctor", "/dns", "/lists", "/notices", "/audit", "/sessions", "/configuration"} {
+	for _, part := range []string{"", "/doctor", "/dns", "/lists", "/notices", "/audit", "/sessions", "/configuration", "/certificates", "/limits", "/nodes", "/backlog"} {
 		pages = append(pages, "/console/settings"+part)
 	}
 	return append(pages, "/console/work/held/"+c.held[0])

@@ -2,6 +2,7 @@ package operator
 
 import (
 	"context"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -108,7 +109,17 @@ type Conversation struct {
 	At       time.Time `json:"at"`             // when it was accepted
 	Excerpt  string    `json:"excerpt,omitempty"`
 	Holder   string    `json:"holder,omitempty"` // the operator who writes as the agent; empty = none does
+	Unread   bool      `json:"unread,omitempty"` // the newest message was not read by the Reader
 }
+
+// Reader is the operator for whom conversations are listed; the zero value is none, who has read everything.
+type Reader struct {
+	Owner  exchange.SessionOwner // the same for all browsers and programs of an operator
+	Unread bool                  // only what was not read: among the newest 1,000 messages, at most MaxUnread+1 and without further pages
+}
+
+// MaxUnread is how far unread conversations are counted.
+const MaxUnread = store.MaxUnread
 
 const (
 	// threadPage is how many messages are read together for conversations, and threadPages how often for one page.
@@ -119,35 +130,64 @@ const (
 
 // Conversations lists threads, the one with the newest message first. The filter is about that message; its text is not looked at.
 // A page may have fewer than its limit although more follow: the returned cursor says so. Empty = this was the last one.
-func (a Arrivals) Conversations(ctx context.Context, filter exchange.ArrivalFilter) (found []Conversation, next string, err error) {
+func (a Arrivals) Conversations(ctx context.Context, filter exchange.ArrivalFilter, reader Reader) (found []Conversation, next string, err error) {
 	limit := filter.Limit
 	filter.Text, filter.Limit = "", threadPage
 	holders, err := a.store.Holders(ctx, filter.Agent)
 	if err != nil {
 		return nil, "", err
 	}
-	for range threadPages {
-		page, err := a.store.Arrivals(ctx, filter)
+	// add takes the newest of their threads over until the limit is reached.
+	add := func(turns []exchange.TurnRecord) (full bool, err error) {
+		counts, err := a.store.NewestOfThreads(ctx, turns)
 		if err != nil {
-			return nil, "", err
+			return false, err
 		}
-		counts, err := a.store.NewestOfThreads(ctx, page.Turns)
-		if err != nil {
-			return nil, "", err
+		unread := map[string]bool{}
+		if reader.Owner != (exchange.SessionOwner{}) {
+			if unread, err = a.store.Unread(ctx, reader.Owner, turns); err != nil {
+				return false, err
+			}
 		}
-
-		for i := range page.Turns {
-			turn := &page.Turns[i]
+		for i := range turns {
+			turn := &turns[i]
 			count, newest := counts[turn.ID]
 			if !newest {
 				continue
 			}
 			if len(found) == limit {
-				return found, found[limit-1].TurnID, nil
+				return true, nil
 			}
 			one := conversationOf(turn, count)
-			one.Holder = holders[store.Thread{Agent: turn.Agent, ID: turn.ThreadID}]
+			one.Holder, one.Unread = holders[store.Thread{Agent: turn.Agent, ID: turn.ThreadID}], unread[turn.ID]
 			found = append(found, one)
+		}
+		return false, nil
+	}
+
+	if reader.Unread {
+		turns, err := a.store.UnreadTurns(ctx, reader.Owner, MaxUnread+1)
+		if err != nil {
+			return nil, "", err
+		}
+		turns = slices.DeleteFunc(turns, func(turn exchange.TurnRecord) bool {
+			return !filter.Selects(&turn) || turn.AcceptedAt.Before(filter.Since) || !filter.Until.IsZero() && !turn.AcceptedAt.Before(filter.Until)
+		})
+		_, err = add(turns)
+		return listed(found), "", err
+	}
+
+	for range threadPages {
+		page, err := a.store.Arrivals(ctx, filter)
+		if err != nil {
+			return nil, "", err
+		}
+		full, err := add(page.Turns)
+		if err != nil {
+			return nil, "", err
+		}
+		if full {
+			return found, found[limit-1].TurnID, nil
 		}
 		if page.Next == "" {
 			return listed(found), "", nil
@@ -156,6 +196,24 @@ func (a Arrivals) Conversations(ctx context.Context, filter exchange.ArrivalFilt
 	}
 	return listed(found), filter.Before, nil
 }
+
+// CountUnread returns how many conversations an operator did not read, MaxUnread+1 for all that are more. It looks at the newest 1,000 messages.
+func (a Arrivals) CountUnread(ctx context.Context, owner exchange.SessionOwner) (int, error) {
+	return a.store.CountUnread(ctx, owner)
+}
+
+// MarkRead keeps that an operator has read a conversation up to a message.
+func (a Arrivals) MarkRead(ctx context.Context, owner exchange.SessionOwner, turn exchange.TurnRecord) error {
+	return a.store.MarkRead(ctx, owner, turn)
+}
+
+// MarkAllRead keeps that an operator has read all conversations up to a message; an empty id is that of the newest one.
+func (a Arrivals) MarkAllRead(ctx context.Context, owner exchange.SessionOwner, until string) error {
+	return a.store.MarkAllRead(ctx, owner, until)
+}
+
+// NewestMessage returns the id of the newest message, for MarkAllRead; empty = there is none.
+func (a Arrivals) NewestMessage(ctx context.Context) (string, error) { return a.store.NewestTurn(ctx) }
 
 func conversationOf(turn *exchange.TurnRecord, count int) Conversation {
 	text := normalized.PlainText(turn.Message.Parts)

@@ -5,6 +5,7 @@ package operator
 
 import (
 	"context"
+	"strings"
 	"time"
 
 	"inbox/adapters/activitypub"
@@ -23,6 +24,15 @@ import (
 
 // CommandLine is who did something, for the record, where the operator used a command.
 const CommandLine = "operator:command line"
+
+// ByCommand returns the context of a command that works on the database itself: its first change is on the audit trail in the same
+// transaction, as "operator:command NAME" of the user of the machine. The detail is the command without its arguments, which may name people.
+func ByCommand(ctx context.Context, command, user string) context.Context {
+	words := strings.Fields(command)
+	return store.WithAct(ctx, exchange.AuditRecord{
+		Code: exchange.AuditOperator + "command." + strings.Join(words[min(1, len(words)):], "."), Principal: exchange.OperatorPrincipal("command " + user), Detail: command,
+	})
+}
 
 // Operator is what an operator may do, by topic. Doctor and DNSRecords look at the configuration and the world around it.
 type Operator struct {
@@ -58,6 +68,8 @@ type Operator struct {
 	Usage         Usage
 	Statistics    Statistics
 	Examinations  *Examinations
+	RecordLooks   *RecordLooks
+	Nodes         Nodes
 
 	Node Node // nil where only the database is at hand
 
@@ -141,10 +153,11 @@ func New(o Options) *Operator {
 		Exports:       Exports{o.Store, erasures, o.Files},
 		Usage:         Usage{o.Store, o.Files, o.Config.DataDir},
 		Statistics:    Statistics{o.Store},
+		Nodes:         Nodes{o.Store},
 		Node:          o.Node,
 		options:       o,
 	}
-	made.Examinations = &Examinations{doctor: made.Doctor}
+	made.Examinations, made.RecordLooks = &Examinations{doctor: made.Doctor}, made.newRecordLooks()
 	return made
 }
 

@@ -132,6 +132,20 @@ func operatorName(by string) (string, error) {
 	return by, nil
 }
 
+// MarkRead keeps that an operator has read a conversation, up to its newest message. fault.NotFound when there is none, fault.Conflict
+// when the id is one of several.
+func (t Takeovers) MarkRead(ctx context.Context, owner exchange.SessionOwner, id ConversationID) error {
+	turn, _, err := t.find(ctx, id)
+	if err != nil {
+		return err
+	}
+	newest, err := Arrivals{t.store}.Thread(ctx, turn.Agent, turn.ThreadID, "", 1)
+	if err != nil || len(newest) == 0 {
+		return err
+	}
+	return t.store.MarkRead(ctx, owner, newest[0])
+}
+
 // idsOfConversations are the kinds of ids that several messages share.
 var idsOfConversations = map[string]bool{"thread": true, "session": true, "A2A task": true}
 

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"os/user"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -15,6 +16,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"inbox"
+	"inbox/operator"
 )
 
 const defaultFile = "inbox.toml"
@@ -119,11 +121,21 @@ func onEachDomain(cmd *cobra.Command, done string, work func(*inbox.Operator) er
 }
 
 func operateOn(cmd *cobra.Command, config *inbox.Config, work func(*inbox.Operator) error) error {
-	operator, err := inbox.OpenOperator(cmd.Context(), config)
+	opened, err := inbox.OpenOperator(cmd.Context(), config)
 	if err != nil {
 		return err
 	}
-	return errors.Join(work(operator), operator.Close())
+	cmd.SetContext(operator.ByCommand(cmd.Context(), cmd.CommandPath(), systemUser()))
+	return errors.Join(work(opened), opened.Close())
+}
+
+// systemUser is the user of the machine who runs a command, for the record.
+func systemUser() string {
+	me, err := user.Current()
+	if err != nil {
+		return fmt.Sprintf("uid %d", os.Getuid())
+	}
+	return me.Username
 }
 
 // printList prints what an operator reads as a table with one row for each, or as JSON.

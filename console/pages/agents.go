@@ -31,6 +31,7 @@ func (p *Pages) agentRoutes() []httpserver.Route {
 		p.act(exchange.RoleAdmin, agent+"/key", true, p.rotateAgentKey),
 		p.act(exchange.RoleWork, agent+"/follows", false, p.decideFollow),
 		p.act(exchange.RoleWork, agent+"/say", false, p.sayToAgent),
+		p.act(exchange.RoleWork, agent+"/simulate", false, p.simulate),
 		p.page(exchange.RoleAdmin, agent+"/remove", p.planRemoval),
 		p.act(exchange.RoleAdmin, agent+"/remove", true, p.removeAgent),
 	}

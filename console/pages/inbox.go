@@ -20,6 +20,7 @@ func (p *Pages) inboxRoutes() []httpserver.Route {
 	return []httpserver.Route{
 		p.page(exchange.RoleRead, at("inbox"), p.inbox),
 		p.page(exchange.RoleRead, at("inbox", "rows"), p.inboxRows),
+		p.act(exchange.RoleRead, at("inbox", "read"), false, p.markAllRead),
 	}
 }
 
@@ -38,6 +39,9 @@ type inboxView struct {
 	Channels []string
 	Rows     []inboxRow
 	Waiting  []inboxRow // what waits for the operator, above the rest; only on the first page of all
+	Unread   []inboxRow // what the operator did not read, above what they did; there, too
+	Newest   string     // id of the newest message, up to which all can be marked as read
+	CSRF     string
 	Next     string
 	After    string // cursor behind the newest message
 	Live     string // address of the stream that says when more came; empty = the page stays as it is
@@ -51,10 +55,11 @@ type inboxRow struct {
 	Messages int
 	More     bool // there are more messages than are counted
 	Holder   string
+	Unread   bool
 }
 
 func (p *Pages) inbox(w http.ResponseWriter, r *http.Request, s account.Session) error {
-	v, err := p.readInbox(r)
+	v, err := p.readInbox(r, s)
 	if err != nil {
 		return err
 	}
@@ -62,15 +67,15 @@ func (p *Pages) inbox(w http.ResponseWriter, r *http.Request, s account.Session)
 }
 
 // inboxRows is the list alone, for the script of a page that is open.
-func (p *Pages) inboxRows(w http.ResponseWriter, r *http.Request, _ account.Session) error {
-	v, err := p.readInbox(r)
+func (p *Pages) inboxRows(w http.ResponseWriter, r *http.Request, s account.Session) error {
+	v, err := p.readInbox(r, s)
 	if err != nil {
 		return err
 	}
 	return p.fragment(w, r, inboxList(v))
 }
 
-func (p *Pages) readInbox(r *http.Request) (v inboxView, err error) {
+func (p *Pages) readInbox(r *http.Request, s account.Session) (v inboxView, err error) {
 	ctx, query := r.Context(), r.URL.Query()
 	v.Filter = inboxFilter{
 		Agent: query.Get("agent"), Channel: query.Get("channel"), Sender: strings.TrimSpace(query.Get("sender")),
@@ -109,7 +114,7 @@ func (p *Pages) readInbox(r *http.Request) (v inboxView, err error) {
 			v.Rows = append(v.Rows, messageRow(&page.Turns[i]))
 		}
 		next = page.Next
-	} else if v.Rows, next, err = p.conversations(ctx, filter); err != nil {
+	} else if v.Rows, next, err = p.conversations(ctx, filter, operator.Reader{Owner: s.Owner}); err != nil {
 		return v, err
 	}
 
@@ -118,6 +123,9 @@ func (p *Pages) readInbox(r *http.Request) (v inboxView, err error) {
 	}
 	if filter.Before == "" && !v.Filter.any() {
 		if v.Waiting, err = p.waitingRows(ctx); err != nil {
+			return v, err
+		}
+		if err = p.unreadRows(ctx, s, &v); err != nil {
 			return v, err
 		}
 		v.Live = at("live") + "?after=" + v.After
@@ -130,12 +138,28 @@ func inboxPath(r *http.Request, pairs ...string) string {
 	return strings.Replace(query(r, pairs...), at("inbox", "rows"), at("inbox"), 1)
 }
 
-func (p *Pages) conversations(ctx context.Context, filter exchange.ArrivalFilter) (rows []inboxRow, next string, err error) {
-	found, next, err := p.Operator.Arrivals.Conversations(ctx, filter)
+// unreadRows moves what the operator did not read above the rest.
+func (p *Pages) unreadRows(ctx context.Context, s account.Session, v *inboxView) (err error) {
+	p.unread.forget(s.Owner) // the number beside the navigation is that of the list
+	v.CSRF = s.CSRF
+	if v.Newest, err = p.Operator.Arrivals.NewestMessage(ctx); err != nil {
+		return err
+	}
+	v.Unread, _, err = p.conversations(ctx, exchange.ArrivalFilter{Limit: mostUnread}, operator.Reader{Owner: s.Owner, Unread: true})
+	above := map[string]bool{}
+	for _, one := range v.Unread {
+		above[one.Href] = true
+	}
+	v.Rows = slices.DeleteFunc(v.Rows, func(one inboxRow) bool { return above[one.Href] })
+	return err
+}
+
+func (p *Pages) conversations(ctx context.Context, filter exchange.ArrivalFilter, reader operator.Reader) (rows []inboxRow, next string, err error) {
+	found, next, err := p.Operator.Arrivals.Conversations(ctx, filter, reader)
 	for _, one := range found {
 		rows = append(rows, inboxRow{
 			Href: threadPath(one.Agent, one.ThreadID), Sender: one.Sender, Channel: one.Channel, Agent: one.Agent, State: one.State,
-			Excerpt: one.Excerpt, At: one.At, Messages: one.Messages, More: one.More, Holder: operatorName(one.Holder),
+			Excerpt: one.Excerpt, At: one.At, Messages: one.Messages, More: one.More, Holder: operatorName(one.Holder), Unread: one.Unread,
 		})
 	}
 	return rows, next, err

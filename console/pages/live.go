@@ -97,7 +97,7 @@ func (p *Pages) liveRoute() httpserver.Route {
 }
 
 // stream says when messages came later than after: server-sent events named "arrived" with the number of the newest one. It ends with
-// the session.
+// the session, which is looked at before anything is told.
 func (p *Pages) stream(w http.ResponseWriter, r *http.Request, _ account.Session) error {
 	seen, err := strconv.ParseInt(r.URL.Query().Get("after"), 10, 64)
 	if err != nil {
@@ -127,16 +127,25 @@ func (p *Pages) stream(w http.ResponseWriter, r *http.Request, _ account.Session
 		case <-httpserver.Stopping(r.Context()):
 			return nil
 		case newest := <-news:
+			if p.ended(r) {
+				return nil
+			}
 			if number, err := strconv.ParseInt(newest, 10, 64); err == nil && number > seen {
 				seen = number
 				line = "event: arrived\ndata: " + newest + "\n\n"
 			}
 		case <-alive.C:
-			if session, there, err := p.accounts.Session(r); err == nil && (!there || session.Role < exchange.RoleRead) {
+			if p.ended(r) {
 				return nil
 			}
 		}
 	}
+}
+
+// ended reports whether the session of a request is over. While the database cannot say, it is not.
+func (p *Pages) ended(r *http.Request) bool {
+	session, there, err := p.accounts.Session(r)
+	return err == nil && (!there || session.Role < exchange.RoleRead)
 }
 
 // send writes a piece of a stream at once, and gives up on a reader that does not take it.

@@ -62,6 +62,7 @@ func (p *Pages) message(w http.ResponseWriter, r *http.Request, s account.Sessio
 		return err
 	}
 	v.CSRF, v.MayWork, v.Path = s.CSRF, s.Role >= exchange.RoleWork, r.URL.RequestURI()
+	p.markRead(r, s, v.Turn)
 	title := text(r.Context(), "Message of {sender}", "sender", design.VisibleLine(v.Turn.Message.Sender.Address))
 	return p.show(w, r, s, view{Title: title, Section: sectionInbox}, messagePage(v))
 }

@@ -124,7 +124,7 @@ func TestOverview(t *testing.T) {
 	}
 }
 
-func overviewInsert(s *inboxtest.Server, state string) {
+func overviewInsert(s *inboxtest.Server, state string) exchange.TurnRecord {
 	s.Helper()
 	id := overviewID()
 	turn := exchange.TurnRecord{
@@ -143,4 +143,5 @@ func overviewInsert(s *inboxtest.Server, state string) {
 	if err != nil {
 		s.Fatal(err)
 	}
+	return turn
 }

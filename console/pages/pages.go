@@ -61,6 +61,7 @@ type Pages struct {
 
 	accounts *account.Accounts
 	work     workCounts
+	unread   unreadCounts
 	live     live
 }
 
@@ -79,6 +80,7 @@ func (p *Pages) Routes() []httpserver.Route {
 		p.agentRoutes(),
 		p.overviewRoutes(),
 		p.settingsRoutes(),
+		p.serverRoutes(),
 		p.inboxRoutes(),
 		p.threadRoutes(),
 		p.takeoverRoutes(),
@@ -139,6 +141,7 @@ func (p *Pages) write(w http.ResponseWriter, r *http.Request, s account.Session,
 	shell := shellView{
 		view: v, Name: s.Name, Role: s.Role, CSRF: s.CSRF, Domain: p.Domain, Done: takeDone(w, r),
 		Work: p.work.current(r.Context(), p.Operator.Waiting), Path: r.URL.RequestURI(),
+		Unread: p.unread.current(r.Context(), s.Owner, p.Operator.Arrivals),
 	}
 	p.render(w, r.WithContext(ctx), status, shellPage(shell))
 }

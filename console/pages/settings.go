@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/http"
 	"strings"
+	"time"
 	"unicode/utf8"
 
 	"inbox/console/account"
@@ -24,6 +25,7 @@ func (p *Pages) settingsRoutes() []httpserver.Route {
 		p.page(exchange.RoleRead, at("settings", "doctor"), p.doctor),
 		p.act(exchange.RoleWork, at("settings", "doctor"), false, p.examine),
 		p.page(exchange.RoleRead, at("settings", "dns"), p.dns),
+		p.act(exchange.RoleWork, at("settings", "dns"), false, p.lookUpRecords),
 		p.page(exchange.RoleAdmin, at("settings", "configuration"), p.configuration),
 
 		p.page(exchange.RoleRead, at("settings", "lists"), p.lists),
@@ -59,6 +61,7 @@ type tab struct{ part, label string }
 func (v settingsView) tabs(ctx context.Context) []tab {
 	all := []tab{
 		{"", text(ctx, "Server")}, {"doctor", text(ctx, "Doctor")}, {"dns", text(ctx, "DNS records")}, {"lists", text(ctx, "Lists")},
+		{"certificates", text(ctx, "Certificates")}, {"limits", text(ctx, "Limits")}, {"nodes", text(ctx, "Nodes")}, {"backlog", text(ctx, "Backlog")},
 		{"notices", text(ctx, "Notices")}, {"audit", text(ctx, "Audit log")}, {"sessions", text(ctx, "Sessions")},
 	}
 	if v.administers() {
@@ -208,7 +211,8 @@ func findingName(ctx context.Context, status string) string {
 type dnsView struct {
 	settingsView
 
-	Records []operator.DNSRecord
+	Records []operator.LookedRecord // without a state before the first look
+	At      time.Time               // of the look; zero = there was none
 }
 
 func (p *Pages) dns(w http.ResponseWriter, r *http.Request, s account.Session) error {
@@ -216,8 +220,50 @@ func (p *Pages) dns(w http.ResponseWriter, r *http.Request, s account.Session) e
 	if err != nil {
 		return err
 	}
-	v := dnsView{partOf(s, "dns"), records}
+	v := dnsView{settingsView: partOf(s, "dns")}
+	last := p.Operator.RecordLooks.Last()
+	for _, one := range records {
+		looked := operator.LookedRecord{DNSRecord: one}
+		for _, seen := range last.Records {
+			if seen.DNSRecord == one {
+				looked = seen
+			}
+		}
+		v.Records = append(v.Records, looked)
+	}
+	v.At = last.At
 	return p.show(w, r, s, view{Title: text(r.Context(), "DNS records"), Section: sectionSettings}, dnsPage(v))
+}
+
+func (p *Pages) lookUpRecords(w http.ResponseWriter, r *http.Request, _ account.Session) error {
+	found, err := p.Operator.RecordLooks.Run(r.Context())
+	if err != nil {
+		return err
+	}
+	wrong := 0
+	for _, one := range found.Records {
+		if one.State != operator.RecordRight {
+			wrong++
+		}
+	}
+	words := text(r.Context(), "The world sees all records as they should be.")
+	if wrong > 0 {
+		words = count(r.Context(), wrong, "One record is not as it should be.", "{n} records are not as they should be.")
+	}
+	return p.done(w, r, at("settings", "dns"), words)
+}
+
+// recordState is a word for what is in the place of a record.
+func recordState(ctx context.Context, state string) (kind, word string) {
+	switch state {
+	case operator.RecordRight:
+		return design.OK, text(ctx, "Right")
+	case operator.RecordMissing:
+		return design.Warn, text(ctx, "Missing")
+	case operator.RecordDiffers:
+		return design.Bad, text(ctx, "Differs")
+	}
+	return design.Warn, text(ctx, "Not known")
 }
 
 func (p *Pages) configuration(w http.ResponseWriter, r *http.Request, s account.Session) error {

@@ -46,7 +46,20 @@ func TestTextsOfSettingsNeverBecomeMarkup(t *testing.T) {
 			return doctorPage(doctorView{some, found})
 		},
 		"dns": func(text string) templ.Component {
-			return dnsPage(dnsView{some, []operator.DNSRecord{{Name: text, Type: text, Value: text, Note: text, Zone: text}}})
+			record := operator.DNSRecord{Name: text, Type: text, Value: text, Note: text, Zone: text}
+			return dnsPage(dnsView{some, []operator.LookedRecord{{DNSRecord: record, State: operator.RecordDiffers, Found: []string{text}, Reason: text}}, at})
+		},
+		"certificates": func(text string) templ.Component {
+			return certificatesPage(some, []operator.Certificate{{Name: text, Names: []string{text}, Issuer: text, Since: at, Until: at, Problem: text, Renewal: text}})
+		},
+		"limits": func(text string) templ.Component {
+			return limitsPage(some, []operator.Limit{{Key: text, Value: text, Payer: text, Known: true, Used: 1, Most: 2}})
+		},
+		"nodes": func(text string) templ.Component {
+			return nodesPage(some, []operator.RunningNode{{ID: text, Host: text, Domain: text, Version: text, Since: at, SeenAt: at}}, at)
+		},
+		"backlog": func(text string) templ.Component {
+			return backlogPage(some, operator.Backlog{Kinds: []operator.WaitingJobs{{Kind: text}}, Peers: []operator.SlowPeer{{Channel: text, Destination: text}}, More: true})
 		},
 		"configuration": func(text string) templ.Component { return configurationPage(some, text) },
 		"lists": func(text string) templ.Component {

@@ -59,6 +59,7 @@ func (p *Pages) thread(w http.ResponseWriter, r *http.Request, s account.Session
 	for i := range turns {
 		v.Turns = append(v.Turns, turns[len(turns)-1-i])
 	}
+	p.markRead(r, s, newest)
 	title := text(r.Context(), "Conversation with {sender}", "sender", design.VisibleLine(v.Sender.Address))
 	return p.show(w, r, s, view{Title: title, Section: sectionInbox}, threadPage(v))
 }

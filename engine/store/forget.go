@@ -441,5 +441,8 @@ func (t erasureTx) removeTurn(ctx context.Context, turnID string) error {
 	if err := t.do(ctx, removeTakeovers, turnID); err != nil {
 		return err
 	}
+	if err := t.do(ctx, removeMarksOfThread, turnID); err != nil {
+		return err
+	}
 	return t.do(ctx, `DELETE FROM turns WHERE id = $1`, turnID)
 }

@@ -52,6 +52,7 @@ type Tx struct {
 	resultTx
 	noticeTx
 	takeoverTx
+	readTx
 
 	personTx
 	listTx
@@ -68,7 +69,7 @@ type Tx struct {
 func newTx(running session, dialect *dialect) *Tx {
 	t := &transaction{session: running, dialect: dialect}
 	return &Tx{
-		t, turnTx{t}, replyTx{t}, deliveryTx{t}, demandTx{t}, callTx{t}, documentTx{t}, jobTx{t}, backEndTx{t}, resultTx{t}, noticeTx{t}, takeoverTx{t},
+		t, turnTx{t}, replyTx{t}, deliveryTx{t}, demandTx{t}, callTx{t}, documentTx{t}, jobTx{t}, backEndTx{t}, resultTx{t}, noticeTx{t}, takeoverTx{t}, readTx{t},
 		personTx{t}, listTx{t}, quotaTx{t}, auditTx{t}, erasureTx{t}, retentionTx{t}, eraseTx{t}, searchTx{t},
 	}
 }

@@ -114,6 +114,7 @@ type Store struct {
 	quotaStore
 	tokenStore
 	consoleStore
+	readStore
 	auditStore
 
 	erasureStore
@@ -133,7 +134,7 @@ func newStore(db *database) *Store {
 		db, turnStore{db}, replyStore{db, new(countCache)}, deliveryStore{db}, demandStore{db}, callStore{db}, sessionStore{db},
 		documentStore{db}, jobStore{db}, watchStore{db}, backEndStore{db}, resultStore{db}, noticeStore{db}, takeoverStore{db},
 		arrivalStore{db}, searchStore{db},
-		personStore{db}, listStore{db}, quotaStore{db}, tokenStore{db}, consoleStore{db}, auditStore{db},
+		personStore{db}, listStore{db}, quotaStore{db}, tokenStore{db}, consoleStore{db}, readStore{db}, auditStore{db},
 		erasureStore{db}, retentionStore{db}, personEraser{db}, usageStore{db}, statisticsStore{db}, contentStore{db}, uploadStore{db}, mailStore{db}, sweeper{db},
 	}
 }
@@ -255,10 +256,13 @@ func (d *database) Listen(ctx context.Context) error { return d.engine.listen(ct
 func (d *database) InTx(ctx context.Context, work func(*Tx) error) error {
 	var wakes []wake
 	var words bool
-	begun := time.Now()
+	begun, done := time.Now(), actOf(ctx)
 	err := d.engine.transact(ctx, func(tx *Tx) error {
 		tx.wakes, tx.tallied, tx.words, tx.now = nil, nil, false, d.options.Now
 		err := work(tx)
+		if err == nil && done != nil {
+			err = tx.Audit(ctx, done.record)
+		}
 		if err == nil {
 			err = tx.writeCounts(ctx)
 		}
@@ -267,6 +271,9 @@ func (d *database) InTx(ctx context.Context, work func(*Tx) error) error {
 	})
 
 	observe(begun, err)
+	if err == nil && done != nil {
+		done.kept.Store(true)
+	}
 	if err == nil && words {
 		d.wakeIndex()
 	}

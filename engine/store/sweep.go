@@ -94,7 +94,7 @@ func (s sweeper) sweepOnce(ctx context.Context, keep int64) error {
 
 	for _, step := range []struct {
 		query string
-		bound int64
+		bound any
 	}{
 		{sweepDocuments, nowMicros()},
 		{sweepOldAudit, since(RetainAudit)},
@@ -113,6 +113,7 @@ func (s sweeper) sweepOnce(ctx context.Context, keep int64) error {
 		{sweepNoticeConditions, micros(time.Now().Add(-noticeAge))},
 		{sweepConsoleSessions, nowMicros()},
 		{sweepTakeovers, micros(time.Now().Add(-takeoverAge))},
+		{sweepReadMarks, firstID(time.Now().Add(-unreadFor))},
 	} {
 		if err := s.sweepBatches(ctx, step.query, step.bound); err != nil {
 			return err
@@ -146,7 +147,7 @@ func (s sweeper) sweepOnce(ctx context.Context, keep int64) error {
 	return nil
 }
 
-func (s sweeper) sweepBatches(ctx context.Context, query string, bound int64) error {
+func (s sweeper) sweepBatches(ctx context.Context, query string, bound any) error {
 	for range maxBatches {
 		var removed int64
 		err := s.InTx(ctx, func(tx *Tx) (err error) {

@@ -41,6 +41,7 @@ var TableRules = map[string]TableRule{
 	"audit":             {"retention.audit, retention.audit_ceiling and beyond the newest 100,000", "the person's name and the detail are replaced by a hash"},
 	"person_identities": {"when an identity is unlinked", "removed"},
 	"console_sessions":  {"at their end, or with the token that began them", "nothing: operators of this server, for some days"},
+	"read_marks":        {"30 days after the message that was read last, and beyond 5,000 of an operator", "removed with the last message of their conversation"},
 	"tokens":            {"for ever: a revoked token is on record; the operator makes them, so there are few", "removed where the person is the token's"},
 	"list_entries":      {"a week after they were removed", "stop words of the person are removed; the operator's blocks and allows stay"},
 	"list_version":      {"for ever: one row", "nothing: a number"},

@@ -1,0 +1,184 @@
+package store
+
+import (
+	"context"
+	"time"
+
+	"github.com/google/uuid"
+
+	"inbox/exchange"
+	"inbox/internal/fault"
+)
+
+// readStore keeps how far operators have read.
+type readStore struct{ *database }
+
+const (
+	// unreadFor is how long a message counts as unread that an operator did not look at.
+	unreadFor = 30 * 24 * time.Hour
+	// maxReadMarks is how many conversations of one operator have a mark; what is older than the oldest of them counts as read.
+	maxReadMarks = 5000
+	// maxUnreadLooked is how many of the newest messages are looked at for unread conversations, and MaxUnread how far those are counted.
+	maxUnreadLooked = 1000
+	MaxUnread       = 99
+)
+
+// ofAll is the thread_key of the mark of all conversations.
+const ofAll = ""
+
+func ownerKeyOf(owner exchange.SessionOwner) string { return hashKey(owner.TokenID, owner.Subject) }
+
+// readUntil returns the id up to which everything counts as read for an owner at the instant.
+func readUntil(ctx context.Context, from querier, owner string, at time.Time) (string, error) {
+	var id string
+	_, err := first(ctx, from, `SELECT read_id FROM read_marks WHERE owner_key = $1 AND thread_key = $2`, []any{owner, ofAll}, &id)
+	return max(id, firstID(at.Add(-unreadFor))), err
+}
+
+var selectReadMarks = `SELECT thread_key, read_id FROM read_marks WHERE owner_key = $51 AND thread_key IN (` + placeholders(1, loadedAtOnce) + `)`
+
+// Unread returns those of the turns that their conversation's mark of the owner does not reach, by id.
+func (s readStore) Unread(ctx context.Context, owner exchange.SessionOwner, turns []exchange.TurnRecord) (map[string]bool, error) {
+	unread, key := map[string]bool{}, ownerKeyOf(owner)
+	until, err := readUntil(ctx, s.engine.reader(), key, time.Now())
+	if err != nil {
+		return nil, err
+	}
+
+	threads := map[string][]string{} // thread_key → ids of turns
+	var keys []string
+	for i := range turns {
+		if turns[i].ID <= until {
+			continue
+		}
+		thread := hashKey(turns[i].Agent, turns[i].ThreadID)
+		if threads[thread] == nil {
+			keys = append(keys, thread)
+		}
+		threads[thread] = append(threads[thread], turns[i].ID)
+		unread[turns[i].ID] = true
+	}
+
+	for start := 0; start < len(keys); start += loadedAtOnce {
+		chunk := keys[start:min(start+loadedAtOnce, len(keys))]
+		err := s.engine.reader().each(ctx, selectReadMarks, append(padded(chunk, loadedAtOnce), key), func(r row) error {
+			var thread, mark string
+			err := r.Scan(&thread, &mark)
+			for _, id := range threads[thread] {
+				if id <= mark {
+					delete(unread, id)
+				}
+			}
+			return err
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	return unread, nil
+}
+
+const selectUnread = `SELECT MAX(t.id) FROM (SELECT id, thread_key FROM turns WHERE id > $1 ORDER BY id DESC LIMIT $2 + 0) AS t
+	LEFT JOIN read_marks m ON m.owner_key = $3 AND m.thread_key = t.thread_key
+	WHERE m.read_id IS NULL OR m.read_id < t.id GROUP BY t.thread_key ORDER BY 1 DESC LIMIT $4 + 0`
+
+// unreadIDs returns the newest messages of conversations that the owner did not read, newest first. It looks at the newest messages alone, so
+// that it costs the same on every server.
+func (s readStore) unreadIDs(ctx context.Context, owner exchange.SessionOwner, limit int) ([]string, error) {
+	key := ownerKeyOf(owner)
+	until, err := readUntil(ctx, s.engine.reader(), key, time.Now())
+	if err != nil {
+		return nil, err
+	}
+	return mustColumn(ctx, s.engine.reader(), &err, selectUnread, until, int64(maxUnreadLooked), key, int64(limit)), err
+}
+
+// CountUnread returns how many conversations have a message that the owner did not read, MaxUnread+1 for all that are more.
+func (s readStore) CountUnread(ctx context.Context, owner exchange.SessionOwner) (int, error) {
+	ids, err := s.unreadIDs(ctx, owner, MaxUnread+1)
+	return len(ids), err
+}
+
+// UnreadTurns returns the newest messages of conversations that the owner did not read, newest first.
+func (s readStore) UnreadTurns(ctx context.Context, owner exchange.SessionOwner, limit int) ([]exchange.TurnRecord, error) {
+	ids, err := s.unreadIDs(ctx, owner, min(limit, MaxUnread+1))
+	if err != nil {
+		return nil, err
+	}
+	loaded, err := arrivalStore(s).load(ctx, ids)
+	turns := make([]exchange.TurnRecord, 0, len(loaded))
+	for _, one := range loaded {
+		turns = append(turns, one.turn)
+	}
+	return turns, err
+}
+
+const (
+	putReadMark = `INSERT INTO read_marks (owner_key, thread_key, read_id) VALUES ($1, $2, $3)
+		ON CONFLICT (owner_key, thread_key) DO UPDATE SET read_id = excluded.read_id WHERE read_marks.read_id < excluded.read_id`
+	removeReadMarks = `DELETE FROM read_marks WHERE owner_key = $1 AND thread_key <> '' AND read_id <= $2`
+	selectExcess    = `SELECT read_id FROM read_marks WHERE owner_key = $1 AND thread_key <> '' ORDER BY read_id DESC LIMIT 1 OFFSET $2 + 0`
+
+	sweepReadMarks = `DELETE FROM read_marks WHERE (owner_key, thread_key) IN
+		(SELECT owner_key, thread_key FROM read_marks WHERE read_id < $1 ORDER BY read_id LIMIT $2 + 0)`
+
+	// The name of a conversation may be that of a person: its hash stays no longer than a message.
+	removeMarksOfThread = `DELETE FROM read_marks WHERE thread_key = (SELECT thread_key FROM turns WHERE id = $1) AND NOT EXISTS
+		(SELECT 1 FROM turns t WHERE t.thread_key = read_marks.thread_key AND t.id <> $1)`
+)
+
+// MarkRead keeps that the owner has read a conversation up to a turn. It writes only what is not known.
+func (s readStore) MarkRead(ctx context.Context, owner exchange.SessionOwner, turn exchange.TurnRecord) error {
+	unread, err := s.Unread(ctx, owner, []exchange.TurnRecord{turn})
+	if err != nil || !unread[turn.ID] {
+		return err
+	}
+
+	key := ownerKeyOf(owner)
+	return s.InTx(ctx, func(tx *Tx) error {
+		if err := tx.do(ctx, putReadMark, key, hashKey(turn.Agent, turn.ThreadID), turn.ID); err != nil {
+			return err
+		}
+		var excess string
+		found, err := first(ctx, tx, selectExcess, []any{key, int64(maxReadMarks)}, &excess)
+		if err != nil || !found {
+			return err
+		}
+		return tx.markAllRead(ctx, key, excess)
+	})
+}
+
+// NewestTurn returns the id of the newest message; empty = there is none.
+func (s readStore) NewestTurn(ctx context.Context) (id string, err error) {
+	_, err = first(ctx, s.engine.reader(), `SELECT id FROM turns ORDER BY id DESC LIMIT 1`, nil, &id)
+	return id, err
+}
+
+// MarkAllRead keeps that the owner has read every conversation up to a turn; empty = the newest one. An id of the future is that of the
+// newest turn. fault.Malformed for what is no id.
+func (s readStore) MarkAllRead(ctx context.Context, owner exchange.SessionOwner, until string) error {
+	newest, err := s.NewestTurn(ctx)
+	if err != nil {
+		return err
+	}
+	if until == "" {
+		until = newest
+	} else if id, err := uuid.Parse(until); err != nil || id.String() != until {
+		return fault.InField("until", "must be the id of a message")
+	}
+	if until = min(until, newest); until == "" {
+		return nil
+	}
+
+	return s.InTx(ctx, func(tx *Tx) error { return tx.markAllRead(ctx, ownerKeyOf(owner), until) })
+}
+
+// readTx keeps it in a transaction.
+type readTx struct{ *transaction }
+
+func (t readTx) markAllRead(ctx context.Context, owner, until string) error {
+	if err := t.do(ctx, putReadMark, owner, ofAll, until); err != nil {
+		return err
+	}
+	return t.do(ctx, removeReadMarks, owner, until)
+}
