@@ -66,10 +66,11 @@ func run(ctx context.Context, arguments []string, stdout, stderr io.Writer) int 
 		fmt.Fprintf(stderr, "inbox: %v\n", err)
 		return exitUsage
 	default:
-		fmt.Fprintf(stderr, "inbox: %v\n", err)
+		where := ""
 		if address := reference.OfCode(codeOf(err)); address != "" {
-			fmt.Fprintf(stderr, "See %s, or run: inbox explain %s\n", inRepository(address), codeOf(err))
+			where = fmt.Sprintf(" (%s: %s)", codeOf(err), inRepository(address))
 		}
+		fmt.Fprintf(stderr, "inbox: %v%s\n", err, where)
 		return exitError
 	}
 }
