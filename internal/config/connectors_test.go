@@ -173,7 +173,7 @@ timeout = "2s"
 		t.Error(diff)
 	}
 	for lines, want := range map[string]string{
-		"temperature = 3":                                                                  "3 is outside of 0 to 2",
+		"temperature = 3":                                                                  "3 is outside 0 to 2",
 		"temperature = \"warm\"":                                                           "write a number",
 		"wall_clock = \"10ms\"":                                                            "counts whole seconds",
 		"attempts = 0":                                                                     "attempts",

