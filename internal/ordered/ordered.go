@@ -1,5 +1,5 @@
 // Package ordered sorts as package slices does, with one machine code for elements of all types: that of slices is compiled for each type, with
-// fifteen kilobytes in the program each time (decision 0121). It is for short lists; what sorts while messages wait uses slices.
+// fifteen kilobytes in the program each time (decision 0125). It is for short lists; what sorts while messages wait uses slices.
 package ordered
 
 import "sort"

@@ -1,6 +1,6 @@
 // Command pagecode shortens the code that templ has generated in a directory: pagecode DIRECTORY. Pages have thousands of texts, and after each
 // of them templ checks for an error and makes one with file, line and column, which is a third of their machine code. The buffer of a page
-// keeps its first error and returns it at the end (bufio.Writer), so that no text needs a check of its own (decision 0121).
+// keeps its first error and returns it at the end (bufio.Writer), so that no text needs a check of its own (decision 0125).
 package main
 
 import (

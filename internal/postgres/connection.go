@@ -1,6 +1,6 @@
 // Package postgres is what the store needs of PostgreSQL: a driver for database/sql, transactions whose statements travel in pipelines, and
 // COPY. It speaks by pgconn, the lower half of pgx; the upper half knows every type of PostgreSQL, arrays and ranges of each included, of
-// which a program has three megabytes (decision 0121). Known here are texts, whole and floating numbers, truth values, bytes and times;
+// which a program has three megabytes (decision 0125). Known here are texts, whole and floating numbers, truth values, bytes and times;
 // every other type is its text.
 package postgres
 
