@@ -21,6 +21,7 @@ import (
 )
 
 //go:generate go tool -modfile=../../tools/go.mod templ generate -path . -log-level warn
+//go:generate go run inbox/internal/pagecode .
 //go:generate go test -run ^TestPacked$ . -update
 
 // Root is where the documents are served.
