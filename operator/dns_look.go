@@ -10,7 +10,6 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"inbox/adapters/email/dns"
 	"inbox/internal/fault"
 	"inbox/internal/safehttp"
 )
@@ -113,7 +112,7 @@ func lookAt(ctx context.Context, resolver lookups, record DNSRecord) LookedRecor
 	looked := LookedRecord{DNSRecord: record, State: RecordMissing}
 	found, right, err := answers(ctx, resolver, record)
 	switch {
-	case err != nil && !dns.NotFound(err):
+	case err != nil && !unknownName(err):
 		looked.State, looked.Reason = RecordUnknown, fault.InWords(err)
 	case right:
 		looked.State = RecordRight
@@ -131,7 +130,7 @@ func lookAt(ctx context.Context, resolver lookups, record DNSRecord) LookedRecor
 
 // answers returns what is at the name of a record, and whether that is what the record says.
 func answers(ctx context.Context, resolver lookups, record DNSRecord) (found []string, right bool, err error) {
-	name := dns.Absolute(record.Name)
+	name := strings.TrimSuffix(record.Name, ".") + "."
 	switch record.Type {
 	case "A", "AAAA": // which address is right only the operator knows
 		addresses, err := resolver.LookupIPAddr(ctx, name)
@@ -187,4 +186,10 @@ func sameTags(a, b string) bool {
 		return strings.TrimSuffix(strings.Join(strings.Fields(strings.ReplaceAll(text, ";", " ; ")), " "), " ;")
 	}
 	return bare(a) == bare(b)
+}
+
+// unknownName reports whether the DNS says that nothing of the kind is at a name.
+func unknownName(err error) bool {
+	said, is := errors.AsType[*net.DNSError](err)
+	return is && said.IsNotFound
 }

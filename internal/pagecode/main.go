@@ -1,4 +1,4 @@
-// Command pagecode shortens the code that templ has generated in a directory: pagecode DIRECTORY. Pages have thousands of texts, and after each
+// Command pagecode shortens the code that templ has generated in a directory and below it, as templ goes: pagecode DIRECTORY. Pages have thousands of texts, and after each
 // of them templ checks for an error and makes one with file, line and column, which is a third of their machine code. The buffer of a page
 // keeps its first error and returns it at the end (bufio.Writer), so that no text needs a check of its own (decision 0125).
 package main
@@ -7,9 +7,11 @@ import (
 	"bytes"
 	"fmt"
 	"go/format"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"regexp"
+	"strings"
 )
 
 func main() {
@@ -24,11 +26,10 @@ func main() {
 }
 
 func run(directory string) error {
-	names, err := filepath.Glob(filepath.Join(directory, "*_templ.go"))
-	if err != nil {
-		return err
-	}
-	for _, name := range names {
+	return filepath.WalkDir(directory, func(name string, _ fs.DirEntry, err error) error {
+		if err != nil || !strings.HasSuffix(name, "_templ.go") {
+			return err
+		}
 		code, err := os.ReadFile(name)
 		if err != nil {
 			return err
@@ -38,13 +39,10 @@ func run(directory string) error {
 			return fmt.Errorf("%s: %w", name, err)
 		}
 		if bytes.Equal(short, code) {
-			continue
+			return nil
 		}
-		if err := os.WriteFile(name, short, 0o644); err != nil { //nolint:gosec // source code
-			return err
-		}
-	}
-	return nil
+		return os.WriteFile(name, short, 0o644) //nolint:gosec // source code
+	})
 }
 
 // Parts of what templ generates.
