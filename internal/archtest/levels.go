@@ -201,6 +201,7 @@ var thirdParties = []struct {
 	{"github.com/microcosm-cc/bluemonday", []string{"adapters/...", "console"}, "HTML is cleaned where it arrives or is shown"},
 	{"github.com/a-h/templ", []string{"internal/design", "console", "console/...", "adapters/chat", "adapters/activitypub"}, "pages are written where they are served"},
 	{"rsc.io/qr", []string{"console/public"}, "codes are drawn on the pages of agents"},
+	{"github.com/bep/goat", []string{"internal/drawing"}, "pictures of documents are drawn from characters"},
 	{"github.com/yuin/goldmark", []string{"adapters/...", "internal/markup", "console/handbook"}, "Markdown becomes HTML within the bounds of internal/markup"},
 	{"golang.org/x/net/html", []string{"adapters/...", "internal/markup", "internal/peer"}, "HTML is parsed within the bounds of internal/markup"},
 	{"golang.org/x/net/idna", []string{"identity", "adapters/...", "console/public"}, "domains are read in identity"},
