@@ -23,6 +23,7 @@ import (
 	"inbox/engine/store/storetest"
 	"inbox/exchange"
 	"inbox/inboxtest"
+	"inbox/internal/await"
 )
 
 // BenchmarkPages measures each page of the console over many stored messages with their answers and deliveries, while 50 messages come by
@@ -119,6 +120,8 @@ func fillLedger(b *testing.B, database *sql.DB, rows int) {
 func awaitIndex(b *testing.B, database *sql.DB) {
 	b.Helper()
 	begun := time.Now()
+	ticker := time.NewTicker(time.Second)
+	defer ticker.Stop()
 	for time.Since(begun) < time.Hour {
 		var rebuilding string
 		if err := database.QueryRowContext(b.Context(), `SELECT rebuild_before FROM search_state`).Scan(&rebuilding); err != nil {
@@ -128,7 +131,7 @@ func awaitIndex(b *testing.B, database *sql.DB) {
 			fmt.Printf("indexed in %s\n", time.Since(begun).Round(time.Second))
 			return
 		}
-		time.Sleep(time.Second)
+		<-ticker.C
 	}
 	b.Fatal("the words of the messages were not indexed within an hour")
 }
@@ -209,12 +212,7 @@ func leadsTo(page, prefix string) []string {
 }
 
 func measurePages(b *testing.B, v *visitor) {
-	for range 5 * time.Minute / time.Second {
-		if strings.Contains(v.get("/console/inbox"), "hello from now") {
-			break
-		}
-		time.Sleep(time.Second)
-	}
+	await.Until(b, "a message that comes now in the inbox", func() bool { return strings.Contains(v.get("/console/inbox"), "hello from now") })
 	inbox := v.get("/console/inbox")
 	pages := []string{
 		"/console", "/console?period=30d", "/console/inbox", "/console/inbox/rows", "/console/inbox?agent=agent03", "/console/inbox?agent=old", "/console/inbox?channel=email",

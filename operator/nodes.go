@@ -77,11 +77,16 @@ func (n Nodes) Sign(ctx context.Context, domain, version string, failed func(err
 		}
 		select {
 		case <-ctx.Done():
-			gone, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
-			defer cancel()
-			_ = n.store.State().Delete(gone, nodeNamespace, this.ID) // it ends by itself
+			n.leave(ctx, this.ID)
 			return nil
 		case <-ticker.C:
 		}
 	}
+}
+
+// leave removes the sign of a node that stops; it ends by itself where that fails.
+func (n Nodes) leave(ctx context.Context, id string) {
+	gone, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
+	defer cancel()
+	_ = n.store.State().Delete(gone, nodeNamespace, id)
 }

@@ -1127,7 +1127,7 @@ func simulation(v agentView) templ.Component {
 		_, _ = templ_7745c5c3_Buffer.WriteString("<section class=\"card\" aria-labelledby=\"simulation\"><h2 id=\"simulation\">")
 		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Write as a stranger would")))
 		_, _ = templ_7745c5c3_Buffer.WriteString("</h2><p class=\"hint\">")
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "The message goes over the wire and passes every check, limit and rule; the agent runs, and the message is kept. Its sender has a name that nobody else has.")))
+		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "The message goes over the wire and passes every check, limit and rule; the agent runs, and the message is kept. Its sender has a name that no one else has.")))
 		_, _ = templ_7745c5c3_Buffer.WriteString("</p><form class=\"form\" method=\"post\" action=\"")
 		var templ_7745c5c3_Var149 templ.SafeURL
 		if templ_7745c5c3_Var149, templ_7745c5c3_Err = templ.JoinURLErrs(at("agents", v.Name, "simulate")); templ_7745c5c3_Err != nil {

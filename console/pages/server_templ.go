@@ -56,7 +56,7 @@ func certificatesPage(v settingsView, found []operator.Certificate) templ.Compon
 			return templ_7745c5c3_Err
 		}
 		if len(found) == 0 {
-			templ_7745c5c3_Err = design.Empty("shield", text(ctx, "This server speaks no TLS itself"), text(ctx, "http.tls is off: what stands before it has the certificates.")).Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = design.Empty("shield", text(ctx, "This server speaks no TLS itself"), text(ctx, "http.tls is off: the proxy in front has the certificates.")).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -152,7 +152,7 @@ func limitsPage(v settingsView, found []operator.Limit) templ.Component {
 			ctx = templ.InitializeContext(ctx)
 			return nil
 		})
-		templ_7745c5c3_Err = settingsHead(v, text(ctx, "Limits"), text(ctx, "What senders may cause, and who is counted: whoever passes a limit is told to come again, others are not touched.")).Render(templ.WithChildren(ctx, templ_7745c5c3_Var10), templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = settingsHead(v, text(ctx, "Limits"), text(ctx, "What senders may cause, and who is counted: a sender over a limit is told to come again, and others are not affected.")).Render(templ.WithChildren(ctx, templ_7745c5c3_Var10), templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}

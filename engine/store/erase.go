@@ -332,15 +332,15 @@ func (s personEraser) Receipts(ctx context.Context, before string, limit int) ([
 	return receipts, err
 }
 
-// progress moves an erasure and adds to its counts in the transaction that did the work. It reports whether the erasure was still in the stage.
-func (t eraseTx) progress(ctx context.Context, id, stage, next, after string, counts map[string]int64, remains ...string) (bool, error) {
+// progress moves an erasure and adds to its counts in the transaction that did the work. Of an erasure that another node has moved it changes nothing.
+func (t eraseTx) progress(ctx context.Context, id, stage, next, after string, counts map[string]int64, remains ...string) error {
 	var text string
 	if found, err := first(ctx, t, `UPDATE erasures SET after_id = after_id WHERE id = $1 AND stage = $2 RETURNING receipt`, []any{id, stage}, &text); err != nil || !found {
-		return false, err
+		return err
 	}
 	var receipt Receipt
 	if err := json.Unmarshal([]byte(text), &receipt); err != nil {
-		return false, fmt.Errorf("decode receipt: %w", err)
+		return fmt.Errorf("decode receipt: %w", err)
 	}
 	for what, count := range counts {
 		if count > 0 {
@@ -350,19 +350,19 @@ func (t eraseTx) progress(ctx context.Context, id, stage, next, after string, co
 	receipt.Remains = append(receipt.Remains, remains...)
 	body, err := json.Marshal(receipt)
 	if err != nil {
-		return false, fmt.Errorf("encode receipt: %w", err)
+		return fmt.Errorf("encode receipt: %w", err)
 	}
 
 	if err := t.do(ctx, `UPDATE erasures SET stage = $1, after_id = $2, receipt = $3 WHERE id = $4`, next, after, string(body), id); err != nil {
-		return false, err
+		return err
 	}
 	switch next {
 	case EraseClean: // who it is must not stand in what is cleaned
-		return true, t.do(ctx, `UPDATE erasures SET person = '' WHERE id = $1`, id)
+		return t.do(ctx, `UPDATE erasures SET person = '' WHERE id = $1`, id)
 	case EraseDone:
-		return true, t.do(ctx, `UPDATE erasures SET ended_at = $1 WHERE id = $2`, nowMicros(), id)
+		return t.do(ctx, `UPDATE erasures SET ended_at = $1 WHERE id = $2`, nowMicros(), id)
 	}
-	return true, nil
+	return nil
 }
 
 // still moves an erasure within its stage and adds to its counts; errMoved when another node has done that portion or ended the stage.
@@ -374,15 +374,13 @@ func (t eraseTx) still(ctx context.Context, id, stage, from, after string, count
 	if err != nil {
 		return err
 	}
-	_, err = t.progress(ctx, id, stage, stage, after, counts)
-	return err
+	return t.progress(ctx, id, stage, stage, after, counts)
 }
 
 // EndStage moves an erasure to its next stage, with what remains for the receipt.
 func (s personEraser) EndStage(ctx context.Context, id, stage, next string, counts map[string]int64, remains ...string) error {
 	return s.InTx(ctx, func(tx *Tx) error {
-		_, err := tx.progress(ctx, id, stage, next, "", counts, remains...)
-		return err
+		return tx.progress(ctx, id, stage, next, "", counts, remains...)
 	})
 }
 
@@ -400,8 +398,7 @@ func (s personEraser) FindErased(ctx context.Context, e Erasure) error {
 					return err
 				}
 			}
-			_, err := tx.progress(ctx, id, EraseFind, EraseFind, page[len(page)-1], nil)
-			return err
+			return tx.progress(ctx, id, EraseFind, EraseFind, page[len(page)-1], nil)
 		})
 		page = page[:0]
 		return err

@@ -18,10 +18,12 @@ const (
 	unreadFor = 30 * 24 * time.Hour
 	// maxReadMarks is how many conversations of one operator have a mark; what is older than the oldest of them counts as read.
 	maxReadMarks = 5000
-	// maxUnreadLooked is how many of the newest messages are looked at for unread conversations, and MaxUnread how far those are counted.
+	// maxUnreadLooked is how many of the newest messages are looked at for unread conversations.
 	maxUnreadLooked = 1000
-	MaxUnread       = 99
 )
+
+// MaxUnread is how far unread conversations are counted.
+const MaxUnread = 99
 
 // ofAll is the thread_key of the mark of all conversations.
 const ofAll = ""

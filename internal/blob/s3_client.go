@@ -39,15 +39,15 @@ type s3Client struct {
 
 // object is what a list says of one.
 type object struct {
-	Key          string
-	Size         int64
-	LastModified time.Time
+	Key          string    `xml:"Key"`
+	Size         int64     `xml:"Size"`
+	LastModified time.Time `xml:"LastModified"`
 }
 
 // refusal is an answer of the server that is none.
 type refusal struct {
-	Code    string
-	Message string
+	Code    string `xml:"Code"`
+	Message string `xml:"Message"`
 	status  int
 }
 
@@ -133,10 +133,10 @@ func (c *s3Client) list(ctx context.Context, prefix string) iter.Seq2[object, er
 
 // s3Page is the answer of ListObjectsV2.
 type s3Page struct {
-	IsTruncated           bool
-	NextContinuationToken string
-	EncodingType          string
-	Contents              []object
+	IsTruncated           bool     `xml:"IsTruncated"`
+	NextContinuationToken string   `xml:"NextContinuationToken"`
+	EncodingType          string   `xml:"EncodingType"`
+	Contents              []object `xml:"Contents"`
 }
 
 func (c *s3Client) page(ctx context.Context, prefix, token string) (page s3Page, err error) {
@@ -284,7 +284,7 @@ func (c *s3Client) sign(request *http.Request, digest string, now time.Time) {
 	text := "AWS4-HMAC-SHA256\n" + moment + "\n" + scope + "\n" + hex.EncodeToString(sum[:])
 
 	key := []byte("AWS4" + c.secretKey)
-	for _, part := range strings.Split(scope, "/") {
+	for part := range strings.SplitSeq(scope, "/") {
 		key = keyed(key, part)
 	}
 	request.Header.Set("Authorization", "AWS4-HMAC-SHA256 Credential="+c.accessKey+"/"+scope+", SignedHeaders="+signed+

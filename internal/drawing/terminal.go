@@ -3,7 +3,9 @@ package main
 import (
 	"bufio"
 	"bytes"
+	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"html"
 	"os"
@@ -31,7 +33,7 @@ type printed struct {
 
 // record runs a program without a terminal and writes what it prints, line by line with the times.
 func record(file string, arguments []string) error {
-	command := exec.Command(arguments[0], arguments[1:]...)
+	command := exec.CommandContext(context.Background(), arguments[0], arguments[1:]...) //nolint:gosec // a developer names the program
 	command.Stderr = os.Stderr
 	output, err := command.StdoutPipe()
 	if err != nil {
@@ -69,13 +71,19 @@ func record(file string, arguments []string) error {
 func readRecording(content []byte) (recording, error) {
 	var read recording
 	header, body, _ := bytes.Cut(content, []byte("\n"))
-	if err := json.Unmarshal(header, &read); err != nil || read.Version != 2 || read.Width < 1 || read.Height < 1 {
-		return recording{}, fmt.Errorf("the first line is no header of asciicast 2 (%v)", err)
+	if err := json.Unmarshal(header, &read); err != nil {
+		return recording{}, fmt.Errorf("the first line is no header of asciicast 2: %w", err)
+	}
+	if read.Version != 2 || read.Width < 1 || read.Height < 1 {
+		return recording{}, errors.New("the first line is no header of asciicast 2 with a width and a height")
 	}
 	for line := range bytes.SplitSeq(bytes.TrimSpace(body), []byte("\n")) {
 		var event []any
-		if err := json.Unmarshal(line, &event); err != nil || len(event) != 3 {
-			return recording{}, fmt.Errorf("%q is no event of three members (%v)", line, err)
+		if err := json.Unmarshal(line, &event); err != nil {
+			return recording{}, fmt.Errorf("read the event %q: %w", line, err)
+		}
+		if len(event) != 3 {
+			return recording{}, fmt.Errorf("%q is no event of three members", line)
 		}
 		at, timed := event[0].(float64)
 		text, said := event[2].(string)

@@ -103,9 +103,9 @@ func (c *Connection) describeAll(ctx context.Context, all []Statement) ([]*state
 	if err := c.prepareAll(ctx, order, missing); err != nil {
 		return nil, err
 	}
-	for i := range found {
+	for i, one := range all {
 		if found[i] == nil {
-			found[i] = missing[all[i].Query]
+			found[i] = missing[one.Query]
 		}
 	}
 	return found, nil

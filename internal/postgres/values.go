@@ -65,7 +65,8 @@ func (s *statement) encode(buffer []byte, arguments []any) (values [][]byte, for
 			formats[i] = formBinary
 		}
 
-		begin, null := len(buffer), false
+		begin := len(buffer)
+		var null bool
 		if buffer, null, err = appendValue(buffer, argument); err != nil {
 			return nil, nil, nil, fmt.Errorf("argument %d: %w", i+1, err)
 		}
@@ -182,11 +183,11 @@ func decode(field *pgconn.FieldDescription, content []byte) (driver.Value, error
 func wholeNumber(content []byte) (int64, bool) {
 	switch len(content) {
 	case 2:
-		return int64(int16(binary.BigEndian.Uint16(content))), true //nolint:gosec // the sign is meant
+		return int64(int16(binary.BigEndian.Uint16(content))), true
 	case 4:
-		return int64(int32(binary.BigEndian.Uint32(content))), true //nolint:gosec // the sign is meant
+		return int64(int32(binary.BigEndian.Uint32(content))), true
 	case 8:
-		return int64(binary.BigEndian.Uint64(content)), true //nolint:gosec // the sign is meant
+		return int64(binary.BigEndian.Uint64(content)), true
 	}
 	return 0, false
 }

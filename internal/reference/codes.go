@@ -2,7 +2,7 @@ package reference
 
 const errorsIntro = "Every code that the server says when something is not done. Answers over HTTP have it in `error.code`, with the address of its row here in " +
 	"`error.documentation`; A2A has it in `ErrorInfo.reason` and the address in `ErrorInfo.metadata.documentation`. Commands name it in their last line, and " +
-	"`inbox explain CODE` prints the row. A code that ends with `…` is the begin of several."
+	"`inbox explain CODE` prints the row. A code that ends with `…` is the beginning of several."
 
 // codes has every code of an error or of an audit record.
 var codes = []Group{
@@ -13,7 +13,7 @@ var codes = []Group{
 		{"forbidden", "403. The server knows who asks, and this caller may not do it. Also a part with which an agent refuses.", "Use a token with the role that the message names, or let the sender in: `inbox agents why NAME ADDRESS`."},
 		{"not_found", "404. There is no such agent, message, task or object, or it belongs to someone else.", "Compare the name or id with a list of the same interface."},
 		{"gone", "410. It existed and was removed.", "Do not ask again."},
-		{"conflict", "409. The id was used for something else, or the state excludes the request.", "Read the object again and decide anew. Use a new id for a new message."},
+		{"conflict", "409. The id was used for something else, or the state excludes the request.", "Read the object again and decide again. Use a new id for a new message."},
 		{"rate_limited", "429. The caller is over a rate or a budget.", "Wait as long as `Retry-After` says. [`limits`](../configuration.md#limits) has the bounds."},
 		{"unsupported", "415. The server does not offer the form, the media type or the operation.", "Use one that the message names."},
 		{"unavailable", "503. The database, the queue or a peer that is needed does not work now, or the agent takes no messages.", "Send the same request again after `Retry-After`. The operator looks at `inbox doctor`."},
@@ -64,8 +64,8 @@ var codes = []Group{
 		{"invalid_runtime_tool_declaration", "The declaration of a tool of a client breaks a rule.", "Correct name, description and schema; [client-tools.md](../agents/client-tools.md) has the rules."},
 		{"invalid_server_tool_declaration", "The declaration of a tool of the server breaks a rule.", "Correct name, description and schema."},
 		{"invalid_conversation_tool_declaration", "The declaration of a tool in a conversation breaks a rule.", "Correct name, description and schema."},
-		{"invalid_ai_message_envelope", "A message of a run breaks the form of the contract.", "Report it, where no program of yours wrote the message."},
-		{"invalid_agent_conversation_result", "A result of a run breaks the form of the contract.", "Report it, where no program of yours wrote the result."},
+		{"invalid_ai_message_envelope", "A message of a run breaks the form of the contract.", "Report it, unless your own program wrote the message."},
+		{"invalid_agent_conversation_result", "A result of a run breaks the form of the contract.", "Report it, unless your own program wrote the result."},
 		{"invalid_agent_framework_message", "A message of the framework's form cannot be converted.", "Correct the program that wrote it."},
 		{"invalid_agent_conversation_loop", "The loop got options that exclude each other.", "Correct the program that embeds it."},
 		{"invalid_agent_provider_turn_result", "The model's provider answered in another form.", "Look at `agents.llm.provider` and `agents.llm.base_url`; `inbox doctor` connects to the provider."},
@@ -99,8 +99,8 @@ var codes = []Group{
 		{"remote:rejected", "The A2A agent elsewhere refused the message.", "Ask its operator."},
 		{"remote:canceled", "The task elsewhere was cancelled.", "Send the message again."},
 		{"remote:chain_exhausted", "Agents passed the question on as often as they may.", "Break the circle of agents, or raise `agents.max_hops`."},
-		{"dispatch:refused", "Another agent did not take a question of yours.", "The message has its reason."},
-		{"dispatch:dropped", "The question was taken back before the other agent answered.", ""},
+		{"dispatch:refused", "Another agent did not take your question.", "The message has its reason."},
+		{"dispatch:dropped", "The question was withdrawn before the other agent answered.", ""},
 		{"dispatch:held", "The other agent's operator has to let the question in first.", "Ask that operator."},
 		{"dispatch:unreachable", "The other agent could not be reached for as long as the server tries.", "`inbox doctor` asks the agents that are configured."},
 		{"dispatch:unusable", "The other agent's answer cannot be understood.", "Tell its operator."},
@@ -160,7 +160,7 @@ var codes = []Group{
 		{"unavailable_for_legal_reasons", "The agent may not answer.", ""},
 		{"service_unavailable", "The agent cannot answer now.", "Ask later."},
 	}},
-	{Title: "Evidence of others", Intro: "Why a piece of evidence that came with a message was not believed. The message goes on without it ([trust.md](../trust.md)).", Entries: []Entry{
+	{Title: "Evidence of others", Intro: "Why a piece of evidence that came with a message was not accepted. The message goes on without it ([trust.md](../trust.md)).", Entries: []Entry{
 		{"evidence:malformed", "It does not have the form of the contract.", "Its issuer corrects it."},
 		{"evidence:limit_exceeded", "More than 16 pieces, 32 KiB each or 64 KiB together.", "The sender sends less."},
 		{"evidence:own_proof_from_peer", "A proof of a transport came from a peer, where it says nothing.", "The sender leaves it out."},
@@ -179,7 +179,7 @@ var codes = []Group{
 		{"evidence:invalid_signature", "The signature does not fit.", "It was changed on its way, or is forged."},
 		{"evidence:not_covered", "The `[[trust]]` entry does not cover method, assurance or subject.", "Widen the entry, if you believe that, too."},
 		{"evidence:delegation_not_allowed", "It speaks for others, and the entry does not let it.", "Set `allow_delegated` in the entry."},
-		{"evidence:replay_store_failed", "The database could not say whether it was used before.", "`inbox doctor`."},
+		{"evidence:replay_store_failed", "The database could not be asked if it was used before.", "`inbox doctor`."},
 		{"evidence:replayed", "It was used before.", "Nothing, unless the sender repeats evidence by mistake."},
 		{"credential:malformed", "It does not have the form of the profile.", "Its issuer corrects it."},
 		{"credential:limit_exceeded", "More than 4 credentials, 32 KiB each, 64 KiB together, or 10 minutes.", "The sender sends less."},
@@ -194,7 +194,7 @@ var codes = []Group{
 		{"credential:challenge_mismatch", "It was made for another message.", "The sender gets one for this message."},
 		{"credential:not_yet_valid", "It begins in the future.", "Compare the clocks."},
 		{"credential:expired", "Its time is over.", "The sender gets a new one."},
-		{"credential:replay_store_failed", "The database could not say whether it was used before.", "`inbox doctor`."},
+		{"credential:replay_store_failed", "The database could not be asked if it was used before.", "`inbox doctor`."},
 		{"credential:replayed", "It was used before.", "Nothing, unless the sender repeats credentials by mistake."},
 	}},
 	{Title: "What happened on the server", Intro: "Further codes of `inbox audit list`.", Entries: []Entry{

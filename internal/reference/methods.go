@@ -7,7 +7,7 @@ const evidenceIntro = "How a sender was proven. Evidence of a message has a `met
 var methods = []Group{
 	{Title: "Senders by network", Entries: []Entry{
 		{"urn:mentionable:auth:ap-http-signature:v0.1", "The actor's server signed the HTTP request (draft-cavage or RFC 9421). Subject: the actor.", ""},
-		{"urn:mentionable:auth:ap-object-proof:v0.1", "The actor signed the activity itself (FEP-8b32), whoever brought it. Subject: the actor.", ""},
+		{"urn:mentionable:auth:ap-object-proof:v0.1", "The actor signed the activity itself (FEP-8b32); any server may bring it. Subject: the actor.", ""},
 		{"urn:mentionable:auth:email-dmarc:v0.1", "The domain of `From` publishes DMARC, and DKIM or SPF is aligned with it. Subject: the address.", ""},
 		{"urn:mentionable:auth:email-dkim:v0.1", "The domain publishes no DMARC, and a DKIM signature is aligned with it. Subject: the address.", ""},
 		{"urn:mentionable:auth:a2a-jwt:v0.1", "The domain of the peer signed a JWT for this one request. Subject: the peer.", ""},

@@ -11,8 +11,8 @@ var states = []Group{
 		{"held", "Nothing proves the sender. The message waits for you.", "`inbox held release ID` or `inbox held drop ID`."},
 		{"answered", "The agent answered. Its deliveries have states of their own.", "Where nothing arrived: `inbox deliveries list --turn ID`."},
 		{"refused", "A rule refused the message, or a demand was denied or expired.", "The reason has the [code](errors.md)."},
-		{"silent", "The message gets no answer: automatic mail, a list, another bot, a sender who said stop.", "`inbox reply ID` answers all the same."},
-		{"failed", "The agent gave no answer for good. The sender read one sentence.", "Mend the cause, then `inbox retry ID`."},
+		{"silent", "The message gets no answer: automatic mail, a list, another bot, a sender who said stop.", "`inbox reply ID` still answers."},
+		{"failed", "The agent gave no answer for good. The sender read one sentence.", "Fix the cause, then `inbox retry ID`."},
 		{"cancelled", "The sender or the operator took the message back before an answer.", ""},
 	}},
 	{Name: "delivery", Title: "Deliveries", Intro: "A delivery is one answer to one destination: `inbox deliveries list`.", Entries: []Entry{
@@ -20,7 +20,7 @@ var states = []Group{
 		{"sending", "An attempt is under way.", ""},
 		{"retry", "An attempt failed. The row has the reason and the time of the next one.", "Nothing, or `inbox deliveries retry ID` for an attempt now."},
 		{"delivered", "The peer took it.", ""},
-		{"dead", "Nothing is tried any more. The row has the reason.", "Mend the cause, then `inbox deliveries retry ID`."},
+		{"dead", "Nothing is tried any more. The row has the reason.", "Fix the cause, then `inbox deliveries retry ID`."},
 		{"cancelled", "It is not needed or not allowed any more.", "After a restore with `--hold-uncertain`: `inbox deliveries retry ID`."},
 	}},
 	{Name: "demand", Title: "Demands", Intro: "A demand is what an agent asks back: `inbox demands list`.", Entries: []Entry{
@@ -53,7 +53,7 @@ var states = []Group{
 		{"approval_required", "It waits for a person.", "`inbox approvals list`."},
 		{"budget_exceeded", "A budget of `agents.llm.budgets` is used up.", "Raise it, or leave it so."},
 		{"stalled", "The model repeated the same call.", "Look at the result of that tool."},
-		{"cancelled", "The message was taken back.", ""},
+		{"cancelled", "The message was withdrawn.", ""},
 		{"interrupted", "The run had to stop, for example at its deadline.", "Raise `agents.timeout`."},
 		{"incomplete", "It stopped at the most turns of the model.", "Raise `agents.llm.max_turns`."},
 	}},

@@ -33,11 +33,11 @@ const (
 			CASE WHEN n % 2 = 1 THEN ' hello' ELSE '' END || CASE WHEN agent = 'agent00' THEN ' alpha' ELSE '' END || CASE WHEN n % 100 = 7 THEN ' invoice' ELSE '' END ||
 			CASE WHEN n % $6 = 5 THEN ' needle' ELSE '' END || '"}]}', channel, sender, CASE WHEN n % 5 = 0 THEN 'busy.example' ELSE 'domain' || (n * 31 % 500) || '.example' END
 		FROM made`
-	ledgerReplies = `INSERT INTO replies (id, turn_id, notice, agent, native_id, native_key, created_at, response)
-		SELECT 'r' || id, id, 0, agent, 'r' || native_id, 'r' || native_key, accepted_at + 3000000, '{"parts":[{"kind":"text","content":"Square paper of 15 centimetres is best; fold it along both diagonals first."}]}'
+	ledgerReplies = `INSERT INTO replies (turn_id, id, notice, agent, native_id, native_key, created_at, response)
+		SELECT id, 'r' || id, 0, agent, 'r' || native_id, 'r' || native_key, accepted_at + 3000000, '{"parts":[{"kind":"text","content":"Square paper of 15 centimetres is best; fold it along both diagonals first."}]}'
 		FROM turns WHERE id > CAST($1 AS TEXT) AND id < $2 AND state = 'answered'`
-	ledgerDeliveries = `INSERT INTO deliveries (id, turn_id, reply_id, agent, channel, native_id, destination, address, data, state, reason, attempt, next_at, created_at, updated_at)
-		SELECT 'd' || id, id, 'r' || id, agent, channel, 'r' || native_id, sender_domain, sender, '{}', CASE WHEN CAST(substr(native_id, 2) AS BIGINT) % 500 = 6 THEN 'dead' ELSE 'delivered' END,
+	ledgerDeliveries = `INSERT INTO deliveries (turn_id, id, reply_id, agent, channel, native_id, destination, address, data, state, reason, attempt, next_at, created_at, updated_at)
+		SELECT id, 'd' || id, 'r' || id, agent, channel, 'r' || native_id, sender_domain, sender, '{}', CASE WHEN CAST(substr(native_id, 2) AS BIGINT) % 500 = 6 THEN 'dead' ELSE 'delivered' END,
 			'', 1, 0, accepted_at + 3000000, accepted_at + 4000000
 		FROM turns WHERE id > CAST($1 AS TEXT) AND id < $2 AND state = 'answered'`
 )
