@@ -381,7 +381,7 @@ func (c *consoleTest) readsWithoutScripts(t *testing.T) {
 		t.Error("scripts run")
 	}
 	c.shows("Two of them, please.")
-	c.script(`(() => { ` + leaving + `; document.querySelector('section[aria-label=Conversations] a.row').click(); return ''; })()`)
+	c.script(`(() => { ` + leaving + `; document.querySelector('#rows section[aria-labelledby=unread] a.row, #rows section[aria-label=Conversations] a.row').click(); return ''; })()`)
 	c.comes("the conversation", thenThere)
 	c.shows("Write as")
 }

@@ -754,9 +754,10 @@ var surroundings = []struct{ before, after string }{
 // checkSettings: every block of settings is one that inbox config check finds right, as it stands or where it belongs.
 func (h *house) checkSettings(documents map[string]manual) {
 	h.t.Helper()
-	for _, name := range []string{"slack.secret", "bucket.key", "tsig", "model.key", "helper.md", "hooks.key", "tickets.token"} {
+	for _, name := range []string{"slack.secret", "bucket.key", "tsig", "model.key", "helper.md", "hooks.key", "tickets.token", "database.password", "dns.token"} {
 		h.write("/etc/inbox/"+name, "a long random text\n")
 	}
+	h.write("/etc/inbox/secret.key", "MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY=\n")
 	for _, name := range slices.Sorted(maps.Keys(documents)) {
 		for _, block := range documents[name].blocks {
 			if block.language != "toml" {

@@ -85,7 +85,7 @@ func guidesOfTheRepository(t *testing.T) (names []string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, pattern := range []string{"README.md", "docs/*.md", "docs/agents/*.md", "docs/ops/*.md"} {
+	for _, pattern := range []string{"README.md", "docs/*.md", "docs/agents/*.md", "docs/guides/*.md", "docs/ops/*.md"} {
 		found, err := filepath.Glob(filepath.Join(root, pattern))
 		if err != nil || len(found) == 0 {
 			t.Fatalf("%s: %d files, %v", pattern, len(found), err)

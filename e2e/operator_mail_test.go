@@ -100,6 +100,7 @@ func TestMailForTheOperator(t *testing.T) {
 		p.send("ann@sender.test", "postmaster@inbox.test", letter)
 		p.send("ann@sender.test", "postmaster@inbox.test", letter)
 
+		eventually(t, "its words are indexed", func() bool { return len(p.kept("search", "zeppelins", "complaint")) == 1 })
 		shown := p.one("search", "zeppelins", "complaint")
 		if shown.Mailbox != "postmaster" || shown.Proof != "email-dmarc" || shown.From != "ann@sender.test" || !strings.Contains(shown.Text, words) || !strings.Contains(string(shown.Evidence), `"dkim"`) {
 			t.Errorf("%+v", shown)
@@ -156,6 +157,7 @@ func TestCapturedMailIsFound(t *testing.T) {
 	p := startPostWith(t, "", agents, func(s *instance.Settings) { s.Smarthost = "" })
 	p.send("ann@sender.test", "echo@inbox.test", p.dkimsign(p.mail("captured@sender.test", "echo@inbox.test", nil)))
 	eventually(t, "the answer is captured", func() bool { return len(p.kept("list", "--kind", "captured")) == 1 })
+	eventually(t, "its words are indexed", func() bool { return len(p.kept("search", "what is this", "--kind", "captured")) == 1 })
 	shown := p.one("search", "what is this", "--kind", "captured")
 	if shown.Mailbox != "echo" || shown.From != "echo@inbox.test" || len(shown.To) != 1 || shown.To[0] != "ann@sender.test" || shown.ReplyID == "" || !strings.Contains(shown.Text, "what is this?") {
 		t.Errorf("%+v", shown)
