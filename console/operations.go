@@ -362,7 +362,7 @@ type Description struct {
 	Operations []openapi.Operation // what the rooms say about their routes
 }
 
-// Routes are the addresses of the document about the routes. It is made when somebody asks for it first: to make it would be most of
+// Routes are the addresses of the document about the routes. It is made at the first request for it: to make it would be most of
 // the processor time of a start, and few servers are asked.
 func (d Description) Routes(about []httpserver.Route) []httpserver.Route {
 	written := sync.OnceValues(func() (document []byte, err error) { return d.Document(about) })

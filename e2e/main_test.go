@@ -196,7 +196,7 @@ func (s *server) killed() {
 	s.start()
 }
 
-// rows counts the rows of all tables but the adapters' documents (fetched keys are kept there).
+// rows counts the rows of all tables but the adapters' documents (fetched keys are kept there) and the hours of the statistics.
 func (s *server) rows() map[string]int64 {
 	s.t.Helper()
 	counts, err := s.Rows(s.t.Context())

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// TestShownCertificate looks at a listener whose certificate nobody vouches for, and at one that is not there.
+// TestShownCertificate looks at a listener whose certificate no authority signed, and at one that is not there.
 func TestShownCertificate(t *testing.T) {
 	t.Parallel()
 	server := httptest.NewTLSServer(nil)

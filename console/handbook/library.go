@@ -56,7 +56,7 @@ func newLibrary(files map[string]string) (*library, error) {
 // anchors are places in a table to which links lead: <a id="…">.
 var anchors = regexp.MustCompile(`^<a id="([\w.:-]+)">$`)
 
-// take gives headings their ids, leads links to where the documents are served, and adds the sections of a page.
+// take sets the ids of headings, points links to where the documents are served, and adds the sections of a page.
 func (l *library) take(one *page, document ast.Node, source []byte, file string, files map[string]string) error {
 	ids := &headingIDs{used: map[string]bool{}}
 	current := section{page: one}

@@ -633,7 +633,7 @@ func agentFollows(v agentView) templ.Component {
 	})
 }
 
-// accessForm asks whether somebody would be let in. It changes nothing.
+// accessForm asks whether a sender would be let in. It changes nothing.
 func accessForm(path string, channels []string, v accessView) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -1102,7 +1102,7 @@ func removalPage(v removalView) templ.Component {
 	})
 }
 
-// simulation sends a message as somebody on a network would.
+// simulation sends a message as a sender on a network would.
 func simulation(v agentView) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context

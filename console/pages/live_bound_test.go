@@ -6,7 +6,7 @@ import (
 	"inbox/internal/fault"
 )
 
-// TestLiveIsBounded: so many pages are told and no more, a slow one gets the last number, and nobody looks when all have left.
+// TestLiveIsBounded: so many pages are told and no more, a slow one gets the last number, and no one looks when all have left.
 func TestLiveIsBounded(t *testing.T) {
 	t.Parallel()
 	stopped := 0

@@ -17,7 +17,7 @@ import (
 // simulationWait is how long a page waits for what becomes of a simulated message.
 const simulationWait = 20 * time.Second
 
-// simulate sends an agent a message as somebody on a network would, and leads to what became of it.
+// simulate sends an agent a message as a sender on a network would, and leads to its result.
 func (p *Pages) simulate(w http.ResponseWriter, r *http.Request, _ account.Session) error {
 	name, path := agentPath(r)
 	way, wrong := r.PostFormValue("way"), r.PostFormValue("fault")

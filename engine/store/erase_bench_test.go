@@ -15,7 +15,7 @@ import (
 )
 
 // BenchmarkErase erases a person with as many messages as INBOX_BENCH_ROWS says, 20,000 by default: a half of them in one conversation, to which
-// somebody else adds one in ten, and as many audit rows, webhooks and runs of tasks. Fifty messages of somebody else are stored a second; for each stage it
+// another sender adds one in ten, and as many audit rows, webhooks and runs of tasks. Fifty messages of other senders are stored a second; for each stage it
 // reports its time and the longest wait of these: go test -run '^$' -bench Erase -benchtime 1x ./engine/store
 func BenchmarkErase(b *testing.B) {
 	rows := 20_000

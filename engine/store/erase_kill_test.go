@@ -36,7 +36,7 @@ func EraseUntilKilled(url string) {
 	select {}
 }
 
-// eraseOpen does the erasures that are open. A portion that somebody else has done meanwhile, as a process that was killed, is looked at again.
+// eraseOpen does the erasures that are open. A portion that another process has done meanwhile, such as one that was killed, is looked at again.
 func eraseOpen(ctx context.Context, s *Store) error {
 	for {
 		open, err := s.OpenErasures(ctx)

@@ -94,7 +94,7 @@ func TestUnread(t *testing.T) {
 	})
 }
 
-// TestUnreadEnds: what nobody looked at for a month counts as read, and its marks are swept; an operator has so many marks and no more.
+// TestUnreadEnds: what no operator looked at for a month counts as read, and its marks are swept; an operator has so many marks and no more.
 func TestUnreadEnds(t *testing.T) {
 	onBoth(t, func(t *testing.T, s *Store) {
 		ctx, owner := t.Context(), exchange.SessionOwner{TokenID: "0197"}
