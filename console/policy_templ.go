@@ -6,7 +6,7 @@ package console
 //lint:file-ignore SA4006 This context is only used if a nested component is present.
 
 import "github.com/a-h/templ"
-import templruntime "github.com/a-h/templ/runtime"
+import "inbox/internal/pagecode/component"
 
 import (
 	"inbox/internal/design"
@@ -15,806 +15,284 @@ import (
 
 // frame is what the pages of demands have around them. Their address is a secret, so that no other page may know it.
 func frame(site, title string) templ.Component {
-	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
-		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
-		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
-			return templ_7745c5c3_CtxErr
-		}
-		templ_7745c5c3_Buffer, templ_7745c5c3_IsBuffer := templruntime.GetBuffer(templ_7745c5c3_W)
-		if !templ_7745c5c3_IsBuffer {
-			defer func() {
-				templ_7745c5c3_BufErr := templruntime.ReleaseBuffer(templ_7745c5c3_Buffer)
-				if templ_7745c5c3_Err == nil {
-					templ_7745c5c3_Err = templ_7745c5c3_BufErr
-				}
-			}()
-		}
-		ctx = templ.InitializeContext(ctx)
-		templ_7745c5c3_Var1 := templ.GetChildren(ctx)
-		if templ_7745c5c3_Var1 == nil {
-			templ_7745c5c3_Var1 = templ.NopComponent
-		}
-		ctx = templ.ClearChildren(ctx)
-		templ_7745c5c3_Var2 := templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
-			templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
-			templ_7745c5c3_Buffer, templ_7745c5c3_IsBuffer := templruntime.GetBuffer(templ_7745c5c3_W)
-			if !templ_7745c5c3_IsBuffer {
-				defer func() {
-					templ_7745c5c3_BufErr := templruntime.ReleaseBuffer(templ_7745c5c3_Buffer)
-					if templ_7745c5c3_Err == nil {
-						templ_7745c5c3_Err = templ_7745c5c3_BufErr
-					}
-				}()
-			}
-			ctx = templ.InitializeContext(ctx)
-			templ_7745c5c3_Err = templ_7745c5c3_Var1.Render(ctx, templ_7745c5c3_Buffer)
-			if templ_7745c5c3_Err != nil {
-				return templ_7745c5c3_Err
-			}
-			return nil
+	return component.New(func(ctx component.Context, page *component.Page, templ_7745c5c3_Var1 templ.Component) {
+		templ_7745c5c3_Var2 := component.Children(func(ctx component.Context, page *component.Page) {
+			page.Component(ctx, "", templ_7745c5c3_Var1)
 		})
-		templ_7745c5c3_Err = design.Public(design.Head{Title: title, Lang: language(ctx), Class: "public", Robots: "noindex, nofollow", OpenGraph: design.OpenGraph{Site: site}}, true, nothing()).Render(templ.WithChildren(ctx, templ_7745c5c3_Var2), templ_7745c5c3_Buffer)
-		if templ_7745c5c3_Err != nil {
-			return templ_7745c5c3_Err
-		}
-		return nil
+		page.Component(templ.WithChildren(ctx, templ_7745c5c3_Var2), "", design.Public(design.Head{Title: title, Lang: language(ctx), Class: "public", Robots: "noindex, nofollow", OpenGraph: design.OpenGraph{Site: site}}, true, nothing()))
 	})
 }
 
 func nothing() templ.Component {
-	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
-		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
-		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
-			return templ_7745c5c3_CtxErr
-		}
-		templ_7745c5c3_Buffer, templ_7745c5c3_IsBuffer := templruntime.GetBuffer(templ_7745c5c3_W)
-		if !templ_7745c5c3_IsBuffer {
-			defer func() {
-				templ_7745c5c3_BufErr := templruntime.ReleaseBuffer(templ_7745c5c3_Buffer)
-				if templ_7745c5c3_Err == nil {
-					templ_7745c5c3_Err = templ_7745c5c3_BufErr
-				}
-			}()
-		}
-		ctx = templ.InitializeContext(ctx)
-		templ_7745c5c3_Var3 := templ.GetChildren(ctx)
-		if templ_7745c5c3_Var3 == nil {
-			templ_7745c5c3_Var3 = templ.NopComponent
-		}
-		ctx = templ.ClearChildren(ctx)
-		return nil
+	return component.New(func(ctx component.Context, page *component.Page, templ_7745c5c3_Var3 templ.Component) {
 	})
 }
 
 // failedPage says only what went wrong.
 func failedPage(site, title, detail string) templ.Component {
-	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
-		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
-		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
-			return templ_7745c5c3_CtxErr
-		}
-		templ_7745c5c3_Buffer, templ_7745c5c3_IsBuffer := templruntime.GetBuffer(templ_7745c5c3_W)
-		if !templ_7745c5c3_IsBuffer {
-			defer func() {
-				templ_7745c5c3_BufErr := templruntime.ReleaseBuffer(templ_7745c5c3_Buffer)
-				if templ_7745c5c3_Err == nil {
-					templ_7745c5c3_Err = templ_7745c5c3_BufErr
-				}
-			}()
-		}
-		ctx = templ.InitializeContext(ctx)
-		templ_7745c5c3_Var4 := templ.GetChildren(ctx)
-		if templ_7745c5c3_Var4 == nil {
-			templ_7745c5c3_Var4 = templ.NopComponent
-		}
-		ctx = templ.ClearChildren(ctx)
-		templ_7745c5c3_Var5 := templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
-			templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
-			templ_7745c5c3_Buffer, templ_7745c5c3_IsBuffer := templruntime.GetBuffer(templ_7745c5c3_W)
-			if !templ_7745c5c3_IsBuffer {
-				defer func() {
-					templ_7745c5c3_BufErr := templruntime.ReleaseBuffer(templ_7745c5c3_Buffer)
-					if templ_7745c5c3_Err == nil {
-						templ_7745c5c3_Err = templ_7745c5c3_BufErr
-					}
-				}()
-			}
-			ctx = templ.InitializeContext(ctx)
-			_, _ = templ_7745c5c3_Buffer.WriteString("<div class=\"empty\">")
-			templ_7745c5c3_Err = design.Icon("warning").Render(ctx, templ_7745c5c3_Buffer)
-			if templ_7745c5c3_Err != nil {
-				return templ_7745c5c3_Err
-			}
-			_, _ = templ_7745c5c3_Buffer.WriteString("<h1>")
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(title))
-			_, _ = templ_7745c5c3_Buffer.WriteString("</h1><p>")
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(detail))
-			_, _ = templ_7745c5c3_Buffer.WriteString("</p></div>")
-			return nil
+	return component.New(func(ctx component.Context, page *component.Page, templ_7745c5c3_Var4 templ.Component) {
+		templ_7745c5c3_Var5 := component.Children(func(ctx component.Context, page *component.Page) {
+			page.Component(ctx, "<div class=\"empty\">", design.Icon("warning"))
+			page.Text("<h1>", title)
+			page.Text("</h1><p>", detail)
+			page.Fixed("</p></div>")
 		})
-		templ_7745c5c3_Err = frame(site, title).Render(templ.WithChildren(ctx, templ_7745c5c3_Var5), templ_7745c5c3_Buffer)
-		if templ_7745c5c3_Err != nil {
-			return templ_7745c5c3_Err
-		}
-		return nil
+		page.Component(templ.WithChildren(ctx, templ_7745c5c3_Var5), "", frame(site, title))
 	})
 }
 
 // asker is the agent that asks, above its question.
 func asker(v policyPage) templ.Component {
-	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
-		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
-		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
-			return templ_7745c5c3_CtxErr
-		}
-		templ_7745c5c3_Buffer, templ_7745c5c3_IsBuffer := templruntime.GetBuffer(templ_7745c5c3_W)
-		if !templ_7745c5c3_IsBuffer {
-			defer func() {
-				templ_7745c5c3_BufErr := templruntime.ReleaseBuffer(templ_7745c5c3_Buffer)
-				if templ_7745c5c3_Err == nil {
-					templ_7745c5c3_Err = templ_7745c5c3_BufErr
-				}
-			}()
-		}
-		ctx = templ.InitializeContext(ctx)
-		templ_7745c5c3_Var8 := templ.GetChildren(ctx)
-		if templ_7745c5c3_Var8 == nil {
-			templ_7745c5c3_Var8 = templ.NopComponent
-		}
-		ctx = templ.ClearChildren(ctx)
-		_, _ = templ_7745c5c3_Buffer.WriteString("<p class=\"cluster\">")
-		templ_7745c5c3_Err = design.Avatar(v.AgentAddress, "small").Render(ctx, templ_7745c5c3_Buffer)
-		if templ_7745c5c3_Err != nil {
-			return templ_7745c5c3_Err
-		}
-		_, _ = templ_7745c5c3_Buffer.WriteString("<span class=\"mono\">")
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(v.AgentAddress))
-		_, _ = templ_7745c5c3_Buffer.WriteString("</span></p>")
-		return nil
+	return component.New(func(ctx component.Context, page *component.Page, templ_7745c5c3_Var8 templ.Component) {
+		page.Component(ctx, "<p class=\"cluster\">", design.Avatar(v.AgentAddress, "small"))
+		page.Text("<span class=\"mono\">", v.AgentAddress)
+		page.Fixed("</span></p>")
 	})
 }
 
 // demandPage is what the asker of a demand reads and decides.
 func demandPage(v policyPage) templ.Component {
-	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
-		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
-		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
-			return templ_7745c5c3_CtxErr
-		}
-		templ_7745c5c3_Buffer, templ_7745c5c3_IsBuffer := templruntime.GetBuffer(templ_7745c5c3_W)
-		if !templ_7745c5c3_IsBuffer {
-			defer func() {
-				templ_7745c5c3_BufErr := templruntime.ReleaseBuffer(templ_7745c5c3_Buffer)
-				if templ_7745c5c3_Err == nil {
-					templ_7745c5c3_Err = templ_7745c5c3_BufErr
-				}
-			}()
-		}
-		ctx = templ.InitializeContext(ctx)
-		templ_7745c5c3_Var10 := templ.GetChildren(ctx)
-		if templ_7745c5c3_Var10 == nil {
-			templ_7745c5c3_Var10 = templ.NopComponent
-		}
-		ctx = templ.ClearChildren(ctx)
-		templ_7745c5c3_Var11 := templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
-			templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
-			templ_7745c5c3_Buffer, templ_7745c5c3_IsBuffer := templruntime.GetBuffer(templ_7745c5c3_W)
-			if !templ_7745c5c3_IsBuffer {
-				defer func() {
-					templ_7745c5c3_BufErr := templruntime.ReleaseBuffer(templ_7745c5c3_Buffer)
-					if templ_7745c5c3_Err == nil {
-						templ_7745c5c3_Err = templ_7745c5c3_BufErr
-					}
-				}()
-			}
-			ctx = templ.InitializeContext(ctx)
-			templ_7745c5c3_Err = asker(v).Render(ctx, templ_7745c5c3_Buffer)
-			if templ_7745c5c3_Err != nil {
-				return templ_7745c5c3_Err
-			}
-			_, _ = templ_7745c5c3_Buffer.WriteString(" ")
+	return component.New(func(ctx component.Context, page *component.Page, templ_7745c5c3_Var10 templ.Component) {
+		templ_7745c5c3_Var11 := component.Children(func(ctx component.Context, page *component.Page) {
+			page.Component(ctx, "", asker(v))
+			page.Fixed(" ")
 			if v.Word != "" {
-				_, _ = templ_7745c5c3_Buffer.WriteString("<h1>")
-				_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "One more step")))
-				_, _ = templ_7745c5c3_Buffer.WriteString("</h1>")
-				templ_7745c5c3_Err = wordToSend(v).Render(ctx, templ_7745c5c3_Buffer)
-				if templ_7745c5c3_Err != nil {
-					return templ_7745c5c3_Err
-				}
+				page.Text("<h1>", text(ctx, "One more step"))
+				page.Component(ctx, "</h1>", wordToSend(v))
 			} else if v.Open {
-				_, _ = templ_7745c5c3_Buffer.WriteString("<h1>")
-				_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "{agent} asks you", "agent", v.Name)))
-				_, _ = templ_7745c5c3_Buffer.WriteString("</h1>")
-				templ_7745c5c3_Err = notice(v.Notice).Render(ctx, templ_7745c5c3_Buffer)
-				if templ_7745c5c3_Err != nil {
-					return templ_7745c5c3_Err
-				}
-				_, _ = templ_7745c5c3_Buffer.WriteString(" <div class=\"card asked\"")
+				page.Text("<h1>", text(ctx, "{agent} asks you", "agent", v.Name))
+				page.Component(ctx, "</h1>", notice(v.Notice))
+				page.Fixed(" <div class=\"card asked\"")
 				if v.Lang != "" {
-					_, _ = templ_7745c5c3_Buffer.WriteString(" lang=\"")
-					_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(v.Lang))
-					_, _ = templ_7745c5c3_Buffer.WriteString("\"")
+					page.Text(" lang=\"", v.Lang)
+					page.Fixed("\"")
 				}
-				_, _ = templ_7745c5c3_Buffer.WriteString(" dir=\"auto\">")
+				page.Fixed(" dir=\"auto\">")
 				if v.Title != "" {
-					_, _ = templ_7745c5c3_Buffer.WriteString("<h2>")
-					_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(design.VisibleLine(v.Title)))
-					_, _ = templ_7745c5c3_Buffer.WriteString("</h2>")
+					page.Text("<h2>", design.VisibleLine(v.Title))
+					page.Fixed("</h2>")
 				}
-				templ_7745c5c3_Err = design.Untrusted(v.Message).Render(ctx, templ_7745c5c3_Buffer)
-				if templ_7745c5c3_Err != nil {
-					return templ_7745c5c3_Err
-				}
-				_, _ = templ_7745c5c3_Buffer.WriteString("</div>")
+				page.Component(ctx, "", design.Untrusted(v.Message))
+				page.Fixed("</div>")
 				if len(v.Part.Scopes) > 0 {
-					_, _ = templ_7745c5c3_Buffer.WriteString("<div class=\"stack tight\"><p>")
-					_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "You would allow:")))
-					_, _ = templ_7745c5c3_Buffer.WriteString("</p><ul>")
+					page.Text("<div class=\"stack tight\"><p>", text(ctx, "You would allow:"))
+					page.Fixed("</p><ul>")
 					for _, scope := range v.Part.Scopes {
-						_, _ = templ_7745c5c3_Buffer.WriteString("<li><code>")
-						_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(scope))
-						_, _ = templ_7745c5c3_Buffer.WriteString("</code></li>")
+						page.Text("<li><code>", scope)
+						page.Fixed("</code></li>")
 					}
-					_, _ = templ_7745c5c3_Buffer.WriteString("</ul></div>")
+					page.Fixed("</ul></div>")
 				}
-				_, _ = templ_7745c5c3_Buffer.WriteString(" <dl class=\"facts\">")
+				page.Fixed(" <dl class=\"facts\">")
 				if v.Part.Amount != "" {
-					_, _ = templ_7745c5c3_Buffer.WriteString("<dt>")
-					_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Amount")))
-					_, _ = templ_7745c5c3_Buffer.WriteString("</dt><dd><strong>")
-					_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(v.Part.Amount))
-					_, _ = templ_7745c5c3_Buffer.WriteString(" ")
-					_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(v.Part.Currency))
-					_, _ = templ_7745c5c3_Buffer.WriteString("</strong></dd>")
+					page.Text("<dt>", text(ctx, "Amount"))
+					page.Text("</dt><dd><strong>", v.Part.Amount)
+					page.Text(" ", v.Part.Currency)
+					page.Fixed("</strong></dd>")
 				}
 				if v.Asker != "" {
-					_, _ = templ_7745c5c3_Buffer.WriteString("<dt>")
-					_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "To")))
-					_, _ = templ_7745c5c3_Buffer.WriteString("</dt><dd>")
-					templ_7745c5c3_Err = design.Name(v.Asker).Render(ctx, templ_7745c5c3_Buffer)
-					if templ_7745c5c3_Err != nil {
-						return templ_7745c5c3_Err
-					}
-					_, _ = templ_7745c5c3_Buffer.WriteString("</dd>")
+					page.Text("<dt>", text(ctx, "To"))
+					page.Component(ctx, "</dt><dd>", design.Name(v.Asker))
+					page.Fixed("</dd>")
 				}
-				_, _ = templ_7745c5c3_Buffer.WriteString("<dt>")
-				_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Asked, when it read your message")))
-				_, _ = templ_7745c5c3_Buffer.WriteString("</dt><dd>")
-				templ_7745c5c3_Err = design.Time(v.IssuedAt).Render(ctx, templ_7745c5c3_Buffer)
-				if templ_7745c5c3_Err != nil {
-					return templ_7745c5c3_Err
-				}
-				_, _ = templ_7745c5c3_Buffer.WriteString("</dd><dt>")
-				_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Open until")))
-				_, _ = templ_7745c5c3_Buffer.WriteString("</dt><dd>")
-				templ_7745c5c3_Err = design.Time(v.ExpiresAt).Render(ctx, templ_7745c5c3_Buffer)
-				if templ_7745c5c3_Err != nil {
-					return templ_7745c5c3_Err
-				}
-				_, _ = templ_7745c5c3_Buffer.WriteString("</dd></dl>")
+				page.Text("<dt>", text(ctx, "Asked, when it read your message"))
+				page.Component(ctx, "</dt><dd>", design.Time(v.IssuedAt))
+				page.Text("</dd><dt>", text(ctx, "Open until"))
+				page.Component(ctx, "</dt><dd>", design.Time(v.ExpiresAt))
+				page.Fixed("</dd></dl>")
 				if v.Link() {
-					_, _ = templ_7745c5c3_Buffer.WriteString("<p>")
-					_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "If you agree, the next page shows a word. Send it to the agent from your other address; that is how it knows that both are yours.")))
-					_, _ = templ_7745c5c3_Buffer.WriteString("</p>")
+					page.Text("<p>", text(ctx, "If you agree, the next page shows a word. Send it to the agent from your other address; that is how it knows that both are yours."))
+					page.Fixed("</p>")
 				} else if v.Confirm() {
-					_, _ = templ_7745c5c3_Buffer.WriteString("<p>")
-					_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Agree only if you asked for this yourself from your other address a moment ago.")))
-					_, _ = templ_7745c5c3_Buffer.WriteString("</p>")
+					page.Text("<p>", text(ctx, "Agree only if you asked for this yourself from your other address a moment ago."))
+					page.Fixed("</p>")
 				} else {
-					_, _ = templ_7745c5c3_Buffer.WriteString("<p>")
-					_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "If you did not write to this agent, decline or close this page: without your answer nothing happens.")))
-					_, _ = templ_7745c5c3_Buffer.WriteString("</p>")
+					page.Text("<p>", text(ctx, "If you did not write to this agent, decline or close this page: without your answer nothing happens."))
+					page.Fixed("</p>")
 				}
-				_, _ = templ_7745c5c3_Buffer.WriteString(" ")
-				templ_7745c5c3_Var27 := templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
-					templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
-					templ_7745c5c3_Buffer, templ_7745c5c3_IsBuffer := templruntime.GetBuffer(templ_7745c5c3_W)
-					if !templ_7745c5c3_IsBuffer {
-						defer func() {
-							templ_7745c5c3_BufErr := templruntime.ReleaseBuffer(templ_7745c5c3_Buffer)
-							if templ_7745c5c3_Err == nil {
-								templ_7745c5c3_Err = templ_7745c5c3_BufErr
-							}
-						}()
-					}
-					ctx = templ.InitializeContext(ctx)
-					templ_7745c5c3_Err = choices(v).Render(ctx, templ_7745c5c3_Buffer)
-					if templ_7745c5c3_Err != nil {
-						return templ_7745c5c3_Err
-					}
-					return nil
+				page.Fixed(" ")
+				templ_7745c5c3_Var27 := component.Children(func(ctx component.Context, page *component.Page) {
+					page.Component(ctx, "", choices(v))
 				})
-				templ_7745c5c3_Err = decisionForm(v.Token).Render(templ.WithChildren(ctx, templ_7745c5c3_Var27), templ_7745c5c3_Buffer)
-				if templ_7745c5c3_Err != nil {
-					return templ_7745c5c3_Err
-				}
+				page.Component(templ.WithChildren(ctx, templ_7745c5c3_Var27), "", decisionForm(v.Token))
 			} else {
-				templ_7745c5c3_Err = settled(v).Render(ctx, templ_7745c5c3_Buffer)
-				if templ_7745c5c3_Err != nil {
-					return templ_7745c5c3_Err
-				}
+				page.Component(ctx, "", settled(v))
 			}
-			return nil
 		})
-		templ_7745c5c3_Err = frame(v.Site, orElse(v.State, orElse(v.Title, text(ctx, "{agent} asks you", "agent", v.Name)))).Render(templ.WithChildren(ctx, templ_7745c5c3_Var11), templ_7745c5c3_Buffer)
-		if templ_7745c5c3_Err != nil {
-			return templ_7745c5c3_Err
-		}
-		return nil
+		page.Component(templ.WithChildren(ctx, templ_7745c5c3_Var11), "", frame(v.Site, orElse(v.State, orElse(v.Title, text(ctx, "{agent} asks you", "agent", v.Name)))))
 	})
 }
 
 // choices are the buttons of a demand of each kind.
 func choices(v policyPage) templ.Component {
-	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
-		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
-		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
-			return templ_7745c5c3_CtxErr
-		}
-		templ_7745c5c3_Buffer, templ_7745c5c3_IsBuffer := templruntime.GetBuffer(templ_7745c5c3_W)
-		if !templ_7745c5c3_IsBuffer {
-			defer func() {
-				templ_7745c5c3_BufErr := templruntime.ReleaseBuffer(templ_7745c5c3_Buffer)
-				if templ_7745c5c3_Err == nil {
-					templ_7745c5c3_Err = templ_7745c5c3_BufErr
-				}
-			}()
-		}
-		ctx = templ.InitializeContext(ctx)
-		templ_7745c5c3_Var28 := templ.GetChildren(ctx)
-		if templ_7745c5c3_Var28 == nil {
-			templ_7745c5c3_Var28 = templ.NopComponent
-		}
-		ctx = templ.ClearChildren(ctx)
+	return component.New(func(ctx component.Context, page *component.Page, templ_7745c5c3_Var28 templ.Component) {
 		switch {
 		case v.Payable:
-			_, _ = templ_7745c5c3_Buffer.WriteString("<details class=\"fold\"><summary>")
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "What has to be paid, and how")))
-			_, _ = templ_7745c5c3_Buffer.WriteString("</summary> ")
+			page.Text("<details class=\"fold\"><summary>", text(ctx, "What has to be paid, and how"))
+			page.Fixed("</summary> ")
 			for _, requirement := range v.Requirements {
-				_, _ = templ_7745c5c3_Buffer.WriteString("<pre class=\"code\" tabindex=\"0\">")
-				_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(requirement))
-				_, _ = templ_7745c5c3_Buffer.WriteString("</pre>")
+				page.Text("<pre class=\"code\" tabindex=\"0\">", requirement)
+				page.Fixed("</pre>")
 			}
-			_, _ = templ_7745c5c3_Buffer.WriteString("</details><div class=\"field\"><label for=\"payment\">")
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Payment payload of your wallet (x402: JSON or base64)")))
-			_, _ = templ_7745c5c3_Buffer.WriteString("</label> <textarea class=\"mono\" id=\"payment\" name=\"payment\" rows=\"6\" autocomplete=\"off\" spellcheck=\"false\"></textarea></div><p class=\"actions\"><button class=\"primary\" name=\"decision\" value=\"pay\">")
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Pay")))
-			_, _ = templ_7745c5c3_Buffer.WriteString("</button>")
-			templ_7745c5c3_Err = decline(text(ctx, "Decline")).Render(ctx, templ_7745c5c3_Buffer)
-			if templ_7745c5c3_Err != nil {
-				return templ_7745c5c3_Err
-			}
-			_, _ = templ_7745c5c3_Buffer.WriteString("</p>")
+			page.Text("</details><div class=\"field\"><label for=\"payment\">", text(ctx, "Payment payload of your wallet (x402: JSON or base64)"))
+			page.Text("</label> <textarea class=\"mono\" id=\"payment\" name=\"payment\" rows=\"6\" autocomplete=\"off\" spellcheck=\"false\"></textarea></div><p class=\"actions\"><button class=\"primary\" name=\"decision\" value=\"pay\">", text(ctx, "Pay"))
+			page.Component(ctx, "</button>", decline(text(ctx, "Decline")))
+			page.Fixed("</p>")
 		case v.Kind == policypart.PaymentRequired:
-			_, _ = templ_7745c5c3_Buffer.WriteString("<p>")
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "The payment cannot be made on this page.")))
-			_, _ = templ_7745c5c3_Buffer.WriteString("</p><p class=\"actions\">")
-			templ_7745c5c3_Err = decline(text(ctx, "Decline")).Render(ctx, templ_7745c5c3_Buffer)
-			if templ_7745c5c3_Err != nil {
-				return templ_7745c5c3_Err
-			}
-			_, _ = templ_7745c5c3_Buffer.WriteString("</p>")
+			page.Text("<p>", text(ctx, "The payment cannot be made on this page."))
+			page.Component(ctx, "</p><p class=\"actions\">", decline(text(ctx, "Decline")))
+			page.Fixed("</p>")
 		case v.Kind == policypart.Unauthorized:
 			if len(v.Logins) == 0 {
-				_, _ = templ_7745c5c3_Buffer.WriteString("<p>")
-				_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "There is no way to log in on this page.")))
-				_, _ = templ_7745c5c3_Buffer.WriteString("</p>")
+				page.Text("<p>", text(ctx, "There is no way to log in on this page."))
+				page.Fixed("</p>")
 			}
-			_, _ = templ_7745c5c3_Buffer.WriteString(" <p class=\"actions\">")
+			page.Fixed(" <p class=\"actions\">")
 			for _, login := range v.Logins {
-				_, _ = templ_7745c5c3_Buffer.WriteString("<button class=\"primary\" name=\"login\" value=\"")
-				_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(login))
-				_, _ = templ_7745c5c3_Buffer.WriteString("\">")
-				_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Log in with {service}", "service", login)))
-				_, _ = templ_7745c5c3_Buffer.WriteString("</button>")
+				page.Text("<button class=\"primary\" name=\"login\" value=\"", login)
+				page.Text("\">", text(ctx, "Log in with {service}", "service", login))
+				page.Fixed("</button>")
 			}
-			templ_7745c5c3_Err = decline(text(ctx, "Decline")).Render(ctx, templ_7745c5c3_Buffer)
-			if templ_7745c5c3_Err != nil {
-				return templ_7745c5c3_Err
-			}
-			_, _ = templ_7745c5c3_Buffer.WriteString("</p>")
+			page.Component(ctx, "", decline(text(ctx, "Decline")))
+			page.Fixed("</p>")
 		default:
-			_, _ = templ_7745c5c3_Buffer.WriteString("<p class=\"actions\"><button class=\"primary\" name=\"decision\" value=\"grant\">")
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(v.grantWords(ctx)))
-			_, _ = templ_7745c5c3_Buffer.WriteString("</button>")
-			templ_7745c5c3_Err = decline(v.declineWords(ctx)).Render(ctx, templ_7745c5c3_Buffer)
-			if templ_7745c5c3_Err != nil {
-				return templ_7745c5c3_Err
-			}
-			_, _ = templ_7745c5c3_Buffer.WriteString("</p>")
+			page.Text("<p class=\"actions\"><button class=\"primary\" name=\"decision\" value=\"grant\">", v.grantWords(ctx))
+			page.Component(ctx, "</button>", decline(v.declineWords(ctx)))
+			page.Fixed("</p>")
 		}
-		return nil
 	})
 }
 
 func decline(words string) templ.Component {
-	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
-		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
-		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
-			return templ_7745c5c3_CtxErr
-		}
-		templ_7745c5c3_Buffer, templ_7745c5c3_IsBuffer := templruntime.GetBuffer(templ_7745c5c3_W)
-		if !templ_7745c5c3_IsBuffer {
-			defer func() {
-				templ_7745c5c3_BufErr := templruntime.ReleaseBuffer(templ_7745c5c3_Buffer)
-				if templ_7745c5c3_Err == nil {
-					templ_7745c5c3_Err = templ_7745c5c3_BufErr
-				}
-			}()
-		}
-		ctx = templ.InitializeContext(ctx)
-		templ_7745c5c3_Var38 := templ.GetChildren(ctx)
-		if templ_7745c5c3_Var38 == nil {
-			templ_7745c5c3_Var38 = templ.NopComponent
-		}
-		ctx = templ.ClearChildren(ctx)
-		_, _ = templ_7745c5c3_Buffer.WriteString("<button name=\"decision\" value=\"decline\">")
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(words))
-		_, _ = templ_7745c5c3_Buffer.WriteString("</button>")
-		return nil
+	return component.New(func(ctx component.Context, page *component.Page, templ_7745c5c3_Var38 templ.Component) {
+		page.Text("<button name=\"decision\" value=\"decline\">", words)
+		page.Fixed("</button>")
 	})
 }
 
 // wordToSend is the page after a person agreed to link a second address.
 func wordToSend(v policyPage) templ.Component {
-	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
-		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
-		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
-			return templ_7745c5c3_CtxErr
-		}
-		templ_7745c5c3_Buffer, templ_7745c5c3_IsBuffer := templruntime.GetBuffer(templ_7745c5c3_W)
-		if !templ_7745c5c3_IsBuffer {
-			defer func() {
-				templ_7745c5c3_BufErr := templruntime.ReleaseBuffer(templ_7745c5c3_Buffer)
-				if templ_7745c5c3_Err == nil {
-					templ_7745c5c3_Err = templ_7745c5c3_BufErr
-				}
-			}()
-		}
-		ctx = templ.InitializeContext(ctx)
-		templ_7745c5c3_Var40 := templ.GetChildren(ctx)
-		if templ_7745c5c3_Var40 == nil {
-			templ_7745c5c3_Var40 = templ.NopComponent
-		}
-		ctx = templ.ClearChildren(ctx)
-		templ_7745c5c3_Err = notice(v.Notice).Render(ctx, templ_7745c5c3_Buffer)
-		if templ_7745c5c3_Err != nil {
-			return templ_7745c5c3_Err
-		}
-		_, _ = templ_7745c5c3_Buffer.WriteString("<div class=\"card stack tight\"><p>")
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Send this word from your other address to {agent}:", "agent", v.AgentAddress)))
-		_, _ = templ_7745c5c3_Buffer.WriteString("</p><p class=\"word\"><code>")
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(v.Word))
-		_, _ = templ_7745c5c3_Buffer.WriteString("</code></p><div class=\"actions\">")
-		templ_7745c5c3_Err = design.CopyButton(v.Word).Render(ctx, templ_7745c5c3_Buffer)
-		if templ_7745c5c3_Err != nil {
-			return templ_7745c5c3_Err
-		}
+	return component.New(func(ctx component.Context, page *component.Page, templ_7745c5c3_Var40 templ.Component) {
+		page.Component(ctx, "", notice(v.Notice))
+		page.Text("<div class=\"card stack tight\"><p>", text(ctx, "Send this word from your other address to {agent}:", "agent", v.AgentAddress))
+		page.Text("</p><p class=\"word\"><code>", v.Word)
+		page.Component(ctx, "</code></p><div class=\"actions\">", design.CopyButton(v.Word))
 		if v.Mailto != "" {
-			_, _ = templ_7745c5c3_Buffer.WriteString("<a class=\"button\" href=\"")
-			var templ_7745c5c3_Var43 templ.SafeURL
-			if templ_7745c5c3_Var43, templ_7745c5c3_Err = templ.JoinURLErrs(v.Mailto); templ_7745c5c3_Err != nil {
-				return templ_7745c5c3_Err
-			}
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var43))
-			_, _ = templ_7745c5c3_Buffer.WriteString("\">")
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Write the mail with the word in it")))
-			_, _ = templ_7745c5c3_Buffer.WriteString("</a>")
+			page.Address("<a class=\"button\" href=\"", v.Mailto)
+			page.Text("\">", text(ctx, "Write the mail with the word in it"))
+			page.Fixed("</a>")
 		}
-		_, _ = templ_7745c5c3_Buffer.WriteString("</div></div><p>")
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "The agent answers there with a second link. Open it and confirm, and both addresses count as one person.")))
-		_, _ = templ_7745c5c3_Buffer.WriteString("</p><p>")
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "The word works once. Give it to no one: a person who sends it from their own address and confirms would share your conversations.")))
-		_, _ = templ_7745c5c3_Buffer.WriteString("</p><dl class=\"facts\"><dt>")
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Open until")))
-		_, _ = templ_7745c5c3_Buffer.WriteString("</dt><dd>")
-		templ_7745c5c3_Err = design.Time(v.ExpiresAt).Render(ctx, templ_7745c5c3_Buffer)
-		if templ_7745c5c3_Err != nil {
-			return templ_7745c5c3_Err
-		}
-		_, _ = templ_7745c5c3_Buffer.WriteString("</dd></dl>")
-		templ_7745c5c3_Var48 := templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
-			templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
-			templ_7745c5c3_Buffer, templ_7745c5c3_IsBuffer := templruntime.GetBuffer(templ_7745c5c3_W)
-			if !templ_7745c5c3_IsBuffer {
-				defer func() {
-					templ_7745c5c3_BufErr := templruntime.ReleaseBuffer(templ_7745c5c3_Buffer)
-					if templ_7745c5c3_Err == nil {
-						templ_7745c5c3_Err = templ_7745c5c3_BufErr
-					}
-				}()
-			}
-			ctx = templ.InitializeContext(ctx)
-			_, _ = templ_7745c5c3_Buffer.WriteString("<p class=\"actions\">")
-			templ_7745c5c3_Err = decline(text(ctx, "Do not link")).Render(ctx, templ_7745c5c3_Buffer)
-			if templ_7745c5c3_Err != nil {
-				return templ_7745c5c3_Err
-			}
-			_, _ = templ_7745c5c3_Buffer.WriteString("</p>")
-			return nil
+		page.Text("</div></div><p>", text(ctx, "The agent answers there with a second link. Open it and confirm, and both addresses count as one person."))
+		page.Text("</p><p>", text(ctx, "The word works once. Give it to no one: a person who sends it from their own address and confirms would share your conversations."))
+		page.Text("</p><dl class=\"facts\"><dt>", text(ctx, "Open until"))
+		page.Component(ctx, "</dt><dd>", design.Time(v.ExpiresAt))
+		page.Fixed("</dd></dl>")
+		templ_7745c5c3_Var48 := component.Children(func(ctx component.Context, page *component.Page) {
+			page.Component(ctx, "<p class=\"actions\">", decline(text(ctx, "Do not link")))
+			page.Fixed("</p>")
 		})
-		templ_7745c5c3_Err = decisionForm(v.Token).Render(templ.WithChildren(ctx, templ_7745c5c3_Var48), templ_7745c5c3_Buffer)
-		if templ_7745c5c3_Err != nil {
-			return templ_7745c5c3_Err
-		}
-		return nil
+		page.Component(templ.WithChildren(ctx, templ_7745c5c3_Var48), "", decisionForm(v.Token))
 	})
 }
 
 // approvalPage is what an approver reads and decides.
 func approvalPage(v policyPage) templ.Component {
-	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
-		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
-		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
-			return templ_7745c5c3_CtxErr
-		}
-		templ_7745c5c3_Buffer, templ_7745c5c3_IsBuffer := templruntime.GetBuffer(templ_7745c5c3_W)
-		if !templ_7745c5c3_IsBuffer {
-			defer func() {
-				templ_7745c5c3_BufErr := templruntime.ReleaseBuffer(templ_7745c5c3_Buffer)
-				if templ_7745c5c3_Err == nil {
-					templ_7745c5c3_Err = templ_7745c5c3_BufErr
-				}
-			}()
-		}
-		ctx = templ.InitializeContext(ctx)
-		templ_7745c5c3_Var49 := templ.GetChildren(ctx)
-		if templ_7745c5c3_Var49 == nil {
-			templ_7745c5c3_Var49 = templ.NopComponent
-		}
-		ctx = templ.ClearChildren(ctx)
-		templ_7745c5c3_Var50 := templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
-			templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
-			templ_7745c5c3_Buffer, templ_7745c5c3_IsBuffer := templruntime.GetBuffer(templ_7745c5c3_W)
-			if !templ_7745c5c3_IsBuffer {
-				defer func() {
-					templ_7745c5c3_BufErr := templruntime.ReleaseBuffer(templ_7745c5c3_Buffer)
-					if templ_7745c5c3_Err == nil {
-						templ_7745c5c3_Err = templ_7745c5c3_BufErr
-					}
-				}()
-			}
-			ctx = templ.InitializeContext(ctx)
-			templ_7745c5c3_Err = asker(v).Render(ctx, templ_7745c5c3_Buffer)
-			if templ_7745c5c3_Err != nil {
-				return templ_7745c5c3_Err
-			}
-			_, _ = templ_7745c5c3_Buffer.WriteString(" ")
+	return component.New(func(ctx component.Context, page *component.Page, templ_7745c5c3_Var49 templ.Component) {
+		templ_7745c5c3_Var50 := component.Children(func(ctx component.Context, page *component.Page) {
+			page.Component(ctx, "", asker(v))
+			page.Fixed(" ")
 			if v.Open {
 				if v.Draft != "" {
-					_, _ = templ_7745c5c3_Buffer.WriteString("<h1>")
-					_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "An answer of {agent} waits for you", "agent", v.Name)))
-					_, _ = templ_7745c5c3_Buffer.WriteString("</h1>")
+					page.Text("<h1>", text(ctx, "An answer of {agent} waits for you", "agent", v.Name))
+					page.Fixed("</h1>")
 				} else {
-					_, _ = templ_7745c5c3_Buffer.WriteString("<h1>")
-					_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "{agent} asks for your approval", "agent", v.Name)))
-					_, _ = templ_7745c5c3_Buffer.WriteString("</h1>")
+					page.Text("<h1>", text(ctx, "{agent} asks for your approval", "agent", v.Name))
+					page.Fixed("</h1>")
 				}
-				_, _ = templ_7745c5c3_Buffer.WriteString(" ")
-				templ_7745c5c3_Err = notice(v.Notice).Render(ctx, templ_7745c5c3_Buffer)
-				if templ_7745c5c3_Err != nil {
-					return templ_7745c5c3_Err
-				}
-				_, _ = templ_7745c5c3_Buffer.WriteString(" <div class=\"card asked\">")
-				templ_7745c5c3_Err = design.Untrusted(orElse(v.Draft, v.Summary)).Render(ctx, templ_7745c5c3_Buffer)
-				if templ_7745c5c3_Err != nil {
-					return templ_7745c5c3_Err
-				}
-				_, _ = templ_7745c5c3_Buffer.WriteString("</div>")
+				page.Component(ctx, " ", notice(v.Notice))
+				page.Component(ctx, " <div class=\"card asked\">", design.Untrusted(orElse(v.Draft, v.Summary)))
+				page.Fixed("</div>")
 				if details := v.Details(); details != "" {
-					_, _ = templ_7745c5c3_Buffer.WriteString("<details class=\"fold\"")
+					page.Fixed("<details class=\"fold\"")
 					if v.Short() {
-						_, _ = templ_7745c5c3_Buffer.WriteString(" open")
+						page.Fixed(" open")
 					}
-					_, _ = templ_7745c5c3_Buffer.WriteString("><summary>")
-					_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "What would be done")))
-					_, _ = templ_7745c5c3_Buffer.WriteString("</summary><pre class=\"code\" tabindex=\"0\">")
-					_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(design.Visible(details)))
-					_, _ = templ_7745c5c3_Buffer.WriteString("</pre></details>")
+					page.Text("><summary>", text(ctx, "What would be done"))
+					page.Text("</summary><pre class=\"code\" tabindex=\"0\">", design.Visible(details))
+					page.Fixed("</pre></details>")
 				}
-				_, _ = templ_7745c5c3_Buffer.WriteString(" <dl class=\"facts\">")
+				page.Fixed(" <dl class=\"facts\">")
 				if v.Tool != "" {
-					_, _ = templ_7745c5c3_Buffer.WriteString("<dt>")
-					_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Tool")))
-					_, _ = templ_7745c5c3_Buffer.WriteString("</dt><dd>")
-					_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(v.Tool))
-					_, _ = templ_7745c5c3_Buffer.WriteString("</dd>")
+					page.Text("<dt>", text(ctx, "Tool"))
+					page.Text("</dt><dd>", v.Tool)
+					page.Fixed("</dd>")
 				}
-				_, _ = templ_7745c5c3_Buffer.WriteString("<dt>")
-				_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Asked by")))
-				_, _ = templ_7745c5c3_Buffer.WriteString("</dt><dd>")
-				templ_7745c5c3_Err = design.Name(v.Asker).Render(ctx, templ_7745c5c3_Buffer)
-				if templ_7745c5c3_Err != nil {
-					return templ_7745c5c3_Err
-				}
-				_, _ = templ_7745c5c3_Buffer.WriteString("</dd>")
+				page.Text("<dt>", text(ctx, "Asked by"))
+				page.Component(ctx, "</dt><dd>", design.Name(v.Asker))
+				page.Fixed("</dd>")
 				if v.Question != "" {
-					_, _ = templ_7745c5c3_Buffer.WriteString("<dt>")
-					_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Their message")))
-					_, _ = templ_7745c5c3_Buffer.WriteString("</dt><dd>")
-					templ_7745c5c3_Err = design.Untrusted(v.Question).Render(ctx, templ_7745c5c3_Buffer)
-					if templ_7745c5c3_Err != nil {
-						return templ_7745c5c3_Err
-					}
-					_, _ = templ_7745c5c3_Buffer.WriteString("</dd>")
+					page.Text("<dt>", text(ctx, "Their message"))
+					page.Component(ctx, "</dt><dd>", design.Untrusted(v.Question))
+					page.Fixed("</dd>")
 				}
-				_, _ = templ_7745c5c3_Buffer.WriteString("<dt>")
-				_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Asked")))
-				_, _ = templ_7745c5c3_Buffer.WriteString("</dt><dd>")
-				templ_7745c5c3_Err = design.Time(v.IssuedAt).Render(ctx, templ_7745c5c3_Buffer)
-				if templ_7745c5c3_Err != nil {
-					return templ_7745c5c3_Err
-				}
-				_, _ = templ_7745c5c3_Buffer.WriteString("</dd><dt>")
-				_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Open until")))
-				_, _ = templ_7745c5c3_Buffer.WriteString("</dt><dd>")
-				templ_7745c5c3_Err = design.Time(v.ExpiresAt).Render(ctx, templ_7745c5c3_Buffer)
-				if templ_7745c5c3_Err != nil {
-					return templ_7745c5c3_Err
-				}
-				_, _ = templ_7745c5c3_Buffer.WriteString("</dd></dl>")
+				page.Text("<dt>", text(ctx, "Asked"))
+				page.Component(ctx, "</dt><dd>", design.Time(v.IssuedAt))
+				page.Text("</dd><dt>", text(ctx, "Open until"))
+				page.Component(ctx, "</dt><dd>", design.Time(v.ExpiresAt))
+				page.Fixed("</dd></dl>")
 				if v.Draft != "" {
-					_, _ = templ_7745c5c3_Buffer.WriteString("<p>")
-					_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "If you approve, the answer is sent as shown here. If you deny, it is not sent. You decide once.")))
-					_, _ = templ_7745c5c3_Buffer.WriteString("</p>")
+					page.Text("<p>", text(ctx, "If you approve, the answer is sent as shown here. If you deny, it is not sent. You decide once."))
+					page.Fixed("</p>")
 				} else {
-					_, _ = templ_7745c5c3_Buffer.WriteString("<p>")
-					_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "If you approve, the agent does it and answers. If you deny, nothing is done and the asker is told. You decide once.")))
-					_, _ = templ_7745c5c3_Buffer.WriteString("</p>")
+					page.Text("<p>", text(ctx, "If you approve, the agent does it and answers. If you deny, nothing is done and the asker is told. You decide once."))
+					page.Fixed("</p>")
 				}
-				_, _ = templ_7745c5c3_Buffer.WriteString(" ")
-				templ_7745c5c3_Var63 := templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
-					templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
-					templ_7745c5c3_Buffer, templ_7745c5c3_IsBuffer := templruntime.GetBuffer(templ_7745c5c3_W)
-					if !templ_7745c5c3_IsBuffer {
-						defer func() {
-							templ_7745c5c3_BufErr := templruntime.ReleaseBuffer(templ_7745c5c3_Buffer)
-							if templ_7745c5c3_Err == nil {
-								templ_7745c5c3_Err = templ_7745c5c3_BufErr
-							}
-						}()
-					}
-					ctx = templ.InitializeContext(ctx)
-					_, _ = templ_7745c5c3_Buffer.WriteString("<p class=\"actions\"><button class=\"primary\" name=\"decision\" value=\"grant\">")
-					_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Approve")))
-					_, _ = templ_7745c5c3_Buffer.WriteString("</button>")
-					templ_7745c5c3_Err = decline(text(ctx, "Deny")).Render(ctx, templ_7745c5c3_Buffer)
-					if templ_7745c5c3_Err != nil {
-						return templ_7745c5c3_Err
-					}
-					_, _ = templ_7745c5c3_Buffer.WriteString("</p>")
-					return nil
+				page.Fixed(" ")
+				templ_7745c5c3_Var63 := component.Children(func(ctx component.Context, page *component.Page) {
+					page.Text("<p class=\"actions\"><button class=\"primary\" name=\"decision\" value=\"grant\">", text(ctx, "Approve"))
+					page.Component(ctx, "</button>", decline(text(ctx, "Deny")))
+					page.Fixed("</p>")
 				})
-				templ_7745c5c3_Err = decisionForm(v.Token).Render(templ.WithChildren(ctx, templ_7745c5c3_Var63), templ_7745c5c3_Buffer)
-				if templ_7745c5c3_Err != nil {
-					return templ_7745c5c3_Err
-				}
+				page.Component(templ.WithChildren(ctx, templ_7745c5c3_Var63), "", decisionForm(v.Token))
 			} else {
-				templ_7745c5c3_Err = settled(v).Render(ctx, templ_7745c5c3_Buffer)
-				if templ_7745c5c3_Err != nil {
-					return templ_7745c5c3_Err
-				}
+				page.Component(ctx, "", settled(v))
 			}
-			return nil
 		})
-		templ_7745c5c3_Err = frame(v.Site, orElse(v.State, text(ctx, "{agent} asks for your approval", "agent", v.Name))).Render(templ.WithChildren(ctx, templ_7745c5c3_Var50), templ_7745c5c3_Buffer)
-		if templ_7745c5c3_Err != nil {
-			return templ_7745c5c3_Err
-		}
-		return nil
+		page.Component(templ.WithChildren(ctx, templ_7745c5c3_Var50), "", frame(v.Site, orElse(v.State, text(ctx, "{agent} asks for your approval", "agent", v.Name))))
 	})
 }
 
 // decisionForm is the form of a demand. Without a token it leads to the address of the page.
 func decisionForm(token string) templ.Component {
-	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
-		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
-		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
-			return templ_7745c5c3_CtxErr
-		}
-		templ_7745c5c3_Buffer, templ_7745c5c3_IsBuffer := templruntime.GetBuffer(templ_7745c5c3_W)
-		if !templ_7745c5c3_IsBuffer {
-			defer func() {
-				templ_7745c5c3_BufErr := templruntime.ReleaseBuffer(templ_7745c5c3_Buffer)
-				if templ_7745c5c3_Err == nil {
-					templ_7745c5c3_Err = templ_7745c5c3_BufErr
-				}
-			}()
-		}
-		ctx = templ.InitializeContext(ctx)
-		templ_7745c5c3_Var65 := templ.GetChildren(ctx)
-		if templ_7745c5c3_Var65 == nil {
-			templ_7745c5c3_Var65 = templ.NopComponent
-		}
-		ctx = templ.ClearChildren(ctx)
-		_, _ = templ_7745c5c3_Buffer.WriteString("<form class=\"form\" method=\"post\"")
+	return component.New(func(ctx component.Context, page *component.Page, templ_7745c5c3_Var65 templ.Component) {
+		page.Fixed("<form class=\"form\" method=\"post\"")
 		if token != "" {
-			_, _ = templ_7745c5c3_Buffer.WriteString(" action=\"")
-			var templ_7745c5c3_Var66 templ.SafeURL
-			if templ_7745c5c3_Var66, templ_7745c5c3_Err = templ.JoinURLErrs("/policy/" + token); templ_7745c5c3_Err != nil {
-				return templ_7745c5c3_Err
-			}
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var66))
-			_, _ = templ_7745c5c3_Buffer.WriteString("\"")
+			page.Address(" action=\"", "/policy/"+token)
+			page.Fixed("\"")
 		}
-		_, _ = templ_7745c5c3_Buffer.WriteString(">")
-		templ_7745c5c3_Err = templ_7745c5c3_Var65.Render(ctx, templ_7745c5c3_Buffer)
-		if templ_7745c5c3_Err != nil {
-			return templ_7745c5c3_Err
-		}
-		_, _ = templ_7745c5c3_Buffer.WriteString("</form>")
-		return nil
+		page.Component(ctx, ">", templ_7745c5c3_Var65)
+		page.Fixed("</form>")
 	})
 }
 
 // settled is what became of a demand that cannot be decided any more.
 func settled(v policyPage) templ.Component {
-	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
-		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
-		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
-			return templ_7745c5c3_CtxErr
-		}
-		templ_7745c5c3_Buffer, templ_7745c5c3_IsBuffer := templruntime.GetBuffer(templ_7745c5c3_W)
-		if !templ_7745c5c3_IsBuffer {
-			defer func() {
-				templ_7745c5c3_BufErr := templruntime.ReleaseBuffer(templ_7745c5c3_Buffer)
-				if templ_7745c5c3_Err == nil {
-					templ_7745c5c3_Err = templ_7745c5c3_BufErr
-				}
-			}()
-		}
-		ctx = templ.InitializeContext(ctx)
-		templ_7745c5c3_Var67 := templ.GetChildren(ctx)
-		if templ_7745c5c3_Var67 == nil {
-			templ_7745c5c3_Var67 = templ.NopComponent
-		}
-		ctx = templ.ClearChildren(ctx)
-		_, _ = templ_7745c5c3_Buffer.WriteString("<h1>")
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(v.State))
-		_, _ = templ_7745c5c3_Buffer.WriteString("</h1>")
-		templ_7745c5c3_Err = notice(v.Notice).Render(ctx, templ_7745c5c3_Buffer)
-		if templ_7745c5c3_Err != nil {
-			return templ_7745c5c3_Err
-		}
+	return component.New(func(ctx component.Context, page *component.Page, templ_7745c5c3_Var67 templ.Component) {
+		page.Text("<h1>", v.State)
+		page.Component(ctx, "</h1>", notice(v.Notice))
 		if v.Detail != "" {
-			_, _ = templ_7745c5c3_Buffer.WriteString("<p class=\"lead\">")
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(v.Detail))
-			_, _ = templ_7745c5c3_Buffer.WriteString("</p>")
+			page.Text("<p class=\"lead\">", v.Detail)
+			page.Fixed("</p>")
 		}
-		return nil
 	})
 }
 
 func notice(words string) templ.Component {
-	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
-		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
-		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
-			return templ_7745c5c3_CtxErr
-		}
-		templ_7745c5c3_Buffer, templ_7745c5c3_IsBuffer := templruntime.GetBuffer(templ_7745c5c3_W)
-		if !templ_7745c5c3_IsBuffer {
-			defer func() {
-				templ_7745c5c3_BufErr := templruntime.ReleaseBuffer(templ_7745c5c3_Buffer)
-				if templ_7745c5c3_Err == nil {
-					templ_7745c5c3_Err = templ_7745c5c3_BufErr
-				}
-			}()
-		}
-		ctx = templ.InitializeContext(ctx)
-		templ_7745c5c3_Var70 := templ.GetChildren(ctx)
-		if templ_7745c5c3_Var70 == nil {
-			templ_7745c5c3_Var70 = templ.NopComponent
-		}
-		ctx = templ.ClearChildren(ctx)
+	return component.New(func(ctx component.Context, page *component.Page, templ_7745c5c3_Var70 templ.Component) {
 		if words != "" {
-			templ_7745c5c3_Err = design.Notice(design.Bad, words).Render(ctx, templ_7745c5c3_Buffer)
-			if templ_7745c5c3_Err != nil {
-				return templ_7745c5c3_Err
-			}
+			page.Component(ctx, "", design.Notice(design.Bad, words))
 		}
-		return nil
 	})
 }
 
-var _ = templruntime.GeneratedTemplate
+var _ = component.New

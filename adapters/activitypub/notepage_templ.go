@@ -6,7 +6,7 @@ package activitypub
 //lint:file-ignore SA4006 This context is only used if a nested component is present.
 
 import "github.com/a-h/templ"
-import templruntime "github.com/a-h/templ/runtime"
+import "inbox/internal/pagecode/component"
 
 import (
 	"inbox/adapters/activitypub/notetext"
@@ -15,151 +15,55 @@ import (
 
 // notePage is one of our notes as people read it. Its content is HTML and is sanitized here once more.
 func notePage(head design.Head, made note, language, author, profile string) templ.Component {
-	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
-		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
-		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
-			return templ_7745c5c3_CtxErr
-		}
-		templ_7745c5c3_Buffer, templ_7745c5c3_IsBuffer := templruntime.GetBuffer(templ_7745c5c3_W)
-		if !templ_7745c5c3_IsBuffer {
-			defer func() {
-				templ_7745c5c3_BufErr := templruntime.ReleaseBuffer(templ_7745c5c3_Buffer)
-				if templ_7745c5c3_Err == nil {
-					templ_7745c5c3_Err = templ_7745c5c3_BufErr
-				}
-			}()
-		}
-		ctx = templ.InitializeContext(ctx)
-		templ_7745c5c3_Var1 := templ.GetChildren(ctx)
-		if templ_7745c5c3_Var1 == nil {
-			templ_7745c5c3_Var1 = templ.NopComponent
-		}
-		ctx = templ.ClearChildren(ctx)
-		templ_7745c5c3_Var2 := templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
-			templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
-			templ_7745c5c3_Buffer, templ_7745c5c3_IsBuffer := templruntime.GetBuffer(templ_7745c5c3_W)
-			if !templ_7745c5c3_IsBuffer {
-				defer func() {
-					templ_7745c5c3_BufErr := templruntime.ReleaseBuffer(templ_7745c5c3_Buffer)
-					if templ_7745c5c3_Err == nil {
-						templ_7745c5c3_Err = templ_7745c5c3_BufErr
-					}
-				}()
-			}
-			ctx = templ.InitializeContext(ctx)
-			_, _ = templ_7745c5c3_Buffer.WriteString("<article class=\"card stack\"><header class=\"cluster\">")
-			templ_7745c5c3_Err = design.Avatar(author, "").Render(ctx, templ_7745c5c3_Buffer)
-			if templ_7745c5c3_Err != nil {
-				return templ_7745c5c3_Err
-			}
-			_, _ = templ_7745c5c3_Buffer.WriteString("<div><h1 class=\"small\"><a href=\"")
-			var templ_7745c5c3_Var3 templ.SafeURL
-			if templ_7745c5c3_Var3, templ_7745c5c3_Err = templ.JoinURLErrs(profile); templ_7745c5c3_Err != nil {
-				return templ_7745c5c3_Err
-			}
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var3))
-			_, _ = templ_7745c5c3_Buffer.WriteString("\">")
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(author))
-			_, _ = templ_7745c5c3_Buffer.WriteString("</a></h1><p class=\"small muted\">")
-			templ_7745c5c3_Err = design.Time(made.publishedAt()).Render(ctx, templ_7745c5c3_Buffer)
-			if templ_7745c5c3_Err != nil {
-				return templ_7745c5c3_Err
-			}
+	return component.New(func(ctx component.Context, page *component.Page, templ_7745c5c3_Var1 templ.Component) {
+		templ_7745c5c3_Var2 := component.Children(func(ctx component.Context, page *component.Page) {
+			page.Component(ctx, "<article class=\"card stack\"><header class=\"cluster\">", design.Avatar(author, ""))
+			page.Address("<div><h1 class=\"small\"><a href=\"", profile)
+			page.Text("\">", author)
+			page.Component(ctx, "</a></h1><p class=\"small muted\">", design.Time(made.publishedAt()))
 			if made.Updated != "" {
-				_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(" · "))
-				_, _ = templ_7745c5c3_Buffer.WriteString(" ")
-				_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(texts.Text(ctx, "edited")))
+				page.Text("", " · ")
+				page.Text(" ", texts.Text(ctx, "edited"))
 			}
-			_, _ = templ_7745c5c3_Buffer.WriteString("</p></div></header>")
+			page.Fixed("</p></div></header>")
 			if made.Summary != "" {
-				_, _ = templ_7745c5c3_Buffer.WriteString("<p><strong>")
-				templ_7745c5c3_Err = design.Name(made.Summary).Render(ctx, templ_7745c5c3_Buffer)
-				if templ_7745c5c3_Err != nil {
-					return templ_7745c5c3_Err
-				}
-				_, _ = templ_7745c5c3_Buffer.WriteString("</strong></p>")
+				page.Component(ctx, "<p><strong>", design.Name(made.Summary))
+				page.Fixed("</strong></p>")
 			}
-			_, _ = templ_7745c5c3_Buffer.WriteString("<div class=\"prose note-text\" lang=\"")
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(language))
-			_, _ = templ_7745c5c3_Buffer.WriteString("\" dir=\"auto\">")
-			templ_7745c5c3_Err = templ.Raw(notetext.Sanitize(made.Content)).Render(ctx, templ_7745c5c3_Buffer)
-			if templ_7745c5c3_Err != nil {
-				return templ_7745c5c3_Err
-			}
-			_, _ = templ_7745c5c3_Buffer.WriteString("</div>")
+			page.Text("<div class=\"prose note-text\" lang=\"", language)
+			page.Component(ctx, "\" dir=\"auto\">", templ.Raw(notetext.Sanitize(made.Content)))
+			page.Fixed("</div>")
 			if len(made.Attachment) > 0 {
-				_, _ = templ_7745c5c3_Buffer.WriteString("<ul>")
+				page.Fixed("<ul>")
 				for _, file := range made.Attachment {
-					_, _ = templ_7745c5c3_Buffer.WriteString("<li><a rel=\"nofollow noopener noreferrer\" href=\"")
-					var templ_7745c5c3_Var8 templ.SafeURL
-					if templ_7745c5c3_Var8, templ_7745c5c3_Err = templ.JoinURLErrs(file.URL); templ_7745c5c3_Err != nil {
-						return templ_7745c5c3_Err
-					}
-					_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var8))
-					_, _ = templ_7745c5c3_Buffer.WriteString("\">")
+					page.Address("<li><a rel=\"nofollow noopener noreferrer\" href=\"", file.URL)
+					page.Fixed("\">")
 					if file.Name != "" {
-						_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(design.VisibleLine(file.Name)))
+						page.Text("", design.VisibleLine(file.Name))
 					} else {
-						_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(file.URL))
+						page.Text("", file.URL)
 					}
-					_, _ = templ_7745c5c3_Buffer.WriteString("</a></li>")
+					page.Fixed("</a></li>")
 				}
-				_, _ = templ_7745c5c3_Buffer.WriteString("</ul>")
+				page.Fixed("</ul>")
 			}
 			if made.InReplyTo != "" {
-				_, _ = templ_7745c5c3_Buffer.WriteString("<p class=\"small\"><a rel=\"nofollow noopener noreferrer\" href=\"")
-				var templ_7745c5c3_Var11 templ.SafeURL
-				if templ_7745c5c3_Var11, templ_7745c5c3_Err = templ.JoinURLErrs(made.InReplyTo); templ_7745c5c3_Err != nil {
-					return templ_7745c5c3_Err
-				}
-				_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var11))
-				_, _ = templ_7745c5c3_Buffer.WriteString("\">")
-				_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(texts.Text(ctx, "What it answers")))
-				_, _ = templ_7745c5c3_Buffer.WriteString("</a></p>")
+				page.Address("<p class=\"small\"><a rel=\"nofollow noopener noreferrer\" href=\"", made.InReplyTo)
+				page.Text("\">", texts.Text(ctx, "What it answers"))
+				page.Fixed("</a></p>")
 			}
-			_, _ = templ_7745c5c3_Buffer.WriteString("</article>")
-			return nil
+			page.Fixed("</article>")
 		})
-		templ_7745c5c3_Err = design.Public(head, true, noteFoot(profile, author)).Render(templ.WithChildren(ctx, templ_7745c5c3_Var2), templ_7745c5c3_Buffer)
-		if templ_7745c5c3_Err != nil {
-			return templ_7745c5c3_Err
-		}
-		return nil
+		page.Component(templ.WithChildren(ctx, templ_7745c5c3_Var2), "", design.Public(head, true, noteFoot(profile, author)))
 	})
 }
 
 func noteFoot(profile, author string) templ.Component {
-	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
-		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
-		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
-			return templ_7745c5c3_CtxErr
-		}
-		templ_7745c5c3_Buffer, templ_7745c5c3_IsBuffer := templruntime.GetBuffer(templ_7745c5c3_W)
-		if !templ_7745c5c3_IsBuffer {
-			defer func() {
-				templ_7745c5c3_BufErr := templruntime.ReleaseBuffer(templ_7745c5c3_Buffer)
-				if templ_7745c5c3_Err == nil {
-					templ_7745c5c3_Err = templ_7745c5c3_BufErr
-				}
-			}()
-		}
-		ctx = templ.InitializeContext(ctx)
-		templ_7745c5c3_Var13 := templ.GetChildren(ctx)
-		if templ_7745c5c3_Var13 == nil {
-			templ_7745c5c3_Var13 = templ.NopComponent
-		}
-		ctx = templ.ClearChildren(ctx)
-		_, _ = templ_7745c5c3_Buffer.WriteString("<p><a href=\"")
-		var templ_7745c5c3_Var14 templ.SafeURL
-		if templ_7745c5c3_Var14, templ_7745c5c3_Err = templ.JoinURLErrs(profile); templ_7745c5c3_Err != nil {
-			return templ_7745c5c3_Err
-		}
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var14))
-		_, _ = templ_7745c5c3_Buffer.WriteString("\">")
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(texts.Text(ctx, "More of {agent}", "agent", author)))
-		_, _ = templ_7745c5c3_Buffer.WriteString("</a></p>")
-		return nil
+	return component.New(func(ctx component.Context, page *component.Page, templ_7745c5c3_Var13 templ.Component) {
+		page.Address("<p><a href=\"", profile)
+		page.Text("\">", texts.Text(ctx, "More of {agent}", "agent", author))
+		page.Fixed("</a></p>")
 	})
 }
 
-var _ = templruntime.GeneratedTemplate
+var _ = component.New

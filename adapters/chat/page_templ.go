@@ -6,145 +6,55 @@ package chat
 //lint:file-ignore SA4006 This context is only used if a nested component is present.
 
 import "github.com/a-h/templ"
-import templruntime "github.com/a-h/templ/runtime"
+import "inbox/internal/pagecode/component"
 
 import "inbox/internal/design"
 
 // chatPage is the page of one agent; its script makes the chat.
 func chatPage(head design.Head, v view) templ.Component {
-	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
-		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
-		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
-			return templ_7745c5c3_CtxErr
-		}
-		templ_7745c5c3_Buffer, templ_7745c5c3_IsBuffer := templruntime.GetBuffer(templ_7745c5c3_W)
-		if !templ_7745c5c3_IsBuffer {
-			defer func() {
-				templ_7745c5c3_BufErr := templruntime.ReleaseBuffer(templ_7745c5c3_Buffer)
-				if templ_7745c5c3_Err == nil {
-					templ_7745c5c3_Err = templ_7745c5c3_BufErr
-				}
-			}()
-		}
-		ctx = templ.InitializeContext(ctx)
-		templ_7745c5c3_Var1 := templ.GetChildren(ctx)
-		if templ_7745c5c3_Var1 == nil {
-			templ_7745c5c3_Var1 = templ.NopComponent
-		}
-		ctx = templ.ClearChildren(ctx)
-		templ_7745c5c3_Var2 := templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
-			templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
-			templ_7745c5c3_Buffer, templ_7745c5c3_IsBuffer := templruntime.GetBuffer(templ_7745c5c3_W)
-			if !templ_7745c5c3_IsBuffer {
-				defer func() {
-					templ_7745c5c3_BufErr := templruntime.ReleaseBuffer(templ_7745c5c3_Buffer)
-					if templ_7745c5c3_Err == nil {
-						templ_7745c5c3_Err = templ_7745c5c3_BufErr
-					}
-				}()
-			}
-			ctx = templ.InitializeContext(ctx)
-			_, _ = templ_7745c5c3_Buffer.WriteString("<header class=\"top\"><div><a class=\"brand\" href=\"/\">")
-			templ_7745c5c3_Err = design.Mark().Render(ctx, templ_7745c5c3_Buffer)
-			if templ_7745c5c3_Err != nil {
-				return templ_7745c5c3_Err
-			}
-			_, _ = templ_7745c5c3_Buffer.WriteString("<span>")
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(head.OpenGraph.Site))
-			_, _ = templ_7745c5c3_Buffer.WriteString("</span></a>")
-			templ_7745c5c3_Err = design.ThemeChoice().Render(ctx, templ_7745c5c3_Buffer)
-			if templ_7745c5c3_Err != nil {
-				return templ_7745c5c3_Err
-			}
-			_, _ = templ_7745c5c3_Buffer.WriteString("</div></header><main id=\"main\" class=\"main narrow chat-page\"><header class=\"cluster apart\"><div class=\"cluster\">")
-			templ_7745c5c3_Err = design.Avatar(v.Address, "").Render(ctx, templ_7745c5c3_Buffer)
-			if templ_7745c5c3_Err != nil {
-				return templ_7745c5c3_Err
-			}
-			_, _ = templ_7745c5c3_Buffer.WriteString("<div><h1>")
-			templ_7745c5c3_Err = design.Name(v.Label).Render(ctx, templ_7745c5c3_Buffer)
-			if templ_7745c5c3_Err != nil {
-				return templ_7745c5c3_Err
-			}
-			_, _ = templ_7745c5c3_Buffer.WriteString("</h1><p class=\"small muted\">")
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(v.Address))
-			_, _ = templ_7745c5c3_Buffer.WriteString("</p></div></div><div class=\"cluster\"><span class=\"badge accent\">")
-			templ_7745c5c3_Err = design.Icon("agents").Render(ctx, templ_7745c5c3_Buffer)
-			if templ_7745c5c3_Err != nil {
-				return templ_7745c5c3_Err
-			}
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(texts.Text(ctx, "A program")))
-			_, _ = templ_7745c5c3_Buffer.WriteString("</span> <a class=\"small\" href=\"")
-			var templ_7745c5c3_Var6 templ.SafeURL
-			if templ_7745c5c3_Var6, templ_7745c5c3_Err = templ.JoinURLErrs("/@" + v.Name); templ_7745c5c3_Err != nil {
-				return templ_7745c5c3_Err
-			}
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var6))
-			_, _ = templ_7745c5c3_Buffer.WriteString("\">")
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(texts.Text(ctx, "Fediverse, mail and more")))
-			_, _ = templ_7745c5c3_Buffer.WriteString("</a></div></header>")
+	return component.New(func(ctx component.Context, page *component.Page, templ_7745c5c3_Var1 templ.Component) {
+		templ_7745c5c3_Var2 := component.Children(func(ctx component.Context, page *component.Page) {
+			page.Component(ctx, "<header class=\"top\"><div><a class=\"brand\" href=\"/\">", design.Mark())
+			page.Text("<span>", head.OpenGraph.Site)
+			page.Component(ctx, "</span></a>", design.ThemeChoice())
+			page.Component(ctx, "</div></header><main id=\"main\" class=\"main narrow chat-page\"><header class=\"cluster apart\"><div class=\"cluster\">", design.Avatar(v.Address, ""))
+			page.Component(ctx, "<div><h1>", design.Name(v.Label))
+			page.Text("</h1><p class=\"small muted\">", v.Address)
+			page.Component(ctx, "</p></div></div><div class=\"cluster\"><span class=\"badge accent\">", design.Icon("agents"))
+			page.Text("", texts.Text(ctx, "A program"))
+			page.Address("</span> <a class=\"small\" href=\"", "/@"+v.Name)
+			page.Text("\">", texts.Text(ctx, "Fediverse, mail and more"))
+			page.Fixed("</a></div></header>")
 			if v.Open {
 				if v.Summary != "" {
-					_, _ = templ_7745c5c3_Buffer.WriteString("<p class=\"muted clamp\" dir=\"auto\">")
-					_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(design.VisibleLine(v.Summary)))
-					_, _ = templ_7745c5c3_Buffer.WriteString("</p>")
+					page.Text("<p class=\"muted clamp\" dir=\"auto\">", design.VisibleLine(v.Summary))
+					page.Fixed("</p>")
 				}
-				_, _ = templ_7745c5c3_Buffer.WriteString(" <div id=\"inbox-chat\"></div><noscript><div class=\"notice\"><p>")
-				_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(texts.Text(ctx, "The chat needs JavaScript. You can also write to {address} by the ways on its page.", "address", v.Address)))
-				_, _ = templ_7745c5c3_Buffer.WriteString("</p></div></noscript><script src=\"/chat.js\" data-agent=\"")
-				_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(v.Name))
-				_, _ = templ_7745c5c3_Buffer.WriteString("\" data-title=\"")
-				_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(v.Label))
-				_, _ = templ_7745c5c3_Buffer.WriteString("\"")
+				page.Text(" <div id=\"inbox-chat\"></div><noscript><div class=\"notice\"><p>", texts.Text(ctx, "The chat needs JavaScript. You can also write to {address} by the ways on its page.", "address", v.Address))
+				page.Text("</p></div></noscript><script src=\"/chat.js\" data-agent=\"", v.Name)
+				page.Text("\" data-title=\"", v.Label)
+				page.Fixed("\"")
 				if v.Greeting != "" {
-					_, _ = templ_7745c5c3_Buffer.WriteString(" data-greeting=\"")
-					_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(v.Greeting))
-					_, _ = templ_7745c5c3_Buffer.WriteString("\"")
+					page.Text(" data-greeting=\"", v.Greeting)
+					page.Fixed("\"")
 				}
 				if len(v.Suggestions) > 0 {
-					_, _ = templ_7745c5c3_Buffer.WriteString(" data-suggestions=\"")
-					_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(v.Suggestions.list()))
-					_, _ = templ_7745c5c3_Buffer.WriteString("\"")
+					page.Text(" data-suggestions=\"", v.Suggestions.list())
+					page.Fixed("\"")
 				}
-				_, _ = templ_7745c5c3_Buffer.WriteString(" data-page defer></script>")
+				page.Fixed(" data-page defer></script>")
 			} else {
-				templ_7745c5c3_Var14 := templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
-					templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
-					templ_7745c5c3_Buffer, templ_7745c5c3_IsBuffer := templruntime.GetBuffer(templ_7745c5c3_W)
-					if !templ_7745c5c3_IsBuffer {
-						defer func() {
-							templ_7745c5c3_BufErr := templruntime.ReleaseBuffer(templ_7745c5c3_Buffer)
-							if templ_7745c5c3_Err == nil {
-								templ_7745c5c3_Err = templ_7745c5c3_BufErr
-							}
-						}()
-					}
-					ctx = templ.InitializeContext(ctx)
-					_, _ = templ_7745c5c3_Buffer.WriteString("<a class=\"button primary\" href=\"")
-					var templ_7745c5c3_Var15 templ.SafeURL
-					if templ_7745c5c3_Var15, templ_7745c5c3_Err = templ.JoinURLErrs("/@" + v.Name); templ_7745c5c3_Err != nil {
-						return templ_7745c5c3_Err
-					}
-					_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var15))
-					_, _ = templ_7745c5c3_Buffer.WriteString("\">")
-					_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(texts.Text(ctx, "Its page")))
-					_, _ = templ_7745c5c3_Buffer.WriteString("</a>")
-					return nil
+				templ_7745c5c3_Var14 := component.Children(func(ctx component.Context, page *component.Page) {
+					page.Address("<a class=\"button primary\" href=\"", "/@"+v.Name)
+					page.Text("\">", texts.Text(ctx, "Its page"))
+					page.Fixed("</a>")
 				})
-				templ_7745c5c3_Err = design.Empty("chat", texts.Text(ctx, "No chat with guests"), texts.Text(ctx, "This agent takes no messages from guests. You can write to {address} by the ways on its page.", "address", v.Address)).Render(templ.WithChildren(ctx, templ_7745c5c3_Var14), templ_7745c5c3_Buffer)
-				if templ_7745c5c3_Err != nil {
-					return templ_7745c5c3_Err
-				}
+				page.Component(templ.WithChildren(ctx, templ_7745c5c3_Var14), "", design.Empty("chat", texts.Text(ctx, "No chat with guests"), texts.Text(ctx, "This agent takes no messages from guests. You can write to {address} by the ways on its page.", "address", v.Address)))
 			}
-			_, _ = templ_7745c5c3_Buffer.WriteString("</main>")
-			return nil
+			page.Fixed("</main>")
 		})
-		templ_7745c5c3_Err = design.Page(head).Render(templ.WithChildren(ctx, templ_7745c5c3_Var2), templ_7745c5c3_Buffer)
-		if templ_7745c5c3_Err != nil {
-			return templ_7745c5c3_Err
-		}
-		return nil
+		page.Component(templ.WithChildren(ctx, templ_7745c5c3_Var2), "", design.Page(head))
 	})
 }
 
-var _ = templruntime.GeneratedTemplate
+var _ = component.New

@@ -140,8 +140,16 @@ func systemUser() string {
 
 // printList prints what an operator reads as a table with one row for each, or as JSON.
 func printList[T any](cmd *cobra.Command, empty string, heading []string, read func(*inbox.Operator) ([]T, error), row func(T) []string) error {
-	return operate(cmd, func(o *inbox.Operator) error {
+	return printRead(cmd, empty, heading, func(o *inbox.Operator) (all any, count int, rowOf func(int) []string, err error) {
 		found, err := read(o)
+		return found, len(found), func(i int) []string { return row(found[i]) }, err
+	})
+}
+
+// printRead is printList for lists of all types, so that the program has it once.
+func printRead(cmd *cobra.Command, empty string, heading []string, read func(*inbox.Operator) (all any, count int, row func(int) []string, err error)) error {
+	return operate(cmd, func(o *inbox.Operator) error {
+		found, count, row, err := read(o)
 		if err != nil {
 			return err
 		}
@@ -149,9 +157,9 @@ func printList[T any](cmd *cobra.Command, empty string, heading []string, read f
 			return printJSON(cmd.OutOrStdout(), found)
 		}
 
-		rows := make([][]string, 0, len(found))
-		for _, one := range found {
-			rows = append(rows, row(one))
+		rows := make([][]string, count)
+		for i := range rows {
+			rows[i] = row(i)
 		}
 		return printTable(cmd.OutOrStdout(), empty, heading, rows)
 	})

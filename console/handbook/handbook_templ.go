@@ -6,310 +6,96 @@ package handbook
 //lint:file-ignore SA4006 This context is only used if a nested component is present.
 
 import "github.com/a-h/templ"
-import templruntime "github.com/a-h/templ/runtime"
+import "inbox/internal/pagecode/component"
 
 import "inbox/internal/design"
 
 func documentPage(head design.Head, one *page) templ.Component {
-	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
-		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
-		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
-			return templ_7745c5c3_CtxErr
-		}
-		templ_7745c5c3_Buffer, templ_7745c5c3_IsBuffer := templruntime.GetBuffer(templ_7745c5c3_W)
-		if !templ_7745c5c3_IsBuffer {
-			defer func() {
-				templ_7745c5c3_BufErr := templruntime.ReleaseBuffer(templ_7745c5c3_Buffer)
-				if templ_7745c5c3_Err == nil {
-					templ_7745c5c3_Err = templ_7745c5c3_BufErr
-				}
-			}()
-		}
-		ctx = templ.InitializeContext(ctx)
-		templ_7745c5c3_Var1 := templ.GetChildren(ctx)
-		if templ_7745c5c3_Var1 == nil {
-			templ_7745c5c3_Var1 = templ.NopComponent
-		}
-		ctx = templ.ClearChildren(ctx)
-		templ_7745c5c3_Var2 := templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
-			templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
-			templ_7745c5c3_Buffer, templ_7745c5c3_IsBuffer := templruntime.GetBuffer(templ_7745c5c3_W)
-			if !templ_7745c5c3_IsBuffer {
-				defer func() {
-					templ_7745c5c3_BufErr := templruntime.ReleaseBuffer(templ_7745c5c3_Buffer)
-					if templ_7745c5c3_Err == nil {
-						templ_7745c5c3_Err = templ_7745c5c3_BufErr
-					}
-				}()
-			}
-			ctx = templ.InitializeContext(ctx)
-			templ_7745c5c3_Err = searchForm("").Render(ctx, templ_7745c5c3_Buffer)
-			if templ_7745c5c3_Err != nil {
-				return templ_7745c5c3_Err
-			}
-			_, _ = templ_7745c5c3_Buffer.WriteString(" ")
+	return component.New(func(ctx component.Context, page *component.Page, templ_7745c5c3_Var1 templ.Component) {
+		templ_7745c5c3_Var2 := component.Children(func(ctx component.Context, page *component.Page) {
+			page.Component(ctx, "", searchForm(""))
+			page.Fixed(" ")
 			if one.path != "" {
-				_, _ = templ_7745c5c3_Buffer.WriteString("<p class=\"crumbs\"><a href=\"")
-				var templ_7745c5c3_Var3 templ.SafeURL
-				if templ_7745c5c3_Var3, templ_7745c5c3_Err = templ.JoinURLErrs(Root); templ_7745c5c3_Err != nil {
-					return templ_7745c5c3_Err
-				}
-				_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var3))
-				_, _ = templ_7745c5c3_Buffer.WriteString("\">All documents</a></p>")
+				page.Address("<p class=\"crumbs\"><a href=\"", Root)
+				page.Fixed("\">All documents</a></p>")
 			}
-			_, _ = templ_7745c5c3_Buffer.WriteString(" ")
+			page.Fixed(" ")
 			if len(one.headings) > 3 {
-				_, _ = templ_7745c5c3_Buffer.WriteString("<details class=\"contents\"><summary>On this page</summary><ul>")
+				page.Fixed("<details class=\"contents\"><summary>On this page</summary><ul>")
 				for _, heading := range one.headings {
-					_, _ = templ_7745c5c3_Buffer.WriteString("<li><a href=\"")
-					var templ_7745c5c3_Var4 templ.SafeURL
-					if templ_7745c5c3_Var4, templ_7745c5c3_Err = templ.JoinURLErrs(templ.SafeURL("#" + heading.id)); templ_7745c5c3_Err != nil {
-						return templ_7745c5c3_Err
-					}
-					_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var4))
-					_, _ = templ_7745c5c3_Buffer.WriteString("\">")
-					_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(heading.words))
-					_, _ = templ_7745c5c3_Buffer.WriteString("</a></li>")
+					page.Text("<li><a href=\"", "#"+heading.id)
+					page.Text("\">", heading.words)
+					page.Fixed("</a></li>")
 				}
-				_, _ = templ_7745c5c3_Buffer.WriteString("</ul></details>")
+				page.Fixed("</ul></details>")
 			}
-			_, _ = templ_7745c5c3_Buffer.WriteString(" <article class=\"prose document\">")
-			templ_7745c5c3_Err = templ.Raw(one.html).Render(ctx, templ_7745c5c3_Buffer)
-			if templ_7745c5c3_Err != nil {
-				return templ_7745c5c3_Err
-			}
-			_, _ = templ_7745c5c3_Buffer.WriteString("</article>")
-			return nil
+			page.Component(ctx, " <article class=\"prose document\">", templ.Raw(one.html))
+			page.Fixed("</article>")
 		})
-		templ_7745c5c3_Err = design.Public(head, false, foot()).Render(templ.WithChildren(ctx, templ_7745c5c3_Var2), templ_7745c5c3_Buffer)
-		if templ_7745c5c3_Err != nil {
-			return templ_7745c5c3_Err
-		}
-		return nil
+		page.Component(templ.WithChildren(ctx, templ_7745c5c3_Var2), "", design.Public(head, false, foot()))
 	})
 }
 
 func searchPage(head design.Head, query string, hits []hit) templ.Component {
-	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
-		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
-		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
-			return templ_7745c5c3_CtxErr
-		}
-		templ_7745c5c3_Buffer, templ_7745c5c3_IsBuffer := templruntime.GetBuffer(templ_7745c5c3_W)
-		if !templ_7745c5c3_IsBuffer {
-			defer func() {
-				templ_7745c5c3_BufErr := templruntime.ReleaseBuffer(templ_7745c5c3_Buffer)
-				if templ_7745c5c3_Err == nil {
-					templ_7745c5c3_Err = templ_7745c5c3_BufErr
-				}
-			}()
-		}
-		ctx = templ.InitializeContext(ctx)
-		templ_7745c5c3_Var6 := templ.GetChildren(ctx)
-		if templ_7745c5c3_Var6 == nil {
-			templ_7745c5c3_Var6 = templ.NopComponent
-		}
-		ctx = templ.ClearChildren(ctx)
-		templ_7745c5c3_Var7 := templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
-			templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
-			templ_7745c5c3_Buffer, templ_7745c5c3_IsBuffer := templruntime.GetBuffer(templ_7745c5c3_W)
-			if !templ_7745c5c3_IsBuffer {
-				defer func() {
-					templ_7745c5c3_BufErr := templruntime.ReleaseBuffer(templ_7745c5c3_Buffer)
-					if templ_7745c5c3_Err == nil {
-						templ_7745c5c3_Err = templ_7745c5c3_BufErr
-					}
-				}()
-			}
-			ctx = templ.InitializeContext(ctx)
-			templ_7745c5c3_Err = searchForm(query).Render(ctx, templ_7745c5c3_Buffer)
-			if templ_7745c5c3_Err != nil {
-				return templ_7745c5c3_Err
-			}
-			_, _ = templ_7745c5c3_Buffer.WriteString(" <p class=\"crumbs\"><a href=\"")
-			var templ_7745c5c3_Var8 templ.SafeURL
-			if templ_7745c5c3_Var8, templ_7745c5c3_Err = templ.JoinURLErrs(Root); templ_7745c5c3_Err != nil {
-				return templ_7745c5c3_Err
-			}
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var8))
-			_, _ = templ_7745c5c3_Buffer.WriteString("\">All documents</a></p><h1>Search</h1>")
+	return component.New(func(ctx component.Context, page *component.Page, templ_7745c5c3_Var6 templ.Component) {
+		templ_7745c5c3_Var7 := component.Children(func(ctx component.Context, page *component.Page) {
+			page.Component(ctx, "", searchForm(query))
+			page.Address(" <p class=\"crumbs\"><a href=\"", Root)
+			page.Fixed("\">All documents</a></p><h1>Search</h1>")
 			if len(hits) == 0 {
-				templ_7745c5c3_Var9 := templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
-					templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
-					templ_7745c5c3_Buffer, templ_7745c5c3_IsBuffer := templruntime.GetBuffer(templ_7745c5c3_W)
-					if !templ_7745c5c3_IsBuffer {
-						defer func() {
-							templ_7745c5c3_BufErr := templruntime.ReleaseBuffer(templ_7745c5c3_Buffer)
-							if templ_7745c5c3_Err == nil {
-								templ_7745c5c3_Err = templ_7745c5c3_BufErr
-							}
-						}()
-					}
-					ctx = templ.InitializeContext(ctx)
-					_, _ = templ_7745c5c3_Buffer.WriteString("<a class=\"button\" href=\"")
-					var templ_7745c5c3_Var10 templ.SafeURL
-					if templ_7745c5c3_Var10, templ_7745c5c3_Err = templ.JoinURLErrs(Root); templ_7745c5c3_Err != nil {
-						return templ_7745c5c3_Err
-					}
-					_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var10))
-					_, _ = templ_7745c5c3_Buffer.WriteString("\">All documents</a>")
-					return nil
+				templ_7745c5c3_Var9 := component.Children(func(ctx component.Context, page *component.Page) {
+					page.Address("<a class=\"button\" href=\"", Root)
+					page.Fixed("\">All documents</a>")
 				})
-				templ_7745c5c3_Err = design.Empty("search", "Nothing found", "A section is found when it has every word that you write. Write fewer words, or look through the list of all documents.").Render(templ.WithChildren(ctx, templ_7745c5c3_Var9), templ_7745c5c3_Buffer)
-				if templ_7745c5c3_Err != nil {
-					return templ_7745c5c3_Err
-				}
+				page.Component(templ.WithChildren(ctx, templ_7745c5c3_Var9), "", design.Empty("search", "Nothing found", "A section is found when it has every word that you write. Write fewer words, or look through the list of all documents."))
 			} else {
-				_, _ = templ_7745c5c3_Buffer.WriteString("<ol class=\"stack hits\">")
+				page.Fixed("<ol class=\"stack hits\">")
 				for _, one := range hits {
-					_, _ = templ_7745c5c3_Buffer.WriteString("<li><h2><a href=\"")
-					var templ_7745c5c3_Var11 templ.SafeURL
-					if templ_7745c5c3_Var11, templ_7745c5c3_Err = templ.JoinURLErrs(templ.SafeURL(one.Address)); templ_7745c5c3_Err != nil {
-						return templ_7745c5c3_Err
-					}
-					_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var11))
-					_, _ = templ_7745c5c3_Buffer.WriteString("\">")
-					_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(one.name()))
-					_, _ = templ_7745c5c3_Buffer.WriteString("</a></h2><p class=\"small muted\">")
-					_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(one.Page))
-					_, _ = templ_7745c5c3_Buffer.WriteString("</p><p>")
+					page.Text("<li><h2><a href=\"", one.Address)
+					page.Text("\">", one.name())
+					page.Text("</a></h2><p class=\"small muted\">", one.Page)
+					page.Fixed("</p><p>")
 					for _, piece := range one.Excerpt {
 						if piece.Marked {
-							_, _ = templ_7745c5c3_Buffer.WriteString("<mark>")
-							_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(piece.Text))
-							_, _ = templ_7745c5c3_Buffer.WriteString("</mark>")
+							page.Text("<mark>", piece.Text)
+							page.Fixed("</mark>")
 						} else {
-							_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(piece.Text))
+							page.Text("", piece.Text)
 						}
 					}
-					_, _ = templ_7745c5c3_Buffer.WriteString("</p></li>")
+					page.Fixed("</p></li>")
 				}
-				_, _ = templ_7745c5c3_Buffer.WriteString("</ol>")
+				page.Fixed("</ol>")
 			}
-			return nil
 		})
-		templ_7745c5c3_Err = design.Public(head, false, foot()).Render(templ.WithChildren(ctx, templ_7745c5c3_Var7), templ_7745c5c3_Buffer)
-		if templ_7745c5c3_Err != nil {
-			return templ_7745c5c3_Err
-		}
-		return nil
+		page.Component(templ.WithChildren(ctx, templ_7745c5c3_Var7), "", design.Public(head, false, foot()))
 	})
 }
 
 func missingPage(head design.Head, path string) templ.Component {
-	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
-		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
-		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
-			return templ_7745c5c3_CtxErr
-		}
-		templ_7745c5c3_Buffer, templ_7745c5c3_IsBuffer := templruntime.GetBuffer(templ_7745c5c3_W)
-		if !templ_7745c5c3_IsBuffer {
-			defer func() {
-				templ_7745c5c3_BufErr := templruntime.ReleaseBuffer(templ_7745c5c3_Buffer)
-				if templ_7745c5c3_Err == nil {
-					templ_7745c5c3_Err = templ_7745c5c3_BufErr
-				}
-			}()
-		}
-		ctx = templ.InitializeContext(ctx)
-		templ_7745c5c3_Var16 := templ.GetChildren(ctx)
-		if templ_7745c5c3_Var16 == nil {
-			templ_7745c5c3_Var16 = templ.NopComponent
-		}
-		ctx = templ.ClearChildren(ctx)
-		templ_7745c5c3_Var17 := templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
-			templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
-			templ_7745c5c3_Buffer, templ_7745c5c3_IsBuffer := templruntime.GetBuffer(templ_7745c5c3_W)
-			if !templ_7745c5c3_IsBuffer {
-				defer func() {
-					templ_7745c5c3_BufErr := templruntime.ReleaseBuffer(templ_7745c5c3_Buffer)
-					if templ_7745c5c3_Err == nil {
-						templ_7745c5c3_Err = templ_7745c5c3_BufErr
-					}
-				}()
-			}
-			ctx = templ.InitializeContext(ctx)
-			templ_7745c5c3_Err = searchForm("").Render(ctx, templ_7745c5c3_Buffer)
-			if templ_7745c5c3_Err != nil {
-				return templ_7745c5c3_Err
-			}
-			_, _ = templ_7745c5c3_Buffer.WriteString(" <h1>There is no such document</h1><p>Nothing is called “")
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(design.VisibleLine(path)))
-			_, _ = templ_7745c5c3_Buffer.WriteString("” in the documents of this version. Search for a word of it, or look through the list.</p><p><a class=\"button\" href=\"")
-			var templ_7745c5c3_Var19 templ.SafeURL
-			if templ_7745c5c3_Var19, templ_7745c5c3_Err = templ.JoinURLErrs(Root); templ_7745c5c3_Err != nil {
-				return templ_7745c5c3_Err
-			}
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var19))
-			_, _ = templ_7745c5c3_Buffer.WriteString("\">All documents</a></p>")
-			return nil
+	return component.New(func(ctx component.Context, page *component.Page, templ_7745c5c3_Var16 templ.Component) {
+		templ_7745c5c3_Var17 := component.Children(func(ctx component.Context, page *component.Page) {
+			page.Component(ctx, "", searchForm(""))
+			page.Text(" <h1>There is no such document</h1><p>Nothing is called “", design.VisibleLine(path))
+			page.Address("” in the documents of this version. Search for a word of it, or look through the list.</p><p><a class=\"button\" href=\"", Root)
+			page.Fixed("\">All documents</a></p>")
 		})
-		templ_7745c5c3_Err = design.Public(head, false, foot()).Render(templ.WithChildren(ctx, templ_7745c5c3_Var17), templ_7745c5c3_Buffer)
-		if templ_7745c5c3_Err != nil {
-			return templ_7745c5c3_Err
-		}
-		return nil
+		page.Component(templ.WithChildren(ctx, templ_7745c5c3_Var17), "", design.Public(head, false, foot()))
 	})
 }
 
 func searchForm(query string) templ.Component {
-	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
-		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
-		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
-			return templ_7745c5c3_CtxErr
-		}
-		templ_7745c5c3_Buffer, templ_7745c5c3_IsBuffer := templruntime.GetBuffer(templ_7745c5c3_W)
-		if !templ_7745c5c3_IsBuffer {
-			defer func() {
-				templ_7745c5c3_BufErr := templruntime.ReleaseBuffer(templ_7745c5c3_Buffer)
-				if templ_7745c5c3_Err == nil {
-					templ_7745c5c3_Err = templ_7745c5c3_BufErr
-				}
-			}()
-		}
-		ctx = templ.InitializeContext(ctx)
-		templ_7745c5c3_Var20 := templ.GetChildren(ctx)
-		if templ_7745c5c3_Var20 == nil {
-			templ_7745c5c3_Var20 = templ.NopComponent
-		}
-		ctx = templ.ClearChildren(ctx)
-		_, _ = templ_7745c5c3_Buffer.WriteString("<form class=\"search\" role=\"search\" method=\"get\" action=\"")
-		var templ_7745c5c3_Var21 templ.SafeURL
-		if templ_7745c5c3_Var21, templ_7745c5c3_Err = templ.JoinURLErrs(Root + "/" + searchPath); templ_7745c5c3_Err != nil {
-			return templ_7745c5c3_Err
-		}
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var21))
-		_, _ = templ_7745c5c3_Buffer.WriteString("\"><label for=\"q\" class=\"visually-hidden\">Search the documents</label> <input id=\"q\" name=\"q\" type=\"search\" value=\"")
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(query))
-		_, _ = templ_7745c5c3_Buffer.WriteString("\" maxlength=\"200\" placeholder=\"Search the documents\"> <button>Search</button></form>")
-		return nil
+	return component.New(func(ctx component.Context, page *component.Page, templ_7745c5c3_Var20 templ.Component) {
+		page.Address("<form class=\"search\" role=\"search\" method=\"get\" action=\"", Root+"/"+searchPath)
+		page.Text("\"><label for=\"q\" class=\"visually-hidden\">Search the documents</label> <input id=\"q\" name=\"q\" type=\"search\" value=\"", query)
+		page.Fixed("\" maxlength=\"200\" placeholder=\"Search the documents\"> <button>Search</button></form>")
 	})
 }
 
 func foot() templ.Component {
-	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
-		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
-		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
-			return templ_7745c5c3_CtxErr
-		}
-		templ_7745c5c3_Buffer, templ_7745c5c3_IsBuffer := templruntime.GetBuffer(templ_7745c5c3_W)
-		if !templ_7745c5c3_IsBuffer {
-			defer func() {
-				templ_7745c5c3_BufErr := templruntime.ReleaseBuffer(templ_7745c5c3_Buffer)
-				if templ_7745c5c3_Err == nil {
-					templ_7745c5c3_Err = templ_7745c5c3_BufErr
-				}
-			}()
-		}
-		ctx = templ.InitializeContext(ctx)
-		templ_7745c5c3_Var23 := templ.GetChildren(ctx)
-		if templ_7745c5c3_Var23 == nil {
-			templ_7745c5c3_Var23 = templ.NopComponent
-		}
-		ctx = templ.ClearChildren(ctx)
-		_, _ = templ_7745c5c3_Buffer.WriteString("<p>The documents of this version of the program.</p>")
-		return nil
+	return component.New(func(ctx component.Context, page *component.Page, templ_7745c5c3_Var23 templ.Component) {
+		page.Fixed("<p>The documents of this version of the program.</p>")
 	})
 }
 
-var _ = templruntime.GeneratedTemplate
+var _ = component.New

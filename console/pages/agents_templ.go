@@ -6,7 +6,7 @@ package pages
 //lint:file-ignore SA4006 This context is only used if a nested component is present.
 
 import "github.com/a-h/templ"
-import templruntime "github.com/a-h/templ/runtime"
+import "inbox/internal/pagecode/component"
 
 import (
 	"inbox/internal/design"
@@ -14,1174 +14,447 @@ import (
 )
 
 func agentsPage(v agentsView) templ.Component {
-	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
-		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
-		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
-			return templ_7745c5c3_CtxErr
-		}
-		templ_7745c5c3_Buffer, templ_7745c5c3_IsBuffer := templruntime.GetBuffer(templ_7745c5c3_W)
-		if !templ_7745c5c3_IsBuffer {
-			defer func() {
-				templ_7745c5c3_BufErr := templruntime.ReleaseBuffer(templ_7745c5c3_Buffer)
-				if templ_7745c5c3_Err == nil {
-					templ_7745c5c3_Err = templ_7745c5c3_BufErr
-				}
-			}()
-		}
-		ctx = templ.InitializeContext(ctx)
-		templ_7745c5c3_Var1 := templ.GetChildren(ctx)
-		if templ_7745c5c3_Var1 == nil {
-			templ_7745c5c3_Var1 = templ.NopComponent
-		}
-		ctx = templ.ClearChildren(ctx)
-		templ_7745c5c3_Var2 := templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
-			templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
-			templ_7745c5c3_Buffer, templ_7745c5c3_IsBuffer := templruntime.GetBuffer(templ_7745c5c3_W)
-			if !templ_7745c5c3_IsBuffer {
-				defer func() {
-					templ_7745c5c3_BufErr := templruntime.ReleaseBuffer(templ_7745c5c3_Buffer)
-					if templ_7745c5c3_Err == nil {
-						templ_7745c5c3_Err = templ_7745c5c3_BufErr
-					}
-				}()
-			}
-			ctx = templ.InitializeContext(ctx)
-			_, _ = templ_7745c5c3_Buffer.WriteString("<a class=\"button\" href=\"")
-			var templ_7745c5c3_Var3 templ.SafeURL
-			if templ_7745c5c3_Var3, templ_7745c5c3_Err = templ.JoinURLErrs(at("agents", "tokens")); templ_7745c5c3_Err != nil {
-				return templ_7745c5c3_Err
-			}
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var3))
-			_, _ = templ_7745c5c3_Buffer.WriteString("\">")
-			templ_7745c5c3_Err = design.Icon("key").Render(ctx, templ_7745c5c3_Buffer)
-			if templ_7745c5c3_Err != nil {
-				return templ_7745c5c3_Err
-			}
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Tokens")))
-			_, _ = templ_7745c5c3_Buffer.WriteString("</a> ")
+	return component.New(func(ctx component.Context, page *component.Page, templ_7745c5c3_Var1 templ.Component) {
+		templ_7745c5c3_Var2 := component.Children(func(ctx component.Context, page *component.Page) {
+			page.Address("<a class=\"button\" href=\"", at("agents", "tokens"))
+			page.Component(ctx, "\">", design.Icon("key"))
+			page.Text("", text(ctx, "Tokens"))
+			page.Fixed("</a> ")
 			if v.MayAdmin {
-				_, _ = templ_7745c5c3_Buffer.WriteString("<a class=\"button primary\" href=\"")
-				var templ_7745c5c3_Var5 templ.SafeURL
-				if templ_7745c5c3_Var5, templ_7745c5c3_Err = templ.JoinURLErrs(at("agents", "new")); templ_7745c5c3_Err != nil {
-					return templ_7745c5c3_Err
-				}
-				_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var5))
-				_, _ = templ_7745c5c3_Buffer.WriteString("\">")
-				templ_7745c5c3_Err = design.Icon("plus").Render(ctx, templ_7745c5c3_Buffer)
-				if templ_7745c5c3_Err != nil {
-					return templ_7745c5c3_Err
-				}
-				_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "New agent")))
-				_, _ = templ_7745c5c3_Buffer.WriteString("</a>")
+				page.Address("<a class=\"button primary\" href=\"", at("agents", "new"))
+				page.Component(ctx, "\">", design.Icon("plus"))
+				page.Text("", text(ctx, "New agent"))
+				page.Fixed("</a>")
 			}
-			return nil
 		})
-		templ_7745c5c3_Err = heading(text(ctx, "Agents"), "").Render(templ.WithChildren(ctx, templ_7745c5c3_Var2), templ_7745c5c3_Buffer)
-		if templ_7745c5c3_Err != nil {
-			return templ_7745c5c3_Err
-		}
-		_, _ = templ_7745c5c3_Buffer.WriteString("<section class=\"card flush\" aria-label=\"")
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Agents")))
-		_, _ = templ_7745c5c3_Buffer.WriteString("\"><ul class=\"rows\">")
+		page.Component(templ.WithChildren(ctx, templ_7745c5c3_Var2), "", heading(text(ctx, "Agents"), ""))
+		page.Text("<section class=\"card flush\" aria-label=\"", text(ctx, "Agents"))
+		page.Fixed("\"><ul class=\"rows\">")
 		for _, one := range v.Agents {
 			kind, state := agentState(ctx, one)
-			_, _ = templ_7745c5c3_Buffer.WriteString("<li><a class=\"row\" href=\"")
-			var templ_7745c5c3_Var8 templ.SafeURL
-			if templ_7745c5c3_Var8, templ_7745c5c3_Err = templ.JoinURLErrs(at("agents", one.Name)); templ_7745c5c3_Err != nil {
-				return templ_7745c5c3_Err
-			}
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var8))
-			_, _ = templ_7745c5c3_Buffer.WriteString("\">")
-			templ_7745c5c3_Err = design.Avatar(one.Address, "").Render(ctx, templ_7745c5c3_Buffer)
-			if templ_7745c5c3_Err != nil {
-				return templ_7745c5c3_Err
-			}
-			_, _ = templ_7745c5c3_Buffer.WriteString("<div><div class=\"row-title\">")
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(one.DisplayName))
-			_, _ = templ_7745c5c3_Buffer.WriteString("</div><div class=\"row-text mono\">")
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(one.Address))
-			_, _ = templ_7745c5c3_Buffer.WriteString("</div><div class=\"row-badges\">")
-			templ_7745c5c3_Err = design.Badge(kind, state).Render(ctx, templ_7745c5c3_Buffer)
-			if templ_7745c5c3_Err != nil {
-				return templ_7745c5c3_Err
-			}
-			templ_7745c5c3_Err = design.Badge(design.Plain, one.Kind).Render(ctx, templ_7745c5c3_Buffer)
-			if templ_7745c5c3_Err != nil {
-				return templ_7745c5c3_Err
-			}
+			page.Address("<li><a class=\"row\" href=\"", at("agents", one.Name))
+			page.Component(ctx, "\">", design.Avatar(one.Address, ""))
+			page.Text("<div><div class=\"row-title\">", one.DisplayName)
+			page.Text("</div><div class=\"row-text mono\">", one.Address)
+			page.Component(ctx, "</div><div class=\"row-badges\">", design.Badge(kind, state))
+			page.Component(ctx, "", design.Badge(design.Plain, one.Kind))
 			if len(one.ClosedTools) > 0 {
-				templ_7745c5c3_Err = design.Badge(design.Warn, count(ctx, len(one.ClosedTools), "One closed tool", "{n} closed tools")).Render(ctx, templ_7745c5c3_Buffer)
-				if templ_7745c5c3_Err != nil {
-					return templ_7745c5c3_Err
-				}
+				page.Component(ctx, "", design.Badge(design.Warn, count(ctx, len(one.ClosedTools), "One closed tool", "{n} closed tools")))
 			}
-			_, _ = templ_7745c5c3_Buffer.WriteString("<span class=\"muted small\">")
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(pauseReason(one)))
-			_, _ = templ_7745c5c3_Buffer.WriteString("</span></div></div></a></li>")
+			page.Text("<span class=\"muted small\">", pauseReason(one))
+			page.Fixed("</span></div></div></a></li>")
 		}
-		_, _ = templ_7745c5c3_Buffer.WriteString("</ul></section>")
-		return nil
+		page.Fixed("</ul></section>")
 	})
 }
 
 func agentPage(v agentView) templ.Component {
-	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
-		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
-		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
-			return templ_7745c5c3_CtxErr
-		}
-		templ_7745c5c3_Buffer, templ_7745c5c3_IsBuffer := templruntime.GetBuffer(templ_7745c5c3_W)
-		if !templ_7745c5c3_IsBuffer {
-			defer func() {
-				templ_7745c5c3_BufErr := templruntime.ReleaseBuffer(templ_7745c5c3_Buffer)
-				if templ_7745c5c3_Err == nil {
-					templ_7745c5c3_Err = templ_7745c5c3_BufErr
-				}
-			}()
-		}
-		ctx = templ.InitializeContext(ctx)
-		templ_7745c5c3_Var12 := templ.GetChildren(ctx)
-		if templ_7745c5c3_Var12 == nil {
-			templ_7745c5c3_Var12 = templ.NopComponent
-		}
-		ctx = templ.ClearChildren(ctx)
+	return component.New(func(ctx component.Context, page *component.Page, templ_7745c5c3_Var12 templ.Component) {
 		kind, state := agentState(ctx, v.AgentSummary)
-		_, _ = templ_7745c5c3_Buffer.WriteString("<p class=\"crumbs\"><a href=\"")
-		var templ_7745c5c3_Var13 templ.SafeURL
-		if templ_7745c5c3_Var13, templ_7745c5c3_Err = templ.JoinURLErrs(at("agents")); templ_7745c5c3_Err != nil {
-			return templ_7745c5c3_Err
-		}
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var13))
-		_, _ = templ_7745c5c3_Buffer.WriteString("\">")
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Agents")))
-		_, _ = templ_7745c5c3_Buffer.WriteString("</a></p><div class=\"page-head\"><div><h1>")
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(v.DisplayName))
-		_, _ = templ_7745c5c3_Buffer.WriteString("</h1><div class=\"cluster\">")
-		templ_7745c5c3_Err = design.Badge(kind, state).Render(ctx, templ_7745c5c3_Buffer)
-		if templ_7745c5c3_Err != nil {
-			return templ_7745c5c3_Err
-		}
-		templ_7745c5c3_Err = design.Badge(design.Plain, v.Kind).Render(ctx, templ_7745c5c3_Buffer)
-		if templ_7745c5c3_Err != nil {
-			return templ_7745c5c3_Err
-		}
-		_, _ = templ_7745c5c3_Buffer.WriteString("</div>")
+		page.Address("<p class=\"crumbs\"><a href=\"", at("agents"))
+		page.Text("\">", text(ctx, "Agents"))
+		page.Text("</a></p><div class=\"page-head\"><div><h1>", v.DisplayName)
+		page.Component(ctx, "</h1><div class=\"cluster\">", design.Badge(kind, state))
+		page.Component(ctx, "", design.Badge(design.Plain, v.Kind))
+		page.Fixed("</div>")
 		if v.Summary != "" {
-			_, _ = templ_7745c5c3_Buffer.WriteString("<p class=\"lead\">")
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(v.Summary))
-			_, _ = templ_7745c5c3_Buffer.WriteString("</p>")
+			page.Text("<p class=\"lead\">", v.Summary)
+			page.Fixed("</p>")
 		}
-		_, _ = templ_7745c5c3_Buffer.WriteString("</div><div class=\"actions\"><a class=\"button\" href=\"")
-		var templ_7745c5c3_Var17 templ.SafeURL
-		if templ_7745c5c3_Var17, templ_7745c5c3_Err = templ.JoinURLErrs(templ.SafeURL(at("inbox") + "?" + values("agent", v.Name))); templ_7745c5c3_Err != nil {
-			return templ_7745c5c3_Err
-		}
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var17))
-		_, _ = templ_7745c5c3_Buffer.WriteString("\">")
-		templ_7745c5c3_Err = design.Icon("inbox").Render(ctx, templ_7745c5c3_Buffer)
-		if templ_7745c5c3_Err != nil {
-			return templ_7745c5c3_Err
-		}
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Messages")))
-		_, _ = templ_7745c5c3_Buffer.WriteString("</a> ")
+		page.Text("</div><div class=\"actions\"><a class=\"button\" href=\"", at("inbox")+"?"+values("agent", v.Name))
+		page.Component(ctx, "\">", design.Icon("inbox"))
+		page.Text("", text(ctx, "Messages"))
+		page.Fixed("</a> ")
 		if v.MayWork {
-			_, _ = templ_7745c5c3_Buffer.WriteString("<a class=\"button\" href=\"")
-			var templ_7745c5c3_Var19 templ.SafeURL
-			if templ_7745c5c3_Var19, templ_7745c5c3_Err = templ.JoinURLErrs(at("agents", v.Name, "examination")); templ_7745c5c3_Err != nil {
-				return templ_7745c5c3_Err
-			}
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var19))
-			_, _ = templ_7745c5c3_Buffer.WriteString("\">")
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Examine")))
-			_, _ = templ_7745c5c3_Buffer.WriteString("</a>")
+			page.Address("<a class=\"button\" href=\"", at("agents", v.Name, "examination"))
+			page.Text("\">", text(ctx, "Examine"))
+			page.Fixed("</a>")
 		}
-		_, _ = templ_7745c5c3_Buffer.WriteString("</div></div>")
+		page.Fixed("</div></div>")
 		if v.Paused != nil {
-			templ_7745c5c3_Var21 := templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
-				templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
-				templ_7745c5c3_Buffer, templ_7745c5c3_IsBuffer := templruntime.GetBuffer(templ_7745c5c3_W)
-				if !templ_7745c5c3_IsBuffer {
-					defer func() {
-						templ_7745c5c3_BufErr := templruntime.ReleaseBuffer(templ_7745c5c3_Buffer)
-						if templ_7745c5c3_Err == nil {
-							templ_7745c5c3_Err = templ_7745c5c3_BufErr
-						}
-					}()
-				}
-				ctx = templ.InitializeContext(ctx)
+			templ_7745c5c3_Var21 := component.Children(func(ctx component.Context, page *component.Page) {
 				if v.Paused.Reason != "" {
-					_, _ = templ_7745c5c3_Buffer.WriteString("<p>")
-					_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(v.Paused.Reason))
-					_, _ = templ_7745c5c3_Buffer.WriteString("</p>")
+					page.Text("<p>", v.Paused.Reason)
+					page.Fixed("</p>")
 				}
-				_, _ = templ_7745c5c3_Buffer.WriteString(" <p>")
-				templ_7745c5c3_Err = design.Ago(v.Paused.CreatedAt).Render(ctx, templ_7745c5c3_Buffer)
-				if templ_7745c5c3_Err != nil {
-					return templ_7745c5c3_Err
-				}
-				_, _ = templ_7745c5c3_Buffer.WriteString("</p>")
-				return nil
+				page.Component(ctx, " <p>", design.Ago(v.Paused.CreatedAt))
+				page.Fixed("</p>")
 			})
-			templ_7745c5c3_Err = design.Notice(design.Warn, text(ctx, "The agent rests: mail is refused, others are told to come again.")).Render(templ.WithChildren(ctx, templ_7745c5c3_Var21), templ_7745c5c3_Buffer)
-			if templ_7745c5c3_Err != nil {
-				return templ_7745c5c3_Err
-			}
+			page.Component(templ.WithChildren(ctx, templ_7745c5c3_Var21), "", design.Notice(design.Warn, text(ctx, "The agent rests: mail is refused, others are told to come again.")))
 		} else if v.PausedWithAll != nil {
-			templ_7745c5c3_Var23 := templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
-				templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
-				templ_7745c5c3_Buffer, templ_7745c5c3_IsBuffer := templruntime.GetBuffer(templ_7745c5c3_W)
-				if !templ_7745c5c3_IsBuffer {
-					defer func() {
-						templ_7745c5c3_BufErr := templruntime.ReleaseBuffer(templ_7745c5c3_Buffer)
-						if templ_7745c5c3_Err == nil {
-							templ_7745c5c3_Err = templ_7745c5c3_BufErr
-						}
-					}()
-				}
-				ctx = templ.InitializeContext(ctx)
+			templ_7745c5c3_Var23 := component.Children(func(ctx component.Context, page *component.Page) {
 				if v.PausedWithAll.Reason != "" {
-					_, _ = templ_7745c5c3_Buffer.WriteString("<p>")
-					_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(v.PausedWithAll.Reason))
-					_, _ = templ_7745c5c3_Buffer.WriteString("</p>")
+					page.Text("<p>", v.PausedWithAll.Reason)
+					page.Fixed("</p>")
 				}
-				return nil
 			})
-			templ_7745c5c3_Err = design.Notice(design.Warn, text(ctx, "All agents rest: messages are taken and wait.")).Render(templ.WithChildren(ctx, templ_7745c5c3_Var23), templ_7745c5c3_Buffer)
-			if templ_7745c5c3_Err != nil {
-				return templ_7745c5c3_Err
-			}
+			page.Component(templ.WithChildren(ctx, templ_7745c5c3_Var23), "", design.Notice(design.Warn, text(ctx, "All agents rest: messages are taken and wait.")))
 		}
 		if len(v.ClosedTools) > 0 {
-			templ_7745c5c3_Var25 := templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
-				templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
-				templ_7745c5c3_Buffer, templ_7745c5c3_IsBuffer := templruntime.GetBuffer(templ_7745c5c3_W)
-				if !templ_7745c5c3_IsBuffer {
-					defer func() {
-						templ_7745c5c3_BufErr := templruntime.ReleaseBuffer(templ_7745c5c3_Buffer)
-						if templ_7745c5c3_Err == nil {
-							templ_7745c5c3_Err = templ_7745c5c3_BufErr
-						}
-					}()
-				}
-				ctx = templ.InitializeContext(ctx)
-				_, _ = templ_7745c5c3_Buffer.WriteString("<ul>")
+			templ_7745c5c3_Var25 := component.Children(func(ctx component.Context, page *component.Page) {
+				page.Fixed("<ul>")
 				for _, one := range v.ClosedTools {
-					_, _ = templ_7745c5c3_Buffer.WriteString("<li><code>")
-					_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(one))
-					_, _ = templ_7745c5c3_Buffer.WriteString("</code></li>")
+					page.Text("<li><code>", one)
+					page.Fixed("</code></li>")
 				}
-				_, _ = templ_7745c5c3_Buffer.WriteString("</ul>")
-				return nil
+				page.Fixed("</ul>")
 			})
-			templ_7745c5c3_Err = design.Notice(design.Warn, text(ctx, "No rule opens these tools, so the model never sees them:")).Render(templ.WithChildren(ctx, templ_7745c5c3_Var25), templ_7745c5c3_Buffer)
-			if templ_7745c5c3_Err != nil {
-				return templ_7745c5c3_Err
-			}
+			page.Component(templ.WithChildren(ctx, templ_7745c5c3_Var25), "", design.Notice(design.Warn, text(ctx, "No rule opens these tools, so the model never sees them:")))
 		}
-		_, _ = templ_7745c5c3_Buffer.WriteString("<div class=\"grid\"><section class=\"card\" aria-labelledby=\"ways\"><h2 id=\"ways\">")
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Ways to reach it")))
-		_, _ = templ_7745c5c3_Buffer.WriteString("</h2><dl class=\"facts\">")
-		templ_7745c5c3_Err = way(text(ctx, "Fediverse"), v.Ways.Handle, v.Ways.Actor).Render(ctx, templ_7745c5c3_Buffer)
-		if templ_7745c5c3_Err != nil {
-			return templ_7745c5c3_Err
-		}
+		page.Text("<div class=\"grid\"><section class=\"card\" aria-labelledby=\"ways\"><h2 id=\"ways\">", text(ctx, "Ways to reach it"))
+		page.Component(ctx, "</h2><dl class=\"facts\">", way(text(ctx, "Fediverse"), v.Ways.Handle, v.Ways.Actor))
 		if v.Ways.Mail != "" {
-			templ_7745c5c3_Err = way(text(ctx, "Mail"), v.Ways.Mail, "mailto:"+v.Ways.Mail).Render(ctx, templ_7745c5c3_Buffer)
-			if templ_7745c5c3_Err != nil {
-				return templ_7745c5c3_Err
-			}
+			page.Component(ctx, "", way(text(ctx, "Mail"), v.Ways.Mail, "mailto:"+v.Ways.Mail))
 		}
-		templ_7745c5c3_Err = way(text(ctx, "Page for people"), v.Ways.Page, v.Ways.Page).Render(ctx, templ_7745c5c3_Buffer)
-		if templ_7745c5c3_Err != nil {
-			return templ_7745c5c3_Err
-		}
-		templ_7745c5c3_Err = way(text(ctx, "Profile as other servers see it"), v.Ways.Actor, v.Ways.Actor).Render(ctx, templ_7745c5c3_Buffer)
-		if templ_7745c5c3_Err != nil {
-			return templ_7745c5c3_Err
-		}
-		templ_7745c5c3_Err = way(text(ctx, "Agent card (A2A)"), v.Ways.Card, v.Ways.Card).Render(ctx, templ_7745c5c3_Buffer)
-		if templ_7745c5c3_Err != nil {
-			return templ_7745c5c3_Err
-		}
-		_, _ = templ_7745c5c3_Buffer.WriteString("</dl></section><section class=\"card\" aria-labelledby=\"settings\"><h2 id=\"settings\">")
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Settings")))
-		_, _ = templ_7745c5c3_Buffer.WriteString("</h2><dl class=\"facts\">")
+		page.Component(ctx, "", way(text(ctx, "Page for people"), v.Ways.Page, v.Ways.Page))
+		page.Component(ctx, "", way(text(ctx, "Profile as other servers see it"), v.Ways.Actor, v.Ways.Actor))
+		page.Component(ctx, "", way(text(ctx, "Agent card (A2A)"), v.Ways.Card, v.Ways.Card))
+		page.Text("</dl></section><section class=\"card\" aria-labelledby=\"settings\"><h2 id=\"settings\">", text(ctx, "Settings"))
+		page.Fixed("</h2><dl class=\"facts\">")
 		for _, one := range v.AgentDetails.Settings {
-			_, _ = templ_7745c5c3_Buffer.WriteString("<dt><code>")
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(one.Key))
-			_, _ = templ_7745c5c3_Buffer.WriteString("</code></dt><dd>")
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(one.Value))
-			_, _ = templ_7745c5c3_Buffer.WriteString("</dd>")
+			page.Text("<dt><code>", one.Key)
+			page.Text("</code></dt><dd>", one.Value)
+			page.Fixed("</dd>")
 		}
-		_, _ = templ_7745c5c3_Buffer.WriteString("</dl>")
+		page.Fixed("</dl>")
 		if len(v.Tools) > 0 {
-			_, _ = templ_7745c5c3_Buffer.WriteString("<h3>")
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Tools")))
-			_, _ = templ_7745c5c3_Buffer.WriteString("</h3><ul>")
+			page.Text("<h3>", text(ctx, "Tools"))
+			page.Fixed("</h3><ul>")
 			for _, one := range v.Tools {
-				_, _ = templ_7745c5c3_Buffer.WriteString("<li><code>")
-				_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(one))
-				_, _ = templ_7745c5c3_Buffer.WriteString("</code></li>")
+				page.Text("<li><code>", one)
+				page.Fixed("</code></li>")
 			}
-			_, _ = templ_7745c5c3_Buffer.WriteString("</ul>")
+			page.Fixed("</ul>")
 		}
 		if len(v.Connectors) > 0 {
-			_, _ = templ_7745c5c3_Buffer.WriteString("<h3>")
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Connectors")))
-			_, _ = templ_7745c5c3_Buffer.WriteString("</h3><ul>")
+			page.Text("<h3>", text(ctx, "Connectors"))
+			page.Fixed("</h3><ul>")
 			for _, one := range v.Connectors {
-				_, _ = templ_7745c5c3_Buffer.WriteString("<li>")
-				_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(one.DisplayName))
-				_, _ = templ_7745c5c3_Buffer.WriteString(" <span class=\"muted small\">")
-				_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(one.Type))
-				_, _ = templ_7745c5c3_Buffer.WriteString("</span></li>")
+				page.Text("<li>", one.DisplayName)
+				page.Text(" <span class=\"muted small\">", one.Type)
+				page.Fixed("</span></li>")
 			}
-			_, _ = templ_7745c5c3_Buffer.WriteString("</ul>")
+			page.Fixed("</ul>")
 		}
-		_, _ = templ_7745c5c3_Buffer.WriteString("</section><section class=\"card\" aria-labelledby=\"access\"><h2 id=\"access\">")
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Who is let in")))
-		_, _ = templ_7745c5c3_Buffer.WriteString("</h2>")
+		page.Text("</section><section class=\"card\" aria-labelledby=\"access\"><h2 id=\"access\">", text(ctx, "Who is let in"))
+		page.Fixed("</h2>")
 		if len(v.Rules) > 0 {
-			_, _ = templ_7745c5c3_Buffer.WriteString("<ol>")
+			page.Fixed("<ol>")
 			for _, one := range v.Rules {
-				_, _ = templ_7745c5c3_Buffer.WriteString("<li><code>")
-				_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(one))
-				_, _ = templ_7745c5c3_Buffer.WriteString("</code></li>")
+				page.Text("<li><code>", one)
+				page.Fixed("</code></li>")
 			}
-			_, _ = templ_7745c5c3_Buffer.WriteString("</ol>")
+			page.Fixed("</ol>")
 		} else {
-			_, _ = templ_7745c5c3_Buffer.WriteString("<p class=\"muted\">")
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "There are no rules: the setting access decides.")))
-			_, _ = templ_7745c5c3_Buffer.WriteString("</p>")
+			page.Text("<p class=\"muted\">", text(ctx, "There are no rules: the setting access decides."))
+			page.Fixed("</p>")
 		}
-		templ_7745c5c3_Err = accessForm(v.Path, v.Channels, accessView{}).Render(ctx, templ_7745c5c3_Buffer)
-		if templ_7745c5c3_Err != nil {
-			return templ_7745c5c3_Err
-		}
-		_, _ = templ_7745c5c3_Buffer.WriteString("</section>")
+		page.Component(ctx, "", accessForm(v.Path, v.Channels, accessView{}))
+		page.Fixed("</section>")
 		if v.MayWork {
-			_, _ = templ_7745c5c3_Buffer.WriteString("<section class=\"card\" aria-labelledby=\"test\"><h2 id=\"test\">")
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Try it")))
-			_, _ = templ_7745c5c3_Buffer.WriteString("</h2><form class=\"form\" method=\"post\" action=\"")
-			var templ_7745c5c3_Var40 templ.SafeURL
-			if templ_7745c5c3_Var40, templ_7745c5c3_Err = templ.JoinURLErrs(at("agents", v.Name, "say")); templ_7745c5c3_Err != nil {
-				return templ_7745c5c3_Err
-			}
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var40))
-			_, _ = templ_7745c5c3_Buffer.WriteString("\">")
-			templ_7745c5c3_Err = csrf(v.CSRF).Render(ctx, templ_7745c5c3_Buffer)
-			if templ_7745c5c3_Err != nil {
-				return templ_7745c5c3_Err
-			}
-			_, _ = templ_7745c5c3_Buffer.WriteString("<input type=\"hidden\" name=\"key\" value=\"")
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(v.Key))
-			_, _ = templ_7745c5c3_Buffer.WriteString("\"><div class=\"field\"><label for=\"say\">")
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Message")))
-			_, _ = templ_7745c5c3_Buffer.WriteString("</label> <textarea id=\"say\" name=\"text\" required aria-describedby=\"say-hint\"></textarea><p class=\"hint\" id=\"say-hint\">")
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "It is sent by chat under your name and passes every stage that messages of others pass.")))
-			_, _ = templ_7745c5c3_Buffer.WriteString("</p></div><div class=\"actions\"><button class=\"primary\">")
-			templ_7745c5c3_Err = design.Icon("send").Render(ctx, templ_7745c5c3_Buffer)
-			if templ_7745c5c3_Err != nil {
-				return templ_7745c5c3_Err
-			}
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Send")))
-			_, _ = templ_7745c5c3_Buffer.WriteString("</button></div></form></section>")
+			page.Text("<section class=\"card\" aria-labelledby=\"test\"><h2 id=\"test\">", text(ctx, "Try it"))
+			page.Address("</h2><form class=\"form\" method=\"post\" action=\"", at("agents", v.Name, "say"))
+			page.Component(ctx, "\">", csrf(v.CSRF))
+			page.Text("<input type=\"hidden\" name=\"key\" value=\"", v.Key)
+			page.Text("\"><div class=\"field\"><label for=\"say\">", text(ctx, "Message"))
+			page.Text("</label> <textarea id=\"say\" name=\"text\" required aria-describedby=\"say-hint\"></textarea><p class=\"hint\" id=\"say-hint\">", text(ctx, "It is sent by chat under your name and passes every stage that messages of others pass."))
+			page.Component(ctx, "</p></div><div class=\"actions\"><button class=\"primary\">", design.Icon("send"))
+			page.Text("", text(ctx, "Send"))
+			page.Fixed("</button></div></form></section>")
 		}
 		if v.MayWork {
-			templ_7745c5c3_Err = simulation(v).Render(ctx, templ_7745c5c3_Buffer)
-			if templ_7745c5c3_Err != nil {
-				return templ_7745c5c3_Err
-			}
+			page.Component(ctx, "", simulation(v))
 		}
-		templ_7745c5c3_Err = agentFollows(v).Render(ctx, templ_7745c5c3_Buffer)
-		if templ_7745c5c3_Err != nil {
-			return templ_7745c5c3_Err
-		}
-		_, _ = templ_7745c5c3_Buffer.WriteString("<section class=\"card\" aria-labelledby=\"keys\"><h2 id=\"keys\">")
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Keys")))
-		_, _ = templ_7745c5c3_Buffer.WriteString("</h2><p class=\"hint\">")
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "With these keys the server vouches for all of its agents.")))
-		_, _ = templ_7745c5c3_Buffer.WriteString("</p><ul>")
+		page.Component(ctx, "", agentFollows(v))
+		page.Text("<section class=\"card\" aria-labelledby=\"keys\"><h2 id=\"keys\">", text(ctx, "Keys"))
+		page.Text("</h2><p class=\"hint\">", text(ctx, "With these keys the server vouches for all of its agents."))
+		page.Fixed("</p><ul>")
 		for _, one := range v.Keys {
-			_, _ = templ_7745c5c3_Buffer.WriteString("<li><code>")
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(one.ID))
-			_, _ = templ_7745c5c3_Buffer.WriteString("</code> ")
+			page.Text("<li><code>", one.ID)
+			page.Fixed("</code> ")
 			if !one.NotAfter.IsZero() {
-				_, _ = templ_7745c5c3_Buffer.WriteString("<span class=\"muted small\">")
-				_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "until")))
-				templ_7745c5c3_Err = design.Time(one.NotAfter).Render(ctx, templ_7745c5c3_Buffer)
-				if templ_7745c5c3_Err != nil {
-					return templ_7745c5c3_Err
-				}
-				_, _ = templ_7745c5c3_Buffer.WriteString("</span>")
+				page.Text("<span class=\"muted small\">", text(ctx, "until"))
+				page.Component(ctx, "", design.Time(one.NotAfter))
+				page.Fixed("</span>")
 			}
-			_, _ = templ_7745c5c3_Buffer.WriteString("</li>")
+			page.Fixed("</li>")
 		}
-		_, _ = templ_7745c5c3_Buffer.WriteString("</ul>")
+		page.Fixed("</ul>")
 		if v.MayAdmin {
-			_, _ = templ_7745c5c3_Buffer.WriteString("<form method=\"post\" action=\"")
-			var templ_7745c5c3_Var49 templ.SafeURL
-			if templ_7745c5c3_Var49, templ_7745c5c3_Err = templ.JoinURLErrs(at("agents", v.Name, "key")); templ_7745c5c3_Err != nil {
-				return templ_7745c5c3_Err
-			}
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var49))
-			_, _ = templ_7745c5c3_Buffer.WriteString("\">")
-			templ_7745c5c3_Err = csrf(v.CSRF).Render(ctx, templ_7745c5c3_Buffer)
-			if templ_7745c5c3_Err != nil {
-				return templ_7745c5c3_Err
-			}
-			_, _ = templ_7745c5c3_Buffer.WriteString("<button class=\"danger\">")
-			templ_7745c5c3_Err = design.Icon("key").Render(ctx, templ_7745c5c3_Buffer)
-			if templ_7745c5c3_Err != nil {
-				return templ_7745c5c3_Err
-			}
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Make a new key for its account in the fediverse")))
-			_, _ = templ_7745c5c3_Buffer.WriteString("</button></form>")
+			page.Address("<form method=\"post\" action=\"", at("agents", v.Name, "key"))
+			page.Component(ctx, "\">", csrf(v.CSRF))
+			page.Component(ctx, "<button class=\"danger\">", design.Icon("key"))
+			page.Text("", text(ctx, "Make a new key for its account in the fediverse"))
+			page.Fixed("</button></form>")
 		}
-		_, _ = templ_7745c5c3_Buffer.WriteString("</section>")
+		page.Fixed("</section>")
 		if v.MayAdmin {
-			_, _ = templ_7745c5c3_Buffer.WriteString("<section class=\"card\" aria-labelledby=\"state\"><h2 id=\"state\">")
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Rest and end")))
-			_, _ = templ_7745c5c3_Buffer.WriteString("</h2>")
+			page.Text("<section class=\"card\" aria-labelledby=\"state\"><h2 id=\"state\">", text(ctx, "Rest and end"))
+			page.Fixed("</h2>")
 			if v.Paused != nil {
-				_, _ = templ_7745c5c3_Buffer.WriteString("<form method=\"post\" action=\"")
-				var templ_7745c5c3_Var52 templ.SafeURL
-				if templ_7745c5c3_Var52, templ_7745c5c3_Err = templ.JoinURLErrs(at("agents", v.Name, "resume")); templ_7745c5c3_Err != nil {
-					return templ_7745c5c3_Err
-				}
-				_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var52))
-				_, _ = templ_7745c5c3_Buffer.WriteString("\">")
-				templ_7745c5c3_Err = csrf(v.CSRF).Render(ctx, templ_7745c5c3_Buffer)
-				if templ_7745c5c3_Err != nil {
-					return templ_7745c5c3_Err
-				}
-				_, _ = templ_7745c5c3_Buffer.WriteString("<button class=\"primary\">")
-				_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Let it work again")))
-				_, _ = templ_7745c5c3_Buffer.WriteString("</button></form>")
+				page.Address("<form method=\"post\" action=\"", at("agents", v.Name, "resume"))
+				page.Component(ctx, "\">", csrf(v.CSRF))
+				page.Text("<button class=\"primary\">", text(ctx, "Let it work again"))
+				page.Fixed("</button></form>")
 			} else {
-				_, _ = templ_7745c5c3_Buffer.WriteString("<form class=\"form\" method=\"post\" action=\"")
-				var templ_7745c5c3_Var54 templ.SafeURL
-				if templ_7745c5c3_Var54, templ_7745c5c3_Err = templ.JoinURLErrs(at("agents", v.Name, "pause")); templ_7745c5c3_Err != nil {
-					return templ_7745c5c3_Err
-				}
-				_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var54))
-				_, _ = templ_7745c5c3_Buffer.WriteString("\">")
-				templ_7745c5c3_Err = csrf(v.CSRF).Render(ctx, templ_7745c5c3_Buffer)
-				if templ_7745c5c3_Err != nil {
-					return templ_7745c5c3_Err
-				}
-				_, _ = templ_7745c5c3_Buffer.WriteString("<div class=\"field\"><label for=\"reason\">")
-				_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Why")))
-				_, _ = templ_7745c5c3_Buffer.WriteString("</label> <input id=\"reason\" name=\"reason\" maxlength=\"500\"></div><div class=\"actions\"><button>")
-				templ_7745c5c3_Err = design.Icon("pause").Render(ctx, templ_7745c5c3_Buffer)
-				if templ_7745c5c3_Err != nil {
-					return templ_7745c5c3_Err
-				}
-				_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Let it rest")))
-				_, _ = templ_7745c5c3_Buffer.WriteString("</button></div></form>")
+				page.Address("<form class=\"form\" method=\"post\" action=\"", at("agents", v.Name, "pause"))
+				page.Component(ctx, "\">", csrf(v.CSRF))
+				page.Text("<div class=\"field\"><label for=\"reason\">", text(ctx, "Why"))
+				page.Component(ctx, "</label> <input id=\"reason\" name=\"reason\" maxlength=\"500\"></div><div class=\"actions\"><button>", design.Icon("pause"))
+				page.Text("", text(ctx, "Let it rest"))
+				page.Fixed("</button></div></form>")
 			}
-			_, _ = templ_7745c5c3_Buffer.WriteString("<p><a class=\"button danger\" href=\"")
-			var templ_7745c5c3_Var57 templ.SafeURL
-			if templ_7745c5c3_Var57, templ_7745c5c3_Err = templ.JoinURLErrs(at("agents", v.Name, "remove")); templ_7745c5c3_Err != nil {
-				return templ_7745c5c3_Err
-			}
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var57))
-			_, _ = templ_7745c5c3_Buffer.WriteString("\">")
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Remove {agent}", "agent", v.Name)))
-			_, _ = templ_7745c5c3_Buffer.WriteString("</a></p></section>")
+			page.Address("<p><a class=\"button danger\" href=\"", at("agents", v.Name, "remove"))
+			page.Text("\">", text(ctx, "Remove {agent}", "agent", v.Name))
+			page.Fixed("</a></p></section>")
 		}
-		_, _ = templ_7745c5c3_Buffer.WriteString("</div>")
-		return nil
+		page.Fixed("</div>")
 	})
 }
 
 // way is one address of an agent, to open and to copy.
 func way(label, words, href string) templ.Component {
-	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
-		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
-		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
-			return templ_7745c5c3_CtxErr
-		}
-		templ_7745c5c3_Buffer, templ_7745c5c3_IsBuffer := templruntime.GetBuffer(templ_7745c5c3_W)
-		if !templ_7745c5c3_IsBuffer {
-			defer func() {
-				templ_7745c5c3_BufErr := templruntime.ReleaseBuffer(templ_7745c5c3_Buffer)
-				if templ_7745c5c3_Err == nil {
-					templ_7745c5c3_Err = templ_7745c5c3_BufErr
-				}
-			}()
-		}
-		ctx = templ.InitializeContext(ctx)
-		templ_7745c5c3_Var59 := templ.GetChildren(ctx)
-		if templ_7745c5c3_Var59 == nil {
-			templ_7745c5c3_Var59 = templ.NopComponent
-		}
-		ctx = templ.ClearChildren(ctx)
-		_, _ = templ_7745c5c3_Buffer.WriteString("<dt>")
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(label))
-		_, _ = templ_7745c5c3_Buffer.WriteString("</dt><dd><a href=\"")
-		var templ_7745c5c3_Var61 templ.SafeURL
-		if templ_7745c5c3_Var61, templ_7745c5c3_Err = templ.JoinURLErrs(templ.SafeURL(href)); templ_7745c5c3_Err != nil {
-			return templ_7745c5c3_Err
-		}
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var61))
-		_, _ = templ_7745c5c3_Buffer.WriteString("\">")
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(words))
-		_, _ = templ_7745c5c3_Buffer.WriteString("</a>")
-		templ_7745c5c3_Err = design.CopyButton(words).Render(ctx, templ_7745c5c3_Buffer)
-		if templ_7745c5c3_Err != nil {
-			return templ_7745c5c3_Err
-		}
-		_, _ = templ_7745c5c3_Buffer.WriteString("</dd>")
-		return nil
+	return component.New(func(ctx component.Context, page *component.Page, templ_7745c5c3_Var59 templ.Component) {
+		page.Text("<dt>", label)
+		page.Text("</dt><dd><a href=\"", href)
+		page.Text("\">", words)
+		page.Component(ctx, "</a>", design.CopyButton(words))
+		page.Fixed("</dd>")
 	})
 }
 
 // agentFollows are those who follow an agent and who wait to.
 func agentFollows(v agentView) templ.Component {
-	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
-		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
-		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
-			return templ_7745c5c3_CtxErr
-		}
-		templ_7745c5c3_Buffer, templ_7745c5c3_IsBuffer := templruntime.GetBuffer(templ_7745c5c3_W)
-		if !templ_7745c5c3_IsBuffer {
-			defer func() {
-				templ_7745c5c3_BufErr := templruntime.ReleaseBuffer(templ_7745c5c3_Buffer)
-				if templ_7745c5c3_Err == nil {
-					templ_7745c5c3_Err = templ_7745c5c3_BufErr
-				}
-			}()
-		}
-		ctx = templ.InitializeContext(ctx)
-		templ_7745c5c3_Var63 := templ.GetChildren(ctx)
-		if templ_7745c5c3_Var63 == nil {
-			templ_7745c5c3_Var63 = templ.NopComponent
-		}
-		ctx = templ.ClearChildren(ctx)
-		_, _ = templ_7745c5c3_Buffer.WriteString("<section class=\"card\" aria-labelledby=\"follows\"><h2 id=\"follows\">")
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Followers")))
-		_, _ = templ_7745c5c3_Buffer.WriteString("</h2>")
+	return component.New(func(ctx component.Context, page *component.Page, templ_7745c5c3_Var63 templ.Component) {
+		page.Text("<section class=\"card\" aria-labelledby=\"follows\"><h2 id=\"follows\">", text(ctx, "Followers"))
+		page.Fixed("</h2>")
 		if len(v.Waiting) > 0 {
-			_, _ = templ_7745c5c3_Buffer.WriteString("<h3>")
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Wait for you")))
-			_, _ = templ_7745c5c3_Buffer.WriteString("</h3><ul class=\"stack\">")
+			page.Text("<h3>", text(ctx, "Wait for you"))
+			page.Fixed("</h3><ul class=\"stack\">")
 			for _, one := range v.Waiting {
-				_, _ = templ_7745c5c3_Buffer.WriteString("<li class=\"cluster apart\">")
-				templ_7745c5c3_Err = design.Name(one.Actor).Render(ctx, templ_7745c5c3_Buffer)
-				if templ_7745c5c3_Err != nil {
-					return templ_7745c5c3_Err
-				}
+				page.Component(ctx, "<li class=\"cluster apart\">", design.Name(one.Actor))
 				if v.MayWork {
-					_, _ = templ_7745c5c3_Buffer.WriteString("<form class=\"actions\" method=\"post\" action=\"")
-					var templ_7745c5c3_Var66 templ.SafeURL
-					if templ_7745c5c3_Var66, templ_7745c5c3_Err = templ.JoinURLErrs(at("agents", v.Name, "follows")); templ_7745c5c3_Err != nil {
-						return templ_7745c5c3_Err
-					}
-					_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var66))
-					_, _ = templ_7745c5c3_Buffer.WriteString("\">")
-					templ_7745c5c3_Err = csrf(v.CSRF).Render(ctx, templ_7745c5c3_Buffer)
-					if templ_7745c5c3_Err != nil {
-						return templ_7745c5c3_Err
-					}
-					_, _ = templ_7745c5c3_Buffer.WriteString("<input type=\"hidden\" name=\"actor\" value=\"")
-					_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(one.Actor))
-					_, _ = templ_7745c5c3_Buffer.WriteString("\"> <button class=\"small primary\" name=\"accept\" value=\"true\">")
-					_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Accept")))
-					_, _ = templ_7745c5c3_Buffer.WriteString("</button> <button class=\"small\" name=\"accept\" value=\"false\">")
-					_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Decline")))
-					_, _ = templ_7745c5c3_Buffer.WriteString("</button></form>")
+					page.Address("<form class=\"actions\" method=\"post\" action=\"", at("agents", v.Name, "follows"))
+					page.Component(ctx, "\">", csrf(v.CSRF))
+					page.Text("<input type=\"hidden\" name=\"actor\" value=\"", one.Actor)
+					page.Text("\"> <button class=\"small primary\" name=\"accept\" value=\"true\">", text(ctx, "Accept"))
+					page.Text("</button> <button class=\"small\" name=\"accept\" value=\"false\">", text(ctx, "Decline"))
+					page.Fixed("</button></form>")
 				}
-				_, _ = templ_7745c5c3_Buffer.WriteString("</li>")
+				page.Fixed("</li>")
 			}
-			_, _ = templ_7745c5c3_Buffer.WriteString("</ul>")
+			page.Fixed("</ul>")
 		}
 		if len(v.Followers) > 0 {
-			_, _ = templ_7745c5c3_Buffer.WriteString("<ul>")
+			page.Fixed("<ul>")
 			for _, one := range v.Followers {
-				_, _ = templ_7745c5c3_Buffer.WriteString("<li>")
-				templ_7745c5c3_Err = design.Name(one.Actor).Render(ctx, templ_7745c5c3_Buffer)
-				if templ_7745c5c3_Err != nil {
-					return templ_7745c5c3_Err
-				}
-				_, _ = templ_7745c5c3_Buffer.WriteString("<span class=\"muted small\">")
-				templ_7745c5c3_Err = design.Ago(one.Since).Render(ctx, templ_7745c5c3_Buffer)
-				if templ_7745c5c3_Err != nil {
-					return templ_7745c5c3_Err
-				}
-				_, _ = templ_7745c5c3_Buffer.WriteString("</span></li>")
+				page.Component(ctx, "<li>", design.Name(one.Actor))
+				page.Component(ctx, "<span class=\"muted small\">", design.Ago(one.Since))
+				page.Fixed("</span></li>")
 			}
-			_, _ = templ_7745c5c3_Buffer.WriteString("</ul>")
+			page.Fixed("</ul>")
 			if v.Next != "" {
-				_, _ = templ_7745c5c3_Buffer.WriteString("<p><a href=\"")
-				var templ_7745c5c3_Var70 templ.SafeURL
-				if templ_7745c5c3_Var70, templ_7745c5c3_Err = templ.JoinURLErrs(templ.SafeURL(v.Next)); templ_7745c5c3_Err != nil {
-					return templ_7745c5c3_Err
-				}
-				_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var70))
-				_, _ = templ_7745c5c3_Buffer.WriteString("\" rel=\"next\">")
-				_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "More followers")))
-				_, _ = templ_7745c5c3_Buffer.WriteString("</a></p>")
+				page.Text("<p><a href=\"", v.Next)
+				page.Text("\" rel=\"next\">", text(ctx, "More followers"))
+				page.Fixed("</a></p>")
 			}
 		} else {
-			_, _ = templ_7745c5c3_Buffer.WriteString("<p class=\"muted\">")
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "No account follows it yet.")))
-			_, _ = templ_7745c5c3_Buffer.WriteString("</p>")
+			page.Text("<p class=\"muted\">", text(ctx, "No account follows it yet."))
+			page.Fixed("</p>")
 		}
-		_, _ = templ_7745c5c3_Buffer.WriteString("</section>")
-		return nil
+		page.Fixed("</section>")
 	})
 }
 
 // accessForm asks whether a sender would be let in. It changes nothing.
 func accessForm(path string, channels []string, v accessView) templ.Component {
-	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
-		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
-		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
-			return templ_7745c5c3_CtxErr
-		}
-		templ_7745c5c3_Buffer, templ_7745c5c3_IsBuffer := templruntime.GetBuffer(templ_7745c5c3_W)
-		if !templ_7745c5c3_IsBuffer {
-			defer func() {
-				templ_7745c5c3_BufErr := templruntime.ReleaseBuffer(templ_7745c5c3_Buffer)
-				if templ_7745c5c3_Err == nil {
-					templ_7745c5c3_Err = templ_7745c5c3_BufErr
-				}
-			}()
-		}
-		ctx = templ.InitializeContext(ctx)
-		templ_7745c5c3_Var73 := templ.GetChildren(ctx)
-		if templ_7745c5c3_Var73 == nil {
-			templ_7745c5c3_Var73 = templ.NopComponent
-		}
-		ctx = templ.ClearChildren(ctx)
-		_, _ = templ_7745c5c3_Buffer.WriteString("<h3>")
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Why would this person be let in?")))
-		_, _ = templ_7745c5c3_Buffer.WriteString("</h3><form class=\"form\" method=\"get\" action=\"")
-		var templ_7745c5c3_Var75 templ.SafeURL
-		if templ_7745c5c3_Var75, templ_7745c5c3_Err = templ.JoinURLErrs(templ.SafeURL(path + "/access")); templ_7745c5c3_Err != nil {
-			return templ_7745c5c3_Err
-		}
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var75))
-		_, _ = templ_7745c5c3_Buffer.WriteString("\"><div class=\"field\"><label for=\"address\">")
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Address")))
-		_, _ = templ_7745c5c3_Buffer.WriteString("</label> <input id=\"address\" name=\"address\" value=\"")
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(v.Asked.Address))
-		_, _ = templ_7745c5c3_Buffer.WriteString("\" placeholder=\"@ann@example.org\" autocapitalize=\"none\" spellcheck=\"false\"></div>")
-		templ_7745c5c3_Err = choice("channel", text(ctx, "Channel"), text(ctx, "None: nothing is proven"), v.Channel, channels, same).Render(ctx, templ_7745c5c3_Buffer)
-		if templ_7745c5c3_Err != nil {
-			return templ_7745c5c3_Err
-		}
-		_, _ = templ_7745c5c3_Buffer.WriteString("<details class=\"fold\"")
+	return component.New(func(ctx component.Context, page *component.Page, templ_7745c5c3_Var73 templ.Component) {
+		page.Text("<h3>", text(ctx, "Why would this person be let in?"))
+		page.Text("</h3><form class=\"form\" method=\"get\" action=\"", path+"/access")
+		page.Text("\"><div class=\"field\"><label for=\"address\">", text(ctx, "Address"))
+		page.Text("</label> <input id=\"address\" name=\"address\" value=\"", v.Asked.Address)
+		page.Component(ctx, "\" placeholder=\"@ann@example.org\" autocapitalize=\"none\" spellcheck=\"false\"></div>", choice("channel", text(ctx, "Channel"), text(ctx, "None: nothing is proven"), v.Channel, channels, same))
+		page.Fixed("<details class=\"fold\"")
 		if v.Asked.Method != "" || v.Asked.Subject != "" || v.Asked.Purpose != "" {
-			_, _ = templ_7745c5c3_Buffer.WriteString(" open")
+			page.Fixed(" open")
 		}
-		_, _ = templ_7745c5c3_Buffer.WriteString("><summary>")
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Another proof or purpose")))
-		_, _ = templ_7745c5c3_Buffer.WriteString("</summary><div class=\"field\"><label for=\"method\">")
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Method of the proof")))
-		_, _ = templ_7745c5c3_Buffer.WriteString("</label> <input id=\"method\" name=\"method\" value=\"")
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(v.Asked.Method))
-		_, _ = templ_7745c5c3_Buffer.WriteString("\" placeholder=\"email-dmarc\" autocapitalize=\"none\" spellcheck=\"false\"></div><div class=\"field\"><label for=\"subject\">")
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Whom it names")))
-		_, _ = templ_7745c5c3_Buffer.WriteString("</label> <input id=\"subject\" name=\"subject\" value=\"")
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(v.Asked.Subject))
-		_, _ = templ_7745c5c3_Buffer.WriteString("\" placeholder=\"mailto:ann@example.org\" autocapitalize=\"none\" spellcheck=\"false\"></div><div class=\"field\"><label for=\"issuer\">")
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Who vouches")))
-		_, _ = templ_7745c5c3_Buffer.WriteString("</label> <input id=\"issuer\" name=\"issuer\" value=\"")
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(v.Asked.Issuer))
-		_, _ = templ_7745c5c3_Buffer.WriteString("\" autocapitalize=\"none\" spellcheck=\"false\"></div><div class=\"field\"><label for=\"purpose\">")
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Purpose")))
-		_, _ = templ_7745c5c3_Buffer.WriteString("</label> <input id=\"purpose\" name=\"purpose\" value=\"")
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(v.Asked.Purpose))
-		_, _ = templ_7745c5c3_Buffer.WriteString("\" placeholder=\"message, tool:search\" autocapitalize=\"none\" spellcheck=\"false\"></div></details><div class=\"actions\"><button>")
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Ask")))
-		_, _ = templ_7745c5c3_Buffer.WriteString("</button></div></form>")
-		return nil
+		page.Text("><summary>", text(ctx, "Another proof or purpose"))
+		page.Text("</summary><div class=\"field\"><label for=\"method\">", text(ctx, "Method of the proof"))
+		page.Text("</label> <input id=\"method\" name=\"method\" value=\"", v.Asked.Method)
+		page.Text("\" placeholder=\"email-dmarc\" autocapitalize=\"none\" spellcheck=\"false\"></div><div class=\"field\"><label for=\"subject\">", text(ctx, "Whom it names"))
+		page.Text("</label> <input id=\"subject\" name=\"subject\" value=\"", v.Asked.Subject)
+		page.Text("\" placeholder=\"mailto:ann@example.org\" autocapitalize=\"none\" spellcheck=\"false\"></div><div class=\"field\"><label for=\"issuer\">", text(ctx, "Who vouches"))
+		page.Text("</label> <input id=\"issuer\" name=\"issuer\" value=\"", v.Asked.Issuer)
+		page.Text("\" autocapitalize=\"none\" spellcheck=\"false\"></div><div class=\"field\"><label for=\"purpose\">", text(ctx, "Purpose"))
+		page.Text("</label> <input id=\"purpose\" name=\"purpose\" value=\"", v.Asked.Purpose)
+		page.Text("\" placeholder=\"message, tool:search\" autocapitalize=\"none\" spellcheck=\"false\"></div></details><div class=\"actions\"><button>", text(ctx, "Ask"))
+		page.Fixed("</button></div></form>")
 	})
 }
 
 func accessPage(v accessView) templ.Component {
-	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
-		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
-		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
-			return templ_7745c5c3_CtxErr
-		}
-		templ_7745c5c3_Buffer, templ_7745c5c3_IsBuffer := templruntime.GetBuffer(templ_7745c5c3_W)
-		if !templ_7745c5c3_IsBuffer {
-			defer func() {
-				templ_7745c5c3_BufErr := templruntime.ReleaseBuffer(templ_7745c5c3_Buffer)
-				if templ_7745c5c3_Err == nil {
-					templ_7745c5c3_Err = templ_7745c5c3_BufErr
-				}
-			}()
-		}
-		ctx = templ.InitializeContext(ctx)
-		templ_7745c5c3_Var88 := templ.GetChildren(ctx)
-		if templ_7745c5c3_Var88 == nil {
-			templ_7745c5c3_Var88 = templ.NopComponent
-		}
-		ctx = templ.ClearChildren(ctx)
+	return component.New(func(ctx component.Context, page *component.Page, templ_7745c5c3_Var88 templ.Component) {
 		kind, words := outcomeOf(ctx, v.Answer.Outcome)
-		_, _ = templ_7745c5c3_Buffer.WriteString("<p class=\"crumbs\"><a href=\"")
-		var templ_7745c5c3_Var89 templ.SafeURL
-		if templ_7745c5c3_Var89, templ_7745c5c3_Err = templ.JoinURLErrs(at("agents")); templ_7745c5c3_Err != nil {
-			return templ_7745c5c3_Err
-		}
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var89))
-		_, _ = templ_7745c5c3_Buffer.WriteString("\">")
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Agents")))
-		_, _ = templ_7745c5c3_Buffer.WriteString("</a> / <a href=\"")
-		var templ_7745c5c3_Var91 templ.SafeURL
-		if templ_7745c5c3_Var91, templ_7745c5c3_Err = templ.JoinURLErrs(templ.SafeURL(v.Path)); templ_7745c5c3_Err != nil {
-			return templ_7745c5c3_Err
-		}
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var91))
-		_, _ = templ_7745c5c3_Buffer.WriteString("\">")
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(v.Agent))
-		_, _ = templ_7745c5c3_Buffer.WriteString("</a></p>")
-		templ_7745c5c3_Err = heading(text(ctx, "Who {agent} lets in", "agent", v.Agent), "").Render(ctx, templ_7745c5c3_Buffer)
-		if templ_7745c5c3_Err != nil {
-			return templ_7745c5c3_Err
-		}
-		templ_7745c5c3_Var93 := templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
-			templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
-			templ_7745c5c3_Buffer, templ_7745c5c3_IsBuffer := templruntime.GetBuffer(templ_7745c5c3_W)
-			if !templ_7745c5c3_IsBuffer {
-				defer func() {
-					templ_7745c5c3_BufErr := templruntime.ReleaseBuffer(templ_7745c5c3_Buffer)
-					if templ_7745c5c3_Err == nil {
-						templ_7745c5c3_Err = templ_7745c5c3_BufErr
-					}
-				}()
-			}
-			ctx = templ.InitializeContext(ctx)
+		page.Address("<p class=\"crumbs\"><a href=\"", at("agents"))
+		page.Text("\">", text(ctx, "Agents"))
+		page.Text("</a> / <a href=\"", v.Path)
+		page.Text("\">", v.Agent)
+		page.Component(ctx, "</a></p>", heading(text(ctx, "Who {agent} lets in", "agent", v.Agent), ""))
+		templ_7745c5c3_Var93 := component.Children(func(ctx component.Context, page *component.Page) {
 			if v.Answer.Reason != "" {
-				_, _ = templ_7745c5c3_Buffer.WriteString("<p>")
-				templ_7745c5c3_Err = design.Name(v.Answer.Reason).Render(ctx, templ_7745c5c3_Buffer)
-				if templ_7745c5c3_Err != nil {
-					return templ_7745c5c3_Err
-				}
-				_, _ = templ_7745c5c3_Buffer.WriteString("</p>")
+				page.Component(ctx, "<p>", design.Name(v.Answer.Reason))
+				page.Fixed("</p>")
 			}
-			return nil
 		})
-		templ_7745c5c3_Err = design.Notice(kind, words).Render(templ.WithChildren(ctx, templ_7745c5c3_Var93), templ_7745c5c3_Buffer)
-		if templ_7745c5c3_Err != nil {
-			return templ_7745c5c3_Err
-		}
-		_, _ = templ_7745c5c3_Buffer.WriteString("<section class=\"card\" aria-labelledby=\"asked\"><h2 id=\"asked\">")
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "What is asked, in order")))
-		_, _ = templ_7745c5c3_Buffer.WriteString("</h2><div class=\"scroll\"><table class=\"table\"><thead><tr><th scope=\"col\">")
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Check")))
-		_, _ = templ_7745c5c3_Buffer.WriteString("</th><th scope=\"col\">")
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Result")))
-		_, _ = templ_7745c5c3_Buffer.WriteString("</th><th scope=\"col\">")
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Detail")))
-		_, _ = templ_7745c5c3_Buffer.WriteString("</th></tr></thead> <tbody>")
+		page.Component(templ.WithChildren(ctx, templ_7745c5c3_Var93), "", design.Notice(kind, words))
+		page.Text("<section class=\"card\" aria-labelledby=\"asked\"><h2 id=\"asked\">", text(ctx, "What is asked, in order"))
+		page.Text("</h2><div class=\"scroll\"><table class=\"table\"><thead><tr><th scope=\"col\">", text(ctx, "Check"))
+		page.Text("</th><th scope=\"col\">", text(ctx, "Result"))
+		page.Text("</th><th scope=\"col\">", text(ctx, "Detail"))
+		page.Fixed("</th></tr></thead> <tbody>")
 		for _, step := range v.Answer.Steps {
 			colour, check, result := stepOf(ctx, step)
-			_, _ = templ_7745c5c3_Buffer.WriteString("<tr><td data-label=\"")
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Check")))
-			_, _ = templ_7745c5c3_Buffer.WriteString("\">")
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(check))
-			_, _ = templ_7745c5c3_Buffer.WriteString("</td><td data-label=\"")
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Result")))
-			_, _ = templ_7745c5c3_Buffer.WriteString("\">")
-			templ_7745c5c3_Err = design.Badge(colour, result).Render(ctx, templ_7745c5c3_Buffer)
-			if templ_7745c5c3_Err != nil {
-				return templ_7745c5c3_Err
-			}
-			_, _ = templ_7745c5c3_Buffer.WriteString("</td><td data-label=\"")
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Detail")))
-			_, _ = templ_7745c5c3_Buffer.WriteString("\">")
-			templ_7745c5c3_Err = design.Name(step.Detail).Render(ctx, templ_7745c5c3_Buffer)
-			if templ_7745c5c3_Err != nil {
-				return templ_7745c5c3_Err
-			}
-			_, _ = templ_7745c5c3_Buffer.WriteString("</td></tr>")
+			page.Text("<tr><td data-label=\"", text(ctx, "Check"))
+			page.Text("\">", check)
+			page.Text("</td><td data-label=\"", text(ctx, "Result"))
+			page.Component(ctx, "\">", design.Badge(colour, result))
+			page.Text("</td><td data-label=\"", text(ctx, "Detail"))
+			page.Component(ctx, "\">", design.Name(step.Detail))
+			page.Fixed("</td></tr>")
 		}
-		_, _ = templ_7745c5c3_Buffer.WriteString("</tbody></table></div></section><section class=\"card\">")
-		templ_7745c5c3_Err = accessForm(v.Path, v.Channels, v).Render(ctx, templ_7745c5c3_Buffer)
-		if templ_7745c5c3_Err != nil {
-			return templ_7745c5c3_Err
-		}
-		_, _ = templ_7745c5c3_Buffer.WriteString("</section>")
-		return nil
+		page.Component(ctx, "</tbody></table></div></section><section class=\"card\">", accessForm(v.Path, v.Channels, v))
+		page.Fixed("</section>")
 	})
 }
 
 func findingsPage(v findingsView) templ.Component {
-	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
-		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
-		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
-			return templ_7745c5c3_CtxErr
-		}
-		templ_7745c5c3_Buffer, templ_7745c5c3_IsBuffer := templruntime.GetBuffer(templ_7745c5c3_W)
-		if !templ_7745c5c3_IsBuffer {
-			defer func() {
-				templ_7745c5c3_BufErr := templruntime.ReleaseBuffer(templ_7745c5c3_Buffer)
-				if templ_7745c5c3_Err == nil {
-					templ_7745c5c3_Err = templ_7745c5c3_BufErr
-				}
-			}()
-		}
-		ctx = templ.InitializeContext(ctx)
-		templ_7745c5c3_Var102 := templ.GetChildren(ctx)
-		if templ_7745c5c3_Var102 == nil {
-			templ_7745c5c3_Var102 = templ.NopComponent
-		}
-		ctx = templ.ClearChildren(ctx)
-		_, _ = templ_7745c5c3_Buffer.WriteString("<p class=\"crumbs\"><a href=\"")
-		var templ_7745c5c3_Var103 templ.SafeURL
-		if templ_7745c5c3_Var103, templ_7745c5c3_Err = templ.JoinURLErrs(at("agents")); templ_7745c5c3_Err != nil {
-			return templ_7745c5c3_Err
-		}
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var103))
-		_, _ = templ_7745c5c3_Buffer.WriteString("\">")
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Agents")))
-		_, _ = templ_7745c5c3_Buffer.WriteString("</a> / <a href=\"")
-		var templ_7745c5c3_Var105 templ.SafeURL
-		if templ_7745c5c3_Var105, templ_7745c5c3_Err = templ.JoinURLErrs(templ.SafeURL(v.Path)); templ_7745c5c3_Err != nil {
-			return templ_7745c5c3_Err
-		}
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var105))
-		_, _ = templ_7745c5c3_Buffer.WriteString("\">")
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(v.Agent))
-		_, _ = templ_7745c5c3_Buffer.WriteString("</a></p>")
-		templ_7745c5c3_Err = heading(text(ctx, "Examination of {agent}", "agent", v.Agent), "").Render(ctx, templ_7745c5c3_Buffer)
-		if templ_7745c5c3_Err != nil {
-			return templ_7745c5c3_Err
-		}
-		_, _ = templ_7745c5c3_Buffer.WriteString("<div class=\"stack\">")
+	return component.New(func(ctx component.Context, page *component.Page, templ_7745c5c3_Var102 templ.Component) {
+		page.Address("<p class=\"crumbs\"><a href=\"", at("agents"))
+		page.Text("\">", text(ctx, "Agents"))
+		page.Text("</a> / <a href=\"", v.Path)
+		page.Text("\">", v.Agent)
+		page.Component(ctx, "</a></p>", heading(text(ctx, "Examination of {agent}", "agent", v.Agent), ""))
+		page.Fixed("<div class=\"stack\">")
 		for _, one := range v.Findings {
-			templ_7745c5c3_Var107 := templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
-				templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
-				templ_7745c5c3_Buffer, templ_7745c5c3_IsBuffer := templruntime.GetBuffer(templ_7745c5c3_W)
-				if !templ_7745c5c3_IsBuffer {
-					defer func() {
-						templ_7745c5c3_BufErr := templruntime.ReleaseBuffer(templ_7745c5c3_Buffer)
-						if templ_7745c5c3_Err == nil {
-							templ_7745c5c3_Err = templ_7745c5c3_BufErr
-						}
-					}()
-				}
-				ctx = templ.InitializeContext(ctx)
+			templ_7745c5c3_Var107 := component.Children(func(ctx component.Context, page *component.Page) {
 				if one.Remedy != "" {
-					_, _ = templ_7745c5c3_Buffer.WriteString("<pre class=\"code\" tabindex=\"0\">")
-					_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(one.Remedy))
-					_, _ = templ_7745c5c3_Buffer.WriteString("</pre>")
+					page.Text("<pre class=\"code\" tabindex=\"0\">", one.Remedy)
+					page.Fixed("</pre>")
 				}
-				return nil
 			})
-			templ_7745c5c3_Err = design.Notice(findingKind(one.Status), one.Name+": "+one.Detail).Render(templ.WithChildren(ctx, templ_7745c5c3_Var107), templ_7745c5c3_Buffer)
-			if templ_7745c5c3_Err != nil {
-				return templ_7745c5c3_Err
-			}
+			page.Component(templ.WithChildren(ctx, templ_7745c5c3_Var107), "", design.Notice(findingKind(one.Status), one.Name+": "+one.Detail))
 		}
-		_, _ = templ_7745c5c3_Buffer.WriteString("</div>")
-		return nil
+		page.Fixed("</div>")
 	})
 }
 
 func newAgentPage(v newAgentView) templ.Component {
-	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
-		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
-		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
-			return templ_7745c5c3_CtxErr
-		}
-		templ_7745c5c3_Buffer, templ_7745c5c3_IsBuffer := templruntime.GetBuffer(templ_7745c5c3_W)
-		if !templ_7745c5c3_IsBuffer {
-			defer func() {
-				templ_7745c5c3_BufErr := templruntime.ReleaseBuffer(templ_7745c5c3_Buffer)
-				if templ_7745c5c3_Err == nil {
-					templ_7745c5c3_Err = templ_7745c5c3_BufErr
-				}
-			}()
-		}
-		ctx = templ.InitializeContext(ctx)
-		templ_7745c5c3_Var109 := templ.GetChildren(ctx)
-		if templ_7745c5c3_Var109 == nil {
-			templ_7745c5c3_Var109 = templ.NopComponent
-		}
-		ctx = templ.ClearChildren(ctx)
-		_, _ = templ_7745c5c3_Buffer.WriteString("<p class=\"crumbs\"><a href=\"")
-		var templ_7745c5c3_Var110 templ.SafeURL
-		if templ_7745c5c3_Var110, templ_7745c5c3_Err = templ.JoinURLErrs(at("agents")); templ_7745c5c3_Err != nil {
-			return templ_7745c5c3_Err
-		}
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var110))
-		_, _ = templ_7745c5c3_Buffer.WriteString("\">")
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Agents")))
-		_, _ = templ_7745c5c3_Buffer.WriteString("</a></p>")
-		templ_7745c5c3_Err = heading(text(ctx, "New agent"), "").Render(ctx, templ_7745c5c3_Buffer)
-		if templ_7745c5c3_Err != nil {
-			return templ_7745c5c3_Err
-		}
+	return component.New(func(ctx component.Context, page *component.Page, templ_7745c5c3_Var109 templ.Component) {
+		page.Address("<p class=\"crumbs\"><a href=\"", at("agents"))
+		page.Text("\">", text(ctx, "Agents"))
+		page.Component(ctx, "</a></p>", heading(text(ctx, "New agent"), ""))
 		if v.Wrong != "" {
-			templ_7745c5c3_Err = design.Notice(design.Bad, v.Wrong).Render(ctx, templ_7745c5c3_Buffer)
-			if templ_7745c5c3_Err != nil {
-				return templ_7745c5c3_Err
-			}
+			page.Component(ctx, "", design.Notice(design.Bad, v.Wrong))
 		}
 		if v.Shown {
-			_, _ = templ_7745c5c3_Buffer.WriteString("<section class=\"card\" aria-labelledby=\"plan\"><h2 id=\"plan\">")
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "What is written")))
-			_, _ = templ_7745c5c3_Buffer.WriteString("</h2>")
+			page.Text("<section class=\"card\" aria-labelledby=\"plan\"><h2 id=\"plan\">", text(ctx, "What is written"))
+			page.Fixed("</h2>")
 			if v.Plan.File != "" && v.Plan.Writable {
-				_, _ = templ_7745c5c3_Buffer.WriteString("<p class=\"mono\">")
-				_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(v.Plan.File))
-				_, _ = templ_7745c5c3_Buffer.WriteString("</p>")
-				templ_7745c5c3_Err = design.Diff(v.Plan.Before, v.Plan.After).Render(ctx, templ_7745c5c3_Buffer)
-				if templ_7745c5c3_Err != nil {
-					return templ_7745c5c3_Err
-				}
-				_, _ = templ_7745c5c3_Buffer.WriteString(" <form method=\"post\" action=\"")
-				var templ_7745c5c3_Var114 templ.SafeURL
-				if templ_7745c5c3_Var114, templ_7745c5c3_Err = templ.JoinURLErrs(at("agents", "new")); templ_7745c5c3_Err != nil {
-					return templ_7745c5c3_Err
-				}
-				_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var114))
-				_, _ = templ_7745c5c3_Buffer.WriteString("\">")
-				templ_7745c5c3_Err = csrf(v.CSRF).Render(ctx, templ_7745c5c3_Buffer)
-				if templ_7745c5c3_Err != nil {
-					return templ_7745c5c3_Err
-				}
-				_, _ = templ_7745c5c3_Buffer.WriteString("<input type=\"hidden\" name=\"name\" value=\"")
-				_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(v.Wanted.Name))
-				_, _ = templ_7745c5c3_Buffer.WriteString("\"> <input type=\"hidden\" name=\"kind\" value=\"")
-				_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(v.Wanted.Kind))
-				_, _ = templ_7745c5c3_Buffer.WriteString("\"> <input type=\"hidden\" name=\"backend\" value=\"")
-				_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(v.Wanted.Backend))
-				_, _ = templ_7745c5c3_Buffer.WriteString("\"> <input type=\"hidden\" name=\"provider\" value=\"")
-				_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(v.Wanted.Provider))
-				_, _ = templ_7745c5c3_Buffer.WriteString("\"> <input type=\"hidden\" name=\"model\" value=\"")
-				_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(v.Wanted.Model))
-				_, _ = templ_7745c5c3_Buffer.WriteString("\"> <input type=\"hidden\" name=\"access\" value=\"")
-				_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(v.Wanted.Access))
-				_, _ = templ_7745c5c3_Buffer.WriteString("\"> <input type=\"hidden\" name=\"summary\" value=\"")
-				_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(v.Wanted.Summary))
-				_, _ = templ_7745c5c3_Buffer.WriteString("\"><div class=\"actions\"><button class=\"primary\">")
-				_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Write it and begin")))
-				_, _ = templ_7745c5c3_Buffer.WriteString("</button></div></form>")
+				page.Text("<p class=\"mono\">", v.Plan.File)
+				page.Component(ctx, "</p>", design.Diff(v.Plan.Before, v.Plan.After))
+				page.Address(" <form method=\"post\" action=\"", at("agents", "new"))
+				page.Component(ctx, "\">", csrf(v.CSRF))
+				page.Text("<input type=\"hidden\" name=\"name\" value=\"", v.Wanted.Name)
+				page.Text("\"> <input type=\"hidden\" name=\"kind\" value=\"", v.Wanted.Kind)
+				page.Text("\"> <input type=\"hidden\" name=\"backend\" value=\"", v.Wanted.Backend)
+				page.Text("\"> <input type=\"hidden\" name=\"provider\" value=\"", v.Wanted.Provider)
+				page.Text("\"> <input type=\"hidden\" name=\"model\" value=\"", v.Wanted.Model)
+				page.Text("\"> <input type=\"hidden\" name=\"access\" value=\"", v.Wanted.Access)
+				page.Text("\"> <input type=\"hidden\" name=\"summary\" value=\"", v.Wanted.Summary)
+				page.Text("\"><div class=\"actions\"><button class=\"primary\">", text(ctx, "Write it and begin"))
+				page.Fixed("</button></div></form>")
 			} else {
-				_, _ = templ_7745c5c3_Buffer.WriteString("<p>")
-				_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "The server may not write its settings. Put this at the end of them, then reload the server:")))
-				_, _ = templ_7745c5c3_Buffer.WriteString("</p><pre class=\"code\" tabindex=\"0\">")
-				_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(v.Plan.Table))
-				_, _ = templ_7745c5c3_Buffer.WriteString("</pre>")
-				templ_7745c5c3_Err = design.CopyButton(v.Plan.Table).Render(ctx, templ_7745c5c3_Buffer)
-				if templ_7745c5c3_Err != nil {
-					return templ_7745c5c3_Err
-				}
+				page.Text("<p>", text(ctx, "The server may not write its settings. Put this at the end of them, then reload the server:"))
+				page.Text("</p><pre class=\"code\" tabindex=\"0\">", v.Plan.Table)
+				page.Component(ctx, "</pre>", design.CopyButton(v.Plan.Table))
 			}
-			_, _ = templ_7745c5c3_Buffer.WriteString("</section>")
+			page.Fixed("</section>")
 		}
-		_, _ = templ_7745c5c3_Buffer.WriteString("<section class=\"card\"><form class=\"form\" method=\"get\" action=\"")
-		var templ_7745c5c3_Var125 templ.SafeURL
-		if templ_7745c5c3_Var125, templ_7745c5c3_Err = templ.JoinURLErrs(at("agents", "new")); templ_7745c5c3_Err != nil {
-			return templ_7745c5c3_Err
-		}
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var125))
-		_, _ = templ_7745c5c3_Buffer.WriteString("\"><div class=\"field\"><label for=\"name\">")
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Name")))
-		_, _ = templ_7745c5c3_Buffer.WriteString("</label> <input id=\"name\" name=\"name\" value=\"")
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(v.Wanted.Name))
-		_, _ = templ_7745c5c3_Buffer.WriteString("\" required maxlength=\"64\" pattern=\"[A-Za-z0-9._\\-]+\" autocapitalize=\"none\" spellcheck=\"false\"></div>")
-		templ_7745c5c3_Err = choice("kind", text(ctx, "Kind"), text(ctx, "Choose"), v.Wanted.Kind, operator.NewAgentKinds(), same).Render(ctx, templ_7745c5c3_Buffer)
-		if templ_7745c5c3_Err != nil {
-			return templ_7745c5c3_Err
-		}
-		_, _ = templ_7745c5c3_Buffer.WriteString("<div class=\"field\"><label for=\"backend\">")
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Address of what answers")))
-		_, _ = templ_7745c5c3_Buffer.WriteString("</label> <input id=\"backend\" name=\"backend\" value=\"")
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(v.Wanted.Backend))
-		_, _ = templ_7745c5c3_Buffer.WriteString("\" placeholder=\"https://service.example/\" autocapitalize=\"none\" spellcheck=\"false\" aria-describedby=\"backend-hint\"><p class=\"hint\" id=\"backend-hint\">")
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Of a webhook, of the model's provider, or of the card of an agent elsewhere.")))
-		_, _ = templ_7745c5c3_Buffer.WriteString("</p></div>")
-		templ_7745c5c3_Err = choice("provider", text(ctx, "Provider of the model"), text(ctx, "None"), v.Wanted.Provider, []string{"openai", "anthropic"}, same).Render(ctx, templ_7745c5c3_Buffer)
-		if templ_7745c5c3_Err != nil {
-			return templ_7745c5c3_Err
-		}
-		_, _ = templ_7745c5c3_Buffer.WriteString("<div class=\"field\"><label for=\"model\">")
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Model")))
-		_, _ = templ_7745c5c3_Buffer.WriteString("</label> <input id=\"model\" name=\"model\" value=\"")
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(v.Wanted.Model))
-		_, _ = templ_7745c5c3_Buffer.WriteString("\" autocapitalize=\"none\" spellcheck=\"false\"></div>")
-		templ_7745c5c3_Err = choice("access", text(ctx, "Who may talk to it"), text(ctx, "As usual"), v.Wanted.Access, []string{"public", "verified", "rules"}, same).Render(ctx, templ_7745c5c3_Buffer)
-		if templ_7745c5c3_Err != nil {
-			return templ_7745c5c3_Err
-		}
-		_, _ = templ_7745c5c3_Buffer.WriteString("<div class=\"field\"><label for=\"summary\">")
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "What it does")))
-		_, _ = templ_7745c5c3_Buffer.WriteString("</label> <input id=\"summary\" name=\"summary\" value=\"")
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(v.Wanted.Summary))
-		_, _ = templ_7745c5c3_Buffer.WriteString("\"></div><div class=\"actions\"><button class=\"primary\">")
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Show what is written")))
-		_, _ = templ_7745c5c3_Buffer.WriteString("</button></div></form><p class=\"hint\">")
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Agents that are programs, and keys of providers, are set on the server itself: inbox agents add.")))
-		_, _ = templ_7745c5c3_Buffer.WriteString("</p></section>")
-		return nil
+		page.Address("<section class=\"card\"><form class=\"form\" method=\"get\" action=\"", at("agents", "new"))
+		page.Text("\"><div class=\"field\"><label for=\"name\">", text(ctx, "Name"))
+		page.Text("</label> <input id=\"name\" name=\"name\" value=\"", v.Wanted.Name)
+		page.Component(ctx, "\" required maxlength=\"64\" pattern=\"[A-Za-z0-9._\\-]+\" autocapitalize=\"none\" spellcheck=\"false\"></div>", choice("kind", text(ctx, "Kind"), text(ctx, "Choose"), v.Wanted.Kind, operator.NewAgentKinds(), same))
+		page.Text("<div class=\"field\"><label for=\"backend\">", text(ctx, "Address of what answers"))
+		page.Text("</label> <input id=\"backend\" name=\"backend\" value=\"", v.Wanted.Backend)
+		page.Text("\" placeholder=\"https://service.example/\" autocapitalize=\"none\" spellcheck=\"false\" aria-describedby=\"backend-hint\"><p class=\"hint\" id=\"backend-hint\">", text(ctx, "Of a webhook, of the model's provider, or of the card of an agent elsewhere."))
+		page.Component(ctx, "</p></div>", choice("provider", text(ctx, "Provider of the model"), text(ctx, "None"), v.Wanted.Provider, []string{"openai", "anthropic"}, same))
+		page.Text("<div class=\"field\"><label for=\"model\">", text(ctx, "Model"))
+		page.Text("</label> <input id=\"model\" name=\"model\" value=\"", v.Wanted.Model)
+		page.Component(ctx, "\" autocapitalize=\"none\" spellcheck=\"false\"></div>", choice("access", text(ctx, "Who may talk to it"), text(ctx, "As usual"), v.Wanted.Access, []string{"public", "verified", "rules"}, same))
+		page.Text("<div class=\"field\"><label for=\"summary\">", text(ctx, "What it does"))
+		page.Text("</label> <input id=\"summary\" name=\"summary\" value=\"", v.Wanted.Summary)
+		page.Text("\"></div><div class=\"actions\"><button class=\"primary\">", text(ctx, "Show what is written"))
+		page.Text("</button></div></form><p class=\"hint\">", text(ctx, "Agents that are programs, and keys of providers, are set on the server itself: inbox agents add."))
+		page.Fixed("</p></section>")
 	})
 }
 
 func removalPage(v removalView) templ.Component {
-	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
-		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
-		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
-			return templ_7745c5c3_CtxErr
-		}
-		templ_7745c5c3_Buffer, templ_7745c5c3_IsBuffer := templruntime.GetBuffer(templ_7745c5c3_W)
-		if !templ_7745c5c3_IsBuffer {
-			defer func() {
-				templ_7745c5c3_BufErr := templruntime.ReleaseBuffer(templ_7745c5c3_Buffer)
-				if templ_7745c5c3_Err == nil {
-					templ_7745c5c3_Err = templ_7745c5c3_BufErr
-				}
-			}()
-		}
-		ctx = templ.InitializeContext(ctx)
-		templ_7745c5c3_Var137 := templ.GetChildren(ctx)
-		if templ_7745c5c3_Var137 == nil {
-			templ_7745c5c3_Var137 = templ.NopComponent
-		}
-		ctx = templ.ClearChildren(ctx)
-		_, _ = templ_7745c5c3_Buffer.WriteString("<p class=\"crumbs\"><a href=\"")
-		var templ_7745c5c3_Var138 templ.SafeURL
-		if templ_7745c5c3_Var138, templ_7745c5c3_Err = templ.JoinURLErrs(at("agents")); templ_7745c5c3_Err != nil {
-			return templ_7745c5c3_Err
-		}
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var138))
-		_, _ = templ_7745c5c3_Buffer.WriteString("\">")
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Agents")))
-		_, _ = templ_7745c5c3_Buffer.WriteString("</a> / <a href=\"")
-		var templ_7745c5c3_Var140 templ.SafeURL
-		if templ_7745c5c3_Var140, templ_7745c5c3_Err = templ.JoinURLErrs(templ.SafeURL(v.Path)); templ_7745c5c3_Err != nil {
-			return templ_7745c5c3_Err
-		}
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var140))
-		_, _ = templ_7745c5c3_Buffer.WriteString("\">")
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(v.Agent))
-		_, _ = templ_7745c5c3_Buffer.WriteString("</a></p>")
-		templ_7745c5c3_Err = heading(text(ctx, "Remove {agent}", "agent", v.Agent), "").Render(ctx, templ_7745c5c3_Buffer)
-		if templ_7745c5c3_Err != nil {
-			return templ_7745c5c3_Err
-		}
-		_, _ = templ_7745c5c3_Buffer.WriteString("<section class=\"card\"><p>")
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Its messages and keys stay: added again, it is the same account. Other servers go on knowing it.")))
-		_, _ = templ_7745c5c3_Buffer.WriteString("</p><p class=\"mono\">")
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(v.Plan.File))
-		_, _ = templ_7745c5c3_Buffer.WriteString("</p>")
-		templ_7745c5c3_Err = design.Diff(v.Plan.Before, v.Plan.After).Render(ctx, templ_7745c5c3_Buffer)
-		if templ_7745c5c3_Err != nil {
-			return templ_7745c5c3_Err
-		}
+	return component.New(func(ctx component.Context, page *component.Page, templ_7745c5c3_Var137 templ.Component) {
+		page.Address("<p class=\"crumbs\"><a href=\"", at("agents"))
+		page.Text("\">", text(ctx, "Agents"))
+		page.Text("</a> / <a href=\"", v.Path)
+		page.Text("\">", v.Agent)
+		page.Component(ctx, "</a></p>", heading(text(ctx, "Remove {agent}", "agent", v.Agent), ""))
+		page.Text("<section class=\"card\"><p>", text(ctx, "Its messages and keys stay: added again, it is the same account. Other servers go on knowing it."))
+		page.Text("</p><p class=\"mono\">", v.Plan.File)
+		page.Component(ctx, "</p>", design.Diff(v.Plan.Before, v.Plan.After))
 		if v.Plan.Writable {
-			_, _ = templ_7745c5c3_Buffer.WriteString("<form method=\"post\" action=\"")
-			var templ_7745c5c3_Var144 templ.SafeURL
-			if templ_7745c5c3_Var144, templ_7745c5c3_Err = templ.JoinURLErrs(at("agents", v.Agent, "remove")); templ_7745c5c3_Err != nil {
-				return templ_7745c5c3_Err
-			}
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var144))
-			_, _ = templ_7745c5c3_Buffer.WriteString("\">")
-			templ_7745c5c3_Err = csrf(v.CSRF).Render(ctx, templ_7745c5c3_Buffer)
-			if templ_7745c5c3_Err != nil {
-				return templ_7745c5c3_Err
-			}
-			_, _ = templ_7745c5c3_Buffer.WriteString("<button class=\"danger\">")
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Remove {agent}", "agent", v.Agent)))
-			_, _ = templ_7745c5c3_Buffer.WriteString("</button></form>")
+			page.Address("<form method=\"post\" action=\"", at("agents", v.Agent, "remove"))
+			page.Component(ctx, "\">", csrf(v.CSRF))
+			page.Text("<button class=\"danger\">", text(ctx, "Remove {agent}", "agent", v.Agent))
+			page.Fixed("</button></form>")
 		} else {
-			templ_7745c5c3_Err = design.Notice(design.Warn, text(ctx, "The server may not write its settings. Change them as shown, then reload the server.")).Render(ctx, templ_7745c5c3_Buffer)
-			if templ_7745c5c3_Err != nil {
-				return templ_7745c5c3_Err
-			}
+			page.Component(ctx, "", design.Notice(design.Warn, text(ctx, "The server may not write its settings. Change them as shown, then reload the server.")))
 		}
-		_, _ = templ_7745c5c3_Buffer.WriteString("</section>")
-		return nil
+		page.Fixed("</section>")
 	})
 }
 
 // simulation sends a message as a sender on a network would.
 func simulation(v agentView) templ.Component {
-	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
-		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
-		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
-			return templ_7745c5c3_CtxErr
-		}
-		templ_7745c5c3_Buffer, templ_7745c5c3_IsBuffer := templruntime.GetBuffer(templ_7745c5c3_W)
-		if !templ_7745c5c3_IsBuffer {
-			defer func() {
-				templ_7745c5c3_BufErr := templruntime.ReleaseBuffer(templ_7745c5c3_Buffer)
-				if templ_7745c5c3_Err == nil {
-					templ_7745c5c3_Err = templ_7745c5c3_BufErr
-				}
-			}()
-		}
-		ctx = templ.InitializeContext(ctx)
-		templ_7745c5c3_Var146 := templ.GetChildren(ctx)
-		if templ_7745c5c3_Var146 == nil {
-			templ_7745c5c3_Var146 = templ.NopComponent
-		}
-		ctx = templ.ClearChildren(ctx)
-		_, _ = templ_7745c5c3_Buffer.WriteString("<section class=\"card\" aria-labelledby=\"simulation\"><h2 id=\"simulation\">")
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Write as a stranger would")))
-		_, _ = templ_7745c5c3_Buffer.WriteString("</h2><p class=\"hint\">")
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "The message goes over the wire and passes every check, limit and rule; the agent runs, and the message is kept. Its sender has a name that no one else has.")))
-		_, _ = templ_7745c5c3_Buffer.WriteString("</p><form class=\"form\" method=\"post\" action=\"")
-		var templ_7745c5c3_Var149 templ.SafeURL
-		if templ_7745c5c3_Var149, templ_7745c5c3_Err = templ.JoinURLErrs(at("agents", v.Name, "simulate")); templ_7745c5c3_Err != nil {
-			return templ_7745c5c3_Err
-		}
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var149))
-		_, _ = templ_7745c5c3_Buffer.WriteString("\">")
-		templ_7745c5c3_Err = csrf(v.CSRF).Render(ctx, templ_7745c5c3_Buffer)
-		if templ_7745c5c3_Err != nil {
-			return templ_7745c5c3_Err
-		}
-		_, _ = templ_7745c5c3_Buffer.WriteString("<div class=\"field\"><label for=\"way\">")
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Network")))
-		_, _ = templ_7745c5c3_Buffer.WriteString("</label> <select id=\"way\" name=\"way\">")
+	return component.New(func(ctx component.Context, page *component.Page, templ_7745c5c3_Var146 templ.Component) {
+		page.Text("<section class=\"card\" aria-labelledby=\"simulation\"><h2 id=\"simulation\">", text(ctx, "Write as a stranger would"))
+		page.Text("</h2><p class=\"hint\">", text(ctx, "The message goes over the wire and passes every check, limit and rule; the agent runs, and the message is kept. Its sender has a name that no one else has."))
+		page.Address("</p><form class=\"form\" method=\"post\" action=\"", at("agents", v.Name, "simulate"))
+		page.Component(ctx, "\">", csrf(v.CSRF))
+		page.Text("<div class=\"field\"><label for=\"way\">", text(ctx, "Network"))
+		page.Fixed("</label> <select id=\"way\" name=\"way\">")
 		for _, way := range operator.Ways() {
-			_, _ = templ_7745c5c3_Buffer.WriteString("<option value=\"")
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(way))
-			_, _ = templ_7745c5c3_Buffer.WriteString("\">")
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(wayName(ctx, way)))
-			_, _ = templ_7745c5c3_Buffer.WriteString("</option>")
+			page.Text("<option value=\"", way)
+			page.Text("\">", wayName(ctx, way))
+			page.Fixed("</option>")
 		}
-		_, _ = templ_7745c5c3_Buffer.WriteString("</select></div><div class=\"field\"><label for=\"from\">")
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Name of the sender")))
-		_, _ = templ_7745c5c3_Buffer.WriteString("</label> <input id=\"from\" name=\"from\" value=\"alice\" maxlength=\"64\" autocapitalize=\"none\" spellcheck=\"false\"></div><div class=\"field\"><label for=\"subject\">")
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Subject, of a mail")))
-		_, _ = templ_7745c5c3_Buffer.WriteString("</label> <input id=\"subject\" name=\"subject\" maxlength=\"200\"></div><div class=\"field\"><label for=\"simulated\">")
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Message")))
-		_, _ = templ_7745c5c3_Buffer.WriteString("</label> <textarea id=\"simulated\" name=\"text\" required></textarea></div><div class=\"field\"><label for=\"fault\">")
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "What is wrong with the proof")))
-		_, _ = templ_7745c5c3_Buffer.WriteString("</label> <select id=\"fault\" name=\"fault\"><option value=\"\">")
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Nothing")))
-		_, _ = templ_7745c5c3_Buffer.WriteString("</option> ")
+		page.Text("</select></div><div class=\"field\"><label for=\"from\">", text(ctx, "Name of the sender"))
+		page.Text("</label> <input id=\"from\" name=\"from\" value=\"alice\" maxlength=\"64\" autocapitalize=\"none\" spellcheck=\"false\"></div><div class=\"field\"><label for=\"subject\">", text(ctx, "Subject, of a mail"))
+		page.Text("</label> <input id=\"subject\" name=\"subject\" maxlength=\"200\"></div><div class=\"field\"><label for=\"simulated\">", text(ctx, "Message"))
+		page.Text("</label> <textarea id=\"simulated\" name=\"text\" required></textarea></div><div class=\"field\"><label for=\"fault\">", text(ctx, "What is wrong with the proof"))
+		page.Text("</label> <select id=\"fault\" name=\"fault\"><option value=\"\">", text(ctx, "Nothing"))
+		page.Fixed("</option> ")
 		for _, way := range operator.Ways() {
-			_, _ = templ_7745c5c3_Buffer.WriteString("<optgroup label=\"")
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(wayName(ctx, way)))
-			_, _ = templ_7745c5c3_Buffer.WriteString("\">")
+			page.Text("<optgroup label=\"", wayName(ctx, way))
+			page.Fixed("\">")
 			for _, one := range operator.Faults(way) {
-				_, _ = templ_7745c5c3_Buffer.WriteString("<option value=\"")
-				_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(way + " " + one))
-				_, _ = templ_7745c5c3_Buffer.WriteString("\">")
-				_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(one))
-				_, _ = templ_7745c5c3_Buffer.WriteString("</option>")
+				page.Text("<option value=\"", way+" "+one)
+				page.Text("\">", one)
+				page.Fixed("</option>")
 			}
-			_, _ = templ_7745c5c3_Buffer.WriteString("</optgroup>")
+			page.Fixed("</optgroup>")
 		}
-		_, _ = templ_7745c5c3_Buffer.WriteString("</select></div><div class=\"actions\"><button class=\"primary\">")
-		templ_7745c5c3_Err = design.Icon("send").Render(ctx, templ_7745c5c3_Buffer)
-		if templ_7745c5c3_Err != nil {
-			return templ_7745c5c3_Err
-		}
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Send")))
-		_, _ = templ_7745c5c3_Buffer.WriteString("</button></div></form></section>")
-		return nil
+		page.Component(ctx, "</select></div><div class=\"actions\"><button class=\"primary\">", design.Icon("send"))
+		page.Text("", text(ctx, "Send"))
+		page.Fixed("</button></div></form></section>")
 	})
 }
 
-var _ = templruntime.GeneratedTemplate
+var _ = component.New

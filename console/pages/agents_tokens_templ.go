@@ -6,7 +6,7 @@ package pages
 //lint:file-ignore SA4006 This context is only used if a nested component is present.
 
 import "github.com/a-h/templ"
-import templruntime "github.com/a-h/templ/runtime"
+import "inbox/internal/pagecode/component"
 
 import (
 	"inbox/exchange"
@@ -15,250 +15,102 @@ import (
 )
 
 func tokensPage(v tokensView) templ.Component {
-	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
-		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
-		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
-			return templ_7745c5c3_CtxErr
-		}
-		templ_7745c5c3_Buffer, templ_7745c5c3_IsBuffer := templruntime.GetBuffer(templ_7745c5c3_W)
-		if !templ_7745c5c3_IsBuffer {
-			defer func() {
-				templ_7745c5c3_BufErr := templruntime.ReleaseBuffer(templ_7745c5c3_Buffer)
-				if templ_7745c5c3_Err == nil {
-					templ_7745c5c3_Err = templ_7745c5c3_BufErr
-				}
-			}()
-		}
-		ctx = templ.InitializeContext(ctx)
-		templ_7745c5c3_Var1 := templ.GetChildren(ctx)
-		if templ_7745c5c3_Var1 == nil {
-			templ_7745c5c3_Var1 = templ.NopComponent
-		}
-		ctx = templ.ClearChildren(ctx)
-		_, _ = templ_7745c5c3_Buffer.WriteString("<p class=\"crumbs\"><a href=\"")
-		var templ_7745c5c3_Var2 templ.SafeURL
-		if templ_7745c5c3_Var2, templ_7745c5c3_Err = templ.JoinURLErrs(at("agents")); templ_7745c5c3_Err != nil {
-			return templ_7745c5c3_Err
-		}
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var2))
-		_, _ = templ_7745c5c3_Buffer.WriteString("\">")
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Agents")))
-		_, _ = templ_7745c5c3_Buffer.WriteString("</a></p>")
-		templ_7745c5c3_Err = heading(text(ctx, "Tokens"), text(ctx, "What programs and operators show to be let in. Only hashes are kept.")).Render(ctx, templ_7745c5c3_Buffer)
-		if templ_7745c5c3_Err != nil {
-			return templ_7745c5c3_Err
-		}
+	return component.New(func(ctx component.Context, page *component.Page, templ_7745c5c3_Var1 templ.Component) {
+		page.Address("<p class=\"crumbs\"><a href=\"", at("agents"))
+		page.Text("\">", text(ctx, "Agents"))
+		page.Component(ctx, "</a></p>", heading(text(ctx, "Tokens"), text(ctx, "What programs and operators show to be let in. Only hashes are kept.")))
 		if v.Secret != "" {
-			templ_7745c5c3_Var4 := templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
-				templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
-				templ_7745c5c3_Buffer, templ_7745c5c3_IsBuffer := templruntime.GetBuffer(templ_7745c5c3_W)
-				if !templ_7745c5c3_IsBuffer {
-					defer func() {
-						templ_7745c5c3_BufErr := templruntime.ReleaseBuffer(templ_7745c5c3_Buffer)
-						if templ_7745c5c3_Err == nil {
-							templ_7745c5c3_Err = templ_7745c5c3_BufErr
-						}
-					}()
-				}
-				ctx = templ.InitializeContext(ctx)
-				_, _ = templ_7745c5c3_Buffer.WriteString("<p>")
-				templ_7745c5c3_Err = design.Copyable(v.Secret).Render(ctx, templ_7745c5c3_Buffer)
-				if templ_7745c5c3_Err != nil {
-					return templ_7745c5c3_Err
-				}
-				_, _ = templ_7745c5c3_Buffer.WriteString("</p>")
-				return nil
+			templ_7745c5c3_Var4 := component.Children(func(ctx component.Context, page *component.Page) {
+				page.Component(ctx, "<p>", design.Copyable(v.Secret))
+				page.Fixed("</p>")
 			})
-			templ_7745c5c3_Err = design.Notice(design.OK, text(ctx, "The token {name} is made. It is shown this once:", "name", v.Made.Name)).Render(templ.WithChildren(ctx, templ_7745c5c3_Var4), templ_7745c5c3_Buffer)
-			if templ_7745c5c3_Err != nil {
-				return templ_7745c5c3_Err
-			}
+			page.Component(templ.WithChildren(ctx, templ_7745c5c3_Var4), "", design.Notice(design.OK, text(ctx, "The token {name} is made. It is shown this once:", "name", v.Made.Name)))
 		}
-		_, _ = templ_7745c5c3_Buffer.WriteString("<nav class=\"chips\" aria-label=\"")
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Filter")))
-		_, _ = templ_7745c5c3_Buffer.WriteString("\">")
+		page.Text("<nav class=\"chips\" aria-label=\"", text(ctx, "Filter"))
+		page.Fixed("\">")
 		for _, status := range []string{"", operator.TokenValid, operator.TokenExpired, operator.TokenRevoked} {
-			_, _ = templ_7745c5c3_Buffer.WriteString("<a class=\"chip\" href=\"")
-			var templ_7745c5c3_Var6 templ.SafeURL
-			if templ_7745c5c3_Var6, templ_7745c5c3_Err = templ.JoinURLErrs(templ.SafeURL(at("agents", "tokens") + "?" + values("status", status))); templ_7745c5c3_Err != nil {
-				return templ_7745c5c3_Err
-			}
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var6))
-			_, _ = templ_7745c5c3_Buffer.WriteString("\"")
+			page.Text("<a class=\"chip\" href=\"", at("agents", "tokens")+"?"+values("status", status))
+			page.Fixed("\"")
 			if status == v.Status {
-				_, _ = templ_7745c5c3_Buffer.WriteString(" aria-current=\"page\"")
+				page.Fixed(" aria-current=\"page\"")
 			}
-			_, _ = templ_7745c5c3_Buffer.WriteString(">")
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(tokenStatus(ctx, status)))
-			_, _ = templ_7745c5c3_Buffer.WriteString("</a>")
+			page.Text(">", tokenStatus(ctx, status))
+			page.Fixed("</a>")
 		}
-		_, _ = templ_7745c5c3_Buffer.WriteString("</nav><section class=\"card flush\" aria-label=\"")
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Tokens")))
-		_, _ = templ_7745c5c3_Buffer.WriteString("\">")
+		page.Text("</nav><section class=\"card flush\" aria-label=\"", text(ctx, "Tokens"))
+		page.Fixed("\">")
 		if len(v.Tokens) == 0 {
-			templ_7745c5c3_Err = design.Empty("key", text(ctx, "There is no token"), text(ctx, "Make one below, or with: inbox tokens create")).Render(ctx, templ_7745c5c3_Buffer)
-			if templ_7745c5c3_Err != nil {
-				return templ_7745c5c3_Err
-			}
+			page.Component(ctx, "", design.Empty("key", text(ctx, "There is no token"), text(ctx, "Make one below, or with: inbox tokens create")))
 		} else {
-			_, _ = templ_7745c5c3_Buffer.WriteString("<div class=\"scroll\"><table class=\"table\"><thead><tr><th scope=\"col\">")
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Name")))
-			_, _ = templ_7745c5c3_Buffer.WriteString("</th><th scope=\"col\">")
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Opens")))
-			_, _ = templ_7745c5c3_Buffer.WriteString("</th><th scope=\"col\">")
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Agent")))
-			_, _ = templ_7745c5c3_Buffer.WriteString("</th><th scope=\"col\">")
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Status")))
-			_, _ = templ_7745c5c3_Buffer.WriteString("</th><th scope=\"col\">")
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Last use")))
-			_, _ = templ_7745c5c3_Buffer.WriteString("</th><th scope=\"col\">")
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Ends")))
-			_, _ = templ_7745c5c3_Buffer.WriteString("</th>")
+			page.Text("<div class=\"scroll\"><table class=\"table\"><thead><tr><th scope=\"col\">", text(ctx, "Name"))
+			page.Text("</th><th scope=\"col\">", text(ctx, "Opens"))
+			page.Text("</th><th scope=\"col\">", text(ctx, "Agent"))
+			page.Text("</th><th scope=\"col\">", text(ctx, "Status"))
+			page.Text("</th><th scope=\"col\">", text(ctx, "Last use"))
+			page.Text("</th><th scope=\"col\">", text(ctx, "Ends"))
+			page.Fixed("</th>")
 			if v.MayAdmin {
-				_, _ = templ_7745c5c3_Buffer.WriteString("<th scope=\"col\"><span class=\"visually-hidden\">")
-				_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Revoke")))
-				_, _ = templ_7745c5c3_Buffer.WriteString("</span></th>")
+				page.Text("<th scope=\"col\"><span class=\"visually-hidden\">", text(ctx, "Revoke"))
+				page.Fixed("</span></th>")
 			}
-			_, _ = templ_7745c5c3_Buffer.WriteString("</tr></thead> <tbody>")
+			page.Fixed("</tr></thead> <tbody>")
 			for _, one := range v.Tokens {
-				templ_7745c5c3_Err = tokenRow(v, one).Render(ctx, templ_7745c5c3_Buffer)
-				if templ_7745c5c3_Err != nil {
-					return templ_7745c5c3_Err
-				}
+				page.Component(ctx, "", tokenRow(v, one))
 			}
-			_, _ = templ_7745c5c3_Buffer.WriteString("</tbody></table></div>")
+			page.Fixed("</tbody></table></div>")
 		}
-		_, _ = templ_7745c5c3_Buffer.WriteString("</section>")
-		templ_7745c5c3_Err = onwards(v.Next).Render(ctx, templ_7745c5c3_Buffer)
-		if templ_7745c5c3_Err != nil {
-			return templ_7745c5c3_Err
-		}
+		page.Component(ctx, "</section>", onwards(v.Next))
 		if v.MayAdmin {
-			_, _ = templ_7745c5c3_Buffer.WriteString("<section class=\"card\" aria-labelledby=\"make\"><h2 id=\"make\">")
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Make a token")))
-			_, _ = templ_7745c5c3_Buffer.WriteString("</h2><form class=\"form\" method=\"post\" action=\"")
-			var templ_7745c5c3_Var17 templ.SafeURL
-			if templ_7745c5c3_Var17, templ_7745c5c3_Err = templ.JoinURLErrs(at("agents", "tokens")); templ_7745c5c3_Err != nil {
-				return templ_7745c5c3_Err
-			}
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var17))
-			_, _ = templ_7745c5c3_Buffer.WriteString("\">")
-			templ_7745c5c3_Err = csrf(v.CSRF).Render(ctx, templ_7745c5c3_Buffer)
-			if templ_7745c5c3_Err != nil {
-				return templ_7745c5c3_Err
-			}
-			_, _ = templ_7745c5c3_Buffer.WriteString("<div class=\"field\"><label for=\"name\">")
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Name")))
-			_, _ = templ_7745c5c3_Buffer.WriteString("</label> <input id=\"name\" name=\"name\" required maxlength=\"64\" pattern=\"[A-Za-z0-9._\\-]+\" autocapitalize=\"none\" spellcheck=\"false\"></div><div class=\"field\"><label for=\"scope\">")
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Opens")))
-			_, _ = templ_7745c5c3_Buffer.WriteString("</label> <select id=\"scope\" name=\"scope\">")
+			page.Text("<section class=\"card\" aria-labelledby=\"make\"><h2 id=\"make\">", text(ctx, "Make a token"))
+			page.Address("</h2><form class=\"form\" method=\"post\" action=\"", at("agents", "tokens"))
+			page.Component(ctx, "\">", csrf(v.CSRF))
+			page.Text("<div class=\"field\"><label for=\"name\">", text(ctx, "Name"))
+			page.Text("</label> <input id=\"name\" name=\"name\" required maxlength=\"64\" pattern=\"[A-Za-z0-9._\\-]+\" autocapitalize=\"none\" spellcheck=\"false\"></div><div class=\"field\"><label for=\"scope\">", text(ctx, "Opens"))
+			page.Fixed("</label> <select id=\"scope\" name=\"scope\">")
 			for _, scope := range []string{operator.ScopePeer, exchange.TokenRead, exchange.TokenWork, exchange.TokenAdmin} {
-				_, _ = templ_7745c5c3_Buffer.WriteString("<option value=\"")
-				_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(scope))
-				_, _ = templ_7745c5c3_Buffer.WriteString("\">")
-				_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(scopeName(ctx, scope)))
-				_, _ = templ_7745c5c3_Buffer.WriteString("</option>")
+				page.Text("<option value=\"", scope)
+				page.Text("\">", scopeName(ctx, scope))
+				page.Fixed("</option>")
 			}
-			_, _ = templ_7745c5c3_Buffer.WriteString("</select></div>")
-			templ_7745c5c3_Err = choice("agent", text(ctx, "Agent"), text(ctx, "All agents"), "", v.Agents, same).Render(ctx, templ_7745c5c3_Buffer)
-			if templ_7745c5c3_Err != nil {
-				return templ_7745c5c3_Err
-			}
-			_, _ = templ_7745c5c3_Buffer.WriteString("<div class=\"field\"><label for=\"expires\">")
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Ends")))
-			_, _ = templ_7745c5c3_Buffer.WriteString("</label> <input id=\"expires\" name=\"expires\" placeholder=\"90d, 12h\" aria-describedby=\"expires-hint\" autocapitalize=\"none\" spellcheck=\"false\"><p class=\"hint\" id=\"expires-hint\">")
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Empty: never. The agent counts for callers of agents alone.")))
-			_, _ = templ_7745c5c3_Buffer.WriteString("</p></div><div class=\"actions\"><button class=\"primary\">")
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Make a token")))
-			_, _ = templ_7745c5c3_Buffer.WriteString("</button></div></form></section>")
+			page.Component(ctx, "</select></div>", choice("agent", text(ctx, "Agent"), text(ctx, "All agents"), "", v.Agents, same))
+			page.Text("<div class=\"field\"><label for=\"expires\">", text(ctx, "Ends"))
+			page.Text("</label> <input id=\"expires\" name=\"expires\" placeholder=\"90d, 12h\" aria-describedby=\"expires-hint\" autocapitalize=\"none\" spellcheck=\"false\"><p class=\"hint\" id=\"expires-hint\">", text(ctx, "Empty: never. The agent counts for callers of agents alone."))
+			page.Text("</p></div><div class=\"actions\"><button class=\"primary\">", text(ctx, "Make a token"))
+			page.Fixed("</button></div></form></section>")
 		}
-		return nil
 	})
 }
 
 func tokenRow(v tokensView, one exchange.Token) templ.Component {
-	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
-		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
-		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
-			return templ_7745c5c3_CtxErr
-		}
-		templ_7745c5c3_Buffer, templ_7745c5c3_IsBuffer := templruntime.GetBuffer(templ_7745c5c3_W)
-		if !templ_7745c5c3_IsBuffer {
-			defer func() {
-				templ_7745c5c3_BufErr := templruntime.ReleaseBuffer(templ_7745c5c3_Buffer)
-				if templ_7745c5c3_Err == nil {
-					templ_7745c5c3_Err = templ_7745c5c3_BufErr
-				}
-			}()
-		}
-		ctx = templ.InitializeContext(ctx)
-		templ_7745c5c3_Var25 := templ.GetChildren(ctx)
-		if templ_7745c5c3_Var25 == nil {
-			templ_7745c5c3_Var25 = templ.NopComponent
-		}
-		ctx = templ.ClearChildren(ctx)
+	return component.New(func(ctx component.Context, page *component.Page, templ_7745c5c3_Var25 templ.Component) {
 		status := operator.StatusOf(one)
-		_, _ = templ_7745c5c3_Buffer.WriteString("<tr><td data-label=\"")
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Name")))
-		_, _ = templ_7745c5c3_Buffer.WriteString("\">")
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(one.Name))
-		_, _ = templ_7745c5c3_Buffer.WriteString("</td><td data-label=\"")
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Opens")))
-		_, _ = templ_7745c5c3_Buffer.WriteString("\">")
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(scopeName(ctx, one.Scope)))
-		_, _ = templ_7745c5c3_Buffer.WriteString("</td><td data-label=\"")
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Agent")))
-		_, _ = templ_7745c5c3_Buffer.WriteString("\">")
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(tokenAgent(ctx, one)))
-		_, _ = templ_7745c5c3_Buffer.WriteString("</td><td data-label=\"")
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Status")))
-		_, _ = templ_7745c5c3_Buffer.WriteString("\">")
-		templ_7745c5c3_Err = design.Badge(tokenKind(status), tokenStatus(ctx, status)).Render(ctx, templ_7745c5c3_Buffer)
-		if templ_7745c5c3_Err != nil {
-			return templ_7745c5c3_Err
-		}
-		_, _ = templ_7745c5c3_Buffer.WriteString("</td><td data-label=\"")
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Last use")))
-		_, _ = templ_7745c5c3_Buffer.WriteString("\">")
-		templ_7745c5c3_Err = design.Ago(one.LastUsedAt).Render(ctx, templ_7745c5c3_Buffer)
-		if templ_7745c5c3_Err != nil {
-			return templ_7745c5c3_Err
-		}
-		_, _ = templ_7745c5c3_Buffer.WriteString("</td><td data-label=\"")
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Ends")))
-		_, _ = templ_7745c5c3_Buffer.WriteString("\">")
-		templ_7745c5c3_Err = design.Time(one.ExpiresAt).Render(ctx, templ_7745c5c3_Buffer)
-		if templ_7745c5c3_Err != nil {
-			return templ_7745c5c3_Err
-		}
-		_, _ = templ_7745c5c3_Buffer.WriteString("</td>")
+		page.Text("<tr><td data-label=\"", text(ctx, "Name"))
+		page.Text("\">", one.Name)
+		page.Text("</td><td data-label=\"", text(ctx, "Opens"))
+		page.Text("\">", scopeName(ctx, one.Scope))
+		page.Text("</td><td data-label=\"", text(ctx, "Agent"))
+		page.Text("\">", tokenAgent(ctx, one))
+		page.Text("</td><td data-label=\"", text(ctx, "Status"))
+		page.Component(ctx, "\">", design.Badge(tokenKind(status), tokenStatus(ctx, status)))
+		page.Text("</td><td data-label=\"", text(ctx, "Last use"))
+		page.Component(ctx, "\">", design.Ago(one.LastUsedAt))
+		page.Text("</td><td data-label=\"", text(ctx, "Ends"))
+		page.Component(ctx, "\">", design.Time(one.ExpiresAt))
+		page.Fixed("</td>")
 		if v.MayAdmin {
-			_, _ = templ_7745c5c3_Buffer.WriteString("<td>")
+			page.Fixed("<td>")
 			if status == operator.TokenValid {
-				_, _ = templ_7745c5c3_Buffer.WriteString("<form method=\"post\" action=\"")
-				var templ_7745c5c3_Var35 templ.SafeURL
-				if templ_7745c5c3_Var35, templ_7745c5c3_Err = templ.JoinURLErrs(at("agents", "tokens", "revoke")); templ_7745c5c3_Err != nil {
-					return templ_7745c5c3_Err
-				}
-				_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var35))
-				_, _ = templ_7745c5c3_Buffer.WriteString("\">")
-				templ_7745c5c3_Err = csrf(v.CSRF).Render(ctx, templ_7745c5c3_Buffer)
-				if templ_7745c5c3_Err != nil {
-					return templ_7745c5c3_Err
-				}
-				_, _ = templ_7745c5c3_Buffer.WriteString("<input type=\"hidden\" name=\"id\" value=\"")
-				_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(one.ID))
-				_, _ = templ_7745c5c3_Buffer.WriteString("\"> <button class=\"small danger\" aria-label=\"")
-				_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Revoke {name}", "name", one.Name)))
-				_, _ = templ_7745c5c3_Buffer.WriteString("\">")
-				_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Revoke")))
-				_, _ = templ_7745c5c3_Buffer.WriteString("</button></form>")
+				page.Address("<form method=\"post\" action=\"", at("agents", "tokens", "revoke"))
+				page.Component(ctx, "\">", csrf(v.CSRF))
+				page.Text("<input type=\"hidden\" name=\"id\" value=\"", one.ID)
+				page.Text("\"> <button class=\"small danger\" aria-label=\"", text(ctx, "Revoke {name}", "name", one.Name))
+				page.Text("\">", text(ctx, "Revoke"))
+				page.Fixed("</button></form>")
 			}
-			_, _ = templ_7745c5c3_Buffer.WriteString("</td>")
+			page.Fixed("</td>")
 		}
-		_, _ = templ_7745c5c3_Buffer.WriteString("</tr>")
-		return nil
+		page.Fixed("</tr>")
 	})
 }
 
-var _ = templruntime.GeneratedTemplate
+var _ = component.New

@@ -6,7 +6,7 @@ package pages
 //lint:file-ignore SA4006 This context is only used if a nested component is present.
 
 import "github.com/a-h/templ"
-import templruntime "github.com/a-h/templ/runtime"
+import "inbox/internal/pagecode/component"
 
 import (
 	"inbox/exchange"
@@ -14,600 +14,231 @@ import (
 )
 
 func approvalsPage(v approvalsView) templ.Component {
-	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
-		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
-		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
-			return templ_7745c5c3_CtxErr
-		}
-		templ_7745c5c3_Buffer, templ_7745c5c3_IsBuffer := templruntime.GetBuffer(templ_7745c5c3_W)
-		if !templ_7745c5c3_IsBuffer {
-			defer func() {
-				templ_7745c5c3_BufErr := templruntime.ReleaseBuffer(templ_7745c5c3_Buffer)
-				if templ_7745c5c3_Err == nil {
-					templ_7745c5c3_Err = templ_7745c5c3_BufErr
-				}
-			}()
-		}
-		ctx = templ.InitializeContext(ctx)
-		templ_7745c5c3_Var1 := templ.GetChildren(ctx)
-		if templ_7745c5c3_Var1 == nil {
-			templ_7745c5c3_Var1 = templ.NopComponent
-		}
-		ctx = templ.ClearChildren(ctx)
-		templ_7745c5c3_Var2 := templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
-			templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
-			templ_7745c5c3_Buffer, templ_7745c5c3_IsBuffer := templruntime.GetBuffer(templ_7745c5c3_W)
-			if !templ_7745c5c3_IsBuffer {
-				defer func() {
-					templ_7745c5c3_BufErr := templruntime.ReleaseBuffer(templ_7745c5c3_Buffer)
-					if templ_7745c5c3_Err == nil {
-						templ_7745c5c3_Err = templ_7745c5c3_BufErr
-					}
-				}()
-			}
-			ctx = templ.InitializeContext(ctx)
-			_, _ = templ_7745c5c3_Buffer.WriteString("<nav class=\"chips\" aria-label=\"")
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Which approvals")))
-			_, _ = templ_7745c5c3_Buffer.WriteString("\">")
-			templ_7745c5c3_Err = statusChips(at("work", "approvals"), v.All).Render(ctx, templ_7745c5c3_Buffer)
-			if templ_7745c5c3_Err != nil {
-				return templ_7745c5c3_Err
-			}
-			_, _ = templ_7745c5c3_Buffer.WriteString("</nav><section class=\"card flush\" aria-label=\"")
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Approvals")))
-			_, _ = templ_7745c5c3_Buffer.WriteString("\">")
+	return component.New(func(ctx component.Context, page *component.Page, templ_7745c5c3_Var1 templ.Component) {
+		templ_7745c5c3_Var2 := component.Children(func(ctx component.Context, page *component.Page) {
+			page.Text("<nav class=\"chips\" aria-label=\"", text(ctx, "Which approvals"))
+			page.Component(ctx, "\">", statusChips(at("work", "approvals"), v.All))
+			page.Text("</nav><section class=\"card flush\" aria-label=\"", text(ctx, "Approvals"))
+			page.Fixed("\">")
 			if len(v.Rows) == 0 {
-				templ_7745c5c3_Err = design.Empty("check", text(ctx, "Nothing waits for an approval"), text(ctx, "Actions and answers that need an approval appear here. The settings of an agent say what that is.")).Render(ctx, templ_7745c5c3_Buffer)
-				if templ_7745c5c3_Err != nil {
-					return templ_7745c5c3_Err
-				}
+				page.Component(ctx, "", design.Empty("check", text(ctx, "Nothing waits for an approval"), text(ctx, "Actions and answers that need an approval appear here. The settings of an agent say what that is.")))
 			} else {
-				_, _ = templ_7745c5c3_Buffer.WriteString("<div class=\"scroll\"><table class=\"table\"><thead><tr><th scope=\"col\">")
-				_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "What")))
-				_, _ = templ_7745c5c3_Buffer.WriteString("</th><th scope=\"col\">")
-				_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "State")))
-				_, _ = templ_7745c5c3_Buffer.WriteString("</th><th scope=\"col\">")
-				_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Asked by")))
-				_, _ = templ_7745c5c3_Buffer.WriteString("</th><th scope=\"col\">")
-				_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Agent")))
-				_, _ = templ_7745c5c3_Buffer.WriteString("</th><th scope=\"col\">")
-				_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Asked")))
-				_, _ = templ_7745c5c3_Buffer.WriteString("</th><th scope=\"col\">")
-				_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Until")))
-				_, _ = templ_7745c5c3_Buffer.WriteString("</th><th scope=\"col\">")
-				_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Decided by")))
-				_, _ = templ_7745c5c3_Buffer.WriteString("</th></tr></thead> <tbody>")
+				page.Text("<div class=\"scroll\"><table class=\"table\"><thead><tr><th scope=\"col\">", text(ctx, "What"))
+				page.Text("</th><th scope=\"col\">", text(ctx, "State"))
+				page.Text("</th><th scope=\"col\">", text(ctx, "Asked by"))
+				page.Text("</th><th scope=\"col\">", text(ctx, "Agent"))
+				page.Text("</th><th scope=\"col\">", text(ctx, "Asked"))
+				page.Text("</th><th scope=\"col\">", text(ctx, "Until"))
+				page.Text("</th><th scope=\"col\">", text(ctx, "Decided by"))
+				page.Fixed("</th></tr></thead> <tbody>")
 				for _, one := range v.Rows {
-					_, _ = templ_7745c5c3_Buffer.WriteString("<tr><th scope=\"row\"><a href=\"")
-					var templ_7745c5c3_Var12 templ.SafeURL
-					if templ_7745c5c3_Var12, templ_7745c5c3_Err = templ.JoinURLErrs(at("work", "approvals", one.ID)); templ_7745c5c3_Err != nil {
-						return templ_7745c5c3_Err
-					}
-					_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var12))
-					_, _ = templ_7745c5c3_Buffer.WriteString("\">")
+					page.Address("<tr><th scope=\"row\"><a href=\"", at("work", "approvals", one.ID))
+					page.Fixed("\">")
 					if one.Kind == exchange.ApprovalReply {
-						_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Answer {code}", "code", one.Code)))
+						page.Text("", text(ctx, "Answer {code}", "code", one.Code))
 					} else if one.Tool != "" {
-						_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "{tool} {code}", "tool", design.VisibleLine(one.Tool), "code", one.Code)))
+						page.Text("", text(ctx, "{tool} {code}", "tool", design.VisibleLine(one.Tool), "code", one.Code))
 					} else {
-						_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Action {code}", "code", one.Code)))
+						page.Text("", text(ctx, "Action {code}", "code", one.Code))
 					}
-					_, _ = templ_7745c5c3_Buffer.WriteString("</a><div class=\"row-text\">")
-					templ_7745c5c3_Err = design.Name(excerpt(one.Summary)).Render(ctx, templ_7745c5c3_Buffer)
-					if templ_7745c5c3_Err != nil {
-						return templ_7745c5c3_Err
-					}
-					_, _ = templ_7745c5c3_Buffer.WriteString("</div></th><td data-label=\"")
-					_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "State")))
-					_, _ = templ_7745c5c3_Buffer.WriteString("\">")
-					templ_7745c5c3_Err = design.Badge(approvalColour(one.Status), approvalName(ctx, one.Status)).Render(ctx, templ_7745c5c3_Buffer)
-					if templ_7745c5c3_Err != nil {
-						return templ_7745c5c3_Err
-					}
-					_, _ = templ_7745c5c3_Buffer.WriteString("</td><td data-label=\"")
-					_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Asked by")))
-					_, _ = templ_7745c5c3_Buffer.WriteString("\">")
-					templ_7745c5c3_Err = design.Name(one.Asker).Render(ctx, templ_7745c5c3_Buffer)
-					if templ_7745c5c3_Err != nil {
-						return templ_7745c5c3_Err
-					}
-					_, _ = templ_7745c5c3_Buffer.WriteString("</td><td data-label=\"")
-					_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Agent")))
-					_, _ = templ_7745c5c3_Buffer.WriteString("\">")
-					_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(one.Agent))
-					_, _ = templ_7745c5c3_Buffer.WriteString("</td><td data-label=\"")
-					_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Asked")))
-					_, _ = templ_7745c5c3_Buffer.WriteString("\">")
-					templ_7745c5c3_Err = design.Ago(one.IssuedAt).Render(ctx, templ_7745c5c3_Buffer)
-					if templ_7745c5c3_Err != nil {
-						return templ_7745c5c3_Err
-					}
-					_, _ = templ_7745c5c3_Buffer.WriteString("</td><td data-label=\"")
-					_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Until")))
-					_, _ = templ_7745c5c3_Buffer.WriteString("\">")
-					templ_7745c5c3_Err = design.Ago(one.ExpiresAt).Render(ctx, templ_7745c5c3_Buffer)
-					if templ_7745c5c3_Err != nil {
-						return templ_7745c5c3_Err
-					}
-					_, _ = templ_7745c5c3_Buffer.WriteString("</td><td data-label=\"")
-					_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Decided by")))
-					_, _ = templ_7745c5c3_Buffer.WriteString("\">")
+					page.Component(ctx, "</a><div class=\"row-text\">", design.Name(excerpt(one.Summary)))
+					page.Text("</div></th><td data-label=\"", text(ctx, "State"))
+					page.Component(ctx, "\">", design.Badge(approvalColour(one.Status), approvalName(ctx, one.Status)))
+					page.Text("</td><td data-label=\"", text(ctx, "Asked by"))
+					page.Component(ctx, "\">", design.Name(one.Asker))
+					page.Text("</td><td data-label=\"", text(ctx, "Agent"))
+					page.Text("\">", one.Agent)
+					page.Text("</td><td data-label=\"", text(ctx, "Asked"))
+					page.Component(ctx, "\">", design.Ago(one.IssuedAt))
+					page.Text("</td><td data-label=\"", text(ctx, "Until"))
+					page.Component(ctx, "\">", design.Ago(one.ExpiresAt))
+					page.Text("</td><td data-label=\"", text(ctx, "Decided by"))
+					page.Fixed("\">")
 					if one.DecidedBy == "" {
-						_, _ = templ_7745c5c3_Buffer.WriteString("–")
+						page.Fixed("–")
 					} else {
-						templ_7745c5c3_Err = design.Name(one.DecidedBy).Render(ctx, templ_7745c5c3_Buffer)
-						if templ_7745c5c3_Err != nil {
-							return templ_7745c5c3_Err
-						}
+						page.Component(ctx, "", design.Name(one.DecidedBy))
 					}
-					_, _ = templ_7745c5c3_Buffer.WriteString("</td></tr>")
+					page.Fixed("</td></tr>")
 				}
-				_, _ = templ_7745c5c3_Buffer.WriteString("</tbody></table></div>")
+				page.Fixed("</tbody></table></div>")
 			}
-			_, _ = templ_7745c5c3_Buffer.WriteString("</section>")
-			return nil
+			page.Fixed("</section>")
 		})
-		templ_7745c5c3_Err = workFrame(v.workView).Render(templ.WithChildren(ctx, templ_7745c5c3_Var2), templ_7745c5c3_Buffer)
-		if templ_7745c5c3_Err != nil {
-			return templ_7745c5c3_Err
-		}
-		return nil
+		page.Component(templ.WithChildren(ctx, templ_7745c5c3_Var2), "", workFrame(v.workView))
 	})
 }
 
 // statusChips choose between what waits and all of it.
 func statusChips(path string, all bool) templ.Component {
-	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
-		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
-		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
-			return templ_7745c5c3_CtxErr
-		}
-		templ_7745c5c3_Buffer, templ_7745c5c3_IsBuffer := templruntime.GetBuffer(templ_7745c5c3_W)
-		if !templ_7745c5c3_IsBuffer {
-			defer func() {
-				templ_7745c5c3_BufErr := templruntime.ReleaseBuffer(templ_7745c5c3_Buffer)
-				if templ_7745c5c3_Err == nil {
-					templ_7745c5c3_Err = templ_7745c5c3_BufErr
-				}
-			}()
-		}
-		ctx = templ.InitializeContext(ctx)
-		templ_7745c5c3_Var23 := templ.GetChildren(ctx)
-		if templ_7745c5c3_Var23 == nil {
-			templ_7745c5c3_Var23 = templ.NopComponent
-		}
-		ctx = templ.ClearChildren(ctx)
-		_, _ = templ_7745c5c3_Buffer.WriteString("<a class=\"chip\" href=\"")
-		var templ_7745c5c3_Var24 templ.SafeURL
-		if templ_7745c5c3_Var24, templ_7745c5c3_Err = templ.JoinURLErrs(templ.SafeURL(path)); templ_7745c5c3_Err != nil {
-			return templ_7745c5c3_Err
-		}
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var24))
-		_, _ = templ_7745c5c3_Buffer.WriteString("\"")
+	return component.New(func(ctx component.Context, page *component.Page, templ_7745c5c3_Var23 templ.Component) {
+		page.Text("<a class=\"chip\" href=\"", path)
+		page.Fixed("\"")
 		if !all {
-			_, _ = templ_7745c5c3_Buffer.WriteString(" aria-current=\"true\"")
+			page.Fixed(" aria-current=\"true\"")
 		}
-		_, _ = templ_7745c5c3_Buffer.WriteString(">")
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Waiting only")))
-		_, _ = templ_7745c5c3_Buffer.WriteString("</a> <a class=\"chip\" href=\"")
-		var templ_7745c5c3_Var26 templ.SafeURL
-		if templ_7745c5c3_Var26, templ_7745c5c3_Err = templ.JoinURLErrs(templ.SafeURL(path + "?status=all")); templ_7745c5c3_Err != nil {
-			return templ_7745c5c3_Err
-		}
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var26))
-		_, _ = templ_7745c5c3_Buffer.WriteString("\"")
+		page.Text(">", text(ctx, "Waiting only"))
+		page.Text("</a> <a class=\"chip\" href=\"", path+"?status=all")
+		page.Fixed("\"")
 		if all {
-			_, _ = templ_7745c5c3_Buffer.WriteString(" aria-current=\"true\"")
+			page.Fixed(" aria-current=\"true\"")
 		}
-		_, _ = templ_7745c5c3_Buffer.WriteString(">")
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Decided, too")))
-		_, _ = templ_7745c5c3_Buffer.WriteString("</a>")
-		return nil
+		page.Text(">", text(ctx, "Decided, too"))
+		page.Fixed("</a>")
 	})
 }
 
 func approvalPage(v approvalView) templ.Component {
-	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
-		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
-		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
-			return templ_7745c5c3_CtxErr
-		}
-		templ_7745c5c3_Buffer, templ_7745c5c3_IsBuffer := templruntime.GetBuffer(templ_7745c5c3_W)
-		if !templ_7745c5c3_IsBuffer {
-			defer func() {
-				templ_7745c5c3_BufErr := templruntime.ReleaseBuffer(templ_7745c5c3_Buffer)
-				if templ_7745c5c3_Err == nil {
-					templ_7745c5c3_Err = templ_7745c5c3_BufErr
-				}
-			}()
-		}
-		ctx = templ.InitializeContext(ctx)
-		templ_7745c5c3_Var28 := templ.GetChildren(ctx)
-		if templ_7745c5c3_Var28 == nil {
-			templ_7745c5c3_Var28 = templ.NopComponent
-		}
-		ctx = templ.ClearChildren(ctx)
-		_, _ = templ_7745c5c3_Buffer.WriteString("<p class=\"crumbs\"><a href=\"")
-		var templ_7745c5c3_Var29 templ.SafeURL
-		if templ_7745c5c3_Var29, templ_7745c5c3_Err = templ.JoinURLErrs(at("work", "approvals")); templ_7745c5c3_Err != nil {
-			return templ_7745c5c3_Err
-		}
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var29))
-		_, _ = templ_7745c5c3_Buffer.WriteString("\">")
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Approvals")))
-		_, _ = templ_7745c5c3_Buffer.WriteString("</a></p><div class=\"page-head\"><div><h1>")
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Approval {code}", "code", v.Code)))
-		_, _ = templ_7745c5c3_Buffer.WriteString("</h1><div class=\"cluster\">")
-		templ_7745c5c3_Err = design.Badge(approvalColour(v.Status), approvalName(ctx, v.Status)).Render(ctx, templ_7745c5c3_Buffer)
-		if templ_7745c5c3_Err != nil {
-			return templ_7745c5c3_Err
-		}
-		_, _ = templ_7745c5c3_Buffer.WriteString("<span class=\"muted\">")
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(v.Agent))
-		_, _ = templ_7745c5c3_Buffer.WriteString("</span></div></div><div class=\"actions\"><a class=\"button\" href=\"")
-		var templ_7745c5c3_Var33 templ.SafeURL
-		if templ_7745c5c3_Var33, templ_7745c5c3_Err = templ.JoinURLErrs(templ.SafeURL(threadPath(v.Agent, v.ThreadID))); templ_7745c5c3_Err != nil {
-			return templ_7745c5c3_Err
-		}
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var33))
-		_, _ = templ_7745c5c3_Buffer.WriteString("\">")
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Conversation")))
-		_, _ = templ_7745c5c3_Buffer.WriteString("</a> <a class=\"button\" href=\"")
-		var templ_7745c5c3_Var35 templ.SafeURL
-		if templ_7745c5c3_Var35, templ_7745c5c3_Err = templ.JoinURLErrs(at("messages", v.TurnID)); templ_7745c5c3_Err != nil {
-			return templ_7745c5c3_Err
-		}
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var35))
-		_, _ = templ_7745c5c3_Buffer.WriteString("\">")
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Way of the message")))
-		_, _ = templ_7745c5c3_Buffer.WriteString("</a></div></div><section class=\"card\" aria-labelledby=\"what\">")
+	return component.New(func(ctx component.Context, page *component.Page, templ_7745c5c3_Var28 templ.Component) {
+		page.Address("<p class=\"crumbs\"><a href=\"", at("work", "approvals"))
+		page.Text("\">", text(ctx, "Approvals"))
+		page.Text("</a></p><div class=\"page-head\"><div><h1>", text(ctx, "Approval {code}", "code", v.Code))
+		page.Component(ctx, "</h1><div class=\"cluster\">", design.Badge(approvalColour(v.Status), approvalName(ctx, v.Status)))
+		page.Text("<span class=\"muted\">", v.Agent)
+		page.Text("</span></div></div><div class=\"actions\"><a class=\"button\" href=\"", threadPath(v.Agent, v.ThreadID))
+		page.Text("\">", text(ctx, "Conversation"))
+		page.Address("</a> <a class=\"button\" href=\"", at("messages", v.TurnID))
+		page.Text("\">", text(ctx, "Way of the message"))
+		page.Fixed("</a></div></div><section class=\"card\" aria-labelledby=\"what\">")
 		if v.Draft != nil {
-			_, _ = templ_7745c5c3_Buffer.WriteString("<h2 id=\"what\">")
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "The answer that would be sent")))
-			_, _ = templ_7745c5c3_Buffer.WriteString("</h2>")
-			templ_7745c5c3_Err = parts(v.Draft.Parts).Render(ctx, templ_7745c5c3_Buffer)
-			if templ_7745c5c3_Err != nil {
-				return templ_7745c5c3_Err
-			}
-			_, _ = templ_7745c5c3_Buffer.WriteString(" ")
+			page.Text("<h2 id=\"what\">", text(ctx, "The answer that would be sent"))
+			page.Component(ctx, "</h2>", parts(v.Draft.Parts))
+			page.Fixed(" ")
 			if len(v.Draft.To) > 0 || len(v.Draft.Cc) > 0 {
-				_, _ = templ_7745c5c3_Buffer.WriteString("<p class=\"small muted\">")
-				_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Also to")))
-				_, _ = templ_7745c5c3_Buffer.WriteString(" ")
+				page.Text("<p class=\"small muted\">", text(ctx, "Also to"))
+				page.Fixed(" ")
 				for _, other := range append(append([]string{}, v.Draft.To...), v.Draft.Cc...) {
-					templ_7745c5c3_Err = design.Name(other).Render(ctx, templ_7745c5c3_Buffer)
-					if templ_7745c5c3_Err != nil {
-						return templ_7745c5c3_Err
-					}
-					_, _ = templ_7745c5c3_Buffer.WriteString(" ")
-					_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(" "))
+					page.Component(ctx, "", design.Name(other))
+					page.Text(" ", " ")
 				}
-				_, _ = templ_7745c5c3_Buffer.WriteString("</p>")
+				page.Fixed("</p>")
 			}
-			_, _ = templ_7745c5c3_Buffer.WriteString(" ")
+			page.Fixed(" ")
 			if v.EditedBy != "" {
-				_, _ = templ_7745c5c3_Buffer.WriteString("<p class=\"small muted\">")
-				_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Changed by {name}", "name", v.EditedBy)))
-				_, _ = templ_7745c5c3_Buffer.WriteString("</p>")
+				page.Text("<p class=\"small muted\">", text(ctx, "Changed by {name}", "name", v.EditedBy))
+				page.Fixed("</p>")
 			}
 		} else {
-			_, _ = templ_7745c5c3_Buffer.WriteString("<h2 id=\"what\">")
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "What would be done")))
-			_, _ = templ_7745c5c3_Buffer.WriteString("</h2>")
-			templ_7745c5c3_Err = design.Untrusted(v.Summary).Render(ctx, templ_7745c5c3_Buffer)
-			if templ_7745c5c3_Err != nil {
-				return templ_7745c5c3_Err
-			}
-			_, _ = templ_7745c5c3_Buffer.WriteString(" ")
+			page.Text("<h2 id=\"what\">", text(ctx, "What would be done"))
+			page.Component(ctx, "</h2>", design.Untrusted(v.Summary))
+			page.Fixed(" ")
 			if v.Tool != "" {
-				_, _ = templ_7745c5c3_Buffer.WriteString("<p>")
-				_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Tool")))
-				_, _ = templ_7745c5c3_Buffer.WriteString(" <code>")
-				_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(design.VisibleLine(v.Tool)))
-				_, _ = templ_7745c5c3_Buffer.WriteString("</code></p>")
+				page.Text("<p>", text(ctx, "Tool"))
+				page.Text(" <code>", design.VisibleLine(v.Tool))
+				page.Fixed("</code></p>")
 			}
-			_, _ = templ_7745c5c3_Buffer.WriteString(" ")
-			templ_7745c5c3_Err = document(text(ctx, "Preview"), v.Preview).Render(ctx, templ_7745c5c3_Buffer)
-			if templ_7745c5c3_Err != nil {
-				return templ_7745c5c3_Err
-			}
-			_, _ = templ_7745c5c3_Buffer.WriteString(" ")
-			templ_7745c5c3_Err = document(text(ctx, "What the tool gets"), v.ApplyInput).Render(ctx, templ_7745c5c3_Buffer)
-			if templ_7745c5c3_Err != nil {
-				return templ_7745c5c3_Err
-			}
+			page.Component(ctx, " ", document(text(ctx, "Preview"), v.Preview))
+			page.Component(ctx, " ", document(text(ctx, "What the tool gets"), v.ApplyInput))
 		}
-		_, _ = templ_7745c5c3_Buffer.WriteString("</section><div class=\"grid\"><section class=\"card\" aria-labelledby=\"asks\"><h2 id=\"asks\">")
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Who asked")))
-		_, _ = templ_7745c5c3_Buffer.WriteString("</h2><dl class=\"facts\"><dt>")
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Asked by")))
-		_, _ = templ_7745c5c3_Buffer.WriteString("</dt><dd>")
-		templ_7745c5c3_Err = design.Name(v.Asker).Render(ctx, templ_7745c5c3_Buffer)
-		if templ_7745c5c3_Err != nil {
-			return templ_7745c5c3_Err
-		}
-		_, _ = templ_7745c5c3_Buffer.WriteString("</dd><dt>")
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Principal")))
-		_, _ = templ_7745c5c3_Buffer.WriteString("</dt><dd>")
-		templ_7745c5c3_Err = design.Name(v.Principal).Render(ctx, templ_7745c5c3_Buffer)
-		if templ_7745c5c3_Err != nil {
-			return templ_7745c5c3_Err
-		}
-		_, _ = templ_7745c5c3_Buffer.WriteString("</dd><dt>")
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Asked")))
-		_, _ = templ_7745c5c3_Buffer.WriteString("</dt><dd>")
-		templ_7745c5c3_Err = design.Time(v.IssuedAt).Render(ctx, templ_7745c5c3_Buffer)
-		if templ_7745c5c3_Err != nil {
-			return templ_7745c5c3_Err
-		}
-		_, _ = templ_7745c5c3_Buffer.WriteString("</dd><dt>")
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Until")))
-		_, _ = templ_7745c5c3_Buffer.WriteString("</dt><dd>")
-		templ_7745c5c3_Err = design.Time(v.ExpiresAt).Render(ctx, templ_7745c5c3_Buffer)
-		if templ_7745c5c3_Err != nil {
-			return templ_7745c5c3_Err
-		}
-		_, _ = templ_7745c5c3_Buffer.WriteString("</dd>")
+		page.Text("</section><div class=\"grid\"><section class=\"card\" aria-labelledby=\"asks\"><h2 id=\"asks\">", text(ctx, "Who asked"))
+		page.Text("</h2><dl class=\"facts\"><dt>", text(ctx, "Asked by"))
+		page.Component(ctx, "</dt><dd>", design.Name(v.Asker))
+		page.Text("</dd><dt>", text(ctx, "Principal"))
+		page.Component(ctx, "</dt><dd>", design.Name(v.Principal))
+		page.Text("</dd><dt>", text(ctx, "Asked"))
+		page.Component(ctx, "</dt><dd>", design.Time(v.IssuedAt))
+		page.Text("</dd><dt>", text(ctx, "Until"))
+		page.Component(ctx, "</dt><dd>", design.Time(v.ExpiresAt))
+		page.Fixed("</dd>")
 		if v.DecidedBy != "" {
-			_, _ = templ_7745c5c3_Buffer.WriteString("<dt>")
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Decided by")))
-			_, _ = templ_7745c5c3_Buffer.WriteString("</dt><dd>")
-			templ_7745c5c3_Err = design.Name(v.DecidedBy).Render(ctx, templ_7745c5c3_Buffer)
-			if templ_7745c5c3_Err != nil {
-				return templ_7745c5c3_Err
-			}
-			_, _ = templ_7745c5c3_Buffer.WriteString("</dd>")
+			page.Text("<dt>", text(ctx, "Decided by"))
+			page.Component(ctx, "</dt><dd>", design.Name(v.DecidedBy))
+			page.Fixed("</dd>")
 		}
 		if v.Reason != "" {
-			_, _ = templ_7745c5c3_Buffer.WriteString("<dt>")
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Reason")))
-			_, _ = templ_7745c5c3_Buffer.WriteString("</dt><dd>")
-			templ_7745c5c3_Err = design.Name(v.Reason).Render(ctx, templ_7745c5c3_Buffer)
-			if templ_7745c5c3_Err != nil {
-				return templ_7745c5c3_Err
-			}
-			_, _ = templ_7745c5c3_Buffer.WriteString("</dd>")
+			page.Text("<dt>", text(ctx, "Reason"))
+			page.Component(ctx, "</dt><dd>", design.Name(v.Reason))
+			page.Fixed("</dd>")
 		}
-		_, _ = templ_7745c5c3_Buffer.WriteString("</dl>")
+		page.Fixed("</dl>")
 		if v.Question != "" {
-			_, _ = templ_7745c5c3_Buffer.WriteString("<h3>")
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "The message begins")))
-			_, _ = templ_7745c5c3_Buffer.WriteString("</h3>")
-			templ_7745c5c3_Err = design.Untrusted(v.Question).Render(ctx, templ_7745c5c3_Buffer)
-			if templ_7745c5c3_Err != nil {
-				return templ_7745c5c3_Err
-			}
+			page.Text("<h3>", text(ctx, "The message begins"))
+			page.Component(ctx, "</h3>", design.Untrusted(v.Question))
 		}
-		_, _ = templ_7745c5c3_Buffer.WriteString("</section>")
+		page.Fixed("</section>")
 		if v.Turn.ID != "" {
-			templ_7745c5c3_Err = evidence(messageView{Shown: shownTurn(v.Turn)}).Render(ctx, templ_7745c5c3_Buffer)
-			if templ_7745c5c3_Err != nil {
-				return templ_7745c5c3_Err
-			}
+			page.Component(ctx, "", evidence(messageView{Shown: shownTurn(v.Turn)}))
 		}
-		_, _ = templ_7745c5c3_Buffer.WriteString("</div>")
+		page.Fixed("</div>")
 		if v.MayWork && v.open() {
-			_, _ = templ_7745c5c3_Buffer.WriteString("<div class=\"grid\"><section class=\"card\" aria-labelledby=\"decide\"><h2 id=\"decide\">")
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Decide")))
-			_, _ = templ_7745c5c3_Buffer.WriteString("</h2><form method=\"post\" action=\"")
-			var templ_7745c5c3_Var53 templ.SafeURL
-			if templ_7745c5c3_Var53, templ_7745c5c3_Err = templ.JoinURLErrs(at("work", "approvals", v.ID, "approve")); templ_7745c5c3_Err != nil {
-				return templ_7745c5c3_Err
-			}
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var53))
-			_, _ = templ_7745c5c3_Buffer.WriteString("\">")
-			templ_7745c5c3_Err = csrf(v.CSRF).Render(ctx, templ_7745c5c3_Buffer)
-			if templ_7745c5c3_Err != nil {
-				return templ_7745c5c3_Err
-			}
-			_, _ = templ_7745c5c3_Buffer.WriteString("<button class=\"primary\">")
+			page.Text("<div class=\"grid\"><section class=\"card\" aria-labelledby=\"decide\"><h2 id=\"decide\">", text(ctx, "Decide"))
+			page.Address("</h2><form method=\"post\" action=\"", at("work", "approvals", v.ID, "approve"))
+			page.Component(ctx, "\">", csrf(v.CSRF))
+			page.Fixed("<button class=\"primary\">")
 			if v.Draft != nil {
-				_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Approve and send")))
+				page.Text("", text(ctx, "Approve and send"))
 			} else {
-				_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Approve")))
+				page.Text("", text(ctx, "Approve"))
 			}
-			_, _ = templ_7745c5c3_Buffer.WriteString("</button></form><form class=\"form\" method=\"post\" action=\"")
-			var templ_7745c5c3_Var56 templ.SafeURL
-			if templ_7745c5c3_Var56, templ_7745c5c3_Err = templ.JoinURLErrs(at("work", "approvals", v.ID, "deny")); templ_7745c5c3_Err != nil {
-				return templ_7745c5c3_Err
-			}
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var56))
-			_, _ = templ_7745c5c3_Buffer.WriteString("\">")
-			templ_7745c5c3_Err = csrf(v.CSRF).Render(ctx, templ_7745c5c3_Buffer)
-			if templ_7745c5c3_Err != nil {
-				return templ_7745c5c3_Err
-			}
-			templ_7745c5c3_Err = reasonField(text(ctx, "Reason for declining"), text(ctx, "Who asked is told it. Leave it empty to say no more than that it was not approved.")).Render(ctx, templ_7745c5c3_Buffer)
-			if templ_7745c5c3_Err != nil {
-				return templ_7745c5c3_Err
-			}
-			_, _ = templ_7745c5c3_Buffer.WriteString("<div class=\"actions\"><button class=\"danger\">")
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Decline")))
-			_, _ = templ_7745c5c3_Buffer.WriteString("</button></div></form></section>")
+			page.Address("</button></form><form class=\"form\" method=\"post\" action=\"", at("work", "approvals", v.ID, "deny"))
+			page.Component(ctx, "\">", csrf(v.CSRF))
+			page.Component(ctx, "", reasonField(text(ctx, "Reason for declining"), text(ctx, "Who asked is told it. Leave it empty to say no more than that it was not approved.")))
+			page.Text("<div class=\"actions\"><button class=\"danger\">", text(ctx, "Decline"))
+			page.Fixed("</button></div></form></section>")
 			if v.Draft != nil {
-				templ_7745c5c3_Err = editForm(at("work", "approvals", v.ID, "compare"), v.CSRF, writtenText(v.Draft.Parts), "").Render(ctx, templ_7745c5c3_Buffer)
-				if templ_7745c5c3_Err != nil {
-					return templ_7745c5c3_Err
-				}
+				page.Component(ctx, "", editForm(at("work", "approvals", v.ID, "compare"), v.CSRF, writtenText(v.Draft.Parts), ""))
 			}
-			_, _ = templ_7745c5c3_Buffer.WriteString("</div>")
+			page.Fixed("</div>")
 		}
-		return nil
 	})
 }
 
 // document is JSON for people.
 func document(title string, body []byte) templ.Component {
-	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
-		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
-		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
-			return templ_7745c5c3_CtxErr
-		}
-		templ_7745c5c3_Buffer, templ_7745c5c3_IsBuffer := templruntime.GetBuffer(templ_7745c5c3_W)
-		if !templ_7745c5c3_IsBuffer {
-			defer func() {
-				templ_7745c5c3_BufErr := templruntime.ReleaseBuffer(templ_7745c5c3_Buffer)
-				if templ_7745c5c3_Err == nil {
-					templ_7745c5c3_Err = templ_7745c5c3_BufErr
-				}
-			}()
-		}
-		ctx = templ.InitializeContext(ctx)
-		templ_7745c5c3_Var58 := templ.GetChildren(ctx)
-		if templ_7745c5c3_Var58 == nil {
-			templ_7745c5c3_Var58 = templ.NopComponent
-		}
-		ctx = templ.ClearChildren(ctx)
+	return component.New(func(ctx component.Context, page *component.Page, templ_7745c5c3_Var58 templ.Component) {
 		if len(body) > 0 {
-			_, _ = templ_7745c5c3_Buffer.WriteString("<h3>")
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(title))
-			_, _ = templ_7745c5c3_Buffer.WriteString("</h3><pre class=\"code wrap\" tabindex=\"0\">")
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(design.Visible(indentedJSON(body))))
-			_, _ = templ_7745c5c3_Buffer.WriteString("</pre>")
+			page.Text("<h3>", title)
+			page.Text("</h3><pre class=\"code wrap\" tabindex=\"0\">", design.Visible(indentedJSON(body)))
+			page.Fixed("</pre>")
 		}
-		return nil
 	})
 }
 
 // editForm asks for another text; what it would change is shown before anything happens.
 func editForm(action, token, words, hint string) templ.Component {
-	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
-		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
-		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
-			return templ_7745c5c3_CtxErr
-		}
-		templ_7745c5c3_Buffer, templ_7745c5c3_IsBuffer := templruntime.GetBuffer(templ_7745c5c3_W)
-		if !templ_7745c5c3_IsBuffer {
-			defer func() {
-				templ_7745c5c3_BufErr := templruntime.ReleaseBuffer(templ_7745c5c3_Buffer)
-				if templ_7745c5c3_Err == nil {
-					templ_7745c5c3_Err = templ_7745c5c3_BufErr
-				}
-			}()
-		}
-		ctx = templ.InitializeContext(ctx)
-		templ_7745c5c3_Var61 := templ.GetChildren(ctx)
-		if templ_7745c5c3_Var61 == nil {
-			templ_7745c5c3_Var61 = templ.NopComponent
-		}
-		ctx = templ.ClearChildren(ctx)
-		_, _ = templ_7745c5c3_Buffer.WriteString("<section class=\"card\" aria-labelledby=\"edit\"><h2 id=\"edit\">")
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Edit the answer")))
-		_, _ = templ_7745c5c3_Buffer.WriteString("</h2><form class=\"form\" method=\"post\" action=\"")
-		var templ_7745c5c3_Var63 templ.SafeURL
-		if templ_7745c5c3_Var63, templ_7745c5c3_Err = templ.JoinURLErrs(templ.SafeURL(action)); templ_7745c5c3_Err != nil {
-			return templ_7745c5c3_Err
-		}
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var63))
-		_, _ = templ_7745c5c3_Buffer.WriteString("\">")
-		templ_7745c5c3_Err = csrf(token).Render(ctx, templ_7745c5c3_Buffer)
-		if templ_7745c5c3_Err != nil {
-			return templ_7745c5c3_Err
-		}
-		_, _ = templ_7745c5c3_Buffer.WriteString("<div class=\"field\"><label for=\"text\">")
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Text")))
-		_, _ = templ_7745c5c3_Buffer.WriteString("</label> <textarea id=\"text\" name=\"text\" rows=\"10\" dir=\"auto\" required>")
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(words))
-		_, _ = templ_7745c5c3_Buffer.WriteString("</textarea> ")
+	return component.New(func(ctx component.Context, page *component.Page, templ_7745c5c3_Var61 templ.Component) {
+		page.Text("<section class=\"card\" aria-labelledby=\"edit\"><h2 id=\"edit\">", text(ctx, "Edit the answer"))
+		page.Text("</h2><form class=\"form\" method=\"post\" action=\"", action)
+		page.Component(ctx, "\">", csrf(token))
+		page.Text("<div class=\"field\"><label for=\"text\">", text(ctx, "Text"))
+		page.Text("</label> <textarea id=\"text\" name=\"text\" rows=\"10\" dir=\"auto\" required>", words)
+		page.Fixed("</textarea> ")
 		if hint != "" {
-			_, _ = templ_7745c5c3_Buffer.WriteString("<span class=\"hint\">")
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(hint))
-			_, _ = templ_7745c5c3_Buffer.WriteString("</span>")
+			page.Text("<span class=\"hint\">", hint)
+			page.Fixed("</span>")
 		}
-		_, _ = templ_7745c5c3_Buffer.WriteString("</div><div class=\"actions\"><button>")
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Compare with the old text")))
-		_, _ = templ_7745c5c3_Buffer.WriteString("</button></div></form></section>")
-		return nil
+		page.Text("</div><div class=\"actions\"><button>", text(ctx, "Compare with the old text"))
+		page.Fixed("</button></div></form></section>")
 	})
 }
 
 func comparePage(v compareView) templ.Component {
-	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
-		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
-		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
-			return templ_7745c5c3_CtxErr
-		}
-		templ_7745c5c3_Buffer, templ_7745c5c3_IsBuffer := templruntime.GetBuffer(templ_7745c5c3_W)
-		if !templ_7745c5c3_IsBuffer {
-			defer func() {
-				templ_7745c5c3_BufErr := templruntime.ReleaseBuffer(templ_7745c5c3_Buffer)
-				if templ_7745c5c3_Err == nil {
-					templ_7745c5c3_Err = templ_7745c5c3_BufErr
-				}
-			}()
-		}
-		ctx = templ.InitializeContext(ctx)
-		templ_7745c5c3_Var68 := templ.GetChildren(ctx)
-		if templ_7745c5c3_Var68 == nil {
-			templ_7745c5c3_Var68 = templ.NopComponent
-		}
-		ctx = templ.ClearChildren(ctx)
-		_, _ = templ_7745c5c3_Buffer.WriteString("<p class=\"crumbs\"><a href=\"")
-		var templ_7745c5c3_Var69 templ.SafeURL
-		if templ_7745c5c3_Var69, templ_7745c5c3_Err = templ.JoinURLErrs(templ.SafeURL(v.Back)); templ_7745c5c3_Err != nil {
-			return templ_7745c5c3_Err
-		}
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var69))
-		_, _ = templ_7745c5c3_Buffer.WriteString("\">")
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(v.Title))
-		_, _ = templ_7745c5c3_Buffer.WriteString("</a></p>")
-		templ_7745c5c3_Err = heading(text(ctx, "What would change"), text(ctx, "Nothing is stored or sent so far.")).Render(ctx, templ_7745c5c3_Buffer)
-		if templ_7745c5c3_Err != nil {
-			return templ_7745c5c3_Err
-		}
+	return component.New(func(ctx component.Context, page *component.Page, templ_7745c5c3_Var68 templ.Component) {
+		page.Text("<p class=\"crumbs\"><a href=\"", v.Back)
+		page.Text("\">", v.Title)
+		page.Component(ctx, "</a></p>", heading(text(ctx, "What would change"), text(ctx, "Nothing is stored or sent so far.")))
 		if v.Stale {
-			templ_7745c5c3_Err = design.Notice(design.Warn, text(ctx, "The text was changed meanwhile. Below it is compared with the current text.")).Render(ctx, templ_7745c5c3_Buffer)
-			if templ_7745c5c3_Err != nil {
-				return templ_7745c5c3_Err
-			}
+			page.Component(ctx, "", design.Notice(design.Warn, text(ctx, "The text was changed meanwhile. Below it is compared with the current text.")))
 		}
 		if v.Before == v.After {
-			templ_7745c5c3_Err = design.Notice(design.Info, text(ctx, "The text is the same as before.")).Render(ctx, templ_7745c5c3_Buffer)
-			if templ_7745c5c3_Err != nil {
-				return templ_7745c5c3_Err
-			}
+			page.Component(ctx, "", design.Notice(design.Info, text(ctx, "The text is the same as before.")))
 		}
-		_, _ = templ_7745c5c3_Buffer.WriteString("<section class=\"card\" aria-label=\"")
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "What would change")))
-		_, _ = templ_7745c5c3_Buffer.WriteString("\">")
-		templ_7745c5c3_Err = design.Diff(v.Before, v.After).Render(ctx, templ_7745c5c3_Buffer)
-		if templ_7745c5c3_Err != nil {
-			return templ_7745c5c3_Err
-		}
-		_, _ = templ_7745c5c3_Buffer.WriteString("</section><form class=\"form\" method=\"post\" action=\"")
-		var templ_7745c5c3_Var72 templ.SafeURL
-		if templ_7745c5c3_Var72, templ_7745c5c3_Err = templ.JoinURLErrs(templ.SafeURL(v.Action)); templ_7745c5c3_Err != nil {
-			return templ_7745c5c3_Err
-		}
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var72))
-		_, _ = templ_7745c5c3_Buffer.WriteString("\">")
-		templ_7745c5c3_Err = csrf(v.CSRF).Render(ctx, templ_7745c5c3_Buffer)
-		if templ_7745c5c3_Err != nil {
-			return templ_7745c5c3_Err
-		}
-		_, _ = templ_7745c5c3_Buffer.WriteString("<input type=\"hidden\" name=\"was\" value=\"")
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(v.Was))
-		_, _ = templ_7745c5c3_Buffer.WriteString("\"> <textarea name=\"text\" hidden>")
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(v.After))
-		_, _ = templ_7745c5c3_Buffer.WriteString("</textarea><div class=\"actions\"><button class=\"primary\" name=\"then\" value=\"send\">")
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(v.Send))
-		_, _ = templ_7745c5c3_Buffer.WriteString("</button> ")
+		page.Text("<section class=\"card\" aria-label=\"", text(ctx, "What would change"))
+		page.Component(ctx, "\">", design.Diff(v.Before, v.After))
+		page.Text("</section><form class=\"form\" method=\"post\" action=\"", v.Action)
+		page.Component(ctx, "\">", csrf(v.CSRF))
+		page.Text("<input type=\"hidden\" name=\"was\" value=\"", v.Was)
+		page.Text("\"> <textarea name=\"text\" hidden>", v.After)
+		page.Text("</textarea><div class=\"actions\"><button class=\"primary\" name=\"then\" value=\"send\">", v.Send)
+		page.Fixed("</button> ")
 		if v.Keep != "" {
-			_, _ = templ_7745c5c3_Buffer.WriteString("<button name=\"then\" value=\"keep\">")
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(v.Keep))
-			_, _ = templ_7745c5c3_Buffer.WriteString("</button> ")
+			page.Text("<button name=\"then\" value=\"keep\">", v.Keep)
+			page.Fixed("</button> ")
 		}
-		_, _ = templ_7745c5c3_Buffer.WriteString("<a class=\"button quiet\" href=\"")
-		var templ_7745c5c3_Var77 templ.SafeURL
-		if templ_7745c5c3_Var77, templ_7745c5c3_Err = templ.JoinURLErrs(templ.SafeURL(v.Back)); templ_7745c5c3_Err != nil {
-			return templ_7745c5c3_Err
-		}
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var77))
-		_, _ = templ_7745c5c3_Buffer.WriteString("\">")
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Change nothing")))
-		_, _ = templ_7745c5c3_Buffer.WriteString("</a></div></form>")
-		return nil
+		page.Text("<a class=\"button quiet\" href=\"", v.Back)
+		page.Text("\">", text(ctx, "Change nothing"))
+		page.Fixed("</a></div></form>")
 	})
 }
 
-var _ = templruntime.GeneratedTemplate
+var _ = component.New

@@ -6,7 +6,7 @@ package pages
 //lint:file-ignore SA4006 This context is only used if a nested component is present.
 
 import "github.com/a-h/templ"
-import templruntime "github.com/a-h/templ/runtime"
+import "inbox/internal/pagecode/component"
 
 import (
 	"inbox/agents/runtime/tool/request"
@@ -15,463 +15,180 @@ import (
 )
 
 func toolRequestsPage(v toolRequestsView) templ.Component {
-	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
-		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
-		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
-			return templ_7745c5c3_CtxErr
-		}
-		templ_7745c5c3_Buffer, templ_7745c5c3_IsBuffer := templruntime.GetBuffer(templ_7745c5c3_W)
-		if !templ_7745c5c3_IsBuffer {
-			defer func() {
-				templ_7745c5c3_BufErr := templruntime.ReleaseBuffer(templ_7745c5c3_Buffer)
-				if templ_7745c5c3_Err == nil {
-					templ_7745c5c3_Err = templ_7745c5c3_BufErr
-				}
-			}()
-		}
-		ctx = templ.InitializeContext(ctx)
-		templ_7745c5c3_Var1 := templ.GetChildren(ctx)
-		if templ_7745c5c3_Var1 == nil {
-			templ_7745c5c3_Var1 = templ.NopComponent
-		}
-		ctx = templ.ClearChildren(ctx)
-		templ_7745c5c3_Var2 := templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
-			templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
-			templ_7745c5c3_Buffer, templ_7745c5c3_IsBuffer := templruntime.GetBuffer(templ_7745c5c3_W)
-			if !templ_7745c5c3_IsBuffer {
-				defer func() {
-					templ_7745c5c3_BufErr := templruntime.ReleaseBuffer(templ_7745c5c3_Buffer)
-					if templ_7745c5c3_Err == nil {
-						templ_7745c5c3_Err = templ_7745c5c3_BufErr
-					}
-				}()
-			}
-			ctx = templ.InitializeContext(ctx)
-			_, _ = templ_7745c5c3_Buffer.WriteString("<nav class=\"chips\" aria-label=\"")
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Which calls")))
-			_, _ = templ_7745c5c3_Buffer.WriteString("\">")
-			templ_7745c5c3_Err = statusChips(at("work", "tools"), v.All).Render(ctx, templ_7745c5c3_Buffer)
-			if templ_7745c5c3_Err != nil {
-				return templ_7745c5c3_Err
-			}
-			_, _ = templ_7745c5c3_Buffer.WriteString("</nav>")
+	return component.New(func(ctx component.Context, page *component.Page, templ_7745c5c3_Var1 templ.Component) {
+		templ_7745c5c3_Var2 := component.Children(func(ctx component.Context, page *component.Page) {
+			page.Text("<nav class=\"chips\" aria-label=\"", text(ctx, "Which calls"))
+			page.Component(ctx, "\">", statusChips(at("work", "tools"), v.All))
+			page.Fixed("</nav>")
 			if len(v.Rows) == 0 {
-				_, _ = templ_7745c5c3_Buffer.WriteString("<section class=\"card\">")
-				templ_7745c5c3_Err = design.Empty("task", text(ctx, "No call waits for a program"), text(ctx, "Tool calls that programs outside the server execute appear here until such a program, or you, hands in the result.")).Render(ctx, templ_7745c5c3_Buffer)
-				if templ_7745c5c3_Err != nil {
-					return templ_7745c5c3_Err
-				}
-				_, _ = templ_7745c5c3_Buffer.WriteString("</section>")
+				page.Component(ctx, "<section class=\"card\">", design.Empty("task", text(ctx, "No call waits for a program"), text(ctx, "Tool calls that programs outside the server execute appear here until such a program, or you, hands in the result.")))
+				page.Fixed("</section>")
 			} else {
-				_, _ = templ_7745c5c3_Buffer.WriteString("<form class=\"card flush\" method=\"post\" action=\"")
-				var templ_7745c5c3_Var4 templ.SafeURL
-				if templ_7745c5c3_Var4, templ_7745c5c3_Err = templ.JoinURLErrs(at("work", "tools", "cancel")); templ_7745c5c3_Err != nil {
-					return templ_7745c5c3_Err
-				}
-				_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var4))
-				_, _ = templ_7745c5c3_Buffer.WriteString("\" aria-label=\"")
-				_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Tool requests")))
-				_, _ = templ_7745c5c3_Buffer.WriteString("\">")
-				templ_7745c5c3_Err = csrf(v.CSRF).Render(ctx, templ_7745c5c3_Buffer)
-				if templ_7745c5c3_Err != nil {
-					return templ_7745c5c3_Err
-				}
-				_, _ = templ_7745c5c3_Buffer.WriteString("<div class=\"scroll\"><table class=\"table\"><thead><tr>")
+				page.Address("<form class=\"card flush\" method=\"post\" action=\"", at("work", "tools", "cancel"))
+				page.Text("\" aria-label=\"", text(ctx, "Tool requests"))
+				page.Component(ctx, "\">", csrf(v.CSRF))
+				page.Fixed("<div class=\"scroll\"><table class=\"table\"><thead><tr>")
 				if v.MayWork {
-					_, _ = templ_7745c5c3_Buffer.WriteString("<th scope=\"col\"><span class=\"visually-hidden\">")
-					_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Choose")))
-					_, _ = templ_7745c5c3_Buffer.WriteString("</span></th>")
+					page.Text("<th scope=\"col\"><span class=\"visually-hidden\">", text(ctx, "Choose"))
+					page.Fixed("</span></th>")
 				}
-				_, _ = templ_7745c5c3_Buffer.WriteString("<th scope=\"col\">")
-				_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Tool")))
-				_, _ = templ_7745c5c3_Buffer.WriteString("</th><th scope=\"col\">")
-				_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "State")))
-				_, _ = templ_7745c5c3_Buffer.WriteString("</th><th scope=\"col\">")
-				_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Agent")))
-				_, _ = templ_7745c5c3_Buffer.WriteString("</th><th scope=\"col\">")
-				_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Called")))
-				_, _ = templ_7745c5c3_Buffer.WriteString("</th><th scope=\"col\">")
-				_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Waits until")))
-				_, _ = templ_7745c5c3_Buffer.WriteString("</th></tr></thead> <tbody>")
+				page.Text("<th scope=\"col\">", text(ctx, "Tool"))
+				page.Text("</th><th scope=\"col\">", text(ctx, "State"))
+				page.Text("</th><th scope=\"col\">", text(ctx, "Agent"))
+				page.Text("</th><th scope=\"col\">", text(ctx, "Called"))
+				page.Text("</th><th scope=\"col\">", text(ctx, "Waits until"))
+				page.Fixed("</th></tr></thead> <tbody>")
 				for _, one := range v.Rows {
-					_, _ = templ_7745c5c3_Buffer.WriteString("<tr>")
+					page.Fixed("<tr>")
 					if v.MayWork {
-						_, _ = templ_7745c5c3_Buffer.WriteString("<td>")
+						page.Fixed("<td>")
 						if one.Status == request.StatusPending {
-							templ_7745c5c3_Err = tick(ticked{one.ID, design.VisibleLine(one.ToolName), v.Selected}).Render(ctx, templ_7745c5c3_Buffer)
-							if templ_7745c5c3_Err != nil {
-								return templ_7745c5c3_Err
-							}
+							page.Component(ctx, "", tick(ticked{one.ID, design.VisibleLine(one.ToolName), v.Selected}))
 						}
-						_, _ = templ_7745c5c3_Buffer.WriteString("</td>")
+						page.Fixed("</td>")
 					}
-					_, _ = templ_7745c5c3_Buffer.WriteString("<th scope=\"row\"><a href=\"")
-					var templ_7745c5c3_Var12 templ.SafeURL
-					if templ_7745c5c3_Var12, templ_7745c5c3_Err = templ.JoinURLErrs(at("work", "tools", one.ID)); templ_7745c5c3_Err != nil {
-						return templ_7745c5c3_Err
-					}
-					_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var12))
-					_, _ = templ_7745c5c3_Buffer.WriteString("\">")
-					templ_7745c5c3_Err = design.Name(one.ToolName).Render(ctx, templ_7745c5c3_Buffer)
-					if templ_7745c5c3_Err != nil {
-						return templ_7745c5c3_Err
-					}
-					_, _ = templ_7745c5c3_Buffer.WriteString("</a></th><td data-label=\"")
-					_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "State")))
-					_, _ = templ_7745c5c3_Buffer.WriteString("\">")
-					templ_7745c5c3_Err = design.Badge(toolColour(one.Status), toolStatusName(ctx, one.Status)).Render(ctx, templ_7745c5c3_Buffer)
-					if templ_7745c5c3_Err != nil {
-						return templ_7745c5c3_Err
-					}
-					_, _ = templ_7745c5c3_Buffer.WriteString("</td><td data-label=\"")
-					_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Agent")))
-					_, _ = templ_7745c5c3_Buffer.WriteString("\">")
-					_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(one.Agent))
-					_, _ = templ_7745c5c3_Buffer.WriteString("</td><td data-label=\"")
-					_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Called")))
-					_, _ = templ_7745c5c3_Buffer.WriteString("\">")
-					templ_7745c5c3_Err = design.Ago(one.CreatedAt).Render(ctx, templ_7745c5c3_Buffer)
-					if templ_7745c5c3_Err != nil {
-						return templ_7745c5c3_Err
-					}
-					_, _ = templ_7745c5c3_Buffer.WriteString("</td><td data-label=\"")
-					_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Waits until")))
-					_, _ = templ_7745c5c3_Buffer.WriteString("\">")
+					page.Address("<th scope=\"row\"><a href=\"", at("work", "tools", one.ID))
+					page.Component(ctx, "\">", design.Name(one.ToolName))
+					page.Text("</a></th><td data-label=\"", text(ctx, "State"))
+					page.Component(ctx, "\">", design.Badge(toolColour(one.Status), toolStatusName(ctx, one.Status)))
+					page.Text("</td><td data-label=\"", text(ctx, "Agent"))
+					page.Text("\">", one.Agent)
+					page.Text("</td><td data-label=\"", text(ctx, "Called"))
+					page.Component(ctx, "\">", design.Ago(one.CreatedAt))
+					page.Text("</td><td data-label=\"", text(ctx, "Waits until"))
+					page.Fixed("\">")
 					if one.TimeoutAt.IsZero() {
-						_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "forever")))
+						page.Text("", text(ctx, "forever"))
 					} else {
-						templ_7745c5c3_Err = design.Ago(one.TimeoutAt).Render(ctx, templ_7745c5c3_Buffer)
-						if templ_7745c5c3_Err != nil {
-							return templ_7745c5c3_Err
-						}
+						page.Component(ctx, "", design.Ago(one.TimeoutAt))
 					}
-					_, _ = templ_7745c5c3_Buffer.WriteString("</td></tr>")
+					page.Fixed("</td></tr>")
 				}
-				_, _ = templ_7745c5c3_Buffer.WriteString("</tbody></table></div>")
+				page.Fixed("</tbody></table></div>")
 				if v.MayWork {
-					_, _ = templ_7745c5c3_Buffer.WriteString("<div class=\"card-foot actions\"><button class=\"danger\">")
-					_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Cancel what is chosen")))
-					_, _ = templ_7745c5c3_Buffer.WriteString("</button>")
-					templ_7745c5c3_Err = tickAll(v.workView).Render(ctx, templ_7745c5c3_Buffer)
-					if templ_7745c5c3_Err != nil {
-						return templ_7745c5c3_Err
-					}
-					_, _ = templ_7745c5c3_Buffer.WriteString("</div>")
+					page.Text("<div class=\"card-foot actions\"><button class=\"danger\">", text(ctx, "Cancel what is chosen"))
+					page.Component(ctx, "</button>", tickAll(v.workView))
+					page.Fixed("</div>")
 				}
-				_, _ = templ_7745c5c3_Buffer.WriteString("</form>")
+				page.Fixed("</form>")
 			}
-			return nil
 		})
-		templ_7745c5c3_Err = workFrame(v.workView).Render(templ.WithChildren(ctx, templ_7745c5c3_Var2), templ_7745c5c3_Buffer)
-		if templ_7745c5c3_Err != nil {
-			return templ_7745c5c3_Err
-		}
-		return nil
+		page.Component(templ.WithChildren(ctx, templ_7745c5c3_Var2), "", workFrame(v.workView))
 	})
 }
 
 func toolRequestPage(v toolRequestView) templ.Component {
-	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
-		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
-		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
-			return templ_7745c5c3_CtxErr
-		}
-		templ_7745c5c3_Buffer, templ_7745c5c3_IsBuffer := templruntime.GetBuffer(templ_7745c5c3_W)
-		if !templ_7745c5c3_IsBuffer {
-			defer func() {
-				templ_7745c5c3_BufErr := templruntime.ReleaseBuffer(templ_7745c5c3_Buffer)
-				if templ_7745c5c3_Err == nil {
-					templ_7745c5c3_Err = templ_7745c5c3_BufErr
-				}
-			}()
-		}
-		ctx = templ.InitializeContext(ctx)
-		templ_7745c5c3_Var20 := templ.GetChildren(ctx)
-		if templ_7745c5c3_Var20 == nil {
-			templ_7745c5c3_Var20 = templ.NopComponent
-		}
-		ctx = templ.ClearChildren(ctx)
-		_, _ = templ_7745c5c3_Buffer.WriteString("<p class=\"crumbs\"><a href=\"")
-		var templ_7745c5c3_Var21 templ.SafeURL
-		if templ_7745c5c3_Var21, templ_7745c5c3_Err = templ.JoinURLErrs(at("work", "tools")); templ_7745c5c3_Err != nil {
-			return templ_7745c5c3_Err
-		}
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var21))
-		_, _ = templ_7745c5c3_Buffer.WriteString("\">")
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Tool requests")))
-		_, _ = templ_7745c5c3_Buffer.WriteString("</a></p><div class=\"page-head\"><div><h1>")
-		templ_7745c5c3_Err = design.Name(v.ToolName).Render(ctx, templ_7745c5c3_Buffer)
-		if templ_7745c5c3_Err != nil {
-			return templ_7745c5c3_Err
-		}
-		_, _ = templ_7745c5c3_Buffer.WriteString("</h1><div class=\"cluster\">")
-		templ_7745c5c3_Err = design.Badge(toolColour(v.Status), toolStatusName(ctx, v.Status)).Render(ctx, templ_7745c5c3_Buffer)
-		if templ_7745c5c3_Err != nil {
-			return templ_7745c5c3_Err
-		}
-		_, _ = templ_7745c5c3_Buffer.WriteString("<span class=\"muted\">")
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(v.Agent))
-		_, _ = templ_7745c5c3_Buffer.WriteString("</span></div></div><div class=\"actions\"><a class=\"button\" href=\"")
-		var templ_7745c5c3_Var24 templ.SafeURL
-		if templ_7745c5c3_Var24, templ_7745c5c3_Err = templ.JoinURLErrs(at("messages", v.TurnID)); templ_7745c5c3_Err != nil {
-			return templ_7745c5c3_Err
-		}
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var24))
-		_, _ = templ_7745c5c3_Buffer.WriteString("\">")
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Way of the message")))
-		_, _ = templ_7745c5c3_Buffer.WriteString("</a></div></div><section class=\"card\" aria-labelledby=\"call\"><h2 id=\"call\">")
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Call")))
-		_, _ = templ_7745c5c3_Buffer.WriteString("</h2><dl class=\"facts\"><dt>")
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Called")))
-		_, _ = templ_7745c5c3_Buffer.WriteString("</dt><dd>")
-		templ_7745c5c3_Err = design.Time(v.CreatedAt).Render(ctx, templ_7745c5c3_Buffer)
-		if templ_7745c5c3_Err != nil {
-			return templ_7745c5c3_Err
-		}
-		_, _ = templ_7745c5c3_Buffer.WriteString("</dd><dt>")
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Waits until")))
-		_, _ = templ_7745c5c3_Buffer.WriteString("</dt><dd>")
+	return component.New(func(ctx component.Context, page *component.Page, templ_7745c5c3_Var20 templ.Component) {
+		page.Address("<p class=\"crumbs\"><a href=\"", at("work", "tools"))
+		page.Text("\">", text(ctx, "Tool requests"))
+		page.Component(ctx, "</a></p><div class=\"page-head\"><div><h1>", design.Name(v.ToolName))
+		page.Component(ctx, "</h1><div class=\"cluster\">", design.Badge(toolColour(v.Status), toolStatusName(ctx, v.Status)))
+		page.Text("<span class=\"muted\">", v.Agent)
+		page.Address("</span></div></div><div class=\"actions\"><a class=\"button\" href=\"", at("messages", v.TurnID))
+		page.Text("\">", text(ctx, "Way of the message"))
+		page.Text("</a></div></div><section class=\"card\" aria-labelledby=\"call\"><h2 id=\"call\">", text(ctx, "Call"))
+		page.Text("</h2><dl class=\"facts\"><dt>", text(ctx, "Called"))
+		page.Component(ctx, "</dt><dd>", design.Time(v.CreatedAt))
+		page.Text("</dd><dt>", text(ctx, "Waits until"))
+		page.Fixed("</dt><dd>")
 		if v.TimeoutAt.IsZero() {
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "forever")))
+			page.Text("", text(ctx, "forever"))
 		} else {
-			templ_7745c5c3_Err = design.Time(v.TimeoutAt).Render(ctx, templ_7745c5c3_Buffer)
-			if templ_7745c5c3_Err != nil {
-				return templ_7745c5c3_Err
-			}
+			page.Component(ctx, "", design.Time(v.TimeoutAt))
 		}
-		_, _ = templ_7745c5c3_Buffer.WriteString("</dd><dt>")
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Request")))
-		_, _ = templ_7745c5c3_Buffer.WriteString("</dt><dd>")
-		templ_7745c5c3_Err = design.Copyable(design.VisibleLine(v.ID)).Render(ctx, templ_7745c5c3_Buffer)
-		if templ_7745c5c3_Err != nil {
-			return templ_7745c5c3_Err
-		}
-		_, _ = templ_7745c5c3_Buffer.WriteString("</dd></dl>")
-		templ_7745c5c3_Err = document(text(ctx, "As the agent made it"), v.Request).Render(ctx, templ_7745c5c3_Buffer)
-		if templ_7745c5c3_Err != nil {
-			return templ_7745c5c3_Err
-		}
-		templ_7745c5c3_Err = document(text(ctx, "Result"), v.Result).Render(ctx, templ_7745c5c3_Buffer)
-		if templ_7745c5c3_Err != nil {
-			return templ_7745c5c3_Err
-		}
-		_, _ = templ_7745c5c3_Buffer.WriteString("</section>")
+		page.Text("</dd><dt>", text(ctx, "Request"))
+		page.Component(ctx, "</dt><dd>", design.Copyable(design.VisibleLine(v.ID)))
+		page.Component(ctx, "</dd></dl>", document(text(ctx, "As the agent made it"), v.Request))
+		page.Component(ctx, "", document(text(ctx, "Result"), v.Result))
+		page.Fixed("</section>")
 		if v.MayWork && v.open() {
-			_, _ = templ_7745c5c3_Buffer.WriteString("<section class=\"card\" aria-labelledby=\"submit\"><h2 id=\"submit\">")
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Hand in a result")))
-			_, _ = templ_7745c5c3_Buffer.WriteString("</h2><form class=\"form\" method=\"post\" action=\"")
-			var templ_7745c5c3_Var32 templ.SafeURL
-			if templ_7745c5c3_Var32, templ_7745c5c3_Err = templ.JoinURLErrs(at("work", "tools", v.ID, "submit")); templ_7745c5c3_Err != nil {
-				return templ_7745c5c3_Err
-			}
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var32))
-			_, _ = templ_7745c5c3_Buffer.WriteString("\">")
-			templ_7745c5c3_Err = csrf(v.CSRF).Render(ctx, templ_7745c5c3_Buffer)
-			if templ_7745c5c3_Err != nil {
-				return templ_7745c5c3_Err
-			}
-			_, _ = templ_7745c5c3_Buffer.WriteString("<fieldset><legend>")
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "How it went")))
-			_, _ = templ_7745c5c3_Buffer.WriteString("</legend> <label class=\"check\"><input type=\"radio\" name=\"outcome\" value=\"done\" checked><span>")
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "It succeeded; below is the result as JSON")))
-			_, _ = templ_7745c5c3_Buffer.WriteString("</span></label> <label class=\"check\"><input type=\"radio\" name=\"outcome\" value=\"failed\"><span>")
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "It failed; below is why, in words")))
-			_, _ = templ_7745c5c3_Buffer.WriteString("</span></label></fieldset><div class=\"field\"><label for=\"result\">")
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Result")))
-			_, _ = templ_7745c5c3_Buffer.WriteString("</label> <textarea id=\"result\" name=\"result\" class=\"mono\" rows=\"8\" spellcheck=\"false\" aria-describedby=\"result-hint\" required></textarea> <span class=\"hint\" id=\"result-hint\">")
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "At most 1 MiB. The agent reads it as what the tool returned. Tools name no form for their results, so nothing else is checked.")))
-			_, _ = templ_7745c5c3_Buffer.WriteString("</span></div><div class=\"actions\"><button class=\"primary\">")
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Hand in")))
-			_, _ = templ_7745c5c3_Buffer.WriteString("</button></div></form><form method=\"post\" action=\"")
-			var templ_7745c5c3_Var39 templ.SafeURL
-			if templ_7745c5c3_Var39, templ_7745c5c3_Err = templ.JoinURLErrs(at("work", "tools", "cancel")); templ_7745c5c3_Err != nil {
-				return templ_7745c5c3_Err
-			}
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var39))
-			_, _ = templ_7745c5c3_Buffer.WriteString("\">")
-			templ_7745c5c3_Err = csrf(v.CSRF).Render(ctx, templ_7745c5c3_Buffer)
-			if templ_7745c5c3_Err != nil {
-				return templ_7745c5c3_Err
-			}
-			_, _ = templ_7745c5c3_Buffer.WriteString("<input type=\"hidden\" name=\"id\" value=\"")
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(v.ID))
-			_, _ = templ_7745c5c3_Buffer.WriteString("\"> <button class=\"danger\">")
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Cancel the call")))
-			_, _ = templ_7745c5c3_Buffer.WriteString("</button></form></section>")
+			page.Text("<section class=\"card\" aria-labelledby=\"submit\"><h2 id=\"submit\">", text(ctx, "Hand in a result"))
+			page.Address("</h2><form class=\"form\" method=\"post\" action=\"", at("work", "tools", v.ID, "submit"))
+			page.Component(ctx, "\">", csrf(v.CSRF))
+			page.Text("<fieldset><legend>", text(ctx, "How it went"))
+			page.Text("</legend> <label class=\"check\"><input type=\"radio\" name=\"outcome\" value=\"done\" checked><span>", text(ctx, "It succeeded; below is the result as JSON"))
+			page.Text("</span></label> <label class=\"check\"><input type=\"radio\" name=\"outcome\" value=\"failed\"><span>", text(ctx, "It failed; below is why, in words"))
+			page.Text("</span></label></fieldset><div class=\"field\"><label for=\"result\">", text(ctx, "Result"))
+			page.Text("</label> <textarea id=\"result\" name=\"result\" class=\"mono\" rows=\"8\" spellcheck=\"false\" aria-describedby=\"result-hint\" required></textarea> <span class=\"hint\" id=\"result-hint\">", text(ctx, "At most 1 MiB. The agent reads it as what the tool returned. Tools name no form for their results, so nothing else is checked."))
+			page.Text("</span></div><div class=\"actions\"><button class=\"primary\">", text(ctx, "Hand in"))
+			page.Address("</button></div></form><form method=\"post\" action=\"", at("work", "tools", "cancel"))
+			page.Component(ctx, "\">", csrf(v.CSRF))
+			page.Text("<input type=\"hidden\" name=\"id\" value=\"", v.ID)
+			page.Text("\"> <button class=\"danger\">", text(ctx, "Cancel the call"))
+			page.Fixed("</button></form></section>")
 		}
-		return nil
 	})
 }
 
 func demandsPage(v demandsView) templ.Component {
-	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
-		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
-		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
-			return templ_7745c5c3_CtxErr
-		}
-		templ_7745c5c3_Buffer, templ_7745c5c3_IsBuffer := templruntime.GetBuffer(templ_7745c5c3_W)
-		if !templ_7745c5c3_IsBuffer {
-			defer func() {
-				templ_7745c5c3_BufErr := templruntime.ReleaseBuffer(templ_7745c5c3_Buffer)
-				if templ_7745c5c3_Err == nil {
-					templ_7745c5c3_Err = templ_7745c5c3_BufErr
-				}
-			}()
-		}
-		ctx = templ.InitializeContext(ctx)
-		templ_7745c5c3_Var42 := templ.GetChildren(ctx)
-		if templ_7745c5c3_Var42 == nil {
-			templ_7745c5c3_Var42 = templ.NopComponent
-		}
-		ctx = templ.ClearChildren(ctx)
-		templ_7745c5c3_Var43 := templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
-			templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
-			templ_7745c5c3_Buffer, templ_7745c5c3_IsBuffer := templruntime.GetBuffer(templ_7745c5c3_W)
-			if !templ_7745c5c3_IsBuffer {
-				defer func() {
-					templ_7745c5c3_BufErr := templruntime.ReleaseBuffer(templ_7745c5c3_Buffer)
-					if templ_7745c5c3_Err == nil {
-						templ_7745c5c3_Err = templ_7745c5c3_BufErr
-					}
-				}()
-			}
-			ctx = templ.InitializeContext(ctx)
-			_, _ = templ_7745c5c3_Buffer.WriteString("<p class=\"muted\">")
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Only the sender of the message can meet a demand. You can withdraw it: its message ends, and the sender is told.")))
-			_, _ = templ_7745c5c3_Buffer.WriteString("</p>")
+	return component.New(func(ctx component.Context, page *component.Page, templ_7745c5c3_Var42 templ.Component) {
+		templ_7745c5c3_Var43 := component.Children(func(ctx component.Context, page *component.Page) {
+			page.Text("<p class=\"muted\">", text(ctx, "Only the sender of the message can meet a demand. You can withdraw it: its message ends, and the sender is told."))
+			page.Fixed("</p>")
 			if len(v.Rows) == 0 {
-				_, _ = templ_7745c5c3_Buffer.WriteString("<section class=\"card\">")
-				templ_7745c5c3_Err = design.Empty("key", text(ctx, "No agent waits for an answer"), text(ctx, "What agents asked back appears here until it is answered or its time is over: consent, a payment, a sign-in, whether two addresses belong to one person.")).Render(ctx, templ_7745c5c3_Buffer)
-				if templ_7745c5c3_Err != nil {
-					return templ_7745c5c3_Err
-				}
-				_, _ = templ_7745c5c3_Buffer.WriteString("</section>")
+				page.Component(ctx, "<section class=\"card\">", design.Empty("key", text(ctx, "No agent waits for an answer"), text(ctx, "What agents asked back appears here until it is answered or its time is over: consent, a payment, a sign-in, whether two addresses belong to one person.")))
+				page.Fixed("</section>")
 			} else {
-				_, _ = templ_7745c5c3_Buffer.WriteString("<form class=\"card flush\" method=\"post\" action=\"")
-				var templ_7745c5c3_Var45 templ.SafeURL
-				if templ_7745c5c3_Var45, templ_7745c5c3_Err = templ.JoinURLErrs(at("work", "demands", "withdraw")); templ_7745c5c3_Err != nil {
-					return templ_7745c5c3_Err
-				}
-				_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var45))
-				_, _ = templ_7745c5c3_Buffer.WriteString("\" aria-label=\"")
-				_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Demands")))
-				_, _ = templ_7745c5c3_Buffer.WriteString("\">")
-				templ_7745c5c3_Err = csrf(v.CSRF).Render(ctx, templ_7745c5c3_Buffer)
-				if templ_7745c5c3_Err != nil {
-					return templ_7745c5c3_Err
-				}
-				_, _ = templ_7745c5c3_Buffer.WriteString("<div class=\"scroll\"><table class=\"table\"><thead><tr>")
+				page.Address("<form class=\"card flush\" method=\"post\" action=\"", at("work", "demands", "withdraw"))
+				page.Text("\" aria-label=\"", text(ctx, "Demands"))
+				page.Component(ctx, "\">", csrf(v.CSRF))
+				page.Fixed("<div class=\"scroll\"><table class=\"table\"><thead><tr>")
 				if v.MayWork {
-					_, _ = templ_7745c5c3_Buffer.WriteString("<th scope=\"col\"><span class=\"visually-hidden\">")
-					_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Choose")))
-					_, _ = templ_7745c5c3_Buffer.WriteString("</span></th>")
+					page.Text("<th scope=\"col\"><span class=\"visually-hidden\">", text(ctx, "Choose"))
+					page.Fixed("</span></th>")
 				}
-				_, _ = templ_7745c5c3_Buffer.WriteString("<th scope=\"col\">")
-				_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "What for")))
-				_, _ = templ_7745c5c3_Buffer.WriteString("</th><th scope=\"col\">")
-				_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Waits for")))
-				_, _ = templ_7745c5c3_Buffer.WriteString("</th><th scope=\"col\">")
-				_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Until")))
-				_, _ = templ_7745c5c3_Buffer.WriteString("</th><th scope=\"col\">")
-				_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Agent")))
-				_, _ = templ_7745c5c3_Buffer.WriteString("</th><th scope=\"col\">")
-				_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Asked")))
-				_, _ = templ_7745c5c3_Buffer.WriteString("</th></tr></thead> <tbody>")
+				page.Text("<th scope=\"col\">", text(ctx, "What for"))
+				page.Text("</th><th scope=\"col\">", text(ctx, "Waits for"))
+				page.Text("</th><th scope=\"col\">", text(ctx, "Until"))
+				page.Text("</th><th scope=\"col\">", text(ctx, "Agent"))
+				page.Text("</th><th scope=\"col\">", text(ctx, "Asked"))
+				page.Fixed("</th></tr></thead> <tbody>")
 				for _, one := range v.Rows {
-					_, _ = templ_7745c5c3_Buffer.WriteString("<tr>")
+					page.Fixed("<tr>")
 					if v.MayWork {
-						_, _ = templ_7745c5c3_Buffer.WriteString("<td>")
+						page.Fixed("<td>")
 						if one.Status == policypart.StatusIssued {
-							templ_7745c5c3_Err = tick(ticked{one.ID, demandKind(ctx, one), v.Selected}).Render(ctx, templ_7745c5c3_Buffer)
-							if templ_7745c5c3_Err != nil {
-								return templ_7745c5c3_Err
-							}
+							page.Component(ctx, "", tick(ticked{one.ID, demandKind(ctx, one), v.Selected}))
 						}
-						_, _ = templ_7745c5c3_Buffer.WriteString("</td>")
+						page.Fixed("</td>")
 					}
-					_, _ = templ_7745c5c3_Buffer.WriteString("<th scope=\"row\"><a href=\"")
-					var templ_7745c5c3_Var53 templ.SafeURL
-					if templ_7745c5c3_Var53, templ_7745c5c3_Err = templ.JoinURLErrs(at("messages", one.TurnID)); templ_7745c5c3_Err != nil {
-						return templ_7745c5c3_Err
-					}
-					_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var53))
-					_, _ = templ_7745c5c3_Buffer.WriteString("\">")
-					templ_7745c5c3_Err = design.Name(demandKind(ctx, one)).Render(ctx, templ_7745c5c3_Buffer)
-					if templ_7745c5c3_Err != nil {
-						return templ_7745c5c3_Err
-					}
-					_, _ = templ_7745c5c3_Buffer.WriteString("</a> ")
+					page.Address("<th scope=\"row\"><a href=\"", at("messages", one.TurnID))
+					page.Component(ctx, "\">", design.Name(demandKind(ctx, one)))
+					page.Fixed("</a> ")
 					if one.Amount != "" {
-						_, _ = templ_7745c5c3_Buffer.WriteString("<bdi>")
-						_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(design.VisibleLine(one.Amount + " " + one.Currency)))
-						_, _ = templ_7745c5c3_Buffer.WriteString("</bdi> ")
+						page.Text("<bdi>", design.VisibleLine(one.Amount+" "+one.Currency))
+						page.Fixed("</bdi> ")
 					}
 					if one.Status == policypart.StatusClaimed {
-						templ_7745c5c3_Err = design.Badge(design.Info, text(ctx, "is being settled")).Render(ctx, templ_7745c5c3_Buffer)
-						if templ_7745c5c3_Err != nil {
-							return templ_7745c5c3_Err
-						}
+						page.Component(ctx, "", design.Badge(design.Info, text(ctx, "is being settled")))
 					}
-					_, _ = templ_7745c5c3_Buffer.WriteString("<div class=\"row-text\">")
-					templ_7745c5c3_Err = design.Name(excerpt(one.Title+" "+one.Message)).Render(ctx, templ_7745c5c3_Buffer)
-					if templ_7745c5c3_Err != nil {
-						return templ_7745c5c3_Err
-					}
-					_, _ = templ_7745c5c3_Buffer.WriteString("</div></th><td data-label=\"")
-					_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Waits for")))
-					_, _ = templ_7745c5c3_Buffer.WriteString("\">")
+					page.Component(ctx, "<div class=\"row-text\">", design.Name(excerpt(one.Title+" "+one.Message)))
+					page.Text("</div></th><td data-label=\"", text(ctx, "Waits for"))
+					page.Fixed("\">")
 					if one.Asker != "" {
-						templ_7745c5c3_Err = design.Name(one.Asker).Render(ctx, templ_7745c5c3_Buffer)
-						if templ_7745c5c3_Err != nil {
-							return templ_7745c5c3_Err
-						}
+						page.Component(ctx, "", design.Name(one.Asker))
 					} else {
-						templ_7745c5c3_Err = design.Name(one.Principal).Render(ctx, templ_7745c5c3_Buffer)
-						if templ_7745c5c3_Err != nil {
-							return templ_7745c5c3_Err
-						}
+						page.Component(ctx, "", design.Name(one.Principal))
 					}
-					_, _ = templ_7745c5c3_Buffer.WriteString("</td><td data-label=\"")
-					_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Until")))
-					_, _ = templ_7745c5c3_Buffer.WriteString("\">")
-					templ_7745c5c3_Err = design.Ago(one.ExpiresAt).Render(ctx, templ_7745c5c3_Buffer)
-					if templ_7745c5c3_Err != nil {
-						return templ_7745c5c3_Err
-					}
-					_, _ = templ_7745c5c3_Buffer.WriteString("</td><td data-label=\"")
-					_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Agent")))
-					_, _ = templ_7745c5c3_Buffer.WriteString("\">")
-					_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(one.Agent))
-					_, _ = templ_7745c5c3_Buffer.WriteString("</td><td data-label=\"")
-					_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Asked")))
-					_, _ = templ_7745c5c3_Buffer.WriteString("\">")
-					templ_7745c5c3_Err = design.Ago(one.IssuedAt).Render(ctx, templ_7745c5c3_Buffer)
-					if templ_7745c5c3_Err != nil {
-						return templ_7745c5c3_Err
-					}
-					_, _ = templ_7745c5c3_Buffer.WriteString("</td></tr>")
+					page.Text("</td><td data-label=\"", text(ctx, "Until"))
+					page.Component(ctx, "\">", design.Ago(one.ExpiresAt))
+					page.Text("</td><td data-label=\"", text(ctx, "Agent"))
+					page.Text("\">", one.Agent)
+					page.Text("</td><td data-label=\"", text(ctx, "Asked"))
+					page.Component(ctx, "\">", design.Ago(one.IssuedAt))
+					page.Fixed("</td></tr>")
 				}
-				_, _ = templ_7745c5c3_Buffer.WriteString("</tbody></table></div>")
+				page.Fixed("</tbody></table></div>")
 				if v.MayWork {
-					_, _ = templ_7745c5c3_Buffer.WriteString("<div class=\"card-foot actions\"><button class=\"danger\">")
-					_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Take back what is chosen")))
-					_, _ = templ_7745c5c3_Buffer.WriteString("</button>")
-					templ_7745c5c3_Err = tickAll(v.workView).Render(ctx, templ_7745c5c3_Buffer)
-					if templ_7745c5c3_Err != nil {
-						return templ_7745c5c3_Err
-					}
-					_, _ = templ_7745c5c3_Buffer.WriteString("</div>")
+					page.Text("<div class=\"card-foot actions\"><button class=\"danger\">", text(ctx, "Take back what is chosen"))
+					page.Component(ctx, "</button>", tickAll(v.workView))
+					page.Fixed("</div>")
 				}
-				_, _ = templ_7745c5c3_Buffer.WriteString("</form>")
+				page.Fixed("</form>")
 			}
-			return nil
 		})
-		templ_7745c5c3_Err = workFrame(v.workView).Render(templ.WithChildren(ctx, templ_7745c5c3_Var43), templ_7745c5c3_Buffer)
-		if templ_7745c5c3_Err != nil {
-			return templ_7745c5c3_Err
-		}
-		return nil
+		page.Component(templ.WithChildren(ctx, templ_7745c5c3_Var43), "", workFrame(v.workView))
 	})
 }
 
-var _ = templruntime.GeneratedTemplate
+var _ = component.New

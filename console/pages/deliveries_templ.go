@@ -6,7 +6,7 @@ package pages
 //lint:file-ignore SA4006 This context is only used if a nested component is present.
 
 import "github.com/a-h/templ"
-import templruntime "github.com/a-h/templ/runtime"
+import "inbox/internal/pagecode/component"
 
 import (
 	"strconv"
@@ -16,169 +16,63 @@ import (
 )
 
 func deliveryPage(v deliveryView) templ.Component {
-	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
-		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
-		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
-			return templ_7745c5c3_CtxErr
-		}
-		templ_7745c5c3_Buffer, templ_7745c5c3_IsBuffer := templruntime.GetBuffer(templ_7745c5c3_W)
-		if !templ_7745c5c3_IsBuffer {
-			defer func() {
-				templ_7745c5c3_BufErr := templruntime.ReleaseBuffer(templ_7745c5c3_Buffer)
-				if templ_7745c5c3_Err == nil {
-					templ_7745c5c3_Err = templ_7745c5c3_BufErr
-				}
-			}()
-		}
-		ctx = templ.InitializeContext(ctx)
-		templ_7745c5c3_Var1 := templ.GetChildren(ctx)
-		if templ_7745c5c3_Var1 == nil {
-			templ_7745c5c3_Var1 = templ.NopComponent
-		}
-		ctx = templ.ClearChildren(ctx)
-		_, _ = templ_7745c5c3_Buffer.WriteString("<p class=\"crumbs\"><a href=\"")
-		var templ_7745c5c3_Var2 templ.SafeURL
-		if templ_7745c5c3_Var2, templ_7745c5c3_Err = templ.JoinURLErrs(at("work", "deliveries")); templ_7745c5c3_Err != nil {
-			return templ_7745c5c3_Err
-		}
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var2))
-		_, _ = templ_7745c5c3_Buffer.WriteString("\">")
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Dead deliveries")))
-		_, _ = templ_7745c5c3_Buffer.WriteString("</a></p><div class=\"page-head\"><div><h1>")
-		templ_7745c5c3_Err = design.Name(v.Address).Render(ctx, templ_7745c5c3_Buffer)
-		if templ_7745c5c3_Err != nil {
-			return templ_7745c5c3_Err
-		}
-		_, _ = templ_7745c5c3_Buffer.WriteString("</h1><div class=\"cluster\">")
-		templ_7745c5c3_Err = design.Channel(v.Channel).Render(ctx, templ_7745c5c3_Buffer)
-		if templ_7745c5c3_Err != nil {
-			return templ_7745c5c3_Err
-		}
-		templ_7745c5c3_Err = design.Badge(deliveryKind(v.State), v.State).Render(ctx, templ_7745c5c3_Buffer)
-		if templ_7745c5c3_Err != nil {
-			return templ_7745c5c3_Err
-		}
-		_, _ = templ_7745c5c3_Buffer.WriteString("<span class=\"muted\">")
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "from {agent}", "agent", v.Agent)))
-		_, _ = templ_7745c5c3_Buffer.WriteString("</span></div></div><div class=\"actions\">")
+	return component.New(func(ctx component.Context, page *component.Page, templ_7745c5c3_Var1 templ.Component) {
+		page.Address("<p class=\"crumbs\"><a href=\"", at("work", "deliveries"))
+		page.Text("\">", text(ctx, "Dead deliveries"))
+		page.Component(ctx, "</a></p><div class=\"page-head\"><div><h1>", design.Name(v.Address))
+		page.Component(ctx, "</h1><div class=\"cluster\">", design.Channel(v.Channel))
+		page.Component(ctx, "", design.Badge(deliveryKind(v.State), v.State))
+		page.Text("<span class=\"muted\">", text(ctx, "from {agent}", "agent", v.Agent))
+		page.Fixed("</span></div></div><div class=\"actions\">")
 		if v.MayWork && v.again() {
-			_, _ = templ_7745c5c3_Buffer.WriteString("<form method=\"post\" action=\"")
-			var templ_7745c5c3_Var5 templ.SafeURL
-			if templ_7745c5c3_Var5, templ_7745c5c3_Err = templ.JoinURLErrs(at("work", "deliveries", "again")); templ_7745c5c3_Err != nil {
-				return templ_7745c5c3_Err
-			}
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var5))
-			_, _ = templ_7745c5c3_Buffer.WriteString("\">")
-			templ_7745c5c3_Err = csrf(v.CSRF).Render(ctx, templ_7745c5c3_Buffer)
-			if templ_7745c5c3_Err != nil {
-				return templ_7745c5c3_Err
-			}
-			_, _ = templ_7745c5c3_Buffer.WriteString("<input type=\"hidden\" name=\"id\" value=\"")
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(v.ID))
-			_, _ = templ_7745c5c3_Buffer.WriteString("\"> <button class=\"primary\">")
-			templ_7745c5c3_Err = design.Icon("retry").Render(ctx, templ_7745c5c3_Buffer)
-			if templ_7745c5c3_Err != nil {
-				return templ_7745c5c3_Err
-			}
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Try again")))
-			_, _ = templ_7745c5c3_Buffer.WriteString("</button></form>")
+			page.Address("<form method=\"post\" action=\"", at("work", "deliveries", "again"))
+			page.Component(ctx, "\">", csrf(v.CSRF))
+			page.Text("<input type=\"hidden\" name=\"id\" value=\"", v.ID)
+			page.Component(ctx, "\"> <button class=\"primary\">", design.Icon("retry"))
+			page.Text("", text(ctx, "Try again"))
+			page.Fixed("</button></form>")
 		}
 		if v.MayWork && v.State != operator.DeliveryDelivered && v.State != operator.DeliveryCancelled {
-			_, _ = templ_7745c5c3_Buffer.WriteString("<form method=\"post\" action=\"")
-			var templ_7745c5c3_Var8 templ.SafeURL
-			if templ_7745c5c3_Var8, templ_7745c5c3_Err = templ.JoinURLErrs(at("work", "deliveries", "drop")); templ_7745c5c3_Err != nil {
-				return templ_7745c5c3_Err
-			}
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var8))
-			_, _ = templ_7745c5c3_Buffer.WriteString("\">")
-			templ_7745c5c3_Err = csrf(v.CSRF).Render(ctx, templ_7745c5c3_Buffer)
-			if templ_7745c5c3_Err != nil {
-				return templ_7745c5c3_Err
-			}
-			_, _ = templ_7745c5c3_Buffer.WriteString("<input type=\"hidden\" name=\"id\" value=\"")
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(v.ID))
-			_, _ = templ_7745c5c3_Buffer.WriteString("\"> <button class=\"danger\">")
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Give up")))
-			_, _ = templ_7745c5c3_Buffer.WriteString("</button></form>")
+			page.Address("<form method=\"post\" action=\"", at("work", "deliveries", "drop"))
+			page.Component(ctx, "\">", csrf(v.CSRF))
+			page.Text("<input type=\"hidden\" name=\"id\" value=\"", v.ID)
+			page.Text("\"> <button class=\"danger\">", text(ctx, "Give up"))
+			page.Fixed("</button></form>")
 		}
-		_, _ = templ_7745c5c3_Buffer.WriteString("<a class=\"button\" href=\"")
-		var templ_7745c5c3_Var11 templ.SafeURL
-		if templ_7745c5c3_Var11, templ_7745c5c3_Err = templ.JoinURLErrs(at("messages", v.TurnID)); templ_7745c5c3_Err != nil {
-			return templ_7745c5c3_Err
-		}
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var11))
-		_, _ = templ_7745c5c3_Buffer.WriteString("\">")
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Way of the message")))
-		_, _ = templ_7745c5c3_Buffer.WriteString("</a></div></div>")
+		page.Address("<a class=\"button\" href=\"", at("messages", v.TurnID))
+		page.Text("\">", text(ctx, "Way of the message"))
+		page.Fixed("</a></div></div>")
 		if v.Record.Reason != "" {
-			templ_7745c5c3_Err = design.Notice(deliveryKind(v.State), text(ctx, "What the peer said")+": "+design.VisibleLine(v.Record.Reason)).Render(ctx, templ_7745c5c3_Buffer)
-			if templ_7745c5c3_Err != nil {
-				return templ_7745c5c3_Err
-			}
+			page.Component(ctx, "", design.Notice(deliveryKind(v.State), text(ctx, "What the peer said")+": "+design.VisibleLine(v.Record.Reason)))
 		}
-		_, _ = templ_7745c5c3_Buffer.WriteString("<div class=\"grid\"><section class=\"card\" aria-labelledby=\"answer\"><h2 id=\"answer\">")
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Answer")))
-		_, _ = templ_7745c5c3_Buffer.WriteString("</h2>")
+		page.Text("<div class=\"grid\"><section class=\"card\" aria-labelledby=\"answer\"><h2 id=\"answer\">", text(ctx, "Answer"))
+		page.Fixed("</h2>")
 		if v.Answer == nil {
-			_, _ = templ_7745c5c3_Buffer.WriteString("<p class=\"muted\">")
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "The answer was withdrawn.")))
-			_, _ = templ_7745c5c3_Buffer.WriteString("</p>")
+			page.Text("<p class=\"muted\">", text(ctx, "The answer was withdrawn."))
+			page.Fixed("</p>")
 		} else {
-			templ_7745c5c3_Err = parts(v.Answer.Parts).Render(ctx, templ_7745c5c3_Buffer)
-			if templ_7745c5c3_Err != nil {
-				return templ_7745c5c3_Err
-			}
+			page.Component(ctx, "", parts(v.Answer.Parts))
 		}
-		_, _ = templ_7745c5c3_Buffer.WriteString("</section><section class=\"card\" aria-labelledby=\"facts\"><h2 id=\"facts\">")
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Facts")))
-		_, _ = templ_7745c5c3_Buffer.WriteString("</h2><dl class=\"facts\"><dt>")
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Destination")))
-		_, _ = templ_7745c5c3_Buffer.WriteString("</dt><dd>")
-		templ_7745c5c3_Err = design.Name(v.Key).Render(ctx, templ_7745c5c3_Buffer)
-		if templ_7745c5c3_Err != nil {
-			return templ_7745c5c3_Err
-		}
-		_, _ = templ_7745c5c3_Buffer.WriteString("</dd><dt>")
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Tries")))
-		_, _ = templ_7745c5c3_Buffer.WriteString("</dt><dd>")
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(strconv.Itoa(v.Attempt)))
-		_, _ = templ_7745c5c3_Buffer.WriteString("</dd><dt>")
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Made")))
-		_, _ = templ_7745c5c3_Buffer.WriteString("</dt><dd>")
-		templ_7745c5c3_Err = design.Time(v.CreatedAt).Render(ctx, templ_7745c5c3_Buffer)
-		if templ_7745c5c3_Err != nil {
-			return templ_7745c5c3_Err
-		}
-		_, _ = templ_7745c5c3_Buffer.WriteString("</dd><dt>")
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Last change")))
-		_, _ = templ_7745c5c3_Buffer.WriteString("</dt><dd>")
-		templ_7745c5c3_Err = design.Time(v.UpdatedAt).Render(ctx, templ_7745c5c3_Buffer)
-		if templ_7745c5c3_Err != nil {
-			return templ_7745c5c3_Err
-		}
-		_, _ = templ_7745c5c3_Buffer.WriteString("</dd><dt>")
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Delivery")))
-		_, _ = templ_7745c5c3_Buffer.WriteString("</dt><dd>")
-		templ_7745c5c3_Err = design.Copyable(v.ID).Render(ctx, templ_7745c5c3_Buffer)
-		if templ_7745c5c3_Err != nil {
-			return templ_7745c5c3_Err
-		}
-		_, _ = templ_7745c5c3_Buffer.WriteString("</dd></dl></section></div>")
+		page.Text("</section><section class=\"card\" aria-labelledby=\"facts\"><h2 id=\"facts\">", text(ctx, "Facts"))
+		page.Text("</h2><dl class=\"facts\"><dt>", text(ctx, "Destination"))
+		page.Component(ctx, "</dt><dd>", design.Name(v.Key))
+		page.Text("</dd><dt>", text(ctx, "Tries"))
+		page.Text("</dt><dd>", strconv.Itoa(v.Attempt))
+		page.Text("</dd><dt>", text(ctx, "Made"))
+		page.Component(ctx, "</dt><dd>", design.Time(v.CreatedAt))
+		page.Text("</dd><dt>", text(ctx, "Last change"))
+		page.Component(ctx, "</dt><dd>", design.Time(v.UpdatedAt))
+		page.Text("</dd><dt>", text(ctx, "Delivery"))
+		page.Component(ctx, "</dt><dd>", design.Copyable(v.ID))
+		page.Fixed("</dd></dl></section></div>")
 		if v.MayWork && v.again() && v.Answer != nil {
 			if v.Fixed != "" {
-				templ_7745c5c3_Err = design.Notice(design.Info, text(ctx, "The text of this answer cannot be changed: {reason}", "reason", v.Fixed)).Render(ctx, templ_7745c5c3_Buffer)
-				if templ_7745c5c3_Err != nil {
-					return templ_7745c5c3_Err
-				}
+				page.Component(ctx, "", design.Notice(design.Info, text(ctx, "The text of this answer cannot be changed: {reason}", "reason", v.Fixed)))
 			} else {
-				templ_7745c5c3_Err = editForm(at("work", "deliveries", v.ID, "compare"), v.CSRF, writtenText(v.Answer.Parts), text(ctx, "Everyone who has the answer is told of the change.")).Render(ctx, templ_7745c5c3_Buffer)
-				if templ_7745c5c3_Err != nil {
-					return templ_7745c5c3_Err
-				}
+				page.Component(ctx, "", editForm(at("work", "deliveries", v.ID, "compare"), v.CSRF, writtenText(v.Answer.Parts), text(ctx, "Everyone who has the answer is told of the change.")))
 			}
 		}
-		return nil
 	})
 }
 
-var _ = templruntime.GeneratedTemplate
+var _ = component.New

@@ -6,7 +6,7 @@ package pages
 //lint:file-ignore SA4006 This context is only used if a nested component is present.
 
 import "github.com/a-h/templ"
-import templruntime "github.com/a-h/templ/runtime"
+import "inbox/internal/pagecode/component"
 
 import (
 	"strconv"
@@ -15,634 +15,231 @@ import (
 )
 
 func failedPageOf(v failuresView) templ.Component {
-	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
-		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
-		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
-			return templ_7745c5c3_CtxErr
-		}
-		templ_7745c5c3_Buffer, templ_7745c5c3_IsBuffer := templruntime.GetBuffer(templ_7745c5c3_W)
-		if !templ_7745c5c3_IsBuffer {
-			defer func() {
-				templ_7745c5c3_BufErr := templruntime.ReleaseBuffer(templ_7745c5c3_Buffer)
-				if templ_7745c5c3_Err == nil {
-					templ_7745c5c3_Err = templ_7745c5c3_BufErr
-				}
-			}()
-		}
-		ctx = templ.InitializeContext(ctx)
-		templ_7745c5c3_Var1 := templ.GetChildren(ctx)
-		if templ_7745c5c3_Var1 == nil {
-			templ_7745c5c3_Var1 = templ.NopComponent
-		}
-		ctx = templ.ClearChildren(ctx)
-		templ_7745c5c3_Var2 := templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
-			templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
-			templ_7745c5c3_Buffer, templ_7745c5c3_IsBuffer := templruntime.GetBuffer(templ_7745c5c3_W)
-			if !templ_7745c5c3_IsBuffer {
-				defer func() {
-					templ_7745c5c3_BufErr := templruntime.ReleaseBuffer(templ_7745c5c3_Buffer)
-					if templ_7745c5c3_Err == nil {
-						templ_7745c5c3_Err = templ_7745c5c3_BufErr
-					}
-				}()
-			}
-			ctx = templ.InitializeContext(ctx)
-			templ_7745c5c3_Err = workFilterForm(at("work", "failed"), v.Filter, v.Agents, v.Channels).Render(ctx, templ_7745c5c3_Buffer)
-			if templ_7745c5c3_Err != nil {
-				return templ_7745c5c3_Err
-			}
-			_, _ = templ_7745c5c3_Buffer.WriteString(" ")
+	return component.New(func(ctx component.Context, page *component.Page, templ_7745c5c3_Var1 templ.Component) {
+		templ_7745c5c3_Var2 := component.Children(func(ctx component.Context, page *component.Page) {
+			page.Component(ctx, "", workFilterForm(at("work", "failed"), v.Filter, v.Agents, v.Channels))
+			page.Fixed(" ")
 			if len(v.Rows) == 0 {
-				templ_7745c5c3_Err = nothingFailed(v, "check", text(ctx, "Nothing failed"), text(ctx, "Messages appear here when their agent gave no answer: the model or the program failed, or took too long.")).Render(ctx, templ_7745c5c3_Buffer)
-				if templ_7745c5c3_Err != nil {
-					return templ_7745c5c3_Err
-				}
+				page.Component(ctx, "", nothingFailed(v, "check", text(ctx, "Nothing failed"), text(ctx, "Messages appear here when their agent gave no answer: the model or the program failed, or took too long.")))
 			} else {
-				_, _ = templ_7745c5c3_Buffer.WriteString("<form class=\"card flush\" method=\"post\" action=\"")
-				var templ_7745c5c3_Var3 templ.SafeURL
-				if templ_7745c5c3_Var3, templ_7745c5c3_Err = templ.JoinURLErrs(at("work", "failed", "again")); templ_7745c5c3_Err != nil {
-					return templ_7745c5c3_Err
-				}
-				_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var3))
-				_, _ = templ_7745c5c3_Buffer.WriteString("\" aria-label=\"")
-				_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Failed turns")))
-				_, _ = templ_7745c5c3_Buffer.WriteString("\">")
-				templ_7745c5c3_Err = failureRows(v, text(ctx, "Sender"), text(ctx, "Why"), text(ctx, "Runs")).Render(ctx, templ_7745c5c3_Buffer)
-				if templ_7745c5c3_Err != nil {
-					return templ_7745c5c3_Err
-				}
+				page.Address("<form class=\"card flush\" method=\"post\" action=\"", at("work", "failed", "again"))
+				page.Text("\" aria-label=\"", text(ctx, "Failed turns"))
+				page.Component(ctx, "\">", failureRows(v, text(ctx, "Sender"), text(ctx, "Why"), text(ctx, "Runs")))
 				if v.MayWork {
-					_, _ = templ_7745c5c3_Buffer.WriteString("<div class=\"card-foot stack tight\"><div class=\"actions\"><button class=\"primary\">")
-					_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Run what is chosen again")))
-					_, _ = templ_7745c5c3_Buffer.WriteString("</button> <a class=\"button\" href=\"")
-					var templ_7745c5c3_Var6 templ.SafeURL
-					if templ_7745c5c3_Var6, templ_7745c5c3_Err = templ.JoinURLErrs(templ.SafeURL(v.filtered(at("work", "failed", "retry")))); templ_7745c5c3_Err != nil {
-						return templ_7745c5c3_Err
-					}
-					_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var6))
-					_, _ = templ_7745c5c3_Buffer.WriteString("\">")
-					_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Run all of this list again …")))
-					_, _ = templ_7745c5c3_Buffer.WriteString("</a>")
-					templ_7745c5c3_Err = tickAll(v.workView).Render(ctx, templ_7745c5c3_Buffer)
-					if templ_7745c5c3_Err != nil {
-						return templ_7745c5c3_Err
-					}
-					_, _ = templ_7745c5c3_Buffer.WriteString("</div><p class=\"hint\">")
-					_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "The sender gets a further answer. What failed stays in the list until it is run again or retention removes it.")))
-					_, _ = templ_7745c5c3_Buffer.WriteString("</p></div>")
+					page.Text("<div class=\"card-foot stack tight\"><div class=\"actions\"><button class=\"primary\">", text(ctx, "Run what is chosen again"))
+					page.Text("</button> <a class=\"button\" href=\"", v.filtered(at("work", "failed", "retry")))
+					page.Text("\">", text(ctx, "Run all of this list again …"))
+					page.Component(ctx, "</a>", tickAll(v.workView))
+					page.Text("</div><p class=\"hint\">", text(ctx, "The sender gets a further answer. What failed stays in the list until it is run again or retention removes it."))
+					page.Fixed("</p></div>")
 				}
-				_, _ = templ_7745c5c3_Buffer.WriteString("</form>")
+				page.Fixed("</form>")
 			}
-			return nil
 		})
-		templ_7745c5c3_Err = workFrame(v.workView).Render(templ.WithChildren(ctx, templ_7745c5c3_Var2), templ_7745c5c3_Buffer)
-		if templ_7745c5c3_Err != nil {
-			return templ_7745c5c3_Err
-		}
-		return nil
+		page.Component(templ.WithChildren(ctx, templ_7745c5c3_Var2), "", workFrame(v.workView))
 	})
 }
 
 func deliveriesPage(v failuresView) templ.Component {
-	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
-		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
-		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
-			return templ_7745c5c3_CtxErr
-		}
-		templ_7745c5c3_Buffer, templ_7745c5c3_IsBuffer := templruntime.GetBuffer(templ_7745c5c3_W)
-		if !templ_7745c5c3_IsBuffer {
-			defer func() {
-				templ_7745c5c3_BufErr := templruntime.ReleaseBuffer(templ_7745c5c3_Buffer)
-				if templ_7745c5c3_Err == nil {
-					templ_7745c5c3_Err = templ_7745c5c3_BufErr
-				}
-			}()
-		}
-		ctx = templ.InitializeContext(ctx)
-		templ_7745c5c3_Var9 := templ.GetChildren(ctx)
-		if templ_7745c5c3_Var9 == nil {
-			templ_7745c5c3_Var9 = templ.NopComponent
-		}
-		ctx = templ.ClearChildren(ctx)
-		templ_7745c5c3_Var10 := templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
-			templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
-			templ_7745c5c3_Buffer, templ_7745c5c3_IsBuffer := templruntime.GetBuffer(templ_7745c5c3_W)
-			if !templ_7745c5c3_IsBuffer {
-				defer func() {
-					templ_7745c5c3_BufErr := templruntime.ReleaseBuffer(templ_7745c5c3_Buffer)
-					if templ_7745c5c3_Err == nil {
-						templ_7745c5c3_Err = templ_7745c5c3_BufErr
-					}
-				}()
-			}
-			ctx = templ.InitializeContext(ctx)
-			templ_7745c5c3_Err = workFilterForm(at("work", "deliveries"), v.Filter, v.Agents, v.Channels).Render(ctx, templ_7745c5c3_Buffer)
-			if templ_7745c5c3_Err != nil {
-				return templ_7745c5c3_Err
-			}
-			_, _ = templ_7745c5c3_Buffer.WriteString(" ")
+	return component.New(func(ctx component.Context, page *component.Page, templ_7745c5c3_Var9 templ.Component) {
+		templ_7745c5c3_Var10 := component.Children(func(ctx component.Context, page *component.Page) {
+			page.Component(ctx, "", workFilterForm(at("work", "deliveries"), v.Filter, v.Agents, v.Channels))
+			page.Fixed(" ")
 			if len(v.Rows) == 0 {
-				templ_7745c5c3_Err = nothingFailed(v, "send", text(ctx, "Every answer is on its way"), text(ctx, "Deliveries appear here once they were given up: the other server refused the answer, or could not be reached for days.")).Render(ctx, templ_7745c5c3_Buffer)
-				if templ_7745c5c3_Err != nil {
-					return templ_7745c5c3_Err
-				}
+				page.Component(ctx, "", nothingFailed(v, "send", text(ctx, "Every answer is on its way"), text(ctx, "Deliveries appear here once they were given up: the other server refused the answer, or could not be reached for days.")))
 			} else {
-				_, _ = templ_7745c5c3_Buffer.WriteString("<form class=\"card flush\" method=\"post\" action=\"")
-				var templ_7745c5c3_Var11 templ.SafeURL
-				if templ_7745c5c3_Var11, templ_7745c5c3_Err = templ.JoinURLErrs(at("work", "deliveries", "again")); templ_7745c5c3_Err != nil {
-					return templ_7745c5c3_Err
-				}
-				_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var11))
-				_, _ = templ_7745c5c3_Buffer.WriteString("\" aria-label=\"")
-				_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Dead deliveries")))
-				_, _ = templ_7745c5c3_Buffer.WriteString("\">")
-				templ_7745c5c3_Err = failureRows(v, text(ctx, "To"), text(ctx, "What the peer said"), text(ctx, "Tries")).Render(ctx, templ_7745c5c3_Buffer)
-				if templ_7745c5c3_Err != nil {
-					return templ_7745c5c3_Err
-				}
+				page.Address("<form class=\"card flush\" method=\"post\" action=\"", at("work", "deliveries", "again"))
+				page.Text("\" aria-label=\"", text(ctx, "Dead deliveries"))
+				page.Component(ctx, "\">", failureRows(v, text(ctx, "To"), text(ctx, "What the peer said"), text(ctx, "Tries")))
 				if v.MayWork {
-					_, _ = templ_7745c5c3_Buffer.WriteString("<div class=\"card-foot stack tight\"><div class=\"actions\"><button class=\"primary\">")
-					_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Try what is chosen again")))
-					_, _ = templ_7745c5c3_Buffer.WriteString("</button> <button class=\"danger\" formaction=\"")
-					_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(at("work", "deliveries", "drop")))
-					_, _ = templ_7745c5c3_Buffer.WriteString("\">")
-					_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Give up what is chosen")))
-					_, _ = templ_7745c5c3_Buffer.WriteString("</button> <a class=\"button\" href=\"")
-					var templ_7745c5c3_Var16 templ.SafeURL
-					if templ_7745c5c3_Var16, templ_7745c5c3_Err = templ.JoinURLErrs(templ.SafeURL(v.filtered(at("work", "deliveries", "retry")))); templ_7745c5c3_Err != nil {
-						return templ_7745c5c3_Err
-					}
-					_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var16))
-					_, _ = templ_7745c5c3_Buffer.WriteString("\">")
-					_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Try all of this list again …")))
-					_, _ = templ_7745c5c3_Buffer.WriteString("</a>")
-					templ_7745c5c3_Err = tickAll(v.workView).Render(ctx, templ_7745c5c3_Buffer)
-					if templ_7745c5c3_Err != nil {
-						return templ_7745c5c3_Err
-					}
-					_, _ = templ_7745c5c3_Buffer.WriteString("</div><p class=\"hint\">")
-					_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Open one to edit its answer before it is sent again.")))
-					_, _ = templ_7745c5c3_Buffer.WriteString("</p></div>")
+					page.Text("<div class=\"card-foot stack tight\"><div class=\"actions\"><button class=\"primary\">", text(ctx, "Try what is chosen again"))
+					page.Text("</button> <button class=\"danger\" formaction=\"", at("work", "deliveries", "drop"))
+					page.Text("\">", text(ctx, "Give up what is chosen"))
+					page.Text("</button> <a class=\"button\" href=\"", v.filtered(at("work", "deliveries", "retry")))
+					page.Text("\">", text(ctx, "Try all of this list again …"))
+					page.Component(ctx, "</a>", tickAll(v.workView))
+					page.Text("</div><p class=\"hint\">", text(ctx, "Open one to edit its answer before it is sent again."))
+					page.Fixed("</p></div>")
 				}
-				_, _ = templ_7745c5c3_Buffer.WriteString("</form>")
+				page.Fixed("</form>")
 			}
-			return nil
 		})
-		templ_7745c5c3_Err = workFrame(v.workView).Render(templ.WithChildren(ctx, templ_7745c5c3_Var10), templ_7745c5c3_Buffer)
-		if templ_7745c5c3_Err != nil {
-			return templ_7745c5c3_Err
-		}
-		return nil
+		page.Component(templ.WithChildren(ctx, templ_7745c5c3_Var10), "", workFrame(v.workView))
 	})
 }
 
 func deadJobsPage(v failuresView) templ.Component {
-	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
-		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
-		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
-			return templ_7745c5c3_CtxErr
-		}
-		templ_7745c5c3_Buffer, templ_7745c5c3_IsBuffer := templruntime.GetBuffer(templ_7745c5c3_W)
-		if !templ_7745c5c3_IsBuffer {
-			defer func() {
-				templ_7745c5c3_BufErr := templruntime.ReleaseBuffer(templ_7745c5c3_Buffer)
-				if templ_7745c5c3_Err == nil {
-					templ_7745c5c3_Err = templ_7745c5c3_BufErr
-				}
-			}()
-		}
-		ctx = templ.InitializeContext(ctx)
-		templ_7745c5c3_Var19 := templ.GetChildren(ctx)
-		if templ_7745c5c3_Var19 == nil {
-			templ_7745c5c3_Var19 = templ.NopComponent
-		}
-		ctx = templ.ClearChildren(ctx)
-		templ_7745c5c3_Var20 := templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
-			templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
-			templ_7745c5c3_Buffer, templ_7745c5c3_IsBuffer := templruntime.GetBuffer(templ_7745c5c3_W)
-			if !templ_7745c5c3_IsBuffer {
-				defer func() {
-					templ_7745c5c3_BufErr := templruntime.ReleaseBuffer(templ_7745c5c3_Buffer)
-					if templ_7745c5c3_Err == nil {
-						templ_7745c5c3_Err = templ_7745c5c3_BufErr
-					}
-				}()
-			}
-			ctx = templ.InitializeContext(ctx)
-			templ_7745c5c3_Err = workFilterForm(at("work", "jobs"), v.Filter, v.Agents, v.Channels).Render(ctx, templ_7745c5c3_Buffer)
-			if templ_7745c5c3_Err != nil {
-				return templ_7745c5c3_Err
-			}
-			_, _ = templ_7745c5c3_Buffer.WriteString(" ")
+	return component.New(func(ctx component.Context, page *component.Page, templ_7745c5c3_Var19 templ.Component) {
+		templ_7745c5c3_Var20 := component.Children(func(ctx component.Context, page *component.Page) {
+			page.Component(ctx, "", workFilterForm(at("work", "jobs"), v.Filter, v.Agents, v.Channels))
+			page.Fixed(" ")
 			if len(v.Rows) == 0 {
-				templ_7745c5c3_Err = nothingFailed(v, "check", text(ctx, "No work was given up"), text(ctx, "Other work of the server appears here when it failed too often: following, telling of edits and deletions, forwarding mail, notices.")).Render(ctx, templ_7745c5c3_Buffer)
-				if templ_7745c5c3_Err != nil {
-					return templ_7745c5c3_Err
-				}
+				page.Component(ctx, "", nothingFailed(v, "check", text(ctx, "No work was given up"), text(ctx, "Other work of the server appears here when it failed too often: following, telling of edits and deletions, forwarding mail, notices.")))
 			} else {
-				_, _ = templ_7745c5c3_Buffer.WriteString("<form class=\"card flush\" method=\"post\" action=\"")
-				var templ_7745c5c3_Var21 templ.SafeURL
-				if templ_7745c5c3_Var21, templ_7745c5c3_Err = templ.JoinURLErrs(at("work", "jobs", "again")); templ_7745c5c3_Err != nil {
-					return templ_7745c5c3_Err
-				}
-				_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var21))
-				_, _ = templ_7745c5c3_Buffer.WriteString("\" aria-label=\"")
-				_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Dead jobs")))
-				_, _ = templ_7745c5c3_Buffer.WriteString("\">")
-				templ_7745c5c3_Err = failureRows(v, text(ctx, "Kind"), text(ctx, "Why"), text(ctx, "Tries")).Render(ctx, templ_7745c5c3_Buffer)
-				if templ_7745c5c3_Err != nil {
-					return templ_7745c5c3_Err
-				}
+				page.Address("<form class=\"card flush\" method=\"post\" action=\"", at("work", "jobs", "again"))
+				page.Text("\" aria-label=\"", text(ctx, "Dead jobs"))
+				page.Component(ctx, "\">", failureRows(v, text(ctx, "Kind"), text(ctx, "Why"), text(ctx, "Tries")))
 				if v.MayWork {
-					_, _ = templ_7745c5c3_Buffer.WriteString("<div class=\"card-foot stack tight\"><div class=\"actions\"><button class=\"primary\">")
-					_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Run what is chosen again")))
-					_, _ = templ_7745c5c3_Buffer.WriteString("</button> <button class=\"danger\" formaction=\"")
-					_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(at("work", "jobs", "remove")))
-					_, _ = templ_7745c5c3_Buffer.WriteString("\">")
-					_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Forget what is chosen")))
-					_, _ = templ_7745c5c3_Buffer.WriteString("</button> <a class=\"button\" href=\"")
-					var templ_7745c5c3_Var26 templ.SafeURL
-					if templ_7745c5c3_Var26, templ_7745c5c3_Err = templ.JoinURLErrs(templ.SafeURL(v.filtered(at("work", "jobs", "retry")))); templ_7745c5c3_Err != nil {
-						return templ_7745c5c3_Err
-					}
-					_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var26))
-					_, _ = templ_7745c5c3_Buffer.WriteString("\">")
-					_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Run all of this list again …")))
-					_, _ = templ_7745c5c3_Buffer.WriteString("</a>")
-					templ_7745c5c3_Err = tickAll(v.workView).Render(ctx, templ_7745c5c3_Buffer)
-					if templ_7745c5c3_Err != nil {
-						return templ_7745c5c3_Err
-					}
-					_, _ = templ_7745c5c3_Buffer.WriteString("</div><p class=\"hint\">")
-					_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Work on a message cannot be forgotten: the message would wait forever.")))
-					_, _ = templ_7745c5c3_Buffer.WriteString("</p></div>")
+					page.Text("<div class=\"card-foot stack tight\"><div class=\"actions\"><button class=\"primary\">", text(ctx, "Run what is chosen again"))
+					page.Text("</button> <button class=\"danger\" formaction=\"", at("work", "jobs", "remove"))
+					page.Text("\">", text(ctx, "Forget what is chosen"))
+					page.Text("</button> <a class=\"button\" href=\"", v.filtered(at("work", "jobs", "retry")))
+					page.Text("\">", text(ctx, "Run all of this list again …"))
+					page.Component(ctx, "</a>", tickAll(v.workView))
+					page.Text("</div><p class=\"hint\">", text(ctx, "Work on a message cannot be forgotten: the message would wait forever."))
+					page.Fixed("</p></div>")
 				}
-				_, _ = templ_7745c5c3_Buffer.WriteString("</form>")
+				page.Fixed("</form>")
 			}
-			return nil
 		})
-		templ_7745c5c3_Err = workFrame(v.workView).Render(templ.WithChildren(ctx, templ_7745c5c3_Var20), templ_7745c5c3_Buffer)
-		if templ_7745c5c3_Err != nil {
-			return templ_7745c5c3_Err
-		}
-		return nil
+		page.Component(templ.WithChildren(ctx, templ_7745c5c3_Var20), "", workFrame(v.workView))
 	})
 }
 
 func nothingFailed(v failuresView, icon, title, explanation string) templ.Component {
-	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
-		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
-		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
-			return templ_7745c5c3_CtxErr
-		}
-		templ_7745c5c3_Buffer, templ_7745c5c3_IsBuffer := templruntime.GetBuffer(templ_7745c5c3_W)
-		if !templ_7745c5c3_IsBuffer {
-			defer func() {
-				templ_7745c5c3_BufErr := templruntime.ReleaseBuffer(templ_7745c5c3_Buffer)
-				if templ_7745c5c3_Err == nil {
-					templ_7745c5c3_Err = templ_7745c5c3_BufErr
-				}
-			}()
-		}
-		ctx = templ.InitializeContext(ctx)
-		templ_7745c5c3_Var29 := templ.GetChildren(ctx)
-		if templ_7745c5c3_Var29 == nil {
-			templ_7745c5c3_Var29 = templ.NopComponent
-		}
-		ctx = templ.ClearChildren(ctx)
-		_, _ = templ_7745c5c3_Buffer.WriteString("<section class=\"card\">")
+	return component.New(func(ctx component.Context, page *component.Page, templ_7745c5c3_Var29 templ.Component) {
+		page.Fixed("<section class=\"card\">")
 		if v.Filter.any() {
-			templ_7745c5c3_Var30 := templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
-				templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
-				templ_7745c5c3_Buffer, templ_7745c5c3_IsBuffer := templruntime.GetBuffer(templ_7745c5c3_W)
-				if !templ_7745c5c3_IsBuffer {
-					defer func() {
-						templ_7745c5c3_BufErr := templruntime.ReleaseBuffer(templ_7745c5c3_Buffer)
-						if templ_7745c5c3_Err == nil {
-							templ_7745c5c3_Err = templ_7745c5c3_BufErr
-						}
-					}()
-				}
-				ctx = templ.InitializeContext(ctx)
-				_, _ = templ_7745c5c3_Buffer.WriteString("<a class=\"button\" href=\"")
-				var templ_7745c5c3_Var31 templ.SafeURL
-				if templ_7745c5c3_Var31, templ_7745c5c3_Err = templ.JoinURLErrs(at("work", v.Tab)); templ_7745c5c3_Err != nil {
-					return templ_7745c5c3_Err
-				}
-				_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var31))
-				_, _ = templ_7745c5c3_Buffer.WriteString("\">")
-				_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Show all")))
-				_, _ = templ_7745c5c3_Buffer.WriteString("</a>")
-				return nil
+			templ_7745c5c3_Var30 := component.Children(func(ctx component.Context, page *component.Page) {
+				page.Address("<a class=\"button\" href=\"", at("work", v.Tab))
+				page.Text("\">", text(ctx, "Show all"))
+				page.Fixed("</a>")
 			})
-			templ_7745c5c3_Err = design.Empty("search", text(ctx, "Nothing matches"), explanation).Render(templ.WithChildren(ctx, templ_7745c5c3_Var30), templ_7745c5c3_Buffer)
-			if templ_7745c5c3_Err != nil {
-				return templ_7745c5c3_Err
-			}
+			page.Component(templ.WithChildren(ctx, templ_7745c5c3_Var30), "", design.Empty("search", text(ctx, "Nothing matches"), explanation))
 		} else {
-			templ_7745c5c3_Err = design.Empty(icon, title, explanation).Render(ctx, templ_7745c5c3_Buffer)
-			if templ_7745c5c3_Err != nil {
-				return templ_7745c5c3_Err
-			}
+			page.Component(ctx, "", design.Empty(icon, title, explanation))
 		}
-		_, _ = templ_7745c5c3_Buffer.WriteString("</section>")
-		return nil
+		page.Fixed("</section>")
 	})
 }
 
 // failureRows is the table inside of the form.
 func failureRows(v failuresView, what, words, tries string) templ.Component {
-	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
-		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
-		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
-			return templ_7745c5c3_CtxErr
-		}
-		templ_7745c5c3_Buffer, templ_7745c5c3_IsBuffer := templruntime.GetBuffer(templ_7745c5c3_W)
-		if !templ_7745c5c3_IsBuffer {
-			defer func() {
-				templ_7745c5c3_BufErr := templruntime.ReleaseBuffer(templ_7745c5c3_Buffer)
-				if templ_7745c5c3_Err == nil {
-					templ_7745c5c3_Err = templ_7745c5c3_BufErr
-				}
-			}()
-		}
-		ctx = templ.InitializeContext(ctx)
-		templ_7745c5c3_Var33 := templ.GetChildren(ctx)
-		if templ_7745c5c3_Var33 == nil {
-			templ_7745c5c3_Var33 = templ.NopComponent
-		}
-		ctx = templ.ClearChildren(ctx)
-		templ_7745c5c3_Err = csrf(v.CSRF).Render(ctx, templ_7745c5c3_Buffer)
-		if templ_7745c5c3_Err != nil {
-			return templ_7745c5c3_Err
-		}
-		templ_7745c5c3_Err = backField(v.Path).Render(ctx, templ_7745c5c3_Buffer)
-		if templ_7745c5c3_Err != nil {
-			return templ_7745c5c3_Err
-		}
-		_, _ = templ_7745c5c3_Buffer.WriteString("<div class=\"scroll\"><table class=\"table\"><thead><tr>")
+	return component.New(func(ctx component.Context, page *component.Page, templ_7745c5c3_Var33 templ.Component) {
+		page.Component(ctx, "", csrf(v.CSRF))
+		page.Component(ctx, "", backField(v.Path))
+		page.Fixed("<div class=\"scroll\"><table class=\"table\"><thead><tr>")
 		if v.MayWork {
-			_, _ = templ_7745c5c3_Buffer.WriteString("<th scope=\"col\"><span class=\"visually-hidden\">")
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Choose")))
-			_, _ = templ_7745c5c3_Buffer.WriteString("</span></th>")
+			page.Text("<th scope=\"col\"><span class=\"visually-hidden\">", text(ctx, "Choose"))
+			page.Fixed("</span></th>")
 		}
-		_, _ = templ_7745c5c3_Buffer.WriteString("<th scope=\"col\">")
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(what))
-		_, _ = templ_7745c5c3_Buffer.WriteString("</th><th scope=\"col\">")
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(words))
-		_, _ = templ_7745c5c3_Buffer.WriteString("</th><th scope=\"col\">")
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Channel")))
-		_, _ = templ_7745c5c3_Buffer.WriteString("</th><th scope=\"col\">")
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Agent")))
-		_, _ = templ_7745c5c3_Buffer.WriteString("</th><th scope=\"col\" class=\"number\">")
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(tries))
-		_, _ = templ_7745c5c3_Buffer.WriteString("</th><th scope=\"col\">")
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "When")))
-		_, _ = templ_7745c5c3_Buffer.WriteString("</th></tr></thead> <tbody>")
+		page.Text("<th scope=\"col\">", what)
+		page.Text("</th><th scope=\"col\">", words)
+		page.Text("</th><th scope=\"col\">", text(ctx, "Channel"))
+		page.Text("</th><th scope=\"col\">", text(ctx, "Agent"))
+		page.Text("</th><th scope=\"col\" class=\"number\">", tries)
+		page.Text("</th><th scope=\"col\">", text(ctx, "When"))
+		page.Fixed("</th></tr></thead> <tbody>")
 		for _, one := range v.Rows {
-			_, _ = templ_7745c5c3_Buffer.WriteString("<tr>")
+			page.Fixed("<tr>")
 			if v.MayWork {
-				_, _ = templ_7745c5c3_Buffer.WriteString("<td>")
-				templ_7745c5c3_Err = tick(ticked{one.ID, design.VisibleLine(one.What), v.Selected}).Render(ctx, templ_7745c5c3_Buffer)
-				if templ_7745c5c3_Err != nil {
-					return templ_7745c5c3_Err
-				}
-				_, _ = templ_7745c5c3_Buffer.WriteString("</td>")
+				page.Component(ctx, "<td>", tick(ticked{one.ID, design.VisibleLine(one.What), v.Selected}))
+				page.Fixed("</td>")
 			}
-			_, _ = templ_7745c5c3_Buffer.WriteString("<th scope=\"row\">")
+			page.Fixed("<th scope=\"row\">")
 			if one.Href != "" {
-				_, _ = templ_7745c5c3_Buffer.WriteString("<a href=\"")
-				var templ_7745c5c3_Var41 templ.SafeURL
-				if templ_7745c5c3_Var41, templ_7745c5c3_Err = templ.JoinURLErrs(templ.SafeURL(one.Href)); templ_7745c5c3_Err != nil {
-					return templ_7745c5c3_Err
-				}
-				_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var41))
-				_, _ = templ_7745c5c3_Buffer.WriteString("\">")
-				templ_7745c5c3_Err = design.Name(one.What).Render(ctx, templ_7745c5c3_Buffer)
-				if templ_7745c5c3_Err != nil {
-					return templ_7745c5c3_Err
-				}
-				_, _ = templ_7745c5c3_Buffer.WriteString("</a>")
+				page.Text("<a href=\"", one.Href)
+				page.Component(ctx, "\">", design.Name(one.What))
+				page.Fixed("</a>")
 			} else {
-				templ_7745c5c3_Err = design.Name(one.What).Render(ctx, templ_7745c5c3_Buffer)
-				if templ_7745c5c3_Err != nil {
-					return templ_7745c5c3_Err
-				}
+				page.Component(ctx, "", design.Name(one.What))
 			}
-			_, _ = templ_7745c5c3_Buffer.WriteString("<div class=\"row-text\">")
-			templ_7745c5c3_Err = design.Name(one.Excerpt).Render(ctx, templ_7745c5c3_Buffer)
-			if templ_7745c5c3_Err != nil {
-				return templ_7745c5c3_Err
-			}
-			_, _ = templ_7745c5c3_Buffer.WriteString("</div>")
+			page.Component(ctx, "<div class=\"row-text\">", design.Name(one.Excerpt))
+			page.Fixed("</div>")
 			if one.Turn != "" && one.Turn != one.ID {
-				_, _ = templ_7745c5c3_Buffer.WriteString("<a class=\"small\" href=\"")
-				var templ_7745c5c3_Var42 templ.SafeURL
-				if templ_7745c5c3_Var42, templ_7745c5c3_Err = templ.JoinURLErrs(at("messages", one.Turn)); templ_7745c5c3_Err != nil {
-					return templ_7745c5c3_Err
-				}
-				_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var42))
-				_, _ = templ_7745c5c3_Buffer.WriteString("\">")
-				_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Message")))
-				_, _ = templ_7745c5c3_Buffer.WriteString("</a>")
+				page.Address("<a class=\"small\" href=\"", at("messages", one.Turn))
+				page.Text("\">", text(ctx, "Message"))
+				page.Fixed("</a>")
 			}
-			_, _ = templ_7745c5c3_Buffer.WriteString("</th><td data-label=\"")
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(words))
-			_, _ = templ_7745c5c3_Buffer.WriteString("\">")
-			templ_7745c5c3_Err = design.Name(one.Words).Render(ctx, templ_7745c5c3_Buffer)
-			if templ_7745c5c3_Err != nil {
-				return templ_7745c5c3_Err
-			}
-			_, _ = templ_7745c5c3_Buffer.WriteString("</td><td data-label=\"")
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Channel")))
-			_, _ = templ_7745c5c3_Buffer.WriteString("\">")
+			page.Text("</th><td data-label=\"", words)
+			page.Component(ctx, "\">", design.Name(one.Words))
+			page.Text("</td><td data-label=\"", text(ctx, "Channel"))
+			page.Fixed("\">")
 			if one.Channel != "" {
-				templ_7745c5c3_Err = design.Channel(one.Channel).Render(ctx, templ_7745c5c3_Buffer)
-				if templ_7745c5c3_Err != nil {
-					return templ_7745c5c3_Err
-				}
+				page.Component(ctx, "", design.Channel(one.Channel))
 			} else {
-				_, _ = templ_7745c5c3_Buffer.WriteString("–")
+				page.Fixed("–")
 			}
-			_, _ = templ_7745c5c3_Buffer.WriteString("</td><td data-label=\"")
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Agent")))
-			_, _ = templ_7745c5c3_Buffer.WriteString("\">")
+			page.Text("</td><td data-label=\"", text(ctx, "Agent"))
+			page.Fixed("\">")
 			if one.Agent != "" {
-				_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(one.Agent))
+				page.Text("", one.Agent)
 			} else {
-				_, _ = templ_7745c5c3_Buffer.WriteString("–")
+				page.Fixed("–")
 			}
-			_, _ = templ_7745c5c3_Buffer.WriteString("</td><td data-label=\"")
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(tries))
-			_, _ = templ_7745c5c3_Buffer.WriteString("\" class=\"number\">")
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(strconv.Itoa(one.Tries)))
-			_, _ = templ_7745c5c3_Buffer.WriteString("</td><td data-label=\"")
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "When")))
-			_, _ = templ_7745c5c3_Buffer.WriteString("\">")
-			templ_7745c5c3_Err = design.Ago(one.At).Render(ctx, templ_7745c5c3_Buffer)
-			if templ_7745c5c3_Err != nil {
-				return templ_7745c5c3_Err
-			}
-			_, _ = templ_7745c5c3_Buffer.WriteString("</td></tr>")
+			page.Text("</td><td data-label=\"", tries)
+			page.Text("\" class=\"number\">", strconv.Itoa(one.Tries))
+			page.Text("</td><td data-label=\"", text(ctx, "When"))
+			page.Component(ctx, "\">", design.Ago(one.At))
+			page.Fixed("</td></tr>")
 		}
-		_, _ = templ_7745c5c3_Buffer.WriteString("</tbody></table></div>")
-		return nil
+		page.Fixed("</tbody></table></div>")
 	})
 }
 
 func retryPage(v retryView) templ.Component {
-	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
-		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
-		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
-			return templ_7745c5c3_CtxErr
-		}
-		templ_7745c5c3_Buffer, templ_7745c5c3_IsBuffer := templruntime.GetBuffer(templ_7745c5c3_W)
-		if !templ_7745c5c3_IsBuffer {
-			defer func() {
-				templ_7745c5c3_BufErr := templruntime.ReleaseBuffer(templ_7745c5c3_Buffer)
-				if templ_7745c5c3_Err == nil {
-					templ_7745c5c3_Err = templ_7745c5c3_BufErr
-				}
-			}()
-		}
-		ctx = templ.InitializeContext(ctx)
-		templ_7745c5c3_Var51 := templ.GetChildren(ctx)
-		if templ_7745c5c3_Var51 == nil {
-			templ_7745c5c3_Var51 = templ.NopComponent
-		}
-		ctx = templ.ClearChildren(ctx)
-		_, _ = templ_7745c5c3_Buffer.WriteString("<p class=\"crumbs\"><a href=\"")
-		var templ_7745c5c3_Var52 templ.SafeURL
-		if templ_7745c5c3_Var52, templ_7745c5c3_Err = templ.JoinURLErrs(at("work", v.Tab)); templ_7745c5c3_Err != nil {
-			return templ_7745c5c3_Err
-		}
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var52))
-		_, _ = templ_7745c5c3_Buffer.WriteString("\">")
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Work")))
-		_, _ = templ_7745c5c3_Buffer.WriteString("</a></p>")
-		templ_7745c5c3_Err = heading(wouldWords(ctx, v.Tab, v.Would), text(ctx, "Nothing happened so far. They run a few a second, the oldest first.")).Render(ctx, templ_7745c5c3_Buffer)
-		if templ_7745c5c3_Err != nil {
-			return templ_7745c5c3_Err
-		}
+	return component.New(func(ctx component.Context, page *component.Page, templ_7745c5c3_Var51 templ.Component) {
+		page.Address("<p class=\"crumbs\"><a href=\"", at("work", v.Tab))
+		page.Text("\">", text(ctx, "Work"))
+		page.Component(ctx, "</a></p>", heading(wouldWords(ctx, v.Tab, v.Would), text(ctx, "Nothing happened so far. They run a few a second, the oldest first.")))
 		if v.Skipped > 0 {
-			templ_7745c5c3_Err = design.Notice(design.Info, count(ctx, v.Skipped, "{n} would be left, because nothing could come of it.", "{n} would be left, because nothing could come of them.")).Render(ctx, templ_7745c5c3_Buffer)
-			if templ_7745c5c3_Err != nil {
-				return templ_7745c5c3_Err
-			}
+			page.Component(ctx, "", design.Notice(design.Info, count(ctx, v.Skipped, "{n} would be left, because nothing could come of it.", "{n} would be left, because nothing could come of them.")))
 		}
 		if v.More {
-			templ_7745c5c3_Err = design.Notice(design.Info, text(ctx, "There are more than are done at once: do it once more afterwards.")).Render(ctx, templ_7745c5c3_Buffer)
-			if templ_7745c5c3_Err != nil {
-				return templ_7745c5c3_Err
-			}
+			page.Component(ctx, "", design.Notice(design.Info, text(ctx, "There are more than are done at once: do it once more afterwards.")))
 		}
 		if v.MayWork && v.Would > 0 {
-			_, _ = templ_7745c5c3_Buffer.WriteString("<form method=\"post\" action=\"")
-			var templ_7745c5c3_Var54 templ.SafeURL
-			if templ_7745c5c3_Var54, templ_7745c5c3_Err = templ.JoinURLErrs(at("work", v.Tab, "retry")); templ_7745c5c3_Err != nil {
-				return templ_7745c5c3_Err
-			}
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var54))
-			_, _ = templ_7745c5c3_Buffer.WriteString("\">")
-			templ_7745c5c3_Err = csrf(v.CSRF).Render(ctx, templ_7745c5c3_Buffer)
-			if templ_7745c5c3_Err != nil {
-				return templ_7745c5c3_Err
-			}
-			_, _ = templ_7745c5c3_Buffer.WriteString("<input type=\"hidden\" name=\"agent\" value=\"")
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(v.Filter.Agent))
-			_, _ = templ_7745c5c3_Buffer.WriteString("\"> <input type=\"hidden\" name=\"channel\" value=\"")
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(v.Filter.Channel))
-			_, _ = templ_7745c5c3_Buffer.WriteString("\"> <input type=\"hidden\" name=\"since\" value=\"")
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(v.Filter.Since))
-			_, _ = templ_7745c5c3_Buffer.WriteString("\"><div class=\"actions\"><button class=\"primary\">")
-			templ_7745c5c3_Err = design.Icon("retry").Render(ctx, templ_7745c5c3_Buffer)
-			if templ_7745c5c3_Err != nil {
-				return templ_7745c5c3_Err
-			}
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Do it")))
-			_, _ = templ_7745c5c3_Buffer.WriteString("</button> <a class=\"button quiet\" href=\"")
-			var templ_7745c5c3_Var59 templ.SafeURL
-			if templ_7745c5c3_Var59, templ_7745c5c3_Err = templ.JoinURLErrs(at("work", v.Tab)); templ_7745c5c3_Err != nil {
-				return templ_7745c5c3_Err
-			}
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var59))
-			_, _ = templ_7745c5c3_Buffer.WriteString("\">")
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Change nothing")))
-			_, _ = templ_7745c5c3_Buffer.WriteString("</a></div></form>")
+			page.Address("<form method=\"post\" action=\"", at("work", v.Tab, "retry"))
+			page.Component(ctx, "\">", csrf(v.CSRF))
+			page.Text("<input type=\"hidden\" name=\"agent\" value=\"", v.Filter.Agent)
+			page.Text("\"> <input type=\"hidden\" name=\"channel\" value=\"", v.Filter.Channel)
+			page.Text("\"> <input type=\"hidden\" name=\"since\" value=\"", v.Filter.Since)
+			page.Component(ctx, "\"><div class=\"actions\"><button class=\"primary\">", design.Icon("retry"))
+			page.Text("", text(ctx, "Do it"))
+			page.Address("</button> <a class=\"button quiet\" href=\"", at("work", v.Tab))
+			page.Text("\">", text(ctx, "Change nothing"))
+			page.Fixed("</a></div></form>")
 		}
 		if len(v.Rows) > 0 {
-			_, _ = templ_7745c5c3_Buffer.WriteString("<section class=\"card flush\" aria-labelledby=\"which\"><div class=\"card-head\"><h2 id=\"which\">")
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Which")))
-			_, _ = templ_7745c5c3_Buffer.WriteString("</h2>")
+			page.Text("<section class=\"card flush\" aria-labelledby=\"which\"><div class=\"card-head\"><h2 id=\"which\">", text(ctx, "Which"))
+			page.Fixed("</h2>")
 			if v.Would+v.Skipped > len(v.Rows) {
-				_, _ = templ_7745c5c3_Buffer.WriteString("<span class=\"small muted\">")
-				_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "the first {n}", "n", len(v.Rows))))
-				_, _ = templ_7745c5c3_Buffer.WriteString("</span>")
+				page.Text("<span class=\"small muted\">", text(ctx, "the first {n}", "n", len(v.Rows)))
+				page.Fixed("</span>")
 			}
-			_, _ = templ_7745c5c3_Buffer.WriteString("</div><div class=\"scroll\"><table class=\"table\"><thead><tr><th scope=\"col\">")
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "What")))
-			_, _ = templ_7745c5c3_Buffer.WriteString("</th><th scope=\"col\">")
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Why it failed")))
-			_, _ = templ_7745c5c3_Buffer.WriteString("</th><th scope=\"col\">")
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Agent")))
-			_, _ = templ_7745c5c3_Buffer.WriteString("</th><th scope=\"col\">")
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "When")))
-			_, _ = templ_7745c5c3_Buffer.WriteString("</th><th scope=\"col\">")
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Why it would be left")))
-			_, _ = templ_7745c5c3_Buffer.WriteString("</th></tr></thead> <tbody>")
+			page.Text("</div><div class=\"scroll\"><table class=\"table\"><thead><tr><th scope=\"col\">", text(ctx, "What"))
+			page.Text("</th><th scope=\"col\">", text(ctx, "Why it failed"))
+			page.Text("</th><th scope=\"col\">", text(ctx, "Agent"))
+			page.Text("</th><th scope=\"col\">", text(ctx, "When"))
+			page.Text("</th><th scope=\"col\">", text(ctx, "Why it would be left"))
+			page.Fixed("</th></tr></thead> <tbody>")
 			for _, one := range v.Rows {
-				_, _ = templ_7745c5c3_Buffer.WriteString("<tr><th scope=\"row\">")
+				page.Fixed("<tr><th scope=\"row\">")
 				if one.TurnID != "" {
-					_, _ = templ_7745c5c3_Buffer.WriteString("<a href=\"")
-					var templ_7745c5c3_Var68 templ.SafeURL
-					if templ_7745c5c3_Var68, templ_7745c5c3_Err = templ.JoinURLErrs(at("messages", one.TurnID)); templ_7745c5c3_Err != nil {
-						return templ_7745c5c3_Err
-					}
-					_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var68))
-					_, _ = templ_7745c5c3_Buffer.WriteString("\">")
-					templ_7745c5c3_Err = design.Name(one.What).Render(ctx, templ_7745c5c3_Buffer)
-					if templ_7745c5c3_Err != nil {
-						return templ_7745c5c3_Err
-					}
-					_, _ = templ_7745c5c3_Buffer.WriteString("</a>")
+					page.Address("<a href=\"", at("messages", one.TurnID))
+					page.Component(ctx, "\">", design.Name(one.What))
+					page.Fixed("</a>")
 				} else {
-					templ_7745c5c3_Err = design.Name(one.What).Render(ctx, templ_7745c5c3_Buffer)
-					if templ_7745c5c3_Err != nil {
-						return templ_7745c5c3_Err
-					}
+					page.Component(ctx, "", design.Name(one.What))
 				}
-				_, _ = templ_7745c5c3_Buffer.WriteString("</th><td data-label=\"")
-				_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Why it failed")))
-				_, _ = templ_7745c5c3_Buffer.WriteString("\">")
-				templ_7745c5c3_Err = design.Name(one.Failure).Render(ctx, templ_7745c5c3_Buffer)
-				if templ_7745c5c3_Err != nil {
-					return templ_7745c5c3_Err
-				}
-				_, _ = templ_7745c5c3_Buffer.WriteString("</td><td data-label=\"")
-				_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Agent")))
-				_, _ = templ_7745c5c3_Buffer.WriteString("\">")
-				_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(one.Agent))
-				_, _ = templ_7745c5c3_Buffer.WriteString("</td><td data-label=\"")
-				_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "When")))
-				_, _ = templ_7745c5c3_Buffer.WriteString("\">")
-				templ_7745c5c3_Err = design.Ago(one.FailedAt).Render(ctx, templ_7745c5c3_Buffer)
-				if templ_7745c5c3_Err != nil {
-					return templ_7745c5c3_Err
-				}
-				_, _ = templ_7745c5c3_Buffer.WriteString("</td><td data-label=\"")
-				_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Why it would be left")))
-				_, _ = templ_7745c5c3_Buffer.WriteString("\">")
+				page.Text("</th><td data-label=\"", text(ctx, "Why it failed"))
+				page.Component(ctx, "\">", design.Name(one.Failure))
+				page.Text("</td><td data-label=\"", text(ctx, "Agent"))
+				page.Text("\">", one.Agent)
+				page.Text("</td><td data-label=\"", text(ctx, "When"))
+				page.Component(ctx, "\">", design.Ago(one.FailedAt))
+				page.Text("</td><td data-label=\"", text(ctx, "Why it would be left"))
+				page.Fixed("\">")
 				if one.Skipped == "" {
-					_, _ = templ_7745c5c3_Buffer.WriteString("–")
+					page.Fixed("–")
 				} else {
-					_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(one.Skipped))
+					page.Text("", one.Skipped)
 				}
-				_, _ = templ_7745c5c3_Buffer.WriteString("</td></tr>")
+				page.Fixed("</td></tr>")
 			}
-			_, _ = templ_7745c5c3_Buffer.WriteString("</tbody></table></div></section>")
+			page.Fixed("</tbody></table></div></section>")
 		}
-		return nil
 	})
 }
 
-var _ = templruntime.GeneratedTemplate
+var _ = component.New

@@ -6,7 +6,7 @@ package pages
 //lint:file-ignore SA4006 This context is only used if a nested component is present.
 
 import "github.com/a-h/templ"
-import templruntime "github.com/a-h/templ/runtime"
+import "inbox/internal/pagecode/component"
 
 import (
 	"inbox/exchange"
@@ -15,423 +15,158 @@ import (
 )
 
 func heldPage(v heldView) templ.Component {
-	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
-		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
-		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
-			return templ_7745c5c3_CtxErr
-		}
-		templ_7745c5c3_Buffer, templ_7745c5c3_IsBuffer := templruntime.GetBuffer(templ_7745c5c3_W)
-		if !templ_7745c5c3_IsBuffer {
-			defer func() {
-				templ_7745c5c3_BufErr := templruntime.ReleaseBuffer(templ_7745c5c3_Buffer)
-				if templ_7745c5c3_Err == nil {
-					templ_7745c5c3_Err = templ_7745c5c3_BufErr
-				}
-			}()
-		}
-		ctx = templ.InitializeContext(ctx)
-		templ_7745c5c3_Var1 := templ.GetChildren(ctx)
-		if templ_7745c5c3_Var1 == nil {
-			templ_7745c5c3_Var1 = templ.NopComponent
-		}
-		ctx = templ.ClearChildren(ctx)
-		templ_7745c5c3_Var2 := templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
-			templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
-			templ_7745c5c3_Buffer, templ_7745c5c3_IsBuffer := templruntime.GetBuffer(templ_7745c5c3_W)
-			if !templ_7745c5c3_IsBuffer {
-				defer func() {
-					templ_7745c5c3_BufErr := templruntime.ReleaseBuffer(templ_7745c5c3_Buffer)
-					if templ_7745c5c3_Err == nil {
-						templ_7745c5c3_Err = templ_7745c5c3_BufErr
-					}
-				}()
-			}
-			ctx = templ.InitializeContext(ctx)
+	return component.New(func(ctx component.Context, page *component.Page, templ_7745c5c3_Var1 templ.Component) {
+		templ_7745c5c3_Var2 := component.Children(func(ctx component.Context, page *component.Page) {
 			if len(v.Rows) == 0 {
-				_, _ = templ_7745c5c3_Buffer.WriteString("<section class=\"card\">")
-				templ_7745c5c3_Err = design.Empty("hand", text(ctx, "Nothing is held"), text(ctx, "Messages appear here when nothing proves their sender and the agent's setting unverified is hold, or when an entry on the block list holds them.")).Render(ctx, templ_7745c5c3_Buffer)
-				if templ_7745c5c3_Err != nil {
-					return templ_7745c5c3_Err
-				}
-				_, _ = templ_7745c5c3_Buffer.WriteString("</section>")
+				page.Component(ctx, "<section class=\"card\">", design.Empty("hand", text(ctx, "Nothing is held"), text(ctx, "Messages appear here when nothing proves their sender and the agent's setting unverified is hold, or when an entry on the block list holds them.")))
+				page.Fixed("</section>")
 			} else {
-				_, _ = templ_7745c5c3_Buffer.WriteString("<form class=\"card flush\" method=\"post\" action=\"")
-				var templ_7745c5c3_Var3 templ.SafeURL
-				if templ_7745c5c3_Var3, templ_7745c5c3_Err = templ.JoinURLErrs(at("work", "held", "release")); templ_7745c5c3_Err != nil {
-					return templ_7745c5c3_Err
-				}
-				_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var3))
-				_, _ = templ_7745c5c3_Buffer.WriteString("\" aria-label=\"")
-				_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Held messages")))
-				_, _ = templ_7745c5c3_Buffer.WriteString("\">")
-				templ_7745c5c3_Err = csrf(v.CSRF).Render(ctx, templ_7745c5c3_Buffer)
-				if templ_7745c5c3_Err != nil {
-					return templ_7745c5c3_Err
-				}
-				_, _ = templ_7745c5c3_Buffer.WriteString("<div class=\"scroll\"><table class=\"table\"><thead><tr>")
+				page.Address("<form class=\"card flush\" method=\"post\" action=\"", at("work", "held", "release"))
+				page.Text("\" aria-label=\"", text(ctx, "Held messages"))
+				page.Component(ctx, "\">", csrf(v.CSRF))
+				page.Fixed("<div class=\"scroll\"><table class=\"table\"><thead><tr>")
 				if v.MayWork {
-					_, _ = templ_7745c5c3_Buffer.WriteString("<th scope=\"col\"><span class=\"visually-hidden\">")
-					_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Choose")))
-					_, _ = templ_7745c5c3_Buffer.WriteString("</span></th>")
+					page.Text("<th scope=\"col\"><span class=\"visually-hidden\">", text(ctx, "Choose"))
+					page.Fixed("</span></th>")
 				}
-				_, _ = templ_7745c5c3_Buffer.WriteString("<th scope=\"col\">")
-				_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Message")))
-				_, _ = templ_7745c5c3_Buffer.WriteString("</th><th scope=\"col\">")
-				_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Evidence")))
-				_, _ = templ_7745c5c3_Buffer.WriteString("</th><th scope=\"col\">")
-				_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Why it is held")))
-				_, _ = templ_7745c5c3_Buffer.WriteString("</th><th scope=\"col\">")
-				_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Agent")))
-				_, _ = templ_7745c5c3_Buffer.WriteString("</th><th scope=\"col\">")
-				_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Since")))
-				_, _ = templ_7745c5c3_Buffer.WriteString("</th><th scope=\"col\">")
-				_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Dropped by itself")))
-				_, _ = templ_7745c5c3_Buffer.WriteString("</th></tr></thead> <tbody>")
+				page.Text("<th scope=\"col\">", text(ctx, "Message"))
+				page.Text("</th><th scope=\"col\">", text(ctx, "Evidence"))
+				page.Text("</th><th scope=\"col\">", text(ctx, "Why it is held"))
+				page.Text("</th><th scope=\"col\">", text(ctx, "Agent"))
+				page.Text("</th><th scope=\"col\">", text(ctx, "Since"))
+				page.Text("</th><th scope=\"col\">", text(ctx, "Dropped by itself"))
+				page.Fixed("</th></tr></thead> <tbody>")
 				for _, turn := range v.Rows {
-					_, _ = templ_7745c5c3_Buffer.WriteString("<tr>")
+					page.Fixed("<tr>")
 					if v.MayWork {
-						_, _ = templ_7745c5c3_Buffer.WriteString("<td>")
-						templ_7745c5c3_Err = tick(ticked{turn.ID, design.VisibleLine(turn.Message.Sender.Address), v.Selected}).Render(ctx, templ_7745c5c3_Buffer)
-						if templ_7745c5c3_Err != nil {
-							return templ_7745c5c3_Err
-						}
-						_, _ = templ_7745c5c3_Buffer.WriteString("</td>")
+						page.Component(ctx, "<td>", tick(ticked{turn.ID, design.VisibleLine(turn.Message.Sender.Address), v.Selected}))
+						page.Fixed("</td>")
 					}
-					_, _ = templ_7745c5c3_Buffer.WriteString("<th scope=\"row\"><a href=\"")
-					var templ_7745c5c3_Var12 templ.SafeURL
-					if templ_7745c5c3_Var12, templ_7745c5c3_Err = templ.JoinURLErrs(at("work", "held", turn.ID)); templ_7745c5c3_Err != nil {
-						return templ_7745c5c3_Err
-					}
-					_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var12))
-					_, _ = templ_7745c5c3_Buffer.WriteString("\">")
-					templ_7745c5c3_Err = design.Name(turn.Message.Sender.Address).Render(ctx, templ_7745c5c3_Buffer)
-					if templ_7745c5c3_Err != nil {
-						return templ_7745c5c3_Err
-					}
-					_, _ = templ_7745c5c3_Buffer.WriteString("</a><div class=\"row-text\">")
-					templ_7745c5c3_Err = design.Name(excerpt(normalized.PlainText(turn.Message.Parts))).Render(ctx, templ_7745c5c3_Buffer)
-					if templ_7745c5c3_Err != nil {
-						return templ_7745c5c3_Err
-					}
-					_, _ = templ_7745c5c3_Buffer.WriteString("</div></th><td data-label=\"")
-					_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Evidence")))
-					_, _ = templ_7745c5c3_Buffer.WriteString("\"><span class=\"cluster\">")
-					templ_7745c5c3_Err = design.Channel(turn.Channel).Render(ctx, templ_7745c5c3_Buffer)
-					if templ_7745c5c3_Err != nil {
-						return templ_7745c5c3_Err
-					}
-					templ_7745c5c3_Err = design.Evidence(turn.Message.Sender.AuthMethod, turn.Message.Sender.Verified).Render(ctx, templ_7745c5c3_Buffer)
-					if templ_7745c5c3_Err != nil {
-						return templ_7745c5c3_Err
-					}
-					_, _ = templ_7745c5c3_Buffer.WriteString("</span></td><td data-label=\"")
-					_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Why it is held")))
-					_, _ = templ_7745c5c3_Buffer.WriteString("\">")
-					templ_7745c5c3_Err = design.Name(turn.Reason).Render(ctx, templ_7745c5c3_Buffer)
-					if templ_7745c5c3_Err != nil {
-						return templ_7745c5c3_Err
-					}
-					_, _ = templ_7745c5c3_Buffer.WriteString("</td><td data-label=\"")
-					_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Agent")))
-					_, _ = templ_7745c5c3_Buffer.WriteString("\">")
-					_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(turn.Agent))
-					_, _ = templ_7745c5c3_Buffer.WriteString("</td><td data-label=\"")
-					_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Since")))
-					_, _ = templ_7745c5c3_Buffer.WriteString("\">")
-					templ_7745c5c3_Err = design.Ago(turn.AcceptedAt).Render(ctx, templ_7745c5c3_Buffer)
-					if templ_7745c5c3_Err != nil {
-						return templ_7745c5c3_Err
-					}
-					_, _ = templ_7745c5c3_Buffer.WriteString("</td><td data-label=\"")
-					_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Dropped by itself")))
-					_, _ = templ_7745c5c3_Buffer.WriteString("\">")
+					page.Address("<th scope=\"row\"><a href=\"", at("work", "held", turn.ID))
+					page.Component(ctx, "\">", design.Name(turn.Message.Sender.Address))
+					page.Component(ctx, "</a><div class=\"row-text\">", design.Name(excerpt(normalized.PlainText(turn.Message.Parts))))
+					page.Text("</div></th><td data-label=\"", text(ctx, "Evidence"))
+					page.Component(ctx, "\"><span class=\"cluster\">", design.Channel(turn.Channel))
+					page.Component(ctx, "", design.Evidence(turn.Message.Sender.AuthMethod, turn.Message.Sender.Verified))
+					page.Text("</span></td><td data-label=\"", text(ctx, "Why it is held"))
+					page.Component(ctx, "\">", design.Name(turn.Reason))
+					page.Text("</td><td data-label=\"", text(ctx, "Agent"))
+					page.Text("\">", turn.Agent)
+					page.Text("</td><td data-label=\"", text(ctx, "Since"))
+					page.Component(ctx, "\">", design.Ago(turn.AcceptedAt))
+					page.Text("</td><td data-label=\"", text(ctx, "Dropped by itself"))
+					page.Fixed("\">")
 					if turn.ExpiresAt != nil {
-						templ_7745c5c3_Err = design.Ago(*turn.ExpiresAt).Render(ctx, templ_7745c5c3_Buffer)
-						if templ_7745c5c3_Err != nil {
-							return templ_7745c5c3_Err
-						}
+						page.Component(ctx, "", design.Ago(*turn.ExpiresAt))
 					} else {
-						_, _ = templ_7745c5c3_Buffer.WriteString("–")
+						page.Fixed("–")
 					}
-					_, _ = templ_7745c5c3_Buffer.WriteString("</td></tr>")
+					page.Fixed("</td></tr>")
 				}
-				_, _ = templ_7745c5c3_Buffer.WriteString("</tbody></table></div>")
+				page.Fixed("</tbody></table></div>")
 				if v.MayWork {
-					_, _ = templ_7745c5c3_Buffer.WriteString("<div class=\"card-foot stack tight\">")
-					templ_7745c5c3_Err = reasonField(text(ctx, "Reason for dropping"), text(ctx, "It is kept for you; the sender is not told.")).Render(ctx, templ_7745c5c3_Buffer)
-					if templ_7745c5c3_Err != nil {
-						return templ_7745c5c3_Err
-					}
-					_, _ = templ_7745c5c3_Buffer.WriteString("<div class=\"actions\"><button class=\"primary\">")
-					_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Release what is chosen")))
-					_, _ = templ_7745c5c3_Buffer.WriteString("</button> <button class=\"danger\" formaction=\"")
-					_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(at("work", "held", "drop")))
-					_, _ = templ_7745c5c3_Buffer.WriteString("\">")
-					_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Drop what is chosen")))
-					_, _ = templ_7745c5c3_Buffer.WriteString("</button>")
-					templ_7745c5c3_Err = tickAll(v.workView).Render(ctx, templ_7745c5c3_Buffer)
-					if templ_7745c5c3_Err != nil {
-						return templ_7745c5c3_Err
-					}
-					_, _ = templ_7745c5c3_Buffer.WriteString("</div></div>")
+					page.Component(ctx, "<div class=\"card-foot stack tight\">", reasonField(text(ctx, "Reason for dropping"), text(ctx, "It is kept for you; the sender is not told.")))
+					page.Text("<div class=\"actions\"><button class=\"primary\">", text(ctx, "Release what is chosen"))
+					page.Text("</button> <button class=\"danger\" formaction=\"", at("work", "held", "drop"))
+					page.Text("\">", text(ctx, "Drop what is chosen"))
+					page.Component(ctx, "</button>", tickAll(v.workView))
+					page.Fixed("</div></div>")
 				}
-				_, _ = templ_7745c5c3_Buffer.WriteString("</form>")
+				page.Fixed("</form>")
 			}
-			return nil
 		})
-		templ_7745c5c3_Err = workFrame(v.workView).Render(templ.WithChildren(ctx, templ_7745c5c3_Var2), templ_7745c5c3_Buffer)
-		if templ_7745c5c3_Err != nil {
-			return templ_7745c5c3_Err
-		}
-		return nil
+		page.Component(templ.WithChildren(ctx, templ_7745c5c3_Var2), "", workFrame(v.workView))
 	})
 }
 
 func heldMessagePage(v heldMessageView) templ.Component {
-	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
-		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
-		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
-			return templ_7745c5c3_CtxErr
-		}
-		templ_7745c5c3_Buffer, templ_7745c5c3_IsBuffer := templruntime.GetBuffer(templ_7745c5c3_W)
-		if !templ_7745c5c3_IsBuffer {
-			defer func() {
-				templ_7745c5c3_BufErr := templruntime.ReleaseBuffer(templ_7745c5c3_Buffer)
-				if templ_7745c5c3_Err == nil {
-					templ_7745c5c3_Err = templ_7745c5c3_BufErr
-				}
-			}()
-		}
-		ctx = templ.InitializeContext(ctx)
-		templ_7745c5c3_Var22 := templ.GetChildren(ctx)
-		if templ_7745c5c3_Var22 == nil {
-			templ_7745c5c3_Var22 = templ.NopComponent
-		}
-		ctx = templ.ClearChildren(ctx)
-		_, _ = templ_7745c5c3_Buffer.WriteString("<p class=\"crumbs\"><a href=\"")
-		var templ_7745c5c3_Var23 templ.SafeURL
-		if templ_7745c5c3_Var23, templ_7745c5c3_Err = templ.JoinURLErrs(at("work", "held")); templ_7745c5c3_Err != nil {
-			return templ_7745c5c3_Err
-		}
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var23))
-		_, _ = templ_7745c5c3_Buffer.WriteString("\">")
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Held")))
-		_, _ = templ_7745c5c3_Buffer.WriteString("</a></p><div class=\"page-head\"><div><h1>")
-		templ_7745c5c3_Err = design.Name(senderName(v.Turn.Message.Sender)).Render(ctx, templ_7745c5c3_Buffer)
-		if templ_7745c5c3_Err != nil {
-			return templ_7745c5c3_Err
-		}
-		_, _ = templ_7745c5c3_Buffer.WriteString("</h1><div class=\"cluster\">")
-		templ_7745c5c3_Err = design.Channel(v.Turn.Channel).Render(ctx, templ_7745c5c3_Buffer)
-		if templ_7745c5c3_Err != nil {
-			return templ_7745c5c3_Err
-		}
-		templ_7745c5c3_Err = design.Evidence(v.Turn.Message.Sender.AuthMethod, v.Turn.Message.Sender.Verified).Render(ctx, templ_7745c5c3_Buffer)
-		if templ_7745c5c3_Err != nil {
-			return templ_7745c5c3_Err
-		}
-		_, _ = templ_7745c5c3_Buffer.WriteString("<span class=\"muted\">")
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "to {agent}", "agent", v.Turn.Agent)))
-		_, _ = templ_7745c5c3_Buffer.WriteString("</span></div></div><div class=\"actions\"><a class=\"button\" href=\"")
-		var templ_7745c5c3_Var26 templ.SafeURL
-		if templ_7745c5c3_Var26, templ_7745c5c3_Err = templ.JoinURLErrs(at("messages", v.Turn.ID)); templ_7745c5c3_Err != nil {
-			return templ_7745c5c3_Err
-		}
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var26))
-		_, _ = templ_7745c5c3_Buffer.WriteString("\">")
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Way of the message")))
-		_, _ = templ_7745c5c3_Buffer.WriteString("</a></div></div>")
-		templ_7745c5c3_Err = design.Notice(design.Warn, v.Turn.Reason).Render(ctx, templ_7745c5c3_Buffer)
-		if templ_7745c5c3_Err != nil {
-			return templ_7745c5c3_Err
-		}
-		_, _ = templ_7745c5c3_Buffer.WriteString("<div class=\"grid\"><section class=\"card\" aria-labelledby=\"said\"><h2 id=\"said\">")
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Message")))
-		_, _ = templ_7745c5c3_Buffer.WriteString("</h2>")
-		templ_7745c5c3_Err = parts(v.Turn.Message.Parts).Render(ctx, templ_7745c5c3_Buffer)
-		if templ_7745c5c3_Err != nil {
-			return templ_7745c5c3_Err
-		}
-		_, _ = templ_7745c5c3_Buffer.WriteString("</section>")
-		templ_7745c5c3_Err = evidence(messageView{Shown: shownTurn(v.Turn)}).Render(ctx, templ_7745c5c3_Buffer)
-		if templ_7745c5c3_Err != nil {
-			return templ_7745c5c3_Err
-		}
-		_, _ = templ_7745c5c3_Buffer.WriteString("</div>")
+	return component.New(func(ctx component.Context, page *component.Page, templ_7745c5c3_Var22 templ.Component) {
+		page.Address("<p class=\"crumbs\"><a href=\"", at("work", "held"))
+		page.Text("\">", text(ctx, "Held"))
+		page.Component(ctx, "</a></p><div class=\"page-head\"><div><h1>", design.Name(senderName(v.Turn.Message.Sender)))
+		page.Component(ctx, "</h1><div class=\"cluster\">", design.Channel(v.Turn.Channel))
+		page.Component(ctx, "", design.Evidence(v.Turn.Message.Sender.AuthMethod, v.Turn.Message.Sender.Verified))
+		page.Text("<span class=\"muted\">", text(ctx, "to {agent}", "agent", v.Turn.Agent))
+		page.Address("</span></div></div><div class=\"actions\"><a class=\"button\" href=\"", at("messages", v.Turn.ID))
+		page.Text("\">", text(ctx, "Way of the message"))
+		page.Component(ctx, "</a></div></div>", design.Notice(design.Warn, v.Turn.Reason))
+		page.Text("<div class=\"grid\"><section class=\"card\" aria-labelledby=\"said\"><h2 id=\"said\">", text(ctx, "Message"))
+		page.Component(ctx, "</h2>", parts(v.Turn.Message.Parts))
+		page.Component(ctx, "</section>", evidence(messageView{Shown: shownTurn(v.Turn)}))
+		page.Fixed("</div>")
 		if v.MayWork {
-			_, _ = templ_7745c5c3_Buffer.WriteString("<section class=\"card\" aria-labelledby=\"decide\"><h2 id=\"decide\">")
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "This message")))
-			_, _ = templ_7745c5c3_Buffer.WriteString("</h2><form class=\"form\" method=\"post\" action=\"")
-			var templ_7745c5c3_Var30 templ.SafeURL
-			if templ_7745c5c3_Var30, templ_7745c5c3_Err = templ.JoinURLErrs(at("work", "held", "release")); templ_7745c5c3_Err != nil {
-				return templ_7745c5c3_Err
-			}
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var30))
-			_, _ = templ_7745c5c3_Buffer.WriteString("\">")
-			templ_7745c5c3_Err = csrf(v.CSRF).Render(ctx, templ_7745c5c3_Buffer)
-			if templ_7745c5c3_Err != nil {
-				return templ_7745c5c3_Err
-			}
-			_, _ = templ_7745c5c3_Buffer.WriteString("<input type=\"hidden\" name=\"id\" value=\"")
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(v.Turn.ID))
-			_, _ = templ_7745c5c3_Buffer.WriteString("\">")
-			templ_7745c5c3_Err = reasonField(text(ctx, "Reason for dropping"), text(ctx, "It is kept for you; the sender is not told.")).Render(ctx, templ_7745c5c3_Buffer)
-			if templ_7745c5c3_Err != nil {
-				return templ_7745c5c3_Err
-			}
-			_, _ = templ_7745c5c3_Buffer.WriteString("<div class=\"actions\"><button class=\"primary\">")
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Release")))
-			_, _ = templ_7745c5c3_Buffer.WriteString("</button> <button class=\"danger\" formaction=\"")
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(at("work", "held", "drop")))
-			_, _ = templ_7745c5c3_Buffer.WriteString("\">")
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Drop")))
-			_, _ = templ_7745c5c3_Buffer.WriteString("</button></div></form></section>")
+			page.Text("<section class=\"card\" aria-labelledby=\"decide\"><h2 id=\"decide\">", text(ctx, "This message"))
+			page.Address("</h2><form class=\"form\" method=\"post\" action=\"", at("work", "held", "release"))
+			page.Component(ctx, "\">", csrf(v.CSRF))
+			page.Text("<input type=\"hidden\" name=\"id\" value=\"", v.Turn.ID)
+			page.Component(ctx, "\">", reasonField(text(ctx, "Reason for dropping"), text(ctx, "It is kept for you; the sender is not told.")))
+			page.Text("<div class=\"actions\"><button class=\"primary\">", text(ctx, "Release"))
+			page.Text("</button> <button class=\"danger\" formaction=\"", at("work", "held", "drop"))
+			page.Text("\">", text(ctx, "Drop"))
+			page.Fixed("</button></div></form></section>")
 		}
-		_, _ = templ_7745c5c3_Buffer.WriteString("<div class=\"grid\"><section class=\"card\" aria-labelledby=\"allow\"><h2 id=\"allow\">")
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Always allow this sender")))
-		_, _ = templ_7745c5c3_Buffer.WriteString("</h2>")
+		page.Text("<div class=\"grid\"><section class=\"card\" aria-labelledby=\"allow\"><h2 id=\"allow\">", text(ctx, "Always allow this sender"))
+		page.Fixed("</h2>")
 		if v.Unproven {
-			_, _ = templ_7745c5c3_Buffer.WriteString("<p>")
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "This is not possible. The allow list counts only where something proves who the sender is, and nothing does here: anyone could write this address. Release the message instead, or set unverified = \"answer\" for the agent if it may answer everyone.")))
-			_, _ = templ_7745c5c3_Buffer.WriteString("</p>")
+			page.Text("<p>", text(ctx, "This is not possible. The allow list counts only where something proves who the sender is, and nothing does here: anyone could write this address. Release the message instead, or set unverified = \"answer\" for the agent if it may answer everyone."))
+			page.Fixed("</p>")
 		} else if len(v.Allow) == 0 {
-			_, _ = templ_7745c5c3_Buffer.WriteString("<p>")
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "The sender has no address that an entry could name.")))
-			_, _ = templ_7745c5c3_Buffer.WriteString("</p>")
+			page.Text("<p>", text(ctx, "The sender has no address that an entry could name."))
+			page.Fixed("</p>")
 		} else {
-			_, _ = templ_7745c5c3_Buffer.WriteString("<p>")
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "An entry opens all agents of this server to messages that carry the same kind of proof: they are not held by a wider entry on the block list any more. The rules of an agent still decide.")))
-			_, _ = templ_7745c5c3_Buffer.WriteString("</p>")
+			page.Text("<p>", text(ctx, "An entry opens all agents of this server to messages that carry the same kind of proof: they are not held by a wider entry on the block list any more. The rules of an agent still decide."))
+			page.Fixed("</p>")
 			if v.Closed != "" {
-				templ_7745c5c3_Err = design.Notice(design.Warn, text(ctx, "The rules of {agent} keep this sender out even then: {reason}", "agent", v.Turn.Agent, "reason", v.Closed)).Render(ctx, templ_7745c5c3_Buffer)
-				if templ_7745c5c3_Err != nil {
-					return templ_7745c5c3_Err
-				}
+				page.Component(ctx, "", design.Notice(design.Warn, text(ctx, "The rules of {agent} keep this sender out even then: {reason}", "agent", v.Turn.Agent, "reason", v.Closed)))
 			}
-			_, _ = templ_7745c5c3_Buffer.WriteString(" ")
+			page.Fixed(" ")
 			if v.MayAdmin {
-				templ_7745c5c3_Var39 := templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
-					templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
-					templ_7745c5c3_Buffer, templ_7745c5c3_IsBuffer := templruntime.GetBuffer(templ_7745c5c3_W)
-					if !templ_7745c5c3_IsBuffer {
-						defer func() {
-							templ_7745c5c3_BufErr := templruntime.ReleaseBuffer(templ_7745c5c3_Buffer)
-							if templ_7745c5c3_Err == nil {
-								templ_7745c5c3_Err = templ_7745c5c3_BufErr
-							}
-						}()
-					}
-					ctx = templ.InitializeContext(ctx)
-					_, _ = templ_7745c5c3_Buffer.WriteString("<button>")
-					_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Allow and release")))
-					_, _ = templ_7745c5c3_Buffer.WriteString("</button>")
-					return nil
+				templ_7745c5c3_Var39 := component.Children(func(ctx component.Context, page *component.Page) {
+					page.Text("<button>", text(ctx, "Allow and release"))
+					page.Fixed("</button>")
 				})
-				templ_7745c5c3_Err = listForm("allow", v.Turn, v.Allow, v.CSRF).Render(templ.WithChildren(ctx, templ_7745c5c3_Var39), templ_7745c5c3_Buffer)
-				if templ_7745c5c3_Err != nil {
-					return templ_7745c5c3_Err
-				}
+				page.Component(templ.WithChildren(ctx, templ_7745c5c3_Var39), "", listForm("allow", v.Turn, v.Allow, v.CSRF))
 			}
 		}
-		_, _ = templ_7745c5c3_Buffer.WriteString("</section><section class=\"card\" aria-labelledby=\"block\"><h2 id=\"block\">")
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Block this sender")))
-		_, _ = templ_7745c5c3_Buffer.WriteString("</h2><p>")
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Nothing is taken from whom the entry names and nothing is sent there, whatever proves them. What waits from them is cancelled.")))
-		_, _ = templ_7745c5c3_Buffer.WriteString("</p>")
+		page.Text("</section><section class=\"card\" aria-labelledby=\"block\"><h2 id=\"block\">", text(ctx, "Block this sender"))
+		page.Text("</h2><p>", text(ctx, "Nothing is taken from whom the entry names and nothing is sent there, whatever proves them. What waits from them is cancelled."))
+		page.Fixed("</p>")
 		if v.MayAdmin && len(v.Block) > 0 {
-			templ_7745c5c3_Var43 := templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
-				templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
-				templ_7745c5c3_Buffer, templ_7745c5c3_IsBuffer := templruntime.GetBuffer(templ_7745c5c3_W)
-				if !templ_7745c5c3_IsBuffer {
-					defer func() {
-						templ_7745c5c3_BufErr := templruntime.ReleaseBuffer(templ_7745c5c3_Buffer)
-						if templ_7745c5c3_Err == nil {
-							templ_7745c5c3_Err = templ_7745c5c3_BufErr
-						}
-					}()
-				}
-				ctx = templ.InitializeContext(ctx)
-				_, _ = templ_7745c5c3_Buffer.WriteString("<button class=\"danger\">")
-				_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Block and drop")))
-				_, _ = templ_7745c5c3_Buffer.WriteString("</button>")
-				return nil
+			templ_7745c5c3_Var43 := component.Children(func(ctx component.Context, page *component.Page) {
+				page.Text("<button class=\"danger\">", text(ctx, "Block and drop"))
+				page.Fixed("</button>")
 			})
-			templ_7745c5c3_Err = listForm("block", v.Turn, v.Block, v.CSRF).Render(templ.WithChildren(ctx, templ_7745c5c3_Var43), templ_7745c5c3_Buffer)
-			if templ_7745c5c3_Err != nil {
-				return templ_7745c5c3_Err
-			}
+			page.Component(templ.WithChildren(ctx, templ_7745c5c3_Var43), "", listForm("block", v.Turn, v.Block, v.CSRF))
 		}
-		_, _ = templ_7745c5c3_Buffer.WriteString("</section></div>")
+		page.Fixed("</section></div>")
 		if !v.MayAdmin {
-			_, _ = templ_7745c5c3_Buffer.WriteString("<p class=\"muted\">")
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Lists are changed by operators who administer.")))
-			_, _ = templ_7745c5c3_Buffer.WriteString("</p>")
+			page.Text("<p class=\"muted\">", text(ctx, "Lists are changed by operators who administer."))
+			page.Fixed("</p>")
 		}
-		return nil
 	})
 }
 
 // listForm puts a sender on a list; its child is the button.
 func listForm(list string, turn exchange.TurnRecord, targets []listTarget, token string) templ.Component {
-	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
-		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
-		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
-			return templ_7745c5c3_CtxErr
-		}
-		templ_7745c5c3_Buffer, templ_7745c5c3_IsBuffer := templruntime.GetBuffer(templ_7745c5c3_W)
-		if !templ_7745c5c3_IsBuffer {
-			defer func() {
-				templ_7745c5c3_BufErr := templruntime.ReleaseBuffer(templ_7745c5c3_Buffer)
-				if templ_7745c5c3_Err == nil {
-					templ_7745c5c3_Err = templ_7745c5c3_BufErr
-				}
-			}()
-		}
-		ctx = templ.InitializeContext(ctx)
-		templ_7745c5c3_Var46 := templ.GetChildren(ctx)
-		if templ_7745c5c3_Var46 == nil {
-			templ_7745c5c3_Var46 = templ.NopComponent
-		}
-		ctx = templ.ClearChildren(ctx)
-		_, _ = templ_7745c5c3_Buffer.WriteString("<form class=\"form\" method=\"post\" action=\"")
-		var templ_7745c5c3_Var47 templ.SafeURL
-		if templ_7745c5c3_Var47, templ_7745c5c3_Err = templ.JoinURLErrs(at("work", "held", turn.ID, list)); templ_7745c5c3_Err != nil {
-			return templ_7745c5c3_Err
-		}
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var47))
-		_, _ = templ_7745c5c3_Buffer.WriteString("\">")
-		templ_7745c5c3_Err = csrf(token).Render(ctx, templ_7745c5c3_Buffer)
-		if templ_7745c5c3_Err != nil {
-			return templ_7745c5c3_Err
-		}
-		templ_7745c5c3_Err = backField(at("work", "held", turn.ID)).Render(ctx, templ_7745c5c3_Buffer)
-		if templ_7745c5c3_Err != nil {
-			return templ_7745c5c3_Err
-		}
-		_, _ = templ_7745c5c3_Buffer.WriteString("<fieldset><legend>")
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "The entry names")))
-		_, _ = templ_7745c5c3_Buffer.WriteString("</legend> ")
+	return component.New(func(ctx component.Context, page *component.Page, templ_7745c5c3_Var46 templ.Component) {
+		page.Address("<form class=\"form\" method=\"post\" action=\"", at("work", "held", turn.ID, list))
+		page.Component(ctx, "\">", csrf(token))
+		page.Component(ctx, "", backField(at("work", "held", turn.ID)))
+		page.Text("<fieldset><legend>", text(ctx, "The entry names"))
+		page.Fixed("</legend> ")
 		for i, one := range targets {
-			_, _ = templ_7745c5c3_Buffer.WriteString("<label class=\"check\"><input type=\"radio\" name=\"target\" value=\"")
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(one.Value))
-			_, _ = templ_7745c5c3_Buffer.WriteString("\"")
+			page.Text("<label class=\"check\"><input type=\"radio\" name=\"target\" value=\"", one.Value)
+			page.Fixed("\"")
 			if i == 0 {
-				_, _ = templ_7745c5c3_Buffer.WriteString(" checked")
+				page.Fixed(" checked")
 			}
-			_, _ = templ_7745c5c3_Buffer.WriteString(" required> <span><bdi><code>")
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(design.VisibleLine(one.Value)))
-			_, _ = templ_7745c5c3_Buffer.WriteString("</code></bdi> <span class=\"muted small\">")
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(one.Covers))
-			_, _ = templ_7745c5c3_Buffer.WriteString("</span></span></label>")
+			page.Text(" required> <span><bdi><code>", design.VisibleLine(one.Value))
+			page.Text("</code></bdi> <span class=\"muted small\">", one.Covers)
+			page.Fixed("</span></span></label>")
 		}
-		_, _ = templ_7745c5c3_Buffer.WriteString("</fieldset><div class=\"actions\">")
-		templ_7745c5c3_Err = templ_7745c5c3_Var46.Render(ctx, templ_7745c5c3_Buffer)
-		if templ_7745c5c3_Err != nil {
-			return templ_7745c5c3_Err
-		}
-		_, _ = templ_7745c5c3_Buffer.WriteString("</div></form>")
-		return nil
+		page.Component(ctx, "</fieldset><div class=\"actions\">", templ_7745c5c3_Var46)
+		page.Fixed("</div></form>")
 	})
 }
 
-var _ = templruntime.GeneratedTemplate
+var _ = component.New

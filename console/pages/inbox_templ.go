@@ -6,7 +6,7 @@ package pages
 //lint:file-ignore SA4006 This context is only used if a nested component is present.
 
 import "github.com/a-h/templ"
-import templruntime "github.com/a-h/templ/runtime"
+import "inbox/internal/pagecode/component"
 
 import (
 	"context"
@@ -17,414 +17,157 @@ import (
 )
 
 func inboxPage(v inboxView) templ.Component {
-	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
-		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
-		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
-			return templ_7745c5c3_CtxErr
-		}
-		templ_7745c5c3_Buffer, templ_7745c5c3_IsBuffer := templruntime.GetBuffer(templ_7745c5c3_W)
-		if !templ_7745c5c3_IsBuffer {
-			defer func() {
-				templ_7745c5c3_BufErr := templruntime.ReleaseBuffer(templ_7745c5c3_Buffer)
-				if templ_7745c5c3_Err == nil {
-					templ_7745c5c3_Err = templ_7745c5c3_BufErr
-				}
-			}()
-		}
-		ctx = templ.InitializeContext(ctx)
-		templ_7745c5c3_Var1 := templ.GetChildren(ctx)
-		if templ_7745c5c3_Var1 == nil {
-			templ_7745c5c3_Var1 = templ.NopComponent
-		}
-		ctx = templ.ClearChildren(ctx)
-		_, _ = templ_7745c5c3_Buffer.WriteString("<div class=\"page-head\"><h1>")
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Inbox")))
-		_, _ = templ_7745c5c3_Buffer.WriteString("</h1><form class=\"search\" role=\"search\" method=\"get\" action=\"")
-		var templ_7745c5c3_Var3 templ.SafeURL
-		if templ_7745c5c3_Var3, templ_7745c5c3_Err = templ.JoinURLErrs(at("inbox")); templ_7745c5c3_Err != nil {
-			return templ_7745c5c3_Err
-		}
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var3))
-		_, _ = templ_7745c5c3_Buffer.WriteString("\"><input type=\"search\" name=\"text\" value=\"")
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(v.Filter.Text))
-		_, _ = templ_7745c5c3_Buffer.WriteString("\" aria-label=\"")
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Search messages")))
-		_, _ = templ_7745c5c3_Buffer.WriteString("\" placeholder=\"")
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Words, \"phrases\", beginnings*")))
-		_, _ = templ_7745c5c3_Buffer.WriteString("\" data-key=\"/\"> <button class=\"icon\" aria-label=\"")
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Search")))
-		_, _ = templ_7745c5c3_Buffer.WriteString("\">")
-		templ_7745c5c3_Err = design.Icon("search").Render(ctx, templ_7745c5c3_Buffer)
-		if templ_7745c5c3_Err != nil {
-			return templ_7745c5c3_Err
-		}
-		_, _ = templ_7745c5c3_Buffer.WriteString("</button></form></div><details class=\"fold\"")
+	return component.New(func(ctx component.Context, page *component.Page, templ_7745c5c3_Var1 templ.Component) {
+		page.Text("<div class=\"page-head\"><h1>", text(ctx, "Inbox"))
+		page.Address("</h1><form class=\"search\" role=\"search\" method=\"get\" action=\"", at("inbox"))
+		page.Text("\"><input type=\"search\" name=\"text\" value=\"", v.Filter.Text)
+		page.Text("\" aria-label=\"", text(ctx, "Search messages"))
+		page.Text("\" placeholder=\"", text(ctx, "Words, \"phrases\", beginnings*"))
+		page.Text("\" data-key=\"/\"> <button class=\"icon\" aria-label=\"", text(ctx, "Search"))
+		page.Component(ctx, "\">", design.Icon("search"))
+		page.Fixed("</button></form></div><details class=\"fold\"")
 		if v.Filter.any() {
-			_, _ = templ_7745c5c3_Buffer.WriteString(" open")
+			page.Fixed(" open")
 		}
-		_, _ = templ_7745c5c3_Buffer.WriteString("><summary>")
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Filter")))
-		_, _ = templ_7745c5c3_Buffer.WriteString("</summary><form class=\"form inline\" method=\"get\" action=\"")
-		var templ_7745c5c3_Var9 templ.SafeURL
-		if templ_7745c5c3_Var9, templ_7745c5c3_Err = templ.JoinURLErrs(at("inbox")); templ_7745c5c3_Err != nil {
-			return templ_7745c5c3_Err
-		}
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var9))
-		_, _ = templ_7745c5c3_Buffer.WriteString("\"><input type=\"hidden\" name=\"text\" value=\"")
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(v.Filter.Text))
-		_, _ = templ_7745c5c3_Buffer.WriteString("\">")
-		templ_7745c5c3_Err = choice("agent", text(ctx, "Agent"), text(ctx, "All agents"), v.Filter.Agent, v.Agents, same).Render(ctx, templ_7745c5c3_Buffer)
-		if templ_7745c5c3_Err != nil {
-			return templ_7745c5c3_Err
-		}
-		templ_7745c5c3_Err = choice("channel", text(ctx, "Channel"), text(ctx, "All channels"), v.Filter.Channel, v.Channels, same).Render(ctx, templ_7745c5c3_Buffer)
-		if templ_7745c5c3_Err != nil {
-			return templ_7745c5c3_Err
-		}
-		templ_7745c5c3_Err = choice("state", text(ctx, "State"), text(ctx, "All states"), v.Filter.State, exchange.States(), stateName).Render(ctx, templ_7745c5c3_Buffer)
-		if templ_7745c5c3_Err != nil {
-			return templ_7745c5c3_Err
-		}
-		_, _ = templ_7745c5c3_Buffer.WriteString("<div class=\"field\"><label for=\"sender\">")
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Sender")))
-		_, _ = templ_7745c5c3_Buffer.WriteString("</label> <input id=\"sender\" name=\"sender\" value=\"")
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(v.Filter.Sender))
-		_, _ = templ_7745c5c3_Buffer.WriteString("\" placeholder=\"@ann@example.org, @example.org\" autocapitalize=\"none\" spellcheck=\"false\"></div><div class=\"field\"><label for=\"since\">")
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Since")))
-		_, _ = templ_7745c5c3_Buffer.WriteString("</label> <input id=\"since\" name=\"since\" value=\"")
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(v.Filter.Since))
-		_, _ = templ_7745c5c3_Buffer.WriteString("\" placeholder=\"24h, 2026-05-01T12:00:00Z\" autocapitalize=\"none\" spellcheck=\"false\"></div><div class=\"actions\"><button class=\"primary\">")
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Show")))
-		_, _ = templ_7745c5c3_Buffer.WriteString("</button> <a class=\"button quiet\" href=\"")
-		var templ_7745c5c3_Var16 templ.SafeURL
-		if templ_7745c5c3_Var16, templ_7745c5c3_Err = templ.JoinURLErrs(at("inbox")); templ_7745c5c3_Err != nil {
-			return templ_7745c5c3_Err
-		}
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var16))
-		_, _ = templ_7745c5c3_Buffer.WriteString("\">")
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Show all")))
-		_, _ = templ_7745c5c3_Buffer.WriteString("</a></div></form></details> ")
+		page.Text("><summary>", text(ctx, "Filter"))
+		page.Address("</summary><form class=\"form inline\" method=\"get\" action=\"", at("inbox"))
+		page.Text("\"><input type=\"hidden\" name=\"text\" value=\"", v.Filter.Text)
+		page.Component(ctx, "\">", choice("agent", text(ctx, "Agent"), text(ctx, "All agents"), v.Filter.Agent, v.Agents, same))
+		page.Component(ctx, "", choice("channel", text(ctx, "Channel"), text(ctx, "All channels"), v.Filter.Channel, v.Channels, same))
+		page.Component(ctx, "", choice("state", text(ctx, "State"), text(ctx, "All states"), v.Filter.State, exchange.States(), stateName))
+		page.Text("<div class=\"field\"><label for=\"sender\">", text(ctx, "Sender"))
+		page.Text("</label> <input id=\"sender\" name=\"sender\" value=\"", v.Filter.Sender)
+		page.Text("\" placeholder=\"@ann@example.org, @example.org\" autocapitalize=\"none\" spellcheck=\"false\"></div><div class=\"field\"><label for=\"since\">", text(ctx, "Since"))
+		page.Text("</label> <input id=\"since\" name=\"since\" value=\"", v.Filter.Since)
+		page.Text("\" placeholder=\"24h, 2026-05-01T12:00:00Z\" autocapitalize=\"none\" spellcheck=\"false\"></div><div class=\"actions\"><button class=\"primary\">", text(ctx, "Show"))
+		page.Address("</button> <a class=\"button quiet\" href=\"", at("inbox"))
+		page.Text("\">", text(ctx, "Show all"))
+		page.Fixed("</a></div></form></details> ")
 		if v.Live != "" {
-			_, _ = templ_7745c5c3_Buffer.WriteString("<div hx-ext=\"sse\" sse-connect=\"")
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(v.Live))
-			_, _ = templ_7745c5c3_Buffer.WriteString("\"><div hx-get=\"")
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(at("inbox", "rows")))
-			_, _ = templ_7745c5c3_Buffer.WriteString("\" hx-trigger=\"sse:arrived throttle:2s\" hx-target=\"#rows\" hx-swap=\"outerHTML\" hx-disinherit=\"*\"></div>")
-			templ_7745c5c3_Err = inboxList(v).Render(ctx, templ_7745c5c3_Buffer)
-			if templ_7745c5c3_Err != nil {
-				return templ_7745c5c3_Err
-			}
-			_, _ = templ_7745c5c3_Buffer.WriteString("</div>")
+			page.Text("<div hx-ext=\"sse\" sse-connect=\"", v.Live)
+			page.Text("\"><div hx-get=\"", at("inbox", "rows"))
+			page.Component(ctx, "\" hx-trigger=\"sse:arrived throttle:2s\" hx-target=\"#rows\" hx-swap=\"outerHTML\" hx-disinherit=\"*\"></div>", inboxList(v))
+			page.Fixed("</div>")
 		} else {
-			templ_7745c5c3_Err = inboxList(v).Render(ctx, templ_7745c5c3_Buffer)
-			if templ_7745c5c3_Err != nil {
-				return templ_7745c5c3_Err
-			}
+			page.Component(ctx, "", inboxList(v))
 		}
-		return nil
 	})
 }
 
 // inboxList is what changes while the page is open.
 func inboxList(v inboxView) templ.Component {
-	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
-		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
-		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
-			return templ_7745c5c3_CtxErr
-		}
-		templ_7745c5c3_Buffer, templ_7745c5c3_IsBuffer := templruntime.GetBuffer(templ_7745c5c3_W)
-		if !templ_7745c5c3_IsBuffer {
-			defer func() {
-				templ_7745c5c3_BufErr := templruntime.ReleaseBuffer(templ_7745c5c3_Buffer)
-				if templ_7745c5c3_Err == nil {
-					templ_7745c5c3_Err = templ_7745c5c3_BufErr
-				}
-			}()
-		}
-		ctx = templ.InitializeContext(ctx)
-		templ_7745c5c3_Var20 := templ.GetChildren(ctx)
-		if templ_7745c5c3_Var20 == nil {
-			templ_7745c5c3_Var20 = templ.NopComponent
-		}
-		ctx = templ.ClearChildren(ctx)
-		_, _ = templ_7745c5c3_Buffer.WriteString("<div id=\"rows\" class=\"stack\" aria-live=\"off\">")
+	return component.New(func(ctx component.Context, page *component.Page, templ_7745c5c3_Var20 templ.Component) {
+		page.Fixed("<div id=\"rows\" class=\"stack\" aria-live=\"off\">")
 		if len(v.Waiting) > 0 {
-			_, _ = templ_7745c5c3_Buffer.WriteString("<section class=\"card flush\" aria-labelledby=\"waiting\"><div class=\"card-head\"><h2 id=\"waiting\">")
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Waits for you")))
-			_, _ = templ_7745c5c3_Buffer.WriteString("</h2><a href=\"")
-			var templ_7745c5c3_Var22 templ.SafeURL
-			if templ_7745c5c3_Var22, templ_7745c5c3_Err = templ.JoinURLErrs(at("work")); templ_7745c5c3_Err != nil {
-				return templ_7745c5c3_Err
-			}
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var22))
-			_, _ = templ_7745c5c3_Buffer.WriteString("\">")
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "All of it")))
-			_, _ = templ_7745c5c3_Buffer.WriteString("</a></div>")
-			templ_7745c5c3_Err = rows(v.Waiting).Render(ctx, templ_7745c5c3_Buffer)
-			if templ_7745c5c3_Err != nil {
-				return templ_7745c5c3_Err
-			}
-			_, _ = templ_7745c5c3_Buffer.WriteString("</section>")
+			page.Text("<section class=\"card flush\" aria-labelledby=\"waiting\"><div class=\"card-head\"><h2 id=\"waiting\">", text(ctx, "Waits for you"))
+			page.Address("</h2><a href=\"", at("work"))
+			page.Text("\">", text(ctx, "All of it"))
+			page.Component(ctx, "</a></div>", rows(v.Waiting))
+			page.Fixed("</section>")
 		}
 		if len(v.Unread) > 0 {
-			_, _ = templ_7745c5c3_Buffer.WriteString("<section class=\"card flush\" aria-labelledby=\"unread\"><div class=\"card-head\"><h2 id=\"unread\">")
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Unread")))
-			_, _ = templ_7745c5c3_Buffer.WriteString("</h2><form method=\"post\" action=\"")
-			var templ_7745c5c3_Var25 templ.SafeURL
-			if templ_7745c5c3_Var25, templ_7745c5c3_Err = templ.JoinURLErrs(at("inbox", "read")); templ_7745c5c3_Err != nil {
-				return templ_7745c5c3_Err
-			}
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var25))
-			_, _ = templ_7745c5c3_Buffer.WriteString("\">")
-			templ_7745c5c3_Err = csrf(v.CSRF).Render(ctx, templ_7745c5c3_Buffer)
-			if templ_7745c5c3_Err != nil {
-				return templ_7745c5c3_Err
-			}
-			_, _ = templ_7745c5c3_Buffer.WriteString("<input type=\"hidden\" name=\"until\" value=\"")
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(v.Newest))
-			_, _ = templ_7745c5c3_Buffer.WriteString("\"> <button class=\"quiet small\">")
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Mark all as read")))
-			_, _ = templ_7745c5c3_Buffer.WriteString("</button></form></div>")
-			templ_7745c5c3_Err = rows(v.Unread).Render(ctx, templ_7745c5c3_Buffer)
-			if templ_7745c5c3_Err != nil {
-				return templ_7745c5c3_Err
-			}
-			_, _ = templ_7745c5c3_Buffer.WriteString("</section>")
+			page.Text("<section class=\"card flush\" aria-labelledby=\"unread\"><div class=\"card-head\"><h2 id=\"unread\">", text(ctx, "Unread"))
+			page.Address("</h2><form method=\"post\" action=\"", at("inbox", "read"))
+			page.Component(ctx, "\">", csrf(v.CSRF))
+			page.Text("<input type=\"hidden\" name=\"until\" value=\"", v.Newest)
+			page.Text("\"> <button class=\"quiet small\">", text(ctx, "Mark all as read"))
+			page.Component(ctx, "</button></form></div>", rows(v.Unread))
+			page.Fixed("</section>")
 		}
-		_, _ = templ_7745c5c3_Buffer.WriteString("<section class=\"card flush\" aria-label=\"")
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Conversations")))
-		_, _ = templ_7745c5c3_Buffer.WriteString("\">")
+		page.Text("<section class=\"card flush\" aria-label=\"", text(ctx, "Conversations"))
+		page.Fixed("\">")
 		if len(v.Rows) > 0 {
-			templ_7745c5c3_Err = rows(v.Rows).Render(ctx, templ_7745c5c3_Buffer)
-			if templ_7745c5c3_Err != nil {
-				return templ_7745c5c3_Err
-			}
+			page.Component(ctx, "", rows(v.Rows))
 		} else if len(v.Unread) > 0 {
-			_, _ = templ_7745c5c3_Buffer.WriteString("<p class=\"row\">")
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Everything else is read.")))
-			_, _ = templ_7745c5c3_Buffer.WriteString("</p>")
+			page.Text("<p class=\"row\">", text(ctx, "Everything else is read."))
+			page.Fixed("</p>")
 		} else if v.Next != "" {
-			_, _ = templ_7745c5c3_Buffer.WriteString("<p class=\"row\">")
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Nothing so far; there is more to look through.")))
-			_, _ = templ_7745c5c3_Buffer.WriteString("</p>")
+			page.Text("<p class=\"row\">", text(ctx, "Nothing so far; there is more to look through."))
+			page.Fixed("</p>")
 		} else if v.Filter.any() {
-			templ_7745c5c3_Var31 := templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
-				templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
-				templ_7745c5c3_Buffer, templ_7745c5c3_IsBuffer := templruntime.GetBuffer(templ_7745c5c3_W)
-				if !templ_7745c5c3_IsBuffer {
-					defer func() {
-						templ_7745c5c3_BufErr := templruntime.ReleaseBuffer(templ_7745c5c3_Buffer)
-						if templ_7745c5c3_Err == nil {
-							templ_7745c5c3_Err = templ_7745c5c3_BufErr
-						}
-					}()
-				}
-				ctx = templ.InitializeContext(ctx)
-				_, _ = templ_7745c5c3_Buffer.WriteString("<a class=\"button\" href=\"")
-				var templ_7745c5c3_Var32 templ.SafeURL
-				if templ_7745c5c3_Var32, templ_7745c5c3_Err = templ.JoinURLErrs(at("inbox")); templ_7745c5c3_Err != nil {
-					return templ_7745c5c3_Err
-				}
-				_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var32))
-				_, _ = templ_7745c5c3_Buffer.WriteString("\">")
-				_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Show all")))
-				_, _ = templ_7745c5c3_Buffer.WriteString("</a>")
-				return nil
+			templ_7745c5c3_Var31 := component.Children(func(ctx component.Context, page *component.Page) {
+				page.Address("<a class=\"button\" href=\"", at("inbox"))
+				page.Text("\">", text(ctx, "Show all"))
+				page.Fixed("</a>")
 			})
-			templ_7745c5c3_Err = design.Empty("search", text(ctx, "Nothing matches"), text(ctx, "Use fewer words, or another time. A word matches as it is written; * at its end matches what begins with it.")).Render(templ.WithChildren(ctx, templ_7745c5c3_Var31), templ_7745c5c3_Buffer)
-			if templ_7745c5c3_Err != nil {
-				return templ_7745c5c3_Err
-			}
+			page.Component(templ.WithChildren(ctx, templ_7745c5c3_Var31), "", design.Empty("search", text(ctx, "Nothing matches"), text(ctx, "Use fewer words, or another time. A word matches as it is written; * at its end matches what begins with it.")))
 		} else {
-			templ_7745c5c3_Var34 := templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
-				templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
-				templ_7745c5c3_Buffer, templ_7745c5c3_IsBuffer := templruntime.GetBuffer(templ_7745c5c3_W)
-				if !templ_7745c5c3_IsBuffer {
-					defer func() {
-						templ_7745c5c3_BufErr := templruntime.ReleaseBuffer(templ_7745c5c3_Buffer)
-						if templ_7745c5c3_Err == nil {
-							templ_7745c5c3_Err = templ_7745c5c3_BufErr
-						}
-					}()
-				}
-				ctx = templ.InitializeContext(ctx)
-				_, _ = templ_7745c5c3_Buffer.WriteString("<a class=\"button\" href=\"")
-				var templ_7745c5c3_Var35 templ.SafeURL
-				if templ_7745c5c3_Var35, templ_7745c5c3_Err = templ.JoinURLErrs(at("agents")); templ_7745c5c3_Err != nil {
-					return templ_7745c5c3_Err
-				}
-				_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var35))
-				_, _ = templ_7745c5c3_Buffer.WriteString("\">")
-				_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Agents and their addresses")))
-				_, _ = templ_7745c5c3_Buffer.WriteString("</a>")
-				return nil
+			templ_7745c5c3_Var34 := component.Children(func(ctx component.Context, page *component.Page) {
+				page.Address("<a class=\"button\" href=\"", at("agents"))
+				page.Text("\">", text(ctx, "Agents and their addresses"))
+				page.Fixed("</a>")
 			})
-			templ_7745c5c3_Err = design.Empty("inbox", text(ctx, "Nothing came in yet"), text(ctx, "Messages from all channels appear here. Send one to an agent to see it.")).Render(templ.WithChildren(ctx, templ_7745c5c3_Var34), templ_7745c5c3_Buffer)
-			if templ_7745c5c3_Err != nil {
-				return templ_7745c5c3_Err
-			}
+			page.Component(templ.WithChildren(ctx, templ_7745c5c3_Var34), "", design.Empty("inbox", text(ctx, "Nothing came in yet"), text(ctx, "Messages from all channels appear here. Send one to an agent to see it.")))
 		}
-		_, _ = templ_7745c5c3_Buffer.WriteString("</section>")
-		templ_7745c5c3_Err = onwards(v.Next).Render(ctx, templ_7745c5c3_Buffer)
-		if templ_7745c5c3_Err != nil {
-			return templ_7745c5c3_Err
-		}
-		_, _ = templ_7745c5c3_Buffer.WriteString("</div>")
-		return nil
+		page.Component(ctx, "</section>", onwards(v.Next))
+		page.Fixed("</div>")
 	})
 }
 
 // rows are conversations or messages.
 func rows(list []inboxRow) templ.Component {
-	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
-		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
-		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
-			return templ_7745c5c3_CtxErr
-		}
-		templ_7745c5c3_Buffer, templ_7745c5c3_IsBuffer := templruntime.GetBuffer(templ_7745c5c3_W)
-		if !templ_7745c5c3_IsBuffer {
-			defer func() {
-				templ_7745c5c3_BufErr := templruntime.ReleaseBuffer(templ_7745c5c3_Buffer)
-				if templ_7745c5c3_Err == nil {
-					templ_7745c5c3_Err = templ_7745c5c3_BufErr
-				}
-			}()
-		}
-		ctx = templ.InitializeContext(ctx)
-		templ_7745c5c3_Var37 := templ.GetChildren(ctx)
-		if templ_7745c5c3_Var37 == nil {
-			templ_7745c5c3_Var37 = templ.NopComponent
-		}
-		ctx = templ.ClearChildren(ctx)
-		_, _ = templ_7745c5c3_Buffer.WriteString("<ul class=\"rows\">")
+	return component.New(func(ctx component.Context, page *component.Page, templ_7745c5c3_Var37 templ.Component) {
+		page.Fixed("<ul class=\"rows\">")
 		for _, one := range list {
-			_, _ = templ_7745c5c3_Buffer.WriteString("<li>")
-			var templ_7745c5c3_Var38 = []any{"row", templ.KV("unread", one.Unread)}
-			templ_7745c5c3_Err = templ.RenderCSSItems(ctx, templ_7745c5c3_Buffer, templ_7745c5c3_Var38...)
-			if templ_7745c5c3_Err != nil {
-				return templ_7745c5c3_Err
-			}
-			_, _ = templ_7745c5c3_Buffer.WriteString("<a class=\"")
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ.CSSClasses(templ_7745c5c3_Var38).String()))
-			_, _ = templ_7745c5c3_Buffer.WriteString("\" href=\"")
-			var templ_7745c5c3_Var40 templ.SafeURL
-			if templ_7745c5c3_Var40, templ_7745c5c3_Err = templ.JoinURLErrs(templ.SafeURL(one.Href)); templ_7745c5c3_Err != nil {
-				return templ_7745c5c3_Err
-			}
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var40))
-			_, _ = templ_7745c5c3_Buffer.WriteString("\">")
-			templ_7745c5c3_Err = design.Avatar(one.Sender, "").Render(ctx, templ_7745c5c3_Buffer)
-			if templ_7745c5c3_Err != nil {
-				return templ_7745c5c3_Err
-			}
-			_, _ = templ_7745c5c3_Buffer.WriteString("<div><div class=\"row-title\">")
+			page.Fixed("<li>")
+			templ_7745c5c3_Var38 := []any{"row", templ.KV("unread", one.Unread)}
+			page.Styles(ctx, templ_7745c5c3_Var38)
+			page.Text("<a class=\"", templ.CSSClasses(templ_7745c5c3_Var38).String())
+			page.Text("\" href=\"", one.Href)
+			page.Component(ctx, "\">", design.Avatar(one.Sender, ""))
+			page.Fixed("<div><div class=\"row-title\">")
 			if one.Unread {
-				_, _ = templ_7745c5c3_Buffer.WriteString("<span class=\"visually-hidden\">")
-				_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Unread:")))
-				_, _ = templ_7745c5c3_Buffer.WriteString("</span> ")
+				page.Text("<span class=\"visually-hidden\">", text(ctx, "Unread:"))
+				page.Fixed("</span> ")
 			}
 			if one.Name != "" {
-				templ_7745c5c3_Err = design.Name(one.Name).Render(ctx, templ_7745c5c3_Buffer)
-				if templ_7745c5c3_Err != nil {
-					return templ_7745c5c3_Err
-				}
+				page.Component(ctx, "", design.Name(one.Name))
 			} else {
-				templ_7745c5c3_Err = design.Name(one.Sender).Render(ctx, templ_7745c5c3_Buffer)
-				if templ_7745c5c3_Err != nil {
-					return templ_7745c5c3_Err
-				}
+				page.Component(ctx, "", design.Name(one.Sender))
 			}
-			_, _ = templ_7745c5c3_Buffer.WriteString("</div><div class=\"row-text\">")
-			templ_7745c5c3_Err = design.Name(one.Excerpt).Render(ctx, templ_7745c5c3_Buffer)
-			if templ_7745c5c3_Err != nil {
-				return templ_7745c5c3_Err
-			}
-			_, _ = templ_7745c5c3_Buffer.WriteString("</div><div class=\"row-badges\">")
-			templ_7745c5c3_Err = design.Channel(one.Channel).Render(ctx, templ_7745c5c3_Buffer)
-			if templ_7745c5c3_Err != nil {
-				return templ_7745c5c3_Err
-			}
-			templ_7745c5c3_Err = design.Badge(stateKind(one.State), stateName(ctx, one.State)).Render(ctx, templ_7745c5c3_Buffer)
-			if templ_7745c5c3_Err != nil {
-				return templ_7745c5c3_Err
-			}
-			_, _ = templ_7745c5c3_Buffer.WriteString("<span class=\"muted small\">")
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(one.Agent))
-			_, _ = templ_7745c5c3_Buffer.WriteString("</span> ")
+			page.Component(ctx, "</div><div class=\"row-text\">", design.Name(one.Excerpt))
+			page.Component(ctx, "</div><div class=\"row-badges\">", design.Channel(one.Channel))
+			page.Component(ctx, "", design.Badge(stateKind(one.State), stateName(ctx, one.State)))
+			page.Text("<span class=\"muted small\">", one.Agent)
+			page.Fixed("</span> ")
 			if one.Holder != "" {
-				templ_7745c5c3_Err = design.Badge(design.Info, text(ctx, "Held by {name}", "name", one.Holder)).Render(ctx, templ_7745c5c3_Buffer)
-				if templ_7745c5c3_Err != nil {
-					return templ_7745c5c3_Err
-				}
+				page.Component(ctx, "", design.Badge(design.Info, text(ctx, "Held by {name}", "name", one.Holder)))
 			}
-			_, _ = templ_7745c5c3_Buffer.WriteString("</div></div><div class=\"row-side\">")
-			templ_7745c5c3_Err = design.Ago(one.At).Render(ctx, templ_7745c5c3_Buffer)
-			if templ_7745c5c3_Err != nil {
-				return templ_7745c5c3_Err
-			}
+			page.Component(ctx, "</div></div><div class=\"row-side\">", design.Ago(one.At))
 			if one.Messages > 1 {
-				_, _ = templ_7745c5c3_Buffer.WriteString("<span class=\"count\">")
-				_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(strconv.Itoa(one.Messages)))
-				_, _ = templ_7745c5c3_Buffer.WriteString(" ")
+				page.Text("<span class=\"count\">", strconv.Itoa(one.Messages))
+				page.Fixed(" ")
 				if one.More {
-					_, _ = templ_7745c5c3_Buffer.WriteString("+")
+					page.Fixed("+")
 				}
-				_, _ = templ_7745c5c3_Buffer.WriteString("</span>")
+				page.Fixed("</span>")
 			}
-			_, _ = templ_7745c5c3_Buffer.WriteString("</div></a></li>")
+			page.Fixed("</div></a></li>")
 		}
-		_, _ = templ_7745c5c3_Buffer.WriteString("</ul>")
-		return nil
+		page.Fixed("</ul>")
 	})
 }
 
 // choice is a list of values of which one is chosen, or none.
 func choice(name, label, none, chosen string, values []string, say func(context.Context, string) string) templ.Component {
-	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
-		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
-		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
-			return templ_7745c5c3_CtxErr
-		}
-		templ_7745c5c3_Buffer, templ_7745c5c3_IsBuffer := templruntime.GetBuffer(templ_7745c5c3_W)
-		if !templ_7745c5c3_IsBuffer {
-			defer func() {
-				templ_7745c5c3_BufErr := templruntime.ReleaseBuffer(templ_7745c5c3_Buffer)
-				if templ_7745c5c3_Err == nil {
-					templ_7745c5c3_Err = templ_7745c5c3_BufErr
-				}
-			}()
-		}
-		ctx = templ.InitializeContext(ctx)
-		templ_7745c5c3_Var44 := templ.GetChildren(ctx)
-		if templ_7745c5c3_Var44 == nil {
-			templ_7745c5c3_Var44 = templ.NopComponent
-		}
-		ctx = templ.ClearChildren(ctx)
-		_, _ = templ_7745c5c3_Buffer.WriteString("<div class=\"field\"><label for=\"")
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(name))
-		_, _ = templ_7745c5c3_Buffer.WriteString("\">")
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(label))
-		_, _ = templ_7745c5c3_Buffer.WriteString("</label> <select id=\"")
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(name))
-		_, _ = templ_7745c5c3_Buffer.WriteString("\" name=\"")
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(name))
-		_, _ = templ_7745c5c3_Buffer.WriteString("\"><option value=\"\">")
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(none))
-		_, _ = templ_7745c5c3_Buffer.WriteString("</option> ")
+	return component.New(func(ctx component.Context, page *component.Page, templ_7745c5c3_Var44 templ.Component) {
+		page.Text("<div class=\"field\"><label for=\"", name)
+		page.Text("\">", label)
+		page.Text("</label> <select id=\"", name)
+		page.Text("\" name=\"", name)
+		page.Text("\"><option value=\"\">", none)
+		page.Fixed("</option> ")
 		for _, value := range values {
-			_, _ = templ_7745c5c3_Buffer.WriteString("<option value=\"")
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(value))
-			_, _ = templ_7745c5c3_Buffer.WriteString("\"")
+			page.Text("<option value=\"", value)
+			page.Fixed("\"")
 			if value == chosen {
-				_, _ = templ_7745c5c3_Buffer.WriteString(" selected")
+				page.Fixed(" selected")
 			}
-			_, _ = templ_7745c5c3_Buffer.WriteString(">")
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(say(ctx, value)))
-			_, _ = templ_7745c5c3_Buffer.WriteString("</option>")
+			page.Text(">", say(ctx, value))
+			page.Fixed("</option>")
 		}
-		_, _ = templ_7745c5c3_Buffer.WriteString("</select></div>")
-		return nil
+		page.Fixed("</select></div>")
 	})
 }
 
-var _ = templruntime.GeneratedTemplate
+var _ = component.New

@@ -6,7 +6,7 @@ package pages
 //lint:file-ignore SA4006 This context is only used if a nested component is present.
 
 import "github.com/a-h/templ"
-import templruntime "github.com/a-h/templ/runtime"
+import "inbox/internal/pagecode/component"
 
 import (
 	"inbox/exchange"
@@ -14,635 +14,244 @@ import (
 )
 
 func mailboxPage(v mailboxView) templ.Component {
-	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
-		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
-		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
-			return templ_7745c5c3_CtxErr
-		}
-		templ_7745c5c3_Buffer, templ_7745c5c3_IsBuffer := templruntime.GetBuffer(templ_7745c5c3_W)
-		if !templ_7745c5c3_IsBuffer {
-			defer func() {
-				templ_7745c5c3_BufErr := templruntime.ReleaseBuffer(templ_7745c5c3_Buffer)
-				if templ_7745c5c3_Err == nil {
-					templ_7745c5c3_Err = templ_7745c5c3_BufErr
-				}
-			}()
-		}
-		ctx = templ.InitializeContext(ctx)
-		templ_7745c5c3_Var1 := templ.GetChildren(ctx)
-		if templ_7745c5c3_Var1 == nil {
-			templ_7745c5c3_Var1 = templ.NopComponent
-		}
-		ctx = templ.ClearChildren(ctx)
-		templ_7745c5c3_Var2 := templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
-			templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
-			templ_7745c5c3_Buffer, templ_7745c5c3_IsBuffer := templruntime.GetBuffer(templ_7745c5c3_W)
-			if !templ_7745c5c3_IsBuffer {
-				defer func() {
-					templ_7745c5c3_BufErr := templruntime.ReleaseBuffer(templ_7745c5c3_Buffer)
-					if templ_7745c5c3_Err == nil {
-						templ_7745c5c3_Err = templ_7745c5c3_BufErr
-					}
-				}()
-			}
-			ctx = templ.InitializeContext(ctx)
-			_, _ = templ_7745c5c3_Buffer.WriteString("<details class=\"fold\"")
+	return component.New(func(ctx component.Context, page *component.Page, templ_7745c5c3_Var1 templ.Component) {
+		templ_7745c5c3_Var2 := component.Children(func(ctx component.Context, page *component.Page) {
+			page.Fixed("<details class=\"fold\"")
 			if v.filtered() {
-				_, _ = templ_7745c5c3_Buffer.WriteString(" open")
+				page.Fixed(" open")
 			}
-			_, _ = templ_7745c5c3_Buffer.WriteString("><summary>")
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Search")))
-			_, _ = templ_7745c5c3_Buffer.WriteString("</summary><form class=\"form inline\" method=\"get\" action=\"")
-			var templ_7745c5c3_Var4 templ.SafeURL
-			if templ_7745c5c3_Var4, templ_7745c5c3_Err = templ.JoinURLErrs(at("work", "mailbox")); templ_7745c5c3_Err != nil {
-				return templ_7745c5c3_Err
-			}
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var4))
-			_, _ = templ_7745c5c3_Buffer.WriteString("\">")
-			templ_7745c5c3_Err = choice("kind", text(ctx, "Kind"), text(ctx, "All kinds"), v.Kind, exchange.MailKinds(), mailKindName).Render(ctx, templ_7745c5c3_Buffer)
-			if templ_7745c5c3_Err != nil {
-				return templ_7745c5c3_Err
-			}
-			_, _ = templ_7745c5c3_Buffer.WriteString("<div class=\"field\"><label for=\"text\">")
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Words")))
-			_, _ = templ_7745c5c3_Buffer.WriteString("</label> <input id=\"text\" name=\"text\" value=\"")
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(v.Text))
-			_, _ = templ_7745c5c3_Buffer.WriteString("\"></div><div class=\"field\"><label for=\"sender\">")
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Sender")))
-			_, _ = templ_7745c5c3_Buffer.WriteString("</label> <input id=\"sender\" name=\"sender\" value=\"")
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(v.Sender))
-			_, _ = templ_7745c5c3_Buffer.WriteString("\" placeholder=\"ann@example.org, example.org\" autocapitalize=\"none\" spellcheck=\"false\"></div><div class=\"field\"><label for=\"since\">")
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Since")))
-			_, _ = templ_7745c5c3_Buffer.WriteString("</label> <input id=\"since\" name=\"since\" value=\"")
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(v.Since))
-			_, _ = templ_7745c5c3_Buffer.WriteString("\" placeholder=\"24h, 2026-05-01T12:00:00Z\" autocapitalize=\"none\" spellcheck=\"false\"></div><div class=\"actions\"><button class=\"primary\">")
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Show")))
-			_, _ = templ_7745c5c3_Buffer.WriteString("</button> <a class=\"button quiet\" href=\"")
-			var templ_7745c5c3_Var12 templ.SafeURL
-			if templ_7745c5c3_Var12, templ_7745c5c3_Err = templ.JoinURLErrs(at("work", "mailbox")); templ_7745c5c3_Err != nil {
-				return templ_7745c5c3_Err
-			}
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var12))
-			_, _ = templ_7745c5c3_Buffer.WriteString("\">")
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Show all")))
-			_, _ = templ_7745c5c3_Buffer.WriteString("</a></div></form></details><section class=\"card flush\" aria-label=\"")
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Mailbox of the operator")))
-			_, _ = templ_7745c5c3_Buffer.WriteString("\">")
+			page.Text("><summary>", text(ctx, "Search"))
+			page.Address("</summary><form class=\"form inline\" method=\"get\" action=\"", at("work", "mailbox"))
+			page.Component(ctx, "\">", choice("kind", text(ctx, "Kind"), text(ctx, "All kinds"), v.Kind, exchange.MailKinds(), mailKindName))
+			page.Text("<div class=\"field\"><label for=\"text\">", text(ctx, "Words"))
+			page.Text("</label> <input id=\"text\" name=\"text\" value=\"", v.Text)
+			page.Text("\"></div><div class=\"field\"><label for=\"sender\">", text(ctx, "Sender"))
+			page.Text("</label> <input id=\"sender\" name=\"sender\" value=\"", v.Sender)
+			page.Text("\" placeholder=\"ann@example.org, example.org\" autocapitalize=\"none\" spellcheck=\"false\"></div><div class=\"field\"><label for=\"since\">", text(ctx, "Since"))
+			page.Text("</label> <input id=\"since\" name=\"since\" value=\"", v.Since)
+			page.Text("\" placeholder=\"24h, 2026-05-01T12:00:00Z\" autocapitalize=\"none\" spellcheck=\"false\"></div><div class=\"actions\"><button class=\"primary\">", text(ctx, "Show"))
+			page.Address("</button> <a class=\"button quiet\" href=\"", at("work", "mailbox"))
+			page.Text("\">", text(ctx, "Show all"))
+			page.Text("</a></div></form></details><section class=\"card flush\" aria-label=\"", text(ctx, "Mailbox of the operator"))
+			page.Fixed("\">")
 			if len(v.Rows) == 0 && v.filtered() {
-				templ_7745c5c3_Var15 := templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
-					templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
-					templ_7745c5c3_Buffer, templ_7745c5c3_IsBuffer := templruntime.GetBuffer(templ_7745c5c3_W)
-					if !templ_7745c5c3_IsBuffer {
-						defer func() {
-							templ_7745c5c3_BufErr := templruntime.ReleaseBuffer(templ_7745c5c3_Buffer)
-							if templ_7745c5c3_Err == nil {
-								templ_7745c5c3_Err = templ_7745c5c3_BufErr
-							}
-						}()
-					}
-					ctx = templ.InitializeContext(ctx)
-					_, _ = templ_7745c5c3_Buffer.WriteString("<a class=\"button\" href=\"")
-					var templ_7745c5c3_Var16 templ.SafeURL
-					if templ_7745c5c3_Var16, templ_7745c5c3_Err = templ.JoinURLErrs(at("work", "mailbox")); templ_7745c5c3_Err != nil {
-						return templ_7745c5c3_Err
-					}
-					_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var16))
-					_, _ = templ_7745c5c3_Buffer.WriteString("\">")
-					_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Show all")))
-					_, _ = templ_7745c5c3_Buffer.WriteString("</a>")
-					return nil
+				templ_7745c5c3_Var15 := component.Children(func(ctx component.Context, page *component.Page) {
+					page.Address("<a class=\"button\" href=\"", at("work", "mailbox"))
+					page.Text("\">", text(ctx, "Show all"))
+					page.Fixed("</a>")
 				})
-				templ_7745c5c3_Err = design.Empty("search", text(ctx, "Nothing matches"), text(ctx, "Every word must occur in addresses, subject, text or names of files.")).Render(templ.WithChildren(ctx, templ_7745c5c3_Var15), templ_7745c5c3_Buffer)
-				if templ_7745c5c3_Err != nil {
-					return templ_7745c5c3_Err
-				}
+				page.Component(templ.WithChildren(ctx, templ_7745c5c3_Var15), "", design.Empty("search", text(ctx, "Nothing matches"), text(ctx, "Every word must occur in addresses, subject, text or names of files.")))
 			} else if len(v.Rows) == 0 {
-				templ_7745c5c3_Err = design.Empty("email", text(ctx, "No mail for the operator"), text(ctx, "Mail to postmaster, abuse and the other role addresses appears here, reports about DMARC and TLS, and what mail.mode = \"capture\" kept instead of sending it.")).Render(ctx, templ_7745c5c3_Buffer)
-				if templ_7745c5c3_Err != nil {
-					return templ_7745c5c3_Err
-				}
+				page.Component(ctx, "", design.Empty("email", text(ctx, "No mail for the operator"), text(ctx, "Mail to postmaster, abuse and the other role addresses appears here, reports about DMARC and TLS, and what mail.mode = \"capture\" kept instead of sending it.")))
 			} else {
-				_, _ = templ_7745c5c3_Buffer.WriteString("<ul class=\"rows\">")
+				page.Fixed("<ul class=\"rows\">")
 				for _, one := range v.Rows {
-					_, _ = templ_7745c5c3_Buffer.WriteString("<li><a class=\"row\" href=\"")
-					var templ_7745c5c3_Var18 templ.SafeURL
-					if templ_7745c5c3_Var18, templ_7745c5c3_Err = templ.JoinURLErrs(at("work", "mailbox", one.ID)); templ_7745c5c3_Err != nil {
-						return templ_7745c5c3_Err
-					}
-					_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var18))
-					_, _ = templ_7745c5c3_Buffer.WriteString("\">")
-					templ_7745c5c3_Err = design.Avatar(one.From, "").Render(ctx, templ_7745c5c3_Buffer)
-					if templ_7745c5c3_Err != nil {
-						return templ_7745c5c3_Err
-					}
-					_, _ = templ_7745c5c3_Buffer.WriteString("<div><div class=\"row-title\">")
+					page.Address("<li><a class=\"row\" href=\"", at("work", "mailbox", one.ID))
+					page.Component(ctx, "\">", design.Avatar(one.From, ""))
+					page.Fixed("<div><div class=\"row-title\">")
 					if one.FromName != "" {
-						templ_7745c5c3_Err = design.Name(one.FromName).Render(ctx, templ_7745c5c3_Buffer)
-						if templ_7745c5c3_Err != nil {
-							return templ_7745c5c3_Err
-						}
+						page.Component(ctx, "", design.Name(one.FromName))
 					} else {
-						templ_7745c5c3_Err = design.Name(one.From).Render(ctx, templ_7745c5c3_Buffer)
-						if templ_7745c5c3_Err != nil {
-							return templ_7745c5c3_Err
-						}
+						page.Component(ctx, "", design.Name(one.From))
 					}
-					_, _ = templ_7745c5c3_Buffer.WriteString("</div><div class=\"row-text\">")
-					templ_7745c5c3_Err = design.Name(one.Subject).Render(ctx, templ_7745c5c3_Buffer)
-					if templ_7745c5c3_Err != nil {
-						return templ_7745c5c3_Err
-					}
-					_, _ = templ_7745c5c3_Buffer.WriteString("</div><div class=\"row-badges\">")
-					templ_7745c5c3_Err = design.Badge(design.Plain, mailKindName(ctx, one.Kind)).Render(ctx, templ_7745c5c3_Buffer)
-					if templ_7745c5c3_Err != nil {
-						return templ_7745c5c3_Err
-					}
+					page.Component(ctx, "</div><div class=\"row-text\">", design.Name(one.Subject))
+					page.Component(ctx, "</div><div class=\"row-badges\">", design.Badge(design.Plain, mailKindName(ctx, one.Kind)))
 					if one.Proven() {
-						templ_7745c5c3_Err = design.Badge(design.OK, one.Proof).Render(ctx, templ_7745c5c3_Buffer)
-						if templ_7745c5c3_Err != nil {
-							return templ_7745c5c3_Err
-						}
+						page.Component(ctx, "", design.Badge(design.OK, one.Proof))
 					} else if one.Kind != exchange.MailCaptured {
-						templ_7745c5c3_Err = design.Badge(design.Warn, text(ctx, "Not proven")).Render(ctx, templ_7745c5c3_Buffer)
-						if templ_7745c5c3_Err != nil {
-							return templ_7745c5c3_Err
-						}
+						page.Component(ctx, "", design.Badge(design.Warn, text(ctx, "Not proven")))
 					}
-					_, _ = templ_7745c5c3_Buffer.WriteString("<span class=\"muted small\">")
-					templ_7745c5c3_Err = design.Name(one.Mailbox).Render(ctx, templ_7745c5c3_Buffer)
-					if templ_7745c5c3_Err != nil {
-						return templ_7745c5c3_Err
-					}
-					_, _ = templ_7745c5c3_Buffer.WriteString("</span></div></div><div class=\"row-side\">")
-					templ_7745c5c3_Err = design.Ago(one.ReceivedAt).Render(ctx, templ_7745c5c3_Buffer)
-					if templ_7745c5c3_Err != nil {
-						return templ_7745c5c3_Err
-					}
-					_, _ = templ_7745c5c3_Buffer.WriteString("</div></a></li>")
+					page.Component(ctx, "<span class=\"muted small\">", design.Name(one.Mailbox))
+					page.Component(ctx, "</span></div></div><div class=\"row-side\">", design.Ago(one.ReceivedAt))
+					page.Fixed("</div></a></li>")
 				}
-				_, _ = templ_7745c5c3_Buffer.WriteString("</ul>")
+				page.Fixed("</ul>")
 			}
-			_, _ = templ_7745c5c3_Buffer.WriteString("</section>")
-			return nil
+			page.Fixed("</section>")
 		})
-		templ_7745c5c3_Err = workFrame(v.workView).Render(templ.WithChildren(ctx, templ_7745c5c3_Var2), templ_7745c5c3_Buffer)
-		if templ_7745c5c3_Err != nil {
-			return templ_7745c5c3_Err
-		}
-		return nil
+		page.Component(templ.WithChildren(ctx, templ_7745c5c3_Var2), "", workFrame(v.workView))
 	})
 }
 
 func mailPage(v mailView) templ.Component {
-	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
-		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
-		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
-			return templ_7745c5c3_CtxErr
-		}
-		templ_7745c5c3_Buffer, templ_7745c5c3_IsBuffer := templruntime.GetBuffer(templ_7745c5c3_W)
-		if !templ_7745c5c3_IsBuffer {
-			defer func() {
-				templ_7745c5c3_BufErr := templruntime.ReleaseBuffer(templ_7745c5c3_Buffer)
-				if templ_7745c5c3_Err == nil {
-					templ_7745c5c3_Err = templ_7745c5c3_BufErr
-				}
-			}()
-		}
-		ctx = templ.InitializeContext(ctx)
-		templ_7745c5c3_Var19 := templ.GetChildren(ctx)
-		if templ_7745c5c3_Var19 == nil {
-			templ_7745c5c3_Var19 = templ.NopComponent
-		}
-		ctx = templ.ClearChildren(ctx)
-		_, _ = templ_7745c5c3_Buffer.WriteString("<p class=\"crumbs\"><a href=\"")
-		var templ_7745c5c3_Var20 templ.SafeURL
-		if templ_7745c5c3_Var20, templ_7745c5c3_Err = templ.JoinURLErrs(at("work", "mailbox")); templ_7745c5c3_Err != nil {
-			return templ_7745c5c3_Err
-		}
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var20))
-		_, _ = templ_7745c5c3_Buffer.WriteString("\">")
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Mailbox")))
-		_, _ = templ_7745c5c3_Buffer.WriteString("</a></p><div class=\"page-head\"><div><h1>")
+	return component.New(func(ctx component.Context, page *component.Page, templ_7745c5c3_Var19 templ.Component) {
+		page.Address("<p class=\"crumbs\"><a href=\"", at("work", "mailbox"))
+		page.Text("\">", text(ctx, "Mailbox"))
+		page.Fixed("</a></p><div class=\"page-head\"><div><h1>")
 		if v.Subject != "" {
-			templ_7745c5c3_Err = design.Name(v.Subject).Render(ctx, templ_7745c5c3_Buffer)
-			if templ_7745c5c3_Err != nil {
-				return templ_7745c5c3_Err
-			}
+			page.Component(ctx, "", design.Name(v.Subject))
 		} else {
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Mail without a subject")))
+			page.Text("", text(ctx, "Mail without a subject"))
 		}
-		_, _ = templ_7745c5c3_Buffer.WriteString("</h1><div class=\"cluster\">")
-		templ_7745c5c3_Err = design.Badge(design.Plain, mailKindName(ctx, v.Kind)).Render(ctx, templ_7745c5c3_Buffer)
-		if templ_7745c5c3_Err != nil {
-			return templ_7745c5c3_Err
-		}
+		page.Component(ctx, "</h1><div class=\"cluster\">", design.Badge(design.Plain, mailKindName(ctx, v.Kind)))
 		if v.Proven() {
-			templ_7745c5c3_Err = design.Badge(design.OK, v.Proof).Render(ctx, templ_7745c5c3_Buffer)
-			if templ_7745c5c3_Err != nil {
-				return templ_7745c5c3_Err
-			}
+			page.Component(ctx, "", design.Badge(design.OK, v.Proof))
 		} else if v.Kind != exchange.MailCaptured {
-			templ_7745c5c3_Err = design.Badge(design.Warn, text(ctx, "Not proven")).Render(ctx, templ_7745c5c3_Buffer)
-			if templ_7745c5c3_Err != nil {
-				return templ_7745c5c3_Err
-			}
+			page.Component(ctx, "", design.Badge(design.Warn, text(ctx, "Not proven")))
 		}
-		_, _ = templ_7745c5c3_Buffer.WriteString("</div></div><div class=\"actions\"><a class=\"button\" href=\"")
-		var templ_7745c5c3_Var23 templ.SafeURL
-		if templ_7745c5c3_Var23, templ_7745c5c3_Err = templ.JoinURLErrs(at("work", "mailbox", v.ID, "raw")); templ_7745c5c3_Err != nil {
-			return templ_7745c5c3_Err
-		}
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var23))
-		_, _ = templ_7745c5c3_Buffer.WriteString("\" download>")
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Download")))
-		_, _ = templ_7745c5c3_Buffer.WriteString("</a></div></div>")
+		page.Address("</div></div><div class=\"actions\"><a class=\"button\" href=\"", at("work", "mailbox", v.ID, "raw"))
+		page.Text("\" download>", text(ctx, "Download"))
+		page.Fixed("</a></div></div>")
 		if v.Note != "" {
-			templ_7745c5c3_Err = design.Notice(design.Info, v.Note).Render(ctx, templ_7745c5c3_Buffer)
-			if templ_7745c5c3_Err != nil {
-				return templ_7745c5c3_Err
-			}
+			page.Component(ctx, "", design.Notice(design.Info, v.Note))
 		}
-		_, _ = templ_7745c5c3_Buffer.WriteString("<div class=\"grid\"><section class=\"card\" aria-labelledby=\"text\"><h2 id=\"text\">")
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Text")))
-		_, _ = templ_7745c5c3_Buffer.WriteString("</h2>")
+		page.Text("<div class=\"grid\"><section class=\"card\" aria-labelledby=\"text\"><h2 id=\"text\">", text(ctx, "Text"))
+		page.Fixed("</h2>")
 		if v.Text == "" {
-			_, _ = templ_7745c5c3_Buffer.WriteString("<p class=\"muted\">")
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "It has no text.")))
-			_, _ = templ_7745c5c3_Buffer.WriteString("</p>")
+			page.Text("<p class=\"muted\">", text(ctx, "It has no text."))
+			page.Fixed("</p>")
 		} else {
-			templ_7745c5c3_Err = design.Untrusted(v.Text).Render(ctx, templ_7745c5c3_Buffer)
-			if templ_7745c5c3_Err != nil {
-				return templ_7745c5c3_Err
-			}
+			page.Component(ctx, "", design.Untrusted(v.Text))
 		}
 		if v.Cut {
-			templ_7745c5c3_Err = design.Notice(design.Info, text(ctx, "This is its beginning; the download has all of it.")).Render(ctx, templ_7745c5c3_Buffer)
-			if templ_7745c5c3_Err != nil {
-				return templ_7745c5c3_Err
-			}
+			page.Component(ctx, "", design.Notice(design.Info, text(ctx, "This is its beginning; the download has all of it.")))
 		}
 		for _, file := range v.Files {
-			_, _ = templ_7745c5c3_Buffer.WriteString("<p class=\"cluster\">")
-			templ_7745c5c3_Err = design.Icon("file").Render(ctx, templ_7745c5c3_Buffer)
-			if templ_7745c5c3_Err != nil {
-				return templ_7745c5c3_Err
-			}
-			templ_7745c5c3_Err = design.Name(file.Name).Render(ctx, templ_7745c5c3_Buffer)
-			if templ_7745c5c3_Err != nil {
-				return templ_7745c5c3_Err
-			}
-			_, _ = templ_7745c5c3_Buffer.WriteString("<span class=\"small muted\">")
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(design.VisibleLine(file.MIME)))
-			_, _ = templ_7745c5c3_Buffer.WriteString(" · ")
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(size(file.Size)))
-			_, _ = templ_7745c5c3_Buffer.WriteString("</span></p>")
+			page.Component(ctx, "<p class=\"cluster\">", design.Icon("file"))
+			page.Component(ctx, "", design.Name(file.Name))
+			page.Text("<span class=\"small muted\">", design.VisibleLine(file.MIME))
+			page.Text(" · ", size(file.Size))
+			page.Fixed("</span></p>")
 		}
-		_, _ = templ_7745c5c3_Buffer.WriteString("</section><section class=\"card\" aria-labelledby=\"facts\"><h2 id=\"facts\">")
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Facts")))
-		_, _ = templ_7745c5c3_Buffer.WriteString("</h2><dl class=\"facts\"><dt>")
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "From")))
-		_, _ = templ_7745c5c3_Buffer.WriteString("</dt><dd>")
-		templ_7745c5c3_Err = design.Name(v.From).Render(ctx, templ_7745c5c3_Buffer)
-		if templ_7745c5c3_Err != nil {
-			return templ_7745c5c3_Err
-		}
-		_, _ = templ_7745c5c3_Buffer.WriteString("</dd><dt>")
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "To")))
-		_, _ = templ_7745c5c3_Buffer.WriteString("</dt><dd>")
+		page.Text("</section><section class=\"card\" aria-labelledby=\"facts\"><h2 id=\"facts\">", text(ctx, "Facts"))
+		page.Text("</h2><dl class=\"facts\"><dt>", text(ctx, "From"))
+		page.Component(ctx, "</dt><dd>", design.Name(v.From))
+		page.Text("</dd><dt>", text(ctx, "To"))
+		page.Fixed("</dt><dd>")
 		for _, to := range v.To {
-			templ_7745c5c3_Err = design.Name(to).Render(ctx, templ_7745c5c3_Buffer)
-			if templ_7745c5c3_Err != nil {
-				return templ_7745c5c3_Err
-			}
-			_, _ = templ_7745c5c3_Buffer.WriteString(" ")
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(" "))
+			page.Component(ctx, "", design.Name(to))
+			page.Text(" ", " ")
 		}
-		_, _ = templ_7745c5c3_Buffer.WriteString("</dd><dt>")
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Received")))
-		_, _ = templ_7745c5c3_Buffer.WriteString("</dt><dd>")
-		templ_7745c5c3_Err = design.Time(v.ReceivedAt).Render(ctx, templ_7745c5c3_Buffer)
-		if templ_7745c5c3_Err != nil {
-			return templ_7745c5c3_Err
-		}
-		_, _ = templ_7745c5c3_Buffer.WriteString("</dd><dt>")
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Size")))
-		_, _ = templ_7745c5c3_Buffer.WriteString("</dt><dd>")
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(size(v.Mail.Size)))
-		_, _ = templ_7745c5c3_Buffer.WriteString("</dd></dl>")
+		page.Text("</dd><dt>", text(ctx, "Received"))
+		page.Component(ctx, "</dt><dd>", design.Time(v.ReceivedAt))
+		page.Text("</dd><dt>", text(ctx, "Size"))
+		page.Text("</dt><dd>", size(v.Mail.Size))
+		page.Fixed("</dd></dl>")
 		if len(v.Checks) > 0 {
-			_, _ = templ_7745c5c3_Buffer.WriteString("<details class=\"fold\"><summary>")
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "What was checked")))
-			_, _ = templ_7745c5c3_Buffer.WriteString("</summary><dl class=\"facts\">")
+			page.Text("<details class=\"fold\"><summary>", text(ctx, "What was checked"))
+			page.Fixed("</summary><dl class=\"facts\">")
 			for _, one := range v.Checks {
-				_, _ = templ_7745c5c3_Buffer.WriteString("<dt>")
-				templ_7745c5c3_Err = design.Name(one.Name).Render(ctx, templ_7745c5c3_Buffer)
-				if templ_7745c5c3_Err != nil {
-					return templ_7745c5c3_Err
-				}
-				_, _ = templ_7745c5c3_Buffer.WriteString("</dt><dd>")
-				templ_7745c5c3_Err = design.Name(one.Value).Render(ctx, templ_7745c5c3_Buffer)
-				if templ_7745c5c3_Err != nil {
-					return templ_7745c5c3_Err
-				}
-				_, _ = templ_7745c5c3_Buffer.WriteString("</dd>")
+				page.Component(ctx, "<dt>", design.Name(one.Name))
+				page.Component(ctx, "</dt><dd>", design.Name(one.Value))
+				page.Fixed("</dd>")
 			}
-			_, _ = templ_7745c5c3_Buffer.WriteString("</dl></details> ")
+			page.Fixed("</dl></details> ")
 		}
 		if len(v.Headers) > 0 {
-			_, _ = templ_7745c5c3_Buffer.WriteString("<details class=\"fold\"><summary>")
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Header")))
-			_, _ = templ_7745c5c3_Buffer.WriteString("</summary><dl class=\"facts\">")
+			page.Text("<details class=\"fold\"><summary>", text(ctx, "Header"))
+			page.Fixed("</summary><dl class=\"facts\">")
 			for _, one := range v.Headers {
-				_, _ = templ_7745c5c3_Buffer.WriteString("<dt>")
-				templ_7745c5c3_Err = design.Name(one.Name).Render(ctx, templ_7745c5c3_Buffer)
-				if templ_7745c5c3_Err != nil {
-					return templ_7745c5c3_Err
-				}
-				_, _ = templ_7745c5c3_Buffer.WriteString("</dt><dd>")
-				templ_7745c5c3_Err = design.Name(one.Value).Render(ctx, templ_7745c5c3_Buffer)
-				if templ_7745c5c3_Err != nil {
-					return templ_7745c5c3_Err
-				}
-				_, _ = templ_7745c5c3_Buffer.WriteString("</dd>")
+				page.Component(ctx, "<dt>", design.Name(one.Name))
+				page.Component(ctx, "</dt><dd>", design.Name(one.Value))
+				page.Fixed("</dd>")
 			}
-			_, _ = templ_7745c5c3_Buffer.WriteString("</dl></details>")
+			page.Fixed("</dl></details>")
 		}
-		_, _ = templ_7745c5c3_Buffer.WriteString("</section></div>")
+		page.Fixed("</section></div>")
 		if v.MayWork {
-			_, _ = templ_7745c5c3_Buffer.WriteString("<section class=\"card\" aria-labelledby=\"forward\"><h2 id=\"forward\">")
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Send it on")))
-			_, _ = templ_7745c5c3_Buffer.WriteString("</h2><form class=\"form inline\" method=\"post\" action=\"")
-			var templ_7745c5c3_Var39 templ.SafeURL
-			if templ_7745c5c3_Var39, templ_7745c5c3_Err = templ.JoinURLErrs(at("work", "mailbox", v.ID, "forward")); templ_7745c5c3_Err != nil {
-				return templ_7745c5c3_Err
-			}
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var39))
-			_, _ = templ_7745c5c3_Buffer.WriteString("\">")
-			templ_7745c5c3_Err = csrf(v.CSRF).Render(ctx, templ_7745c5c3_Buffer)
-			if templ_7745c5c3_Err != nil {
-				return templ_7745c5c3_Err
-			}
-			_, _ = templ_7745c5c3_Buffer.WriteString("<div class=\"field\"><label for=\"to\">")
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "To")))
-			_, _ = templ_7745c5c3_Buffer.WriteString("</label> <input id=\"to\" name=\"to\" type=\"email\" autocomplete=\"email\" required></div><div class=\"actions\"><button class=\"primary\">")
-			templ_7745c5c3_Err = design.Icon("send").Render(ctx, templ_7745c5c3_Buffer)
-			if templ_7745c5c3_Err != nil {
-				return templ_7745c5c3_Err
-			}
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Send on")))
-			_, _ = templ_7745c5c3_Buffer.WriteString("</button></div></form><p class=\"hint\">")
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "It leaves as an attachment of a mail from this server.")))
-			_, _ = templ_7745c5c3_Buffer.WriteString("</p></section>")
+			page.Text("<section class=\"card\" aria-labelledby=\"forward\"><h2 id=\"forward\">", text(ctx, "Send it on"))
+			page.Address("</h2><form class=\"form inline\" method=\"post\" action=\"", at("work", "mailbox", v.ID, "forward"))
+			page.Component(ctx, "\">", csrf(v.CSRF))
+			page.Text("<div class=\"field\"><label for=\"to\">", text(ctx, "To"))
+			page.Component(ctx, "</label> <input id=\"to\" name=\"to\" type=\"email\" autocomplete=\"email\" required></div><div class=\"actions\"><button class=\"primary\">", design.Icon("send"))
+			page.Text("", text(ctx, "Send on"))
+			page.Text("</button></div></form><p class=\"hint\">", text(ctx, "It leaves as an attachment of a mail from this server."))
+			page.Fixed("</p></section>")
 		}
-		return nil
 	})
 }
 
 func mailReportsPage(v mailReportsView) templ.Component {
-	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
-		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
-		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
-			return templ_7745c5c3_CtxErr
-		}
-		templ_7745c5c3_Buffer, templ_7745c5c3_IsBuffer := templruntime.GetBuffer(templ_7745c5c3_W)
-		if !templ_7745c5c3_IsBuffer {
-			defer func() {
-				templ_7745c5c3_BufErr := templruntime.ReleaseBuffer(templ_7745c5c3_Buffer)
-				if templ_7745c5c3_Err == nil {
-					templ_7745c5c3_Err = templ_7745c5c3_BufErr
-				}
-			}()
-		}
-		ctx = templ.InitializeContext(ctx)
-		templ_7745c5c3_Var43 := templ.GetChildren(ctx)
-		if templ_7745c5c3_Var43 == nil {
-			templ_7745c5c3_Var43 = templ.NopComponent
-		}
-		ctx = templ.ClearChildren(ctx)
-		templ_7745c5c3_Var44 := templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
-			templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
-			templ_7745c5c3_Buffer, templ_7745c5c3_IsBuffer := templruntime.GetBuffer(templ_7745c5c3_W)
-			if !templ_7745c5c3_IsBuffer {
-				defer func() {
-					templ_7745c5c3_BufErr := templruntime.ReleaseBuffer(templ_7745c5c3_Buffer)
-					if templ_7745c5c3_Err == nil {
-						templ_7745c5c3_Err = templ_7745c5c3_BufErr
-					}
-				}()
-			}
-			ctx = templ.InitializeContext(ctx)
-			_, _ = templ_7745c5c3_Buffer.WriteString("<form class=\"form inline\" method=\"get\" action=\"")
-			var templ_7745c5c3_Var45 templ.SafeURL
-			if templ_7745c5c3_Var45, templ_7745c5c3_Err = templ.JoinURLErrs(at("work", "reports")); templ_7745c5c3_Err != nil {
-				return templ_7745c5c3_Err
-			}
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var45))
-			_, _ = templ_7745c5c3_Buffer.WriteString("\">")
-			templ_7745c5c3_Err = choice("kind", text(ctx, "Kind"), text(ctx, "All kinds"), v.Kind, []string{exchange.MailDMARC, exchange.MailTLS}, mailKindName).Render(ctx, templ_7745c5c3_Buffer)
-			if templ_7745c5c3_Err != nil {
-				return templ_7745c5c3_Err
-			}
-			_, _ = templ_7745c5c3_Buffer.WriteString("<div class=\"field\"><label for=\"since\">")
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Since")))
-			_, _ = templ_7745c5c3_Buffer.WriteString("</label> <input id=\"since\" name=\"since\" value=\"")
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(v.Since))
-			_, _ = templ_7745c5c3_Buffer.WriteString("\" placeholder=\"720h, 2026-05-01T12:00:00Z\" autocapitalize=\"none\" spellcheck=\"false\"></div><label class=\"check\"><input type=\"checkbox\" name=\"unproven\" value=\"1\"")
+	return component.New(func(ctx component.Context, page *component.Page, templ_7745c5c3_Var43 templ.Component) {
+		templ_7745c5c3_Var44 := component.Children(func(ctx component.Context, page *component.Page) {
+			page.Address("<form class=\"form inline\" method=\"get\" action=\"", at("work", "reports"))
+			page.Component(ctx, "\">", choice("kind", text(ctx, "Kind"), text(ctx, "All kinds"), v.Kind, []string{exchange.MailDMARC, exchange.MailTLS}, mailKindName))
+			page.Text("<div class=\"field\"><label for=\"since\">", text(ctx, "Since"))
+			page.Text("</label> <input id=\"since\" name=\"since\" value=\"", v.Since)
+			page.Fixed("\" placeholder=\"720h, 2026-05-01T12:00:00Z\" autocapitalize=\"none\" spellcheck=\"false\"></div><label class=\"check\"><input type=\"checkbox\" name=\"unproven\" value=\"1\"")
 			if v.Unproven {
-				_, _ = templ_7745c5c3_Buffer.WriteString(" checked")
+				page.Fixed(" checked")
 			}
-			_, _ = templ_7745c5c3_Buffer.WriteString("><span>")
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Also reports whose author nothing proves")))
-			_, _ = templ_7745c5c3_Buffer.WriteString("</span></label><div class=\"actions\"><button>")
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Show")))
-			_, _ = templ_7745c5c3_Buffer.WriteString("</button></div></form>")
+			page.Text("><span>", text(ctx, "Also reports whose author nothing proves"))
+			page.Text("</span></label><div class=\"actions\"><button>", text(ctx, "Show"))
+			page.Fixed("</button></div></form>")
 			if len(v.Rows) == 0 && len(v.Sums) == 0 {
-				_, _ = templ_7745c5c3_Buffer.WriteString("<section class=\"card\">")
-				templ_7745c5c3_Err = design.Empty("email", text(ctx, "No report in this time"), text(ctx, "What other mail servers report about mail in the name of this domain (DMARC) and about connections to it (TLS) appears here, once the DNS records name an address for it.")).Render(ctx, templ_7745c5c3_Buffer)
-				if templ_7745c5c3_Err != nil {
-					return templ_7745c5c3_Err
-				}
-				_, _ = templ_7745c5c3_Buffer.WriteString("</section>")
+				page.Component(ctx, "<section class=\"card\">", design.Empty("email", text(ctx, "No report in this time"), text(ctx, "What other mail servers report about mail in the name of this domain (DMARC) and about connections to it (TLS) appears here, once the DNS records name an address for it.")))
+				page.Fixed("</section>")
 			}
-			_, _ = templ_7745c5c3_Buffer.WriteString(" ")
+			page.Fixed(" ")
 			if len(v.Sums) > 0 {
-				_, _ = templ_7745c5c3_Buffer.WriteString("<section class=\"card flush\" aria-labelledby=\"sums\"><div class=\"card-head\"><h2 id=\"sums\">")
-				_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Added up by source and result")))
-				_, _ = templ_7745c5c3_Buffer.WriteString("</h2></div><div class=\"scroll\"><table class=\"table\"><thead><tr><th scope=\"col\">")
-				_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Source")))
-				_, _ = templ_7745c5c3_Buffer.WriteString("</th><th scope=\"col\">")
-				_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Kind")))
-				_, _ = templ_7745c5c3_Buffer.WriteString("</th><th scope=\"col\">")
-				_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Result")))
-				_, _ = templ_7745c5c3_Buffer.WriteString("</th><th scope=\"col\" class=\"number\">")
-				_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Mails or connections")))
-				_, _ = templ_7745c5c3_Buffer.WriteString("</th><th scope=\"col\" class=\"number\">")
-				_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Reports")))
-				_, _ = templ_7745c5c3_Buffer.WriteString("</th><th scope=\"col\">")
-				_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Last")))
-				_, _ = templ_7745c5c3_Buffer.WriteString("</th></tr></thead> <tbody>")
+				page.Text("<section class=\"card flush\" aria-labelledby=\"sums\"><div class=\"card-head\"><h2 id=\"sums\">", text(ctx, "Added up by source and result"))
+				page.Text("</h2></div><div class=\"scroll\"><table class=\"table\"><thead><tr><th scope=\"col\">", text(ctx, "Source"))
+				page.Text("</th><th scope=\"col\">", text(ctx, "Kind"))
+				page.Text("</th><th scope=\"col\">", text(ctx, "Result"))
+				page.Text("</th><th scope=\"col\" class=\"number\">", text(ctx, "Mails or connections"))
+				page.Text("</th><th scope=\"col\" class=\"number\">", text(ctx, "Reports"))
+				page.Text("</th><th scope=\"col\">", text(ctx, "Last"))
+				page.Fixed("</th></tr></thead> <tbody>")
 				for _, one := range v.Sums {
-					_, _ = templ_7745c5c3_Buffer.WriteString("<tr><th scope=\"row\">")
-					templ_7745c5c3_Err = design.Name(one.Source).Render(ctx, templ_7745c5c3_Buffer)
-					if templ_7745c5c3_Err != nil {
-						return templ_7745c5c3_Err
-					}
-					_, _ = templ_7745c5c3_Buffer.WriteString("</th><td data-label=\"")
-					_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Kind")))
-					_, _ = templ_7745c5c3_Buffer.WriteString("\">")
-					_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(mailKindName(ctx, one.Kind)))
-					_, _ = templ_7745c5c3_Buffer.WriteString("</td><td data-label=\"")
-					_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Result")))
-					_, _ = templ_7745c5c3_Buffer.WriteString("\">")
-					templ_7745c5c3_Err = design.Badge(resultColour(one.Result), design.VisibleLine(one.Result)).Render(ctx, templ_7745c5c3_Buffer)
-					if templ_7745c5c3_Err != nil {
-						return templ_7745c5c3_Err
-					}
-					templ_7745c5c3_Err = alignment(one.DKIM, one.SPF).Render(ctx, templ_7745c5c3_Buffer)
-					if templ_7745c5c3_Err != nil {
-						return templ_7745c5c3_Err
-					}
-					_, _ = templ_7745c5c3_Buffer.WriteString("</td><td data-label=\"")
-					_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Mails or connections")))
-					_, _ = templ_7745c5c3_Buffer.WriteString("\" class=\"number\">")
-					templ_7745c5c3_Err = number(one.Count).Render(ctx, templ_7745c5c3_Buffer)
-					if templ_7745c5c3_Err != nil {
-						return templ_7745c5c3_Err
-					}
-					_, _ = templ_7745c5c3_Buffer.WriteString("</td><td data-label=\"")
-					_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Reports")))
-					_, _ = templ_7745c5c3_Buffer.WriteString("\" class=\"number\">")
-					templ_7745c5c3_Err = number(one.Reports).Render(ctx, templ_7745c5c3_Buffer)
-					if templ_7745c5c3_Err != nil {
-						return templ_7745c5c3_Err
-					}
-					_, _ = templ_7745c5c3_Buffer.WriteString("</td><td data-label=\"")
-					_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Last")))
-					_, _ = templ_7745c5c3_Buffer.WriteString("\">")
-					templ_7745c5c3_Err = design.Ago(one.Ends).Render(ctx, templ_7745c5c3_Buffer)
-					if templ_7745c5c3_Err != nil {
-						return templ_7745c5c3_Err
-					}
-					_, _ = templ_7745c5c3_Buffer.WriteString("</td></tr>")
+					page.Component(ctx, "<tr><th scope=\"row\">", design.Name(one.Source))
+					page.Text("</th><td data-label=\"", text(ctx, "Kind"))
+					page.Text("\">", mailKindName(ctx, one.Kind))
+					page.Text("</td><td data-label=\"", text(ctx, "Result"))
+					page.Component(ctx, "\">", design.Badge(resultColour(one.Result), design.VisibleLine(one.Result)))
+					page.Component(ctx, "", alignment(one.DKIM, one.SPF))
+					page.Text("</td><td data-label=\"", text(ctx, "Mails or connections"))
+					page.Component(ctx, "\" class=\"number\">", number(one.Count))
+					page.Text("</td><td data-label=\"", text(ctx, "Reports"))
+					page.Component(ctx, "\" class=\"number\">", number(one.Reports))
+					page.Text("</td><td data-label=\"", text(ctx, "Last"))
+					page.Component(ctx, "\">", design.Ago(one.Ends))
+					page.Fixed("</td></tr>")
 				}
-				_, _ = templ_7745c5c3_Buffer.WriteString("</tbody></table></div></section>")
+				page.Fixed("</tbody></table></div></section>")
 			}
-			_, _ = templ_7745c5c3_Buffer.WriteString(" ")
+			page.Fixed(" ")
 			if len(v.Rows) > 0 {
-				_, _ = templ_7745c5c3_Buffer.WriteString("<section class=\"card flush\" aria-labelledby=\"lines\"><div class=\"card-head\"><h2 id=\"lines\">")
-				_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Lines of the reports")))
-				_, _ = templ_7745c5c3_Buffer.WriteString("</h2></div><div class=\"scroll\"><table class=\"table\"><thead><tr><th scope=\"col\">")
-				_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Reported by")))
-				_, _ = templ_7745c5c3_Buffer.WriteString("</th><th scope=\"col\">")
-				_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Kind")))
-				_, _ = templ_7745c5c3_Buffer.WriteString("</th><th scope=\"col\">")
-				_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Source")))
-				_, _ = templ_7745c5c3_Buffer.WriteString("</th><th scope=\"col\">")
-				_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Result")))
-				_, _ = templ_7745c5c3_Buffer.WriteString("</th><th scope=\"col\" class=\"number\">")
-				_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Mails or connections")))
-				_, _ = templ_7745c5c3_Buffer.WriteString("</th><th scope=\"col\">")
-				_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Until")))
-				_, _ = templ_7745c5c3_Buffer.WriteString("</th></tr></thead> <tbody>")
+				page.Text("<section class=\"card flush\" aria-labelledby=\"lines\"><div class=\"card-head\"><h2 id=\"lines\">", text(ctx, "Lines of the reports"))
+				page.Text("</h2></div><div class=\"scroll\"><table class=\"table\"><thead><tr><th scope=\"col\">", text(ctx, "Reported by"))
+				page.Text("</th><th scope=\"col\">", text(ctx, "Kind"))
+				page.Text("</th><th scope=\"col\">", text(ctx, "Source"))
+				page.Text("</th><th scope=\"col\">", text(ctx, "Result"))
+				page.Text("</th><th scope=\"col\" class=\"number\">", text(ctx, "Mails or connections"))
+				page.Text("</th><th scope=\"col\">", text(ctx, "Until"))
+				page.Fixed("</th></tr></thead> <tbody>")
 				for _, one := range v.Rows {
-					_, _ = templ_7745c5c3_Buffer.WriteString("<tr><th scope=\"row\"><a href=\"")
-					var templ_7745c5c3_Var70 templ.SafeURL
-					if templ_7745c5c3_Var70, templ_7745c5c3_Err = templ.JoinURLErrs(at("work", "mailbox", one.MailID)); templ_7745c5c3_Err != nil {
-						return templ_7745c5c3_Err
-					}
-					_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var70))
-					_, _ = templ_7745c5c3_Buffer.WriteString("\">")
-					templ_7745c5c3_Err = design.Name(one.Reporter).Render(ctx, templ_7745c5c3_Buffer)
-					if templ_7745c5c3_Err != nil {
-						return templ_7745c5c3_Err
-					}
-					_, _ = templ_7745c5c3_Buffer.WriteString("</a> ")
+					page.Address("<tr><th scope=\"row\"><a href=\"", at("work", "mailbox", one.MailID))
+					page.Component(ctx, "\">", design.Name(one.Reporter))
+					page.Fixed("</a> ")
 					if !one.Proven {
-						templ_7745c5c3_Err = design.Badge(design.Warn, text(ctx, "Not proven")).Render(ctx, templ_7745c5c3_Buffer)
-						if templ_7745c5c3_Err != nil {
-							return templ_7745c5c3_Err
-						}
+						page.Component(ctx, "", design.Badge(design.Warn, text(ctx, "Not proven")))
 					}
-					_, _ = templ_7745c5c3_Buffer.WriteString("</th><td data-label=\"")
-					_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Kind")))
-					_, _ = templ_7745c5c3_Buffer.WriteString("\">")
-					_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(mailKindName(ctx, one.Kind)))
-					_, _ = templ_7745c5c3_Buffer.WriteString("</td><td data-label=\"")
-					_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Source")))
-					_, _ = templ_7745c5c3_Buffer.WriteString("\">")
-					templ_7745c5c3_Err = design.Name(one.Source).Render(ctx, templ_7745c5c3_Buffer)
-					if templ_7745c5c3_Err != nil {
-						return templ_7745c5c3_Err
-					}
-					_, _ = templ_7745c5c3_Buffer.WriteString("</td><td data-label=\"")
-					_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Result")))
-					_, _ = templ_7745c5c3_Buffer.WriteString("\">")
-					templ_7745c5c3_Err = design.Badge(resultColour(one.Result), design.VisibleLine(one.Result)).Render(ctx, templ_7745c5c3_Buffer)
-					if templ_7745c5c3_Err != nil {
-						return templ_7745c5c3_Err
-					}
-					templ_7745c5c3_Err = alignment(one.DKIM, one.SPF).Render(ctx, templ_7745c5c3_Buffer)
-					if templ_7745c5c3_Err != nil {
-						return templ_7745c5c3_Err
-					}
-					_, _ = templ_7745c5c3_Buffer.WriteString("</td><td data-label=\"")
-					_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Mails or connections")))
-					_, _ = templ_7745c5c3_Buffer.WriteString("\" class=\"number\">")
-					templ_7745c5c3_Err = number(one.Count).Render(ctx, templ_7745c5c3_Buffer)
-					if templ_7745c5c3_Err != nil {
-						return templ_7745c5c3_Err
-					}
-					_, _ = templ_7745c5c3_Buffer.WriteString("</td><td data-label=\"")
-					_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Until")))
-					_, _ = templ_7745c5c3_Buffer.WriteString("\">")
-					templ_7745c5c3_Err = design.Ago(one.Ends).Render(ctx, templ_7745c5c3_Buffer)
-					if templ_7745c5c3_Err != nil {
-						return templ_7745c5c3_Err
-					}
-					_, _ = templ_7745c5c3_Buffer.WriteString("</td></tr>")
+					page.Text("</th><td data-label=\"", text(ctx, "Kind"))
+					page.Text("\">", mailKindName(ctx, one.Kind))
+					page.Text("</td><td data-label=\"", text(ctx, "Source"))
+					page.Component(ctx, "\">", design.Name(one.Source))
+					page.Text("</td><td data-label=\"", text(ctx, "Result"))
+					page.Component(ctx, "\">", design.Badge(resultColour(one.Result), design.VisibleLine(one.Result)))
+					page.Component(ctx, "", alignment(one.DKIM, one.SPF))
+					page.Text("</td><td data-label=\"", text(ctx, "Mails or connections"))
+					page.Component(ctx, "\" class=\"number\">", number(one.Count))
+					page.Text("</td><td data-label=\"", text(ctx, "Until"))
+					page.Component(ctx, "\">", design.Ago(one.Ends))
+					page.Fixed("</td></tr>")
 				}
-				_, _ = templ_7745c5c3_Buffer.WriteString("</tbody></table></div></section>")
+				page.Fixed("</tbody></table></div></section>")
 			}
-			return nil
 		})
-		templ_7745c5c3_Err = workFrame(v.workView).Render(templ.WithChildren(ctx, templ_7745c5c3_Var44), templ_7745c5c3_Buffer)
-		if templ_7745c5c3_Err != nil {
-			return templ_7745c5c3_Err
-		}
-		return nil
+		page.Component(templ.WithChildren(ctx, templ_7745c5c3_Var44), "", workFrame(v.workView))
 	})
 }
 
 // alignment says how DKIM and SPF of a mail fit its author (RFC 7489, section 3.1).
 func alignment(dkim, spf string) templ.Component {
-	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
-		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
-		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
-			return templ_7745c5c3_CtxErr
-		}
-		templ_7745c5c3_Buffer, templ_7745c5c3_IsBuffer := templruntime.GetBuffer(templ_7745c5c3_W)
-		if !templ_7745c5c3_IsBuffer {
-			defer func() {
-				templ_7745c5c3_BufErr := templruntime.ReleaseBuffer(templ_7745c5c3_Buffer)
-				if templ_7745c5c3_Err == nil {
-					templ_7745c5c3_Err = templ_7745c5c3_BufErr
-				}
-			}()
-		}
-		ctx = templ.InitializeContext(ctx)
-		templ_7745c5c3_Var77 := templ.GetChildren(ctx)
-		if templ_7745c5c3_Var77 == nil {
-			templ_7745c5c3_Var77 = templ.NopComponent
-		}
-		ctx = templ.ClearChildren(ctx)
+	return component.New(func(ctx component.Context, page *component.Page, templ_7745c5c3_Var77 templ.Component) {
 		if dkim != "" || spf != "" {
-			_, _ = templ_7745c5c3_Buffer.WriteString("<span class=\"small muted\">DKIM ")
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(design.VisibleLine(dkim)))
-			_, _ = templ_7745c5c3_Buffer.WriteString(" · SPF ")
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(design.VisibleLine(spf)))
-			_, _ = templ_7745c5c3_Buffer.WriteString("</span>")
+			page.Text("<span class=\"small muted\">DKIM ", design.VisibleLine(dkim))
+			page.Text(" · SPF ", design.VisibleLine(spf))
+			page.Fixed("</span>")
 		}
-		return nil
 	})
 }
 
-var _ = templruntime.GeneratedTemplate
+var _ = component.New

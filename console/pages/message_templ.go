@@ -6,7 +6,7 @@ package pages
 //lint:file-ignore SA4006 This context is only used if a nested component is present.
 
 import "github.com/a-h/templ"
-import templruntime "github.com/a-h/templ/runtime"
+import "inbox/internal/pagecode/component"
 
 import (
 	"strconv"
@@ -18,659 +18,244 @@ import (
 )
 
 func messagePage(v messageView) templ.Component {
-	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
-		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
-		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
-			return templ_7745c5c3_CtxErr
-		}
-		templ_7745c5c3_Buffer, templ_7745c5c3_IsBuffer := templruntime.GetBuffer(templ_7745c5c3_W)
-		if !templ_7745c5c3_IsBuffer {
-			defer func() {
-				templ_7745c5c3_BufErr := templruntime.ReleaseBuffer(templ_7745c5c3_Buffer)
-				if templ_7745c5c3_Err == nil {
-					templ_7745c5c3_Err = templ_7745c5c3_BufErr
-				}
-			}()
-		}
-		ctx = templ.InitializeContext(ctx)
-		templ_7745c5c3_Var1 := templ.GetChildren(ctx)
-		if templ_7745c5c3_Var1 == nil {
-			templ_7745c5c3_Var1 = templ.NopComponent
-		}
-		ctx = templ.ClearChildren(ctx)
-		_, _ = templ_7745c5c3_Buffer.WriteString("<p class=\"crumbs\"><a href=\"")
-		var templ_7745c5c3_Var2 templ.SafeURL
-		if templ_7745c5c3_Var2, templ_7745c5c3_Err = templ.JoinURLErrs(at("inbox")); templ_7745c5c3_Err != nil {
-			return templ_7745c5c3_Err
-		}
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var2))
-		_, _ = templ_7745c5c3_Buffer.WriteString("\">")
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Inbox")))
-		_, _ = templ_7745c5c3_Buffer.WriteString("</a> / <a href=\"")
-		var templ_7745c5c3_Var4 templ.SafeURL
-		if templ_7745c5c3_Var4, templ_7745c5c3_Err = templ.JoinURLErrs(templ.SafeURL(threadPath(v.Turn.Agent, v.Turn.ThreadID))); templ_7745c5c3_Err != nil {
-			return templ_7745c5c3_Err
-		}
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var4))
-		_, _ = templ_7745c5c3_Buffer.WriteString("\">")
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Conversation")))
-		_, _ = templ_7745c5c3_Buffer.WriteString("</a></p><div class=\"page-head\"><div><h1>")
-		templ_7745c5c3_Err = design.Name(v.senderName()).Render(ctx, templ_7745c5c3_Buffer)
-		if templ_7745c5c3_Err != nil {
-			return templ_7745c5c3_Err
-		}
-		_, _ = templ_7745c5c3_Buffer.WriteString("</h1><div class=\"cluster\">")
-		templ_7745c5c3_Err = design.Channel(v.Turn.Channel).Render(ctx, templ_7745c5c3_Buffer)
-		if templ_7745c5c3_Err != nil {
-			return templ_7745c5c3_Err
-		}
-		templ_7745c5c3_Err = design.Evidence(v.Turn.Message.Sender.AuthMethod, v.Turn.Message.Sender.Verified).Render(ctx, templ_7745c5c3_Buffer)
-		if templ_7745c5c3_Err != nil {
-			return templ_7745c5c3_Err
-		}
-		templ_7745c5c3_Err = design.Badge(stateKind(v.Turn.State), stateName(ctx, v.Turn.State)).Render(ctx, templ_7745c5c3_Buffer)
-		if templ_7745c5c3_Err != nil {
-			return templ_7745c5c3_Err
-		}
-		_, _ = templ_7745c5c3_Buffer.WriteString("</div></div><div class=\"actions\">")
+	return component.New(func(ctx component.Context, page *component.Page, templ_7745c5c3_Var1 templ.Component) {
+		page.Address("<p class=\"crumbs\"><a href=\"", at("inbox"))
+		page.Text("\">", text(ctx, "Inbox"))
+		page.Text("</a> / <a href=\"", threadPath(v.Turn.Agent, v.Turn.ThreadID))
+		page.Text("\">", text(ctx, "Conversation"))
+		page.Component(ctx, "</a></p><div class=\"page-head\"><div><h1>", design.Name(v.senderName()))
+		page.Component(ctx, "</h1><div class=\"cluster\">", design.Channel(v.Turn.Channel))
+		page.Component(ctx, "", design.Evidence(v.Turn.Message.Sender.AuthMethod, v.Turn.Message.Sender.Verified))
+		page.Component(ctx, "", design.Badge(stateKind(v.Turn.State), stateName(ctx, v.Turn.State)))
+		page.Fixed("</div></div><div class=\"actions\">")
 		if v.MayWork && v.Turn.State == exchange.StateFailed {
-			_, _ = templ_7745c5c3_Buffer.WriteString("<form method=\"post\" action=\"")
-			var templ_7745c5c3_Var6 templ.SafeURL
-			if templ_7745c5c3_Var6, templ_7745c5c3_Err = templ.JoinURLErrs(at("messages", v.Turn.ID, "retry")); templ_7745c5c3_Err != nil {
-				return templ_7745c5c3_Err
-			}
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var6))
-			_, _ = templ_7745c5c3_Buffer.WriteString("\">")
-			templ_7745c5c3_Err = csrf(v.CSRF).Render(ctx, templ_7745c5c3_Buffer)
-			if templ_7745c5c3_Err != nil {
-				return templ_7745c5c3_Err
-			}
-			_, _ = templ_7745c5c3_Buffer.WriteString("<button class=\"primary\">")
-			templ_7745c5c3_Err = design.Icon("retry").Render(ctx, templ_7745c5c3_Buffer)
-			if templ_7745c5c3_Err != nil {
-				return templ_7745c5c3_Err
-			}
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Run again")))
-			_, _ = templ_7745c5c3_Buffer.WriteString("</button></form>")
+			page.Address("<form method=\"post\" action=\"", at("messages", v.Turn.ID, "retry"))
+			page.Component(ctx, "\">", csrf(v.CSRF))
+			page.Component(ctx, "<button class=\"primary\">", design.Icon("retry"))
+			page.Text("", text(ctx, "Run again"))
+			page.Fixed("</button></form>")
 		}
 		if v.Turn.State == exchange.StateHeld {
-			_, _ = templ_7745c5c3_Buffer.WriteString("<a class=\"button\" href=\"")
-			var templ_7745c5c3_Var8 templ.SafeURL
-			if templ_7745c5c3_Var8, templ_7745c5c3_Err = templ.JoinURLErrs(at("work", "held")); templ_7745c5c3_Err != nil {
-				return templ_7745c5c3_Err
-			}
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var8))
-			_, _ = templ_7745c5c3_Buffer.WriteString("\">")
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Decide")))
-			_, _ = templ_7745c5c3_Buffer.WriteString("</a> ")
+			page.Address("<a class=\"button\" href=\"", at("work", "held"))
+			page.Text("\">", text(ctx, "Decide"))
+			page.Fixed("</a> ")
 		}
-		_, _ = templ_7745c5c3_Buffer.WriteString("<a class=\"button\" href=\"")
-		var templ_7745c5c3_Var10 templ.SafeURL
-		if templ_7745c5c3_Var10, templ_7745c5c3_Err = templ.JoinURLErrs(at("messages", v.Turn.ID, "raw")); templ_7745c5c3_Err != nil {
-			return templ_7745c5c3_Err
-		}
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var10))
-		_, _ = templ_7745c5c3_Buffer.WriteString("\">")
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "As it came")))
-		_, _ = templ_7745c5c3_Buffer.WriteString("</a></div></div>")
+		page.Address("<a class=\"button\" href=\"", at("messages", v.Turn.ID, "raw"))
+		page.Text("\">", text(ctx, "As it came"))
+		page.Fixed("</a></div></div>")
 		if v.Turn.Reason != "" {
-			templ_7745c5c3_Err = design.Notice(stateKind(v.Turn.State), v.Turn.Reason).Render(ctx, templ_7745c5c3_Buffer)
-			if templ_7745c5c3_Err != nil {
-				return templ_7745c5c3_Err
-			}
+			page.Component(ctx, "", design.Notice(stateKind(v.Turn.State), v.Turn.Reason))
 		}
 		if len(v.Others) > 0 {
-			templ_7745c5c3_Err = design.Notice(design.Info, count(ctx, len(v.Others), "{n} more message has this id.", "{n} more messages have this id.")).Render(ctx, templ_7745c5c3_Buffer)
-			if templ_7745c5c3_Err != nil {
-				return templ_7745c5c3_Err
-			}
+			page.Component(ctx, "", design.Notice(design.Info, count(ctx, len(v.Others), "{n} more message has this id.", "{n} more messages have this id.")))
 		}
-		_, _ = templ_7745c5c3_Buffer.WriteString("<div class=\"grid\"><section class=\"card\" aria-labelledby=\"said\"><h2 id=\"said\">")
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Message")))
-		_, _ = templ_7745c5c3_Buffer.WriteString("</h2>")
-		templ_7745c5c3_Err = parts(v.Turn.Message.Parts).Render(ctx, templ_7745c5c3_Buffer)
-		if templ_7745c5c3_Err != nil {
-			return templ_7745c5c3_Err
-		}
-		_, _ = templ_7745c5c3_Buffer.WriteString("</section><section class=\"card\" aria-labelledby=\"answer\"><h2 id=\"answer\">")
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Answer")))
-		_, _ = templ_7745c5c3_Buffer.WriteString("</h2>")
+		page.Text("<div class=\"grid\"><section class=\"card\" aria-labelledby=\"said\"><h2 id=\"said\">", text(ctx, "Message"))
+		page.Component(ctx, "</h2>", parts(v.Turn.Message.Parts))
+		page.Text("</section><section class=\"card\" aria-labelledby=\"answer\"><h2 id=\"answer\">", text(ctx, "Answer"))
+		page.Fixed("</h2>")
 		if v.Turn.Response == nil {
-			_, _ = templ_7745c5c3_Buffer.WriteString("<p class=\"muted\">")
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "There is none so far.")))
-			_, _ = templ_7745c5c3_Buffer.WriteString("</p>")
+			page.Text("<p class=\"muted\">", text(ctx, "There is none so far."))
+			page.Fixed("</p>")
 		} else if v.Turn.Response.Silent {
-			_, _ = templ_7745c5c3_Buffer.WriteString("<p class=\"muted\">")
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "The agent chose to say nothing.")))
-			_, _ = templ_7745c5c3_Buffer.WriteString("</p>")
+			page.Text("<p class=\"muted\">", text(ctx, "The agent chose to say nothing."))
+			page.Fixed("</p>")
 		} else {
-			templ_7745c5c3_Err = parts(v.Turn.Response.Parts).Render(ctx, templ_7745c5c3_Buffer)
-			if templ_7745c5c3_Err != nil {
-				return templ_7745c5c3_Err
-			}
+			page.Component(ctx, "", parts(v.Turn.Response.Parts))
 		}
-		_, _ = templ_7745c5c3_Buffer.WriteString("</section></div><div class=\"grid\">")
-		templ_7745c5c3_Err = evidence(v).Render(ctx, templ_7745c5c3_Buffer)
-		if templ_7745c5c3_Err != nil {
-			return templ_7745c5c3_Err
-		}
-		templ_7745c5c3_Err = facts(v).Render(ctx, templ_7745c5c3_Buffer)
-		if templ_7745c5c3_Err != nil {
-			return templ_7745c5c3_Err
-		}
-		_, _ = templ_7745c5c3_Buffer.WriteString("</div>")
-		templ_7745c5c3_Err = decisions(v.Decisions).Render(ctx, templ_7745c5c3_Buffer)
-		if templ_7745c5c3_Err != nil {
-			return templ_7745c5c3_Err
-		}
-		_, _ = templ_7745c5c3_Buffer.WriteString("<section class=\"card\" aria-labelledby=\"happened\"><h2 id=\"happened\">")
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "What happened")))
-		_, _ = templ_7745c5c3_Buffer.WriteString("</h2><ol class=\"timeline\">")
+		page.Component(ctx, "</section></div><div class=\"grid\">", evidence(v))
+		page.Component(ctx, "", facts(v))
+		page.Component(ctx, "</div>", decisions(v.Decisions))
+		page.Text("<section class=\"card\" aria-labelledby=\"happened\"><h2 id=\"happened\">", text(ctx, "What happened"))
+		page.Fixed("</h2><ol class=\"timeline\">")
 		for _, one := range v.Steps {
-			var templ_7745c5c3_Var17 = []any{one.Colour}
-			templ_7745c5c3_Err = templ.RenderCSSItems(ctx, templ_7745c5c3_Buffer, templ_7745c5c3_Var17...)
-			if templ_7745c5c3_Err != nil {
-				return templ_7745c5c3_Err
-			}
-			_, _ = templ_7745c5c3_Buffer.WriteString("<li class=\"")
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ.CSSClasses(templ_7745c5c3_Var17).String()))
-			_, _ = templ_7745c5c3_Buffer.WriteString("\"><strong>")
-			templ_7745c5c3_Err = design.Name(one.Title).Render(ctx, templ_7745c5c3_Buffer)
-			if templ_7745c5c3_Err != nil {
-				return templ_7745c5c3_Err
-			}
-			_, _ = templ_7745c5c3_Buffer.WriteString("</strong>")
-			templ_7745c5c3_Err = design.Time(one.At).Render(ctx, templ_7745c5c3_Buffer)
-			if templ_7745c5c3_Err != nil {
-				return templ_7745c5c3_Err
-			}
+			templ_7745c5c3_Var17 := []any{one.Colour}
+			page.Styles(ctx, templ_7745c5c3_Var17)
+			page.Text("<li class=\"", templ.CSSClasses(templ_7745c5c3_Var17).String())
+			page.Component(ctx, "\"><strong>", design.Name(one.Title))
+			page.Component(ctx, "</strong>", design.Time(one.At))
 			if one.Detail != "" {
-				_, _ = templ_7745c5c3_Buffer.WriteString("<p class=\"small muted\">")
-				templ_7745c5c3_Err = design.Name(one.Detail).Render(ctx, templ_7745c5c3_Buffer)
-				if templ_7745c5c3_Err != nil {
-					return templ_7745c5c3_Err
-				}
-				_, _ = templ_7745c5c3_Buffer.WriteString("</p>")
+				page.Component(ctx, "<p class=\"small muted\">", design.Name(one.Detail))
+				page.Fixed("</p>")
 			}
-			_, _ = templ_7745c5c3_Buffer.WriteString("</li>")
+			page.Fixed("</li>")
 		}
-		_, _ = templ_7745c5c3_Buffer.WriteString("</ol></section>")
-		templ_7745c5c3_Err = deliveries(v.Deliveries).Render(ctx, templ_7745c5c3_Buffer)
-		if templ_7745c5c3_Err != nil {
-			return templ_7745c5c3_Err
-		}
-		return nil
+		page.Component(ctx, "</ol></section>", deliveries(v.Deliveries))
 	})
 }
 
 // parts are what somebody said. Files are named; they are opened nowhere in the console.
 func parts(list []normalized.Part) templ.Component {
-	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
-		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
-		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
-			return templ_7745c5c3_CtxErr
-		}
-		templ_7745c5c3_Buffer, templ_7745c5c3_IsBuffer := templruntime.GetBuffer(templ_7745c5c3_W)
-		if !templ_7745c5c3_IsBuffer {
-			defer func() {
-				templ_7745c5c3_BufErr := templruntime.ReleaseBuffer(templ_7745c5c3_Buffer)
-				if templ_7745c5c3_Err == nil {
-					templ_7745c5c3_Err = templ_7745c5c3_BufErr
-				}
-			}()
-		}
-		ctx = templ.InitializeContext(ctx)
-		templ_7745c5c3_Var19 := templ.GetChildren(ctx)
-		if templ_7745c5c3_Var19 == nil {
-			templ_7745c5c3_Var19 = templ.NopComponent
-		}
-		ctx = templ.ClearChildren(ctx)
+	return component.New(func(ctx component.Context, page *component.Page, templ_7745c5c3_Var19 templ.Component) {
 		for _, part := range list {
 			switch part.Kind {
 			case normalized.PartText:
-				templ_7745c5c3_Err = design.Untrusted(part.Content).Render(ctx, templ_7745c5c3_Buffer)
-				if templ_7745c5c3_Err != nil {
-					return templ_7745c5c3_Err
-				}
+				page.Component(ctx, "", design.Untrusted(part.Content))
 			case normalized.PartFile, normalized.PartArtifact:
-				_, _ = templ_7745c5c3_Buffer.WriteString("<p class=\"cluster\">")
-				templ_7745c5c3_Err = design.Icon("file").Render(ctx, templ_7745c5c3_Buffer)
-				if templ_7745c5c3_Err != nil {
-					return templ_7745c5c3_Err
-				}
-				templ_7745c5c3_Err = design.Name(part.Name).Render(ctx, templ_7745c5c3_Buffer)
-				if templ_7745c5c3_Err != nil {
-					return templ_7745c5c3_Err
-				}
-				_, _ = templ_7745c5c3_Buffer.WriteString("<span class=\"small muted\">")
-				_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(part.MIME))
-				_, _ = templ_7745c5c3_Buffer.WriteString(" · ")
-				_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(size(part.Size)))
-				_, _ = templ_7745c5c3_Buffer.WriteString("</span></p>")
+				page.Component(ctx, "<p class=\"cluster\">", design.Icon("file"))
+				page.Component(ctx, "", design.Name(part.Name))
+				page.Text("<span class=\"small muted\">", part.MIME)
+				page.Text(" · ", size(part.Size))
+				page.Fixed("</span></p>")
 				if part.Alt != "" {
-					templ_7745c5c3_Err = design.Untrusted(part.Alt).Render(ctx, templ_7745c5c3_Buffer)
-					if templ_7745c5c3_Err != nil {
-						return templ_7745c5c3_Err
-					}
+					page.Component(ctx, "", design.Untrusted(part.Alt))
 				}
 			case normalized.PartLink:
-				_, _ = templ_7745c5c3_Buffer.WriteString("<p class=\"cluster\">")
-				templ_7745c5c3_Err = design.Icon("link").Render(ctx, templ_7745c5c3_Buffer)
-				if templ_7745c5c3_Err != nil {
-					return templ_7745c5c3_Err
-				}
-				templ_7745c5c3_Err = design.Name(part.Title).Render(ctx, templ_7745c5c3_Buffer)
-				if templ_7745c5c3_Err != nil {
-					return templ_7745c5c3_Err
-				}
-				_, _ = templ_7745c5c3_Buffer.WriteString("<code>")
-				_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(design.VisibleLine(part.URL)))
-				_, _ = templ_7745c5c3_Buffer.WriteString("</code></p>")
+				page.Component(ctx, "<p class=\"cluster\">", design.Icon("link"))
+				page.Component(ctx, "", design.Name(part.Title))
+				page.Text("<code>", design.VisibleLine(part.URL))
+				page.Fixed("</code></p>")
 			default:
-				_, _ = templ_7745c5c3_Buffer.WriteString("<details class=\"fold\"><summary>")
-				_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(part.Kind))
-				_, _ = templ_7745c5c3_Buffer.WriteString(" ")
-				_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(design.VisibleLine(part.Name)))
-				_, _ = templ_7745c5c3_Buffer.WriteString("</summary><pre class=\"code wrap\" tabindex=\"0\">")
-				_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(design.Visible(normalized.PlainText([]normalized.Part{part}))))
-				_, _ = templ_7745c5c3_Buffer.WriteString("</pre></details>")
+				page.Text("<details class=\"fold\"><summary>", part.Kind)
+				page.Text(" ", design.VisibleLine(part.Name))
+				page.Text("</summary><pre class=\"code wrap\" tabindex=\"0\">", design.Visible(normalized.PlainText([]normalized.Part{part})))
+				page.Fixed("</pre></details>")
 			}
 		}
-		return nil
 	})
 }
 
 func evidence(v messageView) templ.Component {
-	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
-		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
-		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
-			return templ_7745c5c3_CtxErr
-		}
-		templ_7745c5c3_Buffer, templ_7745c5c3_IsBuffer := templruntime.GetBuffer(templ_7745c5c3_W)
-		if !templ_7745c5c3_IsBuffer {
-			defer func() {
-				templ_7745c5c3_BufErr := templruntime.ReleaseBuffer(templ_7745c5c3_Buffer)
-				if templ_7745c5c3_Err == nil {
-					templ_7745c5c3_Err = templ_7745c5c3_BufErr
-				}
-			}()
-		}
-		ctx = templ.InitializeContext(ctx)
-		templ_7745c5c3_Var26 := templ.GetChildren(ctx)
-		if templ_7745c5c3_Var26 == nil {
-			templ_7745c5c3_Var26 = templ.NopComponent
-		}
-		ctx = templ.ClearChildren(ctx)
-		_, _ = templ_7745c5c3_Buffer.WriteString("<section class=\"card\" aria-labelledby=\"evidence\"><h2 id=\"evidence\">")
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Who sent it, and how that is known")))
-		_, _ = templ_7745c5c3_Buffer.WriteString("</h2>")
+	return component.New(func(ctx component.Context, page *component.Page, templ_7745c5c3_Var26 templ.Component) {
+		page.Text("<section class=\"card\" aria-labelledby=\"evidence\"><h2 id=\"evidence\">", text(ctx, "Who sent it, and how that is known"))
+		page.Fixed("</h2>")
 		if len(v.Turn.Message.Sender.Identities) == 0 {
-			_, _ = templ_7745c5c3_Buffer.WriteString("<p>")
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Nothing proves the sender. Rules that need a proof do not open anything for this message.")))
-			_, _ = templ_7745c5c3_Buffer.WriteString("</p>")
+			page.Text("<p>", text(ctx, "Nothing proves the sender. Rules that need a proof do not open anything for this message."))
+			page.Fixed("</p>")
 		}
 		for _, one := range v.Turn.Message.Sender.Identities {
-			_, _ = templ_7745c5c3_Buffer.WriteString("<dl class=\"facts\"><dt>")
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Is")))
-			_, _ = templ_7745c5c3_Buffer.WriteString("</dt><dd>")
-			templ_7745c5c3_Err = design.Name(one.Subject).Render(ctx, templ_7745c5c3_Buffer)
-			if templ_7745c5c3_Err != nil {
-				return templ_7745c5c3_Err
-			}
-			_, _ = templ_7745c5c3_Buffer.WriteString("</dd><dt>")
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Says")))
-			_, _ = templ_7745c5c3_Buffer.WriteString("</dt><dd>")
-			templ_7745c5c3_Err = design.Name(one.Issuer).Render(ctx, templ_7745c5c3_Buffer)
-			if templ_7745c5c3_Err != nil {
-				return templ_7745c5c3_Err
-			}
-			_, _ = templ_7745c5c3_Buffer.WriteString("</dd><dt>")
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Method")))
-			_, _ = templ_7745c5c3_Buffer.WriteString("</dt><dd>")
-			templ_7745c5c3_Err = design.Name(one.Method).Render(ctx, templ_7745c5c3_Buffer)
-			if templ_7745c5c3_Err != nil {
-				return templ_7745c5c3_Err
-			}
-			_, _ = templ_7745c5c3_Buffer.WriteString("</dd>")
+			page.Text("<dl class=\"facts\"><dt>", text(ctx, "Is"))
+			page.Component(ctx, "</dt><dd>", design.Name(one.Subject))
+			page.Text("</dd><dt>", text(ctx, "Says"))
+			page.Component(ctx, "</dt><dd>", design.Name(one.Issuer))
+			page.Text("</dd><dt>", text(ctx, "Method"))
+			page.Component(ctx, "</dt><dd>", design.Name(one.Method))
+			page.Fixed("</dd>")
 			if one.Assurance != "" {
-				_, _ = templ_7745c5c3_Buffer.WriteString("<dt>")
-				_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Assurance")))
-				_, _ = templ_7745c5c3_Buffer.WriteString("</dt><dd>")
-				templ_7745c5c3_Err = design.Name(one.Assurance).Render(ctx, templ_7745c5c3_Buffer)
-				if templ_7745c5c3_Err != nil {
-					return templ_7745c5c3_Err
-				}
-				_, _ = templ_7745c5c3_Buffer.WriteString("</dd>")
+				page.Text("<dt>", text(ctx, "Assurance"))
+				page.Component(ctx, "</dt><dd>", design.Name(one.Assurance))
+				page.Fixed("</dd>")
 			}
-			_, _ = templ_7745c5c3_Buffer.WriteString("</dl>")
+			page.Fixed("</dl>")
 		}
 		if len(v.Checks) > 0 {
-			_, _ = templ_7745c5c3_Buffer.WriteString("<details class=\"fold\"><summary>")
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "What was checked")))
-			_, _ = templ_7745c5c3_Buffer.WriteString("</summary><dl class=\"facts\">")
+			page.Text("<details class=\"fold\"><summary>", text(ctx, "What was checked"))
+			page.Fixed("</summary><dl class=\"facts\">")
 			for _, one := range v.Checks {
-				_, _ = templ_7745c5c3_Buffer.WriteString("<dt>")
-				templ_7745c5c3_Err = design.Name(one.Name).Render(ctx, templ_7745c5c3_Buffer)
-				if templ_7745c5c3_Err != nil {
-					return templ_7745c5c3_Err
-				}
-				_, _ = templ_7745c5c3_Buffer.WriteString("</dt><dd>")
-				templ_7745c5c3_Err = design.Name(one.Value).Render(ctx, templ_7745c5c3_Buffer)
-				if templ_7745c5c3_Err != nil {
-					return templ_7745c5c3_Err
-				}
-				_, _ = templ_7745c5c3_Buffer.WriteString("</dd>")
+				page.Component(ctx, "<dt>", design.Name(one.Name))
+				page.Component(ctx, "</dt><dd>", design.Name(one.Value))
+				page.Fixed("</dd>")
 			}
-			_, _ = templ_7745c5c3_Buffer.WriteString("</dl></details>")
+			page.Fixed("</dl></details>")
 		}
-		_, _ = templ_7745c5c3_Buffer.WriteString("<p><a href=\"")
-		var templ_7745c5c3_Var34 templ.SafeURL
-		if templ_7745c5c3_Var34, templ_7745c5c3_Err = templ.JoinURLErrs(templ.SafeURL(personPath(v.Turn.Principal))); templ_7745c5c3_Err != nil {
-			return templ_7745c5c3_Err
-		}
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var34))
-		_, _ = templ_7745c5c3_Buffer.WriteString("\">")
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Everything from this sender")))
-		_, _ = templ_7745c5c3_Buffer.WriteString("</a></p></section>")
-		return nil
+		page.Text("<p><a href=\"", personPath(v.Turn.Principal))
+		page.Text("\">", text(ctx, "Everything from this sender"))
+		page.Fixed("</a></p></section>")
 	})
 }
 
 func facts(v messageView) templ.Component {
-	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
-		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
-		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
-			return templ_7745c5c3_CtxErr
-		}
-		templ_7745c5c3_Buffer, templ_7745c5c3_IsBuffer := templruntime.GetBuffer(templ_7745c5c3_W)
-		if !templ_7745c5c3_IsBuffer {
-			defer func() {
-				templ_7745c5c3_BufErr := templruntime.ReleaseBuffer(templ_7745c5c3_Buffer)
-				if templ_7745c5c3_Err == nil {
-					templ_7745c5c3_Err = templ_7745c5c3_BufErr
-				}
-			}()
-		}
-		ctx = templ.InitializeContext(ctx)
-		templ_7745c5c3_Var36 := templ.GetChildren(ctx)
-		if templ_7745c5c3_Var36 == nil {
-			templ_7745c5c3_Var36 = templ.NopComponent
-		}
-		ctx = templ.ClearChildren(ctx)
-		_, _ = templ_7745c5c3_Buffer.WriteString("<section class=\"card\" aria-labelledby=\"facts\"><h2 id=\"facts\">")
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Facts")))
-		_, _ = templ_7745c5c3_Buffer.WriteString("</h2><dl class=\"facts\"><dt>")
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "From")))
-		_, _ = templ_7745c5c3_Buffer.WriteString("</dt><dd>")
-		templ_7745c5c3_Err = design.Name(v.Turn.Message.Sender.Address).Render(ctx, templ_7745c5c3_Buffer)
-		if templ_7745c5c3_Err != nil {
-			return templ_7745c5c3_Err
-		}
-		_, _ = templ_7745c5c3_Buffer.WriteString("</dd><dt>")
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "To")))
-		_, _ = templ_7745c5c3_Buffer.WriteString("</dt><dd>")
-		templ_7745c5c3_Err = design.Name(v.Turn.Message.Recipient).Render(ctx, templ_7745c5c3_Buffer)
-		if templ_7745c5c3_Err != nil {
-			return templ_7745c5c3_Err
-		}
-		_, _ = templ_7745c5c3_Buffer.WriteString("</dd><dt>")
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Accepted")))
-		_, _ = templ_7745c5c3_Buffer.WriteString("</dt><dd>")
-		templ_7745c5c3_Err = design.Time(v.Turn.AcceptedAt).Render(ctx, templ_7745c5c3_Buffer)
-		if templ_7745c5c3_Err != nil {
-			return templ_7745c5c3_Err
-		}
-		_, _ = templ_7745c5c3_Buffer.WriteString("</dd><dt>")
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Turn")))
-		_, _ = templ_7745c5c3_Buffer.WriteString("</dt><dd>")
-		templ_7745c5c3_Err = design.Copyable(v.Turn.ID).Render(ctx, templ_7745c5c3_Buffer)
-		if templ_7745c5c3_Err != nil {
-			return templ_7745c5c3_Err
-		}
-		_, _ = templ_7745c5c3_Buffer.WriteString("</dd><dt>")
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Id of the peer")))
-		_, _ = templ_7745c5c3_Buffer.WriteString("</dt><dd>")
-		templ_7745c5c3_Err = design.Copyable(design.VisibleLine(v.Turn.Message.ID)).Render(ctx, templ_7745c5c3_Buffer)
-		if templ_7745c5c3_Err != nil {
-			return templ_7745c5c3_Err
-		}
-		_, _ = templ_7745c5c3_Buffer.WriteString("</dd>")
+	return component.New(func(ctx component.Context, page *component.Page, templ_7745c5c3_Var36 templ.Component) {
+		page.Text("<section class=\"card\" aria-labelledby=\"facts\"><h2 id=\"facts\">", text(ctx, "Facts"))
+		page.Text("</h2><dl class=\"facts\"><dt>", text(ctx, "From"))
+		page.Component(ctx, "</dt><dd>", design.Name(v.Turn.Message.Sender.Address))
+		page.Text("</dd><dt>", text(ctx, "To"))
+		page.Component(ctx, "</dt><dd>", design.Name(v.Turn.Message.Recipient))
+		page.Text("</dd><dt>", text(ctx, "Accepted"))
+		page.Component(ctx, "</dt><dd>", design.Time(v.Turn.AcceptedAt))
+		page.Text("</dd><dt>", text(ctx, "Turn"))
+		page.Component(ctx, "</dt><dd>", design.Copyable(v.Turn.ID))
+		page.Text("</dd><dt>", text(ctx, "Id of the peer"))
+		page.Component(ctx, "</dt><dd>", design.Copyable(design.VisibleLine(v.Turn.Message.ID)))
+		page.Fixed("</dd>")
 		if v.Turn.Request != "" {
-			_, _ = templ_7745c5c3_Buffer.WriteString("<dt>")
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Request")))
-			_, _ = templ_7745c5c3_Buffer.WriteString("</dt><dd>")
-			templ_7745c5c3_Err = design.Copyable(v.Turn.Request).Render(ctx, templ_7745c5c3_Buffer)
-			if templ_7745c5c3_Err != nil {
-				return templ_7745c5c3_Err
-			}
-			_, _ = templ_7745c5c3_Buffer.WriteString("</dd>")
+			page.Text("<dt>", text(ctx, "Request"))
+			page.Component(ctx, "</dt><dd>", design.Copyable(v.Turn.Request))
+			page.Fixed("</dd>")
 		}
 		if v.Trace != "" {
-			_, _ = templ_7745c5c3_Buffer.WriteString("<dt>")
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Trace")))
-			_, _ = templ_7745c5c3_Buffer.WriteString("</dt><dd>")
-			templ_7745c5c3_Err = design.Copyable(v.Trace).Render(ctx, templ_7745c5c3_Buffer)
-			if templ_7745c5c3_Err != nil {
-				return templ_7745c5c3_Err
-			}
-			_, _ = templ_7745c5c3_Buffer.WriteString("</dd>")
+			page.Text("<dt>", text(ctx, "Trace"))
+			page.Component(ctx, "</dt><dd>", design.Copyable(v.Trace))
+			page.Fixed("</dd>")
 		}
-		_, _ = templ_7745c5c3_Buffer.WriteString("<dt>")
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Runs")))
-		_, _ = templ_7745c5c3_Buffer.WriteString("</dt><dd>")
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(strconv.Itoa(v.Turn.Attempt)))
-		_, _ = templ_7745c5c3_Buffer.WriteString("</dd>")
+		page.Text("<dt>", text(ctx, "Runs"))
+		page.Text("</dt><dd>", strconv.Itoa(v.Turn.Attempt))
+		page.Fixed("</dd>")
 		if v.Spent != nil {
-			_, _ = templ_7745c5c3_Buffer.WriteString("<dt>")
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Spent")))
-			_, _ = templ_7745c5c3_Buffer.WriteString("</dt><dd>")
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(count(ctx, v.Spent.ModelCalls, "{n} model call", "{n} model calls")))
-			_, _ = templ_7745c5c3_Buffer.WriteString(", ")
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(count(ctx, v.Spent.ToolCalls, "{n} tool call", "{n} tool calls")))
-			_, _ = templ_7745c5c3_Buffer.WriteString(", ")
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "{in} tokens in, {out} out", "in", v.Spent.Input, "out", v.Spent.Output)))
-			_, _ = templ_7745c5c3_Buffer.WriteString(" ")
+			page.Text("<dt>", text(ctx, "Spent"))
+			page.Text("</dt><dd>", count(ctx, v.Spent.ModelCalls, "{n} model call", "{n} model calls"))
+			page.Text(", ", count(ctx, v.Spent.ToolCalls, "{n} tool call", "{n} tool calls"))
+			page.Text(", ", text(ctx, "{in} tokens in, {out} out", "in", v.Spent.Input, "out", v.Spent.Output))
+			page.Fixed(" ")
 			if v.Spent.Cost > 0 {
-				_, _ = templ_7745c5c3_Buffer.WriteString(", ")
-				_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(price(v.Spent.Cost, v.Spent.Currency)))
+				page.Text(", ", price(v.Spent.Cost, v.Spent.Currency))
 			}
-			_, _ = templ_7745c5c3_Buffer.WriteString("</dd>")
+			page.Fixed("</dd>")
 		}
-		_, _ = templ_7745c5c3_Buffer.WriteString("</dl></section>")
-		return nil
+		page.Fixed("</dl></section>")
 	})
 }
 
 func decisions(list []exchange.AuditRecord) templ.Component {
-	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
-		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
-		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
-			return templ_7745c5c3_CtxErr
-		}
-		templ_7745c5c3_Buffer, templ_7745c5c3_IsBuffer := templruntime.GetBuffer(templ_7745c5c3_W)
-		if !templ_7745c5c3_IsBuffer {
-			defer func() {
-				templ_7745c5c3_BufErr := templruntime.ReleaseBuffer(templ_7745c5c3_Buffer)
-				if templ_7745c5c3_Err == nil {
-					templ_7745c5c3_Err = templ_7745c5c3_BufErr
-				}
-			}()
-		}
-		ctx = templ.InitializeContext(ctx)
-		templ_7745c5c3_Var52 := templ.GetChildren(ctx)
-		if templ_7745c5c3_Var52 == nil {
-			templ_7745c5c3_Var52 = templ.NopComponent
-		}
-		ctx = templ.ClearChildren(ctx)
+	return component.New(func(ctx component.Context, page *component.Page, templ_7745c5c3_Var52 templ.Component) {
 		if len(list) > 0 {
-			_, _ = templ_7745c5c3_Buffer.WriteString("<section class=\"card\" aria-labelledby=\"decisions\"><h2 id=\"decisions\">")
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Decisions about trust")))
-			_, _ = templ_7745c5c3_Buffer.WriteString("</h2><ul class=\"timeline\">")
+			page.Text("<section class=\"card\" aria-labelledby=\"decisions\"><h2 id=\"decisions\">", text(ctx, "Decisions about trust"))
+			page.Fixed("</h2><ul class=\"timeline\">")
 			for _, one := range list {
-				_, _ = templ_7745c5c3_Buffer.WriteString("<li><strong>")
-				_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(one.Code))
-				_, _ = templ_7745c5c3_Buffer.WriteString("</strong>")
-				templ_7745c5c3_Err = design.Time(one.At).Render(ctx, templ_7745c5c3_Buffer)
-				if templ_7745c5c3_Err != nil {
-					return templ_7745c5c3_Err
-				}
-				_, _ = templ_7745c5c3_Buffer.WriteString("<p class=\"small muted\">")
-				templ_7745c5c3_Err = design.Name(one.Detail).Render(ctx, templ_7745c5c3_Buffer)
-				if templ_7745c5c3_Err != nil {
-					return templ_7745c5c3_Err
-				}
-				_, _ = templ_7745c5c3_Buffer.WriteString("</p></li>")
+				page.Text("<li><strong>", one.Code)
+				page.Component(ctx, "</strong>", design.Time(one.At))
+				page.Component(ctx, "<p class=\"small muted\">", design.Name(one.Detail))
+				page.Fixed("</p></li>")
 			}
-			_, _ = templ_7745c5c3_Buffer.WriteString("</ul></section>")
+			page.Fixed("</ul></section>")
 		}
-		return nil
 	})
 }
 
 func deliveries(list []operator.Delivery) templ.Component {
-	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
-		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
-		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
-			return templ_7745c5c3_CtxErr
-		}
-		templ_7745c5c3_Buffer, templ_7745c5c3_IsBuffer := templruntime.GetBuffer(templ_7745c5c3_W)
-		if !templ_7745c5c3_IsBuffer {
-			defer func() {
-				templ_7745c5c3_BufErr := templruntime.ReleaseBuffer(templ_7745c5c3_Buffer)
-				if templ_7745c5c3_Err == nil {
-					templ_7745c5c3_Err = templ_7745c5c3_BufErr
-				}
-			}()
-		}
-		ctx = templ.InitializeContext(ctx)
-		templ_7745c5c3_Var55 := templ.GetChildren(ctx)
-		if templ_7745c5c3_Var55 == nil {
-			templ_7745c5c3_Var55 = templ.NopComponent
-		}
-		ctx = templ.ClearChildren(ctx)
+	return component.New(func(ctx component.Context, page *component.Page, templ_7745c5c3_Var55 templ.Component) {
 		if len(list) > 0 {
-			_, _ = templ_7745c5c3_Buffer.WriteString("<section class=\"card flush\" aria-labelledby=\"deliveries\"><div class=\"card-head\"><h2 id=\"deliveries\">")
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Deliveries")))
-			_, _ = templ_7745c5c3_Buffer.WriteString("</h2></div><div class=\"scroll\"><table class=\"table\"><thead><tr><th scope=\"col\">")
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "To")))
-			_, _ = templ_7745c5c3_Buffer.WriteString("</th><th scope=\"col\">")
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "State")))
-			_, _ = templ_7745c5c3_Buffer.WriteString("</th><th scope=\"col\">")
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Tries")))
-			_, _ = templ_7745c5c3_Buffer.WriteString("</th><th scope=\"col\">")
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "What the peer said")))
-			_, _ = templ_7745c5c3_Buffer.WriteString("</th><th scope=\"col\">")
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Last change")))
-			_, _ = templ_7745c5c3_Buffer.WriteString("</th></tr></thead> <tbody>")
+			page.Text("<section class=\"card flush\" aria-labelledby=\"deliveries\"><div class=\"card-head\"><h2 id=\"deliveries\">", text(ctx, "Deliveries"))
+			page.Text("</h2></div><div class=\"scroll\"><table class=\"table\"><thead><tr><th scope=\"col\">", text(ctx, "To"))
+			page.Text("</th><th scope=\"col\">", text(ctx, "State"))
+			page.Text("</th><th scope=\"col\">", text(ctx, "Tries"))
+			page.Text("</th><th scope=\"col\">", text(ctx, "What the peer said"))
+			page.Text("</th><th scope=\"col\">", text(ctx, "Last change"))
+			page.Fixed("</th></tr></thead> <tbody>")
 			for _, one := range list {
-				_, _ = templ_7745c5c3_Buffer.WriteString("<tr><td data-label=\"")
-				_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "To")))
-				_, _ = templ_7745c5c3_Buffer.WriteString("\">")
-				templ_7745c5c3_Err = design.Name(one.Address).Render(ctx, templ_7745c5c3_Buffer)
-				if templ_7745c5c3_Err != nil {
-					return templ_7745c5c3_Err
-				}
-				_, _ = templ_7745c5c3_Buffer.WriteString("</td><td data-label=\"")
-				_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "State")))
-				_, _ = templ_7745c5c3_Buffer.WriteString("\">")
-				templ_7745c5c3_Err = design.Badge(deliveryKind(one.State), one.State).Render(ctx, templ_7745c5c3_Buffer)
-				if templ_7745c5c3_Err != nil {
-					return templ_7745c5c3_Err
-				}
-				_, _ = templ_7745c5c3_Buffer.WriteString("</td><td data-label=\"")
-				_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Tries")))
-				_, _ = templ_7745c5c3_Buffer.WriteString("\">")
-				_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(strconv.Itoa(one.Attempt)))
-				_, _ = templ_7745c5c3_Buffer.WriteString("</td><td data-label=\"")
-				_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "What the peer said")))
-				_, _ = templ_7745c5c3_Buffer.WriteString("\">")
-				templ_7745c5c3_Err = design.Name(one.Reason).Render(ctx, templ_7745c5c3_Buffer)
-				if templ_7745c5c3_Err != nil {
-					return templ_7745c5c3_Err
-				}
-				_, _ = templ_7745c5c3_Buffer.WriteString("</td><td data-label=\"")
-				_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Last change")))
-				_, _ = templ_7745c5c3_Buffer.WriteString("\">")
-				templ_7745c5c3_Err = design.Ago(one.UpdatedAt).Render(ctx, templ_7745c5c3_Buffer)
-				if templ_7745c5c3_Err != nil {
-					return templ_7745c5c3_Err
-				}
-				_, _ = templ_7745c5c3_Buffer.WriteString("</td></tr>")
+				page.Text("<tr><td data-label=\"", text(ctx, "To"))
+				page.Component(ctx, "\">", design.Name(one.Address))
+				page.Text("</td><td data-label=\"", text(ctx, "State"))
+				page.Component(ctx, "\">", design.Badge(deliveryKind(one.State), one.State))
+				page.Text("</td><td data-label=\"", text(ctx, "Tries"))
+				page.Text("\">", strconv.Itoa(one.Attempt))
+				page.Text("</td><td data-label=\"", text(ctx, "What the peer said"))
+				page.Component(ctx, "\">", design.Name(one.Reason))
+				page.Text("</td><td data-label=\"", text(ctx, "Last change"))
+				page.Component(ctx, "\">", design.Ago(one.UpdatedAt))
+				page.Fixed("</td></tr>")
 			}
-			_, _ = templ_7745c5c3_Buffer.WriteString("</tbody></table></div></section>")
+			page.Fixed("</tbody></table></div></section>")
 		}
-		return nil
 	})
 }
 
 func rawPage(v rawView) templ.Component {
-	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
-		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
-		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
-			return templ_7745c5c3_CtxErr
-		}
-		templ_7745c5c3_Buffer, templ_7745c5c3_IsBuffer := templruntime.GetBuffer(templ_7745c5c3_W)
-		if !templ_7745c5c3_IsBuffer {
-			defer func() {
-				templ_7745c5c3_BufErr := templruntime.ReleaseBuffer(templ_7745c5c3_Buffer)
-				if templ_7745c5c3_Err == nil {
-					templ_7745c5c3_Err = templ_7745c5c3_BufErr
-				}
-			}()
-		}
-		ctx = templ.InitializeContext(ctx)
-		templ_7745c5c3_Var68 := templ.GetChildren(ctx)
-		if templ_7745c5c3_Var68 == nil {
-			templ_7745c5c3_Var68 = templ.NopComponent
-		}
-		ctx = templ.ClearChildren(ctx)
-		_, _ = templ_7745c5c3_Buffer.WriteString("<p class=\"crumbs\"><a href=\"")
-		var templ_7745c5c3_Var69 templ.SafeURL
-		if templ_7745c5c3_Var69, templ_7745c5c3_Err = templ.JoinURLErrs(at("messages", v.TurnID)); templ_7745c5c3_Err != nil {
-			return templ_7745c5c3_Err
-		}
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var69))
-		_, _ = templ_7745c5c3_Buffer.WriteString("\">")
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Message")))
-		_, _ = templ_7745c5c3_Buffer.WriteString("</a></p>")
-		templ_7745c5c3_Var71 := templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
-			templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
-			templ_7745c5c3_Buffer, templ_7745c5c3_IsBuffer := templruntime.GetBuffer(templ_7745c5c3_W)
-			if !templ_7745c5c3_IsBuffer {
-				defer func() {
-					templ_7745c5c3_BufErr := templruntime.ReleaseBuffer(templ_7745c5c3_Buffer)
-					if templ_7745c5c3_Err == nil {
-						templ_7745c5c3_Err = templ_7745c5c3_BufErr
-					}
-				}()
-			}
-			ctx = templ.InitializeContext(ctx)
-			_, _ = templ_7745c5c3_Buffer.WriteString("<a class=\"button\" href=\"")
-			var templ_7745c5c3_Var72 templ.SafeURL
-			if templ_7745c5c3_Var72, templ_7745c5c3_Err = templ.JoinURLErrs(at("messages", v.TurnID, "original")); templ_7745c5c3_Err != nil {
-				return templ_7745c5c3_Err
-			}
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var72))
-			_, _ = templ_7745c5c3_Buffer.WriteString("\" download>")
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Download")))
-			_, _ = templ_7745c5c3_Buffer.WriteString("</a>")
-			return nil
+	return component.New(func(ctx component.Context, page *component.Page, templ_7745c5c3_Var68 templ.Component) {
+		page.Address("<p class=\"crumbs\"><a href=\"", at("messages", v.TurnID))
+		page.Text("\">", text(ctx, "Message"))
+		page.Fixed("</a></p>")
+		templ_7745c5c3_Var71 := component.Children(func(ctx component.Context, page *component.Page) {
+			page.Address("<a class=\"button\" href=\"", at("messages", v.TurnID, "original"))
+			page.Text("\" download>", text(ctx, "Download"))
+			page.Fixed("</a>")
 		})
-		templ_7745c5c3_Err = heading(text(ctx, "Message as it came"), v.MediaType).Render(templ.WithChildren(ctx, templ_7745c5c3_Var71), templ_7745c5c3_Buffer)
-		if templ_7745c5c3_Err != nil {
-			return templ_7745c5c3_Err
-		}
+		page.Component(templ.WithChildren(ctx, templ_7745c5c3_Var71), "", heading(text(ctx, "Message as it came"), v.MediaType))
 		if v.Cut {
-			templ_7745c5c3_Err = design.Notice(design.Info, text(ctx, "This is its beginning; the download has all of it.")).Render(ctx, templ_7745c5c3_Buffer)
-			if templ_7745c5c3_Err != nil {
-				return templ_7745c5c3_Err
-			}
+			page.Component(ctx, "", design.Notice(design.Info, text(ctx, "This is its beginning; the download has all of it.")))
 		}
-		_, _ = templ_7745c5c3_Buffer.WriteString("<pre class=\"code wrap\" tabindex=\"0\">")
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(design.Visible(v.Content)))
-		_, _ = templ_7745c5c3_Buffer.WriteString("</pre>")
-		return nil
+		page.Text("<pre class=\"code wrap\" tabindex=\"0\">", design.Visible(v.Content))
+		page.Fixed("</pre>")
 	})
 }
 
-var _ = templruntime.GeneratedTemplate
+var _ = component.New

@@ -6,7 +6,7 @@ package pages
 //lint:file-ignore SA4006 This context is only used if a nested component is present.
 
 import "github.com/a-h/templ"
-import templruntime "github.com/a-h/templ/runtime"
+import "inbox/internal/pagecode/component"
 
 import (
 	"inbox/internal/design"
@@ -14,690 +14,262 @@ import (
 )
 
 func overviewPage(v overviewView) templ.Component {
-	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
-		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
-		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
-			return templ_7745c5c3_CtxErr
-		}
-		templ_7745c5c3_Buffer, templ_7745c5c3_IsBuffer := templruntime.GetBuffer(templ_7745c5c3_W)
-		if !templ_7745c5c3_IsBuffer {
-			defer func() {
-				templ_7745c5c3_BufErr := templruntime.ReleaseBuffer(templ_7745c5c3_Buffer)
-				if templ_7745c5c3_Err == nil {
-					templ_7745c5c3_Err = templ_7745c5c3_BufErr
-				}
-			}()
-		}
-		ctx = templ.InitializeContext(ctx)
-		templ_7745c5c3_Var1 := templ.GetChildren(ctx)
-		if templ_7745c5c3_Var1 == nil {
-			templ_7745c5c3_Var1 = templ.NopComponent
-		}
-		ctx = templ.ClearChildren(ctx)
-		templ_7745c5c3_Err = heading(text(ctx, "Overview"), "").Render(ctx, templ_7745c5c3_Buffer)
-		if templ_7745c5c3_Err != nil {
-			return templ_7745c5c3_Err
-		}
+	return component.New(func(ctx component.Context, page *component.Page, templ_7745c5c3_Var1 templ.Component) {
+		page.Component(ctx, "", heading(text(ctx, "Overview"), ""))
 		if v.Paused != nil {
-			templ_7745c5c3_Var2 := templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
-				templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
-				templ_7745c5c3_Buffer, templ_7745c5c3_IsBuffer := templruntime.GetBuffer(templ_7745c5c3_W)
-				if !templ_7745c5c3_IsBuffer {
-					defer func() {
-						templ_7745c5c3_BufErr := templruntime.ReleaseBuffer(templ_7745c5c3_Buffer)
-						if templ_7745c5c3_Err == nil {
-							templ_7745c5c3_Err = templ_7745c5c3_BufErr
-						}
-					}()
-				}
-				ctx = templ.InitializeContext(ctx)
-				_, _ = templ_7745c5c3_Buffer.WriteString("<a href=\"")
-				var templ_7745c5c3_Var3 templ.SafeURL
-				if templ_7745c5c3_Var3, templ_7745c5c3_Err = templ.JoinURLErrs(at("settings")); templ_7745c5c3_Err != nil {
-					return templ_7745c5c3_Err
-				}
-				_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var3))
-				_, _ = templ_7745c5c3_Buffer.WriteString("\">")
-				_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Settings")))
-				_, _ = templ_7745c5c3_Buffer.WriteString("</a>")
-				return nil
+			templ_7745c5c3_Var2 := component.Children(func(ctx component.Context, page *component.Page) {
+				page.Address("<a href=\"", at("settings"))
+				page.Text("\">", text(ctx, "Settings"))
+				page.Fixed("</a>")
 			})
-			templ_7745c5c3_Err = design.Notice(design.Warn, text(ctx, "All agents rest: messages are accepted and wait.")).Render(templ.WithChildren(ctx, templ_7745c5c3_Var2), templ_7745c5c3_Buffer)
-			if templ_7745c5c3_Err != nil {
-				return templ_7745c5c3_Err
-			}
+			page.Component(templ.WithChildren(ctx, templ_7745c5c3_Var2), "", design.Notice(design.Warn, text(ctx, "All agents rest: messages are accepted and wait.")))
 		}
 		if v.New {
-			templ_7745c5c3_Err = firstSteps(v).Render(ctx, templ_7745c5c3_Buffer)
-			if templ_7745c5c3_Err != nil {
-				return templ_7745c5c3_Err
-			}
+			page.Component(ctx, "", firstSteps(v))
 		}
-		_, _ = templ_7745c5c3_Buffer.WriteString("<section class=\"stack\" aria-labelledby=\"waits\"><h2 id=\"waits\">")
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Waits for you")))
-		_, _ = templ_7745c5c3_Buffer.WriteString("</h2><ul class=\"tiles\">")
-		templ_7745c5c3_Err = tile(text(ctx, "Held"), v.Waiting.Held, at("work", "held")).Render(ctx, templ_7745c5c3_Buffer)
-		if templ_7745c5c3_Err != nil {
-			return templ_7745c5c3_Err
-		}
-		templ_7745c5c3_Err = tile(text(ctx, "Approvals"), v.Waiting.Approvals, at("work", "approvals")).Render(ctx, templ_7745c5c3_Buffer)
-		if templ_7745c5c3_Err != nil {
-			return templ_7745c5c3_Err
-		}
-		templ_7745c5c3_Err = tile(text(ctx, "Failed turns"), v.Waiting.Failed, at("work", "failed")).Render(ctx, templ_7745c5c3_Buffer)
-		if templ_7745c5c3_Err != nil {
-			return templ_7745c5c3_Err
-		}
-		templ_7745c5c3_Err = tile(text(ctx, "Dead deliveries"), v.Waiting.Deliveries, at("work", "deliveries")).Render(ctx, templ_7745c5c3_Buffer)
-		if templ_7745c5c3_Err != nil {
-			return templ_7745c5c3_Err
-		}
-		templ_7745c5c3_Err = tile(text(ctx, "Dead jobs"), v.Waiting.Jobs, at("work", "jobs")).Render(ctx, templ_7745c5c3_Buffer)
-		if templ_7745c5c3_Err != nil {
-			return templ_7745c5c3_Err
-		}
-		_, _ = templ_7745c5c3_Buffer.WriteString("</ul></section>")
-		templ_7745c5c3_Err = traffic(v).Render(ctx, templ_7745c5c3_Buffer)
-		if templ_7745c5c3_Err != nil {
-			return templ_7745c5c3_Err
-		}
-		templ_7745c5c3_Err = nodeHealth(v).Render(ctx, templ_7745c5c3_Buffer)
-		if templ_7745c5c3_Err != nil {
-			return templ_7745c5c3_Err
-		}
+		page.Text("<section class=\"stack\" aria-labelledby=\"waits\"><h2 id=\"waits\">", text(ctx, "Waits for you"))
+		page.Component(ctx, "</h2><ul class=\"tiles\">", tile(text(ctx, "Held"), v.Waiting.Held, at("work", "held")))
+		page.Component(ctx, "", tile(text(ctx, "Approvals"), v.Waiting.Approvals, at("work", "approvals")))
+		page.Component(ctx, "", tile(text(ctx, "Failed turns"), v.Waiting.Failed, at("work", "failed")))
+		page.Component(ctx, "", tile(text(ctx, "Dead deliveries"), v.Waiting.Deliveries, at("work", "deliveries")))
+		page.Component(ctx, "", tile(text(ctx, "Dead jobs"), v.Waiting.Jobs, at("work", "jobs")))
+		page.Component(ctx, "</ul></section>", traffic(v))
+		page.Component(ctx, "", nodeHealth(v))
 		if len(v.Waiting.Breakers) > 0 {
-			templ_7745c5c3_Err = openBreakers(v).Render(ctx, templ_7745c5c3_Buffer)
-			if templ_7745c5c3_Err != nil {
-				return templ_7745c5c3_Err
-			}
+			page.Component(ctx, "", openBreakers(v))
 		}
-		_, _ = templ_7745c5c3_Buffer.WriteString("<section class=\"card\" aria-labelledby=\"notices\"><div class=\"card-head\"><h2 id=\"notices\">")
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Newest notices")))
-		_, _ = templ_7745c5c3_Buffer.WriteString("</h2><a href=\"")
-		var templ_7745c5c3_Var7 templ.SafeURL
-		if templ_7745c5c3_Var7, templ_7745c5c3_Err = templ.JoinURLErrs(at("settings", "notices")); templ_7745c5c3_Err != nil {
-			return templ_7745c5c3_Err
-		}
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var7))
-		_, _ = templ_7745c5c3_Buffer.WriteString("\">")
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "All of it")))
-		_, _ = templ_7745c5c3_Buffer.WriteString("</a></div>")
+		page.Text("<section class=\"card\" aria-labelledby=\"notices\"><div class=\"card-head\"><h2 id=\"notices\">", text(ctx, "Newest notices"))
+		page.Address("</h2><a href=\"", at("settings", "notices"))
+		page.Text("\">", text(ctx, "All of it"))
+		page.Fixed("</a></div>")
 		if len(v.Notices) == 0 {
-			_, _ = templ_7745c5c3_Buffer.WriteString("<p class=\"muted\">")
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "There was nothing to tell.")))
-			_, _ = templ_7745c5c3_Buffer.WriteString("</p>")
+			page.Text("<p class=\"muted\">", text(ctx, "There was nothing to tell."))
+			page.Fixed("</p>")
 		} else {
-			_, _ = templ_7745c5c3_Buffer.WriteString("<ol class=\"timeline\">")
+			page.Fixed("<ol class=\"timeline\">")
 			for _, one := range v.Notices {
-				_, _ = templ_7745c5c3_Buffer.WriteString("<li>")
-				templ_7745c5c3_Err = design.Ago(one.CreatedAt).Render(ctx, templ_7745c5c3_Buffer)
-				if templ_7745c5c3_Err != nil {
-					return templ_7745c5c3_Err
-				}
-				_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(" "))
-				_, _ = templ_7745c5c3_Buffer.WriteString(" <bdi>")
-				_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(design.VisibleLine(one.Title)))
-				_, _ = templ_7745c5c3_Buffer.WriteString("</bdi></li>")
+				page.Component(ctx, "<li>", design.Ago(one.CreatedAt))
+				page.Text("", " ")
+				page.Text(" <bdi>", design.VisibleLine(one.Title))
+				page.Fixed("</bdi></li>")
 			}
-			_, _ = templ_7745c5c3_Buffer.WriteString("</ol>")
+			page.Fixed("</ol>")
 		}
-		_, _ = templ_7745c5c3_Buffer.WriteString("</section><p class=\"small muted\">")
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Version {version}", "version", v.Version)))
-		_, _ = templ_7745c5c3_Buffer.WriteString("</p>")
-		return nil
+		page.Text("</section><p class=\"small muted\">", text(ctx, "Version {version}", "version", v.Version))
+		page.Fixed("</p>")
 	})
 }
 
 // firstSteps is for a server to which nobody wrote yet.
 func firstSteps(v overviewView) templ.Component {
-	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
-		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
-		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
-			return templ_7745c5c3_CtxErr
-		}
-		templ_7745c5c3_Buffer, templ_7745c5c3_IsBuffer := templruntime.GetBuffer(templ_7745c5c3_W)
-		if !templ_7745c5c3_IsBuffer {
-			defer func() {
-				templ_7745c5c3_BufErr := templruntime.ReleaseBuffer(templ_7745c5c3_Buffer)
-				if templ_7745c5c3_Err == nil {
-					templ_7745c5c3_Err = templ_7745c5c3_BufErr
-				}
-			}()
-		}
-		ctx = templ.InitializeContext(ctx)
-		templ_7745c5c3_Var13 := templ.GetChildren(ctx)
-		if templ_7745c5c3_Var13 == nil {
-			templ_7745c5c3_Var13 = templ.NopComponent
-		}
-		ctx = templ.ClearChildren(ctx)
-		_, _ = templ_7745c5c3_Buffer.WriteString("<section class=\"card\" aria-labelledby=\"first\"><h2 id=\"first\">")
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Nothing came in yet")))
-		_, _ = templ_7745c5c3_Buffer.WriteString("</h2><p>")
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Three commands to try on the server:")))
-		_, _ = templ_7745c5c3_Buffer.WriteString("</p><div class=\"stack tight\">")
-		templ_7745c5c3_Err = design.Copyable("inbox doctor").Render(ctx, templ_7745c5c3_Buffer)
-		if templ_7745c5c3_Err != nil {
-			return templ_7745c5c3_Err
-		}
+	return component.New(func(ctx component.Context, page *component.Page, templ_7745c5c3_Var13 templ.Component) {
+		page.Text("<section class=\"card\" aria-labelledby=\"first\"><h2 id=\"first\">", text(ctx, "Nothing came in yet"))
+		page.Text("</h2><p>", text(ctx, "Three commands to try on the server:"))
+		page.Component(ctx, "</p><div class=\"stack tight\">", design.Copyable("inbox doctor"))
 		if len(v.Agents) > 0 {
-			templ_7745c5c3_Err = design.Copyable("inbox chat "+v.Agents[0]).Render(ctx, templ_7745c5c3_Buffer)
-			if templ_7745c5c3_Err != nil {
-				return templ_7745c5c3_Err
-			}
+			page.Component(ctx, "", design.Copyable("inbox chat "+v.Agents[0]))
 		} else {
-			templ_7745c5c3_Err = design.Copyable("inbox agents add --help").Render(ctx, templ_7745c5c3_Buffer)
-			if templ_7745c5c3_Err != nil {
-				return templ_7745c5c3_Err
-			}
+			page.Component(ctx, "", design.Copyable("inbox agents add --help"))
 		}
-		templ_7745c5c3_Err = design.Copyable("inbox turns list --follow").Render(ctx, templ_7745c5c3_Buffer)
-		if templ_7745c5c3_Err != nil {
-			return templ_7745c5c3_Err
-		}
-		_, _ = templ_7745c5c3_Buffer.WriteString("</div></section>")
-		return nil
+		page.Component(ctx, "", design.Copyable("inbox turns list --follow"))
+		page.Fixed("</div></section>")
 	})
 }
 
 func traffic(v overviewView) templ.Component {
-	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
-		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
-		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
-			return templ_7745c5c3_CtxErr
-		}
-		templ_7745c5c3_Buffer, templ_7745c5c3_IsBuffer := templruntime.GetBuffer(templ_7745c5c3_W)
-		if !templ_7745c5c3_IsBuffer {
-			defer func() {
-				templ_7745c5c3_BufErr := templruntime.ReleaseBuffer(templ_7745c5c3_Buffer)
-				if templ_7745c5c3_Err == nil {
-					templ_7745c5c3_Err = templ_7745c5c3_BufErr
-				}
-			}()
-		}
-		ctx = templ.InitializeContext(ctx)
-		templ_7745c5c3_Var16 := templ.GetChildren(ctx)
-		if templ_7745c5c3_Var16 == nil {
-			templ_7745c5c3_Var16 = templ.NopComponent
-		}
-		ctx = templ.ClearChildren(ctx)
+	return component.New(func(ctx component.Context, page *component.Page, templ_7745c5c3_Var16 templ.Component) {
 		sum := v.sum()
-		_, _ = templ_7745c5c3_Buffer.WriteString("<section class=\"card\" aria-labelledby=\"traffic\"><div class=\"card-head\"><h2 id=\"traffic\">")
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "What came in")))
-		_, _ = templ_7745c5c3_Buffer.WriteString("</h2><nav class=\"chips\" aria-label=\"")
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Time")))
-		_, _ = templ_7745c5c3_Buffer.WriteString("\">")
-		templ_7745c5c3_Err = periodChip(v, periodDay, text(ctx, "24 hours")).Render(ctx, templ_7745c5c3_Buffer)
-		if templ_7745c5c3_Err != nil {
-			return templ_7745c5c3_Err
-		}
-		templ_7745c5c3_Err = periodChip(v, periodMonth, text(ctx, "30 days")).Render(ctx, templ_7745c5c3_Buffer)
-		if templ_7745c5c3_Err != nil {
-			return templ_7745c5c3_Err
-		}
-		_, _ = templ_7745c5c3_Buffer.WriteString("</nav></div>")
+		page.Text("<section class=\"card\" aria-labelledby=\"traffic\"><div class=\"card-head\"><h2 id=\"traffic\">", text(ctx, "What came in"))
+		page.Text("</h2><nav class=\"chips\" aria-label=\"", text(ctx, "Time"))
+		page.Component(ctx, "\">", periodChip(v, periodDay, text(ctx, "24 hours")))
+		page.Component(ctx, "", periodChip(v, periodMonth, text(ctx, "30 days")))
+		page.Fixed("</nav></div>")
 		if len(v.Agents) > 1 || v.Agent != "" {
-			_, _ = templ_7745c5c3_Buffer.WriteString("<form class=\"form inline\" method=\"get\" action=\"")
-			var templ_7745c5c3_Var19 templ.SafeURL
-			if templ_7745c5c3_Var19, templ_7745c5c3_Err = templ.JoinURLErrs(Root); templ_7745c5c3_Err != nil {
-				return templ_7745c5c3_Err
-			}
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var19))
-			_, _ = templ_7745c5c3_Buffer.WriteString("\"><input type=\"hidden\" name=\"period\" value=\"")
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(v.Period))
-			_, _ = templ_7745c5c3_Buffer.WriteString("\">")
-			templ_7745c5c3_Err = choice("agent", text(ctx, "Agent"), text(ctx, "All agents"), v.Agent, v.Agents, same).Render(ctx, templ_7745c5c3_Buffer)
-			if templ_7745c5c3_Err != nil {
-				return templ_7745c5c3_Err
-			}
-			_, _ = templ_7745c5c3_Buffer.WriteString("<div class=\"actions\"><button>")
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Show")))
-			_, _ = templ_7745c5c3_Buffer.WriteString("</button></div></form>")
+			page.Address("<form class=\"form inline\" method=\"get\" action=\"", Root)
+			page.Text("\"><input type=\"hidden\" name=\"period\" value=\"", v.Period)
+			page.Component(ctx, "\">", choice("agent", text(ctx, "Agent"), text(ctx, "All agents"), v.Agent, v.Agents, same))
+			page.Text("<div class=\"actions\"><button>", text(ctx, "Show"))
+			page.Fixed("</button></div></form>")
 		}
-		_, _ = templ_7745c5c3_Buffer.WriteString("<dl class=\"facts\"><dt>")
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Received")))
-		_, _ = templ_7745c5c3_Buffer.WriteString("</dt><dd>")
-		templ_7745c5c3_Err = number(sum.Received).Render(ctx, templ_7745c5c3_Buffer)
-		if templ_7745c5c3_Err != nil {
-			return templ_7745c5c3_Err
-		}
-		_, _ = templ_7745c5c3_Buffer.WriteString("</dd><dt>")
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Answered")))
-		_, _ = templ_7745c5c3_Buffer.WriteString("</dt><dd>")
-		templ_7745c5c3_Err = number(sum.Answered).Render(ctx, templ_7745c5c3_Buffer)
-		if templ_7745c5c3_Err != nil {
-			return templ_7745c5c3_Err
-		}
-		_, _ = templ_7745c5c3_Buffer.WriteString("<span class=\"muted\">")
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(" "))
-		_, _ = templ_7745c5c3_Buffer.WriteString("(")
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(share(sum.Answered, sum.Received)))
-		_, _ = templ_7745c5c3_Buffer.WriteString(")</span></dd><dt>")
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Failed")))
-		_, _ = templ_7745c5c3_Buffer.WriteString("</dt><dd>")
-		templ_7745c5c3_Err = number(sum.Failed).Render(ctx, templ_7745c5c3_Buffer)
-		if templ_7745c5c3_Err != nil {
-			return templ_7745c5c3_Err
-		}
-		_, _ = templ_7745c5c3_Buffer.WriteString("<span class=\"muted\">")
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(" "))
-		_, _ = templ_7745c5c3_Buffer.WriteString("(")
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(share(sum.Failed, sum.Received)))
-		_, _ = templ_7745c5c3_Buffer.WriteString(")</span></dd><dt>")
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "95 of 100 answers within")))
-		_, _ = templ_7745c5c3_Buffer.WriteString("</dt><dd class=\"number\">")
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(millis(sum.P95)))
-		_, _ = templ_7745c5c3_Buffer.WriteString("</dd></dl>")
+		page.Text("<dl class=\"facts\"><dt>", text(ctx, "Received"))
+		page.Component(ctx, "</dt><dd>", number(sum.Received))
+		page.Text("</dd><dt>", text(ctx, "Answered"))
+		page.Component(ctx, "</dt><dd>", number(sum.Answered))
+		page.Text("<span class=\"muted\">", " ")
+		page.Text("(", share(sum.Answered, sum.Received))
+		page.Text(")</span></dd><dt>", text(ctx, "Failed"))
+		page.Component(ctx, "</dt><dd>", number(sum.Failed))
+		page.Text("<span class=\"muted\">", " ")
+		page.Text("(", share(sum.Failed, sum.Received))
+		page.Text(")</span></dd><dt>", text(ctx, "95 of 100 answers within"))
+		page.Text("</dt><dd class=\"number\">", millis(sum.P95))
+		page.Fixed("</dd></dl>")
 		if sum.Received > 0 {
-			templ_7745c5c3_Err = trafficChart(v.Chart).Render(ctx, templ_7745c5c3_Buffer)
-			if templ_7745c5c3_Err != nil {
-				return templ_7745c5c3_Err
-			}
+			page.Component(ctx, "", trafficChart(v.Chart))
 		} else {
-			_, _ = templ_7745c5c3_Buffer.WriteString("<p class=\"muted\">")
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Nothing came in at this time. Figures are about a minute old.")))
-			_, _ = templ_7745c5c3_Buffer.WriteString("</p>")
+			page.Text("<p class=\"muted\">", text(ctx, "Nothing came in at this time. Figures are about a minute old."))
+			page.Fixed("</p>")
 		}
 		if len(v.Traffic.Channels) > 0 {
-			templ_7745c5c3_Err = channelTable(v).Render(ctx, templ_7745c5c3_Buffer)
-			if templ_7745c5c3_Err != nil {
-				return templ_7745c5c3_Err
-			}
+			page.Component(ctx, "", channelTable(v))
 		}
-		_, _ = templ_7745c5c3_Buffer.WriteString("</section>")
-		return nil
+		page.Fixed("</section>")
 	})
 }
 
 func periodChip(v overviewView, period, label string) templ.Component {
-	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
-		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
-		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
-			return templ_7745c5c3_CtxErr
-		}
-		templ_7745c5c3_Buffer, templ_7745c5c3_IsBuffer := templruntime.GetBuffer(templ_7745c5c3_W)
-		if !templ_7745c5c3_IsBuffer {
-			defer func() {
-				templ_7745c5c3_BufErr := templruntime.ReleaseBuffer(templ_7745c5c3_Buffer)
-				if templ_7745c5c3_Err == nil {
-					templ_7745c5c3_Err = templ_7745c5c3_BufErr
-				}
-			}()
-		}
-		ctx = templ.InitializeContext(ctx)
-		templ_7745c5c3_Var32 := templ.GetChildren(ctx)
-		if templ_7745c5c3_Var32 == nil {
-			templ_7745c5c3_Var32 = templ.NopComponent
-		}
-		ctx = templ.ClearChildren(ctx)
-		_, _ = templ_7745c5c3_Buffer.WriteString("<a class=\"chip\" href=\"")
-		var templ_7745c5c3_Var33 templ.SafeURL
-		if templ_7745c5c3_Var33, templ_7745c5c3_Err = templ.JoinURLErrs(templ.SafeURL(Root + "?" + values("period", period, "agent", v.Agent))); templ_7745c5c3_Err != nil {
-			return templ_7745c5c3_Err
-		}
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var33))
-		_, _ = templ_7745c5c3_Buffer.WriteString("\"")
+	return component.New(func(ctx component.Context, page *component.Page, templ_7745c5c3_Var32 templ.Component) {
+		page.Text("<a class=\"chip\" href=\"", Root+"?"+values("period", period, "agent", v.Agent))
+		page.Fixed("\"")
 		if v.Period == period {
-			_, _ = templ_7745c5c3_Buffer.WriteString(" aria-current=\"true\"")
+			page.Fixed(" aria-current=\"true\"")
 		}
-		_, _ = templ_7745c5c3_Buffer.WriteString(">")
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(label))
-		_, _ = templ_7745c5c3_Buffer.WriteString("</a>")
-		return nil
+		page.Text(">", label)
+		page.Fixed("</a>")
 	})
 }
 
 func trafficChart(c chart) templ.Component {
-	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
-		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
-		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
-			return templ_7745c5c3_CtxErr
-		}
-		templ_7745c5c3_Buffer, templ_7745c5c3_IsBuffer := templruntime.GetBuffer(templ_7745c5c3_W)
-		if !templ_7745c5c3_IsBuffer {
-			defer func() {
-				templ_7745c5c3_BufErr := templruntime.ReleaseBuffer(templ_7745c5c3_Buffer)
-				if templ_7745c5c3_Err == nil {
-					templ_7745c5c3_Err = templ_7745c5c3_BufErr
-				}
-			}()
-		}
-		ctx = templ.InitializeContext(ctx)
-		templ_7745c5c3_Var35 := templ.GetChildren(ctx)
-		if templ_7745c5c3_Var35 == nil {
-			templ_7745c5c3_Var35 = templ.NopComponent
-		}
-		ctx = templ.ClearChildren(ctx)
-		_, _ = templ_7745c5c3_Buffer.WriteString("<svg class=\"chart\" viewBox=\"0 0 720 124\" role=\"img\" aria-labelledby=\"chart-title chart-desc\"><title id=\"chart-title\">")
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Messages over time")))
-		_, _ = templ_7745c5c3_Buffer.WriteString("</title><desc id=\"chart-desc\">")
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Bars of received messages, those that failed on top; at most {n} in one bar. The table below has the figures.", "n", c.Most)))
-		_, _ = templ_7745c5c3_Buffer.WriteString("</desc> ")
+	return component.New(func(ctx component.Context, page *component.Page, templ_7745c5c3_Var35 templ.Component) {
+		page.Text("<svg class=\"chart\" viewBox=\"0 0 720 124\" role=\"img\" aria-labelledby=\"chart-title chart-desc\"><title id=\"chart-title\">", text(ctx, "Messages over time"))
+		page.Text("</title><desc id=\"chart-desc\">", text(ctx, "Bars of received messages, those that failed on top; at most {n} in one bar. The table below has the figures.", "n", c.Most))
+		page.Fixed("</desc> ")
 		for _, one := range c.Bars {
 			if one.Received > 0 {
-				_, _ = templ_7745c5c3_Buffer.WriteString("<g><title>")
-				_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(one.Label))
-				_, _ = templ_7745c5c3_Buffer.WriteString(": ")
-				_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(strconv.FormatInt(one.Received, 10)))
-				_, _ = templ_7745c5c3_Buffer.WriteString("</title><rect class=\"chart-bar\" x=\"")
-				_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(one.X))
-				_, _ = templ_7745c5c3_Buffer.WriteString("\" y=\"")
-				_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(one.Y))
-				_, _ = templ_7745c5c3_Buffer.WriteString("\" width=\"")
-				_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(one.Width))
-				_, _ = templ_7745c5c3_Buffer.WriteString("\" height=\"")
-				_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(one.Height))
-				_, _ = templ_7745c5c3_Buffer.WriteString("\"></rect> ")
+				page.Text("<g><title>", one.Label)
+				page.Text(": ", strconv.FormatInt(one.Received, 10))
+				page.Text("</title><rect class=\"chart-bar\" x=\"", one.X)
+				page.Text("\" y=\"", one.Y)
+				page.Text("\" width=\"", one.Width)
+				page.Text("\" height=\"", one.Height)
+				page.Fixed("\"></rect> ")
 				if one.Failed > 0 {
-					_, _ = templ_7745c5c3_Buffer.WriteString("<rect class=\"chart-bad\" x=\"")
-					_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(one.X))
-					_, _ = templ_7745c5c3_Buffer.WriteString("\" y=\"")
-					_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(one.BadY))
-					_, _ = templ_7745c5c3_Buffer.WriteString("\" width=\"")
-					_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(one.Width))
-					_, _ = templ_7745c5c3_Buffer.WriteString("\" height=\"")
-					_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(one.BadHeight))
-					_, _ = templ_7745c5c3_Buffer.WriteString("\"></rect>")
+					page.Text("<rect class=\"chart-bad\" x=\"", one.X)
+					page.Text("\" y=\"", one.BadY)
+					page.Text("\" width=\"", one.Width)
+					page.Text("\" height=\"", one.BadHeight)
+					page.Fixed("\"></rect>")
 				}
-				_, _ = templ_7745c5c3_Buffer.WriteString("</g> ")
+				page.Fixed("</g> ")
 			}
 		}
-		_, _ = templ_7745c5c3_Buffer.WriteString("<line class=\"chart-axis\" x1=\"0\" x2=\"720\" y1=\"121\" y2=\"121\"></line></svg><p class=\"cluster apart small muted\" aria-hidden=\"true\"><span>")
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(c.Bars[0].Label))
-		_, _ = templ_7745c5c3_Buffer.WriteString("</span> <span>")
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Highest bar: {n}", "n", c.Most)))
-		_, _ = templ_7745c5c3_Buffer.WriteString("</span> <span>")
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(c.Bars[len(c.Bars)-1].Label))
-		_, _ = templ_7745c5c3_Buffer.WriteString("</span></p><details class=\"fold\"><summary>")
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Figures of the chart (UTC)")))
-		_, _ = templ_7745c5c3_Buffer.WriteString("</summary><div class=\"scroll\"><table class=\"table\"><thead><tr><th scope=\"col\">")
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Begin")))
-		_, _ = templ_7745c5c3_Buffer.WriteString("</th><th scope=\"col\" class=\"number\">")
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Received")))
-		_, _ = templ_7745c5c3_Buffer.WriteString("</th><th scope=\"col\" class=\"number\">")
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Failed")))
-		_, _ = templ_7745c5c3_Buffer.WriteString("</th></tr></thead> <tbody>")
+		page.Text("<line class=\"chart-axis\" x1=\"0\" x2=\"720\" y1=\"121\" y2=\"121\"></line></svg><p class=\"cluster apart small muted\" aria-hidden=\"true\"><span>", c.Bars[0].Label)
+		page.Text("</span> <span>", text(ctx, "Highest bar: {n}", "n", c.Most))
+		page.Text("</span> <span>", c.Bars[len(c.Bars)-1].Label)
+		page.Text("</span></p><details class=\"fold\"><summary>", text(ctx, "Figures of the chart (UTC)"))
+		page.Text("</summary><div class=\"scroll\"><table class=\"table\"><thead><tr><th scope=\"col\">", text(ctx, "Begin"))
+		page.Text("</th><th scope=\"col\" class=\"number\">", text(ctx, "Received"))
+		page.Text("</th><th scope=\"col\" class=\"number\">", text(ctx, "Failed"))
+		page.Fixed("</th></tr></thead> <tbody>")
 		for _, one := range c.Bars {
-			_, _ = templ_7745c5c3_Buffer.WriteString("<tr><td data-label=\"")
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Begin")))
-			_, _ = templ_7745c5c3_Buffer.WriteString("\">")
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(one.Label))
-			_, _ = templ_7745c5c3_Buffer.WriteString("</td><td class=\"number\" data-label=\"")
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Received")))
-			_, _ = templ_7745c5c3_Buffer.WriteString("\">")
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(strconv.FormatInt(one.Received, 10)))
-			_, _ = templ_7745c5c3_Buffer.WriteString("</td><td class=\"number\" data-label=\"")
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Failed")))
-			_, _ = templ_7745c5c3_Buffer.WriteString("\">")
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(strconv.FormatInt(one.Failed, 10)))
-			_, _ = templ_7745c5c3_Buffer.WriteString("</td></tr>")
+			page.Text("<tr><td data-label=\"", text(ctx, "Begin"))
+			page.Text("\">", one.Label)
+			page.Text("</td><td class=\"number\" data-label=\"", text(ctx, "Received"))
+			page.Text("\">", strconv.FormatInt(one.Received, 10))
+			page.Text("</td><td class=\"number\" data-label=\"", text(ctx, "Failed"))
+			page.Text("\">", strconv.FormatInt(one.Failed, 10))
+			page.Fixed("</td></tr>")
 		}
-		_, _ = templ_7745c5c3_Buffer.WriteString("</tbody></table></div></details>")
-		return nil
+		page.Fixed("</tbody></table></div></details>")
 	})
 }
 
 func channelTable(v overviewView) templ.Component {
-	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
-		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
-		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
-			return templ_7745c5c3_CtxErr
-		}
-		templ_7745c5c3_Buffer, templ_7745c5c3_IsBuffer := templruntime.GetBuffer(templ_7745c5c3_W)
-		if !templ_7745c5c3_IsBuffer {
-			defer func() {
-				templ_7745c5c3_BufErr := templruntime.ReleaseBuffer(templ_7745c5c3_Buffer)
-				if templ_7745c5c3_Err == nil {
-					templ_7745c5c3_Err = templ_7745c5c3_BufErr
-				}
-			}()
-		}
-		ctx = templ.InitializeContext(ctx)
-		templ_7745c5c3_Var61 := templ.GetChildren(ctx)
-		if templ_7745c5c3_Var61 == nil {
-			templ_7745c5c3_Var61 = templ.NopComponent
-		}
-		ctx = templ.ClearChildren(ctx)
-		_, _ = templ_7745c5c3_Buffer.WriteString("<div class=\"scroll\"><table class=\"table\"><thead><tr><th scope=\"col\">")
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Channel")))
-		_, _ = templ_7745c5c3_Buffer.WriteString("</th><th scope=\"col\" class=\"number\">")
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Received")))
-		_, _ = templ_7745c5c3_Buffer.WriteString("</th><th scope=\"col\" class=\"number\">")
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Answered")))
-		_, _ = templ_7745c5c3_Buffer.WriteString("</th><th scope=\"col\" class=\"number\">")
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Silent")))
-		_, _ = templ_7745c5c3_Buffer.WriteString("</th><th scope=\"col\" class=\"number\">")
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Refused")))
-		_, _ = templ_7745c5c3_Buffer.WriteString("</th><th scope=\"col\" class=\"number\">")
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Failed")))
-		_, _ = templ_7745c5c3_Buffer.WriteString("</th><th scope=\"col\" class=\"number\">")
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Held")))
-		_, _ = templ_7745c5c3_Buffer.WriteString("</th><th scope=\"col\" class=\"number\">")
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Waiting")))
-		_, _ = templ_7745c5c3_Buffer.WriteString("</th><th scope=\"col\" class=\"number\">")
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "95 % within")))
-		_, _ = templ_7745c5c3_Buffer.WriteString("</th><th scope=\"col\" class=\"number\">")
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Spend")))
-		_, _ = templ_7745c5c3_Buffer.WriteString("</th></tr></thead> <tbody>")
+	return component.New(func(ctx component.Context, page *component.Page, templ_7745c5c3_Var61 templ.Component) {
+		page.Text("<div class=\"scroll\"><table class=\"table\"><thead><tr><th scope=\"col\">", text(ctx, "Channel"))
+		page.Text("</th><th scope=\"col\" class=\"number\">", text(ctx, "Received"))
+		page.Text("</th><th scope=\"col\" class=\"number\">", text(ctx, "Answered"))
+		page.Text("</th><th scope=\"col\" class=\"number\">", text(ctx, "Silent"))
+		page.Text("</th><th scope=\"col\" class=\"number\">", text(ctx, "Refused"))
+		page.Text("</th><th scope=\"col\" class=\"number\">", text(ctx, "Failed"))
+		page.Text("</th><th scope=\"col\" class=\"number\">", text(ctx, "Held"))
+		page.Text("</th><th scope=\"col\" class=\"number\">", text(ctx, "Waiting"))
+		page.Text("</th><th scope=\"col\" class=\"number\">", text(ctx, "95 % within"))
+		page.Text("</th><th scope=\"col\" class=\"number\">", text(ctx, "Spend"))
+		page.Fixed("</th></tr></thead> <tbody>")
 		for _, one := range v.Traffic.Channels {
-			_, _ = templ_7745c5c3_Buffer.WriteString("<tr><td data-label=\"")
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Channel")))
-			_, _ = templ_7745c5c3_Buffer.WriteString("\"><a href=\"")
-			var templ_7745c5c3_Var73 templ.SafeURL
-			if templ_7745c5c3_Var73, templ_7745c5c3_Err = templ.JoinURLErrs(templ.SafeURL(at("inbox") + "?" + values("channel", one.Channel, "agent", v.Agent))); templ_7745c5c3_Err != nil {
-				return templ_7745c5c3_Err
-			}
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var73))
-			_, _ = templ_7745c5c3_Buffer.WriteString("\">")
-			templ_7745c5c3_Err = design.Channel(one.Channel).Render(ctx, templ_7745c5c3_Buffer)
-			if templ_7745c5c3_Err != nil {
-				return templ_7745c5c3_Err
-			}
-			_, _ = templ_7745c5c3_Buffer.WriteString("</a></td><td class=\"number\" data-label=\"")
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Received")))
-			_, _ = templ_7745c5c3_Buffer.WriteString("\">")
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(strconv.FormatInt(one.Received, 10)))
-			_, _ = templ_7745c5c3_Buffer.WriteString("</td><td class=\"number\" data-label=\"")
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Answered")))
-			_, _ = templ_7745c5c3_Buffer.WriteString("\">")
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(strconv.FormatInt(one.Answered, 10)))
-			_, _ = templ_7745c5c3_Buffer.WriteString("</td><td class=\"number\" data-label=\"")
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Silent")))
-			_, _ = templ_7745c5c3_Buffer.WriteString("\">")
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(strconv.FormatInt(one.Silent, 10)))
-			_, _ = templ_7745c5c3_Buffer.WriteString("</td><td class=\"number\" data-label=\"")
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Refused")))
-			_, _ = templ_7745c5c3_Buffer.WriteString("\">")
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(strconv.FormatInt(one.Refused, 10)))
-			_, _ = templ_7745c5c3_Buffer.WriteString("</td><td class=\"number\" data-label=\"")
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Failed")))
-			_, _ = templ_7745c5c3_Buffer.WriteString("\">")
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(strconv.FormatInt(one.Failed, 10)))
-			_, _ = templ_7745c5c3_Buffer.WriteString("</td><td class=\"number\" data-label=\"")
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Held")))
-			_, _ = templ_7745c5c3_Buffer.WriteString("\">")
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(strconv.FormatInt(one.Held, 10)))
-			_, _ = templ_7745c5c3_Buffer.WriteString("</td><td class=\"number\" data-label=\"")
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Waiting")))
-			_, _ = templ_7745c5c3_Buffer.WriteString("\">")
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(strconv.FormatInt(one.Waiting, 10)))
-			_, _ = templ_7745c5c3_Buffer.WriteString("</td><td class=\"number\" data-label=\"")
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "95 % within")))
-			_, _ = templ_7745c5c3_Buffer.WriteString("\">")
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(millis(one.P95)))
-			_, _ = templ_7745c5c3_Buffer.WriteString("</td><td class=\"number\" data-label=\"")
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Spend")))
-			_, _ = templ_7745c5c3_Buffer.WriteString("\">")
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(money(one.Spend)))
-			_, _ = templ_7745c5c3_Buffer.WriteString("</td></tr>")
+			page.Text("<tr><td data-label=\"", text(ctx, "Channel"))
+			page.Text("\"><a href=\"", at("inbox")+"?"+values("channel", one.Channel, "agent", v.Agent))
+			page.Component(ctx, "\">", design.Channel(one.Channel))
+			page.Text("</a></td><td class=\"number\" data-label=\"", text(ctx, "Received"))
+			page.Text("\">", strconv.FormatInt(one.Received, 10))
+			page.Text("</td><td class=\"number\" data-label=\"", text(ctx, "Answered"))
+			page.Text("\">", strconv.FormatInt(one.Answered, 10))
+			page.Text("</td><td class=\"number\" data-label=\"", text(ctx, "Silent"))
+			page.Text("\">", strconv.FormatInt(one.Silent, 10))
+			page.Text("</td><td class=\"number\" data-label=\"", text(ctx, "Refused"))
+			page.Text("\">", strconv.FormatInt(one.Refused, 10))
+			page.Text("</td><td class=\"number\" data-label=\"", text(ctx, "Failed"))
+			page.Text("\">", strconv.FormatInt(one.Failed, 10))
+			page.Text("</td><td class=\"number\" data-label=\"", text(ctx, "Held"))
+			page.Text("\">", strconv.FormatInt(one.Held, 10))
+			page.Text("</td><td class=\"number\" data-label=\"", text(ctx, "Waiting"))
+			page.Text("\">", strconv.FormatInt(one.Waiting, 10))
+			page.Text("</td><td class=\"number\" data-label=\"", text(ctx, "95 % within"))
+			page.Text("\">", millis(one.P95))
+			page.Text("</td><td class=\"number\" data-label=\"", text(ctx, "Spend"))
+			page.Text("\">", money(one.Spend))
+			page.Fixed("</td></tr>")
 		}
-		_, _ = templ_7745c5c3_Buffer.WriteString("</tbody></table></div>")
-		return nil
+		page.Fixed("</tbody></table></div>")
 	})
 }
 
 func nodeHealth(v overviewView) templ.Component {
-	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
-		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
-		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
-			return templ_7745c5c3_CtxErr
-		}
-		templ_7745c5c3_Buffer, templ_7745c5c3_IsBuffer := templruntime.GetBuffer(templ_7745c5c3_W)
-		if !templ_7745c5c3_IsBuffer {
-			defer func() {
-				templ_7745c5c3_BufErr := templruntime.ReleaseBuffer(templ_7745c5c3_Buffer)
-				if templ_7745c5c3_Err == nil {
-					templ_7745c5c3_Err = templ_7745c5c3_BufErr
-				}
-			}()
-		}
-		ctx = templ.InitializeContext(ctx)
-		templ_7745c5c3_Var92 := templ.GetChildren(ctx)
-		if templ_7745c5c3_Var92 == nil {
-			templ_7745c5c3_Var92 = templ.NopComponent
-		}
-		ctx = templ.ClearChildren(ctx)
-		_, _ = templ_7745c5c3_Buffer.WriteString("<section class=\"card\" aria-labelledby=\"health\"><div class=\"card-head\"><h2 id=\"health\">")
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Health of this node")))
-		_, _ = templ_7745c5c3_Buffer.WriteString("</h2><a href=\"")
-		var templ_7745c5c3_Var94 templ.SafeURL
-		if templ_7745c5c3_Var94, templ_7745c5c3_Err = templ.JoinURLErrs(at("settings", "doctor")); templ_7745c5c3_Err != nil {
-			return templ_7745c5c3_Err
-		}
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var94))
-		_, _ = templ_7745c5c3_Buffer.WriteString("\">")
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Doctor")))
-		_, _ = templ_7745c5c3_Buffer.WriteString("</a></div><dl class=\"facts\">")
+	return component.New(func(ctx component.Context, page *component.Page, templ_7745c5c3_Var92 templ.Component) {
+		page.Text("<section class=\"card\" aria-labelledby=\"health\"><div class=\"card-head\"><h2 id=\"health\">", text(ctx, "Health of this node"))
+		page.Address("</h2><a href=\"", at("settings", "doctor"))
+		page.Text("\">", text(ctx, "Doctor"))
+		page.Fixed("</a></div><dl class=\"facts\">")
 		for _, one := range v.Health {
-			_, _ = templ_7745c5c3_Buffer.WriteString("<dt>")
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(checkName(ctx, one.Name)))
-			_, _ = templ_7745c5c3_Buffer.WriteString("</dt><dd>")
+			page.Text("<dt>", checkName(ctx, one.Name))
+			page.Fixed("</dt><dd>")
 			if one.OK {
-				templ_7745c5c3_Err = design.Badge(design.OK, text(ctx, "good")).Render(ctx, templ_7745c5c3_Buffer)
-				if templ_7745c5c3_Err != nil {
-					return templ_7745c5c3_Err
-				}
+				page.Component(ctx, "", design.Badge(design.OK, text(ctx, "good")))
 			} else {
 				if one.Required {
-					templ_7745c5c3_Err = design.Badge(design.Bad, text(ctx, "fails")).Render(ctx, templ_7745c5c3_Buffer)
-					if templ_7745c5c3_Err != nil {
-						return templ_7745c5c3_Err
-					}
+					page.Component(ctx, "", design.Badge(design.Bad, text(ctx, "fails")))
 				} else {
-					templ_7745c5c3_Err = design.Badge(design.Warn, text(ctx, "look at it")).Render(ctx, templ_7745c5c3_Buffer)
-					if templ_7745c5c3_Err != nil {
-						return templ_7745c5c3_Err
-					}
+					page.Component(ctx, "", design.Badge(design.Warn, text(ctx, "look at it")))
 				}
-				_, _ = templ_7745c5c3_Buffer.WriteString(" <p>")
-				_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(design.Visible(one.Reason)))
-				_, _ = templ_7745c5c3_Buffer.WriteString("</p><p class=\"small muted\">")
-				_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(one.Remedy))
-				_, _ = templ_7745c5c3_Buffer.WriteString("</p>")
+				page.Text(" <p>", design.Visible(one.Reason))
+				page.Text("</p><p class=\"small muted\">", one.Remedy)
+				page.Fixed("</p>")
 			}
-			_, _ = templ_7745c5c3_Buffer.WriteString("</dd>")
+			page.Fixed("</dd>")
 		}
-		_, _ = templ_7745c5c3_Buffer.WriteString("<dt>")
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Size of the database")))
-		_, _ = templ_7745c5c3_Buffer.WriteString("</dt><dd class=\"number\">")
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(bytesOf(v.Room.DatabaseBytes)))
-		_, _ = templ_7745c5c3_Buffer.WriteString("</dd><dt>")
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Free on the disk")))
-		_, _ = templ_7745c5c3_Buffer.WriteString("</dt><dd class=\"number\">")
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(bytesOf(v.Room.DataDirFreeBytes)))
-		_, _ = templ_7745c5c3_Buffer.WriteString("</dd></dl></section>")
-		return nil
+		page.Text("<dt>", text(ctx, "Size of the database"))
+		page.Text("</dt><dd class=\"number\">", bytesOf(v.Room.DatabaseBytes))
+		page.Text("</dd><dt>", text(ctx, "Free on the disk"))
+		page.Text("</dt><dd class=\"number\">", bytesOf(v.Room.DataDirFreeBytes))
+		page.Fixed("</dd></dl></section>")
 	})
 }
 
 func openBreakers(v overviewView) templ.Component {
-	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
-		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
-		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
-			return templ_7745c5c3_CtxErr
-		}
-		templ_7745c5c3_Buffer, templ_7745c5c3_IsBuffer := templruntime.GetBuffer(templ_7745c5c3_W)
-		if !templ_7745c5c3_IsBuffer {
-			defer func() {
-				templ_7745c5c3_BufErr := templruntime.ReleaseBuffer(templ_7745c5c3_Buffer)
-				if templ_7745c5c3_Err == nil {
-					templ_7745c5c3_Err = templ_7745c5c3_BufErr
-				}
-			}()
-		}
-		ctx = templ.InitializeContext(ctx)
-		templ_7745c5c3_Var103 := templ.GetChildren(ctx)
-		if templ_7745c5c3_Var103 == nil {
-			templ_7745c5c3_Var103 = templ.NopComponent
-		}
-		ctx = templ.ClearChildren(ctx)
-		_, _ = templ_7745c5c3_Buffer.WriteString("<section class=\"card\" aria-labelledby=\"breakers\"><div class=\"card-head\"><h2 id=\"breakers\">")
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Open breakers")))
-		_, _ = templ_7745c5c3_Buffer.WriteString("</h2><a href=\"")
-		var templ_7745c5c3_Var105 templ.SafeURL
-		if templ_7745c5c3_Var105, templ_7745c5c3_Err = templ.JoinURLErrs(at("work", "breakers")); templ_7745c5c3_Err != nil {
-			return templ_7745c5c3_Err
-		}
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var105))
-		_, _ = templ_7745c5c3_Buffer.WriteString("\">")
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "All of it")))
-		_, _ = templ_7745c5c3_Buffer.WriteString("</a></div><ul class=\"timeline\">")
+	return component.New(func(ctx component.Context, page *component.Page, templ_7745c5c3_Var103 templ.Component) {
+		page.Text("<section class=\"card\" aria-labelledby=\"breakers\"><div class=\"card-head\"><h2 id=\"breakers\">", text(ctx, "Open breakers"))
+		page.Address("</h2><a href=\"", at("work", "breakers"))
+		page.Text("\">", text(ctx, "All of it"))
+		page.Fixed("</a></div><ul class=\"timeline\">")
 		for _, one := range v.Waiting.Breakers[:min(len(v.Waiting.Breakers), 10)] {
-			_, _ = templ_7745c5c3_Buffer.WriteString("<li class=\"bad\"><strong>")
-			templ_7745c5c3_Err = design.Name(one.Target).Render(ctx, templ_7745c5c3_Buffer)
-			if templ_7745c5c3_Err != nil {
-				return templ_7745c5c3_Err
-			}
-			_, _ = templ_7745c5c3_Buffer.WriteString("</strong> ")
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(" "))
-			templ_7745c5c3_Err = design.Name(one.Reason).Render(ctx, templ_7745c5c3_Buffer)
-			if templ_7745c5c3_Err != nil {
-				return templ_7745c5c3_Err
-			}
-			_, _ = templ_7745c5c3_Buffer.WriteString("</li>")
+			page.Component(ctx, "<li class=\"bad\"><strong>", design.Name(one.Target))
+			page.Text("</strong> ", " ")
+			page.Component(ctx, "", design.Name(one.Reason))
+			page.Fixed("</li>")
 		}
-		_, _ = templ_7745c5c3_Buffer.WriteString("</ul></section>")
-		return nil
+		page.Fixed("</ul></section>")
 	})
 }
 
 // tile is a figure that leads to what it counts.
 func tile(label string, n int64, href string) templ.Component {
-	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
-		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
-		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
-			return templ_7745c5c3_CtxErr
-		}
-		templ_7745c5c3_Buffer, templ_7745c5c3_IsBuffer := templruntime.GetBuffer(templ_7745c5c3_W)
-		if !templ_7745c5c3_IsBuffer {
-			defer func() {
-				templ_7745c5c3_BufErr := templruntime.ReleaseBuffer(templ_7745c5c3_Buffer)
-				if templ_7745c5c3_Err == nil {
-					templ_7745c5c3_Err = templ_7745c5c3_BufErr
-				}
-			}()
-		}
-		ctx = templ.InitializeContext(ctx)
-		templ_7745c5c3_Var108 := templ.GetChildren(ctx)
-		if templ_7745c5c3_Var108 == nil {
-			templ_7745c5c3_Var108 = templ.NopComponent
-		}
-		ctx = templ.ClearChildren(ctx)
-		_, _ = templ_7745c5c3_Buffer.WriteString("<li><a class=\"tile\" href=\"")
-		var templ_7745c5c3_Var109 templ.SafeURL
-		if templ_7745c5c3_Var109, templ_7745c5c3_Err = templ.JoinURLErrs(templ.SafeURL(href)); templ_7745c5c3_Err != nil {
-			return templ_7745c5c3_Err
-		}
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var109))
-		_, _ = templ_7745c5c3_Buffer.WriteString("\"><span class=\"tile-label\">")
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(label))
-		_, _ = templ_7745c5c3_Buffer.WriteString("</span> <span class=\"tile-value\">")
-		templ_7745c5c3_Err = number(n).Render(ctx, templ_7745c5c3_Buffer)
-		if templ_7745c5c3_Err != nil {
-			return templ_7745c5c3_Err
-		}
-		_, _ = templ_7745c5c3_Buffer.WriteString("</span></a></li>")
-		return nil
+	return component.New(func(ctx component.Context, page *component.Page, templ_7745c5c3_Var108 templ.Component) {
+		page.Text("<li><a class=\"tile\" href=\"", href)
+		page.Text("\"><span class=\"tile-label\">", label)
+		page.Component(ctx, "</span> <span class=\"tile-value\">", number(n))
+		page.Fixed("</span></a></li>")
 	})
 }
 
-var _ = templruntime.GeneratedTemplate
+var _ = component.New

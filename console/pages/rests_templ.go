@@ -6,7 +6,7 @@ package pages
 //lint:file-ignore SA4006 This context is only used if a nested component is present.
 
 import "github.com/a-h/templ"
-import templruntime "github.com/a-h/templ/runtime"
+import "inbox/internal/pagecode/component"
 
 import (
 	"strconv"
@@ -16,319 +16,128 @@ import (
 )
 
 func suppressedPage(v suppressedView) templ.Component {
-	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
-		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
-		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
-			return templ_7745c5c3_CtxErr
-		}
-		templ_7745c5c3_Buffer, templ_7745c5c3_IsBuffer := templruntime.GetBuffer(templ_7745c5c3_W)
-		if !templ_7745c5c3_IsBuffer {
-			defer func() {
-				templ_7745c5c3_BufErr := templruntime.ReleaseBuffer(templ_7745c5c3_Buffer)
-				if templ_7745c5c3_Err == nil {
-					templ_7745c5c3_Err = templ_7745c5c3_BufErr
-				}
-			}()
-		}
-		ctx = templ.InitializeContext(ctx)
-		templ_7745c5c3_Var1 := templ.GetChildren(ctx)
-		if templ_7745c5c3_Var1 == nil {
-			templ_7745c5c3_Var1 = templ.NopComponent
-		}
-		ctx = templ.ClearChildren(ctx)
-		templ_7745c5c3_Var2 := templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
-			templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
-			templ_7745c5c3_Buffer, templ_7745c5c3_IsBuffer := templruntime.GetBuffer(templ_7745c5c3_W)
-			if !templ_7745c5c3_IsBuffer {
-				defer func() {
-					templ_7745c5c3_BufErr := templruntime.ReleaseBuffer(templ_7745c5c3_Buffer)
-					if templ_7745c5c3_Err == nil {
-						templ_7745c5c3_Err = templ_7745c5c3_BufErr
-					}
-				}()
-			}
-			ctx = templ.InitializeContext(ctx)
-			_, _ = templ_7745c5c3_Buffer.WriteString("<form class=\"form inline\" method=\"get\" action=\"")
-			var templ_7745c5c3_Var3 templ.SafeURL
-			if templ_7745c5c3_Var3, templ_7745c5c3_Err = templ.JoinURLErrs(at("work", "suppressed")); templ_7745c5c3_Err != nil {
-				return templ_7745c5c3_Err
-			}
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var3))
-			_, _ = templ_7745c5c3_Buffer.WriteString("\">")
-			templ_7745c5c3_Err = choice("kind", text(ctx, "Why"), text(ctx, "All reasons"), v.Kind, failureKinds(), failureKindName).Render(ctx, templ_7745c5c3_Buffer)
-			if templ_7745c5c3_Err != nil {
-				return templ_7745c5c3_Err
-			}
-			_, _ = templ_7745c5c3_Buffer.WriteString("<div class=\"actions\"><button>")
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Show")))
-			_, _ = templ_7745c5c3_Buffer.WriteString("</button></div></form>")
+	return component.New(func(ctx component.Context, page *component.Page, templ_7745c5c3_Var1 templ.Component) {
+		templ_7745c5c3_Var2 := component.Children(func(ctx component.Context, page *component.Page) {
+			page.Address("<form class=\"form inline\" method=\"get\" action=\"", at("work", "suppressed"))
+			page.Component(ctx, "\">", choice("kind", text(ctx, "Why"), text(ctx, "All reasons"), v.Kind, failureKinds(), failureKindName))
+			page.Text("<div class=\"actions\"><button>", text(ctx, "Show"))
+			page.Fixed("</button></div></form>")
 			if len(v.Rows) == 0 {
-				_, _ = templ_7745c5c3_Buffer.WriteString("<section class=\"card\">")
-				templ_7745c5c3_Err = design.Empty("email", text(ctx, "Mail goes to every address"), text(ctx, "Addresses appear here when mail to them came back, or when their owners reported it as unwanted. Nothing is sent to them until you lift that.")).Render(ctx, templ_7745c5c3_Buffer)
-				if templ_7745c5c3_Err != nil {
-					return templ_7745c5c3_Err
-				}
-				_, _ = templ_7745c5c3_Buffer.WriteString("</section>")
+				page.Component(ctx, "<section class=\"card\">", design.Empty("email", text(ctx, "Mail goes to every address"), text(ctx, "Addresses appear here when mail to them came back, or when their owners reported it as unwanted. Nothing is sent to them until you lift that.")))
+				page.Fixed("</section>")
 			} else {
-				_, _ = templ_7745c5c3_Buffer.WriteString("<form class=\"card flush\" method=\"post\" action=\"")
-				var templ_7745c5c3_Var5 templ.SafeURL
-				if templ_7745c5c3_Var5, templ_7745c5c3_Err = templ.JoinURLErrs(at("work", "suppressed", "lift")); templ_7745c5c3_Err != nil {
-					return templ_7745c5c3_Err
-				}
-				_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var5))
-				_, _ = templ_7745c5c3_Buffer.WriteString("\" aria-label=\"")
-				_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Suppressed addresses")))
-				_, _ = templ_7745c5c3_Buffer.WriteString("\">")
-				templ_7745c5c3_Err = csrf(v.CSRF).Render(ctx, templ_7745c5c3_Buffer)
-				if templ_7745c5c3_Err != nil {
-					return templ_7745c5c3_Err
-				}
-				_, _ = templ_7745c5c3_Buffer.WriteString("<div class=\"scroll\"><table class=\"table\"><thead><tr>")
+				page.Address("<form class=\"card flush\" method=\"post\" action=\"", at("work", "suppressed", "lift"))
+				page.Text("\" aria-label=\"", text(ctx, "Suppressed addresses"))
+				page.Component(ctx, "\">", csrf(v.CSRF))
+				page.Fixed("<div class=\"scroll\"><table class=\"table\"><thead><tr>")
 				if v.MayAdmin {
-					_, _ = templ_7745c5c3_Buffer.WriteString("<th scope=\"col\"><span class=\"visually-hidden\">")
-					_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Choose")))
-					_, _ = templ_7745c5c3_Buffer.WriteString("</span></th>")
+					page.Text("<th scope=\"col\"><span class=\"visually-hidden\">", text(ctx, "Choose"))
+					page.Fixed("</span></th>")
 				}
-				_, _ = templ_7745c5c3_Buffer.WriteString("<th scope=\"col\">")
-				_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Address")))
-				_, _ = templ_7745c5c3_Buffer.WriteString("</th><th scope=\"col\">")
-				_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Why")))
-				_, _ = templ_7745c5c3_Buffer.WriteString("</th><th scope=\"col\">")
-				_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "What the peer said")))
-				_, _ = templ_7745c5c3_Buffer.WriteString("</th><th scope=\"col\">")
-				_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Since")))
-				_, _ = templ_7745c5c3_Buffer.WriteString("</th></tr></thead> <tbody>")
+				page.Text("<th scope=\"col\">", text(ctx, "Address"))
+				page.Text("</th><th scope=\"col\">", text(ctx, "Why"))
+				page.Text("</th><th scope=\"col\">", text(ctx, "What the peer said"))
+				page.Text("</th><th scope=\"col\">", text(ctx, "Since"))
+				page.Fixed("</th></tr></thead> <tbody>")
 				for _, one := range v.Rows {
-					_, _ = templ_7745c5c3_Buffer.WriteString("<tr>")
+					page.Fixed("<tr>")
 					if v.MayAdmin {
-						_, _ = templ_7745c5c3_Buffer.WriteString("<td>")
-						templ_7745c5c3_Err = tick(ticked{one.Address, design.VisibleLine(one.Address), v.Selected}).Render(ctx, templ_7745c5c3_Buffer)
-						if templ_7745c5c3_Err != nil {
-							return templ_7745c5c3_Err
-						}
-						_, _ = templ_7745c5c3_Buffer.WriteString("</td>")
+						page.Component(ctx, "<td>", tick(ticked{one.Address, design.VisibleLine(one.Address), v.Selected}))
+						page.Fixed("</td>")
 					}
-					_, _ = templ_7745c5c3_Buffer.WriteString("<th scope=\"row\">")
+					page.Fixed("<th scope=\"row\">")
 					if one.DeliveryID != "" {
-						_, _ = templ_7745c5c3_Buffer.WriteString("<a href=\"")
-						var templ_7745c5c3_Var12 templ.SafeURL
-						if templ_7745c5c3_Var12, templ_7745c5c3_Err = templ.JoinURLErrs(at("work", "deliveries", one.DeliveryID)); templ_7745c5c3_Err != nil {
-							return templ_7745c5c3_Err
-						}
-						_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var12))
-						_, _ = templ_7745c5c3_Buffer.WriteString("\">")
-						templ_7745c5c3_Err = design.Name(one.Address).Render(ctx, templ_7745c5c3_Buffer)
-						if templ_7745c5c3_Err != nil {
-							return templ_7745c5c3_Err
-						}
-						_, _ = templ_7745c5c3_Buffer.WriteString("</a>")
+						page.Address("<a href=\"", at("work", "deliveries", one.DeliveryID))
+						page.Component(ctx, "\">", design.Name(one.Address))
+						page.Fixed("</a>")
 					} else {
-						templ_7745c5c3_Err = design.Name(one.Address).Render(ctx, templ_7745c5c3_Buffer)
-						if templ_7745c5c3_Err != nil {
-							return templ_7745c5c3_Err
-						}
+						page.Component(ctx, "", design.Name(one.Address))
 					}
-					_, _ = templ_7745c5c3_Buffer.WriteString("</th><td data-label=\"")
-					_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Why")))
-					_, _ = templ_7745c5c3_Buffer.WriteString("\">")
-					_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(failureKindName(ctx, one.Kind)))
-					_, _ = templ_7745c5c3_Buffer.WriteString("</td><td data-label=\"")
-					_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "What the peer said")))
-					_, _ = templ_7745c5c3_Buffer.WriteString("\">")
-					templ_7745c5c3_Err = design.Name(one.Reason).Render(ctx, templ_7745c5c3_Buffer)
-					if templ_7745c5c3_Err != nil {
-						return templ_7745c5c3_Err
-					}
-					_, _ = templ_7745c5c3_Buffer.WriteString("</td><td data-label=\"")
-					_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Since")))
-					_, _ = templ_7745c5c3_Buffer.WriteString("\">")
-					templ_7745c5c3_Err = design.Ago(one.CreatedAt).Render(ctx, templ_7745c5c3_Buffer)
-					if templ_7745c5c3_Err != nil {
-						return templ_7745c5c3_Err
-					}
-					_, _ = templ_7745c5c3_Buffer.WriteString("</td></tr>")
+					page.Text("</th><td data-label=\"", text(ctx, "Why"))
+					page.Text("\">", failureKindName(ctx, one.Kind))
+					page.Text("</td><td data-label=\"", text(ctx, "What the peer said"))
+					page.Component(ctx, "\">", design.Name(one.Reason))
+					page.Text("</td><td data-label=\"", text(ctx, "Since"))
+					page.Component(ctx, "\">", design.Ago(one.CreatedAt))
+					page.Fixed("</td></tr>")
 				}
-				_, _ = templ_7745c5c3_Buffer.WriteString("</tbody></table></div>")
+				page.Fixed("</tbody></table></div>")
 				if v.MayAdmin {
-					_, _ = templ_7745c5c3_Buffer.WriteString("<div class=\"card-foot actions\"><button class=\"primary\">")
-					_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Send to what is chosen again")))
-					_, _ = templ_7745c5c3_Buffer.WriteString("</button>")
-					templ_7745c5c3_Err = tickAll(v.workView).Render(ctx, templ_7745c5c3_Buffer)
-					if templ_7745c5c3_Err != nil {
-						return templ_7745c5c3_Err
-					}
-					_, _ = templ_7745c5c3_Buffer.WriteString("</div>")
+					page.Text("<div class=\"card-foot actions\"><button class=\"primary\">", text(ctx, "Send to what is chosen again"))
+					page.Component(ctx, "</button>", tickAll(v.workView))
+					page.Fixed("</div>")
 				}
-				_, _ = templ_7745c5c3_Buffer.WriteString("</form>")
+				page.Fixed("</form>")
 			}
-			return nil
 		})
-		templ_7745c5c3_Err = workFrame(v.workView).Render(templ.WithChildren(ctx, templ_7745c5c3_Var2), templ_7745c5c3_Buffer)
-		if templ_7745c5c3_Err != nil {
-			return templ_7745c5c3_Err
-		}
-		return nil
+		page.Component(templ.WithChildren(ctx, templ_7745c5c3_Var2), "", workFrame(v.workView))
 	})
 }
 
 func breakersPage(v breakersView) templ.Component {
-	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
-		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
-		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
-			return templ_7745c5c3_CtxErr
-		}
-		templ_7745c5c3_Buffer, templ_7745c5c3_IsBuffer := templruntime.GetBuffer(templ_7745c5c3_W)
-		if !templ_7745c5c3_IsBuffer {
-			defer func() {
-				templ_7745c5c3_BufErr := templruntime.ReleaseBuffer(templ_7745c5c3_Buffer)
-				if templ_7745c5c3_Err == nil {
-					templ_7745c5c3_Err = templ_7745c5c3_BufErr
-				}
-			}()
-		}
-		ctx = templ.InitializeContext(ctx)
-		templ_7745c5c3_Var18 := templ.GetChildren(ctx)
-		if templ_7745c5c3_Var18 == nil {
-			templ_7745c5c3_Var18 = templ.NopComponent
-		}
-		ctx = templ.ClearChildren(ctx)
-		templ_7745c5c3_Var19 := templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
-			templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
-			templ_7745c5c3_Buffer, templ_7745c5c3_IsBuffer := templruntime.GetBuffer(templ_7745c5c3_W)
-			if !templ_7745c5c3_IsBuffer {
-				defer func() {
-					templ_7745c5c3_BufErr := templruntime.ReleaseBuffer(templ_7745c5c3_Buffer)
-					if templ_7745c5c3_Err == nil {
-						templ_7745c5c3_Err = templ_7745c5c3_BufErr
-					}
-				}()
-			}
-			ctx = templ.InitializeContext(ctx)
+	return component.New(func(ctx component.Context, page *component.Page, templ_7745c5c3_Var18 templ.Component) {
+		templ_7745c5c3_Var19 := component.Children(func(ctx component.Context, page *component.Page) {
 			if len(v.Rows) == 0 {
-				_, _ = templ_7745c5c3_Buffer.WriteString("<section class=\"card\">")
-				templ_7745c5c3_Err = design.Empty("check", text(ctx, "Nothing rests"), text(ctx, "Agents and destinations appear here while they are not tried, because they failed again and again. They are tried again by themselves.")).Render(ctx, templ_7745c5c3_Buffer)
-				if templ_7745c5c3_Err != nil {
-					return templ_7745c5c3_Err
-				}
-				_, _ = templ_7745c5c3_Buffer.WriteString("</section>")
+				page.Component(ctx, "<section class=\"card\">", design.Empty("check", text(ctx, "Nothing rests"), text(ctx, "Agents and destinations appear here while they are not tried, because they failed again and again. They are tried again by themselves.")))
+				page.Fixed("</section>")
 			} else {
-				_, _ = templ_7745c5c3_Buffer.WriteString("<form class=\"card flush\" method=\"post\" action=\"")
-				var templ_7745c5c3_Var20 templ.SafeURL
-				if templ_7745c5c3_Var20, templ_7745c5c3_Err = templ.JoinURLErrs(at("work", "breakers", "close")); templ_7745c5c3_Err != nil {
-					return templ_7745c5c3_Err
-				}
-				_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var20))
-				_, _ = templ_7745c5c3_Buffer.WriteString("\" aria-label=\"")
-				_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Breakers")))
-				_, _ = templ_7745c5c3_Buffer.WriteString("\">")
-				templ_7745c5c3_Err = csrf(v.CSRF).Render(ctx, templ_7745c5c3_Buffer)
-				if templ_7745c5c3_Err != nil {
-					return templ_7745c5c3_Err
-				}
-				_, _ = templ_7745c5c3_Buffer.WriteString("<div class=\"scroll\"><table class=\"table\"><thead><tr>")
+				page.Address("<form class=\"card flush\" method=\"post\" action=\"", at("work", "breakers", "close"))
+				page.Text("\" aria-label=\"", text(ctx, "Breakers"))
+				page.Component(ctx, "\">", csrf(v.CSRF))
+				page.Fixed("<div class=\"scroll\"><table class=\"table\"><thead><tr>")
 				if v.MayWork {
-					_, _ = templ_7745c5c3_Buffer.WriteString("<th scope=\"col\"><span class=\"visually-hidden\">")
-					_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Choose")))
-					_, _ = templ_7745c5c3_Buffer.WriteString("</span></th>")
+					page.Text("<th scope=\"col\"><span class=\"visually-hidden\">", text(ctx, "Choose"))
+					page.Fixed("</span></th>")
 				}
-				_, _ = templ_7745c5c3_Buffer.WriteString("<th scope=\"col\">")
-				_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Of")))
-				_, _ = templ_7745c5c3_Buffer.WriteString("</th><th scope=\"col\">")
-				_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "State")))
-				_, _ = templ_7745c5c3_Buffer.WriteString("</th><th scope=\"col\">")
-				_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Why")))
-				_, _ = templ_7745c5c3_Buffer.WriteString("</th><th scope=\"col\" class=\"number\">")
-				_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Times in a row")))
-				_, _ = templ_7745c5c3_Buffer.WriteString("</th><th scope=\"col\">")
-				_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Next try")))
-				_, _ = templ_7745c5c3_Buffer.WriteString("</th></tr></thead> <tbody>")
+				page.Text("<th scope=\"col\">", text(ctx, "Of"))
+				page.Text("</th><th scope=\"col\">", text(ctx, "State"))
+				page.Text("</th><th scope=\"col\">", text(ctx, "Why"))
+				page.Text("</th><th scope=\"col\" class=\"number\">", text(ctx, "Times in a row"))
+				page.Text("</th><th scope=\"col\">", text(ctx, "Next try"))
+				page.Fixed("</th></tr></thead> <tbody>")
 				for _, one := range v.Rows {
-					_, _ = templ_7745c5c3_Buffer.WriteString("<tr>")
+					page.Fixed("<tr>")
 					if v.MayWork {
-						_, _ = templ_7745c5c3_Buffer.WriteString("<td>")
-						templ_7745c5c3_Err = tick(ticked{one.Target, design.VisibleLine(one.Target), v.Selected}).Render(ctx, templ_7745c5c3_Buffer)
-						if templ_7745c5c3_Err != nil {
-							return templ_7745c5c3_Err
-						}
-						_, _ = templ_7745c5c3_Buffer.WriteString("</td>")
+						page.Component(ctx, "<td>", tick(ticked{one.Target, design.VisibleLine(one.Target), v.Selected}))
+						page.Fixed("</td>")
 					}
-					_, _ = templ_7745c5c3_Buffer.WriteString("<th scope=\"row\">")
-					templ_7745c5c3_Err = design.Name(one.Target).Render(ctx, templ_7745c5c3_Buffer)
-					if templ_7745c5c3_Err != nil {
-						return templ_7745c5c3_Err
-					}
+					page.Component(ctx, "<th scope=\"row\">", design.Name(one.Target))
 					if one.Kind == operator.BreakerAgent {
-						templ_7745c5c3_Err = design.Badge(design.Plain, text(ctx, "Agent")).Render(ctx, templ_7745c5c3_Buffer)
-						if templ_7745c5c3_Err != nil {
-							return templ_7745c5c3_Err
-						}
+						page.Component(ctx, "", design.Badge(design.Plain, text(ctx, "Agent")))
 					} else {
-						templ_7745c5c3_Err = design.Channel(one.Channel).Render(ctx, templ_7745c5c3_Buffer)
-						if templ_7745c5c3_Err != nil {
-							return templ_7745c5c3_Err
-						}
+						page.Component(ctx, "", design.Channel(one.Channel))
 					}
-					_, _ = templ_7745c5c3_Buffer.WriteString("</th><td data-label=\"")
-					_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "State")))
-					_, _ = templ_7745c5c3_Buffer.WriteString("\">")
+					page.Text("</th><td data-label=\"", text(ctx, "State"))
+					page.Fixed("\">")
 					if one.State == operator.BreakerGivenUp {
-						templ_7745c5c3_Err = design.Badge(design.Bad, text(ctx, "Given up")).Render(ctx, templ_7745c5c3_Buffer)
-						if templ_7745c5c3_Err != nil {
-							return templ_7745c5c3_Err
-						}
+						page.Component(ctx, "", design.Badge(design.Bad, text(ctx, "Given up")))
 					} else {
-						templ_7745c5c3_Err = design.Badge(design.Warn, text(ctx, "Rests")).Render(ctx, templ_7745c5c3_Buffer)
-						if templ_7745c5c3_Err != nil {
-							return templ_7745c5c3_Err
-						}
+						page.Component(ctx, "", design.Badge(design.Warn, text(ctx, "Rests")))
 					}
-					_, _ = templ_7745c5c3_Buffer.WriteString("</td><td data-label=\"")
-					_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Why")))
-					_, _ = templ_7745c5c3_Buffer.WriteString("\">")
-					templ_7745c5c3_Err = design.Name(one.Reason).Render(ctx, templ_7745c5c3_Buffer)
-					if templ_7745c5c3_Err != nil {
-						return templ_7745c5c3_Err
-					}
-					_, _ = templ_7745c5c3_Buffer.WriteString("</td><td data-label=\"")
-					_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Times in a row")))
-					_, _ = templ_7745c5c3_Buffer.WriteString("\" class=\"number\">")
-					_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(strconv.Itoa(one.Opened)))
-					_, _ = templ_7745c5c3_Buffer.WriteString("</td><td data-label=\"")
-					_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Next try")))
-					_, _ = templ_7745c5c3_Buffer.WriteString("\">")
-					templ_7745c5c3_Err = design.Ago(one.Until).Render(ctx, templ_7745c5c3_Buffer)
-					if templ_7745c5c3_Err != nil {
-						return templ_7745c5c3_Err
-					}
-					_, _ = templ_7745c5c3_Buffer.WriteString("</td></tr>")
+					page.Text("</td><td data-label=\"", text(ctx, "Why"))
+					page.Component(ctx, "\">", design.Name(one.Reason))
+					page.Text("</td><td data-label=\"", text(ctx, "Times in a row"))
+					page.Text("\" class=\"number\">", strconv.Itoa(one.Opened))
+					page.Text("</td><td data-label=\"", text(ctx, "Next try"))
+					page.Component(ctx, "\">", design.Ago(one.Until))
+					page.Fixed("</td></tr>")
 				}
-				_, _ = templ_7745c5c3_Buffer.WriteString("</tbody></table></div>")
+				page.Fixed("</tbody></table></div>")
 				if v.MayWork {
-					_, _ = templ_7745c5c3_Buffer.WriteString("<div class=\"card-foot actions\"><button class=\"primary\">")
-					_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Try what is chosen at once")))
-					_, _ = templ_7745c5c3_Buffer.WriteString("</button>")
-					templ_7745c5c3_Err = tickAll(v.workView).Render(ctx, templ_7745c5c3_Buffer)
-					if templ_7745c5c3_Err != nil {
-						return templ_7745c5c3_Err
-					}
-					_, _ = templ_7745c5c3_Buffer.WriteString("</div>")
+					page.Text("<div class=\"card-foot actions\"><button class=\"primary\">", text(ctx, "Try what is chosen at once"))
+					page.Component(ctx, "</button>", tickAll(v.workView))
+					page.Fixed("</div>")
 				}
-				_, _ = templ_7745c5c3_Buffer.WriteString("</form>")
+				page.Fixed("</form>")
 			}
-			_, _ = templ_7745c5c3_Buffer.WriteString(" ")
+			page.Fixed(" ")
 			if v.More > 0 {
-				_, _ = templ_7745c5c3_Buffer.WriteString("<p class=\"muted\">")
-				_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(count(ctx, v.More, "{n} more rests.", "{n} more rest.")))
-				_, _ = templ_7745c5c3_Buffer.WriteString("</p>")
+				page.Text("<p class=\"muted\">", count(ctx, v.More, "{n} more rests.", "{n} more rest."))
+				page.Fixed("</p>")
 			}
-			return nil
 		})
-		templ_7745c5c3_Err = workFrame(v.workView).Render(templ.WithChildren(ctx, templ_7745c5c3_Var19), templ_7745c5c3_Buffer)
-		if templ_7745c5c3_Err != nil {
-			return templ_7745c5c3_Err
-		}
-		return nil
+		page.Component(templ.WithChildren(ctx, templ_7745c5c3_Var19), "", workFrame(v.workView))
 	})
 }
 
-var _ = templruntime.GeneratedTemplate
+var _ = component.New

@@ -6,7 +6,7 @@ package pages
 //lint:file-ignore SA4006 This context is only used if a nested component is present.
 
 import "github.com/a-h/templ"
-import templruntime "github.com/a-h/templ/runtime"
+import "inbox/internal/pagecode/component"
 
 import (
 	"strings"
@@ -17,465 +17,175 @@ import (
 )
 
 func certificatesPage(v settingsView, found []operator.Certificate) templ.Component {
-	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
-		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
-		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
-			return templ_7745c5c3_CtxErr
-		}
-		templ_7745c5c3_Buffer, templ_7745c5c3_IsBuffer := templruntime.GetBuffer(templ_7745c5c3_W)
-		if !templ_7745c5c3_IsBuffer {
-			defer func() {
-				templ_7745c5c3_BufErr := templruntime.ReleaseBuffer(templ_7745c5c3_Buffer)
-				if templ_7745c5c3_Err == nil {
-					templ_7745c5c3_Err = templ_7745c5c3_BufErr
-				}
-			}()
-		}
-		ctx = templ.InitializeContext(ctx)
-		templ_7745c5c3_Var1 := templ.GetChildren(ctx)
-		if templ_7745c5c3_Var1 == nil {
-			templ_7745c5c3_Var1 = templ.NopComponent
-		}
-		ctx = templ.ClearChildren(ctx)
-		templ_7745c5c3_Var2 := templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
-			templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
-			templ_7745c5c3_Buffer, templ_7745c5c3_IsBuffer := templruntime.GetBuffer(templ_7745c5c3_W)
-			if !templ_7745c5c3_IsBuffer {
-				defer func() {
-					templ_7745c5c3_BufErr := templruntime.ReleaseBuffer(templ_7745c5c3_Buffer)
-					if templ_7745c5c3_Err == nil {
-						templ_7745c5c3_Err = templ_7745c5c3_BufErr
-					}
-				}()
-			}
-			ctx = templ.InitializeContext(ctx)
-			return nil
+	return component.New(func(ctx component.Context, page *component.Page, templ_7745c5c3_Var1 templ.Component) {
+		templ_7745c5c3_Var2 := component.Children(func(ctx component.Context, page *component.Page) {
 		})
-		templ_7745c5c3_Err = settingsHead(v, text(ctx, "Certificates"), text(ctx, "What this node shows to those who connect by TLS, for each of its names.")).Render(templ.WithChildren(ctx, templ_7745c5c3_Var2), templ_7745c5c3_Buffer)
-		if templ_7745c5c3_Err != nil {
-			return templ_7745c5c3_Err
-		}
+		page.Component(templ.WithChildren(ctx, templ_7745c5c3_Var2), "", settingsHead(v, text(ctx, "Certificates"), text(ctx, "What this node shows to those who connect by TLS, for each of its names.")))
 		if len(found) == 0 {
-			templ_7745c5c3_Err = design.Empty("shield", text(ctx, "This server speaks no TLS itself"), text(ctx, "http.tls is off: the proxy in front has the certificates.")).Render(ctx, templ_7745c5c3_Buffer)
-			if templ_7745c5c3_Err != nil {
-				return templ_7745c5c3_Err
-			}
+			page.Component(ctx, "", design.Empty("shield", text(ctx, "This server speaks no TLS itself"), text(ctx, "http.tls is off: the proxy in front has the certificates.")))
 		}
 		for _, one := range found {
 			kind, word := certificateState(ctx, one)
-			_, _ = templ_7745c5c3_Buffer.WriteString("<section class=\"card stack tight\"><div class=\"cluster\"><h2 class=\"mono\">")
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(one.Name))
-			_, _ = templ_7745c5c3_Buffer.WriteString("</h2>")
-			templ_7745c5c3_Err = design.Badge(kind, word).Render(ctx, templ_7745c5c3_Buffer)
-			if templ_7745c5c3_Err != nil {
-				return templ_7745c5c3_Err
-			}
-			_, _ = templ_7745c5c3_Buffer.WriteString("</div>")
+			page.Text("<section class=\"card stack tight\"><div class=\"cluster\"><h2 class=\"mono\">", one.Name)
+			page.Component(ctx, "</h2>", design.Badge(kind, word))
+			page.Fixed("</div>")
 			if one.Problem != "" {
-				templ_7745c5c3_Err = design.Notice(design.Bad, design.VisibleLine(one.Problem)).Render(ctx, templ_7745c5c3_Buffer)
-				if templ_7745c5c3_Err != nil {
-					return templ_7745c5c3_Err
-				}
+				page.Component(ctx, "", design.Notice(design.Bad, design.VisibleLine(one.Problem)))
 			}
 			if one.Renewal != "" {
-				templ_7745c5c3_Err = design.Notice(design.Warn, text(ctx, "The last renewal failed: {why}", "why", design.VisibleLine(one.Renewal))).Render(ctx, templ_7745c5c3_Buffer)
-				if templ_7745c5c3_Err != nil {
-					return templ_7745c5c3_Err
-				}
+				page.Component(ctx, "", design.Notice(design.Warn, text(ctx, "The last renewal failed: {why}", "why", design.VisibleLine(one.Renewal))))
 			}
 			if !one.Until.IsZero() {
-				_, _ = templ_7745c5c3_Buffer.WriteString("<dl class=\"facts\"><dt>")
-				_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Names")))
-				_, _ = templ_7745c5c3_Buffer.WriteString("</dt><dd>")
-				_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(design.VisibleLine(strings.Join(one.Names, ", "))))
-				_, _ = templ_7745c5c3_Buffer.WriteString("</dd><dt>")
-				_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Issuer")))
-				_, _ = templ_7745c5c3_Buffer.WriteString("</dt><dd>")
-				templ_7745c5c3_Err = design.Name(one.Issuer).Render(ctx, templ_7745c5c3_Buffer)
-				if templ_7745c5c3_Err != nil {
-					return templ_7745c5c3_Err
-				}
-				_, _ = templ_7745c5c3_Buffer.WriteString("</dd><dt>")
-				_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Valid since")))
-				_, _ = templ_7745c5c3_Buffer.WriteString("</dt><dd>")
-				templ_7745c5c3_Err = design.Time(one.Since).Render(ctx, templ_7745c5c3_Buffer)
-				if templ_7745c5c3_Err != nil {
-					return templ_7745c5c3_Err
-				}
-				_, _ = templ_7745c5c3_Buffer.WriteString("</dd><dt>")
-				_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Valid until")))
-				_, _ = templ_7745c5c3_Buffer.WriteString("</dt><dd>")
-				templ_7745c5c3_Err = design.Time(one.Until).Render(ctx, templ_7745c5c3_Buffer)
-				if templ_7745c5c3_Err != nil {
-					return templ_7745c5c3_Err
-				}
-				_, _ = templ_7745c5c3_Buffer.WriteString("</dd></dl>")
+				page.Text("<dl class=\"facts\"><dt>", text(ctx, "Names"))
+				page.Text("</dt><dd>", design.VisibleLine(strings.Join(one.Names, ", ")))
+				page.Text("</dd><dt>", text(ctx, "Issuer"))
+				page.Component(ctx, "</dt><dd>", design.Name(one.Issuer))
+				page.Text("</dd><dt>", text(ctx, "Valid since"))
+				page.Component(ctx, "</dt><dd>", design.Time(one.Since))
+				page.Text("</dd><dt>", text(ctx, "Valid until"))
+				page.Component(ctx, "</dt><dd>", design.Time(one.Until))
+				page.Fixed("</dd></dl>")
 			}
-			_, _ = templ_7745c5c3_Buffer.WriteString("</section>")
+			page.Fixed("</section>")
 		}
-		return nil
 	})
 }
 
 func limitsPage(v settingsView, found []operator.Limit) templ.Component {
-	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
-		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
-		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
-			return templ_7745c5c3_CtxErr
-		}
-		templ_7745c5c3_Buffer, templ_7745c5c3_IsBuffer := templruntime.GetBuffer(templ_7745c5c3_W)
-		if !templ_7745c5c3_IsBuffer {
-			defer func() {
-				templ_7745c5c3_BufErr := templruntime.ReleaseBuffer(templ_7745c5c3_Buffer)
-				if templ_7745c5c3_Err == nil {
-					templ_7745c5c3_Err = templ_7745c5c3_BufErr
-				}
-			}()
-		}
-		ctx = templ.InitializeContext(ctx)
-		templ_7745c5c3_Var9 := templ.GetChildren(ctx)
-		if templ_7745c5c3_Var9 == nil {
-			templ_7745c5c3_Var9 = templ.NopComponent
-		}
-		ctx = templ.ClearChildren(ctx)
-		templ_7745c5c3_Var10 := templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
-			templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
-			templ_7745c5c3_Buffer, templ_7745c5c3_IsBuffer := templruntime.GetBuffer(templ_7745c5c3_W)
-			if !templ_7745c5c3_IsBuffer {
-				defer func() {
-					templ_7745c5c3_BufErr := templruntime.ReleaseBuffer(templ_7745c5c3_Buffer)
-					if templ_7745c5c3_Err == nil {
-						templ_7745c5c3_Err = templ_7745c5c3_BufErr
-					}
-				}()
-			}
-			ctx = templ.InitializeContext(ctx)
-			return nil
+	return component.New(func(ctx component.Context, page *component.Page, templ_7745c5c3_Var9 templ.Component) {
+		templ_7745c5c3_Var10 := component.Children(func(ctx component.Context, page *component.Page) {
 		})
-		templ_7745c5c3_Err = settingsHead(v, text(ctx, "Limits"), text(ctx, "What senders may cause, and who is counted: a sender over a limit is told to come again, and others are not affected.")).Render(templ.WithChildren(ctx, templ_7745c5c3_Var10), templ_7745c5c3_Buffer)
-		if templ_7745c5c3_Err != nil {
-			return templ_7745c5c3_Err
-		}
-		_, _ = templ_7745c5c3_Buffer.WriteString("<table class=\"table\"><caption class=\"visually-hidden\">")
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Limits")))
-		_, _ = templ_7745c5c3_Buffer.WriteString("</caption> <thead><tr><th scope=\"col\">")
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "What")))
-		_, _ = templ_7745c5c3_Buffer.WriteString("</th><th scope=\"col\">")
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Limit")))
-		_, _ = templ_7745c5c3_Buffer.WriteString("</th><th scope=\"col\">")
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Who is counted")))
-		_, _ = templ_7745c5c3_Buffer.WriteString("</th><th scope=\"col\">")
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Used now")))
-		_, _ = templ_7745c5c3_Buffer.WriteString("</th></tr></thead> <tbody>")
+		page.Component(templ.WithChildren(ctx, templ_7745c5c3_Var10), "", settingsHead(v, text(ctx, "Limits"), text(ctx, "What senders may cause, and who is counted: a sender over a limit is told to come again, and others are not affected.")))
+		page.Text("<table class=\"table\"><caption class=\"visually-hidden\">", text(ctx, "Limits"))
+		page.Text("</caption> <thead><tr><th scope=\"col\">", text(ctx, "What"))
+		page.Text("</th><th scope=\"col\">", text(ctx, "Limit"))
+		page.Text("</th><th scope=\"col\">", text(ctx, "Who is counted"))
+		page.Text("</th><th scope=\"col\">", text(ctx, "Used now"))
+		page.Fixed("</th></tr></thead> <tbody>")
 		for _, one := range found {
-			_, _ = templ_7745c5c3_Buffer.WriteString("<tr><th scope=\"row\" data-label=\"")
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "What")))
-			_, _ = templ_7745c5c3_Buffer.WriteString("\">")
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(limitName(ctx, one.Key)))
-			_, _ = templ_7745c5c3_Buffer.WriteString("<div class=\"small muted mono\">")
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(one.Key))
-			_, _ = templ_7745c5c3_Buffer.WriteString("</div></th><td data-label=\"")
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Limit")))
-			_, _ = templ_7745c5c3_Buffer.WriteString("\">")
+			page.Text("<tr><th scope=\"row\" data-label=\"", text(ctx, "What"))
+			page.Text("\">", limitName(ctx, one.Key))
+			page.Text("<div class=\"small muted mono\">", one.Key)
+			page.Text("</div></th><td data-label=\"", text(ctx, "Limit"))
+			page.Fixed("\">")
 			if one.Value == "" {
-				_, _ = templ_7745c5c3_Buffer.WriteString("<span class=\"muted\">")
-				_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "none")))
-				_, _ = templ_7745c5c3_Buffer.WriteString("</span>")
+				page.Text("<span class=\"muted\">", text(ctx, "none"))
+				page.Fixed("</span>")
 			} else {
-				_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(one.Value))
+				page.Text("", one.Value)
 			}
-			_, _ = templ_7745c5c3_Buffer.WriteString("</td><td data-label=\"")
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Who is counted")))
-			_, _ = templ_7745c5c3_Buffer.WriteString("\">")
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(payerName(ctx, one.Payer)))
-			_, _ = templ_7745c5c3_Buffer.WriteString("</td><td data-label=\"")
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Used now")))
-			_, _ = templ_7745c5c3_Buffer.WriteString("\"><span class=\"number\">")
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(limitUse(one)))
-			_, _ = templ_7745c5c3_Buffer.WriteString("</span></td></tr>")
+			page.Text("</td><td data-label=\"", text(ctx, "Who is counted"))
+			page.Text("\">", payerName(ctx, one.Payer))
+			page.Text("</td><td data-label=\"", text(ctx, "Used now"))
+			page.Text("\"><span class=\"number\">", limitUse(one))
+			page.Fixed("</span></td></tr>")
 		}
-		_, _ = templ_7745c5c3_Buffer.WriteString("</tbody></table>")
-		return nil
+		page.Fixed("</tbody></table>")
 	})
 }
 
 func nodesPage(v settingsView, found []operator.RunningNode, now time.Time) templ.Component {
-	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
-		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
-		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
-			return templ_7745c5c3_CtxErr
-		}
-		templ_7745c5c3_Buffer, templ_7745c5c3_IsBuffer := templruntime.GetBuffer(templ_7745c5c3_W)
-		if !templ_7745c5c3_IsBuffer {
-			defer func() {
-				templ_7745c5c3_BufErr := templruntime.ReleaseBuffer(templ_7745c5c3_Buffer)
-				if templ_7745c5c3_Err == nil {
-					templ_7745c5c3_Err = templ_7745c5c3_BufErr
-				}
-			}()
-		}
-		ctx = templ.InitializeContext(ctx)
-		templ_7745c5c3_Var26 := templ.GetChildren(ctx)
-		if templ_7745c5c3_Var26 == nil {
-			templ_7745c5c3_Var26 = templ.NopComponent
-		}
-		ctx = templ.ClearChildren(ctx)
-		templ_7745c5c3_Var27 := templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
-			templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
-			templ_7745c5c3_Buffer, templ_7745c5c3_IsBuffer := templruntime.GetBuffer(templ_7745c5c3_W)
-			if !templ_7745c5c3_IsBuffer {
-				defer func() {
-					templ_7745c5c3_BufErr := templruntime.ReleaseBuffer(templ_7745c5c3_Buffer)
-					if templ_7745c5c3_Err == nil {
-						templ_7745c5c3_Err = templ_7745c5c3_BufErr
-					}
-				}()
-			}
-			ctx = templ.InitializeContext(ctx)
-			return nil
+	return component.New(func(ctx component.Context, page *component.Page, templ_7745c5c3_Var26 templ.Component) {
+		templ_7745c5c3_Var27 := component.Children(func(ctx component.Context, page *component.Page) {
 		})
-		templ_7745c5c3_Err = settingsHead(v, text(ctx, "Nodes"), text(ctx, "Processes that serve this database. Each gives a sign of life every 30 seconds; one that ended in good order is not listed.")).Render(templ.WithChildren(ctx, templ_7745c5c3_Var27), templ_7745c5c3_Buffer)
-		if templ_7745c5c3_Err != nil {
-			return templ_7745c5c3_Err
-		}
-		_, _ = templ_7745c5c3_Buffer.WriteString("<table class=\"table\"><caption class=\"visually-hidden\">")
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Nodes")))
-		_, _ = templ_7745c5c3_Buffer.WriteString("</caption> <thead><tr><th scope=\"col\">")
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Machine")))
-		_, _ = templ_7745c5c3_Buffer.WriteString("</th><th scope=\"col\">")
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Program")))
-		_, _ = templ_7745c5c3_Buffer.WriteString("</th><th scope=\"col\">")
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Runs since")))
-		_, _ = templ_7745c5c3_Buffer.WriteString("</th><th scope=\"col\">")
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Last sign")))
-		_, _ = templ_7745c5c3_Buffer.WriteString("</th></tr></thead> <tbody>")
+		page.Component(templ.WithChildren(ctx, templ_7745c5c3_Var27), "", settingsHead(v, text(ctx, "Nodes"), text(ctx, "Processes that serve this database. Each gives a sign of life every 30 seconds; one that ended in good order is not listed.")))
+		page.Text("<table class=\"table\"><caption class=\"visually-hidden\">", text(ctx, "Nodes"))
+		page.Text("</caption> <thead><tr><th scope=\"col\">", text(ctx, "Machine"))
+		page.Text("</th><th scope=\"col\">", text(ctx, "Program"))
+		page.Text("</th><th scope=\"col\">", text(ctx, "Runs since"))
+		page.Text("</th><th scope=\"col\">", text(ctx, "Last sign"))
+		page.Fixed("</th></tr></thead> <tbody>")
 		for _, one := range found {
-			_, _ = templ_7745c5c3_Buffer.WriteString("<tr><th scope=\"row\" data-label=\"")
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Machine")))
-			_, _ = templ_7745c5c3_Buffer.WriteString("\">")
-			templ_7745c5c3_Err = design.Name(one.Host).Render(ctx, templ_7745c5c3_Buffer)
-			if templ_7745c5c3_Err != nil {
-				return templ_7745c5c3_Err
-			}
-			_, _ = templ_7745c5c3_Buffer.WriteString("<div class=\"small muted\">")
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(one.Domain))
-			_, _ = templ_7745c5c3_Buffer.WriteString("</div></th><td data-label=\"")
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Program")))
-			_, _ = templ_7745c5c3_Buffer.WriteString("\">")
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(one.Version))
-			_, _ = templ_7745c5c3_Buffer.WriteString("</td><td data-label=\"")
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Runs since")))
-			_, _ = templ_7745c5c3_Buffer.WriteString("\">")
-			templ_7745c5c3_Err = design.Time(one.Since).Render(ctx, templ_7745c5c3_Buffer)
-			if templ_7745c5c3_Err != nil {
-				return templ_7745c5c3_Err
-			}
-			_, _ = templ_7745c5c3_Buffer.WriteString("</td><td data-label=\"")
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Last sign")))
-			_, _ = templ_7745c5c3_Buffer.WriteString("\">")
-			templ_7745c5c3_Err = design.Ago(one.SeenAt).Render(ctx, templ_7745c5c3_Buffer)
-			if templ_7745c5c3_Err != nil {
-				return templ_7745c5c3_Err
-			}
+			page.Text("<tr><th scope=\"row\" data-label=\"", text(ctx, "Machine"))
+			page.Component(ctx, "\">", design.Name(one.Host))
+			page.Text("<div class=\"small muted\">", one.Domain)
+			page.Text("</div></th><td data-label=\"", text(ctx, "Program"))
+			page.Text("\">", one.Version)
+			page.Text("</td><td data-label=\"", text(ctx, "Runs since"))
+			page.Component(ctx, "\">", design.Time(one.Since))
+			page.Text("</td><td data-label=\"", text(ctx, "Last sign"))
+			page.Component(ctx, "\">", design.Ago(one.SeenAt))
 			if one.Silent(now) {
-				templ_7745c5c3_Err = design.Badge(design.Bad, text(ctx, "No sign of life")).Render(ctx, templ_7745c5c3_Buffer)
-				if templ_7745c5c3_Err != nil {
-					return templ_7745c5c3_Err
-				}
+				page.Component(ctx, "", design.Badge(design.Bad, text(ctx, "No sign of life")))
 			}
-			_, _ = templ_7745c5c3_Buffer.WriteString("</td></tr>")
+			page.Fixed("</td></tr>")
 		}
-		_, _ = templ_7745c5c3_Buffer.WriteString("</tbody></table>")
-		return nil
+		page.Fixed("</tbody></table>")
 	})
 }
 
 func backlogPage(v settingsView, found operator.Backlog) templ.Component {
-	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
-		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
-		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
-			return templ_7745c5c3_CtxErr
-		}
-		templ_7745c5c3_Buffer, templ_7745c5c3_IsBuffer := templruntime.GetBuffer(templ_7745c5c3_W)
-		if !templ_7745c5c3_IsBuffer {
-			defer func() {
-				templ_7745c5c3_BufErr := templruntime.ReleaseBuffer(templ_7745c5c3_Buffer)
-				if templ_7745c5c3_Err == nil {
-					templ_7745c5c3_Err = templ_7745c5c3_BufErr
-				}
-			}()
-		}
-		ctx = templ.InitializeContext(ctx)
-		templ_7745c5c3_Var39 := templ.GetChildren(ctx)
-		if templ_7745c5c3_Var39 == nil {
-			templ_7745c5c3_Var39 = templ.NopComponent
-		}
-		ctx = templ.ClearChildren(ctx)
-		templ_7745c5c3_Var40 := templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
-			templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
-			templ_7745c5c3_Buffer, templ_7745c5c3_IsBuffer := templruntime.GetBuffer(templ_7745c5c3_W)
-			if !templ_7745c5c3_IsBuffer {
-				defer func() {
-					templ_7745c5c3_BufErr := templruntime.ReleaseBuffer(templ_7745c5c3_Buffer)
-					if templ_7745c5c3_Err == nil {
-						templ_7745c5c3_Err = templ_7745c5c3_BufErr
-					}
-				}()
-			}
-			ctx = templ.InitializeContext(ctx)
-			_, _ = templ_7745c5c3_Buffer.WriteString("<a class=\"button\" href=\"")
-			var templ_7745c5c3_Var41 templ.SafeURL
-			if templ_7745c5c3_Var41, templ_7745c5c3_Err = templ.JoinURLErrs(at("work", "jobs")); templ_7745c5c3_Err != nil {
-				return templ_7745c5c3_Err
-			}
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var41))
-			_, _ = templ_7745c5c3_Buffer.WriteString("\">")
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Work that was given up")))
-			_, _ = templ_7745c5c3_Buffer.WriteString("</a>")
-			return nil
+	return component.New(func(ctx component.Context, page *component.Page, templ_7745c5c3_Var39 templ.Component) {
+		templ_7745c5c3_Var40 := component.Children(func(ctx component.Context, page *component.Page) {
+			page.Address("<a class=\"button\" href=\"", at("work", "jobs"))
+			page.Text("\">", text(ctx, "Work that was given up"))
+			page.Fixed("</a>")
 		})
-		templ_7745c5c3_Err = settingsHead(v, text(ctx, "Backlog"), text(ctx, "What the server has still to do. Work that was given up is under Work.")).Render(templ.WithChildren(ctx, templ_7745c5c3_Var40), templ_7745c5c3_Buffer)
-		if templ_7745c5c3_Err != nil {
-			return templ_7745c5c3_Err
-		}
+		page.Component(templ.WithChildren(ctx, templ_7745c5c3_Var40), "", settingsHead(v, text(ctx, "Backlog"), text(ctx, "What the server has still to do. Work that was given up is under Work.")))
 		if found.More {
-			templ_7745c5c3_Err = design.Notice(design.Warn, text(ctx, "There is more than can be counted here: these are the oldest 10,000.")).Render(ctx, templ_7745c5c3_Buffer)
-			if templ_7745c5c3_Err != nil {
-				return templ_7745c5c3_Err
-			}
+			page.Component(ctx, "", design.Notice(design.Warn, text(ctx, "There is more than can be counted here: these are the oldest 10,000.")))
 		}
-		_, _ = templ_7745c5c3_Buffer.WriteString("<section class=\"card flush\" aria-labelledby=\"kinds\"><div class=\"card-head\"><h2 id=\"kinds\">")
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "By kind")))
-		_, _ = templ_7745c5c3_Buffer.WriteString("</h2></div>")
+		page.Text("<section class=\"card flush\" aria-labelledby=\"kinds\"><div class=\"card-head\"><h2 id=\"kinds\">", text(ctx, "By kind"))
+		page.Fixed("</h2></div>")
 		if len(found.Kinds) == 0 {
-			_, _ = templ_7745c5c3_Buffer.WriteString("<p class=\"row\">")
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Nothing waits.")))
-			_, _ = templ_7745c5c3_Buffer.WriteString("</p>")
+			page.Text("<p class=\"row\">", text(ctx, "Nothing waits."))
+			page.Fixed("</p>")
 		} else {
-			_, _ = templ_7745c5c3_Buffer.WriteString("<table class=\"table\"><thead><tr><th scope=\"col\">")
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Kind")))
-			_, _ = templ_7745c5c3_Buffer.WriteString("</th><th scope=\"col\">")
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Waits")))
-			_, _ = templ_7745c5c3_Buffer.WriteString("</th><th scope=\"col\">")
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Running")))
-			_, _ = templ_7745c5c3_Buffer.WriteString("</th><th scope=\"col\">")
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Later")))
-			_, _ = templ_7745c5c3_Buffer.WriteString("</th><th scope=\"col\">")
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Waits since")))
-			_, _ = templ_7745c5c3_Buffer.WriteString("</th><th scope=\"col\">")
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Oldest")))
-			_, _ = templ_7745c5c3_Buffer.WriteString("</th></tr></thead> <tbody>")
+			page.Text("<table class=\"table\"><thead><tr><th scope=\"col\">", text(ctx, "Kind"))
+			page.Text("</th><th scope=\"col\">", text(ctx, "Waits"))
+			page.Text("</th><th scope=\"col\">", text(ctx, "Running"))
+			page.Text("</th><th scope=\"col\">", text(ctx, "Later"))
+			page.Text("</th><th scope=\"col\">", text(ctx, "Waits since"))
+			page.Text("</th><th scope=\"col\">", text(ctx, "Oldest"))
+			page.Fixed("</th></tr></thead> <tbody>")
 			for _, one := range found.Kinds {
-				_, _ = templ_7745c5c3_Buffer.WriteString("<tr><th scope=\"row\" class=\"mono\" data-label=\"")
-				_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Kind")))
-				_, _ = templ_7745c5c3_Buffer.WriteString("\">")
-				_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(one.Kind))
-				_, _ = templ_7745c5c3_Buffer.WriteString("</th><td data-label=\"")
-				_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Waits")))
-				_, _ = templ_7745c5c3_Buffer.WriteString("\">")
-				templ_7745c5c3_Err = number(one.Waiting).Render(ctx, templ_7745c5c3_Buffer)
-				if templ_7745c5c3_Err != nil {
-					return templ_7745c5c3_Err
-				}
-				_, _ = templ_7745c5c3_Buffer.WriteString("</td><td data-label=\"")
-				_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Running")))
-				_, _ = templ_7745c5c3_Buffer.WriteString("\">")
-				templ_7745c5c3_Err = number(one.Running).Render(ctx, templ_7745c5c3_Buffer)
-				if templ_7745c5c3_Err != nil {
-					return templ_7745c5c3_Err
-				}
-				_, _ = templ_7745c5c3_Buffer.WriteString("</td><td data-label=\"")
-				_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Later")))
-				_, _ = templ_7745c5c3_Buffer.WriteString("\">")
-				templ_7745c5c3_Err = number(one.Later).Render(ctx, templ_7745c5c3_Buffer)
-				if templ_7745c5c3_Err != nil {
-					return templ_7745c5c3_Err
-				}
-				_, _ = templ_7745c5c3_Buffer.WriteString("</td><td data-label=\"")
-				_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Waits since")))
-				_, _ = templ_7745c5c3_Buffer.WriteString("\">")
-				templ_7745c5c3_Err = design.Ago(one.Due).Render(ctx, templ_7745c5c3_Buffer)
-				if templ_7745c5c3_Err != nil {
-					return templ_7745c5c3_Err
-				}
-				_, _ = templ_7745c5c3_Buffer.WriteString("</td><td data-label=\"")
-				_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Oldest")))
-				_, _ = templ_7745c5c3_Buffer.WriteString("\">")
-				templ_7745c5c3_Err = design.Ago(one.Oldest).Render(ctx, templ_7745c5c3_Buffer)
-				if templ_7745c5c3_Err != nil {
-					return templ_7745c5c3_Err
-				}
-				_, _ = templ_7745c5c3_Buffer.WriteString("</td></tr>")
+				page.Text("<tr><th scope=\"row\" class=\"mono\" data-label=\"", text(ctx, "Kind"))
+				page.Text("\">", one.Kind)
+				page.Text("</th><td data-label=\"", text(ctx, "Waits"))
+				page.Component(ctx, "\">", number(one.Waiting))
+				page.Text("</td><td data-label=\"", text(ctx, "Running"))
+				page.Component(ctx, "\">", number(one.Running))
+				page.Text("</td><td data-label=\"", text(ctx, "Later"))
+				page.Component(ctx, "\">", number(one.Later))
+				page.Text("</td><td data-label=\"", text(ctx, "Waits since"))
+				page.Component(ctx, "\">", design.Ago(one.Due))
+				page.Text("</td><td data-label=\"", text(ctx, "Oldest"))
+				page.Component(ctx, "\">", design.Ago(one.Oldest))
+				page.Fixed("</td></tr>")
 			}
-			_, _ = templ_7745c5c3_Buffer.WriteString("</tbody></table>")
+			page.Fixed("</tbody></table>")
 		}
-		_, _ = templ_7745c5c3_Buffer.WriteString("</section><section class=\"card flush\" aria-labelledby=\"peers\"><div class=\"card-head\"><h2 id=\"peers\">")
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Destinations that wait longest")))
-		_, _ = templ_7745c5c3_Buffer.WriteString("</h2></div>")
+		page.Text("</section><section class=\"card flush\" aria-labelledby=\"peers\"><div class=\"card-head\"><h2 id=\"peers\">", text(ctx, "Destinations that wait longest"))
+		page.Fixed("</h2></div>")
 		if len(found.Peers) == 0 {
-			_, _ = templ_7745c5c3_Buffer.WriteString("<p class=\"row\">")
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "No answer is under way.")))
-			_, _ = templ_7745c5c3_Buffer.WriteString("</p>")
+			page.Text("<p class=\"row\">", text(ctx, "No answer is under way."))
+			page.Fixed("</p>")
 		} else {
-			_, _ = templ_7745c5c3_Buffer.WriteString("<table class=\"table\"><thead><tr><th scope=\"col\">")
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Destination")))
-			_, _ = templ_7745c5c3_Buffer.WriteString("</th><th scope=\"col\">")
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Deliveries")))
-			_, _ = templ_7745c5c3_Buffer.WriteString("</th><th scope=\"col\">")
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Attempts")))
-			_, _ = templ_7745c5c3_Buffer.WriteString("</th><th scope=\"col\">")
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Waits since")))
-			_, _ = templ_7745c5c3_Buffer.WriteString("</th><th scope=\"col\">")
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Next attempt")))
-			_, _ = templ_7745c5c3_Buffer.WriteString("</th></tr></thead> <tbody>")
+			page.Text("<table class=\"table\"><thead><tr><th scope=\"col\">", text(ctx, "Destination"))
+			page.Text("</th><th scope=\"col\">", text(ctx, "Deliveries"))
+			page.Text("</th><th scope=\"col\">", text(ctx, "Attempts"))
+			page.Text("</th><th scope=\"col\">", text(ctx, "Waits since"))
+			page.Text("</th><th scope=\"col\">", text(ctx, "Next attempt"))
+			page.Fixed("</th></tr></thead> <tbody>")
 			for _, one := range found.Peers {
-				_, _ = templ_7745c5c3_Buffer.WriteString("<tr><th scope=\"row\" data-label=\"")
-				_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Destination")))
-				_, _ = templ_7745c5c3_Buffer.WriteString("\">")
-				templ_7745c5c3_Err = design.Channel(one.Channel).Render(ctx, templ_7745c5c3_Buffer)
-				if templ_7745c5c3_Err != nil {
-					return templ_7745c5c3_Err
-				}
-				_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(" "))
-				templ_7745c5c3_Err = design.Name(one.Destination).Render(ctx, templ_7745c5c3_Buffer)
-				if templ_7745c5c3_Err != nil {
-					return templ_7745c5c3_Err
-				}
-				_, _ = templ_7745c5c3_Buffer.WriteString("</th><td data-label=\"")
-				_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Deliveries")))
-				_, _ = templ_7745c5c3_Buffer.WriteString("\">")
-				templ_7745c5c3_Err = number(one.Deliveries).Render(ctx, templ_7745c5c3_Buffer)
-				if templ_7745c5c3_Err != nil {
-					return templ_7745c5c3_Err
-				}
-				_, _ = templ_7745c5c3_Buffer.WriteString("</td><td data-label=\"")
-				_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Attempts")))
-				_, _ = templ_7745c5c3_Buffer.WriteString("\">")
-				templ_7745c5c3_Err = number(one.Attempts).Render(ctx, templ_7745c5c3_Buffer)
-				if templ_7745c5c3_Err != nil {
-					return templ_7745c5c3_Err
-				}
-				_, _ = templ_7745c5c3_Buffer.WriteString("</td><td data-label=\"")
-				_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Waits since")))
-				_, _ = templ_7745c5c3_Buffer.WriteString("\">")
-				templ_7745c5c3_Err = design.Ago(one.Oldest).Render(ctx, templ_7745c5c3_Buffer)
-				if templ_7745c5c3_Err != nil {
-					return templ_7745c5c3_Err
-				}
-				_, _ = templ_7745c5c3_Buffer.WriteString("</td><td data-label=\"")
-				_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Next attempt")))
-				_, _ = templ_7745c5c3_Buffer.WriteString("\">")
-				templ_7745c5c3_Err = design.Ago(one.Next).Render(ctx, templ_7745c5c3_Buffer)
-				if templ_7745c5c3_Err != nil {
-					return templ_7745c5c3_Err
-				}
-				_, _ = templ_7745c5c3_Buffer.WriteString("</td></tr>")
+				page.Text("<tr><th scope=\"row\" data-label=\"", text(ctx, "Destination"))
+				page.Component(ctx, "\">", design.Channel(one.Channel))
+				page.Text("", " ")
+				page.Component(ctx, "", design.Name(one.Destination))
+				page.Text("</th><td data-label=\"", text(ctx, "Deliveries"))
+				page.Component(ctx, "\">", number(one.Deliveries))
+				page.Text("</td><td data-label=\"", text(ctx, "Attempts"))
+				page.Component(ctx, "\">", number(one.Attempts))
+				page.Text("</td><td data-label=\"", text(ctx, "Waits since"))
+				page.Component(ctx, "\">", design.Ago(one.Oldest))
+				page.Text("</td><td data-label=\"", text(ctx, "Next attempt"))
+				page.Component(ctx, "\">", design.Ago(one.Next))
+				page.Fixed("</td></tr>")
 			}
-			_, _ = templ_7745c5c3_Buffer.WriteString("</tbody></table>")
+			page.Fixed("</tbody></table>")
 		}
-		_, _ = templ_7745c5c3_Buffer.WriteString("</section>")
-		return nil
+		page.Fixed("</section>")
 	})
 }
 
-var _ = templruntime.GeneratedTemplate
+var _ = component.New

@@ -6,7 +6,7 @@ package pages
 //lint:file-ignore SA4006 This context is only used if a nested component is present.
 
 import "github.com/a-h/templ"
-import templruntime "github.com/a-h/templ/runtime"
+import "inbox/internal/pagecode/component"
 
 import (
 	"inbox/exchange"
@@ -16,1165 +16,435 @@ import (
 
 // settingsHead begins each part of the settings.
 func settingsHead(v settingsView, title, lead string) templ.Component {
-	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
-		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
-		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
-			return templ_7745c5c3_CtxErr
-		}
-		templ_7745c5c3_Buffer, templ_7745c5c3_IsBuffer := templruntime.GetBuffer(templ_7745c5c3_W)
-		if !templ_7745c5c3_IsBuffer {
-			defer func() {
-				templ_7745c5c3_BufErr := templruntime.ReleaseBuffer(templ_7745c5c3_Buffer)
-				if templ_7745c5c3_Err == nil {
-					templ_7745c5c3_Err = templ_7745c5c3_BufErr
-				}
-			}()
-		}
-		ctx = templ.InitializeContext(ctx)
-		templ_7745c5c3_Var1 := templ.GetChildren(ctx)
-		if templ_7745c5c3_Var1 == nil {
-			templ_7745c5c3_Var1 = templ.NopComponent
-		}
-		ctx = templ.ClearChildren(ctx)
-		_, _ = templ_7745c5c3_Buffer.WriteString("<nav class=\"tabs\" aria-label=\"")
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Settings")))
-		_, _ = templ_7745c5c3_Buffer.WriteString("\">")
+	return component.New(func(ctx component.Context, page *component.Page, templ_7745c5c3_Var1 templ.Component) {
+		page.Text("<nav class=\"tabs\" aria-label=\"", text(ctx, "Settings"))
+		page.Fixed("\">")
 		for _, one := range v.tabs(ctx) {
-			_, _ = templ_7745c5c3_Buffer.WriteString("<a href=\"")
-			var templ_7745c5c3_Var3 templ.SafeURL
-			if templ_7745c5c3_Var3, templ_7745c5c3_Err = templ.JoinURLErrs(templ.SafeURL(one.path())); templ_7745c5c3_Err != nil {
-				return templ_7745c5c3_Err
-			}
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var3))
-			_, _ = templ_7745c5c3_Buffer.WriteString("\"")
+			page.Text("<a href=\"", one.path())
+			page.Fixed("\"")
 			if one.part == v.Part {
-				_, _ = templ_7745c5c3_Buffer.WriteString(" aria-current=\"page\"")
+				page.Fixed(" aria-current=\"page\"")
 			}
-			_, _ = templ_7745c5c3_Buffer.WriteString(">")
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(one.label))
-			_, _ = templ_7745c5c3_Buffer.WriteString("</a>")
+			page.Text(">", one.label)
+			page.Fixed("</a>")
 		}
-		_, _ = templ_7745c5c3_Buffer.WriteString("</nav>")
-		templ_7745c5c3_Var5 := templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
-			templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
-			templ_7745c5c3_Buffer, templ_7745c5c3_IsBuffer := templruntime.GetBuffer(templ_7745c5c3_W)
-			if !templ_7745c5c3_IsBuffer {
-				defer func() {
-					templ_7745c5c3_BufErr := templruntime.ReleaseBuffer(templ_7745c5c3_Buffer)
-					if templ_7745c5c3_Err == nil {
-						templ_7745c5c3_Err = templ_7745c5c3_BufErr
-					}
-				}()
-			}
-			ctx = templ.InitializeContext(ctx)
-			templ_7745c5c3_Err = templ_7745c5c3_Var1.Render(ctx, templ_7745c5c3_Buffer)
-			if templ_7745c5c3_Err != nil {
-				return templ_7745c5c3_Err
-			}
-			return nil
+		page.Fixed("</nav>")
+		templ_7745c5c3_Var5 := component.Children(func(ctx component.Context, page *component.Page) {
+			page.Component(ctx, "", templ_7745c5c3_Var1)
 		})
-		templ_7745c5c3_Err = heading(title, lead).Render(templ.WithChildren(ctx, templ_7745c5c3_Var5), templ_7745c5c3_Buffer)
-		if templ_7745c5c3_Err != nil {
-			return templ_7745c5c3_Err
-		}
-		return nil
+		page.Component(templ.WithChildren(ctx, templ_7745c5c3_Var5), "", heading(title, lead))
 	})
 }
 
 func serverPage(v serverView) templ.Component {
-	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
-		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
-		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
-			return templ_7745c5c3_CtxErr
-		}
-		templ_7745c5c3_Buffer, templ_7745c5c3_IsBuffer := templruntime.GetBuffer(templ_7745c5c3_W)
-		if !templ_7745c5c3_IsBuffer {
-			defer func() {
-				templ_7745c5c3_BufErr := templruntime.ReleaseBuffer(templ_7745c5c3_Buffer)
-				if templ_7745c5c3_Err == nil {
-					templ_7745c5c3_Err = templ_7745c5c3_BufErr
-				}
-			}()
-		}
-		ctx = templ.InitializeContext(ctx)
-		templ_7745c5c3_Var6 := templ.GetChildren(ctx)
-		if templ_7745c5c3_Var6 == nil {
-			templ_7745c5c3_Var6 = templ.NopComponent
-		}
-		ctx = templ.ClearChildren(ctx)
-		templ_7745c5c3_Var7 := templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
-			templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
-			templ_7745c5c3_Buffer, templ_7745c5c3_IsBuffer := templruntime.GetBuffer(templ_7745c5c3_W)
-			if !templ_7745c5c3_IsBuffer {
-				defer func() {
-					templ_7745c5c3_BufErr := templruntime.ReleaseBuffer(templ_7745c5c3_Buffer)
-					if templ_7745c5c3_Err == nil {
-						templ_7745c5c3_Err = templ_7745c5c3_BufErr
-					}
-				}()
-			}
-			ctx = templ.InitializeContext(ctx)
-			return nil
+	return component.New(func(ctx component.Context, page *component.Page, templ_7745c5c3_Var6 templ.Component) {
+		templ_7745c5c3_Var7 := component.Children(func(ctx component.Context, page *component.Page) {
 		})
-		templ_7745c5c3_Err = settingsHead(v.settingsView, text(ctx, "Server"), "").Render(templ.WithChildren(ctx, templ_7745c5c3_Var7), templ_7745c5c3_Buffer)
-		if templ_7745c5c3_Err != nil {
-			return templ_7745c5c3_Err
-		}
-		_, _ = templ_7745c5c3_Buffer.WriteString("<section class=\"card\" aria-labelledby=\"work\"><h2 id=\"work\">")
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Work of all agents")))
-		_, _ = templ_7745c5c3_Buffer.WriteString("</h2>")
+		page.Component(templ.WithChildren(ctx, templ_7745c5c3_Var7), "", settingsHead(v.settingsView, text(ctx, "Server"), ""))
+		page.Text("<section class=\"card\" aria-labelledby=\"work\"><h2 id=\"work\">", text(ctx, "Work of all agents"))
+		page.Fixed("</h2>")
 		if v.Paused != nil {
-			templ_7745c5c3_Var9 := templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
-				templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
-				templ_7745c5c3_Buffer, templ_7745c5c3_IsBuffer := templruntime.GetBuffer(templ_7745c5c3_W)
-				if !templ_7745c5c3_IsBuffer {
-					defer func() {
-						templ_7745c5c3_BufErr := templruntime.ReleaseBuffer(templ_7745c5c3_Buffer)
-						if templ_7745c5c3_Err == nil {
-							templ_7745c5c3_Err = templ_7745c5c3_BufErr
-						}
-					}()
-				}
-				ctx = templ.InitializeContext(ctx)
-				_, _ = templ_7745c5c3_Buffer.WriteString("<p class=\"small\">")
-				templ_7745c5c3_Err = design.Ago(v.Paused.CreatedAt).Render(ctx, templ_7745c5c3_Buffer)
-				if templ_7745c5c3_Err != nil {
-					return templ_7745c5c3_Err
-				}
-				_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(" "))
-				templ_7745c5c3_Err = design.Name(v.Paused.Reason).Render(ctx, templ_7745c5c3_Buffer)
-				if templ_7745c5c3_Err != nil {
-					return templ_7745c5c3_Err
-				}
-				_, _ = templ_7745c5c3_Buffer.WriteString("</p>")
-				return nil
+			templ_7745c5c3_Var9 := component.Children(func(ctx component.Context, page *component.Page) {
+				page.Component(ctx, "<p class=\"small\">", design.Ago(v.Paused.CreatedAt))
+				page.Text("", " ")
+				page.Component(ctx, "", design.Name(v.Paused.Reason))
+				page.Fixed("</p>")
 			})
-			templ_7745c5c3_Err = design.Notice(design.Warn, text(ctx, "All agents rest: messages are accepted and wait.")).Render(templ.WithChildren(ctx, templ_7745c5c3_Var9), templ_7745c5c3_Buffer)
-			if templ_7745c5c3_Err != nil {
-				return templ_7745c5c3_Err
-			}
-			_, _ = templ_7745c5c3_Buffer.WriteString(" ")
+			page.Component(templ.WithChildren(ctx, templ_7745c5c3_Var9), "", design.Notice(design.Warn, text(ctx, "All agents rest: messages are accepted and wait.")))
+			page.Fixed(" ")
 			if v.administers() {
-				_, _ = templ_7745c5c3_Buffer.WriteString("<form method=\"post\" action=\"")
-				var templ_7745c5c3_Var11 templ.SafeURL
-				if templ_7745c5c3_Var11, templ_7745c5c3_Err = templ.JoinURLErrs(at("settings", "resume")); templ_7745c5c3_Err != nil {
-					return templ_7745c5c3_Err
-				}
-				_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var11))
-				_, _ = templ_7745c5c3_Buffer.WriteString("\">")
-				templ_7745c5c3_Err = csrf(v.CSRF).Render(ctx, templ_7745c5c3_Buffer)
-				if templ_7745c5c3_Err != nil {
-					return templ_7745c5c3_Err
-				}
-				_, _ = templ_7745c5c3_Buffer.WriteString("<button class=\"primary\">")
-				_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Let all agents work again")))
-				_, _ = templ_7745c5c3_Buffer.WriteString("</button></form>")
+				page.Address("<form method=\"post\" action=\"", at("settings", "resume"))
+				page.Component(ctx, "\">", csrf(v.CSRF))
+				page.Text("<button class=\"primary\">", text(ctx, "Let all agents work again"))
+				page.Fixed("</button></form>")
 			}
 		} else {
-			_, _ = templ_7745c5c3_Buffer.WriteString("<p>")
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "The agents answer what comes in.")))
-			_, _ = templ_7745c5c3_Buffer.WriteString("</p>")
+			page.Text("<p>", text(ctx, "The agents answer what comes in."))
+			page.Fixed("</p>")
 			if v.administers() {
-				_, _ = templ_7745c5c3_Buffer.WriteString("<form class=\"form\" method=\"post\" action=\"")
-				var templ_7745c5c3_Var14 templ.SafeURL
-				if templ_7745c5c3_Var14, templ_7745c5c3_Err = templ.JoinURLErrs(at("settings", "pause")); templ_7745c5c3_Err != nil {
-					return templ_7745c5c3_Err
-				}
-				_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var14))
-				_, _ = templ_7745c5c3_Buffer.WriteString("\">")
-				templ_7745c5c3_Err = csrf(v.CSRF).Render(ctx, templ_7745c5c3_Buffer)
-				if templ_7745c5c3_Err != nil {
-					return templ_7745c5c3_Err
-				}
-				_, _ = templ_7745c5c3_Buffer.WriteString("<input type=\"hidden\" name=\"back\" value=\"")
-				_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(at("settings")))
-				_, _ = templ_7745c5c3_Buffer.WriteString("\"><div class=\"field\"><label for=\"reason\">")
-				_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Reason")))
-				_, _ = templ_7745c5c3_Buffer.WriteString("</label> <input id=\"reason\" name=\"reason\" maxlength=\"500\"></div><div class=\"actions\"><button class=\"danger\">")
-				templ_7745c5c3_Err = design.Icon("pause").Render(ctx, templ_7745c5c3_Buffer)
-				if templ_7745c5c3_Err != nil {
-					return templ_7745c5c3_Err
-				}
-				_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Let all agents rest")))
-				_, _ = templ_7745c5c3_Buffer.WriteString("</button></div></form>")
+				page.Address("<form class=\"form\" method=\"post\" action=\"", at("settings", "pause"))
+				page.Component(ctx, "\">", csrf(v.CSRF))
+				page.Text("<input type=\"hidden\" name=\"back\" value=\"", at("settings"))
+				page.Text("\"><div class=\"field\"><label for=\"reason\">", text(ctx, "Reason"))
+				page.Component(ctx, "</label> <input id=\"reason\" name=\"reason\" maxlength=\"500\"></div><div class=\"actions\"><button class=\"danger\">", design.Icon("pause"))
+				page.Text("", text(ctx, "Let all agents rest"))
+				page.Fixed("</button></div></form>")
 			}
 		}
 		if len(v.Resting) > 0 {
-			_, _ = templ_7745c5c3_Buffer.WriteString("<p>")
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Agents that rest by their name:")))
-			_, _ = templ_7745c5c3_Buffer.WriteString("</p><ul>")
+			page.Text("<p>", text(ctx, "Agents that rest by their name:"))
+			page.Fixed("</p><ul>")
 			for _, one := range v.Resting {
-				_, _ = templ_7745c5c3_Buffer.WriteString("<li>")
-				_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(one.Target + " "))
-				templ_7745c5c3_Err = design.Name(one.Reason).Render(ctx, templ_7745c5c3_Buffer)
-				if templ_7745c5c3_Err != nil {
-					return templ_7745c5c3_Err
-				}
-				_, _ = templ_7745c5c3_Buffer.WriteString("</li>")
+				page.Text("<li>", one.Target+" ")
+				page.Component(ctx, "", design.Name(one.Reason))
+				page.Fixed("</li>")
 			}
-			_, _ = templ_7745c5c3_Buffer.WriteString("</ul>")
+			page.Fixed("</ul>")
 		}
-		_, _ = templ_7745c5c3_Buffer.WriteString("</section>")
+		page.Fixed("</section>")
 		if v.Node && v.administers() {
-			_, _ = templ_7745c5c3_Buffer.WriteString("<section class=\"card\" aria-labelledby=\"reload\"><h2 id=\"reload\">")
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Configuration of this node")))
-			_, _ = templ_7745c5c3_Buffer.WriteString("</h2><p class=\"muted\">")
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "The file is read again. A wrong one changes nothing. Other nodes read theirs by themselves: inbox reload.")))
-			_, _ = templ_7745c5c3_Buffer.WriteString("</p><form method=\"post\" action=\"")
-			var templ_7745c5c3_Var22 templ.SafeURL
-			if templ_7745c5c3_Var22, templ_7745c5c3_Err = templ.JoinURLErrs(at("settings", "reload")); templ_7745c5c3_Err != nil {
-				return templ_7745c5c3_Err
-			}
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var22))
-			_, _ = templ_7745c5c3_Buffer.WriteString("\">")
-			templ_7745c5c3_Err = csrf(v.CSRF).Render(ctx, templ_7745c5c3_Buffer)
-			if templ_7745c5c3_Err != nil {
-				return templ_7745c5c3_Err
-			}
-			_, _ = templ_7745c5c3_Buffer.WriteString("<input type=\"hidden\" name=\"back\" value=\"")
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(at("settings")))
-			_, _ = templ_7745c5c3_Buffer.WriteString("\"> <button class=\"danger\">")
-			templ_7745c5c3_Err = design.Icon("retry").Render(ctx, templ_7745c5c3_Buffer)
-			if templ_7745c5c3_Err != nil {
-				return templ_7745c5c3_Err
-			}
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Read the configuration again")))
-			_, _ = templ_7745c5c3_Buffer.WriteString("</button></form></section>")
+			page.Text("<section class=\"card\" aria-labelledby=\"reload\"><h2 id=\"reload\">", text(ctx, "Configuration of this node"))
+			page.Text("</h2><p class=\"muted\">", text(ctx, "The file is read again. A wrong one changes nothing. Other nodes read theirs by themselves: inbox reload."))
+			page.Address("</p><form method=\"post\" action=\"", at("settings", "reload"))
+			page.Component(ctx, "\">", csrf(v.CSRF))
+			page.Text("<input type=\"hidden\" name=\"back\" value=\"", at("settings"))
+			page.Component(ctx, "\"> <button class=\"danger\">", design.Icon("retry"))
+			page.Text("", text(ctx, "Read the configuration again"))
+			page.Fixed("</button></form></section>")
 		}
-		_, _ = templ_7745c5c3_Buffer.WriteString("<section class=\"card\" aria-labelledby=\"node\"><h2 id=\"node\">")
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "This node")))
-		_, _ = templ_7745c5c3_Buffer.WriteString("</h2><dl class=\"facts\"><dt>")
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Domain")))
-		_, _ = templ_7745c5c3_Buffer.WriteString("</dt><dd>")
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(v.Domain))
-		_, _ = templ_7745c5c3_Buffer.WriteString("</dd><dt>")
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Program")))
-		_, _ = templ_7745c5c3_Buffer.WriteString("</dt><dd>")
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(v.Version))
-		_, _ = templ_7745c5c3_Buffer.WriteString("</dd>")
+		page.Text("<section class=\"card\" aria-labelledby=\"node\"><h2 id=\"node\">", text(ctx, "This node"))
+		page.Text("</h2><dl class=\"facts\"><dt>", text(ctx, "Domain"))
+		page.Text("</dt><dd>", v.Domain)
+		page.Text("</dd><dt>", text(ctx, "Program"))
+		page.Text("</dt><dd>", v.Version)
+		page.Fixed("</dd>")
 		for _, one := range v.Health {
-			_, _ = templ_7745c5c3_Buffer.WriteString("<dt>")
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(checkName(ctx, one.Name)))
-			_, _ = templ_7745c5c3_Buffer.WriteString("</dt><dd>")
+			page.Text("<dt>", checkName(ctx, one.Name))
+			page.Fixed("</dt><dd>")
 			if one.OK {
-				templ_7745c5c3_Err = design.Badge(design.OK, text(ctx, "good")).Render(ctx, templ_7745c5c3_Buffer)
-				if templ_7745c5c3_Err != nil {
-					return templ_7745c5c3_Err
-				}
+				page.Component(ctx, "", design.Badge(design.OK, text(ctx, "good")))
 			} else {
-				templ_7745c5c3_Err = design.Badge(design.Bad, text(ctx, "fails")).Render(ctx, templ_7745c5c3_Buffer)
-				if templ_7745c5c3_Err != nil {
-					return templ_7745c5c3_Err
-				}
-				_, _ = templ_7745c5c3_Buffer.WriteString(" <p>")
-				_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(design.Visible(one.Reason)))
-				_, _ = templ_7745c5c3_Buffer.WriteString("</p><p class=\"small muted\">")
-				_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(one.Remedy))
-				_, _ = templ_7745c5c3_Buffer.WriteString("</p>")
+				page.Component(ctx, "", design.Badge(design.Bad, text(ctx, "fails")))
+				page.Text(" <p>", design.Visible(one.Reason))
+				page.Text("</p><p class=\"small muted\">", one.Remedy)
+				page.Fixed("</p>")
 			}
-			_, _ = templ_7745c5c3_Buffer.WriteString("</dd>")
+			page.Fixed("</dd>")
 		}
-		_, _ = templ_7745c5c3_Buffer.WriteString("</dl></section>")
-		return nil
+		page.Fixed("</dl></section>")
 	})
 }
 
 func doctorPage(v doctorView) templ.Component {
-	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
-		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
-		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
-			return templ_7745c5c3_CtxErr
-		}
-		templ_7745c5c3_Buffer, templ_7745c5c3_IsBuffer := templruntime.GetBuffer(templ_7745c5c3_W)
-		if !templ_7745c5c3_IsBuffer {
-			defer func() {
-				templ_7745c5c3_BufErr := templruntime.ReleaseBuffer(templ_7745c5c3_Buffer)
-				if templ_7745c5c3_Err == nil {
-					templ_7745c5c3_Err = templ_7745c5c3_BufErr
-				}
-			}()
-		}
-		ctx = templ.InitializeContext(ctx)
-		templ_7745c5c3_Var33 := templ.GetChildren(ctx)
-		if templ_7745c5c3_Var33 == nil {
-			templ_7745c5c3_Var33 = templ.NopComponent
-		}
-		ctx = templ.ClearChildren(ctx)
-		templ_7745c5c3_Var34 := templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
-			templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
-			templ_7745c5c3_Buffer, templ_7745c5c3_IsBuffer := templruntime.GetBuffer(templ_7745c5c3_W)
-			if !templ_7745c5c3_IsBuffer {
-				defer func() {
-					templ_7745c5c3_BufErr := templruntime.ReleaseBuffer(templ_7745c5c3_Buffer)
-					if templ_7745c5c3_Err == nil {
-						templ_7745c5c3_Err = templ_7745c5c3_BufErr
-					}
-				}()
-			}
-			ctx = templ.InitializeContext(ctx)
+	return component.New(func(ctx component.Context, page *component.Page, templ_7745c5c3_Var33 templ.Component) {
+		templ_7745c5c3_Var34 := component.Children(func(ctx component.Context, page *component.Page) {
 			if v.mayWork() {
-				_, _ = templ_7745c5c3_Buffer.WriteString("<form method=\"post\" action=\"")
-				var templ_7745c5c3_Var35 templ.SafeURL
-				if templ_7745c5c3_Var35, templ_7745c5c3_Err = templ.JoinURLErrs(at("settings", "doctor")); templ_7745c5c3_Err != nil {
-					return templ_7745c5c3_Err
-				}
-				_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var35))
-				_, _ = templ_7745c5c3_Buffer.WriteString("\">")
-				templ_7745c5c3_Err = csrf(v.CSRF).Render(ctx, templ_7745c5c3_Buffer)
-				if templ_7745c5c3_Err != nil {
-					return templ_7745c5c3_Err
-				}
-				_, _ = templ_7745c5c3_Buffer.WriteString("<button class=\"primary\">")
-				_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Look now")))
-				_, _ = templ_7745c5c3_Buffer.WriteString("</button></form>")
+				page.Address("<form method=\"post\" action=\"", at("settings", "doctor"))
+				page.Component(ctx, "\">", csrf(v.CSRF))
+				page.Text("<button class=\"primary\">", text(ctx, "Look now"))
+				page.Fixed("</button></form>")
 			}
-			return nil
 		})
-		templ_7745c5c3_Err = settingsHead(v.settingsView, text(ctx, "Doctor"), text(ctx, "What this server needs of the world: names, ports, certificates, mail, the programs behind its agents.")).Render(templ.WithChildren(ctx, templ_7745c5c3_Var34), templ_7745c5c3_Buffer)
-		if templ_7745c5c3_Err != nil {
-			return templ_7745c5c3_Err
-		}
+		page.Component(templ.WithChildren(ctx, templ_7745c5c3_Var34), "", settingsHead(v.settingsView, text(ctx, "Doctor"), text(ctx, "What this server needs of the world: names, ports, certificates, mail, the programs behind its agents.")))
 		if v.At.IsZero() {
-			templ_7745c5c3_Err = design.Empty("search", text(ctx, "The doctor has not looked yet"), text(ctx, "A round takes up to 45 seconds and changes nothing.")).Render(ctx, templ_7745c5c3_Buffer)
-			if templ_7745c5c3_Err != nil {
-				return templ_7745c5c3_Err
-			}
+			page.Component(ctx, "", design.Empty("search", text(ctx, "The doctor has not looked yet"), text(ctx, "A round takes up to 45 seconds and changes nothing.")))
 		} else {
-			_, _ = templ_7745c5c3_Buffer.WriteString("<p class=\"muted\">")
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Last look:") + " "))
-			templ_7745c5c3_Err = design.Ago(v.At).Render(ctx, templ_7745c5c3_Buffer)
-			if templ_7745c5c3_Err != nil {
-				return templ_7745c5c3_Err
-			}
-			_, _ = templ_7745c5c3_Buffer.WriteString("</p><section class=\"card flush\" aria-label=\"")
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Findings")))
-			_, _ = templ_7745c5c3_Buffer.WriteString("\"><div class=\"scroll\"><table class=\"table\"><thead><tr><th scope=\"col\">")
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "What")))
-			_, _ = templ_7745c5c3_Buffer.WriteString("</th><th scope=\"col\">")
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "State")))
-			_, _ = templ_7745c5c3_Buffer.WriteString("</th><th scope=\"col\">")
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "What was found")))
-			_, _ = templ_7745c5c3_Buffer.WriteString("</th></tr></thead> <tbody>")
+			page.Text("<p class=\"muted\">", text(ctx, "Last look:")+" ")
+			page.Component(ctx, "", design.Ago(v.At))
+			page.Text("</p><section class=\"card flush\" aria-label=\"", text(ctx, "Findings"))
+			page.Text("\"><div class=\"scroll\"><table class=\"table\"><thead><tr><th scope=\"col\">", text(ctx, "What"))
+			page.Text("</th><th scope=\"col\">", text(ctx, "State"))
+			page.Text("</th><th scope=\"col\">", text(ctx, "What was found"))
+			page.Fixed("</th></tr></thead> <tbody>")
 			for _, one := range v.Findings {
-				_, _ = templ_7745c5c3_Buffer.WriteString("<tr><td data-label=\"")
-				_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "What")))
-				_, _ = templ_7745c5c3_Buffer.WriteString("\">")
-				_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(one.Name))
-				_, _ = templ_7745c5c3_Buffer.WriteString("</td><td data-label=\"")
-				_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "State")))
-				_, _ = templ_7745c5c3_Buffer.WriteString("\">")
-				templ_7745c5c3_Err = design.Badge(findingKind(one.Status), findingName(ctx, one.Status)).Render(ctx, templ_7745c5c3_Buffer)
-				if templ_7745c5c3_Err != nil {
-					return templ_7745c5c3_Err
-				}
-				_, _ = templ_7745c5c3_Buffer.WriteString("</td><td data-label=\"")
-				_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "What was found")))
-				_, _ = templ_7745c5c3_Buffer.WriteString("\"><div>")
-				templ_7745c5c3_Err = design.Name(one.Detail).Render(ctx, templ_7745c5c3_Buffer)
-				if templ_7745c5c3_Err != nil {
-					return templ_7745c5c3_Err
-				}
+				page.Text("<tr><td data-label=\"", text(ctx, "What"))
+				page.Text("\">", one.Name)
+				page.Text("</td><td data-label=\"", text(ctx, "State"))
+				page.Component(ctx, "\">", design.Badge(findingKind(one.Status), findingName(ctx, one.Status)))
+				page.Text("</td><td data-label=\"", text(ctx, "What was found"))
+				page.Component(ctx, "\"><div>", design.Name(one.Detail))
 				if one.Remedy != "" {
-					_, _ = templ_7745c5c3_Buffer.WriteString("<p class=\"small\">")
-					_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "What to do:") + " "))
-					_, _ = templ_7745c5c3_Buffer.WriteString(" <span class=\"mono\">")
-					templ_7745c5c3_Err = design.Name(one.Remedy).Render(ctx, templ_7745c5c3_Buffer)
-					if templ_7745c5c3_Err != nil {
-						return templ_7745c5c3_Err
-					}
-					_, _ = templ_7745c5c3_Buffer.WriteString("</span> ")
-					_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(" "))
-					templ_7745c5c3_Err = design.CopyButton(one.Remedy).Render(ctx, templ_7745c5c3_Buffer)
-					if templ_7745c5c3_Err != nil {
-						return templ_7745c5c3_Err
-					}
-					_, _ = templ_7745c5c3_Buffer.WriteString("</p>")
+					page.Text("<p class=\"small\">", text(ctx, "What to do:")+" ")
+					page.Component(ctx, " <span class=\"mono\">", design.Name(one.Remedy))
+					page.Text("</span> ", " ")
+					page.Component(ctx, "", design.CopyButton(one.Remedy))
+					page.Fixed("</p>")
 				}
-				_, _ = templ_7745c5c3_Buffer.WriteString("</div></td></tr>")
+				page.Fixed("</div></td></tr>")
 			}
-			_, _ = templ_7745c5c3_Buffer.WriteString("</tbody></table></div></section>")
+			page.Fixed("</tbody></table></div></section>")
 		}
-		return nil
 	})
 }
 
 func dnsPage(v dnsView) templ.Component {
-	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
-		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
-		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
-			return templ_7745c5c3_CtxErr
-		}
-		templ_7745c5c3_Buffer, templ_7745c5c3_IsBuffer := templruntime.GetBuffer(templ_7745c5c3_W)
-		if !templ_7745c5c3_IsBuffer {
-			defer func() {
-				templ_7745c5c3_BufErr := templruntime.ReleaseBuffer(templ_7745c5c3_Buffer)
-				if templ_7745c5c3_Err == nil {
-					templ_7745c5c3_Err = templ_7745c5c3_BufErr
-				}
-			}()
-		}
-		ctx = templ.InitializeContext(ctx)
-		templ_7745c5c3_Var48 := templ.GetChildren(ctx)
-		if templ_7745c5c3_Var48 == nil {
-			templ_7745c5c3_Var48 = templ.NopComponent
-		}
-		ctx = templ.ClearChildren(ctx)
-		templ_7745c5c3_Var49 := templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
-			templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
-			templ_7745c5c3_Buffer, templ_7745c5c3_IsBuffer := templruntime.GetBuffer(templ_7745c5c3_W)
-			if !templ_7745c5c3_IsBuffer {
-				defer func() {
-					templ_7745c5c3_BufErr := templruntime.ReleaseBuffer(templ_7745c5c3_Buffer)
-					if templ_7745c5c3_Err == nil {
-						templ_7745c5c3_Err = templ_7745c5c3_BufErr
-					}
-				}()
-			}
-			ctx = templ.InitializeContext(ctx)
-			_, _ = templ_7745c5c3_Buffer.WriteString("<a class=\"button\" href=\"")
-			var templ_7745c5c3_Var50 templ.SafeURL
-			if templ_7745c5c3_Var50, templ_7745c5c3_Err = templ.JoinURLErrs(at("settings", "doctor")); templ_7745c5c3_Err != nil {
-				return templ_7745c5c3_Err
-			}
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var50))
-			_, _ = templ_7745c5c3_Buffer.WriteString("\">")
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Doctor")))
-			_, _ = templ_7745c5c3_Buffer.WriteString("</a> ")
+	return component.New(func(ctx component.Context, page *component.Page, templ_7745c5c3_Var48 templ.Component) {
+		templ_7745c5c3_Var49 := component.Children(func(ctx component.Context, page *component.Page) {
+			page.Address("<a class=\"button\" href=\"", at("settings", "doctor"))
+			page.Text("\">", text(ctx, "Doctor"))
+			page.Fixed("</a> ")
 			if v.mayWork() && len(v.Records) > 0 {
-				_, _ = templ_7745c5c3_Buffer.WriteString("<form method=\"post\" action=\"")
-				var templ_7745c5c3_Var52 templ.SafeURL
-				if templ_7745c5c3_Var52, templ_7745c5c3_Err = templ.JoinURLErrs(at("settings", "dns")); templ_7745c5c3_Err != nil {
-					return templ_7745c5c3_Err
-				}
-				_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var52))
-				_, _ = templ_7745c5c3_Buffer.WriteString("\">")
-				templ_7745c5c3_Err = csrf(v.CSRF).Render(ctx, templ_7745c5c3_Buffer)
-				if templ_7745c5c3_Err != nil {
-					return templ_7745c5c3_Err
-				}
-				_, _ = templ_7745c5c3_Buffer.WriteString("<button class=\"primary\">")
-				_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Look them up")))
-				_, _ = templ_7745c5c3_Buffer.WriteString("</button></form>")
+				page.Address("<form method=\"post\" action=\"", at("settings", "dns"))
+				page.Component(ctx, "\">", csrf(v.CSRF))
+				page.Text("<button class=\"primary\">", text(ctx, "Look them up"))
+				page.Fixed("</button></form>")
 			}
-			return nil
 		})
-		templ_7745c5c3_Err = settingsHead(v.settingsView, text(ctx, "DNS records"), text(ctx, "The records to publish for mail. The doctor checks whether others see them.")).Render(templ.WithChildren(ctx, templ_7745c5c3_Var49), templ_7745c5c3_Buffer)
-		if templ_7745c5c3_Err != nil {
-			return templ_7745c5c3_Err
-		}
+		page.Component(templ.WithChildren(ctx, templ_7745c5c3_Var49), "", settingsHead(v.settingsView, text(ctx, "DNS records"), text(ctx, "The records to publish for mail. The doctor checks whether others see them.")))
 		if !v.At.IsZero() {
-			_, _ = templ_7745c5c3_Buffer.WriteString("<p class=\"muted\">")
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Looked up:") + " "))
-			templ_7745c5c3_Err = design.Ago(v.At).Render(ctx, templ_7745c5c3_Buffer)
-			if templ_7745c5c3_Err != nil {
-				return templ_7745c5c3_Err
-			}
-			_, _ = templ_7745c5c3_Buffer.WriteString("</p>")
+			page.Text("<p class=\"muted\">", text(ctx, "Looked up:")+" ")
+			page.Component(ctx, "", design.Ago(v.At))
+			page.Fixed("</p>")
 		}
 		if len(v.Records) == 0 {
-			templ_7745c5c3_Err = design.Empty("email", text(ctx, "There is nothing to publish"), text(ctx, "Mail is off (smtp.listen is empty).")).Render(ctx, templ_7745c5c3_Buffer)
-			if templ_7745c5c3_Err != nil {
-				return templ_7745c5c3_Err
-			}
+			page.Component(ctx, "", design.Empty("email", text(ctx, "There is nothing to publish"), text(ctx, "Mail is off (smtp.listen is empty).")))
 		} else {
 			for _, one := range v.Records {
-				_, _ = templ_7745c5c3_Buffer.WriteString("<section class=\"card stack tight\"><div class=\"cluster\"><h2 class=\"mono\">")
-				_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(one.Name))
-				_, _ = templ_7745c5c3_Buffer.WriteString(" ")
-				_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(one.Type))
-				_, _ = templ_7745c5c3_Buffer.WriteString("</h2>")
+				page.Text("<section class=\"card stack tight\"><div class=\"cluster\"><h2 class=\"mono\">", one.Name)
+				page.Text(" ", one.Type)
+				page.Fixed("</h2>")
 				if one.State != "" {
 					kind, word := recordState(ctx, one.State)
-					templ_7745c5c3_Err = design.Badge(kind, word).Render(ctx, templ_7745c5c3_Buffer)
-					if templ_7745c5c3_Err != nil {
-						return templ_7745c5c3_Err
-					}
+					page.Component(ctx, "", design.Badge(kind, word))
 				}
-				_, _ = templ_7745c5c3_Buffer.WriteString("</div>")
+				page.Fixed("</div>")
 				if one.Reason != "" {
-					_, _ = templ_7745c5c3_Buffer.WriteString("<p>")
-					templ_7745c5c3_Err = design.Name(one.Reason).Render(ctx, templ_7745c5c3_Buffer)
-					if templ_7745c5c3_Err != nil {
-						return templ_7745c5c3_Err
-					}
-					_, _ = templ_7745c5c3_Buffer.WriteString("</p>")
+					page.Component(ctx, "<p>", design.Name(one.Reason))
+					page.Fixed("</p>")
 				}
 				if len(one.Found) > 0 && one.State != "" {
-					_, _ = templ_7745c5c3_Buffer.WriteString("<p class=\"small muted\">")
-					_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "What is there:")))
-					_, _ = templ_7745c5c3_Buffer.WriteString("</p>")
+					page.Text("<p class=\"small muted\">", text(ctx, "What is there:"))
+					page.Fixed("</p>")
 					for _, found := range one.Found {
-						_, _ = templ_7745c5c3_Buffer.WriteString("<pre class=\"code wrap\" tabindex=\"0\">")
-						_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(design.Visible(found)))
-						_, _ = templ_7745c5c3_Buffer.WriteString("</pre>")
+						page.Text("<pre class=\"code wrap\" tabindex=\"0\">", design.Visible(found))
+						page.Fixed("</pre>")
 					}
 				}
 				if one.Note != "" {
-					_, _ = templ_7745c5c3_Buffer.WriteString("<p class=\"muted\">")
-					_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(one.Note))
-					_, _ = templ_7745c5c3_Buffer.WriteString("</p>")
+					page.Text("<p class=\"muted\">", one.Note)
+					page.Fixed("</p>")
 				}
-				_, _ = templ_7745c5c3_Buffer.WriteString("<pre class=\"code wrap\" tabindex=\"0\">")
-				_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(one.Zone))
-				_, _ = templ_7745c5c3_Buffer.WriteString("</pre>")
-				templ_7745c5c3_Err = design.CopyButton(one.Zone).Render(ctx, templ_7745c5c3_Buffer)
-				if templ_7745c5c3_Err != nil {
-					return templ_7745c5c3_Err
-				}
-				_, _ = templ_7745c5c3_Buffer.WriteString("</section>")
+				page.Text("<pre class=\"code wrap\" tabindex=\"0\">", one.Zone)
+				page.Component(ctx, "</pre>", design.CopyButton(one.Zone))
+				page.Fixed("</section>")
 			}
 		}
-		return nil
 	})
 }
 
 func configurationPage(v settingsView, document string) templ.Component {
-	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
-		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
-		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
-			return templ_7745c5c3_CtxErr
-		}
-		templ_7745c5c3_Buffer, templ_7745c5c3_IsBuffer := templruntime.GetBuffer(templ_7745c5c3_W)
-		if !templ_7745c5c3_IsBuffer {
-			defer func() {
-				templ_7745c5c3_BufErr := templruntime.ReleaseBuffer(templ_7745c5c3_Buffer)
-				if templ_7745c5c3_Err == nil {
-					templ_7745c5c3_Err = templ_7745c5c3_BufErr
-				}
-			}()
-		}
-		ctx = templ.InitializeContext(ctx)
-		templ_7745c5c3_Var61 := templ.GetChildren(ctx)
-		if templ_7745c5c3_Var61 == nil {
-			templ_7745c5c3_Var61 = templ.NopComponent
-		}
-		ctx = templ.ClearChildren(ctx)
-		templ_7745c5c3_Var62 := templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
-			templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
-			templ_7745c5c3_Buffer, templ_7745c5c3_IsBuffer := templruntime.GetBuffer(templ_7745c5c3_W)
-			if !templ_7745c5c3_IsBuffer {
-				defer func() {
-					templ_7745c5c3_BufErr := templruntime.ReleaseBuffer(templ_7745c5c3_Buffer)
-					if templ_7745c5c3_Err == nil {
-						templ_7745c5c3_Err = templ_7745c5c3_BufErr
-					}
-				}()
-			}
-			ctx = templ.InitializeContext(ctx)
-			templ_7745c5c3_Err = design.CopyButton(document).Render(ctx, templ_7745c5c3_Buffer)
-			if templ_7745c5c3_Err != nil {
-				return templ_7745c5c3_Err
-			}
-			return nil
+	return component.New(func(ctx component.Context, page *component.Page, templ_7745c5c3_Var61 templ.Component) {
+		templ_7745c5c3_Var62 := component.Children(func(ctx component.Context, page *component.Page) {
+			page.Component(ctx, "", design.CopyButton(document))
 		})
-		templ_7745c5c3_Err = settingsHead(v, text(ctx, "Configuration"), text(ctx, "All settings that are in force, with their defaults. Secrets and passwords are hidden.")).Render(templ.WithChildren(ctx, templ_7745c5c3_Var62), templ_7745c5c3_Buffer)
-		if templ_7745c5c3_Err != nil {
-			return templ_7745c5c3_Err
-		}
-		_, _ = templ_7745c5c3_Buffer.WriteString("<pre class=\"code wrap\" tabindex=\"0\">")
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(design.Visible(document)))
-		_, _ = templ_7745c5c3_Buffer.WriteString("</pre>")
-		return nil
+		page.Component(templ.WithChildren(ctx, templ_7745c5c3_Var62), "", settingsHead(v, text(ctx, "Configuration"), text(ctx, "All settings that are in force, with their defaults. Secrets and passwords are hidden.")))
+		page.Text("<pre class=\"code wrap\" tabindex=\"0\">", design.Visible(document))
+		page.Fixed("</pre>")
 	})
 }
 
 func listsPage(v listsView) templ.Component {
-	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
-		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
-		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
-			return templ_7745c5c3_CtxErr
-		}
-		templ_7745c5c3_Buffer, templ_7745c5c3_IsBuffer := templruntime.GetBuffer(templ_7745c5c3_W)
-		if !templ_7745c5c3_IsBuffer {
-			defer func() {
-				templ_7745c5c3_BufErr := templruntime.ReleaseBuffer(templ_7745c5c3_Buffer)
-				if templ_7745c5c3_Err == nil {
-					templ_7745c5c3_Err = templ_7745c5c3_BufErr
-				}
-			}()
-		}
-		ctx = templ.InitializeContext(ctx)
-		templ_7745c5c3_Var64 := templ.GetChildren(ctx)
-		if templ_7745c5c3_Var64 == nil {
-			templ_7745c5c3_Var64 = templ.NopComponent
-		}
-		ctx = templ.ClearChildren(ctx)
-		templ_7745c5c3_Var65 := templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
-			templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
-			templ_7745c5c3_Buffer, templ_7745c5c3_IsBuffer := templruntime.GetBuffer(templ_7745c5c3_W)
-			if !templ_7745c5c3_IsBuffer {
-				defer func() {
-					templ_7745c5c3_BufErr := templruntime.ReleaseBuffer(templ_7745c5c3_Buffer)
-					if templ_7745c5c3_Err == nil {
-						templ_7745c5c3_Err = templ_7745c5c3_BufErr
-					}
-				}()
-			}
-			ctx = templ.InitializeContext(ctx)
-			return nil
+	return component.New(func(ctx component.Context, page *component.Page, templ_7745c5c3_Var64 templ.Component) {
+		templ_7745c5c3_Var65 := component.Children(func(ctx component.Context, page *component.Page) {
 		})
-		templ_7745c5c3_Err = settingsHead(v.settingsView, text(ctx, "Lists"), "").Render(templ.WithChildren(ctx, templ_7745c5c3_Var65), templ_7745c5c3_Buffer)
-		if templ_7745c5c3_Err != nil {
-			return templ_7745c5c3_Err
-		}
-		_, _ = templ_7745c5c3_Buffer.WriteString("<nav class=\"chips\" aria-label=\"")
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Lists")))
-		_, _ = templ_7745c5c3_Buffer.WriteString("\">")
+		page.Component(templ.WithChildren(ctx, templ_7745c5c3_Var65), "", settingsHead(v.settingsView, text(ctx, "Lists"), ""))
+		page.Text("<nav class=\"chips\" aria-label=\"", text(ctx, "Lists"))
+		page.Fixed("\">")
 		for _, list := range []string{exchange.ListBlock, exchange.ListAllow, exchange.ListStop} {
-			_, _ = templ_7745c5c3_Buffer.WriteString("<a class=\"chip\" href=\"")
-			var templ_7745c5c3_Var67 templ.SafeURL
-			if templ_7745c5c3_Var67, templ_7745c5c3_Err = templ.JoinURLErrs(templ.SafeURL(listPath(list))); templ_7745c5c3_Err != nil {
-				return templ_7745c5c3_Err
-			}
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var67))
-			_, _ = templ_7745c5c3_Buffer.WriteString("\"")
+			page.Text("<a class=\"chip\" href=\"", listPath(list))
+			page.Fixed("\"")
 			if list == v.List {
-				_, _ = templ_7745c5c3_Buffer.WriteString(" aria-current=\"true\"")
+				page.Fixed(" aria-current=\"true\"")
 			}
-			_, _ = templ_7745c5c3_Buffer.WriteString(">")
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(listName(ctx, list)))
-			_, _ = templ_7745c5c3_Buffer.WriteString("</a>")
+			page.Text(">", listName(ctx, list))
+			page.Fixed("</a>")
 		}
-		_, _ = templ_7745c5c3_Buffer.WriteString("</nav>")
+		page.Fixed("</nav>")
 		if v.administers() && v.List != exchange.ListStop {
-			_, _ = templ_7745c5c3_Buffer.WriteString("<section class=\"card\" aria-labelledby=\"add\"><h2 id=\"add\">")
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Add to the list")))
-			_, _ = templ_7745c5c3_Buffer.WriteString("</h2><form class=\"form\" method=\"post\" action=\"")
-			var templ_7745c5c3_Var70 templ.SafeURL
-			if templ_7745c5c3_Var70, templ_7745c5c3_Err = templ.JoinURLErrs(at("settings", "lists", "add")); templ_7745c5c3_Err != nil {
-				return templ_7745c5c3_Err
-			}
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var70))
-			_, _ = templ_7745c5c3_Buffer.WriteString("\">")
-			templ_7745c5c3_Err = csrf(v.CSRF).Render(ctx, templ_7745c5c3_Buffer)
-			if templ_7745c5c3_Err != nil {
-				return templ_7745c5c3_Err
-			}
-			_, _ = templ_7745c5c3_Buffer.WriteString("<input type=\"hidden\" name=\"list\" value=\"")
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(v.List))
-			_, _ = templ_7745c5c3_Buffer.WriteString("\"><div class=\"field\"><label for=\"target\">")
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Sender or server")))
-			_, _ = templ_7745c5c3_Buffer.WriteString("</label> <input id=\"target\" name=\"target\" required placeholder=\"@ann@example.org, example.org, *.example.org\" autocapitalize=\"none\" spellcheck=\"false\"></div>")
+			page.Text("<section class=\"card\" aria-labelledby=\"add\"><h2 id=\"add\">", text(ctx, "Add to the list"))
+			page.Address("</h2><form class=\"form\" method=\"post\" action=\"", at("settings", "lists", "add"))
+			page.Component(ctx, "\">", csrf(v.CSRF))
+			page.Text("<input type=\"hidden\" name=\"list\" value=\"", v.List)
+			page.Text("\"><div class=\"field\"><label for=\"target\">", text(ctx, "Sender or server"))
+			page.Fixed("</label> <input id=\"target\" name=\"target\" required placeholder=\"@ann@example.org, example.org, *.example.org\" autocapitalize=\"none\" spellcheck=\"false\"></div>")
 			if v.List == exchange.ListBlock {
-				_, _ = templ_7745c5c3_Buffer.WriteString("<div class=\"field\"><label for=\"effect\">")
-				_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Results of messages")))
-				_, _ = templ_7745c5c3_Buffer.WriteString("</label> <select id=\"effect\" name=\"effect\"><option value=\"refuse\">")
-				_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "They are refused")))
-				_, _ = templ_7745c5c3_Buffer.WriteString("</option> <option value=\"hold\">")
-				_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "They are held for you")))
-				_, _ = templ_7745c5c3_Buffer.WriteString("</option></select></div>")
+				page.Text("<div class=\"field\"><label for=\"effect\">", text(ctx, "Results of messages"))
+				page.Text("</label> <select id=\"effect\" name=\"effect\"><option value=\"refuse\">", text(ctx, "They are refused"))
+				page.Text("</option> <option value=\"hold\">", text(ctx, "They are held for you"))
+				page.Fixed("</option></select></div>")
 			}
-			_, _ = templ_7745c5c3_Buffer.WriteString("<div class=\"field\"><label for=\"reason\">")
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Reason")))
-			_, _ = templ_7745c5c3_Buffer.WriteString("</label> <input id=\"reason\" name=\"reason\" maxlength=\"500\"></div><div class=\"actions\"><button class=\"primary\">")
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Add")))
-			_, _ = templ_7745c5c3_Buffer.WriteString("</button></div></form></section>")
+			page.Text("<div class=\"field\"><label for=\"reason\">", text(ctx, "Reason"))
+			page.Text("</label> <input id=\"reason\" name=\"reason\" maxlength=\"500\"></div><div class=\"actions\"><button class=\"primary\">", text(ctx, "Add"))
+			page.Fixed("</button></div></form></section>")
 		}
-		_, _ = templ_7745c5c3_Buffer.WriteString("<section class=\"card flush\" aria-label=\"")
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(listName(ctx, v.List)))
-		_, _ = templ_7745c5c3_Buffer.WriteString("\">")
+		page.Text("<section class=\"card flush\" aria-label=\"", listName(ctx, v.List))
+		page.Fixed("\">")
 		if len(v.Entries) == 0 {
-			templ_7745c5c3_Err = design.Empty("people", text(ctx, "This list has no entries"), text(ctx, "Senders and servers that you add appear here.")).Render(ctx, templ_7745c5c3_Buffer)
-			if templ_7745c5c3_Err != nil {
-				return templ_7745c5c3_Err
-			}
+			page.Component(ctx, "", design.Empty("people", text(ctx, "This list has no entries"), text(ctx, "Senders and servers that you add appear here.")))
 		} else {
-			_, _ = templ_7745c5c3_Buffer.WriteString("<div class=\"scroll\"><table class=\"table\"><thead><tr><th scope=\"col\">")
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Who")))
-			_, _ = templ_7745c5c3_Buffer.WriteString("</th><th scope=\"col\">")
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Reason")))
-			_, _ = templ_7745c5c3_Buffer.WriteString("</th><th scope=\"col\">")
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "By")))
-			_, _ = templ_7745c5c3_Buffer.WriteString("</th><th scope=\"col\">")
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Since")))
-			_, _ = templ_7745c5c3_Buffer.WriteString("</th><th scope=\"col\"><span class=\"visually-hidden\">")
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Remove")))
-			_, _ = templ_7745c5c3_Buffer.WriteString("</span></th></tr></thead> <tbody>")
+			page.Text("<div class=\"scroll\"><table class=\"table\"><thead><tr><th scope=\"col\">", text(ctx, "Who"))
+			page.Text("</th><th scope=\"col\">", text(ctx, "Reason"))
+			page.Text("</th><th scope=\"col\">", text(ctx, "By"))
+			page.Text("</th><th scope=\"col\">", text(ctx, "Since"))
+			page.Text("</th><th scope=\"col\"><span class=\"visually-hidden\">", text(ctx, "Remove"))
+			page.Fixed("</span></th></tr></thead> <tbody>")
 			for _, one := range v.Entries {
-				_, _ = templ_7745c5c3_Buffer.WriteString("<tr><td data-label=\"")
-				_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Who")))
-				_, _ = templ_7745c5c3_Buffer.WriteString("\"><div>")
-				templ_7745c5c3_Err = design.Name(one.Target).Render(ctx, templ_7745c5c3_Buffer)
-				if templ_7745c5c3_Err != nil {
-					return templ_7745c5c3_Err
-				}
-				_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(" "))
-				_, _ = templ_7745c5c3_Buffer.WriteString(" ")
+				page.Text("<tr><td data-label=\"", text(ctx, "Who"))
+				page.Component(ctx, "\"><div>", design.Name(one.Target))
+				page.Text("", " ")
+				page.Fixed(" ")
 				if one.Effect == exchange.EffectHold {
-					templ_7745c5c3_Err = design.Badge(design.Warn, text(ctx, "Held")).Render(ctx, templ_7745c5c3_Buffer)
-					if templ_7745c5c3_Err != nil {
-						return templ_7745c5c3_Err
-					}
+					page.Component(ctx, "", design.Badge(design.Warn, text(ctx, "Held")))
 				}
 				if one.Agent != "" {
-					_, _ = templ_7745c5c3_Buffer.WriteString("<span class=\"muted\">")
-					_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "to {agent}", "agent", one.Agent)))
-					_, _ = templ_7745c5c3_Buffer.WriteString("</span>")
+					page.Text("<span class=\"muted\">", text(ctx, "to {agent}", "agent", one.Agent))
+					page.Fixed("</span>")
 				}
-				_, _ = templ_7745c5c3_Buffer.WriteString("</div></td><td data-label=\"")
-				_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Reason")))
-				_, _ = templ_7745c5c3_Buffer.WriteString("\">")
-				templ_7745c5c3_Err = design.Name(one.Reason).Render(ctx, templ_7745c5c3_Buffer)
-				if templ_7745c5c3_Err != nil {
-					return templ_7745c5c3_Err
-				}
-				_, _ = templ_7745c5c3_Buffer.WriteString("</td><td data-label=\"")
-				_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "By")))
-				_, _ = templ_7745c5c3_Buffer.WriteString("\">")
-				templ_7745c5c3_Err = design.Name(operatorName(one.Source)).Render(ctx, templ_7745c5c3_Buffer)
-				if templ_7745c5c3_Err != nil {
-					return templ_7745c5c3_Err
-				}
-				_, _ = templ_7745c5c3_Buffer.WriteString("</td><td data-label=\"")
-				_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Since")))
-				_, _ = templ_7745c5c3_Buffer.WriteString("\">")
-				templ_7745c5c3_Err = design.Ago(one.CreatedAt).Render(ctx, templ_7745c5c3_Buffer)
-				if templ_7745c5c3_Err != nil {
-					return templ_7745c5c3_Err
-				}
-				_, _ = templ_7745c5c3_Buffer.WriteString("</td><td>")
+				page.Text("</div></td><td data-label=\"", text(ctx, "Reason"))
+				page.Component(ctx, "\">", design.Name(one.Reason))
+				page.Text("</td><td data-label=\"", text(ctx, "By"))
+				page.Component(ctx, "\">", design.Name(operatorName(one.Source)))
+				page.Text("</td><td data-label=\"", text(ctx, "Since"))
+				page.Component(ctx, "\">", design.Ago(one.CreatedAt))
+				page.Fixed("</td><td>")
 				if v.administers() {
-					_, _ = templ_7745c5c3_Buffer.WriteString("<form method=\"post\" action=\"")
-					var templ_7745c5c3_Var90 templ.SafeURL
-					if templ_7745c5c3_Var90, templ_7745c5c3_Err = templ.JoinURLErrs(at("settings", "lists", "remove")); templ_7745c5c3_Err != nil {
-						return templ_7745c5c3_Err
-					}
-					_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var90))
-					_, _ = templ_7745c5c3_Buffer.WriteString("\">")
-					templ_7745c5c3_Err = csrf(v.CSRF).Render(ctx, templ_7745c5c3_Buffer)
-					if templ_7745c5c3_Err != nil {
-						return templ_7745c5c3_Err
-					}
-					_, _ = templ_7745c5c3_Buffer.WriteString("<input type=\"hidden\" name=\"list\" value=\"")
-					_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(one.List))
-					_, _ = templ_7745c5c3_Buffer.WriteString("\"> <input type=\"hidden\" name=\"target\" value=\"")
-					_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(one.Target))
-					_, _ = templ_7745c5c3_Buffer.WriteString("\"> <input type=\"hidden\" name=\"agent\" value=\"")
-					_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(one.Agent))
-					_, _ = templ_7745c5c3_Buffer.WriteString("\"> <button class=\"quiet small\">")
-					_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Remove")))
-					_, _ = templ_7745c5c3_Buffer.WriteString("</button></form>")
+					page.Address("<form method=\"post\" action=\"", at("settings", "lists", "remove"))
+					page.Component(ctx, "\">", csrf(v.CSRF))
+					page.Text("<input type=\"hidden\" name=\"list\" value=\"", one.List)
+					page.Text("\"> <input type=\"hidden\" name=\"target\" value=\"", one.Target)
+					page.Text("\"> <input type=\"hidden\" name=\"agent\" value=\"", one.Agent)
+					page.Text("\"> <button class=\"quiet small\">", text(ctx, "Remove"))
+					page.Fixed("</button></form>")
 				}
-				_, _ = templ_7745c5c3_Buffer.WriteString("</td></tr>")
+				page.Fixed("</td></tr>")
 			}
-			_, _ = templ_7745c5c3_Buffer.WriteString("</tbody></table></div>")
+			page.Fixed("</tbody></table></div>")
 		}
-		_, _ = templ_7745c5c3_Buffer.WriteString("</section>")
-		templ_7745c5c3_Err = onwards(v.Next).Render(ctx, templ_7745c5c3_Buffer)
-		if templ_7745c5c3_Err != nil {
-			return templ_7745c5c3_Err
-		}
-		return nil
+		page.Component(ctx, "</section>", onwards(v.Next))
 	})
 }
 
 func noticesPage(v noticesView) templ.Component {
-	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
-		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
-		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
-			return templ_7745c5c3_CtxErr
-		}
-		templ_7745c5c3_Buffer, templ_7745c5c3_IsBuffer := templruntime.GetBuffer(templ_7745c5c3_W)
-		if !templ_7745c5c3_IsBuffer {
-			defer func() {
-				templ_7745c5c3_BufErr := templruntime.ReleaseBuffer(templ_7745c5c3_Buffer)
-				if templ_7745c5c3_Err == nil {
-					templ_7745c5c3_Err = templ_7745c5c3_BufErr
-				}
-			}()
-		}
-		ctx = templ.InitializeContext(ctx)
-		templ_7745c5c3_Var95 := templ.GetChildren(ctx)
-		if templ_7745c5c3_Var95 == nil {
-			templ_7745c5c3_Var95 = templ.NopComponent
-		}
-		ctx = templ.ClearChildren(ctx)
-		templ_7745c5c3_Var96 := templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
-			templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
-			templ_7745c5c3_Buffer, templ_7745c5c3_IsBuffer := templruntime.GetBuffer(templ_7745c5c3_W)
-			if !templ_7745c5c3_IsBuffer {
-				defer func() {
-					templ_7745c5c3_BufErr := templruntime.ReleaseBuffer(templ_7745c5c3_Buffer)
-					if templ_7745c5c3_Err == nil {
-						templ_7745c5c3_Err = templ_7745c5c3_BufErr
-					}
-				}()
-			}
-			ctx = templ.InitializeContext(ctx)
+	return component.New(func(ctx component.Context, page *component.Page, templ_7745c5c3_Var95 templ.Component) {
+		templ_7745c5c3_Var96 := component.Children(func(ctx component.Context, page *component.Page) {
 			if v.administers() {
-				_, _ = templ_7745c5c3_Buffer.WriteString("<form method=\"post\" action=\"")
-				var templ_7745c5c3_Var97 templ.SafeURL
-				if templ_7745c5c3_Var97, templ_7745c5c3_Err = templ.JoinURLErrs(at("settings", "notices", "test")); templ_7745c5c3_Err != nil {
-					return templ_7745c5c3_Err
-				}
-				_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var97))
-				_, _ = templ_7745c5c3_Buffer.WriteString("\">")
-				templ_7745c5c3_Err = csrf(v.CSRF).Render(ctx, templ_7745c5c3_Buffer)
-				if templ_7745c5c3_Err != nil {
-					return templ_7745c5c3_Err
-				}
-				_, _ = templ_7745c5c3_Buffer.WriteString("<button>")
-				_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Send a test")))
-				_, _ = templ_7745c5c3_Buffer.WriteString("</button></form>")
+				page.Address("<form method=\"post\" action=\"", at("settings", "notices", "test"))
+				page.Component(ctx, "\">", csrf(v.CSRF))
+				page.Text("<button>", text(ctx, "Send a test"))
+				page.Fixed("</button></form>")
 			}
-			return nil
 		})
-		templ_7745c5c3_Err = settingsHead(v.settingsView, text(ctx, "Notices"), text(ctx, "What this server told its operator, and by which ways.")).Render(templ.WithChildren(ctx, templ_7745c5c3_Var96), templ_7745c5c3_Buffer)
-		if templ_7745c5c3_Err != nil {
-			return templ_7745c5c3_Err
-		}
+		page.Component(templ.WithChildren(ctx, templ_7745c5c3_Var96), "", settingsHead(v.settingsView, text(ctx, "Notices"), text(ctx, "What this server told its operator, and by which ways.")))
 		if len(v.Pending.Counted)+len(v.Pending.Lasting) > 0 {
-			_, _ = templ_7745c5c3_Buffer.WriteString("<section class=\"card\" aria-labelledby=\"pending\"><h2 id=\"pending\">")
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "For the next digest")))
-			_, _ = templ_7745c5c3_Buffer.WriteString("</h2><dl class=\"facts\">")
+			page.Text("<section class=\"card\" aria-labelledby=\"pending\"><h2 id=\"pending\">", text(ctx, "For the next digest"))
+			page.Fixed("</h2><dl class=\"facts\">")
 			for _, one := range v.Pending.Lasting {
-				_, _ = templ_7745c5c3_Buffer.WriteString("<dt>")
-				_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(one.Kind))
-				_, _ = templ_7745c5c3_Buffer.WriteString(" ")
-				_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(one.Subject))
-				_, _ = templ_7745c5c3_Buffer.WriteString("</dt><dd>")
-				templ_7745c5c3_Err = design.Badge(design.Warn, one.State).Render(ctx, templ_7745c5c3_Buffer)
-				if templ_7745c5c3_Err != nil {
-					return templ_7745c5c3_Err
-				}
-				_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(" "))
-				templ_7745c5c3_Err = design.Name(one.Reason).Render(ctx, templ_7745c5c3_Buffer)
-				if templ_7745c5c3_Err != nil {
-					return templ_7745c5c3_Err
-				}
-				_, _ = templ_7745c5c3_Buffer.WriteString("</dd>")
+				page.Text("<dt>", one.Kind)
+				page.Text(" ", one.Subject)
+				page.Component(ctx, "</dt><dd>", design.Badge(design.Warn, one.State))
+				page.Text("", " ")
+				page.Component(ctx, "", design.Name(one.Reason))
+				page.Fixed("</dd>")
 			}
 			for _, one := range v.Pending.Counted {
-				_, _ = templ_7745c5c3_Buffer.WriteString("<dt>")
-				_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(one.Kind))
-				_, _ = templ_7745c5c3_Buffer.WriteString(" ")
-				_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(one.Subject))
-				_, _ = templ_7745c5c3_Buffer.WriteString("</dt><dd>")
-				templ_7745c5c3_Err = number(one.Count).Render(ctx, templ_7745c5c3_Buffer)
-				if templ_7745c5c3_Err != nil {
-					return templ_7745c5c3_Err
-				}
-				_, _ = templ_7745c5c3_Buffer.WriteString("</dd>")
+				page.Text("<dt>", one.Kind)
+				page.Text(" ", one.Subject)
+				page.Component(ctx, "</dt><dd>", number(one.Count))
+				page.Fixed("</dd>")
 			}
-			_, _ = templ_7745c5c3_Buffer.WriteString("</dl></section>")
+			page.Fixed("</dl></section>")
 		}
 		if len(v.Notices) == 0 {
-			templ_7745c5c3_Err = design.Empty("info", text(ctx, "There was nothing to tell."), text(ctx, "Notices go to the addresses of operator.notify.")).Render(ctx, templ_7745c5c3_Buffer)
-			if templ_7745c5c3_Err != nil {
-				return templ_7745c5c3_Err
-			}
+			page.Component(ctx, "", design.Empty("info", text(ctx, "There was nothing to tell."), text(ctx, "Notices go to the addresses of operator.notify.")))
 		}
 		for _, one := range v.Notices {
-			_, _ = templ_7745c5c3_Buffer.WriteString("<section class=\"card stack tight\"><h2>")
-			templ_7745c5c3_Err = design.Name(one.Title).Render(ctx, templ_7745c5c3_Buffer)
-			if templ_7745c5c3_Err != nil {
-				return templ_7745c5c3_Err
-			}
-			_, _ = templ_7745c5c3_Buffer.WriteString("</h2>")
-			templ_7745c5c3_Err = design.Ago(one.CreatedAt).Render(ctx, templ_7745c5c3_Buffer)
-			if templ_7745c5c3_Err != nil {
-				return templ_7745c5c3_Err
-			}
-			templ_7745c5c3_Err = design.Untrusted(one.Text).Render(ctx, templ_7745c5c3_Buffer)
-			if templ_7745c5c3_Err != nil {
-				return templ_7745c5c3_Err
-			}
-			_, _ = templ_7745c5c3_Buffer.WriteString("<ul>")
+			page.Component(ctx, "<section class=\"card stack tight\"><h2>", design.Name(one.Title))
+			page.Component(ctx, "</h2>", design.Ago(one.CreatedAt))
+			page.Component(ctx, "", design.Untrusted(one.Text))
+			page.Fixed("<ul>")
 			for _, way := range one.Ways {
-				_, _ = templ_7745c5c3_Buffer.WriteString("<li>")
-				templ_7745c5c3_Err = design.Name(way.Address).Render(ctx, templ_7745c5c3_Buffer)
-				if templ_7745c5c3_Err != nil {
-					return templ_7745c5c3_Err
-				}
-				_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(" "))
-				templ_7745c5c3_Err = design.Badge(design.Plain, way.State).Render(ctx, templ_7745c5c3_Buffer)
-				if templ_7745c5c3_Err != nil {
-					return templ_7745c5c3_Err
-				}
-				_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(" "))
-				templ_7745c5c3_Err = design.Name(way.Reason).Render(ctx, templ_7745c5c3_Buffer)
-				if templ_7745c5c3_Err != nil {
-					return templ_7745c5c3_Err
-				}
-				_, _ = templ_7745c5c3_Buffer.WriteString("</li>")
+				page.Component(ctx, "<li>", design.Name(way.Address))
+				page.Text("", " ")
+				page.Component(ctx, "", design.Badge(design.Plain, way.State))
+				page.Text("", " ")
+				page.Component(ctx, "", design.Name(way.Reason))
+				page.Fixed("</li>")
 			}
-			_, _ = templ_7745c5c3_Buffer.WriteString("</ul></section>")
+			page.Fixed("</ul></section>")
 		}
-		templ_7745c5c3_Err = onwards(v.Next).Render(ctx, templ_7745c5c3_Buffer)
-		if templ_7745c5c3_Err != nil {
-			return templ_7745c5c3_Err
-		}
-		return nil
+		page.Component(ctx, "", onwards(v.Next))
 	})
 }
 
 func auditPage(v auditView) templ.Component {
-	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
-		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
-		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
-			return templ_7745c5c3_CtxErr
-		}
-		templ_7745c5c3_Buffer, templ_7745c5c3_IsBuffer := templruntime.GetBuffer(templ_7745c5c3_W)
-		if !templ_7745c5c3_IsBuffer {
-			defer func() {
-				templ_7745c5c3_BufErr := templruntime.ReleaseBuffer(templ_7745c5c3_Buffer)
-				if templ_7745c5c3_Err == nil {
-					templ_7745c5c3_Err = templ_7745c5c3_BufErr
-				}
-			}()
-		}
-		ctx = templ.InitializeContext(ctx)
-		templ_7745c5c3_Var107 := templ.GetChildren(ctx)
-		if templ_7745c5c3_Var107 == nil {
-			templ_7745c5c3_Var107 = templ.NopComponent
-		}
-		ctx = templ.ClearChildren(ctx)
-		templ_7745c5c3_Var108 := templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
-			templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
-			templ_7745c5c3_Buffer, templ_7745c5c3_IsBuffer := templruntime.GetBuffer(templ_7745c5c3_W)
-			if !templ_7745c5c3_IsBuffer {
-				defer func() {
-					templ_7745c5c3_BufErr := templruntime.ReleaseBuffer(templ_7745c5c3_Buffer)
-					if templ_7745c5c3_Err == nil {
-						templ_7745c5c3_Err = templ_7745c5c3_BufErr
-					}
-				}()
-			}
-			ctx = templ.InitializeContext(ctx)
-			return nil
+	return component.New(func(ctx component.Context, page *component.Page, templ_7745c5c3_Var107 templ.Component) {
+		templ_7745c5c3_Var108 := component.Children(func(ctx component.Context, page *component.Page) {
 		})
-		templ_7745c5c3_Err = settingsHead(v.settingsView, text(ctx, "Audit log"), text(ctx, "What operators did, and decisions about trust.")).Render(templ.WithChildren(ctx, templ_7745c5c3_Var108), templ_7745c5c3_Buffer)
-		if templ_7745c5c3_Err != nil {
-			return templ_7745c5c3_Err
-		}
-		_, _ = templ_7745c5c3_Buffer.WriteString("<nav class=\"chips\" aria-label=\"")
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Filter")))
-		_, _ = templ_7745c5c3_Buffer.WriteString("\"><a class=\"chip\" href=\"")
-		var templ_7745c5c3_Var110 templ.SafeURL
-		if templ_7745c5c3_Var110, templ_7745c5c3_Err = templ.JoinURLErrs(at("settings", "audit")); templ_7745c5c3_Err != nil {
-			return templ_7745c5c3_Err
-		}
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var110))
-		_, _ = templ_7745c5c3_Buffer.WriteString("\">")
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Show all")))
-		_, _ = templ_7745c5c3_Buffer.WriteString("</a> <a class=\"chip\" href=\"")
-		var templ_7745c5c3_Var112 templ.SafeURL
-		if templ_7745c5c3_Var112, templ_7745c5c3_Err = templ.JoinURLErrs(templ.SafeURL(at("settings", "audit") + "?" + values("code", "operator:*"))); templ_7745c5c3_Err != nil {
-			return templ_7745c5c3_Err
-		}
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var112))
-		_, _ = templ_7745c5c3_Buffer.WriteString("\">")
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "What operators did")))
-		_, _ = templ_7745c5c3_Buffer.WriteString("</a></nav><form class=\"form inline\" method=\"get\" action=\"")
-		var templ_7745c5c3_Var114 templ.SafeURL
-		if templ_7745c5c3_Var114, templ_7745c5c3_Err = templ.JoinURLErrs(at("settings", "audit")); templ_7745c5c3_Err != nil {
-			return templ_7745c5c3_Err
-		}
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var114))
-		_, _ = templ_7745c5c3_Buffer.WriteString("\"><div class=\"field\"><label for=\"code\">")
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Code")))
-		_, _ = templ_7745c5c3_Buffer.WriteString("</label> <input id=\"code\" name=\"code\" value=\"")
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(v.Code))
-		_, _ = templ_7745c5c3_Buffer.WriteString("\" placeholder=\"operator:*\" autocapitalize=\"none\" spellcheck=\"false\"></div>")
-		templ_7745c5c3_Err = choice("agent", text(ctx, "Agent"), text(ctx, "All agents"), v.Agent, v.Agents, same).Render(ctx, templ_7745c5c3_Buffer)
-		if templ_7745c5c3_Err != nil {
-			return templ_7745c5c3_Err
-		}
-		_, _ = templ_7745c5c3_Buffer.WriteString("<div class=\"field\"><label for=\"turn\">")
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Message")))
-		_, _ = templ_7745c5c3_Buffer.WriteString("</label> <input id=\"turn\" name=\"turn\" value=\"")
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(v.Turn))
-		_, _ = templ_7745c5c3_Buffer.WriteString("\" autocapitalize=\"none\" spellcheck=\"false\"></div><div class=\"actions\"><button class=\"primary\">")
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Show")))
-		_, _ = templ_7745c5c3_Buffer.WriteString("</button></div></form><section class=\"card flush\" aria-label=\"")
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Audit log")))
-		_, _ = templ_7745c5c3_Buffer.WriteString("\">")
+		page.Component(templ.WithChildren(ctx, templ_7745c5c3_Var108), "", settingsHead(v.settingsView, text(ctx, "Audit log"), text(ctx, "What operators did, and decisions about trust.")))
+		page.Text("<nav class=\"chips\" aria-label=\"", text(ctx, "Filter"))
+		page.Address("\"><a class=\"chip\" href=\"", at("settings", "audit"))
+		page.Text("\">", text(ctx, "Show all"))
+		page.Text("</a> <a class=\"chip\" href=\"", at("settings", "audit")+"?"+values("code", "operator:*"))
+		page.Text("\">", text(ctx, "What operators did"))
+		page.Address("</a></nav><form class=\"form inline\" method=\"get\" action=\"", at("settings", "audit"))
+		page.Text("\"><div class=\"field\"><label for=\"code\">", text(ctx, "Code"))
+		page.Text("</label> <input id=\"code\" name=\"code\" value=\"", v.Code)
+		page.Component(ctx, "\" placeholder=\"operator:*\" autocapitalize=\"none\" spellcheck=\"false\"></div>", choice("agent", text(ctx, "Agent"), text(ctx, "All agents"), v.Agent, v.Agents, same))
+		page.Text("<div class=\"field\"><label for=\"turn\">", text(ctx, "Message"))
+		page.Text("</label> <input id=\"turn\" name=\"turn\" value=\"", v.Turn)
+		page.Text("\" autocapitalize=\"none\" spellcheck=\"false\"></div><div class=\"actions\"><button class=\"primary\">", text(ctx, "Show"))
+		page.Text("</button></div></form><section class=\"card flush\" aria-label=\"", text(ctx, "Audit log"))
+		page.Fixed("\">")
 		if len(v.Records) == 0 {
-			templ_7745c5c3_Err = design.Empty("search", text(ctx, "Nothing matches"), text(ctx, "A code ends with * to match what begins so.")).Render(ctx, templ_7745c5c3_Buffer)
-			if templ_7745c5c3_Err != nil {
-				return templ_7745c5c3_Err
-			}
+			page.Component(ctx, "", design.Empty("search", text(ctx, "Nothing matches"), text(ctx, "A code ends with * to match what begins so.")))
 		} else {
-			_, _ = templ_7745c5c3_Buffer.WriteString("<div class=\"scroll\"><table class=\"table\"><thead><tr><th scope=\"col\">")
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Time")))
-			_, _ = templ_7745c5c3_Buffer.WriteString("</th><th scope=\"col\">")
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Code")))
-			_, _ = templ_7745c5c3_Buffer.WriteString("</th><th scope=\"col\">")
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Who")))
-			_, _ = templ_7745c5c3_Buffer.WriteString("</th><th scope=\"col\">")
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Details")))
-			_, _ = templ_7745c5c3_Buffer.WriteString("</th></tr></thead> <tbody>")
+			page.Text("<div class=\"scroll\"><table class=\"table\"><thead><tr><th scope=\"col\">", text(ctx, "Time"))
+			page.Text("</th><th scope=\"col\">", text(ctx, "Code"))
+			page.Text("</th><th scope=\"col\">", text(ctx, "Who"))
+			page.Text("</th><th scope=\"col\">", text(ctx, "Details"))
+			page.Fixed("</th></tr></thead> <tbody>")
 			for _, one := range v.Records {
-				_, _ = templ_7745c5c3_Buffer.WriteString("<tr><td data-label=\"")
-				_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Time")))
-				_, _ = templ_7745c5c3_Buffer.WriteString("\">")
-				templ_7745c5c3_Err = design.Ago(one.At).Render(ctx, templ_7745c5c3_Buffer)
-				if templ_7745c5c3_Err != nil {
-					return templ_7745c5c3_Err
-				}
-				_, _ = templ_7745c5c3_Buffer.WriteString("</td><td class=\"mono\" data-label=\"")
-				_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Code")))
-				_, _ = templ_7745c5c3_Buffer.WriteString("\">")
-				_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(one.Code))
-				_, _ = templ_7745c5c3_Buffer.WriteString("</td><td data-label=\"")
-				_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Who")))
-				_, _ = templ_7745c5c3_Buffer.WriteString("\">")
-				templ_7745c5c3_Err = design.Name(operatorName(one.Principal)).Render(ctx, templ_7745c5c3_Buffer)
-				if templ_7745c5c3_Err != nil {
-					return templ_7745c5c3_Err
-				}
-				_, _ = templ_7745c5c3_Buffer.WriteString("</td><td data-label=\"")
-				_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Details")))
-				_, _ = templ_7745c5c3_Buffer.WriteString("\"><div>")
-				templ_7745c5c3_Err = design.Name(strings.TrimSpace(one.Agent+" "+one.Detail)).Render(ctx, templ_7745c5c3_Buffer)
-				if templ_7745c5c3_Err != nil {
-					return templ_7745c5c3_Err
-				}
+				page.Text("<tr><td data-label=\"", text(ctx, "Time"))
+				page.Component(ctx, "\">", design.Ago(one.At))
+				page.Text("</td><td class=\"mono\" data-label=\"", text(ctx, "Code"))
+				page.Text("\">", one.Code)
+				page.Text("</td><td data-label=\"", text(ctx, "Who"))
+				page.Component(ctx, "\">", design.Name(operatorName(one.Principal)))
+				page.Text("</td><td data-label=\"", text(ctx, "Details"))
+				page.Component(ctx, "\"><div>", design.Name(strings.TrimSpace(one.Agent+" "+one.Detail)))
 				if one.TurnID != "" {
-					_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(" "))
-					_, _ = templ_7745c5c3_Buffer.WriteString(" <a href=\"")
-					var templ_7745c5c3_Var131 templ.SafeURL
-					if templ_7745c5c3_Var131, templ_7745c5c3_Err = templ.JoinURLErrs(at("messages", one.TurnID)); templ_7745c5c3_Err != nil {
-						return templ_7745c5c3_Err
-					}
-					_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var131))
-					_, _ = templ_7745c5c3_Buffer.WriteString("\">")
-					_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Message")))
-					_, _ = templ_7745c5c3_Buffer.WriteString("</a>")
+					page.Text("", " ")
+					page.Address(" <a href=\"", at("messages", one.TurnID))
+					page.Text("\">", text(ctx, "Message"))
+					page.Fixed("</a>")
 				}
-				_, _ = templ_7745c5c3_Buffer.WriteString("</div></td></tr>")
+				page.Fixed("</div></td></tr>")
 			}
-			_, _ = templ_7745c5c3_Buffer.WriteString("</tbody></table></div>")
+			page.Fixed("</tbody></table></div>")
 		}
-		_, _ = templ_7745c5c3_Buffer.WriteString("</section>")
-		templ_7745c5c3_Err = onwards(v.Next).Render(ctx, templ_7745c5c3_Buffer)
-		if templ_7745c5c3_Err != nil {
-			return templ_7745c5c3_Err
-		}
-		return nil
+		page.Component(ctx, "</section>", onwards(v.Next))
 	})
 }
 
 func sessionsPage(v sessionsView) templ.Component {
-	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
-		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
-		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
-			return templ_7745c5c3_CtxErr
-		}
-		templ_7745c5c3_Buffer, templ_7745c5c3_IsBuffer := templruntime.GetBuffer(templ_7745c5c3_W)
-		if !templ_7745c5c3_IsBuffer {
-			defer func() {
-				templ_7745c5c3_BufErr := templruntime.ReleaseBuffer(templ_7745c5c3_Buffer)
-				if templ_7745c5c3_Err == nil {
-					templ_7745c5c3_Err = templ_7745c5c3_BufErr
-				}
-			}()
-		}
-		ctx = templ.InitializeContext(ctx)
-		templ_7745c5c3_Var133 := templ.GetChildren(ctx)
-		if templ_7745c5c3_Var133 == nil {
-			templ_7745c5c3_Var133 = templ.NopComponent
-		}
-		ctx = templ.ClearChildren(ctx)
-		templ_7745c5c3_Var134 := templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
-			templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
-			templ_7745c5c3_Buffer, templ_7745c5c3_IsBuffer := templruntime.GetBuffer(templ_7745c5c3_W)
-			if !templ_7745c5c3_IsBuffer {
-				defer func() {
-					templ_7745c5c3_BufErr := templruntime.ReleaseBuffer(templ_7745c5c3_Buffer)
-					if templ_7745c5c3_Err == nil {
-						templ_7745c5c3_Err = templ_7745c5c3_BufErr
-					}
-				}()
-			}
-			ctx = templ.InitializeContext(ctx)
-			return nil
+	return component.New(func(ctx component.Context, page *component.Page, templ_7745c5c3_Var133 templ.Component) {
+		templ_7745c5c3_Var134 := component.Children(func(ctx component.Context, page *component.Page) {
 		})
-		templ_7745c5c3_Err = settingsHead(v.settingsView, text(ctx, "Sessions"), text(ctx, "Browsers that are signed in at the console. Administrators see all, others their own.")).Render(templ.WithChildren(ctx, templ_7745c5c3_Var134), templ_7745c5c3_Buffer)
-		if templ_7745c5c3_Err != nil {
-			return templ_7745c5c3_Err
-		}
-		_, _ = templ_7745c5c3_Buffer.WriteString("<section class=\"card flush\" aria-label=\"")
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Sessions")))
-		_, _ = templ_7745c5c3_Buffer.WriteString("\"><div class=\"scroll\"><table class=\"table\"><thead><tr><th scope=\"col\">")
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Who")))
-		_, _ = templ_7745c5c3_Buffer.WriteString("</th><th scope=\"col\">")
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Browser")))
-		_, _ = templ_7745c5c3_Buffer.WriteString("</th><th scope=\"col\">")
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Seen last")))
-		_, _ = templ_7745c5c3_Buffer.WriteString("</th><th scope=\"col\">")
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Ends")))
-		_, _ = templ_7745c5c3_Buffer.WriteString("</th><th scope=\"col\"><span class=\"visually-hidden\">")
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Sign out")))
-		_, _ = templ_7745c5c3_Buffer.WriteString("</span></th></tr></thead> <tbody>")
+		page.Component(templ.WithChildren(ctx, templ_7745c5c3_Var134), "", settingsHead(v.settingsView, text(ctx, "Sessions"), text(ctx, "Browsers that are signed in at the console. Administrators see all, others their own.")))
+		page.Text("<section class=\"card flush\" aria-label=\"", text(ctx, "Sessions"))
+		page.Text("\"><div class=\"scroll\"><table class=\"table\"><thead><tr><th scope=\"col\">", text(ctx, "Who"))
+		page.Text("</th><th scope=\"col\">", text(ctx, "Browser"))
+		page.Text("</th><th scope=\"col\">", text(ctx, "Seen last"))
+		page.Text("</th><th scope=\"col\">", text(ctx, "Ends"))
+		page.Text("</th><th scope=\"col\"><span class=\"visually-hidden\">", text(ctx, "Sign out"))
+		page.Fixed("</span></th></tr></thead> <tbody>")
 		for _, one := range v.Rows {
-			_, _ = templ_7745c5c3_Buffer.WriteString("<tr><td data-label=\"")
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Who")))
-			_, _ = templ_7745c5c3_Buffer.WriteString("\"><div>")
-			templ_7745c5c3_Err = design.Name(one.Name).Render(ctx, templ_7745c5c3_Buffer)
-			if templ_7745c5c3_Err != nil {
-				return templ_7745c5c3_Err
-			}
-			_, _ = templ_7745c5c3_Buffer.WriteString("<span class=\"muted\">")
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(" " + roleName(ctx, one.Role) + " "))
-			_, _ = templ_7745c5c3_Buffer.WriteString("</span> ")
+			page.Text("<tr><td data-label=\"", text(ctx, "Who"))
+			page.Component(ctx, "\"><div>", design.Name(one.Name))
+			page.Text("<span class=\"muted\">", " "+roleName(ctx, one.Role)+" ")
+			page.Fixed("</span> ")
 			if one.ID == v.Own {
-				templ_7745c5c3_Err = design.Badge(design.Info, text(ctx, "this browser")).Render(ctx, templ_7745c5c3_Buffer)
-				if templ_7745c5c3_Err != nil {
-					return templ_7745c5c3_Err
-				}
+				page.Component(ctx, "", design.Badge(design.Info, text(ctx, "this browser")))
 			}
-			_, _ = templ_7745c5c3_Buffer.WriteString("</div></td><td data-label=\"")
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Browser")))
-			_, _ = templ_7745c5c3_Buffer.WriteString("\"><div>")
-			templ_7745c5c3_Err = design.Name(one.Agent).Render(ctx, templ_7745c5c3_Buffer)
-			if templ_7745c5c3_Err != nil {
-				return templ_7745c5c3_Err
-			}
-			_, _ = templ_7745c5c3_Buffer.WriteString("<span class=\"small muted\">")
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(" " + one.Address))
-			_, _ = templ_7745c5c3_Buffer.WriteString("</span></div></td><td data-label=\"")
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Seen last")))
-			_, _ = templ_7745c5c3_Buffer.WriteString("\">")
-			templ_7745c5c3_Err = design.Ago(one.SeenAt).Render(ctx, templ_7745c5c3_Buffer)
-			if templ_7745c5c3_Err != nil {
-				return templ_7745c5c3_Err
-			}
-			_, _ = templ_7745c5c3_Buffer.WriteString("</td><td data-label=\"")
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Ends")))
-			_, _ = templ_7745c5c3_Buffer.WriteString("\">")
-			templ_7745c5c3_Err = design.Ago(one.ExpiresAt).Render(ctx, templ_7745c5c3_Buffer)
-			if templ_7745c5c3_Err != nil {
-				return templ_7745c5c3_Err
-			}
-			_, _ = templ_7745c5c3_Buffer.WriteString("</td><td>")
+			page.Text("</div></td><td data-label=\"", text(ctx, "Browser"))
+			page.Component(ctx, "\"><div>", design.Name(one.Agent))
+			page.Text("<span class=\"small muted\">", " "+one.Address)
+			page.Text("</span></div></td><td data-label=\"", text(ctx, "Seen last"))
+			page.Component(ctx, "\">", design.Ago(one.SeenAt))
+			page.Text("</td><td data-label=\"", text(ctx, "Ends"))
+			page.Component(ctx, "\">", design.Ago(one.ExpiresAt))
+			page.Fixed("</td><td>")
 			if one.ID != v.Own {
-				_, _ = templ_7745c5c3_Buffer.WriteString("<form method=\"post\" action=\"")
-				var templ_7745c5c3_Var147 templ.SafeURL
-				if templ_7745c5c3_Var147, templ_7745c5c3_Err = templ.JoinURLErrs(at("settings", "sessions", "end")); templ_7745c5c3_Err != nil {
-					return templ_7745c5c3_Err
-				}
-				_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var147))
-				_, _ = templ_7745c5c3_Buffer.WriteString("\">")
-				templ_7745c5c3_Err = csrf(v.CSRF).Render(ctx, templ_7745c5c3_Buffer)
-				if templ_7745c5c3_Err != nil {
-					return templ_7745c5c3_Err
-				}
-				_, _ = templ_7745c5c3_Buffer.WriteString("<input type=\"hidden\" name=\"session\" value=\"")
-				_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(one.ID))
-				_, _ = templ_7745c5c3_Buffer.WriteString("\"> <button class=\"quiet small\">")
-				_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Sign out")))
-				_, _ = templ_7745c5c3_Buffer.WriteString("</button></form>")
+				page.Address("<form method=\"post\" action=\"", at("settings", "sessions", "end"))
+				page.Component(ctx, "\">", csrf(v.CSRF))
+				page.Text("<input type=\"hidden\" name=\"session\" value=\"", one.ID)
+				page.Text("\"> <button class=\"quiet small\">", text(ctx, "Sign out"))
+				page.Fixed("</button></form>")
 			}
-			_, _ = templ_7745c5c3_Buffer.WriteString("</td></tr>")
+			page.Fixed("</td></tr>")
 		}
-		_, _ = templ_7745c5c3_Buffer.WriteString("</tbody></table></div></section>")
-		templ_7745c5c3_Err = onwards(v.Next).Render(ctx, templ_7745c5c3_Buffer)
-		if templ_7745c5c3_Err != nil {
-			return templ_7745c5c3_Err
-		}
-		return nil
+		page.Component(ctx, "</tbody></table></div></section>", onwards(v.Next))
 	})
 }
 
-var _ = templruntime.GeneratedTemplate
+var _ = component.New

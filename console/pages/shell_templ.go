@@ -6,7 +6,7 @@ package pages
 //lint:file-ignore SA4006 This context is only used if a nested component is present.
 
 import "github.com/a-h/templ"
-import templruntime "github.com/a-h/templ/runtime"
+import "inbox/internal/pagecode/component"
 
 import (
 	"strconv"
@@ -39,378 +39,128 @@ type entry struct {
 
 // shellPage is a whole page of the console; its child is the content.
 func shellPage(v shellView) templ.Component {
-	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
-		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
-		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
-			return templ_7745c5c3_CtxErr
-		}
-		templ_7745c5c3_Buffer, templ_7745c5c3_IsBuffer := templruntime.GetBuffer(templ_7745c5c3_W)
-		if !templ_7745c5c3_IsBuffer {
-			defer func() {
-				templ_7745c5c3_BufErr := templruntime.ReleaseBuffer(templ_7745c5c3_Buffer)
-				if templ_7745c5c3_Err == nil {
-					templ_7745c5c3_Err = templ_7745c5c3_BufErr
-				}
-			}()
-		}
-		ctx = templ.InitializeContext(ctx)
-		templ_7745c5c3_Var1 := templ.GetChildren(ctx)
-		if templ_7745c5c3_Var1 == nil {
-			templ_7745c5c3_Var1 = templ.NopComponent
-		}
-		ctx = templ.ClearChildren(ctx)
-		templ_7745c5c3_Var2 := templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
-			templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
-			templ_7745c5c3_Buffer, templ_7745c5c3_IsBuffer := templruntime.GetBuffer(templ_7745c5c3_W)
-			if !templ_7745c5c3_IsBuffer {
-				defer func() {
-					templ_7745c5c3_BufErr := templruntime.ReleaseBuffer(templ_7745c5c3_Buffer)
-					if templ_7745c5c3_Err == nil {
-						templ_7745c5c3_Err = templ_7745c5c3_BufErr
-					}
-				}()
-			}
-			ctx = templ.InitializeContext(ctx)
-			_, _ = templ_7745c5c3_Buffer.WriteString("<header class=\"side\"><a class=\"brand\" href=\"")
-			var templ_7745c5c3_Var3 templ.SafeURL
-			if templ_7745c5c3_Var3, templ_7745c5c3_Err = templ.JoinURLErrs(Root); templ_7745c5c3_Err != nil {
-				return templ_7745c5c3_Err
-			}
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var3))
-			_, _ = templ_7745c5c3_Buffer.WriteString("\">")
-			templ_7745c5c3_Err = design.Mark().Render(ctx, templ_7745c5c3_Buffer)
-			if templ_7745c5c3_Err != nil {
-				return templ_7745c5c3_Err
-			}
-			_, _ = templ_7745c5c3_Buffer.WriteString("<span class=\"ellipsis\">")
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(v.Domain))
-			_, _ = templ_7745c5c3_Buffer.WriteString("</span></a> <details class=\"menu\"><summary>")
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Menu")))
-			_, _ = templ_7745c5c3_Buffer.WriteString("</summary><nav class=\"nav\" aria-label=\"")
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Console")))
-			_, _ = templ_7745c5c3_Buffer.WriteString("\"><ul>")
+	return component.New(func(ctx component.Context, page *component.Page, templ_7745c5c3_Var1 templ.Component) {
+		templ_7745c5c3_Var2 := component.Children(func(ctx component.Context, page *component.Page) {
+			page.Address("<header class=\"side\"><a class=\"brand\" href=\"", Root)
+			page.Component(ctx, "\">", design.Mark())
+			page.Text("<span class=\"ellipsis\">", v.Domain)
+			page.Text("</span></a> <details class=\"menu\"><summary>", text(ctx, "Menu"))
+			page.Text("</summary><nav class=\"nav\" aria-label=\"", text(ctx, "Console"))
+			page.Fixed("\"><ul>")
 			for _, one := range v.entries(ctx) {
-				_, _ = templ_7745c5c3_Buffer.WriteString("<li><a href=\"")
-				var templ_7745c5c3_Var7 templ.SafeURL
-				if templ_7745c5c3_Var7, templ_7745c5c3_Err = templ.JoinURLErrs(one.path); templ_7745c5c3_Err != nil {
-					return templ_7745c5c3_Err
-				}
-				_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var7))
-				_, _ = templ_7745c5c3_Buffer.WriteString("\"")
+				page.Address("<li><a href=\"", one.path)
+				page.Fixed("\"")
 				if one.section == v.Section {
-					_, _ = templ_7745c5c3_Buffer.WriteString(" aria-current=\"page\"")
+					page.Fixed(" aria-current=\"page\"")
 				}
-				_, _ = templ_7745c5c3_Buffer.WriteString(">")
-				templ_7745c5c3_Err = design.Icon(one.icon).Render(ctx, templ_7745c5c3_Buffer)
-				if templ_7745c5c3_Err != nil {
-					return templ_7745c5c3_Err
-				}
-				_, _ = templ_7745c5c3_Buffer.WriteString("<span>")
-				_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(one.label))
-				_, _ = templ_7745c5c3_Buffer.WriteString("</span> ")
+				page.Component(ctx, ">", design.Icon(one.icon))
+				page.Text("<span>", one.label)
+				page.Fixed("</span> ")
 				if one.waiting > 0 {
-					templ_7745c5c3_Err = design.Count(int(one.waiting), true).Render(ctx, templ_7745c5c3_Buffer)
-					if templ_7745c5c3_Err != nil {
-						return templ_7745c5c3_Err
-					}
+					page.Component(ctx, "", design.Count(int(one.waiting), true))
 				}
-				_, _ = templ_7745c5c3_Buffer.WriteString("</a></li>")
+				page.Fixed("</a></li>")
 			}
-			_, _ = templ_7745c5c3_Buffer.WriteString("</ul></nav><div class=\"side-foot stack\">")
-			templ_7745c5c3_Err = design.ThemeChoice().Render(ctx, templ_7745c5c3_Buffer)
-			if templ_7745c5c3_Err != nil {
-				return templ_7745c5c3_Err
-			}
-			templ_7745c5c3_Err = languageChoice(v).Render(ctx, templ_7745c5c3_Buffer)
-			if templ_7745c5c3_Err != nil {
-				return templ_7745c5c3_Err
-			}
-			_, _ = templ_7745c5c3_Buffer.WriteString("<p class=\"small\"><a href=\"/docs\">")
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Documents")))
-			_, _ = templ_7745c5c3_Buffer.WriteString("</a></p><p class=\"small muted\">")
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Signed in as {name}", "name", v.Name)))
-			_, _ = templ_7745c5c3_Buffer.WriteString(" · ")
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(roleName(ctx, v.Role)))
-			_, _ = templ_7745c5c3_Buffer.WriteString("</p><form method=\"post\" action=\"")
-			var templ_7745c5c3_Var12 templ.SafeURL
-			if templ_7745c5c3_Var12, templ_7745c5c3_Err = templ.JoinURLErrs(at("logout")); templ_7745c5c3_Err != nil {
-				return templ_7745c5c3_Err
-			}
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var12))
-			_, _ = templ_7745c5c3_Buffer.WriteString("\">")
-			templ_7745c5c3_Err = csrf(v.CSRF).Render(ctx, templ_7745c5c3_Buffer)
-			if templ_7745c5c3_Err != nil {
-				return templ_7745c5c3_Err
-			}
-			_, _ = templ_7745c5c3_Buffer.WriteString("<button class=\"quiet small\">")
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Sign out")))
-			_, _ = templ_7745c5c3_Buffer.WriteString("</button></form></div></details></header>")
-			var templ_7745c5c3_Var14 = []any{"main", templ.KV("wide", v.Wide)}
-			templ_7745c5c3_Err = templ.RenderCSSItems(ctx, templ_7745c5c3_Buffer, templ_7745c5c3_Var14...)
-			if templ_7745c5c3_Err != nil {
-				return templ_7745c5c3_Err
-			}
-			_, _ = templ_7745c5c3_Buffer.WriteString("<main class=\"")
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ.CSSClasses(templ_7745c5c3_Var14).String()))
-			_, _ = templ_7745c5c3_Buffer.WriteString("\" id=\"main\" tabindex=\"-1\">")
+			page.Component(ctx, "</ul></nav><div class=\"side-foot stack\">", design.ThemeChoice())
+			page.Component(ctx, "", languageChoice(v))
+			page.Text("<p class=\"small\"><a href=\"/docs\">", text(ctx, "Documents"))
+			page.Text("</a></p><p class=\"small muted\">", text(ctx, "Signed in as {name}", "name", v.Name))
+			page.Text(" · ", roleName(ctx, v.Role))
+			page.Address("</p><form method=\"post\" action=\"", at("logout"))
+			page.Component(ctx, "\">", csrf(v.CSRF))
+			page.Text("<button class=\"quiet small\">", text(ctx, "Sign out"))
+			page.Fixed("</button></form></div></details></header>")
+			templ_7745c5c3_Var14 := []any{"main", templ.KV("wide", v.Wide)}
+			page.Styles(ctx, templ_7745c5c3_Var14)
+			page.Text("<main class=\"", templ.CSSClasses(templ_7745c5c3_Var14).String())
+			page.Fixed("\" id=\"main\" tabindex=\"-1\">")
 			if v.Done != "" {
-				templ_7745c5c3_Err = design.Notice(design.OK, v.Done).Render(ctx, templ_7745c5c3_Buffer)
-				if templ_7745c5c3_Err != nil {
-					return templ_7745c5c3_Err
-				}
+				page.Component(ctx, "", design.Notice(design.OK, v.Done))
 			}
-			templ_7745c5c3_Err = templ_7745c5c3_Var1.Render(ctx, templ_7745c5c3_Buffer)
-			if templ_7745c5c3_Err != nil {
-				return templ_7745c5c3_Err
-			}
-			_, _ = templ_7745c5c3_Buffer.WriteString("</main>")
-			return nil
+			page.Component(ctx, "", templ_7745c5c3_Var1)
+			page.Fixed("</main>")
 		})
-		templ_7745c5c3_Err = design.Page(design.Head{
+		page.Component(templ.WithChildren(ctx, templ_7745c5c3_Var2), "", design.Page(design.Head{
 			Title: v.Title + " · " + v.Domain, Lang: catalog.Language(ctx), Robots: "noindex", Class: "console",
 			Scripts: append([]string{"htmx.js"}, v.Scripts...),
-		}).Render(templ.WithChildren(ctx, templ_7745c5c3_Var2), templ_7745c5c3_Buffer)
-		if templ_7745c5c3_Err != nil {
-			return templ_7745c5c3_Err
-		}
-		return nil
+		}))
 	})
 }
 
 // languageChoice lets a reader read the console in another language.
 func languageChoice(v shellView) templ.Component {
-	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
-		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
-		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
-			return templ_7745c5c3_CtxErr
-		}
-		templ_7745c5c3_Buffer, templ_7745c5c3_IsBuffer := templruntime.GetBuffer(templ_7745c5c3_W)
-		if !templ_7745c5c3_IsBuffer {
-			defer func() {
-				templ_7745c5c3_BufErr := templruntime.ReleaseBuffer(templ_7745c5c3_Buffer)
-				if templ_7745c5c3_Err == nil {
-					templ_7745c5c3_Err = templ_7745c5c3_BufErr
-				}
-			}()
-		}
-		ctx = templ.InitializeContext(ctx)
-		templ_7745c5c3_Var16 := templ.GetChildren(ctx)
-		if templ_7745c5c3_Var16 == nil {
-			templ_7745c5c3_Var16 = templ.NopComponent
-		}
-		ctx = templ.ClearChildren(ctx)
-		_, _ = templ_7745c5c3_Buffer.WriteString("<form method=\"post\" action=\"")
-		var templ_7745c5c3_Var17 templ.SafeURL
-		if templ_7745c5c3_Var17, templ_7745c5c3_Err = templ.JoinURLErrs(at("language")); templ_7745c5c3_Err != nil {
-			return templ_7745c5c3_Err
-		}
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var17))
-		_, _ = templ_7745c5c3_Buffer.WriteString("\" class=\"cluster\">")
-		templ_7745c5c3_Err = csrf(v.CSRF).Render(ctx, templ_7745c5c3_Buffer)
-		if templ_7745c5c3_Err != nil {
-			return templ_7745c5c3_Err
-		}
-		_, _ = templ_7745c5c3_Buffer.WriteString("<input type=\"hidden\" name=\"back\" value=\"")
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(v.Path))
-		_, _ = templ_7745c5c3_Buffer.WriteString("\"> ")
+	return component.New(func(ctx component.Context, page *component.Page, templ_7745c5c3_Var16 templ.Component) {
+		page.Address("<form method=\"post\" action=\"", at("language"))
+		page.Component(ctx, "\" class=\"cluster\">", csrf(v.CSRF))
+		page.Text("<input type=\"hidden\" name=\"back\" value=\"", v.Path)
+		page.Fixed("\"> ")
 		for _, language := range catalog.Languages() {
-			_, _ = templ_7745c5c3_Buffer.WriteString("<button class=\"quiet small\" name=\"language\" value=\"")
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(language))
-			_, _ = templ_7745c5c3_Buffer.WriteString("\" lang=\"")
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(language))
-			_, _ = templ_7745c5c3_Buffer.WriteString("\"")
+			page.Text("<button class=\"quiet small\" name=\"language\" value=\"", language)
+			page.Text("\" lang=\"", language)
+			page.Fixed("\"")
 			if language == catalog.Language(ctx) {
-				_, _ = templ_7745c5c3_Buffer.WriteString(" aria-pressed=\"true\"")
+				page.Fixed(" aria-pressed=\"true\"")
 			} else {
-				_, _ = templ_7745c5c3_Buffer.WriteString(" aria-pressed=\"false\"")
+				page.Fixed(" aria-pressed=\"false\"")
 			}
-			_, _ = templ_7745c5c3_Buffer.WriteString(">")
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(languageName(language)))
-			_, _ = templ_7745c5c3_Buffer.WriteString("</button>")
+			page.Text(">", languageName(language))
+			page.Fixed("</button>")
 		}
-		_, _ = templ_7745c5c3_Buffer.WriteString("</form>")
-		return nil
+		page.Fixed("</form>")
 	})
 }
 
 // csrf is in every form of the console.
 func csrf(token string) templ.Component {
-	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
-		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
-		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
-			return templ_7745c5c3_CtxErr
-		}
-		templ_7745c5c3_Buffer, templ_7745c5c3_IsBuffer := templruntime.GetBuffer(templ_7745c5c3_W)
-		if !templ_7745c5c3_IsBuffer {
-			defer func() {
-				templ_7745c5c3_BufErr := templruntime.ReleaseBuffer(templ_7745c5c3_Buffer)
-				if templ_7745c5c3_Err == nil {
-					templ_7745c5c3_Err = templ_7745c5c3_BufErr
-				}
-			}()
-		}
-		ctx = templ.InitializeContext(ctx)
-		templ_7745c5c3_Var22 := templ.GetChildren(ctx)
-		if templ_7745c5c3_Var22 == nil {
-			templ_7745c5c3_Var22 = templ.NopComponent
-		}
-		ctx = templ.ClearChildren(ctx)
-		_, _ = templ_7745c5c3_Buffer.WriteString("<input type=\"hidden\" name=\"csrf\" value=\"")
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(token))
-		_, _ = templ_7745c5c3_Buffer.WriteString("\">")
-		return nil
+	return component.New(func(ctx component.Context, page *component.Page, templ_7745c5c3_Var22 templ.Component) {
+		page.Text("<input type=\"hidden\" name=\"csrf\" value=\"", token)
+		page.Fixed("\">")
 	})
 }
 
 // heading begins a page; its children are what can be done about the whole of it.
 func heading(title, lead string) templ.Component {
-	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
-		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
-		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
-			return templ_7745c5c3_CtxErr
-		}
-		templ_7745c5c3_Buffer, templ_7745c5c3_IsBuffer := templruntime.GetBuffer(templ_7745c5c3_W)
-		if !templ_7745c5c3_IsBuffer {
-			defer func() {
-				templ_7745c5c3_BufErr := templruntime.ReleaseBuffer(templ_7745c5c3_Buffer)
-				if templ_7745c5c3_Err == nil {
-					templ_7745c5c3_Err = templ_7745c5c3_BufErr
-				}
-			}()
-		}
-		ctx = templ.InitializeContext(ctx)
-		templ_7745c5c3_Var24 := templ.GetChildren(ctx)
-		if templ_7745c5c3_Var24 == nil {
-			templ_7745c5c3_Var24 = templ.NopComponent
-		}
-		ctx = templ.ClearChildren(ctx)
-		_, _ = templ_7745c5c3_Buffer.WriteString("<div class=\"page-head\"><div><h1>")
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(title))
-		_, _ = templ_7745c5c3_Buffer.WriteString("</h1>")
+	return component.New(func(ctx component.Context, page *component.Page, templ_7745c5c3_Var24 templ.Component) {
+		page.Text("<div class=\"page-head\"><div><h1>", title)
+		page.Fixed("</h1>")
 		if lead != "" {
-			_, _ = templ_7745c5c3_Buffer.WriteString("<p class=\"lead\">")
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(lead))
-			_, _ = templ_7745c5c3_Buffer.WriteString("</p>")
+			page.Text("<p class=\"lead\">", lead)
+			page.Fixed("</p>")
 		}
-		_, _ = templ_7745c5c3_Buffer.WriteString("</div><div class=\"actions\">")
-		templ_7745c5c3_Err = templ_7745c5c3_Var24.Render(ctx, templ_7745c5c3_Buffer)
-		if templ_7745c5c3_Err != nil {
-			return templ_7745c5c3_Err
-		}
-		_, _ = templ_7745c5c3_Buffer.WriteString("</div></div>")
-		return nil
+		page.Component(ctx, "</div><div class=\"actions\">", templ_7745c5c3_Var24)
+		page.Fixed("</div></div>")
 	})
 }
 
 // failedPage says why something was not done.
 func failedPage(words string) templ.Component {
-	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
-		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
-		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
-			return templ_7745c5c3_CtxErr
-		}
-		templ_7745c5c3_Buffer, templ_7745c5c3_IsBuffer := templruntime.GetBuffer(templ_7745c5c3_W)
-		if !templ_7745c5c3_IsBuffer {
-			defer func() {
-				templ_7745c5c3_BufErr := templruntime.ReleaseBuffer(templ_7745c5c3_Buffer)
-				if templ_7745c5c3_Err == nil {
-					templ_7745c5c3_Err = templ_7745c5c3_BufErr
-				}
-			}()
-		}
-		ctx = templ.InitializeContext(ctx)
-		templ_7745c5c3_Var27 := templ.GetChildren(ctx)
-		if templ_7745c5c3_Var27 == nil {
-			templ_7745c5c3_Var27 = templ.NopComponent
-		}
-		ctx = templ.ClearChildren(ctx)
-		templ_7745c5c3_Err = heading(text(ctx, "That did not work"), "").Render(ctx, templ_7745c5c3_Buffer)
-		if templ_7745c5c3_Err != nil {
-			return templ_7745c5c3_Err
-		}
-		templ_7745c5c3_Err = design.Notice(design.Bad, words).Render(ctx, templ_7745c5c3_Buffer)
-		if templ_7745c5c3_Err != nil {
-			return templ_7745c5c3_Err
-		}
-		_, _ = templ_7745c5c3_Buffer.WriteString("<p><a href=\"")
-		var templ_7745c5c3_Var28 templ.SafeURL
-		if templ_7745c5c3_Var28, templ_7745c5c3_Err = templ.JoinURLErrs(Root); templ_7745c5c3_Err != nil {
-			return templ_7745c5c3_Err
-		}
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var28))
-		_, _ = templ_7745c5c3_Buffer.WriteString("\">")
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "To the overview")))
-		_, _ = templ_7745c5c3_Buffer.WriteString("</a></p>")
-		return nil
+	return component.New(func(ctx component.Context, page *component.Page, templ_7745c5c3_Var27 templ.Component) {
+		page.Component(ctx, "", heading(text(ctx, "That did not work"), ""))
+		page.Component(ctx, "", design.Notice(design.Bad, words))
+		page.Address("<p><a href=\"", Root)
+		page.Text("\">", text(ctx, "To the overview"))
+		page.Fixed("</a></p>")
 	})
 }
 
 // onwards leads to the next page of a list.
 func onwards(href string) templ.Component {
-	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
-		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
-		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
-			return templ_7745c5c3_CtxErr
-		}
-		templ_7745c5c3_Buffer, templ_7745c5c3_IsBuffer := templruntime.GetBuffer(templ_7745c5c3_W)
-		if !templ_7745c5c3_IsBuffer {
-			defer func() {
-				templ_7745c5c3_BufErr := templruntime.ReleaseBuffer(templ_7745c5c3_Buffer)
-				if templ_7745c5c3_Err == nil {
-					templ_7745c5c3_Err = templ_7745c5c3_BufErr
-				}
-			}()
-		}
-		ctx = templ.InitializeContext(ctx)
-		templ_7745c5c3_Var30 := templ.GetChildren(ctx)
-		if templ_7745c5c3_Var30 == nil {
-			templ_7745c5c3_Var30 = templ.NopComponent
-		}
-		ctx = templ.ClearChildren(ctx)
+	return component.New(func(ctx component.Context, page *component.Page, templ_7745c5c3_Var30 templ.Component) {
 		if href != "" {
-			_, _ = templ_7745c5c3_Buffer.WriteString("<nav class=\"pages\" aria-label=\"")
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Pages")))
-			_, _ = templ_7745c5c3_Buffer.WriteString("\"><a class=\"button\" href=\"")
-			var templ_7745c5c3_Var32 templ.SafeURL
-			if templ_7745c5c3_Var32, templ_7745c5c3_Err = templ.JoinURLErrs(templ.SafeURL(href)); templ_7745c5c3_Err != nil {
-				return templ_7745c5c3_Err
-			}
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var32))
-			_, _ = templ_7745c5c3_Buffer.WriteString("\" rel=\"next\">")
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Older")))
-			_, _ = templ_7745c5c3_Buffer.WriteString("</a></nav>")
+			page.Text("<nav class=\"pages\" aria-label=\"", text(ctx, "Pages"))
+			page.Text("\"><a class=\"button\" href=\"", href)
+			page.Text("\" rel=\"next\">", text(ctx, "Older"))
+			page.Fixed("</a></nav>")
 		}
-		return nil
 	})
 }
 
 // number is a figure in a table.
 func number(n int64) templ.Component {
-	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
-		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
-		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
-			return templ_7745c5c3_CtxErr
-		}
-		templ_7745c5c3_Buffer, templ_7745c5c3_IsBuffer := templruntime.GetBuffer(templ_7745c5c3_W)
-		if !templ_7745c5c3_IsBuffer {
-			defer func() {
-				templ_7745c5c3_BufErr := templruntime.ReleaseBuffer(templ_7745c5c3_Buffer)
-				if templ_7745c5c3_Err == nil {
-					templ_7745c5c3_Err = templ_7745c5c3_BufErr
-				}
-			}()
-		}
-		ctx = templ.InitializeContext(ctx)
-		templ_7745c5c3_Var34 := templ.GetChildren(ctx)
-		if templ_7745c5c3_Var34 == nil {
-			templ_7745c5c3_Var34 = templ.NopComponent
-		}
-		ctx = templ.ClearChildren(ctx)
-		_, _ = templ_7745c5c3_Buffer.WriteString("<span class=\"number\">")
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(strconv.FormatInt(n, 10)))
-		_, _ = templ_7745c5c3_Buffer.WriteString("</span>")
-		return nil
+	return component.New(func(ctx component.Context, page *component.Page, templ_7745c5c3_Var34 templ.Component) {
+		page.Text("<span class=\"number\">", strconv.FormatInt(n, 10))
+		page.Fixed("</span>")
 	})
 }
 
-var _ = templruntime.GeneratedTemplate
+var _ = component.New

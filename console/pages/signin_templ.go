@@ -6,7 +6,7 @@ package pages
 //lint:file-ignore SA4006 This context is only used if a nested component is present.
 
 import "github.com/a-h/templ"
-import templruntime "github.com/a-h/templ/runtime"
+import "inbox/internal/pagecode/component"
 
 import (
 	"inbox/console/account"
@@ -16,357 +16,97 @@ import (
 
 // outsidePage is a page for who is not signed in, or not looked up.
 func outsidePage(domain, title string, content templ.Component) templ.Component {
-	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
-		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
-		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
-			return templ_7745c5c3_CtxErr
-		}
-		templ_7745c5c3_Buffer, templ_7745c5c3_IsBuffer := templruntime.GetBuffer(templ_7745c5c3_W)
-		if !templ_7745c5c3_IsBuffer {
-			defer func() {
-				templ_7745c5c3_BufErr := templruntime.ReleaseBuffer(templ_7745c5c3_Buffer)
-				if templ_7745c5c3_Err == nil {
-					templ_7745c5c3_Err = templ_7745c5c3_BufErr
-				}
-			}()
-		}
-		ctx = templ.InitializeContext(ctx)
-		templ_7745c5c3_Var1 := templ.GetChildren(ctx)
-		if templ_7745c5c3_Var1 == nil {
-			templ_7745c5c3_Var1 = templ.NopComponent
-		}
-		ctx = templ.ClearChildren(ctx)
-		templ_7745c5c3_Var2 := templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
-			templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
-			templ_7745c5c3_Buffer, templ_7745c5c3_IsBuffer := templruntime.GetBuffer(templ_7745c5c3_W)
-			if !templ_7745c5c3_IsBuffer {
-				defer func() {
-					templ_7745c5c3_BufErr := templruntime.ReleaseBuffer(templ_7745c5c3_Buffer)
-					if templ_7745c5c3_Err == nil {
-						templ_7745c5c3_Err = templ_7745c5c3_BufErr
-					}
-				}()
-			}
-			ctx = templ.InitializeContext(ctx)
-			_, _ = templ_7745c5c3_Buffer.WriteString("<header class=\"top\"><div><a class=\"brand\" href=\"/\">")
-			templ_7745c5c3_Err = design.Mark().Render(ctx, templ_7745c5c3_Buffer)
-			if templ_7745c5c3_Err != nil {
-				return templ_7745c5c3_Err
-			}
-			_, _ = templ_7745c5c3_Buffer.WriteString("<span class=\"ellipsis\">")
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(domain))
-			_, _ = templ_7745c5c3_Buffer.WriteString("</span></a>")
-			templ_7745c5c3_Err = design.ThemeChoice().Render(ctx, templ_7745c5c3_Buffer)
-			if templ_7745c5c3_Err != nil {
-				return templ_7745c5c3_Err
-			}
-			_, _ = templ_7745c5c3_Buffer.WriteString("</div></header><main class=\"main narrow\" id=\"main\" tabindex=\"-1\"><h1>")
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(title))
-			_, _ = templ_7745c5c3_Buffer.WriteString("</h1>")
-			templ_7745c5c3_Err = content.Render(ctx, templ_7745c5c3_Buffer)
-			if templ_7745c5c3_Err != nil {
-				return templ_7745c5c3_Err
-			}
-			_, _ = templ_7745c5c3_Buffer.WriteString("</main>")
-			return nil
+	return component.New(func(ctx component.Context, page *component.Page, templ_7745c5c3_Var1 templ.Component) {
+		templ_7745c5c3_Var2 := component.Children(func(ctx component.Context, page *component.Page) {
+			page.Component(ctx, "<header class=\"top\"><div><a class=\"brand\" href=\"/\">", design.Mark())
+			page.Text("<span class=\"ellipsis\">", domain)
+			page.Component(ctx, "</span></a>", design.ThemeChoice())
+			page.Text("</div></header><main class=\"main narrow\" id=\"main\" tabindex=\"-1\"><h1>", title)
+			page.Component(ctx, "</h1>", content)
+			page.Fixed("</main>")
 		})
-		templ_7745c5c3_Err = design.Page(design.Head{Title: title + " · " + domain, Lang: catalog.Language(ctx), Robots: "noindex", Class: "public"}).Render(templ.WithChildren(ctx, templ_7745c5c3_Var2), templ_7745c5c3_Buffer)
-		if templ_7745c5c3_Err != nil {
-			return templ_7745c5c3_Err
-		}
-		return nil
+		page.Component(templ.WithChildren(ctx, templ_7745c5c3_Var2), "", design.Page(design.Head{Title: title + " · " + domain, Lang: catalog.Language(ctx), Robots: "noindex", Class: "public"}))
 	})
 }
 
 func failedWords(words string) templ.Component {
-	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
-		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
-		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
-			return templ_7745c5c3_CtxErr
-		}
-		templ_7745c5c3_Buffer, templ_7745c5c3_IsBuffer := templruntime.GetBuffer(templ_7745c5c3_W)
-		if !templ_7745c5c3_IsBuffer {
-			defer func() {
-				templ_7745c5c3_BufErr := templruntime.ReleaseBuffer(templ_7745c5c3_Buffer)
-				if templ_7745c5c3_Err == nil {
-					templ_7745c5c3_Err = templ_7745c5c3_BufErr
-				}
-			}()
-		}
-		ctx = templ.InitializeContext(ctx)
-		templ_7745c5c3_Var5 := templ.GetChildren(ctx)
-		if templ_7745c5c3_Var5 == nil {
-			templ_7745c5c3_Var5 = templ.NopComponent
-		}
-		ctx = templ.ClearChildren(ctx)
-		templ_7745c5c3_Err = design.Notice(design.Bad, words).Render(ctx, templ_7745c5c3_Buffer)
-		if templ_7745c5c3_Err != nil {
-			return templ_7745c5c3_Err
-		}
-		return nil
+	return component.New(func(ctx component.Context, page *component.Page, templ_7745c5c3_Var5 templ.Component) {
+		page.Component(ctx, "", design.Notice(design.Bad, words))
 	})
 }
 
 func loginPage(domain string, v account.LoginView) templ.Component {
-	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
-		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
-		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
-			return templ_7745c5c3_CtxErr
-		}
-		templ_7745c5c3_Buffer, templ_7745c5c3_IsBuffer := templruntime.GetBuffer(templ_7745c5c3_W)
-		if !templ_7745c5c3_IsBuffer {
-			defer func() {
-				templ_7745c5c3_BufErr := templruntime.ReleaseBuffer(templ_7745c5c3_Buffer)
-				if templ_7745c5c3_Err == nil {
-					templ_7745c5c3_Err = templ_7745c5c3_BufErr
-				}
-			}()
-		}
-		ctx = templ.InitializeContext(ctx)
-		templ_7745c5c3_Var6 := templ.GetChildren(ctx)
-		if templ_7745c5c3_Var6 == nil {
-			templ_7745c5c3_Var6 = templ.NopComponent
-		}
-		ctx = templ.ClearChildren(ctx)
-		templ_7745c5c3_Err = outsidePage(domain, text(ctx, "Sign in to the console"), loginForm(v)).Render(ctx, templ_7745c5c3_Buffer)
-		if templ_7745c5c3_Err != nil {
-			return templ_7745c5c3_Err
-		}
-		return nil
+	return component.New(func(ctx component.Context, page *component.Page, templ_7745c5c3_Var6 templ.Component) {
+		page.Component(ctx, "", outsidePage(domain, text(ctx, "Sign in to the console"), loginForm(v)))
 	})
 }
 
 func loginForm(v account.LoginView) templ.Component {
-	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
-		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
-		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
-			return templ_7745c5c3_CtxErr
-		}
-		templ_7745c5c3_Buffer, templ_7745c5c3_IsBuffer := templruntime.GetBuffer(templ_7745c5c3_W)
-		if !templ_7745c5c3_IsBuffer {
-			defer func() {
-				templ_7745c5c3_BufErr := templruntime.ReleaseBuffer(templ_7745c5c3_Buffer)
-				if templ_7745c5c3_Err == nil {
-					templ_7745c5c3_Err = templ_7745c5c3_BufErr
-				}
-			}()
-		}
-		ctx = templ.InitializeContext(ctx)
-		templ_7745c5c3_Var7 := templ.GetChildren(ctx)
-		if templ_7745c5c3_Var7 == nil {
-			templ_7745c5c3_Var7 = templ.NopComponent
-		}
-		ctx = templ.ClearChildren(ctx)
+	return component.New(func(ctx component.Context, page *component.Page, templ_7745c5c3_Var7 templ.Component) {
 		if v.Failed != "" {
-			templ_7745c5c3_Err = design.Notice(design.Bad, failure(ctx, v.Failed, v.Wait)).Render(ctx, templ_7745c5c3_Buffer)
-			if templ_7745c5c3_Err != nil {
-				return templ_7745c5c3_Err
-			}
+			page.Component(ctx, "", design.Notice(design.Bad, failure(ctx, v.Failed, v.Wait)))
 		}
 		if v.ServiceURL != "" {
-			_, _ = templ_7745c5c3_Buffer.WriteString("<section class=\"card\" aria-labelledby=\"service\"><h2 id=\"service\">")
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "With your account")))
-			_, _ = templ_7745c5c3_Buffer.WriteString("</h2><p><a class=\"button primary\" href=\"")
-			var templ_7745c5c3_Var9 templ.SafeURL
-			if templ_7745c5c3_Var9, templ_7745c5c3_Err = templ.JoinURLErrs(templ.SafeURL(v.ServiceURL)); templ_7745c5c3_Err != nil {
-				return templ_7745c5c3_Err
-			}
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var9))
-			_, _ = templ_7745c5c3_Buffer.WriteString("\">")
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Sign in with {service}", "service", v.Service)))
-			_, _ = templ_7745c5c3_Buffer.WriteString("</a></p></section>")
+			page.Text("<section class=\"card\" aria-labelledby=\"service\"><h2 id=\"service\">", text(ctx, "With your account"))
+			page.Text("</h2><p><a class=\"button primary\" href=\"", v.ServiceURL)
+			page.Text("\">", text(ctx, "Sign in with {service}", "service", v.Service))
+			page.Fixed("</a></p></section>")
 		}
-		_, _ = templ_7745c5c3_Buffer.WriteString("<section class=\"card\" aria-labelledby=\"token\"><h2 id=\"token\">")
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "With a token")))
-		_, _ = templ_7745c5c3_Buffer.WriteString("</h2><form class=\"form\" method=\"post\" action=\"")
-		var templ_7745c5c3_Var12 templ.SafeURL
-		if templ_7745c5c3_Var12, templ_7745c5c3_Err = templ.JoinURLErrs(templ.SafeURL(account.LoginPath)); templ_7745c5c3_Err != nil {
-			return templ_7745c5c3_Err
-		}
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var12))
-		_, _ = templ_7745c5c3_Buffer.WriteString("\"><input type=\"hidden\" name=\"next\" value=\"")
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(v.Next))
-		_, _ = templ_7745c5c3_Buffer.WriteString("\">")
-		templ_7745c5c3_Err = tokenField().Render(ctx, templ_7745c5c3_Buffer)
-		if templ_7745c5c3_Err != nil {
-			return templ_7745c5c3_Err
-		}
-		_, _ = templ_7745c5c3_Buffer.WriteString("<div class=\"actions\"><button class=\"primary\">")
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Sign in")))
-		_, _ = templ_7745c5c3_Buffer.WriteString("</button></div></form><p class=\"hint\">")
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "A token is made on the server:")))
-		_, _ = templ_7745c5c3_Buffer.WriteString("</p><pre class=\"code\" tabindex=\"0\">inbox tokens create --read  NAME")
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString("\n"))
-		_, _ = templ_7745c5c3_Buffer.WriteString("inbox tokens create --work  NAME")
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString("\n"))
-		_, _ = templ_7745c5c3_Buffer.WriteString("inbox tokens create --admin NAME</pre></section>")
-		return nil
+		page.Text("<section class=\"card\" aria-labelledby=\"token\"><h2 id=\"token\">", text(ctx, "With a token"))
+		page.Text("</h2><form class=\"form\" method=\"post\" action=\"", account.LoginPath)
+		page.Text("\"><input type=\"hidden\" name=\"next\" value=\"", v.Next)
+		page.Component(ctx, "\">", tokenField())
+		page.Text("<div class=\"actions\"><button class=\"primary\">", text(ctx, "Sign in"))
+		page.Text("</button></div></form><p class=\"hint\">", text(ctx, "A token is made on the server:"))
+		page.Text("</p><pre class=\"code\" tabindex=\"0\">inbox tokens create --read  NAME", "\n")
+		page.Text("inbox tokens create --work  NAME", "\n")
+		page.Fixed("inbox tokens create --admin NAME</pre></section>")
 	})
 }
 
 func tokenField() templ.Component {
-	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
-		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
-		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
-			return templ_7745c5c3_CtxErr
-		}
-		templ_7745c5c3_Buffer, templ_7745c5c3_IsBuffer := templruntime.GetBuffer(templ_7745c5c3_W)
-		if !templ_7745c5c3_IsBuffer {
-			defer func() {
-				templ_7745c5c3_BufErr := templruntime.ReleaseBuffer(templ_7745c5c3_Buffer)
-				if templ_7745c5c3_Err == nil {
-					templ_7745c5c3_Err = templ_7745c5c3_BufErr
-				}
-			}()
-		}
-		ctx = templ.InitializeContext(ctx)
-		templ_7745c5c3_Var18 := templ.GetChildren(ctx)
-		if templ_7745c5c3_Var18 == nil {
-			templ_7745c5c3_Var18 = templ.NopComponent
-		}
-		ctx = templ.ClearChildren(ctx)
-		_, _ = templ_7745c5c3_Buffer.WriteString("<div class=\"field\"><label for=\"token-field\">")
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Token of an operator")))
-		_, _ = templ_7745c5c3_Buffer.WriteString("</label> <input id=\"token-field\" class=\"mono\" type=\"password\" name=\"token\" autocomplete=\"current-password\" autocapitalize=\"none\" spellcheck=\"false\" required></div>")
-		return nil
+	return component.New(func(ctx component.Context, page *component.Page, templ_7745c5c3_Var18 templ.Component) {
+		page.Text("<div class=\"field\"><label for=\"token-field\">", text(ctx, "Token of an operator"))
+		page.Fixed("</label> <input id=\"token-field\" class=\"mono\" type=\"password\" name=\"token\" autocomplete=\"current-password\" autocapitalize=\"none\" spellcheck=\"false\" required></div>")
 	})
 }
 
 func confirmPage(v account.ConfirmView) templ.Component {
-	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
-		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
-		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
-			return templ_7745c5c3_CtxErr
-		}
-		templ_7745c5c3_Buffer, templ_7745c5c3_IsBuffer := templruntime.GetBuffer(templ_7745c5c3_W)
-		if !templ_7745c5c3_IsBuffer {
-			defer func() {
-				templ_7745c5c3_BufErr := templruntime.ReleaseBuffer(templ_7745c5c3_Buffer)
-				if templ_7745c5c3_Err == nil {
-					templ_7745c5c3_Err = templ_7745c5c3_BufErr
-				}
-			}()
-		}
-		ctx = templ.InitializeContext(ctx)
-		templ_7745c5c3_Var20 := templ.GetChildren(ctx)
-		if templ_7745c5c3_Var20 == nil {
-			templ_7745c5c3_Var20 = templ.NopComponent
-		}
-		ctx = templ.ClearChildren(ctx)
-		templ_7745c5c3_Err = heading(text(ctx, "Confirm that it is you"), text(ctx, "What you are about to do cannot be undone, or gives power to others. Prove once more who you are; the proof is good for ten minutes.")).Render(ctx, templ_7745c5c3_Buffer)
-		if templ_7745c5c3_Err != nil {
-			return templ_7745c5c3_Err
-		}
+	return component.New(func(ctx component.Context, page *component.Page, templ_7745c5c3_Var20 templ.Component) {
+		page.Component(ctx, "", heading(text(ctx, "Confirm that it is you"), text(ctx, "What you are about to do cannot be undone, or gives power to others. Prove once more who you are; the proof is good for ten minutes.")))
 		if v.Failed != "" {
-			templ_7745c5c3_Err = design.Notice(design.Bad, failure(ctx, v.Failed, v.Wait)).Render(ctx, templ_7745c5c3_Buffer)
-			if templ_7745c5c3_Err != nil {
-				return templ_7745c5c3_Err
-			}
+			page.Component(ctx, "", design.Notice(design.Bad, failure(ctx, v.Failed, v.Wait)))
 		}
-		_, _ = templ_7745c5c3_Buffer.WriteString("<section class=\"card\">")
+		page.Fixed("<section class=\"card\">")
 		if v.Session.ByToken() {
-			_, _ = templ_7745c5c3_Buffer.WriteString("<form class=\"form\" method=\"post\" action=\"")
-			var templ_7745c5c3_Var21 templ.SafeURL
-			if templ_7745c5c3_Var21, templ_7745c5c3_Err = templ.JoinURLErrs(templ.SafeURL(account.ConfirmPath)); templ_7745c5c3_Err != nil {
-				return templ_7745c5c3_Err
-			}
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var21))
-			_, _ = templ_7745c5c3_Buffer.WriteString("\">")
-			templ_7745c5c3_Err = csrf(v.Session.CSRF).Render(ctx, templ_7745c5c3_Buffer)
-			if templ_7745c5c3_Err != nil {
-				return templ_7745c5c3_Err
-			}
-			_, _ = templ_7745c5c3_Buffer.WriteString("<input type=\"hidden\" name=\"next\" value=\"")
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(v.Next))
-			_, _ = templ_7745c5c3_Buffer.WriteString("\">")
-			templ_7745c5c3_Err = tokenField().Render(ctx, templ_7745c5c3_Buffer)
-			if templ_7745c5c3_Err != nil {
-				return templ_7745c5c3_Err
-			}
-			_, _ = templ_7745c5c3_Buffer.WriteString("<div class=\"actions\"><button class=\"primary\">")
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Confirm")))
-			_, _ = templ_7745c5c3_Buffer.WriteString("</button></div></form>")
+			page.Text("<form class=\"form\" method=\"post\" action=\"", account.ConfirmPath)
+			page.Component(ctx, "\">", csrf(v.Session.CSRF))
+			page.Text("<input type=\"hidden\" name=\"next\" value=\"", v.Next)
+			page.Component(ctx, "\">", tokenField())
+			page.Text("<div class=\"actions\"><button class=\"primary\">", text(ctx, "Confirm"))
+			page.Fixed("</button></div></form>")
 		} else {
-			_, _ = templ_7745c5c3_Buffer.WriteString("<p><a class=\"button primary\" href=\"")
-			var templ_7745c5c3_Var24 templ.SafeURL
-			if templ_7745c5c3_Var24, templ_7745c5c3_Err = templ.JoinURLErrs(templ.SafeURL(v.ServiceURL)); templ_7745c5c3_Err != nil {
-				return templ_7745c5c3_Err
-			}
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var24))
-			_, _ = templ_7745c5c3_Buffer.WriteString("\">")
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Sign in again with {service}", "service", v.Service)))
-			_, _ = templ_7745c5c3_Buffer.WriteString("</a></p>")
+			page.Text("<p><a class=\"button primary\" href=\"", v.ServiceURL)
+			page.Text("\">", text(ctx, "Sign in again with {service}", "service", v.Service))
+			page.Fixed("</a></p>")
 		}
-		_, _ = templ_7745c5c3_Buffer.WriteString("</section>")
-		return nil
+		page.Fixed("</section>")
 	})
 }
 
 func forbiddenPage(domain string, v account.ForbiddenView) templ.Component {
-	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
-		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
-		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
-			return templ_7745c5c3_CtxErr
-		}
-		templ_7745c5c3_Buffer, templ_7745c5c3_IsBuffer := templruntime.GetBuffer(templ_7745c5c3_W)
-		if !templ_7745c5c3_IsBuffer {
-			defer func() {
-				templ_7745c5c3_BufErr := templruntime.ReleaseBuffer(templ_7745c5c3_Buffer)
-				if templ_7745c5c3_Err == nil {
-					templ_7745c5c3_Err = templ_7745c5c3_BufErr
-				}
-			}()
-		}
-		ctx = templ.InitializeContext(ctx)
-		templ_7745c5c3_Var26 := templ.GetChildren(ctx)
-		if templ_7745c5c3_Var26 == nil {
-			templ_7745c5c3_Var26 = templ.NopComponent
-		}
-		ctx = templ.ClearChildren(ctx)
-		templ_7745c5c3_Err = outsidePage(domain, text(ctx, "That is not open to you"), forbiddenWords(v)).Render(ctx, templ_7745c5c3_Buffer)
-		if templ_7745c5c3_Err != nil {
-			return templ_7745c5c3_Err
-		}
-		return nil
+	return component.New(func(ctx component.Context, page *component.Page, templ_7745c5c3_Var26 templ.Component) {
+		page.Component(ctx, "", outsidePage(domain, text(ctx, "That is not open to you"), forbiddenWords(v)))
 	})
 }
 
 func forbiddenWords(v account.ForbiddenView) templ.Component {
-	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
-		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
-		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
-			return templ_7745c5c3_CtxErr
-		}
-		templ_7745c5c3_Buffer, templ_7745c5c3_IsBuffer := templruntime.GetBuffer(templ_7745c5c3_W)
-		if !templ_7745c5c3_IsBuffer {
-			defer func() {
-				templ_7745c5c3_BufErr := templruntime.ReleaseBuffer(templ_7745c5c3_Buffer)
-				if templ_7745c5c3_Err == nil {
-					templ_7745c5c3_Err = templ_7745c5c3_BufErr
-				}
-			}()
-		}
-		ctx = templ.InitializeContext(ctx)
-		templ_7745c5c3_Var27 := templ.GetChildren(ctx)
-		if templ_7745c5c3_Var27 == nil {
-			templ_7745c5c3_Var27 = templ.NopComponent
-		}
-		ctx = templ.ClearChildren(ctx)
-		templ_7745c5c3_Err = design.Notice(design.Bad, refusal(ctx, v)).Render(ctx, templ_7745c5c3_Buffer)
-		if templ_7745c5c3_Err != nil {
-			return templ_7745c5c3_Err
-		}
-		_, _ = templ_7745c5c3_Buffer.WriteString("<p><a class=\"button\" href=\"")
-		var templ_7745c5c3_Var28 templ.SafeURL
-		if templ_7745c5c3_Var28, templ_7745c5c3_Err = templ.JoinURLErrs(templ.SafeURL(v.Back)); templ_7745c5c3_Err != nil {
-			return templ_7745c5c3_Err
-		}
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var28))
-		_, _ = templ_7745c5c3_Buffer.WriteString("\">")
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Back")))
-		_, _ = templ_7745c5c3_Buffer.WriteString("</a></p>")
-		return nil
+	return component.New(func(ctx component.Context, page *component.Page, templ_7745c5c3_Var27 templ.Component) {
+		page.Component(ctx, "", design.Notice(design.Bad, refusal(ctx, v)))
+		page.Text("<p><a class=\"button\" href=\"", v.Back)
+		page.Text("\">", text(ctx, "Back"))
+		page.Fixed("</a></p>")
 	})
 }
 
-var _ = templruntime.GeneratedTemplate
+var _ = component.New

@@ -6,210 +6,76 @@ package pages
 //lint:file-ignore SA4006 This context is only used if a nested component is present.
 
 import "github.com/a-h/templ"
-import templruntime "github.com/a-h/templ/runtime"
+import "inbox/internal/pagecode/component"
 
 import "inbox/internal/design"
 
 // writing is what an operator may do in a conversation: write as the agent, take it over, hand it back.
 func writing(v threadView) templ.Component {
-	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
-		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
-		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
-			return templ_7745c5c3_CtxErr
-		}
-		templ_7745c5c3_Buffer, templ_7745c5c3_IsBuffer := templruntime.GetBuffer(templ_7745c5c3_W)
-		if !templ_7745c5c3_IsBuffer {
-			defer func() {
-				templ_7745c5c3_BufErr := templruntime.ReleaseBuffer(templ_7745c5c3_Buffer)
-				if templ_7745c5c3_Err == nil {
-					templ_7745c5c3_Err = templ_7745c5c3_BufErr
-				}
-			}()
-		}
-		ctx = templ.InitializeContext(ctx)
-		templ_7745c5c3_Var1 := templ.GetChildren(ctx)
-		if templ_7745c5c3_Var1 == nil {
-			templ_7745c5c3_Var1 = templ.NopComponent
-		}
-		ctx = templ.ClearChildren(ctx)
+	return component.New(func(ctx component.Context, page *component.Page, templ_7745c5c3_Var1 templ.Component) {
 		if v.Writing.Holder != "" {
-			templ_7745c5c3_Err = design.Notice(design.Info, v.Writing.words(ctx, v.Agent)).Render(ctx, templ_7745c5c3_Buffer)
-			if templ_7745c5c3_Err != nil {
-				return templ_7745c5c3_Err
-			}
+			page.Component(ctx, "", design.Notice(design.Info, v.Writing.words(ctx, v.Agent)))
 		}
 		if v.MayWork {
-			_, _ = templ_7745c5c3_Buffer.WriteString("<section class=\"card\" aria-labelledby=\"write\"><h2 id=\"write\">")
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Write as {agent}", "agent", v.Agent)))
-			_, _ = templ_7745c5c3_Buffer.WriteString("</h2>")
+			page.Text("<section class=\"card\" aria-labelledby=\"write\"><h2 id=\"write\">", text(ctx, "Write as {agent}", "agent", v.Agent))
+			page.Fixed("</h2>")
 			if v.Writing.Holder == "" || v.Writing.Mine {
-				_, _ = templ_7745c5c3_Buffer.WriteString("<form class=\"form\" method=\"post\" action=\"")
-				var templ_7745c5c3_Var3 templ.SafeURL
-				if templ_7745c5c3_Var3, templ_7745c5c3_Err = templ.JoinURLErrs(at("thread", "reply")); templ_7745c5c3_Err != nil {
-					return templ_7745c5c3_Err
-				}
-				_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var3))
-				_, _ = templ_7745c5c3_Buffer.WriteString("\">")
-				templ_7745c5c3_Err = conversationFields(v).Render(ctx, templ_7745c5c3_Buffer)
-				if templ_7745c5c3_Err != nil {
-					return templ_7745c5c3_Err
-				}
-				_, _ = templ_7745c5c3_Buffer.WriteString("<input type=\"hidden\" name=\"key\" value=\"")
-				_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(v.Writing.Key))
-				_, _ = templ_7745c5c3_Buffer.WriteString("\"><div class=\"field\"><label for=\"reply\">")
-				_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Answer")))
-				_, _ = templ_7745c5c3_Buffer.WriteString("</label> <textarea id=\"reply\" name=\"text\" required aria-describedby=\"reply-hint\"></textarea><p class=\"hint\" id=\"reply-hint\">")
-				_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "It leaves by the way of the conversation, under the agent's name, and answers the newest message that waits.")))
-				_, _ = templ_7745c5c3_Buffer.WriteString("</p></div><div class=\"actions\"><button class=\"primary\">")
-				templ_7745c5c3_Err = design.Icon("send").Render(ctx, templ_7745c5c3_Buffer)
-				if templ_7745c5c3_Err != nil {
-					return templ_7745c5c3_Err
-				}
-				_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Send")))
-				_, _ = templ_7745c5c3_Buffer.WriteString("</button></div></form>")
+				page.Address("<form class=\"form\" method=\"post\" action=\"", at("thread", "reply"))
+				page.Component(ctx, "\">", conversationFields(v))
+				page.Text("<input type=\"hidden\" name=\"key\" value=\"", v.Writing.Key)
+				page.Text("\"><div class=\"field\"><label for=\"reply\">", text(ctx, "Answer"))
+				page.Text("</label> <textarea id=\"reply\" name=\"text\" required aria-describedby=\"reply-hint\"></textarea><p class=\"hint\" id=\"reply-hint\">", text(ctx, "It leaves by the way of the conversation, under the agent's name, and answers the newest message that waits."))
+				page.Component(ctx, "</p></div><div class=\"actions\"><button class=\"primary\">", design.Icon("send"))
+				page.Text("", text(ctx, "Send"))
+				page.Fixed("</button></div></form>")
 			}
 			if v.Writing.Mine {
-				templ_7745c5c3_Err = handBackForm(v, "").Render(ctx, templ_7745c5c3_Buffer)
-				if templ_7745c5c3_Err != nil {
-					return templ_7745c5c3_Err
-				}
+				page.Component(ctx, "", handBackForm(v, ""))
 			} else if v.Writing.Holder == "" {
-				_, _ = templ_7745c5c3_Buffer.WriteString("<form method=\"post\" action=\"")
-				var templ_7745c5c3_Var8 templ.SafeURL
-				if templ_7745c5c3_Var8, templ_7745c5c3_Err = templ.JoinURLErrs(at("thread", "take")); templ_7745c5c3_Err != nil {
-					return templ_7745c5c3_Err
-				}
-				_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var8))
-				_, _ = templ_7745c5c3_Buffer.WriteString("\">")
-				templ_7745c5c3_Err = conversationFields(v).Render(ctx, templ_7745c5c3_Buffer)
-				if templ_7745c5c3_Err != nil {
-					return templ_7745c5c3_Err
-				}
-				_, _ = templ_7745c5c3_Buffer.WriteString("<p class=\"hint\">")
-				_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "While you have the conversation, the agent stays silent and new messages wait for you.")))
-				_, _ = templ_7745c5c3_Buffer.WriteString("</p><button>")
-				templ_7745c5c3_Err = design.Icon("hand").Render(ctx, templ_7745c5c3_Buffer)
-				if templ_7745c5c3_Err != nil {
-					return templ_7745c5c3_Err
-				}
-				_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Take over")))
-				_, _ = templ_7745c5c3_Buffer.WriteString("</button></form>")
+				page.Address("<form method=\"post\" action=\"", at("thread", "take"))
+				page.Component(ctx, "\">", conversationFields(v))
+				page.Text("<p class=\"hint\">", text(ctx, "While you have the conversation, the agent stays silent and new messages wait for you."))
+				page.Component(ctx, "</p><button>", design.Icon("hand"))
+				page.Text("", text(ctx, "Take over"))
+				page.Fixed("</button></form>")
 			} else {
-				_, _ = templ_7745c5c3_Buffer.WriteString("<form method=\"post\" action=\"")
-				var templ_7745c5c3_Var11 templ.SafeURL
-				if templ_7745c5c3_Var11, templ_7745c5c3_Err = templ.JoinURLErrs(at("thread", "take")); templ_7745c5c3_Err != nil {
-					return templ_7745c5c3_Err
-				}
-				_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var11))
-				_, _ = templ_7745c5c3_Buffer.WriteString("\">")
-				templ_7745c5c3_Err = conversationFields(v).Render(ctx, templ_7745c5c3_Buffer)
-				if templ_7745c5c3_Err != nil {
-					return templ_7745c5c3_Err
-				}
-				_, _ = templ_7745c5c3_Buffer.WriteString("<input type=\"hidden\" name=\"force\" value=\"true\"> <button class=\"danger\">")
-				templ_7745c5c3_Err = design.Icon("hand").Render(ctx, templ_7745c5c3_Buffer)
-				if templ_7745c5c3_Err != nil {
-					return templ_7745c5c3_Err
-				}
-				_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Take it from {name}", "name", v.Writing.Holder)))
-				_, _ = templ_7745c5c3_Buffer.WriteString("</button></form>")
-				templ_7745c5c3_Err = handBackForm(v, "true").Render(ctx, templ_7745c5c3_Buffer)
-				if templ_7745c5c3_Err != nil {
-					return templ_7745c5c3_Err
-				}
+				page.Address("<form method=\"post\" action=\"", at("thread", "take"))
+				page.Component(ctx, "\">", conversationFields(v))
+				page.Component(ctx, "<input type=\"hidden\" name=\"force\" value=\"true\"> <button class=\"danger\">", design.Icon("hand"))
+				page.Text("", text(ctx, "Take it from {name}", "name", v.Writing.Holder))
+				page.Component(ctx, "</button></form>", handBackForm(v, "true"))
 			}
-			_, _ = templ_7745c5c3_Buffer.WriteString("</section>")
+			page.Fixed("</section>")
 		}
-		return nil
 	})
 }
 
 // handBackForm lets the agent answer again.
 func handBackForm(v threadView, force string) templ.Component {
-	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
-		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
-		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
-			return templ_7745c5c3_CtxErr
-		}
-		templ_7745c5c3_Buffer, templ_7745c5c3_IsBuffer := templruntime.GetBuffer(templ_7745c5c3_W)
-		if !templ_7745c5c3_IsBuffer {
-			defer func() {
-				templ_7745c5c3_BufErr := templruntime.ReleaseBuffer(templ_7745c5c3_Buffer)
-				if templ_7745c5c3_Err == nil {
-					templ_7745c5c3_Err = templ_7745c5c3_BufErr
-				}
-			}()
-		}
-		ctx = templ.InitializeContext(ctx)
-		templ_7745c5c3_Var13 := templ.GetChildren(ctx)
-		if templ_7745c5c3_Var13 == nil {
-			templ_7745c5c3_Var13 = templ.NopComponent
-		}
-		ctx = templ.ClearChildren(ctx)
-		_, _ = templ_7745c5c3_Buffer.WriteString("<details class=\"fold\"><summary>")
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Hand back to {agent}", "agent", v.Agent)))
-		_, _ = templ_7745c5c3_Buffer.WriteString("</summary><form class=\"form\" method=\"post\" action=\"")
-		var templ_7745c5c3_Var15 templ.SafeURL
-		if templ_7745c5c3_Var15, templ_7745c5c3_Err = templ.JoinURLErrs(at("thread", "hand-back")); templ_7745c5c3_Err != nil {
-			return templ_7745c5c3_Err
-		}
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var15))
-		_, _ = templ_7745c5c3_Buffer.WriteString("\">")
-		templ_7745c5c3_Err = conversationFields(v).Render(ctx, templ_7745c5c3_Buffer)
-		if templ_7745c5c3_Err != nil {
-			return templ_7745c5c3_Err
-		}
-		_, _ = templ_7745c5c3_Buffer.WriteString("<input type=\"hidden\" name=\"force\" value=\"")
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(force))
-		_, _ = templ_7745c5c3_Buffer.WriteString("\"><div class=\"field\"><label for=\"note\">")
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Note for the agent")))
-		_, _ = templ_7745c5c3_Buffer.WriteString("</label> <textarea id=\"note\" name=\"note\" aria-describedby=\"note-hint\"></textarea><p class=\"hint\" id=\"note-hint\">")
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "The agent reads it in its next turn. The sender never sees it.")))
-		_, _ = templ_7745c5c3_Buffer.WriteString("</p></div>")
+	return component.New(func(ctx component.Context, page *component.Page, templ_7745c5c3_Var13 templ.Component) {
+		page.Text("<details class=\"fold\"><summary>", text(ctx, "Hand back to {agent}", "agent", v.Agent))
+		page.Address("</summary><form class=\"form\" method=\"post\" action=\"", at("thread", "hand-back"))
+		page.Component(ctx, "\">", conversationFields(v))
+		page.Text("<input type=\"hidden\" name=\"force\" value=\"", force)
+		page.Text("\"><div class=\"field\"><label for=\"note\">", text(ctx, "Note for the agent"))
+		page.Text("</label> <textarea id=\"note\" name=\"note\" aria-describedby=\"note-hint\"></textarea><p class=\"hint\" id=\"note-hint\">", text(ctx, "The agent reads it in its next turn. The sender never sees it."))
+		page.Fixed("</p></div>")
 		if v.Writing.Waiting > 0 {
-			_, _ = templ_7745c5c3_Buffer.WriteString("<label class=\"check\"><input type=\"checkbox\" name=\"drop\" value=\"true\"> <span>")
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(count(ctx, v.Writing.Waiting, "Give no answer to the message that waits", "Give no answer to the {n} messages that wait")))
-			_, _ = templ_7745c5c3_Buffer.WriteString("</span></label>")
+			page.Text("<label class=\"check\"><input type=\"checkbox\" name=\"drop\" value=\"true\"> <span>", count(ctx, v.Writing.Waiting, "Give no answer to the message that waits", "Give no answer to the {n} messages that wait"))
+			page.Fixed("</span></label>")
 		}
-		_, _ = templ_7745c5c3_Buffer.WriteString("<div class=\"actions\"><button class=\"primary\">")
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Hand back")))
-		_, _ = templ_7745c5c3_Buffer.WriteString("</button></div></form></details>")
-		return nil
+		page.Text("<div class=\"actions\"><button class=\"primary\">", text(ctx, "Hand back"))
+		page.Fixed("</button></div></form></details>")
 	})
 }
 
 func conversationFields(v threadView) templ.Component {
-	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
-		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
-		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
-			return templ_7745c5c3_CtxErr
-		}
-		templ_7745c5c3_Buffer, templ_7745c5c3_IsBuffer := templruntime.GetBuffer(templ_7745c5c3_W)
-		if !templ_7745c5c3_IsBuffer {
-			defer func() {
-				templ_7745c5c3_BufErr := templruntime.ReleaseBuffer(templ_7745c5c3_Buffer)
-				if templ_7745c5c3_Err == nil {
-					templ_7745c5c3_Err = templ_7745c5c3_BufErr
-				}
-			}()
-		}
-		ctx = templ.InitializeContext(ctx)
-		templ_7745c5c3_Var21 := templ.GetChildren(ctx)
-		if templ_7745c5c3_Var21 == nil {
-			templ_7745c5c3_Var21 = templ.NopComponent
-		}
-		ctx = templ.ClearChildren(ctx)
-		templ_7745c5c3_Err = csrf(v.CSRF).Render(ctx, templ_7745c5c3_Buffer)
-		if templ_7745c5c3_Err != nil {
-			return templ_7745c5c3_Err
-		}
-		_, _ = templ_7745c5c3_Buffer.WriteString("<input type=\"hidden\" name=\"agent\" value=\"")
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(v.Agent))
-		_, _ = templ_7745c5c3_Buffer.WriteString("\"> <input type=\"hidden\" name=\"id\" value=\"")
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(v.ID))
-		_, _ = templ_7745c5c3_Buffer.WriteString("\">")
-		return nil
+	return component.New(func(ctx component.Context, page *component.Page, templ_7745c5c3_Var21 templ.Component) {
+		page.Component(ctx, "", csrf(v.CSRF))
+		page.Text("<input type=\"hidden\" name=\"agent\" value=\"", v.Agent)
+		page.Text("\"> <input type=\"hidden\" name=\"id\" value=\"", v.ID)
+		page.Fixed("\">")
 	})
 }
 
-var _ = templruntime.GeneratedTemplate
+var _ = component.New

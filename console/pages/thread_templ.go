@@ -6,7 +6,7 @@ package pages
 //lint:file-ignore SA4006 This context is only used if a nested component is present.
 
 import "github.com/a-h/templ"
-import templruntime "github.com/a-h/templ/runtime"
+import "inbox/internal/pagecode/component"
 
 import (
 	"inbox/exchange"
@@ -14,313 +14,99 @@ import (
 )
 
 func threadPage(v threadView) templ.Component {
-	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
-		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
-		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
-			return templ_7745c5c3_CtxErr
-		}
-		templ_7745c5c3_Buffer, templ_7745c5c3_IsBuffer := templruntime.GetBuffer(templ_7745c5c3_W)
-		if !templ_7745c5c3_IsBuffer {
-			defer func() {
-				templ_7745c5c3_BufErr := templruntime.ReleaseBuffer(templ_7745c5c3_Buffer)
-				if templ_7745c5c3_Err == nil {
-					templ_7745c5c3_Err = templ_7745c5c3_BufErr
-				}
-			}()
-		}
-		ctx = templ.InitializeContext(ctx)
-		templ_7745c5c3_Var1 := templ.GetChildren(ctx)
-		if templ_7745c5c3_Var1 == nil {
-			templ_7745c5c3_Var1 = templ.NopComponent
-		}
-		ctx = templ.ClearChildren(ctx)
-		_, _ = templ_7745c5c3_Buffer.WriteString("<p class=\"crumbs\"><a href=\"")
-		var templ_7745c5c3_Var2 templ.SafeURL
-		if templ_7745c5c3_Var2, templ_7745c5c3_Err = templ.JoinURLErrs(at("inbox")); templ_7745c5c3_Err != nil {
-			return templ_7745c5c3_Err
-		}
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var2))
-		_, _ = templ_7745c5c3_Buffer.WriteString("\">")
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Inbox")))
-		_, _ = templ_7745c5c3_Buffer.WriteString("</a></p><div class=\"page-head\"><div class=\"cluster\">")
-		templ_7745c5c3_Err = design.Avatar(v.Sender.Address, "").Render(ctx, templ_7745c5c3_Buffer)
-		if templ_7745c5c3_Err != nil {
-			return templ_7745c5c3_Err
-		}
-		_, _ = templ_7745c5c3_Buffer.WriteString("<div><h1>")
-		templ_7745c5c3_Err = design.Name(senderName(v.Sender)).Render(ctx, templ_7745c5c3_Buffer)
-		if templ_7745c5c3_Err != nil {
-			return templ_7745c5c3_Err
-		}
-		_, _ = templ_7745c5c3_Buffer.WriteString("</h1><div class=\"cluster\">")
-		templ_7745c5c3_Err = design.Channel(v.Channel).Render(ctx, templ_7745c5c3_Buffer)
-		if templ_7745c5c3_Err != nil {
-			return templ_7745c5c3_Err
-		}
-		templ_7745c5c3_Err = design.Evidence(v.Sender.AuthMethod, v.Sender.Verified).Render(ctx, templ_7745c5c3_Buffer)
-		if templ_7745c5c3_Err != nil {
-			return templ_7745c5c3_Err
-		}
-		_, _ = templ_7745c5c3_Buffer.WriteString("<span class=\"muted\">")
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "with {agent}", "agent", v.Agent)))
-		_, _ = templ_7745c5c3_Buffer.WriteString("</span></div></div></div><div class=\"actions\"><a class=\"button\" href=\"")
-		var templ_7745c5c3_Var5 templ.SafeURL
-		if templ_7745c5c3_Var5, templ_7745c5c3_Err = templ.JoinURLErrs(templ.SafeURL(personPath(v.Principal))); templ_7745c5c3_Err != nil {
-			return templ_7745c5c3_Err
-		}
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var5))
-		_, _ = templ_7745c5c3_Buffer.WriteString("\">")
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Person")))
-		_, _ = templ_7745c5c3_Buffer.WriteString("</a></div></div>")
+	return component.New(func(ctx component.Context, page *component.Page, templ_7745c5c3_Var1 templ.Component) {
+		page.Address("<p class=\"crumbs\"><a href=\"", at("inbox"))
+		page.Text("\">", text(ctx, "Inbox"))
+		page.Component(ctx, "</a></p><div class=\"page-head\"><div class=\"cluster\">", design.Avatar(v.Sender.Address, ""))
+		page.Component(ctx, "<div><h1>", design.Name(senderName(v.Sender)))
+		page.Component(ctx, "</h1><div class=\"cluster\">", design.Channel(v.Channel))
+		page.Component(ctx, "", design.Evidence(v.Sender.AuthMethod, v.Sender.Verified))
+		page.Text("<span class=\"muted\">", text(ctx, "with {agent}", "agent", v.Agent))
+		page.Text("</span></div></div></div><div class=\"actions\"><a class=\"button\" href=\"", personPath(v.Principal))
+		page.Text("\">", text(ctx, "Person"))
+		page.Fixed("</a></div></div>")
 		if v.Older != "" {
-			_, _ = templ_7745c5c3_Buffer.WriteString("<nav class=\"pager\" aria-label=\"")
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Pages")))
-			_, _ = templ_7745c5c3_Buffer.WriteString("\"><a class=\"button\" href=\"")
-			var templ_7745c5c3_Var8 templ.SafeURL
-			if templ_7745c5c3_Var8, templ_7745c5c3_Err = templ.JoinURLErrs(templ.SafeURL(v.Older)); templ_7745c5c3_Err != nil {
-				return templ_7745c5c3_Err
-			}
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var8))
-			_, _ = templ_7745c5c3_Buffer.WriteString("\">")
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Older")))
-			_, _ = templ_7745c5c3_Buffer.WriteString("</a></nav>")
+			page.Text("<nav class=\"pager\" aria-label=\"", text(ctx, "Pages"))
+			page.Text("\"><a class=\"button\" href=\"", v.Older)
+			page.Text("\">", text(ctx, "Older"))
+			page.Fixed("</a></nav>")
 		}
-		_, _ = templ_7745c5c3_Buffer.WriteString("<ol class=\"chat\">")
+		page.Fixed("<ol class=\"chat\">")
 		for _, turn := range v.Turns {
-			templ_7745c5c3_Err = said(turn).Render(ctx, templ_7745c5c3_Buffer)
-			if templ_7745c5c3_Err != nil {
-				return templ_7745c5c3_Err
-			}
-			_, _ = templ_7745c5c3_Buffer.WriteString(" ")
-			templ_7745c5c3_Err = answered(turn, v.Agent).Render(ctx, templ_7745c5c3_Buffer)
-			if templ_7745c5c3_Err != nil {
-				return templ_7745c5c3_Err
-			}
+			page.Component(ctx, "", said(turn))
+			page.Component(ctx, " ", answered(turn, v.Agent))
 		}
-		_, _ = templ_7745c5c3_Buffer.WriteString("</ol>")
-		templ_7745c5c3_Err = writing(v).Render(ctx, templ_7745c5c3_Buffer)
-		if templ_7745c5c3_Err != nil {
-			return templ_7745c5c3_Err
-		}
-		return nil
+		page.Component(ctx, "</ol>", writing(v))
 	})
 }
 
 func said(turn exchange.TurnRecord) templ.Component {
-	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
-		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
-		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
-			return templ_7745c5c3_CtxErr
-		}
-		templ_7745c5c3_Buffer, templ_7745c5c3_IsBuffer := templruntime.GetBuffer(templ_7745c5c3_W)
-		if !templ_7745c5c3_IsBuffer {
-			defer func() {
-				templ_7745c5c3_BufErr := templruntime.ReleaseBuffer(templ_7745c5c3_Buffer)
-				if templ_7745c5c3_Err == nil {
-					templ_7745c5c3_Err = templ_7745c5c3_BufErr
-				}
-			}()
-		}
-		ctx = templ.InitializeContext(ctx)
-		templ_7745c5c3_Var10 := templ.GetChildren(ctx)
-		if templ_7745c5c3_Var10 == nil {
-			templ_7745c5c3_Var10 = templ.NopComponent
-		}
-		ctx = templ.ClearChildren(ctx)
-		_, _ = templ_7745c5c3_Buffer.WriteString("<li class=\"bubble\"><header><strong>")
-		templ_7745c5c3_Err = design.Name(senderName(turn.Message.Sender)).Render(ctx, templ_7745c5c3_Buffer)
-		if templ_7745c5c3_Err != nil {
-			return templ_7745c5c3_Err
-		}
-		_, _ = templ_7745c5c3_Buffer.WriteString("</strong>")
-		templ_7745c5c3_Err = design.Ago(turn.AcceptedAt).Render(ctx, templ_7745c5c3_Buffer)
-		if templ_7745c5c3_Err != nil {
-			return templ_7745c5c3_Err
-		}
+	return component.New(func(ctx component.Context, page *component.Page, templ_7745c5c3_Var10 templ.Component) {
+		page.Component(ctx, "<li class=\"bubble\"><header><strong>", design.Name(senderName(turn.Message.Sender)))
+		page.Component(ctx, "</strong>", design.Ago(turn.AcceptedAt))
 		if !turn.Message.Sender.Verified {
-			templ_7745c5c3_Err = design.Badge(design.Warn, text(ctx, "Not proven")).Render(ctx, templ_7745c5c3_Buffer)
-			if templ_7745c5c3_Err != nil {
-				return templ_7745c5c3_Err
-			}
+			page.Component(ctx, "", design.Badge(design.Warn, text(ctx, "Not proven")))
 		}
-		_, _ = templ_7745c5c3_Buffer.WriteString("</header>")
-		templ_7745c5c3_Err = parts(turn.Message.Parts).Render(ctx, templ_7745c5c3_Buffer)
-		if templ_7745c5c3_Err != nil {
-			return templ_7745c5c3_Err
-		}
-		_, _ = templ_7745c5c3_Buffer.WriteString("<footer><a href=\"")
-		var templ_7745c5c3_Var11 templ.SafeURL
-		if templ_7745c5c3_Var11, templ_7745c5c3_Err = templ.JoinURLErrs(at("messages", turn.ID)); templ_7745c5c3_Err != nil {
-			return templ_7745c5c3_Err
-		}
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var11))
-		_, _ = templ_7745c5c3_Buffer.WriteString("\">")
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Way of the message")))
-		_, _ = templ_7745c5c3_Buffer.WriteString("</a></footer></li>")
-		return nil
+		page.Component(ctx, "</header>", parts(turn.Message.Parts))
+		page.Address("<footer><a href=\"", at("messages", turn.ID))
+		page.Text("\">", text(ctx, "Way of the message"))
+		page.Fixed("</a></footer></li>")
 	})
 }
 
 func answered(turn exchange.TurnRecord, agent string) templ.Component {
-	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
-		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
-		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
-			return templ_7745c5c3_CtxErr
-		}
-		templ_7745c5c3_Buffer, templ_7745c5c3_IsBuffer := templruntime.GetBuffer(templ_7745c5c3_W)
-		if !templ_7745c5c3_IsBuffer {
-			defer func() {
-				templ_7745c5c3_BufErr := templruntime.ReleaseBuffer(templ_7745c5c3_Buffer)
-				if templ_7745c5c3_Err == nil {
-					templ_7745c5c3_Err = templ_7745c5c3_BufErr
-				}
-			}()
-		}
-		ctx = templ.InitializeContext(ctx)
-		templ_7745c5c3_Var13 := templ.GetChildren(ctx)
-		if templ_7745c5c3_Var13 == nil {
-			templ_7745c5c3_Var13 = templ.NopComponent
-		}
-		ctx = templ.ClearChildren(ctx)
-		_, _ = templ_7745c5c3_Buffer.WriteString("<li class=\"bubble mine\"><header><strong>")
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(agent))
-		_, _ = templ_7745c5c3_Buffer.WriteString("</strong>")
-		templ_7745c5c3_Err = design.Badge(stateKind(turn.State), stateName(ctx, turn.State)).Render(ctx, templ_7745c5c3_Buffer)
-		if templ_7745c5c3_Err != nil {
-			return templ_7745c5c3_Err
-		}
-		_, _ = templ_7745c5c3_Buffer.WriteString("</header>")
+	return component.New(func(ctx component.Context, page *component.Page, templ_7745c5c3_Var13 templ.Component) {
+		page.Text("<li class=\"bubble mine\"><header><strong>", agent)
+		page.Component(ctx, "</strong>", design.Badge(stateKind(turn.State), stateName(ctx, turn.State)))
+		page.Fixed("</header>")
 		if turn.Response != nil && !turn.Response.Silent {
-			templ_7745c5c3_Err = parts(turn.Response.Parts).Render(ctx, templ_7745c5c3_Buffer)
-			if templ_7745c5c3_Err != nil {
-				return templ_7745c5c3_Err
-			}
+			page.Component(ctx, "", parts(turn.Response.Parts))
 		} else if turn.State == exchange.StateRunning || turn.State == exchange.StateAccepted {
-			_, _ = templ_7745c5c3_Buffer.WriteString("<div class=\"typing\" role=\"img\" aria-label=\"")
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "The agent is writing")))
-			_, _ = templ_7745c5c3_Buffer.WriteString("\"><i></i><i></i><i></i></div>")
+			page.Text("<div class=\"typing\" role=\"img\" aria-label=\"", text(ctx, "The agent is writing"))
+			page.Fixed("\"><i></i><i></i><i></i></div>")
 		} else if turn.Reason != "" {
-			_, _ = templ_7745c5c3_Buffer.WriteString("<p class=\"small muted\">")
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(turn.Reason))
-			_, _ = templ_7745c5c3_Buffer.WriteString("</p>")
+			page.Text("<p class=\"small muted\">", turn.Reason)
+			page.Fixed("</p>")
 		}
-		_, _ = templ_7745c5c3_Buffer.WriteString("</li>")
-		return nil
+		page.Fixed("</li>")
 	})
 }
 
 func personPage(v personView) templ.Component {
-	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
-		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
-		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
-			return templ_7745c5c3_CtxErr
-		}
-		templ_7745c5c3_Buffer, templ_7745c5c3_IsBuffer := templruntime.GetBuffer(templ_7745c5c3_W)
-		if !templ_7745c5c3_IsBuffer {
-			defer func() {
-				templ_7745c5c3_BufErr := templruntime.ReleaseBuffer(templ_7745c5c3_Buffer)
-				if templ_7745c5c3_Err == nil {
-					templ_7745c5c3_Err = templ_7745c5c3_BufErr
-				}
-			}()
-		}
-		ctx = templ.InitializeContext(ctx)
-		templ_7745c5c3_Var17 := templ.GetChildren(ctx)
-		if templ_7745c5c3_Var17 == nil {
-			templ_7745c5c3_Var17 = templ.NopComponent
-		}
-		ctx = templ.ClearChildren(ctx)
-		_, _ = templ_7745c5c3_Buffer.WriteString("<p class=\"crumbs\"><a href=\"")
-		var templ_7745c5c3_Var18 templ.SafeURL
-		if templ_7745c5c3_Var18, templ_7745c5c3_Err = templ.JoinURLErrs(at("inbox")); templ_7745c5c3_Err != nil {
-			return templ_7745c5c3_Err
-		}
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var18))
-		_, _ = templ_7745c5c3_Buffer.WriteString("\">")
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Inbox")))
-		_, _ = templ_7745c5c3_Buffer.WriteString("</a></p><div class=\"page-head\"><div class=\"cluster\">")
-		templ_7745c5c3_Err = design.Avatar(v.Who, "").Render(ctx, templ_7745c5c3_Buffer)
-		if templ_7745c5c3_Err != nil {
-			return templ_7745c5c3_Err
-		}
-		_, _ = templ_7745c5c3_Buffer.WriteString("<h1>")
-		templ_7745c5c3_Err = design.Name(v.Who).Render(ctx, templ_7745c5c3_Buffer)
-		if templ_7745c5c3_Err != nil {
-			return templ_7745c5c3_Err
-		}
-		_, _ = templ_7745c5c3_Buffer.WriteString("</h1></div></div><section class=\"card\" aria-labelledby=\"addresses\"><h2 id=\"addresses\">")
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Proven addresses")))
-		_, _ = templ_7745c5c3_Buffer.WriteString("</h2>")
+	return component.New(func(ctx component.Context, page *component.Page, templ_7745c5c3_Var17 templ.Component) {
+		page.Address("<p class=\"crumbs\"><a href=\"", at("inbox"))
+		page.Text("\">", text(ctx, "Inbox"))
+		page.Component(ctx, "</a></p><div class=\"page-head\"><div class=\"cluster\">", design.Avatar(v.Who, ""))
+		page.Component(ctx, "<h1>", design.Name(v.Who))
+		page.Text("</h1></div></div><section class=\"card\" aria-labelledby=\"addresses\"><h2 id=\"addresses\">", text(ctx, "Proven addresses"))
+		page.Fixed("</h2>")
 		if len(v.Addresses) == 0 {
-			_, _ = templ_7745c5c3_Buffer.WriteString("<p class=\"muted\">")
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "No one linked this address with another one. Each message shows what proves its sender.")))
-			_, _ = templ_7745c5c3_Buffer.WriteString("</p>")
+			page.Text("<p class=\"muted\">", text(ctx, "No one linked this address with another one. Each message shows what proves its sender."))
+			page.Fixed("</p>")
 		} else {
-			_, _ = templ_7745c5c3_Buffer.WriteString("<dl class=\"facts\">")
+			page.Fixed("<dl class=\"facts\">")
 			for _, one := range v.Addresses {
-				_, _ = templ_7745c5c3_Buffer.WriteString("<dt>")
-				templ_7745c5c3_Err = design.Name(one.Address).Render(ctx, templ_7745c5c3_Buffer)
-				if templ_7745c5c3_Err != nil {
-					return templ_7745c5c3_Err
-				}
-				_, _ = templ_7745c5c3_Buffer.WriteString("</dt><dd>")
-				templ_7745c5c3_Err = design.Evidence(one.Method, true).Render(ctx, templ_7745c5c3_Buffer)
-				if templ_7745c5c3_Err != nil {
-					return templ_7745c5c3_Err
-				}
-				_, _ = templ_7745c5c3_Buffer.WriteString("<span class=\"small muted\">")
-				templ_7745c5c3_Err = design.Name(one.Issuer).Render(ctx, templ_7745c5c3_Buffer)
-				if templ_7745c5c3_Err != nil {
-					return templ_7745c5c3_Err
-				}
-				_, _ = templ_7745c5c3_Buffer.WriteString("</span></dd>")
+				page.Component(ctx, "<dt>", design.Name(one.Address))
+				page.Component(ctx, "</dt><dd>", design.Evidence(one.Method, true))
+				page.Component(ctx, "<span class=\"small muted\">", design.Name(one.Issuer))
+				page.Fixed("</span></dd>")
 			}
-			_, _ = templ_7745c5c3_Buffer.WriteString("</dl>")
+			page.Fixed("</dl>")
 		}
-		_, _ = templ_7745c5c3_Buffer.WriteString("</section><section class=\"card flush\" aria-labelledby=\"messages\"><div class=\"card-head\"><h2 id=\"messages\">")
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Messages")))
-		_, _ = templ_7745c5c3_Buffer.WriteString("</h2></div>")
+		page.Text("</section><section class=\"card flush\" aria-labelledby=\"messages\"><div class=\"card-head\"><h2 id=\"messages\">", text(ctx, "Messages"))
+		page.Fixed("</h2></div>")
 		if len(v.Rows) > 0 {
-			templ_7745c5c3_Err = rows(v.Rows).Render(ctx, templ_7745c5c3_Buffer)
-			if templ_7745c5c3_Err != nil {
-				return templ_7745c5c3_Err
-			}
+			page.Component(ctx, "", rows(v.Rows))
 		} else {
-			templ_7745c5c3_Var23 := templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
-				templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
-				templ_7745c5c3_Buffer, templ_7745c5c3_IsBuffer := templruntime.GetBuffer(templ_7745c5c3_W)
-				if !templ_7745c5c3_IsBuffer {
-					defer func() {
-						templ_7745c5c3_BufErr := templruntime.ReleaseBuffer(templ_7745c5c3_Buffer)
-						if templ_7745c5c3_Err == nil {
-							templ_7745c5c3_Err = templ_7745c5c3_BufErr
-						}
-					}()
-				}
-				ctx = templ.InitializeContext(ctx)
-				_, _ = templ_7745c5c3_Buffer.WriteString("<a class=\"button\" href=\"")
-				var templ_7745c5c3_Var24 templ.SafeURL
-				if templ_7745c5c3_Var24, templ_7745c5c3_Err = templ.JoinURLErrs(at("inbox")); templ_7745c5c3_Err != nil {
-					return templ_7745c5c3_Err
-				}
-				_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var24))
-				_, _ = templ_7745c5c3_Buffer.WriteString("\">")
-				_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Inbox")))
-				_, _ = templ_7745c5c3_Buffer.WriteString("</a>")
-				return nil
+			templ_7745c5c3_Var23 := component.Children(func(ctx component.Context, page *component.Page) {
+				page.Address("<a class=\"button\" href=\"", at("inbox"))
+				page.Text("\">", text(ctx, "Inbox"))
+				page.Fixed("</a>")
 			})
-			templ_7745c5c3_Err = design.Empty("inbox", text(ctx, "Nothing came from this sender"), text(ctx, "Retention may have removed what came.")).Render(templ.WithChildren(ctx, templ_7745c5c3_Var23), templ_7745c5c3_Buffer)
-			if templ_7745c5c3_Err != nil {
-				return templ_7745c5c3_Err
-			}
+			page.Component(templ.WithChildren(ctx, templ_7745c5c3_Var23), "", design.Empty("inbox", text(ctx, "Nothing came from this sender"), text(ctx, "Retention may have removed what came.")))
 		}
-		_, _ = templ_7745c5c3_Buffer.WriteString("</section>")
-		templ_7745c5c3_Err = onwards(v.Next).Render(ctx, templ_7745c5c3_Buffer)
-		if templ_7745c5c3_Err != nil {
-			return templ_7745c5c3_Err
-		}
-		return nil
+		page.Component(ctx, "</section>", onwards(v.Next))
 	})
 }
 
-var _ = templruntime.GeneratedTemplate
+var _ = component.New

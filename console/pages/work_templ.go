@@ -6,273 +6,94 @@ package pages
 //lint:file-ignore SA4006 This context is only used if a nested component is present.
 
 import "github.com/a-h/templ"
-import templruntime "github.com/a-h/templ/runtime"
+import "inbox/internal/pagecode/component"
 
 import "inbox/internal/design"
 
 // workFrame is the heading and the lists of the work; its child is the list that is open.
 func workFrame(v workView) templ.Component {
-	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
-		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
-		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
-			return templ_7745c5c3_CtxErr
-		}
-		templ_7745c5c3_Buffer, templ_7745c5c3_IsBuffer := templruntime.GetBuffer(templ_7745c5c3_W)
-		if !templ_7745c5c3_IsBuffer {
-			defer func() {
-				templ_7745c5c3_BufErr := templruntime.ReleaseBuffer(templ_7745c5c3_Buffer)
-				if templ_7745c5c3_Err == nil {
-					templ_7745c5c3_Err = templ_7745c5c3_BufErr
-				}
-			}()
-		}
-		ctx = templ.InitializeContext(ctx)
-		templ_7745c5c3_Var1 := templ.GetChildren(ctx)
-		if templ_7745c5c3_Var1 == nil {
-			templ_7745c5c3_Var1 = templ.NopComponent
-		}
-		ctx = templ.ClearChildren(ctx)
-		templ_7745c5c3_Err = heading(text(ctx, "Work"), text(ctx, "Work that waits for you.")).Render(ctx, templ_7745c5c3_Buffer)
-		if templ_7745c5c3_Err != nil {
-			return templ_7745c5c3_Err
-		}
-		_, _ = templ_7745c5c3_Buffer.WriteString("<nav class=\"tabs many\" aria-label=\"")
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Kinds of work")))
-		_, _ = templ_7745c5c3_Buffer.WriteString("\">")
+	return component.New(func(ctx component.Context, page *component.Page, templ_7745c5c3_Var1 templ.Component) {
+		page.Component(ctx, "", heading(text(ctx, "Work"), text(ctx, "Work that waits for you.")))
+		page.Text("<nav class=\"tabs many\" aria-label=\"", text(ctx, "Kinds of work"))
+		page.Fixed("\">")
 		for _, tab := range v.tabs(ctx) {
-			_, _ = templ_7745c5c3_Buffer.WriteString("<a href=\"")
-			var templ_7745c5c3_Var3 templ.SafeURL
-			if templ_7745c5c3_Var3, templ_7745c5c3_Err = templ.JoinURLErrs(at("work", tab.path)); templ_7745c5c3_Err != nil {
-				return templ_7745c5c3_Err
-			}
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var3))
-			_, _ = templ_7745c5c3_Buffer.WriteString("\"")
+			page.Address("<a href=\"", at("work", tab.path))
+			page.Fixed("\"")
 			if tab.path == v.Tab {
-				_, _ = templ_7745c5c3_Buffer.WriteString(" aria-current=\"page\"")
+				page.Fixed(" aria-current=\"page\"")
 			}
-			_, _ = templ_7745c5c3_Buffer.WriteString(">")
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(tab.label))
-			templ_7745c5c3_Err = design.Count(int(tab.waiting), false).Render(ctx, templ_7745c5c3_Buffer)
-			if templ_7745c5c3_Err != nil {
-				return templ_7745c5c3_Err
-			}
-			_, _ = templ_7745c5c3_Buffer.WriteString("</a>")
+			page.Text(">", tab.label)
+			page.Component(ctx, "", design.Count(int(tab.waiting), false))
+			page.Fixed("</a>")
 		}
-		_, _ = templ_7745c5c3_Buffer.WriteString("</nav>")
-		templ_7745c5c3_Err = templ_7745c5c3_Var1.Render(ctx, templ_7745c5c3_Buffer)
-		if templ_7745c5c3_Err != nil {
-			return templ_7745c5c3_Err
-		}
-		templ_7745c5c3_Err = onwards(v.Next).Render(ctx, templ_7745c5c3_Buffer)
-		if templ_7745c5c3_Err != nil {
-			return templ_7745c5c3_Err
-		}
-		return nil
+		page.Component(ctx, "</nav>", templ_7745c5c3_Var1)
+		page.Component(ctx, "", onwards(v.Next))
 	})
 }
 
 // tick is the box by which a row is chosen.
 func tick(t ticked) templ.Component {
-	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
-		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
-		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
-			return templ_7745c5c3_CtxErr
-		}
-		templ_7745c5c3_Buffer, templ_7745c5c3_IsBuffer := templruntime.GetBuffer(templ_7745c5c3_W)
-		if !templ_7745c5c3_IsBuffer {
-			defer func() {
-				templ_7745c5c3_BufErr := templruntime.ReleaseBuffer(templ_7745c5c3_Buffer)
-				if templ_7745c5c3_Err == nil {
-					templ_7745c5c3_Err = templ_7745c5c3_BufErr
-				}
-			}()
-		}
-		ctx = templ.InitializeContext(ctx)
-		templ_7745c5c3_Var5 := templ.GetChildren(ctx)
-		if templ_7745c5c3_Var5 == nil {
-			templ_7745c5c3_Var5 = templ.NopComponent
-		}
-		ctx = templ.ClearChildren(ctx)
-		_, _ = templ_7745c5c3_Buffer.WriteString("<label class=\"check\"><input type=\"checkbox\" name=\"id\" value=\"")
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(t.ID))
-		_, _ = templ_7745c5c3_Buffer.WriteString("\"")
+	return component.New(func(ctx component.Context, page *component.Page, templ_7745c5c3_Var5 templ.Component) {
+		page.Text("<label class=\"check\"><input type=\"checkbox\" name=\"id\" value=\"", t.ID)
+		page.Fixed("\"")
 		if t.On {
-			_, _ = templ_7745c5c3_Buffer.WriteString(" checked")
+			page.Fixed(" checked")
 		}
-		_, _ = templ_7745c5c3_Buffer.WriteString("> <span class=\"visually-hidden\">")
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Choose {what}", "what", t.Label)))
-		_, _ = templ_7745c5c3_Buffer.WriteString("</span></label>")
-		return nil
+		page.Text("> <span class=\"visually-hidden\">", text(ctx, "Choose {what}", "what", t.Label))
+		page.Fixed("</span></label>")
 	})
 }
 
 // tickAll leads to the same page with all rows chosen.
 func tickAll(v workView) templ.Component {
-	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
-		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
-		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
-			return templ_7745c5c3_CtxErr
-		}
-		templ_7745c5c3_Buffer, templ_7745c5c3_IsBuffer := templruntime.GetBuffer(templ_7745c5c3_W)
-		if !templ_7745c5c3_IsBuffer {
-			defer func() {
-				templ_7745c5c3_BufErr := templruntime.ReleaseBuffer(templ_7745c5c3_Buffer)
-				if templ_7745c5c3_Err == nil {
-					templ_7745c5c3_Err = templ_7745c5c3_BufErr
-				}
-			}()
-		}
-		ctx = templ.InitializeContext(ctx)
-		templ_7745c5c3_Var8 := templ.GetChildren(ctx)
-		if templ_7745c5c3_Var8 == nil {
-			templ_7745c5c3_Var8 = templ.NopComponent
-		}
-		ctx = templ.ClearChildren(ctx)
+	return component.New(func(ctx component.Context, page *component.Page, templ_7745c5c3_Var8 templ.Component) {
 		if v.Selected {
-			_, _ = templ_7745c5c3_Buffer.WriteString("<a class=\"button quiet small\" href=\"")
-			var templ_7745c5c3_Var9 templ.SafeURL
-			if templ_7745c5c3_Var9, templ_7745c5c3_Err = templ.JoinURLErrs(templ.SafeURL(at("work", v.Tab))); templ_7745c5c3_Err != nil {
-				return templ_7745c5c3_Err
-			}
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var9))
-			_, _ = templ_7745c5c3_Buffer.WriteString("\">")
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Choose none")))
-			_, _ = templ_7745c5c3_Buffer.WriteString("</a>")
+			page.Text("<a class=\"button quiet small\" href=\"", at("work", v.Tab))
+			page.Text("\">", text(ctx, "Choose none"))
+			page.Fixed("</a>")
 		} else {
-			_, _ = templ_7745c5c3_Buffer.WriteString("<a class=\"button quiet small\" href=\"")
-			var templ_7745c5c3_Var11 templ.SafeURL
-			if templ_7745c5c3_Var11, templ_7745c5c3_Err = templ.JoinURLErrs(templ.SafeURL(v.SelectAll)); templ_7745c5c3_Err != nil {
-				return templ_7745c5c3_Err
-			}
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var11))
-			_, _ = templ_7745c5c3_Buffer.WriteString("\">")
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Choose all on this page")))
-			_, _ = templ_7745c5c3_Buffer.WriteString("</a>")
+			page.Text("<a class=\"button quiet small\" href=\"", v.SelectAll)
+			page.Text("\">", text(ctx, "Choose all on this page"))
+			page.Fixed("</a>")
 		}
-		return nil
 	})
 }
 
 // workFilterForm narrows a list of failures.
 func workFilterForm(action string, f workFilter, agents, channels []string) templ.Component {
-	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
-		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
-		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
-			return templ_7745c5c3_CtxErr
-		}
-		templ_7745c5c3_Buffer, templ_7745c5c3_IsBuffer := templruntime.GetBuffer(templ_7745c5c3_W)
-		if !templ_7745c5c3_IsBuffer {
-			defer func() {
-				templ_7745c5c3_BufErr := templruntime.ReleaseBuffer(templ_7745c5c3_Buffer)
-				if templ_7745c5c3_Err == nil {
-					templ_7745c5c3_Err = templ_7745c5c3_BufErr
-				}
-			}()
-		}
-		ctx = templ.InitializeContext(ctx)
-		templ_7745c5c3_Var13 := templ.GetChildren(ctx)
-		if templ_7745c5c3_Var13 == nil {
-			templ_7745c5c3_Var13 = templ.NopComponent
-		}
-		ctx = templ.ClearChildren(ctx)
-		_, _ = templ_7745c5c3_Buffer.WriteString("<details class=\"fold\"")
+	return component.New(func(ctx component.Context, page *component.Page, templ_7745c5c3_Var13 templ.Component) {
+		page.Fixed("<details class=\"fold\"")
 		if f.any() {
-			_, _ = templ_7745c5c3_Buffer.WriteString(" open")
+			page.Fixed(" open")
 		}
-		_, _ = templ_7745c5c3_Buffer.WriteString("><summary>")
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Filter")))
-		_, _ = templ_7745c5c3_Buffer.WriteString("</summary><form class=\"form inline\" method=\"get\" action=\"")
-		var templ_7745c5c3_Var15 templ.SafeURL
-		if templ_7745c5c3_Var15, templ_7745c5c3_Err = templ.JoinURLErrs(templ.SafeURL(action)); templ_7745c5c3_Err != nil {
-			return templ_7745c5c3_Err
-		}
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var15))
-		_, _ = templ_7745c5c3_Buffer.WriteString("\">")
-		templ_7745c5c3_Err = choice("agent", text(ctx, "Agent"), text(ctx, "All agents"), f.Agent, agents, same).Render(ctx, templ_7745c5c3_Buffer)
-		if templ_7745c5c3_Err != nil {
-			return templ_7745c5c3_Err
-		}
-		templ_7745c5c3_Err = choice("channel", text(ctx, "Channel"), text(ctx, "All channels"), f.Channel, channels, same).Render(ctx, templ_7745c5c3_Buffer)
-		if templ_7745c5c3_Err != nil {
-			return templ_7745c5c3_Err
-		}
-		_, _ = templ_7745c5c3_Buffer.WriteString("<div class=\"field\"><label for=\"since\">")
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Failed since")))
-		_, _ = templ_7745c5c3_Buffer.WriteString("</label> <input id=\"since\" name=\"since\" value=\"")
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(f.Since))
-		_, _ = templ_7745c5c3_Buffer.WriteString("\" placeholder=\"24h, 2026-05-01T12:00:00Z\" autocapitalize=\"none\" spellcheck=\"false\"></div><div class=\"actions\"><button class=\"primary\">")
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Show")))
-		_, _ = templ_7745c5c3_Buffer.WriteString("</button> <a class=\"button quiet\" href=\"")
-		var templ_7745c5c3_Var19 templ.SafeURL
-		if templ_7745c5c3_Var19, templ_7745c5c3_Err = templ.JoinURLErrs(templ.SafeURL(action)); templ_7745c5c3_Err != nil {
-			return templ_7745c5c3_Err
-		}
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var19))
-		_, _ = templ_7745c5c3_Buffer.WriteString("\">")
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Show all")))
-		_, _ = templ_7745c5c3_Buffer.WriteString("</a></div></form></details>")
-		return nil
+		page.Text("><summary>", text(ctx, "Filter"))
+		page.Text("</summary><form class=\"form inline\" method=\"get\" action=\"", action)
+		page.Component(ctx, "\">", choice("agent", text(ctx, "Agent"), text(ctx, "All agents"), f.Agent, agents, same))
+		page.Component(ctx, "", choice("channel", text(ctx, "Channel"), text(ctx, "All channels"), f.Channel, channels, same))
+		page.Text("<div class=\"field\"><label for=\"since\">", text(ctx, "Failed since"))
+		page.Text("</label> <input id=\"since\" name=\"since\" value=\"", f.Since)
+		page.Text("\" placeholder=\"24h, 2026-05-01T12:00:00Z\" autocapitalize=\"none\" spellcheck=\"false\"></div><div class=\"actions\"><button class=\"primary\">", text(ctx, "Show"))
+		page.Text("</button> <a class=\"button quiet\" href=\"", action)
+		page.Text("\">", text(ctx, "Show all"))
+		page.Fixed("</a></div></form></details>")
 	})
 }
 
 // reasonField asks why.
 func reasonField(label, hint string) templ.Component {
-	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
-		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
-		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
-			return templ_7745c5c3_CtxErr
-		}
-		templ_7745c5c3_Buffer, templ_7745c5c3_IsBuffer := templruntime.GetBuffer(templ_7745c5c3_W)
-		if !templ_7745c5c3_IsBuffer {
-			defer func() {
-				templ_7745c5c3_BufErr := templruntime.ReleaseBuffer(templ_7745c5c3_Buffer)
-				if templ_7745c5c3_Err == nil {
-					templ_7745c5c3_Err = templ_7745c5c3_BufErr
-				}
-			}()
-		}
-		ctx = templ.InitializeContext(ctx)
-		templ_7745c5c3_Var21 := templ.GetChildren(ctx)
-		if templ_7745c5c3_Var21 == nil {
-			templ_7745c5c3_Var21 = templ.NopComponent
-		}
-		ctx = templ.ClearChildren(ctx)
-		_, _ = templ_7745c5c3_Buffer.WriteString("<div class=\"field\"><label for=\"reason\">")
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(label))
-		_, _ = templ_7745c5c3_Buffer.WriteString("</label> <input id=\"reason\" name=\"reason\" maxlength=\"500\" aria-describedby=\"reason-hint\"> <span class=\"hint\" id=\"reason-hint\">")
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(hint))
-		_, _ = templ_7745c5c3_Buffer.WriteString("</span></div>")
-		return nil
+	return component.New(func(ctx component.Context, page *component.Page, templ_7745c5c3_Var21 templ.Component) {
+		page.Text("<div class=\"field\"><label for=\"reason\">", label)
+		page.Text("</label> <input id=\"reason\" name=\"reason\" maxlength=\"500\" aria-describedby=\"reason-hint\"> <span class=\"hint\" id=\"reason-hint\">", hint)
+		page.Fixed("</span></div>")
 	})
 }
 
 // backField says where an act leads to.
 func backField(path string) templ.Component {
-	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
-		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
-		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
-			return templ_7745c5c3_CtxErr
-		}
-		templ_7745c5c3_Buffer, templ_7745c5c3_IsBuffer := templruntime.GetBuffer(templ_7745c5c3_W)
-		if !templ_7745c5c3_IsBuffer {
-			defer func() {
-				templ_7745c5c3_BufErr := templruntime.ReleaseBuffer(templ_7745c5c3_Buffer)
-				if templ_7745c5c3_Err == nil {
-					templ_7745c5c3_Err = templ_7745c5c3_BufErr
-				}
-			}()
-		}
-		ctx = templ.InitializeContext(ctx)
-		templ_7745c5c3_Var24 := templ.GetChildren(ctx)
-		if templ_7745c5c3_Var24 == nil {
-			templ_7745c5c3_Var24 = templ.NopComponent
-		}
-		ctx = templ.ClearChildren(ctx)
-		_, _ = templ_7745c5c3_Buffer.WriteString("<input type=\"hidden\" name=\"back\" value=\"")
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(path))
-		_, _ = templ_7745c5c3_Buffer.WriteString("\">")
-		return nil
+	return component.New(func(ctx component.Context, page *component.Page, templ_7745c5c3_Var24 templ.Component) {
+		page.Text("<input type=\"hidden\" name=\"back\" value=\"", path)
+		page.Fixed("\">")
 	})
 }
 
-var _ = templruntime.GeneratedTemplate
+var _ = component.New

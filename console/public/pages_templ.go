@@ -6,7 +6,7 @@ package public
 //lint:file-ignore SA4006 This context is only used if a nested component is present.
 
 import "github.com/a-h/templ"
-import templruntime "github.com/a-h/templ/runtime"
+import "inbox/internal/pagecode/component"
 
 import (
 	"inbox/internal/design"
@@ -15,736 +15,262 @@ import (
 
 // foot says who operates the server.
 func foot(operator []Field) templ.Component {
-	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
-		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
-		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
-			return templ_7745c5c3_CtxErr
-		}
-		templ_7745c5c3_Buffer, templ_7745c5c3_IsBuffer := templruntime.GetBuffer(templ_7745c5c3_W)
-		if !templ_7745c5c3_IsBuffer {
-			defer func() {
-				templ_7745c5c3_BufErr := templruntime.ReleaseBuffer(templ_7745c5c3_Buffer)
-				if templ_7745c5c3_Err == nil {
-					templ_7745c5c3_Err = templ_7745c5c3_BufErr
-				}
-			}()
-		}
-		ctx = templ.InitializeContext(ctx)
-		templ_7745c5c3_Var1 := templ.GetChildren(ctx)
-		if templ_7745c5c3_Var1 == nil {
-			templ_7745c5c3_Var1 = templ.NopComponent
-		}
-		ctx = templ.ClearChildren(ctx)
-		_, _ = templ_7745c5c3_Buffer.WriteString("<p>")
+	return component.New(func(ctx component.Context, page *component.Page, templ_7745c5c3_Var1 templ.Component) {
+		page.Fixed("<p>")
 		for i, field := range operator {
 			if i > 0 {
-				_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(" · "))
+				page.Text("", " · ")
 			}
-			_, _ = templ_7745c5c3_Buffer.WriteString(" ")
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(fieldLabel(ctx, field.Name) + ": "))
-			templ_7745c5c3_Err = fieldValue(field).Render(ctx, templ_7745c5c3_Buffer)
-			if templ_7745c5c3_Err != nil {
-				return templ_7745c5c3_Err
-			}
+			page.Text(" ", fieldLabel(ctx, field.Name)+": ")
+			page.Component(ctx, "", fieldValue(field))
 		}
-		_, _ = templ_7745c5c3_Buffer.WriteString("</p><p>")
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "No cookies, no trackers.")))
-		_, _ = templ_7745c5c3_Buffer.WriteString("</p>")
-		return nil
+		page.Text("</p><p>", text(ctx, "No cookies, no trackers."))
+		page.Fixed("</p>")
 	})
 }
 
 func fieldValue(field Field) templ.Component {
-	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
-		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
-		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
-			return templ_7745c5c3_CtxErr
-		}
-		templ_7745c5c3_Buffer, templ_7745c5c3_IsBuffer := templruntime.GetBuffer(templ_7745c5c3_W)
-		if !templ_7745c5c3_IsBuffer {
-			defer func() {
-				templ_7745c5c3_BufErr := templruntime.ReleaseBuffer(templ_7745c5c3_Buffer)
-				if templ_7745c5c3_Err == nil {
-					templ_7745c5c3_Err = templ_7745c5c3_BufErr
-				}
-			}()
-		}
-		ctx = templ.InitializeContext(ctx)
-		templ_7745c5c3_Var5 := templ.GetChildren(ctx)
-		if templ_7745c5c3_Var5 == nil {
-			templ_7745c5c3_Var5 = templ.NopComponent
-		}
-		ctx = templ.ClearChildren(ctx)
+	return component.New(func(ctx component.Context, page *component.Page, templ_7745c5c3_Var5 templ.Component) {
 		if field.Href != "" {
-			_, _ = templ_7745c5c3_Buffer.WriteString("<a href=\"")
-			var templ_7745c5c3_Var6 templ.SafeURL
-			if templ_7745c5c3_Var6, templ_7745c5c3_Err = templ.JoinURLErrs(field.Href); templ_7745c5c3_Err != nil {
-				return templ_7745c5c3_Err
-			}
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var6))
-			_, _ = templ_7745c5c3_Buffer.WriteString("\">")
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(field.Value))
-			_, _ = templ_7745c5c3_Buffer.WriteString("</a>")
+			page.Address("<a href=\"", field.Href)
+			page.Text("\">", field.Value)
+			page.Fixed("</a>")
 		} else {
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(field.Value))
+			page.Text("", field.Value)
 		}
-		return nil
 	})
 }
 
 func picture(v view, size string) templ.Component {
-	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
-		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
-		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
-			return templ_7745c5c3_CtxErr
-		}
-		templ_7745c5c3_Buffer, templ_7745c5c3_IsBuffer := templruntime.GetBuffer(templ_7745c5c3_W)
-		if !templ_7745c5c3_IsBuffer {
-			defer func() {
-				templ_7745c5c3_BufErr := templruntime.ReleaseBuffer(templ_7745c5c3_Buffer)
-				if templ_7745c5c3_Err == nil {
-					templ_7745c5c3_Err = templ_7745c5c3_BufErr
-				}
-			}()
-		}
-		ctx = templ.InitializeContext(ctx)
-		templ_7745c5c3_Var9 := templ.GetChildren(ctx)
-		if templ_7745c5c3_Var9 == nil {
-			templ_7745c5c3_Var9 = templ.NopComponent
-		}
-		ctx = templ.ClearChildren(ctx)
+	return component.New(func(ctx component.Context, page *component.Page, templ_7745c5c3_Var9 templ.Component) {
 		if v.Picture != "" {
-			var templ_7745c5c3_Var10 = []any{"avatar", size}
-			templ_7745c5c3_Err = templ.RenderCSSItems(ctx, templ_7745c5c3_Buffer, templ_7745c5c3_Var10...)
-			if templ_7745c5c3_Err != nil {
-				return templ_7745c5c3_Err
-			}
-			_, _ = templ_7745c5c3_Buffer.WriteString("<img class=\"")
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ.CSSClasses(templ_7745c5c3_Var10).String()))
-			_, _ = templ_7745c5c3_Buffer.WriteString("\" src=\"")
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(v.Picture))
-			_, _ = templ_7745c5c3_Buffer.WriteString("\" alt=\"\" width=\"96\" height=\"96\">")
+			templ_7745c5c3_Var10 := []any{"avatar", size}
+			page.Styles(ctx, templ_7745c5c3_Var10)
+			page.Text("<img class=\"", templ.CSSClasses(templ_7745c5c3_Var10).String())
+			page.Text("\" src=\"", v.Picture)
+			page.Fixed("\" alt=\"\" width=\"96\" height=\"96\">")
 		} else {
-			templ_7745c5c3_Err = design.Avatar(v.AgentProfile.Address, size).Render(ctx, templ_7745c5c3_Buffer)
-			if templ_7745c5c3_Err != nil {
-				return templ_7745c5c3_Err
-			}
+			page.Component(ctx, "", design.Avatar(v.AgentProfile.Address, size))
 		}
-		return nil
 	})
 }
 
 func frontPage(head design.Head, agents []view, operator []Field) templ.Component {
-	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
-		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
-		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
-			return templ_7745c5c3_CtxErr
-		}
-		templ_7745c5c3_Buffer, templ_7745c5c3_IsBuffer := templruntime.GetBuffer(templ_7745c5c3_W)
-		if !templ_7745c5c3_IsBuffer {
-			defer func() {
-				templ_7745c5c3_BufErr := templruntime.ReleaseBuffer(templ_7745c5c3_Buffer)
-				if templ_7745c5c3_Err == nil {
-					templ_7745c5c3_Err = templ_7745c5c3_BufErr
-				}
-			}()
-		}
-		ctx = templ.InitializeContext(ctx)
-		templ_7745c5c3_Var13 := templ.GetChildren(ctx)
-		if templ_7745c5c3_Var13 == nil {
-			templ_7745c5c3_Var13 = templ.NopComponent
-		}
-		ctx = templ.ClearChildren(ctx)
-		templ_7745c5c3_Var14 := templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
-			templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
-			templ_7745c5c3_Buffer, templ_7745c5c3_IsBuffer := templruntime.GetBuffer(templ_7745c5c3_W)
-			if !templ_7745c5c3_IsBuffer {
-				defer func() {
-					templ_7745c5c3_BufErr := templruntime.ReleaseBuffer(templ_7745c5c3_Buffer)
-					if templ_7745c5c3_Err == nil {
-						templ_7745c5c3_Err = templ_7745c5c3_BufErr
-					}
-				}()
-			}
-			ctx = templ.InitializeContext(ctx)
-			_, _ = templ_7745c5c3_Buffer.WriteString("<div class=\"stack tight\"><h1 class=\"display\">")
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Agents at {domain}", "domain", head.OpenGraph.Site)))
-			_, _ = templ_7745c5c3_Buffer.WriteString("</h1><p class=\"lead\">")
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Each of them has one address, on the fediverse, by mail and for other agents alike.")))
-			_, _ = templ_7745c5c3_Buffer.WriteString("</p></div>")
+	return component.New(func(ctx component.Context, page *component.Page, templ_7745c5c3_Var13 templ.Component) {
+		templ_7745c5c3_Var14 := component.Children(func(ctx component.Context, page *component.Page) {
+			page.Text("<div class=\"stack tight\"><h1 class=\"display\">", text(ctx, "Agents at {domain}", "domain", head.OpenGraph.Site))
+			page.Text("</h1><p class=\"lead\">", text(ctx, "Each of them has one address, on the fediverse, by mail and for other agents alike."))
+			page.Fixed("</p></div>")
 			if len(agents) == 0 {
-				templ_7745c5c3_Err = design.Empty("agents", text(ctx, "No agents yet"), text(ctx, "The operator of this server has not made any agent.")).Render(ctx, templ_7745c5c3_Buffer)
-				if templ_7745c5c3_Err != nil {
-					return templ_7745c5c3_Err
-				}
+				page.Component(ctx, "", design.Empty("agents", text(ctx, "No agents yet"), text(ctx, "The operator of this server has not made any agent.")))
 			} else {
-				_, _ = templ_7745c5c3_Buffer.WriteString("<ul class=\"cards\">")
+				page.Fixed("<ul class=\"cards\">")
 				for _, agent := range agents {
-					_, _ = templ_7745c5c3_Buffer.WriteString("<li><a class=\"card agent\" href=\"")
-					var templ_7745c5c3_Var17 templ.SafeURL
-					if templ_7745c5c3_Var17, templ_7745c5c3_Err = templ.JoinURLErrs(agent.Address); templ_7745c5c3_Err != nil {
-						return templ_7745c5c3_Err
-					}
-					_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var17))
-					_, _ = templ_7745c5c3_Buffer.WriteString("\"><div class=\"cluster\">")
-					templ_7745c5c3_Err = design.Avatar(agent.AgentProfile.Address, "").Render(ctx, templ_7745c5c3_Buffer)
-					if templ_7745c5c3_Err != nil {
-						return templ_7745c5c3_Err
-					}
-					_, _ = templ_7745c5c3_Buffer.WriteString("<div><h2>")
-					templ_7745c5c3_Err = design.Name(agent.Label).Render(ctx, templ_7745c5c3_Buffer)
-					if templ_7745c5c3_Err != nil {
-						return templ_7745c5c3_Err
-					}
-					_, _ = templ_7745c5c3_Buffer.WriteString("</h2><p class=\"small muted ellipsis\">")
-					_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(agent.AgentProfile.Address))
-					_, _ = templ_7745c5c3_Buffer.WriteString("</p></div></div>")
+					page.Address("<li><a class=\"card agent\" href=\"", agent.Address)
+					page.Component(ctx, "\"><div class=\"cluster\">", design.Avatar(agent.AgentProfile.Address, ""))
+					page.Component(ctx, "<div><h2>", design.Name(agent.Label))
+					page.Text("</h2><p class=\"small muted ellipsis\">", agent.AgentProfile.Address)
+					page.Fixed("</p></div></div>")
 					if agent.Summary != "" {
-						_, _ = templ_7745c5c3_Buffer.WriteString("<p class=\"clamp\" dir=\"auto\">")
-						_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(design.VisibleLine(agent.Summary)))
-						_, _ = templ_7745c5c3_Buffer.WriteString("</p>")
+						page.Text("<p class=\"clamp\" dir=\"auto\">", design.VisibleLine(agent.Summary))
+						page.Fixed("</p>")
 					}
-					_, _ = templ_7745c5c3_Buffer.WriteString("</a></li>")
+					page.Fixed("</a></li>")
 				}
-				_, _ = templ_7745c5c3_Buffer.WriteString("</ul>")
+				page.Fixed("</ul>")
 			}
-			return nil
 		})
-		templ_7745c5c3_Err = design.Public(head, false, foot(operator)).Render(templ.WithChildren(ctx, templ_7745c5c3_Var14), templ_7745c5c3_Buffer)
-		if templ_7745c5c3_Err != nil {
-			return templ_7745c5c3_Err
-		}
-		return nil
+		page.Component(templ.WithChildren(ctx, templ_7745c5c3_Var14), "", design.Public(head, false, foot(operator)))
 	})
 }
 
 func profilePage(head design.Head, v view) templ.Component {
-	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
-		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
-		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
-			return templ_7745c5c3_CtxErr
-		}
-		templ_7745c5c3_Buffer, templ_7745c5c3_IsBuffer := templruntime.GetBuffer(templ_7745c5c3_W)
-		if !templ_7745c5c3_IsBuffer {
-			defer func() {
-				templ_7745c5c3_BufErr := templruntime.ReleaseBuffer(templ_7745c5c3_Buffer)
-				if templ_7745c5c3_Err == nil {
-					templ_7745c5c3_Err = templ_7745c5c3_BufErr
-				}
-			}()
-		}
-		ctx = templ.InitializeContext(ctx)
-		templ_7745c5c3_Var20 := templ.GetChildren(ctx)
-		if templ_7745c5c3_Var20 == nil {
-			templ_7745c5c3_Var20 = templ.NopComponent
-		}
-		ctx = templ.ClearChildren(ctx)
-		templ_7745c5c3_Var21 := templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
-			templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
-			templ_7745c5c3_Buffer, templ_7745c5c3_IsBuffer := templruntime.GetBuffer(templ_7745c5c3_W)
-			if !templ_7745c5c3_IsBuffer {
-				defer func() {
-					templ_7745c5c3_BufErr := templruntime.ReleaseBuffer(templ_7745c5c3_Buffer)
-					if templ_7745c5c3_Err == nil {
-						templ_7745c5c3_Err = templ_7745c5c3_BufErr
-					}
-				}()
-			}
-			ctx = templ.InitializeContext(ctx)
-			_, _ = templ_7745c5c3_Buffer.WriteString("<header class=\"profile\">")
-			templ_7745c5c3_Err = picture(v, "large").Render(ctx, templ_7745c5c3_Buffer)
-			if templ_7745c5c3_Err != nil {
-				return templ_7745c5c3_Err
-			}
-			_, _ = templ_7745c5c3_Buffer.WriteString("<div class=\"stack tight\"><h1>")
-			templ_7745c5c3_Err = design.Name(v.Label).Render(ctx, templ_7745c5c3_Buffer)
-			if templ_7745c5c3_Err != nil {
-				return templ_7745c5c3_Err
-			}
-			_, _ = templ_7745c5c3_Buffer.WriteString("</h1>")
-			templ_7745c5c3_Err = design.Copyable(v.AgentProfile.Address).Render(ctx, templ_7745c5c3_Buffer)
-			if templ_7745c5c3_Err != nil {
-				return templ_7745c5c3_Err
-			}
-			_, _ = templ_7745c5c3_Buffer.WriteString("<div class=\"cluster\"><span class=\"badge accent\">")
-			templ_7745c5c3_Err = design.Icon("agents").Render(ctx, templ_7745c5c3_Buffer)
-			if templ_7745c5c3_Err != nil {
-				return templ_7745c5c3_Err
-			}
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Automated account")))
-			_, _ = templ_7745c5c3_Buffer.WriteString("</span> ")
+	return component.New(func(ctx component.Context, page *component.Page, templ_7745c5c3_Var20 templ.Component) {
+		templ_7745c5c3_Var21 := component.Children(func(ctx component.Context, page *component.Page) {
+			page.Component(ctx, "<header class=\"profile\">", picture(v, "large"))
+			page.Component(ctx, "<div class=\"stack tight\"><h1>", design.Name(v.Label))
+			page.Component(ctx, "</h1>", design.Copyable(v.AgentProfile.Address))
+			page.Component(ctx, "<div class=\"cluster\"><span class=\"badge accent\">", design.Icon("agents"))
+			page.Text("", text(ctx, "Automated account"))
+			page.Fixed("</span> ")
 			if v.Handling != nil && v.Handling.ShowsTools {
-				_, _ = templ_7745c5c3_Buffer.WriteString("<span class=\"badge\">")
-				_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Shows its tools")))
-				_, _ = templ_7745c5c3_Buffer.WriteString("</span>")
+				page.Text("<span class=\"badge\">", text(ctx, "Shows its tools"))
+				page.Fixed("</span>")
 			}
-			_, _ = templ_7745c5c3_Buffer.WriteString("</div></div></header>")
+			page.Fixed("</div></div></header>")
 			if v.Summary != "" {
-				_, _ = templ_7745c5c3_Buffer.WriteString("<div class=\"lead prose\">")
-				templ_7745c5c3_Err = design.Untrusted(v.Summary).Render(ctx, templ_7745c5c3_Buffer)
-				if templ_7745c5c3_Err != nil {
-					return templ_7745c5c3_Err
-				}
-				_, _ = templ_7745c5c3_Buffer.WriteString("</div>")
+				page.Component(ctx, "<div class=\"lead prose\">", design.Untrusted(v.Summary))
+				page.Fixed("</div>")
 			}
-			_, _ = templ_7745c5c3_Buffer.WriteString(" <section class=\"stack\" aria-labelledby=\"ways\"><h2 id=\"ways\">")
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Ways to write to it")))
-			_, _ = templ_7745c5c3_Buffer.WriteString("</h2><ul class=\"cards ways\">")
+			page.Text(" <section class=\"stack\" aria-labelledby=\"ways\"><h2 id=\"ways\">", text(ctx, "Ways to write to it"))
+			page.Fixed("</h2><ul class=\"cards ways\">")
 			if v.Chat {
-				_, _ = templ_7745c5c3_Buffer.WriteString("<li class=\"card channel-chat\"><h3>")
-				templ_7745c5c3_Err = design.Icon("chat").Render(ctx, templ_7745c5c3_Buffer)
-				if templ_7745c5c3_Err != nil {
-					return templ_7745c5c3_Err
-				}
-				_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Chat")))
-				_, _ = templ_7745c5c3_Buffer.WriteString("</h3><p class=\"muted\">")
-				_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Talk to it here, without an account.")))
-				_, _ = templ_7745c5c3_Buffer.WriteString("</p><div class=\"actions\"><a class=\"button primary\" href=\"")
-				var templ_7745c5c3_Var27 templ.SafeURL
-				if templ_7745c5c3_Var27, templ_7745c5c3_Err = templ.JoinURLErrs(v.Address + "/chat"); templ_7745c5c3_Err != nil {
-					return templ_7745c5c3_Err
-				}
-				_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var27))
-				_, _ = templ_7745c5c3_Buffer.WriteString("\">")
-				_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Open the chat")))
-				_, _ = templ_7745c5c3_Buffer.WriteString("</a></div></li>")
+				page.Component(ctx, "<li class=\"card channel-chat\"><h3>", design.Icon("chat"))
+				page.Text("", text(ctx, "Chat"))
+				page.Text("</h3><p class=\"muted\">", text(ctx, "Talk to it here, without an account."))
+				page.Address("</p><div class=\"actions\"><a class=\"button primary\" href=\"", v.Address+"/chat")
+				page.Text("\">", text(ctx, "Open the chat"))
+				page.Fixed("</a></div></li>")
 			}
-			_, _ = templ_7745c5c3_Buffer.WriteString("<li class=\"card channel-activitypub\"><h3>")
-			templ_7745c5c3_Err = design.Icon("activitypub").Render(ctx, templ_7745c5c3_Buffer)
-			if templ_7745c5c3_Err != nil {
-				return templ_7745c5c3_Err
-			}
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Fediverse")))
-			_, _ = templ_7745c5c3_Buffer.WriteString("</h3><p class=\"muted\">")
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Mention it from Mastodon or any other server, or follow it.")))
-			_, _ = templ_7745c5c3_Buffer.WriteString("</p><p>")
-			templ_7745c5c3_Err = design.Copyable(v.AgentProfile.Address).Render(ctx, templ_7745c5c3_Buffer)
-			if templ_7745c5c3_Err != nil {
-				return templ_7745c5c3_Err
-			}
-			_, _ = templ_7745c5c3_Buffer.WriteString("</p>")
-			templ_7745c5c3_Err = followForm(v, "").Render(ctx, templ_7745c5c3_Buffer)
-			if templ_7745c5c3_Err != nil {
-				return templ_7745c5c3_Err
-			}
-			_, _ = templ_7745c5c3_Buffer.WriteString("</li>")
+			page.Component(ctx, "<li class=\"card channel-activitypub\"><h3>", design.Icon("activitypub"))
+			page.Text("", text(ctx, "Fediverse"))
+			page.Text("</h3><p class=\"muted\">", text(ctx, "Mention it from Mastodon or any other server, or follow it."))
+			page.Component(ctx, "</p><p>", design.Copyable(v.AgentProfile.Address))
+			page.Component(ctx, "</p>", followForm(v, ""))
+			page.Fixed("</li>")
 			if v.Mail != "" {
-				_, _ = templ_7745c5c3_Buffer.WriteString("<li class=\"card channel-email\"><h3>")
-				templ_7745c5c3_Err = design.Icon("email").Render(ctx, templ_7745c5c3_Buffer)
-				if templ_7745c5c3_Err != nil {
-					return templ_7745c5c3_Err
-				}
-				_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Email")))
-				_, _ = templ_7745c5c3_Buffer.WriteString("</h3><p class=\"muted\">")
-				_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Write a mail. The answer comes as a mail.")))
-				_, _ = templ_7745c5c3_Buffer.WriteString("</p><p>")
-				templ_7745c5c3_Err = design.Copyable(v.Mail).Render(ctx, templ_7745c5c3_Buffer)
-				if templ_7745c5c3_Err != nil {
-					return templ_7745c5c3_Err
-				}
-				_, _ = templ_7745c5c3_Buffer.WriteString("</p><div class=\"actions\"><a class=\"button\" href=\"")
-				var templ_7745c5c3_Var33 templ.SafeURL
-				if templ_7745c5c3_Var33, templ_7745c5c3_Err = templ.JoinURLErrs("mailto:" + v.Mail); templ_7745c5c3_Err != nil {
-					return templ_7745c5c3_Err
-				}
-				_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var33))
-				_, _ = templ_7745c5c3_Buffer.WriteString("\">")
-				_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Write a mail")))
-				_, _ = templ_7745c5c3_Buffer.WriteString("</a></div></li>")
+				page.Component(ctx, "<li class=\"card channel-email\"><h3>", design.Icon("email"))
+				page.Text("", text(ctx, "Email"))
+				page.Text("</h3><p class=\"muted\">", text(ctx, "Write a mail. The answer comes as a mail."))
+				page.Component(ctx, "</p><p>", design.Copyable(v.Mail))
+				page.Address("</p><div class=\"actions\"><a class=\"button\" href=\"", "mailto:"+v.Mail)
+				page.Text("\">", text(ctx, "Write a mail"))
+				page.Fixed("</a></div></li>")
 			}
-			_, _ = templ_7745c5c3_Buffer.WriteString("<li class=\"card channel-a2a\"><h3>")
-			templ_7745c5c3_Err = design.Icon("a2a").Render(ctx, templ_7745c5c3_Buffer)
-			if templ_7745c5c3_Err != nil {
-				return templ_7745c5c3_Err
-			}
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "A2A")))
-			_, _ = templ_7745c5c3_Buffer.WriteString("</h3><p class=\"muted\">")
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "For other agents: its card says what it can do and how to ask it.")))
-			_, _ = templ_7745c5c3_Buffer.WriteString("</p><div class=\"actions\"><a class=\"button\" href=\"")
-			var templ_7745c5c3_Var37 templ.SafeURL
-			if templ_7745c5c3_Var37, templ_7745c5c3_Err = templ.JoinURLErrs(v.Card); templ_7745c5c3_Err != nil {
-				return templ_7745c5c3_Err
-			}
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var37))
-			_, _ = templ_7745c5c3_Buffer.WriteString("\">")
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Agent card")))
-			_, _ = templ_7745c5c3_Buffer.WriteString("</a>")
-			templ_7745c5c3_Err = design.CopyButton(v.Card).Render(ctx, templ_7745c5c3_Buffer)
-			if templ_7745c5c3_Err != nil {
-				return templ_7745c5c3_Err
-			}
-			_, _ = templ_7745c5c3_Buffer.WriteString("</div></li></ul></section>")
+			page.Component(ctx, "<li class=\"card channel-a2a\"><h3>", design.Icon("a2a"))
+			page.Text("", text(ctx, "A2A"))
+			page.Text("</h3><p class=\"muted\">", text(ctx, "For other agents: its card says what it can do and how to ask it."))
+			page.Address("</p><div class=\"actions\"><a class=\"button\" href=\"", v.Card)
+			page.Text("\">", text(ctx, "Agent card"))
+			page.Component(ctx, "</a>", design.CopyButton(v.Card))
+			page.Fixed("</div></li></ul></section>")
 			if len(v.Skills) > 0 {
-				_, _ = templ_7745c5c3_Buffer.WriteString("<section class=\"stack tight\" aria-labelledby=\"skills\"><h2 id=\"skills\">")
-				_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "What it can do")))
-				_, _ = templ_7745c5c3_Buffer.WriteString("</h2><dl class=\"facts card\">")
+				page.Text("<section class=\"stack tight\" aria-labelledby=\"skills\"><h2 id=\"skills\">", text(ctx, "What it can do"))
+				page.Fixed("</h2><dl class=\"facts card\">")
 				for _, skill := range v.Skills {
-					_, _ = templ_7745c5c3_Buffer.WriteString("<dt>")
-					templ_7745c5c3_Err = design.Name(skill.Name).Render(ctx, templ_7745c5c3_Buffer)
-					if templ_7745c5c3_Err != nil {
-						return templ_7745c5c3_Err
-					}
-					_, _ = templ_7745c5c3_Buffer.WriteString("</dt><dd dir=\"auto\">")
-					_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(design.VisibleLine(skill.Description)))
-					_, _ = templ_7745c5c3_Buffer.WriteString("</dd>")
+					page.Component(ctx, "<dt>", design.Name(skill.Name))
+					page.Text("</dt><dd dir=\"auto\">", design.VisibleLine(skill.Description))
+					page.Fixed("</dd>")
 				}
-				_, _ = templ_7745c5c3_Buffer.WriteString("</dl></section>")
+				page.Fixed("</dl></section>")
 			}
-			_, _ = templ_7745c5c3_Buffer.WriteString(" ")
+			page.Fixed(" ")
 			if len(v.Notes) > 0 {
-				templ_7745c5c3_Err = recent(v).Render(ctx, templ_7745c5c3_Buffer)
-				if templ_7745c5c3_Err != nil {
-					return templ_7745c5c3_Err
-				}
+				page.Component(ctx, "", recent(v))
 			}
-			_, _ = templ_7745c5c3_Buffer.WriteString(" <div class=\"grid\">")
+			page.Fixed(" <div class=\"grid\">")
 			if v.Handling != nil {
-				templ_7745c5c3_Err = handling(*v.Handling).Render(ctx, templ_7745c5c3_Buffer)
-				if templ_7745c5c3_Err != nil {
-					return templ_7745c5c3_Err
-				}
+				page.Component(ctx, "", handling(*v.Handling))
 			}
 			if len(v.Operator) > 0 {
-				_, _ = templ_7745c5c3_Buffer.WriteString("<section class=\"card\" aria-labelledby=\"operator\"><h2 id=\"operator\">")
-				_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Who operates it")))
-				_, _ = templ_7745c5c3_Buffer.WriteString("</h2><dl class=\"facts\">")
+				page.Text("<section class=\"card\" aria-labelledby=\"operator\"><h2 id=\"operator\">", text(ctx, "Who operates it"))
+				page.Fixed("</h2><dl class=\"facts\">")
 				for _, field := range v.Operator {
-					_, _ = templ_7745c5c3_Buffer.WriteString("<dt>")
-					_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(fieldLabel(ctx, field.Name)))
-					_, _ = templ_7745c5c3_Buffer.WriteString("</dt><dd>")
-					templ_7745c5c3_Err = fieldValue(field).Render(ctx, templ_7745c5c3_Buffer)
-					if templ_7745c5c3_Err != nil {
-						return templ_7745c5c3_Err
-					}
-					_, _ = templ_7745c5c3_Buffer.WriteString("</dd>")
+					page.Text("<dt>", fieldLabel(ctx, field.Name))
+					page.Component(ctx, "</dt><dd>", fieldValue(field))
+					page.Fixed("</dd>")
 				}
-				_, _ = templ_7745c5c3_Buffer.WriteString("</dl></section>")
+				page.Fixed("</dl></section>")
 			}
-			_, _ = templ_7745c5c3_Buffer.WriteString("<section class=\"card\" aria-labelledby=\"code\"><h2 id=\"code\">")
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "On your phone")))
-			_, _ = templ_7745c5c3_Buffer.WriteString("</h2><div class=\"cluster\"><svg class=\"qr\" viewBox=\"")
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(v.QR.Box))
-			_, _ = templ_7745c5c3_Buffer.WriteString("\" role=\"img\" aria-label=\"")
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "QR code of this page")))
-			_, _ = templ_7745c5c3_Buffer.WriteString("\"><path class=\"qr-ground\" d=\"M0 0h200v200H0z\"></path><path class=\"qr-code\" d=\"")
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(v.QR.Path))
-			_, _ = templ_7745c5c3_Buffer.WriteString("\"></path></svg><p class=\"small muted\">")
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "The code leads to this page.")))
-			_, _ = templ_7745c5c3_Buffer.WriteString("</p></div></section></div>")
-			return nil
+			page.Text("<section class=\"card\" aria-labelledby=\"code\"><h2 id=\"code\">", text(ctx, "On your phone"))
+			page.Text("</h2><div class=\"cluster\"><svg class=\"qr\" viewBox=\"", v.QR.Box)
+			page.Text("\" role=\"img\" aria-label=\"", text(ctx, "QR code of this page"))
+			page.Text("\"><path class=\"qr-ground\" d=\"M0 0h200v200H0z\"></path><path class=\"qr-code\" d=\"", v.QR.Path)
+			page.Text("\"></path></svg><p class=\"small muted\">", text(ctx, "The code leads to this page."))
+			page.Fixed("</p></div></section></div>")
 		})
-		templ_7745c5c3_Err = design.Public(head, false, foot(v.Operator)).Render(templ.WithChildren(ctx, templ_7745c5c3_Var21), templ_7745c5c3_Buffer)
-		if templ_7745c5c3_Err != nil {
-			return templ_7745c5c3_Err
-		}
-		return nil
+		page.Component(templ.WithChildren(ctx, templ_7745c5c3_Var21), "", design.Public(head, false, foot(v.Operator)))
 	})
 }
 
 func recent(v view) templ.Component {
-	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
-		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
-		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
-			return templ_7745c5c3_CtxErr
-		}
-		templ_7745c5c3_Buffer, templ_7745c5c3_IsBuffer := templruntime.GetBuffer(templ_7745c5c3_W)
-		if !templ_7745c5c3_IsBuffer {
-			defer func() {
-				templ_7745c5c3_BufErr := templruntime.ReleaseBuffer(templ_7745c5c3_Buffer)
-				if templ_7745c5c3_Err == nil {
-					templ_7745c5c3_Err = templ_7745c5c3_BufErr
-				}
-			}()
-		}
-		ctx = templ.InitializeContext(ctx)
-		templ_7745c5c3_Var48 := templ.GetChildren(ctx)
-		if templ_7745c5c3_Var48 == nil {
-			templ_7745c5c3_Var48 = templ.NopComponent
-		}
-		ctx = templ.ClearChildren(ctx)
-		_, _ = templ_7745c5c3_Buffer.WriteString("<section class=\"stack tight\" aria-labelledby=\"notes\"><div class=\"cluster apart\"><h2 id=\"notes\">")
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Said in public")))
-		_, _ = templ_7745c5c3_Buffer.WriteString("</h2><a class=\"small\" href=\"")
-		var templ_7745c5c3_Var50 templ.SafeURL
-		if templ_7745c5c3_Var50, templ_7745c5c3_Err = templ.JoinURLErrs(v.Address + "/feed"); templ_7745c5c3_Err != nil {
-			return templ_7745c5c3_Err
-		}
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var50))
-		_, _ = templ_7745c5c3_Buffer.WriteString("\">")
-		templ_7745c5c3_Err = design.Icon("feed").Render(ctx, templ_7745c5c3_Buffer)
-		if templ_7745c5c3_Err != nil {
-			return templ_7745c5c3_Err
-		}
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Feed")))
-		_, _ = templ_7745c5c3_Buffer.WriteString("</a></div><ol class=\"card flush rows\">")
+	return component.New(func(ctx component.Context, page *component.Page, templ_7745c5c3_Var48 templ.Component) {
+		page.Text("<section class=\"stack tight\" aria-labelledby=\"notes\"><div class=\"cluster apart\"><h2 id=\"notes\">", text(ctx, "Said in public"))
+		page.Address("</h2><a class=\"small\" href=\"", v.Address+"/feed")
+		page.Component(ctx, "\">", design.Icon("feed"))
+		page.Text("", text(ctx, "Feed"))
+		page.Fixed("</a></div><ol class=\"card flush rows\">")
 		for _, note := range v.Notes {
-			_, _ = templ_7745c5c3_Buffer.WriteString("<li class=\"note\"><p class=\"small muted\"><a href=\"")
-			var templ_7745c5c3_Var52 templ.SafeURL
-			if templ_7745c5c3_Var52, templ_7745c5c3_Err = templ.JoinURLErrs(note.Address); templ_7745c5c3_Err != nil {
-				return templ_7745c5c3_Err
-			}
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var52))
-			_, _ = templ_7745c5c3_Buffer.WriteString("\">")
-			templ_7745c5c3_Err = design.Time(note.Published).Render(ctx, templ_7745c5c3_Buffer)
-			if templ_7745c5c3_Err != nil {
-				return templ_7745c5c3_Err
-			}
-			_, _ = templ_7745c5c3_Buffer.WriteString("</a></p>")
+			page.Address("<li class=\"note\"><p class=\"small muted\"><a href=\"", note.Address)
+			page.Component(ctx, "\">", design.Time(note.Published))
+			page.Fixed("</a></p>")
 			if note.Summary != "" {
-				_, _ = templ_7745c5c3_Buffer.WriteString("<p><strong>")
-				templ_7745c5c3_Err = design.Name(note.Summary).Render(ctx, templ_7745c5c3_Buffer)
-				if templ_7745c5c3_Err != nil {
-					return templ_7745c5c3_Err
-				}
-				_, _ = templ_7745c5c3_Buffer.WriteString("</strong></p>")
+				page.Component(ctx, "<p><strong>", design.Name(note.Summary))
+				page.Fixed("</strong></p>")
 			}
-			_, _ = templ_7745c5c3_Buffer.WriteString("<div class=\"clamp\">")
-			templ_7745c5c3_Err = design.Untrusted(note.Text).Render(ctx, templ_7745c5c3_Buffer)
-			if templ_7745c5c3_Err != nil {
-				return templ_7745c5c3_Err
-			}
-			_, _ = templ_7745c5c3_Buffer.WriteString("</div></li>")
+			page.Component(ctx, "<div class=\"clamp\">", design.Untrusted(note.Text))
+			page.Fixed("</div></li>")
 		}
-		_, _ = templ_7745c5c3_Buffer.WriteString("</ol></section>")
-		return nil
+		page.Fixed("</ol></section>")
 	})
 }
 
 func handling(h Handling) templ.Component {
-	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
-		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
-		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
-			return templ_7745c5c3_CtxErr
-		}
-		templ_7745c5c3_Buffer, templ_7745c5c3_IsBuffer := templruntime.GetBuffer(templ_7745c5c3_W)
-		if !templ_7745c5c3_IsBuffer {
-			defer func() {
-				templ_7745c5c3_BufErr := templruntime.ReleaseBuffer(templ_7745c5c3_Buffer)
-				if templ_7745c5c3_Err == nil {
-					templ_7745c5c3_Err = templ_7745c5c3_BufErr
-				}
-			}()
-		}
-		ctx = templ.InitializeContext(ctx)
-		templ_7745c5c3_Var53 := templ.GetChildren(ctx)
-		if templ_7745c5c3_Var53 == nil {
-			templ_7745c5c3_Var53 = templ.NopComponent
-		}
-		ctx = templ.ClearChildren(ctx)
-		_, _ = templ_7745c5c3_Buffer.WriteString("<section class=\"card\" aria-labelledby=\"handling\"><h2 id=\"handling\">")
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "What happens to your message")))
-		_, _ = templ_7745c5c3_Buffer.WriteString("</h2><ul><li>")
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "A program reads it and answers. People who operate the server can read it, too.")))
-		_, _ = templ_7745c5c3_Buffer.WriteString("</li>")
+	return component.New(func(ctx component.Context, page *component.Page, templ_7745c5c3_Var53 templ.Component) {
+		page.Text("<section class=\"card\" aria-labelledby=\"handling\"><h2 id=\"handling\">", text(ctx, "What happens to your message"))
+		page.Text("</h2><ul><li>", text(ctx, "A program reads it and answers. People who operate the server can read it, too."))
+		page.Fixed("</li>")
 		if h.Messages > 0 {
-			_, _ = templ_7745c5c3_Buffer.WriteString("<li>")
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(count(ctx, days(h.Messages), "Messages are deleted after {n} day.", "Messages are deleted after {n} days.")))
-			_, _ = templ_7745c5c3_Buffer.WriteString("</li>")
+			page.Text("<li>", count(ctx, days(h.Messages), "Messages are deleted after {n} day.", "Messages are deleted after {n} days."))
+			page.Fixed("</li>")
 		} else {
-			_, _ = templ_7745c5c3_Buffer.WriteString("<li>")
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Messages have no time after which they are deleted.")))
-			_, _ = templ_7745c5c3_Buffer.WriteString("</li>")
+			page.Text("<li>", text(ctx, "Messages have no time after which they are deleted."))
+			page.Fixed("</li>")
 		}
 		if h.Files > 0 && h.Files != h.Messages {
-			_, _ = templ_7745c5c3_Buffer.WriteString("<li>")
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(count(ctx, days(h.Files), "Files are deleted after {n} day.", "Files are deleted after {n} days.")))
-			_, _ = templ_7745c5c3_Buffer.WriteString("</li>")
+			page.Text("<li>", count(ctx, days(h.Files), "Files are deleted after {n} day.", "Files are deleted after {n} days."))
+			page.Fixed("</li>")
 		}
 		if h.ShowsTools {
-			_, _ = templ_7745c5c3_Buffer.WriteString("<li>")
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Its answers show which tools it used for them.")))
-			_, _ = templ_7745c5c3_Buffer.WriteString("</li>")
+			page.Text("<li>", text(ctx, "Its answers show which tools it used for them."))
+			page.Fixed("</li>")
 		}
 		if h.Privacy != "" {
-			_, _ = templ_7745c5c3_Buffer.WriteString("<li><a href=\"")
-			var templ_7745c5c3_Var60 templ.SafeURL
-			if templ_7745c5c3_Var60, templ_7745c5c3_Err = templ.JoinURLErrs(h.Privacy); templ_7745c5c3_Err != nil {
-				return templ_7745c5c3_Err
-			}
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var60))
-			_, _ = templ_7745c5c3_Buffer.WriteString("\">")
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "All the rest, in the operator's own words")))
-			_, _ = templ_7745c5c3_Buffer.WriteString("</a></li>")
+			page.Address("<li><a href=\"", h.Privacy)
+			page.Text("\">", text(ctx, "All the rest, in the operator's own words"))
+			page.Fixed("</a></li>")
 		}
-		_, _ = templ_7745c5c3_Buffer.WriteString("</ul></section>")
-		return nil
+		page.Fixed("</ul></section>")
 	})
 }
 
 func followForm(v view, asked string) templ.Component {
-	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
-		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
-		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
-			return templ_7745c5c3_CtxErr
-		}
-		templ_7745c5c3_Buffer, templ_7745c5c3_IsBuffer := templruntime.GetBuffer(templ_7745c5c3_W)
-		if !templ_7745c5c3_IsBuffer {
-			defer func() {
-				templ_7745c5c3_BufErr := templruntime.ReleaseBuffer(templ_7745c5c3_Buffer)
-				if templ_7745c5c3_Err == nil {
-					templ_7745c5c3_Err = templ_7745c5c3_BufErr
-				}
-			}()
-		}
-		ctx = templ.InitializeContext(ctx)
-		templ_7745c5c3_Var62 := templ.GetChildren(ctx)
-		if templ_7745c5c3_Var62 == nil {
-			templ_7745c5c3_Var62 = templ.NopComponent
-		}
-		ctx = templ.ClearChildren(ctx)
-		_, _ = templ_7745c5c3_Buffer.WriteString("<form class=\"field\" action=\"")
-		var templ_7745c5c3_Var63 templ.SafeURL
-		if templ_7745c5c3_Var63, templ_7745c5c3_Err = templ.JoinURLErrs(v.Address + "/follow"); templ_7745c5c3_Err != nil {
-			return templ_7745c5c3_Err
-		}
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var63))
-		_, _ = templ_7745c5c3_Buffer.WriteString("\" method=\"get\"><label for=\"server\">")
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Follow it from your own server")))
-		_, _ = templ_7745c5c3_Buffer.WriteString("</label> <span class=\"search\"><input id=\"server\" name=\"server\" value=\"")
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(asked))
-		_, _ = templ_7745c5c3_Buffer.WriteString("\" placeholder=\"mastodon.example\" maxlength=\"")
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(strconv.Itoa(maxServerName)))
-		_, _ = templ_7745c5c3_Buffer.WriteString("\" required autocapitalize=\"none\" spellcheck=\"false\" inputmode=\"url\"> <button>")
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Follow")))
-		_, _ = templ_7745c5c3_Buffer.WriteString("</button></span></form>")
-		return nil
+	return component.New(func(ctx component.Context, page *component.Page, templ_7745c5c3_Var62 templ.Component) {
+		page.Address("<form class=\"field\" action=\"", v.Address+"/follow")
+		page.Text("\" method=\"get\"><label for=\"server\">", text(ctx, "Follow it from your own server"))
+		page.Text("</label> <span class=\"search\"><input id=\"server\" name=\"server\" value=\"", asked)
+		page.Text("\" placeholder=\"mastodon.example\" maxlength=\"", strconv.Itoa(maxServerName))
+		page.Text("\" required autocapitalize=\"none\" spellcheck=\"false\" inputmode=\"url\"> <button>", text(ctx, "Follow"))
+		page.Fixed("</button></span></form>")
 	})
 }
 
 // followPage shows where a link leads, or asks again.
 func followPage(head design.Head, v view, asked, server, target string) templ.Component {
-	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
-		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
-		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
-			return templ_7745c5c3_CtxErr
-		}
-		templ_7745c5c3_Buffer, templ_7745c5c3_IsBuffer := templruntime.GetBuffer(templ_7745c5c3_W)
-		if !templ_7745c5c3_IsBuffer {
-			defer func() {
-				templ_7745c5c3_BufErr := templruntime.ReleaseBuffer(templ_7745c5c3_Buffer)
-				if templ_7745c5c3_Err == nil {
-					templ_7745c5c3_Err = templ_7745c5c3_BufErr
-				}
-			}()
-		}
-		ctx = templ.InitializeContext(ctx)
-		templ_7745c5c3_Var68 := templ.GetChildren(ctx)
-		if templ_7745c5c3_Var68 == nil {
-			templ_7745c5c3_Var68 = templ.NopComponent
-		}
-		ctx = templ.ClearChildren(ctx)
-		templ_7745c5c3_Var69 := templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
-			templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
-			templ_7745c5c3_Buffer, templ_7745c5c3_IsBuffer := templruntime.GetBuffer(templ_7745c5c3_W)
-			if !templ_7745c5c3_IsBuffer {
-				defer func() {
-					templ_7745c5c3_BufErr := templruntime.ReleaseBuffer(templ_7745c5c3_Buffer)
-					if templ_7745c5c3_Err == nil {
-						templ_7745c5c3_Err = templ_7745c5c3_BufErr
-					}
-				}()
-			}
-			ctx = templ.InitializeContext(ctx)
-			_, _ = templ_7745c5c3_Buffer.WriteString("<h1>")
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(head.Title))
-			_, _ = templ_7745c5c3_Buffer.WriteString("</h1><div class=\"card stack\">")
+	return component.New(func(ctx component.Context, page *component.Page, templ_7745c5c3_Var68 templ.Component) {
+		templ_7745c5c3_Var69 := component.Children(func(ctx component.Context, page *component.Page) {
+			page.Text("<h1>", head.Title)
+			page.Fixed("</h1><div class=\"card stack\">")
 			if target != "" {
-				_, _ = templ_7745c5c3_Buffer.WriteString("<p>")
-				_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Your server {server} asks there whether you want to follow it.", "server", server)))
-				_, _ = templ_7745c5c3_Buffer.WriteString("</p><div class=\"actions\"><a class=\"button primary\" rel=\"noreferrer\" href=\"")
-				var templ_7745c5c3_Var72 templ.SafeURL
-				if templ_7745c5c3_Var72, templ_7745c5c3_Err = templ.JoinURLErrs(target); templ_7745c5c3_Err != nil {
-					return templ_7745c5c3_Err
-				}
-				_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var72))
-				_, _ = templ_7745c5c3_Buffer.WriteString("\">")
-				_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Go on to {server}", "server", server)))
-				_, _ = templ_7745c5c3_Buffer.WriteString("</a></div>")
+				page.Text("<p>", text(ctx, "Your server {server} asks there whether you want to follow it.", "server", server))
+				page.Address("</p><div class=\"actions\"><a class=\"button primary\" rel=\"noreferrer\" href=\"", target)
+				page.Text("\">", text(ctx, "Go on to {server}", "server", server))
+				page.Fixed("</a></div>")
 			} else {
 				if asked != "" {
-					templ_7745c5c3_Err = design.Notice(design.Bad, text(ctx, "This is not the name of a server. Write it as in mastodon.example, or your whole address.")).Render(ctx, templ_7745c5c3_Buffer)
-					if templ_7745c5c3_Err != nil {
-						return templ_7745c5c3_Err
-					}
+					page.Component(ctx, "", design.Notice(design.Bad, text(ctx, "This is not the name of a server. Write it as in mastodon.example, or your whole address.")))
 				}
-				_, _ = templ_7745c5c3_Buffer.WriteString(" ")
-				templ_7745c5c3_Err = followForm(v, asked).Render(ctx, templ_7745c5c3_Buffer)
-				if templ_7745c5c3_Err != nil {
-					return templ_7745c5c3_Err
-				}
+				page.Component(ctx, " ", followForm(v, asked))
 			}
-			_, _ = templ_7745c5c3_Buffer.WriteString("</div><p><a href=\"")
-			var templ_7745c5c3_Var74 templ.SafeURL
-			if templ_7745c5c3_Var74, templ_7745c5c3_Err = templ.JoinURLErrs(v.Address); templ_7745c5c3_Err != nil {
-				return templ_7745c5c3_Err
-			}
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var74))
-			_, _ = templ_7745c5c3_Buffer.WriteString("\">")
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Back to its page")))
-			_, _ = templ_7745c5c3_Buffer.WriteString("</a></p>")
-			return nil
+			page.Address("</div><p><a href=\"", v.Address)
+			page.Text("\">", text(ctx, "Back to its page"))
+			page.Fixed("</a></p>")
 		})
-		templ_7745c5c3_Err = design.Public(head, true, foot(v.Operator)).Render(templ.WithChildren(ctx, templ_7745c5c3_Var69), templ_7745c5c3_Buffer)
-		if templ_7745c5c3_Err != nil {
-			return templ_7745c5c3_Err
-		}
-		return nil
+		page.Component(templ.WithChildren(ctx, templ_7745c5c3_Var69), "", design.Public(head, true, foot(v.Operator)))
 	})
 }
 
 func missingPage(head design.Head) templ.Component {
-	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
-		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
-		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
-			return templ_7745c5c3_CtxErr
-		}
-		templ_7745c5c3_Buffer, templ_7745c5c3_IsBuffer := templruntime.GetBuffer(templ_7745c5c3_W)
-		if !templ_7745c5c3_IsBuffer {
-			defer func() {
-				templ_7745c5c3_BufErr := templruntime.ReleaseBuffer(templ_7745c5c3_Buffer)
-				if templ_7745c5c3_Err == nil {
-					templ_7745c5c3_Err = templ_7745c5c3_BufErr
-				}
-			}()
-		}
-		ctx = templ.InitializeContext(ctx)
-		templ_7745c5c3_Var76 := templ.GetChildren(ctx)
-		if templ_7745c5c3_Var76 == nil {
-			templ_7745c5c3_Var76 = templ.NopComponent
-		}
-		ctx = templ.ClearChildren(ctx)
-		templ_7745c5c3_Var77 := templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
-			templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
-			templ_7745c5c3_Buffer, templ_7745c5c3_IsBuffer := templruntime.GetBuffer(templ_7745c5c3_W)
-			if !templ_7745c5c3_IsBuffer {
-				defer func() {
-					templ_7745c5c3_BufErr := templruntime.ReleaseBuffer(templ_7745c5c3_Buffer)
-					if templ_7745c5c3_Err == nil {
-						templ_7745c5c3_Err = templ_7745c5c3_BufErr
-					}
-				}()
-			}
-			ctx = templ.InitializeContext(ctx)
-			_, _ = templ_7745c5c3_Buffer.WriteString("<div class=\"empty\">")
-			templ_7745c5c3_Err = design.Icon("search").Render(ctx, templ_7745c5c3_Buffer)
-			if templ_7745c5c3_Err != nil {
-				return templ_7745c5c3_Err
-			}
-			_, _ = templ_7745c5c3_Buffer.WriteString("<h1>")
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "No account has that name")))
-			_, _ = templ_7745c5c3_Buffer.WriteString("</h1><p>")
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "The agent may have been renamed or removed. Check the address.")))
-			_, _ = templ_7745c5c3_Buffer.WriteString("</p><div class=\"actions\"><a class=\"button\" href=\"/\">")
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "All agents of this server")))
-			_, _ = templ_7745c5c3_Buffer.WriteString("</a></div></div>")
-			return nil
+	return component.New(func(ctx component.Context, page *component.Page, templ_7745c5c3_Var76 templ.Component) {
+		templ_7745c5c3_Var77 := component.Children(func(ctx component.Context, page *component.Page) {
+			page.Component(ctx, "<div class=\"empty\">", design.Icon("search"))
+			page.Text("<h1>", text(ctx, "No account has that name"))
+			page.Text("</h1><p>", text(ctx, "The agent may have been renamed or removed. Check the address."))
+			page.Text("</p><div class=\"actions\"><a class=\"button\" href=\"/\">", text(ctx, "All agents of this server"))
+			page.Fixed("</a></div></div>")
 		})
-		templ_7745c5c3_Err = design.Public(head, true, foot(nil)).Render(templ.WithChildren(ctx, templ_7745c5c3_Var77), templ_7745c5c3_Buffer)
-		if templ_7745c5c3_Err != nil {
-			return templ_7745c5c3_Err
-		}
-		return nil
+		page.Component(templ.WithChildren(ctx, templ_7745c5c3_Var77), "", design.Public(head, true, foot(nil)))
 	})
 }
 
-var _ = templruntime.GeneratedTemplate
+var _ = component.New

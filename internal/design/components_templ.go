@@ -6,7 +6,7 @@ package design
 //lint:file-ignore SA4006 This context is only used if a nested component is present.
 
 import "github.com/a-h/templ"
-import templruntime "github.com/a-h/templ/runtime"
+import "inbox/internal/pagecode/component"
 
 import (
 	"strconv"
@@ -25,567 +25,188 @@ const (
 
 // Icon is a drawing in the colour of the text around it. Names: icons in icons.go. It is not read aloud: a text stands beside it.
 func Icon(name string) templ.Component {
-	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
-		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
-		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
-			return templ_7745c5c3_CtxErr
-		}
-		templ_7745c5c3_Buffer, templ_7745c5c3_IsBuffer := templruntime.GetBuffer(templ_7745c5c3_W)
-		if !templ_7745c5c3_IsBuffer {
-			defer func() {
-				templ_7745c5c3_BufErr := templruntime.ReleaseBuffer(templ_7745c5c3_Buffer)
-				if templ_7745c5c3_Err == nil {
-					templ_7745c5c3_Err = templ_7745c5c3_BufErr
-				}
-			}()
-		}
-		ctx = templ.InitializeContext(ctx)
-		templ_7745c5c3_Var1 := templ.GetChildren(ctx)
-		if templ_7745c5c3_Var1 == nil {
-			templ_7745c5c3_Var1 = templ.NopComponent
-		}
-		ctx = templ.ClearChildren(ctx)
-		_, _ = templ_7745c5c3_Buffer.WriteString("<svg class=\"icon\" viewBox=\"0 0 24 24\" fill=\"none\" stroke=\"currentColor\" stroke-width=\"1.75\" stroke-linecap=\"round\" stroke-linejoin=\"round\" aria-hidden=\"true\" focusable=\"false\"><path d=\"")
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(icons[name]))
-		_, _ = templ_7745c5c3_Buffer.WriteString("\"></path></svg>")
-		return nil
+	return component.New(func(ctx component.Context, page *component.Page, templ_7745c5c3_Var1 templ.Component) {
+		page.Text("<svg class=\"icon\" viewBox=\"0 0 24 24\" fill=\"none\" stroke=\"currentColor\" stroke-width=\"1.75\" stroke-linecap=\"round\" stroke-linejoin=\"round\" aria-hidden=\"true\" focusable=\"false\"><path d=\"", icons[name])
+		page.Fixed("\"></path></svg>")
 	})
 }
 
 // Badge is a state in a word.
 func Badge(kind, label string) templ.Component {
-	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
-		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
-		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
-			return templ_7745c5c3_CtxErr
-		}
-		templ_7745c5c3_Buffer, templ_7745c5c3_IsBuffer := templruntime.GetBuffer(templ_7745c5c3_W)
-		if !templ_7745c5c3_IsBuffer {
-			defer func() {
-				templ_7745c5c3_BufErr := templruntime.ReleaseBuffer(templ_7745c5c3_Buffer)
-				if templ_7745c5c3_Err == nil {
-					templ_7745c5c3_Err = templ_7745c5c3_BufErr
-				}
-			}()
-		}
-		ctx = templ.InitializeContext(ctx)
-		templ_7745c5c3_Var3 := templ.GetChildren(ctx)
-		if templ_7745c5c3_Var3 == nil {
-			templ_7745c5c3_Var3 = templ.NopComponent
-		}
-		ctx = templ.ClearChildren(ctx)
-		var templ_7745c5c3_Var4 = []any{"badge", kind}
-		templ_7745c5c3_Err = templ.RenderCSSItems(ctx, templ_7745c5c3_Buffer, templ_7745c5c3_Var4...)
-		if templ_7745c5c3_Err != nil {
-			return templ_7745c5c3_Err
-		}
-		_, _ = templ_7745c5c3_Buffer.WriteString("<span class=\"")
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ.CSSClasses(templ_7745c5c3_Var4).String()))
-		_, _ = templ_7745c5c3_Buffer.WriteString("\">")
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(label))
-		_, _ = templ_7745c5c3_Buffer.WriteString("</span>")
-		return nil
+	return component.New(func(ctx component.Context, page *component.Page, templ_7745c5c3_Var3 templ.Component) {
+		templ_7745c5c3_Var4 := []any{"badge", kind}
+		page.Styles(ctx, templ_7745c5c3_Var4)
+		page.Text("<span class=\"", templ.CSSClasses(templ_7745c5c3_Var4).String())
+		page.Text("\">", label)
+		page.Fixed("</span>")
 	})
 }
 
 // Channel is the way of a message, by the name of the channel.
 func Channel(name string) templ.Component {
-	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
-		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
-		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
-			return templ_7745c5c3_CtxErr
-		}
-		templ_7745c5c3_Buffer, templ_7745c5c3_IsBuffer := templruntime.GetBuffer(templ_7745c5c3_W)
-		if !templ_7745c5c3_IsBuffer {
-			defer func() {
-				templ_7745c5c3_BufErr := templruntime.ReleaseBuffer(templ_7745c5c3_Buffer)
-				if templ_7745c5c3_Err == nil {
-					templ_7745c5c3_Err = templ_7745c5c3_BufErr
-				}
-			}()
-		}
-		ctx = templ.InitializeContext(ctx)
-		templ_7745c5c3_Var7 := templ.GetChildren(ctx)
-		if templ_7745c5c3_Var7 == nil {
-			templ_7745c5c3_Var7 = templ.NopComponent
-		}
-		ctx = templ.ClearChildren(ctx)
-		var templ_7745c5c3_Var8 = []any{"channel", channelClass(name)}
-		templ_7745c5c3_Err = templ.RenderCSSItems(ctx, templ_7745c5c3_Buffer, templ_7745c5c3_Var8...)
-		if templ_7745c5c3_Err != nil {
-			return templ_7745c5c3_Err
-		}
-		_, _ = templ_7745c5c3_Buffer.WriteString("<span class=\"")
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ.CSSClasses(templ_7745c5c3_Var8).String()))
-		_, _ = templ_7745c5c3_Buffer.WriteString("\">")
-		templ_7745c5c3_Err = Icon(channelIcon(name)).Render(ctx, templ_7745c5c3_Buffer)
-		if templ_7745c5c3_Err != nil {
-			return templ_7745c5c3_Err
-		}
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(channelLabel(ctx, name)))
-		_, _ = templ_7745c5c3_Buffer.WriteString("</span>")
-		return nil
+	return component.New(func(ctx component.Context, page *component.Page, templ_7745c5c3_Var7 templ.Component) {
+		templ_7745c5c3_Var8 := []any{"channel", channelClass(name)}
+		page.Styles(ctx, templ_7745c5c3_Var8)
+		page.Text("<span class=\"", templ.CSSClasses(templ_7745c5c3_Var8).String())
+		page.Component(ctx, "\">", Icon(channelIcon(name)))
+		page.Text("", channelLabel(ctx, name))
+		page.Fixed("</span>")
 	})
 }
 
 // Evidence says by which method a sender was proven (identity.Evidence), or that nothing proves it.
 func Evidence(method string, verified bool) templ.Component {
-	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
-		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
-		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
-			return templ_7745c5c3_CtxErr
-		}
-		templ_7745c5c3_Buffer, templ_7745c5c3_IsBuffer := templruntime.GetBuffer(templ_7745c5c3_W)
-		if !templ_7745c5c3_IsBuffer {
-			defer func() {
-				templ_7745c5c3_BufErr := templruntime.ReleaseBuffer(templ_7745c5c3_Buffer)
-				if templ_7745c5c3_Err == nil {
-					templ_7745c5c3_Err = templ_7745c5c3_BufErr
-				}
-			}()
-		}
-		ctx = templ.InitializeContext(ctx)
-		templ_7745c5c3_Var11 := templ.GetChildren(ctx)
-		if templ_7745c5c3_Var11 == nil {
-			templ_7745c5c3_Var11 = templ.NopComponent
-		}
-		ctx = templ.ClearChildren(ctx)
+	return component.New(func(ctx component.Context, page *component.Page, templ_7745c5c3_Var11 templ.Component) {
 		if verified {
-			_, _ = templ_7745c5c3_Buffer.WriteString("<span class=\"badge ok\" title=\"")
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(method))
-			_, _ = templ_7745c5c3_Buffer.WriteString("\">")
-			templ_7745c5c3_Err = Icon("shield").Render(ctx, templ_7745c5c3_Buffer)
-			if templ_7745c5c3_Err != nil {
-				return templ_7745c5c3_Err
-			}
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(methodLabel(ctx, method)))
-			_, _ = templ_7745c5c3_Buffer.WriteString("</span>")
+			page.Text("<span class=\"badge ok\" title=\"", method)
+			page.Component(ctx, "\">", Icon("shield"))
+			page.Text("", methodLabel(ctx, method))
+			page.Fixed("</span>")
 		} else {
-			_, _ = templ_7745c5c3_Buffer.WriteString("<span class=\"badge warn\" title=\"")
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(method))
-			_, _ = templ_7745c5c3_Buffer.WriteString("\">")
-			templ_7745c5c3_Err = Icon("unproven").Render(ctx, templ_7745c5c3_Buffer)
-			if templ_7745c5c3_Err != nil {
-				return templ_7745c5c3_Err
-			}
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Not proven")))
-			_, _ = templ_7745c5c3_Buffer.WriteString("</span>")
+			page.Text("<span class=\"badge warn\" title=\"", method)
+			page.Component(ctx, "\">", Icon("unproven"))
+			page.Text("", text(ctx, "Not proven"))
+			page.Fixed("</span>")
 		}
-		return nil
 	})
 }
 
 // Avatar is drawn from an address, always in the same way. size is "", "small" or "large". A name stands beside it.
 func Avatar(address, size string) templ.Component {
-	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
-		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
-		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
-			return templ_7745c5c3_CtxErr
-		}
-		templ_7745c5c3_Buffer, templ_7745c5c3_IsBuffer := templruntime.GetBuffer(templ_7745c5c3_W)
-		if !templ_7745c5c3_IsBuffer {
-			defer func() {
-				templ_7745c5c3_BufErr := templruntime.ReleaseBuffer(templ_7745c5c3_Buffer)
-				if templ_7745c5c3_Err == nil {
-					templ_7745c5c3_Err = templ_7745c5c3_BufErr
-				}
-			}()
-		}
-		ctx = templ.InitializeContext(ctx)
-		templ_7745c5c3_Var16 := templ.GetChildren(ctx)
-		if templ_7745c5c3_Var16 == nil {
-			templ_7745c5c3_Var16 = templ.NopComponent
-		}
-		ctx = templ.ClearChildren(ctx)
+	return component.New(func(ctx component.Context, page *component.Page, templ_7745c5c3_Var16 templ.Component) {
 		drawn := draw(address)
-		var templ_7745c5c3_Var17 = []any{"avatar", size}
-		templ_7745c5c3_Err = templ.RenderCSSItems(ctx, templ_7745c5c3_Buffer, templ_7745c5c3_Var17...)
-		if templ_7745c5c3_Err != nil {
-			return templ_7745c5c3_Err
-		}
-		_, _ = templ_7745c5c3_Buffer.WriteString("<svg class=\"")
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ.CSSClasses(templ_7745c5c3_Var17).String()))
-		_, _ = templ_7745c5c3_Buffer.WriteString("\" viewBox=\"0 0 48 48\" aria-hidden=\"true\" focusable=\"false\"><path fill=\"")
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(drawn.ground))
-		_, _ = templ_7745c5c3_Buffer.WriteString("\" d=\"M0 0h48v48H0z\"></path><path fill=\"")
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(drawn.first))
-		_, _ = templ_7745c5c3_Buffer.WriteString("\" d=\"")
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(drawn.firstPath))
-		_, _ = templ_7745c5c3_Buffer.WriteString("\"></path><path fill=\"")
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(drawn.second))
-		_, _ = templ_7745c5c3_Buffer.WriteString("\" d=\"")
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(drawn.secondPath))
-		_, _ = templ_7745c5c3_Buffer.WriteString("\"></path></svg>")
-		return nil
+		templ_7745c5c3_Var17 := []any{"avatar", size}
+		page.Styles(ctx, templ_7745c5c3_Var17)
+		page.Text("<svg class=\"", templ.CSSClasses(templ_7745c5c3_Var17).String())
+		page.Text("\" viewBox=\"0 0 48 48\" aria-hidden=\"true\" focusable=\"false\"><path fill=\"", drawn.ground)
+		page.Text("\" d=\"M0 0h48v48H0z\"></path><path fill=\"", drawn.first)
+		page.Text("\" d=\"", drawn.firstPath)
+		page.Text("\"></path><path fill=\"", drawn.second)
+		page.Text("\" d=\"", drawn.secondPath)
+		page.Fixed("\"></path></svg>")
 	})
 }
 
 // Empty stands where there is nothing to list, and says what to do next. Its children are links or buttons.
 func Empty(icon, title, explanation string) templ.Component {
-	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
-		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
-		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
-			return templ_7745c5c3_CtxErr
-		}
-		templ_7745c5c3_Buffer, templ_7745c5c3_IsBuffer := templruntime.GetBuffer(templ_7745c5c3_W)
-		if !templ_7745c5c3_IsBuffer {
-			defer func() {
-				templ_7745c5c3_BufErr := templruntime.ReleaseBuffer(templ_7745c5c3_Buffer)
-				if templ_7745c5c3_Err == nil {
-					templ_7745c5c3_Err = templ_7745c5c3_BufErr
-				}
-			}()
-		}
-		ctx = templ.InitializeContext(ctx)
-		templ_7745c5c3_Var24 := templ.GetChildren(ctx)
-		if templ_7745c5c3_Var24 == nil {
-			templ_7745c5c3_Var24 = templ.NopComponent
-		}
-		ctx = templ.ClearChildren(ctx)
-		_, _ = templ_7745c5c3_Buffer.WriteString("<div class=\"empty\">")
-		templ_7745c5c3_Err = Icon(icon).Render(ctx, templ_7745c5c3_Buffer)
-		if templ_7745c5c3_Err != nil {
-			return templ_7745c5c3_Err
-		}
-		_, _ = templ_7745c5c3_Buffer.WriteString("<h2>")
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(title))
-		_, _ = templ_7745c5c3_Buffer.WriteString("</h2><p>")
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(explanation))
-		_, _ = templ_7745c5c3_Buffer.WriteString("</p><div class=\"actions\">")
-		templ_7745c5c3_Err = templ_7745c5c3_Var24.Render(ctx, templ_7745c5c3_Buffer)
-		if templ_7745c5c3_Err != nil {
-			return templ_7745c5c3_Err
-		}
-		_, _ = templ_7745c5c3_Buffer.WriteString("</div></div>")
-		return nil
+	return component.New(func(ctx component.Context, page *component.Page, templ_7745c5c3_Var24 templ.Component) {
+		page.Component(ctx, "<div class=\"empty\">", Icon(icon))
+		page.Text("<h2>", title)
+		page.Text("</h2><p>", explanation)
+		page.Component(ctx, "</p><div class=\"actions\">", templ_7745c5c3_Var24)
+		page.Fixed("</div></div>")
 	})
 }
 
 // Notice says what happened or what is wrong; a bad one is read aloud at once. Its children follow the words.
 func Notice(kind, words string) templ.Component {
-	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
-		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
-		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
-			return templ_7745c5c3_CtxErr
-		}
-		templ_7745c5c3_Buffer, templ_7745c5c3_IsBuffer := templruntime.GetBuffer(templ_7745c5c3_W)
-		if !templ_7745c5c3_IsBuffer {
-			defer func() {
-				templ_7745c5c3_BufErr := templruntime.ReleaseBuffer(templ_7745c5c3_Buffer)
-				if templ_7745c5c3_Err == nil {
-					templ_7745c5c3_Err = templ_7745c5c3_BufErr
-				}
-			}()
-		}
-		ctx = templ.InitializeContext(ctx)
-		templ_7745c5c3_Var27 := templ.GetChildren(ctx)
-		if templ_7745c5c3_Var27 == nil {
-			templ_7745c5c3_Var27 = templ.NopComponent
-		}
-		ctx = templ.ClearChildren(ctx)
-		var templ_7745c5c3_Var28 = []any{"notice", kind}
-		templ_7745c5c3_Err = templ.RenderCSSItems(ctx, templ_7745c5c3_Buffer, templ_7745c5c3_Var28...)
-		if templ_7745c5c3_Err != nil {
-			return templ_7745c5c3_Err
-		}
-		_, _ = templ_7745c5c3_Buffer.WriteString("<div class=\"")
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ.CSSClasses(templ_7745c5c3_Var28).String()))
-		_, _ = templ_7745c5c3_Buffer.WriteString("\" role=\"")
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(noticeRole(kind)))
-		_, _ = templ_7745c5c3_Buffer.WriteString("\">")
-		templ_7745c5c3_Err = Icon(noticeIcon(kind)).Render(ctx, templ_7745c5c3_Buffer)
-		if templ_7745c5c3_Err != nil {
-			return templ_7745c5c3_Err
-		}
-		_, _ = templ_7745c5c3_Buffer.WriteString("<div>")
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(words))
-		templ_7745c5c3_Err = templ_7745c5c3_Var27.Render(ctx, templ_7745c5c3_Buffer)
-		if templ_7745c5c3_Err != nil {
-			return templ_7745c5c3_Err
-		}
-		_, _ = templ_7745c5c3_Buffer.WriteString("</div></div>")
-		return nil
+	return component.New(func(ctx component.Context, page *component.Page, templ_7745c5c3_Var27 templ.Component) {
+		templ_7745c5c3_Var28 := []any{"notice", kind}
+		page.Styles(ctx, templ_7745c5c3_Var28)
+		page.Text("<div class=\"", templ.CSSClasses(templ_7745c5c3_Var28).String())
+		page.Text("\" role=\"", noticeRole(kind))
+		page.Component(ctx, "\">", Icon(noticeIcon(kind)))
+		page.Text("<div>", words)
+		page.Component(ctx, "", templ_7745c5c3_Var27)
+		page.Fixed("</div></div>")
 	})
 }
 
 // Time is an instant: in UTC, and with the script in the reader's zone. A zero time is a dash.
 func Time(at time.Time) templ.Component {
-	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
-		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
-		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
-			return templ_7745c5c3_CtxErr
-		}
-		templ_7745c5c3_Buffer, templ_7745c5c3_IsBuffer := templruntime.GetBuffer(templ_7745c5c3_W)
-		if !templ_7745c5c3_IsBuffer {
-			defer func() {
-				templ_7745c5c3_BufErr := templruntime.ReleaseBuffer(templ_7745c5c3_Buffer)
-				if templ_7745c5c3_Err == nil {
-					templ_7745c5c3_Err = templ_7745c5c3_BufErr
-				}
-			}()
-		}
-		ctx = templ.InitializeContext(ctx)
-		templ_7745c5c3_Var32 := templ.GetChildren(ctx)
-		if templ_7745c5c3_Var32 == nil {
-			templ_7745c5c3_Var32 = templ.NopComponent
-		}
-		ctx = templ.ClearChildren(ctx)
+	return component.New(func(ctx component.Context, page *component.Page, templ_7745c5c3_Var32 templ.Component) {
 		if at.IsZero() {
-			_, _ = templ_7745c5c3_Buffer.WriteString("–")
+			page.Fixed("–")
 		} else {
-			_, _ = templ_7745c5c3_Buffer.WriteString("<time datetime=\"")
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(at.UTC().Format(time.RFC3339)))
-			_, _ = templ_7745c5c3_Buffer.WriteString("\" data-time=\"full\">")
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(at.UTC().Format("2 January 2006, 15:04 UTC")))
-			_, _ = templ_7745c5c3_Buffer.WriteString("</time>")
+			page.Text("<time datetime=\"", at.UTC().Format(time.RFC3339))
+			page.Text("\" data-time=\"full\">", at.UTC().Format("2 January 2006, 15:04 UTC"))
+			page.Fixed("</time>")
 		}
-		return nil
 	})
 }
 
 // Ago is an instant in the past or the future: in UTC, and with the script by its distance from now. A zero time is a dash.
 func Ago(at time.Time) templ.Component {
-	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
-		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
-		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
-			return templ_7745c5c3_CtxErr
-		}
-		templ_7745c5c3_Buffer, templ_7745c5c3_IsBuffer := templruntime.GetBuffer(templ_7745c5c3_W)
-		if !templ_7745c5c3_IsBuffer {
-			defer func() {
-				templ_7745c5c3_BufErr := templruntime.ReleaseBuffer(templ_7745c5c3_Buffer)
-				if templ_7745c5c3_Err == nil {
-					templ_7745c5c3_Err = templ_7745c5c3_BufErr
-				}
-			}()
-		}
-		ctx = templ.InitializeContext(ctx)
-		templ_7745c5c3_Var35 := templ.GetChildren(ctx)
-		if templ_7745c5c3_Var35 == nil {
-			templ_7745c5c3_Var35 = templ.NopComponent
-		}
-		ctx = templ.ClearChildren(ctx)
+	return component.New(func(ctx component.Context, page *component.Page, templ_7745c5c3_Var35 templ.Component) {
 		if at.IsZero() {
-			_, _ = templ_7745c5c3_Buffer.WriteString("–")
+			page.Fixed("–")
 		} else {
-			_, _ = templ_7745c5c3_Buffer.WriteString("<time class=\"nowrap\" datetime=\"")
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(at.UTC().Format(time.RFC3339)))
-			_, _ = templ_7745c5c3_Buffer.WriteString("\" data-time=\"ago\">")
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(at.UTC().Format("2 Jan 2006, 15:04")))
-			_, _ = templ_7745c5c3_Buffer.WriteString("</time>")
+			page.Text("<time class=\"nowrap\" datetime=\"", at.UTC().Format(time.RFC3339))
+			page.Text("\" data-time=\"ago\">", at.UTC().Format("2 Jan 2006, 15:04"))
+			page.Fixed("</time>")
 		}
-		return nil
 	})
 }
 
 // Untrusted is a text that a stranger wrote, with its line breaks: its direction ends with it, and characters that hide or turn text
 // are written out.
 func Untrusted(words string) templ.Component {
-	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
-		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
-		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
-			return templ_7745c5c3_CtxErr
-		}
-		templ_7745c5c3_Buffer, templ_7745c5c3_IsBuffer := templruntime.GetBuffer(templ_7745c5c3_W)
-		if !templ_7745c5c3_IsBuffer {
-			defer func() {
-				templ_7745c5c3_BufErr := templruntime.ReleaseBuffer(templ_7745c5c3_Buffer)
-				if templ_7745c5c3_Err == nil {
-					templ_7745c5c3_Err = templ_7745c5c3_BufErr
-				}
-			}()
-		}
-		ctx = templ.InitializeContext(ctx)
-		templ_7745c5c3_Var38 := templ.GetChildren(ctx)
-		if templ_7745c5c3_Var38 == nil {
-			templ_7745c5c3_Var38 = templ.NopComponent
-		}
-		ctx = templ.ClearChildren(ctx)
-		_, _ = templ_7745c5c3_Buffer.WriteString("<div class=\"untrusted\" dir=\"auto\">")
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(Visible(words)))
-		_, _ = templ_7745c5c3_Buffer.WriteString("</div>")
-		return nil
+	return component.New(func(ctx component.Context, page *component.Page, templ_7745c5c3_Var38 templ.Component) {
+		page.Text("<div class=\"untrusted\" dir=\"auto\">", Visible(words))
+		page.Fixed("</div>")
 	})
 }
 
 // Name is a name or a line that a stranger wrote, inside of other text.
 func Name(words string) templ.Component {
-	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
-		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
-		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
-			return templ_7745c5c3_CtxErr
-		}
-		templ_7745c5c3_Buffer, templ_7745c5c3_IsBuffer := templruntime.GetBuffer(templ_7745c5c3_W)
-		if !templ_7745c5c3_IsBuffer {
-			defer func() {
-				templ_7745c5c3_BufErr := templruntime.ReleaseBuffer(templ_7745c5c3_Buffer)
-				if templ_7745c5c3_Err == nil {
-					templ_7745c5c3_Err = templ_7745c5c3_BufErr
-				}
-			}()
-		}
-		ctx = templ.InitializeContext(ctx)
-		templ_7745c5c3_Var40 := templ.GetChildren(ctx)
-		if templ_7745c5c3_Var40 == nil {
-			templ_7745c5c3_Var40 = templ.NopComponent
-		}
-		ctx = templ.ClearChildren(ctx)
-		_, _ = templ_7745c5c3_Buffer.WriteString("<bdi>")
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(VisibleLine(words)))
-		_, _ = templ_7745c5c3_Buffer.WriteString("</bdi>")
-		return nil
+	return component.New(func(ctx component.Context, page *component.Page, templ_7745c5c3_Var40 templ.Component) {
+		page.Text("<bdi>", VisibleLine(words))
+		page.Fixed("</bdi>")
 	})
 }
 
 // CopyButton puts a text on the clipboard. It is there with the script only.
 func CopyButton(words string) templ.Component {
-	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
-		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
-		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
-			return templ_7745c5c3_CtxErr
-		}
-		templ_7745c5c3_Buffer, templ_7745c5c3_IsBuffer := templruntime.GetBuffer(templ_7745c5c3_W)
-		if !templ_7745c5c3_IsBuffer {
-			defer func() {
-				templ_7745c5c3_BufErr := templruntime.ReleaseBuffer(templ_7745c5c3_Buffer)
-				if templ_7745c5c3_Err == nil {
-					templ_7745c5c3_Err = templ_7745c5c3_BufErr
-				}
-			}()
-		}
-		ctx = templ.InitializeContext(ctx)
-		templ_7745c5c3_Var42 := templ.GetChildren(ctx)
-		if templ_7745c5c3_Var42 == nil {
-			templ_7745c5c3_Var42 = templ.NopComponent
-		}
-		ctx = templ.ClearChildren(ctx)
-		_, _ = templ_7745c5c3_Buffer.WriteString("<button type=\"button\" class=\"copy\" data-copy=\"")
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(words))
-		_, _ = templ_7745c5c3_Buffer.WriteString("\">")
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Copy")))
-		_, _ = templ_7745c5c3_Buffer.WriteString("</button>")
-		return nil
+	return component.New(func(ctx component.Context, page *component.Page, templ_7745c5c3_Var42 templ.Component) {
+		page.Text("<button type=\"button\" class=\"copy\" data-copy=\"", words)
+		page.Text("\">", text(ctx, "Copy"))
+		page.Fixed("</button>")
 	})
 }
 
 // Copyable is a text that is meant to be pasted elsewhere.
 func Copyable(words string) templ.Component {
-	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
-		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
-		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
-			return templ_7745c5c3_CtxErr
-		}
-		templ_7745c5c3_Buffer, templ_7745c5c3_IsBuffer := templruntime.GetBuffer(templ_7745c5c3_W)
-		if !templ_7745c5c3_IsBuffer {
-			defer func() {
-				templ_7745c5c3_BufErr := templruntime.ReleaseBuffer(templ_7745c5c3_Buffer)
-				if templ_7745c5c3_Err == nil {
-					templ_7745c5c3_Err = templ_7745c5c3_BufErr
-				}
-			}()
-		}
-		ctx = templ.InitializeContext(ctx)
-		templ_7745c5c3_Var45 := templ.GetChildren(ctx)
-		if templ_7745c5c3_Var45 == nil {
-			templ_7745c5c3_Var45 = templ.NopComponent
-		}
-		ctx = templ.ClearChildren(ctx)
-		_, _ = templ_7745c5c3_Buffer.WriteString("<span class=\"copyable\"><code>")
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(words))
-		_, _ = templ_7745c5c3_Buffer.WriteString("</code>")
-		templ_7745c5c3_Err = CopyButton(words).Render(ctx, templ_7745c5c3_Buffer)
-		if templ_7745c5c3_Err != nil {
-			return templ_7745c5c3_Err
-		}
-		_, _ = templ_7745c5c3_Buffer.WriteString("</span>")
-		return nil
+	return component.New(func(ctx component.Context, page *component.Page, templ_7745c5c3_Var45 templ.Component) {
+		page.Text("<span class=\"copyable\"><code>", words)
+		page.Component(ctx, "</code>", CopyButton(words))
+		page.Fixed("</span>")
 	})
 }
 
 // Diff shows what became of a text, line by line.
 func Diff(before, after string) templ.Component {
-	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
-		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
-		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
-			return templ_7745c5c3_CtxErr
-		}
-		templ_7745c5c3_Buffer, templ_7745c5c3_IsBuffer := templruntime.GetBuffer(templ_7745c5c3_W)
-		if !templ_7745c5c3_IsBuffer {
-			defer func() {
-				templ_7745c5c3_BufErr := templruntime.ReleaseBuffer(templ_7745c5c3_Buffer)
-				if templ_7745c5c3_Err == nil {
-					templ_7745c5c3_Err = templ_7745c5c3_BufErr
-				}
-			}()
-		}
-		ctx = templ.InitializeContext(ctx)
-		templ_7745c5c3_Var47 := templ.GetChildren(ctx)
-		if templ_7745c5c3_Var47 == nil {
-			templ_7745c5c3_Var47 = templ.NopComponent
-		}
-		ctx = templ.ClearChildren(ctx)
-		_, _ = templ_7745c5c3_Buffer.WriteString("<div class=\"diff\">")
+	return component.New(func(ctx component.Context, page *component.Page, templ_7745c5c3_Var47 templ.Component) {
+		page.Fixed("<div class=\"diff\">")
 		for _, line := range diff(before, after) {
 			switch line.Change {
 			case removed:
-				_, _ = templ_7745c5c3_Buffer.WriteString("<del dir=\"auto\"><span class=\"visually-hidden\">")
-				_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Removed:")))
-				_, _ = templ_7745c5c3_Buffer.WriteString("</span>")
-				_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(Visible(line.Text)))
-				_, _ = templ_7745c5c3_Buffer.WriteString("</del>")
+				page.Text("<del dir=\"auto\"><span class=\"visually-hidden\">", text(ctx, "Removed:"))
+				page.Text("</span>", Visible(line.Text))
+				page.Fixed("</del>")
 			case added:
-				_, _ = templ_7745c5c3_Buffer.WriteString("<ins dir=\"auto\"><span class=\"visually-hidden\">")
-				_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Added:")))
-				_, _ = templ_7745c5c3_Buffer.WriteString("</span>")
-				_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(Visible(line.Text)))
-				_, _ = templ_7745c5c3_Buffer.WriteString("</ins>")
+				page.Text("<ins dir=\"auto\"><span class=\"visually-hidden\">", text(ctx, "Added:"))
+				page.Text("</span>", Visible(line.Text))
+				page.Fixed("</ins>")
 			default:
-				_, _ = templ_7745c5c3_Buffer.WriteString("<span dir=\"auto\">")
-				_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(Visible(line.Text)))
-				_, _ = templ_7745c5c3_Buffer.WriteString("</span>")
+				page.Text("<span dir=\"auto\">", Visible(line.Text))
+				page.Fixed("</span>")
 			}
 		}
-		_, _ = templ_7745c5c3_Buffer.WriteString("</div>")
-		return nil
+		page.Fixed("</div>")
 	})
 }
 
 // Count is a number beside a link; nothing for zero.
 func Count(n int, hot bool) templ.Component {
-	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
-		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
-		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
-			return templ_7745c5c3_CtxErr
-		}
-		templ_7745c5c3_Buffer, templ_7745c5c3_IsBuffer := templruntime.GetBuffer(templ_7745c5c3_W)
-		if !templ_7745c5c3_IsBuffer {
-			defer func() {
-				templ_7745c5c3_BufErr := templruntime.ReleaseBuffer(templ_7745c5c3_Buffer)
-				if templ_7745c5c3_Err == nil {
-					templ_7745c5c3_Err = templ_7745c5c3_BufErr
-				}
-			}()
-		}
-		ctx = templ.InitializeContext(ctx)
-		templ_7745c5c3_Var53 := templ.GetChildren(ctx)
-		if templ_7745c5c3_Var53 == nil {
-			templ_7745c5c3_Var53 = templ.NopComponent
-		}
-		ctx = templ.ClearChildren(ctx)
+	return component.New(func(ctx component.Context, page *component.Page, templ_7745c5c3_Var53 templ.Component) {
 		if n > 0 {
-			var templ_7745c5c3_Var54 = []any{"count", templ.KV("hot", hot)}
-			templ_7745c5c3_Err = templ.RenderCSSItems(ctx, templ_7745c5c3_Buffer, templ_7745c5c3_Var54...)
-			if templ_7745c5c3_Err != nil {
-				return templ_7745c5c3_Err
-			}
-			_, _ = templ_7745c5c3_Buffer.WriteString("<span class=\"")
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ.CSSClasses(templ_7745c5c3_Var54).String()))
-			_, _ = templ_7745c5c3_Buffer.WriteString("\">")
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(strconv.Itoa(n)))
-			_, _ = templ_7745c5c3_Buffer.WriteString("</span>")
+			templ_7745c5c3_Var54 := []any{"count", templ.KV("hot", hot)}
+			page.Styles(ctx, templ_7745c5c3_Var54)
+			page.Text("<span class=\"", templ.CSSClasses(templ_7745c5c3_Var54).String())
+			page.Text("\">", strconv.Itoa(n))
+			page.Fixed("</span>")
 		}
-		return nil
 	})
 }
 
-var _ = templruntime.GeneratedTemplate
+var _ = component.New

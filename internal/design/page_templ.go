@@ -6,7 +6,7 @@ package design
 //lint:file-ignore SA4006 This context is only used if a nested component is present.
 
 import "github.com/a-h/templ"
-import templruntime "github.com/a-h/templ/runtime"
+import "inbox/internal/pagecode/component"
 
 // Head is what stands around the content of a page. Title and Lang are required.
 type Head struct {
@@ -37,315 +37,119 @@ const htmxConfig = `{"allowEval":false,"includeIndicatorStyles":false,"selfReque
 
 // Page is a whole document. Its children are the content of the body; one of them is the main element with the id "main".
 func Page(head Head) templ.Component {
-	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
-		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
-		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
-			return templ_7745c5c3_CtxErr
-		}
-		templ_7745c5c3_Buffer, templ_7745c5c3_IsBuffer := templruntime.GetBuffer(templ_7745c5c3_W)
-		if !templ_7745c5c3_IsBuffer {
-			defer func() {
-				templ_7745c5c3_BufErr := templruntime.ReleaseBuffer(templ_7745c5c3_Buffer)
-				if templ_7745c5c3_Err == nil {
-					templ_7745c5c3_Err = templ_7745c5c3_BufErr
-				}
-			}()
-		}
-		ctx = templ.InitializeContext(ctx)
-		templ_7745c5c3_Var1 := templ.GetChildren(ctx)
-		if templ_7745c5c3_Var1 == nil {
-			templ_7745c5c3_Var1 = templ.NopComponent
-		}
-		ctx = templ.ClearChildren(ctx)
-		_, _ = templ_7745c5c3_Buffer.WriteString("<!doctype html><html lang=\"")
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(head.Lang))
-		_, _ = templ_7745c5c3_Buffer.WriteString("\"><head><meta charset=\"utf-8\"><meta name=\"viewport\" content=\"width=device-width, initial-scale=1, interactive-widget=resizes-content\"><title>")
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(head.Title))
-		_, _ = templ_7745c5c3_Buffer.WriteString("</title><meta name=\"color-scheme\" content=\"light dark\"><meta name=\"theme-color\" media=\"(prefers-color-scheme: light)\" content=\"#f7f6f3\"><meta name=\"theme-color\" media=\"(prefers-color-scheme: dark)\" content=\"#131412\">")
+	return component.New(func(ctx component.Context, page *component.Page, templ_7745c5c3_Var1 templ.Component) {
+		page.Text("<!doctype html><html lang=\"", head.Lang)
+		page.Text("\"><head><meta charset=\"utf-8\"><meta name=\"viewport\" content=\"width=device-width, initial-scale=1, interactive-widget=resizes-content\"><title>", head.Title)
+		page.Fixed("</title><meta name=\"color-scheme\" content=\"light dark\"><meta name=\"theme-color\" media=\"(prefers-color-scheme: light)\" content=\"#f7f6f3\"><meta name=\"theme-color\" media=\"(prefers-color-scheme: dark)\" content=\"#131412\">")
 		if head.Description != "" {
-			_, _ = templ_7745c5c3_Buffer.WriteString("<meta name=\"description\" content=\"")
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(head.Description))
-			_, _ = templ_7745c5c3_Buffer.WriteString("\">")
+			page.Text("<meta name=\"description\" content=\"", head.Description)
+			page.Fixed("\">")
 		}
 		if head.Robots != "" {
-			_, _ = templ_7745c5c3_Buffer.WriteString("<meta name=\"robots\" content=\"")
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(head.Robots))
-			_, _ = templ_7745c5c3_Buffer.WriteString("\">")
+			page.Text("<meta name=\"robots\" content=\"", head.Robots)
+			page.Fixed("\">")
 		}
 		if head.Canonical != "" {
-			_, _ = templ_7745c5c3_Buffer.WriteString("<link rel=\"canonical\" href=\"")
-			var templ_7745c5c3_Var6 templ.SafeURL
-			if templ_7745c5c3_Var6, templ_7745c5c3_Err = templ.JoinURLErrs(head.Canonical); templ_7745c5c3_Err != nil {
-				return templ_7745c5c3_Err
-			}
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var6))
-			_, _ = templ_7745c5c3_Buffer.WriteString("\">")
+			page.Address("<link rel=\"canonical\" href=\"", head.Canonical)
+			page.Fixed("\">")
 		}
 		if head.OpenGraph.Type != "" {
-			templ_7745c5c3_Err = openGraph(head).Render(ctx, templ_7745c5c3_Buffer)
-			if templ_7745c5c3_Err != nil {
-				return templ_7745c5c3_Err
-			}
+			page.Component(ctx, "", openGraph(head))
 		}
-		_, _ = templ_7745c5c3_Buffer.WriteString("<link rel=\"icon\" type=\"image/svg+xml\" href=\"")
-		var templ_7745c5c3_Var7 templ.SafeURL
-		if templ_7745c5c3_Var7, templ_7745c5c3_Err = templ.JoinURLErrs(Address("favicon.svg")); templ_7745c5c3_Err != nil {
-			return templ_7745c5c3_Err
-		}
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var7))
-		_, _ = templ_7745c5c3_Buffer.WriteString("\"><link rel=\"mask-icon\" href=\"")
-		var templ_7745c5c3_Var8 templ.SafeURL
-		if templ_7745c5c3_Var8, templ_7745c5c3_Err = templ.JoinURLErrs(Address("mask.svg")); templ_7745c5c3_Err != nil {
-			return templ_7745c5c3_Err
-		}
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var8))
-		_, _ = templ_7745c5c3_Buffer.WriteString("\" color=\"#0b6a5d\"><link rel=\"stylesheet\" href=\"")
-		var templ_7745c5c3_Var9 templ.SafeURL
-		if templ_7745c5c3_Var9, templ_7745c5c3_Err = templ.JoinURLErrs(Address("design.css")); templ_7745c5c3_Err != nil {
-			return templ_7745c5c3_Err
-		}
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var9))
-		_, _ = templ_7745c5c3_Buffer.WriteString("\">")
+		page.Address("<link rel=\"icon\" type=\"image/svg+xml\" href=\"", Address("favicon.svg"))
+		page.Address("\"><link rel=\"mask-icon\" href=\"", Address("mask.svg"))
+		page.Address("\" color=\"#0b6a5d\"><link rel=\"stylesheet\" href=\"", Address("design.css"))
+		page.Fixed("\">")
 		for _, link := range head.Links {
-			_, _ = templ_7745c5c3_Buffer.WriteString("<link rel=\"")
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(link.Rel))
-			_, _ = templ_7745c5c3_Buffer.WriteString("\" type=\"")
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(link.Type))
-			_, _ = templ_7745c5c3_Buffer.WriteString("\" href=\"")
-			var templ_7745c5c3_Var12 templ.SafeURL
-			if templ_7745c5c3_Var12, templ_7745c5c3_Err = templ.JoinURLErrs(link.Href); templ_7745c5c3_Err != nil {
-				return templ_7745c5c3_Err
-			}
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var12))
-			_, _ = templ_7745c5c3_Buffer.WriteString("\" title=\"")
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(link.Title))
-			_, _ = templ_7745c5c3_Buffer.WriteString("\">")
+			page.Text("<link rel=\"", link.Rel)
+			page.Text("\" type=\"", link.Type)
+			page.Address("\" href=\"", link.Href)
+			page.Text("\" title=\"", link.Title)
+			page.Fixed("\">")
 		}
-		_, _ = templ_7745c5c3_Buffer.WriteString("<script src=\"")
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(Address("design.js")))
-		_, _ = templ_7745c5c3_Buffer.WriteString("\" data-words=\"")
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(words(ctx)))
-		_, _ = templ_7745c5c3_Buffer.WriteString("\"></script>")
+		page.Text("<script src=\"", Address("design.js"))
+		page.Text("\" data-words=\"", words(ctx))
+		page.Fixed("\"></script>")
 		if len(head.Scripts) > 0 {
-			_, _ = templ_7745c5c3_Buffer.WriteString("<meta name=\"htmx-config\" content=\"")
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(htmxConfig))
-			_, _ = templ_7745c5c3_Buffer.WriteString("\">")
+			page.Text("<meta name=\"htmx-config\" content=\"", htmxConfig)
+			page.Fixed("\">")
 		}
 		for _, name := range head.Scripts {
-			_, _ = templ_7745c5c3_Buffer.WriteString("<script src=\"")
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(Address(name)))
-			_, _ = templ_7745c5c3_Buffer.WriteString("\" defer></script>")
+			page.Text("<script src=\"", Address(name))
+			page.Fixed("\" defer></script>")
 		}
-		_, _ = templ_7745c5c3_Buffer.WriteString("</head>")
-		var templ_7745c5c3_Var18 = []any{head.Class}
-		templ_7745c5c3_Err = templ.RenderCSSItems(ctx, templ_7745c5c3_Buffer, templ_7745c5c3_Var18...)
-		if templ_7745c5c3_Err != nil {
-			return templ_7745c5c3_Err
-		}
-		_, _ = templ_7745c5c3_Buffer.WriteString("<body class=\"")
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ.CSSClasses(templ_7745c5c3_Var18).String()))
-		_, _ = templ_7745c5c3_Buffer.WriteString("\"><a class=\"skip\" href=\"#main\">")
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Skip to the content")))
-		_, _ = templ_7745c5c3_Buffer.WriteString("</a><div class=\"offline\" role=\"status\" hidden>")
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "You are offline. What you see is not current.")))
-		_, _ = templ_7745c5c3_Buffer.WriteString("</div>")
-		templ_7745c5c3_Err = templ_7745c5c3_Var1.Render(ctx, templ_7745c5c3_Buffer)
-		if templ_7745c5c3_Err != nil {
-			return templ_7745c5c3_Err
-		}
-		_, _ = templ_7745c5c3_Buffer.WriteString("</body></html>")
-		return nil
+		page.Fixed("</head>")
+		templ_7745c5c3_Var18 := []any{head.Class}
+		page.Styles(ctx, templ_7745c5c3_Var18)
+		page.Text("<body class=\"", templ.CSSClasses(templ_7745c5c3_Var18).String())
+		page.Text("\"><a class=\"skip\" href=\"#main\">", text(ctx, "Skip to the content"))
+		page.Text("</a><div class=\"offline\" role=\"status\" hidden>", text(ctx, "You are offline. What you see is not current."))
+		page.Component(ctx, "</div>", templ_7745c5c3_Var1)
+		page.Fixed("</body></html>")
 	})
 }
 
 func openGraph(head Head) templ.Component {
-	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
-		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
-		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
-			return templ_7745c5c3_CtxErr
-		}
-		templ_7745c5c3_Buffer, templ_7745c5c3_IsBuffer := templruntime.GetBuffer(templ_7745c5c3_W)
-		if !templ_7745c5c3_IsBuffer {
-			defer func() {
-				templ_7745c5c3_BufErr := templruntime.ReleaseBuffer(templ_7745c5c3_Buffer)
-				if templ_7745c5c3_Err == nil {
-					templ_7745c5c3_Err = templ_7745c5c3_BufErr
-				}
-			}()
-		}
-		ctx = templ.InitializeContext(ctx)
-		templ_7745c5c3_Var22 := templ.GetChildren(ctx)
-		if templ_7745c5c3_Var22 == nil {
-			templ_7745c5c3_Var22 = templ.NopComponent
-		}
-		ctx = templ.ClearChildren(ctx)
-		_, _ = templ_7745c5c3_Buffer.WriteString("<meta property=\"og:type\" content=\"")
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(head.OpenGraph.Type))
-		_, _ = templ_7745c5c3_Buffer.WriteString("\"><meta property=\"og:title\" content=\"")
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(head.Title))
-		_, _ = templ_7745c5c3_Buffer.WriteString("\">")
+	return component.New(func(ctx component.Context, page *component.Page, templ_7745c5c3_Var22 templ.Component) {
+		page.Text("<meta property=\"og:type\" content=\"", head.OpenGraph.Type)
+		page.Text("\"><meta property=\"og:title\" content=\"", head.Title)
+		page.Fixed("\">")
 		if head.Description != "" {
-			_, _ = templ_7745c5c3_Buffer.WriteString("<meta property=\"og:description\" content=\"")
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(head.Description))
-			_, _ = templ_7745c5c3_Buffer.WriteString("\">")
+			page.Text("<meta property=\"og:description\" content=\"", head.Description)
+			page.Fixed("\">")
 		}
 		if head.Canonical != "" {
-			_, _ = templ_7745c5c3_Buffer.WriteString("<meta property=\"og:url\" content=\"")
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(head.Canonical))
-			_, _ = templ_7745c5c3_Buffer.WriteString("\">")
+			page.Text("<meta property=\"og:url\" content=\"", head.Canonical)
+			page.Fixed("\">")
 		}
 		if head.OpenGraph.Site != "" {
-			_, _ = templ_7745c5c3_Buffer.WriteString("<meta property=\"og:site_name\" content=\"")
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(head.OpenGraph.Site))
-			_, _ = templ_7745c5c3_Buffer.WriteString("\">")
+			page.Text("<meta property=\"og:site_name\" content=\"", head.OpenGraph.Site)
+			page.Fixed("\">")
 		}
 		if head.OpenGraph.Image != "" {
-			_, _ = templ_7745c5c3_Buffer.WriteString("<meta property=\"og:image\" content=\"")
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(head.OpenGraph.Image))
-			_, _ = templ_7745c5c3_Buffer.WriteString("\">")
+			page.Text("<meta property=\"og:image\" content=\"", head.OpenGraph.Image)
+			page.Fixed("\">")
 		}
-		_, _ = templ_7745c5c3_Buffer.WriteString("<meta name=\"twitter:card\" content=\"summary\">")
-		return nil
+		page.Fixed("<meta name=\"twitter:card\" content=\"summary\">")
 	})
 }
 
 // ThemeChoice lets a reader choose colours; the browser keeps the choice. It is there with the script only.
 func ThemeChoice() templ.Component {
-	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
-		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
-		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
-			return templ_7745c5c3_CtxErr
-		}
-		templ_7745c5c3_Buffer, templ_7745c5c3_IsBuffer := templruntime.GetBuffer(templ_7745c5c3_W)
-		if !templ_7745c5c3_IsBuffer {
-			defer func() {
-				templ_7745c5c3_BufErr := templruntime.ReleaseBuffer(templ_7745c5c3_Buffer)
-				if templ_7745c5c3_Err == nil {
-					templ_7745c5c3_Err = templ_7745c5c3_BufErr
-				}
-			}()
-		}
-		ctx = templ.InitializeContext(ctx)
-		templ_7745c5c3_Var29 := templ.GetChildren(ctx)
-		if templ_7745c5c3_Var29 == nil {
-			templ_7745c5c3_Var29 = templ.NopComponent
-		}
-		ctx = templ.ClearChildren(ctx)
-		_, _ = templ_7745c5c3_Buffer.WriteString("<label class=\"theme\"><span class=\"visually-hidden\">")
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Colours")))
-		_, _ = templ_7745c5c3_Buffer.WriteString("</span> <select data-theme-choice autocomplete=\"off\"><option value=\"\">")
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Colours of the system")))
-		_, _ = templ_7745c5c3_Buffer.WriteString("</option> <option value=\"light\">")
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Light")))
-		_, _ = templ_7745c5c3_Buffer.WriteString("</option> <option value=\"dark\">")
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Dark")))
-		_, _ = templ_7745c5c3_Buffer.WriteString("</option> <option value=\"contrast\">")
-		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "High contrast")))
-		_, _ = templ_7745c5c3_Buffer.WriteString("</option></select></label>")
-		return nil
+	return component.New(func(ctx component.Context, page *component.Page, templ_7745c5c3_Var29 templ.Component) {
+		page.Text("<label class=\"theme\"><span class=\"visually-hidden\">", text(ctx, "Colours"))
+		page.Text("</span> <select data-theme-choice autocomplete=\"off\"><option value=\"\">", text(ctx, "Colours of the system"))
+		page.Text("</option> <option value=\"light\">", text(ctx, "Light"))
+		page.Text("</option> <option value=\"dark\">", text(ctx, "Dark"))
+		page.Text("</option> <option value=\"contrast\">", text(ctx, "High contrast"))
+		page.Fixed("</option></select></label>")
 	})
 }
 
 // Mark is the sign of the product: somebody above a tray for what comes in.
 func Mark() templ.Component {
-	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
-		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
-		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
-			return templ_7745c5c3_CtxErr
-		}
-		templ_7745c5c3_Buffer, templ_7745c5c3_IsBuffer := templruntime.GetBuffer(templ_7745c5c3_W)
-		if !templ_7745c5c3_IsBuffer {
-			defer func() {
-				templ_7745c5c3_BufErr := templruntime.ReleaseBuffer(templ_7745c5c3_Buffer)
-				if templ_7745c5c3_Err == nil {
-					templ_7745c5c3_Err = templ_7745c5c3_BufErr
-				}
-			}()
-		}
-		ctx = templ.InitializeContext(ctx)
-		templ_7745c5c3_Var35 := templ.GetChildren(ctx)
-		if templ_7745c5c3_Var35 == nil {
-			templ_7745c5c3_Var35 = templ.NopComponent
-		}
-		ctx = templ.ClearChildren(ctx)
-		_, _ = templ_7745c5c3_Buffer.WriteString("<svg class=\"mark\" viewBox=\"0 0 32 32\" aria-hidden=\"true\" focusable=\"false\"><rect class=\"mark-ground\" width=\"32\" height=\"32\" rx=\"8.5\"></rect> <path class=\"mark-figure\" d=\"M16 5.5a4 4 0 1 1 0 8 4 4 0 0 1 0-8ZM6.5 16.5h5.2a4.4 4.4 0 0 0 8.6 0h5.2V22a4 4 0 0 1-4 4h-11a4 4 0 0 1-4-4Z\"></path></svg>")
-		return nil
+	return component.New(func(ctx component.Context, page *component.Page, templ_7745c5c3_Var35 templ.Component) {
+		page.Fixed("<svg class=\"mark\" viewBox=\"0 0 32 32\" aria-hidden=\"true\" focusable=\"false\"><rect class=\"mark-ground\" width=\"32\" height=\"32\" rx=\"8.5\"></rect> <path class=\"mark-figure\" d=\"M16 5.5a4 4 0 1 1 0 8 4 4 0 0 1 0-8ZM6.5 16.5h5.2a4.4 4.4 0 0 0 8.6 0h5.2V22a4 4 0 0 1-4 4h-11a4 4 0 0 1-4-4Z\"></path></svg>")
 	})
 }
 
 // Public is a page for everyone: the site's name above, the content, and lines below it that the page passes as foot.
 func Public(head Head, narrow bool, foot templ.Component) templ.Component {
-	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
-		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
-		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
-			return templ_7745c5c3_CtxErr
-		}
-		templ_7745c5c3_Buffer, templ_7745c5c3_IsBuffer := templruntime.GetBuffer(templ_7745c5c3_W)
-		if !templ_7745c5c3_IsBuffer {
-			defer func() {
-				templ_7745c5c3_BufErr := templruntime.ReleaseBuffer(templ_7745c5c3_Buffer)
-				if templ_7745c5c3_Err == nil {
-					templ_7745c5c3_Err = templ_7745c5c3_BufErr
-				}
-			}()
-		}
-		ctx = templ.InitializeContext(ctx)
-		templ_7745c5c3_Var36 := templ.GetChildren(ctx)
-		if templ_7745c5c3_Var36 == nil {
-			templ_7745c5c3_Var36 = templ.NopComponent
-		}
-		ctx = templ.ClearChildren(ctx)
-		templ_7745c5c3_Var37 := templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
-			templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
-			templ_7745c5c3_Buffer, templ_7745c5c3_IsBuffer := templruntime.GetBuffer(templ_7745c5c3_W)
-			if !templ_7745c5c3_IsBuffer {
-				defer func() {
-					templ_7745c5c3_BufErr := templruntime.ReleaseBuffer(templ_7745c5c3_Buffer)
-					if templ_7745c5c3_Err == nil {
-						templ_7745c5c3_Err = templ_7745c5c3_BufErr
-					}
-				}()
-			}
-			ctx = templ.InitializeContext(ctx)
-			_, _ = templ_7745c5c3_Buffer.WriteString("<header class=\"top\"><div><a class=\"brand\" href=\"/\">")
-			templ_7745c5c3_Err = Mark().Render(ctx, templ_7745c5c3_Buffer)
-			if templ_7745c5c3_Err != nil {
-				return templ_7745c5c3_Err
-			}
-			_, _ = templ_7745c5c3_Buffer.WriteString("<span>")
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(head.OpenGraph.Site))
-			_, _ = templ_7745c5c3_Buffer.WriteString("</span></a>")
-			templ_7745c5c3_Err = ThemeChoice().Render(ctx, templ_7745c5c3_Buffer)
-			if templ_7745c5c3_Err != nil {
-				return templ_7745c5c3_Err
-			}
-			_, _ = templ_7745c5c3_Buffer.WriteString("</div></header>")
-			var templ_7745c5c3_Var39 = []any{"main", templ.KV("narrow", narrow)}
-			templ_7745c5c3_Err = templ.RenderCSSItems(ctx, templ_7745c5c3_Buffer, templ_7745c5c3_Var39...)
-			if templ_7745c5c3_Err != nil {
-				return templ_7745c5c3_Err
-			}
-			_, _ = templ_7745c5c3_Buffer.WriteString("<main id=\"main\" class=\"")
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ.CSSClasses(templ_7745c5c3_Var39).String()))
-			_, _ = templ_7745c5c3_Buffer.WriteString("\">")
-			templ_7745c5c3_Err = templ_7745c5c3_Var36.Render(ctx, templ_7745c5c3_Buffer)
-			if templ_7745c5c3_Err != nil {
-				return templ_7745c5c3_Err
-			}
-			_, _ = templ_7745c5c3_Buffer.WriteString("</main><footer class=\"foot\"><div>")
-			templ_7745c5c3_Err = foot.Render(ctx, templ_7745c5c3_Buffer)
-			if templ_7745c5c3_Err != nil {
-				return templ_7745c5c3_Err
-			}
-			_, _ = templ_7745c5c3_Buffer.WriteString("</div></footer>")
-			return nil
+	return component.New(func(ctx component.Context, page *component.Page, templ_7745c5c3_Var36 templ.Component) {
+		templ_7745c5c3_Var37 := component.Children(func(ctx component.Context, page *component.Page) {
+			page.Component(ctx, "<header class=\"top\"><div><a class=\"brand\" href=\"/\">", Mark())
+			page.Text("<span>", head.OpenGraph.Site)
+			page.Component(ctx, "</span></a>", ThemeChoice())
+			page.Fixed("</div></header>")
+			templ_7745c5c3_Var39 := []any{"main", templ.KV("narrow", narrow)}
+			page.Styles(ctx, templ_7745c5c3_Var39)
+			page.Text("<main id=\"main\" class=\"", templ.CSSClasses(templ_7745c5c3_Var39).String())
+			page.Component(ctx, "\">", templ_7745c5c3_Var36)
+			page.Component(ctx, "</main><footer class=\"foot\"><div>", foot)
+			page.Fixed("</div></footer>")
 		})
-		templ_7745c5c3_Err = Page(head).Render(templ.WithChildren(ctx, templ_7745c5c3_Var37), templ_7745c5c3_Buffer)
-		if templ_7745c5c3_Err != nil {
-			return templ_7745c5c3_Err
-		}
-		return nil
+		page.Component(templ.WithChildren(ctx, templ_7745c5c3_Var37), "", Page(head))
 	})
 }
 
-var _ = templruntime.GeneratedTemplate
+var _ = component.New

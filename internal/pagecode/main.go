@@ -1,6 +1,6 @@
-// Command pagecode shortens the code that templ has generated in a directory and below it, as templ goes: pagecode DIRECTORY. Pages have thousands of texts, and after each
-// of them templ checks for an error and makes one with file, line and column, which is a third of their machine code. The buffer of a page
-// keeps its first error and returns it at the end (bufio.Writer), so that no text needs a check of its own (decision 0125).
+// Command pagecode shortens the code that templ has generated in a directory and below it, as templ goes: pagecode DIRECTORY. Each component
+// of templ begins and ends with thirty lines of its own, and after each text it checks for an error and makes one with file, line and column:
+// together more than half of the machine code of pages. Package component has both once, and keeps the first error (decision 0125).
 package main
 
 import (
@@ -50,33 +50,54 @@ const (
 	failed    = `\s*if templ_7745c5c3_Err != nil \{\s*return templ_7745c5c3_Err\s*\}`
 	misplaced = `\s*if templ_7745c5c3_Err != nil \{\s*return templ\.Error\{[^\n]*\}\s*\}`
 	written   = `\s*_, templ_7745c5c3_Err = templ_7745c5c3_Buffer\.WriteString\(templ\.EscapeString\(templ_7745c5c3_Var\d+\)\)` + failed
+	quoted    = `("(?:[^"\\\n]|\\.)*")`
+	begun     = `templruntime\.GeneratedTemplate\(func\([^\n]*\{\s*templ_7745c5c3_W, ctx := [^\n]*\n(?:\s*if templ_7745c5c3_CtxErr [^\n]*\n[^\n]*\n\s*\}\n)?` +
+		`\s*templ_7745c5c3_Buffer, templ_7745c5c3_IsBuffer := [^\n]*\n\s*if !templ_7745c5c3_IsBuffer \{\n(?:[^\n]*\n){7}\s*ctx = templ\.InitializeContext\(ctx\)`
+	parent = `\s*(templ_7745c5c3_Var\d+) := templ\.GetChildren\(ctx\)\s*if templ_7745c5c3_Var\d+ == nil \{[^}]*\}\s*ctx = templ\.ClearChildren\(ctx\)`
 )
 
 var shorter = []struct {
 	long  *regexp.Regexp
 	short string
 }{
+	{regexp.MustCompile(`import templruntime "[^"]*"`), `import "inbox/internal/pagecode/component"`},
+
+	{regexp.MustCompile(`var _ = templruntime\.GeneratedTemplate`), `var _ = component.New`},
+
+	// How a component begins and ends.
+	{regexp.MustCompile(`(?s)` + begun + parent), `component.New(func(ctx component.Context, page *component.Page, ${1} templ.Component) {`},
+	{regexp.MustCompile(`(?s)` + begun), `component.Children(func(ctx component.Context, page *component.Page) {`},
+	{regexp.MustCompile(`return nil\s*\}\)`), `})`},
+
 	// Texts that are given.
+	{regexp.MustCompile(`templ_7745c5c3_Err = templruntime\.WriteString\(templ_7745c5c3_Buffer, \d+, ` + quoted + `\)` + failed), `page.Fixed($1)`},
+	// Texts that are made. Page.Text takes texts alone, so that numbers, and functions that may fail, are refused by the compiler.
+	{regexp.MustCompile(`(?s)var templ_7745c5c3_Var\d+ string\s*templ_7745c5c3_Var\d+, templ_7745c5c3_Err = templ\.JoinStringErrs\((.*?)\)` + misplaced + written), `page.Text("", $1)`},
+	// Addresses. Those that a template calls safe are not judged by their scheme.
+	{regexp.MustCompile(`(?s)var templ_7745c5c3_Var\d+ templ\.SafeURL\s*templ_7745c5c3_Var\d+, templ_7745c5c3_Err = templ\.JoinURLErrs\(templ\.SafeURL\((.*?)\)\)` + misplaced + written), `page.Text("", $1)`},
+	{regexp.MustCompile(`(?s)var templ_7745c5c3_Var\d+ templ\.SafeURL\s*templ_7745c5c3_Var\d+, templ_7745c5c3_Err = templ\.JoinURLErrs\((.*?)\)` + misplaced + written), `page.Address("", $1)`},
+	// Classes.
 	{
-		regexp.MustCompile(`templ_7745c5c3_Err = templruntime\.WriteString\(templ_7745c5c3_Buffer, \d+, ("(?:[^"\\\n]|\\.)*")\)` + failed),
-		`_, _ = templ_7745c5c3_Buffer.WriteString($1)`,
+		regexp.MustCompile(`var (templ_7745c5c3_Var\d+) = (\[\]any\{[^\n]*\})\s*templ_7745c5c3_Err = templ\.RenderCSSItems\(ctx, templ_7745c5c3_Buffer, templ_7745c5c3_Var\d+\.\.\.\)` + failed),
+		"$1 := ${2}\npage.Styles(ctx, ${1})",
 	},
-	// Texts that are made. EscapeString takes texts alone, so that numbers, and functions that may fail, are refused by the compiler.
-	{
-		regexp.MustCompile(`(?s)var templ_7745c5c3_Var\d+ string\s*templ_7745c5c3_Var\d+, templ_7745c5c3_Err = templ\.JoinStringErrs\((.*?)\)` + misplaced + written),
-		`_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString($1))`,
-	},
-	// Addresses; what kind of text they are decides whether their scheme is judged.
-	{
-		regexp.MustCompile(`(?s)var (templ_7745c5c3_Var\d+) templ\.SafeURL\s*templ_7745c5c3_Var\d+, templ_7745c5c3_Err = templ\.JoinURLErrs\((.*?)\)` + misplaced + written),
-		"var ${1} templ.SafeURL\nif ${1}, templ_7745c5c3_Err = templ.JoinURLErrs($2); templ_7745c5c3_Err != nil {\nreturn templ_7745c5c3_Err\n}\n" +
-			"_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString($1))",
-	},
+	// Components.
+	{regexp.MustCompile(`(?s)templ_7745c5c3_Err = (.*?)\.Render\((ctx|templ\.WithChildren\(ctx, templ_7745c5c3_Var\d+\)), templ_7745c5c3_Buffer\)` + failed), `page.Component($2, "", $1)`},
+
+	// What is given is written together with what follows it.
+	{regexp.MustCompile(`page\.Fixed\(` + quoted + `\)\s*page\.(Text|Address)\("", `), `page.$2($1, `},
+	{regexp.MustCompile(`page\.Fixed\(` + quoted + `\)\s*page\.Component\((ctx|templ\.WithChildren\(ctx, templ_7745c5c3_Var\d+\)), "", `), `page.Component($2, $1, `},
 }
 
+// shorten fails for code of templ that none of the rules knows.
 func shorten(code []byte) ([]byte, error) {
 	for _, one := range shorter {
 		code = one.long.ReplaceAll(code, []byte(one.short))
 	}
+	if line := unknown.Find(code); line != nil {
+		return nil, fmt.Errorf("this code of templ is not known: %s", bytes.TrimSpace(line))
+	}
 	return format.Source(code)
 }
+
+var unknown = regexp.MustCompile(`[^\n]*(?:templruntime|templ_7745c5c3_Err|templ_7745c5c3_Buffer)[^\n]*`)

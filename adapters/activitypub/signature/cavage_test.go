@@ -5,6 +5,7 @@ import (
 	"crypto/ed25519"
 	"encoding/base64"
 	"net/http"
+	"net/url"
 	"strings"
 	"testing"
 	"time"
@@ -148,6 +149,16 @@ func TestOurSignaturesVerify(t *testing.T) {
 		if !strings.Contains(request.Header.Get("Signature"), `algorithm="rsa-sha256"`) {
 			t.Error("the announced algorithm is not rsa-sha256")
 		}
+		verifier, err := httpsig.NewVerifier(&http.Request{
+			Method: request.Method, URL: &url.URL{Path: seen.Target}, Host: seen.Host,
+			Header: http.Header{"Host": {seen.Host}, "Date": request.Header["Date"], "Digest": request.Header["Digest"], "Signature": request.Header["Signature"]},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := verifier.Verify(&key.PublicKey, httpsig.RSA_SHA256); err != nil {
+			t.Errorf("%s: httpsig refuses our signature: %v", target, err)
+		}
 		if err := SignMessage(request, body, "https://me.example/key", key, now); err != nil {
 			t.Fatal(err)
 		}
@@ -188,6 +199,6 @@ func libraryRequest(s *cavageSignature, r Request) *http.Request {
 	header["Host"] = []string{r.Host}
 	header["Signature"] = []string{`keyId="key",headers="` + strings.Join(s.Covered, " ") + `",signature="` + s.Signature + `"`}
 	request := &http.Request{Method: r.Method, Host: r.Host, Header: header}
-	request.URL = opaqueTarget(r.Target)
+	request.URL = &url.URL{Path: r.Target}
 	return request
 }

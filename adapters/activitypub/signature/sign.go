@@ -9,14 +9,12 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"net/url"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/dunglas/httpsfv"
-	"github.com/go-fed/httpsig"
 
 	"inbox/adapters/activitypub/document"
 	"inbox/internal/signing"
@@ -25,35 +23,31 @@ import (
 // SignCavage signs an outgoing request with draft-cavage: (request-target) host date, and digest with a body. The
 // Date header must be set. content-type and user-agent stay uncovered: proxies and frameworks rewrite them.
 func SignCavage(request *http.Request, body []byte, keyID string, key *rsa.PrivateKey, withQuery bool) error {
-	covered := []string{httpsig.RequestTarget, "host", "date"}
+	made := cavageSignature{KeyID: keyID, Covered: []string{"(request-target)", "host", "date"}}
 	if body != nil {
-		covered = append(covered, "digest")
+		sum := sha256.Sum256(body)
+		request.Header["Digest"] = []string{"SHA-256=" + base64.StdEncoding.EncodeToString(sum[:])}
+		made.Covered = append(made.Covered, "digest")
 	}
 
-	signer, _, err := httpsig.NewSigner([]httpsig.Algorithm{httpsig.RSA_SHA256}, httpsig.DigestSha256, covered, httpsig.Signature, 0)
-	if err != nil {
-		return fmt.Errorf("make signer: %w", err)
-	}
-
-	// httpsig signs the decoded path and wants Host in the header map, so it gets a stand-in of the request.
 	target := request.URL.EscapedPath()
 	if withQuery {
 		target = request.URL.RequestURI()
 	}
+	sum := sha256.Sum256([]byte(made.signingString(Request{Method: request.Method, Target: target, Host: request.URL.Host, Header: request.Header})))
 
-	stand := &http.Request{Method: request.Method, URL: opaqueTarget(target), Header: http.Header{
-		"Host": {request.URL.Host}, "Date": request.Header["Date"],
-	}}
-	if err := signing.Do(func() error { return signer.SignRequest(key, keyID, stand, body) }); err != nil {
+	var proof []byte
+	err := signing.Do(func() (err error) {
+		proof, err = rsa.SignPKCS1v15(rand.Reader, key, crypto.SHA256, sum[:])
+		return err
+	})
+	if err != nil {
 		return fmt.Errorf("sign request: %w", err)
 	}
 
-	// It always announces hs2019, which older servers refuse; the parameter itself is not signed.
-	signature := strings.Replace(stand.Header.Get("Signature"), `algorithm="hs2019"`, `algorithm="rsa-sha256"`, 1)
-	request.Header.Set("Signature", signature)
-	if body != nil {
-		request.Header["Digest"] = stand.Header["Digest"]
-	}
+	// Older servers refuse the algorithm hs2019 of later drafts; the parameter itself is not signed.
+	request.Header.Set("Signature", `keyId="`+keyID+`",algorithm="rsa-sha256",headers="`+strings.Join(made.Covered, " ")+
+		`",signature="`+base64.StdEncoding.EncodeToString(proof)+`"`)
 	return nil
 }
 
@@ -237,7 +231,3 @@ func componentOf(request *http.Request, body []byte, name string) (string, error
 	}
 	return "", errors.New("the request has no " + name)
 }
-
-// opaqueTarget keeps path and query exactly as they stand in a request target: httpsig writes URL.Path and decodes
-// nothing, so the whole target is put there.
-func opaqueTarget(target string) *url.URL { return &url.URL{Path: target} }

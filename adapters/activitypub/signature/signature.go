@@ -2,8 +2,8 @@
 // with the digests of bodies, object integrity proofs (FEP-8b32), and the key material of both. It fetches and stores nothing:
 // a caller looks keys up by their ids (Keys) and decides whose word a key is.
 //
-// go-fed/httpsig knows draft-cavage only. It makes our signatures of that draft; it does not check those of others, for the
-// reasons in decision 0004, and TestBothVerifiersAgree compares the two. Structured fields are read and written by
+// go-fed/httpsig knows draft-cavage only, for the reasons in decision 0004 it checks no signature of others, and tests compare it with what is
+// signed and checked here (TestBothVerifiersAgree, TestOurSignaturesVerify). Structured fields are read and written by
 // dunglas/httpsfv; what RFC 9421 covers and how, no library of Go decides as this network needs it.
 package signature
 
