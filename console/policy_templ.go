@@ -33,8 +33,8 @@ func failedPage(site, title, detail string) templ.Component {
 	return component.New(func(ctx component.Context, page *component.Page, templ_7745c5c3_Var4 templ.Component) {
 		templ_7745c5c3_Var5 := component.Children(func(ctx component.Context, page *component.Page) {
 			page.Component(ctx, "<div class=\"empty\">", design.Icon("warning"))
-			page.Text("<h1>", title)
-			page.Text("</h1><p>", detail)
+			page.Escaped("<h1>", title)
+			page.Escaped("</h1><p>", detail)
 			page.Fixed("</p></div>")
 		})
 		page.Component(templ.WithChildren(ctx, templ_7745c5c3_Var5), "", frame(site, title))
@@ -45,7 +45,7 @@ func failedPage(site, title, detail string) templ.Component {
 func asker(v policyPage) templ.Component {
 	return component.New(func(ctx component.Context, page *component.Page, templ_7745c5c3_Var8 templ.Component) {
 		page.Component(ctx, "<p class=\"cluster\">", design.Avatar(v.AgentAddress, "small"))
-		page.Text("<span class=\"mono\">", v.AgentAddress)
+		page.Escaped("<span class=\"mono\">", v.AgentAddress)
 		page.Fixed("</span></p>")
 	})
 }
@@ -57,57 +57,57 @@ func demandPage(v policyPage) templ.Component {
 			page.Component(ctx, "", asker(v))
 			page.Fixed(" ")
 			if v.Word != "" {
-				page.Text("<h1>", text(ctx, "One more step"))
+				page.Escaped("<h1>", text(ctx, "One more step"))
 				page.Component(ctx, "</h1>", wordToSend(v))
 			} else if v.Open {
-				page.Text("<h1>", text(ctx, "{agent} asks you", "agent", v.Name))
+				page.Escaped("<h1>", text(ctx, "{agent} asks you", "agent", v.Name))
 				page.Component(ctx, "</h1>", notice(v.Notice))
 				page.Fixed(" <div class=\"card asked\"")
 				if v.Lang != "" {
-					page.Text(" lang=\"", v.Lang)
+					page.Escaped(" lang=\"", v.Lang)
 					page.Fixed("\"")
 				}
 				page.Fixed(" dir=\"auto\">")
 				if v.Title != "" {
-					page.Text("<h2>", design.VisibleLine(v.Title))
+					page.Escaped("<h2>", design.VisibleLine(v.Title))
 					page.Fixed("</h2>")
 				}
 				page.Component(ctx, "", design.Untrusted(v.Message))
 				page.Fixed("</div>")
 				if len(v.Part.Scopes) > 0 {
-					page.Text("<div class=\"stack tight\"><p>", text(ctx, "You would allow:"))
+					page.Escaped("<div class=\"stack tight\"><p>", text(ctx, "You would allow:"))
 					page.Fixed("</p><ul>")
 					for _, scope := range v.Part.Scopes {
-						page.Text("<li><code>", scope)
+						page.Escaped("<li><code>", scope)
 						page.Fixed("</code></li>")
 					}
 					page.Fixed("</ul></div>")
 				}
 				page.Fixed(" <dl class=\"facts\">")
 				if v.Part.Amount != "" {
-					page.Text("<dt>", text(ctx, "Amount"))
-					page.Text("</dt><dd><strong>", v.Part.Amount)
-					page.Text(" ", v.Part.Currency)
+					page.Escaped("<dt>", text(ctx, "Amount"))
+					page.Escaped("</dt><dd><strong>", v.Part.Amount)
+					page.Escaped(" ", v.Part.Currency)
 					page.Fixed("</strong></dd>")
 				}
 				if v.Asker != "" {
-					page.Text("<dt>", text(ctx, "To"))
+					page.Escaped("<dt>", text(ctx, "To"))
 					page.Component(ctx, "</dt><dd>", design.Name(v.Asker))
 					page.Fixed("</dd>")
 				}
-				page.Text("<dt>", text(ctx, "Asked, when it read your message"))
+				page.Escaped("<dt>", text(ctx, "Asked, when it read your message"))
 				page.Component(ctx, "</dt><dd>", design.Time(v.IssuedAt))
-				page.Text("</dd><dt>", text(ctx, "Open until"))
+				page.Escaped("</dd><dt>", text(ctx, "Open until"))
 				page.Component(ctx, "</dt><dd>", design.Time(v.ExpiresAt))
 				page.Fixed("</dd></dl>")
 				if v.Link() {
-					page.Text("<p>", text(ctx, "If you agree, the next page shows a word. Send it to the agent from your other address; that is how it knows that both are yours."))
+					page.Escaped("<p>", text(ctx, "If you agree, the next page shows a word. Send it to the agent from your other address; that is how it knows that both are yours."))
 					page.Fixed("</p>")
 				} else if v.Confirm() {
-					page.Text("<p>", text(ctx, "Agree only if you asked for this yourself from your other address a moment ago."))
+					page.Escaped("<p>", text(ctx, "Agree only if you asked for this yourself from your other address a moment ago."))
 					page.Fixed("</p>")
 				} else {
-					page.Text("<p>", text(ctx, "If you did not write to this agent, decline or close this page: without your answer nothing happens."))
+					page.Escaped("<p>", text(ctx, "If you did not write to this agent, decline or close this page: without your answer nothing happens."))
 					page.Fixed("</p>")
 				}
 				page.Fixed(" ")
@@ -128,35 +128,35 @@ func choices(v policyPage) templ.Component {
 	return component.New(func(ctx component.Context, page *component.Page, templ_7745c5c3_Var28 templ.Component) {
 		switch {
 		case v.Payable:
-			page.Text("<details class=\"fold\"><summary>", text(ctx, "What has to be paid, and how"))
+			page.Escaped("<details class=\"fold\"><summary>", text(ctx, "What has to be paid, and how"))
 			page.Fixed("</summary> ")
 			for _, requirement := range v.Requirements {
-				page.Text("<pre class=\"code\" tabindex=\"0\">", requirement)
+				page.Escaped("<pre class=\"code\" tabindex=\"0\">", requirement)
 				page.Fixed("</pre>")
 			}
-			page.Text("</details><div class=\"field\"><label for=\"payment\">", text(ctx, "Payment payload of your wallet (x402: JSON or base64)"))
-			page.Text("</label> <textarea class=\"mono\" id=\"payment\" name=\"payment\" rows=\"6\" autocomplete=\"off\" spellcheck=\"false\"></textarea></div><p class=\"actions\"><button class=\"primary\" name=\"decision\" value=\"pay\">", text(ctx, "Pay"))
+			page.Escaped("</details><div class=\"field\"><label for=\"payment\">", text(ctx, "Payment payload of your wallet (x402: JSON or base64)"))
+			page.Escaped("</label> <textarea class=\"mono\" id=\"payment\" name=\"payment\" rows=\"6\" autocomplete=\"off\" spellcheck=\"false\"></textarea></div><p class=\"actions\"><button class=\"primary\" name=\"decision\" value=\"pay\">", text(ctx, "Pay"))
 			page.Component(ctx, "</button>", decline(text(ctx, "Decline")))
 			page.Fixed("</p>")
 		case v.Kind == policypart.PaymentRequired:
-			page.Text("<p>", text(ctx, "The payment cannot be made on this page."))
+			page.Escaped("<p>", text(ctx, "The payment cannot be made on this page."))
 			page.Component(ctx, "</p><p class=\"actions\">", decline(text(ctx, "Decline")))
 			page.Fixed("</p>")
 		case v.Kind == policypart.Unauthorized:
 			if len(v.Logins) == 0 {
-				page.Text("<p>", text(ctx, "There is no way to log in on this page."))
+				page.Escaped("<p>", text(ctx, "There is no way to log in on this page."))
 				page.Fixed("</p>")
 			}
 			page.Fixed(" <p class=\"actions\">")
 			for _, login := range v.Logins {
-				page.Text("<button class=\"primary\" name=\"login\" value=\"", login)
-				page.Text("\">", text(ctx, "Log in with {service}", "service", login))
+				page.Escaped("<button class=\"primary\" name=\"login\" value=\"", login)
+				page.Escaped("\">", text(ctx, "Log in with {service}", "service", login))
 				page.Fixed("</button>")
 			}
 			page.Component(ctx, "", decline(text(ctx, "Decline")))
 			page.Fixed("</p>")
 		default:
-			page.Text("<p class=\"actions\"><button class=\"primary\" name=\"decision\" value=\"grant\">", v.grantWords(ctx))
+			page.Escaped("<p class=\"actions\"><button class=\"primary\" name=\"decision\" value=\"grant\">", v.grantWords(ctx))
 			page.Component(ctx, "</button>", decline(v.declineWords(ctx)))
 			page.Fixed("</p>")
 		}
@@ -165,7 +165,7 @@ func choices(v policyPage) templ.Component {
 
 func decline(words string) templ.Component {
 	return component.New(func(ctx component.Context, page *component.Page, templ_7745c5c3_Var38 templ.Component) {
-		page.Text("<button name=\"decision\" value=\"decline\">", words)
+		page.Escaped("<button name=\"decision\" value=\"decline\">", words)
 		page.Fixed("</button>")
 	})
 }
@@ -174,17 +174,17 @@ func decline(words string) templ.Component {
 func wordToSend(v policyPage) templ.Component {
 	return component.New(func(ctx component.Context, page *component.Page, templ_7745c5c3_Var40 templ.Component) {
 		page.Component(ctx, "", notice(v.Notice))
-		page.Text("<div class=\"card stack tight\"><p>", text(ctx, "Send this word from your other address to {agent}:", "agent", v.AgentAddress))
-		page.Text("</p><p class=\"word\"><code>", v.Word)
+		page.Escaped("<div class=\"card stack tight\"><p>", text(ctx, "Send this word from your other address to {agent}:", "agent", v.AgentAddress))
+		page.Escaped("</p><p class=\"word\"><code>", v.Word)
 		page.Component(ctx, "</code></p><div class=\"actions\">", design.CopyButton(v.Word))
 		if v.Mailto != "" {
 			page.Address("<a class=\"button\" href=\"", v.Mailto)
-			page.Text("\">", text(ctx, "Write the mail with the word in it"))
+			page.Escaped("\">", text(ctx, "Write the mail with the word in it"))
 			page.Fixed("</a>")
 		}
-		page.Text("</div></div><p>", text(ctx, "The agent answers there with a second link. Open it and confirm, and both addresses count as one person."))
-		page.Text("</p><p>", text(ctx, "The word works once. Give it to no one: a person who sends it from their own address and confirms would share your conversations."))
-		page.Text("</p><dl class=\"facts\"><dt>", text(ctx, "Open until"))
+		page.Escaped("</div></div><p>", text(ctx, "The agent answers there with a second link. Open it and confirm, and both addresses count as one person."))
+		page.Escaped("</p><p>", text(ctx, "The word works once. Give it to no one: a person who sends it from their own address and confirms would share your conversations."))
+		page.Escaped("</p><dl class=\"facts\"><dt>", text(ctx, "Open until"))
 		page.Component(ctx, "</dt><dd>", design.Time(v.ExpiresAt))
 		page.Fixed("</dd></dl>")
 		templ_7745c5c3_Var48 := component.Children(func(ctx component.Context, page *component.Page) {
@@ -203,10 +203,10 @@ func approvalPage(v policyPage) templ.Component {
 			page.Fixed(" ")
 			if v.Open {
 				if v.Draft != "" {
-					page.Text("<h1>", text(ctx, "An answer of {agent} waits for you", "agent", v.Name))
+					page.Escaped("<h1>", text(ctx, "An answer of {agent} waits for you", "agent", v.Name))
 					page.Fixed("</h1>")
 				} else {
-					page.Text("<h1>", text(ctx, "{agent} asks for your approval", "agent", v.Name))
+					page.Escaped("<h1>", text(ctx, "{agent} asks for your approval", "agent", v.Name))
 					page.Fixed("</h1>")
 				}
 				page.Component(ctx, " ", notice(v.Notice))
@@ -217,39 +217,39 @@ func approvalPage(v policyPage) templ.Component {
 					if v.Short() {
 						page.Fixed(" open")
 					}
-					page.Text("><summary>", text(ctx, "What would be done"))
-					page.Text("</summary><pre class=\"code\" tabindex=\"0\">", design.Visible(details))
+					page.Escaped("><summary>", text(ctx, "What would be done"))
+					page.Escaped("</summary><pre class=\"code\" tabindex=\"0\">", design.Visible(details))
 					page.Fixed("</pre></details>")
 				}
 				page.Fixed(" <dl class=\"facts\">")
 				if v.Tool != "" {
-					page.Text("<dt>", text(ctx, "Tool"))
-					page.Text("</dt><dd>", v.Tool)
+					page.Escaped("<dt>", text(ctx, "Tool"))
+					page.Escaped("</dt><dd>", v.Tool)
 					page.Fixed("</dd>")
 				}
-				page.Text("<dt>", text(ctx, "Asked by"))
+				page.Escaped("<dt>", text(ctx, "Asked by"))
 				page.Component(ctx, "</dt><dd>", design.Name(v.Asker))
 				page.Fixed("</dd>")
 				if v.Question != "" {
-					page.Text("<dt>", text(ctx, "Their message"))
+					page.Escaped("<dt>", text(ctx, "Their message"))
 					page.Component(ctx, "</dt><dd>", design.Untrusted(v.Question))
 					page.Fixed("</dd>")
 				}
-				page.Text("<dt>", text(ctx, "Asked"))
+				page.Escaped("<dt>", text(ctx, "Asked"))
 				page.Component(ctx, "</dt><dd>", design.Time(v.IssuedAt))
-				page.Text("</dd><dt>", text(ctx, "Open until"))
+				page.Escaped("</dd><dt>", text(ctx, "Open until"))
 				page.Component(ctx, "</dt><dd>", design.Time(v.ExpiresAt))
 				page.Fixed("</dd></dl>")
 				if v.Draft != "" {
-					page.Text("<p>", text(ctx, "If you approve, the answer is sent as shown here. If you deny, it is not sent. You decide once."))
+					page.Escaped("<p>", text(ctx, "If you approve, the answer is sent as shown here. If you deny, it is not sent. You decide once."))
 					page.Fixed("</p>")
 				} else {
-					page.Text("<p>", text(ctx, "If you approve, the agent does it and answers. If you deny, nothing is done and the asker is told. You decide once."))
+					page.Escaped("<p>", text(ctx, "If you approve, the agent does it and answers. If you deny, nothing is done and the asker is told. You decide once."))
 					page.Fixed("</p>")
 				}
 				page.Fixed(" ")
 				templ_7745c5c3_Var63 := component.Children(func(ctx component.Context, page *component.Page) {
-					page.Text("<p class=\"actions\"><button class=\"primary\" name=\"decision\" value=\"grant\">", text(ctx, "Approve"))
+					page.Escaped("<p class=\"actions\"><button class=\"primary\" name=\"decision\" value=\"grant\">", text(ctx, "Approve"))
 					page.Component(ctx, "</button>", decline(text(ctx, "Deny")))
 					page.Fixed("</p>")
 				})
@@ -278,10 +278,10 @@ func decisionForm(token string) templ.Component {
 // settled is what became of a demand that cannot be decided any more.
 func settled(v policyPage) templ.Component {
 	return component.New(func(ctx component.Context, page *component.Page, templ_7745c5c3_Var67 templ.Component) {
-		page.Text("<h1>", v.State)
+		page.Escaped("<h1>", v.State)
 		page.Component(ctx, "</h1>", notice(v.Notice))
 		if v.Detail != "" {
-			page.Text("<p class=\"lead\">", v.Detail)
+			page.Escaped("<p class=\"lead\">", v.Detail)
 			page.Fixed("</p>")
 		}
 	})

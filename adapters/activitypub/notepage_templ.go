@@ -19,18 +19,18 @@ func notePage(head design.Head, made note, language, author, profile string) tem
 		templ_7745c5c3_Var2 := component.Children(func(ctx component.Context, page *component.Page) {
 			page.Component(ctx, "<article class=\"card stack\"><header class=\"cluster\">", design.Avatar(author, ""))
 			page.Address("<div><h1 class=\"small\"><a href=\"", profile)
-			page.Text("\">", author)
+			page.Escaped("\">", author)
 			page.Component(ctx, "</a></h1><p class=\"small muted\">", design.Time(made.publishedAt()))
 			if made.Updated != "" {
-				page.Text("", " · ")
-				page.Text(" ", texts.Text(ctx, "edited"))
+				page.Escaped("", " · ")
+				page.Escaped(" ", texts.Text(ctx, "edited"))
 			}
 			page.Fixed("</p></div></header>")
 			if made.Summary != "" {
 				page.Component(ctx, "<p><strong>", design.Name(made.Summary))
 				page.Fixed("</strong></p>")
 			}
-			page.Text("<div class=\"prose note-text\" lang=\"", language)
+			page.Escaped("<div class=\"prose note-text\" lang=\"", language)
 			page.Component(ctx, "\" dir=\"auto\">", templ.Raw(notetext.Sanitize(made.Content)))
 			page.Fixed("</div>")
 			if len(made.Attachment) > 0 {
@@ -39,9 +39,9 @@ func notePage(head design.Head, made note, language, author, profile string) tem
 					page.Address("<li><a rel=\"nofollow noopener noreferrer\" href=\"", file.URL)
 					page.Fixed("\">")
 					if file.Name != "" {
-						page.Text("", design.VisibleLine(file.Name))
+						page.Escaped("", design.VisibleLine(file.Name))
 					} else {
-						page.Text("", file.URL)
+						page.Escaped("", file.URL)
 					}
 					page.Fixed("</a></li>")
 				}
@@ -49,7 +49,7 @@ func notePage(head design.Head, made note, language, author, profile string) tem
 			}
 			if made.InReplyTo != "" {
 				page.Address("<p class=\"small\"><a rel=\"nofollow noopener noreferrer\" href=\"", made.InReplyTo)
-				page.Text("\">", texts.Text(ctx, "What it answers"))
+				page.Escaped("\">", texts.Text(ctx, "What it answers"))
 				page.Fixed("</a></p>")
 			}
 			page.Fixed("</article>")
@@ -61,7 +61,7 @@ func notePage(head design.Head, made note, language, author, profile string) tem
 func noteFoot(profile, author string) templ.Component {
 	return component.New(func(ctx component.Context, page *component.Page, templ_7745c5c3_Var13 templ.Component) {
 		page.Address("<p><a href=\"", profile)
-		page.Text("\">", texts.Text(ctx, "More of {agent}", "agent", author))
+		page.Escaped("\">", texts.Text(ctx, "More of {agent}", "agent", author))
 		page.Fixed("</a></p>")
 	})
 }

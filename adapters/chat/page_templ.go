@@ -15,38 +15,38 @@ func chatPage(head design.Head, v view) templ.Component {
 	return component.New(func(ctx component.Context, page *component.Page, templ_7745c5c3_Var1 templ.Component) {
 		templ_7745c5c3_Var2 := component.Children(func(ctx component.Context, page *component.Page) {
 			page.Component(ctx, "<header class=\"top\"><div><a class=\"brand\" href=\"/\">", design.Mark())
-			page.Text("<span>", head.OpenGraph.Site)
+			page.Escaped("<span>", head.OpenGraph.Site)
 			page.Component(ctx, "</span></a>", design.ThemeChoice())
 			page.Component(ctx, "</div></header><main id=\"main\" class=\"main narrow chat-page\"><header class=\"cluster apart\"><div class=\"cluster\">", design.Avatar(v.Address, ""))
 			page.Component(ctx, "<div><h1>", design.Name(v.Label))
-			page.Text("</h1><p class=\"small muted\">", v.Address)
+			page.Escaped("</h1><p class=\"small muted\">", v.Address)
 			page.Component(ctx, "</p></div></div><div class=\"cluster\"><span class=\"badge accent\">", design.Icon("agents"))
-			page.Text("", texts.Text(ctx, "A program"))
+			page.Escaped("", texts.Text(ctx, "A program"))
 			page.Address("</span> <a class=\"small\" href=\"", "/@"+v.Name)
-			page.Text("\">", texts.Text(ctx, "Fediverse, mail and more"))
+			page.Escaped("\">", texts.Text(ctx, "Fediverse, mail and more"))
 			page.Fixed("</a></div></header>")
 			if v.Open {
 				if v.Summary != "" {
-					page.Text("<p class=\"muted clamp\" dir=\"auto\">", design.VisibleLine(v.Summary))
+					page.Escaped("<p class=\"muted clamp\" dir=\"auto\">", design.VisibleLine(v.Summary))
 					page.Fixed("</p>")
 				}
-				page.Text(" <div id=\"inbox-chat\"></div><noscript><div class=\"notice\"><p>", texts.Text(ctx, "The chat needs JavaScript. You can also write to {address} by the ways on its page.", "address", v.Address))
-				page.Text("</p></div></noscript><script src=\"/chat.js\" data-agent=\"", v.Name)
-				page.Text("\" data-title=\"", v.Label)
+				page.Escaped(" <div id=\"inbox-chat\"></div><noscript><div class=\"notice\"><p>", texts.Text(ctx, "The chat needs JavaScript. You can also write to {address} by the ways on its page.", "address", v.Address))
+				page.Escaped("</p></div></noscript><script src=\"/chat.js\" data-agent=\"", v.Name)
+				page.Escaped("\" data-title=\"", v.Label)
 				page.Fixed("\"")
 				if v.Greeting != "" {
-					page.Text(" data-greeting=\"", v.Greeting)
+					page.Escaped(" data-greeting=\"", v.Greeting)
 					page.Fixed("\"")
 				}
 				if len(v.Suggestions) > 0 {
-					page.Text(" data-suggestions=\"", v.Suggestions.list())
+					page.Escaped(" data-suggestions=\"", v.Suggestions.list())
 					page.Fixed("\"")
 				}
 				page.Fixed(" data-page defer></script>")
 			} else {
 				templ_7745c5c3_Var14 := component.Children(func(ctx component.Context, page *component.Page) {
 					page.Address("<a class=\"button primary\" href=\"", "/@"+v.Name)
-					page.Text("\">", texts.Text(ctx, "Its page"))
+					page.Escaped("\">", texts.Text(ctx, "Its page"))
 					page.Fixed("</a>")
 				})
 				page.Component(templ.WithChildren(ctx, templ_7745c5c3_Var14), "", design.Empty("chat", texts.Text(ctx, "No chat with guests"), texts.Text(ctx, "This agent takes no messages from guests. You can write to {address} by the ways on its page.", "address", v.Address)))

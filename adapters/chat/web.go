@@ -13,13 +13,15 @@ import (
 	"inbox/internal/catalog"
 	"inbox/internal/design"
 	"inbox/internal/httpserver"
+	"inbox/internal/packed"
 )
 
-//go:embed web/chat.js
-var scriptSource string
+//go:generate go run inbox/internal/packed/pack web.zip web
 
-//go:embed web/de.json
-var scriptGerman []byte
+//go:embed web.zip
+var scriptArchive []byte
+
+var scriptFiles = packed.Files(scriptArchive)
 
 //go:generate go tool -modfile=../../tools/go.mod templ generate -path . -log-level warn
 //go:generate go run inbox/internal/pagecode .
@@ -30,11 +32,11 @@ var script = func() []byte {
 	if err != nil {
 		panic("chat: " + err.Error()) // a text
 	}
-	words, err := json.Marshal(map[string]json.RawMessage{"de": scriptGerman})
+	words, err := json.Marshal(map[string]json.RawMessage{"de": packed.File(scriptFiles, "web/de.json")})
 	if err != nil {
 		panic("chat: translations of the script: " + err.Error()) // the file is part of the program
 	}
-	return []byte(strings.NewReplacer("__TOKENS__", string(tokens), "__WORDS__", string(words)).Replace(scriptSource))
+	return []byte(strings.NewReplacer("__TOKENS__", string(tokens), "__WORDS__", string(words)).Replace(string(packed.File(scriptFiles, "web/chat.js"))))
 }()
 
 var scriptTag = `"` + hex.EncodeToString(func() []byte { sum := sha256.Sum256(script); return sum[:8] }()) + `"`

@@ -23,8 +23,8 @@ func documentPage(head design.Head, one *page) templ.Component {
 			if len(one.headings) > 3 {
 				page.Fixed("<details class=\"contents\"><summary>On this page</summary><ul>")
 				for _, heading := range one.headings {
-					page.Text("<li><a href=\"", "#"+heading.id)
-					page.Text("\">", heading.words)
+					page.Escaped("<li><a href=\"", "#"+heading.id)
+					page.Escaped("\">", heading.words)
 					page.Fixed("</a></li>")
 				}
 				page.Fixed("</ul></details>")
@@ -51,16 +51,16 @@ func searchPage(head design.Head, query string, hits []hit) templ.Component {
 			} else {
 				page.Fixed("<ol class=\"stack hits\">")
 				for _, one := range hits {
-					page.Text("<li><h2><a href=\"", one.Address)
-					page.Text("\">", one.name())
-					page.Text("</a></h2><p class=\"small muted\">", one.Page)
+					page.Escaped("<li><h2><a href=\"", one.Address)
+					page.Escaped("\">", one.name())
+					page.Escaped("</a></h2><p class=\"small muted\">", one.Page)
 					page.Fixed("</p><p>")
 					for _, piece := range one.Excerpt {
 						if piece.Marked {
-							page.Text("<mark>", piece.Text)
+							page.Escaped("<mark>", piece.Text)
 							page.Fixed("</mark>")
 						} else {
-							page.Text("", piece.Text)
+							page.Escaped("", piece.Text)
 						}
 					}
 					page.Fixed("</p></li>")
@@ -76,7 +76,7 @@ func missingPage(head design.Head, path string) templ.Component {
 	return component.New(func(ctx component.Context, page *component.Page, templ_7745c5c3_Var16 templ.Component) {
 		templ_7745c5c3_Var17 := component.Children(func(ctx component.Context, page *component.Page) {
 			page.Component(ctx, "", searchForm(""))
-			page.Text(" <h1>There is no such document</h1><p>Nothing is called “", design.VisibleLine(path))
+			page.Escaped(" <h1>There is no such document</h1><p>Nothing is called “", design.VisibleLine(path))
 			page.Address("” in the documents of this version. Search for a word of it, or look through the list.</p><p><a class=\"button\" href=\"", Root)
 			page.Fixed("\">All documents</a></p>")
 		})
@@ -87,7 +87,7 @@ func missingPage(head design.Head, path string) templ.Component {
 func searchForm(query string) templ.Component {
 	return component.New(func(ctx component.Context, page *component.Page, templ_7745c5c3_Var20 templ.Component) {
 		page.Address("<form class=\"search\" role=\"search\" method=\"get\" action=\"", Root+"/"+searchPath)
-		page.Text("\"><label for=\"q\" class=\"visually-hidden\">Search the documents</label> <input id=\"q\" name=\"q\" type=\"search\" value=\"", query)
+		page.Escaped("\"><label for=\"q\" class=\"visually-hidden\">Search the documents</label> <input id=\"q\" name=\"q\" type=\"search\" value=\"", query)
 		page.Fixed("\" maxlength=\"200\" placeholder=\"Search the documents\"> <button>Search</button></form>")
 	})
 }

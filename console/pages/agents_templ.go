@@ -18,30 +18,30 @@ func agentsPage(v agentsView) templ.Component {
 		templ_7745c5c3_Var2 := component.Children(func(ctx component.Context, page *component.Page) {
 			page.Address("<a class=\"button\" href=\"", at("agents", "tokens"))
 			page.Component(ctx, "\">", design.Icon("key"))
-			page.Text("", text(ctx, "Tokens"))
+			page.Escaped("", text(ctx, "Tokens"))
 			page.Fixed("</a> ")
 			if v.MayAdmin {
 				page.Address("<a class=\"button primary\" href=\"", at("agents", "new"))
 				page.Component(ctx, "\">", design.Icon("plus"))
-				page.Text("", text(ctx, "New agent"))
+				page.Escaped("", text(ctx, "New agent"))
 				page.Fixed("</a>")
 			}
 		})
 		page.Component(templ.WithChildren(ctx, templ_7745c5c3_Var2), "", heading(text(ctx, "Agents"), ""))
-		page.Text("<section class=\"card flush\" aria-label=\"", text(ctx, "Agents"))
+		page.Escaped("<section class=\"card flush\" aria-label=\"", text(ctx, "Agents"))
 		page.Fixed("\"><ul class=\"rows\">")
 		for _, one := range v.Agents {
 			kind, state := agentState(ctx, one)
 			page.Address("<li><a class=\"row\" href=\"", at("agents", one.Name))
 			page.Component(ctx, "\">", design.Avatar(one.Address, ""))
-			page.Text("<div><div class=\"row-title\">", one.DisplayName)
-			page.Text("</div><div class=\"row-text mono\">", one.Address)
+			page.Escaped("<div><div class=\"row-title\">", one.DisplayName)
+			page.Escaped("</div><div class=\"row-text mono\">", one.Address)
 			page.Component(ctx, "</div><div class=\"row-badges\">", design.Badge(kind, state))
 			page.Component(ctx, "", design.Badge(design.Plain, one.Kind))
 			if len(one.ClosedTools) > 0 {
 				page.Component(ctx, "", design.Badge(design.Warn, count(ctx, len(one.ClosedTools), "One closed tool", "{n} closed tools")))
 			}
-			page.Text("<span class=\"muted small\">", pauseReason(one))
+			page.Escaped("<span class=\"muted small\">", pauseReason(one))
 			page.Fixed("</span></div></div></a></li>")
 		}
 		page.Fixed("</ul></section>")
@@ -52,29 +52,29 @@ func agentPage(v agentView) templ.Component {
 	return component.New(func(ctx component.Context, page *component.Page, templ_7745c5c3_Var12 templ.Component) {
 		kind, state := agentState(ctx, v.AgentSummary)
 		page.Address("<p class=\"crumbs\"><a href=\"", at("agents"))
-		page.Text("\">", text(ctx, "Agents"))
-		page.Text("</a></p><div class=\"page-head\"><div><h1>", v.DisplayName)
+		page.Escaped("\">", text(ctx, "Agents"))
+		page.Escaped("</a></p><div class=\"page-head\"><div><h1>", v.DisplayName)
 		page.Component(ctx, "</h1><div class=\"cluster\">", design.Badge(kind, state))
 		page.Component(ctx, "", design.Badge(design.Plain, v.Kind))
 		page.Fixed("</div>")
 		if v.Summary != "" {
-			page.Text("<p class=\"lead\">", v.Summary)
+			page.Escaped("<p class=\"lead\">", v.Summary)
 			page.Fixed("</p>")
 		}
-		page.Text("</div><div class=\"actions\"><a class=\"button\" href=\"", at("inbox")+"?"+values("agent", v.Name))
+		page.Escaped("</div><div class=\"actions\"><a class=\"button\" href=\"", at("inbox")+"?"+values("agent", v.Name))
 		page.Component(ctx, "\">", design.Icon("inbox"))
-		page.Text("", text(ctx, "Messages"))
+		page.Escaped("", text(ctx, "Messages"))
 		page.Fixed("</a> ")
 		if v.MayWork {
 			page.Address("<a class=\"button\" href=\"", at("agents", v.Name, "examination"))
-			page.Text("\">", text(ctx, "Examine"))
+			page.Escaped("\">", text(ctx, "Examine"))
 			page.Fixed("</a>")
 		}
 		page.Fixed("</div></div>")
 		if v.Paused != nil {
 			templ_7745c5c3_Var21 := component.Children(func(ctx component.Context, page *component.Page) {
 				if v.Paused.Reason != "" {
-					page.Text("<p>", v.Paused.Reason)
+					page.Escaped("<p>", v.Paused.Reason)
 					page.Fixed("</p>")
 				}
 				page.Component(ctx, " <p>", design.Ago(v.Paused.CreatedAt))
@@ -84,7 +84,7 @@ func agentPage(v agentView) templ.Component {
 		} else if v.PausedWithAll != nil {
 			templ_7745c5c3_Var23 := component.Children(func(ctx component.Context, page *component.Page) {
 				if v.PausedWithAll.Reason != "" {
-					page.Text("<p>", v.PausedWithAll.Reason)
+					page.Escaped("<p>", v.PausedWithAll.Reason)
 					page.Fixed("</p>")
 				}
 			})
@@ -94,14 +94,14 @@ func agentPage(v agentView) templ.Component {
 			templ_7745c5c3_Var25 := component.Children(func(ctx component.Context, page *component.Page) {
 				page.Fixed("<ul>")
 				for _, one := range v.ClosedTools {
-					page.Text("<li><code>", one)
+					page.Escaped("<li><code>", one)
 					page.Fixed("</code></li>")
 				}
 				page.Fixed("</ul>")
 			})
 			page.Component(templ.WithChildren(ctx, templ_7745c5c3_Var25), "", design.Notice(design.Warn, text(ctx, "No rule opens these tools, so the model never sees them:")))
 		}
-		page.Text("<div class=\"grid\"><section class=\"card\" aria-labelledby=\"ways\"><h2 id=\"ways\">", text(ctx, "Ways to reach it"))
+		page.Escaped("<div class=\"grid\"><section class=\"card\" aria-labelledby=\"ways\"><h2 id=\"ways\">", text(ctx, "Ways to reach it"))
 		page.Component(ctx, "</h2><dl class=\"facts\">", way(text(ctx, "Fediverse"), v.Ways.Handle, v.Ways.Actor))
 		if v.Ways.Mail != "" {
 			page.Component(ctx, "", way(text(ctx, "Mail"), v.Ways.Mail, "mailto:"+v.Ways.Mail))
@@ -109,71 +109,71 @@ func agentPage(v agentView) templ.Component {
 		page.Component(ctx, "", way(text(ctx, "Page for people"), v.Ways.Page, v.Ways.Page))
 		page.Component(ctx, "", way(text(ctx, "Profile as other servers see it"), v.Ways.Actor, v.Ways.Actor))
 		page.Component(ctx, "", way(text(ctx, "Agent card (A2A)"), v.Ways.Card, v.Ways.Card))
-		page.Text("</dl></section><section class=\"card\" aria-labelledby=\"settings\"><h2 id=\"settings\">", text(ctx, "Settings"))
+		page.Escaped("</dl></section><section class=\"card\" aria-labelledby=\"settings\"><h2 id=\"settings\">", text(ctx, "Settings"))
 		page.Fixed("</h2><dl class=\"facts\">")
 		for _, one := range v.AgentDetails.Settings {
-			page.Text("<dt><code>", one.Key)
-			page.Text("</code></dt><dd>", one.Value)
+			page.Escaped("<dt><code>", one.Key)
+			page.Escaped("</code></dt><dd>", one.Value)
 			page.Fixed("</dd>")
 		}
 		page.Fixed("</dl>")
 		if len(v.Tools) > 0 {
-			page.Text("<h3>", text(ctx, "Tools"))
+			page.Escaped("<h3>", text(ctx, "Tools"))
 			page.Fixed("</h3><ul>")
 			for _, one := range v.Tools {
-				page.Text("<li><code>", one)
+				page.Escaped("<li><code>", one)
 				page.Fixed("</code></li>")
 			}
 			page.Fixed("</ul>")
 		}
 		if len(v.Connectors) > 0 {
-			page.Text("<h3>", text(ctx, "Connectors"))
+			page.Escaped("<h3>", text(ctx, "Connectors"))
 			page.Fixed("</h3><ul>")
 			for _, one := range v.Connectors {
-				page.Text("<li>", one.DisplayName)
-				page.Text(" <span class=\"muted small\">", one.Type)
+				page.Escaped("<li>", one.DisplayName)
+				page.Escaped(" <span class=\"muted small\">", one.Type)
 				page.Fixed("</span></li>")
 			}
 			page.Fixed("</ul>")
 		}
-		page.Text("</section><section class=\"card\" aria-labelledby=\"access\"><h2 id=\"access\">", text(ctx, "Who is let in"))
+		page.Escaped("</section><section class=\"card\" aria-labelledby=\"access\"><h2 id=\"access\">", text(ctx, "Who is let in"))
 		page.Fixed("</h2>")
 		if len(v.Rules) > 0 {
 			page.Fixed("<ol>")
 			for _, one := range v.Rules {
-				page.Text("<li><code>", one)
+				page.Escaped("<li><code>", one)
 				page.Fixed("</code></li>")
 			}
 			page.Fixed("</ol>")
 		} else {
-			page.Text("<p class=\"muted\">", text(ctx, "There are no rules: the setting access decides."))
+			page.Escaped("<p class=\"muted\">", text(ctx, "There are no rules: the setting access decides."))
 			page.Fixed("</p>")
 		}
 		page.Component(ctx, "", accessForm(v.Path, v.Channels, accessView{}))
 		page.Fixed("</section>")
 		if v.MayWork {
-			page.Text("<section class=\"card\" aria-labelledby=\"test\"><h2 id=\"test\">", text(ctx, "Try it"))
+			page.Escaped("<section class=\"card\" aria-labelledby=\"test\"><h2 id=\"test\">", text(ctx, "Try it"))
 			page.Address("</h2><form class=\"form\" method=\"post\" action=\"", at("agents", v.Name, "say"))
 			page.Component(ctx, "\">", csrf(v.CSRF))
-			page.Text("<input type=\"hidden\" name=\"key\" value=\"", v.Key)
-			page.Text("\"><div class=\"field\"><label for=\"say\">", text(ctx, "Message"))
-			page.Text("</label> <textarea id=\"say\" name=\"text\" required aria-describedby=\"say-hint\"></textarea><p class=\"hint\" id=\"say-hint\">", text(ctx, "It is sent by chat under your name and passes every stage that messages of others pass."))
+			page.Escaped("<input type=\"hidden\" name=\"key\" value=\"", v.Key)
+			page.Escaped("\"><div class=\"field\"><label for=\"say\">", text(ctx, "Message"))
+			page.Escaped("</label> <textarea id=\"say\" name=\"text\" required aria-describedby=\"say-hint\"></textarea><p class=\"hint\" id=\"say-hint\">", text(ctx, "It is sent by chat under your name and passes every stage that messages of others pass."))
 			page.Component(ctx, "</p></div><div class=\"actions\"><button class=\"primary\">", design.Icon("send"))
-			page.Text("", text(ctx, "Send"))
+			page.Escaped("", text(ctx, "Send"))
 			page.Fixed("</button></div></form></section>")
 		}
 		if v.MayWork {
 			page.Component(ctx, "", simulation(v))
 		}
 		page.Component(ctx, "", agentFollows(v))
-		page.Text("<section class=\"card\" aria-labelledby=\"keys\"><h2 id=\"keys\">", text(ctx, "Keys"))
-		page.Text("</h2><p class=\"hint\">", text(ctx, "With these keys the server vouches for all of its agents."))
+		page.Escaped("<section class=\"card\" aria-labelledby=\"keys\"><h2 id=\"keys\">", text(ctx, "Keys"))
+		page.Escaped("</h2><p class=\"hint\">", text(ctx, "With these keys the server vouches for all of its agents."))
 		page.Fixed("</p><ul>")
 		for _, one := range v.Keys {
-			page.Text("<li><code>", one.ID)
+			page.Escaped("<li><code>", one.ID)
 			page.Fixed("</code> ")
 			if !one.NotAfter.IsZero() {
-				page.Text("<span class=\"muted small\">", text(ctx, "until"))
+				page.Escaped("<span class=\"muted small\">", text(ctx, "until"))
 				page.Component(ctx, "", design.Time(one.NotAfter))
 				page.Fixed("</span>")
 			}
@@ -184,28 +184,28 @@ func agentPage(v agentView) templ.Component {
 			page.Address("<form method=\"post\" action=\"", at("agents", v.Name, "key"))
 			page.Component(ctx, "\">", csrf(v.CSRF))
 			page.Component(ctx, "<button class=\"danger\">", design.Icon("key"))
-			page.Text("", text(ctx, "Make a new key for its account in the fediverse"))
+			page.Escaped("", text(ctx, "Make a new key for its account in the fediverse"))
 			page.Fixed("</button></form>")
 		}
 		page.Fixed("</section>")
 		if v.MayAdmin {
-			page.Text("<section class=\"card\" aria-labelledby=\"state\"><h2 id=\"state\">", text(ctx, "Rest and end"))
+			page.Escaped("<section class=\"card\" aria-labelledby=\"state\"><h2 id=\"state\">", text(ctx, "Rest and end"))
 			page.Fixed("</h2>")
 			if v.Paused != nil {
 				page.Address("<form method=\"post\" action=\"", at("agents", v.Name, "resume"))
 				page.Component(ctx, "\">", csrf(v.CSRF))
-				page.Text("<button class=\"primary\">", text(ctx, "Let it work again"))
+				page.Escaped("<button class=\"primary\">", text(ctx, "Let it work again"))
 				page.Fixed("</button></form>")
 			} else {
 				page.Address("<form class=\"form\" method=\"post\" action=\"", at("agents", v.Name, "pause"))
 				page.Component(ctx, "\">", csrf(v.CSRF))
-				page.Text("<div class=\"field\"><label for=\"reason\">", text(ctx, "Why"))
+				page.Escaped("<div class=\"field\"><label for=\"reason\">", text(ctx, "Why"))
 				page.Component(ctx, "</label> <input id=\"reason\" name=\"reason\" maxlength=\"500\"></div><div class=\"actions\"><button>", design.Icon("pause"))
-				page.Text("", text(ctx, "Let it rest"))
+				page.Escaped("", text(ctx, "Let it rest"))
 				page.Fixed("</button></div></form>")
 			}
 			page.Address("<p><a class=\"button danger\" href=\"", at("agents", v.Name, "remove"))
-			page.Text("\">", text(ctx, "Remove {agent}", "agent", v.Name))
+			page.Escaped("\">", text(ctx, "Remove {agent}", "agent", v.Name))
 			page.Fixed("</a></p></section>")
 		}
 		page.Fixed("</div>")
@@ -215,9 +215,9 @@ func agentPage(v agentView) templ.Component {
 // way is one address of an agent, to open and to copy.
 func way(label, words, href string) templ.Component {
 	return component.New(func(ctx component.Context, page *component.Page, templ_7745c5c3_Var59 templ.Component) {
-		page.Text("<dt>", label)
-		page.Text("</dt><dd><a href=\"", href)
-		page.Text("\">", words)
+		page.Escaped("<dt>", label)
+		page.Escaped("</dt><dd><a href=\"", href)
+		page.Escaped("\">", words)
 		page.Component(ctx, "</a>", design.CopyButton(words))
 		page.Fixed("</dd>")
 	})
@@ -226,19 +226,19 @@ func way(label, words, href string) templ.Component {
 // agentFollows are those who follow an agent and who wait to.
 func agentFollows(v agentView) templ.Component {
 	return component.New(func(ctx component.Context, page *component.Page, templ_7745c5c3_Var63 templ.Component) {
-		page.Text("<section class=\"card\" aria-labelledby=\"follows\"><h2 id=\"follows\">", text(ctx, "Followers"))
+		page.Escaped("<section class=\"card\" aria-labelledby=\"follows\"><h2 id=\"follows\">", text(ctx, "Followers"))
 		page.Fixed("</h2>")
 		if len(v.Waiting) > 0 {
-			page.Text("<h3>", text(ctx, "Wait for you"))
+			page.Escaped("<h3>", text(ctx, "Wait for you"))
 			page.Fixed("</h3><ul class=\"stack\">")
 			for _, one := range v.Waiting {
 				page.Component(ctx, "<li class=\"cluster apart\">", design.Name(one.Actor))
 				if v.MayWork {
 					page.Address("<form class=\"actions\" method=\"post\" action=\"", at("agents", v.Name, "follows"))
 					page.Component(ctx, "\">", csrf(v.CSRF))
-					page.Text("<input type=\"hidden\" name=\"actor\" value=\"", one.Actor)
-					page.Text("\"> <button class=\"small primary\" name=\"accept\" value=\"true\">", text(ctx, "Accept"))
-					page.Text("</button> <button class=\"small\" name=\"accept\" value=\"false\">", text(ctx, "Decline"))
+					page.Escaped("<input type=\"hidden\" name=\"actor\" value=\"", one.Actor)
+					page.Escaped("\"> <button class=\"small primary\" name=\"accept\" value=\"true\">", text(ctx, "Accept"))
+					page.Escaped("</button> <button class=\"small\" name=\"accept\" value=\"false\">", text(ctx, "Decline"))
 					page.Fixed("</button></form>")
 				}
 				page.Fixed("</li>")
@@ -254,12 +254,12 @@ func agentFollows(v agentView) templ.Component {
 			}
 			page.Fixed("</ul>")
 			if v.Next != "" {
-				page.Text("<p><a href=\"", v.Next)
-				page.Text("\" rel=\"next\">", text(ctx, "More followers"))
+				page.Escaped("<p><a href=\"", v.Next)
+				page.Escaped("\" rel=\"next\">", text(ctx, "More followers"))
 				page.Fixed("</a></p>")
 			}
 		} else {
-			page.Text("<p class=\"muted\">", text(ctx, "No account follows it yet."))
+			page.Escaped("<p class=\"muted\">", text(ctx, "No account follows it yet."))
 			page.Fixed("</p>")
 		}
 		page.Fixed("</section>")
@@ -269,25 +269,25 @@ func agentFollows(v agentView) templ.Component {
 // accessForm asks whether a sender would be let in. It changes nothing.
 func accessForm(path string, channels []string, v accessView) templ.Component {
 	return component.New(func(ctx component.Context, page *component.Page, templ_7745c5c3_Var73 templ.Component) {
-		page.Text("<h3>", text(ctx, "Why would this person be let in?"))
-		page.Text("</h3><form class=\"form\" method=\"get\" action=\"", path+"/access")
-		page.Text("\"><div class=\"field\"><label for=\"address\">", text(ctx, "Address"))
-		page.Text("</label> <input id=\"address\" name=\"address\" value=\"", v.Asked.Address)
+		page.Escaped("<h3>", text(ctx, "Why would this person be let in?"))
+		page.Escaped("</h3><form class=\"form\" method=\"get\" action=\"", path+"/access")
+		page.Escaped("\"><div class=\"field\"><label for=\"address\">", text(ctx, "Address"))
+		page.Escaped("</label> <input id=\"address\" name=\"address\" value=\"", v.Asked.Address)
 		page.Component(ctx, "\" placeholder=\"@ann@example.org\" autocapitalize=\"none\" spellcheck=\"false\"></div>", choice("channel", text(ctx, "Channel"), text(ctx, "None: nothing is proven"), v.Channel, channels, same))
 		page.Fixed("<details class=\"fold\"")
 		if v.Asked.Method != "" || v.Asked.Subject != "" || v.Asked.Purpose != "" {
 			page.Fixed(" open")
 		}
-		page.Text("><summary>", text(ctx, "Another proof or purpose"))
-		page.Text("</summary><div class=\"field\"><label for=\"method\">", text(ctx, "Method of the proof"))
-		page.Text("</label> <input id=\"method\" name=\"method\" value=\"", v.Asked.Method)
-		page.Text("\" placeholder=\"email-dmarc\" autocapitalize=\"none\" spellcheck=\"false\"></div><div class=\"field\"><label for=\"subject\">", text(ctx, "Whom it names"))
-		page.Text("</label> <input id=\"subject\" name=\"subject\" value=\"", v.Asked.Subject)
-		page.Text("\" placeholder=\"mailto:ann@example.org\" autocapitalize=\"none\" spellcheck=\"false\"></div><div class=\"field\"><label for=\"issuer\">", text(ctx, "Who vouches"))
-		page.Text("</label> <input id=\"issuer\" name=\"issuer\" value=\"", v.Asked.Issuer)
-		page.Text("\" autocapitalize=\"none\" spellcheck=\"false\"></div><div class=\"field\"><label for=\"purpose\">", text(ctx, "Purpose"))
-		page.Text("</label> <input id=\"purpose\" name=\"purpose\" value=\"", v.Asked.Purpose)
-		page.Text("\" placeholder=\"message, tool:search\" autocapitalize=\"none\" spellcheck=\"false\"></div></details><div class=\"actions\"><button>", text(ctx, "Ask"))
+		page.Escaped("><summary>", text(ctx, "Another proof or purpose"))
+		page.Escaped("</summary><div class=\"field\"><label for=\"method\">", text(ctx, "Method of the proof"))
+		page.Escaped("</label> <input id=\"method\" name=\"method\" value=\"", v.Asked.Method)
+		page.Escaped("\" placeholder=\"email-dmarc\" autocapitalize=\"none\" spellcheck=\"false\"></div><div class=\"field\"><label for=\"subject\">", text(ctx, "Whom it names"))
+		page.Escaped("</label> <input id=\"subject\" name=\"subject\" value=\"", v.Asked.Subject)
+		page.Escaped("\" placeholder=\"mailto:ann@example.org\" autocapitalize=\"none\" spellcheck=\"false\"></div><div class=\"field\"><label for=\"issuer\">", text(ctx, "Who vouches"))
+		page.Escaped("</label> <input id=\"issuer\" name=\"issuer\" value=\"", v.Asked.Issuer)
+		page.Escaped("\" autocapitalize=\"none\" spellcheck=\"false\"></div><div class=\"field\"><label for=\"purpose\">", text(ctx, "Purpose"))
+		page.Escaped("</label> <input id=\"purpose\" name=\"purpose\" value=\"", v.Asked.Purpose)
+		page.Escaped("\" placeholder=\"message, tool:search\" autocapitalize=\"none\" spellcheck=\"false\"></div></details><div class=\"actions\"><button>", text(ctx, "Ask"))
 		page.Fixed("</button></div></form>")
 	})
 }
@@ -296,9 +296,9 @@ func accessPage(v accessView) templ.Component {
 	return component.New(func(ctx component.Context, page *component.Page, templ_7745c5c3_Var88 templ.Component) {
 		kind, words := outcomeOf(ctx, v.Answer.Outcome)
 		page.Address("<p class=\"crumbs\"><a href=\"", at("agents"))
-		page.Text("\">", text(ctx, "Agents"))
-		page.Text("</a> / <a href=\"", v.Path)
-		page.Text("\">", v.Agent)
+		page.Escaped("\">", text(ctx, "Agents"))
+		page.Escaped("</a> / <a href=\"", v.Path)
+		page.Escaped("\">", v.Agent)
 		page.Component(ctx, "</a></p>", heading(text(ctx, "Who {agent} lets in", "agent", v.Agent), ""))
 		templ_7745c5c3_Var93 := component.Children(func(ctx component.Context, page *component.Page) {
 			if v.Answer.Reason != "" {
@@ -307,18 +307,18 @@ func accessPage(v accessView) templ.Component {
 			}
 		})
 		page.Component(templ.WithChildren(ctx, templ_7745c5c3_Var93), "", design.Notice(kind, words))
-		page.Text("<section class=\"card\" aria-labelledby=\"asked\"><h2 id=\"asked\">", text(ctx, "What is asked, in order"))
-		page.Text("</h2><div class=\"scroll\"><table class=\"table\"><thead><tr><th scope=\"col\">", text(ctx, "Check"))
-		page.Text("</th><th scope=\"col\">", text(ctx, "Result"))
-		page.Text("</th><th scope=\"col\">", text(ctx, "Detail"))
+		page.Escaped("<section class=\"card\" aria-labelledby=\"asked\"><h2 id=\"asked\">", text(ctx, "What is asked, in order"))
+		page.Escaped("</h2><div class=\"scroll\"><table class=\"table\"><thead><tr><th scope=\"col\">", text(ctx, "Check"))
+		page.Escaped("</th><th scope=\"col\">", text(ctx, "Result"))
+		page.Escaped("</th><th scope=\"col\">", text(ctx, "Detail"))
 		page.Fixed("</th></tr></thead> <tbody>")
 		for _, step := range v.Answer.Steps {
 			colour, check, result := stepOf(ctx, step)
-			page.Text("<tr><td data-label=\"", text(ctx, "Check"))
-			page.Text("\">", check)
-			page.Text("</td><td data-label=\"", text(ctx, "Result"))
+			page.Escaped("<tr><td data-label=\"", text(ctx, "Check"))
+			page.Escaped("\">", check)
+			page.Escaped("</td><td data-label=\"", text(ctx, "Result"))
 			page.Component(ctx, "\">", design.Badge(colour, result))
-			page.Text("</td><td data-label=\"", text(ctx, "Detail"))
+			page.Escaped("</td><td data-label=\"", text(ctx, "Detail"))
 			page.Component(ctx, "\">", design.Name(step.Detail))
 			page.Fixed("</td></tr>")
 		}
@@ -330,15 +330,15 @@ func accessPage(v accessView) templ.Component {
 func findingsPage(v findingsView) templ.Component {
 	return component.New(func(ctx component.Context, page *component.Page, templ_7745c5c3_Var102 templ.Component) {
 		page.Address("<p class=\"crumbs\"><a href=\"", at("agents"))
-		page.Text("\">", text(ctx, "Agents"))
-		page.Text("</a> / <a href=\"", v.Path)
-		page.Text("\">", v.Agent)
+		page.Escaped("\">", text(ctx, "Agents"))
+		page.Escaped("</a> / <a href=\"", v.Path)
+		page.Escaped("\">", v.Agent)
 		page.Component(ctx, "</a></p>", heading(text(ctx, "Examination of {agent}", "agent", v.Agent), ""))
 		page.Fixed("<div class=\"stack\">")
 		for _, one := range v.Findings {
 			templ_7745c5c3_Var107 := component.Children(func(ctx component.Context, page *component.Page) {
 				if one.Remedy != "" {
-					page.Text("<pre class=\"code\" tabindex=\"0\">", one.Remedy)
+					page.Escaped("<pre class=\"code\" tabindex=\"0\">", one.Remedy)
 					page.Fixed("</pre>")
 				}
 			})
@@ -351,50 +351,50 @@ func findingsPage(v findingsView) templ.Component {
 func newAgentPage(v newAgentView) templ.Component {
 	return component.New(func(ctx component.Context, page *component.Page, templ_7745c5c3_Var109 templ.Component) {
 		page.Address("<p class=\"crumbs\"><a href=\"", at("agents"))
-		page.Text("\">", text(ctx, "Agents"))
+		page.Escaped("\">", text(ctx, "Agents"))
 		page.Component(ctx, "</a></p>", heading(text(ctx, "New agent"), ""))
 		if v.Wrong != "" {
 			page.Component(ctx, "", design.Notice(design.Bad, v.Wrong))
 		}
 		if v.Shown {
-			page.Text("<section class=\"card\" aria-labelledby=\"plan\"><h2 id=\"plan\">", text(ctx, "What is written"))
+			page.Escaped("<section class=\"card\" aria-labelledby=\"plan\"><h2 id=\"plan\">", text(ctx, "What is written"))
 			page.Fixed("</h2>")
 			if v.Plan.File != "" && v.Plan.Writable {
-				page.Text("<p class=\"mono\">", v.Plan.File)
+				page.Escaped("<p class=\"mono\">", v.Plan.File)
 				page.Component(ctx, "</p>", design.Diff(v.Plan.Before, v.Plan.After))
 				page.Address(" <form method=\"post\" action=\"", at("agents", "new"))
 				page.Component(ctx, "\">", csrf(v.CSRF))
-				page.Text("<input type=\"hidden\" name=\"name\" value=\"", v.Wanted.Name)
-				page.Text("\"> <input type=\"hidden\" name=\"kind\" value=\"", v.Wanted.Kind)
-				page.Text("\"> <input type=\"hidden\" name=\"backend\" value=\"", v.Wanted.Backend)
-				page.Text("\"> <input type=\"hidden\" name=\"provider\" value=\"", v.Wanted.Provider)
-				page.Text("\"> <input type=\"hidden\" name=\"model\" value=\"", v.Wanted.Model)
-				page.Text("\"> <input type=\"hidden\" name=\"access\" value=\"", v.Wanted.Access)
-				page.Text("\"> <input type=\"hidden\" name=\"summary\" value=\"", v.Wanted.Summary)
-				page.Text("\"><div class=\"actions\"><button class=\"primary\">", text(ctx, "Write it and begin"))
+				page.Escaped("<input type=\"hidden\" name=\"name\" value=\"", v.Wanted.Name)
+				page.Escaped("\"> <input type=\"hidden\" name=\"kind\" value=\"", v.Wanted.Kind)
+				page.Escaped("\"> <input type=\"hidden\" name=\"backend\" value=\"", v.Wanted.Backend)
+				page.Escaped("\"> <input type=\"hidden\" name=\"provider\" value=\"", v.Wanted.Provider)
+				page.Escaped("\"> <input type=\"hidden\" name=\"model\" value=\"", v.Wanted.Model)
+				page.Escaped("\"> <input type=\"hidden\" name=\"access\" value=\"", v.Wanted.Access)
+				page.Escaped("\"> <input type=\"hidden\" name=\"summary\" value=\"", v.Wanted.Summary)
+				page.Escaped("\"><div class=\"actions\"><button class=\"primary\">", text(ctx, "Write it and begin"))
 				page.Fixed("</button></div></form>")
 			} else {
-				page.Text("<p>", text(ctx, "The server may not write its settings. Put this at the end of them, then reload the server:"))
-				page.Text("</p><pre class=\"code\" tabindex=\"0\">", v.Plan.Table)
+				page.Escaped("<p>", text(ctx, "The server may not write its settings. Put this at the end of them, then reload the server:"))
+				page.Escaped("</p><pre class=\"code\" tabindex=\"0\">", v.Plan.Table)
 				page.Component(ctx, "</pre>", design.CopyButton(v.Plan.Table))
 			}
 			page.Fixed("</section>")
 		}
 		page.Address("<section class=\"card\"><form class=\"form\" method=\"get\" action=\"", at("agents", "new"))
-		page.Text("\"><div class=\"field\"><label for=\"name\">", text(ctx, "Name"))
-		page.Text("</label> <input id=\"name\" name=\"name\" value=\"", v.Wanted.Name)
+		page.Escaped("\"><div class=\"field\"><label for=\"name\">", text(ctx, "Name"))
+		page.Escaped("</label> <input id=\"name\" name=\"name\" value=\"", v.Wanted.Name)
 		page.Component(ctx, "\" required maxlength=\"64\" pattern=\"[A-Za-z0-9._\\-]+\" autocapitalize=\"none\" spellcheck=\"false\"></div>", choice("kind", text(ctx, "Kind"), text(ctx, "Choose"), v.Wanted.Kind, operator.NewAgentKinds(), same))
-		page.Text("<div class=\"field\"><label for=\"backend\">", text(ctx, "Address of what answers"))
-		page.Text("</label> <input id=\"backend\" name=\"backend\" value=\"", v.Wanted.Backend)
-		page.Text("\" placeholder=\"https://service.example/\" autocapitalize=\"none\" spellcheck=\"false\" aria-describedby=\"backend-hint\"><p class=\"hint\" id=\"backend-hint\">", text(ctx, "Of a webhook, of the model's provider, or of the card of an agent elsewhere."))
+		page.Escaped("<div class=\"field\"><label for=\"backend\">", text(ctx, "Address of what answers"))
+		page.Escaped("</label> <input id=\"backend\" name=\"backend\" value=\"", v.Wanted.Backend)
+		page.Escaped("\" placeholder=\"https://service.example/\" autocapitalize=\"none\" spellcheck=\"false\" aria-describedby=\"backend-hint\"><p class=\"hint\" id=\"backend-hint\">", text(ctx, "Of a webhook, of the model's provider, or of the card of an agent elsewhere."))
 		page.Component(ctx, "</p></div>", choice("provider", text(ctx, "Provider of the model"), text(ctx, "None"), v.Wanted.Provider, []string{"openai", "anthropic"}, same))
-		page.Text("<div class=\"field\"><label for=\"model\">", text(ctx, "Model"))
-		page.Text("</label> <input id=\"model\" name=\"model\" value=\"", v.Wanted.Model)
+		page.Escaped("<div class=\"field\"><label for=\"model\">", text(ctx, "Model"))
+		page.Escaped("</label> <input id=\"model\" name=\"model\" value=\"", v.Wanted.Model)
 		page.Component(ctx, "\" autocapitalize=\"none\" spellcheck=\"false\"></div>", choice("access", text(ctx, "Who may talk to it"), text(ctx, "As usual"), v.Wanted.Access, []string{"public", "verified", "rules"}, same))
-		page.Text("<div class=\"field\"><label for=\"summary\">", text(ctx, "What it does"))
-		page.Text("</label> <input id=\"summary\" name=\"summary\" value=\"", v.Wanted.Summary)
-		page.Text("\"></div><div class=\"actions\"><button class=\"primary\">", text(ctx, "Show what is written"))
-		page.Text("</button></div></form><p class=\"hint\">", text(ctx, "Agents that are programs, and keys of providers, are set on the server itself: inbox agents add."))
+		page.Escaped("<div class=\"field\"><label for=\"summary\">", text(ctx, "What it does"))
+		page.Escaped("</label> <input id=\"summary\" name=\"summary\" value=\"", v.Wanted.Summary)
+		page.Escaped("\"></div><div class=\"actions\"><button class=\"primary\">", text(ctx, "Show what is written"))
+		page.Escaped("</button></div></form><p class=\"hint\">", text(ctx, "Agents that are programs, and keys of providers, are set on the server itself: inbox agents add."))
 		page.Fixed("</p></section>")
 	})
 }
@@ -402,17 +402,17 @@ func newAgentPage(v newAgentView) templ.Component {
 func removalPage(v removalView) templ.Component {
 	return component.New(func(ctx component.Context, page *component.Page, templ_7745c5c3_Var137 templ.Component) {
 		page.Address("<p class=\"crumbs\"><a href=\"", at("agents"))
-		page.Text("\">", text(ctx, "Agents"))
-		page.Text("</a> / <a href=\"", v.Path)
-		page.Text("\">", v.Agent)
+		page.Escaped("\">", text(ctx, "Agents"))
+		page.Escaped("</a> / <a href=\"", v.Path)
+		page.Escaped("\">", v.Agent)
 		page.Component(ctx, "</a></p>", heading(text(ctx, "Remove {agent}", "agent", v.Agent), ""))
-		page.Text("<section class=\"card\"><p>", text(ctx, "Its messages and keys stay: added again, it is the same account. Other servers go on knowing it."))
-		page.Text("</p><p class=\"mono\">", v.Plan.File)
+		page.Escaped("<section class=\"card\"><p>", text(ctx, "Its messages and keys stay: added again, it is the same account. Other servers go on knowing it."))
+		page.Escaped("</p><p class=\"mono\">", v.Plan.File)
 		page.Component(ctx, "</p>", design.Diff(v.Plan.Before, v.Plan.After))
 		if v.Plan.Writable {
 			page.Address("<form method=\"post\" action=\"", at("agents", v.Agent, "remove"))
 			page.Component(ctx, "\">", csrf(v.CSRF))
-			page.Text("<button class=\"danger\">", text(ctx, "Remove {agent}", "agent", v.Agent))
+			page.Escaped("<button class=\"danger\">", text(ctx, "Remove {agent}", "agent", v.Agent))
 			page.Fixed("</button></form>")
 		} else {
 			page.Component(ctx, "", design.Notice(design.Warn, text(ctx, "The server may not write its settings. Change them as shown, then reload the server.")))
@@ -424,35 +424,35 @@ func removalPage(v removalView) templ.Component {
 // simulation sends a message as a sender on a network would.
 func simulation(v agentView) templ.Component {
 	return component.New(func(ctx component.Context, page *component.Page, templ_7745c5c3_Var146 templ.Component) {
-		page.Text("<section class=\"card\" aria-labelledby=\"simulation\"><h2 id=\"simulation\">", text(ctx, "Write as a stranger would"))
-		page.Text("</h2><p class=\"hint\">", text(ctx, "The message goes over the wire and passes every check, limit and rule; the agent runs, and the message is kept. Its sender has a name that no one else has."))
+		page.Escaped("<section class=\"card\" aria-labelledby=\"simulation\"><h2 id=\"simulation\">", text(ctx, "Write as a stranger would"))
+		page.Escaped("</h2><p class=\"hint\">", text(ctx, "The message goes over the wire and passes every check, limit and rule; the agent runs, and the message is kept. Its sender has a name that no one else has."))
 		page.Address("</p><form class=\"form\" method=\"post\" action=\"", at("agents", v.Name, "simulate"))
 		page.Component(ctx, "\">", csrf(v.CSRF))
-		page.Text("<div class=\"field\"><label for=\"way\">", text(ctx, "Network"))
+		page.Escaped("<div class=\"field\"><label for=\"way\">", text(ctx, "Network"))
 		page.Fixed("</label> <select id=\"way\" name=\"way\">")
 		for _, way := range operator.Ways() {
-			page.Text("<option value=\"", way)
-			page.Text("\">", wayName(ctx, way))
+			page.Escaped("<option value=\"", way)
+			page.Escaped("\">", wayName(ctx, way))
 			page.Fixed("</option>")
 		}
-		page.Text("</select></div><div class=\"field\"><label for=\"from\">", text(ctx, "Name of the sender"))
-		page.Text("</label> <input id=\"from\" name=\"from\" value=\"alice\" maxlength=\"64\" autocapitalize=\"none\" spellcheck=\"false\"></div><div class=\"field\"><label for=\"subject\">", text(ctx, "Subject, of a mail"))
-		page.Text("</label> <input id=\"subject\" name=\"subject\" maxlength=\"200\"></div><div class=\"field\"><label for=\"simulated\">", text(ctx, "Message"))
-		page.Text("</label> <textarea id=\"simulated\" name=\"text\" required></textarea></div><div class=\"field\"><label for=\"fault\">", text(ctx, "What is wrong with the proof"))
-		page.Text("</label> <select id=\"fault\" name=\"fault\"><option value=\"\">", text(ctx, "Nothing"))
+		page.Escaped("</select></div><div class=\"field\"><label for=\"from\">", text(ctx, "Name of the sender"))
+		page.Escaped("</label> <input id=\"from\" name=\"from\" value=\"alice\" maxlength=\"64\" autocapitalize=\"none\" spellcheck=\"false\"></div><div class=\"field\"><label for=\"subject\">", text(ctx, "Subject, of a mail"))
+		page.Escaped("</label> <input id=\"subject\" name=\"subject\" maxlength=\"200\"></div><div class=\"field\"><label for=\"simulated\">", text(ctx, "Message"))
+		page.Escaped("</label> <textarea id=\"simulated\" name=\"text\" required></textarea></div><div class=\"field\"><label for=\"fault\">", text(ctx, "What is wrong with the proof"))
+		page.Escaped("</label> <select id=\"fault\" name=\"fault\"><option value=\"\">", text(ctx, "Nothing"))
 		page.Fixed("</option> ")
 		for _, way := range operator.Ways() {
-			page.Text("<optgroup label=\"", wayName(ctx, way))
+			page.Escaped("<optgroup label=\"", wayName(ctx, way))
 			page.Fixed("\">")
 			for _, one := range operator.Faults(way) {
-				page.Text("<option value=\"", way+" "+one)
-				page.Text("\">", one)
+				page.Escaped("<option value=\"", way+" "+one)
+				page.Escaped("\">", one)
 				page.Fixed("</option>")
 			}
 			page.Fixed("</optgroup>")
 		}
 		page.Component(ctx, "</select></div><div class=\"actions\"><button class=\"primary\">", design.Icon("send"))
-		page.Text("", text(ctx, "Send"))
+		page.Escaped("", text(ctx, "Send"))
 		page.Fixed("</button></div></form></section>")
 	})
 }

@@ -17,7 +17,7 @@ import (
 func tokensPage(v tokensView) templ.Component {
 	return component.New(func(ctx component.Context, page *component.Page, templ_7745c5c3_Var1 templ.Component) {
 		page.Address("<p class=\"crumbs\"><a href=\"", at("agents"))
-		page.Text("\">", text(ctx, "Agents"))
+		page.Escaped("\">", text(ctx, "Agents"))
 		page.Component(ctx, "</a></p>", heading(text(ctx, "Tokens"), text(ctx, "What programs and operators show to be let in. Only hashes are kept.")))
 		if v.Secret != "" {
 			templ_7745c5c3_Var4 := component.Children(func(ctx component.Context, page *component.Page) {
@@ -26,31 +26,31 @@ func tokensPage(v tokensView) templ.Component {
 			})
 			page.Component(templ.WithChildren(ctx, templ_7745c5c3_Var4), "", design.Notice(design.OK, text(ctx, "The token {name} is made. It is shown this once:", "name", v.Made.Name)))
 		}
-		page.Text("<nav class=\"chips\" aria-label=\"", text(ctx, "Filter"))
+		page.Escaped("<nav class=\"chips\" aria-label=\"", text(ctx, "Filter"))
 		page.Fixed("\">")
 		for _, status := range []string{"", operator.TokenValid, operator.TokenExpired, operator.TokenRevoked} {
-			page.Text("<a class=\"chip\" href=\"", at("agents", "tokens")+"?"+values("status", status))
+			page.Escaped("<a class=\"chip\" href=\"", at("agents", "tokens")+"?"+values("status", status))
 			page.Fixed("\"")
 			if status == v.Status {
 				page.Fixed(" aria-current=\"page\"")
 			}
-			page.Text(">", tokenStatus(ctx, status))
+			page.Escaped(">", tokenStatus(ctx, status))
 			page.Fixed("</a>")
 		}
-		page.Text("</nav><section class=\"card flush\" aria-label=\"", text(ctx, "Tokens"))
+		page.Escaped("</nav><section class=\"card flush\" aria-label=\"", text(ctx, "Tokens"))
 		page.Fixed("\">")
 		if len(v.Tokens) == 0 {
 			page.Component(ctx, "", design.Empty("key", text(ctx, "There is no token"), text(ctx, "Make one below, or with: inbox tokens create")))
 		} else {
-			page.Text("<div class=\"scroll\"><table class=\"table\"><thead><tr><th scope=\"col\">", text(ctx, "Name"))
-			page.Text("</th><th scope=\"col\">", text(ctx, "Opens"))
-			page.Text("</th><th scope=\"col\">", text(ctx, "Agent"))
-			page.Text("</th><th scope=\"col\">", text(ctx, "Status"))
-			page.Text("</th><th scope=\"col\">", text(ctx, "Last use"))
-			page.Text("</th><th scope=\"col\">", text(ctx, "Ends"))
+			page.Escaped("<div class=\"scroll\"><table class=\"table\"><thead><tr><th scope=\"col\">", text(ctx, "Name"))
+			page.Escaped("</th><th scope=\"col\">", text(ctx, "Opens"))
+			page.Escaped("</th><th scope=\"col\">", text(ctx, "Agent"))
+			page.Escaped("</th><th scope=\"col\">", text(ctx, "Status"))
+			page.Escaped("</th><th scope=\"col\">", text(ctx, "Last use"))
+			page.Escaped("</th><th scope=\"col\">", text(ctx, "Ends"))
 			page.Fixed("</th>")
 			if v.MayAdmin {
-				page.Text("<th scope=\"col\"><span class=\"visually-hidden\">", text(ctx, "Revoke"))
+				page.Escaped("<th scope=\"col\"><span class=\"visually-hidden\">", text(ctx, "Revoke"))
 				page.Fixed("</span></th>")
 			}
 			page.Fixed("</tr></thead> <tbody>")
@@ -61,21 +61,21 @@ func tokensPage(v tokensView) templ.Component {
 		}
 		page.Component(ctx, "</section>", onwards(v.Next))
 		if v.MayAdmin {
-			page.Text("<section class=\"card\" aria-labelledby=\"make\"><h2 id=\"make\">", text(ctx, "Make a token"))
+			page.Escaped("<section class=\"card\" aria-labelledby=\"make\"><h2 id=\"make\">", text(ctx, "Make a token"))
 			page.Address("</h2><form class=\"form\" method=\"post\" action=\"", at("agents", "tokens"))
 			page.Component(ctx, "\">", csrf(v.CSRF))
-			page.Text("<div class=\"field\"><label for=\"name\">", text(ctx, "Name"))
-			page.Text("</label> <input id=\"name\" name=\"name\" required maxlength=\"64\" pattern=\"[A-Za-z0-9._\\-]+\" autocapitalize=\"none\" spellcheck=\"false\"></div><div class=\"field\"><label for=\"scope\">", text(ctx, "Opens"))
+			page.Escaped("<div class=\"field\"><label for=\"name\">", text(ctx, "Name"))
+			page.Escaped("</label> <input id=\"name\" name=\"name\" required maxlength=\"64\" pattern=\"[A-Za-z0-9._\\-]+\" autocapitalize=\"none\" spellcheck=\"false\"></div><div class=\"field\"><label for=\"scope\">", text(ctx, "Opens"))
 			page.Fixed("</label> <select id=\"scope\" name=\"scope\">")
 			for _, scope := range []string{operator.ScopePeer, exchange.TokenRead, exchange.TokenWork, exchange.TokenAdmin} {
-				page.Text("<option value=\"", scope)
-				page.Text("\">", scopeName(ctx, scope))
+				page.Escaped("<option value=\"", scope)
+				page.Escaped("\">", scopeName(ctx, scope))
 				page.Fixed("</option>")
 			}
 			page.Component(ctx, "</select></div>", choice("agent", text(ctx, "Agent"), text(ctx, "All agents"), "", v.Agents, same))
-			page.Text("<div class=\"field\"><label for=\"expires\">", text(ctx, "Ends"))
-			page.Text("</label> <input id=\"expires\" name=\"expires\" placeholder=\"90d, 12h\" aria-describedby=\"expires-hint\" autocapitalize=\"none\" spellcheck=\"false\"><p class=\"hint\" id=\"expires-hint\">", text(ctx, "Empty: never. The agent counts for callers of agents alone."))
-			page.Text("</p></div><div class=\"actions\"><button class=\"primary\">", text(ctx, "Make a token"))
+			page.Escaped("<div class=\"field\"><label for=\"expires\">", text(ctx, "Ends"))
+			page.Escaped("</label> <input id=\"expires\" name=\"expires\" placeholder=\"90d, 12h\" aria-describedby=\"expires-hint\" autocapitalize=\"none\" spellcheck=\"false\"><p class=\"hint\" id=\"expires-hint\">", text(ctx, "Empty: never. The agent counts for callers of agents alone."))
+			page.Escaped("</p></div><div class=\"actions\"><button class=\"primary\">", text(ctx, "Make a token"))
 			page.Fixed("</button></div></form></section>")
 		}
 	})
@@ -84,17 +84,17 @@ func tokensPage(v tokensView) templ.Component {
 func tokenRow(v tokensView, one exchange.Token) templ.Component {
 	return component.New(func(ctx component.Context, page *component.Page, templ_7745c5c3_Var25 templ.Component) {
 		status := operator.StatusOf(one)
-		page.Text("<tr><td data-label=\"", text(ctx, "Name"))
-		page.Text("\">", one.Name)
-		page.Text("</td><td data-label=\"", text(ctx, "Opens"))
-		page.Text("\">", scopeName(ctx, one.Scope))
-		page.Text("</td><td data-label=\"", text(ctx, "Agent"))
-		page.Text("\">", tokenAgent(ctx, one))
-		page.Text("</td><td data-label=\"", text(ctx, "Status"))
+		page.Escaped("<tr><td data-label=\"", text(ctx, "Name"))
+		page.Escaped("\">", one.Name)
+		page.Escaped("</td><td data-label=\"", text(ctx, "Opens"))
+		page.Escaped("\">", scopeName(ctx, one.Scope))
+		page.Escaped("</td><td data-label=\"", text(ctx, "Agent"))
+		page.Escaped("\">", tokenAgent(ctx, one))
+		page.Escaped("</td><td data-label=\"", text(ctx, "Status"))
 		page.Component(ctx, "\">", design.Badge(tokenKind(status), tokenStatus(ctx, status)))
-		page.Text("</td><td data-label=\"", text(ctx, "Last use"))
+		page.Escaped("</td><td data-label=\"", text(ctx, "Last use"))
 		page.Component(ctx, "\">", design.Ago(one.LastUsedAt))
-		page.Text("</td><td data-label=\"", text(ctx, "Ends"))
+		page.Escaped("</td><td data-label=\"", text(ctx, "Ends"))
 		page.Component(ctx, "\">", design.Time(one.ExpiresAt))
 		page.Fixed("</td>")
 		if v.MayAdmin {
@@ -102,9 +102,9 @@ func tokenRow(v tokensView, one exchange.Token) templ.Component {
 			if status == operator.TokenValid {
 				page.Address("<form method=\"post\" action=\"", at("agents", "tokens", "revoke"))
 				page.Component(ctx, "\">", csrf(v.CSRF))
-				page.Text("<input type=\"hidden\" name=\"id\" value=\"", one.ID)
-				page.Text("\"> <button class=\"small danger\" aria-label=\"", text(ctx, "Revoke {name}", "name", one.Name))
-				page.Text("\">", text(ctx, "Revoke"))
+				page.Escaped("<input type=\"hidden\" name=\"id\" value=\"", one.ID)
+				page.Escaped("\"> <button class=\"small danger\" aria-label=\"", text(ctx, "Revoke {name}", "name", one.Name))
+				page.Escaped("\">", text(ctx, "Revoke"))
 				page.Fixed("</button></form>")
 			}
 			page.Fixed("</td>")

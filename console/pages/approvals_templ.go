@@ -16,43 +16,43 @@ import (
 func approvalsPage(v approvalsView) templ.Component {
 	return component.New(func(ctx component.Context, page *component.Page, templ_7745c5c3_Var1 templ.Component) {
 		templ_7745c5c3_Var2 := component.Children(func(ctx component.Context, page *component.Page) {
-			page.Text("<nav class=\"chips\" aria-label=\"", text(ctx, "Which approvals"))
+			page.Escaped("<nav class=\"chips\" aria-label=\"", text(ctx, "Which approvals"))
 			page.Component(ctx, "\">", statusChips(at("work", "approvals"), v.All))
-			page.Text("</nav><section class=\"card flush\" aria-label=\"", text(ctx, "Approvals"))
+			page.Escaped("</nav><section class=\"card flush\" aria-label=\"", text(ctx, "Approvals"))
 			page.Fixed("\">")
 			if len(v.Rows) == 0 {
 				page.Component(ctx, "", design.Empty("check", text(ctx, "Nothing waits for an approval"), text(ctx, "Actions and answers that need an approval appear here. The settings of an agent say what that is.")))
 			} else {
-				page.Text("<div class=\"scroll\"><table class=\"table\"><thead><tr><th scope=\"col\">", text(ctx, "What"))
-				page.Text("</th><th scope=\"col\">", text(ctx, "State"))
-				page.Text("</th><th scope=\"col\">", text(ctx, "Asked by"))
-				page.Text("</th><th scope=\"col\">", text(ctx, "Agent"))
-				page.Text("</th><th scope=\"col\">", text(ctx, "Asked"))
-				page.Text("</th><th scope=\"col\">", text(ctx, "Until"))
-				page.Text("</th><th scope=\"col\">", text(ctx, "Decided by"))
+				page.Escaped("<div class=\"scroll\"><table class=\"table\"><thead><tr><th scope=\"col\">", text(ctx, "What"))
+				page.Escaped("</th><th scope=\"col\">", text(ctx, "State"))
+				page.Escaped("</th><th scope=\"col\">", text(ctx, "Asked by"))
+				page.Escaped("</th><th scope=\"col\">", text(ctx, "Agent"))
+				page.Escaped("</th><th scope=\"col\">", text(ctx, "Asked"))
+				page.Escaped("</th><th scope=\"col\">", text(ctx, "Until"))
+				page.Escaped("</th><th scope=\"col\">", text(ctx, "Decided by"))
 				page.Fixed("</th></tr></thead> <tbody>")
 				for _, one := range v.Rows {
 					page.Address("<tr><th scope=\"row\"><a href=\"", at("work", "approvals", one.ID))
 					page.Fixed("\">")
 					if one.Kind == exchange.ApprovalReply {
-						page.Text("", text(ctx, "Answer {code}", "code", one.Code))
+						page.Escaped("", text(ctx, "Answer {code}", "code", one.Code))
 					} else if one.Tool != "" {
-						page.Text("", text(ctx, "{tool} {code}", "tool", design.VisibleLine(one.Tool), "code", one.Code))
+						page.Escaped("", text(ctx, "{tool} {code}", "tool", design.VisibleLine(one.Tool), "code", one.Code))
 					} else {
-						page.Text("", text(ctx, "Action {code}", "code", one.Code))
+						page.Escaped("", text(ctx, "Action {code}", "code", one.Code))
 					}
 					page.Component(ctx, "</a><div class=\"row-text\">", design.Name(excerpt(one.Summary)))
-					page.Text("</div></th><td data-label=\"", text(ctx, "State"))
+					page.Escaped("</div></th><td data-label=\"", text(ctx, "State"))
 					page.Component(ctx, "\">", design.Badge(approvalColour(one.Status), approvalName(ctx, one.Status)))
-					page.Text("</td><td data-label=\"", text(ctx, "Asked by"))
+					page.Escaped("</td><td data-label=\"", text(ctx, "Asked by"))
 					page.Component(ctx, "\">", design.Name(one.Asker))
-					page.Text("</td><td data-label=\"", text(ctx, "Agent"))
-					page.Text("\">", one.Agent)
-					page.Text("</td><td data-label=\"", text(ctx, "Asked"))
+					page.Escaped("</td><td data-label=\"", text(ctx, "Agent"))
+					page.Escaped("\">", one.Agent)
+					page.Escaped("</td><td data-label=\"", text(ctx, "Asked"))
 					page.Component(ctx, "\">", design.Ago(one.IssuedAt))
-					page.Text("</td><td data-label=\"", text(ctx, "Until"))
+					page.Escaped("</td><td data-label=\"", text(ctx, "Until"))
 					page.Component(ctx, "\">", design.Ago(one.ExpiresAt))
-					page.Text("</td><td data-label=\"", text(ctx, "Decided by"))
+					page.Escaped("</td><td data-label=\"", text(ctx, "Decided by"))
 					page.Fixed("\">")
 					if one.DecidedBy == "" {
 						page.Fixed("–")
@@ -72,18 +72,18 @@ func approvalsPage(v approvalsView) templ.Component {
 // statusChips choose between what waits and all of it.
 func statusChips(path string, all bool) templ.Component {
 	return component.New(func(ctx component.Context, page *component.Page, templ_7745c5c3_Var23 templ.Component) {
-		page.Text("<a class=\"chip\" href=\"", path)
+		page.Escaped("<a class=\"chip\" href=\"", path)
 		page.Fixed("\"")
 		if !all {
 			page.Fixed(" aria-current=\"true\"")
 		}
-		page.Text(">", text(ctx, "Waiting only"))
-		page.Text("</a> <a class=\"chip\" href=\"", path+"?status=all")
+		page.Escaped(">", text(ctx, "Waiting only"))
+		page.Escaped("</a> <a class=\"chip\" href=\"", path+"?status=all")
 		page.Fixed("\"")
 		if all {
 			page.Fixed(" aria-current=\"true\"")
 		}
-		page.Text(">", text(ctx, "Decided, too"))
+		page.Escaped(">", text(ctx, "Decided, too"))
 		page.Fixed("</a>")
 	})
 }
@@ -91,68 +91,68 @@ func statusChips(path string, all bool) templ.Component {
 func approvalPage(v approvalView) templ.Component {
 	return component.New(func(ctx component.Context, page *component.Page, templ_7745c5c3_Var28 templ.Component) {
 		page.Address("<p class=\"crumbs\"><a href=\"", at("work", "approvals"))
-		page.Text("\">", text(ctx, "Approvals"))
-		page.Text("</a></p><div class=\"page-head\"><div><h1>", text(ctx, "Approval {code}", "code", v.Code))
+		page.Escaped("\">", text(ctx, "Approvals"))
+		page.Escaped("</a></p><div class=\"page-head\"><div><h1>", text(ctx, "Approval {code}", "code", v.Code))
 		page.Component(ctx, "</h1><div class=\"cluster\">", design.Badge(approvalColour(v.Status), approvalName(ctx, v.Status)))
-		page.Text("<span class=\"muted\">", v.Agent)
-		page.Text("</span></div></div><div class=\"actions\"><a class=\"button\" href=\"", threadPath(v.Agent, v.ThreadID))
-		page.Text("\">", text(ctx, "Conversation"))
+		page.Escaped("<span class=\"muted\">", v.Agent)
+		page.Escaped("</span></div></div><div class=\"actions\"><a class=\"button\" href=\"", threadPath(v.Agent, v.ThreadID))
+		page.Escaped("\">", text(ctx, "Conversation"))
 		page.Address("</a> <a class=\"button\" href=\"", at("messages", v.TurnID))
-		page.Text("\">", text(ctx, "Way of the message"))
+		page.Escaped("\">", text(ctx, "Way of the message"))
 		page.Fixed("</a></div></div><section class=\"card\" aria-labelledby=\"what\">")
 		if v.Draft != nil {
-			page.Text("<h2 id=\"what\">", text(ctx, "The answer that would be sent"))
+			page.Escaped("<h2 id=\"what\">", text(ctx, "The answer that would be sent"))
 			page.Component(ctx, "</h2>", parts(v.Draft.Parts))
 			page.Fixed(" ")
 			if len(v.Draft.To) > 0 || len(v.Draft.Cc) > 0 {
-				page.Text("<p class=\"small muted\">", text(ctx, "Also to"))
+				page.Escaped("<p class=\"small muted\">", text(ctx, "Also to"))
 				page.Fixed(" ")
 				for _, other := range append(append([]string{}, v.Draft.To...), v.Draft.Cc...) {
 					page.Component(ctx, "", design.Name(other))
-					page.Text(" ", " ")
+					page.Escaped(" ", " ")
 				}
 				page.Fixed("</p>")
 			}
 			page.Fixed(" ")
 			if v.EditedBy != "" {
-				page.Text("<p class=\"small muted\">", text(ctx, "Changed by {name}", "name", v.EditedBy))
+				page.Escaped("<p class=\"small muted\">", text(ctx, "Changed by {name}", "name", v.EditedBy))
 				page.Fixed("</p>")
 			}
 		} else {
-			page.Text("<h2 id=\"what\">", text(ctx, "What would be done"))
+			page.Escaped("<h2 id=\"what\">", text(ctx, "What would be done"))
 			page.Component(ctx, "</h2>", design.Untrusted(v.Summary))
 			page.Fixed(" ")
 			if v.Tool != "" {
-				page.Text("<p>", text(ctx, "Tool"))
-				page.Text(" <code>", design.VisibleLine(v.Tool))
+				page.Escaped("<p>", text(ctx, "Tool"))
+				page.Escaped(" <code>", design.VisibleLine(v.Tool))
 				page.Fixed("</code></p>")
 			}
 			page.Component(ctx, " ", document(text(ctx, "Preview"), v.Preview))
 			page.Component(ctx, " ", document(text(ctx, "What the tool gets"), v.ApplyInput))
 		}
-		page.Text("</section><div class=\"grid\"><section class=\"card\" aria-labelledby=\"asks\"><h2 id=\"asks\">", text(ctx, "Who asked"))
-		page.Text("</h2><dl class=\"facts\"><dt>", text(ctx, "Asked by"))
+		page.Escaped("</section><div class=\"grid\"><section class=\"card\" aria-labelledby=\"asks\"><h2 id=\"asks\">", text(ctx, "Who asked"))
+		page.Escaped("</h2><dl class=\"facts\"><dt>", text(ctx, "Asked by"))
 		page.Component(ctx, "</dt><dd>", design.Name(v.Asker))
-		page.Text("</dd><dt>", text(ctx, "Principal"))
+		page.Escaped("</dd><dt>", text(ctx, "Principal"))
 		page.Component(ctx, "</dt><dd>", design.Name(v.Principal))
-		page.Text("</dd><dt>", text(ctx, "Asked"))
+		page.Escaped("</dd><dt>", text(ctx, "Asked"))
 		page.Component(ctx, "</dt><dd>", design.Time(v.IssuedAt))
-		page.Text("</dd><dt>", text(ctx, "Until"))
+		page.Escaped("</dd><dt>", text(ctx, "Until"))
 		page.Component(ctx, "</dt><dd>", design.Time(v.ExpiresAt))
 		page.Fixed("</dd>")
 		if v.DecidedBy != "" {
-			page.Text("<dt>", text(ctx, "Decided by"))
+			page.Escaped("<dt>", text(ctx, "Decided by"))
 			page.Component(ctx, "</dt><dd>", design.Name(v.DecidedBy))
 			page.Fixed("</dd>")
 		}
 		if v.Reason != "" {
-			page.Text("<dt>", text(ctx, "Reason"))
+			page.Escaped("<dt>", text(ctx, "Reason"))
 			page.Component(ctx, "</dt><dd>", design.Name(v.Reason))
 			page.Fixed("</dd>")
 		}
 		page.Fixed("</dl>")
 		if v.Question != "" {
-			page.Text("<h3>", text(ctx, "The message begins"))
+			page.Escaped("<h3>", text(ctx, "The message begins"))
 			page.Component(ctx, "</h3>", design.Untrusted(v.Question))
 		}
 		page.Fixed("</section>")
@@ -161,19 +161,19 @@ func approvalPage(v approvalView) templ.Component {
 		}
 		page.Fixed("</div>")
 		if v.MayWork && v.open() {
-			page.Text("<div class=\"grid\"><section class=\"card\" aria-labelledby=\"decide\"><h2 id=\"decide\">", text(ctx, "Decide"))
+			page.Escaped("<div class=\"grid\"><section class=\"card\" aria-labelledby=\"decide\"><h2 id=\"decide\">", text(ctx, "Decide"))
 			page.Address("</h2><form method=\"post\" action=\"", at("work", "approvals", v.ID, "approve"))
 			page.Component(ctx, "\">", csrf(v.CSRF))
 			page.Fixed("<button class=\"primary\">")
 			if v.Draft != nil {
-				page.Text("", text(ctx, "Approve and send"))
+				page.Escaped("", text(ctx, "Approve and send"))
 			} else {
-				page.Text("", text(ctx, "Approve"))
+				page.Escaped("", text(ctx, "Approve"))
 			}
 			page.Address("</button></form><form class=\"form\" method=\"post\" action=\"", at("work", "approvals", v.ID, "deny"))
 			page.Component(ctx, "\">", csrf(v.CSRF))
 			page.Component(ctx, "", reasonField(text(ctx, "Reason for declining"), text(ctx, "Who asked is told it. Leave it empty to say no more than that it was not approved.")))
-			page.Text("<div class=\"actions\"><button class=\"danger\">", text(ctx, "Decline"))
+			page.Escaped("<div class=\"actions\"><button class=\"danger\">", text(ctx, "Decline"))
 			page.Fixed("</button></div></form></section>")
 			if v.Draft != nil {
 				page.Component(ctx, "", editForm(at("work", "approvals", v.ID, "compare"), v.CSRF, writtenText(v.Draft.Parts), ""))
@@ -187,8 +187,8 @@ func approvalPage(v approvalView) templ.Component {
 func document(title string, body []byte) templ.Component {
 	return component.New(func(ctx component.Context, page *component.Page, templ_7745c5c3_Var58 templ.Component) {
 		if len(body) > 0 {
-			page.Text("<h3>", title)
-			page.Text("</h3><pre class=\"code wrap\" tabindex=\"0\">", design.Visible(indentedJSON(body)))
+			page.Escaped("<h3>", title)
+			page.Escaped("</h3><pre class=\"code wrap\" tabindex=\"0\">", design.Visible(indentedJSON(body)))
 			page.Fixed("</pre>")
 		}
 	})
@@ -197,25 +197,25 @@ func document(title string, body []byte) templ.Component {
 // editForm asks for another text; what it would change is shown before anything happens.
 func editForm(action, token, words, hint string) templ.Component {
 	return component.New(func(ctx component.Context, page *component.Page, templ_7745c5c3_Var61 templ.Component) {
-		page.Text("<section class=\"card\" aria-labelledby=\"edit\"><h2 id=\"edit\">", text(ctx, "Edit the answer"))
-		page.Text("</h2><form class=\"form\" method=\"post\" action=\"", action)
+		page.Escaped("<section class=\"card\" aria-labelledby=\"edit\"><h2 id=\"edit\">", text(ctx, "Edit the answer"))
+		page.Escaped("</h2><form class=\"form\" method=\"post\" action=\"", action)
 		page.Component(ctx, "\">", csrf(token))
-		page.Text("<div class=\"field\"><label for=\"text\">", text(ctx, "Text"))
-		page.Text("</label> <textarea id=\"text\" name=\"text\" rows=\"10\" dir=\"auto\" required>", words)
+		page.Escaped("<div class=\"field\"><label for=\"text\">", text(ctx, "Text"))
+		page.Escaped("</label> <textarea id=\"text\" name=\"text\" rows=\"10\" dir=\"auto\" required>", words)
 		page.Fixed("</textarea> ")
 		if hint != "" {
-			page.Text("<span class=\"hint\">", hint)
+			page.Escaped("<span class=\"hint\">", hint)
 			page.Fixed("</span>")
 		}
-		page.Text("</div><div class=\"actions\"><button>", text(ctx, "Compare with the old text"))
+		page.Escaped("</div><div class=\"actions\"><button>", text(ctx, "Compare with the old text"))
 		page.Fixed("</button></div></form></section>")
 	})
 }
 
 func comparePage(v compareView) templ.Component {
 	return component.New(func(ctx component.Context, page *component.Page, templ_7745c5c3_Var68 templ.Component) {
-		page.Text("<p class=\"crumbs\"><a href=\"", v.Back)
-		page.Text("\">", v.Title)
+		page.Escaped("<p class=\"crumbs\"><a href=\"", v.Back)
+		page.Escaped("\">", v.Title)
 		page.Component(ctx, "</a></p>", heading(text(ctx, "What would change"), text(ctx, "Nothing is stored or sent so far.")))
 		if v.Stale {
 			page.Component(ctx, "", design.Notice(design.Warn, text(ctx, "The text was changed meanwhile. Below it is compared with the current text.")))
@@ -223,20 +223,20 @@ func comparePage(v compareView) templ.Component {
 		if v.Before == v.After {
 			page.Component(ctx, "", design.Notice(design.Info, text(ctx, "The text is the same as before.")))
 		}
-		page.Text("<section class=\"card\" aria-label=\"", text(ctx, "What would change"))
+		page.Escaped("<section class=\"card\" aria-label=\"", text(ctx, "What would change"))
 		page.Component(ctx, "\">", design.Diff(v.Before, v.After))
-		page.Text("</section><form class=\"form\" method=\"post\" action=\"", v.Action)
+		page.Escaped("</section><form class=\"form\" method=\"post\" action=\"", v.Action)
 		page.Component(ctx, "\">", csrf(v.CSRF))
-		page.Text("<input type=\"hidden\" name=\"was\" value=\"", v.Was)
-		page.Text("\"> <textarea name=\"text\" hidden>", v.After)
-		page.Text("</textarea><div class=\"actions\"><button class=\"primary\" name=\"then\" value=\"send\">", v.Send)
+		page.Escaped("<input type=\"hidden\" name=\"was\" value=\"", v.Was)
+		page.Escaped("\"> <textarea name=\"text\" hidden>", v.After)
+		page.Escaped("</textarea><div class=\"actions\"><button class=\"primary\" name=\"then\" value=\"send\">", v.Send)
 		page.Fixed("</button> ")
 		if v.Keep != "" {
-			page.Text("<button name=\"then\" value=\"keep\">", v.Keep)
+			page.Escaped("<button name=\"then\" value=\"keep\">", v.Keep)
 			page.Fixed("</button> ")
 		}
-		page.Text("<a class=\"button quiet\" href=\"", v.Back)
-		page.Text("\">", text(ctx, "Change nothing"))
+		page.Escaped("<a class=\"button quiet\" href=\"", v.Back)
+		page.Escaped("\">", text(ctx, "Change nothing"))
 		page.Fixed("</a></div></form>")
 	})
 }

@@ -17,7 +17,7 @@ import (
 func toolRequestsPage(v toolRequestsView) templ.Component {
 	return component.New(func(ctx component.Context, page *component.Page, templ_7745c5c3_Var1 templ.Component) {
 		templ_7745c5c3_Var2 := component.Children(func(ctx component.Context, page *component.Page) {
-			page.Text("<nav class=\"chips\" aria-label=\"", text(ctx, "Which calls"))
+			page.Escaped("<nav class=\"chips\" aria-label=\"", text(ctx, "Which calls"))
 			page.Component(ctx, "\">", statusChips(at("work", "tools"), v.All))
 			page.Fixed("</nav>")
 			if len(v.Rows) == 0 {
@@ -25,18 +25,18 @@ func toolRequestsPage(v toolRequestsView) templ.Component {
 				page.Fixed("</section>")
 			} else {
 				page.Address("<form class=\"card flush\" method=\"post\" action=\"", at("work", "tools", "cancel"))
-				page.Text("\" aria-label=\"", text(ctx, "Tool requests"))
+				page.Escaped("\" aria-label=\"", text(ctx, "Tool requests"))
 				page.Component(ctx, "\">", csrf(v.CSRF))
 				page.Fixed("<div class=\"scroll\"><table class=\"table\"><thead><tr>")
 				if v.MayWork {
-					page.Text("<th scope=\"col\"><span class=\"visually-hidden\">", text(ctx, "Choose"))
+					page.Escaped("<th scope=\"col\"><span class=\"visually-hidden\">", text(ctx, "Choose"))
 					page.Fixed("</span></th>")
 				}
-				page.Text("<th scope=\"col\">", text(ctx, "Tool"))
-				page.Text("</th><th scope=\"col\">", text(ctx, "State"))
-				page.Text("</th><th scope=\"col\">", text(ctx, "Agent"))
-				page.Text("</th><th scope=\"col\">", text(ctx, "Called"))
-				page.Text("</th><th scope=\"col\">", text(ctx, "Waits until"))
+				page.Escaped("<th scope=\"col\">", text(ctx, "Tool"))
+				page.Escaped("</th><th scope=\"col\">", text(ctx, "State"))
+				page.Escaped("</th><th scope=\"col\">", text(ctx, "Agent"))
+				page.Escaped("</th><th scope=\"col\">", text(ctx, "Called"))
+				page.Escaped("</th><th scope=\"col\">", text(ctx, "Waits until"))
 				page.Fixed("</th></tr></thead> <tbody>")
 				for _, one := range v.Rows {
 					page.Fixed("<tr>")
@@ -49,16 +49,16 @@ func toolRequestsPage(v toolRequestsView) templ.Component {
 					}
 					page.Address("<th scope=\"row\"><a href=\"", at("work", "tools", one.ID))
 					page.Component(ctx, "\">", design.Name(one.ToolName))
-					page.Text("</a></th><td data-label=\"", text(ctx, "State"))
+					page.Escaped("</a></th><td data-label=\"", text(ctx, "State"))
 					page.Component(ctx, "\">", design.Badge(toolColour(one.Status), toolStatusName(ctx, one.Status)))
-					page.Text("</td><td data-label=\"", text(ctx, "Agent"))
-					page.Text("\">", one.Agent)
-					page.Text("</td><td data-label=\"", text(ctx, "Called"))
+					page.Escaped("</td><td data-label=\"", text(ctx, "Agent"))
+					page.Escaped("\">", one.Agent)
+					page.Escaped("</td><td data-label=\"", text(ctx, "Called"))
 					page.Component(ctx, "\">", design.Ago(one.CreatedAt))
-					page.Text("</td><td data-label=\"", text(ctx, "Waits until"))
+					page.Escaped("</td><td data-label=\"", text(ctx, "Waits until"))
 					page.Fixed("\">")
 					if one.TimeoutAt.IsZero() {
-						page.Text("", text(ctx, "forever"))
+						page.Escaped("", text(ctx, "forever"))
 					} else {
 						page.Component(ctx, "", design.Ago(one.TimeoutAt))
 					}
@@ -66,7 +66,7 @@ func toolRequestsPage(v toolRequestsView) templ.Component {
 				}
 				page.Fixed("</tbody></table></div>")
 				if v.MayWork {
-					page.Text("<div class=\"card-foot actions\"><button class=\"danger\">", text(ctx, "Cancel what is chosen"))
+					page.Escaped("<div class=\"card-foot actions\"><button class=\"danger\">", text(ctx, "Cancel what is chosen"))
 					page.Component(ctx, "</button>", tickAll(v.workView))
 					page.Fixed("</div>")
 				}
@@ -80,41 +80,41 @@ func toolRequestsPage(v toolRequestsView) templ.Component {
 func toolRequestPage(v toolRequestView) templ.Component {
 	return component.New(func(ctx component.Context, page *component.Page, templ_7745c5c3_Var20 templ.Component) {
 		page.Address("<p class=\"crumbs\"><a href=\"", at("work", "tools"))
-		page.Text("\">", text(ctx, "Tool requests"))
+		page.Escaped("\">", text(ctx, "Tool requests"))
 		page.Component(ctx, "</a></p><div class=\"page-head\"><div><h1>", design.Name(v.ToolName))
 		page.Component(ctx, "</h1><div class=\"cluster\">", design.Badge(toolColour(v.Status), toolStatusName(ctx, v.Status)))
-		page.Text("<span class=\"muted\">", v.Agent)
+		page.Escaped("<span class=\"muted\">", v.Agent)
 		page.Address("</span></div></div><div class=\"actions\"><a class=\"button\" href=\"", at("messages", v.TurnID))
-		page.Text("\">", text(ctx, "Way of the message"))
-		page.Text("</a></div></div><section class=\"card\" aria-labelledby=\"call\"><h2 id=\"call\">", text(ctx, "Call"))
-		page.Text("</h2><dl class=\"facts\"><dt>", text(ctx, "Called"))
+		page.Escaped("\">", text(ctx, "Way of the message"))
+		page.Escaped("</a></div></div><section class=\"card\" aria-labelledby=\"call\"><h2 id=\"call\">", text(ctx, "Call"))
+		page.Escaped("</h2><dl class=\"facts\"><dt>", text(ctx, "Called"))
 		page.Component(ctx, "</dt><dd>", design.Time(v.CreatedAt))
-		page.Text("</dd><dt>", text(ctx, "Waits until"))
+		page.Escaped("</dd><dt>", text(ctx, "Waits until"))
 		page.Fixed("</dt><dd>")
 		if v.TimeoutAt.IsZero() {
-			page.Text("", text(ctx, "forever"))
+			page.Escaped("", text(ctx, "forever"))
 		} else {
 			page.Component(ctx, "", design.Time(v.TimeoutAt))
 		}
-		page.Text("</dd><dt>", text(ctx, "Request"))
+		page.Escaped("</dd><dt>", text(ctx, "Request"))
 		page.Component(ctx, "</dt><dd>", design.Copyable(design.VisibleLine(v.ID)))
 		page.Component(ctx, "</dd></dl>", document(text(ctx, "As the agent made it"), v.Request))
 		page.Component(ctx, "", document(text(ctx, "Result"), v.Result))
 		page.Fixed("</section>")
 		if v.MayWork && v.open() {
-			page.Text("<section class=\"card\" aria-labelledby=\"submit\"><h2 id=\"submit\">", text(ctx, "Hand in a result"))
+			page.Escaped("<section class=\"card\" aria-labelledby=\"submit\"><h2 id=\"submit\">", text(ctx, "Hand in a result"))
 			page.Address("</h2><form class=\"form\" method=\"post\" action=\"", at("work", "tools", v.ID, "submit"))
 			page.Component(ctx, "\">", csrf(v.CSRF))
-			page.Text("<fieldset><legend>", text(ctx, "How it went"))
-			page.Text("</legend> <label class=\"check\"><input type=\"radio\" name=\"outcome\" value=\"done\" checked><span>", text(ctx, "It succeeded; below is the result as JSON"))
-			page.Text("</span></label> <label class=\"check\"><input type=\"radio\" name=\"outcome\" value=\"failed\"><span>", text(ctx, "It failed; below is why, in words"))
-			page.Text("</span></label></fieldset><div class=\"field\"><label for=\"result\">", text(ctx, "Result"))
-			page.Text("</label> <textarea id=\"result\" name=\"result\" class=\"mono\" rows=\"8\" spellcheck=\"false\" aria-describedby=\"result-hint\" required></textarea> <span class=\"hint\" id=\"result-hint\">", text(ctx, "At most 1 MiB. The agent reads it as what the tool returned. Tools name no form for their results, so nothing else is checked."))
-			page.Text("</span></div><div class=\"actions\"><button class=\"primary\">", text(ctx, "Hand in"))
+			page.Escaped("<fieldset><legend>", text(ctx, "How it went"))
+			page.Escaped("</legend> <label class=\"check\"><input type=\"radio\" name=\"outcome\" value=\"done\" checked><span>", text(ctx, "It succeeded; below is the result as JSON"))
+			page.Escaped("</span></label> <label class=\"check\"><input type=\"radio\" name=\"outcome\" value=\"failed\"><span>", text(ctx, "It failed; below is why, in words"))
+			page.Escaped("</span></label></fieldset><div class=\"field\"><label for=\"result\">", text(ctx, "Result"))
+			page.Escaped("</label> <textarea id=\"result\" name=\"result\" class=\"mono\" rows=\"8\" spellcheck=\"false\" aria-describedby=\"result-hint\" required></textarea> <span class=\"hint\" id=\"result-hint\">", text(ctx, "At most 1 MiB. The agent reads it as what the tool returned. Tools name no form for their results, so nothing else is checked."))
+			page.Escaped("</span></div><div class=\"actions\"><button class=\"primary\">", text(ctx, "Hand in"))
 			page.Address("</button></div></form><form method=\"post\" action=\"", at("work", "tools", "cancel"))
 			page.Component(ctx, "\">", csrf(v.CSRF))
-			page.Text("<input type=\"hidden\" name=\"id\" value=\"", v.ID)
-			page.Text("\"> <button class=\"danger\">", text(ctx, "Cancel the call"))
+			page.Escaped("<input type=\"hidden\" name=\"id\" value=\"", v.ID)
+			page.Escaped("\"> <button class=\"danger\">", text(ctx, "Cancel the call"))
 			page.Fixed("</button></form></section>")
 		}
 	})
@@ -123,25 +123,25 @@ func toolRequestPage(v toolRequestView) templ.Component {
 func demandsPage(v demandsView) templ.Component {
 	return component.New(func(ctx component.Context, page *component.Page, templ_7745c5c3_Var42 templ.Component) {
 		templ_7745c5c3_Var43 := component.Children(func(ctx component.Context, page *component.Page) {
-			page.Text("<p class=\"muted\">", text(ctx, "Only the sender of the message can meet a demand. You can withdraw it: its message ends, and the sender is told."))
+			page.Escaped("<p class=\"muted\">", text(ctx, "Only the sender of the message can meet a demand. You can withdraw it: its message ends, and the sender is told."))
 			page.Fixed("</p>")
 			if len(v.Rows) == 0 {
 				page.Component(ctx, "<section class=\"card\">", design.Empty("key", text(ctx, "No agent waits for an answer"), text(ctx, "What agents asked back appears here until it is answered or its time is over: consent, a payment, a sign-in, whether two addresses belong to one person.")))
 				page.Fixed("</section>")
 			} else {
 				page.Address("<form class=\"card flush\" method=\"post\" action=\"", at("work", "demands", "withdraw"))
-				page.Text("\" aria-label=\"", text(ctx, "Demands"))
+				page.Escaped("\" aria-label=\"", text(ctx, "Demands"))
 				page.Component(ctx, "\">", csrf(v.CSRF))
 				page.Fixed("<div class=\"scroll\"><table class=\"table\"><thead><tr>")
 				if v.MayWork {
-					page.Text("<th scope=\"col\"><span class=\"visually-hidden\">", text(ctx, "Choose"))
+					page.Escaped("<th scope=\"col\"><span class=\"visually-hidden\">", text(ctx, "Choose"))
 					page.Fixed("</span></th>")
 				}
-				page.Text("<th scope=\"col\">", text(ctx, "What for"))
-				page.Text("</th><th scope=\"col\">", text(ctx, "Waits for"))
-				page.Text("</th><th scope=\"col\">", text(ctx, "Until"))
-				page.Text("</th><th scope=\"col\">", text(ctx, "Agent"))
-				page.Text("</th><th scope=\"col\">", text(ctx, "Asked"))
+				page.Escaped("<th scope=\"col\">", text(ctx, "What for"))
+				page.Escaped("</th><th scope=\"col\">", text(ctx, "Waits for"))
+				page.Escaped("</th><th scope=\"col\">", text(ctx, "Until"))
+				page.Escaped("</th><th scope=\"col\">", text(ctx, "Agent"))
+				page.Escaped("</th><th scope=\"col\">", text(ctx, "Asked"))
 				page.Fixed("</th></tr></thead> <tbody>")
 				for _, one := range v.Rows {
 					page.Fixed("<tr>")
@@ -156,31 +156,31 @@ func demandsPage(v demandsView) templ.Component {
 					page.Component(ctx, "\">", design.Name(demandKind(ctx, one)))
 					page.Fixed("</a> ")
 					if one.Amount != "" {
-						page.Text("<bdi>", design.VisibleLine(one.Amount+" "+one.Currency))
+						page.Escaped("<bdi>", design.VisibleLine(one.Amount+" "+one.Currency))
 						page.Fixed("</bdi> ")
 					}
 					if one.Status == policypart.StatusClaimed {
 						page.Component(ctx, "", design.Badge(design.Info, text(ctx, "is being settled")))
 					}
 					page.Component(ctx, "<div class=\"row-text\">", design.Name(excerpt(one.Title+" "+one.Message)))
-					page.Text("</div></th><td data-label=\"", text(ctx, "Waits for"))
+					page.Escaped("</div></th><td data-label=\"", text(ctx, "Waits for"))
 					page.Fixed("\">")
 					if one.Asker != "" {
 						page.Component(ctx, "", design.Name(one.Asker))
 					} else {
 						page.Component(ctx, "", design.Name(one.Principal))
 					}
-					page.Text("</td><td data-label=\"", text(ctx, "Until"))
+					page.Escaped("</td><td data-label=\"", text(ctx, "Until"))
 					page.Component(ctx, "\">", design.Ago(one.ExpiresAt))
-					page.Text("</td><td data-label=\"", text(ctx, "Agent"))
-					page.Text("\">", one.Agent)
-					page.Text("</td><td data-label=\"", text(ctx, "Asked"))
+					page.Escaped("</td><td data-label=\"", text(ctx, "Agent"))
+					page.Escaped("\">", one.Agent)
+					page.Escaped("</td><td data-label=\"", text(ctx, "Asked"))
 					page.Component(ctx, "\">", design.Ago(one.IssuedAt))
 					page.Fixed("</td></tr>")
 				}
 				page.Fixed("</tbody></table></div>")
 				if v.MayWork {
-					page.Text("<div class=\"card-foot actions\"><button class=\"danger\">", text(ctx, "Take back what is chosen"))
+					page.Escaped("<div class=\"card-foot actions\"><button class=\"danger\">", text(ctx, "Take back what is chosen"))
 					page.Component(ctx, "</button>", tickAll(v.workView))
 					page.Fixed("</div>")
 				}

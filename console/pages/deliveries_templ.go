@@ -18,51 +18,51 @@ import (
 func deliveryPage(v deliveryView) templ.Component {
 	return component.New(func(ctx component.Context, page *component.Page, templ_7745c5c3_Var1 templ.Component) {
 		page.Address("<p class=\"crumbs\"><a href=\"", at("work", "deliveries"))
-		page.Text("\">", text(ctx, "Dead deliveries"))
+		page.Escaped("\">", text(ctx, "Dead deliveries"))
 		page.Component(ctx, "</a></p><div class=\"page-head\"><div><h1>", design.Name(v.Address))
 		page.Component(ctx, "</h1><div class=\"cluster\">", design.Channel(v.Channel))
 		page.Component(ctx, "", design.Badge(deliveryKind(v.State), v.State))
-		page.Text("<span class=\"muted\">", text(ctx, "from {agent}", "agent", v.Agent))
+		page.Escaped("<span class=\"muted\">", text(ctx, "from {agent}", "agent", v.Agent))
 		page.Fixed("</span></div></div><div class=\"actions\">")
 		if v.MayWork && v.again() {
 			page.Address("<form method=\"post\" action=\"", at("work", "deliveries", "again"))
 			page.Component(ctx, "\">", csrf(v.CSRF))
-			page.Text("<input type=\"hidden\" name=\"id\" value=\"", v.ID)
+			page.Escaped("<input type=\"hidden\" name=\"id\" value=\"", v.ID)
 			page.Component(ctx, "\"> <button class=\"primary\">", design.Icon("retry"))
-			page.Text("", text(ctx, "Try again"))
+			page.Escaped("", text(ctx, "Try again"))
 			page.Fixed("</button></form>")
 		}
 		if v.MayWork && v.State != operator.DeliveryDelivered && v.State != operator.DeliveryCancelled {
 			page.Address("<form method=\"post\" action=\"", at("work", "deliveries", "drop"))
 			page.Component(ctx, "\">", csrf(v.CSRF))
-			page.Text("<input type=\"hidden\" name=\"id\" value=\"", v.ID)
-			page.Text("\"> <button class=\"danger\">", text(ctx, "Give up"))
+			page.Escaped("<input type=\"hidden\" name=\"id\" value=\"", v.ID)
+			page.Escaped("\"> <button class=\"danger\">", text(ctx, "Give up"))
 			page.Fixed("</button></form>")
 		}
 		page.Address("<a class=\"button\" href=\"", at("messages", v.TurnID))
-		page.Text("\">", text(ctx, "Way of the message"))
+		page.Escaped("\">", text(ctx, "Way of the message"))
 		page.Fixed("</a></div></div>")
 		if v.Record.Reason != "" {
 			page.Component(ctx, "", design.Notice(deliveryKind(v.State), text(ctx, "What the peer said")+": "+design.VisibleLine(v.Record.Reason)))
 		}
-		page.Text("<div class=\"grid\"><section class=\"card\" aria-labelledby=\"answer\"><h2 id=\"answer\">", text(ctx, "Answer"))
+		page.Escaped("<div class=\"grid\"><section class=\"card\" aria-labelledby=\"answer\"><h2 id=\"answer\">", text(ctx, "Answer"))
 		page.Fixed("</h2>")
 		if v.Answer == nil {
-			page.Text("<p class=\"muted\">", text(ctx, "The answer was withdrawn."))
+			page.Escaped("<p class=\"muted\">", text(ctx, "The answer was withdrawn."))
 			page.Fixed("</p>")
 		} else {
 			page.Component(ctx, "", parts(v.Answer.Parts))
 		}
-		page.Text("</section><section class=\"card\" aria-labelledby=\"facts\"><h2 id=\"facts\">", text(ctx, "Facts"))
-		page.Text("</h2><dl class=\"facts\"><dt>", text(ctx, "Destination"))
+		page.Escaped("</section><section class=\"card\" aria-labelledby=\"facts\"><h2 id=\"facts\">", text(ctx, "Facts"))
+		page.Escaped("</h2><dl class=\"facts\"><dt>", text(ctx, "Destination"))
 		page.Component(ctx, "</dt><dd>", design.Name(v.Key))
-		page.Text("</dd><dt>", text(ctx, "Tries"))
-		page.Text("</dt><dd>", strconv.Itoa(v.Attempt))
-		page.Text("</dd><dt>", text(ctx, "Made"))
+		page.Escaped("</dd><dt>", text(ctx, "Tries"))
+		page.Escaped("</dt><dd>", strconv.Itoa(v.Attempt))
+		page.Escaped("</dd><dt>", text(ctx, "Made"))
 		page.Component(ctx, "</dt><dd>", design.Time(v.CreatedAt))
-		page.Text("</dd><dt>", text(ctx, "Last change"))
+		page.Escaped("</dd><dt>", text(ctx, "Last change"))
 		page.Component(ctx, "</dt><dd>", design.Time(v.UpdatedAt))
-		page.Text("</dd><dt>", text(ctx, "Delivery"))
+		page.Escaped("</dd><dt>", text(ctx, "Delivery"))
 		page.Component(ctx, "</dt><dd>", design.Copyable(v.ID))
 		page.Fixed("</dd></dl></section></div>")
 		if v.MayWork && v.again() && v.Answer != nil {

@@ -23,14 +23,14 @@ func failedPageOf(v failuresView) templ.Component {
 				page.Component(ctx, "", nothingFailed(v, "check", text(ctx, "Nothing failed"), text(ctx, "Messages appear here when their agent gave no answer: the model or the program failed, or took too long.")))
 			} else {
 				page.Address("<form class=\"card flush\" method=\"post\" action=\"", at("work", "failed", "again"))
-				page.Text("\" aria-label=\"", text(ctx, "Failed turns"))
+				page.Escaped("\" aria-label=\"", text(ctx, "Failed turns"))
 				page.Component(ctx, "\">", failureRows(v, text(ctx, "Sender"), text(ctx, "Why"), text(ctx, "Runs")))
 				if v.MayWork {
-					page.Text("<div class=\"card-foot stack tight\"><div class=\"actions\"><button class=\"primary\">", text(ctx, "Run what is chosen again"))
-					page.Text("</button> <a class=\"button\" href=\"", v.filtered(at("work", "failed", "retry")))
-					page.Text("\">", text(ctx, "Run all of this list again …"))
+					page.Escaped("<div class=\"card-foot stack tight\"><div class=\"actions\"><button class=\"primary\">", text(ctx, "Run what is chosen again"))
+					page.Escaped("</button> <a class=\"button\" href=\"", v.filtered(at("work", "failed", "retry")))
+					page.Escaped("\">", text(ctx, "Run all of this list again …"))
 					page.Component(ctx, "</a>", tickAll(v.workView))
-					page.Text("</div><p class=\"hint\">", text(ctx, "The sender gets a further answer. What failed stays in the list until it is run again or retention removes it."))
+					page.Escaped("</div><p class=\"hint\">", text(ctx, "The sender gets a further answer. What failed stays in the list until it is run again or retention removes it."))
 					page.Fixed("</p></div>")
 				}
 				page.Fixed("</form>")
@@ -49,16 +49,16 @@ func deliveriesPage(v failuresView) templ.Component {
 				page.Component(ctx, "", nothingFailed(v, "send", text(ctx, "Every answer is on its way"), text(ctx, "Deliveries appear here once they were given up: the other server refused the answer, or could not be reached for days.")))
 			} else {
 				page.Address("<form class=\"card flush\" method=\"post\" action=\"", at("work", "deliveries", "again"))
-				page.Text("\" aria-label=\"", text(ctx, "Dead deliveries"))
+				page.Escaped("\" aria-label=\"", text(ctx, "Dead deliveries"))
 				page.Component(ctx, "\">", failureRows(v, text(ctx, "To"), text(ctx, "What the peer said"), text(ctx, "Tries")))
 				if v.MayWork {
-					page.Text("<div class=\"card-foot stack tight\"><div class=\"actions\"><button class=\"primary\">", text(ctx, "Try what is chosen again"))
-					page.Text("</button> <button class=\"danger\" formaction=\"", at("work", "deliveries", "drop"))
-					page.Text("\">", text(ctx, "Give up what is chosen"))
-					page.Text("</button> <a class=\"button\" href=\"", v.filtered(at("work", "deliveries", "retry")))
-					page.Text("\">", text(ctx, "Try all of this list again …"))
+					page.Escaped("<div class=\"card-foot stack tight\"><div class=\"actions\"><button class=\"primary\">", text(ctx, "Try what is chosen again"))
+					page.Escaped("</button> <button class=\"danger\" formaction=\"", at("work", "deliveries", "drop"))
+					page.Escaped("\">", text(ctx, "Give up what is chosen"))
+					page.Escaped("</button> <a class=\"button\" href=\"", v.filtered(at("work", "deliveries", "retry")))
+					page.Escaped("\">", text(ctx, "Try all of this list again …"))
 					page.Component(ctx, "</a>", tickAll(v.workView))
-					page.Text("</div><p class=\"hint\">", text(ctx, "Open one to edit its answer before it is sent again."))
+					page.Escaped("</div><p class=\"hint\">", text(ctx, "Open one to edit its answer before it is sent again."))
 					page.Fixed("</p></div>")
 				}
 				page.Fixed("</form>")
@@ -77,16 +77,16 @@ func deadJobsPage(v failuresView) templ.Component {
 				page.Component(ctx, "", nothingFailed(v, "check", text(ctx, "No work was given up"), text(ctx, "Other work of the server appears here when it failed too often: following, telling of edits and deletions, forwarding mail, notices.")))
 			} else {
 				page.Address("<form class=\"card flush\" method=\"post\" action=\"", at("work", "jobs", "again"))
-				page.Text("\" aria-label=\"", text(ctx, "Dead jobs"))
+				page.Escaped("\" aria-label=\"", text(ctx, "Dead jobs"))
 				page.Component(ctx, "\">", failureRows(v, text(ctx, "Kind"), text(ctx, "Why"), text(ctx, "Tries")))
 				if v.MayWork {
-					page.Text("<div class=\"card-foot stack tight\"><div class=\"actions\"><button class=\"primary\">", text(ctx, "Run what is chosen again"))
-					page.Text("</button> <button class=\"danger\" formaction=\"", at("work", "jobs", "remove"))
-					page.Text("\">", text(ctx, "Forget what is chosen"))
-					page.Text("</button> <a class=\"button\" href=\"", v.filtered(at("work", "jobs", "retry")))
-					page.Text("\">", text(ctx, "Run all of this list again …"))
+					page.Escaped("<div class=\"card-foot stack tight\"><div class=\"actions\"><button class=\"primary\">", text(ctx, "Run what is chosen again"))
+					page.Escaped("</button> <button class=\"danger\" formaction=\"", at("work", "jobs", "remove"))
+					page.Escaped("\">", text(ctx, "Forget what is chosen"))
+					page.Escaped("</button> <a class=\"button\" href=\"", v.filtered(at("work", "jobs", "retry")))
+					page.Escaped("\">", text(ctx, "Run all of this list again …"))
 					page.Component(ctx, "</a>", tickAll(v.workView))
-					page.Text("</div><p class=\"hint\">", text(ctx, "Work on a message cannot be forgotten: the message would wait forever."))
+					page.Escaped("</div><p class=\"hint\">", text(ctx, "Work on a message cannot be forgotten: the message would wait forever."))
 					page.Fixed("</p></div>")
 				}
 				page.Fixed("</form>")
@@ -102,7 +102,7 @@ func nothingFailed(v failuresView, icon, title, explanation string) templ.Compon
 		if v.Filter.any() {
 			templ_7745c5c3_Var30 := component.Children(func(ctx component.Context, page *component.Page) {
 				page.Address("<a class=\"button\" href=\"", at("work", v.Tab))
-				page.Text("\">", text(ctx, "Show all"))
+				page.Escaped("\">", text(ctx, "Show all"))
 				page.Fixed("</a>")
 			})
 			page.Component(templ.WithChildren(ctx, templ_7745c5c3_Var30), "", design.Empty("search", text(ctx, "Nothing matches"), explanation))
@@ -120,15 +120,15 @@ func failureRows(v failuresView, what, words, tries string) templ.Component {
 		page.Component(ctx, "", backField(v.Path))
 		page.Fixed("<div class=\"scroll\"><table class=\"table\"><thead><tr>")
 		if v.MayWork {
-			page.Text("<th scope=\"col\"><span class=\"visually-hidden\">", text(ctx, "Choose"))
+			page.Escaped("<th scope=\"col\"><span class=\"visually-hidden\">", text(ctx, "Choose"))
 			page.Fixed("</span></th>")
 		}
-		page.Text("<th scope=\"col\">", what)
-		page.Text("</th><th scope=\"col\">", words)
-		page.Text("</th><th scope=\"col\">", text(ctx, "Channel"))
-		page.Text("</th><th scope=\"col\">", text(ctx, "Agent"))
-		page.Text("</th><th scope=\"col\" class=\"number\">", tries)
-		page.Text("</th><th scope=\"col\">", text(ctx, "When"))
+		page.Escaped("<th scope=\"col\">", what)
+		page.Escaped("</th><th scope=\"col\">", words)
+		page.Escaped("</th><th scope=\"col\">", text(ctx, "Channel"))
+		page.Escaped("</th><th scope=\"col\">", text(ctx, "Agent"))
+		page.Escaped("</th><th scope=\"col\" class=\"number\">", tries)
+		page.Escaped("</th><th scope=\"col\">", text(ctx, "When"))
 		page.Fixed("</th></tr></thead> <tbody>")
 		for _, one := range v.Rows {
 			page.Fixed("<tr>")
@@ -138,7 +138,7 @@ func failureRows(v failuresView, what, words, tries string) templ.Component {
 			}
 			page.Fixed("<th scope=\"row\">")
 			if one.Href != "" {
-				page.Text("<a href=\"", one.Href)
+				page.Escaped("<a href=\"", one.Href)
 				page.Component(ctx, "\">", design.Name(one.What))
 				page.Fixed("</a>")
 			} else {
@@ -148,28 +148,28 @@ func failureRows(v failuresView, what, words, tries string) templ.Component {
 			page.Fixed("</div>")
 			if one.Turn != "" && one.Turn != one.ID {
 				page.Address("<a class=\"small\" href=\"", at("messages", one.Turn))
-				page.Text("\">", text(ctx, "Message"))
+				page.Escaped("\">", text(ctx, "Message"))
 				page.Fixed("</a>")
 			}
-			page.Text("</th><td data-label=\"", words)
+			page.Escaped("</th><td data-label=\"", words)
 			page.Component(ctx, "\">", design.Name(one.Words))
-			page.Text("</td><td data-label=\"", text(ctx, "Channel"))
+			page.Escaped("</td><td data-label=\"", text(ctx, "Channel"))
 			page.Fixed("\">")
 			if one.Channel != "" {
 				page.Component(ctx, "", design.Channel(one.Channel))
 			} else {
 				page.Fixed("–")
 			}
-			page.Text("</td><td data-label=\"", text(ctx, "Agent"))
+			page.Escaped("</td><td data-label=\"", text(ctx, "Agent"))
 			page.Fixed("\">")
 			if one.Agent != "" {
-				page.Text("", one.Agent)
+				page.Escaped("", one.Agent)
 			} else {
 				page.Fixed("–")
 			}
-			page.Text("</td><td data-label=\"", tries)
-			page.Text("\" class=\"number\">", strconv.Itoa(one.Tries))
-			page.Text("</td><td data-label=\"", text(ctx, "When"))
+			page.Escaped("</td><td data-label=\"", tries)
+			page.Escaped("\" class=\"number\">", strconv.Itoa(one.Tries))
+			page.Escaped("</td><td data-label=\"", text(ctx, "When"))
 			page.Component(ctx, "\">", design.Ago(one.At))
 			page.Fixed("</td></tr>")
 		}
@@ -180,7 +180,7 @@ func failureRows(v failuresView, what, words, tries string) templ.Component {
 func retryPage(v retryView) templ.Component {
 	return component.New(func(ctx component.Context, page *component.Page, templ_7745c5c3_Var51 templ.Component) {
 		page.Address("<p class=\"crumbs\"><a href=\"", at("work", v.Tab))
-		page.Text("\">", text(ctx, "Work"))
+		page.Escaped("\">", text(ctx, "Work"))
 		page.Component(ctx, "</a></p>", heading(wouldWords(ctx, v.Tab, v.Would), text(ctx, "Nothing happened so far. They run a few a second, the oldest first.")))
 		if v.Skipped > 0 {
 			page.Component(ctx, "", design.Notice(design.Info, count(ctx, v.Skipped, "{n} would be left, because nothing could come of it.", "{n} would be left, because nothing could come of them.")))
@@ -191,27 +191,27 @@ func retryPage(v retryView) templ.Component {
 		if v.MayWork && v.Would > 0 {
 			page.Address("<form method=\"post\" action=\"", at("work", v.Tab, "retry"))
 			page.Component(ctx, "\">", csrf(v.CSRF))
-			page.Text("<input type=\"hidden\" name=\"agent\" value=\"", v.Filter.Agent)
-			page.Text("\"> <input type=\"hidden\" name=\"channel\" value=\"", v.Filter.Channel)
-			page.Text("\"> <input type=\"hidden\" name=\"since\" value=\"", v.Filter.Since)
+			page.Escaped("<input type=\"hidden\" name=\"agent\" value=\"", v.Filter.Agent)
+			page.Escaped("\"> <input type=\"hidden\" name=\"channel\" value=\"", v.Filter.Channel)
+			page.Escaped("\"> <input type=\"hidden\" name=\"since\" value=\"", v.Filter.Since)
 			page.Component(ctx, "\"><div class=\"actions\"><button class=\"primary\">", design.Icon("retry"))
-			page.Text("", text(ctx, "Do it"))
+			page.Escaped("", text(ctx, "Do it"))
 			page.Address("</button> <a class=\"button quiet\" href=\"", at("work", v.Tab))
-			page.Text("\">", text(ctx, "Change nothing"))
+			page.Escaped("\">", text(ctx, "Change nothing"))
 			page.Fixed("</a></div></form>")
 		}
 		if len(v.Rows) > 0 {
-			page.Text("<section class=\"card flush\" aria-labelledby=\"which\"><div class=\"card-head\"><h2 id=\"which\">", text(ctx, "Which"))
+			page.Escaped("<section class=\"card flush\" aria-labelledby=\"which\"><div class=\"card-head\"><h2 id=\"which\">", text(ctx, "Which"))
 			page.Fixed("</h2>")
 			if v.Would+v.Skipped > len(v.Rows) {
-				page.Text("<span class=\"small muted\">", text(ctx, "the first {n}", "n", len(v.Rows)))
+				page.Escaped("<span class=\"small muted\">", text(ctx, "the first {n}", "n", len(v.Rows)))
 				page.Fixed("</span>")
 			}
-			page.Text("</div><div class=\"scroll\"><table class=\"table\"><thead><tr><th scope=\"col\">", text(ctx, "What"))
-			page.Text("</th><th scope=\"col\">", text(ctx, "Why it failed"))
-			page.Text("</th><th scope=\"col\">", text(ctx, "Agent"))
-			page.Text("</th><th scope=\"col\">", text(ctx, "When"))
-			page.Text("</th><th scope=\"col\">", text(ctx, "Why it would be left"))
+			page.Escaped("</div><div class=\"scroll\"><table class=\"table\"><thead><tr><th scope=\"col\">", text(ctx, "What"))
+			page.Escaped("</th><th scope=\"col\">", text(ctx, "Why it failed"))
+			page.Escaped("</th><th scope=\"col\">", text(ctx, "Agent"))
+			page.Escaped("</th><th scope=\"col\">", text(ctx, "When"))
+			page.Escaped("</th><th scope=\"col\">", text(ctx, "Why it would be left"))
 			page.Fixed("</th></tr></thead> <tbody>")
 			for _, one := range v.Rows {
 				page.Fixed("<tr><th scope=\"row\">")
@@ -222,18 +222,18 @@ func retryPage(v retryView) templ.Component {
 				} else {
 					page.Component(ctx, "", design.Name(one.What))
 				}
-				page.Text("</th><td data-label=\"", text(ctx, "Why it failed"))
+				page.Escaped("</th><td data-label=\"", text(ctx, "Why it failed"))
 				page.Component(ctx, "\">", design.Name(one.Failure))
-				page.Text("</td><td data-label=\"", text(ctx, "Agent"))
-				page.Text("\">", one.Agent)
-				page.Text("</td><td data-label=\"", text(ctx, "When"))
+				page.Escaped("</td><td data-label=\"", text(ctx, "Agent"))
+				page.Escaped("\">", one.Agent)
+				page.Escaped("</td><td data-label=\"", text(ctx, "When"))
 				page.Component(ctx, "\">", design.Ago(one.FailedAt))
-				page.Text("</td><td data-label=\"", text(ctx, "Why it would be left"))
+				page.Escaped("</td><td data-label=\"", text(ctx, "Why it would be left"))
 				page.Fixed("\">")
 				if one.Skipped == "" {
 					page.Fixed("–")
 				} else {
-					page.Text("", one.Skipped)
+					page.Escaped("", one.Skipped)
 				}
 				page.Fixed("</td></tr>")
 			}

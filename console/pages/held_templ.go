@@ -22,19 +22,19 @@ func heldPage(v heldView) templ.Component {
 				page.Fixed("</section>")
 			} else {
 				page.Address("<form class=\"card flush\" method=\"post\" action=\"", at("work", "held", "release"))
-				page.Text("\" aria-label=\"", text(ctx, "Held messages"))
+				page.Escaped("\" aria-label=\"", text(ctx, "Held messages"))
 				page.Component(ctx, "\">", csrf(v.CSRF))
 				page.Fixed("<div class=\"scroll\"><table class=\"table\"><thead><tr>")
 				if v.MayWork {
-					page.Text("<th scope=\"col\"><span class=\"visually-hidden\">", text(ctx, "Choose"))
+					page.Escaped("<th scope=\"col\"><span class=\"visually-hidden\">", text(ctx, "Choose"))
 					page.Fixed("</span></th>")
 				}
-				page.Text("<th scope=\"col\">", text(ctx, "Message"))
-				page.Text("</th><th scope=\"col\">", text(ctx, "Evidence"))
-				page.Text("</th><th scope=\"col\">", text(ctx, "Why it is held"))
-				page.Text("</th><th scope=\"col\">", text(ctx, "Agent"))
-				page.Text("</th><th scope=\"col\">", text(ctx, "Since"))
-				page.Text("</th><th scope=\"col\">", text(ctx, "Dropped by itself"))
+				page.Escaped("<th scope=\"col\">", text(ctx, "Message"))
+				page.Escaped("</th><th scope=\"col\">", text(ctx, "Evidence"))
+				page.Escaped("</th><th scope=\"col\">", text(ctx, "Why it is held"))
+				page.Escaped("</th><th scope=\"col\">", text(ctx, "Agent"))
+				page.Escaped("</th><th scope=\"col\">", text(ctx, "Since"))
+				page.Escaped("</th><th scope=\"col\">", text(ctx, "Dropped by itself"))
 				page.Fixed("</th></tr></thead> <tbody>")
 				for _, turn := range v.Rows {
 					page.Fixed("<tr>")
@@ -45,16 +45,16 @@ func heldPage(v heldView) templ.Component {
 					page.Address("<th scope=\"row\"><a href=\"", at("work", "held", turn.ID))
 					page.Component(ctx, "\">", design.Name(turn.Message.Sender.Address))
 					page.Component(ctx, "</a><div class=\"row-text\">", design.Name(excerpt(normalized.PlainText(turn.Message.Parts))))
-					page.Text("</div></th><td data-label=\"", text(ctx, "Evidence"))
+					page.Escaped("</div></th><td data-label=\"", text(ctx, "Evidence"))
 					page.Component(ctx, "\"><span class=\"cluster\">", design.Channel(turn.Channel))
 					page.Component(ctx, "", design.Evidence(turn.Message.Sender.AuthMethod, turn.Message.Sender.Verified))
-					page.Text("</span></td><td data-label=\"", text(ctx, "Why it is held"))
+					page.Escaped("</span></td><td data-label=\"", text(ctx, "Why it is held"))
 					page.Component(ctx, "\">", design.Name(turn.Reason))
-					page.Text("</td><td data-label=\"", text(ctx, "Agent"))
-					page.Text("\">", turn.Agent)
-					page.Text("</td><td data-label=\"", text(ctx, "Since"))
+					page.Escaped("</td><td data-label=\"", text(ctx, "Agent"))
+					page.Escaped("\">", turn.Agent)
+					page.Escaped("</td><td data-label=\"", text(ctx, "Since"))
 					page.Component(ctx, "\">", design.Ago(turn.AcceptedAt))
-					page.Text("</td><td data-label=\"", text(ctx, "Dropped by itself"))
+					page.Escaped("</td><td data-label=\"", text(ctx, "Dropped by itself"))
 					page.Fixed("\">")
 					if turn.ExpiresAt != nil {
 						page.Component(ctx, "", design.Ago(*turn.ExpiresAt))
@@ -66,9 +66,9 @@ func heldPage(v heldView) templ.Component {
 				page.Fixed("</tbody></table></div>")
 				if v.MayWork {
 					page.Component(ctx, "<div class=\"card-foot stack tight\">", reasonField(text(ctx, "Reason for dropping"), text(ctx, "It is kept for you; the sender is not told.")))
-					page.Text("<div class=\"actions\"><button class=\"primary\">", text(ctx, "Release what is chosen"))
-					page.Text("</button> <button class=\"danger\" formaction=\"", at("work", "held", "drop"))
-					page.Text("\">", text(ctx, "Drop what is chosen"))
+					page.Escaped("<div class=\"actions\"><button class=\"primary\">", text(ctx, "Release what is chosen"))
+					page.Escaped("</button> <button class=\"danger\" formaction=\"", at("work", "held", "drop"))
+					page.Escaped("\">", text(ctx, "Drop what is chosen"))
 					page.Component(ctx, "</button>", tickAll(v.workView))
 					page.Fixed("</div></div>")
 				}
@@ -82,39 +82,39 @@ func heldPage(v heldView) templ.Component {
 func heldMessagePage(v heldMessageView) templ.Component {
 	return component.New(func(ctx component.Context, page *component.Page, templ_7745c5c3_Var22 templ.Component) {
 		page.Address("<p class=\"crumbs\"><a href=\"", at("work", "held"))
-		page.Text("\">", text(ctx, "Held"))
+		page.Escaped("\">", text(ctx, "Held"))
 		page.Component(ctx, "</a></p><div class=\"page-head\"><div><h1>", design.Name(senderName(v.Turn.Message.Sender)))
 		page.Component(ctx, "</h1><div class=\"cluster\">", design.Channel(v.Turn.Channel))
 		page.Component(ctx, "", design.Evidence(v.Turn.Message.Sender.AuthMethod, v.Turn.Message.Sender.Verified))
-		page.Text("<span class=\"muted\">", text(ctx, "to {agent}", "agent", v.Turn.Agent))
+		page.Escaped("<span class=\"muted\">", text(ctx, "to {agent}", "agent", v.Turn.Agent))
 		page.Address("</span></div></div><div class=\"actions\"><a class=\"button\" href=\"", at("messages", v.Turn.ID))
-		page.Text("\">", text(ctx, "Way of the message"))
+		page.Escaped("\">", text(ctx, "Way of the message"))
 		page.Component(ctx, "</a></div></div>", design.Notice(design.Warn, v.Turn.Reason))
-		page.Text("<div class=\"grid\"><section class=\"card\" aria-labelledby=\"said\"><h2 id=\"said\">", text(ctx, "Message"))
+		page.Escaped("<div class=\"grid\"><section class=\"card\" aria-labelledby=\"said\"><h2 id=\"said\">", text(ctx, "Message"))
 		page.Component(ctx, "</h2>", parts(v.Turn.Message.Parts))
 		page.Component(ctx, "</section>", evidence(messageView{Shown: shownTurn(v.Turn)}))
 		page.Fixed("</div>")
 		if v.MayWork {
-			page.Text("<section class=\"card\" aria-labelledby=\"decide\"><h2 id=\"decide\">", text(ctx, "This message"))
+			page.Escaped("<section class=\"card\" aria-labelledby=\"decide\"><h2 id=\"decide\">", text(ctx, "This message"))
 			page.Address("</h2><form class=\"form\" method=\"post\" action=\"", at("work", "held", "release"))
 			page.Component(ctx, "\">", csrf(v.CSRF))
-			page.Text("<input type=\"hidden\" name=\"id\" value=\"", v.Turn.ID)
+			page.Escaped("<input type=\"hidden\" name=\"id\" value=\"", v.Turn.ID)
 			page.Component(ctx, "\">", reasonField(text(ctx, "Reason for dropping"), text(ctx, "It is kept for you; the sender is not told.")))
-			page.Text("<div class=\"actions\"><button class=\"primary\">", text(ctx, "Release"))
-			page.Text("</button> <button class=\"danger\" formaction=\"", at("work", "held", "drop"))
-			page.Text("\">", text(ctx, "Drop"))
+			page.Escaped("<div class=\"actions\"><button class=\"primary\">", text(ctx, "Release"))
+			page.Escaped("</button> <button class=\"danger\" formaction=\"", at("work", "held", "drop"))
+			page.Escaped("\">", text(ctx, "Drop"))
 			page.Fixed("</button></div></form></section>")
 		}
-		page.Text("<div class=\"grid\"><section class=\"card\" aria-labelledby=\"allow\"><h2 id=\"allow\">", text(ctx, "Always allow this sender"))
+		page.Escaped("<div class=\"grid\"><section class=\"card\" aria-labelledby=\"allow\"><h2 id=\"allow\">", text(ctx, "Always allow this sender"))
 		page.Fixed("</h2>")
 		if v.Unproven {
-			page.Text("<p>", text(ctx, "This is not possible. The allow list counts only where something proves who the sender is, and nothing does here: anyone could write this address. Release the message instead, or set unverified = \"answer\" for the agent if it may answer everyone."))
+			page.Escaped("<p>", text(ctx, "This is not possible. The allow list counts only where something proves who the sender is, and nothing does here: anyone could write this address. Release the message instead, or set unverified = \"answer\" for the agent if it may answer everyone."))
 			page.Fixed("</p>")
 		} else if len(v.Allow) == 0 {
-			page.Text("<p>", text(ctx, "The sender has no address that an entry could name."))
+			page.Escaped("<p>", text(ctx, "The sender has no address that an entry could name."))
 			page.Fixed("</p>")
 		} else {
-			page.Text("<p>", text(ctx, "An entry opens all agents of this server to messages that carry the same kind of proof: they are not held by a wider entry on the block list any more. The rules of an agent still decide."))
+			page.Escaped("<p>", text(ctx, "An entry opens all agents of this server to messages that carry the same kind of proof: they are not held by a wider entry on the block list any more. The rules of an agent still decide."))
 			page.Fixed("</p>")
 			if v.Closed != "" {
 				page.Component(ctx, "", design.Notice(design.Warn, text(ctx, "The rules of {agent} keep this sender out even then: {reason}", "agent", v.Turn.Agent, "reason", v.Closed)))
@@ -122,25 +122,25 @@ func heldMessagePage(v heldMessageView) templ.Component {
 			page.Fixed(" ")
 			if v.MayAdmin {
 				templ_7745c5c3_Var39 := component.Children(func(ctx component.Context, page *component.Page) {
-					page.Text("<button>", text(ctx, "Allow and release"))
+					page.Escaped("<button>", text(ctx, "Allow and release"))
 					page.Fixed("</button>")
 				})
 				page.Component(templ.WithChildren(ctx, templ_7745c5c3_Var39), "", listForm("allow", v.Turn, v.Allow, v.CSRF))
 			}
 		}
-		page.Text("</section><section class=\"card\" aria-labelledby=\"block\"><h2 id=\"block\">", text(ctx, "Block this sender"))
-		page.Text("</h2><p>", text(ctx, "Nothing is taken from whom the entry names and nothing is sent there, whatever proves them. What waits from them is cancelled."))
+		page.Escaped("</section><section class=\"card\" aria-labelledby=\"block\"><h2 id=\"block\">", text(ctx, "Block this sender"))
+		page.Escaped("</h2><p>", text(ctx, "Nothing is taken from whom the entry names and nothing is sent there, whatever proves them. What waits from them is cancelled."))
 		page.Fixed("</p>")
 		if v.MayAdmin && len(v.Block) > 0 {
 			templ_7745c5c3_Var43 := component.Children(func(ctx component.Context, page *component.Page) {
-				page.Text("<button class=\"danger\">", text(ctx, "Block and drop"))
+				page.Escaped("<button class=\"danger\">", text(ctx, "Block and drop"))
 				page.Fixed("</button>")
 			})
 			page.Component(templ.WithChildren(ctx, templ_7745c5c3_Var43), "", listForm("block", v.Turn, v.Block, v.CSRF))
 		}
 		page.Fixed("</section></div>")
 		if !v.MayAdmin {
-			page.Text("<p class=\"muted\">", text(ctx, "Lists are changed by operators who administer."))
+			page.Escaped("<p class=\"muted\">", text(ctx, "Lists are changed by operators who administer."))
 			page.Fixed("</p>")
 		}
 	})
@@ -152,16 +152,16 @@ func listForm(list string, turn exchange.TurnRecord, targets []listTarget, token
 		page.Address("<form class=\"form\" method=\"post\" action=\"", at("work", "held", turn.ID, list))
 		page.Component(ctx, "\">", csrf(token))
 		page.Component(ctx, "", backField(at("work", "held", turn.ID)))
-		page.Text("<fieldset><legend>", text(ctx, "The entry names"))
+		page.Escaped("<fieldset><legend>", text(ctx, "The entry names"))
 		page.Fixed("</legend> ")
 		for i, one := range targets {
-			page.Text("<label class=\"check\"><input type=\"radio\" name=\"target\" value=\"", one.Value)
+			page.Escaped("<label class=\"check\"><input type=\"radio\" name=\"target\" value=\"", one.Value)
 			page.Fixed("\"")
 			if i == 0 {
 				page.Fixed(" checked")
 			}
-			page.Text(" required> <span><bdi><code>", design.VisibleLine(one.Value))
-			page.Text("</code></bdi> <span class=\"muted small\">", one.Covers)
+			page.Escaped(" required> <span><bdi><code>", design.VisibleLine(one.Value))
+			page.Escaped("</code></bdi> <span class=\"muted small\">", one.Covers)
 			page.Fixed("</span></span></label>")
 		}
 		page.Component(ctx, "</fieldset><div class=\"actions\">", templ_7745c5c3_Var46)

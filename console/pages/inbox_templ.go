@@ -18,34 +18,34 @@ import (
 
 func inboxPage(v inboxView) templ.Component {
 	return component.New(func(ctx component.Context, page *component.Page, templ_7745c5c3_Var1 templ.Component) {
-		page.Text("<div class=\"page-head\"><h1>", text(ctx, "Inbox"))
+		page.Escaped("<div class=\"page-head\"><h1>", text(ctx, "Inbox"))
 		page.Address("</h1><form class=\"search\" role=\"search\" method=\"get\" action=\"", at("inbox"))
-		page.Text("\"><input type=\"search\" name=\"text\" value=\"", v.Filter.Text)
-		page.Text("\" aria-label=\"", text(ctx, "Search messages"))
-		page.Text("\" placeholder=\"", text(ctx, "Words, \"phrases\", beginnings*"))
-		page.Text("\" data-key=\"/\"> <button class=\"icon\" aria-label=\"", text(ctx, "Search"))
+		page.Escaped("\"><input type=\"search\" name=\"text\" value=\"", v.Filter.Text)
+		page.Escaped("\" aria-label=\"", text(ctx, "Search messages"))
+		page.Escaped("\" placeholder=\"", text(ctx, "Words, \"phrases\", beginnings*"))
+		page.Escaped("\" data-key=\"/\"> <button class=\"icon\" aria-label=\"", text(ctx, "Search"))
 		page.Component(ctx, "\">", design.Icon("search"))
 		page.Fixed("</button></form></div><details class=\"fold\"")
 		if v.Filter.any() {
 			page.Fixed(" open")
 		}
-		page.Text("><summary>", text(ctx, "Filter"))
+		page.Escaped("><summary>", text(ctx, "Filter"))
 		page.Address("</summary><form class=\"form inline\" method=\"get\" action=\"", at("inbox"))
-		page.Text("\"><input type=\"hidden\" name=\"text\" value=\"", v.Filter.Text)
+		page.Escaped("\"><input type=\"hidden\" name=\"text\" value=\"", v.Filter.Text)
 		page.Component(ctx, "\">", choice("agent", text(ctx, "Agent"), text(ctx, "All agents"), v.Filter.Agent, v.Agents, same))
 		page.Component(ctx, "", choice("channel", text(ctx, "Channel"), text(ctx, "All channels"), v.Filter.Channel, v.Channels, same))
 		page.Component(ctx, "", choice("state", text(ctx, "State"), text(ctx, "All states"), v.Filter.State, exchange.States(), stateName))
-		page.Text("<div class=\"field\"><label for=\"sender\">", text(ctx, "Sender"))
-		page.Text("</label> <input id=\"sender\" name=\"sender\" value=\"", v.Filter.Sender)
-		page.Text("\" placeholder=\"@ann@example.org, @example.org\" autocapitalize=\"none\" spellcheck=\"false\"></div><div class=\"field\"><label for=\"since\">", text(ctx, "Since"))
-		page.Text("</label> <input id=\"since\" name=\"since\" value=\"", v.Filter.Since)
-		page.Text("\" placeholder=\"24h, 2026-05-01T12:00:00Z\" autocapitalize=\"none\" spellcheck=\"false\"></div><div class=\"actions\"><button class=\"primary\">", text(ctx, "Show"))
+		page.Escaped("<div class=\"field\"><label for=\"sender\">", text(ctx, "Sender"))
+		page.Escaped("</label> <input id=\"sender\" name=\"sender\" value=\"", v.Filter.Sender)
+		page.Escaped("\" placeholder=\"@ann@example.org, @example.org\" autocapitalize=\"none\" spellcheck=\"false\"></div><div class=\"field\"><label for=\"since\">", text(ctx, "Since"))
+		page.Escaped("</label> <input id=\"since\" name=\"since\" value=\"", v.Filter.Since)
+		page.Escaped("\" placeholder=\"24h, 2026-05-01T12:00:00Z\" autocapitalize=\"none\" spellcheck=\"false\"></div><div class=\"actions\"><button class=\"primary\">", text(ctx, "Show"))
 		page.Address("</button> <a class=\"button quiet\" href=\"", at("inbox"))
-		page.Text("\">", text(ctx, "Show all"))
+		page.Escaped("\">", text(ctx, "Show all"))
 		page.Fixed("</a></div></form></details> ")
 		if v.Live != "" {
-			page.Text("<div hx-ext=\"sse\" sse-connect=\"", v.Live)
-			page.Text("\"><div hx-get=\"", at("inbox", "rows"))
+			page.Escaped("<div hx-ext=\"sse\" sse-connect=\"", v.Live)
+			page.Escaped("\"><div hx-get=\"", at("inbox", "rows"))
 			page.Component(ctx, "\" hx-trigger=\"sse:arrived throttle:2s\" hx-target=\"#rows\" hx-swap=\"outerHTML\" hx-disinherit=\"*\"></div>", inboxList(v))
 			page.Fixed("</div>")
 		} else {
@@ -59,42 +59,42 @@ func inboxList(v inboxView) templ.Component {
 	return component.New(func(ctx component.Context, page *component.Page, templ_7745c5c3_Var20 templ.Component) {
 		page.Fixed("<div id=\"rows\" class=\"stack\" aria-live=\"off\">")
 		if len(v.Waiting) > 0 {
-			page.Text("<section class=\"card flush\" aria-labelledby=\"waiting\"><div class=\"card-head\"><h2 id=\"waiting\">", text(ctx, "Waits for you"))
+			page.Escaped("<section class=\"card flush\" aria-labelledby=\"waiting\"><div class=\"card-head\"><h2 id=\"waiting\">", text(ctx, "Waits for you"))
 			page.Address("</h2><a href=\"", at("work"))
-			page.Text("\">", text(ctx, "All of it"))
+			page.Escaped("\">", text(ctx, "All of it"))
 			page.Component(ctx, "</a></div>", rows(v.Waiting))
 			page.Fixed("</section>")
 		}
 		if len(v.Unread) > 0 {
-			page.Text("<section class=\"card flush\" aria-labelledby=\"unread\"><div class=\"card-head\"><h2 id=\"unread\">", text(ctx, "Unread"))
+			page.Escaped("<section class=\"card flush\" aria-labelledby=\"unread\"><div class=\"card-head\"><h2 id=\"unread\">", text(ctx, "Unread"))
 			page.Address("</h2><form method=\"post\" action=\"", at("inbox", "read"))
 			page.Component(ctx, "\">", csrf(v.CSRF))
-			page.Text("<input type=\"hidden\" name=\"until\" value=\"", v.Newest)
-			page.Text("\"> <button class=\"quiet small\">", text(ctx, "Mark all as read"))
+			page.Escaped("<input type=\"hidden\" name=\"until\" value=\"", v.Newest)
+			page.Escaped("\"> <button class=\"quiet small\">", text(ctx, "Mark all as read"))
 			page.Component(ctx, "</button></form></div>", rows(v.Unread))
 			page.Fixed("</section>")
 		}
-		page.Text("<section class=\"card flush\" aria-label=\"", text(ctx, "Conversations"))
+		page.Escaped("<section class=\"card flush\" aria-label=\"", text(ctx, "Conversations"))
 		page.Fixed("\">")
 		if len(v.Rows) > 0 {
 			page.Component(ctx, "", rows(v.Rows))
 		} else if len(v.Unread) > 0 {
-			page.Text("<p class=\"row\">", text(ctx, "Everything else is read."))
+			page.Escaped("<p class=\"row\">", text(ctx, "Everything else is read."))
 			page.Fixed("</p>")
 		} else if v.Next != "" {
-			page.Text("<p class=\"row\">", text(ctx, "Nothing so far; there is more to look through."))
+			page.Escaped("<p class=\"row\">", text(ctx, "Nothing so far; there is more to look through."))
 			page.Fixed("</p>")
 		} else if v.Filter.any() {
 			templ_7745c5c3_Var31 := component.Children(func(ctx component.Context, page *component.Page) {
 				page.Address("<a class=\"button\" href=\"", at("inbox"))
-				page.Text("\">", text(ctx, "Show all"))
+				page.Escaped("\">", text(ctx, "Show all"))
 				page.Fixed("</a>")
 			})
 			page.Component(templ.WithChildren(ctx, templ_7745c5c3_Var31), "", design.Empty("search", text(ctx, "Nothing matches"), text(ctx, "Use fewer words, or another time. A word matches as it is written; * at its end matches what begins with it.")))
 		} else {
 			templ_7745c5c3_Var34 := component.Children(func(ctx component.Context, page *component.Page) {
 				page.Address("<a class=\"button\" href=\"", at("agents"))
-				page.Text("\">", text(ctx, "Agents and their addresses"))
+				page.Escaped("\">", text(ctx, "Agents and their addresses"))
 				page.Fixed("</a>")
 			})
 			page.Component(templ.WithChildren(ctx, templ_7745c5c3_Var34), "", design.Empty("inbox", text(ctx, "Nothing came in yet"), text(ctx, "Messages from all channels appear here. Send one to an agent to see it.")))
@@ -112,12 +112,12 @@ func rows(list []inboxRow) templ.Component {
 			page.Fixed("<li>")
 			templ_7745c5c3_Var38 := []any{"row", templ.KV("unread", one.Unread)}
 			page.Styles(ctx, templ_7745c5c3_Var38)
-			page.Text("<a class=\"", templ.CSSClasses(templ_7745c5c3_Var38).String())
-			page.Text("\" href=\"", one.Href)
+			page.Escaped("<a class=\"", templ.CSSClasses(templ_7745c5c3_Var38).String())
+			page.Escaped("\" href=\"", one.Href)
 			page.Component(ctx, "\">", design.Avatar(one.Sender, ""))
 			page.Fixed("<div><div class=\"row-title\">")
 			if one.Unread {
-				page.Text("<span class=\"visually-hidden\">", text(ctx, "Unread:"))
+				page.Escaped("<span class=\"visually-hidden\">", text(ctx, "Unread:"))
 				page.Fixed("</span> ")
 			}
 			if one.Name != "" {
@@ -128,14 +128,14 @@ func rows(list []inboxRow) templ.Component {
 			page.Component(ctx, "</div><div class=\"row-text\">", design.Name(one.Excerpt))
 			page.Component(ctx, "</div><div class=\"row-badges\">", design.Channel(one.Channel))
 			page.Component(ctx, "", design.Badge(stateKind(one.State), stateName(ctx, one.State)))
-			page.Text("<span class=\"muted small\">", one.Agent)
+			page.Escaped("<span class=\"muted small\">", one.Agent)
 			page.Fixed("</span> ")
 			if one.Holder != "" {
 				page.Component(ctx, "", design.Badge(design.Info, text(ctx, "Held by {name}", "name", one.Holder)))
 			}
 			page.Component(ctx, "</div></div><div class=\"row-side\">", design.Ago(one.At))
 			if one.Messages > 1 {
-				page.Text("<span class=\"count\">", strconv.Itoa(one.Messages))
+				page.Escaped("<span class=\"count\">", strconv.Itoa(one.Messages))
 				page.Fixed(" ")
 				if one.More {
 					page.Fixed("+")
@@ -151,19 +151,19 @@ func rows(list []inboxRow) templ.Component {
 // choice is a list of values of which one is chosen, or none.
 func choice(name, label, none, chosen string, values []string, say func(context.Context, string) string) templ.Component {
 	return component.New(func(ctx component.Context, page *component.Page, templ_7745c5c3_Var44 templ.Component) {
-		page.Text("<div class=\"field\"><label for=\"", name)
-		page.Text("\">", label)
-		page.Text("</label> <select id=\"", name)
-		page.Text("\" name=\"", name)
-		page.Text("\"><option value=\"\">", none)
+		page.Escaped("<div class=\"field\"><label for=\"", name)
+		page.Escaped("\">", label)
+		page.Escaped("</label> <select id=\"", name)
+		page.Escaped("\" name=\"", name)
+		page.Escaped("\"><option value=\"\">", none)
 		page.Fixed("</option> ")
 		for _, value := range values {
-			page.Text("<option value=\"", value)
+			page.Escaped("<option value=\"", value)
 			page.Fixed("\"")
 			if value == chosen {
 				page.Fixed(" selected")
 			}
-			page.Text(">", say(ctx, value))
+			page.Escaped(">", say(ctx, value))
 			page.Fixed("</option>")
 		}
 		page.Fixed("</select></div>")

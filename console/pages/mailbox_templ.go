@@ -20,24 +20,24 @@ func mailboxPage(v mailboxView) templ.Component {
 			if v.filtered() {
 				page.Fixed(" open")
 			}
-			page.Text("><summary>", text(ctx, "Search"))
+			page.Escaped("><summary>", text(ctx, "Search"))
 			page.Address("</summary><form class=\"form inline\" method=\"get\" action=\"", at("work", "mailbox"))
 			page.Component(ctx, "\">", choice("kind", text(ctx, "Kind"), text(ctx, "All kinds"), v.Kind, exchange.MailKinds(), mailKindName))
-			page.Text("<div class=\"field\"><label for=\"text\">", text(ctx, "Words"))
-			page.Text("</label> <input id=\"text\" name=\"text\" value=\"", v.Text)
-			page.Text("\"></div><div class=\"field\"><label for=\"sender\">", text(ctx, "Sender"))
-			page.Text("</label> <input id=\"sender\" name=\"sender\" value=\"", v.Sender)
-			page.Text("\" placeholder=\"ann@example.org, example.org\" autocapitalize=\"none\" spellcheck=\"false\"></div><div class=\"field\"><label for=\"since\">", text(ctx, "Since"))
-			page.Text("</label> <input id=\"since\" name=\"since\" value=\"", v.Since)
-			page.Text("\" placeholder=\"24h, 2026-05-01T12:00:00Z\" autocapitalize=\"none\" spellcheck=\"false\"></div><div class=\"actions\"><button class=\"primary\">", text(ctx, "Show"))
+			page.Escaped("<div class=\"field\"><label for=\"text\">", text(ctx, "Words"))
+			page.Escaped("</label> <input id=\"text\" name=\"text\" value=\"", v.Text)
+			page.Escaped("\"></div><div class=\"field\"><label for=\"sender\">", text(ctx, "Sender"))
+			page.Escaped("</label> <input id=\"sender\" name=\"sender\" value=\"", v.Sender)
+			page.Escaped("\" placeholder=\"ann@example.org, example.org\" autocapitalize=\"none\" spellcheck=\"false\"></div><div class=\"field\"><label for=\"since\">", text(ctx, "Since"))
+			page.Escaped("</label> <input id=\"since\" name=\"since\" value=\"", v.Since)
+			page.Escaped("\" placeholder=\"24h, 2026-05-01T12:00:00Z\" autocapitalize=\"none\" spellcheck=\"false\"></div><div class=\"actions\"><button class=\"primary\">", text(ctx, "Show"))
 			page.Address("</button> <a class=\"button quiet\" href=\"", at("work", "mailbox"))
-			page.Text("\">", text(ctx, "Show all"))
-			page.Text("</a></div></form></details><section class=\"card flush\" aria-label=\"", text(ctx, "Mailbox of the operator"))
+			page.Escaped("\">", text(ctx, "Show all"))
+			page.Escaped("</a></div></form></details><section class=\"card flush\" aria-label=\"", text(ctx, "Mailbox of the operator"))
 			page.Fixed("\">")
 			if len(v.Rows) == 0 && v.filtered() {
 				templ_7745c5c3_Var15 := component.Children(func(ctx component.Context, page *component.Page) {
 					page.Address("<a class=\"button\" href=\"", at("work", "mailbox"))
-					page.Text("\">", text(ctx, "Show all"))
+					page.Escaped("\">", text(ctx, "Show all"))
 					page.Fixed("</a>")
 				})
 				page.Component(templ.WithChildren(ctx, templ_7745c5c3_Var15), "", design.Empty("search", text(ctx, "Nothing matches"), text(ctx, "Every word must occur in addresses, subject, text or names of files.")))
@@ -76,12 +76,12 @@ func mailboxPage(v mailboxView) templ.Component {
 func mailPage(v mailView) templ.Component {
 	return component.New(func(ctx component.Context, page *component.Page, templ_7745c5c3_Var19 templ.Component) {
 		page.Address("<p class=\"crumbs\"><a href=\"", at("work", "mailbox"))
-		page.Text("\">", text(ctx, "Mailbox"))
+		page.Escaped("\">", text(ctx, "Mailbox"))
 		page.Fixed("</a></p><div class=\"page-head\"><div><h1>")
 		if v.Subject != "" {
 			page.Component(ctx, "", design.Name(v.Subject))
 		} else {
-			page.Text("", text(ctx, "Mail without a subject"))
+			page.Escaped("", text(ctx, "Mail without a subject"))
 		}
 		page.Component(ctx, "</h1><div class=\"cluster\">", design.Badge(design.Plain, mailKindName(ctx, v.Kind)))
 		if v.Proven() {
@@ -90,15 +90,15 @@ func mailPage(v mailView) templ.Component {
 			page.Component(ctx, "", design.Badge(design.Warn, text(ctx, "Not proven")))
 		}
 		page.Address("</div></div><div class=\"actions\"><a class=\"button\" href=\"", at("work", "mailbox", v.ID, "raw"))
-		page.Text("\" download>", text(ctx, "Download"))
+		page.Escaped("\" download>", text(ctx, "Download"))
 		page.Fixed("</a></div></div>")
 		if v.Note != "" {
 			page.Component(ctx, "", design.Notice(design.Info, v.Note))
 		}
-		page.Text("<div class=\"grid\"><section class=\"card\" aria-labelledby=\"text\"><h2 id=\"text\">", text(ctx, "Text"))
+		page.Escaped("<div class=\"grid\"><section class=\"card\" aria-labelledby=\"text\"><h2 id=\"text\">", text(ctx, "Text"))
 		page.Fixed("</h2>")
 		if v.Text == "" {
-			page.Text("<p class=\"muted\">", text(ctx, "It has no text."))
+			page.Escaped("<p class=\"muted\">", text(ctx, "It has no text."))
 			page.Fixed("</p>")
 		} else {
 			page.Component(ctx, "", design.Untrusted(v.Text))
@@ -109,26 +109,26 @@ func mailPage(v mailView) templ.Component {
 		for _, file := range v.Files {
 			page.Component(ctx, "<p class=\"cluster\">", design.Icon("file"))
 			page.Component(ctx, "", design.Name(file.Name))
-			page.Text("<span class=\"small muted\">", design.VisibleLine(file.MIME))
-			page.Text(" · ", size(file.Size))
+			page.Escaped("<span class=\"small muted\">", design.VisibleLine(file.MIME))
+			page.Escaped(" · ", size(file.Size))
 			page.Fixed("</span></p>")
 		}
-		page.Text("</section><section class=\"card\" aria-labelledby=\"facts\"><h2 id=\"facts\">", text(ctx, "Facts"))
-		page.Text("</h2><dl class=\"facts\"><dt>", text(ctx, "From"))
+		page.Escaped("</section><section class=\"card\" aria-labelledby=\"facts\"><h2 id=\"facts\">", text(ctx, "Facts"))
+		page.Escaped("</h2><dl class=\"facts\"><dt>", text(ctx, "From"))
 		page.Component(ctx, "</dt><dd>", design.Name(v.From))
-		page.Text("</dd><dt>", text(ctx, "To"))
+		page.Escaped("</dd><dt>", text(ctx, "To"))
 		page.Fixed("</dt><dd>")
 		for _, to := range v.To {
 			page.Component(ctx, "", design.Name(to))
-			page.Text(" ", " ")
+			page.Escaped(" ", " ")
 		}
-		page.Text("</dd><dt>", text(ctx, "Received"))
+		page.Escaped("</dd><dt>", text(ctx, "Received"))
 		page.Component(ctx, "</dt><dd>", design.Time(v.ReceivedAt))
-		page.Text("</dd><dt>", text(ctx, "Size"))
-		page.Text("</dt><dd>", size(v.Mail.Size))
+		page.Escaped("</dd><dt>", text(ctx, "Size"))
+		page.Escaped("</dt><dd>", size(v.Mail.Size))
 		page.Fixed("</dd></dl>")
 		if len(v.Checks) > 0 {
-			page.Text("<details class=\"fold\"><summary>", text(ctx, "What was checked"))
+			page.Escaped("<details class=\"fold\"><summary>", text(ctx, "What was checked"))
 			page.Fixed("</summary><dl class=\"facts\">")
 			for _, one := range v.Checks {
 				page.Component(ctx, "<dt>", design.Name(one.Name))
@@ -138,7 +138,7 @@ func mailPage(v mailView) templ.Component {
 			page.Fixed("</dl></details> ")
 		}
 		if len(v.Headers) > 0 {
-			page.Text("<details class=\"fold\"><summary>", text(ctx, "Header"))
+			page.Escaped("<details class=\"fold\"><summary>", text(ctx, "Header"))
 			page.Fixed("</summary><dl class=\"facts\">")
 			for _, one := range v.Headers {
 				page.Component(ctx, "<dt>", design.Name(one.Name))
@@ -149,13 +149,13 @@ func mailPage(v mailView) templ.Component {
 		}
 		page.Fixed("</section></div>")
 		if v.MayWork {
-			page.Text("<section class=\"card\" aria-labelledby=\"forward\"><h2 id=\"forward\">", text(ctx, "Send it on"))
+			page.Escaped("<section class=\"card\" aria-labelledby=\"forward\"><h2 id=\"forward\">", text(ctx, "Send it on"))
 			page.Address("</h2><form class=\"form inline\" method=\"post\" action=\"", at("work", "mailbox", v.ID, "forward"))
 			page.Component(ctx, "\">", csrf(v.CSRF))
-			page.Text("<div class=\"field\"><label for=\"to\">", text(ctx, "To"))
+			page.Escaped("<div class=\"field\"><label for=\"to\">", text(ctx, "To"))
 			page.Component(ctx, "</label> <input id=\"to\" name=\"to\" type=\"email\" autocomplete=\"email\" required></div><div class=\"actions\"><button class=\"primary\">", design.Icon("send"))
-			page.Text("", text(ctx, "Send on"))
-			page.Text("</button></div></form><p class=\"hint\">", text(ctx, "It leaves as an attachment of a mail from this server."))
+			page.Escaped("", text(ctx, "Send on"))
+			page.Escaped("</button></div></form><p class=\"hint\">", text(ctx, "It leaves as an attachment of a mail from this server."))
 			page.Fixed("</p></section>")
 		}
 	})
@@ -166,14 +166,14 @@ func mailReportsPage(v mailReportsView) templ.Component {
 		templ_7745c5c3_Var44 := component.Children(func(ctx component.Context, page *component.Page) {
 			page.Address("<form class=\"form inline\" method=\"get\" action=\"", at("work", "reports"))
 			page.Component(ctx, "\">", choice("kind", text(ctx, "Kind"), text(ctx, "All kinds"), v.Kind, []string{exchange.MailDMARC, exchange.MailTLS}, mailKindName))
-			page.Text("<div class=\"field\"><label for=\"since\">", text(ctx, "Since"))
-			page.Text("</label> <input id=\"since\" name=\"since\" value=\"", v.Since)
+			page.Escaped("<div class=\"field\"><label for=\"since\">", text(ctx, "Since"))
+			page.Escaped("</label> <input id=\"since\" name=\"since\" value=\"", v.Since)
 			page.Fixed("\" placeholder=\"720h, 2026-05-01T12:00:00Z\" autocapitalize=\"none\" spellcheck=\"false\"></div><label class=\"check\"><input type=\"checkbox\" name=\"unproven\" value=\"1\"")
 			if v.Unproven {
 				page.Fixed(" checked")
 			}
-			page.Text("><span>", text(ctx, "Also reports whose author nothing proves"))
-			page.Text("</span></label><div class=\"actions\"><button>", text(ctx, "Show"))
+			page.Escaped("><span>", text(ctx, "Also reports whose author nothing proves"))
+			page.Escaped("</span></label><div class=\"actions\"><button>", text(ctx, "Show"))
 			page.Fixed("</button></div></form>")
 			if len(v.Rows) == 0 && len(v.Sums) == 0 {
 				page.Component(ctx, "<section class=\"card\">", design.Empty("email", text(ctx, "No report in this time"), text(ctx, "What other mail servers report about mail in the name of this domain (DMARC) and about connections to it (TLS) appears here, once the DNS records name an address for it.")))
@@ -181,26 +181,26 @@ func mailReportsPage(v mailReportsView) templ.Component {
 			}
 			page.Fixed(" ")
 			if len(v.Sums) > 0 {
-				page.Text("<section class=\"card flush\" aria-labelledby=\"sums\"><div class=\"card-head\"><h2 id=\"sums\">", text(ctx, "Added up by source and result"))
-				page.Text("</h2></div><div class=\"scroll\"><table class=\"table\"><thead><tr><th scope=\"col\">", text(ctx, "Source"))
-				page.Text("</th><th scope=\"col\">", text(ctx, "Kind"))
-				page.Text("</th><th scope=\"col\">", text(ctx, "Result"))
-				page.Text("</th><th scope=\"col\" class=\"number\">", text(ctx, "Mails or connections"))
-				page.Text("</th><th scope=\"col\" class=\"number\">", text(ctx, "Reports"))
-				page.Text("</th><th scope=\"col\">", text(ctx, "Last"))
+				page.Escaped("<section class=\"card flush\" aria-labelledby=\"sums\"><div class=\"card-head\"><h2 id=\"sums\">", text(ctx, "Added up by source and result"))
+				page.Escaped("</h2></div><div class=\"scroll\"><table class=\"table\"><thead><tr><th scope=\"col\">", text(ctx, "Source"))
+				page.Escaped("</th><th scope=\"col\">", text(ctx, "Kind"))
+				page.Escaped("</th><th scope=\"col\">", text(ctx, "Result"))
+				page.Escaped("</th><th scope=\"col\" class=\"number\">", text(ctx, "Mails or connections"))
+				page.Escaped("</th><th scope=\"col\" class=\"number\">", text(ctx, "Reports"))
+				page.Escaped("</th><th scope=\"col\">", text(ctx, "Last"))
 				page.Fixed("</th></tr></thead> <tbody>")
 				for _, one := range v.Sums {
 					page.Component(ctx, "<tr><th scope=\"row\">", design.Name(one.Source))
-					page.Text("</th><td data-label=\"", text(ctx, "Kind"))
-					page.Text("\">", mailKindName(ctx, one.Kind))
-					page.Text("</td><td data-label=\"", text(ctx, "Result"))
+					page.Escaped("</th><td data-label=\"", text(ctx, "Kind"))
+					page.Escaped("\">", mailKindName(ctx, one.Kind))
+					page.Escaped("</td><td data-label=\"", text(ctx, "Result"))
 					page.Component(ctx, "\">", design.Badge(resultColour(one.Result), design.VisibleLine(one.Result)))
 					page.Component(ctx, "", alignment(one.DKIM, one.SPF))
-					page.Text("</td><td data-label=\"", text(ctx, "Mails or connections"))
+					page.Escaped("</td><td data-label=\"", text(ctx, "Mails or connections"))
 					page.Component(ctx, "\" class=\"number\">", number(one.Count))
-					page.Text("</td><td data-label=\"", text(ctx, "Reports"))
+					page.Escaped("</td><td data-label=\"", text(ctx, "Reports"))
 					page.Component(ctx, "\" class=\"number\">", number(one.Reports))
-					page.Text("</td><td data-label=\"", text(ctx, "Last"))
+					page.Escaped("</td><td data-label=\"", text(ctx, "Last"))
 					page.Component(ctx, "\">", design.Ago(one.Ends))
 					page.Fixed("</td></tr>")
 				}
@@ -208,13 +208,13 @@ func mailReportsPage(v mailReportsView) templ.Component {
 			}
 			page.Fixed(" ")
 			if len(v.Rows) > 0 {
-				page.Text("<section class=\"card flush\" aria-labelledby=\"lines\"><div class=\"card-head\"><h2 id=\"lines\">", text(ctx, "Lines of the reports"))
-				page.Text("</h2></div><div class=\"scroll\"><table class=\"table\"><thead><tr><th scope=\"col\">", text(ctx, "Reported by"))
-				page.Text("</th><th scope=\"col\">", text(ctx, "Kind"))
-				page.Text("</th><th scope=\"col\">", text(ctx, "Source"))
-				page.Text("</th><th scope=\"col\">", text(ctx, "Result"))
-				page.Text("</th><th scope=\"col\" class=\"number\">", text(ctx, "Mails or connections"))
-				page.Text("</th><th scope=\"col\">", text(ctx, "Until"))
+				page.Escaped("<section class=\"card flush\" aria-labelledby=\"lines\"><div class=\"card-head\"><h2 id=\"lines\">", text(ctx, "Lines of the reports"))
+				page.Escaped("</h2></div><div class=\"scroll\"><table class=\"table\"><thead><tr><th scope=\"col\">", text(ctx, "Reported by"))
+				page.Escaped("</th><th scope=\"col\">", text(ctx, "Kind"))
+				page.Escaped("</th><th scope=\"col\">", text(ctx, "Source"))
+				page.Escaped("</th><th scope=\"col\">", text(ctx, "Result"))
+				page.Escaped("</th><th scope=\"col\" class=\"number\">", text(ctx, "Mails or connections"))
+				page.Escaped("</th><th scope=\"col\">", text(ctx, "Until"))
 				page.Fixed("</th></tr></thead> <tbody>")
 				for _, one := range v.Rows {
 					page.Address("<tr><th scope=\"row\"><a href=\"", at("work", "mailbox", one.MailID))
@@ -223,16 +223,16 @@ func mailReportsPage(v mailReportsView) templ.Component {
 					if !one.Proven {
 						page.Component(ctx, "", design.Badge(design.Warn, text(ctx, "Not proven")))
 					}
-					page.Text("</th><td data-label=\"", text(ctx, "Kind"))
-					page.Text("\">", mailKindName(ctx, one.Kind))
-					page.Text("</td><td data-label=\"", text(ctx, "Source"))
+					page.Escaped("</th><td data-label=\"", text(ctx, "Kind"))
+					page.Escaped("\">", mailKindName(ctx, one.Kind))
+					page.Escaped("</td><td data-label=\"", text(ctx, "Source"))
 					page.Component(ctx, "\">", design.Name(one.Source))
-					page.Text("</td><td data-label=\"", text(ctx, "Result"))
+					page.Escaped("</td><td data-label=\"", text(ctx, "Result"))
 					page.Component(ctx, "\">", design.Badge(resultColour(one.Result), design.VisibleLine(one.Result)))
 					page.Component(ctx, "", alignment(one.DKIM, one.SPF))
-					page.Text("</td><td data-label=\"", text(ctx, "Mails or connections"))
+					page.Escaped("</td><td data-label=\"", text(ctx, "Mails or connections"))
 					page.Component(ctx, "\" class=\"number\">", number(one.Count))
-					page.Text("</td><td data-label=\"", text(ctx, "Until"))
+					page.Escaped("</td><td data-label=\"", text(ctx, "Until"))
 					page.Component(ctx, "\">", design.Ago(one.Ends))
 					page.Fixed("</td></tr>")
 				}
@@ -247,8 +247,8 @@ func mailReportsPage(v mailReportsView) templ.Component {
 func alignment(dkim, spf string) templ.Component {
 	return component.New(func(ctx component.Context, page *component.Page, templ_7745c5c3_Var77 templ.Component) {
 		if dkim != "" || spf != "" {
-			page.Text("<span class=\"small muted\">DKIM ", design.VisibleLine(dkim))
-			page.Text(" · SPF ", design.VisibleLine(spf))
+			page.Escaped("<span class=\"small muted\">DKIM ", design.VisibleLine(dkim))
+			page.Escaped(" · SPF ", design.VisibleLine(spf))
 			page.Fixed("</span>")
 		}
 	})

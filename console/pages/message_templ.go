@@ -20,9 +20,9 @@ import (
 func messagePage(v messageView) templ.Component {
 	return component.New(func(ctx component.Context, page *component.Page, templ_7745c5c3_Var1 templ.Component) {
 		page.Address("<p class=\"crumbs\"><a href=\"", at("inbox"))
-		page.Text("\">", text(ctx, "Inbox"))
-		page.Text("</a> / <a href=\"", threadPath(v.Turn.Agent, v.Turn.ThreadID))
-		page.Text("\">", text(ctx, "Conversation"))
+		page.Escaped("\">", text(ctx, "Inbox"))
+		page.Escaped("</a> / <a href=\"", threadPath(v.Turn.Agent, v.Turn.ThreadID))
+		page.Escaped("\">", text(ctx, "Conversation"))
 		page.Component(ctx, "</a></p><div class=\"page-head\"><div><h1>", design.Name(v.senderName()))
 		page.Component(ctx, "</h1><div class=\"cluster\">", design.Channel(v.Turn.Channel))
 		page.Component(ctx, "", design.Evidence(v.Turn.Message.Sender.AuthMethod, v.Turn.Message.Sender.Verified))
@@ -32,16 +32,16 @@ func messagePage(v messageView) templ.Component {
 			page.Address("<form method=\"post\" action=\"", at("messages", v.Turn.ID, "retry"))
 			page.Component(ctx, "\">", csrf(v.CSRF))
 			page.Component(ctx, "<button class=\"primary\">", design.Icon("retry"))
-			page.Text("", text(ctx, "Run again"))
+			page.Escaped("", text(ctx, "Run again"))
 			page.Fixed("</button></form>")
 		}
 		if v.Turn.State == exchange.StateHeld {
 			page.Address("<a class=\"button\" href=\"", at("work", "held"))
-			page.Text("\">", text(ctx, "Decide"))
+			page.Escaped("\">", text(ctx, "Decide"))
 			page.Fixed("</a> ")
 		}
 		page.Address("<a class=\"button\" href=\"", at("messages", v.Turn.ID, "raw"))
-		page.Text("\">", text(ctx, "As it came"))
+		page.Escaped("\">", text(ctx, "As it came"))
 		page.Fixed("</a></div></div>")
 		if v.Turn.Reason != "" {
 			page.Component(ctx, "", design.Notice(stateKind(v.Turn.State), v.Turn.Reason))
@@ -49,15 +49,15 @@ func messagePage(v messageView) templ.Component {
 		if len(v.Others) > 0 {
 			page.Component(ctx, "", design.Notice(design.Info, count(ctx, len(v.Others), "{n} more message has this id.", "{n} more messages have this id.")))
 		}
-		page.Text("<div class=\"grid\"><section class=\"card\" aria-labelledby=\"said\"><h2 id=\"said\">", text(ctx, "Message"))
+		page.Escaped("<div class=\"grid\"><section class=\"card\" aria-labelledby=\"said\"><h2 id=\"said\">", text(ctx, "Message"))
 		page.Component(ctx, "</h2>", parts(v.Turn.Message.Parts))
-		page.Text("</section><section class=\"card\" aria-labelledby=\"answer\"><h2 id=\"answer\">", text(ctx, "Answer"))
+		page.Escaped("</section><section class=\"card\" aria-labelledby=\"answer\"><h2 id=\"answer\">", text(ctx, "Answer"))
 		page.Fixed("</h2>")
 		if v.Turn.Response == nil {
-			page.Text("<p class=\"muted\">", text(ctx, "There is none so far."))
+			page.Escaped("<p class=\"muted\">", text(ctx, "There is none so far."))
 			page.Fixed("</p>")
 		} else if v.Turn.Response.Silent {
-			page.Text("<p class=\"muted\">", text(ctx, "The agent chose to say nothing."))
+			page.Escaped("<p class=\"muted\">", text(ctx, "The agent chose to say nothing."))
 			page.Fixed("</p>")
 		} else {
 			page.Component(ctx, "", parts(v.Turn.Response.Parts))
@@ -65,12 +65,12 @@ func messagePage(v messageView) templ.Component {
 		page.Component(ctx, "</section></div><div class=\"grid\">", evidence(v))
 		page.Component(ctx, "", facts(v))
 		page.Component(ctx, "</div>", decisions(v.Decisions))
-		page.Text("<section class=\"card\" aria-labelledby=\"happened\"><h2 id=\"happened\">", text(ctx, "What happened"))
+		page.Escaped("<section class=\"card\" aria-labelledby=\"happened\"><h2 id=\"happened\">", text(ctx, "What happened"))
 		page.Fixed("</h2><ol class=\"timeline\">")
 		for _, one := range v.Steps {
 			templ_7745c5c3_Var17 := []any{one.Colour}
 			page.Styles(ctx, templ_7745c5c3_Var17)
-			page.Text("<li class=\"", templ.CSSClasses(templ_7745c5c3_Var17).String())
+			page.Escaped("<li class=\"", templ.CSSClasses(templ_7745c5c3_Var17).String())
 			page.Component(ctx, "\"><strong>", design.Name(one.Title))
 			page.Component(ctx, "</strong>", design.Time(one.At))
 			if one.Detail != "" {
@@ -93,8 +93,8 @@ func parts(list []normalized.Part) templ.Component {
 			case normalized.PartFile, normalized.PartArtifact:
 				page.Component(ctx, "<p class=\"cluster\">", design.Icon("file"))
 				page.Component(ctx, "", design.Name(part.Name))
-				page.Text("<span class=\"small muted\">", part.MIME)
-				page.Text(" · ", size(part.Size))
+				page.Escaped("<span class=\"small muted\">", part.MIME)
+				page.Escaped(" · ", size(part.Size))
 				page.Fixed("</span></p>")
 				if part.Alt != "" {
 					page.Component(ctx, "", design.Untrusted(part.Alt))
@@ -102,12 +102,12 @@ func parts(list []normalized.Part) templ.Component {
 			case normalized.PartLink:
 				page.Component(ctx, "<p class=\"cluster\">", design.Icon("link"))
 				page.Component(ctx, "", design.Name(part.Title))
-				page.Text("<code>", design.VisibleLine(part.URL))
+				page.Escaped("<code>", design.VisibleLine(part.URL))
 				page.Fixed("</code></p>")
 			default:
-				page.Text("<details class=\"fold\"><summary>", part.Kind)
-				page.Text(" ", design.VisibleLine(part.Name))
-				page.Text("</summary><pre class=\"code wrap\" tabindex=\"0\">", design.Visible(normalized.PlainText([]normalized.Part{part})))
+				page.Escaped("<details class=\"fold\"><summary>", part.Kind)
+				page.Escaped(" ", design.VisibleLine(part.Name))
+				page.Escaped("</summary><pre class=\"code wrap\" tabindex=\"0\">", design.Visible(normalized.PlainText([]normalized.Part{part})))
 				page.Fixed("</pre></details>")
 			}
 		}
@@ -116,29 +116,29 @@ func parts(list []normalized.Part) templ.Component {
 
 func evidence(v messageView) templ.Component {
 	return component.New(func(ctx component.Context, page *component.Page, templ_7745c5c3_Var26 templ.Component) {
-		page.Text("<section class=\"card\" aria-labelledby=\"evidence\"><h2 id=\"evidence\">", text(ctx, "Who sent it, and how that is known"))
+		page.Escaped("<section class=\"card\" aria-labelledby=\"evidence\"><h2 id=\"evidence\">", text(ctx, "Who sent it, and how that is known"))
 		page.Fixed("</h2>")
 		if len(v.Turn.Message.Sender.Identities) == 0 {
-			page.Text("<p>", text(ctx, "Nothing proves the sender. Rules that need a proof do not open anything for this message."))
+			page.Escaped("<p>", text(ctx, "Nothing proves the sender. Rules that need a proof do not open anything for this message."))
 			page.Fixed("</p>")
 		}
 		for _, one := range v.Turn.Message.Sender.Identities {
-			page.Text("<dl class=\"facts\"><dt>", text(ctx, "Is"))
+			page.Escaped("<dl class=\"facts\"><dt>", text(ctx, "Is"))
 			page.Component(ctx, "</dt><dd>", design.Name(one.Subject))
-			page.Text("</dd><dt>", text(ctx, "Says"))
+			page.Escaped("</dd><dt>", text(ctx, "Says"))
 			page.Component(ctx, "</dt><dd>", design.Name(one.Issuer))
-			page.Text("</dd><dt>", text(ctx, "Method"))
+			page.Escaped("</dd><dt>", text(ctx, "Method"))
 			page.Component(ctx, "</dt><dd>", design.Name(one.Method))
 			page.Fixed("</dd>")
 			if one.Assurance != "" {
-				page.Text("<dt>", text(ctx, "Assurance"))
+				page.Escaped("<dt>", text(ctx, "Assurance"))
 				page.Component(ctx, "</dt><dd>", design.Name(one.Assurance))
 				page.Fixed("</dd>")
 			}
 			page.Fixed("</dl>")
 		}
 		if len(v.Checks) > 0 {
-			page.Text("<details class=\"fold\"><summary>", text(ctx, "What was checked"))
+			page.Escaped("<details class=\"fold\"><summary>", text(ctx, "What was checked"))
 			page.Fixed("</summary><dl class=\"facts\">")
 			for _, one := range v.Checks {
 				page.Component(ctx, "<dt>", design.Name(one.Name))
@@ -147,47 +147,47 @@ func evidence(v messageView) templ.Component {
 			}
 			page.Fixed("</dl></details>")
 		}
-		page.Text("<p><a href=\"", personPath(v.Turn.Principal))
-		page.Text("\">", text(ctx, "Everything from this sender"))
+		page.Escaped("<p><a href=\"", personPath(v.Turn.Principal))
+		page.Escaped("\">", text(ctx, "Everything from this sender"))
 		page.Fixed("</a></p></section>")
 	})
 }
 
 func facts(v messageView) templ.Component {
 	return component.New(func(ctx component.Context, page *component.Page, templ_7745c5c3_Var36 templ.Component) {
-		page.Text("<section class=\"card\" aria-labelledby=\"facts\"><h2 id=\"facts\">", text(ctx, "Facts"))
-		page.Text("</h2><dl class=\"facts\"><dt>", text(ctx, "From"))
+		page.Escaped("<section class=\"card\" aria-labelledby=\"facts\"><h2 id=\"facts\">", text(ctx, "Facts"))
+		page.Escaped("</h2><dl class=\"facts\"><dt>", text(ctx, "From"))
 		page.Component(ctx, "</dt><dd>", design.Name(v.Turn.Message.Sender.Address))
-		page.Text("</dd><dt>", text(ctx, "To"))
+		page.Escaped("</dd><dt>", text(ctx, "To"))
 		page.Component(ctx, "</dt><dd>", design.Name(v.Turn.Message.Recipient))
-		page.Text("</dd><dt>", text(ctx, "Accepted"))
+		page.Escaped("</dd><dt>", text(ctx, "Accepted"))
 		page.Component(ctx, "</dt><dd>", design.Time(v.Turn.AcceptedAt))
-		page.Text("</dd><dt>", text(ctx, "Turn"))
+		page.Escaped("</dd><dt>", text(ctx, "Turn"))
 		page.Component(ctx, "</dt><dd>", design.Copyable(v.Turn.ID))
-		page.Text("</dd><dt>", text(ctx, "Id of the peer"))
+		page.Escaped("</dd><dt>", text(ctx, "Id of the peer"))
 		page.Component(ctx, "</dt><dd>", design.Copyable(design.VisibleLine(v.Turn.Message.ID)))
 		page.Fixed("</dd>")
 		if v.Turn.Request != "" {
-			page.Text("<dt>", text(ctx, "Request"))
+			page.Escaped("<dt>", text(ctx, "Request"))
 			page.Component(ctx, "</dt><dd>", design.Copyable(v.Turn.Request))
 			page.Fixed("</dd>")
 		}
 		if v.Trace != "" {
-			page.Text("<dt>", text(ctx, "Trace"))
+			page.Escaped("<dt>", text(ctx, "Trace"))
 			page.Component(ctx, "</dt><dd>", design.Copyable(v.Trace))
 			page.Fixed("</dd>")
 		}
-		page.Text("<dt>", text(ctx, "Runs"))
-		page.Text("</dt><dd>", strconv.Itoa(v.Turn.Attempt))
+		page.Escaped("<dt>", text(ctx, "Runs"))
+		page.Escaped("</dt><dd>", strconv.Itoa(v.Turn.Attempt))
 		page.Fixed("</dd>")
 		if v.Spent != nil {
-			page.Text("<dt>", text(ctx, "Spent"))
-			page.Text("</dt><dd>", count(ctx, v.Spent.ModelCalls, "{n} model call", "{n} model calls"))
-			page.Text(", ", count(ctx, v.Spent.ToolCalls, "{n} tool call", "{n} tool calls"))
-			page.Text(", ", text(ctx, "{in} tokens in, {out} out", "in", v.Spent.Input, "out", v.Spent.Output))
+			page.Escaped("<dt>", text(ctx, "Spent"))
+			page.Escaped("</dt><dd>", count(ctx, v.Spent.ModelCalls, "{n} model call", "{n} model calls"))
+			page.Escaped(", ", count(ctx, v.Spent.ToolCalls, "{n} tool call", "{n} tool calls"))
+			page.Escaped(", ", text(ctx, "{in} tokens in, {out} out", "in", v.Spent.Input, "out", v.Spent.Output))
 			page.Fixed(" ")
 			if v.Spent.Cost > 0 {
-				page.Text(", ", price(v.Spent.Cost, v.Spent.Currency))
+				page.Escaped(", ", price(v.Spent.Cost, v.Spent.Currency))
 			}
 			page.Fixed("</dd>")
 		}
@@ -198,10 +198,10 @@ func facts(v messageView) templ.Component {
 func decisions(list []exchange.AuditRecord) templ.Component {
 	return component.New(func(ctx component.Context, page *component.Page, templ_7745c5c3_Var52 templ.Component) {
 		if len(list) > 0 {
-			page.Text("<section class=\"card\" aria-labelledby=\"decisions\"><h2 id=\"decisions\">", text(ctx, "Decisions about trust"))
+			page.Escaped("<section class=\"card\" aria-labelledby=\"decisions\"><h2 id=\"decisions\">", text(ctx, "Decisions about trust"))
 			page.Fixed("</h2><ul class=\"timeline\">")
 			for _, one := range list {
-				page.Text("<li><strong>", one.Code)
+				page.Escaped("<li><strong>", one.Code)
 				page.Component(ctx, "</strong>", design.Time(one.At))
 				page.Component(ctx, "<p class=\"small muted\">", design.Name(one.Detail))
 				page.Fixed("</p></li>")
@@ -214,23 +214,23 @@ func decisions(list []exchange.AuditRecord) templ.Component {
 func deliveries(list []operator.Delivery) templ.Component {
 	return component.New(func(ctx component.Context, page *component.Page, templ_7745c5c3_Var55 templ.Component) {
 		if len(list) > 0 {
-			page.Text("<section class=\"card flush\" aria-labelledby=\"deliveries\"><div class=\"card-head\"><h2 id=\"deliveries\">", text(ctx, "Deliveries"))
-			page.Text("</h2></div><div class=\"scroll\"><table class=\"table\"><thead><tr><th scope=\"col\">", text(ctx, "To"))
-			page.Text("</th><th scope=\"col\">", text(ctx, "State"))
-			page.Text("</th><th scope=\"col\">", text(ctx, "Tries"))
-			page.Text("</th><th scope=\"col\">", text(ctx, "What the peer said"))
-			page.Text("</th><th scope=\"col\">", text(ctx, "Last change"))
+			page.Escaped("<section class=\"card flush\" aria-labelledby=\"deliveries\"><div class=\"card-head\"><h2 id=\"deliveries\">", text(ctx, "Deliveries"))
+			page.Escaped("</h2></div><div class=\"scroll\"><table class=\"table\"><thead><tr><th scope=\"col\">", text(ctx, "To"))
+			page.Escaped("</th><th scope=\"col\">", text(ctx, "State"))
+			page.Escaped("</th><th scope=\"col\">", text(ctx, "Tries"))
+			page.Escaped("</th><th scope=\"col\">", text(ctx, "What the peer said"))
+			page.Escaped("</th><th scope=\"col\">", text(ctx, "Last change"))
 			page.Fixed("</th></tr></thead> <tbody>")
 			for _, one := range list {
-				page.Text("<tr><td data-label=\"", text(ctx, "To"))
+				page.Escaped("<tr><td data-label=\"", text(ctx, "To"))
 				page.Component(ctx, "\">", design.Name(one.Address))
-				page.Text("</td><td data-label=\"", text(ctx, "State"))
+				page.Escaped("</td><td data-label=\"", text(ctx, "State"))
 				page.Component(ctx, "\">", design.Badge(deliveryKind(one.State), one.State))
-				page.Text("</td><td data-label=\"", text(ctx, "Tries"))
-				page.Text("\">", strconv.Itoa(one.Attempt))
-				page.Text("</td><td data-label=\"", text(ctx, "What the peer said"))
+				page.Escaped("</td><td data-label=\"", text(ctx, "Tries"))
+				page.Escaped("\">", strconv.Itoa(one.Attempt))
+				page.Escaped("</td><td data-label=\"", text(ctx, "What the peer said"))
 				page.Component(ctx, "\">", design.Name(one.Reason))
-				page.Text("</td><td data-label=\"", text(ctx, "Last change"))
+				page.Escaped("</td><td data-label=\"", text(ctx, "Last change"))
 				page.Component(ctx, "\">", design.Ago(one.UpdatedAt))
 				page.Fixed("</td></tr>")
 			}
@@ -242,18 +242,18 @@ func deliveries(list []operator.Delivery) templ.Component {
 func rawPage(v rawView) templ.Component {
 	return component.New(func(ctx component.Context, page *component.Page, templ_7745c5c3_Var68 templ.Component) {
 		page.Address("<p class=\"crumbs\"><a href=\"", at("messages", v.TurnID))
-		page.Text("\">", text(ctx, "Message"))
+		page.Escaped("\">", text(ctx, "Message"))
 		page.Fixed("</a></p>")
 		templ_7745c5c3_Var71 := component.Children(func(ctx component.Context, page *component.Page) {
 			page.Address("<a class=\"button\" href=\"", at("messages", v.TurnID, "original"))
-			page.Text("\" download>", text(ctx, "Download"))
+			page.Escaped("\" download>", text(ctx, "Download"))
 			page.Fixed("</a>")
 		})
 		page.Component(templ.WithChildren(ctx, templ_7745c5c3_Var71), "", heading(text(ctx, "Message as it came"), v.MediaType))
 		if v.Cut {
 			page.Component(ctx, "", design.Notice(design.Info, text(ctx, "This is its beginning; the download has all of it.")))
 		}
-		page.Text("<pre class=\"code wrap\" tabindex=\"0\">", design.Visible(v.Content))
+		page.Escaped("<pre class=\"code wrap\" tabindex=\"0\">", design.Visible(v.Content))
 		page.Fixed("</pre>")
 	})
 }

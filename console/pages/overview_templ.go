@@ -19,7 +19,7 @@ func overviewPage(v overviewView) templ.Component {
 		if v.Paused != nil {
 			templ_7745c5c3_Var2 := component.Children(func(ctx component.Context, page *component.Page) {
 				page.Address("<a href=\"", at("settings"))
-				page.Text("\">", text(ctx, "Settings"))
+				page.Escaped("\">", text(ctx, "Settings"))
 				page.Fixed("</a>")
 			})
 			page.Component(templ.WithChildren(ctx, templ_7745c5c3_Var2), "", design.Notice(design.Warn, text(ctx, "All agents rest: messages are accepted and wait.")))
@@ -27,7 +27,7 @@ func overviewPage(v overviewView) templ.Component {
 		if v.New {
 			page.Component(ctx, "", firstSteps(v))
 		}
-		page.Text("<section class=\"stack\" aria-labelledby=\"waits\"><h2 id=\"waits\">", text(ctx, "Waits for you"))
+		page.Escaped("<section class=\"stack\" aria-labelledby=\"waits\"><h2 id=\"waits\">", text(ctx, "Waits for you"))
 		page.Component(ctx, "</h2><ul class=\"tiles\">", tile(text(ctx, "Held"), v.Waiting.Held, at("work", "held")))
 		page.Component(ctx, "", tile(text(ctx, "Approvals"), v.Waiting.Approvals, at("work", "approvals")))
 		page.Component(ctx, "", tile(text(ctx, "Failed turns"), v.Waiting.Failed, at("work", "failed")))
@@ -38,24 +38,24 @@ func overviewPage(v overviewView) templ.Component {
 		if len(v.Waiting.Breakers) > 0 {
 			page.Component(ctx, "", openBreakers(v))
 		}
-		page.Text("<section class=\"card\" aria-labelledby=\"notices\"><div class=\"card-head\"><h2 id=\"notices\">", text(ctx, "Newest notices"))
+		page.Escaped("<section class=\"card\" aria-labelledby=\"notices\"><div class=\"card-head\"><h2 id=\"notices\">", text(ctx, "Newest notices"))
 		page.Address("</h2><a href=\"", at("settings", "notices"))
-		page.Text("\">", text(ctx, "All of it"))
+		page.Escaped("\">", text(ctx, "All of it"))
 		page.Fixed("</a></div>")
 		if len(v.Notices) == 0 {
-			page.Text("<p class=\"muted\">", text(ctx, "There was nothing to tell."))
+			page.Escaped("<p class=\"muted\">", text(ctx, "There was nothing to tell."))
 			page.Fixed("</p>")
 		} else {
 			page.Fixed("<ol class=\"timeline\">")
 			for _, one := range v.Notices {
 				page.Component(ctx, "<li>", design.Ago(one.CreatedAt))
-				page.Text("", " ")
-				page.Text(" <bdi>", design.VisibleLine(one.Title))
+				page.Escaped("", " ")
+				page.Escaped(" <bdi>", design.VisibleLine(one.Title))
 				page.Fixed("</bdi></li>")
 			}
 			page.Fixed("</ol>")
 		}
-		page.Text("</section><p class=\"small muted\">", text(ctx, "Version {version}", "version", v.Version))
+		page.Escaped("</section><p class=\"small muted\">", text(ctx, "Version {version}", "version", v.Version))
 		page.Fixed("</p>")
 	})
 }
@@ -63,8 +63,8 @@ func overviewPage(v overviewView) templ.Component {
 // firstSteps is for a server to which nobody wrote yet.
 func firstSteps(v overviewView) templ.Component {
 	return component.New(func(ctx component.Context, page *component.Page, templ_7745c5c3_Var13 templ.Component) {
-		page.Text("<section class=\"card\" aria-labelledby=\"first\"><h2 id=\"first\">", text(ctx, "Nothing came in yet"))
-		page.Text("</h2><p>", text(ctx, "Three commands to try on the server:"))
+		page.Escaped("<section class=\"card\" aria-labelledby=\"first\"><h2 id=\"first\">", text(ctx, "Nothing came in yet"))
+		page.Escaped("</h2><p>", text(ctx, "Three commands to try on the server:"))
 		page.Component(ctx, "</p><div class=\"stack tight\">", design.Copyable("inbox doctor"))
 		if len(v.Agents) > 0 {
 			page.Component(ctx, "", design.Copyable("inbox chat "+v.Agents[0]))
@@ -79,35 +79,35 @@ func firstSteps(v overviewView) templ.Component {
 func traffic(v overviewView) templ.Component {
 	return component.New(func(ctx component.Context, page *component.Page, templ_7745c5c3_Var16 templ.Component) {
 		sum := v.sum()
-		page.Text("<section class=\"card\" aria-labelledby=\"traffic\"><div class=\"card-head\"><h2 id=\"traffic\">", text(ctx, "What came in"))
-		page.Text("</h2><nav class=\"chips\" aria-label=\"", text(ctx, "Time"))
+		page.Escaped("<section class=\"card\" aria-labelledby=\"traffic\"><div class=\"card-head\"><h2 id=\"traffic\">", text(ctx, "What came in"))
+		page.Escaped("</h2><nav class=\"chips\" aria-label=\"", text(ctx, "Time"))
 		page.Component(ctx, "\">", periodChip(v, periodDay, text(ctx, "24 hours")))
 		page.Component(ctx, "", periodChip(v, periodMonth, text(ctx, "30 days")))
 		page.Fixed("</nav></div>")
 		if len(v.Agents) > 1 || v.Agent != "" {
 			page.Address("<form class=\"form inline\" method=\"get\" action=\"", Root)
-			page.Text("\"><input type=\"hidden\" name=\"period\" value=\"", v.Period)
+			page.Escaped("\"><input type=\"hidden\" name=\"period\" value=\"", v.Period)
 			page.Component(ctx, "\">", choice("agent", text(ctx, "Agent"), text(ctx, "All agents"), v.Agent, v.Agents, same))
-			page.Text("<div class=\"actions\"><button>", text(ctx, "Show"))
+			page.Escaped("<div class=\"actions\"><button>", text(ctx, "Show"))
 			page.Fixed("</button></div></form>")
 		}
-		page.Text("<dl class=\"facts\"><dt>", text(ctx, "Received"))
+		page.Escaped("<dl class=\"facts\"><dt>", text(ctx, "Received"))
 		page.Component(ctx, "</dt><dd>", number(sum.Received))
-		page.Text("</dd><dt>", text(ctx, "Answered"))
+		page.Escaped("</dd><dt>", text(ctx, "Answered"))
 		page.Component(ctx, "</dt><dd>", number(sum.Answered))
-		page.Text("<span class=\"muted\">", " ")
-		page.Text("(", share(sum.Answered, sum.Received))
-		page.Text(")</span></dd><dt>", text(ctx, "Failed"))
+		page.Escaped("<span class=\"muted\">", " ")
+		page.Escaped("(", share(sum.Answered, sum.Received))
+		page.Escaped(")</span></dd><dt>", text(ctx, "Failed"))
 		page.Component(ctx, "</dt><dd>", number(sum.Failed))
-		page.Text("<span class=\"muted\">", " ")
-		page.Text("(", share(sum.Failed, sum.Received))
-		page.Text(")</span></dd><dt>", text(ctx, "95 of 100 answers within"))
-		page.Text("</dt><dd class=\"number\">", millis(sum.P95))
+		page.Escaped("<span class=\"muted\">", " ")
+		page.Escaped("(", share(sum.Failed, sum.Received))
+		page.Escaped(")</span></dd><dt>", text(ctx, "95 of 100 answers within"))
+		page.Escaped("</dt><dd class=\"number\">", millis(sum.P95))
 		page.Fixed("</dd></dl>")
 		if sum.Received > 0 {
 			page.Component(ctx, "", trafficChart(v.Chart))
 		} else {
-			page.Text("<p class=\"muted\">", text(ctx, "Nothing came in at this time. Figures are about a minute old."))
+			page.Escaped("<p class=\"muted\">", text(ctx, "Nothing came in at this time. Figures are about a minute old."))
 			page.Fixed("</p>")
 		}
 		if len(v.Traffic.Channels) > 0 {
@@ -119,55 +119,55 @@ func traffic(v overviewView) templ.Component {
 
 func periodChip(v overviewView, period, label string) templ.Component {
 	return component.New(func(ctx component.Context, page *component.Page, templ_7745c5c3_Var32 templ.Component) {
-		page.Text("<a class=\"chip\" href=\"", Root+"?"+values("period", period, "agent", v.Agent))
+		page.Escaped("<a class=\"chip\" href=\"", Root+"?"+values("period", period, "agent", v.Agent))
 		page.Fixed("\"")
 		if v.Period == period {
 			page.Fixed(" aria-current=\"true\"")
 		}
-		page.Text(">", label)
+		page.Escaped(">", label)
 		page.Fixed("</a>")
 	})
 }
 
 func trafficChart(c chart) templ.Component {
 	return component.New(func(ctx component.Context, page *component.Page, templ_7745c5c3_Var35 templ.Component) {
-		page.Text("<svg class=\"chart\" viewBox=\"0 0 720 124\" role=\"img\" aria-labelledby=\"chart-title chart-desc\"><title id=\"chart-title\">", text(ctx, "Messages over time"))
-		page.Text("</title><desc id=\"chart-desc\">", text(ctx, "Bars of received messages, those that failed on top; at most {n} in one bar. The table below has the figures.", "n", c.Most))
+		page.Escaped("<svg class=\"chart\" viewBox=\"0 0 720 124\" role=\"img\" aria-labelledby=\"chart-title chart-desc\"><title id=\"chart-title\">", text(ctx, "Messages over time"))
+		page.Escaped("</title><desc id=\"chart-desc\">", text(ctx, "Bars of received messages, those that failed on top; at most {n} in one bar. The table below has the figures.", "n", c.Most))
 		page.Fixed("</desc> ")
 		for _, one := range c.Bars {
 			if one.Received > 0 {
-				page.Text("<g><title>", one.Label)
-				page.Text(": ", strconv.FormatInt(one.Received, 10))
-				page.Text("</title><rect class=\"chart-bar\" x=\"", one.X)
-				page.Text("\" y=\"", one.Y)
-				page.Text("\" width=\"", one.Width)
-				page.Text("\" height=\"", one.Height)
+				page.Escaped("<g><title>", one.Label)
+				page.Escaped(": ", strconv.FormatInt(one.Received, 10))
+				page.Escaped("</title><rect class=\"chart-bar\" x=\"", one.X)
+				page.Escaped("\" y=\"", one.Y)
+				page.Escaped("\" width=\"", one.Width)
+				page.Escaped("\" height=\"", one.Height)
 				page.Fixed("\"></rect> ")
 				if one.Failed > 0 {
-					page.Text("<rect class=\"chart-bad\" x=\"", one.X)
-					page.Text("\" y=\"", one.BadY)
-					page.Text("\" width=\"", one.Width)
-					page.Text("\" height=\"", one.BadHeight)
+					page.Escaped("<rect class=\"chart-bad\" x=\"", one.X)
+					page.Escaped("\" y=\"", one.BadY)
+					page.Escaped("\" width=\"", one.Width)
+					page.Escaped("\" height=\"", one.BadHeight)
 					page.Fixed("\"></rect>")
 				}
 				page.Fixed("</g> ")
 			}
 		}
-		page.Text("<line class=\"chart-axis\" x1=\"0\" x2=\"720\" y1=\"121\" y2=\"121\"></line></svg><p class=\"cluster apart small muted\" aria-hidden=\"true\"><span>", c.Bars[0].Label)
-		page.Text("</span> <span>", text(ctx, "Highest bar: {n}", "n", c.Most))
-		page.Text("</span> <span>", c.Bars[len(c.Bars)-1].Label)
-		page.Text("</span></p><details class=\"fold\"><summary>", text(ctx, "Figures of the chart (UTC)"))
-		page.Text("</summary><div class=\"scroll\"><table class=\"table\"><thead><tr><th scope=\"col\">", text(ctx, "Begin"))
-		page.Text("</th><th scope=\"col\" class=\"number\">", text(ctx, "Received"))
-		page.Text("</th><th scope=\"col\" class=\"number\">", text(ctx, "Failed"))
+		page.Escaped("<line class=\"chart-axis\" x1=\"0\" x2=\"720\" y1=\"121\" y2=\"121\"></line></svg><p class=\"cluster apart small muted\" aria-hidden=\"true\"><span>", c.Bars[0].Label)
+		page.Escaped("</span> <span>", text(ctx, "Highest bar: {n}", "n", c.Most))
+		page.Escaped("</span> <span>", c.Bars[len(c.Bars)-1].Label)
+		page.Escaped("</span></p><details class=\"fold\"><summary>", text(ctx, "Figures of the chart (UTC)"))
+		page.Escaped("</summary><div class=\"scroll\"><table class=\"table\"><thead><tr><th scope=\"col\">", text(ctx, "Begin"))
+		page.Escaped("</th><th scope=\"col\" class=\"number\">", text(ctx, "Received"))
+		page.Escaped("</th><th scope=\"col\" class=\"number\">", text(ctx, "Failed"))
 		page.Fixed("</th></tr></thead> <tbody>")
 		for _, one := range c.Bars {
-			page.Text("<tr><td data-label=\"", text(ctx, "Begin"))
-			page.Text("\">", one.Label)
-			page.Text("</td><td class=\"number\" data-label=\"", text(ctx, "Received"))
-			page.Text("\">", strconv.FormatInt(one.Received, 10))
-			page.Text("</td><td class=\"number\" data-label=\"", text(ctx, "Failed"))
-			page.Text("\">", strconv.FormatInt(one.Failed, 10))
+			page.Escaped("<tr><td data-label=\"", text(ctx, "Begin"))
+			page.Escaped("\">", one.Label)
+			page.Escaped("</td><td class=\"number\" data-label=\"", text(ctx, "Received"))
+			page.Escaped("\">", strconv.FormatInt(one.Received, 10))
+			page.Escaped("</td><td class=\"number\" data-label=\"", text(ctx, "Failed"))
+			page.Escaped("\">", strconv.FormatInt(one.Failed, 10))
 			page.Fixed("</td></tr>")
 		}
 		page.Fixed("</tbody></table></div></details>")
@@ -176,39 +176,39 @@ func trafficChart(c chart) templ.Component {
 
 func channelTable(v overviewView) templ.Component {
 	return component.New(func(ctx component.Context, page *component.Page, templ_7745c5c3_Var61 templ.Component) {
-		page.Text("<div class=\"scroll\"><table class=\"table\"><thead><tr><th scope=\"col\">", text(ctx, "Channel"))
-		page.Text("</th><th scope=\"col\" class=\"number\">", text(ctx, "Received"))
-		page.Text("</th><th scope=\"col\" class=\"number\">", text(ctx, "Answered"))
-		page.Text("</th><th scope=\"col\" class=\"number\">", text(ctx, "Silent"))
-		page.Text("</th><th scope=\"col\" class=\"number\">", text(ctx, "Refused"))
-		page.Text("</th><th scope=\"col\" class=\"number\">", text(ctx, "Failed"))
-		page.Text("</th><th scope=\"col\" class=\"number\">", text(ctx, "Held"))
-		page.Text("</th><th scope=\"col\" class=\"number\">", text(ctx, "Waiting"))
-		page.Text("</th><th scope=\"col\" class=\"number\">", text(ctx, "95 % within"))
-		page.Text("</th><th scope=\"col\" class=\"number\">", text(ctx, "Spend"))
+		page.Escaped("<div class=\"scroll\"><table class=\"table\"><thead><tr><th scope=\"col\">", text(ctx, "Channel"))
+		page.Escaped("</th><th scope=\"col\" class=\"number\">", text(ctx, "Received"))
+		page.Escaped("</th><th scope=\"col\" class=\"number\">", text(ctx, "Answered"))
+		page.Escaped("</th><th scope=\"col\" class=\"number\">", text(ctx, "Silent"))
+		page.Escaped("</th><th scope=\"col\" class=\"number\">", text(ctx, "Refused"))
+		page.Escaped("</th><th scope=\"col\" class=\"number\">", text(ctx, "Failed"))
+		page.Escaped("</th><th scope=\"col\" class=\"number\">", text(ctx, "Held"))
+		page.Escaped("</th><th scope=\"col\" class=\"number\">", text(ctx, "Waiting"))
+		page.Escaped("</th><th scope=\"col\" class=\"number\">", text(ctx, "95 % within"))
+		page.Escaped("</th><th scope=\"col\" class=\"number\">", text(ctx, "Spend"))
 		page.Fixed("</th></tr></thead> <tbody>")
 		for _, one := range v.Traffic.Channels {
-			page.Text("<tr><td data-label=\"", text(ctx, "Channel"))
-			page.Text("\"><a href=\"", at("inbox")+"?"+values("channel", one.Channel, "agent", v.Agent))
+			page.Escaped("<tr><td data-label=\"", text(ctx, "Channel"))
+			page.Escaped("\"><a href=\"", at("inbox")+"?"+values("channel", one.Channel, "agent", v.Agent))
 			page.Component(ctx, "\">", design.Channel(one.Channel))
-			page.Text("</a></td><td class=\"number\" data-label=\"", text(ctx, "Received"))
-			page.Text("\">", strconv.FormatInt(one.Received, 10))
-			page.Text("</td><td class=\"number\" data-label=\"", text(ctx, "Answered"))
-			page.Text("\">", strconv.FormatInt(one.Answered, 10))
-			page.Text("</td><td class=\"number\" data-label=\"", text(ctx, "Silent"))
-			page.Text("\">", strconv.FormatInt(one.Silent, 10))
-			page.Text("</td><td class=\"number\" data-label=\"", text(ctx, "Refused"))
-			page.Text("\">", strconv.FormatInt(one.Refused, 10))
-			page.Text("</td><td class=\"number\" data-label=\"", text(ctx, "Failed"))
-			page.Text("\">", strconv.FormatInt(one.Failed, 10))
-			page.Text("</td><td class=\"number\" data-label=\"", text(ctx, "Held"))
-			page.Text("\">", strconv.FormatInt(one.Held, 10))
-			page.Text("</td><td class=\"number\" data-label=\"", text(ctx, "Waiting"))
-			page.Text("\">", strconv.FormatInt(one.Waiting, 10))
-			page.Text("</td><td class=\"number\" data-label=\"", text(ctx, "95 % within"))
-			page.Text("\">", millis(one.P95))
-			page.Text("</td><td class=\"number\" data-label=\"", text(ctx, "Spend"))
-			page.Text("\">", money(one.Spend))
+			page.Escaped("</a></td><td class=\"number\" data-label=\"", text(ctx, "Received"))
+			page.Escaped("\">", strconv.FormatInt(one.Received, 10))
+			page.Escaped("</td><td class=\"number\" data-label=\"", text(ctx, "Answered"))
+			page.Escaped("\">", strconv.FormatInt(one.Answered, 10))
+			page.Escaped("</td><td class=\"number\" data-label=\"", text(ctx, "Silent"))
+			page.Escaped("\">", strconv.FormatInt(one.Silent, 10))
+			page.Escaped("</td><td class=\"number\" data-label=\"", text(ctx, "Refused"))
+			page.Escaped("\">", strconv.FormatInt(one.Refused, 10))
+			page.Escaped("</td><td class=\"number\" data-label=\"", text(ctx, "Failed"))
+			page.Escaped("\">", strconv.FormatInt(one.Failed, 10))
+			page.Escaped("</td><td class=\"number\" data-label=\"", text(ctx, "Held"))
+			page.Escaped("\">", strconv.FormatInt(one.Held, 10))
+			page.Escaped("</td><td class=\"number\" data-label=\"", text(ctx, "Waiting"))
+			page.Escaped("\">", strconv.FormatInt(one.Waiting, 10))
+			page.Escaped("</td><td class=\"number\" data-label=\"", text(ctx, "95 % within"))
+			page.Escaped("\">", millis(one.P95))
+			page.Escaped("</td><td class=\"number\" data-label=\"", text(ctx, "Spend"))
+			page.Escaped("\">", money(one.Spend))
 			page.Fixed("</td></tr>")
 		}
 		page.Fixed("</tbody></table></div>")
@@ -217,12 +217,12 @@ func channelTable(v overviewView) templ.Component {
 
 func nodeHealth(v overviewView) templ.Component {
 	return component.New(func(ctx component.Context, page *component.Page, templ_7745c5c3_Var92 templ.Component) {
-		page.Text("<section class=\"card\" aria-labelledby=\"health\"><div class=\"card-head\"><h2 id=\"health\">", text(ctx, "Health of this node"))
+		page.Escaped("<section class=\"card\" aria-labelledby=\"health\"><div class=\"card-head\"><h2 id=\"health\">", text(ctx, "Health of this node"))
 		page.Address("</h2><a href=\"", at("settings", "doctor"))
-		page.Text("\">", text(ctx, "Doctor"))
+		page.Escaped("\">", text(ctx, "Doctor"))
 		page.Fixed("</a></div><dl class=\"facts\">")
 		for _, one := range v.Health {
-			page.Text("<dt>", checkName(ctx, one.Name))
+			page.Escaped("<dt>", checkName(ctx, one.Name))
 			page.Fixed("</dt><dd>")
 			if one.OK {
 				page.Component(ctx, "", design.Badge(design.OK, text(ctx, "good")))
@@ -232,29 +232,29 @@ func nodeHealth(v overviewView) templ.Component {
 				} else {
 					page.Component(ctx, "", design.Badge(design.Warn, text(ctx, "look at it")))
 				}
-				page.Text(" <p>", design.Visible(one.Reason))
-				page.Text("</p><p class=\"small muted\">", one.Remedy)
+				page.Escaped(" <p>", design.Visible(one.Reason))
+				page.Escaped("</p><p class=\"small muted\">", one.Remedy)
 				page.Fixed("</p>")
 			}
 			page.Fixed("</dd>")
 		}
-		page.Text("<dt>", text(ctx, "Size of the database"))
-		page.Text("</dt><dd class=\"number\">", bytesOf(v.Room.DatabaseBytes))
-		page.Text("</dd><dt>", text(ctx, "Free on the disk"))
-		page.Text("</dt><dd class=\"number\">", bytesOf(v.Room.DataDirFreeBytes))
+		page.Escaped("<dt>", text(ctx, "Size of the database"))
+		page.Escaped("</dt><dd class=\"number\">", bytesOf(v.Room.DatabaseBytes))
+		page.Escaped("</dd><dt>", text(ctx, "Free on the disk"))
+		page.Escaped("</dt><dd class=\"number\">", bytesOf(v.Room.DataDirFreeBytes))
 		page.Fixed("</dd></dl></section>")
 	})
 }
 
 func openBreakers(v overviewView) templ.Component {
 	return component.New(func(ctx component.Context, page *component.Page, templ_7745c5c3_Var103 templ.Component) {
-		page.Text("<section class=\"card\" aria-labelledby=\"breakers\"><div class=\"card-head\"><h2 id=\"breakers\">", text(ctx, "Open breakers"))
+		page.Escaped("<section class=\"card\" aria-labelledby=\"breakers\"><div class=\"card-head\"><h2 id=\"breakers\">", text(ctx, "Open breakers"))
 		page.Address("</h2><a href=\"", at("work", "breakers"))
-		page.Text("\">", text(ctx, "All of it"))
+		page.Escaped("\">", text(ctx, "All of it"))
 		page.Fixed("</a></div><ul class=\"timeline\">")
 		for _, one := range v.Waiting.Breakers[:min(len(v.Waiting.Breakers), 10)] {
 			page.Component(ctx, "<li class=\"bad\"><strong>", design.Name(one.Target))
-			page.Text("</strong> ", " ")
+			page.Escaped("</strong> ", " ")
 			page.Component(ctx, "", design.Name(one.Reason))
 			page.Fixed("</li>")
 		}
@@ -265,8 +265,8 @@ func openBreakers(v overviewView) templ.Component {
 // tile is a figure that leads to what it counts.
 func tile(label string, n int64, href string) templ.Component {
 	return component.New(func(ctx component.Context, page *component.Page, templ_7745c5c3_Var108 templ.Component) {
-		page.Text("<li><a class=\"tile\" href=\"", href)
-		page.Text("\"><span class=\"tile-label\">", label)
+		page.Escaped("<li><a class=\"tile\" href=\"", href)
+		page.Escaped("\"><span class=\"tile-label\">", label)
 		page.Component(ctx, "</span> <span class=\"tile-value\">", number(n))
 		page.Fixed("</span></a></li>")
 	})

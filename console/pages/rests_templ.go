@@ -20,24 +20,24 @@ func suppressedPage(v suppressedView) templ.Component {
 		templ_7745c5c3_Var2 := component.Children(func(ctx component.Context, page *component.Page) {
 			page.Address("<form class=\"form inline\" method=\"get\" action=\"", at("work", "suppressed"))
 			page.Component(ctx, "\">", choice("kind", text(ctx, "Why"), text(ctx, "All reasons"), v.Kind, failureKinds(), failureKindName))
-			page.Text("<div class=\"actions\"><button>", text(ctx, "Show"))
+			page.Escaped("<div class=\"actions\"><button>", text(ctx, "Show"))
 			page.Fixed("</button></div></form>")
 			if len(v.Rows) == 0 {
 				page.Component(ctx, "<section class=\"card\">", design.Empty("email", text(ctx, "Mail goes to every address"), text(ctx, "Addresses appear here when mail to them came back, or when their owners reported it as unwanted. Nothing is sent to them until you lift that.")))
 				page.Fixed("</section>")
 			} else {
 				page.Address("<form class=\"card flush\" method=\"post\" action=\"", at("work", "suppressed", "lift"))
-				page.Text("\" aria-label=\"", text(ctx, "Suppressed addresses"))
+				page.Escaped("\" aria-label=\"", text(ctx, "Suppressed addresses"))
 				page.Component(ctx, "\">", csrf(v.CSRF))
 				page.Fixed("<div class=\"scroll\"><table class=\"table\"><thead><tr>")
 				if v.MayAdmin {
-					page.Text("<th scope=\"col\"><span class=\"visually-hidden\">", text(ctx, "Choose"))
+					page.Escaped("<th scope=\"col\"><span class=\"visually-hidden\">", text(ctx, "Choose"))
 					page.Fixed("</span></th>")
 				}
-				page.Text("<th scope=\"col\">", text(ctx, "Address"))
-				page.Text("</th><th scope=\"col\">", text(ctx, "Why"))
-				page.Text("</th><th scope=\"col\">", text(ctx, "What the peer said"))
-				page.Text("</th><th scope=\"col\">", text(ctx, "Since"))
+				page.Escaped("<th scope=\"col\">", text(ctx, "Address"))
+				page.Escaped("</th><th scope=\"col\">", text(ctx, "Why"))
+				page.Escaped("</th><th scope=\"col\">", text(ctx, "What the peer said"))
+				page.Escaped("</th><th scope=\"col\">", text(ctx, "Since"))
 				page.Fixed("</th></tr></thead> <tbody>")
 				for _, one := range v.Rows {
 					page.Fixed("<tr>")
@@ -53,17 +53,17 @@ func suppressedPage(v suppressedView) templ.Component {
 					} else {
 						page.Component(ctx, "", design.Name(one.Address))
 					}
-					page.Text("</th><td data-label=\"", text(ctx, "Why"))
-					page.Text("\">", failureKindName(ctx, one.Kind))
-					page.Text("</td><td data-label=\"", text(ctx, "What the peer said"))
+					page.Escaped("</th><td data-label=\"", text(ctx, "Why"))
+					page.Escaped("\">", failureKindName(ctx, one.Kind))
+					page.Escaped("</td><td data-label=\"", text(ctx, "What the peer said"))
 					page.Component(ctx, "\">", design.Name(one.Reason))
-					page.Text("</td><td data-label=\"", text(ctx, "Since"))
+					page.Escaped("</td><td data-label=\"", text(ctx, "Since"))
 					page.Component(ctx, "\">", design.Ago(one.CreatedAt))
 					page.Fixed("</td></tr>")
 				}
 				page.Fixed("</tbody></table></div>")
 				if v.MayAdmin {
-					page.Text("<div class=\"card-foot actions\"><button class=\"primary\">", text(ctx, "Send to what is chosen again"))
+					page.Escaped("<div class=\"card-foot actions\"><button class=\"primary\">", text(ctx, "Send to what is chosen again"))
 					page.Component(ctx, "</button>", tickAll(v.workView))
 					page.Fixed("</div>")
 				}
@@ -82,18 +82,18 @@ func breakersPage(v breakersView) templ.Component {
 				page.Fixed("</section>")
 			} else {
 				page.Address("<form class=\"card flush\" method=\"post\" action=\"", at("work", "breakers", "close"))
-				page.Text("\" aria-label=\"", text(ctx, "Breakers"))
+				page.Escaped("\" aria-label=\"", text(ctx, "Breakers"))
 				page.Component(ctx, "\">", csrf(v.CSRF))
 				page.Fixed("<div class=\"scroll\"><table class=\"table\"><thead><tr>")
 				if v.MayWork {
-					page.Text("<th scope=\"col\"><span class=\"visually-hidden\">", text(ctx, "Choose"))
+					page.Escaped("<th scope=\"col\"><span class=\"visually-hidden\">", text(ctx, "Choose"))
 					page.Fixed("</span></th>")
 				}
-				page.Text("<th scope=\"col\">", text(ctx, "Of"))
-				page.Text("</th><th scope=\"col\">", text(ctx, "State"))
-				page.Text("</th><th scope=\"col\">", text(ctx, "Why"))
-				page.Text("</th><th scope=\"col\" class=\"number\">", text(ctx, "Times in a row"))
-				page.Text("</th><th scope=\"col\">", text(ctx, "Next try"))
+				page.Escaped("<th scope=\"col\">", text(ctx, "Of"))
+				page.Escaped("</th><th scope=\"col\">", text(ctx, "State"))
+				page.Escaped("</th><th scope=\"col\">", text(ctx, "Why"))
+				page.Escaped("</th><th scope=\"col\" class=\"number\">", text(ctx, "Times in a row"))
+				page.Escaped("</th><th scope=\"col\">", text(ctx, "Next try"))
 				page.Fixed("</th></tr></thead> <tbody>")
 				for _, one := range v.Rows {
 					page.Fixed("<tr>")
@@ -107,24 +107,24 @@ func breakersPage(v breakersView) templ.Component {
 					} else {
 						page.Component(ctx, "", design.Channel(one.Channel))
 					}
-					page.Text("</th><td data-label=\"", text(ctx, "State"))
+					page.Escaped("</th><td data-label=\"", text(ctx, "State"))
 					page.Fixed("\">")
 					if one.State == operator.BreakerGivenUp {
 						page.Component(ctx, "", design.Badge(design.Bad, text(ctx, "Given up")))
 					} else {
 						page.Component(ctx, "", design.Badge(design.Warn, text(ctx, "Rests")))
 					}
-					page.Text("</td><td data-label=\"", text(ctx, "Why"))
+					page.Escaped("</td><td data-label=\"", text(ctx, "Why"))
 					page.Component(ctx, "\">", design.Name(one.Reason))
-					page.Text("</td><td data-label=\"", text(ctx, "Times in a row"))
-					page.Text("\" class=\"number\">", strconv.Itoa(one.Opened))
-					page.Text("</td><td data-label=\"", text(ctx, "Next try"))
+					page.Escaped("</td><td data-label=\"", text(ctx, "Times in a row"))
+					page.Escaped("\" class=\"number\">", strconv.Itoa(one.Opened))
+					page.Escaped("</td><td data-label=\"", text(ctx, "Next try"))
 					page.Component(ctx, "\">", design.Ago(one.Until))
 					page.Fixed("</td></tr>")
 				}
 				page.Fixed("</tbody></table></div>")
 				if v.MayWork {
-					page.Text("<div class=\"card-foot actions\"><button class=\"primary\">", text(ctx, "Try what is chosen at once"))
+					page.Escaped("<div class=\"card-foot actions\"><button class=\"primary\">", text(ctx, "Try what is chosen at once"))
 					page.Component(ctx, "</button>", tickAll(v.workView))
 					page.Fixed("</div>")
 				}
@@ -132,7 +132,7 @@ func breakersPage(v breakersView) templ.Component {
 			}
 			page.Fixed(" ")
 			if v.More > 0 {
-				page.Text("<p class=\"muted\">", count(ctx, v.More, "{n} more rests.", "{n} more rest."))
+				page.Escaped("<p class=\"muted\">", count(ctx, v.More, "{n} more rests.", "{n} more rest."))
 				page.Fixed("</p>")
 			}
 		})

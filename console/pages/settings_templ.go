@@ -17,15 +17,15 @@ import (
 // settingsHead begins each part of the settings.
 func settingsHead(v settingsView, title, lead string) templ.Component {
 	return component.New(func(ctx component.Context, page *component.Page, templ_7745c5c3_Var1 templ.Component) {
-		page.Text("<nav class=\"tabs\" aria-label=\"", text(ctx, "Settings"))
+		page.Escaped("<nav class=\"tabs\" aria-label=\"", text(ctx, "Settings"))
 		page.Fixed("\">")
 		for _, one := range v.tabs(ctx) {
-			page.Text("<a href=\"", one.path())
+			page.Escaped("<a href=\"", one.path())
 			page.Fixed("\"")
 			if one.part == v.Part {
 				page.Fixed(" aria-current=\"page\"")
 			}
-			page.Text(">", one.label)
+			page.Escaped(">", one.label)
 			page.Fixed("</a>")
 		}
 		page.Fixed("</nav>")
@@ -41,12 +41,12 @@ func serverPage(v serverView) templ.Component {
 		templ_7745c5c3_Var7 := component.Children(func(ctx component.Context, page *component.Page) {
 		})
 		page.Component(templ.WithChildren(ctx, templ_7745c5c3_Var7), "", settingsHead(v.settingsView, text(ctx, "Server"), ""))
-		page.Text("<section class=\"card\" aria-labelledby=\"work\"><h2 id=\"work\">", text(ctx, "Work of all agents"))
+		page.Escaped("<section class=\"card\" aria-labelledby=\"work\"><h2 id=\"work\">", text(ctx, "Work of all agents"))
 		page.Fixed("</h2>")
 		if v.Paused != nil {
 			templ_7745c5c3_Var9 := component.Children(func(ctx component.Context, page *component.Page) {
 				page.Component(ctx, "<p class=\"small\">", design.Ago(v.Paused.CreatedAt))
-				page.Text("", " ")
+				page.Escaped("", " ")
 				page.Component(ctx, "", design.Name(v.Paused.Reason))
 				page.Fixed("</p>")
 			})
@@ -55,27 +55,27 @@ func serverPage(v serverView) templ.Component {
 			if v.administers() {
 				page.Address("<form method=\"post\" action=\"", at("settings", "resume"))
 				page.Component(ctx, "\">", csrf(v.CSRF))
-				page.Text("<button class=\"primary\">", text(ctx, "Let all agents work again"))
+				page.Escaped("<button class=\"primary\">", text(ctx, "Let all agents work again"))
 				page.Fixed("</button></form>")
 			}
 		} else {
-			page.Text("<p>", text(ctx, "The agents answer what comes in."))
+			page.Escaped("<p>", text(ctx, "The agents answer what comes in."))
 			page.Fixed("</p>")
 			if v.administers() {
 				page.Address("<form class=\"form\" method=\"post\" action=\"", at("settings", "pause"))
 				page.Component(ctx, "\">", csrf(v.CSRF))
-				page.Text("<input type=\"hidden\" name=\"back\" value=\"", at("settings"))
-				page.Text("\"><div class=\"field\"><label for=\"reason\">", text(ctx, "Reason"))
+				page.Escaped("<input type=\"hidden\" name=\"back\" value=\"", at("settings"))
+				page.Escaped("\"><div class=\"field\"><label for=\"reason\">", text(ctx, "Reason"))
 				page.Component(ctx, "</label> <input id=\"reason\" name=\"reason\" maxlength=\"500\"></div><div class=\"actions\"><button class=\"danger\">", design.Icon("pause"))
-				page.Text("", text(ctx, "Let all agents rest"))
+				page.Escaped("", text(ctx, "Let all agents rest"))
 				page.Fixed("</button></div></form>")
 			}
 		}
 		if len(v.Resting) > 0 {
-			page.Text("<p>", text(ctx, "Agents that rest by their name:"))
+			page.Escaped("<p>", text(ctx, "Agents that rest by their name:"))
 			page.Fixed("</p><ul>")
 			for _, one := range v.Resting {
-				page.Text("<li>", one.Target+" ")
+				page.Escaped("<li>", one.Target+" ")
 				page.Component(ctx, "", design.Name(one.Reason))
 				page.Fixed("</li>")
 			}
@@ -83,30 +83,30 @@ func serverPage(v serverView) templ.Component {
 		}
 		page.Fixed("</section>")
 		if v.Node && v.administers() {
-			page.Text("<section class=\"card\" aria-labelledby=\"reload\"><h2 id=\"reload\">", text(ctx, "Configuration of this node"))
-			page.Text("</h2><p class=\"muted\">", text(ctx, "The file is read again. A wrong one changes nothing. Other nodes read theirs by themselves: inbox reload."))
+			page.Escaped("<section class=\"card\" aria-labelledby=\"reload\"><h2 id=\"reload\">", text(ctx, "Configuration of this node"))
+			page.Escaped("</h2><p class=\"muted\">", text(ctx, "The file is read again. A wrong one changes nothing. Other nodes read theirs by themselves: inbox reload."))
 			page.Address("</p><form method=\"post\" action=\"", at("settings", "reload"))
 			page.Component(ctx, "\">", csrf(v.CSRF))
-			page.Text("<input type=\"hidden\" name=\"back\" value=\"", at("settings"))
+			page.Escaped("<input type=\"hidden\" name=\"back\" value=\"", at("settings"))
 			page.Component(ctx, "\"> <button class=\"danger\">", design.Icon("retry"))
-			page.Text("", text(ctx, "Read the configuration again"))
+			page.Escaped("", text(ctx, "Read the configuration again"))
 			page.Fixed("</button></form></section>")
 		}
-		page.Text("<section class=\"card\" aria-labelledby=\"node\"><h2 id=\"node\">", text(ctx, "This node"))
-		page.Text("</h2><dl class=\"facts\"><dt>", text(ctx, "Domain"))
-		page.Text("</dt><dd>", v.Domain)
-		page.Text("</dd><dt>", text(ctx, "Program"))
-		page.Text("</dt><dd>", v.Version)
+		page.Escaped("<section class=\"card\" aria-labelledby=\"node\"><h2 id=\"node\">", text(ctx, "This node"))
+		page.Escaped("</h2><dl class=\"facts\"><dt>", text(ctx, "Domain"))
+		page.Escaped("</dt><dd>", v.Domain)
+		page.Escaped("</dd><dt>", text(ctx, "Program"))
+		page.Escaped("</dt><dd>", v.Version)
 		page.Fixed("</dd>")
 		for _, one := range v.Health {
-			page.Text("<dt>", checkName(ctx, one.Name))
+			page.Escaped("<dt>", checkName(ctx, one.Name))
 			page.Fixed("</dt><dd>")
 			if one.OK {
 				page.Component(ctx, "", design.Badge(design.OK, text(ctx, "good")))
 			} else {
 				page.Component(ctx, "", design.Badge(design.Bad, text(ctx, "fails")))
-				page.Text(" <p>", design.Visible(one.Reason))
-				page.Text("</p><p class=\"small muted\">", one.Remedy)
+				page.Escaped(" <p>", design.Visible(one.Reason))
+				page.Escaped("</p><p class=\"small muted\">", one.Remedy)
 				page.Fixed("</p>")
 			}
 			page.Fixed("</dd>")
@@ -121,7 +121,7 @@ func doctorPage(v doctorView) templ.Component {
 			if v.mayWork() {
 				page.Address("<form method=\"post\" action=\"", at("settings", "doctor"))
 				page.Component(ctx, "\">", csrf(v.CSRF))
-				page.Text("<button class=\"primary\">", text(ctx, "Look now"))
+				page.Escaped("<button class=\"primary\">", text(ctx, "Look now"))
 				page.Fixed("</button></form>")
 			}
 		})
@@ -129,24 +129,24 @@ func doctorPage(v doctorView) templ.Component {
 		if v.At.IsZero() {
 			page.Component(ctx, "", design.Empty("search", text(ctx, "The doctor has not looked yet"), text(ctx, "A round takes up to 45 seconds and changes nothing.")))
 		} else {
-			page.Text("<p class=\"muted\">", text(ctx, "Last look:")+" ")
+			page.Escaped("<p class=\"muted\">", text(ctx, "Last look:")+" ")
 			page.Component(ctx, "", design.Ago(v.At))
-			page.Text("</p><section class=\"card flush\" aria-label=\"", text(ctx, "Findings"))
-			page.Text("\"><div class=\"scroll\"><table class=\"table\"><thead><tr><th scope=\"col\">", text(ctx, "What"))
-			page.Text("</th><th scope=\"col\">", text(ctx, "State"))
-			page.Text("</th><th scope=\"col\">", text(ctx, "What was found"))
+			page.Escaped("</p><section class=\"card flush\" aria-label=\"", text(ctx, "Findings"))
+			page.Escaped("\"><div class=\"scroll\"><table class=\"table\"><thead><tr><th scope=\"col\">", text(ctx, "What"))
+			page.Escaped("</th><th scope=\"col\">", text(ctx, "State"))
+			page.Escaped("</th><th scope=\"col\">", text(ctx, "What was found"))
 			page.Fixed("</th></tr></thead> <tbody>")
 			for _, one := range v.Findings {
-				page.Text("<tr><td data-label=\"", text(ctx, "What"))
-				page.Text("\">", one.Name)
-				page.Text("</td><td data-label=\"", text(ctx, "State"))
+				page.Escaped("<tr><td data-label=\"", text(ctx, "What"))
+				page.Escaped("\">", one.Name)
+				page.Escaped("</td><td data-label=\"", text(ctx, "State"))
 				page.Component(ctx, "\">", design.Badge(findingKind(one.Status), findingName(ctx, one.Status)))
-				page.Text("</td><td data-label=\"", text(ctx, "What was found"))
+				page.Escaped("</td><td data-label=\"", text(ctx, "What was found"))
 				page.Component(ctx, "\"><div>", design.Name(one.Detail))
 				if one.Remedy != "" {
-					page.Text("<p class=\"small\">", text(ctx, "What to do:")+" ")
+					page.Escaped("<p class=\"small\">", text(ctx, "What to do:")+" ")
 					page.Component(ctx, " <span class=\"mono\">", design.Name(one.Remedy))
-					page.Text("</span> ", " ")
+					page.Escaped("</span> ", " ")
 					page.Component(ctx, "", design.CopyButton(one.Remedy))
 					page.Fixed("</p>")
 				}
@@ -161,18 +161,18 @@ func dnsPage(v dnsView) templ.Component {
 	return component.New(func(ctx component.Context, page *component.Page, templ_7745c5c3_Var48 templ.Component) {
 		templ_7745c5c3_Var49 := component.Children(func(ctx component.Context, page *component.Page) {
 			page.Address("<a class=\"button\" href=\"", at("settings", "doctor"))
-			page.Text("\">", text(ctx, "Doctor"))
+			page.Escaped("\">", text(ctx, "Doctor"))
 			page.Fixed("</a> ")
 			if v.mayWork() && len(v.Records) > 0 {
 				page.Address("<form method=\"post\" action=\"", at("settings", "dns"))
 				page.Component(ctx, "\">", csrf(v.CSRF))
-				page.Text("<button class=\"primary\">", text(ctx, "Look them up"))
+				page.Escaped("<button class=\"primary\">", text(ctx, "Look them up"))
 				page.Fixed("</button></form>")
 			}
 		})
 		page.Component(templ.WithChildren(ctx, templ_7745c5c3_Var49), "", settingsHead(v.settingsView, text(ctx, "DNS records"), text(ctx, "The records to publish for mail. The doctor checks whether others see them.")))
 		if !v.At.IsZero() {
-			page.Text("<p class=\"muted\">", text(ctx, "Looked up:")+" ")
+			page.Escaped("<p class=\"muted\">", text(ctx, "Looked up:")+" ")
 			page.Component(ctx, "", design.Ago(v.At))
 			page.Fixed("</p>")
 		}
@@ -180,8 +180,8 @@ func dnsPage(v dnsView) templ.Component {
 			page.Component(ctx, "", design.Empty("email", text(ctx, "There is nothing to publish"), text(ctx, "Mail is off (smtp.listen is empty).")))
 		} else {
 			for _, one := range v.Records {
-				page.Text("<section class=\"card stack tight\"><div class=\"cluster\"><h2 class=\"mono\">", one.Name)
-				page.Text(" ", one.Type)
+				page.Escaped("<section class=\"card stack tight\"><div class=\"cluster\"><h2 class=\"mono\">", one.Name)
+				page.Escaped(" ", one.Type)
 				page.Fixed("</h2>")
 				if one.State != "" {
 					kind, word := recordState(ctx, one.State)
@@ -193,18 +193,18 @@ func dnsPage(v dnsView) templ.Component {
 					page.Fixed("</p>")
 				}
 				if len(one.Found) > 0 && one.State != "" {
-					page.Text("<p class=\"small muted\">", text(ctx, "What is there:"))
+					page.Escaped("<p class=\"small muted\">", text(ctx, "What is there:"))
 					page.Fixed("</p>")
 					for _, found := range one.Found {
-						page.Text("<pre class=\"code wrap\" tabindex=\"0\">", design.Visible(found))
+						page.Escaped("<pre class=\"code wrap\" tabindex=\"0\">", design.Visible(found))
 						page.Fixed("</pre>")
 					}
 				}
 				if one.Note != "" {
-					page.Text("<p class=\"muted\">", one.Note)
+					page.Escaped("<p class=\"muted\">", one.Note)
 					page.Fixed("</p>")
 				}
-				page.Text("<pre class=\"code wrap\" tabindex=\"0\">", one.Zone)
+				page.Escaped("<pre class=\"code wrap\" tabindex=\"0\">", one.Zone)
 				page.Component(ctx, "</pre>", design.CopyButton(one.Zone))
 				page.Fixed("</section>")
 			}
@@ -218,7 +218,7 @@ func configurationPage(v settingsView, document string) templ.Component {
 			page.Component(ctx, "", design.CopyButton(document))
 		})
 		page.Component(templ.WithChildren(ctx, templ_7745c5c3_Var62), "", settingsHead(v, text(ctx, "Configuration"), text(ctx, "All settings that are in force, with their defaults. Secrets and passwords are hidden.")))
-		page.Text("<pre class=\"code wrap\" tabindex=\"0\">", design.Visible(document))
+		page.Escaped("<pre class=\"code wrap\" tabindex=\"0\">", design.Visible(document))
 		page.Fixed("</pre>")
 	})
 }
@@ -228,72 +228,72 @@ func listsPage(v listsView) templ.Component {
 		templ_7745c5c3_Var65 := component.Children(func(ctx component.Context, page *component.Page) {
 		})
 		page.Component(templ.WithChildren(ctx, templ_7745c5c3_Var65), "", settingsHead(v.settingsView, text(ctx, "Lists"), ""))
-		page.Text("<nav class=\"chips\" aria-label=\"", text(ctx, "Lists"))
+		page.Escaped("<nav class=\"chips\" aria-label=\"", text(ctx, "Lists"))
 		page.Fixed("\">")
 		for _, list := range []string{exchange.ListBlock, exchange.ListAllow, exchange.ListStop} {
-			page.Text("<a class=\"chip\" href=\"", listPath(list))
+			page.Escaped("<a class=\"chip\" href=\"", listPath(list))
 			page.Fixed("\"")
 			if list == v.List {
 				page.Fixed(" aria-current=\"true\"")
 			}
-			page.Text(">", listName(ctx, list))
+			page.Escaped(">", listName(ctx, list))
 			page.Fixed("</a>")
 		}
 		page.Fixed("</nav>")
 		if v.administers() && v.List != exchange.ListStop {
-			page.Text("<section class=\"card\" aria-labelledby=\"add\"><h2 id=\"add\">", text(ctx, "Add to the list"))
+			page.Escaped("<section class=\"card\" aria-labelledby=\"add\"><h2 id=\"add\">", text(ctx, "Add to the list"))
 			page.Address("</h2><form class=\"form\" method=\"post\" action=\"", at("settings", "lists", "add"))
 			page.Component(ctx, "\">", csrf(v.CSRF))
-			page.Text("<input type=\"hidden\" name=\"list\" value=\"", v.List)
-			page.Text("\"><div class=\"field\"><label for=\"target\">", text(ctx, "Sender or server"))
+			page.Escaped("<input type=\"hidden\" name=\"list\" value=\"", v.List)
+			page.Escaped("\"><div class=\"field\"><label for=\"target\">", text(ctx, "Sender or server"))
 			page.Fixed("</label> <input id=\"target\" name=\"target\" required placeholder=\"@ann@example.org, example.org, *.example.org\" autocapitalize=\"none\" spellcheck=\"false\"></div>")
 			if v.List == exchange.ListBlock {
-				page.Text("<div class=\"field\"><label for=\"effect\">", text(ctx, "Results of messages"))
-				page.Text("</label> <select id=\"effect\" name=\"effect\"><option value=\"refuse\">", text(ctx, "They are refused"))
-				page.Text("</option> <option value=\"hold\">", text(ctx, "They are held for you"))
+				page.Escaped("<div class=\"field\"><label for=\"effect\">", text(ctx, "Results of messages"))
+				page.Escaped("</label> <select id=\"effect\" name=\"effect\"><option value=\"refuse\">", text(ctx, "They are refused"))
+				page.Escaped("</option> <option value=\"hold\">", text(ctx, "They are held for you"))
 				page.Fixed("</option></select></div>")
 			}
-			page.Text("<div class=\"field\"><label for=\"reason\">", text(ctx, "Reason"))
-			page.Text("</label> <input id=\"reason\" name=\"reason\" maxlength=\"500\"></div><div class=\"actions\"><button class=\"primary\">", text(ctx, "Add"))
+			page.Escaped("<div class=\"field\"><label for=\"reason\">", text(ctx, "Reason"))
+			page.Escaped("</label> <input id=\"reason\" name=\"reason\" maxlength=\"500\"></div><div class=\"actions\"><button class=\"primary\">", text(ctx, "Add"))
 			page.Fixed("</button></div></form></section>")
 		}
-		page.Text("<section class=\"card flush\" aria-label=\"", listName(ctx, v.List))
+		page.Escaped("<section class=\"card flush\" aria-label=\"", listName(ctx, v.List))
 		page.Fixed("\">")
 		if len(v.Entries) == 0 {
 			page.Component(ctx, "", design.Empty("people", text(ctx, "This list has no entries"), text(ctx, "Senders and servers that you add appear here.")))
 		} else {
-			page.Text("<div class=\"scroll\"><table class=\"table\"><thead><tr><th scope=\"col\">", text(ctx, "Who"))
-			page.Text("</th><th scope=\"col\">", text(ctx, "Reason"))
-			page.Text("</th><th scope=\"col\">", text(ctx, "By"))
-			page.Text("</th><th scope=\"col\">", text(ctx, "Since"))
-			page.Text("</th><th scope=\"col\"><span class=\"visually-hidden\">", text(ctx, "Remove"))
+			page.Escaped("<div class=\"scroll\"><table class=\"table\"><thead><tr><th scope=\"col\">", text(ctx, "Who"))
+			page.Escaped("</th><th scope=\"col\">", text(ctx, "Reason"))
+			page.Escaped("</th><th scope=\"col\">", text(ctx, "By"))
+			page.Escaped("</th><th scope=\"col\">", text(ctx, "Since"))
+			page.Escaped("</th><th scope=\"col\"><span class=\"visually-hidden\">", text(ctx, "Remove"))
 			page.Fixed("</span></th></tr></thead> <tbody>")
 			for _, one := range v.Entries {
-				page.Text("<tr><td data-label=\"", text(ctx, "Who"))
+				page.Escaped("<tr><td data-label=\"", text(ctx, "Who"))
 				page.Component(ctx, "\"><div>", design.Name(one.Target))
-				page.Text("", " ")
+				page.Escaped("", " ")
 				page.Fixed(" ")
 				if one.Effect == exchange.EffectHold {
 					page.Component(ctx, "", design.Badge(design.Warn, text(ctx, "Held")))
 				}
 				if one.Agent != "" {
-					page.Text("<span class=\"muted\">", text(ctx, "to {agent}", "agent", one.Agent))
+					page.Escaped("<span class=\"muted\">", text(ctx, "to {agent}", "agent", one.Agent))
 					page.Fixed("</span>")
 				}
-				page.Text("</div></td><td data-label=\"", text(ctx, "Reason"))
+				page.Escaped("</div></td><td data-label=\"", text(ctx, "Reason"))
 				page.Component(ctx, "\">", design.Name(one.Reason))
-				page.Text("</td><td data-label=\"", text(ctx, "By"))
+				page.Escaped("</td><td data-label=\"", text(ctx, "By"))
 				page.Component(ctx, "\">", design.Name(operatorName(one.Source)))
-				page.Text("</td><td data-label=\"", text(ctx, "Since"))
+				page.Escaped("</td><td data-label=\"", text(ctx, "Since"))
 				page.Component(ctx, "\">", design.Ago(one.CreatedAt))
 				page.Fixed("</td><td>")
 				if v.administers() {
 					page.Address("<form method=\"post\" action=\"", at("settings", "lists", "remove"))
 					page.Component(ctx, "\">", csrf(v.CSRF))
-					page.Text("<input type=\"hidden\" name=\"list\" value=\"", one.List)
-					page.Text("\"> <input type=\"hidden\" name=\"target\" value=\"", one.Target)
-					page.Text("\"> <input type=\"hidden\" name=\"agent\" value=\"", one.Agent)
-					page.Text("\"> <button class=\"quiet small\">", text(ctx, "Remove"))
+					page.Escaped("<input type=\"hidden\" name=\"list\" value=\"", one.List)
+					page.Escaped("\"> <input type=\"hidden\" name=\"target\" value=\"", one.Target)
+					page.Escaped("\"> <input type=\"hidden\" name=\"agent\" value=\"", one.Agent)
+					page.Escaped("\"> <button class=\"quiet small\">", text(ctx, "Remove"))
 					page.Fixed("</button></form>")
 				}
 				page.Fixed("</td></tr>")
@@ -310,25 +310,25 @@ func noticesPage(v noticesView) templ.Component {
 			if v.administers() {
 				page.Address("<form method=\"post\" action=\"", at("settings", "notices", "test"))
 				page.Component(ctx, "\">", csrf(v.CSRF))
-				page.Text("<button>", text(ctx, "Send a test"))
+				page.Escaped("<button>", text(ctx, "Send a test"))
 				page.Fixed("</button></form>")
 			}
 		})
 		page.Component(templ.WithChildren(ctx, templ_7745c5c3_Var96), "", settingsHead(v.settingsView, text(ctx, "Notices"), text(ctx, "What this server told its operator, and by which ways.")))
 		if len(v.Pending.Counted)+len(v.Pending.Lasting) > 0 {
-			page.Text("<section class=\"card\" aria-labelledby=\"pending\"><h2 id=\"pending\">", text(ctx, "For the next digest"))
+			page.Escaped("<section class=\"card\" aria-labelledby=\"pending\"><h2 id=\"pending\">", text(ctx, "For the next digest"))
 			page.Fixed("</h2><dl class=\"facts\">")
 			for _, one := range v.Pending.Lasting {
-				page.Text("<dt>", one.Kind)
-				page.Text(" ", one.Subject)
+				page.Escaped("<dt>", one.Kind)
+				page.Escaped(" ", one.Subject)
 				page.Component(ctx, "</dt><dd>", design.Badge(design.Warn, one.State))
-				page.Text("", " ")
+				page.Escaped("", " ")
 				page.Component(ctx, "", design.Name(one.Reason))
 				page.Fixed("</dd>")
 			}
 			for _, one := range v.Pending.Counted {
-				page.Text("<dt>", one.Kind)
-				page.Text(" ", one.Subject)
+				page.Escaped("<dt>", one.Kind)
+				page.Escaped(" ", one.Subject)
 				page.Component(ctx, "</dt><dd>", number(one.Count))
 				page.Fixed("</dd>")
 			}
@@ -344,9 +344,9 @@ func noticesPage(v noticesView) templ.Component {
 			page.Fixed("<ul>")
 			for _, way := range one.Ways {
 				page.Component(ctx, "<li>", design.Name(way.Address))
-				page.Text("", " ")
+				page.Escaped("", " ")
 				page.Component(ctx, "", design.Badge(design.Plain, way.State))
-				page.Text("", " ")
+				page.Escaped("", " ")
 				page.Component(ctx, "", design.Name(way.Reason))
 				page.Fixed("</li>")
 			}
@@ -361,41 +361,41 @@ func auditPage(v auditView) templ.Component {
 		templ_7745c5c3_Var108 := component.Children(func(ctx component.Context, page *component.Page) {
 		})
 		page.Component(templ.WithChildren(ctx, templ_7745c5c3_Var108), "", settingsHead(v.settingsView, text(ctx, "Audit log"), text(ctx, "What operators did, and decisions about trust.")))
-		page.Text("<nav class=\"chips\" aria-label=\"", text(ctx, "Filter"))
+		page.Escaped("<nav class=\"chips\" aria-label=\"", text(ctx, "Filter"))
 		page.Address("\"><a class=\"chip\" href=\"", at("settings", "audit"))
-		page.Text("\">", text(ctx, "Show all"))
-		page.Text("</a> <a class=\"chip\" href=\"", at("settings", "audit")+"?"+values("code", "operator:*"))
-		page.Text("\">", text(ctx, "What operators did"))
+		page.Escaped("\">", text(ctx, "Show all"))
+		page.Escaped("</a> <a class=\"chip\" href=\"", at("settings", "audit")+"?"+values("code", "operator:*"))
+		page.Escaped("\">", text(ctx, "What operators did"))
 		page.Address("</a></nav><form class=\"form inline\" method=\"get\" action=\"", at("settings", "audit"))
-		page.Text("\"><div class=\"field\"><label for=\"code\">", text(ctx, "Code"))
-		page.Text("</label> <input id=\"code\" name=\"code\" value=\"", v.Code)
+		page.Escaped("\"><div class=\"field\"><label for=\"code\">", text(ctx, "Code"))
+		page.Escaped("</label> <input id=\"code\" name=\"code\" value=\"", v.Code)
 		page.Component(ctx, "\" placeholder=\"operator:*\" autocapitalize=\"none\" spellcheck=\"false\"></div>", choice("agent", text(ctx, "Agent"), text(ctx, "All agents"), v.Agent, v.Agents, same))
-		page.Text("<div class=\"field\"><label for=\"turn\">", text(ctx, "Message"))
-		page.Text("</label> <input id=\"turn\" name=\"turn\" value=\"", v.Turn)
-		page.Text("\" autocapitalize=\"none\" spellcheck=\"false\"></div><div class=\"actions\"><button class=\"primary\">", text(ctx, "Show"))
-		page.Text("</button></div></form><section class=\"card flush\" aria-label=\"", text(ctx, "Audit log"))
+		page.Escaped("<div class=\"field\"><label for=\"turn\">", text(ctx, "Message"))
+		page.Escaped("</label> <input id=\"turn\" name=\"turn\" value=\"", v.Turn)
+		page.Escaped("\" autocapitalize=\"none\" spellcheck=\"false\"></div><div class=\"actions\"><button class=\"primary\">", text(ctx, "Show"))
+		page.Escaped("</button></div></form><section class=\"card flush\" aria-label=\"", text(ctx, "Audit log"))
 		page.Fixed("\">")
 		if len(v.Records) == 0 {
 			page.Component(ctx, "", design.Empty("search", text(ctx, "Nothing matches"), text(ctx, "A code ends with * to match what begins so.")))
 		} else {
-			page.Text("<div class=\"scroll\"><table class=\"table\"><thead><tr><th scope=\"col\">", text(ctx, "Time"))
-			page.Text("</th><th scope=\"col\">", text(ctx, "Code"))
-			page.Text("</th><th scope=\"col\">", text(ctx, "Who"))
-			page.Text("</th><th scope=\"col\">", text(ctx, "Details"))
+			page.Escaped("<div class=\"scroll\"><table class=\"table\"><thead><tr><th scope=\"col\">", text(ctx, "Time"))
+			page.Escaped("</th><th scope=\"col\">", text(ctx, "Code"))
+			page.Escaped("</th><th scope=\"col\">", text(ctx, "Who"))
+			page.Escaped("</th><th scope=\"col\">", text(ctx, "Details"))
 			page.Fixed("</th></tr></thead> <tbody>")
 			for _, one := range v.Records {
-				page.Text("<tr><td data-label=\"", text(ctx, "Time"))
+				page.Escaped("<tr><td data-label=\"", text(ctx, "Time"))
 				page.Component(ctx, "\">", design.Ago(one.At))
-				page.Text("</td><td class=\"mono\" data-label=\"", text(ctx, "Code"))
-				page.Text("\">", one.Code)
-				page.Text("</td><td data-label=\"", text(ctx, "Who"))
+				page.Escaped("</td><td class=\"mono\" data-label=\"", text(ctx, "Code"))
+				page.Escaped("\">", one.Code)
+				page.Escaped("</td><td data-label=\"", text(ctx, "Who"))
 				page.Component(ctx, "\">", design.Name(operatorName(one.Principal)))
-				page.Text("</td><td data-label=\"", text(ctx, "Details"))
+				page.Escaped("</td><td data-label=\"", text(ctx, "Details"))
 				page.Component(ctx, "\"><div>", design.Name(strings.TrimSpace(one.Agent+" "+one.Detail)))
 				if one.TurnID != "" {
-					page.Text("", " ")
+					page.Escaped("", " ")
 					page.Address(" <a href=\"", at("messages", one.TurnID))
-					page.Text("\">", text(ctx, "Message"))
+					page.Escaped("\">", text(ctx, "Message"))
 					page.Fixed("</a>")
 				}
 				page.Fixed("</div></td></tr>")
@@ -411,34 +411,34 @@ func sessionsPage(v sessionsView) templ.Component {
 		templ_7745c5c3_Var134 := component.Children(func(ctx component.Context, page *component.Page) {
 		})
 		page.Component(templ.WithChildren(ctx, templ_7745c5c3_Var134), "", settingsHead(v.settingsView, text(ctx, "Sessions"), text(ctx, "Browsers that are signed in at the console. Administrators see all, others their own.")))
-		page.Text("<section class=\"card flush\" aria-label=\"", text(ctx, "Sessions"))
-		page.Text("\"><div class=\"scroll\"><table class=\"table\"><thead><tr><th scope=\"col\">", text(ctx, "Who"))
-		page.Text("</th><th scope=\"col\">", text(ctx, "Browser"))
-		page.Text("</th><th scope=\"col\">", text(ctx, "Seen last"))
-		page.Text("</th><th scope=\"col\">", text(ctx, "Ends"))
-		page.Text("</th><th scope=\"col\"><span class=\"visually-hidden\">", text(ctx, "Sign out"))
+		page.Escaped("<section class=\"card flush\" aria-label=\"", text(ctx, "Sessions"))
+		page.Escaped("\"><div class=\"scroll\"><table class=\"table\"><thead><tr><th scope=\"col\">", text(ctx, "Who"))
+		page.Escaped("</th><th scope=\"col\">", text(ctx, "Browser"))
+		page.Escaped("</th><th scope=\"col\">", text(ctx, "Seen last"))
+		page.Escaped("</th><th scope=\"col\">", text(ctx, "Ends"))
+		page.Escaped("</th><th scope=\"col\"><span class=\"visually-hidden\">", text(ctx, "Sign out"))
 		page.Fixed("</span></th></tr></thead> <tbody>")
 		for _, one := range v.Rows {
-			page.Text("<tr><td data-label=\"", text(ctx, "Who"))
+			page.Escaped("<tr><td data-label=\"", text(ctx, "Who"))
 			page.Component(ctx, "\"><div>", design.Name(one.Name))
-			page.Text("<span class=\"muted\">", " "+roleName(ctx, one.Role)+" ")
+			page.Escaped("<span class=\"muted\">", " "+roleName(ctx, one.Role)+" ")
 			page.Fixed("</span> ")
 			if one.ID == v.Own {
 				page.Component(ctx, "", design.Badge(design.Info, text(ctx, "this browser")))
 			}
-			page.Text("</div></td><td data-label=\"", text(ctx, "Browser"))
+			page.Escaped("</div></td><td data-label=\"", text(ctx, "Browser"))
 			page.Component(ctx, "\"><div>", design.Name(one.Agent))
-			page.Text("<span class=\"small muted\">", " "+one.Address)
-			page.Text("</span></div></td><td data-label=\"", text(ctx, "Seen last"))
+			page.Escaped("<span class=\"small muted\">", " "+one.Address)
+			page.Escaped("</span></div></td><td data-label=\"", text(ctx, "Seen last"))
 			page.Component(ctx, "\">", design.Ago(one.SeenAt))
-			page.Text("</td><td data-label=\"", text(ctx, "Ends"))
+			page.Escaped("</td><td data-label=\"", text(ctx, "Ends"))
 			page.Component(ctx, "\">", design.Ago(one.ExpiresAt))
 			page.Fixed("</td><td>")
 			if one.ID != v.Own {
 				page.Address("<form method=\"post\" action=\"", at("settings", "sessions", "end"))
 				page.Component(ctx, "\">", csrf(v.CSRF))
-				page.Text("<input type=\"hidden\" name=\"session\" value=\"", one.ID)
-				page.Text("\"> <button class=\"quiet small\">", text(ctx, "Sign out"))
+				page.Escaped("<input type=\"hidden\" name=\"session\" value=\"", one.ID)
+				page.Escaped("\"> <button class=\"quiet small\">", text(ctx, "Sign out"))
 				page.Fixed("</button></form>")
 			}
 			page.Fixed("</td></tr>")

@@ -43,9 +43,9 @@ func shellPage(v shellView) templ.Component {
 		templ_7745c5c3_Var2 := component.Children(func(ctx component.Context, page *component.Page) {
 			page.Address("<header class=\"side\"><a class=\"brand\" href=\"", Root)
 			page.Component(ctx, "\">", design.Mark())
-			page.Text("<span class=\"ellipsis\">", v.Domain)
-			page.Text("</span></a> <details class=\"menu\"><summary>", text(ctx, "Menu"))
-			page.Text("</summary><nav class=\"nav\" aria-label=\"", text(ctx, "Console"))
+			page.Escaped("<span class=\"ellipsis\">", v.Domain)
+			page.Escaped("</span></a> <details class=\"menu\"><summary>", text(ctx, "Menu"))
+			page.Escaped("</summary><nav class=\"nav\" aria-label=\"", text(ctx, "Console"))
 			page.Fixed("\"><ul>")
 			for _, one := range v.entries(ctx) {
 				page.Address("<li><a href=\"", one.path)
@@ -54,7 +54,7 @@ func shellPage(v shellView) templ.Component {
 					page.Fixed(" aria-current=\"page\"")
 				}
 				page.Component(ctx, ">", design.Icon(one.icon))
-				page.Text("<span>", one.label)
+				page.Escaped("<span>", one.label)
 				page.Fixed("</span> ")
 				if one.waiting > 0 {
 					page.Component(ctx, "", design.Count(int(one.waiting), true))
@@ -63,16 +63,16 @@ func shellPage(v shellView) templ.Component {
 			}
 			page.Component(ctx, "</ul></nav><div class=\"side-foot stack\">", design.ThemeChoice())
 			page.Component(ctx, "", languageChoice(v))
-			page.Text("<p class=\"small\"><a href=\"/docs\">", text(ctx, "Documents"))
-			page.Text("</a></p><p class=\"small muted\">", text(ctx, "Signed in as {name}", "name", v.Name))
-			page.Text(" · ", roleName(ctx, v.Role))
+			page.Escaped("<p class=\"small\"><a href=\"/docs\">", text(ctx, "Documents"))
+			page.Escaped("</a></p><p class=\"small muted\">", text(ctx, "Signed in as {name}", "name", v.Name))
+			page.Escaped(" · ", roleName(ctx, v.Role))
 			page.Address("</p><form method=\"post\" action=\"", at("logout"))
 			page.Component(ctx, "\">", csrf(v.CSRF))
-			page.Text("<button class=\"quiet small\">", text(ctx, "Sign out"))
+			page.Escaped("<button class=\"quiet small\">", text(ctx, "Sign out"))
 			page.Fixed("</button></form></div></details></header>")
 			templ_7745c5c3_Var14 := []any{"main", templ.KV("wide", v.Wide)}
 			page.Styles(ctx, templ_7745c5c3_Var14)
-			page.Text("<main class=\"", templ.CSSClasses(templ_7745c5c3_Var14).String())
+			page.Escaped("<main class=\"", templ.CSSClasses(templ_7745c5c3_Var14).String())
 			page.Fixed("\" id=\"main\" tabindex=\"-1\">")
 			if v.Done != "" {
 				page.Component(ctx, "", design.Notice(design.OK, v.Done))
@@ -92,18 +92,18 @@ func languageChoice(v shellView) templ.Component {
 	return component.New(func(ctx component.Context, page *component.Page, templ_7745c5c3_Var16 templ.Component) {
 		page.Address("<form method=\"post\" action=\"", at("language"))
 		page.Component(ctx, "\" class=\"cluster\">", csrf(v.CSRF))
-		page.Text("<input type=\"hidden\" name=\"back\" value=\"", v.Path)
+		page.Escaped("<input type=\"hidden\" name=\"back\" value=\"", v.Path)
 		page.Fixed("\"> ")
 		for _, language := range catalog.Languages() {
-			page.Text("<button class=\"quiet small\" name=\"language\" value=\"", language)
-			page.Text("\" lang=\"", language)
+			page.Escaped("<button class=\"quiet small\" name=\"language\" value=\"", language)
+			page.Escaped("\" lang=\"", language)
 			page.Fixed("\"")
 			if language == catalog.Language(ctx) {
 				page.Fixed(" aria-pressed=\"true\"")
 			} else {
 				page.Fixed(" aria-pressed=\"false\"")
 			}
-			page.Text(">", languageName(language))
+			page.Escaped(">", languageName(language))
 			page.Fixed("</button>")
 		}
 		page.Fixed("</form>")
@@ -113,7 +113,7 @@ func languageChoice(v shellView) templ.Component {
 // csrf is in every form of the console.
 func csrf(token string) templ.Component {
 	return component.New(func(ctx component.Context, page *component.Page, templ_7745c5c3_Var22 templ.Component) {
-		page.Text("<input type=\"hidden\" name=\"csrf\" value=\"", token)
+		page.Escaped("<input type=\"hidden\" name=\"csrf\" value=\"", token)
 		page.Fixed("\">")
 	})
 }
@@ -121,10 +121,10 @@ func csrf(token string) templ.Component {
 // heading begins a page; its children are what can be done about the whole of it.
 func heading(title, lead string) templ.Component {
 	return component.New(func(ctx component.Context, page *component.Page, templ_7745c5c3_Var24 templ.Component) {
-		page.Text("<div class=\"page-head\"><div><h1>", title)
+		page.Escaped("<div class=\"page-head\"><div><h1>", title)
 		page.Fixed("</h1>")
 		if lead != "" {
-			page.Text("<p class=\"lead\">", lead)
+			page.Escaped("<p class=\"lead\">", lead)
 			page.Fixed("</p>")
 		}
 		page.Component(ctx, "</div><div class=\"actions\">", templ_7745c5c3_Var24)
@@ -138,7 +138,7 @@ func failedPage(words string) templ.Component {
 		page.Component(ctx, "", heading(text(ctx, "That did not work"), ""))
 		page.Component(ctx, "", design.Notice(design.Bad, words))
 		page.Address("<p><a href=\"", Root)
-		page.Text("\">", text(ctx, "To the overview"))
+		page.Escaped("\">", text(ctx, "To the overview"))
 		page.Fixed("</a></p>")
 	})
 }
@@ -147,9 +147,9 @@ func failedPage(words string) templ.Component {
 func onwards(href string) templ.Component {
 	return component.New(func(ctx component.Context, page *component.Page, templ_7745c5c3_Var30 templ.Component) {
 		if href != "" {
-			page.Text("<nav class=\"pages\" aria-label=\"", text(ctx, "Pages"))
-			page.Text("\"><a class=\"button\" href=\"", href)
-			page.Text("\" rel=\"next\">", text(ctx, "Older"))
+			page.Escaped("<nav class=\"pages\" aria-label=\"", text(ctx, "Pages"))
+			page.Escaped("\"><a class=\"button\" href=\"", href)
+			page.Escaped("\" rel=\"next\">", text(ctx, "Older"))
 			page.Fixed("</a></nav>")
 		}
 	})
@@ -158,7 +158,7 @@ func onwards(href string) templ.Component {
 // number is a figure in a table.
 func number(n int64) templ.Component {
 	return component.New(func(ctx component.Context, page *component.Page, templ_7745c5c3_Var34 templ.Component) {
-		page.Text("<span class=\"number\">", strconv.FormatInt(n, 10))
+		page.Escaped("<span class=\"number\">", strconv.FormatInt(n, 10))
 		page.Fixed("</span>")
 	})
 }

@@ -19,9 +19,9 @@ func outsidePage(domain, title string, content templ.Component) templ.Component 
 	return component.New(func(ctx component.Context, page *component.Page, templ_7745c5c3_Var1 templ.Component) {
 		templ_7745c5c3_Var2 := component.Children(func(ctx component.Context, page *component.Page) {
 			page.Component(ctx, "<header class=\"top\"><div><a class=\"brand\" href=\"/\">", design.Mark())
-			page.Text("<span class=\"ellipsis\">", domain)
+			page.Escaped("<span class=\"ellipsis\">", domain)
 			page.Component(ctx, "</span></a>", design.ThemeChoice())
-			page.Text("</div></header><main class=\"main narrow\" id=\"main\" tabindex=\"-1\"><h1>", title)
+			page.Escaped("</div></header><main class=\"main narrow\" id=\"main\" tabindex=\"-1\"><h1>", title)
 			page.Component(ctx, "</h1>", content)
 			page.Fixed("</main>")
 		})
@@ -47,26 +47,26 @@ func loginForm(v account.LoginView) templ.Component {
 			page.Component(ctx, "", design.Notice(design.Bad, failure(ctx, v.Failed, v.Wait)))
 		}
 		if v.ServiceURL != "" {
-			page.Text("<section class=\"card\" aria-labelledby=\"service\"><h2 id=\"service\">", text(ctx, "With your account"))
-			page.Text("</h2><p><a class=\"button primary\" href=\"", v.ServiceURL)
-			page.Text("\">", text(ctx, "Sign in with {service}", "service", v.Service))
+			page.Escaped("<section class=\"card\" aria-labelledby=\"service\"><h2 id=\"service\">", text(ctx, "With your account"))
+			page.Escaped("</h2><p><a class=\"button primary\" href=\"", v.ServiceURL)
+			page.Escaped("\">", text(ctx, "Sign in with {service}", "service", v.Service))
 			page.Fixed("</a></p></section>")
 		}
-		page.Text("<section class=\"card\" aria-labelledby=\"token\"><h2 id=\"token\">", text(ctx, "With a token"))
-		page.Text("</h2><form class=\"form\" method=\"post\" action=\"", account.LoginPath)
-		page.Text("\"><input type=\"hidden\" name=\"next\" value=\"", v.Next)
+		page.Escaped("<section class=\"card\" aria-labelledby=\"token\"><h2 id=\"token\">", text(ctx, "With a token"))
+		page.Escaped("</h2><form class=\"form\" method=\"post\" action=\"", account.LoginPath)
+		page.Escaped("\"><input type=\"hidden\" name=\"next\" value=\"", v.Next)
 		page.Component(ctx, "\">", tokenField())
-		page.Text("<div class=\"actions\"><button class=\"primary\">", text(ctx, "Sign in"))
-		page.Text("</button></div></form><p class=\"hint\">", text(ctx, "A token is made on the server:"))
-		page.Text("</p><pre class=\"code\" tabindex=\"0\">inbox tokens create --read  NAME", "\n")
-		page.Text("inbox tokens create --work  NAME", "\n")
+		page.Escaped("<div class=\"actions\"><button class=\"primary\">", text(ctx, "Sign in"))
+		page.Escaped("</button></div></form><p class=\"hint\">", text(ctx, "A token is made on the server:"))
+		page.Escaped("</p><pre class=\"code\" tabindex=\"0\">inbox tokens create --read  NAME", "\n")
+		page.Escaped("inbox tokens create --work  NAME", "\n")
 		page.Fixed("inbox tokens create --admin NAME</pre></section>")
 	})
 }
 
 func tokenField() templ.Component {
 	return component.New(func(ctx component.Context, page *component.Page, templ_7745c5c3_Var18 templ.Component) {
-		page.Text("<div class=\"field\"><label for=\"token-field\">", text(ctx, "Token of an operator"))
+		page.Escaped("<div class=\"field\"><label for=\"token-field\">", text(ctx, "Token of an operator"))
 		page.Fixed("</label> <input id=\"token-field\" class=\"mono\" type=\"password\" name=\"token\" autocomplete=\"current-password\" autocapitalize=\"none\" spellcheck=\"false\" required></div>")
 	})
 }
@@ -79,15 +79,15 @@ func confirmPage(v account.ConfirmView) templ.Component {
 		}
 		page.Fixed("<section class=\"card\">")
 		if v.Session.ByToken() {
-			page.Text("<form class=\"form\" method=\"post\" action=\"", account.ConfirmPath)
+			page.Escaped("<form class=\"form\" method=\"post\" action=\"", account.ConfirmPath)
 			page.Component(ctx, "\">", csrf(v.Session.CSRF))
-			page.Text("<input type=\"hidden\" name=\"next\" value=\"", v.Next)
+			page.Escaped("<input type=\"hidden\" name=\"next\" value=\"", v.Next)
 			page.Component(ctx, "\">", tokenField())
-			page.Text("<div class=\"actions\"><button class=\"primary\">", text(ctx, "Confirm"))
+			page.Escaped("<div class=\"actions\"><button class=\"primary\">", text(ctx, "Confirm"))
 			page.Fixed("</button></div></form>")
 		} else {
-			page.Text("<p><a class=\"button primary\" href=\"", v.ServiceURL)
-			page.Text("\">", text(ctx, "Sign in again with {service}", "service", v.Service))
+			page.Escaped("<p><a class=\"button primary\" href=\"", v.ServiceURL)
+			page.Escaped("\">", text(ctx, "Sign in again with {service}", "service", v.Service))
 			page.Fixed("</a></p>")
 		}
 		page.Fixed("</section>")
@@ -103,8 +103,8 @@ func forbiddenPage(domain string, v account.ForbiddenView) templ.Component {
 func forbiddenWords(v account.ForbiddenView) templ.Component {
 	return component.New(func(ctx component.Context, page *component.Page, templ_7745c5c3_Var27 templ.Component) {
 		page.Component(ctx, "", design.Notice(design.Bad, refusal(ctx, v)))
-		page.Text("<p><a class=\"button\" href=\"", v.Back)
-		page.Text("\">", text(ctx, "Back"))
+		page.Escaped("<p><a class=\"button\" href=\"", v.Back)
+		page.Escaped("\">", text(ctx, "Back"))
 		page.Fixed("</a></p>")
 	})
 }

@@ -17,16 +17,16 @@ func writing(v threadView) templ.Component {
 			page.Component(ctx, "", design.Notice(design.Info, v.Writing.words(ctx, v.Agent)))
 		}
 		if v.MayWork {
-			page.Text("<section class=\"card\" aria-labelledby=\"write\"><h2 id=\"write\">", text(ctx, "Write as {agent}", "agent", v.Agent))
+			page.Escaped("<section class=\"card\" aria-labelledby=\"write\"><h2 id=\"write\">", text(ctx, "Write as {agent}", "agent", v.Agent))
 			page.Fixed("</h2>")
 			if v.Writing.Holder == "" || v.Writing.Mine {
 				page.Address("<form class=\"form\" method=\"post\" action=\"", at("thread", "reply"))
 				page.Component(ctx, "\">", conversationFields(v))
-				page.Text("<input type=\"hidden\" name=\"key\" value=\"", v.Writing.Key)
-				page.Text("\"><div class=\"field\"><label for=\"reply\">", text(ctx, "Answer"))
-				page.Text("</label> <textarea id=\"reply\" name=\"text\" required aria-describedby=\"reply-hint\"></textarea><p class=\"hint\" id=\"reply-hint\">", text(ctx, "It leaves by the way of the conversation, under the agent's name, and answers the newest message that waits."))
+				page.Escaped("<input type=\"hidden\" name=\"key\" value=\"", v.Writing.Key)
+				page.Escaped("\"><div class=\"field\"><label for=\"reply\">", text(ctx, "Answer"))
+				page.Escaped("</label> <textarea id=\"reply\" name=\"text\" required aria-describedby=\"reply-hint\"></textarea><p class=\"hint\" id=\"reply-hint\">", text(ctx, "It leaves by the way of the conversation, under the agent's name, and answers the newest message that waits."))
 				page.Component(ctx, "</p></div><div class=\"actions\"><button class=\"primary\">", design.Icon("send"))
-				page.Text("", text(ctx, "Send"))
+				page.Escaped("", text(ctx, "Send"))
 				page.Fixed("</button></div></form>")
 			}
 			if v.Writing.Mine {
@@ -34,15 +34,15 @@ func writing(v threadView) templ.Component {
 			} else if v.Writing.Holder == "" {
 				page.Address("<form method=\"post\" action=\"", at("thread", "take"))
 				page.Component(ctx, "\">", conversationFields(v))
-				page.Text("<p class=\"hint\">", text(ctx, "While you have the conversation, the agent stays silent and new messages wait for you."))
+				page.Escaped("<p class=\"hint\">", text(ctx, "While you have the conversation, the agent stays silent and new messages wait for you."))
 				page.Component(ctx, "</p><button>", design.Icon("hand"))
-				page.Text("", text(ctx, "Take over"))
+				page.Escaped("", text(ctx, "Take over"))
 				page.Fixed("</button></form>")
 			} else {
 				page.Address("<form method=\"post\" action=\"", at("thread", "take"))
 				page.Component(ctx, "\">", conversationFields(v))
 				page.Component(ctx, "<input type=\"hidden\" name=\"force\" value=\"true\"> <button class=\"danger\">", design.Icon("hand"))
-				page.Text("", text(ctx, "Take it from {name}", "name", v.Writing.Holder))
+				page.Escaped("", text(ctx, "Take it from {name}", "name", v.Writing.Holder))
 				page.Component(ctx, "</button></form>", handBackForm(v, "true"))
 			}
 			page.Fixed("</section>")
@@ -53,18 +53,18 @@ func writing(v threadView) templ.Component {
 // handBackForm lets the agent answer again.
 func handBackForm(v threadView, force string) templ.Component {
 	return component.New(func(ctx component.Context, page *component.Page, templ_7745c5c3_Var13 templ.Component) {
-		page.Text("<details class=\"fold\"><summary>", text(ctx, "Hand back to {agent}", "agent", v.Agent))
+		page.Escaped("<details class=\"fold\"><summary>", text(ctx, "Hand back to {agent}", "agent", v.Agent))
 		page.Address("</summary><form class=\"form\" method=\"post\" action=\"", at("thread", "hand-back"))
 		page.Component(ctx, "\">", conversationFields(v))
-		page.Text("<input type=\"hidden\" name=\"force\" value=\"", force)
-		page.Text("\"><div class=\"field\"><label for=\"note\">", text(ctx, "Note for the agent"))
-		page.Text("</label> <textarea id=\"note\" name=\"note\" aria-describedby=\"note-hint\"></textarea><p class=\"hint\" id=\"note-hint\">", text(ctx, "The agent reads it in its next turn. The sender never sees it."))
+		page.Escaped("<input type=\"hidden\" name=\"force\" value=\"", force)
+		page.Escaped("\"><div class=\"field\"><label for=\"note\">", text(ctx, "Note for the agent"))
+		page.Escaped("</label> <textarea id=\"note\" name=\"note\" aria-describedby=\"note-hint\"></textarea><p class=\"hint\" id=\"note-hint\">", text(ctx, "The agent reads it in its next turn. The sender never sees it."))
 		page.Fixed("</p></div>")
 		if v.Writing.Waiting > 0 {
-			page.Text("<label class=\"check\"><input type=\"checkbox\" name=\"drop\" value=\"true\"> <span>", count(ctx, v.Writing.Waiting, "Give no answer to the message that waits", "Give no answer to the {n} messages that wait"))
+			page.Escaped("<label class=\"check\"><input type=\"checkbox\" name=\"drop\" value=\"true\"> <span>", count(ctx, v.Writing.Waiting, "Give no answer to the message that waits", "Give no answer to the {n} messages that wait"))
 			page.Fixed("</span></label>")
 		}
-		page.Text("<div class=\"actions\"><button class=\"primary\">", text(ctx, "Hand back"))
+		page.Escaped("<div class=\"actions\"><button class=\"primary\">", text(ctx, "Hand back"))
 		page.Fixed("</button></div></form></details>")
 	})
 }
@@ -72,8 +72,8 @@ func handBackForm(v threadView, force string) templ.Component {
 func conversationFields(v threadView) templ.Component {
 	return component.New(func(ctx component.Context, page *component.Page, templ_7745c5c3_Var21 templ.Component) {
 		page.Component(ctx, "", csrf(v.CSRF))
-		page.Text("<input type=\"hidden\" name=\"agent\" value=\"", v.Agent)
-		page.Text("\"> <input type=\"hidden\" name=\"id\" value=\"", v.ID)
+		page.Escaped("<input type=\"hidden\" name=\"agent\" value=\"", v.Agent)
+		page.Escaped("\"> <input type=\"hidden\" name=\"id\" value=\"", v.ID)
 		page.Fixed("\">")
 	})
 }

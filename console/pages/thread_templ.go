@@ -16,19 +16,19 @@ import (
 func threadPage(v threadView) templ.Component {
 	return component.New(func(ctx component.Context, page *component.Page, templ_7745c5c3_Var1 templ.Component) {
 		page.Address("<p class=\"crumbs\"><a href=\"", at("inbox"))
-		page.Text("\">", text(ctx, "Inbox"))
+		page.Escaped("\">", text(ctx, "Inbox"))
 		page.Component(ctx, "</a></p><div class=\"page-head\"><div class=\"cluster\">", design.Avatar(v.Sender.Address, ""))
 		page.Component(ctx, "<div><h1>", design.Name(senderName(v.Sender)))
 		page.Component(ctx, "</h1><div class=\"cluster\">", design.Channel(v.Channel))
 		page.Component(ctx, "", design.Evidence(v.Sender.AuthMethod, v.Sender.Verified))
-		page.Text("<span class=\"muted\">", text(ctx, "with {agent}", "agent", v.Agent))
-		page.Text("</span></div></div></div><div class=\"actions\"><a class=\"button\" href=\"", personPath(v.Principal))
-		page.Text("\">", text(ctx, "Person"))
+		page.Escaped("<span class=\"muted\">", text(ctx, "with {agent}", "agent", v.Agent))
+		page.Escaped("</span></div></div></div><div class=\"actions\"><a class=\"button\" href=\"", personPath(v.Principal))
+		page.Escaped("\">", text(ctx, "Person"))
 		page.Fixed("</a></div></div>")
 		if v.Older != "" {
-			page.Text("<nav class=\"pager\" aria-label=\"", text(ctx, "Pages"))
-			page.Text("\"><a class=\"button\" href=\"", v.Older)
-			page.Text("\">", text(ctx, "Older"))
+			page.Escaped("<nav class=\"pager\" aria-label=\"", text(ctx, "Pages"))
+			page.Escaped("\"><a class=\"button\" href=\"", v.Older)
+			page.Escaped("\">", text(ctx, "Older"))
 			page.Fixed("</a></nav>")
 		}
 		page.Fixed("<ol class=\"chat\">")
@@ -49,23 +49,23 @@ func said(turn exchange.TurnRecord) templ.Component {
 		}
 		page.Component(ctx, "</header>", parts(turn.Message.Parts))
 		page.Address("<footer><a href=\"", at("messages", turn.ID))
-		page.Text("\">", text(ctx, "Way of the message"))
+		page.Escaped("\">", text(ctx, "Way of the message"))
 		page.Fixed("</a></footer></li>")
 	})
 }
 
 func answered(turn exchange.TurnRecord, agent string) templ.Component {
 	return component.New(func(ctx component.Context, page *component.Page, templ_7745c5c3_Var13 templ.Component) {
-		page.Text("<li class=\"bubble mine\"><header><strong>", agent)
+		page.Escaped("<li class=\"bubble mine\"><header><strong>", agent)
 		page.Component(ctx, "</strong>", design.Badge(stateKind(turn.State), stateName(ctx, turn.State)))
 		page.Fixed("</header>")
 		if turn.Response != nil && !turn.Response.Silent {
 			page.Component(ctx, "", parts(turn.Response.Parts))
 		} else if turn.State == exchange.StateRunning || turn.State == exchange.StateAccepted {
-			page.Text("<div class=\"typing\" role=\"img\" aria-label=\"", text(ctx, "The agent is writing"))
+			page.Escaped("<div class=\"typing\" role=\"img\" aria-label=\"", text(ctx, "The agent is writing"))
 			page.Fixed("\"><i></i><i></i><i></i></div>")
 		} else if turn.Reason != "" {
-			page.Text("<p class=\"small muted\">", turn.Reason)
+			page.Escaped("<p class=\"small muted\">", turn.Reason)
 			page.Fixed("</p>")
 		}
 		page.Fixed("</li>")
@@ -75,13 +75,13 @@ func answered(turn exchange.TurnRecord, agent string) templ.Component {
 func personPage(v personView) templ.Component {
 	return component.New(func(ctx component.Context, page *component.Page, templ_7745c5c3_Var17 templ.Component) {
 		page.Address("<p class=\"crumbs\"><a href=\"", at("inbox"))
-		page.Text("\">", text(ctx, "Inbox"))
+		page.Escaped("\">", text(ctx, "Inbox"))
 		page.Component(ctx, "</a></p><div class=\"page-head\"><div class=\"cluster\">", design.Avatar(v.Who, ""))
 		page.Component(ctx, "<h1>", design.Name(v.Who))
-		page.Text("</h1></div></div><section class=\"card\" aria-labelledby=\"addresses\"><h2 id=\"addresses\">", text(ctx, "Proven addresses"))
+		page.Escaped("</h1></div></div><section class=\"card\" aria-labelledby=\"addresses\"><h2 id=\"addresses\">", text(ctx, "Proven addresses"))
 		page.Fixed("</h2>")
 		if len(v.Addresses) == 0 {
-			page.Text("<p class=\"muted\">", text(ctx, "No one linked this address with another one. Each message shows what proves its sender."))
+			page.Escaped("<p class=\"muted\">", text(ctx, "No one linked this address with another one. Each message shows what proves its sender."))
 			page.Fixed("</p>")
 		} else {
 			page.Fixed("<dl class=\"facts\">")
@@ -93,14 +93,14 @@ func personPage(v personView) templ.Component {
 			}
 			page.Fixed("</dl>")
 		}
-		page.Text("</section><section class=\"card flush\" aria-labelledby=\"messages\"><div class=\"card-head\"><h2 id=\"messages\">", text(ctx, "Messages"))
+		page.Escaped("</section><section class=\"card flush\" aria-labelledby=\"messages\"><div class=\"card-head\"><h2 id=\"messages\">", text(ctx, "Messages"))
 		page.Fixed("</h2></div>")
 		if len(v.Rows) > 0 {
 			page.Component(ctx, "", rows(v.Rows))
 		} else {
 			templ_7745c5c3_Var23 := component.Children(func(ctx component.Context, page *component.Page) {
 				page.Address("<a class=\"button\" href=\"", at("inbox"))
-				page.Text("\">", text(ctx, "Inbox"))
+				page.Escaped("\">", text(ctx, "Inbox"))
 				page.Fixed("</a>")
 			})
 			page.Component(templ.WithChildren(ctx, templ_7745c5c3_Var23), "", design.Empty("inbox", text(ctx, "Nothing came from this sender"), text(ctx, "Retention may have removed what came.")))

@@ -14,7 +14,7 @@ import "inbox/internal/design"
 func workFrame(v workView) templ.Component {
 	return component.New(func(ctx component.Context, page *component.Page, templ_7745c5c3_Var1 templ.Component) {
 		page.Component(ctx, "", heading(text(ctx, "Work"), text(ctx, "Work that waits for you.")))
-		page.Text("<nav class=\"tabs many\" aria-label=\"", text(ctx, "Kinds of work"))
+		page.Escaped("<nav class=\"tabs many\" aria-label=\"", text(ctx, "Kinds of work"))
 		page.Fixed("\">")
 		for _, tab := range v.tabs(ctx) {
 			page.Address("<a href=\"", at("work", tab.path))
@@ -22,7 +22,7 @@ func workFrame(v workView) templ.Component {
 			if tab.path == v.Tab {
 				page.Fixed(" aria-current=\"page\"")
 			}
-			page.Text(">", tab.label)
+			page.Escaped(">", tab.label)
 			page.Component(ctx, "", design.Count(int(tab.waiting), false))
 			page.Fixed("</a>")
 		}
@@ -34,12 +34,12 @@ func workFrame(v workView) templ.Component {
 // tick is the box by which a row is chosen.
 func tick(t ticked) templ.Component {
 	return component.New(func(ctx component.Context, page *component.Page, templ_7745c5c3_Var5 templ.Component) {
-		page.Text("<label class=\"check\"><input type=\"checkbox\" name=\"id\" value=\"", t.ID)
+		page.Escaped("<label class=\"check\"><input type=\"checkbox\" name=\"id\" value=\"", t.ID)
 		page.Fixed("\"")
 		if t.On {
 			page.Fixed(" checked")
 		}
-		page.Text("> <span class=\"visually-hidden\">", text(ctx, "Choose {what}", "what", t.Label))
+		page.Escaped("> <span class=\"visually-hidden\">", text(ctx, "Choose {what}", "what", t.Label))
 		page.Fixed("</span></label>")
 	})
 }
@@ -48,12 +48,12 @@ func tick(t ticked) templ.Component {
 func tickAll(v workView) templ.Component {
 	return component.New(func(ctx component.Context, page *component.Page, templ_7745c5c3_Var8 templ.Component) {
 		if v.Selected {
-			page.Text("<a class=\"button quiet small\" href=\"", at("work", v.Tab))
-			page.Text("\">", text(ctx, "Choose none"))
+			page.Escaped("<a class=\"button quiet small\" href=\"", at("work", v.Tab))
+			page.Escaped("\">", text(ctx, "Choose none"))
 			page.Fixed("</a>")
 		} else {
-			page.Text("<a class=\"button quiet small\" href=\"", v.SelectAll)
-			page.Text("\">", text(ctx, "Choose all on this page"))
+			page.Escaped("<a class=\"button quiet small\" href=\"", v.SelectAll)
+			page.Escaped("\">", text(ctx, "Choose all on this page"))
 			page.Fixed("</a>")
 		}
 	})
@@ -66,15 +66,15 @@ func workFilterForm(action string, f workFilter, agents, channels []string) temp
 		if f.any() {
 			page.Fixed(" open")
 		}
-		page.Text("><summary>", text(ctx, "Filter"))
-		page.Text("</summary><form class=\"form inline\" method=\"get\" action=\"", action)
+		page.Escaped("><summary>", text(ctx, "Filter"))
+		page.Escaped("</summary><form class=\"form inline\" method=\"get\" action=\"", action)
 		page.Component(ctx, "\">", choice("agent", text(ctx, "Agent"), text(ctx, "All agents"), f.Agent, agents, same))
 		page.Component(ctx, "", choice("channel", text(ctx, "Channel"), text(ctx, "All channels"), f.Channel, channels, same))
-		page.Text("<div class=\"field\"><label for=\"since\">", text(ctx, "Failed since"))
-		page.Text("</label> <input id=\"since\" name=\"since\" value=\"", f.Since)
-		page.Text("\" placeholder=\"24h, 2026-05-01T12:00:00Z\" autocapitalize=\"none\" spellcheck=\"false\"></div><div class=\"actions\"><button class=\"primary\">", text(ctx, "Show"))
-		page.Text("</button> <a class=\"button quiet\" href=\"", action)
-		page.Text("\">", text(ctx, "Show all"))
+		page.Escaped("<div class=\"field\"><label for=\"since\">", text(ctx, "Failed since"))
+		page.Escaped("</label> <input id=\"since\" name=\"since\" value=\"", f.Since)
+		page.Escaped("\" placeholder=\"24h, 2026-05-01T12:00:00Z\" autocapitalize=\"none\" spellcheck=\"false\"></div><div class=\"actions\"><button class=\"primary\">", text(ctx, "Show"))
+		page.Escaped("</button> <a class=\"button quiet\" href=\"", action)
+		page.Escaped("\">", text(ctx, "Show all"))
 		page.Fixed("</a></div></form></details>")
 	})
 }
@@ -82,8 +82,8 @@ func workFilterForm(action string, f workFilter, agents, channels []string) temp
 // reasonField asks why.
 func reasonField(label, hint string) templ.Component {
 	return component.New(func(ctx component.Context, page *component.Page, templ_7745c5c3_Var21 templ.Component) {
-		page.Text("<div class=\"field\"><label for=\"reason\">", label)
-		page.Text("</label> <input id=\"reason\" name=\"reason\" maxlength=\"500\" aria-describedby=\"reason-hint\"> <span class=\"hint\" id=\"reason-hint\">", hint)
+		page.Escaped("<div class=\"field\"><label for=\"reason\">", label)
+		page.Escaped("</label> <input id=\"reason\" name=\"reason\" maxlength=\"500\" aria-describedby=\"reason-hint\"> <span class=\"hint\" id=\"reason-hint\">", hint)
 		page.Fixed("</span></div>")
 	})
 }
@@ -91,7 +91,7 @@ func reasonField(label, hint string) templ.Component {
 // backField says where an act leads to.
 func backField(path string) templ.Component {
 	return component.New(func(ctx component.Context, page *component.Page, templ_7745c5c3_Var24 templ.Component) {
-		page.Text("<input type=\"hidden\" name=\"back\" value=\"", path)
+		page.Escaped("<input type=\"hidden\" name=\"back\" value=\"", path)
 		page.Fixed("\">")
 	})
 }

@@ -19,12 +19,12 @@ func foot(operator []Field) templ.Component {
 		page.Fixed("<p>")
 		for i, field := range operator {
 			if i > 0 {
-				page.Text("", " · ")
+				page.Escaped("", " · ")
 			}
-			page.Text(" ", fieldLabel(ctx, field.Name)+": ")
+			page.Escaped(" ", fieldLabel(ctx, field.Name)+": ")
 			page.Component(ctx, "", fieldValue(field))
 		}
-		page.Text("</p><p>", text(ctx, "No cookies, no trackers."))
+		page.Escaped("</p><p>", text(ctx, "No cookies, no trackers."))
 		page.Fixed("</p>")
 	})
 }
@@ -33,10 +33,10 @@ func fieldValue(field Field) templ.Component {
 	return component.New(func(ctx component.Context, page *component.Page, templ_7745c5c3_Var5 templ.Component) {
 		if field.Href != "" {
 			page.Address("<a href=\"", field.Href)
-			page.Text("\">", field.Value)
+			page.Escaped("\">", field.Value)
 			page.Fixed("</a>")
 		} else {
-			page.Text("", field.Value)
+			page.Escaped("", field.Value)
 		}
 	})
 }
@@ -46,8 +46,8 @@ func picture(v view, size string) templ.Component {
 		if v.Picture != "" {
 			templ_7745c5c3_Var10 := []any{"avatar", size}
 			page.Styles(ctx, templ_7745c5c3_Var10)
-			page.Text("<img class=\"", templ.CSSClasses(templ_7745c5c3_Var10).String())
-			page.Text("\" src=\"", v.Picture)
+			page.Escaped("<img class=\"", templ.CSSClasses(templ_7745c5c3_Var10).String())
+			page.Escaped("\" src=\"", v.Picture)
 			page.Fixed("\" alt=\"\" width=\"96\" height=\"96\">")
 		} else {
 			page.Component(ctx, "", design.Avatar(v.AgentProfile.Address, size))
@@ -58,8 +58,8 @@ func picture(v view, size string) templ.Component {
 func frontPage(head design.Head, agents []view, operator []Field) templ.Component {
 	return component.New(func(ctx component.Context, page *component.Page, templ_7745c5c3_Var13 templ.Component) {
 		templ_7745c5c3_Var14 := component.Children(func(ctx component.Context, page *component.Page) {
-			page.Text("<div class=\"stack tight\"><h1 class=\"display\">", text(ctx, "Agents at {domain}", "domain", head.OpenGraph.Site))
-			page.Text("</h1><p class=\"lead\">", text(ctx, "Each of them has one address, on the fediverse, by mail and for other agents alike."))
+			page.Escaped("<div class=\"stack tight\"><h1 class=\"display\">", text(ctx, "Agents at {domain}", "domain", head.OpenGraph.Site))
+			page.Escaped("</h1><p class=\"lead\">", text(ctx, "Each of them has one address, on the fediverse, by mail and for other agents alike."))
 			page.Fixed("</p></div>")
 			if len(agents) == 0 {
 				page.Component(ctx, "", design.Empty("agents", text(ctx, "No agents yet"), text(ctx, "The operator of this server has not made any agent.")))
@@ -69,10 +69,10 @@ func frontPage(head design.Head, agents []view, operator []Field) templ.Componen
 					page.Address("<li><a class=\"card agent\" href=\"", agent.Address)
 					page.Component(ctx, "\"><div class=\"cluster\">", design.Avatar(agent.AgentProfile.Address, ""))
 					page.Component(ctx, "<div><h2>", design.Name(agent.Label))
-					page.Text("</h2><p class=\"small muted ellipsis\">", agent.AgentProfile.Address)
+					page.Escaped("</h2><p class=\"small muted ellipsis\">", agent.AgentProfile.Address)
 					page.Fixed("</p></div></div>")
 					if agent.Summary != "" {
-						page.Text("<p class=\"clamp\" dir=\"auto\">", design.VisibleLine(agent.Summary))
+						page.Escaped("<p class=\"clamp\" dir=\"auto\">", design.VisibleLine(agent.Summary))
 						page.Fixed("</p>")
 					}
 					page.Fixed("</a></li>")
@@ -91,10 +91,10 @@ func profilePage(head design.Head, v view) templ.Component {
 			page.Component(ctx, "<div class=\"stack tight\"><h1>", design.Name(v.Label))
 			page.Component(ctx, "</h1>", design.Copyable(v.AgentProfile.Address))
 			page.Component(ctx, "<div class=\"cluster\"><span class=\"badge accent\">", design.Icon("agents"))
-			page.Text("", text(ctx, "Automated account"))
+			page.Escaped("", text(ctx, "Automated account"))
 			page.Fixed("</span> ")
 			if v.Handling != nil && v.Handling.ShowsTools {
-				page.Text("<span class=\"badge\">", text(ctx, "Shows its tools"))
+				page.Escaped("<span class=\"badge\">", text(ctx, "Shows its tools"))
 				page.Fixed("</span>")
 			}
 			page.Fixed("</div></div></header>")
@@ -102,44 +102,44 @@ func profilePage(head design.Head, v view) templ.Component {
 				page.Component(ctx, "<div class=\"lead prose\">", design.Untrusted(v.Summary))
 				page.Fixed("</div>")
 			}
-			page.Text(" <section class=\"stack\" aria-labelledby=\"ways\"><h2 id=\"ways\">", text(ctx, "Ways to write to it"))
+			page.Escaped(" <section class=\"stack\" aria-labelledby=\"ways\"><h2 id=\"ways\">", text(ctx, "Ways to write to it"))
 			page.Fixed("</h2><ul class=\"cards ways\">")
 			if v.Chat {
 				page.Component(ctx, "<li class=\"card channel-chat\"><h3>", design.Icon("chat"))
-				page.Text("", text(ctx, "Chat"))
-				page.Text("</h3><p class=\"muted\">", text(ctx, "Talk to it here, without an account."))
+				page.Escaped("", text(ctx, "Chat"))
+				page.Escaped("</h3><p class=\"muted\">", text(ctx, "Talk to it here, without an account."))
 				page.Address("</p><div class=\"actions\"><a class=\"button primary\" href=\"", v.Address+"/chat")
-				page.Text("\">", text(ctx, "Open the chat"))
+				page.Escaped("\">", text(ctx, "Open the chat"))
 				page.Fixed("</a></div></li>")
 			}
 			page.Component(ctx, "<li class=\"card channel-activitypub\"><h3>", design.Icon("activitypub"))
-			page.Text("", text(ctx, "Fediverse"))
-			page.Text("</h3><p class=\"muted\">", text(ctx, "Mention it from Mastodon or any other server, or follow it."))
+			page.Escaped("", text(ctx, "Fediverse"))
+			page.Escaped("</h3><p class=\"muted\">", text(ctx, "Mention it from Mastodon or any other server, or follow it."))
 			page.Component(ctx, "</p><p>", design.Copyable(v.AgentProfile.Address))
 			page.Component(ctx, "</p>", followForm(v, ""))
 			page.Fixed("</li>")
 			if v.Mail != "" {
 				page.Component(ctx, "<li class=\"card channel-email\"><h3>", design.Icon("email"))
-				page.Text("", text(ctx, "Email"))
-				page.Text("</h3><p class=\"muted\">", text(ctx, "Write a mail. The answer comes as a mail."))
+				page.Escaped("", text(ctx, "Email"))
+				page.Escaped("</h3><p class=\"muted\">", text(ctx, "Write a mail. The answer comes as a mail."))
 				page.Component(ctx, "</p><p>", design.Copyable(v.Mail))
 				page.Address("</p><div class=\"actions\"><a class=\"button\" href=\"", "mailto:"+v.Mail)
-				page.Text("\">", text(ctx, "Write a mail"))
+				page.Escaped("\">", text(ctx, "Write a mail"))
 				page.Fixed("</a></div></li>")
 			}
 			page.Component(ctx, "<li class=\"card channel-a2a\"><h3>", design.Icon("a2a"))
-			page.Text("", text(ctx, "A2A"))
-			page.Text("</h3><p class=\"muted\">", text(ctx, "For other agents: its card says what it can do and how to ask it."))
+			page.Escaped("", text(ctx, "A2A"))
+			page.Escaped("</h3><p class=\"muted\">", text(ctx, "For other agents: its card says what it can do and how to ask it."))
 			page.Address("</p><div class=\"actions\"><a class=\"button\" href=\"", v.Card)
-			page.Text("\">", text(ctx, "Agent card"))
+			page.Escaped("\">", text(ctx, "Agent card"))
 			page.Component(ctx, "</a>", design.CopyButton(v.Card))
 			page.Fixed("</div></li></ul></section>")
 			if len(v.Skills) > 0 {
-				page.Text("<section class=\"stack tight\" aria-labelledby=\"skills\"><h2 id=\"skills\">", text(ctx, "What it can do"))
+				page.Escaped("<section class=\"stack tight\" aria-labelledby=\"skills\"><h2 id=\"skills\">", text(ctx, "What it can do"))
 				page.Fixed("</h2><dl class=\"facts card\">")
 				for _, skill := range v.Skills {
 					page.Component(ctx, "<dt>", design.Name(skill.Name))
-					page.Text("</dt><dd dir=\"auto\">", design.VisibleLine(skill.Description))
+					page.Escaped("</dt><dd dir=\"auto\">", design.VisibleLine(skill.Description))
 					page.Fixed("</dd>")
 				}
 				page.Fixed("</dl></section>")
@@ -153,20 +153,20 @@ func profilePage(head design.Head, v view) templ.Component {
 				page.Component(ctx, "", handling(*v.Handling))
 			}
 			if len(v.Operator) > 0 {
-				page.Text("<section class=\"card\" aria-labelledby=\"operator\"><h2 id=\"operator\">", text(ctx, "Who operates it"))
+				page.Escaped("<section class=\"card\" aria-labelledby=\"operator\"><h2 id=\"operator\">", text(ctx, "Who operates it"))
 				page.Fixed("</h2><dl class=\"facts\">")
 				for _, field := range v.Operator {
-					page.Text("<dt>", fieldLabel(ctx, field.Name))
+					page.Escaped("<dt>", fieldLabel(ctx, field.Name))
 					page.Component(ctx, "</dt><dd>", fieldValue(field))
 					page.Fixed("</dd>")
 				}
 				page.Fixed("</dl></section>")
 			}
-			page.Text("<section class=\"card\" aria-labelledby=\"code\"><h2 id=\"code\">", text(ctx, "On your phone"))
-			page.Text("</h2><div class=\"cluster\"><svg class=\"qr\" viewBox=\"", v.QR.Box)
-			page.Text("\" role=\"img\" aria-label=\"", text(ctx, "QR code of this page"))
-			page.Text("\"><path class=\"qr-ground\" d=\"M0 0h200v200H0z\"></path><path class=\"qr-code\" d=\"", v.QR.Path)
-			page.Text("\"></path></svg><p class=\"small muted\">", text(ctx, "The code leads to this page."))
+			page.Escaped("<section class=\"card\" aria-labelledby=\"code\"><h2 id=\"code\">", text(ctx, "On your phone"))
+			page.Escaped("</h2><div class=\"cluster\"><svg class=\"qr\" viewBox=\"", v.QR.Box)
+			page.Escaped("\" role=\"img\" aria-label=\"", text(ctx, "QR code of this page"))
+			page.Escaped("\"><path class=\"qr-ground\" d=\"M0 0h200v200H0z\"></path><path class=\"qr-code\" d=\"", v.QR.Path)
+			page.Escaped("\"></path></svg><p class=\"small muted\">", text(ctx, "The code leads to this page."))
 			page.Fixed("</p></div></section></div>")
 		})
 		page.Component(templ.WithChildren(ctx, templ_7745c5c3_Var21), "", design.Public(head, false, foot(v.Operator)))
@@ -175,10 +175,10 @@ func profilePage(head design.Head, v view) templ.Component {
 
 func recent(v view) templ.Component {
 	return component.New(func(ctx component.Context, page *component.Page, templ_7745c5c3_Var48 templ.Component) {
-		page.Text("<section class=\"stack tight\" aria-labelledby=\"notes\"><div class=\"cluster apart\"><h2 id=\"notes\">", text(ctx, "Said in public"))
+		page.Escaped("<section class=\"stack tight\" aria-labelledby=\"notes\"><div class=\"cluster apart\"><h2 id=\"notes\">", text(ctx, "Said in public"))
 		page.Address("</h2><a class=\"small\" href=\"", v.Address+"/feed")
 		page.Component(ctx, "\">", design.Icon("feed"))
-		page.Text("", text(ctx, "Feed"))
+		page.Escaped("", text(ctx, "Feed"))
 		page.Fixed("</a></div><ol class=\"card flush rows\">")
 		for _, note := range v.Notes {
 			page.Address("<li class=\"note\"><p class=\"small muted\"><a href=\"", note.Address)
@@ -197,27 +197,27 @@ func recent(v view) templ.Component {
 
 func handling(h Handling) templ.Component {
 	return component.New(func(ctx component.Context, page *component.Page, templ_7745c5c3_Var53 templ.Component) {
-		page.Text("<section class=\"card\" aria-labelledby=\"handling\"><h2 id=\"handling\">", text(ctx, "What happens to your message"))
-		page.Text("</h2><ul><li>", text(ctx, "A program reads it and answers. People who operate the server can read it, too."))
+		page.Escaped("<section class=\"card\" aria-labelledby=\"handling\"><h2 id=\"handling\">", text(ctx, "What happens to your message"))
+		page.Escaped("</h2><ul><li>", text(ctx, "A program reads it and answers. People who operate the server can read it, too."))
 		page.Fixed("</li>")
 		if h.Messages > 0 {
-			page.Text("<li>", count(ctx, days(h.Messages), "Messages are deleted after {n} day.", "Messages are deleted after {n} days."))
+			page.Escaped("<li>", count(ctx, days(h.Messages), "Messages are deleted after {n} day.", "Messages are deleted after {n} days."))
 			page.Fixed("</li>")
 		} else {
-			page.Text("<li>", text(ctx, "Messages have no time after which they are deleted."))
+			page.Escaped("<li>", text(ctx, "Messages have no time after which they are deleted."))
 			page.Fixed("</li>")
 		}
 		if h.Files > 0 && h.Files != h.Messages {
-			page.Text("<li>", count(ctx, days(h.Files), "Files are deleted after {n} day.", "Files are deleted after {n} days."))
+			page.Escaped("<li>", count(ctx, days(h.Files), "Files are deleted after {n} day.", "Files are deleted after {n} days."))
 			page.Fixed("</li>")
 		}
 		if h.ShowsTools {
-			page.Text("<li>", text(ctx, "Its answers show which tools it used for them."))
+			page.Escaped("<li>", text(ctx, "Its answers show which tools it used for them."))
 			page.Fixed("</li>")
 		}
 		if h.Privacy != "" {
 			page.Address("<li><a href=\"", h.Privacy)
-			page.Text("\">", text(ctx, "All the rest, in the operator's own words"))
+			page.Escaped("\">", text(ctx, "All the rest, in the operator's own words"))
 			page.Fixed("</a></li>")
 		}
 		page.Fixed("</ul></section>")
@@ -227,10 +227,10 @@ func handling(h Handling) templ.Component {
 func followForm(v view, asked string) templ.Component {
 	return component.New(func(ctx component.Context, page *component.Page, templ_7745c5c3_Var62 templ.Component) {
 		page.Address("<form class=\"field\" action=\"", v.Address+"/follow")
-		page.Text("\" method=\"get\"><label for=\"server\">", text(ctx, "Follow it from your own server"))
-		page.Text("</label> <span class=\"search\"><input id=\"server\" name=\"server\" value=\"", asked)
-		page.Text("\" placeholder=\"mastodon.example\" maxlength=\"", strconv.Itoa(maxServerName))
-		page.Text("\" required autocapitalize=\"none\" spellcheck=\"false\" inputmode=\"url\"> <button>", text(ctx, "Follow"))
+		page.Escaped("\" method=\"get\"><label for=\"server\">", text(ctx, "Follow it from your own server"))
+		page.Escaped("</label> <span class=\"search\"><input id=\"server\" name=\"server\" value=\"", asked)
+		page.Escaped("\" placeholder=\"mastodon.example\" maxlength=\"", strconv.Itoa(maxServerName))
+		page.Escaped("\" required autocapitalize=\"none\" spellcheck=\"false\" inputmode=\"url\"> <button>", text(ctx, "Follow"))
 		page.Fixed("</button></span></form>")
 	})
 }
@@ -239,12 +239,12 @@ func followForm(v view, asked string) templ.Component {
 func followPage(head design.Head, v view, asked, server, target string) templ.Component {
 	return component.New(func(ctx component.Context, page *component.Page, templ_7745c5c3_Var68 templ.Component) {
 		templ_7745c5c3_Var69 := component.Children(func(ctx component.Context, page *component.Page) {
-			page.Text("<h1>", head.Title)
+			page.Escaped("<h1>", head.Title)
 			page.Fixed("</h1><div class=\"card stack\">")
 			if target != "" {
-				page.Text("<p>", text(ctx, "Your server {server} asks there whether you want to follow it.", "server", server))
+				page.Escaped("<p>", text(ctx, "Your server {server} asks there whether you want to follow it.", "server", server))
 				page.Address("</p><div class=\"actions\"><a class=\"button primary\" rel=\"noreferrer\" href=\"", target)
-				page.Text("\">", text(ctx, "Go on to {server}", "server", server))
+				page.Escaped("\">", text(ctx, "Go on to {server}", "server", server))
 				page.Fixed("</a></div>")
 			} else {
 				if asked != "" {
@@ -253,7 +253,7 @@ func followPage(head design.Head, v view, asked, server, target string) templ.Co
 				page.Component(ctx, " ", followForm(v, asked))
 			}
 			page.Address("</div><p><a href=\"", v.Address)
-			page.Text("\">", text(ctx, "Back to its page"))
+			page.Escaped("\">", text(ctx, "Back to its page"))
 			page.Fixed("</a></p>")
 		})
 		page.Component(templ.WithChildren(ctx, templ_7745c5c3_Var69), "", design.Public(head, true, foot(v.Operator)))
@@ -264,9 +264,9 @@ func missingPage(head design.Head) templ.Component {
 	return component.New(func(ctx component.Context, page *component.Page, templ_7745c5c3_Var76 templ.Component) {
 		templ_7745c5c3_Var77 := component.Children(func(ctx component.Context, page *component.Page) {
 			page.Component(ctx, "<div class=\"empty\">", design.Icon("search"))
-			page.Text("<h1>", text(ctx, "No account has that name"))
-			page.Text("</h1><p>", text(ctx, "The agent may have been renamed or removed. Check the address."))
-			page.Text("</p><div class=\"actions\"><a class=\"button\" href=\"/\">", text(ctx, "All agents of this server"))
+			page.Escaped("<h1>", text(ctx, "No account has that name"))
+			page.Escaped("</h1><p>", text(ctx, "The agent may have been renamed or removed. Check the address."))
+			page.Escaped("</p><div class=\"actions\"><a class=\"button\" href=\"/\">", text(ctx, "All agents of this server"))
 			page.Fixed("</a></div></div>")
 		})
 		page.Component(templ.WithChildren(ctx, templ_7745c5c3_Var77), "", design.Public(head, true, foot(nil)))

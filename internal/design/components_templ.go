@@ -26,7 +26,7 @@ const (
 // Icon is a drawing in the colour of the text around it. Names: icons in icons.go. It is not read aloud: a text stands beside it.
 func Icon(name string) templ.Component {
 	return component.New(func(ctx component.Context, page *component.Page, templ_7745c5c3_Var1 templ.Component) {
-		page.Text("<svg class=\"icon\" viewBox=\"0 0 24 24\" fill=\"none\" stroke=\"currentColor\" stroke-width=\"1.75\" stroke-linecap=\"round\" stroke-linejoin=\"round\" aria-hidden=\"true\" focusable=\"false\"><path d=\"", icons[name])
+		page.Escaped("<svg class=\"icon\" viewBox=\"0 0 24 24\" fill=\"none\" stroke=\"currentColor\" stroke-width=\"1.75\" stroke-linecap=\"round\" stroke-linejoin=\"round\" aria-hidden=\"true\" focusable=\"false\"><path d=\"", icons[name])
 		page.Fixed("\"></path></svg>")
 	})
 }
@@ -36,8 +36,8 @@ func Badge(kind, label string) templ.Component {
 	return component.New(func(ctx component.Context, page *component.Page, templ_7745c5c3_Var3 templ.Component) {
 		templ_7745c5c3_Var4 := []any{"badge", kind}
 		page.Styles(ctx, templ_7745c5c3_Var4)
-		page.Text("<span class=\"", templ.CSSClasses(templ_7745c5c3_Var4).String())
-		page.Text("\">", label)
+		page.Escaped("<span class=\"", templ.CSSClasses(templ_7745c5c3_Var4).String())
+		page.Escaped("\">", label)
 		page.Fixed("</span>")
 	})
 }
@@ -47,9 +47,9 @@ func Channel(name string) templ.Component {
 	return component.New(func(ctx component.Context, page *component.Page, templ_7745c5c3_Var7 templ.Component) {
 		templ_7745c5c3_Var8 := []any{"channel", channelClass(name)}
 		page.Styles(ctx, templ_7745c5c3_Var8)
-		page.Text("<span class=\"", templ.CSSClasses(templ_7745c5c3_Var8).String())
+		page.Escaped("<span class=\"", templ.CSSClasses(templ_7745c5c3_Var8).String())
 		page.Component(ctx, "\">", Icon(channelIcon(name)))
-		page.Text("", channelLabel(ctx, name))
+		page.Escaped("", channelLabel(ctx, name))
 		page.Fixed("</span>")
 	})
 }
@@ -58,14 +58,14 @@ func Channel(name string) templ.Component {
 func Evidence(method string, verified bool) templ.Component {
 	return component.New(func(ctx component.Context, page *component.Page, templ_7745c5c3_Var11 templ.Component) {
 		if verified {
-			page.Text("<span class=\"badge ok\" title=\"", method)
+			page.Escaped("<span class=\"badge ok\" title=\"", method)
 			page.Component(ctx, "\">", Icon("shield"))
-			page.Text("", methodLabel(ctx, method))
+			page.Escaped("", methodLabel(ctx, method))
 			page.Fixed("</span>")
 		} else {
-			page.Text("<span class=\"badge warn\" title=\"", method)
+			page.Escaped("<span class=\"badge warn\" title=\"", method)
 			page.Component(ctx, "\">", Icon("unproven"))
-			page.Text("", text(ctx, "Not proven"))
+			page.Escaped("", text(ctx, "Not proven"))
 			page.Fixed("</span>")
 		}
 	})
@@ -77,12 +77,12 @@ func Avatar(address, size string) templ.Component {
 		drawn := draw(address)
 		templ_7745c5c3_Var17 := []any{"avatar", size}
 		page.Styles(ctx, templ_7745c5c3_Var17)
-		page.Text("<svg class=\"", templ.CSSClasses(templ_7745c5c3_Var17).String())
-		page.Text("\" viewBox=\"0 0 48 48\" aria-hidden=\"true\" focusable=\"false\"><path fill=\"", drawn.ground)
-		page.Text("\" d=\"M0 0h48v48H0z\"></path><path fill=\"", drawn.first)
-		page.Text("\" d=\"", drawn.firstPath)
-		page.Text("\"></path><path fill=\"", drawn.second)
-		page.Text("\" d=\"", drawn.secondPath)
+		page.Escaped("<svg class=\"", templ.CSSClasses(templ_7745c5c3_Var17).String())
+		page.Escaped("\" viewBox=\"0 0 48 48\" aria-hidden=\"true\" focusable=\"false\"><path fill=\"", drawn.ground)
+		page.Escaped("\" d=\"M0 0h48v48H0z\"></path><path fill=\"", drawn.first)
+		page.Escaped("\" d=\"", drawn.firstPath)
+		page.Escaped("\"></path><path fill=\"", drawn.second)
+		page.Escaped("\" d=\"", drawn.secondPath)
 		page.Fixed("\"></path></svg>")
 	})
 }
@@ -91,8 +91,8 @@ func Avatar(address, size string) templ.Component {
 func Empty(icon, title, explanation string) templ.Component {
 	return component.New(func(ctx component.Context, page *component.Page, templ_7745c5c3_Var24 templ.Component) {
 		page.Component(ctx, "<div class=\"empty\">", Icon(icon))
-		page.Text("<h2>", title)
-		page.Text("</h2><p>", explanation)
+		page.Escaped("<h2>", title)
+		page.Escaped("</h2><p>", explanation)
 		page.Component(ctx, "</p><div class=\"actions\">", templ_7745c5c3_Var24)
 		page.Fixed("</div></div>")
 	})
@@ -103,10 +103,10 @@ func Notice(kind, words string) templ.Component {
 	return component.New(func(ctx component.Context, page *component.Page, templ_7745c5c3_Var27 templ.Component) {
 		templ_7745c5c3_Var28 := []any{"notice", kind}
 		page.Styles(ctx, templ_7745c5c3_Var28)
-		page.Text("<div class=\"", templ.CSSClasses(templ_7745c5c3_Var28).String())
-		page.Text("\" role=\"", noticeRole(kind))
+		page.Escaped("<div class=\"", templ.CSSClasses(templ_7745c5c3_Var28).String())
+		page.Escaped("\" role=\"", noticeRole(kind))
 		page.Component(ctx, "\">", Icon(noticeIcon(kind)))
-		page.Text("<div>", words)
+		page.Escaped("<div>", words)
 		page.Component(ctx, "", templ_7745c5c3_Var27)
 		page.Fixed("</div></div>")
 	})
@@ -118,8 +118,8 @@ func Time(at time.Time) templ.Component {
 		if at.IsZero() {
 			page.Fixed("–")
 		} else {
-			page.Text("<time datetime=\"", at.UTC().Format(time.RFC3339))
-			page.Text("\" data-time=\"full\">", at.UTC().Format("2 January 2006, 15:04 UTC"))
+			page.Escaped("<time datetime=\"", at.UTC().Format(time.RFC3339))
+			page.Escaped("\" data-time=\"full\">", at.UTC().Format("2 January 2006, 15:04 UTC"))
 			page.Fixed("</time>")
 		}
 	})
@@ -131,8 +131,8 @@ func Ago(at time.Time) templ.Component {
 		if at.IsZero() {
 			page.Fixed("–")
 		} else {
-			page.Text("<time class=\"nowrap\" datetime=\"", at.UTC().Format(time.RFC3339))
-			page.Text("\" data-time=\"ago\">", at.UTC().Format("2 Jan 2006, 15:04"))
+			page.Escaped("<time class=\"nowrap\" datetime=\"", at.UTC().Format(time.RFC3339))
+			page.Escaped("\" data-time=\"ago\">", at.UTC().Format("2 Jan 2006, 15:04"))
 			page.Fixed("</time>")
 		}
 	})
@@ -142,7 +142,7 @@ func Ago(at time.Time) templ.Component {
 // are written out.
 func Untrusted(words string) templ.Component {
 	return component.New(func(ctx component.Context, page *component.Page, templ_7745c5c3_Var38 templ.Component) {
-		page.Text("<div class=\"untrusted\" dir=\"auto\">", Visible(words))
+		page.Escaped("<div class=\"untrusted\" dir=\"auto\">", Visible(words))
 		page.Fixed("</div>")
 	})
 }
@@ -150,7 +150,7 @@ func Untrusted(words string) templ.Component {
 // Name is a name or a line that a stranger wrote, inside of other text.
 func Name(words string) templ.Component {
 	return component.New(func(ctx component.Context, page *component.Page, templ_7745c5c3_Var40 templ.Component) {
-		page.Text("<bdi>", VisibleLine(words))
+		page.Escaped("<bdi>", VisibleLine(words))
 		page.Fixed("</bdi>")
 	})
 }
@@ -158,8 +158,8 @@ func Name(words string) templ.Component {
 // CopyButton puts a text on the clipboard. It is there with the script only.
 func CopyButton(words string) templ.Component {
 	return component.New(func(ctx component.Context, page *component.Page, templ_7745c5c3_Var42 templ.Component) {
-		page.Text("<button type=\"button\" class=\"copy\" data-copy=\"", words)
-		page.Text("\">", text(ctx, "Copy"))
+		page.Escaped("<button type=\"button\" class=\"copy\" data-copy=\"", words)
+		page.Escaped("\">", text(ctx, "Copy"))
 		page.Fixed("</button>")
 	})
 }
@@ -167,7 +167,7 @@ func CopyButton(words string) templ.Component {
 // Copyable is a text that is meant to be pasted elsewhere.
 func Copyable(words string) templ.Component {
 	return component.New(func(ctx component.Context, page *component.Page, templ_7745c5c3_Var45 templ.Component) {
-		page.Text("<span class=\"copyable\"><code>", words)
+		page.Escaped("<span class=\"copyable\"><code>", words)
 		page.Component(ctx, "</code>", CopyButton(words))
 		page.Fixed("</span>")
 	})
@@ -180,15 +180,15 @@ func Diff(before, after string) templ.Component {
 		for _, line := range diff(before, after) {
 			switch line.Change {
 			case removed:
-				page.Text("<del dir=\"auto\"><span class=\"visually-hidden\">", text(ctx, "Removed:"))
-				page.Text("</span>", Visible(line.Text))
+				page.Escaped("<del dir=\"auto\"><span class=\"visually-hidden\">", text(ctx, "Removed:"))
+				page.Escaped("</span>", Visible(line.Text))
 				page.Fixed("</del>")
 			case added:
-				page.Text("<ins dir=\"auto\"><span class=\"visually-hidden\">", text(ctx, "Added:"))
-				page.Text("</span>", Visible(line.Text))
+				page.Escaped("<ins dir=\"auto\"><span class=\"visually-hidden\">", text(ctx, "Added:"))
+				page.Escaped("</span>", Visible(line.Text))
 				page.Fixed("</ins>")
 			default:
-				page.Text("<span dir=\"auto\">", Visible(line.Text))
+				page.Escaped("<span dir=\"auto\">", Visible(line.Text))
 				page.Fixed("</span>")
 			}
 		}
@@ -202,8 +202,8 @@ func Count(n int, hot bool) templ.Component {
 		if n > 0 {
 			templ_7745c5c3_Var54 := []any{"count", templ.KV("hot", hot)}
 			page.Styles(ctx, templ_7745c5c3_Var54)
-			page.Text("<span class=\"", templ.CSSClasses(templ_7745c5c3_Var54).String())
-			page.Text("\">", strconv.Itoa(n))
+			page.Escaped("<span class=\"", templ.CSSClasses(templ_7745c5c3_Var54).String())
+			page.Escaped("\">", strconv.Itoa(n))
 			page.Fixed("</span>")
 		}
 	})

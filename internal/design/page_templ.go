@@ -38,15 +38,15 @@ const htmxConfig = `{"allowEval":false,"includeIndicatorStyles":false,"selfReque
 // Page is a whole document. Its children are the content of the body; one of them is the main element with the id "main".
 func Page(head Head) templ.Component {
 	return component.New(func(ctx component.Context, page *component.Page, templ_7745c5c3_Var1 templ.Component) {
-		page.Text("<!doctype html><html lang=\"", head.Lang)
-		page.Text("\"><head><meta charset=\"utf-8\"><meta name=\"viewport\" content=\"width=device-width, initial-scale=1, interactive-widget=resizes-content\"><title>", head.Title)
+		page.Escaped("<!doctype html><html lang=\"", head.Lang)
+		page.Escaped("\"><head><meta charset=\"utf-8\"><meta name=\"viewport\" content=\"width=device-width, initial-scale=1, interactive-widget=resizes-content\"><title>", head.Title)
 		page.Fixed("</title><meta name=\"color-scheme\" content=\"light dark\"><meta name=\"theme-color\" media=\"(prefers-color-scheme: light)\" content=\"#f7f6f3\"><meta name=\"theme-color\" media=\"(prefers-color-scheme: dark)\" content=\"#131412\">")
 		if head.Description != "" {
-			page.Text("<meta name=\"description\" content=\"", head.Description)
+			page.Escaped("<meta name=\"description\" content=\"", head.Description)
 			page.Fixed("\">")
 		}
 		if head.Robots != "" {
-			page.Text("<meta name=\"robots\" content=\"", head.Robots)
+			page.Escaped("<meta name=\"robots\" content=\"", head.Robots)
 			page.Fixed("\">")
 		}
 		if head.Canonical != "" {
@@ -61,29 +61,29 @@ func Page(head Head) templ.Component {
 		page.Address("\" color=\"#0b6a5d\"><link rel=\"stylesheet\" href=\"", Address("design.css"))
 		page.Fixed("\">")
 		for _, link := range head.Links {
-			page.Text("<link rel=\"", link.Rel)
-			page.Text("\" type=\"", link.Type)
+			page.Escaped("<link rel=\"", link.Rel)
+			page.Escaped("\" type=\"", link.Type)
 			page.Address("\" href=\"", link.Href)
-			page.Text("\" title=\"", link.Title)
+			page.Escaped("\" title=\"", link.Title)
 			page.Fixed("\">")
 		}
-		page.Text("<script src=\"", Address("design.js"))
-		page.Text("\" data-words=\"", words(ctx))
+		page.Escaped("<script src=\"", Address("design.js"))
+		page.Escaped("\" data-words=\"", words(ctx))
 		page.Fixed("\"></script>")
 		if len(head.Scripts) > 0 {
-			page.Text("<meta name=\"htmx-config\" content=\"", htmxConfig)
+			page.Escaped("<meta name=\"htmx-config\" content=\"", htmxConfig)
 			page.Fixed("\">")
 		}
 		for _, name := range head.Scripts {
-			page.Text("<script src=\"", Address(name))
+			page.Escaped("<script src=\"", Address(name))
 			page.Fixed("\" defer></script>")
 		}
 		page.Fixed("</head>")
 		templ_7745c5c3_Var18 := []any{head.Class}
 		page.Styles(ctx, templ_7745c5c3_Var18)
-		page.Text("<body class=\"", templ.CSSClasses(templ_7745c5c3_Var18).String())
-		page.Text("\"><a class=\"skip\" href=\"#main\">", text(ctx, "Skip to the content"))
-		page.Text("</a><div class=\"offline\" role=\"status\" hidden>", text(ctx, "You are offline. What you see is not current."))
+		page.Escaped("<body class=\"", templ.CSSClasses(templ_7745c5c3_Var18).String())
+		page.Escaped("\"><a class=\"skip\" href=\"#main\">", text(ctx, "Skip to the content"))
+		page.Escaped("</a><div class=\"offline\" role=\"status\" hidden>", text(ctx, "You are offline. What you see is not current."))
 		page.Component(ctx, "</div>", templ_7745c5c3_Var1)
 		page.Fixed("</body></html>")
 	})
@@ -91,23 +91,23 @@ func Page(head Head) templ.Component {
 
 func openGraph(head Head) templ.Component {
 	return component.New(func(ctx component.Context, page *component.Page, templ_7745c5c3_Var22 templ.Component) {
-		page.Text("<meta property=\"og:type\" content=\"", head.OpenGraph.Type)
-		page.Text("\"><meta property=\"og:title\" content=\"", head.Title)
+		page.Escaped("<meta property=\"og:type\" content=\"", head.OpenGraph.Type)
+		page.Escaped("\"><meta property=\"og:title\" content=\"", head.Title)
 		page.Fixed("\">")
 		if head.Description != "" {
-			page.Text("<meta property=\"og:description\" content=\"", head.Description)
+			page.Escaped("<meta property=\"og:description\" content=\"", head.Description)
 			page.Fixed("\">")
 		}
 		if head.Canonical != "" {
-			page.Text("<meta property=\"og:url\" content=\"", head.Canonical)
+			page.Escaped("<meta property=\"og:url\" content=\"", head.Canonical)
 			page.Fixed("\">")
 		}
 		if head.OpenGraph.Site != "" {
-			page.Text("<meta property=\"og:site_name\" content=\"", head.OpenGraph.Site)
+			page.Escaped("<meta property=\"og:site_name\" content=\"", head.OpenGraph.Site)
 			page.Fixed("\">")
 		}
 		if head.OpenGraph.Image != "" {
-			page.Text("<meta property=\"og:image\" content=\"", head.OpenGraph.Image)
+			page.Escaped("<meta property=\"og:image\" content=\"", head.OpenGraph.Image)
 			page.Fixed("\">")
 		}
 		page.Fixed("<meta name=\"twitter:card\" content=\"summary\">")
@@ -117,11 +117,11 @@ func openGraph(head Head) templ.Component {
 // ThemeChoice lets a reader choose colours; the browser keeps the choice. It is there with the script only.
 func ThemeChoice() templ.Component {
 	return component.New(func(ctx component.Context, page *component.Page, templ_7745c5c3_Var29 templ.Component) {
-		page.Text("<label class=\"theme\"><span class=\"visually-hidden\">", text(ctx, "Colours"))
-		page.Text("</span> <select data-theme-choice autocomplete=\"off\"><option value=\"\">", text(ctx, "Colours of the system"))
-		page.Text("</option> <option value=\"light\">", text(ctx, "Light"))
-		page.Text("</option> <option value=\"dark\">", text(ctx, "Dark"))
-		page.Text("</option> <option value=\"contrast\">", text(ctx, "High contrast"))
+		page.Escaped("<label class=\"theme\"><span class=\"visually-hidden\">", text(ctx, "Colours"))
+		page.Escaped("</span> <select data-theme-choice autocomplete=\"off\"><option value=\"\">", text(ctx, "Colours of the system"))
+		page.Escaped("</option> <option value=\"light\">", text(ctx, "Light"))
+		page.Escaped("</option> <option value=\"dark\">", text(ctx, "Dark"))
+		page.Escaped("</option> <option value=\"contrast\">", text(ctx, "High contrast"))
 		page.Fixed("</option></select></label>")
 	})
 }
@@ -138,12 +138,12 @@ func Public(head Head, narrow bool, foot templ.Component) templ.Component {
 	return component.New(func(ctx component.Context, page *component.Page, templ_7745c5c3_Var36 templ.Component) {
 		templ_7745c5c3_Var37 := component.Children(func(ctx component.Context, page *component.Page) {
 			page.Component(ctx, "<header class=\"top\"><div><a class=\"brand\" href=\"/\">", Mark())
-			page.Text("<span>", head.OpenGraph.Site)
+			page.Escaped("<span>", head.OpenGraph.Site)
 			page.Component(ctx, "</span></a>", ThemeChoice())
 			page.Fixed("</div></header>")
 			templ_7745c5c3_Var39 := []any{"main", templ.KV("narrow", narrow)}
 			page.Styles(ctx, templ_7745c5c3_Var39)
-			page.Text("<main id=\"main\" class=\"", templ.CSSClasses(templ_7745c5c3_Var39).String())
+			page.Escaped("<main id=\"main\" class=\"", templ.CSSClasses(templ_7745c5c3_Var39).String())
 			page.Component(ctx, "\">", templ_7745c5c3_Var36)
 			page.Component(ctx, "</main><footer class=\"foot\"><div>", foot)
 			page.Fixed("</div></footer>")

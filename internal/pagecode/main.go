@@ -71,10 +71,10 @@ var shorter = []struct {
 
 	// Texts that are given.
 	{regexp.MustCompile(`templ_7745c5c3_Err = templruntime\.WriteString\(templ_7745c5c3_Buffer, \d+, ` + quoted + `\)` + failed), `page.Fixed($1)`},
-	// Texts that are made. Page.Text takes texts alone, so that numbers, and functions that may fail, are refused by the compiler.
-	{regexp.MustCompile(`(?s)var templ_7745c5c3_Var\d+ string\s*templ_7745c5c3_Var\d+, templ_7745c5c3_Err = templ\.JoinStringErrs\((.*?)\)` + misplaced + written), `page.Text("", $1)`},
+	// Texts that are made. Page.Escaped takes texts alone, so that numbers, and functions that may fail, are refused by the compiler.
+	{regexp.MustCompile(`(?s)var templ_7745c5c3_Var\d+ string\s*templ_7745c5c3_Var\d+, templ_7745c5c3_Err = templ\.JoinStringErrs\((.*?)\)` + misplaced + written), `page.Escaped("", $1)`},
 	// Addresses. Those that a template calls safe are not judged by their scheme.
-	{regexp.MustCompile(`(?s)var templ_7745c5c3_Var\d+ templ\.SafeURL\s*templ_7745c5c3_Var\d+, templ_7745c5c3_Err = templ\.JoinURLErrs\(templ\.SafeURL\((.*?)\)\)` + misplaced + written), `page.Text("", $1)`},
+	{regexp.MustCompile(`(?s)var templ_7745c5c3_Var\d+ templ\.SafeURL\s*templ_7745c5c3_Var\d+, templ_7745c5c3_Err = templ\.JoinURLErrs\(templ\.SafeURL\((.*?)\)\)` + misplaced + written), `page.Escaped("", $1)`},
 	{regexp.MustCompile(`(?s)var templ_7745c5c3_Var\d+ templ\.SafeURL\s*templ_7745c5c3_Var\d+, templ_7745c5c3_Err = templ\.JoinURLErrs\((.*?)\)` + misplaced + written), `page.Address("", $1)`},
 	// Classes.
 	{
@@ -85,7 +85,7 @@ var shorter = []struct {
 	{regexp.MustCompile(`(?s)templ_7745c5c3_Err = (.*?)\.Render\((ctx|templ\.WithChildren\(ctx, templ_7745c5c3_Var\d+\)), templ_7745c5c3_Buffer\)` + failed), `page.Component($2, "", $1)`},
 
 	// What is given is written together with what follows it.
-	{regexp.MustCompile(`page\.Fixed\(` + quoted + `\)\s*page\.(Text|Address)\("", `), `page.$2($1, `},
+	{regexp.MustCompile(`page\.Fixed\(` + quoted + `\)\s*page\.(Escaped|Address)\("", `), `page.$2($1, `},
 	{regexp.MustCompile(`page\.Fixed\(` + quoted + `\)\s*page\.Component\((ctx|templ\.WithChildren\(ctx, templ_7745c5c3_Var\d+\)), "", `), `page.Component($2, $1, `},
 }
 

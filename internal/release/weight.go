@@ -12,8 +12,8 @@ import (
 	"strings"
 )
 
-// maxProgramBytes is the most that a program may have (decision 0101): so far from what it has that a change which costs two per cent is seen.
-const maxProgramBytes = 41_300_000
+// maxProgramBytes is the most that a program may have (decision 0101).
+const maxProgramBytes = 40_000_000
 
 // checkSize refuses a program of more bytes than limit, and names the packages with the most machine code.
 func checkSize(program string, limit int64) error {

@@ -54,14 +54,14 @@ func (p *Page) Fixed(markup string) {
 	_, _ = p.buffer.WriteString(markup) // the buffer keeps its first error and returns it when it is flushed
 }
 
-// Text writes what the template says, then a text with its characters escaped.
-func (p *Page) Text(markup, text string) {
+// Escaped writes what the template says, then a text with its characters escaped.
+func (p *Page) Escaped(markup, text string) {
 	p.Fixed(markup)
 	p.Fixed(templ.EscapeString(text))
 }
 
 // Address writes what the template says, then an address; one with a scheme that a page must not lead to becomes about:invalid.
-func (p *Page) Address(markup, address string) { p.Text(markup, string(templ.URL(address))) }
+func (p *Page) Address(markup, address string) { p.Escaped(markup, string(templ.URL(address))) }
 
 // Styles writes the styles of those classes that bring one (css of templ).
 func (p *Page) Styles(ctx Context, classes []any) {

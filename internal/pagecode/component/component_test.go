@@ -26,7 +26,7 @@ var framed = component.New(func(ctx component.Context, page *component.Page, chi
 
 func TestComponent(t *testing.T) {
 	inner := component.Children(func(ctx component.Context, page *component.Page) {
-		page.Text("<b>", `"&<`)
+		page.Escaped("<b>", `"&<`)
 		page.Address(`</b><a href="`, "javascript:alert(1)")
 		page.Address(`"></a><a href="`, "/a?b&c")
 		page.Component(ctx, `"></a>`, framed) // children of one component are not those of the next
