@@ -20,6 +20,7 @@ import (
 	"inbox/internal/openapi"
 	"inbox/normalized"
 	"inbox/operator"
+	"inbox/operator/doctor"
 	"inbox/policypart"
 )
 
@@ -271,9 +272,9 @@ func Operations() []openapi.Operation {
 			Method: "GET", Path: "/api/v1/statistics", Summary: "Received messages by hour or day and channel, and how they ended",
 			Query: []string{"since", "step", "agent"}, Response: operator.Traffic{},
 		},
-		{Method: "POST", Path: "/api/v1/doctor", Summary: "Look at what this node needs of the world", Response: operator.Examination{}, Errors: taken},
+		{Method: "POST", Path: "/api/v1/doctor", Summary: "Look at what this node needs of the world", Response: doctor.Examination{}, Errors: taken},
 		{Method: "GET", Path: "/api/v1/dns", Summary: "Records to publish for mail", Response: recordList{}},
-		{Method: "POST", Path: "/api/v1/dns", Summary: "Look the records for mail up, and say what is in their place", Response: operator.RecordLook{}, Errors: taken},
+		{Method: "POST", Path: "/api/v1/dns", Summary: "Look the records for mail up, and say what is in their place", Response: doctor.RecordLook{}, Errors: taken},
 		{Method: "GET", Path: "/api/v1/certificates", Summary: "Certificates that this node shows, and what failed when they were renewed", Response: certificateList{}},
 		{Method: "GET", Path: "/api/v1/limits", Summary: "Limits of what senders may cause, who is counted, and what is used of them", Response: limitList{}},
 		{Method: "GET", Path: "/api/v1/nodes", Summary: "Processes that serve this database", Response: nodeList{}},

@@ -16,6 +16,7 @@ import (
 
 	"inbox"
 	"inbox/operator"
+	"inbox/operator/doctor"
 )
 
 // initOptions are the flags of init, which are the answers to its questions.
@@ -185,8 +186,8 @@ type firstStart struct {
 	Files     []operator.SetupFile   `json:"files"`
 	Addresses []netip.Addr           `json:"addresses"`
 	NAT       bool                   `json:"nat"` // no interface has a public address
-	Records   []operator.DNSRecord   `json:"records"`
-	DMARC     []operator.Step        `json:"dmarc"`
+	Records   []doctor.DNSRecord     `json:"records"`
+	DMARC     []doctor.Step          `json:"dmarc"`
 	Next      []operator.Instruction `json:"next"`
 }
 
@@ -241,12 +242,12 @@ func (o *initOptions) describe(cmd *cobra.Command, written *firstStart) error {
 		return err
 	}
 
-	records, err := opened.DNSRecords(cmd.Context())
+	records, err := opened.Doctor.DNSRecords(cmd.Context())
 	if err := errors.Join(err, opened.Close()); err != nil {
 		return err
 	}
-	written.DMARC = operator.DMARCSteps(records)
-	written.Records = operator.FirstRecords(records, config, written.Addresses)
+	written.DMARC = doctor.DMARCSteps(records)
+	written.Records = doctor.FirstRecords(records, config, written.Addresses)
 	written.Next = o.setup.Next(config, written.Files, written.Addresses)
 	return nil
 }
@@ -275,7 +276,7 @@ func publicAddresses(named []string) (addresses []netip.Addr, nat bool, err erro
 			networks = append(networks, network)
 		}
 	}
-	addresses = append(addresses, operator.PublicAddresses(networks)...)
+	addresses = append(addresses, doctor.PublicAddresses(networks)...)
 	return addresses, len(addresses) == 0, nil
 }
 

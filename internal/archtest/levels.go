@@ -115,29 +115,30 @@ var levels = map[string]int{
 	"internal/recording":  9,
 	"internal/simulation": 9,
 
-	"engine/storage": 10,
-	"engine/backup":  10,
-	"operator":       10,
+	"engine/storage":  10,
+	"engine/backup":   10,
+	"operator/doctor": 10,
+	"operator":        11,
 
 	"console/account":  10,
-	"console":          11,
-	"console/public":   11,
-	"console/handbook": 11,
-	"console/pages":    12,
+	"console":          12,
+	"console/public":   12,
+	"console/handbook": 12,
+	"console/pages":    13,
 
-	".": 13, // the root package
+	".": 14, // the root package
 
-	"internal/demo": 14,
-	"cmd/inbox":     15,
+	"internal/demo": 15,
+	"cmd/inbox":     16,
 
 	// Outside of the program: they start it, or stand beside it.
-	"e2e/...":                    15,
-	"e2e":                        16,
+	"e2e/...":                    16,
+	"e2e":                        17,
 	"bench/bare":                 15,
 	"bench/a2asdk":               15,
-	"bench":                      16,
-	"docs/examples/...":          15,
-	"docs/examples/channel/line": 14,
+	"bench":                      17,
+	"docs/examples/...":          16,
+	"docs/examples/channel/line": 15,
 }
 
 // entrances lists which packages may import a room at all, levels aside; of several that match, the longest room decides. Everything
@@ -147,12 +148,12 @@ var entrances = []struct {
 	importers []string
 	reason    string
 }{
-	{"adapters/...", []string{".", "operator", "adapters/email", "adapters/email/...", "adapters/activitypub", "adapters/activitypub/...", "e2e/...", "bench"}, "only the root package and what an operator may do know the adapters; the engine knows no protocol"},
+	{"adapters/...", []string{".", "operator", "operator/...", "adapters/email", "adapters/email/...", "adapters/activitypub", "adapters/activitypub/...", "e2e/...", "bench"}, "only the root package and what an operator may do know the adapters; the engine knows no protocol"},
 	{"adapters/activitypub/...", []string{"adapters/activitypub", "adapters/activitypub/..."}, "the lower packages of an adapter are its own"},
 	{"adapters/email/...", []string{"adapters/email", "adapters/email/..."}, "the layers of mail are known to its adapter alone"},
 	{"adapters/chat/contract", []string{"adapters/chat"}, "the wire contract of an adapter is its own"},
 	{"adapters/bridge/contract", []string{"adapters/bridge", "engine/store", "operator", ".", "e2e/..."}, "the wire contract of an adapter is its own; the store keeps the items, clients and session keys of bridges in its form"},
-	{"engine/store", []string{".", "engine/storage", "engine/backup", "operator", "e2e/...", "bench"}, "only the root package and what an operator may do know the store; others declare the two or three methods that they need"},
+	{"engine/store", []string{".", "engine/storage", "engine/backup", "operator", "operator/doctor", "e2e/...", "bench"}, "only the root package and what an operator may do know the store; others declare the two or three methods that they need"},
 	{"engine/storage", []string{"."}, "only the root package opens what a server keeps"},
 	{"engine/backup", []string{"."}, "only the root package knows what belongs to a backup"},
 	{"engine/pipeline", []string{".", "operator", "engine/store"}, "adapters and console declare what they need of the pipeline"},
@@ -163,7 +164,7 @@ var entrances = []struct {
 	{"engine/demand", []string{".", "console", "engine/..."}, "adapters declare what they need of demands"},
 	{"migrations", []string{"engine/store"}, "the store is the only room with SQL"},
 	{"internal/postgres", []string{"engine/store"}, "the store is the only room with SQL"},
-	{"internal/config", []string{".", "operator"}, "a room takes what it needs as options; only the root package and what an operator looks at read the settings"},
+	{"internal/config", []string{".", "operator", "operator/..."}, "a room takes what it needs as options; only the root package and what an operator looks at read the settings"},
 	{".", []string{"cmd/inbox", "internal/demo", "e2e/...", "bench", "docs/examples/..."}, "the root package ties the rooms together and is no room itself"},
 	{"internal/peer", []string{"internal/demo", "internal/simulation", "operator", "e2e/...", "bench"}, "peers are for demo, simulations and tests"},
 	{"internal/simulation", []string{"operator", "cmd/inbox", "e2e/..."}, "who simulates a message is an operator"},

@@ -1,4 +1,4 @@
-package operator
+package doctor
 
 import (
 	"context"
@@ -20,8 +20,8 @@ type DNSRecord struct {
 }
 
 // DNSRecords returns the records that mail of the domain needs; none when email is off.
-func (o *Operator) DNSRecords(ctx context.Context) ([]DNSRecord, error) {
-	published, err := o.published(ctx)
+func (d *Doctor) DNSRecords(ctx context.Context) ([]DNSRecord, error) {
+	published, err := d.published(ctx)
 	if err != nil || published == nil {
 		return []DNSRecord{}, err
 	}
@@ -41,40 +41,40 @@ func newRecord(name, kind, value, note string) DNSRecord {
 }
 
 // published gathers what the records follow from; nil when email is off.
-func (o *Operator) published(ctx context.Context) (*email.Published, error) {
-	if o.options.Config.SMTP.Listen == "" {
+func (d *Doctor) published(ctx context.Context) (*email.Published, error) {
+	if d.Config.SMTP.Listen == "" {
 		return nil, nil
 	}
 
-	documents, err := o.options.Vault(ctx)
+	documents, err := d.Vault(ctx)
 	if err != nil {
 		return nil, err
 	}
 
-	key, err := email.LoadKey(documents, o.options.Config.Mail.DKIMKeyFile)
+	key, err := email.LoadKey(documents, d.Config.Mail.DKIMKeyFile)
 	if err != nil {
 		return nil, fmt.Errorf("load dkim key: %w", err)
 	}
 
-	keys := map[string]crypto.Signer{o.options.Config.Mail.DKIMSelector: key}
-	if selector := o.options.Config.Mail.DKIMEd25519Selector; selector != "" {
+	keys := map[string]crypto.Signer{d.Config.Mail.DKIMSelector: key}
+	if selector := d.Config.Mail.DKIMEd25519Selector; selector != "" {
 		if keys[selector], err = email.LoadEd25519Key(documents); err != nil {
 			return nil, fmt.Errorf("load dkim key: %w", err)
 		}
 	}
 
-	public, err := url.Parse(o.options.Config.PublicURL)
+	public, err := url.Parse(d.Config.PublicURL)
 	if err != nil {
 		return nil, fmt.Errorf("public_url: %w", err)
 	}
 
 	published := &email.Published{
-		Domain: identity.HostOf(o.options.Config.Domain), Hostname: o.options.Config.SMTP.Hostname, Mode: o.options.Config.Mail.Mode, WebHost: public.Hostname(),
-		Keys: keys, PolicyMode: o.options.Config.Mail.MTASTS, Reports: o.options.Config.Mail.Reports,
-		SharesHost: o.options.Config.SharesMailHost,
+		Domain: identity.HostOf(d.Config.Domain), Hostname: d.Config.SMTP.Hostname, Mode: d.Config.Mail.Mode, WebHost: public.Hostname(),
+		Keys: keys, PolicyMode: d.Config.Mail.MTASTS, Reports: d.Config.Mail.Reports,
+		SharesHost: d.Config.SharesMailHost,
 	}
 	if published.Mode == email.ModeSmarthost {
-		if relay, err := url.Parse(o.options.Config.Mail.Smarthost.Reveal()); err == nil {
+		if relay, err := url.Parse(d.Config.Mail.Smarthost.Reveal()); err == nil {
 			published.Smarthost = relay.Hostname()
 		}
 	}

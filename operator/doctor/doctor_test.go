@@ -1,4 +1,4 @@
-package operator_test
+package doctor_test
 
 import (
 	"bufio"
@@ -30,6 +30,7 @@ import (
 	"inbox/internal/await"
 	"inbox/internal/disk"
 	"inbox/operator"
+	"inbox/operator/doctor"
 )
 
 // names is a name server of a test, with lines as they stand in a zone file.
@@ -158,7 +159,7 @@ func newPatient(t *testing.T) *patient {
 
 // examine returns the findings by name. Its settings are those of a server that sends by itself; ofHTTP are further lines of
 // that table, more are further tables.
-func (p *patient) examine(smtp, peer, ofHTTP, more string, options operator.DoctorOptions) map[string]operator.Finding {
+func (p *patient) examine(smtp, peer, ofHTTP, more string, options doctor.Options) map[string]doctor.Finding {
 	p.t.Helper()
 	_, port, err := net.SplitHostPort(peer)
 	if err != nil {
@@ -183,7 +184,7 @@ func (p *patient) examine(smtp, peer, ofHTTP, more string, options operator.Doct
 	}
 	defer func() { _ = opened.Close() }()
 	if len(p.names.records["agents.test."]) == 0 {
-		records, err := opened.DNSRecords(p.t.Context())
+		records, err := opened.Doctor.DNSRecords(p.t.Context())
 		if err != nil {
 			p.t.Fatal(err)
 		}
@@ -193,7 +194,7 @@ func (p *patient) examine(smtp, peer, ofHTTP, more string, options operator.Doct
 			}
 		}
 	}
-	records, err := opened.DNSRecords(p.t.Context())
+	records, err := opened.Doctor.DNSRecords(p.t.Context())
 	if err != nil {
 		p.t.Fatal(err)
 	}
@@ -211,11 +212,11 @@ func (p *patient) examine(smtp, peer, ofHTTP, more string, options operator.Doct
 	if p.prepare != nil {
 		p.prepare(p.directory)
 	}
-	findings, err := opened.Doctor(p.t.Context(), options)
+	findings, err := opened.Doctor.Examine(p.t.Context(), options)
 	if err != nil {
 		p.t.Fatal(err)
 	}
-	found := map[string]operator.Finding{}
+	found := map[string]doctor.Finding{}
 	for _, one := range findings {
 		if found[one.Name] = one; (one.Status == email.FindingOK) != (one.Remedy == "") {
 			p.t.Errorf("%s %s: %s: a remedy belongs to what is not well, and only there: %q", one.Status, one.Name, one.Detail, one.Remedy)
@@ -228,14 +229,14 @@ func (p *patient) examine(smtp, peer, ofHTTP, more string, options operator.Doct
 func TestDoctor(t *testing.T) {
 	p := newPatient(t)
 	here, peer := greeter(t, "220 mx.agents.test ESMTP"), greeter(t, "220 mail.peer.test ESMTP")
-	want := func(found map[string]operator.Finding, name, status, detail, remedy string) {
+	want := func(found map[string]doctor.Finding, name, status, detail, remedy string) {
 		t.Helper()
 		one, is := found[name]
 		if !is || one.Status != status || !strings.Contains(one.Detail, detail) || !strings.Contains(one.Remedy, remedy) {
 			t.Errorf("%q is %+v; want %s, %q, remedy %q", name, one, status, detail, remedy)
 		}
 	}
-	all := operator.DoctorOptions{Probe: "peer.test"}
+	all := doctor.Options{Probe: "peer.test"}
 	found := p.examine(here, peer, "", "", all)
 	for _, name := range []string{
 		"database", "disk", "http.listen", "smtp.listen", "http://" + p.http + "/healthz", "address of mx.agents.test", "MX", "SPF", "DKIM inbox", "DMARC",
@@ -274,7 +275,7 @@ func TestDoctor(t *testing.T) {
 	found = p.examine(closed, closed, "", "", all)
 	want(found, "smtp.listen", email.FindingFail, "nothing listens at 127.0.0.1:", "inbox serve")
 	want(found, "port 25 outwards", email.FindingFail, "nothing listens at 127.0.0.1:", "smarthost")
-	found = p.examine(here, peer, "", "", operator.DoctorOptions{Probe: "nowhere.test"})
+	found = p.examine(here, peer, "", "", doctor.Options{Probe: "nowhere.test"})
 	want(found, "port 25 outwards", email.FindingWarn, "no mail server of nowhere.test", "--probe")
 
 	want(found, "http://"+p.http+"/.well-known/jwks.json", email.FindingFail, "another server answers", "http.listen")
@@ -299,7 +300,7 @@ func TestDoctor(t *testing.T) {
 	p.names.mu.Unlock()
 	want(p.examine(here, peer, "", dane, all), "DNSSEC", email.FindingOK, "validates", "")
 
-	if only := p.examine(here, peer, "", "", operator.DoctorOptions{DNSOnly: true}); len(only) == 0 || only["database"].Name != "" || only["MX"].Name == "" {
+	if only := p.examine(here, peer, "", "", doctor.Options{DNSOnly: true}); len(only) == 0 || only["database"].Name != "" || only["MX"].Name == "" {
 		t.Errorf("only the records: %+v", only)
 	}
 
@@ -307,10 +308,10 @@ func TestDoctor(t *testing.T) {
 	found = p.examine(here, peer, "tls = \"files\"\ncert_file = \""+cert+"\"\nkey_file = \""+key+"\"\n", "", all)
 	want(found, "TLS certificate", email.FindingFail, "ended on", "renew")
 	want(found, "TLS certificate for mx.agents.test", email.FindingWarn, "no such name", "add the name")
-	if err := operator.Unwell([]operator.Finding{found["MX"]}); err != nil {
+	if err := doctor.Unwell([]doctor.Finding{found["MX"]}); err != nil {
 		t.Error(err)
 	}
-	if err := operator.Unwell([]operator.Finding{found["MX"], found["TLS certificate"]}); err == nil {
+	if err := doctor.Unwell([]doctor.Finding{found["MX"], found["TLS certificate"]}); err == nil {
 		t.Error("a failure is no failure")
 	}
 }

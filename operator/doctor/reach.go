@@ -1,4 +1,4 @@
-package operator
+package doctor
 
 import (
 	"context"
@@ -8,7 +8,6 @@ import (
 	"net/netip"
 	"net/url"
 	"os"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"time"
@@ -21,7 +20,7 @@ import (
 
 // ports looks whether the names of the web server lead to listeners: that of public_url, and with http.tls = "acme" that to which
 // the certificate authority comes.
-func (d *doctor) ports(ctx context.Context) {
+func (d *examiner) ports(ctx context.Context) {
 	if d.config.HTTP.TLS == "acme" && d.config.ACME.HTTPListen != "" {
 		d.listener(ctx, "acme.http_listen", d.config.ACME.HTTPListen, false)
 	}
@@ -41,7 +40,7 @@ func (d *doctor) ports(ctx context.Context) {
 }
 
 // port dials every address of a name. A failure is a warning: some networks cannot reach themselves from inside.
-func (d *doctor) port(ctx context.Context, host, port, remedy string) {
+func (d *examiner) port(ctx context.Context, host, port, remedy string) {
 	name := "port " + port + " of " + host
 	addresses, err := d.resolver.LookupIPAddr(ctx, host+".")
 	if err != nil {
@@ -63,7 +62,7 @@ func (d *doctor) port(ctx context.Context, host, port, remedy string) {
 var rootServers = []string{"198.41.0.4:53", "[2001:503:ba3e::2:30]:53"}
 
 // outgoingAddress looks whether the address from which mail leaves belongs to smtp.hostname, and leads back to it.
-func (d *doctor) outgoingAddress(ctx context.Context) {
+func (d *examiner) outgoingAddress(ctx context.Context) {
 	for _, server := range rootServers {
 		conn, err := (&net.Dialer{Timeout: time.Second}).DialContext(ctx, "udp", server)
 		if err != nil {
@@ -77,7 +76,7 @@ func (d *doctor) outgoingAddress(ctx context.Context) {
 	}
 }
 
-func (d *doctor) leavesFrom(ctx context.Context, address netip.Addr) {
+func (d *examiner) leavesFrom(ctx context.Context, address netip.Addr) {
 	host, name := d.config.SMTP.Hostname, "mail leaves from "+address.String()
 	belongs := false
 	published, _ := d.resolver.LookupIPAddr(ctx, host+".")
@@ -109,7 +108,7 @@ func (d *doctor) leavesFrom(ctx context.Context, address netip.Addr) {
 
 // proxy looks whether clients behind a reverse proxy can be told apart: the settings first, then by requests of its own to public_url,
 // of which the server counts those that a proxy has passed on which is not named.
-func (d *doctor) proxy(ctx context.Context) {
+func (d *examiner) proxy(ctx context.Context) {
 	const name, remedy = "http.trusted_proxies", "name the proxy in http.trusted_proxies, and let it send X-Forwarded-For"
 	if d.config.BehindUnknownProxy() {
 		d.say(name, email.FindingWarn, "public_url is reached from outside, http.listen is not, and no proxy is named: all clients count as one", remedy)
@@ -146,14 +145,14 @@ const ownRequests = 3
 const forwardsMetric = "inbox_http_untrusted_forwards_total "
 
 // untrustedForwards reads a counter of the running server, with the operator's first token.
-func (d *doctor) untrustedForwards(ctx context.Context) (count int, known bool) {
-	token, err := os.ReadFile(filepath.Join(d.config.DataDir, AdminTokenFile))
+func (d *examiner) untrustedForwards(ctx context.Context) (count int, known bool) {
+	token, err := os.ReadFile(d.doctor.TokenFile)
 	if err != nil {
 		return 0, false
 	}
-	ctx, cancel := context.WithTimeout(ctx, doctorPatience)
+	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	client, base := d.operator.options.operatorListener()
+	client, base := d.doctor.Running()
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, base+"/metrics", http.NoBody)
 	if err != nil {
 		return 0, false
@@ -182,7 +181,7 @@ func (d *doctor) untrustedForwards(ctx context.Context) (count int, known bool) 
 const longestMetrics = 8 << 20
 
 // itself looks whether public_url leads to this server and to no other: its key document has a key of this database.
-func (d *doctor) itself(ctx context.Context) {
+func (d *examiner) itself(ctx context.Context) {
 	name := strings.TrimSuffix(d.config.PublicURL, "/") + "/.well-known/jwks.json"
 	response, err := d.client.Get(ctx, name, safehttp.GetOptions{MaxBytes: longestPage})
 	if err != nil {
@@ -196,12 +195,12 @@ func (d *doctor) itself(ctx context.Context) {
 		return
 	}
 
-	keys, err := d.operator.Keys.List(ctx)
+	keys, err := d.doctor.Keys(ctx)
 	if err != nil {
 		return // of the secret key, which has a line of its own
 	}
 	for _, key := range keys {
-		if strings.Contains(string(text), `"`+key.ID+`"`) {
+		if strings.Contains(string(text), `"`+key+`"`) {
 			d.say(name, email.FindingOK, "it has a key of this server", "")
 			return
 		}
@@ -211,7 +210,7 @@ func (d *doctor) itself(ctx context.Context) {
 
 // ownMail writes a mail, signs it with the real keys and judges it as a recipient would who gets it from the addresses of the
 // server. Nothing is sent.
-func (d *doctor) ownMail(ctx context.Context, published *email.Published) {
+func (d *examiner) ownMail(ctx context.Context, published *email.Published) {
 	if d.config.Mail.Mode == email.ModeCapture {
 		return
 	}

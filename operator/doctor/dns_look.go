@@ -1,4 +1,4 @@
-package operator
+package doctor
 
 import (
 	"context"
@@ -46,8 +46,7 @@ type RecordLook struct {
 
 // RecordLooks are looks at the records of this server, one at a time; the last one is remembered.
 type RecordLooks struct {
-	records  func(ctx context.Context) ([]DNSRecord, error)
-	resolver func() lookups
+	Doctor *Doctor
 
 	running sync.Mutex
 	mu      sync.Mutex
@@ -62,10 +61,6 @@ type lookups interface {
 	LookupCNAME(ctx context.Context, host string) (string, error)
 }
 
-func (o *Operator) newRecordLooks() *RecordLooks {
-	return &RecordLooks{records: o.DNSRecords, resolver: func() lookups { return safehttp.NewResolver(o.options.Current().DNS.Resolver) }}
-}
-
 // Run asks for every record once, no longer than half a minute. fault.Conflict while another look runs.
 func (l *RecordLooks) Run(ctx context.Context) (RecordLook, error) {
 	if !l.running.TryLock() {
@@ -75,12 +70,12 @@ func (l *RecordLooks) Run(ctx context.Context) (RecordLook, error) {
 
 	ctx, cancel := context.WithTimeout(ctx, lookLimit)
 	defer cancel()
-	records, err := l.records(ctx)
+	records, err := l.Doctor.DNSRecords(ctx)
 	if err != nil {
 		return RecordLook{}, err
 	}
 
-	found, resolver := make([]LookedRecord, len(records)), l.resolver()
+	found, resolver := make([]LookedRecord, len(records)), safehttp.NewResolver(l.Doctor.Current().DNS.Resolver)
 	var looks errgroup.Group
 	looks.SetLimit(4)
 	for i, record := range records {
@@ -97,7 +92,7 @@ func (l *RecordLooks) Run(ctx context.Context) (RecordLook, error) {
 
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.last = RecordLook{At: now(), Records: found}
+	l.last = RecordLook{At: time.Now().UTC().Truncate(time.Millisecond), Records: found}
 	return l.last, nil
 }
 

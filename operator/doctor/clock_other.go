@@ -1,6 +1,6 @@
 //go:build !linux
 
-package operator
+package doctor
 
 // clockSynchronised is not known here.
 func clockSynchronised() (synchronised, known bool) { return false, false }

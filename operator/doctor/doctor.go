@@ -1,4 +1,6 @@
-package operator
+// Package doctor looks whether what a server needs of the world is there: its database, listeners, certificates and pages, the back ends
+// of its agents, the DNS records that mail needs. Of each thing that does not work it says what to do. It changes nothing.
+package doctor
 
 import (
 	"bufio"
@@ -15,7 +17,6 @@ import (
 	"net/netip"
 	"net/url"
 	"os"
-	"path/filepath"
 	"runtime"
 	"strconv"
 	"strings"
@@ -42,23 +43,40 @@ type Finding struct {
 // Failed reports whether it does not work.
 func (f Finding) Failed() bool { return f.Status == email.FindingFail }
 
-// DoctorOptions say how far the doctor goes.
-type DoctorOptions struct {
+// Options say how far the doctor goes.
+type Options struct {
 	DNSOnly bool   // only the records
 	Probe   string // a domain to whose mail server a connection shows that port 25 is open outwards; empty = no probe
 }
 
 // Times of the doctor's own connections.
 const (
-	doctorPatience   = 10 * time.Second
+	patience         = 10 * time.Second
 	certificateSoon  = 14 * 24 * time.Hour
 	clockTolerance   = 2 * time.Minute
 	longestGreeting  = 512
 	submissionAdvice = `use a provider's relay: mail.mode = "smarthost"`
 )
 
-type doctor struct {
-	operator *Operator
+// Doctor looks at a server of a configuration and at the world around it. All fields are required.
+type Doctor struct {
+	Config  *config.Config
+	Current func() *config.Config // as it is in force, where a running server may have read it again
+	Store   *store.Store
+
+	Keys  func(ctx context.Context) (ids []string, err error)         // the public keys with which the server vouches for its agents
+	Vault func(ctx context.Context) (vault email.KeyState, err error) // opens the documents with private keys
+
+	SecretKeyFile string                                            // with the key that seals them
+	TokenFile     string                                            // with the operator's first token
+	Running       func() (client *http.Client, base string)         // asks the running server what only operators may ask
+	UserAgent     string                                            // of its requests
+	Policies      func(client *safehttp.Client) email.PolicyFetcher // MTA-STS policies
+}
+
+// examiner looks at single things, and keeps what it found.
+type examiner struct {
+	doctor   *Doctor
 	config   *config.Config
 	resolver *safehttp.Resolver
 	client   *safehttp.Client
@@ -67,36 +85,36 @@ type doctor struct {
 
 // look is one thing that the doctor looks at. Where one waits for a server to become well, those without a failure are not repeated.
 type look struct {
-	do       func(ctx context.Context, d *doctor)
+	do       func(ctx context.Context, d *examiner)
 	findings []Finding
 	done     bool
 }
 
-// examination is what a doctor looks at, in order.
+// examination is what is looked at, in order.
 type examination struct {
-	doctor *doctor
-	looks  []*look
+	examiner *examiner
+	looks    []*look
 }
 
-// Doctor looks once at everything that a server of this configuration needs of the world. It changes nothing.
-func (o *Operator) Doctor(ctx context.Context, options DoctorOptions) ([]Finding, error) {
-	e, err := o.examination(ctx, options)
+// Examine looks once at everything that a server of this configuration needs of the world. It changes nothing.
+func (d *Doctor) Examine(ctx context.Context, options Options) ([]Finding, error) {
+	e, err := d.examination(ctx, options)
 	if err != nil {
 		return nil, err
 	}
 	return e.round(ctx), nil
 }
 
-// Pauses between two looks of DoctorUntil: the first one, and the longest.
+// Pauses between two looks of ExamineUntil: the first one, and the longest.
 const (
 	firstPause   = time.Second
 	longestPause = 30 * time.Second
 )
 
-// DoctorUntil looks again at what failed until nothing does, or until the time is over, and returns the last findings. Progress is told
+// ExamineUntil looks again at what failed until nothing does, or until the time is over, and returns the last findings. Progress is told
 // all findings after each look that found a failure, and when the next one comes.
-func (o *Operator) DoctorUntil(ctx context.Context, options DoctorOptions, limit time.Duration, progress func(found []Finding, next time.Duration)) ([]Finding, error) {
-	e, err := o.examination(ctx, options)
+func (d *Doctor) ExamineUntil(ctx context.Context, options Options, limit time.Duration, progress func(found []Finding, next time.Duration)) ([]Finding, error) {
+	e, err := d.examination(ctx, options)
 	if err != nil {
 		return nil, err
 	}
@@ -118,9 +136,9 @@ func (o *Operator) DoctorUntil(ctx context.Context, options DoctorOptions, limit
 func (e *examination) round(ctx context.Context) (all []Finding) {
 	for _, one := range e.looks {
 		if !one.done {
-			e.doctor.findings = nil
-			one.do(ctx, e.doctor)
-			one.findings = e.doctor.findings
+			e.examiner.findings = nil
+			one.do(ctx, e.examiner)
+			one.findings = e.examiner.findings
 			one.done = Unwell(one.findings) == nil
 		}
 		all = append(all, one.findings...)
@@ -128,65 +146,69 @@ func (e *examination) round(ctx context.Context) (all []Finding) {
 	return all
 }
 
-func (o *Operator) examination(ctx context.Context, options DoctorOptions) (*examination, error) {
-	d := &doctor{operator: o, config: o.options.Config, resolver: safehttp.NewResolver(o.options.Config.DNS.Resolver)}
-	d.client = safehttp.New(safehttp.Options{
-		AllowPrivate: o.options.Config.Federation.AllowPrivate, Resolver: d.resolver, UserAgent: o.options.UserAgent, Timeout: doctorPatience,
-	}).Trusting(ownPlaces(o.options.Config)...)
-
-	published, err := o.published(ctx)
+func (d *Doctor) examination(ctx context.Context, options Options) (*examination, error) {
+	published, err := d.published(ctx)
 	if err != nil && options.DNSOnly {
 		return nil, err
 	}
 
-	e := &examination{doctor: d}
-	add := func(do func(ctx context.Context, d *doctor)) { e.looks = append(e.looks, &look{do: do}) }
-	records := func(ctx context.Context, d *doctor) { d.records(ctx, published) }
+	e := &examination{examiner: d.examiner(d.Config)}
+	add := func(do func(ctx context.Context, d *examiner)) { e.looks = append(e.looks, &look{do: do}) }
+	records := func(ctx context.Context, d *examiner) { d.records(ctx, published) }
 	if options.DNSOnly {
 		add(records)
 		return e, nil
 	}
 
 	if err != nil {
-		add(func(_ context.Context, d *doctor) {
+		add(func(_ context.Context, d *examiner) {
 			d.say("keys", email.FindingFail, fault.InWords(err), "put the file of secret_key_file back, from a backup or from another node")
 		})
 	}
-	add(func(ctx context.Context, d *doctor) { d.database(ctx) })
-	add(func(_ context.Context, d *doctor) { d.disk(); d.permissions(); d.clock() })
-	add(func(ctx context.Context, d *doctor) { d.listeners(ctx) })
-	add(func(ctx context.Context, d *doctor) { d.ports(ctx) })
-	add(func(_ context.Context, d *doctor) { d.certificate(published) })
-	add(func(ctx context.Context, d *doctor) { d.discovery(ctx) })
-	add(func(ctx context.Context, d *doctor) { d.itself(ctx) })
-	add(func(ctx context.Context, d *doctor) { d.proxy(ctx) })
-	for i := range d.config.Agents {
-		add(func(ctx context.Context, d *doctor) { d.backEnd(ctx, &d.config.Agents[i]) })
-		add(func(ctx context.Context, d *doctor) { d.tools(ctx, &d.config.Agents[i]) })
+	add(func(ctx context.Context, d *examiner) { d.database(ctx) })
+	add(func(_ context.Context, d *examiner) { d.disk(); d.permissions(); d.clock() })
+	add(func(ctx context.Context, d *examiner) { d.listeners(ctx) })
+	add(func(ctx context.Context, d *examiner) { d.ports(ctx) })
+	add(func(_ context.Context, d *examiner) { d.certificate(published) })
+	add(func(ctx context.Context, d *examiner) { d.discovery(ctx) })
+	add(func(ctx context.Context, d *examiner) { d.itself(ctx) })
+	add(func(ctx context.Context, d *examiner) { d.proxy(ctx) })
+	for i := range d.Config.Agents {
+		add(func(ctx context.Context, d *examiner) { d.backEnd(ctx, &d.config.Agents[i]) })
+		add(func(ctx context.Context, d *examiner) { d.tools(ctx, &d.config.Agents[i]) })
 	}
 
-	for _, to := range d.config.Operator.Addresses() {
-		add(func(ctx context.Context, d *doctor) { d.notify(ctx, to) })
+	for _, to := range d.Config.Operator.Addresses() {
+		add(func(ctx context.Context, d *examiner) { d.notify(ctx, to) })
 	}
 
 	switch {
-	case d.local():
-		add(func(_ context.Context, d *doctor) {
+	case e.examiner.local():
+		add(func(_ context.Context, d *examiner) {
 			d.say("DNS", email.FindingOK, "not looked at: "+d.config.Domain+" is a name of this machine alone; see: inbox dns check", "")
 		})
 	case err == nil:
 		add(records)
 		if published != nil {
-			add(func(ctx context.Context, d *doctor) { d.policyFile(ctx, published); d.dnssec(ctx) })
-			add(func(ctx context.Context, d *doctor) { d.outwards(ctx, options.Probe) })
-			add(func(ctx context.Context, d *doctor) { d.ownMail(ctx, published) })
+			add(func(ctx context.Context, d *examiner) { d.policyFile(ctx, published); d.dnssec(ctx) })
+			add(func(ctx context.Context, d *examiner) { d.outwards(ctx, options.Probe) })
+			add(func(ctx context.Context, d *examiner) { d.ownMail(ctx, published) })
 		}
 	}
 	return e, nil
 }
 
+// examiner makes one that looks at a configuration.
+func (d *Doctor) examiner(c *config.Config) *examiner {
+	e := &examiner{doctor: d, config: c, resolver: safehttp.NewResolver(c.DNS.Resolver)}
+	e.client = safehttp.New(safehttp.Options{
+		AllowPrivate: c.Federation.AllowPrivate, Resolver: e.resolver, UserAgent: d.UserAgent, Timeout: patience,
+	}).Trusting(ownPlaces(c)...)
+	return e
+}
+
 // local reports whether no other machine knows the domain.
-func (d *doctor) local() bool {
+func (d *examiner) local() bool {
 	host := identity.HostOf(d.config.Domain)
 	address, err := netip.ParseAddr(strings.Trim(host, "[]"))
 	return d.config.Development || host == "localhost" || strings.HasSuffix(host, ".localhost") || err == nil && address.IsLoopback()
@@ -207,11 +229,11 @@ func ownPlaces(config *config.Config) []string {
 	return places
 }
 
-func (d *doctor) say(name, status, detail, remedy string) {
+func (d *examiner) say(name, status, detail, remedy string) {
 	d.findings = append(d.findings, Finding{name, status, detail, remedy})
 }
 
-func (d *doctor) records(ctx context.Context, published *email.Published) {
+func (d *examiner) records(ctx context.Context, published *email.Published) {
 	if published == nil {
 		d.say("email", email.FindingOK, "off (smtp.listen is empty)", "")
 		return
@@ -221,24 +243,24 @@ func (d *doctor) records(ctx context.Context, published *email.Published) {
 	}
 }
 
-func (d *doctor) database(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, doctorPatience)
+func (d *examiner) database(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	version, err := d.operator.SchemaVersion(ctx)
+	version, err := d.doctor.Store.SchemaVersion(ctx)
 	if err != nil {
 		d.say("database", email.FindingFail, fault.InWords(err), "start the database or correct database_url")
 		return
 	}
 
 	d.say("database", email.FindingOK, d.config.DatabaseURL.String()+", schema "+strconv.FormatInt(version, 10), "")
-	if offset, err := d.operator.options.Store.ClockOffset(ctx); err == nil && offset.Abs() > store.MaxClockOffset {
+	if offset, err := d.doctor.Store.ClockOffset(ctx); err == nil && offset.Abs() > store.MaxClockOffset {
 		d.say("clock", email.FindingWarn, "this machine's clock differs by "+offset.Round(time.Millisecond).String()+" from the database's",
 			"let both keep time with NTP")
 	}
 }
 
 // disk looks at the room that data_dir has.
-func (d *doctor) disk() {
+func (d *examiner) disk() {
 	left, bound, err := disk.NewGuard(disk.Options{Directory: d.config.DataDir, Keep: int64(d.config.Limits.FreeDisk)}).Look()
 	text := fmt.Sprintf("%d MiB free in %s", left>>20, d.config.DataDir)
 	switch {
@@ -254,11 +276,11 @@ func (d *doctor) disk() {
 }
 
 // permissions looks at who else may read what holds keys and messages.
-func (d *doctor) permissions() {
+func (d *examiner) permissions() {
 	if runtime.GOOS == "windows" {
 		return // its permissions are not in the mode
 	}
-	files := []string{filepath.Join(d.config.DataDir, AdminTokenFile), d.operator.options.SecretKeyFile}
+	files := []string{d.doctor.TokenFile, d.doctor.SecretKeyFile}
 	if d.config.DatabaseURL.Reveal() == "sqlite" {
 		files = append(files, store.Files(d.config.DataDir)...)
 	}
@@ -272,7 +294,7 @@ func (d *doctor) permissions() {
 	}
 }
 
-func (d *doctor) tooWide(path string, most fs.FileMode) bool {
+func (d *examiner) tooWide(path string, most fs.FileMode) bool {
 	info, err := os.Stat(path)
 	if err != nil || info.Mode().Perm()&^most == 0 {
 		return false // one that is missing is told elsewhere
@@ -283,7 +305,7 @@ func (d *doctor) tooWide(path string, most fs.FileMode) bool {
 }
 
 // clock asks the operating system whether a time service keeps its clock: signatures and certificates live by it.
-func (d *doctor) clock() {
+func (d *examiner) clock() {
 	switch synchronised, known := clockSynchronised(); {
 	case !known:
 		d.say("clock", email.FindingOK, time.Now().UTC().Format(time.RFC3339)+" (whether it is kept is not known here)", "")
@@ -294,7 +316,7 @@ func (d *doctor) clock() {
 	}
 }
 
-func (d *doctor) listeners(ctx context.Context) {
+func (d *examiner) listeners(ctx context.Context) {
 	d.listener(ctx, "http.listen", d.config.HTTP.Listen, false)
 	if d.config.SMTP.Listen == "" {
 		return
@@ -306,8 +328,8 @@ func (d *doctor) listeners(ctx context.Context) {
 	d.listener(ctx, "port 25 of "+d.config.SMTP.Hostname, net.JoinHostPort(d.config.SMTP.Hostname, "25"), true)
 }
 
-func (d *doctor) listener(ctx context.Context, name, address string, greets bool) {
-	greeting, err := d.dial(ctx, reachable(address), greets)
+func (d *examiner) listener(ctx context.Context, name, address string, greets bool) {
+	greeting, err := d.dial(ctx, config.Dialable(address), greets)
 	switch {
 	case err == nil && (!greets || strings.HasPrefix(greeting, "220")):
 		d.say(name, email.FindingOK, strings.TrimSpace(address+" "+greeting), "")
@@ -320,17 +342,8 @@ func (d *doctor) listener(ctx context.Context, name, address string, greets bool
 	}
 }
 
-// reachable turns the address of a listener on all interfaces into one that can be dialled.
-func reachable(address string) string {
-	host, port, err := net.SplitHostPort(address)
-	if ip := net.ParseIP(host); err == nil && (host == "" || ip != nil && ip.IsUnspecified()) {
-		return net.JoinHostPort("localhost", port)
-	}
-	return address
-}
-
-func (d *doctor) dial(ctx context.Context, address string, greets bool) (greeting string, err error) {
-	ctx, cancel := context.WithTimeout(ctx, doctorPatience)
+func (d *examiner) dial(ctx context.Context, address string, greets bool) (greeting string, err error) {
+	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	conn, err := (&net.Dialer{Resolver: d.resolver.Resolver}).DialContext(ctx, "tcp", address)
 	if err != nil {
@@ -342,7 +355,7 @@ func (d *doctor) dial(ctx context.Context, address string, greets bool) (greetin
 		return "", nil
 	}
 
-	_ = conn.SetDeadline(time.Now().Add(doctorPatience))
+	_ = conn.SetDeadline(time.Now().Add(patience))
 	line, err := bufio.NewReaderSize(conn, longestGreeting).ReadSlice('\n')
 	_, _ = conn.Write([]byte("QUIT\r\n"))
 	if err != nil {
@@ -352,7 +365,7 @@ func (d *doctor) dial(ctx context.Context, address string, greets bool) (greetin
 }
 
 // certificate looks at the files of http.tls = "files".
-func (d *doctor) certificate(published *email.Published) {
+func (d *examiner) certificate(published *email.Published) {
 	if d.config.HTTP.CertFile == "" {
 		return
 	}
@@ -381,7 +394,7 @@ func (d *doctor) certificate(published *email.Published) {
 	}
 }
 
-func (d *doctor) lifeOf(leaf *x509.Certificate) {
+func (d *examiner) lifeOf(leaf *x509.Certificate) {
 	text := "until " + leaf.NotAfter.UTC().Format(time.DateOnly)
 	switch left := time.Until(leaf.NotAfter); {
 	case left <= 0:
@@ -394,7 +407,7 @@ func (d *doctor) lifeOf(leaf *x509.Certificate) {
 }
 
 // discovery asks for the pages by which others find an agent.
-func (d *doctor) discovery(ctx context.Context) {
+func (d *examiner) discovery(ctx context.Context) {
 	base := strings.TrimSuffix(d.config.PublicURL, "/")
 	pages := []string{base + "/healthz", base + "/.well-known/nodeinfo", base + "/.well-known/agent-card.json"}
 	if len(d.config.Agents) > 0 {
@@ -411,7 +424,7 @@ func (d *doctor) discovery(ctx context.Context) {
 // longestPage bounds what is read of a page of our own.
 const longestPage = 64 << 10
 
-func (d *doctor) page(ctx context.Context, page string) {
+func (d *examiner) page(ctx context.Context, page string) {
 	name := page
 	if u, err := url.Parse(page); err == nil {
 		name = u.Scheme + "://" + u.Host + u.Path
@@ -443,13 +456,13 @@ func (d *doctor) page(ctx context.Context, page string) {
 	}
 }
 
-func (d *doctor) policyFile(ctx context.Context, published *email.Published) {
+func (d *examiner) policyFile(ctx context.Context, published *email.Published) {
 	if published.PolicyMode == "none" {
 		return
 	}
 
 	want, _ := email.PolicyFile(published.PolicyMode, published.Hostname)
-	text, err := d.operator.options.Policies(d.client).FetchPolicy(ctx, published.Domain, 64<<10)
+	text, err := d.doctor.Policies(d.client).FetchPolicy(ctx, published.Domain, 64<<10)
 	name := "https://mta-sts." + published.Domain + email.PolicyPath
 	switch {
 	case err != nil:
@@ -462,7 +475,7 @@ func (d *doctor) policyFile(ctx context.Context, published *email.Published) {
 }
 
 // dnssec asks whether the resolver validates, where TLSA records are to hold.
-func (d *doctor) dnssec(ctx context.Context) {
+func (d *examiner) dnssec(ctx context.Context) {
 	if !d.config.Mail.DANE {
 		return
 	}
@@ -484,7 +497,7 @@ func (d *doctor) dnssec(ctx context.Context) {
 }
 
 // outwards shows whether mail can leave.
-func (d *doctor) outwards(ctx context.Context, probe string) {
+func (d *examiner) outwards(ctx context.Context, probe string) {
 	switch d.config.Mail.Mode {
 	case email.ModeSmarthost:
 		address, err := email.SmarthostAddress(d.config.Mail.Smarthost.Reveal())
@@ -503,8 +516,8 @@ func (d *doctor) outwards(ctx context.Context, probe string) {
 	}
 }
 
-func (d *doctor) probe(ctx context.Context, domain string) {
-	ctx, cancel := context.WithTimeout(ctx, 3*doctorPatience)
+func (d *examiner) probe(ctx context.Context, domain string) {
+	ctx, cancel := context.WithTimeout(ctx, 3*patience)
 	defer cancel()
 	servers, err := d.resolver.LookupMX(ctx, identity.HostOf(domain))
 	if len(servers) == 0 {

@@ -1,13 +1,13 @@
-package operator
+package doctor
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"log/slog"
 	"net/http"
-	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -24,9 +24,23 @@ import (
 	"inbox/internal/safehttp"
 )
 
+// ExamineAgent looks whether what answers for an agent of a configuration is there, which tools it has and which of them no rule opens, as
+// Examine does. It connects to the back end and starts MCP servers, but makes no run.
+func (d *Doctor) ExamineAgent(ctx context.Context, c *config.Config, agent *config.Agent) []Finding {
+	ctx, cancel := context.WithTimeout(ctx, 2*patience)
+	defer cancel()
+	e := d.examiner(c)
+	e.backEnd(ctx, agent)
+	e.tools(ctx, agent)
+	if len(e.findings) == 0 {
+		e.say("agent "+agent.Name, email.FindingOK, "nothing outside this server answers for it", "")
+	}
+	return e.findings
+}
+
 // backEnd looks whether what answers for an agent is there. It makes no run: a web service and a model's provider are connected to,
 // a card is fetched, a program is found.
-func (d *doctor) backEnd(ctx context.Context, agent *config.Agent) {
+func (d *examiner) backEnd(ctx context.Context, agent *config.Agent) {
 	name := "agent " + agent.Name
 	remedy := "start what answers for it, or correct " + agent.Kind + " of the agent"
 	detail, err := d.answers(ctx, agent)
@@ -38,7 +52,7 @@ func (d *doctor) backEnd(ctx context.Context, agent *config.Agent) {
 	}
 }
 
-func (d *doctor) answers(ctx context.Context, agent *config.Agent) (detail string, err error) {
+func (d *examiner) answers(ctx context.Context, agent *config.Agent) (detail string, err error) {
 	table := config.KindNamed(agent.Kind)
 	address := agent.BackEnd()
 	switch {
@@ -63,17 +77,17 @@ func (d *doctor) answers(ctx context.Context, agent *config.Agent) (detail strin
 	return place + " can be reached", nil
 }
 
-func (d *doctor) card(ctx context.Context, address, place string) error {
+func (d *examiner) card(ctx context.Context, address, place string) error {
 	response, err := d.client.Trusting(place).Get(ctx, address, safehttp.GetOptions{MaxBytes: longestCard})
 	if err != nil {
 		return err
 	}
 	defer func() { _ = response.Body.Close() }()
 	if response.StatusCode != http.StatusOK {
-		return fmt.Errorf("%s answers %s", withoutQuery(address), response.Status)
+		return fmt.Errorf("%s answers %s", upstream.WithoutQuery(address), response.Status)
 	}
 	if start, err := io.ReadAll(io.LimitReader(response.Body, 64)); err != nil || !strings.HasPrefix(strings.TrimSpace(string(start)), "{") {
-		return fmt.Errorf("%s is no agent card", withoutQuery(address))
+		return fmt.Errorf("%s is no agent card", upstream.WithoutQuery(address))
 	}
 	return nil
 }
@@ -81,16 +95,8 @@ func (d *doctor) card(ctx context.Context, address, place string) error {
 // longestCard bounds the card of an agent elsewhere.
 const longestCard = 1 << 20
 
-func withoutQuery(address string) string {
-	u, err := url.Parse(address)
-	if err != nil {
-		return address
-	}
-	return u.Scheme + "://" + u.Host + u.Path
-}
-
 // program looks for the program of a command, as the server that starts it would.
-func (d *doctor) program(command config.Command) (detail string, err error) {
+func (d *examiner) program(command config.Command) (detail string, err error) {
 	if command.Directory != "" {
 		if _, err := os.ReadDir(command.Directory); err != nil {
 			return "", err
@@ -108,7 +114,7 @@ func (d *doctor) program(command config.Command) (detail string, err error) {
 }
 
 // tools starts the MCP servers of an agent, as the server does, and looks which tools they have and which of them no rule opens.
-func (d *doctor) tools(ctx context.Context, agent *config.Agent) {
+func (d *examiner) tools(ctx context.Context, agent *config.Agent) {
 	names := make([]string, 0, len(agent.ClientTools))
 	for i := range agent.ClientTools {
 		names = append(names, agent.ClientTools[i].FullName())
@@ -133,7 +139,7 @@ func openingRule(names []string) string {
 	return "write below the agent, with an address or an issuer where not everybody may use them:\n[[agents.rules]]\neffect = \"allow\"\npurposes = [" + strings.Join(quoted, ", ") + "]"
 }
 
-func (d *doctor) mcpTools(ctx context.Context, agent *config.Agent) (names []string) {
+func (d *examiner) mcpTools(ctx context.Context, agent *config.Agent) (names []string) {
 	var servers []mcptool.Server
 	for _, table := range agent.MCP {
 		if err := d.mcpThere(ctx, table); err != nil {
@@ -145,7 +151,7 @@ func (d *doctor) mcpTools(ctx context.Context, agent *config.Agent) (names []str
 			URL: table.URL, Token: table.Token.Reveal(), Timeout: table.Timeout, Tools: table.Tools, Forbidden: table.Forbidden,
 		})
 	}
-	source, err := mcptool.New(servers, mcptool.Options{Client: d.client, Log: slog.New(slog.DiscardHandler), ReconnectWait: doctorPatience})
+	source, err := mcptool.New(servers, mcptool.Options{Client: d.client, Log: slog.New(slog.DiscardHandler), ReconnectWait: patience})
 	if err != nil {
 		d.say("tools of "+agent.Name, email.FindingFail, fault.InWords(err), "correct agents.mcp")
 		return nil
@@ -156,7 +162,7 @@ func (d *doctor) mcpTools(ctx context.Context, agent *config.Agent) (names []str
 	source.Declarations(ctx)
 	for _, status := range source.Status() {
 		if !status.Connected {
-			d.sayNoServer(status.Server, agent.Name, or(fault.InWords(errors.New(status.Reason)), "it does not answer in time"))
+			d.sayNoServer(status.Server, agent.Name, cmp.Or(fault.InWords(errors.New(status.Reason)), "it does not answer in time"))
 			continue
 		}
 		d.say(mcpName(status.Server, agent.Name), email.FindingOK, fmt.Sprintf("%d tools", len(status.Tools)), "")
@@ -167,12 +173,12 @@ func (d *doctor) mcpTools(ctx context.Context, agent *config.Agent) (names []str
 
 func mcpName(server, agent string) string { return "MCP server " + server + " of " + agent }
 
-func (d *doctor) sayNoServer(server, agent, detail string) {
+func (d *examiner) sayNoServer(server, agent, detail string) {
 	d.say(mcpName(server, agent), email.FindingFail, detail, "start it, or correct its command or url in agents.mcp")
 }
 
 // mcpThere looks for the program or the address of an MCP server, before it is spoken to.
-func (d *doctor) mcpThere(ctx context.Context, table config.MCP) error {
+func (d *examiner) mcpThere(ctx context.Context, table config.MCP) error {
 	if table.URL == "" {
 		_, err := d.program(config.Command{Program: table.Command, Directory: table.Directory})
 		return err

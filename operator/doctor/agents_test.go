@@ -1,4 +1,4 @@
-package operator_test
+package doctor_test
 
 import (
 	"context"
@@ -16,7 +16,7 @@ import (
 
 	"inbox"
 	"inbox/adapters/email"
-	"inbox/operator"
+	"inbox/operator/doctor"
 )
 
 // toolServer is an MCP server with the tools notes/read and notes/write.
@@ -58,7 +58,7 @@ func TestDoctorLooksAtAgents(t *testing.T) {
 		agent("model", "llm", "model = \"m\"\nbase_url = \""+service.URL+"\""),
 		"[[agents.mcp]]\nname = \"notes\"\nurl = \"" + toolServer(t) + "\"\n[[agents.mcp]]\nname = \"away\"\nurl = \"" + closed + "\"\n" +
 			"[[agents.rules]]\neffect = \"allow\"\npurposes = [\"tool:notes/read\"]\n[[agents.client_tools]]\nname = \"look\"\ndescription = \"Looks.\"\n",
-	}, ""), operator.DoctorOptions{})
+	}, ""), doctor.Options{})
 
 	for name, want := range map[string]struct{ status, detail, remedy string }{
 		"agent hook":   {email.FindingOK, "can be reached", ""},
@@ -97,7 +97,7 @@ func TestDoctorJudgesOwnMail(t *testing.T) {
 		defer p.names.mu.Unlock()
 		delete(p.names.records, "inbox._domainkey.agents.test.")
 	}
-	one := p.examine(smtp, peer, "", "", operator.DoctorOptions{})["signed mail from 127.0.0.25"]
+	one := p.examine(smtp, peer, "", "", doctor.Options{})["signed mail from 127.0.0.25"]
 	if one.Status != email.FindingFail || !strings.Contains(one.Detail, "SPF pass, DKIM permerror") {
 		t.Errorf("a mail without a key that can be found: %+v", one)
 	}
@@ -134,16 +134,16 @@ func TestDoctorWaits(t *testing.T) {
 	key.Store(keys[0].ID)
 
 	waits := 0
-	found, err := opened.DoctorUntil(t.Context(), operator.DoctorOptions{}, time.Minute, func(found []operator.Finding, next time.Duration) {
+	found, err := opened.Doctor.ExamineUntil(t.Context(), doctor.Options{}, time.Minute, func(found []doctor.Finding, next time.Duration) {
 		waits++
-		if operator.Unwell(found) == nil || next <= 0 {
+		if doctor.Unwell(found) == nil || next <= 0 {
 			t.Errorf("it waits %s for %+v", next, found)
 		}
 		if err := os.WriteFile(missing, []byte("#!/bin/sh\n"), 0o700); err != nil {
 			t.Error(err)
 		}
 	})
-	if err != nil || operator.Unwell(found) != nil || waits != 1 {
+	if err != nil || doctor.Unwell(found) != nil || waits != 1 {
 		t.Errorf("after %d waits %v: %+v", waits, err, found)
 	}
 
@@ -157,7 +157,7 @@ func TestDoctorWaits(t *testing.T) {
 	if err := os.Remove(missing); err != nil {
 		t.Fatal(err)
 	}
-	if found, err = opened.DoctorUntil(t.Context(), operator.DoctorOptions{}, time.Millisecond, nil); err != nil || operator.Unwell(found) == nil {
+	if found, err = opened.Doctor.ExamineUntil(t.Context(), doctor.Options{}, time.Millisecond, nil); err != nil || doctor.Unwell(found) == nil {
 		t.Errorf("the time was over: %v %+v", err, found)
 	}
 }

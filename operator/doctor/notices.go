@@ -1,4 +1,4 @@
-package operator
+package doctor
 
 import (
 	"context"
@@ -17,7 +17,7 @@ import (
 )
 
 // notify looks whether what the operator is told can reach an address of operator.notify. It sends nothing there.
-func (d *doctor) notify(ctx context.Context, to config.NotifyAddress) {
+func (d *examiner) notify(ctx context.Context, to config.NotifyAddress) {
 	name := "notices to " + to.Label
 	detail, err := d.reaches(ctx, to)
 	switch {
@@ -30,8 +30,8 @@ func (d *doctor) notify(ctx context.Context, to config.NotifyAddress) {
 	}
 }
 
-func (d *doctor) reaches(ctx context.Context, to config.NotifyAddress) (detail string, err error) {
-	ctx, cancel := context.WithTimeout(ctx, doctorPatience)
+func (d *examiner) reaches(ctx context.Context, to config.NotifyAddress) (detail string, err error) {
+	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	switch {
 	case to.URL != "":
@@ -61,7 +61,7 @@ func (d *doctor) reaches(ctx context.Context, to config.NotifyAddress) (detail s
 }
 
 // account asks the server of an account for it, as every server of the fediverse does.
-func (d *doctor) account(ctx context.Context, account string) error {
+func (d *examiner) account(ctx context.Context, account string) error {
 	parsed, err := identity.ParseAddress(account)
 	if err != nil {
 		return err

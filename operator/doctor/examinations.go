@@ -1,4 +1,4 @@
-package operator
+package doctor
 
 import (
 	"context"
@@ -13,7 +13,7 @@ const examinationLimit = 45 * time.Second
 
 // Examinations are rounds of the doctor on a running server, one at a time; the last one is remembered.
 type Examinations struct {
-	doctor func(ctx context.Context, options DoctorOptions) ([]Finding, error)
+	Doctor *Doctor
 
 	running sync.Mutex
 	mu      sync.Mutex
@@ -35,14 +35,14 @@ func (e *Examinations) Run(ctx context.Context) (Examination, error) {
 
 	ctx, cancel := context.WithTimeout(ctx, examinationLimit)
 	defer cancel()
-	found, err := e.doctor(ctx, DoctorOptions{})
+	found, err := e.Doctor.Examine(ctx, Options{})
 	if err != nil {
 		return Examination{}, err
 	}
 
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.last = Examination{At: now(), Findings: listed(found)}
+	e.last = Examination{At: time.Now().UTC().Truncate(time.Millisecond), Findings: append([]Finding{}, found...)}
 	return e.last, nil
 }
 
@@ -51,10 +51,4 @@ func (e *Examinations) Last() Examination {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return e.last
-}
-
-// Settings returns the settings that are in force, with all defaults, as a file would say them. Secrets and passwords are hidden.
-func (o *Operator) Settings() (string, error) {
-	document, err := o.options.Current().Document(true)
-	return string(document), err
 }
