@@ -21,6 +21,7 @@ import (
 	"inbox/normalized"
 	"inbox/operator"
 	"inbox/operator/doctor"
+	"inbox/operator/setup"
 	"inbox/policypart"
 )
 
@@ -142,10 +143,10 @@ func Operations() []openapi.Operation {
 		{Method: "GET", Path: "/api/v1/agents", Summary: "Agents with their settings and pauses", Query: []string{"agent", "kind", "state"}, Response: agentList{}},
 		{
 			Method: "POST", Path: "/api/v1/agents", Summary: "Write a new agent into the file of the settings, and read it",
-			Request: operator.NewAgent{Name: "helper", Kind: "remote", Backend: "https://service.example/card.json", Access: "verified"}, Response: operator.Added{}, Errors: refused,
+			Request: operator.NewAgent{Name: "helper", Kind: "remote", Backend: "https://service.example/card.json", Access: "verified"}, Response: setup.Added{}, Errors: refused,
 		},
 		{Method: "GET", Path: "/api/v1/agents/{agent}", Summary: "One agent with the ways to it and its settings", Response: operator.AgentDetails{}},
-		{Method: "DELETE", Path: "/api/v1/agents/{agent}", Summary: "Take an agent out of the file of the settings", Response: operator.Removed{}, Errors: refused},
+		{Method: "DELETE", Path: "/api/v1/agents/{agent}", Summary: "Take an agent out of the file of the settings", Response: setup.Removed{}, Errors: refused},
 		{Method: "GET", Path: "/api/v1/agents/{agent}/examination", Summary: "Whether what answers for an agent is there", Response: findingList{}},
 		{Method: "PUT", Path: "/api/v1/agents/{agent}/pause", Summary: "Let an agent rest", Partial: true, Request: reason},
 		{Method: "DELETE", Path: "/api/v1/agents/{agent}/pause", Summary: "Let an agent work again"},

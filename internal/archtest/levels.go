@@ -118,6 +118,7 @@ var levels = map[string]int{
 	"engine/storage":  10,
 	"engine/backup":   10,
 	"operator/doctor": 10,
+	"operator/setup":  10,
 	"operator":        11,
 
 	"console/account":  10,

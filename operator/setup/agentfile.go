@@ -1,4 +1,4 @@
-package operator
+package setup
 
 import (
 	"errors"
@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"inbox/identity"
 	"inbox/internal/config"
@@ -34,7 +35,7 @@ func (f AgentFile) Add(table AgentTable) (Added, error) {
 	if !identity.ValidAgentName(table.Name) {
 		return Added{}, wrongName(table.Name)
 	}
-	before, settings, path, err := f.read()
+	before, settings, path, err := f.Read()
 	if err != nil {
 		return Added{}, err
 	}
@@ -85,7 +86,7 @@ type Removed struct {
 
 // Remove takes the table [[agents]] of a name out, with the tables inside of it. The domain is one of [[domains]], empty for that at the top.
 func (f AgentFile) Remove(name, domain string) (Removed, error) {
-	before, settings, path, err := f.read()
+	before, settings, path, err := f.Read()
 	if err != nil {
 		return Removed{}, err
 	}
@@ -102,8 +103,10 @@ func (f AgentFile) Remove(name, domain string) (Removed, error) {
 	if domain != "" {
 		home, _ = settings.WithDomain(domain) // the table is there, so its domain is
 	}
-	if entry, err := configuredAgent(home, name); err == nil {
-		removed.Agent, removed.SecretFile = entry.Name, entry.SecretPath()
+	for i := range home.Agents {
+		if entry := &home.Agents[i]; strings.EqualFold(entry.Name, name) {
+			removed.Agent, removed.SecretFile = entry.Name, entry.SecretPath()
+		}
 	}
 	return removed, nil
 }
@@ -113,8 +116,8 @@ func namesAgents(settings *config.Config, document string) bool {
 	return len(settings.Everybody()) != 1 || config.HasAgent(document, settings.Agents[0].Name)
 }
 
-// read returns the file, its settings, and its path behind symbolic links.
-func (f AgentFile) read() (document string, settings *config.Config, path string, err error) {
+// Read returns the file, its settings, and its path behind symbolic links.
+func (f AgentFile) Read() (document string, settings *config.Config, path string, err error) {
 	if f.Path == "" {
 		return "", nil, "", fault.New(fault.NotFound, "there is no inbox.toml here: --config names it, inbox init writes one")
 	}
@@ -174,7 +177,7 @@ func ignoreMissing(err error) error {
 
 // SetTop writes a key with a text at the top of the file, in the place of the one that is there.
 func (f AgentFile) SetTop(key, value string) error {
-	before, _, path, err := f.read()
+	before, _, path, err := f.Read()
 	if err != nil {
 		return err
 	}

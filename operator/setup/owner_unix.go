@@ -1,6 +1,6 @@
 //go:build unix
 
-package operator
+package setup
 
 import (
 	"io/fs"

@@ -1,6 +1,7 @@
-package operator
+package setup
 
 import (
+	"cmp"
 	"net/netip"
 	"strconv"
 	"strings"
@@ -18,7 +19,7 @@ type Instruction struct {
 }
 
 // Next says what to do after Write, in order.
-func (s Setup) Next(c *config.Config, files []SetupFile, addresses []netip.Addr) []Instruction {
+func (s Setup) Next(c *config.Config, files []File, addresses []netip.Addr) []Instruction {
 	s, err := s.complete()
 	if err != nil {
 		return nil // Write has said so
@@ -30,7 +31,7 @@ func (s Setup) Next(c *config.Config, files []SetupFile, addresses []netip.Addr)
 		for _, address := range addresses {
 			names = append(names, address.String())
 		}
-		publish.Text += ", and let your provider set reverse DNS of " + or(strings.Join(names, " and "), "the public address") + " to " + c.SMTP.Hostname +
+		publish.Text += ", and let your provider set reverse DNS of " + cmp.Or(strings.Join(names, " and "), "the public address") + " to " + c.SMTP.Hostname +
 			"; most providers open port 25 outwards only when you ask"
 	}
 	steps := []Instruction{publish}
@@ -59,13 +60,6 @@ func (s Setup) Next(c *config.Config, files []SetupFile, addresses []netip.Addr)
 			asUser + tool + "agents test" + given + " " + s.Agent.Name + " hello",
 		}},
 	)
-}
-
-func or(text, fallback string) string {
-	if text == "" {
-		return fallback
-	}
-	return text
 }
 
 // shellWord quotes a path for a shell, where it needs quotes.

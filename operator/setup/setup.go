@@ -1,4 +1,5 @@
-package operator
+// Package setup writes the files of a server: those of a first start, and the tables of its agents in the settings later.
+package setup
 
 import (
 	"crypto/rand"
@@ -55,8 +56,8 @@ type Setup struct {
 	Force     bool   // replace the configuration and the unit; keys are never replaced
 }
 
-// SetupFile is a file of a first start.
-type SetupFile struct {
+// File is a file of a first start.
+type File struct {
 	Path string `json:"path"`
 	Mode string `json:"mode"`
 	Kept bool   `json:"kept,omitempty"` // it was there, and is what it was
@@ -116,7 +117,7 @@ func NewSecret() string {
 // Write writes the files of a first start: the configuration, the key that seals secrets, the secret of the agent and a unit for
 // systemd. Nothing is written unless the server would read the configuration, and without Force none of what is there is replaced
 // (fs.ErrExist). Each file appears whole or not at all. The environ is that in which the configuration is checked.
-func (s Setup) Write(environ []string) ([]SetupFile, error) {
+func (s Setup) Write(environ []string) ([]File, error) {
 	s, err := s.complete()
 	if err != nil {
 		return nil, err
@@ -134,7 +135,7 @@ func (s Setup) Write(environ []string) ([]SetupFile, error) {
 
 	// Secrets come first: the configuration names their files, and its check reads them.
 	ordered.Stable(files, func(a, b plannedFile) int { return btoi(b.keep) - btoi(a.keep) })
-	written := make([]SetupFile, 0, len(files))
+	written := make([]File, 0, len(files))
 	for _, file := range files {
 		if file.path == s.ConfigPath() {
 			if _, err := config.LoadText(file.path, file.content, environ); err != nil {
@@ -145,7 +146,7 @@ func (s Setup) Write(environ []string) ([]SetupFile, error) {
 		if err != nil {
 			return nil, s.undo(written, err)
 		}
-		written = append(written, SetupFile{file.path, fmt.Sprintf("%04o", file.mode), kept})
+		written = append(written, File{file.path, fmt.Sprintf("%04o", file.mode), kept})
 	}
 	return written, nil
 }
@@ -158,7 +159,7 @@ func btoi(b bool) int {
 }
 
 // undo removes what a first start that failed has made. With Force the former files are gone, and the new ones stay.
-func (s Setup) undo(written []SetupFile, err error) error {
+func (s Setup) undo(written []File, err error) error {
 	if s.Force {
 		return err
 	}

@@ -1,4 +1,4 @@
-package operator_test
+package setup_test
 
 import (
 	"errors"
@@ -8,17 +8,17 @@ import (
 	"testing"
 
 	"inbox"
-	"inbox/operator"
+	"inbox/operator/setup"
 )
 
 // TestSetupIsReadByTheServer: for each way in which mail leaves and each kind of agent, what is written is what the server reads, to the
 // address; paths with odd characters, too.
 func TestSetupIsReadByTheServer(t *testing.T) {
-	for name, s := range map[string]operator.Setup{
-		"mx":        {Mail: operator.MailDirect, Agent: operator.AgentTable{Kind: "echo"}},
-		"smarthost": {Mail: operator.MailSmarthost, Smarthost: "smtps://u:p%40@relay.example:465", Agent: operator.AgentTable{Kind: "llm", Model: "m"}},
-		"none":      {Mail: operator.MailNone, Agent: operator.AgentTable{Kind: "webhook", Backend: "http://127.0.0.1:1/"}, Hostname: "www.agents.example"},
-		"pull":      {Mail: operator.MailDirect, Agent: operator.AgentTable{Kind: "pull"}, Email: "me@example.org"},
+	for name, s := range map[string]setup.Setup{
+		"mx":        {Mail: setup.MailDirect, Agent: setup.AgentTable{Kind: "echo"}},
+		"smarthost": {Mail: setup.MailSmarthost, Smarthost: "smtps://u:p%40@relay.example:465", Agent: setup.AgentTable{Kind: "llm", Model: "m"}},
+		"none":      {Mail: setup.MailNone, Agent: setup.AgentTable{Kind: "webhook", Backend: "http://127.0.0.1:1/"}, Hostname: "www.agents.example"},
+		"pull":      {Mail: setup.MailDirect, Agent: setup.AgentTable{Kind: "pull"}, Email: "me@example.org"},
 	} {
 		s.Domain, s.Agent.Name, s.Program, s.User = "agents.example", "helper", "/usr/bin/inbox", "me"
 		s.Directory = filepath.Join(t.TempDir(), `odd "%h" \ directory`)
@@ -30,7 +30,7 @@ func TestSetupIsReadByTheServer(t *testing.T) {
 		if err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}
-		if config.Domain != s.Domain || config.ACME.Email != s.Email || (config.SMTP.Listen == "") != (s.Mail == operator.MailNone) || config.Agents[0].Name != "helper" || config.HTTP.TLS != "acme" {
+		if config.Domain != s.Domain || config.ACME.Email != s.Email || (config.SMTP.Listen == "") != (s.Mail == setup.MailNone) || config.Agents[0].Name != "helper" || config.HTTP.TLS != "acme" {
 			t.Errorf("%s: %+v", name, config)
 		}
 		for _, file := range files {
