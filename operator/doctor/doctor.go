@@ -24,6 +24,7 @@ import (
 
 	"inbox/adapters/email"
 	"inbox/engine/store"
+	"inbox/engine/store/database"
 	"inbox/identity"
 	"inbox/internal/clock"
 	"inbox/internal/config"
@@ -282,7 +283,7 @@ func (d *examiner) permissions() {
 	}
 	files := []string{d.doctor.TokenFile, d.doctor.SecretKeyFile}
 	if d.config.DatabaseURL.Reveal() == "sqlite" {
-		files = append(files, store.Files(d.config.DataDir)...)
+		files = append(files, database.Files(d.config.DataDir)...)
 	}
 
 	wide := d.tooWide(d.config.DataDir, 0o700)

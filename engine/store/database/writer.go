@@ -1,4 +1,4 @@
-package store
+package database
 
 import (
 	"context"
@@ -61,7 +61,7 @@ var errHalfDone = errors.New("half done")
 
 // submission is one caller's transaction on its way through the writer.
 type submission struct {
-	work  func(*Tx) error
+	work  func(Session) error
 	taken atomic.Bool // by the writer or by the caller that gave up
 	err   error
 	done  chan struct{}
@@ -91,17 +91,17 @@ func newWriter(ctx context.Context, pool *sql.DB) (*writer, error) {
 
 // run has the work done. When ctx ends before the writer took it, nothing was done; afterwards run waits for the
 // outcome, because work may be using the caller's variables.
-func (w *writer) run(ctx context.Context, work func(*Tx) error) error {
+func (w *writer) run(ctx context.Context, work func(Session) error) error {
 	if ctx.Err() != nil {
-		return unavailable("wait for the writer", ctx.Err())
+		return Unavailable("wait for the writer", ctx.Err())
 	}
 	e := &submission{work: work, done: make(chan struct{})}
 	select {
 	case w.queue <- e:
 	case <-w.stopping:
-		return unavailable("write", errClosed)
+		return Unavailable("write", errClosed)
 	case <-ctx.Done():
-		return unavailable("wait for the writer", ctx.Err())
+		return Unavailable("wait for the writer", ctx.Err())
 	}
 
 	cause := errClosed
@@ -114,7 +114,7 @@ func (w *writer) run(ctx context.Context, work func(*Tx) error) error {
 	}
 
 	if e.taken.CompareAndSwap(false, true) {
-		return unavailable("wait for the writer", cause)
+		return Unavailable("wait for the writer", cause)
 	}
 	<-e.done
 	return e.err
@@ -250,13 +250,13 @@ func (w *writer) expectLock(outcome error) {
 }
 
 // guarded keeps a panic of a caller's function from ending the writer or losing a connection.
-func guarded(work func(*Tx) error, tx *Tx) (err error) {
+func guarded(work func(Session) error, running Session) (err error) {
 	defer func() {
 		if reason := recover(); reason != nil {
 			err = fmt.Errorf("panic in a transaction: %v\n%s", reason, debug.Stack())
 		}
 	}()
-	return work(tx)
+	return work(running)
 }
 
 // writerSession is the writer's connection with its prepared statements. Statements do not take the callers'
@@ -293,16 +293,16 @@ func (s *writerSession) forget() {
 }
 
 func (s *writerSession) execute(query string) error {
-	_, err := s.change(context.Background(), query)
+	_, err := s.Change(context.Background(), query)
 	return err
 }
 
-func (s *writerSession) do(ctx context.Context, query string, arguments ...any) error {
-	_, err := s.change(ctx, query, arguments...)
+func (s *writerSession) Do(ctx context.Context, query string, arguments ...any) error {
+	_, err := s.Change(ctx, query, arguments...)
 	return err
 }
 
-func (s *writerSession) change(_ context.Context, query string, arguments ...any) (int64, error) {
+func (s *writerSession) Change(_ context.Context, query string, arguments ...any) (int64, error) {
 	statement, err := s.statement(query)
 	if err != nil {
 		return 0, err
@@ -319,7 +319,7 @@ func (s *writerSession) change(_ context.Context, query string, arguments ...any
 	return rows, err
 }
 
-func (s *writerSession) each(_ context.Context, query string, arguments []any, scan func(row) error) error {
+func (s *writerSession) Each(_ context.Context, query string, arguments []any, scan func(Row) error) error {
 	statement, err := s.statement(query)
 	if err != nil {
 		return err
@@ -330,7 +330,7 @@ func (s *writerSession) each(_ context.Context, query string, arguments []any, s
 		return sqliteFault("read", err)
 	}
 
-	scanned, err := scanAll(rows, func(r row) error {
+	scanned, err := scanAll(rows, func(r Row) error {
 		s.changed = true // it may be a RETURNING
 		return scan(r)
 	})
@@ -348,17 +348,17 @@ func (s *writerSession) wait(limit time.Duration) error {
 }
 
 // plain runs one caller's work directly in the transaction.
-func (s *writerSession) plain(work func(*Tx) error) error {
+func (s *writerSession) plain(work func(Session) error) error {
 	s.changed = false
-	return guarded(work, newTx(s, sqliteDialect))
+	return guarded(work, s)
 }
 
 // savepoint runs one caller's work so that its failure undoes its own changes alone.
-func (s *writerSession) savepoint(work func(*Tx) error) error {
+func (s *writerSession) savepoint(work func(Session) error) error {
 	if err := s.execute("SAVEPOINT caller"); err != nil {
 		return err
 	}
-	failure := guarded(work, newTx(s, sqliteDialect))
+	failure := guarded(work, s)
 	if failure != nil {
 		if err := s.execute("ROLLBACK TO caller"); err != nil {
 			return errors.Join(failure, err)
@@ -377,7 +377,7 @@ func (s *writerSession) commit() error {
 	err := s.execute("COMMIT")
 	if err != nil {
 		s.rollback()
-		return unavailable("commit", err)
+		return Unavailable("commit", err)
 	}
 	return nil
 }

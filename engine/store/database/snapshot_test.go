@@ -1,9 +1,11 @@
-package store
+package database
 
 import (
+	"io"
 	"maps"
 	"slices"
 	"testing"
+	"time"
 
 	"inbox/engine/store/storetest"
 )
@@ -22,11 +24,13 @@ func TestEveryTableIsCopied(t *testing.T) {
 	for name, url := range map[string]func(testing.TB) string{
 		"sqlite": func(testing.TB) string { return "sqlite" }, "postgres": storetest.Postgres,
 	} {
-		s, err := Open(t.Context(), Options{DataDir: migrated(t), URL: url(t)})
+		options := testOptions(storetest.Directory(t, func(directory string) (io.Closer, error) { return Open(t.Context(), testOptions(directory)) }))
+		options.URL, options.Connections = url(t), 2
+		s, err := Open(t.Context(), options)
 		if err != nil {
 			t.Fatal(err)
 		}
-		snapshot, err := s.Snapshot(t.Context())
+		snapshot, err := s.Snapshot(t.Context(), time.Now())
 		if err != nil {
 			t.Fatal(err)
 		}

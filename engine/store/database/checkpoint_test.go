@@ -1,4 +1,4 @@
-package store
+package database
 
 import (
 	"context"
@@ -7,7 +7,6 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
-	"time"
 )
 
 // TestCheckpointPasses: passes go on beside the writer until little is written meanwhile, and the writer moves that.
@@ -51,7 +50,7 @@ func TestFailedPassEndsTheCheckpoint(t *testing.T) {
 // TestLogBeginsAnew: the writer's own pass leaves nothing behind, so that the log does not grow with what was written.
 func TestLogBeginsAnew(t *testing.T) {
 	directory := t.TempDir()
-	s, err := Open(t.Context(), Options{DataDir: directory})
+	s, err := openSQLite(t.Context(), testOptions(directory))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -64,12 +63,15 @@ func TestLogBeginsAnew(t *testing.T) {
 	var first int64
 	for round := range 8 {
 		for i := range 100 {
-			if err := s.State().Put(t.Context(), "n", fmt.Sprintf("%d-%d", round, i), []byte("value"), time.Time{}); err != nil {
+			err := s.Transact(t.Context(), func(running Session) error {
+				return running.Do(t.Context(), insertMark, "n", fmt.Sprintf("%d-%d", round, i), "value")
+			})
+			if err != nil {
 				t.Fatal(err)
 			}
 		}
 
-		if err := s.engine.(*sqliteEngine).checkpointer.finish(t.Context()); err != nil {
+		if err := s.(*sqliteEngine).checkpointer.finish(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		log, err := os.Stat(filepath.Join(directory, File+"-wal"))

@@ -1,123 +1,38 @@
-package store
+package database
 
 import (
 	"context"
 	"database/sql"
 	"errors"
-	"slices"
 	"sync"
 	"time"
 
-	"inbox/engine/delivery"
-	"inbox/engine/pipeline"
 	"inbox/internal/fault"
 )
 
-// row is the current row of a result.
-type row interface {
+// Row is the current row of a result.
+type Row interface {
 	Scan(destinations ...any) error
 }
 
-// querier reads.
-type querier interface {
-	// each calls scan for every row in order, until scan returns an error.
-	each(ctx context.Context, query string, arguments []any, scan func(row) error) error
+// Querier reads.
+type Querier interface {
+	// Each calls scan for every row in order, until scan returns an error.
+	Each(ctx context.Context, query string, arguments []any, scan func(Row) error) error
 }
 
-// session is one running transaction of an engine.
-type session interface {
-	querier
-	// do changes rows when no caller needs to know how many. An engine may send it together with a later statement:
+// Session is one running transaction of an engine.
+type Session interface {
+	Querier
+	// Do changes rows when no caller needs to know how many. An engine may send it together with a later statement:
 	// its error then comes back from that one or from the commit.
-	do(ctx context.Context, query string, arguments ...any) error
-	// change changes rows and returns how many.
-	change(ctx context.Context, query string, arguments ...any) (int64, error)
+	Do(ctx context.Context, query string, arguments ...any) error
+	// Change changes rows and returns how many.
+	Change(ctx context.Context, query string, arguments ...any) (int64, error)
 }
 
-// wake is a notification to be sent after the commit.
-type wake struct{ channel, payload string }
-
-// Tx is one running transaction. It is valid inside the function that got it and not safe for several goroutines.
-type Tx struct {
-	*transaction
-
-	turnTx
-	replyTx
-	deliveryTx
-	demandTx
-	callTx
-	documentTx
-	jobTx
-	backEndTx
-	resultTx
-	noticeTx
-	takeoverTx
-	readTx
-
-	personTx
-	listTx
-	quotaTx
-	auditTx
-
-	erasureTx
-	retentionTx
-	eraseTx
-	searchTx
-}
-
-// newTx puts the topics on one transaction of an engine.
-func newTx(running session, dialect *dialect) *Tx {
-	t := &transaction{session: running, dialect: dialect}
-	return &Tx{
-		t, turnTx{t}, replyTx{t}, deliveryTx{t}, demandTx{t}, callTx{t}, documentTx{t}, jobTx{t}, backEndTx{t}, resultTx{t}, noticeTx{t}, takeoverTx{t}, readTx{t},
-		personTx{t}, listTx{t}, quotaTx{t}, auditTx{t}, erasureTx{t}, retentionTx{t}, eraseTx{t}, searchTx{t},
-	}
-}
-
-// transaction is what all topics of a Tx share.
-type transaction struct {
-	session
-	dialect *dialect
-	now     func() time.Time // this node's clock
-	wakes   []wake
-	tallied []tallied // for the tallies of notices, with the commit
-	words   bool      // the worker of the search index has something to do after the commit
-}
-
-// Topics of the same transaction, for the steps of one that are another's.
-func (t *transaction) turns() turnTx      { return turnTx{t} }
-func (t *transaction) replies() replyTx   { return replyTx{t} }
-func (t *transaction) quotas() quotaTx    { return quotaTx{t} }
-func (t *transaction) uploads() uploadTx  { return uploadTx{t} }
-func (t *transaction) notices() noticeTx  { return noticeTx{t} }
-func (t *transaction) jobs() jobTx        { return jobTx{t} }
-func (t *transaction) erasure() erasureTx { return erasureTx{t} }
-func (t *transaction) search() searchTx   { return searchTx{t} }
-
-var (
-	_ pipeline.Tx = (*Tx)(nil)
-	_ delivery.Tx = (*Tx)(nil)
-)
-
-func (t *transaction) wake(channel, payload string) {
-	w := wake{channel, payload}
-	if !slices.Contains(t.wakes, w) {
-		t.wakes = append(t.wakes, w)
-	}
-}
-
-// first scans the first row and reports whether there was one.
-func first(ctx context.Context, from querier, query string, arguments []any, destinations ...any) (bool, error) {
-	found := false
-	err := from.each(ctx, query, arguments, func(r row) error {
-		if found {
-			return nil
-		}
-		found = true
-		return r.Scan(destinations...)
-	})
-	return found, err
-}
+// Wake is a notification to be sent after the commit.
+type Wake struct{ Channel, Payload string }
 
 // maxStatements bounds a cache of prepared statements. Queries with a variable list of values have several texts.
 const maxStatements = 256
@@ -136,7 +51,7 @@ type statements struct {
 	prepared map[string]*sql.Stmt
 }
 
-func (s *statements) each(ctx context.Context, query string, arguments []any, scan func(row) error) error {
+func (s *statements) Each(ctx context.Context, query string, arguments []any, scan func(Row) error) error {
 	ctx, cancel := context.WithTimeout(ctx, maxWait)
 	defer cancel()
 
@@ -158,7 +73,7 @@ func (s *statements) each(ctx context.Context, query string, arguments []any, sc
 
 func (s *statements) read(ctx context.Context, err error) error {
 	if err != nil && ctx.Err() != nil {
-		return unavailable("read", errors.Join(ctx.Err(), err))
+		return Unavailable("read", errors.Join(ctx.Err(), err))
 	}
 	return s.failed("read", err)
 }
@@ -215,7 +130,7 @@ func (s *statements) close() error {
 }
 
 // scanAll returns the error of scan apart from that of the database.
-func scanAll(rows *sql.Rows, scan func(row) error) (scanned, err error) {
+func scanAll(rows *sql.Rows, scan func(Row) error) (scanned, err error) {
 	defer rows.Close()
 	for rows.Next() {
 		if err := scan(rows); err != nil {
@@ -229,8 +144,8 @@ func scanAll(rows *sql.Rows, scan func(row) error) (scanned, err error) {
 // errClosed is the cause of every refusal after Close.
 var errClosed = errors.New("store is closed")
 
-// unavailable makes the fault of a database that did not do its work.
-func unavailable(operation string, cause error) error {
+// Unavailable makes the fault of a database that did not do its work.
+func Unavailable(operation string, cause error) error {
 	return &fault.Fault{
 		Kind:       fault.Unavailable,
 		Public:     "the message store is not available at the moment; try again later",
@@ -256,5 +171,3 @@ type operationError struct {
 
 func (e operationError) Error() string { return e.operation + ": " + e.cause.Error() }
 func (e operationError) Unwrap() error { return e.cause }
-
-func notFound(what string) error { return fault.New(fault.NotFound, "no such "+what) }

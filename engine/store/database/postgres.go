@@ -1,4 +1,4 @@
-package store
+package database
 
 import (
 	"context"
@@ -37,7 +37,7 @@ type postgresEngine struct {
 	logger      logger
 }
 
-func openPostgres(ctx context.Context, options Options) (engine, error) {
+func openPostgres(ctx context.Context, options Options) (Engine, error) {
 	config, err := postgresConfig(options.URL)
 	if err != nil {
 		return nil, fault.Wrap(fault.Malformed, "database_url is not a PostgreSQL URL", err)
@@ -46,7 +46,7 @@ func openPostgres(ctx context.Context, options Options) (engine, error) {
 	pool := openPostgresPool(config, options.Connections, connectionLife)
 	err = makeSchema(ctx, pool, config.RuntimeParams["search_path"])
 	if err == nil {
-		err = migrateOrKeep(ctx, pool, postgresDialect, options.AsFound)
+		err = migrateOrKeep(ctx, pool, postgresSchema, options.AsFound)
 	}
 	if err != nil {
 		return nil, errors.Join(unusable(unusablePostgres(config, err), err), pool.Close())
@@ -74,7 +74,7 @@ func makeSchema(ctx context.Context, pool *sql.DB, name string) error {
 	return err
 }
 
-func (e *postgresEngine) transact(ctx context.Context, work func(*Tx) error) error {
+func (e *postgresEngine) Transact(ctx context.Context, work func(Session) error) error {
 	again := true
 	for attempt := 1; ; attempt++ {
 		lost, err := e.once(ctx, work)
@@ -112,20 +112,20 @@ func (e *postgresEngine) lostRead(err error) bool {
 
 // once runs work in one transaction of one connection. Lost = the connection broke before the commit was asked for, so
 // that nothing was done.
-func (e *postgresEngine) once(ctx context.Context, work func(*Tx) error) (lost bool, err error) {
+func (e *postgresEngine) once(ctx context.Context, work func(Session) error) (lost bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, maxWait)
 	defer cancel()
 
 	connection, err := e.pool.Conn(ctx)
 	if err != nil {
-		return false, unavailable("connect", err)
+		return false, Unavailable("connect", err)
 	}
 	defer connection.Close()
 
 	var result error
 	err = connection.Raw(func(driverConnection any) error {
 		session := &postgresSession{connection: driverConnection.(*postgres.Connection)}
-		result = guarded(work, newTx(session, postgresDialect))
+		result = guarded(work, session)
 		before := result != nil
 		if !before {
 			result = session.commit(ctx)
@@ -142,18 +142,24 @@ func (e *postgresEngine) once(ctx context.Context, work func(*Tx) error) (lost b
 	return lost, errors.Join(result, hideBadConnection(err))
 }
 
-func (e *postgresEngine) reader() querier       { return &e.statements }
-func (e *postgresEngine) dialect() *dialect     { return postgresDialect }
-func (e *postgresEngine) announce(wakes []wake) { e.announcer.add(wakes) }
+func (e *postgresEngine) Reader() Querier { return &e.statements }
 
-func (e *postgresEngine) ping(ctx context.Context) error {
+// HasSchema implements Engine.
+func (e *postgresEngine) HasSchema(ctx context.Context) (bool, error) {
+	return postgresSchema.exists(ctx, e.Reader())
+}
+
+func (e *postgresEngine) Kind() string          { return Postgres }
+func (e *postgresEngine) Announce(wakes []Wake) { e.announcer.add(wakes) }
+
+func (e *postgresEngine) Ping(ctx context.Context) error {
 	if err := e.pool.PingContext(ctx); err != nil {
-		return unavailable("ping", err)
+		return Unavailable("ping", err)
 	}
 	return nil
 }
 
-func (e *postgresEngine) close() error {
+func (e *postgresEngine) Close() error {
 	e.announcer.stop()
 	return errors.Join(e.statements.close(), e.pool.Close())
 }
@@ -183,16 +189,16 @@ func postgresFault(operation string, err error) error {
 	}
 	var failure *pgconn.PgError
 	if !errors.As(err, &failure) {
-		return unavailable(operation, err)
+		return Unavailable(operation, err)
 	}
 
 	for _, class := range []string{"08", "25", "40", "53", "55", "57", "58", "XX"} {
 		if strings.HasPrefix(failure.Code, class) {
-			return unavailable(operation, err)
+			return Unavailable(operation, err)
 		}
 	}
 	if repeatable(err) {
-		return unavailable(operation, err)
+		return Unavailable(operation, err)
 	}
 
 	return operationError{operation, err}
@@ -321,12 +327,12 @@ type postgresSession struct {
 	begun      bool
 }
 
-func (s *postgresSession) do(_ context.Context, query string, arguments ...any) error {
+func (s *postgresSession) Do(_ context.Context, query string, arguments ...any) error {
 	s.queue(query, arguments)
 	return nil
 }
 
-func (s *postgresSession) change(ctx context.Context, query string, arguments ...any) (int64, error) {
+func (s *postgresSession) Change(ctx context.Context, query string, arguments ...any) (int64, error) {
 	s.queue(query, arguments)
 	var changed int64
 	err := s.send(ctx, func(rows *postgres.Rows) (err error) {
@@ -337,7 +343,7 @@ func (s *postgresSession) change(ctx context.Context, query string, arguments ..
 	return changed, postgresFault("write", err)
 }
 
-func (s *postgresSession) each(ctx context.Context, query string, arguments []any, scan func(row) error) error {
+func (s *postgresSession) Each(ctx context.Context, query string, arguments []any, scan func(Row) error) error {
 	s.queue(query, arguments)
 	var scanned error
 	err := s.send(ctx, func(rows *postgres.Rows) error {
@@ -400,4 +406,35 @@ func (s *postgresSession) release(result error) error {
 	}
 
 	return nil
+}
+
+// Size returns the bytes of the database. How many of them hold nothing, PostgreSQL does not say without an extension: 0.
+func (e *postgresEngine) Size(ctx context.Context) (total, free int64, err error) {
+	err = e.Each(ctx, `SELECT pg_database_size(current_database())`, nil, func(r Row) error { return r.Scan(&total) })
+	return total, 0, err
+}
+
+// vacuumed are the tables that had something of a person.
+var vacuumed = []string{
+	"turns", "originals", "events", "replies", "deliveries", "jobs", "documents", "tokens", "demands", "audit", "person_identities", "dispatches",
+	"tool_requests", "task_runs", "destinations", "list_entries", "mail_suppressions", "mail_failures", "watches", "bridge_items", "sessions",
+	"session_map", "session_messages", "unanswered", "run_results", "erasures", "erasure_turns",
+	"arrivals", "search_words", "search_pending", "mails", "mail_words", "mail_originals", "notices", "notice_ways", "notice_tallies", "notice_conditions",
+}
+
+// Replaced does nothing: PostgreSQL forgets replaced rows by itself.
+func (e *postgresEngine) Replaced(context.Context) {}
+
+// ForgetFree lets PostgreSQL forget removed rows at once.
+func (e *postgresEngine) ForgetFree(ctx context.Context) (remains []string, err error) {
+	remains = []string{"the write-ahead log, archives and replicas of PostgreSQL keep removed rows as long as they are set to"}
+	for _, table := range vacuumed {
+		if _, err := e.pool.ExecContext(ctx, "VACUUM "+table); err != nil {
+			if ctx.Err() != nil {
+				return nil, Unavailable("vacuum", err)
+			}
+			return append(remains, "PostgreSQL did not let this user vacuum "+table+"; its autovacuum does it later"), nil
+		}
+	}
+	return remains, nil
 }

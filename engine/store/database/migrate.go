@@ -1,4 +1,4 @@
-package store
+package database
 
 import (
 	"context"
@@ -25,32 +25,32 @@ func (e *NewerSchema) Error() string {
 }
 
 // migrate applies what is missing. A database that is newer is not touched; NewerSchema.
-func migrate(ctx context.Context, database *sql.DB, words *dialect) error {
+func migrate(ctx context.Context, pool *sql.DB, words *schema) error {
 	known, err := KnownSchema()
 	if err != nil {
 		return err
 	}
 
-	if err := refuseNewer(ctx, database, words, known); err != nil {
+	if err := refuseNewer(ctx, pool, words, known); err != nil {
 		return err
 	}
-	if err := migrateTo(ctx, database, words, known); err != nil {
+	if err := MigrateTo(ctx, pool, words.kind, known); err != nil {
 		return err
 	}
 
-	return refuseNewer(ctx, database, words, known) // another node may have been at it
+	return refuseNewer(ctx, pool, words, known) // another node may have been at it
 }
 
 // migrateOrKeep is migrate, or only the refusal of a newer schema.
-func migrateOrKeep(ctx context.Context, database *sql.DB, words *dialect, keep bool) error {
+func migrateOrKeep(ctx context.Context, pool *sql.DB, words *schema, keep bool) error {
 	if !keep {
-		return migrate(ctx, database, words)
+		return migrate(ctx, pool, words)
 	}
 	known, err := KnownSchema()
 	if err != nil {
 		return err
 	}
-	return refuseNewer(ctx, database, words, known)
+	return refuseNewer(ctx, pool, words, known)
 }
 
 // KnownSchema returns the version of the schema that this program makes.
@@ -93,20 +93,24 @@ const (
 	migrationPatience = 2 * time.Minute
 )
 
-// migrateTo applies the migrations up to a version that the database does not have, each in a transaction with the row that notes it. Table and
+// MigrateTo applies the migrations up to a version that a database of a kind does not have, each in a transaction with the row that notes it. Table and
 // rows are those of goose.
-func migrateTo(ctx context.Context, database *sql.DB, words *dialect, version int64) (err error) {
+func MigrateTo(ctx context.Context, pool *sql.DB, kind string, version int64) (err error) {
+	words := sqliteSchema
+	if kind == Postgres {
+		words = postgresSchema
+	}
 	steps, err := migrationSteps()
 	if err != nil {
 		return err
 	}
-	connection, err := database.Conn(ctx)
+	connection, err := pool.Conn(ctx)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, hideBadConnection(connection.Close())) }()
 
-	if words == postgresDialect {
+	if words == postgresSchema {
 		if err := lockMigrations(ctx, connection); err != nil {
 			return err
 		}
@@ -159,7 +163,7 @@ func lockMigrations(ctx context.Context, connection *sql.Conn) error {
 }
 
 // appliedMigrations returns the versions that the database has, and makes the table of them where it is missing.
-func appliedMigrations(ctx context.Context, connection *sql.Conn, words *dialect) (applied map[int64]bool, err error) {
+func appliedMigrations(ctx context.Context, connection *sql.Conn, words *schema) (applied map[int64]bool, err error) {
 	var found bool
 	if err := connection.QueryRowContext(ctx, words.hasVersions).Scan(&found); err != nil {
 		return nil, err
@@ -182,7 +186,7 @@ func appliedMigrations(ctx context.Context, connection *sql.Conn, words *dialect
 		return nil, err
 	}
 	applied = map[int64]bool{}
-	scanned, err := scanAll(rows, func(r row) error {
+	scanned, err := scanAll(rows, func(r Row) error {
 		var version int64
 		err := r.Scan(&version)
 		applied[version] = true
@@ -193,8 +197,8 @@ func appliedMigrations(ctx context.Context, connection *sql.Conn, words *dialect
 
 const insertVersion = `INSERT INTO goose_db_version (version_id, is_applied) VALUES ($1, $2)`
 
-func applyMigration(ctx context.Context, connection *sql.Conn, words *dialect, step migrationStep) error {
-	text, err := fs.ReadFile(migrations.For(words.name), step.name)
+func applyMigration(ctx context.Context, connection *sql.Conn, words *schema, step migrationStep) error {
+	text, err := fs.ReadFile(migrations.For(words.kind), step.name)
 	if err != nil {
 		return err
 	}
@@ -219,14 +223,14 @@ func inMigration(ctx context.Context, connection *sql.Conn, work func(*sql.Tx) e
 }
 
 // refuseNewer reads the version without making the table of versions.
-func refuseNewer(ctx context.Context, database *sql.DB, words *dialect, known int64) error {
+func refuseNewer(ctx context.Context, pool *sql.DB, words *schema, known int64) error {
 	var found bool
-	if err := database.QueryRowContext(ctx, words.hasVersions).Scan(&found); err != nil || !found {
+	if err := pool.QueryRowContext(ctx, words.hasVersions).Scan(&found); err != nil || !found {
 		return err
 	}
 
 	var version sql.NullInt64
-	if err := database.QueryRowContext(ctx, `SELECT MAX(version_id) FROM goose_db_version`).Scan(&version); err != nil {
+	if err := pool.QueryRowContext(ctx, `SELECT MAX(version_id) FROM goose_db_version`).Scan(&version); err != nil {
 		return err
 	}
 	if version.Int64 > known {
@@ -236,52 +240,28 @@ func refuseNewer(ctx context.Context, database *sql.DB, words *dialect, known in
 	return nil
 }
 
+// exists reports whether the table of schema versions is there.
+func (s *schema) exists(ctx context.Context, from Querier) (there bool, err error) {
+	err = from.Each(ctx, s.hasVersions, nil, func(r Row) error { return r.Scan(&there) })
+	return there, err
+}
+
 // ddl writes a migration in the form that a database takes: SQLite does not know the collation "C", which is how it
 // compares anyway, and reads JSON from text without a cast.
-func (d *dialect) ddl(text string) string {
-	if d != sqliteDialect {
+func (s *schema) ddl(text string) string {
+	if s != sqliteSchema {
 		return text
 	}
 	return strings.NewReplacer(` COLLATE "C"`, "", "::json", "").Replace(text)
 }
 
-// SchemaVersion returns the number of the last migration that the database has.
-func (d *database) SchemaVersion(ctx context.Context) (int64, error) {
-	var version int64
-	_, err := first(ctx, d.engine.reader(), `SELECT MAX(version_id) FROM goose_db_version`, nil, &version)
-	return version, err
-}
-
-// dialect is the little of the SQL text that differs between the databases. {lock shared} in a text means: the row
-// must not change before our commit, while others may rely on it too; {skip locked}: do not wait for rows that
-// another node is picking; {now}: the clock of the database in microseconds, the same in one statement.
-type dialect struct {
-	name         string // in the blocks of migrations
+// schema is the little of the SQL about the schema that differs between the databases.
+type schema struct {
+	kind         string // in the blocks of migrations
 	makeVersions string // makes the table of schema versions
 	hasVersions  string // reports whether the table of schema versions is there
-	now          string
-	insertJob    string
-	insertLeased string
-	returnJob    string
-	releaseJob   string
-	promoteJob   string
-	takeExpired  string
-	comeDue      string
-	claimShare   string
-	claimShares  string // empty = claimShare for each share
-	nextDue      string
-	countReady   string
-	holdTurn     string // empty = not needed
-	holdPeople   string // empty = not needed
 	columns      string // lists table, column and type of everything that is copied
 	references   string // lists tables with those that they refer to
-	holdWords    string // behind the read of what is to be indexed; empty = not needed
-	insertWords  string
-	matchWords   string
-	matchQuery   func(query searchQuery, window string) string                 // what matchWords takes
-	testWords    func(query searchQuery, s *selection)                         // compares a row with the query, without an index
-	wordRow      func(words searchWords, rowid int64, sizes windowSizes) []any // what insertWords takes
-	counts       bool                                                          // it costs no round trip to hear how many rows changed
 }
 
 // The tables of schema versions are as goose makes them.
@@ -292,33 +272,12 @@ const (
 		is_applied boolean NOT NULL, tstamp timestamp NOT NULL DEFAULT now())`
 )
 
-// SQLite needs no row locks: it has one writer. Its clock is that of the process, so that the times in statements and those
-// in the program are of one clock.
-var sqliteDialect = newDialect(dialect{
-	name: migrations.SQLite, makeVersions: sqliteVersions, hasVersions: `SELECT COUNT(*) > 0 FROM sqlite_master WHERE name = 'goose_db_version'`,
-	now: sqliteClock + "()", counts: true, columns: sqliteColumns, references: sqliteReferences,
-	insertWords: sqliteInsertWords, matchWords: sqliteMatchWords, matchQuery: searchQuery.sqlite, testWords: searchQuery.sqliteTest, wordRow: searchWords.sqlite,
-}, "", "")
+var sqliteSchema = &schema{
+	kind: SQLite, makeVersions: sqliteVersions, hasVersions: `SELECT COUNT(*) > 0 FROM sqlite_master WHERE name = 'goose_db_version'`,
+	columns: sqliteColumns, references: sqliteReferences,
+}
 
-// The time of the statement is one value for the whole of it, so that indexes can be asked with it.
-var postgresDialect = newDialect(dialect{
-	name: migrations.Postgres, makeVersions: postgresVersions, hasVersions: `SELECT to_regclass('goose_db_version') IS NOT NULL`,
+var postgresSchema = &schema{
+	kind: Postgres, makeVersions: postgresVersions, hasVersions: `SELECT to_regclass('goose_db_version') IS NOT NULL`,
 	columns: postgresColumns, references: postgresReferences,
-	now:         "CAST(EXTRACT(EPOCH FROM statement_timestamp()) * 1000000 AS BIGINT)",
-	claimShares: claimShares,
-	holdTurn:    `SELECT id FROM turns WHERE id = $1 FOR NO KEY UPDATE`,
-	holdPeople:  `LOCK TABLE person_identities IN SHARE ROW EXCLUSIVE MODE`,
-	holdWords:   ` FOR SHARE OF t SKIP LOCKED`,
-	insertWords: postgresInsertWords, matchWords: postgresMatchWords, matchQuery: searchQuery.postgres, testWords: searchQuery.postgresTest, wordRow: searchWords.postgres,
-}, " FOR SHARE", " FOR UPDATE SKIP LOCKED")
-
-func newDialect(d dialect, lockShared, skipLocked string) *dialect {
-	words := strings.NewReplacer("{lock shared}", lockShared, "{skip locked}", skipLocked, "{now}", d.now)
-	d.insertJob, d.insertLeased = words.Replace(insertJob), words.Replace(insertLeased)
-	d.returnJob, d.releaseJob = words.Replace(returnJob), words.Replace(releaseJob)
-	d.promoteJob, d.takeExpired, d.comeDue = words.Replace(promoteJob), words.Replace(takeExpired), words.Replace(comeDue)
-	d.claimShare, d.claimShares = words.Replace(claimShare), words.Replace(d.claimShares)
-	d.nextDue = words.Replace(nextDue)
-	d.countReady = words.Replace(countReady)
-	return &d
 }

@@ -1,4 +1,4 @@
-package store
+package database
 
 import (
 	"context"
@@ -16,102 +16,22 @@ import (
 	"inbox/internal/postgres"
 )
 
-// Marks are documents that say of a database that it must not be served.
+// A mark is a document that says of a database that it must not be served.
 const (
-	markNamespace = "database"
-	markLoading   = "unfinished" // its rows are not complete: what is at work with it
-	markMoved     = "moved"      // its rows live on elsewhere: where
+	MarkNamespace = "database"
+	MarkLoading   = "unfinished" // its rows are not complete: what is at work with it
 )
-
-// UnfinishedFile is in a data directory from the first step of a restore to the last; its text says what is at work.
-const UnfinishedFile = "restore.unfinished"
-
-// Marks are what a database says about itself; empty = nothing is in the way.
-type Marks struct{ Unfinished, Moved string }
-
-// Marks reads them.
-func (d *database) Marks(ctx context.Context) (marks Marks, err error) {
-	for key, into := range map[string]*string{markLoading: &marks.Unfinished, markMoved: &marks.Moved} {
-		value, _, err := d.State().Get(ctx, markNamespace, key)
-		if err != nil {
-			return marks, err
-		}
-		*into = string(value)
-	}
-	return marks, nil
-}
-
-// MarkMoved says that the rows live on elsewhere from now on.
-func (d *database) MarkMoved(ctx context.Context, to string) error {
-	return d.InTx(ctx, func(tx *Tx) error {
-		return errors.Join(tx.do(ctx, deleteMark, markNamespace, markMoved), tx.do(ctx, insertMark, markNamespace, markMoved, cleaned(to)))
-	})
-}
-
-// Complete says that the rows are all there. Nothing is leased, because no process lives that was at work when they were copied.
-func (d *database) Complete(ctx context.Context) error {
-	return d.InTx(ctx, func(tx *Tx) error {
-		if err := tx.do(ctx, takeAll); err != nil {
-			return err
-		}
-		if err := tx.rebuild(ctx); err != nil {
-			return err
-		}
-		return tx.do(ctx, deleteMark, markNamespace, markLoading)
-	})
-}
 
 const (
 	insertMark = `INSERT INTO documents (namespace, key, encoding, value, expires_at) VALUES ($1, $2, 'utf8', $3, 0)`
-	deleteMark = `DELETE FROM documents WHERE namespace = $1 AND key = $2`
 	updateMark = `UPDATE documents SET value = $3 WHERE namespace = $1 AND key = $2`
 )
-
-// Found is what is in the place of a database.
-type Found struct {
-	Used  bool // it has messages, documents or tokens
-	Marks Marks
-}
-
-// Look looks at the place of a database and changes nothing there; a SQLite database that is missing is not made.
-func Look(ctx context.Context, options Options) (found Found, err error) {
-	options = options.withDefaults()
-	options.AsFound = true
-	if options.URL == "sqlite" {
-		info, err := os.Stat(filepath.Join(options.DataDir, File))
-		if errors.Is(err, fs.ErrNotExist) || err == nil && info.Size() == 0 {
-			return Found{}, nil
-		}
-	}
-
-	opened, err := openEngine(ctx, options)
-	if err != nil {
-		return found, err
-	}
-	d := &database{engine: opened, options: options, cancel: func() {}}
-	defer func() { err = errors.Join(err, d.Close()) }()
-
-	var there bool
-	if _, err := first(ctx, opened.reader(), opened.dialect().hasVersions, nil, &there); err != nil || !there {
-		return found, err
-	}
-	for _, table := range []string{"turns", "documents", "tokens"} {
-		var one int64
-		used, err := first(ctx, opened.reader(), `SELECT 1 FROM `+table+` LIMIT 1`, nil, &one)
-		if err != nil {
-			return found, nil // a schema that was never finished has no rows
-		}
-		found.Used = found.Used || used
-	}
-	found.Marks, err = d.Marks(ctx)
-	return found, err
-}
 
 // Loader fills a new database with the rows of another one.
 type Loader struct {
 	Tables []Table // each behind those that it refers to
 
-	words  *dialect
+	words  *schema
 	pool   *sql.DB
 	name   string // of the file; empty = PostgreSQL
 	failed func(operation string, err error) error
@@ -125,9 +45,8 @@ var loadingPragmas = []string{
 }
 
 // NewLoader makes a database with the schema of a version and with the mark of who is at work. What is in its place is removed: the
-// caller has made sure that it may be (Look). NewerSchema where this program does not know the version.
+// caller has made sure that it may be (store.Look). NewerSchema where this program does not know the version.
 func NewLoader(ctx context.Context, options Options, version int64, mark string) (_ *Loader, err error) {
-	options = options.withDefaults()
 	known, err := KnownSchema()
 	if err != nil {
 		return nil, err
@@ -136,7 +55,7 @@ func NewLoader(ctx context.Context, options Options, version int64, mark string)
 		return nil, &NewerSchema{Found: version, Known: known}
 	}
 
-	l := &Loader{words: sqliteDialect, failed: sqliteFault}
+	l := &Loader{words: sqliteSchema, failed: sqliteFault}
 	if options.URL == "sqlite" {
 		err = l.openFile(ctx, options)
 	} else {
@@ -182,7 +101,7 @@ func (l *Loader) openSchema(ctx context.Context, options Options) error {
 	if err != nil {
 		return fault.Wrap(fault.Malformed, "database_url is not a PostgreSQL URL", err)
 	}
-	l.words, l.failed = postgresDialect, postgresFault
+	l.words, l.failed = postgresSchema, postgresFault
 	l.pool = openPostgresPool(config, 2, connectionLife)
 	if err := makeSchema(ctx, l.pool, config.RuntimeParams["search_path"]); err != nil {
 		return errors.Join(unusable(unusablePostgres(config, err), err), l.pool.Close())
@@ -202,7 +121,7 @@ func (l *Loader) openSchema(ctx context.Context, options Options) error {
 
 // prepare makes the schema, without the rows that migrations put there, and puts the mark.
 func (l *Loader) prepare(ctx context.Context, version int64, mark string) error {
-	err := migrateTo(ctx, l.pool, l.words, version)
+	err := MigrateTo(ctx, l.pool, l.words.kind, version)
 	if err != nil {
 		return err
 	}
@@ -215,13 +134,13 @@ func (l *Loader) prepare(ctx context.Context, version int64, mark string) error 
 			return err
 		}
 	}
-	_, err = l.pool.ExecContext(ctx, insertMark, markNamespace, markLoading, mark)
+	_, err = l.pool.ExecContext(ctx, insertMark, MarkNamespace, MarkLoading, mark)
 	return err
 }
 
 // Mark replaces the mark.
 func (l *Loader) Mark(ctx context.Context, mark string) error {
-	_, err := l.pool.ExecContext(ctx, updateMark, markNamespace, markLoading, mark)
+	_, err := l.pool.ExecContext(ctx, updateMark, MarkNamespace, MarkLoading, mark)
 	return l.failed("mark the database", err)
 }
 
@@ -357,7 +276,7 @@ func (l *Loader) copyRows(ctx context.Context, table Table, next func() ([]any, 
 	return rows, l.failed("load rows of "+table.Name, err)
 }
 
-// Close makes everything durable that was loaded. The mark stays; see Complete.
+// Close makes everything durable that was loaded. The mark stays; the store removes it.
 func (l *Loader) Close(ctx context.Context) error {
 	statements := []string{"ANALYZE"}
 	if l.name != "" {

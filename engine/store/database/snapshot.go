@@ -1,4 +1,4 @@
-package store
+package database
 
 import (
 	"context"
@@ -77,7 +77,7 @@ type queryable interface {
 }
 
 // tablesOf reads the tables that are copied, each behind those that it refers to.
-func tablesOf(ctx context.Context, from queryable, words *dialect) ([]Table, error) {
+func tablesOf(ctx context.Context, from queryable, words *schema) ([]Table, error) {
 	var tables []Table
 	err := pairs(ctx, from, words.columns, 3, func(row []string) error {
 		name, column, kind := row[0], row[1], row[2]
@@ -167,37 +167,31 @@ type Snapshot struct {
 	failed     func(operation string, err error) error
 }
 
-// Engines, as a snapshot names them.
-const (
-	EngineSQLite   = "sqlite"
-	EnginePostgres = "postgres"
-)
-
-// Snapshot opens a view of the whole database. Writers are not held up.
-func (d *database) Snapshot(ctx context.Context) (*Snapshot, error) {
-	s := &Snapshot{Engine: EngineSQLite, failed: sqliteFault}
-	begin := "BEGIN"
-	var err error
-	switch e := d.engine.(type) {
-	case *sqliteEngine:
-		s.pool, err = openPool(ctx, sqliteURL(e.path, "query_only(ON)"), 1)
-	case *postgresEngine:
-		s.Engine, s.failed = EnginePostgres, postgresFault
-		s.pool, begin = openPostgresPool(e.config, 1, connectionLife), "BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY"
-	}
+// Snapshot opens a view of the whole file.
+func (e *sqliteEngine) Snapshot(ctx context.Context, at time.Time) (*Snapshot, error) {
+	pool, err := openPool(ctx, sqliteURL(e.path, "query_only(ON)"), 1)
 	if err != nil {
-		return nil, s.failed("open a snapshot", err)
+		return nil, sqliteFault("open a snapshot", err)
 	}
+	s := &Snapshot{At: at, Engine: SQLite, pool: pool, failed: sqliteFault}
+	return s.begin(ctx, "BEGIN", sqliteSchema)
+}
 
-	s.At = d.options.Now()
-	if err := s.begin(ctx, begin, d.engine.dialect()); err != nil {
+// Snapshot opens a view of the whole schema.
+func (e *postgresEngine) Snapshot(ctx context.Context, at time.Time) (*Snapshot, error) {
+	s := &Snapshot{At: at, Engine: Postgres, pool: openPostgresPool(e.config, 1, connectionLife), failed: postgresFault}
+	return s.begin(ctx, "BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY", postgresSchema)
+}
+
+// begin begins the transaction and reads in it, which is when its moment is. After a failure the view is closed.
+func (s *Snapshot) begin(ctx context.Context, begin string, words *schema) (*Snapshot, error) {
+	if err := s.look(ctx, begin, words); err != nil {
 		return nil, errors.Join(s.failed("open a snapshot", err), s.Close())
 	}
 	return s, nil
 }
 
-// begin begins the transaction and reads in it, which is when its moment is.
-func (s *Snapshot) begin(ctx context.Context, begin string, words *dialect) (err error) {
+func (s *Snapshot) look(ctx context.Context, begin string, words *schema) (err error) {
 	if s.connection, err = s.pool.Conn(ctx); err != nil {
 		return err
 	}
@@ -240,7 +234,7 @@ func (s *Snapshot) Each(ctx context.Context, table Table, visit func(values []an
 		}
 	}
 
-	scanned, err := scanAll(rows, func(r row) error {
+	scanned, err := scanAll(rows, func(r Row) error {
 		if err := r.Scan(into...); err != nil {
 			return err
 		}
@@ -269,45 +263,4 @@ func (s *Snapshot) Close() (err error) {
 		err = s.connection.Close()
 	}
 	return errors.Join(err, s.pool.Close())
-}
-
-// Digests are the digests of contents that rows refer to, in a fixed space. It never forgets one, and may think of one in many that it
-// knows it.
-type Digests struct{ set *digestSet }
-
-// NewDigests makes an empty set.
-func NewDigests() Digests { return Digests{newDigestSet()} }
-
-// Add adds a digest.
-func (d Digests) Add(digest string) { d.set.add(digest) }
-
-// Has reports whether a digest was added, or one in many that was not.
-func (d Digests) Has(digest string) bool { return d.set.has(digest) }
-
-// AddRow adds everything in a row of a table that may be the digest of a content.
-func (d Digests) AddRow(table Table, values []any) {
-	if table.Name == "originals" {
-		if original := named(table, values); original["encoding"] == encodingBlob {
-			d.set.addAll(fmt.Sprint(original["digest"]))
-		}
-		return
-	}
-
-	at := slices.IndexFunc(referrings, func(r referring) bool { return r.table == table.Name })
-	if at < 0 {
-		return
-	}
-	for i, column := range table.Columns {
-		if text, is := values[i].(string); is && slices.Contains(referrings[at].texts, column.Name) {
-			d.set.addAll(text)
-		}
-	}
-}
-
-func named(table Table, values []any) map[string]any {
-	row := make(map[string]any, len(values))
-	for i, column := range table.Columns {
-		row[column.Name] = values[i]
-	}
-	return row
 }

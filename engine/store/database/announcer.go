@@ -1,4 +1,4 @@
-package store
+package database
 
 import (
 	"context"
@@ -43,7 +43,7 @@ type announcer struct {
 	logger logger
 
 	lock    sync.Mutex
-	waiting map[wake]struct{}
+	waiting map[Wake]struct{}
 	signal  chan struct{}
 	ending  chan struct{}
 	ended   sync.Once // a store may be closed again
@@ -55,18 +55,18 @@ func startAnnouncer(pool *sql.DB, log logger) *announcer {
 	ctx, cancel := context.WithCancel(context.Background())
 	a := &announcer{
 		node: rand.Text(), pool: pool, logger: log,
-		waiting: make(map[wake]struct{}), signal: make(chan struct{}, 1),
+		waiting: make(map[Wake]struct{}), signal: make(chan struct{}, 1),
 		ending: make(chan struct{}), cancel: cancel, done: make(chan struct{}),
 	}
 	go a.loop(ctx)
 	return a
 }
 
-func (a *announcer) add(wakes []wake) {
+func (a *announcer) add(wakes []Wake) {
 	a.lock.Lock()
 	for _, w := range wakes {
 		if len(a.waiting) >= maxAnnounced {
-			w.payload = ""
+			w.Payload = ""
 		}
 		a.waiting[w] = struct{}{}
 	}
@@ -99,7 +99,7 @@ func (a *announcer) take() []string {
 
 	payloads := make([]string, 0, len(a.waiting))
 	for w := range a.waiting {
-		payloads = append(payloads, a.node+" "+w.channel+" "+w.payload)
+		payloads = append(payloads, a.node+" "+w.Channel+" "+w.Payload)
 	}
 
 	clear(a.waiting)
@@ -130,8 +130,8 @@ func (a *announcer) stop() {
 	<-a.done
 }
 
-// listen waits for the notifications of other nodes on a connection of its own and connects again when that breaks.
-func (e *postgresEngine) listen(ctx context.Context, notify func(channel, payload string)) error {
+// Listen waits for the notifications of other nodes on a connection of its own and connects again when that breaks.
+func (e *postgresEngine) Listen(ctx context.Context, notify func(channel, payload string)) error {
 	for pause := firstPause; ; pause = min(2*pause, lastPause) {
 		err := e.listenOnce(ctx, notify, func() { pause = firstPause })
 		if errors.Is(err, errOld) && ctx.Err() == nil {

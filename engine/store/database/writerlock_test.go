@@ -1,8 +1,9 @@
-package store
+package database
 
 import (
 	"database/sql"
 	"errors"
+	"log/slog"
 	"path/filepath"
 	"testing"
 	"time"
@@ -14,14 +15,14 @@ import (
 // one has got it. Each step of a message that was being accepted waited as long, so that peers hung for a minute.
 func TestLockOfAnotherProcess(t *testing.T) {
 	directory := t.TempDir()
-	opened, err := openSQLite(t.Context(), Options{DataDir: directory}.withDefaults())
+	opened, err := openSQLite(t.Context(), testOptions(directory))
 	if err != nil {
 		t.Fatal(err)
 	}
 
 	e := opened.(*sqliteEngine)
 	defer func() {
-		if err := e.close(); err != nil {
+		if err := e.Close(); err != nil {
 			t.Error(err)
 		}
 	}()
@@ -39,8 +40,8 @@ func TestLockOfAnotherProcess(t *testing.T) {
 		return time.Duration(milliseconds) * time.Millisecond
 	}
 
-	nothing := func(*Tx) error { return nil }
-	if err := e.transact(t.Context(), nothing); err != nil || patience() != lockPatience {
+	nothing := func(Session) error { return nil }
+	if err := e.Transact(t.Context(), nothing); err != nil || patience() != lockPatience {
 		t.Fatalf("before: %v, patience %v", err, patience())
 	}
 
@@ -61,7 +62,7 @@ func TestLockOfAnotherProcess(t *testing.T) {
 	}
 
 	for range 2 {
-		if err := e.transact(t.Context(), nothing); !fault.Is(err, fault.Unavailable) || patience() != shortPatience {
+		if err := e.Transact(t.Context(), nothing); !fault.Is(err, fault.Unavailable) || patience() != shortPatience {
 			t.Fatalf("while it is locked: %v, patience %v", err, patience())
 		}
 	}
@@ -69,17 +70,22 @@ func TestLockOfAnotherProcess(t *testing.T) {
 	if err := holder.Rollback(); err != nil {
 		t.Fatal(err)
 	}
-	if err := e.transact(t.Context(), nothing); err != nil || patience() != lockPatience {
+	if err := e.Transact(t.Context(), nothing); err != nil || patience() != lockPatience {
 		t.Errorf("afterwards: %v, patience %v", err, patience())
 	}
 }
 
 // TestFailuresOfTheDatabaseAreNamed: callers tell them from failures of peers.
 func TestFailuresOfTheDatabaseAreNamed(t *testing.T) {
-	if err := unavailable("write", errClosed); !errors.Is(err, fault.ErrStore) || !errors.Is(err, errClosed) {
+	if err := Unavailable("write", errClosed); !errors.Is(err, fault.ErrStore) || !errors.Is(err, errClosed) {
 		t.Errorf("%v", err)
 	}
-	if err := notFound("turn"); errors.Is(err, fault.ErrStore) {
+	if err := error(operationError{"write", errClosed}); errors.Is(err, fault.ErrStore) {
 		t.Errorf("%v", err)
 	}
+}
+
+// testOptions are those of a file in a directory.
+func testOptions(directory string) Options {
+	return Options{URL: "sqlite", DataDir: directory, Readers: 4, Logger: slog.New(slog.DiscardHandler)}
 }

@@ -1,4 +1,4 @@
-package store
+package migrations
 
 // TableRule says of a table what ends its rows and what becomes of a person in it.
 type TableRule struct {

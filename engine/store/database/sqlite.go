@@ -1,4 +1,4 @@
-package store
+package database
 
 import (
 	"context"
@@ -55,13 +55,16 @@ func sqliteURL(path string, extra ...string) string {
 // function without arguments once for a statement, so that an index can be asked with it.
 const sqliteClock = "inbox_now"
 
+// SQLiteNow is the SQL of that time.
+const SQLiteNow = sqliteClock + "()"
+
 var registerClock = sync.OnceValue(func() error {
 	return sqlite.RegisterDeterministicScalarFunction(sqliteClock, 0, func(*sqlite.FunctionContext, []driver.Value) (driver.Value, error) {
-		return nowMicros(), nil
+		return time.Now().UnixMicro(), nil
 	})
 })
 
-func openSQLite(ctx context.Context, options Options) (engine, error) {
+func openSQLite(ctx context.Context, options Options) (Engine, error) {
 	if err := registerClock(); err != nil {
 		return nil, unusable("the clock of the database cannot be set up; this is a fault of the program", err)
 	}
@@ -88,7 +91,7 @@ func openSQLite(ctx context.Context, options Options) (engine, error) {
 		_, err = writes.ExecContext(ctx, markOverwritten)
 	}
 	if err == nil {
-		err = migrateOrKeep(ctx, writes, sqliteDialect, options.AsFound)
+		err = migrateOrKeep(ctx, writes, sqliteSchema, options.AsFound)
 	}
 	if err != nil {
 		return nil, errors.Join(unusable(public, err), writes.Close())
@@ -171,29 +174,35 @@ func sqliteFault(operation string, err error) error {
 	case errors.As(err, &failure) && !sqliteUnavailable[failure.Code()&0xff]:
 		return operationError{operation + " (SQLite " + strconv.Itoa(failure.Code()) + ")", err}
 	case failure != nil, errors.Is(err, sql.ErrConnDone), errors.Is(err, driver.ErrBadConn):
-		return unavailable(operation, err)
+		return Unavailable(operation, err)
 	}
 	return err
 }
 
-func (e *sqliteEngine) transact(ctx context.Context, work func(*Tx) error) error {
+func (e *sqliteEngine) Transact(ctx context.Context, work func(Session) error) error {
 	return e.writer.run(ctx, work)
 }
 
-func (e *sqliteEngine) reader() querier   { return &e.statements }
-func (e *sqliteEngine) dialect() *dialect { return sqliteDialect }
-func (e *sqliteEngine) announce([]wake)   {}
+func (e *sqliteEngine) Reader() Querier { return &e.statements }
 
-func (e *sqliteEngine) ping(ctx context.Context) error {
+// HasSchema implements Engine.
+func (e *sqliteEngine) HasSchema(ctx context.Context) (bool, error) {
+	return sqliteSchema.exists(ctx, e.Reader())
+}
+
+func (e *sqliteEngine) Kind() string    { return SQLite }
+func (e *sqliteEngine) Announce([]Wake) {}
+
+func (e *sqliteEngine) Ping(ctx context.Context) error {
 	if err := e.reads.PingContext(ctx); err != nil {
-		return unavailable("ping", err)
+		return Unavailable("ping", err)
 	}
 	return nil
 }
 
-// close lets the writer finish what it has taken, then closes the connections; the last one folds the write-ahead
+// Close lets the writer finish what it has taken, then closes the connections; the last one folds the write-ahead
 // log into the file.
-func (e *sqliteEngine) close() error {
+func (e *sqliteEngine) Close() error {
 	e.writer.stop()
 	e.checkpointer.stop()
 	return errors.Join(e.statements.close(), e.reads.Close(), e.writes.Close())
@@ -212,9 +221,9 @@ type fileWatch struct {
 	lists      int64
 }
 
-// listen passes on what other processes on this host commit: the operator's commands. While this process commits all the
+// Listen passes on what other processes on this host commit: the operator's commands. While this process commits all the
 // time too, no one knows whose a change is; then only the lists are looked at, and other work is found by its poll.
-func (e *sqliteEngine) listen(ctx context.Context, notify func(channel, payload string)) error {
+func (e *sqliteEngine) Listen(ctx context.Context, notify func(channel, payload string)) error {
 	for pause := firstPause; ; pause = min(2*pause, lastPause) {
 		err := e.watch(ctx, notify, func() { pause = firstPause })
 		if ctx.Err() != nil || errors.Is(err, errClosed) {
@@ -402,4 +411,19 @@ func (c *checkpointer) empty(ctx context.Context) error {
 func (c *checkpointer) stop() {
 	c.cancel()
 	<-c.done
+}
+
+// Size returns the bytes of the file and of its log, and those of pages that hold nothing.
+func (e *sqliteEngine) Size(ctx context.Context) (total, free int64, err error) {
+	var pages, size, unused int64
+	for pragma, into := range map[string]*int64{"page_count": &pages, "page_size": &size, "freelist_count": &unused} {
+		if err := e.Each(ctx, "PRAGMA "+pragma, nil, func(r Row) error { return r.Scan(into) }); err != nil {
+			return 0, 0, err
+		}
+	}
+	total = pages * size
+	if info, err := os.Stat(e.path + "-wal"); err == nil {
+		total += info.Size()
+	}
+	return total, unused * size, nil
 }
