@@ -161,7 +161,7 @@ func (e *postgresEngine) Ping(ctx context.Context) error {
 
 func (e *postgresEngine) Close() error {
 	e.announcer.stop()
-	return errors.Join(e.statements.close(), e.pool.Close())
+	return errors.Join(e.close(), e.pool.Close())
 }
 
 // repeatable reports whether the same transaction may succeed now: a serialization failure, a deadlock, or one of the

@@ -205,7 +205,7 @@ func (e *sqliteEngine) Ping(ctx context.Context) error {
 func (e *sqliteEngine) Close() error {
 	e.writer.stop()
 	e.checkpointer.stop()
-	return errors.Join(e.statements.close(), e.reads.Close(), e.writes.Close())
+	return errors.Join(e.close(), e.reads.Close(), e.writes.Close())
 }
 
 // lookEvery is how soon a server notices what a command on the same file committed.
