@@ -20,6 +20,7 @@ import (
 	"inbox/internal/disk"
 	"inbox/internal/fault"
 	"inbox/operator"
+	"inbox/operator/setup"
 )
 
 type (
@@ -494,7 +495,7 @@ func writeDatabase(current *Config, to string) error {
 	if current.File == "" {
 		return errors.New("there is no configuration file")
 	}
-	return operator.AgentFile{Path: current.File, Environ: current.Environment}.SetTop("database_url", to)
+	return setup.AgentFile{Path: current.File, Environ: current.Environment}.SetTop("database_url", to)
 }
 
 // takeAll takes the data directories of all domains, and lets the server end that has them.

@@ -7,6 +7,7 @@ import (
 	"inbox/internal/fault"
 	"inbox/internal/httpserver"
 	"inbox/operator"
+	"inbox/operator/doctor"
 )
 
 // accessBody asks whether a sender would be let in. Without method and subject the sender proves what the channel proves, or nothing.
@@ -35,7 +36,7 @@ type followBody struct {
 }
 
 type findingList struct {
-	Findings []operator.Finding `json:"findings"`
+	Findings []doctor.Finding `json:"findings"`
 }
 
 func (a *API) agentRoutes() []httpserver.Route {

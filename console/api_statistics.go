@@ -7,6 +7,7 @@ import (
 
 	"inbox/internal/httpserver"
 	"inbox/operator"
+	"inbox/operator/doctor"
 )
 
 func (a *API) statisticsRoutes() []httpserver.Route {
@@ -40,11 +41,11 @@ func (a *API) doctor(_ http.ResponseWriter, r *http.Request) (any, error) {
 
 // recordList are records to publish.
 type recordList struct {
-	Records []operator.DNSRecord `json:"records"`
+	Records []doctor.DNSRecord `json:"records"`
 }
 
 func (a *API) dns(_ http.ResponseWriter, r *http.Request) (any, error) {
-	records, err := a.operator.DNSRecords(r.Context())
+	records, err := a.operator.Doctor.DNSRecords(r.Context())
 	return recordList{records}, err
 }
 

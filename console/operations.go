@@ -20,6 +20,8 @@ import (
 	"inbox/internal/openapi"
 	"inbox/normalized"
 	"inbox/operator"
+	"inbox/operator/doctor"
+	"inbox/operator/setup"
 	"inbox/policypart"
 )
 
@@ -141,10 +143,10 @@ func Operations() []openapi.Operation {
 		{Method: "GET", Path: "/api/v1/agents", Summary: "Agents with their settings and pauses", Query: []string{"agent", "kind", "state"}, Response: agentList{}},
 		{
 			Method: "POST", Path: "/api/v1/agents", Summary: "Write a new agent into the file of the settings, and read it",
-			Request: operator.NewAgent{Name: "helper", Kind: "remote", Backend: "https://service.example/card.json", Access: "verified"}, Response: operator.Added{}, Errors: refused,
+			Request: operator.NewAgent{Name: "helper", Kind: "remote", Backend: "https://service.example/card.json", Access: "verified"}, Response: setup.Added{}, Errors: refused,
 		},
 		{Method: "GET", Path: "/api/v1/agents/{agent}", Summary: "One agent with the ways to it and its settings", Response: operator.AgentDetails{}},
-		{Method: "DELETE", Path: "/api/v1/agents/{agent}", Summary: "Take an agent out of the file of the settings", Response: operator.Removed{}, Errors: refused},
+		{Method: "DELETE", Path: "/api/v1/agents/{agent}", Summary: "Take an agent out of the file of the settings", Response: setup.Removed{}, Errors: refused},
 		{Method: "GET", Path: "/api/v1/agents/{agent}/examination", Summary: "Whether what answers for an agent is there", Response: findingList{}},
 		{Method: "PUT", Path: "/api/v1/agents/{agent}/pause", Summary: "Let an agent rest", Partial: true, Request: reason},
 		{Method: "DELETE", Path: "/api/v1/agents/{agent}/pause", Summary: "Let an agent work again"},
@@ -271,9 +273,9 @@ func Operations() []openapi.Operation {
 			Method: "GET", Path: "/api/v1/statistics", Summary: "Received messages by hour or day and channel, and how they ended",
 			Query: []string{"since", "step", "agent"}, Response: operator.Traffic{},
 		},
-		{Method: "POST", Path: "/api/v1/doctor", Summary: "Look at what this node needs of the world", Response: operator.Examination{}, Errors: taken},
+		{Method: "POST", Path: "/api/v1/doctor", Summary: "Look at what this node needs of the world", Response: doctor.Examination{}, Errors: taken},
 		{Method: "GET", Path: "/api/v1/dns", Summary: "Records to publish for mail", Response: recordList{}},
-		{Method: "POST", Path: "/api/v1/dns", Summary: "Look the records for mail up, and say what is in their place", Response: operator.RecordLook{}, Errors: taken},
+		{Method: "POST", Path: "/api/v1/dns", Summary: "Look the records for mail up, and say what is in their place", Response: doctor.RecordLook{}, Errors: taken},
 		{Method: "GET", Path: "/api/v1/certificates", Summary: "Certificates that this node shows, and what failed when they were renewed", Response: certificateList{}},
 		{Method: "GET", Path: "/api/v1/limits", Summary: "Limits of what senders may cause, who is counted, and what is used of them", Response: limitList{}},
 		{Method: "GET", Path: "/api/v1/nodes", Summary: "Processes that serve this database", Response: nodeList{}},

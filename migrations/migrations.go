@@ -1,6 +1,6 @@
 // Package migrations holds the database schema as goose SQL files, one directory for SQLite and PostgreSQL alike.
 // The files are portable: ids and JSON are TEXT, instants are BIGINT unix microseconds (0 = never), flags are
-// BOOLEAN. It runs nothing; engine/store applies the files when it opens a database.
+// BOOLEAN. It runs nothing; engine/store/database applies the files when it opens a database.
 package migrations
 
 import (

@@ -6,11 +6,11 @@ import (
 	"strconv"
 	"strings"
 
-	"inbox/adapters/email"
+	"inbox/agents/upstream"
 	"inbox/identity"
 	"inbox/internal/config"
 	"inbox/internal/fault"
-	"inbox/internal/safehttp"
+	"inbox/operator/doctor"
 )
 
 // AgentDetails is one agent with the ways that lead to it and the settings that decide about its messages. No secret is in it.
@@ -91,7 +91,7 @@ func waysOf(c *config.Config, agent *config.Agent) AgentWays {
 
 func settingsOf(agent *config.Agent) (settings []AgentSetting) {
 	for _, one := range []AgentSetting{
-		{"kind", agent.Kind}, {config.KindNamed(agent.Kind).BackEnd, withoutQuery(agent.BackEnd())}, {"model", agent.LLM.Model},
+		{"kind", agent.Kind}, {config.KindNamed(agent.Kind).BackEnd, upstream.WithoutQuery(agent.BackEnd())}, {"model", agent.LLM.Model},
 		{"access", agent.Access}, {"unverified", agent.Unverified}, {"follows", agent.Follows}, {"followers_only", strconv.FormatBool(agent.FollowersOnly)},
 		{"answer_agents", strconv.FormatBool(agent.AnswerAgents)}, {"approve_replies", agent.ApproveReplies}, {"approvers", strings.Join(agent.Approvers, ", ")},
 		{"timeout", agent.Timeout.String()}, {"ack_after", agent.AckAfter.String()}, {"max_hops", strconv.Itoa(agent.MaxHops)}, {"show_tools", agent.ShowTools},
@@ -103,25 +103,13 @@ func settingsOf(agent *config.Agent) (settings []AgentSetting) {
 	return settings
 }
 
-// ExamineAgent looks whether what answers for an agent is there, which tools it has and which of them no rule opens, as Doctor does. It
-// connects to the back end and starts MCP servers, but makes no run. fault.NotFound when there is no such agent.
-func (o *Operator) ExamineAgent(ctx context.Context, name string) ([]Finding, error) {
+// ExamineAgent looks whether what answers for an agent is there and which tools it has; see doctor.ExamineAgent. fault.NotFound when there
+// is no such agent.
+func (o *Operator) ExamineAgent(ctx context.Context, name string) ([]doctor.Finding, error) {
 	c := o.options.Current()
 	agent, err := configuredAgent(c, name)
 	if err != nil {
 		return nil, err
 	}
-
-	ctx, cancel := context.WithTimeout(ctx, 2*doctorPatience)
-	defer cancel()
-	d := &doctor{operator: o, config: c, resolver: safehttp.NewResolver(c.DNS.Resolver)}
-	d.client = safehttp.New(safehttp.Options{
-		AllowPrivate: c.Federation.AllowPrivate, Resolver: d.resolver, UserAgent: o.options.UserAgent, Timeout: doctorPatience,
-	}).Trusting(ownPlaces(c)...)
-	d.backEnd(ctx, agent)
-	d.tools(ctx, agent)
-	if len(d.findings) == 0 {
-		d.say("agent "+agent.Name, email.FindingOK, "nothing outside this server answers for it", "")
-	}
-	return d.findings, nil
+	return o.Doctor.ExamineAgent(ctx, c, agent), nil
 }

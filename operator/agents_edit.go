@@ -10,6 +10,7 @@ import (
 
 	"inbox/internal/config"
 	"inbox/internal/fault"
+	"inbox/operator/setup"
 )
 
 // NewAgent is an agent that an operator adds from afar. It names no program and no file of the server: who may choose those could run
@@ -44,20 +45,20 @@ type FileChange struct {
 }
 
 // table is the agent as it is written.
-func (o *Operator) table(n NewAgent) (AgentTable, error) {
+func (o *Operator) table(n NewAgent) (config.AgentTable, error) {
 	kind := config.KindNamed(n.Kind)
 	switch {
 	case n.Kind == "command":
-		return AgentTable{}, fault.New(fault.Forbidden, "an agent that is a program is added on the server itself: inbox agents add")
+		return config.AgentTable{}, fault.New(fault.Forbidden, "an agent that is a program is added on the server itself: inbox agents add")
 	case kind.Name == "":
-		return AgentTable{}, fault.InField("kind", "must be one of "+strings.Join(NewAgentKinds(), ", "))
+		return config.AgentTable{}, fault.InField("kind", "must be one of "+strings.Join(NewAgentKinds(), ", "))
 	case kind.BackEnd != "" && !kind.Optional && n.Backend == "":
-		return AgentTable{}, fault.InField("backend", "is missing: "+kind.Asks)
+		return config.AgentTable{}, fault.InField("backend", "is missing: "+kind.Asks)
 	case kind.Model && n.Model == "":
-		return AgentTable{}, fault.InField("model", "is missing")
+		return config.AgentTable{}, fault.InField("model", "is missing")
 	}
 
-	table := AgentTable{Name: n.Name, Domain: o.furtherDomain(), Kind: n.Kind, Access: n.Access, Summary: n.Summary}
+	table := config.AgentTable{Name: n.Name, Domain: o.furtherDomain(), Kind: n.Kind, Access: n.Access, Summary: n.Summary}
 	if kind.BackEnd != "" {
 		table.Backend = n.Backend
 	}
@@ -75,9 +76,9 @@ func (o *Operator) furtherDomain() string {
 	return ""
 }
 
-func (o *Operator) agentFile() AgentFile {
+func (o *Operator) agentFile() setup.AgentFile {
 	c := o.options.Current()
-	return AgentFile{Path: c.File, Environ: c.Environment}
+	return setup.AgentFile{Path: c.File, Environ: c.Environment}
 }
 
 // PlanAgent shows what AddAgent would write. It changes nothing. The change has the table alone where the server has no file.
@@ -92,7 +93,7 @@ func (o *Operator) PlanAgent(n NewAgent) (FileChange, error) {
 		return change, nil
 	}
 
-	before, _, path, err := file.read()
+	before, _, path, err := file.Read()
 	if err != nil {
 		return change, err
 	}
@@ -110,14 +111,14 @@ func (o *Operator) PlanAgent(n NewAgent) (FileChange, error) {
 
 // AddAgent writes a new agent at the end of the file of the settings and lets the server read it. Errors are fault.Malformed,
 // fault.Conflict, fault.Forbidden for a file that the server may not write, and fault.NotFound where there is none.
-func (o *Operator) AddAgent(ctx context.Context, n NewAgent) (Added, error) {
+func (o *Operator) AddAgent(ctx context.Context, n NewAgent) (setup.Added, error) {
 	table, err := o.table(n)
 	if err != nil {
-		return Added{}, err
+		return setup.Added{}, err
 	}
 	added, err := o.agentFile().Add(table)
 	if err != nil {
-		return Added{}, inTheWay(err)
+		return setup.Added{}, inTheWay(err)
 	}
 	return added, o.reloaded(ctx)
 }
@@ -128,7 +129,7 @@ func (o *Operator) PlanRemoval(name string) (FileChange, error) {
 	if err != nil {
 		return FileChange{}, err
 	}
-	before, _, path, err := o.agentFile().read()
+	before, _, path, err := o.agentFile().Read()
 	if err != nil {
 		return FileChange{}, err
 	}
@@ -141,14 +142,14 @@ func (o *Operator) PlanRemoval(name string) (FileChange, error) {
 
 // RemoveAgent takes an agent out of the file of the settings and lets the server read it. Its messages and keys stay. Errors are those of
 // AddAgent.
-func (o *Operator) RemoveAgent(ctx context.Context, name string) (Removed, error) {
+func (o *Operator) RemoveAgent(ctx context.Context, name string) (setup.Removed, error) {
 	entry, err := configuredAgent(o.options.Current(), name)
 	if err != nil {
-		return Removed{}, err
+		return setup.Removed{}, err
 	}
 	removed, err := o.agentFile().Remove(entry.Name, o.furtherDomain())
 	if err != nil {
-		return Removed{}, inTheWay(err)
+		return setup.Removed{}, inTheWay(err)
 	}
 	return removed, o.reloaded(ctx)
 }

@@ -5,6 +5,7 @@ package operator
 
 import (
 	"context"
+	"path/filepath"
 	"strings"
 	"time"
 
@@ -20,6 +21,7 @@ import (
 	"inbox/internal/queue"
 	"inbox/internal/safehttp"
 	"inbox/normalized"
+	"inbox/operator/doctor"
 )
 
 // CommandLine is who did something, for the record, where the operator used a command.
@@ -34,7 +36,7 @@ func ByCommand(ctx context.Context, command, user string) context.Context {
 	})
 }
 
-// Operator is what an operator may do, by topic. Doctor and DNSRecords look at the configuration and the world around it.
+// Operator is what an operator may do, by topic.
 type Operator struct {
 	Messages      Messages
 	Arrivals      Arrivals
@@ -67,8 +69,9 @@ type Operator struct {
 	Exports       Exports
 	Usage         Usage
 	Statistics    Statistics
-	Examinations  *Examinations
-	RecordLooks   *RecordLooks
+	Doctor        *doctor.Doctor
+	Examinations  *doctor.Examinations
+	RecordLooks   *doctor.RecordLooks
 	Nodes         Nodes
 
 	Node Node // nil where only the database is at hand
@@ -157,8 +160,25 @@ func New(o Options) *Operator {
 		Node:          o.Node,
 		options:       o,
 	}
-	made.Examinations, made.RecordLooks = &Examinations{doctor: made.Doctor}, made.newRecordLooks()
+	made.Doctor = made.newDoctor()
+	made.Examinations, made.RecordLooks = &doctor.Examinations{Doctor: made.Doctor}, &doctor.RecordLooks{Doctor: made.Doctor}
 	return made
+}
+
+func (o *Operator) newDoctor() *doctor.Doctor {
+	return &doctor.Doctor{
+		Config: o.options.Config, Current: o.options.Current, Store: o.options.Store,
+		Keys: func(ctx context.Context) (ids []string, err error) {
+			keys, err := o.Keys.List(ctx)
+			for _, key := range keys {
+				ids = append(ids, key.ID)
+			}
+			return ids, err
+		},
+		Vault:         func(ctx context.Context) (email.KeyState, error) { return o.options.Vault(ctx) },
+		SecretKeyFile: o.options.SecretKeyFile, TokenFile: filepath.Join(o.options.Config.DataDir, AdminTokenFile),
+		Running: o.options.operatorListener, UserAgent: o.options.UserAgent, Policies: o.options.Policies,
+	}
 }
 
 // Close closes the database.
@@ -167,6 +187,12 @@ func (o *Operator) Close() error { return o.options.Store.Close() }
 // SchemaVersion returns the version of the database's schema.
 func (o *Operator) SchemaVersion(ctx context.Context) (int64, error) {
 	return o.options.Store.SchemaVersion(ctx)
+}
+
+// Settings returns the settings that are in force, with all defaults, as a file would say them. Secrets and passwords are hidden.
+func (o *Operator) Settings() (string, error) {
+	document, err := o.options.Current().Document(true)
+	return string(document), err
 }
 
 // Approvals are the decisions that are not the asker's to take. An approval is named by its id or its code; by

@@ -132,7 +132,7 @@ func (o Options) mailListener() string {
 	if listen == "" {
 		return ""
 	}
-	return reachable(listen)
+	return config.Dialable(listen)
 }
 
 // operatorListener is ownListener for what only operators may ask: admin.listen, or http.listen where that is not written.
@@ -150,7 +150,7 @@ func (o Options) listenerAt(listen string, secure bool) (client *http.Client, ba
 	if secure {
 		scheme = "https"
 	}
-	place = reachable(listen)
+	place = config.Dialable(listen)
 	transport := &http.Transport{
 		TLSClientConfig: &tls.Config{ServerName: host, MinVersion: tls.VersionTLS12}, DisableKeepAlives: true,
 		DialContext: func(ctx context.Context, network, _ string) (net.Conn, error) {

@@ -72,6 +72,15 @@ func Destination(address, example, instead string) (string, error) {
 	return net.JoinHostPort(target.Hostname(), port), nil
 }
 
+// WithoutQuery returns an address without its query, its fragment and a user, which may be secrets; one that cannot be read as it is.
+func WithoutQuery(address string) string {
+	u, err := url.Parse(address)
+	if err != nil {
+		return address
+	}
+	return u.Scheme + "://" + u.Host + u.Path
+}
+
 // Interrupted classes an exchange that ended before the answer was whole: by a limit of ours when ctx is over, by the
 // rules for addresses and sizes, or by the network. A fault in the chain stays what it is.
 func Interrupted(ctx context.Context, err error) error {

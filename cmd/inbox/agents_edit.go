@@ -13,18 +13,19 @@ import (
 	"inbox"
 	"inbox/normalized"
 	"inbox/operator"
+	"inbox/operator/setup"
 )
 
 const takesEffect = "A running server notices with the next: inbox reload (or a restart)."
 
 // agentFile is the file that the command line names.
-func agentFile(cmd *cobra.Command) (operator.AgentFile, error) {
+func agentFile(cmd *cobra.Command) (setup.AgentFile, error) {
 	path, err := configFile(cmd)
-	return operator.AgentFile{Path: path, Environ: os.Environ()}, err
+	return setup.AgentFile{Path: path, Environ: os.Environ()}, err
 }
 
 func newAgentsAdd() *cobra.Command {
-	var table operator.AgentTable
+	var table setup.AgentTable
 	cmd := &cobra.Command{
 		Use:   "add NAME",
 		Short: "Write a new agent at the end of inbox.toml",
@@ -76,8 +77,8 @@ Exit codes: 0 written, 1 refused (with the line that is in the way; nothing is c
 }
 
 // missingOf names the flags that a kind of agent needs and that were not given.
-func missingOf(table operator.AgentTable) error {
-	kind := operator.KindNamed(table.Kind)
+func missingOf(table setup.AgentTable) error {
+	kind := setup.KindNamed(table.Kind)
 	var missing []string
 	if table.Kind == "" {
 		missing = append(missing, "--kind")

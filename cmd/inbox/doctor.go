@@ -10,14 +10,14 @@ import (
 	"github.com/spf13/cobra"
 
 	"inbox"
-	"inbox/operator"
+	"inbox/operator/doctor"
 )
 
 // waitUsually is how long doctor --wait without a time waits.
 const waitUsually = 10 * time.Minute
 
 func newDoctor() *cobra.Command {
-	var options operator.DoctorOptions
+	var options doctor.Options
 	var wait time.Duration
 	cmd := &cobra.Command{
 		Use:   "doctor",
@@ -61,17 +61,17 @@ Exit codes: 0 nothing failed, 1 something did, with --wait also at the end of th
 }
 
 // examine looks at every domain of the server, or at the one that the command line names.
-func examine(cmd *cobra.Command, options operator.DoctorOptions, wait time.Duration) error {
+func examine(cmd *cobra.Command, options doctor.Options, wait time.Duration) error {
 	domains, err := loadEach(cmd)
 	if err != nil {
 		return err
 	}
 
 	end := time.Now().Add(wait)
-	findings := []operator.Finding{}
+	findings := []doctor.Finding{}
 	for _, config := range domains {
 		err := operateOn(cmd, config, func(o *inbox.Operator) error {
-			found, err := o.DoctorUntil(cmd.Context(), options, time.Until(end), func(found []operator.Finding, next time.Duration) {
+			found, err := o.Doctor.ExamineUntil(cmd.Context(), options, time.Until(end), func(found []doctor.Finding, next time.Duration) {
 				fmt.Fprintf(cmd.ErrOrStderr(), "%s  waiting for: %s; again in %s\n", time.Now().Format(time.TimeOnly), failing(found), next)
 			})
 			for _, one := range found {
@@ -87,7 +87,7 @@ func examine(cmd *cobra.Command, options operator.DoctorOptions, wait time.Durat
 		}
 	}
 	if wantsJSON(cmd) {
-		return errors.Join(printJSON(cmd.OutOrStdout(), findings), operator.Unwell(findings))
+		return errors.Join(printJSON(cmd.OutOrStdout(), findings), doctor.Unwell(findings))
 	}
 
 	for _, one := range findings {
@@ -96,11 +96,11 @@ func examine(cmd *cobra.Command, options operator.DoctorOptions, wait time.Durat
 			fmt.Fprintf(cmd.OutOrStdout(), "      %s\n", strings.ReplaceAll(one.Remedy, "\n", "\n      "))
 		}
 	}
-	return operator.Unwell(findings)
+	return doctor.Unwell(findings)
 }
 
 // failing names what fails.
-func failing(findings []operator.Finding) string {
+func failing(findings []doctor.Finding) string {
 	var names []string
 	for _, one := range findings {
 		if one.Failed() {
@@ -150,12 +150,12 @@ func printRecords(cmd *cobra.Command, _ []string) error {
 		return err
 	}
 
-	records := []operator.DNSRecord{}
+	records := []doctor.DNSRecord{}
 	for _, config := range domains {
 		err := operateOn(cmd, config, func(o *inbox.Operator) error {
-			found, err := o.DNSRecords(cmd.Context())
+			found, err := o.Doctor.DNSRecords(cmd.Context())
 			if len(found) > 0 {
-				found = operator.PublicRecords(found, config, addresses)
+				found = doctor.PublicRecords(found, config, addresses)
 			}
 			for _, one := range found {
 				if !slices.Contains(records, one) { // domains may share a mail server
@@ -193,7 +193,7 @@ func newDNSCheck() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "check", Short: "Look up the records and show what is missing", Args: arguments(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return examine(cmd, operator.DoctorOptions{DNSOnly: true}, 0)
+			return examine(cmd, doctor.Options{DNSOnly: true}, 0)
 		},
 	}
 	addJSON(cmd)

@@ -15,12 +15,13 @@ import (
 	"github.com/spf13/cobra"
 
 	"inbox"
-	"inbox/operator"
+	"inbox/operator/doctor"
+	"inbox/operator/setup"
 )
 
 // initOptions are the flags of init, which are the answers to its questions.
 type initOptions struct {
-	setup     operator.Setup
+	setup     setup.Setup
 	addresses []string
 	yes       bool
 }
@@ -45,25 +46,25 @@ Exit codes: 0 written, 1 not written (the message has the reason; no file is lef
 		RunE: func(cmd *cobra.Command, _ []string) error { return initialize(cmd, &options) },
 	}
 
-	flags, setup := cmd.Flags(), &options.setup
-	flags.StringVar(&setup.Domain, "domain", "", "part of every address after the last @")
-	flags.StringVar(&setup.Hostname, "hostname", "", "public name of this machine (default: the domain)")
-	flags.StringVar(&setup.Email, "email", "", "where the certificate authority may write to you; - = nowhere")
-	flags.StringVar(&setup.Agent.Name, "agent", "", "name of the first agent")
-	addAgentFlags(cmd, &setup.Agent)
-	addChoice(cmd, &setup.Mail, "mail", "how mail leaves", operator.MailDirect, operator.MailSmarthost, operator.MailNone)
-	flags.StringVar(&setup.Smarthost, "smarthost", "", "relay for --mail smarthost: smtp://user:password@host:587")
-	flags.StringVar(&setup.Directory, "dir", ".", "directory for the files")
+	flags, answers := cmd.Flags(), &options.setup
+	flags.StringVar(&answers.Domain, "domain", "", "part of every address after the last @")
+	flags.StringVar(&answers.Hostname, "hostname", "", "public name of this machine (default: the domain)")
+	flags.StringVar(&answers.Email, "email", "", "where the certificate authority may write to you; - = nowhere")
+	flags.StringVar(&answers.Agent.Name, "agent", "", "name of the first agent")
+	addAgentFlags(cmd, &answers.Agent)
+	addChoice(cmd, &answers.Mail, "mail", "how mail leaves", setup.MailDirect, setup.MailSmarthost, setup.MailNone)
+	flags.StringVar(&answers.Smarthost, "smarthost", "", "relay for --mail smarthost: smtp://user:password@host:587")
+	flags.StringVar(&answers.Directory, "dir", ".", "directory for the files")
 	flags.StringSliceVar(&options.addresses, "address", nil, "public address of this machine, instead of those of its interfaces")
-	flags.BoolVar(&setup.Force, "force", false, "replace inbox.toml and the unit; keys stay")
+	flags.BoolVar(&answers.Force, "force", false, "replace inbox.toml and the unit; keys stay")
 	flags.BoolVar(&options.yes, "yes", false, "ask nothing: take the defaults for what no flag says")
 	addJSON(cmd)
 	return cmd
 }
 
 // addAgentFlags adds what a table [[agents]] needs beside its name.
-func addAgentFlags(cmd *cobra.Command, agent *operator.AgentTable) {
-	addChoice(cmd, &agent.Kind, "kind", "what answers for the agent", operator.KindNames()...)
+func addAgentFlags(cmd *cobra.Command, agent *setup.AgentTable) {
+	addChoice(cmd, &agent.Kind, "kind", "what answers for the agent", setup.KindNames()...)
 	flags := cmd.Flags()
 	flags.StringVar(&agent.Backend, "backend", "", "URL of the webhook, base URL of the model's provider, path of the program, or URL of the agent card")
 	flags.StringVar(&agent.Model, "model", "", "name of the model, for --kind llm")
@@ -121,8 +122,8 @@ func (i *interview) choose(value *string, flag, question, fallback string, words
 }
 
 // backEnd asks for what stands behind an agent of the kind.
-func (i *interview) backEnd(agent *operator.AgentTable) error {
-	kind, fallback := operator.KindNamed(agent.Kind), ""
+func (i *interview) backEnd(agent *setup.AgentTable) error {
+	kind, fallback := setup.KindNamed(agent.Kind), ""
 	if kind.Optional {
 		fallback = "-"
 	}
@@ -146,7 +147,7 @@ func (o *initOptions) complete(cmd *cobra.Command) error {
 }
 
 // run asks the five questions.
-func (i *interview) run(s *operator.Setup) error {
+func (i *interview) run(s *setup.Setup) error {
 	err := i.ask(&s.Domain, "domain", "1. Domain of the addresses, as in @agent@DOMAIN", "")
 	if err == nil {
 		err = i.ask(&s.Hostname, "hostname", "2. Public name of this machine", s.Domain)
@@ -158,15 +159,15 @@ func (i *interview) run(s *operator.Setup) error {
 		err = i.ask(&s.Agent.Name, "agent", "4. Name of the first agent", "echo")
 	}
 	if err == nil {
-		err = i.choose(&s.Agent.Kind, "kind", "   What answers for it", "echo", operator.KindNames()...)
+		err = i.choose(&s.Agent.Kind, "kind", "   What answers for it", "echo", setup.KindNames()...)
 	}
 	if err == nil {
 		err = i.backEnd(&s.Agent)
 	}
 	if err == nil {
-		err = i.choose(&s.Mail, "mail", "5. How mail leaves", operator.MailDirect, operator.MailDirect, operator.MailSmarthost, operator.MailNone)
+		err = i.choose(&s.Mail, "mail", "5. How mail leaves", setup.MailDirect, setup.MailDirect, setup.MailSmarthost, setup.MailNone)
 	}
-	if err == nil && s.Mail == operator.MailSmarthost {
+	if err == nil && s.Mail == setup.MailSmarthost {
 		err = i.ask(&s.Smarthost, "smarthost", "   Relay, smtp://user:password@host:587", "")
 	}
 
@@ -181,13 +182,13 @@ func (i *interview) run(s *operator.Setup) error {
 
 // firstStart is what init prints as JSON.
 type firstStart struct {
-	Config    string                 `json:"config"`
-	Files     []operator.SetupFile   `json:"files"`
-	Addresses []netip.Addr           `json:"addresses"`
-	NAT       bool                   `json:"nat"` // no interface has a public address
-	Records   []operator.DNSRecord   `json:"records"`
-	DMARC     []operator.Step        `json:"dmarc"`
-	Next      []operator.Instruction `json:"next"`
+	Config    string              `json:"config"`
+	Files     []setup.File        `json:"files"`
+	Addresses []netip.Addr        `json:"addresses"`
+	NAT       bool                `json:"nat"` // no interface has a public address
+	Records   []doctor.DNSRecord  `json:"records"`
+	DMARC     []doctor.Step       `json:"dmarc"`
+	Next      []setup.Instruction `json:"next"`
 }
 
 func initialize(cmd *cobra.Command, o *initOptions) error {
@@ -207,7 +208,7 @@ func initialize(cmd *cobra.Command, o *initOptions) error {
 		return fmt.Errorf("find the name of this user: %w", err)
 	}
 	if o.setup.User = me.Username; me.Uid == "0" {
-		o.setup.User = operator.ServiceUser
+		o.setup.User = setup.ServiceUser
 	}
 
 	files, err := o.setup.Write(os.Environ())
@@ -241,12 +242,12 @@ func (o *initOptions) describe(cmd *cobra.Command, written *firstStart) error {
 		return err
 	}
 
-	records, err := opened.DNSRecords(cmd.Context())
+	records, err := opened.Doctor.DNSRecords(cmd.Context())
 	if err := errors.Join(err, opened.Close()); err != nil {
 		return err
 	}
-	written.DMARC = operator.DMARCSteps(records)
-	written.Records = operator.FirstRecords(records, config, written.Addresses)
+	written.DMARC = doctor.DMARCSteps(records)
+	written.Records = doctor.FirstRecords(records, config, written.Addresses)
 	written.Next = o.setup.Next(config, written.Files, written.Addresses)
 	return nil
 }
@@ -275,7 +276,7 @@ func publicAddresses(named []string) (addresses []netip.Addr, nat bool, err erro
 			networks = append(networks, network)
 		}
 	}
-	addresses = append(addresses, operator.PublicAddresses(networks)...)
+	addresses = append(addresses, doctor.PublicAddresses(networks)...)
 	return addresses, len(addresses) == 0, nil
 }
 

@@ -12,6 +12,7 @@ import (
 	"inbox/internal/fault"
 	"inbox/internal/httpserver"
 	"inbox/operator"
+	"inbox/operator/doctor"
 )
 
 func (p *Pages) agentRoutes() []httpserver.Route {
@@ -182,7 +183,7 @@ func (p *Pages) sayToAgent(w http.ResponseWriter, r *http.Request, s account.Ses
 type findingsView struct {
 	Agent    string
 	Path     string
-	Findings []operator.Finding
+	Findings []doctor.Finding
 }
 
 func (p *Pages) examineAgent(w http.ResponseWriter, r *http.Request, s account.Session) error {

@@ -13,6 +13,7 @@ import (
 	"inbox/internal/fault"
 	"inbox/internal/httpserver"
 	"inbox/operator"
+	"inbox/operator/doctor"
 )
 
 func (p *Pages) settingsRoutes() []httpserver.Route {
@@ -160,7 +161,7 @@ func (p *Pages) reload(w http.ResponseWriter, r *http.Request, _ account.Session
 // doctorView is what the last round of the doctor found.
 type doctorView struct {
 	settingsView
-	operator.Examination
+	doctor.Examination
 }
 
 func (p *Pages) doctor(w http.ResponseWriter, r *http.Request, s account.Session) error {
@@ -211,19 +212,19 @@ func findingName(ctx context.Context, status string) string {
 type dnsView struct {
 	settingsView
 
-	Records []operator.LookedRecord // without a state before the first look
-	At      time.Time               // of the look; zero = there was none
+	Records []doctor.LookedRecord // without a state before the first look
+	At      time.Time             // of the look; zero = there was none
 }
 
 func (p *Pages) dns(w http.ResponseWriter, r *http.Request, s account.Session) error {
-	records, err := p.Operator.DNSRecords(r.Context())
+	records, err := p.Operator.Doctor.DNSRecords(r.Context())
 	if err != nil {
 		return err
 	}
 	v := dnsView{settingsView: partOf(s, "dns")}
 	last := p.Operator.RecordLooks.Last()
 	for _, one := range records {
-		looked := operator.LookedRecord{DNSRecord: one}
+		looked := doctor.LookedRecord{DNSRecord: one}
 		for _, seen := range last.Records {
 			if seen.DNSRecord == one {
 				looked = seen
@@ -242,7 +243,7 @@ func (p *Pages) lookUpRecords(w http.ResponseWriter, r *http.Request, _ account.
 	}
 	wrong := 0
 	for _, one := range found.Records {
-		if one.State != operator.RecordRight {
+		if one.State != doctor.RecordRight {
 			wrong++
 		}
 	}
@@ -256,11 +257,11 @@ func (p *Pages) lookUpRecords(w http.ResponseWriter, r *http.Request, _ account.
 // recordState is a word for what is in the place of a record.
 func recordState(ctx context.Context, state string) (kind, word string) {
 	switch state {
-	case operator.RecordRight:
+	case doctor.RecordRight:
 		return design.OK, text(ctx, "Right")
-	case operator.RecordMissing:
+	case doctor.RecordMissing:
 		return design.Warn, text(ctx, "Missing")
-	case operator.RecordDiffers:
+	case doctor.RecordDiffers:
 		return design.Bad, text(ctx, "Differs")
 	}
 	return design.Warn, text(ctx, "Not known")

@@ -12,6 +12,7 @@ import (
 	"inbox/internal/httpserver"
 	"inbox/internal/markup/markuptest"
 	"inbox/operator"
+	"inbox/operator/doctor"
 )
 
 // TestTextsOfSettingsNeverBecomeMarkup fills every text of the overview and the settings with one that tries to leave its place.
@@ -42,12 +43,12 @@ func TestTextsOfSettingsNeverBecomeMarkup(t *testing.T) {
 			return serverPage(serverView{settingsView: some, Version: text, Domain: text, Paused: &one, Resting: []exchange.ListEntry{one}, Health: markuptest.Fill(health, text), Node: true})
 		},
 		"doctor": func(text string) templ.Component {
-			found := operator.Examination{At: at, Findings: []operator.Finding{{Name: text, Status: "fail", Detail: text, Remedy: text}}}
+			found := doctor.Examination{At: at, Findings: []doctor.Finding{{Name: text, Status: "fail", Detail: text, Remedy: text}}}
 			return doctorPage(doctorView{some, found})
 		},
 		"dns": func(text string) templ.Component {
-			record := operator.DNSRecord{Name: text, Type: text, Value: text, Note: text, Zone: text}
-			return dnsPage(dnsView{some, []operator.LookedRecord{{DNSRecord: record, State: operator.RecordDiffers, Found: []string{text}, Reason: text}}, at})
+			record := doctor.DNSRecord{Name: text, Type: text, Value: text, Note: text, Zone: text}
+			return dnsPage(dnsView{some, []doctor.LookedRecord{{DNSRecord: record, State: doctor.RecordDiffers, Found: []string{text}, Reason: text}}, at})
 		},
 		"certificates": func(text string) templ.Component {
 			return certificatesPage(some, []operator.Certificate{{Name: text, Names: []string{text}, Issuer: text, Since: at, Until: at, Problem: text, Renewal: text}})

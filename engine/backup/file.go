@@ -15,7 +15,7 @@ import (
 	"path/filepath"
 	"unicode/utf8"
 
-	"inbox/engine/store"
+	"inbox/engine/store/database"
 )
 
 // sealedFile is a file that is being written: it is counted and summed, and on disk when it is closed.
@@ -116,19 +116,19 @@ func newEncoder(out io.Writer) *json.Encoder {
 
 // rowReader reads the rows of a table.
 type rowReader struct {
-	table   store.Table
+	table   database.Table
 	decoder *json.Decoder
 	values  []any
 	line    int64
 }
 
-func newRowReader(table store.Table, from io.Reader) *rowReader {
+func newRowReader(table database.Table, from io.Reader) *rowReader {
 	decoder := json.NewDecoder(from)
 	decoder.UseNumber()
 	return &rowReader{table: table, decoder: decoder, values: make([]any, len(table.Columns))}
 }
 
-// next returns the values of the next row, in the form of store.Snapshot; the slice is used again. False at the end.
+// next returns the values of the next row, in the form of database.Snapshot; the slice is used again. False at the end.
 func (r *rowReader) next() (values []any, more bool, err error) {
 	var row []any
 	switch err := r.decoder.Decode(&row); {

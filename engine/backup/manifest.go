@@ -14,7 +14,7 @@ import (
 	"slices"
 	"time"
 
-	"inbox/engine/store"
+	"inbox/engine/store/database"
 	"inbox/internal/disk"
 )
 
@@ -123,10 +123,10 @@ func (m *Manifest) all() (files []File) {
 }
 
 // table returns a table as the store knows it.
-func (t Table) table() store.Table {
-	table := store.Table{Name: t.Table}
+func (t Table) table() database.Table {
+	table := database.Table{Name: t.Table}
 	for _, name := range t.Columns {
-		table.Columns = append(table.Columns, store.Column{Name: name, Integer: slices.Contains(t.Numbers, name)})
+		table.Columns = append(table.Columns, database.Column{Name: name, Integer: slices.Contains(t.Numbers, name)})
 	}
 	return table
 }

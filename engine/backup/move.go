@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"inbox/engine/store"
+	"inbox/engine/store/database"
 )
 
 // MoveOptions say which databases go where: those of From to the Targets at the same places. No server serves them meanwhile.
@@ -110,7 +111,7 @@ func (o MoveOptions) copy(ctx context.Context, number int) (rows int64, err erro
 	for _, count := range view.Rows {
 		total += count
 	}
-	loader, err := store.NewLoader(ctx, o.Targets[number].Store, view.Version, "move of "+o.From[number].Name)
+	loader, err := database.NewLoader(ctx, o.Targets[number].Store.Database(), view.Version, "move of "+o.From[number].Name)
 	if err != nil {
 		return 0, err
 	}
@@ -143,7 +144,7 @@ func (o MoveOptions) copy(ctx context.Context, number int) (rows int64, err erro
 var errStopped = errors.New("no more rows are wanted")
 
 // rowsOf are the rows of a table one after the other; the slice is used again.
-func rowsOf(ctx context.Context, view *store.Snapshot, table store.Table) iter.Seq2[[]any, error] {
+func rowsOf(ctx context.Context, view *database.Snapshot, table database.Table) iter.Seq2[[]any, error] {
 	return func(yield func([]any, error) bool) {
 		err := view.Each(ctx, table, func(values []any) error {
 			if !yield(values, nil) {

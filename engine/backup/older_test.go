@@ -15,6 +15,7 @@ import (
 
 	"inbox/engine/backup"
 	"inbox/engine/store"
+	"inbox/engine/store/database"
 	"inbox/exchange"
 )
 
@@ -143,7 +144,7 @@ func TestOlderSchemaIsRestored(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			newest, err := store.KnownSchema()
+			newest, err := database.KnownSchema()
 			if err != nil || view.Version != newest {
 				t.Errorf("the schema is %d, %v; want %d", view.Version, err, newest)
 			}

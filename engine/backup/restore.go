@@ -14,6 +14,7 @@ import (
 
 	"inbox/engine/delivery"
 	"inbox/engine/store"
+	"inbox/engine/store/database"
 	"inbox/exchange"
 	"inbox/internal/blob"
 	"inbox/internal/disk"
@@ -172,7 +173,7 @@ func (o RestoreOptions) blobsID(number int) (id string, err error) {
 	if at < 0 {
 		return "", nil
 	}
-	err = o.rows(domain.Tables[at], func(table store.Table, next func() ([]any, bool, error)) error {
+	err = o.rows(domain.Tables[at], func(table database.Table, next func() ([]any, bool, error)) error {
 		for {
 			values, more, err := next()
 			if err != nil || !more {
@@ -190,7 +191,7 @@ func (o RestoreOptions) blobsID(number int) (id string, err error) {
 	return id, err
 }
 
-func (o RestoreOptions) rows(table Table, use func(store.Table, func() ([]any, bool, error)) error) (err error) {
+func (o RestoreOptions) rows(table Table, use func(database.Table, func() ([]any, bool, error)) error) (err error) {
 	in, err := openLines(path(o.Directory, o.Manifest.Name, table.File))
 	if err != nil {
 		return err
@@ -205,13 +206,13 @@ func (o RestoreOptions) domain(ctx context.Context, number int, files blob.Backe
 	from, target := &o.Manifest.Domains[number], &o.Targets[number]
 	restored = Restored{Domain: from.Domain, Backup: o.Manifest.Name, Moment: from.Moment, At: time.Now().UTC()}
 
-	loader, err := store.NewLoader(ctx, target.Store, from.SchemaVersion, "restore of backup "+o.Manifest.Name)
+	loader, err := database.NewLoader(ctx, target.Store.Database(), from.SchemaVersion, "restore of backup "+o.Manifest.Name)
 	if err != nil {
 		return restored, err
 	}
 	for _, table := range from.Tables {
 		loaded := int64(0)
-		err := o.rows(table, func(as store.Table, next func() ([]any, bool, error)) error {
+		err := o.rows(table, func(as database.Table, next func() ([]any, bool, error)) error {
 			_, err := loader.Load(ctx, as, func() ([]any, bool, error) {
 				if loaded%progressRows == 0 {
 					o.Progress(Progress{"rows of " + table.Table, loaded, table.Rows})

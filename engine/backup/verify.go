@@ -8,7 +8,7 @@ import (
 	"io"
 	"path/filepath"
 
-	"inbox/engine/store"
+	"inbox/engine/store/database"
 	"inbox/internal/blob"
 	"inbox/normalized"
 )
@@ -174,7 +174,7 @@ func (v *Verified) table(ctx context.Context, directory string, table Table, kep
 	return nil
 }
 
-func (v *Verified) row(table store.Table, values []any, proof Proof, check func(digest string) error) error {
+func (v *Verified) row(table database.Table, values []any, proof Proof, check func(digest string) error) error {
 	if err := eachRef(table, values, check); err != nil {
 		return err
 	}

@@ -22,6 +22,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"inbox/engine/store"
+	"inbox/engine/store/database"
 	"inbox/internal/blob"
 	"inbox/internal/disk"
 	"inbox/internal/fault"
@@ -147,7 +148,7 @@ func (w *writing) run(ctx context.Context) (err error) {
 	}()
 
 	// All views are opened before anything is copied, so that the domains are of one moment but for milliseconds.
-	views := make([]*store.Snapshot, len(w.Sources))
+	views := make([]*database.Snapshot, len(w.Sources))
 	defer func() {
 		for _, view := range views {
 			if view != nil {
@@ -280,7 +281,7 @@ var contentRef = regexp.MustCompile(`content_addressed\\*"[^{}]*?digest\\*":\\*"
 var digestColumns = map[string]bool{"run_results": true, "agent_uploads": true}
 
 // eachRef calls visit with the digests of contents that a row refers to for certain.
-func eachRef(table store.Table, values []any, visit func(digest string) error) error {
+func eachRef(table database.Table, values []any, visit func(digest string) error) error {
 	inBlob, digest := false, ""
 	for i, column := range table.Columns {
 		text, _ := values[i].(string)
@@ -303,7 +304,7 @@ func eachRef(table store.Table, values []any, visit func(digest string) error) e
 	return nil
 }
 
-func (r *refs) addRow(table store.Table, values []any) error {
+func (r *refs) addRow(table database.Table, values []any) error {
 	r.needed.AddRow(table, values)
 	return eachRef(table, values, func(digest string) error {
 		r.needed.Add(digest)
@@ -312,7 +313,7 @@ func (r *refs) addRow(table store.Table, values []any) error {
 }
 
 // writeRows writes the tables of a domain and collects what they refer to.
-func (w *writing) writeRows(ctx context.Context, number int, view *store.Snapshot, domain *Domain) (_ *refs, err error) {
+func (w *writing) writeRows(ctx context.Context, number int, view *database.Snapshot, domain *Domain) (_ *refs, err error) {
 	file, err := os.CreateTemp(w.root, "refs-*.tmp")
 	if err != nil {
 		return nil, err
@@ -333,7 +334,7 @@ func (w *writing) writeRows(ctx context.Context, number int, view *store.Snapsho
 // progressRows is after how many rows progress is told.
 const progressRows = 5000
 
-func (w *writing) writeTable(ctx context.Context, view *store.Snapshot, table store.Table, relative string, found *refs) (written Table, err error) {
+func (w *writing) writeTable(ctx context.Context, view *database.Snapshot, table database.Table, relative string, found *refs) (written Table, err error) {
 	out, err := createLines(filepath.Join(w.root, relative))
 	if err != nil {
 		return written, err

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"inbox/engine/store"
+	"inbox/engine/store/database"
 )
 
 // TestMarkedDatabasesAreRefused: no server and no command opens what a restore has left that did not end, or what was moved away.
@@ -17,11 +18,11 @@ func TestMarkedDatabasesAreRefused(t *testing.T) {
 		want    string
 	}{
 		"loading": {func(t *testing.T, options store.Options) {
-			version, err := store.KnownSchema()
+			version, err := database.KnownSchema()
 			if err != nil {
 				t.Fatal(err)
 			}
-			loader, err := store.NewLoader(t.Context(), options, version, "restore of backup 1")
+			loader, err := database.NewLoader(t.Context(), options.Database(), version, "restore of backup 1")
 			if err != nil {
 				t.Fatal(err)
 			}

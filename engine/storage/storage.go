@@ -13,6 +13,7 @@ import (
 	"strings"
 
 	"inbox/engine/store"
+	"inbox/engine/store/database"
 	"inbox/internal/disk"
 )
 
@@ -55,7 +56,7 @@ func Open(ctx context.Context, options Options, notify func(channel, payload str
 		return opened, nil
 	}
 
-	if newer, found := errors.AsType[*store.NewerSchema](err); found {
+	if newer, found := errors.AsType[*database.NewerSchema](err); found {
 		return nil, fmt.Errorf("%s: %w", databaseText(options), newer)
 	}
 	if options.DatabaseURL == "sqlite" {

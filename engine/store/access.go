@@ -5,6 +5,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 	"unicode/utf8"
 
@@ -16,10 +17,10 @@ import (
 )
 
 // tokenStore keeps tokens of the API.
-type tokenStore struct{ *database }
+type tokenStore struct{ *shared }
 
 // auditStore keeps the audit trail.
-type auditStore struct{ *database }
+type auditStore struct{ *shared }
 
 // auditTx writes audit records in a transaction.
 type auditTx struct{ *transaction }
@@ -33,7 +34,7 @@ func (s tokenStore) CreateToken(ctx context.Context, token exchange.Token) error
 	}
 
 	return s.InTx(ctx, func(tx *Tx) error {
-		inserted, err := tx.change(ctx, `INSERT INTO tokens (`+selectedColumns+`) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)
+		inserted, err := tx.sql.Change(ctx, `INSERT INTO tokens (`+selectedColumns+`) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)
 			ON CONFLICT (hash) DO NOTHING`,
 			token.ID, token.Name, token.Agent, token.Hash, micros(token.CreatedAt), micros(token.RevokedAt), token.Scope,
 			micros(token.ExpiresAt), micros(token.LastUsedAt))
@@ -47,7 +48,7 @@ func (s tokenStore) CreateToken(ctx context.Context, token exchange.Token) error
 // Tokens returns all tokens, newest first.
 func (s tokenStore) Tokens(ctx context.Context) ([]exchange.Token, error) {
 	var tokens []exchange.Token
-	err := s.engine.reader().each(ctx, `SELECT `+selectedColumns+` FROM tokens ORDER BY id DESC`, nil, func(r row) error {
+	err := s.engine.Reader().Each(ctx, `SELECT `+selectedColumns+` FROM tokens ORDER BY id DESC`, nil, func(r row) error {
 		token, err := scanToken(r)
 		tokens = append(tokens, token)
 		return err
@@ -58,14 +59,14 @@ func (s tokenStore) Tokens(ctx context.Context) ([]exchange.Token, error) {
 // RevokeToken ends a token by its id, and the sessions of the console that it began; fault.NotFound when it is there no more.
 func (s tokenStore) RevokeToken(ctx context.Context, id string) error {
 	return s.InTx(ctx, func(tx *Tx) error {
-		changed, err := tx.change(ctx, `UPDATE tokens SET revoked_at = $1 WHERE id = $2 AND revoked_at = 0`, nowMicros(), id)
+		changed, err := tx.sql.Change(ctx, `UPDATE tokens SET revoked_at = $1 WHERE id = $2 AND revoked_at = 0`, nowMicros(), id)
 		if err == nil && changed == 0 {
 			err = notFound("valid token")
 		}
 		if err != nil {
 			return err
 		}
-		return tx.do(ctx, endSessionsOfToken, id)
+		return tx.sql.Do(ctx, endSessionsOfToken, id)
 	})
 }
 
@@ -76,7 +77,7 @@ const useToken = `UPDATE tokens SET used_at = $1 WHERE id = $2 AND used_at < $1`
 func (s tokenStore) UseTokens(ctx context.Context, used map[string]time.Time) error {
 	return s.InTx(ctx, func(tx *Tx) error {
 		for _, id := range slices.Sorted(maps.Keys(used)) { // in order, so that two nodes do not wait for each other
-			if err := tx.do(ctx, useToken, micros(used[id]), id); err != nil {
+			if err := tx.sql.Do(ctx, useToken, micros(used[id]), id); err != nil {
 				return err
 			}
 		}
@@ -90,7 +91,7 @@ const selectToken = `SELECT ` + selectedColumns + ` FROM tokens WHERE hash = $1`
 func (s tokenStore) TokenByHash(ctx context.Context, hash string) (exchange.Token, bool, error) {
 	var token exchange.Token
 	found := false
-	err := s.engine.reader().each(ctx, selectToken, []any{cleaned(hash)}, func(r row) (err error) {
+	err := s.engine.Reader().Each(ctx, selectToken, []any{cleaned(hash)}, func(r row) (err error) {
 		found = true
 		token, err = scanToken(r)
 		return err
@@ -131,7 +132,7 @@ func (t auditTx) Audit(ctx context.Context, record exchange.AuditRecord) error {
 		t.count(exchange.NoticeReport, record.Agent, exchange.NoticeExample{ID: record.TurnID, Note: record.Detail})
 	}
 
-	return t.do(ctx, insertAudit, short(record.ID, maxAuditName), microsOrNow(record.At), short(record.Code, maxAuditName),
+	return t.sql.Do(ctx, insertAudit, short(record.ID, maxAuditName), microsOrNow(record.At), short(record.Code, maxAuditName),
 		short(record.TurnID, maxAuditName), short(record.Agent, maxAuditName), short(record.Principal, maxAuditDetail),
 		short(record.Detail, maxAuditDetail))
 }
@@ -149,7 +150,7 @@ func (s auditStore) AuditRecords(ctx context.Context, filter exchange.AuditFilte
 	chosen := selectAudit(filter)
 	query := `SELECT ` + auditColumns + ` FROM audit` + chosen.sql() + chosen.page("id DESC", filter.Limit)
 	var records []exchange.AuditRecord
-	err := s.engine.reader().each(ctx, query, chosen.arguments, func(r row) error {
+	err := s.engine.Reader().Each(ctx, query, chosen.arguments, func(r row) error {
 		var a exchange.AuditRecord
 		var at int64
 		if err := r.Scan(&a.ID, &at, &a.Code, &a.TurnID, &a.Agent, &a.Principal, &a.Detail); err != nil {
@@ -177,4 +178,26 @@ func selectAudit(f exchange.AuditFilter) *selection {
 	s.addWhen(f.Agent != "", "agent = ?", cleaned(f.Agent))
 	s.addWhen(f.Before != "", "id < ?", cleaned(f.Before))
 	return &s
+}
+
+// act is what an operator does, whose record is written with the first change.
+type act struct {
+	record exchange.AuditRecord
+	kept   atomic.Bool
+}
+
+type actKey struct{}
+
+// WithAct returns a context of what an operator does without a running server between: the first transaction that commits with it writes
+// the record, too, so that there is no change without its record. Further changes of the same act write none.
+func WithAct(ctx context.Context, record exchange.AuditRecord) context.Context {
+	return context.WithValue(ctx, actKey{}, &act{record: record})
+}
+
+// actOf returns the act of a context that has no record yet; nil when there is none.
+func actOf(ctx context.Context) *act {
+	if one, is := ctx.Value(actKey{}).(*act); is && !one.kept.Load() {
+		return one
+	}
+	return nil
 }

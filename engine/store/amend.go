@@ -27,7 +27,7 @@ func (s turnStore) SentMessages(ctx context.Context, agent, nativeID, principal 
 	}
 	var found []pipeline.SentMessage
 	arguments := []any{hashKey(nativeID), nativeID, principal, agent, int64(maxSent)}
-	err := s.engine.reader().each(ctx, selectSent, arguments, func(r row) error {
+	err := s.engine.Reader().Each(ctx, selectSent, arguments, func(r row) error {
 		sent, err := scanSent(r)
 		found = append(found, sent)
 		return err
@@ -77,12 +77,12 @@ func (t turnTx) AmendTurn(ctx context.Context, turnID string, message normalized
 	}
 
 	t.wake(ChannelTurn, turnID)
-	return t.do(ctx, `UPDATE turns SET message = $1, updated_at = $2 WHERE id = $3`, cleaned(string(body)), micros(at), turnID)
+	return t.sql.Do(ctx, `UPDATE turns SET message = $1, updated_at = $2 WHERE id = $3`, cleaned(string(body)), micros(at), turnID)
 }
 
 // AmendRoute stores new notes on how to answer.
 func (t turnTx) AmendRoute(ctx context.Context, turnID string, route json.RawMessage) error {
-	return t.do(ctx, `UPDATE turns SET route = $1 WHERE id = $2`, cleaned(string(route)), turnID)
+	return t.sql.Do(ctx, `UPDATE turns SET route = $1 WHERE id = $2`, cleaned(string(route)), turnID)
 }
 
 // Turns without an answer: what has a job, waits for a person, or waits for other agents.
@@ -103,7 +103,7 @@ func (s turnStore) OpenTurns(ctx context.Context, agent, principal string) (ids 
 	arguments := []any{
 		pipeline.JobKind, principal, agent, exchange.StateAccepted, exchange.StateRunning, exchange.StateWaiting, pipeline.DispatchKind,
 	}
-	err = s.engine.reader().each(ctx, selectOpen, arguments, func(r row) error {
+	err = s.engine.Reader().Each(ctx, selectOpen, arguments, func(r row) error {
 		var id string
 		err := r.Scan(&id)
 		ids = append(ids, id)
@@ -123,7 +123,7 @@ func (t turnTx) WithdrawTurn(ctx context.Context, turnID string, at time.Time) (
 	}
 	var state, response string
 	var turns int64
-	found, err := first(ctx, t, selectWithdrawn, []any{turnID}, &state, &turns, &response)
+	found, err := first(ctx, t.sql, selectWithdrawn, []any{turnID}, &state, &turns, &response)
 	if err != nil || !found || turns == 0 {
 		return false, err
 	}
@@ -132,7 +132,7 @@ func (t turnTx) WithdrawTurn(ctx context.Context, turnID string, at time.Time) (
 		return false, err
 	}
 	t.wake(ChannelTurn, turnID)
-	if err := t.do(ctx, `UPDATE turns SET history_turns = $1, updated_at = $2 WHERE id = $3`, turns-1, micros(at), turnID); err != nil {
+	if err := t.sql.Do(ctx, `UPDATE turns SET history_turns = $1, updated_at = $2 WHERE id = $3`, turns-1, micros(at), turnID); err != nil {
 		return false, err
 	}
 

@@ -14,7 +14,7 @@ import (
 )
 
 // arrivalStore lists what came in, in the order in which it came.
-type arrivalStore struct{ *database }
+type arrivalStore struct{ *shared }
 
 const (
 	// maxSenderBytes is where the columns sender and sender_domain are cut: an address of mail has at most 254 (RFC 5321,
@@ -283,7 +283,7 @@ func (s arrivalStore) upTo(ctx context.Context, list *arrivalList, most int) ([]
 // placesOf returns the places that have turns of the list, in the order of their newest turn.
 func (s arrivalStore) placesOf(ctx context.Context, list *arrivalList) (places []newestPlace, err error) {
 	query, arguments := list.places()
-	err = s.engine.reader().each(ctx, query, arguments, func(r row) error {
+	err = s.engine.Reader().Each(ctx, query, arguments, func(r row) error {
 		var one newestPlace
 		var newest *string
 		if err := r.Scan(&one.place, &newest); err != nil || newest == nil || !list.wants(one.place) {
@@ -336,7 +336,7 @@ func (s arrivalStore) ends(ctx context.Context, list *arrivalList, limit int, fo
 
 func (s arrivalStore) turnIDs(ctx context.Context, text func(limit int) (string, []any), limit int) (ids []string, err error) {
 	query, arguments := text(limit)
-	err = s.engine.reader().each(ctx, query, arguments, func(r row) error {
+	err = s.engine.Reader().Each(ctx, query, arguments, func(r row) error {
 		var id string
 		err := r.Scan(&id)
 		ids = append(ids, id)
@@ -361,7 +361,7 @@ type arrived struct {
 func (s arrivalStore) load(ctx context.Context, ids []string) ([]arrived, error) {
 	found := make(map[string]arrived, len(ids))
 	for chunk := range slices.Chunk(ids, loadedAtOnce) {
-		err := s.engine.reader().each(ctx, selectLoaded, padded(chunk, loadedAtOnce), func(r row) error {
+		err := s.engine.Reader().Each(ctx, selectLoaded, padded(chunk, loadedAtOnce), func(r row) error {
 			var one arrived
 			turn, err := scanTurn(r, &one.number)
 			one.turn = turn
@@ -453,7 +453,7 @@ func (s arrivalStore) ArrivalsAfter(ctx context.Context, filter exchange.Arrival
 	}
 
 	numbers, ids := map[string]int64{}, []string(nil)
-	err = s.engine.reader().each(ctx, selectArrived, []any{after, int64(maxFollowed)}, func(r row) error {
+	err = s.engine.Reader().Each(ctx, selectArrived, []any{after, int64(maxFollowed)}, func(r row) error {
 		var number int64
 		var id string
 		err := r.Scan(&number, &id)
@@ -490,7 +490,7 @@ func inTime(f exchange.ArrivalFilter, id string) bool {
 
 // LastArrival returns the highest number, for ArrivalsAfter.
 func (s arrivalStore) LastArrival(ctx context.Context) (number int64, err error) {
-	_, err = first(ctx, s.engine.reader(), `SELECT number FROM search_state WHERE one = 1`, nil, &number)
+	_, err = first(ctx, s.engine.Reader(), `SELECT number FROM search_state WHERE one = 1`, nil, &number)
 	return number, err
 }
 
@@ -510,7 +510,7 @@ func (s arrivalStore) NewestOfThreads(ctx context.Context, turns []exchange.Turn
 		for i := range chunk {
 			ids = append(ids, chunk[i].ID)
 		}
-		err := s.engine.reader().each(ctx, selectNewestOfThreads, padded(ids, loadedAtOnce), func(r row) error {
+		err := s.engine.Reader().Each(ctx, selectNewestOfThreads, padded(ids, loadedAtOnce), func(r row) error {
 			var id string
 			var count int
 			err := r.Scan(&id, &count)

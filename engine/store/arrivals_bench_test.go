@@ -59,7 +59,7 @@ func benchArrivals(b *testing.B, options Options, rows int) {
 	err = storetest.FillLedger(b.Context(), storetest.Ledger{Messages: rows}, func(ctx context.Context, statements []storetest.Statement) error {
 		return s.InTx(ctx, func(tx *Tx) error {
 			for _, one := range statements {
-				if err := tx.do(ctx, one.Text, one.Arguments...); err != nil {
+				if err := tx.sql.Do(ctx, one.Text, one.Arguments...); err != nil {
 					return err
 				}
 			}
@@ -86,7 +86,7 @@ func benchArrivals(b *testing.B, options Options, rows int) {
 		}
 	}
 	fmt.Printf("%d rows indexed in %s\n", rows, time.Since(begun).Round(time.Second))
-	if err := s.InTx(b.Context(), func(tx *Tx) error { return tx.do(b.Context(), `ANALYZE`) }); err != nil {
+	if err := s.InTx(b.Context(), func(tx *Tx) error { return tx.sql.Do(b.Context(), `ANALYZE`) }); err != nil {
 		b.Fatal(err)
 	}
 

@@ -372,11 +372,11 @@ func TestWordsLeaveTheIndex(t *testing.T) {
 			if err := tx.UnindexTurn(ctx, deleted.ID); err != nil {
 				return err
 			}
-			return tx.do(ctx, `DELETE FROM turns WHERE id = $1`, deleted.ID)
+			return tx.sql.Do(ctx, `DELETE FROM turns WHERE id = $1`, deleted.ID)
 		})
 		index(t, s)
 		var left int
-		if _, err := first(ctx, s.engine.reader(), `SELECT COUNT(*) FROM arrivals WHERE turn_id = $1`, []any{deleted.ID}, &left); err != nil || left != 0 {
+		if _, err := first(ctx, s.engine.Reader(), `SELECT COUNT(*) FROM arrivals WHERE turn_id = $1`, []any{deleted.ID}, &left); err != nil || left != 0 {
 			t.Errorf("%d rows of a turn that is gone, %v", left, err)
 		}
 	})
@@ -386,11 +386,11 @@ func TestWordsLeaveTheIndex(t *testing.T) {
 func remains(t *testing.T, s *Store, table string, words []string) {
 	t.Helper()
 	queries := []string{`SELECT CAST(words AS TEXT) FROM ` + table}
-	if s.engine.dialect() == sqliteDialect {
+	if s.dialect == sqliteDialect {
 		queries = []string{`SELECT CAST(block AS TEXT) FROM ` + table + `_data`, `SELECT c0 || c1 || c2 FROM ` + table + `_content`, `SELECT CAST(term AS TEXT) FROM ` + table + `_idx`}
 	}
 	for _, query := range queries {
-		err := s.engine.reader().each(t.Context(), query, nil, func(r row) error {
+		err := s.engine.Reader().Each(t.Context(), query, nil, func(r row) error {
 			var text []byte
 			err := r.Scan(&text)
 			for _, word := range words {

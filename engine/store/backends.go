@@ -10,7 +10,7 @@ import (
 )
 
 // backEndStore lists the outages of agents' back ends.
-type backEndStore struct{ *database }
+type backEndStore struct{ *shared }
 
 // backEndTx keeps the breakers of back ends in a transaction.
 type backEndTx struct{ *transaction }
@@ -29,7 +29,7 @@ const reopenBackEnd = `UPDATE back_ends SET opened = opened + 1, closed_at = 0, 
 func (t backEndTx) OpenBackEnd(ctx context.Context, outage pipeline.BackEnd, same time.Time) (began bool, err error) {
 	now := nowMicros()
 	reason := short(outage.Reason, maxAuditDetail)
-	inserted, err := t.change(ctx, openBackEnd, outage.Agent, micros(outage.Since), micros(outage.ProbeAt), reason, now, micros(same))
+	inserted, err := t.sql.Change(ctx, openBackEnd, outage.Agent, micros(outage.Since), micros(outage.ProbeAt), reason, now, micros(same))
 	if err != nil {
 		return false, err
 	}
@@ -39,19 +39,19 @@ func (t backEndTx) OpenBackEnd(ctx context.Context, outage pipeline.BackEnd, sam
 		return inserted > 0, err
 	}
 
-	return false, t.do(ctx, reopenBackEnd, outage.Agent, micros(outage.ProbeAt), reason, now)
+	return false, t.sql.Do(ctx, reopenBackEnd, outage.Agent, micros(outage.ProbeAt), reason, now)
 }
 
 // TakeProbe lets one caller among all nodes ask; see pipeline.BackEndTx.
 func (t backEndTx) TakeProbe(ctx context.Context, agent string, now, until time.Time) (bool, error) {
-	taken, err := t.change(ctx, `UPDATE back_ends SET probe_at = $3, updated_at = $2
+	taken, err := t.sql.Change(ctx, `UPDATE back_ends SET probe_at = $3, updated_at = $2
 		WHERE agent = $1 AND closed_at = 0 AND probe_at <= $2`, agent, micros(now), micros(until))
 	return taken > 0, err
 }
 
 // CloseBackEnd ends an outage and reports whether it was open.
 func (t backEndTx) CloseBackEnd(ctx context.Context, agent string, now time.Time) (bool, error) {
-	closed, err := t.change(ctx, `UPDATE back_ends SET closed_at = $2, updated_at = $2 WHERE agent = $1 AND closed_at = 0`,
+	closed, err := t.sql.Change(ctx, `UPDATE back_ends SET closed_at = $2, updated_at = $2 WHERE agent = $1 AND closed_at = 0`,
 		agent, micros(now))
 	if err == nil && closed > 0 {
 		err = t.notices().EndCondition(ctx, exchange.NoticeBackEnd, agent, now)
@@ -62,7 +62,7 @@ func (t backEndTx) CloseBackEnd(ctx context.Context, agent string, now time.Time
 // BackEnds lists the newest outage of each agent that had one.
 func (s backEndStore) BackEnds(ctx context.Context) ([]pipeline.BackEnd, error) {
 	var list []pipeline.BackEnd
-	err := s.engine.reader().each(ctx, `SELECT agent, since, opened, probe_at, closed_at, reason FROM back_ends ORDER BY agent`, nil, func(r row) error {
+	err := s.engine.Reader().Each(ctx, `SELECT agent, since, opened, probe_at, closed_at, reason FROM back_ends ORDER BY agent`, nil, func(r row) error {
 		var one pipeline.BackEnd
 		var since, probe, closed int64
 		err := r.Scan(&one.Agent, &since, &one.Opened, &probe, &closed, &one.Reason)

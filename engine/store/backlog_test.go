@@ -25,7 +25,7 @@ func TestBacklog(t *testing.T) {
 			if err := tx.EnqueueLeased(ctx, dead, "me", time.Minute); err != nil {
 				return err
 			}
-			return tx.do(ctx, `UPDATE jobs SET state = 'dead' WHERE id = $1`, dead.ID)
+			return tx.sql.Do(ctx, `UPDATE jobs SET state = 'dead' WHERE id = $1`, dead.ID)
 		})
 		if err != nil {
 			t.Fatal(err)
@@ -53,7 +53,7 @@ func TestSlowPeers(t *testing.T) {
 				{"quick.example", "delivered"}, {"slow.example", "retry"}, {"new.example", "pending"}, {"slow.example", "pending"},
 			} {
 				id := newRowID()
-				if err := tx.do(ctx, `INSERT INTO deliveries (id, turn_id, reply_id, agent, channel, native_id, destination, address, data, state, reason, attempt, next_at,
+				if err := tx.sql.Do(ctx, `INSERT INTO deliveries (id, turn_id, reply_id, agent, channel, native_id, destination, address, data, state, reason, attempt, next_at,
 					created_at, updated_at) VALUES ($1, $2, $3, 'echo', 'email', '', $4, '', '', $5, '', $6, $7, $7, $7)`,
 					id, turn.ID, reply.ID, one.destination, one.state, int64(i), micros(time.Now().Add(time.Duration(i)*time.Second))); err != nil {
 					return err

@@ -19,12 +19,12 @@ import (
 // Bridge keeps the clients of bridges and what waits for them: contract.Store on the database. Every change wakes
 // ChannelBridge with the client's id.
 type Bridge struct {
-	db  *database
+	db  *shared
 	now func() time.Time
 }
 
 // Bridge returns the view of the bridge protocol. now is the clock of the leases; nil = time.Now.
-func (d *database) Bridge(now func() time.Time) *Bridge {
+func (d *shared) Bridge(now func() time.Time) *Bridge {
 	if now == nil {
 		now = time.Now
 	}
@@ -51,19 +51,19 @@ func (b *Bridge) Register(ctx context.Context, client contract.Client, secret st
 	}
 
 	return b.db.InTx(ctx, func(tx *Tx) error {
-		return tx.do(ctx, putBridgeClient, client.ID, nowMicros(), secret, cleaned(string(encoded)))
+		return tx.sql.Do(ctx, putBridgeClient, client.ID, nowMicros(), secret, cleaned(string(encoded)))
 	})
 }
 
 // Client implements contract.Store.
 func (b *Bridge) Client(ctx context.Context, id string) (contract.Client, bool, error) {
-	client, _, found, err := bridgeClient(ctx, b.db.engine.reader(), id)
+	client, _, found, err := bridgeClient(ctx, b.db.engine.Reader(), id)
 	return client, found, err
 }
 
 // ClientSecret returns a client with its sealed secret.
 func (b *Bridge) ClientSecret(ctx context.Context, id string) (client contract.Client, secret string, found bool, err error) {
-	return bridgeClient(ctx, b.db.engine.reader(), id)
+	return bridgeClient(ctx, b.db.engine.Reader(), id)
 }
 
 func bridgeClient(ctx context.Context, from querier, id string) (client contract.Client, secret string, found bool, err error) {
@@ -112,7 +112,7 @@ func (b *Bridge) Offer(ctx context.Context, item contract.Item) error {
 
 // Room returns contract.ErrFull when as many items wait for a client as a queue holds.
 func (b *Bridge) Room(ctx context.Context, client string) error {
-	return roomOf(ctx, b.db.engine.reader(), client)
+	return roomOf(ctx, b.db.engine.Reader(), client)
 }
 
 // put writes the item, and the job that brings it to the callback where its client has one. refused is the error of an item
@@ -133,7 +133,7 @@ func (b *Bridge) put(ctx context.Context, item contract.Item, statement string, 
 			}
 		}
 
-		changed, err := tx.change(ctx, statement, item.ID, item.ClientID, newPosition(), item.SessionID, string(item.Status), cleaned(string(encoded)))
+		changed, err := tx.sql.Change(ctx, statement, item.ID, item.ClientID, newPosition(), item.SessionID, string(item.Status), cleaned(string(encoded)))
 		if err != nil {
 			return err
 		}
@@ -148,13 +148,13 @@ func (b *Bridge) put(ctx context.Context, item contract.Item, statement string, 
 
 // roomFor refuses an item for a queue that no client empties; one that is in it already has its place.
 func roomFor(ctx context.Context, tx *Tx, item contract.Item) error {
-	full := roomOf(ctx, tx, item.ClientID)
+	full := roomOf(ctx, tx.sql, item.ClientID)
 	if !errors.Is(full, contract.ErrFull) {
 		return full
 	}
 
 	var known int64
-	if _, err := first(ctx, tx, `SELECT COUNT(*) FROM bridge_items WHERE id = $1 AND acked_at = 0`, []any{item.ID}, &known); err != nil {
+	if _, err := first(ctx, tx.sql, `SELECT COUNT(*) FROM bridge_items WHERE id = $1 AND acked_at = 0`, []any{item.ID}, &known); err != nil {
 		return err
 	}
 	if known == 0 {
@@ -177,7 +177,7 @@ func newPosition() string { return uuid.Must(uuid.NewV7()).String() }
 
 // callBridge makes the job that tells the client's callback of an item. Those of one session are told in order.
 func callBridge(ctx context.Context, tx *Tx, item contract.Item) error {
-	client, _, found, err := bridgeClient(ctx, tx, item.ClientID)
+	client, _, found, err := bridgeClient(ctx, tx.sql, item.ClientID)
 	if err != nil || !found || client.CallbackURL == "" {
 		return err
 	}
@@ -214,7 +214,7 @@ func selectBridgeItems(client string, query contract.Query, leasable bool, now t
 
 func readBridgeItems(ctx context.Context, from querier, text string, arguments []any) (items []contract.Item, err error) {
 	items = []contract.Item{}
-	err = from.each(ctx, text, arguments, func(r row) error {
+	err = from.Each(ctx, text, arguments, func(r row) error {
 		var id, status, body string
 		if err := r.Scan(&id, &status, &body); err != nil {
 			return err
@@ -238,7 +238,7 @@ func (b *Bridge) Pending(ctx context.Context, client string, query contract.Quer
 		return nil, nil
 	}
 	text, arguments := selectBridgeItems(client, query, false, time.Time{})
-	return readBridgeItems(ctx, b.db.engine.reader(), text, arguments)
+	return readBridgeItems(ctx, b.db.engine.Reader(), text, arguments)
 }
 
 // Lease implements contract.Store. Of two workers that read the same row at once the second finds it changed.
@@ -251,13 +251,13 @@ func (b *Bridge) Lease(ctx context.Context, client string, query contract.Query,
 		leased = nil
 		now := b.now()
 		text, arguments := selectBridgeItems(client, query, true, now)
-		items, err := readBridgeItems(ctx, tx, text, arguments)
+		items, err := readBridgeItems(ctx, tx.sql, text, arguments)
 		if err != nil {
 			return err
 		}
 
 		for _, item := range items {
-			taken, err := tx.change(ctx, `UPDATE bridge_items SET leased_until = $1 WHERE id = $2 AND client_id = $3 AND acked_at = 0 AND leased_until <= $4`,
+			taken, err := tx.sql.Change(ctx, `UPDATE bridge_items SET leased_until = $1 WHERE id = $2 AND client_id = $3 AND acked_at = 0 AND leased_until <= $4`,
 				micros(now.Add(duration)), item.ID, client, micros(now))
 			if err != nil {
 				return err
@@ -276,7 +276,7 @@ func (b *Bridge) Item(ctx context.Context, client, id string) (item contract.Ite
 	if !storable(client) || !storable(id) {
 		return item, false, nil
 	}
-	items, err := readBridgeItems(ctx, b.db.engine.reader(),
+	items, err := readBridgeItems(ctx, b.db.engine.Reader(),
 		`SELECT id, status, item FROM bridge_items WHERE id = $1 AND client_id = $2 AND acked_at = 0`, []any{id, client})
 	if err != nil || len(items) == 0 {
 		return item, false, err
@@ -291,7 +291,7 @@ func (b *Bridge) Attempted(ctx context.Context, client, id string, status contra
 	}
 
 	err = b.db.InTx(ctx, func(tx *Tx) error {
-		changed, err := tx.change(ctx, `UPDATE bridge_items SET status = $1 WHERE id = $2 AND client_id = $3 AND acked_at = 0`,
+		changed, err := tx.sql.Change(ctx, `UPDATE bridge_items SET status = $1 WHERE id = $2 AND client_id = $3 AND acked_at = 0`,
 			string(status), id, client)
 		kept = changed > 0
 		return err
@@ -313,7 +313,7 @@ func (b *Bridge) Ack(ctx context.Context, client string, ids []string) (removed 
 			if !storable(id) {
 				continue
 			}
-			changed, err := tx.change(ctx, ackBridgeItem, max(nowMicros(), 1), id, client)
+			changed, err := tx.sql.Change(ctx, ackBridgeItem, max(nowMicros(), 1), id, client)
 			if err != nil {
 				return err
 			}

@@ -13,10 +13,10 @@ import (
 	"inbox/normalized"
 )
 
-// callStore finds what turns ask of others: dispatches to agents and requests to tools.
-type callStore struct{ *database }
+// callStore finds what turns ask of others, dispatches to agents and requests to tools, and the runs of tasks.
+type callStore struct{ *shared }
 
-// callTx changes both in a transaction.
+// callTx changes them in a transaction.
 type callTx struct{ *transaction }
 
 const insertDispatch = `INSERT INTO dispatches (id, turn_id, number, state, created_at, updated_at, call, response)
@@ -47,7 +47,7 @@ func (t callTx) InsertDispatch(ctx context.Context, d exchange.Dispatch) error {
 		return fmt.Errorf("encode dispatch: %w", err)
 	}
 
-	inserted, err := t.change(ctx, insertDispatch, d.ID, d.TurnID, int64(d.Number), d.State, micros(d.CreatedAt),
+	inserted, err := t.sql.Change(ctx, insertDispatch, d.ID, d.TurnID, int64(d.Number), d.State, micros(d.CreatedAt),
 		micros(updated), cleaned(string(call)), response)
 	if err == nil && inserted == 0 {
 		err = fault.New(fault.Conflict, "the dispatch exists already")
@@ -77,7 +77,7 @@ func (t callTx) FinishDispatch(ctx context.Context, id string, response normaliz
 	if err != nil {
 		return false, err
 	}
-	changed, err := t.change(ctx, finishDispatch, body, microsOrNow(at), cleaned(id))
+	changed, err := t.sql.Change(ctx, finishDispatch, body, microsOrNow(at), cleaned(id))
 	return changed > 0, err
 }
 
@@ -89,17 +89,17 @@ const (
 
 // Dispatches returns the calls of a turn in the order of their numbers.
 func (t callTx) Dispatches(ctx context.Context, turnID string) ([]exchange.Dispatch, error) {
-	return dispatchesFrom(ctx, t, dispatchesOfTurn, turnID)
+	return dispatchesFrom(ctx, t.sql, dispatchesOfTurn, turnID)
 }
 
 // Dispatches returns the calls of a turn in the order of their numbers.
 func (s callStore) Dispatches(ctx context.Context, turnID string) ([]exchange.Dispatch, error) {
-	return dispatchesFrom(ctx, s.engine.reader(), dispatchesOfTurn, turnID)
+	return dispatchesFrom(ctx, s.engine.Reader(), dispatchesOfTurn, turnID)
 }
 
 // Dispatch returns one call; fault.NotFound when there is none.
 func (s callStore) Dispatch(ctx context.Context, id string) (exchange.Dispatch, error) {
-	found, err := dispatchesFrom(ctx, s.engine.reader(), dispatchByID, id)
+	found, err := dispatchesFrom(ctx, s.engine.Reader(), dispatchByID, id)
 	if err != nil {
 		return exchange.Dispatch{}, err
 	}
@@ -111,7 +111,7 @@ func (s callStore) Dispatch(ctx context.Context, id string) (exchange.Dispatch, 
 
 func dispatchesFrom(ctx context.Context, from querier, query, key string) ([]exchange.Dispatch, error) {
 	var dispatches []exchange.Dispatch
-	err := from.each(ctx, query, []any{cleaned(key)}, func(r row) error {
+	err := from.Each(ctx, query, []any{cleaned(key)}, func(r row) error {
 		d, err := scanDispatch(r)
 		dispatches = append(dispatches, d)
 		return err
@@ -159,12 +159,12 @@ func (t callTx) InsertToolRequest(ctx context.Context, r exchange.ToolRequest) (
 		return "", err
 	}
 
-	inserted, err := t.change(ctx, insertToolRequest+`ON CONFLICT (id) DO NOTHING`, arguments...)
+	inserted, err := t.sql.Change(ctx, insertToolRequest+`ON CONFLICT (id) DO NOTHING`, arguments...)
 	if err != nil || inserted > 0 {
 		return r.Status, err
 	}
 
-	_, err = first(ctx, t, `SELECT status FROM tool_requests WHERE id = $1`, []any{r.ID}, &status)
+	_, err = first(ctx, t.sql, `SELECT status FROM tool_requests WHERE id = $1`, []any{r.ID}, &status)
 	return status, err
 }
 
@@ -192,7 +192,7 @@ func (t callTx) EndToolRequest(ctx context.Context, id, status string, result js
 	if !storable(id) {
 		return false, nil
 	}
-	changed, err := t.change(ctx, endToolRequest, status, cleaned(string(result)), microsOrNow(at), id)
+	changed, err := t.sql.Change(ctx, endToolRequest, status, cleaned(string(result)), microsOrNow(at), id)
 	return changed > 0, err
 }
 
@@ -200,7 +200,7 @@ const pendingOfRun = `SELECT id FROM tool_requests WHERE run_id = $1 AND status 
 
 // PendingToolRequests returns the ids of the requests for which a turn waits.
 func (t callTx) PendingToolRequests(ctx context.Context, turnID string) (ids []string, err error) {
-	err = t.each(ctx, pendingOfRun, []any{turnID}, func(r row) error {
+	err = t.sql.Each(ctx, pendingOfRun, []any{turnID}, func(r row) error {
 		var id string
 		err := r.Scan(&id)
 		ids = append(ids, id)
@@ -239,7 +239,7 @@ const countToolRequests = `SELECT COUNT(*) FROM (SELECT 1 FROM tool_requests WHE
 
 // CountToolRequests counts the requests that wait, no further than 10,000.
 func (s callStore) CountToolRequests(ctx context.Context) (count int64, err error) {
-	_, err = first(ctx, s.engine.reader(), countToolRequests, []any{int64(maxCounted)}, &count)
+	_, err = first(ctx, s.engine.Reader(), countToolRequests, []any{int64(maxCounted)}, &count)
 	return count, err
 }
 
@@ -263,7 +263,7 @@ func selectToolRequests(f exchange.ToolRequestFilter) (query string, arguments [
 
 func (s callStore) toolRequests(ctx context.Context, query string, arguments []any) ([]exchange.ToolRequest, error) {
 	var found []exchange.ToolRequest
-	err := s.engine.reader().each(ctx, query, arguments, func(r row) error {
+	err := s.engine.Reader().Each(ctx, query, arguments, func(r row) error {
 		var one exchange.ToolRequest
 		var created, due, updated int64
 		var document, result string
@@ -281,10 +281,10 @@ func (s callStore) toolRequests(ctx context.Context, query string, arguments []a
 
 // RunNotes keeps notes about the control of runs, such as who asked one to stop, by their run_id. They end thirty days after the
 // last change.
-type RunNotes struct{ db *database }
+type RunNotes struct{ db *shared }
 
 // RunNotes returns the notes about runs.
-func (d *database) RunNotes() *RunNotes { return &RunNotes{d} }
+func (d *shared) RunNotes() *RunNotes { return &RunNotes{d} }
 
 // maxTaskRun bounds a run as JSON.
 const maxTaskRun = 4 << 20
@@ -306,7 +306,7 @@ func (r *RunNotes) Claim(ctx context.Context, run map[string]any) (claimed bool,
 
 	err = r.db.InTx(ctx, func(tx *Tx) error {
 		now := nowMicros()
-		inserted, err := tx.change(ctx, `INSERT INTO task_runs (id, created_at, updated_at, run) VALUES ($1, $2, $3, $4)
+		inserted, err := tx.sql.Change(ctx, `INSERT INTO task_runs (id, created_at, updated_at, run) VALUES ($1, $2, $3, $4)
 			ON CONFLICT (id) DO NOTHING`, id, now, now, encoded)
 		claimed = inserted > 0
 		return err
@@ -330,7 +330,7 @@ const selectTaskRun = `SELECT run FROM task_runs WHERE id = $1`
 
 // Get returns a note, nil when there is none. The caller may change what it gets.
 func (r *RunNotes) Get(ctx context.Context, runID string) (map[string]any, error) {
-	return taskRunFrom(ctx, r.db.engine.reader(), runID)
+	return taskRunFrom(ctx, r.db.engine.Reader(), runID)
 }
 
 func taskRunFrom(ctx context.Context, from querier, runID string) (map[string]any, error) {
@@ -362,12 +362,12 @@ func (r *RunNotes) Update(
 
 	err = r.db.InTx(ctx, func(tx *Tx) error {
 		changed = nil
-		held, err := tx.change(ctx, `UPDATE task_runs SET updated_at = $1 WHERE id = $2`, micros(time.Now()), runID) // holds the row
+		held, err := tx.sql.Change(ctx, `UPDATE task_runs SET updated_at = $1 WHERE id = $2`, micros(time.Now()), runID) // holds the row
 		if err != nil || held == 0 {
 			return err
 		}
 
-		run, err := taskRunFrom(ctx, tx, runID)
+		run, err := taskRunFrom(ctx, tx.sql, runID)
 		if err != nil {
 			return err
 		}
@@ -383,11 +383,86 @@ func (r *RunNotes) Update(
 		}
 
 		changed = next
-		return tx.do(ctx, `UPDATE task_runs SET run = $1 WHERE id = $2`, encoded, runID)
+		return tx.sql.Do(ctx, `UPDATE task_runs SET run = $1 WHERE id = $2`, encoded, runID)
 	})
 	if err != nil {
 		return nil, err
 	}
 
 	return changed, nil
+}
+
+// taskKey is the id of a run in the table, where notes about the control of other runs stand as well: no name that a caller
+// chooses is one of theirs.
+func taskKey(runID string) string { return "task:" + runID }
+
+// maxTaskStart bounds what is kept of the begin of a run, in bytes.
+const maxTaskStart = 64 << 10
+
+const insertTaskRun = `INSERT INTO task_runs (id, created_at, updated_at, run, owner, turn_id) VALUES ($1, $2, $3, $4, $5, $6)
+	ON CONFLICT (id) DO NOTHING`
+
+// InsertTaskRun stores a run with its turn unless its id is taken, and reports whether it did. fault.Malformed for an id of more than
+// 512 bytes, or one that cannot be stored; fault.TooLarge for a begin over 64 KiB.
+func (t callTx) InsertTaskRun(ctx context.Context, run exchange.TaskRun) (inserted bool, err error) {
+	key := taskKey(run.ID)
+	if run.ID == "" || len(key) > maxToolKey {
+		return false, fault.InField("run_id", fmt.Sprintf("must have 1 to %d bytes", maxToolKey-len(taskKey(""))))
+	}
+	if err := requireStorable("run_id", key, "owner", run.Owner, "metadata", string(run.Started)); err != nil {
+		return false, err
+	}
+	if len(run.Started) > maxTaskStart {
+		return false, fault.New(fault.TooLarge, "what the run is begun with is over 64 KiB")
+	}
+
+	now := nowMicros()
+	changed, err := t.sql.Change(ctx, insertTaskRun, key, now, now, string(run.Started), run.Owner, run.TurnID)
+	return changed > 0, err
+}
+
+const (
+	taskRunColumns   = `id, created_at, run, owner, turn_id`
+	selectTaskRunRow = `SELECT ` + taskRunColumns + ` FROM task_runs WHERE id = $1 AND turn_id <> ''`
+)
+
+// TaskRun returns a run by its id and reports whether there is one.
+func (s callStore) TaskRun(ctx context.Context, id string) (run exchange.TaskRun, found bool, err error) {
+	if !storable(id) {
+		return run, false, nil
+	}
+	err = s.engine.Reader().Each(ctx, selectTaskRunRow, []any{taskKey(id)}, func(r row) error {
+		run, err = scanTaskRun(r)
+		found = err == nil
+		return err
+	})
+	return run, found, err
+}
+
+// TaskRuns lists runs, newest first.
+func (s callStore) TaskRuns(ctx context.Context, filter exchange.TaskRunFilter) ([]exchange.TaskRun, error) {
+	query, arguments := taskRunQuery(filter)
+	runs := []exchange.TaskRun{}
+	err := s.engine.Reader().Each(ctx, query, arguments, func(r row) error {
+		run, err := scanTaskRun(r)
+		runs = append(runs, run)
+		return err
+	})
+	return runs, err
+}
+
+func taskRunQuery(filter exchange.TaskRunFilter) (query string, arguments []any) {
+	var chosen selection
+	chosen.add("turn_id <> ''")
+	chosen.addWhen(filter.Owner != "", "owner = ?", cleaned(filter.Owner))
+	chosen.addWhen(filter.Before != "", "turn_id < ?", cleaned(filter.Before))
+	return `SELECT ` + taskRunColumns + ` FROM task_runs` + chosen.sql() + chosen.page("turn_id DESC", filter.Limit), chosen.arguments
+}
+
+func scanTaskRun(r row) (run exchange.TaskRun, err error) {
+	var key, started string
+	var created int64
+	err = r.Scan(&key, &created, &started, &run.Owner, &run.TurnID)
+	run.ID, run.CreatedAt, run.Started = key[min(len(taskKey("")), len(key)):], instant(created), json.RawMessage(started)
+	return run, err
 }

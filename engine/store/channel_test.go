@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"testing"
 
+	"inbox/engine/store/database"
 	"inbox/engine/store/storetest"
 )
 
@@ -14,15 +15,15 @@ import (
 func TestChannelsOfOldRows(t *testing.T) {
 	t.Run("sqlite", func(t *testing.T) {
 		directory := t.TempDir()
-		checkChannels(t, "sqlite", sqliteURL(filepath.Join(directory, File)), sqliteDialect, Options{DataDir: directory})
+		checkChannels(t, "sqlite", sqliteURL(filepath.Join(directory, File)), database.SQLite, Options{DataDir: directory})
 	})
 	t.Run("postgres", func(t *testing.T) {
 		url := storetest.EmptyPostgres(t)
-		checkChannels(t, "pgx", url, postgresDialect, Options{URL: url, Connections: 2})
+		checkChannels(t, "pgx", url, database.Postgres, Options{URL: url, Connections: 2})
 	})
 }
 
-func checkChannels(t *testing.T, driver, url string, words *dialect, options Options) {
+func checkChannels(t *testing.T, driver, url string, kind string, options Options) {
 	t.Helper()
 	rows := []struct{ receivedVia, route, want string }{
 		{"email", `{"v":1}`, "email"},
@@ -41,11 +42,11 @@ func checkChannels(t *testing.T, driver, url string, words *dialect, options Opt
 			`', 'sk', 'tk', 'ok', '', 'answered', '', 1, '', 1, 2, 'd', '` + rows[i].route + `', '{"id":"` + id + `","received_via":"` + rows[i].receivedVia + `"}', 1, 0)`
 	}
 
-	database, err := sql.Open(driver, url)
+	pool, err := sql.Open(driver, url)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := migrateTo(t.Context(), database, words, 19); err != nil {
+	if err := database.MigrateTo(t.Context(), pool, kind, 19); err != nil {
 		t.Fatal(err)
 	}
 	statements := make([]string, 0, len(rows)+2)
@@ -58,11 +59,11 @@ func checkChannels(t *testing.T, driver, url string, words *dialect, options Opt
 			created_at, updated_at, action, revision, bulk) VALUES ('delivery', 'old 4', 'reply', 'echo', 'a2a', '', 'b', 'b', '', 'retry', '', 1, 1, 1, 1, '', 0, 0)`,
 	)
 	for _, statement := range statements {
-		if _, err := database.ExecContext(t.Context(), statement); err != nil {
+		if _, err := pool.ExecContext(t.Context(), statement); err != nil {
 			t.Fatalf("%s: %v", statement, err)
 		}
 	}
-	if err := database.Close(); err != nil {
+	if err := pool.Close(); err != nil {
 		t.Fatal(err)
 	}
 
@@ -81,7 +82,7 @@ func checkChannels(t *testing.T, driver, url string, words *dialect, options Opt
 			t.Fatal(err)
 		}
 		var stored string
-		if _, err := first(t.Context(), s.engine.reader(), `SELECT channel FROM turns WHERE id = $1`, []any{"old " + id}, &stored); err != nil || stored != row.want {
+		if _, err := first(t.Context(), s.engine.Reader(), `SELECT channel FROM turns WHERE id = $1`, []any{"old " + id}, &stored); err != nil || stored != row.want {
 			t.Errorf("%s %s became %q, %v; want %s", row.receivedVia, row.route, stored, err, row.want)
 		}
 		newer, err := s.Turn(t.Context(), "new "+id)

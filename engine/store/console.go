@@ -10,7 +10,7 @@ import (
 )
 
 // consoleStore keeps the browsers in which operators are signed in.
-type consoleStore struct{ *database }
+type consoleStore struct{ *shared }
 
 const consoleSessionColumns = `id, hash, name, token_id, subject, members, created_at, seen_at, proven_at, expires_at, address, agent`
 
@@ -37,13 +37,13 @@ func (s consoleStore) CreateConsoleSession(ctx context.Context, session exchange
 	}
 
 	return s.InTx(ctx, func(tx *Tx) error {
-		err := tx.do(ctx, insertConsoleSession, session.ID, session.Hash, short(session.Name, maxAuditName), owner.TokenID, owner.Subject,
+		err := tx.sql.Do(ctx, insertConsoleSession, session.ID, session.Hash, short(session.Name, maxAuditName), owner.TokenID, owner.Subject,
 			cleaned(string(members)), micros(session.CreatedAt), micros(session.SeenAt), micros(session.ProvenAt), micros(session.ExpiresAt),
 			short(session.Address, maxAuditName), short(session.Agent, maxAuditName))
 		if err != nil {
 			return err
 		}
-		return tx.do(ctx, endOldSessions, owner.TokenID, owner.Subject, int64(most))
+		return tx.sql.Do(ctx, endOldSessions, owner.TokenID, owner.Subject, int64(most))
 	})
 }
 
@@ -53,7 +53,7 @@ const selectConsoleSessions = `SELECT s.id, s.hash, s.name, s.token_id, s.subjec
 // ConsoleSession finds a session by the lower-case hex SHA-256 of its secret, with its token as it is now. Those that are over may
 // still be found.
 func (s consoleStore) ConsoleSession(ctx context.Context, hash string) (session exchange.ConsoleSession, found bool, err error) {
-	err = s.engine.reader().each(ctx, selectConsoleSessions+` WHERE s.hash = $1`, []any{cleaned(hash)}, func(r row) (err error) {
+	err = s.engine.Reader().Each(ctx, selectConsoleSessions+` WHERE s.hash = $1`, []any{cleaned(hash)}, func(r row) (err error) {
 		found = true
 		session, err = scanConsoleSession(r)
 		return err
@@ -71,7 +71,7 @@ func (s consoleStore) ConsoleSessions(ctx context.Context, filter exchange.Conso
 
 	var sessions []exchange.ConsoleSession
 	query := selectConsoleSessions + chosen.sql() + chosen.page("s.id DESC", filter.Limit)
-	err := s.engine.reader().each(ctx, query, chosen.arguments, func(r row) error {
+	err := s.engine.Reader().Each(ctx, query, chosen.arguments, func(r row) error {
 		session, err := scanConsoleSession(r)
 		sessions = append(sessions, session)
 		return err
@@ -103,7 +103,7 @@ func scanConsoleSession(r row) (s exchange.ConsoleSession, err error) {
 // SeeConsoleSession writes that the browser of a session was seen.
 func (s consoleStore) SeeConsoleSession(ctx context.Context, id string, at time.Time) error {
 	return s.InTx(ctx, func(tx *Tx) error {
-		return tx.do(ctx, `UPDATE console_sessions SET seen_at = $1 WHERE id = $2 AND seen_at < $1`, micros(at), id)
+		return tx.sql.Do(ctx, `UPDATE console_sessions SET seen_at = $1 WHERE id = $2 AND seen_at < $1`, micros(at), id)
 	})
 }
 
@@ -114,7 +114,7 @@ func (s consoleStore) ProveConsoleSession(ctx context.Context, id string, at tim
 		return err
 	}
 	return s.InTx(ctx, func(tx *Tx) error {
-		return tx.do(ctx, `UPDATE console_sessions SET proven_at = $1, members = $2 WHERE id = $3`, micros(at), cleaned(string(list)), id)
+		return tx.sql.Do(ctx, `UPDATE console_sessions SET proven_at = $1, members = $2 WHERE id = $3`, micros(at), cleaned(string(list)), id)
 	})
 }
 
@@ -127,7 +127,7 @@ func (s consoleStore) EndConsoleSession(ctx context.Context, id string, owner ex
 	}
 
 	return s.InTx(ctx, func(tx *Tx) error {
-		ended, err := tx.change(ctx, query, arguments...)
+		ended, err := tx.sql.Change(ctx, query, arguments...)
 		if err == nil && ended == 0 {
 			err = notFound("session of the console")
 		}

@@ -13,7 +13,7 @@ import (
 )
 
 // deliveryStore finds deliveries and what is known of their destinations.
-type deliveryStore struct{ *database }
+type deliveryStore struct{ *shared }
 
 // deliveryTx changes both in a transaction.
 type deliveryTx struct{ *transaction }
@@ -37,7 +37,7 @@ func (t deliveryTx) InsertDelivery(ctx context.Context, d delivery.Record) error
 		return fault.InField("destination", "is longer than 512 bytes")
 	}
 
-	return t.do(ctx, insertDelivery, d.ID, d.TurnID, d.ReplyID, d.Agent, d.Channel, d.NativeID, d.Key, cleaned(d.Address),
+	return t.sql.Do(ctx, insertDelivery, d.ID, d.TurnID, d.ReplyID, d.Agent, d.Channel, d.NativeID, d.Key, cleaned(d.Address),
 		cleaned(string(d.Data)), d.State, cleaned(d.Reason), int64(d.Attempt), micros(d.NextAt), micros(d.CreatedAt),
 		micros(d.UpdatedAt), d.Action, int64(d.Revision), flag(d.Bulk), d.Trace)
 }
@@ -55,7 +55,7 @@ func (t deliveryTx) MoveDelivery(ctx context.Context, move delivery.Move) (bool,
 	}
 
 	var turnID, returned, agent string
-	found, err := first(ctx, t, query, arguments, &turnID, &returned, &agent)
+	found, err := first(ctx, t.sql, query, arguments, &turnID, &returned, &agent)
 	if err == nil && found && len(move.Returned) > 0 {
 		err = t.addReturned(ctx, move, returned)
 	}
@@ -113,7 +113,7 @@ func (t deliveryTx) addReturned(ctx context.Context, move delivery.Move, stored 
 		return fmt.Errorf("encode recipients of delivery %s: %w", move.ID, err)
 	}
 
-	return t.do(ctx, `UPDATE deliveries SET returned = $1 WHERE id = $2`, string(body), move.ID)
+	return t.sql.Do(ctx, `UPDATE deliveries SET returned = $1 WHERE id = $2`, string(body), move.ID)
 }
 
 const selectDelivery = `SELECT ` + replyColumns + `, ` + deliveryColumns + ` FROM deliveries d
@@ -124,7 +124,7 @@ func (s deliveryStore) Delivery(ctx context.Context, id string) (delivery.Record
 	var record deliveryRow
 	var reply exchange.Reply
 	found := false
-	err := s.engine.reader().each(ctx, selectDelivery, []any{id}, func(r row) (err error) {
+	err := s.engine.Reader().Each(ctx, selectDelivery, []any{id}, func(r row) (err error) {
 		found = true
 		var nativeID string
 		reply, err = scanReply(r, &nativeID, record.columns()...)
@@ -157,13 +157,13 @@ const countDeliveries = `SELECT COUNT(*) FROM (SELECT 1 FROM deliveries WHERE st
 
 // CountDeliveries counts the deliveries in a state, no further than 10,000.
 func (s deliveryStore) CountDeliveries(ctx context.Context, state string) (count int64, err error) {
-	_, err = first(ctx, s.engine.reader(), countDeliveries, []any{state, int64(maxCounted)}, &count)
+	_, err = first(ctx, s.engine.Reader(), countDeliveries, []any{state, int64(maxCounted)}, &count)
 	return count, err
 }
 
 func (s deliveryStore) records(ctx context.Context, query string, arguments ...any) ([]delivery.Record, error) {
 	var records []delivery.Record
-	err := s.engine.reader().each(ctx, query, arguments, func(r row) error {
+	err := s.engine.Reader().Each(ctx, query, arguments, func(r row) error {
 		var record deliveryRow
 		if err := r.Scan(record.columns()...); err != nil {
 			return err
@@ -192,7 +192,7 @@ const selectRecent = `SELECT DISTINCT address FROM deliveries WHERE id >= $1 AND
 func (s deliveryStore) RecentAddresses(ctx context.Context, channel, agent string, since time.Time, after string, limit int) ([]string, error) {
 	var addresses []string
 	arguments := []any{firstID(since), agent, channel, cleaned(after), pageSize(limit)}
-	err := s.engine.reader().each(ctx, selectRecent, arguments, func(r row) error {
+	err := s.engine.Reader().Each(ctx, selectRecent, arguments, func(r row) error {
 		var address string
 		err := r.Scan(&address)
 		addresses = append(addresses, address)
@@ -204,7 +204,7 @@ func (s deliveryStore) RecentAddresses(ctx context.Context, channel, agent strin
 // Sent reports whether a reply of a turn has deliveries, so that it reaches its asker as a message of its own.
 func (s deliveryStore) Sent(ctx context.Context, turnID, replyID string) (bool, error) {
 	var id string
-	return first(ctx, s.engine.reader(), `SELECT id FROM deliveries WHERE turn_id = $1 AND reply_id = $2 LIMIT 1`, []any{turnID, replyID}, &id)
+	return first(ctx, s.engine.Reader(), `SELECT id FROM deliveries WHERE turn_id = $1 AND reply_id = $2 LIMIT 1`, []any{turnID, replyID}, &id)
 }
 
 // deliveryRow is a delivery while it is being scanned.
@@ -250,7 +250,7 @@ const worsenCondition = `INSERT INTO destinations (channel, destination, paused_
 func (t deliveryTx) WorsenCondition(ctx context.Context, failure delivery.Condition, deadAfter int) error {
 	now := microsOrNow(failure.UpdatedAt)
 	var dead int64
-	_, err := first(ctx, t, worsenCondition+` RETURNING dead_at`, []any{
+	_, err := first(ctx, t.sql, worsenCondition+` RETURNING dead_at`, []any{
 		failure.Channel, failure.Key, micros(failure.PausedUntil), int64(failure.Opened),
 		failure.FailedDay, int64(deadAfter), cleaned(failure.Reason), now,
 	}, &dead)
@@ -262,7 +262,7 @@ func (t deliveryTx) WorsenCondition(ctx context.Context, failure delivery.Condit
 
 // ClearCondition forgets what is known of a destination.
 func (t deliveryTx) ClearCondition(ctx context.Context, channel, key string) error {
-	return t.do(ctx, `DELETE FROM destinations WHERE channel = $1 AND destination = $2`, channel, key)
+	return t.sql.Do(ctx, `DELETE FROM destinations WHERE channel = $1 AND destination = $2`, channel, key)
 }
 
 const selectConditions = `SELECT channel, destination, paused_until, opened, failing_days, failed_day, dead_at, reason, updated_at
@@ -271,7 +271,7 @@ const selectConditions = `SELECT channel, destination, paused_until, opened, fai
 // Conditions returns the destinations that fail, the last changed first.
 func (s deliveryStore) Conditions(ctx context.Context, limit int) ([]delivery.Condition, error) {
 	var list []delivery.Condition
-	err := s.engine.reader().each(ctx, selectConditions, []any{int64(limit)}, func(r row) error {
+	err := s.engine.Reader().Each(ctx, selectConditions, []any{int64(limit)}, func(r row) error {
 		var c delivery.Condition
 		var paused, dead, updated int64
 		err := r.Scan(&c.Channel, &c.Key, &paused, &c.Opened, &c.FailingDays, &c.FailedDay, &dead, &c.Reason, &updated)

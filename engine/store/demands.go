@@ -13,7 +13,7 @@ import (
 )
 
 // demandStore finds demands and claims them.
-type demandStore struct{ *database }
+type demandStore struct{ *shared }
 
 // demandTx changes demands in a transaction.
 type demandTx struct{ *transaction }
@@ -37,7 +37,7 @@ func (t demandTx) InsertDemand(ctx context.Context, d policypart.Issuance) error
 		return err
 	}
 
-	inserted, err := t.change(ctx, insertDemand, d.ID, d.StateHash, d.TurnID, d.Agent, d.Kind, d.Purpose, d.Status,
+	inserted, err := t.sql.Change(ctx, insertDemand, d.ID, d.StateHash, d.TurnID, d.Agent, d.Kind, d.Purpose, d.Status,
 		d.CodeHash, micros(d.IssuedAt), micros(d.ExpiresAt), micros(d.UpdatedAt), terms, resolution,
 		cleaned(string(d.Notes)))
 	if err == nil && inserted == 0 {
@@ -102,7 +102,7 @@ func (t demandTx) SettleDemand(ctx context.Context, d policypart.Issuance, from 
 		arguments = append(arguments, status)
 	}
 
-	changed, err := t.change(ctx, `UPDATE demands SET status = $1, resolution = $2,
+	changed, err := t.sql.Change(ctx, `UPDATE demands SET status = $1, resolution = $2,
 		notes = CASE WHEN $3 = '' THEN notes ELSE $3 END, updated_at = $4,
 		turn_id = CASE WHEN $5 = '' THEN turn_id ELSE $5 END
 		WHERE id = $6 AND status IN (`+placeholders(7, len(from))+`)`, arguments...)
@@ -110,7 +110,7 @@ func (t demandTx) SettleDemand(ctx context.Context, d policypart.Issuance, from 
 		return changed > 0, err
 	}
 
-	return true, t.do(ctx, freePayments, d.ID) // nothing is ever taken for a demand that was not met
+	return true, t.sql.Do(ctx, freePayments, d.ID) // nothing is ever taken for a demand that was not met
 }
 
 // Notes that are empty stay as they are.
@@ -141,7 +141,7 @@ func (s demandStore) ClaimDemand(ctx context.Context, id, payment string, notes 
 			return err
 		}
 
-		changed, err := tx.change(ctx, claimDemand, cleaned(string(notes)), micros(now), id)
+		changed, err := tx.sql.Change(ctx, claimDemand, cleaned(string(notes)), micros(now), id)
 		if claimed = changed > 0; err != nil || !claimed {
 			return err
 		}
@@ -157,7 +157,7 @@ func paymentIsFree(ctx context.Context, tx *Tx, query, id, payment string, more 
 		return nil
 	}
 	var holder string
-	found, err := first(ctx, tx, query, append([]any{payment}, more...), &holder)
+	found, err := first(ctx, tx.sql, query, append([]any{payment}, more...), &holder)
 	if err == nil && found && holder != id {
 		err = fault.New(fault.Conflict, "the payment belongs to another demand")
 	}
@@ -235,7 +235,7 @@ func (s demandStore) DueDemands(ctx context.Context, now time.Time, limit int) (
 
 func (s demandStore) demands(ctx context.Context, query string, arguments ...any) ([]policypart.Issuance, error) {
 	var demands []policypart.Issuance
-	err := s.engine.reader().each(ctx, query, arguments, func(r row) error {
+	err := s.engine.Reader().Each(ctx, query, arguments, func(r row) error {
 		demand, err := scanDemand(r)
 		demands = append(demands, demand)
 		return err
@@ -312,7 +312,7 @@ const countDemands = `SELECT COUNT(*) FROM (SELECT 1 FROM demands WHERE ` + open
 
 // CountDemands counts the demands that wait for their asker at now, no further than 10,000.
 func (s demandStore) CountDemands(ctx context.Context, now time.Time) (count int64, err error) {
-	_, err = first(ctx, s.engine.reader(), countDemands, []any{micros(now), int64(maxCounted)}, &count)
+	_, err = first(ctx, s.engine.Reader(), countDemands, []any{micros(now), int64(maxCounted)}, &count)
 	return count, err
 }
 

@@ -4,17 +4,18 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"fmt"
+	"io/fs"
 	"os"
+	"path/filepath"
 	"time"
 
+	"inbox/engine/store/database"
 	"inbox/exchange"
-	"inbox/internal/clock"
 	"inbox/internal/fault"
 )
 
 // documentStore changes the documents of adapters all at once; State is the adapters' own view.
-type documentStore struct{ *database }
+type documentStore struct{ *shared }
 
 // documentTx changes documents in a transaction.
 type documentTx struct{ *transaction }
@@ -24,7 +25,7 @@ const maxDocumentKey = 2048
 
 // State keeps the adapters' private documents: durable, shared by all nodes, each with an optional end of life.
 // Namespaces belong to one adapter each.
-type State struct{ db *database }
+type State struct{ db *shared }
 
 // liveDocument keeps documents that have not ended at $1.
 const liveDocument = `(expires_at = 0 OR expires_at > $1)`
@@ -33,7 +34,7 @@ const selectDocument = `SELECT encoding, value FROM documents WHERE ` + liveDocu
 
 // Get returns a document.
 func (s *State) Get(ctx context.Context, namespace, key string) ([]byte, bool, error) {
-	return getDocument(ctx, s.db.engine.reader(), namespace, key)
+	return getDocument(ctx, s.db.engine.Reader(), namespace, key)
 }
 
 func getDocument(ctx context.Context, from querier, namespace, key string) (value []byte, found bool, err error) {
@@ -68,7 +69,7 @@ func (t documentTx) PutDocument(ctx context.Context, namespace, key string, valu
 		return err
 	}
 	encoding, text := encodeBody(value)
-	return t.do(ctx, putDocument, namespace, key, encoding, text, micros(expires))
+	return t.sql.Do(ctx, putDocument, namespace, key, encoding, text, micros(expires))
 }
 
 const putDocumentIfAbsent = putDocument + ` WHERE documents.expires_at > 0 AND documents.expires_at <= $6`
@@ -83,7 +84,7 @@ func (s *State) PutIfAbsent(
 	}
 	encoding, text := encodeBody(value)
 	err = s.db.InTx(ctx, func(tx *Tx) error {
-		changed, err := tx.change(ctx, putDocumentIfAbsent, namespace, key, encoding, text, micros(expires), nowMicros())
+		changed, err := tx.sql.Change(ctx, putDocumentIfAbsent, namespace, key, encoding, text, micros(expires), nowMicros())
 		if err != nil {
 			return err
 		}
@@ -93,7 +94,7 @@ func (s *State) PutIfAbsent(
 			return nil
 		}
 
-		current, _, err = getDocument(ctx, tx, namespace, key)
+		current, _, err = getDocument(ctx, tx.sql, namespace, key)
 		return err
 	})
 	return current, inserted, err
@@ -118,7 +119,7 @@ const swapDocument = `UPDATE documents SET encoding = $1, value = $2, expires_at
 func (t documentTx) swapDocument(ctx context.Context, namespace, key string, old, value []byte, expires time.Time) (bool, error) {
 	encoding, text := encodeBody(value)
 	oldEncoding, oldText := encodeBody(old)
-	changed, err := t.change(ctx, swapDocument, encoding, text, micros(expires), namespace, key, oldEncoding, oldText, nowMicros())
+	changed, err := t.sql.Change(ctx, swapDocument, encoding, text, micros(expires), namespace, key, oldEncoding, oldText, nowMicros())
 	return changed > 0, err
 }
 
@@ -129,10 +130,10 @@ func (t documentTx) Claim(ctx context.Context, claim exchange.Claim) (instead []
 		return nil, err
 	}
 	encoding, text := encodeBody(claim.Value)
-	changed, err := t.change(ctx, putDocumentIfAbsent, claim.Namespace, claim.Key, encoding, text, int64(0), nowMicros())
+	changed, err := t.sql.Change(ctx, putDocumentIfAbsent, claim.Namespace, claim.Key, encoding, text, int64(0), nowMicros())
 	if err == nil && changed > 0 && claim.Alias != "" && checkDocumentKey(claim.AliasNamespace, claim.Alias) == nil {
 		aliasEncoding, key := encodeBody([]byte(claim.Key))
-		return nil, t.do(ctx, putDocumentIfAbsent, claim.AliasNamespace, claim.Alias, aliasEncoding, key, int64(0), nowMicros())
+		return nil, t.sql.Do(ctx, putDocumentIfAbsent, claim.AliasNamespace, claim.Alias, aliasEncoding, key, int64(0), nowMicros())
 	}
 	if err != nil || changed > 0 {
 		return nil, err
@@ -144,7 +145,7 @@ func (t documentTx) Claim(ctx context.Context, claim exchange.Claim) (instead []
 		}
 	}
 
-	current, found, err := getDocument(ctx, t, claim.Namespace, claim.Key)
+	current, found, err := getDocument(ctx, t.sql, claim.Namespace, claim.Key)
 	if err != nil || !found || bytes.Equal(current, claim.Value) {
 		return nil, err
 	}
@@ -164,7 +165,7 @@ func (s *State) Delete(ctx context.Context, namespace, key string) error {
 	if !storable(namespace) || !storable(key) {
 		return nil
 	}
-	return s.db.InTx(ctx, func(tx *Tx) error { return tx.do(ctx, deleteDocument, namespace, key) })
+	return s.db.InTx(ctx, func(tx *Tx) error { return tx.sql.Do(ctx, deleteDocument, namespace, key) })
 }
 
 const deleteDocument = `DELETE FROM documents WHERE namespace = $1 AND key = $2`
@@ -174,7 +175,7 @@ func (t documentTx) RemoveDocument(ctx context.Context, namespace, key string) (
 	if !storable(namespace) || !storable(key) {
 		return false, nil
 	}
-	removed, err := t.change(ctx, deleteDocument, namespace, key)
+	removed, err := t.sql.Change(ctx, deleteDocument, namespace, key)
 	return removed > 0, err
 }
 
@@ -185,17 +186,17 @@ const listDocuments = `SELECT key, encoding, value FROM documents WHERE ` + live
 func (s *State) List(
 	ctx context.Context, namespace, after string, limit int,
 ) (keys []string, values [][]byte, err error) {
-	return documentsAfter(ctx, s.db.engine.reader(), namespace, after, limit)
+	return documentsAfter(ctx, s.db.engine.Reader(), namespace, after, limit)
 }
 
 // ListDocuments is List inside the transaction.
 func (t documentTx) ListDocuments(ctx context.Context, namespace, after string, limit int) (keys []string, values [][]byte, err error) {
-	return documentsAfter(ctx, t, namespace, after, limit)
+	return documentsAfter(ctx, t.sql, namespace, after, limit)
 }
 
 func documentsAfter(ctx context.Context, from querier, namespace, after string, limit int) (keys []string, values [][]byte, err error) {
 	arguments := []any{nowMicros(), namespace, cleaned(after), pageSize(limit)}
-	err = from.each(ctx, listDocuments, arguments, func(r row) error {
+	err = from.Each(ctx, listDocuments, arguments, func(r row) error {
 		var key, encoding, text string
 		if err := r.Scan(&key, &encoding, &text); err != nil {
 			return err
@@ -235,7 +236,7 @@ func (s *State) Several(ctx context.Context, namespace string, keys []string) (m
 		arguments = append(arguments, arguments[2])
 	}
 
-	err := s.db.engine.reader().each(ctx, selectSeveral, arguments, func(r row) error {
+	err := s.db.engine.Reader().Each(ctx, selectSeveral, arguments, func(r row) error {
 		var key, encoding, text string
 		if err := r.Scan(&key, &encoding, &text); err != nil {
 			return err
@@ -251,7 +252,7 @@ func (s *State) Several(ctx context.Context, namespace string, keys []string) (m
 // Count counts the documents of a namespace.
 func (s *State) Count(ctx context.Context, namespace string) (int64, error) {
 	var count int64
-	_, err := first(ctx, s.db.engine.reader(),
+	_, err := first(ctx, s.db.engine.Reader(),
 		`SELECT COUNT(*) FROM documents WHERE `+liveDocument+` AND namespace = $2`, []any{nowMicros(), namespace}, &count)
 	return count, err
 }
@@ -278,7 +279,7 @@ func (s documentStore) RewriteDocuments(
 			}
 
 			for _, row := range rows {
-				changed, err := tx.change(ctx, rewriteDocument, row...)
+				changed, err := tx.sql.Change(ctx, rewriteDocument, row...)
 				if err != nil {
 					return err
 				}
@@ -291,130 +292,14 @@ func (s documentStore) RewriteDocuments(
 	if err := s.InTx(ctx, work); err != nil || replaced == 0 {
 		return 0, err
 	}
-	if file, isFile := s.engine.(*sqliteEngine); isFile {
-		file.forgetOld(ctx)
-	}
+	s.engine.Replaced(ctx)
 
 	return replaced, nil
 }
 
-// maxForgotten bounds the file that is written anew to be rid of old texts, which takes as long as copying it.
-const maxForgotten = 256 << 20
-
-// forgetOld writes the file anew, because what was replaced stands on in free places of it, and empties the log.
-func (e *sqliteEngine) forgetOld(ctx context.Context) {
-	info, err := os.Stat(e.path)
-	if err == nil && info.Size() > maxForgotten {
-		err = errors.New("the file is large")
-	}
-	if err == nil {
-		err = e.writer.between(ctx, func(s *writerSession) error {
-			return errors.Join(s.execute("VACUUM"), s.execute("PRAGMA wal_checkpoint(TRUNCATE)"))
-		})
-	}
-	if err != nil {
-		e.logger.Warn("old texts of what was replaced may remain in free space of the database file until you run: sqlite3 "+
-			e.path+" VACUUM", "error", err)
-	}
-}
-
-const (
-	cleanTries = 20
-	cleanPause = 500 * time.Millisecond
-)
-
-// truncatePatience is how long all transactions wait at the most for those who read an old state, when the log is emptied.
-const truncatePatience = 50 * time.Millisecond
-
-// overwritten is the user_version of a file whose free places have nothing of removed rows: since it was made, or written anew, they are overwritten
-// when they go (secure_delete). Files of before have 0.
-const overwritten = 1
-
-// markOverwritten says so of a file.
-var markOverwritten = fmt.Sprintf("PRAGMA user_version = %d", overwritten)
-
-// forgetFree writes a file of before of up to 256 MiB anew, once: all others wait for it. Then it empties the write-ahead log, which readers of
-// an old state may hold for a moment.
-func (e *sqliteEngine) forgetFree(ctx context.Context) (remains []string, err error) {
-	remains, err = e.overwriteFree(ctx)
-	if err != nil {
-		return nil, err
-	}
-
-	for range cleanTries {
-		if _, err := e.reads.ExecContext(ctx, checkpoint); err != nil { // most of it, while others write
-			return nil, unavailable("clean the write-ahead log", err)
-		}
-		var busy, pages, moved int64
-		err := e.writer.between(ctx, func(s *writerSession) error {
-			patience := lockPatience
-			if e.writer.locked {
-				patience = shortPatience
-			}
-			if err := s.wait(truncatePatience); err != nil {
-				return err
-			}
-			_, err := first(ctx, s, "PRAGMA wal_checkpoint(TRUNCATE)", nil, &busy, &pages, &moved)
-			return errors.Join(err, s.wait(patience))
-		})
-		if err != nil {
-			return nil, err
-		}
-		if busy == 0 {
-			return remains, nil
-		}
-		if err := clock.Sleep(ctx, cleanPause); err != nil {
-			return nil, unavailable("clean the write-ahead log", err)
-		}
-	}
-	return nil, unavailable("clean the write-ahead log", errors.New("another process reads an old state of the database"))
-}
-
-func (e *sqliteEngine) overwriteFree(ctx context.Context) (remains []string, err error) {
-	var version int64
-	if _, err := first(ctx, e.reader(), "PRAGMA user_version", nil, &version); err != nil || version == overwritten {
-		return nil, err
-	}
-	info, err := os.Stat(e.path)
-	if err != nil {
-		return nil, unavailable("clean the database file", err)
-	}
-	if info.Size() > maxForgotten {
-		return []string{"the database file is large and was not rewritten: data that an older version of the program removed may remain in its free space until you run: sqlite3 " + File + " VACUUM"}, nil
-	}
-	return nil, e.writer.between(ctx, func(s *writerSession) error {
-		if err := s.execute("VACUUM"); err != nil {
-			return err
-		}
-		return s.execute(markOverwritten)
-	})
-}
-
-// vacuumed are the tables that had something of a person.
-var vacuumed = []string{
-	"turns", "originals", "events", "replies", "deliveries", "jobs", "documents", "tokens", "demands", "audit", "person_identities", "dispatches",
-	"tool_requests", "task_runs", "destinations", "list_entries", "mail_suppressions", "mail_failures", "watches", "bridge_items", "sessions",
-	"session_map", "session_messages", "unanswered", "run_results", "erasures", "erasure_turns",
-	"arrivals", "search_words", "search_pending", "mails", "mail_words", "mail_originals", "notices", "notice_ways", "notice_tallies", "notice_conditions",
-}
-
-// forgetFree lets PostgreSQL forget removed rows at once.
-func (e *postgresEngine) forgetFree(ctx context.Context) (remains []string, err error) {
-	remains = []string{"the write-ahead log, archives and replicas of PostgreSQL keep removed rows as long as they are set to"}
-	for _, table := range vacuumed {
-		if _, err := e.pool.ExecContext(ctx, "VACUUM "+table); err != nil {
-			if ctx.Err() != nil {
-				return nil, unavailable("vacuum", err)
-			}
-			return append(remains, "PostgreSQL did not let this user vacuum "+table+"; its autovacuum does it later"), nil
-		}
-	}
-	return remains, nil
-}
-
 // rewritten returns the arguments of rewriteDocument for the documents that change.
 func rewritten(ctx context.Context, tx *Tx, namespace string, change func(namespace, key string, value []byte) []byte) (rows [][]any, err error) {
-	err = tx.each(ctx, selectForRewrite, []any{namespace}, func(r row) error {
+	err = tx.sql.Each(ctx, selectForRewrite, []any{namespace}, func(r row) error {
 		var namespace, key, encoding, text string
 		if err := r.Scan(&namespace, &key, &encoding, &text); err != nil {
 			return err
@@ -430,4 +315,82 @@ func rewritten(ctx context.Context, tx *Tx, namespace string, change func(namesp
 		return nil
 	})
 	return rows, err
+}
+
+// UnfinishedFile is in a data directory from the first step of a restore to the last; its text says what is at work.
+const UnfinishedFile = "restore.unfinished"
+
+// markMoved is the document that says that the rows live on elsewhere: where. It stands beside database.MarkLoading.
+const markMoved = "moved"
+
+// Marks are what a database says about itself; empty = nothing is in the way.
+type Marks struct{ Unfinished, Moved string }
+
+// Marks reads them.
+func (d *shared) Marks(ctx context.Context) (marks Marks, err error) {
+	for key, into := range map[string]*string{database.MarkLoading: &marks.Unfinished, markMoved: &marks.Moved} {
+		value, _, err := d.State().Get(ctx, database.MarkNamespace, key)
+		if err != nil {
+			return marks, err
+		}
+		*into = string(value)
+	}
+	return marks, nil
+}
+
+// MarkMoved says that the rows live on elsewhere from now on.
+func (d *shared) MarkMoved(ctx context.Context, to string) error {
+	return d.State().Put(ctx, database.MarkNamespace, markMoved, []byte(cleaned(to)), time.Time{})
+}
+
+// Complete says that the rows are all there. Nothing is leased, because no process lives that was at work when they were copied.
+func (d *shared) Complete(ctx context.Context) error {
+	return d.InTx(ctx, func(tx *Tx) error {
+		if err := tx.sql.Do(ctx, takeAll); err != nil {
+			return err
+		}
+		if err := tx.rebuild(ctx); err != nil {
+			return err
+		}
+		return tx.sql.Do(ctx, deleteDocument, database.MarkNamespace, database.MarkLoading)
+	})
+}
+
+// Found is what is in the place of a database.
+type Found struct {
+	Used  bool // it has messages, documents or tokens
+	Marks Marks
+}
+
+// Look looks at the place of a database and changes nothing there; a SQLite database that is missing is not made.
+func Look(ctx context.Context, options Options) (found Found, err error) {
+	options = options.withDefaults()
+	options.AsFound = true
+	if options.URL == "sqlite" {
+		info, err := os.Stat(filepath.Join(options.DataDir, File))
+		if errors.Is(err, fs.ErrNotExist) || err == nil && info.Size() == 0 {
+			return Found{}, nil
+		}
+	}
+
+	opened, err := database.Open(ctx, options.Database())
+	if err != nil {
+		return found, err
+	}
+	d := &shared{engine: opened, dialect: dialects[opened.Kind()], options: options, cancel: func() {}}
+	defer func() { err = errors.Join(err, d.Close()) }()
+
+	if there, err := opened.HasSchema(ctx); err != nil || !there {
+		return found, err
+	}
+	for _, table := range []string{"turns", "documents", "tokens"} {
+		var one int64
+		used, err := first(ctx, opened.Reader(), `SELECT 1 FROM `+table+` LIMIT 1`, nil, &one)
+		if err != nil {
+			return found, nil // a schema that was never finished has no rows
+		}
+		found.Used = found.Used || used
+	}
+	found.Marks, err = d.Marks(ctx)
+	return found, err
 }

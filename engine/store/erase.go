@@ -18,7 +18,7 @@ import (
 )
 
 // personEraser keeps erasures of persons and does their steps on rows.
-type personEraser struct{ *database }
+type personEraser struct{ *shared }
 
 // eraseTx does them in a transaction.
 type eraseTx struct{ *transaction }
@@ -148,7 +148,7 @@ func setOf(list []string) map[string]bool {
 func (s personEraser) linkedNames(ctx context.Context, principals, addresses map[string]bool) error {
 	people := map[string]bool{}
 	each := func(visit func(person, principal, address string)) error {
-		return s.engine.reader().each(ctx, `SELECT person_id, principal, address FROM person_identities ORDER BY principal_key`, nil, func(r row) error {
+		return s.engine.Reader().Each(ctx, `SELECT person_id, principal, address FROM person_identities ORDER BY principal_key`, nil, func(r row) error {
 			var person, principal, address string
 			err := r.Scan(&person, &principal, &address)
 			visit(person, principal, strings.ToLower(address))
@@ -200,7 +200,7 @@ func (s personEraser) eachOf(ctx context.Context, names PersonNames, after, unti
 
 	for {
 		begun, last := time.Now(), until
-		more, err := first(ctx, s.engine.reader(), `SELECT id FROM turns WHERE id > $1 AND id <= $2 ORDER BY id LIMIT 1 OFFSET 999`, []any{after, until}, &last)
+		more, err := first(ctx, s.engine.Reader(), `SELECT id FROM turns WHERE id > $1 AND id <= $2 ORDER BY id LIMIT 1 OFFSET 999`, []any{after, until}, &last)
 		if err != nil {
 			return err
 		}
@@ -208,7 +208,7 @@ func (s personEraser) eachOf(ctx context.Context, names PersonNames, after, unti
 		arguments[0], arguments[1] = after, last
 		var page []found
 		query := `SELECT id, principal, message FROM turns WHERE id > $1 AND id <= $2 AND (` + strings.Join(condition, " OR ") + `) ORDER BY id`
-		err = s.engine.reader().each(ctx, query, arguments, func(r row) error {
+		err = s.engine.Reader().Each(ctx, query, arguments, func(r row) error {
 			var id, principal, stored string
 			if err := r.Scan(&id, &principal, &stored); err != nil {
 				return err
@@ -269,7 +269,7 @@ func (s personEraser) BeginErasure(ctx context.Context, names PersonNames, hashe
 	}
 
 	return receipt, s.InTx(ctx, func(tx *Tx) error {
-		return tx.do(ctx, `INSERT INTO erasures (id, stage, requested_by, requested_at, ended_at, after_id, person, receipt)
+		return tx.sql.Do(ctx, `INSERT INTO erasures (id, stage, requested_by, requested_at, ended_at, after_id, person, receipt)
 			VALUES ($1, $2, $3, $4, 0, '', $5, $6)`, receipt.ID, receipt.Stage, cleaned(by), micros(receipt.RequestedAt), string(person), string(text))
 	})
 }
@@ -297,7 +297,7 @@ func scanErasure(r row) (e Erasure, err error) {
 // Erasure returns one; fault.NotFound when there is none.
 func (s personEraser) Erasure(ctx context.Context, id string) (e Erasure, err error) {
 	found := false
-	err = s.engine.reader().each(ctx, `SELECT `+erasureColumns+` WHERE id = $1`, []any{cleaned(id)}, func(r row) error {
+	err = s.engine.Reader().Each(ctx, `SELECT `+erasureColumns+` WHERE id = $1`, []any{cleaned(id)}, func(r row) error {
 		e, err = scanErasure(r)
 		found = true
 		return err
@@ -310,7 +310,7 @@ func (s personEraser) Erasure(ctx context.Context, id string) (e Erasure, err er
 
 // OpenErasures returns those that are not done, oldest first, at most 100.
 func (s personEraser) OpenErasures(ctx context.Context) (open []Erasure, err error) {
-	err = s.engine.reader().each(ctx, `SELECT `+erasureColumns+` WHERE ended_at = 0 ORDER BY id LIMIT 100`, nil, func(r row) error {
+	err = s.engine.Reader().Each(ctx, `SELECT `+erasureColumns+` WHERE ended_at = 0 ORDER BY id LIMIT 100`, nil, func(r row) error {
 		e, err := scanErasure(r)
 		open = append(open, e)
 		return err
@@ -324,7 +324,7 @@ func (s personEraser) Receipts(ctx context.Context, before string, limit int) ([
 		before = "~"
 	}
 	receipts := []Receipt{}
-	err := s.engine.reader().each(ctx, `SELECT `+erasureColumns+` WHERE id < $1 ORDER BY id DESC LIMIT $2 + 0`, []any{cleaned(before), pageSize(limit)}, func(r row) error {
+	err := s.engine.Reader().Each(ctx, `SELECT `+erasureColumns+` WHERE id < $1 ORDER BY id DESC LIMIT $2 + 0`, []any{cleaned(before), pageSize(limit)}, func(r row) error {
 		e, err := scanErasure(r)
 		receipts = append(receipts, e.Receipt)
 		return err
@@ -335,7 +335,7 @@ func (s personEraser) Receipts(ctx context.Context, before string, limit int) ([
 // progress moves an erasure and adds to its counts in the transaction that did the work. Of an erasure that another node has moved it changes nothing.
 func (t eraseTx) progress(ctx context.Context, id, stage, next, after string, counts map[string]int64, remains ...string) error {
 	var text string
-	if found, err := first(ctx, t, `UPDATE erasures SET after_id = after_id WHERE id = $1 AND stage = $2 RETURNING receipt`, []any{id, stage}, &text); err != nil || !found {
+	if found, err := first(ctx, t.sql, `UPDATE erasures SET after_id = after_id WHERE id = $1 AND stage = $2 RETURNING receipt`, []any{id, stage}, &text); err != nil || !found {
 		return err
 	}
 	var receipt Receipt
@@ -353,21 +353,21 @@ func (t eraseTx) progress(ctx context.Context, id, stage, next, after string, co
 		return fmt.Errorf("encode receipt: %w", err)
 	}
 
-	if err := t.do(ctx, `UPDATE erasures SET stage = $1, after_id = $2, receipt = $3 WHERE id = $4`, next, after, string(body), id); err != nil {
+	if err := t.sql.Do(ctx, `UPDATE erasures SET stage = $1, after_id = $2, receipt = $3 WHERE id = $4`, next, after, string(body), id); err != nil {
 		return err
 	}
 	switch next {
 	case EraseClean: // who it is must not stand in what is cleaned
-		return t.do(ctx, `UPDATE erasures SET person = '' WHERE id = $1`, id)
+		return t.sql.Do(ctx, `UPDATE erasures SET person = '' WHERE id = $1`, id)
 	case EraseDone:
-		return t.do(ctx, `UPDATE erasures SET ended_at = $1 WHERE id = $2`, nowMicros(), id)
+		return t.sql.Do(ctx, `UPDATE erasures SET ended_at = $1 WHERE id = $2`, nowMicros(), id)
 	}
 	return nil
 }
 
 // still moves an erasure within its stage and adds to its counts; errMoved when another node has done that portion or ended the stage.
 func (t eraseTx) still(ctx context.Context, id, stage, from, after string, counts map[string]int64) error {
-	moved, err := t.change(ctx, `UPDATE erasures SET after_id = $1 WHERE id = $2 AND stage = $3 AND after_id = $4`, after, id, stage, from)
+	moved, err := t.sql.Change(ctx, `UPDATE erasures SET after_id = $1 WHERE id = $2 AND stage = $3 AND after_id = $4`, after, id, stage, from)
 	if err == nil && moved == 0 {
 		err = errMoved
 	}
@@ -424,13 +424,13 @@ func (s personEraser) FindErased(ctx context.Context, e Erasure) error {
 const maxPassedOn = 40
 
 func (t eraseTx) addErased(ctx context.Context, erasure, turn string, depth int) error {
-	added, err := t.change(ctx, `INSERT INTO erasure_turns (erasure_id, turn_id) VALUES ($1, $2) ON CONFLICT (erasure_id, turn_id) DO NOTHING`, erasure, turn)
+	added, err := t.sql.Change(ctx, `INSERT INTO erasure_turns (erasure_id, turn_id) VALUES ($1, $2) ON CONFLICT (erasure_id, turn_id) DO NOTHING`, erasure, turn)
 	if err != nil || added == 0 || depth > maxPassedOn {
 		return err
 	}
 
-	for _, call := range mustColumn(ctx, t, &err, `SELECT id FROM dispatches WHERE turn_id = $1`, turn) {
-		for _, passed := range mustColumn(ctx, t, &err, `SELECT id FROM turns WHERE native_key = $1 AND native_id = $2`, hashKey(call), call) {
+	for _, call := range mustColumn(ctx, t.sql, &err, `SELECT id FROM dispatches WHERE turn_id = $1`, turn) {
+		for _, passed := range mustColumn(ctx, t.sql, &err, `SELECT id FROM turns WHERE native_key = $1 AND native_id = $2`, hashKey(call), call) {
 			if err := t.addErased(ctx, erasure, passed, depth+1); err != nil {
 				return err
 			}
@@ -444,7 +444,7 @@ func mustColumn(ctx context.Context, from querier, err *error, query string, arg
 	if *err != nil {
 		return nil
 	}
-	*err = from.each(ctx, query, arguments, func(r row) error {
+	*err = from.Each(ctx, query, arguments, func(r row) error {
 		var value string
 		err := r.Scan(&value)
 		values = append(values, value)
@@ -456,28 +456,28 @@ func mustColumn(ctx context.Context, from querier, err *error, query string, arg
 // ErasedTurns returns messages of an erasure with ids after the given one, in order.
 func (s personEraser) ErasedTurns(ctx context.Context, id, after string, limit int) ([]string, error) {
 	var err error
-	ids := mustColumn(ctx, s.engine.reader(), &err, `SELECT turn_id FROM erasure_turns WHERE erasure_id = $1 AND turn_id > $2 ORDER BY turn_id LIMIT $3 + 0`, id, after, int64(limit))
+	ids := mustColumn(ctx, s.engine.Reader(), &err, `SELECT turn_id FROM erasure_turns WHERE erasure_id = $1 AND turn_id > $2 ORDER BY turn_id LIMIT $3 + 0`, id, after, int64(limit))
 	return ids, err
 }
 
 // AnswersOf returns the ids of the answers of a message.
 func (s personEraser) AnswersOf(ctx context.Context, turnID string) ([]string, error) {
 	var err error
-	ids := mustColumn(ctx, s.engine.reader(), &err, `SELECT id FROM replies WHERE turn_id = $1 AND deleted_at = 0 ORDER BY id`, turnID)
+	ids := mustColumn(ctx, s.engine.Reader(), &err, `SELECT id FROM replies WHERE turn_id = $1 AND deleted_at = 0 ORDER BY id`, turnID)
 	return ids, err
 }
 
 // UnsentOf returns the ids of deliveries of a message that have not ended; told = those that take an answer back.
 func (s personEraser) UnsentOf(ctx context.Context, turnID string, told bool) ([]string, error) {
 	var err error
-	ids := mustColumn(ctx, s.engine.reader(), &err, `SELECT id FROM deliveries WHERE turn_id = $1 AND state IN ('pending', 'retry', 'sending')
+	ids := mustColumn(ctx, s.engine.Reader(), &err, `SELECT id FROM deliveries WHERE turn_id = $1 AND state IN ('pending', 'retry', 'sending')
 		AND ((action = 'delete') = (CASE WHEN $2 = 1 THEN TRUE ELSE FALSE END)) ORDER BY id`, turnID, flag(told))
 	return ids, err
 }
 
 // TellingOf counts what still tells others that the answers of a message are taken back: deliveries, and jobs that make them.
 func (s personEraser) TellingOf(ctx context.Context, turnID, spreadKind string) (count int64, err error) {
-	_, err = first(ctx, s.engine.reader(), `SELECT (SELECT COUNT(*) FROM deliveries WHERE turn_id = $1 AND state IN ('pending', 'retry', 'sending'))
+	_, err = first(ctx, s.engine.Reader(), `SELECT (SELECT COUNT(*) FROM deliveries WHERE turn_id = $1 AND state IN ('pending', 'retry', 'sending'))
 		+ (SELECT COUNT(*) FROM jobs j JOIN replies r ON j.partition_of = r.id WHERE j.kind = $2 AND j.state <> 'dead' AND r.turn_id = $1)`, []any{turnID, spreadKind}, &count)
 	return count, err
 }
@@ -485,14 +485,14 @@ func (s personEraser) TellingOf(ctx context.Context, turnID, spreadKind string) 
 // RunningOf reports whether a worker has the job of a message.
 func (s personEraser) RunningOf(ctx context.Context, turnID string) (bool, error) {
 	var one int64
-	return first(ctx, s.engine.reader(), `SELECT 1 FROM jobs WHERE payload = $1 AND state = 'running' LIMIT 1`, []any{turnID}, &one)
+	return first(ctx, s.engine.Reader(), `SELECT 1 FROM jobs WHERE payload = $1 AND state = 'running' LIMIT 1`, []any{turnID}, &one)
 }
 
 // EmptyErased removes what was said in messages and answers. What other servers must hear about the answers stays until they did.
 func (s personEraser) EmptyErased(ctx context.Context, e Erasure) error {
 	return s.eachErased(ctx, e, EraseEmpty, EraseDerived, func(tx *Tx, turn string) (map[string]int64, error) {
 		var route string
-		found, err := first(ctx, tx, `SELECT route FROM turns WHERE id = $1`, []any{turn}, &route)
+		found, err := first(ctx, tx.sql, `SELECT route FROM turns WHERE id = $1`, []any{turn}, &route)
 		if err != nil || !found {
 			return nil, err
 		}
@@ -502,7 +502,7 @@ func (s personEraser) EmptyErased(ctx context.Context, e Erasure) error {
 		if err := tx.forgetWith(ctx, turn, func(string) error { return nil }); err != nil {
 			return nil, err
 		}
-		return map[string]int64{"messages": 1}, tx.do(ctx, `UPDATE turns SET route = $1 WHERE id = $2`, withoutWords(route), turn)
+		return map[string]int64{"messages": 1}, tx.sql.Do(ctx, `UPDATE turns SET route = $1 WHERE id = $2`, withoutWords(route), turn)
 	})
 }
 
@@ -521,7 +521,7 @@ func (s personEraser) DeriveErased(ctx context.Context, e Erasure) error {
 		begun, from := time.Now(), after
 		type thread struct{ key, id string }
 		var page []thread
-		err := s.engine.reader().each(ctx, selectErasedThreads, []any{e.Receipt.ID, after}, func(r row) error {
+		err := s.engine.Reader().Each(ctx, selectErasedThreads, []any{e.Receipt.ID, after}, func(r row) error {
 			var one thread
 			err := r.Scan(&after, &one.key, &one.id)
 			page = append(page, one)
@@ -556,7 +556,7 @@ func (s personEraser) deriveThread(ctx context.Context, id, key, thread string) 
 	for after := ""; ; {
 		begun := time.Now()
 		var err error
-		page := mustColumn(ctx, s.engine.reader(), &err, selectOthersOfThread, key, thread, after, id, int64(retainBatch))
+		page := mustColumn(ctx, s.engine.Reader(), &err, selectOthersOfThread, key, thread, after, id, int64(retainBatch))
 		if err != nil || len(page) == 0 {
 			return err
 		}
@@ -647,8 +647,8 @@ func (s personEraser) eachErased(ctx context.Context, e Erasure, stage, next str
 func (s personEraser) RemoveErased(ctx context.Context, e Erasure, pseudonym string) error {
 	return s.eachErased(ctx, e, EraseRemove, EraseContents, func(tx *Tx, turn string) (map[string]int64, error) {
 		var err error
-		answers := mustColumn(ctx, tx, &err, `SELECT id FROM replies WHERE turn_id = $1`, turn)
-		deliveries := mustColumn(ctx, tx, &err, `SELECT id FROM deliveries WHERE turn_id = $1`, turn)
+		answers := mustColumn(ctx, tx.sql, &err, `SELECT id FROM replies WHERE turn_id = $1`, turn)
+		deliveries := mustColumn(ctx, tx.sql, &err, `SELECT id FROM deliveries WHERE turn_id = $1`, turn)
 		if err != nil {
 			return nil, err
 		}
@@ -656,12 +656,12 @@ func (s personEraser) RemoveErased(ctx context.Context, e Erasure, pseudonym str
 			if err := tx.removeJobsOf(ctx, id); err != nil {
 				return nil, err
 			}
-			if err := tx.do(ctx, `DELETE FROM bridge_items WHERE id = $1`, id); err != nil {
+			if err := tx.sql.Do(ctx, `DELETE FROM bridge_items WHERE id = $1`, id); err != nil {
 				return nil, err
 			}
 		}
 
-		audited, err := tx.change(ctx, `UPDATE audit SET principal = $1, detail = '' WHERE turn_id = $2 AND turn_id <> ''`, pseudonym, turn)
+		audited, err := tx.sql.Change(ctx, `UPDATE audit SET principal = $1, detail = '' WHERE turn_id = $2 AND turn_id <> ''`, pseudonym, turn)
 		if err != nil {
 			return nil, err
 		}
@@ -671,7 +671,7 @@ func (s personEraser) RemoveErased(ctx context.Context, e Erasure, pseudonym str
 
 func (t eraseTx) removeJobsOf(ctx context.Context, payload string) error {
 	var err error
-	for _, id := range mustColumn(ctx, t, &err, `SELECT id FROM jobs WHERE payload = $1 AND state <> 'running'`, payload) {
+	for _, id := range mustColumn(ctx, t.sql, &err, `SELECT id FROM jobs WHERE payload = $1 AND state <> 'running'`, payload) {
 		if err := t.jobs().removeWaiting(ctx, id); err != nil {
 			return err
 		}
@@ -766,7 +766,7 @@ func (s personEraser) aboutErased(ctx context.Context, id string) (map[string]bo
 		`SELECT d.id FROM erasure_turns e JOIN dispatches d ON d.turn_id = e.turn_id WHERE e.erasure_id = $1`,
 	} {
 		var err error
-		for _, id := range mustColumn(ctx, s.engine.reader(), &err, query, id) {
+		for _, id := range mustColumn(ctx, s.engine.Reader(), &err, query, id) {
 			about[id] = true
 		}
 		if err != nil {
@@ -784,7 +784,7 @@ func (s personEraser) eraseSessions(ctx context.Context, e Erasure) error {
 		others                   bool // it has messages that are not erased
 	}
 	var all []session
-	err := s.engine.reader().each(ctx, `SELECT owner, id, agent, thread_id FROM sessions ORDER BY owner_key, id`, nil, func(r row) error {
+	err := s.engine.Reader().Each(ctx, `SELECT owner, id, agent, thread_id FROM sessions ORDER BY owner_key, id`, nil, func(r row) error {
 		var one session
 		err := r.Scan(&one.owner, &one.id, &one.agent, &one.thread)
 		all = append(all, one)
@@ -799,7 +799,7 @@ func (s personEraser) eraseSessions(ctx context.Context, e Erasure) error {
 	var gone []session
 	for _, one := range all {
 		var turns, erased int64
-		if _, err := first(ctx, s.engine.reader(), whose, []any{hashKey(one.agent, one.thread), one.thread, e.Receipt.ID}, &turns, &erased); err != nil {
+		if _, err := first(ctx, s.engine.Reader(), whose, []any{hashKey(one.agent, one.thread), one.thread, e.Receipt.ID}, &turns, &erased); err != nil {
 			return err
 		}
 		if one.others = erased < turns; own[one.owner] || erased > 0 && !one.others {
@@ -816,7 +816,7 @@ func (s personEraser) eraseSessions(ctx context.Context, e Erasure) error {
 		ids[one.id] = true
 	}
 	var items []string
-	err = s.engine.reader().each(ctx, `SELECT id, session_id FROM bridge_items`, nil, func(r row) error {
+	err = s.engine.Reader().Each(ctx, `SELECT id, session_id FROM bridge_items`, nil, func(r row) error {
 		var id, session string
 		err := r.Scan(&id, &session)
 		if ids[session] {
@@ -828,7 +828,7 @@ func (s personEraser) eraseSessions(ctx context.Context, e Erasure) error {
 		return err
 	}
 	err = erasePortions(ctx, s, e.Receipt.ID, items, func(tx *Tx, id string, _ map[string]int64) error {
-		return tx.do(ctx, `DELETE FROM bridge_items WHERE id = $1`, id)
+		return tx.sql.Do(ctx, `DELETE FROM bridge_items WHERE id = $1`, id)
 	})
 	if err != nil {
 		return err
@@ -851,7 +851,7 @@ func (s personEraser) eraseSession(ctx context.Context, erasure, owner, id strin
 
 	key := hashKey(owner)
 	var numbers []int64
-	err := s.engine.reader().each(ctx, `SELECT number FROM session_messages WHERE owner_key = $1 AND session_id = $2`, []any{key, id}, func(r row) error {
+	err := s.engine.Reader().Each(ctx, `SELECT number FROM session_messages WHERE owner_key = $1 AND session_id = $2`, []any{key, id}, func(r row) error {
 		var number int64
 		err := r.Scan(&number)
 		numbers = append(numbers, number)
@@ -861,7 +861,7 @@ func (s personEraser) eraseSession(ctx context.Context, erasure, owner, id strin
 		return err
 	}
 	err = erasePortions(ctx, s, erasure, numbers, func(tx *Tx, number int64, _ map[string]int64) error {
-		return tx.do(ctx, `DELETE FROM session_messages WHERE owner_key = $1 AND session_id = $2 AND number = $3`, key, id, number)
+		return tx.sql.Do(ctx, `DELETE FROM session_messages WHERE owner_key = $1 AND session_id = $2 AND number = $3`, key, id, number)
 	})
 	if err != nil {
 		return err
@@ -880,7 +880,7 @@ func (s personEraser) eraseDocuments(ctx context.Context, id string, names []str
 		type document struct{ namespace, key, value string }
 		var page []document
 		rows := 0
-		err := s.engine.reader().each(ctx, `SELECT namespace, key, encoding, value FROM documents WHERE (namespace, key) > ($1, $2)
+		err := s.engine.Reader().Each(ctx, `SELECT namespace, key, encoding, value FROM documents WHERE (namespace, key) > ($1, $2)
 			ORDER BY namespace, key LIMIT 500`, []any{namespace, key}, func(r row) error {
 			var encoding, value string
 			if err := r.Scan(&namespace, &key, &encoding, &value); err != nil {
@@ -910,7 +910,7 @@ func (s personEraser) eraseDocuments(ctx context.Context, id string, names []str
 					return err
 				}
 			}
-			deleted, err := tx.change(ctx, deleteDocument, one.namespace, one.key)
+			deleted, err := tx.sql.Change(ctx, deleteDocument, one.namespace, one.key)
 			made["documents"] += deleted
 			return err
 		})
@@ -932,7 +932,7 @@ var anyDigest = regexp.MustCompile(`\b[0-9a-f]{64}\b`)
 // eraseJobs removes work that names the person: letters of agents, notices, calls of webhooks.
 func (s personEraser) eraseJobs(ctx context.Context, id string, names []string) error {
 	var ids []string
-	err := s.engine.reader().each(ctx, `SELECT id, partition_of, reason, payload FROM jobs WHERE state <> 'running'`, nil, func(r row) error {
+	err := s.engine.Reader().Each(ctx, `SELECT id, partition_of, reason, payload FROM jobs WHERE state <> 'running'`, nil, func(r row) error {
 		var id, partition, reason, payload string
 		err := r.Scan(&id, &partition, &reason, &payload)
 		if mentions(partition+"\n"+reason+"\n"+payload, names) {
@@ -945,7 +945,7 @@ func (s personEraser) eraseJobs(ctx context.Context, id string, names []string) 
 	}
 	return erasePortions(ctx, s, id, ids, func(tx *Tx, id string, made map[string]int64) error {
 		var one int64
-		waits, err := first(ctx, tx, `SELECT 1 FROM jobs WHERE id = $1 AND state <> 'running'`, []any{id}, &one)
+		waits, err := first(ctx, tx.sql, `SELECT 1 FROM jobs WHERE id = $1 AND state <> 'running'`, []any{id}, &one)
 		if err != nil || !waits {
 			return err
 		}
@@ -966,7 +966,7 @@ func (s personEraser) erasePersonRows(ctx context.Context, e Erasure, pseudonym 
 	for _, principal := range e.Person.Principals {
 		for _, rows := range ownRows {
 			var err error
-			ids := mustColumn(ctx, s.engine.reader(), &err, `SELECT id FROM `+rows.table+` WHERE `+rows.owner+` = $1 ORDER BY id`, principal)
+			ids := mustColumn(ctx, s.engine.Reader(), &err, `SELECT id FROM `+rows.table+` WHERE `+rows.owner+` = $1 ORDER BY id`, principal)
 			if err != nil {
 				return err
 			}
@@ -975,7 +975,7 @@ func (s personEraser) erasePersonRows(ctx context.Context, e Erasure, pseudonym 
 				if strings.Contains(rows.change, "$2") {
 					arguments = append(arguments, pseudonym(principal))
 				}
-				changed, err := tx.change(ctx, rows.change, arguments...)
+				changed, err := tx.sql.Change(ctx, rows.change, arguments...)
 				made[rows.what] += changed
 				return err
 			})
@@ -999,7 +999,7 @@ func (s personEraser) erasePersonRows(ctx context.Context, e Erasure, pseudonym 
 // counting returns a function that executes a statement and counts the rows that it changed.
 func (t eraseTx) counting(ctx context.Context, made map[string]int64) func(what, query string, arguments ...any) error {
 	return func(what, query string, arguments ...any) error {
-		changed, err := t.change(ctx, query, arguments...)
+		changed, err := t.sql.Change(ctx, query, arguments...)
 		made[what] += changed
 		return err
 	}
@@ -1020,7 +1020,7 @@ func (t eraseTx) erasePrincipal(ctx context.Context, principal string, made map[
 		}
 	}
 	t.wake(ChannelLists, "")
-	return t.do(ctx, `UPDATE list_version SET version = version + 1 WHERE one = 1`)
+	return t.sql.Do(ctx, `UPDATE list_version SET version = version + 1 WHERE one = 1`)
 }
 
 // eraseAddress is about an address of mail. Who asked not to be written to is not written to: the address stays as its hash.
@@ -1029,7 +1029,7 @@ func (t eraseTx) eraseAddress(ctx context.Context, mail, hash string, made map[s
 	if err := remove("mail failures", `DELETE FROM mail_failures WHERE address = $1`, mail); err != nil {
 		return err
 	}
-	if err := t.do(ctx, `INSERT INTO mail_suppressions (address, kind, reason, delivery_id, created_at)
+	if err := t.sql.Do(ctx, `INSERT INTO mail_suppressions (address, kind, reason, delivery_id, created_at)
 		SELECT $1, kind, '', '', created_at FROM mail_suppressions WHERE address = $2 ON CONFLICT (address) DO NOTHING`, ErasedAddress(hash), mail); err != nil {
 		return err
 	}
@@ -1076,7 +1076,7 @@ func (s personEraser) eraseMentions(ctx context.Context, id string, names []stri
 			begun := time.Now()
 			read = 0
 			var found [][]any
-			err := s.engine.reader().each(ctx, query, anyOf(after), func(r row) error {
+			err := s.engine.Reader().Each(ctx, query, anyOf(after), func(r row) error {
 				var text string
 				into := []any{&text}
 				for i := range after {
@@ -1133,11 +1133,11 @@ func (t eraseTx) eraseNoted(ctx context.Context, rows notedRows, key []any, pseu
 		query = `UPDATE ` + rows.table + ` SET ` + set + ` WHERE ` + strings.Join(where, " AND ")
 	}
 	if rows.table == "notices" {
-		if err := t.do(ctx, `DELETE FROM notice_ways WHERE notice_id = $1`, key...); err != nil {
+		if err := t.sql.Do(ctx, `DELETE FROM notice_ways WHERE notice_id = $1`, key...); err != nil {
 			return 0, err
 		}
 	}
-	return t.change(ctx, query, key...)
+	return t.sql.Change(ctx, query, key...)
 }
 
 // eraseApprover takes the person out of what was decided about messages of others.
@@ -1151,7 +1151,7 @@ func (s personEraser) eraseApprover(ctx context.Context, id string, names []stri
 		patterns[i] = pattern
 	}
 	var found []string
-	err := s.engine.reader().each(ctx, `SELECT id, resolution, notes FROM demands WHERE status NOT IN ('issued', 'claimed')`, nil, func(r row) error {
+	err := s.engine.Reader().Each(ctx, `SELECT id, resolution, notes FROM demands WHERE status NOT IN ('issued', 'claimed')`, nil, func(r row) error {
 		var id, resolution, notes string
 		err := r.Scan(&id, &resolution, &notes)
 		if mentions(resolution+"\n"+notes, names) {
@@ -1165,7 +1165,7 @@ func (s personEraser) eraseApprover(ctx context.Context, id string, names []stri
 
 	return erasePortions(ctx, s, id, found, func(tx *Tx, demand string, made map[string]int64) error {
 		var resolution, notes string
-		there, err := first(ctx, tx, `SELECT resolution, notes FROM demands WHERE id = $1`, []any{demand}, &resolution, &notes)
+		there, err := first(ctx, tx.sql, `SELECT resolution, notes FROM demands WHERE id = $1`, []any{demand}, &resolution, &notes)
 		if err != nil || !there || !mentions(resolution+"\n"+notes, names) {
 			return err
 		}
@@ -1173,7 +1173,7 @@ func (s personEraser) eraseApprover(ctx context.Context, id string, names []stri
 			resolution, notes = pattern.ReplaceAllLiteralString(resolution, pseudonym), pattern.ReplaceAllLiteralString(notes, pseudonym)
 		}
 		made["decisions"]++
-		return tx.do(ctx, `UPDATE demands SET resolution = $1, notes = $2 WHERE id = $3`, resolution, notes, demand)
+		return tx.sql.Do(ctx, `UPDATE demands SET resolution = $1, notes = $2 WHERE id = $3`, resolution, notes, demand)
 	})
 }
 
@@ -1186,11 +1186,11 @@ func (s personEraser) CleanErased(ctx context.Context, id string) (remains []str
 			return nil, err
 		}
 		if len(page) == 0 {
-			return s.engine.forgetFree(ctx)
+			return s.engine.ForgetFree(ctx)
 		}
 		last := page[len(page)-1]
 		err = s.InTx(ctx, func(tx *Tx) error {
-			return tx.do(ctx, `DELETE FROM erasure_turns WHERE erasure_id = $1 AND turn_id <= $2`, id, last)
+			return tx.sql.Do(ctx, `DELETE FROM erasure_turns WHERE erasure_id = $1 AND turn_id <= $2`, id, last)
 		})
 		if err != nil {
 			return nil, err
@@ -1229,7 +1229,7 @@ func (s personEraser) RepeatErasure(ctx context.Context, receipt Receipt, names 
 	}
 
 	err = s.InTx(ctx, func(tx *Tx) error {
-		added, err := tx.change(ctx, `INSERT INTO erasures (id, stage, requested_by, requested_at, ended_at, after_id, person, receipt)
+		added, err := tx.sql.Change(ctx, `INSERT INTO erasures (id, stage, requested_by, requested_at, ended_at, after_id, person, receipt)
 			VALUES ($1, $2, $3, $4, $5, '', $6, $7) ON CONFLICT (id) DO NOTHING`,
 			receipt.ID, receipt.Stage, cleaned(receipt.RequestedBy), micros(receipt.RequestedAt), micros(ended), person, string(text))
 		fresh = added > 0
@@ -1253,7 +1253,7 @@ var namesOfRows = []string{
 // both. It reads all messages, in pages.
 func (s personEraser) EachName(ctx context.Context, visit func(principal, address string)) error {
 	for _, query := range namesOfRows {
-		err := s.engine.reader().each(ctx, query, nil, func(r row) error {
+		err := s.engine.Reader().Each(ctx, query, nil, func(r row) error {
 			var principal, address string
 			err := r.Scan(&principal, &address)
 			visit(principal, strings.ToLower(address))
@@ -1266,7 +1266,7 @@ func (s personEraser) EachName(ctx context.Context, visit func(principal, addres
 
 	for after, more := "", true; more; {
 		rows := 0
-		err := s.engine.reader().each(ctx, `SELECT id, principal, message FROM turns WHERE id > $1 ORDER BY id LIMIT 1000`, []any{after}, func(r row) error {
+		err := s.engine.Reader().Each(ctx, `SELECT id, principal, message FROM turns WHERE id > $1 ORDER BY id LIMIT 1000`, []any{after}, func(r row) error {
 			var principal, stored string
 			if err := r.Scan(&after, &principal, &stored); err != nil {
 				return err

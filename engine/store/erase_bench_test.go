@@ -102,11 +102,11 @@ func fillPerson(b *testing.B, s *Store, names PersonNames, rows int) {
 				if err := tx.Audit(b.Context(), exchange.AuditRecord{ID: newRowID(), At: time.Now(), Code: "access:refused", Agent: "echo", Principal: names.Principals[0], Detail: "no"}); err != nil {
 					return err
 				}
-				if err := tx.do(b.Context(), `INSERT INTO watches (id, agent, principal, reference, name, owner_key, reference_key, name_key, created_at, data)
+				if err := tx.sql.Do(b.Context(), `INSERT INTO watches (id, agent, principal, reference, name, owner_key, reference_key, name_key, created_at, data)
 					VALUES ($1, 'echo', $2, $1, '', '', $1, '', 0, '{}')`, newRowID(), names.Principals[0]); err != nil {
 					return err
 				}
-				if err := tx.do(b.Context(), `INSERT INTO task_runs (id, created_at, updated_at, run, owner, turn_id) VALUES ($1, 0, 0, '{}', $2, '')`, newRowID(), names.Principals[0]); err != nil {
+				if err := tx.sql.Do(b.Context(), `INSERT INTO task_runs (id, created_at, updated_at, run, owner, turn_id) VALUES ($1, 0, 0, '{}', $2, '')`, newRowID(), names.Principals[0]); err != nil {
 					return err
 				}
 			}

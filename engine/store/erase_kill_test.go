@@ -76,7 +76,7 @@ func TestErasureIsKilled(t *testing.T) {
 							return err
 						}
 						// what an agent noted of the conversation, in which the other one says something too
-						if err := tx.do(ctx, insertMark, notesOfTurns[0], turn.ID+"/note", secret); err != nil {
+						if err := tx.PutDocument(ctx, notesOfTurns[0], turn.ID+"/note", []byte(secret), time.Time{}); err != nil {
 							return err
 						}
 					}
@@ -86,11 +86,11 @@ func TestErasureIsKilled(t *testing.T) {
 					if err := tx.Audit(ctx, record); err != nil {
 						return err
 					}
-					if err := tx.do(ctx, `INSERT INTO watches (id, agent, principal, reference, name, owner_key, reference_key, name_key, created_at, data)
+					if err := tx.sql.Do(ctx, `INSERT INTO watches (id, agent, principal, reference, name, owner_key, reference_key, name_key, created_at, data)
 						VALUES ($1, 'echo', $2, $1, '', '', $1, '', 0, '{}')`, newRowID(), names.Principals[0]); err != nil {
 						return err
 					}
-					if err := tx.do(ctx, insertMark, "activitypub.note", fmt.Sprint(n), "a note of @bob@peer.example: "+secret); err != nil {
+					if err := tx.PutDocument(ctx, "activitypub.note", fmt.Sprint(n), []byte("a note of @bob@peer.example: "+secret), time.Time{}); err != nil {
 						return err
 					}
 				}
@@ -145,7 +145,7 @@ func TestErasureIsKilled(t *testing.T) {
 				}
 			}
 			var left int64
-			if _, err := first(ctx, s.engine.reader(), `SELECT COUNT(*) FROM turns`, nil, &left); err != nil || left != messages {
+			if _, err := first(ctx, s.engine.Reader(), `SELECT COUNT(*) FROM turns`, nil, &left); err != nil || left != messages {
 				t.Errorf("%d messages of the other one are left, %v", left, err)
 			}
 		})

@@ -81,7 +81,7 @@ func (s turnStore) FindThread(ctx context.Context, agent, threadID string, limit
 }
 
 func (s turnStore) foundTurns(ctx context.Context, query string, arguments []any) (ids []string, err error) {
-	err = s.engine.reader().each(ctx, query, arguments, func(r row) error {
+	err = s.engine.Reader().Each(ctx, query, arguments, func(r row) error {
 		var id string
 		err := r.Scan(&id)
 		if id != "" { // some audit records and notes about runs are about no message

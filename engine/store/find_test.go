@@ -11,6 +11,7 @@ import (
 	"github.com/google/uuid"
 
 	"inbox/engine/pipeline"
+	"inbox/engine/store/database"
 	"inbox/engine/store/storetest"
 	"inbox/exchange"
 	"inbox/identity"
@@ -44,9 +45,9 @@ func TestFindPlans(t *testing.T) {
 
 	t.Run("sqlite", func(t *testing.T) {
 		directory := t.TempDir()
-		database := opened(t, Options{DataDir: directory}, "sqlite", sqliteURL(filepath.Join(directory, File)))
+		pool := opened(t, Options{DataDir: directory}, "sqlite", sqliteURL(filepath.Join(directory, File)))
 		for _, list := range lookupLists(t) {
-			for _, one := range sqlitePlan(t, database, list) {
+			for _, one := range sqlitePlan(t, pool, list) {
 				if strings.HasPrefix(one.detail, "SCAN") {
 					t.Errorf("%s: %s", list.name, one.detail)
 				}
@@ -56,15 +57,15 @@ func TestFindPlans(t *testing.T) {
 
 	t.Run("postgres", func(t *testing.T) {
 		url := storetest.Postgres(t)
-		database := opened(t, Options{URL: url, Connections: 2}, "pgx", url)
-		database.SetMaxOpenConns(1)
+		pool := opened(t, Options{URL: url, Connections: 2}, "pgx", url)
+		pool.SetMaxOpenConns(1)
 		for _, setting := range []string{"enable_seqscan", "enable_bitmapscan"} {
-			if _, err := database.ExecContext(t.Context(), "SET "+setting+" = off"); err != nil {
+			if _, err := pool.ExecContext(t.Context(), "SET "+setting+" = off"); err != nil {
 				t.Fatal(err)
 			}
 		}
 		for _, list := range lookupLists(t) {
-			root := postgresPlan(t, database, list)
+			root := postgresPlan(t, pool, list)
 			indexes := map[string]bool{}
 			root.indexes(t, list.name, indexes)
 			if !indexes[list.index] && !indexes[list.index+"_pkey"] {
@@ -163,18 +164,18 @@ func TestFindTurns(t *testing.T) {
 
 // TestHandlesMigration: what was stored before is found by the names of its conversations, too.
 func TestHandlesMigration(t *testing.T) {
-	rows := func(t *testing.T, driver, url string, words *dialect) {
+	rows := func(t *testing.T, driver, url string, kind string) {
 		t.Helper()
-		database, err := sql.Open(driver, url)
+		pool, err := sql.Open(driver, url)
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer func() {
-			if err := database.Close(); err != nil {
+			if err := pool.Close(); err != nil {
 				t.Error(err)
 			}
 		}()
-		if err := migrateTo(t.Context(), database, words, 30); err != nil {
+		if err := database.MigrateTo(t.Context(), pool, kind, 30); err != nil {
 			t.Fatal(err)
 		}
 		for id, row := range map[string][2]string{
@@ -182,7 +183,7 @@ func TestHandlesMigration(t *testing.T) {
 			"t4": {"tasks", `{"task_run":"r","task_session":"s-3"}`}, "t5": {"a2a", `{"context":"thread"}`}, "t6": {"email", `{"session":"no"}`},
 			"t7": {"chat", `{}`}, "t8": {"chat", ``}, "t9": {"chat", `{"chat":true,"session":"` + strings.Repeat("x", 300) + `"}`},
 		} {
-			if _, err := database.ExecContext(t.Context(), `INSERT INTO turns (id, agent, recipient, received_via, principal, native_id, thread_id, reference, native_key,
+			if _, err := pool.ExecContext(t.Context(), `INSERT INTO turns (id, agent, recipient, received_via, principal, native_id, thread_id, reference, native_key,
 				sender_key, thread_key, owner_key, reference_key, state, reason, attempt, reply_id, accepted_at, updated_at, original_digest, route, message, channel)
 				VALUES ('`+id+`', 'echo', 'r', 'a2a', 'p', '`+id+`', 'thread', '', '`+id+`', 's', 't', 'o', '', 'answered', '', 1, '', 1, 1, '', '`+row[1]+`', '{}', '`+row[0]+`')`); err != nil {
 				t.Fatal(err)
@@ -210,12 +211,12 @@ func TestHandlesMigration(t *testing.T) {
 
 	t.Run("sqlite", func(t *testing.T) {
 		directory := t.TempDir()
-		rows(t, "sqlite", sqliteURL(filepath.Join(directory, File)), sqliteDialect)
+		rows(t, "sqlite", sqliteURL(filepath.Join(directory, File)), database.SQLite)
 		check(t, Options{DataDir: directory})
 	})
 	t.Run("postgres", func(t *testing.T) {
 		url := storetest.EmptyPostgres(t)
-		rows(t, "pgx", url, postgresDialect)
+		rows(t, "pgx", url, database.Postgres)
 		check(t, Options{URL: url, Connections: 2})
 	})
 }

@@ -11,7 +11,7 @@ import (
 )
 
 // erasureStore removes what was said in conversations.
-type erasureStore struct{ *database }
+type erasureStore struct{ *shared }
 
 // erasureTx removes what was said in single turns.
 type erasureTx struct{ *transaction }
@@ -57,7 +57,7 @@ func (s erasureStore) ForgetThread(ctx context.Context, agent, threadID string) 
 
 func (s erasureStore) forgettable(ctx context.Context, agent, threadID, after string) (ids, digests []string, err error) {
 	arguments := []any{hashKey(agent, threadID), threadID, after, int64(forgetPage)}
-	err = s.engine.reader().each(ctx, selectForgotten, arguments, func(r row) error {
+	err = s.engine.Reader().Each(ctx, selectForgotten, arguments, func(r row) error {
 		var id, digest string
 		err := r.Scan(&id, &digest)
 		ids, digests = append(ids, id), append(digests, digest)
@@ -83,7 +83,7 @@ func (s erasureStore) sharedOriginals(ctx context.Context, digests, ids []string
 
 	query := `SELECT DISTINCT original_digest FROM turns WHERE original_digest IN (` + placeholders(1, len(digests)) +
 		`) AND id NOT IN (` + placeholders(len(digests)+1, len(ids)) + `) AND message NOT LIKE '%"parts":[]%'`
-	err := s.engine.reader().each(ctx, query, arguments, func(r row) error {
+	err := s.engine.Reader().Each(ctx, query, arguments, func(r row) error {
 		var digest string
 		err := r.Scan(&digest)
 		shared[digest] = true
@@ -128,13 +128,13 @@ func (t erasureTx) forgetWith(ctx context.Context, turnID string, original func(
 	if err := t.forgetContext(ctx, turnID); err != nil {
 		return err
 	}
-	if err := t.do(ctx, `UPDATE turns SET route = '{}', conversation = '', resumed = '', history_turns = 0 WHERE id = $1`, turnID); err != nil {
+	if err := t.sql.Do(ctx, `UPDATE turns SET route = '{}', conversation = '', resumed = '', history_turns = 0 WHERE id = $1`, turnID); err != nil {
 		return err
 	}
 	if err := t.forgetReplies(ctx, turnID); err != nil {
 		return err
 	}
-	if err := t.do(ctx, forgetTakeoverNotes, turnID); err != nil {
+	if err := t.sql.Do(ctx, forgetTakeoverNotes, turnID); err != nil {
 		return err
 	}
 
@@ -157,7 +157,7 @@ func (t erasureTx) forgetWith(ctx context.Context, turnID string, original func(
 // forgetNotes removes the documents about a turn.
 func (t erasureTx) forgetNotes(ctx context.Context, turnID string) error {
 	for _, namespace := range notesOfTurns {
-		err := t.do(ctx, `DELETE FROM documents WHERE namespace = $1 AND key >= $2 AND key <= $3`, namespace, turnID, turnID+"/~")
+		err := t.sql.Do(ctx, `DELETE FROM documents WHERE namespace = $1 AND key >= $2 AND key <= $3`, namespace, turnID, turnID+"/~")
 		if err != nil {
 			return err
 		}
@@ -168,7 +168,7 @@ func (t erasureTx) forgetNotes(ctx context.Context, turnID string) error {
 // forgetContext removes what a client told about where it is; erase keeps the sender.
 func (t erasureTx) forgetContext(ctx context.Context, turnID string) error {
 	var stored string
-	if _, err := first(ctx, t, `SELECT message FROM turns WHERE id = $1`, []any{turnID}, &stored); err != nil {
+	if _, err := first(ctx, t.sql, `SELECT message FROM turns WHERE id = $1`, []any{turnID}, &stored); err != nil {
 		return err
 	}
 
@@ -186,13 +186,13 @@ func (t erasureTx) forgetContext(ctx context.Context, turnID string) error {
 		return fmt.Errorf("encode message: %w", err)
 	}
 
-	return t.do(ctx, `UPDATE turns SET message = $1 WHERE id = $2`, string(body), turnID)
+	return t.sql.Do(ctx, `UPDATE turns SET message = $1 WHERE id = $2`, string(body), turnID)
 }
 
 // forgetReplies leaves answers as deleted ones, so that what still waits to be delivered is given up and files are gone.
 func (t erasureTx) forgetReplies(ctx context.Context, turnID string) error {
 	kept := map[string]string{}
-	err := t.each(ctx, `SELECT id, response FROM replies WHERE turn_id = $1 AND deleted_at = 0`, []any{turnID}, func(r row) error {
+	err := t.sql.Each(ctx, `SELECT id, response FROM replies WHERE turn_id = $1 AND deleted_at = 0`, []any{turnID}, func(r row) error {
 		var id, response string
 		err := r.Scan(&id, &response)
 		kept[id] = response
@@ -219,7 +219,7 @@ func (t erasureTx) forgetReplies(ctx context.Context, turnID string) error {
 			return fmt.Errorf("encode response %s: %w", id, err)
 		}
 
-		if err := t.do(ctx, `UPDATE replies SET response = $1, deleted_at = $2 WHERE id = $3`, string(body), nowMicros(), id); err != nil {
+		if err := t.sql.Do(ctx, `UPDATE replies SET response = $1, deleted_at = $2 WHERE id = $3`, string(body), nowMicros(), id); err != nil {
 			return err
 		}
 		if err := t.replies().amendOutcome(ctx, turnID, id, &left); err != nil {
@@ -233,7 +233,7 @@ func (t erasureTx) forgetReplies(ctx context.Context, turnID string) error {
 func (t erasureTx) forgetRows(ctx context.Context, rows ended, which, turnID string) error {
 	which = ` FROM ` + rows.table + ` WHERE ` + rows.turn + ` = $1 AND ` + which
 	var digests []string
-	err := t.each(ctx, `SELECT `+rows.text+which, []any{turnID}, func(r row) error {
+	err := t.sql.Each(ctx, `SELECT `+rows.text+which, []any{turnID}, func(r row) error {
 		var content string
 		err := r.Scan(&content)
 		for _, found := range contentDigest.FindAllStringSubmatch(content, -1) {
@@ -249,7 +249,7 @@ func (t erasureTx) forgetRows(ctx context.Context, rows ended, which, turnID str
 		return err
 	}
 
-	return t.do(ctx, `DELETE`+which, turnID)
+	return t.sql.Do(ctx, `DELETE`+which, turnID)
 }
 
 // forgetSession removes what was said in a session of an owner, before the session itself goes.
@@ -281,7 +281,7 @@ func (t erasureTx) erase(ctx context.Context, turnID string, unanswered bool) er
 // eraseWords is erase without the native form, whose digest it returns.
 func (t erasureTx) eraseWords(ctx context.Context, turnID string, unanswered bool) (nativeKey, digest string, err error) {
 	var stored string
-	if _, err := first(ctx, t, selectErased, []any{turnID}, &nativeKey, &digest, &stored); err != nil {
+	if _, err := first(ctx, t.sql, selectErased, []any{turnID}, &nativeKey, &digest, &stored); err != nil {
 		return "", "", err
 	}
 	return nativeKey, digest, t.eraseStored(ctx, turnID, stored, unanswered)
@@ -305,24 +305,24 @@ func (t erasureTx) eraseStored(ctx context.Context, turnID, stored string, unans
 	if err != nil {
 		return fmt.Errorf("encode message: %w", err)
 	}
-	if err := t.do(ctx, `UPDATE turns SET message = $1, network = '' WHERE id = $2`, string(body), turnID); err != nil {
+	if err := t.sql.Do(ctx, `UPDATE turns SET message = $1, network = '' WHERE id = $2`, string(body), turnID); err != nil {
 		return err
 	}
 
 	if err := t.eraseNotes(ctx, turnID); err != nil {
 		return err
 	}
-	if err := t.do(ctx, `UPDATE events SET body = '' WHERE turn_id = $1 AND kind = $2`, turnID, exchange.EventMessageEdited); err != nil {
+	if err := t.sql.Do(ctx, `UPDATE events SET body = '' WHERE turn_id = $1 AND kind = $2`, turnID, exchange.EventMessageEdited); err != nil {
 		return err
 	}
 
 	if unanswered {
-		if err := t.do(ctx, `DELETE FROM events WHERE turn_id = $1 AND kind = $2`, turnID, exchange.EventDelta); err != nil {
+		if err := t.sql.Do(ctx, `DELETE FROM events WHERE turn_id = $1 AND kind = $2`, turnID, exchange.EventDelta); err != nil {
 			return err
 		}
 	}
 
-	if err := t.do(ctx, `DELETE FROM tool_requests WHERE run_id = $1`, turnID); err != nil { // they were made of it
+	if err := t.sql.Do(ctx, `DELETE FROM tool_requests WHERE run_id = $1`, turnID); err != nil { // they were made of it
 		return err
 	}
 
@@ -340,7 +340,7 @@ func (t erasureTx) eraseStored(ctx context.Context, turnID, stored string, unans
 // eraseNotes removes what the adapter's notes of a turn have of its words (exchange.Inbound.Route).
 func (t erasureTx) eraseNotes(ctx context.Context, turnID string) error {
 	var route string
-	if _, err := first(ctx, t, `SELECT route FROM turns WHERE id = $1`, []any{turnID}, &route); err != nil {
+	if _, err := first(ctx, t.sql, `SELECT route FROM turns WHERE id = $1`, []any{turnID}, &route); err != nil {
 		return err
 	}
 
@@ -355,13 +355,13 @@ func (t erasureTx) eraseNotes(ctx context.Context, turnID string) error {
 		return fmt.Errorf("encode route of turn %s: %w", turnID, err)
 	}
 
-	return t.do(ctx, `UPDATE turns SET route = $1 WHERE id = $2`, string(left), turnID)
+	return t.sql.Do(ctx, `UPDATE turns SET route = $1 WHERE id = $2`, string(left), turnID)
 }
 
 // eraseExcerpts removes what the demands of a turn have of its question, and an answer that was held back and never sent.
 func (t erasureTx) eraseExcerpts(ctx context.Context, turnID string, unanswered bool) error {
 	kept := map[string]string{}
-	err := t.each(ctx, `SELECT id, notes FROM demands WHERE turn_id = $1`, []any{turnID}, func(r row) error {
+	err := t.sql.Each(ctx, `SELECT id, notes FROM demands WHERE turn_id = $1`, []any{turnID}, func(r row) error {
 		var id, notes string
 		err := r.Scan(&id, &notes)
 		kept[id] = notes
@@ -386,7 +386,7 @@ func (t erasureTx) eraseExcerpts(ctx context.Context, turnID string, unanswered 
 		if err != nil {
 			return fmt.Errorf("encode notes of demand %s: %w", id, err)
 		}
-		if err := t.do(ctx, `UPDATE demands SET notes = $1 WHERE id = $2`, string(body), id); err != nil {
+		if err := t.sql.Do(ctx, `UPDATE demands SET notes = $1 WHERE id = $2`, string(body), id); err != nil {
 			return err
 		}
 	}
@@ -395,7 +395,7 @@ func (t erasureTx) eraseExcerpts(ctx context.Context, turnID string, unanswered 
 
 func (t erasureTx) eraseOriginal(ctx context.Context, nativeKey, digest, turnID string) error {
 	var sharing int64
-	if _, err := first(ctx, t, selectSharing, []any{nativeKey, digest, turnID}, &sharing); err != nil || sharing > 0 {
+	if _, err := first(ctx, t.sql, selectSharing, []any{nativeKey, digest, turnID}, &sharing); err != nil || sharing > 0 {
 		return err
 	}
 	return t.removeOriginal(ctx, digest)
@@ -403,7 +403,7 @@ func (t erasureTx) eraseOriginal(ctx context.Context, nativeKey, digest, turnID 
 
 func (t erasureTx) removeOriginal(ctx context.Context, digest string) error {
 	var encoding string
-	if found, err := first(ctx, t, deleteOriginal, []any{digest}, &encoding); err != nil || !found || encoding != encodingBlob {
+	if found, err := first(ctx, t.sql, deleteOriginal, []any{digest}, &encoding); err != nil || !found || encoding != encodingBlob {
 		return err
 	}
 	return t.discard(ctx, digest)
@@ -434,15 +434,15 @@ func (t erasureTx) removeTurn(ctx context.Context, turnID string) error {
 	}
 	for _, rows := range turnRows {
 		// Some of their indexes leave out rows of no turn: SQLite uses those only when the statement says that it does.
-		if err := t.do(ctx, `DELETE FROM `+rows[0]+` WHERE `+rows[1]+` = $1 AND `+rows[1]+` <> ''`, turnID); err != nil {
+		if err := t.sql.Do(ctx, `DELETE FROM `+rows[0]+` WHERE `+rows[1]+` = $1 AND `+rows[1]+` <> ''`, turnID); err != nil {
 			return err
 		}
 	}
-	if err := t.do(ctx, removeTakeovers, turnID); err != nil {
+	if err := t.sql.Do(ctx, removeTakeovers, turnID); err != nil {
 		return err
 	}
-	if err := t.do(ctx, removeMarksOfThread, turnID); err != nil {
+	if err := t.sql.Do(ctx, removeMarksOfThread, turnID); err != nil {
 		return err
 	}
-	return t.do(ctx, `DELETE FROM turns WHERE id = $1`, turnID)
+	return t.sql.Do(ctx, `DELETE FROM turns WHERE id = $1`, turnID)
 }

@@ -2,19 +2,21 @@ package store
 
 import (
 	"context"
+	"fmt"
 	"hash/maphash"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
 
+	"inbox/engine/store/database"
 	"inbox/internal/blob"
 	"inbox/internal/clock"
 	"inbox/normalized"
 )
 
 // contentStore deletes contents outside of the database that nothing refers to.
-type contentStore struct{ *database }
+type contentStore struct{ *shared }
 
 // Contents outside of the database are listed in blob_garbage by the transaction that erases what referred to them, and
 // deleted later, when nothing else refers to them: the same bytes may be a file in another sender's message.
@@ -37,7 +39,7 @@ var blobColumns = []string{
 // discard notes contents that may not be needed any more.
 func (t *transaction) discard(ctx context.Context, digests ...string) error {
 	for _, digest := range digests {
-		if err := t.do(ctx, putGarbage, digest, nowMicros()); err != nil {
+		if err := t.sql.Do(ctx, putGarbage, digest, nowMicros()); err != nil {
 			return err
 		}
 	}
@@ -62,7 +64,7 @@ type Garbage struct {
 
 // Garbage returns contents that may not be needed any more, in order after the given one.
 func (s contentStore) Garbage(ctx context.Context, after string, limit int) (contents []Garbage, err error) {
-	err = s.engine.reader().each(ctx, selectGarbage, []any{cleaned(after), int64(limit)}, func(r row) error {
+	err = s.engine.Reader().Each(ctx, selectGarbage, []any{cleaned(after), int64(limit)}, func(r row) error {
 		var content Garbage
 		err := r.Scan(&content.Digest, &content.since)
 		contents = append(contents, content)
@@ -75,7 +77,7 @@ func (s contentStore) Garbage(ctx context.Context, after string, limit int) (con
 func (s contentStore) BlobNeeded(ctx context.Context, digest string) (bool, error) {
 	needed := false
 	ask := func(query, argument string) error {
-		return s.engine.reader().each(ctx, query, []any{argument}, func(r row) error {
+		return s.engine.Reader().Each(ctx, query, []any{argument}, func(r row) error {
 			var one int64
 			needed = true
 			return r.Scan(&one)
@@ -110,7 +112,7 @@ func hexOnly(r rune) rune {
 // message with the same file may have been erased meanwhile.
 func (s contentStore) DropGarbage(ctx context.Context, content Garbage) error {
 	return s.InTx(ctx, func(tx *Tx) error {
-		return tx.do(ctx, `DELETE FROM blob_garbage WHERE digest = $1 AND created_at = $2`, cleaned(content.Digest), content.since)
+		return tx.sql.Do(ctx, `DELETE FROM blob_garbage WHERE digest = $1 AND created_at = $2`, cleaned(content.Digest), content.since)
 	})
 }
 
@@ -379,7 +381,7 @@ func (s contentStore) readReferring(ctx context.Context, source referring, neede
 			into[i] = &last[i]
 		}
 
-		found, err := first(ctx, s.engine.reader(), source.selectBoundary(), after, into...)
+		found, err := first(ctx, s.engine.Reader(), source.selectBoundary(), after, into...)
 		if err != nil {
 			return err
 		}
@@ -393,7 +395,7 @@ func (s contentStore) readReferring(ctx context.Context, source referring, neede
 			arguments = append(slices.Clip(arguments), after...)
 		}
 
-		err = s.engine.reader().each(ctx, source.selectTexts(found), arguments, func(r row) error {
+		err = s.engine.Reader().Each(ctx, source.selectTexts(found), arguments, func(r row) error {
 			var text string
 			err := r.Scan(&text)
 			needed.addAll(text)
@@ -412,11 +414,11 @@ func (s contentStore) readReferring(ctx context.Context, source referring, neede
 func (s contentStore) readOriginals(ctx context.Context, needed *digestSet) error {
 	for after := ""; after != lastDigest; {
 		begun, last := time.Now(), lastDigest
-		if _, err := first(ctx, s.engine.reader(), selectOriginalBoundary, []any{after}, &last); err != nil {
+		if _, err := first(ctx, s.engine.Reader(), selectOriginalBoundary, []any{after}, &last); err != nil {
 			return err
 		}
 
-		err := s.engine.reader().each(ctx, selectOriginals, []any{after, last}, func(r row) error {
+		err := s.engine.Reader().Each(ctx, selectOriginals, []any{after, last}, func(r row) error {
 			var digest string
 			err := r.Scan(&digest)
 			needed.add(digest)
@@ -437,7 +439,48 @@ func (s contentStore) readOriginals(ctx context.Context, needed *digestSet) erro
 // rest leaves the database to others for as long as the work took that began then.
 func rest(ctx context.Context, begun time.Time) error {
 	if err := clock.Sleep(ctx, min(time.Since(begun), orphanRest)); err != nil {
-		return unavailable("sweep contents", err)
+		return database.Unavailable("sweep contents", err)
 	}
 	return nil
+}
+
+// Digests are the digests of contents that rows refer to, in a fixed space. It never forgets one, and may think of one in many that it
+// knows it.
+type Digests struct{ set *digestSet }
+
+// NewDigests makes an empty set.
+func NewDigests() Digests { return Digests{newDigestSet()} }
+
+// Add adds a digest.
+func (d Digests) Add(digest string) { d.set.add(digest) }
+
+// Has reports whether a digest was added, or one in many that was not.
+func (d Digests) Has(digest string) bool { return d.set.has(digest) }
+
+// AddRow adds everything in a row of a table that may be the digest of a content.
+func (d Digests) AddRow(table database.Table, values []any) {
+	if table.Name == "originals" {
+		if original := named(table, values); original["encoding"] == encodingBlob {
+			d.set.addAll(fmt.Sprint(original["digest"]))
+		}
+		return
+	}
+
+	at := slices.IndexFunc(referrings, func(r referring) bool { return r.table == table.Name })
+	if at < 0 {
+		return
+	}
+	for i, column := range table.Columns {
+		if text, is := values[i].(string); is && slices.Contains(referrings[at].texts, column.Name) {
+			d.set.addAll(text)
+		}
+	}
+}
+
+func named(table database.Table, values []any) map[string]any {
+	row := make(map[string]any, len(values))
+	for i, column := range table.Columns {
+		row[column.Name] = values[i]
+	}
+	return row
 }

@@ -16,7 +16,7 @@ import (
 )
 
 // jobStore shows the queue to operators.
-type jobStore struct{ *database }
+type jobStore struct{ *shared }
 
 // jobTx changes jobs in a transaction.
 type jobTx struct{ *transaction }
@@ -52,7 +52,7 @@ func (t jobTx) Enqueue(ctx context.Context, job queue.NewJob) error {
 	}
 
 	t.wake(ChannelJob, job.Kind)
-	return t.do(ctx, t.dialect.insertJob, job.ID, job.Kind, job.Partition, partitionKey(job.Kind, job.Partition),
+	return t.sql.Do(ctx, t.dialect.insertJob, job.ID, job.Kind, job.Partition, partitionKey(job.Kind, job.Partition),
 		state, wait, nowMicros(), job.Payload, share.Group, int64(share.Rank), share.Member, flag(job.Guest))
 }
 
@@ -75,7 +75,7 @@ func (t jobTx) EnqueueLeased(ctx context.Context, job queue.NewJob, owner string
 		return err
 	}
 	share := job.Share()
-	return t.do(ctx, t.dialect.insertLeased, job.ID, job.Kind, job.Partition, partitionKey(job.Kind, job.Partition),
+	return t.sql.Do(ctx, t.dialect.insertLeased, job.ID, job.Kind, job.Partition, partitionKey(job.Kind, job.Partition),
 		owner, lease.Microseconds(), nowMicros(), job.Payload, share.Group, int64(share.Rank), share.Member, flag(job.Guest))
 }
 
@@ -132,7 +132,7 @@ func (t jobTx) settle(ctx context.Context, left bool, query string, arguments ..
 
 func (t jobTx) settleKind(ctx context.Context, left bool, query string, arguments ...any) (kind string, err error) {
 	var partition string
-	found, err := first(ctx, t, query, arguments, &kind, &partition)
+	found, err := first(ctx, t.sql, query, arguments, &kind, &partition)
 	if err != nil {
 		return kind, err
 	}
@@ -159,10 +159,10 @@ func (t jobTx) promote(ctx context.Context, kind, partition string) error {
 
 	if !t.dialect.counts {
 		t.wake(ChannelJob, kind)
-		return t.do(ctx, t.dialect.promoteJob, partition)
+		return t.sql.Do(ctx, t.dialect.promoteJob, partition)
 	}
 
-	promoted, err := t.change(ctx, t.dialect.promoteJob, partition)
+	promoted, err := t.sql.Change(ctx, t.dialect.promoteJob, partition)
 	if promoted > 0 {
 		t.wake(ChannelJob, kind)
 	}
@@ -177,7 +177,7 @@ const removeJobs = `DELETE FROM jobs WHERE partition_key = $1 AND partition_key 
 // those.
 func (t jobTx) RemoveJob(ctx context.Context, kind, partition, payload string) (bool, error) {
 	key := partitionKey(kind, partition)
-	removed, err := t.change(ctx, removeJobs, key, payload)
+	removed, err := t.sql.Change(ctx, removeJobs, key, payload)
 	if err != nil || removed == 0 {
 		return false, err
 	}
@@ -187,7 +187,7 @@ func (t jobTx) RemoveJob(ctx context.Context, kind, partition, payload string) (
 // removeWaiting removes a job that does not run, so that the next of its partition need not wait for its time.
 func (t jobTx) removeWaiting(ctx context.Context, id string) error {
 	var kind, partition string
-	found, err := first(ctx, t, `DELETE FROM jobs WHERE id = $1 AND state <> 'running' RETURNING kind, partition_key`,
+	found, err := first(ctx, t.sql, `DELETE FROM jobs WHERE id = $1 AND state <> 'running' RETURNING kind, partition_key`,
 		[]any{id}, &kind, &partition)
 	if err != nil || !found {
 		return err
@@ -224,7 +224,7 @@ const takeAll = `UPDATE jobs SET state = 'ready', claim_rank = 0, run_at = updat
 func (s jobStore) FreeLeases(ctx context.Context) error {
 	return s.InTx(ctx, func(tx *Tx) error {
 		tx.wake(ChannelJob, "")
-		return tx.do(ctx, takeAll)
+		return tx.sql.Do(ctx, takeAll)
 	})
 }
 
@@ -278,13 +278,13 @@ const claimShares = `WITH picked AS MATERIALIZED (SELECT chosen.id
 const claimedColumns = `id, kind, partition_of, payload, attempt, fence, reason, created_at, group_of, claim_rank, member_key, run_at`
 
 // queueView is the store as the queue sees it.
-type queueView struct{ db *database }
+type queueView struct{ db *shared }
 
 // Shares returns the shares of a kind with ready jobs behind the given one.
 func (v queueView) Shares(ctx context.Context, kind string, after queue.Share, limit int) ([]queue.Share, error) {
 	var shares []queue.Share
 	arguments := []any{kind, after.Group, int64(after.Rank), after.Member, int64(limit)}
-	err := v.db.engine.reader().each(ctx, selectShares, arguments, func(r row) error {
+	err := v.db.engine.Reader().Each(ctx, selectShares, arguments, func(r row) error {
 		var share queue.Share
 		err := r.Scan(&share.Group, &share.Rank, &share.Member)
 		shares = append(shares, share)
@@ -296,7 +296,7 @@ func (v queueView) Shares(ctx context.Context, kind string, after queue.Share, l
 // Groups returns the groups of a kind with ready jobs behind the given one.
 func (v queueView) Groups(ctx context.Context, kind, after string, limit int) ([]string, error) {
 	var groups []string
-	err := v.db.engine.reader().each(ctx, selectGroups, []any{kind, after, int64(limit)}, func(r row) error {
+	err := v.db.engine.Reader().Each(ctx, selectGroups, []any{kind, after, int64(limit)}, func(r row) error {
 		var group string
 		err := r.Scan(&group)
 		groups = append(groups, group)
@@ -324,7 +324,7 @@ func (v queueView) Claim(ctx context.Context, claim queue.Claim) ([]queue.Job, e
 				claim.Kind, one.Share.Group, int64(one.Share.Rank), one.Share.Member, int64(one.Count),
 				claim.Owner, claim.Lease.Microseconds(), nowMicros(),
 			}
-			if err := tx.each(ctx, tx.dialect.claimShare, arguments, take); err != nil {
+			if err := tx.sql.Each(ctx, tx.dialect.claimShare, arguments, take); err != nil {
 				return err
 			}
 		}
@@ -347,18 +347,18 @@ func (t jobTx) claimShares(ctx context.Context, claim queue.Claim, take func(row
 	}
 
 	arguments := []any{claim.Kind, groups, ranks, members, counts, claim.Owner, claim.Lease.Microseconds(), nowMicros()}
-	return t.each(ctx, t.dialect.claimShares, arguments, take)
+	return t.sql.Each(ctx, t.dialect.claimShares, arguments, take)
 }
 
 // Revive makes ready what is due and what expired. Other nodes are notified: they may have free workers.
 func (v queueView) Revive(ctx context.Context, kind string) (more bool, err error) {
 	err = v.db.InTx(ctx, func(tx *Tx) error {
-		expired, err := tx.change(ctx, tx.dialect.takeExpired, kind)
+		expired, err := tx.sql.Change(ctx, tx.dialect.takeExpired, kind)
 		if err != nil {
 			return err
 		}
 
-		due, err := tx.change(ctx, tx.dialect.comeDue, kind)
+		due, err := tx.sql.Change(ctx, tx.dialect.comeDue, kind)
 		if expired+due > 0 {
 			tx.wake(ChannelJob, kind)
 		}
@@ -411,7 +411,7 @@ func (t jobTx) extend(ctx context.Context, leases []queue.Lease, length time.Dur
 	query := `UPDATE jobs SET lease_until = ` + t.dialect.now + ` + $1 WHERE state = 'running' AND (id, fence) IN (VALUES ` +
 		strings.Join(values, ", ") + `) RETURNING id, fence`
 	var held []queue.Lease
-	err := t.each(ctx, query, arguments, func(r row) error {
+	err := t.sql.Each(ctx, query, arguments, func(r row) error {
 		var lease queue.Lease
 		err := r.Scan(&lease.JobID, &lease.Fence)
 		held = append(held, lease)
@@ -437,7 +437,7 @@ const countReady = `SELECT COUNT(*), COALESCE({now} - MIN(run_at), 0) FROM (
 func (v queueView) Ready(ctx context.Context, kind string, most int) (queue.Depth, error) {
 	var depth queue.Depth
 	var oldest int64
-	_, err := first(ctx, v.db.engine.reader(), v.db.engine.dialect().countReady, []any{kind, int64(most)}, &depth.Ready, &oldest)
+	_, err := first(ctx, v.db.engine.Reader(), v.db.dialect.countReady, []any{kind, int64(most)}, &depth.Ready, &oldest)
 	depth.Oldest = time.Duration(oldest) * time.Microsecond
 	return depth, err
 }
@@ -445,7 +445,7 @@ func (v queueView) Ready(ctx context.Context, kind string, most int) (queue.Dept
 // NextDue returns how long it is until Revive may find something.
 func (v queueView) NextDue(ctx context.Context, kind string) (wait time.Duration, found bool, err error) {
 	var due *int64
-	_, err = first(ctx, v.db.engine.reader(), v.db.engine.dialect().nextDue, []any{kind}, &due)
+	_, err = first(ctx, v.db.engine.Reader(), v.db.dialect.nextDue, []any{kind}, &due)
 	if err != nil || due == nil {
 		return 0, false, err
 	}
@@ -496,7 +496,7 @@ const (
 )
 
 func (s jobStore) jobs(ctx context.Context, query string, arguments []any) (jobs []JobRecord, err error) {
-	err = s.engine.reader().each(ctx, query, arguments, func(r row) error {
+	err = s.engine.Reader().Each(ctx, query, arguments, func(r row) error {
 		var job JobRecord
 		var run, lease, created, updated int64
 		err := r.Scan(&job.ID, &job.Kind, &job.Partition, &job.Payload, &job.State, &job.Attempt, &run,
@@ -524,7 +524,7 @@ const countDead = `SELECT COUNT(*) FROM (SELECT 1 FROM jobs WHERE state = 'dead'
 
 // CountDeadJobs counts the dead letters of the queue, no further than 10,000.
 func (s jobStore) CountDeadJobs(ctx context.Context) (count int64, err error) {
-	_, err = first(ctx, s.engine.reader(), countDead, []any{int64(maxCounted)}, &count)
+	_, err = first(ctx, s.engine.Reader(), countDead, []any{int64(maxCounted)}, &count)
 	return count, err
 }
 
@@ -541,7 +541,7 @@ const reviveJob = `UPDATE jobs SET state = CASE WHEN CAST($2 AS BIGINT) > 0 THEN
 func (s jobStore) ReviveJob(ctx context.Context, id string, wait time.Duration) (revived bool, err error) {
 	err = s.InTx(ctx, func(tx *Tx) error {
 		var kind string
-		revived, err = first(ctx, tx, atNow(tx.transaction, reviveJob), []any{id, max(wait.Microseconds(), 0), nowMicros()}, &kind)
+		revived, err = first(ctx, tx.sql, atNow(tx.transaction, reviveJob), []any{id, max(wait.Microseconds(), 0), nowMicros()}, &kind)
 		if err == nil && revived {
 			tx.wake(ChannelJob, kind)
 		}
@@ -555,7 +555,7 @@ const hastenJobs = `UPDATE jobs SET run_at = {now} WHERE kind = $1 AND state = '
 // HastenJobs lets the jobs of a kind that wait for their time run now, of one member of a group (queue.NewJob.Member).
 func (t jobTx) HastenJobs(ctx context.Context, kind, member string) error {
 	t.wake(ChannelJob, kind)
-	return t.do(ctx, atNow(t.transaction, hastenJobs), kind, queue.NewJob{Member: member}.Share().Member)
+	return t.sql.Do(ctx, atNow(t.transaction, hastenJobs), kind, queue.NewJob{Member: member}.Share().Member)
 }
 
 // RetryJob makes a dead or waiting job ready now, with its attempts counted anew; fault.NotFound when there is
@@ -563,7 +563,7 @@ func (t jobTx) HastenJobs(ctx context.Context, kind, member string) error {
 func (s jobStore) RetryJob(ctx context.Context, id string) error {
 	return s.InTx(ctx, func(tx *Tx) error {
 		var kind string
-		found, err := first(ctx, tx, `UPDATE jobs SET state = CASE WHEN state IN ('dead', 'scheduled') THEN 'ready' ELSE state END,
+		found, err := first(ctx, tx.sql, `UPDATE jobs SET state = CASE WHEN state IN ('dead', 'scheduled') THEN 'ready' ELSE state END,
 			attempt = 0, run_at = `+tx.dialect.now+`, updated_at = $1 WHERE id = $2 AND state <> 'running' RETURNING kind`,
 			[]any{nowMicros(), id}, &kind)
 		if err == nil && found {
@@ -581,7 +581,7 @@ func (s jobStore) RetryJob(ctx context.Context, id string) error {
 func (s jobStore) CancelJob(ctx context.Context, id string) error {
 	return s.InTx(ctx, func(tx *Tx) error {
 		var kind, partition string
-		found, err := first(ctx, tx, `DELETE FROM jobs WHERE id = $1 AND state <> 'running' RETURNING kind, partition_key`,
+		found, err := first(ctx, tx.sql, `DELETE FROM jobs WHERE id = $1 AND state <> 'running' RETURNING kind, partition_key`,
 			[]any{id}, &kind, &partition)
 		if err != nil {
 			return err
@@ -596,7 +596,7 @@ func (s jobStore) CancelJob(ctx context.Context, id string) error {
 
 func (t jobTx) jobRefusal(ctx context.Context, id string) error {
 	var state string
-	found, err := first(ctx, t, `SELECT state FROM jobs WHERE id = $1`, []any{id}, &state)
+	found, err := first(ctx, t.sql, `SELECT state FROM jobs WHERE id = $1`, []any{id}, &state)
 	switch {
 	case err != nil:
 		return err
@@ -605,4 +605,63 @@ func (t jobTx) jobRefusal(ctx context.Context, id string) error {
 	}
 
 	return fault.New(fault.Conflict, "the job is running")
+}
+
+// MaxBacklog is how many of the oldest rows a look at what waits reads; what is newer is not counted.
+const MaxBacklog = 10_000
+
+// WaitingJobs is what waits of one kind of work.
+type WaitingJobs struct {
+	Kind    string    `json:"kind"`
+	Waiting int64     `json:"waiting"`      // due, and not begun
+	Later   int64     `json:"later"`        // not due yet: tried again later, or behind another one
+	Running int64     `json:"running"`      // begun
+	Oldest  time.Time `json:"oldest"`       // when the oldest of them all was made
+	Due     time.Time `json:"due,omitzero"` // since when the first of Waiting could have begun
+}
+
+const selectBacklog = `SELECT kind, SUM(CASE WHEN state = 'ready' AND run_at <= $1 THEN 1 ELSE 0 END), SUM(CASE WHEN state = 'running' THEN 1 ELSE 0 END),
+	COUNT(*), MIN(created_at), COALESCE(MIN(CASE WHEN state = 'ready' AND run_at <= $1 THEN run_at END), 0)
+	FROM (SELECT kind, state, run_at, created_at FROM jobs WHERE state <> 'dead' ORDER BY id LIMIT $2 + 0) AS oldest GROUP BY kind ORDER BY kind`
+
+// Backlog returns what waits of each kind of work, among the MaxBacklog oldest jobs, and how many of those there are.
+func (s jobStore) Backlog(ctx context.Context, at time.Time) (kinds []WaitingJobs, looked int64, err error) {
+	err = s.engine.Reader().Each(ctx, selectBacklog, []any{micros(at), int64(MaxBacklog)}, func(r row) error {
+		var one WaitingJobs
+		var all, oldest, due int64
+		if err := r.Scan(&one.Kind, &one.Waiting, &one.Running, &all, &oldest, &due); err != nil {
+			return err
+		}
+		one.Later, one.Oldest, one.Due = all-one.Waiting-one.Running, instant(oldest), instant(due)
+		kinds, looked = append(kinds, one), looked+all
+		return nil
+	})
+	return kinds, looked, err
+}
+
+// SlowPeer is a destination to which deliveries are under way.
+type SlowPeer struct {
+	Channel     string    `json:"channel"`
+	Destination string    `json:"destination"`
+	Deliveries  int64     `json:"deliveries"` // that were not made
+	Attempts    int64     `json:"attempts"`   // of the one that was tried most often
+	Oldest      time.Time `json:"oldest"`     // since when the oldest waits
+	Next        time.Time `json:"next"`       // when one of them is tried next
+}
+
+const selectSlowPeers = `SELECT channel, destination, COUNT(*), MAX(attempt), MIN(created_at), MIN(next_at) FROM
+	(SELECT channel, destination, attempt, created_at, next_at FROM deliveries WHERE state IN ('pending', 'sending', 'retry') ORDER BY id LIMIT $1 + 0) AS waiting
+	GROUP BY channel, destination ORDER BY MIN(created_at), channel, destination LIMIT $2 + 0`
+
+// SlowPeers returns the destinations whose deliveries wait longest, among the MaxBacklog oldest deliveries.
+func (s deliveryStore) SlowPeers(ctx context.Context, limit int) (peers []SlowPeer, err error) {
+	err = s.engine.Reader().Each(ctx, selectSlowPeers, []any{int64(MaxBacklog), int64(limit)}, func(r row) error {
+		var one SlowPeer
+		var oldest, next int64
+		err := r.Scan(&one.Channel, &one.Destination, &one.Deliveries, &one.Attempts, &oldest, &next)
+		one.Oldest, one.Next = instant(oldest), instant(next)
+		peers = append(peers, one)
+		return err
+	})
+	return peers, err
 }

@@ -79,7 +79,7 @@ func fillTurns(b *testing.B, s *Store, from, to int) {
 
 	for ; from < to; from += 10_000 {
 		err := s.InTx(b.Context(), func(tx *Tx) error {
-			return tx.do(b.Context(), insert, hashKey("echo", "context"), hashKey("echo", "p"), string(body),
+			return tx.sql.Do(b.Context(), insert, hashKey("echo", "context"), hashKey("echo", "p"), string(body),
 				int64(from), int64(min(from+10_000, to)))
 		})
 		if err != nil {
@@ -87,7 +87,7 @@ func fillTurns(b *testing.B, s *Store, from, to int) {
 		}
 	}
 
-	if err := s.InTx(b.Context(), func(tx *Tx) error { return tx.do(b.Context(), `ANALYZE turns`) }); err != nil {
+	if err := s.InTx(b.Context(), func(tx *Tx) error { return tx.sql.Do(b.Context(), `ANALYZE turns`) }); err != nil {
 		b.Fatal(err)
 	}
 }

@@ -8,7 +8,7 @@ import (
 )
 
 // listStore keeps the operator's lists and the mail addresses that are suppressed.
-type listStore struct{ *database }
+type listStore struct{ *shared }
 
 // listTx changes lists in a transaction.
 type listTx struct{ *transaction }
@@ -44,7 +44,7 @@ func (t listTx) PutListEntries(ctx context.Context, entries ...exchange.ListEntr
 			return err
 		}
 
-		if err := t.do(ctx, putListEntry, e.ID, e.List, e.Kind, e.Target, e.Agent, e.Effect, cleaned(e.Reason), cleaned(e.Source),
+		if err := t.sql.Do(ctx, putListEntry, e.ID, e.List, e.Kind, e.Target, e.Agent, e.Effect, cleaned(e.Reason), cleaned(e.Source),
 			microsOrNow(e.CreatedAt), entryKey(e), version); err != nil {
 			return err
 		}
@@ -60,7 +60,7 @@ func (t listTx) RemoveListEntry(ctx context.Context, e exchange.ListEntry) (bool
 		return false, err
 	}
 	var id string
-	return first(ctx, t, removeListEntry, []any{nowMicros(), version, entryKey(e)}, &id)
+	return first(ctx, t.sql, removeListEntry, []any{nowMicros(), version, entryKey(e)}, &id)
 }
 
 func entryKey(e exchange.ListEntry) string { return hashKey(e.List, e.Kind, e.Target, e.Agent) }
@@ -68,7 +68,7 @@ func entryKey(e exchange.ListEntry) string { return hashKey(e.List, e.Kind, e.Ta
 // nextListVersion holds the row until the commit: a reader that has seen a version has seen everything before it.
 func (t listTx) nextListVersion(ctx context.Context) (version int64, err error) {
 	t.wake(ChannelLists, "")
-	_, err = first(ctx, t, `UPDATE list_version SET version = version + 1 WHERE one = 1 RETURNING version`, nil, &version)
+	_, err = first(ctx, t.sql, `UPDATE list_version SET version = version + 1 WHERE one = 1 RETURNING version`, nil, &version)
 	return version, err
 }
 
@@ -97,7 +97,7 @@ func (s listStore) ListEntries(ctx context.Context, filter exchange.ListFilter) 
 	chosen.addWhen(filter.Before != "", "id < ?", cleaned(filter.Before))
 	query := `SELECT ` + listColumns + ` FROM list_entries` + chosen.sql() + chosen.page("id DESC", filter.Limit)
 	var entries []exchange.ListEntry
-	err := s.engine.reader().each(ctx, query, chosen.arguments, func(r row) error {
+	err := s.engine.Reader().Each(ctx, query, chosen.arguments, func(r row) error {
 		entry, err := scanListEntry(r)
 		entries = append(entries, entry)
 		return err
@@ -113,7 +113,7 @@ const selectListChanges = `SELECT ` + listColumns + `, version, removed_at FROM 
 // one, in that order.
 func (s listStore) ListChanges(ctx context.Context, version int64, id string, limit int) ([]exchange.ListChange, error) {
 	var changes []exchange.ListChange
-	err := s.engine.reader().each(ctx, selectListChanges, []any{version, cleaned(id), pageSize(limit)}, func(r row) error {
+	err := s.engine.Reader().Each(ctx, selectListChanges, []any{version, cleaned(id), pageSize(limit)}, func(r row) error {
 		var change exchange.ListChange
 		var removed int64
 		entry, err := scanListEntry(r, &change.Version, &removed)
@@ -156,17 +156,17 @@ func (s listStore) MailFailed(ctx context.Context, failure exchange.MailFailure)
 		suppressed = false
 		at := microsOrNow(failure.At)
 		if failure.Kind == exchange.FailureSoft {
-			if err := tx.do(ctx, putFailure, failure.Address, failure.DeliveryID, at); err != nil {
+			if err := tx.sql.Do(ctx, putFailure, failure.Address, failure.DeliveryID, at); err != nil {
 				return err
 			}
 			var count int64
 			since := at - exchange.SoftFailureWindow.Microseconds()
-			if _, err := first(ctx, tx, countFailures, []any{failure.Address, since}, &count); err != nil || count < exchange.MaxSoftFailures {
+			if _, err := first(ctx, tx.sql, countFailures, []any{failure.Address, since}, &count); err != nil || count < exchange.MaxSoftFailures {
 				return err
 			}
 		}
 
-		changed, err := tx.change(ctx, putSuppression, failure.Address, failure.Kind, cleaned(failure.Reason), failure.DeliveryID, at)
+		changed, err := tx.sql.Change(ctx, putSuppression, failure.Address, failure.Kind, cleaned(failure.Reason), failure.DeliveryID, at)
 		suppressed = changed > 0
 		return err
 	})
@@ -201,7 +201,7 @@ func (s listStore) Suppressions(ctx context.Context, filter exchange.Suppression
 
 func (s listStore) suppressions(ctx context.Context, query string, arguments []any) ([]exchange.Suppression, error) {
 	var found []exchange.Suppression
-	err := s.engine.reader().each(ctx, query, arguments, func(r row) error {
+	err := s.engine.Reader().Each(ctx, query, arguments, func(r row) error {
 		var one exchange.Suppression
 		var created int64
 		err := r.Scan(&one.Address, &one.Kind, &one.Reason, &one.DeliveryID, &created)
@@ -215,10 +215,10 @@ func (s listStore) suppressions(ctx context.Context, query string, arguments []a
 // Unsuppress lets mail go to an address again and forgets its failures. It reports whether the address was suppressed.
 func (s listStore) Unsuppress(ctx context.Context, address string) (lifted bool, err error) {
 	err = s.InTx(ctx, func(tx *Tx) error {
-		if err := tx.do(ctx, `DELETE FROM mail_failures WHERE address = $1`, cleaned(address)); err != nil {
+		if err := tx.sql.Do(ctx, `DELETE FROM mail_failures WHERE address = $1`, cleaned(address)); err != nil {
 			return err
 		}
-		changed, err := tx.change(ctx, `DELETE FROM mail_suppressions WHERE address = $1`, cleaned(address))
+		changed, err := tx.sql.Change(ctx, `DELETE FROM mail_suppressions WHERE address = $1`, cleaned(address))
 		lifted = changed > 0
 		return err
 	})

@@ -19,7 +19,7 @@ import (
 )
 
 // mailStore reads and ends mail that is kept for the operator, and what reports say.
-type mailStore struct{ *database }
+type mailStore struct{ *shared }
 
 // mailTx keeps mail in a transaction.
 type mailTx struct{ *transaction }
@@ -119,7 +119,7 @@ func backwards(domain string) string {
 
 func (t mailTx) keep(ctx context.Context, mail exchange.IncomingMail, charge exchange.MailCharge, row []any, digest string) error {
 	var id string
-	found, err := first(ctx, t, hasMail, []any{hashKey(mail.Key)}, &id)
+	found, err := first(ctx, t.sql, hasMail, []any{hashKey(mail.Key)}, &id)
 	if err != nil {
 		return err
 	}
@@ -133,7 +133,7 @@ func (t mailTx) keep(ctx context.Context, mail exchange.IncomingMail, charge exc
 		}
 	}
 
-	changed, err := t.change(ctx, insertMail, row...)
+	changed, err := t.sql.Change(ctx, insertMail, row...)
 	if err != nil {
 		return err
 	}
@@ -144,7 +144,7 @@ func (t mailTx) keep(ctx context.Context, mail exchange.IncomingMail, charge exc
 
 	if digest == "" {
 		encoding, body := encodeBody(mail.Raw)
-		if err := t.do(ctx, insertMailOriginal, mail.ID, encoding, body); err != nil {
+		if err := t.sql.Do(ctx, insertMailOriginal, mail.ID, encoding, body); err != nil {
 			return err
 		}
 	}
@@ -164,7 +164,7 @@ func (t mailTx) sendOn(ctx context.Context, most int64, jobs []queue.NewJob) (bo
 	}
 
 	day := t.now().UTC().Truncate(24 * time.Hour)
-	sums, err := addCounts(ctx, t, []exchange.Count{{Key: "mail forwards " + day.Format(time.DateOnly), Amount: 1, Ends: day.Add(25 * time.Hour)}})
+	sums, err := addCounts(ctx, t.sql, []exchange.Count{{Key: "mail forwards " + day.Format(time.DateOnly), Amount: 1, Ends: day.Add(25 * time.Hour)}})
 	if err != nil || len(sums) != 1 || sums[0].Amount > most {
 		return false, err
 	}
@@ -211,7 +211,7 @@ func boundsOfMail(charge exchange.MailCharge, now time.Time) mailBounds {
 // charge counts a mail for its sender and for all. Rows of counters are taken before the sum, by everyone in the same order.
 func (t mailTx) charge(ctx context.Context, charge exchange.MailCharge) error {
 	bounds := boundsOfMail(charge, t.now())
-	sums, err := addCounts(ctx, t, bounds.counts)
+	sums, err := addCounts(ctx, t.sql, bounds.counts)
 	if err != nil {
 		return err
 	}
@@ -222,7 +222,7 @@ func (t mailTx) charge(ctx context.Context, charge exchange.MailCharge) error {
 	}
 
 	var messages int64
-	fits, err := first(ctx, t, takeMailRoom, []any{charge.Bytes, bounds.allMessages, bounds.bytes}, &messages)
+	fits, err := first(ctx, t.sql, takeMailRoom, []any{charge.Bytes, bounds.allMessages, bounds.bytes}, &messages)
 	if err == nil && (!fits || charge.Bytes > bounds.bytes) {
 		err = errMailRoom
 	}
@@ -233,7 +233,7 @@ func (t mailTx) charge(ctx context.Context, charge exchange.MailCharge) error {
 // whether the mail is there already. The error is fault.RateLimited without room.
 func (s mailStore) MailRoom(ctx context.Context, key string, charge exchange.MailCharge) (known bool, err error) {
 	var id string
-	if known, err = first(ctx, s.engine.reader(), hasMail, []any{hashKey(key)}, &id); err != nil || known || charge.Bytes == 0 {
+	if known, err = first(ctx, s.engine.Reader(), hasMail, []any{hashKey(key)}, &id); err != nil || known || charge.Bytes == 0 {
 		return known, err
 	}
 
@@ -264,7 +264,7 @@ func (s mailStore) MailRoom(ctx context.Context, key string, charge exchange.Mai
 
 // MailUse returns what kept mail takes of its quota, all together.
 func (s mailStore) MailUse(ctx context.Context) (messages, bytes int64, err error) {
-	_, err = first(ctx, s.engine.reader(), `SELECT messages, bytes FROM mail_sums WHERE account = ''`, nil, &messages, &bytes)
+	_, err = first(ctx, s.engine.Reader(), `SELECT messages, bytes FROM mail_sums WHERE account = ''`, nil, &messages, &bytes)
 	return messages, bytes, err
 }
 
@@ -285,7 +285,7 @@ func (s mailStore) Mails(ctx context.Context, filter exchange.MailFilter) (mails
 }
 
 func (s mailStore) heads(ctx context.Context, query string, arguments []any) (mails []exchange.Mail, err error) {
-	err = s.engine.reader().each(ctx, query, arguments, func(r row) error {
+	err = s.engine.Reader().Each(ctx, query, arguments, func(r row) error {
 		var id, head string
 		if err := r.Scan(&id, &head); err != nil {
 			return err
@@ -322,7 +322,7 @@ func selectMails(filter exchange.MailFilter) *selection {
 // Mail returns one kept mail; fault.NotFound when there is none.
 func (s mailStore) Mail(ctx context.Context, id string) (mail exchange.Mail, err error) {
 	var head, content string
-	found, err := first(ctx, s.engine.reader(), selectMail, []any{cleaned(id)}, &head, &content)
+	found, err := first(ctx, s.engine.Reader(), selectMail, []any{cleaned(id)}, &head, &content)
 	if err == nil && !found {
 		err = notFound("mail")
 	}
@@ -341,7 +341,7 @@ func (s mailStore) Mail(ctx context.Context, id string) (mail exchange.Mail, err
 // MailBytes returns the bytes of a kept mail, or their digest in the blob store; fault.NotFound when there is no such mail.
 func (s mailStore) MailBytes(ctx context.Context, id string) (raw []byte, digest string, err error) {
 	var encoding, body string
-	found, err := first(ctx, s.engine.reader(), selectMailBytes, []any{cleaned(id)}, &digest, &encoding, &body)
+	found, err := first(ctx, s.engine.Reader(), selectMailBytes, []any{cleaned(id)}, &digest, &encoding, &body)
 	if err == nil && !found {
 		err = notFound("mail")
 	}
@@ -368,7 +368,7 @@ func (s mailStore) DeleteMailBefore(ctx context.Context, kind string, before tim
 // TrimMail deletes the oldest mails of a kind, of which the newest stay.
 func (s mailStore) TrimMail(ctx context.Context, kind string, newest int) (deleted int, err error) {
 	var last string
-	found, err := first(ctx, s.engine.reader(), selectExcessMail, []any{kind, int64(newest)}, &last)
+	found, err := first(ctx, s.engine.Reader(), selectExcessMail, []any{kind, int64(newest)}, &last)
 	if err != nil || !found {
 		return 0, err
 	}
@@ -394,12 +394,12 @@ const selectOneMail = `SELECT id, bytes, digest FROM mails WHERE id = $1`
 // mailsOf are the mails of a person, by the addresses of their author, and captured answers to them.
 func (s mailStore) mailsOf(ctx context.Context, addresses []string) (ids []string, err error) {
 	for _, address := range addresses {
-		ids = append(ids, mustColumn(ctx, s.engine.reader(), &err, `SELECT id FROM mails WHERE sender = $1`, address)...)
+		ids = append(ids, mustColumn(ctx, s.engine.Reader(), &err, `SELECT id FROM mails WHERE sender = $1`, address)...)
 	}
 	if err != nil {
 		return nil, err
 	}
-	err = s.engine.reader().each(ctx, `SELECT id, head FROM mails WHERE kind = '`+exchange.MailCaptured+`'`, nil, func(r row) error {
+	err = s.engine.Reader().Each(ctx, `SELECT id, head FROM mails WHERE kind = '`+exchange.MailCaptured+`'`, nil, func(r row) error {
 		var id, head string
 		err := r.Scan(&id, &head)
 		if mentions(head, addresses) {
@@ -423,7 +423,7 @@ func (t mailTx) deleteUnder(ctx context.Context, kind, id string) (deleted int, 
 // deleteFound deletes the mails whose id, bytes and digest a query selects, and returns how many they were.
 func (t mailTx) deleteFound(ctx context.Context, query string, arguments ...any) (deleted int, err error) {
 	var old []oldMail
-	err = t.each(ctx, query, arguments, func(r row) error {
+	err = t.sql.Each(ctx, query, arguments, func(r row) error {
 		var one oldMail
 		err := r.Scan(&one.id, &one.bytes, &one.digest)
 		old = append(old, one)
@@ -437,7 +437,7 @@ func (t mailTx) deleteFound(ctx context.Context, query string, arguments ...any)
 	var messages, bytes int64
 	for _, one := range old {
 		var number int64
-		found, err := first(ctx, t, deleteMail, []any{one.id}, &number)
+		found, err := first(ctx, t.sql, deleteMail, []any{one.id}, &number)
 		if err != nil {
 			return 0, err
 		}
@@ -445,10 +445,10 @@ func (t mailTx) deleteFound(ctx context.Context, query string, arguments ...any)
 			continue
 		}
 
-		if err := t.do(ctx, deleteMailWords, 2*number); err != nil {
+		if err := t.sql.Do(ctx, deleteMailWords, 2*number); err != nil {
 			return 0, err
 		}
-		if err := t.do(ctx, deleteMailOriginal, one.id); err != nil {
+		if err := t.sql.Do(ctx, deleteMailOriginal, one.id); err != nil {
 			return 0, err
 		}
 		if one.digest != "" {
@@ -462,7 +462,7 @@ func (t mailTx) deleteFound(ctx context.Context, query string, arguments ...any)
 	if err := t.discard(ctx, gone...); err != nil || messages == 0 {
 		return len(old), err
 	}
-	return len(old), t.do(ctx, giveMailRoom, messages, bytes)
+	return len(old), t.sql.Do(ctx, giveMailRoom, messages, bytes)
 }
 
 const (
@@ -486,7 +486,7 @@ func (t mailTx) keepReport(ctx context.Context, mail exchange.IncomingMail) erro
 	report, reporter := mail.Report, exchange.MailDomain(cleaned(mail.From))
 	key := hashKey(report.Kind, reporter, mail.Proof, report.ReportID)
 	var id string
-	if found, err := first(ctx, t, hasReport, []any{key}, &id); err != nil || found {
+	if found, err := first(ctx, t.sql, hasReport, []any{key}, &id); err != nil || found {
 		return err
 	}
 
@@ -495,7 +495,7 @@ func (t mailTx) keepReport(ctx context.Context, mail exchange.IncomingMail) erro
 		if err != nil {
 			return fmt.Errorf("make id: %w", err)
 		}
-		err = t.do(ctx, insertReportRow, key, int64(i), id.String(), report.Kind, mail.ID, reporter, flag(mail.Proven()), mail.Proof,
+		err = t.sql.Do(ctx, insertReportRow, key, int64(i), id.String(), report.Kind, mail.ID, reporter, flag(mail.Proven()), mail.Proof,
 			cleaned(report.Organization), cleaned(report.ReportID), cleaned(report.Domain), micros(report.Begins), micros(report.Ends), micros(mail.ReceivedAt),
 			cleaned(cmp.Or(line.Policy, report.Policy)), cleaned(line.Source), cleaned(line.Peer), line.Count, cleaned(line.Disposition), cleaned(line.DKIM),
 			cleaned(line.SPF), cleaned(line.Result), cleaned(line.Detail))
@@ -521,7 +521,7 @@ func selectReports(filter exchange.ReportFilter) *selection {
 func (s mailStore) Reports(ctx context.Context, filter exchange.ReportFilter) (rows []exchange.StoredReportRow, err error) {
 	chosen := selectReports(filter)
 	query := `SELECT ` + reportColumns + ` FROM mail_reports` + chosen.sql() + chosen.page("id DESC", filter.Limit)
-	err = s.engine.reader().each(ctx, query, chosen.arguments, func(r row) error {
+	err = s.engine.Reader().Each(ctx, query, chosen.arguments, func(r row) error {
 		var one exchange.StoredReportRow
 		var proven, begins, ends, received int64
 		err := r.Scan(&one.ID, &one.Kind, &one.MailID, &one.Reporter, &proven, &one.Proof, &one.Organization, &one.ReportID, &one.Domain, &begins, &ends, &received,
@@ -537,7 +537,7 @@ func (s mailStore) Reports(ctx context.Context, filter exchange.ReportFilter) (r
 func (s mailStore) SumReports(ctx context.Context, filter exchange.ReportFilter) (sums []exchange.ReportSum, err error) {
 	chosen := selectReports(filter)
 	query := sumReports + chosen.sql() + groupReports + chosen.page("7 DESC, 1, 2, 6, 3, 4, 5", filter.Limit)
-	err = s.engine.reader().each(ctx, query, chosen.arguments, func(r row) error {
+	err = s.engine.Reader().Each(ctx, query, chosen.arguments, func(r row) error {
 		var one exchange.ReportSum
 		var begins, ends int64
 		err := r.Scan(&one.Kind, &one.Source, &one.Disposition, &one.DKIM, &one.SPF, &one.Result, &one.Count, &one.Reports, &begins, &ends)
@@ -556,7 +556,7 @@ func (s mailStore) DeleteReportsBefore(ctx context.Context, before time.Time) (d
 	for {
 		var portion int64
 		err := s.InTx(ctx, func(tx *Tx) (err error) {
-			portion, err = tx.change(ctx, sweepReports, firstID(before), int64(maxSwept))
+			portion, err = tx.sql.Change(ctx, sweepReports, firstID(before), int64(maxSwept))
 			return err
 		})
 		deleted += int(portion)

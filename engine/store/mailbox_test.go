@@ -290,7 +290,7 @@ func TestMailEnds(t *testing.T) {
 		}
 		for _, table := range []string{"mails", "mail_originals"} {
 			var rows int64
-			if _, err := first(t.Context(), s.engine.reader(), "SELECT COUNT(*) FROM "+table, nil, &rows); err != nil || rows != 0 {
+			if _, err := first(t.Context(), s.engine.Reader(), "SELECT COUNT(*) FROM "+table, nil, &rows); err != nil || rows != 0 {
 				t.Errorf("%d rows of %s are left, %v", rows, table, err)
 			}
 		}
@@ -385,7 +385,7 @@ func benchMails(b *testing.B, options Options, rows int) {
 				if err != nil {
 					return err
 				}
-				if err := tx.do(b.Context(), insertMail, row...); err != nil {
+				if err := tx.sql.Do(b.Context(), insertMail, row...); err != nil {
 					return err
 				}
 			}

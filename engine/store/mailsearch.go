@@ -45,7 +45,7 @@ type waitingMail struct {
 func (t searchTx) indexMail(ctx context.Context, windows windowSizes) error {
 	var waiting []waitingMail
 	words := 0
-	err := t.each(ctx, selectMailsWait, []any{int64(indexedAtOnce)}, func(r row) error {
+	err := t.sql.Each(ctx, selectMailsWait, []any{int64(indexedAtOnce)}, func(r row) error {
 		var one waitingMail
 		var head, content string
 		if err := r.Scan(&one.id, &head, &content); err != nil || words > wordsAtOnce {
@@ -67,12 +67,12 @@ func (t searchTx) indexMail(ctx context.Context, windows windowSizes) error {
 	}
 
 	var number int64
-	if _, err := first(ctx, t, selectMailNumber, nil, &number); err != nil {
+	if _, err := first(ctx, t.sql, selectMailNumber, nil, &number); err != nil {
 		return err
 	}
 	for _, one := range waiting {
 		number++
-		changed, err := t.change(ctx, updateMailNumber, one.id, number)
+		changed, err := t.sql.Change(ctx, updateMailNumber, one.id, number)
 		if err != nil {
 			return err
 		}
@@ -97,18 +97,18 @@ func (s mailStore) found(ctx context.Context, filter exchange.MailFilter, query 
 	defer cancel()
 
 	var highest int64
-	if _, err := first(ctx, s.engine.reader(), selectMailNumber, nil, &highest); err != nil {
+	if _, err := first(ctx, s.engine.Reader(), selectMailNumber, nil, &highest); err != nil {
 		return nil, err
 	}
 	lowest, upper := int64(1), highest+1
 	if filter.Before != "" {
-		if _, err := first(ctx, s.engine.reader(), selectNumberBelow, []any{cleaned(filter.Before)}, &upper); err != nil {
+		if _, err := first(ctx, s.engine.Reader(), selectNumberBelow, []any{cleaned(filter.Before)}, &upper); err != nil {
 			return nil, err
 		}
 	}
 
 	if !filter.Since.IsZero() {
-		if _, err := first(ctx, s.engine.reader(), selectNumberBelow, []any{firstID(filter.Since)}, &lowest); err != nil {
+		if _, err := first(ctx, s.engine.Reader(), selectNumberBelow, []any{firstID(filter.Since)}, &lowest); err != nil {
 			return nil, err
 		}
 		lowest = max(1, lowest-outOfOrder)
@@ -146,7 +146,7 @@ func (s mailStore) walk(ctx context.Context, chosen *selection, walk *searchWalk
 	restricted.arguments = append(restricted.arguments, int64(s.tuning.few+1))
 	var all []numbered
 	query := selectMailNumbers + restricted.sql() + ` ORDER BY id DESC LIMIT $` + strconv.Itoa(len(restricted.arguments)) + ` + 0`
-	err := s.engine.reader().each(ctx, query, restricted.arguments, func(r row) error {
+	err := s.engine.Reader().Each(ctx, query, restricted.arguments, func(r row) error {
 		var one numbered
 		err := r.Scan(&one.number, &one.id)
 		all = append(all, one)

@@ -11,6 +11,7 @@ import (
 
 	"inbox/engine/delivery"
 	"inbox/engine/pipeline"
+	"inbox/engine/store/database"
 	"inbox/engine/store/storetest"
 	"inbox/exchange"
 	"inbox/internal/fault"
@@ -39,36 +40,36 @@ func turnRow(id, state, replyID string) string {
 func TestSecondMigration(t *testing.T) {
 	t.Run("sqlite", func(t *testing.T) {
 		directory := t.TempDir()
-		build(t, "sqlite", sqliteURL(filepath.Join(directory, File)), sqliteDialect)
+		build(t, "sqlite", sqliteURL(filepath.Join(directory, File)), database.SQLite)
 		checkMigrated(t, Options{DataDir: directory})
 	})
 
 	t.Run("postgres", func(t *testing.T) {
 		url := storetest.EmptyPostgres(t)
-		build(t, "pgx", url, postgresDialect)
+		build(t, "pgx", url, database.Postgres)
 		checkMigrated(t, Options{URL: url, Connections: 2})
 	})
 }
 
 // build makes a database of the first schema.
-func build(t *testing.T, driver, url string, words *dialect) {
+func build(t *testing.T, driver, url string, kind string) {
 	t.Helper()
-	database, err := sql.Open(driver, url)
+	pool, err := sql.Open(driver, url)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer func() {
-		if err := database.Close(); err != nil {
+		if err := pool.Close(); err != nil {
 			t.Error(err)
 		}
 	}()
 
-	if err := migrateTo(t.Context(), database, words, 1); err != nil {
+	if err := database.MigrateTo(t.Context(), pool, kind, 1); err != nil {
 		t.Fatal(err)
 	}
 
 	for _, statement := range firstRows {
-		if _, err := database.ExecContext(t.Context(), statement); err != nil {
+		if _, err := pool.ExecContext(t.Context(), statement); err != nil {
 			t.Fatalf("%s: %v", statement, err)
 		}
 	}
@@ -137,7 +138,7 @@ func historyColumns(t *testing.T, s *Store) string {
 	t.Helper()
 	var rows []string
 	query := `SELECT t.id || ' ' || CAST(t.history_turns AS TEXT) || ' ' || CAST(t.person_shared AS TEXT) FROM turns t ORDER BY t.id`
-	if err := s.engine.reader().each(t.Context(), query, nil, func(r row) error {
+	if err := s.engine.Reader().Each(t.Context(), query, nil, func(r row) error {
 		var text string
 		err := r.Scan(&text)
 		rows = append(rows, text)

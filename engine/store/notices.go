@@ -14,7 +14,7 @@ import (
 )
 
 // noticeStore shows what the operator is told of.
-type noticeStore struct{ *database }
+type noticeStore struct{ *shared }
 
 // noticeTx changes it in a transaction.
 type noticeTx struct{ *transaction }
@@ -90,7 +90,7 @@ func (t *transaction) writeCounts(ctx context.Context) error {
 			if i == 0 {
 				added = amount - int64(len(last)) + 1
 			}
-			if err := t.do(ctx, addToTally, one.kind, one.subject, added, t.now().UnixMicro(), string(example), exchange.NoticeWindow.Microseconds()); err != nil {
+			if err := t.sql.Do(ctx, addToTally, one.kind, one.subject, added, t.now().UnixMicro(), string(example), exchange.NoticeWindow.Microseconds()); err != nil {
 				return err
 			}
 		}
@@ -102,7 +102,7 @@ func (t *transaction) writeCounts(ctx context.Context) error {
 // aboutNotice reports whether a turn carries a notice: what becomes of those is counted nowhere.
 func (t *transaction) aboutNotice(ctx context.Context, turnID string) (bool, error) {
 	var id string
-	return first(ctx, t, `SELECT id FROM notice_ways WHERE turn_id = $1 LIMIT 1`, []any{turnID}, &id)
+	return first(ctx, t.sql, `SELECT id FROM notice_ways WHERE turn_id = $1 LIMIT 1`, []any{turnID}, &id)
 }
 
 const selectTallies = `SELECT kind, subject, total, total - digested, last_at, newest, second, third, window_from, window_count, window_before
@@ -111,7 +111,7 @@ const selectTallies = `SELECT kind, subject, total, total - digested, last_at, n
 // NoticeTallies returns all tallies.
 func (s noticeStore) NoticeTallies(ctx context.Context) ([]exchange.NoticeTally, error) {
 	var list []exchange.NoticeTally
-	err := s.engine.reader().each(ctx, selectTallies, nil, func(r row) error {
+	err := s.engine.Reader().Each(ctx, selectTallies, nil, func(r row) error {
 		tally, err := scanTally(r)
 		list = append(list, tally)
 		return err
@@ -141,7 +141,7 @@ const takeTallies = `UPDATE notice_tallies SET previous = digested, digested = t
 
 // TakeTallies returns what no digest has told yet; see notice.Tx.
 func (t noticeTx) TakeTallies(ctx context.Context) (list []exchange.NoticeTally, err error) {
-	err = t.each(ctx, takeTallies, nil, func(r row) error {
+	err = t.sql.Each(ctx, takeTallies, nil, func(r row) error {
 		tally, err := scanTally(r)
 		list = append(list, tally)
 		return err
@@ -149,7 +149,7 @@ func (t noticeTx) TakeTallies(ctx context.Context) (list []exchange.NoticeTally,
 	if err != nil {
 		return nil, err
 	}
-	return list, t.do(ctx, `UPDATE notice_tallies SET newest = '', second = '', third = '' WHERE total = digested AND newest <> ''`)
+	return list, t.sql.Do(ctx, `UPDATE notice_tallies SET newest = '', second = '', third = '' WHERE total = digested AND newest <> ''`)
 }
 
 const beginCondition = `INSERT INTO notice_conditions (kind, subject, state, reason, since, seen_at, ended_at, told_at, last_told, base)
@@ -162,12 +162,12 @@ const beginCondition = `INSERT INTO notice_conditions (kind, subject, state, rea
 
 // BeginCondition notes that something lasts; see notice.Tx.
 func (t noticeTx) BeginCondition(ctx context.Context, c exchange.NoticeCondition) error {
-	return t.do(ctx, beginCondition, c.Kind, short(c.Subject, maxSubject), cleaned(c.Reason), micros(c.Since), micros(c.SeenAt), c.Base)
+	return t.sql.Do(ctx, beginCondition, c.Kind, short(c.Subject, maxSubject), cleaned(c.Reason), micros(c.Since), micros(c.SeenAt), c.Base)
 }
 
 // EndCondition ends an episode that is open.
 func (t noticeTx) EndCondition(ctx context.Context, kind, subject string, at time.Time) error {
-	return t.do(ctx, `UPDATE notice_conditions SET state = 'ended', ended_at = $3 WHERE kind = $1 AND subject = $2 AND state = 'open'`,
+	return t.sql.Do(ctx, `UPDATE notice_conditions SET state = 'ended', ended_at = $3 WHERE kind = $1 AND subject = $2 AND state = 'open'`,
 		kind, short(subject, maxSubject), micros(at))
 }
 
@@ -176,7 +176,7 @@ const moveCondition = `UPDATE notice_conditions SET state = $1, ended_at = $2, t
 
 // MoveCondition changes an episode that is as it was read; see notice.Tx.
 func (t noticeTx) MoveCondition(ctx context.Context, from, to exchange.NoticeCondition) (bool, error) {
-	moved, err := t.change(ctx, moveCondition, to.State, micros(to.EndedAt), micros(to.ToldAt), micros(to.LastTold),
+	moved, err := t.sql.Change(ctx, moveCondition, to.State, micros(to.EndedAt), micros(to.ToldAt), micros(to.LastTold),
 		from.Kind, from.Subject, from.State, micros(from.Since), micros(from.ToldAt), micros(from.EndedAt))
 	return moved > 0, err
 }
@@ -184,7 +184,7 @@ func (t noticeTx) MoveCondition(ctx context.Context, from, to exchange.NoticeCon
 // NoticeConditions returns the newest episodes.
 func (s noticeStore) NoticeConditions(ctx context.Context) ([]exchange.NoticeCondition, error) {
 	var list []exchange.NoticeCondition
-	err := s.engine.reader().each(ctx, `SELECT kind, subject, state, reason, since, seen_at, ended_at, told_at, last_told, base
+	err := s.engine.Reader().Each(ctx, `SELECT kind, subject, state, reason, since, seen_at, ended_at, told_at, last_told, base
 		FROM notice_conditions ORDER BY kind, subject`, nil, func(r row) error {
 		var c exchange.NoticeCondition
 		var since, seen, ended, told, last int64
@@ -202,32 +202,32 @@ const allowNotice = `UPDATE notice_state SET hour_count = 1 + CASE WHEN $1 - hou
 
 // AllowNotice counts a message; see notice.Tx.
 func (t noticeTx) AllowNotice(ctx context.Context, now time.Time, most int) (bool, error) {
-	allowed, err := t.change(ctx, allowNotice, micros(now), time.Hour.Microseconds(), int64(most))
+	allowed, err := t.sql.Change(ctx, allowNotice, micros(now), time.Hour.Microseconds(), int64(most))
 	return allowed > 0, err
 }
 
 // LastDigest returns when the last digest was made; zero = none was yet.
 func (s noticeStore) LastDigest(ctx context.Context) (time.Time, error) {
 	var at int64
-	_, err := first(ctx, s.engine.reader(), `SELECT digest_at FROM notice_state WHERE id = 1`, nil, &at)
+	_, err := first(ctx, s.engine.Reader(), `SELECT digest_at FROM notice_state WHERE id = 1`, nil, &at)
 	return instant(at), err
 }
 
 // BeginDigest notes that a digest is made; see notice.Tx.
 func (t noticeTx) BeginDigest(ctx context.Context, last, now time.Time) (bool, error) {
-	begun, err := t.change(ctx, `UPDATE notice_state SET digest_at = $2 WHERE id = 1 AND digest_at = $1`, micros(last), micros(now))
+	begun, err := t.sql.Change(ctx, `UPDATE notice_state SET digest_at = $2 WHERE id = 1 AND digest_at = $1`, micros(last), micros(now))
 	return begun > 0, err
 }
 
 // InsertNotice stores a notice with its ways.
 func (t noticeTx) InsertNotice(ctx context.Context, n exchange.Notice) error {
-	err := t.do(ctx, `INSERT INTO notices (id, kind, subject, phase, title, text, body, created_at) VALUES ($1, $2, $3, $4, $5, $6, $7, $8)`,
+	err := t.sql.Do(ctx, `INSERT INTO notices (id, kind, subject, phase, title, text, body, created_at) VALUES ($1, $2, $3, $4, $5, $6, $7, $8)`,
 		n.ID, n.Kind, cleaned(n.Subject), n.Phase, cleaned(n.Title), cleaned(n.Text), cleaned(n.Body), micros(n.CreatedAt))
 	if err != nil {
 		return err
 	}
 	for _, way := range n.Ways {
-		err := t.do(ctx, `INSERT INTO notice_ways (id, notice_id, address, state, reason, turn_id, updated_at) VALUES ($1, $2, $3, $4, '', '', $5)`,
+		err := t.sql.Do(ctx, `INSERT INTO notice_ways (id, notice_id, address, state, reason, turn_id, updated_at) VALUES ($1, $2, $3, $4, '', '', $5)`,
 			way.ID, n.ID, cleaned(way.Address), way.State, micros(way.UpdatedAt))
 		if err != nil {
 			return err
@@ -238,7 +238,7 @@ func (t noticeTx) InsertNotice(ctx context.Context, n exchange.Notice) error {
 
 // SettleNotice writes what became of a way.
 func (t noticeTx) SettleNotice(ctx context.Context, way exchange.NoticeWay) error {
-	return t.do(ctx, `UPDATE notice_ways SET state = $2, reason = $3, turn_id = $4, updated_at = $5 WHERE id = $1`,
+	return t.sql.Do(ctx, `UPDATE notice_ways SET state = $2, reason = $3, turn_id = $4, updated_at = $5 WHERE id = $1`,
 		way.ID, way.State, cleaned(way.Reason), way.TurnID, micros(way.UpdatedAt))
 }
 
@@ -260,7 +260,7 @@ const noticeColumns = `n.id, n.kind, n.subject, n.phase, n.title, n.text, n.body
 func (s noticeStore) NoticeWay(ctx context.Context, id string) (n exchange.Notice, way exchange.NoticeWay, err error) {
 	found := false
 	var created int64
-	err = s.engine.reader().each(ctx, `SELECT w.id, w.notice_id, w.address, w.state, w.reason, w.turn_id, w.updated_at, `+noticeColumns+`
+	err = s.engine.Reader().Each(ctx, `SELECT w.id, w.notice_id, w.address, w.state, w.reason, w.turn_id, w.updated_at, `+noticeColumns+`
 		FROM notice_ways w JOIN notices n ON n.id = w.notice_id WHERE w.id = $1`, []any{id}, func(r row) (err error) {
 		found = true
 		way, err = scanWay(r, &n.ID, &n.Kind, &n.Subject, &n.Phase, &n.Title, &n.Text, &n.Body, &created)
@@ -294,7 +294,7 @@ func (s noticeStore) Notices(ctx context.Context, before string, limit int) ([]e
 }
 
 func (s noticeStore) notices(ctx context.Context, which string, arguments ...any) (list []exchange.Notice, err error) {
-	err = s.engine.reader().each(ctx, `SELECT `+noticeColumns+` FROM notices n WHERE `+which+` ORDER BY n.id DESC`, arguments, func(r row) error {
+	err = s.engine.Reader().Each(ctx, `SELECT `+noticeColumns+` FROM notices n WHERE `+which+` ORDER BY n.id DESC`, arguments, func(r row) error {
 		n := exchange.Notice{Ways: []exchange.NoticeWay{}}
 		var created int64
 		err := r.Scan(&n.ID, &n.Kind, &n.Subject, &n.Phase, &n.Title, &n.Text, &n.Body, &created)
@@ -311,7 +311,7 @@ func (s noticeStore) notices(ctx context.Context, which string, arguments ...any
 		places[list[i].ID] = i
 	}
 	query := `SELECT ` + wayColumns + waysOf + `JOIN notices n ON n.id = w.notice_id WHERE ` + which + ` ORDER BY w.id`
-	err = s.engine.reader().each(ctx, query, arguments, func(r row) error {
+	err = s.engine.Reader().Each(ctx, query, arguments, func(r row) error {
 		way, err := scanWay(r)
 		if place, is := places[way.NoticeID]; is && err == nil {
 			list[place].Ways = append(list[place].Ways, way)

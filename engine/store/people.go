@@ -11,7 +11,7 @@ import (
 )
 
 // personStore finds the linked identities of people.
-type personStore struct{ *database }
+type personStore struct{ *shared }
 
 // personTx links them in a transaction.
 type personTx struct{ *transaction }
@@ -46,7 +46,7 @@ func (t personTx) LinkPerson(ctx context.Context, identities []exchange.PersonId
 	}
 
 	for i, identity := range identities {
-		if err := t.do(ctx, putIdentity, keys[i], person, identity.Principal, cleaned(identity.Issuer),
+		if err := t.sql.Do(ctx, putIdentity, keys[i], person, identity.Principal, cleaned(identity.Issuer),
 			cleaned(identity.Subject), cleaned(identity.Method), cleaned(identity.Address),
 			microsOrNow(identity.LinkedAt)); err != nil {
 			return err
@@ -81,14 +81,14 @@ func (t personTx) holdPeople(ctx context.Context) error {
 	if t.dialect.holdPeople == "" {
 		return nil
 	}
-	return t.do(ctx, t.dialect.holdPeople)
+	return t.sql.Do(ctx, t.dialect.holdPeople)
 }
 
 // peopleOf returns the persons of the principals, oldest first: their ids are UUIDv7.
 func (t personTx) peopleOf(ctx context.Context, keys []any) (people []string, err error) {
 	query := `SELECT DISTINCT person_id FROM person_identities WHERE principal_key IN (` + placeholders(1, len(keys)) +
 		`) ORDER BY person_id`
-	err = t.each(ctx, query, keys, func(r row) error {
+	err = t.sql.Each(ctx, query, keys, func(r row) error {
 		var person string
 		err := r.Scan(&person)
 		people = append(people, person)
@@ -118,7 +118,7 @@ func (t personTx) mergePeople(ctx context.Context, person string, people []strin
 		if other == person {
 			continue
 		}
-		if err := t.do(ctx, `UPDATE person_identities SET person_id = $1 WHERE person_id = $2`, person, other); err != nil {
+		if err := t.sql.Do(ctx, `UPDATE person_identities SET person_id = $1 WHERE person_id = $2`, person, other); err != nil {
 			return err
 		}
 	}
@@ -133,7 +133,7 @@ func (s personStore) Unlink(ctx context.Context, principal string) error {
 			return err
 		}
 		var person string
-		found, err := first(ctx, tx, `DELETE FROM person_identities WHERE principal_key = $1 RETURNING person_id`,
+		found, err := first(ctx, tx.sql, `DELETE FROM person_identities WHERE principal_key = $1 RETURNING person_id`,
 			[]any{hashKey(principal)}, &person)
 		if err != nil {
 			return err
@@ -142,7 +142,7 @@ func (s personStore) Unlink(ctx context.Context, principal string) error {
 			return notFound("linked identity")
 		}
 
-		return tx.do(ctx, `DELETE FROM person_identities WHERE person_id = $1
+		return tx.sql.Do(ctx, `DELETE FROM person_identities WHERE person_id = $1
 			AND (SELECT COUNT(*) FROM person_identities WHERE person_id = $1) = 1`, person)
 	})
 }
@@ -173,7 +173,7 @@ func (s personStore) People(ctx context.Context, before string, limit int) ([]ex
 
 func (s personStore) identities(ctx context.Context, query string, arguments ...any) ([]exchange.PersonIdentity, error) {
 	var identities []exchange.PersonIdentity
-	err := s.engine.reader().each(ctx, query, arguments, func(r row) error {
+	err := s.engine.Reader().Each(ctx, query, arguments, func(r row) error {
 		var i exchange.PersonIdentity
 		var linked int64
 		if err := r.Scan(&i.PersonID, &i.Principal, &i.Issuer, &i.Subject, &i.Method, &i.Address, &linked); err != nil {

@@ -126,7 +126,7 @@ func TestSweep(t *testing.T) {
 		t.Fatal(err)
 	}
 	var left int
-	if _, err := first(t.Context(), s.engine.reader(), `SELECT COUNT(*) FROM documents`, nil, &left); err != nil || left != 2 {
+	if _, err := first(t.Context(), s.engine.Reader(), `SELECT COUNT(*) FROM documents`, nil, &left); err != nil || left != 2 {
 		t.Errorf("%d documents left, %v", left, err)
 	}
 
@@ -143,7 +143,7 @@ func TestDamagedRow(t *testing.T) {
 	}
 
 	if err := s.InTx(t.Context(), func(tx *Tx) error {
-		return tx.do(t.Context(), insertTurn, "id", "a", "r", "v", "p", "n", "t", "", "k1", "k2", "k3", "k4", "", "accepted", "",
+		return tx.sql.Do(t.Context(), insertTurn, "id", "a", "r", "v", "p", "n", "t", "", "k1", "k2", "k3", "k4", "", "accepted", "",
 			int64(0), int64(1), int64(1), "", "", "{damaged", int64(1), int64(0), "", "email", "", "", "", "", "")
 	}); err != nil {
 		t.Fatal(err)

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"inbox/engine/store"
+	"inbox/engine/store/database"
 	"inbox/internal/await"
 )
 
@@ -26,7 +27,7 @@ func TestDatabaseIsPrivate(t *testing.T) {
 	check := func(when string) {
 		t.Helper()
 		found := 0
-		for _, path := range store.Files(directory) {
+		for _, path := range database.Files(directory) {
 			info, err := os.Stat(path)
 			if err != nil {
 				continue
@@ -48,7 +49,7 @@ func TestDatabaseIsPrivate(t *testing.T) {
 	}
 
 	check("new")
-	for _, path := range store.Files(directory) { // as a killed process of an older version leaves them
+	for _, path := range database.Files(directory) { // as a killed process of an older version leaves them
 		if err := os.Chmod(path, 0o644); err != nil {
 			t.Fatal(err)
 		}
@@ -127,7 +128,7 @@ func TestRewrittenDocuments(t *testing.T) {
 				return
 			}
 
-			for _, path := range store.Files(options.DataDir) {
+			for _, path := range database.Files(options.DataDir) {
 				if content, _ := os.ReadFile(path); bytes.Contains(content, []byte(secret)) {
 					t.Errorf("%s has an old text", filepath.Base(path))
 				}

@@ -15,7 +15,7 @@ import (
 )
 
 // quotaStore counts what senders use: the room of unanswered messages, and counters that nodes share.
-type quotaStore struct{ *database }
+type quotaStore struct{ *shared }
 
 // quotaTx reserves and releases room in a transaction.
 type quotaTx struct{ *transaction }
@@ -37,7 +37,7 @@ const (
 // HasRoom reports whether an unanswered message fits into the quotas; see pipeline.UnansweredTx.
 func (t quotaTx) HasRoom(ctx context.Context, u pipeline.Unanswered) (bool, error) {
 	fits := u.Fits(pipeline.Usage{}, u.Account == "") && u.Fits(pipeline.Usage{}, true)
-	err := t.each(ctx, selectRoom, []any{u.Account}, func(r row) error {
+	err := t.sql.Each(ctx, selectRoom, []any{u.Account}, func(r row) error {
 		var account string
 		var used pipeline.Usage
 		err := r.Scan(&account, &used.Messages, &used.Bytes)
@@ -61,13 +61,13 @@ func (t quotaTx) KeepUnanswered(ctx context.Context, u pipeline.Unanswered) (boo
 		}
 
 		var messages int64
-		fits, err := first(ctx, t, takeRoom, []any{account, u.Bytes, most.Messages, most.Bytes}, &messages)
+		fits, err := first(ctx, t.sql, takeRoom, []any{account, u.Bytes, most.Messages, most.Bytes}, &messages)
 		if err != nil || !fits || u.Bytes > most.Bytes {
 			return false, err
 		}
 	}
 
-	return true, t.do(ctx, insertUnanswered, u.TurnID, u.Account, u.Bytes, micros(u.Ends))
+	return true, t.sql.Do(ctx, insertUnanswered, u.TurnID, u.Account, u.Bytes, micros(u.Ends))
 }
 
 // counted is the account of a message whose room was released and whose content is not gone yet.
@@ -77,7 +77,7 @@ const counted = "-"
 // answered goes at its time all the same.
 func (t quotaTx) leftHold(ctx context.Context, turnID, to string) error {
 	var ends int64
-	found, err := first(ctx, t, `SELECT ends_at FROM unanswered WHERE turn_id = $1`, []any{turnID}, &ends)
+	found, err := first(ctx, t.sql, `SELECT ends_at FROM unanswered WHERE turn_id = $1`, []any{turnID}, &ends)
 	if err != nil || !found {
 		return err
 	}
@@ -85,33 +85,33 @@ func (t quotaTx) leftHold(ctx context.Context, turnID, to string) error {
 		return err
 	}
 
-	return t.do(ctx, insertUnanswered, turnID, counted, int64(0), ends)
+	return t.sql.Do(ctx, insertUnanswered, turnID, counted, int64(0), ends)
 }
 
 // free removes the count of a message that the agent may answer now, or whose content is gone, and releases its room.
 func (t quotaTx) free(ctx context.Context, turnID string) error {
 	var account string
 	var bytes int64
-	found, err := first(ctx, t, deleteUnanswered, []any{turnID}, &account, &bytes)
+	found, err := first(ctx, t.sql, deleteUnanswered, []any{turnID}, &account, &bytes)
 	if err != nil || !found || account == counted {
 		return err
 	}
 
 	if account != "" {
-		if err := t.do(ctx, giveRoom, account, bytes); err != nil {
+		if err := t.sql.Do(ctx, giveRoom, account, bytes); err != nil {
 			return err
 		}
-		if err := t.do(ctx, `DELETE FROM unanswered_sums WHERE account = $1 AND messages <= 0`, account); err != nil {
+		if err := t.sql.Do(ctx, `DELETE FROM unanswered_sums WHERE account = $1 AND messages <= 0`, account); err != nil {
 			return err
 		}
 	}
 
-	return t.do(ctx, giveRoom, "", bytes)
+	return t.sql.Do(ctx, giveRoom, "", bytes)
 }
 
 // Unanswered returns what unanswered messages use of the quotas, all together.
 func (s quotaStore) Unanswered(ctx context.Context) (used pipeline.Usage, err error) {
-	_, err = first(ctx, s.engine.reader(), `SELECT messages, bytes FROM unanswered_sums WHERE account = ''`, nil, &used.Messages, &used.Bytes)
+	_, err = first(ctx, s.engine.Reader(), `SELECT messages, bytes FROM unanswered_sums WHERE account = ''`, nil, &used.Messages, &used.Bytes)
 	return used, err
 }
 
@@ -128,7 +128,7 @@ func (s quotaStore) fillExpiry(ctx context.Context, turns []exchange.TurnRecord)
 	}
 
 	query := `SELECT turn_id, ends_at FROM unanswered WHERE turn_id IN (` + placeholders(1, len(arguments)) + `)`
-	return s.engine.reader().each(ctx, query, arguments, func(r row) error {
+	return s.engine.Reader().Each(ctx, query, arguments, func(r row) error {
 		var id string
 		var ends int64
 		err := r.Scan(&id, &ends)
@@ -154,7 +154,7 @@ const (
 func (s quotaStore) sweepUnanswered(ctx context.Context, now time.Time) error {
 	for range maxBatches {
 		var ended []string
-		err := s.engine.reader().each(ctx, selectEnded, []any{micros(now), int64(maxExpired)}, func(r row) error {
+		err := s.engine.Reader().Each(ctx, selectEnded, []any{micros(now), int64(maxExpired)}, func(r row) error {
 			var id string
 			err := r.Scan(&id)
 			ended = append(ended, id)
@@ -187,7 +187,7 @@ func expireUnanswered(ctx context.Context, tx *Tx, turnID string, now time.Time)
 	}
 
 	var agent, principal, state string
-	found, err := first(ctx, tx, `SELECT agent, principal, state FROM turns WHERE id = $1`, []any{turnID}, &agent, &principal, &state)
+	found, err := first(ctx, tx.sql, `SELECT agent, principal, state FROM turns WHERE id = $1`, []any{turnID}, &agent, &principal, &state)
 	if err != nil {
 		return err
 	}
@@ -220,7 +220,7 @@ func (s quotaStore) AddCounts(ctx context.Context, counts []exchange.Count) (sum
 		rest := sorted
 		for _, size := range portions {
 			for len(rest) >= size {
-				added, err := addCounts(ctx, tx, rest[:size])
+				added, err := addCounts(ctx, tx.sql, rest[:size])
 				if err != nil {
 					return err
 				}
@@ -247,7 +247,7 @@ func addCounts(ctx context.Context, tx querier, counts []exchange.Count) ([]exch
 		ON CONFLICT (counter_key) DO UPDATE SET amount = counters.amount + excluded.amount
 		RETURNING counter_key, amount, ends_at`
 	var sums []exchange.Count
-	err := tx.each(ctx, query, arguments, func(r row) error {
+	err := tx.Each(ctx, query, arguments, func(r row) error {
 		count, err := scanCount(r)
 		sums = append(sums, count)
 		return err
@@ -268,7 +268,7 @@ func (s quotaStore) Counts(ctx context.Context, keys []string) ([]exchange.Count
 
 	var sums []exchange.Count
 	query := `SELECT counter_key, amount, ends_at FROM counters WHERE counter_key IN (` + placeholders(1, len(keys)) + `)`
-	err := s.engine.reader().each(ctx, query, arguments, func(r row) error {
+	err := s.engine.Reader().Each(ctx, query, arguments, func(r row) error {
 		count, err := scanCount(r)
 		sums = append(sums, count)
 		return err

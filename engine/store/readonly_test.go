@@ -4,11 +4,9 @@ import (
 	"context"
 	"errors"
 	"net/url"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -129,22 +127,6 @@ func TestProbeDoesNotGrow(t *testing.T) {
 	}
 }
 
-// TestOldConnectionsAreReplaced: a connection that has lived its time is not used again, and none is before.
-func TestOldConnectionsAreReplaced(t *testing.T) {
-	database := storetest.Postgres(t)
-	for life, want := range map[time.Duration]int{time.Hour: 1, 0: 3} {
-		processes, err := store.Processes(t.Context(), database, life, 3)
-		if err != nil {
-			t.Fatal(err)
-		}
-
-		slices.Sort(processes)
-		if got := len(slices.Compact(processes)); got != want {
-			t.Errorf("%d connections for 3 questions with a life of %v, want %d", got, life, want)
-		}
-	}
-}
-
 // TestSeveralHosts: the first host that can be written to is used, and all are named when none can.
 func TestSeveralHosts(t *testing.T) {
 	database := storetest.Postgres(t)
@@ -171,27 +153,5 @@ func TestSeveralHosts(t *testing.T) {
 	_, err = store.Open(t.Context(), store.Options{URL: database})
 	if err == nil || !strings.Contains(err.Error(), "it is read-only: name the primary in database_url") {
 		t.Errorf("got %v", err)
-	}
-}
-
-// TestWantedServer: what the operator wrote wins over our wish for a server that can be written to.
-func TestWantedServer(t *testing.T) {
-	t.Setenv("PGTARGETSESSIONATTRS", "")
-	for text, want := range map[string]string{
-		"postgres://u@a/db":                                           "read-write",
-		"postgres://u@a:5432,b:5433/db?sslmode=disable":               "read-write",
-		"postgres://u@a/db?target_session_attrs=any":                  "any",
-		"postgres://u@a/db?target_session_attrs=primary":              "other",
-		"postgres://u@a,b/db?target_session_attrs=read-write":         "read-write",
-		"postgresql:///db?host=a,b&port=1,2&target_session_attrs=any": "any",
-	} {
-		if got, err := store.WantedServer(text); err != nil || got != want {
-			t.Errorf("%s: %q, %v; want %q", text, got, err, want)
-		}
-	}
-
-	t.Setenv("PGTARGETSESSIONATTRS", "any")
-	if got, err := store.WantedServer("postgres://u@a/db"); err != nil || got != "any" {
-		t.Errorf("from the environment: %q, %v", got, err)
 	}
 }

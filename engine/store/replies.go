@@ -16,7 +16,7 @@ import (
 
 // replyStore finds replies.
 type replyStore struct {
-	*database
+	*shared
 	posts *countCache // of LocalPosts
 }
 
@@ -46,7 +46,7 @@ func (t replyTx) InsertReply(ctx context.Context, reply exchange.Reply, nativeID
 	}
 
 	t.wake(ChannelTurn, reply.TurnID)
-	return t.do(ctx, pointToReply, reply.ID, exchange.OutcomeOf(&reply.Response), historyTurns(reply.Response), reply.TurnID)
+	return t.sql.Do(ctx, pointToReply, reply.ID, exchange.OutcomeOf(&reply.Response), historyTurns(reply.Response), reply.TurnID)
 }
 
 // AnswerTurn moves a turn to its end and stores its answer; see pipeline.Tx.
@@ -76,7 +76,7 @@ const amendOutcome = `UPDATE turns SET outcome = $1 WHERE id = $2 AND reply_id =
 
 // amendOutcome keeps the turn's word for its reply in step with a response that was changed.
 func (t replyTx) amendOutcome(ctx context.Context, turnID, replyID string, response *normalized.Response) error {
-	return t.do(ctx, amendOutcome, exchange.OutcomeOf(response), turnID, replyID)
+	return t.sql.Do(ctx, amendOutcome, exchange.OutcomeOf(response), turnID, replyID)
 }
 
 // insertReply stores a reply and reports whether the turn had none with the number.
@@ -89,7 +89,7 @@ func (t replyTx) insertReply(ctx context.Context, reply exchange.Reply, nativeID
 		return false, fmt.Errorf("encode response: %w", err)
 	}
 
-	inserted, err := t.change(ctx, insertReply, reply.ID, reply.TurnID, int64(reply.Notice), reply.Agent, nativeID,
+	inserted, err := t.sql.Change(ctx, insertReply, reply.ID, reply.TurnID, int64(reply.Notice), reply.Agent, nativeID,
 		optionalKey(nativeID), micros(reply.CreatedAt), cleaned(string(response)), int64(reply.Posts), flag(reply.Open))
 	return inserted > 0, err
 }
@@ -123,7 +123,7 @@ func (s replyStore) Answer(ctx context.Context, turnID string) (exchange.Reply, 
 
 func (s replyStore) one(ctx context.Context, query, key string) (reply exchange.Reply, nativeID string, err error) {
 	found := false
-	err = s.engine.reader().each(ctx, query, []any{key}, func(r row) (err error) {
+	err = s.engine.Reader().Each(ctx, query, []any{key}, func(r row) (err error) {
 		found = true
 		reply, err = scanReply(r, &nativeID)
 		return err
@@ -175,7 +175,7 @@ func (s replyStore) Replies(ctx context.Context, agent, before string, limit int
 		before = lastID
 	}
 	var replies []exchange.Reply
-	err := s.engine.reader().each(ctx, selectReplies, []any{agent, cleaned(before), pageSize(limit)}, func(r row) error {
+	err := s.engine.Reader().Each(ctx, selectReplies, []any{agent, cleaned(before), pageSize(limit)}, func(r row) error {
 		var nativeID string
 		reply, err := scanReply(r, &nativeID)
 		replies = append(replies, reply)
@@ -186,7 +186,7 @@ func (s replyStore) Replies(ctx context.Context, agent, before string, limit int
 
 // CountReplies counts what Replies lists.
 func (s replyStore) CountReplies(ctx context.Context, agent string) (count int64, err error) {
-	_, err = first(ctx, s.engine.reader(), `SELECT COUNT(*) FROM replies r WHERE `+openReplies, []any{agent}, &count)
+	_, err = first(ctx, s.engine.Reader(), `SELECT COUNT(*) FROM replies r WHERE `+openReplies, []any{agent}, &count)
 	return count, err
 }
 
@@ -208,7 +208,7 @@ func (s replyStore) LocalPosts(ctx context.Context) (int64, error) {
 		return s.posts.count, nil
 	}
 	var count int64
-	if _, err := first(ctx, s.engine.reader(), `SELECT COUNT(*) FROM replies WHERE notice = 0 AND deleted_at = 0`, nil, &count); err != nil {
+	if _, err := first(ctx, s.engine.Reader(), `SELECT COUNT(*) FROM replies WHERE notice = 0 AND deleted_at = 0`, nil, &count); err != nil {
 		return 0, err
 	}
 
@@ -230,7 +230,7 @@ func (t replyTx) ReviseReply(ctx context.Context, reply exchange.Reply, from int
 		return false, fmt.Errorf("encode response: %w", err)
 	}
 
-	changed, err := t.change(ctx, reviseReply, cleaned(string(response)), int64(reply.Posts), int64(reply.Revision),
+	changed, err := t.sql.Change(ctx, reviseReply, cleaned(string(response)), int64(reply.Posts), int64(reply.Revision),
 		micros(reply.EditedAt), micros(reply.DeletedAt), reply.ID, int64(from))
 	if err != nil || changed == 0 {
 		return false, err
@@ -246,11 +246,11 @@ func (t replyTx) ReviseReply(ctx context.Context, reply exchange.Reply, from int
 	if err := t.AppendEvents(ctx, reply.TurnID, []exchange.Event{event}); err != nil || reply.DeletedAt.IsZero() {
 		return err == nil, err
 	}
-	if err := t.do(ctx, leaveHistory, micros(reply.DeletedAt), reply.TurnID, reply.ID); err != nil {
+	if err := t.sql.Do(ctx, leaveHistory, micros(reply.DeletedAt), reply.TurnID, reply.ID); err != nil {
 		return false, err
 	}
 
-	if err := t.do(ctx, removeDeltas, reply.TurnID); err != nil {
+	if err := t.sql.Do(ctx, removeDeltas, reply.TurnID); err != nil {
 		return false, err
 	}
 	return true, t.removeResults(ctx, reply.TurnID) // they have what the answer said
@@ -267,7 +267,7 @@ func (t replyTx) InsertAck(ctx context.Context, reply exchange.Reply, nativeID s
 		return false, err
 	}
 	var id string
-	silent, err := first(ctx, t, selectSilentTurn, []any{reply.TurnID}, &id)
+	silent, err := first(ctx, t.sql, selectSilentTurn, []any{reply.TurnID}, &id)
 	if err != nil || !silent {
 		return false, err
 	}
@@ -294,7 +294,7 @@ const cancelAck = `UPDATE deliveries SET state = '` + delivery.StateCancelled + 
 // delivery's own transactions: the delivery, the turn, the job.
 func (t replyTx) CancelAck(ctx context.Context, turnID string, at time.Time) error {
 	cancelled := map[string]string{} // id → address
-	err := t.each(ctx, cancelAck, []any{ackOvertaken, micros(at), turnID, int64(exchange.NoticeAck)}, func(r row) error {
+	err := t.sql.Each(ctx, cancelAck, []any{ackOvertaken, micros(at), turnID, int64(exchange.NoticeAck)}, func(r row) error {
 		var id, address string
 		err := r.Scan(&id, &address)
 		cancelled[id] = address

@@ -10,7 +10,7 @@ import (
 )
 
 // resultStore reads the conversation results of runs.
-type resultStore struct{ *database }
+type resultStore struct{ *shared }
 
 // resultTx keeps them in a transaction.
 type resultTx struct{ *transaction }
@@ -44,7 +44,7 @@ func (t resultTx) PutRunResult(ctx context.Context, result exchange.RunResult) e
 	if err != nil {
 		return err
 	}
-	err = t.do(ctx, putRunResult, result.TurnID, int64(result.Run), microsOrNow(result.At), cleaned(result.Status), int64(result.Bytes),
+	err = t.sql.Do(ctx, putRunResult, result.TurnID, int64(result.Run), microsOrNow(result.At), cleaned(result.Status), int64(result.Bytes),
 		cleaned(string(result.Body)), result.Digest, cleaned(audit), result.LeftOut)
 	if err != nil || result.Run <= exchange.MaxRunResults {
 		return err
@@ -53,7 +53,7 @@ func (t resultTx) PutRunResult(ctx context.Context, result exchange.RunResult) e
 	if err := t.discardResults(ctx, older, result.TurnID, int64(exchange.MaxRunResults)); err != nil {
 		return err
 	}
-	return t.do(ctx, emptyOldResults, result.TurnID, int64(exchange.MaxRunResults))
+	return t.sql.Do(ctx, emptyOldResults, result.TurnID, int64(exchange.MaxRunResults))
 }
 
 func auditText(events []json.RawMessage) (string, error) {
@@ -70,7 +70,7 @@ func auditText(events []json.RawMessage) (string, error) {
 // discardResults notes the contents of results that go.
 func (t *transaction) discardResults(ctx context.Context, which string, arguments ...any) error {
 	var digests []string
-	err := t.each(ctx, `SELECT digest FROM run_results`+which+` AND digest <> ''`, arguments, func(r row) error {
+	err := t.sql.Each(ctx, `SELECT digest FROM run_results`+which+` AND digest <> ''`, arguments, func(r row) error {
 		var digest string
 		err := r.Scan(&digest)
 		digests = append(digests, digest)
@@ -87,7 +87,7 @@ func (t *transaction) removeResults(ctx context.Context, turnID string) error {
 	if err := t.discardResults(ctx, ` WHERE turn_id = $1`, turnID); err != nil {
 		return err
 	}
-	return t.do(ctx, `DELETE FROM run_results WHERE turn_id = $1`, turnID)
+	return t.sql.Do(ctx, `DELETE FROM run_results WHERE turn_id = $1`, turnID)
 }
 
 const selectRunResults = `SELECT run, at, status, bytes, left_out, digest, `
@@ -106,7 +106,7 @@ func (s resultStore) ThreadResults(ctx context.Context, agent, threadID string) 
 		return nil, nil
 	}
 	var list []exchange.RunResult
-	err := s.engine.reader().each(ctx, selectThreadResults, []any{hashKey(agent, threadID), threadID, agent}, func(r row) error {
+	err := s.engine.Reader().Each(ctx, selectThreadResults, []any{hashKey(agent, threadID), threadID, agent}, func(r row) error {
 		var one exchange.RunResult
 		var at int64
 		var audit string
@@ -139,7 +139,7 @@ func (s resultStore) RunResult(ctx context.Context, turnID string, run int) (exc
 
 func (s resultStore) results(ctx context.Context, turnID, query string, arguments ...any) ([]exchange.RunResult, error) {
 	var list []exchange.RunResult
-	err := s.engine.reader().each(ctx, query, arguments, func(r row) error {
+	err := s.engine.Reader().Each(ctx, query, arguments, func(r row) error {
 		one := exchange.RunResult{TurnID: turnID}
 		var at int64
 		var body string
@@ -162,7 +162,7 @@ func (s sweeper) sweepResults(ctx context.Context, before time.Time) error {
 			if err := tx.discardResults(ctx, old, micros(before), int64(maxSwept)); err != nil {
 				return err
 			}
-			removed, err = tx.change(ctx, `DELETE FROM run_results`+old, micros(before), int64(maxSwept))
+			removed, err = tx.sql.Change(ctx, `DELETE FROM run_results`+old, micros(before), int64(maxSwept))
 			return err
 		})
 		if err != nil || removed < maxSwept {

@@ -13,6 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
 
+	"inbox/engine/store/database"
 	"inbox/exchange"
 	"inbox/internal/clock"
 	"inbox/internal/fault"
@@ -55,7 +56,7 @@ var retained = promauto.NewCounterVec(prometheus.CounterOpts{
 }, []string{"kind"})
 
 // retentionStore removes what has reached its end.
-type retentionStore struct{ *database }
+type retentionStore struct{ *shared }
 
 // retentionTx does it for single turns.
 type retentionTx struct{ *transaction }
@@ -153,7 +154,7 @@ func (s retentionStore) retainGroup(ctx context.Context, g group, now time.Time)
 func (s retentionStore) dropCursors(ctx context.Context, kind string, groups []group) error {
 	var names []string
 	query := `SELECT name FROM retention_cursors WHERE name >= $1 AND name < $2`
-	err := s.engine.reader().each(ctx, query, []any{kind + "/", kind + "0"}, func(r row) error {
+	err := s.engine.Reader().Each(ctx, query, []any{kind + "/", kind + "0"}, func(r row) error {
 		var name string
 		err := r.Scan(&name)
 		names = append(names, name)
@@ -168,10 +169,10 @@ func (s retentionStore) dropCursors(ctx context.Context, kind string, groups []g
 			continue
 		}
 		err := s.InTx(ctx, func(tx *Tx) error {
-			if err := tx.do(ctx, `DELETE FROM retention_later WHERE name = $1`, name); err != nil {
+			if err := tx.sql.Do(ctx, `DELETE FROM retention_later WHERE name = $1`, name); err != nil {
 				return err
 			}
-			return tx.do(ctx, `DELETE FROM retention_cursors WHERE name = $1`, name)
+			return tx.sql.Do(ctx, `DELETE FROM retention_cursors WHERE name = $1`, name)
 		})
 		if err != nil {
 			return err
@@ -181,7 +182,7 @@ func (s retentionStore) dropCursors(ctx context.Context, kind string, groups []g
 }
 
 func (s retentionStore) cursor(ctx context.Context, name string) (after string, err error) {
-	_, err = first(ctx, s.engine.reader(), `SELECT after_id FROM retention_cursors WHERE name = $1`, []any{name}, &after)
+	_, err = first(ctx, s.engine.Reader(), `SELECT after_id FROM retention_cursors WHERE name = $1`, []any{name}, &after)
 	return after, err
 }
 
@@ -195,7 +196,7 @@ func (t retentionTx) moveCursor(ctx context.Context, name, from, to string) erro
 		query, arguments = `INSERT INTO retention_cursors (name, after_id, updated_at) VALUES ($3, $1, $2)
 			ON CONFLICT (name) DO UPDATE SET after_id = excluded.after_id, updated_at = excluded.updated_at WHERE retention_cursors.after_id = ''`, arguments[:3]
 	}
-	moved, err := t.change(ctx, query, arguments...)
+	moved, err := t.sql.Change(ctx, query, arguments...)
 	if err == nil && moved == 0 {
 		err = errMoved
 	}
@@ -223,7 +224,7 @@ func (s retentionStore) retainTurns(ctx context.Context, g group, now time.Time)
 	for err == nil {
 		begun := time.Now()
 		page := make([]old, 0, retainPage)
-		err = s.engine.reader().each(ctx, selectOld, []any{after, end, int64(retainPage)}, func(r row) error {
+		err = s.engine.Reader().Each(ctx, selectOld, []any{after, end, int64(retainPage)}, func(r row) error {
 			var one old
 			err := r.Scan(&one.id, &one.agent, &one.state, &one.updated)
 			page = append(page, one)
@@ -271,7 +272,7 @@ func (s retentionStore) retainLate(ctx context.Context, g group, now time.Time) 
 	for {
 		begun := time.Now()
 		portion := make([]old, 0, retainBatch)
-		err = s.engine.reader().each(ctx, selectLate, []any{g.name, micros(now), int64(retainBatch)}, func(r row) error {
+		err = s.engine.Reader().Each(ctx, selectLate, []any{g.name, micros(now), int64(retainBatch)}, func(r row) error {
 			var one old
 			err := r.Scan(&one.id, &one.agent, &one.state, &one.updated)
 			portion = append(portion, one)
@@ -284,7 +285,7 @@ func (s retentionStore) retainLate(ctx context.Context, g group, now time.Time) 
 		var count int64
 		err = s.InTx(ctx, func(tx *Tx) (err error) {
 			for _, one := range portion {
-				if err := tx.do(ctx, `DELETE FROM retention_later WHERE name = $1 AND turn_id = $2`, g.name, one.id); err != nil {
+				if err := tx.sql.Do(ctx, `DELETE FROM retention_later WHERE name = $1 AND turn_id = $2`, g.name, one.id); err != nil {
 					return err
 				}
 			}
@@ -304,7 +305,7 @@ func (s retentionStore) retainLate(ctx context.Context, g group, now time.Time) 
 // pace leaves the writer to others for as long as the work took that began then.
 func pace(ctx context.Context, begun time.Time) error {
 	if err := clock.Sleep(ctx, min(time.Since(begun), orphanRest)); err != nil {
-		return unavailable("remove what has reached its end", err)
+		return database.Unavailable("remove what has reached its end", err)
 	}
 	return nil
 }
@@ -324,7 +325,7 @@ func (t retentionTx) retain(ctx context.Context, g group, portion []old, now tim
 
 		var state string
 		var updated, unfinished int64
-		found, err := first(ctx, t, selectEndState, []any{one.id}, &state, &updated, &unfinished)
+		found, err := first(ctx, t.sql, selectEndState, []any{one.id}, &state, &updated, &unfinished)
 		if err != nil {
 			return 0, err
 		}
@@ -347,7 +348,7 @@ func (t retentionTx) retain(ctx context.Context, g group, portion []old, now tim
 			}
 			continue
 		}
-		if err := t.do(ctx, putLater, g.name, one.id, micros(due)); err != nil {
+		if err := t.sql.Do(ctx, putLater, g.name, one.id, micros(due)); err != nil {
 			return 0, err
 		}
 	}
@@ -374,7 +375,7 @@ func (t retentionTx) end(ctx context.Context, kind, turnID string) (bool, error)
 		if err != nil {
 			return false, err
 		}
-		runs, err := t.change(ctx, `DELETE FROM task_runs WHERE turn_id = $1 AND turn_id <> ''`, turnID)
+		runs, err := t.sql.Change(ctx, `DELETE FROM task_runs WHERE turn_id = $1 AND turn_id <> ''`, turnID)
 		return requests || runs > 0, err
 	}
 	return t.endRecord(ctx, turnID)
@@ -385,7 +386,7 @@ const selectEmptied = `SELECT 1 FROM turns WHERE id = $1 AND route = '{}' AND hi
 // endMessage is what deletion of a conversation does to its turns.
 func (t retentionTx) endMessage(ctx context.Context, turnID string) (bool, error) {
 	var one int64
-	if empty, err := first(ctx, t, selectEmptied, []any{turnID}, &one); err != nil || empty {
+	if empty, err := first(ctx, t.sql, selectEmptied, []any{turnID}, &one); err != nil || empty {
 		return false, err
 	}
 	if _, err := t.endOriginal(ctx, turnID); err != nil {
@@ -397,19 +398,19 @@ func (t retentionTx) endMessage(ctx context.Context, turnID string) (bool, error
 // endOriginal lets go of the native form. Other messages may have the same bytes; whether they do is looked at for many at once.
 func (t retentionTx) endOriginal(ctx context.Context, turnID string) (bool, error) {
 	var digest string
-	if _, err := first(ctx, t, `SELECT original_digest FROM turns WHERE id = $1`, []any{turnID}, &digest); err != nil || digest == "" {
+	if _, err := first(ctx, t.sql, `SELECT original_digest FROM turns WHERE id = $1`, []any{turnID}, &digest); err != nil || digest == "" {
 		return false, err
 	}
-	if err := t.do(ctx, `INSERT INTO retention_originals (digest) VALUES ($1) ON CONFLICT (digest) DO NOTHING`, digest); err != nil {
+	if err := t.sql.Do(ctx, `INSERT INTO retention_originals (digest) VALUES ($1) ON CONFLICT (digest) DO NOTHING`, digest); err != nil {
 		return false, err
 	}
-	return true, t.do(ctx, `UPDATE turns SET original_digest = '' WHERE id = $1`, turnID)
+	return true, t.sql.Do(ctx, `UPDATE turns SET original_digest = '' WHERE id = $1`, turnID)
 }
 
 // endFiles puts a line in the place of each file.
 func (t retentionTx) endFiles(ctx context.Context, turnID string) (bool, error) {
 	var stored string
-	if _, err := first(ctx, t, `SELECT message FROM turns WHERE id = $1`, []any{turnID}, &stored); err != nil {
+	if _, err := first(ctx, t.sql, `SELECT message FROM turns WHERE id = $1`, []any{turnID}, &stored); err != nil {
 		return false, err
 	}
 	var message normalized.Message
@@ -428,7 +429,7 @@ func (t retentionTx) endFiles(ctx context.Context, turnID string) (bool, error) 
 		if err := t.discard(ctx, digests...); err != nil {
 			return false, err
 		}
-		if err := t.do(ctx, `UPDATE turns SET message = $1 WHERE id = $2`, string(body), turnID); err != nil {
+		if err := t.sql.Do(ctx, `UPDATE turns SET message = $1 WHERE id = $2`, string(body), turnID); err != nil {
 			return false, err
 		}
 	}
@@ -439,7 +440,7 @@ func (t retentionTx) endFiles(ctx context.Context, turnID string) (bool, error) 
 
 func (t retentionTx) endAnswerFiles(ctx context.Context, turnID string) (changed bool, err error) {
 	kept := map[string]string{}
-	err = t.each(ctx, `SELECT id, response FROM replies WHERE turn_id = $1`, []any{turnID}, func(r row) error {
+	err = t.sql.Each(ctx, `SELECT id, response FROM replies WHERE turn_id = $1`, []any{turnID}, func(r row) error {
 		var id, response string
 		err := r.Scan(&id, &response)
 		kept[id] = response
@@ -467,7 +468,7 @@ func (t retentionTx) endAnswerFiles(ctx context.Context, turnID string) (changed
 		if err := t.discard(ctx, digests...); err != nil {
 			return false, err
 		}
-		if err := t.do(ctx, `UPDATE replies SET response = $1 WHERE id = $2`, string(body), id); err != nil {
+		if err := t.sql.Do(ctx, `UPDATE replies SET response = $1 WHERE id = $2`, string(body), id); err != nil {
 			return false, err
 		}
 		changed = true
@@ -497,11 +498,11 @@ func (t retentionTx) endSteps(ctx context.Context, turnID string) (bool, error) 
 	if err := t.removeResults(ctx, turnID); err != nil {
 		return false, err
 	}
-	emptied, err := t.change(ctx, `UPDATE events SET body = '' WHERE turn_id = $1 AND body <> ''`, turnID)
+	emptied, err := t.sql.Change(ctx, `UPDATE events SET body = '' WHERE turn_id = $1 AND body <> ''`, turnID)
 	if err != nil {
 		return false, err
 	}
-	gone, err := t.change(ctx, `DELETE FROM events WHERE turn_id = $1 AND kind <> $2
+	gone, err := t.sql.Change(ctx, `DELETE FROM events WHERE turn_id = $1 AND kind <> $2
 		AND seq < (SELECT MAX(e.seq) FROM events e WHERE e.turn_id = $1)`, turnID, exchange.EventMessageEdited)
 	return emptied+gone > 0, err
 }
@@ -510,7 +511,7 @@ func (t retentionTx) endSteps(ctx context.Context, turnID string) (bool, error) 
 func (t retentionTx) endRows(ctx context.Context, rows ended, turnID string) (bool, error) {
 	var one int64
 	which := rows.done
-	there, err := first(ctx, t, `SELECT 1 FROM `+rows.table+` WHERE `+rows.turn+` = $1 AND `+which+` LIMIT 1`, []any{turnID}, &one)
+	there, err := first(ctx, t.sql, `SELECT 1 FROM `+rows.table+` WHERE `+rows.turn+` = $1 AND `+which+` LIMIT 1`, []any{turnID}, &one)
 	if err != nil || !there {
 		return false, err
 	}
@@ -535,7 +536,7 @@ func (s retentionStore) retainAudit(ctx context.Context, g group, now time.Time)
 		begun := time.Now()
 		var last string
 		var ids []string
-		err = s.engine.reader().each(ctx, selectOldAudit, []any{after, end, int64(retainPage)}, func(r row) error {
+		err = s.engine.Reader().Each(ctx, selectOldAudit, []any{after, end, int64(retainPage)}, func(r row) error {
 			var agent string
 			err := r.Scan(&last, &agent)
 			if g.has(agent) {
@@ -552,7 +553,7 @@ func (s retentionStore) retainAudit(ctx context.Context, g group, now time.Time)
 				return err
 			}
 			for _, id := range ids {
-				if err := tx.do(ctx, `DELETE FROM audit WHERE id = $1`, id); err != nil {
+				if err := tx.sql.Do(ctx, `DELETE FROM audit WHERE id = $1`, id); err != nil {
 					return err
 				}
 			}
@@ -576,7 +577,7 @@ func (s retentionStore) retainSessions(ctx context.Context, g group, now time.Ti
 		type session struct{ owner, id string }
 		var page []session
 		rows := 0
-		err := s.engine.reader().each(ctx, selectOldSessions, []any{micros(now.Add(-g.period)), ownerKey, id, int64(retainPage)}, func(r row) error {
+		err := s.engine.Reader().Each(ctx, selectOldSessions, []any{micros(now.Add(-g.period)), ownerKey, id, int64(retainPage)}, func(r row) error {
 			var owner, agent string
 			err := r.Scan(&ownerKey, &id, &owner, &agent)
 			rows++
@@ -618,7 +619,7 @@ func (s retentionStore) endSession(ctx context.Context, owner, id string) (delet
 		return false, err
 	}
 	var one int64
-	open, err := first(ctx, s.engine.reader(), selectOpenInThread, []any{hashKey(session.Agent, session.ThreadID), session.ThreadID}, &one)
+	open, err := first(ctx, s.engine.Reader(), selectOpenInThread, []any{hashKey(session.Agent, session.ThreadID), session.ThreadID}, &one)
 	if err != nil || open {
 		return false, err
 	}
@@ -640,7 +641,7 @@ const (
 // all of them: an index of digests would cost every message something.
 func (s retentionStore) DropOriginals(ctx context.Context) error {
 	letGo := map[string]bool{}
-	err := s.engine.reader().each(ctx, selectLetGo, []any{int64(maxLetGo)}, func(r row) error {
+	err := s.engine.Reader().Each(ctx, selectLetGo, []any{int64(maxLetGo)}, func(r row) error {
 		var digest string
 		err := r.Scan(&digest)
 		letGo[digest] = true
@@ -655,7 +656,7 @@ func (s retentionStore) DropOriginals(ctx context.Context) error {
 	for more := true; more; {
 		begun := time.Now()
 		rows := 0
-		err := s.engine.reader().each(ctx, selectHolder, []any{after, int64(10 * retainPage)}, func(r row) error {
+		err := s.engine.Reader().Each(ctx, selectHolder, []any{after, int64(10 * retainPage)}, func(r row) error {
 			var digest string
 			err := r.Scan(&after, &digest)
 			if letGo[digest] {
@@ -708,7 +709,7 @@ func (t retentionTx) dropLetGo(ctx context.Context, digests []string, needed map
 	}
 	held := map[string]bool{}
 	query := `SELECT DISTINCT original_digest FROM turns WHERE id > $1 AND original_digest IN (` + placeholders(2, len(digests)) + `)`
-	err := t.each(ctx, query, arguments, func(r row) error {
+	err := t.sql.Each(ctx, query, arguments, func(r row) error {
 		var digest string
 		err := r.Scan(&digest)
 		held[digest] = true
@@ -719,7 +720,7 @@ func (t retentionTx) dropLetGo(ctx context.Context, digests []string, needed map
 	}
 
 	for _, digest := range digests {
-		if err := t.do(ctx, `DELETE FROM retention_originals WHERE digest = $1`, digest); err != nil {
+		if err := t.sql.Do(ctx, `DELETE FROM retention_originals WHERE digest = $1`, digest); err != nil {
 			return err
 		}
 		if needed[digest] || held[digest] {

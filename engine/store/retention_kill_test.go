@@ -65,7 +65,7 @@ func TestRetentionIsKilled(t *testing.T) {
 			progress := func() string {
 				var done string
 				query := `SELECT COALESCE(MAX(updated_at), 0) || ' ' || (SELECT COUNT(*) FROM retention_later) FROM retention_cursors`
-				if _, err := first(t.Context(), s.engine.reader(), query, nil, &done); err != nil {
+				if _, err := first(t.Context(), s.engine.Reader(), query, nil, &done); err != nil {
 					t.Fatal(err)
 				}
 				return done
@@ -102,7 +102,7 @@ func TestRetentionIsKilled(t *testing.T) {
 			}
 			for digest, want := range needed {
 				var one int64
-				if is, err := first(t.Context(), s.engine.reader(), `SELECT 1 FROM originals WHERE digest = $1`, []any{digest}, &one); is != want || err != nil {
+				if is, err := first(t.Context(), s.engine.Reader(), `SELECT 1 FROM originals WHERE digest = $1`, []any{digest}, &one); is != want || err != nil {
 					t.Errorf("the native form %s is there: %t, %v; want %t", digest[:1], is, err, want)
 				}
 			}

@@ -8,7 +8,6 @@ import (
 	"io"
 	"maps"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -18,6 +17,7 @@ import (
 
 	"inbox/engine/delivery"
 	"inbox/engine/pipeline"
+	"inbox/engine/store/database"
 	"inbox/engine/store/storetest"
 	"inbox/exchange"
 	"inbox/identity"
@@ -158,7 +158,7 @@ func found(t testing.TB, s *Store, a aged) map[string]bool {
 	t.Helper()
 	has := func(query string) bool {
 		var one int64
-		there, err := first(t.Context(), s.engine.reader(), query, []any{a.id}, &one)
+		there, err := first(t.Context(), s.engine.Reader(), query, []any{a.id}, &one)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -219,13 +219,13 @@ func TestRetentionEqualsModel(t *testing.T) {
 				}
 				for digest, want := range needed {
 					var one int64
-					if is, err := first(t.Context(), s.engine.reader(), `SELECT 1 FROM originals WHERE digest = $1`, []any{digest}, &one); is != want || err != nil {
+					if is, err := first(t.Context(), s.engine.Reader(), `SELECT 1 FROM originals WHERE digest = $1`, []any{digest}, &one); is != want || err != nil {
 						r.Fatalf("round %d: the native form %s is there: %t, %v; want %t", round, digest[:1], is, err, want)
 					}
 				}
 
 				// What was on its way arrives; it is looked at again within a day.
-				if err := s.InTx(t.Context(), func(tx *Tx) error { return tx.do(t.Context(), `UPDATE deliveries SET state = 'delivered'`) }); err != nil {
+				if err := s.InTx(t.Context(), func(tx *Tx) error { return tx.sql.Do(t.Context(), `UPDATE deliveries SET state = 'delivered'`) }); err != nil {
 					t.Fatal(err)
 				}
 				for i := range turns {
@@ -254,7 +254,7 @@ func emptied(ctx context.Context, s *Store) error {
 			"deliveries", "replies", "events", "demands", "dispatches", "tool_requests", "run_results", "task_runs", "turns", "originals", "blob_garbage",
 			"retention_cursors", "retention_later", "retention_originals",
 		} {
-			if err := tx.do(ctx, `DELETE FROM `+table); err != nil {
+			if err := tx.sql.Do(ctx, `DELETE FROM `+table); err != nil {
 				return err
 			}
 		}
@@ -327,7 +327,7 @@ func TestAuditAndSessionsEnd(t *testing.T) {
 			}
 			busy := keptTurn(t, s, 10+number, agent, strings.Repeat("a", 64), at, at, exchange.StateRunning, false)
 			if err := s.InTx(t.Context(), func(tx *Tx) error {
-				return tx.do(t.Context(), `UPDATE turns SET thread_id = $1, thread_key = $2 WHERE id = $3`, "busy"+agent, hashKey(agent, "busy"+agent), busy.id)
+				return tx.sql.Do(t.Context(), `UPDATE turns SET thread_id = $1, thread_key = $2 WHERE id = $3`, "busy"+agent, hashKey(agent, "busy"+agent), busy.id)
 			}); err != nil {
 				t.Fatal(err)
 			}
@@ -380,14 +380,13 @@ func TestRetainedWordsAreNowhere(t *testing.T) {
 		if found, err := s.Arrivals(ctx, exchange.ArrivalFilter{Text: secret, Limit: 10}); err != nil || len(found.Turns) != 0 {
 			t.Errorf("the words are found: %+v, %v", found, err)
 		}
-		file, is := s.engine.(*sqliteEngine)
-		if !is {
+		if s.engine.Kind() != database.SQLite {
 			return
 		}
-		if _, err := file.forgetFree(ctx); err != nil { // the log goes by itself when it is written anew
+		if _, err := s.engine.ForgetFree(ctx); err != nil { // the log goes by itself when it is written anew
 			t.Fatal(err)
 		}
-		for _, path := range Files(filepath.Dir(file.path)) {
+		for _, path := range database.Files(s.options.DataDir) {
 			if content, err := os.ReadFile(path); err == nil && strings.Contains(string(content), secret) {
 				t.Errorf("%s has the words", path)
 			}

@@ -22,7 +22,7 @@ import (
 )
 
 // searchStore finds messages by what they say, and keeps the index for that.
-type searchStore struct{ *database }
+type searchStore struct{ *shared }
 
 const (
 	// maxSearchedBytes is how much of a text is indexed, of a question and of its answer alike.
@@ -576,7 +576,7 @@ func numbersOf(rows []int64) []int64 {
 
 // match returns rows of the index in a window, below upper, newest first.
 func (w *searchWalk) match(ctx context.Context, window searchWindow) (rows []int64, err error) {
-	words := w.engine.dialect()
+	words := w.dialect
 	test := &selection{arguments: []any{words.matchQuery(w.query, window.word()), 2 * max(window.from(), w.lowest), 2 * w.upper, int64(w.tuning.hits)}}
 	if rest := w.query.inexact(); len(rest) > 0 {
 		words.testWords(rest, test)
@@ -591,7 +591,7 @@ func (w *searchWalk) rows(ctx context.Context, text string, test *selection) (ro
 		condition.WriteString(" AND " + one)
 	}
 	text = strings.NewReplacer("{words}", w.table, "{test}", condition.String()).Replace(text)
-	err = w.engine.reader().each(ctx, text, test.arguments, func(r row) error {
+	err = w.engine.Reader().Each(ctx, text, test.arguments, func(r row) error {
 		var rowid int64
 		err := r.Scan(&rowid)
 		rows = append(rows, rowid)
@@ -613,7 +613,7 @@ func (w *searchWalk) among(ctx context.Context, all []numbered) error {
 			rowids = append(rowids, 2*one.number, 2*one.number+1)
 		}
 		test := &selection{arguments: padded(rowids, heldAtOnce)}
-		w.engine.dialect().testWords(w.query, test)
+		w.dialect.testWords(w.query, test)
 		rows, err := w.rows(ctx, strings.Replace(holdWords, "{rows}", placeholders(1, heldAtOnce), 1), test)
 		if err != nil {
 			return err
@@ -646,7 +646,7 @@ func (s searchStore) among(ctx context.Context, list *arrivalList, walk *searchW
 
 	var all []numbered
 	for chunk := range slices.Chunk(ids, restricted) {
-		err := s.engine.reader().each(ctx, selectNumbers, padded(chunk, restricted), func(r row) error {
+		err := s.engine.Reader().Each(ctx, selectNumbers, padded(chunk, restricted), func(r row) error {
 			var one numbered
 			err := r.Scan(&one.number, &one.id)
 			if one.number < walk.before {
@@ -671,7 +671,7 @@ func (s searchStore) between(ctx context.Context, filter exchange.ArrivalFilter,
 	lowest, highest = 1, upper
 	if !filter.Since.IsZero() {
 		var number int64
-		found, err := first(ctx, s.engine.reader(), selectFirstNumber, []any{firstID(filter.Since)}, &number)
+		found, err := first(ctx, s.engine.Reader(), selectFirstNumber, []any{firstID(filter.Since)}, &number)
 		if err != nil {
 			return 0, 0, err
 		}
@@ -681,7 +681,7 @@ func (s searchStore) between(ctx context.Context, filter exchange.ArrivalFilter,
 	}
 	if !filter.Until.IsZero() {
 		var number int64
-		found, err := first(ctx, s.engine.reader(), selectLastNumber, []any{firstID(filter.Until)}, &number)
+		found, err := first(ctx, s.engine.Reader(), selectLastNumber, []any{firstID(filter.Until)}, &number)
 		if err != nil {
 			return 0, 0, err
 		}
@@ -714,7 +714,7 @@ func (s searchStore) selected(ctx context.Context, from, column string, chosen s
 	chosen.where = append(chosen.where, column+" IN ("+placeholders(len(chosen.arguments)+1, restricted)+")")
 	chosen.arguments = append(chosen.arguments, padded(numbers, restricted)...)
 
-	err = s.engine.reader().each(ctx, from+chosen.sql()+` ORDER BY `+column+` DESC`, chosen.arguments, func(r row) error {
+	err = s.engine.Reader().Each(ctx, from+chosen.sql()+` ORDER BY `+column+` DESC`, chosen.arguments, func(r row) error {
 		var one numbered
 		err := r.Scan(&one.number, &one.id)
 		found = append(found, one)

@@ -44,7 +44,7 @@ const insertPending = `INSERT INTO search_pending (id, turn_id, answer) VALUES (
 // came lets the worker index a turn that was stored. A turn is stored once, so its id is that of the row too.
 func (t searchTx) came(ctx context.Context, turnID string) error {
 	t.words = true
-	return t.do(ctx, insertPending, turnID, turnID, int64(0))
+	return t.sql.Do(ctx, insertPending, turnID, turnID, int64(0))
 }
 
 // answered lets it index the answer of a turn in place of the one before.
@@ -54,7 +54,7 @@ func (t searchTx) answered(ctx context.Context, turnID string) error {
 		return err
 	}
 	t.words = true
-	return t.do(ctx, insertPending, id.String(), turnID, int64(1))
+	return t.sql.Do(ctx, insertPending, id.String(), turnID, int64(1))
 }
 
 // UnindexTurn removes what a turn says from the search index, in this transaction and before its text is changed or erased: from
@@ -77,18 +77,18 @@ const deleteWords = `DELETE FROM search_words WHERE rowid = $1`
 
 func (t searchTx) removeWords(ctx context.Context, turnID string) error {
 	var number int64
-	found, err := first(ctx, t, selectNumber, []any{turnID}, &number)
+	found, err := first(ctx, t.sql, selectNumber, []any{turnID}, &number)
 	if err != nil || !found {
 		return err
 	}
-	if err := t.do(ctx, deleteWords, 2*number); err != nil {
+	if err := t.sql.Do(ctx, deleteWords, 2*number); err != nil {
 		return err
 	}
-	return t.do(ctx, deleteWords, 2*number+1)
+	return t.sql.Do(ctx, deleteWords, 2*number+1)
 }
 
 // wakeIndex tells the worker of this node that there is something to do.
-func (d *database) wakeIndex() {
+func (d *shared) wakeIndex() {
 	select {
 	case d.words <- struct{}{}:
 	default:
@@ -100,22 +100,22 @@ func (d *database) wakeIndex() {
 func (t searchTx) rebuild(ctx context.Context) error {
 	var number int64
 	var before string
-	if _, err := first(ctx, t, lockSearchState, nil, &number, &before); err != nil {
+	if _, err := first(ctx, t.sql, lockSearchState, nil, &number, &before); err != nil {
 		return err
 	}
-	if err := t.do(ctx, `INSERT INTO arrivals (number, turn_id) SELECT CAST($1 AS BIGINT) + ROW_NUMBER() OVER (ORDER BY t.id), t.id
+	if err := t.sql.Do(ctx, `INSERT INTO arrivals (number, turn_id) SELECT CAST($1 AS BIGINT) + ROW_NUMBER() OVER (ORDER BY t.id), t.id
 		FROM turns t WHERE NOT EXISTS (SELECT 1 FROM arrivals a WHERE a.turn_id = t.id)`, number); err != nil {
 		return err
 	}
 
 	for _, statement := range []string{forgetMailNumbers, `DELETE FROM mail_words`} { // mail is numbered anew
-		if err := t.do(ctx, statement); err != nil {
+		if err := t.sql.Do(ctx, statement); err != nil {
 			return err
 		}
 	}
 
 	t.words = true
-	return t.do(ctx, `UPDATE search_state SET number = (SELECT COALESCE(MAX(number), 0) FROM arrivals), rebuild_before = $1 WHERE one = 1`, lastID)
+	return t.sql.Do(ctx, `UPDATE search_state SET number = (SELECT COALESCE(MAX(number), 0) FROM arrivals), rebuild_before = $1 WHERE one = 1`, lastID)
 }
 
 // IndexWords keeps the search index until ctx ends: on any number of nodes, of which one at a time writes. A crash loses nothing,
@@ -171,7 +171,7 @@ const (
 func (s searchStore) waiting(ctx context.Context) (changes, rebuild bool, err error) {
 	var oldest, before string
 	var count, number int64
-	from := s.engine.reader()
+	from := s.engine.Reader()
 	if changes, err = first(ctx, from, selectOldestPending, nil, &oldest); err != nil {
 		return false, false, err
 	}
@@ -229,7 +229,7 @@ func (s searchStore) indexSome(ctx context.Context) error {
 func (t searchTx) indexSome(ctx context.Context, windows windowSizes) error {
 	var number int64
 	var rebuild string
-	if _, err := first(ctx, t, lockSearchState, nil, &number, &rebuild); err != nil {
+	if _, err := first(ctx, t.sql, lockSearchState, nil, &number, &rebuild); err != nil {
 		return err
 	}
 
@@ -253,13 +253,13 @@ func (t searchTx) indexSome(ctx context.Context, windows windowSizes) error {
 	if err := t.indexMail(ctx, windows); err != nil {
 		return err
 	}
-	return t.do(ctx, `UPDATE search_state SET number = $1, rebuild_before = $2 WHERE one = 1`, number, rebuild)
+	return t.sql.Do(ctx, `UPDATE search_state SET number = $1, rebuild_before = $2 WHERE one = 1`, number, rebuild)
 }
 
 // changed are turns whose words changed, each once, in the order of the first change.
 func (t searchTx) changed(ctx context.Context) (chosen []*indexed, err error) {
 	known := map[string]*indexed{}
-	err = t.each(ctx, selectPending, []any{int64(indexedAtOnce)}, func(r row) error {
+	err = t.sql.Each(ctx, selectPending, []any{int64(indexedAtOnce)}, func(r row) error {
 		var id, turnID string
 		var answer int64
 		if err := r.Scan(&id, &turnID, &answer); err != nil {
@@ -278,7 +278,7 @@ func (t searchTx) changed(ctx context.Context) (chosen []*indexed, err error) {
 }
 
 func (t searchTx) rebuilt(ctx context.Context, before string) (chosen []*indexed, err error) {
-	err = t.each(ctx, selectRebuilt, []any{before, int64(indexedAtOnce)}, func(r row) error {
+	err = t.sql.Each(ctx, selectRebuilt, []any{before, int64(indexedAtOnce)}, func(r row) error {
 		one := &indexed{}
 		err := r.Scan(&one.id)
 		chosen = append(chosen, one)
@@ -320,7 +320,7 @@ func (t searchTx) index(ctx context.Context, chosen []*indexed, number int64, wi
 		}
 		number++
 		one.number = number
-		if err := t.do(ctx, `INSERT INTO arrivals (number, turn_id) VALUES ($1, $2)`, number, one.id); err != nil {
+		if err := t.sql.Do(ctx, `INSERT INTO arrivals (number, turn_id) VALUES ($1, $2)`, number, one.id); err != nil {
 			return 0, err
 		}
 	}
@@ -336,7 +336,7 @@ func (t searchTx) readWords(ctx context.Context, chosen []*indexed) (read, there
 	}
 
 	arguments := padded(ids, indexedAtOnce)
-	err = t.each(ctx, selectIndexed+t.dialect.holdWords, arguments, func(r row) error {
+	err = t.sql.Each(ctx, selectIndexed+t.dialect.holdWords, arguments, func(r row) error {
 		var id, message, response string
 		var number int64
 		err := r.Scan(&id, &message, &response, &number)
@@ -352,7 +352,7 @@ func (t searchTx) readWords(ctx context.Context, chosen []*indexed) (read, there
 		return nil, nil, err
 	}
 
-	err = t.each(ctx, selectThere, arguments, func(r row) error {
+	err = t.sql.Each(ctx, selectThere, arguments, func(r row) error {
 		var id string
 		err := r.Scan(&id)
 		there[id] = true
@@ -366,7 +366,7 @@ func (t searchTx) dropArrival(ctx context.Context, gone *indexed) error {
 	if err := t.removeWords(ctx, gone.id); err != nil {
 		return err
 	}
-	if err := t.do(ctx, `DELETE FROM arrivals WHERE turn_id = $1`, gone.id); err != nil {
+	if err := t.sql.Do(ctx, `DELETE FROM arrivals WHERE turn_id = $1`, gone.id); err != nil {
 		return err
 	}
 	return t.settle(ctx, gone)
@@ -376,7 +376,7 @@ const deletePending = `DELETE FROM search_pending WHERE id = $1`
 
 func (t searchTx) settle(ctx context.Context, done *indexed) error {
 	for _, id := range done.pending {
-		if err := t.do(ctx, deletePending, id); err != nil {
+		if err := t.sql.Do(ctx, deletePending, id); err != nil {
 			return err
 		}
 	}
@@ -395,7 +395,7 @@ func (t searchTx) writeWords(ctx context.Context, ready []*indexed, windows wind
 	}
 
 	written := map[int64]bool{}
-	err := t.each(ctx, selectWritten, padded(rowids, 2*indexedAtOnce), func(r row) error {
+	err := t.sql.Each(ctx, selectWritten, padded(rowids, 2*indexedAtOnce), func(r row) error {
 		var rowid int64
 		err := r.Scan(&rowid)
 		written[rowid] = true
@@ -408,7 +408,7 @@ func (t searchTx) writeWords(ctx context.Context, ready []*indexed, windows wind
 	for _, one := range ready {
 		question, answer := 2*one.number, 2*one.number+1
 		if one.answered && written[answer] {
-			if err := t.do(ctx, deleteWords, answer); err != nil {
+			if err := t.sql.Do(ctx, deleteWords, answer); err != nil {
 				return err
 			}
 			written[answer] = false
@@ -429,5 +429,5 @@ func (t searchTx) writeWords(ctx context.Context, ready []*indexed, windows wind
 }
 
 func (t searchTx) insertWords(ctx context.Context, table string, words searchWords, rowid int64, windows windowSizes) error {
-	return t.do(ctx, strings.Replace(t.dialect.insertWords, "{words}", table, 1), t.dialect.wordRow(words, rowid, windows)...)
+	return t.sql.Do(ctx, strings.Replace(t.dialect.insertWords, "{words}", table, 1), t.dialect.wordRow(words, rowid, windows)...)
 }

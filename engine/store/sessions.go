@@ -13,7 +13,7 @@ import (
 )
 
 // sessionStore keeps the conversations of chat and connectors.
-type sessionStore struct{ *database }
+type sessionStore struct{ *shared }
 
 // maxSessionID bounds the id of a session in bytes.
 const maxSessionID = 255
@@ -47,14 +47,14 @@ func checkSession(session exchange.Session) error {
 }
 
 func createSession(ctx context.Context, tx *Tx, session exchange.Session) (stored exchange.Session, created bool, err error) {
-	inserted, err := tx.change(ctx, insertSession, hashKey(session.Owner), session.ID, session.Owner, session.Agent, session.ThreadID,
+	inserted, err := tx.sql.Change(ctx, insertSession, hashKey(session.Owner), session.ID, session.Owner, session.Agent, session.ThreadID,
 		cleaned(session.Title), cleaned(session.Connector), cleaned(session.Conversation), int64(session.Imported),
 		micros(session.CreatedAt), micros(session.UpdatedAt))
 	if err != nil {
 		return stored, false, err
 	}
 
-	stored, found, err := sessionFrom(ctx, tx, session.Owner, session.ID)
+	stored, found, err := sessionFrom(ctx, tx.sql, session.Owner, session.ID)
 	if err == nil && !found {
 		err = notFound("session") // it was deleted just now
 	}
@@ -62,7 +62,7 @@ func createSession(ctx context.Context, tx *Tx, session exchange.Session) (store
 }
 
 func sessionFrom(ctx context.Context, from querier, owner, id string) (session exchange.Session, found bool, err error) {
-	err = from.each(ctx, selectSession, []any{hashKey(owner), id}, func(r row) error {
+	err = from.Each(ctx, selectSession, []any{hashKey(owner), id}, func(r row) error {
 		session, err = scanSession(r)
 		found = err == nil
 		return err
@@ -83,7 +83,7 @@ func (s sessionStore) Session(ctx context.Context, owner, id string) (exchange.S
 	if !storable(id) {
 		return exchange.Session{}, false, nil
 	}
-	return sessionFrom(ctx, s.engine.reader(), owner, id)
+	return sessionFrom(ctx, s.engine.Reader(), owner, id)
 }
 
 // Sessions lists the sessions of an owner, newest update first; fault.Malformed for a cursor that is none.
@@ -101,7 +101,7 @@ func (s sessionStore) Sessions(ctx context.Context, filter exchange.SessionFilte
 
 	query := `SELECT ` + sessionColumns + ` FROM sessions` + chosen.sql() + chosen.page("updated_at DESC, id DESC", filter.Limit)
 	sessions := []exchange.Session{}
-	err := s.engine.reader().each(ctx, query, chosen.arguments, func(r row) error {
+	err := s.engine.Reader().Each(ctx, query, chosen.arguments, func(r row) error {
 		session, err := scanSession(r)
 		sessions = append(sessions, session)
 		return err
@@ -134,7 +134,7 @@ func (s sessionStore) TouchSession(ctx context.Context, owner, id string, at tim
 
 func (s sessionStore) changeSession(ctx context.Context, statement string, arguments ...any) error {
 	return s.InTx(ctx, func(tx *Tx) error {
-		changed, err := tx.change(ctx, statement, arguments...)
+		changed, err := tx.sql.Change(ctx, statement, arguments...)
 		if err == nil && changed == 0 {
 			err = notFound("session")
 		}
@@ -162,24 +162,24 @@ func (s sessionStore) DeleteSession(ctx context.Context, owner, id string) error
 
 // removeSession removes a session with what is noted of it, and returns how many there were: one or none.
 func (t *transaction) removeSession(ctx context.Context, ownerKey, id string) (int64, error) {
-	removed, err := t.change(ctx, `DELETE FROM sessions WHERE owner_key = $1 AND id = $2`, ownerKey, id)
+	removed, err := t.sql.Change(ctx, `DELETE FROM sessions WHERE owner_key = $1 AND id = $2`, ownerKey, id)
 	if err != nil {
 		return 0, err
 	}
-	if err := t.do(ctx, `DELETE FROM session_messages WHERE owner_key = $1 AND session_id = $2`, ownerKey, id); err != nil {
+	if err := t.sql.Do(ctx, `DELETE FROM session_messages WHERE owner_key = $1 AND session_id = $2`, ownerKey, id); err != nil {
 		return 0, err
 	}
-	return removed, t.do(ctx, `DELETE FROM session_map WHERE owner_key = $1 AND session_id = $2`, ownerKey, id)
+	return removed, t.sql.Do(ctx, `DELETE FROM session_map WHERE owner_key = $1 AND session_id = $2`, ownerKey, id)
 }
 
 // SessionMap keeps which session each outside conversation of one owner is: contract.Sessions on the database.
 type SessionMap struct {
-	db    *database
+	db    *shared
 	owner string
 }
 
 // SessionMap returns the map of an owner. Owners never see each other's, whatever they call their connectors.
-func (s sessionStore) SessionMap(owner string) *SessionMap { return &SessionMap{s.database, owner} }
+func (s sessionStore) SessionMap(owner string) *SessionMap { return &SessionMap{s.shared, owner} }
 
 func (m *SessionMap) key(key contract.SessionKey) string {
 	return hashKey("key", m.owner, key.Connector, key.Conversation, key.Agent)
@@ -191,7 +191,7 @@ func (m *SessionMap) importedKey(imported string) string {
 
 // Session implements contract.Sessions.
 func (m *SessionMap) Session(ctx context.Context, key contract.SessionKey) (string, error) {
-	return m.from(ctx, m.db.engine.reader(), key)
+	return m.from(ctx, m.db.engine.Reader(), key)
 }
 
 func (m *SessionMap) from(ctx context.Context, from querier, key contract.SessionKey) (session string, err error) {
@@ -227,13 +227,13 @@ func (m *SessionMap) put(ctx context.Context, key, session string) error {
 	if err := requireStorable("session_id", session); err != nil {
 		return err
 	}
-	return m.db.InTx(ctx, func(tx *Tx) error { return tx.do(ctx, putSessionKey, key, hashKey(m.owner), session) })
+	return m.db.InTx(ctx, func(tx *Tx) error { return tx.sql.Do(ctx, putSessionKey, key, hashKey(m.owner), session) })
 }
 
 // DeleteSession implements contract.Sessions.
 func (m *SessionMap) DeleteSession(ctx context.Context, key contract.SessionKey) error {
 	return m.db.InTx(ctx, func(tx *Tx) error {
-		return tx.do(ctx, `DELETE FROM session_map WHERE map_key IN ($1, $2)`, m.key(key), m.importedKey(key.Imported()))
+		return tx.sql.Do(ctx, `DELETE FROM session_map WHERE map_key IN ($1, $2)`, m.key(key), m.importedKey(key.Imported()))
 	})
 }
 
@@ -248,19 +248,19 @@ func (s sessionStore) ChannelSession(ctx context.Context, key contract.SessionKe
 	}
 
 	mapped := s.SessionMap(fresh.Owner)
-	known, found, err := mapped.sessionOf(ctx, s.engine.reader(), key, fresh)
+	known, found, err := mapped.sessionOf(ctx, s.engine.Reader(), key, fresh)
 	if err != nil || found {
 		return known, err
 	}
 
 	err = s.InTx(ctx, func(tx *Tx) error {
 		// The row is taken before it is read, so that of two first messages the second finds the session of the first.
-		if _, err := tx.change(ctx, `INSERT INTO session_map (map_key, owner_key, session_id) VALUES ($1, $2, '') ON CONFLICT (map_key) DO UPDATE
+		if _, err := tx.sql.Change(ctx, `INSERT INTO session_map (map_key, owner_key, session_id) VALUES ($1, $2, '') ON CONFLICT (map_key) DO UPDATE
 			SET owner_key = excluded.owner_key`, mapped.key(key), hashKey(fresh.Owner)); err != nil {
 			return err
 		}
 
-		known, found, err := mapped.sessionOf(ctx, tx, key, fresh)
+		known, found, err := mapped.sessionOf(ctx, tx.sql, key, fresh)
 		if err != nil || found {
 			session = known
 			return err
@@ -269,7 +269,7 @@ func (s sessionStore) ChannelSession(ctx context.Context, key contract.SessionKe
 			return err
 		}
 
-		return tx.do(ctx, putSessionKey, mapped.key(key), hashKey(fresh.Owner), fresh.ID)
+		return tx.sql.Do(ctx, putSessionKey, mapped.key(key), hashKey(fresh.Owner), fresh.ID)
 	})
 	return session, err
 }
@@ -319,7 +319,7 @@ func (s sessionStore) ImportSession(ctx context.Context, session exchange.Sessio
 		}
 
 		for i, message := range messages {
-			err := tx.do(ctx, `INSERT INTO session_messages (owner_key, session_id, number, message) VALUES ($1, $2, $3, $4)`,
+			err := tx.sql.Do(ctx, `INSERT INTO session_messages (owner_key, session_id, number, message) VALUES ($1, $2, $3, $4)`,
 				hashKey(session.Owner), session.ID, int64(i+1), message)
 			if err != nil {
 				return err
@@ -346,7 +346,7 @@ func checkTranscript(messages []string) error {
 }
 
 func sameTranscript(ctx context.Context, tx *Tx, stored, session exchange.Session, messages []string) error {
-	known, err := transcript(ctx, tx, session.Owner, session.ID)
+	known, err := transcript(ctx, tx.sql, session.Owner, session.ID)
 	if err == nil && (stored.Agent != session.Agent || !slices.Equal(known, messages)) {
 		err = fault.New(fault.Conflict, "there is another session with this id; leave session_id out to get a new one")
 	}
@@ -358,11 +358,11 @@ func (s sessionStore) Transcript(ctx context.Context, owner, id string) ([]strin
 	if !storable(id) {
 		return nil, nil
 	}
-	return transcript(ctx, s.engine.reader(), owner, id)
+	return transcript(ctx, s.engine.Reader(), owner, id)
 }
 
 func transcript(ctx context.Context, from querier, owner, id string) (messages []string, err error) {
-	err = from.each(ctx, `SELECT message FROM session_messages WHERE owner_key = $1 AND session_id = $2 ORDER BY number`,
+	err = from.Each(ctx, `SELECT message FROM session_messages WHERE owner_key = $1 AND session_id = $2 ORDER BY number`,
 		[]any{hashKey(owner), id}, func(r row) error {
 			var message string
 			err := r.Scan(&message)

@@ -12,6 +12,7 @@ import (
 	"github.com/google/uuid"
 
 	"inbox/engine/pipeline"
+	"inbox/engine/store/database"
 	"inbox/engine/store/storetest"
 	"inbox/exchange"
 	"inbox/normalized"
@@ -74,15 +75,15 @@ func turnsOfStandings() (list []exchange.TurnRecord) {
 // TestStandings: the lists of tasks in a state hold those that package exchange puts in it, and an owner's context
 // returns the same; for rows that were stored now and for those of an earlier schema.
 func TestStandings(t *testing.T) {
-	for name, open := range map[string]func(*testing.T, func(*sql.DB, *dialect)) *Store{
-		"sqlite": func(t *testing.T, before func(*sql.DB, *dialect)) *Store {
+	for name, open := range map[string]func(*testing.T, func(*sql.DB, string)) *Store{
+		"sqlite": func(t *testing.T, before func(*sql.DB, string)) *Store {
 			directory := t.TempDir()
-			prepared(t, "sqlite", sqliteURL(filepath.Join(directory, File)), sqliteDialect, before)
+			prepared(t, "sqlite", sqliteURL(filepath.Join(directory, File)), database.SQLite, before)
 			return openedStore(t, Options{DataDir: directory})
 		},
-		"postgres": func(t *testing.T, before func(*sql.DB, *dialect)) *Store {
+		"postgres": func(t *testing.T, before func(*sql.DB, string)) *Store {
 			url := storetest.EmptyPostgres(t)
-			prepared(t, "pgx", url, postgresDialect, before)
+			prepared(t, "pgx", url, database.Postgres, before)
 			return openedStore(t, Options{URL: url, Connections: 2})
 		},
 	} {
@@ -100,25 +101,25 @@ func TestStandings(t *testing.T) {
 		t.Run(name+", migrated", func(t *testing.T) {
 			turns := turnsOfStandings()
 			given := map[string]bool{}
-			s := open(t, func(database *sql.DB, words *dialect) { insertBefore(t, database, words, turns, given) })
+			s := open(t, func(pool *sql.DB, kind string) { insertBefore(t, pool, kind, turns, given) })
 			checkStandings(t, s, turns, given)
 		})
 	}
 }
 
-func prepared(t *testing.T, driver, url string, words *dialect, before func(*sql.DB, *dialect)) {
+func prepared(t *testing.T, driver, url string, kind string, before func(*sql.DB, string)) {
 	t.Helper()
 	if before == nil {
 		return
 	}
 
-	database, err := sql.Open(driver, url)
+	pool, err := sql.Open(driver, url)
 	if err != nil {
 		t.Fatal(err)
 	}
 
-	before(database, words)
-	if err := database.Close(); err != nil {
+	before(pool, kind)
+	if err := pool.Close(); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -160,13 +161,13 @@ func insertStandings(t *testing.T, tx *Tx, turns []exchange.TurnRecord) error {
 }
 
 // insertBefore stores the turns in the schema before this one. Every second question was given up.
-func insertBefore(t *testing.T, database *sql.DB, words *dialect, turns []exchange.TurnRecord, given map[string]bool) {
+func insertBefore(t *testing.T, pool *sql.DB, kind string, turns []exchange.TurnRecord, given map[string]bool) {
 	t.Helper()
-	if err := migrateTo(t.Context(), database, words, 18); err != nil {
+	if err := database.MigrateTo(t.Context(), pool, kind, 18); err != nil {
 		t.Fatal(err)
 	}
 
-	transaction, err := database.BeginTx(t.Context(), nil)
+	transaction, err := pool.BeginTx(t.Context(), nil)
 	if err != nil {
 		t.Fatal(err)
 	}

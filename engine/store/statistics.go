@@ -13,7 +13,7 @@ import (
 )
 
 // statisticsStore counts what came in by hour, from the ledger.
-type statisticsStore struct{ *database }
+type statisticsStore struct{ *shared }
 
 // Traffic is what came in by a channel within a step of time, and what became of it until it was counted last.
 type Traffic struct {
@@ -132,7 +132,7 @@ func (s statisticsStore) CountHours(ctx context.Context, now time.Time) error {
 	}
 
 	var due []time.Time
-	err := s.engine.reader().each(ctx, selectDueHours, []any{micros(now), int64(hoursOfRound)}, func(r row) error {
+	err := s.engine.Reader().Each(ctx, selectDueHours, []any{micros(now), int64(hoursOfRound)}, func(r row) error {
 		var hour int64
 		err := r.Scan(&hour)
 		due = append(due, instant(hour))
@@ -155,7 +155,7 @@ func (s statisticsStore) CountHours(ctx context.Context, now time.Time) error {
 func (s statisticsStore) beginHours(ctx context.Context, now time.Time) error {
 	current := now.UTC().Truncate(time.Hour)
 	var last int64
-	known, err := first(ctx, s.engine.reader(), `SELECT hour FROM counted_hours ORDER BY hour DESC LIMIT 1`, nil, &last)
+	known, err := first(ctx, s.engine.Reader(), `SELECT hour FROM counted_hours ORDER BY hour DESC LIMIT 1`, nil, &last)
 	if err != nil || known && !instant(last).Before(current) {
 		return err
 	}
@@ -166,7 +166,7 @@ func (s statisticsStore) beginHours(ctx context.Context, now time.Time) error {
 	}
 	if !known { // nothing is counted of the time before the first message
 		begun := micros(now)
-		if _, err := first(ctx, s.engine.reader(), `SELECT accepted_at FROM turns ORDER BY id LIMIT 1`, nil, &begun); err != nil {
+		if _, err := first(ctx, s.engine.Reader(), `SELECT accepted_at FROM turns ORDER BY id LIMIT 1`, nil, &begun); err != nil {
 			return err
 		}
 		if earliest := instant(begun).UTC().Truncate(time.Hour).Add(-time.Hour); earliest.After(from) {
@@ -175,14 +175,14 @@ func (s statisticsStore) beginHours(ctx context.Context, now time.Time) error {
 	}
 	return s.InTx(ctx, func(tx *Tx) error {
 		for hour := from; !hour.After(current); hour = hour.Add(time.Hour) {
-			if err := tx.do(ctx, `INSERT INTO counted_hours (hour, due_at) VALUES ($1, $2) ON CONFLICT (hour) DO NOTHING`, micros(hour), micros(hour)); err != nil {
+			if err := tx.sql.Do(ctx, `INSERT INTO counted_hours (hour, due_at) VALUES ($1, $2) ON CONFLICT (hour) DO NOTHING`, micros(hour), micros(hour)); err != nil {
 				return err
 			}
 		}
-		if err := tx.do(ctx, `DELETE FROM channel_hours WHERE hour < $1`, micros(now.Add(-keepHours))); err != nil {
+		if err := tx.sql.Do(ctx, `DELETE FROM channel_hours WHERE hour < $1`, micros(now.Add(-keepHours))); err != nil {
 			return err
 		}
-		return tx.do(ctx, `DELETE FROM counted_hours WHERE hour < $1`, micros(now.Add(-keepHours)))
+		return tx.sql.Do(ctx, `DELETE FROM counted_hours WHERE hour < $1`, micros(now.Add(-keepHours)))
 	})
 }
 
@@ -198,7 +198,7 @@ func (s statisticsStore) countHour(ctx context.Context, hour, now time.Time) err
 
 	return s.InTx(ctx, func(tx *Tx) error {
 		var received, spend int64
-		if _, err := first(ctx, tx, selectCounted, []any{micros(hour)}, &received, &spend); err != nil {
+		if _, err := first(ctx, tx.sql, selectCounted, []any{micros(hour)}, &received, &spend); err != nil {
 			return err
 		}
 		for _, one := range counted {
@@ -207,9 +207,9 @@ func (s statisticsStore) countHour(ctx context.Context, hour, now time.Time) err
 
 		// Messages, or words with a cost, were removed since: what was counted before is the truth, and stays.
 		if received > 0 || spend > 0 {
-			return tx.do(ctx, `UPDATE counted_hours SET due_at = 0 WHERE hour = $1`, micros(hour))
+			return tx.sql.Do(ctx, `UPDATE counted_hours SET due_at = 0 WHERE hour = $1`, micros(hour))
 		}
-		if err := tx.do(ctx, `DELETE FROM channel_hours WHERE hour = $1`, micros(hour)); err != nil {
+		if err := tx.sql.Do(ctx, `DELETE FROM channel_hours WHERE hour = $1`, micros(hour)); err != nil {
 			return err
 		}
 		for at, one := range counted {
@@ -218,11 +218,11 @@ func (s statisticsStore) countHour(ctx context.Context, hour, now time.Time) err
 				values = append(values, *n)
 			}
 			query := `INSERT INTO channel_hours (hour, agent, channel, ` + trafficColumns + `) VALUES (` + placeholders(1, len(values)) + `)`
-			if err := tx.do(ctx, query, values...); err != nil {
+			if err := tx.sql.Do(ctx, query, values...); err != nil {
 				return err
 			}
 		}
-		return tx.do(ctx, `UPDATE counted_hours SET due_at = $1 WHERE hour = $2`, due, micros(hour))
+		return tx.sql.Do(ctx, `UPDATE counted_hours SET due_at = $1 WHERE hour = $2`, due, micros(hour))
 	})
 }
 
@@ -239,7 +239,7 @@ func dueAgain(hour, now time.Time, open bool) int64 {
 func (s statisticsStore) readHour(ctx context.Context, hour time.Time) (counted map[countedAt]*Traffic, open bool, err error) {
 	counted = map[countedAt]*Traffic{}
 	bounds := []any{idBefore(hour), idBefore(hour.Add(time.Hour))}
-	err = s.engine.reader().each(ctx, selectHour, bounds, func(r row) error {
+	err = s.engine.Reader().Each(ctx, selectHour, bounds, func(r row) error {
 		var at countedAt
 		var state, response string
 		var accepted, answered int64
@@ -306,7 +306,7 @@ func (s statisticsStore) Traffic(ctx context.Context, f TrafficFilter) (list []T
 		query, arguments = query+` AND agent = $4`, append(arguments, f.Agent)
 	}
 
-	err = s.engine.reader().each(ctx, query+` GROUP BY 1, 2 ORDER BY 1, 2`, arguments, func(r row) error {
+	err = s.engine.Reader().Each(ctx, query+` GROUP BY 1, 2 ORDER BY 1, 2`, arguments, func(r row) error {
 		var one Traffic
 		var at int64
 		into := []any{&at, &one.Channel}

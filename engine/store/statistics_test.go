@@ -98,7 +98,7 @@ func TestCountHours(t *testing.T) {
 func setResponse(t *testing.T, s *Store, turnID string, response normalized.Response) {
 	t.Helper()
 	err := s.InTx(t.Context(), func(tx *Tx) error {
-		return tx.do(t.Context(), `UPDATE replies SET response = $1 WHERE turn_id = $2`, `{"in_reply_to":"m","parts":[],"metadata":{"cost":"`+response.Metadata["cost"]+`"}}`, turnID)
+		return tx.sql.Do(t.Context(), `UPDATE replies SET response = $1 WHERE turn_id = $2`, `{"in_reply_to":"m","parts":[],"metadata":{"cost":"`+response.Metadata["cost"]+`"}}`, turnID)
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -129,7 +129,7 @@ func removeTurns(t *testing.T, s *Store, ids []string) {
 
 func dueOf(t *testing.T, s *Store, hour time.Time) (due int64) {
 	t.Helper()
-	found, err := first(t.Context(), s.engine.reader(), `SELECT due_at FROM counted_hours WHERE hour = $1`, []any{micros(hour)}, &due)
+	found, err := first(t.Context(), s.engine.Reader(), `SELECT due_at FROM counted_hours WHERE hour = $1`, []any{micros(hour)}, &due)
 	if err != nil || !found {
 		t.Fatalf("%t, %v", found, err)
 	}

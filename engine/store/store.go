@@ -8,7 +8,6 @@ import (
 	"context"
 	"crypto/rand"
 	"log/slog"
-	"strings"
 	"sync"
 	"time"
 
@@ -17,6 +16,7 @@ import (
 
 	"inbox/engine/delivery"
 	"inbox/engine/pipeline"
+	"inbox/engine/store/database"
 	"inbox/internal/fault"
 	"inbox/internal/queue"
 	"inbox/internal/telemetry"
@@ -28,15 +28,16 @@ var transactionSeconds = promauto.NewHistogramVec(prometheus.HistogramOpts{
 	Buckets: telemetry.FastSeconds,
 }, []string{"outcome"})
 
-// Channels of Options.Notify.
+// Channels of Options.Notify; what their payloads are, package database says.
 const (
-	ChannelJob  = "job"  // payload: kind of a job that may be runnable now; empty = any kind
-	ChannelTurn = "turn" // payload: id of a turn with new timeline rows; empty = any turn
-
-	ChannelLists = "lists" // no payload: the operator's lists or a sender's stop word changed
-
-	ChannelBridge = "bridge" // payload: id of a bridge's client whose queue changed; empty = any client's
+	ChannelJob    = database.ChannelJob
+	ChannelTurn   = database.ChannelTurn
+	ChannelLists  = database.ChannelLists
+	ChannelBridge = database.ChannelBridge
 )
+
+// File is the name of the SQLite database in the data directory.
+const File = database.File
 
 // Options configure Open. The zero value of a field means its default.
 type Options struct {
@@ -88,9 +89,15 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
+// Database returns what the database needs of them, with defaults.
+func (o Options) Database() database.Options {
+	o = o.withDefaults()
+	return database.Options{URL: o.URL, DataDir: o.DataDir, Connections: o.Connections, Readers: o.Readers, AsFound: o.AsFound, Logger: o.Logger}
+}
+
 // Store is one open database with everything that is kept in it. It is safe for use by many goroutines.
 type Store struct {
-	*database
+	*shared
 
 	turnStore
 	replyStore
@@ -129,7 +136,7 @@ type Store struct {
 }
 
 // newStore puts the topics on one database.
-func newStore(db *database) *Store {
+func newStore(db *shared) *Store {
 	return &Store{
 		db, turnStore{db}, replyStore{db, new(countCache)}, deliveryStore{db}, demandStore{db}, callStore{db}, sessionStore{db},
 		documentStore{db}, jobStore{db}, watchStore{db}, backEndStore{db}, resultStore{db}, noticeStore{db}, takeoverStore{db},
@@ -139,9 +146,10 @@ func newStore(db *database) *Store {
 	}
 }
 
-// database is what all topics of a Store share: the connection and its transactions.
-type database struct {
-	engine  engine
+// shared is what all topics of a Store share: the connection and its transactions.
+type shared struct {
+	engine  database.Engine
+	dialect *dialect
 	options Options
 	probe   string // key of this process's row that Probe writes
 	cancel  context.CancelFunc
@@ -151,26 +159,11 @@ type database struct {
 }
 
 // Topics of the same database, for the steps of one that are another's.
-func (d *database) sessions() sessionStore { return sessionStore{d} }
-func (d *database) quotas() quotaStore     { return quotaStore{d} }
-func (d *database) erasure() erasureStore  { return erasureStore{d} }
-func (d *database) arrivals() arrivalStore { return arrivalStore{d} }
-func (d *database) search() searchStore    { return searchStore{d} }
-
-// engine is what differs between the two databases beyond the dialect's words.
-type engine interface {
-	// transact runs work in one transaction; work may run again when the database asks for it.
-	transact(ctx context.Context, work func(*Tx) error) error
-	reader() querier
-	dialect() *dialect
-	ping(ctx context.Context) error
-	announce(wakes []wake)
-	// forgetFree overwrites what was removed and stands on in free places, and returns what it could not reach.
-	forgetFree(ctx context.Context) (remains []string, err error)
-	size(ctx context.Context) (total, free int64, err error)
-	listen(ctx context.Context, notify func(channel, payload string)) error
-	close() error
-}
+func (d *shared) sessions() sessionStore { return sessionStore{d} }
+func (d *shared) quotas() quotaStore     { return quotaStore{d} }
+func (d *shared) erasure() erasureStore  { return erasureStore{d} }
+func (d *shared) arrivals() arrivalStore { return arrivalStore{d} }
+func (d *shared) search() searchStore    { return searchStore{d} }
 
 // Open connects, applies the migrations and starts the background sweep. The error of a database that cannot be
 // used is fault.Unavailable and names what to change.
@@ -180,54 +173,48 @@ func Open(ctx context.Context, options Options) (*Store, error) {
 	}
 
 	options = options.withDefaults()
-	opened, err := openEngine(ctx, options)
+	opened, err := database.Open(ctx, options.Database())
 	if err != nil {
 		return nil, err
 	}
 
 	background, cancel := context.WithCancel(context.Background())
-	s := newStore(&database{
-		engine: opened, options: options, probe: rand.Text(), cancel: cancel,
+	s := newStore(&shared{
+		engine: opened, dialect: dialects[opened.Kind()], options: options, probe: rand.Text(), cancel: cancel,
 		words: make(chan struct{}, 1), tuning: defaultTuning,
 	})
 	if options.AsFound {
 		return s, nil
 	}
 	s.tasks.Go(func() { s.sweep(background, time.Minute) })
-	if _, shared := opened.(*postgresEngine); shared {
+	if opened.Kind() == database.Postgres {
 		s.tasks.Go(func() { s.watchClock(background) })
 	}
 
 	return s, nil
 }
 
-func openEngine(ctx context.Context, options Options) (engine, error) {
-	switch {
-	case options.URL == "sqlite":
-		return openSQLite(ctx, options)
-	case strings.HasPrefix(options.URL, "postgres://"), strings.HasPrefix(options.URL, "postgresql://"):
-		return openPostgres(ctx, options)
-	}
-
-	return nil, fault.New(fault.Malformed, `database_url must be "sqlite" or begin with "postgres://"`)
-}
-
 // Close waits for transactions that have begun, refuses new ones and releases the database. It is harmless to
 // close again.
-func (d *database) Close() error {
+func (d *shared) Close() error {
 	d.cancel()
 	d.tasks.Wait()
-	return d.engine.close()
+	return d.engine.Close()
+}
+
+// Snapshot opens a view of the whole database at this moment. Writers are not held up.
+func (d *shared) Snapshot(ctx context.Context) (*database.Snapshot, error) {
+	return d.engine.Snapshot(ctx, d.options.Now())
 }
 
 // Ping reports whether the database answers; its error is fault.Unavailable.
-func (d *database) Ping(ctx context.Context) error { return d.engine.ping(ctx) }
+func (d *shared) Ping(ctx context.Context) error { return d.engine.Ping(ctx) }
 
 // InUse reports whether the database has been used: it has a message, or a document that is meant to stay, such as a key.
-func (d *database) InUse(ctx context.Context) (bool, error) {
+func (d *shared) InUse(ctx context.Context) (bool, error) {
 	var one int64
 	for _, query := range []string{`SELECT 1 FROM turns LIMIT 1`, `SELECT 1 FROM documents WHERE expires_at = 0 LIMIT 1`} {
-		if used, err := first(ctx, d.engine.reader(), query, nil, &one); err != nil || used {
+		if used, err := first(ctx, d.engine.Reader(), query, nil, &one); err != nil || used {
 			return used, err
 		}
 	}
@@ -239,7 +226,7 @@ const probeSpace = "probe"
 
 // Probe reports whether the database takes a change now: it commits one row, always the same of this process. Its error is
 // fault.Unavailable.
-func (d *database) Probe(ctx context.Context) error {
+func (d *shared) Probe(ctx context.Context) error {
 	now := d.options.Now()
 	// An end that moves once an hour keeps PostgreSQL from writing an index for every probe.
 	return d.State().Put(ctx, probeSpace, d.probe, []byte(now.UTC().Format(time.RFC3339Nano)), now.Truncate(time.Hour).Add(2*time.Hour))
@@ -248,17 +235,17 @@ func (d *database) Probe(ctx context.Context) error {
 // Listen passes the notifications of other nodes to Options.Notify until ctx ends. It connects again after a
 // failure and then notifies with empty payloads, because something may have been missed. On SQLite there are no
 // other nodes and it only waits.
-func (d *database) Listen(ctx context.Context) error { return d.engine.listen(ctx, d.options.Notify) }
+func (d *shared) Listen(ctx context.Context) error { return d.engine.Listen(ctx, d.options.Notify) }
 
 // InTx runs work in one transaction: all of it is committed and on disk when InTx returns nil, none of it after an
 // error. Errors of work come back as they are; those of the database are fault.Unavailable. Work must touch nothing
 // but tx and must bear being run again; on SQLite it runs on the one writer, so it must not wait for anything.
-func (d *database) InTx(ctx context.Context, work func(*Tx) error) error {
-	var wakes []wake
+func (d *shared) InTx(ctx context.Context, work func(*Tx) error) error {
+	var wakes []database.Wake
 	var words bool
 	begun, done := time.Now(), actOf(ctx)
-	err := d.engine.transact(ctx, func(tx *Tx) error {
-		tx.wakes, tx.tallied, tx.words, tx.now = nil, nil, false, d.options.Now
+	err := d.engine.Transact(ctx, func(running database.Session) error {
+		tx := newTx(running, d.dialect, d.options.Now)
 		err := work(tx)
 		if err == nil && done != nil {
 			err = tx.Audit(ctx, done.record)
@@ -282,18 +269,18 @@ func (d *database) InTx(ctx context.Context, work func(*Tx) error) error {
 	}
 
 	for _, w := range wakes {
-		d.options.Notify(w.channel, w.payload)
+		d.options.Notify(w.Channel, w.Payload)
 	}
 
-	d.engine.announce(wakes)
+	d.engine.Announce(wakes)
 	return nil
 }
 
 // changeOne runs one conditional update in its own transaction and reports whether it met a row.
-func (d *database) changeOne(ctx context.Context, query string, arguments ...any) (bool, error) {
+func (d *shared) changeOne(ctx context.Context, query string, arguments ...any) (bool, error) {
 	var changed int64
 	err := d.InTx(ctx, func(tx *Tx) (err error) {
-		changed, err = tx.change(ctx, query, arguments...)
+		changed, err = tx.sql.Change(ctx, query, arguments...)
 		return err
 	})
 	return err == nil && changed > 0, err
@@ -312,22 +299,22 @@ func observe(begun time.Time, err error) {
 }
 
 // Pipeline returns the view that the pipeline declared.
-func (s *Store) Pipeline() pipeline.Store { return pipelineView{s, s.database} }
+func (s *Store) Pipeline() pipeline.Store { return pipelineView{s, s.shared} }
 
 // Deliverer returns the view that delivery declared.
 func (s *Store) Deliverer() delivery.Store { return deliveryView{s.deliveryStore, s.replyStore} }
 
 // Queue returns the view that the queue declared.
-func (d *database) Queue() queue.Store { return queueView{d} }
+func (d *shared) Queue() queue.Store { return queueView{d} }
 
 // State returns the adapters' private documents.
-func (d *database) State() *State { return &State{d} }
+func (d *shared) State() *State { return &State{d} }
 
 // pipelineView and its like have the methods of their consumer alone: one that embedded the Store would carry a copy of every method that
 // any consumer calls.
 type pipelineView struct {
 	pipeline.Reader
-	db *database
+	db *shared
 }
 
 // InTx runs work in one transaction; see Store.InTx.
@@ -357,10 +344,10 @@ const (
 )
 
 // ClockOffset returns how far this node's clock is ahead of the database's, within half of the time of one question.
-func (d *database) ClockOffset(ctx context.Context) (time.Duration, error) {
+func (d *shared) ClockOffset(ctx context.Context) (time.Duration, error) {
 	var there int64
 	before := d.options.Now()
-	if _, err := first(ctx, d.engine.reader(), "SELECT "+d.engine.dialect().now, nil, &there); err != nil {
+	if _, err := first(ctx, d.engine.Reader(), "SELECT "+d.dialect.now, nil, &there); err != nil {
 		return 0, err
 	}
 
@@ -369,7 +356,7 @@ func (d *database) ClockOffset(ctx context.Context) (time.Duration, error) {
 }
 
 // watchClock warns of a clock that is wrong, until ctx ends.
-func (d *database) watchClock(ctx context.Context) {
+func (d *shared) watchClock(ctx context.Context) {
 	ticker := time.NewTicker(clockEvery)
 	defer ticker.Stop()
 
@@ -383,7 +370,7 @@ func (d *database) watchClock(ctx context.Context) {
 	}
 }
 
-func (d *database) compareClock(ctx context.Context) {
+func (d *shared) compareClock(ctx context.Context) {
 	offset, err := d.ClockOffset(ctx)
 	if err != nil {
 		return // the next caller that needs the database gets the error
@@ -394,4 +381,11 @@ func (d *database) compareClock(ctx context.Context) {
 		d.options.Logger.WarnContext(ctx, "the clock of this node differs from the database's: let both keep time with NTP",
 			"ahead", offset.Round(time.Millisecond).String())
 	}
+}
+
+// SchemaVersion returns the number of the last migration that the database has.
+func (d *shared) SchemaVersion(ctx context.Context) (int64, error) {
+	var version int64
+	_, err := first(ctx, d.engine.Reader(), `SELECT MAX(version_id) FROM goose_db_version`, nil, &version)
+	return version, err
 }

@@ -12,6 +12,7 @@ import (
 	"go.uber.org/goleak"
 
 	"inbox/engine/store"
+	"inbox/engine/store/database"
 	"inbox/engine/store/storetest"
 	"inbox/internal/children"
 )
@@ -84,7 +85,7 @@ func TestNewerSchemaIsRefused(t *testing.T) {
 			}
 
 			_, err = store.Open(t.Context(), options)
-			newer, found := errors.AsType[*store.NewerSchema](err)
+			newer, found := errors.AsType[*database.NewerSchema](err)
 			if !found || newer.Found != 99999 || newer.Known != version || !strings.Contains(newer.Error(), "start that version, or restore the backup") {
 				t.Errorf("opened, or refused with %v", err)
 			}

@@ -9,7 +9,7 @@ import (
 )
 
 // sweeper removes rows that have ended.
-type sweeper struct{ *database }
+type sweeper struct{ *shared }
 
 // auditRows is how many audit records are kept at most, whatever their age.
 const auditRows = 100_000
@@ -151,7 +151,7 @@ func (s sweeper) sweepBatches(ctx context.Context, query string, bound any) erro
 	for range maxBatches {
 		var removed int64
 		err := s.InTx(ctx, func(tx *Tx) (err error) {
-			removed, err = tx.change(ctx, query, bound, int64(maxSwept))
+			removed, err = tx.sql.Change(ctx, query, bound, int64(maxSwept))
 			return err
 		})
 		if err != nil || removed < maxSwept {
@@ -196,7 +196,7 @@ func removeEnded(ctx context.Context, tx *Tx, rows ended, before time.Time) (rem
 		AND id IN (SELECT id FROM ` + rows.table + ` ORDER BY id LIMIT $2 + 0)`
 	arguments := []any{micros(before), int64(maxSwept)}
 	var digests []string
-	err = tx.each(ctx, `SELECT `+rows.text+which, arguments, func(r row) error {
+	err = tx.sql.Each(ctx, `SELECT `+rows.text+which, arguments, func(r row) error {
 		var text string
 		err := r.Scan(&text)
 		for _, found := range contentDigest.FindAllStringSubmatch(text, -1) {
@@ -212,5 +212,5 @@ func removeEnded(ctx context.Context, tx *Tx, rows ended, before time.Time) (rem
 		return 0, err
 	}
 
-	return tx.change(ctx, `DELETE`+which, arguments...)
+	return tx.sql.Change(ctx, `DELETE`+which, arguments...)
 }

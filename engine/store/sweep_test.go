@@ -15,6 +15,7 @@ import (
 	"inbox/engine/store/storetest"
 	"inbox/exchange"
 	"inbox/internal/fault"
+	"inbox/migrations"
 	"inbox/policypart"
 )
 
@@ -176,29 +177,29 @@ func TestEveryTableEnds(t *testing.T) {
 	tables := map[string]bool{}
 	const list = `SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite_%' AND name <> 'goose_db_version'
 		AND name NOT LIKE 'search_words_%' AND name NOT LIKE 'mail_words_%'`
-	err = s.engine.reader().each(t.Context(), list, nil, func(r row) error {
+	err = s.engine.Reader().Each(t.Context(), list, nil, func(r row) error {
 		var table string
 		if err := r.Scan(&table); err != nil {
 			return err
 		}
 
 		tables[table] = true
-		rule, named := TableRules[table]
+		rule, named := migrations.TableRules[table]
 		if !named || rule.Ends == "" || rule.Erasure == "" {
-			t.Errorf("%s: say in tables.go what ends its rows, and what an erasure of a person does there", table)
+			t.Errorf("%s: say in migrations/tables.go what ends its rows, and what an erasure of a person does there", table)
 			return nil
 		}
 
 		deletes := removed[table] || regexp.MustCompile(`(?i)DELETE FROM `+table+`\b`).MatchString(sources.String())
 		stays := strings.HasPrefix(rule.Ends, "for ever: ")
 		if !deletes && !stays {
-			t.Errorf("%s: nothing deletes its rows; tables.go says %q", table, rule.Ends)
+			t.Errorf("%s: nothing deletes its rows; migrations/tables.go says %q", table, rule.Ends)
 		}
 		if stays && !strings.Contains(rule.Erasure, "remove") && deletes {
-			t.Errorf("%s: its rows are deleted; tables.go says %q", table, rule.Ends)
+			t.Errorf("%s: its rows are deleted; migrations/tables.go says %q", table, rule.Ends)
 		}
 		if strings.Contains(rule.Erasure, "remove") && !strings.HasPrefix(rule.Erasure, "nothing: ") && !deletes {
-			t.Errorf("%s: nothing deletes its rows; tables.go says %q", table, rule.Erasure)
+			t.Errorf("%s: nothing deletes its rows; migrations/tables.go says %q", table, rule.Erasure)
 		}
 		return nil
 	})
@@ -206,7 +207,7 @@ func TestEveryTableEnds(t *testing.T) {
 		t.Fatalf("%d tables, %v", len(tables), err)
 	}
 
-	for table := range TableRules {
+	for table := range migrations.TableRules {
 		if !tables[table] {
 			t.Errorf("%s: there is no such table", table)
 		}

@@ -11,7 +11,7 @@ import (
 )
 
 // takeoverStore finds conversations that operators have taken over.
-type takeoverStore struct{ *database }
+type takeoverStore struct{ *shared }
 
 // takeoverTx changes them in a transaction, and what they are about.
 type takeoverTx struct{ *transaction }
@@ -30,7 +30,7 @@ func scanTakeover(r row, extra ...any) (exchange.Takeover, error) {
 // Takeover returns the newest takeover of a conversation, which may have ended; found is false where there was none.
 func (s takeoverStore) Takeover(ctx context.Context, agent, threadID string) (t exchange.Takeover, found bool, err error) {
 	const query = `SELECT ` + takeoverColumns + ` FROM takeovers WHERE thread_key = $1 ORDER BY id DESC LIMIT 1`
-	err = s.engine.reader().each(ctx, query, []any{hashKey(agent, threadID)}, func(r row) error {
+	err = s.engine.Reader().Each(ctx, query, []any{hashKey(agent, threadID)}, func(r row) error {
 		t, err = scanTakeover(r)
 		found = true
 		return err
@@ -55,7 +55,7 @@ func (s takeoverStore) Takeovers(ctx context.Context, filter exchange.TakeoverFi
 	query := fmt.Sprintf(`SELECT %s, CASE WHEN o.ended_at > 0 THEN 0 ELSE (SELECT COUNT(*) FROM (SELECT 1 FROM turns t
 		WHERE t.thread_key = o.thread_key AND %s LIMIT %d) AS waiting) END
 		FROM takeovers o%s ORDER BY o.id DESC LIMIT $%d + 0`, takeoverColumns, waitingOperator, maxWaitingOfThread, chosen.sql(), len(chosen.arguments))
-	err = s.engine.reader().each(ctx, query, chosen.arguments, func(r row) error {
+	err = s.engine.Reader().Each(ctx, query, chosen.arguments, func(r row) error {
 		var waiting int64
 		t, err := scanTakeover(r, &waiting)
 		t.Waiting = int(waiting)
@@ -75,7 +75,7 @@ const maxHolders = 10_000
 func (s takeoverStore) Holders(ctx context.Context, agent string) (map[Thread]string, error) {
 	holders := map[Thread]string{}
 	const query = `SELECT agent, thread_id, holder FROM takeovers WHERE ended_at = 0 AND (agent = $1 OR $1 = '') LIMIT $2 + 0`
-	err := s.engine.reader().each(ctx, query, []any{agent, int64(maxHolders)}, func(r row) error {
+	err := s.engine.Reader().Each(ctx, query, []any{agent, int64(maxHolders)}, func(r row) error {
 		var thread Thread
 		var holder string
 		err := r.Scan(&thread.Agent, &thread.ID, &holder)
@@ -89,13 +89,13 @@ func (s takeoverStore) Holders(ctx context.Context, agent string) (map[Thread]st
 func (s takeoverStore) WaitingForOperator(ctx context.Context, agent, threadID string, limit int) ([]string, error) {
 	const query = `SELECT t.id FROM turns t WHERE t.thread_key = $1 AND ` + waitingOperator + ` ORDER BY t.id LIMIT $2 + 0`
 	var err error
-	return mustColumn(ctx, s.engine.reader(), &err, query, hashKey(agent, threadID), int64(limit)), err
+	return mustColumn(ctx, s.engine.Reader(), &err, query, hashKey(agent, threadID), int64(limit)), err
 }
 
 // IdleTakeovers returns those that are open and in which no operator did anything since the instant, oldest first.
 func (s takeoverStore) IdleTakeovers(ctx context.Context, before time.Time, limit int) (found []exchange.Takeover, err error) {
 	const query = `SELECT ` + takeoverColumns + ` FROM takeovers WHERE ended_at = 0 AND touched_at <= $1 ORDER BY id LIMIT $2 + 0`
-	err = s.engine.reader().each(ctx, query, []any{micros(before), int64(limit)}, func(r row) error {
+	err = s.engine.Reader().Each(ctx, query, []any{micros(before), int64(limit)}, func(r row) error {
 		t, err := scanTakeover(r)
 		found = append(found, t)
 		return err
@@ -109,7 +109,7 @@ func (s takeoverStore) LeftBehind(ctx context.Context, limit int) (found []pipel
 	const query = `SELECT t.id, COALESCE((SELECT e.dropped FROM takeovers e WHERE e.thread_key = t.thread_key ORDER BY e.id DESC LIMIT 1), 0)
 		FROM turns t WHERE ` + waitingOperator + ` AND NOT EXISTS (SELECT 1 FROM takeovers o WHERE o.thread_key = t.thread_key AND o.ended_at = 0)
 		ORDER BY t.id LIMIT $1 + 0`
-	err = s.engine.reader().each(ctx, query, []any{int64(limit)}, func(r row) error {
+	err = s.engine.Reader().Each(ctx, query, []any{int64(limit)}, func(r row) error {
 		var one pipeline.LeftBehind
 		var dropped int64
 		err := r.Scan(&one.TurnID, &dropped)
@@ -133,7 +133,7 @@ func (t takeoverTx) BeginTakeover(ctx context.Context, begin exchange.Takeover) 
 	if err := requireStorable("agent", begin.Agent, "thread_id", begin.ThreadID, "by", begin.Holder); err != nil {
 		return open, false, err
 	}
-	inserted, err := t.change(ctx, `INSERT INTO takeovers (id, thread_key, agent, thread_id, holder, began_at, touched_at, ended_at, ended_by, note, dropped, told_turn)
+	inserted, err := t.sql.Change(ctx, `INSERT INTO takeovers (id, thread_key, agent, thread_id, holder, began_at, touched_at, ended_at, ended_by, note, dropped, told_turn)
 		VALUES ($1, $2, $3, $4, $5, $6, $6, 0, '', '', 0, '') ON CONFLICT (thread_key) WHERE ended_at = 0 DO NOTHING`,
 		begin.ID, hashKey(begin.Agent, begin.ThreadID), begin.Agent, begin.ThreadID, begin.Holder, micros(begin.Since))
 	if err != nil || inserted > 0 {
@@ -146,7 +146,7 @@ func (t takeoverTx) BeginTakeover(ctx context.Context, begin exchange.Takeover) 
 // HoldTakeover returns the takeover of a conversation that is open, which stays so until the commit; found is false where none is.
 func (t takeoverTx) HoldTakeover(ctx context.Context, agent, threadID string) (open exchange.Takeover, found bool, err error) {
 	const query = `UPDATE takeovers SET holder = holder WHERE thread_key = $1 AND ended_at = 0 RETURNING ` + takeoverColumns
-	err = t.each(ctx, query, []any{hashKey(agent, threadID)}, func(r row) error {
+	err = t.sql.Each(ctx, query, []any{hashKey(agent, threadID)}, func(r row) error {
 		open, err = scanTakeover(r)
 		found = true
 		return err
@@ -156,20 +156,20 @@ func (t takeoverTx) HoldTakeover(ctx context.Context, agent, threadID string) (o
 
 // PutTakeover writes who has a conversation now, since when, and when an operator did something in it last.
 func (t takeoverTx) PutTakeover(ctx context.Context, open exchange.Takeover) error {
-	return t.do(ctx, `UPDATE takeovers SET holder = $1, began_at = $2, touched_at = $3 WHERE id = $4 AND ended_at = 0`,
+	return t.sql.Do(ctx, `UPDATE takeovers SET holder = $1, began_at = $2, touched_at = $3 WHERE id = $4 AND ended_at = 0`,
 		open.Holder, micros(open.Since), micros(open.TouchedAt), open.ID)
 }
 
 // EndTakeover ends one that is open and reports whether it was.
 func (t takeoverTx) EndTakeover(ctx context.Context, ended exchange.Takeover) (bool, error) {
-	changed, err := t.change(ctx, `UPDATE takeovers SET ended_at = $1, ended_by = $2, note = $3, dropped = $4 WHERE id = $5 AND ended_at = 0`,
+	changed, err := t.sql.Change(ctx, `UPDATE takeovers SET ended_at = $1, ended_by = $2, note = $3, dropped = $4 WHERE id = $5 AND ended_at = 0`,
 		micros(ended.EndedAt), cleaned(ended.EndedBy), cleaned(ended.Note), flag(ended.Dropped), ended.ID)
 	return changed > 0, err
 }
 
 // TellOfTakeover makes the turn the one whose agent is told of the end, unless it is another one, and reports whether it is.
 func (t takeoverTx) TellOfTakeover(ctx context.Context, id, turnID string) (bool, error) {
-	changed, err := t.change(ctx, `UPDATE takeovers SET told_turn = $1 WHERE id = $2 AND (told_turn = '' OR told_turn = $1)`, turnID, id)
+	changed, err := t.sql.Change(ctx, `UPDATE takeovers SET told_turn = $1 WHERE id = $2 AND (told_turn = '' OR told_turn = $1)`, turnID, id)
 	return changed > 0, err
 }
 
@@ -179,7 +179,7 @@ func (t takeoverTx) ParkThread(ctx context.Context, agent, threadID string, at t
 	const query = `SELECT t.id, t.resumed FROM turns t WHERE t.thread_key = $1 AND ` + openStates + ` AND t.state IN ('` +
 		exchange.StateAccepted + `', '` + exchange.StateRunning + `') ORDER BY t.id`
 	var open []string
-	err = t.each(ctx, query, []any{hashKey(agent, threadID)}, func(r row) error {
+	err = t.sql.Each(ctx, query, []any{hashKey(agent, threadID)}, func(r row) error {
 		var id, stored string
 		if err := r.Scan(&id, &stored); err != nil {
 			return err
@@ -217,7 +217,7 @@ func (t takeoverTx) WriteAnswer(ctx context.Context, turn exchange.TurnRecord, w
 		return false, err
 	}
 
-	if err := t.do(ctx, demoteReply, turn.ID, int64(attempt)); err != nil {
+	if err := t.sql.Do(ctx, demoteReply, turn.ID, int64(attempt)); err != nil {
 		return false, err
 	}
 	if err := t.search().answered(ctx, turn.ID); err != nil {
@@ -236,7 +236,7 @@ func (t takeoverTx) WriteAnswer(ctx context.Context, turn exchange.TurnRecord, w
 	if err != nil {
 		return false, err
 	}
-	return true, t.do(ctx, `UPDATE turns SET reply_id = '', outcome = '', resumed = $2,
+	return true, t.sql.Do(ctx, `UPDATE turns SET reply_id = '', outcome = '', resumed = $2,
 		history_turns = CASE WHEN history_turns = 0 THEN 0 ELSE 1 END WHERE id = $1`, turn.ID, resumed)
 }
 
@@ -248,7 +248,7 @@ func (t takeoverTx) SpendAnswer(ctx context.Context, turn exchange.TurnRecord) e
 	if err != nil {
 		return err
 	}
-	return t.do(ctx, `UPDATE turns SET resumed = $2 WHERE id = $1`, turn.ID, resumed)
+	return t.sql.Do(ctx, `UPDATE turns SET resumed = $2 WHERE id = $1`, turn.ID, resumed)
 }
 
 // PutDraft keeps what an agent said for a turn that waits for an operator, in place of an earlier draft, and reports whether the turn
@@ -259,10 +259,10 @@ func (t takeoverTx) PutDraft(ctx context.Context, draft exchange.Reply) (bool, e
 	}
 	var id string
 	query := `SELECT t.id FROM turns t WHERE t.id = $1 AND ` + waitingOperator
-	if waits, err := first(ctx, t, query, []any{draft.TurnID}, &id); err != nil || !waits {
+	if waits, err := first(ctx, t.sql, query, []any{draft.TurnID}, &id); err != nil || !waits {
 		return false, err
 	}
-	if err := t.do(ctx, `DELETE FROM replies WHERE turn_id = $1 AND notice = -2`, draft.TurnID); err != nil {
+	if err := t.sql.Do(ctx, `DELETE FROM replies WHERE turn_id = $1 AND notice = -2`, draft.TurnID); err != nil {
 		return false, err
 	}
 
@@ -285,11 +285,11 @@ const answerKeys = "operator.answers"
 func (t takeoverTx) ClaimAnswer(ctx context.Context, key, turnID string, until time.Time) (instead string, err error) {
 	key = hashKey(key)
 	encoding, text := encodeBody([]byte(turnID))
-	changed, err := t.change(ctx, putDocumentIfAbsent, answerKeys, key, encoding, text, micros(until), nowMicros())
+	changed, err := t.sql.Change(ctx, putDocumentIfAbsent, answerKeys, key, encoding, text, micros(until), nowMicros())
 	if err != nil || changed > 0 {
 		return "", err
 	}
-	value, _, err := getDocument(ctx, t, answerKeys, key)
+	value, _, err := getDocument(ctx, t.sql, answerKeys, key)
 	return string(value), err
 }
 

@@ -104,7 +104,7 @@ func (s turnStore) ThreadExcerpt(ctx context.Context, query pipeline.ThreadQuery
 	}
 
 	var older int // than the tail: what happens meanwhile among the newest cannot make the sum wrong
-	_, err = first(ctx, s.engine.reader(), texts.total, slices.Concat([]any{key, before, since}, owners), &older)
+	_, err = first(ctx, s.engine.Reader(), texts.total, slices.Concat([]any{key, before, since}, owners), &older)
 	e.Total += older
 	return e, err
 }
@@ -117,7 +117,7 @@ func (s turnStore) exchanges(
 		return nil, false, nil
 	}
 	turns := 0
-	err = s.engine.reader().each(ctx, text, arguments, func(r row) error {
+	err = s.engine.Reader().Each(ctx, text, arguments, func(r row) error {
 		if turns >= limit {
 			return errEnough
 		}
@@ -176,7 +176,7 @@ func (t turnTx) Pace(ctx context.Context, agent, principal, threadID string, sin
 	var pace pipeline.Pace
 	var id, message string
 	thread := []any{hashKey(agent, threadID), cleaned(agent), cleaned(threadID)}
-	found, err := first(ctx, t, oldestOfThread, thread, &id)
+	found, err := first(ctx, t.sql, oldestOfThread, thread, &id)
 	if err != nil || !found {
 		return pace, err
 	}
@@ -184,7 +184,7 @@ func (t turnTx) Pace(ctx context.Context, agent, principal, threadID string, sin
 	if err := t.holdTurn(ctx, id); err != nil {
 		return pace, err
 	}
-	if found, err = first(ctx, t, newestOfThread, thread, &message); err != nil {
+	if found, err = first(ctx, t.sql, newestOfThread, thread, &message); err != nil {
 		return pace, err
 	}
 	if pace.Chain, err = chainOf(found, message); err != nil {
@@ -192,13 +192,13 @@ func (t turnTx) Pace(ctx context.Context, agent, principal, threadID string, sin
 	}
 
 	var recent int64
-	_, err = first(ctx, t, recentOfThread, append(thread, cleaned(principal), firstID(since), micros(since)), &recent)
+	_, err = first(ctx, t.sql, recentOfThread, append(thread, cleaned(principal), firstID(since), micros(since)), &recent)
 	if err != nil {
 		return pace, err
 	}
 
 	var total int64
-	_, err = first(ctx, t, recentOfThread, append(thread[:3:3], cleaned(principal), "", int64(-1)), &total)
+	_, err = first(ctx, t.sql, recentOfThread, append(thread[:3:3], cleaned(principal), "", int64(-1)), &total)
 	pace.Recent, pace.Total = int(recent), int(total)
 	return pace, err
 }

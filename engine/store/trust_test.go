@@ -132,7 +132,7 @@ func TestSweepAudit(t *testing.T) {
 		if err := s.sweepOnce(t.Context(), keep); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := first(t.Context(), s.engine.reader(), `SELECT COUNT(*) FROM audit`, nil, &count); err != nil {
+		if _, err := first(t.Context(), s.engine.Reader(), `SELECT COUNT(*) FROM audit`, nil, &count); err != nil {
 			t.Fatal(err)
 		}
 		return count

@@ -16,7 +16,7 @@ import (
 )
 
 // turnStore finds turns, their timelines and their threads.
-type turnStore struct{ *database }
+type turnStore struct{ *shared }
 
 const turnsWithReplies = ` FROM turns t LEFT JOIN replies r ON r.id = t.reply_id `
 
@@ -24,7 +24,7 @@ const selectTurn = `SELECT ` + turnColumns + `, COALESCE(r.response, '')` + turn
 
 // Turn returns one turn with its response; fault.NotFound when there is none.
 func (s turnStore) Turn(ctx context.Context, id string) (exchange.TurnRecord, error) {
-	turn, found, err := turnFrom(ctx, s.engine.reader(), selectTurn, id)
+	turn, found, err := turnFrom(ctx, s.engine.Reader(), selectTurn, id)
 	if err == nil && !found {
 		err = notFound("turn")
 	}
@@ -34,7 +34,7 @@ func (s turnStore) Turn(ctx context.Context, id string) (exchange.TurnRecord, er
 func turnFrom(ctx context.Context, from querier, query string, arguments ...any) (exchange.TurnRecord, bool, error) {
 	var turn exchange.TurnRecord
 	found := false
-	err := from.each(ctx, query, arguments, func(r row) (err error) {
+	err := from.Each(ctx, query, arguments, func(r row) (err error) {
 		found = true
 		turn, err = scanTurn(r)
 		return err
@@ -91,7 +91,7 @@ func (s turnStore) FindMessage(ctx context.Context, agent, nativeID string) (exc
 		return entry, false, nil
 	}
 
-	found, err := first(ctx, s.engine.reader(), selectMessage, []any{hashKey(nativeID), nativeID, agent},
+	found, err := first(ctx, s.engine.Reader(), selectMessage, []any{hashKey(nativeID), nativeID, agent},
 		&entry.TurnID, &entry.ThreadID, &entry.Reference, &route, &message)
 	if err != nil || !found {
 		return entry, false, err
@@ -112,7 +112,7 @@ const selectOriginal = `SELECT media_type, encoding, body FROM originals WHERE d
 func (s turnStore) Original(ctx context.Context, digest string) (pipeline.Original, error) {
 	original := pipeline.Original{Digest: digest}
 	var encoding, body string
-	found, err := first(ctx, s.engine.reader(), selectOriginal, []any{digest}, &original.MediaType, &encoding, &body)
+	found, err := first(ctx, s.engine.Reader(), selectOriginal, []any{digest}, &original.MediaType, &encoding, &body)
 	if err == nil && !found {
 		err = notFound("original")
 	}
@@ -133,7 +133,7 @@ func (s turnStore) TurnOf(ctx context.Context, principal, nativeID string) (exch
 		return exchange.TurnRecord{}, notFound("turn")
 	}
 	id := ""
-	err := s.engine.reader().each(ctx, selectTurnOf, []any{hashKey(nativeID), nativeID, principal}, func(r row) error { return r.Scan(&id) })
+	err := s.engine.Reader().Each(ctx, selectTurnOf, []any{hashKey(nativeID), nativeID, principal}, func(r row) error { return r.Scan(&id) })
 	if err != nil {
 		return exchange.TurnRecord{}, err
 	}
@@ -395,7 +395,7 @@ func (s turnStore) Turns(ctx context.Context, filter exchange.TurnFilter) ([]exc
 
 	query := chosen.page(filter.Limit)
 	var turns []exchange.TurnRecord
-	err = s.engine.reader().each(ctx, query, chosen.arguments, func(r row) error {
+	err = s.engine.Reader().Each(ctx, query, chosen.arguments, func(r row) error {
 		turn, err := scanTurn(r)
 		turns = append(turns, turn)
 		return err
@@ -417,7 +417,7 @@ func (s turnStore) CountTurns(ctx context.Context, filter exchange.TurnFilter) (
 	}
 
 	var count int64
-	_, err = first(ctx, s.engine.reader(), chosen.count(), chosen.arguments, &count)
+	_, err = first(ctx, s.engine.Reader(), chosen.count(), chosen.arguments, &count)
 	return count, err
 }
 
@@ -440,7 +440,7 @@ func (s turnStore) WaitingTurns(ctx context.Context, agent string, most int) (in
 	}
 
 	var count int64
-	err := s.engine.reader().each(ctx, countWaiting, []any{pipeline.JobKind, from, from[:len(from)-1] + "!", int64(most)}, func(r row) error {
+	err := s.engine.Reader().Each(ctx, countWaiting, []any{pipeline.JobKind, from, from[:len(from)-1] + "!", int64(most)}, func(r row) error {
 		return r.Scan(&count)
 	})
 

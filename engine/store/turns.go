@@ -49,7 +49,7 @@ func (t turnTx) InsertTurn(
 		return exchange.TurnRecord{}, false, err
 	}
 
-	inserted, err := t.change(ctx, insertTurn, arguments...)
+	inserted, err := t.sql.Change(ctx, insertTurn, arguments...)
 	if err != nil {
 		return exchange.TurnRecord{}, false, err
 	}
@@ -59,7 +59,7 @@ func (t turnTx) InsertTurn(
 	}
 
 	if turn.Reference != "" {
-		if err := t.do(ctx, supersedeTurns, hashKey(turn.Agent, turn.Principal), hashKey(turn.Reference), turn.ID); err != nil {
+		if err := t.sql.Do(ctx, supersedeTurns, hashKey(turn.Agent, turn.Principal), hashKey(turn.Reference), turn.ID); err != nil {
 			return exchange.TurnRecord{}, false, err
 		}
 	}
@@ -76,7 +76,7 @@ func (t turnTx) InsertTurn(
 
 	t.wake(ChannelTurn, turn.ID)
 	body := stateBody(turn.Reason, turn.Attempt)
-	return turn, true, t.do(ctx, firstEvent, turn.ID, "turn."+turn.State, body, micros(turn.AcceptedAt))
+	return turn, true, t.sql.Do(ctx, firstEvent, turn.ID, "turn."+turn.State, body, micros(turn.AcceptedAt))
 }
 
 func turnArguments(turn exchange.TurnRecord, original pipeline.Original) ([]any, error) {
@@ -119,7 +119,7 @@ func (t turnTx) insertOriginal(ctx context.Context, original pipeline.Original) 
 		encoding, body = encodeBody(original.Body)
 	}
 
-	return t.do(ctx, insertOriginal, original.Digest, cleaned(original.MediaType), encoding, body)
+	return t.sql.Do(ctx, insertOriginal, original.Digest, cleaned(original.MediaType), encoding, body)
 }
 
 const selectSameTurn = `SELECT ` + turnColumns + `, COALESCE(r.response, '')
@@ -130,7 +130,7 @@ const selectSameTurn = `SELECT ` + turnColumns + `, COALESCE(r.response, '')
 // sameTurn finds the first copy of a message.
 func (t turnTx) sameTurn(ctx context.Context, turn exchange.TurnRecord) (exchange.TurnRecord, error) {
 	m := turn.Message
-	stored, found, err := turnFrom(ctx, t, selectSameTurn, hashKey(m.ID),
+	stored, found, err := turnFrom(ctx, t.sql, selectSameTurn, hashKey(m.ID),
 		hashKey(m.Recipient, m.ReceivedVia, turn.Principal), m.ID, m.Recipient, m.ReceivedVia, turn.Principal)
 	if err == nil && !found {
 		err = fault.New(fault.Conflict, "another message has the same key")
@@ -166,7 +166,7 @@ func (t turnTx) moveTurn(ctx context.Context, move pipeline.Move, more string, v
 
 	var watched int64
 	var agent string
-	if moved, err := first(ctx, t, query+` RETURNING watched, agent`, arguments, &watched, &agent); err != nil || !moved {
+	if moved, err := first(ctx, t.sql, query+` RETURNING watched, agent`, arguments, &watched, &agent); err != nil || !moved {
 		return false, err
 	}
 
@@ -239,7 +239,7 @@ func (t turnTx) ResumeTurn(
 	if err != nil {
 		return false, err
 	}
-	if changed, err := t.change(ctx, resumeTurn, reasonResumed, stored, micros(at), turnID); err != nil || changed == 0 {
+	if changed, err := t.sql.Change(ctx, resumeTurn, reasonResumed, stored, micros(at), turnID); err != nil || changed == 0 {
 		return false, err
 	}
 
@@ -253,7 +253,7 @@ func (t turnTx) mergedResumption(ctx context.Context, turnID string, next resump
 		return "", err
 	}
 	var stored string
-	if _, err := first(ctx, t, `SELECT resumed FROM turns WHERE id = $1`, []any{turnID}, &stored); err != nil {
+	if _, err := first(ctx, t.sql, `SELECT resumed FROM turns WHERE id = $1`, []any{turnID}, &stored); err != nil {
 		return "", err
 	}
 
@@ -323,7 +323,7 @@ func (t turnTx) RepeatTurn(ctx context.Context, turn exchange.TurnRecord, reason
 		return false, err
 	}
 
-	if err := t.do(ctx, demoteReply, turn.ID, int64(attempt)); err != nil {
+	if err := t.sql.Do(ctx, demoteReply, turn.ID, int64(attempt)); err != nil {
 		return false, err
 	}
 
@@ -335,7 +335,7 @@ func (t turnTx) RepeatTurn(ctx context.Context, turn exchange.TurnRecord, reason
 	if err != nil {
 		return false, err
 	}
-	return true, t.do(ctx, `UPDATE turns SET reply_id = '', outcome = '', resumed = $2,
+	return true, t.sql.Do(ctx, `UPDATE turns SET reply_id = '', outcome = '', resumed = $2,
 		history_turns = CASE WHEN history_turns = 0 THEN 0 ELSE 1 END WHERE id = $1`, turn.ID, resumed)
 }
 
@@ -352,9 +352,9 @@ const appendDelta = appendEvent + ` HAVING EXISTS (SELECT 1 FROM turns
 // counts at the same time.
 func (t *transaction) appendEvent(ctx context.Context, turnID, kind, body string, at int64) error {
 	if kind == exchange.EventDelta {
-		return t.do(ctx, appendDelta, turnID, kind, body, at)
+		return t.sql.Do(ctx, appendDelta, turnID, kind, body, at)
 	}
-	return t.do(ctx, appendEvent, turnID, kind, body, at)
+	return t.sql.Do(ctx, appendEvent, turnID, kind, body, at)
 }
 
 // holdTurn takes the turn's row until the commit. On SQLite the one writer holds everything already.
@@ -362,7 +362,7 @@ func (t *transaction) holdTurn(ctx context.Context, turnID string) error {
 	if t.dialect.holdTurn == "" {
 		return nil
 	}
-	return t.do(ctx, t.dialect.holdTurn, turnID)
+	return t.sql.Do(ctx, t.dialect.holdTurn, turnID)
 }
 
 // AppendEvents writes rows to the end of a turn's timeline, in order; deltas only as long as the turn has not ended.
@@ -396,7 +396,7 @@ const selectEvents = `SELECT seq, kind, body, at FROM events WHERE turn_id = $1 
 // Events returns at most limit timeline rows of a turn with a higher seq than after, in order.
 func (s turnStore) Events(ctx context.Context, turnID string, after int64, limit int) ([]exchange.Event, error) {
 	var events []exchange.Event
-	err := s.engine.reader().each(ctx, selectEvents, []any{turnID, after, int64(limit)}, func(r row) error {
+	err := s.engine.Reader().Each(ctx, selectEvents, []any{turnID, after, int64(limit)}, func(r row) error {
 		event := exchange.Event{TurnID: turnID}
 		var body string
 		var at int64

@@ -112,7 +112,7 @@ func TestHeldAndSilentMessagesEnd(t *testing.T) {
 			}
 
 			sums := map[string]int64{}
-			if err := s.engine.reader().each(t.Context(), `SELECT account, messages FROM unanswered_sums`, nil, func(r row) error {
+			if err := s.engine.Reader().Each(t.Context(), `SELECT account, messages FROM unanswered_sums`, nil, func(r row) error {
 				var account string
 				var messages int64
 				err := r.Scan(&account, &messages)

@@ -11,7 +11,7 @@ import (
 )
 
 // readStore keeps how far operators have read.
-type readStore struct{ *database }
+type readStore struct{ *shared }
 
 const (
 	// unreadFor is how long a message counts as unread that an operator did not look at.
@@ -42,7 +42,7 @@ var selectReadMarks = `SELECT thread_key, read_id FROM read_marks WHERE owner_ke
 // Unread returns those of the turns that their conversation's mark of the owner does not reach, by id.
 func (s readStore) Unread(ctx context.Context, owner exchange.SessionOwner, turns []exchange.TurnRecord) (map[string]bool, error) {
 	unread, key := map[string]bool{}, ownerKeyOf(owner)
-	until, err := readUntil(ctx, s.engine.reader(), key, time.Now())
+	until, err := readUntil(ctx, s.engine.Reader(), key, time.Now())
 	if err != nil {
 		return nil, err
 	}
@@ -63,7 +63,7 @@ func (s readStore) Unread(ctx context.Context, owner exchange.SessionOwner, turn
 
 	for start := 0; start < len(keys); start += loadedAtOnce {
 		chunk := keys[start:min(start+loadedAtOnce, len(keys))]
-		err := s.engine.reader().each(ctx, selectReadMarks, append(padded(chunk, loadedAtOnce), key), func(r row) error {
+		err := s.engine.Reader().Each(ctx, selectReadMarks, append(padded(chunk, loadedAtOnce), key), func(r row) error {
 			var thread, mark string
 			err := r.Scan(&thread, &mark)
 			for _, id := range threads[thread] {
@@ -88,11 +88,11 @@ const selectUnread = `SELECT MAX(t.id) FROM (SELECT id, thread_key FROM turns WH
 // that it costs the same on every server.
 func (s readStore) unreadIDs(ctx context.Context, owner exchange.SessionOwner, limit int) ([]string, error) {
 	key := ownerKeyOf(owner)
-	until, err := readUntil(ctx, s.engine.reader(), key, time.Now())
+	until, err := readUntil(ctx, s.engine.Reader(), key, time.Now())
 	if err != nil {
 		return nil, err
 	}
-	return mustColumn(ctx, s.engine.reader(), &err, selectUnread, until, int64(maxUnreadLooked), key, int64(limit)), err
+	return mustColumn(ctx, s.engine.Reader(), &err, selectUnread, until, int64(maxUnreadLooked), key, int64(limit)), err
 }
 
 // CountUnread returns how many conversations have a message that the owner did not read, MaxUnread+1 for all that are more.
@@ -138,11 +138,11 @@ func (s readStore) MarkRead(ctx context.Context, owner exchange.SessionOwner, tu
 
 	key := ownerKeyOf(owner)
 	return s.InTx(ctx, func(tx *Tx) error {
-		if err := tx.do(ctx, putReadMark, key, hashKey(turn.Agent, turn.ThreadID), turn.ID); err != nil {
+		if err := tx.sql.Do(ctx, putReadMark, key, hashKey(turn.Agent, turn.ThreadID), turn.ID); err != nil {
 			return err
 		}
 		var excess string
-		found, err := first(ctx, tx, selectExcess, []any{key, int64(maxReadMarks)}, &excess)
+		found, err := first(ctx, tx.sql, selectExcess, []any{key, int64(maxReadMarks)}, &excess)
 		if err != nil || !found {
 			return err
 		}
@@ -152,7 +152,7 @@ func (s readStore) MarkRead(ctx context.Context, owner exchange.SessionOwner, tu
 
 // NewestTurn returns the id of the newest message; empty = there is none.
 func (s readStore) NewestTurn(ctx context.Context) (id string, err error) {
-	_, err = first(ctx, s.engine.reader(), `SELECT id FROM turns ORDER BY id DESC LIMIT 1`, nil, &id)
+	_, err = first(ctx, s.engine.Reader(), `SELECT id FROM turns ORDER BY id DESC LIMIT 1`, nil, &id)
 	return id, err
 }
 
@@ -179,8 +179,8 @@ func (s readStore) MarkAllRead(ctx context.Context, owner exchange.SessionOwner,
 type readTx struct{ *transaction }
 
 func (t readTx) markAllRead(ctx context.Context, owner, until string) error {
-	if err := t.do(ctx, putReadMark, owner, ofAll, until); err != nil {
+	if err := t.sql.Do(ctx, putReadMark, owner, ofAll, until); err != nil {
 		return err
 	}
-	return t.do(ctx, removeReadMarks, owner, until)
+	return t.sql.Do(ctx, removeReadMarks, owner, until)
 }

@@ -106,12 +106,12 @@ func TestUnreadEnds(t *testing.T) {
 		}
 
 		err := s.InTx(ctx, func(tx *Tx) error {
-			if err := tx.do(ctx, putReadMark, "key", "thread", old.ID); err != nil {
+			if err := tx.sql.Do(ctx, putReadMark, "key", "thread", old.ID); err != nil {
 				return err
 			}
 			for i := range maxReadMarks {
 				id := idOf(time.Now().Add(time.Duration(i-maxReadMarks) * time.Second))
-				if err := tx.do(ctx, putReadMark, ownerKeyOf(owner), fmt.Sprint("thread ", i), id); err != nil {
+				if err := tx.sql.Do(ctx, putReadMark, ownerKeyOf(owner), fmt.Sprint("thread ", i), id); err != nil {
 					return err
 				}
 			}
@@ -142,7 +142,7 @@ func idOf(at time.Time) string {
 
 func marks(t *testing.T, s *Store) (n int) {
 	t.Helper()
-	if _, err := first(t.Context(), s.engine.reader(), `SELECT COUNT(*) FROM read_marks`, nil, &n); err != nil {
+	if _, err := first(t.Context(), s.engine.Reader(), `SELECT COUNT(*) FROM read_marks`, nil, &n); err != nil {
 		t.Fatal(err)
 	}
 	return n

@@ -10,7 +10,7 @@ import (
 )
 
 // uploadStore keeps which files the programs of an agent handed in, and how much of that no answer has yet.
-type uploadStore struct{ *database }
+type uploadStore struct{ *shared }
 
 // uploadTx marks files as used in a transaction.
 type uploadTx struct{ *transaction }
@@ -42,20 +42,20 @@ func (s uploadStore) ReserveUpload(ctx context.Context, upload exchange.Upload, 
 	agent := strings.ToLower(upload.Agent)
 	err = s.InTx(ctx, func(tx *Tx) error {
 		var sum int64
-		if fits, err = first(ctx, tx, takeUploadBytes, []any{agent, upload.Size, most}, &sum); err != nil || !fits {
+		if fits, err = first(ctx, tx.sql, takeUploadBytes, []any{agent, upload.Size, most}, &sum); err != nil || !fits {
 			return err
 		}
 		if fits = sum <= most; !fits { // the first row of an agent is inserted whatever its size is
-			return tx.do(ctx, giveUploadBytes, agent, upload.Size)
+			return tx.sql.Do(ctx, giveUploadBytes, agent, upload.Size)
 		}
-		return tx.do(ctx, insertUpload, upload.ID, agent, upload.Size, nowMicros())
+		return tx.sql.Do(ctx, insertUpload, upload.ID, agent, upload.Size, nowMicros())
 	})
 	return fits && err == nil, err
 }
 
 // FinishUpload notes that a file is there, under its digest.
 func (s uploadStore) FinishUpload(ctx context.Context, id, digest string) error {
-	return s.InTx(ctx, func(tx *Tx) error { return tx.do(ctx, finishUpload, cleaned(digest), nowMicros(), id) })
+	return s.InTx(ctx, func(tx *Tx) error { return tx.sql.Do(ctx, finishUpload, cleaned(digest), nowMicros(), id) })
 }
 
 // DropUpload forgets a file that did not come in.
@@ -68,7 +68,7 @@ func (s uploadStore) Uploaded(ctx context.Context, agent, digest string) (size i
 	if digest == "" {
 		return 0, false, nil
 	}
-	found, err = first(ctx, s.engine.reader(), hasUpload, []any{strings.ToLower(agent), cleaned(digest)}, &size)
+	found, err = first(ctx, s.engine.Reader(), hasUpload, []any{strings.ToLower(agent), cleaned(digest)}, &size)
 	return size, found, err
 }
 
@@ -76,11 +76,11 @@ func (t uploadTx) drop(ctx context.Context, id string) error {
 	var agent string
 	var size int64
 	var used int64
-	found, err := first(ctx, t, deleteUpload, []any{id}, &agent, &size, &used)
+	found, err := first(ctx, t.sql, deleteUpload, []any{id}, &agent, &size, &used)
 	if err != nil || !found || used > 0 {
 		return err
 	}
-	return t.do(ctx, giveUploadBytes, agent, size)
+	return t.sql.Do(ctx, giveUploadBytes, agent, size)
 }
 
 // use notes that an answer has files: they count no more as bytes that no answer has.
@@ -88,7 +88,7 @@ func (t uploadTx) use(ctx context.Context, agent string, parts []normalized.Part
 	agent = strings.ToLower(agent)
 	for _, digest := range filesOf(parts) {
 		var freed int64
-		err := t.each(ctx, useUploads, []any{agent, digest}, func(r row) error {
+		err := t.sql.Each(ctx, useUploads, []any{agent, digest}, func(r row) error {
 			var size int64
 			err := r.Scan(&size)
 			freed += size
@@ -99,11 +99,11 @@ func (t uploadTx) use(ctx context.Context, agent string, parts []normalized.Part
 		}
 
 		if freed > 0 {
-			if err := t.do(ctx, giveUploadBytes, agent, freed); err != nil {
+			if err := t.sql.Do(ctx, giveUploadBytes, agent, freed); err != nil {
 				return err
 			}
 		}
-		if err := t.do(ctx, keepUploads, nowMicros(), agent, digest); err != nil {
+		if err := t.sql.Do(ctx, keepUploads, nowMicros(), agent, digest); err != nil {
 			return err
 		}
 	}
@@ -116,7 +116,7 @@ func (s uploadStore) sweepUploads(ctx context.Context, before time.Time) error {
 		var ids []string
 		err := s.InTx(ctx, func(tx *Tx) error {
 			ids = nil
-			err := tx.each(ctx, selectOldUploads, []any{micros(before), int64(maxSwept)}, func(r row) error {
+			err := tx.sql.Each(ctx, selectOldUploads, []any{micros(before), int64(maxSwept)}, func(r row) error {
 				var id string
 				err := r.Scan(&id)
 				ids = append(ids, id)

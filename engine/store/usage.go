@@ -3,7 +3,6 @@ package store
 import (
 	"context"
 	"encoding/json"
-	"os"
 	"strings"
 	"time"
 
@@ -12,7 +11,7 @@ import (
 )
 
 // usageStore measures what is kept.
-type usageStore struct{ *database }
+type usageStore struct{ *shared }
 
 // AgentUsage is what one agent keeps. Bytes are those of the texts, without indexes.
 type AgentUsage struct {
@@ -46,12 +45,12 @@ const (
 func (s usageStore) Usage(ctx context.Context) (Usage, error) {
 	usage := Usage{Rows: map[string]int64{}, Agents: []AgentUsage{}}
 	var err error
-	if usage.DatabaseBytes, usage.FreeBytes, err = s.engine.size(ctx); err != nil {
+	if usage.DatabaseBytes, usage.FreeBytes, err = s.engine.Size(ctx); err != nil {
 		return usage, err
 	}
 	for _, table := range []string{"turns", "deliveries", "jobs", "documents", "audit", "sessions", "erasures"} {
 		var count int64
-		if _, err := first(ctx, s.engine.reader(), `SELECT COUNT(*) FROM `+table, nil, &count); err != nil {
+		if _, err := first(ctx, s.engine.Reader(), `SELECT COUNT(*) FROM `+table, nil, &count); err != nil {
 			return usage, err
 		}
 		usage.Rows[table] = count
@@ -72,7 +71,7 @@ func (s usageStore) Usage(ctx context.Context) (Usage, error) {
 		}
 		after = last
 		if skip := total/usageStrata - usageSample; usage.Estimated && skip > 0 {
-			if _, err := first(ctx, s.engine.reader(), `SELECT id FROM turns WHERE id > $1 ORDER BY id LIMIT 1 OFFSET $2 + 0`, []any{after, skip - 1}, &after); err != nil {
+			if _, err := first(ctx, s.engine.Reader(), `SELECT id FROM turns WHERE id > $1 ORDER BY id LIMIT 1 OFFSET $2 + 0`, []any{after, skip - 1}, &after); err != nil {
 				return usage, err
 			}
 		}
@@ -95,7 +94,7 @@ const usageRange = ` FROM turns t WHERE t.id > $1 AND t.id <= $2 GROUP BY t.agen
 // sample adds the messages after an id, and returns the last one and how many they were.
 func (s usageStore) sample(ctx context.Context, after string, agents map[string]*AgentUsage) (last string, count int64, err error) {
 	last = "~"
-	if _, err := first(ctx, s.engine.reader(), `SELECT id FROM turns WHERE id > $1 ORDER BY id LIMIT 1 OFFSET $2 + 0`, []any{after, int64(usageSample - 1)}, &last); err != nil {
+	if _, err := first(ctx, s.engine.Reader(), `SELECT id FROM turns WHERE id > $1 ORDER BY id LIMIT 1 OFFSET $2 + 0`, []any{after, int64(usageSample - 1)}, &last); err != nil {
 		return "", 0, err
 	}
 
@@ -106,7 +105,7 @@ func (s usageStore) sample(ctx context.Context, after string, agents map[string]
 		return agents[name]
 	}
 	bounds := []any{after, last}
-	err = s.engine.reader().each(ctx, `SELECT t.agent, COUNT(*), SUM(OCTET_LENGTH(t.message) + OCTET_LENGTH(t.route)), MIN(t.accepted_at)`+usageRange, bounds, func(r row) error {
+	err = s.engine.Reader().Each(ctx, `SELECT t.agent, COUNT(*), SUM(OCTET_LENGTH(t.message) + OCTET_LENGTH(t.route)), MIN(t.accepted_at)`+usageRange, bounds, func(r row) error {
 		var name string
 		var messages, bytes, oldest int64
 		if err := r.Scan(&name, &messages, &bytes, &oldest); err != nil {
@@ -133,7 +132,7 @@ func (s usageStore) sample(ctx context.Context, after string, agents map[string]
 		{`SELECT t.agent, SUM(OCTET_LENGTH(e.body) + OCTET_LENGTH(e.kind)) FROM turns t JOIN events e ON e.turn_id = t.id`, func(a *AgentUsage) *int64 { return &a.StepBytes }},
 		{`SELECT t.agent, SUM(OCTET_LENGTH(n.body)) FROM turns t JOIN run_results n ON n.turn_id = t.id`, func(a *AgentUsage) *int64 { return &a.StepBytes }},
 	} {
-		err := s.engine.reader().each(ctx, part.query+` WHERE t.id > $1 AND t.id <= $2 GROUP BY t.agent`, bounds, func(r row) error {
+		err := s.engine.Reader().Each(ctx, part.query+` WHERE t.id > $1 AND t.id <= $2 GROUP BY t.agent`, bounds, func(r row) error {
 			var name string
 			var bytes int64
 			err := r.Scan(&name, &bytes)
@@ -149,7 +148,7 @@ func (s usageStore) sample(ctx context.Context, after string, agents map[string]
 		`SELECT t.agent, t.message FROM turns t WHERE t.id > $1 AND t.id <= $2 AND t.message LIKE '%"digest"%'`,
 		`SELECT t.agent, r.response FROM turns t JOIN replies r ON r.turn_id = t.id WHERE t.id > $1 AND t.id <= $2 AND r.response LIKE '%"digest"%'`,
 	} {
-		err := s.engine.reader().each(ctx, query, bounds, func(r row) error {
+		err := s.engine.Reader().Each(ctx, query, bounds, func(r row) error {
 			var name, text string
 			if err := r.Scan(&name, &text); err != nil {
 				return err
@@ -174,29 +173,8 @@ func (s usageStore) sample(ctx context.Context, after string, agents map[string]
 	return last, count, nil
 }
 
-// size returns the bytes of the file and of its log, and those of pages that hold nothing.
-func (e *sqliteEngine) size(ctx context.Context) (total, free int64, err error) {
-	var pages, size, unused int64
-	for pragma, into := range map[string]*int64{"page_count": &pages, "page_size": &size, "freelist_count": &unused} {
-		if _, err := first(ctx, &e.statements, "PRAGMA "+pragma, nil, into); err != nil {
-			return 0, 0, err
-		}
-	}
-	total = pages * size
-	if info, err := os.Stat(e.path + "-wal"); err == nil {
-		total += info.Size()
-	}
-	return total, unused * size, nil
-}
-
-// size returns the bytes of the database. How many of them hold nothing, PostgreSQL does not say without an extension: 0.
-func (e *postgresEngine) size(ctx context.Context) (total, free int64, err error) {
-	_, err = first(ctx, &e.statements, `SELECT pg_database_size(current_database())`, nil, &total)
-	return total, 0, err
-}
-
 // Size returns the bytes of the database.
 func (s usageStore) Size(ctx context.Context) (int64, error) {
-	total, _, err := s.engine.size(ctx)
+	total, _, err := s.engine.Size(ctx)
 	return total, err
 }

@@ -15,7 +15,7 @@ import (
 )
 
 // watchStore keeps webhooks on tasks.
-type watchStore struct{ *database }
+type watchStore struct{ *shared }
 
 const putWatch = `INSERT INTO watches (id, agent, principal, reference, name, owner_key, reference_key, name_key, created_at, data)
 	VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)
@@ -36,7 +36,7 @@ func (s watchStore) PutWatch(ctx context.Context, watch exchange.Watch) error {
 
 	return s.InTx(ctx, func(tx *Tx) error {
 		var all, here int64
-		if _, err := first(ctx, tx, countWatches, []any{owner, reference, name}, &all, &here); err != nil {
+		if _, err := first(ctx, tx.sql, countWatches, []any{owner, reference, name}, &all, &here); err != nil {
 			return err
 		}
 
@@ -45,13 +45,13 @@ func (s watchStore) PutWatch(ctx context.Context, watch exchange.Watch) error {
 				exchange.MaxWatches, exchange.MaxWatchesOfSender))
 		}
 
-		err := tx.do(ctx, putWatch, watch.ID, watch.Agent, cleaned(watch.Principal), watch.Reference, watch.Name,
+		err := tx.sql.Do(ctx, putWatch, watch.ID, watch.Agent, cleaned(watch.Principal), watch.Reference, watch.Name,
 			owner, reference, name, micros(watch.CreatedAt), string(watch.Data))
 		if err != nil {
 			return err
 		}
 
-		return tx.do(ctx, watchTurns, owner, reference)
+		return tx.sql.Do(ctx, watchTurns, owner, reference)
 	})
 }
 
@@ -63,7 +63,7 @@ func (s watchStore) Watches(ctx context.Context, agent, principal, reference str
 		return nil, nil
 	}
 	var list []exchange.Watch
-	err := s.engine.reader().each(ctx, `SELECT `+watchColumns+` FROM watches WHERE owner_key = $1 AND reference_key = $2 ORDER BY id`,
+	err := s.engine.Reader().Each(ctx, `SELECT `+watchColumns+` FROM watches WHERE owner_key = $1 AND reference_key = $2 ORDER BY id`,
 		[]any{hashKey(agent, principal), hashKey(reference)}, func(r row) error {
 			watch, err := scanWatch(r)
 			list = append(list, watch)
@@ -78,7 +78,7 @@ func (s watchStore) Watch(ctx context.Context, id string) (watch exchange.Watch,
 		return watch, false, nil
 	}
 
-	err = s.engine.reader().each(ctx, `SELECT `+watchColumns+` FROM watches WHERE id = $1`, []any{id}, func(r row) error {
+	err = s.engine.Reader().Each(ctx, `SELECT `+watchColumns+` FROM watches WHERE id = $1`, []any{id}, func(r row) error {
 		watch, err = scanWatch(r)
 		found = err == nil
 		return err
@@ -96,7 +96,7 @@ func scanWatch(r row) (watch exchange.Watch, err error) {
 
 // DeleteWatch removes a watch. One that is not there is no error.
 func (s watchStore) DeleteWatch(ctx context.Context, id string) error {
-	return s.InTx(ctx, func(tx *Tx) error { return tx.do(ctx, `DELETE FROM watches WHERE id = $1`, id) })
+	return s.InTx(ctx, func(tx *Tx) error { return tx.sql.Do(ctx, `DELETE FROM watches WHERE id = $1`, id) })
 }
 
 //nolint:gosec // no credentials are in it
@@ -108,7 +108,7 @@ const watchesOfTurn = `SELECT w.id FROM watches w JOIN turns t ON t.owner_key = 
 // tellWatches makes a job for each watch of a turn that moved. The jobs of one watch run in order.
 func tellWatches(ctx context.Context, t *transaction, move pipeline.Move) error {
 	var watches []string
-	err := t.each(ctx, watchesOfTurn, []any{move.ID}, func(r row) error {
+	err := t.sql.Each(ctx, watchesOfTurn, []any{move.ID}, func(r row) error {
 		var id string
 		err := r.Scan(&id)
 		watches = append(watches, id)

@@ -113,34 +113,37 @@ var levels = map[string]int{
 	"engine/notice":     7,
 	"engine/pipeline":   8,
 
-	"engine/store":        9,
-	"internal/peer":       8,
-	"internal/recording":  9,
-	"internal/simulation": 9,
+	"engine/store/database": 6,
+	"engine/store":          9,
+	"internal/peer":         8,
+	"internal/recording":    9,
+	"internal/simulation":   9,
 
-	"engine/storage": 10,
-	"engine/backup":  10,
-	"operator":       10,
+	"engine/storage":  10,
+	"engine/backup":   10,
+	"operator/doctor": 10,
+	"operator/setup":  10,
+	"operator":        11,
 
 	"console/account":  10,
-	"console":          11,
-	"console/public":   11,
-	"console/handbook": 11,
-	"console/pages":    12,
+	"console":          12,
+	"console/public":   12,
+	"console/handbook": 12,
+	"console/pages":    13,
 
-	".": 13, // the root package
+	".": 14, // the root package
 
-	"internal/demo": 14,
-	"cmd/inbox":     15,
+	"internal/demo": 15,
+	"cmd/inbox":     16,
 
 	// Outside of the program: they start it, or stand beside it.
-	"e2e/...":                    15,
-	"e2e":                        16,
+	"e2e/...":                    16,
+	"e2e":                        17,
 	"bench/bare":                 15,
 	"bench/a2asdk":               15,
-	"bench":                      16,
-	"docs/examples/...":          15,
-	"docs/examples/channel/line": 14,
+	"bench":                      17,
+	"docs/examples/...":          16,
+	"docs/examples/channel/line": 15,
 }
 
 // entrances lists which packages may import a room at all, levels aside; of several that match, the longest room decides. Everything
@@ -150,12 +153,13 @@ var entrances = []struct {
 	importers []string
 	reason    string
 }{
-	{"adapters/...", []string{".", "operator", "adapters/email", "adapters/email/...", "adapters/activitypub", "adapters/activitypub/...", "e2e/...", "bench"}, "only the root package and what an operator may do know the adapters; the engine knows no protocol"},
+	{"adapters/...", []string{".", "operator", "operator/...", "adapters/email", "adapters/email/...", "adapters/activitypub", "adapters/activitypub/...", "e2e/...", "bench"}, "only the root package and what an operator may do know the adapters; the engine knows no protocol"},
 	{"adapters/activitypub/...", []string{"adapters/activitypub", "adapters/activitypub/..."}, "the lower packages of an adapter are its own"},
 	{"adapters/email/...", []string{"adapters/email", "adapters/email/..."}, "the layers of mail are known to its adapter alone"},
 	{"adapters/chat/contract", []string{"adapters/chat"}, "the wire contract of an adapter is its own"},
 	{"adapters/bridge/contract", []string{"adapters/bridge", "engine/store", "operator", ".", "e2e/..."}, "the wire contract of an adapter is its own; the store keeps the items, clients and session keys of bridges in its form"},
-	{"engine/store", []string{".", "engine/storage", "engine/backup", "operator", "e2e/...", "bench"}, "only the root package and what an operator may do know the store; others declare the two or three methods that they need"},
+	{"engine/store", []string{".", "engine/storage", "engine/backup", "operator", "operator/doctor", "e2e/...", "bench"}, "only the root package and what an operator may do know the store; others declare the two or three methods that they need"},
+	{"engine/store/database", []string{"engine/store", "engine/storage", "engine/backup", "operator/doctor"}, "what tables stand on is known to the store, and to who copies, opens or looks at a database as a whole"},
 	{"engine/storage", []string{"."}, "only the root package opens what a server keeps"},
 	{"engine/backup", []string{"."}, "only the root package knows what belongs to a backup"},
 	{"engine/pipeline", []string{".", "operator", "engine/store"}, "adapters and console declare what they need of the pipeline"},
@@ -164,9 +168,9 @@ var entrances = []struct {
 	{"engine/mailbox", []string{".", "operator", "engine/..."}, "adapters declare what they need of kept mail"},
 	{"engine/notice", []string{".", "operator", "engine/store"}, "others say what happened where they store it; the store counts it"},
 	{"engine/demand", []string{".", "console", "engine/..."}, "adapters declare what they need of demands"},
-	{"migrations", []string{"engine/store"}, "the store is the only room with SQL"},
-	{"internal/postgres", []string{"engine/store"}, "the store is the only room with SQL"},
-	{"internal/config", []string{".", "operator"}, "a room takes what it needs as options; only the root package and what an operator looks at read the settings"},
+	{"migrations", []string{"engine/store/database"}, "the store is the only room with SQL"},
+	{"internal/postgres", []string{"engine/store/database"}, "the store is the only room with SQL"},
+	{"internal/config", []string{".", "operator", "operator/..."}, "a room takes what it needs as options; only the root package and what an operator looks at read the settings"},
 	{".", []string{"cmd/inbox", "internal/demo", "e2e/...", "bench", "docs/examples/..."}, "the root package ties the rooms together and is no room itself"},
 	{"internal/peer", []string{"internal/demo", "internal/simulation", "operator", "e2e/...", "bench"}, "peers are for demo, simulations and tests"},
 	{"internal/simulation", []string{"operator", "cmd/inbox", "e2e/..."}, "who simulates a message is an operator"},
@@ -188,9 +192,9 @@ var thirdParties = []struct {
 	{"github.com/dunglas/httpsfv", []string{"adapters/activitypub/signature", "internal/httpserver", "internal/peer"}, "structured fields serve the signatures of ActivityPub and the RateLimit fields of all HTTP"},
 	{"github.com/a2aproject/", []string{"adapters/a2a", "agents/remote", "internal/peer", "e2e/...", "bench/a2asdk"}, "A2A is spoken in adapters/a2a and agents/remote"},
 	{"google.golang.org/", []string{"adapters/a2a", "agents/remote", "e2e/..."}, "gRPC is a binding of A2A"},
-	{"database/sql", []string{"bench/bare", "engine/store", "internal/postgres"}, "the store is the only room with SQL"},
-	{"github.com/jackc/", []string{"engine/store", "internal/postgres"}, "the store is the only room with SQL"},
-	{"modernc.org/sqlite", []string{"engine/store", "bench/bare"}, "the store is the only room with SQL"},
+	{"database/sql", []string{"bench/bare", "engine/store", "engine/store/database", "internal/postgres"}, "the store is the only room with SQL"},
+	{"github.com/jackc/", []string{"engine/store/database", "internal/postgres"}, "the store is the only room with SQL"},
+	{"modernc.org/sqlite", []string{"engine/store/database", "bench/bare"}, "the store is the only room with SQL"},
 	{"github.com/pressly/goose", []string{"engine/store"}, "the store runs the migrations"},
 	{"github.com/spf13/cobra", []string{"cmd/inbox"}, "the command line is in cmd/inbox"},
 	{"github.com/caddyserver/certmagic", []string{"internal/acme"}, "listeners take a tls.Config and do not know where certificates come from"},

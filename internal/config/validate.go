@@ -244,6 +244,15 @@ func (c *Config) checkLocal(p *problems) {
 	}
 }
 
+// Dialable turns the address of a listener on all interfaces into one that can be dialled on this machine; others stay as they are.
+func Dialable(listen string) string {
+	host, port, err := net.SplitHostPort(listen)
+	if ip := net.ParseIP(host); err == nil && (host == "" || ip != nil && ip.IsUnspecified()) {
+		return net.JoinHostPort("localhost", port)
+	}
+	return listen
+}
+
 func isLocal(host string) bool {
 	if ip, err := netip.ParseAddr(strings.Trim(host, "[]")); err == nil {
 		return ip.Unmap().IsLoopback()

@@ -79,7 +79,7 @@ func describe(ctx context.Context, server *inbox.Server, operator *inbox.Operato
 		return peer.Server{}, err
 	}
 
-	records, err := operator.DNSRecords(ctx)
+	records, err := operator.Doctor.DNSRecords(ctx)
 	if err != nil {
 		return peer.Server{}, err
 	}

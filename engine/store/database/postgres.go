@@ -1,0 +1,440 @@
+package database
+
+import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"errors"
+	"math/rand/v2"
+	"net/url"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
+
+	"inbox/internal/clock"
+	"inbox/internal/fault"
+	"inbox/internal/postgres"
+)
+
+var repeated = promauto.NewCounter(prometheus.CounterOpts{
+	Name: "inbox_store_repeats_total", Help: "Transactions that PostgreSQL asked to run again: deadlocks and lost races.",
+})
+
+// maxAttempts bounds how often a transaction runs when PostgreSQL asks to run it again.
+const maxAttempts = 8
+
+// postgresEngine is a pool of equal connections. Transactions use its connections themselves, for their pipelines.
+type postgresEngine struct {
+	statements
+	config      *pgconn.Config
+	connections int
+	announcer   *announcer
+	logger      logger
+}
+
+func openPostgres(ctx context.Context, options Options) (Engine, error) {
+	config, err := postgresConfig(options.URL)
+	if err != nil {
+		return nil, fault.Wrap(fault.Malformed, "database_url is not a PostgreSQL URL", err)
+	}
+
+	pool := openPostgresPool(config, options.Connections, connectionLife)
+	err = makeSchema(ctx, pool, config.RuntimeParams["search_path"])
+	if err == nil {
+		err = migrateOrKeep(ctx, pool, postgresSchema, options.AsFound)
+	}
+	if err != nil {
+		return nil, errors.Join(unusable(unusablePostgres(config, err), err), pool.Close())
+	}
+
+	e := &postgresEngine{
+		statements: statements{pool: pool, failed: postgresFault}, config: config, connections: options.Connections,
+		logger: options.Logger,
+	}
+	e.lost = e.lostRead
+	e.announcer = startAnnouncer(pool, options.Logger)
+	return e, nil
+}
+
+// makeSchema makes the schema that a URL names alone in its search_path: further domains of a server have one each. Where several nodes
+// make it at once, PostgreSQL refuses all but one, with the codes below, and it is there.
+func makeSchema(ctx context.Context, pool *sql.DB, name string) error {
+	if name == "" || strings.Trim(name, "abcdefghijklmnopqrstuvwxyz0123456789_") != "" {
+		return nil
+	}
+	_, err := pool.ExecContext(ctx, "CREATE SCHEMA IF NOT EXISTS "+postgres.Quote(name))
+	if failure, is := errors.AsType[*pgconn.PgError](err); is && (failure.Code == "23505" || failure.Code == "42P06") {
+		return nil
+	}
+	return err
+}
+
+func (e *postgresEngine) Transact(ctx context.Context, work func(Session) error) error {
+	again := true
+	for attempt := 1; ; attempt++ {
+		lost, err := e.once(ctx, work)
+		if lost && again && ctx.Err() == nil {
+			again = false
+			continue
+		}
+		if err == nil || attempt == maxAttempts || !repeatable(err) {
+			return err
+		}
+
+		repeated.Inc()
+		if clock.Sleep(ctx, rand.N(time.Duration(attempt)*5*time.Millisecond)) != nil {
+			return err
+		}
+	}
+}
+
+// renew closes the idle connections: where one was lost, a restarted server or a firewall has ended the others too, and
+// each would cost a caller a failure.
+func (e *postgresEngine) renew() {
+	e.pool.SetMaxIdleConns(0)
+	e.pool.SetMaxIdleConns(e.connections)
+}
+
+// lostRead reports whether a query failed with its connection, so that another one may answer it.
+func (e *postgresEngine) lostRead(err error) bool {
+	var failure *pgconn.PgError
+	if errors.As(err, &failure) && !unfit(failure) {
+		return false
+	}
+	e.renew()
+	return true
+}
+
+// once runs work in one transaction of one connection. Lost = the connection broke before the commit was asked for, so
+// that nothing was done.
+func (e *postgresEngine) once(ctx context.Context, work func(Session) error) (lost bool, err error) {
+	ctx, cancel := context.WithTimeout(ctx, maxWait)
+	defer cancel()
+
+	connection, err := e.pool.Conn(ctx)
+	if err != nil {
+		return false, Unavailable("connect", err)
+	}
+	defer connection.Close()
+
+	var result error
+	err = connection.Raw(func(driverConnection any) error {
+		session := &postgresSession{connection: driverConnection.(*postgres.Connection)}
+		result = guarded(work, session)
+		before := result != nil
+		if !before {
+			result = session.commit(ctx)
+		}
+
+		if session.connection.Wire().IsClosed() && ctx.Err() == nil {
+			lost = before || readOnly(result) // of a read-only transaction nothing is kept, whatever was asked for
+			e.renew()
+		}
+
+		return session.release(result)
+	})
+
+	return lost, errors.Join(result, hideBadConnection(err))
+}
+
+func (e *postgresEngine) Reader() Querier { return &e.statements }
+
+// HasSchema implements Engine.
+func (e *postgresEngine) HasSchema(ctx context.Context) (bool, error) {
+	return postgresSchema.exists(ctx, e.Reader())
+}
+
+func (e *postgresEngine) Kind() string          { return Postgres }
+func (e *postgresEngine) Announce(wakes []Wake) { e.announcer.add(wakes) }
+
+func (e *postgresEngine) Ping(ctx context.Context) error {
+	if err := e.pool.PingContext(ctx); err != nil {
+		return Unavailable("ping", err)
+	}
+	return nil
+}
+
+func (e *postgresEngine) Close() error {
+	e.announcer.stop()
+	return errors.Join(e.close(), e.pool.Close())
+}
+
+// repeatable reports whether the same transaction may succeed now: a serialization failure, a deadlock, or one of the
+// unique indexes that decide races between nodes.
+func repeatable(err error) bool {
+	var failure *pgconn.PgError
+	if !errors.As(err, &failure) {
+		return false
+	}
+
+	switch failure.Code {
+	case "40001", "40P01":
+		return true
+	case "23505":
+		return failure.ConstraintName == "jobs_running" || failure.ConstraintName == "events_pkey"
+	}
+	return false
+}
+
+// postgresFault classes an error: what the statement itself got wrong stays as it is, everything else means that
+// the database cannot serve now (PostgreSQL manual, appendix A: classes 08, 25, 40, 53, 55, 57, 58, XX).
+func postgresFault(operation string, err error) error {
+	if err == nil || fault.Is(err, fault.Unavailable) {
+		return err
+	}
+	var failure *pgconn.PgError
+	if !errors.As(err, &failure) {
+		return Unavailable(operation, err)
+	}
+
+	for _, class := range []string{"08", "25", "40", "53", "55", "57", "58", "XX"} {
+		if strings.HasPrefix(failure.Code, class) {
+			return Unavailable(operation, err)
+		}
+	}
+	if repeatable(err) {
+		return Unavailable(operation, err)
+	}
+
+	return operationError{operation, err}
+}
+
+func hideBadConnection(err error) error {
+	if errors.Is(err, errBroken) {
+		return nil
+	}
+	return err
+}
+
+const (
+	// connectionLife is after which a connection is replaced when it is next needed, at the latest a third later: a server
+	// that was promoted, or came back behind the same name, gets its share without a restart of ours.
+	connectionLife = 30 * time.Minute
+	// connectionIdle ends connections that are not needed.
+	connectionIdle = 5 * time.Minute
+	// connectPatience bounds one attempt to connect to one host.
+	connectPatience = 10 * time.Second
+)
+
+// errOld reports that a connection has lived its time.
+var errOld = errors.New("the connection has lived its time")
+
+// postgresConfig reads a URL as PostgreSQL's own tools do, several hosts included. Where neither it nor the environment
+// names the kind of server that is wanted (target_session_attrs), it is one that can be written to.
+func postgresConfig(text string) (*pgconn.Config, error) {
+	config, err := pgconn.ParseConfig(text)
+	if err != nil {
+		return nil, err
+	}
+	if config.ValidateConnect == nil && !wantsAnyServer(text) {
+		config.ValidateConnect = pgconn.ValidateConnectTargetSessionAttrsReadWrite
+	}
+
+	if config.RuntimeParams["application_name"] == "" {
+		config.RuntimeParams["application_name"] = "inbox"
+	}
+	if config.ConnectTimeout == 0 {
+		config.ConnectTimeout = connectPatience
+	}
+
+	closes := config.OnPgError
+	config.OnPgError = func(connection *pgconn.PgConn, failure *pgconn.PgError) bool {
+		return closes(connection, failure) && !unfit(failure)
+	}
+	return config, nil
+}
+
+// wantsAnyServer reports whether target_session_attrs=any is written, which pgconn does not tell from nothing.
+func wantsAnyServer(text string) bool {
+	u, err := url.Parse(text)
+	return err == nil && u.Query().Has("target_session_attrs") || os.Getenv("PGTARGETSESSIONATTRS") != ""
+}
+
+// unfit reports whether a connection must not be used again although PostgreSQL has not ended it: its session is read-only
+// (25006), or the server or something before it is going away (57P, 08; PostgreSQL manual, appendix A). pgconn closes those
+// that end with FATAL by itself; a proxy may say the same with ERROR.
+func unfit(failure *pgconn.PgError) bool {
+	return failure.Code == "25006" || strings.HasPrefix(failure.Code, "57P") || strings.HasPrefix(failure.Code, "08")
+}
+
+// readOnly reports whether the session or its server takes no changes.
+func readOnly(err error) bool {
+	failure, found := errors.AsType[*pgconn.PgError](err)
+	return found && failure.Code == "25006"
+}
+
+// lifeEnd is where a connection keeps when it has lived its time.
+const lifeEnd = "inbox: life ends"
+
+// plannerSettings are for statements that read few rows: by its defaults, which are for disks that turn, PostgreSQL reads and sorts all of
+// a range of an index for the newest fifty, and compiles statements for longer than they run. They are no parameters of the connection,
+// which proxies refuse.
+const plannerSettings = "SET random_page_cost = 1.1; SET jit = off"
+
+// openPostgresPool makes the pool; it connects when it is first used. Connections that were made together do not end
+// together: each draws its life.
+func openPostgresPool(config *pgconn.Config, connections int, life time.Duration) *sql.DB {
+	pool := sql.OpenDB(&postgres.Connector{
+		Config: config,
+		Prepare: func(ctx context.Context, connection *pgconn.PgConn) error {
+			if _, err := connection.Exec(ctx, plannerSettings).ReadAll(); err != nil {
+				return err
+			}
+			connection.CustomData()[lifeEnd] = time.Now().Add(life + rand.N(life/3+1))
+			return nil
+		},
+		Fit: func(connection *pgconn.PgConn) bool {
+			end, ok := connection.CustomData()[lifeEnd].(time.Time)
+			return !ok || !time.Now().After(end)
+		},
+	})
+
+	pool.SetMaxOpenConns(connections)
+	pool.SetMaxIdleConns(connections)
+	pool.SetConnMaxIdleTime(connectionIdle)
+	return pool
+}
+
+// unusablePostgres names the servers that were tried, and what to do.
+func unusablePostgres(config *pgconn.Config, err error) string {
+	hosts := []string{config.Host + ":" + strconv.Itoa(int(config.Port))}
+	for _, other := range config.Fallbacks {
+		if host := other.Host + ":" + strconv.Itoa(int(other.Port)); host != hosts[len(hosts)-1] { // the same again without TLS
+			hosts = append(hosts, host)
+		}
+	}
+
+	text := "PostgreSQL at " + strings.Join(hosts, ", ") + " cannot be used; "
+	if errors.Is(err, pgconn.ErrReadOnlyConnection) || readOnly(err) {
+		return text + "it is read-only: name the primary in database_url, or make the server writable"
+	}
+	return text + "check database_url and that the server runs"
+}
+
+// errBroken makes database/sql drop a connection.
+var errBroken = driver.ErrBadConn
+
+// postgresSession is one transaction. Statements whose result no caller needs wait for the next one whose result a caller
+// does need and travel with it in one pipeline: an acceptance takes two round trips instead of six.
+type postgresSession struct {
+	connection *postgres.Connection
+	pending    []postgres.Statement
+	begun      bool
+}
+
+func (s *postgresSession) Do(_ context.Context, query string, arguments ...any) error {
+	s.queue(query, arguments)
+	return nil
+}
+
+func (s *postgresSession) Change(ctx context.Context, query string, arguments ...any) (int64, error) {
+	s.queue(query, arguments)
+	var changed int64
+	err := s.send(ctx, func(rows *postgres.Rows) (err error) {
+		changed, _, err = rows.Changed()
+		return err
+	})
+
+	return changed, postgresFault("write", err)
+}
+
+func (s *postgresSession) Each(ctx context.Context, query string, arguments []any, scan func(Row) error) error {
+	s.queue(query, arguments)
+	var scanned error
+	err := s.send(ctx, func(rows *postgres.Rows) error {
+		for scanned == nil && rows.Next() {
+			scanned = scan(rows)
+		}
+		return rows.Err()
+	})
+
+	return errors.Join(scanned, postgresFault("read", err))
+}
+
+func (s *postgresSession) queue(query string, arguments []any) {
+	if !s.begun {
+		s.begun = true
+		s.pending = append(s.pending, postgres.Statement{Query: "BEGIN"})
+	}
+	s.pending = append(s.pending, postgres.Statement{Query: query, Arguments: arguments})
+}
+
+// send sends what is pending and returns the result of the last statement to last.
+func (s *postgresSession) send(ctx context.Context, last func(*postgres.Rows) error) error {
+	pending := s.pending
+	s.pending = nil
+	return s.connection.Run(ctx, pending, last)
+}
+
+func (s *postgresSession) commit(ctx context.Context) error {
+	if !s.begun {
+		return nil
+	}
+
+	s.pending = append(s.pending, postgres.Statement{Query: "COMMIT"})
+	err := s.send(ctx, func(rows *postgres.Rows) error {
+		_, command, err := rows.Changed()
+		if err == nil && command != "COMMIT" {
+			return postgres.ErrRolledBack
+		}
+		return err
+	})
+
+	return postgresFault("commit", err)
+}
+
+// release leaves the connection without a transaction, or has it dropped.
+func (s *postgresSession) release(result error) error {
+	wire := s.connection.Wire()
+	if wire.IsClosed() {
+		return errBroken
+	}
+	if result == nil || wire.TxStatus() == 'I' {
+		return nil
+	}
+
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+
+	if _, err := wire.Exec(ctx, "ROLLBACK").ReadAll(); err != nil {
+		return errBroken
+	}
+
+	return nil
+}
+
+// Size returns the bytes of the database. How many of them hold nothing, PostgreSQL does not say without an extension: 0.
+func (e *postgresEngine) Size(ctx context.Context) (total, free int64, err error) {
+	err = e.Each(ctx, `SELECT pg_database_size(current_database())`, nil, func(r Row) error { return r.Scan(&total) })
+	return total, 0, err
+}
+
+// vacuumed are the tables that had something of a person.
+var vacuumed = []string{
+	"turns", "originals", "events", "replies", "deliveries", "jobs", "documents", "tokens", "demands", "audit", "person_identities", "dispatches",
+	"tool_requests", "task_runs", "destinations", "list_entries", "mail_suppressions", "mail_failures", "watches", "bridge_items", "sessions",
+	"session_map", "session_messages", "unanswered", "run_results", "erasures", "erasure_turns",
+	"arrivals", "search_words", "search_pending", "mails", "mail_words", "mail_originals", "notices", "notice_ways", "notice_tallies", "notice_conditions",
+}
+
+// Replaced does nothing: PostgreSQL forgets replaced rows by itself.
+func (e *postgresEngine) Replaced(context.Context) {}
+
+// ForgetFree lets PostgreSQL forget removed rows at once.
+func (e *postgresEngine) ForgetFree(ctx context.Context) (remains []string, err error) {
+	remains = []string{"the write-ahead log, archives and replicas of PostgreSQL keep removed rows as long as they are set to"}
+	for _, table := range vacuumed {
+		if _, err := e.pool.ExecContext(ctx, "VACUUM "+table); err != nil {
+			if ctx.Err() != nil {
+				return nil, Unavailable("vacuum", err)
+			}
+			return append(remains, "PostgreSQL did not let this user vacuum "+table+"; its autovacuum does it later"), nil
+		}
+	}
+	return remains, nil
+}

@@ -1,0 +1,173 @@
+package database
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"sync"
+	"time"
+
+	"inbox/internal/fault"
+)
+
+// Row is the current row of a result.
+type Row interface {
+	Scan(destinations ...any) error
+}
+
+// Querier reads.
+type Querier interface {
+	// Each calls scan for every row in order, until scan returns an error.
+	Each(ctx context.Context, query string, arguments []any, scan func(Row) error) error
+}
+
+// Session is one running transaction of an engine.
+type Session interface {
+	Querier
+	// Do changes rows when no caller needs to know how many. An engine may send it together with a later statement:
+	// its error then comes back from that one or from the commit.
+	Do(ctx context.Context, query string, arguments ...any) error
+	// Change changes rows and returns how many.
+	Change(ctx context.Context, query string, arguments ...any) (int64, error)
+}
+
+// Wake is a notification to be sent after the commit.
+type Wake struct{ Channel, Payload string }
+
+// maxStatements bounds a cache of prepared statements. Queries with a variable list of values have several texts.
+const maxStatements = 256
+
+// maxWait bounds one read and, on PostgreSQL, one transaction: a network that swallows packets would hold its caller
+// for a quarter of an hour.
+const maxWait = 30 * time.Second
+
+// statements reads through a pool with statements prepared once.
+type statements struct {
+	pool   *sql.DB
+	failed func(operation string, err error) error
+	lost   func(error) bool // the query failed with its connection and may be asked again; nil = never
+
+	lock     sync.RWMutex
+	prepared map[string]*sql.Stmt
+}
+
+func (s *statements) Each(ctx context.Context, query string, arguments []any, scan func(Row) error) error {
+	ctx, cancel := context.WithTimeout(ctx, maxWait)
+	defer cancel()
+
+	rows, err := s.query(ctx, query, arguments)
+	if err != nil && ctx.Err() == nil && s.lost != nil && s.lost(err) {
+		rows, err = s.query(ctx, query, arguments)
+	}
+	if err != nil {
+		return s.read(ctx, err)
+	}
+
+	scanned, err := scanAll(rows, scan)
+	if scanned != nil {
+		return scanned
+	}
+
+	return s.read(ctx, err)
+}
+
+func (s *statements) read(ctx context.Context, err error) error {
+	if err != nil && ctx.Err() != nil {
+		return Unavailable("read", errors.Join(ctx.Err(), err))
+	}
+	return s.failed("read", err)
+}
+
+func (s *statements) query(ctx context.Context, query string, arguments []any) (*sql.Rows, error) {
+	statement, err := s.prepare(ctx, query)
+	if err != nil {
+		return nil, err
+	}
+	if statement == nil {
+		return s.pool.QueryContext(ctx, query, arguments...)
+	}
+	return statement.QueryContext(ctx, arguments...)
+}
+
+// prepare returns nil when the cache is full of other texts.
+func (s *statements) prepare(ctx context.Context, query string) (*sql.Stmt, error) {
+	s.lock.RLock()
+	statement, full := s.prepared[query], len(s.prepared) >= maxStatements
+	s.lock.RUnlock()
+	if statement != nil || full {
+		return statement, nil
+	}
+
+	s.lock.Lock()
+	defer s.lock.Unlock()
+
+	if statement := s.prepared[query]; statement != nil {
+		return statement, nil
+	}
+	statement, err := s.pool.PrepareContext(ctx, query)
+	if err != nil {
+		return nil, err
+	}
+
+	if s.prepared == nil {
+		s.prepared = make(map[string]*sql.Stmt)
+	}
+	s.prepared[query] = statement
+	return statement, nil
+}
+
+func (s *statements) close() error {
+	s.lock.Lock()
+	defer s.lock.Unlock()
+
+	var failures error
+	for _, statement := range s.prepared {
+		failures = errors.Join(failures, statement.Close())
+	}
+
+	s.prepared = nil
+	return failures
+}
+
+// scanAll returns the error of scan apart from that of the database.
+func scanAll(rows *sql.Rows, scan func(Row) error) (scanned, err error) {
+	defer rows.Close()
+	for rows.Next() {
+		if err := scan(rows); err != nil {
+			return err, nil
+		}
+	}
+
+	return nil, rows.Err()
+}
+
+// errClosed is the cause of every refusal after Close.
+var errClosed = errors.New("store is closed")
+
+// Unavailable makes the fault of a database that did not do its work.
+func Unavailable(operation string, cause error) error {
+	return &fault.Fault{
+		Kind:       fault.Unavailable,
+		Public:     "the message store is not available at the moment; try again later",
+		RetryAfter: 5 * time.Second,
+		Cause:      down{operationError{operation, cause}},
+	}
+}
+
+// down is a failure after which the same work may succeed.
+type down struct{ operationError }
+
+// Is reports whether target is fault.ErrStore.
+func (down) Is(target error) bool { return target == fault.ErrStore }
+
+// unusable makes the fault of a database that cannot be opened; public names where it is and what to change.
+func unusable(public string, cause error) error { return fault.Wrap(fault.Unavailable, public, cause) }
+
+// operationError adds the operation; fmt.Errorf costs more than a row on the hot path of a full disk.
+type operationError struct {
+	operation string
+	cause     error
+}
+
+func (e operationError) Error() string { return e.operation + ": " + e.cause.Error() }
+func (e operationError) Unwrap() error { return e.cause }

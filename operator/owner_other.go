@@ -1,8 +1,0 @@
-//go:build !unix
-
-package operator
-
-import "io/fs"
-
-// keepOwner does nothing: files take the owner of their directory.
-func keepOwner(string, fs.FileInfo) error { return nil }
