@@ -257,7 +257,7 @@ var unrun = map[string]string{
 	"inbox erase":                  "takes away what others need here; TestPersonIsErased",
 	"inbox reload --server":        "names another node; TestReload",
 	"inbox notices test":           "needs addresses that answer; TestOperatorIsToldWhateverDies",
-	"inbox migrate --to ":          "takes the server of the documents away; TestServerIsMovedUnderLoad",
+	"inbox migrate --to":           "takes the server of the documents away; TestServerIsMovedUnderLoad",
 	"make run":                     "goes on until it is ended; builds and serves, as TestQuickstart and every other test here do",
 	"make build":                   "run by TestQuickstart",
 	"make test":                    "is what runs this test",
@@ -669,7 +669,7 @@ func (h *house) follow(d manual, ran *record) (followed int) {
 	done := map[string]bool{}
 	for _, c := range d.commands(h.t) {
 		program := slices.IndexFunc(own.background, c.runs)
-		if program < 0 && passedOver(c.text, ran) != "" || own.once && done[c.text] {
+		if program < 0 && !own.walked && passedOver(c.text, ran) != "" || own.once && done[c.text] {
 			continue
 		}
 		followed++
