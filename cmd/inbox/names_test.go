@@ -202,7 +202,8 @@ func misplaced(names map[name]bool, rows []row) (wrong []string) {
 	entries := map[name]int{}
 	for _, one := range rows {
 		for kind, page := range pageOf {
-			if one.page != page || one.kind != kind && !(kind == kindCommand && one.heading) {
+			fits := one.kind == kind || kind == kindCommand && one.heading
+			if one.page != page || !fits {
 				continue
 			}
 			written := one.name
