@@ -3,6 +3,7 @@ package e2e
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -42,11 +43,13 @@ type guide struct {
 	settings string            // further lines of inbox.toml, after those
 	files    map[string]string // by path; a relative one lies where the commands are run
 	before   string            // commands of the shell before the first one of the document, once the server runs
-	first    string            // the same before it starts
+	first    string            // the same before it starts; with walked a program that runs elsewhere
 	without  bool              // no server is started: the document does it, or needs none
 	linked   bool              // ana@example.org has linked two addresses
 	once     bool              // a command that its blocks have several times is run once: they look, and change nothing
 	local    bool              // the server of a closed network at http://localhost:8080, instead of https://agents.example
+	walked   bool              // a task of docs/guides/README.md: TestTasks follows it in an empty directory
+	runs     bool              // with walked: the guide is about a server that runs, so that one was started there
 
 	// Commands that go on until they are ended: they run beside the others, and must be alive at the end.
 	background []string
@@ -57,6 +60,7 @@ const (
 	guideAddress = "45.80.0.10"
 	guideModel   = "45.80.0.30"
 	usual        = "README.md"
+	serving      = "inbox serve"
 )
 
 // The usual agents: helper is that of the README, a program behind a webhook.
@@ -117,8 +121,19 @@ var guides = map[string]guide{
 	"docs/agents/client-tools.md": {own: true, local: true, toml: []int{0}, settings: "[agents.llm]\nbase_url = \"http://" + guideModel + "/v1\"\nmodel = \"scripted\"\n", background: []string{"python3 docs/examples/clienttool/client.py"}},
 	"docs/agents/pull.md":         {own: true, local: true, toml: []int{0}, background: []string{"python3 docs/examples/pullagent/agent.py"}},
 	"docs/agents/webhook.md":      {own: true, local: true, toml: []int{0}, background: []string{"python3 docs/examples/pythonagent/agent.py"}},
-	"docs/guides/your-agent.md":   {own: true, local: true, toml: []int{0}, background: []string{"python3 docs/examples/pythonagent/agent.py", "node agent.js"}},
-	"docs/ops/systemd.md":         {own: true, without: true, settings: "public_url = \"https://agents.example\"\n", first: "ln -s \"$(command -v inbox)\" docs/ops/inbox.service ."},
+	"docs/guides/first-answer.md": {walked: true, background: []string{serving}},
+	"docs/guides/by-mention.md":   {walked: true, background: []string{serving}},
+	"docs/guides/by-mail.md":      {walked: true, background: []string{serving}},
+	"docs/guides/by-a2a.md":       {walked: true, background: []string{serving}},
+	"docs/guides/python.md":       {walked: true, background: []string{serving, `env INBOX_SECRET="$(cat webhook.secret)" python3 agent.py`}},
+	"docs/guides/typescript.md":   {walked: true, background: []string{serving, `env INBOX_SECRET="$(cat webhook.secret)" node agent.js`}},
+	"docs/guides/go.md":           {walked: true, background: []string{serving, `env INBOX_SECRET="$(cat webhook.secret)" ./agent`}},
+	"docs/guides/model.md":        {walked: true, background: []string{serving}},
+	"docs/guides/a2a-agent.md":    {walked: true, background: []string{serving}, first: agentElsewhere},
+	"docs/guides/approve.md":      {walked: true, background: []string{serving}},
+	"docs/guides/postgresql.md": {walked: true, background: []string{serving}, runs: true, before: "inbox agents test echo hello",
+		files: map[string]string{"inbox.toml": "[federation]\nallow_private = true\n\n[[agents]]\nname = \"echo\"\nkind = \"echo\"\n"}},
+	"docs/ops/systemd.md": {own: true, without: true, settings: "public_url = \"https://agents.example\"\n", first: "ln -s \"$(command -v inbox)\" docs/ops/inbox.service ."},
 }
 
 // word stands in a document for what a reader puts in its place.
@@ -126,6 +141,8 @@ type word struct {
 	in    string // prefix of the commands
 	word  string
 	value string // commands of the shell that print the value
+
+	walked bool // it is in a guide that TestTasks walks
 }
 
 // theEcho prints the name of the usual agent.
@@ -133,36 +150,40 @@ const theEcho = "printf 'echo\\n'"
 
 // The first that fits counts. The functions are those of guideFunctions.
 var words = []word{
-	{"inbox show --result", "ID", "with_result"},
-	{"inbox show", "ID", "answered"},
-	{"inbox show", "TURN", "answered"},
-	{"inbox mail", "ID", "mail_for_the_operator"},
-	{"inbox edit", "ID", "posted"},
-	{"inbox delete", "ID", "posted"},
-	{"inbox retry", "ID", "failed"},
-	{"inbox retry", "A", "echo broken"},
-	{"inbox deliveries list", "ID", "answered"},
-	{"inbox deliveries retry", "ID", "dead"},
-	{"inbox held", "ID", "held"},
-	{"inbox held", "019a…", "held"},
-	{"inbox approvals", "7k3mq2", "approval"},
-	{"inbox tasks cancel", "task_run_5c…", "waiting_task"},
-	{"inbox tool-requests", "ID", "tool_request"},
-	{"inbox tool-requests", "RESULT", `echo '{"success":true,"result":{"in_stock":3}}'`},
-	{"inbox tool-requests", "T", "echo client/look_up"},
-	{"inbox suppressions remove", "ADDRESS", "suppressed"},
-	{"inbox agents", "KIND", theEcho},
-	{"inbox agents why", "ADDRESS", "echo ann@example.org"},
-	{"inbox agents remove", "NAME", "added_agent"},
-	{"inbox agents test", "NAME", theEcho},
-	{"inbox agents add", "NAME", "echo third"},
-	{"inbox agents", "NAME", theEcho},
-	{"inbox keys", "NAME", theEcho},
-	{"inbox tokens create --agent NAME", "NAME", theEcho},
-	{"inbox tokens create", "NAME", "echo partner"},
-	{"inbox explain", "NAME", "echo not_found"},
-	{"inbox", "A", theEcho},
-	{"curl", "bridge_…", "queued"},
+	{"inbox show --result", "ID", "with_result", false},
+	{"inbox show", "ID", "answered", false},
+	{"inbox show", "TURN", "answered", false},
+	{"inbox mail", "ID", "mail_for_the_operator", false},
+	{"inbox edit", "ID", "posted", false},
+	{"inbox delete", "ID", "posted", false},
+	{"inbox retry", "ID", "failed", false},
+	{"inbox retry", "A", "echo broken", false},
+	{"inbox deliveries list", "ID", "answered", false},
+	{"inbox deliveries retry", "ID", "dead", false},
+	{"inbox held", "019a…", "held", false},
+	{"inbox approvals", "7k3mq2", "approval", false},
+	{"inbox tasks cancel", "task_run_5c…", "waiting_task", false},
+	{"inbox tool-requests", "ID", "tool_request", false},
+	{"inbox tool-requests", "RESULT", `echo '{"success":true,"result":{"in_stock":3}}'`, false},
+	{"inbox tool-requests", "T", "echo client/look_up", false},
+	{"inbox suppressions remove", "ADDRESS", "suppressed", false},
+	{"inbox agents", "KIND", theEcho, false},
+	{"inbox agents why", "ADDRESS", "echo ann@example.org", false},
+	{"inbox agents remove", "NAME", "added_agent", false},
+	{"inbox agents test", "NAME", theEcho, false},
+	{"inbox agents add", "NAME", "echo third", false},
+	{"inbox agents", "NAME", theEcho, false},
+	{"inbox keys", "NAME", theEcho, false},
+	{"inbox tokens create --agent NAME", "NAME", theEcho, false},
+	{"inbox tokens create", "NAME", "echo partner", false},
+	{"inbox explain", "NAME", "echo not_found", false},
+	{"inbox approvals approve", "CODE", "inbox approvals list --json | text code", true},
+	{"SOURCES=", "$HOME/inbox", `printf '%s\n' "$CHECKOUT"`, true},
+	{"MODEL_URL=", "http://127.0.0.1:11434/v1", "echo http://" + guideModel + "/v1", true},
+	{"CARD=", "https://agent.example.org/.well-known/agent-card.json", "echo http://localhost:8090/a2a/echo/.well-known/agent-card.json", true},
+	{"echo 'postgres", "postgres://inbox:a%20long%20random%20text@db.example/inbox", `printf '%s\n' "$DATABASE"`, true},
+	{"inbox", "A", theEcho, false},
+	{"curl", "bridge_…", "queued", false},
 }
 
 // guideFunctions make what a reader has: each prints the id of something new.
@@ -218,7 +239,6 @@ var afterwards = map[string]string{
 // unrun are the commands that no test here runs, and why. One that begins with an entry is passed over; an entry that no command begins
 // with is an error.
 var unrun = map[string]string{
-	"LISTEN=127.0.0.1:9002 go run": "compiles; TestExampleAgentsAnswerBehindTheServer",
 	"inbox serve":                  "goes on until it is ended; every server here is started so",
 	"inbox list --follow":          "goes on until it is ended; TestFollowArrivals",
 	"inbox simulate":               "needs mail that is captured; TestSimulateRecordReplay",
@@ -265,6 +285,9 @@ func TestGuides(t *testing.T) {
 				continue
 			}
 			documents[name] = readManual(t, name)
+			if guides[name].walked { // TestTasks
+				continue
+			}
 			place := usual
 			if guides[name].own {
 				place = name
@@ -304,7 +327,7 @@ func TestGuides(t *testing.T) {
 			})
 		}
 		t.Cleanup(func() {
-			ran.complete(t)
+			ran.complete(t, false)
 			ran.write(t)
 		})
 	})
@@ -372,6 +395,7 @@ type house struct {
 	*machine
 	guide
 	t       *testing.T
+	beside  string // where its own files are, which are none of the reader's; empty = where the commands are run
 	server  *launched
 	running map[string]*launched
 }
@@ -525,7 +549,8 @@ func (h *house) write(name, content string) {
 
 // script is a command in the shell of the document: it has the variables and the directory that those before it left.
 func (h *house) script(text string) string {
-	return "set -a; . ./functions.sh; if [ -f .variables ]; then . ./.variables; fi\n" + text
+	place := cmp.Or(h.beside, h.directory)
+	return fmt.Sprintf("set -a; . %s/functions.sh; if [ -f %[1]s/.variables ]; then . %[1]s/.variables; fi\n", place) + text
 }
 
 // shell runs commands, and keeps what they left.
@@ -542,7 +567,7 @@ func (h *house) try(text string) (output, problems string, err error) {
 	ctx, cancel := context.WithTimeout(h.t.Context(), 2*patience) // Node needs 20 s to begin where others compile
 	defer cancel()
 	var out, bad bytes.Buffer
-	run := h.command(ctx, h.script(`set -o pipefail; trap 'code=$?; export -p >"`+h.directory+`/.variables"; exit $code' EXIT`+"\n"+text))
+	run := h.command(ctx, h.script(`set -o pipefail; trap 'code=$?; export -p >"`+cmp.Or(h.beside, h.directory)+`/.variables"; exit $code' EXIT`+"\n"+text))
 	run.Stdout, run.Stderr = &out, &bad
 	run.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	run.Cancel = func() error { return syscall.Kill(-run.Process.Pid, syscall.SIGKILL) } // with what it has started
@@ -573,7 +598,7 @@ type record struct {
 func (r *record) followed(name string, commands int, took time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.times = append(r.times, fmt.Sprintf("%-32s %3d commands  %6.1f s", name, commands, took.Seconds()))
+	r.times = append(r.times, fmt.Sprintf("%-54s %3d commands  %6.1f s", name, commands, took.Seconds()))
 }
 
 // write keeps the times in the file that GUIDE_TIMES names, for make guides.
@@ -583,7 +608,12 @@ func (r *record) write(t *testing.T) {
 		return
 	}
 	slices.Sort(r.times)
-	if err := os.WriteFile(file, []byte(strings.Join(r.times, "\n")+"\n"), 0o600); err != nil {
+	out, err := os.OpenFile(file, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
+	if err == nil {
+		_, err = fmt.Fprintln(out, strings.Join(r.times, "\n"))
+		err = errors.Join(err, out.Close())
+	}
+	if err != nil {
 		t.Error(err)
 	}
 }
@@ -597,20 +627,20 @@ func (r *record) use(entry string) {
 	r.used[entry] = true
 }
 
-// complete names the entries of the tables that nothing needs any more.
-func (r *record) complete(t *testing.T) {
+// complete names the entries of the tables that nothing needs any more: those of the tasks that are walked, or those of the other documents.
+func (r *record) complete(t *testing.T, walked bool) {
 	for entry := range unrun {
-		if !r.used[entry] {
+		if !walked && !r.used[entry] {
 			t.Errorf("no command begins with %q any more; take it out of the table", entry)
 		}
 	}
 	for entry := range beside {
-		if !r.used[entry] {
+		if !walked && !r.used[entry] {
 			t.Errorf("no command begins with %q any more; take it out of the table", entry)
 		}
 	}
 	for _, w := range words {
-		if !r.used[w.in+" "+w.word] {
+		if w.walked == walked && !r.used[w.in+" "+w.word] {
 			t.Errorf("no command %q has %s; take it out of the table", w.in, w.word)
 		}
 	}
@@ -636,20 +666,24 @@ func (h *house) follow(d manual, ran *record) (followed int) {
 	}
 	done := map[string]bool{}
 	for _, c := range d.commands(h.t) {
-		if passedOver(c.text, ran) != "" || own.once && done[c.text] {
+		program := slices.IndexFunc(own.background, c.runs)
+		if program < 0 && !own.walked && passedOver(c.text, ran) != "" || own.once && done[c.text] {
 			continue
 		}
 		followed++
 		done[c.text] = true
 		at := fmt.Sprintf("%s:%d", d.name, c.line)
-		if i := slices.IndexFunc(own.background, c.runs); i >= 0 {
-			h.running[own.background[i]] = h.machine.background(h.script("exec " + c.text))
+		if program >= 0 {
+			h.start(own.background[program])
 			continue
 		}
 		output, problems, err := h.perform(c.text, ran)
 		if err != nil {
 			h.t.Errorf("%s: %s\n%v\n%s%s", at, c.text, err, output, problems)
 			continue
+		}
+		if own.walked && !shows(output, c.shown) {
+			h.t.Errorf("%s: %s\nprints\n%s%s\nand the guide shows\n%s", at, c.text, output, problems, strings.Join(c.shown, "\n"))
 		}
 		for _, said := range c.answers {
 			if why := differs(said, output, problems); why != "" {
@@ -658,6 +692,36 @@ func (h *house) follow(d manual, ran *record) (followed int) {
 		}
 	}
 	return followed
+}
+
+// start runs a program beside the other commands. A server is waited for, as its reader does.
+func (h *house) start(program string) {
+	h.t.Helper()
+	started := h.machine.background(h.script("exec " + program))
+	h.running[program] = started
+	if program != serving {
+		return
+	}
+	await.Until(h.t, "the server", func() bool {
+		if !started.alive() {
+			h.t.Fatalf("the server ended:\n%s", started.log())
+		}
+		_, _, err := h.try("inbox ready")
+		return err == nil
+	})
+}
+
+// shows reports whether the lines are in what was printed, in this order. … stands for any text.
+func shows(printed string, lines []string) bool {
+	for _, line := range lines {
+		form := regexp.MustCompile(strings.ReplaceAll(regexp.QuoteMeta(strings.TrimSpace(line)), "…", ".*"))
+		place := form.FindStringIndex(printed)
+		if place == nil {
+			return false
+		}
+		printed = printed[place[1]:]
+	}
+	return true
 }
 
 // perform runs a command with the words of a reader in the place of those of the document.

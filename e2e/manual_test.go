@@ -5,6 +5,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -29,6 +30,7 @@ func (b block) isShell() bool {
 type command struct {
 	line    int
 	text    string
+	shown   []string // the lines of the block of text that follows
 	answers []string // what the comments below it say that it prints: JSON documents with …, the status before them
 }
 
@@ -104,9 +106,12 @@ func guidesOfTheRepository(t *testing.T) (names []string) {
 // commands are those of the blocks, in their order. The shell decides where one ends.
 func (d manual) commands(t *testing.T) (all []command) {
 	t.Helper()
-	for _, block := range d.blocks {
+	for i, block := range d.blocks {
 		if block.isShell() {
 			all = append(all, block.commands(t, d.name)...)
+		}
+		if block.language == "text" && i > 0 && d.blocks[i-1].isShell() && len(all) > 0 {
+			all[len(all)-1].shown = slices.DeleteFunc(block.lines, func(line string) bool { return strings.TrimSpace(line) == "" })
 		}
 	}
 	return all
@@ -178,7 +183,7 @@ func TestCommandsOfABlock(t *testing.T) {
 	text := "a 'b\nc' \\\n  d # why\n# 202 {\"x\": 1, …}\n\n# a comment\nfor i in 1 2; do\n  echo $i\ndone\ncat <<'E'\n`(\nE\n"
 	got := block{line: 10, language: "sh", lines: strings.Split(strings.TrimSuffix(text, "\n"), "\n")}.commands(t, "x.md")
 	want := []command{
-		{10, "a 'b\nc' \\\n  d # why", []string{`202 {"x": 1, …}`}}, {16, "for i in 1 2; do\n  echo $i\ndone", nil}, {19, "cat <<'E'\n`(\nE", nil},
+		{10, "a 'b\nc' \\\n  d # why", nil, []string{`202 {"x": 1, …}`}}, {16, "for i in 1 2; do\n  echo $i\ndone", nil, nil}, {19, "cat <<'E'\n`(\nE", nil, nil},
 	}
 	if len(got) != len(want) {
 		t.Fatalf("%+v", got)

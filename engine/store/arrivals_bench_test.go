@@ -86,8 +86,10 @@ func benchArrivals(b *testing.B, options Options, rows int) {
 		}
 	}
 	fmt.Printf("%d rows indexed in %s\n", rows, time.Since(begun).Round(time.Second))
-	if err := s.InTx(b.Context(), func(tx *Tx) error { return tx.sql.Do(b.Context(), `ANALYZE`) }); err != nil {
-		b.Fatal(err)
+	if s.engine.Kind() == database.Postgres { // it analyzes by itself in time; SQLite never does here
+		if err := s.InTx(b.Context(), func(tx *Tx) error { return tx.sql.Do(b.Context(), `ANALYZE`) }); err != nil {
+			b.Fatal(err)
+		}
 	}
 
 	ctx, cancel := context.WithCancel(b.Context())

@@ -15,31 +15,33 @@ import (
 // LetsEncrypt is the directory of the usual certificate authority.
 const LetsEncrypt = "https://acme-v02.api.letsencrypt.org/directory"
 
-// ACME says where certificates come from with http.tls = "acme". Using an authority means to accept its terms.
+// ACME is where certificates come from with `http.tls = "acme"`. To use an authority you must accept its terms.
 type ACME struct {
 	// Address of the authority's directory (RFC 8555).
 	Directory string `toml:"directory"`
 	// Mail address to which the authority writes about its certificates.
 	Email string `toml:"email" default:"operator.contact, where that is a mail address"`
-	// PEM file with the roots of an authority of your own; empty = those of the operating system.
+	// PEM file with the roots of your own authority; empty = those of the operating system.
 	RootsFile string `toml:"roots_file"`
-	// Address of a listener for plain HTTP, `host:port`: it answers the authority (http-01) and sends browsers to https. `off` =
-	// none; then the authority comes to `http.listen` alone (tls-alpn-01), which it must reach as port 443.
+	// Address of a plain HTTP listener, `host:port`. It answers the authority (http-01) and sends browsers to https. `off` =
+	// none; then the authority must reach `http.listen` as port 443 (tls-alpn-01).
 	HTTPListen string `toml:"http_listen" default:"port 80 of the host of http.listen"`
-	// How often the server looks whether a certificate is due: it is renewed when a third of its life is left.
+	// How often the server checks whether a certificate is due. It renews one when a third of its life is left.
 	CheckEvery time.Duration `toml:"check_every"`
-	// Names beside those that the server needs: `domain`, the host of `public_url`, and with mail `smtp.hostname` and
+	// Names beside those that the server needs anyway: `domain`, the host of `public_url`, and with mail `smtp.hostname` and
 	// `mta-sts.` before the domain.
 	Names []string `toml:"names"`
 	// At most one table.
 	DNS ACMEDNS `toml:"dns"`
 }
 
-// ACMEDNS lets the certificate authority look at the DNS instead of coming to this server (dns-01): for servers that it cannot reach on
-// port 80 or 443, and for wildcards in `acme.names`. The server sets the record `_acme-challenge` of each name and removes it afterwards.
+// ACMEDNS lets the certificate authority check the DNS instead of connecting to this server (dns-01): for a server that it
+// cannot reach on port 80 or 443, and for wildcards in `acme.names`. The server sets the record `_acme-challenge` of each name
+// and removes it afterwards. At most one table.
 type ACMEDNS struct {
-	// Who has the zone: `rfc2136` (BIND, Knot, PowerDNS and others that take dynamic updates), `cloudflare`, `desec`, `gandi` or `acmedns` (a
-	// CNAME of `_acme-challenge` leads to it, from a zone of any provider). Empty = proof by the listeners.
+	// Who has the zone: `rfc2136` (BIND, Knot, PowerDNS and others that take dynamic updates), `cloudflare`, `desec`, `gandi`
+	// or `acmedns` (a CNAME of `_acme-challenge` leads to it, from a zone of any provider). Empty = the authority connects to
+	// the listeners.
 	Provider string `toml:"provider"`
 	// `rfc2136`: primary name server, `host:port`. `acmedns`: address of the service, `https://…`.
 	Server string `toml:"server"`
@@ -51,7 +53,8 @@ type ACMEDNS struct {
 	Username string `toml:"username"`
 	// `acmedns`: the subdomain that the service gave.
 	Subdomain string `toml:"subdomain"`
-	// API token of the provider, TSIG key as base64 (`rfc2136`) or password (`acmedns`). Let it change the zone and nothing else.
+	// API token of the provider, TSIG key as base64 (`rfc2136`) or password (`acmedns`). Let it change this zone and nothing
+	// else.
 	Token Secret `toml:"token"`
 	// File with that token instead; a line end after it is cut off.
 	TokenFile string `toml:"token_file"`

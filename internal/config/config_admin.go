@@ -12,35 +12,36 @@ import (
 
 // Admin is the console and the operator API.
 type Admin struct {
-	// Own listener for the console, the operator API and `/metrics`, `host:port`; empty = on `http.listen`. With it none of them is at
-	// `http.listen`. It has TLS where `http.tls` is not `off`, unless it is on loopback. Whoever reaches it reads the metrics; the
-	// console and the API need an operator's token or a login.
+	// A listener for the console, the operator API and `/metrics` alone, `host:port`; empty = they are at `http.listen`. It has
+	// TLS where `http.tls` is not `off`, unless it is on loopback. Everyone who reaches it reads the metrics; the console and
+	// the API need an operator's token or a login.
 	Listen string `toml:"listen"`
-	// Where browsers reach the console, without a path, such as `https://inbox.internal:9443`. The login service sends them back there.
+	// Where browsers reach the console, without a path, such as `https://inbox.internal:9443`. The login service sends them
+	// back there.
 	URL string `toml:"url" default:"public_url; with admin.listen its address"`
-	// A browser that was not seen for so long has to sign in again. At least 1m.
+	// After so long without a request a browser must sign in again. At least 1m.
 	SessionIdle time.Duration `toml:"session_idle"`
-	// And so long after it signed in, in any case. At least `session_idle`.
+	// After so long it must sign in again in any case. At least `session_idle`.
 	SessionLifetime time.Duration `toml:"session_lifetime"`
 
-	// Sign-in of operators at a login service.
 	OIDC AdminOIDC `toml:"oidc"`
 }
 
-// AdminOIDC lets operators sign in at a login service (OpenID Connect), beside tokens. Register `<admin.url>/console/login/return`
-// there. Of several lists that name somebody the one with the largest role counts; who is in none is not let in.
+// AdminOIDC lets operators sign in at a login service (OpenID Connect), beside tokens. Register
+// `<admin.url>/console/login/return` there. If several lists name a person, the largest role counts; a person in no list is not
+// let in.
 type AdminOIDC struct {
 	// Name on the button.
 	Name string `toml:"name" default:"host of issuer"`
 	// Issuer URL of the service, below which it publishes `/.well-known/openid-configuration`; empty = tokens only.
 	Issuer string `toml:"issuer"`
-	// Client id that the service gave us.
+	// Client id that the service gave you.
 	ClientID string `toml:"client_id"`
-	// Client secret that the service gave us; empty for a public client.
+	// Client secret that the service gave you; empty for a public client.
 	ClientSecret Secret `toml:"client_secret"`
 	// File with that secret instead; a line end after it is cut off.
 	ClientSecretFile string `toml:"client_secret_file"`
-	// Scopes that are asked for; `openid` must be among them, and what the service needs to tell of addresses and groups.
+	// Scopes that the server asks for: `openid`, and what the service needs to include addresses and groups.
 	Scopes []string `toml:"scopes"`
 	// Claim of the ID token with the names of a person's groups.
 	GroupsClaim string `toml:"groups_claim"`

@@ -10,120 +10,124 @@ import (
 	"time"
 )
 
-// LLM is the model behind an agent of kind llm. The operator wrote the address, so it may be private.
+// LLM is the model behind an agent of kind `llm` ([llm.md](agents/llm.md)). You wrote the address, so it may be private.
 type LLM struct {
-	// Which wire format the provider speaks: `openai` (chat completions, as local servers speak it, too) or `anthropic`
-	// (messages).
+	// Wire format of the provider: `openai` (chat completions, which local servers speak, too) or `anthropic` (messages).
 	Provider string `toml:"provider"`
-	// Where the provider is reached, with its version path if it has one: `https://…`, or `http://…` in your own network.
+	// Where the API is, with its version path if it has one: `https://…`, or `http://…` in your own network. No user or
+	// password in it; the server does not follow redirects.
 	BaseURL string `toml:"base_url" default:"that of the provider"`
-	// Name of the model.
+	// Name under which the provider knows the model.
 	Model string `toml:"model" default:"none; required"`
-	// Key that the provider gave you; empty for local servers without one.
+	// Key that the provider gave you; empty for local servers without one. Sent only to `base_url`, and removed from everything
+	// that is logged.
 	APIKey Secret `toml:"api_key"`
 	// File with that key instead; a line end after it is cut off.
 	APIKeyFile string `toml:"api_key_file"`
-	// What the model is told first.
+	// What the agent is and how it should answer. The server adds rules for reading the conversation.
 	System string `toml:"system"`
 	// File with that text instead.
 	SystemFile string `toml:"system_file"`
-	// How often the model may be asked in one run.
+	// Calls of the model for one message. In the last one it must answer without tools.
 	MaxTurns int `toml:"max_turns"`
-	// How many tools may be called in one run.
+	// Tool calls for one message. When they are used up, the model is asked once more to answer with what it has.
 	MaxToolCalls int `toml:"max_tool_calls"`
-	// Longest answer of the model in tokens; 0 = the provider's own limit.
+	// Longest answer of the model in tokens; 0 = the provider's own limit, with `anthropic` 4096.
 	MaxTokens int `toml:"max_tokens"`
 	// How freely the model chooses its words: 0 to 2.
 	Temperature *float64 `toml:"temperature" default:"that of the provider"`
-	// Whether the model's answer is read while it grows. Write false for servers that stream badly.
+	// Whether the server reads the model's answer while it grows. Write false for servers that stream badly: the answer then
+	// comes in one piece.
 	Streaming bool `toml:"streaming"`
-	// After so long in one run the model is not asked again; 0s = the agent's timeout alone.
+	// After so long in one run the model is not asked again; the agent's `timeout` ends the run itself. 0s = that timeout
+	// alone.
 	WallClock time.Duration `toml:"wall_clock"`
 	// How long one call of the model may take.
 	CallTimeout time.Duration `toml:"call_timeout"`
-	// How long the model may say nothing inside of one answer.
+	// How long the model may pause inside one answer.
 	IdleTimeout time.Duration `toml:"idle_timeout"`
-	// How often a call is made that the provider refuses for now (429, 5xx) or that did not reach it. 1 = once.
+	// How often the server makes a call that the provider refuses for now (429, 5xx) or that did not reach it. 1 = once.
 	Attempts int `toml:"attempts"`
 	// Pause before the second attempt; each later one is twice as long.
 	RetryBase time.Duration `toml:"retry_base"`
 	// Longest pause; a provider that asks for more is asked again by the queue.
 	RetryMax time.Duration `toml:"retry_max"`
 	// Addresses of other agents that the model may ask with the tool `ask_agent`: `@name@domain`.
-	Agents []string `toml:"agents"`
-	// What a million tokens cost, for the timeline.
-	Price Price `toml:"price"`
-	// How tools may be used.
-	Actions Actions `toml:"actions"`
-	// Which tools the model sees.
-	ToolPolicy ToolPolicy `toml:"tool_policy"`
-	// What happens to conversations that are too long for the model.
-	Compaction Compaction `toml:"compaction"`
-	// Orders of tools to which the model is held.
+	Agents        []string       `toml:"agents"`
+	Price         Price          `toml:"price"`
+	Actions       Actions        `toml:"actions"`
+	ToolPolicy    ToolPolicy     `toml:"tool_policy"`
+	Compaction    Compaction     `toml:"compaction"`
 	ToolCallRules []ToolCallRule `toml:"tool_call_rules"`
-	// Ceilings for one message.
-	Budgets Budgets `toml:"budgets"`
-	// A program of yours that decides and listens.
-	Hooks Hooks `toml:"hooks"`
+	Budgets       Budgets        `toml:"budgets"`
+	Hooks         Hooks          `toml:"hooks"`
 }
 
-// MCP is one server of tools (Model Context Protocol). Either command or url.
+// MCP is one server of tools (Model Context Protocol) of an agent of kind `llm` ([mcp-tools.md](agents/mcp-tools.md)). Either
+// `command` or `url`.
 type MCP struct {
-	// Short name; tools are called `name/tool`. Lower-case letters, digits, `_` and `-`.
+	// Part of its tools' names before the slash: lower-case letters, digits, `_` and `-`, a letter first, at most 32; not
+	// `client` or `host`.
 	Name string `toml:"name" default:"none; required"`
-	// Program that is started and spoken to over its standard input and output.
+	// Program that the server starts and speaks to over standard input and output. Without a slash it is looked up in `PATH`.
 	Command string `toml:"command"`
 	// Arguments of the program.
 	Arguments []string `toml:"arguments"`
-	// Environment variables that the program gets: `"NAME"` passes ours on, `"NAME=value"` sets one. Beside PATH, HOME,
-	// LANG and TMPDIR nothing else of our environment reaches it.
+	// Environment variables that the program gets: `"NAME"` passes the server's value on, `"NAME=value"` sets one. Beside PATH,
+	// HOME, LANG and TMPDIR it gets nothing else of the server's environment.
 	Environment []string `toml:"environment"`
-	// Directory in which the program runs.
+	// Directory in which the program runs; empty = that of the server.
 	Directory string `toml:"directory"`
-	// Address of a server that is spoken to over HTTP.
+	// Address of a service that is called over HTTP. It may be private and plain HTTP because you wrote it. No user or password
+	// in it; the server does not follow redirects.
 	URL string `toml:"url"`
-	// Bearer token for that server.
+	// Bearer token for that service, sent only to `url`.
 	Token Secret `toml:"token"`
 	// File with that token instead; a line end after it is cut off.
 	TokenFile string `toml:"token_file"`
 	// How long one call may take.
 	Timeout time.Duration `toml:"timeout"`
-	// Patterns of the tools that the agent may see; empty = all.
+	// Patterns of the tools that the agent may have; empty = all.
 	Tools []string `toml:"tools"`
-	// Patterns of tools whose calls need approval first.
+	// Patterns of tools that need approval for each call.
 	Preview []string `toml:"preview"`
-	// Patterns of tools that are never called.
+	// Patterns of tools that are neither shown nor run; stronger than all others.
 	Forbidden []string `toml:"forbidden"`
-	// Patterns of tools that are never called a second time, even when the server died during the call.
+	// Patterns of tools that never run a second time with the same parameters in one run, not even after a crash.
 	AtMostOnce []string `toml:"at_most_once"`
 }
 
-// Command is the program of an agent of kind command: the message comes as JSON on its standard input.
+// Command is the program of an agent of kind `command`: the message comes as JSON on its standard input
+// ([command.md](agents/command.md)).
 type Command struct {
-	// Path of the program. No shell is involved.
+	// Path, or a name that is looked up in `PATH` when the server starts.
 	Program string `toml:"program"`
-	// Arguments of the program.
+	// Arguments, passed unchanged. No shell reads them: `*`, `$HOME` and `;` are plain characters.
 	Arguments []string `toml:"arguments"`
-	// Environment variables that the program gets: `"NAME"` passes ours on, `"NAME=value"` sets one; not written = PATH,
-	// HOME, LANG and a few more.
+	// Environment variables that the program gets, and no others: `"NAME"` passes the server's value on, `"NAME=value"` sets
+	// one. Not written = `PATH HOME LANG LC_ALL TZ TMPDIR`. Names that begin with `INBOX_` are refused: they are settings of
+	// the server.
 	Environment []string `toml:"environment"`
-	// Directory in which the program runs.
+	// Directory in which the program runs; empty = that of the server.
 	Directory string `toml:"directory"`
-	// Most memory that the program may use; 0 = no limit.
+	// Private memory of each process ([command.md](agents/command.md)); 0 = no limit.
 	MemoryBytes Size `toml:"memory_bytes"`
 	// What the program prints: `json` (a response) or `text`.
 	Output string `toml:"output"`
 }
 
-// Remote is the A2A agent behind an agent of kind remote. The operator wrote the address, so it may be private.
+// Remote is the A2A agent behind an agent of kind `remote` ([remote.md](agents/remote.md)). You wrote the address, so it may be
+// private.
 type Remote struct {
-	// Address of its agent card.
+	// Address of its agent card. An address that is neither a `.json` document nor below `/.well-known/` is a base:
+	// `/.well-known/agent-card.json` is added.
 	CardURL string `toml:"card_url"`
 	// Bearer token that it wants.
 	Token Secret `toml:"token"`
 	// File with that token instead; a line end after it is cut off.
 	TokenFile string `toml:"token_file"`
-	// Token endpoint, when it wants OAuth 2 client credentials instead.
+	// Token endpoint, if it wants OAuth 2 client credentials instead. The server keeps a token until shortly before it expires,
+	// and replaces one that is refused once.
 	TokenURL string `toml:"token_url"`
 	// Client id for that endpoint.
 	ClientID string `toml:"client_id"`
@@ -131,15 +135,15 @@ type Remote struct {
 	ClientSecret Secret `toml:"client_secret"`
 	// File with that secret instead; a line end after it is cut off.
 	ClientSecretFile string `toml:"client_secret_file"`
-	// Scopes that are asked for.
+	// Scopes that the server asks for.
 	Scopes []string `toml:"scopes"`
 	// Further hosts (`host:port`) where the card may lead and where the credentials may be shown.
 	EndpointHosts []string `toml:"endpoint_hosts"`
 }
 
-// Pull is how an agent of kind pull fetches its messages from `/v1/pull/<name>`.
+// Pull is how an agent of kind `pull` fetches its messages from `/v1/pull/<name>` ([pull.md](agents/pull.md)).
 type Pull struct {
-	// How long a program may give no sign of life before its message is given to another one.
+	// How long a program may be silent before another one gets its message.
 	Lease time.Duration `toml:"lease"`
 	// How long an offered turn waits for the program that asked to take it, before the attempt fails; at most 10m. Turns
 	// wait without an offer, and without a limit, while no program asks.
@@ -149,39 +153,45 @@ type Pull struct {
 // setDefaults fills a table [[agents.mcp]] before its keys are read.
 func (m *MCP) setDefaults() { *m = MCP{Timeout: 30 * time.Second} }
 
-// ClientTool is a tool that a program of yours executes, wherever it runs: it fetches the calls from
-// `/v1/tools/<agent>/requests` and hands in the results. The message waits for it.
+// ClientTool is a tool that your program executes, wherever it runs: it fetches the calls from `/v1/tools/<agent>/requests` and
+// hands in the results, and the message waits for it ([client-tools.md](agents/client-tools.md)).
 type ClientTool struct {
-	// Name; models and rules know the tool as `client/name`. A lower-case letter, then letters, digits, `_` and `-`.
+	// Name; rules and programs know the tool as `client/name`, models as `client__name`. A lower-case letter, then letters,
+	// digits, `_` and `-`.
 	Name string `toml:"name" default:"none; required"`
 	// What the tool does and when to use it, for the model.
 	Description string `toml:"description" default:"none; required"`
-	// JSON Schema of its parameters, an object.
+	// JSON Schema of its parameters, an object. The server checks `required` before it makes a call.
 	Parameters string `toml:"parameters"`
 	// File with that schema instead.
 	ParametersFile string `toml:"parameters_file"`
-	// Parameters that what is known of the message fills, a JSON object: `{"customer":{"source":"caller_context","path":"address","authoritative":true}}`.
+	// [Parameters that the server fills](agents/client-tools.md#parameters-that-the-server-fills), a JSON object:
+	// `{"customer":{"source":"caller_context","path":"address","authoritative":true}}`.
 	ParameterBindings string `toml:"parameter_bindings"`
-	// Values of parameters that the model leaves out, a JSON object. Secrets do not belong here: names such as `token` lose their value.
+	// Values of parameters that the model leaves out, a JSON object. Write no secret here: a name such as `token` gets
+	// `[redacted]`.
 	ParameterDefaults string `toml:"parameter_defaults"`
-	// How long a call waits for its result; then the model reads that there is none.
+	// How long a call waits for its result, at most 144h; then the model reads that there is none.
 	Timeout time.Duration `toml:"timeout"`
-	// `direct`, `preview` (each call needs approval first) or `forbidden`. The tables of `llm.actions` come before it.
+	// `direct`, `preview` (each call needs [approval](approvals.md) first) or `forbidden` (never). `llm.actions` takes
+	// precedence.
 	Action string `toml:"action"`
-	// Whether equal calls for one message are made once.
+	// Whether equal calls for one message are made once; the second gets the result of the first.
 	AtMostOnce bool `toml:"at_most_once"`
-	// The same with the words of the agent runtime: `repeatable`, or `once`, `non_repeatable` or `at_most_once`.
+	// The same with the words of the agent runtime: `repeatable`, or `once`, `non_repeatable` or `at_most_once`, which are the
+	// same.
 	DuplicatePolicy string `toml:"duplicate_policy" default:"by at_most_once"`
-	// `progress`: a success of the tool brings the work forward. Hooks that decide about completion read it.
+	// `progress`: a success advances the work. The result carries it, and [hooks](agents/hooks.md) read it.
 	CompletionSignal string `toml:"completion_signal"`
-	// `runtime_local`, or `control_plane`: no program with a token for tools sees the calls; you make them yourself.
+	// `runtime_local`, or `control_plane`: [no program with a token sees the
+	// calls](agents/client-tools.md#tools-of-the-control-plane); you execute them yourself.
 	CapabilityScope string `toml:"capability_scope"`
 	// Where the tool is meant to run, in the same words and with the same effect.
 	Environment string `toml:"environment"`
-	// Whether results hold texts of strangers (web pages, mails): they are marked as such for the model.
+	// Whether results contain what strangers wrote (web pages, mails): they are marked as such for the model.
 	Untrusted bool `toml:"untrusted"`
-	// Whether the chat client that sent the message executes it, such as the page in which the chat stands: the call stands
-	// in its answer, and whoever wrote the message can say what comes out.
+	// Whether [the chat client that sent the message](agents/client-tools.md#tools-of-the-chat-client) executes it, such as the
+	// page with the chat: the call is in its answer, and the sender of the message can choose the result.
 	Asker bool `toml:"asker"`
 }
 
@@ -301,10 +311,10 @@ type Chat struct {
 	// Origins of web pages elsewhere that may call the chat from a browser, such as `https://www.example.com`; `*` = all.
 	// Pages of `public_url` always may.
 	AllowedOrigins []string `toml:"allowed_origins"`
-	// How long an answer that is not streamed is waited for. Afterwards the client is told to ask again; the run goes on.
+	// How long the server waits for an answer that is not streamed. Then it tells the client to ask again; the run continues.
 	Wait time.Duration `toml:"wait"`
-	// Whether guests may write to agents whose `unverified` is `hold`: their messages wait until you let them pass, and the
-	// answer comes in the open page. Otherwise such agents take no guests.
+	// Whether guests may write to agents whose `unverified` is `hold`. Their messages wait until you release them, and the
+	// answer appears in the open page. Otherwise such agents take no guests.
 	HoldGuests bool `toml:"hold_guests"`
 }
 

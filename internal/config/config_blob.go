@@ -8,11 +8,11 @@ import (
 	"strings"
 )
 
-// Blob has the credentials of a `blob_url` that begins with `s3://`.
+// Blob is the credentials of a `blob_url` that begins with `s3://`.
 type Blob struct {
 	// Name of the key.
 	AccessKey string `toml:"access_key"`
-	// The key itself. Better in `secret_key_file` or in the environment.
+	// The key itself. `secret_key_file` or the environment is a better place.
 	SecretKey Secret `toml:"secret_key"`
 	// File with the key; its last line break is left out.
 	SecretKeyFile string `toml:"secret_key_file"`

@@ -12,41 +12,41 @@ import (
 // Bridges is about programs that fetch answers themselves, and about connectors; [bridges.md](bridges.md) and
 // [connectors.md](connectors.md) explain both.
 type Bridges struct {
-	// Waiting times between attempts to reach a callback of a bridge or connector. After the last one an answer for a
-	// connector is a dead letter; that for a bridge stays in its queue.
+	// Pauses between attempts to call a bridge or connector. After the last one an answer for a connector is a dead letter; one
+	// for a bridge stays in its queue.
 	Retry []time.Duration `toml:"retry"`
-	// How long a request may wait for an answer or for something in a queue. Proxies in front of us give up earlier or later.
+	// How long a request may wait for an answer or for a queue. Keep it below the timeout of a proxy in front.
 	MaxWait time.Duration `toml:"max_wait"`
 }
 
-// Connector is a program that relays another messenger to agents: it hands in messages at
-// `/v1/connectors/<name>/messages`. See [connectors.md](connectors.md).
+// Connector is a program that relays another messenger to agents: it hands in messages at `/v1/connectors/<name>/messages`. See
+// [connectors.md](connectors.md). One table per connector.
 type Connector struct {
 	// Name, part of its address: a small letter or digit, then small letters, digits and hyphens.
 	Name string `toml:"name" default:"none; required"`
-	// What people call it, for the operator's lists. The name where it is empty.
+	// Its name in the operator's lists. Empty = `name`.
 	DisplayName string `toml:"display_name"`
-	// What it is for, for the operator's lists.
+	// What it is for, in the operator's lists.
 	Description string `toml:"description"`
-	// Address of its picture, `https://…`, for the operator's lists; nothing is fetched.
+	// Address of its picture, `https://…`, in the operator's lists; the server does not fetch it.
 	Logo string `toml:"logo"`
-	// What it is, for the operator's lists: `agent_channel`, `agent_bridge` or `messaging_provider`.
+	// What it is, in the operator's lists: `agent_channel`, `agent_bridge` or `messaging_provider`.
 	Type string `toml:"type"`
-	// Text that signs its messages and our callbacks (HMAC-SHA256), at least 16 bytes.
+	// Text that signs its messages and the callbacks (HMAC-SHA256), at least 16 bytes.
 	Secret Secret `toml:"secret"`
 	// File with that secret instead; a line end after it is cut off.
 	SecretFile string `toml:"secret_file"`
-	// Secret of before, while it is being changed: messages signed with it are taken, callbacks are signed with both.
+	// The secret before it, while you change it: messages may be signed with either, callbacks are signed with both.
 	PreviousSecret Secret `toml:"previous_secret"`
-	// Whether every signature must have a time (`X-Inbox-Timestamp`), so that a captured request is worth nothing after five
-	// minutes. Without it, signatures over the body alone are taken, too, and the id of the message tells a repeat.
+	// Whether every signature must have a time (`X-Inbox-Timestamp`), so that a captured request is worthless after five
+	// minutes. Otherwise signatures over the body alone are accepted, too, and the id of the message reveals a repeat.
 	RequireTimestamp bool `toml:"require_timestamp"`
-	// Who vouches for its people, as in `[[trust]]`. What that entry covers counts as proven; without it, people are known as
+	// Who vouches for its people, as in `[[trust]]`. What that entry covers counts as proven. Without it, people are known as
 	// the connector's own.
 	Issuer string `toml:"issuer"`
 	// Method by which it knows its people, as in `[[trust]]`.
 	Method string `toml:"method"`
-	// Names of the agents that it may reach; the first is meant where a message names none.
+	// Names of the agents that it may reach; a message that names none goes to the first.
 	Agents []string `toml:"agents" default:"none; required"`
 	// Where answers are sent, `https://…`; plain http and private addresses are allowed, because you wrote them.
 	CallbackURL string `toml:"callback_url"`

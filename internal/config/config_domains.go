@@ -15,13 +15,14 @@ import (
 	"inbox/identity"
 )
 
-// Domain is a further domain of the server. It has addresses, agents, keys, data and certificates of its own, shares the listeners, and
-// has all other settings in common with the domain at the top of the file.
+// Domain is a further domain of the server. It has addresses, agents, keys, data and certificates of its own. It shares the
+// listeners and all other settings with the domain at the top of the file. One table per further domain;
+// [domains.md](domains.md) explains them.
 type Domain struct {
 	// Part of the addresses of its agents after the last @.
 	Name string `toml:"name" default:"none; required"`
-	// Where HTTP is reached from outside for this domain, without a path. The server tells its domains apart by the host, so that no two may
-	// have the same one.
+	// Where HTTP is reached from outside for this domain, without a path. The server tells its domains apart by the host, so
+	// each needs its own.
 	PublicURL string `toml:"public_url" default:"public_url at the top, with name as its host"`
 	// PEM file with the certificate chain of this domain, for `http.tls = "files"`.
 	CertFile string `toml:"cert_file" default:"http.cert_file, which then needs the names of this domain too"`

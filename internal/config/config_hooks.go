@@ -6,10 +6,10 @@ import (
 	"time"
 )
 
-// Hooks is a program of yours that is asked and told what an agent of kind llm does, by signed HTTP requests
-// (docs/agents/hooks.md). The operator wrote the address, so it may be private.
+// Hooks are a program of your own that decides and listens while an agent of kind `llm` works, by signed HTTP requests
+// ([hooks.md](agents/hooks.md)). You wrote the address, so it may be private.
 type Hooks struct {
-	// Where the requests are posted; empty = no hooks.
+	// Where the requests are posted; empty = no hooks. Plain HTTP is allowed; the server does not follow redirects.
 	URL string `toml:"url"`
 	// Key of the signature over each request, as with webhook agents.
 	Secret Secret `toml:"secret"`
@@ -19,32 +19,32 @@ type Hooks struct {
 	PreviousSecret Secret `toml:"previous_secret"`
 	// File with that key instead.
 	PreviousSecretFile string `toml:"previous_secret_file"`
-	// How long one request may take, with its repetitions.
+	// How long one request may take, with its repetitions; 100ms to 1m.
 	Timeout time.Duration `toml:"timeout"`
-	// Whether the program decides about each call of a tool before it is made.
+	// Whether the program decides about [each call of a tool](agents/hooks.md#the-mediator) before it is made.
 	Mediator bool `toml:"mediator"`
-	// Whether the program decides, after each call of a tool and when the model is done, whether the work is complete.
+	// Whether the program decides, after each call of a tool and when the model is done, whether [the work is
+	// complete](agents/hooks.md#completion).
 	Completion bool `toml:"completion"`
-	// Whether the program is told what happens in a run.
+	// Whether the program gets [every event of the loop](agents/hooks.md#the-observer).
 	Observer bool `toml:"observer"`
-	// What holds when the program gives no answer: `reject` (the call is not made; a run whose completion cannot be judged is
-	// repeated later) or `proceed`.
+	// What happens [without an answer](agents/hooks.md#without-an-answer): `reject` (the call is not made; a run whose
+	// completion cannot be judged is repeated later) or `proceed`.
 	OnFailure string `toml:"on_failure"`
 }
 
-// Budgets are ceilings for one message. 0 = none. The timeline says which one stopped a run.
+// Budgets are ceilings for one message. 0 = none. The timeline names the one that stopped a run.
 type Budgets struct {
-	// Calls of the model; in the place of `max_turns`. Then it is asked once more to answer with what it has.
+	// Calls of the model; instead of `max_turns`. Then it is asked once more to answer with what it has.
 	Turns int `toml:"turns"`
-	// Calls of tools; in the place of `max_tool_calls`. Then the model is asked once more to answer with what it has.
+	// Calls of tools; instead of `max_tool_calls`. Then the model is asked once more to answer with what it has.
 	ToolCalls int `toml:"tool_calls"`
 	// Tokens of the model, read and written. Then it is not asked any more.
 	Tokens int `toml:"tokens"`
-	// Time of one run, in whole seconds; in the place of `wall_clock`. Then the model is not asked any more.
+	// Time of one run, in whole seconds; instead of `wall_clock`. Then the model is not asked any more.
 	WallClock time.Duration `toml:"wall_clock"`
 	// Cost in the currency of `price`. Then the model is not asked any more.
-	Cost float64 `toml:"cost"`
-	// Calls of single tools.
+	Cost  float64      `toml:"cost"`
 	Tools []ToolBudget `toml:"tools"`
 }
 

@@ -8,14 +8,14 @@ import (
 	"time"
 )
 
-// Limits is how much is answered, and to whom nothing more ([moderation.md](moderation.md)). Rates are lists of a number
-// and a window, such as `["30/1m", "300/1h"]`; an empty list is no limit. Windows are those of the clock, days those of
-// UTC, and all nodes count together.
+// Limits are bounds for how much is answered, and for whom ([moderation.md](moderation.md)). A rate is a list of numbers and
+// windows, such as `["30/1m", "300/1h"]`; an empty list is no limit. Windows follow the clock and days follow UTC. All nodes
+// count together.
 type Limits struct {
-	// Messages of one sender, to all agents. Senders without proof are counted by the network that they write from: one IPv4
-	// address or IPv6 /64; its IPv4 /24, or its /56, /48 and /32, may have four times as many each.
+	// Messages of one sender, to all agents. Senders without proof are counted by network: one IPv4 address or IPv6 /64. Its
+	// IPv4 /24, or its /56, /48 and /32, may have four times as many each.
 	Sender []string `toml:"sender" default:"[\"30/1m\", \"300/1h\"]; none with federation.allow_private"`
-	// Messages of all senders of one domain, with everything below the part of its name that can be registered.
+	// Messages of all senders of one registrable domain, with everything below it.
 	Host []string `toml:"host" default:"[\"600/1m\"]; none with federation.allow_private"`
 	// Messages to one agent.
 	Agent []string `toml:"agent" default:"[\"1200/1m\"]; none with federation.allow_private"`
@@ -23,82 +23,82 @@ type Limits struct {
 	Total []string `toml:"total" default:"[\"3000/1m\"]; none with federation.allow_private"`
 	// Messages of one conversation.
 	Thread []string `toml:"thread" default:"[\"60/1h\"]; none with federation.allow_private"`
-	// Answers by mail in one conversation. A mail above it is kept unanswered and without a notice, which could be the next
+	// Answers by mail in one conversation. A mail above it stays unanswered and gets no notice: a notice could be the next
 	// answer between two programs.
 	MailThread []string `toml:"mail_thread"`
 	// Answers by mail of one agent to one sender; as above.
 	MailSender []string `toml:"mail_sender" default:"[\"20/1h\"]; none with federation.allow_private"`
-	// Messages of one sender in a row that say the same and are answered, by mail and on the fediverse, within a day; the
-	// conversation goes on with other words. 0 = all.
+	// Messages of one sender in a row with the same text that are answered within a day, by mail and on the fediverse; other
+	// text continues the conversation. 0 = all.
 	SameMessages int `toml:"same_messages"`
-	// A mail that answers an answer of ours sooner was written by a program, and is kept unanswered; 0s = none was.
+	// A mail that replies to an answer sooner than this comes from a program and stays unanswered; 0s = every mail is answered.
 	MailPace time.Duration `toml:"mail_pace" default:"5s; 0s with federation.allow_private"`
 	// Runs that one sender may cause in a day, for each agent; 0 = no budget.
 	SenderRunsPerDay int `toml:"sender_runs_per_day"`
 	// Runs of one agent in a day; 0 = no budget.
 	AgentRunsPerDay int `toml:"agent_runs_per_day"`
-	// What the answers of one agent to one sender may cost in a day, in the currency in which answers state their cost,
-	// such as `"0.50"`; empty = no budget. The answer that passes it is still given.
+	// What the answers of one agent to one sender may cost in a day, in the currency in which answers state their cost, such as
+	// `"0.50"`; empty = no budget. The answer that exceeds it is still sent.
 	SenderCostPerDay string `toml:"sender_cost_per_day"`
 	// What the answers of one agent may cost in a day; empty = no budget.
 	AgentCostPerDay string `toml:"agent_cost_per_day"`
-	// Percent of `agent`, `total`, `agent_runs_per_day` and `agent_cost_per_day` that only senders use who proved who they
-	// are and were answered within the last 90 days.
+	// Percent of `agent`, `total`, `agent_runs_per_day` and `agent_cost_per_day` that is reserved for proven senders who were
+	// answered within the last 90 days.
 	KnownReserve int `toml:"known_reserve"`
-	// Largest message of a sender without proof, files included; mail has `smtp.unproven_max_bytes`. 0 = no bound.
+	// Largest message of a sender without proof, with its files; mail has `smtp.unproven_max_bytes`. 0 = no bound.
 	GuestMaxBytes Size `toml:"guest_max_bytes"`
-	// What messages of senders without proof to agents that answer them may take on the disk in a day, from one network; 0 =
-	// no bound.
+	// Disk space in a day for messages of senders without proof to agents that answer them, from one network; 0 = no bound.
 	GuestBytesPerDay Size `toml:"guest_bytes_per_day" default:"100MiB; 0 with federation.allow_private"`
 	// The same from all networks together.
 	AllGuestBytesPerDay Size `toml:"all_guest_bytes_per_day" default:"2GiB; 0 with federation.allow_private"`
-	// Messages that wait unanswered, held for the operator or never to be answered, from one network of senders without
-	// proof or one domain of others; above it mail hears 452 4.7.0 and others 429.
+	// Messages that are held for you or will never be answered, from one network of senders without proof or one domain of
+	// others. Above it mail gets 452 4.7.0 and others 429.
 	HeldPerSender int `toml:"held_per_sender"`
-	// What they take on the disk.
+	// Their space on the disk.
 	HeldBytesPerSender Size `toml:"held_bytes_per_sender"`
-	// The same of all senders together; `known_reserve` percent of it are for senders with proof.
+	// The same for all senders together; `known_reserve` percent of it is for senders with proof.
 	HeldMessages int `toml:"held_messages"`
 	// See `held_messages`.
 	HeldBytes Size `toml:"held_bytes"`
-	// How long a message is held; then it is refused without a word and its content is erased.
+	// How long a message is held. Then it is refused without a notice, and its content is erased.
 	HeldFor time.Duration `toml:"held_for"`
-	// How long the content of a message is kept that is never answered, such as automatic mail.
+	// How long the content of a message is kept that will never be answered, such as automatic mail.
 	SilentFor time.Duration `toml:"silent_for"`
-	// Mails to the operator's own addresses, such as postmaster, that are kept in a day from one network of senders without proof (one IPv4
-	// address or IPv6 /64; wider ones four times as many each) or one domain of others; above it they hear 452 4.7.0.
+	// Mails to the operator's own addresses, such as postmaster, that are kept in a day: from one network of senders without
+	// proof (one IPv4 address or IPv6 /64; wider ones four times as many each) or one domain of others. The next gets 452
+	// 4.7.0.
 	MailboxPerSender int `toml:"mailbox_per_sender"`
-	// What they take on the disk in a day.
+	// Their space on the disk in a day.
 	MailboxBytesPerSender Size `toml:"mailbox_bytes_per_sender"`
-	// Mails of all senders that are kept for the operator; a tenth of it in a day. `known_reserve` percent of both are for senders with proof.
+	// Mails of all senders that are kept for the operator, a tenth of it in a day. `known_reserve` percent of both is for
+	// senders with proof.
 	MailboxMessages int `toml:"mailbox_messages"`
 	// See `mailbox_messages`.
 	MailboxBytes Size `toml:"mailbox_bytes"`
-	// What the programs of one agent may have handed in for answers (`POST /v1/files`) that no answer has yet. It is forgotten a
-	// day after it came.
+	// Bytes that the programs of one agent may have uploaded (`POST /v1/files`) and not yet used in an answer. An upload is
+	// forgotten after a day.
 	UploadBytes Size `toml:"upload_bytes"`
-	// Messages of one agent that wait for its answer; above it mail hears 452 4.2.2 and others 503. 0 = no bound.
+	// Messages of one agent that wait for an answer; above it mail gets 452 4.2.2 and others 503. 0 = no bound.
 	Backlog int `toml:"backlog"`
-	// Bytes that stay free on the disk of `data_dir`: below it nothing is taken on any protocol (mail hears 452 4.3.1,
-	// others 503) until there is room; 0 = until the disk is full.
+	// Bytes that stay free on the disk of `data_dir`. Below it the server takes nothing on any protocol until there is room:
+	// mail gets 452 4.3.1, others 503. 0 = until the disk is full.
 	FreeDisk Size `toml:"free_disk" default:"a twentieth of the disk, at most 1GiB"`
 	// The same for messages of senders without proof; 0 = as for others.
 	GuestFreeDisk Size `toml:"guest_free_disk" default:"twice as much as for others"`
-	// Requests over HTTP and gRPC, each, from one address (of IPv6: one /64; a /56, /48 or /32 may make four times as many as
-	// the one inside it) that this node answers; above it they hear 429. Where there is
-	// such a limit, an address with 300 refused fediverse deliveries (forged, malformed) in five minutes is put off, too.
-	// Those of `http.inside` are not counted.
+	// Requests over HTTP and over gRPC, each, that this node answers for one address (of IPv6: one /64; a /56, /48 or /32 may
+	// make four times as many as the one inside it). Above it they get 429. Where there is such a limit, an address with 300
+	// refused fediverse deliveries (forged, malformed) in five minutes also gets 429. Those of `http.inside` are not counted.
 	HTTP []string `toml:"http" default:"[\"3000/1m\"]; none with federation.allow_private"`
-	// Messages of one program to one agent in one thread within `bot_window` that are answered.
+	// Messages of one program to one agent in one thread that are answered within `bot_window`.
 	BotTurns int `toml:"bot_turns"`
 	// See `bot_turns`.
 	BotWindow time.Duration `toml:"bot_window"`
 	// The same for the whole life of a thread, at most 100; 0 = no bound.
 	BotTurnsPerThread int `toml:"bot_turns_per_thread"`
-	// A message that is only one of these words is honoured for good: the sender hears nothing more from the agent. Empty
-	// = words of twenty languages, `"stop"` among them; `["-"]` = none.
+	// A message that consists of one of these words is obeyed for good: the sender gets nothing more from the agent. Empty =
+	// words of twenty languages, `"stop"` among them; `["-"]` = none.
 	StopWords []string `toml:"stop_words"`
-	// Messages that end it.
+	// Messages that end the silence.
 	StartWords []string `toml:"start_words"`
 }
 

@@ -11,33 +11,34 @@ import (
 	"inbox/identity"
 )
 
-// Price is what a million tokens of a model cost. Without prices only what the provider says of its cost is shown.
+// Price is what a million tokens of the model cost, for the timeline. Without prices it shows only the cost that the provider
+// states.
 type Price struct {
-	// Of what the model reads.
+	// Tokens that the model reads.
 	Input float64 `toml:"input"`
-	// Of what it writes.
+	// Tokens that it writes.
 	Output float64 `toml:"output"`
-	// Of what it reads from its cache; 0 = as `input`.
+	// Tokens that it reads from its cache; 0 = as `input`.
 	CacheRead float64 `toml:"cache_read"`
-	// Of what it writes into its cache; 0 = as `input`.
+	// Tokens that it writes into its cache; 0 = as `input`.
 	CacheWrite float64 `toml:"cache_write"`
 	// Currency of the prices, as in `USD`.
 	Currency string `toml:"currency"`
 }
 
-// Actions say how the tools of an agent of kind llm may be used. Entries are names of tools, patterns such as `notes/*`, or
-// `category:<name>`. A whole name goes before a pattern, a pattern before a category, and of the same kind the stricter list
-// counts. What no list names is used as its server or program says.
+// Actions are limits to how an agent of kind `llm` may use its tools. Entries are names of tools, patterns such as `notes/*`,
+// or `category:<name>`. A whole name takes precedence over a pattern, a pattern over a category, and of the same kind the
+// stricter list counts. A tool that is in no list is used as its server or program says.
 type Actions struct {
 	// Called at once.
 	Direct []string `toml:"direct"`
-	// Called when somebody approved.
+	// Called after someone approved.
 	Preview []string `toml:"preview"`
 	// Never called and never offered.
 	Forbidden []string `toml:"forbidden"`
 }
 
-// ToolPolicy says which tools the model sees (agent runtime contract, section 4.8). A rule has to open each tool besides.
+// ToolPolicy is which tools the model sees (agent runtime contract, section 4.8). A rule has to open each tool besides.
 type ToolPolicy struct {
 	// `deny`: all tools but those listed; `allow`: those listed alone.
 	Mode string `toml:"mode"`
@@ -53,25 +54,26 @@ type ToolPolicy struct {
 	AllowOnly []string `toml:"allow_only"`
 	// Tools that are never shown.
 	Deny []string `toml:"deny"`
-	// Tools that a caller brings along and executes itself which may be shown.
+	// Tools that a caller brings along and executes itself, and that may be shown.
 	RuntimeTools []string `toml:"runtime_tools"`
 	// Categories of such tools.
 	RuntimeCategories []string `toml:"runtime_categories"`
 	// Whether programs and senders without proof see tools that change something (`write`, or the categories write, publishing,
-	// mutating, destructive). With false they see those that are listed above alone.
+	// mutating, destructive). With false they see only the tools that are listed above.
 	AllowWriteTools bool `toml:"allow_write_tools"`
 }
 
-// Compaction keeps conversations within what the model can read: their older part is kept in the database and replaced by a
-// summary that a model writes. Four bytes are about one token.
+// Compaction keeps conversations within what the model can read: the server keeps their older part in the database and replaces
+// it by a summary that a model writes. Four bytes are about one token.
 type Compaction struct {
-	// Whether it is done at all.
+	// Whether conversations are shortened at all.
 	Enabled bool `toml:"enabled"`
-	// Size of the conversation from which on it is done. It is also done when the provider says that it is too long.
+	// Size of a conversation from which on it is shortened. The server also shortens it when the provider says that it is too
+	// long.
 	Threshold Size `toml:"threshold"`
-	// How many of the last messages stay as they are, while they fit into a quarter of the threshold.
+	// How many of the last messages stay unchanged, while they fit into a quarter of the threshold.
 	KeepMessages int `toml:"keep_messages"`
-	// Size from which on the older part is put away without a summary, because reading it would cost too much.
+	// Size from which on the older part is stored without a summary, because reading it would cost too much.
 	ArchiveOver Size `toml:"archive_over"`
 	// Model that writes the summary, of the same provider.
 	Model string `toml:"model" default:"that of the agent"`

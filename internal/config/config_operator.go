@@ -14,7 +14,7 @@ import (
 	"inbox/identity"
 )
 
-// Operator is who is responsible for this server. Name, contact, account, privacy and source stand on the profile of every agent.
+// Operator is who is responsible for this server. Name, contact, account, privacy and source are on the profile of every agent.
 type Operator struct {
 	// Name of the person or organisation.
 	Name string `toml:"name"`
@@ -26,26 +26,27 @@ type Operator struct {
 	Privacy string `toml:"privacy"`
 	// Web page with the source of this server, or of its agents.
 	Source string `toml:"source"`
-	// Where the server tells of trouble: `mailto:me@example.org`, an account of the fediverse as `@me@social.example` or
-	// `acct:me@social.example`, which gets a private post, or the `https://…` address of a webhook, which gets signed JSON. What burns
-	// is told at once, the rest in one digest a day.
+	// Where the server tells you of trouble: `mailto:me@example.org`, an account of the fediverse as `@me@social.example` or
+	// `acct:me@social.example`, which gets a private post, or the `https://…` address of a webhook, which gets signed JSON.
+	// Urgent trouble is told at once, the rest in one digest a day.
 	Notify []string `toml:"notify"`
-	// Of what it is told; none = everything: `turn` (failed for good), `delivery` and `job` (given up), `held`, `approval`, `report`,
-	// `mail` (to the operator), `bounce`, `destination` (a host to which nothing is sent any more), `back_end`, `certificate`, `disk`, `probe` (the server does not
-	// answer itself).
+	// What it tells you of; none = everything: `turn` (failed for good), `delivery` and `job` (given up), `held`, `approval`,
+	// `report`, `mail` (to the operator), `bounce`, `destination` (a host to which nothing is sent any more), `back_end`,
+	// `certificate`, `disk`, `probe` (the server does not answer itself).
 	NotifyKinds []string `toml:"notify_kinds"`
 	// Key of the HMAC-SHA256 signature over the body that a webhook gets, at least 16 bytes.
 	NotifySecret Secret `toml:"notify_secret"`
 	// File with that key instead; a line end after it is cut off.
 	NotifySecretFile string `toml:"notify_secret_file"`
-	// After how long without an act of an operator a conversation that was taken over is handed back to its agent; 0 = never.
+	// After so long without an act of an operator, a conversation that was taken over returns to its agent; 0 = never.
 	TakeoverIdle time.Duration `toml:"takeover_idle"`
 	// When the digest is sent, as hour and minute.
 	NotifyDigest string `toml:"notify_digest"`
 	// Time zone of that hour and of the times in notices, such as `Europe/Berlin`.
 	NotifyZone string `toml:"notify_zone"`
-	// Mail address elsewhere to which mail for `postmaster`, `abuse` and the like is sent on, at most 100 a day, whole and attached to a mail of
-	// ours; empty = it is only kept (`inbox mail list`). Mail of programs, reports and mail of this domain are never sent on by themselves.
+	// Mail address elsewhere that gets mail for `postmaster`, `abuse` and the like, whole and as an attachment, at most 100 a
+	// day. Empty = it is only kept (`inbox mail list`). Mail of programs, reports and mail of this domain are never forwarded
+	// automatically.
 	ForwardMail string `toml:"forward_mail"`
 }
 

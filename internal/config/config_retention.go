@@ -7,17 +7,19 @@ import (
 	"time"
 )
 
-// Retention is how long is kept what came in and what was made of it ([operating.md](operating.md#what-is-kept-and-how-long)).
-// Times begin with the last change of a message; `"0s"` = for ever. A message that has not ended, or whose answer is still
-// on its way, loses nothing. What is held and what is never answered have `limits.held_for` and `limits.silent_for`.
+// Retention is how long messages and what was made of them are kept; [operating.md](operating.md#what-is-kept-and-how-long)
+// explains how they are removed. Times begin with the last change of a message; `"0s"` = forever. A message that has not ended,
+// or whose answer is still being delivered, loses nothing. `limits.held_for` and `limits.silent_for` are for messages that are
+// held or never answered.
 type Retention struct {
-	// Questions and answers with everything that was made of them. The rows stay without words, so that a repeat is recognised.
+	// Questions and answers with their files, native forms, notes of agents, and calls of tools and of agents. The rows stay
+	// without words, so that a repeat is recognised.
 	Messages time.Duration `toml:"messages"`
-	// Messages as they came on the wire: the mail, the activity, the request.
+	// Messages as they arrived: the mail, the activity, the request.
 	Originals time.Duration `toml:"originals"`
-	// Files in questions and answers; a line says that there was one.
+	// Files in questions and answers; a line with the name stays.
 	Files time.Duration `toml:"files"`
-	// Timelines with the streamed pieces of answers, and the results of runs, which stay for `results_ceiling` at most.
+	// Timelines, streamed pieces of answers, and results of runs; those stay for `results_ceiling` at most.
 	Steps time.Duration `toml:"steps"`
 	// Demands that ended, with their receipts; `demands_ceiling` at most.
 	Demands time.Duration `toml:"demands"`
@@ -27,27 +29,27 @@ type Retention struct {
 	Tools time.Duration `toml:"tools"`
 	// Decisions about trust; `audit_ceiling` at most, and the newest 100,000.
 	Audit time.Duration `toml:"audit"`
-	// Conversations of chat and of bridges in which nothing was said for so long, with everything that was said in them.
+	// Conversations of chat and of bridges without a message for so long, with all their content.
 	Sessions time.Duration `toml:"sessions"`
-	// Rows of messages that lost their words: ids, senders, times and what became of the deliveries. Not less than
-	// `messages`, and at least 30 days: a repeat that comes later is a new message.
+	// Rows of messages that lost their words: ids, senders, times and the outcome of deliveries. At least `messages` and at
+	// least 30 days: a later repeat is a new message.
 	Records time.Duration `toml:"records"`
 
-	// Results of runs at most, whatever `steps` of an agent says.
+	// Results of runs at most, whatever the agent's `steps` is. Only `[retention]` has the ceilings.
 	ResultsCeiling time.Duration `toml:"results_ceiling"`
-	// Demands that ended, with their receipts, at most, whatever `demands` of an agent says.
+	// Demands that ended, with their receipts, at most, whatever the agent's `demands` is.
 	DemandsCeiling time.Duration `toml:"demands_ceiling"`
-	// Calls of other agents that ended at most, whatever `dispatches` of an agent says.
+	// Calls of other agents that ended at most, whatever the agent's `dispatches` is.
 	DispatchesCeiling time.Duration `toml:"dispatches_ceiling"`
-	// Calls of tools outside that ended at most, whatever `tools` of an agent says.
+	// Calls of tools outside that ended at most, whatever the agent's `tools` is. Runs of tasks have no ceiling.
 	ToolsCeiling time.Duration `toml:"tools_ceiling"`
-	// Decisions about trust at most, whatever `audit` of an agent says.
+	// Decisions about trust at most, whatever the agent's `audit` is.
 	AuditCeiling time.Duration `toml:"audit_ceiling"`
 	// Mail to `postmaster` and other role addresses, reports among it, after it came.
 	OperatorMail time.Duration `toml:"operator_mail"`
-	// Answers that were captured in the place of being sent (`mail.mode`), after they were made.
+	// Answers that were captured instead of sent (`mail.mode`), after they were made.
 	CapturedMail time.Duration `toml:"captured_mail"`
-	// Lines that were read from reports about DMARC and TLS, after they came.
+	// Lines of reports about DMARC and TLS, after they arrived.
 	MailReports time.Duration `toml:"mail_reports"`
 }
 
@@ -68,7 +70,7 @@ func (r Retention) Agents() AgentRetention {
 	}
 }
 
-// AgentRetention is the same for one agent, where it is another than in `[retention]`.
+// AgentRetention is `[retention]` for one agent, where it differs.
 type AgentRetention struct {
 	// Questions and answers.
 	Messages time.Duration `toml:"messages" default:"retention.messages"`

@@ -1,24 +1,24 @@
 package config
 
-// ToolCallRule holds a model to an order of its tools (agent runtime contract, section 3.7).
+// ToolCallRule obliges a model to an order of its tools (agent runtime contract, section 3.7).
 type ToolCallRule struct {
 	// Name of the rule, which the model reads when it breaks it. Letters, digits, `_` and `-`.
 	ID string `toml:"id" default:"tool-call-rule"`
 	// The rule begins with the last call of this tool.
 	AfterTool string `toml:"after_tool"`
-	// Of these tools `max_calls` calls are made; then only those of `require_one_of`.
+	// Of these tools the model may make `max_calls` calls; then only those of `require_one_of`.
 	LimitedTools []string `toml:"limited_tools"`
-	// How many calls that are.
+	// How many calls those are.
 	MaxCalls int `toml:"max_calls"`
-	// Tools of which one has to be called after `after_tool`.
+	// Tools of which one must be called after `after_tool`.
 	RequireOneOf []string `toml:"require_one_of"`
 	// Whether the model is done only after `min_tool_calls` calls of `require_one_of`, or of any tool if that is empty.
 	RequireToolUse bool `toml:"require_tool_use"`
-	// How many calls that are.
+	// How many calls those are.
 	MinToolCalls int `toml:"min_tool_calls"`
-	// Whether calls are held to the rule.
+	// Whether the rule applies to calls.
 	GateCalls bool `toml:"gate_calls"`
-	// Whether the end of the run is.
+	// Whether it applies to the end of the run.
 	GateCompletion bool `toml:"gate_completion"`
 }
 

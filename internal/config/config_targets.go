@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// Target is something on which programs run tasks, at `/v1/tasks`. See [tasks.md](tasks.md).
+// Target is what programs run tasks on, at `/v1/tasks`. See [tasks.md](tasks.md). One table per target.
 type Target struct {
 	// Id by which tasks name it: letters, digits and `. _ -` between them.
 	ID string `toml:"id" default:"none; required"`
@@ -24,7 +24,7 @@ type Target struct {
 	Capabilities []string `toml:"capabilities"`
 	// Classes of resources that it offers, such as `"gpu"`. Without any it takes tasks of every class.
 	ResourceClasses []string `toml:"resource_classes"`
-	// What else is told of it, as `"name=value"`.
+	// Further facts about it, as `"name=value"`.
 	Metadata []string `toml:"metadata"`
 }
 

@@ -139,7 +139,7 @@ func (d *documenter) row(key, standard, comment string) {
 // intro takes the sentence about a table from its structure, without the name that Go comments begin with.
 func (d *documenter) intro(kind reflect.Type, comment string) string {
 	text := strings.TrimPrefix(d.comments[kind.Name()], kind.Name()+" ")
-	text = strings.TrimPrefix(text, "is ")
+	text = strings.TrimPrefix(strings.TrimPrefix(text, "is "), "are ")
 	text = strings.ToUpper(text[:1]) + text[1:]
 	if comment != "" {
 		text += " " + comment
@@ -147,23 +147,27 @@ func (d *documenter) intro(kind reflect.Type, comment string) string {
 	return text
 }
 
+// TestEveryKeyIsDocumented: each key has a comment; one that is a table has that of its structure.
 func TestEveryKeyIsDocumented(t *testing.T) {
-	for name, comment := range structComments(t) {
-		if comment == "" && !isTable(fieldType(t, name)) {
-			t.Errorf("%s has no comment", name)
+	comments := structComments(t)
+	var look func(table reflect.Type)
+	look = func(table reflect.Type) {
+		if comments[table.Name()] == "" {
+			t.Errorf("%s has no comment", table.Name())
+		}
+		for field := range table.Fields() {
+			switch kind := field.Type; {
+			case keyOf(field) == "":
+			case isTable(kind):
+				look(kind)
+			case isTableList(kind):
+				look(kind.Elem())
+			case comments[table.Name()+"."+field.Name] == "":
+				t.Errorf("%s.%s has no comment", table.Name(), field.Name)
+			}
 		}
 	}
-}
-
-func fieldType(t *testing.T, name string) reflect.Type {
-	t.Helper()
-	structure, field, _ := strings.Cut(name, ".")
-	if structure == "Config" {
-		if found, ok := reflect.TypeFor[Config]().FieldByName(field); ok {
-			return found.Type
-		}
-	}
-	return reflect.TypeFor[string]()
+	look(reflect.TypeFor[Config]())
 }
 
 // TestNoKeyIsDocumentedTwice: each key has one row, and a table that two others share has one section.

@@ -53,11 +53,11 @@ var events = []Group{
 		{"tool.resumed", "The turn runs again with the result.", ""},
 	}},
 	{Title: "Steps of an agent", Intro: "They hold sizes, times and names, and no words.", Entries: []Entry{
-		{"model.called", "One call of the model: tokens, time, cost.", ""},
-		{"tool.called", "One call of a tool: name, outcome, time.", ""},
-		{"run.waits", "The run waits before it asks the model again.", ""},
-		{"run.compacted", "The history was shortened to fit the model.", ""},
-		{"hook.decided", "A hook wanted something else than the run.", ""},
+		{"model.called", "One call of the model: number, model, time, tokens, cost, why it stopped, or how it failed. `conclude` and `summary` are calls beside the conversation.", ""},
+		{"tool.called", "One call of a tool: name, outcome (`succeeded`, `failed`, `rejected` = it was not called), time, names of the arguments, size of the result.", ""},
+		{"run.waits", "The run waits for an approval, another agent, or the other side.", ""},
+		{"run.compacted", "The conversation was shortened to fit the model ([llm.md](../agents/llm.md#long-conversations)).", ""},
+		{"hook.decided", "A [hook](../agents/hooks.md) changed something; the body says what.", ""},
 		{"hook.failed", "A hook did not answer. Without its answer no tool is called.", "Look at the hook's program; `agents.llm.hooks.on_failure`."},
 	}},
 	{Title: "The loop of a model", Intro: "[Section 3.4 of the runtime contract](../contract/runtime.md#34-event-names) says where each is: the observer of a hook, `events` of a result, the timeline, the log.", Entries: []Entry{

@@ -376,58 +376,6 @@ func cell(text string) string {
 	return strings.ReplaceAll(text, "|", `\|`)
 }
 
-var row = regexp.MustCompile("^\\| (?:<a id=\"[^\"]*\"></a>)?`([^`]+)` \\|")
-
-// TestNamesStandOnOnePage: no key, metric, code, event, state, method or command is explained on two pages of the reference. That each is on
-// its page is shown where the pages are made: here, in internal/config, in cmd/inbox and in metrics_test.go.
-func TestNamesStandOnOnePage(t *testing.T) {
-	t.Parallel()
-	pages, err := filepath.Glob(filepath.Join(root, "docs", "reference", "*.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	pages = append(pages, filepath.Join(root, "docs", "configuration.md"), filepath.Join(root, "docs", "metrics.md"))
-	found := map[string]string{}
-	kinds := map[string]int{}
-	for _, path := range pages {
-		text, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		column, section := "", ""
-		stands := func(name string) {
-			key := column + " " + name
-			if column == "state" {
-				key += " of " + section
-			}
-			if first, is := found[key]; is {
-				t.Errorf("%s is explained in %s and in %s", key, first, path)
-			}
-			found[key] = path
-			kinds[column]++
-		}
-		for line := range strings.Lines(string(text)) {
-			if title, is := strings.CutPrefix(line, "## "); is {
-				column, section = "", strings.TrimSpace(title)
-				if command, is := strings.CutPrefix(section, "`inbox"); is {
-					column = "command"
-					stands("inbox" + command)
-				}
-			}
-			if match := row.FindStringSubmatch(line); match != nil && column != "flag" && column != "" {
-				stands(match[1])
-			} else if cells := strings.Split(line, " | "); match == nil && strings.HasPrefix(line, "| ") && len(cells) > 1 {
-				column = strings.TrimPrefix(cells[0], "| ")
-			}
-		}
-	}
-	for _, kind := range []string{"key", "metric", "code", "event", "state", "method", "command"} {
-		if kinds[kind] < 10 {
-			t.Errorf("only %d rows are about a %s", kinds[kind], kind)
-		}
-	}
-}
-
 func TestFind(t *testing.T) {
 	t.Parallel()
 	for name, want := range map[string]string{

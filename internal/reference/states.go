@@ -5,15 +5,15 @@ const statesIntro = "The states of what the server keeps, as commands, the API a
 // states has every state, by what is in it.
 var states = []Group{
 	{Name: "turn", Title: "Turns", Intro: "A turn is one message to one agent, with its answer: `inbox list --state`, `inbox show ID`.", Entries: []Entry{
-		{"accepted", "The message is stored and waits for a run.", "Nothing. For long: `inbox waiting` shows whether the program behind the agent is down."},
+		{"accepted", "The message is stored and waits for a run.", "Nothing. For long: `inbox waiting` and `inbox breakers list` show whether the program behind the agent is down, `inbox agents list` whether the agent is paused."},
 		{"running", "The agent works on it.", "Nothing. After a crash another run begins by itself."},
-		{"waiting", "The turn waits for consent, a login, a payment, an approval, a tool, another agent or an operator; the reason says which.", "`inbox approvals list`, `inbox demands list`, `inbox takeover list`."},
+		{"waiting", "The turn waits for consent, a login, a payment, an approval, a tool, another agent or an operator; the reason says which.", "`inbox approvals list`, `inbox demands list`, `inbox tool-requests list`, `inbox takeover list`."},
 		{"held", "Nothing proves the sender. The message waits for you.", "`inbox held release ID` or `inbox held drop ID`."},
 		{"answered", "The agent answered. Its deliveries have states of their own.", "Where nothing arrived: `inbox deliveries list --turn ID`."},
-		{"refused", "A rule refused the message, or a demand was denied or expired.", "The reason has the [code](errors.md)."},
+		{"refused", "A rule refused the message, or a demand was denied or expired.", "The reason has the [code](errors.md); `inbox agents why NAME ADDRESS` names the rule."},
 		{"silent", "The message gets no answer: automatic mail, a list, another bot, a sender who said stop.", "`inbox reply ID` still answers."},
 		{"failed", "The agent gave no answer for good. The sender read one sentence.", "Fix the cause, then `inbox retry ID`."},
-		{"cancelled", "The sender or the operator took the message back before an answer.", ""},
+		{"cancelled", "The sender or the operator withdrew the message before an answer.", ""},
 	}},
 	{Name: "delivery", Title: "Deliveries", Intro: "A delivery is one answer to one destination: `inbox deliveries list`.", Entries: []Entry{
 		{"pending", "It waits for its first attempt.", ""},
@@ -39,12 +39,12 @@ var states = []Group{
 		{"dropped", "No turn waits for it any more.", ""},
 	}},
 	{Name: "task", Title: "Task runs", Intro: "`inbox tasks list`; [tasks.md](../tasks.md).", Entries: []Entry{
-		{"queued", "It waits for a program.", "`inbox tasks targets` shows whether one is there."},
-		{"running", "A program works on it.", ""},
+		{"queued", "It waits for its turn, for a program, or for your release.", "`inbox tasks targets` shows whether one is there."},
+		{"running", "The agent works on it, or waits for a person or a program: `metadata.waiting_for` says for what.", ""},
 		{"cancelling", "Its owner cancelled it, and the program has not ended.", ""},
-		{"cancelled", "It was cancelled.", ""},
-		{"succeeded", "It has a result.", ""},
-		{"failed", "It has no result. `diagnostics` has the code.", "Begin it again with a new key."},
+		{"cancelled", "A request ended it. A later answer is discarded.", ""},
+		{"succeeded", "The agent answered, or chose to say nothing.", ""},
+		{"failed", "The agent could not answer: `diagnostics` has `error_code` and `error_message`. An agent that asks back has failed with `input_required`.", "Begin it again with a new key."},
 	}},
 	{Name: "run", Title: "Runs of models", Intro: "How a run of an agent of the kind `llm` ended: `inbox show --result ID`.", Entries: []Entry{
 		{"completed", "It has an answer.", ""},
