@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"inbox/engine/store/database"
 	"inbox/engine/store/storetest"
 	"inbox/exchange"
 )
