@@ -241,7 +241,8 @@ func (o *initOptions) describe(cmd *cobra.Command, written *firstStart) error {
 		return err
 	}
 
-	records, err := opened.DNSRecords(cmd.Context())
+	ctx := operator.ByCommand(cmd.Context(), cmd.CommandPath(), systemUser())
+	records, err := opened.DNSRecords(ctx) // makes the keys of mail
 	if err := errors.Join(err, opened.Close()); err != nil {
 		return err
 	}
