@@ -191,6 +191,11 @@ func inboxList(v inboxView) templ.Component {
 			}
 			_, _ = templ_7745c5c3_Buffer.WriteString("</section>")
 		}
+		if v.Older {
+			_, _ = templ_7745c5c3_Buffer.WriteString("<p class=\"muted small\">")
+			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Only the newest 1,000 messages are looked at for unread ones: older ones may be unread, too.")))
+			_, _ = templ_7745c5c3_Buffer.WriteString("</p>")
+		}
 		_, _ = templ_7745c5c3_Buffer.WriteString("<section class=\"card flush\" aria-label=\"")
 		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Conversations")))
 		_, _ = templ_7745c5c3_Buffer.WriteString("\">")
@@ -199,7 +204,7 @@ func inboxList(v inboxView) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-		} else if len(v.Unread) > 0 {
+		} else if len(v.Unread) > 0 && v.Next == "" {
 			_, _ = templ_7745c5c3_Buffer.WriteString("<p class=\"row\">")
 			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Everything else is read.")))
 			_, _ = templ_7745c5c3_Buffer.WriteString("</p>")
@@ -208,7 +213,7 @@ func inboxList(v inboxView) templ.Component {
 			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Nothing so far; there is more to look through.")))
 			_, _ = templ_7745c5c3_Buffer.WriteString("</p>")
 		} else if v.Filter.any() {
-			templ_7745c5c3_Var31 := templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
+			templ_7745c5c3_Var32 := templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 				templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 				templ_7745c5c3_Buffer, templ_7745c5c3_IsBuffer := templruntime.GetBuffer(templ_7745c5c3_W)
 				if !templ_7745c5c3_IsBuffer {
@@ -221,22 +226,22 @@ func inboxList(v inboxView) templ.Component {
 				}
 				ctx = templ.InitializeContext(ctx)
 				_, _ = templ_7745c5c3_Buffer.WriteString("<a class=\"button\" href=\"")
-				var templ_7745c5c3_Var32 templ.SafeURL
-				if templ_7745c5c3_Var32, templ_7745c5c3_Err = templ.JoinURLErrs(at("inbox")); templ_7745c5c3_Err != nil {
+				var templ_7745c5c3_Var33 templ.SafeURL
+				if templ_7745c5c3_Var33, templ_7745c5c3_Err = templ.JoinURLErrs(at("inbox")); templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
-				_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var32))
+				_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var33))
 				_, _ = templ_7745c5c3_Buffer.WriteString("\">")
 				_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Show all")))
 				_, _ = templ_7745c5c3_Buffer.WriteString("</a>")
 				return nil
 			})
-			templ_7745c5c3_Err = design.Empty("search", text(ctx, "Nothing matches"), text(ctx, "Use fewer words, or another time. A word matches as it is written; * at its end matches what begins with it.")).Render(templ.WithChildren(ctx, templ_7745c5c3_Var31), templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = design.Empty("search", text(ctx, "Nothing matches"), text(ctx, "Use fewer words, or another time. A word matches as it is written; * at its end matches what begins with it.")).Render(templ.WithChildren(ctx, templ_7745c5c3_Var32), templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
 		} else {
-			templ_7745c5c3_Var34 := templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
+			templ_7745c5c3_Var35 := templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 				templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 				templ_7745c5c3_Buffer, templ_7745c5c3_IsBuffer := templruntime.GetBuffer(templ_7745c5c3_W)
 				if !templ_7745c5c3_IsBuffer {
@@ -249,17 +254,17 @@ func inboxList(v inboxView) templ.Component {
 				}
 				ctx = templ.InitializeContext(ctx)
 				_, _ = templ_7745c5c3_Buffer.WriteString("<a class=\"button\" href=\"")
-				var templ_7745c5c3_Var35 templ.SafeURL
-				if templ_7745c5c3_Var35, templ_7745c5c3_Err = templ.JoinURLErrs(at("agents")); templ_7745c5c3_Err != nil {
+				var templ_7745c5c3_Var36 templ.SafeURL
+				if templ_7745c5c3_Var36, templ_7745c5c3_Err = templ.JoinURLErrs(at("agents")); templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
-				_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var35))
+				_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var36))
 				_, _ = templ_7745c5c3_Buffer.WriteString("\">")
 				_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Agents and their addresses")))
 				_, _ = templ_7745c5c3_Buffer.WriteString("</a>")
 				return nil
 			})
-			templ_7745c5c3_Err = design.Empty("inbox", text(ctx, "Nothing came in yet"), text(ctx, "Messages from all channels appear here. Send one to an agent to see it.")).Render(templ.WithChildren(ctx, templ_7745c5c3_Var34), templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = design.Empty("inbox", text(ctx, "Nothing came in yet"), text(ctx, "Messages from all channels appear here. Send one to an agent to see it.")).Render(templ.WithChildren(ctx, templ_7745c5c3_Var35), templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -291,27 +296,27 @@ func rows(list []inboxRow) templ.Component {
 			}()
 		}
 		ctx = templ.InitializeContext(ctx)
-		templ_7745c5c3_Var37 := templ.GetChildren(ctx)
-		if templ_7745c5c3_Var37 == nil {
-			templ_7745c5c3_Var37 = templ.NopComponent
+		templ_7745c5c3_Var38 := templ.GetChildren(ctx)
+		if templ_7745c5c3_Var38 == nil {
+			templ_7745c5c3_Var38 = templ.NopComponent
 		}
 		ctx = templ.ClearChildren(ctx)
 		_, _ = templ_7745c5c3_Buffer.WriteString("<ul class=\"rows\">")
 		for _, one := range list {
 			_, _ = templ_7745c5c3_Buffer.WriteString("<li>")
-			var templ_7745c5c3_Var38 = []any{"row", templ.KV("unread", one.Unread)}
-			templ_7745c5c3_Err = templ.RenderCSSItems(ctx, templ_7745c5c3_Buffer, templ_7745c5c3_Var38...)
+			var templ_7745c5c3_Var39 = []any{"row", templ.KV("unread", one.Unread)}
+			templ_7745c5c3_Err = templ.RenderCSSItems(ctx, templ_7745c5c3_Buffer, templ_7745c5c3_Var39...)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
 			_, _ = templ_7745c5c3_Buffer.WriteString("<a class=\"")
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ.CSSClasses(templ_7745c5c3_Var38).String()))
+			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ.CSSClasses(templ_7745c5c3_Var39).String()))
 			_, _ = templ_7745c5c3_Buffer.WriteString("\" href=\"")
-			var templ_7745c5c3_Var40 templ.SafeURL
-			if templ_7745c5c3_Var40, templ_7745c5c3_Err = templ.JoinURLErrs(templ.SafeURL(one.Href)); templ_7745c5c3_Err != nil {
+			var templ_7745c5c3_Var41 templ.SafeURL
+			if templ_7745c5c3_Var41, templ_7745c5c3_Err = templ.JoinURLErrs(templ.SafeURL(one.Href)); templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var40))
+			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var41))
 			_, _ = templ_7745c5c3_Buffer.WriteString("\">")
 			templ_7745c5c3_Err = design.Avatar(one.Sender, "").Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
@@ -395,9 +400,9 @@ func choice(name, label, none, chosen string, values []string, say func(context.
 			}()
 		}
 		ctx = templ.InitializeContext(ctx)
-		templ_7745c5c3_Var44 := templ.GetChildren(ctx)
-		if templ_7745c5c3_Var44 == nil {
-			templ_7745c5c3_Var44 = templ.NopComponent
+		templ_7745c5c3_Var45 := templ.GetChildren(ctx)
+		if templ_7745c5c3_Var45 == nil {
+			templ_7745c5c3_Var45 = templ.NopComponent
 		}
 		ctx = templ.ClearChildren(ctx)
 		_, _ = templ_7745c5c3_Buffer.WriteString("<div class=\"field\"><label for=\"")

@@ -28,13 +28,14 @@ type shellView struct {
 	Path   string
 	Done   string // what the act before this page did
 	Work   operator.Overview
-	Unread int // conversations that the operator did not read
+	Unread exchange.UnreadCount // conversations that the operator did not read
 }
 
 // entry is one line of the navigation.
 type entry struct {
 	section, path, icon, label string
 	waiting                    int64
+	more                       bool // there may be more than are counted
 }
 
 // shellPage is a whole page of the console; its child is the content.
@@ -109,7 +110,7 @@ func shellPage(v shellView) templ.Component {
 				_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(one.label))
 				_, _ = templ_7745c5c3_Buffer.WriteString("</span> ")
 				if one.waiting > 0 {
-					templ_7745c5c3_Err = design.Count(int(one.waiting), true).Render(ctx, templ_7745c5c3_Buffer)
+					templ_7745c5c3_Err = design.Count(int(one.waiting), one.more, true).Render(ctx, templ_7745c5c3_Buffer)
 					if templ_7745c5c3_Err != nil {
 						return templ_7745c5c3_Err
 					}

@@ -52,7 +52,7 @@ func workFrame(v workView) templ.Component {
 			}
 			_, _ = templ_7745c5c3_Buffer.WriteString(">")
 			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(tab.label))
-			templ_7745c5c3_Err = design.Count(int(tab.waiting), false).Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = design.Count(int(tab.waiting), false, false).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}

@@ -550,8 +550,8 @@ func Diff(before, after string) templ.Component {
 	})
 }
 
-// Count is a number beside a link; nothing for zero.
-func Count(n int, hot bool) templ.Component {
+// Count is a number beside a link, with a plus where there may be more; nothing for zero.
+func Count(n int, more, hot bool) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
@@ -581,11 +581,19 @@ func Count(n int, hot bool) templ.Component {
 			_, _ = templ_7745c5c3_Buffer.WriteString("<span class=\"")
 			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ.CSSClasses(templ_7745c5c3_Var54).String()))
 			_, _ = templ_7745c5c3_Buffer.WriteString("\">")
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(strconv.Itoa(n)))
+			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(counted(n, more)))
 			_, _ = templ_7745c5c3_Buffer.WriteString("</span>")
 		}
 		return nil
 	})
+}
+
+// counted is a number as text, with a plus where there may be more.
+func counted(n int, more bool) string {
+	if more {
+		return strconv.Itoa(n) + "+"
+	}
+	return strconv.Itoa(n)
 }
 
 var _ = templruntime.GeneratedTemplate
