@@ -272,7 +272,7 @@ func parts(list []normalized.Part) templ.Component {
 				_, _ = templ_7745c5c3_Buffer.WriteString(" ")
 				_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(design.VisibleLine(part.Name)))
 				_, _ = templ_7745c5c3_Buffer.WriteString("</summary><pre class=\"code wrap\" tabindex=\"0\">")
-				_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(design.Visible(normalized.PlainText([]normalized.Part{part}))))
+				_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(design.Visible(partText(part))))
 				_, _ = templ_7745c5c3_Buffer.WriteString("</pre></details>")
 			}
 		}
