@@ -8,12 +8,12 @@ import (
 	"io"
 	"net/http"
 	"net/url"
-	"slices"
 	"strings"
 	"testing"
 	"unicode"
 
 	"inbox/e2e/load"
+	"inbox/internal/clip"
 	"inbox/normalized"
 )
 
@@ -43,6 +43,10 @@ func (c *consoleTest) strangers(texts []string) map[string][]string {
 		c.t.Fatal(err)
 	}
 
+	before, err := c.Column(c.t.Context(), "SELECT MAX(id) FROM turns")
+	if err != nil {
+		c.t.Fatal(err)
+	}
 	for i, group := range groups {
 		c.mentions(community, i, group)
 		c.chats(i, group)
@@ -52,22 +56,25 @@ func (c *consoleTest) strangers(texts []string) map[string][]string {
 	turns := map[string][]string{}
 	for _, via := range []string{normalized.ViaActivityPub, "chat", normalized.ViaA2A} {
 		eventually(c.t, "everything by "+via+" is answered", func() bool {
-			turns[via], err = c.Column(c.t.Context(), "SELECT id FROM turns WHERE channel = $1 AND state = 'answered' ORDER BY id", via)
+			turns[via], err = c.Column(c.t.Context(), "SELECT id FROM turns WHERE channel = $1 AND state = 'answered' AND id > $2 ORDER BY id", via, before[0])
 			return err == nil && len(turns[via]) == len(groups)
 		})
 	}
 	return turns
 }
 
-// inID is a text without what no id and no name of a tool may have: control characters.
+// inID is a text as ids and names of tools may have it: without control characters, and not too long.
 func inID(text string) string {
-	return strings.Map(func(r rune) rune {
+	return clip.Bytes(strings.Map(func(r rune) rune {
 		if unicode.IsControl(r) {
 			return -1
 		}
 		return r
-	}, text)
+	}, text), groupBytes)
 }
+
+// fileName is the name of a file with a text. Of a name with slashes adapters keep what follows the last one.
+func fileName(text string) string { return "its-file " + strings.ReplaceAll(text, "/", "|") }
 
 // accepted sends a JSON body and demands that it is taken.
 func (c *consoleTest) accepted(path, token string, body jsonObject) {
@@ -132,7 +139,7 @@ func (c *consoleTest) chats(number int, group string) {
 	c.accepted("/v1/chat", "", jsonObject{
 		"agent": "open", "message": fmt.Sprintf("its-text %d %s", number, group), "run_id": fmt.Sprintf("its-run %d %s", number, inID(group)), "client_context": jsonObject{group: group},
 		"attachments": []jsonObject{
-			{"name": "its-file " + group, "mimeType": "text/plain", "bytes": base64.StdEncoding.EncodeToString([]byte(group))},
+			{"name": fileName(group), "mimeType": "text/plain", "bytes": base64.StdEncoding.EncodeToString([]byte(group))},
 			{"name": group, "mimeType": "image/png", "uri": "https://x.test/" + url.PathEscape(group)},
 		},
 		"history": []jsonObject{{"role": "user", "content": group}, {"role": "assistant", "content": group}},
@@ -151,8 +158,8 @@ func (c *consoleTest) asks(token string, number int, group string) {
 			"messageId": fmt.Sprintf("its-message %d %s", number, inID(group)), "contextId": fmt.Sprintf("context %d %s", number, inID(group)), "role": "ROLE_USER",
 			"metadata": jsonObject{group: group, "mentionable": jsonObject{"topic": group}},
 			"parts": []jsonObject{
-				{"text": "its-text " + group, "metadata": jsonObject{group: group}}, {"data": jsonObject{group: jsonObject{group: []string{group}}}, "filename": "its-data " + group},
-				{"raw": base64.StdEncoding.EncodeToString([]byte(group)), "filename": "its-file " + group, "mediaType": "text/plain"},
+				{"text": "its-text " + group, "metadata": jsonObject{group: group}}, {"data": jsonObject{group: jsonObject{group: []string{group}}}, "filename": "its-data " + fileName(group)},
+				{"raw": base64.StdEncoding.EncodeToString([]byte(group)), "filename": fileName(group), "mediaType": "text/plain"},
 				{"url": "https://x.test/" + url.PathEscape(group), "filename": group, "mediaType": "image/png"},
 			},
 		},
@@ -161,7 +168,7 @@ func (c *consoleTest) asks(token string, number int, group string) {
 }
 
 // shown are the beginnings of the fields that a page of a message has to have, by channel: without them the texts stand nowhere, and the
-// test proves nothing.
+// test proves nothing. A field of which an adapter keeps nothing would hide all texts of its group.
 var shown = map[string][]string{
 	normalized.ViaActivityPub: {"its-name ", "its-warning ", "its-picture ", "its-link "},
 	"chat":                    {"its-text ", "its-file ", "its-tool ", "its-result ", "its-run "},
@@ -173,13 +180,16 @@ func (c *consoleTest) showsStrangers(t *testing.T) {
 	turns := c.strangers(hostile())
 	c.small()
 	for via, list := range turns {
-		missing := slices.Clone(shown[via])
 		for i, turn := range list {
 			path := "/console/messages/" + turn
 			c.visit(path)
 			c.harmless(path)
 			words := c.script(`document.querySelector('main').textContent`)
-			missing = slices.DeleteFunc(missing, func(field string) bool { return strings.Contains(words, field) })
+			for _, field := range shown[via] {
+				if !strings.Contains(words, field) {
+					t.Errorf("%s, a message by %s, lacks the field that begins with %q: %.300s", path, via, field, words)
+				}
+			}
 			if i%8 == 0 {
 				c.visit(path + "/raw")
 				c.harmless(path + "/raw")
@@ -191,14 +201,15 @@ func (c *consoleTest) showsStrangers(t *testing.T) {
 				c.harmless("the conversation of " + path)
 			}
 		}
-		if len(missing) > 0 {
-			t.Errorf("no page of a message by %s shows the fields that begin with %q", via, missing)
-		}
 	}
 
 	for _, path := range []string{"/console/inbox", "/console/inbox?channel=" + normalized.ViaActivityPub, "/console/inbox?text=script", "/@echo"} {
 		c.visit(path)
 		c.harmless(path)
+		if path == "/console/inbox" {
+			c.press("Older")
+			c.harmless("the second page of the inbox")
+		}
 	}
 	if note := c.script(`document.querySelector('main a[href*="/o/"]')?.href ?? ''`); note == "" {
 		t.Error("the profile shows no note that answers a stranger")
