@@ -149,6 +149,7 @@ func owner(r *http.Request) exchange.SessionOwner {
 type unreadAnswer struct {
 	Conversations int    `json:"conversations"`
 	More          bool   `json:"more,omitempty"`   // there are more than are counted
+	Older         bool   `json:"older,omitempty"`  // there are messages before the newest 1,000, which are not looked at
 	Newest        string `json:"newest,omitempty"` // the newest message, for "until"
 }
 
@@ -158,7 +159,7 @@ func (a *API) unread(_ http.ResponseWriter, r *http.Request) (any, error) {
 		return nil, err
 	}
 	count, err := a.operator.Arrivals.CountUnread(r.Context(), owner(r))
-	return unreadAnswer{min(count, operator.MaxUnread), count > operator.MaxUnread, newest}, err
+	return unreadAnswer{count.Conversations, count.More, count.Older, newest}, err
 }
 
 // markRead takes ?agent=, where several agents have a conversation with the id.

@@ -73,10 +73,12 @@ func TestConsole(t *testing.T) {
 		{"edit and send an approval", c.approves},
 		{"take over and hand back", c.takesOver},
 		{"search an attachment", c.searches},
+		{"a new agent answers", c.addsAgent},
 		{"without scripts", c.readsWithoutScripts},
 		{"colours", c.choosesDark},
 		{"pictures", c.takesPictures},
 		{"hostile texts on every page", c.showsNoMarkup},
+		{"hostile texts by every channel", c.showsStrangers},
 		{"every page for everybody", c.suitsEverybody},
 	} {
 		if !t.Run(step.name, func(t *testing.T) {
@@ -365,6 +367,38 @@ func (c *consoleTest) searches(t *testing.T) {
 	}
 }
 
+// addsAgent writes a new agent into the settings by the form, talks to it in the console, and has a stranger write to its address.
+func (c *consoleTest) addsAgent(t *testing.T) {
+	c.visit("/console/agents")
+	c.press("New agent")
+	c.fill("#name", "parrot")
+	c.fill("#kind", "echo")
+	c.fill("#access", "public")
+	c.fill("#summary", "Says it again.")
+	c.press("Show what is written")
+	c.shows(`name = "parrot"`)
+	c.press("Write it and begin")
+	c.shows("parrot is there.")
+	c.shows("parrot@inbox.test")
+
+	c.fill("#say", "Is anybody in the new house?")
+	c.press("Send")
+	message := c.script(`location.pathname`)
+	if !strings.HasPrefix(message, "/console/messages/") {
+		t.Fatalf("a message from the page leads to %s", message)
+	}
+	eventually(t, "the new agent answers the operator", func() bool {
+		c.visit(message)
+		return strings.Count(c.script(`document.querySelector('section[aria-labelledby=answer]').innerText`), "Is anybody in the new house?") == 1
+	})
+
+	const id = "parrot@sender.test"
+	c.bring(c.sender, "ann@sender.test", load.Mail{To: "parrot@inbox.test", MessageID: id, Subject: "Hello", Body: "Do you talk to strangers?"})
+	if answer := plain(c.outbox.await(t, id).Raw); !strings.Contains(answer, "Do you talk to strangers?") {
+		t.Errorf("the new agent writes: %s", answer)
+	}
+}
+
 // scripts switches the scripts of pages.
 func (b *chromium) scripts(off bool) chromedp.Action[chromedp.Void] {
 	return chromedp.Func(func(ctx context.Context, target *chromedp.Target) error {
@@ -472,7 +506,7 @@ func hostile() []string {
 		`<a href="javascript:pwned=1" autofocus>x</a>`, `<marquee onstart=pwned=1>`, `<template><script>pwned=1</script></template>`, `<custom-element onclick=pwned=1 tabindex=1 autofocus>`,
 		`{{constructor.constructor('pwned=1')()}}`, `${pwned=1}`, `<%= pwned=1 %>`, `{% raw %}`, `{{.CSRF}}`, `javascript:pwned=1`, `data:text/html,<script>pwned=1</script>`,
 		"\u202Egnp.exe\u202C", "\u2066\u2067\u2068x", "a\u0300\u0301\u0302\u0303\u0304\u0305\u0306\u0307\u0308\u0309\u030A", strings.Repeat("W", 400), strings.Repeat("\u200b", 60)+"x",
-		"\u0007\u001b[31mred", strings.Repeat("\U0001F469\u200D", 40), "\uFEFF\uFFFE\uFFFD", "&lt;script&gt;pwned=1&lt;/script&gt;", "&#60;img src=x onerror=pwned=1&#62;",
+		"\u0007\u001b[31mred", strings.Repeat("\U0001F469\u200D", 40), strings.Repeat("\u1100", 200), strings.Repeat("\u0915\u094d", 100), "\uFEFF\uFFFE\uFFFD", "&lt;script&gt;pwned=1&lt;/script&gt;", "&#60;img src=x onerror=pwned=1&#62;",
 	)
 }
 
@@ -484,15 +518,15 @@ func (c *consoleTest) showsNoMarkup(t *testing.T) {
 	}
 	all := strings.Join(payloads, "\n\n")
 	var ids []string
-	for i, payload := range payloads {
+	for i, group := range grouped(payloads) {
 		id := fmt.Sprintf("evil-%d@evil.test", i)
-		text := payload + "\nhttps://x.test/" + url.QueryEscape(payload)
+		text := group + "\nhttps://x.test/" + url.QueryEscape(group)
 		to := "echo@inbox.test"
 		if i%6 == 0 {
 			text, to = all, "open@inbox.test" // whose answer says it all again
 		}
 		from := fmt.Sprintf("evil%d@evil.test", i)
-		c.posts(from, to, withFile(encodedWords(payload)+" <"+from+">", to, id, encodedWords(payload), text, payload+".txt"))
+		c.posts(from, to, withFile(encodedWords("its-name "+group)+" <"+from+">", to, id, encodedWords("its-subject "+group), text, group+".txt", fileName(group)+".txt"))
 		ids = append(ids, id)
 	}
 	c.bring(c.sender, "eve@sender.test", load.Mail{To: "booker@inbox.test", MessageID: "demand@sender.test", Subject: "pwned", Body: all})
@@ -522,26 +556,15 @@ func (c *consoleTest) showsNoMarkup(t *testing.T) {
 	}
 	visits = append(visits, "/console/inbox", "/console/work/held", "/console/work/approvals", "/console/work/demands", c.link)
 
-	c.do("a small screen", chromedp.EmulateViewport(360, 740))
-	c.loaded()
-	look := func(path string) {
-		for what, expression := range map[string]string{
-			"nothing ran":  `window.pwned === undefined`,
-			"it fits":      `document.scrollingElement.scrollWidth <= innerWidth`,
-			"no elements":  `document.querySelectorAll('main :is(script, style, iframe, object, embed, img[src^="//"], base, meta, link, math, template, marquee, video, [onerror], [onload], [hx-get^="//"])').length === 0`,
-			"only ways in": `[...document.querySelectorAll('main a[href]')].every((a) => /^(https?|mailto):/.test(a.href))`,
-		} {
-			if got := c.script(expression); got != "true" {
-				t.Errorf("%s: %s: %s; too wide: %s", path, what, got, c.script(wide))
-			}
-		}
-	}
+	c.small()
+	look := c.harmless
 	for _, path := range visits {
 		c.visit(path)
 		look(path)
-		if path == "/console/inbox" {
-			c.press("Older")
-			look("the second page of the inbox")
+		if strings.HasPrefix(path, "/console/messages/") && !strings.HasSuffix(path, "/raw") {
+			for _, field := range []string{"its-name ", "its-file "} {
+				c.shows(field)
+			}
 		}
 	}
 	for _, id := range []string{ids[0], ids[6], ids[1]} { // the text of the first two is all of them, and so is the answer
@@ -550,6 +573,30 @@ func (c *consoleTest) showsNoMarkup(t *testing.T) {
 	}
 	c.onlyOwn(t)
 }
+
+// small makes a small screen, and forgets what was loaded before.
+func (c *consoleTest) small() {
+	c.t.Helper()
+	c.do("a small screen", chromedp.EmulateViewport(360, 740))
+	c.loaded()
+}
+
+// harmless demands of the page that is open that no text of strangers became more than text.
+func (c *consoleTest) harmless(path string) {
+	c.t.Helper()
+	if wrong := c.script(wrongOnPage); wrong != "" {
+		c.t.Errorf("%s: %s; too wide: %s", path, wrong, c.script(wide))
+	}
+}
+
+// wrongOnPage names what a text of a stranger did to a page; empty = nothing.
+const wrongOnPage = `Object.entries({
+	'a script ran': window.pwned !== undefined,
+	'it is wider than the screen': document.scrollingElement.scrollWidth > innerWidth,
+	'it has elements': document.querySelector('main :is(script, style, iframe, object, embed, img[src^="//"], base, meta, link, math, template, marquee, video, [onerror], [onload], [hx-get^="//"])') !== null,
+	'a link leads elsewhere than to an address': [...document.querySelectorAll('main a[href]')].some((a) => !/^(https?|mailto):/.test(a.href)),
+	'it has no content': document.querySelector('main h1') === null,
+}).filter(([, is]) => is).map(([what]) => what).join(', ')`
 
 // wide names what is wider than the page.
 const wide = `[...document.querySelectorAll('main *')].filter((one) => one.checkVisibility() && one.getBoundingClientRect().right > innerWidth + 1 && !one.closest('.scroll, pre')).slice(0, 6).map((one) => one.localName + '.' + one.className + ' ' + one.textContent.slice(0, 40)).join(' … ')`

@@ -7,8 +7,11 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/http/cookiejar"
+	"net/url"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -318,4 +321,57 @@ func TestRollingRestart(t *testing.T) {
 	stop()
 	await.Done(t, clients.Wait, "the last answers to all clients")
 	t.Logf("%d requests were answered over four restarts", answered.Load())
+	t.Run("session", func(t *testing.T) { sessionOutlivesKill(t, nodes[0], nodes[1]) })
+}
+
+// sessionOutlivesKill signs an operator in at one node and kills it: the other one shows the pages, takes a form of the dead node, and has
+// the session in the API.
+func sessionOutlivesKill(t *testing.T, first, second *server) {
+	lines := strings.Fields(first.inbox("tokens", "create", "--work", "desk"))
+	token := lines[len(lines)-1]
+	jar, err := cookiejar.New(nil) // whose cookies are those of a host, whatever its port
+	if err != nil {
+		t.Fatal(err)
+	}
+	browser := &http.Client{Jar: jar, Timeout: patience}
+	read := func(response *http.Response, err error) (address, page string) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+		body, err := io.ReadAll(response.Body)
+		_ = response.Body.Close()
+		if err != nil || response.StatusCode != http.StatusOK {
+			t.Fatalf("%s: %s, %v", response.Request.URL, response.Status, err)
+		}
+		return response.Request.URL.Path, string(body)
+	}
+
+	_, page := read(browser.PostForm("http://"+first.Settings.HTTP+"/console/login", url.Values{"token": {token}}))
+	secret := regexp.MustCompile(`name="csrf" value="([^"]+)"`).FindStringSubmatch(page)
+	if secret == nil {
+		t.Fatalf("no form after the login:\n%s", page)
+	}
+	if err := first.Kill(); err != nil {
+		t.Fatal(err)
+	}
+
+	other := "http://" + second.Settings.HTTP
+	for _, path := range []string{"/console", "/console/inbox", "/console/work/held"} {
+		if at, page := read(browser.Get(other + path)); at != path || !strings.Contains(page, "Signed in as desk") {
+			t.Errorf("%s at the other node leads to %s:\n%s", path, at, page)
+		}
+	}
+	if _, page := read(browser.PostForm(other+"/console/language", url.Values{"csrf": {secret[1]}, "language": {"de"}, "back": {"/console/inbox"}})); !strings.Contains(page, "Angemeldet als desk") {
+		t.Errorf("the form of the dead node does nothing:\n%s", page)
+	}
+
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, other+"/api/v1/sessions", http.NoBody)
+	if err != nil {
+		t.Fatal(err)
+	}
+	request.Header.Set("Authorization", "Bearer "+token)
+	if _, listed := read(http.DefaultClient.Do(request)); strings.Count(listed, `"name":"desk"`) != 1 {
+		t.Errorf("sessions in the API of the other node: %s", listed)
+	}
 }

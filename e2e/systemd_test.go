@@ -125,15 +125,21 @@ func TestUnits(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, kind := range []string{"echo", "command"} {
+	for kind, mail := range map[string]string{"echo": "mx", "command": "none"} {
 		written := t.TempDir()
 		initialize := exec.CommandContext(t.Context(), binary, "init", "--yes", "--dir", written, "--domain", "agents.example", "--email", "-",
-			"--agent", "helper", "--kind", kind, "--mail", "none", "--address", "192.0.2.1")
+			"--agent", "helper", "--kind", kind, "--mail", mail, "--address", "192.0.2.1")
 		if kind == "command" {
 			initialize.Args = append(initialize.Args, "--backend", "/bin/cat")
 		}
 		if said, err := initialize.CombinedOutput(); err != nil {
 			t.Fatalf("inbox init: %v\n%s", err, said)
+		}
+		if mail != "none" { // a database with keys says who made them
+			list := exec.CommandContext(t.Context(), binary, "audit", "list", "--json", "--config", filepath.Join(written, "inbox.toml"))
+			if said, err := list.Output(); err != nil || strings.Count(string(said), `"operator:command.init"`) != 1 {
+				t.Errorf("on record after inbox init: %s, %v", said, err)
+			}
 		}
 		unit := filepath.Join(written, "inbox.service")
 		analyze(t, "verify", "--man=no", unit)

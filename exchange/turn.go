@@ -47,6 +47,16 @@ func Settled(state string) bool {
 	return Terminal(state) || state == StateWaiting || state == StateHeld
 }
 
+// UnreadCount is how many conversations an operator has not read.
+type UnreadCount struct {
+	Conversations int
+	More          bool // there are more than are counted
+	Older         bool // there are messages that were not looked at, because there are so many newer ones
+}
+
+// Partial reports whether there may be more than are counted.
+func (c UnreadCount) Partial() bool { return c.More || c.Older }
+
 // TurnRecord is the stored row of one message to one agent and its answer.
 type TurnRecord struct {
 	ID        string             `json:"id"`        // UUIDv7

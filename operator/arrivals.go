@@ -197,8 +197,8 @@ func (a Arrivals) Conversations(ctx context.Context, filter exchange.ArrivalFilt
 	return listed(found), filter.Before, nil
 }
 
-// CountUnread returns how many conversations an operator did not read, MaxUnread+1 for all that are more. It looks at the newest 1,000 messages.
-func (a Arrivals) CountUnread(ctx context.Context, owner exchange.SessionOwner) (int, error) {
+// CountUnread returns how many conversations an operator did not read, at most MaxUnread. It looks at the newest 1,000 messages.
+func (a Arrivals) CountUnread(ctx context.Context, owner exchange.SessionOwner) (exchange.UnreadCount, error) {
 	return a.store.CountUnread(ctx, owner)
 }
 

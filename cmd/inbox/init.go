@@ -16,6 +16,7 @@ import (
 
 	"inbox"
 	"inbox/operator/doctor"
+	"inbox/operator"
 	"inbox/operator/setup"
 )
 
@@ -242,7 +243,8 @@ func (o *initOptions) describe(cmd *cobra.Command, written *firstStart) error {
 		return err
 	}
 
-	records, err := opened.Doctor.DNSRecords(cmd.Context())
+	ctx := operator.ByCommand(cmd.Context(), cmd.CommandPath(), systemUser())
+	records, err := opened.Doctor.DNSRecords(ctx) // makes the keys of mail
 	if err := errors.Join(err, opened.Close()); err != nil {
 		return err
 	}

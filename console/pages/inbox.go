@@ -40,6 +40,7 @@ type inboxView struct {
 	Rows     []inboxRow
 	Waiting  []inboxRow // what waits for the operator, above the rest; only on the first page of all
 	Unread   []inboxRow // what the operator did not read, above what they did; there, too
+	Older    bool       // there are messages that were not looked at for unread ones
 	Newest   string     // id of the newest message, up to which all can be marked as read
 	CSRF     string
 	Next     string
@@ -141,7 +142,7 @@ func inboxPath(r *http.Request, pairs ...string) string {
 // unreadRows moves what the operator did not read above the rest.
 func (p *Pages) unreadRows(ctx context.Context, s account.Session, v *inboxView) (err error) {
 	p.unread.forget(s.Owner) // the number beside the navigation is that of the list
-	v.CSRF = s.CSRF
+	v.CSRF, v.Older = s.CSRF, p.unread.current(ctx, s.Owner, p.Operator.Arrivals).Older
 	if v.Newest, err = p.Operator.Arrivals.NewestMessage(ctx); err != nil {
 		return err
 	}

@@ -74,30 +74,34 @@ func inboxList(v inboxView) templ.Component {
 			page.Component(ctx, "</button></form></div>", rows(v.Unread))
 			page.Fixed("</section>")
 		}
+		if v.Older {
+			page.Escaped("<p class=\"muted small\">", text(ctx, "Only the newest 1,000 messages are looked at for unread ones: older ones may be unread, too."))
+			page.Fixed("</p>")
+		}
 		page.Escaped("<section class=\"card flush\" aria-label=\"", text(ctx, "Conversations"))
 		page.Fixed("\">")
 		if len(v.Rows) > 0 {
 			page.Component(ctx, "", rows(v.Rows))
-		} else if len(v.Unread) > 0 {
+		} else if len(v.Unread) > 0 && v.Next == "" {
 			page.Escaped("<p class=\"row\">", text(ctx, "Everything else is read."))
 			page.Fixed("</p>")
 		} else if v.Next != "" {
 			page.Escaped("<p class=\"row\">", text(ctx, "Nothing so far; there is more to look through."))
 			page.Fixed("</p>")
 		} else if v.Filter.any() {
-			templ_7745c5c3_Var31 := component.Children(func(ctx component.Context, page *component.Page) {
+			templ_7745c5c3_Var32 := component.Children(func(ctx component.Context, page *component.Page) {
 				page.Address("<a class=\"button\" href=\"", at("inbox"))
 				page.Escaped("\">", text(ctx, "Show all"))
 				page.Fixed("</a>")
 			})
-			page.Component(templ.WithChildren(ctx, templ_7745c5c3_Var31), "", design.Empty("search", text(ctx, "Nothing matches"), text(ctx, "Use fewer words, or another time. A word matches as it is written; * at its end matches what begins with it.")))
+			page.Component(templ.WithChildren(ctx, templ_7745c5c3_Var32), "", design.Empty("search", text(ctx, "Nothing matches"), text(ctx, "Use fewer words, or another time. A word matches as it is written; * at its end matches what begins with it.")))
 		} else {
-			templ_7745c5c3_Var34 := component.Children(func(ctx component.Context, page *component.Page) {
+			templ_7745c5c3_Var35 := component.Children(func(ctx component.Context, page *component.Page) {
 				page.Address("<a class=\"button\" href=\"", at("agents"))
 				page.Escaped("\">", text(ctx, "Agents and their addresses"))
 				page.Fixed("</a>")
 			})
-			page.Component(templ.WithChildren(ctx, templ_7745c5c3_Var34), "", design.Empty("inbox", text(ctx, "Nothing came in yet"), text(ctx, "Messages from all channels appear here. Send one to an agent to see it.")))
+			page.Component(templ.WithChildren(ctx, templ_7745c5c3_Var35), "", design.Empty("inbox", text(ctx, "Nothing came in yet"), text(ctx, "Messages from all channels appear here. Send one to an agent to see it.")))
 		}
 		page.Component(ctx, "</section>", onwards(v.Next))
 		page.Fixed("</div>")
@@ -106,13 +110,13 @@ func inboxList(v inboxView) templ.Component {
 
 // rows are conversations or messages.
 func rows(list []inboxRow) templ.Component {
-	return component.New(func(ctx component.Context, page *component.Page, templ_7745c5c3_Var37 templ.Component) {
+	return component.New(func(ctx component.Context, page *component.Page, templ_7745c5c3_Var38 templ.Component) {
 		page.Fixed("<ul class=\"rows\">")
 		for _, one := range list {
 			page.Fixed("<li>")
-			templ_7745c5c3_Var38 := []any{"row", templ.KV("unread", one.Unread)}
-			page.Styles(ctx, templ_7745c5c3_Var38)
-			page.Escaped("<a class=\"", templ.CSSClasses(templ_7745c5c3_Var38).String())
+			templ_7745c5c3_Var39 := []any{"row", templ.KV("unread", one.Unread)}
+			page.Styles(ctx, templ_7745c5c3_Var39)
+			page.Escaped("<a class=\"", templ.CSSClasses(templ_7745c5c3_Var39).String())
 			page.Escaped("\" href=\"", one.Href)
 			page.Component(ctx, "\">", design.Avatar(one.Sender, ""))
 			page.Fixed("<div><div class=\"row-title\">")
@@ -150,7 +154,7 @@ func rows(list []inboxRow) templ.Component {
 
 // choice is a list of values of which one is chosen, or none.
 func choice(name, label, none, chosen string, values []string, say func(context.Context, string) string) templ.Component {
-	return component.New(func(ctx component.Context, page *component.Page, templ_7745c5c3_Var44 templ.Component) {
+	return component.New(func(ctx component.Context, page *component.Page, templ_7745c5c3_Var45 templ.Component) {
 		page.Escaped("<div class=\"field\"><label for=\"", name)
 		page.Escaped("\">", label)
 		page.Escaped("</label> <select id=\"", name)

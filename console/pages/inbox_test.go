@@ -64,4 +64,25 @@ func TestInboxUnread(t *testing.T) {
 		t.Errorf("%d: %s", status, page)
 	}
 	bob.get("/console/inbox", badge+"4</span>")
+
+	// More than are counted, and more messages than are looked at: the page says both.
+	const older = "Only the newest 1,000 messages are looked at"
+	turns = nil
+	for range 100 {
+		turns = append(turns, overviewTurn(exchange.StateSilent))
+	}
+	overviewInsertAll(s, turns...)
+	if page := ann.get("/console/inbox", badge+"99+</span>"); strings.Contains(page, older) {
+		t.Error("all messages were looked at, and the page says something else")
+	}
+	turns = nil
+	for range 1000 {
+		turn := overviewTurn(exchange.StateSilent)
+		turn.ThreadID = "one thread"
+		turns = append(turns, turn)
+	}
+	overviewInsertAll(s, turns...)
+	if page := ann.get("/console/inbox", badge+"1+</span>", older); strings.Contains(page, "Everything else is read.") {
+		t.Error("the page says of messages that were not looked at that they are read")
+	}
 }

@@ -244,3 +244,15 @@ func size(bytes int64) string {
 	}
 	return strconv.FormatFloat(float64(bytes)/(1<<20), 'f', 1, 64) + " MiB"
 }
+
+// partText is what a part of an unusual kind says. One without words, such as a call of a tool, is shown as it is stored.
+func partText(part normalized.Part) string {
+	if words := normalized.PlainText([]normalized.Part{part}); words != "" {
+		return words
+	}
+	stored, err := json.MarshalIndent(part, "", "  ")
+	if err != nil {
+		return err.Error()
+	}
+	return string(stored)
+}

@@ -107,7 +107,7 @@ func parts(list []normalized.Part) templ.Component {
 			default:
 				page.Escaped("<details class=\"fold\"><summary>", part.Kind)
 				page.Escaped(" ", design.VisibleLine(part.Name))
-				page.Escaped("</summary><pre class=\"code wrap\" tabindex=\"0\">", design.Visible(normalized.PlainText([]normalized.Part{part})))
+				page.Escaped("</summary><pre class=\"code wrap\" tabindex=\"0\">", design.Visible(partText(part)))
 				page.Fixed("</pre></details>")
 			}
 		}

@@ -126,8 +126,14 @@ func TestOverview(t *testing.T) {
 
 func overviewInsert(s *inboxtest.Server, state string) exchange.TurnRecord {
 	s.Helper()
+	turn := overviewTurn(state)
+	overviewInsertAll(s, turn)
+	return turn
+}
+
+func overviewTurn(state string) exchange.TurnRecord {
 	id := overviewID()
-	turn := exchange.TurnRecord{
+	return exchange.TurnRecord{
 		ID: id, Agent: "echo", Principal: "unverified @ana@peer.test", ThreadID: "thread " + id, State: state,
 		AcceptedAt: time.Now(), UpdatedAt: time.Now(), Channel: normalized.ViaEmail,
 		Message: normalized.Message{
@@ -136,12 +142,20 @@ func overviewInsert(s *inboxtest.Server, state string) exchange.TurnRecord {
 			Sender: normalized.Sender{Address: "@ana@peer.test", AuthMethod: normalized.AuthNone}, Parts: []normalized.Part{normalized.Text("hello")},
 		},
 	}
+}
+
+// overviewInsertAll stores messages in one transaction.
+func overviewInsertAll(s *inboxtest.Server, turns ...exchange.TurnRecord) {
+	s.Helper()
 	err := s.Store().Pipeline().InTx(s.Context(), func(tx pipeline.Tx) error {
-		_, _, err := tx.InsertTurn(s.Context(), turn, pipeline.Original{Digest: "00" + id, MediaType: "message/rfc822", Body: []byte("x")})
-		return err
+		for _, turn := range turns {
+			if _, _, err := tx.InsertTurn(s.Context(), turn, pipeline.Original{Digest: "00" + turn.ID, MediaType: "message/rfc822", Body: []byte("x")}); err != nil {
+				return err
+			}
+		}
+		return nil
 	})
 	if err != nil {
 		s.Fatal(err)
 	}
-	return turn
 }

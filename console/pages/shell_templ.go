@@ -28,13 +28,14 @@ type shellView struct {
 	Path   string
 	Done   string // what the act before this page did
 	Work   operator.Overview
-	Unread int // conversations that the operator did not read
+	Unread exchange.UnreadCount // conversations that the operator did not read
 }
 
 // entry is one line of the navigation.
 type entry struct {
 	section, path, icon, label string
 	waiting                    int64
+	more                       bool // there may be more than are counted
 }
 
 // shellPage is a whole page of the console; its child is the content.
@@ -57,7 +58,7 @@ func shellPage(v shellView) templ.Component {
 				page.Escaped("<span>", one.label)
 				page.Fixed("</span> ")
 				if one.waiting > 0 {
-					page.Component(ctx, "", design.Count(int(one.waiting), true))
+					page.Component(ctx, "", design.Count(int(one.waiting), one.more, true))
 				}
 				page.Fixed("</a></li>")
 			}

@@ -26,11 +26,11 @@ type unreadCounts struct {
 
 type unreadCount struct {
 	at    time.Time
-	count int
+	count exchange.UnreadCount
 }
 
 // current returns the number, some seconds old at most. What cannot be counted is none: the page is about something else.
-func (c *unreadCounts) current(ctx context.Context, owner exchange.SessionOwner, arrivals operator.Arrivals) int {
+func (c *unreadCounts) current(ctx context.Context, owner exchange.SessionOwner, arrivals operator.Arrivals) exchange.UnreadCount {
 	c.mu.Lock()
 	found, known := c.counts[owner]
 	c.mu.Unlock()

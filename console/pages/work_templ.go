@@ -23,7 +23,7 @@ func workFrame(v workView) templ.Component {
 				page.Fixed(" aria-current=\"page\"")
 			}
 			page.Escaped(">", tab.label)
-			page.Component(ctx, "", design.Count(int(tab.waiting), false))
+			page.Component(ctx, "", design.Count(int(tab.waiting), false, false))
 			page.Fixed("</a>")
 		}
 		page.Component(ctx, "</nav>", templ_7745c5c3_Var1)

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"net/http"
 	"strconv"
@@ -114,6 +115,21 @@ func (c *Community) count(request *http.Request) {
 	c.requests[request.Method+" "+request.URL.Path]++
 }
 
+// Present shows a person with further members, or with others in place of its own.
+func (c *Community) Present(person Person, members map[string]any) error {
+	shown := person.Document()
+	maps.Copy(shown, members)
+	document, err := json.Marshal(shown)
+	if err != nil {
+		return fmt.Errorf("write actor: %w", err)
+	}
+
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.byPath["/users/"+person.Name] = document
+	return nil
+}
+
 // Stranger returns a person whom the community knows besides Persons: there is one for every number.
 func (c *Community) Stranger(number int) Person {
 	name := fmt.Sprintf("stranger%d", number)
@@ -184,7 +200,9 @@ func parseArrival(body []byte) (Arrival, error) {
 }
 
 func (c *Community) actor(writer http.ResponseWriter, request *http.Request) {
+	c.mu.Lock()
 	document, found := c.byPath[request.URL.Path]
+	c.mu.Unlock()
 	if stranger, known := c.strangerOf(strings.TrimPrefix(request.URL.Path, "/users/")); known {
 		document, _ = json.Marshal(stranger.Document()) // strings can always be written
 		found = true

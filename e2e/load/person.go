@@ -9,6 +9,7 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/url"
 	"time"
@@ -88,6 +89,23 @@ func (p Person) Mention(agent, key, text string) Mention {
 	}
 
 	return Mention{ActivityID: note + "/activity", NoteID: note, Body: body}
+}
+
+// With returns the mention with further members of its note, or with others in place of its own.
+func (m Mention) With(members map[string]any) (Mention, error) {
+	var activity map[string]any
+	if err := json.Unmarshal(m.Body, &activity); err != nil {
+		return m, fmt.Errorf("read mention: %w", err)
+	}
+
+	note, _ := activity["object"].(map[string]any)
+	maps.Copy(note, members)
+	body, err := json.Marshal(activity)
+	if err != nil {
+		return m, fmt.Errorf("write mention: %w", err)
+	}
+	m.Body = body
+	return m, nil
 }
 
 // Signature says how a delivery is signed; the zero value is what an honest server sends now.

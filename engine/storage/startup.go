@@ -13,6 +13,7 @@ import (
 	"github.com/google/uuid"
 
 	"inbox/engine/store"
+	"inbox/exchange"
 	"inbox/internal/disk"
 )
 
@@ -144,19 +145,39 @@ func knownDatabase(options Options) (string, error) {
 	return strings.TrimSpace(string(content)), nil
 }
 
-// rememberDatabase notes the id of the database in data_dir; one that has none gets one.
-func rememberDatabase(ctx context.Context, options Options, opened *store.Store) error {
+// auditFirstStart is the code of the record with which the audit trail of a database begins.
+const auditFirstStart = "server:first_start"
+
+// nameDatabase returns the id of the database. One that has none gets one, in one transaction with the record of the first start.
+func nameDatabase(ctx context.Context, options Options, opened *store.Store) (id string, err error) {
+	schema, err := opened.SchemaVersion(ctx)
+	if err != nil {
+		return "", err
+	}
+
 	fresh := uuid.Must(uuid.NewV7()).String()
-	value, _, err := opened.State().PutIfAbsent(ctx, databaseNamespace, databaseName, []byte(fresh), time.Time{})
+	err = opened.InTx(ctx, func(tx *store.Tx) error {
+		value, first, err := tx.PutDocumentIfAbsent(ctx, databaseNamespace, databaseName, []byte(fresh), time.Time{})
+		if id = string(value); err != nil || !first {
+			return err
+		}
+		return tx.Audit(ctx, exchange.AuditRecord{Code: auditFirstStart, Detail: fmt.Sprintf("inbox %s, schema %d, database %s", options.Version, schema, id)})
+	})
+	return id, err
+}
+
+// rememberDatabase notes the id of the database in data_dir.
+func rememberDatabase(ctx context.Context, options Options, opened *store.Store) error {
+	value, err := nameDatabase(ctx, options, opened)
 	if err != nil {
 		return fmt.Errorf("name the database: %w", err)
 	}
 
 	here, err := knownDatabase(options)
-	if err != nil || here == string(value) {
+	if err != nil || here == value {
 		return err
 	}
-	if err := disk.WritePrivate(filepath.Join(options.DataDir, databaseFile), string(value)+"\n"); err != nil {
+	if err := disk.WritePrivate(filepath.Join(options.DataDir, databaseFile), value+"\n"); err != nil {
 		return fmt.Errorf("data_dir: cannot write %s: %w", databaseFile, disk.Cause(err))
 	}
 

@@ -25,6 +25,7 @@ type Options struct {
 	SecretKeyFile string // empty = secret.key in DataDir
 	Domain        string // of the agents' addresses; its port does not count
 	BlobURL       string // where files are kept, as it may be shown
+	Version       string // of this program, for the record of the first start
 	NewIdentity   bool   // go on without the database or the key that DataDir was used with
 
 	Ceilings func() store.Periods // see store.Options

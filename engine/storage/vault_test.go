@@ -3,15 +3,18 @@ package storage
 import (
 	"log/slog"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
+
+	"inbox/exchange"
 )
 
 // TestSealedDocumentsAreDocuments: who keeps keys sees none of the sealing.
 func TestSealedDocumentsAreDocuments(t *testing.T) {
 	const space, key = "keys", "rsa:somebody"
 	ctx, directory := t.Context(), t.TempDir()
-	options := Options{DataDir: directory, DatabaseURL: "sqlite", DatabaseName: "sqlite", Sealed: []string{space}, Logger: slog.Default()}
+	options := Options{Version: "1.2.3", DataDir: directory, DatabaseURL: "sqlite", DatabaseName: "sqlite", Sealed: []string{space}, Logger: slog.Default()}
 	opened, err := Open(ctx, options, nil)
 	if err != nil {
 		t.Fatal(err)
@@ -29,6 +32,14 @@ func TestSealedDocumentsAreDocuments(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	if _, err := Bind(ctx, options, opened, files); err != nil {
+		t.Fatal(err)
+	}
+	records, err := opened.AuditRecords(ctx, exchange.AuditFilter{Limit: 10})
+	if err != nil || len(records) != 1 || records[0].Code != "server:first_start" || !strings.HasPrefix(records[0].Detail, "inbox 1.2.3, schema ") {
+		t.Errorf("after two starts the trail has %+v, %v", records, err)
+	}
+
 	v := sealer.Vault()
 	if _, inserted, err := v.PutIfAbsent(ctx, space, key, []byte("one"), time.Time{}); err != nil || !inserted {
 		t.Errorf("%v %v", inserted, err)

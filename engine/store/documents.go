@@ -79,25 +79,27 @@ const putDocumentIfAbsent = putDocument + ` WHERE documents.expires_at > 0 AND d
 func (s *State) PutIfAbsent(
 	ctx context.Context, namespace, key string, value []byte, expires time.Time,
 ) (current []byte, inserted bool, err error) {
+	err = s.db.InTx(ctx, func(tx *Tx) (err error) {
+		current, inserted, err = tx.PutDocumentIfAbsent(ctx, namespace, key, value, expires)
+		return err
+	})
+	return current, inserted, err
+}
+
+// PutDocumentIfAbsent is State.PutIfAbsent as part of a transaction.
+func (t documentTx) PutDocumentIfAbsent(
+	ctx context.Context, namespace, key string, value []byte, expires time.Time,
+) (current []byte, inserted bool, err error) {
 	if err := checkDocumentKey(namespace, key); err != nil {
 		return nil, false, err
 	}
 	encoding, text := encodeBody(value)
-	err = s.db.InTx(ctx, func(tx *Tx) error {
-		changed, err := tx.sql.Change(ctx, putDocumentIfAbsent, namespace, key, encoding, text, micros(expires), nowMicros())
-		if err != nil {
-			return err
-		}
-
-		current, inserted = value, changed > 0
-		if inserted {
-			return nil
-		}
-
-		current, _, err = getDocument(ctx, tx.sql, namespace, key)
-		return err
-	})
-	return current, inserted, err
+	changed, err := t.sql.Change(ctx, putDocumentIfAbsent, namespace, key, encoding, text, micros(expires), nowMicros())
+	if err != nil || changed > 0 {
+		return value, err == nil, err
+	}
+	current, _, err = getDocument(ctx, t.sql, namespace, key)
+	return current, false, err
 }
 
 // Swap writes a document in place of another one; it reports whether that one was there.

@@ -95,10 +95,24 @@ func (s readStore) unreadIDs(ctx context.Context, owner exchange.SessionOwner, l
 	return mustColumn(ctx, s.engine.Reader(), &err, selectUnread, until, int64(maxUnreadLooked), key, int64(limit)), err
 }
 
-// CountUnread returns how many conversations have a message that the owner did not read, MaxUnread+1 for all that are more.
-func (s readStore) CountUnread(ctx context.Context, owner exchange.SessionOwner) (int, error) {
+const selectBeyondLooked = `SELECT id FROM turns WHERE id > $1 ORDER BY id DESC LIMIT 1 OFFSET $2 + 0`
+
+// CountUnread returns how many conversations have a message that the owner did not read, at most MaxUnread. There may be more of them where
+// there are more than that, or messages that were not looked at.
+func (s readStore) CountUnread(ctx context.Context, owner exchange.SessionOwner) (count exchange.UnreadCount, err error) {
 	ids, err := s.unreadIDs(ctx, owner, MaxUnread+1)
-	return len(ids), err
+	if err != nil {
+		return count, err
+	}
+	until, err := readUntil(ctx, s.engine.Reader(), ownerKeyOf(owner), time.Now())
+	if err != nil {
+		return count, err
+	}
+
+	var beyond string
+	count = exchange.UnreadCount{Conversations: min(len(ids), MaxUnread), More: len(ids) > MaxUnread}
+	count.Older, err = first(ctx, s.engine.Reader(), selectBeyondLooked, []any{until, int64(maxUnreadLooked)}, &beyond)
+	return count, err
 }
 
 // UnreadTurns returns the newest messages of conversations that the owner did not read, newest first.

@@ -37,8 +37,8 @@ func TestUnread(t *testing.T) {
 					t.Errorf("message %d is unread: %v", i, found[turn.ID])
 				}
 			}
-			if got, err := s.CountUnread(ctx, owner); err != nil || got != count {
-				t.Errorf("%d conversations are unread, %v; want %d", got, err, count)
+			if got, err := s.CountUnread(ctx, owner); err != nil || got != (exchange.UnreadCount{Conversations: count}) {
+				t.Errorf("unread: %+v, %v; want %d", got, err, count)
 			}
 			list, err := s.UnreadTurns(ctx, owner, 10)
 			if err != nil || len(list) != count {

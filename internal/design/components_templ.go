@@ -196,17 +196,25 @@ func Diff(before, after string) templ.Component {
 	})
 }
 
-// Count is a number beside a link; nothing for zero.
-func Count(n int, hot bool) templ.Component {
+// Count is a number beside a link, with a plus where there may be more; nothing for zero.
+func Count(n int, more, hot bool) templ.Component {
 	return component.New(func(ctx component.Context, page *component.Page, templ_7745c5c3_Var53 templ.Component) {
 		if n > 0 {
 			templ_7745c5c3_Var54 := []any{"count", templ.KV("hot", hot)}
 			page.Styles(ctx, templ_7745c5c3_Var54)
 			page.Escaped("<span class=\"", templ.CSSClasses(templ_7745c5c3_Var54).String())
-			page.Escaped("\">", strconv.Itoa(n))
+			page.Escaped("\">", counted(n, more))
 			page.Fixed("</span>")
 		}
 	})
+}
+
+// counted is a number as text, with a plus where there may be more.
+func counted(n int, more bool) string {
+	if more {
+		return strconv.Itoa(n) + "+"
+	}
+	return strconv.Itoa(n)
 }
 
 var _ = component.New

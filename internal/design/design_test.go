@@ -293,6 +293,17 @@ func TestHiddenCharactersAreWritten(t *testing.T) {
 			t.Errorf("%q is shown as %q; want %q", words, got, want)
 		}
 	}
+	for name, sign := range map[string]string{"emoji": "\U0001F469\u200d", "syllable": "\u1100", "conjunct": "\u0915\u094d", "accent": "\u0301"} {
+		long := strings.Repeat(sign, 100)
+		if got := VisibleLine(long); strings.ReplaceAll(got, "\u200b", "") != long || strings.Count(got, "\u200b") < 4 {
+			t.Errorf("%s: a line may break nowhere in %q", name, got)
+		}
+	}
+	for _, words := range []string{"👨\u200d👩\u200d👧\u200d👦", strings.Repeat("مُدَرِّسَة", 9), strings.Repeat("हिन्दी", 9), strings.Repeat("W", 400)} {
+		if got := VisibleLine(words); got != words {
+			t.Errorf("%q is shown as %q", words, got)
+		}
+	}
 	if got := VisibleLine("a\n  b\u202e\t"); got != "a b[U+202E]" {
 		t.Errorf("a line is shown as %q", got)
 	}

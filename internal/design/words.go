@@ -92,7 +92,8 @@ func noticeIcon(kind string) string {
 }
 
 // Visible writes out the characters of a text that show nothing or turn what follows: controls, marks of direction (Unicode Standard
-// Annex 9), characters of no width, tags. Line ends and tabs stay, joiners too, because scripts and emoji need them.
+// Annex 9), characters of no width, tags. Line ends and tabs stay, joiners too, because scripts and emoji need them. A chain of joined
+// characters that is longer than those of any script may break.
 func Visible(words string) string {
 	clean := func(r rune) bool { return !hides(r) || r == '\n' || r == '\t' }
 	return written(strings.ReplaceAll(words, "\r\n", "\n"), clean)
@@ -105,7 +106,7 @@ func VisibleLine(words string) string {
 
 func written(words string, clean func(rune) bool) string {
 	if strings.IndexFunc(words, func(r rune) bool { return !clean(r) }) < 0 {
-		return words
+		return breakable(words)
 	}
 
 	var out strings.Builder
@@ -116,10 +117,61 @@ func written(words string, clean func(rune) bool) string {
 			fmt.Fprintf(&out, "[U+%04X]", r)
 		}
 	}
+	return breakable(out.String())
+}
+
+// mostJoined is how many characters make one sign at most. The longest emoji have ten.
+const mostJoined = 24
+
+// breakable lets a line end within a sign of more than mostJoined characters. A browser breaks no line there (Unicode Standard Annex 29,
+// section 3), so that a stranger could make a page as wide as they like.
+func breakable(words string) string {
+	var out strings.Builder
+	previous, joined, written := rune(0), 0, 0
+	for i, r := range words {
+		if continues(previous, r) {
+			joined++
+		} else {
+			joined = 0
+		}
+		if joined == mostJoined {
+			out.WriteString(words[written:i])
+			out.WriteRune(zeroWidthSpace)
+			joined, written = 0, i
+		}
+		previous = r
+	}
+	if written == 0 {
+		return words
+	}
+	out.WriteString(words[written:])
 	return out.String()
 }
 
+// continues reports whether a character belongs to the same sign as the one before it.
+func continues(previous, r rune) bool {
+	switch {
+	case r < 0x300: // most texts have no others
+		return false
+	case r == zeroWidthJoiner, previous == zeroWidthJoiner, unicode.In(r, unicode.M), unicode.In(r, emojiModifiers):
+		return true
+	}
+	return unicode.In(previous, viramas) || unicode.In(previous, jamo) && unicode.In(r, jamo)
+}
+
+// Characters that join others: skin tones, signs that take a consonant's vowel and so bind the next one, and letters of Korean syllables.
+var (
+	emojiModifiers = &unicode.RangeTable{R32: []unicode.Range32{{Lo: 0x1f3fb, Hi: 0x1f3ff, Stride: 1}}}
+	viramas        = &unicode.RangeTable{R16: []unicode.Range16{
+		{Lo: 0x94d, Hi: 0x9cd, Stride: 0x80}, {Lo: 0xacd, Hi: 0xb4d, Stride: 0x80}, {Lo: 0xc4d, Hi: 0xd4d, Stride: 0x100},
+	}}
+	jamo = &unicode.RangeTable{R16: []unicode.Range16{
+		{Lo: 0x1100, Hi: 0x11ff, Stride: 1}, {Lo: 0xa960, Hi: 0xa97c, Stride: 1}, {Lo: 0xd7b0, Hi: 0xd7fb, Stride: 1},
+	}}
+)
+
 const (
+	zeroWidthSpace     = '\u200b'
 	zeroWidthNonJoiner = '\u200c'
 	zeroWidthJoiner    = '\u200d'
 )

@@ -198,6 +198,7 @@ var codes = []Group{
 		{"credential:replayed", "It was used before.", "Nothing, unless the sender repeats credentials by mistake."},
 	}},
 	{Title: "What happened on the server", Intro: "Further codes of `inbox audit list`.", Entries: []Entry{
+		{"server:first_start", "A server started for the first time on this database; the detail has the versions of the program and of the schema.", ""},
 		{"operator:…", "An operator did it; the rest is the operation, such as `operator:turns.retry`.", ""},
 		{"takeover:began", "An operator took a conversation over.", "`inbox takeover list`."},
 		{"takeover:taken", "An operator took it from another one.", ""},
