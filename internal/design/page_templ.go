@@ -8,6 +8,8 @@ package design
 import "github.com/a-h/templ"
 import templruntime "github.com/a-h/templ/runtime"
 
+import "strconv"
+
 // Head is what stands around the content of a page. Title and Lang are required.
 type Head struct {
 	Title       string
@@ -25,7 +27,14 @@ type Head struct {
 type OpenGraph struct {
 	Type  string // "website", "profile", "article"
 	Site  string // name of the whole site
-	Image string // address of a picture
+	Image Picture
+}
+
+// Picture is a picture for other sites.
+type Picture struct {
+	Address string // with the host; empty = there is none
+	Alt     string // what it shows, in words
+	Size    int    // its width and height, in pixels; 0 = unknown
 }
 
 // Link is a link element.
@@ -199,10 +208,23 @@ func openGraph(head Head) templ.Component {
 			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(head.OpenGraph.Site))
 			_, _ = templ_7745c5c3_Buffer.WriteString("\">")
 		}
-		if head.OpenGraph.Image != "" {
+		if head.OpenGraph.Image.Address != "" {
 			_, _ = templ_7745c5c3_Buffer.WriteString("<meta property=\"og:image\" content=\"")
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(head.OpenGraph.Image))
+			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(head.OpenGraph.Image.Address))
 			_, _ = templ_7745c5c3_Buffer.WriteString("\">")
+			if head.OpenGraph.Image.Size > 0 {
+				_, _ = templ_7745c5c3_Buffer.WriteString("<meta property=\"og:image:width\" content=\"")
+				_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(strconv.Itoa(head.OpenGraph.Image.Size)))
+				_, _ = templ_7745c5c3_Buffer.WriteString("\"><meta property=\"og:image:height\" content=\"")
+				_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(strconv.Itoa(head.OpenGraph.Image.Size)))
+				_, _ = templ_7745c5c3_Buffer.WriteString("\">")
+			}
+			_, _ = templ_7745c5c3_Buffer.WriteString(" ")
+			if head.OpenGraph.Image.Alt != "" {
+				_, _ = templ_7745c5c3_Buffer.WriteString("<meta property=\"og:image:alt\" content=\"")
+				_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(head.OpenGraph.Image.Alt))
+				_, _ = templ_7745c5c3_Buffer.WriteString("\">")
+			}
 		}
 		_, _ = templ_7745c5c3_Buffer.WriteString("<meta name=\"twitter:card\" content=\"summary\">")
 		return nil
@@ -226,9 +248,9 @@ func ThemeChoice() templ.Component {
 			}()
 		}
 		ctx = templ.InitializeContext(ctx)
-		templ_7745c5c3_Var29 := templ.GetChildren(ctx)
-		if templ_7745c5c3_Var29 == nil {
-			templ_7745c5c3_Var29 = templ.NopComponent
+		templ_7745c5c3_Var32 := templ.GetChildren(ctx)
+		if templ_7745c5c3_Var32 == nil {
+			templ_7745c5c3_Var32 = templ.NopComponent
 		}
 		ctx = templ.ClearChildren(ctx)
 		_, _ = templ_7745c5c3_Buffer.WriteString("<label class=\"theme\"><span class=\"visually-hidden\">")
@@ -263,9 +285,9 @@ func Mark() templ.Component {
 			}()
 		}
 		ctx = templ.InitializeContext(ctx)
-		templ_7745c5c3_Var35 := templ.GetChildren(ctx)
-		if templ_7745c5c3_Var35 == nil {
-			templ_7745c5c3_Var35 = templ.NopComponent
+		templ_7745c5c3_Var38 := templ.GetChildren(ctx)
+		if templ_7745c5c3_Var38 == nil {
+			templ_7745c5c3_Var38 = templ.NopComponent
 		}
 		ctx = templ.ClearChildren(ctx)
 		_, _ = templ_7745c5c3_Buffer.WriteString("<svg class=\"mark\" viewBox=\"0 0 32 32\" aria-hidden=\"true\" focusable=\"false\"><rect class=\"mark-ground\" width=\"32\" height=\"32\" rx=\"8.5\"></rect> <path class=\"mark-figure\" d=\"M16 5.5a4 4 0 1 1 0 8 4 4 0 0 1 0-8ZM6.5 16.5h5.2a4.4 4.4 0 0 0 8.6 0h5.2V22a4 4 0 0 1-4 4h-11a4 4 0 0 1-4-4Z\"></path></svg>")
@@ -290,12 +312,12 @@ func Public(head Head, narrow bool, foot templ.Component) templ.Component {
 			}()
 		}
 		ctx = templ.InitializeContext(ctx)
-		templ_7745c5c3_Var36 := templ.GetChildren(ctx)
-		if templ_7745c5c3_Var36 == nil {
-			templ_7745c5c3_Var36 = templ.NopComponent
+		templ_7745c5c3_Var39 := templ.GetChildren(ctx)
+		if templ_7745c5c3_Var39 == nil {
+			templ_7745c5c3_Var39 = templ.NopComponent
 		}
 		ctx = templ.ClearChildren(ctx)
-		templ_7745c5c3_Var37 := templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
+		templ_7745c5c3_Var40 := templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 			templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 			templ_7745c5c3_Buffer, templ_7745c5c3_IsBuffer := templruntime.GetBuffer(templ_7745c5c3_W)
 			if !templ_7745c5c3_IsBuffer {
@@ -320,15 +342,15 @@ func Public(head Head, narrow bool, foot templ.Component) templ.Component {
 				return templ_7745c5c3_Err
 			}
 			_, _ = templ_7745c5c3_Buffer.WriteString("</div></header>")
-			var templ_7745c5c3_Var39 = []any{"main", templ.KV("narrow", narrow)}
-			templ_7745c5c3_Err = templ.RenderCSSItems(ctx, templ_7745c5c3_Buffer, templ_7745c5c3_Var39...)
+			var templ_7745c5c3_Var42 = []any{"main", templ.KV("narrow", narrow)}
+			templ_7745c5c3_Err = templ.RenderCSSItems(ctx, templ_7745c5c3_Buffer, templ_7745c5c3_Var42...)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
 			_, _ = templ_7745c5c3_Buffer.WriteString("<main id=\"main\" class=\"")
-			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ.CSSClasses(templ_7745c5c3_Var39).String()))
+			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ.CSSClasses(templ_7745c5c3_Var42).String()))
 			_, _ = templ_7745c5c3_Buffer.WriteString("\">")
-			templ_7745c5c3_Err = templ_7745c5c3_Var36.Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = templ_7745c5c3_Var39.Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -340,7 +362,7 @@ func Public(head Head, narrow bool, foot templ.Component) templ.Component {
 			_, _ = templ_7745c5c3_Buffer.WriteString("</div></footer>")
 			return nil
 		})
-		templ_7745c5c3_Err = Page(head).Render(templ.WithChildren(ctx, templ_7745c5c3_Var37), templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = Page(head).Render(templ.WithChildren(ctx, templ_7745c5c3_Var40), templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
