@@ -9,6 +9,7 @@ import "github.com/a-h/templ"
 import templruntime "github.com/a-h/templ/runtime"
 
 import (
+	"cmp"
 	"inbox/internal/design"
 	"inbox/operator"
 )
@@ -758,7 +759,7 @@ func accessPage(v accessView) templ.Component {
 			ctx = templ.InitializeContext(ctx)
 			if v.Answer.Reason != "" {
 				_, _ = templ_7745c5c3_Buffer.WriteString("<p>")
-				templ_7745c5c3_Err = design.Name(v.Answer.Reason).Render(ctx, templ_7745c5c3_Buffer)
+				templ_7745c5c3_Err = design.Name(sentence(ctx, v.Answer.Reason)).Render(ctx, templ_7745c5c3_Buffer)
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
@@ -795,7 +796,7 @@ func accessPage(v accessView) templ.Component {
 			_, _ = templ_7745c5c3_Buffer.WriteString("</td><td data-label=\"")
 			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Detail")))
 			_, _ = templ_7745c5c3_Buffer.WriteString("\">")
-			templ_7745c5c3_Err = design.Name(step.Detail).Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = design.Name(cmp.Or(detailOf(ctx, step), "–")).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -869,12 +870,12 @@ func findingsPage(v findingsView) templ.Component {
 				ctx = templ.InitializeContext(ctx)
 				if one.Remedy != "" {
 					_, _ = templ_7745c5c3_Buffer.WriteString("<pre class=\"code\" tabindex=\"0\">")
-					_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(one.Remedy))
+					_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(sentence(ctx, one.Remedy)))
 					_, _ = templ_7745c5c3_Buffer.WriteString("</pre>")
 				}
 				return nil
 			})
-			templ_7745c5c3_Err = design.Notice(findingKind(one.Status), one.Name+": "+one.Detail).Render(templ.WithChildren(ctx, templ_7745c5c3_Var107), templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = design.Notice(findingKind(one.Status), sentence(ctx, one.Name)+": "+sentence(ctx, one.Detail)).Render(templ.WithChildren(ctx, templ_7745c5c3_Var107), templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}

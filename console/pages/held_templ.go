@@ -127,7 +127,7 @@ func heldPage(v heldView) templ.Component {
 					_, _ = templ_7745c5c3_Buffer.WriteString("</span></td><td data-label=\"")
 					_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Why it is held")))
 					_, _ = templ_7745c5c3_Buffer.WriteString("\">")
-					templ_7745c5c3_Err = design.Name(turn.Reason).Render(ctx, templ_7745c5c3_Buffer)
+					templ_7745c5c3_Err = design.Name(sentence(ctx, turn.Reason)).Render(ctx, templ_7745c5c3_Buffer)
 					if templ_7745c5c3_Err != nil {
 						return templ_7745c5c3_Err
 					}
@@ -241,7 +241,7 @@ func heldMessagePage(v heldMessageView) templ.Component {
 		_, _ = templ_7745c5c3_Buffer.WriteString("\">")
 		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Way of the message")))
 		_, _ = templ_7745c5c3_Buffer.WriteString("</a></div></div>")
-		templ_7745c5c3_Err = design.Notice(design.Warn, v.Turn.Reason).Render(ctx, templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = design.Notice(design.Warn, sentence(ctx, v.Turn.Reason)).Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}

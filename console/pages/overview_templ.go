@@ -253,40 +253,40 @@ func traffic(v overviewView) templ.Component {
 			_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Show")))
 			_, _ = templ_7745c5c3_Buffer.WriteString("</button></div></form>")
 		}
-		_, _ = templ_7745c5c3_Buffer.WriteString("<dl class=\"facts\"><dt>")
+		_, _ = templ_7745c5c3_Buffer.WriteString("<dl class=\"tiles\"><div><dt class=\"tile-label\">")
 		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Received")))
-		_, _ = templ_7745c5c3_Buffer.WriteString("</dt><dd>")
+		_, _ = templ_7745c5c3_Buffer.WriteString("</dt><dd class=\"tile-value\">")
 		templ_7745c5c3_Err = number(sum.Received).Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		_, _ = templ_7745c5c3_Buffer.WriteString("</dd><dt>")
+		_, _ = templ_7745c5c3_Buffer.WriteString("</dd></div><div><dt class=\"tile-label\">")
 		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Answered")))
-		_, _ = templ_7745c5c3_Buffer.WriteString("</dt><dd>")
+		_, _ = templ_7745c5c3_Buffer.WriteString("</dt><dd class=\"tile-value\">")
 		templ_7745c5c3_Err = number(sum.Answered).Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		_, _ = templ_7745c5c3_Buffer.WriteString("<span class=\"muted\">")
+		_, _ = templ_7745c5c3_Buffer.WriteString("<span class=\"tile-note\">")
 		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(" "))
 		_, _ = templ_7745c5c3_Buffer.WriteString("(")
 		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(share(sum.Answered, sum.Received)))
-		_, _ = templ_7745c5c3_Buffer.WriteString(")</span></dd><dt>")
+		_, _ = templ_7745c5c3_Buffer.WriteString(")</span></dd></div><div><dt class=\"tile-label\">")
 		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Failed")))
-		_, _ = templ_7745c5c3_Buffer.WriteString("</dt><dd>")
+		_, _ = templ_7745c5c3_Buffer.WriteString("</dt><dd class=\"tile-value\">")
 		templ_7745c5c3_Err = number(sum.Failed).Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		_, _ = templ_7745c5c3_Buffer.WriteString("<span class=\"muted\">")
+		_, _ = templ_7745c5c3_Buffer.WriteString("<span class=\"tile-note\">")
 		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(" "))
 		_, _ = templ_7745c5c3_Buffer.WriteString("(")
 		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(share(sum.Failed, sum.Received)))
-		_, _ = templ_7745c5c3_Buffer.WriteString(")</span></dd><dt>")
+		_, _ = templ_7745c5c3_Buffer.WriteString(")</span></dd></div><div><dt class=\"tile-label\">")
 		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "95 of 100 answers within")))
-		_, _ = templ_7745c5c3_Buffer.WriteString("</dt><dd class=\"number\">")
+		_, _ = templ_7745c5c3_Buffer.WriteString("</dt><dd class=\"tile-value\">")
 		_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(millis(sum.P95)))
-		_, _ = templ_7745c5c3_Buffer.WriteString("</dd></dl>")
+		_, _ = templ_7745c5c3_Buffer.WriteString("</dd></div></dl>")
 		if sum.Received > 0 {
 			templ_7745c5c3_Err = trafficChart(v.Chart).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
@@ -589,9 +589,9 @@ func nodeHealth(v overviewView) templ.Component {
 					}
 				}
 				_, _ = templ_7745c5c3_Buffer.WriteString(" <p>")
-				_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(design.Visible(one.Reason)))
+				_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(design.Visible(sentence(ctx, one.Reason))))
 				_, _ = templ_7745c5c3_Buffer.WriteString("</p><p class=\"small muted\">")
-				_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(one.Remedy))
+				_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(sentence(ctx, one.Remedy)))
 				_, _ = templ_7745c5c3_Buffer.WriteString("</p>")
 			}
 			_, _ = templ_7745c5c3_Buffer.WriteString("</dd>")

@@ -9,6 +9,7 @@ import "github.com/a-h/templ"
 import templruntime "github.com/a-h/templ/runtime"
 
 import (
+	"cmp"
 	"inbox/exchange"
 	"inbox/internal/design"
 	"strings"
@@ -267,9 +268,9 @@ func serverPage(v serverView) templ.Component {
 					return templ_7745c5c3_Err
 				}
 				_, _ = templ_7745c5c3_Buffer.WriteString(" <p>")
-				_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(design.Visible(one.Reason)))
+				_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(design.Visible(sentence(ctx, one.Reason))))
 				_, _ = templ_7745c5c3_Buffer.WriteString("</p><p class=\"small muted\">")
-				_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(one.Remedy))
+				_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(sentence(ctx, one.Remedy)))
 				_, _ = templ_7745c5c3_Buffer.WriteString("</p>")
 			}
 			_, _ = templ_7745c5c3_Buffer.WriteString("</dd>")
@@ -359,7 +360,7 @@ func doctorPage(v doctorView) templ.Component {
 				_, _ = templ_7745c5c3_Buffer.WriteString("<tr><td data-label=\"")
 				_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "What")))
 				_, _ = templ_7745c5c3_Buffer.WriteString("\">")
-				_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(one.Name))
+				_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(sentence(ctx, one.Name)))
 				_, _ = templ_7745c5c3_Buffer.WriteString("</td><td data-label=\"")
 				_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "State")))
 				_, _ = templ_7745c5c3_Buffer.WriteString("\">")
@@ -370,7 +371,7 @@ func doctorPage(v doctorView) templ.Component {
 				_, _ = templ_7745c5c3_Buffer.WriteString("</td><td data-label=\"")
 				_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "What was found")))
 				_, _ = templ_7745c5c3_Buffer.WriteString("\"><div>")
-				templ_7745c5c3_Err = design.Name(one.Detail).Render(ctx, templ_7745c5c3_Buffer)
+				templ_7745c5c3_Err = design.Name(sentence(ctx, one.Detail)).Render(ctx, templ_7745c5c3_Buffer)
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
@@ -378,7 +379,7 @@ func doctorPage(v doctorView) templ.Component {
 					_, _ = templ_7745c5c3_Buffer.WriteString("<p class=\"small\">")
 					_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "What to do:") + " "))
 					_, _ = templ_7745c5c3_Buffer.WriteString(" <span class=\"mono\">")
-					templ_7745c5c3_Err = design.Name(one.Remedy).Render(ctx, templ_7745c5c3_Buffer)
+					templ_7745c5c3_Err = design.Name(sentence(ctx, one.Remedy)).Render(ctx, templ_7745c5c3_Buffer)
 					if templ_7745c5c3_Err != nil {
 						return templ_7745c5c3_Err
 					}
@@ -1019,7 +1020,7 @@ func auditPage(v auditView) templ.Component {
 				_, _ = templ_7745c5c3_Buffer.WriteString("</td><td data-label=\"")
 				_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Who")))
 				_, _ = templ_7745c5c3_Buffer.WriteString("\">")
-				templ_7745c5c3_Err = design.Name(operatorName(one.Principal)).Render(ctx, templ_7745c5c3_Buffer)
+				templ_7745c5c3_Err = design.Name(cmp.Or(operatorName(one.Principal), "–")).Render(ctx, templ_7745c5c3_Buffer)
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
