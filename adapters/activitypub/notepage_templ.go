@@ -9,6 +9,7 @@ import "github.com/a-h/templ"
 import templruntime "github.com/a-h/templ/runtime"
 
 import (
+	"context"
 	"inbox/adapters/activitypub/notetext"
 	"inbox/internal/design"
 )
@@ -126,6 +127,11 @@ func notePage(head design.Head, made note, language, author, profile string) tem
 		}
 		return nil
 	})
+}
+
+// pictureWords says what the picture of an agent shows.
+func pictureWords(ctx context.Context, author string) string {
+	return texts.Text(ctx, "Picture of {agent}", "agent", author)
 }
 
 func noteFoot(profile, author string) templ.Component {

@@ -165,7 +165,7 @@ func (c *collections) writePage(w http.ResponseWriter, r *http.Request, reply ex
 	}
 	if c.options.Profile != nil {
 		shown := c.options.Profile(reply.Agent)
-		head.OpenGraph.Image = design.Picture{Address: shown.Icon, Alt: texts.Text(r.Context(), "Picture of {agent}", "agent", author), Size: shown.IconSize}
+		head.OpenGraph.Image = design.Picture{Address: shown.Icon, Alt: pictureWords(r.Context(), author), Size: shown.IconSize}
 	}
 	page := notePage(head, made, language, author, c.profileURL(reply.Agent))
 	if err := design.Send(w, r, page, design.Answer{Status: http.StatusOK, Keep: "public, max-age=60"}); err != nil {

@@ -142,7 +142,7 @@ func heldPage(v heldView) templ.Component {
 					if templ_7745c5c3_Err != nil {
 						return templ_7745c5c3_Err
 					}
-					_, _ = templ_7745c5c3_Buffer.WriteString("</td><td data-label=\"")
+					_, _ = templ_7745c5c3_Buffer.WriteString("</td><td class=\"wraps\" data-label=\"")
 					_, _ = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(text(ctx, "Dropped by itself")))
 					_, _ = templ_7745c5c3_Buffer.WriteString("\">")
 					if turn.ExpiresAt != nil {
