@@ -3,7 +3,6 @@ package pages
 import (
 	"context"
 	"embed"
-	"io/fs"
 
 	"inbox/internal/catalog"
 	"inbox/internal/fault"
@@ -14,13 +13,7 @@ var sentenceFiles embed.FS
 
 // sentences are what other rooms say in English, because commands and the API print it: refusals, findings of the doctor, steps of the
 // access rules.
-var sentences = func() *catalog.Catalog {
-	below, err := fs.Sub(sentenceFiles, "sentences")
-	if err != nil {
-		panic("pages: " + err.Error()) // the files are part of the program
-	}
-	return catalog.New(below)
-}()
+var sentences = catalog.Below(sentenceFiles, "sentences")
 
 // sentence returns a sentence of another room in the reader's language. What a person wrote does not pass here.
 func sentence(ctx context.Context, english string) string { return sentences.Said(ctx, english) }

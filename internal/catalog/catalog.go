@@ -25,8 +25,8 @@ func Languages() []string { return []string{English, "de"} }
 
 // Catalog holds the translations of one room.
 type Catalog struct {
-	translations map[string]map[string]entry // by language, then by English text
-	patterns     map[string]func() []pattern // by language; made when a sentence is first asked for
+	translations map[string]map[string]entry  // by language, then by English text
+	patterns     map[string]func() []*pattern // by language; made when a sentence is first asked for
 }
 
 // entry is a translation: one form, or the forms for one and for several.
@@ -54,15 +54,18 @@ func (e *entry) UnmarshalJSON(data []byte) error {
 
 // New reads the translations of a room: files <language>/<topic>.json, each a JSON object from English texts to a text, or to a list of
 // the forms for one and for several. It panics when one cannot be read, or when two files disagree, since the files are part of the program.
-func New(files fs.FS) *Catalog {
-	c := &Catalog{translations: map[string]map[string]entry{}, patterns: map[string]func() []pattern{}}
-	paths, err := fs.Glob(files, "*/*.json")
+func New(files fs.FS) *Catalog { return Below(files, ".") }
+
+// Below is New for files below a directory.
+func Below(files fs.FS, directory string) *Catalog {
+	c := &Catalog{translations: map[string]map[string]entry{}, patterns: map[string]func() []*pattern{}}
+	paths, err := fs.Glob(files, path.Join(directory, "*/*.json"))
 	if err != nil || len(paths) == 0 {
 		panic(fmt.Sprint("catalog: no translations: ", err))
 	}
 
 	for _, file := range paths {
-		language := path.Dir(file)
+		language := path.Base(path.Dir(file))
 		if c.translations[language] == nil {
 			c.translations[language] = map[string]entry{}
 		}
@@ -71,7 +74,7 @@ func New(files fs.FS) *Catalog {
 		}
 	}
 	for language, translations := range c.translations {
-		c.patterns[language] = sync.OnceValue(func() []pattern { return patternsOf(translations) })
+		c.patterns[language] = sync.OnceValue(func() []*pattern { return patternsOf(translations) })
 	}
 	return c
 }
@@ -161,13 +164,13 @@ type pattern struct {
 var placeholder = regexp.MustCompile(`\{([a-z]+)\}`)
 
 // patternsOf returns the sentences of a language, those with most words first. A key of placeholders alone fits nothing.
-func patternsOf(translations map[string]entry) []pattern {
-	var list []pattern
+func patternsOf(translations map[string]entry) []*pattern {
+	var list []*pattern
 	for english, forms := range translations {
 		if len(forms) != 1 {
 			continue
 		}
-		one, form, rest := pattern{translation: forms[0]}, "(?s)^", english
+		one, form, rest := &pattern{translation: forms[0]}, "(?s)^", english
 		for _, found := range placeholder.FindAllStringSubmatchIndex(english, -1) {
 			at := found[0] - (len(english) - len(rest))
 			form += regexp.QuoteMeta(rest[:at]) + "(.+?)"
@@ -178,7 +181,7 @@ func patternsOf(translations map[string]entry) []pattern {
 			list = append(list, one)
 		}
 	}
-	slices.SortFunc(list, func(a, b pattern) int {
+	slices.SortFunc(list, func(a, b *pattern) int {
 		return cmp.Or(b.words-a.words, strings.Compare(a.form.String(), b.form.String()))
 	})
 	return list

@@ -3,7 +3,6 @@ package design
 import (
 	"math"
 	"regexp"
-	"slices"
 	"strconv"
 )
 
@@ -134,7 +133,11 @@ func (o outline) crossings(found []float64, y float64) []float64 {
 			before = next
 		}
 	}
-	slices.Sort(found)
+	for i := range found { // there are few; a library's sort weighs more than the rest of this file
+		for j := i; j > 0 && found[j] < found[j-1]; j-- {
+			found[j], found[j-1] = found[j-1], found[j]
+		}
+	}
 	return found
 }
 
