@@ -89,7 +89,7 @@ func drawPNG(units int, ground string, layers ...layer) []byte {
 	picture := image.NewPaletted(image.Rect(0, 0, PictureSize, PictureSize), colours)
 	for i, one := range layers {
 		one.shape.raster(PictureSize, PictureSize/float64(units), func(x, y, shade int) {
-			picture.Pix[y*picture.Stride+x] = uint8(i*rasterShades + shade) //nolint:gosec // two layers have 33 colours
+			picture.Pix[y*picture.Stride+x] = uint8(i*rasterShades + shade) // two layers have 33 colours
 		})
 	}
 
@@ -103,7 +103,7 @@ func drawPNG(units int, ground string, layers ...layer) []byte {
 // shades are the colours from one to another, without the first.
 func shades(from, to color.RGBA) (list color.Palette) {
 	mix := func(a, b uint8, part int) uint8 {
-		return uint8((int(a)*(rasterShades-part) + int(b)*part + rasterShades/2) / rasterShades) //nolint:gosec // between two of them
+		return uint8((int(a)*(rasterShades-part) + int(b)*part + rasterShades/2) / rasterShades)
 	}
 	for part := 1; part <= rasterShades; part++ {
 		list = append(list, color.RGBA{mix(from.R, to.R, part), mix(from.G, to.G, part), mix(from.B, to.B, part), 255})
