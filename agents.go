@@ -33,6 +33,7 @@ import (
 	"inbox/history"
 	"inbox/identity"
 	"inbox/internal/config"
+	"inbox/internal/design"
 	"inbox/normalized"
 )
 
@@ -526,8 +527,18 @@ func (a *agentSet) follows(name string) string { return a.agentTable(name).Follo
 
 func (a *agentSet) followersOnly(name string) bool { return a.agentTable(name).FollowersOnly }
 
-// fediverseProfile is what the configuration says about an agent's account.
+// fediverseProfile is what the configuration says about an agent's account, with the picture that is drawn from its address where none is
+// configured.
 func (a *agentSet) fediverseProfile(name string) activitypub.Profile {
+	profile := a.account(name)
+	if agent, known := a.registry.Agent(name); known && profile.Icon == "" {
+		profile.Icon, profile.IconSize = strings.TrimSuffix(a.config.PublicURL, "/")+design.AvatarAddress(agent.Name, agent.Address), design.PictureSize
+	}
+	return profile
+}
+
+// account is what the configuration says about an agent's account.
+func (a *agentSet) account(name string) activitypub.Profile {
 	for _, agent := range a.now().config.Agents {
 		if agent.Name == name {
 			f := agent.Fediverse

@@ -241,6 +241,10 @@ func (w *web) pageRoutes() []httpserver.Route {
 			routes[i].Handler = w.activitypub.AtProfile(routes[i].Handler)
 		}
 	}
+	routes = append(routes, httpserver.Route{Method: http.MethodGet, Pattern: design.AvatarPattern, Handler: design.Avatars(func(name string) string {
+		agent, _ := w.registry.Agent(name)
+		return agent.Address
+	})})
 	return append(routes, assetRoutes()...)
 }
 
@@ -248,7 +252,7 @@ func (w *web) pageRoutes() []httpserver.Route {
 func (w *web) newPages() *public.Pages {
 	return public.NewPages(public.Options{
 		Agents: w.registry, PublicURL: w.config.PublicURL, Domain: w.config.Domain, Mail: w.mailAddress, Chat: w.takesGuests,
-		Picture: func(agent string) string { return w.fediverseProfile(agent).Icon }, Hidden: func(agent string) bool { return w.fediverseProfile(agent).Hidden },
+		Picture: func(agent string) string { return w.account(agent).Icon }, Hidden: func(agent string) bool { return w.account(agent).Hidden },
 		Notes: w.publicNotes, Handling: w.handling, Operator: operatorLines(w.config),
 	})
 }

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"image/png"
 	"io"
 	"io/fs"
 	"iter"
@@ -116,8 +117,19 @@ func TestCardsTellOfActorAndPicture(t *testing.T) {
 			if card.Icon["url"] != "https://files.example/echo.png" || card.Icon["mime"] != "image/png" || card.IconURL != card.Icon["url"] {
 				t.Errorf("the picture is %v and %q", card.Icon, card.IconURL)
 			}
-			if err := json.Unmarshal([]byte(other), &plain); err != nil || plain.Icon != nil || plain.ActivityPub["actor"] != "http://localhost:8080/agents/plain" {
+			if err := json.Unmarshal([]byte(other), &plain); err != nil || plain.Icon["mime"] != "image/png" || plain.ActivityPub["actor"] != "http://localhost:8080/agents/plain" {
 				t.Errorf("%v: the card of an agent without a picture is %s", err, other)
+			}
+			drawn, content := fetch(t, server, strings.TrimPrefix(plain.Icon["url"], "http://localhost:8080"), "image/*")
+			if config, err := png.DecodeConfig(strings.NewReader(content)); err != nil || config.Width < 400 || drawn.Header.Get("ETag") == "" {
+				t.Errorf("the picture that is drawn from an address: %d %v, %v", drawn.StatusCode, drawn.Header, err)
+			}
+			_, plainActor := fetch(t, server, "/agents/plain", "application/activity+json")
+			_, plainFinger := fetch(t, server, "/.well-known/webfinger?resource=acct:plain@localhost:8080", "application/json")
+			for name, document := range map[string]string{"actor": plainActor, "WebFinger": plainFinger} {
+				if !strings.Contains(document, `"image/png"`) || !strings.Contains(document, plain.Icon["url"]) {
+					t.Errorf("%s does not name the picture: %s", name, document)
+				}
 			}
 			response, actor := fetch(t, server, strings.TrimPrefix(card.ActivityPub["actor"], "http://localhost:8080"), "application/activity+json")
 			if response.StatusCode != http.StatusOK || !strings.Contains(actor, `"id":"`+card.ActivityPub["actor"]+`"`) {

@@ -472,6 +472,12 @@ func (c *consoleTest) takesPictures(t *testing.T) {
 	} {
 		c.do(picture.scheme, c.colors(picture.scheme))
 		c.visit(picture.path)
+		if picture.name == "overview" { // which counts once a minute
+			eventuallyLong(t, "the overview has figures", func() bool {
+				c.visit(picture.path)
+				return c.script(`document.querySelector('svg.chart') !== null`) == "true"
+			})
+		}
 		if picture.name == "chat" {
 			c.until("the chat is there", `chat !== undefined && chat.querySelector('form') !== null`)
 			c.says("When do you open on Sunday?")

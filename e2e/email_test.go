@@ -7,6 +7,8 @@ import (
 	"encoding/pem"
 	"fmt"
 	"io"
+	"mime"
+	"mime/multipart"
 	"mime/quotedprintable"
 	"net/mail"
 	"os"
@@ -265,14 +267,29 @@ func (p *post) checkReply(reply load.Received, id, earlier string) {
 	p.dkimverify(reply.Raw)
 }
 
-// plain decodes the body of a mail that has one part, in quoted-printable.
+// plain decodes the text of a mail: the plain form where there are two. Its only or first part is in quoted-printable.
 func plain(raw []byte) string {
-	_, body, _ := bytes.Cut(raw, []byte("\r\n\r\n"))
-	decoded, err := io.ReadAll(quotedprintable.NewReader(bytes.NewReader(body)))
+	decoded, err := readPlain(raw)
 	if err != nil {
 		return err.Error()
 	}
 	return string(decoded)
+}
+
+func readPlain(raw []byte) ([]byte, error) {
+	message, err := mail.ReadMessage(bytes.NewReader(raw))
+	if err != nil {
+		return nil, err
+	}
+	media, params, _ := mime.ParseMediaType(message.Header.Get("Content-Type"))
+	if media != "multipart/alternative" {
+		return io.ReadAll(quotedprintable.NewReader(message.Body))
+	}
+	part, err := multipart.NewReader(message.Body, params["boundary"]).NextPart() // decodes by itself
+	if err != nil {
+		return nil, err
+	}
+	return io.ReadAll(part)
 }
 
 // dkimverify checks the server's signature with dkimpy and the records that `inbox dns` prints.

@@ -9,6 +9,7 @@ import "github.com/a-h/templ"
 import "inbox/internal/pagecode/component"
 
 import (
+	"context"
 	"inbox/adapters/activitypub/notetext"
 	"inbox/internal/design"
 )
@@ -56,6 +57,11 @@ func notePage(head design.Head, made note, language, author, profile string) tem
 		})
 		page.Component(templ.WithChildren(ctx, templ_7745c5c3_Var2), "", design.Public(head, true, noteFoot(profile, author)))
 	})
+}
+
+// pictureWords says what the picture of an agent shows.
+func pictureWords(ctx context.Context, author string) string {
+	return texts.Text(ctx, "Picture of {agent}", "agent", author)
 }
 
 func noteFoot(profile, author string) templ.Component {

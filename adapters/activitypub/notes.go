@@ -163,6 +163,10 @@ func (c *collections) writePage(w http.ResponseWriter, r *http.Request, reply ex
 		OpenGraph: design.OpenGraph{Type: "article", Site: c.options.Domain},
 		Links:     []design.Link{{Rel: "alternate", Type: activityMediaType, Href: made.ID, Title: author}},
 	}
+	if c.options.Profile != nil {
+		shown := c.options.Profile(reply.Agent)
+		head.OpenGraph.Image = design.Picture{Address: shown.Icon, Alt: pictureWords(r.Context(), author), Size: shown.IconSize}
+	}
 	page := notePage(head, made, language, author, c.profileURL(reply.Agent))
 	if err := design.Send(w, r, page, design.Answer{Status: http.StatusOK, Keep: "public, max-age=60"}); err != nil {
 		slog.DebugContext(r.Context(), "note page was not written", "error", err)

@@ -31,7 +31,8 @@ type profiles struct {
 
 // Profile is what the actor of an agent shows beside its name and summary. Empty fields are left out.
 type Profile struct {
-	Icon, Image  string   // https addresses of pictures
+	Icon, Image  string   // addresses of pictures
+	IconSize     int      // width and height of Icon, in pixels; 0 = unknown
 	Hidden       bool     // not to be suggested to people (discoverable false)
 	Indexable    bool     // posts may be found by search
 	AlsoKnownAs  []string // actor IRIs that may move here

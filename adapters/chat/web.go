@@ -100,6 +100,9 @@ func (p *pages) servePage(w http.ResponseWriter, r *http.Request) {
 		Title: texts.Text(r.Context(), "Chat with {agent}", "agent", shown.Label), Lang: catalog.Language(r.Context()), Class: "public",
 		Description: agent.Summary, Canonical: p.base + "/@" + agent.Name + "/chat", OpenGraph: design.OpenGraph{Type: "website", Site: p.options.Domain},
 	}
+	head.OpenGraph.Image = design.Picture{
+		Address: p.base + design.AvatarAddress(agent.Name, agent.Address), Alt: texts.Text(r.Context(), "Picture of {agent}", "agent", shown.Label), Size: design.PictureSize,
+	}
 	if err := design.Send(w, r, chatPage(head, shown), design.Answer{Status: http.StatusOK, Keep: "no-cache"}); err != nil {
 		httpserver.WriteFault(w, err)
 	}

@@ -22,6 +22,8 @@ import (
 	"inbox/adapters/email/message"
 	"inbox/adapters/email/text"
 	"inbox/exchange"
+	"inbox/internal/catalog"
+	"inbox/internal/design"
 	"inbox/internal/fault"
 	"inbox/internal/markup"
 	"inbox/internal/ordered"
@@ -53,9 +55,11 @@ var safeHTML = func() *bluemonday.Policy {
 type composer struct {
 	plain, html strings.Builder
 	rich        bool // at least one part has structure
+	letter      bool // the server itself writes, in the form of its pages
 	files       []attachment
 	size        int64
 	locale      string
+	spoken      string                       // the language of a demand; empty = English
 	link        func(normalized.Part) string // where a file that is too large can be had; empty = nowhere
 }
 
@@ -65,6 +69,11 @@ func (w *renderer) composeBody(ctx context.Context, reply exchange.Reply, notes 
 	said, citations := normalized.Cited(reply.Response.Parts)
 	parts := slices.Clone(said)
 	ordered.Stable(parts, demandLast)
+	notice := notes.Opened && !notes.Forward // no agent begins a conversation by itself
+	c.letter = notice || slices.ContainsFunc(parts, w.leads)
+	if notice && !hasPolicy(reply.Response) {
+		c.html.WriteString(design.LetterTitle(message.Clean(notes.Subject, 300)))
+	}
 	ended := false
 	end := func() { // before a demand, which stands last
 		if !ended {
@@ -96,11 +105,19 @@ func (w *renderer) composeBody(ctx context.Context, reply exchange.Reply, notes 
 	}
 
 	result := body{plain: strings.TrimRight(c.plain.String(), "\n") + "\n", files: c.files}
-	if c.rich {
+	switch {
+	case c.letter:
+		result.html = design.Letter{Lang: cmp.Or(c.spoken, catalog.English), Site: w.domain, Body: c.html.String()}.HTML()
+	case c.rich:
 		result.html = "<!DOCTYPE html>\n<html><body>\n" + c.html.String() + "</body></html>\n"
 	}
 
 	return result, nil
+}
+
+// leads reports whether a part is a demand or a refusal with a page where the reader goes on.
+func (w *renderer) leads(part normalized.Part) bool {
+	return part.Kind == normalized.PartPolicy && part.Policy != nil && w.options.Present(*part.Policy).URL != ""
 }
 
 func demandLast(a, b normalized.Part) int {
@@ -200,6 +217,10 @@ func splitSignature(source string) (body, signature string) {
 }
 
 func (c *composer) addPlain(plain string) {
+	if c.letter {
+		c.add(plain, design.LetterText(text.Readable(plain)))
+		return
+	}
 	escaped := strings.ReplaceAll(html.EscapeString(text.Readable(plain)), "\n", "<br>\n")
 	c.add(plain, "<p>"+escaped+"</p>\n")
 }
@@ -351,31 +372,36 @@ func localeOf(reply exchange.Reply) string {
 // addPolicy shows a demand as lines in the reader's language, with the link's address in plain sight in both forms of
 // the text: no button hides where it leads (message contract, section 8).
 func (c *composer) addPolicy(part policypart.Part) {
-	var plain, rich []string
-	add := func(text, address string) {
-		plain = append(plain, text+address)
-		line := strings.ReplaceAll(html.EscapeString(text), "\n", "<br>\n")
-		if address = html.EscapeString(address); address != "" {
-			line += `<a href="` + address + `">` + address + "</a>"
-		}
-		rich = append(rich, line)
-	}
-
+	var plain []string
+	var rich strings.Builder
 	title, explanation := part.Localized(c.locale)
+	if title != part.Title || explanation != part.Message {
+		c.spoken = c.locale
+	}
 	if title = message.Clean(title, 300); title != "" {
-		add(title, "")
+		plain = append(plain, title)
+		rich.WriteString(design.LetterTitle(title))
 	}
 
-	add(text.Readable(explanation), "")
+	explanation = text.Readable(explanation)
+	plain = append(plain, explanation)
+	rich.WriteString(design.LetterText(explanation))
 	if part.URL != "" {
-		add(cmp.Or(message.Clean(part.ActionLabel, 100), "Continue")+": ", part.URL)
+		label := cmp.Or(message.Clean(part.ActionLabel, 100), "Continue")
+		plain = append(plain, label+": "+part.URL)
+		rich.WriteString(design.LetterLink(label, part.URL))
 	}
 
 	for _, line := range policyTimes(part) {
-		add(line, "")
+		plain = append(plain, line)
+		rich.WriteString(design.LetterRemark(line))
 	}
 
-	c.add(strings.Join(plain, "\n"), "<p>"+strings.Join(rich, "<br>\n")+"</p>\n")
+	if c.letter {
+		c.add(strings.Join(plain, "\n"), rich.String())
+		return
+	}
+	c.addPlain(strings.Join(plain, "\n"))
 }
 
 func policyTimes(part policypart.Part) []string {

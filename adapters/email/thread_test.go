@@ -416,6 +416,20 @@ func TestOpenBeginsAConversation(t *testing.T) {
 	}
 }
 
+// TestNoticesHaveTwoForms: what the server tells its operator reads the same in both, and the words of others stay apart in both.
+func TestNoticesHaveTwoForms(t *testing.T) {
+	s := start(t, nil)
+	in := s.opening("ann@sender.test")
+	notes, err := s.adapter.Open(t.Context(), "echo", "ann@sender.test", "inbox inbox.test: Many turns of echo <fail>")
+	if err != nil {
+		t.Fatal(err)
+	}
+	in.Route = notes
+	reply := replyTo(in, normalized.Text("12 since 2026-11-21 12:30 UTC. Further ones are counted; you hear of them when it is over.\n\n"+
+		"| <b>the back end</b> said\n| From: no \u202eone\n\nLook: inbox retry --agent echo --failed --since 24h --dry-run\n  echo: 3"))
+	golden.Compare(t, filepath.Join("reply", "notice.golden"), s.presented(reply))
+}
+
 func TestOpenSaysWhatCannotBe(t *testing.T) {
 	s := start(t, nil)
 	for agent, address := range map[string]string{"echo": "echo@inbox.test", "nobody": "ann@sender.test", "helper": "ann"} {

@@ -233,6 +233,14 @@ func outcomeOf(ctx context.Context, outcome string) (kind, words string) {
 	return design.Bad, text(ctx, "Would be refused")
 }
 
+// detailOf is what a check found. Why an agent is paused is what its operator wrote.
+func detailOf(ctx context.Context, step operator.AccessStep) string {
+	if step.Check == operator.CheckPause {
+		return step.Detail
+	}
+	return sentence(ctx, step.Detail)
+}
+
 // stepOf is a check with its result.
 func stepOf(ctx context.Context, step operator.AccessStep) (kind, check, result string) {
 	names := map[string]string{

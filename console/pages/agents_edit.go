@@ -6,7 +6,6 @@ import (
 
 	"inbox/console/account"
 	"inbox/exchange"
-	"inbox/internal/fault"
 	"inbox/internal/httpserver"
 	"inbox/operator"
 )
@@ -35,10 +34,7 @@ func (p *Pages) newAgent(w http.ResponseWriter, r *http.Request, s account.Sessi
 	if v.Wanted.Name != "" {
 		var err error
 		if v.Plan, err = p.Operator.PlanAgent(v.Wanted); err != nil {
-			v.Wrong = fault.Of(err).Public
-			if found := fault.Of(err); found.Field != "" {
-				v.Wrong = found.Field + " " + found.Public
-			}
+			v.Wrong = faultWords(r.Context(), err)
 		}
 		v.Shown = err == nil
 	}

@@ -9,6 +9,7 @@ import "github.com/a-h/templ"
 import "inbox/internal/pagecode/component"
 
 import (
+	"cmp"
 	"inbox/internal/design"
 	"inbox/operator"
 )
@@ -302,7 +303,7 @@ func accessPage(v accessView) templ.Component {
 		page.Component(ctx, "</a></p>", heading(text(ctx, "Who {agent} lets in", "agent", v.Agent), ""))
 		templ_7745c5c3_Var93 := component.Children(func(ctx component.Context, page *component.Page) {
 			if v.Answer.Reason != "" {
-				page.Component(ctx, "<p>", design.Name(v.Answer.Reason))
+				page.Component(ctx, "<p>", design.Name(sentence(ctx, v.Answer.Reason)))
 				page.Fixed("</p>")
 			}
 		})
@@ -319,7 +320,7 @@ func accessPage(v accessView) templ.Component {
 			page.Escaped("</td><td data-label=\"", text(ctx, "Result"))
 			page.Component(ctx, "\">", design.Badge(colour, result))
 			page.Escaped("</td><td data-label=\"", text(ctx, "Detail"))
-			page.Component(ctx, "\">", design.Name(step.Detail))
+			page.Component(ctx, "\">", design.Name(cmp.Or(detailOf(ctx, step), "–")))
 			page.Fixed("</td></tr>")
 		}
 		page.Component(ctx, "</tbody></table></div></section><section class=\"card\">", accessForm(v.Path, v.Channels, v))
@@ -338,11 +339,11 @@ func findingsPage(v findingsView) templ.Component {
 		for _, one := range v.Findings {
 			templ_7745c5c3_Var107 := component.Children(func(ctx component.Context, page *component.Page) {
 				if one.Remedy != "" {
-					page.Escaped("<pre class=\"code\" tabindex=\"0\">", one.Remedy)
+					page.Escaped("<pre class=\"code\" tabindex=\"0\">", sentence(ctx, one.Remedy))
 					page.Fixed("</pre>")
 				}
 			})
-			page.Component(templ.WithChildren(ctx, templ_7745c5c3_Var107), "", design.Notice(findingKind(one.Status), one.Name+": "+one.Detail))
+			page.Component(templ.WithChildren(ctx, templ_7745c5c3_Var107), "", design.Notice(findingKind(one.Status), sentence(ctx, one.Name)+": "+sentence(ctx, one.Detail)))
 		}
 		page.Fixed("</div>")
 	})

@@ -16,6 +16,7 @@ import (
 	"inbox/exchange"
 	"inbox/inboxtest"
 	"inbox/internal/bearer"
+	"inbox/internal/catalog"
 	"inbox/operator"
 )
 
@@ -162,6 +163,16 @@ func TestAgents(t *testing.T) {
 		agentsHas(t, ask("address=@ann@other.example&channel=email"), "Would be refused", "the sender has another address", "no rule lets the sender use message")
 		agentsHas(t, ask("address=@ann@example.org"), "Would be refused", "Senders without proof")
 		reader.get("/console/agents/helper/access?address=%3Cscript%3E", 400)
+
+		in, err := url.Parse(server.URL)
+		if err != nil {
+			t.Fatal(err)
+		}
+		reader.client.Jar.SetCookies(in, []*http.Cookie{{Name: catalog.Cookie, Value: "de"}})
+		defer reader.client.Jar.SetCookies(in, []*http.Cookie{{Name: catalog.Cookie, MaxAge: -1}})
+		agentsHas(t, ask("address=@ann@other.example&channel=email"), "localhost:8080 sagt: mailto:ann@other.example ist domain", "beim Absender stimmt nicht überein: address", "keine Regel öffnet dem Absender message")
+		agentsHas(t, ask("address=@ann@example.org"), "nichts beweist, wer schreibt")
+		agentsHas(t, reader.get("/console/agents/helper/access?address=%3Cscript%3E", 400), "ist keine Adresse; schreiben Sie eine wie @alice@example.org")
 
 		if _, _, err := server.Operator().Lists.Add(t.Context(), exchange.ListEntry{List: exchange.ListBlock, Target: "@ann@example.org", Reason: "spam"}); err != nil {
 			t.Fatal(err)

@@ -1,6 +1,7 @@
 package pages
 
 import (
+	"cmp"
 	"context"
 
 	"inbox/exchange"
@@ -59,5 +60,5 @@ func tokenAgent(ctx context.Context, token exchange.Token) string {
 	if token.Agent == "" && token.Role() == exchange.RoleNone {
 		return text(ctx, "All agents")
 	}
-	return token.Agent
+	return cmp.Or(token.Agent, "–")
 }

@@ -91,19 +91,19 @@ func traffic(v overviewView) templ.Component {
 			page.Escaped("<div class=\"actions\"><button>", text(ctx, "Show"))
 			page.Fixed("</button></div></form>")
 		}
-		page.Escaped("<dl class=\"facts\"><dt>", text(ctx, "Received"))
-		page.Component(ctx, "</dt><dd>", number(sum.Received))
-		page.Escaped("</dd><dt>", text(ctx, "Answered"))
-		page.Component(ctx, "</dt><dd>", number(sum.Answered))
-		page.Escaped("<span class=\"muted\">", " ")
+		page.Escaped("<dl class=\"tiles\"><div><dt class=\"tile-label\">", text(ctx, "Received"))
+		page.Component(ctx, "</dt><dd class=\"tile-value\">", number(sum.Received))
+		page.Escaped("</dd></div><div><dt class=\"tile-label\">", text(ctx, "Answered"))
+		page.Component(ctx, "</dt><dd class=\"tile-value\">", number(sum.Answered))
+		page.Escaped("<span class=\"tile-note\">", " ")
 		page.Escaped("(", share(sum.Answered, sum.Received))
-		page.Escaped(")</span></dd><dt>", text(ctx, "Failed"))
-		page.Component(ctx, "</dt><dd>", number(sum.Failed))
-		page.Escaped("<span class=\"muted\">", " ")
+		page.Escaped(")</span></dd></div><div><dt class=\"tile-label\">", text(ctx, "Failed"))
+		page.Component(ctx, "</dt><dd class=\"tile-value\">", number(sum.Failed))
+		page.Escaped("<span class=\"tile-note\">", " ")
 		page.Escaped("(", share(sum.Failed, sum.Received))
-		page.Escaped(")</span></dd><dt>", text(ctx, "95 of 100 answers within"))
-		page.Escaped("</dt><dd class=\"number\">", millis(sum.P95))
-		page.Fixed("</dd></dl>")
+		page.Escaped(")</span></dd></div><div><dt class=\"tile-label\">", text(ctx, "95 of 100 answers within"))
+		page.Escaped("</dt><dd class=\"tile-value\">", millis(sum.P95))
+		page.Fixed("</dd></div></dl>")
 		if sum.Received > 0 {
 			page.Component(ctx, "", trafficChart(v.Chart))
 		} else {
@@ -232,8 +232,8 @@ func nodeHealth(v overviewView) templ.Component {
 				} else {
 					page.Component(ctx, "", design.Badge(design.Warn, text(ctx, "look at it")))
 				}
-				page.Escaped(" <p>", design.Visible(one.Reason))
-				page.Escaped("</p><p class=\"small muted\">", one.Remedy)
+				page.Escaped(" <p>", design.Visible(sentence(ctx, one.Reason)))
+				page.Escaped("</p><p class=\"small muted\">", sentence(ctx, one.Remedy))
 				page.Fixed("</p>")
 			}
 			page.Fixed("</dd>")

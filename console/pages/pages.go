@@ -122,7 +122,7 @@ func (p *Pages) failed(w http.ResponseWriter, r *http.Request, s account.Session
 	if status >= http.StatusInternalServerError {
 		p.Logger.ErrorContext(r.Context(), "a page of the console failed", "path", r.URL.Path, "error", err)
 	}
-	p.write(w, r, s, status, view{Title: text(r.Context(), "That did not work")}, failedPage(found.Public))
+	p.write(w, r, s, status, view{Title: text(r.Context(), "That did not work")}, failedPage(faultWords(r.Context(), err)))
 }
 
 // view is what the frame around a page needs to know.

@@ -9,6 +9,7 @@ import "github.com/a-h/templ"
 import "inbox/internal/pagecode/component"
 
 import (
+	"cmp"
 	"inbox/exchange"
 	"inbox/internal/design"
 	"strings"
@@ -105,8 +106,8 @@ func serverPage(v serverView) templ.Component {
 				page.Component(ctx, "", design.Badge(design.OK, text(ctx, "good")))
 			} else {
 				page.Component(ctx, "", design.Badge(design.Bad, text(ctx, "fails")))
-				page.Escaped(" <p>", design.Visible(one.Reason))
-				page.Escaped("</p><p class=\"small muted\">", one.Remedy)
+				page.Escaped(" <p>", design.Visible(sentence(ctx, one.Reason)))
+				page.Escaped("</p><p class=\"small muted\">", sentence(ctx, one.Remedy))
 				page.Fixed("</p>")
 			}
 			page.Fixed("</dd>")
@@ -138,14 +139,14 @@ func doctorPage(v doctorView) templ.Component {
 			page.Fixed("</th></tr></thead> <tbody>")
 			for _, one := range v.Findings {
 				page.Escaped("<tr><td data-label=\"", text(ctx, "What"))
-				page.Escaped("\">", one.Name)
+				page.Escaped("\">", sentence(ctx, one.Name))
 				page.Escaped("</td><td data-label=\"", text(ctx, "State"))
 				page.Component(ctx, "\">", design.Badge(findingKind(one.Status), findingName(ctx, one.Status)))
 				page.Escaped("</td><td data-label=\"", text(ctx, "What was found"))
-				page.Component(ctx, "\"><div>", design.Name(one.Detail))
+				page.Component(ctx, "\"><div>", design.Name(sentence(ctx, one.Detail)))
 				if one.Remedy != "" {
 					page.Escaped("<p class=\"small\">", text(ctx, "What to do:")+" ")
-					page.Component(ctx, " <span class=\"mono\">", design.Name(one.Remedy))
+					page.Component(ctx, " <span class=\"mono\">", design.Name(sentence(ctx, one.Remedy)))
 					page.Escaped("</span> ", " ")
 					page.Component(ctx, "", design.CopyButton(one.Remedy))
 					page.Fixed("</p>")
@@ -389,7 +390,7 @@ func auditPage(v auditView) templ.Component {
 				page.Escaped("</td><td class=\"mono\" data-label=\"", text(ctx, "Code"))
 				page.Escaped("\">", one.Code)
 				page.Escaped("</td><td data-label=\"", text(ctx, "Who"))
-				page.Component(ctx, "\">", design.Name(operatorName(one.Principal)))
+				page.Component(ctx, "\">", design.Name(cmp.Or(operatorName(one.Principal), "–")))
 				page.Escaped("</td><td data-label=\"", text(ctx, "Details"))
 				page.Component(ctx, "\"><div>", design.Name(strings.TrimSpace(one.Agent+" "+one.Detail)))
 				if one.TurnID != "" {

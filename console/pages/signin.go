@@ -40,7 +40,7 @@ func (a accountPages) Failed(w http.ResponseWriter, r *http.Request, err error) 
 	if status >= http.StatusInternalServerError {
 		a.Logger.ErrorContext(r.Context(), "signing in at the console failed", "error", err)
 	}
-	a.render(w, r, status, outsidePage(a.Domain, text(r.Context(), "That did not work"), failedWords(found.Public)))
+	a.render(w, r, status, outsidePage(a.Domain, text(r.Context(), "That did not work"), failedWords(faultWords(r.Context(), err))))
 }
 
 // failure says in words why a sign-in or a proof did not succeed.

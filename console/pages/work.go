@@ -122,7 +122,7 @@ func (p *Pages) each(r *http.Request, s account.Session, list, act string, do fu
 			return all, err
 		default:
 			if all.left++; all.why == "" {
-				all.why = found.Public
+				all.why = sentence(r.Context(), found.Public)
 			}
 		}
 	}

@@ -104,6 +104,9 @@ func (p *Pages) front(w http.ResponseWriter, r *http.Request) {
 	r = catalog.ForReader(r)
 	head := p.head(r, p.options.Domain, "/")
 	head.Description, head.OpenGraph.Type = text(r.Context(), "Agents that can be written to from the fediverse, by mail and by other agents."), "website"
+	head.OpenGraph.Image = design.Picture{
+		Address: p.base + design.Address("mark.png"), Alt: text(r.Context(), "A figure above a tray for what comes in"), Size: design.PictureSize,
+	}
 	send(w, r, frontPage(head, p.agents(), p.options.Operator), design.Answer{Status: http.StatusOK, Keep: keep})
 }
 
@@ -177,7 +180,11 @@ func (p *Pages) profile(w http.ResponseWriter, r *http.Request) {
 	}
 
 	head := p.head(r, shown.Label+" ("+agent.Address+")", shown.Address)
-	head.Description, head.OpenGraph.Type, head.OpenGraph.Image = firstLine(agent.Summary), "profile", shown.Picture
+	head.Description, head.OpenGraph.Type = firstLine(agent.Summary), "profile"
+	head.OpenGraph.Image = design.Picture{Address: shown.Picture, Alt: text(r.Context(), "Picture of {agent}", "agent", shown.Label)}
+	if shown.Picture == "" {
+		head.OpenGraph.Image.Address, head.OpenGraph.Image.Size = p.base+design.AvatarAddress(agent.Name, agent.Address), design.PictureSize
+	}
 	if p.options.Hidden(agent.Name) {
 		head.Robots = "noindex"
 	}

@@ -72,11 +72,13 @@ func TestPages(t *testing.T) {
 		status int
 		holds  []string
 	}{
-		{"/", http.StatusOK, []string{`href="/@echo"`, "@echo@agents.example", `property="og:type" content="website"`}},
+		{"/", http.StatusOK, []string{`href="/@echo"`, "@echo@agents.example", `property="og:type" content="website"`, `property="og:image" content="https://agents.example/assets/`, `property="og:image:alt" content="A figure`}},
 		{"/@echo", http.StatusOK, []string{
 			"mailto:echo@agents.example", "https://agents.example/a2a/echo/.well-known/agent-card.json", `lang="en"`, "width=device-width", "Automated",
 			`href="/@echo/chat"`, `href="/@echo/feed"`, "https://agents.example/o/1", "Hello &lt;b&gt;you", "after 30 days", "https://example.org/privacy",
-			`rel="canonical" href="https://agents.example/@echo"`, `property="og:type" content="profile"`, `application/activity+json`, "<path class=\"qr-code\"",
+			`rel="canonical" href="https://agents.example/@echo"`, `property="og:type" content="profile"`,
+			`property="og:image" content="https://agents.example` + design.AvatarAddress("echo", "@echo@agents.example") + `"`, `property="og:image:width" content="480"`,
+			`property="og:image:alt" content="Picture of Echo &lt;script&gt;`, `name="twitter:card" content="summary"`, `application/activity+json`, "<path class=\"qr-code\"",
 		}},
 		{"/@ECHO", http.StatusOK, []string{"@echo@agents.example"}},
 		{"/@nobody", http.StatusNotFound, []string{"No account has that name", "noindex"}},
@@ -172,6 +174,12 @@ func TestPictures(t *testing.T) {
 		if got := strings.Contains(page.Body.String(), `<img class="avatar large" src="https://cdn.example/echo.png"`); got != shown {
 			t.Errorf("%q is shown: %v", address, got)
 		}
+		if got := strings.Contains(page.Body.String(), `property="og:image" content="https://cdn.example/echo.png"`); got != shown {
+			t.Errorf("%q is told to other sites: %v", address, got)
+		}
+		if got := strings.Contains(page.Body.String(), `"og:image:width"`); got == shown {
+			t.Errorf("%q: its size is told: %v", address, got)
+		}
 		if got := strings.Contains(page.Header().Get("Content-Security-Policy"), "img-src 'self' data: https://cdn.example;"); got != shown {
 			t.Errorf("%q may load: %v", address, got)
 		}
@@ -259,7 +267,7 @@ func TestCode(t *testing.T) {
 
 // TestTextsNeverBecomeMarkup fills every text of every page with one that tries to leave its place.
 func TestTextsNeverBecomeMarkup(t *testing.T) {
-	head := design.Head{Title: "x", Lang: "x", Description: "x", Canonical: "x", OpenGraph: design.OpenGraph{Type: "x", Site: "x", Image: "x"}, Links: []design.Link{{Rel: "x", Type: "x", Href: "x", Title: "x"}}}
+	head := design.Head{Title: "x", Lang: "x", Description: "x", Canonical: "x", OpenGraph: design.OpenGraph{Type: "x", Site: "x", Image: design.Picture{Address: "x", Alt: "x", Size: 1}}, Links: []design.Link{{Rel: "x", Type: "x", Href: "x", Title: "x"}}}
 	full := view{
 		AgentProfile: exchange.AgentProfile{Name: "x", Address: "x", DisplayName: "x", Summary: "x", Skills: []exchange.Skill{{Name: "x", Description: "x"}}},
 		Label:        "x", Mail: "x", Card: "x", Address: "x", Page: "x", Chat: true, Notes: []Note{{Address: "x", Summary: "x", Text: "x", HTML: "x"}},

@@ -3,15 +3,18 @@
 package catalog
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
 	"io/fs"
 	"net/http"
 	"path"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 )
 
 // English is the language of the source.
@@ -22,7 +25,8 @@ func Languages() []string { return []string{English, "de"} }
 
 // Catalog holds the translations of one room.
 type Catalog struct {
-	translations map[string]map[string]entry // by language, then by English text
+	translations map[string]map[string]entry  // by language, then by English text
+	patterns     map[string]func() []*pattern // by language; made when a sentence is first asked for
 }
 
 // entry is a translation: one form, or the forms for one and for several.
@@ -50,21 +54,27 @@ func (e *entry) UnmarshalJSON(data []byte) error {
 
 // New reads the translations of a room: files <language>/<topic>.json, each a JSON object from English texts to a text, or to a list of
 // the forms for one and for several. It panics when one cannot be read, or when two files disagree, since the files are part of the program.
-func New(files fs.FS) *Catalog {
-	c := &Catalog{translations: map[string]map[string]entry{}}
-	paths, err := fs.Glob(files, "*/*.json")
+func New(files fs.FS) *Catalog { return Below(files, ".") }
+
+// Below is New for files below a directory.
+func Below(files fs.FS, directory string) *Catalog {
+	c := &Catalog{translations: map[string]map[string]entry{}, patterns: map[string]func() []*pattern{}}
+	paths, err := fs.Glob(files, path.Join(directory, "*/*.json"))
 	if err != nil || len(paths) == 0 {
 		panic(fmt.Sprint("catalog: no translations: ", err))
 	}
 
 	for _, file := range paths {
-		language := path.Dir(file)
+		language := path.Base(path.Dir(file))
 		if c.translations[language] == nil {
 			c.translations[language] = map[string]entry{}
 		}
 		if err := c.read(files, file, c.translations[language]); err != nil {
 			panic("catalog: " + file + ": " + err.Error())
 		}
+	}
+	for language, translations := range c.translations {
+		c.patterns[language] = sync.OnceValue(func() []*pattern { return patternsOf(translations) })
 	}
 	return c
 }
@@ -111,6 +121,70 @@ func (c *Catalog) Count(ctx context.Context, n int, one, several string, pairs .
 	}
 
 	return fill(text, append([]any{"n", strconv.Itoa(n)}, pairs...))
+}
+
+// maxSaid bounds the sentences that are looked for; a longer one is no sentence.
+const maxSaid = 4 << 10
+
+// Said returns a sentence that another room wrote in English, such as an error, in the language of ctx. Its key has placeholders where the
+// room fills something in: "%s is not paused" is "{agent} is not paused". What stands at {why} is such a sentence itself. Of several keys
+// that fit, the one with most words outside of placeholders counts. A sentence without translation is returned as it is.
+func (c *Catalog) Said(ctx context.Context, sentence string) string {
+	patterns := c.patterns[Language(ctx)]
+	if patterns == nil || len(sentence) > maxSaid {
+		return sentence
+	}
+
+	for _, one := range patterns() {
+		values := one.form.FindStringSubmatch(sentence)
+		if values == nil {
+			continue
+		}
+		var pairs []any
+		for i, name := range one.names {
+			value := values[i+1]
+			if name == "why" {
+				value = c.Said(ctx, value) // which is shorter
+			}
+			pairs = append(pairs, name, value)
+		}
+		return fill(one.translation, pairs)
+	}
+	return sentence
+}
+
+// pattern is a sentence with placeholders.
+type pattern struct {
+	form        *regexp.Regexp
+	names       []string // of the placeholders, in order
+	words       int      // bytes outside of them
+	translation string
+}
+
+var placeholder = regexp.MustCompile(`\{([a-z]+)\}`)
+
+// patternsOf returns the sentences of a language, those with most words first. A key of placeholders alone fits nothing.
+func patternsOf(translations map[string]entry) []*pattern {
+	var list []*pattern
+	for english, forms := range translations {
+		if len(forms) != 1 {
+			continue
+		}
+		one, form, rest := &pattern{translation: forms[0]}, "(?s)^", english
+		for _, found := range placeholder.FindAllStringSubmatchIndex(english, -1) {
+			at := found[0] - (len(english) - len(rest))
+			form += regexp.QuoteMeta(rest[:at]) + "(.+?)"
+			one.names, one.words, rest = append(one.names, english[found[2]:found[3]]), one.words+at, english[found[1]:]
+		}
+		if one.words += len(rest); one.words > 0 {
+			one.form = regexp.MustCompile(form + regexp.QuoteMeta(rest) + "$")
+			list = append(list, one)
+		}
+	}
+	slices.SortFunc(list, func(a, b *pattern) int {
+		return cmp.Or(b.words-a.words, strings.Compare(a.form.String(), b.form.String()))
+	})
+	return list
 }
 
 // Translated returns the English texts that have a translation into a language, and the number of forms of each.

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"slices"
+	"strings"
 	"testing"
 	"testing/fstest"
 
@@ -37,6 +38,34 @@ func TestText(t *testing.T) {
 		if one.got != one.want {
 			t.Errorf("text %q; want %q", one.got, one.want)
 		}
+	}
+}
+
+func TestSaid(t *testing.T) {
+	said := catalog.New(translated(`{
+		"{agent} is not paused": "{agent} pausiert nicht", "it fails: {why}": "es scheitert: {why}", "there is none": "es gibt keinen",
+		"{n} of {all} (about *.{name})": "von {all} {n} (zu *.{name})", "{a}{b}": "nichts", "{x} is not": "{x} nicht", "clock": "Uhr"
+	}`))
+	german := catalog.WithLanguage(t.Context(), "de")
+	for sentence, want := range map[string]string{
+		"echo is not paused": "echo pausiert nicht", "echo is not": "echo nicht", "there is none": "es gibt keinen", "there is none.": "there is none.",
+		"it fails: it fails: there is none": "es scheitert: es scheitert: es gibt keinen", "it fails: x": "es scheitert: x", "it fails: ": "it fails: ",
+		"1 of 2 (about *.x)": "von 2 1 (zu *.x)", "1 of 2 (about axx)": "1 of 2 (about axx)", "clock is not paused": "clock pausiert nicht",
+		"{n}\n is not paused": "{n}\n pausiert nicht", "": "",
+	} {
+		if got := said.Said(german, sentence); got != want {
+			t.Errorf("%q is %q; want %q", sentence, got, want)
+		}
+		if got := said.Said(t.Context(), sentence); got != sentence {
+			t.Errorf("%q in English is %q", sentence, got)
+		}
+	}
+	long := strings.Repeat("it fails: ", 100_000)
+	if got := said.Said(german, long); got != long {
+		t.Error("what is too long for a sentence was changed")
+	}
+	if got := said.Said(german, strings.Repeat("it fails: ", 300)+"x"); !strings.HasPrefix(got, "es scheitert: es") {
+		t.Error(got)
 	}
 }
 

@@ -65,7 +65,7 @@ type Mail struct {
 
 // AgentFediverse is the agent's account as other servers of the fediverse see it.
 type AgentFediverse struct {
-	// Address (https) of its picture.
+	// Address (https) of its picture. Without one a picture is drawn from the agent's address.
 	Icon string `toml:"icon"`
 	// Address (https) of the wide picture above its profile.
 	Image string `toml:"image"`

@@ -39,13 +39,17 @@ const FaviconPath = "/favicon.ico"
 type asset struct {
 	kind    string
 	content []byte
-	hash    string // the first 16 hexadecimal digits of its SHA-256
-	packed  func() []byte
+	hash    string        // the first 16 hexadecimal digits of its SHA-256
+	packed  func() []byte // nil = it is compressed by itself
 }
 
 func newAsset(kind string, content []byte) *asset {
 	sum := sha256.Sum256(content)
-	return &asset{kind: kind, content: content, hash: hex.EncodeToString(sum[:8]), packed: sync.OnceValue(func() []byte { return pack(content) })}
+	made := &asset{kind: kind, content: content, hash: hex.EncodeToString(sum[:8])}
+	if kind != pngImage {
+		made.packed = sync.OnceValue(func() []byte { return pack(content) })
+	}
+	return made
 }
 
 // pack compresses once, when a browser first asks.
@@ -67,6 +71,7 @@ func pack(content []byte) []byte {
 const (
 	styleSheet = "text/css; charset=utf-8"
 	javaScript = "text/javascript; charset=utf-8"
+	pngImage   = "image/png"
 )
 
 var assets = map[string]*asset{
@@ -76,6 +81,7 @@ var assets = map[string]*asset{
 	"sse.js":      newAsset(javaScript, file("htmx/sse.js")),
 	"favicon.svg": newAsset("image/svg+xml", file("favicon.svg")),
 	"mask.svg":    newAsset("image/svg+xml", file("mask.svg")),
+	"mark.png":    newAsset(pngImage, file("mark.png")),
 }
 
 func file(name string) []byte { return packed.File(files, path.Join("web", name)) }
@@ -100,14 +106,17 @@ func Assets() http.Handler {
 			return
 		}
 
-		// While nodes of two versions serve one address, a page of one asks the other: what it gets is close enough to be read, and
-		// must not be kept under that name.
-		keep := "public, max-age=31536000, immutable"
-		if hash != found.hash {
-			keep = "no-store"
-		}
-		found.serve(w, r, keep)
+		found.serve(w, r, keepFor(hash == found.hash))
 	})
+}
+
+// keepFor returns the Cache-Control of a file whose address names its content. While nodes of two versions serve one address, a page of
+// one asks the other: what it gets is close enough to be read, and must not be kept under that name.
+func keepFor(named bool) string {
+	if named {
+		return "public, max-age=31536000, immutable"
+	}
+	return "no-store"
 }
 
 // Favicon serves the icon to browsers that look for it without reading a page.
@@ -121,12 +130,14 @@ func (a *asset) serve(w http.ResponseWriter, r *http.Request, keep string) {
 	header := w.Header()
 	header.Set("Content-Type", a.kind)
 	header.Set("Cache-Control", keep)
-	header.Set("Vary", "Accept-Encoding")
 	header.Set("X-Content-Type-Options", "nosniff")
 	header.Set("Content-Security-Policy", "default-src 'none'; style-src 'unsafe-inline'") // an icon that is opened by itself is a document
+	if a.packed != nil {
+		header.Set("Vary", "Accept-Encoding")
+	}
 
 	content, tag := a.content, `"`+a.hash+`"`
-	if acceptsGzip(r.Header.Get("Accept-Encoding")) {
+	if a.packed != nil && acceptsGzip(r.Header.Get("Accept-Encoding")) {
 		content, tag = a.packed(), `"`+a.hash+`-gzip"`
 		header.Set("Content-Encoding", "gzip")
 	}

@@ -8,6 +8,8 @@ package design
 import "github.com/a-h/templ"
 import "inbox/internal/pagecode/component"
 
+import "strconv"
+
 // Head is what stands around the content of a page. Title and Lang are required.
 type Head struct {
 	Title       string
@@ -25,7 +27,14 @@ type Head struct {
 type OpenGraph struct {
 	Type  string // "website", "profile", "article"
 	Site  string // name of the whole site
-	Image string // address of a picture
+	Image Picture
+}
+
+// Picture is a picture for other sites.
+type Picture struct {
+	Address string // with the host; empty = there is none
+	Alt     string // what it shows, in words
+	Size    int    // its width and height, in pixels; 0 = unknown
 }
 
 // Link is a link element.
@@ -106,9 +115,19 @@ func openGraph(head Head) templ.Component {
 			page.Escaped("<meta property=\"og:site_name\" content=\"", head.OpenGraph.Site)
 			page.Fixed("\">")
 		}
-		if head.OpenGraph.Image != "" {
-			page.Escaped("<meta property=\"og:image\" content=\"", head.OpenGraph.Image)
+		if head.OpenGraph.Image.Address != "" {
+			page.Escaped("<meta property=\"og:image\" content=\"", head.OpenGraph.Image.Address)
 			page.Fixed("\">")
+			if head.OpenGraph.Image.Size > 0 {
+				page.Escaped("<meta property=\"og:image:width\" content=\"", strconv.Itoa(head.OpenGraph.Image.Size))
+				page.Escaped("\"><meta property=\"og:image:height\" content=\"", strconv.Itoa(head.OpenGraph.Image.Size))
+				page.Fixed("\">")
+			}
+			page.Fixed(" ")
+			if head.OpenGraph.Image.Alt != "" {
+				page.Escaped("<meta property=\"og:image:alt\" content=\"", head.OpenGraph.Image.Alt)
+				page.Fixed("\">")
+			}
 		}
 		page.Fixed("<meta name=\"twitter:card\" content=\"summary\">")
 	})
@@ -116,7 +135,7 @@ func openGraph(head Head) templ.Component {
 
 // ThemeChoice lets a reader choose colours; the browser keeps the choice. It is there with the script only.
 func ThemeChoice() templ.Component {
-	return component.New(func(ctx component.Context, page *component.Page, templ_7745c5c3_Var29 templ.Component) {
+	return component.New(func(ctx component.Context, page *component.Page, templ_7745c5c3_Var32 templ.Component) {
 		page.Escaped("<label class=\"theme\"><span class=\"visually-hidden\">", text(ctx, "Colours"))
 		page.Escaped("</span> <select data-theme-choice autocomplete=\"off\"><option value=\"\">", text(ctx, "Colours of the system"))
 		page.Escaped("</option> <option value=\"light\">", text(ctx, "Light"))
@@ -128,27 +147,27 @@ func ThemeChoice() templ.Component {
 
 // Mark is the sign of the product: somebody above a tray for what comes in.
 func Mark() templ.Component {
-	return component.New(func(ctx component.Context, page *component.Page, templ_7745c5c3_Var35 templ.Component) {
+	return component.New(func(ctx component.Context, page *component.Page, templ_7745c5c3_Var38 templ.Component) {
 		page.Fixed("<svg class=\"mark\" viewBox=\"0 0 32 32\" aria-hidden=\"true\" focusable=\"false\"><rect class=\"mark-ground\" width=\"32\" height=\"32\" rx=\"8.5\"></rect> <path class=\"mark-figure\" d=\"M16 5.5a4 4 0 1 1 0 8 4 4 0 0 1 0-8ZM6.5 16.5h5.2a4.4 4.4 0 0 0 8.6 0h5.2V22a4 4 0 0 1-4 4h-11a4 4 0 0 1-4-4Z\"></path></svg>")
 	})
 }
 
 // Public is a page for everyone: the site's name above, the content, and lines below it that the page passes as foot.
 func Public(head Head, narrow bool, foot templ.Component) templ.Component {
-	return component.New(func(ctx component.Context, page *component.Page, templ_7745c5c3_Var36 templ.Component) {
-		templ_7745c5c3_Var37 := component.Children(func(ctx component.Context, page *component.Page) {
+	return component.New(func(ctx component.Context, page *component.Page, templ_7745c5c3_Var39 templ.Component) {
+		templ_7745c5c3_Var40 := component.Children(func(ctx component.Context, page *component.Page) {
 			page.Component(ctx, "<header class=\"top\"><div><a class=\"brand\" href=\"/\">", Mark())
 			page.Escaped("<span>", head.OpenGraph.Site)
 			page.Component(ctx, "</span></a>", ThemeChoice())
 			page.Fixed("</div></header>")
-			templ_7745c5c3_Var39 := []any{"main", templ.KV("narrow", narrow)}
-			page.Styles(ctx, templ_7745c5c3_Var39)
-			page.Escaped("<main id=\"main\" class=\"", templ.CSSClasses(templ_7745c5c3_Var39).String())
-			page.Component(ctx, "\">", templ_7745c5c3_Var36)
+			templ_7745c5c3_Var42 := []any{"main", templ.KV("narrow", narrow)}
+			page.Styles(ctx, templ_7745c5c3_Var42)
+			page.Escaped("<main id=\"main\" class=\"", templ.CSSClasses(templ_7745c5c3_Var42).String())
+			page.Component(ctx, "\">", templ_7745c5c3_Var39)
 			page.Component(ctx, "</main><footer class=\"foot\"><div>", foot)
 			page.Fixed("</div></footer>")
 		})
-		page.Component(templ.WithChildren(ctx, templ_7745c5c3_Var37), "", Page(head))
+		page.Component(templ.WithChildren(ctx, templ_7745c5c3_Var40), "", Page(head))
 	})
 }
 

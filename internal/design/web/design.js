@@ -45,6 +45,14 @@
     }
   }
 
+  // The current part of several that do not fit into the window is in sight.
+  function showTabs() {
+    for (const tab of document.querySelectorAll(".tabs > [aria-current]")) {
+      const bar = tab.parentElement;
+      bar.scrollLeft += tab.getBoundingClientRect().right - bar.getBoundingClientRect().right + 48;
+    }
+  }
+
   // ---- copy
 
   async function copy(button) {
@@ -102,6 +110,7 @@
 
   addEventListener("DOMContentLoaded", () => {
     times(document);
+    showTabs();
     connection();
     setInterval(() => times(document), 30000);
     for (const select of document.querySelectorAll("[data-theme-choice]")) select.value = theme();
