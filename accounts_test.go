@@ -38,10 +38,11 @@ func operatorTokens(s *inboxtest.Server) map[exchange.Role]string {
 // changesByItself are tables that differ from one moment to the next on a server of which no one asks anything, with the reason.
 var changesByItself = map[string]string{
 	"counted_hours": "a row for each hour", "arrivals": "the list follows the messages", "search_pending": "so does the index of words", "search_words": "the same", "search_state": "the same",
+	"notice_state": "rounds of the server begin and end", "notice_conditions": "the same", "notice_tallies": "the same", "retention_cursors": "the same",
 }
 
-// livingNamespaces are namespaces of documents that do so.
-var livingNamespaces = []string{"probe", "node"}
+// livingNamespaces are namespaces of documents that do so: signs of life, and when a round began last.
+var livingNamespaces = []string{"probe", "nodes", "retention", "blobs"}
 
 // kept returns the rows of all tables as texts, but of those that change by themselves.
 func kept(s *inboxtest.Server, besides ...string) map[string][]string {
