@@ -8,65 +8,76 @@ import (
 
 // cache keeps values for a time and at most so many of them; the one unused for longest goes first. A cache without
 // both bounds is a leak that strangers can fill (Fedify CVE-2026-69132).
-type cache[V any] struct {
-	mu    sync.Mutex
-	limit int
-	byKey map[string]*list.Element
-	order *list.List // front = most recently used
-}
-
-type cached[V any] struct {
-	key     string
-	value   V
-	expires time.Time
-}
+type cache[V any] struct{ entries }
 
 func newCache[V any](limit int) *cache[V] {
-	return &cache[V]{limit: limit, byKey: make(map[string]*list.Element), order: list.New()}
+	return &cache[V]{entries{limit: limit, byKey: make(map[string]*list.Element), order: list.New()}}
 }
 
 func (c *cache[V]) get(key string, now time.Time) (value V, found bool) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	element, found := c.byKey[key]
+	kept, found := c.find(key, now)
+	value, _ = kept.(V)
+	return value, found
+}
+
+func (c *cache[V]) put(key string, value V, expires time.Time) { c.keep(key, value, expires) }
+
+// entries is a cache of values of any type, so that the program has its code once.
+type entries struct {
+	mu    sync.Mutex
+	limit int
+	byKey map[string]*list.Element
+	order *list.List // of *cached, front = most recently used
+}
+
+type cached struct {
+	key     string
+	value   any
+	expires time.Time
+}
+
+func (e *entries) find(key string, now time.Time) (value any, found bool) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	element, found := e.byKey[key]
 	if !found {
-		return value, false
+		return nil, false
 	}
 
-	entry := element.Value.(*cached[V])
+	entry := element.Value.(*cached)
 	if !now.Before(entry.expires) {
-		c.remove(element)
-		return value, false
+		e.remove(element)
+		return nil, false
 	}
 
-	c.order.MoveToFront(element)
+	e.order.MoveToFront(element)
 	return entry.value, true
 }
 
-func (c *cache[V]) put(key string, value V, expires time.Time) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if element, found := c.byKey[key]; found {
-		c.remove(element)
+func (e *entries) keep(key string, value any, expires time.Time) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if element, found := e.byKey[key]; found {
+		e.remove(element)
 	}
 
-	c.byKey[key] = c.order.PushFront(&cached[V]{key, value, expires})
-	if c.order.Len() > c.limit {
-		c.remove(c.order.Back())
-	}
-}
-
-func (c *cache[V]) drop(key string) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if element, found := c.byKey[key]; found {
-		c.remove(element)
+	e.byKey[key] = e.order.PushFront(&cached{key, value, expires})
+	if e.order.Len() > e.limit {
+		e.remove(e.order.Back())
 	}
 }
 
-func (c *cache[V]) remove(element *list.Element) {
-	delete(c.byKey, element.Value.(*cached[V]).key)
-	c.order.Remove(element)
+func (e *entries) drop(key string) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if element, found := e.byKey[key]; found {
+		e.remove(element)
+	}
+}
+
+func (e *entries) remove(element *list.Element) {
+	delete(e.byKey, element.Value.(*cached).key)
+	e.order.Remove(element)
 }
 
 // counter counts events by key in windows of fixed length. It is bounded like every cache.

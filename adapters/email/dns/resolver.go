@@ -106,20 +106,29 @@ func NotFound(err error) bool {
 }
 
 // Answers is a bounded cache with one flight per question. The zero value is ready.
-type Answers[T any] struct {
+type Answers[T any] struct{ answers }
+
+// Get returns the remembered answer or asks. The question goes on when one asker leaves: others may wait for it.
+func (l *Answers[T]) Get(ctx context.Context, name string, ask func(context.Context, string) (T, error)) (T, error) {
+	found, err := l.get(ctx, name, func(ctx context.Context) (any, error) { return ask(ctx, name) })
+	value, _ := found.(T)
+	return value, err
+}
+
+// answers are those of one kind of question, with values of any type, so that the program has their code once.
+type answers struct {
 	mu      sync.Mutex
-	answers map[string]answer[T]
+	byName  map[string]answer
 	flights singleflight.Group
 }
 
-type answer[T any] struct {
-	value T
+type answer struct {
+	value any
 	err   error
 	until time.Time
 }
 
-// Get returns the remembered answer or asks. The question goes on when one asker leaves: others may wait for it.
-func (l *Answers[T]) Get(ctx context.Context, name string, ask func(context.Context, string) (T, error)) (T, error) {
+func (l *answers) get(ctx context.Context, name string, ask func(context.Context) (any, error)) (any, error) {
 	if known, ok := l.known(name); ok {
 		return known.value, known.err
 	}
@@ -128,42 +137,41 @@ func (l *Answers[T]) Get(ctx context.Context, name string, ask func(context.Cont
 		asking, cancel := context.WithTimeout(context.WithoutCancel(ctx), lookupTimeout)
 		defer cancel()
 		asking, life := safehttp.WithLifetime(asking)
-		value, err := ask(asking, name)
+		value, err := ask(asking)
 		return l.remember(name, value, err, lifeOf(err, life)), nil
 	})
 
 	select {
 	case result := <-flight:
-		got, _ := result.Val.(answer[T])
+		got, _ := result.Val.(answer)
 		return got.value, got.err
 	case <-ctx.Done():
-		var none T
-		return none, &net.DNSError{Err: ctx.Err().Error(), Name: name, IsTimeout: true, IsTemporary: true}
+		return nil, &net.DNSError{Err: ctx.Err().Error(), Name: name, IsTimeout: true, IsTemporary: true}
 	}
 }
 
-func (l *Answers[T]) known(name string) (answer[T], bool) {
+func (l *answers) known(name string) (answer, bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	found, ok := l.answers[name]
+	found, ok := l.byName[name]
 	return found, ok && time.Now().Before(found.until)
 }
 
-func (l *Answers[T]) remember(name string, value T, err error, life time.Duration) answer[T] {
-	got := answer[T]{value: value, err: err, until: time.Now().Add(life)}
+func (l *answers) remember(name string, value any, err error, life time.Duration) answer {
+	got := answer{value: value, err: err, until: time.Now().Add(life)}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 
-	if l.answers == nil {
-		l.answers = map[string]answer[T]{}
+	if l.byName == nil {
+		l.byName = map[string]answer{}
 	}
 
-	if len(l.answers) >= maxAnswers {
+	if len(l.byName) >= maxAnswers {
 		now := time.Now()
-		bounded.MakeRoom(l.answers, func(a answer[T]) bool { return now.After(a.until) })
+		bounded.MakeRoom(l.byName, func(a answer) bool { return now.After(a.until) })
 	}
 
-	l.answers[name] = got
+	l.byName[name] = got
 	return got
 }
 
