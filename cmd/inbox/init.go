@@ -15,8 +15,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"inbox"
-	"inbox/operator/doctor"
 	"inbox/operator"
+	"inbox/operator/doctor"
 	"inbox/operator/setup"
 )
 
