@@ -291,7 +291,7 @@ func TestMessageContractOfParents(t *testing.T) {
 	}
 }
 
-// TestMessageContractOfAccess: an agent that a rule opens for one address hears nobody who merely states that address, as sender, name or
+// TestMessageContractOfAccess: an agent that a rule opens for one address hears no one who merely states that address, as sender, name or
 // context.
 //
 //contract:shows message-14 message-16 channels-40

@@ -29,7 +29,7 @@ type Turn struct {
 	HistoryCacheBreakpointAfter *int
 
 	// NotAddressed lists whom the agent's last answer in the conversation named in its text, but not in to or cc, so that it was
-	// not sent to them (message contract, section 6). Empty = nobody.
+	// not sent to them (message contract, section 6). Empty = no one.
 	NotAddressed []string
 
 	// Handover is what happened since the agent's last turn in the conversation: an operator answered in its place. Nil = nothing of the

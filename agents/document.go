@@ -36,7 +36,7 @@ type Document struct {
 	// Files are the larger files of the message on this machine, for programs that run on it.
 	Files []DocumentFile `json:"files,omitempty"`
 
-	// SentAt tells a document that somebody recorded and sends again from a new one.
+	// SentAt tells a document that someone recorded and sends again from a new one.
 	SentAt identity.Time `json:"sent_at"`
 }
 

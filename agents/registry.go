@@ -45,7 +45,7 @@ func (h *Held) acquire() bool {
 	return true
 }
 
-// Discard ends what is held unless somebody uses it: for agents that come into no table.
+// Discard ends what is held unless someone uses it: for agents that come into no table.
 func (h *Held) Discard() {
 	if h.acquire() {
 		h.release()

@@ -9,7 +9,7 @@ import (
 // RetryPolicy says what becomes of a turn while the agent's back end fails for reasons that pass.
 type RetryPolicy struct {
 	// Schedule are the waits before a run is repeated, the last of them again and again while its sum lasts: so long the
-	// turn is kept. Nil = DefaultRetrySchedule. Waiting is the same where somebody waits for the answer.
+	// turn is kept. Nil = DefaultRetrySchedule. Waiting is the same where someone waits for the answer.
 	Schedule []time.Duration
 	Waiting  []time.Duration
 	// Rate bounds how many turns a second each node sends to a back end that is back; zero = DefaultRetryRate.
@@ -38,7 +38,7 @@ func DefaultRetrySchedule() []time.Duration {
 	}
 }
 
-// DefaultRetryWaiting ends within a minute, where somebody waits on an open connection.
+// DefaultRetryWaiting ends within a minute, where someone waits on an open connection.
 func DefaultRetryWaiting() []time.Duration {
 	return []time.Duration{2 * time.Second, 10 * time.Second, 30 * time.Second}
 }
@@ -77,7 +77,7 @@ func (p RetryPolicy) validate() error {
 	return fault.InField("retry.stale", `must be "answer", "apologise", "hold" or "drop"`)
 }
 
-// Of returns the schedule of a turn for whose answer somebody waits, or does not.
+// Of returns the schedule of a turn for whose answer someone waits, or does not.
 func (p RetryPolicy) Of(awaited bool) []time.Duration {
 	if awaited {
 		return p.Waiting

@@ -65,7 +65,7 @@ const (
 	HistoryPerson = "person" // it also sees the other conversations that the same person had with it
 )
 
-// Values of Settings.ApproveReplies: which answers are held back until somebody lets them pass.
+// Values of Settings.ApproveReplies: which answers are held back until someone lets them pass.
 const (
 	ApproveNever      = "never"
 	ApproveAlways     = "always"
@@ -170,7 +170,7 @@ func validApproval(word string) bool {
 	return word == ApproveNever || word == ApproveAlways || word == ApproveUnverified
 }
 
-// HoldsReply reports whether an answer to the sender waits until somebody lets it pass.
+// HoldsReply reports whether an answer to the sender waits until someone lets it pass.
 func (s Settings) HoldsReply(sender normalized.Sender) bool {
 	word := s.ApproveReplies
 	for i := range s.ReplyRules {

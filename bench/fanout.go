@@ -49,7 +49,7 @@ func newFan() (*fan, error) {
 		f.hosts = append(f.hosts, listener.Addr().String())
 		handler := f.take
 		switch {
-		case i%(2*fanEvery) == 0: // dead: nobody listens
+		case i%(2*fanEvery) == 0: // dead: no one listens
 			if err := listener.Close(); err != nil {
 				return nil, err
 			}

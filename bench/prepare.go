@@ -110,7 +110,7 @@ func (w *world) signNote(agent string) func(int) (signedNote, error) {
 	return func(i int) (signedNote, error) { return w.signNoteOf(w.community.Persons[i%persons], agent, i) }
 }
 
-// signStrangerNote signs a note of somebody who writes once, from one of several servers.
+// signStrangerNote signs a note of someone who writes once, from one of several servers.
 func (w *world) signStrangerNote(i int) (signedNote, error) {
 	return w.signNoteOf(w.strangers[i%len(w.strangers)].Stranger(i), "busy", i)
 }

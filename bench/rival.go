@@ -113,7 +113,7 @@ func (w *world) placed(ctx context.Context, program string, arguments ...string)
 	return exec.CommandContext(ctx, program, arguments...)
 }
 
-// awaitAnswer asks until somebody answers.
+// awaitAnswer asks until someone answers.
 func (w *world) awaitAnswer(ctx context.Context, address string) error {
 	for {
 		request, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)

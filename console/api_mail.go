@@ -79,7 +79,7 @@ func (a *API) rawMail(w http.ResponseWriter, r *http.Request) (any, error) {
 	w.Header().Set("Content-Type", "message/rfc822")
 	w.Header().Set("Content-Disposition", `attachment; filename="mail.eml"`)
 	w.Header().Set("X-Content-Type-Options", "nosniff")
-	_, _ = io.Copy(w, bytes) // the connection is gone; nobody can be told
+	_, _ = io.Copy(w, bytes) // the connection is gone; no one can be told
 	return written{}, nil
 }
 

@@ -10,7 +10,7 @@ import (
 	"inbox/operator"
 )
 
-// simulateRoutes send messages as somebody would, and show messages as recordings. Each does what inbox simulate and inbox record do.
+// simulateRoutes send messages as someone would, and show messages as recordings. Each does what inbox simulate and inbox record do.
 func (a *API) simulateRoutes() []httpserver.Route {
 	return []httpserver.Route{
 		a.route(http.MethodPost, "/api/v1/simulate", a.simulate),

@@ -484,7 +484,7 @@ func erasable(written []byte) []byte {
 	return written
 }
 
-// Described reports whether a route belongs into the document.
+// Described reports whether a route belongs in the document.
 func Described(route httpserver.Route) bool {
 	return route.Method != http.MethodOptions && slices.ContainsFunc([]string{"/v1/", "/api/", "/agents-api/"}, func(prefix string) bool {
 		return strings.HasPrefix(route.Pattern, prefix)

@@ -66,7 +66,7 @@ const (
 	name        = `tasks/{task}/pushNotificationConfigs/{hook}`
 )
 
-// ownersTable is every operation that takes the id of something that belongs to somebody, by every binding.
+// ownersTable is every operation that takes the id of something that belongs to someone, by every binding.
 func ownersTable() []operation {
 	var table []operation
 	add := func(binding, call, body string) { table = append(table, operation{binding, call, body}) }

@@ -59,7 +59,7 @@ func (f *fediverse) opened() load.Arrival {
 	}
 }
 
-// bring sends a signed mail of ann or of whoever the domain is.
+// bring sends a signed mail of ann, or of the person whom the domain names.
 func (p *post) bring(domain load.MailDomain, from string, mail load.Mail) {
 	p.t.Helper()
 	mail.From = from

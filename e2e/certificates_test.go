@@ -257,7 +257,7 @@ func testCertificates(t *testing.T, database string, plain bool) {
 }
 
 // TestCertificatesByRecords: the authority cannot reach the server and looks at the DNS, where the server sets the records of dns-01 and
-// removes them. A wildcard serves names that nobody wrote down.
+// removes them. A wildcard serves names that no one wrote down.
 func TestCertificatesByRecords(t *testing.T) {
 	t.Parallel()
 	names, err := load.NewNames()

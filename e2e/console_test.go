@@ -437,7 +437,7 @@ func (c *consoleTest) choosesDark(t *testing.T) {
 	c.comes("the choice is undone", luminance+` > 175`)
 }
 
-// pages is every page that is shown to somebody. Pages of further sections are added here.
+// pages is every page that is shown to someone. Pages of further sections are added here.
 func (c *consoleTest) pages() []string {
 	pages := []string{
 		"/", "/@guide", "/@guide/follow", "/@guide/chat", "/@nobody", "/docs", "/docs/configuration", "/docs/search?q=dmarc", "/docs/search?q=nothingofthekind", c.link, "/console/login",

@@ -180,7 +180,7 @@ func TestPinsReachFollowers(t *testing.T) {
 		if err := s.Kill(); err != nil {
 			t.Fatal(err)
 		}
-		s.inbox("unpin", note) // nobody is there to send anything
+		s.inbox("unpin", note) // no one is there to send anything
 		s.start()
 		shown(`"totalItems":0`)
 		ids[community.pinned("Remove", note, featured)] = true
@@ -229,7 +229,7 @@ func TestPinsReachFollowers(t *testing.T) {
 	})
 }
 
-// answer asks as somebody who does not follow, and returns the id of the answer, which comes to the server of both once.
+// answer asks as someone who does not follow, and returns the id of the answer, which comes to the server of both once.
 func (f *fediverse) answer(s *server) string {
 	f.t.Helper()
 	_, reply := f.ask(s, "echo", 1, "hello there")

@@ -358,7 +358,7 @@ func (w *internet) openRecords() {
 	w.refuseMail()
 }
 
-// refuseMail opens a mail server that knows nobody: what goes there is given up.
+// refuseMail opens a mail server that knows no one: what goes there is given up.
 func (w *internet) refuseMail() {
 	w.t.Helper()
 	listener, err := net.Listen("tcp", net.JoinHostPort(internetMail, "25"))

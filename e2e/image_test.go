@@ -25,7 +25,7 @@ import (
 
 const imageUser = 65532
 
-// TestImage makes the image of the program, lets umoci unpack it and crun run it as the image says: as its user, with a root that nobody
+// TestImage makes the image of the program, lets umoci unpack it and crun run it as the image says: as its user, with a root that no one
 // can write to, without a capability, and with a volume at /data.
 func TestImage(t *testing.T) {
 	t.Parallel()

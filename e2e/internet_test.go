@@ -291,7 +291,7 @@ func (w *internet) trust(others ...byte) {
 	if err := os.WriteFile(w.bundle, append(own, others...), 0o644); err != nil {
 		w.t.Fatal(err)
 	}
-	w.t.Setenv("SSL_CERT_FILE", w.bundle) // before this process trusts anybody
+	w.t.Setenv("SSL_CERT_FILE", w.bundle) // before this process trusts anyone
 }
 
 // openSocial starts a server of the fediverse behind a proxy that has its certificate.

@@ -71,7 +71,7 @@ func TestBlockedHostIsRefusedBeforeAnythingIsFetched(t *testing.T) {
 			nodes = append(nodes, secondNode(t, s).Settings.HTTP)
 		}
 		s.inbox("block", "add", "--reason", "spam", blocked.Host())
-		s.inbox("block", "add", first.Host()) // whoever knows this one knows the other
+		s.inbox("block", "add", first.Host()) // the one who knows this one knows the other
 		for _, node := range nodes {
 			first.awaitStatus(s, node, "echo", http.StatusForbidden)
 			before := s.rows()["turns"]

@@ -211,7 +211,7 @@ func TestWrongConfigurationIsOneClearSentence(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// Below a file there is no directory, whoever asks: permissions would not stop root.
+	// Below a file there is no directory for any user: permissions would not stop root.
 	file := filepath.Join(t.TempDir(), "file")
 	if err := os.WriteFile(file, nil, 0o600); err != nil {
 		t.Fatal(err)

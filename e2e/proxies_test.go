@@ -30,7 +30,7 @@ import (
 	"inbox/internal/children"
 )
 
-// Where the clients of a proxy come from, and one that comes to the server itself. What they claim to be is nobody's address.
+// Where the clients of a proxy come from, and one that comes to the server itself. What they claim to be is no one's address.
 const (
 	proxyClient  = "127.0.0.9"
 	stranger     = "127.0.0.66"
@@ -147,7 +147,7 @@ func (p *proxied) write(name, text string) string {
 	return file
 }
 
-// prepare makes the directory of a proxy that runs as nobody.
+// prepare makes the directory of a proxy that runs as the user nobody.
 func (p *proxied) prepare() {
 	p.t.Helper()
 	var err error

@@ -240,7 +240,7 @@ func (p *post) mistake() {
 	}
 }
 
-// TestReloadNeedsAServer: the command says that nobody was reached.
+// TestReloadNeedsAServer: the command says that no one was reached.
 func TestReloadNeedsAServer(t *testing.T) {
 	t.Parallel()
 	s := newServer(t, instance.Settings{})

@@ -33,7 +33,7 @@ type readership struct {
 
 const readers = 8
 
-// startReadership lets somebody at every server follow the agent.
+// startReadership lets someone at every server follow the agent.
 func startReadership(t *testing.T, s *server) *readership {
 	t.Helper()
 	r := &readership{t: t, s: s, came: make([]map[string]map[string]bool, readers), changed: make(chan struct{})}

@@ -115,7 +115,7 @@ func TestOwnerApprovesAToolFromTheFediverse(t *testing.T) {
 		if _, err := os.Stat(notes); err == nil {
 			t.Fatal("the tool ran before anybody approved")
 		}
-		community.ask(p.server, "memory", 1, "approve") // somebody else: an ordinary message
+		community.ask(p.server, "memory", 1, "approve") // someone else: an ordinary message
 		if _, err := os.Stat(notes); err == nil {
 			t.Fatal("the tool ran because a stranger said so")
 		}

@@ -116,7 +116,7 @@ func (c ConsoleRules) Named(names []string) []string {
 	return named
 }
 
-// RoleOf is the largest role of somebody with these names. Mail addresses are compared without their case, groups with it.
+// RoleOf is the largest role of someone with these names. Mail addresses are compared without their case, groups with it.
 func (c ConsoleRules) RoleOf(names []string) Role {
 	holds := func(list []string) bool {
 		return slices.ContainsFunc(list, func(entry string) bool {

@@ -77,7 +77,7 @@ type Receipt struct {
 }
 
 // WaitingDispatch is the reason of a turn in StateWaiting that goes on by itself as soon as other agents have answered:
-// nobody has to do anything about it.
+// no one has to do anything about it.
 const WaitingDispatch = "dispatch"
 
 // States of a Dispatch.

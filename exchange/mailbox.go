@@ -9,7 +9,7 @@ import (
 
 // Kinds of kept mail.
 const (
-	MailOrdinary = "mail"     // somebody wrote to a role address, such as postmaster
+	MailOrdinary = "mail"     // someone wrote to a role address, such as postmaster
 	MailDMARC    = "dmarc"    // an aggregate report about DMARC (RFC 7489, appendix C; RFC 9990)
 	MailTLS      = "tls"      // a report about TLS (RFC 8460)
 	MailCaptured = "captured" // an answer that mail.mode = capture kept instead of sending it

@@ -41,7 +41,7 @@ func Terminal(state string) bool {
 	return false
 }
 
-// Settled reports whether no caller needs to wait for a turn in the state any longer: it ended, or it waits for somebody
+// Settled reports whether no caller needs to wait for a turn in the state any longer: it ended, or it waits for someone
 // itself.
 func Settled(state string) bool {
 	return Terminal(state) || state == StateWaiting || state == StateHeld

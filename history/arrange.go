@@ -23,7 +23,7 @@ type arrangement struct {
 	short  map[int][]int // turn → parts
 }
 
-// shared counts the groups at the begin that are the same in both.
+// shared counts the groups at the start that are the same in both.
 func (a arrangement) shared(b arrangement) (count int) {
 	for i, group := range a.groups {
 		if i >= len(b.groups) || !slices.Equal(group, b.groups[i]) {

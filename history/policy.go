@@ -21,7 +21,7 @@ const (
 
 // Policy is an operator's choice of how much of a thread an agent sees. The zero value is DefaultPolicy.
 type Policy struct {
-	KeepHead    int           // turns at the begin of the thread that are always kept, with the answer to the last of them
+	KeepHead    int           // turns at the start of the thread that are always kept, with the answer to the last of them
 	Window      int           // newest turns that are kept at most
 	Slide       int           // the window's start moves by so many turns at once, so that prompts keep their prefix; at least 1
 	MaxBytes    int           // of text in all turns; 0 = no limit

@@ -238,7 +238,7 @@ func TestSameThreadGivesSameBytes(t *testing.T) {
 func TestPrefixStaysUpToTheBreakpoint(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		turns, policy := drawThread(t, 3), drawPolicy(t)
-		policy.MaxBytes = 0 // with a budget the size of what comes decides, and nobody knows it
+		policy.MaxBytes = 0 // with a budget the size of what comes decides, and no one knows it
 		added := 1
 		if n := len(turns); turns[n-2].Role == normalized.RoleUser && turns[n-1].Role == normalized.RoleAssistant {
 			added = 2

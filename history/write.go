@@ -132,7 +132,7 @@ func stored(ref *normalized.BytesRef) *normalized.BytesRef {
 	return normalized.Stored(normalized.Digest(content))
 }
 
-// shortened keeps the begin of a tool result as a JSON string of at most shortResult bytes.
+// shortened keeps the start of a tool result as a JSON string of at most shortResult bytes.
 func shortened(result json.RawMessage) json.RawMessage {
 	const mark = " … (shortened)"
 	for keep := shortResult; ; keep -= keep/8 + 1 {

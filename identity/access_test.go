@@ -69,7 +69,7 @@ func TestVouches(t *testing.T) {
 		}
 	}
 	foreign := account("https://a.test/users/alice", "@alice@a.test")
-	foreign.Proof.Type = ProofSignedAttestation // somebody else says that they saw the signature
+	foreign.Proof.Type = ProofSignedAttestation // someone else says that they saw the signature
 	if foreign.Vouches("@alice@a.test") {
 		t.Error("a peer's word about an actor vouches")
 	}

@@ -45,7 +45,7 @@ func TestThumbprint(t *testing.T) {
 	}
 }
 
-// Each way to name the same key in a proof finds it, and none finds a key of somebody else.
+// Each way to name the same key in a proof finds it, and none finds a key of someone else.
 func TestKeyNames(t *testing.T) {
 	for kid, want := range map[string]bool{
 		"k": true, "#k": true, didIssuer + "#k": true, "did:web:Connector.test#k": true,

@@ -26,7 +26,7 @@ type Documents interface {
 	Fetch(ctx context.Context, url string) ([]byte, error)
 }
 
-// keyCache holds the key documents of trusted issuers. At most one fetch an issuer is on its way at a time, and nobody
+// keyCache holds the key documents of trusted issuers. At most one fetch an issuer is on its way at a time, and no one
 // but the callers who need it waits for it.
 type keyCache struct {
 	documents Documents

@@ -180,7 +180,7 @@ func TestSlowRefresh(t *testing.T) {
 	})
 }
 
-// The fetch belongs to nobody: the one who began it may leave, and the others are served.
+// The fetch belongs to no one: the one who began it may leave, and the others are served.
 func TestCallerLeaves(t *testing.T) {
 	bubble(t, nil, func(t *testing.T, b *bench) {
 		open := make(chan struct{})

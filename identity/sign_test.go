@@ -68,7 +68,7 @@ func TestKeyPrintsWithoutItsPrivateHalf(t *testing.T) {
 	}
 }
 
-// Whatever Sign makes is believed by whoever reads the documents that we publish.
+// Whatever Sign makes is believed by the one who reads the documents that we publish.
 func TestRoundTrip(t *testing.T) {
 	b := newBench(t, nil)
 	text := rapid.StringN(0, 40, 200)

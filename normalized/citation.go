@@ -13,7 +13,7 @@ import (
 
 // Citation says where something in an answer comes from (agent runtime contract, section 4.5). It stands in a text or a
 // link of the answer, and in the metadata of a tool's result. It explains; it authorizes nothing. Reading takes the members
-// of the contract alone, each with its type: whatever else a tool wrote there is nobody's to see.
+// of the contract alone, each with its type: whatever else a tool wrote there is no one's to see.
 type Citation struct {
 	Source      string   `json:"source,omitempty"`
 	SourceID    string   `json:"source_id,omitempty"`
@@ -83,7 +83,7 @@ func AccessOf(status string) string {
 	return AccessDenied
 }
 
-// CitationOf reads a citation that somebody wrote as an object. It is not ok when nothing in it says where something comes from.
+// CitationOf reads a citation that someone wrote as an object. It is not ok when nothing in it says where something comes from.
 func CitationOf(given map[string]any) (read Citation, ok bool) {
 	text := func(name string, limit int) string { return cutBytes(cleanName(scalar(given[name])), limit) }
 	read = Citation{

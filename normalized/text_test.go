@@ -175,7 +175,7 @@ func TestContentOfFiles(t *testing.T) {
 	}
 }
 
-// TestSurfaceStaysWithinItsBounds: whoever fills To and Cc with what a stranger listed never makes a message that is refused.
+// TestSurfaceStaysWithinItsBounds: the one who fills To and Cc with what a stranger listed never makes a message that is refused.
 func TestSurfaceStaysWithinItsBounds(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		surface := Surface{Channel: "email", Subject: strings.Repeat("ä", rapid.IntRange(0, 998).Draw(t, "subject"))}

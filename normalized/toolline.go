@@ -10,7 +10,7 @@ const (
 )
 
 // ToolLine is what a reader of a text sees of the calls of tools in an answer: one line such as "Tools: search, fetch (failed)",
-// with the begin of the arguments where they are there. Empty without calls.
+// with the start of the arguments where they are there. Empty without calls.
 func ToolLine(parts []Part) string {
 	var named []string
 	size, left := len("Tools: "), 0

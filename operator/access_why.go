@@ -65,7 +65,7 @@ func (q AccessQuestion) filled(channel string) AccessQuestion {
 
 // Why says what would become of a message, or of the use of a tool or a skill, and what is asked on the way: the evidence, the lists of the
 // operator and the rules of the agent, in the order in which the server asks them. Nothing is sent and nothing is stored. The channel
-// says how its senders are proven where the question does not; empty = none. Limits on how much somebody may send are not
+// says how its senders are proven where the question does not; empty = none. Limits on how much someone may send are not
 // looked at. fault.NotFound for an agent that there is not.
 func (o *Operator) Why(ctx context.Context, q AccessQuestion, channel string) (AccessAnswer, error) {
 	c := o.options.Current()

@@ -21,7 +21,7 @@ type Demands struct {
 
 // DemandEndings end demands.
 type DemandEndings interface {
-	// Withdraw ends one that nobody answered, and with it its message; the asker is told. By is who does it, for the record.
+	// Withdraw ends one that no one answered, and with it its message; the asker is told. By is who does it, for the record.
 	// fault.NotFound, fault.Conflict (answered, or being settled) and fault.Gone (its time is over).
 	Withdraw(ctx context.Context, id, by string) error
 }

@@ -30,7 +30,7 @@ func (p People) List(ctx context.Context, before string, limit int) ([]exchange.
 	return p.Rows.People(ctx, before, limit)
 }
 
-// Of lists the identities of the people of whom one has the principal, subject or address, at most 500 people; none when nobody is
+// Of lists the identities of the people of whom one has the principal, subject or address, at most 500 people; none when no one is
 // linked who has it.
 func (p People) Of(ctx context.Context, who string) ([]exchange.PersonIdentity, error) {
 	found := []exchange.PersonIdentity{}

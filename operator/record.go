@@ -91,7 +91,7 @@ func (o *Operator) original(ctx context.Context, raw normalized.Raw) ([]byte, er
 // lookAtWaiting is how often a recorder looks whether something has become of messages.
 const lookAtWaiting = 250 * time.Millisecond
 
-// Follow records messages that come from now on, each once it has ended or waits for somebody, until ctx ends or take wants no more. Ready is
+// Follow records messages that come from now on, each once it has ended or waits for someone, until ctx ends or take wants no more. Ready is
 // called once nothing is missed any more. It returns how many messages had not ended by then.
 func (r *Recorder) Follow(ctx context.Context, filter exchange.ArrivalFilter, ready func(), take func(Recording) (more bool, err error)) (unfinished int, err error) {
 	after, err := r.operator.Arrivals.Newest(ctx)
@@ -165,7 +165,7 @@ type Replayed struct {
 	Differences []Difference `json:"differences"`
 }
 
-// ReadRecordings reads the recordings of a directory, which may be somebody else's.
+// ReadRecordings reads the recordings of a directory, which may be someone else's.
 func ReadRecordings(directory string) ([]Recording, error) {
 	found, err := recording.Read(directory)
 	if err != nil {

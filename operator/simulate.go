@@ -18,7 +18,7 @@ import (
 	"inbox/internal/simulation"
 )
 
-// Simulation is a message that somebody would send to an agent.
+// Simulation is a message that someone would send to an agent.
 type Simulation struct {
 	Way      string          `json:"way"` // one of Ways
 	Agent    string          `json:"agent"`
@@ -85,7 +85,7 @@ func Faults(way string) []string { return simulation.Faults(way) }
 type PeerOptions = simulation.Options
 
 // Simulator sends messages to the running server as others would, over its own listeners (decision 0117). Each passes every stage that
-// those of strangers pass and proves no more than the server can check; senders have names that nobody else has. It is for one goroutine;
+// those of strangers pass and proves no more than the server can check; senders have names that no one else has. It is for one goroutine;
 // Close ends its senders.
 type Simulator struct {
 	operator *Operator
@@ -144,7 +144,7 @@ func (s *Simulator) Close(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// Send sends a message and waits at most so long until it ended or waits for somebody. What the server says against it is an outcome and no
+// Send sends a message and waits at most so long until it ended or waits for someone. What the server says against it is an outcome and no
 // error. fault.Malformed is a message that cannot be sent, fault.NotFound an agent that is not there, fault.Conflict a server to which
 // nothing of the kind may be sent, fault.Unavailable one that does not listen.
 func (s *Simulator) Send(ctx context.Context, message Simulation, wait time.Duration) (Simulated, error) {

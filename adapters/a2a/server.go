@@ -87,7 +87,7 @@ type Options struct {
 
 	Verifier Verifier                                       // optional: nil = only tokens of the operator are taken
 	Peers    func(agent string, peer identity.Address) bool // optional: whether an agent takes what a peer signs for itself; asked before anything is fetched
-	Issuers  func() []IssuerCard                            // whose access tokens are taken now, for cards and metadata; nil = nobody's
+	Issuers  func() []IssuerCard                            // whose access tokens are taken now, for cards and metadata; nil = no one's
 
 	// CardKeys are the keys that sign cards, of our jwks.json; several during a rotation; nil = cards are not signed.
 	CardKeys func(ctx context.Context) ([]identity.SigningKey, error)

@@ -22,7 +22,7 @@ var ancestorCount = promauto.NewCounterVec(prometheus.CounterOpts{
 	Name: "inbox_activitypub_ancestors_total", Help: "Notes that were taken into the history of a thread entered late, by where they were.",
 }, []string{"from"})
 
-// The budget of one walk towards the begin of a thread.
+// The budget of one walk towards the start of a thread.
 const (
 	maxAncestorDepth   = 20
 	maxAncestorFetches = 20
@@ -41,7 +41,7 @@ func (n *notes) Late(turn exchange.TurnRecord) bool {
 	return err == nil && asked.Late
 }
 
-// Ancestors walks from a note towards the begin of its thread: what is stored here first, then what other servers show.
+// Ancestors walks from a note towards the start of its thread: what is stored here first, then what other servers show.
 // It ends at a note that is in the turn's own thread, at one that may not be shown, and where a server refuses.
 func (n *notes) Ancestors(ctx context.Context, turn exchange.TurnRecord) ([]normalized.HistoricalMessage, error) {
 	asked, err := readRoute(turn.Route)

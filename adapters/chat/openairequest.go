@@ -198,7 +198,7 @@ func (c *CompletionRequest) toolOf(at int) string {
 	return "a tool"
 }
 
-// newest keeps the instructions at the begin and the newest of what follows, when there is more than is told.
+// newest keeps the instructions at the start and the newest of what follows, when there is more than is told.
 func (c *CompletionRequest) newest(lines []contract.Line) []contract.Line {
 	over := len(lines) - maxHistoryLines
 	if over <= 0 {

@@ -78,7 +78,7 @@ type ChatAnswer struct {
 type ChatStart struct {
 	Session string `json:"session"`
 	RunID   string `json:"run_id"`
-	EventID string `json:"event_id"` // for Last-Event-ID: everything after the begin
+	EventID string `json:"event_id"` // for Last-Event-ID: everything after the start
 }
 
 // ChatResume is the last event of a stream that the server ended before its run, because it stops or cannot read on. The run

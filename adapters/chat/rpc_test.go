@@ -137,7 +137,7 @@ func TestChatSessions(t *testing.T) {
 			t.Errorf("session %q", answer.Result.SessionID)
 		}
 	}
-	const id = "5e3f7a54-0a2c-4d5b-8e2e-0d3f8a9f1c11" // random: whoever knows it made it
+	const id = "5e3f7a54-0a2c-4d5b-8e2e-0d3f8a9f1c11" // random: the one who knows it made it
 	for range 2 {
 		if answer := s.post("/v1/agent/remembers", "", rpcBody("message/send", "", id, "x")).rpc(t); answer.Result.SessionID != id {
 			t.Errorf("session %q", answer.Result.SessionID)

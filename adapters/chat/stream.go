@@ -214,7 +214,7 @@ type progress struct {
 	ended  map[string]bool // calls whose outcome the reader has
 }
 
-// restart is called at the begin of each run.
+// restart is called at the start of each run.
 func (p *progress) restart() { p.at, p.said, p.apart, p.differ = 0, false, false, false }
 
 // add returns the steps that the reader lacks.

@@ -107,7 +107,7 @@ func (c *peerConn) Read(p []byte) (int, error) {
 	return c.qualifyRead(p, n), err
 }
 
-// look finds lone CRs on the wire: at the begin of a line the library swallows a dot and the CR behind it, so that the
+// look finds lone CRs on the wire: at the start of a line the library swallows a dot and the CR behind it, so that the
 // mail would not show them any more.
 func (c *peerConn) look(p []byte) {
 	if c.loneCR || len(p) == 0 {

@@ -76,7 +76,7 @@ func TestMailForTheOperatorIsKept(t *testing.T) {
 		t.Errorf("raw:\n%.300s", one.Raw)
 	}
 
-	// Somebody else cannot keep a mail from being kept by sending another one under its id first.
+	// Someone else cannot keep a mail from being kept by sending another one under its id first.
 	s.greet().send("ann@sender.test", []string{"postmaster@inbox.test"}, emailtest.Signed(t, strings.Replace(mail, "spam", "worse", 1)), "250")
 	if kept = s.mailbox.All(""); len(kept) != 3 {
 		t.Errorf("%d mails; want that with another text too", len(kept))

@@ -157,7 +157,7 @@ func submitted(notes route) string {
 
 func (w *renderer) authorName(agent string, notes route) string {
 	if notes.Forward {
-		return "" // a role address is nobody's
+		return "" // a role address is no one's
 	}
 	return w.displayName(agent)
 }

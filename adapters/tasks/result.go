@@ -83,7 +83,7 @@ func statusOf(turn exchange.TurnRecord) string {
 	return task.StatusFailed
 }
 
-// addWaiting says for what a run waits that somebody outside has to do.
+// addWaiting says for what a run waits that someone outside has to do.
 func addWaiting(outcome map[string]any, turn exchange.TurnRecord, present func(policypart.Part) policypart.Part) {
 	switch {
 	case turn.State == exchange.StateHeld:
@@ -106,7 +106,7 @@ func addWaiting(outcome map[string]any, turn exchange.TurnRecord, present func(p
 	}}
 }
 
-// codeInput is the code of a run whose agent asks back: nobody is there to answer.
+// codeInput is the code of a run whose agent asks back: no one is there to answer.
 const codeInput = "input_required"
 
 // failureOf says why an answer is none to the task; nil = it is one.

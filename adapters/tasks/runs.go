@@ -197,7 +197,7 @@ func (rs *runs) wait(ctx context.Context, runID string, patience time.Duration) 
 	waiting, cancel := context.WithTimeout(serving, patience)
 	defer cancel()
 	turn, err := rs.options.Runs.Wait(waiting, row.TurnID)
-	if err == nil && !exchange.Terminal(turn.State) { // it waits for somebody, and may go on soon
+	if err == nil && !exchange.Terminal(turn.State) { // it waits for someone, and may go on soon
 		err = follow(waiting, rs.options.Runs, turn.ID)
 	}
 	if err != nil && (waiting.Err() == nil || ctx.Err() != nil) {

@@ -212,7 +212,7 @@ func TestCancel(t *testing.T) {
 			if leased != nil {
 				late := `{"parts":[{"kind":"text","mime":"text/plain","content":"late"}]}`
 				if status, _, body := w.Read(http.MethodPost, leased.at+"answer"+leased.key, w.worker, late); status != http.StatusConflict && status != http.StatusOK {
-					t.Errorf("a late answer gets %d %s", status, body) // 200 where the program is faster than the word that nobody wants it
+					t.Errorf("a late answer gets %d %s", status, body) // 200 where the program is faster than the word that no one wants it
 				}
 			}
 			if got := w.call(w.results, http.MethodGet, at(run)+"&wait=20s", nil, http.StatusOK); got["status"] != task.StatusCancelled || got["output"] != nil {

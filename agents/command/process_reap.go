@@ -11,7 +11,7 @@ import (
 const limitsMemory = false
 
 // group is the program and what it started, as far as that stays in its process group. kill may come at any time; after the
-// program is reaped it does nothing, because its number could be somebody else's by then.
+// program is reaped it does nothing, because its number could be someone else's by then.
 type group struct {
 	mu      sync.Mutex
 	process *os.Process

@@ -30,7 +30,7 @@ func (t *Turn) has(digest string) bool {
 }
 
 // Check lets parts of an answer of the run name contents of the turn and those that were handed in for the agent: bytes that are named by
-// their digest leave with the answer, whoever else has them. Their addresses are left out of the list that it returns, because the way out
+// their digest leave with the answer, no matter who else has them. Their addresses are left out of the list that it returns, because the way out
 // decides how the bytes travel. The fault for another content is Malformed and names the member.
 func (t *Turn) Check(ctx context.Context, parts []normalized.Part) ([]normalized.Part, error) {
 	return t.service.check(ctx, t.turn, parts, t.has)

@@ -34,7 +34,7 @@ type State struct {
 }
 
 // Outbox takes the events of one run and brings them to its observer, in order. An event has no number and is not sent before the state
-// with it was kept (Keep, Kept): one that comes again after a crash is therefore the same, and one that nobody remembers was never
+// with it was kept (Keep, Kept): one that comes again after a crash is therefore the same, and one that no one remembers was never
 // sent. Add and Keep never wait for the observer. Add, Keep, Kept and Close are for one goroutine.
 type Outbox struct {
 	hook      *Hook

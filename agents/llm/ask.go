@@ -39,7 +39,7 @@ func Asking(addresses []string) (Tools, error) {
 
 type asking struct{ agents []string }
 
-// Declarations returns the tool while there is somebody to ask. A run that keeps no note could not go on with the answers.
+// Declarations returns the tool while there is someone to ask. A run that keeps no note could not go on with the answers.
 func (a asking) Declarations(_ context.Context, turn agents.Turn) ([]tool.Entry, error) {
 	others := a.others(turn)
 	if len(others) == 0 || turn.Memory == nil || !mayGoOn(turn.Message.RecipientCapabilities.AgentChain) {

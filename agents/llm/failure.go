@@ -35,7 +35,7 @@ var errStreamCut = errors.New("the stream of the model provider ended before the
 
 func unusable(cause error) error { return fault.GiveUp(sayUnusable, cause) }
 
-// cut classes a stream that broke off. Nobody knows whether the next one does, so the engine may repeat the turn.
+// cut classes a stream that broke off. No one knows whether the next one does, so the engine may repeat the turn.
 func cut(cause error) error { return fault.RetryIn(0, sayUnusable, cause) }
 
 // interrupted classes an exchange that ended before the answer was whole. outer is the caller's context, limited ours

@@ -24,7 +24,7 @@ const (
 	maxTextFiles = 256 << 10
 )
 
-// loadTexts returns the text files of the message that is answered, marked as what somebody sent. A file that cannot be
+// loadTexts returns the text files of the message that is answered, marked as what someone sent. A file that cannot be
 // had or is no text is only named. Files at addresses are not fetched.
 func (a *Agent) loadTexts(ctx context.Context, turn agents.Turn) string {
 	var texts strings.Builder

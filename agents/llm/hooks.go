@@ -61,7 +61,7 @@ type hooked struct {
 
 	run       hook.Run
 	principal hook.Principal
-	outbox    *hook.Outbox // nil = nobody observes
+	outbox    *hook.Outbox // nil = no one observes
 	turn      int          // of the model in this attempt
 	goesOn    bool         // the completion policy wants another turn
 	ended     string       // id of the tool call that ended last
@@ -150,7 +150,7 @@ func (n *note) readEvents(given any) error {
 }
 
 // tell brings the last events of a run to the observer. What it does not take stays in the note: when the same turn runs once more
-// they go first. A run that was stopped keeps nothing and waits for nobody.
+// they go first. A run that was stopped keeps nothing and waits for no one.
 func (j *job) tell(ctx context.Context) {
 	outbox := j.hooked.outbox
 	if outbox == nil {

@@ -104,7 +104,7 @@ func TestRunWaitsForAProgramOutsideAndGoesOn(t *testing.T) {
 		t.Errorf("first %v, then %v", lost, requests.wanted)
 	}
 	first := requests.keep(t)
-	if _, _, err := fold(t.Context(), t, agent, turn); err != nil || requests.wanted == nil { // nobody answered
+	if _, _, err := fold(t.Context(), t, agent, turn); err != nil || requests.wanted == nil { // no one answered
 		t.Fatalf("it does not wait any more: %v", err)
 	}
 	requests.wanted = nil
@@ -211,7 +211,7 @@ func TestApprovedCallWaitsForTheProgram(t *testing.T) {
 	}
 }
 
-// approvesOutside makes the call once somebody agreed, as ByDemand does.
+// approvesOutside makes the call once someone agreed, as ByDemand does.
 type approvesOutside struct {
 	box     *outsideBox
 	granted bool

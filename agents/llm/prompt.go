@@ -106,7 +106,7 @@ func told(parts []normalized.Part) string {
 	return strings.Join(pieces, "\n\n")
 }
 
-// wrap puts somebody's words between marks that the words themselves cannot end.
+// wrap puts someone's words between marks that the words themselves cannot end.
 func wrap(mark string, sender normalized.Sender, text string) string {
 	return "<" + mark + " from=" + quote(sender.Address) + ">\n" + disarm(text) + "\n</" + mark + ">"
 }

@@ -164,7 +164,7 @@ func (j *job) ownMessages(given any) (own []any, earlier int) {
 	return own, at
 }
 
-// redactedMessage copies a message where it holds what somebody is asked outside of the run.
+// redactedMessage copies a message where it holds what someone is asked outside of the run.
 func (j *job) redactedMessage(message map[string]any) map[string]any {
 	payload := value.Assoc(message["payload"])
 	kind := envelope.Type(value.Text(message["type"]))

@@ -312,7 +312,7 @@ func TestGoesOnAfterACrash(t *testing.T) {
 	}
 }
 
-// An at_most_once tool whose end nobody knows is not run again.
+// An at_most_once tool whose end no one knows is not run again.
 func TestUnfinishedCallIsNotRepeated(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	tools := &toolbox{entries: []tool.Entry{declare("pay", map[string]any{"runtime": map[string]any{"duplicate_policy": "at_most_once"}})}}
@@ -394,7 +394,7 @@ func TestApprovalParksAndResumes(t *testing.T) {
 			})})
 			turn := question("approval")
 			turn.Memory = &memory{}
-			for range 2 { // asked again before anybody decided, it waits for the same
+			for range 2 { // asked again before anyone decided, it waits for the same
 				response, _, err := fold(t.Context(), t, agent, turn)
 				if err != nil {
 					t.Fatal(err)
@@ -432,7 +432,7 @@ func TestApprovalParksAndResumes(t *testing.T) {
 	}
 }
 
-// Without anybody to ask, a tool that asks by itself is answered by the resolution of the demand.
+// Without anyone to ask, a tool that asks by itself is answered by the resolution of the demand.
 func TestApprovalOfAToolOfItsOwn(t *testing.T) {
 	tools := &toolbox{entries: []tool.Entry{declare("pay", nil)}}
 	tools.run = func(_ context.Context, call tool.Call) (map[string]any, error) {

@@ -76,7 +76,7 @@ func (j *job) pause(ctx context.Context, transcript, added []envelope.Envelope, 
 	return j.save(ctx)
 }
 
-// withoutPending leaves the call as the last word: its result comes when somebody decided.
+// withoutPending leaves the call as the last word: its result comes when someone decided.
 func withoutPending(messages []envelope.Envelope, callID string) []envelope.Envelope {
 	return slices.DeleteFunc(slices.Clone(messages), func(message envelope.Envelope) bool {
 		return message.Type == envelope.TypeApprovalRequired ||
@@ -181,7 +181,7 @@ func (j *job) result(callID, name string, given map[string]any) {
 	j.note.Messages = append(j.note.Messages, envelope.NewToolResult(text, name, result, map[string]any{"tool_call_id": callID}))
 }
 
-// settled asks for the result; without anybody to ask, the resolution of the demand is all there is.
+// settled asks for the result; without anyone to ask, the resolution of the demand is all there is.
 func (j *job) settled(ctx context.Context, waiting *Waiting) (map[string]any, error) {
 	if waiting.Status == envelope.StatusRuntimeToolPending {
 		return j.submitted(ctx, waiting)

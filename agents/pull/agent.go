@@ -185,7 +185,7 @@ func (a *Agent) offer(ctx context.Context, turn agents.Turn, mine pointer) (*wat
 	}
 
 	w := a.watch(turn, mine)
-	if len(turn.Requires) > 0 { // whoever has waited longest may not have the labels
+	if len(turn.Requires) > 0 { // the one who has waited longest may not have the labels
 		a.service.notifier.notifyAll(offersTopic(a.name))
 	} else {
 		a.service.notifier.notify(offersTopic(a.name), 1)

@@ -213,7 +213,7 @@ func (w *watch) complete(response *normalized.Response) {
 	w.emit(normalized.Delta{Kind: normalized.DeltaResponse, Response: response})
 }
 
-// left handles the end of ctx. A cause of its own says that somebody else will run the turn: the program goes on for them.
+// left handles the end of ctx. A cause of its own says that someone else will run the turn: the program goes on for them.
 func (w *watch) left(ctx context.Context) error {
 	cause := context.Cause(ctx)
 	if errors.Is(cause, context.Canceled) || errors.Is(cause, context.DeadlineExceeded) {

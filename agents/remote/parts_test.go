@@ -80,7 +80,7 @@ func TestResultsBecomeParts(t *testing.T) {
 }
 
 // TestDataGoesThereAndBack: data is data on the way to another agent, with all digits where the binding has them, and in its
-// answer; so is a policy part of whoever asks.
+// answer; so is a policy part of the one who asks.
 func TestDataGoesThereAndBack(t *testing.T) {
 	for _, way := range ways {
 		t.Run(way, func(t *testing.T) {

@@ -195,7 +195,7 @@ type open struct {
 	Principal string `json:"principal"`       // who was asked: no one else's message answers
 	Asked     string `json:"asked"`           // names the question
 	Login     bool   `json:"login,omitempty"` // it may go on by itself once the person has logged in there
-	State     string `json:"state,omitempty"` // the secret by which a demand there is resolved; it never leaves for anybody else
+	State     string `json:"state,omitempty"` // the secret by which a demand there is resolved; it never leaves for anyone else
 }
 
 // progress is how far a message came, for the attempt after a crash.

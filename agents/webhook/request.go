@@ -12,7 +12,7 @@ import (
 )
 
 // Request is the body that the agent receives. SentAt is under the signature, so that an agent can refuse a request
-// that somebody recorded and sends again.
+// that someone recorded and sends again.
 type Request = agents.Document
 
 func (a *Agent) request(ctx context.Context, turn agents.Turn) (*http.Request, error) {

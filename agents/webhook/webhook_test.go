@@ -363,7 +363,7 @@ func TestUnreachable(t *testing.T) {
 	}
 }
 
-// TestEndOfContextIsNoFault lets the engine see that its own context ended: that is nobody's failure.
+// TestEndOfContextIsNoFault lets the engine see that its own context ended: that is no one's failure.
 func TestEndOfContextIsNoFault(t *testing.T) {
 	agent := startAgent(t, stuck, nil)
 	reason := errors.New("the server stops")

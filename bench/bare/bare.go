@@ -1,6 +1,6 @@
 // Package bare is the least program that accepts signed deliveries honestly: it checks digest and signature, parses the
 // activity, and answers after two rows were synced to SQLite. It is the yardstick beside which the server is measured
-// and has no policy, no limits and no agents; nobody should run it for anything else.
+// and has no policy, no limits and no agents; no one should run it for anything else.
 package bare
 
 import (
@@ -66,7 +66,7 @@ type activity struct {
 }
 
 func (i *inbox) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	if r.Method != http.MethodPost { // somebody asks whether it runs
+	if r.Method != http.MethodPost { // someone asks whether it runs
 		w.WriteHeader(http.StatusNoContent)
 		return
 	}

@@ -23,7 +23,7 @@ func listenersOf(server *inbox.Server) listeners {
 	return listeners{server.HTTPAddr().String(), server.MailAddr(), server.AdminAddr(), server.GRPCAddr()}
 }
 
-// greet tells whoever sits at the terminal what runs where. In development mode it is told wherever the output goes, as nobody but its
+// greet tells the one who sits at the terminal what runs where. In development mode it is told wherever the output goes, as no one but its
 // developer reads it; with a configuration file to a terminal alone, so that a service's log has lines of the log and nothing else.
 func greet(cmd *cobra.Command, server *inbox.Server) {
 	out := cmd.OutOrStdout()

@@ -238,7 +238,7 @@ func (c *conversation) print(answer *growingAnswer, reply chatReply) error {
 	return printJSON(c.out, whole)
 }
 
-// outcome is the error of a run that brought no answer, or nothing while it has one or waits for somebody.
+// outcome is the error of a run that brought no answer, or nothing while it has one or waits for someone.
 func (c *conversation) outcome(answer *growingAnswer, reply chatReply) error {
 	switch reply.Status {
 	case "failed", "cancelled":

@@ -73,7 +73,7 @@ func addAgentFlags(cmd *cobra.Command, agent *setup.AgentTable) {
 	flags.StringVar(&agent.SecretFile, "secret-file", "", "file with the webhook's secret (default: a new one), the provider's key or the remote agent's token")
 }
 
-// interview asks what no flag has answered. Where nobody can be asked, a question without a default is a usage error.
+// interview asks what no flag has answered. Where no one can be asked, a question without a default is a usage error.
 type interview struct {
 	in    *bufio.Reader
 	out   io.Writer

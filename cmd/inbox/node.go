@@ -155,7 +155,7 @@ func (n *runningNode) call(ctx context.Context, method, path string, body, into 
 	return nil
 }
 
-// listens reports whether somebody takes connections at the server's address.
+// listens reports whether someone takes connections at the server's address.
 func (n *runningNode) listens(ctx context.Context) bool {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, n.base+"/healthz", nil)
 	if err != nil {

@@ -9,7 +9,7 @@ import (
 	"inbox/operator"
 )
 
-// pauseReason is why an agent rests; empty when it works or nobody said.
+// pauseReason is why an agent rests; empty when it works or no one said.
 func pauseReason(agent operator.AgentSummary) string {
 	switch {
 	case agent.Paused != nil:

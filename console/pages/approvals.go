@@ -107,7 +107,7 @@ type compareView struct {
 	Title, Back   string
 	Before, After string
 	Was           string // fingerprint of the text as it was compared
-	Stale         bool   // somebody else changed it meanwhile
+	Stale         bool   // someone else changed it meanwhile
 	Action        string
 	Send, Keep    string // labels of the buttons; an empty one has none
 }

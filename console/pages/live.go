@@ -63,7 +63,7 @@ func (l *live) leave(watcher chan string) {
 	}
 }
 
-// look runs while somebody watches.
+// look runs while someone watches.
 func (l *live) look(ctx context.Context) {
 	ticker := time.NewTicker(lookEvery)
 	defer ticker.Stop()

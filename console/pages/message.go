@@ -44,7 +44,7 @@ type messageView struct {
 	Path      string
 }
 
-// check is one thing that was looked at before somebody was believed.
+// check is one thing that was looked at before someone was believed.
 type check struct{ Name, Value string }
 
 // step is one row of the timeline for people.
@@ -206,7 +206,7 @@ func threadPath(agent, thread string) string {
 	return at("thread") + "?" + values("agent", agent, "id", thread)
 }
 
-// personPath is the page of somebody, by any of their addresses or principals.
+// personPath is the page of someone, by any of their addresses or principals.
 func personPath(who string) string { return at("person") + "?" + values("who", who) }
 
 // senderName is how the page calls a sender: the name that they gave themselves, or the address.

@@ -83,7 +83,7 @@ func messagePage(v messageView) templ.Component {
 	})
 }
 
-// parts are what somebody said. Files are named; they are opened nowhere in the console.
+// parts are what someone said. Files are named; they are opened nowhere in the console.
 func parts(list []normalized.Part) templ.Component {
 	return component.New(func(ctx component.Context, page *component.Page, templ_7745c5c3_Var19 templ.Component) {
 		for _, part := range list {

@@ -60,7 +60,7 @@ func overviewPage(v overviewView) templ.Component {
 	})
 }
 
-// firstSteps is for a server to which nobody wrote yet.
+// firstSteps is for a server to which no one wrote yet.
 func firstSteps(v overviewView) templ.Component {
 	return component.New(func(ctx component.Context, page *component.Page, templ_7745c5c3_Var13 templ.Component) {
 		page.Escaped("<section class=\"card\" aria-labelledby=\"first\"><h2 id=\"first\">", text(ctx, "Nothing came in yet"))

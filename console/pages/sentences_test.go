@@ -13,7 +13,7 @@ import (
 )
 
 // TestSentencesAreSaid holds the translations to the rooms whose sentences they are: a sentence that no room says any more is not read in
-// German, and nobody would notice.
+// German, and no one would notice.
 func TestSentencesAreSaid(t *testing.T) {
 	var literals []string
 	for _, room := range []string{

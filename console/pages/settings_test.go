@@ -25,7 +25,7 @@ func TestSettings(t *testing.T) {
 	}
 	admin.get("/console/settings/configuration", "public_url")
 
-	// Whoever only reads changes nothing.
+	// The one who only reads changes nothing.
 	for _, path := range []string{"pause", "resume", "reload", "doctor", "lists/add", "lists/remove", "notices/test"} {
 		if status, _ := reader.post("/console/settings/"+path, "list", "block", "target", "spam.example"); status != http.StatusForbidden {
 			t.Errorf("%s is open to a reader: %d", path, status)

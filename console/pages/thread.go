@@ -64,7 +64,7 @@ func (p *Pages) thread(w http.ResponseWriter, r *http.Request, s account.Session
 	return p.show(w, r, s, view{Title: title, Section: sectionInbox}, threadPage(v))
 }
 
-// personView is somebody by what is proven of them.
+// personView is someone by what is proven of them.
 type personView struct {
 	Who       string
 	Addresses []exchange.PersonIdentity // that are linked with each other

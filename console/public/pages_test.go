@@ -131,7 +131,7 @@ func TestPagesAreCached(t *testing.T) {
 	}
 }
 
-// TestOperatorOnTheProfile: people must find somebody to complain to.
+// TestOperatorOnTheProfile: people must find someone to complain to.
 func TestOperatorOnTheProfile(t *testing.T) {
 	with := options()
 	with.Operator = []Field{

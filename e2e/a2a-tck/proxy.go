@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// The kit sends no credentials, and the server answers nobody without: a proxy in front adds the kit's token.
+// The kit sends no credentials, and the server answers no one without: a proxy in front adds the kit's token.
 
 // forward serves a listener with everything passed on to the target together with the token. Plain HTTP/2 is for gRPC.
 func forward(listener net.Listener, target, token string, names *renamer) *http.Server {

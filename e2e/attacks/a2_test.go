@@ -9,7 +9,7 @@ import (
 	"inbox/e2e/load"
 )
 
-// strandedGuests: 590 guest messages to an agent that nobody works for stopped every other agent for over 12 minutes.
+// strandedGuests: 590 guest messages to an agent that no one works for stopped every other agent for over 12 minutes.
 func (a *watched) strandedGuests() {
 	const networks = 20 // each brings as much as one sender may write in a minute
 	result := a.attack("A2", "590 guest mails to a pull agent that no program polls", func(ctx context.Context, heard *answers) {

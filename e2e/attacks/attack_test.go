@@ -92,7 +92,7 @@ type watched struct {
 	*world
 	honest    *honest
 	shop      *shop
-	alone     []period      // while nobody attacks
+	alone     []period      // while no one attacks
 	processor time.Duration // that the server used meanwhile
 	rows      []*row
 	under     []period // attack, beside rows

@@ -71,7 +71,7 @@ type community struct {
 // keys are made once for all tests: that takes longer than a test.
 var keys, otherKeys = sync.OnceValues(load.NewKey), sync.OnceValues(load.NewKey)
 
-// otherKey is one that nobody published.
+// otherKey is one that no one published.
 func otherKey(t *testing.T) *rsa.PrivateKey {
 	t.Helper()
 	return must(otherKeys())(t)
@@ -88,7 +88,7 @@ func (w *world) fediverse(host string, special func(http.ResponseWriter, *http.R
 	return c
 }
 
-// person is somebody of the community; the name is up to who asks.
+// person is someone of the community; the name is up to who asks.
 func (c *community) person(name string) load.Person {
 	return load.Person{Name: name, ID: "https://" + c.host + "/users/" + name, Key: must(keys())(c.w.t)}
 }

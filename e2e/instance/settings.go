@@ -53,7 +53,7 @@ const (
 	lastPort  = 32000
 )
 
-// FreeAddress finds a loopback address on which nobody listens now.
+// FreeAddress finds a loopback address on which no one listens now.
 func FreeAddress() (string, error) {
 	var last error
 	for range 100 {

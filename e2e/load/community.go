@@ -152,7 +152,7 @@ func (c *Community) Requests(methodAndPath string) int {
 	return c.requests[methodAndPath]
 }
 
-// Connections says how often anybody connected.
+// Connections says how often anyone connected.
 func (c *Community) Connections() int64 { return c.connections.Load() }
 
 // Host is the community's host and port.

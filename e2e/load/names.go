@@ -35,7 +35,7 @@ func NewNames() (*Names, error) {
 	return names, nil
 }
 
-// listenTwice opens one port for both protocols. The kernel chooses it for UDP; for TCP somebody may have it.
+// listenTwice opens one port for both protocols. The kernel chooses it for UDP; for TCP someone may have it.
 func listenTwice() (packets net.PacketConn, listener net.Listener, err error) {
 	for range 20 {
 		if packets, err = net.ListenPacket("udp", "127.0.0.1:0"); err != nil {

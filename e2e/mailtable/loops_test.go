@@ -1,6 +1,6 @@
 package mailtable
 
-// loops is mail that nobody waits for an answer to (RFC 3834 and habits), all of it with a proven sender.
+// loops is mail that no one waits for an answer to (RFC 3834 and habits), all of it with a proven sender.
 func loops() []row {
 	silent := func(name, reason string, head ...string) row {
 		return row{name: name, head: head, state: "silent", reason: reason}

@@ -29,14 +29,14 @@ type row struct {
 	head   []string // header lines beside the usual ones; "-Name" leaves a usual one out
 	body   string   // with LF; default "What time is it?"
 	raw    string   // the whole mail as it is, instead of head and body
-	sign   []string // domains that sign, the first one below; default {d}; "" = nobody
+	sign   []string // domains that sign, the first one below; default {d}; "" = no one
 	alter  func(t *testing.T, w *world, domain, mail string) string
 
 	code   string // default 250
 	id     string // of the message; default m@{d}, "digest" = that of the bytes
 	method string // default email-dkim
 	claims []string
-	state  string // default answered for a proven sender, held for others; "absent" = nobody has it
+	state  string // default answered for a proven sender, held for others; "absent" = no one has it
 	reason string
 	text   string // of the first part, without "Subject: …"
 	holds  []string

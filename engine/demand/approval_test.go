@@ -56,7 +56,7 @@ func TestApprovalIsNothingOfItsAskers(t *testing.T) {
 	if issuance.Purpose != policypart.PurposeApproval || issuance.Part.URL != "" || !issuance.ExpiresAt.Equal(b.clock.Add(24*time.Hour)) {
 		t.Errorf("issued: %+v", issuance)
 	}
-	// Whoever knows the state by whatever way cannot decide by a message, not even to decline.
+	// The one who knows the state by whatever way cannot decide by a message, not even to decline.
 	token := b.token(issuance.ID)
 	for _, outcome := range []string{policypart.OutcomeGranted, policypart.OutcomeDenied} {
 		turn := turnOf("t1", "alice")

@@ -161,6 +161,6 @@ type View struct {
 	Tool     string
 	Preview  json.RawMessage // what would be done
 	Draft    string          // the answer that is held back, as text; it is what would be sent now
-	Question string          // the begin of the asker's message
+	Question string          // the start of the asker's message
 	Reason   string          // of a denial
 }

@@ -486,7 +486,7 @@ func TestBadPaymentsBurnTheDemand(t *testing.T) {
 	}
 }
 
-// TestOnePaymentIsForOneDemand: whoever signs once pays once, on the page and by message. The demand that was refused
+// TestOnePaymentIsForOneDemand: the one who signs once pays once, on the page and by message. The demand that was refused
 // stays open, and a payment for which nothing can be taken any more is its payer's again.
 func TestOnePaymentIsForOneDemand(t *testing.T) {
 	b := setup(t)

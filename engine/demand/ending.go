@@ -31,7 +31,7 @@ type notes struct {
 	Capture      *capture `json:"capture,omitempty"`
 
 	Approvals int    `json:"approvals,omitempty"` // counts the approvals of a turn from 1
-	Question  string `json:"question,omitempty"`  // of an approval: the begin of the message
+	Question  string `json:"question,omitempty"`  // of an approval: the start of the message
 	Draft     *draft `json:"draft,omitempty"`     // of an approval: the answer that is held back; nil = the agent wants to do something
 }
 

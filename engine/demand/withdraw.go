@@ -20,7 +20,7 @@ type operators struct {
 	now     func() time.Time
 }
 
-// Withdraw ends a demand that nobody answered yet, and with it the message that waits for it; its asker is told in one sentence. By is who
+// Withdraw ends a demand that no one answered yet, and with it the message that waits for it; its asker is told in one sentence. By is who
 // does it, for the record. fault.NotFound without such a demand, and for an approval, which is denied instead; fault.Conflict when it was
 // answered or is being settled; fault.Gone when its time is over.
 func (o *operators) Withdraw(ctx context.Context, id, by string) error {

@@ -16,7 +16,7 @@ const (
 	CodeUnproven  = "allowlist:unproven"
 )
 
-// Verdict is what the lists say about somebody. The zero value lets them in.
+// Verdict is what the lists say about someone. The zero value lets them in.
 type Verdict struct {
 	Effect string // exchange.EffectRefuse or EffectHold; empty = let in
 	Code   string
@@ -34,7 +34,7 @@ func verdictOf(e exchange.ListEntry) Verdict {
 	return Verdict{Effect: e.Effect, Code: CodeBlock + e.Kind, Reason: reason}
 }
 
-// Host says what the lists say about a host, with or without a port. A host where somebody lives who is allowed by name
+// Host says what the lists say about a host, with or without a port. A host where someone lives who is allowed by name
 // is not refused: who else comes from there is decided when they are known.
 func (l *Lists) Host(host string) Verdict {
 	canonical, err := identity.ParseDomain(host)
@@ -73,7 +73,7 @@ func (l *Lists) own(host string) bool {
 	return host == l.options.Domain || identity.HostOf(host) == l.options.Domain || l.options.Hosts[host]
 }
 
-// Actor says what the lists say about somebody who claims to be an actor, before anything is known but the claim.
+// Actor says what the lists say about someone who claims to be an actor, before anything is known but the claim.
 func (l *Lists) Actor(subject string) Verdict {
 	l.table.RLock()
 	claimed := identity.Evidence{Subject: subject, Issuer: l.options.Domain}
@@ -95,7 +95,7 @@ func (l *Lists) Actor(subject string) Verdict {
 	return Verdict{}
 }
 
-// Address says what the lists say about an address as it is stated: of somebody to whom we write, or who claims it.
+// Address says what the lists say about an address as it is stated: of someone to whom we write, or who claims it.
 func (l *Lists) Address(text string) Verdict {
 	address, err := identity.ParseAddress(text)
 	if err != nil {
@@ -221,7 +221,7 @@ func (l *Lists) listed(sender normalized.Sender, hosts []string) Verdict {
 	return notListed(sender.Address)
 }
 
-// vouchedHere reports whether the operator let somebody in by hand: a token of this server, one of its own agents.
+// vouchedHere reports whether the operator let someone in by hand: a token of this server, one of its own agents.
 func (l *Lists) vouchedHere(e *identity.Evidence) bool {
 	return e.Proof.Type == identity.ProofBearerToken && e.Proof.VerifiedBy == l.options.Domain || subjectHost(e.Subject) != "" && l.own(subjectHost(e.Subject))
 }

@@ -149,7 +149,7 @@ func (t *table) drop(e exchange.ListEntry) {
 	}
 }
 
-// guestOf returns the host where somebody who is allowed lives.
+// guestOf returns the host where someone who is allowed lives.
 func guestOf(e exchange.ListEntry) string {
 	switch e.Kind {
 	case exchange.TargetAddress:

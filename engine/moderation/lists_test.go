@@ -174,7 +174,7 @@ func TestSenders(t *testing.T) {
 	}
 }
 
-// TestReached: what may be contacted before anybody is known.
+// TestReached: what may be contacted before anyone is known.
 func TestReached(t *testing.T) {
 	only := lists(t, true, "allow:*.fine.example", "allow:@guest@elsewhere.example", "allow:https://third.example/users/x")
 	for host, reached := range map[string]bool{

@@ -24,7 +24,7 @@ var (
 )
 
 const (
-	// readEvery is how late a change is noticed where nobody tells of it; the store does, also of commands of other processes.
+	// readEvery is how late a change is noticed where no one tells of it; the store does, also of commands of other processes.
 	readEvery = 2 * time.Second
 	listPage  = 500
 )
@@ -50,7 +50,7 @@ type Lists struct {
 	table   *table
 	version int64 // both are Read's alone
 	id      string
-	reading chan struct{} // holds a token while nobody reads
+	reading chan struct{} // holds a token while no one reads
 	wake    chan struct{}
 }
 

@@ -71,7 +71,7 @@ func parseUser(address, written string) (kind, target string, err error) {
 	return exchange.TargetAddress, canonicalAddress(parsed), nil
 }
 
-// canonicalAddress compares both sides without case: whoever is kept out must not come back in capitals.
+// canonicalAddress compares both sides without case: the one who is kept out must not come back in capitals.
 func canonicalAddress(a identity.Address) string { return strings.ToLower(a.String()) }
 
 func parseActor(text string) (kind, target string, err error) {

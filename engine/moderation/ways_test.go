@@ -173,7 +173,7 @@ func TestThreadsThatEndAtOnceCostNoRow(t *testing.T) {
 	}
 }
 
-// TestSameWordsInARow: whatever is said, nobody is answered more than three times in a row for the same, and nothing that
+// TestSameWordsInARow: whatever is said, no one is answered more than three times in a row for the same, and nothing that
 // differs is stopped.
 func TestSameWordsInARow(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {

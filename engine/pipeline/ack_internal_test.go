@@ -36,7 +36,7 @@ func TestSignOfLifeCountsFromTheAcceptance(t *testing.T) {
 	cases := map[string]struct {
 		after, age time.Duration // of the turn when the run begins
 		takes      time.Duration
-		want       time.Duration // after the begin of the run; 0 = none
+		want       time.Duration // after the start of the run; 0 = none
 	}{
 		"first run":                    {5 * time.Minute, 0, time.Hour, 5 * time.Minute},
 		"the channel's minimum":        {time.Second, 0, time.Hour, time.Minute},

@@ -251,7 +251,7 @@ type Moderator interface {
 	Note(entry exchange.ListEntry, removed bool)
 }
 
-// anybody is in charge where Options.Moderator is nil: no sender is kept out.
+// anyone is in charge where Options.Moderator is nil: no sender is kept out.
 type anybody struct{}
 
 func (anybody) Sender(normalized.Sender) moderation.Verdict { return moderation.Verdict{} }

@@ -16,9 +16,9 @@ import (
 	"inbox/policypart"
 )
 
-// Approvals is what the pipeline needs of engine/demand about decisions of somebody else than the asker.
+// Approvals is what the pipeline needs of engine/demand about decisions of someone else than the asker.
 type Approvals interface {
-	// Hold makes the demand for an answer that somebody has to let pass.
+	// Hold makes the demand for an answer that someone has to let pass.
 	Hold(turn exchange.TurnRecord, response normalized.Response, combined bool) (policypart.Issuance, error)
 	// Released returns the answer of a turn that was held back and approved.
 	Released(ctx context.Context, turn exchange.TurnRecord) (demand.Released, bool, error)
@@ -92,7 +92,7 @@ func endReason(issuance policypart.Issuance) string {
 // waitingWord is all that the asker may learn, where their protocol shows the state of a message at all.
 const waitingWord = "This needs an approval first. The answer comes by itself once it is given."
 
-// await parks a turn for the decision of somebody else. Nothing is sent to its asker; those who may decide are written
+// await parks a turn for the decision of someone else. Nothing is sent to its asker; those who may decide are written
 // to by jobs of their own, which are stored in the same transaction.
 func (s *runner) await(ctx context.Context, job queue.Job, turn exchange.TurnRecord, record *runRecord, issuance policypart.Issuance) error {
 	reply := s.replies.newReply(turn, normalized.Response{
@@ -124,7 +124,7 @@ type approver struct {
 	demands *settler
 }
 
-// holds reports whether somebody has to let the response pass first. One that was let pass goes out as it is; what was added
+// holds reports whether someone has to let the response pass first. One that was let pass goes out as it is; what was added
 // to it since, such as the answers of agents that it mentions, has to be let pass again.
 func (s *approver) holds(ctx context.Context, agent agents.Entry, turn exchange.TurnRecord, response normalized.Response) (bool, error) {
 	if agent.Agent == nil || response.Silent || len(response.Dispatch) > 0 || demands(response) || !agent.Settings.HoldsReply(turn.Message.Sender) {
@@ -159,7 +159,7 @@ func sameResponse(a, b normalized.Response) bool {
 	return errLeft == nil && errRight == nil && string(left) == string(right)
 }
 
-// errOvertaken says that somebody else decided while a decision was being stored: nothing of it was.
+// errOvertaken says that someone else decided while a decision was being stored: nothing of it was.
 var errOvertaken = errors.New("another decision was faster")
 
 // maxDecisions bounds how often a decision is held against what is open now.

@@ -18,7 +18,7 @@ import (
 	"inbox/policypart"
 )
 
-// ApprovalKind is the queue kind of what an approval still has to tell somebody; the payload is an approvalJob.
+// ApprovalKind is the queue kind of what an approval still has to tell someone; the payload is an approvalJob.
 const ApprovalKind = "approval"
 
 // auditUnreachable is the code of an approver who could not be asked.

@@ -9,7 +9,7 @@ import (
 	"inbox/normalized"
 )
 
-// held is an agent whose answers somebody has to let pass, or not, by rules about the sender.
+// held is an agent whose answers someone has to let pass, or not, by rules about the sender.
 func heldByRules(own string, rules ...agents.ReplyRule) *script {
 	return &script{
 		answer:   func(agents.Turn) normalized.Response { return texts("the answer") },

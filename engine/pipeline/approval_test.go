@@ -148,7 +148,7 @@ func TestApprovalByText(t *testing.T) {
 			t.Errorf("the asker was sent %v, %v", records, err)
 		}
 
-		// Somebody else's decision is an ordinary message.
+		// Someone else's decision is an ordinary message.
 		e.waits(t, decision("mallory", "m1", "approve"), "approval (refund)")
 		e.told(t)
 		if _, err := e.pipeline.Cancel(t.Context(), e.newest(t), "not this one"); err != nil {

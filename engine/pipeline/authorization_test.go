@@ -13,7 +13,7 @@ import (
 	"inbox/normalized"
 )
 
-// signsInElsewhere waits twice for somebody who signs in, tells of it in the first run, and answers in the third.
+// signsInElsewhere waits twice for someone who signs in, tells of it in the first run, and answers in the third.
 func signsInElsewhere(pause time.Duration) agents.Func {
 	return func(_ context.Context, turn agents.Turn) iter.Seq2[normalized.Delta, error] {
 		if turn.Attempt > 2 {
@@ -35,7 +35,7 @@ func signsInElsewhere(pause time.Duration) agents.Func {
 	}
 }
 
-// TestWaitForALoginElsewhereIsToldOnce: the asker hears once that somebody has to sign in, the turn waits as a row, goes on by
+// TestWaitForALoginElsewhereIsToldOnce: the asker hears once that someone has to sign in, the turn waits as a row, goes on by
 // itself when its time comes, and its answer is sent.
 func TestWaitForALoginElsewhereIsToldOnce(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, url string) {

@@ -16,7 +16,7 @@ import (
 	"inbox/internal/fault"
 )
 
-// TestBouncesReachTheirRecipients: the delivery says who does not have it, the agent hears of each once, and what nobody has is
+// TestBouncesReachTheirRecipients: the delivery says who does not have it, the agent hears of each once, and what no one has is
 // dead.
 func TestBouncesReachTheirRecipients(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, url string) {
@@ -120,7 +120,7 @@ func TestABounceMayBeFasterThanItsDelivery(t *testing.T) {
 	})
 }
 
-// TestRefusedRecipients: who was refused while others were taken stands in the delivery; what nobody took is told.
+// TestRefusedRecipients: who was refused while others were taken stands in the delivery; what no one took is told.
 func TestRefusedRecipients(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, url string) {
 		e := start(t, url, repeats, agents.Settings{})

@@ -61,7 +61,7 @@ type BackEndTx interface {
 	// OpenBackEnd opens the breaker, or notes a probe that failed: the later ProbeAt holds. It reports whether an outage
 	// began: there was none, or the last one ended before same.
 	OpenBackEnd(ctx context.Context, outage BackEnd, same time.Time) (began bool, err error)
-	// TakeProbe reports whether the caller is the one who may ask now. Nobody else may before until.
+	// TakeProbe reports whether the caller is the one who may ask now. No one else may before until.
 	TakeProbe(ctx context.Context, agent string, now, until time.Time) (bool, error)
 	// CloseBackEnd ends an outage, and reports whether the breaker was open.
 	CloseBackEnd(ctx context.Context, agent string, now time.Time) (bool, error)
@@ -223,7 +223,7 @@ func (b *breaker) patienceEnd(job queue.Job, turn exchange.TurnRecord, agent age
 	return later(job.CreatedAt, outage.Since).Add(total(agent.Settings.Retry.Of(b.awaited(turn))))
 }
 
-// awaited reports whether somebody waits on an open connection for the answer to a turn.
+// awaited reports whether someone waits on an open connection for the answer to a turn.
 func (b *breaker) awaited(turn exchange.TurnRecord) bool {
 	if turn.Channel == exchange.ChannelLocal { // another agent of this server waits
 		return true

@@ -524,7 +524,7 @@ func largestOf(sizes []int) (largest int) {
 	return largest
 }
 
-// shortened keeps the begin of a text and nothing of anything else.
+// shortened keeps the start of a text and nothing of anything else.
 func shortened(p normalized.Part, limit int) normalized.Part {
 	if p.Kind != normalized.PartText || len(p.Content) <= limit || limit < len(leftOut) {
 		return normalized.Text(leftOut)

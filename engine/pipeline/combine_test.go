@@ -91,7 +91,7 @@ func TestCrashBeforeTheCombinedAnswer(t *testing.T) {
 	})
 }
 
-// TestLastAgentOfAChainMentionsNobody: with is_final nobody is brought in, in whatever way.
+// TestLastAgentOfAChainMentionsNobody: with is_final no one is brought in, in whatever way.
 func TestLastAgentOfAChainMentionsNobody(t *testing.T) {
 	front := &script{name: "echo", answer: func(agents.Turn) normalized.Response {
 		r := texts("Thanks @bot@peer.test. Ask @b@inbox.test, @x@known.test or @ana@peer.test.")
@@ -109,7 +109,7 @@ func TestLastAgentOfAChainMentionsNobody(t *testing.T) {
 	}
 }
 
-// TestFailureMentionsNobody: an answer that failed asks nobody else.
+// TestFailureMentionsNobody: an answer that failed asks no one else.
 func TestFailureMentionsNobody(t *testing.T) {
 	front := &script{name: "echo", answer: func(agents.Turn) normalized.Response {
 		return normalized.Response{

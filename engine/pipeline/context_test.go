@@ -45,7 +45,7 @@ func (w *witness) ask(t *testing.T, e *engine, in exchange.Inbound) string {
 	return w.seen[in.Message.ID]
 }
 
-// TestLongThreadKeepsItsHead: the history of a thread that is longer than anybody reads begins with its first turns,
+// TestLongThreadKeepsItsHead: the history of a thread that is longer than anyone reads begins with its first turns,
 // and its prefix stays until the window moves.
 func TestLongThreadKeepsItsHead(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, url string) {
@@ -80,7 +80,7 @@ func TestHistoryOfAPerson(t *testing.T) {
 		const mail, bo = "hello m1 | re: hello m1", "hello b1 | re: hello b1"
 		expect("", from("ana", "m1", "mail"))
 		expect("", from("bo", "b1", "meeting"))
-		expect("", from("ana-on-mastodon", "n1", "note")) // nobody said that this is ana
+		expect("", from("ana-on-mastodon", "n1", "note")) // no one said that this is ana
 		expect(mail+" | "+bo, from("ana", "m2", "meeting"))
 		expect("", impostor(from("ana", "i1", "forged")))
 		link(t, e.store, "ana", "ana-on-mastodon")
@@ -95,7 +95,7 @@ func TestHistoryOfAPerson(t *testing.T) {
 	})
 }
 
-// TestHistoryOfAThread: with the default scope nobody's other conversations are seen.
+// TestHistoryOfAThread: with the default scope no one's other conversations are seen.
 func TestHistoryOfAThread(t *testing.T) {
 	w := &witness{seen: map[string]string{}}
 	e := start(t, "sqlite", w.agent, agents.Settings{})

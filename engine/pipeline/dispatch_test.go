@@ -316,7 +316,7 @@ func TestHugeAnswerIsCut(t *testing.T) {
 	}
 }
 
-// TestCancelledTurnStaysCancelled: answers that come too late wake nobody.
+// TestCancelledTurnStaysCancelled: answers that come too late wake no one.
 func TestCancelledTurnStaysCancelled(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, url string) {
 		called, release := make(chan struct{}), make(chan struct{})

@@ -18,7 +18,7 @@ const (
 // watcher serves those who wait for a turn.
 type watcher struct{ *core }
 
-// Wait blocks until the turn ended or waits for somebody (consent, the operator), and returns it with its response.
+// Wait blocks until the turn ended or waits for someone (consent, the operator), and returns it with its response.
 // The end of ctx is its error; NotFound when there is no such turn.
 func (s *watcher) Wait(ctx context.Context, turnID string) (exchange.TurnRecord, error) {
 	if entry, ok := s.broker.expectation(turnID); ok {
@@ -150,7 +150,7 @@ type place int64
 
 const theTurn place = -1
 
-// reading is one query whose outcome is shared. Nobody changes what is in it.
+// reading is one query whose outcome is shared. No one changes what is in it.
 type reading struct {
 	changes uint64        // of the audience when it began: it has seen them all
 	done    chan struct{} // closed when the rest is there
@@ -203,14 +203,14 @@ func (h *broker) perform(ctx context.Context, listening *audience, at place, fou
 	}
 }
 
-// page reads events of a turn that somebody watches.
+// page reads events of a turn that someone watches.
 func (s *watcher) page(ctx context.Context, turnID string, after int64, not *reading) (*reading, error) {
 	return s.broker.shared(ctx, turnID, place(after), not, func(ctx context.Context, r *reading) {
 		r.events, r.err = s.options.Store.Events(ctx, turnID, after, eventPage)
 	})
 }
 
-// turn reads a turn that somebody watches.
+// turn reads a turn that someone watches.
 func (s *watcher) turn(ctx context.Context, turnID string, not *reading) (*reading, error) {
 	return s.broker.shared(ctx, turnID, theTurn, not, func(ctx context.Context, r *reading) {
 		r.turn, r.err = s.options.Store.Turn(ctx, turnID)

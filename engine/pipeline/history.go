@@ -26,7 +26,7 @@ type Exchange struct {
 	Withdrawn bool              // the sender took the question back: only the answer is left of it
 }
 
-// Answered reports whether there is an answer that somebody could see.
+// Answered reports whether there is an answer that someone could see.
 func (e Exchange) Answered() bool {
 	return e.Turn.Response != nil && !e.Turn.Response.Silent && len(e.Turn.Response.Parts) > 0
 }
@@ -59,7 +59,7 @@ type ThreadQuery struct {
 	Principals      []string            // with what these senders said to the agent elsewhere in Shared turns; the first 16 are looked up
 	Before          string              // only what was accepted before the turn with this id
 	Since           time.Time           // only what was accepted since then; zero = all
-	Head, Tail      int                 // turns that are wanted of the begin and of the end
+	Head, Tail      int                 // turns that are wanted of the start and of the end
 	Enough          func(Exchange) bool // asked for each exchange from the newest back; true = older ones are not wanted for Tail; optional
 }
 

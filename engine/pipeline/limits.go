@@ -196,7 +196,7 @@ func braking(turn *exchange.TurnRecord, excess moderation.Excess) []exchange.Aud
 	return []exchange.AuditRecord{auditOf(*turn, code, excess.Brake)}
 }
 
-// overLimit tells the sender once in a window, where somebody reads it; later messages are kept unanswered, or refused
+// overLimit tells the sender once in a window, where someone reads it; later messages are kept unanswered, or refused
 // where the peer comes again by itself.
 func (s *acceptor) overLimit(
 	ctx context.Context, agent agents.Entry, in exchange.Inbound, turn *exchange.TurnRecord, excess moderation.Excess,

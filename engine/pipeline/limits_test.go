@@ -121,7 +121,7 @@ func TestStopWord(t *testing.T) {
 	})
 }
 
-// TestStopWordEndsWhatWaits: somebody who said stop is not asked for a consent any more, and nobody decides about theirs.
+// TestStopWordEndsWhatWaits: someone who said stop is not asked for a consent any more, and no one decides about theirs.
 func TestStopWordEndsWhatWaits(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, url string) {
 		lists := newBlocks()
@@ -150,7 +150,7 @@ func TestStopWordEndsWhatWaits(t *testing.T) {
 	})
 }
 
-// TestMailBrakes: what is braked is kept with its reason, told to nobody, and on record once.
+// TestMailBrakes: what is braked is kept with its reason, told to no one, and on record once.
 func TestMailBrakes(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, url string) {
 		front := &script{name: "echo", answer: says("hi")}

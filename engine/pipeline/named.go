@@ -12,8 +12,8 @@ import (
 	"inbox/normalized"
 )
 
-// An answer that names somebody in its text reaches them only if it names them in to or cc as well, or if the platform reads
-// the text itself (decision record 0086). Nobody is addressed because of a text: it may quote a stranger, and a private
+// An answer that names someone in its text reaches them only if it names them in to or cc as well, or if the platform reads
+// the text itself (decision record 0086). No one is addressed because of a text: it may quote a stranger, and a private
 // conversation would get readers whom no one chose. The agent is told instead: on the timeline, and in the next turn of the
 // conversation.
 

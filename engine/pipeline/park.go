@@ -325,7 +325,7 @@ func (s *acceptor) continues(ctx context.Context, agent agents.Entry, in *exchan
 	return taken, err
 }
 
-// parkedTurn reads the turn that the message continues. Somebody else's is refused as if it were not there.
+// parkedTurn reads the turn that the message continues. Someone else's is refused as if it were not there.
 func (s *acceptor) parkedTurn(ctx context.Context, agent agents.Entry, in exchange.Inbound) (exchange.TurnRecord, error) {
 	if in.Continues == "" {
 		return exchange.TurnRecord{}, nil

@@ -20,7 +20,7 @@ import (
 const again = 2 * time.Second
 
 // maxRuns bounds the runs of one job that end with the process: a message that kills the server may not do so for ever.
-// Runs after which the turn waited for somebody have jobs of their own; maxAttempts bounds all runs of a turn.
+// Runs after which the turn waited for someone have jobs of their own; maxAttempts bounds all runs of a turn.
 const (
 	maxRuns     = 20
 	maxAttempts = 200
@@ -130,7 +130,7 @@ func (s *runner) Limit(group string) int {
 	return math.MaxInt
 }
 
-// resumed reports whether a turn goes on with what somebody else brought: it may need no agent any more.
+// resumed reports whether a turn goes on with what someone else brought: it may need no agent any more.
 func resumed(turn exchange.TurnRecord) bool {
 	return turn.Message.PolicyResolution != nil || turn.Message.ReceivedTrace != nil
 }
@@ -278,7 +278,7 @@ func (s *runner) challenged(ctx context.Context, turn exchange.TurnRecord) (resp
 	return response.Answering(turn.Message), true, nil
 }
 
-// finishRun goes on with what the agent said: a demand parks the turn, and so does an answer that somebody has to let
+// finishRun goes on with what the agent said: a demand parks the turn, and so does an answer that someone has to let
 // pass; everything else answers it.
 func (s *runner) finishRun(ctx context.Context, job queue.Job, turn exchange.TurnRecord, record *runRecord, response normalized.Response) error {
 	response, err := s.confined(ctx, turn, response)
@@ -499,7 +499,7 @@ func (s *runner) finish(fold *normalized.Fold, turn exchange.TurnRecord) (normal
 }
 
 // stale does what the agent's policy says about a turn that is older than it may be; ended reports whether the turn's run is
-// over with that. The age counts from when the turn was taken up: what the operator released, or somebody resumed, is new.
+// over with that. The age counts from when the turn was taken up: what the operator released, or someone resumed, is new.
 func (s *runner) stale(ctx context.Context, job queue.Job, agent agents.Entry, turn exchange.TurnRecord) (ended bool, err error) {
 	policy := agent.Settings.Retry
 	age := time.Since(job.CreatedAt)

@@ -99,7 +99,7 @@ type Reader interface {
 	SentReader
 	// Demand returns one demand; fault.NotFound when there is none.
 	Demand(ctx context.Context, id string) (policypart.Issuance, error)
-	// Approvals lists demands that somebody else than their asker decides, newest first.
+	// Approvals lists demands that someone else than their asker decides, newest first.
 	Approvals(ctx context.Context, filter exchange.ApprovalFilter) ([]policypart.Issuance, error)
 	// DemandOfTurn returns the newest demand of a turn.
 	DemandOfTurn(ctx context.Context, turnID string) (policypart.Issuance, bool, error)

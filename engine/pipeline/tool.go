@@ -115,7 +115,7 @@ func (s *runner) awaitTool(
 	}
 }
 
-// tells reports whether the asker is to hear what the run said while the turn waits: where somebody has to sign in elsewhere. An
+// tells reports whether the asker is to hear what the run said while the turn waits: where someone has to sign in elsewhere. An
 // agent whose answers need an approval waits without a word.
 func (w *toolWait) tells(agent agents.Entry, response normalized.Response) bool {
 	approved := agent.Settings.ApproveReplies == "" || agent.Settings.ApproveReplies == agents.ApproveNever
@@ -354,7 +354,7 @@ func (t toolStore) RecentPending(ctx context.Context, query request.Query) ([]ma
 // maxToolResult bounds a result as JSON: what a program may hand in, and the names around it.
 const maxToolResult = request.MaxRecordBytes + 4<<10
 
-// errOther rolls the transaction of a request back that somebody else ended.
+// errOther rolls the transaction of a request back that someone else ended.
 var errOther = errors.New("the request is not pending any more")
 
 // TransitionPending implements request.Store: the request ends, its timeline says so and its turn runs again, all of it

@@ -19,7 +19,7 @@ import (
 
 // A database and the directory beside it belong together: the agents' keys, followers and conversations are in the one, what
 // opens its secrets is in the other. Where one of them was used before and the other one is missing or a different one, a
-// server that went on would be somebody else under the same name, and no one would be told. Decision record 0072.
+// server that went on would be someone else under the same name, and no one would be told. Decision record 0072.
 
 // databaseFile names in data_dir the database that it was used with, by the id that the database has of itself.
 const databaseFile = "database.id"

@@ -396,7 +396,7 @@ func (r *RunNotes) Update(
 // chooses is one of theirs.
 func taskKey(runID string) string { return "task:" + runID }
 
-// maxTaskStart bounds what is kept of the begin of a run, in bytes.
+// maxTaskStart bounds what is kept of the start of a run, in bytes.
 const maxTaskStart = 64 << 10
 
 const insertTaskRun = `INSERT INTO task_runs (id, created_at, updated_at, run, owner, turn_id) VALUES ($1, $2, $3, $4, $5, $6)

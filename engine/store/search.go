@@ -502,7 +502,7 @@ type searchWalk struct {
 	table         string
 	query         searchQuery
 	lowest, upper int64 // lowest included, upper not
-	before        int64 // upper at the begin
+	before        int64 // upper at the start
 	limit         int
 	restrict      func(ctx context.Context, numbers []int64) ([]numbered, error) // those that the rest of a filter selects, newest first
 

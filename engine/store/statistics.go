@@ -101,7 +101,7 @@ var trafficColumns = func() string {
 }()
 
 const (
-	// countedBack is how far back hours are counted when nobody counted them before: a server of an older version, or one that stood still.
+	// countedBack is how far back hours are counted when no one counted them before: a server of an older version, or one that stood still.
 	countedBack = 31 * 24 * time.Hour
 	// settleAfter is how long after its end an hour is counted at least: a message may be stored a while after its id was made.
 	settleAfter = time.Hour

@@ -19,7 +19,7 @@ type TB interface {
 }
 
 // Receive takes the next value of a channel, or the zero value at once when the channel is closed. When nothing has come within
-// Patience it fails the test, with the stacks of all goroutines; like FailNow it belongs into the goroutine of the test.
+// Patience it fails the test, with the stacks of all goroutines; like FailNow it belongs in the goroutine of the test.
 // What completes the sentence "waited for …".
 func Receive[T any](t TB, from <-chan T, what string) (value T) {
 	t.Helper()

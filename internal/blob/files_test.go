@@ -131,7 +131,7 @@ func TestDeleteIdle(t *testing.T) {
 		t.Error("a path is no digest")
 	}
 	other := open(t, directory) // as another process would
-	for range 1000 {            // whoever has put it finds it, whoever sweeps
+	for range 1000 {            // the one who has put it finds it, the one who sweeps
 		if _, err := s.PutBytes(t.Context(), []byte("content")); err != nil {
 			t.Fatal(err)
 		}

@@ -66,7 +66,7 @@ type Config struct {
 	Agents     []Agent     `toml:"agents"`
 
 	// Development says that no file was found: everything listens on loopback, private addresses are allowed, mail
-	// is captured and the agent `echo` answers anybody.
+	// is captured and the agent `echo` answers anyone.
 	Development bool `toml:"-"`
 	// NewIdentity lets a start go on that would otherwise be refused, because the database or the secret key that data_dir
 	// was used with is missing: with new keys.

@@ -248,7 +248,7 @@ func readSecretFile(path string) (Secret, error) {
 const prefix = "INBOX_"
 
 // foreign are variables with our prefix that are not settings: the path of the file, what inbox bridge reads, what agents and connectors
-// beside the server read (whoever tries an example has exported them in the same shell), what our own tests use, and what Kubernetes
+// beside the server read (those who try an example have exported them in the same shell), what our own tests use, and what Kubernetes
 // sets in every container beside a service that is called "inbox".
 var foreign = regexp.MustCompile(`^INBOX_(CONFIG$|SERVER$|TOKEN$|SECRET$|URL$|TEST_|PORT$|PORT_[0-9]|SERVICE_(HOST|PORT))`)
 

@@ -219,7 +219,7 @@ func TestExampleInTheDocumentationLoads(t *testing.T) {
 	}
 }
 
-// TestEdgeDefaults: what follows from where the server is reached. Behind a proxy that nobody declared all clients are on
+// TestEdgeDefaults: what follows from where the server is reached. Behind a proxy that no one declared all clients are on
 // loopback, so that loopback is not inside there.
 func TestEdgeDefaults(t *testing.T) {
 	for name, c := range map[string]struct {

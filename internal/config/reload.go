@@ -67,7 +67,7 @@ func (c *Config) Reload() (*Config, Difference, error) {
 
 	difference := Compare(c, read)
 	if read.Federation.AllowPrivate != c.Federation.AllowPrivate && !reflect.DeepEqual(read.Limits, c.Limits) {
-		// Limits that nobody wrote follow from that key. Those of a closed network must not count before the key does.
+		// Limits that no one wrote follow from that key. Those of a closed network must not count before the key does.
 		read.Limits = c.Limits
 		difference = Compare(c, read)
 		difference.UnchangedUntilRestart = append(difference.UnchangedUntilRestart, "limits")

@@ -8,7 +8,7 @@ import (
 )
 
 // Letter is a mail that the server writes itself, as HTML: in the colours and the type of the pages, readable in narrow windows and in the
-// dark. It loads nothing, so nobody learns when it is read. Body is HTML of LetterTitle, LetterText, LetterLink and LetterRemark.
+// dark. It loads nothing, so no one learns when it is read. Body is HTML of LetterTitle, LetterText, LetterLink and LetterRemark.
 type Letter struct {
 	Lang string // of its texts (RFC 5646)
 	Site string // who writes

@@ -145,7 +145,7 @@ func ThemeChoice() templ.Component {
 	})
 }
 
-// Mark is the sign of the product: somebody above a tray for what comes in.
+// Mark is the sign of the product: someone above a tray for what comes in.
 func Mark() templ.Component {
 	return component.New(func(ctx component.Context, page *component.Page, templ_7745c5c3_Var38 templ.Component) {
 		page.Fixed("<svg class=\"mark\" viewBox=\"0 0 32 32\" aria-hidden=\"true\" focusable=\"false\"><rect class=\"mark-ground\" width=\"32\" height=\"32\" rx=\"8.5\"></rect> <path class=\"mark-figure\" d=\"M16 5.5a4 4 0 1 1 0 8 4 4 0 0 1 0-8ZM6.5 16.5h5.2a4.4 4.4 0 0 0 8.6 0h5.2V22a4 4 0 0 1-4 4h-11a4 4 0 0 1-4-4Z\"></path></svg>")

@@ -54,7 +54,7 @@ func TestGate(t *testing.T) {
 	await.Done(t, workers.Wait, "the end of all workers")
 }
 
-// TestGateLetsManyThrough: whoever goes together waits for nobody who does too.
+// TestGateLetsManyThrough: the one who goes together waits for no one who does too.
 func TestGateLetsManyThrough(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "lock")
 	one, err := OpenGate(path)

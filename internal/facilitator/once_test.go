@@ -17,7 +17,7 @@ func exact(from, nonce string) string {
 	return `{"x402Version":1,"scheme":"exact","network":"base","payload":{"signature":"0x1","authorization":{"from":"` + from + `","to":"0xBB","value":"5","nonce":"` + nonce + `"}}}`
 }
 
-// TestOneAuthorizationHasOneKey: whoever signs once cannot make two payments of it by writing it in another way.
+// TestOneAuthorizationHasOneKey: the one who signs once cannot make two payments of it by writing it in another way.
 func TestOneAuthorizationHasOneKey(t *testing.T) {
 	nonce := strings.Repeat("0", 62) + "af"
 	key := func(payload, terms string) string {

@@ -31,7 +31,7 @@ const (
 	checkEvery   = time.Second // more questions than this get the same answer, so that strangers cannot load the store
 )
 
-// Readiness asks conditions for a page, as /readyz does: at most once a second, whoever asks. It is safe for use by many goroutines.
+// Readiness asks conditions for a page, as /readyz does: at most once a second, for all that ask. It is safe for use by many goroutines.
 type Readiness struct{ health }
 
 // NewReadiness makes one. What fails is in the log of /readyz already.

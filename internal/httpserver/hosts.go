@@ -19,7 +19,7 @@ func (s *Server) Host(other *Server, hosts ...string) {
 	s.http.Handler = http.HandlerFunc(s.byHost)
 }
 
-// byHost hands a request to the server of its host. HTTP/1.1 demands the header, HTTP/2 has :authority for it; a host that nobody has is
+// byHost hands a request to the server of its host. HTTP/1.1 demands the header, HTTP/2 has :authority for it; a host that no one has is
 // that of s, as without other servers.
 func (s *Server) byHost(w http.ResponseWriter, r *http.Request) {
 	host := r.Host

@@ -104,7 +104,7 @@ func (p *Provider) AuthorizationURL(ctx context.Context, state, nonce, verifier 
 	return p.config(provider).AuthCodeURL(state, oidc.Nonce(nonce), oauth2.S256ChallengeOption(verifier)), nil
 }
 
-// ReauthenticationURL is AuthorizationURL for somebody who is to prove anew who they are, though the provider may know the browser
+// ReauthenticationURL is AuthorizationURL for someone who is to prove anew who they are, though the provider may know the browser
 // (prompt=login, max_age=0). Whether it did so, Identity.AuthenticatedAt tells.
 func (p *Provider) ReauthenticationURL(ctx context.Context, state, nonce, verifier string) (string, error) {
 	provider, err := p.provider(ctx)

@@ -112,7 +112,7 @@ func TestBadTokensAreRejected(t *testing.T) {
 	if _, err := p.Redeem(t.Context(), visit(t, p, issuer, "n"), "n", verifier); !fault.Is(err, fault.Unauthenticated) {
 		t.Errorf("forged: %v", err)
 	}
-	// The key is fetched once more, and the login that fetched it holds. Whoever asks while the fetch before is being put away
+	// The key is fetched once more, and the login that fetched it holds. The one who asks while the fetch before is being put away
 	// gets its keys without one (go-oidc 3.21, RemoteKeySet): only a login of that instant may be repeated.
 	issuer.Rotate()
 	asked := issuer.KeysAsked()

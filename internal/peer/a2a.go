@@ -157,7 +157,7 @@ func (a *A2A) getTask(ctx context.Context, endpoint, id string) (taskDocument, e
 	return task, nil
 }
 
-// check demands a completed task with text, that GetTask says the same, and that nobody without a token sees it.
+// check demands a completed task with text, that GetTask says the same, and that no one without a token sees it.
 func (a *A2A) check(ctx context.Context, endpoint string, task taskDocument) ([]string, error) {
 	if task.Status.State != stateCompleted || task.text() == "" {
 		return nil, fmt.Errorf("the task ended %s with the text %q", task.Status.State, task.text())

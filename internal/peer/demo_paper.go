@@ -113,7 +113,7 @@ func how(one identity.Evidence) string {
 	return text
 }
 
-// secretless cuts the state out of the address of a demand: whoever reads it may decide.
+// secretless cuts the state out of the address of a demand: the one who reads it may decide.
 func secretless(address string) string {
 	return address[:strings.LastIndexByte(address, '/')+1] + "…"
 }

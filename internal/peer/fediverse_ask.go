@@ -203,7 +203,7 @@ func encode(document object) ([]byte, error) {
 	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), err
 }
 
-// note makes Create(Note) that mentions the target, as Mastodon writes it, and serves both to whoever fetches them.
+// note makes Create(Note) that mentions the target, as Mastodon writes it, and serves both to the one who fetches them.
 func (f *Fediverse) note(target actorDocument, address, text, inReplyTo string) object {
 	path := "/users/" + f.user + "/statuses/" + newID()
 	local, _, _ := strings.Cut(strings.TrimPrefix(address, "@"), "@")

@@ -21,7 +21,7 @@ type webFingerLink struct {
 	Href string `json:"href,omitempty"`
 }
 
-// actorDocument is what we read of somebody's actor.
+// actorDocument is what we read of someone's actor.
 type actorDocument struct {
 	Context           texts  `json:"@context"`
 	ID                string `json:"id"`

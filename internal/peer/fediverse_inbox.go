@@ -96,7 +96,7 @@ func parsePublicKey(text string) (*rsa.PublicKey, error) {
 	return key, nil
 }
 
-// receive takes a proven activity: replies go to whoever asked, mentions are answered when the peer does that.
+// receive takes a proven activity: replies go to the one who asked, mentions are answered when the peer does that.
 func (f *Fediverse) receive(sender actorDocument, signature requestSignature, body []byte) error {
 	var activity activityDocument
 	if err := json.Unmarshal(body, &activity); err != nil {

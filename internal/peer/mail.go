@@ -148,7 +148,7 @@ func (m *Mail) closeZone() {
 // Address returns user@domain.
 func (m *Mail) Address() string { return m.user + "@" + m.domain }
 
-// SMTPAddr returns host:port of the SMTP server that takes mail for anybody, as a smarthost does.
+// SMTPAddr returns host:port of the SMTP server that takes mail for anyone, as a smarthost does.
 func (m *Mail) SMTPAddr() string { return m.sink.Addr().String() }
 
 // Resolver returns host:port of the DNS server.

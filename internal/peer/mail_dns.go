@@ -37,7 +37,7 @@ func newZone(address string) (*zone, error) {
 		return serveZone(address, packets, streams), nil
 	}
 
-	for range 16 { // the TCP port of the same number may be taken by somebody else
+	for range 16 { // the TCP port of the same number may be taken by someone else
 		packets, err := config.ListenPacket(context.Background(), "udp", "127.0.0.1:0")
 		if err != nil {
 			return nil, fmt.Errorf("listen for DNS: %w", err)
@@ -72,7 +72,7 @@ func (z *zone) close() {
 	z.serving.Wait()
 }
 
-// resolver asks this server and nobody else.
+// resolver asks this server and no one else.
 func resolver(address string) *net.Resolver {
 	return &net.Resolver{PreferGo: true, Dial: func(ctx context.Context, network, _ string) (net.Conn, error) {
 		var dialer net.Dialer

@@ -96,7 +96,7 @@ type waiting struct {
 
 func newWaiting() *waiting { return &waiting{byID: make(map[string]chan answer)} }
 
-// expect registers a question before it is sent. forget must be called when nobody waits any more.
+// expect registers a question before it is sent. forget must be called when no one waits any more.
 func (w *waiting) expect(id string) (arrival <-chan answer, forget func()) {
 	arrived := make(chan answer, maxAnswers)
 	w.mu.Lock()
@@ -117,7 +117,7 @@ func (w *waiting) deliver(id string, got answer) bool {
 	if asked {
 		select {
 		case arrived <- got:
-		default: // nobody reads so many answers to one question
+		default: // no one reads so many answers to one question
 		}
 	}
 	return asked

@@ -26,7 +26,7 @@ type statements struct {
 	byQuery map[string]*list.Element
 	order   list.List
 	named   uint64
-	stale   []string // names that PostgreSQL still has and nobody uses
+	stale   []string // names that PostgreSQL still has and no one uses
 }
 
 func (s *statements) get(query string) *statement {

@@ -14,8 +14,10 @@ type rule struct {
 
 	refuses, takes string // an example of each; the tests hold the pattern to them
 
-	// only is the kind of texts for which the rule was made; "" is all of them.
+	// only is the kind of texts for which the rule was made; "" is all of them but comments.
 	only string
+	// comments are held to it, too.
+	comments bool
 }
 
 const documentsOnly = "documents"
@@ -32,16 +34,16 @@ const (
 // two examples when a review finds another.
 var rules = []rule{
 	// Who acts.
-	{pattern: `\bwho(?:m)?ever\b`, reason: vague, write: "the sender, the caller, the person who …", refuses: "Whoever asks is told so.", takes: "The sender is told so."},
-	{pattern: `\b(?:some|no|any)body\b`, reason: vague, write: "the actor (the peer, the sender, you), or someone, no one, anyone", refuses: "Nobody waits behind somebody else.", takes: "No sender waits behind another sender."},
+	{pattern: `\bwho(?:m)?ever\b`, reason: vague, write: "the sender, the caller, the person who …", refuses: "Whoever asks is told so.", takes: "The sender is told so.", comments: true},
+	{pattern: `\b(?:some|no|any)body\b`, reason: vague, write: "the actor (the peer, the sender, you), or someone, no one, anyone", refuses: "Nobody waits behind somebody else.", takes: "No sender waits behind another sender.", comments: true},
 	{pattern: `\bwho of (?:several|them|these|those|the)\b`, reason: translated, write: "which of the …", refuses: "Who of several recipients has it is left out.", takes: "The next attempt omits recipients who have it."},
 	{pattern: `\bone's\b`, reason: vague, write: "your", refuses: "Follow it from one's own server.", takes: "Follow it from your own server."},
 	{pattern: `\b(?:an? )?\w+ of (?:yours|ours|theirs)\b`, reason: translated, write: "your …, our …, their …", refuses: "A program of yours can be the agent.", takes: "Your program can be the agent."},
 	{pattern: `\b(?:peer|sender|client|caller|asker|program)s? (?:hears?|heard)\b`, reason: translated, write: "gets, receives, is told", refuses: "The peer hears 202.", takes: "The peer gets 202.", only: documentsOnly},
 
 	// Translated constructions.
-	{pattern: `\bbelongs? into\b`, reason: translated, write: "belongs in", refuses: "It belongs into your backup.", takes: "It belongs in your backup."},
-	{pattern: `\bthe begin\b`, reason: translated, write: "the beginning, the start", refuses: "Pieces towards the begin of the thread.", takes: "Pieces near the start of the thread."},
+	{pattern: `\bbelongs? into\b`, reason: translated, write: "belongs in", refuses: "It belongs into your backup.", takes: "It belongs in your backup.", comments: true},
+	{pattern: `\bthe begin\b`, reason: translated, write: "the beginning, the start", refuses: "Pieces towards the begin of the thread.", takes: "Pieces near the start of the thread.", comments: true},
 	{pattern: `\bg(?:ive|ives|ave|iving|iven) back\b`, reason: translated, write: "return", refuses: "It gives back the lease.", takes: "It returns the lease."},
 	{pattern: `\bas of now\b`, reason: translated, write: "now, currently", refuses: "As of now there is one.", takes: "There is one now."},
 	{pattern: `\buntil further\b`, reason: translated, write: "until …, and name the event", refuses: "It rests until further notice.", takes: "It rests until you resume it."},
@@ -142,6 +144,9 @@ func check(texts []text) (found []finding) {
 // constructions finds what the rules refuse in one passage.
 func constructions(passageText, kind string) (found []finding) {
 	for i, one := range rules {
+		if kind == kindComments && !one.comments {
+			continue
+		}
 		if one.only == documentsOnly && (kind == kindHelp || kind == kindPages || kind == kindProgram) {
 			continue
 		}
@@ -149,7 +154,7 @@ func constructions(passageText, kind string) (found []finding) {
 			found = append(found, finding{quoted: quoted, rule: one})
 		}
 	}
-	if kind == kindProgram { // lists of names, SQL and templates repeat words
+	if kind == kindProgram || kind == kindComments { // lists of names, SQL and templates repeat words
 		return found
 	}
 

@@ -35,12 +35,15 @@ func TestDoubledWords(t *testing.T) {
 			t.Errorf("%q: %v, want %d", text, found, want)
 		}
 	}
+	if found := constructions("Nobody reads it in order to know.", kindComments); len(found) != 1 {
+		t.Errorf("a comment: %v, want what is said of nobody", found)
+	}
 	if found := constructions("INSERT VALUES values", kindProgram); len(found) > 0 {
 		t.Errorf("texts of programs: %v", found)
 	}
 }
 
-// TestCheckReadsEachKind finds one construction where it stands in a document, a catalogue, the help of a command and an error.
+// TestCheckReadsEachKind finds one construction where it stands in a document, a catalogue, the help of a command, an error and a comment.
 func TestCheckReadsEachKind(t *testing.T) {
 	t.Parallel()
 	page := document("docs/page.md", kindGuide, "# Whoever\n\nA line of text,\nand nobody.\n\n| a | anybody |\n\n```sh\n# whoever\n```\n\n> somebody said\n\n"+
@@ -67,7 +70,7 @@ func TestCheckReadsEachKind(t *testing.T) {
 	}
 	want := []string{
 		`docs/page.md:1: "Whoever"`, `docs/page.md:3: "nobody"`, `docs/page.md:6: "anybody"`, `docs/page.md:21: "whoever"`, `de/x.json:3: "Nobody"`,
-		`cmd/x/x.go:10: "somebody"`, `cmd/x/x.go:13: "nobody"`, `cmd/x/x.go:15: "is there twice"`,
+		`cmd/x/x.go:10: "somebody"`, `cmd/x/x.go:13: "nobody"`, `cmd/x/x.go:15: "is there twice"`, `cmd/x/x.go:9: "Whoever"`,
 	}
 	if strings.Join(got, "\n") != strings.Join(want, "\n") {
 		t.Errorf("found\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))

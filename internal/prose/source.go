@@ -25,6 +25,7 @@ const (
 	kindHelp      = "help of commands"
 	kindPages     = "pages and notices"
 	kindProgram   = "other texts of the program"
+	kindComments  = "comments of the source" // of which few rules are read
 )
 
 // unread are folders and files without texts for readers, or with texts of others.
@@ -60,7 +61,7 @@ func collect(root string) (all []text, err error) {
 		return nil, err
 	}
 
-	for _, kind := range []string{kindReadme, kindGuide, kindContract, kindChangelog, kindDecision, kindHelp, kindPages, kindProgram} {
+	for _, kind := range []string{kindReadme, kindGuide, kindContract, kindChangelog, kindDecision, kindHelp, kindPages, kindProgram, kindComments} {
 		if len(byKind[kind]) == 0 {
 			return nil, errors.New("no texts of the kind " + kind + ": is -root the root of the repository?")
 		}
@@ -137,15 +138,15 @@ func catalogue(name string, content []byte) (text, error) {
 }
 
 // goSource reads the texts of a Go file: those of cobra commands and their flags as help, others of three words and more as texts of the
-// program. Addresses, settings and SQL are among the latter; they break no rule of prose.
+// program, and its comments. Addresses, settings and SQL are among the texts of the program; they break no rule of prose.
 func goSource(name string, content []byte) ([]text, error) {
 	positions := token.NewFileSet()
-	file, err := parser.ParseFile(positions, name, content, parser.SkipObjectResolution)
+	file, err := parser.ParseFile(positions, name, content, parser.SkipObjectResolution|parser.ParseComments)
 	if err != nil {
 		return nil, err
 	}
 
-	help, program := text{file: name, kind: kindHelp}, text{file: name, kind: kindProgram}
+	help, program, comments := text{file: name, kind: kindHelp}, text{file: name, kind: kindProgram}, text{file: name, kind: kindComments}
 	read := map[*ast.BasicLit]bool{}
 	take := func(d *text, expression ast.Expr) {
 		value := joined(expression, read)
@@ -179,7 +180,11 @@ func goSource(name string, content []byte) ([]text, error) {
 		}
 		return true
 	})
-	return slices.DeleteFunc([]text{help, program}, func(d text) bool { return len(d.passages) == 0 }), nil
+	for _, group := range file.Comments {
+		said := quotation.ReplaceAllString(codeSpan.ReplaceAllString(group.Text(), "`…`"), "“…”")
+		comments.passages = append(comments.passages, passage{positions.Position(group.Pos()).Line, said, true})
+	}
+	return slices.DeleteFunc([]text{help, program, comments}, func(d text) bool { return len(d.passages) == 0 }), nil
 }
 
 // flags reports whether a call declares a flag, as in cmd.Flags().StringVar.

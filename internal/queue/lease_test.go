@@ -50,7 +50,7 @@ func TestLostLeaseEndsTheRun(t *testing.T) {
 	})
 }
 
-// TestStoreDownForALease: nobody extends the lease, so the run ends before another node can begin.
+// TestStoreDownForALease: no one extends the lease, so the run ends before another node can begin.
 func TestStoreDownForALease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var ended time.Duration

@@ -90,7 +90,7 @@ func encode(value any) ([]byte, error) {
 }
 
 // Read reads the recordings of a directory in the order in which their messages came. It follows no link out of it, and its bounds hold for
-// files that somebody else wrote. Originals are not read. The error names the file that is wrong.
+// files that someone else wrote. Originals are not read. The error names the file that is wrong.
 func Read(directory string) ([]Recording, error) {
 	root, err := os.OpenRoot(directory)
 	if err != nil {

@@ -116,7 +116,7 @@ func TestRecordingIsReadAsWritten(t *testing.T) {
 	}
 }
 
-// Recordings may come from somebody else.
+// Recordings may come from someone else.
 func TestHostileRecordings(t *testing.T) {
 	t.Parallel()
 	good, err := encode(Of(turn(), nil, NewScrubber("inbox.test", true)).Message)

@@ -30,10 +30,10 @@ const (
 // Ways lists them.
 func Ways() []string { return []string{Mention, Mail, Task, Chat} }
 
-// Domain is that of simulated mail. Names below .test exist nowhere (RFC 6761, section 6.2), so nobody else can be meant.
+// Domain is that of simulated mail. Names below .test exist nowhere (RFC 6761, section 6.2), so no one else can be meant.
 const Domain = "simulated.test"
 
-// TokenPrefix begins the names of tokens of simulated callers, so that they are nobody else's.
+// TokenPrefix begins the names of tokens of simulated callers, so that they are no one else's.
 const TokenPrefix = "simulated-"
 
 // Faults lists what can be wrong with a message of a way; nil for a word that is none.
@@ -78,7 +78,7 @@ type Options struct {
 	Host   string // under which the server reaches Listen by https, where something with a certificate passes it on
 }
 
-// Message is what somebody sends.
+// Message is what someone sends.
 type Message struct {
 	Way      string
 	Agent    string
@@ -277,7 +277,7 @@ func (n *Network) mailTo(ctx context.Context, message Message, wire peer.Message
 	return &Sent{Sent: &sent, From: sender.Address(), Note: n.note[sender]}, nil
 }
 
-// startMail starts a mail domain whose name server is the one that the server asks, where that is on loopback and nobody else is there.
+// startMail starts a mail domain whose name server is the one that the server asks, where that is on loopback and no one else is there.
 func (n *Network) startMail(message Message) (started *peer.Mail, note string, err error) {
 	options := peer.MailOptions{Domain: Domain, User: message.From, Name: displayName(message.From), Fault: message.Fault}
 	if message.Fault != "" { // servers remember records, also those that are not there

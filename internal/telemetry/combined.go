@@ -60,7 +60,7 @@ func (c *Combined) Set(owner any, value float64, labels ...string) {
 	c.show(key)
 }
 
-// Show makes the series of the labels, at 0 where nobody has set it, so that an alert sees its first change.
+// Show makes the series of the labels, at 0 where no one has set it, so that an alert sees its first change.
 func (c *Combined) Show(labels ...string) { c.gauge.WithLabelValues(labels...) }
 
 // Leave takes back all values of an owner that has ended. A gauge without owners keeps its series, at 0.

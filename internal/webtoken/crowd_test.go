@@ -19,7 +19,7 @@ var (
 	honest = admission.SourceOf(netip.MustParseAddr("198.51.100.3"))
 )
 
-// TestForgersDoNotKeepNewKeysOut: a kid that nobody has caused the one look at an issuer's keys in a minute; the issuer,
+// TestForgersDoNotKeepNewKeysOut: a kid that no one has caused the one look at an issuer's keys in a minute; the issuer,
 // who has a new key since, was refused.
 func TestForgersDoNotKeepNewKeysOut(t *testing.T) {
 	now := time.Unix(1_800_000_000, 0)

@@ -34,7 +34,7 @@ func TestAccessTokens(t *testing.T) {
 	}
 }
 
-// TestPitfalls: each of these has let somebody in somewhere.
+// TestPitfalls: each of these has let someone in somewhere.
 func TestPitfalls(t *testing.T) {
 	r, key, stranger := newRig(t), newSigner(t, "k1", jose.ES256), newSigner(t, "k1", jose.ES256)
 	wide := newSigner(t, "rsa", jose.RS256)

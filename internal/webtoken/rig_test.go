@@ -83,7 +83,7 @@ func newRig(t *testing.T, issuers ...Issuer) *rig {
 	return r
 }
 
-// signer is a key of somebody.
+// signer is a key of someone.
 type signer struct {
 	kid     string
 	alg     jose.SignatureAlgorithm

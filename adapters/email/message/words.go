@@ -70,7 +70,7 @@ func (w *encodedWord) flush(out *strings.Builder) {
 	*w = encodedWord{}
 }
 
-// readWord reads the encoded word at the begin of a text; size 0 = there is none.
+// readWord reads the encoded word at the start of a text; size 0 = there is none.
 func readWord(text string) (word encodedWord, size int) {
 	text = text[:min(len(text), maxWord)]
 	pieces := strings.SplitN(text, "?", 4) // "=", charset, encoding, text?=…

@@ -1,5 +1,5 @@
 // Package report reads what other servers report about mail of our domain and about connections to our mail server: aggregate reports about
-// DMARC (RFC 7489, appendix C; RFC 9990) and reports about TLS (RFC 8460). Whoever can send mail writes them, so that everything is bounded
+// DMARC (RFC 7489, appendix C; RFC 9990) and reports about TLS (RFC 8460). The one who can send mail writes them, so that everything is bounded
 // before it is read, and nothing in them is believed here.
 package report
 

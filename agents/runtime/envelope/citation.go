@@ -89,7 +89,7 @@ func keepNames(citation map[string]any) {
 	}
 }
 
-// secretMember finds members that belong into no citation: credentials, the names of sessions and owners, claims, lists of
+// secretMember finds members that belong in no citation: credentials, the names of sessions and owners, claims, lists of
 // capabilities, raw requests (agent runtime contract, section 4.5).
 var secretMember = regexp.MustCompile(`(?i)api[_-]?key|authorization|bearer|cookie|credential|nonce|passw|passphrase|private[_-]?key|secret|session|token|jwt|` +
 	`owner[_-]?key|claim|capabilit|binding|signature|request[_-]?metadata|headers?$`)

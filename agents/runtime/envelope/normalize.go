@@ -42,7 +42,7 @@ func NormalizeMany(given any) ([]Envelope, error) {
 	return envelopes, nil
 }
 
-// Typed looks for the evidence of an envelope. A type without it belongs to somebody else's row (agent runtime contract,
+// Typed looks for the evidence of an envelope. A type without it belongs to someone else's row (agent runtime contract,
 // section 1.1).
 func Typed(given any) bool {
 	message := value.Assoc(given)

@@ -121,7 +121,7 @@ func (b *batch) mediate(ctx context.Context, row entry) (stop bool, err error) {
 	call.decision = b.decide(ctx, call)
 	result := b.execute(ctx, call)
 
-	// 4, 5: a call that waits for somebody stops the batch.
+	// 4, 5: a call that waits for someone stops the batch.
 	if waits, err := b.awaitTool(ctx, call, result); waits || err != nil {
 		return true, err
 	}

@@ -177,7 +177,7 @@ type Proposal struct {
 	PriorMediatedResults []any // those of this turn
 }
 
-// RequestStore keeps runtime tool requests that wait for somebody outside, and returns the request as stored. A
+// RequestStore keeps runtime tool requests that wait for someone outside, and returns the request as stored. A
 // request.Lifecycle is one.
 type RequestStore interface {
 	Create(ctx context.Context, request, loopContext map[string]any) (map[string]any, error)
@@ -186,7 +186,7 @@ type RequestStore interface {
 // RunControl knows runs by id and who asked to cancel them (agent runtime contract, section 6.6).
 type RunControl interface {
 	Start(ctx context.Context, runID, sessionID string) error
-	// Cancelling reports whether somebody asked to cancel the run. An error counts as no.
+	// Cancelling reports whether someone asked to cancel the run. An error counts as no.
 	Cancelling(ctx context.Context, runID string) (bool, error)
 	// Finish stores the status at the end of a run. The context is not cancelled with the run.
 	Finish(ctx context.Context, runID, status string) error

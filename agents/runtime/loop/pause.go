@@ -50,7 +50,7 @@ func (r *run) cancelled(ctx context.Context) *interrupt {
 
 func over(ctx context.Context) bool { return ctx.Err() != nil }
 
-// stoppedByContext says why this process stops the run. Nobody in the conversation said anything, so the transcript
+// stoppedByContext says why this process stops the run. No one in the conversation said anything, so the transcript
 // gets no message.
 func (r *run) stoppedByContext(ctx context.Context) *interrupt {
 	reason := "context_cancelled"
@@ -77,7 +77,7 @@ func (r *run) stopped(ctx context.Context) bool {
 	return true
 }
 
-// awaitTool pauses the run for a tool that somebody outside executes (agent runtime contract, sections 3.3 and 5).
+// awaitTool pauses the run for a tool that someone outside executes (agent runtime contract, sections 3.3 and 5).
 func (b *batch) awaitTool(ctx context.Context, call *toolCall, result map[string]any) (waits bool, err error) {
 	raw, waits := tool.PendingRequest(result, tool.RequestDefaults{
 		ToolName: call.name, CallID: call.id, Parameters: call.parameters, Context: b.turnContext,

@@ -168,7 +168,7 @@ const timeForm = "2006-01-02T15:04:05-07:00"
 func Timestamp(at time.Time) string { return at.UTC().Format(timeForm) }
 
 // Get returns the run that run_id and session_id of the address name, as the caller may read it. It fails with CodeNotFound also for
-// a run of somebody else (agent runtime contract, section 7).
+// a run of someone else (agent runtime contract, section 7).
 func (d Dispatcher) Get(ctx context.Context, caller Caller, address map[string]any) (map[string]any, error) {
 	run, err := d.find(ctx, caller, address)
 	if err != nil {

@@ -10,7 +10,7 @@ import (
 // What happens when a model calls a tool (agent runtime contract, section 4.9).
 const (
 	ActionDirect    = "direct"    // it runs
-	ActionPreview   = "preview"   // it becomes a pending action that somebody approves
+	ActionPreview   = "preview"   // it becomes a pending action that someone approves
 	ActionForbidden = "forbidden" // it is refused
 )
 

@@ -15,7 +15,7 @@ type Outcome struct {
 	Result   map[string]any // normalized
 }
 
-// AuditEvent is the record of a call that may be shown to anybody: hashes and status, no parameters, no result (agent
+// AuditEvent is the record of a call that may be shown to anyone: hashes and status, no parameters, no result (agent
 // runtime contract, section 4.7).
 func AuditEvent(outcome Outcome) map[string]any {
 	success := value.Truthy(outcome.Result["success"])

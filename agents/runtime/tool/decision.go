@@ -46,7 +46,7 @@ func NormalizeDecision(given any, prepared Prepared, callID string, parameters, 
 			ToolName: prepared.ModelName, CallID: callID, Parameters: parameters, Context: turnContext,
 			Runtime: value.Members(object["runtime"]), Metadata: value.Members(object["metadata"]),
 		})
-		// Whoever reads the stored request alone must see that it waits, as with requests of executed tools.
+		// The one who reads the stored request alone must see that it waits, as with requests of executed tools.
 		request["metadata"] = with(request["metadata"], "status", StatusPending)
 
 		return Decision{Action: ActionPending, Result: pendingResult(object, prepared.ModelName, request), Request: request, Complete: true}

@@ -8,7 +8,7 @@ import (
 	"inbox/agents/runtime/value"
 )
 
-// Entry is one tool as somebody declared it, before anything is checked.
+// Entry is one tool as someone declared it, before anything is checked.
 type Entry struct {
 	Name  string // the key it stood under, "" in a list
 	Value any

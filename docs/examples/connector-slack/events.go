@@ -32,7 +32,7 @@ type slackEvent struct {
 	} `json:"event"`
 }
 
-// slackAge is how old a request may be: an older one is somebody's recording.
+// slackAge is how old a request may be: an older one is someone's recording.
 const slackAge = 5 * time.Minute
 
 // verifiesSlack checks X-Slack-Signature: v0= and the HMAC-SHA256 of "v0:<timestamp>:<body>" under the signing secret.

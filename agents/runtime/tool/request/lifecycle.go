@@ -142,7 +142,7 @@ func (l Lifecycle) Timeout(ctx context.Context, requestID string, resume Continu
 	return answer, l.resume(ctx, answer, request, resume, callerContext)
 }
 
-// Cancel is Timeout, asked for by somebody: the envelope says so.
+// Cancel is Timeout, asked for by someone: the envelope says so.
 func (l Lifecycle) Cancel(ctx context.Context, requestID string, resume Continuation, callerContext map[string]any) (*Envelope, error) {
 	answer, err := l.Timeout(ctx, requestID, resume, callerContext)
 	if answer != nil {

@@ -181,7 +181,7 @@ func (c *Channel) Plan(_ context.Context, reply exchange.Reply) (exchange.Plan, 
 	}}}, nil
 }
 
-// errAbsent says that nobody is there to take an answer.
+// errAbsent says that no one is there to take an answer.
 var errAbsent = errors.New("the asker is not connected")
 
 // Deliver writes the answer to the asker's connections until one of them says GOT.
