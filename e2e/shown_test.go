@@ -2,10 +2,12 @@ package e2e
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
 	"io"
+	"mime/quotedprintable"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -181,17 +183,20 @@ func (w wanted) mail(t *testing.T, p *post) string {
 	t.Helper()
 	id := "milk-" + w.agent + "@sender.test"
 	p.sendAs(w.agent, id, milkQuestion)
-	text := strings.ReplaceAll(plain(p.outbox.await(t, id).Raw), "\r\n", "\n")
+	raw := p.outbox.await(t, id).Raw
+	text := strings.ReplaceAll(plain(raw), "\r\n", "\n")
 	if !strings.Contains(text, "Yes, there are three.\n\n"+milkSources+"\n") || strings.Count(text, milkSources) != 1 {
 		t.Errorf("the mail of %s:\n%s", w.agent, text)
 	}
 	if w.line != "" && !strings.Contains(text, milkSources+"\n\n"+w.line+"\n") {
 		t.Errorf("the mail of %s lacks %q:\n%s", w.agent, w.line, text)
 	}
-	if !strings.Contains(text, `[1] <a href="https://docs.test/stock"`) {
-		t.Errorf("the HTML of the mail of %s has no link:\n%s", w.agent, text)
+	_, body, _ := bytes.Cut(raw, []byte("\r\n\r\n"))
+	whole, err := io.ReadAll(quotedprintable.NewReader(bytes.NewReader(body)))
+	if err != nil || !strings.Contains(string(whole), `[1] <a href="https://docs.test/stock"`) {
+		t.Errorf("the HTML of the mail of %s has no link, %v:\n%s", w.agent, err, whole)
 	}
-	return text
+	return string(whole)
 }
 
 func (w wanted) note(t *testing.T, s *server, community *fediverse) string {

@@ -212,16 +212,19 @@ func TestConformanceOverHTTP(t *testing.T) {
 	}
 }
 
-// TestGuide holds the numbers and names of the guide against the program.
+// TestGuide compares the numbers and names of the guide and of the reference of settings with the program.
 func TestGuide(t *testing.T) {
-	guide, err := os.ReadFile("../../docs/agents/llm.md")
-	if err != nil {
-		t.Fatal(err)
+	var text string
+	for _, file := range []string{"../../docs/agents/llm.md", "../../docs/configuration.md"} {
+		guide, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		text += strings.Join(strings.Fields(string(guide)), " ") + "\n"
 	}
-	text := strings.Join(strings.Fields(string(guide)), " ")
 	for _, want := range []string{
-		DefaultOpenAIURL, DefaultAnthropicURL, fmt.Sprintf("`max_turns` | `%d`", DefaultMaxTurns),
-		fmt.Sprintf("`max_tool_calls` | `%d`", DefaultToolCalls), fmt.Sprintf("`%d` with `anthropic`", DefaultMaxTokens), fmt.Sprintf("the newest %d of", maxImages),
+		DefaultOpenAIURL, DefaultAnthropicURL, fmt.Sprintf("`agents.llm.max_turns` | `%d`", DefaultMaxTurns),
+		fmt.Sprintf("`agents.llm.max_tool_calls` | `%d`", DefaultToolCalls), fmt.Sprintf("with `anthropic` %d", DefaultMaxTokens), fmt.Sprintf("the newest %d of", maxImages),
 		fmt.Sprintf("pictures up to %d MiB", maxImageBytes>>20), fmt.Sprintf("%d MiB together", maxImagesSum>>20),
 		fmt.Sprintf("up to %d KiB (%d KiB together)", maxTextFile>>10, maxTextFiles>>10),
 		fmt.Sprintf("Results over %d KiB", maxResultBytes>>10), fmt.Sprintf("over %d MiB", DefaultMaxResponseBytes>>20),

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 )
 
 // Settings is what an operator writes into the configuration file. The zero value is an echo agent on SQLite that
@@ -53,11 +54,17 @@ const (
 	lastPort  = 32000
 )
 
-// FreeAddress finds a loopback address on which no one listens now.
+// given are the addresses that FreeAddress returned: their servers may not listen yet.
+var given sync.Map
+
+// FreeAddress finds a loopback address on which no one listens now, and that it did not return before.
 func FreeAddress() (string, error) {
 	var last error
 	for range 100 {
 		address := fmt.Sprintf("127.0.0.1:%d", firstPort+rand.N(lastPort-firstPort))
+		if _, before := given.LoadOrStore(address, true); before {
+			continue
+		}
 		listener, err := net.Listen("tcp", address)
 		if err == nil {
 			return address, listener.Close()

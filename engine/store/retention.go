@@ -335,7 +335,7 @@ func (t retentionTx) retain(ctx context.Context, g group, portion []old, now tim
 		case !found:
 			continue
 		case !exchange.Terminal(state) || unfinished == 1:
-			if due = due.Add(retainAgain); !due.After(now) {
+			if !due.After(now) {
 				due = now.Add(min(retainAgain, g.period))
 			}
 		case !due.After(now):
