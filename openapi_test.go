@@ -13,10 +13,9 @@ import (
 	"strings"
 	"testing"
 
-	"inbox"
-
 	"github.com/santhosh-tekuri/jsonschema/v6"
 
+	"inbox"
 	"inbox/console"
 	"inbox/inboxtest"
 	"inbox/internal/httpserver"

@@ -18,7 +18,6 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"inbox"
-
 	"inbox/exchange"
 	"inbox/inboxtest"
 	"inbox/internal/await"

@@ -18,7 +18,6 @@ import (
 	"time"
 
 	"inbox"
-
 	"inbox/agents"
 	"inbox/e2e/load"
 	"inbox/engine/delivery"

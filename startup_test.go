@@ -17,7 +17,6 @@ import (
 	"github.com/google/uuid"
 
 	"inbox"
-
 	"inbox/engine/storage"
 	"inbox/engine/store"
 	"inbox/engine/store/storetest"

@@ -8,10 +8,10 @@ import (
 	"testing"
 	"time"
 
-	"inbox/internal/golden"
-
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
+
+	"inbox/internal/golden"
 )
 
 // fixedKey is the same at each run.

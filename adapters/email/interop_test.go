@@ -2,7 +2,9 @@ package email
 
 import (
 	"bytes"
+	"crypto/x509"
 	"encoding/json"
+	"encoding/pem"
 	"fmt"
 	"maps"
 	"os"
@@ -11,9 +13,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-
-	"crypto/x509"
-	"encoding/pem"
 
 	"inbox/adapters/email/emailtest"
 	"inbox/normalized"

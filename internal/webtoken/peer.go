@@ -2,6 +2,7 @@ package webtoken
 
 import (
 	"context"
+	"crypto/ed25519"
 	"crypto/rand"
 	"encoding/base64"
 	"encoding/json"
@@ -10,8 +11,6 @@ import (
 	"net/url"
 	"strings"
 	"time"
-
-	"crypto/ed25519"
 
 	"inbox/identity"
 	"inbox/internal/fault"

@@ -8,10 +8,10 @@ import (
 	"testing"
 	"time"
 
-	"inbox/adapters/email/emailtest"
-
 	"github.com/emersion/go-msgauth/dkim"
 	"pgregory.net/rapid"
+
+	"inbox/adapters/email/emailtest"
 )
 
 // rig signs for inbox.test and lets the library verify.

@@ -5,9 +5,9 @@ import (
 	"sync"
 	"time"
 
-	"inbox/internal/bounded"
-
 	"github.com/emersion/go-smtp"
+
+	"inbox/internal/bounded"
 )
 
 const (
