@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"net/http"
 	"strings"
+	"sync"
 
 	"inbox/exchange"
 	"inbox/internal/catalog"
@@ -26,8 +27,8 @@ var scriptFiles = packed.Files(scriptArchive)
 //go:generate go tool -modfile=../../tools/go.mod templ generate -path . -log-level warn
 //go:generate go run inbox/internal/pagecode .
 
-// script is the source with the tokens of the design and its words in other languages, both as literals.
-var script = func() []byte {
+// script is the source with the tokens of the design and its words in other languages, both as literals. It is made when it is first asked for.
+var script = sync.OnceValue(func() []byte {
 	tokens, err := json.Marshal(design.ShadowTokens())
 	if err != nil {
 		panic("chat: " + err.Error()) // a text
@@ -37,9 +38,12 @@ var script = func() []byte {
 		panic("chat: translations of the script: " + err.Error()) // the file is part of the program
 	}
 	return []byte(strings.NewReplacer("__TOKENS__", string(tokens), "__WORDS__", string(words)).Replace(string(packed.File(scriptFiles, "web/chat.js"))))
-}()
+})
 
-var scriptTag = `"` + hex.EncodeToString(func() []byte { sum := sha256.Sum256(script); return sum[:8] }()) + `"`
+var scriptTag = sync.OnceValue(func() string {
+	sum := sha256.Sum256(script())
+	return `"` + hex.EncodeToString(sum[:8]) + `"`
+})
 
 func serveScript(w http.ResponseWriter, r *http.Request) {
 	header := w.Header()
@@ -47,13 +51,13 @@ func serveScript(w http.ResponseWriter, r *http.Request) {
 	header.Set("Cache-Control", "public, max-age=300")
 	header.Set("Cross-Origin-Resource-Policy", "cross-origin") // pages of other sites embed it
 	header.Set("X-Content-Type-Options", "nosniff")
-	header.Set("ETag", scriptTag)
+	header.Set("ETag", scriptTag())
 
-	if strings.Contains(r.Header.Get("If-None-Match"), scriptTag) {
+	if strings.Contains(r.Header.Get("If-None-Match"), scriptTag()) {
 		w.WriteHeader(http.StatusNotModified)
 		return
 	}
-	_, _ = w.Write(script)
+	_, _ = w.Write(script())
 }
 
 // pages serves the page of each agent.

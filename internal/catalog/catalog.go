@@ -25,8 +25,8 @@ func Languages() []string { return []string{English, "de"} }
 
 // Catalog holds the translations of one room.
 type Catalog struct {
-	translations map[string]map[string]entry  // by language, then by English text
-	patterns     map[string]func() []*pattern // by language; made when a sentence is first asked for
+	translations func() map[string]map[string]entry // by language, then by English text; read when a text is first asked for
+	patterns     func() map[string][]*pattern       // by language; made when a sentence is first asked for
 }
 
 // entry is a translation: one form, or the forms for one and for several.
@@ -52,13 +52,26 @@ func (e *entry) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
-// New reads the translations of a room: files <language>/<topic>.json, each a JSON object from English texts to a text, or to a list of
-// the forms for one and for several. It panics when one cannot be read, or when two files disagree, since the files are part of the program.
+// New returns the translations of a room: files <language>/<topic>.json, each a JSON object from English texts to a text, or to a list of
+// the forms for one and for several. They are read when a text is first asked for, so that commands do not wait for them; that panics when one
+// cannot be read, or when two files disagree, since the files are part of the program.
 func New(files fs.FS) *Catalog { return Below(files, ".") }
 
 // Below is New for files below a directory.
 func Below(files fs.FS, directory string) *Catalog {
-	c := &Catalog{translations: map[string]map[string]entry{}, patterns: map[string]func() []*pattern{}}
+	c := &Catalog{translations: sync.OnceValue(func() map[string]map[string]entry { return readAll(files, directory) })}
+	c.patterns = sync.OnceValue(func() map[string][]*pattern {
+		patterns := map[string][]*pattern{}
+		for language, translations := range c.translations() {
+			patterns[language] = patternsOf(translations)
+		}
+		return patterns
+	})
+	return c
+}
+
+func readAll(files fs.FS, directory string) map[string]map[string]entry {
+	all := map[string]map[string]entry{}
 	paths, err := fs.Glob(files, path.Join(directory, "*/*.json"))
 	if err != nil || len(paths) == 0 {
 		panic(fmt.Sprint("catalog: no translations: ", err))
@@ -66,20 +79,17 @@ func Below(files fs.FS, directory string) *Catalog {
 
 	for _, file := range paths {
 		language := path.Base(path.Dir(file))
-		if c.translations[language] == nil {
-			c.translations[language] = map[string]entry{}
+		if all[language] == nil {
+			all[language] = map[string]entry{}
 		}
-		if err := c.read(files, file, c.translations[language]); err != nil {
+		if err := read(files, file, all[language]); err != nil {
 			panic("catalog: " + file + ": " + err.Error())
 		}
 	}
-	for language, translations := range c.translations {
-		c.patterns[language] = sync.OnceValue(func() []*pattern { return patternsOf(translations) })
-	}
-	return c
+	return all
 }
 
-func (c *Catalog) read(files fs.FS, file string, into map[string]entry) error {
+func read(files fs.FS, file string, into map[string]entry) error {
 	content, err := fs.ReadFile(files, file)
 	if err != nil {
 		return err
@@ -102,7 +112,7 @@ func (c *Catalog) read(files fs.FS, file string, into map[string]entry) error {
 // A text without translation is returned in English.
 func (c *Catalog) Text(ctx context.Context, english string, pairs ...any) string {
 	text := english
-	if forms := c.translations[Language(ctx)][english]; len(forms) == 1 {
+	if forms := c.translations()[Language(ctx)][english]; len(forms) == 1 {
 		text = forms[0]
 	}
 	return fill(text, pairs)
@@ -111,7 +121,7 @@ func (c *Catalog) Text(ctx context.Context, english string, pairs ...any) string
 // Count returns the form of a text for n, which stands for {n} in it. The key of its translation is the English form for several.
 func (c *Catalog) Count(ctx context.Context, n int, one, several string, pairs ...any) string {
 	forms := []string{one, several}
-	if translated := c.translations[Language(ctx)][several]; len(translated) == 2 {
+	if translated := c.translations()[Language(ctx)][several]; len(translated) == 2 {
 		forms = translated
 	}
 
@@ -130,12 +140,11 @@ const maxSaid = 4 << 10
 // room fills something in: "%s is not paused" is "{agent} is not paused". What stands at {why} is such a sentence itself. Of several keys
 // that fit, the one with most words outside of placeholders counts. A sentence without translation is returned as it is.
 func (c *Catalog) Said(ctx context.Context, sentence string) string {
-	patterns := c.patterns[Language(ctx)]
-	if patterns == nil || len(sentence) > maxSaid {
+	if Language(ctx) == English || len(sentence) > maxSaid {
 		return sentence
 	}
 
-	for _, one := range patterns() {
+	for _, one := range c.patterns()[Language(ctx)] {
 		values := one.form.FindStringSubmatch(sentence)
 		if values == nil {
 			continue
@@ -190,7 +199,7 @@ func patternsOf(translations map[string]entry) []*pattern {
 // Translated returns the English texts that have a translation into a language, and the number of forms of each.
 func (c *Catalog) Translated(language string) map[string][]string {
 	texts := map[string][]string{}
-	for english, forms := range c.translations[language] {
+	for english, forms := range c.translations()[language] {
 		texts[english] = slices.Clone(forms)
 	}
 	return texts

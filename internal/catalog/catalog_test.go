@@ -96,7 +96,7 @@ func TestUnreadableTranslationsStopTheProgram(t *testing.T) {
 					t.Errorf("%s was taken", topics)
 				}
 			}()
-			catalog.New(translated(topics...))
+			catalog.New(translated(topics...)).Text(t.Context(), "a")
 		}()
 	}
 }

@@ -74,22 +74,25 @@ const (
 	pngImage   = "image/png"
 )
 
-var assets = map[string]*asset{
-	"design.css":  newAsset(styleSheet, slices.Concat([]byte(tokens()), []byte("\n"), file("design.css"))),
-	"design.js":   newAsset(javaScript, file("design.js")),
-	"htmx.js":     newAsset(javaScript, file("htmx/htmx.js")),
-	"sse.js":      newAsset(javaScript, file("htmx/sse.js")),
-	"favicon.svg": newAsset("image/svg+xml", file("favicon.svg")),
-	"mask.svg":    newAsset("image/svg+xml", file("mask.svg")),
-	"mark.png":    newAsset(pngImage, file("mark.png")),
-}
+// assets are made when a page is first asked for, so that commands do not wait for them.
+var assets = sync.OnceValue(func() map[string]*asset {
+	return map[string]*asset{
+		"design.css":  newAsset(styleSheet, slices.Concat([]byte(tokens()), []byte("\n"), file("design.css"))),
+		"design.js":   newAsset(javaScript, file("design.js")),
+		"htmx.js":     newAsset(javaScript, file("htmx/htmx.js")),
+		"sse.js":      newAsset(javaScript, file("htmx/sse.js")),
+		"favicon.svg": newAsset("image/svg+xml", file("favicon.svg")),
+		"mask.svg":    newAsset("image/svg+xml", file("mask.svg")),
+		"mark.png":    newAsset(pngImage, file("mark.png")),
+	}
+})
 
 func file(name string) []byte { return packed.File(files, path.Join("web", name)) }
 
 // Address returns the path under which pages load a file: it changes with the content, so that browsers keep it for ever. It panics for a
 // name that does not exist.
 func Address(name string) string {
-	found, is := assets[name]
+	found, is := assets()[name]
 	if !is {
 		panic("design: there is no asset " + name)
 	}
@@ -100,7 +103,7 @@ func Address(name string) string {
 func Assets() http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		hash, name, _ := strings.Cut(strings.TrimPrefix(r.URL.Path, "/assets/"), "/")
-		found, is := assets[name]
+		found, is := assets()[name]
 		if !is {
 			http.NotFound(w, r)
 			return
@@ -122,7 +125,7 @@ func keepFor(named bool) string {
 // Favicon serves the icon to browsers that look for it without reading a page.
 func Favicon() http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		assets["favicon.svg"].serve(w, r, "public, max-age=86400")
+		assets()["favicon.svg"].serve(w, r, "public, max-age=86400")
 	})
 }
 

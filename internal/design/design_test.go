@@ -35,7 +35,7 @@ func get(t *testing.T, path string, header http.Header) *http.Response {
 }
 
 func TestAssetsAreServedForEver(t *testing.T) {
-	for name, want := range assets {
+	for name, want := range assets() {
 		answer := get(t, Address(name), nil)
 		body, _ := io.ReadAll(answer.Body)
 		sum := sha256.Sum256(body)
@@ -106,7 +106,7 @@ func TestOthersScriptsAreThoseThatWereTaken(t *testing.T) {
 // TestNothingComesFromOutside: no file names another host, apart from the names of SVG and of XML.
 func TestNothingComesFromOutside(t *testing.T) {
 	outside := regexp.MustCompile(`(?i:(https?:)?//[a-z0-9.-]+\.[a-z]{2,})|@import|\burl\(`)
-	for name, one := range assets {
+	for name, one := range assets() {
 		if one.kind == pngImage {
 			continue
 		}
@@ -212,7 +212,7 @@ func luminance(t *testing.T, colour string) float64 {
 
 // TestEveryTokenIsThere: a name that no token has makes a declaration void without a word.
 func TestEveryTokenIsThere(t *testing.T) {
-	sheet := string(assets["design.css"].content)
+	sheet := string(assets()["design.css"].content)
 	for _, used := range regexp.MustCompile(`var\(--([a-z0-9-]+)`).FindAllStringSubmatch(sheet, -1) {
 		if !strings.Contains(sheet, "--"+used[1]+":") {
 			t.Errorf("--%s is used and has no value", used[1])
@@ -225,7 +225,7 @@ func TestEveryTokenIsThere(t *testing.T) {
 
 // TestClassesOfTheSpecimens: what the pages in testdata use has a rule.
 func TestClassesOfTheSpecimens(t *testing.T) {
-	sheet := string(assets["design.css"].content)
+	sheet := string(assets()["design.css"].content)
 	paths, err := filepath.Glob("testdata/*.html")
 	if err != nil || len(paths) == 0 {
 		t.Fatal("no specimens", err)
