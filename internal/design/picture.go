@@ -38,7 +38,7 @@ func Avatars(address func(name string) string) http.Handler {
 	var mu sync.Mutex
 	drawn := map[drawing]*asset{}
 	picture := func(d drawing) *asset {
-		mu.Lock() // the one who asks for the same one meanwhile waits for it
+		mu.Lock() // a second request for the same picture waits for the first
 		defer mu.Unlock()
 		if drawn[d] == nil {
 			if len(drawn) >= maxAvatars {
