@@ -29,7 +29,7 @@ import (
 // BenchmarkPages measures each page of the console over many stored messages with their answers and deliveries, while 50 messages come by
 // chat and are answered each second, and what open live views cost. It prints the times of each page and the share of a processor for each
 // live view. It fills a database first, so it takes minutes; INBOX_BENCH_ARRIVALS says with how many messages (100,000),
-// INBOX_BENCH_ENGINE on which database alone:
+// INBOX_BENCH_ENGINE on which database alone. INBOX_BENCH_DIRECTORY keeps the SQLite database there, and the next run takes it as it is:
 // INBOX_BENCH_ARRIVALS=1000000 go test -run '^$' -bench Pages -benchtime 1x -timeout 90m .
 func BenchmarkPages(b *testing.B) {
 	rows := 100_000
@@ -47,7 +47,10 @@ func BenchmarkPages(b *testing.B) {
 }
 
 func benchPages(b *testing.B, engine string, rows int) {
-	directory := b.TempDir()
+	directory := os.Getenv("INBOX_BENCH_DIRECTORY")
+	if directory == "" || engine != "sqlite" {
+		directory = b.TempDir()
+	}
 	driver, address := "sqlite", "file:"+filepath.Join(directory, store.File)
 	settings := []string{"INBOX_DATA_DIR=" + directory}
 	if engine == "postgres" {
@@ -62,6 +65,8 @@ func benchPages(b *testing.B, engine string, rows int) {
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		b.Fatal(err)
 	}
+	_, err := os.Stat(filepath.Join(directory, store.File))
+	filled := err == nil
 	server := inboxtest.New(b, file, settings...)
 	server.Store() // with the newest schema
 
@@ -71,11 +76,13 @@ func benchPages(b *testing.B, engine string, rows int) {
 	}
 	defer database.Close()
 	database.SetMaxOpenConns(1)
-	fillLedger(b, engine, database, rows)
+	if !filled {
+		fillLedger(b, engine, database, rows)
+	}
 	server.Serve()
 	awaitIndex(b, database)
 
-	token, _, err := server.Operator().Tokens.CreateOperator(b.Context(), "bench", exchange.RoleAdmin)
+	token, _, err := server.Operator().Tokens.CreateOperator(b.Context(), fmt.Sprint("bench-", time.Now().UnixNano()), exchange.RoleAdmin)
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -131,11 +131,15 @@ func (a *API) listThreads(_ http.ResponseWriter, r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	reader := operator.Reader{Owner: owner(r)}
-	if reader.Unread, err = wanted(r, "unread"); err != nil {
+	unread, err := wanted(r, "unread")
+	if err != nil {
 		return nil, err
 	}
-	found, next, err := a.operator.Arrivals.Conversations(r.Context(), filter, reader)
+	if unread {
+		found, _, err := a.operator.Arrivals.Unread(r.Context(), filter, owner(r))
+		return threadList{Threads: listed(found)}, err
+	}
+	found, next, err := a.operator.Arrivals.Conversations(r.Context(), filter, owner(r))
 	return threadList{listed(found), next}, err
 }
 

@@ -2,7 +2,6 @@ package operator
 
 import (
 	"context"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -109,95 +108,50 @@ type Conversation struct {
 	At       time.Time `json:"at"`             // when it was accepted
 	Excerpt  string    `json:"excerpt,omitempty"`
 	Holder   string    `json:"holder,omitempty"` // the operator who writes as the agent; empty = none does
-	Unread   bool      `json:"unread,omitempty"` // the newest message was not read by the Reader
+	Unread   bool      `json:"unread,omitempty"` // the operator for whom it is listed did not read the newest message
 }
 
-// Reader is the operator for whom conversations are listed; the zero value is none, who has read everything.
-type Reader struct {
-	Owner  exchange.SessionOwner // the same for all browsers and programs of an operator
-	Unread bool                  // only what was not read: among the newest 1,000 messages, at most MaxUnread+1 and without further pages
-}
-
-// MaxUnread is how far unread conversations are counted.
-const MaxUnread = store.MaxUnread
-
-const (
-	// threadPage is how many messages are read together for conversations, and threadPages how often for one page.
-	threadPage, threadPages = 250, 8
-	// maxExcerpt is how many bytes of a message a conversation shows.
-	maxExcerpt = 200
-)
+// maxExcerpt is how many bytes of a message a conversation shows.
+const maxExcerpt = 200
 
 // Conversations lists threads, the one with the newest message first. The filter is about that message; its text is not looked at.
 // A page may have fewer than its limit although more follow: the returned cursor says so. Empty = this was the last one.
-func (a Arrivals) Conversations(ctx context.Context, filter exchange.ArrivalFilter, reader Reader) (found []Conversation, next string, err error) {
-	limit := filter.Limit
-	filter.Text, filter.Limit = "", threadPage
-	holders, err := a.store.Holders(ctx, filter.Agent)
+// The zero reader is nobody, who has read everything; a reader is the same for all browsers and programs of an operator.
+func (a Arrivals) Conversations(ctx context.Context, filter exchange.ArrivalFilter, reader exchange.SessionOwner) (found []Conversation, next string, err error) {
+	heads, next, err := a.store.Conversations(ctx, filter, reader)
 	if err != nil {
 		return nil, "", err
 	}
-	// add takes the newest of their threads over until the limit is reached.
-	add := func(turns []exchange.TurnRecord) (full bool, err error) {
-		counts, err := a.store.NewestOfThreads(ctx, turns)
-		if err != nil {
-			return false, err
-		}
-		unread := map[string]bool{}
-		if reader.Owner != (exchange.SessionOwner{}) {
-			if unread, err = a.store.Unread(ctx, reader.Owner, turns); err != nil {
-				return false, err
-			}
-		}
-		for i := range turns {
-			turn := &turns[i]
-			count, newest := counts[turn.ID]
-			if !newest {
-				continue
-			}
-			if len(found) == limit {
-				return true, nil
-			}
-			one := conversationOf(turn, count)
-			one.Holder, one.Unread = holders[store.Thread{Agent: turn.Agent, ID: turn.ThreadID}], unread[turn.ID]
-			found = append(found, one)
-		}
-		return false, nil
-	}
-
-	if reader.Unread {
-		turns, err := a.store.UnreadTurns(ctx, reader.Owner, MaxUnread+1)
-		if err != nil {
-			return nil, "", err
-		}
-		turns = slices.DeleteFunc(turns, func(turn exchange.TurnRecord) bool {
-			return !filter.Selects(&turn) || turn.AcceptedAt.Before(filter.Since) || !filter.Until.IsZero() && !turn.AcceptedAt.Before(filter.Until)
-		})
-		_, err = add(turns)
-		return listed(found), "", err
-	}
-
-	for range threadPages {
-		page, err := a.store.Arrivals(ctx, filter)
-		if err != nil {
-			return nil, "", err
-		}
-		full, err := add(page.Turns)
-		if err != nil {
-			return nil, "", err
-		}
-		if full {
-			return found, found[limit-1].TurnID, nil
-		}
-		if page.Next == "" {
-			return listed(found), "", nil
-		}
-		filter.Before = page.Next
-	}
-	return listed(found), filter.Before, nil
+	found, err = a.conversationsOf(ctx, filter.Agent, heads)
+	return found, next, err
 }
 
-// CountUnread returns how many conversations an operator did not read, at most MaxUnread. It looks at the newest 1,000 messages.
+// Unread is Conversations of those that the reader did not read, among the newest 1,000 messages: at most 100 of them, without further pages.
+// The count is that of CountUnread, whatever the filter.
+func (a Arrivals) Unread(ctx context.Context, filter exchange.ArrivalFilter, reader exchange.SessionOwner) (found []Conversation, count exchange.UnreadCount, err error) {
+	heads, count, err := a.store.UnreadConversations(ctx, filter, reader)
+	if err != nil {
+		return nil, count, err
+	}
+	found, err = a.conversationsOf(ctx, filter.Agent, heads)
+	return found, count, err
+}
+
+func (a Arrivals) conversationsOf(ctx context.Context, agent string, heads []store.ConversationHead) ([]Conversation, error) {
+	holders, err := a.store.Holders(ctx, agent)
+	if err != nil {
+		return nil, err
+	}
+	found := make([]Conversation, 0, len(heads))
+	for i := range heads {
+		one := conversationOf(&heads[i])
+		one.Holder = holders[store.Thread{Agent: one.Agent, ID: one.ThreadID}]
+		found = append(found, one)
+	}
+	return found, nil
+}
+
+// CountUnread returns how many conversations an operator did not read, at most 99. It looks at the newest 1,000 messages.
 func (a Arrivals) CountUnread(ctx context.Context, owner exchange.SessionOwner) (exchange.UnreadCount, error) {
 	return a.store.CountUnread(ctx, owner)
 }
@@ -215,13 +169,15 @@ func (a Arrivals) MarkAllRead(ctx context.Context, owner exchange.SessionOwner, 
 // NewestMessage returns the id of the newest message, for MarkAllRead; empty = there is none.
 func (a Arrivals) NewestMessage(ctx context.Context) (string, error) { return a.store.NewestTurn(ctx) }
 
-func conversationOf(turn *exchange.TurnRecord, count int) Conversation {
+func conversationOf(head *store.ConversationHead) Conversation {
+	turn := &head.Turn
 	text := normalized.PlainText(turn.Message.Parts)
 	if len(text) > maxExcerpt {
 		text = strings.ToValidUTF8(text[:maxExcerpt], "")
 	}
 	return Conversation{
 		Agent: turn.Agent, ThreadID: turn.ThreadID, Channel: turn.Channel, Sender: turn.Message.Sender.Address, State: turn.State,
-		Messages: min(count, store.MaxCountedOfThread), More: count > store.MaxCountedOfThread, TurnID: turn.ID, At: turn.AcceptedAt, Excerpt: text,
+		Messages: min(head.Messages, store.MaxCountedOfThread), More: head.Messages > store.MaxCountedOfThread,
+		TurnID: turn.ID, At: turn.AcceptedAt, Excerpt: text, Unread: head.Unread,
 	}
 }

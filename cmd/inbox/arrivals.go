@@ -273,7 +273,7 @@ func newThreadsList() *cobra.Command {
 func listThreads(cmd *cobra.Command, o *inbox.Operator, filter exchange.ArrivalFilter) error {
 	found, limit := []operator.Conversation{}, filter.Limit
 	for {
-		page, next, err := o.Arrivals.Conversations(cmd.Context(), filter, operator.Reader{})
+		page, next, err := o.Arrivals.Conversations(cmd.Context(), filter, exchange.SessionOwner{})
 		if err != nil {
 			return err
 		}

@@ -115,8 +115,12 @@ func (p *Pages) readInbox(r *http.Request, s account.Session) (v inboxView, err 
 			v.Rows = append(v.Rows, messageRow(&page.Turns[i]))
 		}
 		next = page.Next
-	} else if v.Rows, next, err = p.conversations(ctx, filter, operator.Reader{Owner: s.Owner}); err != nil {
-		return v, err
+	} else {
+		var found []operator.Conversation
+		if found, next, err = p.Operator.Arrivals.Conversations(ctx, filter, s.Owner); err != nil {
+			return v, err
+		}
+		v.Rows = conversationRows(found)
 	}
 
 	if next != "" {
@@ -141,29 +145,33 @@ func inboxPath(r *http.Request, pairs ...string) string {
 
 // unreadRows moves what the operator did not read above the rest.
 func (p *Pages) unreadRows(ctx context.Context, s account.Session, v *inboxView) (err error) {
-	p.unread.forget(s.Owner) // the number beside the navigation is that of the list
-	v.CSRF, v.Older = s.CSRF, p.unread.current(ctx, s.Owner, p.Operator.Arrivals).Older
+	v.CSRF = s.CSRF
 	if v.Newest, err = p.Operator.Arrivals.NewestMessage(ctx); err != nil {
 		return err
 	}
-	v.Unread, _, err = p.conversations(ctx, exchange.ArrivalFilter{Limit: mostUnread}, operator.Reader{Owner: s.Owner, Unread: true})
+	found, count, err := p.Operator.Arrivals.Unread(ctx, exchange.ArrivalFilter{Limit: mostUnread}, s.Owner)
+	if err != nil {
+		return err
+	}
+
+	p.unread.remember(s.Owner, count) // the number beside the navigation is that of the list
+	v.Unread, v.Older = conversationRows(found), count.Older
 	above := map[string]bool{}
 	for _, one := range v.Unread {
 		above[one.Href] = true
 	}
 	v.Rows = slices.DeleteFunc(v.Rows, func(one inboxRow) bool { return above[one.Href] })
-	return err
+	return nil
 }
 
-func (p *Pages) conversations(ctx context.Context, filter exchange.ArrivalFilter, reader operator.Reader) (rows []inboxRow, next string, err error) {
-	found, next, err := p.Operator.Arrivals.Conversations(ctx, filter, reader)
+func conversationRows(found []operator.Conversation) (rows []inboxRow) {
 	for _, one := range found {
 		rows = append(rows, inboxRow{
 			Href: threadPath(one.Agent, one.ThreadID), Sender: one.Sender, Channel: one.Channel, Agent: one.Agent, State: one.State,
 			Excerpt: one.Excerpt, At: one.At, Messages: one.Messages, More: one.More, Holder: operatorName(one.Holder), Unread: one.Unread,
 		})
 	}
-	return rows, next, err
+	return rows
 }
 
 // mostWaiting is how many messages stand above the others because they wait.

@@ -42,13 +42,17 @@ func (c *unreadCounts) current(ctx context.Context, owner exchange.SessionOwner,
 	if err != nil {
 		return found.count
 	}
+	c.remember(owner, count)
+	return count
+}
+
+func (c *unreadCounts) remember(owner exchange.SessionOwner, count exchange.UnreadCount) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if len(c.counts) >= maxUnreadCounts || c.counts == nil {
 		c.counts = map[exchange.SessionOwner]unreadCount{}
 	}
 	c.counts[owner] = unreadCount{time.Now(), count}
-	return count
 }
 
 // forget makes the next look of an operator a new one.

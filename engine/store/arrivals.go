@@ -493,33 +493,3 @@ func (s arrivalStore) LastArrival(ctx context.Context) (number int64, err error)
 	_, err = first(ctx, s.engine.Reader(), `SELECT number FROM search_state WHERE one = 1`, nil, &number)
 	return number, err
 }
-
-// MaxCountedOfThread is how far NewestOfThreads counts the messages of a thread.
-const MaxCountedOfThread = 1000
-
-var selectNewestOfThreads = `SELECT t.id, (SELECT COUNT(*) FROM (SELECT 1 FROM turns n WHERE n.thread_key = t.thread_key LIMIT ` +
-	strconv.Itoa(MaxCountedOfThread+1) + `) AS counted) FROM turns t WHERE t.id IN (` + placeholders(1, loadedAtOnce) + `)
-	AND NOT EXISTS (SELECT 1 FROM turns n WHERE n.thread_key = t.thread_key AND n.id > t.id)`
-
-// NewestOfThreads returns those of the turns that are the newest of their threads, by id, with how many turns the thread has; one
-// more than MaxCountedOfThread stands for all that are more.
-func (s arrivalStore) NewestOfThreads(ctx context.Context, turns []exchange.TurnRecord) (map[string]int, error) {
-	counts := map[string]int{}
-	for chunk := range slices.Chunk(turns, loadedAtOnce) {
-		ids := make([]string, 0, len(chunk))
-		for i := range chunk {
-			ids = append(ids, chunk[i].ID)
-		}
-		err := s.engine.Reader().Each(ctx, selectNewestOfThreads, padded(ids, loadedAtOnce), func(r row) error {
-			var id string
-			var count int
-			err := r.Scan(&id, &count)
-			counts[id] = count
-			return err
-		})
-		if err != nil {
-			return nil, err
-		}
-	}
-	return counts, nil
-}

@@ -37,96 +37,48 @@ func readUntil(ctx context.Context, from querier, owner string, at time.Time) (s
 	return max(id, firstID(at.Add(-unreadFor))), err
 }
 
-var selectReadMarks = `SELECT thread_key, read_id FROM read_marks WHERE owner_key = $51 AND thread_key IN (` + placeholders(1, loadedAtOnce) + `)`
-
-// Unread returns those of the turns that their conversation's mark of the owner does not reach, by id.
-func (s readStore) Unread(ctx context.Context, owner exchange.SessionOwner, turns []exchange.TurnRecord) (map[string]bool, error) {
-	unread, key := map[string]bool{}, ownerKeyOf(owner)
-	until, err := readUntil(ctx, s.engine.Reader(), key, time.Now())
-	if err != nil {
-		return nil, err
+// isUnread reports whether the mark of the turn's conversation does not reach it.
+func (s readStore) isUnread(ctx context.Context, owner string, turn exchange.TurnRecord) (bool, error) {
+	until, err := readUntil(ctx, s.engine.Reader(), owner, time.Now())
+	if err != nil || turn.ID <= until {
+		return false, err
 	}
-
-	threads := map[string][]string{} // thread_key → ids of turns
-	var keys []string
-	for i := range turns {
-		if turns[i].ID <= until {
-			continue
-		}
-		thread := hashKey(turns[i].Agent, turns[i].ThreadID)
-		if threads[thread] == nil {
-			keys = append(keys, thread)
-		}
-		threads[thread] = append(threads[thread], turns[i].ID)
-		unread[turns[i].ID] = true
-	}
-
-	for start := 0; start < len(keys); start += loadedAtOnce {
-		chunk := keys[start:min(start+loadedAtOnce, len(keys))]
-		err := s.engine.Reader().Each(ctx, selectReadMarks, append(padded(chunk, loadedAtOnce), key), func(r row) error {
-			var thread, mark string
-			err := r.Scan(&thread, &mark)
-			for _, id := range threads[thread] {
-				if id <= mark {
-					delete(unread, id)
-				}
-			}
-			return err
-		})
-		if err != nil {
-			return nil, err
-		}
-	}
-	return unread, nil
+	var mark string
+	_, err = first(ctx, s.engine.Reader(), `SELECT read_id FROM read_marks WHERE owner_key = $1 AND thread_key = $2`,
+		[]any{owner, hashKey(turn.Agent, turn.ThreadID)}, &mark)
+	return turn.ID > mark, err
 }
 
 const selectUnread = `SELECT MAX(t.id) FROM (SELECT id, thread_key FROM turns WHERE id > $1 ORDER BY id DESC LIMIT $2 + 0) AS t
 	LEFT JOIN read_marks m ON m.owner_key = $3 AND m.thread_key = t.thread_key
 	WHERE m.read_id IS NULL OR m.read_id < t.id GROUP BY t.thread_key ORDER BY 1 DESC LIMIT $4 + 0`
 
-// unreadIDs returns the newest messages of conversations that the owner did not read, newest first. It looks at the newest messages alone, so
-// that it costs the same on every server.
-func (s readStore) unreadIDs(ctx context.Context, owner exchange.SessionOwner, limit int) ([]string, error) {
-	key := ownerKeyOf(owner)
-	until, err := readUntil(ctx, s.engine.Reader(), key, time.Now())
-	if err != nil {
-		return nil, err
-	}
-	return mustColumn(ctx, s.engine.Reader(), &err, selectUnread, until, int64(maxUnreadLooked), key, int64(limit)), err
-}
-
 const selectBeyondLooked = `SELECT id FROM turns WHERE id > $1 ORDER BY id DESC LIMIT 1 OFFSET $2 + 0`
 
-// CountUnread returns how many conversations have a message that the owner did not read, at most MaxUnread. There may be more of them where
-// there are more than that, or messages that were not looked at.
-func (s readStore) CountUnread(ctx context.Context, owner exchange.SessionOwner) (count exchange.UnreadCount, err error) {
-	ids, err := s.unreadIDs(ctx, owner, MaxUnread+1)
+// unread returns the newest messages of conversations that the owner did not read, newest first, at most MaxUnread+1, and their count. It looks
+// at the newest messages alone, so that it costs the same on every server.
+func (s readStore) unread(ctx context.Context, owner, until string) (ids []string, count exchange.UnreadCount, err error) {
+	ids = mustColumn(ctx, s.engine.Reader(), &err, selectUnread, until, int64(maxUnreadLooked), owner, int64(MaxUnread+1))
 	if err != nil {
-		return count, err
-	}
-	until, err := readUntil(ctx, s.engine.Reader(), ownerKeyOf(owner), time.Now())
-	if err != nil {
-		return count, err
+		return nil, count, err
 	}
 
 	var beyond string
 	count = exchange.UnreadCount{Conversations: min(len(ids), MaxUnread), More: len(ids) > MaxUnread}
 	count.Older, err = first(ctx, s.engine.Reader(), selectBeyondLooked, []any{until, int64(maxUnreadLooked)}, &beyond)
-	return count, err
+	return ids, count, err
 }
 
-// UnreadTurns returns the newest messages of conversations that the owner did not read, newest first.
-func (s readStore) UnreadTurns(ctx context.Context, owner exchange.SessionOwner, limit int) ([]exchange.TurnRecord, error) {
-	ids, err := s.unreadIDs(ctx, owner, min(limit, MaxUnread+1))
+// CountUnread returns how many conversations have a message that the owner did not read, at most MaxUnread. There may be more of them where
+// there are more than that, or messages that were not looked at.
+func (s readStore) CountUnread(ctx context.Context, owner exchange.SessionOwner) (count exchange.UnreadCount, err error) {
+	key := ownerKeyOf(owner)
+	until, err := readUntil(ctx, s.engine.Reader(), key, time.Now())
 	if err != nil {
-		return nil, err
+		return count, err
 	}
-	loaded, err := arrivalStore(s).load(ctx, ids)
-	turns := make([]exchange.TurnRecord, 0, len(loaded))
-	for _, one := range loaded {
-		turns = append(turns, one.turn)
-	}
-	return turns, err
+	_, count, err = s.unread(ctx, key, until)
+	return count, err
 }
 
 const (
@@ -145,12 +97,10 @@ const (
 
 // MarkRead keeps that the owner has read a conversation up to a turn. It writes only what is not known.
 func (s readStore) MarkRead(ctx context.Context, owner exchange.SessionOwner, turn exchange.TurnRecord) error {
-	unread, err := s.Unread(ctx, owner, []exchange.TurnRecord{turn})
-	if err != nil || !unread[turn.ID] {
+	key := ownerKeyOf(owner)
+	if unread, err := s.isUnread(ctx, key, turn); err != nil || !unread {
 		return err
 	}
-
-	key := ownerKeyOf(owner)
 	return s.InTx(ctx, func(tx *Tx) error {
 		if err := tx.sql.Do(ctx, putReadMark, key, hashKey(turn.Agent, turn.ThreadID), turn.ID); err != nil {
 			return err

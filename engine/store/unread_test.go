@@ -2,6 +2,7 @@ package store
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -28,25 +29,21 @@ func TestUnread(t *testing.T) {
 
 		unread := func(owner exchange.SessionOwner, count int, want ...bool) {
 			t.Helper()
-			found, err := s.Unread(ctx, owner, turns)
-			if err != nil {
-				t.Fatal(err)
-			}
 			for i, turn := range turns {
-				if found[turn.ID] != want[i] {
-					t.Errorf("message %d is unread: %v", i, found[turn.ID])
+				if found, err := s.isUnread(ctx, ownerKeyOf(owner), turn); err != nil || found != want[i] {
+					t.Errorf("message %d is unread: %v, %v", i, found, err)
 				}
 			}
 			if got, err := s.CountUnread(ctx, owner); err != nil || got != (exchange.UnreadCount{Conversations: count}) {
 				t.Errorf("unread: %+v, %v; want %d", got, err, count)
 			}
-			list, err := s.UnreadTurns(ctx, owner, 10)
-			if err != nil || len(list) != count {
-				t.Errorf("%d conversations are listed, %v; want %d", len(list), err, count)
+			list, counted, err := s.UnreadConversations(ctx, exchange.ArrivalFilter{Limit: 10}, owner)
+			if err != nil || len(list) != count || counted.Conversations != count {
+				t.Errorf("%d conversations are listed, %+v, %v; want %d", len(list), counted, err, count)
 			}
-			for i, turn := range list {
-				if !found[turn.ID] || i > 0 && turn.ID > list[i-1].ID {
-					t.Errorf("message %s is listed as number %d", turn.ID, i)
+			for i, one := range list {
+				if number := slices.IndexFunc(turns, func(turn exchange.TurnRecord) bool { return turn.ID == one.Turn.ID }); !want[number] || !one.Unread || i > 0 && one.Turn.ID > list[i-1].Turn.ID {
+					t.Errorf("message %d is listed as number %d", number, i)
 				}
 			}
 		}
@@ -101,7 +98,7 @@ func TestUnreadEnds(t *testing.T) {
 		old := came("echo", "email", "ann@peer.example", exchange.StateSilent, "hello")
 		old.ID = idOf(time.Now().Add(-unreadFor - time.Hour))
 		accept(t, s, old)
-		if found, err := s.Unread(ctx, owner, []exchange.TurnRecord{old}); err != nil || found[old.ID] {
+		if found, err := s.isUnread(ctx, ownerKeyOf(owner), old); err != nil || found {
 			t.Errorf("an old message is unread: %v, %v", found, err)
 		}
 
