@@ -116,7 +116,7 @@ const maxExcerpt = 200
 
 // Conversations lists threads, the one with the newest message first. The filter is about that message; its text is not looked at.
 // A page may have fewer than its limit although more follow: the returned cursor says so. Empty = this was the last one.
-// The zero reader is nobody, who has read everything; a reader is the same for all browsers and programs of an operator.
+// For the zero reader everything is read; a reader is the same for all browsers and programs of an operator.
 func (a Arrivals) Conversations(ctx context.Context, filter exchange.ArrivalFilter, reader exchange.SessionOwner) (found []Conversation, next string, err error) {
 	heads, next, err := a.store.Conversations(ctx, filter, reader)
 	if err != nil {

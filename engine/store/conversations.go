@@ -31,7 +31,7 @@ var selectHeads = `SELECT ` + turnColumns + `, '', COALESCE(m.read_id, ''),
 // headReader reads heads for one operator.
 type headReader struct {
 	arrivalStore
-	owner string // ownerKeyOf; empty = for nobody, who has read everything
+	owner string // ownerKeyOf; empty = for no one: everything is read
 	until string // what is not newer counts as read
 }
 
