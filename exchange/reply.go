@@ -116,6 +116,15 @@ type RetryFilter struct {
 	Agent   string
 	Channel string    // by which the message came, or the answer leaves
 	Since   time.Time // only those that failed later
+	Limit   int       // how many of those that failed last; 0 = as many as one call does
+}
+
+// AtMost returns the limit, or what one call does at most where that is less or no limit is set.
+func (f RetryFilter) AtMost(most int) int {
+	if f.Limit > 0 {
+		return min(f.Limit, most)
+	}
+	return most
 }
 
 // RetryRate is how much is run again in a second when much is run again at once.

@@ -213,13 +213,14 @@ func (j Jobs) RetryDead(ctx context.Context, filter exchange.RetryFilter, dryRun
 			return result, err
 		}
 		jobs = append(jobs, page...)
+		if most := filter.AtMost(delivery.MaxRetries); len(jobs) > most {
+			jobs, result.More = jobs[:most], true
+			break
+		}
 		if len(page) < retryPage {
 			break
 		}
-		if before = page[len(page)-1].ID; len(jobs) >= delivery.MaxRetries {
-			result.More = true
-			break
-		}
+		before = page[len(page)-1].ID
 	}
 
 	slices.Reverse(jobs) // the oldest first

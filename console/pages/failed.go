@@ -144,6 +144,9 @@ func (p *Pages) removeJobs(w http.ResponseWriter, r *http.Request, s account.Ses
 	return p.done(w, r, back(r, at("work", "jobs")), all.and(r.Context(), words))
 }
 
+// mostPreviewed is how many of the newest are examined before they run again: each costs a look at its answer.
+const mostPreviewed = 500
+
 // retryView says what would run again before it does.
 type retryView struct {
 	workView
@@ -151,7 +154,7 @@ type retryView struct {
 	Filter  workFilter // with the instant since when, so that what was shown is what runs
 	Would   int
 	Skipped int
-	More    bool
+	More    bool               // there are older ones, which were not examined
 	Rows    []exchange.Retried // the first of them
 }
 
@@ -180,6 +183,7 @@ func (p *Pages) previewRetry(tab string) handler {
 		if err != nil {
 			return err
 		}
+		filter.Limit = mostPreviewed
 		work, err := p.retried(r.Context(), tab, filter, s.By(), true)
 		if err != nil {
 			return err

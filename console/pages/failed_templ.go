@@ -186,7 +186,7 @@ func retryPage(v retryView) templ.Component {
 			page.Component(ctx, "", design.Notice(design.Info, count(ctx, v.Skipped, "{n} would be left, because nothing could come of it.", "{n} would be left, because nothing could come of them.")))
 		}
 		if v.More {
-			page.Component(ctx, "", design.Notice(design.Info, text(ctx, "There are more than are done at once: do it once more afterwards.")))
+			page.Component(ctx, "", design.Notice(design.Info, text(ctx, "These are the newest. Older ones, which were not examined, run too.")))
 		}
 		if v.MayWork && v.Would > 0 {
 			page.Address("<form method=\"post\" action=\"", at("work", v.Tab, "retry"))

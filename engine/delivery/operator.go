@@ -49,7 +49,7 @@ const (
 
 // RetryDead sends the dead deliveries again that the filter selects, the oldest first, a few a second. With dryRun it changes
 // nothing. What nothing can come of is left and named with the reason. Each is a transaction of its own from the state dead: called
-// again, after a crash too, it finds those that are left. At most MaxRetries deliveries; More tells that there are others.
+// again, after a crash too, it finds those that are left. At most MaxRetries deliveries, or the limit of the filter; More tells that there are others.
 func (s *Service) RetryDead(ctx context.Context, filter exchange.RetryFilter, dryRun bool) (exchange.RetriedWork, error) {
 	result := exchange.RetriedWork{Work: []exchange.Retried{}}
 	dead, more, err := s.dead(ctx, filter)
@@ -77,7 +77,8 @@ func (s *Service) RetryDead(ctx context.Context, filter exchange.RetryFilter, dr
 
 func (s *Service) dead(ctx context.Context, filter exchange.RetryFilter) (found []string, more bool, err error) {
 	page := Filter{State: StateDead, Agent: filter.Agent, Channel: filter.Channel, ChangedSince: filter.Since, Limit: deadPage + 1}
-	for len(found) < MaxRetries {
+	most := filter.AtMost(MaxRetries)
+	for len(found) <= most {
 		records, err := s.options.Store.Deliveries(ctx, page)
 		if err != nil {
 			return nil, false, err
@@ -87,12 +88,13 @@ func (s *Service) dead(ctx context.Context, filter exchange.RetryFilter) (found 
 		for i := range records {
 			found = append(found, records[i].ID)
 		}
-		if page.Before == "" {
+		if page.Before == "" && len(found) <= most {
 			slices.Sort(found) // UUIDv7
 			return found, false, nil
 		}
 	}
 
+	found = found[:most] // the newest
 	slices.Sort(found)
 	return found, true, nil
 }

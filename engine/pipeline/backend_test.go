@@ -1,6 +1,7 @@
 package pipeline_test
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -8,6 +9,7 @@ import (
 	"iter"
 	"strings"
 	"sync"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -500,6 +502,13 @@ func TestOperatorRunsFailedTurnsAgain(t *testing.T) {
 		dry, err := r.pipeline.RetryFailed(t.Context(), filter, "operator", true)
 		if err != nil || dry.Retried != 3 || dry.Skipped != 1 || len(dry.Turns) != 4 || r.turn(mails[0]).State != exchange.StateFailed {
 			t.Fatalf("dry run: %+v, %v", dry, err)
+		}
+		last := slices.MaxFunc(dry.Turns, func(a, b exchange.RetriedTurn) int {
+			return cmp.Or(a.FailedAt.Compare(b.FailedAt), cmp.Compare(a.ID, b.ID))
+		})
+		newest, err := r.pipeline.RetryFailed(t.Context(), exchange.RetryFilter{Agent: "echo", Since: since, Limit: 1}, "operator", true)
+		if err != nil || len(newest.Turns) != 1 || newest.Turns[0].ID != last.ID || !newest.More {
+			t.Fatalf("dry run of the newest: %+v, %v; want %s", newest, err, last.ID)
 		}
 		done, err := r.pipeline.RetryFailed(t.Context(), filter, "operator", false)
 		if err != nil || done.Retried != 3 || done.Skipped != 1 || done.More {

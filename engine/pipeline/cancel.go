@@ -223,7 +223,7 @@ func (s *canceller) canRepeat(ctx context.Context, turn exchange.TurnRecord) (bo
 
 // RetryFailed runs all failed turns again that the filter selects, the oldest first in each thread, a few a second. With
 // dryRun it changes nothing. Those that cannot be answered any more are left out and named with the reason. Called twice, it
-// finds nothing the second time. At most MaxRepeats turns; More tells that there are others.
+// finds nothing the second time. At most MaxRepeats turns, or the limit of the filter; More tells that there are others.
 func (s *canceller) RetryFailed(ctx context.Context, filter exchange.RetryFilter, by string, dryRun bool) (exchange.RetryResult, error) {
 	result := exchange.RetryResult{Turns: []exchange.RetriedTurn{}}
 	turns, more, err := s.failedTurns(ctx, filter)
@@ -271,7 +271,8 @@ func (s *canceller) RetryFailed(ctx context.Context, filter exchange.RetryFilter
 // failedTurns returns the ids of what a filter selects, in order of arrival.
 func (s *canceller) failedTurns(ctx context.Context, filter exchange.RetryFilter) (found []string, more bool, err error) {
 	page := exchange.TurnFilter{Agent: filter.Agent, States: []string{exchange.StateFailed}, UpdatedAfter: filter.Since, Limit: repeatPage + 1}
-	for len(found) < MaxRepeats {
+	most := filter.AtMost(MaxRepeats)
+	for len(found) <= most {
 		turns, err := s.options.Store.Turns(ctx, page)
 		if err != nil {
 			return nil, false, err
@@ -284,12 +285,13 @@ func (s *canceller) failedTurns(ctx context.Context, filter exchange.RetryFilter
 			}
 		}
 
-		if page.Before == "" {
+		if page.Before == "" && len(found) <= most {
 			slices.Sort(found) // UUIDv7
 			return found, false, nil
 		}
 	}
 
+	found = found[:most] // the newest
 	slices.Sort(found)
 	return found, true, nil
 }

@@ -27,7 +27,7 @@ const (
 		INSERT INTO turns (id, agent, recipient, received_via, principal, native_id, thread_id, reference, native_key, sender_key, thread_key, owner_key,
 			reference_key, state, reason, attempt, reply_id, accepted_at, updated_at, original_digest, route, message, channel, sender, sender_domain)
 		SELECT CAST($4 AS TEXT) || '-7000-8000-' || substr(CAST(1000000000000 + n AS TEXT), 2), agent, '@' || agent || '@inbox.example', 'email', 'idp.example ' || sender,
-			'm' || n, 'thread ' || (n / 4), '', 'native ' || n, 'sender', 'thread ' || (n / 4), 'owner', '', state, '', 1, '', CAST($5 AS BIGINT), CAST($5 AS BIGINT), 'd' || n, '{}',
+			'm' || n, 'thread ' || (n / 80 * 20 + n % 20), '', 'native ' || n, 'sender', 'thread ' || (n / 80 * 20 + n % 20), 'owner', '', state, '', 1, '', CAST($5 AS BIGINT), CAST($5 AS BIGINT), 'd' || n, '{}',
 			'{"id":"m' || n || '","thread_id":"t","sender":{"address":"' || sender || '","display_name":"User ' || (n % 977) || '","auth_method":"none"},"recipient":"@' || agent ||
 			'@inbox.example","received_via":"email","received_at":"2026-01-01T00:00:00Z","raw":{"ref":"","media_type":""},"parts":[{"kind":"text","content":"How do I fold a paper crane, and which paper is best? number' || n ||
 			CASE WHEN n % 2 = 1 THEN ' hello' ELSE '' END || CASE WHEN agent = 'agent00' THEN ' alpha' ELSE '' END || CASE WHEN n % 100 = 7 THEN ' invoice' ELSE '' END ||
@@ -44,7 +44,7 @@ const (
 
 // FillLedger stores messages of the last year, a thousand at a time, each thousand in a millisecond of its own. Half of all say hello, those to
 // agent00 say alpha and no others do, one in a hundred says invoice and three say needle. Agent "old" had only the first hundredth, one
-// message in five is of the same sender. It is for benchmarks; do runs the statements of a thousand in one transaction.
+// message in five is of the same sender. Conversations have four messages, to one agent each. It is for benchmarks; do runs the statements of a thousand in one transaction.
 func FillLedger(ctx context.Context, ledger Ledger, do func(ctx context.Context, statements []Statement) error) error {
 	begun := time.Now().Add(-LedgerSpan)
 	for from := 0; from < ledger.Messages; from += 1000 {
