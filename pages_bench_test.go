@@ -29,7 +29,9 @@ import (
 // BenchmarkPages measures each page of the console over many stored messages with their answers and deliveries, while 50 messages come by
 // chat and are answered each second, and what open live views cost. It prints the times of each page and the share of a processor for each
 // live view. It fills a database first, so it takes minutes; INBOX_BENCH_ARRIVALS says with how many messages (100,000),
-// INBOX_BENCH_ENGINE on which database alone. INBOX_BENCH_DIRECTORY keeps the SQLite database there, and the next run takes it as it is:
+// INBOX_BENCH_ENGINE on which database alone. INBOX_BENCH_DIRECTORY keeps the SQLite database there and
+// INBOX_BENCH_DATABASE_URL names one of PostgreSQL that stays; one that has messages is taken as it is.
+// INBOX_BENCH_PAGES is a regular expression that selects pages:
 // INBOX_BENCH_ARRIVALS=1000000 go test -run '^$' -bench Pages -benchtime 1x -timeout 90m .
 func BenchmarkPages(b *testing.B) {
 	rows := 100_000
@@ -54,7 +56,10 @@ func benchPages(b *testing.B, engine string, rows int) {
 	driver, address := "sqlite", "file:"+filepath.Join(directory, store.File)
 	settings := []string{"INBOX_DATA_DIR=" + directory}
 	if engine == "postgres" {
-		driver, address = "pgx", storetest.Postgres(b)
+		driver, address = "pgx", os.Getenv("INBOX_BENCH_DATABASE_URL")
+		if address == "" {
+			address = storetest.Postgres(b)
+		}
 		settings = append(settings, "INBOX_DATABASE_URL="+address)
 	}
 	file := filepath.Join(directory, "inbox.toml")
@@ -65,8 +70,6 @@ func benchPages(b *testing.B, engine string, rows int) {
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		b.Fatal(err)
 	}
-	_, err := os.Stat(filepath.Join(directory, store.File))
-	filled := err == nil
 	server := inboxtest.New(b, file, settings...)
 	server.Store() // with the newest schema
 
@@ -76,6 +79,10 @@ func benchPages(b *testing.B, engine string, rows int) {
 	}
 	defer database.Close()
 	database.SetMaxOpenConns(1)
+	var filled bool
+	if err := database.QueryRowContext(b.Context(), `SELECT EXISTS (SELECT 1 FROM turns)`).Scan(&filled); err != nil {
+		b.Fatal(err)
+	}
 	if !filled {
 		fillLedger(b, engine, database, rows)
 	}
@@ -249,6 +256,8 @@ func measurePages(b *testing.B, v *visitor) {
 		pages = append(pages, links[:min(2, len(links))]...)
 	}
 
+	selected := regexp.MustCompile(os.Getenv("INBOX_BENCH_PAGES"))
+	pages = slices.DeleteFunc(pages, func(page string) bool { return !selected.MatchString(page) })
 	const rounds = 20
 	times := map[string][]time.Duration{}
 	for range rounds {

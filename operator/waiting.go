@@ -71,6 +71,12 @@ func (w Waiting) turns(ctx context.Context, state string) (int64, error) {
 	return w.store.CountTurns(ctx, exchange.TurnFilter{States: []string{state}})
 }
 
+// Messages lists the messages that are held or on which an agent failed, newest change first; limit is 1 to 500.
+func (w Waiting) Messages(ctx context.Context, limit int) ([]exchange.TurnRecord, error) {
+	turns, err := w.store.Turns(ctx, exchange.TurnFilter{States: []string{exchange.StateHeld, exchange.StateFailed}, Limit: limit})
+	return listed(turns), err
+}
+
 // Failed lists the messages on which an agent failed, newest failure first. Before is "" or the cursor of exchange.TurnFilter; limit is
 // 1 to 500.
 func (w Waiting) Failed(ctx context.Context, filter exchange.RetryFilter, before string, limit int) ([]exchange.TurnRecord, error) {

@@ -179,9 +179,9 @@ const mostWaiting = 5
 
 // waitingRows are the newest messages that an operator has to decide about.
 func (p *Pages) waitingRows(ctx context.Context) (rows []inboxRow, err error) {
-	page, err := p.Operator.Arrivals.Page(ctx, exchange.ArrivalFilter{States: []string{exchange.StateHeld, exchange.StateFailed}, Limit: mostWaiting})
-	for i := range page.Turns {
-		rows = append(rows, messageRow(&page.Turns[i]))
+	turns, err := p.Operator.Waiting.Messages(ctx, mostWaiting)
+	for i := range turns {
+		rows = append(rows, messageRow(&turns[i]))
 	}
 	return rows, err
 }

@@ -145,21 +145,23 @@ func (l *arrivalList) places() (string, []any) {
 	who := l.who
 	who.arguments = slices.Clone(l.ids.arguments)
 	who.where = slices.Concat(who.where, l.ended)
-	if l.filter.Agent != "" { // the next byte after a blank ends the range
-		who.add(place+" >= ?", l.filter.Agent+" ")
-		who.add(place+" < ?", l.filter.Agent+"!")
+	first := "" // SQLite seeks by one lower bound and compares the other row by row: each step has its own alone
+	if l.filter.Agent != "" {
+		who.add(place+" < ?", l.filter.Agent+"!") // the next byte after a blank ends the range
+		who.arguments = append(who.arguments, l.filter.Agent+" ")
+		first = place + " >= $" + strconv.Itoa(len(who.arguments))
 	}
 
-	next := func(condition string) string {
+	next := func(lower string) string {
 		where := slices.Clone(who.where)
-		if condition != "" {
-			where = append(where, condition)
+		if lower != "" {
+			where = append(where, lower)
 		}
 		return `(SELECT ` + place + ` FROM turns t WHERE ` + strings.Join(where, " AND ") + ` ORDER BY ` + place + ` LIMIT 1)`
 	}
 
 	newest := slices.Concat(l.who.where, l.ended, []string{place + " = places.place"}, l.ids.where)
-	return `WITH RECURSIVE places(place) AS (SELECT ` + next("") + ` UNION ALL SELECT ` + next(place+" > places.place") +
+	return `WITH RECURSIVE places(place) AS (SELECT ` + next(first) + ` UNION ALL SELECT ` + next(place+" > places.place") +
 		` FROM places WHERE places.place IS NOT NULL)
 		SELECT place, (SELECT t.id FROM turns t WHERE ` + strings.Join(newest, " AND ") + ` ORDER BY t.id DESC LIMIT 1)
 		FROM places WHERE place IS NOT NULL`, who.arguments
