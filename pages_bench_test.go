@@ -29,8 +29,8 @@ import (
 // BenchmarkPages measures each page of the console over many stored messages with their answers and deliveries, while 50 messages come by
 // chat and are answered each second, and what open live views cost. It prints the times of each page and the share of a processor for each
 // live view. It fills a database first, so it takes minutes; INBOX_BENCH_ARRIVALS says with how many messages (100,000),
-// INBOX_BENCH_ENGINE on which database alone. INBOX_BENCH_DIRECTORY keeps the SQLite database there and
-// INBOX_BENCH_DATABASE_URL names one of PostgreSQL that stays; one that has messages is taken as it is.
+// INBOX_BENCH_ENGINE on which database alone. INBOX_BENCH_DIRECTORY keeps the files of the server, and
+// INBOX_BENCH_DATABASE_URL names a database of PostgreSQL that stays with them; one that has messages is taken as it is.
 // INBOX_BENCH_PAGES is a regular expression that selects pages:
 // INBOX_BENCH_ARRIVALS=1000000 go test -run '^$' -bench Pages -benchtime 1x -timeout 90m .
 func BenchmarkPages(b *testing.B) {
@@ -50,7 +50,7 @@ func BenchmarkPages(b *testing.B) {
 
 func benchPages(b *testing.B, engine string, rows int) {
 	directory := os.Getenv("INBOX_BENCH_DIRECTORY")
-	if directory == "" || engine != "sqlite" {
+	if directory == "" {
 		directory = b.TempDir()
 	}
 	driver, address := "sqlite", "file:"+filepath.Join(directory, store.File)

@@ -145,7 +145,7 @@ func (p *Pages) removeJobs(w http.ResponseWriter, r *http.Request, s account.Ses
 }
 
 // mostPreviewed is how many of the newest are examined before they run again: each costs a look at its answer.
-const mostPreviewed = 500
+const mostPreviewed = 100
 
 // retryView says what would run again before it does.
 type retryView struct {

@@ -19,8 +19,8 @@ type ConversationHead struct {
 const (
 	// MaxCountedOfThread is how far the messages of a conversation are counted.
 	MaxCountedOfThread = 99
-	// headPage is how many messages are looked at together for conversations, and headPages how often for one page.
-	headPage, headPages = 250, 8
+	// keysAtOnce is of how many messages one statement reads the conversations.
+	keysAtOnce = 250
 )
 
 var selectHeads = `SELECT ` + turnColumns + `, '', COALESCE(m.read_id, ''),
@@ -28,20 +28,52 @@ var selectHeads = `SELECT ` + turnColumns + `, '', COALESCE(m.read_id, ''),
 	FROM turns t LEFT JOIN read_marks m ON m.owner_key = $51 AND m.thread_key = t.thread_key
 	WHERE t.id IN (` + placeholders(1, loadedAtOnce) + `) AND NOT EXISTS (SELECT 1 FROM turns n WHERE n.thread_key = t.thread_key AND n.id > t.id)`
 
+// lookedForHeads are how many messages are looked at for one page of conversations: few at first, which is enough where no conversation is very
+// busy, and then many.
+var lookedForHeads = []int{250, 1750}
+
+var selectThreadKeys = `SELECT id, thread_key FROM turns WHERE id IN (` + placeholders(1, keysAtOnce) + `)`
+
 // headReader reads heads for one operator.
 type headReader struct {
 	arrivalStore
-	owner string // ownerKeyOf; empty = for no one: everything is read
-	until string // what is not newer counts as read
+	owner string          // ownerKeyOf; empty = for no one: everything is read
+	until string          // what is not newer counts as read
+	seen  map[string]bool // thread_key of the turns that were looked at
 }
 
 func (s arrivalStore) headsFor(ctx context.Context, owner exchange.SessionOwner) (r headReader, err error) {
-	r.arrivalStore = s
+	r.arrivalStore, r.seen = s, map[string]bool{}
 	if owner != (exchange.SessionOwner{}) {
 		r.owner = ownerKeyOf(owner)
 		r.until, err = readUntil(ctx, s.engine.Reader(), r.owner, time.Now())
 	}
 	return r, err
+}
+
+// firsts returns those of turns, newest first, whose conversations were not looked at before: of the others there is a newer message. A busy
+// conversation costs little so.
+func (r headReader) firsts(ctx context.Context, ids []string) (firsts []string, err error) {
+	keys := map[string]string{}
+	for chunk := range slices.Chunk(ids, keysAtOnce) {
+		err := r.engine.Reader().Each(ctx, selectThreadKeys, padded(chunk, keysAtOnce), func(row row) error {
+			var id, key string
+			err := row.Scan(&id, &key)
+			keys[id] = key
+			return err
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+
+	for _, id := range ids {
+		if key, there := keys[id]; there && !r.seen[key] {
+			r.seen[key] = true
+			firsts = append(firsts, id)
+		}
+	}
+	return firsts, nil
 }
 
 // among returns the heads among turns, in the order of ids, of which there are loadedAtOnce at most. Other turns are not loaded.
@@ -80,18 +112,22 @@ func (s arrivalStore) Conversations(ctx context.Context, filter exchange.Arrival
 
 	limit := int(min(pageSize(filter.Limit), maxPage-1))
 	next = filter.Before
-	for range headPages {
+	for _, looked := range lookedForHeads {
 		list, err := selectArrivals(filter, next)
 		if err != nil {
 			return nil, "", err
 		}
-		ids, err := s.newest(ctx, list, headPage+1)
+		ids, err := s.newest(ctx, list, looked+1)
 		if err != nil {
 			return nil, "", err
 		}
 
-		ids, next = exchange.NextPage(ids, headPage, func(id string) string { return id })
-		for chunk := range slices.Chunk(ids, loadedAtOnce) {
+		ids, next = exchange.NextPage(ids, looked, func(id string) string { return id })
+		firsts, err := reader.firsts(ctx, ids)
+		if err != nil {
+			return nil, "", err
+		}
+		for chunk := range slices.Chunk(firsts, loadedAtOnce) {
 			heads, err := reader.among(ctx, chunk)
 			if err != nil {
 				return nil, "", err

@@ -389,7 +389,7 @@ const (
 	// probeTime is for how long the index is read before it is asked whether the rest of a filter has very few turns.
 	probeTime = 10 * time.Millisecond
 	// searchTime is after which a page ends with what it has.
-	searchTime = 70 * time.Millisecond
+	searchTime = 50 * time.Millisecond
 	// maxSearchTime ends a search that the database does not end.
 	maxSearchTime = 5 * time.Second
 	// quickWindow and slowWindow are how long reading a window takes after which the next one is larger or smaller.
