@@ -55,9 +55,19 @@ func inlineFile(name, mime, encoded string) jsonObject {
 // answers opens the page of an agent, writes something and waits for the answer.
 func (b *chromium) answers(s *server, agent, text string) {
 	b.Helper()
+	b.opens(s, agent)
+	b.says(text)
+	b.answered()
+}
+
+func (b *chromium) opens(s *server, agent string) {
+	b.Helper()
 	b.do("open", chromedp.Navigate(s.URL()+"/@"+agent+"/chat"))
 	b.until("the chat is there", `chat !== undefined && chat.querySelector('form') !== null`)
-	b.says(text)
+}
+
+func (b *chromium) answered() {
+	b.Helper()
 	b.until("the answer is whole", `chat.querySelector('[role=log] > li.assistant:last-child:not([aria-busy])') !== null && !chat.querySelector('button[type=submit]').disabled`)
 }
 
@@ -92,23 +102,29 @@ func TestWebChatShowsMarkdown(t *testing.T) {
 	}
 }
 
-// TestWebChatShowsNoMarkup tries attacks, in an answer and in one's own words.
+// TestWebChatShowsNoMarkup tries hostile texts, in an answer of each form and in one's own words, on a phone.
 func TestWebChatShowsNoMarkup(t *testing.T) {
-	all := strings.Join(attacks, "\n\n")
-	html := jsonObject{"kind": "text", "mime": "text/html", "content": strings.Join(attacks, "")}
+	texts := hostile()
+	all := strings.Join(texts, "\n\n")
+	html := jsonObject{"kind": "text", "mime": "text/html", "content": strings.Join(texts, "")}
 	s := start(t, instance.Settings{Agents: writes(t, "evil", markdownPart(all), jsonObject{"kind": "text", "mime": "text/plain", "content": all}, html)})
 	b := startChromium(t)
-	b.answers(s, "evil", strings.ReplaceAll(all, "\n\n", " "))
+	b.do("a small screen", chromedp.EmulateViewport(360, 740))
 	text, err := json.Marshal(strings.ReplaceAll(all, "\n\n", " "))
 	if err != nil {
 		t.Fatal(err)
 	}
+	b.opens(s, "evil")
+	b.script(`chat.querySelector('textarea').value = ` + string(text)) // keys bring no control characters
+	b.says("")
+	b.answered()
 	for range 2 {
 		for what, expression := range map[string]string{
 			"nothing ran":           `window.pwned === undefined`,
-			"one's own words":       `chat.querySelector('li.user .body').textContent === ` + string(text),
+			"one's own words":       `chat.querySelector('li.user .body').textContent.replace(/[\x07\x1b]/g, '') === ` + string(text) + `.replace(/[\x07\x1b]/g, '')`, // the server keeps no control characters
 			"known elements":        `[...chat.querySelectorAll('[role=log] > li .body *')].map((one) => one.localName).filter((name) => !'p br hr strong b em i del s code pre blockquote h3 h4 h5 h6 ul ol li table thead tbody tr th td a'.split(' ').includes(name)).join() === ''`,
 			"known attributes":      `[...chat.querySelectorAll('.body *')].flatMap((one) => one.getAttributeNames()).filter((name) => !['href', 'rel', 'target', 'start', 'tabindex'].includes(name)).join() === ''`,
+			"it fits the screen":    `document.scrollingElement.scrollWidth <= innerWidth && chat.querySelector('[role=log]').scrollWidth <= chat.querySelector('[role=log]').clientWidth`,
 			"links lead elsewhere":  `[...chat.querySelectorAll('a[href]')].every((a) => /^(https?|mailto):/.test(a.href))`,
 			"the page is untouched": `document.querySelectorAll('main script').length === 1 && document.querySelectorAll('base, iframe, style, main link').length === 0`,
 		} {

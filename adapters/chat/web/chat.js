@@ -56,7 +56,7 @@
     .suggestions button { min-block-size: 2.25rem; border-radius: 2rem; font-size: var(--small); text-align: start; overflow-wrap: anywhere }
     .about { margin: 0; font-size: var(--tiny); color: var(--muted); text-wrap: pretty }
     .who { position: absolute; inline-size: 1px; block-size: 1px; overflow: hidden; clip-path: inset(50%); white-space: nowrap }
-    .body { white-space: pre-wrap }
+    .body { white-space: pre-wrap; overflow-x: clip }
     .body.rich { white-space: normal }
     .rich > :first-child { margin-block-start: 0 } .rich > :last-child { margin-block-end: 0 }
     .rich :is(p, ul, ol, pre, table, blockquote, h3, h4, h5, h6) { margin-block: .5em } .rich :is(h3, h4, h5, h6) { font-size: 1em }
