@@ -136,6 +136,20 @@ func (c *consoleTest) press(name string) {
 	c.comes("the page behind "+name, thenThere)
 }
 
+// leadsTo returns the path to which the first link in the content leads that is called so.
+func (c *consoleTest) leadsTo(name string) string {
+	c.t.Helper()
+	named, err := json.Marshal(name)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	path := c.script(`[...document.querySelectorAll('main a')].find((one) => one.textContent.trim() === ` + string(named) + `)?.getAttribute('href') ?? ''`)
+	if !strings.HasPrefix(path, "/console/") {
+		c.t.Fatalf("no link %q in:\n%s", name, c.script(`document.querySelector('main').innerText`))
+	}
+	return path
+}
+
 // fill puts a text into a field.
 func (c *consoleTest) fill(selector, text string) {
 	c.t.Helper()

@@ -80,6 +80,7 @@ func answers(note string) func(arrived) bool {
 
 // TestFedifyMentionsTheAgentAndVerifiesTheReply: a Fedify server finds the agent, mentions it in four visibilities and verifies each reply.
 func TestFedifyMentionsTheAgentAndVerifiesTheReply(t *testing.T) {
+	t.Parallel()
 	peer := startFedify(t)
 	onDatabasesInTurn(t, func(t *testing.T, database string) {
 		s := start(t, instance.Settings{Database: database})
@@ -135,6 +136,7 @@ func checkReply(t *testing.T, peer *fedify, s *server, question sent, arrival ar
 
 // TestFedifyFollowsTheAgent: a person on a Fedify server follows the agent and hears Accept.
 func TestFedifyFollowsTheAgent(t *testing.T) {
+	t.Parallel()
 	peer := startFedify(t)
 	s := start(t, instance.Settings{})
 	var follow sent
@@ -150,6 +152,7 @@ func TestFedifyFollowsTheAgent(t *testing.T) {
 
 // TestFedifyUnderstandsOurSenders checks the tools of the tests: what the load senders sign, outside software accepts.
 func TestFedifyUnderstandsOurSenders(t *testing.T) {
+	t.Parallel()
 	peer := startFedify(t)
 	community := newCommunity(t, 1, func(load.Arrival) {})
 	person := community.Persons[0]

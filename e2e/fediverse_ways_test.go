@@ -33,6 +33,7 @@ type exchangeOf struct {
 // TestFedify talks with outside software in every way. One server a database does it all; on the second database the
 // matrix has one way a scheme.
 func TestFedify(t *testing.T) {
+	t.Parallel()
 	peer := startFedify(t)
 	onDatabasesInTurn(t, func(t *testing.T, database string) {
 		x := &exchangeOf{peer: peer}
