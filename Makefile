@@ -10,7 +10,7 @@ ATTACK_SECONDS ?= 20
 FUZZ_TIME ?= 60s
 
 .DEFAULT_GOAL := help
-.PHONY: guides interop help build install run demo check test test-race e2e attacks tck lint release-check fuzz-short bench bench-lists generate screenshots test-dependencies
+.PHONY: guides interop help build install run demo check test test-race e2e attacks tck lint release-check fuzz-short bench bench-lists bench-pages generate screenshots test-dependencies
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -70,6 +70,10 @@ fuzz-short: ## run each fuzz target for a minute (FUZZ_TIME=60s), one after the 
 bench-lists: test-dependencies ## measure lists and searches over a million stored messages, on both databases
 	INBOX_TEST_DATABASE_URL=$${INBOX_TEST_DATABASE_URL:-$$(scripts/test-postgres start --durable)} INBOX_BENCH_ARRIVALS=$${INBOX_BENCH_ARRIVALS:-1000000} \
 		$(GO) test -run '^$$' -bench Arrivals -benchtime 1x -timeout 90m ./engine/store
+
+bench-pages: test-dependencies ## measure each page of the console, and open ones, over a million stored messages, on both databases
+	INBOX_TEST_DATABASE_URL=$${INBOX_TEST_DATABASE_URL:-$$(scripts/test-postgres start --durable)} INBOX_BENCH_ARRIVALS=$${INBOX_BENCH_ARRIVALS:-1000000} \
+		$(GO) test -run '^$$' -bench Pages -benchtime 1x -timeout 90m .
 
 bench: test-dependencies ## measure on both databases and write docs/benchmarks.md (BENCH_SECONDS=3 a scenario)
 	BENCH_SECONDS=$(BENCH_SECONDS) scripts/bench

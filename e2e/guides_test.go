@@ -248,6 +248,7 @@ var unrun = map[string]string{
 	"inbox takeover":               "needs a conversation of its own; TestTakeoverSurvivesKills",
 	"inbox sessions end":           "needs a browser that is signed in; TestSessionsOutliveTheirNode",
 	"make bench-lists":             "stores a million messages",
+	"make bench-pages":             "stores a million messages",
 	"inbox move":                   "needs an account elsewhere that names the agent; TestCommandsAskTheRunningServer",
 	"inbox block remove --stop":    "needs somebody who said stop; TestStopWordOutlivesRestarts",
 	"inbox follows accept":         "needs somebody who asks to follow; TestOperatorChoosesFollowers",
