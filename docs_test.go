@@ -344,6 +344,9 @@ func TestInteropTable(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		if says[one.Test] == "" && *updateInterop { // it is about something else, and swaks or dkimpy is only its sender
+			continue
+		}
 		if says[one.Test] == "" {
 			t.Errorf("%s names %s, which is not there or has no comment", file, one.Test)
 		}
