@@ -102,7 +102,7 @@ func TestWebChatShowsMarkdown(t *testing.T) {
 	}
 }
 
-// TestWebChatShowsNoMarkup tries hostile texts, in an answer of each form and in one's own words, on a phone.
+// TestWebChatShowsNoMarkup tries hostile texts, in an answer of each form and in the words of the visitor, on a phone.
 func TestWebChatShowsNoMarkup(t *testing.T) {
 	texts := hostile()
 	all := strings.Join(texts, "\n\n")
