@@ -20,6 +20,8 @@ const (
 	// maxSenderBytes is where the columns sender and sender_domain are cut: an address of mail has at most 254 (RFC 5321,
 	// section 4.5.3.1.3).
 	maxSenderBytes = 320
+	// maxCursorBytes is more than an id of a turn has.
+	maxCursorBytes = 64
 	// maxPrincipalRunes is what of a principal is in the index; the rest is compared in the row.
 	maxPrincipalRunes = 200
 )
@@ -50,6 +52,9 @@ type arrivalList struct {
 
 // selectArrivals reads a filter; its text is not looked at. Upper is the id before which the list begins, empty = none.
 func selectArrivals(f exchange.ArrivalFilter, upper string) (*arrivalList, error) {
+	if len(upper) > maxCursorBytes || !storable(upper) {
+		return nil, wrongCursor()
+	}
 	for _, state := range f.States {
 		if !slices.Contains(turnStates, state) {
 			return nil, fault.InField("state", "must be one of "+strings.Join(turnStates, ", "))
@@ -402,10 +407,6 @@ func (s arrivalStore) Arrivals(ctx context.Context, filter exchange.ArrivalFilte
 	if filter.Text != "" {
 		return s.search().found(ctx, filter, limit)
 	}
-	if filter.Before != "" && (len(filter.Before) > 64 || !storable(filter.Before)) {
-		return exchange.ArrivalPage{}, wrongCursor()
-	}
-
 	list, err := selectArrivals(filter, filter.Before)
 	if err != nil {
 		return exchange.ArrivalPage{}, err

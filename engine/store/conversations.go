@@ -106,10 +106,6 @@ func (s arrivalStore) Conversations(ctx context.Context, filter exchange.Arrival
 		return nil, "", err
 	}
 
-	if filter.Before != "" && (len(filter.Before) > 64 || !storable(filter.Before)) {
-		return nil, "", wrongCursor()
-	}
-
 	limit := int(min(pageSize(filter.Limit), maxPage-1))
 	next = filter.Before
 	for _, looked := range lookedForHeads {
@@ -166,13 +162,14 @@ func (s readStore) UnreadConversations(
 		return nil, count, err
 	}
 
+	limit := int(pageSize(filter.Limit))
 	for chunk := range slices.Chunk(ids, loadedAtOnce) {
 		heads, err := reader.among(ctx, chunk)
 		if err != nil {
 			return nil, count, err
 		}
 		for i := range heads {
-			if len(found) == filter.Limit {
+			if len(found) == limit {
 				return found, count, nil
 			}
 			if turn := &heads[i].Turn; filter.Selects(turn) && inTime(filter, turn.ID) {
