@@ -227,7 +227,7 @@ func (a *agentSet) takesPeer(agent string, peer identity.Address) bool {
 	}
 	proven := identity.Transport(identity.TransportProof{
 		Domain: a.config.Domain, Subject: peer.Acct(), Method: identity.MethodA2AJWT, Assurance: identity.AssuranceAgent,
-		Recipient: entry.Profile.Address, IssuedAt: time.Now(),
+		Recipient: entry.Profile.Address, Addressed: identity.AddressedAudience, IssuedAt: time.Now(),
 	})
 	return entry.Settings.Access.Decide(identity.PurposeMessage, peer.String(), []identity.Evidence{proven}).Allowed || a.trustsDomain(peer.Domain)
 }

@@ -170,7 +170,8 @@ func TestLongToolResultsBecomeShort(t *testing.T) {
 func TestTurnsAreStripped(t *testing.T) {
 	turns := thread("ua")
 	turns[0].Sender.Identities = []identity.Evidence{identity.Transport(identity.TransportProof{
-		Domain: "here.test", Subject: "s", Method: "m", Assurance: "address", Recipient: "@echo@here.test", IssuedAt: start,
+		Addressed: identity.AddressedRequest,
+		Domain:    "here.test", Subject: "s", Method: "m", Assurance: "address", Recipient: "@echo@here.test", IssuedAt: start,
 	})}
 	content := []byte("picture")
 	turns[0].Parts = append(turns[0].Parts, normalized.Part{Kind: normalized.PartFile, MIME: "image/png", BytesRef: normalized.Inline(content)})

@@ -45,6 +45,25 @@ const (
 	ProofBearerToken       = "bearer-token"
 )
 
+// Values of Proof.Addressed: what proves that the message was meant for the agent. A signature proves who wrote a text; whoever
+// has seen the text can send it on. Without one of these the evidence authorizes nothing, and the engine drops it.
+const (
+	AddressedAudience  = "audience"         // a token whose audience is the agent (RFC 7519, section 4.1.3)
+	AddressedRequest   = "request"          // the sender's own request: its signature covers our host, or its token is ours
+	AddressedRecipient = "signed-recipient" // To, Cc or the audience of a note, covered by the sender's signature
+	AddressedEnvelope  = "envelope"         // a server of the sender's domain named the agent in the SMTP envelope (RFC 7208)
+	AddressedLocal     = "local"            // this server made the message itself
+)
+
+// Addressed returns what proves that the message was meant for this agent; empty = nothing does. A signed attestation is for the
+// audience that it names, which the Validator has compared.
+func (e *Evidence) Addressed() string {
+	if e.Proof.Type == ProofSignedAttestation {
+		return AddressedAudience
+	}
+	return e.Proof.Addressed
+}
+
 // Evidence records what was already verified about a sender. It is not a login
 // (message contract, section 10). Everything from Assurance on is left out where a history keeps only who spoke.
 type Evidence struct {
@@ -78,6 +97,7 @@ type Source struct {
 type Proof struct {
 	Type             string `json:"type"`
 	VerifiedBy       string `json:"verified_by,omitempty"`      // transport, bearer-token
+	Addressed        string `json:"addressed,omitempty"`        // transport, bearer-token: one of the Addressed constants
 	KeyID            string `json:"key_id,omitempty"`           // transport
 	Alg              string `json:"alg,omitempty"`              // signed-attestation
 	Kid              string `json:"kid,omitempty"`              // signed-attestation
@@ -251,6 +271,7 @@ func (e *Evidence) checkProof() *ShapeError {
 
 	return firstOf(
 		token("proof.verified_by", e.Proof.VerifiedBy, maxProofBytes, vouched),
+		token("proof.addressed", e.Proof.Addressed, maxNameBytes, false),
 		token("proof.key_id", e.Proof.KeyID, maxProofBytes, false),
 		token("proof.alg", e.Proof.Alg, maxNameBytes, signed),
 		token("proof.kid", e.Proof.Kid, maxProofBytes, signed),

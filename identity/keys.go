@@ -440,6 +440,7 @@ type TransportProof struct {
 	Assurance string    // one of the Assurance constants
 	Recipient string    // the agent that the message is for, @agent@domain
 	KeyID     string    // key URL, DKIM selector and domain, JWT kid
+	Addressed string    // one of the Addressed constants
 	IssuedAt  time.Time // when we checked, our clock
 }
 
@@ -449,6 +450,6 @@ func Transport(proof TransportProof) Evidence {
 	return Evidence{
 		Subject: proof.Subject, Issuer: proof.Domain, Method: proof.Method, Assurance: proof.Assurance,
 		Audience: Audience{proof.Recipient}, IssuedAt: At(proof.IssuedAt),
-		Proof: Proof{Type: ProofTransport, VerifiedBy: proof.Domain, KeyID: proof.KeyID},
+		Proof: Proof{Type: ProofTransport, VerifiedBy: proof.Domain, Addressed: proof.Addressed, KeyID: proof.KeyID},
 	}
 }

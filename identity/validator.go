@@ -272,6 +272,7 @@ const (
 	CodeDelegation           = "evidence:delegation_not_allowed"
 	CodeReplayStoreFailed    = "evidence:replay_store_failed"
 	CodeReplayed             = "evidence:replayed"
+	CodeNotAddressed         = "evidence:not_addressed" // it proves who wrote the message and not that it was meant for this agent
 )
 
 // Codes of a Rejection of a verifiable credential: the fifteen of the profile v0.2 (message contract, section 10).

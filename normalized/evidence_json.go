@@ -57,6 +57,7 @@ func (w *writer) proof(p *identity.Proof) {
 	w.open('{')
 	w.field("type", p.Type)
 	w.optional("verified_by", p.VerifiedBy)
+	w.optional("addressed", p.Addressed)
 	w.optional("key_id", p.KeyID)
 	w.optional("alg", p.Alg)
 	w.optional("kid", p.Kid)
@@ -154,6 +155,8 @@ func readProof(r *reader, p *identity.Proof) {
 			p.Type = r.string()
 		case "verified_by":
 			p.VerifiedBy = r.string()
+		case "addressed":
+			p.Addressed = r.string()
 		case "key_id":
 			p.KeyID = r.string()
 		case "alg":

@@ -164,7 +164,8 @@ func drawPolicy(t *rapid.T) Part {
 
 func drawEvidence(t *rapid.T) identity.Evidence {
 	e := identity.Transport(identity.TransportProof{
-		Domain: "here.test", Subject: idText.Draw(t, "subject"), Method: identity.MethodEmailDMARC,
+		Addressed: identity.AddressedRequest,
+		Domain:    "here.test", Subject: idText.Draw(t, "subject"), Method: identity.MethodEmailDMARC,
 		Assurance: identity.AssuranceDomain, Recipient: "@echo@here.test", KeyID: maybe(t, of(idText)), IssuedAt: drawTime(t).Add(time.Millisecond),
 	})
 	e.Claims = maybe(t, drawObject)

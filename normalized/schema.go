@@ -244,14 +244,14 @@ func evidenceSchema() schema {
 		}),
 		"proof": schema{"oneOf": []schema{
 			record([]string{"type", "verified_by"}, schema{
-				"type": constant(identity.ProofTransport), "verified_by": text(proof), "key_id": text(proof),
+				"type": constant(identity.ProofTransport), "verified_by": text(proof), "addressed": text(name), "key_id": text(proof),
 			}),
 			record([]string{"type", "alg", "kid", "value"}, schema{
 				"type": constant(identity.ProofSignedAttestation), "alg": text(name), "kid": text(proof), "value": text(proof),
 				"canonicalization": text(name),
 			}),
 			record([]string{"type", "verified_by"}, schema{
-				"type": constant(identity.ProofBearerToken), "verified_by": text(proof), "token_id": text(proof),
+				"type": constant(identity.ProofBearerToken), "verified_by": text(proof), "addressed": text(name), "token_id": text(proof),
 			}),
 		}},
 	}, when(attestation, needs("id", "expires_at")))

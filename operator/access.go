@@ -133,7 +133,9 @@ func askedEvidence(c *config.Config, agent *config.Agent, q AccessQuestion, answ
 		Issuer: issuer, Method: proof.Method, Subject: q.Subject, Audience: identity.Audience{recipient}, Proof: identity.Proof{Type: identity.ProofSignedAttestation},
 	}
 	if own, err := identity.CanonicalIssuer(c.Domain); err == nil && own == issuer {
-		evidence = identity.Transport(identity.TransportProof{Domain: issuer, Subject: q.Subject, Method: proof.Method, Recipient: recipient})
+		evidence = identity.Transport(identity.TransportProof{
+			Domain: issuer, Subject: q.Subject, Method: proof.Method, Recipient: recipient, Addressed: identity.AddressedRequest,
+		})
 		proof.Assurance = cmp.Or(proof.Assurance, ownAssurance[proof.Method])
 	} else if answer.Doubt = doubt(c, &proof, time.Now()); answer.Doubt != "" {
 		answer.Evidence = &proof

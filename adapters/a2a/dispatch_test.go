@@ -169,7 +169,8 @@ func (s *site) dispatch(to *site, text string) exchange.Dispatch {
 		Parts: []normalized.Part{normalized.Text(text)}, Chain: normalized.AgentChain{Hop: 1, MaxHops: 2},
 		Sender: normalized.Sender{Address: "@ada@social.example", Identities: []identity.Evidence{
 			identity.Transport(identity.TransportProof{
-				Domain: s.domain, Subject: actor, Method: identity.MethodActivityPubSignature, Assurance: identity.AssuranceAddress,
+				Addressed: identity.AddressedRequest,
+				Domain:    s.domain, Subject: actor, Method: identity.MethodActivityPubSignature, Assurance: identity.AssuranceAddress,
 				Recipient: recipient, IssuedAt: time.Now(),
 			}),
 			{Subject: "slack:T1/U1", Issuer: "connector.example", Method: "urn:mentionable:auth:slack:v0.1", Proof: identity.Proof{Type: identity.ProofSignedAttestation}},

@@ -144,7 +144,7 @@ func (v *authenticator) namesAgent(audience string) bool {
 func (v *authenticator) issuedSender(claims webtoken.Claims, agent exchange.AgentProfile) normalized.Sender {
 	evidence := identity.Transport(identity.TransportProof{
 		Domain: v.options.Domain, Subject: claims.Subject, Method: claims.Method, Assurance: identity.AssuranceAgent,
-		Recipient: agent.Address, KeyID: claims.KeyID, IssuedAt: identity.Now().Time,
+		Recipient: agent.Address, Addressed: identity.AddressedAudience, KeyID: claims.KeyID, IssuedAt: identity.Now().Time,
 	})
 
 	evidence.Source = &identity.Source{Transport: normalized.ViaA2A, Connector: claims.Issuer}
@@ -154,7 +154,7 @@ func (v *authenticator) issuedSender(claims webtoken.Claims, agent exchange.Agen
 
 	if claims.Peer == (identity.Address{}) {
 		evidence.Subject = claims.Issuer + "#" + claims.Subject
-		evidence.Proof = identity.Proof{Type: identity.ProofBearerToken, VerifiedBy: v.options.Domain, TokenID: claims.TokenID}
+		evidence.Proof = identity.Proof{Type: identity.ProofBearerToken, VerifiedBy: v.options.Domain, Addressed: identity.AddressedAudience, TokenID: claims.TokenID}
 		sender.Address, sender.DisplayName = issuedAddress(claims), claims.Subject
 		if claims.Method != identity.MethodA2AJWT {
 			sender.AuthMethod = normalized.AuthA2AOAuth

@@ -290,7 +290,7 @@ func (n *notes) sender(ctx context.Context, by proven, agent exchange.AgentProfi
 			Assurance: identity.AssuranceAddress, Audience: identity.Audience{agent.Address},
 			IssuedAt: identity.At(n.now()), Claims: claims,
 			Source: &identity.Source{Transport: normalized.ViaActivityPub},
-			Proof:  identity.Proof{Type: identity.ProofTransport, VerifiedBy: n.options.Domain, KeyID: by.keyID},
+			Proof:  identity.Proof{Type: identity.ProofTransport, VerifiedBy: n.options.Domain, Addressed: identity.AddressedRequest, KeyID: by.keyID},
 		}},
 	}, nil
 }

@@ -293,7 +293,7 @@ func (m *relayed) personEvidence(q question) identity.Evidence {
 		Subject: q.message.Provider + ":" + escaped(q.message.SenderID), Issuer: m.connector.Issuer, Method: m.connector.Method,
 		Assurance: identity.AssurancePlatform, Audience: identity.Audience{q.agent.Address}, IssuedAt: identity.Now(),
 		Source: &identity.Source{Transport: normalized.ViaA2A, Connector: m.connector.Name, Channel: escaped(q.message.ConversationID)},
-		Proof:  identity.Proof{Type: identity.ProofTransport, VerifiedBy: m.options.Domain},
+		Proof:  identity.Proof{Type: identity.ProofTransport, VerifiedBy: m.options.Domain, Addressed: identity.AddressedRequest},
 	}
 }
 

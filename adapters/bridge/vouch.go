@@ -143,7 +143,7 @@ func (m *relayed) person(q question, name string, vouched []identity.Evidence) n
 
 	own := identity.Transport(identity.TransportProof{
 		Domain: m.options.Domain, Subject: subject, Method: MethodConnector, Assurance: AssuranceConnector,
-		Recipient: q.agent.Address, IssuedAt: identity.Now().Time,
+		Recipient: q.agent.Address, Addressed: identity.AddressedRequest, IssuedAt: identity.Now().Time,
 	})
 
 	own.Source = &identity.Source{Transport: normalized.ViaA2A, Connector: m.connector.Name}

@@ -184,7 +184,7 @@ func (v *verifier) evidence(found verdict, env envelope, to recipient, claims js
 	}
 	proof := identity.Transport(identity.TransportProof{
 		Domain: v.options.Domain, Subject: "mailto:" + found.from.Address(), Method: evidenceMethods[found.method],
-		Assurance: identity.AssuranceDomain, Recipient: to.address, KeyID: found.keyID, IssuedAt: env.received,
+		Assurance: identity.AssuranceDomain, Recipient: to.address, Addressed: identity.AddressedRecipient, KeyID: found.keyID, IssuedAt: env.received,
 	})
 	proof.Claims, proof.Source = claims, &identity.Source{Transport: normalized.ViaEmail}
 	return []identity.Evidence{proof}

@@ -64,7 +64,7 @@ func message(name string, parts []normalized.Part) normalized.Message {
 			Identities: []identity.Evidence{{
 				Subject: "https://peer.example/users/alice", Issuer: "inbox.example", Method: identity.MethodActivityPubSignature,
 				Assurance: identity.AssuranceAddress, Audience: identity.Audience{"@echo@inbox.example"}, IssuedAt: moment(0),
-				Proof: identity.Proof{Type: identity.ProofTransport, VerifiedBy: "inbox.example"},
+				Proof: identity.Proof{Type: identity.ProofTransport, VerifiedBy: "inbox.example", Addressed: identity.AddressedRequest},
 			}},
 		},
 		Recipient: "@echo@inbox.example", Parts: parts, ReceivedVia: normalized.ViaActivityPub, ReceivedAt: moment(0),

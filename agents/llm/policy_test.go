@@ -50,7 +50,8 @@ func TestToolPolicyHidesTools(t *testing.T) {
 	}
 	person := question("person")
 	person.Message.Sender.Identities = []identity.Evidence{identity.Transport(identity.TransportProof{
-		Domain: "inbox.test", Subject: "mailto:ana@peer.test", Method: identity.MethodEmailDMARC, Assurance: identity.AssuranceDomain,
+		Addressed: identity.AddressedRequest,
+		Domain:    "inbox.test", Subject: "mailto:ana@peer.test", Method: identity.MethodEmailDMARC, Assurance: identity.AssuranceDomain,
 		Recipient: person.Message.Recipient, IssuedAt: time.Now(),
 	})}
 	behind := person

@@ -254,7 +254,8 @@ func (b *bench) restart() {
 
 func evidence(subject string) identity.Evidence {
 	return identity.Transport(identity.TransportProof{
-		Domain: "agents.test", Subject: subject, Method: identity.MethodActivityPubSignature, Assurance: identity.AssuranceAddress,
+		Addressed: identity.AddressedRequest,
+		Domain:    "agents.test", Subject: subject, Method: identity.MethodActivityPubSignature, Assurance: identity.AssuranceAddress,
 		Recipient: "@a@agents.test", IssuedAt: time.Now(),
 	})
 }

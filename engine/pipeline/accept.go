@@ -148,6 +148,7 @@ func (s *acceptor) validate(ctx context.Context, a *acceptance) (string, error) 
 		message.Surface.Channel = a.in.Channel
 	}
 
+	dropUnaddressed(&a.in)
 	message.Clean()
 	if err := normalized.Validate(*message, s.options.Limits); err != nil {
 		return "", s.refuseChain(ctx, a.in, err) // the contract bounds hops, too
@@ -166,6 +167,34 @@ func (s *acceptor) validate(ctx context.Context, a *acceptance) (string, error) 
 	a.agent = agent
 	return outcomeNext, nil
 }
+
+// dropUnaddressed takes away evidence that does not prove that the message was meant for this agent: a signed mail or note can be
+// sent on by anyone who has seen it. Without evidence left the sender is unproven.
+func dropUnaddressed(in *exchange.Inbound) {
+	sender := &in.Message.Sender
+	if !slices.ContainsFunc(sender.Identities, unaddressed) {
+		return
+	}
+
+	kept := make([]identity.Evidence, 0, len(sender.Identities))
+	for _, evidence := range sender.Identities {
+		if !unaddressed(evidence) {
+			kept = append(kept, evidence)
+			continue
+		}
+		in.Rejected = append(in.Rejected, identity.Rejection{
+			Code: identity.CodeNotAddressed, Reason: "nothing that the sender signed says that the message was meant for this agent",
+			Issuer: evidence.Issuer, Subject: evidence.Subject, Method: evidence.Method,
+		})
+	}
+
+	sender.Identities = kept
+	if len(kept) == 0 {
+		sender.Identities, sender.Verified, sender.AuthMethod, sender.KeyID = nil, false, normalized.AuthNone, ""
+	}
+}
+
+func unaddressed(evidence identity.Evidence) bool { return evidence.Addressed() == "" }
 
 // sameDomain reports whether the address is on the agent's domain; mail leaves the port of a development domain out.
 func sameDomain(agentAddress string, given identity.Address) bool {

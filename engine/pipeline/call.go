@@ -352,7 +352,7 @@ func (s *dispatcher) callOf(d exchange.Dispatch, callee agents.Entry) (exchange.
 func (s *dispatcher) caller(d exchange.Dispatch, callee agents.Entry) normalized.Sender {
 	own, _ := identity.ParseAddress(d.From) // here has parsed it
 	evidence := identity.Transport(identity.TransportProof{
-		Domain: own.Domain, Subject: own.Acct(), Method: identity.MethodLocalAgent, Assurance: identity.AssuranceAgent,
+		Domain: own.Domain, Subject: own.Acct(), Method: identity.MethodLocalAgent, Assurance: identity.AssuranceAgent, Addressed: identity.AddressedLocal,
 		Recipient: callee.Profile.Address, IssuedAt: d.CreatedAt,
 	})
 

@@ -44,7 +44,7 @@ func (s *replier) Notify(ctx context.Context, job queue.Job, notice Notice, open
 		Sender: normalized.Sender{
 			Address: agent.Profile.Address, DisplayName: agent.Profile.DisplayName, AuthMethod: normalized.AuthA2AOAuth, Verified: true,
 			Identities: []identity.Evidence{identity.Transport(identity.TransportProof{
-				Domain: own.Domain, Subject: own.Acct(), Method: identity.MethodLocalAgent, Assurance: identity.AssuranceAgent,
+				Domain: own.Domain, Subject: own.Acct(), Method: identity.MethodLocalAgent, Assurance: identity.AssuranceAgent, Addressed: identity.AddressedLocal,
 				Recipient: agent.Profile.Address, IssuedAt: now,
 			})},
 		},

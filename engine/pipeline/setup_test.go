@@ -201,7 +201,8 @@ func from(user, id, thread string) exchange.Inbound {
 			Sender: normalized.Sender{
 				Address: "@" + user + "@peer.test", AuthMethod: normalized.AuthEmailDMARC, Verified: true,
 				Identities: []identity.Evidence{identity.Transport(identity.TransportProof{
-					Domain: "inbox.test", Subject: "mailto:" + user + "@peer.test", Method: identity.MethodEmailDMARC,
+					Addressed: identity.AddressedRequest,
+					Domain:    "inbox.test", Subject: "mailto:" + user + "@peer.test", Method: identity.MethodEmailDMARC,
 					Assurance: identity.AssuranceDomain, Recipient: recipient, KeyID: "s1", IssuedAt: time.Now(),
 				})},
 			},

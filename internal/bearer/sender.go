@@ -17,7 +17,7 @@ func Sender(token exchange.Token, agent exchange.AgentProfile, domain string) no
 			Method: identity.MethodA2AOAuth, Assurance: identity.AssuranceAgent,
 			Audience: identity.Audience{agent.Address}, IssuedAt: identity.Now(),
 			Source: &identity.Source{Transport: normalized.ViaA2A},
-			Proof:  identity.Proof{Type: identity.ProofBearerToken, VerifiedBy: domain, TokenID: token.ID},
+			Proof:  identity.Proof{Type: identity.ProofBearerToken, VerifiedBy: domain, Addressed: identity.AddressedRequest, TokenID: token.ID},
 		}},
 	}
 }
