@@ -92,11 +92,6 @@ func wanted(r *http.Request, name string) (bool, error) {
 	return false, fault.InField(name, "must be true or false")
 }
 
-// replied says which message an operator has answered.
-type replied struct {
-	TurnID string `json:"turn_id"`
-}
-
 // writeReply takes {"text": "…", "mime": "text/markdown"}; mime may be left out. The answer leaves right afterwards. A repeat with the same
 // Idempotency-Key is the same answer.
 func (a *API) writeReply(name string) call {
@@ -105,9 +100,8 @@ func (a *API) writeReply(name string) call {
 		if err := readOptional(w, r, maxEditBytes, &body, `send {"text":"…"}`); err != nil {
 			return nil, err
 		}
-		id, err := a.operator.Takeovers.Reply(r.Context(), conversation(r, name), caller(r), operator.WrittenReply{
+		return a.operator.Takeovers.Reply(r.Context(), conversation(r, name), caller(r), operator.WrittenReply{
 			Text: body.Text, MIME: body.MIME, Key: strings.TrimSpace(r.Header.Get("Idempotency-Key")),
 		})
-		return replied{id}, err
 	}
 }

@@ -189,11 +189,11 @@ func Operations() []openapi.Operation {
 		},
 		{
 			Method: "POST", Path: "/api/v1/threads/{thread}/reply", Summary: "Answer the message of a conversation that waits, as its agent",
-			Query: []string{"agent"}, Headers: []string{"Idempotency-Key"}, Request: answerBody{Text: "Hello", MIME: "text/markdown"}, Response: replied{}, Errors: taken,
+			Query: []string{"agent"}, Headers: []string{"Idempotency-Key"}, Request: answerBody{Text: "Hello", MIME: "text/markdown"}, Response: operator.Addressee{}, Errors: taken,
 		},
 		{
 			Method: "POST", Path: "/api/v1/turns/{turn}/reply", Summary: "Answer a message as its agent",
-			Query: []string{"agent"}, Headers: []string{"Idempotency-Key"}, Request: answerBody{Text: "Hello", MIME: "text/markdown"}, Response: replied{}, Errors: taken,
+			Query: []string{"agent"}, Headers: []string{"Idempotency-Key"}, Request: answerBody{Text: "Hello", MIME: "text/markdown"}, Response: operator.Addressee{}, Errors: taken,
 		},
 		{Method: "GET", Path: "/api/v1/held", Summary: "Messages that wait for the operator", Query: ofAgent, Response: heldList{}},
 		{Method: "POST", Path: "/api/v1/held/{turn}/release", Summary: "Let the agent answer a held message", Errors: taken},

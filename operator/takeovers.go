@@ -2,13 +2,17 @@ package operator
 
 import (
 	"context"
+	"fmt"
+	"slices"
 	"strings"
 	"unicode"
 
 	"inbox/engine/pipeline"
 	"inbox/engine/store"
 	"inbox/exchange"
+	"inbox/internal/clip"
 	"inbox/internal/fault"
+	"inbox/normalized"
 )
 
 // Takeovers are conversations in which an operator writes as the agent, and what operators write. The id of a conversation is that of the
@@ -94,25 +98,75 @@ type WrittenReply struct {
 	Key  string // a repeat with the same key is the same answer; empty = every call is another one
 }
 
-// Reply answers as the agent and returns the id of the message that is answered: that of the id, or where the id is one of a conversation
-// the newest that waits for the operator, else the newest. A running server sends the answer. fault.Conflict when the message can have no
-// answer any more, or another operator has its conversation.
-func (t Takeovers) Reply(ctx context.Context, id ConversationID, by string, reply WrittenReply) (turnID string, err error) {
-	if strings.TrimSpace(reply.Text) == "" {
-		return "", fault.InField("text", "is empty")
-	}
-	answer := pipeline.OperatorAnswer{Key: reply.Key, Text: reply.Text, MIME: reply.MIME}
+// Addressee is who gets an answer, and the message that it answers.
+type Addressee struct {
+	TurnID  string `json:"turn_id"`
+	Agent   string `json:"agent"`
+	To      string `json:"to"`      // address of the sender of the message
+	Proven  bool   `json:"proven"`  // it is proven that the message is of the address
+	Channel string `json:"channel"` // by which the answer leaves
+	About   string `json:"about"`   // the beginning of the message
+}
+
+// maxAbout bounds Addressee.About, in bytes.
+const maxAbout = 120
+
+// Addressee says whom an answer to a message or conversation goes to: the message of the id, or where the id is one of a conversation the
+// newest that waits for the operator, else the newest. fault.Conflict lists the messages when several have the id.
+func (t Takeovers) Addressee(ctx context.Context, id ConversationID) (Addressee, error) {
 	turn, one, err := t.find(ctx, id)
 	if err != nil {
-		return "", err
+		return Addressee{}, err
 	}
-	if answer.By, err = operatorName(by); err != nil {
-		return "", err
+	if !one || id.Whole {
+		waiting, err := t.store.WaitingForOperator(ctx, turn.Agent, turn.ThreadID, exchange.MaxWaitingOfThread)
+		if err != nil {
+			return Addressee{}, err
+		}
+		newest, err := Arrivals{t.store}.Thread(ctx, turn.Agent, turn.ThreadID, "", 1)
+		switch {
+		case err != nil:
+			return Addressee{}, err
+		case len(waiting) > 0:
+			turn, err = t.store.Turn(ctx, waiting[len(waiting)-1])
+		case len(newest) > 0:
+			turn, err = t.store.Turn(ctx, newest[0].ID)
+		}
+		if err != nil {
+			return Addressee{}, err
+		}
 	}
-	if answer.Agent, answer.ThreadID = turn.Agent, turn.ThreadID; one && !id.Whole {
-		answer.TurnID = turn.ID
+	return addresseeOf(turn), nil
+}
+
+func addresseeOf(turn exchange.TurnRecord) Addressee {
+	return Addressee{
+		TurnID: turn.ID, Agent: turn.Agent, To: turn.Message.Sender.Address, Proven: len(turn.Message.Sender.Identities) > 0, Channel: turn.Channel,
+		About: clip.Bytes(strings.Join(strings.Fields(normalized.PlainText(turn.Message.Parts)), " "), maxAbout),
 	}
-	return t.turns.WriteAnswer(ctx, answer)
+}
+
+// Reply answers as the agent and returns who gets the answer, see Addressee. A running server sends it. fault.Conflict when the message can
+// have no answer any more, or another operator has its conversation.
+func (t Takeovers) Reply(ctx context.Context, id ConversationID, by string, reply WrittenReply) (Addressee, error) {
+	if strings.TrimSpace(reply.Text) == "" {
+		return Addressee{}, fault.InField("text", "is empty")
+	}
+	by, err := operatorName(by)
+	if err != nil {
+		return Addressee{}, err
+	}
+	to, err := t.Addressee(ctx, id)
+	if err != nil {
+		return Addressee{}, err
+	}
+
+	answered, err := t.turns.WriteAnswer(ctx, pipeline.OperatorAnswer{TurnID: to.TurnID, By: by, Key: reply.Key, Text: reply.Text, MIME: reply.MIME})
+	if err != nil || answered == to.TurnID {
+		return to, err
+	}
+	turn, err := t.store.Turn(ctx, answered) // the key was used before, for another message of the conversation
+	return addresseeOf(turn), err
 }
 
 func (t Takeovers) act(ctx context.Context, id ConversationID, by string) (exchange.TurnRecord, string, error) {
@@ -131,23 +185,6 @@ func operatorName(by string) (string, error) {
 	}
 	return by, nil
 }
-
-// MarkRead keeps that an operator has read a conversation, up to its newest message. fault.NotFound when there is none, fault.Conflict
-// when the id is one of several.
-func (t Takeovers) MarkRead(ctx context.Context, owner exchange.SessionOwner, id ConversationID) error {
-	turn, _, err := t.find(ctx, id)
-	if err != nil {
-		return err
-	}
-	newest, err := Arrivals{t.store}.Thread(ctx, turn.Agent, turn.ThreadID, "", 1)
-	if err != nil || len(newest) == 0 {
-		return err
-	}
-	return t.store.MarkRead(ctx, owner, newest[0])
-}
-
-// idsOfConversations are the kinds of ids that several messages share.
-var idsOfConversations = map[string]bool{"thread": true, "session": true, "A2A task": true}
 
 // find returns the newest message that an id leads to, and whether the id names that message alone.
 func (t Takeovers) find(ctx context.Context, id ConversationID) (turn exchange.TurnRecord, one bool, err error) {
@@ -169,19 +206,52 @@ func (t Takeovers) find(ctx context.Context, id ConversationID) (turn exchange.T
 	if len(found) == 0 {
 		return turn, false, fault.Newf(fault.NotFound, "%s has no message or conversation %s", id.Agent, id.ID)
 	}
-	for _, other := range found[1:] {
-		if other.Agent != found[0].Agent || other.ThreadID != found[0].ThreadID {
-			return turn, false, fault.New(fault.Conflict, "several conversations have the id; give that of a message, or name the agent")
-		}
+
+	if id.Whole || idsOfConversations[kind] {
+		return found[0], false, ambiguous(id.ID, found, func(a, b exchange.TurnRecord) bool { return a.Agent == b.Agent && a.ThreadID == b.ThreadID })
 	}
 
-	if idsOfConversations[kind] || len(found) == 1 {
-		return found[0], !idsOfConversations[kind], nil
-	}
-	for _, other := range found { // the first message of a conversation by mail may give it its name
-		if native := strings.Trim(id.ID, "<> "); other.ID == native || other.Message.ID == native || other.ReplyID == native {
-			return other, true, nil
+	var named []exchange.TurnRecord // the id is their own, or that of their answer
+	native := strings.Trim(id.ID, "<> ")
+	for _, other := range found {
+		if other.ID == native || other.Message.ID == native || other.ReplyID == native {
+			named = append(named, other)
 		}
 	}
-	return found[0], false, nil
+	if len(named) == 0 {
+		named = found
+	}
+	return named[0], true, ambiguous(id.ID, named, func(a, b exchange.TurnRecord) bool { return a.ID == b.ID })
 }
+
+// ambiguous refuses an id that fits several messages or conversations, and lists them: senders choose the ids of their messages, and another
+// person may have chosen the same.
+func ambiguous(id string, found []exchange.TurnRecord, same func(a, b exchange.TurnRecord) bool) error {
+	if !slices.ContainsFunc(found, func(turn exchange.TurnRecord) bool { return !same(found[0], turn) }) {
+		return nil
+	}
+
+	lines := make([]string, 0, len(found))
+	for _, turn := range found {
+		to := addresseeOf(turn)
+		lines = append(lines, fmt.Sprintf("%s from %s to %s by %s: %s", turn.ID, to.To, turn.Agent, to.Channel, to.About))
+	}
+	return fault.Newf(fault.Conflict, "several messages have the id %s; give the id of the one that you mean:\n%s", id, strings.Join(lines, "\n"))
+}
+
+// MarkRead keeps that an operator has read a conversation, up to its newest message. fault.NotFound when there is none, fault.Conflict
+// when the id is one of several.
+func (t Takeovers) MarkRead(ctx context.Context, owner exchange.SessionOwner, id ConversationID) error {
+	turn, _, err := t.find(ctx, id)
+	if err != nil {
+		return err
+	}
+	newest, err := Arrivals{t.store}.Thread(ctx, turn.Agent, turn.ThreadID, "", 1)
+	if err != nil || len(newest) == 0 {
+		return err
+	}
+	return t.store.MarkRead(ctx, owner, newest[0])
+}
+
+// idsOfConversations are the kinds of ids that several messages share.
+var idsOfConversations = map[string]bool{"thread": true, "session": true, "A2A task": true}

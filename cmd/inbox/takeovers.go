@@ -1,9 +1,11 @@
 package main
 
 import (
+	"bufio"
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"strconv"
 	"strings"
 
@@ -11,6 +13,7 @@ import (
 
 	"inbox"
 	"inbox/exchange"
+	"inbox/identity"
 	"inbox/normalized"
 	"inbox/operator"
 )
@@ -153,13 +156,17 @@ const maxReplyBytes = 2 << 20
 func newReply() *cobra.Command {
 	var who asFlags
 	var key string
-	var markdown bool
+	var markdown, yes bool
+	var recipient string
 	cmd := &cobra.Command{
 		Use:   "reply ID TEXT",
 		Short: "Answer a message as its agent",
 		Long: `Answers a message as its agent. The running server sends the answer like one of the agent. A message that waits, runs, failed, is held or
 was left unanswered gets its answer; one that was answered by mail or on the fediverse gets a further one. The id is any that "inbox show" takes; the id of a
 conversation means its newest message that waits for an operator, else its newest one.
+
+The command first prints who gets the answer and, at a terminal, asks whether to send it. Senders choose the ids of their messages: if an id fits
+several messages, the command lists them and sends nothing. A script names the recipient with --to, and nothing is sent to anyone else.
 
 If TEXT is "-", it is read from standard input. With the same --key a second call does nothing.`,
 		Example: "  inbox reply 019a… \"We have sent the parcel again.\"\n  inbox reply 019a… --markdown - < answer.md",
@@ -180,16 +187,22 @@ If TEXT is "-", it is read from standard input. With the same --key a second cal
 				return usageError{errors.New("the answer is empty\nRun 'inbox reply --help'")}
 			}
 			return operate(cmd, func(o *inbox.Operator) error {
-				id, err := o.Takeovers.Reply(cmd.Context(), who.conversation(args[0]), who.by(), reply)
+				to, err := o.Takeovers.Addressee(cmd.Context(), who.conversation(args[0]))
+				if err != nil {
+					return err
+				}
+				if err := confirmAddressee(cmd, to, recipient, yes || args[1] == "-"); err != nil {
+					return err
+				}
+
+				to, err = o.Takeovers.Reply(cmd.Context(), operator.ConversationID{ID: to.TurnID, Agent: to.Agent}, who.by(), reply)
 				if err != nil {
 					return err
 				}
 				if wantsJSON(cmd) {
-					return printJSON(cmd.OutOrStdout(), struct {
-						TurnID string `json:"turn_id"`
-					}{id})
+					return printJSON(cmd.OutOrStdout(), to)
 				}
-				_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s is answered\n", id)
+				_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s is answered; the answer goes to %s by %s\n", to.TurnID, oneLine(to.To), to.Channel)
 				return err
 			})
 		},
@@ -199,5 +212,37 @@ If TEXT is "-", it is read from standard input. With the same --key a second cal
 	who.add(cmd)
 	cmd.Flags().StringVar(&key, "key", "", "name of this answer, by which a repeat is recognised")
 	cmd.Flags().BoolVar(&markdown, "markdown", false, "the answer is Markdown")
+	cmd.Flags().BoolVar(&yes, "yes", false, "send without asking")
+	cmd.Flags().StringVar(&recipient, "to", "", "send only if the answer goes to this address")
 	return cmd
+}
+
+// confirmAddressee prints who gets an answer, and asks a person at a terminal whether to send it.
+func confirmAddressee(cmd *cobra.Command, to operator.Addressee, wanted string, yes bool) error {
+	if wanted != "" {
+		if address, err := identity.ParseAddress(wanted); err != nil || !strings.EqualFold(address.String(), to.To) {
+			return usageError{fmt.Errorf("the answer would go to %s, not to %s; nothing was sent", oneLine(to.To), wanted)}
+		}
+		return nil
+	}
+
+	proof := ""
+	if !to.Proven {
+		proof = " (unproven)"
+	}
+	if _, err := fmt.Fprintf(cmd.ErrOrStderr(), "To %s%s by %s, about: %s\n", oneLine(to.To), proof, to.Channel, oneLine(to.About)); err != nil {
+		return err
+	}
+	if input, is := cmd.InOrStdin().(*os.File); yes || !is || !isTerminal(input) {
+		return nil
+	}
+
+	if _, err := fmt.Fprint(cmd.ErrOrStderr(), "Send? [y/N] "); err != nil {
+		return err
+	}
+	answer, err := bufio.NewReader(cmd.InOrStdin()).ReadString('\n')
+	if err != nil || !strings.HasPrefix(strings.ToLower(strings.TrimSpace(answer)), "y") {
+		return errors.New("nothing was sent")
+	}
+	return nil
 }
