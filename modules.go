@@ -136,7 +136,7 @@ func (o openers) open(ctx context.Context, agent, address, subject string) (exch
 			continue
 		}
 		route, err := module.Opener.Open(ctx, agent, address, subject)
-		return exchange.Opening{Channel: module.Name, ReceivedVia: module.ReceivedVia, Route: route}, err
+		return exchange.Opening{Channel: module.Name, ReceivedVia: module.ReceivedVia, Route: route, Parties: module.Opener.Parties(route)}, err
 	}
 	return exchange.Opening{}, fault.GiveUp(fmt.Sprintf("no channel of this server reaches %s; mail needs smtp.listen", address), nil)
 }

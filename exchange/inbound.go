@@ -35,6 +35,8 @@ type Inbound struct {
 	Quiet        bool   // the sender asks programs not to write unasked (#nobot): no notice, no acknowledgement
 	NoReply      string // why this must never be answered (automatic mail, loop); the turn is stored as silent
 
+	Audience Audience // whom else the message was meant for
+
 	Trace    Trace     // of an authenticated program; optional
 	AnswerOf time.Time // when our answer was made that this one answers; zero = it answers none of ours, or that is unknown
 	// Opens says that nothing of the message's thread came before it: nothing has to be looked up about the thread.

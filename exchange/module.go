@@ -60,6 +60,8 @@ type Opener interface {
 	// Open returns the route of a reply that answers no message, for the address alone. An empty subject is one that says that
 	// the agent needs a decision. Errors are classed with fault.RetryIn and fault.GiveUp.
 	Open(ctx context.Context, agent, address, subject string) (json.RawMessage, error)
+	// Parties returns the principals that the person at the end of an opened route has once they prove themselves.
+	Parties(route json.RawMessage) []string
 	// Proves reports whether evidence that this channel made proves an address; known is false where another channel made it.
 	Proves(ctx context.Context, evidence *identity.Evidence, address string) (proven, known bool, err error)
 }
@@ -176,4 +178,5 @@ type Opening struct {
 	Channel     string
 	ReceivedVia string // the contract's word for the channel
 	Route       json.RawMessage
+	Parties     []string // see Opener.Parties
 }

@@ -28,9 +28,13 @@ type Tokens interface {
 	TokenByHash(ctx context.Context, hash string) (Token, bool, error)
 }
 
-// Threads finds a stored message by its own id or by the native id of its reply.
+// Threads finds the conversation that a message continues. Ids of messages travel in plain sight, so that knowing one opens nothing:
+// only messages count that the party wrote or that were meant for it, see Audience.
 type Threads interface {
-	FindMessage(ctx context.Context, agent, nativeID string) (ThreadEntry, bool, error)
+	// ContinuedMessage finds a message of the agent on the channel by its own id or by that of its answer. Ids are tried in order.
+	ContinuedMessage(ctx context.Context, agent, channel, principal string, nativeIDs []string) (ThreadEntry, bool, error)
+	// SentMessage finds the message with the id that the principal sent to the agent.
+	SentMessage(ctx context.Context, agent, principal, nativeID string) (ThreadEntry, bool, error)
 }
 
 // Runs follows and stops turns while they run.

@@ -69,6 +69,7 @@ type TurnRecord struct {
 	Attempt   int                `json:"attempt"`          // runs started so far
 	Channel   string             `json:"channel"`          // by which the message came and its answer leaves; see Module.Name
 	Message   normalized.Message `json:"message"`          // with PolicyResolution and ReceivedTrace once it was resumed
+	Audience  Audience           `json:"-"`                // Parties are written and not read back: Store.PartiesOf lists them
 	Shared    bool               `json:"-"`                // the agent's history follows the person, so that it is looked up by sender
 	Route     json.RawMessage    `json:"-"`
 	// Network names the network (/32 of IPv4, /64 of IPv6) of a sender without proof by a keyed hash; empty for senders with

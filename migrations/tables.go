@@ -9,6 +9,7 @@ type TableRule struct {
 // TableRules has every table of the schema. A migration that adds a table adds its line here: a test holds both to each other.
 var TableRules = map[string]TableRule{
 	"turns":         {"words: retention.messages; row: retention.records", "rows of the person are removed"},
+	"turn_parties":  {"with their message", "removed with their message, and where they name the person"},
 	"originals":     {"retention.originals and retention.messages, with the last message of the same bytes", "removed with the last message of the same bytes"},
 	"events":        {"retention.steps", "removed with their message"},
 	"replies":       {"words: retention.messages; row: retention.records", "removed with their message, after other servers were told"},

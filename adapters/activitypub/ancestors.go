@@ -87,7 +87,7 @@ func (w *walk) step(ctx context.Context, iri string) (next string, err error) {
 	if id, ours := w.notes.replyID(iri); ours {
 		return w.ownNote(ctx, id)
 	}
-	entry, found, err := w.notes.parent(ctx, w.turn.Agent, iri)
+	entry, found, err := w.notes.parent(ctx, w.turn.Agent, w.asked.Actor, iri)
 	if err != nil {
 		return "", err
 	}

@@ -31,6 +31,15 @@ func (o opener) Open(ctx context.Context, agent, address, _ string) (json.RawMes
 	return o.Adapter.Open(ctx, agent, address)
 }
 
+// Parties returns the principal of the account that an opened note is for.
+func (o opener) Parties(opened json.RawMessage) []string {
+	asked, err := readRoute(opened)
+	if err != nil || asked.Actor == "" {
+		return nil
+	}
+	return []string{o.principalOf(asked.Actor)}
+}
+
 // Proves takes an actor for an address only when WebFinger of that address names it: on its own word it could be any account of its
 // host.
 func (o opener) Proves(ctx context.Context, evidence *identity.Evidence, address string) (proven, known bool, err error) {

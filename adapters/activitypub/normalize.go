@@ -98,6 +98,7 @@ func (n *notes) normalize(ctx context.Context, in *incoming, q *inboundNote, age
 			ReceivedVia: normalized.ViaActivityPub, ReceivedAt: identity.At(n.now()), Surface: q.surface(),
 			Raw: normalized.Raw{MediaType: activityMediaType},
 		},
+		Audience:  q.readers(),
 		Original:  in.body,
 		Channel:   ChannelName,
 		Route:     notes,

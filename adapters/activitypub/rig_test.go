@@ -140,11 +140,21 @@ func (e *engine) Audit(_ context.Context, record exchange.AuditRecord) error {
 	return nil
 }
 
-func (e *engine) FindMessage(_ context.Context, agent, id string) (exchange.ThreadEntry, bool, error) {
+func (e *engine) ContinuedMessage(_ context.Context, agent, _, principal string, ids []string) (exchange.ThreadEntry, bool, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	entry, found := e.entries[agent+" "+id]
-	return entry, found, nil
+	for _, id := range ids {
+		entry, found := e.entries[agent+" "+id]
+		kept, err := readRoute(entry.Route)
+		if found && err == nil && (isOpen(kept.Visibility) || strings.HasSuffix(principal, " "+kept.Actor)) {
+			return entry, true, nil
+		}
+	}
+	return exchange.ThreadEntry{}, false, nil
+}
+
+func (e *engine) SentMessage(context.Context, string, string, string) (exchange.ThreadEntry, bool, error) {
+	return exchange.ThreadEntry{}, false, nil
 }
 
 func (e *engine) Reply(_ context.Context, id string) (exchange.Reply, string, error) {

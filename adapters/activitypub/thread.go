@@ -3,25 +3,16 @@ package activitypub
 import (
 	"cmp"
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"strings"
 
 	"inbox/adapters/activitypub/document"
 	"inbox/adapters/activitypub/notetext"
 	"inbox/exchange"
-	"inbox/normalized"
 )
 
+// maxThreadBytes bounds the name of a conversation that a peer gives.
 const maxThreadBytes = 1024
-
-// The marks stand before the actor in the name of a thread that is one actor's alone: a private conversation, or one
-// whose name that actor has no right to give.
-const (
-	privateMark = "#by="
-	foreignMark = "#told-by="
-)
 
 // thread decides to which conversation a note belongs: our own stored thread of the parent first, then the sender's
 // context or conversation, then the note itself.
@@ -29,30 +20,31 @@ const (
 // Public and private talk never share a thread, and private threads are the sender's alone. Both context and
 // inReplyTo are claims of the sender: if they could open another actor's direct conversation, the agent would answer
 // a stranger with that conversation in its history; and if a direct message joined a public thread, the next public
-// answer would have it in its history. The names of private threads therefore contain the proven actor.
+// answer would have it in its history.
 //
 // late reports whether the parent is a note of another server which never came here.
-func (n *notes) thread(ctx context.Context, agent string, q *inboundNote) (name string, late bool, err error) {
+func (n *notes) thread(ctx context.Context, agent string, q *inboundNote) (id string, late bool, err error) {
 	if q.inReplyTo == "" {
-		return q.threadName(), false, nil
+		return n.ownThread(agent, q), false, nil
 	}
 
-	entry, found, err := n.parent(ctx, agent, q.inReplyTo)
+	entry, found, err := n.parent(ctx, agent, q.actor, q.inReplyTo)
 	if err != nil {
 		return "", false, unavailable(err)
 	}
-	if found && q.continues(entry.Message, entry.Route) {
+	if found && q.continues(entry.Route) {
 		q.inherited = n.inheritedContext(entry)
 		return entry.ThreadID, false, nil
 	}
 
 	remote := n.isRemote(q.inReplyTo)
-	return q.threadName(), !found && remote, nil
+	return n.ownThread(agent, q), !found && remote, nil
 }
 
-// parent finds a message of the agent by the note of its answer, by its own note, or by its activity.
-func (n *notes) parent(ctx context.Context, agent, iri string) (exchange.ThreadEntry, bool, error) {
-	entry, found, err := n.options.Threads.FindMessage(ctx, agent, n.firstPost(iri))
+// parent finds a message of the agent that the actor may continue by the note of its answer, by its own note, or by its activity.
+func (n *notes) parent(ctx context.Context, agent, actor, iri string) (exchange.ThreadEntry, bool, error) {
+	principal := n.principalOf(actor)
+	entry, found, err := n.options.Threads.ContinuedMessage(ctx, agent, ChannelName, principal, []string{n.firstPost(iri)})
 	if err != nil || found {
 		return entry, found, err
 	}
@@ -67,15 +59,14 @@ func (n *notes) parent(ctx context.Context, agent, iri string) (exchange.ThreadE
 		return entry, false, err
 	}
 
-	return n.options.Threads.FindMessage(ctx, agent, held.Activity)
+	return n.options.Threads.ContinuedMessage(ctx, agent, ChannelName, principal, []string{held.Activity})
 }
 
-// continues reports whether the question may join the thread of its stored parent.
-func (q *inboundNote) continues(parent normalized.Message, notes json.RawMessage) bool {
-	if parent.ReceivedVia != normalized.ViaActivityPub {
-		return false
-	}
+// principalOf is the principal of an actor that was proven, see notes.sender.
+func (s *site) principalOf(actor string) string { return s.options.Domain + " " + actor }
 
+// continues reports whether the question may join the thread of its stored parent.
+func (q *inboundNote) continues(notes json.RawMessage) bool {
 	var kept route
 	if json.Unmarshal(notes, &kept) != nil {
 		return false
@@ -86,28 +77,19 @@ func (q *inboundNote) continues(parent normalized.Message, notes json.RawMessage
 	return !isOpen(kept.Visibility) && kept.Actor == q.actor
 }
 
-// claimed is the conversation that the sender names; the note itself where it names none.
-func (q *inboundNote) claimed() string { return cmp.Or(q.context, q.conversation, q.note) }
-
-// threadName makes the name of a thread that begins here. A conversation that neither the author's server nor that of
-// the parent named joins no one else's thread: it goes with the actor who says it.
-func (q *inboundNote) threadName() string {
-	name := q.claimed()
-	switch {
-	case !isOpen(q.visibility):
-		name += privateMark + q.actor
-	case strings.Contains(name, privateMark), strings.Contains(name, foreignMark):
-		name = "" // no one names such a thread from outside
-	case !q.mayName(name):
-		name += foreignMark + q.actor
+// ownThread is the conversation that the sender names, or that begins with the note. It is the actor's alone unless it is public and
+// its name comes from the author's server or that of the parent.
+func (n *notes) ownThread(agent string, q *inboundNote) string {
+	name, owner := cmp.Or(q.context, q.conversation, q.note), n.principalOf(q.actor)
+	if isOpen(q.visibility) && q.mayName(name) {
+		owner = ""
 	}
+	return exchange.ConversationID(ChannelName, agent, owner, visibilityClass(q.visibility)+" "+name)
+}
 
-	if name == "" || len(name) > maxThreadBytes {
-		sum := sha256.Sum256([]byte(visibilityClass(q.visibility) + "\n" + q.claimed() + "\n" + q.actor))
-		return "urn:sha256:" + hex.EncodeToString(sum[:])
-	}
-
-	return name
+// readers of a public note are everyone. A private one is its sender's alone: the answer is told to no one else.
+func (q *inboundNote) readers() exchange.Audience {
+	return exchange.Audience{Open: isOpen(q.visibility)}
 }
 
 // mayName reports whether a conversation has its name from the server of the author or of the parent.

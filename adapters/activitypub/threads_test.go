@@ -1,6 +1,7 @@
 package activitypub
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -50,26 +51,22 @@ func direct(r *rig, note map[string]any) {
 //contract:shows message-2 message-43
 func TestThreads(t *testing.T) {
 	r := newRig(t)
-	note := r.remote.base + "/notes/"
-	if got := r.threadOf("1", func(map[string]any) {}); got != note+"1" {
-		t.Errorf("alone: %s", got)
+	context := func(name string) func(map[string]any) { return func(n map[string]any) { n["context"] = name } }
+	conversation := func(n map[string]any) { n["conversation"] = "tag:127.0.0.1,2026:1" }
+	alone := r.threadOf("1", func(map[string]any) {})
+	named := r.threadOf("2", context(r.remote.base+"/contexts/1"))
+	tagged := r.threadOf("3", conversation)
+	if got := r.threadOf("4", func(n map[string]any) { conversation(n); context(r.remote.base + "/contexts/1")(n) }); got != named {
+		t.Errorf("context counts before conversation: %s, want %s", got, named)
 	}
-	if got := r.threadOf("2", func(n map[string]any) {
-		n["context"], n["conversation"] = r.remote.base+"/contexts/1", "tag:127.0.0.1,2026:1"
-	}); got != r.remote.base+"/contexts/1" {
-		t.Errorf("context: %s", got)
+	if got := r.threadOf("5", conversation); got != tagged {
+		t.Errorf("conversation: %s, want %s", got, tagged)
 	}
-	if got := r.threadOf("3", func(n map[string]any) { n["conversation"] = "tag:127.0.0.1,2026:1" }); got != "tag:127.0.0.1,2026:1" {
-		t.Errorf("conversation: %s", got)
-	}
-	if got := r.threadOf("4", func(n map[string]any) { n["context"] = "not an iri" }); got != note+"4" {
-		t.Errorf("nonsense: %s", got)
-	}
-	if got := r.threadOf("5", func(n map[string]any) { direct(r, n) }); got != note+"5#by="+r.remote.actor("alice") {
-		t.Errorf("direct: %s", got)
-	}
-	if got := r.threadOf("6", func(n map[string]any) { n["context"] = "https://m.example/" + strings.Repeat("x", 1000) }); !strings.HasPrefix(got, "urn:sha256:") && len(got) > maxThreadBytes {
-		t.Errorf("long: %s", got)
+	private := r.threadOf("6", func(n map[string]any) { direct(r, n); context(r.remote.base + "/contexts/1")(n) })
+	apart := []string{alone, named, tagged, private, r.threadOf("7", context("not an iri")), r.threadOf("8", context("https://m.example/"+strings.Repeat("x", 1000)))}
+	slices.Sort(apart)
+	if len(slices.Compact(apart)) != 6 {
+		t.Errorf("two conversations are one: %q", apart)
 	}
 }
 
@@ -78,29 +75,28 @@ func TestThreads(t *testing.T) {
 //contract:shows message-43
 func TestForeignConversations(t *testing.T) {
 	r := newRig(t)
-	alice := r.remote.actor("alice")
 	cases := map[string]struct {
-		note map[string]any
-		want string
+		note   map[string]any
+		shared bool // the name counts for everyone
 	}{
-		"1": {map[string]any{"context": "https://m.example/c/1"}, "https://m.example/c/1#told-by=" + alice},
-		"2": {map[string]any{"context": "https://m.example/c/1", "inReplyTo": "https://other.example/n/1"}, "https://m.example/c/1#told-by=" + alice},
-		"3": {map[string]any{"context": "https://m.example/c/1", "inReplyTo": "https://m.example/n/1"}, "https://m.example/c/1"},
-		"4": {map[string]any{"conversation": "tag:m.example,2026:1"}, "tag:m.example,2026:1#told-by=" + alice},
-		"5": {map[string]any{"conversation": "tag:m.example,2026:1", "inReplyTo": "https://m.example/n/1"}, "tag:m.example,2026:1"},
-		"6": {map[string]any{"conversation": "tag:notm.example,2026:1", "inReplyTo": "https://m.example/n/1"}, "tag:notm.example,2026:1#told-by=" + alice},
+		"1": {map[string]any{"context": "https://m.example/c/1"}, false},
+		"2": {map[string]any{"context": "https://m.example/c/1", "inReplyTo": "https://other.example/n/1"}, false},
+		"3": {map[string]any{"context": "https://m.example/c/1", "inReplyTo": "https://m.example/n/1"}, true},
+		"4": {map[string]any{"conversation": "tag:m.example,2026:1"}, false},
+		"5": {map[string]any{"conversation": "tag:m.example,2026:1", "inReplyTo": "https://m.example/n/1"}, true},
+		"6": {map[string]any{"conversation": "tag:notm.example,2026:1", "inReplyTo": "https://m.example/n/1"}, false},
 	}
 	for id, c := range cases {
 		got := r.threadOf(id, func(n map[string]any) {
 			maps.Copy(n, c.note)
 		})
-		if got != c.want {
-			t.Errorf("%v: %s, want %s", c.note, got, c.want)
+		name := cmp.Or(c.note["context"], c.note["conversation"]).(string)
+		owner := r.adapter.notes.principalOf(r.remote.actor("alice"))
+		if c.shared {
+			owner = ""
 		}
-	}
-	for _, name := range []string{"https://m.example/c/1#told-by=https://m.example/users/bob", "https://m.example/c/1#by=" + alice} {
-		if got := r.threadOf(name, func(n map[string]any) { n["context"] = name }); !strings.HasPrefix(got, "urn:sha256:") {
-			t.Errorf("%s was named from outside: %s", name, got)
+		if want := exchange.ConversationID(ChannelName, "echo", owner, "open "+name); got != want {
+			t.Errorf("%v: %s, want %s", c.note, got, want)
 		}
 	}
 }

@@ -111,7 +111,7 @@ func FuzzNote(f *testing.F) {
 		q.decide("")
 		agent := r.profile("echo")
 		parts := r.adapter.notes.parts(q, agent)
-		name := q.threadName()
+		name := r.adapter.notes.ownThread("echo", q)
 		if len(name) > 2048 || !utf8.ValidString(name) {
 			t.Errorf("thread %q", name)
 		}

@@ -350,6 +350,7 @@ func (m *messages) inbound(ctx context.Context, q question, imported bool) (exch
 			},
 			ReceivedVia: normalized.ViaA2A, ReceivedAt: identity.Now(), Raw: normalized.Raw{MediaType: mimeJSON},
 		},
+		Audience: exchange.Audience{Open: true}, // the program decides who is in its room
 		Original: q.original, Channel: ChannelName, Route: kept, Conversation: q.session.ID, FromAgent: q.chain != nil, Rejected: q.rejected,
 	}
 

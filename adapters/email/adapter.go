@@ -148,6 +148,15 @@ func (a *Adapter) Open(ctx context.Context, agent, address, subject string) (jso
 	return a.outbox.Open(ctx, agent, address, subject)
 }
 
+// Parties returns the principals of the mailbox that an opened mail is for.
+func (a *Adapter) Parties(opened json.RawMessage) []string {
+	notes, ok := readRoute(opened)
+	if !ok || !notes.Opened {
+		return nil
+	}
+	return principalsOf(a.options.Domain, notes.From)
+}
+
 // OpenForward begins a mail by which one that came to a role address is sent on; see outbox.OpenForward.
 func (a *Adapter) OpenForward(local, address, subject string) (json.RawMessage, error) {
 	return a.outbox.OpenForward(local, address, subject)

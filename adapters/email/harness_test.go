@@ -42,16 +42,32 @@ type engine struct {
 	replies map[string]int // native id of a reply → index of its question
 }
 
-func (e *engine) FindMessage(_ context.Context, agent, id string) (exchange.ThreadEntry, bool, error) {
+func (e *engine) ContinuedMessage(_ context.Context, agent, _, principal string, ids []string) (exchange.ThreadEntry, bool, error) {
+	for _, id := range ids {
+		if entry, found := e.find(agent, id, func(in exchange.Inbound) bool { return in.Audience.Has(in.Message.Sender.Principal(), principal) }); found {
+			return entry, true, nil
+		}
+	}
+	return exchange.ThreadEntry{}, false, nil
+}
+
+func (e *engine) SentMessage(_ context.Context, agent, principal, id string) (exchange.ThreadEntry, bool, error) {
+	entry, found := e.find(agent, id, func(in exchange.Inbound) bool {
+		return in.Message.ID == id && in.Message.Sender.Principal() == principal
+	})
+	return entry, found, nil
+}
+
+func (e *engine) find(agent, id string, accept func(exchange.Inbound) bool) (exchange.ThreadEntry, bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	for i, in := range e.All() {
 		question, replied := e.replies[id]
-		if strings.HasPrefix(in.Message.Recipient, "@"+agent+"@") && (in.Message.ID == id || (replied && question == i)) {
-			return exchange.ThreadEntry{ThreadID: in.Message.ThreadID, Message: in.Message, Route: in.Route}, true, nil
+		if strings.HasPrefix(in.Message.Recipient, "@"+agent+"@") && (in.Message.ID == id || replied && question == i) && accept(in) {
+			return exchange.ThreadEntry{ThreadID: in.Message.ThreadID, Message: in.Message, Route: in.Route}, true
 		}
 	}
-	return exchange.ThreadEntry{}, false, nil
+	return exchange.ThreadEntry{}, false
 }
 
 var ourAgents = exchangetest.Agents{

@@ -50,7 +50,10 @@ func (i *inbox) normalize(ctx context.Context, mail *arrival, shared text.Conten
 		own = digestOf(mail.mail) + "@" + i.domain
 	}
 
-	threadID, parent, err := i.thread(ctx, mail, to, own)
+	addressed := i.addressed(mail.fields, to)
+	claims := mail.sender.claims(mail.env, addressed)
+	sender := i.senderOf(mail, to, claims)
+	threadID, parent, err := i.thread(ctx, mail, to, sender.Principal(), own)
 	if err != nil {
 		return exchange.Inbound{}, err
 	}
@@ -64,9 +67,8 @@ func (i *inbox) normalize(ctx context.Context, mail *arrival, shared text.Conten
 		return exchange.Inbound{}, err
 	}
 
-	addressed := i.addressed(mail.fields, to)
-	claims := mail.sender.claims(mail.env, addressed)
-	notes, err := json.Marshal(i.route(mail, to, id, addressed))
+	kept := i.route(mail, to, id, addressed)
+	notes, err := json.Marshal(kept)
 	if err != nil {
 		return exchange.Inbound{}, fmt.Errorf("encode route: %w", err)
 	}
@@ -74,12 +76,12 @@ func (i *inbox) normalize(ctx context.Context, mail *arrival, shared text.Conten
 	in := exchange.Inbound{
 		Message: normalized.Message{
 			ID: own, ThreadID: threadID, InReplyTo: parentsOf(mail.fields).parent,
-			Sender: i.senderOf(mail, to, claims), Recipient: to.address, Parts: parts,
+			Sender: sender, Recipient: to.address, Parts: parts,
 			RecipientCapabilities: capabilities(), ReceivedVia: normalized.ViaEmail,
 			ReceivedAt: identity.At(mail.env.received), Raw: normalized.Raw{MediaType: "message/rfc822"},
 			Surface: surfaceOf(mail.fields, to),
 		},
-		Original: i.original(mail), Channel: ChannelName, Route: notes, Repeats: true, NoReply: i.automatic(mail, to, addressed),
+		Audience: i.audience(sender, kept), Original: i.original(mail), Channel: ChannelName, Route: notes, Repeats: true, NoReply: i.automatic(mail, to, addressed),
 		AnswerOf: i.answerOf(mail.fields), Client: mail.env.client(),
 		FromAgent: mail.fields.Has(chainField) || autoSubmitted(mail.fields) != "",
 	}
@@ -101,12 +103,11 @@ func (i *inbox) receive(ctx context.Context, mail *arrival, to recipient, in exc
 		return err
 	}
 
-	known, found, err := i.options.Threads.FindMessage(ctx, to.agent, in.Message.ID)
+	known, found, err := i.options.Threads.SentMessage(ctx, to.agent, in.Message.Sender.Principal(), in.Message.ID)
 	if err != nil {
 		return fmt.Errorf("find a mail of the same id: %w", err)
 	}
-
-	if !found || known.Message.ID != in.Message.ID || known.Message.ReceivedVia != normalized.ViaEmail || known.Message.Sender.Principal() != in.Message.Sender.Principal() {
+	if !found || known.Message.ReceivedVia != normalized.ViaEmail {
 		return nil
 	}
 
@@ -117,8 +118,8 @@ func (i *inbox) receive(ctx context.Context, mail *arrival, to recipient, in exc
 	}
 
 	own := body + "@" + i.domain
-	if in.Message.ThreadID == in.Message.ID {
-		in.Message.ThreadID = own
+	if root := exchange.ConversationID(ChannelName, to.agent, in.Message.Sender.Principal(), in.Message.ID); in.Message.ThreadID == root {
+		in.Message.ThreadID = exchange.ConversationID(ChannelName, to.agent, in.Message.Sender.Principal(), own)
 	}
 
 	in.Message.ID = own

@@ -24,7 +24,7 @@ func TestSignedMailBecomesAMessage(t *testing.T) {
 	w.send("ann@sender.test", []string{"echo+ticket.7@inbox.test"}, emailtest.Signed(t, emailtest.Letter("Hello\nagent", "To: Echo <echo+ticket.7@inbox.test>, bob@other.test")), "250")
 	in := s.engine.Only(t)
 	m := in.Message
-	if m.ID != "m1@sender.test" || m.ThreadID != m.ID || m.Recipient != "@echo@inbox.test" || m.ReceivedVia != "email" {
+	if m.ID != "m1@sender.test" || m.ThreadID == m.ID || m.Recipient != "@echo@inbox.test" || m.ReceivedVia != "email" {
 		t.Errorf("message %+v", m)
 	}
 	if m.Sender.Address != "@ann@sender.test" || m.Sender.DisplayName != "Ann Sender" || !m.Sender.Verified || m.Sender.AuthMethod != normalized.AuthEmailDMARC {

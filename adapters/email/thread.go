@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -35,86 +36,70 @@ func parentsOf(fields message.Header) parentage {
 	return p
 }
 
-// thread decides which conversation a mail belongs to. It joins a known one only when its sender took part in the
-// message that it refers to, and with no weaker proof than that message had: message ids travel in plain sight, and
-// a conversation's history goes to all who are in it.
+// thread decides which conversation a mail belongs to: that of the mail it answers, if its sender wrote that one or was addressed
+// in it, otherwise one of the sender's own. Message ids travel in plain sight, so that the id of a mail opens nothing.
 //
-// An unknown root named by a proven sender makes a thread of its own per sender: "root/sender". So a conversation
-// that started before the agent was copied in holds together, and no one enters that of others by naming its root.
+// A conversation that began before the agent was copied in holds together by its root: the name that the sender gives it.
 //
-// parent is the note of the message that the mail answers, empty where it joins no known conversation.
-func (i *inbox) thread(ctx context.Context, mail *arrival, to recipient, id string) (threadID string, parent route, err error) {
+// parent is the note of the message that the mail answers, empty if the mail joins no known conversation.
+func (i *inbox) thread(ctx context.Context, mail *arrival, to recipient, principal, id string) (threadID string, parent route, err error) {
 	parents := parentsOf(mail.fields)
-	known, found, err := i.findParent(ctx, to.agent, parents)
-	if err == nil && !found && to.answered != "" {
-		known, found, err = i.findMail(ctx, to.agent, to.answered+"@"+i.domain)
-	}
-	if err != nil {
-		return "", route{}, err
+	candidates := parents.ids()
+	if to.answered != "" {
+		candidates = append(candidates, to.answered+"@"+i.domain)
 	}
 
+	known, found, err := i.options.Threads.ContinuedMessage(ctx, to.agent, ChannelName, principal, candidates)
+	if err != nil {
+		return "", route{}, fmt.Errorf("find parent mail: %w", err)
+	}
 	if found {
-		if notes, ok := readRoute(known.Route); ok && mayJoin(mail.sender, known.Message, notes) {
-			return known.ThreadID, notes, nil
-		}
-		return id, route{}, nil
+		notes, _ := readRoute(known.Route)
+		return known.ThreadID, notes, nil
 	}
 
-	if len(parents.references) > 0 && mail.sender.verified() {
-		return parents.references[0] + "/" + mail.sender.from.Key(), route{}, nil
+	root := id
+	if len(parents.references) > 0 {
+		root = parents.references[0]
 	}
-
-	return id, route{}, nil
+	return exchange.ConversationID(ChannelName, to.agent, principal, root), route{}, nil
 }
 
-// findParent looks for the message that is answered: In-Reply-To, then References from the last to the first.
-func (i *inbox) findParent(ctx context.Context, agent string, parents parentage) (exchange.ThreadEntry, bool, error) {
-	candidates := make([]string, 0, maxLookups)
-	if parents.parent != "" {
-		candidates = append(candidates, parents.parent)
+// ids are those of the mails before, nearest first: In-Reply-To, then References from the last to the first.
+func (p parentage) ids() []string {
+	list := make([]string, 0, maxLookups)
+	if p.parent != "" {
+		list = append(list, p.parent)
 	}
-
-	for i := len(parents.references) - 1; i >= 0 && len(candidates) < maxLookups; i-- {
-		if parents.references[i] != parents.parent {
-			candidates = append(candidates, parents.references[i])
+	for i := len(p.references) - 1; i >= 0 && len(list) < maxLookups; i-- {
+		if p.references[i] != p.parent {
+			list = append(list, p.references[i])
 		}
 	}
-
-	for _, id := range candidates {
-		if entry, found, err := i.findMail(ctx, agent, id); found || err != nil {
-			return entry, found, err
-		}
-	}
-
-	return exchange.ThreadEntry{}, false, nil
+	return list
 }
 
-// findMail finds a mail by its id, or the mail that was answered with it.
-func (i *inbox) findMail(ctx context.Context, agent, id string) (exchange.ThreadEntry, bool, error) {
-	entry, found, err := i.options.Threads.FindMessage(ctx, agent, id)
-	if err != nil {
-		return exchange.ThreadEntry{}, false, fmt.Errorf("find parent mail: %w", err)
+// audience names the other people of a proven mail as they will be known when they prove themselves. Who else is in a mail that no one
+// vouches for is hearsay.
+func (i *inbox) audience(sender normalized.Sender, notes route) (who exchange.Audience) {
+	if len(sender.Identities) == 0 {
+		return who
 	}
-	return entry, found && entry.Message.ReceivedVia == normalized.ViaEmail, nil
-}
-
-func mayJoin(sender verdict, known normalized.Message, notes route) bool {
-	if known.Sender.Verified && !sender.verified() {
-		return false
-	}
-
-	key := sender.from.Key()
-	if strings.EqualFold(known.Sender.Address, "@"+key) {
-		return true
-	}
-
-	for _, box := range append(append([]message.Mailbox{}, notes.To...), notes.Cc...) {
-		if box.Key() == key {
-			return true
+	for _, box := range slices.Concat(notes.To, notes.Cc) {
+		if len(who.Parties) < exchange.MaxParties {
+			who.Parties = append(who.Parties, principalsOf(i.options.Domain, box)...)
 		}
 	}
+	return who
+}
 
-	return false
+// principalsOf are those that a mailbox has once it is proven, see verifier.evidence: people write the case of an address as they like.
+func principalsOf(domain string, box message.Mailbox) []string {
+	written := domain + " " + subjectOf(box)
+	if folded := domain + " mailto:" + box.Key(); folded != written {
+		return []string{written, folded}
+	}
+	return []string{written}
 }
 
 // route is the adapter's own note on how to answer; it is stored with the message.

@@ -19,7 +19,7 @@ import (
 //contract:shows message-3 message-45 message-48
 func TestThreads(t *testing.T) {
 	s := start(t, nil)
-	for _, domain := range []string{"bob.test", "eve.test"} {
+	for _, domain := range []string{"bob.test", "eve.test", "mal.test"} {
 		name, value := DNSRecord(domain, "s1", emailtest.SenderKey())
 		s.names.Text(name, value)
 	}
@@ -43,24 +43,32 @@ func TestThreads(t *testing.T) {
 		t.Errorf("the sender's next mail: %s %s %q", same.ThreadID, same.InReplyTo, same.Parts[0].Content)
 	}
 	renamed := send("sender.test", "m3@sender.test", true, "In-Reply-To: <m2@sender.test>", "Subject: Something else")
-	if renamed.ThreadID != root || renamed.Parts[0].Content != "Subject: Something else\n\ntext" {
+	if renamed.ThreadID != first.ThreadID || renamed.Parts[0].Content != "Subject: Something else\n\ntext" {
 		t.Errorf("a new subject: %s %q", renamed.ThreadID, renamed.Parts[0].Content)
 	}
-	if copied := send("bob.test", "b1@bob.test", true, "References: <unknown@x.test> <m1@sender.test>"); copied.ThreadID != root {
+	if copied := send("bob.test", "b1@bob.test", true, "References: <unknown@x.test> <m1@sender.test>"); copied.ThreadID != first.ThreadID {
 		t.Errorf("somebody in To does not join: %s", copied.ThreadID)
 	}
+	seen := map[string]string{first.ThreadID: "the conversation"}
 	for name, message := range map[string]normalized.Message{
+		"another's Message-ID":  send("mal.test", root, true),
+		"the same, unproven":    send("mal.test", root, false),
 		"a stranger":            send("eve.test", "e1@eve.test", true, "In-Reply-To: <m1@sender.test>", "References: <m1@sender.test>"),
 		"an unproven copy":      send("bob.test", "b2@bob.test", false, "In-Reply-To: <m1@sender.test>"),
 		"only the same subject": send("sender.test", "m4@sender.test", true, "Subject: Re: A question"),
 		"an unproven root":      send("eve.test", "e2@eve.test", false, "References: <elsewhere@x.test>"),
 	} {
-		if message.ThreadID != message.ID {
-			t.Errorf("%s gets thread %s; want one of its own", name, message.ThreadID)
+		if other := seen[message.ThreadID]; other != "" {
+			t.Errorf("%s gets the thread of %s; want one of its own", name, other)
 		}
+		seen[message.ThreadID] = name
 	}
-	if got := send("eve.test", "e3@eve.test", true, "References: <elsewhere@x.test> <y@x.test>").ThreadID; got != "elsewhere@x.test/p@eve.test" {
-		t.Errorf("unknown root: %s", got)
+	late := send("eve.test", "e3@eve.test", true, "References: <late@x.test> <y@x.test>").ThreadID
+	if got := send("eve.test", "e4@eve.test", true, "References: <late@x.test> <z@x.test>").ThreadID; got != late {
+		t.Errorf("a conversation that the agent enters late falls apart: %s and %s", late, got)
+	}
+	if got := send("sender.test", "m5@sender.test", true, "References: <late@x.test>").ThreadID; got == late {
+		t.Error("the name of another's root opens its conversation")
 	}
 }
 
@@ -387,7 +395,7 @@ func (s *setup) opening(address string) exchange.Inbound {
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	in := exchange.Inbound{Route: notes, Message: normalized.Message{
+	in := exchange.Inbound{Route: notes, Audience: exchange.Audience{Parties: s.adapter.Parties(notes)}, Message: normalized.Message{
 		ID: "opening-1", ThreadID: "urn:opened", Recipient: "@echo@inbox.test", ReceivedVia: normalized.ViaEmail,
 		Sender: normalized.Sender{Address: "@echo@inbox.test", Verified: true},
 	}}

@@ -176,6 +176,9 @@ var evidenceMethods = map[string]string{
 	normalized.AuthEmailDKIM:  identity.MethodEmailDKIM,
 }
 
+// subjectOf is the subject of evidence about a mailbox (RFC 6068).
+func subjectOf(box message.Mailbox) string { return "mailto:" + box.Address() }
+
 // evidence states what the mail's own proof says about its sender (message contract, section 10): the domain
 // vouches for the mailbox name, so the assurance is the domain's.
 func (v *verifier) evidence(found verdict, env envelope, to recipient, claims json.RawMessage) []identity.Evidence {
@@ -183,7 +186,7 @@ func (v *verifier) evidence(found verdict, env envelope, to recipient, claims js
 		return nil
 	}
 	proof := identity.Transport(identity.TransportProof{
-		Domain: v.options.Domain, Subject: "mailto:" + found.from.Address(), Method: evidenceMethods[found.method],
+		Domain: v.options.Domain, Subject: subjectOf(found.from), Method: evidenceMethods[found.method],
 		Assurance: identity.AssuranceDomain, Recipient: to.address, Addressed: identity.AddressedRecipient, KeyID: found.keyID, IssuedAt: env.received,
 	})
 	proof.Claims, proof.Source = claims, &identity.Source{Transport: normalized.ViaEmail}

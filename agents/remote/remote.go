@@ -209,9 +209,10 @@ type progress struct {
 	Told  string    `json:"told,omitempty"`  // the question that our asker was told
 }
 
-// threadKey names the conversation of one of our agents with the other; a new card_url begins anew.
+// threadKey names the conversation of one of our agents with the other, which remembers it: one for each person of a conversation, so that
+// no one hears from it what was not meant for them. A new card_url begins anew.
 func (a *Agent) threadKey(turn agents.Turn) string {
-	return "thread:" + digest(turn.Agent, a.card.String(), turn.Message.ThreadID)
+	return "thread:" + digest(turn.Agent, a.card.String(), turn.Message.ThreadID, turn.Message.Sender.Principal())
 }
 
 func (a *Agent) turnKey(turn agents.Turn, messageID string) string {

@@ -337,7 +337,7 @@ func newTurn(ctx context.Context, agent agents.Entry, in exchange.Inbound, decid
 		ID: newID(), Agent: agent.Profile.Name, Principal: in.Message.Sender.Principal(), ThreadID: in.Message.ThreadID,
 		Reference: in.Reference, State: decided.state, Reason: decided.reason, Channel: in.Channel, Message: in.Message, Route: in.Route,
 		AcceptedAt: now, UpdatedAt: now, Trace: telemetry.Traceparent(ctx),
-		Conversation: in.Conversation, Request: telemetry.Request(ctx),
+		Conversation: in.Conversation, Request: telemetry.Request(ctx), Audience: in.Audience,
 		Shared: agent.Settings.HistoryScope == agents.HistoryPerson && len(in.Message.Sender.Identities) > 0 &&
 			!guarded(in), // an agent acts for many people
 	}

@@ -195,7 +195,7 @@ func (s *approver) opening(agent agents.Entry, issuance policypart.Issuance, add
 
 	return exchange.TurnRecord{
 		ID: exchange.DerivedID(issuance.ID, "approval", address), Agent: agent.Profile.Name, Principal: message.Sender.Principal(), ThreadID: message.ThreadID,
-		State: exchange.StateAnswered, Reason: "asks for approval " + issuance.ID, Channel: by.Channel, Message: message, Route: by.Route, AcceptedAt: now, UpdatedAt: now,
+		State: exchange.StateAnswered, Reason: "asks for approval " + issuance.ID, Channel: by.Channel, Message: message, Route: by.Route, Audience: exchange.Audience{Parties: by.Parties}, AcceptedAt: now, UpdatedAt: now,
 	}
 }
 

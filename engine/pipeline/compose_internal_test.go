@@ -156,12 +156,21 @@ func TestCombinedAnswersAlwaysFit(t *testing.T) {
 
 func TestConversationsOfDispatchesAreApart(t *testing.T) {
 	seen := map[string]bool{}
-	for _, c := range [][3]string{{"a", "bc", "d"}, {"ab", "c", "d"}, {"a", "b", "cd"}, {"a", "1:b", "d"}, {"a", "bc", "@d"}} {
-		id := dispatchThread(c[0], c[1], c[2])
+	for _, c := range [][4]string{
+		{"a", "bc", "d", "ann"}, {"ab", "c", "d", "ann"}, {"a", "b", "cd", "ann"}, {"a", "1:b", "d", "ann"}, {"a", "bc", "@d", "ann"}, {"a", "bc", "d", "bob"},
+	} {
+		id := dispatchThread(exchange.TurnRecord{Agent: c[0], ThreadID: c[1], Principal: c[3]}, c[2])
 		if seen[id] || len(id) != len("dispatch-")+64 {
 			t.Errorf("%v: %s", c, id)
 		}
 		seen[id] = true
+	}
+
+	open := exchange.TurnRecord{Agent: "a", ThreadID: "bc", Principal: "ann", Audience: exchange.Audience{Open: true}}
+	shared := dispatchThread(open, "d")
+	open.Principal = "bob"
+	if got := dispatchThread(open, "d"); got != shared || seen[got] {
+		t.Errorf("a conversation that is open to everyone has %s and %s", shared, got)
 	}
 }
 

@@ -42,9 +42,7 @@ func TestHistoryIsExact(t *testing.T) {
 			}}
 			turn := rapid.SampledFrom(asked).Draw(rt, "turn")
 			query := pipeline.ThreadQuery{Agent: "echo", ThreadID: turn.ThreadID, Before: turn.ID, Tail: 1000}
-			if agent.Settings.HistoryScope == agents.HistoryPerson {
-				query.Principals = []string{turn.Principal}
-			}
+			query.Principals, query.Elsewhere = []string{turn.Principal}, agent.Settings.HistoryScope == agents.HistoryPerson
 			all, err := opened.ThreadExcerpt(t.Context(), query)
 			if err != nil {
 				rt.Fatal(err)

@@ -81,13 +81,17 @@ func TestHistoryOfAPerson(t *testing.T) {
 		expect("", from("ana", "m1", "mail"))
 		expect("", from("bo", "b1", "meeting"))
 		expect("", from("ana-on-mastodon", "n1", "note")) // no one said that this is ana
-		expect(mail+" | "+bo, from("ana", "m2", "meeting"))
+		expect(mail, from("ana", "m2", "meeting"))        // what bo said there was not meant for her
+		shared := from("bo", "b1a", "meeting")
+		shared.Audience.Parties = []string{principal("ana")}
+		expect(bo, shared)
+		expect(mail+" | hello m2 | re: hello m2 | hello b1a | re: hello b1a", from("ana", "m2a", "meeting"))
 		expect("", impostor(from("ana", "i1", "forged")))
 		link(t, e.store, "ana", "ana-on-mastodon")
-		const more = " | hello m2 | re: hello m2"
+		const more = " | hello m2 | re: hello m2 | hello m2a | re: hello m2a"
 		expect(mail+" | hello n1 | re: hello n1"+more, from("ana-on-mastodon", "n2", "note"))
 		expect("", impostor(from("ana-on-mastodon", "i2", "forged too")))
-		expect(bo, from("bo", "b2", "elsewhere"))
+		expect(bo+" | hello b1a | re: hello b1a", from("bo", "b2", "elsewhere"))
 		if err := e.store.Unlink(t.Context(), principal("ana")); err != nil {
 			t.Fatal(err)
 		}

@@ -132,15 +132,19 @@ func prepared(
 	if d.To == "" { // the draft of a combined answer
 		d.State = exchange.DispatchDone
 	}
-	d.ThreadID = dispatchThread(turn.Agent, turn.ThreadID, d.To)
+	d.ThreadID = dispatchThread(turn, d.To)
 	return d
 }
 
-// dispatchThread is the conversation with another agent: one for each of our own conversations, so that the other agent
-// keeps its context and people do not read each other's.
-func dispatchThread(agent, threadID, to string) string {
+// dispatchThread is the conversation with another agent: one for each person of each of our own conversations, so that the other agent
+// keeps its context and people do not read each other's. What is open to everyone is one conversation for all.
+func dispatchThread(turn exchange.TurnRecord, to string) string {
+	person := turn.Principal
+	if turn.Audience.Open {
+		person = ""
+	}
 	sum := sha256.New()
-	for _, text := range []string{agent, threadID, to} {
+	for _, text := range []string{turn.Agent, turn.ThreadID, to, person} {
 		fmt.Fprintf(sum, "%d:%s", len(text), text)
 	}
 	return "dispatch-" + hex.EncodeToString(sum.Sum(nil))

@@ -56,7 +56,8 @@ func (e Exchange) parts() (list []normalized.Part) {
 // ThreadQuery selects both ends of a thread. Held messages, and taken back ones without answer, are no part of it.
 type ThreadQuery struct {
 	Agent, ThreadID string
-	Principals      []string            // with what these senders said to the agent elsewhere in Shared turns; the first 16 are looked up
+	Principals      []string            // of the party whose history it is: turns are left out whose audience has none of them; the first 16 count
+	Elsewhere       bool                // with what the principals said to the agent in Shared turns of other threads
 	Before          string              // only what was accepted before the turn with this id
 	Since           time.Time           // only what was accepted since then; zero = all
 	Head, Tail      int                 // turns that are wanted of the start and of the end
@@ -104,7 +105,7 @@ func (s *historian) joined(
 	}
 
 	var excerpt ThreadExcerpt
-	if entry, expected := s.broker.expectation(turn.ID); !expected || !entry.fresh || len(query.Principals) > 0 {
+	if entry, expected := s.broker.expectation(turn.ID); !expected || !entry.fresh || query.Elsewhere {
 		if excerpt, err = s.options.Store.ThreadExcerpt(ctx, query); err != nil {
 			return told{message: message}, err
 		}
@@ -149,26 +150,26 @@ func (s *historian) threadQuery(ctx context.Context, agent agents.Entry, turn ex
 
 	query.Head, query.Tail = policy.Need()
 	var err error
-	query.Principals, err = s.principals(ctx, agent, turn)
+	query.Principals, query.Elsewhere, err = s.party(ctx, agent, turn)
 	return query, err
 }
 
-// principals returns the sender and the identities that are linked to it, where the agent's history follows the person.
-// A sender who proved nothing is no known person: a name alone opens no other conversation.
-func (s *historian) principals(ctx context.Context, agent agents.Entry, turn exchange.TurnRecord) ([]string, error) {
+// party returns the principals of the sender: its own and, where the agent's history follows the person, those that are linked to it,
+// with what they said elsewhere. A sender who proved nothing is no known person: a name alone opens no other conversation.
+func (s *historian) party(ctx context.Context, agent agents.Entry, turn exchange.TurnRecord) (principals []string, elsewhere bool, err error) {
 	sender := turn.Message.Sender
+	principals = []string{turn.Principal}
 	if agent.Settings.HistoryScope != agents.HistoryPerson || len(sender.Identities) == 0 || turn.Principal != sender.Principal() {
-		return nil, nil
+		return principals, false, nil
 	}
 
 	linked, err := s.options.Store.PersonOf(ctx, turn.Principal)
-	list := []string{turn.Principal}
 	for _, other := range linked {
-		if !slices.Contains(list, other.Principal) {
-			list = append(list, other.Principal)
+		if !slices.Contains(principals, other.Principal) {
+			principals = append(principals, other.Principal)
 		}
 	}
-	return list, err
+	return principals, true, err
 }
 
 // keepFiles puts the inline bytes of earlier turns into the blob store: history carries their digests only.

@@ -54,7 +54,7 @@ func (s *replier) Notify(ctx context.Context, job queue.Job, notice Notice, open
 
 	turn := exchange.TurnRecord{
 		ID: exchange.DerivedID(notice.ID, "notice"), Agent: agent.Profile.Name, Principal: message.Sender.Principal(), ThreadID: message.ThreadID,
-		State: exchange.StateAnswered, Reason: "tells the operator", Channel: opening.Channel, Message: message, Route: opening.Route, AcceptedAt: now, UpdatedAt: now,
+		State: exchange.StateAnswered, Reason: "tells the operator", Channel: opening.Channel, Message: message, Route: opening.Route, Audience: exchange.Audience{Parties: opening.Parties}, AcceptedAt: now, UpdatedAt: now,
 	}
 
 	reply := s.newReply(turn, normalized.Response{

@@ -48,7 +48,7 @@ func TestAcceptedMessageIsAnsweredOnce(t *testing.T) {
 		if d.Reply.ID != turn.ReplyID || d.NativeID != "reply-"+turn.ReplyID+"@inbox.test" || d.Reply.Message.ID != "m1@peer.test" {
 			t.Fatalf("delivery %+v", d)
 		}
-		entry, found, err := e.store.FindMessage(t.Context(), "echo", d.NativeID)
+		entry, found, err := e.store.ContinuedMessage(t.Context(), "echo", d.Reply.Channel, d.Reply.Message.Sender.Principal(), []string{d.NativeID})
 		if err != nil || !found || entry.TurnID != first.TurnID {
 			t.Fatalf("the reply's wire id does not lead to the thread: %+v %v %v", entry, found, err)
 		}

@@ -413,7 +413,7 @@ func (t erasureTx) removeOriginal(ctx context.Context, digest string) error {
 // deliveries to replies.
 var turnRows = [][2]string{
 	{"deliveries", "turn_id"}, {"replies", "turn_id"}, {"events", "turn_id"}, {"demands", "turn_id"}, {"dispatches", "turn_id"},
-	{"tool_requests", "run_id"}, {"run_results", "turn_id"}, {"task_runs", "turn_id"}, {"retention_later", "turn_id"},
+	{"tool_requests", "run_id"}, {"run_results", "turn_id"}, {"task_runs", "turn_id"}, {"turn_parties", "turn_id"}, {"retention_later", "turn_id"},
 }
 
 // removeTurn removes all rows of a turn whose words are gone. Payments of its demands stay as long as they count: their rows name no one.

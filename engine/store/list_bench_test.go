@@ -147,7 +147,7 @@ func measureLists(b *testing.B, s *Store) (results []measured) {
 	list("failed of an agent", exchange.TurnFilter{Agent: "echo", States: []string{exchange.StateFailed}})
 	list("a context by arrival", exchange.TurnFilter{Agent: "echo", Principal: "p", ThreadID: "context", ByArrival: true})
 	measure("history of a context", func(ctx context.Context) error {
-		_, err := s.ThreadExcerpt(ctx, pipeline.ThreadQuery{Agent: "echo", ThreadID: "context", Before: lastID, Tail: 20, Head: 2})
+		_, err := s.ThreadExcerpt(ctx, pipeline.ThreadQuery{Agent: "echo", ThreadID: "context", Principals: []string{"peer.example alice"}, Before: lastID, Tail: 20, Head: 2})
 		return err
 	})
 

@@ -49,7 +49,8 @@ func TestPlans(t *testing.T) {
 		"comeDue": sqliteDialect.comeDue, "selectLanes": selectShares, "selectGroups": selectGroups,
 		"promoteJob": sqliteDialect.promoteJob, "nextDue": sqliteDialect.nextDue, "countReady": sqliteDialect.countReady, "appendEvent": appendEvent, "selectEvents": selectEvents,
 		"selectSameTurn": selectSameTurn, "selectTurn": selectTurn,
-		"selectMessage": selectMessage, "selectReply": selectReply, "selectReplies": selectReplies,
+		"selectContinued": selectContinued, "selectSentEntry": selectSentEntry, "selectParties": selectParties,
+		"selectReply": selectReply, "selectReplies": selectReplies,
 		"selectDelivery": selectDelivery, "selectDocument": selectDocument, "listDocuments": listDocuments, "selectSeveral": selectSeveral,
 		"selectSendings": selectSendings, "removeJobs": removeJobs, "reviseReply": reviseReply, "leaveHistory": leaveHistory,
 		"sweepDocuments": sweepDocuments, "tokenByHash": selectToken,
@@ -144,7 +145,7 @@ func TestDamagedRow(t *testing.T) {
 
 	if err := s.InTx(t.Context(), func(tx *Tx) error {
 		return tx.sql.Do(t.Context(), insertTurn, "id", "a", "r", "v", "p", "n", "t", "", "k1", "k2", "k3", "k4", "", "accepted", "",
-			int64(0), int64(1), int64(1), "", "", "{damaged", int64(1), int64(0), "", "email", "", "", "", "", "")
+			int64(0), int64(1), int64(1), "", "", "{damaged", int64(1), int64(0), "", "email", "", "", "", "", "", "")
 	}); err != nil {
 		t.Fatal(err)
 	}

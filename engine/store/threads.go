@@ -13,20 +13,30 @@ import (
 	"inbox/normalized"
 )
 
-// Turns that make history, of a thread, and of one sender in all threads of an agent whose history follows the person.
-// $1 = thread_key, $2 and $3 = bounds of the id.
+// Turns that make the history of a party: those of a thread whose audience has it, and those that it wrote in all threads of an agent
+// whose history follows the person. $1 = thread_key, $2 and $3 = bounds of the id.
 const (
 	inThread = `FROM turns WHERE thread_key = $1 AND id < $2 AND id >= $3 AND history_turns > 0`
 	ofOwner  = `FROM turns WHERE owner_key = $%d AND person_shared = 1 AND id < $2 AND id >= $3 AND history_turns > 0`
 )
 
+// audienceHas is the condition that the audience of a turn has one of the owners; their keys begin at placeholder from. An open
+// message, and one that the party wrote, is decided by the index alone.
+func audienceHas(turns string, from, owners int) string {
+	keys := placeholders(from, owners)
+	return `(` + turns + `.audience = '` + audienceOpen + `' OR ` + turns + `.owner_key IN (` + keys + `) OR ` + turns + `.audience = '` + audienceNamed + `'
+		AND EXISTS (SELECT 1 FROM turn_parties p WHERE p.turn_id = ` + turns + `.id AND p.party_key IN (` + keys + `)))`
+}
+
 // selectPage reads one end of a thread; $4 = agent, $5 = limit, then owner_keys. The key of a thread stands for its
 // agent and id; pages compare the agent all the same.
-func selectPage(owners int, order string) string {
+func selectPage(owners int, elsewhere bool, order string) string {
 	var chosen strings.Builder
-	fmt.Fprintf(&chosen, `SELECT id FROM (SELECT id `+inThread+` ORDER BY id %s LIMIT $5 + 0) AS here`, order)
+	fmt.Fprintf(&chosen, `SELECT id FROM (SELECT id `+inThread+` AND `+audienceHas("turns", 6, owners)+` ORDER BY id %s LIMIT $5 + 0) AS here`, order)
 	for i := range owners {
-		fmt.Fprintf(&chosen, ` UNION SELECT id FROM (SELECT id `+ofOwner+` ORDER BY id %s LIMIT $5 + 0) AS other%d`, i+6, order, i)
+		if elsewhere {
+			fmt.Fprintf(&chosen, ` UNION SELECT id FROM (SELECT id `+ofOwner+` ORDER BY id %s LIMIT $5 + 0) AS other%d`, i+6, order, i)
+		}
 	}
 
 	return fmt.Sprintf(`SELECT `+turnColumns+`, COALESCE(r.response, ''), COALESCE(r.id, ''), COALESCE(r.created_at, 0),
@@ -34,38 +44,47 @@ func selectPage(owners int, order string) string {
 		WHERE t.agent = $4 ORDER BY t.id %s LIMIT $5 + 0`, chosen.String(), order)
 }
 
-// selectTotal counts the turns of a thread; owner_keys from $4 on. It reads two indexes and no row.
-func selectTotal(owners int) string {
-	rows := `SELECT history_turns ` + inThread
-	if owners > 0 {
+// selectTotal counts the turns of a history; owner_keys from $4 on. It reads indexes and no row.
+func selectTotal(owners int, elsewhere bool) string {
+	rows := `SELECT history_turns ` + inThread + ` AND ` + audienceHas("turns", 4, owners)
+	if elsewhere {
 		rows += ` UNION ALL SELECT history_turns FROM turns WHERE owner_key IN (` + placeholders(4, owners) + `)
 			AND person_shared = 1 AND id < $2 AND id >= $3 AND thread_key <> $1`
 	}
 	return `SELECT CAST(COALESCE(SUM(history_turns), 0) AS BIGINT) FROM (` + rows + `) AS hit`
 }
 
-// threadStatements are the three texts for a number of owners.
+// threadScope tells the texts of a history apart: how many principals the party has, and whether what they wrote elsewhere counts.
+type threadScope struct {
+	owners    int
+	elsewhere bool
+}
+
+// threadStatements are the three texts of a scope.
 type threadStatements struct{ newest, oldest, total string }
 
 // maxOwners bounds the senders that are looked up for one history. Numbers of owners are rounded up to a power of two,
 // so that there are few texts to prepare.
 const maxOwners = 16
 
-var threadTexts = func() map[int]threadStatements {
-	texts := map[int]threadStatements{}
-	for _, owners := range []int{0, 1, 2, 4, 8, maxOwners} {
-		texts[owners] = threadStatements{selectPage(owners, "DESC"), selectPage(owners, "ASC"), selectTotal(owners)}
+var threadTexts = func() map[threadScope]threadStatements {
+	texts := map[threadScope]threadStatements{}
+	for owners := 1; owners <= maxOwners; owners *= 2 {
+		for _, elsewhere := range []bool{false, true} {
+			texts[threadScope{owners, elsewhere}] = threadStatements{
+				selectPage(owners, elsewhere, "DESC"), selectPage(owners, elsewhere, "ASC"), selectTotal(owners, elsewhere),
+			}
+		}
 	}
 	return texts
 }()
 
-// ownerKeys returns the keys of the senders in a number for which there are texts: the last one stands several times.
+// ownerKeys returns the keys of the principals in a number for which there are texts: the last one stands several times.
 func ownerKeys(agent string, principals []string) (keys []any) {
 	for _, principal := range principals[:min(len(principals), maxOwners)] {
 		keys = append(keys, hashKey(agent, principal))
 	}
-
-	for len(keys) > 0 && threadTexts[len(keys)].total == "" {
+	for len(keys) > 0 && len(keys)&(len(keys)-1) != 0 {
 		keys = append(keys, keys[len(keys)-1])
 	}
 	return keys
@@ -79,7 +98,10 @@ var errEnough = errors.New("enough rows")
 func (s turnStore) ThreadExcerpt(ctx context.Context, query pipeline.ThreadQuery) (pipeline.ThreadExcerpt, error) {
 	var e pipeline.ThreadExcerpt
 	owners := ownerKeys(query.Agent, query.Principals)
-	texts := threadTexts[len(owners)]
+	if len(owners) == 0 {
+		return e, nil // no party, no history
+	}
+	texts := threadTexts[threadScope{len(owners), query.Elsewhere}]
 	key, before, since := hashKey(query.Agent, query.ThreadID), query.Before, firstID(query.Since)
 	page := func(text, before string, limit int, enough func(pipeline.Exchange) bool) ([]pipeline.Exchange, bool, error) {
 		return s.exchanges(ctx, text, slices.Concat([]any{key, before, since, query.Agent, int64(limit)}, owners), limit, enough)

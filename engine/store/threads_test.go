@@ -45,12 +45,12 @@ func TestThreadPlans(t *testing.T) {
 		}
 	}
 
-	for owners, texts := range threadTexts {
+	for scope, texts := range threadTexts {
 		for name, text := range map[string]string{"newest": texts.newest, "oldest": texts.oldest, "total": texts.total} {
 			for _, step := range plan(t, database, text) {
 				if strings.HasPrefix(step, "SCAN turns") || strings.HasPrefix(step, "SCAN t") && !strings.Contains(step, "hit") ||
 					name == "total" && strings.Contains(step, "SEARCH turns") && !strings.Contains(step, "COVERING") {
-					t.Errorf("%s of %d owners: %s", name, owners, step)
+					t.Errorf("%s of %+v: %s", name, scope, step)
 				}
 			}
 		}

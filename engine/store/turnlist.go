@@ -46,17 +46,17 @@ func turnFrom(ctx context.Context, from querier, query string, arguments ...any)
 func scanTurn(r row, extra ...any) (exchange.TurnRecord, error) {
 	var t exchange.TurnRecord
 	var accepted, updated, shared int64
-	var resumed, route, message, response string
+	var resumed, audience, route, message, response string
 	columns := append([]any{
 		&t.ID, &t.Agent, &t.Principal, &t.ThreadID, &t.Reference, &t.State, &t.Reason, &t.Attempt,
-		&t.ReplyID, &accepted, &updated, &shared, &resumed, &t.Network, &t.Channel, &t.Trace, &t.Request, &route, &message, &response,
+		&t.ReplyID, &accepted, &updated, &shared, &resumed, &t.Network, &t.Channel, &t.Trace, &t.Request, &audience, &route, &message, &response,
 	}, extra...)
 	if err := r.Scan(columns...); err != nil {
 		return t, err
 	}
 
 	t.AcceptedAt, t.UpdatedAt, t.Route = instant(accepted), instant(updated), rawJSON(route)
-	t.Shared = shared == 1
+	t.Shared, t.Audience.Open = shared == 1, audience == audienceOpen
 	if err := json.Unmarshal([]byte(message), &t.Message); err != nil {
 		return t, fmt.Errorf("decode message of turn %s: %w", t.ID, err)
 	}
@@ -72,37 +72,6 @@ func scanTurn(r row, extra ...any) (exchange.TurnRecord, error) {
 	}
 
 	return t, nil
-}
-
-// The reply's id wins: it is ours, while a message's id is whatever its sender wrote.
-const selectMessage = `SELECT t.id, t.thread_id, t.reference, t.route, t.message FROM (
-		SELECT r.turn_id AS id, 0 AS rank FROM replies r
-			WHERE r.native_key = $1 AND r.native_key <> '' AND r.native_id = $2 AND r.agent = $3
-		UNION ALL
-		SELECT m.id, 1 FROM turns m WHERE m.native_key = $1 AND m.native_id = $2 AND m.agent = $3
-	) AS hit JOIN turns t ON t.id = hit.id ORDER BY hit.rank, t.id LIMIT 1`
-
-// FindMessage finds an agent's stored message by its native id or by the native id of its reply. Of several
-// messages with the id (from several senders) it returns the first that was accepted.
-func (s turnStore) FindMessage(ctx context.Context, agent, nativeID string) (exchange.ThreadEntry, bool, error) {
-	var entry exchange.ThreadEntry
-	var route, message string
-	if nativeID == "" || !storable(nativeID) {
-		return entry, false, nil
-	}
-
-	found, err := first(ctx, s.engine.Reader(), selectMessage, []any{hashKey(nativeID), nativeID, agent},
-		&entry.TurnID, &entry.ThreadID, &entry.Reference, &route, &message)
-	if err != nil || !found {
-		return entry, false, err
-	}
-
-	entry.Route = rawJSON(route)
-	if err := json.Unmarshal([]byte(message), &entry.Message); err != nil {
-		return entry, false, fmt.Errorf("decode message of turn %s: %w", entry.TurnID, err)
-	}
-
-	return entry, true, nil
 }
 
 const selectOriginal = `SELECT media_type, encoding, body FROM originals WHERE digest = $1`

@@ -19,13 +19,13 @@ import (
 type turnTx struct{ *transaction }
 
 const turnColumns = `t.id, t.agent, t.principal, t.thread_id, t.reference, t.state, t.reason, t.attempt,
-	t.reply_id, t.accepted_at, t.updated_at, t.person_shared, t.resumed, t.network, t.channel, t.trace, t.request, t.route, t.message`
+	t.reply_id, t.accepted_at, t.updated_at, t.person_shared, t.resumed, t.network, t.channel, t.trace, t.request, t.audience, t.route, t.message`
 
 const insertTurn = `INSERT INTO turns (id, agent, recipient, received_via, principal, native_id, thread_id, reference,
 	native_key, sender_key, thread_key, owner_key, reference_key,
 	state, reason, attempt, reply_id, accepted_at, updated_at, original_digest, route, message,
-	history_turns, person_shared, network, channel, trace, conversation, request, sender, sender_domain, latest, watched)
-	VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, '', $17, $18, $19, $20, $21, $22, $23, $24, $25, $26, $27, $28, $29, $30,
+	history_turns, person_shared, network, channel, trace, conversation, request, sender, sender_domain, audience, latest, watched)
+	VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, '', $17, $18, $19, $20, $21, $22, $23, $24, $25, $26, $27, $28, $29, $30, $31,
 	CASE WHEN $13 <> '' THEN 1 ELSE 0 END,
 	CASE WHEN $13 <> '' AND EXISTS (SELECT 1 FROM watches w WHERE w.owner_key = $12 AND w.reference_key = $13) THEN 1 ELSE 0 END)
 	ON CONFLICT (native_key, sender_key) DO NOTHING`
@@ -58,6 +58,9 @@ func (t turnTx) InsertTurn(
 		return stored, false, err
 	}
 
+	if err := t.insertParties(ctx, turn); err != nil {
+		return exchange.TurnRecord{}, false, err
+	}
 	if turn.Reference != "" {
 		if err := t.sql.Do(ctx, supersedeTurns, hashKey(turn.Agent, turn.Principal), hashKey(turn.Reference), turn.ID); err != nil {
 			return exchange.TurnRecord{}, false, err
@@ -106,7 +109,7 @@ func turnArguments(turn exchange.TurnRecord, original pipeline.Original) ([]any,
 		turn.State, cleaned(turn.Reason), int64(turn.Attempt), micros(turn.AcceptedAt), micros(updated),
 		original.Digest, cleaned(string(turn.Route)), cleaned(string(message)),
 		flag(turn.State != exchange.StateHeld), flag(turn.Shared), turn.Network, turn.Channel, turn.Trace,
-		conversationName(turn.Conversation, turn.ThreadID), turn.Request, sender, domain,
+		conversationName(turn.Conversation, turn.ThreadID), turn.Request, sender, domain, audienceMark(turn.Audience),
 	}, nil
 }
 

@@ -97,7 +97,7 @@ func oneAck(t *testing.T, p *probe) {
 		t.Errorf("notice %d", carried.Notice)
 	}
 
-	history, err := p.Pipeline.ThreadExcerpt(t.Context(), pipeline.ThreadQuery{Agent: "echo", ThreadID: turn.ThreadID, Before: newID(), Tail: 10})
+	history, err := p.Pipeline.ThreadExcerpt(t.Context(), pipeline.ThreadQuery{Agent: "echo", ThreadID: turn.ThreadID, Principals: []string{alice}, Before: newID(), Tail: 10})
 	if err != nil || history.Total != 1 {
 		t.Errorf("history of %d, %v; want the question alone", history.Total, err)
 	}
@@ -107,7 +107,7 @@ func oneAck(t *testing.T, p *probe) {
 		t.Errorf("reply %s, want the answer", got)
 	}
 
-	entry, found, err := p.Records.FindMessage(t.Context(), "echo", record.NativeID)
+	entry, found, err := p.continued("echo", record.NativeID)
 	if err != nil || !found || entry.TurnID != turn.ID {
 		t.Errorf("under its own id: %+v, %v, %v", entry, found, err)
 	}

@@ -98,7 +98,7 @@ func notices(t *testing.T, p *probe) {
 	}
 
 	for _, nativeID := range []string{"note 1", "note 2", "note 0"} {
-		entry, found, err := p.Records.FindMessage(t.Context(), "echo", nativeID)
+		entry, found, err := p.continued("echo", nativeID)
 		if err != nil || !found || entry.TurnID != turn.ID {
 			t.Errorf("%s: %+v, %v, %v", nativeID, entry, found, err)
 		}
@@ -147,7 +147,7 @@ func findMessage(t *testing.T, p *probe) {
 	p.answer(turn, "")
 	check := func(id, want string) {
 		t.Helper()
-		entry, found, err := p.Records.FindMessage(t.Context(), "echo", id)
+		entry, found, err := p.continued("echo", id)
 		if err != nil || found != (want != "") || entry.TurnID != want {
 			t.Errorf("%q: %+v, %v, %v", id, entry, found, err)
 		}
@@ -157,13 +157,13 @@ func findMessage(t *testing.T, p *probe) {
 	check("note 1", later.ID) // our own reply, not the message of a sender who used its id
 	check("unknown", "")
 	check("", "")
-	entry, _, err := p.Records.FindMessage(t.Context(), "echo", "m1")
+	entry, _, err := p.continued("echo", "m1")
 	p.ok(err)
 	p.same(exchange.ThreadEntry{
 		TurnID: turn.ID, ThreadID: turn.ThreadID, Reference: "task 1", Message: turn.Message, Route: turn.Route,
 	}, entry)
 
-	if _, found, err := p.Records.FindMessage(t.Context(), "other", "m1"); found || err != nil {
+	if _, found, err := p.continued("other", "m1"); found || err != nil {
 		t.Errorf("another agent's: %v, %v", found, err)
 	}
 }

@@ -21,7 +21,8 @@ import (
 
 // Records is what adapters and operators read and write beside the pipeline's and delivery's views.
 type Records interface {
-	FindMessage(ctx context.Context, agent, nativeID string) (exchange.ThreadEntry, bool, error)
+	exchange.Threads
+	PartiesOf(ctx context.Context, turnID string) ([]string, error)
 	Reply(ctx context.Context, id string) (exchange.Reply, string, error)
 	Replies(ctx context.Context, agent, before string, limit int) ([]exchange.Reply, error)
 	CountReplies(ctx context.Context, agent string) (int64, error)
@@ -107,7 +108,7 @@ func newID() string { return uuid.Must(uuid.NewV7()).String() }
 func (p *probe) message(id string) exchange.TurnRecord {
 	p.now = p.now.Add(time.Millisecond)
 	return exchange.TurnRecord{
-		ID: newID(), Agent: "echo", Principal: "peer.example alice", ThreadID: "thread 1", State: exchange.StateAccepted,
+		ID: newID(), Agent: "echo", Principal: alice, ThreadID: "thread 1", State: exchange.StateAccepted,
 		AcceptedAt: p.now, UpdatedAt: p.now, Channel: normalized.ViaEmail, Route: json.RawMessage(`{"inbox":"https://peer.example/inbox"}`),
 		Message: normalized.Message{
 			ID: id, ThreadID: "thread 1", Recipient: "@echo@inbox.example", ReceivedVia: normalized.ViaEmail,
@@ -117,6 +118,14 @@ func (p *probe) message(id string) exchange.TurnRecord {
 			RecipientCapabilities: normalized.RecipientCapabilities{MentionRelay: normalized.MentionRelay{Kind: normalized.RelayNone}},
 		},
 	}
+}
+
+// alice is who sends what message makes.
+const alice = "peer.example alice"
+
+// continued finds a message that alice may continue.
+func (p *probe) continued(agent, nativeID string) (exchange.ThreadEntry, bool, error) {
+	return p.Records.ContinuedMessage(p.Context(), agent, normalized.ViaEmail, alice, []string{nativeID})
 }
 
 func (p *probe) tx(work func(pipeline.Tx) error) {

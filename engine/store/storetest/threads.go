@@ -18,6 +18,7 @@ var threadCases = map[string]func(*testing.T, *probe){
 	"age":                           threadSince,
 	"states":                        threadStates,
 	"a sender in other threads":     personThread,
+	"each party has its own":        partyThread,
 	"many senders in other threads": manySenders,
 }
 
@@ -26,6 +27,9 @@ func (p *probe) excerpt(query pipeline.ThreadQuery) pipeline.ThreadExcerpt {
 	p.Helper()
 	if query.Agent == "" {
 		query.Agent, query.ThreadID = "echo", "thread 1"
+	}
+	if query.Principals == nil {
+		query.Principals = []string{alice}
 	}
 	if query.Before == "" {
 		query.Before = "~"
@@ -210,12 +214,71 @@ func personThread(_ *testing.T, p *probe) {
 	p.insert(elsewhere)
 	last := p.say("m7", "alice", "thread 1", true)
 	alice, both := []string{"alice"}, []string{"alice", "alice by mail", "alice"}
-	p.reads("… m2+ m3+ m7+ = 6", pipeline.ThreadQuery{Head: 2, Tail: 20})
-	p.reads("… m0+ m2+ m3+ m7+ = 8", pipeline.ThreadQuery{Head: 2, Tail: 20, Principals: alice})
-	p.reads("… m0+ m2+ m3+ m4+ m7+ = 10", pipeline.ThreadQuery{Head: 2, Tail: 20, Principals: both})
-	p.reads("m0+ … m4+ m7+ = 10", pipeline.ThreadQuery{Head: 2, Tail: 4, Principals: both})
-	p.reads("m0+ m2+ … m4+ = 8", pipeline.ThreadQuery{Head: 3, Tail: 1, Principals: both, Before: last.ID})
-	p.reads("… m0+ m2+ m3+ m7+ = 8", pipeline.ThreadQuery{Head: 2, Tail: 20, Principals: append(alice, "nobody")})
+	p.reads("… m2+ m7+ = 4", pipeline.ThreadQuery{Head: 2, Tail: 20, Principals: alice})
+	p.reads("… m0+ m2+ m7+ = 6", pipeline.ThreadQuery{Head: 2, Tail: 20, Principals: alice, Elsewhere: true})
+	p.reads("… m0+ m2+ m4+ m7+ = 8", pipeline.ThreadQuery{Head: 2, Tail: 20, Principals: both, Elsewhere: true})
+	p.reads("m0+ … m4+ m7+ = 8", pipeline.ThreadQuery{Head: 2, Tail: 4, Principals: both, Elsewhere: true})
+	p.reads("m0+ m2+ … m4+ = 6", pipeline.ThreadQuery{Head: 3, Tail: 1, Principals: both, Elsewhere: true, Before: last.ID})
+	p.reads("… m0+ m2+ m7+ = 6", pipeline.ThreadQuery{Head: 2, Tail: 20, Principals: append(alice, "nobody"), Elsewhere: true})
+	p.reads("…  = 0", pipeline.ThreadQuery{Head: 2, Tail: 20, Principals: []string{}})
+}
+
+// partyThread: the history of a party is made of what it wrote and what was meant for it, in one thread of several people.
+func partyThread(t *testing.T, p *probe) {
+	say := func(id, principal string, audience exchange.Audience) exchange.TurnRecord {
+		turn := p.message(id)
+		turn.Principal, turn.Audience = principal, audience
+		p.insert(turn)
+		p.answer(turn, "note "+id)
+		return turn
+	}
+	first := say("m0", "ann", exchange.Audience{Parties: []string{"bob", "carol", "bob"}})
+	aside := say("m1", "ann", exchange.Audience{})
+	say("m2", "bob", exchange.Audience{Parties: []string{"ann"}})
+	say("m3", "ann", exchange.Audience{Open: true, Parties: []string{"bob"}})
+
+	for principal, want := range map[string]string{
+		"ann": "… m0+ m1+ m2+ m3+ = 8", "bob": "… m0+ m2+ m3+ = 6", "carol": "… m0+ m3+ = 4", "eve": "… m3+ = 2",
+	} {
+		p.reads(want, pipeline.ThreadQuery{Head: 2, Tail: 20, Principals: []string{principal}})
+		p.reads(want, pipeline.ThreadQuery{Head: 2, Tail: 20, Principals: []string{principal, "nobody", "no one"}})
+	}
+	p.reads("m0+ … m3+ = 6", pipeline.ThreadQuery{Head: 1, Tail: 1, Principals: []string{"bob"}})
+
+	for _, one := range []struct {
+		principal, id string
+		found         bool
+	}{
+		{"ann", "m0", true}, {"bob", "m0", true}, {"carol", "m0", true}, {"eve", "m0", false}, {"carol", "note m0", true}, {"eve", "note m0", false},
+		{"ann", "m1", true}, {"bob", "m1", false}, {"bob", "note m1", false}, {"eve", "m3", true},
+	} {
+		_, found, err := p.Records.ContinuedMessage(t.Context(), "echo", normalized.ViaEmail, one.principal, []string{"unknown", one.id})
+		if err != nil || found != one.found {
+			t.Errorf("%s continues %s: %v, %v; want %v", one.principal, one.id, found, err, one.found)
+		}
+	}
+	if _, found, err := p.Records.ContinuedMessage(t.Context(), "echo", "chat", "ann", []string{"m0"}); err != nil || found {
+		t.Errorf("a message of another channel is continued: %v, %v", found, err)
+	}
+
+	// Two people have used one id: each finds its own.
+	twin := say("m0", "eve", exchange.Audience{})
+	for principal, want := range map[string]string{"ann": first.ID, "eve": twin.ID, "bob": first.ID} {
+		entry, found, err := p.Records.ContinuedMessage(t.Context(), "echo", normalized.ViaEmail, principal, []string{"m0"})
+		if err != nil || !found || entry.TurnID != want {
+			t.Errorf("%s finds %s, %v, %v; want %s", principal, entry.TurnID, found, err, want)
+		}
+	}
+	for principal, want := range map[string]bool{"ann": true, "bob": false} {
+		entry, found, err := p.Records.SentMessage(t.Context(), "echo", principal, "m1")
+		if err != nil || found != want || found && entry.TurnID != aside.ID {
+			t.Errorf("%s sent m1: %+v, %v, %v", principal, entry, found, err)
+		}
+	}
+
+	parties, err := p.Records.PartiesOf(t.Context(), first.ID)
+	p.ok(err)
+	p.same([]string{"bob", "carol"}, parties)
 }
 
 func manySenders(t *testing.T, p *probe) {
@@ -226,7 +289,7 @@ func manySenders(t *testing.T, p *probe) {
 	}
 
 	for n := range 20 {
-		found := p.excerpt(pipeline.ThreadQuery{Head: 2, Tail: 4, Principals: principals[:n]})
+		found := p.excerpt(pipeline.ThreadQuery{Head: 2, Tail: 4, Principals: principals[:n:n], Elsewhere: true})
 		if want := 2 * min(n, 16); found.Total != want || count(found.Tail) < min(4, want) {
 			t.Errorf("%d senders: %s", n, brief(found))
 		}

@@ -116,7 +116,7 @@ func longIDs(t *testing.T, p *probe) {
 	p.insert(turn)
 	p.same(turn, p.turn(turn.ID))
 
-	if _, found, err := p.Records.FindMessage(t.Context(), "echo", long+"1"); err != nil || !found {
+	if _, found, err := p.Records.ContinuedMessage(t.Context(), "echo", normalized.ViaEmail, long+long, []string{long + "1"}); err != nil || !found {
 		t.Errorf("found %v, %v", found, err)
 	}
 
@@ -154,7 +154,7 @@ func unstorable(t *testing.T, p *probe) {
 		if got := p.turn(turn.ID).Reason; got != "a\uFFFDb" {
 			t.Errorf("reason %q", got)
 		}
-		if _, found, err := p.Records.FindMessage(t.Context(), "echo", bad); found || err != nil {
+		if _, found, err := p.continued("echo", bad); found || err != nil {
 			t.Errorf("found %v, %v", found, err)
 		}
 	}
