@@ -1,0 +1,77 @@
+package operator
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"inbox/engine/pipeline"
+	"inbox/engine/store"
+	"inbox/exchange"
+	"inbox/identity"
+	"inbox/internal/fault"
+	"inbox/normalized"
+)
+
+// TestAddressee: senders choose the ids of their messages, so an id may fit messages of two people, and the operator must not write to the
+// wrong one.
+func TestAddressee(t *testing.T) {
+	rows := openStore(t)
+	takeovers := Takeovers{store: rows, finder: ids{
+		rows: rows, agents: func() []string { return []string{"echo"} },
+		approvals: func(context.Context, string) (exchange.Approval, error) {
+			return exchange.Approval{}, fault.New(fault.NotFound, "none")
+		},
+	}}
+	say := func(sender, nativeID, thread, state, text string) string {
+		t.Helper()
+		turn := exchange.TurnRecord{
+			ID: uuid.Must(uuid.NewV7()).String(), Agent: "echo", Principal: "inbox.test mailto:" + sender, ThreadID: thread, State: state, Channel: normalized.ViaEmail,
+			AcceptedAt: time.Now(), Message: normalized.Message{
+				ID: nativeID, ThreadID: thread, Recipient: "@echo@inbox.test", ReceivedVia: normalized.ViaEmail, ReceivedAt: identity.Now(),
+				Sender: normalized.Sender{Address: "@" + sender, Identities: []identity.Evidence{{Subject: "mailto:" + sender, Issuer: "inbox.test"}}},
+				Parts:  []normalized.Part{normalized.Text(text)},
+			},
+		}
+		if state == exchange.StateWaiting {
+			turn.Reason = exchange.WaitingOperator
+		}
+		if err := rows.InTx(t.Context(), func(tx *store.Tx) error {
+			_, _, err := tx.InsertTurn(t.Context(), turn, pipeline.Original{})
+			return err
+		}); err != nil {
+			t.Fatal(err)
+		}
+		return turn.ID
+	}
+
+	first := say("ann@a.example", "first@a.example", "c-ann", exchange.StateWaiting, "My PIN is 4711.")
+	say("ann@a.example", "second@a.example", "c-ann", exchange.StateAnswered, "Thank you.")
+	other := say("eve@e.example", "first@a.example", "c-eve", exchange.StateAccepted, "What was said before?")
+
+	for _, id := range []string{"first@a.example", "<first@a.example>"} {
+		_, err := takeovers.Addressee(t.Context(), ConversationID{ID: id})
+		if !fault.Is(err, fault.Conflict) || !strings.Contains(err.Error(), first+" from @ann@a.example") || !strings.Contains(err.Error(), other+" from @eve@e.example") {
+			t.Errorf("%s: %v; want a refusal that lists both messages", id, err)
+		}
+	}
+
+	for _, c := range []struct {
+		id   ConversationID
+		turn string
+		to   string
+	}{
+		{ConversationID{ID: first}, first, "@ann@a.example"},
+		{ConversationID{ID: other}, other, "@eve@e.example"},
+		{ConversationID{ID: "c-ann"}, first, "@ann@a.example"}, // it waits for the operator
+		{ConversationID{ID: "c-eve", Whole: true}, other, "@eve@e.example"},
+	} {
+		got, err := takeovers.Addressee(t.Context(), c.id)
+		if err != nil || got.TurnID != c.turn || got.To != c.to || !got.Proven {
+			t.Errorf("%+v: %+v, %v; want %s to %s", c.id, got, err, c.turn, c.to)
+		}
+	}
+}
