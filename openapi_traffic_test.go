@@ -653,6 +653,9 @@ func (c *traffic) operatesTakeovers(s *inboxtest.Server, token string) {
 	c.call("PUT", at+"/takeover", token, "", 404)
 	ask()
 	c.call("PUT", at+"/takeover?agent=echo&force=perhaps", token, "", 400)
+	if readers := c.call("GET", at+"/readers?agent=echo", token, "", 200); readers["messages"] != 1.0 {
+		c.Errorf("readers: %v", readers)
+	}
 	if open := c.call("PUT", at+"/takeover?agent=echo&force=true", token, "", 200); open["agent"] != "echo" {
 		c.Errorf("taken over: %v", open)
 	}

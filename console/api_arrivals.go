@@ -19,6 +19,7 @@ func (a *API) arrivalRoutes() []httpserver.Route {
 		a.route(http.MethodGet, "/api/v1/turns", a.listTurns),
 		a.route(http.MethodGet, "/api/v1/threads", a.listThreads),
 		a.route(http.MethodPut, "/api/v1/threads/{thread}/read", a.markRead),
+		a.route(http.MethodGet, "/api/v1/threads/{thread}/readers", a.threadReaders),
 		a.route(http.MethodGet, "/api/v1/unread", a.unread),
 		a.route(http.MethodDelete, "/api/v1/unread", a.markAllRead),
 		a.route(http.MethodGet, "/api/v1/deliveries", a.listDeliveries),
@@ -141,6 +142,11 @@ func (a *API) listThreads(_ http.ResponseWriter, r *http.Request) (any, error) {
 	}
 	found, next, err := a.operator.Arrivals.Conversations(r.Context(), filter, owner(r))
 	return threadList{listed(found), next}, err
+}
+
+// threadReaders says who can read a conversation.
+func (a *API) threadReaders(_ http.ResponseWriter, r *http.Request) (any, error) {
+	return a.operator.Takeovers.Readers(r.Context(), conversation(r, "thread"))
 }
 
 // owner is whose marks a caller's are: those of its token, as at the console.

@@ -133,6 +133,7 @@ func Operations() []openapi.Operation {
 			Query: append([]string{"text", "after", "wait"}, arrivals...), Response: turnList{},
 		},
 		{Method: "GET", Path: "/api/v1/threads", Summary: "Conversations, the one with the newest message first", Query: append([]string{"unread:boolean"}, arrivals...), Response: threadList{}},
+		{Method: "GET", Path: "/api/v1/threads/{thread}/readers", Summary: "Who can read a conversation, and why", Query: []string{"agent"}, Response: operator.Readers{}, Errors: taken},
 		{Method: "PUT", Path: "/api/v1/threads/{thread}/read", Summary: "Mark a conversation as read by the caller", Query: []string{"agent"}, Errors: taken},
 		{Method: "GET", Path: "/api/v1/unread", Summary: "How many conversations the caller has not read", Response: unreadAnswer{}},
 		{Method: "DELETE", Path: "/api/v1/unread", Summary: "Mark all conversations as read by the caller", Query: []string{"until"}},

@@ -40,3 +40,11 @@ func ConversationID(channel, agent, owner, name string) string {
 	}
 	return "c-" + conversationEncoding.EncodeToString(hash.Sum(nil)[:16])
 }
+
+// MessageAudience is whom one message of a conversation was meant for.
+type MessageAudience struct {
+	TurnID    string
+	Principal string // of its sender
+	Address   string // of its sender, as stated
+	Audience  Audience
+}

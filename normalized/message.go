@@ -73,11 +73,14 @@ type Sender struct {
 	Identities  []identity.Evidence `json:"identities,omitempty"`
 }
 
+// Unproven begins the principal of a sender that no evidence is about.
+const Unproven = "unverified "
+
 // Principal is the key under which the sender's rights and message ids are kept: the issuer and subject of the
 // first evidence, or the bare address marked as unproven, so that a stranger can never take a verified sender's id.
 func (s Sender) Principal() string {
 	if len(s.Identities) == 0 {
-		return "unverified " + s.Address
+		return Unproven + s.Address
 	}
 	return s.Identities[0].Issuer + " " + s.Identities[0].Subject
 }

@@ -11,6 +11,10 @@ import "inbox/internal/pagecode/component"
 import (
 	"inbox/exchange"
 	"inbox/internal/design"
+	"inbox/normalized"
+	"inbox/operator"
+	"strconv"
+	"strings"
 )
 
 func threadPage(v threadView) templ.Component {
@@ -22,7 +26,9 @@ func threadPage(v threadView) templ.Component {
 		page.Component(ctx, "</h1><div class=\"cluster\">", design.Channel(v.Channel))
 		page.Component(ctx, "", design.Evidence(v.Sender.AuthMethod, v.Sender.Verified))
 		page.Escaped("<span class=\"muted\">", text(ctx, "with {agent}", "agent", v.Agent))
-		page.Escaped("</span></div></div></div><div class=\"actions\"><a class=\"button\" href=\"", personPath(v.Principal))
+		page.Escaped("</span></div></div></div><div class=\"actions\"><a class=\"button\" href=\"", readersPath(v.Agent, v.ID))
+		page.Escaped("\">", text(ctx, "Who can read this?"))
+		page.Escaped("</a> <a class=\"button\" href=\"", personPath(v.Principal))
 		page.Escaped("\">", text(ctx, "Person"))
 		page.Fixed("</a></div></div>")
 		if v.Older != "" {
@@ -41,7 +47,7 @@ func threadPage(v threadView) templ.Component {
 }
 
 func said(turn exchange.TurnRecord) templ.Component {
-	return component.New(func(ctx component.Context, page *component.Page, templ_7745c5c3_Var10 templ.Component) {
+	return component.New(func(ctx component.Context, page *component.Page, templ_7745c5c3_Var12 templ.Component) {
 		page.Component(ctx, "<li class=\"bubble\"><header><strong>", design.Name(senderName(turn.Message.Sender)))
 		page.Component(ctx, "</strong>", design.Ago(turn.AcceptedAt))
 		if !turn.Message.Sender.Verified {
@@ -55,7 +61,7 @@ func said(turn exchange.TurnRecord) templ.Component {
 }
 
 func answered(turn exchange.TurnRecord, agent string) templ.Component {
-	return component.New(func(ctx component.Context, page *component.Page, templ_7745c5c3_Var13 templ.Component) {
+	return component.New(func(ctx component.Context, page *component.Page, templ_7745c5c3_Var15 templ.Component) {
 		page.Escaped("<li class=\"bubble mine\"><header><strong>", agent)
 		page.Component(ctx, "</strong>", design.Badge(stateKind(turn.State), stateName(ctx, turn.State)))
 		page.Fixed("</header>")
@@ -72,8 +78,43 @@ func answered(turn exchange.TurnRecord, agent string) templ.Component {
 	})
 }
 
+func readersPage(v operator.Readers) templ.Component {
+	return component.New(func(ctx component.Context, page *component.Page, templ_7745c5c3_Var19 templ.Component) {
+		page.Address("<p class=\"crumbs\"><a href=\"", at("inbox"))
+		page.Escaped("\">", text(ctx, "Inbox"))
+		page.Escaped("</a> / <a href=\"", threadPath(v.Agent, v.ThreadID))
+		page.Escaped("\">", text(ctx, "Conversation"))
+		page.Escaped("</a></p><div class=\"page-head\"><h1>", text(ctx, "Who can read this?"))
+		page.Escaped("</h1></div><section class=\"card\" aria-labelledby=\"readers\"><h2 id=\"readers\">", text(ctx, "Parties of the conversation"))
+		page.Escaped("</h2><p class=\"muted\">", text(ctx, "The agent is given the messages that were meant for the sender, and their answers. Operators of this server read everything."))
+		page.Fixed("</p>")
+		if v.Open > 0 {
+			page.Escaped("<p>", text(ctx, "{n} of {all} messages are open to everyone in the conversation.", "n", strconv.Itoa(v.Open), "all", strconv.Itoa(v.Messages)))
+			page.Fixed("</p>")
+		}
+		page.Escaped("<table><thead><tr><th scope=\"col\">", text(ctx, "Party"))
+		page.Escaped("</th><th scope=\"col\" class=\"number\">", text(ctx, "Can read"))
+		page.Escaped("</th><th scope=\"col\" class=\"number\">", text(ctx, "Wrote"))
+		page.Escaped("</th><th scope=\"col\" class=\"number\">", text(ctx, "Was addressed in"))
+		page.Fixed("</th></tr></thead> <tbody>")
+		for _, one := range v.Readers {
+			page.Escaped("<tr><td><a href=\"", personPath(one.Principal))
+			page.Component(ctx, "\">", design.Name(readerName(one)))
+			page.Fixed("</a> ")
+			if strings.HasPrefix(one.Principal, normalized.Unproven) {
+				page.Component(ctx, "", design.Badge(design.Warn, text(ctx, "Not proven")))
+			}
+			page.Escaped("</td><td class=\"number\">", text(ctx, "{n} of {all}", "n", strconv.Itoa(one.Sees), "all", strconv.Itoa(v.Messages)))
+			page.Escaped("</td><td class=\"number\">", strconv.Itoa(one.Wrote))
+			page.Escaped("</td><td class=\"number\">", strconv.Itoa(one.Addressed))
+			page.Fixed("</td></tr>")
+		}
+		page.Fixed("</tbody></table></section>")
+	})
+}
+
 func personPage(v personView) templ.Component {
-	return component.New(func(ctx component.Context, page *component.Page, templ_7745c5c3_Var17 templ.Component) {
+	return component.New(func(ctx component.Context, page *component.Page, templ_7745c5c3_Var36 templ.Component) {
 		page.Address("<p class=\"crumbs\"><a href=\"", at("inbox"))
 		page.Escaped("\">", text(ctx, "Inbox"))
 		page.Component(ctx, "</a></p><div class=\"page-head\"><div class=\"cluster\">", design.Avatar(v.Who, ""))
@@ -98,12 +139,12 @@ func personPage(v personView) templ.Component {
 		if len(v.Rows) > 0 {
 			page.Component(ctx, "", rows(v.Rows))
 		} else {
-			templ_7745c5c3_Var23 := component.Children(func(ctx component.Context, page *component.Page) {
+			templ_7745c5c3_Var42 := component.Children(func(ctx component.Context, page *component.Page) {
 				page.Address("<a class=\"button\" href=\"", at("inbox"))
 				page.Escaped("\">", text(ctx, "Inbox"))
 				page.Fixed("</a>")
 			})
-			page.Component(templ.WithChildren(ctx, templ_7745c5c3_Var23), "", design.Empty("inbox", text(ctx, "Nothing came from this sender"), text(ctx, "Retention may have removed what came.")))
+			page.Component(templ.WithChildren(ctx, templ_7745c5c3_Var42), "", design.Empty("inbox", text(ctx, "Nothing came from this sender"), text(ctx, "Retention may have removed what came.")))
 		}
 		page.Component(ctx, "</section>", onwards(v.Next))
 	})

@@ -113,3 +113,46 @@ func (s turnStore) PartiesOf(ctx context.Context, turnID string) (parties []stri
 	})
 	return parties, err
 }
+
+// Whom the newest messages of a thread were meant for; $1 = thread_key, $2 = limit.
+const (
+	selectAudiences = `SELECT id, principal, sender, audience FROM turns WHERE thread_key = $1 AND agent = $3 AND thread_id = $4 ORDER BY id DESC LIMIT $2 + 0`
+	selectAddressed = `SELECT p.turn_id, p.principal FROM (SELECT id FROM turns WHERE thread_key = $1 AND agent = $3 AND thread_id = $4 ORDER BY id DESC LIMIT $2 + 0) AS hit
+		JOIN turn_parties p ON p.turn_id = hit.id ORDER BY p.turn_id, p.principal`
+)
+
+// Audiences lists whom the newest messages of a conversation were meant for, newest first.
+func (s turnStore) Audiences(ctx context.Context, agent, threadID string, limit int) (list []exchange.MessageAudience, err error) {
+	if !storable(agent) || !storable(threadID) {
+		return nil, nil
+	}
+
+	arguments := []any{hashKey(agent, threadID), pageSize(limit), agent, threadID}
+	place := map[string]int{}
+	err = s.engine.Reader().Each(ctx, selectAudiences, arguments, func(r row) error {
+		var one exchange.MessageAudience
+		var audience string
+		if err := r.Scan(&one.TurnID, &one.Principal, &one.Address, &audience); err != nil {
+			return err
+		}
+		one.Audience.Open = audience == audienceOpen
+		place[one.TurnID] = len(list)
+		list = append(list, one)
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+
+	err = s.engine.Reader().Each(ctx, selectAddressed, arguments, func(r row) error {
+		var turnID, principal string
+		if err := r.Scan(&turnID, &principal); err != nil {
+			return err
+		}
+		if at, known := place[turnID]; known { // a message may have come between the two statements
+			list[at].Audience.Parties = append(list[at].Audience.Parties, principal)
+		}
+		return nil
+	})
+	return list, err
+}
