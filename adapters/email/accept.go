@@ -204,16 +204,11 @@ func (i *inbox) acceptFor(ctx context.Context, mail *arrival, shared text.Conten
 		return err
 	}
 
+	i.reporter.alive(ctx, mail) // before the agent answers
 	if to.agent == "" {
-		err = i.keepForOperator(ctx, mail, shared, to)
-	} else {
-		err = i.handToAgent(ctx, mail, shared, to)
+		return i.keepForOperator(ctx, mail, shared, to)
 	}
-	if err == nil {
-		i.reporter.alive(ctx, mail)
-	}
-
-	return err
+	return i.handToAgent(ctx, mail, shared, to)
 }
 
 func (i *inbox) handToAgent(ctx context.Context, mail *arrival, shared text.Content, to recipient) error {

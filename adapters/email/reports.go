@@ -288,7 +288,8 @@ func (r *reporter) noteRecipient(ctx context.Context, mail *arrival, path return
 // vouched reports whether the organization of an address sent the report about it: one signature of it, or SPF for the peer. From of a
 // report is often nobody.
 func (r *reporter) vouched(ctx context.Context, mail *arrival, address string) bool {
-	return r.checker.Check(ctx, mail.env.connection(), domainOf(address), mail.fields, mail.mail).Vouches()
+	peer, domain := mail.env.connection(), domainOf(address)
+	return r.checker.Check(ctx, peer, domain, mail.fields, mail.mail).Vouches() || peer.From == "" && r.checker.Permits(ctx, peer, domain)
 }
 
 // alive ends the suppression of an address from which a proven mail came.

@@ -220,6 +220,14 @@ func TestReportsAreMatched(t *testing.T) {
 			bounce:   []exchange.Bounce{{DeliveryID: oneDelivery, Recipient: "ann@sender.test", Event: exchange.EventDeliveryBounced, Reason: "bounced: 5.1.1 550 5.1.1 no mailbox"}},
 			failures: []string{"ann@sender.test hard"},
 		},
+		"without an author, from a server that may send for the domain": {
+			delivery: oneDelivery, mail: func(s *setup) string {
+				s.names.Text("sender.test", "v=spf1 ip4:127.0.0.1 -all")
+				return "no author"
+			},
+			bounce:   []exchange.Bounce{{DeliveryID: oneDelivery, Recipient: "ann@sender.test", Event: exchange.EventDeliveryBounced, Reason: "bounced: 5.1.1 550 5.1.1 no mailbox"}},
+			failures: []string{"ann@sender.test hard"},
+		},
 		"signed by another organization": {
 			delivery: oneDelivery, mail: func(s *setup) string {
 				_, value := DNSRecord("other.test", "s1", emailtest.SenderKey())
