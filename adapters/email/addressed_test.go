@@ -222,14 +222,16 @@ func TestASignedMailIsReadOnce(t *testing.T) {
 	for name, row := range map[string]struct {
 		lines  []string
 		names  []string
+		spf    string // of sender.test
 		again  func(string) string
 		proven []bool
 	}{
-		"the same again":             {names: []string{"From", "To", "Date", "Message-ID"}, again: strings.Clone, proven: []bool{true}},
-		"other white space":          {names: []string{"From", "To", "Date", "Message-ID"}, again: spaced, proven: []bool{true}},
-		"id not signed, the same":    {names: []string{"From", "To", "Date"}, again: strings.Clone, proven: []bool{true}},
-		"id not signed, another one": {names: []string{"From", "To", "Date"}, again: anotherID, proven: []bool{true, false}},
-		"id and date not signed":     {names: []string{"From", "To"}, again: func(mail string) string { return strings.Replace(anotherID(spaced(mail)), "Date: ", "Date:  ", 1) }, proven: []bool{true, false}},
+		"the same again":                             {names: []string{"From", "To", "Date", "Message-ID"}, again: strings.Clone, proven: []bool{true}},
+		"other white space":                          {names: []string{"From", "To", "Date", "Message-ID"}, again: spaced, proven: []bool{true}},
+		"id not signed, the same":                    {names: []string{"From", "To", "Date"}, again: strings.Clone, proven: []bool{true}},
+		"id not signed, another one":                 {names: []string{"From", "To", "Date"}, again: anotherID, proven: []bool{true, false}},
+		"id not signed, from a server of the domain": {names: []string{"From", "To", "Date"}, spf: "v=spf1 ip4:127.0.0.1 -all", again: anotherID, proven: []bool{true, true}},
+		"id and date not signed":                     {names: []string{"From", "To"}, again: func(mail string) string { return strings.Replace(anotherID(spaced(mail)), "Date: ", "Date:  ", 1) }, proven: []bool{true, false}},
 		"no id, one is added": {lines: []string{"Message-ID:"}, names: []string{"From", "To", "Date"}, again: func(mail string) string {
 			return "Message-ID: <new@far.test>\r\n" + strings.Replace(mail, "Message-ID:\r\n", "", 1)
 		}, proven: []bool{true, false}},
@@ -238,8 +240,13 @@ func TestASignedMailIsReadOnce(t *testing.T) {
 			s := start(t, nil)
 			w := s.greet()
 			mail := signedOver(t, emailtest.Letter("Pay now, please", row.lines...), row.names...)
+			from := "eve@far.test"
+			if row.spf != "" {
+				s.names.Text("sender.test", row.spf)
+				from = "ann@sender.test"
+			}
 			w.send("ann@far.test", []string{"echo@inbox.test"}, mail, "250")
-			w.send("eve@far.test", []string{"echo@inbox.test"}, row.again(mail), "250")
+			w.send(from, []string{"echo@inbox.test"}, row.again(mail), "250")
 			var proven []bool
 			for _, in := range s.engine.All() {
 				proven = append(proven, in.Message.Sender.Verified)
