@@ -136,6 +136,11 @@ func (s suppressions) MailFailed(ctx context.Context, failure exchange.MailFailu
 	return s.rows.MailFailed(ctx, failure)
 }
 
+// Unsuppress implements email.Suppressions.
+func (s suppressions) Unsuppress(ctx context.Context, address string) (lifted bool, err error) {
+	return operator.LiftSuppression(ctx, s.rows, s.vault, address)
+}
+
 // Suppressed implements email.Suppressions.
 func (s suppressions) Suppressed(ctx context.Context, addresses []string) ([]exchange.Suppression, error) {
 	hash, err := operator.ErasedNames(ctx, s.vault)

@@ -96,26 +96,26 @@ func (s Suppressions) List(ctx context.Context, filter exchange.SuppressionFilte
 	return listed(found), err
 }
 
-// liftErased lets mail go to an address of which only a hash is kept.
-func (s Suppressions) liftErased(ctx context.Context, address string) (bool, error) {
-	vault, err := s.vault(ctx)
-	if err != nil {
-		return false, err
+// LiftSuppression lets mail go to an address again, also to one of which only a hash is kept, and reports whether it was suppressed.
+func LiftSuppression(ctx context.Context, rows *store.Store, vault Vault, address string) (lifted bool, err error) {
+	if lifted, err = rows.Unsuppress(ctx, address); lifted || err != nil {
+		return lifted, err
 	}
 	hash, err := ErasedNames(ctx, vault)
 	if err != nil || hash == nil {
 		return false, err
 	}
-	return s.store.Unsuppress(ctx, store.ErasedAddress(hash(address)))
+	return rows.Unsuppress(ctx, store.ErasedAddress(hash(address)))
 }
 
 // Lift lets mail go to an address again; fault.NotFound when it is not suppressed.
 func (s Suppressions) Lift(ctx context.Context, address string) error {
 	address = strings.TrimPrefix(strings.ToLower(strings.TrimSpace(address)), "@")
-	lifted, err := s.store.Unsuppress(ctx, address)
-	if err == nil && !lifted {
-		lifted, err = s.liftErased(ctx, address)
+	vault, err := s.vault(ctx)
+	if err != nil {
+		return err
 	}
+	lifted, err := LiftSuppression(ctx, s.store, vault, address)
 	if err == nil && !lifted {
 		err = fault.Newf(fault.NotFound, "%s is not suppressed; see: inbox mail suppressed list", address)
 	}

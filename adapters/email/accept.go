@@ -40,7 +40,7 @@ func resultOfCode(code int) string {
 }
 
 // accept checks, authenticates and hands over one mail. nil means that every recipient's copy is durable or was
-// refused for good while another one's was accepted. proven reports whether its sender was.
+// refused for good while another one's was accepted. proven reports whether its sender was, to one of them.
 func (i *inbox) accept(ctx context.Context, env envelope, mail []byte) (proven bool, err error) {
 	if onlyReports(env) {
 		return false, i.reporter.accept(ctx, env, mail)
@@ -64,11 +64,19 @@ func (i *inbox) accept(ctx context.Context, env envelope, mail []byte) (proven b
 		return false, err
 	}
 
-	if most := i.options.MaxUnprovenBytes; most > 0 && int64(len(mail)) > most && !sender.verified() {
+	arrived := &arrival{env: env, fields: fields, body: body, mail: mail, sender: sender}
+	if sender.verified() && i.hiddenByTrouble(arrived) {
+		if err := i.verifier.putOff(mail); err != nil {
+			return false, err
+		}
+	}
+
+	proven = sender.verified() && i.meantForAny(arrived)
+	if most := i.options.MaxUnprovenBytes; most > 0 && int64(len(mail)) > most && !proven {
 		return false, i.tooLargeUnproven()
 	}
 
-	return sender.verified(), i.handOver(ctx, &arrival{env: env, fields: fields, body: body, mail: mail, sender: sender})
+	return proven, i.handOver(ctx, arrived)
 }
 
 // tooLargeUnproven is the refusal of a mail that only a proven sender may send (RFC 5321, section 4.2.3; RFC 3463, X.3.4).
@@ -183,18 +191,27 @@ func operatorLast(recipients []recipient) []recipient {
 }
 
 func (i *inbox) acceptFor(ctx context.Context, mail *arrival, shared text.Content, to recipient) error {
-	if to.bounce != "" {
+	if to.bounce != nil {
 		return i.reporter.bounced(ctx, mail, to)
+	}
+
+	mail, err := i.forRecipient(ctx, mail, to)
+	if err != nil {
+		return err
 	}
 
 	if _, err := i.reporter.reported(ctx, mail); err != nil {
 		return err
 	}
 
+	i.reporter.alive(ctx, mail) // before the agent answers
 	if to.agent == "" {
 		return i.keepForOperator(ctx, mail, shared, to)
 	}
+	return i.handToAgent(ctx, mail, shared, to)
+}
 
+func (i *inbox) handToAgent(ctx context.Context, mail *arrival, shared text.Content, to recipient) error {
 	in, err := i.normalize(ctx, mail, shared, to)
 	if err != nil {
 		return err

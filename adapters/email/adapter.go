@@ -79,18 +79,18 @@ func New(options Options) (*Adapter, error) {
 	}
 
 	tokens := bounce.NewTokens(key, s.domain)
-	reporter := &reporter{deliveries: options.Deliveries, suppressions: options.Suppressions, tokens: tokens, domain: s.domain, log: s.log, now: s.now}
+	checker := authentication.New(authentication.Options{Resolver: resolver, Domain: s.domain, Sealers: options.ARCSealers, Now: s.now})
+	reporter := &reporter{
+		deliveries: options.Deliveries, suppressions: options.Suppressions, tokens: tokens, checker: checker, domain: s.domain, log: s.log, now: s.now,
+	}
 	a.outbox = &outbox{
 		site: s, tokens: tokens, reporter: reporter, sender: sender,
 		renderer: &renderer{options: &s.options, domain: s.domain, tokens: tokens, log: s.log},
 		signer:   authentication.NewSigner(s.domain, a.keys, s.now, chainField),
 	}
 
-	verifier := &verifier{
-		site: s, tries: newTryCounter(s.now),
-		checker: authentication.New(authentication.Options{Resolver: resolver, Domain: s.domain, Sealers: options.ARCSealers, Now: s.now}),
-	}
-	a.recipients = &recipients{site: s, tokens: tokens}
+	verifier := &verifier{site: s, tries: newTryCounter(s.now), checker: checker}
+	a.recipients = &recipients{site: s, tokens: tokens, reporter: reporter}
 	a.inbox = &inbox{site: s, verifier: verifier, reporter: reporter}
 	a.server.recipients, a.server.inbox = a.recipients, a.inbox
 	return a, nil

@@ -21,7 +21,7 @@ func tenKiB(t testing.TB) string {
 func BenchmarkAccept(b *testing.B) {
 	s := start(b, nil)
 	mail := []byte(tenKiB(b))
-	to, refusal := s.adapter.recipients.find("echo@inbox.test", false)
+	to, refusal := s.adapter.recipients.find(b.Context(), "echo@inbox.test", false)
 	if refusal != nil {
 		b.Fatal(refusal)
 	}
@@ -57,7 +57,7 @@ func BenchmarkReceive(b *testing.B) {
 func BenchmarkReply(b *testing.B) {
 	s := start(b, nil)
 	mail := []byte(tenKiB(b))
-	to, _ := s.adapter.recipients.find("echo@inbox.test", false)
+	to, _ := s.adapter.recipients.find(b.Context(), "echo@inbox.test", false)
 	env := envelope{ip: "127.0.0.1", helo: "client.sender.test", from: "ann@sender.test", recipients: []recipient{to}, received: time.Now()}
 	if _, err := s.adapter.inbox.accept(b.Context(), env, mail); err != nil {
 		b.Fatal(err)

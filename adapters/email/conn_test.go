@@ -463,7 +463,7 @@ func TestLibrary6AddressesAreReadStrictly(t *testing.T) {
 	for address, want := range map[string]string{
 		`"echo@inbox.test"@other.test`: "550 5.7.1", `"v@p.test"@inbox.test`: "550 5.1.3", "@r:echo@inbox.test": "250", "ëcho@inbox.test": "553 5.6.7", "echo@ïnbox.test": "553 5.6.7",
 	} {
-		if _, refusal := s.adapter.recipients.find(unrouted(address), false); refusal != nil && !strings.HasPrefix(replyLine(refusal), want) || refusal == nil && want != "250" {
+		if _, refusal := s.adapter.recipients.find(t.Context(), unrouted(address), false); refusal != nil && !strings.HasPrefix(replyLine(refusal), want) || refusal == nil && want != "250" {
 			t.Errorf("%s: %v; want %s", address, refusal, want)
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/emersion/go-smtp"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
 
@@ -69,11 +70,76 @@ func readDestination(data json.RawMessage) (to destination, err error) {
 	return to, json.Unmarshal(data, &to)
 }
 
-func (o *outbox) send(ctx context.Context, delivery exchange.Delivery, mail outbound.Mail) (outbound.Outcome, error) {
+// send offers a mail to its recipients. Each has a return path of its own, and so a transaction of its own, because a report to it may
+// speak about nobody else. A further recipient costs no signature and mostly no connection.
+func (o *outbox) send(ctx context.Context, delivery exchange.Delivery, local string, recipients []string, data []byte) (outbound.Outcome, error) {
+	if o.sender == nil || len(recipients) == 1 {
+		return o.transact(ctx, o.mailTo(delivery, local, recipients, data), delivery)
+	}
+
+	var all outbound.Outcome
+	var last error
+	taken := 0
+	for i := range recipients {
+		result, err := o.transact(ctx, o.mailTo(delivery, local, recipients[i:i+1], data), delivery)
+		answer := outbound.AnswerIn(err)
+		switch {
+		case err == nil:
+			taken, all.Text = taken+1, result.Text
+			continue
+		case answer == nil || answer.Code == 421: // the others would fare no better now
+			if i == 0 {
+				return all, err
+			}
+			all.Later = append(all.Later, waiting(recipients[i:], err)...)
+		case fault.Of(err).Permanent:
+			all.Refused = append(all.Refused, outbound.Refusal{Address: recipients[i], Answer: answer})
+		default:
+			all.Later = append(all.Later, outbound.Refusal{Address: recipients[i], Answer: answer})
+		}
+
+		if last = err; taken+len(all.Refused)+len(all.Later) == len(recipients) {
+			break
+		}
+	}
+
+	switch {
+	case taken > 0:
+		return all, nil
+	case len(all.Later) > 0 && fault.Of(last).Permanent:
+		last = fault.RetryIn(0, all.Later[0].Address+": "+all.Later[0].Reason(), all.Later[0].Answer)
+	}
+	return all, last
+}
+
+// mailTo is the mail for recipients, with the return path of the first of them.
+func (o *outbox) mailTo(delivery exchange.Delivery, local string, recipients []string, data []byte) outbound.Mail {
+	token, from := o.tokens.ReturnPath(delivery.ID, addressKey(recipients[0]))
+	return outbound.Mail{
+		From: cmp.Or(from, local+"@"+o.domain), Recipients: recipients, Domain: delivery.Destination.Key, EnvelopeID: token, Data: data,
+	}
+}
+
+// transact offers a mail in one transaction. Where nothing leaves, one mail is kept for all recipients.
+func (o *outbox) transact(ctx context.Context, mail outbound.Mail, delivery exchange.Delivery) (outbound.Outcome, error) {
 	if o.sender == nil {
 		return o.capture(ctx, delivery, mail)
 	}
 	return o.sender.Send(ctx, mail)
+}
+
+// waiting are recipients to whom the mail was not offered because the session failed.
+func waiting(recipients []string, cause error) []outbound.Refusal {
+	answer := outbound.AnswerIn(cause)
+	if answer == nil {
+		answer = &smtp.SMTPError{Code: 451, EnhancedCode: smtp.EnhancedCode{4, 4, 2}, Message: fault.Of(cause).Public}
+	}
+
+	list := make([]outbound.Refusal, 0, len(recipients))
+	for _, recipient := range recipients {
+		list = append(list, outbound.Refusal{Address: recipient, Answer: answer})
+	}
+	return list
 }
 
 // capture keeps a mail instead of sending it.
@@ -231,8 +297,7 @@ func (o *outbox) deliver(ctx context.Context, delivery exchange.Delivery) (recei
 		return receipt, err
 	}
 
-	token, from := o.tokens.ReturnPath(delivery.ID, tagged(notes.Local, notes.Tag))
-	result, err := o.send(ctx, delivery, outbound.Mail{From: from, Recipients: recipients, Domain: delivery.Destination.Key, EnvelopeID: token, Data: mail.data})
+	result, err := o.send(ctx, delivery, tagged(notes.Local, notes.Tag), recipients, mail.data)
 	o.reporter.learn(ctx, delivery, recipients, result, err)
 	if err == nil && len(result.Later) > 0 {
 		err = o.partly(ctx, delivery, to.Recipients, result)

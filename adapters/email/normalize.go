@@ -44,14 +44,9 @@ func capabilities() normalized.RecipientCapabilities {
 
 // normalize makes the message for one recipient.
 func (i *inbox) normalize(ctx context.Context, mail *arrival, shared text.Content, to recipient) (exchange.Inbound, error) {
-	id := message.ID(mail.fields)
-	own := id
-	if own == "" {
-		own = digestOf(mail.mail) + "@" + i.domain
-	}
-
-	addressed := i.addressed(mail.fields, to)
-	claims := mail.sender.claims(mail.env, addressed)
+	own := i.ownID(mail)
+	named := i.named(mail.fields, to, "To", "Cc", "Resent-To", "Resent-Cc")
+	claims := mail.sender.claims(mail.env, named)
 	sender := i.senderOf(mail, to, claims)
 	threadID, parent, err := i.thread(ctx, mail, to, sender.Principal(), own)
 	if err != nil {
@@ -61,13 +56,16 @@ func (i *inbox) normalize(ctx context.Context, mail *arrival, shared text.Conten
 	if to.answered != "" {
 		to.tag = parent.Tag // the thread tag is in its place
 	}
+	if parent.Version == 0 {
+		to.answered = "" // the tag is somebody else's: it opens nothing
+	}
 
 	parts, err := messageParts(shared, mail.fields.Decoded("Subject"), parent.Subject)
 	if err != nil {
 		return exchange.Inbound{}, err
 	}
 
-	kept := i.route(mail, to, id, addressed)
+	kept := i.route(mail, to, message.ID(mail.fields), named)
 	notes, err := json.Marshal(kept)
 	if err != nil {
 		return exchange.Inbound{}, fmt.Errorf("encode route: %w", err)
@@ -81,9 +79,10 @@ func (i *inbox) normalize(ctx context.Context, mail *arrival, shared text.Conten
 			ReceivedAt: identity.At(mail.env.received), Raw: normalized.Raw{MediaType: "message/rfc822"},
 			Surface: surfaceOf(mail.fields, to),
 		},
-		Audience: i.audience(sender, kept), Original: i.original(mail), Channel: ChannelName, Route: notes, Repeats: true, NoReply: i.automatic(mail, to, addressed),
+		Audience: i.audience(sender, kept), Original: i.original(mail), Channel: ChannelName, Route: notes, Repeats: true, NoReply: i.automatic(mail, to, named),
 		AnswerOf: i.answerOf(mail.fields), Client: mail.env.client(),
 		FromAgent: mail.fields.Has(chainField) || autoSubmitted(mail.fields) != "",
+		Rejected:  i.verifier.rejected(mail.sender),
 	}
 
 	chain, err := readChain(mail.fields)
@@ -95,8 +94,17 @@ func (i *inbox) normalize(ctx context.Context, mail *arrival, shared text.Conten
 	return in, nil
 }
 
+// ownID returns the id of the message: its Message-ID, or without one that of its bytes.
+func (i *inbox) ownID(mail *arrival) string {
+	if id := message.ID(mail.fields); id != "" {
+		return id
+	}
+	return digestOf(mail.mail) + "@" + i.domain
+}
+
 // receive hands a message over. A mail that has the id of another mail of its sender gets an id of its own: senders choose
-// their ids, and broken ones choose the same again. A repeat has the same body, whatever was written on top on its way.
+// their ids, and broken ones choose the same again. A repeat has the same body, whatever was written on top on its way; white space that a
+// relaxed signature passes over makes it no other mail.
 func (i *inbox) receive(ctx context.Context, mail *arrival, to recipient, in exchange.Inbound) error {
 	receipt, err := i.options.Receiver.Receive(ctx, in)
 	if err != nil || receipt.New {
@@ -111,9 +119,9 @@ func (i *inbox) receive(ctx context.Context, mail *arrival, to recipient, in exc
 		return nil
 	}
 
-	body := digestOf(mail.body)
+	body := digestOfBody(mail.body)
 	notes, ok := readRoute(known.Route)
-	if !ok || notes.Body == "" || notes.Body == body[:32] {
+	if !ok || notes.Body == "" || notes.Body == body[:32] || notes.Body == digestOf(mail.body)[:32] { // the last is how older versions wrote it
 		return nil
 	}
 
@@ -187,11 +195,7 @@ func (i *inbox) senderOf(mail *arrival, to recipient, claims json.RawMessage) no
 	return sender
 }
 
-// addressed reports whether the agent is in To or Cc, with any tag.
-func (i *inbox) addressed(fields message.Header, to recipient) bool {
-	return i.named(fields, to, "To", "Cc", "Resent-To", "Resent-Cc")
-}
-
+// named reports whether one of the fields names the recipient, with any tag.
 func (i *inbox) named(fields message.Header, to recipient, names ...string) bool {
 	for _, name := range names {
 		for _, box := range fields.Addresses(name) {
@@ -203,7 +207,7 @@ func (i *inbox) named(fields message.Header, to recipient, names ...string) bool
 	return false
 }
 
-func (i *inbox) route(mail *arrival, to recipient, id string, addressed bool) route {
+func (i *inbox) route(mail *arrival, to recipient, id string, named bool) route {
 	parents := parentsOf(mail.fields)
 	references := parents.references
 	if len(references) == 0 && parents.parent != "" {
@@ -221,9 +225,9 @@ func (i *inbox) route(mail *arrival, to recipient, id string, addressed bool) ro
 		Version: 1, Lists: lists, Local: to.local, Tag: to.tag, From: mail.sender.from, ReplyTo: replyTo, ReplySigned: replySigned, Unfollowed: unfollowed,
 		To: i.others(mail.fields.Addresses("To")), Cc: i.others(mail.fields.Addresses("Cc")),
 		Subject: mail.fields.Decoded("Subject"), MessageID: id, References: references,
-		Body: digestOf(mail.body)[:32], Topic: mail.fields.Decoded("Thread-Topic"), Index: threadIndexOf(mail.fields), Verified: mail.sender.verified(),
+		Body: digestOfBody(mail.body)[:32], Topic: mail.fields.Decoded("Thread-Topic"), Index: threadIndexOf(mail.fields), Verified: mail.sender.verified(),
 		// An agent that is in neither field was told in secret: an answer to all would show it.
-		ReplyAll: addressed && lists == nil && mail.sender.verified() && i.options.RepliesToAll != nil && i.options.RepliesToAll(to.agent),
+		ReplyAll: named && lists == nil && mail.sender.verified() && i.options.RepliesToAll != nil && i.options.RepliesToAll(to.agent),
 	}
 }
 
@@ -263,8 +267,8 @@ func (i *inbox) safeReplyTo(mail *arrival, to recipient) (safe *message.Mailbox,
 		policy = i.options.ReplyTo(to.agent)
 	}
 
-	signature := mail.sender.DMARC.Signature
-	signed = signature != nil && !slices.Contains(signature.Uncovered, "reply-to")
+	signature := mail.sender.addressing.signature
+	signed = signature != nil && signature.Covers("reply-to")
 	switch {
 	case policy == ReplyToNever:
 	case policy == ReplyToSigned && signed, authentication.SameRegistered(boxes[0].Domain, mail.sender.from.Domain):
@@ -380,10 +384,13 @@ func surfaceRecipients(boxes []message.Mailbox) []normalized.SurfaceRecipient {
 	return list
 }
 
+// maxDateText bounds what is read as a date.
+const maxDateText = 200
+
 // dateOf reads Date; nil = there is none that can be read, or one that no clock of a mail program shows.
 func dateOf(fields message.Header) *identity.Time {
 	value := fields.Get("Date")
-	if len(value) > 200 {
+	if len(value) > maxDateText {
 		return nil
 	}
 

@@ -75,6 +75,8 @@ type Suppressions interface {
 	Suppressed(ctx context.Context, addresses []string) ([]exchange.Suppression, error)
 	// MailFailed counts a failure and reports whether the address is suppressed now and was not before.
 	MailFailed(ctx context.Context, failure exchange.MailFailure) (suppressed bool, err error)
+	// Unsuppress lets mail go to an address again and reports whether it was suppressed.
+	Unsuppress(ctx context.Context, address string) (lifted bool, err error)
 }
 
 // Options configures an Adapter. Domain, Receiver, Agents, Threads, State, Mailbox, Blobs and Resolver are required.

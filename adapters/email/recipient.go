@@ -1,6 +1,7 @@
 package email
 
 import (
+	"context"
 	"slices"
 	"strings"
 
@@ -16,12 +17,13 @@ import (
 // recipients knows the mailboxes at our domain.
 type recipients struct {
 	*site
-	tokens *bounce.Tokens
+	tokens   *bounce.Tokens
+	reporter *reporter
 }
 
 // find returns the recipient behind an address at our domain. Agents have names in ASCII; the domain may be in letters of its own
 // where the transaction asked for that (international).
-func (r *recipients) find(to string, international bool) (recipient, *smtp.SMTPError) {
+func (r *recipients) find(ctx context.Context, to string, international bool) (recipient, *smtp.SMTPError) {
 	if !message.IsASCII(to) && !international {
 		return recipient{}, &smtp.SMTPError{Code: 553, EnhancedCode: smtp.EnhancedCode{5, 6, 7}, Message: "An internationalized address needs the parameter SMTPUTF8"}
 	}
@@ -33,8 +35,8 @@ func (r *recipients) find(to string, international bool) (recipient, *smtp.SMTPE
 	}
 
 	name, tag := splitTag(to[:at])
-	if id, valid := r.tokens.Delivery(tagged(name, tag)); valid {
-		return recipient{bounce: id, local: tagged(name, tag), envelope: tagged(name, tag) + "@" + r.domain}, nil
+	if pass, is := r.tokens.Pass(tagged(name, tag)); is {
+		return r.findBounce(ctx, pass, tagged(name, tag))
 	}
 
 	if r.operatorsOwn(name) {
@@ -59,6 +61,19 @@ func (r *recipients) find(to string, international bool) (recipient, *smtp.SMTPE
 	}
 
 	return recipient{answered: answered, agent: profile.Name, address: profile.Address, local: name, tag: tag, envelope: tagged(name, tag) + "@" + r.domain}, nil
+}
+
+// findBounce returns the recipient behind a return path of ours.
+func (r *recipients) findBounce(ctx context.Context, pass bounce.Pass, local string) (recipient, *smtp.SMTPError) {
+	path, found, err := r.reporter.redeem(ctx, pass)
+	switch {
+	case err != nil:
+		r.log.ErrorContext(ctx, "the delivery of a bounce address cannot be read", "error", err)
+		return recipient{}, smtpError(err)
+	case !found:
+		return recipient{}, answer(550, smtp.EnhancedCode{5, 1, 1}, "There is no delivery of that address here")
+	}
+	return recipient{bounce: &path, local: local, envelope: local + "@" + r.domain}, nil
 }
 
 // maxTag bounds the tag that an agent hears of.

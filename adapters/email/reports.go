@@ -30,6 +30,7 @@ type reporter struct {
 	deliveries   Deliveries   // nil = reports are not noted
 	suppressions Suppressions // nil = nothing is counted
 	tokens       *bounce.Tokens
+	checker      *authentication.Checker
 	domain       string
 	log          *slog.Logger
 	now          func() time.Time
@@ -104,10 +105,10 @@ func (r *reporter) count(ctx context.Context, failure exchange.MailFailure) erro
 }
 
 func onlyReports(env envelope) bool {
-	return len(env.recipients) > 0 && !slices.ContainsFunc(env.recipients, func(to recipient) bool { return to.bounce == "" })
+	return len(env.recipients) > 0 && !slices.ContainsFunc(env.recipients, func(to recipient) bool { return to.bounce == nil })
 }
 
-// accept takes a mail to bounce addresses. Their tokens are the proof: hardly a server signs its reports, and some
+// accept takes a mail to bounce addresses. Their tokens say about whom it may speak: hardly a server signs its reports, and some
 // name no one in From, so that the rules for other mail would lose what a strict domain sends back.
 func (r *reporter) accept(ctx context.Context, env envelope, mail []byte) error {
 	fields, body, err := message.Split(mail)
@@ -129,7 +130,37 @@ func (r *reporter) accept(ctx context.Context, env envelope, mail []byte) error 
 	return nil
 }
 
-// bounced takes a mail that came to a bounce address: with the token everything in it is about one delivery of ours. What
+// returnPath is what a report may speak about: recipients of one delivery.
+type returnPath struct {
+	delivery   string
+	recipients []string // in lower case
+	soft       bool     // it is no token of one recipient, so nothing that is said ends mail to an address
+}
+
+// redeem finds whom a pass was given to; found is false when it was not made here, or its delivery is gone.
+func (r *reporter) redeem(ctx context.Context, pass bounce.Pass) (path returnPath, found bool, err error) {
+	if r.deliveries == nil {
+		return path, false, nil
+	}
+
+	destination, err := r.deliveries.DestinationOf(ctx, pass.DeliveryID)
+	if fault.Is(err, fault.NotFound) {
+		return path, false, nil
+	}
+	if err != nil {
+		return path, false, fmt.Errorf("find the delivery of a report: %w", err)
+	}
+
+	path = returnPath{delivery: pass.DeliveryID, recipients: recipientsOf(destination), soft: pass.Old}
+	if pass.Old {
+		return path, true, nil
+	}
+	recipient := r.tokens.RecipientOf(pass, path.recipients)
+	path.recipients = []string{recipient}
+	return path, recipient != "", nil
+}
+
+// bounced takes a mail that came to a bounce address: with the token everything in it is about one recipient of a delivery of ours. What
 // is no report is an automatic answer, which no one reads.
 func (r *reporter) bounced(ctx context.Context, mail *arrival, to recipient) error {
 	report, is := bounce.Read(mail.fields, mail.body)
@@ -137,10 +168,10 @@ func (r *reporter) bounced(ctx context.Context, mail *arrival, to recipient) err
 		report, is = bounce.ReadText(mail.fields, mail.body)
 	}
 	if !is {
-		r.log.InfoContext(ctx, "an automatic answer to a sent mail was dropped", "session", mail.env.id, "delivery", to.bounce)
+		r.log.InfoContext(ctx, "an automatic answer to a sent mail was dropped", "session", mail.env.id, "delivery", to.bounce.delivery)
 		return nil
 	}
-	return r.noteReport(ctx, to.bounce, report)
+	return r.noteReport(ctx, mail, *to.bounce, report)
 }
 
 // reported looks for a report in a mail that came to another address of ours: it counts when it carries a token of ours,
@@ -152,12 +183,9 @@ func (r *reporter) reported(ctx context.Context, mail *arrival) (bool, error) {
 		return false, nil
 	}
 
-	id, known := r.tokens.DeliveryOf(report)
-	if !known {
-		var err error
-		if id, known, err = r.byMessageID(ctx, mail, report); err != nil {
-			return false, err
-		}
+	path, known, err := r.pathOf(ctx, mail, report)
+	if err != nil {
+		return false, err
 	}
 
 	if !known {
@@ -165,63 +193,64 @@ func (r *reporter) reported(ctx context.Context, mail *arrival) (bool, error) {
 		return false, nil
 	}
 
-	return true, r.noteReport(ctx, id, report)
+	return true, r.noteReport(ctx, mail, path, report)
 }
 
-func (r *reporter) byMessageID(ctx context.Context, mail *arrival, report bounce.Report) (deliveryID string, known bool, err error) {
+func (r *reporter) pathOf(ctx context.Context, mail *arrival, report bounce.Report) (returnPath, bool, error) {
+	if pass, is := r.tokens.PassIn(report); is {
+		if path, found, err := r.redeem(ctx, pass); found || err != nil {
+			return path, found, err
+		}
+	}
+	return r.byMessageID(ctx, mail, report)
+}
+
+// byMessageID finds the delivery of a report by the id of our mail. Everyone who has the mail knows it.
+func (r *reporter) byMessageID(ctx context.Context, mail *arrival, report bounce.Report) (path returnPath, known bool, err error) {
 	id := message.ID(report.Returned)
 	if id == "" || !mail.sender.verified() || !strings.EqualFold(id[strings.LastIndexByte(id, '@')+1:], r.domain) {
-		return "", false, nil
+		return path, false, nil
 	}
 
 	for _, one := range report.Recipients {
 		address := cmp.Or(one.Original, one.Address)
-		domain := address[strings.LastIndexByte(address, '@')+1:]
+		domain := domainOf(address)
 		if domain == "" || !authentication.SameRegistered(domain, mail.sender.from.Domain) {
 			continue
 		}
-		if deliveryID, known, err = r.deliveries.DeliveryOf(ctx, id, domain); known || err != nil {
-			return deliveryID, known, err
+
+		deliveryID, known, err := r.deliveries.DeliveryOf(ctx, id, domain)
+		if err != nil {
+			return path, false, err
+		}
+		if known {
+			return r.redeem(ctx, bounce.Pass{DeliveryID: deliveryID, Old: true})
 		}
 	}
 
-	return "", false, nil
+	return path, false, nil
 }
+
+func domainOf(address string) string { return address[strings.LastIndexByte(address, '@')+1:] }
 
 // noteReport writes a report to the delivery and counts it against its recipients. A delivery that is not known any more
 // is no error: the peer must not repeat its report.
-func (r *reporter) noteReport(ctx context.Context, deliveryID string, report bounce.Report) error {
-	if r.deliveries == nil {
-		return nil
-	}
-
-	destination, err := r.deliveries.DestinationOf(ctx, deliveryID)
-	if fault.Is(err, fault.NotFound) {
-		metricBounces.WithLabelValues("unmatched").Inc()
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-
-	ours := recipientsOf(destination)
+func (r *reporter) noteReport(ctx context.Context, mail *arrival, path returnPath, report bounce.Report) error {
 	for _, one := range report.Recipients {
-		if err := r.noteRecipient(ctx, deliveryID, report.Complaint, ours, one); err != nil && !fault.Is(err, fault.NotFound) {
+		address := one.Among(path.recipients)
+		if address == "" {
+			continue
+		}
+		if err := r.noteRecipient(ctx, mail, path, address, report.Complaint, one); err != nil && !fault.Is(err, fault.NotFound) {
 			return err
 		}
 	}
-
 	return nil
 }
 
-func (r *reporter) noteRecipient(ctx context.Context, deliveryID string, complaint bool, ours []string, one bounce.Recipient) error {
-	address := one.Among(ours)
-	if address == "" {
-		return nil
-	}
-
-	event := exchange.Bounce{DeliveryID: deliveryID, Recipient: address}
-	failure := exchange.MailFailure{Address: address, DeliveryID: deliveryID}
+func (r *reporter) noteRecipient(ctx context.Context, mail *arrival, path returnPath, address string, complaint bool, one bounce.Recipient) error {
+	event := exchange.Bounce{DeliveryID: path.delivery, Recipient: address}
+	failure := exchange.MailFailure{Address: address, DeliveryID: path.delivery}
 	switch {
 	case complaint:
 		event.Event, event.Reason = exchange.EventDeliveryComplaint, "reported as unwanted: "+cmp.Or(one.Diagnostic, "abuse")
@@ -240,8 +269,12 @@ func (r *reporter) noteRecipient(ctx context.Context, deliveryID string, complai
 		return nil // delivered, relayed, expanded: nothing went wrong
 	}
 
+	if failure.Kind != "" && failure.Kind != exchange.FailureSoft && (path.soft || !r.vouched(ctx, mail, address)) {
+		failure.Kind = exchange.FailureSoft
+	}
+
 	metricBounces.WithLabelValues(cmp.Or(failure.Kind, strings.TrimPrefix(event.Event, "delivery."))).Inc()
-	r.log.WarnContext(ctx, "a sent mail bounced", "delivery", deliveryID, "recipient", address, "event", event.Event, "reason", event.Reason)
+	r.log.WarnContext(ctx, "a sent mail bounced", "delivery", path.delivery, "recipient", address, "event", event.Event, "reason", event.Reason)
 	if failure.Kind != "" {
 		failure.Reason = message.Clip(event.Reason, 300)
 		if err := r.count(ctx, failure); err != nil {
@@ -250,6 +283,30 @@ func (r *reporter) noteRecipient(ctx context.Context, deliveryID string, complai
 	}
 
 	return r.deliveries.Bounced(ctx, event)
+}
+
+// vouched reports whether the organization of an address sent the report about it: one signature of it, or SPF for the peer. From of a
+// report is often nobody.
+func (r *reporter) vouched(ctx context.Context, mail *arrival, address string) bool {
+	peer, domain := mail.env.connection(), domainOf(address)
+	return r.checker.Check(ctx, peer, domain, mail.fields, mail.mail).Vouches() || peer.From == "" && r.checker.Permits(ctx, peer, domain)
+}
+
+// alive ends the suppression of an address from which a proven mail came.
+func (r *reporter) alive(ctx context.Context, mail *arrival) {
+	if !mail.sender.verified() {
+		return
+	}
+
+	address := addressKey(mail.sender.from.Address())
+	found, err := r.suppressed(ctx, []string{address})
+	if err == nil && len(found) > 0 {
+		_, err = r.suppressions.Unsuppress(ctx, address)
+		r.log.InfoContext(ctx, "mail is sent to an address again, from which a proven mail came", "address", address)
+	}
+	if err != nil {
+		r.log.WarnContext(ctx, "the suppression of an address could not be ended; lift it with: inbox mail suppressed remove "+address, "error", err)
+	}
 }
 
 // recipientsOf returns the addresses of a destination in lower case.

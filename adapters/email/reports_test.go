@@ -11,6 +11,7 @@ import (
 
 	"github.com/emersion/go-smtp"
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/uuid"
 
 	"inbox/adapters/email/emailtest"
 	"inbox/exchange"
@@ -25,6 +26,7 @@ type office struct {
 	byMessage  map[string]string   // Message-ID and domain to delivery
 	bounces    []exchange.Bounce
 	failures   []exchange.MailFailure
+	lifted     []string
 	suppressed []exchange.Suppression
 	broken     error // of MailFailed
 }
@@ -72,6 +74,15 @@ func (o *office) MailFailed(_ context.Context, failure exchange.MailFailure) (bo
 	return failure.Kind != exchange.FailureSoft, nil
 }
 
+func (o *office) Unsuppress(_ context.Context, address string) (bool, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	before := len(o.suppressed)
+	o.suppressed = slices.DeleteFunc(o.suppressed, func(one exchange.Suppression) bool { return one.Address == address })
+	o.lifted = append(o.lifted, address)
+	return len(o.suppressed) < before, nil
+}
+
 const (
 	oneDelivery  = "01936f2a-0000-7000-8000-000000000101"
 	bothDelivery = "01936f2a-0000-7000-8000-000000000102"
@@ -95,7 +106,7 @@ func startOffice(t *testing.T, change func(*Options)) (*setup, *office) {
 // TestAReportIsTakenWhole acknowledges nothing of which a half was lost.
 func TestAReportIsTakenWhole(t *testing.T) {
 	s, o := startOffice(t, nil)
-	token, _ := s.adapter.outbox.tokens.ReturnPath(oneDelivery, "echo")
+	token, _ := s.adapter.outbox.tokens.ReturnPath(oneDelivery, "ann@sender.test")
 	to := []string{"bounce+" + token + "@inbox.test"}
 	report := emailtest.Report("", emailtest.ReportOn("ann@sender.test", "failed", "5.1.1"))
 	o.with(func() { o.broken = errors.New("database is locked") })
@@ -131,9 +142,20 @@ func TestReportsAreMatched(t *testing.T) {
 		},
 			bounce:   []exchange.Bounce{{DeliveryID: oneDelivery, Recipient: "ann@sender.test", Event: exchange.EventDeliveryBounced, Reason: "bounced: 5.1.1 550 5.1.1 no mailbox"}},
 			failures: []string{"ann@sender.test hard"}},
-		"soft, as another address after forwarding": {delivery: oneDelivery, mail: func(*setup) string { return emailtest.Report("", emailtest.ReportOn("x@far.test", "failed", "5.2.2")) },
+		"soft": {delivery: oneDelivery, mail: func(*setup) string {
+			return emailtest.Report("", emailtest.ReportOn("ann@sender.test", "failed", "5.2.2"))
+		},
 			bounce:   []exchange.Bounce{{DeliveryID: oneDelivery, Recipient: "ann@sender.test", Event: exchange.EventDeliveryBounced, Reason: "bounced: 5.2.2 550 5.2.2 no mailbox"}},
 			failures: []string{"ann@sender.test soft"}},
+		"about another address": {delivery: oneDelivery, mail: func(*setup) string { return emailtest.Report("", emailtest.ReportOn("x@far.test", "failed", "5.1.1")) }},
+		"about an address that cannot be read": {delivery: oneDelivery, mail: func(*setup) string {
+			return emailtest.Report("", emailtest.ReportOn("the person you wrote to", "failed", "5.1.1"))
+		},
+			bounce:   []exchange.Bounce{{DeliveryID: oneDelivery, Recipient: "ann@sender.test", Event: exchange.EventDeliveryBounced, Reason: "bounced: 5.1.1 550 5.1.1 no mailbox"}},
+			failures: []string{"ann@sender.test hard"}},
+		"about the other recipient": {delivery: bothDelivery, mail: func(*setup) string {
+			return emailtest.Report("", emailtest.ReportOn("ann@sender.test", "failed", "5.1.1"))
+		}},
 		"gave up after delays": {delivery: oneDelivery, mail: func(*setup) string {
 			return emailtest.Report("", emailtest.ReportOn("ann@sender.test", "failed", "4.4.7"))
 		},
@@ -176,25 +198,53 @@ func TestReportsAreMatched(t *testing.T) {
 				"--- Below this line is a copy of the message.\n\nReturn-Path: <x@inbox.test>\n\n<ann@sender.test>:\nnot a report", "From: MAILER-DAEMON@sender.test", "Subject: failure notice", "Message-ID: <q@sender.test>")
 		},
 			bounce:   []exchange.Bounce{{DeliveryID: bothDelivery, Recipient: "bob@sender.test", Event: exchange.EventDeliveryBounced, Reason: "bounced: 5.1.1 Sorry, no mailbox here by that name. (#5.1.1)"}},
-			failures: []string{"bob@sender.test hard"}},
+			failures: []string{"bob@sender.test soft"}},
 		"a letter that greets like qmail": {delivery: oneDelivery, mail: func(*setup) string {
 			return emailtest.Letter("Hi. This is Ann, I am away.", "Auto-Submitted: auto-replied")
 		}},
 		"unsigned, of a strict domain": {
 			delivery: oneDelivery, mail: func(*setup) string { return "unsigned" },
 			bounce:   []exchange.Bounce{{DeliveryID: oneDelivery, Recipient: "ann@sender.test", Event: exchange.EventDeliveryBounced, Reason: "bounced: 5.1.1 550 5.1.1 no mailbox"}},
-			failures: []string{"ann@sender.test hard"},
+			failures: []string{"ann@sender.test soft"},
 		},
 		"without an author": {
 			delivery: oneDelivery, mail: func(*setup) string { return "no author" },
 			bounce:   []exchange.Bounce{{DeliveryID: oneDelivery, Recipient: "ann@sender.test", Event: exchange.EventDeliveryBounced, Reason: "bounced: 5.1.1 550 5.1.1 no mailbox"}},
+			failures: []string{"ann@sender.test soft"},
+		},
+		"without an author, from a server of the organization": {
+			delivery: oneDelivery, mail: func(s *setup) string {
+				s.names.Text("client.sender.test", "v=spf1 ip4:127.0.0.1 -all")
+				return "no author"
+			},
+			bounce:   []exchange.Bounce{{DeliveryID: oneDelivery, Recipient: "ann@sender.test", Event: exchange.EventDeliveryBounced, Reason: "bounced: 5.1.1 550 5.1.1 no mailbox"}},
 			failures: []string{"ann@sender.test hard"},
 		},
-		"a delivery that is gone": {delivery: "01936f2a-0000-7000-8000-0000000009ff", mail: func(*setup) string {
+		"without an author, from a server that may send for the domain": {
+			delivery: oneDelivery, mail: func(s *setup) string {
+				s.names.Text("sender.test", "v=spf1 ip4:127.0.0.1 -all")
+				return "no author"
+			},
+			bounce:   []exchange.Bounce{{DeliveryID: oneDelivery, Recipient: "ann@sender.test", Event: exchange.EventDeliveryBounced, Reason: "bounced: 5.1.1 550 5.1.1 no mailbox"}},
+			failures: []string{"ann@sender.test hard"},
+		},
+		"signed by another organization": {
+			delivery: oneDelivery, mail: func(s *setup) string {
+				_, value := DNSRecord("other.test", "s1", emailtest.SenderKey())
+				s.names.Text("s1._domainkey.other.test", value)
+				mail := strings.Replace(emailtest.Report("", emailtest.ReportOn("ann@sender.test", "failed", "5.1.1")), "<mailer-daemon@sender.test>", "<mailer-daemon@other.test>", 1)
+				return emailtest.SignedAs(t, mail, "other.test", "s1", emailtest.SenderKey())
+			},
+			bounce:   []exchange.Bounce{{DeliveryID: oneDelivery, Recipient: "ann@sender.test", Event: exchange.EventDeliveryBounced, Reason: "bounced: 5.1.1 550 5.1.1 no mailbox"}},
+			failures: []string{"ann@sender.test soft"},
+		},
+		"a return path of an older version": {to: "old", mail: func(*setup) string {
 			return emailtest.Report("", emailtest.ReportOn("ann@sender.test", "failed", "5.1.1"))
-		}},
+		},
+			bounce:   []exchange.Bounce{{DeliveryID: oneDelivery, Recipient: "ann@sender.test", Event: exchange.EventDeliveryBounced, Reason: "bounced: 5.1.1 550 5.1.1 no mailbox"}},
+			failures: []string{"ann@sender.test soft"}},
 		"by the envelope id": {to: "echo@inbox.test", mail: func(s *setup) string {
-			token, _ := s.adapter.outbox.tokens.ReturnPath(oneDelivery, "")
+			token, _ := s.adapter.outbox.tokens.ReturnPath(oneDelivery, "ann@sender.test")
 			return emailtest.Report("Original-Envelope-Id: "+token+"\n", emailtest.ReportOn("ann@sender.test", "failed", "5.1.1"))
 		},
 			bounce:   []exchange.Bounce{{DeliveryID: oneDelivery, Recipient: "ann@sender.test", Event: exchange.EventDeliveryBounced, Reason: "bounced: 5.1.1 550 5.1.1 no mailbox"}},
@@ -203,12 +253,18 @@ func TestReportsAreMatched(t *testing.T) {
 			return emailtest.Report("", emailtest.ReportOn("ann@sender.test", "failed", "5.1.1"))
 		},
 			bounce:   []exchange.Bounce{{DeliveryID: oneDelivery, Recipient: "ann@sender.test", Event: exchange.EventDeliveryBounced, Reason: "bounced: 5.1.1 550 5.1.1 no mailbox"}},
-			failures: []string{"ann@sender.test hard"}, forAgents: 1},
+			failures: []string{"ann@sender.test soft"}, forAgents: 1},
 		"by the Message-ID, about somebody else's domain": {to: "echo@inbox.test", signed: true, forAgents: 1, mail: func(*setup) string {
 			return emailtest.Report("", emailtest.ReportOn("ann@other.test", "failed", "5.1.1"))
 		}},
+		"an unsigned complaint with our return path": {to: "abuse@inbox.test", mail: func(s *setup) string {
+			_, from := s.adapter.outbox.tokens.ReturnPath(oneDelivery, "ann@sender.test")
+			return strings.ReplaceAll(emailtest.Complaint("Original-Mail-From: <"+from+">\nOriginal-Rcpt-To: ann@sender.test\n"), "fbl@sender.test", "fbl@plain.test")
+		},
+			bounce:   []exchange.Bounce{{DeliveryID: oneDelivery, Recipient: "ann@sender.test", Event: exchange.EventDeliveryComplaint, Reason: "reported as unwanted: abuse"}},
+			failures: []string{"ann@sender.test soft"}},
 		"a complaint with our return path": {to: "abuse@inbox.test", signed: true, mail: func(s *setup) string {
-			_, from := s.adapter.outbox.tokens.ReturnPath(oneDelivery, "")
+			_, from := s.adapter.outbox.tokens.ReturnPath(oneDelivery, "ann@sender.test")
 			return emailtest.Complaint("Original-Mail-From: <" + from + ">\nOriginal-Rcpt-To: ann@sender.test\n")
 		},
 			bounce:   []exchange.Bounce{{DeliveryID: oneDelivery, Recipient: "ann@sender.test", Event: exchange.EventDeliveryComplaint, Reason: "reported as unwanted: abuse"}},
@@ -219,7 +275,10 @@ func TestReportsAreMatched(t *testing.T) {
 			s, o := startOffice(t, nil)
 			to := c.to
 			if c.delivery != "" {
-				_, to = s.adapter.outbox.tokens.ReturnPath(c.delivery, "")
+				whose := map[string]string{oneDelivery: "ann@sender.test", bothDelivery: "bob@sender.test"}[c.delivery]
+				_, to = s.adapter.outbox.tokens.ReturnPath(c.delivery, whose)
+			} else if to == "old" {
+				to = "bounce+" + s.adapter.outbox.tokens.Sign("", uuid.MustParse(oneDelivery)) + "@inbox.test"
 			}
 			mail, from := c.mail(s), ""
 			switch mail {
@@ -256,16 +315,24 @@ func TestReportsAreMatched(t *testing.T) {
 
 func TestBounceAddressTakesReportsOnly(t *testing.T) {
 	s, _ := startOffice(t, nil)
-	_, address := s.adapter.outbox.tokens.ReturnPath(oneDelivery, "")
+	_, address := s.adapter.outbox.tokens.ReturnPath(oneDelivery, "ann@sender.test")
 	w := s.greet()
 	w.say("MAIL FROM:<ann@sender.test>", "250")
 	w.say("RCPT TO:<"+address+">", "550 5.7.1")
 	w.say("RSET", "250")
 	w.say("MAIL FROM:<>", "250")
 	w.say("RCPT TO:<"+strings.ToUpper(address)+">", "250")
-	forged := []byte(address)
-	forged[len("bounce+")+3] ^= 1
-	w.say("RCPT TO:<"+string(forged)+">", "550")
+	for _, change := range []int{len("bounce+") + 3, len(address) - len("@inbox.test") - 3} { // another delivery, another token
+		forged := []byte(address)
+		forged[change] = map[bool]byte{true: 'b', false: 'a'}[forged[change] == 'a']
+		w.say("RCPT TO:<"+string(forged)+">", "550 5.1.1")
+	}
+	w = s.greet()
+	w.say("MAIL FROM:<>", "250")
+	_, gone := s.adapter.outbox.tokens.ReturnPath("01936f2a-0000-7000-8000-0000000009ff", "ann@sender.test")
+	w.say("RCPT TO:<"+gone+">", "550 5.1.1")
+	_, nobody := s.adapter.outbox.tokens.ReturnPath(oneDelivery, "eve@sender.test")
+	w.say("RCPT TO:<"+nobody+">", "550 5.1.1")
 	w.say("RCPT TO:<bounce@inbox.test>", "550 5.1.1")
 }
 
@@ -300,5 +367,74 @@ func TestSuppressedAddressesGetNothing(t *testing.T) {
 	}
 	if diff := cmp.Diff([]string{"ann@sender.test hard", "two@sender.test soft"}, failures); diff != "" {
 		t.Error(diff)
+	}
+}
+
+// TestOneReturnPathForEachRecipient: whoever sees the mail of one recipient can report about nobody else.
+func TestOneReturnPathForEachRecipient(t *testing.T) {
+	k := emailtest.StartSink(t, false, nil, "")
+	s, o := startOffice(t, func(options *Options) { options.Mode, options.Smarthost = ModeSmarthost, "smtp://"+k.Address })
+	reply := replyTo(s.question(true, "Cc: bob@sender.test"), normalized.Text("x"))
+	reply.Response.Cc = []string{"@bob@sender.test"}
+	plan, err := s.adapter.Plan(t.Context(), reply)
+	if err != nil || len(plan.Destinations) != 1 {
+		t.Fatalf("%+v, %v", plan, err)
+	}
+
+	paths := map[string]string{}
+	var from string
+	k.Set(func(step, argument string) error {
+		switch step {
+		case "mail":
+			from = argument
+		case "rcpt":
+			paths[argument] = from
+		}
+		return nil
+	})
+	receipt, err := s.adapter.Deliver(t.Context(), exchange.Delivery{ID: bothDelivery, Attempt: 1, Reply: reply, NativeID: plan.NativeID, Destination: plan.Destinations[0]})
+	sessions, _, mails := k.Counts()
+	if err != nil || sessions != 1 || mails != 2 || k.Mails[0] != k.Mails[1] {
+		t.Fatalf("%+v, %v: %d sessions, %d mails", receipt, err, sessions, mails)
+	}
+	if len(paths) != 2 || paths["ann@sender.test"] == paths["bob@sender.test"] {
+		t.Fatalf("return paths %v", paths)
+	}
+
+	about := func(address string) string {
+		return emailtest.Signed(t, emailtest.Report("", emailtest.ReportOn(address, "failed", "5.1.1")))
+	}
+	w := s.greet()
+	w.send("", []string{paths["bob@sender.test"]}, about("ann@sender.test"), "250")
+	if len(o.bounces) != 0 || len(o.failures) != 0 {
+		t.Errorf("bob's return path reports about ann: %+v, %+v", o.bounces, o.failures)
+	}
+	w.send("", []string{paths["bob@sender.test"]}, about("bob@sender.test"), "250")
+	if len(o.failures) != 1 || o.failures[0].Address != "bob@sender.test" || o.failures[0].Kind != exchange.FailureHard {
+		t.Errorf("failures %+v", o.failures)
+	}
+}
+
+// TestAProvenMailEndsASuppression also of an address from which nothing is answered.
+func TestAProvenMailEndsASuppression(t *testing.T) {
+	for name, row := range map[string]struct {
+		mail, to string
+		ends     bool
+	}{
+		"proven":                 {emailtest.Signed(t, emailtest.Letter("I am here", "From: Ann <Ann@sender.test>")), "echo@inbox.test", true},
+		"proven, to a role":      {emailtest.Signed(t, emailtest.Letter("I am here", "To: postmaster@inbox.test")), "postmaster@inbox.test", true},
+		"proven, to others":      {emailtest.Signed(t, emailtest.Letter("I am here", "To: bob@far.test")), "echo@inbox.test", false},
+		"proven, of another":     {emailtest.Signed(t, emailtest.Letter("I am here", "From: bob@sender.test")), "echo@inbox.test", false},
+		"unproven, of that name": {emailtest.Letter("I am here", "From: ann@sender.test"), "echo@inbox.test", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, o := startOffice(t, nil)
+			s.names.Text("_dmarc.sender.test", "v=DMARC1; p=none")
+			o.suppressed = []exchange.Suppression{{Address: "ann@sender.test", Kind: exchange.FailureHard, Reason: "550 5.1.1 nobody"}}
+			s.greet().send("ann@sender.test", []string{row.to}, row.mail, "250")
+			if ended := len(o.suppressed) == 0; ended != row.ends || len(o.lifted) > 0 != row.ends {
+				t.Errorf("ended %v, lifted %v", ended, o.lifted)
+			}
+		})
 	}
 }

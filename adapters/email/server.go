@@ -270,7 +270,9 @@ func (s *session) newEnvelope(from string) envelope {
 func (s *session) Rcpt(to string, _ *smtp.RcptOptions) error {
 	env := s.transaction()
 	at := s.server.ofAddress(to)
-	found, refusal := at.recipients.find(to, env.utf8)
+	ctx, cancel := context.WithTimeout(context.Background(), acceptTimeout)
+	defer cancel()
+	found, refusal := at.recipients.find(ctx, to, env.utf8)
 	if refusal != nil {
 		return s.countRefused(refusal)
 	}
@@ -280,7 +282,7 @@ func (s *session) Rcpt(to string, _ *smtp.RcptOptions) error {
 		return s.refuse(452, smtp.EnhancedCode{4, 5, 3}, "Recipients of one domain in a mail, please; send it again for "+at.domain)
 	}
 
-	if found.bounce != "" && env.from != "" {
+	if found.bounce != nil && env.from != "" {
 		return s.countRefused(answer(550, smtp.EnhancedCode{5, 7, 1}, "This address takes delivery reports only, from the null sender"))
 	}
 

@@ -56,9 +56,9 @@ type recipient struct {
 	address  string // canonical @agent@domain
 	local    string // agent or postmaster, lower-case
 	tag      string
-	envelope string // as given
-	bounce   string // the delivery that reports to this address are about
-	answered string // the reply of ours whose thread tag the address has
+	envelope string      // as given
+	bounce   *returnPath // what reports to this address are about; nil = it is no bounce address
+	answered string      // the reply of ours whose thread tag the address has
 }
 
 // verdict is everything that was found out about a sender.
@@ -67,6 +67,10 @@ type verdict struct {
 	from   message.Mailbox
 	method string // normalized.Auth…
 	keyID  string
+
+	// For one recipient, see forRecipient.
+	addressing addressing
+	disowned   string // method that proves From, where nothing proves that the mail was meant for the recipient
 }
 
 func (v verdict) verified() bool { return v.method != normalized.AuthNone }
@@ -123,11 +127,7 @@ func (v *verifier) decide(found verdict, mail []byte) error {
 	}
 
 	if found.DMARC.Trouble {
-		if v.tries.next(mail) > maxTries {
-			return nil
-		}
-		return &smtp.SMTPError{Code: 451, EnhancedCode: smtp.EnhancedCode{4, 7, 5},
-			Message: "DNS lookups for the sender's domain failed, please try again later"}
+		return v.putOff(mail)
 	}
 
 	if found.from.Domain == v.domain {
@@ -143,6 +143,15 @@ func (v *verifier) decide(found verdict, mail []byte) error {
 	return nil
 }
 
+// putOff refuses a mail for now whose sender a lookup that failed may hide; nil = it was put off often enough.
+func (v *verifier) putOff(mail []byte) error {
+	if v.tries.next(mail) > maxTries {
+		return nil
+	}
+	return &smtp.SMTPError{Code: 451, EnhancedCode: smtp.EnhancedCode{4, 7, 5},
+		Message: "DNS lookups for the sender's domain failed, please try again later"}
+}
+
 // claims is the context that evidence carries about a mail.
 type claims struct {
 	DKIM      []authentication.Signature `json:"dkim"`
@@ -152,7 +161,7 @@ type claims struct {
 	IP        string                     `json:"ip"`
 	HELO      string                     `json:"helo"`
 	TLS       string                     `json:"tls,omitempty"`
-	Addressed bool                       `json:"addressed"` // the agent is in To or Cc
+	Addressed bool                       `json:"addressed"` // To or Cc name the agent, signed or not
 }
 
 func (v verdict) claims(env envelope, addressed bool) json.RawMessage {
@@ -187,10 +196,21 @@ func (v *verifier) evidence(found verdict, env envelope, to recipient, claims js
 	}
 	proof := identity.Transport(identity.TransportProof{
 		Domain: v.options.Domain, Subject: subjectOf(found.from), Method: evidenceMethods[found.method],
-		Assurance: identity.AssuranceDomain, Recipient: to.address, Addressed: identity.AddressedRecipient, KeyID: found.keyID, IssuedAt: env.received,
+		Assurance: identity.AssuranceDomain, Recipient: to.address, Addressed: found.addressing.by, KeyID: found.keyID, IssuedAt: env.received,
 	})
 	proof.Claims, proof.Source = claims, &identity.Source{Transport: normalized.ViaEmail}
 	return []identity.Evidence{proof}
+}
+
+// rejected says for the audit log that a mail proves its author, and not that it was meant for the recipient.
+func (v *verifier) rejected(found verdict) []identity.Rejection {
+	if found.disowned == "" {
+		return nil
+	}
+	return []identity.Rejection{{
+		Code: identity.CodeNotAddressed, Reason: "nothing proves that the mail was meant for this agent: " + found.addressing.why,
+		Issuer: v.options.Domain, Subject: "mailto:" + found.from.Address(), Method: evidenceMethods[found.disowned],
+	}}
 }
 
 // tryCounter remembers how often a mail was put off because of DNS trouble, so that it is not put off for ever.

@@ -63,7 +63,9 @@ func headers() []row {
 		{name: "two To fields: the agent in the signed one", head: []string{"To: friend@example.test\nTo: echo@inbox.test"}, claims: []string{`"addressed":true`}},
 		{name: "no To", head: []string{"-To:", "Cc: echo@inbox.test"}, claims: []string{`"addressed":true`}},
 		{name: "a group in To", head: []string{"To: Agents: echo@inbox.test, helper@inbox.test;"}, claims: []string{`"addressed":true`}},
-		{name: "undisclosed recipients", head: []string{"To: undisclosed-recipients:;"}, state: "silent"},
+		{name: "undisclosed recipients", head: []string{"To: undisclosed-recipients:;"}, method: unproven, state: "silent"},
+		{name: "a To was added to that of others", head: []string{"To: friend@example.test"}, alter: addedField("To: echo@inbox.test"), method: unproven, claims: []string{`"addressed":true`, `"uncovered":["to"]`}},
+		{name: "a Resent-To was added", head: []string{"To: friend@example.test"}, alter: addedField("Resent-To: echo@inbox.test"), method: unproven, claims: []string{`"uncovered":["resent-to"]`}},
 		{name: "no subject", head: []string{"-Subject:"}, text: "What time is it?"},
 		{name: "a subject and no text", head: []string{"Subject: What time is it?"}, body: "\n", text: "What time is it?"},
 		{name: "a subject in two encoded words", head: []string{"Subject: =?utf-8?q?Gr=C3=BC?=\n =?utf-8?q?=C3=9Fe?="}, holds: []string{"Subject: Grüße"}},
@@ -96,4 +98,9 @@ func headers() []row {
 		}},
 		{name: "results in our name", head: []string{"Authentication-Results: mx.inbox.test; dmarc=pass header.from=bank.test"}},
 	}
+}
+
+// addedField puts a field on top of a signed mail.
+func addedField(line string) func(*testing.T, *world, string, string) string {
+	return func(_ *testing.T, _ *world, _, mail string) string { return line + "\r\n" + mail }
 }

@@ -49,9 +49,11 @@ func signatures() []row {
 		with("i= only looks as if it were below d=", plain+"; i=ann@not{d}", noProof),
 		with("l= of a part of the body", plain+"; l=4", noProof),
 		with("From is not signed", "v=1; a=rsa-sha256; d={d}; s=s1; h=to:subject:date", noProof),
-		with("only From is signed", "v=1; a=rsa-sha256; d={d}; s=s1; h=from", "", `"uncovered":["subject","date","to","message-id","content-type"]`),
+		{name: "only From is signed", dns: reject, sign: nobody, alter: signed("v=1; a=rsa-sha256; d={d}; s=s1; h=from"), method: unproven, claims: []string{`"uncovered":["subject","date","to","message-id","content-type"]`}},
+		{name: "To is signed, and no time", dns: reject, sign: nobody, alter: signed("v=1; a=rsa-sha256; d={d}; s=s1; h=from:to:subject"), method: unproven},
+		{name: "made too long ago", dns: reject, sign: nobody, alter: signed(plain + fmt.Sprintf("; t=%d", time.Now().AddDate(0, 0, -8).Unix())), method: unproven},
 		with("names that the mail has not", plain+":x-nothing:reply-to", ""),
-		with("From oversigned", "v=1; a=rsa-sha256; d={d}; s=s1; h=from:from:to:subject:subject", ""),
+		with("From oversigned", fmt.Sprintf("v=1; a=rsa-sha256; d={d}; s=s1; t=%d; h=from:from:to:subject:subject", past), ""),
 		with("another version", "v=2; a=rsa-sha256; d={d}; s=s1; "+goodNames, noProof),
 		with("a tag twice", plain+"; s=s1", noProof),
 		with("an unknown tag", plain+"; zz=1", ""),
@@ -204,7 +206,7 @@ func seals() []row {
 	const passed = "dmarc=pass header.from={d}"
 	reject := []string{dmarcReject}
 	return []row{
-		{name: "ARC: of a trusted forwarder", dns: reject, sign: []string{"", "list.test"}, alter: sealedBy("list.test", passed, nil), method: byDMARC, claims: []string{`"arc":{"result":"pass","sealers":["list.test"]`, `"dmarc":{"result":"fail"`}},
+		{name: "ARC: of a trusted forwarder", dns: reject, sign: []string{"", "list.test"}, alter: sealedBy("list.test", passed, nil), method: unproven, claims: []string{`"arc":{"result":"pass","sealers":["list.test"]`, `"dmarc":{"result":"fail"`}},
 		{name: "ARC: of an unknown forwarder", dns: reject, sign: []string{"", "other.test"}, alter: sealedBy("other.test", passed, nil), code: noProof},
 		{name: "ARC: it saw a failure", dns: reject, sign: nobody, alter: sealedBy("list.test", "dmarc=fail header.from={d}", nil), code: noProof},
 		{name: "ARC: it saw another From", dns: reject, sign: nobody, alter: sealedBy("list.test", "dmarc=pass header.from=else.test", nil), code: noProof},

@@ -8,11 +8,12 @@ import (
 
 // Mail is how answers leave by email.
 type Mail struct {
-	// Domains of forwarders and mailing lists whose ARC seals count as evidence. A mail that they changed or passed on is
-	// proven if all its sealers are listed and the first of them saw DMARC pass. List only domains that may vouch for others.
+	// Domains of forwarders and mailing lists whose ARC seals are believed. A mail that they changed or passed on is accepted
+	// whatever the policy of its author's domain, if all its sealers are listed and the first of them saw DMARC pass. Its sender
+	// stays unproven, because a seal does not prove for whom the author wrote it.
 	ARCSealers []string `toml:"arc_sealers"`
 	// Whether answers ask for replies to an address of their own, `agent+t.<token>@domain`. A reply then finds its conversation
-	// even if the mail program drops In-Reply-To, or the agent is only in Bcc.
+	// even if the mail program drops In-Reply-To, or the agent is only in Bcc and the mail comes from the sender's own server.
 	ThreadTags bool `toml:"thread_tags"`
 	// Whether mail that fails DMARC is refused where its domain asks for `quarantine`, and not only for `reject`. Otherwise it
 	// counts as mail without proof, and the verdict shows the policy.

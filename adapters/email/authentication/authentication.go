@@ -70,15 +70,23 @@ func (r Result) Proof() (method, keyID string) {
 		method = MethodDMARC
 	case r.ARC.Believed():
 		return MethodDMARC, r.ARC.KeyID
-	case r.DMARC.Result != Fail && r.DMARC.Signature != nil:
+	case r.DMARC.Result != Fail && len(r.DMARC.Signatures) > 0:
 		method = MethodDKIM
 	}
 
-	if signature := r.DMARC.Signature; signature != nil {
-		keyID = signature.Selector + "._domainkey." + signature.Domain
+	if len(r.DMARC.Signatures) > 0 {
+		keyID = r.DMARC.Signatures[0].KeyID()
 	}
 
 	return method, keyID
+}
+
+// KeyID returns the DNS name of the key that signed.
+func (s *Signature) KeyID() string { return s.Selector + "._domainkey." + s.Domain }
+
+// Vouches reports whether the domain that the mail was checked for sent it: by a signature or by SPF, whatever its From field says.
+func (r Result) Vouches() bool {
+	return !r.NullMX && (len(r.DMARC.Signatures) > 0 || r.DMARC.Envelope == Pass)
 }
 
 // Check authenticates the From domain of a mail, whose header was read already. The bytes must be those that were received.

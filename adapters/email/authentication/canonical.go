@@ -90,6 +90,9 @@ func squeezable(body []byte) bool {
 	return bytes.IndexByte(body, '\t') >= 0 || bytes.Contains(body, []byte("  ")) || bytes.Contains(body, []byte(" \r\n"))
 }
 
+// RelaxedBodyHash returns the hash of a body in relaxed form: bodies with the same one have the same words.
+func RelaxedBodyHash(body []byte) [sha256.Size]byte { return hashBody(body, true) }
+
 func hashRelaxed(to io.Writer, body []byte) {
 	buffer := make([]byte, 0, 4<<10)
 	for line := range bytes.SplitSeq(body, []byte("\r\n")) {

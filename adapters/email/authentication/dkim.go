@@ -46,9 +46,10 @@ type Signature struct {
 	Algorithm string   `json:"a"`
 	Bits      int      `json:"bits,omitempty"`
 	Result    string   `json:"result"`
-	Uncovered []string `json:"uncovered,omitempty"` // fields that are present and not signed
+	Uncovered []string `json:"uncovered,omitempty"` // fields of which an instance is not signed
 	Reason    string   `json:"reason,omitempty"`    // why it proves nothing, in one clean line
 
+	Made time.Time         `json:"-"` // t=; zero = it does not say
 	Tags map[string]string `json:"-"` // as read
 	Err  error             `json:"-"` // what Reason tells, with its cause; nil = it passed
 }
@@ -151,7 +152,7 @@ func refused(result, reason string) *signatureFault { return &signatureFault{res
 
 // check follows RFC 6376, section 6.1, in its order, except that the body is hashed before the key is asked for.
 func (m *signedMail) check(ctx context.Context, f *message.Field, tags map[string]string, names []string, result *Signature) *signatureFault {
-	identity, fault := m.checkTags(tags, names, result.Domain)
+	identity, fault := m.checkTags(tags, names, result)
 	if fault != nil {
 		return fault
 	}
@@ -189,7 +190,8 @@ func (m *signedMail) check(ctx context.Context, f *message.Field, tags map[strin
 }
 
 // checkTags reads what can be judged without the key. It returns the domain of i=.
-func (m *signedMail) checkTags(tags map[string]string, names []string, domain string) (identity string, _ *signatureFault) {
+func (m *signedMail) checkTags(tags map[string]string, names []string, result *Signature) (identity string, _ *signatureFault) {
+	domain := result.Domain
 	if tags["v"] != "1" {
 		return "", refused(PermError, "the version is not 1")
 	}
@@ -221,14 +223,15 @@ func (m *signedMail) checkTags(tags map[string]string, names []string, domain st
 		return "", refused(PermError, "the algorithm is not known")
 	}
 
-	return identity, m.checkTimes(tags)
+	return identity, m.checkTimes(tags, result)
 }
 
-func (m *signedMail) checkTimes(tags map[string]string) *signatureFault {
+func (m *signedMail) checkTimes(tags map[string]string, result *Signature) *signatureFault {
 	made, fault := signatureSecond(tags, "t")
 	if fault != nil {
 		return fault
 	}
+	result.Made = made
 
 	ends, fault := signatureSecond(tags, "x")
 	if fault != nil {
@@ -316,15 +319,33 @@ func (k *keyRecord) checkFlags(identity, domain string) *signatureFault {
 	return nil
 }
 
-// uncovered names the fields that a reader believes and the signature does not protect.
+// believedFields are those that a reader believes.
+var believedFields = []string{
+	"subject", "date", "to", "cc", "message-id", "content-type", "reply-to", "in-reply-to", "references", "resent-from", "resent-to", "resent-cc",
+}
+
+// uncovered names the fields that a reader believes and the signature does not protect. A name in h= covers one instance, the lowest
+// that is left (RFC 6376, section 5.4.2): a field that was added on top is not signed.
 func uncovered(fields message.Header, signed []string) []string {
 	var open []string
-	for _, name := range []string{"subject", "date", "to", "message-id", "content-type", "reply-to", "in-reply-to", "references"} {
-		if !containsFold(signed, name) && fields.Has(name) {
+	for _, name := range believedFields {
+		if len(fields.All(name)) > countFold(signed, name) {
 			open = append(open, name)
 		}
 	}
 	return open
+}
+
+// Covers reports whether the signature protects every instance of one of the fields that a reader believes; name is in lower case.
+func (s *Signature) Covers(name string) bool { return !slices.Contains(s.Uncovered, name) }
+
+func countFold(list []string, text string) (count int) {
+	for _, one := range list {
+		if strings.EqualFold(one, text) {
+			count++
+		}
+	}
+	return count
 }
 
 func containsFold(list []string, text string) bool {

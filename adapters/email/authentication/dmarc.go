@@ -268,10 +268,11 @@ type DMARC struct {
 	Domain string `json:"domain,omitempty"` // of the record
 	By     string `json:"by,omitempty"`     // dkim, spf: what passed aligned
 
-	Signature *Signature `json:"-"` // the aligned signature, with or without a record
-	Trouble   bool       `json:"-"` // a DNS failure may hide a pass
-	Record    Record     `json:"-"` // as read; empty when there is none
-	Err       error      `json:"-"` // of the lookup of the record
+	Signatures []*Signature `json:"-"` // the aligned signatures that passed, topmost first, with or without a record
+	Envelope   string       `json:"-"` // Pass or TempError of SPF for a domain that is aligned, with or without a record
+	Trouble    bool         `json:"-"` // a DNS failure may hide a pass
+	Record     Record       `json:"-"` // as read; empty when there is none
+	Err        error        `json:"-"` // of the lookup of the record
 }
 
 // dmarcPolicy is the record that rules a From domain; found is false when there is none.
@@ -314,9 +315,9 @@ func (c *Checker) lookupPolicy(ctx context.Context, domain string) dmarcPolicy {
 func (c *Checker) evaluate(ctx context.Context, from string, policy dmarcPolicy, signatures []Signature, envelope SPF) DMARC {
 	switch {
 	case policy.err != nil:
-		return c.evaluateWithout(from, signatures, DMARC{Result: TempError, Trouble: true, Err: policy.err})
+		return evaluateWithout(from, signatures, envelope, DMARC{Result: TempError, Trouble: true, Err: policy.err})
 	case !policy.found:
-		return c.evaluateWithout(from, signatures, DMARC{Result: None})
+		return evaluateWithout(from, signatures, envelope, DMARC{Result: None})
 	}
 
 	result := DMARC{Result: Fail, Policy: policy.policy, Domain: policy.record.name, Record: policy.record.record}
@@ -328,21 +329,31 @@ func (c *Checker) evaluate(ctx context.Context, from string, policy dmarcPolicy,
 	return result
 }
 
-// evaluateWithout looks for an aligned signature when there is no record to follow.
-func (c *Checker) evaluateWithout(from string, signatures []Signature, result DMARC) DMARC {
-	for i, one := range signatures {
-		// While the record is out of reach it may demand strict alignment, so only the very same domain counts.
-		aligned := one.Domain == from || (result.Result == None && SameRegistered(one.Domain, from))
-		if one.Result == Pass && aligned && result.Signature == nil {
-			result.Signature = &signatures[i]
+// evaluateWithout looks for aligned identifiers when there is no record to follow.
+func evaluateWithout(from string, signatures []Signature, envelope SPF, result DMARC) DMARC {
+	// While the record is out of reach it may demand strict alignment, so only the very same domain counts.
+	aligned := func(domain string) bool {
+		return domain == from || result.Result == None && SameRegistered(domain, from)
+	}
+
+	for i := range signatures {
+		switch one := &signatures[i]; {
+		case !aligned(one.Domain):
+		case one.Result == Pass:
+			result.Signatures = append(result.Signatures, one)
+		case one.Result == TempError:
+			result.Trouble = true
 		}
-		result.Trouble = result.Trouble || (one.Result == TempError && aligned)
+	}
+
+	if (envelope.Result == Pass || envelope.Result == TempError) && aligned(envelope.Domain) {
+		result.Envelope = envelope.Result
 	}
 	return result
 }
 
 func (c *Checker) considerSignature(ctx context.Context, result *DMARC, from string, policy dmarcPolicy, one *Signature) {
-	if result.Signature != nil || (one.Result != Pass && one.Result != TempError) {
+	if one.Result != Pass && one.Result != TempError {
 		return
 	}
 
@@ -353,22 +364,28 @@ func (c *Checker) considerSignature(ctx context.Context, result *DMARC, from str
 	case aligned && one.Result == TempError:
 		result.Trouble = true
 	case aligned:
-		result.Result, result.By, result.Signature = Pass, "dkim", one
+		result.Result, result.By, result.Signatures = Pass, "dkim", append(result.Signatures, one)
 	}
 }
 
 func (c *Checker) considerSPF(ctx context.Context, result *DMARC, from string, policy dmarcPolicy, envelope SPF) {
-	if result.Result == Pass || (envelope.Result != Pass && envelope.Result != TempError) {
+	if envelope.Result != Pass && envelope.Result != TempError {
 		return
 	}
 
 	aligned, err := c.aligned(ctx, from, policy.org, envelope.Domain, policy.record.record.strictSPF)
 	switch {
 	case err != nil:
-		result.Trouble = true
-	case aligned && envelope.Result == TempError:
-		result.Trouble = true
+		result.Envelope = TempError
 	case aligned:
+		result.Envelope = envelope.Result
+	}
+
+	switch {
+	case result.Result == Pass:
+	case result.Envelope == TempError:
+		result.Trouble = true
+	case result.Envelope == Pass:
 		result.Result, result.By = Pass, "spf"
 	}
 }

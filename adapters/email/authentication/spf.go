@@ -44,6 +44,15 @@ func (c *Checker) checkSPF(ctx context.Context, peer Connection) SPF {
 	return result
 }
 
+// Permits reports whether a domain lets the peer send its mail (RFC 7208), whatever the envelope says: reports have a null sender, and
+// the names by which servers greet mostly have no policy.
+func (c *Checker) Permits(ctx context.Context, peer Connection, domain string) bool {
+	ctx, cancel := context.WithTimeout(ctx, CheckTimeout)
+	defer cancel()
+	peer.From = "postmaster@" + domain
+	return c.checkSPF(ctx, peer).Result == Pass
+}
+
 // wholeRecords makes the library see what is wrong behind the term that matches: it reads a record only so far, and RFC 7208,
 // section 4.6, wants an error anywhere in it to be a permerror.
 type wholeRecords struct{ *dns.Resolver }

@@ -161,15 +161,14 @@ func statusCode(value string) string {
 	return code
 }
 
-// Among finds the one of our recipients that a report means; empty = none. With one recipient it is that one, whatever a forwarding server made of
-// the address.
+// Among finds the one of our recipients that a report means; empty = none. A report that names nobody means the only one.
 func (r Recipient) Among(ours []string) string {
 	for _, address := range []string{r.Original, r.Address} {
 		if address != "" && slices.Contains(ours, address) {
 			return address
 		}
 	}
-	if len(ours) == 1 {
+	if len(ours) == 1 && r.Original == "" && r.Address == "" {
 		return ours[0]
 	}
 	return ""

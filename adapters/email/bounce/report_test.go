@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/uuid"
 
 	"inbox/adapters/email/emailtest"
 	"inbox/adapters/email/message"
@@ -110,22 +111,60 @@ func TestCorpus(t *testing.T) {
 	}
 }
 
-func TestReturnPathCarriesTheDelivery(t *testing.T) {
+func TestReturnPathSpeaksForOneRecipient(t *testing.T) {
 	const delivery = "01936f2a-0000-7000-8000-000000000101"
+	both := []string{"ann@a.test", "bob@a.test"}
 	ours := NewTokens([]byte("key"), "inbox.test")
-	token, from := ours.ReturnPath(delivery, "echo")
+	token, from := ours.ReturnPath(delivery, "bob@a.test")
 	local, _, _ := strings.Cut(from, "@")
-	id, found := ours.DeliveryOf(Report{MailFrom: "<" + strings.ToUpper(from) + ">"})
-	if len(local) > 64 || !found || id != delivery || !strings.Contains(from, token) {
-		t.Errorf("%s: %s, %v", from, id, found)
+	pass, found := ours.PassIn(Report{MailFrom: "<" + strings.ToUpper(from) + ">"})
+	if len(local) > 64 || !found || pass.DeliveryID != delivery || pass.Old || ours.RecipientOf(pass, both) != "bob@a.test" {
+		t.Errorf("%s: %+v, %v, for %q", from, pass, found, ours.RecipientOf(pass, both))
 	}
-	if _, from := ours.ReturnPath("7", "echo+t"); from != "echo+t@inbox.test" {
-		t.Errorf("a delivery without a proper id: %s", from)
+	if named, is := Named(from); named != delivery || !is {
+		t.Errorf("%s names %q", from, named)
 	}
-	if _, valid := NewTokens([]byte("another"), "inbox.test").Verify(purposeReturn, token); valid {
-		t.Error("the token of another server is taken")
+
+	for name, strange := range map[string]Pass{
+		"the token of another server":    {DeliveryID: delivery, token: mustPass(t, NewTokens([]byte("another"), "inbox.test"), delivery).token},
+		"the token of another delivery":  {DeliveryID: strings.Replace(delivery, "101", "102", 1), token: pass.token},
+		"the token of another recipient": {DeliveryID: delivery, token: mustPass(t, ours, delivery).token},
+		"no token":                       {DeliveryID: delivery},
+	} {
+		if got := ours.RecipientOf(strange, both); got != "" {
+			t.Errorf("%s is good for %s", name, got)
+		}
+	}
+
+	if token, from := ours.ReturnPath("7", "ann@a.test"); token != "" || from != "" {
+		t.Errorf("a delivery without a proper id: %s, %s", token, from)
 	}
 	if _, valid := ours.Verify("another purpose", token); valid {
 		t.Error("a token is taken for another purpose")
+	}
+}
+
+// mustPass returns the pass of somebody who is no recipient.
+func mustPass(t *testing.T, tokens *Tokens, delivery string) Pass {
+	t.Helper()
+	_, from := tokens.ReturnPath(delivery, "eve@a.test")
+	local, _, _ := strings.Cut(from, "@")
+	pass, is := tokens.Pass(local)
+	if !is {
+		t.Fatalf("%s is no return path", from)
+	}
+	return pass
+}
+
+func TestReturnPathsOfOlderVersions(t *testing.T) {
+	const delivery = "01936f2a-0000-7000-8000-000000000101"
+	ours := NewTokens([]byte("key"), "inbox.test")
+	old := ours.Sign(purposeReturn, uuid.MustParse(delivery))
+	pass, is := ours.Pass("bounce+" + strings.ToUpper(old))
+	if !is || !pass.Old || pass.DeliveryID != delivery || ours.RecipientOf(pass, []string{"ann@a.test"}) != "" {
+		t.Errorf("%+v, %v", pass, is)
+	}
+	if _, is := NewTokens([]byte("another"), "inbox.test").Pass("bounce+" + old); is {
+		t.Error("the old token of another server is taken")
 	}
 }

@@ -7,6 +7,8 @@ import (
 	"strings"
 
 	"github.com/google/uuid"
+
+	"inbox/internal/capability"
 )
 
 // returnLocal is the local part of the addresses to which reports come back: bounce+<token>@domain.
@@ -67,57 +69,102 @@ func (t *Tokens) mac(purpose string, id uuid.UUID) []byte {
 	return mac.Sum(nil)[:tokenMACBytes]
 }
 
-// purposeReturn is that of return paths.
+// purposeReturn is that of return paths that were made before they had a recipient (decision 0130).
 const purposeReturn = ""
 
-// ReturnPath returns the token and the envelope sender of a delivery (VERP). One whose id is no UUID has no token, and its
-// reports come back to local.
-func (t *Tokens) ReturnPath(deliveryID, local string) (token, from string) {
+// purposeBounce is that of the token of one recipient.
+const purposeBounce = "bounce"
+
+// passLength is that of what a return path carries: a delivery and the token of one of its recipients.
+const passLength = tokenIDLength + capabilityLength
+
+// capabilityLength is that of a token of the package capability.
+const capabilityLength = 26
+
+// Pass is what a return path carries. Its token is good for a report about one recipient of the delivery, and for no other.
+type Pass struct {
+	DeliveryID string
+	Old        bool // it was made before return paths had a recipient
+	token      string
+}
+
+// ReturnPath returns the token and the envelope sender of a delivery to one of its recipients, whose address is in lower case (VERP). A
+// delivery whose id is no UUID has none.
+func (t *Tokens) ReturnPath(deliveryID, recipient string) (token, from string) {
 	id, err := uuid.Parse(deliveryID)
 	if err != nil {
-		return "", local + "@" + t.domain
+		return "", ""
 	}
-	token = t.Sign(purposeReturn, id)
+	token = strings.ToLower(tokenCode.EncodeToString(id[:])) + capability.Mint(t.key, bounceClaim(id.String(), recipient))
 	return token, returnLocal + "+" + token + "@" + t.domain
 }
 
-// Delivery returns the delivery of the tagged local part of an address, bounce+<token>.
-func (t *Tokens) Delivery(local string) (deliveryID string, valid bool) {
-	name, tag, _ := strings.Cut(local, "+")
+func bounceClaim(deliveryID, recipient string) capability.Claim {
+	return capability.Claim{Purpose: purposeBounce, Who: recipient, What: deliveryID}
+}
+
+// Pass reads the tagged local part of an address, bounce+<token>. Whether the token is good says RecipientOf.
+func (t *Tokens) Pass(local string) (pass Pass, is bool) {
+	name, token, _ := strings.Cut(local, "+")
 	if !strings.EqualFold(name, returnLocal) {
+		return Pass{}, false
+	}
+	return t.read(token)
+}
+
+func (t *Tokens) read(token string) (pass Pass, is bool) {
+	if id, valid := t.Verify(purposeReturn, token); valid {
+		return Pass{DeliveryID: id, Old: true}, true
+	}
+	if len(token) != passLength {
+		return Pass{}, false
+	}
+	id, is := deliveryIn(token)
+	return Pass{DeliveryID: id, token: strings.ToLower(token[tokenIDLength:])}, is
+}
+
+// RecipientOf returns the recipient whom the pass was given to; empty = none of them, or it is an old one.
+func (t *Tokens) RecipientOf(pass Pass, recipients []string) string {
+	for _, recipient := range recipients {
+		if capability.Valid(t.key, bounceClaim(pass.DeliveryID, recipient), pass.token) {
+			return recipient
+		}
+	}
+	return ""
+}
+
+// deliveryIn reads the id at the begin of a token.
+func deliveryIn(token string) (deliveryID string, is bool) {
+	raw, err := tokenCode.DecodeString(strings.ToUpper(token[:tokenIDLength]))
+	if err != nil {
 		return "", false
 	}
-	return t.Verify(purposeReturn, tag)
+	id, err := uuid.FromBytes(raw)
+	return id.String(), err == nil
 }
 
 // Named returns the id that a return path of ours carries, signed or not: for operators, who may look at every delivery.
 func Named(address string) (deliveryID string, found bool) {
 	local, _, _ := strings.Cut(strings.Trim(address, "<> "), "@")
 	name, token, _ := strings.Cut(local, "+")
-	if !strings.EqualFold(name, returnLocal) || len(token) != tokenLength {
+	if !strings.EqualFold(name, returnLocal) || len(token) != tokenLength && len(token) != passLength {
 		return "", false
 	}
-
-	raw, err := tokenCode.DecodeString(strings.ToUpper(token[:tokenIDLength]))
-	if err != nil {
-		return "", false
-	}
-	parsed, err := uuid.FromBytes(raw)
-	return parsed.String(), err == nil
+	return deliveryIn(token)
 }
 
-// DeliveryOf looks for a token in the fields of a report that carry our envelope back.
-func (t *Tokens) DeliveryOf(report Report) (deliveryID string, found bool) {
-	if id, valid := t.Verify(purposeReturn, report.EnvelopeID); valid {
-		return id, true
+// PassIn looks for a pass in the fields of a report that carry our envelope back.
+func (t *Tokens) PassIn(report Report) (pass Pass, found bool) {
+	if pass, is := t.read(report.EnvelopeID); is {
+		return pass, true
 	}
 
 	for _, address := range []string{report.MailFrom, report.Returned.Get("Return-Path")} {
 		local, _, _ := strings.Cut(strings.Trim(address, "<> "), "@")
-		if id, valid := t.Delivery(local); valid {
-			return id, true
+		if pass, is := t.Pass(local); is {
+			return pass, true
 		}
 	}
 
-	return "", false
+	return Pass{}, false
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/emersion/go-msgauth/dkim"
 )
@@ -15,7 +16,7 @@ func Letter(body string, lines ...string) string {
 	given := strings.ToLower(strings.Join(lines, "\n"))
 	for _, line := range []string{
 		"From: Ann Sender <ann@sender.test>", "To: echo@inbox.test", "Subject: A question", "Message-ID: <m1@sender.test>",
-		"Date: Sat, 21 Nov 2026 12:00:00 +0000", "MIME-Version: 1.0", "Content-Type: text/plain; charset=utf-8",
+		"Date: " + time.Now().Format(time.RFC1123Z), "MIME-Version: 1.0", "Content-Type: text/plain; charset=utf-8",
 	} {
 		name, _, _ := strings.Cut(line, ":")
 		if !strings.Contains("\n"+given, "\n"+strings.ToLower(name)+":") {

@@ -155,7 +155,7 @@ func byPolicy(result Outcome, err error) bool {
 			return true
 		}
 	}
-	return policyCode(answerIn(err))
+	return policyCode(AnswerIn(err))
 }
 
 func policyCode(answer *smtp.SMTPError) bool {

@@ -160,8 +160,8 @@ func enhancedText(e *smtp.SMTPError) string {
 	return fmt.Sprintf("%d.%d.%d", e.EnhancedCode[0], e.EnhancedCode[1], e.EnhancedCode[2])
 }
 
-// answerIn finds what the peer said; nil when it said nothing.
-func answerIn(err error) *smtp.SMTPError {
+// AnswerIn finds what the peer said; nil when it said nothing.
+func AnswerIn(err error) *smtp.SMTPError {
 	var answer *smtp.SMTPError
 	errors.As(err, &answer)
 	return answer

@@ -1,0 +1,203 @@
+package email
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"net/mail"
+	"slices"
+	"strings"
+	"time"
+
+	"inbox/adapters/email/authentication"
+	"inbox/adapters/email/message"
+	"inbox/identity"
+	"inbox/normalized"
+)
+
+// A signed mail proves who wrote it, to everyone who ever sees it, and each of them can send it on. It counts as a request to a
+// recipient only if something says that its author meant this recipient: the To and Cc fields under the signature that proves From, or
+// the envelope, sent by a server of the author's domain (decision 0130).
+
+// Bounds of the age of a signature. A mail may wait for days in queues; the clock of a mail program, and a draft in an outbox, may be
+// further off than the clock of the server that signs.
+const (
+	maxSignatureAge = 7 * 24 * time.Hour
+	maxDateAge      = 30 * 24 * time.Hour // of a signed Date beside a signature that states its own time
+	maxDateLead     = 24 * time.Hour
+)
+
+// addressing is what proves that a mail was meant for one recipient.
+type addressing struct {
+	by        string                    // AddressedRecipient or AddressedEnvelope; empty = nothing proves it
+	signature *authentication.Signature // the aligned signature that counts for the recipient; nil = none does
+	why       string                    // why nothing proves it
+}
+
+// forRecipient returns the mail as it counts for one recipient: a sender who did not write to it is unproven there.
+func (i *inbox) forRecipient(ctx context.Context, mail *arrival, to recipient) (*arrival, error) {
+	if !mail.sender.verified() {
+		return mail, nil
+	}
+
+	found := i.addressing(mail, to)
+	if found.by == identity.AddressedRecipient {
+		again, err := i.sentAgain(ctx, mail, to, found.signature)
+		if err != nil {
+			return nil, err
+		}
+		if again && !i.sentByAuthor(mail, to) { // a domain's own server does send the same words twice in a second
+			found.by, found.why = "", "its signature does not cover Message-ID, and it was received before under another one"
+		}
+	}
+
+	seen := *mail
+	if seen.sender.addressing = found; found.by == "" {
+		seen.sender.disowned = mail.sender.method
+		seen.sender.method, seen.sender.keyID = normalized.AuthNone, ""
+	} else if found.signature != nil {
+		seen.sender.keyID = found.signature.KeyID()
+	}
+	return &seen, nil
+}
+
+// meantForAny reports whether the mail was meant for one of its recipients, as far as it says itself.
+func (i *inbox) meantForAny(mail *arrival) bool {
+	return slices.ContainsFunc(mail.env.recipients, func(to recipient) bool { return i.addressing(mail, to).by != "" })
+}
+
+// hiddenByTrouble reports whether a lookup that failed may hide what proves that the mail was meant for one of its recipients.
+func (i *inbox) hiddenByTrouble(mail *arrival) bool {
+	found := mail.sender.DMARC
+	return (found.Trouble || found.Envelope == authentication.TempError) &&
+		slices.ContainsFunc(mail.env.recipients, func(to recipient) bool { return to.bounce == nil && i.addressing(mail, to).by == "" })
+}
+
+func (i *inbox) addressing(mail *arrival, to recipient) addressing {
+	found := addressing{why: "no signature of the author's domain covers To and Cc, and no server of it sent the mail here"}
+	for _, signature := range mail.sender.DMARC.Signatures {
+		named, fresh := i.signedFor(mail, to, signature), freshlySigned(mail, signature)
+		switch {
+		case named && fresh == "":
+			return addressing{by: identity.AddressedRecipient, signature: signature}
+		case named:
+			found.why = fresh
+		case signature.Covers("to") && signature.Covers("cc"):
+			found.why = "its signed To and Cc name others"
+		}
+	}
+
+	if i.sentByAuthor(mail, to) {
+		found.by, found.why = identity.AddressedEnvelope, ""
+		if len(mail.sender.DMARC.Signatures) > 0 {
+			found.signature = mail.sender.DMARC.Signatures[0]
+		}
+	}
+	return found
+}
+
+// signedFor reports whether fields that the signature covers name the recipient. Resent fields name whom the resender meant, who must
+// be the author (RFC 5322, section 3.6.6).
+func (i *inbox) signedFor(mail *arrival, to recipient, signature *authentication.Signature) bool {
+	if !signature.Covers("to") || !signature.Covers("cc") {
+		return false
+	}
+	if i.named(mail.fields, to, "To", "Cc") {
+		return true
+	}
+
+	covered := signature.Covers("resent-to") && signature.Covers("resent-cc") && signature.Covers("resent-from")
+	return covered && !resentByOther(mail) && i.named(mail.fields, to, "Resent-To", "Resent-Cc")
+}
+
+// sentByAuthor reports whether a server of the author's domain sent the mail here (RFC 7208) and not for another mailbox of that domain,
+// whose owner forwards mail: large domains have many.
+func (i *inbox) sentByAuthor(mail *arrival, to recipient) bool {
+	if mail.sender.DMARC.Envelope != authentication.Pass || resentByOther(mail) {
+		return false
+	}
+	return message.AddressKey(mail.env.from) == mail.sender.from.Key() || i.named(mail.fields, to, "To", "Cc")
+}
+
+// resentByOther reports whether somebody else than the author sent the mail on (RFC 5322, section 3.6.6).
+func resentByOther(mail *arrival) bool {
+	for _, name := range []string{"Resent-From", "Resent-Sender"} {
+		boxes := mail.fields.Addresses(name)
+		if mail.fields.Has(name) && len(boxes) == 0 { // it cannot be read
+			return true
+		}
+		if slices.ContainsFunc(boxes, func(box message.Mailbox) bool { return box.Key() != mail.sender.from.Key() }) {
+			return true
+		}
+	}
+	return false
+}
+
+// freshlySigned returns why a signature may be one of long ago; empty = it is not.
+func freshlySigned(mail *arrival, signature *authentication.Signature) string {
+	now := mail.env.received
+	made, most := signature.Made, maxSignatureAge
+	if !made.IsZero() {
+		if now.Sub(made) > maxSignatureAge {
+			return "it was signed at " + made.UTC().Format(time.RFC3339) + ", which is too long ago"
+		}
+		most = maxDateAge
+	}
+
+	dates := signedDates(mail.fields, signature)
+	if made.IsZero() && len(dates) == 0 {
+		return "its signature does not say when it was made"
+	}
+	for _, date := range dates {
+		if now.Sub(date) > most || date.Sub(now) > maxDateLead {
+			return "its signed Date is " + date.UTC().Format(time.RFC3339) + ", which is too far from now"
+		}
+	}
+	return ""
+}
+
+// signedDates returns what the Date fields say that a signature covers.
+func signedDates(fields message.Header, signature *authentication.Signature) (dates []time.Time) {
+	if !signature.Covers("date") {
+		return nil
+	}
+	for _, one := range fields.All("Date") {
+		if text := one.Text(); len(text) <= maxDateText {
+			if date, err := mail.ParseDate(text); err == nil {
+				dates = append(dates, date)
+			}
+		}
+	}
+	return dates
+}
+
+// replayNamespace has what was received whose Message-ID is not signed.
+const replayNamespace = "email/received"
+
+// sentAgain reports whether what was signed was received before under another Message-ID. A repeat is known by its Message-ID; where the
+// signature does not cover that, anyone who has the mail can write a new one and have it read again.
+func (i *inbox) sentAgain(ctx context.Context, mail *arrival, to recipient, signature *authentication.Signature) (bool, error) {
+	if signature.Covers("message-id") && mail.fields.Has("Message-ID") {
+		return false, nil
+	}
+
+	when := signature.Tags["t"]
+	if signature.Covers("date") && mail.fields.Has("Date") {
+		when = mail.fields.Get("Date")
+	}
+	sum := sha256.Sum256([]byte(strings.Join([]string{to.address, mail.sender.from.Key(), when, digestOfBody(mail.body)}, "\n")))
+
+	own := i.ownID(mail)
+	first, _, err := i.options.State.PutIfAbsent(ctx, replayNamespace, hex.EncodeToString(sum[:]), []byte(own), mail.env.received.Add(maxDateAge+maxDateLead))
+	if err != nil {
+		return false, fmt.Errorf("remember a mail whose Message-ID is not signed: %w", err)
+	}
+	return string(first) != own, nil
+}
+
+// digestOfBody is the same for all bodies that one relaxed signature covers (RFC 6376, section 3.4.4).
+func digestOfBody(body []byte) string {
+	sum := authentication.RelaxedBodyHash(body)
+	return hex.EncodeToString(sum[:])
+}

@@ -1,0 +1,263 @@
+package email
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/emersion/go-msgauth/dkim"
+	"github.com/google/go-cmp/cmp"
+
+	"inbox/adapters/email/emailtest"
+	"inbox/exchange"
+	"inbox/identity"
+	"inbox/normalized"
+)
+
+// signedOver signs a mail as sender.test over the named fields alone.
+func signedOver(t *testing.T, mail string, names ...string) string {
+	t.Helper()
+	var out bytes.Buffer
+	if err := dkim.Sign(&out, strings.NewReader(mail), &dkim.SignOptions{
+		Domain: "sender.test", Selector: "s1", Signer: emailtest.SenderKey(), HeaderKeys: names,
+		HeaderCanonicalization: dkim.CanonicalizationRelaxed, BodyCanonicalization: dkim.CanonicalizationRelaxed,
+	}); err != nil {
+		t.Fatal(err)
+	}
+	return out.String()
+}
+
+func dated(ago time.Duration) string { return "Date: " + time.Now().Add(-ago).Format(time.RFC1123Z) }
+
+// TestWhoAMailIsMeantFor: the author is proven in every row; whether the mail counts as a request to the agent depends on who says that
+// it is meant for it.
+func TestWhoAMailIsMeantFor(t *testing.T) {
+	const own, day = "v=spf1 ip4:127.0.0.1 -all", 24 * time.Hour
+	signed := func(lines ...string) func(*testing.T) string {
+		return func(t *testing.T) string { t.Helper(); return emailtest.Signed(t, emailtest.Letter("x", lines...)) }
+	}
+	added := func(top string, lines ...string) func(*testing.T) string {
+		return func(t *testing.T) string { t.Helper(); return top + "\r\n" + signed(lines...)(t) }
+	}
+	over := func(names string, lines ...string) func(*testing.T) string {
+		return func(t *testing.T) string {
+			t.Helper()
+			return signedOver(t, emailtest.Letter("x", lines...), strings.Split(names, ":")...)
+		}
+	}
+	for name, row := range map[string]struct {
+		mail  func(*testing.T) string
+		spf   string // of sender.test
+		from  string // envelope; default mallory@far.test
+		to    string // default echo@inbox.test
+		clock time.Duration
+		want  string // Proof.Addressed; empty = the sender is unproven
+	}{
+		"signed To":                          {mail: signed(), want: identity.AddressedRecipient},
+		"signed To with a tag":               {mail: signed("To: echo+4711@inbox.test"), want: identity.AddressedRecipient},
+		"signed To without the tag":          {mail: signed(), to: "echo+4711@inbox.test", want: identity.AddressedRecipient},
+		"signed To in capitals":              {mail: signed("To: ECHO@Inbox.Test"), want: identity.AddressedRecipient},
+		"signed To with a comment":           {mail: signed(`To: "Agent, the (first)" <echo@inbox.test> (ours)`), want: identity.AddressedRecipient},
+		"signed To in encoded words":         {mail: signed("To: =?utf-8?q?J=C3=BCrgen?= <echo@inbox.test>"), want: identity.AddressedRecipient},
+		"signed group in To":                 {mail: signed("To: Agents: helper@inbox.test, echo@inbox.test;"), want: identity.AddressedRecipient},
+		"signed Cc":                          {mail: signed("To: bob@far.test", "Cc: helper@inbox.test, echo@inbox.test"), want: identity.AddressedRecipient},
+		"two signed To fields":               {mail: signed("To: bob@far.test\r\nTo: echo@inbox.test"), want: identity.AddressedRecipient},
+		"signed to somebody else":            {mail: signed("To: bob@far.test")},
+		"signed to another agent":            {mail: signed("To: helper@inbox.test")},
+		"the agent's name as a display name": {mail: signed(`To: "echo@inbox.test" <bob@far.test>`)},
+		"the agent's name in a comment":      {mail: signed("To: bob@far.test (echo@inbox.test)")},
+		"the agent of a domain below":        {mail: signed("To: echo@sub.inbox.test")},
+		"an unsigned Resent-To":              {mail: added("Resent-To: echo@inbox.test", "To: bob@far.test")},
+		"an unsigned second To":              {mail: added("To: echo@inbox.test", "To: bob@far.test")},
+		"an unsigned To below": {mail: func(t *testing.T) string {
+			t.Helper()
+			return strings.Replace(over("From:Subject:Date", "To: bob@far.test")(t), "To: bob@far.test", "To: echo@inbox.test", 1)
+		}},
+		"an unsigned Cc":                      {mail: added("Cc: echo@inbox.test", "To: bob@far.test")},
+		"an unsigned Cc beside a signed To":   {mail: added("Cc: eve@far.test")},
+		"an unsigned second To of others":     {mail: added("To: eve@far.test")},
+		"a blank before the colon":            {mail: added("To : echo@inbox.test", "To: bob@far.test")},
+		"an unsigned Bcc":                     {mail: added("Bcc: echo@inbox.test", "To: bob@far.test")},
+		"an unsigned Apparently-To":           {mail: added("Apparently-To: echo@inbox.test\r\nX-Original-To: echo@inbox.test\r\nDelivered-To: echo@inbox.test", "To: bob@far.test")},
+		"an unsigned Resent-To beside it":     {mail: added("Resent-To: bob@far.test"), want: identity.AddressedRecipient},
+		"To is not in h=":                     {mail: over("From:Subject:Date:Message-ID")},
+		"Cc is not in h=":                     {mail: over("From:To:Date:Message-ID", "Cc: eve@far.test")},
+		"To alone is in h=":                   {mail: over("From:To:Message-ID"), want: identity.AddressedRecipient},
+		"the author resent it":                {mail: signed("To: bob@far.test", "Resent-From: ann@sender.test", "Resent-To: echo@inbox.test"), want: identity.AddressedRecipient},
+		"a colleague resent it":               {mail: signed("To: bob@far.test", "Resent-From: bob@sender.test", "Resent-To: echo@inbox.test")},
+		"a colleague resent it from there":    {mail: signed("To: bob@sender.test", "Resent-From: bob@sender.test", "Resent-To: echo@inbox.test"), spf: own, from: "ann@sender.test"},
+		"a mail of 2019":                      {mail: signed("Date: Tue, 05 Mar 2019 10:00:00 +0000")},
+		"signed eight days ago":               {mail: signed(), clock: 8 * day},
+		"signed six days ago":                 {mail: signed(), clock: 6 * day, want: identity.AddressedRecipient},
+		"dated next week":                     {mail: signed(dated(-7 * day))},
+		"dated yesterday":                     {mail: signed(dated(day)), want: identity.AddressedRecipient},
+		"a date that cannot be read":          {mail: signed("Date: tomorrow"), want: identity.AddressedRecipient},
+		"Bcc from a server of the domain":     {mail: signed("To: bob@far.test"), spf: own, from: "ann@sender.test", want: identity.AddressedEnvelope},
+		"Bcc from another server":             {mail: signed("To: bob@far.test"), from: "ann@sender.test"},
+		"forwarded by a colleague's mailbox":  {mail: signed("To: bob@sender.test"), spf: own, from: "bob+caf_=echo=inbox.test@sender.test"},
+		"To is not in h=, sent by the domain": {mail: over("From:Subject:Date:Message-ID"), spf: own, from: "bounces@sender.test", want: identity.AddressedEnvelope},
+		"unsigned, sent by the domain":        {mail: func(*testing.T) string { return emailtest.Letter("x") }, spf: own, from: "ann@sender.test", want: identity.AddressedEnvelope},
+		"old, but sent by the domain":         {mail: signed("Date: Tue, 05 Mar 2019 10:00:00 +0000"), spf: own, from: "ann@sender.test", want: identity.AddressedEnvelope},
+		"an added To, but sent by the domain": {mail: added("To: eve@far.test"), spf: own, from: "ann@sender.test", want: identity.AddressedEnvelope},
+		"a second signature covers To": {mail: func(t *testing.T) string {
+			t.Helper()
+			return signedOver(t, emailtest.Signed(t, emailtest.Letter("x")), "From")
+		}, want: identity.AddressedRecipient},
+		"a stranger's signature covers the To": {mail: func(t *testing.T) string {
+			t.Helper()
+			return emailtest.SignedAs(t, "To: echo@inbox.test\r\n"+signed("To: bob@far.test")(t), "far.test", "s1", emailtest.SenderKey())
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := start(t, func(o *Options) { o.Now = func() time.Time { return time.Now().Add(row.clock) } })
+			_, key := DNSRecord("far.test", "s1", emailtest.SenderKey())
+			s.names.Text("s1._domainkey.far.test", key)
+			if row.spf != "" {
+				s.names.Text("sender.test", row.spf)
+			}
+			from, to := "mallory@far.test", "echo@inbox.test"
+			if row.from != "" {
+				from = row.from
+			}
+			if row.to != "" {
+				to = row.to
+			}
+			s.greet().send(from, []string{to}, row.mail(t), "250")
+			s.meantAs(row.want)
+		})
+	}
+}
+
+// meantAs checks everything that depends on whether the only mail was meant for its agent.
+func (s *setup) meantAs(want string) {
+	s.t.Helper()
+	in := s.engine.Only(s.t)
+	sender, notes := in.Message.Sender, routeOf(s.t, in)
+	if want != "" {
+		if len(sender.Identities) != 1 || sender.Identities[0].Addressed() != want || !sender.Verified || len(in.Rejected) != 0 || !notes.Verified {
+			s.t.Errorf("sender %+v, rejected %+v; want %s", sender, in.Rejected, want)
+		}
+		return
+	}
+	if len(sender.Identities) != 0 || sender.Verified || sender.AuthMethod != normalized.AuthNone || sender.KeyID != "" || notes.Verified {
+		s.t.Errorf("the sender is proven: %+v", sender)
+	}
+	if len(in.Rejected) != 1 || in.Rejected[0].Code != identity.CodeNotAddressed || in.Rejected[0].Subject != "mailto:ann@sender.test" {
+		s.t.Errorf("rejected %+v", in.Rejected)
+	}
+	if claims := string(sender.Profile.Extensions["email"]); !strings.Contains(claims, `"dmarc":{"result":"pass"`) {
+		s.t.Errorf("claims %s", claims)
+	}
+}
+
+func routeOf(t testing.TB, in exchange.Inbound) route {
+	t.Helper()
+	notes, ok := readRoute(in.Route)
+	if !ok {
+		t.Fatalf("route %s", in.Route)
+	}
+	return notes
+}
+
+// TestAMailCountsForEachAgentAlone: one transaction with several agents is a request to those whom its author named.
+func TestAMailCountsForEachAgentAlone(t *testing.T) {
+	s := start(t, nil)
+	mail := emailtest.Signed(t, emailtest.Letter("x", "To: echo@inbox.test"))
+	s.greet().send("eve@far.test", []string{"helper@inbox.test", "echo@inbox.test", "postmaster@inbox.test"}, mail, "250")
+	got := map[string]bool{}
+	for _, in := range s.engine.All() {
+		got[in.Message.Recipient] = in.Message.Sender.Verified
+	}
+	if diff := cmp.Diff(map[string]bool{"@echo@inbox.test": true, "@helper@inbox.test": false}, got); diff != "" {
+		t.Error(diff)
+	}
+	kept := s.mailbox.All(exchange.MailOrdinary)
+	if len(kept) != 1 || kept[0].Proof != normalized.AuthNone || !strings.Contains(kept[0].Note, "anyone who has the mail could send it here") {
+		t.Errorf("the operator got %+v", kept)
+	}
+}
+
+// TestNothingOpensForAMailToOthers: what is proven elsewhere neither leads an answer away, nor widens it, nor lifts a limit.
+func TestNothingOpensForAMailToOthers(t *testing.T) {
+	var alive []string
+	s, o := startOffice(t, func(o *Options) {
+		o.RepliesToAll = func(string) bool { return true }
+		o.MaxUnprovenBytes = 4 << 10
+		o.Alive = func(_ context.Context, domain string) { alive = append(alive, domain) }
+	})
+	o.suppressed = []exchange.Suppression{{Address: "ann@sender.test", Kind: exchange.FailureHard}}
+	w := s.greet()
+	stolen := "To: echo@inbox.test\r\n" + emailtest.Signed(t, emailtest.Letter("x", "To: bob@far.test", "Cc: carl@sender.test", "Reply-To: ann@mail.sender.test"))
+	w.send("eve@far.test", []string{"echo@inbox.test"}, stolen, "250")
+	if notes := routeOf(t, s.engine.Only(t)); notes.ReplyTo != nil || notes.ReplyAll || notes.Unfollowed == "" {
+		t.Errorf("route %+v", notes)
+	}
+	large := emailtest.Signed(t, emailtest.Letter(strings.Repeat("x", 70)+strings.Repeat("\n"+strings.Repeat("y", 70), 80), "To: bob@far.test"))
+	w.send("eve@far.test", []string{"echo@inbox.test"}, large, "552 5.3.4")
+	if len(alive) != 0 || len(o.lifted) != 0 {
+		t.Errorf("alive %v, lifted %v", alive, o.lifted)
+	}
+}
+
+// TestTroubleMayHideTheEnvelope: a lookup that fails is no reason to take an honest mail for a stolen one.
+func TestTroubleMayHideTheEnvelope(t *testing.T) {
+	s := start(t, nil)
+	s.names.Break("sender.test")
+	w := s.greet()
+	mail := emailtest.Signed(t, emailtest.Letter("x", "To: bob@far.test"))
+	for range maxTries {
+		w.send("ann@sender.test", []string{"echo@inbox.test"}, mail, "451 4.7.5")
+	}
+	w.send("ann@sender.test", []string{"echo@inbox.test"}, mail, "250")
+	s.meantAs("")
+}
+
+// TestASignedMailIsReadOnce: who has a mail to the agent can send it again, and gives it another id where he can.
+func TestASignedMailIsReadOnce(t *testing.T) {
+	spaced := func(mail string) string { return strings.Replace(mail, "Pay now", "Pay  now", 1) } // relaxed signatures pass over it
+	for name, row := range map[string]struct {
+		lines  []string
+		names  []string
+		spf    string // of sender.test
+		again  func(string) string
+		proven []bool
+	}{
+		"the same again":                             {names: []string{"From", "To", "Date", "Message-ID"}, again: strings.Clone, proven: []bool{true}},
+		"other white space":                          {names: []string{"From", "To", "Date", "Message-ID"}, again: spaced, proven: []bool{true}},
+		"id not signed, the same":                    {names: []string{"From", "To", "Date"}, again: strings.Clone, proven: []bool{true}},
+		"id not signed, another one":                 {names: []string{"From", "To", "Date"}, again: anotherID, proven: []bool{true, false}},
+		"id not signed, from a server of the domain": {names: []string{"From", "To", "Date"}, spf: "v=spf1 ip4:127.0.0.1 -all", again: anotherID, proven: []bool{true, true}},
+		"id and date not signed":                     {names: []string{"From", "To"}, again: func(mail string) string { return strings.Replace(anotherID(spaced(mail)), "Date: ", "Date:  ", 1) }, proven: []bool{true, false}},
+		"no id, one is added": {lines: []string{"Message-ID:"}, names: []string{"From", "To", "Date"}, again: func(mail string) string {
+			return "Message-ID: <new@far.test>\r\n" + strings.Replace(mail, "Message-ID:\r\n", "", 1)
+		}, proven: []bool{true, false}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := start(t, nil)
+			w := s.greet()
+			mail := signedOver(t, emailtest.Letter("Pay now, please", row.lines...), row.names...)
+			from := "eve@far.test"
+			if row.spf != "" {
+				s.names.Text("sender.test", row.spf)
+				from = "ann@sender.test"
+			}
+			w.send("ann@far.test", []string{"echo@inbox.test"}, mail, "250")
+			w.send(from, []string{"echo@inbox.test"}, row.again(mail), "250")
+			var proven []bool
+			for _, in := range s.engine.All() {
+				proven = append(proven, in.Message.Sender.Verified)
+			}
+			if !slices.Equal(proven, row.proven) {
+				t.Errorf("proven %v; want %v", proven, row.proven)
+			}
+		})
+	}
+}
+
+func anotherID(mail string) string {
+	return strings.Replace(mail, "<m1@sender.test>", fmt.Sprintf("<%d@sender.test>", 2), 1)
+}
