@@ -32,7 +32,7 @@ type Reply struct {
 // and the agent did not name other readers of what it said then.
 const MetadataAsked = "asked_in_private"
 
-// Private reports whether a reply is for its asker, and for those whom the agent named in to and cc, whoever else had the question:
+// Private reports whether a reply is for its asker, and for those whom the agent named in to and cc, even if others had the question:
 // a demand or a refusal by policy, an acknowledgement, and what has the visibility "direct".
 func (r Reply) Private() bool {
 	return r.Notice == NoticeAck || r.HasPolicy() || r.Response.Visibility == normalized.VisibilityDirect

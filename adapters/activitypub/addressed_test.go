@@ -238,3 +238,18 @@ func TestAnswerToTwoAudiences(t *testing.T) {
 		}
 	}
 }
+
+// TestRecipientsUnderFalseNames: a tag names an account as its sender likes. An address of another host is not shown as a recipient's.
+func TestRecipientsUnderFalseNames(t *testing.T) {
+	r := newRig(t)
+	host := document.HostOf(r.remote.base)
+	in := r.question("1", "hello", func(note map[string]any) {
+		for actor, name := range map[string]string{"bob": "@bob@" + host, "mallory": "@boss@corp.example"} {
+			note["cc"] = append(note["cc"].([]string), r.remote.actor(actor))
+			note["tag"] = append(note["tag"].([]any), map[string]any{"type": "Mention", "href": r.remote.actor(actor), "name": name})
+		}
+	})
+	if shown := in.Message.Surface; len(shown.Cc) != 1 || shown.Cc[0].Address != "@bob@"+host || shown.Omitted != 2 {
+		t.Errorf("%+v", shown)
+	}
+}

@@ -182,7 +182,7 @@ func (w *walk) written(q *inboundNote) time.Time {
 }
 
 // author describes who wrote a fetched note. Nothing of it is verified: a server showed it, and no proof of its author came with it.
-// What other notes call somebody says nothing.
+// What other notes call an author says nothing.
 func (w *walk) author(ctx context.Context, actor string) normalized.Sender {
 	return normalized.Sender{Address: w.notes.actors.speaker(ctx, actor), AuthMethod: normalized.AuthNone}
 }

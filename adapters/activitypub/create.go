@@ -179,7 +179,7 @@ func (n *notes) addressed(ctx context.Context, in *incoming, q *inboundNote) ([]
 }
 
 // addressedBy returns what proves that the author meant a note for the agent; empty = nothing does, and it is no request of theirs.
-// Their own request to this server does. A note that somebody else brings, with a proof inside it or confirmed by its author's
+// Their own request to this server does. A note that someone else brings, with a proof inside it or confirmed by its author's
 // server, was meant for those to whom the author addressed it; a mention addresses no one in a note that is not for everybody,
 // and neither does the post that it answers.
 func (n *notes) addressedBy(q *inboundNote, agent exchange.AgentProfile) string {

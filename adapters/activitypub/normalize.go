@@ -114,7 +114,7 @@ func (n *notes) normalize(ctx context.Context, in *incoming, q *inboundNote, age
 }
 
 // surface is what the note says beside its text: its warning, title, time, language and audience, and whom its tags mention.
-// Actors without a written address are counted.
+// Actors without a written address are counted, and those whose tag names an address of another host: anyone can write it.
 func (q *inboundNote) surface() *normalized.Surface {
 	surface := &normalized.Surface{
 		Channel: ChannelName, Subject: cmp.Or(q.warning(), document.Text(q.object, "name")), Language: q.language(), Visibility: q.visibility,
@@ -127,7 +127,7 @@ func (q *inboundNote) surface() *normalized.Surface {
 	written := map[string]string{}
 	for _, mention := range q.mentions {
 		address, err := identity.ParseAddress(mention.Name)
-		if err == nil && strings.Count(mention.Name, "@") == 2 {
+		if err == nil && strings.Count(mention.Name, "@") == 2 && address.Domain == document.HostOf(mention.Href) {
 			written[mention.Href] = address.String()
 		}
 	}

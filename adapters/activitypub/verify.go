@@ -39,7 +39,7 @@ type proven struct {
 	relay  string // actor who brought the activity of another actor; empty = the actor itself
 
 	// request says that the actor's own server sent this request to this host: its signature covers method, path, host and body.
-	// A proof inside an activity, or what the actor's server shows, says nothing of the kind: whoever has read it can bring it.
+	// A proof inside an activity, or what the actor's server shows, says nothing of the kind: everyone who has read it can bring it.
 	request bool
 
 	// proofProblem says what is wrong with the object proof of an activity whose own actor signed the request; empty = the
