@@ -3,6 +3,7 @@ package exchange
 import (
 	"context"
 	"encoding/json"
+	"slices"
 	"time"
 
 	"inbox/normalized"
@@ -25,6 +26,27 @@ type Reply struct {
 	Revision  int       // how often it was edited
 	EditedAt  time.Time // zero = never
 	DeletedAt time.Time // zero = it stands; otherwise Response has no parts any more
+}
+
+// MetadataAsked is a key of Response.Metadata that only the engine writes: "true" = the turn asked its asker for something in private,
+// and the agent did not name other readers of what it said then.
+const MetadataAsked = "asked_in_private"
+
+// Private reports whether a reply is for its asker, and for those whom the agent named in to and cc, even if others had the question:
+// a demand or a refusal by policy, an acknowledgement, and what has the visibility "direct".
+func (r Reply) Private() bool {
+	return r.Notice == NoticeAck || r.HasPolicy() || r.Response.Visibility == normalized.VisibilityDirect
+}
+
+// Confidential reports whether a reply goes where a demand goes, to the asker's proven address and to no other that the question asks
+// it to be sent to: a demand, and what was made possible by one.
+func (r Reply) Confidential() bool {
+	return r.HasPolicy() || r.Response.Metadata[MetadataAsked] != ""
+}
+
+// HasPolicy reports whether a reply has a demand or a refusal by policy.
+func (r Reply) HasPolicy() bool {
+	return slices.ContainsFunc(r.Response.Parts, func(part normalized.Part) bool { return part.Kind == normalized.PartPolicy })
 }
 
 // NoticeAck is the Notice of an acknowledgement: a turn that takes long tells its asker once that it is being worked on.

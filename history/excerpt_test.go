@@ -153,6 +153,19 @@ func TestFirstQuestionTakenBack(t *testing.T) {
 	}
 }
 
+// TestSpeakersWithOneAddressAreToldApart: an actor that calls itself as another one does is not taken for that one.
+func TestSpeakersWithOneAddressAreToldApart(t *testing.T) {
+	turns := thread("uuu")
+	for i, actor := range []string{"https://a.test/users/alice", "https://a.test/users/eve", "https://a.test/users/alice"} {
+		turns[i].Sender.Identities = []identity.Evidence{{Issuer: "here.test", Subject: actor, Method: "m"}}
+	}
+	kept, _ := Trim(turns, DefaultPolicy(), start)
+	want := "@alice@a.test (https://a.test/users/alice):+u0+@alice@a.test (https://a.test/users/eve):+u1+@alice@a.test (https://a.test/users/alice):+u2"
+	if got := story(kept); got != want {
+		t.Errorf("%q", got)
+	}
+}
+
 // TestImpostorIsNotMisattributed: a mail in alice's name is not taken for hers when it is merged with hers.
 func TestImpostorIsNotMisattributed(t *testing.T) {
 	turns := thread("uuu")

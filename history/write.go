@@ -75,7 +75,8 @@ func sameSpeaker(a, b *normalized.Sender) bool {
 	return a.Address == b.Address && a.Principal() == b.Principal()
 }
 
-// attribution names the speaker, and marks one that only claims to be another member of the group.
+// attribution names the speaker, and marks one that only claims to be another member of the group. Two who have both proven something
+// and have one address are told apart by what they proved: an address without a confirmation may be another's.
 func attribution(turns excerpt[normalized.HistoricalMessage], group []int, speaker *normalized.Sender) string {
 	claimed := len(speaker.Identities) == 0 && slices.ContainsFunc(group, func(i int) bool {
 		other := &turns.at(i).Sender
@@ -83,6 +84,14 @@ func attribution(turns excerpt[normalized.HistoricalMessage], group []int, speak
 	})
 	if claimed {
 		return speaker.Address + " (unverified):"
+	}
+
+	alike := slices.ContainsFunc(group, func(i int) bool {
+		other := &turns.at(i).Sender
+		return other.Address == speaker.Address && len(other.Identities) > 0 && other.Principal() != speaker.Principal()
+	})
+	if alike {
+		return speaker.Address + " (" + speaker.Identities[0].Subject + "):"
 	}
 	return speaker.Address + ":"
 }

@@ -224,6 +224,8 @@ func TestAddressIsConfirmedLater(t *testing.T) {
 		{"same host", map[string]string{"acct:alice@%s": "acct:alice@%s"}, nil, nil, "@alice@%s", addressConfirmed},
 		{"subject names the canonical spelling", map[string]string{"acct:alice@%s": "acct:Alice@%s"}, nil, nil, "@Alice@%s", addressConfirmed},
 		{"names another actor", map[string]string{"acct:alice@%s": "acct:alice@%s"}, func(r *rig) string { return r.remote.actor("mallory") }, nil, "@alice@%s", addressFailed},
+		{"names another actor for a name that the actor gave itself", map[string]string{"acct:boss@%s": "acct:boss@%s"}, func(r *rig) string { return r.remote.actor("boss") },
+			func(doc map[string]any) { doc["preferredUsername"] = "boss" }, "@alice@%s", addressFailed},
 		{"nobody there", nil, nil, nil, "@alice@%s", addressFailed},
 		{"hint of the actor (FEP-2c59)", map[string]string{"acct:a.lice@%s": "acct:a.lice@%s"}, nil, func(doc map[string]any) { doc["webfinger"] = "a.lice@" + document.HostOf(doc["id"].(string)) }, "@a.lice@%s", addressConfirmed},
 		{"hint of another domain that does not know the actor", nil, nil, func(doc map[string]any) {
@@ -257,7 +259,11 @@ func TestAddressIsConfirmedLater(t *testing.T) {
 			})
 			r.want(r.deliver(r.mentionNote("1", "hello")).sign(), http.StatusAccepted, "")
 			first := r.engine.All()[0].Message.Sender
-			if first.Address != "@alice@"+host || !strings.Contains(string(first.Identities[0].Claims), addressUnchecked) {
+			claimed := "@alice@" + host
+			if strings.HasPrefix(c.name, "names another actor for") {
+				claimed = "@boss@" + host
+			}
+			if first.Address != claimed || !strings.Contains(string(first.Identities[0].Claims), addressUnchecked) {
 				t.Errorf("first message from %s, %s", first.Address, first.Identities[0].Claims)
 			}
 			if n := r.remote.count("/.well-known/webfinger"); n != 0 {

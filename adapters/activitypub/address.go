@@ -48,9 +48,8 @@ func (a *actors) address(ctx context.Context, actor *remoteActor) checkedAddress
 		return known
 	}
 
-	value, found, err := a.options.State.Get(ctx, addressNamespace, actor.ID)
-	var known checkedAddress
-	if found && json.Unmarshal(value, &known) == nil && known.Address != "" {
+	known, err := a.lastCheck(ctx, actor.ID)
+	if known.Status != "" {
 		a.addresses.put(actor.ID, known, now.Add(addressPause))
 		return known
 	}
@@ -104,16 +103,38 @@ func (a *actors) namedInRules(agent string, actor *remoteActor) bool {
 
 // ownAddress is @preferredUsername@host-of-the-id, or a name made from the id where that is no address.
 func ownAddress(actor *remoteActor) string {
-	host := document.HostOf(actor.ID)
-	if address, err := identity.ParseAddress(actor.Username + "@" + host); err == nil {
+	if address, err := identity.ParseAddress(actor.Username + "@" + document.HostOf(actor.ID)); err == nil {
 		return address.String()
 	}
 
-	last := actor.ID[strings.LastIndexByte(actor.ID, '/')+1:]
-	if address, err := identity.ParseAddress(last + "@" + host); err == nil {
+	return idAddress(actor.ID)
+}
+
+// idAddress is an address made from an actor's id alone, which its server chose.
+func idAddress(actor string) string {
+	host := document.HostOf(actor)
+	if address, err := identity.ParseAddress(actor[strings.LastIndexByte(actor, '/')+1:] + "@" + host); err == nil {
 		return address.String()
 	}
 	return "@unknown@" + host
+}
+
+// speaker is the address under which an actor's words stand where only its id is known: the one that WebFinger has confirmed, else one
+// made from the id. It asks no other server.
+func (a *actors) speaker(ctx context.Context, actor string) string {
+	if known, err := a.lastCheck(ctx, actor); err == nil && known.Status == addressConfirmed {
+		return known.Address
+	}
+	return idAddress(actor)
+}
+
+// lastCheck returns what is stored about an actor's address; without a Status = nothing.
+func (a *actors) lastCheck(ctx context.Context, actor string) (known checkedAddress, err error) {
+	value, found, err := a.options.State.Get(ctx, addressNamespace, actor)
+	if err != nil || !found || json.Unmarshal(value, &known) != nil || known.Address == "" {
+		return checkedAddress{}, err
+	}
+	return known, nil
 }
 
 // checkAddress checks one actor's address and stores the result. It is the body of a job.
@@ -128,7 +149,7 @@ func (a *actors) checkAddress(ctx context.Context, actorIRI string) error {
 // checkActorAddress does the WebFinger loop for one actor and stores the result. Only an answer decides: a server that does
 // not answer leaves the address unchecked, and the next job or message asks again.
 func (a *actors) checkActorAddress(ctx context.Context, actor *remoteActor) error {
-	result, life := checkedAddress{Address: ownAddress(actor), Status: addressFailed}, addressFailureLife
+	result, life := checkedAddress{Address: idAddress(actor.ID), Status: addressFailed}, addressFailureLife // its name may be another's
 	confirmed, err := a.confirmAddress(ctx, actor)
 	switch {
 	case err == nil:
@@ -136,7 +157,7 @@ func (a *actors) checkActorAddress(ctx context.Context, actor *remoteActor) erro
 	case ctx.Err() != nil:
 		return ctx.Err()
 	case errors.Is(err, errNoAnswer):
-		result.Status, life = addressUnchecked, addressPause
+		result.Address, result.Status, life = ownAddress(actor), addressUnchecked, addressPause
 	}
 
 	if result.MovedFrom, err = a.movedFrom(ctx, actor.ID); err != nil {
@@ -300,8 +321,6 @@ func (a *actors) elsewhere(address string) (identity.Address, bool) {
 
 // confirmed reports whether the address was found to be the actor's within the last days.
 func (a *actors) confirmed(ctx context.Context, actor, address string) bool {
-	value, found, err := a.options.State.Get(ctx, addressNamespace, actor)
-	var known checkedAddress
-	return err == nil && found && json.Unmarshal(value, &known) == nil &&
-		known.Status == addressConfirmed && strings.EqualFold(known.Address, address)
+	known, err := a.lastCheck(ctx, actor)
+	return err == nil && known.Status == addressConfirmed && strings.EqualFold(known.Address, address)
 }

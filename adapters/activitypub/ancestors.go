@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -56,7 +55,7 @@ func (n *notes) Ancestors(ctx context.Context, turn exchange.TurnRecord) ([]norm
 
 	ctx, cancel := context.WithTimeout(ctx, ancestorsTimeout)
 	defer cancel()
-	w := walk{notes: n, agent: agent, turn: turn, asked: asked, hosts: map[string]int{}, names: map[string]string{asked.Actor: asked.Address}}
+	w := walk{notes: n, agent: agent, turn: turn, asked: asked, hosts: map[string]int{}}
 	next := turn.Message.InReplyTo
 	visited := map[string]bool{asked.Note: true, turn.Message.ID: true}
 	for len(w.found) < maxAncestorDepth && next != "" && !visited[next] && ctx.Err() == nil {
@@ -78,7 +77,6 @@ type walk struct {
 	asked   route
 	fetches int
 	hosts   map[string]int
-	names   map[string]string // actor → address, as the mentions of later notes say
 	found   []normalized.HistoricalMessage
 }
 
@@ -154,12 +152,8 @@ func (w *walk) foreign(ctx context.Context, iri string) (string, error) {
 		return "", nil
 	}
 
-	for _, mention := range q.mentions {
-		w.names[mention.Href] = mention.Address()
-	}
-
 	w.add("fetch", normalized.HistoricalMessage{
-		ID: q.note, Role: normalized.RoleUser, Parts: parts, Timestamp: identity.At(w.written(q)), Sender: w.author(author),
+		ID: q.note, Role: normalized.RoleUser, Parts: parts, Timestamp: identity.At(w.written(q)), Sender: w.author(ctx, author),
 	})
 	return q.inReplyTo, nil
 }
@@ -187,21 +181,10 @@ func (w *walk) written(q *inboundNote) time.Time {
 	return at
 }
 
-// author describes who wrote a fetched note. Its own server showed it, over https, which is as good as its word.
-func (w *walk) author(actor string) normalized.Sender {
-	sender := normalized.Sender{Address: w.names[actor], AuthMethod: normalized.AuthNone}
-	if sender.Address == "" {
-		known, found := w.notes.actors.storedActor(context.Background(), actor)
-		if !found {
-			known = &remoteActor{Actor: document.Actor{ID: actor}}
-		}
-		sender.Address = ownAddress(known)
-	}
-
-	if strings.HasPrefix(actor, "https://") {
-		sender.AuthMethod, sender.Verified = normalized.AuthActivityPubSignature, true
-	}
-	return sender
+// author describes who wrote a fetched note. Nothing of it is verified: a server showed it, and no proof of its author came with it.
+// What other notes call an author says nothing.
+func (w *walk) author(ctx context.Context, actor string) normalized.Sender {
+	return normalized.Sender{Address: w.notes.actors.speaker(ctx, actor), AuthMethod: normalized.AuthNone}
 }
 
 func (w *walk) add(from string, message normalized.HistoricalMessage) {

@@ -194,15 +194,6 @@ func withoutAddress(part policypart.Part) policypart.Part {
 	return part
 }
 
-func hasPolicy(response normalized.Response) bool {
-	for _, part := range response.Parts {
-		if part.Kind == normalized.PartPolicy {
-			return true
-		}
-	}
-	return false
-}
-
 func localeOf(reply exchange.Reply) string {
 	if profile := reply.Message.Sender.Profile; profile != nil {
 		return profile.Locale

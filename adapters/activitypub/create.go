@@ -8,6 +8,7 @@ import (
 
 	"inbox/adapters/activitypub/document"
 	"inbox/exchange"
+	"inbox/identity"
 	"inbox/internal/clip"
 	"inbox/internal/fault"
 	"inbox/normalized"
@@ -70,7 +71,9 @@ type inboundNote struct {
 	inherited    string // context of the post that it answers, where it has none itself
 	conversation string
 	audience     document.Audience
-	followers    string // collection of the author
+	sent         *document.Audience // of the activity, where it has one of its own
+	request      bool               // the author's server sent it to us; see proven
+	followers    string             // collection of the author
 	visibility   string
 	mentions     document.Mentions
 }
@@ -89,7 +92,10 @@ func (n *notes) readCreate(in *incoming) (*inboundNote, error) {
 		return nil, err
 	}
 
-	q.activity = in.id
+	q.activity, q.request = in.id, in.by.request
+	if at, is := document.Time(q.object["published"]); is && !q.request && n.now().Sub(at) > maxProofAge {
+		return nil, nil // its author asked for nothing now
+	}
 	q.decide(in.by.actor.Followers)
 	return q, nil
 }
@@ -111,17 +117,26 @@ func (n *notes) readNote(activity, note document.Object, actor string) (*inbound
 		return nil, nil
 	}
 
-	return &inboundNote{
+	q := &inboundNote{
 		object: note, note: id, actor: actor, inReplyTo: plainID(note["inReplyTo"], document.MaxIRIBytes),
 		context: conversationID(note["context"]), conversation: conversationID(note["conversation"]),
 		audience: document.ReadAudience(activity, note), mentions: document.ReadMentions(note),
-	}, nil
+	}
+	if activity["to"] != nil || activity["cc"] != nil {
+		sent := document.ReadAudience(activity, activity)
+		q.sent = &sent
+	}
+	return q, nil
 }
 
-// decide finds the visibility by the author's followers collection.
+// decide finds the visibility by the author's followers collection. Where activity and note are for different people it is that of
+// the fewer.
 func (q *inboundNote) decide(followers string) {
 	q.followers = followers
 	q.visibility = audienceVisibility(q.audience, followers)
+	if q.sent != nil {
+		q.visibility = narrower(q.visibility, audienceVisibility(*q.sent, followers))
+	}
 }
 
 // isVote knows the ballot of a poll: a note with a name, without content.
@@ -144,10 +159,8 @@ func (n *notes) addressed(ctx context.Context, in *incoming, q *inboundNote) ([]
 	for _, mention := range q.mentions {
 		add(n.agentOf(mention.Href))
 	}
-	for _, iris := range [][]string{q.audience.To, q.audience.Cc, q.audience.Hidden} {
-		for _, iri := range iris {
-			add(n.agentOf(iri))
-		}
+	for _, iri := range q.audience.All() {
+		add(n.agentOf(iri))
 	}
 
 	answered, found, err := n.replyAt(ctx, q.inReplyTo)
@@ -159,10 +172,30 @@ func (n *notes) addressed(ctx context.Context, in *incoming, q *inboundNote) ([]
 		add(n.options.Directory.Agent(answered.Agent))
 	}
 
-	if len(agents) == 0 && in.agent != "" && q.visibility == normalized.VisibilityDirect {
+	if len(agents) == 0 && in.agent != "" && q.request && q.visibility == normalized.VisibilityDirect {
 		add(n.options.Directory.Agent(in.agent)) // Mastodon's "limited": delivered without being addressed
 	}
 	return agents, nil
+}
+
+// addressedBy returns what proves that the author meant a note for the agent; empty = nothing does, and it is no request of theirs.
+// Their own request to this server does. A note that someone else brings, with a proof inside it or confirmed by its author's
+// server, was meant for those to whom the author addressed it; a mention addresses no one in a note that is not for everybody,
+// and neither does the post that it answers.
+func (n *notes) addressedBy(q *inboundNote, agent exchange.AgentProfile) string {
+	if q.request {
+		return identity.AddressedRequest
+	}
+
+	names := func(iri string) bool {
+		named, found := n.agentOf(iri)
+		return found && named.Name == agent.Name
+	}
+	mentioned := isOpen(q.visibility) && slices.ContainsFunc(q.mentions, func(m document.Mention) bool { return names(m.Href) })
+	if mentioned || slices.ContainsFunc(q.audience.All(), names) {
+		return identity.AddressedRecipient
+	}
+	return ""
 }
 
 // receive hands a message to the engine together with the document about its note.
@@ -250,5 +283,6 @@ func (n *notes) newer(q *inboundNote, held noteRecord) (*inboundNote, error) {
 
 	changed.decide(q.followers)
 	changed.activity, changed.visibility = q.activity, narrower(q.visibility, changed.visibility)
+	changed.request = q.request && !held.Brought
 	return changed, nil
 }

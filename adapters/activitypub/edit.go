@@ -38,7 +38,8 @@ type noteRecord struct {
 	Open     bool            `json:"open,omitempty"`     // everyone could read it when it came
 	Updated  int64           `json:"updated,omitempty"`  // milliseconds; of the version that we have
 	Deleted  bool            `json:"deleted,omitempty"`
-	Object   json.RawMessage `json:"object,omitempty"` // the newer version of a note that has not come
+	Brought  bool            `json:"brought,omitempty"` // Object is not from a request of the author
+	Object   json.RawMessage `json:"object,omitempty"`  // the newer version of a note that has not come
 }
 
 func (h noteRecord) encode() ([]byte, error) {
@@ -134,6 +135,7 @@ func (n *notes) noteUpdated(ctx context.Context, in *incoming) (string, error) {
 		return outcomeIgnored, err
 	}
 
+	q.request = in.by.request
 	q.decide(in.by.actor.Followers)
 	key := q.note
 	for range maxClaims {
@@ -224,7 +226,7 @@ func (q *inboundNote) pending(arrived int64) ([]byte, error) {
 	if len(body) > maxMarkBytes {
 		return nil, nil
 	}
-	return noteRecord{Actor: q.actor, Updated: q.editedAt(arrived), Object: body}.encode()
+	return noteRecord{Actor: q.actor, Updated: q.editedAt(arrived), Object: body, Brought: !q.request}.encode()
 }
 
 // edit changes what is there: the waiting version, or the messages of the note. done is false when another request was
@@ -267,7 +269,7 @@ func (n *notes) edit(ctx context.Context, q *inboundNote, key string, current []
 }
 
 // rewrite returns the parts of an edited note for one agent. A version that fewer people may read does not join a
-// conversation that all may read.
+// conversation that all may read, and one that was not meant for the agent does not reach it.
 func (n *notes) rewrite(q *inboundNote, recipient string, kept json.RawMessage) ([]normalized.Part, json.RawMessage) {
 	address, err := identity.ParseAddress(recipient)
 	if err != nil {
@@ -276,7 +278,7 @@ func (n *notes) rewrite(q *inboundNote, recipient string, kept json.RawMessage) 
 
 	agent, found := n.options.Directory.Agent(address.Local)
 	asked, err := readRoute(kept)
-	if err != nil || !found || isOpen(asked.Visibility) && !isOpen(q.visibility) {
+	if err != nil || !found || n.addressedBy(q, agent) == "" || isOpen(asked.Visibility) && !isOpen(q.visibility) {
 		return nil, kept
 	}
 

@@ -138,11 +138,11 @@ const (
 	maxProofAge = doneLife - 24*time.Hour
 )
 
-// checkProofAge keeps a captured activity from being brought again after doneLife: a proof inside it, unlike the signature of
-// a request, has no end of its own.
+// checkProofAge keeps a captured activity from being brought again after doneLife, and a note from being brought as a request years
+// after it was written: a proof inside it, unlike the signature of a request, has no end of its own.
 func checkProofAge(proof signature.Proof, in *incoming, now time.Time) error {
 	switch {
-	case !onceOnly[in.kind]:
+	case !onceOnly[in.kind] && in.kind != "Create":
 		return nil
 	case in.id == "":
 		return errors.New("an activity of this type that is proven by an object proof alone needs an id")

@@ -29,6 +29,8 @@ type namedCreate struct {
 	KeyID  string `json:"key_id,omitempty"`
 	Scheme string `json:"scheme"`
 	Relay  string `json:"relay,omitempty"`
+	// Request says that the actor sent the Create to this server; see proven.
+	Request bool `json:"request,omitempty"`
 }
 
 // namesOnly reports whether the object of a Create has to be fetched: it is not there, or it is another server's.
@@ -53,6 +55,7 @@ func (n *notes) fetchLater(ctx context.Context, in *incoming) (string, error) {
 
 	named, err := json.Marshal(namedCreate{
 		ID: in.id, Object: id, To: in.activity["to"], Cc: in.activity["cc"], KeyID: in.by.keyID, Scheme: in.by.scheme, Relay: in.by.relay,
+		Request: in.by.request,
 	})
 	if err != nil {
 		return "", unavailable(err)
@@ -100,7 +103,7 @@ func (n *notes) fetchNamed(ctx context.Context, job laterJob, named namedCreate)
 
 	id, author := document.Text(got.doc, "id"), document.Reference(got.doc["attributedTo"])
 	in := &incoming{agent: job.Agent, kind: "Create", id: named.ID, actor: job.Actor, body: got.raw}
-	in.by = proven{keyID: named.KeyID, scheme: named.Scheme, relay: named.Relay}
+	in.by = proven{keyID: named.KeyID, scheme: named.Scheme, relay: named.Relay, request: named.Request}
 	to, cc := named.To, named.Cc
 	if author != job.Actor {
 		if document.SameOrigin(id, job.Actor) || !document.SameOrigin(author, id) || !n.admits(document.HostOf(author)) ||
@@ -109,7 +112,7 @@ func (n *notes) fetchNamed(ctx context.Context, job laterJob, named namedCreate)
 		}
 
 		in.id, in.actor = id, author
-		in.by.scheme, in.by.relay = schemeOrigin, job.Actor
+		in.by.scheme, in.by.relay, in.by.request = schemeOrigin, job.Actor, false
 		to, cc = got.doc["to"], got.doc["cc"]
 	}
 
@@ -123,19 +126,13 @@ func (n *notes) fetchNamed(ctx context.Context, job laterJob, named namedCreate)
 // concerns reports whether a wrapped activity names one of our agents: only then is anything fetched for it.
 func (n *notes) concerns(activity document.Object) bool {
 	note := document.Embedded(activity["object"])
-	named := func(iri string) bool {
-		_, found := n.agentOf(iri)
-		return found
-	}
+	iris := document.ReadAudience(activity, note).All()
 	for _, mention := range document.ReadMentions(note) {
-		if named(mention.Href) {
-			return true
-		}
+		iris = append(iris, mention.Href)
 	}
 
-	if slices.ContainsFunc(slices.Concat(document.References(note["to"]), document.References(note["cc"])), named) {
-		return true
-	}
-	_, ours := n.replyID(document.Reference(note["inReplyTo"]))
-	return ours
+	return slices.ContainsFunc(iris, func(iri string) bool {
+		_, found := n.agentOf(iri)
+		return found
+	})
 }

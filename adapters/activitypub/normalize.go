@@ -58,8 +58,13 @@ type evidenceClaims struct {
 }
 
 // normalize makes the message to one agent. nil without an error means that the
-// note says nothing to the agent.
+// note says nothing to the agent, or was not meant for it.
 func (n *notes) normalize(ctx context.Context, in *incoming, q *inboundNote, agent exchange.AgentProfile) (*exchange.Inbound, error) {
+	addressed := n.addressedBy(q, agent)
+	if addressed == "" {
+		return nil, nil
+	}
+
 	parts := n.parts(q, agent)
 	if len(parts) == 0 {
 		if n.options.EmptyMention != EmptyGreet {
@@ -73,7 +78,7 @@ func (n *notes) normalize(ctx context.Context, in *incoming, q *inboundNote, age
 		return nil, err
 	}
 
-	sender, err := n.sender(ctx, in.by, agent, cmp.Or(q.language(), in.by.actor.Language))
+	sender, err := n.sender(ctx, in.by, agent, addressed, cmp.Or(q.language(), in.by.actor.Language))
 	if err != nil {
 		return nil, err
 	}
@@ -110,7 +115,7 @@ func (n *notes) normalize(ctx context.Context, in *incoming, q *inboundNote, age
 }
 
 // surface is what the note says beside its text: its warning, title, time, language and audience, and whom its tags mention.
-// Actors without a written address are counted.
+// Actors without a written address are counted, and those whose tag names an address of another host: anyone can write it.
 func (q *inboundNote) surface() *normalized.Surface {
 	surface := &normalized.Surface{
 		Channel: ChannelName, Subject: cmp.Or(q.warning(), document.Text(q.object, "name")), Language: q.language(), Visibility: q.visibility,
@@ -123,7 +128,7 @@ func (q *inboundNote) surface() *normalized.Surface {
 	written := map[string]string{}
 	for _, mention := range q.mentions {
 		address, err := identity.ParseAddress(mention.Name)
-		if err == nil && strings.Count(mention.Name, "@") == 2 {
+		if err == nil && strings.Count(mention.Name, "@") == 2 && address.Domain == document.HostOf(mention.Href) {
 			written[mention.Href] = address.String()
 		}
 	}
@@ -258,7 +263,7 @@ func (q *inboundNote) language() string {
 }
 
 // sender describes the actor and carries the evidence for it. The profile is decoration; rights hang on the evidence.
-func (n *notes) sender(ctx context.Context, by proven, agent exchange.AgentProfile, locale string) (normalized.Sender, error) {
+func (n *notes) sender(ctx context.Context, by proven, agent exchange.AgentProfile, addressed, locale string) (normalized.Sender, error) {
 	checked, err := n.actors.provenAddress(ctx, by.actor, agent.Name)
 	if err != nil {
 		return normalized.Sender{}, err
@@ -291,7 +296,7 @@ func (n *notes) sender(ctx context.Context, by proven, agent exchange.AgentProfi
 			Assurance: identity.AssuranceAddress, Audience: identity.Audience{agent.Address},
 			IssuedAt: identity.At(n.now()), Claims: claims,
 			Source: &identity.Source{Transport: normalized.ViaActivityPub},
-			Proof:  identity.Proof{Type: identity.ProofTransport, VerifiedBy: n.options.Domain, Addressed: identity.AddressedRequest, KeyID: by.keyID},
+			Proof:  identity.Proof{Type: identity.ProofTransport, VerifiedBy: n.options.Domain, Addressed: addressed, KeyID: by.keyID},
 		}},
 	}, nil
 }

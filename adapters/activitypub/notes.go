@@ -108,7 +108,7 @@ func (c *collections) readByRecipient(r *http.Request, reply exchange.Reply, peo
 	}
 
 	readers := []string{asked.Actor}
-	if !hasPolicy(reply.Response) {
+	if !reply.HasPolicy() {
 		for _, one := range people {
 			readers = append(readers, one.Actor)
 		}

@@ -345,7 +345,7 @@ const maxExtras = 20
 // extras are the addresses that the agent added, without the asker and without our own agents, who are reached
 // inside this server. A policy answer is private and loses them all.
 func (s *site) extras(reply exchange.Reply, asked route) []identity.Address {
-	if hasPolicy(reply.Response) {
+	if reply.HasPolicy() {
 		return nil
 	}
 	var extras []identity.Address

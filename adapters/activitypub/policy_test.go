@@ -48,6 +48,66 @@ func asCreate(t *testing.T, got arrival) createActivity {
 	return create
 }
 
+// TestPrivateAnswerToAPublicQuestion: what was made possible by a private step goes to the asker, and to those whom the agent names. No
+// follower, page or collection has it.
+func TestPrivateAnswerToAPublicQuestion(t *testing.T) {
+	for name, others := range map[string][]string{"alone": nil, "with one more": {"@bob@elsewhere.example"}} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t, func(o *Options) { o.PublicReplies, o.FollowersGetReplies = true, true })
+			r.accept(r.simple("Follow", r.base+"/agents/echo"))
+			reply := r.reply(r.question("1", "hello"), "4711")
+			reply.Response.Visibility, reply.Response.Cc = normalized.VisibilityDirect, others
+			r.engine.replies[reply.ID] = reply
+
+			plan, err := r.adapter.outbox.Plan(t.Context(), reply)
+			if err != nil || plan.Open || plan.Spread || len(plan.Destinations) != 1+len(others) || !strings.HasSuffix(plan.Destinations[0].Address, "/users/alice/inbox") {
+				t.Fatalf("plan %+v, %v", plan, err)
+			}
+			for _, path := range []string{"/o/" + reply.ID, "/o/" + reply.ID + "/activity", "/agents/echo/outbox?page=true", "/contexts/" + reply.TurnID} {
+				if _, _, body := r.fetch(path, activityMediaType); strings.Contains(body, "4711") || strings.Contains(body, reply.ID) {
+					t.Errorf("%s: %s", path, body)
+				}
+			}
+			for revision, action := range map[int]string{0: exchange.ActionSend, 1: exchange.ActionUpdate, 2: exchange.ActionDelete} {
+				reply.Revision, reply.EditedAt, reply.DeletedAt = revision, reply.CreatedAt, reply.CreatedAt
+				_, err := r.adapter.outbox.Deliver(t.Context(), exchange.Delivery{
+					ID: "d", Attempt: 1, Reply: reply, NativeID: plan.NativeID, Destination: plan.Destinations[0], Action: action,
+				})
+				if err != nil {
+					t.Fatal(err)
+				}
+			}
+			for _, sent := range r.remote.arrivals() {
+				if strings.Contains(string(sent.body), document.Public) || strings.Contains(string(sent.body), "/followers") {
+					t.Errorf("sent to more than the asker: %s", sent.body)
+				}
+			}
+		})
+	}
+}
+
+// TestLongDemandIsPrivate: every post of a chain is as private as the demand at its end.
+func TestLongDemandIsPrivate(t *testing.T) {
+	r := newRig(t, func(o *Options) { o.PostLength = 500 })
+	reply := r.reply(r.question("1", "hello"), strings.Repeat("Before I do that, read this. ", 60), r.demand())
+	reply.Response.Visibility = normalized.VisibilityDirect
+	reply.Posts = 5
+	plan, err := r.adapter.outbox.Plan(t.Context(), reply)
+	if err != nil || len(plan.Destinations) < 2 {
+		t.Fatalf("plan %+v, %v", plan, err)
+	}
+	for i := range plan.Destinations {
+		if err := r.deliverReply(reply, i, 1); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, sent := range r.remote.arrivals() {
+		if create := asCreate(t, sent); len(create.To) != 1 || create.To[0] != r.remote.actor("alice") || len(create.Cc) != 0 {
+			t.Errorf("to %v, cc %v", create.To, create.Cc)
+		}
+	}
+}
+
 func TestPolicyAnswerIsPrivate(t *testing.T) {
 	calls := 0
 	r := newRig(t, func(o *Options) { o.Present, o.PublicReplies = secretly(&calls), true })

@@ -269,7 +269,10 @@ func TestProofs(t *testing.T) {
 		}, 401, "future", ""},
 		{"old", func(r *rig, note map[string]any) *delivery {
 			return r.unsigned(r.proveAs("alice", aliceProofKey, note, func(o map[string]any) { o["created"] = "2024-01-01T00:00:00Z" }))
-		}, 202, "", signature.ProofSuite},
+		}, 401, "too old", ""},
+		{"old, beside a signature", func(r *rig, note map[string]any) *delivery {
+			return r.deliver(r.proveAs("alice", aliceProofKey, note, func(o map[string]any) { o["created"] = "2024-01-01T00:00:00Z" })).sign()
+		}, 202, "", signature.Cavage},
 		{"no date at all in it", func(r *rig, note map[string]any) *delivery {
 			return r.unsigned(r.proveAs("alice", aliceProofKey, note, func(o map[string]any) { o["created"] = "yesterday" }))
 		}, 401, "created", ""},
@@ -348,24 +351,25 @@ func TestProofs(t *testing.T) {
 }
 
 // TestCapturedDeed: what an object proof alone vouches for may be brought by any sender at any time. A Follow that was forgotten
-// after a month must not be taken again.
+// after a month must not be taken again, nor a note of another year be a request of now.
 func TestCapturedDeed(t *testing.T) {
 	for name, c := range map[string]struct {
 		age    time.Duration
 		change func(activity, proof map[string]any)
 		status int
 	}{
-		"fresh":                  {0, nil, http.StatusAccepted},
-		"four weeks old":         {28 * 24 * time.Hour, nil, http.StatusAccepted},
-		"older than the memory":  {31 * 24 * time.Hour, nil, http.StatusUnauthorized},
-		"it does not say when":   {0, func(_, proof map[string]any) { delete(proof, "created") }, http.StatusUnauthorized},
-		"without an id to know":  {0, func(activity, _ map[string]any) { delete(activity, "id") }, http.StatusUnauthorized},
-		"a note may be very old": {400 * 24 * time.Hour, nil, http.StatusAccepted},
+		"fresh":                 {0, nil, http.StatusAccepted},
+		"four weeks old":        {28 * 24 * time.Hour, nil, http.StatusAccepted},
+		"older than the memory": {31 * 24 * time.Hour, nil, http.StatusUnauthorized},
+		"it does not say when":  {0, func(_, proof map[string]any) { delete(proof, "created") }, http.StatusUnauthorized},
+		"without an id to know": {0, func(activity, _ map[string]any) { delete(activity, "id") }, http.StatusUnauthorized},
+		"a note of last year":   {400 * 24 * time.Hour, nil, http.StatusUnauthorized},
+		"a note of four weeks":  {28 * 24 * time.Hour, nil, http.StatusAccepted},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t)
 			activity := r.simple("Follow", r.base+"/agents/echo")
-			if name == "a note may be very old" {
+			if strings.HasPrefix(name, "a note") {
 				activity = r.mentionNote("1", "hello")
 			}
 			proved := r.proveAs("alice", aliceProofKey, activity, func(proof map[string]any) {

@@ -488,14 +488,40 @@ func TestStoreBeforeNetwork(t *testing.T) {
 	}
 }
 
+// TestAddressesOfAncestors: whose words a fetched note has is what WebFinger has confirmed, else the id of its actor. Neither a mention
+// of another note nor the name that the actor gave itself decides, and nobody's proof came with it.
 func TestAddressesOfAncestors(t *testing.T) {
 	r := newRig(t)
+	host := document.HostOf(r.remote.base)
+	confirmed, _ := json.Marshal(checkedAddress{Address: "@bob@" + host, Status: addressConfirmed})
+	stated, _ := json.Marshal(checkedAddress{Address: "@boss@" + host, Status: addressUnchecked})
+	for actor, known := range map[string][]byte{"1234": confirmed, "eve": stated} {
+		if err := r.state.Put(t.Context(), addressNamespace, r.remote.actor(actor), known, time.Time{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r.remote.addActor("eve", malloryKey(), func(doc map[string]any) { doc["preferredUsername"] = "boss" })
+	if _, err := r.adapter.actors.actor(t.Context(), r.remote.actor("eve")); err != nil {
+		t.Fatal(err)
+	}
+
 	first := r.elder("first", "1234", "", nil)
-	second := r.elder("second", "carol", first, func(note map[string]any) {
-		note["tag"] = []any{map[string]any{"type": "Mention", "href": r.remote.actor("1234"), "name": "@bob"}}
+	second := r.elder("second", "eve", first, nil)
+	third := r.elder("third", "mallory", second, nil)
+	mention := func(actor, name string) map[string]any {
+		return map[string]any{"type": "Mention", "href": r.remote.actor(actor), "name": name}
+	}
+	in := r.question("4", "as the boss said above", func(note map[string]any) {
+		note["inReplyTo"] = third
+		note["tag"] = []any{note["tag"].([]any)[0], mention("mallory", "@boss@corp.example"), mention("eve", "@boss"), mention("1234", "@boss")}
 	})
-	in := r.question("3", "hello", func(note map[string]any) { note["inReplyTo"] = second })
-	if got, want := r.ancestors(in), []string{"@bob first", "@carol second"}; !slices.Equal(got, want) {
+	if got, want := r.ancestors(in), []string{"@bob first", "@eve second", "@mallory third"}; !slices.Equal(got, want) {
 		t.Errorf("%q, want %q", got, want)
+	}
+	found, _ := r.adapter.notes.Ancestors(t.Context(), turnOf(in))
+	for _, one := range found {
+		if one.Sender.Verified || one.Sender.AuthMethod != normalized.AuthNone || len(one.Sender.Identities) != 0 {
+			t.Errorf("%+v", one.Sender)
+		}
 	}
 }

@@ -38,6 +38,10 @@ type proven struct {
 	scheme string
 	relay  string // actor who brought the activity of another actor; empty = the actor itself
 
+	// request says that the actor's own server sent this request to this host: its signature covers method, path, host and body.
+	// A proof inside an activity, or what the actor's server shows, says nothing of the kind: everyone who has read it can bring it.
+	request bool
+
 	// proofProblem says what is wrong with the object proof of an activity whose own actor signed the request; empty = the
 	// proof is right, or there is none.
 	proofProblem string
@@ -163,7 +167,7 @@ func (v *verifier) verifyRequest(ctx context.Context, in *incoming, shown presen
 		if err != nil {
 			return proven{}, err
 		}
-		signer = proven{actor: found.actor, keyID: signed.KeyID, scheme: signed.Scheme}
+		signer = proven{actor: found.actor, keyID: signed.KeyID, scheme: signed.Scheme, request: signed.ForHost}
 	}
 
 	direct := signer.actor != nil && signer.actor.ID == in.actor

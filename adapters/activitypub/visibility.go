@@ -72,10 +72,9 @@ func isNote(reply exchange.Reply) bool {
 	return reply.Message.ReceivedVia == normalized.ViaActivityPub && !reply.Response.Silent
 }
 
-// replyVisibility decides who may read the reply. A demand or refusal by policy and an acknowledgement are for the asker
-// alone.
+// replyVisibility decides who may read the reply.
 func (s *site) replyVisibility(reply exchange.Reply, asked route) string {
-	if hasPolicy(reply.Response) || reply.Notice == exchange.NoticeAck {
+	if reply.Private() {
 		return normalized.VisibilityDirect
 	}
 	return narrowedVisibility(asked.Visibility, reply.Response.Visibility, s.options.PublicReplies)

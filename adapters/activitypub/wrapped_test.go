@@ -108,6 +108,7 @@ func FuzzNote(f *testing.F) {
 		if err != nil || q == nil {
 			return
 		}
+		q.request = true
 		q.decide("")
 		agent := r.profile("echo")
 		parts := r.adapter.notes.parts(q, agent)

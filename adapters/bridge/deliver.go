@@ -117,6 +117,9 @@ func (o *outbox) about(reply exchange.Reply, r route) map[string]any {
 		}
 	}
 
+	if reply.Private() { // a room has other readers than the asker
+		metadata["visibility"] = normalized.VisibilityDirect
+	}
 	if policy := reply.Response.Policy(); policy != nil {
 		metadata["demand"] = plainJSON(o.options.Present(*policy))
 	}

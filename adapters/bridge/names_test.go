@@ -80,10 +80,20 @@ func TestItemsHaveTheIDOfTheirReply(t *testing.T) {
 		Response: normalized.Response{Parts: []normalized.Part{normalized.Text(strings.Repeat("é", 1<<20))}, Status: normalized.StatusInputRequired}}
 	for range 2 {
 		item, err := a.itemOf(reply, readRoute(reply.Route))
+		if item.Metadata["visibility"] != nil {
+			t.Errorf("visibility %v", item.Metadata["visibility"])
+		}
 		if err != nil || item.ID != "bridge_r1" || item.Completed || item.Metadata["external_message_id"] != "m1" || len(item.Content) > 1<<20 {
 			t.Errorf("item %s, %v, %d bytes, %v", item.ID, item.Completed, len(item.Content), err)
 		}
 	}
+
+	private := reply
+	private.Response.Visibility = normalized.VisibilityDirect
+	if item, err := a.itemOf(private, readRoute(reply.Route)); err != nil || item.Metadata["visibility"] != normalized.VisibilityDirect {
+		t.Errorf("a room gets a private answer with visibility %v, %v", item.Metadata["visibility"], err)
+	}
+
 	plan, err := a.Plan(t.Context(), reply)
 	if err != nil || len(plan.Destinations) != 1 || plan.NativeID != "bridge_r1" {
 		t.Errorf("plan %+v, %v", plan, err)

@@ -195,11 +195,12 @@ func (w *renderer) replyID(reply exchange.Reply) string { return reply.ID + "@" 
 // audience answers the sender, and others only where that is safe: named by the agent, part of the conversation
 // (or allowed by the operator), never at our own domain, never for unverified mail or a policy answer, which
 // carries secrets for the asker alone. Those go elsewhere than to the proven address only where its own signature says
-// so: a Reply-To of the same organization may be any customer of a large provider. An answer to all goes to To and Cc as well.
+// so: a Reply-To of the same organization may be any customer of a large provider. An answer to all goes to To and Cc as well,
+// unless it is private.
 func (o *outbox) audience(reply exchange.Reply, notes route) audience {
 	demand := hasPolicy(reply.Response)
 	asker := notes.From
-	if notes.ReplyTo != nil && (!demand || notes.ReplySigned) {
+	if notes.ReplyTo != nil && (!reply.Confidential() || notes.ReplySigned) {
 		asker = *notes.ReplyTo
 	}
 
@@ -226,7 +227,7 @@ func (o *outbox) audience(reply exchange.Reply, notes route) audience {
 
 	people.to = add(people.to, reply.Response.To)
 	people.cc = add(people.cc, reply.Response.Cc)
-	if notes.ReplyAll && !private {
+	if notes.ReplyAll && !private && !reply.Private() {
 		people.cc = add(people.cc, writtenAddresses(slices.Concat(notes.To, notes.Cc)))
 	}
 

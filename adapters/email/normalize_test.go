@@ -84,7 +84,7 @@ func TestSurfaceOfOddHeaders(t *testing.T) {
 }
 
 // TestReplyAllReachesWhomItMay: all of To and Cc, once; no one where the sender is not proven, where the agent was
-// told in secret, and with a demand.
+// told in secret, with a demand, and with what was made possible by one.
 func TestReplyAllReachesWhomItMay(t *testing.T) {
 	s := start(t, func(o *Options) {
 		o.RepliesToAll = func(agent string) bool { return agent == "echo" }
@@ -103,6 +103,12 @@ func TestReplyAllReachesWhomItMay(t *testing.T) {
 		{"not proven", false, append([]string{"From: ann@plain.test"}, all...), nil, "ann@plain.test"},
 		{"told in secret", true, []string{"To: bo@other.test"}, nil, "ann@sender.test"},
 		{"through a list", true, append([]string{"List-Id: <l.far.test>"}, all...), nil, "ann@sender.test"},
+		{"an answer in private", true, all, func(r *exchange.Reply) { r.Response.Visibility = normalized.VisibilityDirect }, "ann@sender.test"},
+		{"an answer in private, to another one as well", true, all, func(r *exchange.Reply) {
+			r.Response.Visibility, r.Response.Cc = normalized.VisibilityDirect, []string{"@carl@third.test"}
+		}, "ann@sender.test carl@third.test"},
+		{"an answer for all that read the question", true, all, func(r *exchange.Reply) { r.Response.Visibility = normalized.VisibilityPublic }, "ann@sender.test bo@other.test carl@third.test"},
+		{"an acknowledgement", true, all, func(r *exchange.Reply) { r.Notice = exchange.NoticeAck }, "ann@sender.test"},
 		{"a demand", true, all, func(r *exchange.Reply) { r.Response.Parts = []normalized.Part{consent()} }, "ann@sender.test"},
 	} {
 		reply := replyTo(s.question(row.proven, append(slices.Clone(row.lines), fmt.Sprintf("Message-ID: <%d@x.test>", i))...), normalized.Text("x"))
@@ -116,6 +122,24 @@ func TestReplyAllReachesWhomItMay(t *testing.T) {
 		}
 		if slices.Sort(got); err != nil || strings.Join(got, " ") != row.want {
 			t.Errorf("%s: %s, %v; want %s", row.name, strings.Join(got, " "), err, row.want)
+		}
+	}
+}
+
+// TestAfterADemandNothingGoesElsewhere: what was made possible by a demand goes where the demand went, to the proven address.
+func TestAfterADemandNothingGoesElsewhere(t *testing.T) {
+	s := start(t, nil)
+	reply := replyTo(s.question(true, "To: echo@inbox.test", "Reply-To: desk@sender.test"), normalized.Text("4711"))
+	reply.Route = []byte(strings.Replace(string(reply.Route), `"reply_signed":true`, `"reply_signed":false`, 1)) // as proven by SPF alone
+	for _, asked := range []bool{false, true} {
+		want := "desk@sender.test"
+		if asked {
+			reply.Response.Visibility, reply.Response.Metadata = normalized.VisibilityDirect, map[string]string{exchange.MetadataAsked: "true"}
+			want = "ann@sender.test"
+		}
+		plan, err := s.adapter.Plan(t.Context(), reply)
+		if err != nil || len(plan.Destinations) != 1 || plan.Destinations[0].Address != want {
+			t.Errorf("asked %v: %v, %v; want %s", asked, plan.Destinations, err, want)
 		}
 	}
 }

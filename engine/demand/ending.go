@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"slices"
 	"strings"
 	"time"
 
@@ -85,6 +86,24 @@ func progressOf(turn exchange.TurnRecord) (p progress) {
 		_ = json.Unmarshal(resolution.Data[NumberKey], &p) // absent or not ours: counts as a first run
 	}
 	return p
+}
+
+// AskedPrivately reports whether a turn goes on after its asker alone was asked for something: consent, a login, a payment, or an
+// approval that was the asker's own to give. The release of an answer that was held back is none of these: what was approved is that
+// others read it.
+func AskedPrivately(turn exchange.TurnRecord) bool {
+	resolution := turn.Message.PolicyResolution
+	if resolution == nil {
+		return false
+	}
+	if _, approval := resolution.Data[policypart.ApprovalKey]; !approval || progressOf(turn).Number > 0 {
+		return true
+	}
+
+	by := resolution.ResolvedBy
+	return by != nil && !decidedOf(resolution).Reply && slices.ContainsFunc(turn.Message.Sender.Identities, func(e identity.Evidence) bool {
+		return e.Issuer == by.Issuer && e.Subject == by.Subject
+	})
 }
 
 // Codes of the final notice of a demand that was not met, and of audit rows about those that were.

@@ -90,7 +90,7 @@ func (s *runner) park(ctx context.Context, job queue.Job, turn exchange.TurnReco
 
 	parts := append([]normalized.Part(nil), response.Parts...)
 	parts[len(parts)-1].Policy = &issuance.Part
-	response.Parts, response.To, response.Cc = parts, nil, nil // a demand is for the asker alone
+	response.Parts = parts
 	reply := s.replies.newReply(turn, response)
 	reply.Notice = turn.Attempt // no two demands of a turn come from the same run
 	return s.replies.conclude(ctx, job, record, ending{

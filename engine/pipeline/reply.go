@@ -46,7 +46,7 @@ func (s *replier) newReply(turn exchange.TurnRecord, response normalized.Respons
 	return exchange.Reply{
 		ID: exchange.DerivedID(turn.ID, "reply", cmp.Or(turn.ReplyID, turn.Retried)), TurnID: turn.ID, Agent: turn.Agent,
 		Message: turn.Message, Channel: turn.Channel, Route: turn.Route,
-		Response: response, CreatedAt: time.Now().UTC().Truncate(time.Millisecond),
+		Response: narrowed(turn, response), CreatedAt: time.Now().UTC().Truncate(time.Millisecond),
 	}
 }
 

@@ -55,6 +55,9 @@ func (s *runner) Run(ctx context.Context, job queue.Job) (err error) {
 	if ended, err := s.withdrawn(ctx, turn); ended {
 		return err
 	}
+	if err := s.recallReply(ctx, &turn); err != nil {
+		return queue.RetryAfter(time.Second, err)
+	}
 	if turn.Written != nil && len(turn.Written.Parts) > 0 { // whatever its agent may do now
 		return s.sendWritten(withTurn(ctx, turn), job, turn)
 	}

@@ -130,6 +130,7 @@ func (s *runner) awaitAuthorization(
 	wanted.CreatedAt = time.Now().UTC().Truncate(time.Microsecond)
 	response.To, response.Cc = nil, nil
 	reply := s.replies.newReply(turn, response)
+	reply.Response = inPrivate(reply.Response) // it says where to sign in
 	reply.Notice = turn.Attempt
 	created, made := requestedEvent(wanted), false
 	err := s.replies.conclude(ctx, job, record, ending{

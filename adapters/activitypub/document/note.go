@@ -92,6 +92,9 @@ func ReadAudience(activity, note Object) Audience {
 	return addressed
 }
 
+// All returns everyone in it.
+func (a Audience) All() []string { return slices.Concat(a.To, a.Cc, a.Hidden) }
+
 // Includes reports whether an actor is among the recipients.
 func (a Audience) Includes(actor string) bool {
 	return slices.Contains(a.To, actor) || slices.Contains(a.Cc, actor) || slices.Contains(a.Hidden, actor)

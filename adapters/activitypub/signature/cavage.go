@@ -170,7 +170,7 @@ func checkCavage(r Request, now time.Time) (Claim, error) {
 	}
 
 	verify := func(key crypto.PublicKey) error { return s.verify(r, key) }
-	return Claim{KeyID: s.KeyID, Scheme: Cavage, Verify: verify}, nil
+	return Claim{KeyID: s.KeyID, Scheme: Cavage, ForHost: s.covers("host"), Verify: verify}, nil
 }
 
 // checkAlgorithm refuses what this network does not use. The parameter chooses nothing: the type of the key does.

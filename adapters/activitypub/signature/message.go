@@ -129,7 +129,7 @@ func checkMessageSignature(r Request, now time.Time) (Claim, error) {
 		err := s.check(r, now)
 		if err == nil {
 			verify := func(key crypto.PublicKey) error { return s.verify(r, key) }
-			return Claim{KeyID: s.KeyID, Scheme: RFC9421, Verify: verify}, nil
+			return Claim{KeyID: s.KeyID, Scheme: RFC9421, ForHost: true, Verify: verify}, nil // checkCoverage demands the host
 		}
 
 		if first == nil {

@@ -50,9 +50,10 @@ type Request struct {
 
 // Claim is a signature that passed every check that needs no key.
 type Claim struct {
-	KeyID  string
-	Scheme string
-	Verify func(key crypto.PublicKey) error
+	KeyID   string
+	Scheme  string
+	ForHost bool // it covers the host: the request was made for the one that got it, and cannot be repeated at another
+	Verify  func(key crypto.PublicKey) error
 }
 
 // SchemeOf names the scheme by which a request is signed. A request with both is judged by RFC 9421 alone: when the
