@@ -83,12 +83,13 @@ func TestHistoryOfAPerson(t *testing.T) {
 		expect("", from("ana-on-mastodon", "n1", "note")) // no one said that this is ana
 		expect(mail+" | "+bo, from("ana", "m2", "meeting"))
 		expect("", impostor(from("ana", "i1", "forged")))
-		link(t, e.store, "ana", "ana-on-mastodon")
+		link(t, e.store, "another agent", "ana", "bo")
+		link(t, e.store, "echo", "ana", "ana-on-mastodon")
 		const more = " | hello m2 | re: hello m2"
 		expect(mail+" | hello n1 | re: hello n1"+more, from("ana-on-mastodon", "n2", "note"))
 		expect("", impostor(from("ana-on-mastodon", "i2", "forged too")))
 		expect(bo, from("bo", "b2", "elsewhere"))
-		if err := e.store.Unlink(t.Context(), principal("ana")); err != nil {
+		if _, err := e.store.EndLinks(t.Context(), exchange.LinkFilter{Principal: principal("ana")}, exchange.LinkEnd{}); err != nil {
 			t.Fatal(err)
 		}
 		expect("hello n1 | re: hello n1 | hello n2 | re: hello n2", from("ana-on-mastodon", "n3", "another note"))
@@ -99,7 +100,7 @@ func TestHistoryOfAPerson(t *testing.T) {
 func TestHistoryOfAThread(t *testing.T) {
 	w := &witness{seen: map[string]string{}}
 	e := start(t, "sqlite", w.agent, agents.Settings{})
-	link(t, e.store, "ana", "bo")
+	link(t, e.store, "echo", "ana", "bo")
 	for _, in := range []exchange.Inbound{from("ana", "m1", "one"), from("ana", "m2", "two"), from("bo", "m3", "three")} {
 		if got := w.ask(t, e, in); got != "" {
 			t.Errorf("saw %q", got)
@@ -115,15 +116,16 @@ func impostor(in exchange.Inbound) exchange.Inbound {
 
 func principal(user string) string { return from(user, "", "").Message.Sender.Principal() }
 
-func link(t *testing.T, s *store.Store, users ...string) {
+// link makes one person of two users for the agent.
+func link(t *testing.T, s *store.Store, agent, a, b string) {
 	t.Helper()
-	var list []exchange.PersonIdentity
-	for _, user := range users {
-		list = append(list, exchange.PersonIdentity{
+	made := exchange.PersonLink{Agent: agent, Digest: "shown"}
+	for i, user := range []string{a, b} {
+		made.Sides[i] = exchange.LinkSide{
 			Principal: principal(user), Issuer: "inbox.test", Subject: "mailto:" + user + "@peer.test", Method: identity.MethodEmailDMARC,
-		})
+		}
 	}
-	if err := s.InTx(t.Context(), func(tx *store.Tx) error { return tx.LinkPerson(t.Context(), list) }); err != nil {
+	if err := s.InTx(t.Context(), func(tx *store.Tx) error { return tx.PutLink(t.Context(), made) }); err != nil {
 		t.Fatal(err)
 	}
 }

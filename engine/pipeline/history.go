@@ -73,8 +73,8 @@ type ThreadExcerpt struct {
 type ThreadReader interface {
 	// ThreadExcerpt reads as little as the query asks for, however long the thread is.
 	ThreadExcerpt(ctx context.Context, query ThreadQuery) (ThreadExcerpt, error)
-	// PersonOf returns all identities of the principal's person; none when it is not linked to another.
-	PersonOf(ctx context.Context, principal string) ([]exchange.PersonIdentity, error)
+	// LinksOf returns the links of a principal that are in force for an agent.
+	LinksOf(ctx context.Context, agent, principal string) ([]exchange.PersonLink, error)
 }
 
 // historian collects what was said in a thread before a turn.
@@ -153,22 +153,39 @@ func (s *historian) threadQuery(ctx context.Context, agent agents.Entry, turn ex
 	return query, err
 }
 
-// principals returns the sender and the identities that are linked to it, where the agent's history follows the person.
-// A sender who proved nothing is no known person: a name alone opens no other conversation.
+// principals returns the sender and the principals that are linked with it for this agent, where the agent's history follows
+// the person. A sender who proved nothing is no known person: a name alone opens no other conversation.
 func (s *historian) principals(ctx context.Context, agent agents.Entry, turn exchange.TurnRecord) ([]string, error) {
 	sender := turn.Message.Sender
 	if agent.Settings.HistoryScope != agents.HistoryPerson || len(sender.Identities) == 0 || turn.Principal != sender.Principal() {
 		return nil, nil
 	}
 
-	linked, err := s.options.Store.PersonOf(ctx, turn.Principal)
+	links, err := s.options.Store.LinksOf(ctx, turn.Agent, turn.Principal)
 	list := []string{turn.Principal}
-	for _, other := range linked {
-		if !slices.Contains(list, other.Principal) {
+	for i := range links {
+		own, other, counts := links[i].With(turn.Agent, turn.Principal, time.Now())
+		if counts && s.believed(own) && s.believed(other) && !renamed(own, sender) {
 			list = append(list, other.Principal)
 		}
 	}
 	return list, err
+}
+
+// believed reports whether what proved a side of a link would still be believed.
+func (s *historian) believed(side exchange.LinkSide) bool {
+	return s.options.Believed == nil || s.options.Believed(side)
+}
+
+// renamed reports whether the sender's evidence vouches for another address now than when the link was made.
+func renamed(own exchange.LinkSide, sender normalized.Sender) bool {
+	for i := range sender.Identities {
+		e := &sender.Identities[i]
+		if now := e.Proven(); e.Issuer == own.Issuer && e.Subject == own.Subject && own.Address != "" && now != "" && now != own.Address {
+			return true
+		}
+	}
+	return false
 }
 
 // keepFiles puts the inline bytes of earlier turns into the blob store: history carries their digests only.
