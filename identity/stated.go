@@ -1,9 +1,6 @@
 package identity
 
-import (
-	"encoding/json"
-	"strings"
-)
+import "strings"
 
 // ProvenAddress is an address for which accepted evidence vouches, in canonical form; empty = none. Evidence.Proven makes it.
 type ProvenAddress string
@@ -24,8 +21,8 @@ func Stated(address string) StatedAddress { return StatedAddress{text: address} 
 // String returns the address for display.
 func (a StatedAddress) String() string { return a.text }
 
-// MarshalJSON writes the address as a string.
-func (a StatedAddress) MarshalJSON() ([]byte, error) { return json.Marshal(a.text) }
+// MarshalText writes the address.
+func (a StatedAddress) MarshalText() ([]byte, error) { return []byte(a.text), nil }
 
 // Resembles reports whether the sender states the address, in whatever letter case. It is for lists that warn of such senders.
 func (a StatedAddress) Resembles(address ProvenAddress) bool {

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"inbox/agents"
+	"inbox/engine/pipeline"
 	"inbox/engine/store"
 	"inbox/exchange"
 	"inbox/history"
@@ -93,6 +94,77 @@ func TestHistoryOfAPerson(t *testing.T) {
 			t.Fatal(err)
 		}
 		expect("hello n1 | re: hello n1 | hello n2 | re: hello n2", from("ana-on-mastodon", "n3", "another note"))
+	})
+}
+
+// TestLinkCountsForItsAgent: a link that another agent asked for, one whose side nobody trusts any more, one of a side that has
+// another address now, and one that is of somebody who is linked with the other side show nothing.
+func TestLinkCountsForItsAgent(t *testing.T) {
+	eachDatabase(t, func(t *testing.T, url string) {
+		w := &witness{seen: map[string]string{}}
+		settings := agents.Settings{HistoryScope: agents.HistoryPerson, Unverified: agents.UnverifiedAnswer}
+		distrusted := principal("distrusted")
+		e := startWith(t, url, w.agent, settings, func(options *pipeline.Options) {
+			options.Believed = func(side exchange.LinkSide) bool { return side.Principal != distrusted }
+		})
+		for _, user := range []string{"patient", "distrusted", "far", "near"} {
+			w.ask(t, e, from(user, user+"1", user))
+		}
+		link(t, e.store, "memory", "ana", "patient")
+		link(t, e.store, "echo", "ana", "distrusted")
+		link(t, e.store, "echo", "ana", "near")
+		link(t, e.store, "echo", "near", "far")
+		const near = "hello near1 | re: hello near1"
+		if got := w.ask(t, e, from("ana", "a1", "a")); got != near {
+			t.Errorf("ana saw %q, want %q", got, near)
+		}
+		if got, own := w.ask(t, e, from("patient", "p2", "p")), "hello patient1 | re: hello patient1"; got != own {
+			t.Errorf("patient saw %q, want %q", got, own)
+		}
+
+		renamed := exchange.PersonLink{Agent: "echo", Digest: "shown", Sides: [2]exchange.LinkSide{
+			{Principal: principal("bo"), Issuer: "inbox.test", Subject: "mailto:bo@peer.test", Address: "@former@peer.test"}, {Principal: principal("far")},
+		}}
+		if err := e.store.InTx(t.Context(), func(tx *store.Tx) error { return tx.PutLink(t.Context(), renamed) }); err != nil {
+			t.Fatal(err)
+		}
+		if got := w.ask(t, e, from("bo", "b1", "b")); got != "" {
+			t.Errorf("bo, whose address changed, saw %q", got)
+		}
+	})
+}
+
+// TestUnlinkByMessage: the word alone ends the sender's links with the agent, whoever was asked first; without links it is a message
+// like others.
+func TestUnlinkByMessage(t *testing.T) {
+	eachDatabase(t, func(t *testing.T, url string) {
+		agent := &script{name: "echo", settings: agents.Settings{HistoryScope: agents.HistoryPerson}, answer: says("as the agent says")}
+		e := composed(t, url, nil, agent)
+		word := func(user, id, text string) exchange.Inbound {
+			in := from(user, id, id)
+			in.Message.Parts = []normalized.Part{normalized.Text(text)}
+			return in
+		}
+		link(t, e.store, "echo", "ana", "bo")
+		link(t, e.store, "memory", "ana", "bo")
+
+		if got := plain(e.answered(t, word("bo", "m1", "please do not unlink me")).Response); got[0] != "as the agent says" {
+			t.Errorf("%q", got)
+		}
+		if got := plain(e.answered(t, word("bo", "m2", "@echo@inbox.test Unlink!")).Response); got[0] != "Done: @echo@inbox.test no longer treats this address and mailto:ana@peer.test as the same person." {
+			t.Errorf("%q", got)
+		}
+		for agent, want := range map[string]int{"echo": 0, "memory": 1} {
+			if links, err := e.store.LinksOf(t.Context(), agent, principal("ana")); err != nil || len(links) != want {
+				t.Errorf("%s: %+v, %v", agent, links, err)
+			}
+		}
+		if records := e.audits(t, exchange.AuditUnlinked); len(records) != 1 || records[0].Principal != principal("bo") || records[0].Agent != "echo" {
+			t.Errorf("%+v", records)
+		}
+		if got := plain(e.answered(t, word("bo", "m3", "unlink")).Response); got[0] != "as the agent says" {
+			t.Errorf("%q", got)
+		}
 	})
 }
 
