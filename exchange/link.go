@@ -16,7 +16,7 @@ type PersonLink struct {
 	Sides    [2]LinkSide
 	Digest   string // policypart.Digest of what both sides were shown
 	LinkedAt time.Time
-	Until    time.Time // it counts before this instant; zero = until somebody ends it
+	Until    time.Time // it counts before this instant; zero = until someone ends it
 }
 
 // LinkSide is one of the two principals of a link, as it was proven when it agreed.

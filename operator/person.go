@@ -32,7 +32,7 @@ type PersonName struct {
 
 // Who finds the principals of a person who is called by an address (@user@domain, user@domain), an account (https://…, mailto:…, token:…), a
 // principal as messages show it, or the id of a link. A principal belongs to the person because the operator named it or because its evidence vouches
-// for the address; an address that a sender only states brings in nobody. fault.Malformed for what is no such name.
+// for the address; an address that a sender only states brings in no one. fault.Malformed for what is no such name.
 func (e Erasures) Who(ctx context.Context, who PersonName) (store.Person, error) {
 	query, err := e.query(ctx, strings.TrimSpace(who.Name))
 	if err != nil {

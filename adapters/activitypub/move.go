@@ -46,7 +46,7 @@ func (m *moves) moved(ctx context.Context, in *incoming) (string, error) {
 	if document.Reference(in.activity["object"]) != in.actor || !m.isRemote(target) || target == in.actor || !m.admits(document.HostOf(target)) {
 		return outcomeIgnored, nil
 	}
-	// Whoever has the new account has agreed to nothing yet.
+	// The owner of the new account has not agreed to any link.
 	if err := m.options.Amender.EndLinks(ctx, m.principal(in.actor), "the account moved to "+target); err != nil {
 		return "", err
 	}

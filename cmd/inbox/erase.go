@@ -21,8 +21,8 @@ import (
 
 // aboutPerson are the words on who PERSON is, which both commands have in their help.
 const aboutPerson = `PERSON is an address, an account, a principal as "inbox show" prints it, or the id of a link. An address means the principals whose
-evidence vouches for it; --dry-run names each of them with the reason. Messages that only state the address, without proof or by somebody
-else, are listed apart. --unproven takes those without proof, too: write it only if you know that the person wrote them. --linked takes the
+evidence vouches for it; --dry-run names each of them with the reason. Messages that only state the address, without proof or by another
+sender, are listed apart. --unproven takes those without proof, too: write it only if you know that the person wrote them. --linked takes the
 addresses that are linked with the person by links in force.`
 
 // addPerson adds the flags that say who belongs to a person.

@@ -284,7 +284,7 @@ func (s *canceller) React(ctx context.Context, turnID string, reaction exchange.
 	return nil
 }
 
-// EndLinks ends what makes a principal one person with others, for all agents: its account is gone or is somebody else's now.
+// EndLinks ends what makes a principal one person with others, for all agents: its account is gone or has another owner now.
 func (s *canceller) EndLinks(ctx context.Context, principal, reason string) error {
 	_, err := s.options.Store.EndLinks(ctx, exchange.LinkFilter{Principal: principal}, exchange.LinkEnd{By: principal, Reason: reason})
 	if err != nil {

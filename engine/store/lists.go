@@ -171,7 +171,7 @@ func (s listStore) MailFailed(ctx context.Context, failure exchange.MailFailure)
 		if suppressed = changed > 0; err != nil || !suppressed || failure.Kind != exchange.FailureHard {
 			return err
 		}
-		// Whoever gets the mailbox next is another person.
+		// The next owner of the mailbox is another person.
 		_, err = tx.endLinks(ctx, exchange.LinkFilter{Address: identity.ProvenAddress("@" + failure.Address)}, exchange.LinkEnd{Reason: "the mailbox is gone"})
 		return err
 	})

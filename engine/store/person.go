@@ -26,7 +26,7 @@ type PersonNames struct {
 const unprovenPrincipal = "unverified "
 
 // texts are the forms in which the names stand in documents and notes, in lower case. The address of a sender who proved
-// nothing is not one of them: it may be somebody else's.
+// nothing is not one of them: it may be another person's.
 func (p PersonNames) texts() []string {
 	found := map[string]bool{}
 	for _, principal := range p.Principals {
