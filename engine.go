@@ -27,6 +27,7 @@ import (
 	"inbox/internal/queue"
 	"inbox/internal/safehttp"
 	"inbox/normalized"
+	"inbox/operator"
 )
 
 // engine accepts messages, runs turns and delivers answers: the services of engine/ with their jobs in one queue.
@@ -75,7 +76,8 @@ func newEngine(ctx context.Context, below *agentSet) (*engine, error) {
 		Closed: e.availability,
 		Limits: e.limits(),
 		Store:  e.store.Pipeline(), Agents: e.registry, Channels: e.channels, Blobs: e.blobs, Logger: e.logger, Tracer: e.tracer, Deliveries: e.delivery,
-		Demands: e.demands, Caller: currentCaller{e.resources}, Moderator: e.lists, Current: func() (*pipeline.Limiters, *pipeline.Quotas) { now := e.now(); return &now.limiters, &now.quotas }, KnownAgent: e.ofPeer, BaseURL: base,
+		Believed: func(side exchange.LinkSide) bool { return operator.Believed(e.now().config)(side) },
+		Demands:  e.demands, Caller: currentCaller{e.resources}, Moderator: e.lists, Current: func() (*pipeline.Limiters, *pipeline.Quotas) { now := e.now(); return &now.limiters, &now.quotas }, KnownAgent: e.ofPeer, BaseURL: base,
 		Files:     func(turn exchange.TurnRecord, expires time.Time) pipeline.Files { return e.files.Of(turn, expires) },
 		Documents: e.store.State(), Approvers: openers{e.channels}, OperatorHears: e.operatorHears,
 		Requested: e.clientTools.Requested, Reserve: func(job queue.NewJob) *queue.Reservation { return e.queue.Reserve(job) },

@@ -724,9 +724,9 @@ func (c *traffic) operatesApprovals(s *inboxtest.Server, token string) {
 // operatesRecords lifts what the server keeps about people and their addresses.
 func (c *traffic) operatesRecords(s *inboxtest.Server, token string) {
 	c.Helper()
-	person := func(subject, address string) exchange.PersonIdentity {
-		return exchange.PersonIdentity{
-			Principal: "localhost " + subject, Issuer: "localhost", Subject: subject, Method: identity.MethodEmailDMARC, Address: address, LinkedAt: time.Now(),
+	side := func(subject, address string) exchange.LinkSide {
+		return exchange.LinkSide{
+			Principal: "localhost " + subject, Issuer: "localhost", Subject: subject, Method: identity.MethodEmailDMARC, Address: identity.ProvenAddress(address),
 		}
 	}
 	stop := exchange.ListEntry{
@@ -734,7 +734,9 @@ func (c *traffic) operatesRecords(s *inboxtest.Server, token string) {
 		Agent: "echo", CreatedAt: time.Now(),
 	}
 	if err := s.Store().InTx(c.Context(), func(tx *store.Tx) error {
-		return tx.LinkPerson(c.Context(), []exchange.PersonIdentity{person("acct:ana@social.test", "@ana@social.test"), person("mailto:ana@mail.test", "@ana@mail.test")})
+		return tx.PutLink(c.Context(), exchange.PersonLink{Agent: "echo", Digest: "shown", LinkedAt: time.Now(), Sides: [2]exchange.LinkSide{
+			side("acct:ana@social.test", "@ana@social.test"), side("mailto:ana@mail.test", "@ana@mail.test"),
+		}})
 	}); err != nil {
 		c.Fatal(err)
 	}
@@ -747,6 +749,7 @@ func (c *traffic) operatesRecords(s *inboxtest.Server, token string) {
 	for _, path := range []string{"people", "stops", "mail/suppressed"} {
 		c.call("GET", "/api/v1/"+path, token, "", 200)
 	}
+	c.call("GET", "/api/v1/people/preview?linked=true&person=ana@mail.test", token, "", 200)
 	c.call("DELETE", "/api/v1/people?principal="+url.QueryEscape(stop.Target), token, "", 204)
 	c.call("DELETE", "/api/v1/stops?agent=echo&target="+url.QueryEscape(stop.Target), token, "", 204)
 	c.call("DELETE", "/api/v1/mail/suppressed?address=gone@mail.test", token, "", 204)

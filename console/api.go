@@ -83,6 +83,7 @@ func (a *API) Routes() []httpserver.Route {
 		a.route(http.MethodDelete, "/api/v1/replies/{reply}/pin", a.pinAnswer(false)),
 		a.route(http.MethodGet, "/api/v1/people", a.listPeople),
 		a.route(http.MethodDelete, "/api/v1/people", a.unlink),
+		a.route(http.MethodGet, "/api/v1/people/preview", a.previewPerson),
 		a.route(http.MethodGet, "/api/v1/people/export", a.exportPerson),
 		a.route(http.MethodPost, "/api/v1/people/erase", a.erasePerson),
 		a.route(http.MethodGet, "/api/v1/erasures", a.listErasures),

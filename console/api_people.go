@@ -10,8 +10,10 @@ import (
 
 // eraseBody names a person as the command does.
 type eraseBody struct {
-	Person string `json:"person"`
-	DryRun bool   `json:"dry_run,omitempty"`
+	Person   string `json:"person"`
+	Linked   bool   `json:"linked,omitempty"`
+	Unproven bool   `json:"unproven,omitempty"`
+	DryRun   bool   `json:"dry_run,omitempty"`
 }
 
 // eraseAnswer has the receipt of an erasure that began, or with dry_run what it would take.
@@ -34,11 +36,12 @@ func (a *API) erasePerson(w http.ResponseWriter, r *http.Request) (any, error) {
 		return nil, fault.New(fault.Malformed, `send {"person":"alice@example.org"}`)
 	}
 
+	who := operator.PersonName{Name: wanted.Person, Linked: wanted.Linked, Unproven: wanted.Unproven}
 	if wanted.DryRun {
-		preview, err := a.operator.Erasures.Preview(r.Context(), wanted.Person)
+		preview, err := a.operator.Erasures.Preview(r.Context(), who)
 		return eraseAnswer{Preview: &preview}, err
 	}
-	receipt, err := a.operator.Erasures.Begin(r.Context(), wanted.Person, caller(r))
+	receipt, err := a.operator.Erasures.Begin(r.Context(), who, caller(r))
 	return eraseAnswer{Receipt: &receipt}, err
 }
 
@@ -59,13 +62,13 @@ func (a *API) usage(_ http.ResponseWriter, r *http.Request) (any, error) {
 
 // exportPerson streams a ZIP archive. A failure after its first bytes breaks the connection, so that no one takes half of it for the whole.
 func (a *API) exportPerson(w http.ResponseWriter, r *http.Request) (any, error) {
-	name := r.URL.Query().Get("person")
-	if name == "" {
-		return nil, fault.InField("person", "is missing: write an address, an account or a principal")
+	who, err := personName(r)
+	if err != nil {
+		return nil, err
 	}
 
 	out := &archiveWriter{ResponseWriter: w}
-	_, err := a.operator.Exports.ExportZip(r.Context(), name, out)
+	_, err = a.operator.Exports.ExportZip(r.Context(), who, out)
 	switch {
 	case err != nil && out.begun:
 		panic(http.ErrAbortHandler)
@@ -73,6 +76,25 @@ func (a *API) exportPerson(w http.ResponseWriter, r *http.Request) (any, error) 
 		return nil, err
 	}
 	return written{}, nil
+}
+
+// previewPerson says who a name means and why, before an export or an erasure.
+func (a *API) previewPerson(_ http.ResponseWriter, r *http.Request) (any, error) {
+	who, err := personName(r)
+	if err != nil {
+		return nil, err
+	}
+	return a.operator.Erasures.Preview(r.Context(), who)
+}
+
+// personName reads who is meant.
+func personName(r *http.Request) (who operator.PersonName, err error) {
+	query := r.URL.Query()
+	who = operator.PersonName{Name: query.Get("person"), Linked: query.Get("linked") == "true", Unproven: query.Get("unproven") == "true"}
+	if who.Name == "" {
+		err = fault.InField("person", "is missing: write an address, an account or a principal")
+	}
+	return who, err
 }
 
 // archiveWriter says what follows when the first bytes are there.

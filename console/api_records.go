@@ -116,11 +116,11 @@ func (a *API) listAudit(_ http.ResponseWriter, r *http.Request) (any, error) {
 func auditCursor(record exchange.AuditRecord) string { return record.ID }
 
 type peopleList struct {
-	Identities []exchange.PersonIdentity `json:"identities"`     // those of one person stand together
+	Identities []exchange.PersonIdentity `json:"identities"`     // both sides of a link stand together
 	Next       string                    `json:"next,omitempty"` // value of "before" for the following page
 }
 
-// listPeople lists all people page by page, or without pages those of whom one identity is the named one.
+// listPeople lists all links page by page, or without pages those of which one side is the named one.
 func (a *API) listPeople(_ http.ResponseWriter, r *http.Request) (any, error) {
 	if who := r.URL.Query().Get("sender"); who != "" {
 		found, err := a.operator.People.Of(r.Context(), who)
@@ -135,7 +135,7 @@ func (a *API) listPeople(_ http.ResponseWriter, r *http.Request) (any, error) {
 	return peopleList{Identities: listed(slices.Concat(found...)), Next: next}, err
 }
 
-// persons returns the identities of each person, who stand together.
+// persons returns the sides of each link, which stand together.
 func persons(identities []exchange.PersonIdentity) (persons [][]exchange.PersonIdentity) {
 	for i, identity := range identities {
 		if i == 0 || identity.PersonID != identities[i-1].PersonID {
@@ -152,7 +152,7 @@ func (a *API) unlink(_ http.ResponseWriter, r *http.Request) (any, error) {
 	if principal == "" {
 		return nil, fault.InField("principal", "is missing; take it from the list of people")
 	}
-	return nil, a.operator.People.Unlink(r.Context(), principal)
+	return nil, a.operator.People.Unlink(r.Context(), r.URL.Query().Get("agent"), principal, caller(r))
 }
 
 // listReports lists what other servers complained about.

@@ -28,7 +28,7 @@ type office struct {
 
 	tokens map[string]exchange.Token // by their text
 	turns  []exchange.TurnRecord
-	people []exchange.PersonIdentity
+	links  []exchange.PersonLink
 	calls  []string
 }
 
@@ -80,14 +80,14 @@ func (o *office) AuditRecords(_ context.Context, f exchange.AuditFilter) ([]exch
 	return records[:min(f.Limit, len(records))], nil
 }
 
-func (o *office) People(_ context.Context, before string, limit int) ([]exchange.PersonIdentity, error) {
-	o.calls = append(o.calls, "people "+before+" "+strconv.Itoa(limit))
-	return o.people, nil
+func (o *office) Links(_ context.Context, before string, limit int) ([]exchange.PersonLink, error) {
+	o.calls = append(o.calls, "links "+before+" "+strconv.Itoa(limit))
+	return o.links, nil
 }
 
-func (o *office) Unlink(_ context.Context, principal string) error {
-	o.calls = append(o.calls, "unlink "+principal)
-	return nil
+func (o *office) EndLinks(_ context.Context, filter exchange.LinkFilter, end exchange.LinkEnd) ([]exchange.PersonLink, error) {
+	o.calls = append(o.calls, "unlink "+filter.Agent+" "+filter.Principal+" "+end.By)
+	return o.links[:1], nil
 }
 
 func (o *office) Approvals(_ context.Context, f exchange.ApprovalFilter) ([]exchange.Approval, error) {
@@ -164,9 +164,10 @@ func newOffice() *office {
 			"ended": {Scope: exchange.TokenAdmin, ExpiresAt: time.Unix(1, 0)}, "work": {Name: "desk", Scope: exchange.TokenWork}, "read": {Name: "wall", Scope: exchange.TokenRead},
 		},
 		turns: []exchange.TurnRecord{{ID: "t1", State: exchange.StateHeld, UpdatedAt: time.UnixMicro(7)}, {ID: "t2", State: exchange.StateHeld}},
-		people: []exchange.PersonIdentity{
-			{PersonID: "p1", Principal: "x acct:a@x"}, {PersonID: "p1", Principal: "x mailto:a@x"}, {PersonID: "p2", Principal: "x mailto:b@x"},
-			{PersonID: "p0", Principal: "x mailto:c@x"},
+		links: []exchange.PersonLink{
+			{ID: "p1", Agent: "memory", Sides: [2]exchange.LinkSide{{Principal: "x acct:a@x"}, {Principal: "x mailto:a@x"}}},
+			{ID: "p2", Agent: "memory", Sides: [2]exchange.LinkSide{{Principal: "x mailto:b@x"}, {Principal: "x mailto:c@x"}}},
+			{ID: "p0", Agent: "memory", Sides: [2]exchange.LinkSide{{Principal: "x mailto:d@x"}, {Principal: "x mailto:e@x"}}},
 		},
 	}
 }
@@ -246,9 +247,10 @@ func TestOperatorAPI(t *testing.T) {
 		"deny, long":      {http.MethodPost, "/api/v1/approvals/p1/deny", `{"reason":"` + strings.Repeat("x", 501) + `"}`, http.StatusBadRequest, "", `"field":"reason"`},
 		"edit":            {http.MethodPost, "/api/v1/approvals/p1/edit", `{"text":"We open at nine."}`, http.StatusOK, "edit p1 by operator:laptop: We open at nine.", `"id":"p1"`},
 		"edit, broken":    {http.MethodPost, "/api/v1/approvals/p1/edit", `We open at nine.`, http.StatusBadRequest, "", `"code":"malformed"`},
-		"people":          {http.MethodGet, "/api/v1/people", "", http.StatusOK, "people  51", `"principal":"x acct:a@x"`},
-		"people, page":    {http.MethodGet, "/api/v1/people?limit=2&before=p9", "", http.StatusOK, "people p9 3", `"next":"p2"`},
-		"unlink":          {http.MethodDelete, "/api/v1/people?principal=x%20https%3A%2F%2Fy%2Fz", "", http.StatusNoContent, "unlink x https://y/z", ""},
+		"people":          {http.MethodGet, "/api/v1/people", "", http.StatusOK, "links  51", `"person_id":"p1","agent":"memory","principal":"x acct:a@x"`},
+		"people, page":    {http.MethodGet, "/api/v1/people?limit=2&before=p9", "", http.StatusOK, "links p9 3", `"next":"p2"`},
+		"unlink":          {http.MethodDelete, "/api/v1/people?principal=x%20https%3A%2F%2Fy%2Fz", "", http.StatusNoContent, "unlink  x https://y/z operator:laptop", ""},
+		"unlink, agent":   {http.MethodDelete, "/api/v1/people?agent=memory&principal=x%20y", "", http.StatusNoContent, "unlink memory x y operator:laptop", ""},
 		"unlink nobody":   {http.MethodDelete, "/api/v1/people", "", http.StatusBadRequest, "", `"field":"principal"`},
 		"audit": {http.MethodGet, "/api/v1/audit?code=state%3A*&turn=t1&agent=echo&before=a9&limit=1", "", http.StatusOK,
 			"state:* t1 echo a9 2", `"next":"a1"`},

@@ -52,7 +52,8 @@ type entryBody struct {
 // looks is a GET.
 var roles = map[string]exchange.Role{
 	// What one person's data are is for who may also remove them.
-	"GET /api/v1/people/export": exchange.RoleAdmin,
+	"GET /api/v1/people/export":  exchange.RoleAdmin,
+	"GET /api/v1/people/preview": exchange.RoleAdmin,
 
 	// Names of services and addresses of webhooks are for who keeps the server.
 	"GET /api/v1/settings": exchange.RoleAdmin,
@@ -257,11 +258,15 @@ func Operations() []openapi.Operation {
 		{Method: "PUT", Path: "/api/v1/replies/{reply}", Summary: "Edit an answer", Errors: revising, Request: answerBody{Text: "Hello", MIME: "text/markdown"}},
 		{Method: "PUT", Path: "/api/v1/replies/{reply}/pin", Summary: "Show an answer on the profile of its agent", Errors: taken},
 		{Method: "DELETE", Path: "/api/v1/replies/{reply}/pin", Summary: "Take an answer off the profile of its agent", Errors: taken},
-		{Method: "GET", Path: "/api/v1/people", Summary: "Who is linked with whom", Query: append([]string{"sender"}, page...), Response: peopleList{}},
-		{Method: "DELETE", Path: "/api/v1/people", Summary: "Take an identity out of its person", Query: []string{"principal!"}, Errors: absent},
+		{Method: "GET", Path: "/api/v1/people", Summary: "Who is linked with whom, for which agent", Query: append([]string{"sender"}, page...), Response: peopleList{}},
+		{Method: "DELETE", Path: "/api/v1/people", Summary: "End the links of a principal, for all agents or for one", Query: []string{"principal!", "agent"}, Errors: absent},
 		{
 			Method: "GET", Path: "/api/v1/people/export", Summary: "Everything that is kept of one person, as a ZIP archive",
-			Query: []string{"person!"}, Bytes: true, Errors: absent,
+			Query: []string{"person!", "linked:boolean", "unproven:boolean"}, Bytes: true, Errors: absent,
+		},
+		{
+			Method: "GET", Path: "/api/v1/people/preview", Summary: "Who a name means for an export or an erasure, and why",
+			Query: []string{"person!", "linked:boolean", "unproven:boolean"}, Response: operator.ErasurePreview{},
 		},
 		{
 			Method: "POST", Path: "/api/v1/people/erase", Summary: "Remove everything that is kept of one person",

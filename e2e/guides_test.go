@@ -520,11 +520,11 @@ func (h *house) storeKeys(settings string) {
 		inboxtest.StoreKeys(h.t, opened, agent.Name)
 	}
 	if h.linked {
-		ana := []exchange.PersonIdentity{
-			{Principal: "mailto:ana@example.org", Issuer: guideDomain, Subject: "mailto:ana@example.org", Method: "urn:mentionable:auth:email-dmarc:v0.1", Address: "@ana@example.org", LinkedAt: time.Now().UTC()},
-			{Principal: "https://social.example/users/ana", Issuer: "social.example", Subject: "https://social.example/users/ana", Method: "urn:mentionable:auth:ap-http-signature:v0.1", Address: "@ana@social.example", LinkedAt: time.Now().UTC()},
-		}
-		if err := opened.InTx(h.t.Context(), func(tx *store.Tx) error { return tx.LinkPerson(h.t.Context(), ana) }); err != nil {
+		ana := exchange.PersonLink{Agent: file.Agents[0].Name, Digest: "shown", LinkedAt: time.Now().UTC(), Sides: [2]exchange.LinkSide{
+			{Principal: guideDomain + " mailto:ana@example.org", Issuer: guideDomain, Subject: "mailto:ana@example.org", Method: "urn:mentionable:auth:email-dmarc:v0.1", Address: "@ana@example.org"},
+			{Principal: guideDomain + " https://social.example/users/ana", Issuer: guideDomain, Subject: "https://social.example/users/ana", Method: "urn:mentionable:auth:ap-http-signature:v0.1", Address: "@ana@social.example"},
+		}}
+		if err := opened.InTx(h.t.Context(), func(tx *store.Tx) error { return tx.PutLink(h.t.Context(), ana) }); err != nil {
 			h.t.Fatal(err)
 		}
 	}

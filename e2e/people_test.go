@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"encoding/json"
 	"fmt"
 	"html"
 	"net/http"
@@ -12,6 +13,7 @@ import (
 
 	"inbox/e2e/load"
 	"inbox/normalized"
+	"inbox/operator"
 	"inbox/policypart"
 )
 
@@ -76,9 +78,11 @@ func (f *fediverse) reply(mention load.Mention) string {
 func TestLinkedPersonHasOneHistory(t *testing.T) {
 	onBothDatabases(t, func(t *testing.T, database string) {
 		agent := startScripted(t, linksPeople)
-		p := startPostWith(t, database, agent.table("memory", "history = \"person\""))
+		p := startPostWith(t, database, agent.table("memory", "history = \"person\"")+agent.table("doctor", "history = \"person\""))
 		community := startFediverse(t, 2)
 
+		p.sendAs("doctor", "mail-0@sender.test", "I have a cold.")
+		p.outbox.await(t, "mail-0@sender.test")
 		p.ask("mail-1@sender.test", "My cat is called Miezi.")
 		community.ask(p.server, "memory", 0, "hello from the fediverse")
 		if seen := historyOf(agent.last(t)); strings.Contains(seen, "Miezi") {
@@ -115,8 +119,32 @@ func TestLinkedPersonHasOneHistory(t *testing.T) {
 		if seen := historyOf(p.askAs(agent, impostor, "mail-4@evil.test", "What is my cat called?")); strings.Contains(seen, "Miezi") {
 			t.Errorf("an impostor with the same display name sees the history: %s", seen)
 		}
-		if people := p.inbox("people", "list", "--json"); strings.Count(people, `"principal"`) != 2 {
-			t.Errorf("people list --json prints %s; want two identities", people)
+		if people := p.inbox("people", "list", "--json"); strings.Count(people, `"principal"`) != 2 || strings.Count(people, `"agent": "memory"`) != 2 {
+			t.Errorf("people list --json prints %s; want two sides for memory", people)
+		}
+
+		community.ask(p.server, "doctor", 0, "do you know me?")
+		if seen := historyOf(agent.last(t)); strings.Contains(seen, "cold") {
+			t.Errorf("another agent than the one that asked sees the linked address: %s", seen)
+		}
+
+		const account = "mailto:ann@sender.test"
+		alone, together := p.inbox("export", "ann@sender.test", "--dry-run"), p.inbox("export", "ann@sender.test", "--dry-run", "--linked")
+		if !strings.Contains(alone, "vouches for @ann@sender.test") || !strings.Contains(alone, "left out without --linked") || strings.Contains(together, "left out") {
+			t.Errorf("export --dry-run prints\n%s\nand with --linked\n%s", alone, together)
+		}
+		var preview operator.ErasurePreview
+		if err := json.Unmarshal([]byte(p.inbox("erase", "ann@sender.test", "--dry-run", "--json")), &preview); err != nil || len(preview.Principals) != 1 ||
+			!strings.HasSuffix(preview.Principals[0].Principal, account) || len(preview.Linked) != 1 || preview.Linked[0].Agent != "memory" {
+			t.Errorf("erase --dry-run --json: %+v, %v", preview, err)
+		}
+
+		if reply := p.ask("mail-5@sender.test", "unlink"); !strings.Contains(plain(reply.Raw), "no longer treats") {
+			t.Errorf("the word unlink was answered with %s", plain(reply.Raw))
+		}
+		community.ask(p.server, "memory", 0, "what is my cat called now?")
+		if seen := historyOf(agent.last(t)); strings.Contains(seen, "Miezi") {
+			t.Errorf("after the link ended the mail is in the history: %s", seen)
 		}
 	})
 }

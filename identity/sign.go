@@ -259,23 +259,37 @@ func (e *Evidence) Vouches(address string) bool {
 	if err != nil {
 		return false
 	}
+	proven, is := e.vouched()
+	return is && proven == stated
+}
 
+// Proven returns the address for which the evidence vouches; empty = it vouches for none. It must be accepted evidence.
+func (e *Evidence) Proven() ProvenAddress {
+	proven, is := e.vouched()
+	if !is {
+		return ""
+	}
+	return ProvenAddress(proven.String())
+}
+
+// vouched returns the only address that the evidence proves.
+func (e *Evidence) vouched() (Address, bool) {
 	if proven, ok := e.provenAddress(); ok {
-		return proven == stated
+		return proven, true
 	}
 	if !e.fromActivityPub() {
-		return false
+		return Address{}, false
 	}
 
 	var claims struct {
 		Account string `json:"account"`
 	}
 	if json.Unmarshal(e.Claims, &claims) != nil {
-		return false
+		return Address{}, false
 	}
 
 	account, err := ParseAddress(claims.Account)
-	return err == nil && account == stated
+	return account, err == nil
 }
 
 // VouchesDomain reports whether our own ActivityPub transport saw an actor on that very host, whatever its name there.

@@ -241,6 +241,23 @@ func (v *Validator) Covers(evidence Evidence) bool {
 	})
 }
 
+// Believes reports whether the operator's list in force at the time lets an issuer vouch for a subject by a method. What own,
+// this server's own domain, vouches for is believed. It checks no proof: it is for what was proven earlier and is relied on now.
+func Believes(entries []TrustedIssuer, own, issuer, method, subject string, now time.Time) bool {
+	canonical, err := CanonicalIssuer(issuer)
+	if err != nil {
+		return false
+	}
+	if ours, err := ownIssuers(own); err == nil && ours[canonical] {
+		return true
+	}
+
+	return slices.ContainsFunc(entries, func(entry TrustedIssuer) bool {
+		named, err := CanonicalIssuer(entry.Issuer)
+		return err == nil && named == canonical && entry.inForce(now) && entry.coversSubject(method, subject)
+	})
+}
+
 // Rejection tells why a piece of evidence was not accepted. The message goes on without it.
 type Rejection struct {
 	Code    string `json:"code"`   // evidence:… or credential:…

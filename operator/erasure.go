@@ -7,14 +7,13 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
-	"strings"
 	"time"
 
 	"inbox/engine/delivery"
 	"inbox/engine/store"
 	"inbox/exchange"
-	"inbox/identity"
 	"inbox/internal/clock"
+	"inbox/internal/config"
 	"inbox/internal/fault"
 )
 
@@ -48,84 +47,29 @@ type Erasures struct {
 	vault    func(ctx context.Context) (Vault, error)
 	files    func() (exchange.Files, error)
 	domain   string
-}
-
-// Who finds all names of a person that is called by an address (@user@domain, user@domain), an account (https://…, mailto:…, token:…), a principal as
-// messages show it, or the id of a person. fault.Malformed for what is none, fault.NotFound when nothing is known of such a person.
-func (e Erasures) Who(ctx context.Context, name string) (store.PersonNames, error) {
-	seed, err := e.seed(strings.TrimSpace(name))
-	if err != nil {
-		return seed, err
-	}
-	names, err := e.store.FindPerson(ctx, seed)
-	if err != nil {
-		return names, err
-	}
-	return names, nil
-}
-
-func (e Erasures) seed(name string) (store.PersonNames, error) {
-	mail, isMail := strings.CutPrefix(name, "mailto:")
-	switch {
-	case name == "" || len(name) > 2048 || strings.ContainsAny(name, "\x00\n\r"):
-		return store.PersonNames{}, fault.New(fault.Malformed, "write a person's address, account or principal, as inbox show or inbox people list have it")
-	case strings.Contains(name, " "):
-		return store.PersonNames{Principals: []string{name}}, nil
-	case strings.HasPrefix(name, "https://"), strings.HasPrefix(name, "http://"):
-		host, _, _ := strings.Cut(name[strings.Index(name, "://")+3:], "/")
-		return store.PersonNames{Principals: []string{strings.ToLower(host) + " " + name, e.domain + " " + name}}, nil
-	case strings.HasPrefix(name, "token:"):
-		return store.PersonNames{Principals: []string{e.domain + " " + name}}, nil
-	case strings.Contains(mail, "@"):
-		address, err := identity.ParseAddress(mail)
-		if err != nil || !isMail && mail != name {
-			return store.PersonNames{}, fault.Newf(fault.Malformed, "%q is not an address; write one such as @user@example.com", name)
-		}
-		return store.AddressForms(e.domain, address), nil
-	case len(name) == 36:
-		return store.PersonNames{Principals: []string{name}}, nil // the id of a person
-	}
-	return store.PersonNames{}, fault.Newf(fault.Malformed, "%q is neither an address nor a principal; write one such as @user@example.com", name)
+	current  func() *config.Config
 }
 
 // Receipt says that a person was erased, without saying who.
 type Receipt = store.Receipt
 
-// ErasurePreview is what an erasure would take.
-type ErasurePreview struct {
-	Names    store.PersonNames `json:"names"`
-	Messages int               `json:"messages"`
-}
-
-// Preview says who a name means, and how many messages are theirs. Nothing is changed.
-func (e Erasures) Preview(ctx context.Context, name string) (ErasurePreview, error) {
-	names, err := e.Who(ctx, name)
-	if err != nil {
-		return ErasurePreview{}, err
-	}
-	preview := ErasurePreview{Names: names}
-	err = e.store.PersonTurns(ctx, names, "", "", func(string) error {
-		preview.Messages++
-		return nil
-	})
-	return preview, err
-}
-
 // Begin stores an erasure of the person that the name means; by is who wants it, for the receipt. What the person sends later is a new message.
-func (e Erasures) Begin(ctx context.Context, name, by string) (store.Receipt, error) {
-	names, err := e.Who(ctx, name)
+func (e Erasures) Begin(ctx context.Context, who PersonName, by string) (store.Receipt, error) {
+	person, err := e.Who(ctx, who)
 	if err != nil {
 		return store.Receipt{}, err
 	}
+	names := person.Names
 	pseudonym, err := e.pseudonyms(ctx)
 	if err != nil {
 		return store.Receipt{}, err
 	}
 	var hashed []string
-	for _, list := range [][]string{names.Principals, names.Addresses} {
-		for _, one := range list {
-			hashed = append(hashed, pseudonym(one))
-		}
+	for _, principal := range names.Principals {
+		hashed = append(hashed, pseudonym(principal))
+	}
+	for _, address := range names.Addresses {
+		hashed = append(hashed, pseudonym(string(address)))
 	}
 	return e.store.BeginErasure(ctx, names, hashed, by)
 }

@@ -131,7 +131,7 @@ type RepeatedErasures struct {
 }
 
 // Repeat stores the erasures of the domain that the database does not know, each for what came before it. A person is found by the
-// hashes of the receipt: of principals and addresses that rows have, and of those that an address has (store.AddressForms). open opens a key as
+// hashes of the receipt: of principals and proven addresses that rows have, and of the principal that an address has by mail. open opens a key as
 // KeptReceipts has it.
 func (k KnownErasures) Repeat(ctx context.Context, kept []KeptReceipts, open func(sealed string) ([]byte, error)) (done RepeatedErasures, err error) {
 	names := map[string]store.PersonNames{} // by receipt
@@ -223,21 +223,19 @@ func (k KnownErasures) findHashed(ctx context.Context, receipts []Receipt, hash 
 		}
 	}
 
-	return k.Store.EachName(ctx, func(name, address string) {
+	return k.Store.EachName(ctx, func(name string, address identity.ProvenAddress) {
 		principal(name)
-		if address == "" || looked[address] {
+		if address == "" || looked[string(address)] {
 			return
 		}
-		looked[address] = true
-		for _, id := range wanted[hash(address)] {
-			found := names[id]
-			found.Addresses = append(found.Addresses, address)
-			names[id] = found
-		}
-		if parsed, err := identity.ParseAddress(strings.TrimPrefix(address, "@")); err == nil {
-			for _, form := range store.AddressForms(k.Domain, parsed).Principals {
-				principal(form)
+		looked[string(address)] = true
+		for _, hashed := range slices.Compact([]string{hash(string(address)), hash(strings.ToLower(string(address)))}) { // older receipts have lower case
+			for _, id := range wanted[hashed] {
+				found := names[id]
+				found.Addresses = append(found.Addresses, address)
+				names[id] = found
 			}
 		}
+		principal(store.MailPrincipal(k.Domain, address))
 	})
 }

@@ -74,7 +74,8 @@ func (d *Directory) Close() error {
 
 // Exported says what an export holds.
 type Exported struct {
-	Names    store.PersonNames         `json:"names"`
+	store.Person
+
 	Links    []exchange.PersonIdentity `json:"links,omitempty"`
 	Stopped  []exchange.ListEntry      `json:"stopped,omitempty"` // agents that the person told to stop
 	No       []exchange.Suppression    `json:"suppressed,omitempty"`
@@ -107,14 +108,14 @@ type exportedAnswer struct {
 }
 
 // Export writes the messages of the person that the name means, the answers to them, and what belongs to both: index.html to be read, one JSON document for
-// each message, the files and the messages as they came. Of conversations with several people it holds what this person said and was
+// each message, the files and the messages as they came. person.json says why each principal is the person. Of conversations with several people it holds what this person said and was
 // answered. The memory that it needs does not grow with the number of messages. fault.NotFound when nothing is kept of such a person.
-func (e Exports) Export(ctx context.Context, name string, into Archive) (Exported, error) {
-	names, err := e.people.Who(ctx, name)
+func (e Exports) Export(ctx context.Context, who PersonName, into Archive) (Exported, error) {
+	person, err := e.people.Who(ctx, who)
 	if err != nil {
 		return Exported{}, err
 	}
-	made := Exported{Names: names, At: now()}
+	made := Exported{Person: person, At: now()}
 	index, err := os.CreateTemp("", "inbox-export-*.html")
 	if err != nil {
 		return made, fmt.Errorf("make a temporary file: %w", err)
@@ -128,12 +129,12 @@ func (e Exports) Export(ctx context.Context, name string, into Archive) (Exporte
 		return made, err
 	}
 	written := map[string]bool{}
-	err = e.store.PersonTurns(ctx, names, "", "", func(id string) error { return e.message(ctx, id, into, index, &made, written) })
+	err = e.store.PersonTurns(ctx, person.Names, "", "", func(id string) error { return e.message(ctx, id, into, index, &made, written) })
 	if err != nil {
 		return made, err
 	}
 	if made.Messages == 0 && len(made.Links) == 0 && len(made.Stopped) == 0 && len(made.No) == 0 {
-		return made, fault.Newf(fault.NotFound, "nothing is kept of %q; copy an address or a principal from inbox show or inbox people list", name)
+		return made, nothingOf(who.Name, person)
 	}
 
 	if _, err := index.WriteString("</body></html>\n"); err != nil {
@@ -152,10 +153,19 @@ func (e Exports) Export(ctx context.Context, name string, into Archive) (Exporte
 	return made, writeDocument(into, "person.json", made)
 }
 
+// nothingOf says that nothing is kept of a person, and what there is of others under the name.
+func nothingOf(name string, person store.Person) error {
+	if len(person.Unproven) > 0 {
+		return fault.Newf(fault.NotFound, "nothing proves a message of %q; messages of %s only state the address: name that principal to export them, or write --unproven if the person says that they are theirs",
+			name, person.Unproven[0].Principal)
+	}
+	return fault.Newf(fault.NotFound, "nothing is kept of %q; copy an address or a principal from inbox show or inbox people list", name)
+}
+
 // ExportZip is Export into one ZIP archive.
-func (e Exports) ExportZip(ctx context.Context, name string, out io.Writer) (Exported, error) {
+func (e Exports) ExportZip(ctx context.Context, who PersonName, out io.Writer) (Exported, error) {
 	archive := zip.NewWriter(out)
-	made, err := e.Export(ctx, name, archive)
+	made, err := e.Export(ctx, who, archive)
 	if err != nil {
 		return made, err
 	}
@@ -181,12 +191,14 @@ func writeDocument(into Archive, name string, value any) error {
 // aboutPerson finds what is kept beside messages.
 func (e Exports) aboutPerson(ctx context.Context, made *Exported) error {
 	for _, principal := range made.Names.Principals {
-		links, err := e.store.PersonOf(ctx, principal)
+		links, err := e.store.LinksOf(ctx, "", principal)
 		if err != nil {
 			return err
 		}
-		if len(made.Links) == 0 {
-			made.Links = links
+		for i := range links {
+			if !slices.ContainsFunc(made.Links, func(one exchange.PersonIdentity) bool { return one.PersonID == links[i].ID }) {
+				made.Links = append(made.Links, links[i].Identities()...)
+			}
 		}
 		stops, err := e.store.ListEntries(ctx, exchange.ListFilter{List: exchange.ListStop, Target: principal, Limit: 500})
 		if err != nil {
@@ -197,7 +209,7 @@ func (e Exports) aboutPerson(ctx context.Context, made *Exported) error {
 
 	var mails []string
 	for _, address := range made.Names.Addresses {
-		mails = append(mails, strings.TrimPrefix(address, "@"))
+		mails = append(mails, strings.ToLower(address.Mail()))
 	}
 	no, err := e.store.Suppressed(ctx, mails)
 	made.No = no

@@ -123,7 +123,7 @@ func New(o Options) *Operator {
 		o.Shown = o.Store
 	}
 	finder := ids{o.Store, o.Agents, o.Approvals.Approval}
-	erasures := Erasures{o.Store, o.Deliveries, o.Turns.Cancel, o.Vault, o.Files, o.Config.Domain}
+	erasures := Erasures{o.Store, o.Deliveries, o.Turns.Cancel, o.Vault, o.Files, o.Config.Domain, o.Current}
 	made := &Operator{
 		Messages:      Messages{Retries: o.Turns, Timelines: o.Store, Finder: finder, Originals: o.Store, Files: o.Files},
 		Arrivals:      Arrivals{o.Store},

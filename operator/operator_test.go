@@ -12,6 +12,7 @@ import (
 	"inbox/engine/store/storetest"
 	"inbox/exchange"
 	"inbox/identity"
+	"inbox/internal/config"
 	"inbox/internal/fault"
 )
 
@@ -35,35 +36,71 @@ func openStore(t *testing.T) *store.Store {
 func TestPeopleAreUnlinkedByWhatTheListShows(t *testing.T) {
 	rows := openStore(t)
 	people := People{Rows: rows, store: rows}
-	link := func(pair ...exchange.PersonIdentity) {
+	link := func(agent string, a, b exchange.LinkSide) {
 		t.Helper()
-		if err := rows.InTx(t.Context(), func(tx *store.Tx) error { return tx.LinkPerson(t.Context(), pair) }); err != nil {
+		made := exchange.PersonLink{Agent: agent, Digest: "shown", Sides: [2]exchange.LinkSide{a, b}}
+		if err := rows.InTx(t.Context(), func(tx *store.Tx) error { return tx.PutLink(t.Context(), made) }); err != nil {
 			t.Fatal(err)
 		}
 	}
-	person := func(subject, address string) exchange.PersonIdentity {
-		return exchange.PersonIdentity{
-			Principal: "localhost " + subject, Issuer: "localhost", Subject: subject, Method: identity.MethodEmailDMARC, Address: address, LinkedAt: time.Now(),
+	side := func(subject, address string) exchange.LinkSide {
+		return exchange.LinkSide{
+			Principal: "localhost " + subject, Issuer: "localhost", Subject: subject, Method: identity.MethodEmailDMARC, Address: identity.ProvenAddress(address),
 		}
 	}
-	link(person("acct:ana@social.test", "@ana@social.test"), person("mailto:ana@mail.test", "@ana@mail.test"), person("mailto:ana@work.test", "@ana@work.test"))
-	link(person("acct:bo@social.test", "@bo@social.test"), person("mailto:shared@mail.test", "@shared@mail.test"))
-	link(person("acct:cy@social.test", "@cy@social.test"), person("token:1", "@shared@mail.test"))
-	for _, test := range []struct{ who, want string }{
-		{"mailto:ana@mail.test", "localhost mailto:ana@mail.test"},
-		{"ana@work.test", "localhost mailto:ana@work.test"},
-		{"localhost acct:bo@social.test", "localhost acct:bo@social.test"},
+	ana, work := side("acct:ana@social.test", "@ana@social.test"), side("mailto:ana@work.test", "@ana@work.test")
+	link("memory", ana, side("mailto:ana@mail.test", "@ana@mail.test"))
+	link("memory", ana, work)
+	link("doctor", ana, work)
+	link("memory", side("acct:bo@social.test", "@bo@social.test"), side("mailto:shared@mail.test", "@shared@mail.test"))
+	link("memory", side("acct:cy@social.test", "@cy@social.test"), side("token:1", "@shared@mail.test"))
+
+	for _, test := range []struct{ agent, who, want string }{
+		{"", "mailto:ana@mail.test", "localhost mailto:ana@mail.test"},
+		{"memory", "ana@work.test", "localhost mailto:ana@work.test"},
+		{"", "localhost acct:ana@social.test", "localhost acct:ana@social.test"}, // of the other agent
 	} {
-		if got, err := people.UnlinkNamed(t.Context(), test.who); err != nil || got != test.want {
+		if got, err := people.UnlinkNamed(t.Context(), test.agent, test.who, CommandLine); err != nil || got != test.want {
 			t.Errorf("%s: %q, %v", test.who, got, err)
 		}
 	}
-	link(person("acct:bo@social.test", "@bo@social.test"), person("mailto:shared@mail.test", "@shared@mail.test"))
-	if _, err := people.UnlinkNamed(t.Context(), "@shared@mail.test"); !fault.Is(err, fault.Conflict) {
+	if left, err := people.List(t.Context(), "", 10); err != nil || len(left) != 4 {
+		t.Errorf("%+v, %v", left, err)
+	}
+	if _, err := people.UnlinkNamed(t.Context(), "", "@shared@mail.test", CommandLine); !fault.Is(err, fault.Conflict) {
 		t.Errorf("an address of two: %v", err)
 	}
-	if _, err := people.UnlinkNamed(t.Context(), "mailto:ana@mail.test"); !fault.Is(err, fault.NotFound) {
+	if _, err := people.UnlinkNamed(t.Context(), "", "mailto:ana@mail.test", CommandLine); !fault.Is(err, fault.NotFound) {
 		t.Errorf("unlinked twice: %v", err)
+	}
+}
+
+// TestIssuersThatAreNoLongerTrusted: a link counts while both sides would still be believed.
+func TestIssuersThatAreNoLongerTrusted(t *testing.T) {
+	settings := &config.Config{Domain: "inbox.test"}
+	settings.Trust = []config.Trust{
+		{Issuer: "chat.test", Methods: []string{"slack"}, Assurance: []string{"platform"}, SubjectPrefixes: []string{"slack:T1/"}},
+		{Issuer: "over.test", Methods: []string{"slack"}, Assurance: []string{"platform"}, SubjectPrefixes: []string{"slack:"}, Expires: time.Now().Add(-time.Minute)},
+	}
+	settings.A2A.Issuers = []config.Issuer{{Issuer: "https://login.test"}}
+	believed := Believed(settings)
+	for _, test := range []struct {
+		side exchange.LinkSide
+		want bool
+	}{
+		{exchange.LinkSide{Issuer: "inbox.test", Subject: "mailto:a@x.test", Method: identity.MethodEmailDMARC}, true},
+		{exchange.LinkSide{Issuer: "inbox.test", Subject: "https://x.test/actor#main", Method: identity.MethodActivityPubSignature}, true},
+		{exchange.LinkSide{Issuer: "chat.test", Subject: "slack:T1/U1", Method: "slack"}, true},
+		{exchange.LinkSide{Issuer: "chat.test", Subject: "slack:T2/U1", Method: "slack"}, false},
+		{exchange.LinkSide{Issuer: "chat.test", Subject: "slack:T1/U1", Method: "teams"}, false},
+		{exchange.LinkSide{Issuer: "gone.test", Subject: "slack:T1/U1", Method: "slack"}, false},
+		{exchange.LinkSide{Issuer: "over.test", Subject: "slack:T1/U1", Method: "slack"}, false},
+		{exchange.LinkSide{Issuer: "inbox.test", Subject: "https://login.test#7", Method: identity.MethodA2AOAuth}, true},
+		{exchange.LinkSide{Issuer: "inbox.test", Subject: "https://former.test#7", Method: identity.MethodA2AOAuth}, false},
+	} {
+		if got := believed(test.side); got != test.want {
+			t.Errorf("%+v: %v", test.side, got)
+		}
 	}
 }
 

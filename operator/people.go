@@ -11,7 +11,7 @@ import (
 	"inbox/internal/fault"
 )
 
-// People are identities of persons who linked several, or who told an agent to stop.
+// People are persons who agreed that an agent treats two of their addresses as one, or who told an agent to stop.
 type People struct {
 	Rows PersonRows
 
@@ -20,45 +20,58 @@ type People struct {
 
 // PersonRows keeps who is linked with whom.
 type PersonRows interface {
-	People(ctx context.Context, before string, limit int) ([]exchange.PersonIdentity, error)
-	Unlink(ctx context.Context, principal string) error
+	Links(ctx context.Context, before string, limit int) ([]exchange.PersonLink, error)
+	EndLinks(ctx context.Context, filter exchange.LinkFilter, end exchange.LinkEnd) ([]exchange.PersonLink, error)
 }
 
-// List lists linked identities, the newest person first; those of one person stand together. Before is "" or the id of the
-// last person of the page before; limit counts persons, 1 to 500.
+// List lists both sides of links, the newest link first. Before is "" or the id of the last link of the page before; limit
+// counts links, 1 to 500.
 func (p People) List(ctx context.Context, before string, limit int) ([]exchange.PersonIdentity, error) {
-	return p.Rows.People(ctx, before, limit)
+	links, err := p.Rows.Links(ctx, before, limit)
+	var sides []exchange.PersonIdentity
+	for i := range links {
+		sides = append(sides, links[i].Identities()...)
+	}
+	return sides, err
 }
 
-// Of lists the identities of the people of whom one has the principal, subject or address, at most 500 people; none when no one is
-// linked who has it.
+// Of lists both sides of the links of which one side has the principal, subject or proven address.
 func (p People) Of(ctx context.Context, who string) ([]exchange.PersonIdentity, error) {
 	found := []exchange.PersonIdentity{}
-	for before := ""; ; {
-		people, err := p.List(ctx, before, peoplePage)
-		if err != nil || len(people) == 0 {
-			return found, err
+	err := p.each(ctx, func(link *exchange.PersonLink) {
+		if slices.ContainsFunc(link.Sides[:], func(side exchange.LinkSide) bool { return called(side, who) }) {
+			found = append(found, link.Identities()...)
 		}
+	})
+	return found, err
+}
 
-		for from := 0; from < len(people); {
-			to := from
-			for ; to < len(people) && people[to].PersonID == people[from].PersonID; to++ {
-			}
-			if slices.ContainsFunc(people[from:to], func(one exchange.PersonIdentity) bool {
-				return one.Principal == who || one.Subject == who || identity.SameAddress(one.Address, who)
-			}) {
-				found = append(found, people[from:to]...)
-			}
-			from = to
+// called reports whether a name means the side: its principal, its subject or an address that it proved.
+func called(side exchange.LinkSide, name string) bool {
+	return side.Principal == name || side.Subject == name || identity.SameAddress(string(side.Address), name)
+}
+
+const peoplePage = 500
+
+// each visits all links.
+func (p People) each(ctx context.Context, visit func(link *exchange.PersonLink)) error {
+	for before := ""; ; {
+		links, err := p.Rows.Links(ctx, before, peoplePage)
+		if err != nil || len(links) == 0 {
+			return err
 		}
-		before = people[len(people)-1].PersonID
+		for i := range links {
+			visit(&links[i])
+		}
+		before = links[len(links)-1].ID
 	}
 }
 
-// Person is an identity of a person who linked several, or who told an agent to stop.
+// Person is a side of a link, or someone who told an agent to stop.
 type Person struct {
-	exchange.PersonIdentity          // PersonID is empty for who linked nothing
-	Stopped                 []string `json:"stopped,omitempty"` // agents that were told to stop
+	exchange.PersonIdentity                        // PersonID is empty for who linked nothing
+	Stated                  identity.StatedAddress `json:"stated_address,omitzero"` // of who told an agent to stop, where nothing proves it
+	Stopped                 []string               `json:"stopped,omitempty"`       // agents that were told to stop
 }
 
 // maxStops bounds the stop words that are looked through.
@@ -83,11 +96,11 @@ func (p People) WithStops(ctx context.Context, before string, limit int) ([]Pers
 	}
 
 	for _, principal := range order {
-		linked, err := p.store.PersonOf(ctx, principal)
+		links, err := p.store.LinksOf(ctx, "", principal)
 		if err != nil {
 			return nil, err
 		}
-		if len(linked) == 0 {
+		if len(links) == 0 {
 			people = append(people, stopped(principal, stops[principal]))
 		}
 	}
@@ -149,59 +162,49 @@ func stopped(principal string, entries []exchange.ListEntry) Person {
 		issuer, subject = "", principal
 	}
 	return Person{
-		PersonIdentity: exchange.PersonIdentity{Principal: principal, Issuer: issuer, Subject: subject, Address: entries[0].Reason},
-		Stopped:        agentsOf(entries),
+		PersonIdentity: exchange.PersonIdentity{LinkSide: exchange.LinkSide{Principal: principal, Issuer: issuer, Subject: subject}},
+		Stated:         identity.Stated(entries[0].Reason), Stopped: agentsOf(entries),
 	}
 }
 
-// Unlink takes the identity with the principal out of its person; fault.NotFound when it is not linked.
-func (p People) Unlink(ctx context.Context, principal string) error {
-	return p.Rows.Unlink(ctx, principal)
+// Unlink ends all links of a principal, or those of one agent; by is who wants it. fault.NotFound if there is none.
+func (p People) Unlink(ctx context.Context, agent, principal, by string) error {
+	ended, err := p.Rows.EndLinks(ctx, exchange.LinkFilter{Agent: agent, Principal: principal}, exchange.LinkEnd{By: by, Reason: "the operator ended it"})
+	if err == nil && len(ended) == 0 {
+		err = fault.New(fault.NotFound, "no link of this principal is there; see: inbox people list --json")
+	}
+	return err
 }
 
-// UnlinkNamed is Unlink for an identity that is named by its principal, or by its subject or address where only one linked
-// identity has it. fault.NotFound when none is linked, fault.Conflict when several are.
-func (p People) UnlinkNamed(ctx context.Context, name string) (principal string, err error) {
-	if err := p.Unlink(ctx, name); err == nil || !fault.Is(err, fault.NotFound) {
-		return name, err
-	}
-	principal, err = p.linked(ctx, name)
-	if err != nil {
+// UnlinkNamed is Unlink for a side that is named by its principal, or by its subject or proven address where only one linked
+// principal has it. fault.NotFound when none is linked, fault.Conflict when several are.
+func (p People) UnlinkNamed(ctx context.Context, agent, name, by string) (principal string, err error) {
+	if principal, err = p.linked(ctx, agent, name); err != nil {
 		return "", err
 	}
-	return principal, p.Unlink(ctx, principal)
+	return principal, p.Unlink(ctx, agent, principal, by)
 }
 
-const peoplePage = 500
-
-// linked finds the principal of a linked identity by its subject or address.
-func (p People) linked(ctx context.Context, name string) (string, error) {
+// linked finds the principal of a linked side.
+func (p People) linked(ctx context.Context, agent, name string) (principal string, err error) {
 	found := map[string]bool{}
-	for before, more := "", true; more; {
-		people, err := p.List(ctx, before, peoplePage)
-		if err != nil {
-			return "", err
-		}
-
-		for _, one := range people {
-			if one.Subject == name || identity.SameAddress(one.Address, name) {
-				found[one.Principal] = true
+	err = p.each(ctx, func(link *exchange.PersonLink) {
+		for _, side := range link.Sides {
+			if (agent == "" || agent == link.Agent) && called(side, name) {
+				found[side.Principal], principal = true, side.Principal
 			}
-			before = one.PersonID
 		}
-		more = len(people) > 0
-	}
+	})
 
-	switch len(found) {
-	case 0:
-		return "", fault.Newf(fault.NotFound, "no person with the principal, subject or address %q is linked; see: inbox people list", name)
-	case 1:
-		for principal := range found {
-			return principal, nil
-		}
+	switch {
+	case err != nil:
+		return "", err
+	case len(found) == 0:
+		return "", fault.Newf(fault.NotFound, "no person with the principal, subject or proven address %q is linked; see: inbox people list", name)
+	case len(found) > 1:
+		return "", fault.Newf(fault.Conflict, "several linked identities have %q; name one by its principal: inbox people list --json", name)
 	}
-
-	return "", fault.Newf(fault.Conflict, "several linked identities have %q; name one by its principal: inbox people list --json", name)
+	return principal, nil
 }
 
 // Audit is what the server decided about trust, and what other servers reported.

@@ -160,6 +160,9 @@ func TestAccountDeletionCancelsTurns(t *testing.T) {
 	if want := []string{" " + r.domain + " " + r.remote.actor("alice")}; !slices.Equal(r.engine.cancelled, want) {
 		t.Errorf("cancelled %q, want %q", r.engine.cancelled, want)
 	}
+	if want := []string{r.domain + " " + r.remote.actor("alice")}; !slices.Equal(r.engine.unlinked, want) {
+		t.Errorf("links ended of %q, want %q", r.engine.unlinked, want)
+	}
 	if r.state.Has(actorNamespace, r.remote.actor("alice")) {
 		t.Error("the profile is still there")
 	}
@@ -266,6 +269,9 @@ func TestMove(t *testing.T) {
 			if r.remote.count("/users/anna") != fetched {
 				t.Error("the sender had to wait for another server")
 			}
+			if want := []string{r.domain + " " + alice}; !slices.Equal(r.engine.unlinked, want) {
+				t.Errorf("links ended of %q, want %q", r.engine.unlinked, want)
+			}
 			jobs := r.engine.takeJobs(jobMove)
 			if len(jobs) != 1 {
 				t.Fatalf("%d jobs", len(jobs))
@@ -317,7 +323,7 @@ func TestMovesThatAreNone(t *testing.T) {
 		move["target"], move["id"] = c.target, r.remote.base+"/activities/move"+string(rune('a'+i))
 		r.accept(move)
 	}
-	if jobs := r.engine.takeJobs(jobMove); len(jobs) != 0 {
-		t.Errorf("%q", jobs)
+	if jobs := r.engine.takeJobs(jobMove); len(jobs) != 0 || len(r.engine.unlinked) != 0 {
+		t.Errorf("%q, links ended of %q", jobs, r.engine.unlinked)
 	}
 }

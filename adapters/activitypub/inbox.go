@@ -323,6 +323,9 @@ func (b *inbox) actorDeleted(ctx context.Context, in *incoming) (string, error) 
 	if err := b.options.Amender.CancelOpen(ctx, "", b.principal(in.actor), reasonAccountDeleted); err != nil {
 		return "", err
 	}
+	if err := b.options.Amender.EndLinks(ctx, b.principal(in.actor), reasonAccountDeleted); err != nil {
+		return "", err
+	}
 	keyID := in.by.keyID
 	if keyID == "" || in.by.relay != "" {
 		keyID = in.actor + "#main-key"

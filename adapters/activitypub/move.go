@@ -46,6 +46,10 @@ func (m *moves) moved(ctx context.Context, in *incoming) (string, error) {
 	if document.Reference(in.activity["object"]) != in.actor || !m.isRemote(target) || target == in.actor || !m.admits(document.HostOf(target)) {
 		return outcomeIgnored, nil
 	}
+	// The owner of the new account has not agreed to any link.
+	if err := m.options.Amender.EndLinks(ctx, m.principal(in.actor), "the account moved to "+target); err != nil {
+		return "", err
+	}
 	return outcomeOf(m.schedule(ctx, "activitypub:move:"+in.actor, laterJob{Kind: jobMove, Actor: in.actor, Inbox: target}))
 }
 

@@ -25,6 +25,8 @@ type Amender interface {
 	Revise(ctx context.Context, revision exchange.Revision) error
 	Remove(ctx context.Context, agent, messageID, principal string) error
 	CancelOpen(ctx context.Context, agent, principal, reason string) error
+	// EndLinks ends what makes the principal one person with others, for all agents.
+	EndLinks(ctx context.Context, principal, reason string) error
 }
 
 // Timeline keeps what others do about the agents' answers, for the operator.

@@ -85,6 +85,7 @@ type engine struct {
 
 	removed   []string // agent, id and principal of messages that were taken back
 	cancelled []string // agent and principal
+	unlinked  []string // principals
 	reactions []string
 	audit     []exchange.AuditRecord
 }
@@ -123,6 +124,13 @@ func (e *engine) CancelOpen(_ context.Context, agent, principal, _ string) error
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.cancelled = append(e.cancelled, agent+" "+principal)
+	return nil
+}
+
+func (e *engine) EndLinks(_ context.Context, principal, _ string) error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.unlinked = append(e.unlinked, principal)
 	return nil
 }
 

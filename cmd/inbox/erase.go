@@ -19,15 +19,30 @@ import (
 	"inbox/operator"
 )
 
+// aboutPerson are the words on who PERSON is, which both commands have in their help.
+const aboutPerson = `PERSON is an address, an account, a principal as "inbox show" prints it, or the id of a link. An address means the principals whose
+evidence vouches for it; --dry-run names each of them with the reason. Messages that only state the address, without proof or by another
+sender, are listed apart. --unproven takes those without proof, too: write it only if you know that the person wrote them. --linked takes the
+addresses that are linked with the person by links in force.`
+
+// addPerson adds the flags that say who belongs to a person.
+func addPerson(cmd *cobra.Command, who *operator.PersonName) {
+	cmd.Flags().BoolVar(&who.Linked, "linked", false, "with the addresses that are linked with the person")
+	cmd.Flags().BoolVar(&who.Unproven, "unproven", false, "with messages without proof that state the address")
+}
+
 func newExportPerson() *cobra.Command {
 	var out string
+	var who operator.PersonName
+	var dry bool
 	cmd := &cobra.Command{
-		Use:   "export PERSON [--out DIR | --out FILE.zip]",
+		Use:   "export PERSON [--out DIR | --out FILE.zip] [--dry-run]",
 		Short: "Write everything that is kept of one person",
 		Long: `Writes the messages of a person, the answers to them, demands, evidence and files: index.html for reading, one JSON document for each
-message in the form of the message contract, the files and the original messages. PERSON is an address, an account, or a principal as
-"inbox show" prints it; the command finds linked addresses of the person. From conversations with several people the export has what this
-person said and the answers to it. Without --out it is a ZIP archive on standard output.`,
+message in the form of the message contract, the files and the original messages. From conversations with several people the export has what
+this person said and the answers to it. Without --out it is a ZIP archive on standard output.
+
+` + aboutPerson,
 		Example: "  inbox export alice@example.org --out alice.zip\n  inbox export @alice@example.org > alice.zip",
 		Args: func(cmd *cobra.Command, given []string) error {
 			if len(given) == 0 && cmd.Flags().Changed("format") {
@@ -37,7 +52,15 @@ person said and the answers to it. Without --out it is a ZIP archive on standard
 		},
 		RunE: func(cmd *cobra.Command, names []string) error {
 			return operate(cmd, func(o *inbox.Operator) error {
-				made, err := exportTo(cmd, o, names[0], out)
+				who.Name = names[0]
+				if dry {
+					preview, err := o.Erasures.Preview(cmd.Context(), who)
+					if err != nil {
+						return err
+					}
+					return printPreview(cmd, preview)
+				}
+				made, err := exportTo(cmd, o, who, out)
 				if err != nil || out == "" {
 					return err
 				}
@@ -51,6 +74,8 @@ person said and the answers to it. Without --out it is a ZIP archive on standard
 	}
 
 	addJSON(cmd)
+	addPerson(cmd, &who)
+	cmd.Flags().BoolVar(&dry, "dry-run", false, "show the person and the number of messages; write nothing")
 	cmd.Flags().StringVar(&out, "out", "", "a new directory, or a new file that ends with .zip; default: a ZIP archive on standard output")
 	for _, name := range []string{"format", "client", "connector", "agent", "session", "thread", "output"} { // of the old command, which say what to write instead
 		cmd.Flags().String(name, "", "")
@@ -59,10 +84,10 @@ person said and the answers to it. Without --out it is a ZIP archive on standard
 	return cmd
 }
 
-func exportTo(cmd *cobra.Command, o *inbox.Operator, name, out string) (made operator.Exported, err error) {
+func exportTo(cmd *cobra.Command, o *inbox.Operator, who operator.PersonName, out string) (made operator.Exported, err error) {
 	if out == "" {
 		buffered := bufio.NewWriter(cmd.OutOrStdout())
-		if made, err = o.Exports.ExportZip(cmd.Context(), name, buffered); err != nil {
+		if made, err = o.Exports.ExportZip(cmd.Context(), who, buffered); err != nil {
 			return made, err
 		}
 		return made, buffered.Flush()
@@ -73,7 +98,7 @@ func exportTo(cmd *cobra.Command, o *inbox.Operator, name, out string) (made ope
 		if err != nil {
 			return made, err
 		}
-		if made, err = o.Exports.ExportZip(cmd.Context(), name, file); err == nil {
+		if made, err = o.Exports.ExportZip(cmd.Context(), who, file); err == nil {
 			err = file.Sync()
 		}
 		if failure := file.Close(); err == nil {
@@ -89,7 +114,7 @@ func exportTo(cmd *cobra.Command, o *inbox.Operator, name, out string) (made ope
 	if err != nil {
 		return made, err
 	}
-	made, err = o.Exports.Export(cmd.Context(), name, directory)
+	made, err = o.Exports.Export(cmd.Context(), who, directory)
 	if failure := directory.Close(); err == nil {
 		err = failure
 	}
@@ -106,13 +131,16 @@ func newErase() *cobra.Command {
 	var dry, yes, list bool
 	var receipt, receipts string
 	var wait time.Duration
+	var who operator.PersonName
 	cmd := &cobra.Command{
 		Use:   "erase PERSON [--dry-run] [--yes]",
 		Short: "Remove everything that is kept of one person",
 		Long: `Removes the messages of a person, the answers to them, files, evidence, notes of agents, unsent deliveries, links, tokens and
 sessions, withdraws answers on the fediverse, and overwrites the space. Decisions about trust stay without the name, and an address that takes
-no mail stays as a hash. PERSON is as for "inbox export". Sent mails cannot be withdrawn. What the person sends afterwards is a new
-message; to keep a sender out, see "inbox block".
+no mail stays as a hash. Sent mails cannot be withdrawn. What the person sends afterwards is a new message; to keep a sender out, see
+"inbox block".
+
+` + aboutPerson + `
 
 The erasure is a row in the database: a running server performs it, continues after a crash, and tells other servers. It keeps a receipt without names;
 "inbox erase --receipt ID" and "inbox erase --list" print it.
@@ -135,7 +163,8 @@ restore" reads to erase again: write it beside the backups, as erasures.json, wh
 					return printReceipt(cmd, o, receipt)
 				}
 
-				preview, err := o.Erasures.Preview(cmd.Context(), names[0])
+				who.Name = names[0]
+				preview, err := o.Erasures.Preview(cmd.Context(), who)
 				if err != nil {
 					return err
 				}
@@ -149,7 +178,7 @@ restore" reads to erase again: write it beside the backups, as erasures.json, wh
 					return usageError{fmt.Errorf("nothing was removed; write --yes to remove it")}
 				}
 
-				begun, err := o.Erasures.Begin(cmd.Context(), names[0], operator.CommandLine)
+				begun, err := o.Erasures.Begin(cmd.Context(), who, operator.CommandLine)
 				if err != nil {
 					return err
 				}
@@ -165,6 +194,7 @@ restore" reads to erase again: write it beside the backups, as erasures.json, wh
 	}
 
 	addJSON(cmd)
+	addPerson(cmd, &who)
 	cmd.Flags().BoolVar(&dry, "dry-run", false, "show the person and the number of messages; change nothing")
 	cmd.Flags().BoolVar(&yes, "yes", false, "remove it")
 	cmd.Flags().BoolVar(&list, "list", false, "list the receipts, newest first")
@@ -189,10 +219,23 @@ func printPreview(cmd *cobra.Command, preview operator.ErasurePreview) error {
 	}
 	out := cmd.OutOrStdout()
 	fmt.Fprintf(out, "%d messages are of this person, who is known as:\n", preview.Messages)
-	for _, list := range [][]string{preview.Names.Addresses, preview.Names.Principals} {
-		for _, one := range list {
-			fmt.Fprintf(out, "  %s\n", oneLine(one))
-		}
+	for _, address := range preview.Names.Addresses {
+		fmt.Fprintf(out, "  %s\n", oneLine(string(address)))
+	}
+	for _, one := range preview.Principals {
+		fmt.Fprintf(out, "  %s: %s (%d messages)\n", oneLine(one.Principal), oneLine(one.Why()), one.Messages)
+	}
+	if len(preview.Linked) > 0 {
+		fmt.Fprintln(out, "Linked with this person, and left out without --linked:")
+	}
+	for _, one := range preview.Linked {
+		fmt.Fprintf(out, "  %s: %s\n", oneLine(one.Principal), oneLine(one.Why()))
+	}
+	if len(preview.Unproven) > 0 {
+		fmt.Fprintln(out, "Unproven messages that state this address, and are left out:")
+	}
+	for _, one := range preview.Unproven {
+		fmt.Fprintf(out, "  %s states %s (%d messages)\n", oneLine(one.Principal), oneLine(one.Address.String()), one.Messages)
 	}
 	return nil
 }

@@ -29,24 +29,35 @@ func newPeopleList() *cobra.Command {
 	var limit int
 	cmd := &cobra.Command{
 		Use:   "list",
-		Short: "List linked identities, those of one person together, and people who told an agent to stop",
-		Args:  arguments(cobra.NoArgs),
+		Short: "List links, both sides together, and people who told an agent to stop",
+		Long: `Lists links: two addresses that one agent may treat as one person, because both agreed. Of each side it shows the address
+that its evidence proves and the subject of the evidence. A link counts for its agent and for its two sides alone. People who told an
+agent to stop follow; an address that nothing proves has a question mark.`,
+		Args: arguments(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return printList(cmd, "No person has linked two addresses, and no one told an agent to stop.", []string{"PERSON", "ADDRESS", "SUBJECT", "PROVEN BY", "LINKED", "STOPPED"}, func(o *inbox.Operator) ([]operator.Person, error) {
+			return printList(cmd, "No person has linked two addresses, and no one told an agent to stop.", []string{"LINK", "AGENT", "ADDRESS", "SUBJECT", "PROVEN BY", "LINKED", "STOPPED"}, func(o *inbox.Operator) ([]operator.Person, error) {
 				if who != "" {
 					return o.People.OfWithStops(cmd.Context(), who)
 				}
 				return o.People.WithStops(cmd.Context(), before, limit)
 			}, func(p operator.Person) []string {
-				return []string{p.PersonID, oneLine(p.Address), oneLine(p.Subject), oneLine(p.Method), linkedAt(p), strings.Join(p.Stopped, " ")}
+				return []string{p.PersonID, p.Agent, oneLine(shownAddress(p)), oneLine(p.Subject), oneLine(p.Method), linkedAt(p), strings.Join(p.Stopped, " ")}
 			})
 		},
 	}
 
 	addJSON(cmd)
-	cmd.Flags().StringVar(&who, "who", "", "only people with an identity that has this principal, subject or address")
+	cmd.Flags().StringVar(&who, "who", "", "only links of which a side has this principal, subject or proven address")
 	addPaging(cmd, &before, &limit)
 	return cmd
+}
+
+// shownAddress marks an address that nothing proves.
+func shownAddress(p operator.Person) string {
+	if stated := p.Stated.String(); p.Address == "" && stated != "" {
+		return stated + "?"
+	}
+	return string(p.Address)
 }
 
 // linkedAt leaves out the time of who linked nothing.
@@ -58,17 +69,19 @@ func linkedAt(p operator.Person) string {
 }
 
 func newPeopleUnlink() *cobra.Command {
-	return &cobra.Command{
-		Use:   "unlink WHO…",
-		Short: "Unlink an identity from its person",
-		Long: `Unlinks an identity from its person: from then on its conversations are separate again. WHO is the identity's
-subject, address or principal, as "inbox people list" shows them. An agent keeps what it has already seen.`,
-		Example: "  inbox people unlink mailto:alice@example.org",
+	var agent string
+	cmd := &cobra.Command{
+		Use:   "unlink WHO… [--agent A]",
+		Short: "End the links of an address",
+		Long: `Ends the links of an address with others: from then on its conversations are separate again. WHO is a side's subject,
+proven address or principal, as "inbox people list" shows them. Without --agent the links for all agents end. An agent keeps what it has
+already seen. People end their links themselves with a message to the agent that is only the word "unlink".`,
+		Example: "  inbox people unlink mailto:alice@example.org\n  inbox people unlink @alice@example.org --agent memory",
 		Args:    arguments(cobra.MinimumNArgs(1)),
 		RunE: func(cmd *cobra.Command, names []string) error {
 			return operate(cmd, func(o *inbox.Operator) error {
 				for _, name := range names {
-					principal, err := o.People.UnlinkNamed(cmd.Context(), name)
+					principal, err := o.People.UnlinkNamed(cmd.Context(), agent, name, operator.CommandLine)
 					if err != nil {
 						return err
 					}
@@ -78,6 +91,9 @@ subject, address or principal, as "inbox people list" shows them. An agent keeps
 			})
 		},
 	}
+
+	cmd.Flags().StringVar(&agent, "agent", "", "only the links for this agent")
+	return cmd
 }
 
 func newAccess() *cobra.Command {

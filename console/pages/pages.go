@@ -85,7 +85,7 @@ func (p *Pages) Routes() []httpserver.Route {
 		p.settingsRoutes(),
 		p.serverRoutes(),
 		p.inboxRoutes(),
-		p.threadRoutes(),
+		p.threadRoutes(), p.readersRoutes(),
 		p.takeoverRoutes(),
 		p.messageRoutes(),
 		p.workRoutes(),

@@ -1,9 +1,9 @@
 package pages
 
 import (
+	"context"
 	"net/http"
-	"net/url"
-	"strings"
+	"time"
 
 	"inbox/console/account"
 	"inbox/exchange"
@@ -17,8 +17,8 @@ import (
 func (p *Pages) threadRoutes() []httpserver.Route {
 	return []httpserver.Route{
 		p.page(exchange.RoleRead, at("thread"), p.thread),
-		p.page(exchange.RoleRead, at("readers"), p.readers),
 		p.page(exchange.RoleRead, at("person"), p.person),
+		p.page(exchange.RoleAdmin, at("person", "data"), p.personData),
 	}
 }
 
@@ -68,37 +68,11 @@ func (p *Pages) thread(w http.ResponseWriter, r *http.Request, s account.Session
 	return p.show(w, r, s, view{Title: title, Section: sectionInbox}, threadPage(v))
 }
 
-// readers shows who can read a conversation.
-func (p *Pages) readers(w http.ResponseWriter, r *http.Request, s account.Session) error {
-	agent, id := r.URL.Query().Get("agent"), r.URL.Query().Get("id")
-	if agent == "" || id == "" {
-		return fault.InField("id", "and agent name a conversation; one of them is missing")
-	}
-	found, err := p.Operator.Takeovers.Readers(r.Context(), operator.ConversationID{ID: id, Agent: agent, Whole: true})
-	if err != nil {
-		return err
-	}
-	return p.show(w, r, s, view{Title: text(r.Context(), "Who can read this?"), Section: sectionInbox}, readersPage(found))
-}
-
-// readersPath is the page that says who can read a conversation.
-func readersPath(agent, id string) string {
-	return at("readers") + "?" + url.Values{"agent": {agent}, "id": {id}}.Encode()
-}
-
-// readerName is the address of a party that wrote, else what it has to prove.
-func readerName(one operator.Reader) string {
-	if one.Address != "" {
-		return one.Address
-	}
-	_, subject, _ := strings.Cut(one.Principal, " ")
-	return subject
-}
-
 // personView is someone by what is proven of them.
 type personView struct {
 	Who       string
-	Addresses []exchange.PersonIdentity // that are linked with each other
+	Addresses []exchange.PersonIdentity // both sides of links
+	MayAdmin  bool
 	Rows      []inboxRow
 	Next      string
 }
@@ -108,7 +82,7 @@ func (p *Pages) person(w http.ResponseWriter, r *http.Request, s account.Session
 	if who == "" {
 		return fault.InField("who", "is missing; it is an address or a principal")
 	}
-	v := personView{Who: who}
+	v := personView{Who: who, MayAdmin: s.Role >= exchange.RoleAdmin}
 	var err error
 	if v.Addresses, err = p.Operator.People.Of(ctx, who); err != nil {
 		return err
@@ -124,4 +98,40 @@ func (p *Pages) person(w http.ResponseWriter, r *http.Request, s account.Session
 		v.Next = query(r, "before", page.Next)
 	}
 	return p.show(w, r, s, view{Title: design.VisibleLine(who), Section: sectionInbox}, personPage(v))
+}
+
+// personDataView says who a name means for an export or an erasure, and why.
+type personDataView struct {
+	Who                      string
+	Preview                  operator.ErasurePreview
+	WithLinked, WithUnproven string // addresses of the page with what is left out
+}
+
+// personData reads all messages, as the export and the erasure do: it is a page that someone asks for.
+func (p *Pages) personData(w http.ResponseWriter, r *http.Request, s account.Session) error {
+	asked := r.URL.Query()
+	name := operator.PersonName{Name: asked.Get("who"), Linked: asked.Get("linked") == "true", Unproven: asked.Get("unproven") == "true"}
+	if name.Name == "" {
+		return fault.InField("who", "is missing; it is an address or a principal")
+	}
+	preview, err := p.Operator.Erasures.Preview(r.Context(), name)
+	if err != nil {
+		return err
+	}
+	v := personDataView{Who: name.Name, Preview: preview, WithLinked: query(r, "linked", "true"), WithUnproven: query(r, "unproven", "true")}
+	return p.show(w, r, s, view{Title: design.VisibleLine(name.Name), Section: sectionInbox}, personDataPage(v))
+}
+
+// because says why a principal belongs to a person.
+func because(ctx context.Context, one operator.Belonging) string {
+	switch one.Because {
+	case operator.BecauseEvidence:
+		return text(ctx, "{method} vouches for {address}", "method", one.Method, "address", design.VisibleLine(string(one.Address)))
+	case operator.BecauseLink:
+		return text(ctx, "Linked with {other} by consent for {agent} at {time}",
+			"other", design.VisibleLine(one.With), "agent", one.Agent, "time", one.LinkedAt.UTC().Format(time.RFC3339))
+	case operator.BecauseUnproven:
+		return text(ctx, "States the address, and you count that as enough")
+	}
+	return text(ctx, "You named it")
 }

@@ -11,10 +11,8 @@ import "inbox/internal/pagecode/component"
 import (
 	"inbox/exchange"
 	"inbox/internal/design"
-	"inbox/normalized"
 	"inbox/operator"
-	"strconv"
-	"strings"
+	"net/url"
 )
 
 func threadPage(v threadView) templ.Component {
@@ -78,48 +76,13 @@ func answered(turn exchange.TurnRecord, agent string) templ.Component {
 	})
 }
 
-func readersPage(v operator.Readers) templ.Component {
-	return component.New(func(ctx component.Context, page *component.Page, templ_7745c5c3_Var19 templ.Component) {
-		page.Address("<p class=\"crumbs\"><a href=\"", at("inbox"))
-		page.Escaped("\">", text(ctx, "Inbox"))
-		page.Escaped("</a> / <a href=\"", threadPath(v.Agent, v.ThreadID))
-		page.Escaped("\">", text(ctx, "Conversation"))
-		page.Escaped("</a></p><div class=\"page-head\"><h1>", text(ctx, "Who can read this?"))
-		page.Escaped("</h1></div><section class=\"card\" aria-labelledby=\"readers\"><h2 id=\"readers\">", text(ctx, "Parties of the conversation"))
-		page.Escaped("</h2><p class=\"muted\">", text(ctx, "The agent is given the messages that were meant for the sender, and their answers. Operators of this server read everything."))
-		page.Fixed("</p>")
-		if v.Open > 0 {
-			page.Escaped("<p>", text(ctx, "{n} of {all} messages are open to everyone in the conversation.", "n", strconv.Itoa(v.Open), "all", strconv.Itoa(v.Messages)))
-			page.Fixed("</p>")
-		}
-		page.Escaped("<table><thead><tr><th scope=\"col\">", text(ctx, "Party"))
-		page.Escaped("</th><th scope=\"col\" class=\"number\">", text(ctx, "Can read"))
-		page.Escaped("</th><th scope=\"col\" class=\"number\">", text(ctx, "Wrote"))
-		page.Escaped("</th><th scope=\"col\" class=\"number\">", text(ctx, "Was addressed in"))
-		page.Fixed("</th></tr></thead> <tbody>")
-		for _, one := range v.Readers {
-			page.Escaped("<tr><td><a href=\"", personPath(one.Principal))
-			page.Component(ctx, "\">", design.Name(readerName(one)))
-			page.Fixed("</a> ")
-			if strings.HasPrefix(one.Principal, normalized.Unproven) {
-				page.Component(ctx, "", design.Badge(design.Warn, text(ctx, "Not proven")))
-			}
-			page.Escaped("</td><td class=\"number\">", text(ctx, "{n} of {all}", "n", strconv.Itoa(one.Sees), "all", strconv.Itoa(v.Messages)))
-			page.Escaped("</td><td class=\"number\">", strconv.Itoa(one.Wrote))
-			page.Escaped("</td><td class=\"number\">", strconv.Itoa(one.Addressed))
-			page.Fixed("</td></tr>")
-		}
-		page.Fixed("</tbody></table></section>")
-	})
-}
-
 func personPage(v personView) templ.Component {
-	return component.New(func(ctx component.Context, page *component.Page, templ_7745c5c3_Var36 templ.Component) {
+	return component.New(func(ctx component.Context, page *component.Page, templ_7745c5c3_Var19 templ.Component) {
 		page.Address("<p class=\"crumbs\"><a href=\"", at("inbox"))
 		page.Escaped("\">", text(ctx, "Inbox"))
 		page.Component(ctx, "</a></p><div class=\"page-head\"><div class=\"cluster\">", design.Avatar(v.Who, ""))
 		page.Component(ctx, "<h1>", design.Name(v.Who))
-		page.Escaped("</h1></div></div><section class=\"card\" aria-labelledby=\"addresses\"><h2 id=\"addresses\">", text(ctx, "Proven addresses"))
+		page.Escaped("</h1></div></div><section class=\"card\" aria-labelledby=\"addresses\"><h2 id=\"addresses\">", text(ctx, "Linked addresses"))
 		page.Fixed("</h2>")
 		if len(v.Addresses) == 0 {
 			page.Escaped("<p class=\"muted\">", text(ctx, "No one linked this address with another one. Each message shows what proves its sender."))
@@ -127,26 +90,77 @@ func personPage(v personView) templ.Component {
 		} else {
 			page.Fixed("<dl class=\"facts\">")
 			for _, one := range v.Addresses {
-				page.Component(ctx, "<dt>", design.Name(one.Address))
+				page.Component(ctx, "<dt>", design.Name(one.Name()))
 				page.Component(ctx, "</dt><dd>", design.Evidence(one.Method, true))
 				page.Component(ctx, "<span class=\"small muted\">", design.Name(one.Issuer))
+				page.Escaped("", text(ctx, "for {agent}", "agent", one.Agent))
 				page.Fixed("</span></dd>")
 			}
 			page.Fixed("</dl>")
+		}
+		if v.MayAdmin {
+			page.Address("<p><a href=\"", at("person", "data")+"?who="+url.QueryEscape(v.Who))
+			page.Escaped("\">", text(ctx, "What an export or an erasure takes"))
+			page.Fixed("</a></p>")
 		}
 		page.Escaped("</section><section class=\"card flush\" aria-labelledby=\"messages\"><div class=\"card-head\"><h2 id=\"messages\">", text(ctx, "Messages"))
 		page.Fixed("</h2></div>")
 		if len(v.Rows) > 0 {
 			page.Component(ctx, "", rows(v.Rows))
 		} else {
-			templ_7745c5c3_Var42 := component.Children(func(ctx component.Context, page *component.Page) {
+			templ_7745c5c3_Var28 := component.Children(func(ctx component.Context, page *component.Page) {
 				page.Address("<a class=\"button\" href=\"", at("inbox"))
 				page.Escaped("\">", text(ctx, "Inbox"))
 				page.Fixed("</a>")
 			})
-			page.Component(templ.WithChildren(ctx, templ_7745c5c3_Var42), "", design.Empty("inbox", text(ctx, "Nothing came from this sender"), text(ctx, "Retention may have removed what came.")))
+			page.Component(templ.WithChildren(ctx, templ_7745c5c3_Var28), "", design.Empty("inbox", text(ctx, "Nothing came from this sender"), text(ctx, "Retention may have removed what came.")))
 		}
 		page.Component(ctx, "</section>", onwards(v.Next))
+	})
+}
+
+func personDataPage(v personDataView) templ.Component {
+	return component.New(func(ctx component.Context, page *component.Page, templ_7745c5c3_Var31 templ.Component) {
+		page.Address("<p class=\"crumbs\"><a href=\"", at("person")+"?who="+url.QueryEscape(v.Who))
+		page.Escaped("\">", text(ctx, "Person"))
+		page.Component(ctx, "</a></p><div class=\"page-head\"><h1>", design.Name(v.Who))
+		page.Escaped("</h1></div><section class=\"card\" aria-labelledby=\"taken\"><h2 id=\"taken\">", text(ctx, "What an export or an erasure takes"))
+		page.Escaped("</h2><p>", count(ctx, v.Preview.Messages, "{n} message", "{n} messages"))
+		page.Component(ctx, "</p>", belongings(v.Preview.Principals))
+		page.Fixed("</section>")
+		if len(v.Preview.Linked) > 0 {
+			page.Escaped("<section class=\"card\" aria-labelledby=\"linked\"><h2 id=\"linked\">", text(ctx, "Linked, and left out"))
+			page.Component(ctx, "</h2>", belongings(v.Preview.Linked))
+			page.Address("<p><a href=\"", v.WithLinked)
+			page.Escaped("\">", text(ctx, "Show it with linked addresses"))
+			page.Fixed("</a></p></section>")
+		}
+		if len(v.Preview.Unproven) > 0 {
+			page.Escaped("<section class=\"card\" aria-labelledby=\"unproven\"><h2 id=\"unproven\">", text(ctx, "Unproven messages that state this address, and are left out"))
+			page.Fixed("</h2><dl class=\"facts\">")
+			for _, one := range v.Preview.Unproven {
+				page.Component(ctx, "<dt>", design.Name(one.Principal))
+				page.Component(ctx, "</dt><dd>", design.Name(one.Address.String()))
+				page.Escaped("<span class=\"small muted\">", count(ctx, one.Messages, "{n} message", "{n} messages"))
+				page.Fixed("</span></dd>")
+			}
+			page.Address("</dl><p><a href=\"", v.WithUnproven)
+			page.Escaped("\">", text(ctx, "Show it with messages without proof"))
+			page.Fixed("</a></p></section>")
+		}
+	})
+}
+
+func belongings(list []operator.Belonging) templ.Component {
+	return component.New(func(ctx component.Context, page *component.Page, templ_7745c5c3_Var43 templ.Component) {
+		page.Fixed("<dl class=\"facts\">")
+		for _, one := range list {
+			page.Component(ctx, "<dt>", design.Name(one.Principal))
+			page.Escaped("</dt><dd>", because(ctx, one))
+			page.Escaped(" <span class=\"small muted\">", count(ctx, one.Messages, "{n} message", "{n} messages"))
+			page.Fixed("</span></dd>")
+		}
+		page.Fixed("</dl>")
 	})
 }
 

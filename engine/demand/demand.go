@@ -82,6 +82,8 @@ type Store interface {
 	ClaimDemand(ctx context.Context, id, payment string, notes json.RawMessage, now time.Time) (bool, error)
 	// NoteDemand replaces the notes of a demand that is in the status; false = it is not.
 	NoteDemand(ctx context.Context, id, status string, notes json.RawMessage) (bool, error)
+	// EndLinks ends the links that the filter selects, and returns them.
+	EndLinks(ctx context.Context, filter exchange.LinkFilter, end exchange.LinkEnd) ([]exchange.PersonLink, error)
 	// Audit stores one audit row.
 	Audit(ctx context.Context, record exchange.AuditRecord) error
 }
@@ -94,12 +96,12 @@ type Turns interface {
 
 // Ending is one demand that ends, and what becomes of its turn.
 type Ending struct {
-	Issuance policypart.Issuance       // as it is to be stored: Status, Resolution, Notes and UpdatedAt are the new ones
-	From     []string                  // statuses from which the change may happen
-	Resume   bool                      // the parked turn runs again with the resolution; otherwise it ends with Response
-	Response *normalized.Response      // the final notice to the asker; nil with Resume; nil and no Resume = only the row changes
-	State    string                    // end state of the turn with Response: exchange.StateRefused or StateAnswered
-	Link     []exchange.PersonIdentity // identities that become one person; empty = none
+	Issuance policypart.Issuance  // as it is to be stored: Status, Resolution, Notes and UpdatedAt are the new ones
+	From     []string             // statuses from which the change may happen
+	Resume   bool                 // the parked turn runs again with the resolution; otherwise it ends with Response
+	Response *normalized.Response // the final notice to the asker; nil with Resume; nil and no Resume = only the row changes
+	State    string               // end state of the turn with Response: exchange.StateRefused or StateAnswered
+	Link     *exchange.PersonLink // that both sides agreed to; nil = none
 	Audit    []exchange.AuditRecord
 }
 

@@ -20,16 +20,18 @@ import (
 
 // notes is what this package keeps beside a demand.
 type notes struct {
-	Number       int      `json:"number"`                  // counts the demands of a turn from 1
-	Paid         string   `json:"paid,omitempty"`          // id of the turn's paid demand, whose money is captured at the end
-	State        string   `json:"state,omitempty"`         // that the agent issued with its demand; it gets it back with the resolution
-	Locale       string   `json:"locale,omitempty"`        // of the asker's profile
-	Address      string   `json:"address,omitempty"`       // of the asker
-	AgentAddress string   `json:"agent_address,omitempty"` // @agent@domain
-	Partner      string   `json:"partner,omitempty"`       // of a link_confirm: id of the link demand that it answers
-	Agreed       bool     `json:"agreed,omitempty"`        // of a link: the asker agreed and may see the word
-	Payment      *payment `json:"payment,omitempty"`
-	Capture      *capture `json:"capture,omitempty"`
+	Number       int    `json:"number"`                  // counts the demands of a turn from 1
+	Paid         string `json:"paid,omitempty"`          // id of the turn's paid demand, whose money is captured at the end
+	State        string `json:"state,omitempty"`         // that the agent issued with its demand; it gets it back with the resolution
+	Locale       string `json:"locale,omitempty"`        // of the asker's profile
+	Address      string `json:"address,omitempty"`       // of the asker
+	AgentAddress string `json:"agent_address,omitempty"` // @agent@domain
+
+	Proven  identity.ProvenAddress `json:"proven,omitempty"`  // for which the evidence of the asker's principal vouches
+	Partner string                 `json:"partner,omitempty"` // of a link_confirm: id of the link demand that it answers
+	Agreed  bool                   `json:"agreed,omitempty"`  // of a link: the asker agreed and may see the word
+	Payment *payment               `json:"payment,omitempty"`
+	Capture *capture               `json:"capture,omitempty"`
 
 	Approvals int    `json:"approvals,omitempty"` // counts the approvals of a turn from 1
 	Question  string `json:"question,omitempty"`  // of an approval: the start of the message

@@ -50,6 +50,7 @@ func (s *issuer) issue(turn exchange.TurnRecord, part policypart.Part, held *dra
 		return policypart.Issuance{}, err
 	}
 	kept.Address, kept.AgentAddress, kept.Draft = turn.Message.Sender.Address, turn.Message.Recipient, held
+	kept.Proven = provenOf(turn.Message.Sender)
 	if profile := turn.Message.Sender.Profile; profile != nil {
 		kept.Locale = profile.Locale
 	}

@@ -7,12 +7,12 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 
-	"github.com/google/uuid"
-
 	"inbox/exchange"
+	"inbox/identity"
 	"inbox/internal/fault"
 	"inbox/normalized"
 	"inbox/policypart"
@@ -38,8 +38,8 @@ type partner struct {
 	Proof  string `json:"proof"`
 }
 
-// links makes one person of two addresses: the asker of the first demand gets a code word, the other address sends it and
-// confirms a second demand.
+// links makes one person of two addresses, for one agent: the asker of the first demand gets a code word, the other address
+// sends it and confirms a second demand.
 type links struct {
 	store   Store
 	demands *registry
@@ -115,11 +115,13 @@ func (l *links) linkable(ctx context.Context, first policypart.Issuance, turn ex
 }
 
 func (l *links) confirmation(first policypart.Issuance, turn exchange.TurnRecord) policypart.Part {
-	other := notesOf(first).Address
+	sender := turn.Message.Sender
+	own := linkSide(sender.Principal(), resolvers(sender), provenOf(sender))
 	return policypart.Part{
 		Kind: policypart.ConsentRequired, Code: CodeLinkConfirm, Title: "Is this also you?",
 		Message: fmt.Sprintf("%s asks to be treated by %s as the same person as %s, so that it may use what both told it. "+
-			"Agree only if you asked for this yourself and both addresses are yours.", other, turn.Message.Recipient, turn.Message.Sender.Address),
+			"Agree only if you asked for this yourself and both addresses are yours. It counts for %[2]s alone, and for these two addresses alone. "+
+			"Either of them ends it with a message that is only the word “unlink”.", sideOf(first).Name(), turn.Message.Recipient, own.Name()),
 		ActionLabel: "Link the two addresses",
 		Data:        withData(nil, LinkKey, partner{Demand: first.ID, Proof: l.secrets.derive(labelPartner, first.ID, turn.ID)}),
 	}
@@ -184,32 +186,72 @@ func (l *links) confirm(ctx context.Context, second policypart.Issuance) error {
 
 func (l *links) linking(first, second policypart.Issuance) []Ending {
 	now := l.now()
-	person := uuid.Must(uuid.NewV7()).String()
-	linked := []exchange.PersonIdentity{personIdentity(person, first), personIdentity(person, second)}
-	for i := range linked {
-		linked[i].LinkedAt = now
+	link := &exchange.PersonLink{
+		ID: exchange.DerivedID(second.ID, "link"), Agent: first.Agent, Sides: [2]exchange.LinkSide{sideOf(first), sideOf(second)}, LinkedAt: now,
+		Digest: policypart.Digest(first.Part.Title, first.Part.Message, second.Part.Title, second.Part.Message),
 	}
+	asked, other := link.Sides[0], link.Sides[1]
 
 	confirm := Ending{
 		Issuance: ended(second, deed{outcome: policypart.OutcomeGranted, by: asker(second)}, now), From: []string{policypart.StatusIssued},
-		Response: told(second, fmt.Sprintf("Done: %s now treats %s and %s as the same person.", notesOf(second).AgentAddress, linked[0].Address, linked[1].Address)),
-		State:    exchange.StateAnswered, Link: linked,
-		Audit: []exchange.AuditRecord{auditRow(second, codeLinked, linked[0].Principal+" and "+linked[1].Principal, now)},
+		Response: told(second, fmt.Sprintf("Done: %s now treats %s and %s as the same person. To end that, send it a message that is only the word “unlink”, "+
+			"from either of them.", notesOf(second).AgentAddress, asked.Name(), other.Name())),
+		State: exchange.StateAnswered, Link: link,
+		Audit: []exchange.AuditRecord{auditRow(second, codeLinked, asked.Principal+" and "+other.Principal, now)},
 	}
 
 	resume := granted(first, deed{
 		outcome: policypart.OutcomeGranted, by: asker(first), data: withData(nil, LinkKey, map[string]any{
-			"address": linked[1].Address, "identity": second.Asker[0],
+			"address": other.Address, "identity": policypart.Resolver{Issuer: other.Issuer, Subject: other.Subject, Method: other.Method},
 		}),
 	}, policypart.StatusIssued, now)
 
 	return []Ending{confirm, resume}
 }
 
-// personIdentity takes the identity that the principal is made of: the first one.
-func personIdentity(person string, i policypart.Issuance) exchange.PersonIdentity {
-	by := i.Asker[0]
-	return exchange.PersonIdentity{
-		PersonID: person, Principal: i.Principal, Issuer: by.Issuer, Subject: by.Subject, Method: by.Method, Address: notesOf(i).Address,
+// sideOf returns what the asker of a demand proved.
+func sideOf(i policypart.Issuance) exchange.LinkSide {
+	return linkSide(i.Principal, i.Asker, notesOf(i).Proven)
+}
+
+// linkSide takes the identity that the principal is made of. The address is the one that it vouches for.
+func linkSide(principal string, identities []policypart.Resolver, proven identity.ProvenAddress) exchange.LinkSide {
+	by := identities[max(slices.IndexFunc(identities, func(r policypart.Resolver) bool { return r.Issuer+" "+r.Subject == principal }), 0)]
+	return exchange.LinkSide{Principal: principal, Issuer: by.Issuer, Subject: by.Subject, Method: by.Method, Address: proven}
+}
+
+// provenOf returns the address for which the evidence vouches that the sender's principal is made of; empty = for none.
+func provenOf(sender normalized.Sender) identity.ProvenAddress {
+	for i := range sender.Identities {
+		if e := &sender.Identities[i]; e.Issuer+" "+e.Subject == sender.Principal() {
+			return e.Proven()
+		}
 	}
+	return ""
+}
+
+// Unlink ends the links of the turn's sender with its agent. The sentence is for the sender; ended is false if there were no links.
+func (l *links) Unlink(ctx context.Context, turn exchange.TurnRecord) (sentence string, ended bool, err error) {
+	sender := turn.Message.Sender
+	if len(sender.Identities) == 0 || turn.Principal != sender.Principal() {
+		return "", false, nil
+	}
+
+	links, err := l.store.EndLinks(ctx, exchange.LinkFilter{Agent: turn.Agent, Principal: turn.Principal}, exchange.LinkEnd{By: turn.Principal, Reason: "a side asked for it"})
+	if err != nil {
+		return "", false, fault.Wrap(fault.Unavailable, "the link cannot be ended now", err)
+	}
+
+	var others []string
+	for i := range links {
+		for _, side := range links[i].Sides {
+			if side.Principal != turn.Principal {
+				others = append(others, side.Name())
+			}
+		}
+	}
+	if len(others) == 0 {
+		return "", false, nil
+	}
+	return fmt.Sprintf("Done: %s no longer treats this address and %s as the same person.", turn.Message.Recipient, strings.Join(others, ", ")), true, nil
 }

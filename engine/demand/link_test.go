@@ -44,7 +44,7 @@ func TestLinkTakesConsentOnBothSides(t *testing.T) {
 	first, word := b.agreed(t, turnOf("1", "alice"))
 	second := turnOf("2", "alice-at-work", "Hi,\nhere it is: "+strings.ToUpper(word)+".")
 	part, answers, err := b.Challenge(t.Context(), second)
-	if err != nil || !answers || !strings.Contains(part.Message, "@alice@people.test") {
+	if err != nil || !answers || !strings.Contains(part.Message, "mailto:alice ") || strings.Contains(part.Message, "people.test") {
 		t.Fatalf("%+v %v %v", part, answers, err)
 	}
 	confirm, token := b.park(t, second, part)
@@ -59,9 +59,14 @@ func TestLinkTakesConsentOnBothSides(t *testing.T) {
 		t.Fatalf("%+v %v", view, err)
 	}
 	told, resumed := b.rows.endings[0], b.rows.endings[1]
-	if len(told.Link) != 2 || told.Link[0].PersonID != told.Link[1].PersonID || told.Link[0].Principal != first.Principal || told.Link[1].Subject != "mailto:alice-at-work" ||
-		told.Link[0].Address != "@alice@people.test" || told.Link[0].LinkedAt.IsZero() {
-		t.Errorf("%+v", told.Link)
+	link := told.Link
+	if link == nil || link.Agent != "a" || link.ID == "" || link.Sides[0].Principal != first.Principal || link.Sides[1].Subject != "mailto:alice-at-work" ||
+		link.Sides[0].Address != "" || link.LinkedAt.IsZero() || !link.Until.IsZero() ||
+		link.Digest != policypart.Digest(first.Part.Title, first.Part.Message, confirm.Part.Title, confirm.Part.Message) {
+		t.Errorf("%+v", link)
+	}
+	if _, other, counts := link.With("b", first.Principal, b.clock); counts {
+		t.Errorf("the link counts for another agent, with %+v", other)
 	}
 	if told.State != exchange.StateAnswered || told.Response == nil || !resumed.Resume || resumed.Issuance.ID != first.ID || !strings.Contains(string(resumed.Issuance.Resolution.Data[LinkKey]), "alice-at-work") {
 		t.Errorf("%+v %+v", told, resumed)
@@ -69,6 +74,51 @@ func TestLinkTakesConsentOnBothSides(t *testing.T) {
 	b.wantAudit(t, "identity:linked", "demand:granted")
 	if _, answers, err := b.Challenge(t.Context(), second); answers || err != nil {
 		t.Errorf("the word is good once: %v %v", answers, err)
+	}
+}
+
+// TestLinkShowsWhatIsProven: both sides read the address that evidence vouches for, and the subject where an address is only stated.
+func TestLinkShowsWhatIsProven(t *testing.T) {
+	b := setup(t)
+	asker := turnOf("1", "eve@evil.test")
+	asker.Message.Sender.Address = "@boss@corp.test" // so she says
+	_, word := b.agreed(t, asker)
+	part, _, err := b.Challenge(t.Context(), turnOf("2", "bob@corp.test", word))
+	if err != nil || !strings.HasPrefix(part.Message, "@eve@evil.test asks to be treated by @a@agents.test as the same person as @bob@corp.test") ||
+		strings.Contains(part.Message, "boss") || !strings.Contains(part.Message, "unlink") {
+		t.Errorf("%q, %v", part.Message, err)
+	}
+}
+
+// TestEitherSideEndsALink: with the agent that asked, and with proof.
+func TestEitherSideEndsALink(t *testing.T) {
+	for _, who := range []string{"alice@a.test", "work@a.test"} {
+		b := setup(t)
+		_, word := b.agreed(t, turnOf("1", "alice@a.test"))
+		second := turnOf("2", "work@a.test", word)
+		part, _, err := b.Challenge(t.Context(), second)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, token := b.park(t, second, part)
+		if _, err := b.Decide(t.Context(), token, true); err != nil {
+			t.Fatal(err)
+		}
+
+		elsewhere, unproven := turnOf("3", who), turnOf("4", who)
+		elsewhere.Agent, unproven.Message.Sender.Identities = "b", nil
+		for name, turn := range map[string]exchange.TurnRecord{"another agent": elsewhere, "no proof": unproven, "somebody else": turnOf("5", "eve@evil.test")} {
+			if _, ended, err := b.Unlink(t.Context(), turn); ended || err != nil || len(b.rows.links) != 1 {
+				t.Errorf("%s: %v, %v", name, ended, err)
+			}
+		}
+		sentence, ended, err := b.Unlink(t.Context(), turnOf("6", who))
+		if err != nil || !ended || len(b.rows.links) != 0 || strings.Contains(sentence, "@"+who) || !strings.Contains(sentence, "@a.test") {
+			t.Errorf("%s: %q, %v, %v", who, sentence, ended, err)
+		}
+		if _, ended, err := b.Unlink(t.Context(), turnOf("7", who)); ended || err != nil {
+			t.Errorf("twice: %v, %v", ended, err)
+		}
 	}
 }
 

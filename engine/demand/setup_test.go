@@ -39,6 +39,7 @@ type rowStore struct {
 	waiting map[string]bool   // turns
 	endings []Ending          // that were stored
 	audit   []exchange.AuditRecord
+	links   []exchange.PersonLink
 	queries int
 	broken  error // given by every method while it is set
 }
@@ -138,6 +139,19 @@ func (s *rowStore) NoteDemand(_ context.Context, id, status string, notes json.R
 	return true, nil
 }
 
+func (s *rowStore) EndLinks(_ context.Context, filter exchange.LinkFilter, _ exchange.LinkEnd) (ended []exchange.PersonLink, err error) {
+	leave, err := s.enter()
+	defer leave()
+	s.links = slices.DeleteFunc(s.links, func(link exchange.PersonLink) bool {
+		is := link.Agent == filter.Agent && slices.ContainsFunc(link.Sides[:], func(side exchange.LinkSide) bool { return side.Principal == filter.Principal })
+		if is {
+			ended = append(ended, link)
+		}
+		return is
+	})
+	return ended, err
+}
+
 func (s *rowStore) Audit(_ context.Context, record exchange.AuditRecord) error {
 	leave, err := s.enter()
 	defer leave()
@@ -166,6 +180,9 @@ func (s *rowStore) Settle(_ context.Context, endings ...Ending) error {
 			maps.DeleteFunc(s.paying, func(_, demand string) bool { return demand == e.Issuance.ID })
 		}
 		delete(s.waiting, e.Issuance.TurnID)
+		if e.Link != nil {
+			s.links = append(s.links, *e.Link)
+		}
 		s.endings = append(s.endings, e)
 		s.audit = append(s.audit, e.Audit...)
 	}

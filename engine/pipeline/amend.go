@@ -284,6 +284,15 @@ func (s *canceller) React(ctx context.Context, turnID string, reaction exchange.
 	return nil
 }
 
+// EndLinks ends what makes a principal one person with others, for all agents: its account is gone or has another owner now.
+func (s *canceller) EndLinks(ctx context.Context, principal, reason string) error {
+	_, err := s.options.Store.EndLinks(ctx, exchange.LinkFilter{Principal: principal}, exchange.LinkEnd{By: principal, Reason: reason})
+	if err != nil {
+		return unavailable("end links", err)
+	}
+	return nil
+}
+
 // CancelOpen ends all turns of a sender that have no answer yet; empty agent = with any agent.
 func (s *canceller) CancelOpen(ctx context.Context, agent, principal, reason string) error {
 	turns, err := s.options.Store.OpenTurns(ctx, agent, principal)

@@ -74,8 +74,8 @@ type ThreadExcerpt struct {
 type ThreadReader interface {
 	// ThreadExcerpt reads as little as the query asks for, however long the thread is.
 	ThreadExcerpt(ctx context.Context, query ThreadQuery) (ThreadExcerpt, error)
-	// PersonOf returns all identities of the principal's person; none when it is not linked to another.
-	PersonOf(ctx context.Context, principal string) ([]exchange.PersonIdentity, error)
+	// LinksOf returns the links of a principal that are in force for an agent.
+	LinksOf(ctx context.Context, agent, principal string) ([]exchange.PersonLink, error)
 }
 
 // historian collects what was said in a thread before a turn.
@@ -154,8 +154,8 @@ func (s *historian) threadQuery(ctx context.Context, agent agents.Entry, turn ex
 	return query, err
 }
 
-// party returns the principals of the sender: its own and, where the agent's history follows the person, those that are linked to it,
-// with what they said elsewhere. A sender who proved nothing is no known person: a name alone opens no other conversation.
+// party returns the principals of the sender: its own and, where the agent's history follows the person, those that are linked with it for
+// this agent, with what they said elsewhere. A sender who proved nothing is no known person: a name alone opens no other conversation.
 func (s *historian) party(ctx context.Context, agent agents.Entry, turn exchange.TurnRecord) (principals []string, elsewhere bool, err error) {
 	sender := turn.Message.Sender
 	principals = []string{turn.Principal}
@@ -163,13 +163,30 @@ func (s *historian) party(ctx context.Context, agent agents.Entry, turn exchange
 		return principals, false, nil
 	}
 
-	linked, err := s.options.Store.PersonOf(ctx, turn.Principal)
-	for _, other := range linked {
-		if !slices.Contains(principals, other.Principal) {
+	links, err := s.options.Store.LinksOf(ctx, turn.Agent, turn.Principal)
+	for i := range links {
+		own, other, counts := links[i].With(turn.Agent, turn.Principal, time.Now())
+		if counts && s.believed(own) && s.believed(other) && !renamed(own, sender) {
 			principals = append(principals, other.Principal)
 		}
 	}
 	return principals, true, err
+}
+
+// believed reports whether what proved a side of a link would still be believed.
+func (s *historian) believed(side exchange.LinkSide) bool {
+	return s.options.Believed == nil || s.options.Believed(side)
+}
+
+// renamed reports whether the sender's evidence vouches for another address now than when the link was made.
+func renamed(own exchange.LinkSide, sender normalized.Sender) bool {
+	for i := range sender.Identities {
+		e := &sender.Identities[i]
+		if now := e.Proven(); e.Issuer == own.Issuer && e.Subject == own.Subject && own.Address != "" && now != "" && now != own.Address {
+			return true
+		}
+	}
+	return false
 }
 
 // keepFiles puts the inline bytes of earlier turns into the blob store: history carries their digests only.

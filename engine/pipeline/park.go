@@ -24,6 +24,9 @@ type Demands interface {
 	// Challenge reports whether the message answers an open question about the same person on another network; the part is
 	// the demand for consent on this side.
 	Challenge(ctx context.Context, turn exchange.TurnRecord) (part policypart.Part, answers bool, err error)
+	// Unlink ends what makes the sender one person with others for the agent; the sentence is for the sender. ended is false if there
+	// was nothing to end.
+	Unlink(ctx context.Context, turn exchange.TurnRecord) (sentence string, ended bool, err error)
 	// Offer holds what a message offers against the open demand of the parked turn: the eight checks. Forbidden with the
 	// code when it does not meet it; Ending.Audit is then the row to store.
 	Offer(ctx context.Context, in exchange.Inbound, parked exchange.TurnRecord) (demand.Ending, error)
@@ -46,6 +49,10 @@ func (noDemands) Issue(exchange.TurnRecord, policypart.Part) (policypart.Issuanc
 
 func (noDemands) Challenge(context.Context, exchange.TurnRecord) (policypart.Part, bool, error) {
 	return policypart.Part{}, false, nil
+}
+
+func (noDemands) Unlink(context.Context, exchange.TurnRecord) (string, bool, error) {
+	return "", false, nil
 }
 
 func (noDemands) Offer(context.Context, exchange.Inbound, exchange.TurnRecord) (demand.Ending, error) {
@@ -209,8 +216,8 @@ func (p *settlement) store(ctx context.Context, tx Tx) error {
 		return fault.New(fault.Conflict, policypart.CodeUsed)
 	}
 
-	if len(p.Link) > 0 {
-		if err := tx.LinkPerson(ctx, p.Link); err != nil {
+	if p.Link != nil {
+		if err := tx.PutLink(ctx, *p.Link); err != nil {
 			return err
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"inbox/agents"
+	"inbox/engine/moderation"
 	"inbox/exchange"
 	"inbox/internal/fault"
 	"inbox/internal/queue"
@@ -266,9 +267,18 @@ func (s *runner) ask(ctx context.Context, job queue.Job, agent agents.Entry, tur
 	return s.failed(ctx, job, turn, record, err)
 }
 
+// unlinkWord is what a sender writes, and nothing else, to end the links of their address with the agent.
+var unlinkWord = moderation.NewWords([]string{"unlink"})
+
 // challenged answers a message that carries the word of an open link: with the demand for this side's consent, or with
-// the reason why the word is of no use here.
+// the reason why the word is of no use here. It also answers the word that ends links.
 func (s *runner) challenged(ctx context.Context, turn exchange.TurnRecord) (response normalized.Response, answers bool, err error) {
+	if unlinkWord.Only(turn.Message) {
+		sentence, ended, err := s.options.Demands.Unlink(ctx, turn)
+		response.Parts = []normalized.Part{normalized.Text(sentence)}
+		return response.Answering(turn.Message), ended, err
+	}
+
 	part, answers, err := s.options.Demands.Challenge(ctx, turn)
 	switch {
 	case fault.Is(err, fault.Forbidden):

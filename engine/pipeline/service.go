@@ -99,6 +99,8 @@ type Options struct {
 	// Files has the bytes of a turn, under addresses until a time; nil = agents read none but those inside of the message.
 	Files   func(turn exchange.TurnRecord, expires time.Time) Files
 	Demands Demands // optional: without it an agent's demand is a failure
+	// Believed reports whether the issuer that proved a side of a link is still trusted; nil = all are.
+	Believed func(side exchange.LinkSide) bool
 	// OperatorHears reports whether the operator is told of turns that fail; nil = no answer says so.
 	OperatorHears func() bool
 	BaseURL       *url.URL          // optional: origin that addresses in policy parts must have; nil = only adapters check them

@@ -61,6 +61,12 @@ func start(t *testing.T, url string, agent agents.Func, settings agents.Settings
 // startSeen is start with a log of its own (nil = slog.Default) and a tracer (nil = none).
 func startSeen(t *testing.T, url string, agent agents.Func, settings agents.Settings, log *slog.Logger, tracer *telemetry.Tracer) *engine {
 	t.Helper()
+	return startWith(t, url, agent, settings, func(options *pipeline.Options) { options.Logger, options.Tracer = log, tracer })
+}
+
+// startWith is start with changed options.
+func startWith(t *testing.T, url string, agent agents.Func, settings agents.Settings, change func(*pipeline.Options)) *engine {
+	t.Helper()
 	var e engine
 	e.directory = directory(t)
 	ready := make(chan struct{})
@@ -89,8 +95,10 @@ func startSeen(t *testing.T, url string, agent agents.Func, settings agents.Sett
 		Name: normalized.ViaEmail, Channel: e.peer, Reviser: changeable{},
 		Policy: exchange.Policy{Schedule: []time.Duration{time.Millisecond, time.Millisecond}},
 	})
-	e.pipeline = pipeline.New(pipeline.Options{Store: opened.Pipeline(), Agents: registry(t, agent, settings), Channels: channels, Blobs: blobs, Documents: opened.State(), Logger: log, Tracer: tracer})
-	e.delivery = delivery.New(delivery.Options{Store: opened.Deliverer(), Channels: channels, Logger: log, Tracer: tracer})
+	options := pipeline.Options{Store: opened.Pipeline(), Agents: registry(t, agent, settings), Channels: channels, Blobs: blobs, Documents: opened.State()}
+	change(&options)
+	e.pipeline = pipeline.New(options)
+	e.delivery = delivery.New(delivery.Options{Store: opened.Deliverer(), Channels: channels, Logger: options.Logger, Tracer: options.Tracer})
 	jobs = queue.New(opened.Queue(), queue.Options{Poll: time.Second})
 	jobs.Handle(pipeline.JobKind, queue.KindOptions{}, e.pipeline.Run)
 	jobs.Handle(delivery.JobKind, queue.KindOptions{}, e.delivery.Run)

@@ -79,8 +79,8 @@ type Trust interface {
 	SettleDemand(ctx context.Context, issuance policypart.Issuance, from []string) (bool, error)
 	// ResumeTurn lets a waiting turn be accepted again, with what it waited for.
 	ResumeTurn(ctx context.Context, turnID string, resolution *policypart.Resolution, trace *normalized.Response, at time.Time) (bool, error)
-	// LinkPerson makes identities one person.
-	LinkPerson(ctx context.Context, identities []exchange.PersonIdentity) error
+	// PutLink stores a link that both sides agreed to.
+	PutLink(ctx context.Context, link exchange.PersonLink) error
 	Audit(ctx context.Context, record exchange.AuditRecord) error
 }
 
@@ -88,6 +88,8 @@ type Trust interface {
 // transaction itself: on SQLite it runs inside the one writer, together with other callers' work.
 type Store interface {
 	InTx(ctx context.Context, work func(Tx) error) error
+	// EndLinks ends the links that the filter selects, and returns them.
+	EndLinks(ctx context.Context, filter exchange.LinkFilter, end exchange.LinkEnd) ([]exchange.PersonLink, error)
 	Reader
 }
 

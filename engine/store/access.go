@@ -56,7 +56,7 @@ func (s tokenStore) Tokens(ctx context.Context) ([]exchange.Token, error) {
 	return tokens, err
 }
 
-// RevokeToken ends a token by its id, and the sessions of the console that it began; fault.NotFound when it is there no more.
+// RevokeToken ends a token by its id, the sessions of the console that it began, and the links of who it was; fault.NotFound when it is there no more.
 func (s tokenStore) RevokeToken(ctx context.Context, id string) error {
 	return s.InTx(ctx, func(tx *Tx) error {
 		changed, err := tx.sql.Change(ctx, `UPDATE tokens SET revoked_at = $1 WHERE id = $2 AND revoked_at = 0`, nowMicros(), id)
@@ -64,6 +64,9 @@ func (s tokenStore) RevokeToken(ctx context.Context, id string) error {
 			err = notFound("valid token")
 		}
 		if err != nil {
+			return err
+		}
+		if _, err := tx.endLinks(ctx, exchange.LinkFilter{Subject: "token:" + id}, exchange.LinkEnd{Reason: "the token was revoked"}); err != nil {
 			return err
 		}
 		return tx.sql.Do(ctx, endSessionsOfToken, id)

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"maps"
 	"regexp"
 	"slices"
 	"strings"
@@ -14,7 +13,6 @@ import (
 
 	"inbox/exchange"
 	"inbox/identity"
-	"inbox/normalized"
 )
 
 // personEraser keeps erasures of persons and does their steps on rows.
@@ -22,26 +20,6 @@ type personEraser struct{ *shared }
 
 // eraseTx does them in a transaction.
 type eraseTx struct{ *transaction }
-
-// PersonNames are all names by which a person is known here.
-type PersonNames struct {
-	Principals []string `json:"principals"`          // as in messages
-	Addresses  []string `json:"addresses,omitempty"` // @user@domain, in lower case
-}
-
-// texts are the forms in which the names stand in documents and notes, in lower case.
-func (p PersonNames) texts() []string {
-	found := map[string]bool{}
-	for _, principal := range p.Principals {
-		_, subject, _ := strings.Cut(principal, " ")
-		found[strings.ToLower(subject)] = true
-	}
-	for _, address := range p.Addresses {
-		found[strings.TrimPrefix(address, "@")] = true // also inside of @user@domain and mailto:user@domain
-	}
-	delete(found, "")
-	return slices.Sorted(maps.Keys(found))
-}
 
 // mentions reports whether a text has one of the names, not as a part of a longer one.
 func mentions(text string, names []string) bool {
@@ -108,145 +86,12 @@ type Erasure struct {
 	Person  PersonNames // empty when it is done
 }
 
-// FindPerson completes names: linked identities, and those that verified messages show, until nothing new is found. It reads all
-// messages, some times, beside the writer.
-func (s personEraser) FindPerson(ctx context.Context, seed PersonNames) (PersonNames, error) {
-	principals, addresses := setOf(seed.Principals), setOf(seed.Addresses)
-	for {
-		before := len(principals) + len(addresses)
-		if err := s.linkedNames(ctx, principals, addresses); err != nil {
-			return seed, err
-		}
-
-		names := PersonNames{slices.Sorted(maps.Keys(principals)), slices.Sorted(maps.Keys(addresses))}
-		err := s.eachOf(ctx, names, "", "", func(_, principal string, sender normalized.Sender) error {
-			if strings.HasPrefix(principal, "unverified ") || principals[principal] || sender.Verified {
-				principals[principal] = true
-			}
-			if sender.Verified && principals[principal] && sender.Address != "" {
-				addresses[strings.ToLower(sender.Address)] = true
-			}
-			return nil
-		})
-		if err != nil {
-			return names, err
-		}
-		if len(principals)+len(addresses) == before {
-			return PersonNames{slices.Sorted(maps.Keys(principals)), slices.Sorted(maps.Keys(addresses))}, nil
-		}
-	}
-}
-
 func setOf(list []string) map[string]bool {
 	set := map[string]bool{}
 	for _, one := range list {
 		set[one] = true
 	}
 	return set
-}
-
-func (s personEraser) linkedNames(ctx context.Context, principals, addresses map[string]bool) error {
-	people := map[string]bool{}
-	each := func(visit func(person, principal, address string)) error {
-		return s.engine.Reader().Each(ctx, `SELECT person_id, principal, address FROM person_identities ORDER BY principal_key`, nil, func(r row) error {
-			var person, principal, address string
-			err := r.Scan(&person, &principal, &address)
-			visit(person, principal, strings.ToLower(address))
-			return err
-		})
-	}
-
-	err := each(func(person, principal, address string) {
-		if principals[principal] || principals[person] || address != "" && addresses[address] {
-			people[person] = true
-		}
-	})
-	if err != nil || len(people) == 0 {
-		return err
-	}
-	return each(func(person, principal, address string) {
-		if people[person] {
-			principals[principal] = true
-			if address != "" {
-				addresses[address] = true
-			}
-		}
-	})
-}
-
-// eachOf visits the messages of a person between two ids, in order. It reads all of them a page at a time.
-func (s personEraser) eachOf(ctx context.Context, names PersonNames, after, until string, visit func(id, principal string, sender normalized.Sender) error) error {
-	principals, addresses := setOf(names.Principals), setOf(names.Addresses)
-	arguments := []any{"", ""}
-	condition := make([]string, 0, len(names.Principals)+len(names.Addresses))
-	for _, principal := range names.Principals {
-		arguments = append(arguments, principal)
-		condition = append(condition, fmt.Sprintf("principal = $%d", len(arguments)))
-	}
-	for _, address := range names.Addresses {
-		arguments = append(arguments, `%"address":"`+strings.NewReplacer("%", "_", `\`, "_").Replace(address)+`"%`)
-		condition = append(condition, fmt.Sprintf("LOWER(message) LIKE $%d", len(arguments)))
-	}
-	if len(condition) == 0 {
-		return nil
-	}
-	if until == "" {
-		until = "~"
-	}
-	type found struct {
-		id, principal string
-		sender        normalized.Sender
-	}
-
-	for {
-		begun, last := time.Now(), until
-		more, err := first(ctx, s.engine.Reader(), `SELECT id FROM turns WHERE id > $1 AND id <= $2 ORDER BY id LIMIT 1 OFFSET 999`, []any{after, until}, &last)
-		if err != nil {
-			return err
-		}
-
-		arguments[0], arguments[1] = after, last
-		var page []found
-		query := `SELECT id, principal, message FROM turns WHERE id > $1 AND id <= $2 AND (` + strings.Join(condition, " OR ") + `) ORDER BY id`
-		err = s.engine.Reader().Each(ctx, query, arguments, func(r row) error {
-			var id, principal, stored string
-			if err := r.Scan(&id, &principal, &stored); err != nil {
-				return err
-			}
-			var message struct {
-				Sender normalized.Sender `json:"sender"`
-			}
-			if err := json.Unmarshal([]byte(stored), &message); err != nil {
-				return fmt.Errorf("decode message of turn %s: %w", id, err)
-			}
-			if !principals[principal] && !addresses[strings.ToLower(message.Sender.Address)] {
-				return nil
-			}
-			page = append(page, found{id, principal, message.Sender})
-			return nil
-		})
-		if err != nil {
-			return err
-		}
-
-		for _, one := range page {
-			if err := visit(one.id, one.principal, one.sender); err != nil {
-				return err
-			}
-		}
-		if !more {
-			return nil
-		}
-		after = last
-		if err := rest(ctx, begun); err != nil {
-			return err
-		}
-	}
-}
-
-// PersonTurns visits the ids of a person's messages that came before the id, in the order of their arrival, after the given one.
-func (s personEraser) PersonTurns(ctx context.Context, names PersonNames, after, until string, visit func(id string) error) error {
-	return s.eachOf(ctx, names, after, until, func(id, _ string, _ normalized.Sender) error { return visit(id) })
 }
 
 // BeginErasure stores an erasure; the running server does it. What the person sends from now on is not erased.
@@ -729,7 +574,7 @@ func (s personEraser) EraseNames(ctx context.Context, e Erasure, pseudonym func(
 	if err := s.eraseJobs(ctx, e.Receipt.ID, names); err != nil {
 		return err
 	}
-	mails, err := mailStore(s).mailsOf(ctx, mailAddresses(e.Person))
+	mails, err := mailStore(s).mailsOf(ctx, mailAddresses(e.Person), e.Person.Unproven)
 	if err != nil {
 		return err
 	}
@@ -1007,7 +852,7 @@ func (t eraseTx) counting(ctx context.Context, made map[string]int64) func(what,
 
 func (t eraseTx) erasePrincipal(ctx context.Context, principal string, made map[string]int64) error {
 	remove := t.counting(ctx, made)
-	if err := remove("links", `DELETE FROM person_identities WHERE principal_key = $1`, hashKey(principal)); err != nil {
+	if err := remove("links", `DELETE FROM links WHERE $1 IN (first_key, second_key)`, hashKey(principal)); err != nil {
 		return err
 	}
 	if err := remove("stops", `DELETE FROM list_entries WHERE list = 'stop' AND target = $1`, principal); err != nil {
@@ -1043,7 +888,7 @@ func ErasedAddress(hash string) string { return "erased:" + hash }
 func mailAddresses(person PersonNames) []string {
 	list := make([]string, len(person.Addresses))
 	for i, address := range person.Addresses {
-		list[i] = strings.TrimPrefix(address, "@")
+		list[i] = strings.ToLower(address.Mail())
 	}
 	return list
 }
@@ -1201,11 +1046,9 @@ func (s personEraser) CleanErased(ctx context.Context, id string) (remains []str
 	}
 }
 
-// AddressForms are the names of a person that an address has: as an address here, and as the subject of evidence that this server checked.
-func AddressForms(domain string, address identity.Address) PersonNames {
-	written := strings.ToLower(address.String())
-	mail := strings.TrimPrefix(written, "@")
-	return PersonNames{Principals: []string{domain + " mailto:" + mail, "unverified " + written}, Addresses: []string{written}}
+// MailPrincipal is the principal of a mailbox that this server checked itself.
+func MailPrincipal(domain string, address identity.ProvenAddress) string {
+	return domain + " mailto:" + address.Mail()
 }
 
 // RepeatErasure stores an erasure that was done elsewhere before, under its id, so that it takes what came before it; the running server does it.
@@ -1236,55 +1079,4 @@ func (s personEraser) RepeatErasure(ctx context.Context, receipt Receipt, names 
 		return err
 	})
 	return fresh, err
-}
-
-// namesOfRows are tables with names of persons beside messages: principals and addresses, in the form of PersonNames.
-var namesOfRows = []string{
-	`SELECT principal, address FROM person_identities`,
-	`SELECT owner, '' FROM sessions`,
-	`SELECT principal, '' FROM watches`,
-	`SELECT owner, '' FROM task_runs`,
-	`SELECT '', '@' || sender FROM mails WHERE sender <> ''`,
-	`SELECT '', '@' || address FROM mail_failures`,
-	`SELECT '', '@' || address FROM mail_suppressions`,
-}
-
-// EachName visits the principals and addresses of all persons who are known here, some of them many times; either is empty where a row has not
-// both. It reads all messages, in pages.
-func (s personEraser) EachName(ctx context.Context, visit func(principal, address string)) error {
-	for _, query := range namesOfRows {
-		err := s.engine.Reader().Each(ctx, query, nil, func(r row) error {
-			var principal, address string
-			err := r.Scan(&principal, &address)
-			visit(principal, strings.ToLower(address))
-			return err
-		})
-		if err != nil {
-			return err
-		}
-	}
-
-	for after, more := "", true; more; {
-		rows := 0
-		err := s.engine.Reader().Each(ctx, `SELECT id, principal, message FROM turns WHERE id > $1 ORDER BY id LIMIT 1000`, []any{after}, func(r row) error {
-			var principal, stored string
-			if err := r.Scan(&after, &principal, &stored); err != nil {
-				return err
-			}
-			rows++
-			var message struct {
-				Sender normalized.Sender `json:"sender"`
-			}
-			if err := json.Unmarshal([]byte(stored), &message); err != nil {
-				return fmt.Errorf("decode message of turn %s: %w", after, err)
-			}
-			visit(principal, strings.ToLower(message.Sender.Address))
-			return nil
-		})
-		if err != nil {
-			return err
-		}
-		more = rows == 1000
-	}
-	return nil
 }

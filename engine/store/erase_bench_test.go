@@ -12,6 +12,7 @@ import (
 
 	"inbox/engine/pipeline"
 	"inbox/exchange"
+	"inbox/identity"
 )
 
 // BenchmarkErase erases a person with as many messages as INBOX_BENCH_ROWS says, 20,000 by default: a half of them in one conversation, to which
@@ -40,7 +41,7 @@ func benchErase(b *testing.B, options Options, rows int) {
 			b.Error(err)
 		}
 	}()
-	names := PersonNames{Principals: []string{"peer.example https://peer.example/users/bob"}, Addresses: []string{"@bob@peer.example"}}
+	names := PersonNames{Principals: []string{"peer.example https://peer.example/users/bob"}, Addresses: []identity.ProvenAddress{"@bob@peer.example"}}
 	fillPerson(b, s, names, rows)
 
 	var longest atomic.Int64
@@ -86,7 +87,7 @@ func fillPerson(b *testing.B, s *Store, names PersonNames, rows int) {
 	for at := 0; at < rows; at += 500 {
 		err := s.InTx(b.Context(), func(tx *Tx) error {
 			for n := at; n < min(at+500, rows); n++ {
-				turn := said(fmt.Sprint("m", n), names.Principals[0], names.Addresses[0], strings.Repeat("some words ", 30), true)
+				turn := said(fmt.Sprint("m", n), names.Principals[0], string(names.Addresses[0]), strings.Repeat("some words ", 30), true)
 				turn.ID = idBefore(begun.Add(time.Duration(n)*time.Millisecond)) + turn.ID[13:] // old ones: of new ones files and native forms may still come
 				if turn.ThreadID = fmt.Sprint("thread", n); n%2 == 0 {
 					turn.ThreadID = "long"

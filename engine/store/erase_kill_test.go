@@ -12,6 +12,7 @@ import (
 
 	"inbox/engine/pipeline"
 	"inbox/exchange"
+	"inbox/identity"
 	"inbox/internal/await"
 	"inbox/internal/children"
 	"inbox/normalized"
@@ -54,7 +55,7 @@ func eraseOpen(ctx context.Context, s *Store) error {
 func TestErasureIsKilled(t *testing.T) {
 	const messages, others = 90, 260
 	const secret = "zyxmarkerwvu"
-	names := PersonNames{Principals: []string{"peer.example https://peer.example/users/bob"}, Addresses: []string{"@bob@peer.example"}}
+	names := PersonNames{Principals: []string{"peer.example https://peer.example/users/bob"}, Addresses: []identity.ProvenAddress{"@bob@peer.example"}}
 
 	for name, url := range postgresAndSQLite() {
 		t.Run(name, func(t *testing.T) {
@@ -69,7 +70,7 @@ func TestErasureIsKilled(t *testing.T) {
 			err = s.InTx(ctx, func(tx *Tx) error {
 				for n := range messages {
 					for _, turn := range []exchange.TurnRecord{
-						said(fmt.Sprint("bob", n), names.Principals[0], names.Addresses[0], secret, true),
+						said(fmt.Sprint("bob", n), names.Principals[0], string(names.Addresses[0]), secret, true),
 						said(fmt.Sprint("ann", n), "peer.example https://peer.example/users/ann", "@ann@peer.example", "another", true),
 					} {
 						if _, _, err := tx.InsertTurn(ctx, turn, pipeline.Original{Digest: turn.ID, MediaType: "message/rfc822", Body: []byte(normalized.PlainText(turn.Message.Parts))}); err != nil {

@@ -378,7 +378,8 @@ func TestEveryTextIsConsidered(t *testing.T) {
 		"documents.namespace", "documents.encoding", "tokens.name", "tokens.agent", "tokens.hash", "tokens.scope",
 		"demands.agent", "demands.kind", "demands.purpose", "demands.status", "demands.state_hash", "demands.code_hash",
 		"audit.code", "audit.agent", "audit.principal", "audit.detail",
-		"person_identities.principal", "person_identities.issuer", "person_identities.subject", "person_identities.method", "person_identities.address",
+		"links.agent", "links.first_principal", "links.first_issuer", "links.first_subject", "links.first_method", "links.first_address",
+		"links.second_principal", "links.second_issuer", "links.second_subject", "links.second_method", "links.second_address", "links.digest", // of what was shown, which is kept nowhere
 		"dispatches.state", "tool_requests.agent", "tool_requests.tool_name", "tool_requests.status",
 		"destinations.channel", "destinations.destination", "destinations.reason",
 		"list_entries.list", "list_entries.kind", "list_entries.target", "list_entries.agent", "list_entries.effect", "list_entries.reason", "list_entries.source",

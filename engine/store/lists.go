@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"inbox/exchange"
+	"inbox/identity"
 )
 
 // listStore keeps the operator's lists and the mail addresses that are suppressed.
@@ -167,7 +168,11 @@ func (s listStore) MailFailed(ctx context.Context, failure exchange.MailFailure)
 		}
 
 		changed, err := tx.sql.Change(ctx, putSuppression, failure.Address, failure.Kind, cleaned(failure.Reason), failure.DeliveryID, at)
-		suppressed = changed > 0
+		if suppressed = changed > 0; err != nil || !suppressed || failure.Kind != exchange.FailureHard {
+			return err
+		}
+		// The next owner of the mailbox is another person.
+		_, err = tx.endLinks(ctx, exchange.LinkFilter{Address: identity.ProvenAddress("@" + failure.Address)}, exchange.LinkEnd{Reason: "the mailbox is gone"})
 		return err
 	})
 

@@ -391,13 +391,21 @@ func (s mailStore) deleteMailUnder(ctx context.Context, kind, id string) (delete
 
 const selectOneMail = `SELECT id, bytes, digest FROM mails WHERE id = $1`
 
-// mailsOf are the mails of a person, by the addresses of their author, and captured answers to them.
-func (s mailStore) mailsOf(ctx context.Context, addresses []string) (ids []string, err error) {
+// mailsOf are the mails of a person, by the addresses of their author, and captured answers to them. A mail that only states an
+// address is one of them where unproven mails are wanted, too.
+func (s mailStore) mailsOf(ctx context.Context, addresses []string, unproven bool) (ids []string, err error) {
 	for _, address := range addresses {
-		ids = append(ids, mustColumn(ctx, s.engine.Reader(), &err, `SELECT id FROM mails WHERE sender = $1`, address)...)
-	}
-	if err != nil {
-		return nil, err
+		err = s.engine.Reader().Each(ctx, `SELECT id, head FROM mails WHERE sender = $1`, []any{address}, func(r row) error {
+			var id, head string
+			err := r.Scan(&id, &head)
+			if unproven || provenMail(head) {
+				ids = append(ids, id)
+			}
+			return err
+		})
+		if err != nil {
+			return nil, err
+		}
 	}
 	err = s.engine.Reader().Each(ctx, `SELECT id, head FROM mails WHERE kind = '`+exchange.MailCaptured+`'`, nil, func(r row) error {
 		var id, head string

@@ -54,6 +54,12 @@ func TestSecondMigration(t *testing.T) {
 // build makes a database of the first schema.
 func build(t *testing.T, driver, url string, kind string) {
 	t.Helper()
+	buildWith(t, driver, url, kind, 1, firstRows)
+}
+
+// buildWith makes a database of an older schema with rows.
+func buildWith(t *testing.T, driver, url string, kind string, version int64, rows []string) {
+	t.Helper()
 	pool, err := sql.Open(driver, url)
 	if err != nil {
 		t.Fatal(err)
@@ -64,11 +70,11 @@ func build(t *testing.T, driver, url string, kind string) {
 		}
 	}()
 
-	if err := database.MigrateTo(t.Context(), pool, kind, 1); err != nil {
+	if err := database.MigrateTo(t.Context(), pool, kind, version); err != nil {
 		t.Fatal(err)
 	}
 
-	for _, statement := range firstRows {
+	for _, statement := range rows {
 		if _, err := pool.ExecContext(t.Context(), statement); err != nil {
 			t.Fatalf("%s: %v", statement, err)
 		}

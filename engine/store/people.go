@@ -2,7 +2,7 @@ package store
 
 import (
 	"context"
-	"slices"
+	"time"
 
 	"github.com/google/uuid"
 
@@ -10,179 +10,137 @@ import (
 	"inbox/internal/fault"
 )
 
-// personStore finds the linked identities of people.
+// personStore finds links of people.
 type personStore struct{ *shared }
 
-// personTx links them in a transaction.
+// personTx writes them in a transaction.
 type personTx struct{ *transaction }
 
-const identityColumns = `person_id, principal, issuer, subject, method, address, linked_at`
+const linkColumns = `id, agent, first_principal, first_issuer, first_subject, first_method, first_address,
+	second_principal, second_issuer, second_subject, second_method, second_address, digest, linked_at, until`
 
-// An identity that is there already keeps how and when it was proven; the address is as last seen.
-const putIdentity = `INSERT INTO person_identities (principal_key, ` + identityColumns + `)
-	VALUES ($1, $2, $3, $4, $5, $6, $7, $8)
-	ON CONFLICT (principal_key) DO UPDATE SET person_id = excluded.person_id, address = excluded.address`
+const insertLink = `INSERT INTO links (first_key, second_key, id, agent, first_principal, first_issuer, first_subject, first_method, first_address,
+	second_principal, second_issuer, second_subject, second_method, second_address, digest, linked_at, until)
+	VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17)`
 
-// LinkPerson makes the identities one person, together with all identities that they were linked to before. The oldest
-// person's id stays; without one it is that of the first identity, or a new one. Fewer than two different principals
-// are fault.Malformed.
-func (t personTx) LinkPerson(ctx context.Context, identities []exchange.PersonIdentity) error {
-	keys, err := principalKeys(identities)
-	if err != nil {
+// An agent that asks again gets a new link in place of the old one, whichever side asked.
+const replaceLink = `DELETE FROM links WHERE agent = $1 AND (first_key = $2 AND second_key = $3 OR first_key = $3 AND second_key = $2)`
+
+// PutLink stores a link in place of an earlier one of the same principals for the same agent. A link without agent or digest,
+// or of fewer than two principals, is fault.Malformed.
+func (t personTx) PutLink(ctx context.Context, link exchange.PersonLink) error {
+	a, b := link.Sides[0], link.Sides[1]
+	if err := requireStorable("id", link.ID, "agent", link.Agent, "digest", link.Digest, "principal", a.Principal, "principal", b.Principal); err != nil {
 		return err
 	}
-	if err := t.holdPeople(ctx); err != nil {
-		return err
+	switch {
+	case link.Agent == "" || link.Digest == "":
+		return fault.InField("link", "must name its agent and what was shown")
+	case a.Principal == "" || b.Principal == "":
+		return fault.InField("principal", "is required")
+	case a.Principal == b.Principal:
+		return fault.InField("principal", "must be two different ones")
 	}
 
-	people, err := t.peopleOf(ctx, keys)
-	if err != nil {
-		return err
-	}
-
-	person, err := survivor(people, identities)
-	if err != nil {
-		return err
-	}
-
-	for i, identity := range identities {
-		if err := t.sql.Do(ctx, putIdentity, keys[i], person, identity.Principal, cleaned(identity.Issuer),
-			cleaned(identity.Subject), cleaned(identity.Method), cleaned(identity.Address),
-			microsOrNow(identity.LinkedAt)); err != nil {
-			return err
-		}
-	}
-
-	return t.mergePeople(ctx, person, people)
-}
-
-func principalKeys(identities []exchange.PersonIdentity) ([]any, error) {
-	keys := make([]any, 0, len(identities))
-	for _, identity := range identities {
-		if err := requireStorable("person_id", identity.PersonID, "principal", identity.Principal); err != nil {
-			return nil, err
-		}
-		if identity.Principal == "" {
-			return nil, fault.InField("principal", "is required")
-		}
-
-		keys = append(keys, hashKey(identity.Principal))
-	}
-
-	if different := slices.Clone(keys); len(different) < 2 || !slices.ContainsFunc(different, func(k any) bool { return k != different[0] }) {
-		return nil, fault.InField("identities", "must be two different ones")
-	}
-
-	return keys, nil
-}
-
-// holdPeople keeps other nodes from linking until the commit: two merges that meet in one person would tear it.
-func (t personTx) holdPeople(ctx context.Context) error {
-	if t.dialect.holdPeople == "" {
-		return nil
-	}
-	return t.sql.Do(ctx, t.dialect.holdPeople)
-}
-
-// peopleOf returns the persons of the principals, oldest first: their ids are UUIDv7.
-func (t personTx) peopleOf(ctx context.Context, keys []any) (people []string, err error) {
-	query := `SELECT DISTINCT person_id FROM person_identities WHERE principal_key IN (` + placeholders(1, len(keys)) +
-		`) ORDER BY person_id`
-	err = t.sql.Each(ctx, query, keys, func(r row) error {
-		var person string
-		err := r.Scan(&person)
-		people = append(people, person)
-		return err
-	})
-	return people, err
-}
-
-func survivor(people []string, identities []exchange.PersonIdentity) (string, error) {
-	if len(people) > 0 {
-		return people[0], nil
-	}
-
-	for _, identity := range identities {
-		if identity.PersonID != "" {
-			return identity.PersonID, nil
-		}
-	}
-
-	id, err := uuid.NewV7()
-	return id.String(), err
-}
-
-// mergePeople moves the identities of all people to the person.
-func (t personTx) mergePeople(ctx context.Context, person string, people []string) error {
-	for _, other := range people {
-		if other == person {
-			continue
-		}
-		if err := t.sql.Do(ctx, `UPDATE person_identities SET person_id = $1 WHERE person_id = $2`, person, other); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// Unlink takes an identity from its person; a person that has one left is none any more. fault.NotFound when the
-// identity is not linked.
-func (s personStore) Unlink(ctx context.Context, principal string) error {
-	return s.InTx(ctx, func(tx *Tx) error {
-		if err := tx.holdPeople(ctx); err != nil {
-			return err
-		}
-		var person string
-		found, err := first(ctx, tx.sql, `DELETE FROM person_identities WHERE principal_key = $1 RETURNING person_id`,
-			[]any{hashKey(principal)}, &person)
+	if link.ID == "" {
+		id, err := uuid.NewV7()
 		if err != nil {
 			return err
 		}
-		if !found {
-			return notFound("linked identity")
+		link.ID = id.String()
+	}
+
+	first, second := hashKey(a.Principal), hashKey(b.Principal)
+	if err := t.sql.Do(ctx, replaceLink, link.Agent, first, second); err != nil {
+		return err
+	}
+	return t.sql.Do(ctx, insertLink, first, second, link.ID, link.Agent,
+		a.Principal, cleaned(a.Issuer), cleaned(a.Subject), cleaned(a.Method), cleaned(string(a.Address)),
+		b.Principal, cleaned(b.Issuer), cleaned(b.Subject), cleaned(b.Method), cleaned(string(b.Address)),
+		link.Digest, microsOrNow(link.LinkedAt), micros(link.Until))
+}
+
+// A side that is a token counts while the token does.
+const selectLinksOf = ` FROM links l WHERE (l.first_key = $1 OR l.second_key = $1) AND (l.agent = $2 OR $2 = '')
+	AND NOT EXISTS (SELECT 1 FROM tokens t WHERE t.id IN (substr(l.first_subject, 7), substr(l.second_subject, 7))
+		AND 'token:' || t.id IN (l.first_subject, l.second_subject)
+		AND (t.revoked_at <> 0 OR t.expires_at <> 0 AND t.expires_at <= $3))
+	ORDER BY l.id LIMIT $4 + 0`
+
+// LinksOf returns the links of a principal that are in force for an agent, oldest first, at most 500; an empty agent is any.
+// Whether the issuers of both sides are still trusted is the caller's to say.
+func (s personStore) LinksOf(ctx context.Context, agent, principal string) ([]exchange.PersonLink, error) {
+	now := time.Now()
+	links, err := selectLinks(ctx, s.engine.Reader(), `SELECT `+linkColumns+selectLinksOf, hashKey(principal), cleaned(agent), micros(now), int64(maxPage))
+	counting := links[:0]
+	for i := range links {
+		if _, _, counts := links[i].With(links[i].Agent, principal, now); counts {
+			counting = append(counting, links[i])
 		}
-
-		return tx.sql.Do(ctx, `DELETE FROM person_identities WHERE person_id = $1
-			AND (SELECT COUNT(*) FROM person_identities WHERE person_id = $1) = 1`, person)
-	})
+	}
+	return counting, err
 }
 
-const selectPersonOf = `SELECT ` + identityColumns + ` FROM person_identities
-	WHERE person_id = (SELECT person_id FROM person_identities WHERE principal_key = $1)
-	ORDER BY linked_at, principal LIMIT $2 + 0`
-
-// PersonOf returns all identities of the principal's person, in the order in which they were linked, at most 500; none
-// when the principal is not linked.
-func (s personStore) PersonOf(ctx context.Context, principal string) ([]exchange.PersonIdentity, error) {
-	return s.identities(ctx, selectPersonOf, hashKey(principal), int64(maxPage))
-}
-
-// $1 is the cursor; above every id without one.
-const selectPeople = `SELECT ` + identityColumns + ` FROM person_identities WHERE person_id IN (
-		SELECT DISTINCT person_id FROM person_identities WHERE person_id < $1 ORDER BY person_id DESC LIMIT $2 + 0)
-	ORDER BY person_id DESC, linked_at, principal`
-
-// People lists the identities of people, the newest person first; limit counts people, at most 500. Before is the id of
-// the last person of the page before.
-func (s personStore) People(ctx context.Context, before string, limit int) ([]exchange.PersonIdentity, error) {
+// Links lists links, the newest first, at most 500. Before is the id of the last one of the page before.
+func (s personStore) Links(ctx context.Context, before string, limit int) ([]exchange.PersonLink, error) {
 	if before == "" {
 		before = "~"
 	}
-	return s.identities(ctx, selectPeople, cleaned(before), pageSize(limit))
+	return selectLinks(ctx, s.engine.Reader(), `SELECT `+linkColumns+` FROM links WHERE id < $1 ORDER BY id DESC LIMIT $2 + 0`, cleaned(before), pageSize(limit))
 }
 
-func (s personStore) identities(ctx context.Context, query string, arguments ...any) ([]exchange.PersonIdentity, error) {
-	var identities []exchange.PersonIdentity
-	err := s.engine.Reader().Each(ctx, query, arguments, func(r row) error {
-		var i exchange.PersonIdentity
-		var linked int64
-		if err := r.Scan(&i.PersonID, &i.Principal, &i.Issuer, &i.Subject, &i.Method, &i.Address, &linked); err != nil {
-			return err
-		}
-
-		i.LinkedAt = instant(linked)
-		identities = append(identities, i)
-		return nil
+func selectLinks(ctx context.Context, from querier, query string, arguments ...any) ([]exchange.PersonLink, error) {
+	var links []exchange.PersonLink
+	err := from.Each(ctx, query, arguments, func(r row) error {
+		link, err := scanLink(r)
+		links = append(links, link)
+		return err
 	})
-	return identities, err
+	return links, err
+}
+
+func scanLink(r row) (link exchange.PersonLink, err error) {
+	var linked, until int64
+	a, b := &link.Sides[0], &link.Sides[1]
+	err = r.Scan(&link.ID, &link.Agent, &a.Principal, &a.Issuer, &a.Subject, &a.Method, &a.Address,
+		&b.Principal, &b.Issuer, &b.Subject, &b.Method, &b.Address, &link.Digest, &linked, &until)
+	link.LinkedAt, link.Until = instant(linked), instant(until)
+	return link, err
+}
+
+// EndLinks ends the links that the filter selects and returns them. Each leaves an audit row.
+func (s personStore) EndLinks(ctx context.Context, filter exchange.LinkFilter, end exchange.LinkEnd) (ended []exchange.PersonLink, err error) {
+	err = s.InTx(ctx, func(tx *Tx) error {
+		ended, err = tx.endLinks(ctx, filter, end)
+		return err
+	})
+	return ended, err
+}
+
+// endLinks is EndLinks in a transaction.
+func (t *transaction) endLinks(ctx context.Context, filter exchange.LinkFilter, end exchange.LinkEnd) ([]exchange.PersonLink, error) {
+	var chosen selection
+	chosen.addWhen(filter.ID != "", "id = ?", cleaned(filter.ID))
+	chosen.addWhen(filter.Agent != "", "agent = ?", cleaned(filter.Agent))
+	chosen.addWhen(filter.Principal != "", "? IN (first_key, second_key)", hashKey(filter.Principal))
+	chosen.addWhen(filter.Subject != "", "? IN (first_subject, second_subject)", cleaned(filter.Subject))
+	chosen.addWhen(filter.Address != "", "LOWER(?) IN (LOWER(first_address), LOWER(second_address))", cleaned(string(filter.Address)))
+	if filter == (exchange.LinkFilter{Agent: filter.Agent}) {
+		return nil, fault.InField("link", "must be named by its id, a principal, a subject or an address")
+	}
+
+	ended, err := selectLinks(ctx, t.sql, `DELETE FROM links`+chosen.sql()+` RETURNING `+linkColumns, chosen.arguments...)
+	if err != nil {
+		return nil, err
+	}
+	for i := range ended {
+		err := auditTx{t}.Audit(ctx, exchange.AuditRecord{
+			At: time.Now(), Code: exchange.AuditUnlinked, Agent: ended[i].Agent, Principal: end.By,
+			Detail: ended[i].Sides[0].Principal + " and " + ended[i].Sides[1].Principal + ": " + end.Reason,
+		})
+		if err != nil {
+			return ended, err
+		}
+	}
+	return ended, nil
 }

@@ -17,6 +17,7 @@ import (
 	"inbox/engine/delivery"
 	"inbox/engine/pipeline"
 	"inbox/engine/store/database"
+	"inbox/exchange"
 	"inbox/internal/fault"
 	"inbox/internal/queue"
 	"inbox/internal/telemetry"
@@ -320,6 +321,11 @@ type pipelineView struct {
 // InTx runs work in one transaction; see Store.InTx.
 func (v pipelineView) InTx(ctx context.Context, work func(pipeline.Tx) error) error {
 	return v.db.InTx(ctx, func(tx *Tx) error { return work(tx) })
+}
+
+// EndLinks is that of Store.
+func (v pipelineView) EndLinks(ctx context.Context, filter exchange.LinkFilter, end exchange.LinkEnd) ([]exchange.PersonLink, error) {
+	return personStore{v.db}.EndLinks(ctx, filter, end)
 }
 
 type deliveryView struct {

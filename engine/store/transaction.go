@@ -119,7 +119,6 @@ type dialect struct {
 	nextDue      string
 	countReady   string
 	holdTurn     string // empty = not needed
-	holdPeople   string // empty = not needed
 	holdWords    string // behind the read of what is to be indexed; empty = not needed
 	insertWords  string
 	matchWords   string
@@ -144,7 +143,6 @@ var postgresDialect = newDialect(dialect{
 	now:         "CAST(EXTRACT(EPOCH FROM statement_timestamp()) * 1000000 AS BIGINT)",
 	claimShares: claimShares,
 	holdTurn:    `SELECT id FROM turns WHERE id = $1 FOR NO KEY UPDATE`,
-	holdPeople:  `LOCK TABLE person_identities IN SHARE ROW EXCLUSIVE MODE`,
 	holdWords:   ` FOR SHARE OF t SKIP LOCKED`,
 	insertWords: postgresInsertWords, matchWords: postgresMatchWords, matchQuery: searchQuery.postgres, testWords: searchQuery.postgresTest, wordRow: searchWords.postgres,
 }, " FOR SHARE", " FOR UPDATE SKIP LOCKED")

@@ -293,8 +293,8 @@ type Agent struct {
 // History is how much of the conversation the agent gets: a sliding window (message contract, section 4). `history = "person"`
 // is short for its `scope`.
 type History struct {
-	// `thread` (the conversation itself) or `person` (all conversations with the agent of one person, who has linked
-	// their addresses). With `person` the agent may say in public what it was told in private.
+	// `thread` (the conversation itself) or `person` (all conversations of the sender with the agent, and of the addresses that are
+	// linked with the sender for this agent). With `person` the agent may say in public what it was told in private.
 	Scope string `toml:"scope"`
 	// Turns at the start of the conversation that are always kept, with the answer to the last of them.
 	KeepHead int `toml:"keep_head"`

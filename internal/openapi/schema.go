@@ -47,7 +47,7 @@ func (s *schemas) schema(t reflect.Type) object {
 		return object{"type": "string", "format": "date-time"}
 	case t == rawType:
 		return object{}
-	case t.Kind() == reflect.Struct && !t.Implements(marshaler):
+	case t.Kind() == reflect.Struct && !t.Implements(marshaler) && !t.Implements(textMarshaler):
 		return s.reference(t)
 	case t.Implements(marshaler):
 		return s.written(t)

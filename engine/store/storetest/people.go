@@ -1,177 +1,216 @@
 package storetest
 
 import (
-	"fmt"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 
 	"inbox/exchange"
+	"inbox/identity"
 	"inbox/internal/fault"
 )
 
 var peopleCases = map[string]func(*testing.T, *probe){
-	"are linked":                    peopleLink,
-	"are merged":                    peopleMerge,
-	"linked again":                  peopleAgain,
-	"merge at once":                 peopleConcurrent,
-	"are unlinked":                  peopleUnlink,
-	"pages keep a person together":  peoplePages,
-	"identities that do not differ": peopleRefused,
-	"long principals":               peopleLong,
+	"are linked":                      linkOfTwo,
+	"are linked for one agent":        linkOfOneAgent,
+	"are linked pairwise":             linksDoNotSpread,
+	"linked again":                    linkAgain,
+	"end their links":                 linksEnd,
+	"lose links with their token":     linksOfTokens,
+	"lose links with their mailbox":   linksOfMailboxes,
+	"links that are over":             linkUntil,
+	"pages of links":                  linkPages,
+	"links that cannot be stored":     linkRefused,
+	"long principals of linked sides": linkLong,
 }
 
-func (p *probe) identity(principal string) exchange.PersonIdentity {
+func linkSide(principal string) exchange.LinkSide {
+	return exchange.LinkSide{
+		Principal: principal, Issuer: "peer.example", Subject: "mailto:" + principal + "@mail.example", Method: "urn:m",
+		Address: identity.ProvenAddress("@" + principal + "@mail.example"),
+	}
+}
+
+func (p *probe) newLink(agent, a, b string) exchange.PersonLink {
 	p.now = p.now.Add(time.Millisecond)
-	return exchange.PersonIdentity{
-		Principal: principal, Issuer: "peer.example", Subject: "acct:" + principal, Method: "urn:m", Address: "@" + principal, LinkedAt: p.now,
+	return exchange.PersonLink{
+		ID: newID(), Agent: agent, Sides: [2]exchange.LinkSide{linkSide(a), linkSide(b)}, Digest: "shown", LinkedAt: p.now,
 	}
 }
 
-func (p *probe) link(principals ...string) {
+func (p *probe) put(link exchange.PersonLink) exchange.PersonLink {
 	p.Helper()
-	var identities []exchange.PersonIdentity
-	for _, principal := range principals {
-		identities = append(identities, p.identity(principal))
-	}
-	p.trust(func(tx TrustTx) error { return tx.LinkPerson(p.Context(), identities) })
+	p.trust(func(tx TrustTx) error { return tx.PutLink(p.Context(), link) })
+	return link
 }
 
-// person returns the principals of a principal's person and the person's id.
-func (p *probe) person(principal string) (principals, id string) {
+func (p *probe) link(agent, a, b string) exchange.PersonLink {
 	p.Helper()
-	identities, err := p.Trust.PersonOf(p.Context(), principal)
+	return p.put(p.newLink(agent, a, b))
+}
+
+// linked fails unless these are the principals that are linked with the principal for the agent.
+func (p *probe) linked(agent, principal, want string) {
+	p.Helper()
+	links, err := p.Trust.LinksOf(p.Context(), agent, principal)
 	p.ok(err)
 	names := []string{}
-	for _, identity := range identities {
-		if id != "" && id != identity.PersonID {
-			p.Errorf("%s belongs to two persons", principal)
-		}
-		names, id = append(names, identity.Principal), identity.PersonID
-	}
-	return strings.Join(names, " "), id
-}
-
-func (p *probe) together(principal, want string) {
-	p.Helper()
-	if got, _ := p.person(principal); got != want {
-		p.Errorf("the person of %s is %q, want %q", principal, got, want)
-	}
-}
-
-func peopleLink(t *testing.T, p *probe) {
-	p.together("a", "")
-	a, b := p.identity("a"), p.identity("b")
-	a.PersonID = newID()
-	p.trust(func(tx TrustTx) error { return tx.LinkPerson(t.Context(), []exchange.PersonIdentity{a, b}) })
-	b.PersonID = a.PersonID
-	got, err := p.Trust.PersonOf(t.Context(), "b")
-	p.ok(err)
-	p.same([]exchange.PersonIdentity{a, b}, got)
-	p.together("c", "")
-}
-
-func peopleMerge(t *testing.T, p *probe) {
-	p.link("a", "b")
-	p.link("c", "d")
-	_, older := p.person("a")
-	_, newer := p.person("c")
-	if older == newer || older == "" {
-		t.Fatalf("persons %q and %q", older, newer)
-	}
-
-	p.link("d", "a")
-	p.together("c", "a b c d")
-
-	if _, id := p.person("c"); id != older {
-		t.Errorf("person %s, want the older one", id)
-	}
-
-	p.link("e", "c") // one side is new
-	p.together("e", "a b c d e")
-}
-
-func peopleAgain(t *testing.T, p *probe) {
-	first, second := p.identity("a"), p.identity("b")
-	p.trust(func(tx TrustTx) error { return tx.LinkPerson(t.Context(), []exchange.PersonIdentity{first, second}) })
-	again := p.identity("a")
-	again.Address, again.Method, again.PersonID = "@moved", "urn:other", newID()
-	p.trust(func(tx TrustTx) error { return tx.LinkPerson(t.Context(), []exchange.PersonIdentity{again, second}) })
-	_, first.PersonID = p.person("a")
-	first.Address = "@moved"
-	second.PersonID = first.PersonID
-	got, err := p.Trust.PersonOf(t.Context(), "a")
-	p.ok(err)
-	p.same([]exchange.PersonIdentity{first, second}, got)
-}
-
-// peopleConcurrent links a ring of identities from several sides at once: one person comes out.
-func peopleConcurrent(t *testing.T, p *probe) {
-	const size = 12
-	names := make([]string, size)
-	links := make([][]exchange.PersonIdentity, size)
-
-	for i := range names {
-		names[i] = fmt.Sprintf("p%02d", i)
-	}
-
 	for i := range links {
-		links[i] = []exchange.PersonIdentity{p.identity(names[i]), p.identity(names[(i+5)%size])}
-	}
-
-	var group sync.WaitGroup
-	for _, link := range links {
-		group.Go(func() {
-			if err := p.InTx(t.Context(), func(tx TrustTx) error { return tx.LinkPerson(t.Context(), link) }); err != nil {
-				t.Errorf("link: %v", err)
-			}
-		})
-	}
-
-	group.Wait()
-	identities, err := p.Trust.PersonOf(t.Context(), names[0])
-	if err != nil || len(identities) != size {
-		t.Errorf("%d identities of one person, %v", len(identities), err)
-	}
-}
-
-func peopleUnlink(t *testing.T, p *probe) {
-	p.link("a", "b")
-	p.link("b", "c")
-	p.link("x", "y")
-	p.missing(p.Trust.Unlink(t.Context(), "nobody"))
-	p.ok(p.Trust.Unlink(t.Context(), "a"))
-	p.together("a", "")
-	p.together("b", "b c")
-	p.ok(p.Trust.Unlink(t.Context(), "b"))
-	p.together("c", "")
-	p.missing(p.Trust.Unlink(t.Context(), "c"))
-	p.together("x", "x y")
-}
-
-func peoplePages(t *testing.T, p *probe) {
-	p.link("a", "b")
-	p.link("c", "d")
-	p.link("d", "e")
-	p.link("f", "g")
-	page := func(before string, limit int) (principals, last string) {
-		t.Helper()
-		identities, err := p.Trust.People(t.Context(), before, limit)
-		p.ok(err)
-		names := []string{}
-		for _, identity := range identities {
-			names, last = append(names, identity.Principal), identity.PersonID
+		if _, other, counts := links[i].With(links[i].Agent, principal, time.Now()); counts {
+			names = append(names, other.Principal)
 		}
-		return strings.Join(names, " "), last
+	}
+	if got := strings.Join(names, " "); got != want {
+		p.Errorf("%s is linked for %s with %q, want %q", principal, agent, got, want)
+	}
+}
+
+func linkOfTwo(t *testing.T, p *probe) {
+	p.linked("memory", "a", "")
+	link := p.link("memory", "a", "b")
+	for _, principal := range []string{"a", "b"} {
+		got, err := p.Trust.LinksOf(t.Context(), "memory", principal)
+		p.ok(err)
+		p.same([]exchange.PersonLink{link}, got)
+	}
+	p.linked("memory", "c", "")
+}
+
+func linkOfOneAgent(_ *testing.T, p *probe) {
+	p.link("memory", "a", "b")
+	p.linked("doctor", "a", "")
+	p.linked("doctor", "b", "")
+	p.linked("", "a", "b")
+	p.link("doctor", "b", "a")
+	p.linked("doctor", "a", "b")
+}
+
+func linksDoNotSpread(_ *testing.T, p *probe) {
+	p.link("memory", "a", "b")
+	p.link("memory", "b", "c")
+	p.link("memory", "d", "c")
+	p.linked("memory", "a", "b")
+	p.linked("memory", "b", "a c")
+	p.linked("memory", "c", "b d")
+}
+
+func linkAgain(t *testing.T, p *probe) {
+	p.link("memory", "a", "b")
+	p.link("doctor", "a", "b")
+	again := p.newLink("memory", "b", "a")
+	again.Digest = "shown anew"
+	p.put(again)
+	got, err := p.Trust.LinksOf(t.Context(), "memory", "a")
+	p.ok(err)
+	p.same([]exchange.PersonLink{again}, got)
+	p.linked("doctor", "a", "b")
+}
+
+func linksEnd(t *testing.T, p *probe) {
+	end := func(filter exchange.LinkFilter) int {
+		t.Helper()
+		ended, err := p.Trust.EndLinks(t.Context(), filter, exchange.LinkEnd{By: "operator", Reason: "a test"})
+		p.ok(err)
+		return len(ended)
+	}
+	p.link("memory", "a", "b")
+	p.link("doctor", "a", "b")
+	p.link("memory", "b", "c")
+	third := p.link("memory", "x", "y")
+
+	if end(exchange.LinkFilter{Agent: "memory", Principal: "nobody"}) != 0 {
+		t.Error("a link of nobody ended")
+	}
+	if end(exchange.LinkFilter{Agent: "memory", Principal: "a"}) != 1 {
+		t.Error("the link of one agent did not end")
+	}
+	p.linked("memory", "b", "c")
+	p.linked("doctor", "a", "b")
+	if end(exchange.LinkFilter{Principal: "b"}) != 2 {
+		t.Error("not all links of a principal ended")
+	}
+	p.linked("memory", "c", "")
+	p.linked("doctor", "b", "")
+	if end(exchange.LinkFilter{ID: third.ID}) != 1 {
+		t.Error("a link did not end by its id")
+	}
+	p.linked("memory", "x", "")
+
+	for _, filter := range []exchange.LinkFilter{{}, {Agent: "memory"}} {
+		if _, err := p.Trust.EndLinks(t.Context(), filter, exchange.LinkEnd{}); !fault.Is(err, fault.Malformed) {
+			t.Errorf("%+v: %v, want fault.Malformed", filter, err)
+		}
+	}
+	records, err := p.Trust.AuditRecords(t.Context(), exchange.AuditFilter{Code: exchange.AuditUnlinked, Limit: 10})
+	p.ok(err)
+	if len(records) != 4 || records[0].Principal != "operator" || !strings.Contains(records[0].Detail, "x and y: a test") {
+		t.Errorf("%+v", records)
+	}
+}
+
+func linksOfTokens(t *testing.T, p *probe) {
+	token := exchange.Token{ID: newID(), Name: "agent", Hash: "fa", CreatedAt: p.now}
+	ending := exchange.Token{ID: newID(), Name: "soon", Hash: "fb", CreatedAt: p.now.Add(-time.Hour), ExpiresAt: time.Now().Add(-time.Minute)}
+	p.ok(p.Records.CreateToken(t.Context(), token))
+	p.ok(p.Records.CreateToken(t.Context(), ending))
+	for _, one := range []exchange.Token{token, ending} {
+		link := p.newLink("memory", "a", "inbox.example token:"+one.ID)
+		link.Sides[1].Subject = "token:" + one.ID
+		p.put(link)
+	}
+	p.linked("memory", "a", "inbox.example token:"+token.ID) // the other token is over
+	p.ok(p.Records.RevokeToken(t.Context(), token.ID))
+	p.linked("memory", "a", "")
+	p.linked("memory", "inbox.example token:"+token.ID, "")
+	if ended, err := p.Trust.EndLinks(t.Context(), exchange.LinkFilter{Subject: "token:" + token.ID}, exchange.LinkEnd{}); err != nil || len(ended) != 0 {
+		t.Errorf("the link of a revoked token is there: %v, %v", ended, err)
+	}
+}
+
+func linksOfMailboxes(t *testing.T, p *probe) {
+	p.link("memory", "a", "b")
+	p.link("memory", "a", "c")
+	p.link("memory", "a", "d")
+	for address, kind := range map[string]string{"b@mail.example": exchange.FailureHard, "c@mail.example": exchange.FailureComplaint, "ab@mail.example": exchange.FailureHard} {
+		_, err := p.Suppressions.MailFailed(t.Context(), exchange.MailFailure{Address: address, Kind: kind, DeliveryID: newID()})
+		p.ok(err)
+	}
+	p.linked("memory", "a", "c d") // who complained is still there
+}
+
+func linkUntil(_ *testing.T, p *probe) {
+	over := p.newLink("memory", "a", "b")
+	over.Until = time.Now().Add(-time.Second)
+	p.put(over)
+	later := p.newLink("memory", "a", "c")
+	later.Until = time.Now().Add(time.Hour)
+	p.put(later)
+	p.linked("memory", "a", "c")
+}
+
+func linkPages(t *testing.T, p *probe) {
+	p.link("memory", "a", "b")
+	p.link("memory", "c", "d")
+	p.link("memory", "d", "e")
+	page := func(before string, limit int) (names, last string) {
+		t.Helper()
+		links, err := p.Trust.Links(t.Context(), before, limit)
+		p.ok(err)
+		var principals []string
+		for i := range links {
+			for _, side := range links[i].Identities() {
+				principals, last = append(principals, side.Principal), side.PersonID
+			}
+		}
+		return strings.Join(principals, " "), last
 	}
 
 	all, _ := page("", 0)
 	first, last := page("", 2)
 	second, _ := page(last, 2)
-	if diff := cmp.Diff([]string{"f g c d e a b", "f g c d e", "a b"}, []string{all, first, second}); diff != "" {
+	if diff := cmp.Diff([]string{"d e c d a b", "d e c d", "a b"}, []string{all, first, second}); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 	if none, _ := page("\xff\x00", 2); none == "x" {
@@ -179,24 +218,24 @@ func peoplePages(t *testing.T, p *probe) {
 	}
 }
 
-func peopleRefused(t *testing.T, p *probe) {
-	a, empty := p.identity("a"), p.identity("")
-	cases := [][]exchange.PersonIdentity{nil, {a}, {a, a}, {a, empty}}
-	for _, bad := range unkeepable {
-		cases = append(cases, []exchange.PersonIdentity{a, p.identity(bad)})
+func linkRefused(t *testing.T, p *probe) {
+	cases := []exchange.PersonLink{
+		p.newLink("memory", "a", "a"), p.newLink("memory", "a", ""), p.newLink("", "a", "b"), {Agent: "memory", Sides: p.newLink("", "a", "b").Sides},
 	}
-
-	for _, identities := range cases {
-		err := p.InTx(t.Context(), func(tx TrustTx) error { return tx.LinkPerson(t.Context(), identities) })
+	for _, bad := range unkeepable {
+		cases = append(cases, p.newLink("memory", "a", bad))
+	}
+	for _, link := range cases {
+		err := p.InTx(t.Context(), func(tx TrustTx) error { return tx.PutLink(t.Context(), link) })
 		if !fault.Is(err, fault.Malformed) {
-			t.Errorf("%+v: %v, want fault.Malformed", identities, err)
+			t.Errorf("%+v: %v, want fault.Malformed", link, err)
 		}
 	}
-	p.together("a", "")
+	p.linked("", "a", "")
 }
 
-func peopleLong(_ *testing.T, p *probe) {
+func linkLong(_ *testing.T, p *probe) {
 	long := strings.Repeat("ä", 4096)
-	p.link(long+"1", long+"2")
-	p.together(long+"2", long+"1 "+long+"2")
+	p.link("memory", long+"1", long+"2")
+	p.linked("memory", long+"2", long+"1")
 }

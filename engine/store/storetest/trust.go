@@ -20,7 +20,7 @@ type TrustTx interface {
 	InsertDemand(ctx context.Context, demand policypart.Issuance) error
 	SettleDemand(ctx context.Context, demand policypart.Issuance, from []string) (bool, error)
 	ResumeTurn(ctx context.Context, turnID string, resolution *policypart.Resolution, trace *normalized.Response, at time.Time) (bool, error)
-	LinkPerson(ctx context.Context, identities []exchange.PersonIdentity) error
+	PutLink(ctx context.Context, link exchange.PersonLink) error
 	Audit(ctx context.Context, record exchange.AuditRecord) error
 	InsertDispatch(ctx context.Context, dispatch exchange.Dispatch) error
 	FinishDispatch(ctx context.Context, id string, response normalized.Response, at time.Time) (bool, error)
@@ -39,9 +39,9 @@ type Trust interface {
 	Approvals(ctx context.Context, filter exchange.ApprovalFilter) ([]policypart.Issuance, error)
 	Audit(ctx context.Context, record exchange.AuditRecord) error
 	AuditRecords(ctx context.Context, filter exchange.AuditFilter) ([]exchange.AuditRecord, error)
-	People(ctx context.Context, before string, limit int) ([]exchange.PersonIdentity, error)
-	PersonOf(ctx context.Context, principal string) ([]exchange.PersonIdentity, error)
-	Unlink(ctx context.Context, principal string) error
+	Links(ctx context.Context, before string, limit int) ([]exchange.PersonLink, error)
+	LinksOf(ctx context.Context, agent, principal string) ([]exchange.PersonLink, error)
+	EndLinks(ctx context.Context, filter exchange.LinkFilter, end exchange.LinkEnd) ([]exchange.PersonLink, error)
 	Dispatch(ctx context.Context, id string) (exchange.Dispatch, error)
 	Dispatches(ctx context.Context, turnID string) ([]exchange.Dispatch, error)
 }
