@@ -148,7 +148,7 @@ func (a *access) sender(c caller, agent exchange.AgentProfile, person, name stri
 			Subject: subject, Issuer: a.options.Domain, Method: identity.MethodA2AOAuth, Assurance: identity.AssuranceAgent,
 			Audience: identity.Audience{agent.Address}, IssuedAt: identity.Now(),
 			Source: &identity.Source{Transport: normalized.ViaA2A, Connector: c.client},
-			Proof:  identity.Proof{Type: identity.ProofBearerToken, VerifiedBy: a.options.Domain, TokenID: c.token.ID},
+			Proof:  identity.Proof{Type: identity.ProofBearerToken, VerifiedBy: a.options.Domain, Addressed: identity.AddressedRequest, TokenID: c.token.ID},
 		}},
 	}
 }

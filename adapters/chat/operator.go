@@ -117,7 +117,7 @@ func (a *access) operatorSender(token exchange.Token, agent exchange.AgentProfil
 			Method: identity.MethodLocalOperator, Assurance: identity.AssuranceAgent,
 			Audience: identity.Audience{agent.Address}, IssuedAt: identity.Now(),
 			Source: &identity.Source{Transport: normalized.ViaA2A},
-			Proof:  identity.Proof{Type: identity.ProofBearerToken, VerifiedBy: a.options.Domain, TokenID: token.ID},
+			Proof:  identity.Proof{Type: identity.ProofBearerToken, VerifiedBy: a.options.Domain, Addressed: identity.AddressedRequest, TokenID: token.ID},
 		}},
 	}
 }

@@ -154,10 +154,10 @@ func (s *historian) threadQuery(ctx context.Context, agent agents.Entry, turn ex
 }
 
 // principals returns the sender and the identities that are linked to it, where the agent's history follows the person.
-// A sender who proved nothing is no known person: a name alone opens no other conversation.
+// A sender who proved nothing is no known person: a name alone opens no other conversation. Nor does the message of an agent.
 func (s *historian) principals(ctx context.Context, agent agents.Entry, turn exchange.TurnRecord) ([]string, error) {
 	sender := turn.Message.Sender
-	if agent.Settings.HistoryScope != agents.HistoryPerson || len(sender.Identities) == 0 || turn.Principal != sender.Principal() {
+	if agent.Settings.HistoryScope != agents.HistoryPerson || !turn.Shared || turn.Principal != sender.Principal() {
 		return nil, nil
 	}
 

@@ -17,10 +17,10 @@ import (
 // $1 = thread_key, $2 and $3 = bounds of the id.
 const (
 	inThread = `FROM turns WHERE thread_key = $1 AND id < $2 AND id >= $3 AND history_turns > 0`
-	ofOwner  = `FROM turns WHERE owner_key = $%d AND person_shared = 1 AND id < $2 AND id >= $3 AND history_turns > 0`
+	ofOwner  = `FROM turns WHERE person_key = $%d AND person_shared = 1 AND id < $2 AND id >= $3 AND history_turns > 0`
 )
 
-// selectPage reads one end of a thread; $4 = agent, $5 = limit, then owner_keys. The key of a thread stands for its
+// selectPage reads one end of a thread; $4 = agent, $5 = limit, then person_keys. The key of a thread stands for its
 // agent and id; pages compare the agent all the same.
 func selectPage(owners int, order string) string {
 	var chosen strings.Builder
@@ -34,11 +34,11 @@ func selectPage(owners int, order string) string {
 		WHERE t.agent = $4 ORDER BY t.id %s LIMIT $5 + 0`, chosen.String(), order)
 }
 
-// selectTotal counts the turns of a thread; owner_keys from $4 on. It reads two indexes and no row.
+// selectTotal counts the turns of a thread; person_keys from $4 on. It reads two indexes and no row.
 func selectTotal(owners int) string {
 	rows := `SELECT history_turns ` + inThread
 	if owners > 0 {
-		rows += ` UNION ALL SELECT history_turns FROM turns WHERE owner_key IN (` + placeholders(4, owners) + `)
+		rows += ` UNION ALL SELECT history_turns FROM turns WHERE person_key IN (` + placeholders(4, owners) + `)
 			AND person_shared = 1 AND id < $2 AND id >= $3 AND thread_key <> $1`
 	}
 	return `SELECT CAST(COALESCE(SUM(history_turns), 0) AS BIGINT) FROM (` + rows + `) AS hit`
