@@ -18,6 +18,7 @@ var threadCases = map[string]func(*testing.T, *probe){
 	"age":                           threadSince,
 	"states":                        threadStates,
 	"a sender in other threads":     personThread,
+	"people of a carrier":           carriedThread,
 	"many senders in other threads": manySenders,
 }
 
@@ -216,6 +217,21 @@ func personThread(_ *testing.T, p *probe) {
 	p.reads("m0+ … m4+ m7+ = 10", pipeline.ThreadQuery{Head: 2, Tail: 4, Principals: both})
 	p.reads("m0+ m2+ … m4+ = 8", pipeline.ThreadQuery{Head: 3, Tail: 1, Principals: both, Before: last.ID})
 	p.reads("… m0+ m2+ m3+ m7+ = 8", pipeline.ThreadQuery{Head: 2, Tail: 20, Principals: append(alice, "nobody")})
+}
+
+func carriedThread(_ *testing.T, p *probe) {
+	for _, one := range []struct{ id, principal, carrier string }{
+		{"m0", "alice", "token"}, {"m1", "bob", "token"}, {"m2", "token", ""}, {"m3", "alice", "another token"},
+	} {
+		turn := p.message(one.id)
+		turn.Principal, turn.Carrier, turn.ThreadID, turn.Shared = one.principal, one.carrier, "thread of "+one.id, true
+		turn.Message.ThreadID = turn.ThreadID
+		p.insert(turn)
+		p.answer(turn, "")
+	}
+	p.reads("… m0+ m3+ = 4", pipeline.ThreadQuery{Head: 1, Tail: 20, Principals: []string{"alice"}})
+	p.reads("… m1+ = 2", pipeline.ThreadQuery{Head: 1, Tail: 20, Principals: []string{"bob"}})
+	p.reads("… m2+ = 2", pipeline.ThreadQuery{Head: 1, Tail: 20, Principals: []string{"token"}})
 }
 
 func manySenders(t *testing.T, p *probe) {
