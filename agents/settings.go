@@ -170,6 +170,18 @@ func validApproval(word string) bool {
 	return word == ApproveNever || word == ApproveAlways || word == ApproveUnverified
 }
 
+// Decide reports whether the rules let a sender use the agent for a purpose. Rules that keep somebody out by address also keep out
+// what the caller of that address brings.
+func (s Settings) Decide(purpose string, sender normalized.Sender) identity.Decision {
+	decision := s.Access.Decide(purpose, sender.Address, sender.Identities)
+	if decision.Allowed && sender.CarriedBy != "" {
+		if carrier := s.Access.Decide(purpose, sender.CarriedBy, sender.Identities); carrier.Code == identity.CodeAccessDenied {
+			return carrier
+		}
+	}
+	return decision
+}
+
 // HoldsReply reports whether an answer to the sender waits until someone lets it pass.
 func (s Settings) HoldsReply(sender normalized.Sender) bool {
 	word := s.ApproveReplies
@@ -179,5 +191,5 @@ func (s Settings) HoldsReply(sender normalized.Sender) bool {
 			break
 		}
 	}
-	return word == ApproveAlways || word == ApproveUnverified && len(sender.Identities) == 0
+	return word == ApproveAlways || word == ApproveUnverified && sender.Speaker() == nil
 }

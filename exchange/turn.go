@@ -1,6 +1,7 @@
 package exchange
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -59,9 +60,10 @@ func (c UnreadCount) Partial() bool { return c.More || c.Older }
 
 // TurnRecord is the stored row of one message to one agent and its answer.
 type TurnRecord struct {
-	ID        string             `json:"id"`        // UUIDv7
-	Agent     string             `json:"agent"`     // name, the local part of the address
-	Principal string             `json:"principal"` // normalized.Sender.Principal of the sender
+	ID        string             `json:"id"`                // UUIDv7
+	Agent     string             `json:"agent"`             // name, the local part of the address
+	Principal string             `json:"principal"`         // normalized.Sender.Principal of the sender: who speaks
+	Carrier   string             `json:"carrier,omitempty"` // normalized.Sender.Carrier: who brought the message; empty = the speaker
 	ThreadID  string             `json:"thread_id"`
 	Reference string             `json:"reference,omitempty"`
 	State     string             `json:"state"`
@@ -91,13 +93,19 @@ type TurnRecord struct {
 	ExpiresAt  *time.Time           `json:"expires_at,omitempty"` // when a held message leaves hold by itself; lists have it
 }
 
+// BroughtBy returns the principal of who brought the message: its carrier, or its speaker who came without one.
+func (t TurnRecord) BroughtBy() string { return cmp.Or(t.Carrier, t.Principal) }
+
 // TurnFilter selects turns, newest update first. Empty fields do not restrict. What is listed page by page names what the
-// list is about: a thread, an owner (agent and principal) with ByArrival or Latest, or States; then a page costs the same
+// list is about: a thread, an owner (agent and carrier) with ByArrival or Latest, or States; then a page costs the same
 // whatever else is stored.
 type TurnFilter struct {
-	Agent        string
-	Principal    string
-	ThreadID     string
+	Agent     string
+	Principal string // who speaks; with Agent only where they came without a carrier
+	Carrier   string // with Agent: who brought the messages, be it those of others or their own
+	ThreadID  string
+	// Conversation, with Carrier and ThreadID, also selects what the carrier brought for others in the conversation that it calls so.
+	Conversation string
 	Reference    string
 	MessageID    string // native id of the message
 	ReceivedVia  string
@@ -109,7 +117,7 @@ type TurnFilter struct {
 
 	Before    string // TurnCursor of the last row of the page before
 	Limit     int    // 1…500
-	Latest    bool   // only the newest turn of each (agent, principal, reference); turns without reference are left out
+	Latest    bool   // only the newest turn of each (agent, carrier, reference); turns without reference are left out
 	ByArrival bool   // newest arrival first instead of newest update
 }
 

@@ -66,7 +66,7 @@ func (a arrangement) write(turns excerpt[normalized.HistoricalMessage], group []
 	}
 
 	merged.Parts = parts
-	merged.Sender.Identities = references(merged.Sender.Identities)
+	merged.Sender.Identities, merged.Sender.CarriedBy = references(merged.Sender.Own()), ""
 	return merged
 }
 

@@ -289,6 +289,7 @@ const (
 	CodeDelegation           = "evidence:delegation_not_allowed"
 	CodeReplayStoreFailed    = "evidence:replay_store_failed"
 	CodeReplayed             = "evidence:replayed"
+	CodeAmbiguous            = "evidence:ambiguous"     // valid pieces are about several people
 	CodeNotAddressed         = "evidence:not_addressed" // it proves who wrote the message and not that it was meant for this agent
 )
 

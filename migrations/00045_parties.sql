@@ -6,7 +6,7 @@ ALTER TABLE turns ADD COLUMN audience TEXT COLLATE "C" NOT NULL DEFAULT '';
 
 CREATE TABLE turn_parties (
     turn_id   TEXT COLLATE "C" NOT NULL,
-    party_key TEXT COLLATE "C" NOT NULL, -- agent, principal; as owner_key of turns
+    party_key TEXT COLLATE "C" NOT NULL, -- agent, principal; as person_key of turns
     principal TEXT COLLATE "C" NOT NULL,
     PRIMARY KEY (turn_id, party_key)
 );
@@ -18,7 +18,3 @@ CREATE INDEX turn_parties_party ON turn_parties (party_key, turn_id);
 UPDATE turns SET audience = '*' WHERE channel = 'bridge';
 UPDATE turns SET audience = '*' WHERE channel = 'activitypub' AND route LIKE '{"%'
     AND COALESCE(route::json ->> 'visibility', '') IN ('public', 'unlisted');
-
--- With all that counting a history needs, so that it reads no row.
-DROP INDEX turns_thread;
-CREATE INDEX turns_thread ON turns (thread_key, id, history_turns, audience, owner_key);

@@ -190,6 +190,7 @@ func drawSender(t *rapid.T) Sender {
 		s.AuthMethod, s.Verified = AuthEmailDMARC, true
 		s.KeyID = maybe(t, of(idText))
 		s.Identities = several(t, 1, 3, drawEvidence)
+		s.CarriedBy = maybe(t, drawAddress)
 	}
 	s.Profile = maybe(t, pointer(drawProfile))
 	return s

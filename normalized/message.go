@@ -71,18 +71,10 @@ type Sender struct {
 	Verified    bool                `json:"verified"` // the transport's own proof was checked here; authorizes nothing alone
 	KeyID       string              `json:"key_id,omitempty"`
 	Identities  []identity.Evidence `json:"identities,omitempty"`
-}
 
-// Unproven begins the principal of a sender that no evidence is about.
-const Unproven = "unverified "
-
-// Principal is the key under which the sender's rights and message ids are kept: the issuer and subject of the
-// first evidence, or the bare address marked as unproven, so that a stranger can never take a verified sender's id.
-func (s Sender) Principal() string {
-	if len(s.Identities) == 0 {
-		return Unproven + s.Address
-	}
-	return s.Identities[0].Issuer + " " + s.Identities[0].Subject
+	// CarriedBy is the address of the caller that brought the message of somebody else, such as a connector; empty = the sender
+	// came without one.
+	CarriedBy string `json:"carried_by,omitempty"`
 }
 
 // SenderProfile is platform data about the sender: an avatar, an attribution line, a language.

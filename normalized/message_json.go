@@ -266,6 +266,7 @@ func (w *writer) sender(s *Sender) {
 		w.close(']')
 	}
 
+	w.optional("carried_by", s.CarriedBy)
 	w.close('}')
 }
 
@@ -289,6 +290,8 @@ func readSender(r *reader, s *Sender) {
 			s.KeyID = r.string()
 		case "identities":
 			s.Identities = readIdentities(r)
+		case "carried_by":
+			s.CarriedBy = r.string()
 		default:
 			r.skip()
 		}

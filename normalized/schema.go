@@ -181,6 +181,7 @@ func senderSchema(evidence schema) schema {
 		"verified":   boolean(),
 		"key_id":     machineText(stated.ID),
 		"identities": listOf(evidence, stated.Identities),
+		"carried_by": addressSchema(),
 	}, when(having("auth_method", AuthNone), schema{"properties": schema{"verified": constant(false)}}))
 }
 

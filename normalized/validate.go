@@ -324,7 +324,7 @@ func (m *Message) texts() int {
 }
 
 func (s *Sender) texts() int {
-	total := len(s.DisplayName) + len(s.KeyID)
+	total := len(s.DisplayName) + len(s.KeyID) + len(s.CarriedBy)
 	if p := s.Profile; p != nil {
 		total += len(p.DisplayName) + len(p.Username) + len(p.Locale) + len(p.Timezone) + len(p.Provider) +
 			len(p.ProviderSubject) + len(p.URL)
@@ -393,6 +393,10 @@ func (c *checker) sender(at *place, s *Sender) {
 	}
 
 	c.machine(at, "key_id", s.KeyID, c.limits.ID, false)
+	if s.CarriedBy != "" {
+		carrier := key(at, "carried_by")
+		c.address(&carrier, s.CarriedBy)
+	}
 }
 
 // evidence checks the shape of every piece and the size of all.

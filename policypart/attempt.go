@@ -94,8 +94,8 @@ func (i Issuance) checkPlace(a Attempt) *Refusal {
 	return nil
 }
 
-// checkPrincipal wants the identity that was asked, not just its address. A sender must have every identity of the
-// asker: one of them may be a Connector's own, which all of its users share. An asker without any verified identity is
+// checkPrincipal wants the identity that was asked, not just its address. A sender must be the principal that was asked, and have
+// every identity of the asker: one of them may be a Connector's own, which all of its users share. An asker without any verified identity is
 // known by the principal alone, which is marked as unverified and so never meets a verified one.
 func (i Issuance) checkPrincipal(a Attempt) *Refusal {
 	missing := func(asker Resolver) bool { return !slices.Contains(a.Resolvers, asker) }
@@ -106,7 +106,7 @@ func (i Issuance) checkPrincipal(a Attempt) *Refusal {
 		return nil
 	case a.Resolver == nil && len(i.Asker) == 0 && a.Principal == i.Principal:
 		return nil
-	case a.Resolver == nil && len(i.Asker) > 0 && !slices.ContainsFunc(i.Asker, missing):
+	case a.Resolver == nil && len(i.Asker) > 0 && a.Principal == i.Principal && !slices.ContainsFunc(i.Asker, missing):
 		return nil
 	}
 	return &Refusal{CodePrincipal, "the resolving party is not the asker"}

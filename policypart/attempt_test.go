@@ -55,6 +55,9 @@ var breakages = []struct {
 		a.Resolvers = []Resolver{{alice.Issuer, "https://social.test/bob", alice.Method}}
 	}},
 	{CodePrincipal, "method", func(_ *Issuance, a *Attempt) { a.Resolvers = []Resolver{{alice.Issuer, alice.Subject, "other"}} }},
+	{CodePrincipal, "somebody whom the asker brings", func(_ *Issuance, a *Attempt) {
+		a.Principal, a.Resolvers = "slack slack:T1/U2", []Resolver{slack, alice}
+	}},
 	{CodePrincipal, "nobody", func(_ *Issuance, a *Attempt) { a.Resolvers = nil }},
 	{CodePrincipal, "another user of the Connector", func(i *Issuance, a *Attempt) { i.Asker, a.Resolvers = []Resolver{slack, alice}, []Resolver{slack} }},
 	{CodePrincipal, "envelope about somebody else", func(_ *Issuance, a *Attempt) { a.Resolver = &slack }},

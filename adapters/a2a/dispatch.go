@@ -197,12 +197,12 @@ func (c *Caller) vouch(ctx context.Context, d exchange.Dispatch, to string) ([]i
 	}
 
 	pieces := []identity.Evidence{agent}
-	if len(d.Sender.Identities) > 0 {
-		agent.OnBehalfOf = []string{d.Sender.Identities[0].Subject}
+	if speaker := d.Sender.Speaker(); speaker != nil {
+		agent.OnBehalfOf = []string{speaker.Subject}
 		pieces = append(pieces, agent)
 	}
 
-	for _, known := range d.Sender.Identities {
+	for _, known := range d.Sender.Own() {
 		if c.verifiedHere(known) && len(pieces) < maxVouched {
 			pieces = append(pieces, identity.Evidence{
 				Subject: known.Subject, Method: known.Method, Assurance: known.Assurance, Audience: agent.Audience, Source: agent.Source,

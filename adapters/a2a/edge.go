@@ -135,7 +135,7 @@ func (a *Adapter) identify(r *http.Request, name string, c *call) *problem {
 
 	c.caller, c.sender = found, found.sender
 	c.trace = exchange.Trace{Parent: r.Header.Get(telemetry.TraceparentHeader), Decided: !found.stranger}
-	c.owner = owner{agent: agent.Name, principal: c.sender.Principal()}
+	c.owner = owner{agent: agent.Name, caller: c.sender.Carrier()}
 	return a.admitted(c)
 }
 
@@ -313,7 +313,7 @@ func tooLarge(limit int64) *problem {
 
 // within returns the context in which the handlers find the call.
 func (c *call) within(ctx context.Context) context.Context {
-	ctx = telemetry.With(ctx, "agent", c.agent.Name, "principal", c.owner.principal)
+	ctx = telemetry.With(ctx, "agent", c.agent.Name, "principal", c.owner.caller)
 	return log.AttachLogger(context.WithValue(ctx, callKey{}, c), quiet)
 }
 

@@ -165,7 +165,7 @@ func (e *engine) Receive(ctx context.Context, in exchange.Inbound) (exchange.Rec
 	if e.down != nil || e.refusal != nil {
 		return exchange.Receipt{}, cmp.Or(e.down, e.refusal)
 	}
-	key := strings.Join([]string{in.Message.Recipient, in.Message.ReceivedVia, in.Message.Sender.Principal(), in.Message.ID}, "\n")
+	key := strings.Join([]string{in.Message.Recipient, in.Message.ReceivedVia, in.Message.Sender.Principal(), in.Message.Sender.Carrier(), in.Message.ID}, "\n")
 	if id, known := e.keys[key]; known {
 		stored := e.turns[id]
 		return exchange.Receipt{TurnID: id, State: stored.State, Reference: stored.Reference}, nil
@@ -190,7 +190,8 @@ func (e *engine) Receive(ctx context.Context, in exchange.Inbound) (exchange.Rec
 func (e *engine) insert(in exchange.Inbound) *exchange.TurnRecord {
 	name, _, _ := strings.Cut(strings.TrimPrefix(in.Message.Recipient, "@"), "@")
 	turn := &exchange.TurnRecord{
-		ID: newID(), Agent: name, Principal: in.Message.Sender.Principal(), ThreadID: in.Message.ThreadID,
+		ID: newID(), Agent: name, Principal: in.Message.Sender.Principal(), Carrier: in.Message.Sender.Carrier(), ThreadID: in.Message.ThreadID,
+		Conversation: in.Conversation,
 		Reference: in.Reference, Message: in.Message, Route: in.Route, AcceptedAt: time.Now(),
 	}
 	e.turns[turn.ID] = turn
@@ -271,8 +272,9 @@ func matches(f exchange.TurnFilter, turn *exchange.TurnRecord) bool {
 	before, id, _ := strings.Cut(f.Before, ".")
 	micros, _ := strconv.ParseInt(before, 10, 64)
 	updated := turn.UpdatedAt.UnixMicro()
-	return (f.Agent == "" || f.Agent == turn.Agent) && (f.Principal == "" || f.Principal == turn.Principal) &&
-		(f.ThreadID == "" || f.ThreadID == turn.ThreadID) && (f.Reference == "" || f.Reference == turn.Reference) &&
+	return (f.Agent == "" || f.Agent == turn.Agent) && (f.Carrier == "" || f.Carrier == turn.BroughtBy()) &&
+		(f.ThreadID == "" || f.ThreadID == turn.ThreadID || f.Conversation != "" && f.Conversation == turn.Conversation) &&
+		(f.MessageID == "" || f.MessageID == turn.Message.ID) && (f.Reference == "" || f.Reference == turn.Reference) &&
 		(f.ReceivedVia == "" || f.ReceivedVia == turn.Message.ReceivedVia) &&
 		(len(f.States) == 0 || slices.Contains(f.States, turn.State)) &&
 		(f.UpdatedAfter.IsZero() || turn.UpdatedAt.After(f.UpdatedAfter)) &&
@@ -288,7 +290,7 @@ func (e *engine) standing(turn *exchange.TurnRecord) string {
 
 func (e *engine) newest(turn *exchange.TurnRecord) bool {
 	for _, other := range e.turns {
-		if other.Reference == turn.Reference && other.Principal == turn.Principal && other.Agent == turn.Agent && other.ID > turn.ID {
+		if other.Reference == turn.Reference && other.BroughtBy() == turn.BroughtBy() && other.Agent == turn.Agent && other.ID > turn.ID {
 			return false
 		}
 	}

@@ -138,24 +138,32 @@ func (h *handler) accept(ctx context.Context, c *call, req *a2a.SendMessageReque
 		return nil, err
 	}
 
-	if where.inReplyTo, err = h.answerBefore(ctx, c.owner, where); err != nil {
-		return nil, err
-	}
-
 	return h.receiveWatched(ctx, c, where, hook, func() (*task, error) {
 		return h.receive(ctx, c, message, where, offered, nil)
 	})
 }
 
-// answerBefore returns the id of the newest answer in the context to which a message belongs; empty where there is none. Only
-// the owner's own turns are looked at.
-func (h *handler) answerBefore(ctx context.Context, owned owner, where destination) (string, error) {
-	if where.fresh {
-		return "", nil
+// place puts a message into the conversation of its speaker: the one of the task that it continues, or of its context.
+func (h *handler) place(ctx context.Context, c *call, in *exchange.Inbound, where destination, earlier []exchange.TurnRecord) (err error) {
+	speaker := in.Message.Sender.Principal()
+	if len(earlier) > 0 {
+		if earlier[len(earlier)-1].Principal != speaker {
+			return inField("message.taskId", "is the task of somebody else; send valid identity evidence about the person who began it, or begin a new task")
+		}
+		return nil
 	}
 
+	in.Message.ThreadID, _ = c.owner.threadOf(where.route.Context, speaker) // found: newDestination has asked
+	if !where.fresh {
+		in.Message.InReplyTo, err = h.answerBefore(ctx, c.owner, in.Message.ThreadID)
+	}
+	return err
+}
+
+// answerBefore returns the id of the newest answer in a thread of the owner; empty where there is none.
+func (h *handler) answerBefore(ctx context.Context, owned owner, thread string) (string, error) {
 	turns, err := h.options.Turns.Turns(ctx, exchange.TurnFilter{
-		Agent: owned.agent, Principal: owned.principal, ThreadID: where.thread, States: []string{exchange.StateAnswered},
+		Agent: owned.agent, Carrier: owned.caller, ThreadID: thread, States: []string{exchange.StateAnswered},
 		ByArrival: true, Limit: 1,
 	})
 	if err != nil || len(turns) == 0 {
@@ -266,6 +274,12 @@ func (h *handler) receive(ctx context.Context, c *call, message *a2a.Message, wh
 	if err != nil {
 		return nil, err
 	}
+	if first, err := h.firstCopy(ctx, c, message, in); err != nil || first != nil {
+		return first, err
+	}
+	if err := h.place(ctx, c, &in, where, earlier); err != nil {
+		return nil, err
+	}
 
 	receipt, err := h.options.Receiver.Receive(ctx, in)
 	switch {
@@ -284,11 +298,36 @@ func (h *handler) receive(ctx context.Context, c *call, message *a2a.Message, wh
 
 	at := in.Message.ReceivedAt.Time
 	turn := exchange.TurnRecord{
-		ID: receipt.TurnID, Agent: c.owner.agent, Principal: c.owner.principal, ThreadID: in.Message.ThreadID,
+		ID: receipt.TurnID, Agent: c.owner.agent, Principal: in.Message.Sender.Principal(), ThreadID: in.Message.ThreadID,
 		Reference: in.Reference, State: receipt.State, Channel: ChannelName, Message: in.Message, Route: in.Route, AcceptedAt: at, UpdatedAt: at,
 	}
 
 	return &task{turns: append(earlier, turn), contextID: where.route.Context}, nil
+}
+
+// maxCopies bounds the messages with one id whose speakers are compared.
+const maxCopies = 16
+
+// firstCopy returns the task of a message that is repeated with the evidence of its first copy, which was good for one use: it
+// proves nothing any more, and names the speaker. Nil = the message is no such repeat.
+func (h *handler) firstCopy(ctx context.Context, c *call, message *a2a.Message, in exchange.Inbound) (*task, error) {
+	if in.Message.Sender.Speaker() != nil || len(in.Rejected) == 0 {
+		return nil, nil
+	}
+
+	turns, err := h.options.Turns.Turns(ctx, exchange.TurnFilter{
+		Agent: c.owner.agent, Carrier: c.owner.caller, MessageID: message.ID, ReceivedVia: normalized.ViaA2A, Limit: maxCopies,
+	})
+	if err != nil {
+		return nil, err
+	}
+
+	for _, turn := range turns {
+		if turn.Message.ID == message.ID && turn.Reference != "" && attests(in.Rejected, turn) && sameMessage(turn, message) == nil {
+			return h.load(ctx, c.owner, a2a.TaskID(turn.Reference))
+		}
+	}
+	return nil, nil
 }
 
 // acceptProblem keeps "no such agent" from reading as "no such task".

@@ -131,13 +131,13 @@ func FuzzPageToken(f *testing.F) {
 }
 
 func FuzzContext(f *testing.F) {
-	o := owner{agent: "echo", principal: "agents.test token:1"}
+	o := owner{agent: "echo", caller: "agents.test token:1"}
 	f.Add("general")
 	f.Add(o.mintContext())
 	f.Add("")
 	f.Fuzz(func(t *testing.T, contextID string) {
 		mine, found := o.thread(contextID)
-		theirs, foreign := owner{agent: "echo", principal: "agents.test token:2"}.thread(contextID)
+		theirs, foreign := owner{agent: "echo", caller: "agents.test token:2"}.thread(contextID)
 		if found && foreign && mine == theirs {
 			t.Errorf("two owners share the thread %q", mine)
 		}

@@ -10,7 +10,6 @@ import (
 	"mime"
 	"slices"
 	"strconv"
-	"strings"
 
 	"github.com/a2aproject/a2a-go/v2/a2a"
 	"github.com/google/uuid"
@@ -142,10 +141,11 @@ func withoutLargeFiles(message *a2a.Message, out io.Writer) *a2a.Message {
 	return &kept
 }
 
-// owner is the pair to which every task and every context belongs.
+// owner is the pair to which every task and every context belongs. A caller owns the tasks of the people whose messages it brings:
+// it polls for them.
 type owner struct {
-	agent     string
-	principal string
+	agent  string
+	caller string // normalized.Sender.Carrier
 }
 
 const (
@@ -180,10 +180,16 @@ func splitMinted(contextID string) (id, tag string, minted bool) {
 	return contextID[:uuidLength], contextID[uuidLength+1:], true
 }
 
-func (o owner) tag(id string) string {
-	sum := sha256.Sum256([]byte(strings.Join([]string{"a2a context", o.agent, o.principal, id}, "\x00")))
-	return hex.EncodeToString(sum[:])[:tagLength]
+// threadOf returns the stored thread of a speaker in a context. Each of the people whose messages a caller brings has one.
+func (o owner) threadOf(contextID, speaker string) (thread string, found bool) {
+	thread, found = o.thread(contextID)
+	if speaker != o.caller {
+		thread = contextID + "." + tagOf("a2a conversation", o.agent, o.caller, speaker, contextID)
+	}
+	return thread, found
 }
+
+func (o owner) tag(id string) string { return tagOf("a2a context", o.agent, o.caller, id) }
 
 func newID() string { return uuid.Must(uuid.NewV7()).String() }
 

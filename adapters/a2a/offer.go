@@ -181,6 +181,7 @@ func (a *Adapter) apply(ctx context.Context, in *exchange.Inbound, o *offer, c *
 		return e.Assurance == identity.AssuranceAgent
 	})
 
+	a.nameSpeaker(in, o)
 	if attested(validated.Evidence) {
 		capabilities.MentionRelay = relayOf(o.relay, capabilities.MentionRelay)
 	}
@@ -208,8 +209,7 @@ func (a *Adapter) validateEvidence(ctx context.Context, offered identity.Offered
 	return validated
 }
 
-// addEvidence puts validated evidence behind the transport's own, which stays the principal. A message holds a limited
-// number of pieces together with that one.
+// addEvidence puts validated evidence after the transport's own. A message holds a limited number of pieces together with that one.
 func addEvidence(sender *normalized.Sender, valid []identity.Evidence) (rejected []identity.Rejection) {
 	list := slices.Clone(sender.Identities)
 	total := 0

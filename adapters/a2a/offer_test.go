@@ -31,12 +31,12 @@ func (b *recorder) Validate(_ context.Context, offered identity.Offered, to iden
 	var validation identity.Validation
 	for _, piece := range offered.Evidence {
 		var read struct {
-			Trusted            bool
-			Subject, Assurance string
+			Trusted                    bool
+			Subject, Assurance, Issuer string
 		}
 		_ = json.Unmarshal(piece, &read)
 		if !read.Trusted {
-			validation.Rejected = append(validation.Rejected, identity.Rejection{Code: identity.CodeExpired, Subject: read.Subject})
+			validation.Rejected = append(validation.Rejected, identity.Rejection{Code: identity.CodeExpired, Issuer: read.Issuer, Subject: read.Subject})
 			continue
 		}
 		at := identity.Now()
@@ -58,6 +58,11 @@ func withMetadata(id, metadata string) string {
 
 func trusted(subject, assurance string) string {
 	return `{"trusted":true,"subject":"` + subject + `","assurance":"` + assurance + `","proof":{"value":"topsecret"}}`
+}
+
+// used is evidence that passed before.
+func used(subject string) string {
+	return `{"issuer":"a.example","subject":"` + subject + `","assurance":"x","proof":{"value":"topsecret"}}`
 }
 
 func codesOf(rejected []identity.Rejection) string {
@@ -105,8 +110,8 @@ func TestEvidenceIsBelievedOrNot(t *testing.T) {
 			if len(identities) != 1+c.believed || codesOf(in.Rejected) != c.rejected {
 				t.Errorf("%d identities, rejected %q", len(identities), codesOf(in.Rejected))
 			}
-			if identities[0].Method != identity.MethodA2AOAuth || !strings.Contains(in.Message.Sender.Principal(), "token:") {
-				t.Errorf("principal %s", in.Message.Sender.Principal())
+			if carrier := in.Message.Sender.Carrier(); identities[0].Method != identity.MethodA2AOAuth || !strings.Contains(carrier, "token:") {
+				t.Errorf("carrier %s", carrier)
 			}
 			if bytes.Contains(in.Original, []byte("topsecret")) || bytes.Contains(in.Original, []byte("trusted")) || !json.Valid(in.Original) {
 				t.Errorf("kept %s", in.Original)
@@ -149,14 +154,16 @@ func TestARepeatWithFreshEvidenceIsTheSameMessage(t *testing.T) {
 	with := func(metadata string) reply { return b.rpc(b.ada, "SendMessage", withMetadata("m1", metadata)) }
 	first := with(`{"mentionable":{"identity_evidence":[`+trusted("a", "x")+`]}}`).text(t, "result.task.id")
 	for _, metadata := range []string{
-		`{"mentionable":{"identity_evidence":[` + trusted("b", "x") + `]}}`, `{"mentionable":{"verifiable_credentials":[1]}}`, `{}`,
-		`{"https://mentionable.dev/ns/identity/v0.1":[1]}`,
+		`{"mentionable":{"identity_evidence":[` + trusted("a", "x") + `]}}`,
+		`{"mentionable":{"identity_evidence":[` + trusted("a", "x") + `],"verifiable_credentials":[1]}}`,
+		`{"https://mentionable.dev/ns/identity/v0.1":[` + trusted("a", "x") + `]}`,
+		`{"mentionable":{"identity_evidence":[` + used("a") + `]}}`, // the same evidence once more
 	} {
 		if again := with(metadata); again.text(t, "result.task.id") != first {
 			t.Errorf("%s: %s", metadata, again.body)
 		}
 	}
-	if other := with(`{"mentionable":{"identity_evidence":[],"agent_chain":{"hop":1,"max_hops":2}}}`).decode(t); other.Error == nil {
+	if other := with(`{"mentionable":{"identity_evidence":[` + trusted("a", "x") + `],"agent_chain":{"hop":1,"max_hops":2}}}`).decode(t); other.Error == nil {
 		t.Error("another message passed for a repeat")
 	}
 	if b.engine.receives != 1 {

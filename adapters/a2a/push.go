@@ -136,7 +136,7 @@ func noPush() *problem {
 }
 
 func (h *handler) watchesOf(ctx context.Context, c *call, id a2a.TaskID) ([]exchange.Watch, error) {
-	return h.options.Push.Watches.Watches(ctx, c.owner.agent, c.owner.principal, string(id))
+	return h.options.Push.Watches.Watches(ctx, c.owner.agent, c.owner.caller, string(id))
 }
 
 // watch checks a webhook and seals its secrets.
@@ -149,7 +149,7 @@ func (h *handler) watch(ctx context.Context, c *call, id a2a.TaskID, config *a2a
 	}
 
 	watch := exchange.Watch{
-		ID: newID(), Agent: c.owner.agent, Principal: c.owner.principal, Reference: string(id), Name: config.ID, CreatedAt: time.Now().UTC(),
+		ID: newID(), Agent: c.owner.agent, Principal: c.owner.caller, Reference: string(id), Name: config.ID, CreatedAt: time.Now().UTC(),
 	}
 	if watch.Name == "" {
 		watch.Name = watch.ID

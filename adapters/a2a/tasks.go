@@ -119,7 +119,7 @@ func (s *tasks) load(ctx context.Context, owned owner, id a2a.TaskID) (*task, er
 	}
 
 	turns, err := s.options.Turns.Turns(ctx, exchange.TurnFilter{
-		Agent: owned.agent, Principal: owned.principal, Reference: string(id),
+		Agent: owned.agent, Carrier: owned.caller, Reference: string(id),
 		ReceivedVia: normalized.ViaA2A, Limit: maxTaskTurns,
 	})
 	if err != nil {
@@ -285,7 +285,7 @@ func checkList(req *a2a.ListTasksRequest) error {
 // listFilter chooses the newest turn of each task of the owner. A context that is not the owner's has no tasks.
 func listFilter(owned owner, req *a2a.ListTasksRequest) (filter exchange.TurnFilter, found bool, err error) {
 	filter = exchange.TurnFilter{
-		Agent: owned.agent, Principal: owned.principal, ReceivedVia: normalized.ViaA2A, Latest: true,
+		Agent: owned.agent, Carrier: owned.caller, ReceivedVia: normalized.ViaA2A, Latest: true,
 		Limit: req.PageSize + 1,
 	}
 
@@ -302,6 +302,7 @@ func listFilter(owned owner, req *a2a.ListTasksRequest) (filter exchange.TurnFil
 		if filter.ThreadID, found = owned.thread(req.ContextID); !found {
 			return filter, false, nil
 		}
+		filter.Conversation = req.ContextID
 	}
 
 	filter.Before, err = readPageToken(req.PageToken)

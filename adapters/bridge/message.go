@@ -396,12 +396,12 @@ func readRoute(raw json.RawMessage) route {
 	return r
 }
 
-// ownerOf returns to whom a turn belongs: the owner of its session, or its sender where it came another way.
+// ownerOf returns to whom a turn belongs: the owner of its session, or who brought it where it came another way.
 func ownerOf(turn exchange.TurnRecord) string {
 	if r := readRoute(turn.Route); r.Surface != "" {
 		return r.Owner
 	}
-	return turn.Principal
+	return turn.BroughtBy()
 }
 
 // nativeID is the same for a repeat: that of the message at its product, or a new one where it has none. The principal of

@@ -145,7 +145,10 @@ func contextBlock(turn agents.Turn) string {
 	}
 
 	line("Proven about %s, who asks:", quote(message.Sender.Address))
-	proofs(line, message.Sender.Identities)
+	proofs(line, message.Sender.Own())
+	if message.Sender.CarriedBy != "" {
+		line("%s brought the message.", quote(message.Sender.CarriedBy))
+	}
 
 	if resolution := message.PolicyResolution; resolution != nil {
 		line("Your earlier demand (%s) ended: %s.", quote(resolution.Kind), quote(resolution.Outcome))

@@ -78,7 +78,10 @@ func (p *Pages) heldMessage(w http.ResponseWriter, r *http.Request, s account.Se
 	v := heldMessageView{workView: p.workView(r, s, "held"), Turn: turn, Unproven: len(sender.Identities) == 0, Block: targets(ctx, sender)}
 	if !v.Unproven {
 		v.Allow = targets(ctx, sender)
-		proof := sender.Identities[0]
+		proof := &sender.Identities[0]
+		if speaker := sender.Speaker(); speaker != nil {
+			proof = speaker
+		}
 		answer, err := p.Operator.Agents.Access(operator.AccessQuestion{
 			Agent: turn.Agent, Address: sender.Address, Issuer: proof.Issuer, Method: proof.Method, Subject: proof.Subject, Assurance: proof.Assurance,
 		})

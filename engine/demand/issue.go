@@ -180,11 +180,20 @@ func unmeetable(cause error) error {
 	return fault.GiveUp("the agent asked for something that cannot be given here", cause)
 }
 
-// resolvers returns the identities of a sender.
+// resolvers returns the identities of a sender: the one that says who speaks, then the others. A sender of whom nothing says who
+// speaks has none, be it proven who brought the message.
 func resolvers(sender normalized.Sender) []policypart.Resolver {
-	found := make([]policypart.Resolver, 0, len(sender.Identities))
+	speaker := sender.Speaker()
+	if speaker == nil {
+		return nil
+	}
+
+	found := make([]policypart.Resolver, 1, len(sender.Identities))
+	found[0] = resolver(*speaker)
 	for i := range sender.Identities {
-		found = append(found, resolver(sender.Identities[i]))
+		if speaker != &sender.Identities[i] {
+			found = append(found, resolver(sender.Identities[i]))
+		}
 	}
 	return found
 }

@@ -97,7 +97,7 @@ func (l *links) linkable(ctx context.Context, first policypart.Issuance, turn ex
 	var refusal *policypart.Refusal
 	var public string
 	switch {
-	case len(turn.Message.Sender.Identities) == 0:
+	case turn.Message.Sender.Speaker() == nil:
 		refusal = &policypart.Refusal{Code: policypart.CodeProof, Reason: "the code word came from an address that is not verified"}
 		public = "Your address could not be verified, so it cannot be linked."
 	case first.Principal == turn.Message.Sender.Principal():

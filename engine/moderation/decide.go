@@ -256,11 +256,13 @@ func (l *Lists) hostsOf(sender normalized.Sender, addresses []identity.Address) 
 	return hosts
 }
 
-// addressesOf returns the address as it is stated and those that evidence is about.
+// addressesOf returns the address as it is stated, that of who brought the message, and those that evidence is about.
 func addressesOf(sender normalized.Sender) []identity.Address {
 	var addresses []identity.Address
-	if stated, err := identity.ParseAddress(sender.Address); err == nil {
-		addresses = append(addresses, stated)
+	for _, stated := range []string{sender.Address, sender.CarriedBy} {
+		if address, err := identity.ParseAddress(stated); err == nil {
+			addresses = append(addresses, address)
+		}
 	}
 
 	for i := range sender.Identities {

@@ -132,6 +132,17 @@ func TestSenders(t *testing.T) {
 	delegated := peerAgent()
 	delegated.Identities[0].Subject = "token:2"
 	delegated.Identities = append(delegated.Identities, identity.Evidence{Subject: "slack:T1/U1", Issuer: "evil.example"})
+	brought := func(token, subject string) normalized.Sender {
+		sender := peerAgent()
+		sender.Identities[0].Subject, sender.Address, sender.CarriedBy = token, "@connector.1@inbox.example", sender.Address
+		sender.Identities = append(sender.Identities, identity.Evidence{
+			Subject: subject, Issuer: "fine.example", Proof: identity.Proof{Type: identity.ProofSignedAttestation},
+		})
+		return sender
+	}
+	carriers := lists(t, false, "block:fine.example slack:T1/U1", "block:token:1", "block:@bridge@inbox.example")
+	byAddress := brought("token:2", "slack:T1/U2")
+	byAddress.CarriedBy = "@bridge@inbox.example"
 	for name, test := range map[string]struct {
 		lists  *Lists
 		sender normalized.Sender
@@ -150,6 +161,10 @@ func TestSenders(t *testing.T) {
 		"actor":                           {open, actor("@eve@fine.example", "https://fine.example/users/eve"), "refuse block:actor"},
 		"principal":                       {open, mailer("carol@fine.example"), "refuse block:principal"},
 		"peer by token":                   {open, peerAgent(), "refuse block:actor"},
+		"a person of a connector":         {carriers, brought("token:2", "slack:T1/U1"), "refuse block:principal"},
+		"another one":                     {carriers, brought("token:2", "slack:T1/U2"), ""},
+		"the connector":                   {carriers, brought("token:1", "slack:T1/U2"), "refuse block:actor"},
+		"the connector by address":        {carriers, byAddress, "refuse block:address"},
 		"who vouches":                     {open, delegated, "refuse block:host"},
 		"quiet":                           {open, mailer("x@quiet.example"), "hold block:host"},
 		"exception":                       {open, mailer("friend@evil.example"), ""},

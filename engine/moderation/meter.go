@@ -1,6 +1,7 @@
 package moderation
 
 import (
+	"cmp"
 	"container/list"
 	"context"
 	"errors"
@@ -130,6 +131,10 @@ func (m *Meter) bounding() *MeterOptions {
 type Subject struct {
 	Principal, Host, Agent, Thread string
 
+	// Carrier is the principal of who brought the message of somebody else; empty = no one did. What bounds a sender bounds it, too:
+	// it says who its people are, and may say so of as many as it likes.
+	Carrier string
+
 	// Networks are those of a sender without proof, the narrowest first (see Networks.Of). They are counted instead of
 	// Principal and Host, which such a sender makes up. Empty = the sender is proven, or the address is not known.
 	Networks []string
@@ -190,8 +195,15 @@ func (m *Meter) bounds(s Subject, now time.Time) []bound {
 		sender, host = "network "+s.Networks[0], ""
 	}
 
-	mine := s.Agent + " " + sender
-	add("sender", sender, true, 1, m.bounding().Sender...)
+	senders := []string{sender}
+	if s.Carrier != "" {
+		senders = append(senders, s.Carrier)
+	}
+
+	for _, one := range senders {
+		add("sender", one, true, 1, m.bounding().Sender...)
+	}
+
 	wider := slices.Clone(m.bounding().Sender)
 	for i, network := range s.Networks {
 		if i > 0 {
@@ -210,8 +222,10 @@ func (m *Meter) bounds(s Subject, now time.Time) []bound {
 	}
 
 	add("thread", s.Agent+" "+s.Thread, true, 1, m.bounding().Thread...)
-	add("sender_runs", mine, true, 1, exchange.Rate{Amount: b.SenderRuns, Window: day})
-	add("sender_cost", mine, true, 0, exchange.Rate{Amount: b.SenderCost, Window: day})
+	for _, one := range senders {
+		add("sender_runs", s.Agent+" "+one, true, 1, exchange.Rate{Amount: b.SenderRuns, Window: day})
+		add("sender_cost", s.Agent+" "+one, true, 0, exchange.Rate{Amount: b.SenderCost, Window: day})
+	}
 	add("host", host, false, 1, m.bounding().Host...)
 	shared := len(list)
 	add("agent", s.Agent, false, 1, m.bounding().Agent...)
@@ -235,10 +249,10 @@ func (b bound) full(used int64) bool { return used+max(b.step, 1) > b.most }
 // A sender who was answered is known until the end of the window after that.
 const knownFor = 90 * day
 
-// acquaintance is the counter of a proven sender who was answered in a window.
+// acquaintance is the counter of a proven sender, or of the carrier, who was answered in a window.
 func acquaintance(s Subject, window time.Time) bound {
 	begin := window.Truncate(knownFor)
-	return bound{key: "known " + strconv.FormatInt(begin.Unix(), 36) + " " + s.Principal, step: 1, ends: begin.Add(2 * knownFor)}
+	return bound{key: "known " + strconv.FormatInt(begin.Unix(), 36) + " " + cmp.Or(s.Carrier, s.Principal), step: 1, ends: begin.Add(2 * knownFor)}
 }
 
 // Remember notes that a sender was answered. One who proved nothing is not remembered: the name may be anyone's.

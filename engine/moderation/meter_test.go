@@ -92,6 +92,26 @@ func TestMeterAllowsNoMoreThanTheRate(t *testing.T) {
 	})
 }
 
+// TestACarrierIsBoundedWhomeverItBrings: a connector that names new people gets no more for it, and one person no more by two of them.
+func TestACarrierIsBoundedWhomeverItBrings(t *testing.T) {
+	for name, options := range map[string]MeterOptions{
+		"rate": {Sender: []exchange.Rate{{Amount: 3, Window: time.Hour}}}, "budget": {Budgets: Budgets{SenderRuns: 3}},
+	} {
+		options.Counters = newSums()
+		m := NewMeter(options)
+		take := func(person, carrier string) bool {
+			_, over := m.take(t.Context(), Subject{Principal: person, Carrier: carrier, Agent: "echo", Thread: person + carrier, Proven: true})
+			return !over
+		}
+		if !take("ann", "one") || !take("eve", "one") || !take("ann", "one") || take("bob", "one") {
+			t.Errorf("%s: the carrier one is not bounded", name)
+		}
+		if !take("ann", "two") || take("ann", "two") || !take("bob", "two") {
+			t.Errorf("%s: ann is not bounded by herself", name)
+		}
+	}
+}
+
 // TestBudgetSurvivesRestart: another process goes on where the last one wrote.
 func TestBudgetSurvivesRestart(t *testing.T) {
 	shared := newSums()

@@ -52,7 +52,7 @@ func (m *Meter) Reserve(ctx context.Context, s Subject) (*Reservation, Excess, b
 	defer m.mu.Unlock()
 	message := ""
 	if s.Message != "" {
-		message = fmt.Sprintf("%q %q %q %q", s.Agent, s.Channel, s.Principal, s.Message)
+		message = fmt.Sprintf("%q %q %q %q %q", s.Agent, s.Channel, s.Principal, s.Carrier, s.Message)
 		if first, being := m.storing[message]; being {
 			first.holders++
 			return &Reservation{m, first}, Excess{}, false

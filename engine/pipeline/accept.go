@@ -319,26 +319,36 @@ func (s *acceptor) repeat(ctx context.Context, agent agents.Entry, in exchange.I
 	if err != nil {
 		return exchange.Receipt{}, false, unavailable("look for a repeated message", err)
 	}
-	if len(sent) == 0 {
-		return exchange.Receipt{}, false, nil
-	}
 
-	turn, err := s.options.Store.Turn(ctx, sent[0].TurnID)
-	if err != nil {
-		return exchange.Receipt{}, false, unavailable("read a repeated message", err)
+	for _, one := range sent {
+		turn, err := s.options.Store.Turn(ctx, one.TurnID)
+		if err != nil {
+			return exchange.Receipt{}, false, unavailable("read a repeated message", err)
+		}
+		if turn.Carrier == carrierOf(in.Message.Sender) {
+			return exchange.Receipt{TurnID: turn.ID, State: turn.State, Reference: turn.Reference}, true, nil
+		}
 	}
-	return exchange.Receipt{TurnID: turn.ID, State: turn.State, Reference: turn.Reference}, true, nil
+	return exchange.Receipt{}, false, nil
+}
+
+// carrierOf is TurnRecord.Carrier for a sender.
+func carrierOf(sender normalized.Sender) string {
+	if !sender.Carried() {
+		return ""
+	}
+	return sender.Carrier()
 }
 
 // newTurn makes the row in the state of its admission.
 func newTurn(ctx context.Context, agent agents.Entry, in exchange.Inbound, decided admission) exchange.TurnRecord {
 	now := time.Now()
 	turn := exchange.TurnRecord{
-		ID: newID(), Agent: agent.Profile.Name, Principal: in.Message.Sender.Principal(), ThreadID: in.Message.ThreadID,
+		ID: newID(), Agent: agent.Profile.Name, Principal: in.Message.Sender.Principal(), Carrier: carrierOf(in.Message.Sender), ThreadID: in.Message.ThreadID,
 		Reference: in.Reference, State: decided.state, Reason: decided.reason, Channel: in.Channel, Message: in.Message, Route: in.Route,
 		AcceptedAt: now, UpdatedAt: now, Trace: telemetry.Traceparent(ctx),
 		Conversation: in.Conversation, Request: telemetry.Request(ctx), Audience: in.Audience,
-		Shared: agent.Settings.HistoryScope == agents.HistoryPerson && len(in.Message.Sender.Identities) > 0 &&
+		Shared: agent.Settings.HistoryScope == agents.HistoryPerson && in.Message.Sender.Speaker() != nil &&
 			!guarded(in), // an agent acts for many people
 	}
 
@@ -504,7 +514,7 @@ func (a *acceptance) remembered() int {
 func job(turn exchange.TurnRecord) queue.NewJob {
 	return queue.NewJob{
 		ID: turn.ID, Kind: JobKind, Partition: Partition(turn.Agent, turn.ThreadID), Payload: turn.ID,
-		Group: exchange.TurnGroup(turn.Agent, exchange.Requires(turn.Route)), Member: turn.Principal, Guest: len(turn.Message.Sender.Identities) == 0,
+		Group: exchange.TurnGroup(turn.Agent, exchange.Requires(turn.Route)), Member: turn.BroughtBy(), Guest: len(turn.Message.Sender.Identities) == 0,
 	}
 }
 

@@ -39,7 +39,7 @@ func (s *acceptor) admit(agent agents.Entry, in exchange.Inbound) admission {
 		return s.turnedAway(agent, in, "access:unverified", "this agent does not take messages from senders without a valid proof", "")
 	}
 
-	decision := agent.Settings.Access.Decide(identity.PurposeMessage, in.Message.Sender.Address, in.Message.Sender.Identities)
+	decision := agent.Settings.Decide(identity.PurposeMessage, in.Message.Sender)
 	byRule := decision.Rule >= 0
 	switch {
 	case !decision.Allowed && mayDecide(agent, in):
@@ -68,8 +68,17 @@ func (s *acceptor) turnedAway(agent agents.Entry, in exchange.Inbound, code, pub
 
 func auditRow(agent string, in exchange.Inbound, code, detail string) exchange.AuditRecord {
 	return exchange.AuditRecord{
-		ID: newID(), At: time.Now(), Code: code, Agent: agent, Principal: in.Message.Sender.Principal(), Detail: detail,
+		ID: newID(), At: time.Now(), Code: code, Agent: agent, Principal: in.Message.Sender.Principal(),
+		Detail: broughtBy(detail, carrierOf(in.Message.Sender)),
 	}
+}
+
+// broughtBy adds the carrier to the detail of an audit record.
+func broughtBy(detail, carrier string) string {
+	if carrier == "" {
+		return detail
+	}
+	return detail + "; brought by " + carrier
 }
 
 // disbelief makes the audit rows of evidence that was offered and not believed.
@@ -113,7 +122,7 @@ func auditAll(ctx context.Context, tx Tx, turnID string, rows []exchange.AuditRe
 // permits asks the agent's rules about one purpose of a sender.
 func permits(agent agents.Entry, sender normalized.Sender) func(purpose string) bool {
 	return func(purpose string) bool {
-		return agent.Settings.Access.Decide(purpose, sender.Address, sender.Identities).Allowed
+		return agent.Settings.Decide(purpose, sender).Allowed
 	}
 }
 

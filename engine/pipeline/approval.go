@@ -199,7 +199,7 @@ func (s *runner) decided(ctx context.Context, job queue.Job, agent agents.Entry,
 	}
 
 	shutOut := len(message.Sender.Identities) > 0 &&
-		!agent.Settings.Access.Decide(identity.PurposeMessage, message.Sender.Address, message.Sender.Identities).Allowed
+		!agent.Settings.Decide(identity.PurposeMessage, message.Sender).Allowed
 	if !is {
 		if shutOut {
 			return true, s.replies.reply(ctx, job, turn, record, sentence(turn, "access:no_rule", "This agent is not open to you."), "let in to decide, and is no approver")

@@ -288,7 +288,7 @@ func (b *breaker) fails(agent string, turn exchange.TurnRecord, cause error, now
 		b.streaks[agent] = row
 	}
 
-	key := "sender " + turn.Principal
+	key := "sender " + turn.BroughtBy()
 	if errors.Is(cause, upstream.ErrDown) {
 		key = "turn " + turn.ID
 	}

@@ -370,10 +370,10 @@ func (s *dispatcher) caller(d exchange.Dispatch, callee agents.Entry) normalized
 // onBehalfOf names for whom an agent acts: those for whom the sender acted, upstream first, then the sender. Who proved
 // nothing is not named.
 func onBehalfOf(sender normalized.Sender) []string {
-	if len(sender.Identities) == 0 {
+	proven := sender.Speaker()
+	if proven == nil {
 		return nil
 	}
-	proven := sender.Identities[0]
 	subjects := slices.Clone(proven.OnBehalfOf)
 	if !slices.Contains(subjects, proven.Subject) {
 		subjects = append(subjects, proven.Subject)

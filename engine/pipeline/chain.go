@@ -217,7 +217,7 @@ func (s *dispatcher) tellStripped(ctx context.Context, turn exchange.TurnRecord,
 
 func auditOf(turn exchange.TurnRecord, code, detail string) exchange.AuditRecord {
 	return exchange.AuditRecord{
-		ID: newID(), At: time.Now(), Code: code, TurnID: turn.ID, Agent: turn.Agent, Principal: turn.Principal, Detail: detail,
+		ID: newID(), At: time.Now(), Code: code, TurnID: turn.ID, Agent: turn.Agent, Principal: turn.Principal, Detail: broughtBy(detail, turn.Carrier),
 	}
 }
 

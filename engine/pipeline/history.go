@@ -155,11 +155,12 @@ func (s *historian) threadQuery(ctx context.Context, agent agents.Entry, turn ex
 }
 
 // party returns the principals of the sender: its own and, where the agent's history follows the person, those that are linked with it for
-// this agent, with what they said elsewhere. A sender who proved nothing is no known person: a name alone opens no other conversation.
+// this agent, with what they said elsewhere. A sender who proved nothing is no known person: a name alone opens no other conversation. Nor
+// does the message of an agent.
 func (s *historian) party(ctx context.Context, agent agents.Entry, turn exchange.TurnRecord) (principals []string, elsewhere bool, err error) {
 	sender := turn.Message.Sender
 	principals = []string{turn.Principal}
-	if agent.Settings.HistoryScope != agents.HistoryPerson || len(sender.Identities) == 0 || turn.Principal != sender.Principal() {
+	if agent.Settings.HistoryScope != agents.HistoryPerson || !turn.Shared || turn.Principal != sender.Principal() {
 		return principals, false, nil
 	}
 

@@ -1,6 +1,7 @@
 package pipeline
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strconv"
@@ -165,18 +166,21 @@ func (s *acceptor) networks(in exchange.Inbound) []string {
 
 func subjectOf(turn exchange.TurnRecord) moderation.Subject {
 	subject := moderation.Subject{
-		Principal: turn.Principal, Agent: turn.Agent, Thread: turn.ThreadID, Channel: turn.Channel,
+		Principal: turn.Principal, Carrier: turn.Carrier, Agent: turn.Agent, Thread: turn.ThreadID, Channel: turn.Channel,
 		Proven: len(turn.Message.Sender.Identities) > 0,
 	}
 
 	if turn.Network != "" {
 		subject.Networks = []string{turn.Network}
 	}
-	if address, err := identity.ParseAddress(turn.Message.Sender.Address); err == nil {
+	if address, err := identity.ParseAddress(arrivedFrom(turn.Message.Sender)); err == nil {
 		subject.Host = address.Domain
 	}
 	return subject
 }
+
+// arrivedFrom is the address of who brought a message: a carrier must not use up what the domains of its people may.
+func arrivedFrom(sender normalized.Sender) string { return cmp.Or(sender.CarriedBy, sender.Address) }
 
 // waited returns how long after our answer its answer came; 0 = unknown. A clock that went back says nothing.
 func waited(in exchange.Inbound, now time.Time) time.Duration {
@@ -393,7 +397,7 @@ func (s *acceptor) unanswered(turn exchange.TurnRecord, bytes int64) (Unanswered
 	if len(turn.Message.Sender.Identities) == 0 {
 		u.All.Messages -= u.All.Messages * q.Kept / 100
 		u.All.Bytes -= u.All.Bytes * q.Kept / 100
-	} else if address, err := identity.ParseAddress(turn.Message.Sender.Address); err == nil {
+	} else if address, err := identity.ParseAddress(arrivedFrom(turn.Message.Sender)); err == nil {
 		u.Account = "domain " + identity.RegistrableDomain(address.Domain)
 	}
 

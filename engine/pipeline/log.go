@@ -34,7 +34,7 @@ var stepOf = map[string]step{
 	exchange.StateCancelled: {"turn cancelled", slog.LevelInfo},
 }
 
-// logState counts the state to which a turn came, and writes its line. Attributes: turn, message_id, agent, channel, sender, ms (since the server
+// logState counts the state to which a turn came, and writes its line. Attributes: turn, message_id, agent, channel, sender, carrier (where there is one), ms (since the server
 // received the message), attempt (runs so far), and the reason of the state. What strangers wrote is cut, and the words of
 // the message are in none of them.
 func (s *core) logState(ctx context.Context, turn exchange.TurnRecord, state, reason string) {
@@ -59,6 +59,10 @@ func (s *core) logStep(ctx context.Context, one step, turn exchange.TurnRecord, 
 
 // withTurn returns a context whose log lines name the turn.
 func withTurn(ctx context.Context, turn exchange.TurnRecord) context.Context {
-	return telemetry.With(ctx, slog.String("turn", turn.ID), slog.String("message_id", clip.Bytes(turn.Message.ID, maxLogged)),
+	ctx = telemetry.With(ctx, slog.String("turn", turn.ID), slog.String("message_id", clip.Bytes(turn.Message.ID, maxLogged)),
 		slog.String("agent", turn.Agent), slog.String("channel", turn.Channel), slog.String("sender", clip.Bytes(turn.Principal, maxLogged)))
+	if turn.Carrier == "" {
+		return ctx
+	}
+	return telemetry.With(ctx, slog.String("carrier", clip.Bytes(turn.Carrier, maxLogged)))
 }

@@ -370,7 +370,7 @@ func TestEveryTextIsConsidered(t *testing.T) {
 	without := map[string]bool{}
 	for _, column := range []string{
 		"turns.agent", "turns.recipient", "turns.received_via", "turns.principal", "turns.native_id", "turns.thread_id", "turns.reference",
-		"turns.state", "turns.reason", "turns.outcome", "turns.network", "turns.channel", "turns.trace", "turns.request", "turns.conversation", "turns.original_digest", // the original's row reports whether it is a content
+		"turns.state", "turns.reason", "turns.outcome", "turns.network", "turns.carrier", "turns.channel", "turns.trace", "turns.request", "turns.conversation", "turns.original_digest", // the original's row reports whether it is a content
 		"originals.digest", "originals.media_type", "originals.encoding", "originals.body", // the digest is read
 		"replies.agent", "replies.native_id", "deliveries.agent", "deliveries.channel", "deliveries.native_id", "deliveries.destination",
 		"deliveries.state", "deliveries.reason", "deliveries.action", "deliveries.trace",

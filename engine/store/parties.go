@@ -47,7 +47,7 @@ var selectContinued = `SELECT t.id, t.thread_id, t.reference, t.received_via, t.
 		SELECT r.turn_id AS id, 0 AS rank FROM replies r
 			WHERE r.native_key = $1 AND r.native_key <> '' AND r.native_id = $2 AND r.agent = $3
 		UNION ALL
-		SELECT m.id, CASE WHEN m.owner_key = $4 THEN 1 ELSE 2 END FROM turns m WHERE m.native_key = $1 AND m.native_id = $2 AND m.agent = $3
+		SELECT m.id, CASE WHEN m.person_key = $4 THEN 1 ELSE 2 END FROM turns m WHERE m.native_key = $1 AND m.native_id = $2 AND m.agent = $3
 	) AS hit JOIN turns t ON t.id = hit.id WHERE ` + audienceHas("t", 4, 1) + ` ORDER BY hit.rank, t.id LIMIT 16`
 
 // ContinuedMessage finds what a party may continue; see exchange.Threads.

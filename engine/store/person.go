@@ -22,15 +22,12 @@ type PersonNames struct {
 	Unproven bool `json:"unproven,omitempty"`
 }
 
-// unprovenPrincipal begins the principal of a sender who proved nothing (normalized.Sender.Principal).
-const unprovenPrincipal = "unverified "
-
 // texts are the forms in which the names stand in documents and notes, in lower case. The address of a sender who proved
 // nothing is not one of them: it may be another person's.
 func (p PersonNames) texts() []string {
 	found := map[string]bool{}
 	for _, principal := range p.Principals {
-		if _, subject, _ := strings.Cut(principal, " "); !strings.HasPrefix(principal, unprovenPrincipal) {
+		if _, subject, _ := strings.Cut(principal, " "); !strings.HasPrefix(principal, normalized.Unproven) {
 			found[strings.ToLower(subject)] = true
 		}
 	}
@@ -179,7 +176,7 @@ func (p *personSearch) compare(m personMessage) {
 // acceptUnproven takes the senders without any proof for the person. Who proved to be another one stays apart.
 func (p *personSearch) acceptUnproven() {
 	for _, principal := range slices.Sorted(maps.Keys(p.stated)) {
-		if strings.HasPrefix(principal, unprovenPrincipal) {
+		if strings.HasPrefix(principal, normalized.Unproven) {
 			p.add(Belonging{Principal: principal, Because: BecauseUnproven})
 		}
 	}
@@ -293,7 +290,7 @@ func messagesWith(principal, text string) personCondition {
 func messagesOf(principals []string) (c personCondition) {
 	for _, principal := range principals {
 		text := ""
-		if _, subject, _ := strings.Cut(principal, " "); !strings.HasPrefix(principal, unprovenPrincipal) && !strings.HasPrefix(subject, "token:") {
+		if _, subject, _ := strings.Cut(principal, " "); !strings.HasPrefix(principal, normalized.Unproven) && !strings.HasPrefix(subject, "token:") {
 			text = subject
 		}
 		one := messagesWith(principal, text)

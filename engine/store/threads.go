@@ -17,18 +17,18 @@ import (
 // whose history follows the person. $1 = thread_key, $2 and $3 = bounds of the id.
 const (
 	inThread = `FROM turns WHERE thread_key = $1 AND id < $2 AND id >= $3 AND history_turns > 0`
-	ofOwner  = `FROM turns WHERE owner_key = $%d AND person_shared = 1 AND id < $2 AND id >= $3 AND history_turns > 0`
+	ofOwner  = `FROM turns WHERE person_key = $%d AND person_shared = 1 AND id < $2 AND id >= $3 AND history_turns > 0`
 )
 
-// audienceHas is the condition that the audience of a turn has one of the owners; their keys begin at placeholder from. An open
+// audienceHas is the condition that the audience of a turn has one of the principals; their keys begin at placeholder from. An open
 // message, and one that the party wrote, is decided by the index alone.
-func audienceHas(turns string, from, owners int) string {
-	keys := placeholders(from, owners)
-	return `(` + turns + `.audience = '` + audienceOpen + `' OR ` + turns + `.owner_key IN (` + keys + `) OR ` + turns + `.audience = '` + audienceNamed + `'
+func audienceHas(turns string, from, people int) string {
+	keys := placeholders(from, people)
+	return `(` + turns + `.audience = '` + audienceOpen + `' OR ` + turns + `.person_key IN (` + keys + `) OR ` + turns + `.audience = '` + audienceNamed + `'
 		AND EXISTS (SELECT 1 FROM turn_parties p WHERE p.turn_id = ` + turns + `.id AND p.party_key IN (` + keys + `)))`
 }
 
-// selectPage reads one end of a thread; $4 = agent, $5 = limit, then owner_keys. The key of a thread stands for its
+// selectPage reads one end of a thread; $4 = agent, $5 = limit, then person_keys. The key of a thread stands for its
 // agent and id; pages compare the agent all the same.
 func selectPage(owners int, elsewhere bool, order string) string {
 	var chosen strings.Builder
@@ -44,11 +44,11 @@ func selectPage(owners int, elsewhere bool, order string) string {
 		WHERE t.agent = $4 ORDER BY t.id %s LIMIT $5 + 0`, chosen.String(), order)
 }
 
-// selectTotal counts the turns of a history; owner_keys from $4 on. It reads indexes and no row.
+// selectTotal counts the turns of a history; person_keys from $4 on. It reads indexes and no row.
 func selectTotal(owners int, elsewhere bool) string {
 	rows := `SELECT history_turns ` + inThread + ` AND ` + audienceHas("turns", 4, owners)
 	if elsewhere {
-		rows += ` UNION ALL SELECT history_turns FROM turns WHERE owner_key IN (` + placeholders(4, owners) + `)
+		rows += ` UNION ALL SELECT history_turns FROM turns WHERE person_key IN (` + placeholders(4, owners) + `)
 			AND person_shared = 1 AND id < $2 AND id >= $3 AND thread_key <> $1`
 	}
 	return `SELECT CAST(COALESCE(SUM(history_turns), 0) AS BIGINT) FROM (` + rows + `) AS hit`

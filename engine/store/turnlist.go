@@ -1,6 +1,7 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -49,7 +50,7 @@ func scanTurn(r row, extra ...any) (exchange.TurnRecord, error) {
 	var resumed, audience, route, message, response string
 	columns := append([]any{
 		&t.ID, &t.Agent, &t.Principal, &t.ThreadID, &t.Reference, &t.State, &t.Reason, &t.Attempt,
-		&t.ReplyID, &accepted, &updated, &shared, &resumed, &t.Network, &t.Channel, &t.Trace, &t.Request, &audience, &route, &message, &response,
+		&t.ReplyID, &accepted, &updated, &shared, &resumed, &t.Network, &t.Channel, &t.Trace, &t.Request, &t.Carrier, &audience, &route, &message, &response,
 	}, extra...)
 	if err := r.Scan(columns...); err != nil {
 		return t, err
@@ -223,20 +224,24 @@ type turnList struct {
 func selectTurns(f exchange.TurnFilter) (*turnList, error) {
 	list := &turnList{byArrival: f.ByArrival}
 	s := &list.selection
+	owner := cmp.Or(f.Carrier, f.Principal)
 	switch {
-	case f.Agent != "" && f.Principal != "" && f.ThreadID != "": // a thread is the smaller of the two: its index is to be read
-		s.add("t.owner_key || '' = ?", hashKey(f.Agent, f.Principal))
-	case f.Agent != "" && f.Principal != "":
-		s.add("t.owner_key = ?", hashKey(f.Agent, f.Principal))
+	case f.Agent != "" && owner != "" && f.ThreadID != "": // a thread is the smaller of the two: its index is to be read
+		s.add("t.owner_key || '' = ?", hashKey(f.Agent, owner))
+	case f.Agent != "" && owner != "":
+		s.add("t.owner_key = ?", hashKey(f.Agent, owner))
 	case f.Agent != "":
 		s.add("t.agent = ?", f.Agent)
 	case f.Principal != "":
 		s.add("t.principal = ?", f.Principal)
 	}
 
-	if f.Agent != "" && f.ThreadID != "" {
+	s.addWhen(f.Agent != "" && f.Principal != "", "t.principal = ?", f.Principal)
+	switch {
+	case f.Agent != "" && f.ThreadID != "" && f.Conversation != "": // see chooseArms
+	case f.Agent != "" && f.ThreadID != "":
 		s.add("t.thread_key = ?", hashKey(f.Agent, f.ThreadID))
-	} else {
+	default:
 		s.addWhen(f.ThreadID != "", "t.thread_id = ?", f.ThreadID)
 	}
 
@@ -285,11 +290,33 @@ func (l *turnList) chooseArms(f exchange.TurnFilter) error {
 		l.add("(" + strings.Join(states, " OR ") + ")")
 	}
 
+	if f.Agent != "" && f.ThreadID != "" && f.Conversation != "" {
+		l.splitConversation(f)
+	}
+
 	if len(states) > 0 && f.ByArrival && !slices.ContainsFunc(f.States, exchange.Terminal) {
 		l.add(openStates)
 	}
 
 	return nil
+}
+
+// splitConversation reads each arm in the thread of the owner, and in those of the people whose messages it brought.
+func (l *turnList) splitConversation(f exchange.TurnFilter) {
+	l.arguments = append(l.arguments, hashKey(f.Agent, f.ThreadID), conversationName(f.Conversation, ""))
+	own := "t.thread_key = $" + strconv.Itoa(len(l.arguments)-1)
+	brought := "t.conversation = $" + strconv.Itoa(len(l.arguments)) + " AND t.conversation <> '' AND t.carrier <> ''"
+
+	var split []string
+	for _, arm := range l.arms {
+		for _, where := range []string{own, brought} {
+			if arm != "" {
+				where = arm + " AND " + where
+			}
+			split = append(split, where)
+		}
+	}
+	l.arms = split
 }
 
 // turnStates are the states that a list may be restricted to.

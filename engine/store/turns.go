@@ -19,13 +19,13 @@ import (
 type turnTx struct{ *transaction }
 
 const turnColumns = `t.id, t.agent, t.principal, t.thread_id, t.reference, t.state, t.reason, t.attempt,
-	t.reply_id, t.accepted_at, t.updated_at, t.person_shared, t.resumed, t.network, t.channel, t.trace, t.request, t.audience, t.route, t.message`
+	t.reply_id, t.accepted_at, t.updated_at, t.person_shared, t.resumed, t.network, t.channel, t.trace, t.request, t.carrier, t.audience, t.route, t.message`
 
 const insertTurn = `INSERT INTO turns (id, agent, recipient, received_via, principal, native_id, thread_id, reference,
 	native_key, sender_key, thread_key, owner_key, reference_key,
 	state, reason, attempt, reply_id, accepted_at, updated_at, original_digest, route, message,
-	history_turns, person_shared, network, channel, trace, conversation, request, sender, sender_domain, audience, latest, watched)
-	VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, '', $17, $18, $19, $20, $21, $22, $23, $24, $25, $26, $27, $28, $29, $30, $31,
+	history_turns, person_shared, network, channel, trace, conversation, request, sender, sender_domain, audience, carrier, person_key, latest, watched)
+	VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, '', $17, $18, $19, $20, $21, $22, $23, $24, $25, $26, $27, $28, $29, $30, $31, $32, $33,
 	CASE WHEN $13 <> '' THEN 1 ELSE 0 END,
 	CASE WHEN $13 <> '' AND EXISTS (SELECT 1 FROM watches w WHERE w.owner_key = $12 AND w.reference_key = $13) THEN 1 ELSE 0 END)
 	ON CONFLICT (native_key, sender_key) DO NOTHING`
@@ -62,7 +62,7 @@ func (t turnTx) InsertTurn(
 		return exchange.TurnRecord{}, false, err
 	}
 	if turn.Reference != "" {
-		if err := t.sql.Do(ctx, supersedeTurns, hashKey(turn.Agent, turn.Principal), hashKey(turn.Reference), turn.ID); err != nil {
+		if err := t.sql.Do(ctx, supersedeTurns, ownerKey(turn), hashKey(turn.Reference), turn.ID); err != nil {
 			return exchange.TurnRecord{}, false, err
 		}
 	}
@@ -85,7 +85,7 @@ func (t turnTx) InsertTurn(
 func turnArguments(turn exchange.TurnRecord, original pipeline.Original) ([]any, error) {
 	m := turn.Message
 	err := requireStorable("id", turn.ID, "agent", turn.Agent, "recipient", m.Recipient, "principal", turn.Principal,
-		"id", m.ID, "thread_id", turn.ThreadID, "reference", turn.Reference, "received_via", m.ReceivedVia, "channel", turn.Channel)
+		"id", m.ID, "thread_id", turn.ThreadID, "carrier", turn.Carrier, "reference", turn.Reference, "received_via", m.ReceivedVia, "channel", turn.Channel)
 	if err != nil {
 		return nil, err
 	}
@@ -104,14 +104,26 @@ func turnArguments(turn exchange.TurnRecord, original pipeline.Original) ([]any,
 	sender, domain := senderColumns(m.Sender.Address)
 	return []any{
 		turn.ID, turn.Agent, m.Recipient, m.ReceivedVia, turn.Principal, m.ID, turn.ThreadID, turn.Reference,
-		hashKey(m.ID), hashKey(m.Recipient, m.ReceivedVia, turn.Principal), hashKey(turn.Agent, turn.ThreadID),
-		hashKey(turn.Agent, turn.Principal), optionalKey(turn.Reference),
+		hashKey(m.ID), senderKey(turn), hashKey(turn.Agent, turn.ThreadID),
+		ownerKey(turn), optionalKey(turn.Reference),
 		turn.State, cleaned(turn.Reason), int64(turn.Attempt), micros(turn.AcceptedAt), micros(updated),
 		original.Digest, cleaned(string(turn.Route)), cleaned(string(message)),
 		flag(turn.State != exchange.StateHeld), flag(turn.Shared), turn.Network, turn.Channel, turn.Trace,
 		conversationName(turn.Conversation, turn.ThreadID), turn.Request, sender, domain, audienceMark(turn.Audience),
+		turn.Carrier, hashKey(turn.Agent, turn.Principal),
 	}, nil
 }
+
+// senderKey tells apart who may use one native id: the speaker, and where somebody brought the message also who did.
+func senderKey(turn exchange.TurnRecord) string {
+	if turn.Carrier == "" {
+		return hashKey(turn.Message.Recipient, turn.Message.ReceivedVia, turn.Principal)
+	}
+	return hashKey(turn.Message.Recipient, turn.Message.ReceivedVia, turn.Principal, turn.Carrier)
+}
+
+// ownerKey names to whom the task of a turn belongs.
+func ownerKey(turn exchange.TurnRecord) string { return hashKey(turn.Agent, turn.BroughtBy()) }
 
 func (t turnTx) insertOriginal(ctx context.Context, original pipeline.Original) error {
 	if original.Digest == "" {
@@ -128,13 +140,13 @@ func (t turnTx) insertOriginal(ctx context.Context, original pipeline.Original) 
 const selectSameTurn = `SELECT ` + turnColumns + `, COALESCE(r.response, '')
 	FROM turns t LEFT JOIN replies r ON r.id = t.reply_id
 	WHERE t.native_key = $1 AND t.sender_key = $2
-	AND t.native_id = $3 AND t.recipient = $4 AND t.received_via = $5 AND t.principal = $6`
+	AND t.native_id = $3 AND t.recipient = $4 AND t.received_via = $5 AND t.principal = $6 AND t.carrier = $7`
 
 // sameTurn finds the first copy of a message.
 func (t turnTx) sameTurn(ctx context.Context, turn exchange.TurnRecord) (exchange.TurnRecord, error) {
 	m := turn.Message
 	stored, found, err := turnFrom(ctx, t.sql, selectSameTurn, hashKey(m.ID),
-		hashKey(m.Recipient, m.ReceivedVia, turn.Principal), m.ID, m.Recipient, m.ReceivedVia, turn.Principal)
+		senderKey(turn), m.ID, m.Recipient, m.ReceivedVia, turn.Principal, turn.Carrier)
 	if err == nil && !found {
 		err = fault.New(fault.Conflict, "another message has the same key")
 	}

@@ -17,6 +17,7 @@ var listCases = map[string]func(*testing.T, *probe){
 	"pages":                        listPages,
 	"wrong cursors":                wrongCursors,
 	"the newest of each reference": newestOfEach,
+	"what a carrier brought":       broughtBy,
 }
 
 func (p *probe) list(filter exchange.TurnFilter) []string {
@@ -107,6 +108,38 @@ func wrongCursors(t *testing.T, p *probe) {
 		_, err := p.Records.Turns(t.Context(), exchange.TurnFilter{Before: cursor})
 		if !fault.Is(err, fault.Malformed) {
 			t.Errorf("cursor %q: %v", cursor, err)
+		}
+	}
+}
+
+func broughtBy(t *testing.T, p *probe) {
+	const token, other = "inbox.example token:1", "inbox.example token:2"
+	for _, one := range []struct{ id, principal, carrier, thread, conversation string }{
+		{"own", token, "", "C.own", "C"}, {"ann", "a.example ann", token, "C.ann", "C"}, {"eve", "a.example eve", token, "C.eve", "C"},
+		{"elsewhere", "a.example ann", token, "D.ann", "D"}, {"another's", "a.example ann", other, "C.other", "C"},
+	} {
+		turn := p.message(one.id)
+		turn.Principal, turn.Carrier, turn.ThreadID, turn.Conversation, turn.Reference = one.principal, one.carrier, one.thread, one.conversation, "task of "+one.id
+		p.insert(turn)
+	}
+
+	for name, c := range map[string]struct {
+		filter exchange.TurnFilter
+		want   []string
+	}{
+		"all":                 {exchange.TurnFilter{Carrier: token}, []string{"elsewhere", "eve", "ann", "own"}},
+		"its own":             {exchange.TurnFilter{Principal: token}, []string{"own"}},
+		"tasks":               {exchange.TurnFilter{Carrier: token, Latest: true}, []string{"elsewhere", "eve", "ann", "own"}},
+		"tasks of a context":  {exchange.TurnFilter{Carrier: token, Latest: true, ThreadID: "C.own", Conversation: "C"}, []string{"eve", "ann", "own"}},
+		"a context by state":  {exchange.TurnFilter{Carrier: token, ThreadID: "C.own", Conversation: "C", States: []string{exchange.StateAccepted}}, []string{"eve", "ann", "own"}},
+		"a thread":            {exchange.TurnFilter{Carrier: token, ThreadID: "C.ann"}, []string{"ann"}},
+		"a task":              {exchange.TurnFilter{Carrier: token, Reference: "task of ann"}, []string{"ann"}},
+		"a task of another":   {exchange.TurnFilter{Carrier: other, Reference: "task of ann"}, []string{}},
+		"a task of its owner": {exchange.TurnFilter{Carrier: "a.example ann", Reference: "task of ann"}, []string{}},
+	} {
+		c.filter.Agent = "echo"
+		if diff := cmp.Diff(c.want, p.list(c.filter)); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", name, diff)
 		}
 	}
 }

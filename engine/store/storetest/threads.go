@@ -19,6 +19,7 @@ var threadCases = map[string]func(*testing.T, *probe){
 	"states":                        threadStates,
 	"a sender in other threads":     personThread,
 	"each party has its own":        partyThread,
+	"people of a carrier":           carriedThread,
 	"many senders in other threads": manySenders,
 }
 
@@ -279,6 +280,21 @@ func partyThread(t *testing.T, p *probe) {
 	parties, err := p.Records.PartiesOf(t.Context(), first.ID)
 	p.ok(err)
 	p.same([]string{"bob", "carol"}, parties)
+}
+
+func carriedThread(_ *testing.T, p *probe) {
+	for _, one := range []struct{ id, principal, carrier string }{
+		{"m0", "alice", "token"}, {"m1", "bob", "token"}, {"m2", "token", ""}, {"m3", "alice", "another token"},
+	} {
+		turn := p.message(one.id)
+		turn.Principal, turn.Carrier, turn.ThreadID, turn.Shared = one.principal, one.carrier, "thread of "+one.id, true
+		turn.Message.ThreadID = turn.ThreadID
+		p.insert(turn)
+		p.answer(turn, "")
+	}
+	p.reads("… m0+ m3+ = 4", pipeline.ThreadQuery{Head: 1, Tail: 20, Principals: []string{"alice"}})
+	p.reads("… m1+ = 2", pipeline.ThreadQuery{Head: 1, Tail: 20, Principals: []string{"bob"}})
+	p.reads("… m2+ = 2", pipeline.ThreadQuery{Head: 1, Tail: 20, Principals: []string{"token"}})
 }
 
 func manySenders(t *testing.T, p *probe) {

@@ -103,6 +103,16 @@ func naturalKey(_ *testing.T, p *probe) {
 	other.Message.ReceivedVia = normalized.ViaA2A
 	p.insert(other)
 
+	for _, carrier := range []string{"inbox.example token:1", "inbox.example token:2"} { // each may use an id for somebody
+		other = p.message("m1")
+		other.Carrier = carrier
+		p.insert(other)
+		other.ID = newID()
+		if first, inserted := p.offer(other); inserted || first.Carrier != carrier {
+			p.Errorf("the repeat of what %s brought is another message, or that of %q", carrier, first.Carrier)
+		}
+	}
+
 	// Parts that run together when they are joined without care.
 	other = p.message("m1")
 	other.Message.Recipient, other.Message.ReceivedVia = "@echo@inbox.examplee", "mail"
