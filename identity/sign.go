@@ -250,32 +250,36 @@ func signature(e Evidence, private ed25519.PrivateKey) (string, error) {
 	return base64.RawURLEncoding.EncodeToString(ed25519.Sign(private, signed)), nil
 }
 
-// Vouches reports whether the evidence proves an address (in canonical form): its subject is the acct: or mailto: form of
-// that very address, or our own ActivityPub transport saw an actor whom WebFinger of that address names (the claim
-// account). The user name that an actor chooses itself proves nothing: any account on its host may take any name that is free
-// there. It must be accepted evidence.
+// Vouches reports whether the evidence proves an address (in canonical form). It must be accepted evidence.
 func (e *Evidence) Vouches(address string) bool {
 	stated, err := ParseAddress(address)
 	if err != nil {
 		return false
 	}
+	proven, is := e.Proves()
+	return is && proven == stated
+}
 
-	if proven, ok := e.provenAddress(); ok {
-		return proven == stated
+// Proves returns the one address that the evidence proves: its subject is the acct: or mailto: form of it, or our own ActivityPub
+// transport saw an actor whom WebFinger of that address names (the claim account). The user name that an actor chooses itself proves
+// nothing: any account on its host may take any name that is free there. It must be accepted evidence.
+func (e *Evidence) Proves() (Address, bool) {
+	if proven, is := e.provenAddress(); is {
+		return proven, true
 	}
 	if !e.fromActivityPub() {
-		return false
+		return Address{}, false
 	}
 
 	var claims struct {
 		Account string `json:"account"`
 	}
 	if json.Unmarshal(e.Claims, &claims) != nil {
-		return false
+		return Address{}, false
 	}
 
 	account, err := ParseAddress(claims.Account)
-	return err == nil && account == stated
+	return account, err == nil
 }
 
 // VouchesDomain reports whether our own ActivityPub transport saw an actor on that very host, whatever its name there.

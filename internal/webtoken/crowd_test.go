@@ -86,3 +86,40 @@ func TestPeersThatDoNotAnswer(t *testing.T) {
 		}
 	}
 }
+
+// TestAnInventedKeyCostsOneLook: one token with an invented kid kept the new key of the issuer out for a minute, for everyone in the
+// network of whoever sent it.
+func TestAnInventedKeyCostsOneLook(t *testing.T) {
+	now, fetches := time.Unix(1_800_000_000, 0), 0
+	keys := map[string]publicKey{"old": {}}
+	sets := newKeySets(func() time.Time { return now }, func(context.Context, string) (map[string]publicKey, error) {
+		fetches++
+		return keys, nil
+	}, 10)
+	find := func(kid string) bool {
+		_, found, err := sets.find(t.Context(), forger, "peer.test", kid)
+		if err != nil {
+			t.Errorf("%s: %v", kid, err)
+		}
+		return found
+	}
+
+	if !find("old") || find("invented") || find("invented") || fetches != 2 {
+		t.Fatalf("%d fetches before the rotation", fetches)
+	}
+	keys = map[string]publicKey{"old": {}, "new": {}}
+	if !find("new") || fetches != 3 {
+		t.Errorf("the new key was not found, with %d fetches", fetches)
+	}
+	for i := range 100 {
+		find(fmt.Sprint("more", i))
+	}
+	if fetches != 1+maxLooksOne {
+		t.Errorf("%d fetches for one network", fetches)
+	}
+	now = now.Add(RefreshPause)
+	keys = map[string]publicKey{"newest": {}}
+	if !find("newest") {
+		t.Error("a minute later the network has no look")
+	}
+}

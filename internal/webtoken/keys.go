@@ -18,6 +18,7 @@ import (
 
 	"inbox/internal/admission"
 	"inbox/internal/fault"
+	"inbox/internal/uniquejson"
 )
 
 const (
@@ -30,10 +31,11 @@ const (
 	fetchLimit  = 10 * time.Second
 	maxFetches  = 64              // at once, of all sets of one kind; fewer of one client network
 	maxPatience = 5 * time.Second // until one of them may begin
-	maxLooks    = 10              // in RefreshPause for keys that one issuer does not list, of all client networks
+	maxLooks    = 30              // in RefreshPause for keys that one issuer does not list, of all client networks
+	maxLooksOne = 3               // of them of one client network, each for another key
 
-	// RefreshPause is the time in which keys that an issuer does not list cause one look at its keys at most, for each
-	// client network.
+	// RefreshPause is the time in which a client network causes one look for a key that its issuer does not list, and at most
+	// maxLooksOne looks for such keys: an invented key costs its inventor one of them, and a new key is found all the same.
 	RefreshPause = time.Minute
 )
 
@@ -104,7 +106,7 @@ func readKey(written []byte) (kid string, key publicKey, err error) {
 		D   any      `json:"d"`
 	}
 
-	if err := json.Unmarshal(written, &purpose); err != nil || len(purpose.Kid) > maxNameBytes {
+	if uniquejson.Object(written) != nil || json.Unmarshal(written, &purpose) != nil || len(purpose.Kid) > maxNameBytes {
 		return "", key, errors.New("not a key")
 	}
 	if purpose.Use != "" && purpose.Use != "sig" || len(purpose.Ops) > 0 && !slices.Contains(purpose.Ops, "verify") || purpose.D != nil {
@@ -176,8 +178,14 @@ type keySet struct {
 	keys    map[string]publicKey // with err: the last outcome
 	err     error
 	expires time.Time
-	looks   map[string]time.Time // last look for a key that was not there, by client network; at most maxLooks
+	looks   []look // for keys that were not listed, of the last RefreshPause; at most maxLooks
 	flight  *flight
+}
+
+// look is one fetch for a key that the kept set does not list.
+type look struct {
+	source, kid string
+	at          time.Time
 }
 
 type flight struct {
@@ -192,8 +200,9 @@ func newKeySets(now func() time.Time, fetch func(context.Context, string) (map[s
 	})}
 }
 
-// find returns a key by its kid; one that is not listed causes one look in RefreshPause for the client network that asks. What
-// other networks do is never held against it: where they took all slots or looks, the error is Unavailable.
+// find returns a key by its kid; one that is not listed causes one look in RefreshPause for the client network that asks, within
+// the looks that the network has. What other networks do is never held against it: where they took all slots or looks, the error is
+// Unavailable.
 func (s *keySets) find(ctx context.Context, source admission.Source, issuer, kid string) (publicKey, bool, error) {
 	key, found, flight, err := s.look(source, issuer, kid)
 	if flight == nil {
@@ -205,7 +214,7 @@ func (s *keySets) find(ctx context.Context, source admission.Source, issuer, kid
 		if err != nil {
 			return publicKey{}, false, comeAgain(err, maxPatience)
 		}
-		if flight = s.fly(ctx, source, issuer, leave); flight == nil {
+		if flight = s.fly(ctx, source, issuer, kid, leave); flight == nil {
 			return s.find(ctx, source, issuer, kid) // it came while we waited
 		}
 	}
@@ -234,7 +243,7 @@ func (s *keySets) look(source admission.Source, issuer, kid string) (publicKey, 
 			return key, found, nil, set.err
 		}
 		if set.flight == nil {
-			looked, full := set.looked(source.String(), now)
+			looked, full := set.looked(source.String(), kid, now)
 			switch {
 			case looked:
 				return publicKey{}, false, nil, nil
@@ -251,15 +260,19 @@ func (s *keySets) look(source admission.Source, issuer, kid string) (publicKey, 
 	return publicKey{}, false, missing, nil
 }
 
-// looked reports whether a network caused a look within RefreshPause, or whether all networks together caused too many.
-func (s *keySet) looked(source string, now time.Time) (looked, full bool) {
-	for other, at := range s.looks {
-		if !now.Before(at.Add(RefreshPause)) {
-			delete(s.looks, other)
+// looked reports whether a network caused a look for the key within RefreshPause, or has no look left in it, and whether all networks
+// together have none.
+func (s *keySet) looked(source, kid string, now time.Time) (looked, full bool) {
+	s.looks = slices.DeleteFunc(s.looks, func(l look) bool { return !now.Before(l.at.Add(RefreshPause)) })
+
+	own := 0
+	for _, l := range s.looks {
+		if l.source == source {
+			own++
+			looked = looked || l.kid == kid
 		}
 	}
-	_, looked = s.looks[source]
-	return looked, len(s.looks) >= maxLooks
+	return looked || own >= maxLooksOne, len(s.looks) >= maxLooks
 }
 
 // comeAgain answers a caller who may be right, and whose key cannot be had just now.
@@ -290,7 +303,7 @@ func (s *keySets) entry(issuer string) *keySet {
 }
 
 // fly joins the fetch on its way or starts one in the caller's place; nil = the keys came meanwhile.
-func (s *keySets) fly(ctx context.Context, source admission.Source, issuer string, leave func()) *flight {
+func (s *keySets) fly(ctx context.Context, source admission.Source, issuer, kid string, leave func()) *flight {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	set, now := s.entry(issuer), s.now()
@@ -300,14 +313,11 @@ func (s *keySets) fly(ctx context.Context, source admission.Source, issuer strin
 	}
 
 	if now.Before(set.expires) {
-		if looked, _ := set.looked(source.String(), now); looked || set.err != nil {
+		if looked, full := set.looked(source.String(), kid, now); looked || full || set.err != nil {
 			leave()
 			return nil
 		}
-		if set.looks == nil {
-			set.looks = map[string]time.Time{}
-		}
-		set.looks[source.String()] = now
+		set.looks = append(set.looks, look{source.String(), kid, now})
 	}
 
 	f := &flight{done: make(chan struct{})}
