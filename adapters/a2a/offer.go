@@ -172,7 +172,7 @@ func readResolution(value any) (*policypart.Resolution, error) {
 // apply puts the validated evidence and credentials into the message and keeps why the rest is not.
 func (a *Adapter) apply(ctx context.Context, in *exchange.Inbound, o *offer, c *call) {
 	recipient := identity.Recipient{Address: c.agent.Address, CardURL: a.cardURL(c.agent)}
-	validated := a.validateEvidence(ctx, identity.Offered{Evidence: o.evidence, Credentials: o.credentials, Challenge: in.Message.ID}, recipient)
+	validated := a.validateEvidence(ctx, identity.Offered{Evidence: o.evidence, Credentials: o.credentials, Challenge: in.Message.ID, Caller: c.caller.limited}, recipient)
 	in.Rejected = append(slices.Clone(o.rejected), validated.Rejected...)
 	in.Rejected = append(in.Rejected, addEvidence(&in.Message.Sender, validated.Evidence)...)
 	addCredentials(&in.Message.Sender, validated)
@@ -184,7 +184,7 @@ func (a *Adapter) apply(ctx context.Context, in *exchange.Inbound, o *offer, c *
 	if attested(validated.Evidence) {
 		capabilities.MentionRelay = relayOf(o.relay, capabilities.MentionRelay)
 	}
-	a.addSettlement(ctx, in, o, recipient)
+	a.addSettlement(ctx, in, o, c, recipient)
 }
 
 func (a *Adapter) validateEvidence(ctx context.Context, offered identity.Offered, recipient identity.Recipient) identity.Validation {
@@ -279,10 +279,10 @@ func relayOf(wanted any, otherwise normalized.MentionRelay) normalized.MentionRe
 }
 
 // addSettlement hands on what the message offers for a demand.
-func (a *Adapter) addSettlement(ctx context.Context, in *exchange.Inbound, o *offer, recipient identity.Recipient) {
+func (a *Adapter) addSettlement(ctx context.Context, in *exchange.Inbound, o *offer, c *call, recipient identity.Recipient) {
 	envelopes := identity.Validation{}
 	if len(o.envelopes) > 0 {
-		envelopes = a.validateEvidence(ctx, identity.Offered{Evidence: o.envelopes, Challenge: in.Message.ID}, recipient)
+		envelopes = a.validateEvidence(ctx, identity.Offered{Evidence: o.envelopes, Challenge: in.Message.ID, Caller: c.caller.limited}, recipient)
 		in.Rejected = append(in.Rejected, envelopes.Rejected...)
 	}
 	if o.resolution != nil || o.payment != nil || len(envelopes.Evidence) > 0 {

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"inbox/identity"
 	"inbox/internal/admission"
 	"inbox/internal/await"
 	"inbox/internal/fault"
@@ -41,7 +42,7 @@ func TestForgersDoNotKeepNewKeysOut(t *testing.T) {
 	if found, err := find(honest, "new"); !found || err != nil {
 		t.Errorf("the new key: %v, %v", found, err)
 	}
-	for i := range maxLooks { // many networks together
+	for i := range identity.MaxLooks { // many networks together
 		_, _ = find(admission.SourceOf(netip.AddrFrom4([4]byte{10, byte(i), 0, 1})), "invented")
 	}
 	if _, err := find(admission.SourceOf(netip.MustParseAddr("203.0.113.9")), "newest"); !fault.Is(err, fault.Unavailable) || fault.Of(err).RetryAfter <= 0 {
@@ -114,7 +115,7 @@ func TestAnInventedKeyCostsOneLook(t *testing.T) {
 	for i := range 100 {
 		find(fmt.Sprint("more", i))
 	}
-	if fetches != 1+maxLooksOne {
+	if fetches != 1+identity.MaxLooksOne {
 		t.Errorf("%d fetches for one network", fetches)
 	}
 	now = now.Add(RefreshPause)

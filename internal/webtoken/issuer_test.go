@@ -181,13 +181,13 @@ func TestRotationAndFloods(t *testing.T) {
 		await.Done(t, all.Wait, "the answers about all tokens")
 	}
 	flood()
-	if got := r.fetches[keys] - 1; got > maxLooksOne {
+	if got := r.fetches[keys] - 1; got > identity.MaxLooksOne {
 		t.Errorf("a flood in the same window: %d looks", got)
 	}
 	before := r.fetches[keys]
 	r.now = r.now.Add(RefreshPause)
 	flood()
-	if got := r.fetches[keys] - before; got > maxLooksOne {
+	if got := r.fetches[keys] - before; got > identity.MaxLooksOne {
 		t.Errorf("a flood in the next window: %d looks", got)
 	}
 	delete(r.pages, keys)

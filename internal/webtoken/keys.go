@@ -16,6 +16,7 @@ import (
 
 	"github.com/go-jose/go-jose/v4"
 
+	"inbox/identity"
 	"inbox/internal/admission"
 	"inbox/internal/fault"
 	"inbox/internal/uniquejson"
@@ -31,11 +32,9 @@ const (
 	fetchLimit  = 10 * time.Second
 	maxFetches  = 64              // at once, of all sets of one kind; fewer of one client network
 	maxPatience = 5 * time.Second // until one of them may begin
-	maxLooks    = 30              // in RefreshPause for keys that one issuer does not list, of all client networks
-	maxLooksOne = 3               // of them of one client network, each for another key
 
 	// RefreshPause is the time in which a client network causes one look for a key that its issuer does not list, and at most
-	// maxLooksOne looks for such keys: an invented key costs its inventor one of them, and a new key is found all the same.
+	// identity.MaxLooksOne looks for such keys.
 	RefreshPause = time.Minute
 )
 
@@ -178,14 +177,8 @@ type keySet struct {
 	keys    map[string]publicKey // with err: the last outcome
 	err     error
 	expires time.Time
-	looks   []look // for keys that were not listed, of the last RefreshPause; at most maxLooks
+	looks   identity.Looks // of client networks
 	flight  *flight
-}
-
-// look is one fetch for a key that the kept set does not list.
-type look struct {
-	source, kid string
-	at          time.Time
 }
 
 type flight struct {
@@ -243,12 +236,11 @@ func (s *keySets) look(source admission.Source, issuer, kid string) (publicKey, 
 			return key, found, nil, set.err
 		}
 		if set.flight == nil {
-			looked, full := set.looked(source.String(), kid, now)
-			switch {
-			case looked:
-				return publicKey{}, false, nil, nil
+			switch may, full := set.looks.May(source.String(), kid, now, RefreshPause); {
 			case full:
 				return publicKey{}, false, nil, comeAgain(admission.ErrFull, RefreshPause)
+			case !may:
+				return publicKey{}, false, nil, nil
 			}
 		}
 	}
@@ -258,21 +250,6 @@ func (s *keySets) look(source admission.Source, issuer, kid string) (publicKey, 
 	}
 
 	return publicKey{}, false, missing, nil
-}
-
-// looked reports whether a network caused a look for the key within RefreshPause, or has no look left in it, and whether all networks
-// together have none.
-func (s *keySet) looked(source, kid string, now time.Time) (looked, full bool) {
-	s.looks = slices.DeleteFunc(s.looks, func(l look) bool { return !now.Before(l.at.Add(RefreshPause)) })
-
-	own := 0
-	for _, l := range s.looks {
-		if l.source == source {
-			own++
-			looked = looked || l.kid == kid
-		}
-	}
-	return looked || own >= maxLooksOne, len(s.looks) >= maxLooks
 }
 
 // comeAgain answers a caller who may be right, and whose key cannot be had just now.
@@ -313,11 +290,11 @@ func (s *keySets) fly(ctx context.Context, source admission.Source, issuer, kid 
 	}
 
 	if now.Before(set.expires) {
-		if looked, full := set.looked(source.String(), kid, now); looked || full || set.err != nil {
+		if may, _ := set.looks.May(source.String(), kid, now, RefreshPause); !may || set.err != nil {
 			leave()
 			return nil
 		}
-		set.looks = append(set.looks, look{source.String(), kid, now})
+		set.looks.Note(source.String(), kid, now)
 	}
 
 	f := &flight{done: make(chan struct{})}
