@@ -20,6 +20,7 @@ import (
 	"inbox/internal/await"
 	"inbox/internal/facilitator/facilitatortest"
 	"inbox/internal/fault"
+	"inbox/internal/openid"
 	"inbox/normalized"
 	"inbox/policypart"
 )
@@ -310,13 +311,11 @@ func TestLoginProvesAnIdentity(t *testing.T) {
 	if err != nil || !slices.Equal(view.Logins, []string{"staff"}) {
 		t.Fatalf("%+v %v", view, err)
 	}
-	redirect, binding, err := b.BeginLogin(t.Context(), token, "staff")
-	if err != nil {
-		t.Fatal(err)
+	back, binding := b.logIn(t, token)
+	if view, err = b.FinishLogin(t.Context(), back, binding); err != nil || view.LoggedIn == nil || !view.Open {
+		t.Fatalf("%+v %v", view, err)
 	}
-	back := b.issuer.Visit(t, redirect)
-	view, err = b.FinishLogin(t.Context(), back.Get("state"), back.Get("code"), binding)
-	if err != nil || view.Outcome != policypart.OutcomeGranted {
+	if view, err = b.ConfirmLogin(t.Context(), token, view.LoggedIn.Proof, binding, true); err != nil || view.Outcome != policypart.OutcomeGranted {
 		t.Fatalf("%+v %v", view, err)
 	}
 	resolution := b.rows.lastEnding(t).Issuance.Resolution
@@ -329,7 +328,7 @@ func TestLoginProvesAnIdentity(t *testing.T) {
 		t.Errorf("%+v %+v", resolution.ResolvedBy, proven)
 	}
 	b.wantAudit(t, "demand:granted")
-	if view, err = b.FinishLogin(t.Context(), back.Get("state"), back.Get("code"), binding); refusedBy(err) != policypart.CodeUsed {
+	if view, err = b.FinishLogin(t.Context(), back, binding); refusedBy(err) != policypart.CodeUsed {
 		t.Errorf("%+v %v", view, err)
 	}
 	b.wantAudit(t, policypart.CodeUsed)
@@ -338,36 +337,38 @@ func TestLoginProvesAnIdentity(t *testing.T) {
 func TestLoginsThatProveNothing(t *testing.T) {
 	b := setup(t)
 	issuance, token := b.park(t, turnOf("1", "alice"), login())
-	if _, _, err := b.BeginLogin(t.Context(), token, "other"); !fault.Is(err, fault.Malformed) {
+	if _, _, _, err := b.BeginLogin(t.Context(), token, "other"); !fault.Is(err, fault.Malformed) {
 		t.Error(err)
 	}
-	if _, _, err := b.BeginLogin(t.Context(), strings.Repeat("x", tokenBytes), "staff"); refusedBy(err) != policypart.CodeUnknown {
+	if _, _, _, err := b.BeginLogin(t.Context(), strings.Repeat("x", tokenBytes), "staff"); refusedBy(err) != policypart.CodeUnknown {
 		t.Error(err)
 	}
-	redirect, binding, err := b.BeginLogin(t.Context(), token, "staff")
-	if err != nil {
-		t.Fatal(err)
-	}
-	back := b.issuer.Visit(t, redirect)
-	state, code := back.Get("state"), back.Get("code")
+	back, binding := b.logIn(t, token)
 	b.rows.codes()
-	if _, err := b.FinishLogin(t.Context(), state, code, "another browser"); refusedBy(err) != policypart.CodeUnknown {
+	for _, other := range []string{"another browser", ""} {
+		if _, err := b.FinishLogin(t.Context(), back, other); refusedBy(err) != policypart.CodeUnknown {
+			t.Error(err)
+		}
+	}
+	cut := back
+	cut.State = back.State[1:]
+	if _, err := b.FinishLogin(t.Context(), cut, binding); refusedBy(err) != policypart.CodeUnknown {
 		t.Error(err)
 	}
-	if _, err := b.FinishLogin(t.Context(), state[1:], code, binding); refusedBy(err) != policypart.CodeUnknown {
+	view, err := b.FinishLogin(t.Context(), openid.Return{State: back.State, Error: "access_denied"}, binding)
+	if err == nil || !strings.Contains(err.Error(), "not completed at its service") {
 		t.Error(err)
 	}
-	view, err := b.FinishLogin(t.Context(), state, "", binding)
 	if refusedBy(err) != policypart.CodeProof || !view.Open || view.Token != token {
 		t.Errorf("%+v %v", view, err)
 	}
 	b.issuer.Forge()
-	if _, err := b.FinishLogin(t.Context(), state, code, binding); refusedBy(err) != policypart.CodeProof {
+	if _, err := b.FinishLogin(t.Context(), back, binding); refusedBy(err) != policypart.CodeProof {
 		t.Error(err)
 	}
-	b.wantAudit(t, policypart.CodeUnknown, policypart.CodeUnknown, policypart.CodeProof, policypart.CodeProof)
+	b.wantAudit(t, policypart.CodeUnknown, policypart.CodeUnknown, policypart.CodeUnknown, policypart.CodeProof, policypart.CodeProof)
 	b.clock = b.clock.Add(11 * time.Minute)
-	if _, err := b.FinishLogin(t.Context(), state, code, binding); refusedBy(err) != policypart.CodeExpired {
+	if _, err := b.FinishLogin(t.Context(), back, binding); refusedBy(err) != policypart.CodeExpired {
 		t.Error(err)
 	}
 	if got := b.row(issuance.ID); got.Status != policypart.StatusIssued || len(b.rows.endings) != 0 {

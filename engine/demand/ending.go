@@ -23,7 +23,8 @@ type notes struct {
 	Paid         string   `json:"paid,omitempty"`          // id of the turn's paid demand, whose money is captured at the end
 	State        string   `json:"state,omitempty"`         // that the agent issued with its demand; it gets it back with the resolution
 	Locale       string   `json:"locale,omitempty"`        // of the asker's profile
-	Address      string   `json:"address,omitempty"`       // of the asker
+	Address      string   `json:"address,omitempty"`       // that the asker stated
+	Proven       []string `json:"proven,omitempty"`        // addresses that the evidence proves to be the asker's, in canonical form
 	AgentAddress string   `json:"agent_address,omitempty"` // @agent@domain
 	Partner      string   `json:"partner,omitempty"`       // of a link_confirm: id of the link demand that it answers
 	Agreed       bool     `json:"agreed,omitempty"`        // of a link: the asker agreed and may see the word
@@ -31,7 +32,7 @@ type notes struct {
 	Capture      *capture `json:"capture,omitempty"`
 
 	Approvals int    `json:"approvals,omitempty"` // counts the approvals of a turn from 1
-	Question  string `json:"question,omitempty"`  // of an approval: the start of the message
+	Question  string `json:"question,omitempty"`  // of an approval or a login: the start of the message
 	Draft     *draft `json:"draft,omitempty"`     // of an approval: the answer that is held back; nil = the agent wants to do something
 }
 
@@ -103,6 +104,7 @@ type deed struct {
 	receipt string
 	data    map[string]json.RawMessage
 	notes   *notes // nil = unchanged
+	same    *bool  // whether it was the sender; nil = not known
 }
 
 // ended returns the demand as it is stored after the deed.
@@ -127,7 +129,7 @@ func ended(i policypart.Issuance, d deed, now time.Time) policypart.Issuance {
 
 	i.UpdatedAt = now
 	i.Resolution = &policypart.Resolution{
-		Kind: i.Kind, InReplyToState: kept.State, Outcome: d.outcome, ResolvedAt: identity.At(now), ResolvedBy: d.by, Receipt: d.receipt,
+		Kind: i.Kind, InReplyToState: kept.State, Outcome: d.outcome, ResolvedAt: identity.At(now), ResolvedBy: d.by, SameAsSender: d.same, Receipt: d.receipt,
 		Data: withData(answeredData(i.Part.Data, d.data), NumberKey, next),
 	}
 

@@ -50,6 +50,7 @@ func (s *issuer) issue(turn exchange.TurnRecord, part policypart.Part, held *dra
 		return policypart.Issuance{}, err
 	}
 	kept.Address, kept.AgentAddress, kept.Draft = turn.Message.Sender.Address, turn.Message.Recipient, held
+	kept.Proven = provenAddresses(turn.Message.Sender)
 	if profile := turn.Message.Sender.Profile; profile != nil {
 		kept.Locale = profile.Locale
 	}
@@ -63,6 +64,9 @@ func (s *issuer) issue(turn exchange.TurnRecord, part policypart.Part, held *dra
 	issuance.StateHash = policypart.HashState(s.secrets.token(issuance.ID))
 	if approves(part) {
 		approval(&issuance, &kept, turn)
+	}
+	if part.Kind == policypart.Unauthorized {
+		kept.Question = beginning(normalized.PlainText(turn.Message.Parts), maxQuestion)
 	}
 	if err := s.freeze(&issuance, &kept, part); err != nil {
 		return policypart.Issuance{}, err
@@ -177,6 +181,19 @@ func (s *issuer) expiry(part policypart.Part, now time.Time) (time.Time, error) 
 
 func unmeetable(cause error) error {
 	return fault.GiveUp("the agent asked for something that cannot be given here", cause)
+}
+
+// provenAddresses are those that prove a person: what a program signed with a key of its host says that the host has such an address,
+// and not that its owner wrote.
+func provenAddresses(sender normalized.Sender) []string {
+	var proven []string
+	for i := range sender.Identities {
+		e := &sender.Identities[i]
+		if address, is := e.Proves(); is && e.Assurance != identity.AssuranceAgent {
+			proven = append(proven, address.String())
+		}
+	}
+	return proven
 }
 
 // resolvers returns the identities of a sender.

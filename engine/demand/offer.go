@@ -190,6 +190,7 @@ func (o *offers) accept(ctx context.Context, what offered, in exchange.Inbound, 
 		by = asker(i)
 	}
 
+	same := true // check 4 held: the sender, or an envelope about one of the sender's identities
 	var ending Ending
 	switch {
 	case what.outcome == policypart.OutcomeDenied:
@@ -202,7 +203,7 @@ func (o *offers) accept(ctx context.Context, what offered, in exchange.Inbound, 
 		}
 		ending = paid
 	default:
-		ending = granted(i, deed{outcome: what.outcome, by: by, receipt: what.receipt}, policypart.StatusIssued, o.now())
+		ending = granted(i, deed{outcome: what.outcome, by: by, receipt: what.receipt, same: &same}, policypart.StatusIssued, o.now())
 	}
 
 	demands.WithLabelValues(i.Kind, ending.Issuance.Resolution.Outcome).Inc()
