@@ -139,11 +139,11 @@ func sender(v policyPage) templ.Component {
 	return component.New(func(ctx component.Context, page *component.Page, templ_7745c5c3_Var31 templ.Component) {
 		page.Component(ctx, "", design.Name(v.Address))
 		if v.Proven {
-			page.Escaped("<span class=\"hint\">", text(ctx, "This address is proven."))
-			page.Fixed("</span>")
+			page.Escaped("<p class=\"hint\">", text(ctx, "This address is proven."))
+			page.Fixed("</p>")
 		} else {
-			page.Escaped("<span class=\"hint\">", text(ctx, "This address is not proven: anyone can write it."))
-			page.Fixed("</span>")
+			page.Escaped("<p class=\"hint\">", text(ctx, "This address is not proven: anyone can write it."))
+			page.Fixed("</p>")
 		}
 	})
 }
@@ -158,15 +158,15 @@ func loggedInPage(v policyPage) templ.Component {
 			page.Escaped("</h1><p class=\"lead\">", text(ctx, "You are logged in, and nothing has been done yet. If you agree, {agent} answers this message with your identity, and the answer goes to its sender.", "agent", v.Name))
 			page.Escaped("</p><dl class=\"facts\"><dt>", text(ctx, "You are logged in as"))
 			page.Component(ctx, "</dt><dd>", design.Name(orElse(v.LoggedIn.Address, orElse(v.LoggedIn.Name, v.LoggedIn.Subject))))
-			page.Escaped("<span class=\"hint\">", v.LoggedIn.Login)
-			page.Escaped("</span></dd><dt>", text(ctx, "The message is from"))
+			page.Escaped("<p class=\"hint\">", v.LoggedIn.Login)
+			page.Escaped("</p></dd><dt>", text(ctx, "The message is from"))
 			page.Component(ctx, "</dt><dd>", sender(v))
 			page.Escaped("</dd><dt>", text(ctx, "The message"))
 			page.Component(ctx, "</dt><dd>", design.Untrusted(v.Question))
 			page.Escaped("</dd><dt>", text(ctx, "The answer goes to"))
 			page.Component(ctx, "</dt><dd>", design.Name(v.Address))
-			page.Escaped("<span class=\"hint\">", v.network(ctx))
-			page.Escaped("</span></dd></dl><p>", text(ctx, "Agree only if you wrote this message yourself, or want its sender to read what the agent would tell you."))
+			page.Escaped("<p class=\"hint\">", v.network(ctx))
+			page.Escaped("</p></dd></dl><p>", text(ctx, "Agree only if you wrote this message yourself, or want its sender to read what the agent would tell you."))
 			page.Fixed("</p>")
 			templ_7745c5c3_Var45 := component.Children(func(ctx component.Context, page *component.Page) {
 				page.Escaped("<input type=\"hidden\" name=\"attempt\" value=\"", v.LoggedIn.Attempt)
