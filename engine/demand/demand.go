@@ -45,9 +45,10 @@ const (
 	LinkKey     = "dev.mentionable.link"     // of a resolution: the principal that was linked; of a part: see Challenge
 )
 
-// Keys that Capture puts into the metadata of a response; the adapter that speaks x402 writes them to the wire.
+// Keys in the metadata of the response that ends a payment, met or not; the adapter that speaks x402 writes them to the wire.
 const (
-	PaymentStatusKey   = "x402.payment.status"   // payment-completed or payment-failed
+	PaymentStatusKey   = "x402.payment.status"   // payment-completed, payment-failed or payment-rejected
+	PaymentErrorKey    = "x402.payment.error"    // with payment-failed: a code of the x402 extension of A2A, such as INVALID_SIGNATURE
 	PaymentReceiptsKey = "x402.payment.receipts" // JSON list of what the facilitator answered
 )
 

@@ -3,6 +3,7 @@ package demand
 import (
 	"context"
 	"encoding/json"
+	"maps"
 	"net/http"
 	"slices"
 	"strings"
@@ -446,27 +447,21 @@ func TestBadPaymentsBurnTheDemand(t *testing.T) {
 		code    string
 		burnt   bool
 		payment func(facilitatortest.Wallet, json.RawMessage) json.RawMessage
-		trouble func(string, http.ResponseWriter) bool
 	}{
 		"other amount": {policypart.CodeTerms, false, func(w facilitatortest.Wallet, _ json.RawMessage) json.RawMessage {
 			return w.Pay(facilitatortest.Requirements("0xshop", "1"))
-		}, nil},
+		}},
 		"other payee": {policypart.CodeTerms, false, func(w facilitatortest.Wallet, _ json.RawMessage) json.RawMessage {
 			return w.Pay(facilitatortest.Requirements("0xthief", "100"))
-		}, nil},
-		"no payment": {policypart.CodeProof, false, func(facilitatortest.Wallet, json.RawMessage) json.RawMessage { return []byte("{}") }, nil},
+		}},
+		"no payment": {policypart.CodeProof, false, func(facilitatortest.Wallet, json.RawMessage) json.RawMessage { return []byte("{}") }},
 		"forged": {policypart.CodeProof, true, func(w facilitatortest.Wallet, r json.RawMessage) json.RawMessage {
 			return facilitatortest.Forge(w.Pay(r))
-		}, nil},
-		"facilitator is down": {
-			policypart.CodeProof, true, facilitatortest.Wallet.Pay,
-			func(_ string, w http.ResponseWriter) bool { w.WriteHeader(http.StatusBadGateway); return true },
-		},
+		}},
 	} {
 		b := setup(t)
 		accept := facilitatortest.Requirements("0xshop", "100")
 		issuance, token := b.park(t, turnOf("1", "alice"), invoice(accept))
-		b.facilitator.Trouble(c.trouble)
 		view, err := b.Pay(t.Context(), token, c.payment(facilitatortest.NewWallet(), accept))
 		if refusedBy(err) != c.code || view.Open == c.burnt {
 			t.Errorf("%s: %+v %v", name, view, err)
@@ -474,16 +469,101 @@ func TestBadPaymentsBurnTheDemand(t *testing.T) {
 		if codes := b.rows.codes(); !slices.Contains(codes, c.code) {
 			t.Errorf("%s: %v", name, codes)
 		}
-		b.facilitator.Trouble(nil)
 		_, err = b.Pay(t.Context(), token, facilitatortest.NewWallet().Pay(accept))
 		if c.burnt {
 			ending := b.rows.lastEnding(t)
 			if refusedBy(err) != policypart.CodeUsed || ending.Response == nil || ending.State != exchange.StateRefused || b.row(issuance.ID).Status != policypart.StatusDenied {
 				t.Errorf("%s: a burnt demand was paid: %v %+v", name, err, ending)
 			}
+			want := map[string]string{
+				PaymentStatusKey: "payment-failed", PaymentErrorKey: "INVALID_SIGNATURE",
+				PaymentReceiptsKey: `[{"errorReason":"invalid_exact_evm_payload_signature","network":"` + facilitatortest.Network + `","success":false,"transaction":""}]`,
+			}
+			if !maps.Equal(ending.Response.Metadata, want) {
+				t.Errorf("%s: %v", name, ending.Response.Metadata)
+			}
 		} else if err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
+	}
+}
+
+// TestASilentFacilitatorLeavesTheDemandOpen: one that was silent for a second ended the message of a payer who had signed.
+func TestASilentFacilitatorLeavesTheDemandOpen(t *testing.T) {
+	for name, trouble := range map[string]func(string, http.ResponseWriter) bool{
+		"bad gateway": func(_ string, w http.ResponseWriter) bool { w.WriteHeader(http.StatusBadGateway); return true },
+		"no answer":   func(string, http.ResponseWriter) bool { panic(http.ErrAbortHandler) },
+		"no verdict":  func(_ string, w http.ResponseWriter) bool { _, _ = w.Write([]byte("{}")); return true },
+	} {
+		b := setup(t)
+		accept := facilitatortest.Requirements("0xshop", "100")
+		parked := turnOf("1", "alice")
+		issuance, token := b.park(t, parked, invoice(accept))
+		payment := facilitatortest.NewWallet().Pay(accept)
+
+		b.facilitator.Trouble(trouble)
+		view, err := b.Pay(t.Context(), token, payment)
+		if !fault.Is(err, fault.Unavailable) || fault.Of(err).RetryAfter <= 0 || !view.Open {
+			t.Errorf("%s: %+v %v", name, view, err)
+		}
+		if left := b.row(issuance.ID); left.Status != policypart.StatusIssued || notesOf(left).Payment != nil || len(b.rows.paying) != 0 || !b.rows.waiting[parked.ID] {
+			t.Errorf("%s: left %+v, payments %v", name, left, b.rows.paying)
+		}
+		in := answering(parked, "", "", "")
+		in.Settlement = &exchange.Settlement{Payment: payment}
+		if _, err := b.Offer(t.Context(), in, parked); !fault.Is(err, fault.Unavailable) || b.row(issuance.ID).Status != policypart.StatusIssued {
+			t.Errorf("%s, by message: %v", name, err)
+		}
+
+		// Another payment is taken, once.
+		b.facilitator.Trouble(nil)
+		if _, err := b.Pay(t.Context(), token, facilitatortest.NewWallet().Pay(accept)); err != nil {
+			t.Fatalf("%s: the demand cannot be paid again: %v", name, err)
+		}
+		if _, err := b.Pay(t.Context(), token, payment); refusedBy(err) != policypart.CodeUsed {
+			t.Errorf("%s: paid twice: %v", name, err)
+		}
+		for range 2 {
+			if _, err := b.Capture(t.Context(), b.resumed(parked, issuance.ID), normalized.Response{Parts: []normalized.Part{normalized.Text("done")}}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if settled := b.facilitator.Settled(); len(settled) != 1 {
+			t.Errorf("%s: %v was taken", name, settled)
+		}
+	}
+}
+
+// TestAnUnmetPaymentSaysSo: clients of x402 read status and error where a payment was declined or came too late.
+func TestAnUnmetPaymentSaysSo(t *testing.T) {
+	b := setup(t)
+	accept := facilitatortest.Requirements("0xshop", "100")
+	parked := turnOf("1", "alice")
+	b.park(t, parked, invoice(accept))
+	in := answering(parked, "", policypart.PaymentRequired, policypart.OutcomeDenied)
+	ending, err := b.Offer(t.Context(), in, parked)
+	if err != nil || ending.Response == nil || ending.Response.Metadata[PaymentStatusKey] != "payment-rejected" {
+		t.Fatalf("%+v %v", ending, err)
+	}
+	in.Settlement.Resolution.Kind = policypart.ConsentRequired
+	if _, err := b.Offer(t.Context(), in, parked); refusedBy(err) != policypart.CodeTerms {
+		t.Errorf("another kind of demand was declined: %v", err)
+	}
+	in.Settlement.Resolution.Kind = policypart.PaymentRequired
+	if _, err := b.Offer(t.Context(), in, exchange.TurnRecord{}); refusedBy(err) != policypart.CodeUnknown {
+		t.Errorf("no demand was named: %v", err)
+	}
+	in.Message.Sender.Identities = []identity.Evidence{evidence("mailto:eve")}
+	if _, err := b.Offer(t.Context(), in, parked); refusedBy(err) != policypart.CodePrincipal {
+		t.Errorf("another sender declined: %v", err)
+	}
+
+	b.clock = b.clock.Add(time.Hour)
+	if err := b.sweep(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if got := b.rows.lastEnding(t).Response.Metadata; got[PaymentStatusKey] != "payment-failed" || got[PaymentErrorKey] != "EXPIRED_PAYMENT" {
+		t.Errorf("%v", got)
 	}
 }
 
@@ -518,7 +598,7 @@ func TestOnePaymentIsForOneDemand(t *testing.T) {
 
 	next := wallet.Pay(accept)
 	b.facilitator.Trouble(func(_ string, w http.ResponseWriter) bool { w.WriteHeader(http.StatusBadGateway); return true })
-	if _, err := b.Pay(t.Context(), second, next); refusedBy(err) != policypart.CodeProof {
+	if _, err := b.Pay(t.Context(), second, next); !fault.Is(err, fault.Unavailable) {
 		t.Errorf("a payment that cannot be checked: %v", err)
 	}
 	b.facilitator.Trouble(nil)
@@ -567,7 +647,17 @@ func TestCaptureThatFails(t *testing.T) {
 		if err != nil || got.Status != normalized.StatusFailed || got.Error.Code != c.code || strings.Contains(got.Parts[0].Content, "secret") || got.Metadata[PaymentStatusKey] != "payment-failed" {
 			t.Errorf("%s: %+v %v", name, got, err)
 		}
+		wantError := map[string]string{"refused": "INSUFFICIENT_FUNDS"}[name]
+		if wantError == "" {
+			wantError = "SETTLEMENT_FAILED"
+		}
+		if got.Metadata[PaymentErrorKey] != wantError || !strings.HasPrefix(got.Metadata[PaymentReceiptsKey], "[{") || !strings.Contains(got.Metadata[PaymentReceiptsKey], `"success":false`) {
+			t.Errorf("%s: %v", name, got.Metadata)
+		}
 		b.wantAudit(t, c.code)
+		if again, err := b.Capture(t.Context(), turn, done); name == "refused" && (err != nil || !maps.Equal(again.Metadata, got.Metadata)) {
+			t.Errorf("%s, told again: %v %v", name, again.Metadata, err)
+		}
 	}
 
 	b := setup(t)

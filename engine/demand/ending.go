@@ -168,11 +168,15 @@ func granted(i policypart.Issuance, d deed, from string, now time.Time) Ending {
 
 // denied returns the ending of the parked turn with a plain sentence.
 func denied(i policypart.Issuance, by *policypart.Resolver, from, sentence string, now time.Time) Ending {
-	return Ending{
+	ending := Ending{
 		Issuance: ended(i, deed{outcome: policypart.OutcomeDenied, by: by}, now), From: []string{from},
 		Response: refused(i, codeDenied, sentence), State: exchange.StateRefused,
 		Audit: []exchange.AuditRecord{auditRow(i, codeDenied, i.Kind+" was denied", now)},
 	}
+	if i.Kind == policypart.PaymentRequired {
+		ending.Response.Metadata = map[string]string{PaymentStatusKey: statusRejected}
+	}
+	return ending
 }
 
 // expired returns the ending of the parked turn of a demand that was not decided in time.
@@ -181,11 +185,15 @@ func expired(i policypart.Issuance, now time.Time) Ending {
 		return expiredApproval(i, now)
 	}
 	sentence := fmt.Sprintf("This request was not answered in time, so nothing was done: %s Send your message again to start over.", quoted(i))
-	return Ending{
+	ending := Ending{
 		Issuance: ended(i, deed{outcome: policypart.OutcomeExpired}, now),
 		From:     []string{policypart.StatusIssued, policypart.StatusClaimed},
 		Response: refused(i, codeExpired, sentence), State: exchange.StateRefused,
 	}
+	if i.Kind == policypart.PaymentRequired {
+		ending.Response.Metadata = map[string]string{PaymentStatusKey: statusFailed, PaymentErrorKey: errorExpired}
+	}
+	return ending
 }
 
 // refused is the final notice to the asker of a demand that was not met: for them alone, like the demand.

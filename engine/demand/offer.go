@@ -97,7 +97,8 @@ func read(settlement *exchange.Settlement) (offered, bool) {
 		what.kind, what.outcome = policypart.PaymentRequired, policypart.OutcomePaid
 	}
 
-	return what, what.state != "" || what.payment != nil
+	// Declining needs no state: the turn that the message continues has one open demand.
+	return what, what.state != "" || what.payment != nil || what.outcome == policypart.OutcomeDenied
 }
 
 // readEnvelope reads validated evidence that resolves a demand. Its id makes it good once.
