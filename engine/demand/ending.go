@@ -226,6 +226,18 @@ func quoted(i policypart.Issuance) string {
 	return "“" + title + "”."
 }
 
+// Reminder returns what the asker is told whose next message is a bare yes or no; open is false when no demand of theirs waits. The
+// address of the demand is not in it: the message that asked has it, and went to them alone.
+func Reminder(i policypart.Issuance, now time.Time) (sentence string, open bool) {
+	if i.Purpose == policypart.PurposeApproval || i.CheckOpen(now) != nil {
+		return "", false
+	}
+	return fmt.Sprintf(
+		"This request is still open, and a reply does not answer it: %s Open the link in the message that asked you, and decide there. It is open until %s UTC.",
+		quoted(i), i.ExpiresAt.UTC().Format(time.DateTime),
+	), true
+}
+
 // asker is the identity that the holder of the state is taken for; nil when the asker has none.
 func asker(i policypart.Issuance) *policypart.Resolver {
 	if len(i.Asker) == 0 {
