@@ -274,15 +274,19 @@ func (v policyPage) Link() bool { return v.Purpose == policypart.PurposeLink }
 // Confirm reports whether the page is the other half of such a question.
 func (v policyPage) Confirm() bool { return v.Purpose == policypart.PurposeLinkConfirm }
 
-// network names the network by which the message came.
+// networks are the names of the networks by which a message comes.
+var networks = map[string]func(context.Context) string{
+	normalized.ViaEmail:       func(ctx context.Context) string { return text(ctx, "Email") },
+	normalized.ViaActivityPub: func(ctx context.Context) string { return text(ctx, "Fediverse") },
+	normalized.ViaA2A:         func(ctx context.Context) string { return text(ctx, "A program that calls this server") },
+}
+
+// network names the network by which the message came and its answer leaves.
 func (v policyPage) network(ctx context.Context) string {
-	switch v.Via {
-	case normalized.ViaEmail:
-		return text(ctx, "Email")
-	case normalized.ViaActivityPub:
-		return text(ctx, "Fediverse")
+	if name := networks[v.Via]; name != nil {
+		return name(ctx)
 	}
-	return text(ctx, "A program that calls this server")
+	return v.Via
 }
 
 // grantWords and declineWords are on the buttons of a demand that takes yes or no.
