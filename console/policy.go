@@ -17,6 +17,8 @@ import (
 	"inbox/internal/design"
 	"inbox/internal/fault"
 	"inbox/internal/httpserver"
+	"inbox/internal/openid"
+	"inbox/normalized"
 	"inbox/policypart"
 )
 
@@ -166,11 +168,13 @@ type Demands interface {
 	Show(ctx context.Context, token string) (Demand, error)
 	// Decide grants or declines.
 	Decide(ctx context.Context, token string, grant bool) (Demand, error)
-	// BeginLogin returns the address of the login service and the value of the cookie that binds the login to this browser.
-	BeginLogin(ctx context.Context, token, login string) (redirect, binding string, err error)
-	// FinishLogin takes what the login service sent back through the browser; an empty code means that the person turned
-	// back there.
-	FinishLogin(ctx context.Context, state, code, binding string) (Demand, error)
+	// BeginLogin returns the address of the login service, and name and value of the cookie that binds the login to this browser.
+	BeginLogin(ctx context.Context, token, login string) (redirect, attempt, binding string, err error)
+	// FinishLogin takes what the login service sent back through the browser. A demand with LoggedIn is not decided: the browser gets
+	// a last page for ConfirmLogin.
+	FinishLogin(ctx context.Context, back openid.Return, binding string) (Demand, error)
+	// ConfirmLogin takes the decision of the last page.
+	ConfirmLogin(ctx context.Context, token, proof, binding string, grant bool) (Demand, error)
 	// Pay offers an x402 payment payload.
 	Pay(ctx context.Context, token string, payment json.RawMessage) (Demand, error)
 }
@@ -240,9 +244,9 @@ func send(w http.ResponseWriter, r *http.Request, status int, page templ.Compone
 // redirect from host to host, so a page with a login lets them lead anywhere that is as safe as the page itself.
 func (p *PolicyPages) formAction(d Demand) string {
 	switch {
-	case len(d.Logins) == 0:
+	case len(d.Logins) == 0 || d.LoggedIn != nil:
 		return "'self'"
-	case strings.HasPrefix(p.publicURL, "https://"):
+	case p.secure():
 		return "'self' https:"
 	}
 	return "'self' https: http:"
@@ -269,6 +273,21 @@ func (v policyPage) Link() bool { return v.Purpose == policypart.PurposeLink }
 
 // Confirm reports whether the page is the other half of such a question.
 func (v policyPage) Confirm() bool { return v.Purpose == policypart.PurposeLinkConfirm }
+
+// networks are the names of the networks by which a message comes.
+var networks = map[string]func(context.Context) string{
+	normalized.ViaEmail:       func(ctx context.Context) string { return text(ctx, "Email") },
+	normalized.ViaActivityPub: func(ctx context.Context) string { return text(ctx, "Fediverse") },
+	normalized.ViaA2A:         func(ctx context.Context) string { return text(ctx, "A program that calls this server") },
+}
+
+// network names the network by which the message came and its answer leaves.
+func (v policyPage) network(ctx context.Context) string {
+	if name := networks[v.Via]; name != nil {
+		return name(ctx)
+	}
+	return v.Via
+}
 
 // grantWords and declineWords are on the buttons of a demand that takes yes or no.
 func (v policyPage) grantWords(ctx context.Context) string {

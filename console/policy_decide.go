@@ -14,6 +14,7 @@ import (
 	"inbox/internal/catalog"
 	"inbox/internal/fault"
 	"inbox/internal/httpserver"
+	"inbox/internal/openid"
 	"inbox/policypart"
 )
 
@@ -27,6 +28,10 @@ type decision struct {
 	Decision string          `json:"decision,omitempty"` // grant or decline
 	Login    string          `json:"login,omitempty"`    // name of a login service
 	Payment  json.RawMessage `json:"payment,omitempty"`  // x402 payment payload
+
+	// Of the last page of a login, beside Decision. Only its form has them: a program cannot decide for the person who reads it.
+	Attempt string `json:"-"`
+	Proof   string `json:"-"`
 }
 
 // post takes a decision from the page's form, from JSON, or a payment from the x402 header.
@@ -52,6 +57,8 @@ func (p *PolicyPages) post(w http.ResponseWriter, r *http.Request) {
 		p.settled(w, r, p.completed(demand, state), err)
 	case made.Login != "":
 		p.beginLogin(w, r, state, made.Login)
+	case made.Proof != "":
+		p.confirmLogin(w, r, state, made)
 	case made.Decision == "grant" || made.Decision == "decline":
 		demand, err := p.demands.Decide(r.Context(), state, made.Decision == "grant")
 		p.settled(w, r, p.completed(demand, state), err)
@@ -119,7 +126,7 @@ func readForm(body string) (made decision, err error) {
 		return made, fault.Wrap(fault.Malformed, "the form cannot be read", err)
 	}
 
-	made = decision{Decision: form.Get("decision"), Login: form.Get("login")}
+	made = decision{Decision: form.Get("decision"), Login: form.Get("login"), Attempt: form.Get("attempt"), Proof: form.Get("proof")}
 	// The form has one field for the payload and two buttons: the field counts only with its own button.
 	if made.Decision == "pay" {
 		made.Decision = ""
@@ -175,8 +182,12 @@ func decodeBase64(text string) ([]byte, error) {
 // shortDetails is how long details may be that are shown at once, in bytes.
 const shortDetails = 2000
 
-// component returns the page that shows the demand: an approver reads something else than the asker of a demand.
+// component returns the page that shows the demand: an approver reads something else than the asker of a demand, and so does whoever
+// logged in for the asker.
 func (v policyPage) component() templ.Component {
+	if v.LoggedIn != nil {
+		return loggedInPage(v)
+	}
 	if v.Purpose == policypart.PurposeApproval {
 		return approvalPage(v)
 	}
@@ -216,60 +227,89 @@ func approvalOutcome(ctx context.Context, d Demand) (state, detail string) {
 }
 
 const (
-	loginCookie  = "inbox_login"
+	loginCookie  = "inbox-login-" // and the name of the attempt: tabs that log in at a time do not know each other
 	loginSeconds = 10 * 60
 )
 
 // beginLogin sends the browser to the login service. The cookie binds the way back to this browser, so that no one can
 // finish a login that another person began.
 func (p *PolicyPages) beginLogin(w http.ResponseWriter, r *http.Request, state, login string) {
-	redirect, binding, err := p.demands.BeginLogin(r.Context(), state, login)
+	redirect, attempt, binding, err := p.demands.BeginLogin(r.Context(), state, login)
 	if err != nil {
 		p.fail(w, r, Demand{}, err)
 		return
 	}
-	http.SetCookie(w, p.cookie(binding, loginSeconds))
+	http.SetCookie(w, p.cookie(attempt, binding, loginSeconds))
 	w.Header().Set("Location", redirect)
 	w.WriteHeader(http.StatusSeeOther)
 }
 
-// cookie is Lax and not Strict, because the login service brings the browser back from another site.
-func (p *PolicyPages) cookie(value string, seconds int) *http.Cookie {
+// cookie is Lax and not Strict, because the login service brings the browser back from another site. The prefix keeps other hosts of
+// the domain from setting it (RFC 6265bis, section 4.1.3.2).
+func (p *PolicyPages) cookie(attempt, value string, seconds int) *http.Cookie {
 	return &http.Cookie{ //nolint:gosec // not Secure on plain http, where a browser would drop it: development only
-		Name: loginCookie, Value: value, Path: "/policy/", MaxAge: seconds, HttpOnly: true, SameSite: http.SameSiteLaxMode,
-		Secure: strings.HasPrefix(p.publicURL, "https://"),
+		Name: p.cookieName(attempt), Value: value, Path: "/", MaxAge: seconds, HttpOnly: true, SameSite: http.SameSiteLaxMode, Secure: p.secure(),
 	}
 }
 
+func (p *PolicyPages) secure() bool { return strings.HasPrefix(p.publicURL, "https://") }
+
+func (p *PolicyPages) cookieName(attempt string) string {
+	if p.secure() {
+		return "__Host-" + loginCookie + attempt
+	}
+	return loginCookie + attempt
+}
+
+// binding returns the secret of an attempt's cookie; empty without one.
+func (p *PolicyPages) binding(r *http.Request, attempt string) string {
+	found := r.CookiesNamed(p.cookieName(attempt))
+	if len(found) != 1 {
+		return ""
+	}
+	return found[0].Value
+}
+
 // callback is where a login service sends the browser back (OpenID Connect Core section 3.1.2.5). Unlike other GETs it
-// decides something, but only with the cookie of the browser that began the login: a scanner does not have it.
+// may decide something, but only with the cookie of the browser that began the login: a scanner does not have it. The cookie stays
+// until the demand is decided, for the last page.
 func (p *PolicyPages) callback(w http.ResponseWriter, r *http.Request) {
 	guard(w)
-	query := r.URL.Query()
-	cookie, err := r.Cookie(loginCookie)
-	switch {
-	case err != nil || cookie.Value == "":
+	back, err := openid.ReadReturn(r.URL.Query())
+	attempt := openid.AttemptName(back.State)
+	binding := p.binding(r, attempt)
+	if err == nil && binding == "" {
 		err = fault.New(fault.Forbidden, "this browser did not begin a login here, or it took too long; open the link of the message again")
-	case query.Get("state") == "" || query.Get("code") == "" && query.Get("error") == "":
-		err = fault.New(fault.Malformed, "the login service sent back an incomplete address; open the link of the message again")
 	}
-
-	if cookie != nil {
-		http.SetCookie(w, p.cookie("", -1))
-	}
-
 	if err != nil {
 		p.fail(w, r, Demand{}, err)
 		return
 	}
 
-	code := query.Get("code")
-	if query.Get("error") != "" {
-		code = "" // RFC 6749 section 4.1.2.1: never beside a code
+	demand, err := p.demands.FinishLogin(r.Context(), back, binding)
+	if err != nil || demand.LoggedIn == nil {
+		http.SetCookie(w, p.cookie(attempt, "", -1))
 	}
-
-	demand, err := p.demands.FinishLogin(r.Context(), query.Get("state"), code, cookie.Value)
+	if err == nil && demand.LoggedIn != nil && wantsJSON(r) {
+		httpserver.WriteError(w, http.StatusForbidden, httpserver.ErrorDetail{
+			Code: policypart.CodePrincipal, Message: "the login is not proven to be the sender's, so a person has to confirm it on the page; open the link in a browser",
+		})
+		return
+	}
 	p.settled(w, r, p.completed(demand, ""), err)
+}
+
+// confirmLogin takes the decision of the last page of a login.
+func (p *PolicyPages) confirmLogin(w http.ResponseWriter, r *http.Request, state string, made decision) {
+	if made.Decision != "grant" && made.Decision != "decline" {
+		p.undecided(w, r, state)
+		return
+	}
+	demand, err := p.demands.ConfirmLogin(r.Context(), state, made.Proof, p.binding(r, made.Attempt), made.Decision == "grant")
+	if err == nil {
+		http.SetCookie(w, p.cookie(made.Attempt, "", -1))
+	}
+	p.settled(w, r, p.completed(demand, state), err)
 }
 
 func (p *PolicyPages) callbackHead(w http.ResponseWriter, _ *http.Request) {

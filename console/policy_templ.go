@@ -90,7 +90,11 @@ func demandPage(v policyPage) templ.Component {
 					page.Escaped(" ", v.Part.Currency)
 					page.Fixed("</strong></dd>")
 				}
-				if v.Asker != "" {
+				if v.Kind == policypart.Unauthorized {
+					page.Escaped("<dt>", text(ctx, "For a message of"))
+					page.Component(ctx, "</dt><dd>", sender(v))
+					page.Fixed("</dd>")
+				} else if v.Asker != "" {
 					page.Escaped("<dt>", text(ctx, "To"))
 					page.Component(ctx, "</dt><dd>", design.Name(v.Asker))
 					page.Fixed("</dd>")
@@ -106,15 +110,22 @@ func demandPage(v policyPage) templ.Component {
 				} else if v.Confirm() {
 					page.Escaped("<p>", text(ctx, "Agree only if you asked for this yourself from your other address a moment ago."))
 					page.Fixed("</p>")
+				} else if v.Kind == policypart.Unauthorized {
+					if v.Part.SamePerson {
+						page.Escaped("<p>", text(ctx, "The agent accepts only a login of this sender."))
+						page.Fixed("</p>")
+					}
+					page.Escaped(" <p>", text(ctx, "Log in only if you wrote this message. If somebody sent you this link, close the page: your login would answer their message."))
+					page.Fixed("</p>")
 				} else {
 					page.Escaped("<p>", text(ctx, "If you did not write to this agent, decline or close this page: without your answer nothing happens."))
 					page.Fixed("</p>")
 				}
 				page.Fixed(" ")
-				templ_7745c5c3_Var27 := component.Children(func(ctx component.Context, page *component.Page) {
+				templ_7745c5c3_Var30 := component.Children(func(ctx component.Context, page *component.Page) {
 					page.Component(ctx, "", choices(v))
 				})
-				page.Component(templ.WithChildren(ctx, templ_7745c5c3_Var27), "", decisionForm(v.Token))
+				page.Component(templ.WithChildren(ctx, templ_7745c5c3_Var30), "", decisionForm(v.Token))
 			} else {
 				page.Component(ctx, "", settled(v))
 			}
@@ -123,9 +134,56 @@ func demandPage(v policyPage) templ.Component {
 	})
 }
 
+// sender is the address that the asker stated, and whether it is proven.
+func sender(v policyPage) templ.Component {
+	return component.New(func(ctx component.Context, page *component.Page, templ_7745c5c3_Var31 templ.Component) {
+		page.Component(ctx, "", design.Name(v.Address))
+		if v.Proven {
+			page.Escaped("<p class=\"hint\">", text(ctx, "This address is proven."))
+			page.Fixed("</p>")
+		} else {
+			page.Escaped("<p class=\"hint\">", text(ctx, "This address is not proven: anyone can write it."))
+			page.Fixed("</p>")
+		}
+	})
+}
+
+// loggedInPage is the last page of a login: whoever logged in is not proven to be the sender of the message. Its first button is that of
+// the return key, and says no.
+func loggedInPage(v policyPage) templ.Component {
+	return component.New(func(ctx component.Context, page *component.Page, templ_7745c5c3_Var34 templ.Component) {
+		templ_7745c5c3_Var35 := component.Children(func(ctx component.Context, page *component.Page) {
+			page.Component(ctx, "", asker(v))
+			page.Escaped(" <h1>", text(ctx, "Did you write this message?"))
+			page.Escaped("</h1><p class=\"lead\">", text(ctx, "You are logged in, and nothing has been done yet. If you agree, {agent} answers this message with your identity, and the answer goes to its sender.", "agent", v.Name))
+			page.Escaped("</p><dl class=\"facts\"><dt>", text(ctx, "You are logged in as"))
+			page.Component(ctx, "</dt><dd>", design.Name(orElse(v.LoggedIn.Address, orElse(v.LoggedIn.Name, v.LoggedIn.Subject))))
+			page.Escaped("<p class=\"hint\">", v.LoggedIn.Login)
+			page.Escaped("</p></dd><dt>", text(ctx, "The message is from"))
+			page.Component(ctx, "</dt><dd>", sender(v))
+			page.Escaped("</dd><dt>", text(ctx, "The message"))
+			page.Component(ctx, "</dt><dd>", design.Untrusted(v.Question))
+			page.Escaped("</dd><dt>", text(ctx, "The answer goes to"))
+			page.Component(ctx, "</dt><dd>", design.Name(v.Address))
+			page.Escaped("<p class=\"hint\">", v.network(ctx))
+			page.Escaped("</p></dd></dl><p>", text(ctx, "Agree only if you wrote this message yourself, or want its sender to read what the agent would tell you."))
+			page.Fixed("</p>")
+			templ_7745c5c3_Var45 := component.Children(func(ctx component.Context, page *component.Page) {
+				page.Escaped("<input type=\"hidden\" name=\"attempt\" value=\"", v.LoggedIn.Attempt)
+				page.Escaped("\"> <input type=\"hidden\" name=\"proof\" value=\"", v.LoggedIn.Proof)
+				page.Escaped("\"><p class=\"actions\"><button class=\"primary\" name=\"decision\" value=\"decline\" autofocus>", text(ctx, "No, do nothing"))
+				page.Escaped("</button> <button name=\"decision\" value=\"grant\">", text(ctx, "Yes, answer this message"))
+				page.Fixed("</button></p>")
+			})
+			page.Component(templ.WithChildren(ctx, templ_7745c5c3_Var45), "", decisionForm(v.Token))
+		})
+		page.Component(templ.WithChildren(ctx, templ_7745c5c3_Var35), "", frame(v.Site, text(ctx, "Did you write this message?")))
+	})
+}
+
 // choices are the buttons of a demand of each kind.
 func choices(v policyPage) templ.Component {
-	return component.New(func(ctx component.Context, page *component.Page, templ_7745c5c3_Var28 templ.Component) {
+	return component.New(func(ctx component.Context, page *component.Page, templ_7745c5c3_Var50 templ.Component) {
 		switch {
 		case v.Payable:
 			page.Escaped("<details class=\"fold\"><summary>", text(ctx, "What has to be paid, and how"))
@@ -164,7 +222,7 @@ func choices(v policyPage) templ.Component {
 }
 
 func decline(words string) templ.Component {
-	return component.New(func(ctx component.Context, page *component.Page, templ_7745c5c3_Var38 templ.Component) {
+	return component.New(func(ctx component.Context, page *component.Page, templ_7745c5c3_Var60 templ.Component) {
 		page.Escaped("<button name=\"decision\" value=\"decline\">", words)
 		page.Fixed("</button>")
 	})
@@ -172,7 +230,7 @@ func decline(words string) templ.Component {
 
 // wordToSend is the page after a person agreed to link a second address.
 func wordToSend(v policyPage) templ.Component {
-	return component.New(func(ctx component.Context, page *component.Page, templ_7745c5c3_Var40 templ.Component) {
+	return component.New(func(ctx component.Context, page *component.Page, templ_7745c5c3_Var62 templ.Component) {
 		page.Component(ctx, "", notice(v.Notice))
 		page.Escaped("<div class=\"card stack tight\"><p>", text(ctx, "Send this word from your other address to {agent}:", "agent", v.AgentAddress))
 		page.Escaped("</p><p class=\"word\"><code>", v.Word)
@@ -187,18 +245,18 @@ func wordToSend(v policyPage) templ.Component {
 		page.Escaped("</p><dl class=\"facts\"><dt>", text(ctx, "Open until"))
 		page.Component(ctx, "</dt><dd>", design.Time(v.ExpiresAt))
 		page.Fixed("</dd></dl>")
-		templ_7745c5c3_Var48 := component.Children(func(ctx component.Context, page *component.Page) {
+		templ_7745c5c3_Var70 := component.Children(func(ctx component.Context, page *component.Page) {
 			page.Component(ctx, "<p class=\"actions\">", decline(text(ctx, "Do not link")))
 			page.Fixed("</p>")
 		})
-		page.Component(templ.WithChildren(ctx, templ_7745c5c3_Var48), "", decisionForm(v.Token))
+		page.Component(templ.WithChildren(ctx, templ_7745c5c3_Var70), "", decisionForm(v.Token))
 	})
 }
 
 // approvalPage is what an approver reads and decides.
 func approvalPage(v policyPage) templ.Component {
-	return component.New(func(ctx component.Context, page *component.Page, templ_7745c5c3_Var49 templ.Component) {
-		templ_7745c5c3_Var50 := component.Children(func(ctx component.Context, page *component.Page) {
+	return component.New(func(ctx component.Context, page *component.Page, templ_7745c5c3_Var71 templ.Component) {
+		templ_7745c5c3_Var72 := component.Children(func(ctx component.Context, page *component.Page) {
 			page.Component(ctx, "", asker(v))
 			page.Fixed(" ")
 			if v.Open {
@@ -248,36 +306,36 @@ func approvalPage(v policyPage) templ.Component {
 					page.Fixed("</p>")
 				}
 				page.Fixed(" ")
-				templ_7745c5c3_Var63 := component.Children(func(ctx component.Context, page *component.Page) {
+				templ_7745c5c3_Var85 := component.Children(func(ctx component.Context, page *component.Page) {
 					page.Escaped("<p class=\"actions\"><button class=\"primary\" name=\"decision\" value=\"grant\">", text(ctx, "Approve"))
 					page.Component(ctx, "</button>", decline(text(ctx, "Deny")))
 					page.Fixed("</p>")
 				})
-				page.Component(templ.WithChildren(ctx, templ_7745c5c3_Var63), "", decisionForm(v.Token))
+				page.Component(templ.WithChildren(ctx, templ_7745c5c3_Var85), "", decisionForm(v.Token))
 			} else {
 				page.Component(ctx, "", settled(v))
 			}
 		})
-		page.Component(templ.WithChildren(ctx, templ_7745c5c3_Var50), "", frame(v.Site, orElse(v.State, text(ctx, "{agent} asks for your approval", "agent", v.Name))))
+		page.Component(templ.WithChildren(ctx, templ_7745c5c3_Var72), "", frame(v.Site, orElse(v.State, text(ctx, "{agent} asks for your approval", "agent", v.Name))))
 	})
 }
 
 // decisionForm is the form of a demand. Without a token it leads to the address of the page.
 func decisionForm(token string) templ.Component {
-	return component.New(func(ctx component.Context, page *component.Page, templ_7745c5c3_Var65 templ.Component) {
+	return component.New(func(ctx component.Context, page *component.Page, templ_7745c5c3_Var87 templ.Component) {
 		page.Fixed("<form class=\"form\" method=\"post\"")
 		if token != "" {
 			page.Address(" action=\"", "/policy/"+token)
 			page.Fixed("\"")
 		}
-		page.Component(ctx, ">", templ_7745c5c3_Var65)
+		page.Component(ctx, ">", templ_7745c5c3_Var87)
 		page.Fixed("</form>")
 	})
 }
 
 // settled is what became of a demand that cannot be decided any more.
 func settled(v policyPage) templ.Component {
-	return component.New(func(ctx component.Context, page *component.Page, templ_7745c5c3_Var67 templ.Component) {
+	return component.New(func(ctx component.Context, page *component.Page, templ_7745c5c3_Var89 templ.Component) {
 		page.Escaped("<h1>", v.State)
 		page.Component(ctx, "</h1>", notice(v.Notice))
 		if v.Detail != "" {
@@ -288,7 +346,7 @@ func settled(v policyPage) templ.Component {
 }
 
 func notice(words string) templ.Component {
-	return component.New(func(ctx component.Context, page *component.Page, templ_7745c5c3_Var70 templ.Component) {
+	return component.New(func(ctx component.Context, page *component.Page, templ_7745c5c3_Var92 templ.Component) {
 		if words != "" {
 			page.Component(ctx, "", design.Notice(design.Bad, words))
 		}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/base64"
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -13,10 +14,13 @@ import (
 	"time"
 
 	"inbox/console"
+	"inbox/engine/demand"
 	"inbox/exchange"
 	"inbox/internal/fault"
 	"inbox/internal/golden"
 	"inbox/internal/httpserver"
+	"inbox/internal/openid"
+	"inbox/normalized"
 	"inbox/policypart"
 )
 
@@ -74,13 +78,17 @@ func (d *desk) Decide(_ context.Context, _ string, grant bool) (console.Demand, 
 	return d.note(map[bool]string{true: "grant", false: "decline"}[grant])
 }
 
-func (d *desk) BeginLogin(_ context.Context, _, login string) (string, string, error) {
+func (d *desk) BeginLogin(_ context.Context, _, login string) (string, string, string, error) {
 	_, err := d.note("login " + login)
-	return "https://login.example/authorize?state=x", "binding", err
+	return "https://login.example/authorize?state=x", "abcd", "binding", err
 }
 
-func (d *desk) FinishLogin(_ context.Context, state, code, binding string) (console.Demand, error) {
-	return d.note("finish " + state + " " + code + " " + binding)
+func (d *desk) FinishLogin(_ context.Context, back openid.Return, binding string) (console.Demand, error) {
+	return d.note("finish " + back.State + " " + back.Code + " " + binding)
+}
+
+func (d *desk) ConfirmLogin(_ context.Context, _, proof, binding string, grant bool) (console.Demand, error) {
+	return d.note(fmt.Sprint("confirm ", proof, " ", binding, " ", grant))
 }
 
 func (d *desk) Pay(_ context.Context, _ string, payment json.RawMessage) (console.Demand, error) {
@@ -122,8 +130,23 @@ func login() console.Demand {
 	d.Kind, d.Part.Kind, d.Part.Scopes = policypart.Unauthorized, policypart.Unauthorized, nil
 	d.Part.AuthChallenges = []policypart.Challenge{{Scheme: "Bearer", Params: map[string]string{"realm": publicURL + "/policy/" + d.ID, "login": "company"}}}
 	d.Logins = []string{"company"}
+	d.Address, d.Proven, d.Via = "@alice@social.example", true, normalized.ViaActivityPub
 	return d
 }
+
+// loggedIn is a demand for which somebody else logged in.
+func loggedIn() console.Demand {
+	d := login()
+	d.Address, d.Proven, d.Question = "@eve@social.example", false, "What does <b>my</b> payslip say?"
+	d.LoggedIn = &demand.LoggedIn{Login: "company", Address: "boss@corp.example", Name: "Boss", Subject: "user-7", Attempt: attempt, Proof: "proof"}
+	return d
+}
+
+// attempt names the cookie of the state s.
+var attempt = openid.AttemptName("s")
+
+// holding is the header of a browser that has a cookie of an attempt.
+func holding(attempt string) string { return "Cookie: __Host-inbox-login-" + attempt + "=binding" }
 
 func handler(t *testing.T, d console.Demands) http.Handler {
 	t.Helper()
@@ -174,6 +197,7 @@ func TestPolicyPagesAreAsWritten(t *testing.T) {
 		"consent-de.html": {consent(), http.StatusOK, []string{"Accept-Language: fr;q=0.3, de-AT;q=0.8"}},
 		"payment.html":    {payment(), http.StatusOK, nil},
 		"login.html":      {login(), http.StatusOK, nil},
+		"logged-in.html":  {loggedIn(), http.StatusOK, nil},
 		"link.html":       {link, http.StatusOK, nil},
 		"word.html":       {word, http.StatusOK, nil},
 		"expired.html":    {expired, http.StatusGone, nil},
@@ -215,7 +239,7 @@ func TestReadingChangesNothing(t *testing.T) {
 		checkHeaders(t, page)
 	}
 	ask(t, d, http.MethodGet, "/policy/"+state, "", "X-PAYMENT: e30=")
-	ask(t, d, http.MethodHead, "/policy/login/callback?state=s&code=c", "", "Cookie: inbox_login=binding")
+	ask(t, d, http.MethodHead, "/policy/login/callback?state=s&code=c", "", holding(attempt))
 	ask(t, d, http.MethodGet, "/policy/login/callback?state=s&code=c", "")
 	if len(d.calls) != 0 {
 		t.Errorf("reading decided something: %v", d.calls)
@@ -338,20 +362,33 @@ func TestLogin(t *testing.T) {
 		t.Errorf("the browser would not follow to the login service: %s", policy)
 	}
 	begin := ask(t, d, http.MethodPost, "/policy/"+state, "login=company")
-	const cookie = "inbox_login=binding; Path=/policy/; Max-Age=600; HttpOnly; Secure; SameSite=Lax"
+	const cookie = "__Host-inbox-login-abcd=binding; Path=/; Max-Age=600; HttpOnly; Secure; SameSite=Lax"
 	if begin.Header().Get("Set-Cookie") != cookie || begin.Header().Get("Location") != "https://login.example/authorize?state=x" {
 		t.Errorf("%v", begin.Header())
 	}
 	d.calls = nil
-	back := ask(t, d, http.MethodGet, "/policy/login/callback?state=s&code=c", "", "Cookie: inbox_login=binding", "Sec-Fetch-Site: cross-site")
-	if back.Code != http.StatusOK || strings.Join(d.calls, "") != "finish s c binding" || !strings.Contains(back.Header().Get("Set-Cookie"), "Max-Age=0") {
+	back := ask(t, d, http.MethodGet, "/policy/login/callback?state=s&code=c", "", holding(attempt), "Sec-Fetch-Site: cross-site")
+	if back.Code != http.StatusOK || strings.Join(d.calls, "") != "finish s c binding" || !strings.Contains(back.Header().Get("Set-Cookie"), attempt+"=; Path=/; Max-Age=0") {
 		t.Errorf("status %d, %v, %v", back.Code, d.calls, back.Header())
 	}
-	if page := ask(t, d, http.MethodGet, "/policy/login/callback?state=s", "", "Cookie: inbox_login=binding"); page.Code != http.StatusBadRequest {
-		t.Errorf("without a code: status %d", page.Code)
+	d.calls = nil
+	for name, stray := range map[string]struct {
+		query  string
+		cookie string
+		status int
+		holds  string
+	}{
+		"without a code":        {"state=s", attempt, http.StatusBadRequest, "begin the login again"},
+		"two codes":             {"state=s&code=c&code=d", attempt, http.StatusBadRequest, "begin the login again"},
+		"cookie of another tab": {"state=s&code=c", openid.AttemptName("t"), http.StatusForbidden, "open the link of the message again"},
+	} {
+		page := ask(t, d, http.MethodGet, "/policy/login/callback?"+stray.query, "", holding(stray.cookie))
+		if page.Code != stray.status || !strings.Contains(page.Body.String(), stray.holds) || page.Header().Get("Set-Cookie") != "" || len(d.calls) > 0 {
+			t.Errorf("%s: status %d, %v\n%s", name, page.Code, d.calls, page.Body)
+		}
 	}
-	d.calls, d.err = nil, fault.New(fault.Forbidden, "the proof could not be verified")
-	turned := ask(t, d, http.MethodGet, "/policy/login/callback?state=s&error=access_denied&code=c", "", "Cookie: inbox_login=binding")
+	d.err = fault.New(fault.Forbidden, "the proof could not be verified")
+	turned := ask(t, d, http.MethodGet, "/policy/login/callback?state=s&error=access_denied&code=c", "", holding(attempt))
 	if turned.Code != http.StatusForbidden || strings.Join(d.calls, "") != "finish s  binding" {
 		t.Errorf("status %d, %v", turned.Code, d.calls)
 	}
@@ -359,6 +396,71 @@ func TestLogin(t *testing.T) {
 		if !strings.Contains(turned.Body.String(), want) {
 			t.Errorf("who turned back at the login service sees no %q", want)
 		}
+	}
+}
+
+// TestTheLastPageOfALogin: nothing but its form decides, in the browser that logged in and on our own page.
+func TestTheLastPageOfALogin(t *testing.T) {
+	d := &desk{demand: loggedIn()}
+	page := ask(t, d, http.MethodGet, "/policy/login/callback?state=s&code=c", "", holding(attempt))
+	body := page.Body.String()
+	for _, want := range []string{
+		"boss@corp.example", "@eve@social.example", "not proven", "payslip", "Fediverse", `action="/policy/` + state + `"`, `name="proof" value="proof"`, `name="attempt" value="` + attempt + `"`,
+	} {
+		if !strings.Contains(body, want) {
+			t.Errorf("the page has no %q", want)
+		}
+	}
+	if strings.Index(body, `value="decline"`) > strings.Index(body, `value="grant"`) {
+		t.Error("the return key agrees")
+	}
+	if strings.Contains(page.Header().Get("Set-Cookie"), "Max-Age=0") || strings.Contains(page.Header().Get("Content-Security-Policy"), "form-action 'self' https:") {
+		t.Errorf("%v", page.Header())
+	}
+
+	d.calls = nil
+	program := ask(t, d, http.MethodGet, "/policy/login/callback?state=s&code=c", "", holding(attempt), "Accept: application/json")
+	if text := program.Body.String(); program.Code != http.StatusForbidden || !strings.Contains(text, policypart.CodePrincipal) || strings.Contains(text, `"proof"`) || strings.Contains(text, "boss") {
+		t.Errorf("a program gets %d\n%s", program.Code, text)
+	}
+
+	form := "attempt=" + attempt + "&proof=proof&decision="
+	for name, c := range map[string]struct {
+		body   string
+		header []string
+		status int
+		call   string
+	}{
+		"yes":            {form + "grant", []string{holding(attempt)}, http.StatusOK, "confirm proof binding true"},
+		"no":             {form + "decline", []string{holding(attempt)}, http.StatusOK, "confirm proof binding false"},
+		"no button":      {form, []string{holding(attempt)}, http.StatusBadRequest, ""},
+		"no cookie":      {form + "grant", nil, http.StatusOK, "confirm proof  true"}, // ConfirmLogin refuses it
+		"another tab":    {form + "grant", []string{holding("other")}, http.StatusOK, "confirm proof  true"},
+		"another site":   {form + "grant", []string{holding(attempt), "Sec-Fetch-Site: cross-site"}, http.StatusForbidden, ""},
+		"program":        {`{"decision":"grant","proof":"proof","attempt":"` + attempt + `"}`, []string{holding(attempt), "Content-Type: application/json"}, http.StatusOK, "grant"}, // Decide refuses it
+		"and a login":    {form + "grant&login=company", []string{holding(attempt)}, http.StatusBadRequest, ""},
+		"another origin": {form + "grant", []string{holding(attempt), "Origin: https://evil.example"}, http.StatusForbidden, ""},
+	} {
+		d := &desk{demand: login()}
+		answer := ask(t, d, http.MethodPost, "/policy/"+state, c.body, c.header...)
+		if got := strings.Join(d.calls, ", "); answer.Code != c.status || got != c.call {
+			t.Errorf("%s: status %d, called %q", name, answer.Code, got)
+		}
+	}
+}
+
+// TestAForwardedLinkIsRecognized: before the login the page says whose message it is about, and nothing of the message.
+func TestAForwardedLinkIsRecognized(t *testing.T) {
+	d := login()
+	d.Address, d.Proven, d.Part.SamePerson, d.Question = "@eve@social.example", false, true, "my payslip"
+	body := ask(t, &desk{demand: d}, http.MethodGet, "/policy/"+state, "").Body.String()
+	for _, want := range []string{"@eve@social.example", "This address is not proven", "accepts only a login of this sender", "If somebody sent you this link"} {
+		if !strings.Contains(body, want) {
+			t.Errorf("no %q", want)
+		}
+	}
+	if strings.Contains(body, "payslip") {
+		t.Error("the question is shown before the login")
 	}
 }
 

@@ -3,10 +3,12 @@ package e2e
 import (
 	"encoding/json"
 	"fmt"
+	"html"
 	"io"
 	"net/http"
 	"net/http/cookiejar"
 	"net/url"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -129,7 +131,7 @@ func awaitTask(t *testing.T, peer load.A2APeer, id, want string) load.Task {
 // asksForLogin demands a second identity and tells which one it got.
 func asksForLogin(message normalized.Message) normalized.Response {
 	if resolution := message.PolicyResolution; resolution != nil {
-		return say("Welcome, " + resolution.ResolvedBy.Subject + " of " + resolution.ResolvedBy.Issuer)
+		return say(fmt.Sprint("Welcome, ", resolution.ResolvedBy.Subject, " of ", resolution.ResolvedBy.Issuer, ", the sender: ", *resolution.SameAsSender))
 	}
 	return demanding(policypart.Part{
 		Kind: policypart.Unauthorized, Title: "Who are you at work?", Message: "Log in with your work account.",
@@ -165,11 +167,23 @@ func TestLoginProvesASecondIdentity(t *testing.T) {
 	if status, _, _ := newBrowser(t).get(callback); status < http.StatusBadRequest {
 		t.Errorf("another browser finished the login: %d", status)
 	}
-	if status, _, body := browser.get(callback); status >= http.StatusBadRequest {
+	status, _, body = browser.get(callback)
+	if status >= http.StatusBadRequest || !strings.Contains(body, "show me my payslip") || !strings.Contains(body, "@ann@") {
 		t.Fatalf("the login ended with %d:\n%s", status, body)
 	}
+	if got, err := peer.Get(t.Context(), task.ID); err != nil || got.Status.State != "TASK_STATE_AUTH_REQUIRED" {
+		t.Fatalf("the login alone decided: %s, %v", got.Status.State, err)
+	}
+	form := hiddenFields(body)
+	form.Set("decision", "grant")
+	if status, _, _ := newBrowser(t).post(link, form); status < http.StatusBadRequest {
+		t.Errorf("another browser confirmed the login: %d", status)
+	}
+	if status, _, body := browser.post(link, form); status >= http.StatusBadRequest {
+		t.Fatalf("the confirmation was answered %d:\n%s", status, body)
+	}
 	task = awaitTask(t, peer, task.ID, completed)
-	if text := texts(task); !strings.Contains(text, "employee-7") || !strings.Contains(text, issuer.URL) {
+	if text := texts(task); !strings.Contains(text, "employee-7") || !strings.Contains(text, "the sender: false") || !strings.Contains(text, issuer.URL) {
 		t.Errorf("the agent was told %q", text)
 	}
 	if status, _, _ := browser.get(callback); status < http.StatusBadRequest {
@@ -178,6 +192,103 @@ func TestLoginProvesASecondIdentity(t *testing.T) {
 	if codes := auditCodes(t, s.Instance); !slices.Contains(codes, "demand:granted") {
 		t.Errorf("the grant is not on record: %v", codes)
 	}
+}
+
+var hiddenField = regexp.MustCompile(`<input type="hidden" name="([^"]+)" value="([^"]*)"`)
+
+// hiddenFields are those of the forms of a page.
+func hiddenFields(page string) url.Values {
+	form := url.Values{}
+	for _, field := range hiddenField.FindAllStringSubmatch(page, -1) {
+		form.Set(field[1], html.UnescapeString(field[2]))
+	}
+	return form
+}
+
+// paying is a message to a task with the keys of the x402 extension of A2A.
+func paying(t *testing.T, id string, to load.Task, metadata map[string]any) []byte {
+	t.Helper()
+	body, err := json.Marshal(map[string]any{"jsonrpc": "2.0", "id": 1, "method": "SendMessage", "params": map[string]any{"message": map[string]any{
+		"messageId": id, "taskId": to.ID, "role": "ROLE_USER", "parts": []map[string]string{{"text": "about the payment"}}, "metadata": metadata,
+	}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return body
+}
+
+// TestPaymentsOverA2A: a failure has the fields of the x402 extension, "payment-rejected" declines, and a facilitator that does not
+// answer costs the payer nothing, the demand included.
+func TestPaymentsOverA2A(t *testing.T) {
+	onBothDatabases(t, func(t *testing.T, database string) {
+		money := facilitatortest.New(t)
+		requirement := facilitatortest.Requirements("0x00000000000000000000000000000000000000ff", "10000")
+		agent := startScripted(t, asksForMoney(requirement))
+		s := start(t, instance.Settings{
+			Database: database, Agents: agent.table("writer", ""), More: fmt.Sprintf("[payments]\nfacilitator_url = %q\n", money.URL.String()),
+		})
+		peer := s.a2aPeer("writer", "ann")
+		ask := func(id string) load.Task {
+			t.Helper()
+			task, err := peer.Send(t.Context(), load.SendBody(id, id, false))
+			if err != nil || task.Status.State != "TASK_STATE_INPUT_REQUIRED" {
+				t.Fatalf("%s: %s, %v", id, task.Status.State, err)
+			}
+			return task
+		}
+		submitted := func(payment json.RawMessage) map[string]any {
+			return map[string]any{"x402.payment.status": "payment-submitted", "x402.payment.payload": payment}
+		}
+		metadataOf := func(task load.Task) map[string]any {
+			if task.Status.Message == nil {
+				return nil
+			}
+			return task.Status.Message.Metadata
+		}
+		wallet := facilitatortest.NewWallet()
+
+		task := ask("forged")
+		failed, err := peer.Send(t.Context(), paying(t, "pay-forged", task, submitted(facilitatortest.Forge(wallet.Pay(requirement)))))
+		if err != nil || failed.ID != task.ID {
+			t.Fatalf("a forged payment is answered by its task: %+v, %v", failed, err)
+		}
+		got := metadataOf(failed)
+		receipts, _ := got["x402.payment.receipts"].([]any)
+		if got["x402.payment.status"] != "payment-failed" || got["x402.payment.error"] != "INVALID_SIGNATURE" || len(receipts) != 1 {
+			t.Errorf("a forged payment ends %s with %v", failed.Status.State, got)
+		} else if receipt, _ := receipts[0].(map[string]any); receipt["success"] != false || receipt["network"] != facilitatortest.Network || receipt["errorReason"] == "" {
+			t.Errorf("the receipt of a forged payment: %v", receipt)
+		}
+
+		asked := len(agent.questions())
+		task = ask("declined")
+		declined, err := peer.Send(t.Context(), paying(t, "pay-declined", task, map[string]any{"x402.payment.status": "payment-rejected"}))
+		if err != nil || declined.ID != task.ID || metadataOf(declined)["x402.payment.status"] != "payment-rejected" {
+			t.Errorf("a declined payment ends %s with %v, %v", declined.Status.State, metadataOf(declined), err)
+		}
+		if runs := len(agent.questions()) - asked; runs != 1 {
+			t.Errorf("the agent ran %d times for a demand that was declined", runs)
+		}
+
+		task = ask("silent")
+		money.Trouble(func(_ string, w http.ResponseWriter) bool { w.WriteHeader(http.StatusGatewayTimeout); return true })
+		if answer, err := peer.Send(t.Context(), paying(t, "pay-silent", task, submitted(wallet.Pay(requirement)))); err == nil {
+			t.Errorf("a payment that could not be checked was taken: %s", answer.Status.State)
+		}
+		if open, err := peer.Get(t.Context(), task.ID); err != nil || open.Status.State != "TASK_STATE_INPUT_REQUIRED" || metadataOf(open)["x402.payment.status"] != "payment-required" {
+			t.Fatalf("the task is %s with %v, %v", open.Status.State, metadataOf(open), err)
+		}
+		money.Trouble(nil)
+		if paid, err := peer.Send(t.Context(), paying(t, "pay-again", task, submitted(wallet.Pay(requirement)))); err != nil || paid.Status.State != completed {
+			t.Errorf("paid again: %s, %v", paid.Status.State, err)
+		}
+		if settled := money.Settled(); len(settled) != 1 {
+			t.Errorf("%v was taken", settled)
+		}
+		if _, err := peer.Send(t.Context(), paying(t, "pay-nothing", ask("nothing"), map[string]any{"x402.payment.status": "payment-submitted"})); err == nil {
+			t.Error("a payment without a payload was taken for a question")
+		}
+	})
 }
 
 // browser keeps cookies and follows no redirects.

@@ -213,7 +213,7 @@ func (v *Validator) validateCredentials(ctx context.Context, offered Offered, re
 		return
 	}
 	for _, raw := range offered.Credentials {
-		p, refused := v.present(ctx, raw, offered.Challenge, recipient)
+		p, refused := v.present(ctx, raw, offered, recipient)
 		if refused != nil {
 			validation.Rejected = append(validation.Rejected, refused.rejection(p.issuer, p.subject.ID, p.subject.Method))
 			continue
@@ -226,7 +226,7 @@ func (v *Validator) validateCredentials(ctx context.Context, offered Offered, re
 
 // present runs the steps of evidence in their order with the codes of the credential profile. Its result is never
 // nil; of a credential without the right form it is empty.
-func (v *Validator) present(ctx context.Context, raw json.RawMessage, challenge string, recipient Recipient) (*presented, *refusal) {
+func (v *Validator) present(ctx context.Context, raw json.RawMessage, offered Offered, recipient Recipient) (*presented, *refusal) {
 	p, refused := v.checkCredentialShape(raw)
 	if refused != nil {
 		return &presented{}, refused
@@ -235,9 +235,9 @@ func (v *Validator) present(ctx context.Context, raw json.RawMessage, challenge 
 	for _, step := range []func() *refusal{
 		func() *refusal { return v.checkCredentialProfile(p) },
 		func() *refusal { return v.checkCredentialTrust(p) },
-		func() *refusal { return p.checkAddressee(recipient.Address, challenge) },
+		func() *refusal { return p.checkAddressee(recipient.Address, offered.Challenge) },
 		func() *refusal { return p.checkCredentialTimes(v.now()) },
-		func() *refusal { return v.checkCredentialProof(ctx, p) },
+		func() *refusal { return v.checkCredentialProof(ctx, offered.Caller, p) },
 		func() *refusal { return v.checkCredentialReplay(ctx, p) },
 	} {
 		if refused := step(); refused != nil {
@@ -328,8 +328,8 @@ func (p *presented) forgotten() time.Time {
 	return end.Add(clockSkew)
 }
 
-func (v *Validator) checkCredentialProof(ctx context.Context, p *presented) *refusal {
-	key, problem, detail := v.keyOf(ctx, p.issuer, p.proof.VerificationMethod)
+func (v *Validator) checkCredentialProof(ctx context.Context, caller string, p *presented) *refusal {
+	key, problem, detail := v.keyOf(ctx, caller, p.issuer, p.proof.VerificationMethod)
 	if problem != keyGood {
 		return refuse(credentialKeyCodes[problem], detail)
 	}

@@ -16,7 +16,7 @@ import (
 const (
 	keepDocument   = 10 * time.Minute
 	keepFailure    = time.Minute
-	refreshPause   = 30 * time.Second // between two refreshes of one issuer for keys that it does not list
+	refreshPause   = 30 * time.Second // between two refreshes of one issuer for a key that it does not list, of one caller
 	fetchTimeout   = 10 * time.Second
 	maxKeptIssuers = 256
 )
@@ -39,11 +39,11 @@ type keyCache struct {
 
 // issuerKeys is guarded by keyCache.mu.
 type issuerKeys struct {
-	document  *keyDocument // with err: the last outcome
-	err       error
-	expires   time.Time
-	refreshed time.Time // last refresh for an unknown key
-	flight    *flight   // nil = no fetch on its way
+	document *keyDocument // with err: the last outcome
+	err      error
+	expires  time.Time
+	looks    Looks   // refreshes for unknown keys
+	flight   *flight // nil = no fetch on its way
 }
 
 // flight is one fetch; its outcome is written before done is closed.
@@ -53,8 +53,8 @@ type flight struct {
 	err      error
 }
 
-// find returns a key of a canonical issuer. A key that a kept document does not list causes one refresh.
-func (c *keyCache) find(ctx context.Context, issuer, kid string) (key publishedKey, owner string, found bool, err error) {
+// find returns a key of a canonical issuer. A key that a kept document does not list causes one refresh, which counts for the caller.
+func (c *keyCache) find(ctx context.Context, caller, issuer, kid string) (key publishedKey, owner string, found bool, err error) {
 	document, kept, err := c.current(ctx, issuer)
 	if err != nil {
 		return publishedKey{}, "", false, err
@@ -64,7 +64,7 @@ func (c *keyCache) find(ctx context.Context, issuer, kid string) (key publishedK
 	if found || !kept {
 		return key, document.owner, found, nil
 	}
-	if document, err = c.refresh(ctx, issuer, document); err != nil {
+	if document, err = c.refresh(ctx, caller, issuer, document.name(kid), document); err != nil {
 		return publishedKey{}, "", false, err
 	}
 
@@ -87,20 +87,22 @@ func (c *keyCache) current(ctx context.Context, issuer string) (document *keyDoc
 	return document, false, err
 }
 
-// refresh asks the issuer again because seen lacks a key; too soon after the last time it returns what is there.
-func (c *keyCache) refresh(ctx context.Context, issuer string, seen *keyDocument) (*keyDocument, error) {
+// refresh fetches the issuer's document again because seen lacks a key. It returns what is there when the caller may not cause a fetch.
+func (c *keyCache) refresh(ctx context.Context, caller, issuer, kid string, seen *keyDocument) (*keyDocument, error) {
 	c.mu.Lock()
 	keys, now := c.entry(issuer), c.now()
 	switch {
 	case keys.document != nil && keys.document != seen: // another caller was faster
 		defer c.mu.Unlock()
 		return keys.document, nil
-	case keys.flight == nil && now.Before(keys.refreshed.Add(refreshPause)):
-		c.mu.Unlock()
-		return seen, nil
+	case keys.flight == nil:
+		if may, _ := keys.looks.May(caller, kid, now, refreshPause); !may {
+			c.mu.Unlock()
+			return seen, nil
+		}
+		keys.looks.Note(caller, kid, now)
 	}
 
-	keys.refreshed = now
 	flight := c.fly(ctx, issuer, keys)
 	c.mu.Unlock()
 	return flight.wait(ctx)
@@ -405,8 +407,8 @@ var credentialKeyCodes = map[keyProblem]string{
 }
 
 // keyOf returns the key with which a trusted issuer may have signed.
-func (v *Validator) keyOf(ctx context.Context, issuer, kid string) (key ed25519.PublicKey, problem keyProblem, detail string) {
-	published, owner, found, err := v.keys.find(ctx, issuer, kid)
+func (v *Validator) keyOf(ctx context.Context, caller, issuer, kid string) (key ed25519.PublicKey, problem keyProblem, detail string) {
+	published, owner, found, err := v.keys.find(ctx, caller, issuer, kid)
 	switch {
 	case err != nil:
 		return nil, keyNotFetched, err.Error()

@@ -250,10 +250,7 @@ func signature(e Evidence, private ed25519.PrivateKey) (string, error) {
 	return base64.RawURLEncoding.EncodeToString(ed25519.Sign(private, signed)), nil
 }
 
-// Vouches reports whether the evidence proves an address (in canonical form): its subject is the acct: or mailto: form of
-// that very address, or our own ActivityPub transport saw an actor whom WebFinger of that address names (the claim
-// account). The user name that an actor chooses itself proves nothing: any account on its host may take any name that is free
-// there. It must be accepted evidence.
+// Vouches reports whether the evidence proves an address (in canonical form). It must be accepted evidence.
 func (e *Evidence) Vouches(address string) bool {
 	stated, err := ParseAddress(address)
 	if err != nil {
@@ -272,9 +269,11 @@ func (e *Evidence) Proven() ProvenAddress {
 	return ProvenAddress(proven.String())
 }
 
-// vouched returns the only address that the evidence proves.
+// vouched returns the one address that the evidence proves: its subject is the acct: or mailto: form of it, or our own ActivityPub
+// transport saw an actor whom WebFinger of that address names (the claim account). The user name that an actor chooses itself proves
+// nothing: any account on its host may take any name that is free there.
 func (e *Evidence) vouched() (Address, bool) {
-	if proven, ok := e.provenAddress(); ok {
+	if proven, is := e.provenAddress(); is {
 		return proven, true
 	}
 	if !e.fromActivityPub() {

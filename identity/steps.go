@@ -18,6 +18,7 @@ import (
 type candidate struct {
 	raw       []byte
 	recipient Recipient
+	caller    string
 
 	canonical []byte
 	evidence  Evidence
@@ -210,7 +211,7 @@ func (v *Validator) checkKey(ctx context.Context, c *candidate) *refusal {
 		return refuse(CodeUnsupportedAlgorithm, proof.Canonicalization)
 	}
 
-	key, problem, detail := v.keyOf(ctx, c.issuer, proof.Kid)
+	key, problem, detail := v.keyOf(ctx, c.caller, c.issuer, proof.Kid)
 	if problem != keyGood {
 		return refuse(evidenceKeyCodes[problem], detail)
 	}

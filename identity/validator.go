@@ -37,6 +37,7 @@ type Offered struct {
 	Evidence    []json.RawMessage
 	Credentials []json.RawMessage
 	Challenge   string // A2A messageId, which a credential must carry
+	Caller      string // who offers it: fetches for keys that an issuer does not list count for them
 }
 
 // Validation is what of it may be relied on, and why the rest may not. Evidence authorizes; credentials are context for
@@ -109,18 +110,19 @@ func (v *Validator) Validate(ctx context.Context, offered Offered, recipient Rec
 	ctx, cancel := context.WithTimeout(ctx, validationTimeout)
 	defer cancel()
 	var validation Validation
-	v.validateEvidence(ctx, offered.Evidence, recipient, &validation)
+	v.validateEvidence(ctx, offered, recipient, &validation)
 	v.validateCredentials(ctx, offered, recipient, &validation)
 	return validation
 }
 
-func (v *Validator) validateEvidence(ctx context.Context, pieces []json.RawMessage, recipient Recipient, validation *Validation) {
+func (v *Validator) validateEvidence(ctx context.Context, offered Offered, recipient Recipient, validation *Validation) {
+	pieces := offered.Evidence
 	if len(pieces) > MaxEvidence || totalBytes(pieces) > MaxEvidenceTotalBytes {
 		validation.Rejected = append(validation.Rejected, refuse(CodeLimitExceeded, "").rejection("", "", ""))
 		return
 	}
 	for _, raw := range pieces {
-		c := &candidate{raw: raw, recipient: recipient}
+		c := &candidate{raw: raw, recipient: recipient, caller: offered.Caller}
 		if refused := v.validate(ctx, c); refused != nil {
 			e := &c.evidence
 			validation.Rejected = append(validation.Rejected, refused.rejection(e.Issuer, e.Subject, e.Method))

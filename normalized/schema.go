@@ -377,6 +377,7 @@ func policySchema() schema {
 			"type": "object", "required": []string{"scheme"}, "additionalProperties": schema{"type": "string"},
 			"properties": schema{"scheme": machineText(name)},
 		}, 64),
+		"same_person":         boolean(),
 		"accepts":             listOf(free, 64),
 		"amount":              machineText(name),
 		"currency":            machineText(name),
@@ -402,8 +403,9 @@ func resolutionSchema() schema {
 		"resolved_by": record([]string{"issuer", "subject", "method"}, schema{
 			"issuer": machineText(stated.ID), "subject": machineText(stated.ID), "method": machineText(256),
 		}),
-		"receipt": prose(stated.ID),
-		"data":    schema{"type": "object"},
+		"same_as_sender": boolean(),
+		"receipt":        prose(stated.ID),
+		"data":           schema{"type": "object"},
 	})
 }
 

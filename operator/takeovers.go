@@ -207,8 +207,11 @@ func (t Takeovers) find(ctx context.Context, id ConversationID) (turn exchange.T
 		return turn, false, fault.Newf(fault.NotFound, "%s has no message or conversation %s", id.Agent, id.ID)
 	}
 
+	if err := ambiguous(id.ID, found, func(a, b exchange.TurnRecord) bool { return a.Agent == b.Agent && a.ThreadID == b.ThreadID }); err != nil {
+		return turn, false, err
+	}
 	if id.Whole || idsOfConversations[kind] {
-		return found[0], false, ambiguous(id.ID, found, func(a, b exchange.TurnRecord) bool { return a.Agent == b.Agent && a.ThreadID == b.ThreadID })
+		return found[0], false, nil
 	}
 
 	var named []exchange.TurnRecord // the id is their own, or that of their answer

@@ -14,7 +14,7 @@ type plainPart Part
 // partKeys are the keys of this contract; all others are Extra.
 var partKeys = []string{
 	"kind", "code", "title", "message", "message_translations", "url", "action_label", "data", "scopes", "expires_at",
-	"auth_challenges", "accepts", "amount", "currency", "retry_after_seconds", "blocked_by",
+	"auth_challenges", "same_person", "accepts", "amount", "currency", "retry_after_seconds", "blocked_by",
 }
 
 // MarshalJSON writes the keys of the contract, then Extra in the order of its keys.

@@ -38,6 +38,7 @@ type Part struct {
 	Scopes            []string          `json:"scopes,omitempty"`          // consent_required
 	ExpiresAt         *identity.Time    `json:"expires_at,omitempty"`      // consent_required, payment_required
 	AuthChallenges    []Challenge       `json:"auth_challenges,omitempty"` // unauthorized
+	SamePerson        bool              `json:"same_person,omitempty"`     // unauthorized: only a login of the sender's own proven address counts
 	Accepts           []json.RawMessage `json:"accepts,omitempty"`         // payment_required: x402 requirements as given
 	Amount            string            `json:"amount,omitempty"`          // payment_required
 	Currency          string            `json:"currency,omitempty"`        // payment_required
@@ -75,6 +76,7 @@ type Resolution struct {
 	Outcome        string                     `json:"outcome"`
 	ResolvedAt     identity.Time              `json:"resolved_at"`
 	ResolvedBy     *Resolver                  `json:"resolved_by,omitempty"`
+	SameAsSender   *bool                      `json:"same_as_sender,omitempty"` // whoever resolved it is proven to be the sender; nil = not known
 	Receipt        string                     `json:"receipt,omitempty"`
 	Data           map[string]json.RawMessage `json:"data,omitempty"`
 }

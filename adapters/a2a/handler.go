@@ -285,6 +285,11 @@ func (h *handler) receive(ctx context.Context, c *call, message *a2a.Message, wh
 	switch {
 	case in.Continues != "" && fault.Is(err, fault.Conflict): // its demand was met on another way meanwhile
 		return nil, busy()
+	case err != nil && offered.payment != nil && in.Continues != "": // a payment that its facilitator refused ends the task, which says why
+		if t, loadErr := h.load(ctx, c.owner, a2a.TaskID(in.Reference)); loadErr == nil && t.state().Terminal() {
+			return t, nil
+		}
+		return nil, acceptProblem(err)
 	case err != nil:
 		return nil, acceptProblem(err)
 	}

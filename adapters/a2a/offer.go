@@ -142,8 +142,14 @@ func (o *offer) takeSettlement(metadata, mentionable map[string]any) error {
 	}
 
 	payload := pop(metadata, paymentPayloadKey)
-	if payload == nil || o.payment != nil || metadata[paymentStatusKey] != "payment-submitted" {
+	switch submitted := metadata[paymentStatusKey] == paymentSubmitted; {
+	case metadata[paymentStatusKey] == paymentRejected && o.resolution == nil:
+		o.resolution = &policypart.Resolution{Kind: policypart.PaymentRequired, Outcome: policypart.OutcomeDenied}
 		return nil
+	case !submitted || o.payment != nil:
+		return nil
+	case payload == nil:
+		return inField("message.metadata["+paymentPayloadKey+"]", "is missing; send the payment beside "+paymentStatusKey+" "+paymentSubmitted)
 	}
 
 	encoded, err := json.Marshal(payload)
@@ -172,7 +178,7 @@ func readResolution(value any) (*policypart.Resolution, error) {
 // apply puts the validated evidence and credentials into the message and keeps why the rest is not.
 func (a *Adapter) apply(ctx context.Context, in *exchange.Inbound, o *offer, c *call) {
 	recipient := identity.Recipient{Address: c.agent.Address, CardURL: a.cardURL(c.agent)}
-	validated := a.validateEvidence(ctx, identity.Offered{Evidence: o.evidence, Credentials: o.credentials, Challenge: in.Message.ID}, recipient)
+	validated := a.validateEvidence(ctx, identity.Offered{Evidence: o.evidence, Credentials: o.credentials, Challenge: in.Message.ID, Caller: c.caller.limited}, recipient)
 	in.Rejected = append(slices.Clone(o.rejected), validated.Rejected...)
 	in.Rejected = append(in.Rejected, addEvidence(&in.Message.Sender, validated.Evidence)...)
 	addCredentials(&in.Message.Sender, validated)
@@ -185,7 +191,7 @@ func (a *Adapter) apply(ctx context.Context, in *exchange.Inbound, o *offer, c *
 	if attested(validated.Evidence) {
 		capabilities.MentionRelay = relayOf(o.relay, capabilities.MentionRelay)
 	}
-	a.addSettlement(ctx, in, o, recipient)
+	a.addSettlement(ctx, in, o, c, recipient)
 }
 
 func (a *Adapter) validateEvidence(ctx context.Context, offered identity.Offered, recipient identity.Recipient) identity.Validation {
@@ -279,10 +285,10 @@ func relayOf(wanted any, otherwise normalized.MentionRelay) normalized.MentionRe
 }
 
 // addSettlement hands on what the message offers for a demand.
-func (a *Adapter) addSettlement(ctx context.Context, in *exchange.Inbound, o *offer, recipient identity.Recipient) {
+func (a *Adapter) addSettlement(ctx context.Context, in *exchange.Inbound, o *offer, c *call, recipient identity.Recipient) {
 	envelopes := identity.Validation{}
 	if len(o.envelopes) > 0 {
-		envelopes = a.validateEvidence(ctx, identity.Offered{Evidence: o.envelopes, Challenge: in.Message.ID}, recipient)
+		envelopes = a.validateEvidence(ctx, identity.Offered{Evidence: o.envelopes, Challenge: in.Message.ID, Caller: c.caller.limited}, recipient)
 		in.Rejected = append(in.Rejected, envelopes.Rejected...)
 	}
 	if o.resolution != nil || o.payment != nil || len(envelopes.Evidence) > 0 {
@@ -293,11 +299,13 @@ func (a *Adapter) addSettlement(ctx context.Context, in *exchange.Inbound, o *of
 // Values of x402.payment.status, as deployed x402 clients read them.
 const (
 	paymentRequired  = "payment-required"
+	paymentSubmitted = "payment-submitted"
 	paymentRejected  = "payment-rejected"
 	paymentVerified  = "payment-verified"
 	paymentCompleted = "payment-completed"
 	paymentFailed    = "payment-failed"
 
+	paymentErrorKey    = "x402.payment.error"
 	paymentReceiptsKey = "x402.payment.receipts"
 	paymentDataKey     = "dev.mentionable.payment" // of a resolution: payer, network and terms
 )
@@ -329,24 +337,36 @@ func paid(message *a2a.Message, turn exchange.TurnRecord, state a2a.TaskState) *
 	return message
 }
 
-// payment returns the x402 keys of a turn whose payment was decided; nil for all others. What the capture wrote beside
-// the answer comes before what follows from the resolution.
+// payment returns the x402 keys of a turn whose payment was decided; nil for all others. What was written beside the answer comes
+// before what follows from the resolution.
 func payment(turn exchange.TurnRecord, state a2a.TaskState) map[string]any {
+	keys := map[string]any{}
 	resolution := turn.Message.PolicyResolution
-	if resolution == nil || resolution.Kind != policypart.PaymentRequired {
-		return nil
-	}
-
-	keys := map[string]any{paymentStatusKey: paymentStatus(resolution.Outcome, state)}
-	if state.Terminal() {
-		if receipts := receiptsOf(turn, resolution); receipts != nil {
+	resolved := resolution != nil && resolution.Kind == policypart.PaymentRequired
+	if resolved {
+		keys[paymentStatusKey] = paymentStatus(resolution.Outcome, state)
+		if receipts := receiptOf(turn, resolution); receipts != nil && state.Terminal() {
 			keys[paymentReceiptsKey] = receipts
 		}
-		if captured := capturedStatus(turn); captured != "" {
-			keys[paymentStatusKey] = captured
+	}
+
+	// Of a turn without a resolution only a failure is believed: its agent writes metadata, too.
+	if turn.Response != nil && state.Terminal() && (resolved || state != a2a.TaskStateCompleted) {
+		written := turn.Response.Metadata
+		for _, key := range []string{paymentStatusKey, paymentErrorKey} {
+			if written[key] != "" {
+				keys[key] = written[key]
+			}
+		}
+		var receipts []any
+		if json.Unmarshal([]byte(written[paymentReceiptsKey]), &receipts) == nil && len(receipts) > 0 {
+			keys[paymentReceiptsKey] = receipts
 		}
 	}
 
+	if len(keys) == 0 {
+		return nil
+	}
 	return keys
 }
 
@@ -364,15 +384,8 @@ func paymentStatus(outcome string, state a2a.TaskState) string {
 	return paymentVerified
 }
 
-// receiptsOf returns the receipts of the capture, or one that is made of the resolution.
-func receiptsOf(turn exchange.TurnRecord, resolution *policypart.Resolution) []any {
-	if turn.Response != nil {
-		var receipts []any
-		if json.Unmarshal([]byte(turn.Response.Metadata[paymentReceiptsKey]), &receipts) == nil && len(receipts) > 0 {
-			return receipts
-		}
-	}
-
+// receiptOf returns the receipt that is made of the resolution.
+func receiptOf(turn exchange.TurnRecord, resolution *policypart.Resolution) []any {
 	if resolution.Receipt == "" || resolution.Outcome != policypart.OutcomePaid || stateOf(turn) != a2a.TaskStateCompleted {
 		return nil
 	}
@@ -388,11 +401,4 @@ func receiptsOf(turn exchange.TurnRecord, resolution *policypart.Resolution) []a
 	}
 
 	return []any{receipt}
-}
-
-func capturedStatus(turn exchange.TurnRecord) string {
-	if turn.Response == nil {
-		return ""
-	}
-	return turn.Response.Metadata[paymentStatusKey]
 }

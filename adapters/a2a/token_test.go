@@ -99,6 +99,11 @@ func withIssuer(t *testing.T, change ...func(*Options)) (*bundle, *issuing) {
 func TestIssuedTokensOnEveryBinding(t *testing.T) {
 	b, issuer := withIssuer(t)
 	token, other := issuer.token(nil), issuer.token(map[string]any{"aud": "https://agents.test/a2a/other"})
+	for _, audience := range []any{"https://agents.test/a2a/echo/", "https://agents.test:443/a2a/echo", "https://AGENTS.test/a2a/echo", []string{"https://agents.test/a2a/echo/", "x"}} {
+		if status := b.rpc(issuer.token(map[string]any{"aud": audience}), "SendMessage", message(rand.Text(), "hello")).status; status != 401 {
+			t.Errorf("aud %v: %d", audience, status)
+		}
+	}
 	weak := issuer.token(map[string]any{"scope": "a2a:read"})
 	client := b.dial()
 	bindings := map[string]func(token string) int{

@@ -124,11 +124,12 @@ func (v *authenticator) checkSigned(r *http.Request, agent exchange.AgentProfile
 	return caller{sender: sender, scopes: claims.Scopes, unscoped: claims.Unscoped, stranger: claims.Peer != (identity.Address{}), limited: limitedAs(sender.Principal(), claims)}, "valid", nil
 }
 
-// audiences are the names of an agent that a token may be made out to.
+// audiences are the names of an agent that a token may be made out to, compared exactly: its endpoint with a slash behind it is
+// another resource (RFC 9728, section 3.3).
 func (v *authenticator) audiences(agent exchange.AgentProfile) []string {
 	endpoint := v.endpoint(agent)
 	return []string{
-		endpoint, endpoint + "/", endpoint + "/rest", endpoint + "/v1", agent.Address, strings.TrimPrefix(agent.Address, "@"),
+		endpoint, endpoint + "/rest", endpoint + "/v1", agent.Address, strings.TrimPrefix(agent.Address, "@"),
 		v.cardURL(agent), endpoint + "/.well-known/agent-card.json", endpoint + "/.well-known/agent.json",
 	}
 }

@@ -61,7 +61,7 @@ func (m *relayed) validate(ctx context.Context, q *question) identity.Validation
 	}
 
 	recipient := identity.Recipient{Address: q.agent.Address}
-	return m.options.Validator.Validate(ctx, identity.Offered{Evidence: pieces, Challenge: q.message.MessageID}, recipient)
+	return m.options.Validator.Validate(ctx, identity.Offered{Evidence: pieces, Challenge: q.message.MessageID, Caller: "bridge\n" + q.client}, recipient)
 }
 
 // vouchedBy keeps the evidence of the connector's own issuer about the sender of this very message: without the digest of

@@ -88,7 +88,11 @@ type Service interface {
 	Name() string
 	AuthorizationURL(ctx context.Context, state, nonce, verifier string) (string, error)
 	ReauthenticationURL(ctx context.Context, state, nonce, verifier string) (string, error)
-	Redeem(ctx context.Context, code, nonce, verifier string) (openid.Identity, error)
+	Redeem(ctx context.Context, back openid.Return, nonce, verifier string) (openid.Identity, error)
+	// LogoutURL is where the browser's session with the service ends; empty = the service says no such place, or is down.
+	LogoutURL(ctx context.Context) string
+	// Origin is scheme and host of the service.
+	Origin() string
 }
 
 // Pages draw what this package has to say. They write status and body.
@@ -105,12 +109,15 @@ type Failure string
 
 // Failures; empty = none so far.
 const (
-	FailedProof   Failure = "proof"   // the token, or what the login service said, is not good; more is not told
-	FailedRole    Failure = "role"    // the login service knows the person, the settings do not let them in
-	FailedLimit   Failure = "limit"   // too many attempts from the network of the browser
-	FailedService Failure = "service" // the login service cannot be reached, or the person turned back there
-	FailedOther   Failure = "other"   // another person, or no fresh proof: only when confirming
-	FailedOrigin  Failure = "origin"  // the form came from another site
+	FailedProof    Failure = "proof"    // the token is not good; more is not told
+	FailedRole     Failure = "role"     // the login service knows the person, the settings do not let them in
+	FailedLimit    Failure = "limit"    // too many attempts from the network of the browser
+	FailedService  Failure = "service"  // the login service cannot be reached
+	FailedDeclined Failure = "declined" // the person turned back at the login service, or it did not let them in
+	FailedRejected Failure = "rejected" // what the login service said is not good
+	FailedAttempt  Failure = "attempt"  // the attempt was begun in another browser, took too long, or has ended
+	FailedOther    Failure = "other"    // another person, or no fresh proof: only when confirming
+	FailedOrigin   Failure = "origin"   // the form came from another site
 )
 
 // LoginView is the page to sign in: a form that posts the fields token and next to LoginPath.
@@ -121,6 +128,8 @@ type LoginView struct {
 	Service string        // name of the login service; empty = there is none
 	// ServiceURL is the link to sign in there.
 	ServiceURL string
+	// LogoutURL is the link to sign out there, after signing out here; empty = the browser need not go there.
+	LogoutURL string
 }
 
 // ConfirmView is the page that asks for a fresh proof: with Session.ByToken a form that posts token, next and csrf to ConfirmPath,
@@ -233,6 +242,14 @@ func (a *Accounts) Routes() []httpserver.Route {
 		)
 	}
 	return routes
+}
+
+// FormOrigin is where a form of the console may lead beside the console itself: signing out goes on at the login service. Empty without one.
+func (a *Accounts) FormOrigin() string {
+	if a.options.Service == nil {
+		return ""
+	}
+	return a.options.Service.Origin()
 }
 
 // Session returns the session of a request's browser; false without one that is good now. Errors are those of the store.

@@ -95,7 +95,7 @@ func (d *desk) EndConsoleSession(_ context.Context, id string, _ exchange.Sessio
 // The pages are one line each.
 func (d *desk) Login(w http.ResponseWriter, _ *http.Request, status int, v account.LoginView) {
 	w.WriteHeader(status)
-	fmt.Fprintf(w, "login next=%s failed=%s service=%s", v.Next, v.Failed, v.ServiceURL)
+	fmt.Fprintf(w, "login next=%s failed=%s service=%s leave=%s", v.Next, v.Failed, v.ServiceURL, v.LogoutURL)
 }
 
 func (d *desk) Confirm(w http.ResponseWriter, _ *http.Request, status int, v account.ConfirmView) {
@@ -547,17 +547,85 @@ func TestLoginService(t *testing.T) {
 	other := d.browser()
 	away := other.send(start, nil).Header().Get("Location")
 	back := account.ReturnPath + "?" + issuer.Visit(t, away).Encode()
-	expect(t, "another browser", d.browser().send(back, nil), 401, "login next=/console failed=proof")
-	expect(t, "forged state", other.send(account.ReturnPath+"?state=e30.AAAA&code=x", nil), 401, "login next=/console failed=proof")
-	expect(t, "the cookie is used up", other.send(back, nil), 401, "login next=/console failed=proof")
-	turned := other.send(start, nil).Header().Get("Location")
-	state, _ := url.Parse(turned)
-	expect(t, "turned back", other.send(account.ReturnPath+"?error=access_denied&state="+url.QueryEscape(state.Query().Get("state")), nil), 503, "login next=/console/settings failed=service")
+	expect(t, "another browser", d.browser().send(back, nil), 401, "login next=/console failed=attempt")
+	expect(t, "forged state", other.send(account.ReturnPath+"?state=e30.AAAA&code=x", nil), 401, "login next=/console failed=attempt")
+	expect(t, "no state", other.send(account.ReturnPath+"?code=x", nil), 401, "login next=/console failed=attempt")
+	expect(t, "an old tab of a browser that is signed in", b.send(back, nil), 303, "/console")
+	expect(t, "none of that ended the attempt", other.send(back, nil), 303, "/console/settings")
+	other = d.browser()
+	expect(t, "the attempt has ended", other.send(back, nil), 401, "login next=/console failed=attempt")
+	issuer.Refuse("access_denied")
+	expect(t, "turned back", visit(other, start), 401, "login next=/console/settings failed=declined")
+	issuer.Refuse("server_error")
+	expect(t, "the service is in trouble", visit(other, start), 503, "login next=/console/settings failed=service")
+	issuer.Refuse("")
 	issuer.Forge()
-	expect(t, "forged token", visit(other, start), 401, "login next=/console/settings failed=proof")
-	if len(d.sessions) != 1 {
+	expect(t, "forged token", visit(other, start), 401, "login next=/console/settings failed=rejected")
+	issuer.Rotate()
+	if len(d.sessions) != 2 {
 		t.Errorf("%d sessions", len(d.sessions))
 	}
 	d.wait = time.Minute
 	expect(t, "too many", other.send(start, nil), 429, "login next=/console/settings failed=limit")
+}
+
+// TestTwoTabs: the second tab took the cookie of the first, which then said that its token was no operator's.
+func TestTwoTabs(t *testing.T) {
+	d, issuer := withService(t)
+	b := d.browser()
+	begin := func(next string) string {
+		return b.send(account.ServicePath+"?next="+url.QueryEscape(next), nil).Header().Get("Location")
+	}
+	first, second := begin("/console/settings"), begin("/console")
+	finish := func(address string) *httptest.ResponseRecorder {
+		return b.send(account.ReturnPath+"?"+issuer.Visit(t, address).Encode(), nil)
+	}
+	expect(t, "first tab", finish(first), 303, "/console/settings")
+	expect(t, "second tab", finish(second), 303, "/console")
+	if len(b.cookies) != 1 {
+		t.Errorf("attempts left cookies: %v", b.cookies)
+	}
+}
+
+// TestSigningOutEndsTheSessionOfTheService (OpenID Connect RP-Initiated Logout 1.0).
+func TestSigningOutEndsTheSessionOfTheService(t *testing.T) {
+	out := func(endpoint string, begin func(d *desk, issuer *openidtest.Issuer, b *browser)) (*httptest.ResponseRecorder, string) {
+		d, issuer := withService(t)
+		if endpoint != "" {
+			issuer.Publish("end_session_endpoint", strings.Replace(endpoint, "SERVICE", issuer.URL, 1))
+		}
+		b := d.browser()
+		begin(d, issuer, b)
+		w := b.send(account.LogoutPath, url.Values{"csrf": {b.csrf()}})
+		expect(t, "signed out here", b.send("/console", nil), 303, account.LoginPath)
+		return w, issuer.URL
+	}
+	byService := func(_ *desk, issuer *openidtest.Issuer, b *browser) {
+		away := b.send(account.ServicePath, nil).Header().Get("Location")
+		b.send(account.ReturnPath+"?"+issuer.Visit(t, away).Encode(), nil)
+	}
+	w, service := out("SERVICE/logout", byService)
+	expect(t, "begun at the service", w, 303, service+"/logout?client_id="+openidtest.ClientID)
+	w, _ = out("", byService)
+	expect(t, "a service without logout", w, 303, account.LoginPath)
+	w, _ = out("https://sessions.test/logout", byService)
+	expect(t, "a service whose sessions are elsewhere", w, 200, "login next=/console failed= service=/console/login/service?next=%2Fconsole leave=https://sessions.test/logout?client_id="+openidtest.ClientID)
+	w, _ = out("SERVICE/logout", func(_ *desk, _ *openidtest.Issuer, b *browser) { b.signIn("admin") })
+	expect(t, "begun by a token", w, 303, account.LoginPath)
+}
+
+// withService is a console with a login service that knows an admin.
+func withService(t *testing.T) (*desk, *openidtest.Issuer) {
+	t.Helper()
+	issuer := openidtest.New(t, "u-1")
+	issuer.User("email", "boss@example.org")
+	issuer.User("email_verified", true)
+	provider, err := openid.New(openid.Options{
+		Name: "company", Issuer: issuer.URL, ClientID: openidtest.ClientID, ClientSecret: openidtest.ClientSecret,
+		RedirectURL: "http://console.test" + account.ReturnPath, HTTP: &loopback{},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return newDesk(t, "http://console.test", provider), issuer
 }

@@ -17,7 +17,7 @@ import (
 // Names of the cookies. The prefix makes browsers refuse them from other hosts and without TLS (RFC 6265bis, section 4.1.3.2).
 const (
 	sessionCookie = "inbox-console"
-	bindingCookie = "inbox-console-login"
+	bindingCookie = "inbox-console-login-" // and the name of the attempt: tabs that sign in at a time do not know each other
 	hostPrefix    = "__Host-"
 )
 

@@ -3,6 +3,7 @@ package account
 import (
 	"encoding/base64"
 	"encoding/json"
+	"errors"
 	"net/http"
 	"strings"
 	"time"
@@ -49,34 +50,40 @@ func (a *Accounts) beginService(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	binding, payload := newSecret(), base64.RawURLEncoding.EncodeToString(body)
-	to, err := address(r.Context(), payload+"."+derived(binding, "state "+payload), derived(binding, "nonce "+payload), derived(binding, "verifier "+payload))
+	signed := payload + "." + derived(binding, "state "+payload)
+	to, err := address(r.Context(), signed, derived(binding, "nonce "+payload), derived(binding, "verifier "+payload))
 	if err != nil {
 		a.serviceFailed(w, r, state, err)
 		return
 	}
 
-	http.SetCookie(w, a.cookie(r, bindingCookie, binding, serviceLife))
+	http.SetCookie(w, a.cookie(r, bindingCookie+openid.AttemptName(signed), binding, serviceLife))
 	http.Redirect(w, r, to, http.StatusSeeOther)
 }
 
-// finishService takes the browser back from the login service.
+// finishService takes the browser back from the login service. A return that belongs to no attempt of this browser changes nothing: it
+// is an old tab, or somebody else's.
 func (a *Accounts) finishService(w http.ResponseWriter, r *http.Request) {
 	noStore(w)
-	query, binding := r.URL.Query(), a.read(r, bindingCookie)
-	http.SetCookie(w, a.cookie(r, bindingCookie, "", 0))
-	state, payload, good := readState(query.Get("state"), binding)
+	back, err := openid.ReadReturn(r.URL.Query())
+	if err != nil {
+		a.strayReturn(w, r)
+		return
+	}
+
+	name := bindingCookie + openid.AttemptName(back.State)
+	binding := a.read(r, name)
+	state, payload, good := readState(back.State, binding)
+	if binding != "" {
+		http.SetCookie(w, a.cookie(r, name, "", 0))
+	}
 	if !good {
-		signIns.WithLabelValues("refused").Inc()
-		a.login(w, r, http.StatusUnauthorized, LoginView{Next: Home, Failed: FailedProof})
+		a.strayReturn(w, r)
 		return
 	}
 
 	state.Next = LocalPath(state.Next, Home)
-	if query.Get("code") == "" { // the person turned back, or the service knows better
-		a.serviceFailed(w, r, state, fault.New(fault.Unavailable, "the login service sent no code"))
-		return
-	}
-	proven, err := a.options.Service.Redeem(r.Context(), query.Get("code"), derived(binding, "nonce "+payload), derived(binding, "verifier "+payload))
+	proven, err := a.options.Service.Redeem(r.Context(), back, derived(binding, "nonce "+payload), derived(binding, "verifier "+payload))
 	switch {
 	case err != nil:
 		a.serviceFailed(w, r, state, err)
@@ -84,6 +91,19 @@ func (a *Accounts) finishService(w http.ResponseWriter, r *http.Request) {
 		a.confirmByService(w, r, state, proven)
 	default:
 		a.beginByService(w, r, state, proven)
+	}
+}
+
+// strayReturn answers a return that belongs to no attempt of the browser. A browser that is signed in goes on to the console.
+func (a *Accounts) strayReturn(w http.ResponseWriter, r *http.Request) {
+	signIns.WithLabelValues("refused").Inc()
+	switch _, found, err := a.Session(r); {
+	case err != nil:
+		a.options.Pages.Failed(w, r, err)
+	case found:
+		http.Redirect(w, r, Home, http.StatusSeeOther)
+	default:
+		a.login(w, r, http.StatusUnauthorized, LoginView{Next: Home, Failed: FailedAttempt})
 	}
 }
 
@@ -102,8 +122,10 @@ func readState(text, binding string) (state serviceState, payload string, good b
 
 // serviceFailed leads back to the page that led to the service.
 func (a *Accounts) serviceFailed(w http.ResponseWriter, r *http.Request, state serviceState, err error) {
-	status, failed, outcome := http.StatusUnauthorized, FailedProof, "refused"
+	status, failed, outcome := http.StatusUnauthorized, FailedRejected, "refused"
 	switch {
+	case errors.Is(err, openid.ErrTurnedBack):
+		failed = FailedDeclined
 	case fault.Is(err, fault.Unavailable):
 		status, failed, outcome = http.StatusServiceUnavailable, FailedService, "failed"
 	case !fault.Is(err, fault.Unauthenticated):

@@ -155,14 +155,26 @@ func (a *Accounts) end(ctx context.Context, id string) error {
 	return nil
 }
 
-// signOut ends the session of the browser.
+// signOut ends the session of the browser, and sends a browser that signed in at the login service there to end its session with that.
 func (a *Accounts) signOut(w http.ResponseWriter, r *http.Request, s Session) {
 	if err := a.end(r.Context(), s.ID); err != nil {
 		a.options.Pages.Failed(w, r, err)
 		return
 	}
 	http.SetCookie(w, a.cookie(r, sessionCookie, "", 0))
-	http.Redirect(w, r, LoginPath, http.StatusSeeOther)
+
+	to := ""
+	if !s.ByToken() && a.options.Service != nil {
+		to = a.options.Service.LogoutURL(r.Context())
+	}
+	switch {
+	case to == "":
+		http.Redirect(w, r, LoginPath, http.StatusSeeOther)
+	case strings.HasPrefix(to, a.FormOrigin()+"/"):
+		http.Redirect(w, r, to, http.StatusSeeOther)
+	default: // browsers follow no form to a place that the page of the form did not name (Content Security Policy 3, form-action)
+		a.login(w, r, http.StatusOK, LoginView{Next: Home, LogoutURL: to})
+	}
 }
 
 func (a *Accounts) showConfirm(w http.ResponseWriter, r *http.Request, s Session) {

@@ -160,7 +160,7 @@ func (p *Pages) render(w http.ResponseWriter, r *http.Request, status int, docum
 	header.Set("Content-Type", "text/html; charset=utf-8")
 	header.Set("Cache-Control", "no-store")
 	header.Set("Vary", "Accept-Language, Cookie")
-	protect(header)
+	protect(header, p.accounts.FormOrigin())
 	w.WriteHeader(status)
 	_, _ = w.Write(page.Bytes()) // the reader went away: nothing to do
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/http"
 	"slices"
+	"strings"
 
 	"inbox/console/account"
 	"inbox/exchange"
@@ -67,9 +68,10 @@ func (p *Pages) languageRoute() httpserver.Route {
 }
 
 // protect keeps a page to what comes from this server: no script, style, picture or frame of others, and none written in the page.
-func protect(header http.Header) {
+// Forms lead here and to one more origin, empty = none.
+func protect(header http.Header, forms string) {
 	header.Set("Content-Security-Policy", "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self' data:; connect-src 'self'; "+
-		"form-action 'self'; base-uri 'none'; frame-ancestors 'none'")
+		"form-action "+strings.TrimSpace("'self' "+forms)+"; base-uri 'none'; frame-ancestors 'none'")
 	header.Set("X-Content-Type-Options", "nosniff")
 	header.Set("Referrer-Policy", "same-origin")
 	header.Set("Cross-Origin-Opener-Policy", "same-origin")

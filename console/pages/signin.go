@@ -54,7 +54,13 @@ func failure(ctx context.Context, failed account.Failure, wait time.Duration) st
 		seconds := int(wait.Round(time.Second) / time.Second)
 		return count(ctx, max(seconds, 1), "Too many attempts came from your network. Try again in a second.", "Too many attempts came from your network. Try again in {n} seconds.")
 	case account.FailedService:
-		return text(ctx, "The login service did not answer, or you turned back there.")
+		return text(ctx, "The login service cannot be reached now. Try again in a minute.")
+	case account.FailedDeclined:
+		return text(ctx, "The login was not completed at the login service. Start again to sign in.")
+	case account.FailedRejected:
+		return text(ctx, "The answer of the login service was not accepted. Start again; if it is rejected once more, the reason is in the server's log.")
+	case account.FailedAttempt:
+		return text(ctx, "This sign-in was started in another browser, took longer than ten minutes, or has ended already. Start again here.")
 	case account.FailedOther:
 		return text(ctx, "That proof belongs to another person, or is too old.")
 	case account.FailedOrigin:

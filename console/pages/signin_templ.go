@@ -43,6 +43,12 @@ func loginPage(domain string, v account.LoginView) templ.Component {
 
 func loginForm(v account.LoginView) templ.Component {
 	return component.New(func(ctx component.Context, page *component.Page, templ_7745c5c3_Var7 templ.Component) {
+		if v.LogoutURL != "" {
+			page.Escaped("<section class=\"card\"><p>", text(ctx, "You are signed out here. You are still signed in at {service}.", "service", v.Service))
+			page.Escaped("</p><p><a class=\"button\" href=\"", v.LogoutURL)
+			page.Escaped("\">", text(ctx, "Sign out of {service}", "service", v.Service))
+			page.Fixed("</a></p></section>")
+		}
 		if v.Failed != "" {
 			page.Component(ctx, "", design.Notice(design.Bad, failure(ctx, v.Failed, v.Wait)))
 		}
@@ -65,14 +71,14 @@ func loginForm(v account.LoginView) templ.Component {
 }
 
 func tokenField() templ.Component {
-	return component.New(func(ctx component.Context, page *component.Page, templ_7745c5c3_Var18 templ.Component) {
+	return component.New(func(ctx component.Context, page *component.Page, templ_7745c5c3_Var21 templ.Component) {
 		page.Escaped("<div class=\"field\"><label for=\"token-field\">", text(ctx, "Token of an operator"))
 		page.Fixed("</label> <input id=\"token-field\" class=\"mono\" type=\"password\" name=\"token\" autocomplete=\"current-password\" autocapitalize=\"none\" spellcheck=\"false\" required></div>")
 	})
 }
 
 func confirmPage(v account.ConfirmView) templ.Component {
-	return component.New(func(ctx component.Context, page *component.Page, templ_7745c5c3_Var20 templ.Component) {
+	return component.New(func(ctx component.Context, page *component.Page, templ_7745c5c3_Var23 templ.Component) {
 		page.Component(ctx, "", heading(text(ctx, "Confirm that it is you"), text(ctx, "What you are about to do cannot be undone, or gives power to others. Prove once more who you are; the proof is good for ten minutes.")))
 		if v.Failed != "" {
 			page.Component(ctx, "", design.Notice(design.Bad, failure(ctx, v.Failed, v.Wait)))
@@ -95,13 +101,13 @@ func confirmPage(v account.ConfirmView) templ.Component {
 }
 
 func forbiddenPage(domain string, v account.ForbiddenView) templ.Component {
-	return component.New(func(ctx component.Context, page *component.Page, templ_7745c5c3_Var26 templ.Component) {
+	return component.New(func(ctx component.Context, page *component.Page, templ_7745c5c3_Var29 templ.Component) {
 		page.Component(ctx, "", outsidePage(domain, text(ctx, "That is not open to you"), forbiddenWords(v)))
 	})
 }
 
 func forbiddenWords(v account.ForbiddenView) templ.Component {
-	return component.New(func(ctx component.Context, page *component.Page, templ_7745c5c3_Var27 templ.Component) {
+	return component.New(func(ctx component.Context, page *component.Page, templ_7745c5c3_Var30 templ.Component) {
 		page.Component(ctx, "", design.Notice(design.Bad, refusal(ctx, v)))
 		page.Escaped("<p><a class=\"button\" href=\"", v.Back)
 		page.Escaped("\">", text(ctx, "Back"))

@@ -38,6 +38,8 @@ type A2AMessage struct {
 	ID    string    `json:"messageId"`
 	Role  string    `json:"role"`
 	Parts []A2APart `json:"parts"`
+
+	Metadata map[string]any `json:"metadata"`
 }
 
 // A2APart is a part that has text, a file in base64 or the address of one.

@@ -45,9 +45,10 @@ const (
 	LinkKey     = "dev.mentionable.link"     // of a resolution: the principal that was linked; of a part: see Challenge
 )
 
-// Keys that Capture puts into the metadata of a response; the adapter that speaks x402 writes them to the wire.
+// Keys in the metadata of the response that ends a payment, met or not; the adapter that speaks x402 writes them to the wire.
 const (
-	PaymentStatusKey   = "x402.payment.status"   // payment-completed or payment-failed
+	PaymentStatusKey   = "x402.payment.status"   // payment-completed, payment-failed or payment-rejected
+	PaymentErrorKey    = "x402.payment.error"    // with payment-failed: a code of the x402 extension of A2A, such as INVALID_SIGNATURE
 	PaymentReceiptsKey = "x402.payment.receipts" // JSON list of what the facilitator answered
 )
 
@@ -110,8 +111,9 @@ type Login interface {
 	Name() string
 	// AuthorizationURL returns the address to which the browser is sent. Verifier is the PKCE code verifier.
 	AuthorizationURL(ctx context.Context, state, nonce, verifier string) (string, error)
-	// Redeem trades the code for an identity whose proof was verified. fault.Unauthenticated when the proof is bad.
-	Redeem(ctx context.Context, code, nonce, verifier string) (openid.Identity, error)
+	// Redeem trades what the browser brought back for an identity whose proof was verified. fault.Unauthenticated when the proof is
+	// bad, with openid.ErrTurnedBack where there was no login.
+	Redeem(ctx context.Context, back openid.Return, nonce, verifier string) (openid.Identity, error)
 }
 
 // Facilitator verifies and settles x402 payments; *facilitator.Client is one.
@@ -150,6 +152,9 @@ type View struct {
 	Open         bool            // it can be decided now
 	Part         policypart.Part // Part.Localized returns title and message in the reader's language; url and state are left out
 	Asker        string          // subject of the asker's first identity, or the unverified address
+	Address      string          // that the asker stated
+	Proven       bool            // the asker's evidence proves that address
+	Via          string          // network by which the message came and the answer goes: normalized.Via…
 	Locale       string          // of the asker's profile, BCP 47; may be empty
 	IssuedAt     time.Time
 	ExpiresAt    time.Time
@@ -158,11 +163,23 @@ type View struct {
 	Accepts      []json.RawMessage // x402 requirements, while it is open and unpaid
 	Word         string            // of a link that was agreed to: the word that the other address has to send to the agent
 
+	LoggedIn *LoggedIn // of the last page of a login; nil on every other
+
 	// Of an approval, whose reader is an approver and not the asker.
 	Summary  string // what is to be approved; empty for an answer that is held back
 	Tool     string
 	Preview  json.RawMessage // what would be done
 	Draft    string          // the answer that is held back, as text; it is what would be sent now
-	Question string          // the start of the asker's message
+	Question string          // the start of the asker's message; on the last page of a login, too
 	Reason   string          // of a denial
+}
+
+// LoggedIn is who logged in for a demand while it is not decided whether that counts.
+type LoggedIn struct {
+	Login   string // name of the login
+	Address string // verified by its service; empty = it says none
+	Name    string // for display
+	Subject string
+	Attempt string // names the cookie of the attempt; see BeginLogin
+	Proof   string // for ConfirmLogin
 }

@@ -3,6 +3,7 @@ package demand
 import (
 	"context"
 	"encoding/json"
+	"maps"
 	"net/http"
 	"slices"
 	"strings"
@@ -20,6 +21,7 @@ import (
 	"inbox/internal/await"
 	"inbox/internal/facilitator/facilitatortest"
 	"inbox/internal/fault"
+	"inbox/internal/openid"
 	"inbox/normalized"
 	"inbox/policypart"
 )
@@ -310,13 +312,11 @@ func TestLoginProvesAnIdentity(t *testing.T) {
 	if err != nil || !slices.Equal(view.Logins, []string{"staff"}) {
 		t.Fatalf("%+v %v", view, err)
 	}
-	redirect, binding, err := b.BeginLogin(t.Context(), token, "staff")
-	if err != nil {
-		t.Fatal(err)
+	back, binding := b.logIn(t, token)
+	if view, err = b.FinishLogin(t.Context(), back, binding); err != nil || view.LoggedIn == nil || !view.Open {
+		t.Fatalf("%+v %v", view, err)
 	}
-	back := b.issuer.Visit(t, redirect)
-	view, err = b.FinishLogin(t.Context(), back.Get("state"), back.Get("code"), binding)
-	if err != nil || view.Outcome != policypart.OutcomeGranted {
+	if view, err = b.ConfirmLogin(t.Context(), token, view.LoggedIn.Proof, binding, true); err != nil || view.Outcome != policypart.OutcomeGranted {
 		t.Fatalf("%+v %v", view, err)
 	}
 	resolution := b.rows.lastEnding(t).Issuance.Resolution
@@ -329,7 +329,7 @@ func TestLoginProvesAnIdentity(t *testing.T) {
 		t.Errorf("%+v %+v", resolution.ResolvedBy, proven)
 	}
 	b.wantAudit(t, "demand:granted")
-	if view, err = b.FinishLogin(t.Context(), back.Get("state"), back.Get("code"), binding); refusedBy(err) != policypart.CodeUsed {
+	if view, err = b.FinishLogin(t.Context(), back, binding); refusedBy(err) != policypart.CodeUsed {
 		t.Errorf("%+v %v", view, err)
 	}
 	b.wantAudit(t, policypart.CodeUsed)
@@ -338,36 +338,38 @@ func TestLoginProvesAnIdentity(t *testing.T) {
 func TestLoginsThatProveNothing(t *testing.T) {
 	b := setup(t)
 	issuance, token := b.park(t, turnOf("1", "alice"), login())
-	if _, _, err := b.BeginLogin(t.Context(), token, "other"); !fault.Is(err, fault.Malformed) {
+	if _, _, _, err := b.BeginLogin(t.Context(), token, "other"); !fault.Is(err, fault.Malformed) {
 		t.Error(err)
 	}
-	if _, _, err := b.BeginLogin(t.Context(), strings.Repeat("x", tokenBytes), "staff"); refusedBy(err) != policypart.CodeUnknown {
+	if _, _, _, err := b.BeginLogin(t.Context(), strings.Repeat("x", tokenBytes), "staff"); refusedBy(err) != policypart.CodeUnknown {
 		t.Error(err)
 	}
-	redirect, binding, err := b.BeginLogin(t.Context(), token, "staff")
-	if err != nil {
-		t.Fatal(err)
-	}
-	back := b.issuer.Visit(t, redirect)
-	state, code := back.Get("state"), back.Get("code")
+	back, binding := b.logIn(t, token)
 	b.rows.codes()
-	if _, err := b.FinishLogin(t.Context(), state, code, "another browser"); refusedBy(err) != policypart.CodeUnknown {
+	for _, other := range []string{"another browser", ""} {
+		if _, err := b.FinishLogin(t.Context(), back, other); refusedBy(err) != policypart.CodeUnknown {
+			t.Error(err)
+		}
+	}
+	cut := back
+	cut.State = back.State[1:]
+	if _, err := b.FinishLogin(t.Context(), cut, binding); refusedBy(err) != policypart.CodeUnknown {
 		t.Error(err)
 	}
-	if _, err := b.FinishLogin(t.Context(), state[1:], code, binding); refusedBy(err) != policypart.CodeUnknown {
+	view, err := b.FinishLogin(t.Context(), openid.Return{State: back.State, Error: "access_denied"}, binding)
+	if err == nil || !strings.Contains(err.Error(), "not completed at its service") {
 		t.Error(err)
 	}
-	view, err := b.FinishLogin(t.Context(), state, "", binding)
 	if refusedBy(err) != policypart.CodeProof || !view.Open || view.Token != token {
 		t.Errorf("%+v %v", view, err)
 	}
 	b.issuer.Forge()
-	if _, err := b.FinishLogin(t.Context(), state, code, binding); refusedBy(err) != policypart.CodeProof {
+	if _, err := b.FinishLogin(t.Context(), back, binding); refusedBy(err) != policypart.CodeProof {
 		t.Error(err)
 	}
-	b.wantAudit(t, policypart.CodeUnknown, policypart.CodeUnknown, policypart.CodeProof, policypart.CodeProof)
+	b.wantAudit(t, policypart.CodeUnknown, policypart.CodeUnknown, policypart.CodeUnknown, policypart.CodeProof, policypart.CodeProof)
 	b.clock = b.clock.Add(11 * time.Minute)
-	if _, err := b.FinishLogin(t.Context(), state, code, binding); refusedBy(err) != policypart.CodeExpired {
+	if _, err := b.FinishLogin(t.Context(), back, binding); refusedBy(err) != policypart.CodeExpired {
 		t.Error(err)
 	}
 	if got := b.row(issuance.ID); got.Status != policypart.StatusIssued || len(b.rows.endings) != 0 {
@@ -445,27 +447,21 @@ func TestBadPaymentsBurnTheDemand(t *testing.T) {
 		code    string
 		burnt   bool
 		payment func(facilitatortest.Wallet, json.RawMessage) json.RawMessage
-		trouble func(string, http.ResponseWriter) bool
 	}{
 		"other amount": {policypart.CodeTerms, false, func(w facilitatortest.Wallet, _ json.RawMessage) json.RawMessage {
 			return w.Pay(facilitatortest.Requirements("0xshop", "1"))
-		}, nil},
+		}},
 		"other payee": {policypart.CodeTerms, false, func(w facilitatortest.Wallet, _ json.RawMessage) json.RawMessage {
 			return w.Pay(facilitatortest.Requirements("0xthief", "100"))
-		}, nil},
-		"no payment": {policypart.CodeProof, false, func(facilitatortest.Wallet, json.RawMessage) json.RawMessage { return []byte("{}") }, nil},
+		}},
+		"no payment": {policypart.CodeProof, false, func(facilitatortest.Wallet, json.RawMessage) json.RawMessage { return []byte("{}") }},
 		"forged": {policypart.CodeProof, true, func(w facilitatortest.Wallet, r json.RawMessage) json.RawMessage {
 			return facilitatortest.Forge(w.Pay(r))
-		}, nil},
-		"facilitator is down": {
-			policypart.CodeProof, true, facilitatortest.Wallet.Pay,
-			func(_ string, w http.ResponseWriter) bool { w.WriteHeader(http.StatusBadGateway); return true },
-		},
+		}},
 	} {
 		b := setup(t)
 		accept := facilitatortest.Requirements("0xshop", "100")
 		issuance, token := b.park(t, turnOf("1", "alice"), invoice(accept))
-		b.facilitator.Trouble(c.trouble)
 		view, err := b.Pay(t.Context(), token, c.payment(facilitatortest.NewWallet(), accept))
 		if refusedBy(err) != c.code || view.Open == c.burnt {
 			t.Errorf("%s: %+v %v", name, view, err)
@@ -473,16 +469,101 @@ func TestBadPaymentsBurnTheDemand(t *testing.T) {
 		if codes := b.rows.codes(); !slices.Contains(codes, c.code) {
 			t.Errorf("%s: %v", name, codes)
 		}
-		b.facilitator.Trouble(nil)
 		_, err = b.Pay(t.Context(), token, facilitatortest.NewWallet().Pay(accept))
 		if c.burnt {
 			ending := b.rows.lastEnding(t)
 			if refusedBy(err) != policypart.CodeUsed || ending.Response == nil || ending.State != exchange.StateRefused || b.row(issuance.ID).Status != policypart.StatusDenied {
 				t.Errorf("%s: a burnt demand was paid: %v %+v", name, err, ending)
 			}
+			want := map[string]string{
+				PaymentStatusKey: "payment-failed", PaymentErrorKey: "INVALID_SIGNATURE",
+				PaymentReceiptsKey: `[{"errorReason":"invalid_exact_evm_payload_signature","network":"` + facilitatortest.Network + `","success":false,"transaction":""}]`,
+			}
+			if !maps.Equal(ending.Response.Metadata, want) {
+				t.Errorf("%s: %v", name, ending.Response.Metadata)
+			}
 		} else if err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
+	}
+}
+
+// TestASilentFacilitatorLeavesTheDemandOpen: one that was silent for a second ended the message of a payer who had signed.
+func TestASilentFacilitatorLeavesTheDemandOpen(t *testing.T) {
+	for name, trouble := range map[string]func(string, http.ResponseWriter) bool{
+		"bad gateway": func(_ string, w http.ResponseWriter) bool { w.WriteHeader(http.StatusBadGateway); return true },
+		"no answer":   func(string, http.ResponseWriter) bool { panic(http.ErrAbortHandler) },
+		"no verdict":  func(_ string, w http.ResponseWriter) bool { _, _ = w.Write([]byte("{}")); return true },
+	} {
+		b := setup(t)
+		accept := facilitatortest.Requirements("0xshop", "100")
+		parked := turnOf("1", "alice")
+		issuance, token := b.park(t, parked, invoice(accept))
+		payment := facilitatortest.NewWallet().Pay(accept)
+
+		b.facilitator.Trouble(trouble)
+		view, err := b.Pay(t.Context(), token, payment)
+		if !fault.Is(err, fault.Unavailable) || fault.Of(err).RetryAfter <= 0 || !view.Open {
+			t.Errorf("%s: %+v %v", name, view, err)
+		}
+		if left := b.row(issuance.ID); left.Status != policypart.StatusIssued || notesOf(left).Payment != nil || len(b.rows.paying) != 0 || !b.rows.waiting[parked.ID] {
+			t.Errorf("%s: left %+v, payments %v", name, left, b.rows.paying)
+		}
+		in := answering(parked, "", "", "")
+		in.Settlement = &exchange.Settlement{Payment: payment}
+		if _, err := b.Offer(t.Context(), in, parked); !fault.Is(err, fault.Unavailable) || b.row(issuance.ID).Status != policypart.StatusIssued {
+			t.Errorf("%s, by message: %v", name, err)
+		}
+
+		// Another payment is taken, once.
+		b.facilitator.Trouble(nil)
+		if _, err := b.Pay(t.Context(), token, facilitatortest.NewWallet().Pay(accept)); err != nil {
+			t.Fatalf("%s: the demand cannot be paid again: %v", name, err)
+		}
+		if _, err := b.Pay(t.Context(), token, payment); refusedBy(err) != policypart.CodeUsed {
+			t.Errorf("%s: paid twice: %v", name, err)
+		}
+		for range 2 {
+			if _, err := b.Capture(t.Context(), b.resumed(parked, issuance.ID), normalized.Response{Parts: []normalized.Part{normalized.Text("done")}}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if settled := b.facilitator.Settled(); len(settled) != 1 {
+			t.Errorf("%s: %v was taken", name, settled)
+		}
+	}
+}
+
+// TestAnUnmetPaymentSaysSo: clients of x402 read status and error where a payment was declined or came too late.
+func TestAnUnmetPaymentSaysSo(t *testing.T) {
+	b := setup(t)
+	accept := facilitatortest.Requirements("0xshop", "100")
+	parked := turnOf("1", "alice")
+	b.park(t, parked, invoice(accept))
+	in := answering(parked, "", policypart.PaymentRequired, policypart.OutcomeDenied)
+	ending, err := b.Offer(t.Context(), in, parked)
+	if err != nil || ending.Response == nil || ending.Response.Metadata[PaymentStatusKey] != "payment-rejected" {
+		t.Fatalf("%+v %v", ending, err)
+	}
+	in.Settlement.Resolution.Kind = policypart.ConsentRequired
+	if _, err := b.Offer(t.Context(), in, parked); refusedBy(err) != policypart.CodeTerms {
+		t.Errorf("another kind of demand was declined: %v", err)
+	}
+	in.Settlement.Resolution.Kind = policypart.PaymentRequired
+	if _, err := b.Offer(t.Context(), in, exchange.TurnRecord{}); refusedBy(err) != policypart.CodeUnknown {
+		t.Errorf("no demand was named: %v", err)
+	}
+	in.Message.Sender.Identities = []identity.Evidence{evidence("mailto:eve")}
+	if _, err := b.Offer(t.Context(), in, parked); refusedBy(err) != policypart.CodePrincipal {
+		t.Errorf("another sender declined: %v", err)
+	}
+
+	b.clock = b.clock.Add(time.Hour)
+	if err := b.sweep(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if got := b.rows.lastEnding(t).Response.Metadata; got[PaymentStatusKey] != "payment-failed" || got[PaymentErrorKey] != "EXPIRED_PAYMENT" {
+		t.Errorf("%v", got)
 	}
 }
 
@@ -517,7 +598,7 @@ func TestOnePaymentIsForOneDemand(t *testing.T) {
 
 	next := wallet.Pay(accept)
 	b.facilitator.Trouble(func(_ string, w http.ResponseWriter) bool { w.WriteHeader(http.StatusBadGateway); return true })
-	if _, err := b.Pay(t.Context(), second, next); refusedBy(err) != policypart.CodeProof {
+	if _, err := b.Pay(t.Context(), second, next); !fault.Is(err, fault.Unavailable) {
 		t.Errorf("a payment that cannot be checked: %v", err)
 	}
 	b.facilitator.Trouble(nil)
@@ -566,7 +647,17 @@ func TestCaptureThatFails(t *testing.T) {
 		if err != nil || got.Status != normalized.StatusFailed || got.Error.Code != c.code || strings.Contains(got.Parts[0].Content, "secret") || got.Metadata[PaymentStatusKey] != "payment-failed" {
 			t.Errorf("%s: %+v %v", name, got, err)
 		}
+		wantError := map[string]string{"refused": "INSUFFICIENT_FUNDS"}[name]
+		if wantError == "" {
+			wantError = "SETTLEMENT_FAILED"
+		}
+		if got.Metadata[PaymentErrorKey] != wantError || !strings.HasPrefix(got.Metadata[PaymentReceiptsKey], "[{") || !strings.Contains(got.Metadata[PaymentReceiptsKey], `"success":false`) {
+			t.Errorf("%s: %v", name, got.Metadata)
+		}
 		b.wantAudit(t, c.code)
+		if again, err := b.Capture(t.Context(), turn, done); name == "refused" && (err != nil || !maps.Equal(again.Metadata, got.Metadata)) {
+			t.Errorf("%s, told again: %v %v", name, again.Metadata, err)
+		}
 	}
 
 	b := setup(t)

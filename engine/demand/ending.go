@@ -24,17 +24,18 @@ type notes struct {
 	Paid         string `json:"paid,omitempty"`          // id of the turn's paid demand, whose money is captured at the end
 	State        string `json:"state,omitempty"`         // that the agent issued with its demand; it gets it back with the resolution
 	Locale       string `json:"locale,omitempty"`        // of the asker's profile
-	Address      string `json:"address,omitempty"`       // of the asker
+	Address      string `json:"address,omitempty"`       // that the asker stated
 	AgentAddress string `json:"agent_address,omitempty"` // @agent@domain
 
-	Proven  identity.ProvenAddress `json:"proven,omitempty"`  // for which the evidence of the asker's principal vouches
-	Partner string                 `json:"partner,omitempty"` // of a link_confirm: id of the link demand that it answers
-	Agreed  bool                   `json:"agreed,omitempty"`  // of a link: the asker agreed and may see the word
-	Payment *payment               `json:"payment,omitempty"`
-	Capture *capture               `json:"capture,omitempty"`
+	Proven   identity.ProvenAddress   `json:"proven,omitempty"`   // for which the evidence of the asker's principal vouches
+	Personal []identity.ProvenAddress `json:"personal,omitempty"` // for which evidence of the asker as a person vouches
+	Partner  string                   `json:"partner,omitempty"`  // of a link_confirm: id of the link demand that it answers
+	Agreed   bool                     `json:"agreed,omitempty"`   // of a link: the asker agreed and may see the word
+	Payment  *payment                 `json:"payment,omitempty"`
+	Capture  *capture                 `json:"capture,omitempty"`
 
 	Approvals int    `json:"approvals,omitempty"` // counts the approvals of a turn from 1
-	Question  string `json:"question,omitempty"`  // of an approval: the start of the message
+	Question  string `json:"question,omitempty"`  // of an approval or a login: the start of the message
 	Draft     *draft `json:"draft,omitempty"`     // of an approval: the answer that is held back; nil = the agent wants to do something
 }
 
@@ -124,6 +125,7 @@ type deed struct {
 	receipt string
 	data    map[string]json.RawMessage
 	notes   *notes // nil = unchanged
+	same    *bool  // whether it was the sender; nil = not known
 }
 
 // ended returns the demand as it is stored after the deed.
@@ -148,7 +150,7 @@ func ended(i policypart.Issuance, d deed, now time.Time) policypart.Issuance {
 
 	i.UpdatedAt = now
 	i.Resolution = &policypart.Resolution{
-		Kind: i.Kind, InReplyToState: kept.State, Outcome: d.outcome, ResolvedAt: identity.At(now), ResolvedBy: d.by, Receipt: d.receipt,
+		Kind: i.Kind, InReplyToState: kept.State, Outcome: d.outcome, ResolvedAt: identity.At(now), ResolvedBy: d.by, SameAsSender: d.same, Receipt: d.receipt,
 		Data: withData(answeredData(i.Part.Data, d.data), NumberKey, next),
 	}
 
@@ -187,11 +189,15 @@ func granted(i policypart.Issuance, d deed, from string, now time.Time) Ending {
 
 // denied returns the ending of the parked turn with a plain sentence.
 func denied(i policypart.Issuance, by *policypart.Resolver, from, sentence string, now time.Time) Ending {
-	return Ending{
+	ending := Ending{
 		Issuance: ended(i, deed{outcome: policypart.OutcomeDenied, by: by}, now), From: []string{from},
 		Response: refused(i, codeDenied, sentence), State: exchange.StateRefused,
 		Audit: []exchange.AuditRecord{auditRow(i, codeDenied, i.Kind+" was denied", now)},
 	}
+	if i.Kind == policypart.PaymentRequired {
+		ending.Response.Metadata = map[string]string{PaymentStatusKey: statusRejected}
+	}
+	return ending
 }
 
 // expired returns the ending of the parked turn of a demand that was not decided in time.
@@ -200,11 +206,15 @@ func expired(i policypart.Issuance, now time.Time) Ending {
 		return expiredApproval(i, now)
 	}
 	sentence := fmt.Sprintf("This request was not answered in time, so nothing was done: %s Send your message again to start over.", quoted(i))
-	return Ending{
+	ending := Ending{
 		Issuance: ended(i, deed{outcome: policypart.OutcomeExpired}, now),
 		From:     []string{policypart.StatusIssued, policypart.StatusClaimed},
 		Response: refused(i, codeExpired, sentence), State: exchange.StateRefused,
 	}
+	if i.Kind == policypart.PaymentRequired {
+		ending.Response.Metadata = map[string]string{PaymentStatusKey: statusFailed, PaymentErrorKey: errorExpired}
+	}
+	return ending
 }
 
 // refused is the final notice to the asker of a demand that was not met: for them alone, like the demand.
@@ -235,6 +245,18 @@ func quoted(i policypart.Issuance) string {
 		title = string(runes[:longest]) + "…"
 	}
 	return "“" + title + "”."
+}
+
+// Reminder returns what the asker is told whose next message is a bare yes or no; open is false when no demand of theirs waits. The
+// address of the demand is not in it: the message that asked has it, and went to them alone.
+func Reminder(i policypart.Issuance, now time.Time) (sentence string, open bool) {
+	if i.Purpose == policypart.PurposeApproval || i.CheckOpen(now) != nil {
+		return "", false
+	}
+	return fmt.Sprintf(
+		"This request is still open, and a reply does not answer it: %s Open the link in the message that asked you, and decide there. It is open until %s UTC.",
+		quoted(i), i.ExpiresAt.UTC().Format(time.DateTime),
+	), true
 }
 
 // asker is the identity that the holder of the state is taken for; nil when the asker has none.

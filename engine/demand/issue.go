@@ -50,7 +50,7 @@ func (s *issuer) issue(turn exchange.TurnRecord, part policypart.Part, held *dra
 		return policypart.Issuance{}, err
 	}
 	kept.Address, kept.AgentAddress, kept.Draft = turn.Message.Sender.Address, turn.Message.Recipient, held
-	kept.Proven = provenOf(turn.Message.Sender)
+	kept.Proven, kept.Personal = provenOf(turn.Message.Sender), personalAddresses(turn.Message.Sender)
 	if profile := turn.Message.Sender.Profile; profile != nil {
 		kept.Locale = profile.Locale
 	}
@@ -64,6 +64,9 @@ func (s *issuer) issue(turn exchange.TurnRecord, part policypart.Part, held *dra
 	issuance.StateHash = policypart.HashState(s.secrets.token(issuance.ID))
 	if approves(part) {
 		approval(&issuance, &kept, turn)
+	}
+	if part.Kind == policypart.Unauthorized {
+		kept.Question = beginning(normalized.PlainText(turn.Message.Parts), maxQuestion)
 	}
 	if err := s.freeze(&issuance, &kept, part); err != nil {
 		return policypart.Issuance{}, err
@@ -178,6 +181,19 @@ func (s *issuer) expiry(part policypart.Part, now time.Time) (time.Time, error) 
 
 func unmeetable(cause error) error {
 	return fault.GiveUp("the agent asked for something that cannot be given here", cause)
+}
+
+// personalAddresses are those that prove a person: what a program signed with a key of its host says that the host has such an address,
+// and not that its owner wrote. What a caller proves about itself says nothing of the person whose message it brings.
+func personalAddresses(sender normalized.Sender) []identity.ProvenAddress {
+	var proven []identity.ProvenAddress
+	own := sender.Own()
+	for i := range own {
+		if address := own[i].Proven(); address != "" && own[i].Assurance != identity.AssuranceAgent {
+			proven = append(proven, address)
+		}
+	}
+	return proven
 }
 
 // resolvers returns the identities of a sender: the one that says who speaks, then the others. A sender of whom nothing says who

@@ -6,6 +6,7 @@ import (
 	"crypto/rand"
 	"encoding/base64"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -29,6 +30,13 @@ type loginState struct {
 	Demand  string `json:"d"`
 	Login   string `json:"l"`
 	Expires int64  `json:"e"` // seconds since 1970
+}
+
+// loginProof is who logged in. It travels through the last page, signed like a loginState.
+type loginProof struct {
+	loginState
+
+	Identity openid.Identity `json:"i"`
 }
 
 // providers are the logins elsewhere that pages offer.
@@ -96,86 +104,170 @@ type logins struct {
 	now       func() time.Time
 }
 
-// BeginLogin starts a login for an unauthorized demand. Redirect is the provider's address for the browser; binding is
-// a secret for a cookie of that browser (HttpOnly, SameSite=Lax, ten minutes), which FinishLogin asks for. Errors are
-// those of Decide; fault.Malformed for a login that the demand does not offer, fault.Unavailable when the provider
-// cannot be reached.
-func (l *logins) BeginLogin(ctx context.Context, token, login string) (redirect, binding string, err error) {
+// BeginLogin starts a login for an unauthorized demand. Redirect is the provider's address for the browser. Binding is a secret for a
+// cookie of that browser (HttpOnly, SameSite=Lax, ten minutes) which the attempt names, because a browser may have several of them;
+// FinishLogin and ConfirmLogin want it back. Errors are those of Decide; fault.Malformed for a login that the demand does not offer,
+// fault.Unavailable when the provider cannot be reached.
+func (l *logins) BeginLogin(ctx context.Context, token, login string) (redirect, attempt, binding string, err error) {
 	issuance, err := l.demands.open(ctx, token)
 	if err != nil {
-		return "", "", err
+		return "", "", "", err
 	}
 	if !slices.Contains(l.providers.offered(issuance.Part), login) {
-		return "", "", fault.InField("login", "is none of those that this request offers")
+		return "", "", "", fault.InField("login", "is none of those that this request offers")
 	}
 
 	binding = rand.Text() + rand.Text()
-	end := l.now().Add(loginLife)
-	if issuance.ExpiresAt.Before(end) {
-		end = issuance.ExpiresAt
-	}
-
-	body, err := json.Marshal(loginState{Demand: issuance.ID, Login: login, Expires: end.Unix()})
+	state, payload, err := l.sign(labelLoginState, binding, loginState{Demand: issuance.ID, Login: login, Expires: l.until(issuance)})
 	if err != nil {
-		return "", "", err
+		return "", "", "", err
 	}
 
-	payload := base64.RawURLEncoding.EncodeToString(body)
-	state := payload + "." + l.secrets.derive(labelLoginState, payload, binding)
 	redirect, err = l.providers.named(login).AuthorizationURL(ctx, state, l.secrets.derive(labelLoginNonce, payload, binding), l.secrets.derive(labelLoginVerifier, payload, binding))
-	return redirect, binding, err
+	return redirect, openid.AttemptName(state), binding, err
 }
 
-// FinishLogin is the provider's redirect back: state and code of its query, binding of the browser's cookie. The proof
-// is verified with the provider before anything changes; then the demand is granted and the turn goes on, with the
-// identity in the resolution. An empty code (the person turned back at the provider) is refused like a bad one and
-// leaves the demand open. Errors are those of Decide; the view is returned with them where the state is good.
-func (l *logins) FinishLogin(ctx context.Context, state, code, binding string) (View, error) {
-	begun, payload, refusal := l.readLogin(state, binding)
-	if refusal != nil {
-		return View{}, l.audit.refuse(ctx, policypart.Issuance{}, refusal)
+// until is when an attempt that begins now is over, in seconds since 1970.
+func (l *logins) until(i policypart.Issuance) int64 {
+	end := l.now().Add(loginLife)
+	if i.ExpiresAt.Before(end) {
+		end = i.ExpiresAt
+	}
+	return end.Unix()
+}
+
+// FinishLogin is the provider's redirect back, with the binding of the attempt's cookie. The proof is verified with the provider before
+// anything changes. Whoever logged in may be somebody else than the sender, whose link they followed (RFC 8628, section 5.4): only the
+// sender's own proven address is taken at once, and the turn goes on with the identity in the resolution. Otherwise nothing is decided,
+// and View.LoggedIn is set for a last page, whose form is ConfirmLogin. A demand that accepts the sender alone refuses anyone else.
+//
+// A login that did not take place is refused like a bad proof and leaves the demand open. Errors are those of Decide; the view is
+// returned with them where the state is good.
+func (l *logins) FinishLogin(ctx context.Context, back openid.Return, binding string) (View, error) {
+	var begun loginState
+	payload, good := l.read(labelLoginState, back.State, binding, &begun)
+	if !good {
+		refusal := &policypart.Refusal{Code: policypart.CodeUnknown, Reason: "login state was not made here, or for another browser"}
+		return View{}, l.refuse(ctx, policypart.Issuance{}, refusal, "this browser has no such login: it was begun in another browser, or has ended; open the link of the message again")
 	}
 
-	issuance, err := l.demands.open(ctx, l.secrets.token(begun.Demand))
+	issuance, login, err := l.begun(ctx, begun)
 	if err != nil {
 		return l.pages.view(issuance), err
 	}
 
-	login := l.providers.named(begun.Login)
-	if login == nil {
-		return l.pages.view(issuance), fault.New(fault.Unavailable, "this login is not offered any more; choose another one")
+	proven, err := login.Redeem(ctx, back, l.secrets.derive(labelLoginNonce, payload, binding), l.secrets.derive(labelLoginVerifier, payload, binding))
+	switch {
+	case fault.Is(err, fault.Unauthenticated):
+		public := "the login could not be verified, or its answer was used before; log in again"
+		if errors.Is(err, openid.ErrTurnedBack) {
+			public = "the login was not completed at its service; log in again, or decline"
+		}
+		return l.pages.view(issuance), l.refuse(ctx, issuance, &policypart.Refusal{Code: policypart.CodeProof, Reason: "login " + begun.Login + ": " + err.Error()}, public)
+	case err != nil:
+		return l.pages.view(issuance), err
 	}
 
-	proven, err := login.Redeem(ctx, code, l.secrets.derive(labelLoginNonce, payload, binding), l.secrets.derive(labelLoginVerifier, payload, binding))
-	if fault.Is(err, fault.Unauthenticated) {
-		return l.pages.view(issuance), l.audit.refuse(ctx, issuance, &policypart.Refusal{Code: policypart.CodeProof, Reason: "login " + begun.Login + ": " + err.Error()})
+	kept := notesOf(issuance)
+	switch {
+	case kept.proves(proven.Email):
+		return l.grant(ctx, issuance, proven, true)
+	case issuance.Part.SamePerson:
+		refusal := &policypart.Refusal{Code: policypart.CodePrincipal, Reason: "login " + begun.Login + ": " + proven.Subject + " is not proven to be the sender"}
+		return l.pages.view(issuance), l.refuse(ctx, issuance, refusal, "this is not a login of "+kept.Address+", whose message is waiting; the agent accepts no other one")
 	}
+
+	begun.Expires, proven.Groups = l.until(issuance), nil
+	view := l.pages.view(issuance)
+	view.Question = kept.Question
+	view.LoggedIn = &LoggedIn{Login: begun.Login, Address: proven.Email, Name: proven.Name, Subject: proven.Subject, Attempt: openid.AttemptName(back.State)}
+	view.LoggedIn.Proof, _, err = l.sign(labelLoginProof, binding, loginProof{begun, proven})
+	return view, err
+}
+
+// ConfirmLogin is the form of the last page: only here does somebody else's login count for the sender. Proof is that of the page, and
+// binding that of the attempt's cookie, so that no other browser and no other site can decide. Not grant denies the demand. Errors are
+// those of Decide.
+func (l *logins) ConfirmLogin(ctx context.Context, token, proof, binding string, grant bool) (View, error) {
+	issuance, err := l.demands.open(ctx, token)
 	if err != nil {
 		return l.pages.view(issuance), err
 	}
 
-	err = l.demands.settle(ctx, granted(issuance, l.loggedIn(issuance, proven), policypart.StatusIssued, l.now()))
+	var shown loginProof
+	if _, good := l.read(labelLoginProof, proof, binding, &shown); !good || shown.Demand != issuance.ID {
+		refusal := &policypart.Refusal{Code: policypart.CodeProof, Reason: "the page of a login was not made here, or for another browser or demand"}
+		return l.pages.view(issuance), l.refuse(ctx, issuance, refusal, "this page belongs to another browser or has ended; log in again")
+	}
+	if _, _, err := l.begun(ctx, shown.loginState); err != nil {
+		return l.pages.view(issuance), err
+	}
+
+	if grant {
+		return l.grant(ctx, issuance, shown.Identity, false)
+	}
+	by := resolver(l.evidence(issuance, shown.Identity))
+	err = l.demands.settle(ctx, denied(issuance, &by, policypart.StatusIssued, "The login was not confirmed, so nothing was done: "+quoted(issuance), l.now()))
 	return l.pages.refreshed(ctx, issuance), err
 }
 
-// readLogin verifies that the state was made here, for this browser, and not long ago.
-func (l *logins) readLogin(state, binding string) (begun loginState, payload string, refusal *policypart.Refusal) {
-	payload, tag, _ := strings.Cut(state, ".")
-	if !hmac.Equal([]byte(tag), []byte(l.secrets.derive(labelLoginState, payload, binding))) {
-		return begun, "", &policypart.Refusal{Code: policypart.CodeUnknown, Reason: "login state was not made here, or for another browser"}
+// begun finds the demand and the provider of an attempt that is not over.
+func (l *logins) begun(ctx context.Context, state loginState) (policypart.Issuance, Login, error) {
+	issuance, err := l.demands.open(ctx, l.secrets.token(state.Demand))
+	if err != nil {
+		return issuance, nil, err
+	}
+	if l.now().Unix() > state.Expires {
+		return issuance, nil, l.refuse(ctx, issuance, &policypart.Refusal{Code: policypart.CodeExpired, Reason: "the login took too long"}, "the login took longer than ten minutes; log in again")
 	}
 
-	body, err := base64.RawURLEncoding.DecodeString(payload)
-	if err == nil {
-		err = json.Unmarshal(body, &begun)
+	login := l.providers.named(state.Login)
+	if login == nil {
+		return issuance, nil, fault.New(fault.Unavailable, "this login is not offered any more; choose another one")
 	}
-	if err != nil || l.now().Unix() > begun.Expires {
-		return begun, "", &policypart.Refusal{Code: policypart.CodeExpired, Reason: "the login took too long"}
-	}
-	return begun, payload, nil
+	return issuance, login, nil
 }
 
-func (l *logins) loggedIn(i policypart.Issuance, proven openid.Identity) deed {
+// refuse records a refused attempt and says to the person at the page what to do.
+func (l *logins) refuse(ctx context.Context, i policypart.Issuance, refusal *policypart.Refusal, public string) error {
+	return fault.Wrap(fault.Of(l.audit.refuse(ctx, i, refusal)).Kind, public, refusal)
+}
+
+// sign writes a document of ours for one browser: base64url of its JSON, a dot, and a tag.
+func (l *logins) sign(label, binding string, document any) (signed, payload string, err error) {
+	body, err := json.Marshal(document)
+	payload = base64.RawURLEncoding.EncodeToString(body)
+	return payload + "." + l.secrets.derive(label, payload, binding), payload, err
+}
+
+// read verifies that a document was signed here for this browser.
+func (l *logins) read(label, signed, binding string, into any) (payload string, good bool) {
+	payload, tag, _ := strings.Cut(signed, ".")
+	if binding == "" || !hmac.Equal([]byte(tag), []byte(l.secrets.derive(label, payload, binding))) {
+		return "", false
+	}
+	body, err := base64.RawURLEncoding.DecodeString(payload)
+	return payload, err == nil && json.Unmarshal(body, into) == nil
+}
+
+// grant lets the turn go on with the identity that was proven.
+func (l *logins) grant(ctx context.Context, i policypart.Issuance, proven openid.Identity, same bool) (View, error) {
+	evidence := l.evidence(i, proven)
+	by := resolver(evidence)
+	what := deed{outcome: policypart.OutcomeGranted, by: &by, data: withData(nil, IdentityKey, evidence), same: &same}
+	err := l.demands.settle(ctx, granted(i, what, policypart.StatusIssued, l.now()))
+	return l.pages.refreshed(ctx, i), err
+}
+
+// proves reports whether an address is one that the asker's evidence proves. Local parts are compared exactly, because only their own
+// host knows which of them are one; domains as addresses compare them (message contract, section 2).
+func (n notes) proves(address string) bool {
+	parsed, err := identity.ParseAddress(address)
+	return err == nil && slices.Contains(n.Personal, identity.ProvenAddress(parsed.String()))
+}
+
+// evidence states what a login proved.
+func (l *logins) evidence(i policypart.Issuance, proven openid.Identity) identity.Evidence {
 	evidence := identity.Evidence{
 		Subject: proven.Subject, Issuer: proven.Issuer, Method: MethodOAuth, Assurance: identity.AssuranceOAuth,
 		Audience: identity.Audience{notesOf(i).AgentAddress}, IssuedAt: identity.At(l.now()),
@@ -193,6 +285,5 @@ func (l *logins) loggedIn(i policypart.Issuance, proven openid.Identity) deed {
 		evidence.Claims, _ = json.Marshal(claims) //nolint:errchkjson // a map of strings
 	}
 
-	by := resolver(evidence)
-	return deed{outcome: policypart.OutcomeGranted, by: &by, data: withData(nil, IdentityKey, evidence)}
+	return evidence
 }

@@ -97,7 +97,8 @@ func read(settlement *exchange.Settlement) (offered, bool) {
 		what.kind, what.outcome = policypart.PaymentRequired, policypart.OutcomePaid
 	}
 
-	return what, what.state != "" || what.payment != nil
+	// Declining needs no state: the turn that the message continues has one open demand.
+	return what, what.state != "" || what.payment != nil || what.outcome == policypart.OutcomeDenied
 }
 
 // readEnvelope reads validated evidence that resolves a demand. Its id makes it good once.
@@ -190,6 +191,7 @@ func (o *offers) accept(ctx context.Context, what offered, in exchange.Inbound, 
 		by = asker(i)
 	}
 
+	same := true // check 4 held: the sender, or an envelope about one of the sender's identities
 	var ending Ending
 	switch {
 	case what.outcome == policypart.OutcomeDenied:
@@ -202,7 +204,7 @@ func (o *offers) accept(ctx context.Context, what offered, in exchange.Inbound, 
 		}
 		ending = paid
 	default:
-		ending = granted(i, deed{outcome: what.outcome, by: by, receipt: what.receipt}, policypart.StatusIssued, o.now())
+		ending = granted(i, deed{outcome: what.outcome, by: by, receipt: what.receipt, same: &same}, policypart.StatusIssued, o.now())
 	}
 
 	demands.WithLabelValues(i.Kind, ending.Issuance.Resolution.Outcome).Inc()

@@ -50,7 +50,8 @@ func (p *pages) view(i policypart.Issuance) View {
 	refusal := i.CheckOpen(p.now())
 	view := View{
 		ID: i.ID, Token: p.secrets.token(i.ID), Agent: i.Agent, AgentAddress: kept.AgentAddress, Kind: i.Kind, Purpose: i.Purpose, Status: i.Status,
-		Open: refusal == nil, Part: bare(i.Part), Asker: kept.Address, Locale: kept.Locale, IssuedAt: i.IssuedAt, ExpiresAt: i.ExpiresAt,
+		Open: refusal == nil, Part: bare(i.Part), Asker: kept.Address, Address: kept.Address, Proven: kept.proves(kept.Address), Via: i.Via,
+		Locale: kept.Locale, IssuedAt: i.IssuedAt, ExpiresAt: i.ExpiresAt,
 	}
 
 	if len(i.Asker) > 0 {

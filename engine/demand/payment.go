@@ -1,6 +1,7 @@
 package demand
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -9,6 +10,7 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -23,7 +25,7 @@ import (
 )
 
 // verifyTries and verifyPause are how often a facilitator that cannot be reached is asked about a payment, while its
-// payer waits. After that the payment counts as not verified: the claim is not released.
+// payer waits. After that the demand is open again.
 const (
 	verifyTries = 3
 	verifyPause = 500 * time.Millisecond
@@ -62,8 +64,9 @@ func (p *payments) freeze(kept notes, part policypart.Part) error {
 }
 
 // Pay offers a payment on the page: an x402 payment payload as JSON, or base64 of it as in a header. It has to be for
-// one of the frozen requirements, and of no other demand. The demand is claimed first, then the facilitator is asked, so
-// that a bad payment burns it; the turn then goes on and the money is taken by Capture once the work is done. Errors are those of Decide.
+// one of the frozen requirements, and of no other demand. The demand is claimed first, then the facilitator is asked: a payment that
+// it refuses burns the demand, one that it could not be asked about leaves the demand open (fault.Unavailable). The turn then goes on,
+// and the money is taken by Capture once the work is done. Errors are those of Decide.
 func (p *payments) Pay(ctx context.Context, token string, offered json.RawMessage) (View, error) {
 	issuance, err := p.demands.open(ctx, token)
 	if err != nil {
@@ -80,7 +83,7 @@ func (p *payments) Pay(ctx context.Context, token string, offered json.RawMessag
 }
 
 // pay claims the demand and verifies the payment: checks 6 to 8. A refusal is returned as *policypart.Refusal, not yet
-// recorded; after the claim the turn was told, too.
+// recorded; after the claim the turn was told, too. fault.Unavailable leaves the demand open.
 func (p *payments) pay(ctx context.Context, i policypart.Issuance, offered json.RawMessage, by *policypart.Resolver) (Ending, error) {
 	if i.Kind != policypart.PaymentRequired || p.facilitator == nil {
 		return Ending{}, &policypart.Refusal{Code: policypart.CodeTerms, Reason: "no payment was asked for"}
@@ -106,13 +109,17 @@ func (p *payments) pay(ctx context.Context, i policypart.Issuance, offered json.
 		return Ending{}, p.demands.lost(ctx, i.ID)
 	}
 
+	open := i
 	i.Status, i.Notes = policypart.StatusClaimed, kept.raw()
-	verified, err := p.verify(ctx, matched)
-	if err != nil || !verified.Valid {
-		return Ending{}, p.burn(ctx, i, by, verified, err)
+	switch verified, err := p.verify(ctx, matched); {
+	case err != nil:
+		return Ending{}, p.reopen(ctx, open, err)
+	case !verified.Valid:
+		return Ending{}, p.burn(ctx, i, matched, by, verified)
+	default:
+		kept.Payment.Payer = verified.Payer
 	}
 
-	kept.Payment.Payer = verified.Payer
 	return granted(i, paidBy(kept, requirements, by), policypart.StatusClaimed, p.now()), nil
 }
 
@@ -128,22 +135,37 @@ func (p *payments) verify(ctx context.Context, offered facilitator.Payment) (ver
 	return verified, err
 }
 
-// burn ends the turn of a payment that failed its check, and returns the refusal.
-func (p *payments) burn(ctx context.Context, i policypart.Issuance, by *policypart.Resolver, verified facilitator.Verification, cause error) *policypart.Refusal {
-	refusal := &policypart.Refusal{Code: policypart.CodeProof, Reason: "the facilitator refused the payment: " + verified.Reason}
-	sentence := "The payment was not accepted, and no money was taken. Send your message again to start over."
-	if cause != nil {
-		refusal.Reason = "the payment could not be verified: " + cause.Error()
-		sentence = "The payment could not be checked, and no money was taken. Send your message again to start over."
+// reopen gives a claim back when the facilitator could not be asked. Nothing is charged twice by that: to verify a payment moves no
+// money, and money is taken for a demand that is resolved, with the payment that it was resolved with. Another node cannot have gone on
+// with the claim, because the update wants it as it is.
+func (p *payments) reopen(ctx context.Context, open policypart.Issuance, cause error) error {
+	ctx = context.WithoutCancel(ctx) // whether the payer waits or not
+	open.UpdatedAt = p.now()
+	if err := p.demands.turns.Settle(ctx, Ending{Issuance: open, From: []string{policypart.StatusClaimed}}); err != nil {
+		p.log.WarnContext(ctx, "demand whose payment could not be checked stays claimed until it expires", "demand", open.ID, "error", err)
 	}
+	p.log.WarnContext(ctx, "payment could not be checked; its demand stays open", "demand", open.ID, "error", cause)
+	return &fault.Fault{
+		Kind: fault.Unavailable, Public: "the payment cannot be checked now; no money was taken and the request stays open, so send the payment again",
+		RetryAfter: reopenRetry, Cause: cause,
+	}
+}
+
+// reopenRetry is when a payer may try again.
+const reopenRetry = 5 * time.Second
+
+// burn ends the turn of a payment that the facilitator refused, and returns the refusal.
+func (p *payments) burn(ctx context.Context, i policypart.Issuance, offered facilitator.Payment, by *policypart.Resolver, verified facilitator.Verification) *policypart.Refusal {
+	ending := denied(i, by, policypart.StatusClaimed, "The payment was not accepted, and no money was taken. Send your message again to start over.", p.now())
+	ending.Response.Metadata = failedPayment(offered, verified.Reason, nil)
 
 	ctx = context.WithoutCancel(ctx) // the claim is used up, whether the payer waits or not
-	if err := p.demands.turns.Settle(ctx, denied(i, by, policypart.StatusClaimed, sentence, p.now())); err != nil {
+	if err := p.demands.turns.Settle(ctx, ending); err != nil {
 		p.log.WarnContext(ctx, "turn of a refused payment stays parked until it expires", "demand", i.ID, "error", err)
 	} else {
 		demands.WithLabelValues(i.Kind, policypart.OutcomeDenied).Inc()
 	}
-	return refusal
+	return &policypart.Refusal{Code: policypart.CodeProof, Reason: "the facilitator refused the payment: " + verified.Reason}
 }
 
 // paidBy is the deed of a verified payment. The receipt is the hash of what was signed; the transaction exists only
@@ -175,7 +197,40 @@ const (
 const (
 	statusCompleted = "payment-completed"
 	statusFailed    = "payment-failed"
+	statusRejected  = "payment-rejected"
 )
+
+// Values of PaymentErrorKey.
+const (
+	errorExpired    = "EXPIRED_PAYMENT"
+	errorSettlement = "SETTLEMENT_FAILED"
+)
+
+// paymentErrors are the codes of the x402 extension by what is in the reasons of facilitators (x402, section 9), in this order.
+var paymentErrors = []struct{ holds, code string }{
+	{"insufficient", "INSUFFICIENT_FUNDS"}, {"network", "NETWORK_MISMATCH"}, {"valid_before", errorExpired}, {"valid_after", errorExpired},
+	{"expired", errorExpired}, {"nonce", "DUPLICATE_NONCE"}, {"signature", "INVALID_SIGNATURE"}, {"value", "INVALID_AMOUNT"}, {"amount", "INVALID_AMOUNT"},
+}
+
+// failedPayment is the metadata of the response after a payment that failed. Receipt is what the facilitator answered; nil where it
+// was not asked to settle, or said nothing.
+func failedPayment(offered facilitator.Payment, reason string, receipt json.RawMessage) map[string]string {
+	code := errorSettlement
+	for _, known := range paymentErrors {
+		if strings.Contains(strings.ToLower(reason), known.holds) {
+			code = known.code
+			break
+		}
+	}
+
+	if receipt == nil {
+		requirements, _ := facilitator.ReadRequirements(offered.Requirements) // frozen, so they can be read
+		receipt, _ = json.Marshal(map[string]any{                             //nolint:errchkjson // texts and a boolean
+			"success": false, "errorReason": cmp.Or(reason, "unexpected_settle_error"), "transaction": "", "network": requirements.Network,
+		})
+	}
+	return map[string]string{PaymentStatusKey: statusFailed, PaymentErrorKey: code, PaymentReceiptsKey: "[" + string(receipt) + "]"}
+}
 
 // keptResponseBytes bounds the copy of a response that is kept beside a capture.
 const keptResponseBytes = 1 << 20
@@ -201,7 +256,7 @@ func (p *payments) Capture(ctx context.Context, turn exchange.TurnRecord, respon
 
 	kept := notesOf(issuance)
 	if kept.Payment == nil {
-		return p.uncaptured(ctx, issuance, kept, response, codeCaptureFailed, "the payment was not kept")
+		return p.uncaptured(ctx, issuance, kept, response, failedCapture{code: codeCaptureFailed, detail: "the payment was not kept"})
 	}
 
 	again := false
@@ -214,7 +269,7 @@ func (p *payments) Capture(ctx context.Context, turn exchange.TurnRecord, respon
 		case captured:
 			return receipted(response, kept.Capture.Receipt), nil
 		case captureFailed:
-			return failedCapture(response, codeCaptureFailed), nil
+			return failedCapture{code: codeCaptureFailed, reason: kept.Capture.Reason, receipt: kept.Capture.Receipt}.instead(response, kept), nil
 		}
 		again = true
 	} else if err := p.note(ctx, issuance, &kept, capture{State: capturing, Response: keepable(response)}); err != nil {
@@ -255,12 +310,20 @@ func (p *payments) take(ctx context.Context, i policypart.Issuance, kept notes, 
 		p.noteEnd(ctx, i, &kept, capture{State: captured, Response: keepable(response), Receipt: settled.Raw})
 		return receipted(response, settled.Raw), nil
 	case known && !again:
-		return p.uncaptured(ctx, i, kept, response, codeCaptureFailed, "the facilitator refused: "+settled.Reason)
+		return p.uncaptured(ctx, i, kept, response, failedCapture{codeCaptureFailed, settled.Reason, "the facilitator refused: " + settled.Reason, settled.Raw})
 	case err != nil:
-		return p.uncaptured(ctx, i, kept, response, codeCaptureUnknown, "the facilitator cannot be asked: "+err.Error())
+		return p.uncaptured(ctx, i, kept, response, failedCapture{code: codeCaptureUnknown, detail: "the facilitator cannot be asked: " + err.Error()})
 	}
 
-	return p.uncaptured(ctx, i, kept, response, codeCaptureUnknown, "asked again, the facilitator says: "+settled.Reason)
+	return p.uncaptured(ctx, i, kept, response, failedCapture{codeCaptureUnknown, settled.Reason, "asked again, the facilitator says: " + settled.Reason, settled.Raw})
+}
+
+// failedCapture is money that was not taken, or of which that is not known.
+type failedCapture struct {
+	code    string
+	reason  string          // of the facilitator
+	detail  string          // for the audit trail
+	receipt json.RawMessage // of the facilitator; nil = it gave none
 }
 
 // carryOut asks until there is an outcome or the tries are used up. It sets again once an attempt ended without one.
@@ -282,16 +345,16 @@ func (p *payments) carryOut(ctx context.Context, offered facilitator.Payment, ag
 
 // uncaptured makes the failed response and tells the operator.
 func (p *payments) uncaptured(
-	ctx context.Context, i policypart.Issuance, kept notes, response normalized.Response, code, reason string,
+	ctx context.Context, i policypart.Issuance, kept notes, response normalized.Response, failed failedCapture,
 ) (normalized.Response, error) {
-	captures.WithLabelValues(map[string]string{codeCaptureFailed: "failed", codeCaptureUnknown: "unknown"}[code]).Inc()
-	if err := p.store.Audit(ctx, auditRow(i, code, reason, p.now())); err != nil {
+	captures.WithLabelValues(map[string]string{codeCaptureFailed: "failed", codeCaptureUnknown: "unknown"}[failed.code]).Inc()
+	if err := p.store.Audit(ctx, auditRow(i, failed.code, failed.detail, p.now())); err != nil {
 		return response, fault.RetryIn(0, "the failed payment cannot be recorded now", err)
 	}
-	if code == codeCaptureFailed {
-		p.noteEnd(ctx, i, &kept, capture{State: captureFailed, Response: keepable(response), Reason: reason})
+	if failed.code == codeCaptureFailed {
+		p.noteEnd(ctx, i, &kept, capture{State: captureFailed, Response: keepable(response), Reason: failed.reason, Receipt: failed.receipt})
 	}
-	return failedCapture(response, code), nil
+	return failed.instead(response, kept), nil
 }
 
 func (p *payments) note(ctx context.Context, i policypart.Issuance, kept *notes, state capture) error {
@@ -330,16 +393,21 @@ func receipted(response normalized.Response, receipt json.RawMessage) normalized
 	return response
 }
 
-// failedCapture takes the place of work that was done and not paid.
-func failedCapture(response normalized.Response, code string) normalized.Response {
+// instead takes the place of work that was done and not paid.
+func (f failedCapture) instead(response normalized.Response, kept notes) normalized.Response {
 	sentence := "The payment could not be taken, so the result is withheld. Nothing was charged."
-	if code == codeCaptureUnknown {
+	if f.code == codeCaptureUnknown {
 		sentence = "It is not certain whether the payment was taken, so the result is withheld. Please ask the operator of this agent before you pay again."
+	}
+
+	var offered facilitator.Payment
+	if kept.Payment != nil {
+		offered = kept.Payment.Payment
 	}
 	return normalized.Response{
 		InReplyTo: response.InReplyTo, ThreadID: response.ThreadID, Visibility: normalized.VisibilityDirect, Status: normalized.StatusFailed,
-		Parts: []normalized.Part{normalized.Text(sentence)}, Error: &normalized.ResponseError{Code: code, Message: sentence},
-		Metadata: map[string]string{PaymentStatusKey: statusFailed},
+		Parts: []normalized.Part{normalized.Text(sentence)}, Error: &normalized.ResponseError{Code: f.code, Message: sentence},
+		Metadata: failedPayment(offered, f.reason, f.receipt),
 	}
 }
 

@@ -22,6 +22,7 @@ const (
 	labelLoginState    = "login state"
 	labelLoginNonce    = "login nonce"
 	labelLoginVerifier = "login verifier"
+	labelLoginProof    = "login proof"
 )
 
 const tokenBytes = 43 // base64url of 32 bytes without padding

@@ -15,7 +15,7 @@ type Service struct {
 	*registry  // Bind
 	*issuer    // Issue, Hold
 	*pages     // Show, Decide
-	*logins    // BeginLogin, FinishLogin
+	*logins    // BeginLogin, FinishLogin, ConfirmLogin
 	*payments  // Pay, Capture, Captured
 	*links     // Challenge
 	*offers    // Offer

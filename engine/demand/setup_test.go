@@ -179,7 +179,9 @@ func (s *rowStore) Settle(_ context.Context, endings ...Ending) error {
 		if e.Issuance.Status != policypart.StatusResolved {
 			maps.DeleteFunc(s.paying, func(_, demand string) bool { return demand == e.Issuance.ID })
 		}
-		delete(s.waiting, e.Issuance.TurnID)
+		if e.Resume || e.Response != nil {
+			delete(s.waiting, e.Issuance.TurnID)
+		}
 		if e.Link != nil {
 			s.links = append(s.links, *e.Link)
 		}

@@ -106,6 +106,33 @@ func (s *runner) park(ctx context.Context, job queue.Job, turn exchange.TurnReco
 	})
 }
 
+// reminded answers a bare yes or no that follows a demand in its conversation. Words do not decide a demand (message contract, section
+// 9), and an agent that is given one would not know what it is about.
+func (s *runner) reminded(ctx context.Context, turn exchange.TurnRecord) (response normalized.Response, reminds bool, err error) {
+	if _, bare := demand.ReadDecision(turn.Message); !bare {
+		return response, false, nil
+	}
+
+	newest, err := s.options.Store.Turns(ctx, exchange.TurnFilter{
+		Agent: turn.Agent, Principal: turn.Principal, ThreadID: turn.ThreadID, ByArrival: true, Limit: 2,
+	})
+	if err != nil || len(newest) < 2 || newest[0].ID != turn.ID || newest[1].State != exchange.StateWaiting {
+		return response, false, err
+	}
+
+	asked, found, err := s.options.Store.DemandOfTurn(ctx, newest[1].ID)
+	if err != nil || !found {
+		return response, false, err
+	}
+	sentence, open := demand.Reminder(asked, time.Now())
+	if !open {
+		return response, false, nil
+	}
+
+	response.Visibility, response.Parts = normalized.VisibilityDirect, []normalized.Part{normalized.Text(sentence)}
+	return response.Answering(turn.Message), true, nil
+}
+
 // dropDemand closes the open demand of a turn that no asker waits for any more.
 func (s *settler) dropDemand(ctx context.Context, turnID string) (func(Tx) error, error) {
 	open, found, err := s.options.Store.DemandOfTurn(ctx, turnID)

@@ -181,7 +181,7 @@ const (
 	originAgent    origin = iota
 	originReleased        // it was held back, and an approver let it pass
 	originCombined        // the agents that it mentions have been asked
-	originLink            // the message carries the word of an open link: it is the demand for this side's consent
+	originLink            // the message carries the word of an open link, or a bare yes or no to a demand: what the server says about that
 	originCaptured        // it was there already when the process died while it took the money for it
 )
 
@@ -208,6 +208,9 @@ func (s *runner) originOf(ctx context.Context, job queue.Job, turn exchange.Turn
 
 	if turn.Message.PolicyResolution == nil {
 		response, isLink, err := s.challenged(ctx, turn)
+		if err == nil && !isLink {
+			response, isLink, err = s.reminded(ctx, turn)
+		}
 		if isLink {
 			return originLink, response, err
 		}

@@ -20,6 +20,7 @@ var levels = map[string]int{
 	"internal/webhooksignature":   0,
 	"internal/bounded":            0,
 	"internal/clip":               0,
+	"internal/uniquejson":         0,
 	"internal/capability":         0,
 	"internal/catalog":            0,
 	"internal/boundedjson":        0,

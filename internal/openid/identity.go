@@ -4,14 +4,18 @@ import (
 	"context"
 	"crypto/sha256"
 	"crypto/subtle"
+	"encoding/base64"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/coreos/go-oidc/v3/oidc"
 	"golang.org/x/oauth2"
+
+	"inbox/internal/uniquejson"
 )
 
 const (
@@ -35,20 +39,19 @@ type Identity struct {
 }
 
 // Redeem trades the code for an ID token and verifies it (OpenID Connect Core, section 3.1.3.7): signature by a key of
-// the provider, issuer, audience, authorized party, times and nonce. fault.Unauthenticated when the code is refused or
-// the token is bad, fault.Unavailable when the provider cannot be reached.
-func (p *Provider) Redeem(ctx context.Context, code, nonce, verifier string) (Identity, error) {
-	if code == "" || len(code) > maxCodeBytes {
-		return Identity{}, rejected(errors.New("no usable code"))
-	}
-
+// the provider, issuer, audience, authorized party, times and nonce. fault.Unauthenticated when the return or its code is refused
+// (with ErrTurnedBack where there was no login) or the token is bad, fault.Unavailable when the provider cannot be reached.
+func (p *Provider) Redeem(ctx context.Context, back Return, nonce, verifier string) (Identity, error) {
 	provider, err := p.provider(ctx)
 	if err != nil {
 		return Identity{}, err
 	}
+	if err := back.check(p.options.Issuer, metadataOf(provider).ReturnsIssuer); err != nil {
+		return Identity{}, err
+	}
 
 	ctx = oidc.ClientContext(ctx, p.client)
-	token, err := p.config(provider).Exchange(ctx, code, oauth2.VerifierOption(verifier))
+	token, err := p.config(provider).Exchange(ctx, back.Code, oauth2.VerifierOption(verifier))
 	if err != nil {
 		return Identity{}, classed(err)
 	}
@@ -57,6 +60,9 @@ func (p *Provider) Redeem(ctx context.Context, code, nonce, verifier string) (Id
 	if raw == "" || len(raw) > maxTokenBytes {
 		return Identity{}, rejected(errors.New("the provider gave no usable ID token"))
 	}
+	if err := unique(raw); err != nil {
+		return Identity{}, rejected(err)
+	}
 
 	verified, err := provider.Verifier(&oidc.Config{ClientID: p.options.ClientID, Now: p.options.Now}).Verify(ctx, raw)
 	if err != nil {
@@ -64,6 +70,21 @@ func (p *Provider) Redeem(ctx context.Context, code, nonce, verifier string) (Id
 	}
 
 	return p.identity(verified, raw, nonce)
+}
+
+// unique refuses an ID token that readers could read differently.
+func unique(raw string) error {
+	pieces := strings.Split(raw, ".")
+	for _, piece := range pieces[:len(pieces)-1] {
+		body, err := base64.RawURLEncoding.DecodeString(piece)
+		if err == nil {
+			err = uniquejson.Object(body)
+		}
+		if err != nil {
+			return fmt.Errorf("read ID token: %w", err)
+		}
+	}
+	return nil
 }
 
 func (p *Provider) identity(token *oidc.IDToken, raw, nonce string) (Identity, error) {
@@ -82,6 +103,10 @@ func (p *Provider) identity(token *oidc.IDToken, raw, nonce string) (Identity, e
 		return Identity{}, rejected(errors.New("the ID token was made for another login: nonce"))
 	case claims.AuthorizedParty != "" && claims.AuthorizedParty != p.options.ClientID:
 		return Identity{}, rejected(errors.New("the ID token was made for another client: azp"))
+	case claims.AuthorizedParty == "" && len(token.Audience) > 1:
+		return Identity{}, rejected(errors.New("the ID token has several audiences and does not say for whom it was made: azp"))
+	case all["iat"] == nil:
+		return Identity{}, rejected(errors.New("the ID token does not say when it was made: iat"))
 	case token.Subject == "" || len(token.Subject) > maxSubjectBytes:
 		return Identity{}, rejected(errors.New("the ID token has no usable subject"))
 	}

@@ -90,6 +90,15 @@ func (r roundTripper) RoundTrip(request *http.Request) (*http.Response, error) {
 	return r.doer.Do(request)
 }
 
+// Origin returns scheme and host of the issuer.
+func (p *Provider) Origin() string {
+	issuer, err := url.Parse(p.options.Issuer)
+	if err != nil {
+		return "" // cannot be: New has read it
+	}
+	return issuer.Scheme + "://" + issuer.Host
+}
+
 // Name returns the name of the login.
 func (p *Provider) Name() string { return p.options.Name }
 
@@ -113,6 +122,38 @@ func (p *Provider) ReauthenticationURL(ctx context.Context, state, nonce, verifi
 	}
 	return p.config(provider).AuthCodeURL(state, oidc.Nonce(nonce), oauth2.S256ChallengeOption(verifier),
 		oauth2.SetAuthURLParam("prompt", "login"), oauth2.SetAuthURLParam("max_age", "0")), nil
+}
+
+// metadata is what is read of a discovery document beside what go-oidc reads.
+type metadata struct {
+	ReturnsIssuer bool   `json:"authorization_response_iss_parameter_supported"` // RFC 9207, section 3
+	EndSession    string `json:"end_session_endpoint"`                           // OpenID Connect RP-Initiated Logout 1.0, section 2.1
+}
+
+func metadataOf(provider *oidc.Provider) (m metadata) {
+	_ = provider.Claims(&m) // go-oidc has read the same document
+	return m
+}
+
+// LogoutURL returns the address at which the browser's session with the provider ends (OpenID Connect RP-Initiated Logout 1.0); empty
+// where the provider publishes none, or cannot be reached now. No ID token is kept as a hint, so the provider may ask the user first;
+// and the browser is not sent back, because providers refuse an address that was not registered for it.
+func (p *Provider) LogoutURL(ctx context.Context) string {
+	provider, err := p.provider(ctx)
+	if err != nil {
+		return ""
+	}
+
+	issuer, issuerErr := url.Parse(p.options.Issuer)
+	end, err := url.Parse(metadataOf(provider).EndSession)
+	if err != nil || issuerErr != nil || end.Host == "" || end.User != nil || end.Scheme != "https" && end.Scheme != issuer.Scheme {
+		return ""
+	}
+
+	query := end.Query()
+	query.Set("client_id", p.options.ClientID)
+	end.RawQuery = query.Encode()
+	return end.String()
 }
 
 func (p *Provider) config(provider *oidc.Provider) *oauth2.Config {

@@ -3,6 +3,7 @@ package openid_test
 import (
 	"errors"
 	"net/http"
+	"net/url"
 	"strings"
 	"testing"
 	"time"
@@ -47,8 +48,8 @@ func provider(t *testing.T, issuer *openidtest.Issuer, change func(*openid.Optio
 	return p
 }
 
-// visit logs in and returns the code.
-func visit(t *testing.T, p *openid.Provider, issuer *openidtest.Issuer, nonce string) string {
+// visit logs in and returns what the browser brings back.
+func visit(t *testing.T, p *openid.Provider, issuer *openidtest.Issuer, nonce string) openid.Return {
 	t.Helper()
 	address, err := p.AuthorizationURL(t.Context(), "st", nonce, verifier)
 	if err != nil {
@@ -57,11 +58,11 @@ func visit(t *testing.T, p *openid.Provider, issuer *openidtest.Issuer, nonce st
 	if strings.Contains(address, verifier) {
 		t.Fatal("the verifier is in the address")
 	}
-	query := issuer.Visit(t, address)
-	if query.Get("state") != "st" {
-		t.Fatalf("%v", query)
+	back, err := openid.ReadReturn(issuer.Visit(t, address))
+	if err != nil || back.State != "st" {
+		t.Fatalf("%+v %v", back, err)
 	}
-	return query.Get("code")
+	return back
 }
 
 func TestLoginGivesTheVerifiedIdentity(t *testing.T) {
@@ -98,6 +99,18 @@ func TestBadTokensAreRejected(t *testing.T) {
 		"expired":     func(c map[string]any) { c["exp"] = time.Now().Add(-time.Hour).Unix() },
 		"no expiry":   func(c map[string]any) { delete(c, "exp") },
 		"party":       func(c map[string]any) { c["azp"] = "somebody" },
+		"no time":     func(c map[string]any) { delete(c, "iat") },
+		"slash":       func(c map[string]any) { c["aud"] = openidtest.ClientID + "/" },
+		"case":        func(c map[string]any) { c["aud"] = strings.ToUpper(openidtest.ClientID) },
+		"two":         func(c map[string]any) { c["aud"] = []string{openidtest.ClientID, "somebody"} },
+		"twice":       func(c map[string]any) { c["aud"] = []string{openidtest.ClientID, openidtest.ClientID} },
+		"two, azp":    func(c map[string]any) { c["aud"], c["azp"] = []string{openidtest.ClientID, "somebody"}, "somebody" },
+		"azp, slash":  func(c map[string]any) { c["azp"] = openidtest.ClientID + "/" },
+		"azp list":    func(c map[string]any) { c["azp"] = []string{openidtest.ClientID} },
+		"no client":   func(c map[string]any) { c["aud"] = []string{} },
+		"nested":      func(c map[string]any) { c["aud"] = []any{[]string{openidtest.ClientID}} },
+		"other case":  func(c map[string]any) { c["Sub"] = "root" },
+		"iss, slash":  func(c map[string]any) { c["iss"] = issuer.URL + "/" },
 		"no subject":  func(c map[string]any) { delete(c, "sub") },
 		"long":        func(c map[string]any) { c["sub"] = strings.Repeat("x", 256) },
 		"over 32 KiB": func(c map[string]any) { c["x"] = strings.Repeat("x", 40<<10) },
@@ -106,6 +119,12 @@ func TestBadTokensAreRejected(t *testing.T) {
 		if got, err := p.Redeem(t.Context(), visit(t, p, issuer, "n"), "n", verifier); !fault.Is(err, fault.Unauthenticated) {
 			t.Errorf("%s: %+v %v", name, got, err)
 		}
+	}
+	issuer.Tamper(func(c map[string]any) {
+		c["aud"], c["azp"] = []string{"somebody", openidtest.ClientID}, openidtest.ClientID
+	})
+	if _, err := p.Redeem(t.Context(), visit(t, p, issuer, "n"), "n", verifier); err != nil {
+		t.Errorf("several audiences and our azp: %v", err)
 	}
 	issuer.Tamper(nil)
 	issuer.Forge()
@@ -125,6 +144,72 @@ func TestBadTokensAreRejected(t *testing.T) {
 	}
 }
 
+// TestReturnsNameTheirIssuer: a return that another provider sent, or that says so little of it, redeems no code (RFC 9207).
+func TestReturnsNameTheirIssuer(t *testing.T) {
+	issuer := openidtest.New(t, "u-1")
+	for _, always := range []bool{false, true} {
+		issuer.Publish("authorization_response_iss_parameter_supported", always)
+		p := provider(t, issuer, nil)
+		for name, c := range map[string]struct {
+			iss  []string
+			good bool
+		}{
+			"its own": {[]string{issuer.URL}, true}, "none": {nil, !always}, "another": {[]string{"https://evil.test"}, false},
+			"a slash": {[]string{issuer.URL + "/"}, false}, "empty": {[]string{""}, false}, "two": {[]string{issuer.URL, issuer.URL}, false},
+		} {
+			query := url.Values{"state": {"st"}, "code": {visit(t, p, issuer, "n").Code}, "iss": c.iss}
+			back, err := openid.ReadReturn(query)
+			if err == nil {
+				_, err = p.Redeem(t.Context(), back, "n", verifier)
+			}
+			if (err == nil) != c.good {
+				t.Errorf("%s, published: %v: %v", name, always, err)
+			}
+		}
+	}
+}
+
+func TestReturnsWithoutALogin(t *testing.T) {
+	issuer := openidtest.New(t, "u-1")
+	p := provider(t, issuer, nil)
+	for code, kind := range map[string]fault.Kind{
+		"access_denied": fault.Unauthenticated, "login_required": fault.Unauthenticated, "server_error": fault.Unavailable, "temporarily_unavailable": fault.Unavailable,
+	} {
+		issuer.Refuse(code)
+		_, err := p.Redeem(t.Context(), visit(t, p, issuer, "n"), "n", verifier)
+		if !fault.Is(err, kind) || errors.Is(err, openid.ErrTurnedBack) != (kind == fault.Unauthenticated) {
+			t.Errorf("%s: %v", code, err)
+		}
+	}
+	for _, query := range []string{"", "state=s", "code=c", "error=x", "state=s&code=c&code=d", "state=s&state=t&code=c", "state=s&error=a&error=b"} {
+		values, _ := url.ParseQuery(query)
+		if back, err := openid.ReadReturn(values); !fault.Is(err, fault.Malformed) {
+			t.Errorf("%q: %+v %v", query, back, err)
+		}
+	}
+	if back, err := openid.ReadReturn(url.Values{"state": {"s"}, "code": {"c"}, "error": {"access_denied"}}); err != nil || back.Code != "" {
+		t.Errorf("%+v %v", back, err)
+	}
+}
+
+func TestLogoutURL(t *testing.T) {
+	issuer := openidtest.New(t, "u-1")
+	for published, want := range map[any]string{
+		nil: "", "": "", "/logout": "", "javascript:alert(1)": "", "ftp://x.test/": "", "https://u@x.test/": "", 7: "",
+		"https://x.test/out?a=b": "https://x.test/out?a=b&client_id=" + openidtest.ClientID,
+		issuer.URL + "/logout":   issuer.URL + "/logout?client_id=" + openidtest.ClientID,
+	} {
+		issuer.Publish("end_session_endpoint", published)
+		if got := provider(t, issuer, nil).LogoutURL(t.Context()); got != want {
+			t.Errorf("%v: %q", published, got)
+		}
+	}
+	down := provider(t, issuer, func(o *openid.Options) { o.HTTP = &client{down: true} })
+	if got := down.LogoutURL(t.Context()); got != "" {
+		t.Errorf("a provider that is down: %q", got)
+	}
+}
+
 func TestCodesAreGoodOnceAndForTheirVerifier(t *testing.T) {
 	issuer := openidtest.New(t, "u-1")
 	p := provider(t, issuer, nil)
@@ -136,8 +221,8 @@ func TestCodesAreGoodOnceAndForTheirVerifier(t *testing.T) {
 	if _, err := p.Redeem(t.Context(), code, "n", verifier); err != nil {
 		t.Error(err)
 	}
-	for _, code := range []string{code, "", strings.Repeat("x", 5000)} {
-		if _, err := p.Redeem(t.Context(), code, "n", verifier); !fault.Is(err, fault.Unauthenticated) {
+	for _, code := range []string{code.Code, "", strings.Repeat("x", 5000)} {
+		if _, err := p.Redeem(t.Context(), openid.Return{State: "st", Code: code}, "n", verifier); !fault.Is(err, fault.Unauthenticated) {
 			t.Errorf("%.9q: %v", code, err)
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"inbox/identity"
 	"inbox/internal/admission"
 	"inbox/internal/await"
 	"inbox/internal/fault"
@@ -41,7 +42,7 @@ func TestForgersDoNotKeepNewKeysOut(t *testing.T) {
 	if found, err := find(honest, "new"); !found || err != nil {
 		t.Errorf("the new key: %v, %v", found, err)
 	}
-	for i := range maxLooks { // many networks together
+	for i := range identity.MaxLooks { // many networks together
 		_, _ = find(admission.SourceOf(netip.AddrFrom4([4]byte{10, byte(i), 0, 1})), "invented")
 	}
 	if _, err := find(admission.SourceOf(netip.MustParseAddr("203.0.113.9")), "newest"); !fault.Is(err, fault.Unavailable) || fault.Of(err).RetryAfter <= 0 {
@@ -84,5 +85,42 @@ func TestPeersThatDoNotAnswer(t *testing.T) {
 		if _, _, err := sets.find(t.Context(), honest, "peer.test", "k"); !fault.Is(err, fault.Unavailable) || !errors.Is(err, ErrLater) {
 			t.Errorf("%v, want Unavailable", err)
 		}
+	}
+}
+
+// TestAnInventedKeyCostsOneLook: one token with an invented kid kept the new key of the issuer out for a minute, for everyone in the
+// network of whoever sent it.
+func TestAnInventedKeyCostsOneLook(t *testing.T) {
+	now, fetches := time.Unix(1_800_000_000, 0), 0
+	keys := map[string]publicKey{"old": {}}
+	sets := newKeySets(func() time.Time { return now }, func(context.Context, string) (map[string]publicKey, error) {
+		fetches++
+		return keys, nil
+	}, 10)
+	find := func(kid string) bool {
+		_, found, err := sets.find(t.Context(), forger, "peer.test", kid)
+		if err != nil {
+			t.Errorf("%s: %v", kid, err)
+		}
+		return found
+	}
+
+	if !find("old") || find("invented") || find("invented") || fetches != 2 {
+		t.Fatalf("%d fetches before the rotation", fetches)
+	}
+	keys = map[string]publicKey{"old": {}, "new": {}}
+	if !find("new") || fetches != 3 {
+		t.Errorf("the new key was not found, with %d fetches", fetches)
+	}
+	for i := range 100 {
+		find(fmt.Sprint("more", i))
+	}
+	if fetches != 1+identity.MaxLooksOne {
+		t.Errorf("%d fetches for one network", fetches)
+	}
+	now = now.Add(RefreshPause)
+	keys = map[string]publicKey{"newest": {}}
+	if !find("newest") {
+		t.Error("a minute later the network has no look")
 	}
 }

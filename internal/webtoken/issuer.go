@@ -53,7 +53,7 @@ func (v *Verifier) issued(shown Presented, t *token, issuer Issuer) error {
 		return errors.New("kid is missing")
 	case c.Subject == "":
 		return errors.New("sub is missing")
-	case !v.addressed(shown, c.Audience, issuer.Audiences):
+	case !v.addressed(shown, c.Audience, issuer.Audiences, issuer.oneTime()):
 		return errors.New("aud does not name this agent")
 	case c.Nonce != nil:
 		return errors.New("it is an ID token and none for access")
@@ -78,13 +78,16 @@ func (v *Verifier) issued(shown Presented, t *token, issuer Issuer) error {
 	return v.times(c, MaxAccessLife)
 }
 
-// addressed reports whether aud names the agent, or a name that the operator configured for this server. A configured name of
-// another agent opens that one only.
-func (v *Verifier) addressed(shown Presented, aud audience, configured []string) bool {
-	return slices.ContainsFunc(aud, func(name string) bool {
-		return name != "" && (slices.Contains(shown.Audiences, name) ||
-			slices.Contains(configured, name) && (shown.Foreign == nil || !shown.Foreign(name)))
-	})
+// addressed reports whether aud names the agent, or a name that the operator configured for this server; names are compared exactly.
+// A configured name of another agent opens that one only. An access token may be for others, too (RFC 9068, section 4). A token that
+// is good for one request must be for no one else (sole): whoever else it names could show it here first (RFC 7523, section 3).
+func (v *Verifier) addressed(shown Presented, aud audience, configured []string, sole bool) bool {
+	foreign := func(name string) bool {
+		return name == "" || !slices.Contains(shown.Audiences, name) &&
+			(!slices.Contains(configured, name) || shown.Foreign != nil && shown.Foreign(name))
+	}
+	ours := func(name string) bool { return !foreign(name) }
+	return slices.ContainsFunc(aud, ours) && !(sole && slices.ContainsFunc(aud, foreign))
 }
 
 // used refuses the second use of a token that is good for one.

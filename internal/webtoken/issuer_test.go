@@ -57,57 +57,71 @@ func TestPitfalls(t *testing.T) {
 	at := func(d time.Duration) int64 { return r.now.Add(d).Unix() }
 	embedded := newSigner(t, "evil", jose.ES256)
 	for name, token := range map[string]string{
-		"alg none":             r.access(key, heading(object{"alg": "none"})),
-		"alg None":             r.access(key, heading(object{"alg": "None"})),
-		"HMAC with public key": r.access(mac("k1"), nil),
-		"HMAC with oct key":    r.access(mac("oct"), nil),
-		"alg not in list":      r.access(wide, heading(object{"alg": "RS512"})),
-		"alg of another kind":  r.access(key, heading(object{"kid": "rsa"})),
-		"alg not of the key":   r.access(bound, nil),
-		"small RSA":            r.access(tiny, nil),
-		"no kid":               r.access(key, without("kid")),
-		"unknown kid":          r.access(key, heading(object{"kid": "k2"})),
-		"kid as path":          r.access(key, heading(object{"kid": "../../k1"})),
-		"kid as SQL":           r.access(key, heading(object{"kid": "k1' OR 1=1--"})),
-		"kid too long":         r.access(key, heading(object{"kid": strings.Repeat("k", 600)})),
-		"kid is ambiguous":     r.access(double, nil),
-		"key for encryption":   r.access(encrypts, nil),
-		"somebody's key":       r.access(stranger, nil),
-		"jku":                  r.access(embedded, heading(object{"jku": "https://evil.test/keys"})),
-		"jwk":                  r.access(embedded, heading(object{"jwk": embedded.public})),
-		"x5u":                  r.access(embedded, heading(object{"x5u": "https://evil.test/cert"})),
-		"crit":                 r.access(key, heading(object{"crit": []string{"exp"}})),
-		"b64":                  r.access(key, heading(object{"b64": false})),
-		"aud missing":          r.access(key, without("aud")),
-		"aud of another agent": r.access(key, set(object{"aud": "https://agents.test/a2a/other"})),
-		"aud longer":           r.access(key, set(object{"aud": resource + "/x"})),
-		"aud other case":       r.access(key, set(object{"aud": strings.ToUpper(resource)})),
-		"aud empty":            r.access(key, set(object{"aud": ""})),
-		"aud is a number":      r.access(key, set(object{"aud": 1})),
-		"ID token":             r.access(key, set(object{"nonce": "n"})),
-		"typ JWT":              r.access(key, heading(object{"typ": "JWT"})),
-		"no typ":               r.access(key, without("typ")),
-		"no client_id":         r.access(key, without("client_id")),
-		"no sub":               r.access(key, without("sub")),
-		"no jti":               r.access(key, without("jti")),
-		"no exp":               r.access(key, without("exp")),
-		"no iat":               r.access(key, without("iat")),
-		"expired":              r.access(key, set(object{"iat": at(-2 * time.Hour), "exp": at(-31 * time.Second)})),
-		"not yet":              r.access(key, set(object{"nbf": at(31 * time.Second)})),
-		"iat in the future":    r.access(key, set(object{"iat": at(31 * time.Second)})),
-		"lasts for years":      r.access(key, set(object{"exp": at(1000 * time.Hour)})),
-		"exp is a text":        r.access(key, set(object{"exp": "never"})),
-		"control in sub":       r.access(key, set(object{"sub": "ada\x00bob"})),
-		"long sub":             r.access(key, set(object{"sub": strings.Repeat("a", 600)})),
-		"issuer with a slash":  r.access(key, set(object{"iss": login + "/"})),
-		"issuer in upper case": r.access(key, set(object{"iss": strings.ToUpper(login)})),
-		"no issuer":            r.access(key, without("iss")),
-		"huge":                 r.access(key, set(object{"x": strings.Repeat("x", MaxTokenBytes)})),
-		"five pieces":          "a.b.c.d.e",
-		"no signature":         strings.Join(strings.Split(r.access(key, nil), ".")[:2], ".") + ".",
-		"padding":              r.access(key, nil) + "=",
-		"claims twice":         twice(r, key),
-		"certificate bound":    r.access(key, set(object{"cnf": object{"x5t#S256": "x"}})),
+		"alg none":              r.access(key, heading(object{"alg": "none"})),
+		"alg None":              r.access(key, heading(object{"alg": "None"})),
+		"HMAC with public key":  r.access(mac("k1"), nil),
+		"HMAC with oct key":     r.access(mac("oct"), nil),
+		"alg not in list":       r.access(wide, heading(object{"alg": "RS512"})),
+		"alg of another kind":   r.access(key, heading(object{"kid": "rsa"})),
+		"alg not of the key":    r.access(bound, nil),
+		"small RSA":             r.access(tiny, nil),
+		"no kid":                r.access(key, without("kid")),
+		"unknown kid":           r.access(key, heading(object{"kid": "k2"})),
+		"kid as path":           r.access(key, heading(object{"kid": "../../k1"})),
+		"kid as SQL":            r.access(key, heading(object{"kid": "k1' OR 1=1--"})),
+		"kid too long":          r.access(key, heading(object{"kid": strings.Repeat("k", 600)})),
+		"kid is ambiguous":      r.access(double, nil),
+		"key for encryption":    r.access(encrypts, nil),
+		"somebody's key":        r.access(stranger, nil),
+		"jku":                   r.access(embedded, heading(object{"jku": "https://evil.test/keys"})),
+		"jwk":                   r.access(embedded, heading(object{"jwk": embedded.public})),
+		"x5u":                   r.access(embedded, heading(object{"x5u": "https://evil.test/cert"})),
+		"crit":                  r.access(key, heading(object{"crit": []string{"exp"}})),
+		"b64":                   r.access(key, heading(object{"b64": false})),
+		"aud missing":           r.access(key, without("aud")),
+		"aud of another agent":  r.access(key, set(object{"aud": "https://agents.test/a2a/other"})),
+		"aud longer":            r.access(key, set(object{"aud": resource + "/x"})),
+		"aud with a slash":      r.access(key, set(object{"aud": resource + "/"})),
+		"aud with a port":       r.access(key, set(object{"aud": "https://agents.test:443/a2a/echo"})),
+		"aud, host in capitals": r.access(key, set(object{"aud": "https://AGENTS.test/a2a/echo"})),
+		"aud percent encoded":   r.access(key, set(object{"aud": "https://agents.test/a2a/%65cho"})),
+		"aud with a query":      r.access(key, set(object{"aud": resource + "?"})),
+		"aud with a blank":      r.access(key, set(object{"aud": resource + " "})),
+		"aud in a list in one":  r.access(key, set(object{"aud": []any{[]string{resource}}})),
+		"aud as an object":      r.access(key, set(object{"aud": object{"aud": resource}})),
+		"aud list of others":    r.access(key, set(object{"aud": []string{"x", resource + "/"}})),
+		"cnf with a duplicate":  r.claimed(key, `"cnf":{"jkt":"a","jkt":"b"}`),
+		"cnf in another case":   r.claimed(key, `"cnf":{"jkt":"a","JKT":"b"}`),
+		"duplicate deep down":   r.claimed(key, `"x":[{"a":{"b":1,"b":2}}]`),
+		"name in another case":  r.claimed(key, `"Aud":"x"`),
+		"name with a long s":    r.claimed(key, `"\u017fub":"root"`),
+		"aud other case":        r.access(key, set(object{"aud": strings.ToUpper(resource)})),
+		"aud empty":             r.access(key, set(object{"aud": ""})),
+		"aud is a number":       r.access(key, set(object{"aud": 1})),
+		"ID token":              r.access(key, set(object{"nonce": "n"})),
+		"typ JWT":               r.access(key, heading(object{"typ": "JWT"})),
+		"no typ":                r.access(key, without("typ")),
+		"no client_id":          r.access(key, without("client_id")),
+		"no sub":                r.access(key, without("sub")),
+		"no jti":                r.access(key, without("jti")),
+		"no exp":                r.access(key, without("exp")),
+		"no iat":                r.access(key, without("iat")),
+		"expired":               r.access(key, set(object{"iat": at(-2 * time.Hour), "exp": at(-31 * time.Second)})),
+		"not yet":               r.access(key, set(object{"nbf": at(31 * time.Second)})),
+		"iat in the future":     r.access(key, set(object{"iat": at(31 * time.Second)})),
+		"lasts for years":       r.access(key, set(object{"exp": at(1000 * time.Hour)})),
+		"exp is a text":         r.access(key, set(object{"exp": "never"})),
+		"control in sub":        r.access(key, set(object{"sub": "ada\x00bob"})),
+		"long sub":              r.access(key, set(object{"sub": strings.Repeat("a", 600)})),
+		"issuer with a slash":   r.access(key, set(object{"iss": login + "/"})),
+		"issuer in upper case":  r.access(key, set(object{"iss": strings.ToUpper(login)})),
+		"no issuer":             r.access(key, without("iss")),
+		"huge":                  r.access(key, set(object{"x": strings.Repeat("x", MaxTokenBytes)})),
+		"five pieces":           "a.b.c.d.e",
+		"no signature":          strings.Join(strings.Split(r.access(key, nil), ".")[:2], ".") + ".",
+		"padding":               r.access(key, nil) + "=",
+		"claims twice":          twice(r, key),
+		"certificate bound":     r.access(key, set(object{"cnf": object{"x5t#S256": "x"}})),
 	} {
 		if _, err := r.verifier.Verify(t.Context(), shown(token)); !fault.Is(err, fault.Unauthenticated) {
 			t.Errorf("%s: %v", name, err)
@@ -121,6 +135,7 @@ func TestPitfalls(t *testing.T) {
 	for name, token := range map[string]string{
 		"skew of exp":  r.access(key, set(object{"iat": at(-2 * time.Hour), "exp": at(-29 * time.Second)})),
 		"skew of nbf":  r.access(key, set(object{"nbf": at(29 * time.Second)})),
+		"other claims": r.claimed(key, `"resource_access":{"app":{},"App":{}}`),
 		"list of aud":  r.access(key, set(object{"aud": []string{"x", resource}})),
 		"full typ":     r.access(key, heading(object{"typ": "application/at+jwt"})),
 		"scp":          r.access(key, set(object{"scp": []string{"a2a:send"}})),
@@ -133,9 +148,12 @@ func TestPitfalls(t *testing.T) {
 }
 
 // twice signs claims in which a name is a duplicate: readers disagree about which one counts.
-func twice(r *rig, key signer) string {
+func twice(r *rig, key signer) string { return r.claimed(key, `"sub":"root"`) }
+
+// claimed signs claims as they must be, with one more that is written here.
+func (r *rig) claimed(key signer, more string) string {
 	header := piece(object{"alg": "ES256", "kid": "k1", "typ": "at+jwt"})
-	claims := fmt.Sprintf(`{"iss":%q,"sub":"ada","sub":"root","aud":%q,"client_id":"a","jti":"1","iat":%d,"exp":%d}`, login, resource, r.now.Unix(), r.now.Unix()+60)
+	claims := fmt.Sprintf(`{"iss":%q,"sub":"ada",%s,"aud":%q,"client_id":"a","jti":"1","iat":%d,"exp":%d}`, login, more, resource, r.now.Unix(), r.now.Unix()+60)
 	return key.signPieces(r.T, header+"."+base64.RawURLEncoding.EncodeToString([]byte(claims)))
 }
 
@@ -163,13 +181,14 @@ func TestRotationAndFloods(t *testing.T) {
 		await.Done(t, all.Wait, "the answers about all tokens")
 	}
 	flood()
-	if r.fetches[keys] != 2 {
-		t.Errorf("a flood in the same window: %d fetches", r.fetches[keys])
+	if got := r.fetches[keys] - 1; got > identity.MaxLooksOne {
+		t.Errorf("a flood in the same window: %d looks", got)
 	}
+	before := r.fetches[keys]
 	r.now = r.now.Add(RefreshPause)
 	flood()
-	if r.fetches[keys] != 3 {
-		t.Errorf("a flood in the next window: %d fetches", r.fetches[keys])
+	if got := r.fetches[keys] - before; got > identity.MaxLooksOne {
+		t.Errorf("a flood in the next window: %d looks", got)
 	}
 	delete(r.pages, keys)
 	r.now = r.now.Add(RefreshPause)

@@ -16,8 +16,10 @@ import (
 
 	"github.com/go-jose/go-jose/v4"
 
+	"inbox/identity"
 	"inbox/internal/admission"
 	"inbox/internal/fault"
+	"inbox/internal/uniquejson"
 )
 
 const (
@@ -30,10 +32,9 @@ const (
 	fetchLimit  = 10 * time.Second
 	maxFetches  = 64              // at once, of all sets of one kind; fewer of one client network
 	maxPatience = 5 * time.Second // until one of them may begin
-	maxLooks    = 10              // in RefreshPause for keys that one issuer does not list, of all client networks
 
-	// RefreshPause is the time in which keys that an issuer does not list cause one look at its keys at most, for each
-	// client network.
+	// RefreshPause is the time in which a client network causes one look for a key that its issuer does not list, and at most
+	// identity.MaxLooksOne looks for such keys.
 	RefreshPause = time.Minute
 )
 
@@ -104,7 +105,7 @@ func readKey(written []byte) (kid string, key publicKey, err error) {
 		D   any      `json:"d"`
 	}
 
-	if err := json.Unmarshal(written, &purpose); err != nil || len(purpose.Kid) > maxNameBytes {
+	if uniquejson.Object(written) != nil || json.Unmarshal(written, &purpose) != nil || len(purpose.Kid) > maxNameBytes {
 		return "", key, errors.New("not a key")
 	}
 	if purpose.Use != "" && purpose.Use != "sig" || len(purpose.Ops) > 0 && !slices.Contains(purpose.Ops, "verify") || purpose.D != nil {
@@ -176,7 +177,7 @@ type keySet struct {
 	keys    map[string]publicKey // with err: the last outcome
 	err     error
 	expires time.Time
-	looks   map[string]time.Time // last look for a key that was not there, by client network; at most maxLooks
+	looks   identity.Looks // of client networks
 	flight  *flight
 }
 
@@ -192,8 +193,9 @@ func newKeySets(now func() time.Time, fetch func(context.Context, string) (map[s
 	})}
 }
 
-// find returns a key by its kid; one that is not listed causes one look in RefreshPause for the client network that asks. What
-// other networks do is never held against it: where they took all slots or looks, the error is Unavailable.
+// find returns a key by its kid; one that is not listed causes one look in RefreshPause for the client network that asks, within
+// the looks that the network has. What other networks do is never held against it: where they took all slots or looks, the error is
+// Unavailable.
 func (s *keySets) find(ctx context.Context, source admission.Source, issuer, kid string) (publicKey, bool, error) {
 	key, found, flight, err := s.look(source, issuer, kid)
 	if flight == nil {
@@ -205,7 +207,7 @@ func (s *keySets) find(ctx context.Context, source admission.Source, issuer, kid
 		if err != nil {
 			return publicKey{}, false, comeAgain(err, maxPatience)
 		}
-		if flight = s.fly(ctx, source, issuer, leave); flight == nil {
+		if flight = s.fly(ctx, source, issuer, kid, leave); flight == nil {
 			return s.find(ctx, source, issuer, kid) // it came while we waited
 		}
 	}
@@ -234,12 +236,11 @@ func (s *keySets) look(source admission.Source, issuer, kid string) (publicKey, 
 			return key, found, nil, set.err
 		}
 		if set.flight == nil {
-			looked, full := set.looked(source.String(), now)
-			switch {
-			case looked:
-				return publicKey{}, false, nil, nil
+			switch may, full := set.looks.May(source.String(), kid, now, RefreshPause); {
 			case full:
 				return publicKey{}, false, nil, comeAgain(admission.ErrFull, RefreshPause)
+			case !may:
+				return publicKey{}, false, nil, nil
 			}
 		}
 	}
@@ -249,17 +250,6 @@ func (s *keySets) look(source admission.Source, issuer, kid string) (publicKey, 
 	}
 
 	return publicKey{}, false, missing, nil
-}
-
-// looked reports whether a network caused a look within RefreshPause, or whether all networks together caused too many.
-func (s *keySet) looked(source string, now time.Time) (looked, full bool) {
-	for other, at := range s.looks {
-		if !now.Before(at.Add(RefreshPause)) {
-			delete(s.looks, other)
-		}
-	}
-	_, looked = s.looks[source]
-	return looked, len(s.looks) >= maxLooks
 }
 
 // comeAgain answers a caller who may be right, and whose key cannot be had just now.
@@ -290,7 +280,7 @@ func (s *keySets) entry(issuer string) *keySet {
 }
 
 // fly joins the fetch on its way or starts one in the caller's place; nil = the keys came meanwhile.
-func (s *keySets) fly(ctx context.Context, source admission.Source, issuer string, leave func()) *flight {
+func (s *keySets) fly(ctx context.Context, source admission.Source, issuer, kid string, leave func()) *flight {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	set, now := s.entry(issuer), s.now()
@@ -300,14 +290,11 @@ func (s *keySets) fly(ctx context.Context, source admission.Source, issuer strin
 	}
 
 	if now.Before(set.expires) {
-		if looked, _ := set.looked(source.String(), now); looked || set.err != nil {
+		if may, _ := set.looks.May(source.String(), kid, now, RefreshPause); !may || set.err != nil {
 			leave()
 			return nil
 		}
-		if set.looks == nil {
-			set.looks = map[string]time.Time{}
-		}
-		set.looks[source.String()] = now
+		set.looks.Note(source.String(), kid, now)
 	}
 
 	f := &flight{done: make(chan struct{})}

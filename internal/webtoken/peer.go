@@ -78,8 +78,8 @@ func (v *Verifier) claimed(shown Presented, t *token) (address identity.Address,
 		return address, "", errors.New("typ is not JWT")
 	case c.Nonce != nil || c.Confirm != nil:
 		return address, "", errors.New("it is no assertion")
-	case !v.addressed(shown, c.Audience, nil):
-		return address, "", errors.New("aud does not name this agent")
+	case !v.addressed(shown, c.Audience, nil, true):
+		return address, "", errors.New("aud does not name this agent alone")
 	}
 
 	if err := v.times(c, MaxOneTimeLife); err != nil {

@@ -77,6 +77,7 @@ func TestNothingIsFetchedOfStrangers(t *testing.T) {
 		"DID with path":  {object{"iss": "did:web:peer.test:x"}, yes},
 		"other DID":      {object{"iss": "did:key:z6Mk"}, yes},
 		"wrong audience": {object{"aud": "@other@agents.test"}, yes},
+		"two audiences":  {object{"aud": []string{"@echo@agents.test", "https://elsewhere.test"}}, yes},
 		"user info":      {object{"iss": "https://a@peer.test"}, yes},
 	} {
 		_, err := r.verifier.Verify(t.Context(), shown(assertion(c.change), func(p *Presented) { p.Peer = c.policy }))

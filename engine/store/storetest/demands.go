@@ -241,6 +241,18 @@ func demandPayments(t *testing.T, p *probe) {
 	p.settle(true, second, policypart.StatusClaimed)
 	claim(third, "payment 1", "taken")
 	claim(third, "payment 2", "claimed")
+
+	third.Status, third.Notes = policypart.StatusIssued, json.RawMessage(`{"offered":0}`) // its payment could not be checked
+	p.settle(true, third, policypart.StatusClaimed)
+	p.settle(false, third, policypart.StatusClaimed)
+	if got := p.stored(third.ID); got.Status != policypart.StatusIssued || string(got.Notes) != `{"offered":0}` || got.Resolution != nil {
+		t.Errorf("a claim that was given back left %s, %s", got.Status, got.Notes)
+	}
+	fourth := p.demand(newID())
+	p.issue(fourth)
+	claim(fourth, "payment 2", "claimed")
+	claim(third, "payment 2", "taken")
+	claim(third, "payment 3", "claimed")
 }
 
 // demandPaymentRace: of many demands that are claimed at once with one payment, one gets it.

@@ -36,6 +36,8 @@ type Issuer struct {
 	tamper func(claims map[string]any) // last change of the ID token
 	forge  *ecdsa.PrivateKey           // signs in place of the published key
 	asked  int                         // for the published keys
+	more   map[string]any              // of the discovery document
+	refuse string                      // error with which browsers are sent back; empty = users are logged in
 }
 
 // request is what the browser asked at the authorization endpoint.
@@ -44,7 +46,7 @@ type request struct{ nonce, challenge, redirect string }
 // New starts a provider whose user is the subject; it stops with the test.
 func New(t testing.TB, subject string) *Issuer {
 	t.Helper()
-	issuer := &Issuer{codes: map[string]request{}, user: map[string]any{"sub": subject}}
+	issuer := &Issuer{codes: map[string]request{}, user: map[string]any{"sub": subject}, more: map[string]any{}}
 	issuer.Rotate()
 	routes := http.NewServeMux()
 	routes.HandleFunc("GET /.well-known/openid-configuration", issuer.discovery)
@@ -85,6 +87,20 @@ func (i *Issuer) Rotate() {
 	i.key, i.kid, i.forge = newKey(), rand.Text(), nil
 }
 
+// Publish adds a member to the discovery document. With authorization_response_iss_parameter_supported browsers bring iss back.
+func (i *Issuer) Publish(member string, value any) {
+	i.mutex.Lock()
+	defer i.mutex.Unlock()
+	i.more[member] = value
+}
+
+// Refuse sends browsers back with an error; empty logs users in again.
+func (i *Issuer) Refuse(code string) {
+	i.mutex.Lock()
+	defer i.mutex.Unlock()
+	i.refuse = code
+}
+
 // KeysAsked returns how often the published keys were fetched.
 func (i *Issuer) KeysAsked() int {
 	i.mutex.Lock()
@@ -117,11 +133,15 @@ func (i *Issuer) Visit(t testing.TB, address string) url.Values {
 }
 
 func (i *Issuer) discovery(w http.ResponseWriter, _ *http.Request) {
-	answer(w, http.StatusOK, map[string]any{
+	i.mutex.Lock()
+	defer i.mutex.Unlock()
+	document := map[string]any{
 		"issuer": i.URL, "authorization_endpoint": i.URL + "/authorize", "token_endpoint": i.URL + "/token", "jwks_uri": i.URL + "/keys",
 		"id_token_signing_alg_values_supported": []string{"ES256"}, "response_types_supported": []string{"code"},
 		"code_challenge_methods_supported": []string{"S256"},
-	})
+	}
+	maps.Copy(document, i.more)
+	answer(w, http.StatusOK, document)
 }
 
 func (i *Issuer) keys(w http.ResponseWriter, _ *http.Request) {
@@ -151,9 +171,15 @@ func (i *Issuer) authorize(w http.ResponseWriter, r *http.Request) {
 	code := rand.Text()
 	i.mutex.Lock()
 	i.codes[code] = request{query.Get("nonce"), query.Get("code_challenge"), query.Get("redirect_uri")}
+	back := url.Values{"code": {code}, "state": {query.Get("state")}}
+	if i.refuse != "" {
+		back = url.Values{"error": {i.refuse}, "state": {query.Get("state")}}
+	}
+	if i.more["authorization_response_iss_parameter_supported"] == true {
+		back.Set("iss", i.URL)
+	}
 	i.mutex.Unlock()
-	back := query.Get("redirect_uri") + "?" + url.Values{"code": {code}, "state": {query.Get("state")}}.Encode()
-	http.Redirect(w, r, back, http.StatusFound)
+	http.Redirect(w, r, query.Get("redirect_uri")+"?"+back.Encode(), http.StatusFound)
 }
 
 func (i *Issuer) token(w http.ResponseWriter, r *http.Request) {
