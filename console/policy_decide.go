@@ -27,6 +27,10 @@ type decision struct {
 	Decision string          `json:"decision,omitempty"` // grant or decline
 	Login    string          `json:"login,omitempty"`    // name of a login service
 	Payment  json.RawMessage `json:"payment,omitempty"`  // x402 payment payload
+
+	// Beside the decision about an approval: its code, and what the page showed.
+	Code  string `json:"code,omitempty"`
+	Shown string `json:"shown,omitempty"`
 }
 
 // post takes a decision from the page's form, from JSON, or a payment from the x402 header.
@@ -52,6 +56,9 @@ func (p *PolicyPages) post(w http.ResponseWriter, r *http.Request) {
 		p.settled(w, r, p.completed(demand, state), err)
 	case made.Login != "":
 		p.beginLogin(w, r, state, made.Login)
+	case made.Code != "" && (made.Decision == "grant" || made.Decision == "decline"):
+		demand, err := p.demands.DecideApproval(r.Context(), state, made.Decision == "grant", made.Code, made.Shown)
+		p.settled(w, r, p.completed(demand, state), err)
 	case made.Decision == "grant" || made.Decision == "decline":
 		demand, err := p.demands.Decide(r.Context(), state, made.Decision == "grant")
 		p.settled(w, r, p.completed(demand, state), err)
@@ -119,7 +126,7 @@ func readForm(body string) (made decision, err error) {
 		return made, fault.Wrap(fault.Malformed, "the form cannot be read", err)
 	}
 
-	made = decision{Decision: form.Get("decision"), Login: form.Get("login")}
+	made = decision{Decision: form.Get("decision"), Login: form.Get("login"), Code: form.Get("code"), Shown: form.Get("shown")}
 	// The form has one field for the payload and two buttons: the field counts only with its own button.
 	if made.Decision == "pay" {
 		made.Decision = ""

@@ -82,6 +82,9 @@ type Store interface {
 	ClaimDemand(ctx context.Context, id, payment string, notes json.RawMessage, now time.Time) (bool, error)
 	// NoteDemand replaces the notes of a demand that is in the status; false = it is not.
 	NoteDemand(ctx context.Context, id, status string, notes json.RawMessage) (bool, error)
+	// ReviseDemand replaces the code and the notes of an issued demand that has the code; false = it was settled, or it has
+	// another code by now.
+	ReviseDemand(ctx context.Context, id, codeHash, newHash string, notes json.RawMessage) (bool, error)
 	// Audit stores one audit row.
 	Audit(ctx context.Context, record exchange.AuditRecord) error
 }
@@ -163,4 +166,5 @@ type View struct {
 	Draft    string          // the answer that is held back, as text; it is what would be sent now
 	Question string          // the start of the asker's message
 	Reason   string          // of a denial
+	Shown    string          // digest of all this: a decision brings it back
 }

@@ -138,6 +138,18 @@ func (s *rowStore) NoteDemand(_ context.Context, id, status string, notes json.R
 	return true, nil
 }
 
+func (s *rowStore) ReviseDemand(_ context.Context, id, codeHash, newHash string, notes json.RawMessage) (bool, error) {
+	leave, err := s.enter()
+	defer leave()
+	i := s.demands[id]
+	if err != nil || i.Status != policypart.StatusIssued || i.CodeHash != codeHash {
+		return false, err
+	}
+	i.CodeHash, i.Notes = newHash, notes
+	s.demands[id] = i
+	return true, nil
+}
+
 func (s *rowStore) Audit(_ context.Context, record exchange.AuditRecord) error {
 	leave, err := s.enter()
 	defer leave()
