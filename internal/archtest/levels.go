@@ -21,6 +21,7 @@ var levels = map[string]int{
 	"internal/bounded":            0,
 	"internal/clip":               0,
 	"internal/capability":         0,
+	"internal/redact":             0,
 	"internal/catalog":            0,
 	"internal/boundedjson":        0,
 	"internal/supervisor":         0,
