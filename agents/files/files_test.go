@@ -147,7 +147,8 @@ func newShelf(t *testing.T) (*shelf, *files.Service, http.Handler) {
 	}
 	missing := fault.New(fault.NotFound, "no such turn")
 	service := files.New(files.Options{
-		Base: base, Blobs: s, Tokens: s, Seal: box.Seal, Uploads: s, MaxUpload: 4096, MaxUnused: 5000,
+		Holds: func(io.Reader) (bool, error) { return false, nil },
+		Base:  base, Blobs: s, Tokens: s, Seal: box.Seal, Uploads: s, MaxUpload: 4096, MaxUnused: 5000,
 		Open: func(_ context.Context, sealed, purpose string) ([]byte, error) { return box.Open(sealed, purpose) },
 		Turn: func(_ context.Context, id string) (exchange.TurnRecord, error) {
 			if turn, is := s.turns[id]; is {

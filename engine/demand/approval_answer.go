@@ -205,11 +205,11 @@ func (a *approvals) Guide(ctx context.Context, turn exchange.TurnRecord, asked A
 	case issuance.ID == "" || issuance.CheckOpen(a.now()) != nil:
 		return Verdict{Answers: true, Sentence: "This conversation is about an approval that is decided. " + toAgentHint}, nil
 	}
-	return Verdict{Answers: true, Sentence: fmt.Sprintf(
-		"Your message decides nothing, and the agent did not get it. To decide, answer with the one word approve or deny. "+
-			"If your mail program starts a new conversation, add the code: approve %s. ", codeOf(issuance)) + toAgentHint}, nil
+	return Verdict{Answers: true, Sentence: "Your message decides nothing, and the agent did not get it. To decide, answer the request with the " +
+		"one word approve or deny. Anywhere else, add its code, which the request names. " + toAgentHint}, nil // without the code: this is history, too
 }
 
+// toAgentHint says how an approver writes to the agent, see IsForAgent.
 const toAgentHint = "To write to the agent, begin your message with the line: to agent:"
 
 // askedAbout reads the approval that a question was about; the zero one when it is gone or not of this agent.

@@ -154,6 +154,7 @@ func (s *canceller) edit(ctx context.Context, claim *exchange.Claim, sent SentMe
 	before := sent.Message.Parts
 	sent.Message.Parts = slices.Clone(parts)
 	sent.Message.Clean()
+	sent.Message.Parts = s.withoutKeys(sent.Message.Parts, s.keys().Text)
 
 	if err := normalized.Validate(sent.Message, s.options.Limits); err != nil {
 		return err

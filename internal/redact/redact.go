@@ -7,6 +7,8 @@ package redact
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
+	"io"
 	"net/url"
 	"regexp"
 	"slices"
@@ -113,8 +115,33 @@ func (r *Redactor) Holds(content []byte) bool {
 	return false
 }
 
-// JSON returns a document without keys in its names and texts, byte for byte the same where there is none.
-func (r *Redactor) JSON(document json.RawMessage) json.RawMessage {
+// Sizes of the pieces in which a stream is read: each has the end of the one before it, which an address fits into.
+const (
+	pieceSize   = 1 << 20
+	pieceRepeat = 8 << 10
+)
+
+// HoldsIn is Holds for a stream. Pieces with a zero byte are no text, and are not read.
+func (r *Redactor) HoldsIn(content io.Reader) (bool, error) {
+	piece := make([]byte, 0, pieceSize)
+	for {
+		n, err := io.ReadFull(content, piece[len(piece):cap(piece)])
+		piece = piece[:len(piece)+n]
+		if bytes.IndexByte(piece, 0) < 0 && r.Holds(piece) {
+			return true, nil
+		}
+		if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+			return false, nil
+		}
+		if err != nil {
+			return false, err
+		}
+		piece = append(piece[:0], piece[len(piece)-pieceRepeat:]...)
+	}
+}
+
+// JSON returns a document whose names and texts went through hide, which is Text or Links; byte for byte the same where there is no key.
+func (r *Redactor) JSON(document json.RawMessage, hide func(string) string) json.RawMessage {
 	if len(document) == 0 || len(r.find(string(document), true)) == 0 {
 		return document
 	}
@@ -126,26 +153,27 @@ func (r *Redactor) JSON(document json.RawMessage) json.RawMessage {
 		return document
 	}
 
-	clean, err := json.Marshal(r.value(value))
+	clean, err := json.Marshal(hidden(value, hide))
 	if err != nil { // it was JSON a moment ago
 		return document
 	}
 	return clean
 }
 
-func (r *Redactor) value(value any) any {
+func hidden(value any, hide func(string) string) any {
 	switch value := value.(type) {
 	case string:
-		return r.Text(value)
+		return hide(value)
 	case []any:
 		for i := range value {
-			value[i] = r.value(value[i])
+			value[i] = hidden(value[i], hide)
 		}
 	case map[string]any:
+		renamed := make(map[string]any, len(value))
 		for name, member := range value {
-			delete(value, name)
-			value[r.Text(name)] = r.value(member)
+			renamed[hide(name)] = hidden(member, hide)
 		}
+		return renamed
 	}
 	return value
 }

@@ -130,13 +130,13 @@ func TestJSONStaysJSON(t *testing.T) {
 		`{"a":["https:\/\/inbox.test\/policy\/` + token + `",1.50,null],"https://inbox.test/v1/files/abc":"x\ny"}`,
 		`"https:\u002F\u002Finbox.test/policy/` + token + `\nnext"`,
 	} {
-		got := r.JSON(json.RawMessage(document))
+		got := r.JSON(json.RawMessage(document), r.Text)
 		if !json.Valid(got) || strings.Contains(string(got), token) {
 			t.Errorf("%s", got)
 		}
 	}
 	same := json.RawMessage(`{"b": 1.50,  "a":"https://inbox.test/"}`)
-	if got := r.JSON(same); string(got) != string(same) {
+	if got := r.JSON(same, r.Text); string(got) != string(same) {
 		t.Errorf("%s", got)
 	}
 }
@@ -195,7 +195,7 @@ func FuzzText(f *testing.F) {
 		}
 		_ = r.Links(text)
 		_ = r.Holds([]byte(text))
-		if body, err := json.Marshal(text); err == nil && !json.Valid(r.JSON(body)) {
+		if body, err := json.Marshal(text); err == nil && !json.Valid(r.JSON(body, r.Text)) {
 			t.Errorf("%q is no JSON any more", text)
 		}
 	})
