@@ -21,7 +21,6 @@ var levels = map[string]int{
 	"internal/bounded":            0,
 	"internal/clip":               0,
 	"internal/capability":         0,
-	"internal/redact":             0,
 	"internal/catalog":            0,
 	"internal/boundedjson":        0,
 	"internal/supervisor":         0,
@@ -43,6 +42,7 @@ var levels = map[string]int{
 	"internal/systemd":            0,
 
 	"policypart":           1,
+	"internal/redact":      1,
 	"internal/design":      1,
 	"internal/config":      1,
 	"internal/safehttp":    1,

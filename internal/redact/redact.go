@@ -14,7 +14,7 @@ import (
 	"slices"
 	"strings"
 
-	"golang.org/x/net/idna"
+	"inbox/identity"
 )
 
 // Key is one kind of secret, declared by whoever mints it. Exactly one of Path, Tag and Pattern is set.
@@ -76,8 +76,8 @@ func hostName(text string) string {
 		text = text[:colon]
 	}
 	text = strings.ToLower(strings.TrimSuffix(text[strings.LastIndexByte(text, ':')+1:], "."))
-	if ascii, err := idna.Lookup.ToASCII(text); err == nil {
-		return ascii
+	if domain, err := identity.ParseDomain(text); err == nil {
+		return domain
 	}
 	return text
 }
