@@ -107,7 +107,7 @@ func agentSettings(entry config.Agent) agents.Settings {
 	return agents.Settings{
 		Unverified: entry.Unverified, TimeLimit: entry.Timeout, AnswerAgents: entry.AnswerAgents,
 		Access: entry.AccessPolicy(), MaxHops: entry.MaxHops, HistoryScope: entry.History.Scope,
-		Approvers: entry.Approvers, ApproveReplies: entry.ApproveReplies, ReplyRules: replyRules(entry.Rules),
+		Approvers: entry.Approvers, ApproverMethods: approverMethods(entry.ApproverMethods), ApproveReplies: entry.ApproveReplies, ReplyRules: replyRules(entry.Rules),
 		Retry: agents.RetryPolicy{
 			Schedule: entry.Retry.Schedule, Waiting: entry.Retry.Waiting, Rate: float64(entry.Retry.Rate),
 			StaleAfter: entry.Retry.StaleAfter, Stale: entry.Retry.Stale,
@@ -118,6 +118,17 @@ func agentSettings(entry config.Agent) agents.Settings {
 			MaxBytes: int(entry.History.MaxBytes), MaxAge: entry.History.MaxAge, Alternation: history.Alternation(entry.History.Alternation),
 		},
 	}
+}
+
+// approverMethods are the methods by which approvers are proven, by their addresses.
+func approverMethods(entries []config.ApproverMethods) map[string][]string {
+	methods := make(map[string][]string, len(entries))
+	for _, entry := range entries {
+		for _, name := range entry.Methods {
+			methods[entry.Address] = append(methods[entry.Address], agents.ApproverMethods[name])
+		}
+	}
+	return methods
 }
 
 // replyRules are the rules that say something about answers.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"math"
 	"net"
 	"net/url"
@@ -25,6 +26,7 @@ import (
 	"inbox/internal/disk"
 	"inbox/internal/httpserver"
 	"inbox/internal/queue"
+	"inbox/internal/redact"
 	"inbox/internal/safehttp"
 	"inbox/normalized"
 	"inbox/operator"
@@ -44,6 +46,7 @@ type engine struct {
 	mailbox      *mailbox.Service
 	queue        *queue.Queue
 	notices      *notice.Service
+	keys         func() *redact.Redactor                        // hides addresses of this server that are keys
 	observe      func(ctx context.Context) []notice.Observation // what this node sees of itself, once it is whole
 
 	reloading sync.Mutex
@@ -53,6 +56,7 @@ type engine struct {
 
 func newEngine(ctx context.Context, below *agentSet) (*engine, error) {
 	e := &engine{agentSet: below, channels: exchange.NewChannels()}
+	e.keys = sync.OnceValue(e.newKeys)
 	base, err := url.Parse(e.config.PublicURL)
 	if err != nil {
 		return nil, fmt.Errorf("public_url: %w", err)
@@ -79,6 +83,7 @@ func newEngine(ctx context.Context, below *agentSet) (*engine, error) {
 		Believed: func(side exchange.LinkSide) bool { return operator.Believed(e.now().config)(side) },
 		Demands:  e.demands, Caller: currentCaller{e.resources}, Moderator: e.lists, Current: func() (*pipeline.Limiters, *pipeline.Quotas) { now := e.now(); return &now.limiters, &now.quotas }, KnownAgent: e.ofPeer, BaseURL: base,
 		Files:     func(turn exchange.TurnRecord, expires time.Time) pipeline.Files { return e.files.Of(turn, expires) },
+		Keys:      e.keys,
 		Documents: e.store.State(), Approvers: openers{e.channels}, OperatorHears: e.operatorHears,
 		Requested: e.clientTools.Requested, Reserve: func(job queue.NewJob) *queue.Reservation { return e.queue.Reserve(job) },
 	})
@@ -97,6 +102,7 @@ func newEngine(ctx context.Context, below *agentSet) (*engine, error) {
 func (e *engine) newFiles(base *url.URL) *files.Service {
 	return files.New(files.Options{
 		Base: base, Blobs: e.blobs, Tokens: e.tokens, Turn: e.store.Turn, Seal: e.sealer.SealShort, Open: e.sealer.Open,
+		Holds:   func(content io.Reader) (bool, error) { return e.keys().HoldsIn(content) },
 		Uploads: e.store, MaxUpload: blob.DefaultMaxBytes, MaxUnused: int64(e.config.Limits.UploadBytes),
 		Told: func(ctx context.Context, turn exchange.TurnRecord) (normalized.Message, error) {
 			return e.pipeline.Told(ctx, turn)

@@ -1,6 +1,9 @@
 package agents
 
 import (
+	"maps"
+	"slices"
+	"strings"
 	"time"
 
 	"inbox/history"
@@ -29,8 +32,11 @@ type Settings struct {
 
 	// Approvers are the addresses of those who decide about approvals, beside the operator: @user@domain is asked on the
 	// fediverse, user@domain by mail.
-	Approvers      []string
-	ApproveReplies string // see the Approve constants; empty = never
+	Approvers []string
+	// ApproverMethods are the methods of evidence that count for one of the Approvers, by its address as it is written there; one
+	// that is missing has those of the form of its address: see MethodsOf.
+	ApproverMethods map[string][]string
+	ApproveReplies  string // see the Approve constants; empty = never
 	// ReplyRules decide instead of ApproveReplies about the senders whom they match; the first that matches counts.
 	ReplyRules []ReplyRule
 
@@ -150,6 +156,15 @@ func (s Settings) Validate() error {
 		}
 	}
 
+	for address, methods := range s.ApproverMethods {
+		unknown := func(method string) bool {
+			return !slices.Contains(slices.Collect(maps.Values(ApproverMethods)), method)
+		}
+		if !slices.Contains(s.Approvers, address) || len(methods) == 0 || slices.ContainsFunc(methods, unknown) {
+			return fault.InField("approver_methods", "must name approvers, each with methods of mail or of the fediverse")
+		}
+	}
+
 	if s.MaxHops < 1 {
 		return fault.InField("max_hops", "must be at least 1")
 	}
@@ -164,6 +179,24 @@ func (s Settings) Validate() error {
 	}
 
 	return nil
+}
+
+// MethodsOf returns the methods of evidence by which a message counts as one of the approver.
+func (s Settings) MethodsOf(approver string) []string {
+	if named, is := s.ApproverMethods[approver]; is {
+		return named
+	}
+	if strings.HasPrefix(approver, "@") {
+		return []string{identity.MethodActivityPubSignature}
+	}
+	return []string{identity.MethodEmailDMARC, identity.MethodEmailDKIM}
+}
+
+// ApproverMethods are the methods by which an approver may be proven, under the names that the operator writes. All of them are those
+// of people at a mail program or an account: a token and an attestation are of programs, which do not approve.
+var ApproverMethods = map[string]string{
+	"email-dmarc": identity.MethodEmailDMARC, "email-dkim": identity.MethodEmailDKIM,
+	"ap-http-signature": identity.MethodActivityPubSignature, "ap-object-proof": identity.MethodActivityPubProof,
 }
 
 func validApproval(word string) bool {

@@ -312,8 +312,13 @@ func (a *API) approval(_ http.ResponseWriter, r *http.Request) (any, error) {
 	return a.operator.Approvals.Approval(r.Context(), httpserver.Param(r, "approval"))
 }
 
-func (a *API) approve(_ http.ResponseWriter, r *http.Request) (any, error) {
-	return a.operator.Approvals.Approve(r.Context(), httpserver.Param(r, "approval"), caller(r))
+// approve takes an optional {"digest": "…"} of what was read.
+func (a *API) approve(w http.ResponseWriter, r *http.Request) (any, error) {
+	var read digestBody
+	if err := readOptional(w, r, maxDecisionBytes, &read, `send {"digest":"…"} or no body`); err != nil {
+		return nil, err
+	}
+	return a.operator.Approvals.Approve(r.Context(), httpserver.Param(r, "approval"), read.Digest, caller(r))
 }
 
 // deny takes an optional {"reason": "…"}, which the asker is told.

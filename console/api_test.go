@@ -108,7 +108,10 @@ func (o *office) Approval(_ context.Context, id string) (exchange.Approval, erro
 	return o.decided("approval "+id, id)
 }
 
-func (o *office) Approve(_ context.Context, id, by string) (exchange.Approval, error) {
+func (o *office) Approve(_ context.Context, id, shown, by string) (exchange.Approval, error) {
+	if shown != "" {
+		by += " as " + shown
+	}
 	return o.decided("approve "+id+" by "+by, id)
 }
 
@@ -241,6 +244,8 @@ func TestOperatorAPI(t *testing.T) {
 		"status":          {http.MethodGet, "/api/v1/approvals?status=denied", "", http.StatusBadRequest, "", `"field":"status"`},
 		"approval":        {http.MethodGet, "/api/v1/approvals/p1", "", http.StatusOK, "approval p1", `"id":"p1"`},
 		"approve":         {http.MethodPost, "/api/v1/approvals/p1/approve", "", http.StatusOK, "approve p1 by operator:laptop", `"status":"approved"`},
+		"approve as read": {http.MethodPost, "/api/v1/approvals/p1/approve", `{"digest":"6f3c"}`, http.StatusOK, "approve p1 by operator:laptop as 6f3c", `"status":"approved"`},
+		"approve what":    {http.MethodPost, "/api/v1/approvals/p1/approve", `{"digest":`, http.StatusBadRequest, "", "digest"},
 		"approve twice":   {http.MethodPost, "/api/v1/approvals/p2/approve", "", http.StatusConflict, "approve p2 by operator:laptop", "decided before"},
 		"deny":            {http.MethodPost, "/api/v1/approvals/p1/deny", "", http.StatusOK, "deny p1 by operator:laptop: ", `"id":"p1"`},
 		"deny, reason":    {http.MethodPost, "/api/v1/approvals/p1/deny", `{"reason":"too late"}`, http.StatusOK, "deny p1 by operator:laptop: too late", `"id":"p1"`},

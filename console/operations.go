@@ -30,6 +30,11 @@ type reasonBody struct {
 	Reason string `json:"reason,omitempty"`
 }
 
+// digestBody names what was read of an approval.
+type digestBody struct {
+	Digest string `json:"digest,omitempty"`
+}
+
 // textBody is the new text of an answer that is held back.
 type textBody struct {
 	Text string `json:"text"`
@@ -202,7 +207,7 @@ func Operations() []openapi.Operation {
 		{Method: "POST", Path: "/api/v1/held/{turn}/drop", Summary: "Refuse a held message", Partial: true, Errors: taken, Request: reason},
 		{Method: "GET", Path: "/api/v1/approvals", Summary: "Actions and answers of agents that need an approval", Query: withOpen, Response: approvalList{}},
 		{Method: "GET", Path: "/api/v1/approvals/{approval}", Summary: "One approval", Response: exchange.Approval{}},
-		{Method: "POST", Path: "/api/v1/approvals/{approval}/approve", Summary: "Agree", Errors: ended, Response: exchange.Approval{}},
+		{Method: "POST", Path: "/api/v1/approvals/{approval}/approve", Summary: "Agree; with the digest of what was read", Partial: true, Errors: ended, Request: digestBody{"6f3c…"}, Response: exchange.Approval{}},
 		{Method: "POST", Path: "/api/v1/approvals/{approval}/deny", Summary: "Deny", Partial: true, Errors: ended, Request: reason, Response: exchange.Approval{}},
 		{Method: "POST", Path: "/api/v1/approvals/{approval}/edit", Summary: "Change a held answer", Errors: ended, Request: textBody{"Hello"}, Response: exchange.Approval{}},
 		{

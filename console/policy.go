@@ -168,6 +168,9 @@ type Demands interface {
 	Show(ctx context.Context, token string) (Demand, error)
 	// Decide grants or declines.
 	Decide(ctx context.Context, token string, grant bool) (Demand, error)
+	// DecideApproval grants or denies an approval. Code stands in the message to the approvers beside the link, and shown is the
+	// View.Shown of the page on which it was decided.
+	DecideApproval(ctx context.Context, token string, grant bool, code, shown string) (Demand, error)
 	// BeginLogin returns the address of the login service, and name and value of the cookie that binds the login to this browser.
 	BeginLogin(ctx context.Context, token, login string) (redirect, attempt, binding string, err error)
 	// FinishLogin takes what the login service sent back through the browser. A demand with LoggedIn is not decided: the browser gets

@@ -29,6 +29,10 @@ type decision struct {
 	Login    string          `json:"login,omitempty"`    // name of a login service
 	Payment  json.RawMessage `json:"payment,omitempty"`  // x402 payment payload
 
+	// Beside the decision about an approval: its code, and what the page showed.
+	Code  string `json:"code,omitempty"`
+	Shown string `json:"shown,omitempty"`
+
 	// Of the last page of a login, beside Decision. Only its form has them: a program cannot decide for the person who reads it.
 	Attempt string `json:"-"`
 	Proof   string `json:"-"`
@@ -59,6 +63,9 @@ func (p *PolicyPages) post(w http.ResponseWriter, r *http.Request) {
 		p.beginLogin(w, r, state, made.Login)
 	case made.Proof != "":
 		p.confirmLogin(w, r, state, made)
+	case made.Code != "" && (made.Decision == "grant" || made.Decision == "decline"):
+		demand, err := p.demands.DecideApproval(r.Context(), state, made.Decision == "grant", made.Code, made.Shown)
+		p.settled(w, r, p.completed(demand, state), err)
 	case made.Decision == "grant" || made.Decision == "decline":
 		demand, err := p.demands.Decide(r.Context(), state, made.Decision == "grant")
 		p.settled(w, r, p.completed(demand, state), err)
@@ -126,7 +133,10 @@ func readForm(body string) (made decision, err error) {
 		return made, fault.Wrap(fault.Malformed, "the form cannot be read", err)
 	}
 
-	made = decision{Decision: form.Get("decision"), Login: form.Get("login"), Attempt: form.Get("attempt"), Proof: form.Get("proof")}
+	made = decision{
+		Decision: form.Get("decision"), Login: form.Get("login"), Code: form.Get("code"), Shown: form.Get("shown"),
+		Attempt: form.Get("attempt"), Proof: form.Get("proof"),
+	}
 	// The form has one field for the payload and two buttons: the field counts only with its own button.
 	if made.Decision == "pay" {
 		made.Decision = ""

@@ -307,7 +307,9 @@ func approvalPage(v policyPage) templ.Component {
 				}
 				page.Fixed(" ")
 				templ_7745c5c3_Var85 := component.Children(func(ctx component.Context, page *component.Page) {
-					page.Escaped("<p class=\"actions\"><button class=\"primary\" name=\"decision\" value=\"grant\">", text(ctx, "Approve"))
+					page.Escaped("<input type=\"hidden\" name=\"shown\" value=\"", v.Shown)
+					page.Escaped("\"><div class=\"field\"><label for=\"code\">", text(ctx, "Code, from the message with the link to this page"))
+					page.Escaped("</label> <input id=\"code\" name=\"code\" required maxlength=\"7\" autocomplete=\"off\" autocapitalize=\"none\" spellcheck=\"false\"></div><p class=\"actions\"><button class=\"primary\" name=\"decision\" value=\"grant\">", text(ctx, "Approve"))
 					page.Component(ctx, "</button>", decline(text(ctx, "Deny")))
 					page.Fixed("</p>")
 				})
@@ -322,20 +324,20 @@ func approvalPage(v policyPage) templ.Component {
 
 // decisionForm is the form of a demand. Without a token it leads to the address of the page.
 func decisionForm(token string) templ.Component {
-	return component.New(func(ctx component.Context, page *component.Page, templ_7745c5c3_Var87 templ.Component) {
+	return component.New(func(ctx component.Context, page *component.Page, templ_7745c5c3_Var89 templ.Component) {
 		page.Fixed("<form class=\"form\" method=\"post\"")
 		if token != "" {
 			page.Address(" action=\"", "/policy/"+token)
 			page.Fixed("\"")
 		}
-		page.Component(ctx, ">", templ_7745c5c3_Var87)
+		page.Component(ctx, ">", templ_7745c5c3_Var89)
 		page.Fixed("</form>")
 	})
 }
 
 // settled is what became of a demand that cannot be decided any more.
 func settled(v policyPage) templ.Component {
-	return component.New(func(ctx component.Context, page *component.Page, templ_7745c5c3_Var89 templ.Component) {
+	return component.New(func(ctx component.Context, page *component.Page, templ_7745c5c3_Var91 templ.Component) {
 		page.Escaped("<h1>", v.State)
 		page.Component(ctx, "</h1>", notice(v.Notice))
 		if v.Detail != "" {
@@ -346,7 +348,7 @@ func settled(v policyPage) templ.Component {
 }
 
 func notice(words string) templ.Component {
-	return component.New(func(ctx component.Context, page *component.Page, templ_7745c5c3_Var92 templ.Component) {
+	return component.New(func(ctx component.Context, page *component.Page, templ_7745c5c3_Var94 templ.Component) {
 		if words != "" {
 			page.Component(ctx, "", design.Notice(design.Bad, words))
 		}

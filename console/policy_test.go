@@ -78,6 +78,12 @@ func (d *desk) Decide(_ context.Context, _ string, grant bool) (console.Demand, 
 	return d.note(map[bool]string{true: "grant", false: "decline"}[grant])
 }
 
+func (d *desk) DecideApproval(ctx context.Context, token string, grant bool, code, shown string) (console.Demand, error) {
+	decided, err := d.Decide(ctx, token, grant)
+	d.calls[len(d.calls)-1] += " with " + code + " as " + shown
+	return decided, err
+}
+
 func (d *desk) BeginLogin(_ context.Context, _, login string) (string, string, string, error) {
 	_, err := d.note("login " + login)
 	return "https://login.example/authorize?state=x", "abcd", "binding", err
@@ -113,6 +119,7 @@ func approval() console.Demand {
 	d.Part.Code, d.Part.Scopes = policypart.CodeApproval, nil
 	d.Summary, d.Tool, d.Question = "Refund order <17>", "refund", "please refund order 17\n<script>"
 	d.Preview = json.RawMessage(`{"order":17,"amount":"5.00"}`)
+	d.Shown = "6f3c"
 	return d
 }
 
@@ -261,6 +268,8 @@ func TestDecisions(t *testing.T) {
 		"decline":         {consent(), "decision=decline", nil, http.StatusOK, "decline", "You declined"},
 		"nothing":         {consent(), "x=y", nil, http.StatusBadRequest, "", "Nothing was chosen yet"},
 		"no body":         {consent(), "", nil, http.StatusBadRequest, "", "Nothing was chosen yet"},
+		"approve":         {approval(), "decision=grant&code=7k3mq2&shown=6f3c", nil, http.StatusOK, "grant with 7k3mq2 as 6f3c", "Approved"},
+		"deny":            {approval(), "decision=decline&code=7k3mq2&shown=6f3c", nil, http.StatusOK, "decline with 7k3mq2 as 6f3c", "Denied"},
 		"two things":      {consent(), "decision=grant&login=company", nil, http.StatusBadRequest, "", "one of decision"},
 		"json":            {consent(), `{"decision":"grant"}`, []string{jsonType, "Accept: application/json"}, http.StatusOK, "grant", `"outcome":"granted"`},
 		"broken json":     {consent(), `{"decision":`, []string{jsonType, "Accept: application/json"}, http.StatusBadRequest, "", `"code":"malformed"`},

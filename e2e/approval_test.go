@@ -124,7 +124,7 @@ func TestOwnerApprovesFromTheFediverse(t *testing.T) {
 			t.Errorf("the asker was told of the approval: %s", replies[0].Raw)
 		}
 
-		if _, confirmed := community.ask(p.server, "shop", 0, "Approve"); !strings.Contains(confirmed, "Approved ("+code[1]+")") {
+		if _, confirmed := community.ask(p.server, "shop", 0, "Approve "+code[1]); !strings.Contains(confirmed, "Approved ("+code[1]+")") {
 			t.Errorf("the owner reads %s", confirmed)
 		}
 		if answer := plain(p.outbox.await(t, id).Raw); !strings.Contains(answer, "The refund was granted.") {
@@ -133,7 +133,7 @@ func TestOwnerApprovesFromTheFediverse(t *testing.T) {
 		if _, late := community.ask(p.server, "shop", 0, "deny "+code[1]); !strings.Contains(late, "decided before: approved by ") {
 			t.Errorf("deciding twice: %s", late)
 		}
-		if status, _ := page(t, http.MethodPost, link, url.Values{"decision": {"decline"}}); status != http.StatusConflict {
+		if status, _ := page(t, http.MethodPost, link, url.Values{"decision": {"decline"}, "code": {code[1]}}); status != http.StatusConflict {
 			t.Errorf("the page decides again: %d", status)
 		}
 		if _, err := p.Run(t.Context(), "approvals", "deny", p.approvals("--all")[0].ID); err == nil {

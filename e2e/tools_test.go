@@ -119,11 +119,15 @@ func TestOwnerApprovesAToolFromTheFediverse(t *testing.T) {
 		if _, err := os.Stat(notes); err == nil {
 			t.Fatal("the tool ran because a stranger said so")
 		}
-		community.ask(p.server, "memory", 0, "approve")
+		code := approvalCode.FindStringSubmatch(asked)
+		if code == nil {
+			t.Fatalf("the owner is told no code:\n%s", asked)
+		}
+		community.ask(p.server, "memory", 0, code[0])
 		if text := plain(p.outbox.await(t, id).Raw); !strings.Contains(text, "again, I noted it.") {
 			t.Errorf("the reply is %s", text)
 		}
-		community.ask(p.server, "memory", 0, "approve") // nothing is open any more
+		community.ask(p.server, "memory", 0, code[0]) // nothing is open any more
 		if content, err := os.ReadFile(notes); err != nil || strings.Count(string(content), "\n") != 1 {
 			t.Errorf("the notes are %q (%v); want one", content, err)
 		}
@@ -171,9 +175,9 @@ func TestApprovedToolRunsOnceWhateverDies(t *testing.T) {
 		const id = "killed@sender.test"
 		p.sendAs("memory", id, "please note: buy milk")
 		p.killed()
-		community.next(t)
+		asked := community.next(t)
 		p.killed()
-		community.ask(p.server, "memory", 0, "approve")
+		community.ask(p.server, "memory", 0, approvalCode.FindString(asked))
 		p.killed()
 		p.outbox.await(t, id)
 		if content, err := os.ReadFile(notes); err == nil && strings.Count(string(content), "\n") > 1 {

@@ -46,6 +46,7 @@ type Approval struct {
 	ApplyInput json.RawMessage      `json:"apply_input,omitempty"`
 	Draft      *normalized.Response `json:"draft,omitempty"`     // of ApprovalReply: the answer as it would be sent now
 	EditedBy   string               `json:"edited_by,omitempty"` // who changed it last
+	Digest     string               `json:"digest"`              // of all that is shown here; an edit changes it
 	DecidedBy  string               `json:"decided_by,omitempty"`
 	Reason     string               `json:"reason,omitempty"` // of a denial
 	IssuedAt   time.Time            `json:"issued_at"`

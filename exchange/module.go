@@ -12,6 +12,7 @@ import (
 	"inbox/identity"
 	"inbox/internal/httpserver"
 	"inbox/internal/queue"
+	"inbox/internal/redact"
 )
 
 // Module is one channel of a node: all that the engine and the node know of a network. An adapter makes it; the node serves its
@@ -31,6 +32,8 @@ type Module struct {
 	Jobs       []Job
 	Listeners  []Listener
 	Background []func(context.Context) error // each runs until its context ends, and returns its error then
+
+	Keys []redact.Key // addresses that the channel makes and that work for whoever has them
 
 	Opener Opener                          // begins conversations; nil = the channel only answers
 	Links  func(agent AgentProfile) []Link // discovery links of an agent; nil = none

@@ -202,8 +202,9 @@ type Approvals interface {
 	// Approvals lists what waits for a decision, newest first; with filter.All also what was decided.
 	Approvals(ctx context.Context, filter exchange.ApprovalFilter) ([]exchange.Approval, error)
 	Approval(ctx context.Context, id string) (exchange.Approval, error)
-	// Approve lets the agent go on, or the answer that was held back pass.
-	Approve(ctx context.Context, id, by string) (exchange.Approval, error)
+	// Approve lets the agent go on, or the answer that was held back pass. Shown is the digest of what was read; without it a code
+	// names that, and an id the text that was asked first. fault.Conflict when it is another one now.
+	Approve(ctx context.Context, id, shown, by string) (exchange.Approval, error)
 	// Deny ends the turn; a reason of at most 500 bytes is told to the asker.
 	Deny(ctx context.Context, id, by, reason string) (exchange.Approval, error)
 	// EditReply replaces the text of an answer that is held back. fault.Malformed for an empty text or an approval of an

@@ -192,7 +192,7 @@ func (e *engine) insert(in exchange.Inbound) *exchange.TurnRecord {
 	turn := &exchange.TurnRecord{
 		ID: newID(), Agent: name, Principal: in.Message.Sender.Principal(), Carrier: in.Message.Sender.Carrier(), ThreadID: in.Message.ThreadID,
 		Conversation: in.Conversation,
-		Reference: in.Reference, Message: in.Message, Route: in.Route, AcceptedAt: time.Now(),
+		Reference:    in.Reference, Message: in.Message, Route: in.Route, AcceptedAt: time.Now(),
 	}
 	e.turns[turn.ID] = turn
 	e.move(turn.ID, exchange.StateAccepted, "")

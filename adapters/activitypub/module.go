@@ -7,6 +7,7 @@ import (
 
 	"inbox/exchange"
 	"inbox/identity"
+	"inbox/internal/redact"
 	"inbox/normalized"
 )
 
@@ -18,6 +19,7 @@ func (a *Adapter) Module() exchange.Module {
 	return exchange.Module{
 		Name: ChannelName, ReceivedVia: normalized.ViaActivityPub, Channel: a, Policy: a.options.Policy,
 		Routes: a.Routes(), Opener: opener{a}, Links: a.Links,
+		Keys: []redact.Key{{Path: "/media/", Query: "key"}},
 	}
 }
 

@@ -24,6 +24,7 @@ import (
 	"inbox/exchange"
 	"inbox/identity"
 	"inbox/internal/httpserver"
+	"inbox/internal/redact"
 	"inbox/normalized"
 )
 
@@ -104,6 +105,7 @@ func (a *Adapter) Module() exchange.Module {
 	return exchange.Module{
 		Name: ChannelName, ReceivedVia: normalized.ViaEmail, Channel: a, Policy: a.options.Policy,
 		Routes: a.Routes(), Listeners: []exchange.Listener{a}, Opener: a, Links: a.Links,
+		Keys: []redact.Key{{Tag: shortestToken}},
 	}
 }
 
@@ -171,6 +173,9 @@ func (a *Adapter) AckAfter(wanted time.Duration) time.Duration { return max(want
 
 // Reaches reports whether an address is one of mail: @user@domain is an account elsewhere.
 func (a *Adapter) Reaches(address string) bool { return !strings.HasPrefix(address, "@") }
+
+// shortestToken is the length of the shortest token in a tag of our mailboxes: they say who may answer, and what bounced.
+const shortestToken = 26
 
 // Proves leaves it to the evidence itself, which names the mailbox.
 func (a *Adapter) Proves(context.Context, *identity.Evidence, string) (proven, known bool, err error) {

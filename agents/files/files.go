@@ -39,6 +39,9 @@ type Options struct {
 	// Tokens finds the tokens of programs.
 	Tokens exchange.Tokens
 
+	// Holds reports whether content that came in holds a key of this server: such content is not opened.
+	Holds func(content io.Reader) (bool, error)
+
 	Uploads Uploads
 	// MaxUpload is the largest file that is handed in, and MaxUnused how many bytes one agent may have handed in that no answer has.
 	MaxUpload, MaxUnused int64
@@ -170,6 +173,30 @@ func inParts(parts []normalized.Part, digest string) (content, bool) {
 
 // open opens the bytes of a content. All of what it returns can seek but for contents of a store that cannot.
 func (s *Service) open(ctx context.Context, found content) (io.ReadCloser, error) {
+	opened, err := s.read(ctx, found)
+	if err != nil {
+		return nil, err
+	}
+
+	seeker, is := opened.(io.Seeker)
+	holds, err := s.options.Holds(opened)
+	switch {
+	case err == nil && holds:
+		err = errKept()
+	case err == nil && is:
+		_, err = seeker.Seek(0, io.SeekStart)
+	case err == nil:
+		_ = opened.Close() // it was only read
+		return s.read(ctx, found)
+	}
+	if err != nil {
+		_ = opened.Close() // it was only read
+		return nil, err
+	}
+	return opened, nil
+}
+
+func (s *Service) read(ctx context.Context, found content) (io.ReadCloser, error) {
 	if found.native {
 		_, body, err := s.options.Original(ctx, found.digest)
 		switch {
@@ -185,5 +212,10 @@ func (s *Service) open(ctx context.Context, found content) (io.ReadCloser, error
 type inMemory struct{ *bytes.Reader }
 
 func (inMemory) Close() error { return nil }
+
+// errKept refuses content with a key: an original has the quotation of the mail that it answers whole, with its links.
+func errKept() error {
+	return fault.New(fault.Forbidden, "this holds a link of this server that works for whoever has it, so agents do not get it; the operator does: inbox show --raw")
+}
 
 func errMissing() error { return fault.New(fault.NotFound, "no such file") }

@@ -31,6 +31,7 @@ type shelf struct {
 	native map[string]string
 	tokens map[string]exchange.Token // by hash
 	box    *sealing.Box
+	holds  string // content with a key of the server
 
 	uploads map[string]exchange.Upload // by id
 	digests map[string]string          // of those that came in whole, by id
@@ -147,6 +148,10 @@ func newShelf(t *testing.T) (*shelf, *files.Service, http.Handler) {
 	}
 	missing := fault.New(fault.NotFound, "no such turn")
 	service := files.New(files.Options{
+		Holds: func(content io.Reader) (bool, error) {
+			body, err := io.ReadAll(content)
+			return s.holds != "" && string(body) == s.holds, err
+		},
 		Base: base, Blobs: s, Tokens: s, Seal: box.Seal, Uploads: s, MaxUpload: 4096, MaxUnused: 5000,
 		Open: func(_ context.Context, sealed, purpose string) ([]byte, error) { return box.Open(sealed, purpose) },
 		Turn: func(_ context.Context, id string) (exchange.TurnRecord, error) {
@@ -329,5 +334,27 @@ func TestOpen(t *testing.T) {
 		if read, err := io.ReadAll(opened); err != nil || string(read) != content {
 			t.Errorf("read %q, %v", read, err)
 		}
+	}
+}
+
+// TestOriginalsWithKeysStayClosed: the native original has the quotation whole, with the links that were hidden in the message.
+func TestOriginalsWithKeysStayClosed(t *testing.T) {
+	s, service, handler := newShelf(t)
+	s.holds = native
+	turn := service.Of(s.turns["turn-1"], time.Now().Add(time.Hour))
+	closed, _ := turn.Address(digestOf(native))
+	open, _ := turn.Address(digestOf(attached))
+	if got := get(handler, pathOf(t, closed)); got.Code != http.StatusForbidden || strings.Contains(got.Body.String(), native) {
+		t.Errorf("by its address: %d %s", got.Code, got.Body)
+	}
+	if got := get(handler, pathOf(t, open)); got.Code != http.StatusOK || got.Body.String() != attached {
+		t.Errorf("another file: %d %s", got.Code, got.Body)
+	}
+	if _, err := turn.Open(t.Context(), digestOf(native)); !fault.Is(err, fault.Forbidden) {
+		t.Errorf("in the program: %v", err)
+	}
+	token := s.token("helper", exchange.TokenPull, false)
+	if got := get(handler, "/v1/turns/turn-1/files/"+digestOf(native), "Authorization", "Bearer "+token); got.Code != http.StatusForbidden {
+		t.Errorf("by a token: %d", got.Code)
 	}
 }

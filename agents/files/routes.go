@@ -17,6 +17,7 @@ import (
 	"inbox/internal/fault"
 	"inbox/internal/httpserver"
 	"inbox/internal/openapi"
+	"inbox/internal/redact"
 )
 
 var served = promauto.NewCounterVec(prometheus.CounterOpts{
@@ -25,6 +26,9 @@ var served = promauto.NewCounterVec(prometheus.CounterOpts{
 
 // maxCapability bounds the text of a capability before it is opened; ours have about 200 bytes.
 const maxCapability = 1 << 10
+
+// Keys are the addresses that open a file for whoever has them.
+func Keys() []redact.Key { return []redact.Key{{Path: "/v1/files/"}} }
 
 // Routes returns the HTTP face.
 func (s *Service) Routes() []httpserver.Route {

@@ -206,7 +206,7 @@ func TestApprovedQuestionIsAsked(t *testing.T) {
 	if err != nil || response.Policy() == nil {
 		t.Fatalf("%+v %v", response, err)
 	}
-	turn.Message.PolicyResolution = &policypart.Resolution{Kind: policypart.ConsentRequired, Outcome: policypart.OutcomeGranted}
+	turn.Message.PolicyResolution = approves(response)
 	for range 2 {
 		response, _, err = fold(t.Context(), t, agent, turn)
 		if err != nil || len(response.Dispatch) != 1 || normalized.PlainText(response.Dispatch[0].Parts) != "Rain?" {
@@ -217,6 +217,52 @@ func TestApprovedQuestionIsAsked(t *testing.T) {
 	response, _, err = fold(t.Context(), t, agent, turn)
 	if err != nil || texts(response) != "It rains." || len(asked) != 2 {
 		t.Errorf("%q %v", texts(response), err)
+	}
+}
+
+// approves is the resolution of the demand in a response, as the server writes it.
+func approves(response normalized.Response) *policypart.Resolution {
+	return &policypart.Resolution{Kind: policypart.ConsentRequired, Outcome: policypart.OutcomeGranted, Data: map[string]json.RawMessage{
+		policypart.ApprovalKey: response.Policy().Data[policypart.ApprovalKey],
+	}}
+}
+
+// TestApprovalIsOfOneCall: a call is made on the approval of this very call only, in a turn of the sender who was shown.
+func TestApprovalIsOfOneCall(t *testing.T) {
+	for name, change := range map[string]func(*agents.Turn){
+		"of nothing": func(turn *agents.Turn) { turn.Message.PolicyResolution.Data = nil },
+		"of a held answer": func(turn *agents.Turn) {
+			turn.Message.PolicyResolution.Data[policypart.ApprovalKey] = json.RawMessage(`{"reply":true}`)
+		},
+		"of another call": func(turn *agents.Turn) {
+			turn.Message.PolicyResolution.Data[policypart.ApprovalKey] = json.RawMessage(`{"action_id":"another","tool":"pay"}`)
+		},
+		"in another turn": func(turn *agents.Turn) { turn.ID = "turn of tomorrow" },
+		"for another sender": func(turn *agents.Turn) {
+			turn.Message.Sender.Identities, turn.Message.Sender.Address = nil, "@eve@peer.example"
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			tools := &toolbox{entries: []tool.Entry{declare("pay", nil)}}
+			tools.run = func(context.Context, tool.Call) (map[string]any, error) {
+				return map[string]any{"success": true, "result": "paid"}, nil
+			}
+			agent := newAgent(t, Options{
+				Provider: scripted(calls("pay", `{"amount":5}`), says("What else?"), says("What else?")), Tools: []Tools{tools},
+				Actions: Actions{Tools: map[string]string{"pay": "preview"}}, Approvals: ByDemand{Tools: []Tools{tools}, Claims: exchangetest.NewDocuments()},
+			})
+			turn := question("one call")
+			turn.Memory = &memory{}
+			response, _, err := fold(t.Context(), t, agent, turn)
+			if err != nil || response.Policy() == nil {
+				t.Fatalf("%+v %v", response, err)
+			}
+			turn.Message.PolicyResolution = approves(response)
+			change(&turn)
+			if _, _, err = fold(t.Context(), t, agent, turn); err != nil || tools.count() != 0 {
+				t.Errorf("the call was made %d times, %v", tools.count(), err)
+			}
+		})
 	}
 }
 

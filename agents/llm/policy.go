@@ -204,10 +204,11 @@ func (b ByDemand) Ask(_ context.Context, turn agents.Turn, proposal loop.Proposa
 	prepared := proposal.PreparedToolCall
 	name := value.Text(prepared["tool_name"])
 	redacted := tool.RedactParameters(proposal.Parameters, proposal.ToolDeclaration)
-	action := tool.Hash(map[string]any{"turn": turn.ID, "call": proposal.ToolCallID, "tool": name, "parameters": prepared["parameters"]})
+	action := callOf(turn, proposal.ToolCallID, name, prepared["parameters"])
 	payload := map[string]any{
 		"action_id": action, "kind": "tool_call", "preview": map[string]any{"tool_name": name, "parameters": redacted},
-		"apply_input":     map[string]any{"tool_name": name, "parameters": prepared["parameters"]},
+		"apply_input": map[string]any{"tool_name": name, "parameters": prepared["parameters"]},
+		"subject":     turn.Message.Sender.Principal(), "agent": turn.Agent,
 		"decided_before":  decision(turn),
 		"at_most_once":    !tool.Repeatable(proposal.ToolDeclaration),
 		"idempotency_key": tool.Call{Name: name, Parameters: value.Assoc(prepared["parameters"]), Context: map[string]any{"run_id": turn.ID}}.IdempotencyKey(),
@@ -234,10 +235,21 @@ func (b ByDemand) Settle(ctx context.Context, turn agents.Turn, waiting Waiting)
 	resolution := turn.Message.PolicyResolution
 	payload := value.Assoc(waiting.Request["payload"])
 	switch {
-	case resolution == nil || decision(turn) == value.Text(payload["decided_before"]):
-		return nil, nil
+	case resolution == nil || decision(turn) == value.Text(payload["decided_before"]) || approvedAction(resolution) != value.Text(payload["action_id"]):
+		return nil, nil // nothing was decided about this call
 	case resolution.Outcome != policypart.OutcomeGranted:
 		return map[string]any{"success": false, "error": "It was not approved.", "error_type": "approval_" + resolution.Outcome}, nil
+	}
+
+	input := value.Assoc(payload["apply_input"])
+	granted := policypart.Grant{
+		Purpose: policypart.PurposeApproval, Subject: value.Text(payload["subject"]), Agent: value.Text(payload["agent"]), Digest: approvedAction(resolution),
+	}
+	if refusal := granted.Check(policypart.Use{
+		Purpose: policypart.PurposeApproval, Subject: turn.Message.Sender.Principal(), Agent: turn.Agent, At: time.Now(),
+		Digest: callOf(turn, waiting.CallID, value.Text(input["tool_name"]), input["parameters"]),
+	}); refusal != nil {
+		return map[string]any{"success": false, "error": "What was approved is not this call.", "error_type": "approval_mismatch"}, nil
 	}
 
 	key := tool.Hash(map[string]any{"turn": turn.ID, "call": waiting.CallID})
@@ -252,7 +264,21 @@ func (b ByDemand) Settle(ctx context.Context, turn agents.Turn, waiting Waiting)
 		}, nil
 	}
 
-	return b.call(ctx, turn, waiting, value.Assoc(payload["apply_input"]))
+	return b.call(ctx, turn, waiting, input)
+}
+
+// callOf names a call of a tool: the digest of all that its approver decides about.
+func callOf(turn agents.Turn, callID, name string, parameters any) string {
+	return tool.Hash(map[string]any{"turn": turn.ID, "call": callID, "tool": name, "parameters": parameters})
+}
+
+// approvedAction returns the action that a resolution is about; empty where it is about something else than an approval.
+func approvedAction(resolution *policypart.Resolution) string {
+	var decided struct {
+		ActionID string `json:"action_id"`
+	}
+	_ = json.Unmarshal(resolution.Data[policypart.ApprovalKey], &decided) // absent: no action was decided
+	return decided.ActionID
 }
 
 // call finds the tool again and runs it with the approved parameters.

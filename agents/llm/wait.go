@@ -192,7 +192,7 @@ func (j *job) settled(ctx context.Context, waiting *Waiting) (map[string]any, er
 
 	resolution := j.turn.Message.PolicyResolution
 	switch {
-	case resolution == nil:
+	case resolution == nil, approvedAction(resolution) != value.Text(value.Assoc(waiting.Request["payload"])["action_id"]):
 		return nil, nil
 	case resolution.Outcome == policypart.OutcomeGranted:
 		return map[string]any{"success": true, "result": "It was approved. Call the tool once more with the same parameters."}, nil

@@ -151,13 +151,15 @@ func quoteLines(text string) string {
 
 func newApprovalsApprove() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:     "approve ID",
-		Short:   "Approve an action or an answer",
+		Use:   "approve ID",
+		Short: "Approve an action or an answer",
+		Long: `Approves what the code names. An edit makes a new code, so a text that you have not read is not approved: look at it
+with show, and use the code that it has now.`,
 		Example: "  inbox approvals list\n  inbox approvals approve 7k3mq2",
 		Args:    arguments(cobra.ExactArgs(1)),
 		RunE: func(cmd *cobra.Command, ids []string) error {
 			return onApproval(cmd, func(o *inbox.Operator) (exchange.Approval, error) {
-				return o.Approvals.Approve(cmd.Context(), ids[0], operator.CommandLine)
+				return o.Approvals.Approve(cmd.Context(), ids[0], "", operator.CommandLine)
 			}, func(out io.Writer, a exchange.Approval) {
 				fmt.Fprintf(out, "%s is approved; %s\n", a.ID, map[string]string{
 					exchange.ApprovalReply: "the answer is sent", exchange.ApprovalAction: "the agent goes on",

@@ -75,7 +75,7 @@ func (p *Pages) approval(w http.ResponseWriter, r *http.Request, s account.Sessi
 }
 
 func (p *Pages) approve(w http.ResponseWriter, r *http.Request, s account.Session) error {
-	one, err := p.Operator.Approvals.Approve(r.Context(), httpserver.Param(r, "approval"), s.By())
+	one, err := p.Operator.Approvals.Approve(r.Context(), httpserver.Param(r, "approval"), r.PostFormValue("shown"), s.By())
 	if err != nil {
 		return err
 	}
@@ -165,13 +165,14 @@ func (p *Pages) editReply(w http.ResponseWriter, r *http.Request, s account.Sess
 	}
 
 	ctx, id := r.Context(), httpserver.Param(r, "approval")
-	if _, err := p.Operator.Approvals.EditReply(ctx, id, s.By(), v.After); err != nil {
+	edited, err := p.Operator.Approvals.EditReply(ctx, id, s.By(), v.After)
+	if err != nil {
 		return err
 	}
 	if r.PostFormValue("then") != "send" {
 		return p.done(w, r, v.Back, text(ctx, "The text is saved. The answer still waits for a decision."))
 	}
-	one, err := p.Operator.Approvals.Approve(ctx, id, s.By())
+	one, err := p.Operator.Approvals.Approve(ctx, id, edited.Digest, s.By())
 	if err != nil {
 		return err
 	}

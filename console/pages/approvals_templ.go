@@ -163,6 +163,7 @@ func approvalPage(v approvalView) templ.Component {
 		if v.MayWork && v.open() {
 			page.Escaped("<div class=\"grid\"><section class=\"card\" aria-labelledby=\"decide\"><h2 id=\"decide\">", text(ctx, "Decide"))
 			page.Address("</h2><form method=\"post\" action=\"", at("work", "approvals", v.ID, "approve"))
+			page.Escaped("\"><input type=\"hidden\" name=\"shown\" value=\"", v.Digest)
 			page.Component(ctx, "\">", csrf(v.CSRF))
 			page.Fixed("<button class=\"primary\">")
 			if v.Draft != nil {
@@ -185,7 +186,7 @@ func approvalPage(v approvalView) templ.Component {
 
 // document is JSON for people.
 func document(title string, body []byte) templ.Component {
-	return component.New(func(ctx component.Context, page *component.Page, templ_7745c5c3_Var58 templ.Component) {
+	return component.New(func(ctx component.Context, page *component.Page, templ_7745c5c3_Var59 templ.Component) {
 		if len(body) > 0 {
 			page.Escaped("<h3>", title)
 			page.Escaped("</h3><pre class=\"code wrap\" tabindex=\"0\">", design.Visible(indentedJSON(body)))
@@ -196,7 +197,7 @@ func document(title string, body []byte) templ.Component {
 
 // editForm asks for another text; what it would change is shown before anything happens.
 func editForm(action, token, words, hint string) templ.Component {
-	return component.New(func(ctx component.Context, page *component.Page, templ_7745c5c3_Var61 templ.Component) {
+	return component.New(func(ctx component.Context, page *component.Page, templ_7745c5c3_Var62 templ.Component) {
 		page.Escaped("<section class=\"card\" aria-labelledby=\"edit\"><h2 id=\"edit\">", text(ctx, "Edit the answer"))
 		page.Escaped("</h2><form class=\"form\" method=\"post\" action=\"", action)
 		page.Component(ctx, "\">", csrf(token))
@@ -213,7 +214,7 @@ func editForm(action, token, words, hint string) templ.Component {
 }
 
 func comparePage(v compareView) templ.Component {
-	return component.New(func(ctx component.Context, page *component.Page, templ_7745c5c3_Var68 templ.Component) {
+	return component.New(func(ctx component.Context, page *component.Page, templ_7745c5c3_Var69 templ.Component) {
 		page.Escaped("<p class=\"crumbs\"><a href=\"", v.Back)
 		page.Escaped("\">", v.Title)
 		page.Component(ctx, "</a></p>", heading(text(ctx, "What would change"), text(ctx, "Nothing is stored or sent so far.")))

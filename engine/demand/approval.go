@@ -37,6 +37,7 @@ const (
 	maxDraft    = 1 << 20
 	maxQuestion = 2 << 10
 	maxReason   = 500
+	maxEarlier  = 50 // codes of earlier texts of an answer that are kept
 )
 
 // approvals meets demands that an approver or the operator decides instead of the asker.
@@ -69,6 +70,7 @@ type decided struct {
 	Reply     bool   `json:"reply,omitempty"` // an answer was held back
 	DecidedBy string `json:"decided_by,omitempty"`
 	Reason    string `json:"reason,omitempty"`
+	Shown     string `json:"shown,omitempty"` // digest of what was approved
 }
 
 func decidedOf(resolution *policypart.Resolution) (d decided) {
@@ -86,15 +88,17 @@ func approves(part policypart.Part) bool {
 // approval completes the demand of an approval.
 func approval(issuance *policypart.Issuance, kept *notes, turn exchange.TurnRecord) {
 	issuance.Purpose = policypart.PurposeApproval
-	issuance.CodeHash = hashCode(codeOf(issuance.ID))
+	kept.Code = newCode()
+	issuance.CodeHash = hashCode(kept.Code)
 	kept.Question = beginning(normalized.PlainText(turn.Message.Parts), maxQuestion)
+	kept.Message = digestOfMessage(turn.Message)
 }
 
 // verdict returns the ending of an approval that was decided.
 func (a *approvals) verdict(i policypart.Issuance, grant bool, by Decider, reason string) Ending {
 	now := a.now()
 	asked := i.Part.Approval()
-	record := decided{ActionID: asked.ActionID, Tool: asked.Tool, Reply: replies(i), DecidedBy: cmp.Or(by.Address, by.Name), Reason: reason}
+	record := decided{ActionID: asked.ActionID, Tool: asked.Tool, Reply: replies(i), DecidedBy: cmp.Or(by.Address, by.Name), Reason: reason, Shown: shownOf(i)}
 	what := deed{outcome: policypart.OutcomeGranted, by: a.resolverOf(by), data: withData(nil, policypart.ApprovalKey, record)}
 	code := codeApprovalGranted
 	if !grant {
@@ -197,6 +201,10 @@ func approvalFault(i policypart.Issuance, refusal *policypart.Refusal) error {
 		return fault.Wrap(fault.Gone, "this approval has expired", refusal)
 	case policypart.CodeUsed:
 		return fault.Wrap(fault.Conflict, "this was decided before: "+outcomeOf(i), refusal)
+	case policypart.CodeProof:
+		return fault.Wrap(fault.Forbidden, "this is not the code of this approval; it is in the message that has the link to this page", refusal)
+	case policypart.CodeTerms:
+		return fault.Wrap(fault.Conflict, "this was changed after you read it, so nothing was decided; look at it again", refusal)
 	}
 	return asFault(refusal)
 }
@@ -254,10 +262,24 @@ func (a *approvals) Approval(ctx context.Context, id string) (exchange.Approval,
 }
 
 // Approve lets the turn go on: its agent runs again with the grant, or the answer that was held back is sent. By is for
-// the record, such as "operator:<name of the token>". fault.NotFound, Gone (expired) or Conflict (decided before); beside
-// an error about an approval that exists its present state is returned.
-func (a *approvals) Approve(ctx context.Context, id, by string) (exchange.Approval, error) {
-	return a.decide(ctx, id, by, true, "")
+// the record, such as "operator:<name of the token>". Shown is the digest of what they read (exchange.Approval.Digest);
+// without it a code names what they read, and an id the text that was asked first or that they edited last themselves.
+// fault.NotFound, Gone (expired) or Conflict (decided before, or changed since it was read); beside an error about an
+// approval that exists its present state is returned.
+func (a *approvals) Approve(ctx context.Context, id, shown, by string) (exchange.Approval, error) {
+	return a.decide(ctx, id, by, true, func(i policypart.Issuance) *policypart.Refusal { return hasRead(i, id, shown, by) }, "")
+}
+
+// hasRead refuses an operator who read something else than what is asked now.
+func hasRead(i policypart.Issuance, id, shown, by string) *policypart.Refusal {
+	kept := notesOf(i)
+	switch {
+	case shown != "" && shown == shownOf(i),
+		shown == "" && isCode(id) && hashCode(plainCode(id)) == i.CodeHash,
+		shown == "" && !isCode(id) && (kept.Draft == nil || kept.Draft.EditedBy == "" || kept.Draft.EditedBy == by):
+		return nil
+	}
+	return changedSince(by)
 }
 
 // Deny ends the turn. The asker of an action is told so, with the reason if there is one; an answer that was held back is
@@ -267,11 +289,19 @@ func (a *approvals) Deny(ctx context.Context, id, by, reason string) (exchange.A
 	if err != nil {
 		return exchange.Approval{}, err
 	}
-	return a.decide(ctx, id, by, false, reason)
+	return a.decide(ctx, id, by, false, nil, reason)
 }
 
-func (a *approvals) decide(ctx context.Context, id, by string, grant bool, reason string) (exchange.Approval, error) {
+// decide settles an approval. Check may refuse it as it stands now; nil = it is decided whatever it says.
+func (a *approvals) decide(
+	ctx context.Context, id, by string, grant bool, check func(policypart.Issuance) *policypart.Refusal, reason string,
+) (exchange.Approval, error) {
 	issuance, err := a.open(ctx, id, by)
+	if err == nil && check != nil {
+		if refusal := check(issuance); refusal != nil {
+			err = a.audit.refuse(ctx, issuance, refusal)
+		}
+	}
 	if err == nil {
 		err = a.demands.settle(ctx, a.verdict(issuance, grant, Decider{Name: by}, reason))
 	}
@@ -301,12 +331,15 @@ func (a *approvals) editReply(ctx context.Context, i policypart.Issuance, by, te
 
 	kept.Draft.Response.Parts = reworded(kept.Draft.Response.Parts, text)
 	kept.Draft.EditedBy = by
-	noted, err := a.store.NoteDemand(ctx, i.ID, policypart.StatusIssued, kept.raw())
+	kept.Earlier = append(kept.Earlier, i.CodeHash)
+	kept.Earlier = kept.Earlier[max(0, len(kept.Earlier)-maxEarlier):]
+	kept.Code = newCode()
+	noted, err := a.store.ReviseDemand(ctx, i.ID, i.CodeHash, hashCode(kept.Code), kept.raw())
 	switch {
 	case err != nil:
 		return fault.Wrap(fault.Unavailable, "the text cannot be stored now; try again", err)
 	case !noted:
-		return a.audit.refuse(ctx, i, a.demands.lost(ctx, i.ID))
+		return a.audit.refuse(ctx, i, a.demands.lost(ctx, i))
 	}
 
 	return nil
@@ -328,7 +361,7 @@ func reworded(parts []normalized.Part, text string) []normalized.Part {
 	return slices.Concat(before, []normalized.Part{fresh}, after)
 }
 
-// find finds one by id or code.
+// find finds one by id or code; codes from before an edit still name an open one.
 func (a *approvals) find(ctx context.Context, id string) (issuance policypart.Issuance, err error) {
 	found := true
 	if isCode(id) {
@@ -353,7 +386,13 @@ func (a *approvals) byCode(ctx context.Context, hash string) (policypart.Issuanc
 			return first(found), len(found) > 0, err
 		}
 	}
-	return policypart.Issuance{}, false, nil
+
+	open, err := a.store.Approvals(ctx, exchange.ApprovalFilter{Limit: lookedThrough})
+	place := slices.IndexFunc(open, func(i policypart.Issuance) bool { return slices.Contains(notesOf(i).Earlier, hash) })
+	if err != nil || place < 0 {
+		return policypart.Issuance{}, false, err
+	}
+	return open[place], true, nil
 }
 
 func first(found []policypart.Issuance) (issuance policypart.Issuance) {
@@ -409,9 +448,89 @@ func (a *approvals) Released(ctx context.Context, turn exchange.TurnRecord) (Rel
 	}
 
 	kept := notesOf(issuance)
-	if issuance.TurnID != turn.ID || issuance.Status != policypart.StatusResolved || kept.Draft == nil {
+	if issuance.TurnID != turn.ID || kept.Draft == nil || grantOf(issuance).Check(useBy(issuance, turn, a.now())) != nil {
 		return Released{}, false, nil
 	}
 
 	return Released{Response: kept.Draft.Response, Combined: kept.Draft.Combined}, true, nil
+}
+
+// Granted reports whether what a turn is to go on with was granted for this turn as it stands: to its sender, for its agent,
+// about the message that it has now. A turn that never waited costs no query. Errors (fault.Unavailable) mean that the same
+// call should be repeated.
+func (a *approvals) Granted(ctx context.Context, turn exchange.TurnRecord) (bool, error) {
+	if turn.Message.PolicyResolution == nil {
+		return false, nil
+	}
+
+	issuance, err := a.store.Demand(ctx, progressOf(turn).ID)
+	if fault.Is(err, fault.NotFound) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fault.RetryIn(0, "what was granted cannot be read now", err)
+	}
+	return issuance.TurnID == turn.ID && grantOf(issuance).Check(useBy(issuance, turn, a.now())) == nil, nil
+}
+
+// grantOf returns what the resolution of a demand allows; the zero Grant of one that was not granted.
+func grantOf(i policypart.Issuance) policypart.Grant {
+	resolution := i.Resolution
+	if i.Status != policypart.StatusResolved || resolution == nil ||
+		resolution.Outcome != policypart.OutcomeGranted && resolution.Outcome != policypart.OutcomePaid {
+		return policypart.Grant{}
+	}
+
+	granted := policypart.Grant{Purpose: cmp.Or(i.Purpose, i.Kind), Subject: i.Principal, Agent: i.Agent, Digest: i.Action}
+	if i.Purpose == policypart.PurposeApproval {
+		d := decidedOf(resolution)
+		granted.Digest, granted.By = d.Shown, d.DecidedBy
+	}
+	return granted
+}
+
+// useBy is the use that a turn makes of the grant of its demand. An approval is about the message that was shown to its
+// approver, which its sender may have edited since. What an asker grants may be brought by a later message, whose sender was
+// compared with the asker then; its turn is the one of the demand since.
+func useBy(i policypart.Issuance, turn exchange.TurnRecord, now time.Time) policypart.Use {
+	use := policypart.Use{Purpose: cmp.Or(i.Purpose, i.Kind), Subject: i.Principal, Agent: turn.Agent, At: now}
+	if i.Purpose != policypart.PurposeApproval {
+		use.Digest, _ = i.Part.Terms() // an error leaves it empty, which no grant covers
+		return use
+	}
+
+	kept := notesOf(i)
+	if kept.Message != "" { // an older version kept none
+		kept.Message = digestOfMessage(turn.Message)
+	}
+	use.Subject, use.Digest = turn.Principal, shownWith(i, kept)
+	return use
+}
+
+// shownOf returns the digest of what an approver is shown of an approval as it stands.
+func shownOf(i policypart.Issuance) string { return shownWith(i, notesOf(i)) }
+
+func shownWith(i policypart.Issuance, kept notes) string {
+	answer := ""
+	if kept.Draft != nil {
+		answer = jsonOf(kept.Draft.Response)
+	}
+	return policypart.Digest(i.Agent, i.Principal, jsonOf(i.Part), answer, kept.Message)
+}
+
+// digestOfMessage is of what the asker says, the same before the message was stored and after.
+func digestOfMessage(message normalized.Message) string {
+	var stored []normalized.Part
+	if err := json.Unmarshal([]byte(jsonOf(message.Parts)), &stored); err != nil {
+		stored = message.Parts
+	}
+	return policypart.Digest(jsonOf(stored))
+}
+
+func jsonOf(value any) string {
+	body, err := json.Marshal(value)
+	if err != nil { // it was read from JSON, or is written as JSON next
+		return ""
+	}
+	return string(body)
 }

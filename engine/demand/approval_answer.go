@@ -2,14 +2,14 @@ package demand
 
 import (
 	"context"
+	"crypto/rand"
 	"fmt"
 	"regexp"
 	"slices"
 	"strings"
 
-	"github.com/google/uuid"
-
 	"inbox/exchange"
+	"inbox/internal/capability"
 	"inbox/internal/fault"
 	"inbox/normalized"
 	"inbox/policypart"
@@ -107,43 +107,48 @@ func unannounced(lines []string) []string {
 	return lines[:end]
 }
 
-// codeOf returns the code of an approval: a digit and five characters of Crockford's base32, out of the random end of its
-// id. It is no secret: it only tells one approval from the others.
-func codeOf(id string) string {
-	parsed, err := uuid.Parse(id)
-	if err != nil {
-		return ""
+var toAgentPattern = regexp.MustCompile(`(?i)^to[ \t]+(?:the[ \t]+)?agent[ \t]*:`)
+
+// IsForAgent reports whether an approver says in the conversation about an approval that the message is for the agent: its
+// text begins with "to agent:".
+func IsForAgent(message normalized.Message) bool {
+	for i := range message.Parts {
+		if message.Parts[i].Kind == normalized.PartText {
+			return toAgentPattern.MatchString(mentionPattern.ReplaceAllString(ownText(message.Parts[i].Content), ""))
+		}
 	}
-	const digits, letters = 10, 5
-	tail := parsed[10:]
-	return string(rune('0'+int(tail[0])%digits)) + crockford.EncodeToString(tail[1:])[:letters]
+	return false
 }
+
+// codeLength is the length of a code in bytes.
+const codeLength = 6
+
+// newCode makes the code of an approval: a digit and five characters of Crockford's base32. It stands in the message to the
+// approvers and in no address. It is drawn, so that nobody derives it from what the agent or the asker knows.
+func newCode() string {
+	random := make([]byte, codeLength)
+	_, _ = rand.Read(random) // never fails since Go 1.24
+	const digits = 10
+	return string(rune('0'+int(random[0])%digits)) + crockford.EncodeToString(random[1:])[:codeLength-1]
+}
+
+// codeOf returns the code of an approval. It names the text that was shown with it: an edit makes a new one.
+func codeOf(i policypart.Issuance) string { return notesOf(i).Code }
 
 // plainCode forgives case and the letters that are taken for digits.
 func plainCode(text string) string { return wordLetters.Replace(strings.ToLower(text)) }
 
 // isCode reports whether a text has the form of a code.
-func isCode(text string) bool { return len(text) == len(codeOf(uuid.Nil.String())) }
+func isCode(text string) bool { return len(text) == codeLength }
 
 func hashCode(code string) string { return policypart.HashState("approval " + code) }
 
-// threadPrefix begins the conversation in which an approver is asked. No address of a mail or a post looks like it.
-const threadPrefix = "urn:inbox:approval:"
-
-// ApprovalThread names the conversation in which one approver is asked about one approval.
-func ApprovalThread(id, approver string) string {
-	const enough = 16
-	return threadPrefix + id + ":" + policypart.HashState(strings.ToLower(approver))[:enough]
-}
-
-// approvalOfThread returns the id of the approval that a conversation is about.
-func approvalOfThread(threadID string) (id string, ok bool) {
-	rest, ok := strings.CutPrefix(threadID, threadPrefix)
-	if !ok {
-		return "", false
-	}
-	id, _, ok = strings.Cut(rest, ":")
-	return id, ok
+// Question names the turn in which one approver is asked about one approval. It is a secret of the server: messages that
+// leave carry ids that follow from it, and who could compute it could make a message that the approver seems to answer.
+func (a *approvals) Question(id, approver string) string {
+	return exchange.DerivedID(id, capability.Mint(a.secrets.key, capability.Claim{
+		Purpose: "approval question", Who: strings.ToLower(approver), What: id,
+	}))
 }
 
 // lookedThrough bounds the approvals of an agent that one message is compared with.
@@ -151,58 +156,118 @@ const lookedThrough = 500
 
 // Verdict is what an approver's message comes to.
 type Verdict struct {
-	Answers  bool    // the message is about an approval; otherwise it is an ordinary one
-	Ending   *Ending // to be stored together with the answer; nil = nothing was decided
-	Sentence string  // the answer
+	Answers  bool                 // the message is about an approval; otherwise it is an ordinary one
+	Ending   *Ending              // to be stored together with the answer; nil = nothing was decided
+	Sentence string               // the answer
+	Told     *normalized.Response // beside the sentence: what is asked now; nil = it need not be shown again
 }
 
-// Answer applies the decision in an approver's message to what is open at the turn's agent. A decision without code
-// counts when exactly one approval is open; yes, no and ok without code only as an answer to what the approver was asked.
-// The ending is for the caller to store; fault.Conflict then means that another decision was faster, and to ask again.
-func (a *approvals) Answer(ctx context.Context, turn exchange.TurnRecord, d Decision, by Decider) (Verdict, error) {
-	about, asked := approvalOfThread(turn.ThreadID)
-	if d.Short && d.Code == "" && !asked {
+// Asked is what an approver was asked in the conversation to which their message belongs.
+type Asked struct {
+	Approval string // id
+	Shown    string // digest of what was shown, see ShownKey
+}
+
+// Answer applies the decision in an approver's message. It counts with the code of an approval, or without one as an answer
+// to what this very approver was asked (nil = the message answers no question). Any other message with such a word is an
+// ordinary one. The ending is for the caller to store; fault.Conflict then means that another decision, or an edit, was
+// faster, and to ask again.
+func (a *approvals) Answer(ctx context.Context, turn exchange.TurnRecord, asked *Asked, d Decision, by Decider) (Verdict, error) {
+	if d.Code != "" {
+		return a.answerCode(ctx, turn, d, by)
+	}
+	if asked == nil {
 		return Verdict{}, nil
 	}
 
-	filter := exchange.ApprovalFilter{Agent: turn.Agent, Limit: lookedThrough}
-	if d.Code != "" {
-		filter.CodeHash, filter.All = hashCode(d.Code), true
+	issuance, err := a.askedAbout(ctx, turn, asked)
+	switch {
+	case err != nil:
+		return Verdict{}, err
+	case issuance.ID == "":
+		return Verdict{}, nil
+	case issuance.CheckOpen(a.now()) != nil:
+		return a.late(ctx, issuance, by), nil
+	case d.Grant && asked.Shown != shownOf(issuance):
+		return a.changed(ctx, issuance, by), nil
 	}
 
-	found, err := a.store.Approvals(ctx, filter)
+	return a.decision(issuance, d, by), nil
+}
+
+// Guide answers a message of an approver in the conversation about an approval that decides nothing: it says how to decide,
+// and how to write to the agent.
+func (a *approvals) Guide(ctx context.Context, turn exchange.TurnRecord, asked Asked, by Decider) (Verdict, error) {
+	issuance, err := a.askedAbout(ctx, turn, &asked)
+	switch {
+	case err != nil:
+		return Verdict{}, err
+	case issuance.ID == "" || issuance.CheckOpen(a.now()) != nil:
+		return Verdict{Answers: true, Sentence: "This conversation is about an approval that is decided. " + toAgentHint}, nil
+	}
+	return Verdict{Answers: true, Sentence: "Your message decides nothing, and the agent did not get it. To decide, answer the request with the " +
+		"one word approve or deny. Anywhere else, add its code, which the request names. " + toAgentHint}, nil // without the code: this is history, too
+}
+
+// toAgentHint says how an approver writes to the agent, see IsForAgent.
+const toAgentHint = "To write to the agent, begin your message with the line: to agent:"
+
+// askedAbout reads the approval that a question was about; the zero one when it is gone or not of this agent.
+func (a *approvals) askedAbout(ctx context.Context, turn exchange.TurnRecord, asked *Asked) (policypart.Issuance, error) {
+	issuance, err := a.store.Demand(ctx, asked.Approval)
+	switch {
+	case fault.Is(err, fault.NotFound):
+		return policypart.Issuance{}, nil
+	case err != nil:
+		return policypart.Issuance{}, fault.RetryIn(0, "the approval cannot be read now", err)
+	case issuance.Purpose != policypart.PurposeApproval || issuance.Agent != turn.Agent:
+		return policypart.Issuance{}, nil
+	}
+	return issuance, nil
+}
+
+// answerCode answers a message that names an approval by its code.
+func (a *approvals) answerCode(ctx context.Context, turn exchange.TurnRecord, d Decision, by Decider) (Verdict, error) {
+	hash := hashCode(d.Code)
+	named, err := a.store.Approvals(ctx, exchange.ApprovalFilter{Agent: turn.Agent, CodeHash: hash, All: true, Limit: lookedThrough})
 	if err != nil {
 		return Verdict{}, fault.RetryIn(0, "the approvals cannot be read now", err)
 	}
 
-	closed := func(i policypart.Issuance) bool { return i.CheckOpen(a.now()) != nil }
-	open := slices.DeleteFunc(slices.Clone(found), closed)
-	if d.Code != "" {
-		return a.answerCode(ctx, d, by, open, found), nil
+	isOpen := func(i policypart.Issuance) bool { return i.CheckOpen(a.now()) == nil }
+	if place := slices.IndexFunc(named, isOpen); place >= 0 {
+		return a.decision(named[place], d, by), nil
+	}
+	if len(named) > 0 {
+		return a.late(ctx, named[0], by), nil
 	}
 
-	isAbout := func(i policypart.Issuance) bool { return i.ID == about }
+	open, err := a.store.Approvals(ctx, exchange.ApprovalFilter{Agent: turn.Agent, Limit: lookedThrough})
+	if err != nil {
+		return Verdict{}, fault.RetryIn(0, "the approvals cannot be read now", err)
+	}
+
+	wasNamed := func(i policypart.Issuance) bool { return isOpen(i) && slices.Contains(notesOf(i).Earlier, hash) }
+	place := slices.IndexFunc(open, wasNamed)
 	switch {
-	case asked && !slices.ContainsFunc(open, isAbout):
-		return a.tooLate(ctx, turn.Agent, about, by)
-	case len(open) == 0:
-		return Verdict{}, nil
-	case len(open) > 1:
-		return Verdict{Answers: true, Sentence: choose(d, open)}, nil
+	case place < 0:
+		return Verdict{Answers: !d.Short, Sentence: "No request with the code " + d.Code + " waits for a decision."}, nil
+	case d.Grant:
+		return a.changed(ctx, open[place], by), nil
 	}
-
-	return a.decision(open[0], d, by), nil
+	return a.decision(open[place], d, by), nil // what is denied is not done, whatever it says now
 }
 
-// answerCode answers a message that names an approval; found are those with its code.
-func (a *approvals) answerCode(ctx context.Context, d Decision, by Decider, open, found []policypart.Issuance) Verdict {
-	switch {
-	case len(open) > 0:
-		return a.decision(open[0], d, by)
-	case len(found) > 0:
-		return a.late(ctx, found[0], by)
-	}
-	return Verdict{Answers: !d.Short, Sentence: "No request with the code " + d.Code + " waits for a decision."}
+// changed answers a grant of what is not asked any more, and shows what is asked now.
+func (a *approvals) changed(ctx context.Context, i policypart.Issuance, by Decider) Verdict {
+	public := fault.Of(a.audit.refuse(ctx, i, changedSince(by.Name))).Public
+	told := a.Told(i)
+	return Verdict{Answers: true, Sentence: sentenceCase(public), Told: &told}
+}
+
+// changedSince refuses a grant of what was shown before an edit.
+func changedSince(by string) *policypart.Refusal {
+	return &policypart.Refusal{Code: policypart.CodeTerms, Reason: "it was changed after it was shown, tried by " + by}
 }
 
 func (a *approvals) decision(i policypart.Issuance, d Decision, by Decider) Verdict {
@@ -215,52 +280,18 @@ func (a *approvals) decision(i policypart.Issuance, d Decision, by Decider) Verd
 func confirmation(i policypart.Issuance, grant bool) string {
 	switch {
 	case replies(i) && grant:
-		return fmt.Sprintf("Approved (%s): the answer is on its way.", codeOf(i.ID))
+		return fmt.Sprintf("Approved (%s): the answer is on its way.", codeOf(i))
 	case replies(i):
-		return fmt.Sprintf("Denied (%s): the answer is not sent.", codeOf(i.ID))
+		return fmt.Sprintf("Denied (%s): the answer is not sent.", codeOf(i))
 	case grant:
-		return fmt.Sprintf("Approved (%s): %s", codeOf(i.ID), sentenceOf(i))
+		return fmt.Sprintf("Approved (%s): %s", codeOf(i), sentenceOf(i))
 	}
-	return fmt.Sprintf("Denied (%s), so nothing is done: %s", codeOf(i.ID), sentenceOf(i))
+	return fmt.Sprintf("Denied (%s), so nothing is done: %s", codeOf(i), sentenceOf(i))
 }
 
 func sentenceOf(i policypart.Issuance) string {
 	const longest = 200
 	return "“" + beginning(oneLine(i.Part.Approval().Summary), longest) + "”."
-}
-
-// choose asks which of several is meant.
-func choose(d Decision, open []policypart.Issuance) string {
-	const shown = 5
-	word := "deny"
-	if d.Grant {
-		word = "approve"
-	}
-
-	var lines []string
-	for _, i := range open[:min(len(open), shown)] {
-		what := sentenceOf(i)
-		if replies(i) {
-			what = "an answer to " + notesOf(i).Address + "."
-		}
-		lines = append(lines, word+" "+codeOf(i.ID)+" for "+what)
-	}
-
-	return fmt.Sprintf("%d requests wait for a decision, so add the code of the one that you mean: %s", len(open), strings.Join(lines, " "))
-}
-
-// tooLate answers a decision in a conversation about an approval that is not open any more.
-func (a *approvals) tooLate(ctx context.Context, agent, id string, by Decider) (Verdict, error) {
-	issuance, err := a.store.Demand(ctx, id)
-	switch {
-	case fault.Is(err, fault.NotFound):
-		return Verdict{}, nil
-	case err != nil:
-		return Verdict{}, fault.RetryIn(0, "the approval cannot be read now", err)
-	case issuance.Purpose != policypart.PurposeApproval || issuance.Agent != agent:
-		return Verdict{}, nil
-	}
-	return a.late(ctx, issuance, by), nil
 }
 
 func (a *approvals) late(ctx context.Context, i policypart.Issuance, by Decider) Verdict {
@@ -270,5 +301,7 @@ func (a *approvals) late(ctx context.Context, i policypart.Issuance, by Decider)
 	}
 	refusal.Reason += ", tried by " + by.Name
 	public := fault.Of(a.audit.refuse(ctx, i, refusal)).Public
-	return Verdict{Answers: true, Sentence: strings.ToUpper(public[:1]) + public[1:] + "."}
+	return Verdict{Answers: true, Sentence: sentenceCase(public)}
 }
+
+func sentenceCase(public string) string { return strings.ToUpper(public[:1]) + public[1:] + "." }

@@ -14,6 +14,9 @@ import (
 	"inbox/policypart"
 )
 
+// ShownKey is the member of the data of a question to an approver: the digest of what it shows.
+const ShownKey = "dev.mentionable.shown"
+
 // What an approver is told of what may be long; the page has the rest.
 const (
 	toldPreview  = 2 << 10
@@ -32,6 +35,7 @@ func (a *approvals) Told(i policypart.Issuance) normalized.Response {
 	}
 
 	part := policypart.Part{
+		Data: withData(nil, ShownKey, shownOf(i)),
 		Kind: policypart.ConsentRequired, Code: i.Part.Code, Title: title, Message: strings.Join(toldLines(i, kept), "\n"),
 		URL: a.secrets.page(i.ID).String(), ActionLabel: "Or decide on the page", ExpiresAt: &expires,
 	}
@@ -62,8 +66,8 @@ func toldLines(i policypart.Issuance, kept notes) []string {
 		lines = append(lines, "The message begins: “"+beginning(oneLine(kept.Question), toldQuestion)+"”")
 	}
 
-	code := codeOf(i.ID)
-	return append(lines, fmt.Sprintf("Answer with the one word approve or deny. If several requests wait for you, add the code: approve %s", code))
+	return append(lines, fmt.Sprintf("Answer this message with the one word approve or deny. "+
+		"Anywhere else, and on the page, add the code: approve %s. %s", codeOf(i), toAgentHint))
 }
 
 // indented keeps quoted lines apart from ours, so that no quoted line passes for one of them.
@@ -112,17 +116,17 @@ func showApproval(view *View, i policypart.Issuance, kept notes) {
 	} else {
 		view.Summary = asked.Summary
 	}
-	view.Reason = decidedOf(i.Resolution).Reason
+	view.Reason, view.Shown = decidedOf(i.Resolution).Reason, shownOf(i)
 }
 
 // listed returns an approval as operators see it.
 func listed(i policypart.Issuance, now time.Time) exchange.Approval {
 	kept, asked, d := notesOf(i), i.Part.Approval(), decidedOf(i.Resolution)
 	shown := exchange.Approval{
-		ID: i.ID, Code: codeOf(i.ID), Kind: exchange.ApprovalAction, Status: statusOf(i, now), Agent: i.Agent, TurnID: i.TurnID,
+		ID: i.ID, Code: codeOf(i), Kind: exchange.ApprovalAction, Status: statusOf(i, now), Agent: i.Agent, TurnID: i.TurnID,
 		ThreadID: i.ThreadID, Asker: kept.Address, Principal: i.Principal, Via: i.Via, Question: kept.Question,
 		ActionID: asked.ActionID, Tool: asked.Tool, Summary: asked.Summary, Preview: asked.Preview, ApplyInput: asked.ApplyInput,
-		DecidedBy: d.DecidedBy, Reason: d.Reason, IssuedAt: i.IssuedAt, ExpiresAt: i.ExpiresAt, UpdatedAt: i.UpdatedAt,
+		Digest: shownOf(i), DecidedBy: d.DecidedBy, Reason: d.Reason, IssuedAt: i.IssuedAt, ExpiresAt: i.ExpiresAt, UpdatedAt: i.UpdatedAt,
 	}
 
 	if kept.Draft != nil {

@@ -80,7 +80,7 @@ func TestApproverReadsWhatIsAsked(t *testing.T) {
 	if problem := told.Policy().CheckWithin(b.base); problem != nil {
 		t.Error(problem)
 	}
-	for _, want := range []string{"Refund order 17", "refund", `"amount": "5.00"`, "@alice@people.test", "Please refund order 17. Thanks!", "approve " + codeOf(issuance.ID)} {
+	for _, want := range []string{"Refund order 17", "refund", `"amount": "5.00"`, "@alice@people.test", "Please refund order 17. Thanks!", "approve " + codeOf(issuance)} {
 		if !strings.Contains(part.Message, want) {
 			t.Errorf("an approver is not told %q:\n%s", want, part.Message)
 		}
@@ -93,10 +93,10 @@ func TestApproverReadsWhatIsAsked(t *testing.T) {
 	if err != nil || !view.Open || view.Summary != "Refund order 17" || view.Tool != "refund" || view.Asker != "@alice@people.test" || string(view.Preview) != `{"amount":"5.00"}` {
 		t.Errorf("the page: %+v, %v", view, err)
 	}
-	if view, err = b.Decide(t.Context(), token, true); err != nil || view.Outcome != policypart.OutcomeGranted {
+	if view, err = b.DecideApproval(t.Context(), token, true, codeOf(issuance), view.Shown); err != nil || view.Outcome != policypart.OutcomeGranted {
 		t.Fatalf("approved on the page: %+v, %v", view, err)
 	}
-	if _, err := b.Decide(t.Context(), token, false); refusedBy(err) != policypart.CodeUsed || !fault.Is(err, fault.Conflict) {
+	if _, err := b.DecideApproval(t.Context(), token, false, codeOf(issuance), view.Shown); refusedBy(err) != policypart.CodeUsed || !fault.Is(err, fault.Conflict) {
 		t.Errorf("decided twice: %v", err)
 	}
 	if codes := b.rows.codes(); !slices.Equal(codes, []string{codeApprovalGranted, policypart.CodeUsed}) {
@@ -107,7 +107,7 @@ func TestApproverReadsWhatIsAsked(t *testing.T) {
 func TestOperatorDecidesOnce(t *testing.T) {
 	b := offline(t)
 	issuance := b.await(t, "t1", refund())
-	approved, err := b.Approve(t.Context(), codeOf(issuance.ID), "operator:first")
+	approved, err := b.Approve(t.Context(), codeOf(issuance), "", "operator:first")
 	if err != nil || approved.Status != exchange.ApprovalApproved || approved.DecidedBy != "operator:first" {
 		t.Fatalf("%+v, %v", approved, err)
 	}
@@ -126,11 +126,11 @@ func TestOperatorDecidesOnce(t *testing.T) {
 		!strings.Contains(fault.Of(err).Public, "approved by operator:first") {
 		t.Errorf("decided twice: %+v, %v", again, err)
 	}
-	if _, err := b.Approve(t.Context(), "no such approval", "x"); !fault.Is(err, fault.NotFound) {
+	if _, err := b.Approve(t.Context(), "no such approval", "", "x"); !fault.Is(err, fault.NotFound) {
 		t.Errorf("an unknown one: %v", err)
 	}
 	consented, _ := b.park(t, turnOf("t9", "alice"), consent())
-	if _, err := b.Approve(t.Context(), consented.ID, "x"); !fault.Is(err, fault.NotFound) {
+	if _, err := b.Approve(t.Context(), consented.ID, "", "x"); !fault.Is(err, fault.NotFound) {
 		t.Errorf("the operator consents in the asker's name: %v", err)
 	}
 }
@@ -175,10 +175,10 @@ func TestHeldReplyIsEditedAndReleased(t *testing.T) {
 			t.Errorf("edited to %q: %v", text, err)
 		}
 	}
-	if _, err := b.Approve(t.Context(), issuance.ID, "operator:first"); err != nil {
+	if _, err := b.Approve(t.Context(), issuance.ID, "", "operator:first"); err != nil {
 		t.Fatal(err)
 	}
-	turn := b.resumed(turnOf("t1", "alice"), issuance.ID)
+	turn := b.resumed(turnOf("t1", "alice", "When do you open?"), issuance.ID)
 	released, ok, err := b.Released(t.Context(), turn)
 	if err != nil || !ok || released.Response.Parts[0].Content != "We open at *nine*." {
 		t.Errorf("released %+v, %v, %v", released, ok, err)
@@ -223,7 +223,7 @@ func TestApprovalExpires(t *testing.T) {
 	if listed, _ := b.Approvals(t.Context(), exchange.ApprovalFilter{Limit: 10}); listed[0].Status != exchange.ApprovalExpired {
 		t.Errorf("not swept yet and %s", listed[0].Status)
 	}
-	if _, err := b.Approve(t.Context(), action.ID, "operator:x"); !fault.Is(err, fault.Gone) {
+	if _, err := b.Approve(t.Context(), action.ID, "", "operator:x"); !fault.Is(err, fault.Gone) {
 		t.Errorf("approved too late: %v", err)
 	}
 	if err := b.sweep(t.Context()); err != nil {
@@ -244,13 +244,13 @@ func TestApprovalExpires(t *testing.T) {
 
 func TestAnswerOfAnApprover(t *testing.T) {
 	owner := Decider{Name: "agents.test mailto:owner@home.test", Address: "owner@home.test", Resolver: &policypart.Resolver{Issuer: "agents.test", Subject: "mailto:owner@home.test", Method: "m"}}
-	answer := func(t *testing.T, b *bench, thread, text string) Verdict {
+	answer := func(t *testing.T, b *bench, asked *Asked, text string) Verdict {
 		t.Helper()
 		said, ok := ReadDecision(saying(text))
 		if !ok {
 			t.Fatalf("%q is no decision", text)
 		}
-		verdict, err := b.Answer(t.Context(), exchange.TurnRecord{ID: "owner-turn", Agent: "a", ThreadID: thread}, said, owner)
+		verdict, err := b.Answer(t.Context(), exchange.TurnRecord{ID: "owner-turn", Agent: "a"}, asked, said, owner)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -266,32 +266,29 @@ func TestAnswerOfAnApprover(t *testing.T) {
 		}
 	}
 	b := offline(t)
-	if v := answer(t, b, "elsewhere", "approve"); v.Answers {
-		t.Errorf("nothing is open: %+v", v)
-	}
 	one := b.await(t, "t1", refund())
-	decides(t, answer(t, b, "elsewhere", "approve"), one.ID, policypart.OutcomeGranted)
-	decides(t, answer(t, b, "elsewhere", "deny "+codeOf(one.ID)), one.ID, policypart.OutcomeDenied)
-	if v := answer(t, b, "elsewhere", "yes"); v.Answers {
-		t.Errorf("yes in another conversation: %+v", v)
+	for _, word := range []string{"approve", "deny", "yes", "no", "ok"} {
+		if v := answer(t, b, nil, word); v.Answers {
+			t.Errorf("%q in another conversation while one is open: %+v", word, v)
+		}
 	}
-	asked := ApprovalThread(one.ID, "owner@home.test")
+	decides(t, answer(t, b, nil, "approve "+codeOf(one)), one.ID, policypart.OutcomeGranted)
+	decides(t, answer(t, b, nil, "no "+codeOf(one)), one.ID, policypart.OutcomeDenied)
+	asked := &Asked{Approval: one.ID, Shown: shownOf(one)}
+	decides(t, answer(t, b, asked, "approve"), one.ID, policypart.OutcomeGranted)
 	decides(t, answer(t, b, asked, "yes"), one.ID, policypart.OutcomeGranted)
-	decides(t, answer(t, b, "elsewhere", "no "+codeOf(one.ID)), one.ID, policypart.OutcomeDenied)
-	if v := answer(t, b, "elsewhere", "approve 0zzzzz"); !v.Answers || v.Ending != nil {
+	if v := answer(t, b, nil, "approve 0zzzzz"); !v.Answers || v.Ending != nil {
 		t.Errorf("an unknown code: %+v", v)
 	}
 
 	two := b.hold(t, "t2", normalized.Text("hello"))
-	if v := answer(t, b, asked, "approve"); !v.Answers || v.Ending != nil || !strings.Contains(v.Sentence, "approve "+codeOf(one.ID)) || !strings.Contains(v.Sentence, "approve "+codeOf(two.ID)) {
-		t.Errorf("two are open: %+v", v)
-	}
-	decides(t, answer(t, b, "elsewhere", "approve "+codeOf(two.ID)), two.ID, policypart.OutcomeGranted)
+	decides(t, answer(t, b, asked, "approve"), one.ID, policypart.OutcomeGranted)
+	decides(t, answer(t, b, asked, "approve "+codeOf(two)), two.ID, policypart.OutcomeGranted)
 	if _, err := b.Deny(t.Context(), one.ID, "operator:x", ""); err != nil {
 		t.Fatal(err)
 	}
 	b.rows.codes()
-	for _, late := range []Verdict{answer(t, b, asked, "approve"), answer(t, b, "elsewhere", "approve "+codeOf(one.ID)), answer(t, b, asked, "yes")} {
+	for _, late := range []Verdict{answer(t, b, asked, "approve"), answer(t, b, nil, "approve "+codeOf(one)), answer(t, b, asked, "yes")} {
 		if !late.Answers || late.Ending != nil || !strings.Contains(late.Sentence, "denied by operator:x") {
 			t.Errorf("decided before: %+v", late)
 		}
@@ -305,11 +302,138 @@ func TestAnswerOfAnApprover(t *testing.T) {
 		t.Fatal(err)
 	}
 	b.keep(other)
-	if v := answer(t, b, "elsewhere", "approve "+codeOf(other.ID)); v.Ending != nil {
+	if v := answer(t, b, nil, "approve "+codeOf(other)); v.Ending != nil {
 		t.Errorf("an approval of another agent: %+v", v)
 	}
-	if v := answer(t, b, ApprovalThread(other.ID, "owner@home.test"), "approve"); v.Ending != nil {
+	if v := answer(t, b, &Asked{Approval: other.ID, Shown: shownOf(other)}, "approve"); v.Ending != nil {
 		t.Errorf("in the conversation about another agent's: %+v", v)
+	}
+}
+
+// TestGrantIsAboutWhatWasShown: an answer that was edited is not sent on a decision about the text before.
+func TestGrantIsAboutWhatWasShown(t *testing.T) {
+	b := offline(t)
+	first := b.hold(t, "t1", normalized.Text("We open at eight."))
+	shown, token := shownOf(first), b.token(first.ID)
+	if _, err := b.EditReply(t.Context(), first.ID, "operator:eve", "Send me your PIN."); err != nil {
+		t.Fatal(err)
+	}
+	edited := b.row(first.ID)
+	if codeOf(edited) == codeOf(first) || shownOf(edited) == shown {
+		t.Fatal("an edit leaves code or digest as they were")
+	}
+
+	owner := Decider{Name: "agents.test mailto:owner@home.test", Address: "owner@home.test"}
+	for name, decide := range map[string]func() error{
+		"by the code that was shown with it": func() error { _, err := b.Approve(t.Context(), codeOf(first), "", "operator:ann"); return err },
+		"by the id":                          func() error { _, err := b.Approve(t.Context(), first.ID, "", "operator:ann"); return err },
+		"by the digest":                      func() error { _, err := b.Approve(t.Context(), first.ID, shown, "operator:ann"); return err },
+		"by the new code with the old digest": func() error {
+			_, err := b.Approve(t.Context(), codeOf(edited), shown, "operator:ann")
+			return err
+		},
+		"on the page": func() error { _, err := b.DecideApproval(t.Context(), token, true, codeOf(first), shown); return err },
+	} {
+		if err := decide(); refusedBy(err) != policypart.CodeTerms || !fault.Is(err, fault.Conflict) || !strings.Contains(fault.Of(err).Public, "look at it again") {
+			t.Errorf("approved %s: %v", name, err)
+		}
+	}
+	for _, text := range []string{"approve", "approve " + codeOf(first)} {
+		said, _ := ReadDecision(saying(text))
+		v, err := b.Answer(t.Context(), exchange.TurnRecord{Agent: "a"}, &Asked{Approval: first.ID, Shown: shown}, said, owner)
+		if err != nil || !v.Answers || v.Ending != nil || v.Told == nil || !strings.Contains(v.Told.Policy().Message, "Send me your PIN.") {
+			t.Errorf("%q by message: %+v, %v", text, v, err)
+		}
+	}
+
+	if view, err := b.DecideApproval(t.Context(), token, true, codeOf(first), shownOf(edited)); err != nil || view.Outcome != policypart.OutcomeGranted {
+		t.Errorf("the page shows the new text and an earlier code opens it: %+v, %v", view, err)
+	}
+}
+
+// TestPageAsksForTheCode: the link alone, which may have got to the agent, decides nothing.
+func TestPageAsksForTheCode(t *testing.T) {
+	b := offline(t)
+	issuance := b.await(t, "t1", refund())
+	token := b.token(issuance.ID)
+	for _, grant := range []bool{true, false} {
+		if _, err := b.Decide(t.Context(), token, grant); !fault.Is(err, fault.Malformed) {
+			t.Errorf("decided without a code: %v", err)
+		}
+		for _, code := range []string{"", "0zzzzz", issuance.ID, token} {
+			if _, err := b.DecideApproval(t.Context(), token, grant, code, shownOf(issuance)); refusedBy(err) != policypart.CodeProof {
+				t.Errorf("decided with the code %q: %v", code, err)
+			}
+		}
+	}
+	for range triesPerMinute {
+		_, _ = b.DecideApproval(t.Context(), token, true, "0zzzzz", shownOf(issuance)) // refused, see above
+	}
+	if _, err := b.DecideApproval(t.Context(), token, true, codeOf(issuance), shownOf(issuance)); !fault.Is(err, fault.RateLimited) {
+		t.Errorf("codes can be tried for ever: %v", err)
+	}
+	b.clock = b.clock.Add(time.Minute)
+	typed := "#" + strings.ToUpper(codeOf(issuance)) + " "
+	if view, err := b.DecideApproval(t.Context(), token, true, typed, shownOf(issuance)); err != nil || view.Outcome != policypart.OutcomeGranted {
+		t.Errorf("with the code as people type it: %+v, %v", view, err)
+	}
+
+	consented, state := b.park(t, turnOf("t2", "alice"), consent())
+	if _, err := b.DecideApproval(t.Context(), state, true, "0zzzzz", ""); !fault.Is(err, fault.Malformed) || b.row(consented.ID).Status != policypart.StatusIssued {
+		t.Errorf("a consent is decided as an approval: %v", err)
+	}
+}
+
+// TestCodeFollowsFromNothing: the agent knows the turn and its run, and from them the id of the demand.
+func TestCodeFollowsFromNothing(t *testing.T) {
+	one, two := offline(t).await(t, "t1", refund()), offline(t).await(t, "t1", refund())
+	if one.ID != two.ID || codeOf(one) == codeOf(two) {
+		t.Errorf("the same demand has the codes %s and %s", codeOf(one), codeOf(two))
+	}
+	b := offline(t)
+	b.options.Secret = []byte(strings.Repeat("x", 32))
+	with := b.Question(one.ID, "owner@home.test")
+	b.restart()
+	if b.Question(one.ID, "owner@home.test") == with {
+		t.Error("who is asked where follows from the id")
+	}
+}
+
+func TestGrantIsForOneTurn(t *testing.T) {
+	b := offline(t)
+	issuance := b.await(t, "t1", refund())
+	asked := turnOf("t1", "alice", "Please refund order 17.\nThanks!")
+	if _, err := b.Approve(t.Context(), issuance.ID, "", "operator:x"); err != nil {
+		t.Fatal(err)
+	}
+	turn := b.resumed(asked, issuance.ID)
+	if granted, err := b.Granted(t.Context(), turn); err != nil || !granted {
+		t.Errorf("what was approved: %v, %v", granted, err)
+	}
+	if granted, err := b.Granted(t.Context(), asked); err != nil || granted {
+		t.Errorf("without a resolution: %v, %v", granted, err)
+	}
+	for name, change := range map[string]func(*exchange.TurnRecord){
+		"another turn":   func(turn *exchange.TurnRecord) { turn.ID = "t2" },
+		"another agent":  func(turn *exchange.TurnRecord) { turn.Agent = "other" },
+		"another sender": func(turn *exchange.TurnRecord) { turn.Principal = "agents.test mailto:eve" },
+		"an edited message": func(turn *exchange.TurnRecord) {
+			turn.Message.Parts = []normalized.Part{normalized.Text("Refund order 99.")}
+		},
+	} {
+		other := turn
+		change(&other)
+		if granted, err := b.Granted(t.Context(), other); err != nil || granted {
+			t.Errorf("%s has the grant: %v, %v", name, granted, err)
+		}
+	}
+
+	consented, state := b.park(t, turnOf("t3", "alice"), consent())
+	if _, err := b.Decide(t.Context(), state, true); err != nil {
+		t.Fatal(err)
+	}
+	if granted, err := b.Granted(t.Context(), b.resumed(turnOf("t3", "alice"), consented.ID)); err != nil || !granted {
+		t.Errorf("what its asker granted: %v, %v", granted, err)
 	}
 }
 
@@ -322,7 +446,7 @@ func TestApprovalsHaveABoundOfTheirOwn(t *testing.T) {
 			t.Fatalf("approval %d: %v", n+1, err)
 		}
 		b.keep(issuance)
-		if _, err := b.Approve(t.Context(), issuance.ID, "operator:x"); err != nil {
+		if _, err := b.Approve(t.Context(), issuance.ID, "", "operator:x"); err != nil {
 			t.Fatal(err)
 		}
 		turn = b.resumed(turn, issuance.ID)

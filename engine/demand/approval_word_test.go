@@ -4,7 +4,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/uuid"
 	"pgregory.net/rapid"
 
 	"inbox/normalized"
@@ -69,8 +68,7 @@ func TestOtherTextsAreOrdinaryMessages(t *testing.T) {
 
 func TestCodesComeBackAsTheyAreTyped(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		id := uuid.Must(uuid.FromBytes(rapid.SliceOfN(rapid.Byte(), 16, 16).Draw(t, "id"))).String()
-		code := codeOf(id)
+		code := newCode()
 		typed := code
 		if rapid.Bool().Draw(t, "upper") {
 			typed = strings.ToUpper(code)
@@ -78,9 +76,6 @@ func TestCodesComeBackAsTheyAreTyped(t *testing.T) {
 		got, ok := ReadDecision(saying("approve " + typed))
 		if !ok || got.Code != code || !isCode(code) {
 			t.Fatalf("the code %q is read as %+v, %v", code, got, ok)
-		}
-		if found, ok := approvalOfThread(ApprovalThread(id, "@owner@social.test")); !ok || found != id {
-			t.Fatalf("the conversation about %s is taken for one about %s", id, found)
 		}
 	})
 }

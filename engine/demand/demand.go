@@ -85,6 +85,9 @@ type Store interface {
 	NoteDemand(ctx context.Context, id, status string, notes json.RawMessage) (bool, error)
 	// EndLinks ends the links that the filter selects, and returns them.
 	EndLinks(ctx context.Context, filter exchange.LinkFilter, end exchange.LinkEnd) ([]exchange.PersonLink, error)
+	// ReviseDemand replaces the code and the notes of an issued demand that has the code; false = it was settled, or it has
+	// another code by now.
+	ReviseDemand(ctx context.Context, id, codeHash, newHash string, notes json.RawMessage) (bool, error)
 	// Audit stores one audit row.
 	Audit(ctx context.Context, record exchange.AuditRecord) error
 }
@@ -172,6 +175,7 @@ type View struct {
 	Draft    string          // the answer that is held back, as text; it is what would be sent now
 	Question string          // the start of the asker's message; on the last page of a login, too
 	Reason   string          // of a denial
+	Shown    string          // digest of all this: a decision brings it back
 }
 
 // LoggedIn is who logged in for a demand while it is not decided whether that counts.

@@ -37,6 +37,10 @@ type notes struct {
 	Approvals int    `json:"approvals,omitempty"` // counts the approvals of a turn from 1
 	Question  string `json:"question,omitempty"`  // of an approval or a login: the start of the message
 	Draft     *draft `json:"draft,omitempty"`     // of an approval: the answer that is held back; nil = the agent wants to do something
+
+	Code    string   `json:"code,omitempty"`    // of an approval: names it and what was shown with it
+	Earlier []string `json:"earlier,omitempty"` // hashes of the codes that it had before edits
+	Message string   `json:"message,omitempty"` // of an approval: digest of the asker's message
 }
 
 // payment is what was offered and verified.

@@ -157,7 +157,7 @@ func (l *links) agree(ctx context.Context, issuance policypart.Issuance) error {
 	case err != nil:
 		return fault.Wrap(fault.Unavailable, "the answer cannot be stored now; try again", err)
 	case !noted:
-		return l.audit.refuse(ctx, issuance, l.demands.lost(ctx, issuance.ID))
+		return l.audit.refuse(ctx, issuance, l.demands.lost(ctx, issuance))
 	}
 	return nil
 }

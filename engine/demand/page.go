@@ -3,8 +3,12 @@ package demand
 import (
 	"context"
 	"maps"
+	"slices"
+	"strings"
+	"sync"
 	"time"
 
+	"inbox/internal/fault"
 	"inbox/policypart"
 )
 
@@ -17,6 +21,7 @@ type pages struct {
 	providers providers
 	links     *links
 	approvals *approvals
+	tries     *tries
 	now       func() time.Time
 }
 
@@ -94,8 +99,67 @@ func bare(part policypart.Part) policypart.Part {
 	return part
 }
 
+// DecideApproval is the POST of an approver's page. The link can get to the agent, which must not decide about itself, so the
+// code of the approval proves that the reader has the message to the approvers; codes from before an edit prove it, too. A
+// grant is about what the page showed: fault.Conflict when that was changed. Errors else are those of Decide.
+func (p *pages) DecideApproval(ctx context.Context, token string, grant bool, code, shown string) (View, error) {
+	issuance, err := p.demands.open(ctx, token)
+	if err != nil {
+		return p.view(issuance), err
+	}
+
+	switch {
+	case issuance.Purpose != policypart.PurposeApproval:
+		err = fault.InField("code", "is not asked for here")
+	case !p.tries.take(issuance.ID, p.now()):
+		err = fault.New(fault.RateLimited, "too many codes were tried; wait a minute and try again")
+	case !hasCode(issuance, code):
+		err = p.audit.refuse(ctx, issuance, &policypart.Refusal{Code: policypart.CodeProof, Reason: "a wrong code on the page"})
+	case grant && shown != shownOf(issuance):
+		err = p.audit.refuse(ctx, issuance, changedSince(deciderPage))
+	default:
+		err = p.demands.settle(ctx, p.approvals.verdict(issuance, grant, Decider{Name: deciderPage}, ""))
+	}
+
+	return p.refreshed(ctx, issuance), err
+}
+
+// hasCode reports whether a text is a code of the approval.
+func hasCode(i policypart.Issuance, text string) bool {
+	hash := hashCode(plainCode(strings.TrimPrefix(strings.TrimSpace(text), "#")))
+	return hash == i.CodeHash || slices.Contains(notesOf(i).Earlier, hash)
+}
+
+// Bounds of guesses: this many per approval and minute on one node, for this many approvals at once.
+const (
+	triesPerMinute = 10
+	triesKept      = 10_000
+)
+
+// tries counts the codes that were tried on pages.
+type tries struct {
+	mutex  sync.Mutex
+	minute time.Time
+	counts map[string]int
+}
+
+// take reports whether one more may be tried for an approval.
+func (t *tries) take(id string, now time.Time) bool {
+	t.mutex.Lock()
+	defer t.mutex.Unlock()
+
+	if minute := now.Truncate(time.Minute); !minute.Equal(t.minute) || t.counts == nil {
+		t.minute, t.counts = minute, map[string]int{}
+	}
+	if t.counts[id] >= triesPerMinute || len(t.counts) >= triesKept && t.counts[id] == 0 {
+		return false
+	}
+	t.counts[id]++
+	return true
+}
+
 // Decide is the POST of a demand's page. Grant consents; for a link demand it makes the code word visible instead, and
-// a demand for a login or a payment is not granted by a click (state:proof). Not grant denies any demand. Decide
+// a demand for a login or a payment is not granted by a click (state:proof), and an approval only by DecideApproval. Not grant denies any demand. Decide
 // returns the page afterwards, also beside an error about a demand that exists. Errors: fault.NotFound, Gone, Conflict
 // or Forbidden for a failed check (Code tells which), Unavailable when it could not be stored.
 func (p *pages) Decide(ctx context.Context, token string, grant bool) (View, error) {
@@ -106,7 +170,7 @@ func (p *pages) Decide(ctx context.Context, token string, grant bool) (View, err
 
 	switch {
 	case issuance.Purpose == policypart.PurposeApproval:
-		err = p.demands.settle(ctx, p.approvals.verdict(issuance, grant, Decider{Name: deciderPage}, ""))
+		err = fault.InField("code", "is missing: it is in the message that has the link to this page")
 	case !grant:
 		err = p.demands.settle(ctx, denied(issuance, asker(issuance), policypart.StatusIssued, "You declined, so nothing was done: "+quoted(issuance), p.now()))
 	case issuance.Kind != policypart.ConsentRequired:

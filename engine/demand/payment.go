@@ -106,7 +106,7 @@ func (p *payments) pay(ctx context.Context, i policypart.Issuance, offered json.
 	case err != nil:
 		return Ending{}, fault.Wrap(fault.Unavailable, "the payment cannot be stored now; try again", err)
 	case !claimed:
-		return Ending{}, p.demands.lost(ctx, i.ID)
+		return Ending{}, p.demands.lost(ctx, i)
 	}
 
 	open := i

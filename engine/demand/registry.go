@@ -64,7 +64,7 @@ func (r *registry) settle(ctx context.Context, endings ...Ending) error {
 	decided := endings[0].Issuance
 	switch {
 	case fault.Is(err, fault.Conflict):
-		return r.audit.refuse(ctx, decided, r.lost(ctx, decided.ID))
+		return r.audit.refuse(ctx, decided, r.lost(ctx, decided))
 	case err != nil:
 		return fault.Wrap(fault.Unavailable, "the answer cannot be stored now; try again", err)
 	}
@@ -77,11 +77,15 @@ func (r *registry) settle(ctx context.Context, endings ...Ending) error {
 	return nil
 }
 
-// lost returns why an attempt that passed the checks came to nothing: another one was faster, or the turn is gone.
-func (r *registry) lost(ctx context.Context, id string) *policypart.Refusal {
-	if current, err := r.store.Demand(ctx, id); err == nil {
+// lost returns why an attempt that passed the checks came to nothing: another one was faster, the turn is gone, or an approval
+// was edited after it was read.
+func (r *registry) lost(ctx context.Context, i policypart.Issuance) *policypart.Refusal {
+	if current, err := r.store.Demand(ctx, i.ID); err == nil {
 		if refusal := current.CheckOpen(r.now()); refusal != nil {
 			return refusal
+		}
+		if i.Purpose == policypart.PurposeApproval && current.CodeHash != i.CodeHash {
+			return changedSince("another party")
 		}
 	}
 	return &policypart.Refusal{Code: policypart.CodeUsed, Reason: "the turn does not wait for it any more"}

@@ -8,9 +8,11 @@ import (
 	"encoding/json"
 	"maps"
 	"net/url"
+	"regexp"
 	"slices"
 	"strings"
 
+	"inbox/internal/redact"
 	"inbox/policypart"
 )
 
@@ -81,6 +83,17 @@ func (s *secrets) Present(part policypart.Part) policypart.Part {
 	part.URL = shown
 	part.Data = withData(part.Data, StateKey, token)
 	return part
+}
+
+// Keys are the secrets of demands that people are sent: pages, the codes of approvals and the words of links. A word alone is
+// what its owner sends to the agent, so only quoted ones are hidden.
+func Keys() []redact.Key {
+	return []redact.Key{
+		{Path: "/policy/", Length: tokenBytes},
+		{Near: "approve", Pattern: regexp.MustCompile(`(?i)\bapprove[ \t\x{a0}]+#?([0-9][0-9a-z]{5})\b`)},
+		{Near: "deny", Pattern: regexp.MustCompile(`(?i)\bdeny[ \t\x{a0}]+#?([0-9][0-9a-z]{5})\b`)},
+		{Near: wordPrefix, Pattern: regexp.MustCompile(`(?im)^[ \t]*>.*?\b(link-[0-9a-z]{16})\b`)},
+	}
 }
 
 // withData returns a copy of data with one more key.

@@ -14,12 +14,12 @@ type Service struct {
 	*secrets   // Present
 	*registry  // Bind
 	*issuer    // Issue, Hold
-	*pages     // Show, Decide
+	*pages     // Show, Decide, DecideApproval
 	*logins    // BeginLogin, FinishLogin, ConfirmLogin
 	*payments  // Pay, Capture, Captured
 	*links     // Challenge
 	*offers    // Offer
-	*approvals // Approvals, Approval, Approve, Deny, EditReply, Released, LastWord, Told, Answer
+	*approvals // Approvals, Approval, Approve, Deny, EditReply, Released, Granted, LastWord, Told, Question, Answer, Guide
 	*expiry    // Run
 	*operators // Withdraw
 }
@@ -49,7 +49,7 @@ func New(options Options) *Service {
 	offered := providers(options.Logins)
 	link := &links{store: store, demands: demands, secrets: own, audit: audit, now: now}
 	approval := &approvals{store: store, demands: demands, secrets: own, audit: audit, now: now}
-	page := &pages{store: store, demands: demands, secrets: own, audit: audit, providers: offered, links: link, approvals: approval, now: now}
+	page := &pages{store: store, demands: demands, secrets: own, audit: audit, providers: offered, links: link, approvals: approval, tries: new(tries), now: now}
 	login := &logins{demands: demands, pages: page, secrets: own, audit: audit, providers: offered, now: now}
 	payment := &payments{
 		store: store, demands: demands, pages: page, audit: audit, facilitator: options.Facilitator, log: log, now: now,

@@ -152,6 +152,18 @@ func (s *rowStore) EndLinks(_ context.Context, filter exchange.LinkFilter, _ exc
 	return ended, err
 }
 
+func (s *rowStore) ReviseDemand(_ context.Context, id, codeHash, newHash string, notes json.RawMessage) (bool, error) {
+	leave, err := s.enter()
+	defer leave()
+	i := s.demands[id]
+	if err != nil || i.Status != policypart.StatusIssued || i.CodeHash != codeHash {
+		return false, err
+	}
+	i.CodeHash, i.Notes = newHash, notes
+	s.demands[id] = i
+	return true, nil
+}
+
 func (s *rowStore) Audit(_ context.Context, record exchange.AuditRecord) error {
 	leave, err := s.enter()
 	defer leave()

@@ -96,6 +96,7 @@ var stages = []stage{
 	{"availability", "the agent takes messages now: it is not paused, the disk and its backlog are not full", (*acceptor).checkAvailable},
 	{"size", "a sender without proof sends no more than it may", (*acceptor).checkSize},
 	{"chain", "agents that call agents stay below their ceiling of hops", (*acceptor).checkChain},
+	{"keys", "addresses and codes of this server that open something are hidden in what the message says", (*acceptor).hideKeys},
 	{"admission", "the operator's lists and the agent's access rules: accepted, held, silent or refused", (*acceptor).checkAdmission},
 	{"continuation", "the parked turn that the message continues, and whether it meets what was demanded", (*acceptor).checkContinuation},
 	{"limits", "stop words, rates and budgets, counted by a reservation that ends with the transaction", (*acceptor).checkLimits},

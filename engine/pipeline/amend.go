@@ -154,6 +154,7 @@ func (s *canceller) edit(ctx context.Context, claim *exchange.Claim, sent SentMe
 	before := sent.Message.Parts
 	sent.Message.Parts = slices.Clone(parts)
 	sent.Message.Clean()
+	sent.Message.Parts = s.withoutKeys(sent.Message.Parts, s.keys().Text)
 
 	if err := normalized.Validate(sent.Message, s.options.Limits); err != nil {
 		return err
@@ -167,7 +168,7 @@ func (s *canceller) edit(ctx context.Context, claim *exchange.Claim, sent SentMe
 		return err
 	}
 
-	release, err := s.releaseDraft(ctx, sent)
+	release, err := s.releaseApproval(ctx, sent)
 	if err != nil {
 		return unavailable("edit message", err)
 	}
@@ -217,16 +218,15 @@ func takePlace(ctx context.Context, tx Tx, claim *exchange.Claim) error {
 	return err
 }
 
-// releaseDraft drops an answer that waits to be let pass: it answers words that are not there any more. The turn runs
-// again.
-func (s *canceller) releaseDraft(ctx context.Context, sent SentMessage) (func(Tx) error, error) {
+// releaseApproval drops an approval that waits: its approver was shown words that are not there any more. The turn runs again.
+func (s *canceller) releaseApproval(ctx context.Context, sent SentMessage) (func(Tx) error, error) {
 	nothing := func(Tx) error { return nil }
 	if sent.State != exchange.StateWaiting {
 		return nothing, nil
 	}
 
 	open, found, err := s.options.Store.DemandOfTurn(ctx, sent.TurnID)
-	if err != nil || !found || open.Part.Code != policypart.CodeApprovalReply {
+	if err != nil || !found || open.Purpose != policypart.PurposeApproval {
 		return nothing, err
 	}
 

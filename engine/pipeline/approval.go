@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"slices"
 	"time"
 
 	"inbox/agents"
@@ -24,8 +25,14 @@ type Approvals interface {
 	Released(ctx context.Context, turn exchange.TurnRecord) (demand.Released, bool, error)
 	// Told is what an approver gets to read.
 	Told(issuance policypart.Issuance) normalized.Response
+	// Granted reports whether what a turn is to go on with was granted for the turn as it stands.
+	Granted(ctx context.Context, turn exchange.TurnRecord) (bool, error)
+	// Question names the turn in which an approver is asked about an approval.
+	Question(approval, approver string) string
 	// Answer holds the decision in an approver's message against what is open.
-	Answer(ctx context.Context, turn exchange.TurnRecord, d demand.Decision, by demand.Decider) (demand.Verdict, error)
+	Answer(ctx context.Context, turn exchange.TurnRecord, asked *demand.Asked, d demand.Decision, by demand.Decider) (demand.Verdict, error)
+	// Guide answers an approver whose message in the conversation about an approval decides nothing.
+	Guide(ctx context.Context, turn exchange.TurnRecord, asked demand.Asked, by demand.Decider) (demand.Verdict, error)
 	// LastWord returns the ending of an approval that was denied by a process without adapters.
 	LastWord(issuance policypart.Issuance) (demand.Ending, bool)
 }
@@ -63,7 +70,15 @@ func (noApprovals) Released(context.Context, exchange.TurnRecord) (released dema
 
 func (noApprovals) Told(policypart.Issuance) normalized.Response { return normalized.Response{} }
 
-func (noApprovals) Answer(context.Context, exchange.TurnRecord, demand.Decision, demand.Decider) (demand.Verdict, error) {
+func (noApprovals) Granted(context.Context, exchange.TurnRecord) (bool, error) { return true, nil }
+
+func (noApprovals) Question(string, string) string { return "" }
+
+func (noApprovals) Answer(context.Context, exchange.TurnRecord, *demand.Asked, demand.Decision, demand.Decider) (demand.Verdict, error) {
+	return demand.Verdict{}, nil
+}
+
+func (noApprovals) Guide(context.Context, exchange.TurnRecord, demand.Asked, demand.Decider) (demand.Verdict, error) {
 	return demand.Verdict{}, nil
 }
 
@@ -168,47 +183,65 @@ const maxDecisions = 3
 // mayDecide lets a decision of an approver in who is not allowed to talk to the agent otherwise. It is a first look
 // without the network; decided looks again, and such a message never reaches the agent.
 func mayDecide(agent agents.Entry, in exchange.Inbound) bool {
+	if guarded(in) { // programs do not approve
+		return false
+	}
+
 	for _, address := range agent.Settings.Approvers {
-		for i := range in.Message.Sender.Identities {
-			if in.Message.Sender.Identities[i].Vouches(address) {
-				_, is := demand.ReadDecision(in.Message) // last, because it reads a whole mail
-				return is
-			}
+		counts := func(evidence identity.Evidence) bool { return evidence.Vouches(address) }
+		if slices.ContainsFunc(countingFor(agent, address, in.Message.Sender).Identities, counts) {
+			_, is := demand.ReadDecision(in.Message) // last, because it reads a whole mail
+			return is
 		}
 	}
 	return false
 }
 
-// decided answers a message with which an approver decides. Its agent does not see it. Everybody else's message of the
-// same words is an ordinary one.
+// countingFor returns the sender with the evidence that counts for an approver: what this server saw itself, by a method that
+// the operator named for the address. A token or an attestation speaks for a program, whoever it names.
+func countingFor(agent agents.Entry, address string, sender normalized.Sender) normalized.Sender {
+	methods := agent.Settings.MethodsOf(address)
+	sender.Identities = slices.DeleteFunc(slices.Clone(sender.Identities), func(evidence identity.Evidence) bool {
+		return evidence.Proof.Type != identity.ProofTransport || !slices.Contains(methods, evidence.Method)
+	})
+	return sender
+}
+
+// decided answers a message with which an approver decides, and any other one in the conversation in which an approver was
+// asked. Its agent does not see it. The words of a decision in another message, or of another sender, are an ordinary message.
 func (s *runner) decided(ctx context.Context, job queue.Job, agent agents.Entry, turn exchange.TurnRecord, record *runRecord) (answered bool, err error) {
 	message := turn.Message
-	if len(agent.Settings.Approvers) == 0 || message.RecipientCapabilities.AgentChain != nil || // programs do not approve
-		message.PolicyResolution != nil || message.ReceivedTrace != nil {
+	if len(agent.Settings.Approvers) == 0 || message.PolicyResolution != nil || message.ReceivedTrace != nil {
 		return false, nil
 	}
 
 	said, is := demand.ReadDecision(message)
-	if !is {
+	asked, err := s.approvals.questionOf(ctx, agent, turn)
+	switch {
+	case err != nil:
+		return true, queue.RetryAfter(time.Second, err)
+	case !is && asked == nil:
 		return false, nil
 	}
 
-	by, is, err := s.approvals.approver(ctx, agent, message.Sender)
+	by, approves, err := s.approvals.approver(ctx, agent, message, asked)
 	if err != nil {
 		return true, s.failed(ctx, job, turn, record, fault.RetryIn(0, "the sender cannot be checked now", err))
 	}
 
 	shutOut := len(message.Sender.Identities) > 0 &&
 		!agent.Settings.Decide(identity.PurposeMessage, message.Sender).Allowed
-	if !is {
-		if shutOut {
-			return true, s.replies.reply(ctx, job, turn, record, sentence(turn, "access:no_rule", "This agent is not open to you."), "let in to decide, and is no approver")
-		}
+	switch {
+	case !approves && asked != nil:
+		return true, s.replies.reply(ctx, job, turn, record, normalized.Response{Silent: true}.Answering(message), "about an approval, and not by its approver")
+	case !approves && shutOut:
+		return true, s.replies.reply(ctx, job, turn, record, sentence(turn, "access:no_rule", "This agent is not open to you."), "let in to decide, and is no approver")
+	case !approves, !is && !shutOut && demand.IsForAgent(message):
 		return false, nil
 	}
 
 	for range maxDecisions {
-		verdict, err := s.options.Demands.Answer(ctx, turn, said, by)
+		verdict, err := s.approvals.verdict(ctx, turn, asked, said, is, by)
 		switch {
 		case err != nil:
 			return true, s.failed(ctx, job, turn, record, err)
@@ -226,14 +259,92 @@ func (s *runner) decided(ctx context.Context, job queue.Job, agent agents.Entry,
 	return true, queue.RetryAfter(again, errOvertaken)
 }
 
-// approver finds the approver that the sender is.
-func (s *approver) approver(ctx context.Context, agent agents.Entry, sender normalized.Sender) (by demand.Decider, is bool, err error) {
-	if len(sender.Identities) == 0 {
-		return by, false, nil
+// question is what one approver was asked in a conversation.
+type question struct {
+	demand.Asked
+	turnID  string
+	address string // of the approver
+}
+
+// questionOf finds out whether the message belongs to a conversation in which an approver was asked: its first turn is then
+// the one that asked. The name of the conversation says nothing, because ids of conversations come from outside.
+func (s *approver) questionOf(ctx context.Context, agent agents.Entry, turn exchange.TurnRecord) (*question, error) {
+	first, found, err := s.options.Store.FirstTurn(ctx, turn.Agent, turn.ThreadID)
+	if err != nil || !found || first.Reference == "" || first.Response == nil || first.Response.Policy() == nil {
+		return nil, err
 	}
 
 	for _, address := range agent.Settings.Approvers {
-		proof, err := s.options.Approvers.Proves(ctx, sender, address)
+		if first.ID != s.options.Demands.Question(first.Reference, address) {
+			continue
+		}
+		asked := &question{Asked: demand.Asked{Approval: first.Reference}, turnID: first.ID, address: address}
+		_ = json.Unmarshal(first.Response.Policy().Data[demand.ShownKey], &asked.Shown) // without one nothing is granted by it
+		return asked, nil
+	}
+	return nil, nil
+}
+
+// verdict is what the message of an approver comes to.
+func (s *approver) verdict(ctx context.Context, turn exchange.TurnRecord, asked *question, said demand.Decision, is bool, by demand.Decider) (demand.Verdict, error) {
+	if !is {
+		return s.options.Demands.Guide(ctx, turn, asked.Asked, by)
+	}
+
+	direct, err := s.answersUs(ctx, turn, asked)
+	if err != nil {
+		return demand.Verdict{}, fault.RetryIn(0, "the message that is answered cannot be read now", err)
+	}
+
+	var about *demand.Asked
+	if direct && by.Address == asked.address {
+		about = &asked.Asked
+	}
+
+	verdict, err := s.options.Demands.Answer(ctx, turn, about, said, by)
+	if err == nil && !verdict.Answers && asked != nil {
+		return s.options.Demands.Guide(ctx, turn, asked.Asked, by)
+	}
+	return verdict, err
+}
+
+// answersUs reports whether a message in the conversation about an approval answers what we said there. Somebody who learned
+// of the conversation can bring a message of their own into it; an answer to that one decides nothing.
+func (s *approver) answersUs(ctx context.Context, turn exchange.TurnRecord, asked *question) (bool, error) {
+	if asked == nil || turn.Message.InReplyTo == "" {
+		return asked != nil, nil
+	}
+
+	answeredID, found, err := s.options.Store.AnsweredWith(ctx, turn.Agent, turn.Message.InReplyTo)
+	if err != nil || !found || answeredID == asked.turnID {
+		return found, err
+	}
+
+	answered, err := s.options.Store.Turn(ctx, answeredID)
+	if fault.Is(err, fault.NotFound) {
+		return false, nil
+	}
+	return answered.ThreadID == turn.ThreadID && answered.Principal == turn.Principal, err
+}
+
+// approver finds the approver that the sender is: the one who was asked, if they were. Programs are none.
+func (s *approver) approver(ctx context.Context, agent agents.Entry, message normalized.Message, asked *question) (by demand.Decider, is bool, err error) {
+	if message.RecipientCapabilities.AgentChain != nil {
+		return by, false, nil
+	}
+
+	candidates := agent.Settings.Approvers
+	if asked != nil {
+		candidates = append([]string{asked.address}, candidates...)
+	}
+
+	for _, address := range candidates {
+		counts := countingFor(agent, address, message.Sender)
+		if len(counts.Identities) == 0 {
+			continue
+		}
+
+		proof, err := s.options.Approvers.Proves(ctx, counts, address)
 		if err != nil {
 			return by, false, err
 		}
@@ -250,10 +361,13 @@ func (s *approver) approver(ctx context.Context, agent agents.Entry, sender norm
 
 // confirm stores the decision together with the sentence that confirms it: a crash leaves both or none.
 func (s *runner) confirm(ctx context.Context, job queue.Job, turn exchange.TurnRecord, record *runRecord, verdict demand.Verdict) error {
-	end := ending{turn: turn, state: exchange.StateAnswered, reason: "decides about an approval"}
-	end.reply = s.replies.newReply(turn, normalized.Response{
-		Visibility: normalized.VisibilityDirect, Status: normalized.StatusCompleted, Parts: []normalized.Part{normalized.Text(verdict.Sentence)},
-	}.Answering(turn.Message))
+	end := ending{turn: turn, state: exchange.StateAnswered, reason: "is about an approval"}
+	response := normalized.Response{Visibility: normalized.VisibilityDirect, Status: normalized.StatusCompleted}
+	if verdict.Told != nil {
+		response = *verdict.Told
+	}
+	response.Parts = append([]normalized.Part{normalized.Text(verdict.Sentence)}, response.Parts...)
+	end.reply = s.replies.newReply(turn, response.Answering(turn.Message))
 
 	if verdict.Ending == nil {
 		return s.replies.conclude(ctx, job, record, end)

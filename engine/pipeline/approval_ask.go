@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"inbox/agents"
-	"inbox/engine/demand"
 	"inbox/exchange"
 	"inbox/identity"
 	"inbox/internal/clip"
@@ -175,12 +174,12 @@ func (s *approver) askApprover(ctx context.Context, job queue.Job, agent agents.
 }
 
 // opening is the turn of a conversation that we begin. Its message is the agent's own, so that no one else passes for its
-// sender, and its answer is what the approver gets to read.
+// sender, and its answer is what the approver gets to read. Its ids cannot be computed by others: an answer is known by them.
 func (s *approver) opening(agent agents.Entry, issuance policypart.Issuance, address string, by exchange.Opening) exchange.TurnRecord {
-	now := time.Now()
+	now, id := time.Now(), s.options.Demands.Question(issuance.ID, address)
 	own, _ := identity.ParseAddress(agent.Profile.Address) // the registry has checked it
 	message := normalized.Message{
-		ID: "approval-" + issuance.ID + "-" + address, ThreadID: demand.ApprovalThread(issuance.ID, address),
+		ID: "approval-" + id, ThreadID: "urn:inbox:approval:" + id,
 		Sender: normalized.Sender{
 			Address: agent.Profile.Address, DisplayName: agent.Profile.DisplayName, AuthMethod: normalized.AuthA2AOAuth, Verified: true,
 			Identities: []identity.Evidence{identity.Transport(identity.TransportProof{
@@ -194,7 +193,7 @@ func (s *approver) opening(agent agents.Entry, issuance policypart.Issuance, add
 	}
 
 	return exchange.TurnRecord{
-		ID: exchange.DerivedID(issuance.ID, "approval", address), Agent: agent.Profile.Name, Principal: message.Sender.Principal(), ThreadID: message.ThreadID,
+		ID: id, Agent: agent.Profile.Name, Principal: message.Sender.Principal(), ThreadID: message.ThreadID, Reference: issuance.ID,
 		State: exchange.StateAnswered, Reason: "asks for approval " + issuance.ID, Channel: by.Channel, Message: message, Route: by.Route, Audience: exchange.Audience{Parties: by.Parties}, AcceptedAt: now, UpdatedAt: now,
 	}
 }

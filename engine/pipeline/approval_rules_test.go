@@ -61,7 +61,7 @@ func TestRulesSayWhoseAnswersAreHeld(t *testing.T) {
 					if said := plain(turn.Response); len(said) != 1 || said[0] == "the answer" {
 						t.Errorf("the asker may see %q", said)
 					}
-					e.answered(t, decision("owner", "o-"+test.in.Message.ID, "approve"))
+					e.answered(t, decision("owner", "o-"+test.in.Message.ID, "approve "+e.open(t).Code))
 					e.ends(t, turn.ID, exchange.StateAnswered)
 					return
 				}

@@ -155,7 +155,14 @@ func TestApprovalByText(t *testing.T) {
 			t.Fatal(err)
 		}
 
-		confirmed := e.answered(t, decision("owner", "o1", "approve"))
+		// So is the approver's own, where nothing says what it is about.
+		e.waits(t, decision("owner", "o0", "approve"), "approval (refund)")
+		e.told(t)
+		if _, err := e.pipeline.Cancel(t.Context(), e.newest(t), "not this one"); err != nil {
+			t.Fatal(err)
+		}
+
+		confirmed := e.answered(t, decision("owner", "o1", "approve "+e.open(t).Code))
 		if words := plain(confirmed.Response); len(words) != 1 || !strings.HasPrefix(words[0], "Approved (") {
 			t.Errorf("the approver reads %q", words)
 		}
@@ -163,7 +170,7 @@ func TestApprovalByText(t *testing.T) {
 			t.Errorf("the asker reads %q", plain(done.Response))
 		}
 		for _, seen := range agent.turns() {
-			if normalized.PlainText(seen.Message.Parts) == "approve" && seen.Message.Sender.Address == "@owner@peer.test" {
+			if strings.HasPrefix(normalized.PlainText(seen.Message.Parts), "approve ") {
 				t.Error("the agent got the decision as a message")
 			}
 		}
@@ -253,7 +260,7 @@ func TestApprovalWithoutAdapters(t *testing.T) {
 			t.Errorf("delivered: %+v", d.Reply)
 		}
 		second := e.waits(t, message("2"), "approval (refund)")
-		if _, err := command.Approve(t.Context(), e.open(t).ID, "operator:command line"); err != nil {
+		if _, err := command.Approve(t.Context(), e.open(t).ID, "", "operator:command line"); err != nil {
 			t.Fatal(err)
 		}
 		e.ends(t, second.ID, exchange.StateAnswered)
@@ -275,7 +282,7 @@ func TestHeldReply(t *testing.T) {
 		if _, err := e.demands.EditReply(t.Context(), held.ID, "operator:first", "We open at nine."); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := e.demands.Approve(t.Context(), held.ID, "operator:first"); err != nil {
+		if _, err := e.demands.Approve(t.Context(), held.ID, "", "operator:first"); err != nil {
 			t.Fatal(err)
 		}
 		done := e.ends(t, turn.ID, exchange.StateAnswered)
@@ -326,7 +333,7 @@ func TestMentionedAgentsWaitToo(t *testing.T) {
 		if _, err := e.demands.EditReply(t.Context(), first.ID, "operator:x", "My better answer."); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := e.demands.Approve(t.Context(), first.ID, "operator:x"); err != nil {
+		if _, err := e.demands.Approve(t.Context(), first.ID, "", "operator:x"); err != nil {
 			t.Fatal(err)
 		}
 		var second exchange.Approval
@@ -343,7 +350,7 @@ func TestMentionedAgentsWaitToo(t *testing.T) {
 		if text := normalized.PlainText(second.Draft.Parts); !strings.Contains(text, "My better answer.") || !strings.Contains(text, "I add this.") {
 			t.Fatalf("the combined answer is %q", text)
 		}
-		if _, err := e.demands.Approve(t.Context(), second.ID, "operator:x"); err != nil {
+		if _, err := e.demands.Approve(t.Context(), second.ID, "", "operator:x"); err != nil {
 			t.Fatal(err)
 		}
 		done := e.ends(t, turn.ID, exchange.StateAnswered)
@@ -424,7 +431,7 @@ func TestApproverWhoMayNotTalkDecides(t *testing.T) {
 	if _, err := e.pipeline.Receive(t.Context(), decision("mallory", "m0", "approve")); !fault.Is(err, fault.Forbidden) {
 		t.Errorf("somebody else gets in with the word: %v", err)
 	}
-	e.answered(t, decision("owner", "o1", "approve"))
+	e.answered(t, decision("owner", "o1", "approve "+e.open(t).Code))
 	e.ends(t, turn.ID, exchange.StateAnswered)
 	if idle := e.answered(t, decision("owner", "o2", "approve")); !strings.Contains(plain(idle.Response)[0], "Nothing waits") {
 		t.Errorf("with nothing open: %q", plain(idle.Response))
@@ -446,7 +453,7 @@ func TestManyDecideAndOneWins(t *testing.T) {
 			group.Go(func() {
 				var err error
 				if n%2 == 0 {
-					_, err = e.demands.Approve(t.Context(), id, "operator:a")
+					_, err = e.demands.Approve(t.Context(), id, "", "operator:a")
 				} else {
 					_, err = e.demands.Deny(t.Context(), id, "operator:b", "")
 				}
@@ -480,7 +487,7 @@ func TestTakenBackMessageDropsItsApproval(t *testing.T) {
 	if _, err := e.pipeline.Cancel(t.Context(), turn.ID, "taken back"); err != nil {
 		t.Fatal(err)
 	}
-	if again, err := e.demands.Approve(t.Context(), held.ID, "operator:x"); !fault.Is(err, fault.Conflict) || again.Status != exchange.ApprovalDropped {
+	if again, err := e.demands.Approve(t.Context(), held.ID, "", "operator:x"); !fault.Is(err, fault.Conflict) || again.Status != exchange.ApprovalDropped {
 		t.Errorf("approved nevertheless: %+v, %v", again, err)
 	}
 }

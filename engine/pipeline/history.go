@@ -131,7 +131,7 @@ func (s *historian) joined(
 		Total: excerpt.Total + before.messages(),
 	}, agent.Settings.History)
 
-	message.History = kept
+	message.History = s.shownAgain(kept)
 	return told{message: message, breakpoint: breakpoint, named: lastNamed(slices.Concat(excerpt.Head, excerpt.Tail))}, nil
 }
 
@@ -384,6 +384,7 @@ func (s *historian) sound(turn exchange.TurnRecord, found []normalized.Historica
 		message := turn.Message
 		message.History = []normalized.HistoricalMessage{one}
 		message.Clean()
+		message.History[0].Parts = s.withoutKeys(message.History[0].Parts, s.keys().Text)
 		if normalized.Validate(message, s.options.Limits) == nil {
 			kept = append(kept, message.History[0])
 		}

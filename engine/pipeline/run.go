@@ -158,6 +158,11 @@ func (s *runner) answer(ctx context.Context, job queue.Job, turn exchange.TurnRe
 		return err
 	}
 
+	turn, err := s.withGrant(ctx, turn)
+	if err != nil {
+		return queue.RetryAfter(time.Second, err)
+	}
+
 	from, response, err := s.originOf(ctx, job, turn)
 	if err != nil {
 		return queue.RetryAfter(time.Second, err)
@@ -171,6 +176,19 @@ func (s *runner) answer(ctx context.Context, job queue.Job, turn exchange.TurnRe
 	}
 
 	return s.ask(ctx, job, agent, turn, record)
+}
+
+// withGrant leaves out a resolution that does not cover the turn as it stands: its message was edited after an approver read it,
+// say. The agent then asks anew.
+func (s *runner) withGrant(ctx context.Context, turn exchange.TurnRecord) (exchange.TurnRecord, error) {
+	if turn.Message.PolicyResolution == nil {
+		return turn, nil
+	}
+	granted, err := s.options.Demands.Granted(ctx, turn)
+	if err == nil && !granted {
+		turn.Message.PolicyResolution = nil
+	}
+	return turn, err
 }
 
 // origin is where the answer of a run comes from.

@@ -17,6 +17,7 @@ import (
 	"inbox/exchange"
 	"inbox/identity"
 	"inbox/internal/queue"
+	"inbox/internal/redact"
 	"inbox/internal/telemetry"
 	"inbox/normalized"
 )
@@ -103,10 +104,12 @@ type Options struct {
 	Believed func(side exchange.LinkSide) bool
 	// OperatorHears reports whether the operator is told of turns that fail; nil = no answer says so.
 	OperatorHears func() bool
-	BaseURL       *url.URL          // optional: origin that addresses in policy parts must have; nil = only adapters check them
-	Limits        normalized.Limits // zero = normalized.DefaultLimits
-	Logger        *slog.Logger
-	Tracer        *telemetry.Tracer // nil = nothing is traced
+	// Keys returns what hides addresses and codes of this server in texts that come in; nil = nothing is hidden.
+	Keys    func() *redact.Redactor
+	BaseURL *url.URL          // optional: origin that addresses in policy parts must have; nil = only adapters check them
+	Limits  normalized.Limits // zero = normalized.DefaultLimits
+	Logger  *slog.Logger
+	Tracer  *telemetry.Tracer // nil = nothing is traced
 }
 
 // Service is the pipeline. Receive is called by adapters, Run is the queue handler of JobKind. Each of its roles is a type of its own,

@@ -97,6 +97,10 @@ type Store interface {
 type Reader interface {
 	// Turn returns one turn with its response; fault.NotFound when there is none.
 	Turn(ctx context.Context, id string) (exchange.TurnRecord, error)
+	// FirstTurn returns the first turn of an agent's thread with its response.
+	FirstTurn(ctx context.Context, agent, threadID string) (turn exchange.TurnRecord, found bool, err error)
+	// AnsweredWith returns the id of the agent's turn that was answered with a reply of the native id.
+	AnsweredWith(ctx context.Context, agent, nativeID string) (turnID string, found bool, err error)
 	ThreadReader
 	SentReader
 	// Demand returns one demand; fault.NotFound when there is none.

@@ -83,7 +83,7 @@ func encodeResolution(resolution *policypart.Resolution) (string, error) {
 }
 
 // SettleDemand writes status, resolution, notes and turn of the demand when it is in one of the statuses of from: a later
-// message may take the place of the turn that waited. Nil notes leave the stored ones. It reports whether it did.
+// message may take the place of the turn that waited. An approval is decided only with the code that it has. Nil notes leave the stored ones. It reports whether it did.
 func (t demandTx) SettleDemand(ctx context.Context, d policypart.Issuance, from []string) (bool, error) {
 	if len(from) == 0 {
 		return false, nil
@@ -97,7 +97,7 @@ func (t demandTx) SettleDemand(ctx context.Context, d policypart.Issuance, from 
 		return false, err
 	}
 
-	arguments := []any{d.Status, resolution, cleaned(string(d.Notes)), microsOrNow(d.UpdatedAt), cleaned(d.TurnID), d.ID}
+	arguments := []any{d.Status, resolution, cleaned(string(d.Notes)), microsOrNow(d.UpdatedAt), cleaned(d.TurnID), d.ID, decidedCode(d)}
 	for _, status := range from {
 		arguments = append(arguments, status)
 	}
@@ -105,12 +105,21 @@ func (t demandTx) SettleDemand(ctx context.Context, d policypart.Issuance, from 
 	changed, err := t.sql.Change(ctx, `UPDATE demands SET status = $1, resolution = $2,
 		notes = CASE WHEN $3 = '' THEN notes ELSE $3 END, updated_at = $4,
 		turn_id = CASE WHEN $5 = '' THEN turn_id ELSE $5 END
-		WHERE id = $6 AND status IN (`+placeholders(7, len(from))+`)`, arguments...)
+		WHERE id = $6 AND ($7 = '' OR code_hash = $7) AND status IN (`+placeholders(8, len(from))+`)`, arguments...)
 	if err != nil || changed == 0 || d.Status == policypart.StatusResolved {
 		return changed > 0, err
 	}
 
 	return true, t.sql.Do(ctx, freePayments, d.ID) // nothing is ever taken for a demand that was not met
+}
+
+// decidedCode returns the code that an approval must still have to be decided: an edit made another one, and with it the
+// decision would be about a text that nobody read.
+func decidedCode(d policypart.Issuance) string {
+	if d.Purpose == policypart.PurposeApproval && (d.Status == policypart.StatusResolved || d.Status == policypart.StatusDenied) {
+		return cleaned(d.CodeHash)
+	}
+	return ""
 }
 
 // Notes that are empty stay as they are.
@@ -169,6 +178,13 @@ const noteDemand = `UPDATE demands SET notes = $1, updated_at = $2 WHERE id = $3
 // NoteDemand replaces the notes of a demand that is in the status. It reports whether it did.
 func (s demandStore) NoteDemand(ctx context.Context, id, status string, notes json.RawMessage) (bool, error) {
 	return s.changeOne(ctx, noteDemand, cleaned(string(notes)), nowMicros(), cleaned(id), cleaned(status))
+}
+
+const reviseDemand = `UPDATE demands SET code_hash = $1, notes = $2, updated_at = $3 WHERE id = $4 AND status = 'issued' AND code_hash = $5`
+
+// ReviseDemand replaces the code and the notes of an issued demand that has the code. It reports whether it did.
+func (s demandStore) ReviseDemand(ctx context.Context, id, codeHash, newHash string, notes json.RawMessage) (bool, error) {
+	return s.changeOne(ctx, reviseDemand, cleaned(newHash), cleaned(string(notes)), nowMicros(), cleaned(id), cleaned(codeHash))
 }
 
 const selectDemand = `SELECT id, state_hash, turn_id, agent, kind, purpose, status, code_hash, issued_at, expires_at,

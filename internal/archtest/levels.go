@@ -43,6 +43,7 @@ var levels = map[string]int{
 	"internal/systemd":            0,
 
 	"policypart":           1,
+	"internal/redact":      1,
 	"internal/design":      1,
 	"internal/config":      1,
 	"internal/safehttp":    1,

@@ -269,6 +269,8 @@ type Agent struct {
 	Fediverse AgentFediverse `toml:"fediverse"`
 	// Who decides about approvals beside you: `@user@domain` is asked on the fediverse, `user@domain` by mail.
 	Approvers []string `toml:"approvers"`
+	// How an approver is proven who decides by message, where that is not the default. One table per approver.
+	ApproverMethods []ApproverMethods `toml:"approver_methods"`
 	// Which answers wait until you or an approver release them: `never`, `always` or `unverified` (those to senders without
 	// proof).
 	ApproveReplies string `toml:"approve_replies"`

@@ -6,6 +6,7 @@ import (
 	"net/url"
 	"os"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 )
@@ -328,5 +329,44 @@ func (c *Config) validateChat(p *problems) {
 			continue
 		}
 		p.add("chat.allowed_origins", fmt.Sprintf("entry %d, %q, is not an origin", i+1, origin), `write scheme, host and port alone, such as "https://www.example.com", or "*"`)
+	}
+}
+
+// ApproverMethods say what proves one approver who decides by message. Only mails and posts of people do: programs with a token, agents and
+// automatic messages never approve.
+type ApproverMethods struct {
+	// The address of the approver, as in `approvers`.
+	Address string `toml:"address" default:"none; required"`
+	// What counts: `email-dmarc` (a mail that passed DMARC), `email-dkim` (a mail with an aligned signature, of a domain without
+	// DMARC), `ap-http-signature` (a post that the server of the account signed on its way here), `ap-object-proof` (a post that its
+	// author signed). The account must be the one that WebFinger of the address names. Without a table the first two count for a
+	// mailbox, and the third for an account.
+	Methods []string `toml:"methods" default:"none; required"`
+}
+
+// approverMethods are the values of ApproverMethods.Methods.
+var approverMethods = []string{"email-dmarc", "email-dkim", "ap-http-signature", "ap-object-proof"}
+
+// validateApproverMethods runs after the approvers were checked.
+func (a *Agent) validateApproverMethods(p *problems, key string) {
+	seen := map[string]bool{}
+	for i := range a.ApproverMethods {
+		entry, own := &a.ApproverMethods[i], element(key+".approver_methods", i)
+		isNamed := func(text string) bool { return strings.EqualFold(text, entry.Address) }
+		switch place := slices.IndexFunc(a.Approvers, isNamed); {
+		case place < 0:
+			p.add(own+".address", fmt.Sprintf("%q is no approver of the agent", entry.Address), "write one of approvers")
+		case seen[a.Approvers[place]]:
+			p.add(own+".address", fmt.Sprintf("%q is written twice", entry.Address), "write all methods of an approver into one table")
+		default:
+			seen[a.Approvers[place]], entry.Address = true, a.Approvers[place]
+		}
+
+		if len(entry.Methods) == 0 {
+			p.add(own+".methods", "is missing", "write what proves the approver, such as [\"email-dmarc\"], or remove the table for the default")
+		}
+		for _, method := range entry.Methods {
+			oneOf(p, own+".methods", method, approverMethods...)
+		}
 	}
 }

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -81,6 +82,13 @@ func TestApprovers(t *testing.T) {
 	if got := load(t, agent).Agents[0]; got.ApproveReplies != "never" || got.Approvers != nil {
 		t.Errorf("without the keys: %+v", got)
 	}
+	methods := func(address, list string) string {
+		return fmt.Sprintf("approvers = [\"owner@example.org\"]\n[[agents.approver_methods]]\naddress = %q\nmethods = [%s]\n", address, list)
+	}
+	got = load(t, agent+methods("OWNER@example.org", `"email-dkim", "ap-object-proof"`)).Agents[0]
+	if len(got.ApproverMethods) != 1 || got.ApproverMethods[0].Address != "owner@example.org" || !slices.Equal(got.ApproverMethods[0].Methods, []string{"email-dkim", "ap-object-proof"}) {
+		t.Errorf("%+v", got.ApproverMethods)
+	}
 	many := strings.Repeat("\"a@example.org\", ", 21)
 	for lines, want := range map[string]string{
 		`approve_replies = "allways"`:                                   "did you mean \"always\"?",
@@ -88,7 +96,12 @@ func TestApprovers(t *testing.T) {
 		`approvers = ["Owner@example.org", "@owner@example.org"]`:       `"@owner@example.org" is written twice`,
 		`approvers = ["@helper@inbox.example"]`:                         "is an address of this server",
 		"approvers = [\"owner@example.org\"]\n[smtp]\nlisten = \"off\"": "is a mailbox, and email is off",
-		"approvers = [" + many + "]":                                    "has 21 addresses; write at most 20",
+		methods("@eve@example.org", `"email-dmarc"`):                    `"@eve@example.org" is no approver of the agent; write one of approvers`,
+		methods("owner@example.org", ""):                                "approver_methods[0].methods: is missing",
+		methods("owner@example.org", `"a2a-jwt"`):                       `"a2a-jwt" is unknown; write email-dmarc, email-dkim, ap-http-signature, ap-object-proof`,
+		methods("owner@example.org", `"email-dmrac"`):                   `did you mean "email-dmarc"?`,
+		methods("owner@example.org", `"email-dmarc"`) + "[[agents.approver_methods]]\naddress = \"Owner@example.org\"\nmethods = [\"email-dkim\"]\n": "is written twice",
+		"approvers = [" + many + "]": "has 21 addresses; write at most 20",
 	} {
 		_, err := Load(write(t, agent+lines+"\n"), nil)
 		if err == nil || !strings.Contains(err.Error(), want) {

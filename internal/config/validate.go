@@ -407,4 +407,5 @@ func (a *Agent) validateApprovals(p *problems, key string, c *Config) {
 		}
 		seen[strings.ToLower(address.String())] = true
 	}
+	a.validateApproverMethods(p, key)
 }

@@ -1,0 +1,118 @@
+package pipeline
+
+import (
+	"context"
+	"encoding/json"
+	"slices"
+	"strings"
+
+	"inbox/engine/demand"
+	"inbox/internal/redact"
+	"inbox/normalized"
+)
+
+// hiddenFile stands in the place of a file that holds a key of this server and is no plain text.
+const hiddenFile = "[file removed: it holds a link of this server]"
+
+// keys are what hides keys of this server.
+func (s *core) keys() *redact.Redactor {
+	if s.options.Keys == nil {
+		return new(redact.Redactor)
+	}
+	return s.options.Keys()
+}
+
+// hideKeys takes the addresses and codes of this server that open something out of a message: a reply quotes the mail that it answers,
+// and the agent must not get the key to a decision about itself. It comes before anything is stored.
+func (s *acceptor) hideKeys(_ context.Context, a *acceptance) (string, error) {
+	message, r := &a.in.Message, s.keys()
+	said, decides := demand.ReadDecision(*message)
+	hide := r.Text
+	if decides && said.Code != "" { // the code that an approver typed is read later
+		hide = r.Links
+	}
+
+	message.Parts = s.withoutKeys(message.Parts, hide)
+	message.Sender.DisplayName = r.Text(message.Sender.DisplayName)
+	message.Sender.Profile = hiddenIn(r, message.Sender.Profile)
+	message.Surface = hiddenIn(r, message.Surface)
+	return outcomeNext, nil
+}
+
+// withoutKeys returns parts whose texts went through hide.
+func (s *core) withoutKeys(parts []normalized.Part, hide func(string) string) []normalized.Part {
+	clean := make([]normalized.Part, 0, len(parts))
+	for _, part := range parts {
+		clean = append(clean, s.withoutKey(part, hide))
+	}
+	return clean
+}
+
+func (s *core) withoutKey(part normalized.Part, hide func(string) string) normalized.Part {
+	inline := part.BytesRef
+	if inline != nil && inline.Kind == normalized.BytesInline {
+		content, err := inline.Bytes()
+		if err == nil && s.keys().Holds(content) {
+			clean := hide(string(content))
+			if s.keys().Holds([]byte(clean)) {
+				return normalized.Text(hiddenFile)
+			}
+			inline, part.Size = normalized.Inline([]byte(clean)), int64(len(clean))
+		}
+		part.BytesRef = new(normalized.BytesRef{Kind: normalized.BytesInline}) // the bytes are no text of the document
+	}
+
+	document, err := json.Marshal(part)
+	if err == nil {
+		if hidden := s.keys().JSON(document, hide); string(hidden) != string(document) && json.Unmarshal(hidden, &part) != nil {
+			return normalized.Text(redact.HiddenLink)
+		}
+	}
+	if inline != nil && inline.Kind == normalized.BytesInline {
+		part.BytesRef = inline
+	}
+
+	switch {
+	case part.Kind == normalized.PartLink && strings.Contains(part.URL, redact.HiddenLink):
+		return normalized.Text(strings.TrimSpace(part.Title + " " + redact.HiddenLink))
+	case part.BytesRef != nil && strings.Contains(part.BytesRef.URL, redact.HiddenLink):
+		return normalized.Text(hiddenFile)
+	case part.Policy != nil && strings.Contains(part.Policy.URL, redact.HiddenLink):
+		part.Policy.URL = ""
+	}
+	return part
+}
+
+// hiddenIn returns a value whose texts hold no key; the same one where there is none.
+func hiddenIn[T any](r *redact.Redactor, value *T) *T {
+	document, err := json.Marshal(value)
+	if value == nil || err != nil {
+		return value
+	}
+
+	hidden := r.JSON(document, r.Text)
+	if string(hidden) == string(document) {
+		return value
+	}
+
+	clean := new(T)
+	if json.Unmarshal(hidden, clean) != nil {
+		return nil
+	}
+	return clean
+}
+
+// shownAgain hides the codes in what an agent is shown of a conversation with an approver: the request is an answer of the agent by name,
+// but the server wrote it.
+func (s *core) shownAgain(past []normalized.HistoricalMessage) []normalized.HistoricalMessage {
+	for i, message := range past {
+		if message.Role != normalized.RoleAssistant {
+			continue
+		}
+		past[i].Parts = slices.Clone(message.Parts)
+		for k := range past[i].Parts {
+			past[i].Parts[k].Content = s.keys().Text(past[i].Parts[k].Content)
+		}
+	}
+	return past
+}

@@ -1,0 +1,30 @@
+package store
+
+import (
+	"context"
+
+	"inbox/exchange"
+)
+
+const selectFirstTurn = `SELECT ` + turnColumns + `, COALESCE(r.response, '')` + turnsWithReplies +
+	`WHERE t.thread_key = $1 AND t.agent = $2 AND t.thread_id = $3 ORDER BY t.id LIMIT 1`
+
+// FirstTurn returns the first turn of an agent's thread with its response.
+func (s turnStore) FirstTurn(ctx context.Context, agent, threadID string) (exchange.TurnRecord, bool, error) {
+	if threadID == "" || !storable(threadID) {
+		return exchange.TurnRecord{}, false, nil
+	}
+	return turnFrom(ctx, s.engine.Reader(), selectFirstTurn, hashKey(agent, threadID), agent, threadID)
+}
+
+const selectAnswered = `SELECT turn_id FROM replies WHERE native_key = $1 AND native_key <> '' AND native_id = $2 AND agent = $3 ORDER BY id LIMIT 1`
+
+// AnsweredWith returns the id of the agent's turn that was answered with a reply of the native id. Messages of others with the same id
+// are not looked at: their senders chose it.
+func (s turnStore) AnsweredWith(ctx context.Context, agent, nativeID string) (turnID string, found bool, err error) {
+	if nativeID == "" || !storable(nativeID) {
+		return "", false, nil
+	}
+	found, err = first(ctx, s.engine.Reader(), selectAnswered, []any{hashKey(nativeID), nativeID, agent}, &turnID)
+	return turnID, found, err
+}

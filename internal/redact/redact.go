@@ -1,0 +1,415 @@
+// Package redact hides the keys of this server in texts that came in: addresses of pages, files and mailboxes that work for whoever has
+// them, and the codes that go with them. A reply quotes the mail that it answers, and whoever reads the reply must not get the keys that
+// the mail gave to its recipient. It knows the forms in which mail programs and the gateways of companies write an address; what a file
+// that is no text holds it does not see.
+package redact
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"io"
+	"net/url"
+	"regexp"
+	"slices"
+	"strings"
+
+	"inbox/identity"
+)
+
+// Key is one kind of secret, declared by whoever mints it. Exactly one of Path, Tag and Pattern is set.
+type Key struct {
+	Path   string // addresses below it are keys, such as "/policy/"
+	Query  string // only those with this member of the query; empty = all below Path
+	Length int    // of the token after Path, which may then be broken over lines; 0 = not always the same
+
+	Tag int // a mailbox is a key whose tag (name+tag@domain) ends with at least so many letters and digits
+
+	// Pattern finds words that are keys beside an address; its first group is the secret. It is asked only about texts with Near,
+	// in lower case.
+	Pattern *regexp.Regexp
+	Near    string
+}
+
+// What stands in the place of a key.
+const (
+	HiddenLink = "[link removed]"
+	HiddenCode = "[code removed]"
+)
+
+// Redactor hides the keys of one server. The zero value hides nothing. It is safe for concurrent use.
+type Redactor struct {
+	hosts map[string]bool
+	paths []Key
+	tag   int
+	words []Key
+}
+
+// New makes a Redactor. Hosts are those under which the server is reached, by HTTP and by mail, with or without a port.
+func New(hosts []string, keys ...Key) *Redactor {
+	r := &Redactor{hosts: map[string]bool{}}
+	for _, host := range hosts {
+		if name := hostName(host); name != "" {
+			r.hosts[name] = true
+		}
+	}
+
+	for _, key := range keys {
+		switch {
+		case key.Pattern != nil:
+			r.words = append(r.words, key)
+		case key.Path != "":
+			r.paths = append(r.paths, key)
+		case key.Tag > 0 && (r.tag == 0 || key.Tag < r.tag):
+			r.tag = key.Tag
+		}
+	}
+	return r
+}
+
+// hostName returns a host in the form in which hosts are compared: lower case, punycode, without port and final dot. Empty for what is none.
+func hostName(text string) string {
+	if at := strings.LastIndexByte(text, '@'); at >= 0 {
+		text = text[at+1:]
+	}
+	if colon := strings.LastIndexByte(text, ':'); colon >= 0 && strings.Trim(text[colon+1:], "0123456789") == "" {
+		text = text[:colon]
+	}
+	text = strings.ToLower(strings.TrimSuffix(text[strings.LastIndexByte(text, ':')+1:], "."))
+	if domain, err := identity.ParseDomain(text); err == nil {
+		return domain
+	}
+	return text
+}
+
+// span is a piece of a text.
+type span struct {
+	from, to int
+	word     bool // a code, not an address
+}
+
+// Text returns a text without keys.
+func (r *Redactor) Text(text string) string { return replaced(text, r.find(text, true)) }
+
+// Links is Text for a text whose first code its writer typed to be understood: that code stays.
+func (r *Redactor) Links(text string) string {
+	found := r.find(text, true)
+	if first := slices.IndexFunc(found, func(s span) bool { return s.word }); first >= 0 {
+		found = slices.Delete(found, first, first+1)
+	}
+	return replaced(text, found)
+}
+
+// Holds reports whether there is a key in bytes as they came, which may be a whole mail with its encodings.
+func (r *Redactor) Holds(content []byte) bool {
+	text := string(content)
+	if len(r.find(text, false)) > 0 {
+		return true
+	}
+
+	for _, decoded := range encoded(text) {
+		if len(r.find(decoded, false)) > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// Sizes of the pieces in which a stream is read: each has the end of the one before it, which an address fits into.
+const (
+	pieceSize   = 1 << 20
+	pieceRepeat = 8 << 10
+)
+
+// HoldsIn is Holds for a stream. Pieces with a zero byte are no text, and are not read.
+func (r *Redactor) HoldsIn(content io.Reader) (bool, error) {
+	piece := make([]byte, 0, pieceSize)
+	for {
+		n, err := io.ReadFull(content, piece[len(piece):cap(piece)])
+		piece = piece[:len(piece)+n]
+		if bytes.IndexByte(piece, 0) < 0 && r.Holds(piece) {
+			return true, nil
+		}
+		if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+			return false, nil
+		}
+		if err != nil {
+			return false, err
+		}
+		piece = append(piece[:0], piece[len(piece)-pieceRepeat:]...)
+	}
+}
+
+// JSON returns a document whose names and texts went through hide, which is Text or Links; byte for byte the same where there is no key.
+func (r *Redactor) JSON(document json.RawMessage, hide func(string) string) json.RawMessage {
+	if len(document) == 0 || len(r.find(string(document), true)) == 0 {
+		return document
+	}
+
+	decoder := json.NewDecoder(bytes.NewReader(document))
+	decoder.UseNumber()
+	var value any
+	if decoder.Decode(&value) != nil {
+		return document
+	}
+
+	clean, err := json.Marshal(hidden(value, hide))
+	if err != nil { // it was JSON a moment ago
+		return document
+	}
+	return clean
+}
+
+func hidden(value any, hide func(string) string) any {
+	switch value := value.(type) {
+	case string:
+		return hide(value)
+	case []any:
+		for i := range value {
+			value[i] = hidden(value[i], hide)
+		}
+	case map[string]any:
+		renamed := make(map[string]any, len(value))
+		for name, member := range value {
+			renamed[hide(name)] = hidden(member, hide)
+		}
+		return renamed
+	}
+	return value
+}
+
+// replaced puts placeholders in the place of spans, which are in order and apart.
+func replaced(text string, found []span) string {
+	if len(found) == 0 {
+		return text
+	}
+
+	var out strings.Builder
+	end := 0
+	for _, s := range found {
+		out.WriteString(text[end:s.from])
+		if s.word {
+			out.WriteString(HiddenCode)
+		} else {
+			out.WriteString(HiddenLink)
+		}
+		end = s.to
+	}
+	out.WriteString(text[end:])
+	return out.String()
+}
+
+// find returns the keys in a text, in order and apart. Whole takes the whole address around a key; without it the caller only wants to
+// know whether there is one.
+func (r *Redactor) find(text string, whole bool) (found []span) {
+	if len(r.hosts) == 0 {
+		return nil
+	}
+
+	for _, seen := range views(text) {
+		found = append(found, r.findIn(seen, text)...)
+		if r.mayBeBroken(seen.text) {
+			joined, _ := seen.apply(anyOf("\n\r<"), joinLines)
+			found = append(found, r.findPaths(joined, text, true)...)
+		}
+		if len(found) > 0 && !whole {
+			return found
+		}
+	}
+	return merged(found)
+}
+
+// mayBeBroken reports whether an address may be broken over lines: a break leaves its host or its path whole.
+func (r *Redactor) mayBeBroken(text string) bool {
+	if strings.IndexAny(text, "\n\r<") < 0 {
+		return false
+	}
+
+	lower := strings.ToLower(text)
+	for host := range r.hosts {
+		if strings.Contains(lower, host) {
+			return true
+		}
+	}
+	return slices.ContainsFunc(r.paths, func(key Key) bool {
+		return key.Length > 0 && strings.Contains(lower, strings.Trim(strings.ToLower(key.Path), "/"))
+	})
+}
+
+func (r *Redactor) findIn(seen view, text string) []span {
+	found := r.findPaths(seen, text, false)
+	found = append(found, r.findMailboxes(seen, text)...)
+	return append(found, r.findWords(seen)...)
+}
+
+// findPaths finds addresses. In a text whose lines were joined only keys of a known length have an end.
+func (r *Redactor) findPaths(seen view, text string, joined bool) (found []span) {
+	lower := strings.ToLower(seen.text)
+	if len(lower) != len(seen.text) { // a letter whose lower case has another length
+		lower = seen.text
+	}
+
+	for _, key := range r.paths {
+		if joined && key.Length == 0 {
+			continue
+		}
+		path := strings.ToLower(key.Path)
+		for at := 0; ; {
+			next := strings.Index(lower[at:], path)
+			if next < 0 {
+				break
+			}
+			at += next
+			if s, is := r.pathAt(seen, text, key, at, joined); is {
+				found = append(found, s)
+			}
+			at += len(path)
+		}
+	}
+	return found
+}
+
+func (r *Redactor) pathAt(seen view, text string, key Key, at int, joined bool) (span, bool) {
+	begin := at
+	for begin > 0 && seen.text[begin-1] == '/' {
+		begin--
+	}
+	end := begin
+	for begin > 0 && isHost(seen.text[begin-1]) {
+		begin--
+	}
+
+	host := hostName(seen.text[begin:end])
+	token := at + len(key.Path)
+	after := token
+	for after < len(seen.text) && isToken(seen.text[after]) && (!joined || after-token < key.Length) {
+		after++
+	}
+
+	rest := after
+	for rest < len(seen.text) && isAddress(seen.text[rest]) {
+		rest++
+	}
+
+	ours := r.hosts[host] || host == "" && key.Length > 0
+	switch {
+	case !ours, after == token:
+		return span{}, false
+	case (joined || host == "") && after-token != key.Length:
+		return span{}, false
+	case key.Query != "" && !hasMember(seen.text[after:rest], key.Query):
+		return span{}, false
+	}
+	return around(text, seen.source(begin, after), joined), true
+}
+
+// hasMember reports whether the rest of an address has a query with the member.
+func hasMember(rest, name string) bool {
+	_, query, _ := strings.Cut(rest, "?")
+	query, _, _ = strings.Cut(query, "#")
+	members, _ := url.ParseQuery(query) // what could be read of it
+	return members.Has(name)
+}
+
+// findMailboxes finds addresses of mail with a tag that is a token.
+func (r *Redactor) findMailboxes(seen view, text string) (found []span) {
+	if r.tag == 0 {
+		return nil
+	}
+
+	for at := 0; ; at++ {
+		next := strings.IndexByte(seen.text[at:], '@')
+		if next < 0 {
+			return found
+		}
+		at += next
+
+		token := at
+		for token > 0 && isAlphanumeric(seen.text[token-1]) {
+			token--
+		}
+		begin := token
+		for begin > 0 && (isToken(seen.text[begin-1]) || seen.text[begin-1] == '.' || seen.text[begin-1] == '+') {
+			begin--
+		}
+		end := at + 1
+		for end < len(seen.text) && isHost(seen.text[end]) && seen.text[end] != '@' && seen.text[end] != ':' {
+			end++
+		}
+		if at-token >= r.tag && strings.Contains(seen.text[begin:at], "+") && r.hosts[hostName(seen.text[at+1:end])] {
+			found = append(found, around(text, seen.source(begin, end), true))
+		}
+	}
+}
+
+// findWords finds codes.
+func (r *Redactor) findWords(seen view) (found []span) {
+	lower := ""
+	for _, key := range r.words {
+		if lower == "" {
+			lower = strings.ToLower(seen.text)
+		}
+		if !strings.Contains(lower, key.Near) {
+			continue
+		}
+		for _, match := range key.Pattern.FindAllStringSubmatchIndex(seen.text, -1) {
+			s := seen.source(match[2], match[3])
+			s.word = true
+			found = append(found, s)
+		}
+	}
+	return found
+}
+
+// around widens a span to the address that holds it: a gateway writes ours into the query of its own. Exact leaves it as it is.
+func around(text string, s span, exact bool) span {
+	if exact {
+		for s.from > 0 && isAddress(text[s.from-1]) {
+			s.from--
+		}
+		return s
+	}
+
+	for s.from > 0 && isAddress(text[s.from-1]) {
+		s.from--
+	}
+	for s.to < len(text) && isAddress(text[s.to]) {
+		s.to++
+	}
+	for s.to > s.from && strings.IndexByte(".,;:!?*_~", text[s.to-1]) >= 0 {
+		s.to--
+	}
+	return s
+}
+
+// merged sorts spans and joins those that overlap. An address that holds a code is an address.
+func merged(found []span) []span {
+	slices.SortFunc(found, func(a, b span) int { return a.from - b.from })
+	var apart []span
+	for _, s := range found {
+		last := len(apart) - 1
+		if last >= 0 && s.from < apart[last].to {
+			apart[last].to, apart[last].word = max(apart[last].to, s.to), apart[last].word && s.word
+			continue
+		}
+		apart = append(apart, s)
+	}
+	return apart
+}
+
+func isAlphanumeric(c byte) bool {
+	return c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9'
+}
+
+// isToken reports whether a byte may stand in a token (RFC 4648, section 5).
+func isToken(c byte) bool { return isAlphanumeric(c) || c == '-' || c == '_' }
+
+// isHost reports whether a byte may stand in an authority, also of one that is not in punycode.
+func isHost(c byte) bool {
+	return isAlphanumeric(c) || c == '-' || c == '.' || c == ':' || c == '@' || c >= 0x80
+}
+
+// isAddress reports whether a byte may stand in an address (RFC 3986), without those that surround addresses in texts.
+func isAddress(c byte) bool {
+	return isAlphanumeric(c) || strings.IndexByte("-._~:/?#@!$&*+,;=%", c) >= 0
+}

@@ -1,0 +1,246 @@
+package redact
+
+import (
+	"encoding/base64"
+	"html"
+	"io"
+	"mime/quotedprintable"
+	"regexp"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+)
+
+// view is a text as a reader understands it, with the place in the source of each of its bytes.
+type view struct {
+	text     string
+	from, to []int // of each byte; nil = the text is the source
+}
+
+// source returns the piece of the source that a piece of the view came from.
+func (v view) source(begin, end int) span {
+	if v.from == nil {
+		return span{from: begin, to: end}
+	}
+	return span{from: v.from[begin], to: v.to[end-1]}
+}
+
+// step reads the piece of a text at a place: how long it is, and what it stands for. A length of 0 is a byte that stands for itself.
+type step func(text string, at int) (length int, meaning string)
+
+// apply returns the view with all pieces read, and whether that changed it. Next finds where the next piece may begin.
+func (v view) apply(next func(string) int, read step) (view, bool) {
+	var out []byte
+	var from, to []int
+	keep := func(begin, end int) {
+		out = append(out, v.text[begin:end]...)
+		if v.from != nil {
+			from, to = append(from, v.from[begin:end]...), append(to, v.to[begin:end]...)
+			return
+		}
+		for i := begin; i < end; i++ {
+			from, to = append(from, i), append(to, i+1)
+		}
+	}
+
+	kept := 0
+	for at := 0; at < len(v.text); {
+		ahead := next(v.text[at:])
+		if ahead < 0 {
+			break
+		}
+		at += ahead
+
+		length, meaning := read(v.text, at)
+		if length == 0 {
+			at++
+			continue
+		}
+
+		keep(kept, at)
+		s := v.source(at, at+length)
+		for range len(meaning) {
+			from, to = append(from, s.from), append(to, s.to)
+		}
+		out = append(out, meaning...)
+		at += length
+		kept = at
+	}
+
+	if kept == 0 {
+		return v, false
+	}
+	keep(kept, len(v.text))
+	return view{string(out), from, to}, true
+}
+
+// mark returns what finds one byte.
+func mark(c byte) func(string) int {
+	return func(text string) int { return strings.IndexByte(text, c) }
+}
+
+func anyOf(marks string) func(string) int {
+	return func(text string) int { return strings.IndexAny(text, marks) }
+}
+
+// beyondASCII finds the first byte of a letter beyond ASCII.
+func beyondASCII(text string) int {
+	for i := range len(text) {
+		if text[i] >= utf8.RuneSelf {
+			return i
+		}
+	}
+	return -1
+}
+
+// steps take off one encoding each.
+var steps = []struct {
+	next func(string) int
+	read step
+}{{mark('\\'), readBackslash}, {mark('&'), readEntity}, {mark('%'), readPercent}, {beyondASCII, dropInvisible}}
+
+// rounds bounds how often one encoding stands inside of another.
+const rounds = 4
+
+// views returns a text in all the ways to read it: as it stands, and with one encoding after the other taken off.
+func views(text string) []view {
+	seen := view{text: text}
+	list := []view{seen}
+	for range rounds {
+		before := len(list)
+		for _, one := range steps {
+			if read, changed := seen.apply(one.next, one.read); changed {
+				seen = read
+				list = append(list, seen)
+			}
+		}
+		if len(list) == before {
+			break
+		}
+	}
+	return list
+}
+
+// dropInvisible leaves out characters that no reader sees: zero widths, soft hyphens, marks of direction.
+func dropInvisible(text string, at int) (int, string) {
+	if text[at] < utf8.RuneSelf {
+		return 0, ""
+	}
+	letter, length := utf8.DecodeRuneInString(text[at:])
+	switch {
+	case letter == 0xAD, letter == 0x34F, letter == 0x180E, letter == 0xFEFF, letter >= 0x200B && letter <= 0x200F,
+		letter >= 0x202A && letter <= 0x202E, letter >= 0x2060 && letter <= 0x206F, letter >= 0xFE00 && letter <= 0xFE0F:
+		return length, ""
+	}
+	return 0, ""
+}
+
+// readBackslash reads the escapes of JSON and of scripts, and those of Markdown.
+func readBackslash(text string, at int) (int, string) {
+	if text[at] != '\\' || at+1 == len(text) {
+		return 0, ""
+	}
+
+	switch next := text[at+1]; {
+	case next == 'u' && at+6 <= len(text):
+		if code, err := strconv.ParseUint(text[at+2:at+6], 16, 16); err == nil {
+			return 6, string(rune(code))
+		}
+	case next == 'x' && at+4 <= len(text):
+		if code, err := strconv.ParseUint(text[at+2:at+4], 16, 8); err == nil {
+			return 4, string(rune(code))
+		}
+	case next == 'n', next == 'r':
+		return 2, "\n"
+	case next == 't':
+		return 2, "\t"
+	case next < utf8.RuneSelf && !isAlphanumeric(next):
+		return 2, text[at+1 : at+2]
+	}
+	return 0, ""
+}
+
+// maxEntity bounds a character reference of HTML.
+const maxEntity = 32
+
+// readEntity reads character references of HTML.
+func readEntity(text string, at int) (int, string) {
+	if text[at] != '&' {
+		return 0, ""
+	}
+	end := strings.IndexByte(text[at:min(len(text), at+maxEntity)], ';')
+	if end < 0 {
+		return 0, ""
+	}
+	if meaning := html.UnescapeString(text[at : at+end+1]); meaning != text[at:at+end+1] {
+		return end + 1, meaning
+	}
+	return 0, ""
+}
+
+// readPercent reads percent encoding (RFC 3986, section 2.1).
+func readPercent(text string, at int) (int, string) {
+	if text[at] != '%' || at+3 > len(text) {
+		return 0, ""
+	}
+	code, err := strconv.ParseUint(text[at+1:at+3], 16, 8)
+	if err != nil {
+		return 0, ""
+	}
+	return 3, string([]byte{byte(code)})
+}
+
+// maxTag bounds a tag of HTML that is left out.
+const maxTag = 512
+
+// joinLines leaves out what programs put inside of a long address: breaks of lines with the marks of a quotation, and tags of HTML.
+func joinLines(text string, at int) (int, string) {
+	end := at
+	switch text[at] {
+	case '<':
+		tag := strings.IndexByte(text[at:min(len(text), at+maxTag)], '>')
+		if tag < 2 || text[at+1] != '/' && text[at+1] != '!' && !isAlphanumeric(text[at+1]) {
+			return 0, ""
+		}
+		return tag + 1, ""
+	case '\r':
+		end++
+		if end == len(text) || text[end] != '\n' {
+			return 0, ""
+		}
+	}
+
+	for end++; end < len(text) && strings.IndexByte(">| \t", text[end]) >= 0; {
+		end++
+	}
+	return end - at, ""
+}
+
+// base64Block is what a mail or a document writes in base64, long enough to hold an address.
+var base64Block = regexp.MustCompile(`(?:[A-Za-z0-9+/]{20,}={0,2}\r?\n?)+`)
+
+// encoded returns what stands in the encodings of a mail: quoted-printable, and each block of base64.
+func encoded(text string) (list []string) {
+	if strings.Contains(text, "=\n") || strings.Contains(text, "=\r\n") || strings.Contains(text, "=3D") || strings.Contains(text, "=2F") {
+		// What is no quoted-printable ends the reading; what was read before counts.
+		decoded, _ := io.ReadAll(quotedprintable.NewReader(strings.NewReader(text)))
+		list = append(list, string(decoded))
+	}
+
+	for _, block := range base64Block.FindAllString(text, -1) {
+		plain := strings.NewReplacer("\r", "", "\n", "").Replace(block)
+		plain = strings.TrimRight(plain, "=")
+		if decoded, err := base64.RawStdEncoding.DecodeString(plain[:len(plain)-bad(len(plain))]); err == nil {
+			list = append(list, string(decoded))
+		}
+	}
+	return list
+}
+
+// bad returns how many characters at the end of base64 without padding make no byte.
+func bad(length int) int {
+	if length%4 == 1 {
+		return 1
+	}
+	return 0
+}
