@@ -1,0 +1,267 @@
+package twopersons
+
+import (
+	"maps"
+	"slices"
+
+	"pgregory.net/rapid"
+)
+
+// A trick is what makes a move more than an honest message. A run may use some of them, so that some runs go far with one.
+const (
+	useID         = "id"         // of a message that somebody else wrote, as one's own
+	useParent     = "parent"     // In-Reply-To, inReplyTo, taskId
+	useReferences = "references" // References
+	useThread     = "thread"     // context, conversation, contextId, session
+	useTag        = "tag"        // the address of a conversation in the place of the agent's
+	useName       = "name"       // that others have
+	useAlias      = "alias"      // in a mention tag
+	useSubject    = "subject"    //
+	useCopies     = "copies"     // Cc and mentions: both read along
+	usePublic     = "public"     // posts that everyone reads
+	useReplyTo    = "reply-to"   //
+	useForgery    = "forgery"    // mails under the other's address, without proof
+	useQuotes     = "quotes"     // of mails that one has
+	useDemands    = "demands"    // requests for which the agent needs consent or an approval
+	useReplays    = "replays"    // signed mails and notes of others
+	useLures      = "lures"      // questions to boss whose answer goes to an agent
+	useBounces    = "bounces"    //
+	useOperator   = "operator"   // takes over conversations and replies by an id
+	useRights     = "rights"     // export and erasure
+	useReading    = "reading"    // of tasks and chats under their ids
+)
+
+var tricks = []string{
+	useID, useParent, useReferences, useThread, useTag, useName, useAlias, useSubject, useCopies, usePublic, useReplyTo, useForgery, useQuotes,
+	useDemands, useReplays, useLures, useBounces, useOperator, useRights, useReading,
+}
+
+// fuzzer draws the moves of a run.
+type fuzzer struct {
+	*run
+	may     map[string]bool    // tricks of this run
+	channel map[*person]string // by which a person writes
+	agents  []string
+	notes   []note
+	taken   *note // whose conversation the operator has
+}
+
+// draw begins a run between two channels. Only lists the tricks that may be used; none = all.
+func draw(w *world, t *rapid.T, pair [2]string, only []string) *fuzzer {
+	may := map[string]bool{}
+	for _, trick := range tricks {
+		if len(only) == 0 || slices.Contains(only, trick) {
+			may[trick] = rapid.Bool().Draw(t, trick)
+		}
+	}
+	f := &fuzzer{run: w.newRun(t, rapid.Bool().Draw(t, "neighbours")), may: may}
+	f.channel = map[*person]string{f.ann: pair[0], f.eve: pair[1]}
+	f.agents = rapid.SliceOfNDistinct(rapid.SampledFrom([]string{parrot, memory, shop, clerk}), 1, 2, rapid.ID[string]).Draw(t, "agents")
+	if may[useName] && rapid.Bool().Draw(t, "renamed") {
+		f.callThemselves(f.eve, f.ann.name)
+	}
+	return f
+}
+
+// moves are what the people of this run can do. Repeat draws from them.
+func (f *fuzzer) moves() map[string]func(*rapid.T) {
+	moves := map[string]func(*rapid.T){
+		"ann writes": func(t *rapid.T) { f.writes(t, f.ann) },
+		"eve writes": func(t *rapid.T) { f.writes(t, f.eve) },
+		"":           func(*rapid.T) { f.judge() },
+	}
+	for trick, more := range map[string]map[string]func(*rapid.T){
+		useQuotes:   {"ann shows a mail": f.shows},
+		useDemands:  {"boss answers": f.bossDecides, "somebody agrees": f.agrees},
+		useReplays:  {"somebody writes to eve": f.writesPast, "eve replays": f.replays, "eve posts a note of ann": f.reposts},
+		useLures:    {"eve asks boss": f.lures},
+		useBounces:  {"eve bounces": f.bounces},
+		useOperator: {"the operator takes over": f.takesOver, "the operator replies": f.operatorAnswers},
+		useRights:   {"somebody gets an export": f.exports, "somebody is erased": f.erases},
+		useReading:  {"somebody reads": f.looks},
+	} {
+		if f.may[trick] {
+			maps.Copy(moves, more)
+		}
+	}
+	return moves
+}
+
+// chance reports whether a trick is used now.
+func (f *fuzzer) chance(t *rapid.T, trick string) bool {
+	return f.may[trick] && rapid.Bool().Draw(t, "with "+trick)
+}
+
+// id draws an id that somebody gave or that was seen; "" = there is none yet.
+func (f *fuzzer) id(t *rapid.T, what string) string {
+	pool := f.given
+	if seen := f.seen(); len(seen) > 0 && (len(pool) == 0 || rapid.Bool().Draw(t, what+" was seen")) {
+		pool = seen
+	}
+	if len(pool) == 0 {
+		return ""
+	}
+	return pool[rapid.IntRange(0, len(pool)-1).Draw(t, what)]
+}
+
+// writes lets a person write to an agent.
+func (f *fuzzer) writes(t *rapid.T, author *person) {
+	m := note{author: author, agent: rapid.SampledFrom(f.agents).Draw(t, "agent"), text: "is mine. What was said before?"}
+	other := f.people.other(author)
+	if f.chance(t, useDemands) {
+		m.text = rapid.SampledFrom([]string{refund, book}).Draw(t, "request")
+	}
+	if f.chance(t, useID) {
+		m.id = f.id(t, "id")
+	}
+	if f.chance(t, useParent) {
+		m.parent = f.id(t, "parent")
+	}
+	if f.chance(t, useReferences) {
+		for range rapid.IntRange(1, 3).Draw(t, "references") {
+			m.references = append(m.references, f.id(t, "reference"))
+		}
+	}
+	if f.chance(t, useThread) {
+		m.thread = rapid.SampledFrom([]string{f.id(t, "thread"), "talk@" + author.name + ".test", author.actor.ID + "/talk"}).Draw(t, "thread")
+	}
+	if f.chance(t, useTag) {
+		m.tag = f.tag(t)
+	}
+	if f.chance(t, useName) {
+		m.name = rapid.SampledFrom([]string{other.name, other.mail, "boss@boss.test"}).Draw(t, "name")
+	}
+	if f.chance(t, useAlias) {
+		m.alias = "@" + rapid.SampledFrom([]string{other.handle(), f.boss.handle(), f.boss.mail}).Draw(t, "alias")
+	}
+	if f.chance(t, useSubject) && len(f.notes) > 0 {
+		m.subject = "Re: " + rapid.SampledFrom([]string{"About it", "[approve]"}).Draw(t, "subject")
+	}
+	if f.chance(t, useCopies) {
+		m.cc = []*person{other}
+	}
+	m.public = f.chance(t, usePublic) && f.channel[author] == "fediverse"
+	m.forged = f.chance(t, useForgery) && f.channel[author] == "mail"
+	if author == f.eve && f.chance(t, useReplyTo) && f.channel[author] == "mail" {
+		m.replyTo = other
+	}
+	if mine := author.mails; len(mine) > 0 && f.chance(t, useQuotes) {
+		m.text += "\n\n" + quoted(plainMail(rapid.SampledFrom(mine).Draw(t, "quote").raw))
+	}
+	f.notes = append(f.notes, f.write(f.channel[author], m))
+}
+
+// tag draws an address by which a conversation goes on.
+func (f *fuzzer) tag(t *rapid.T) string {
+	var tags []string
+	for _, id := range f.seen() {
+		if isTag(id) {
+			tags = append(tags, id)
+		}
+	}
+	if len(tags) == 0 {
+		return ""
+	}
+	return rapid.SampledFrom(tags).Draw(t, "tag")
+}
+
+func (f *fuzzer) shows(t *rapid.T) {
+	if len(f.ann.mails) > 0 {
+		f.share(f.ann, f.eve, rapid.SampledFrom(f.ann.mails).Draw(t, "mail"))
+	}
+}
+
+// bossDecides lets boss decide, or ask back, as people do: with all of the mail below.
+func (f *fuzzer) bossDecides(t *rapid.T) {
+	if len(f.asked) > 0 {
+		text := rapid.SampledFrom([]string{"approve", "deny", "Who is this?"}).Draw(t, "answer")
+		f.bossAnswers(rapid.SampledFrom(f.asked).Draw(t, "approval"), text)
+	}
+}
+
+func (f *fuzzer) agrees(t *rapid.T) {
+	who := rapid.SampledFrom([]*person{f.ann, f.eve}).Draw(t, "who")
+	if len(who.links) > 0 {
+		f.press(who, rapid.SampledFrom(who.links).Draw(t, "link"))
+	}
+}
+
+// writesPast lets boss or ann write something to eve that would be a decision or a question elsewhere.
+func (f *fuzzer) writesPast(t *rapid.T) {
+	from := rapid.SampledFrom([]*person{f.ann, f.boss}).Draw(t, "from")
+	f.letterTo(from, f.eve, rapid.SampledFrom([]string{"Approve", "See you tomorrow."}).Draw(t, "text"))
+}
+
+// replays lets eve send a mail of somebody else that she has to an agent.
+func (f *fuzzer) replays(t *rapid.T) {
+	var foreign []letter
+	for _, one := range f.eve.mails {
+		if one.author != nil && one.author != f.eve {
+			foreign = append(foreign, one)
+		}
+	}
+	if len(foreign) > 0 {
+		field := rapid.SampledFrom([]string{"Resent-To", "To", "Cc", ""}).Draw(t, "field")
+		f.replay(f.eve, rapid.SampledFrom(foreign).Draw(t, "mail"), rapid.SampledFrom(f.agents).Draw(t, "agent"), field)
+	}
+}
+
+func (f *fuzzer) reposts(t *rapid.T) {
+	f.repost(f.ann, f.eve, rapid.SampledFrom(f.agents).Draw(t, "agent"))
+}
+
+func (f *fuzzer) lures(t *rapid.T) {
+	id := f.id(t, "id")
+	if id == "" || rapid.Bool().Draw(t, "own id") {
+		id = f.fresh(f.eve)
+	}
+	f.lure(f.eve, rapid.SampledFrom(f.agents).Draw(t, "agent"), id, rapid.SampledFrom([]string{"Approve", "Deny", "Yes"}).Draw(t, "answer"))
+}
+
+func (f *fuzzer) bounces(t *rapid.T) {
+	paths := slices.Concat(f.eve.returns, f.ann.returns)
+	if len(paths) > 0 {
+		f.bounce(f.eve, f.ann, rapid.SampledFrom(paths).Draw(t, "path"))
+	}
+}
+
+func (f *fuzzer) takesOver(t *rapid.T) {
+	if len(f.notes) == 0 || f.taken != nil {
+		return
+	}
+	m := rapid.SampledFrom(f.notes).Draw(t, "message")
+	if one, ran := f.turnOf(m); ran && f.takeOver(m.author, one) {
+		f.taken = &m
+	}
+}
+
+func (f *fuzzer) operatorAnswers(*rapid.T) {
+	if f.taken != nil {
+		f.operatorReplies(*f.taken)
+	}
+}
+
+// exports gives to a person what is kept under a name that is provably theirs.
+func (f *fuzzer) exports(t *rapid.T) {
+	who := rapid.SampledFrom([]*person{f.ann, f.eve}).Draw(t, "who")
+	f.export(who, f.nameOf(t, who))
+}
+
+func (f *fuzzer) erases(t *rapid.T) {
+	who := rapid.SampledFrom([]*person{f.ann, f.eve}).Draw(t, "who")
+	f.erase(who, f.nameOf(t, who))
+}
+
+func (f *fuzzer) nameOf(t *rapid.T, who *person) string {
+	return rapid.SampledFrom([]string{who.actor.ID, who.mail, "@" + who.handle(), "mailto:" + who.mail}).Draw(t, "name")
+}
+
+// looks lets a person ask for a task or a chat under any id.
+func (f *fuzzer) looks(t *rapid.T) {
+	who, agent := rapid.SampledFrom([]*person{f.ann, f.eve}).Draw(t, "who"), rapid.SampledFrom(f.agents).Draw(t, "agent")
+	if id := f.id(t, "id"); id != "" {
+		f.logf("%s asks for %s", who, id)
+		f.readA2A(who, agent, id)
+		f.readChat(who, agent, id)
+	}
+}
