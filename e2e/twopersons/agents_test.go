@@ -58,7 +58,7 @@ const (
 // everything that it was told.
 type agent struct {
 	*ledger
-	see func(ids ...string)
+	told func(conversation string)
 }
 
 func (a agent) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -72,7 +72,7 @@ func (a agent) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 
-	a.see(given.Message.ThreadID)
+	a.told(given.Message.ThreadID)
 	author := a.run(given, plainJSON(body))
 	encoded, err := json.Marshal(a.answer(given.Message, author))
 	if err != nil {
@@ -110,7 +110,7 @@ func (a agent) run(given agents.Document, body string) *person {
 	author := own.author
 	one := turn{given.Turn.ID, given.Turn.Agent}
 	a.turns[author], a.answered[own] = append(a.turns[author], one), one
-	a.told[own] = body
+	a.given[own] = body
 	a.check(author, "the run of "+given.Turn.Agent+" for "+author.String(), body)
 
 	if message.Sender.Verified && !own.agents[given.Turn.Agent] {
@@ -124,7 +124,8 @@ func (a agent) run(given agents.Document, body string) *person {
 	}
 	for _, past := range message.History {
 		if said := a.newest(textOf(past.Parts)); past.Role == normalized.RoleUser && said != nil {
-			if speaker := a.addresses[plainAddress(past.Sender.Address)]; speaker != nil && speaker != said.author {
+			address := plainAddress(past.Sender.Address)
+			if speaker := a.addresses[address]; speaker != nil && speaker != said.author && (said.author == nil || address != said.author.claim) {
 				a.faultf("in a run for %s the words of %s (%s) stand under the name of %s", author, said.author, said.text, speaker)
 			}
 		}

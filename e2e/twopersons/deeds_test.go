@@ -25,6 +25,7 @@ type note struct {
 	text   string
 
 	id         string // Message-ID, activity, messageId, run
+	reference  string // how others name it
 	parent     string // In-Reply-To, inReplyTo, taskId
 	references []string
 	thread     string // context, conversation, contextId, session
@@ -51,7 +52,7 @@ func (r *run) write(channel string, m note) note {
 	if m.public || m.forged { // a forged one names the other as the one who is answered
 		readers = append(readers, r.people.other(m.author))
 	}
-	m.word = r.ledger.word(m.author, append(readers, r.boss)...)
+	m.word = r.ledger.word(m.author, readers...)
 	if !m.forged {
 		m.word.agents[m.agent] = true
 	}
@@ -65,6 +66,16 @@ func (r *run) write(channel string, m note) note {
 	}
 	if m.name == "" {
 		m.name = m.author.name
+	}
+
+	m.reference = m.id
+	if channel == "fediverse" {
+		m.reference = m.author.noteID(m.id)
+		if m.parent != "" { // it is meant for the author of the parent as well
+			for _, name := range []string{parrot, memory, shop, clerk} {
+				m.word.agents[name] = true
+			}
+		}
 	}
 
 	r.logf("%s writes by %s to %s: %s", m.author, channel, m.agent, m.describe())
@@ -100,7 +111,7 @@ func (m note) describe() string {
 
 // letterTo lets a person write to another one, by mail past the server, and returns what that one has then.
 func (r *run) letterTo(from, to *person, text string) letter {
-	own := r.ledger.word(from, to, r.boss)
+	own := r.ledger.word(from, to)
 	one := letter{author: from, id: r.fresh(from)}
 	one.raw = r.sign(from, header{from: from.mail, to: to.mail, subject: "Hello " + own.text, id: one.id, name: from.name}.write(text))
 	to.mails = append(to.mails, one)
@@ -132,7 +143,7 @@ func (r *run) replay(by *person, one letter, agent, field string) {
 
 // repost sends a private note, which its author signed for somebody else, to an agent.
 func (r *run) repost(from, by *person, agent string) {
-	own := r.ledger.word(from, by, r.boss)
+	own := r.ledger.word(from, by)
 	body := from.create(from.actor.ID+"/notes/"+r.fresh(from), nil, own.text+" is for you alone", by.actor.ID)
 	signed, err := signature.Prove(body, from.proof, from.proofKey(), time.Now())
 	if err != nil {
@@ -167,7 +178,7 @@ func (r *run) bossAnswers(one asked, text string) {
 
 // lure lets a person ask boss for a word that would decide something, with a mail that is answered to an agent.
 func (r *run) lure(by *person, agent, id, answer string) {
-	bait := r.ledger.word(by, r.boss)
+	bait := r.ledger.word(by)
 	r.sent(id)
 	r.logf("%s asks boss (%s, id %s) for the answer %q, which goes to %s", by, bait.text, id, answer, agent)
 	r.bossWrites(agent, id, answer+"\n\n> Do you like the logo? "+bait.text)
@@ -227,9 +238,26 @@ func (r *run) bounce(by, about *person, path string) {
 	}
 }
 
+// publish lets a person write a public note that no agent is told of.
+func (r *run) publish(by *person, text, parent, alias string) (id string) {
+	own := r.ledger.word(by, r.ann, r.eve)
+	id = by.actor.ID + "/notes/" + r.fresh(by)
+	members := map[string]any{}
+	if parent != "" {
+		members["inReplyTo"] = parent
+	}
+	if alias != "" {
+		members["tag"] = []any{map[string]string{"type": "Mention", "href": by.actor.ID, "name": alias}}
+	}
+	r.logf("%s posts %q (%s) as %s, %s", by, text, own.text, id, alias)
+	by.shows(by.create(id, members, own.text+" "+text, everyone))
+	return id
+}
+
 // callThemselves gives a person's account the user name of another account. WebFinger still says whose the address is.
 func (r *run) callThemselves(who *person, name string) {
 	r.logf("the account of %s calls itself %s", who, name)
+	who.claim = name + "@" + who.home.host()
 	r.show(who, map[string]any{"endpoints": nil, "preferredUsername": name})
 }
 
@@ -244,7 +272,7 @@ func (r *run) takeOver(of *person, one turn) bool {
 
 // operatorReplies answers a message under its own id. The operator means the one whose conversation it is.
 func (r *run) operatorReplies(m note) {
-	own := r.ledger.word(nil, append([]*person{m.author, r.boss}, m.cc...)...)
+	own := r.ledger.word(nil, append([]*person{m.author}, m.cc...)...)
 	if m.public {
 		r.ledger.disclose(own.text, r.people.other(m.author))
 	}

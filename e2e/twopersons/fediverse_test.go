@@ -106,8 +106,16 @@ func (p *person) create(id string, members map[string]any, text string, to ...st
 	return body
 }
 
-// publish shows a note under its address to everyone who asks for it.
-func (p *person) publish(create []byte) {
+// noteID is the address of a note; somebody else's stays as it is.
+func (p *person) noteID(id string) string {
+	if strings.HasPrefix(id, "http") {
+		return id
+	}
+	return p.actor.ID + "/notes/" + id
+}
+
+// shows publishes a note under its address to everyone who asks for it.
+func (p *person) shows(create []byte) {
 	var activity struct {
 		Object map[string]any `json:"object"`
 	}
@@ -146,10 +154,7 @@ func (w *world) request(request *http.Request) error {
 
 // sendNote writes to an agent in the fediverse.
 func (r *run) sendNote(m note) {
-	id := m.author.actor.ID + "/notes/" + m.id
-	if strings.HasPrefix(m.id, "http") {
-		id = m.id // somebody else's, as it is
-	}
+	id := m.author.noteID(m.id)
 	to := []string{r.actorOf(m.agent)}
 	tags := []any{map[string]string{"type": "Mention", "href": to[0], "name": "@" + m.agent + "@" + mailDomain}}
 	for _, reader := range m.cc {
@@ -171,7 +176,7 @@ func (r *run) sendNote(m note) {
 	}
 	body := m.author.create(id, members, m.text, to...)
 	if m.public {
-		m.author.publish(body)
+		m.author.shows(body)
 	}
 	r.sent(id, id+"/activity")
 	r.took(r.post(m.author, m.agent, body))

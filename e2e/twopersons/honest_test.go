@@ -64,7 +64,7 @@ func (r *run) remembers(m note, earlier ...note) {
 	r.t.Helper()
 	r.ledger.mu.Lock()
 	defer r.ledger.mu.Unlock()
-	told, ran := r.ledger.told[m.word]
+	told, ran := r.ledger.given[m.word]
 	if !ran {
 		r.t.Fatalf("%s was not answered", m.word.text)
 	}

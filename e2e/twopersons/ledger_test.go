@@ -23,12 +23,13 @@ type word struct {
 // fault.
 type ledger struct {
 	mu        sync.Mutex
+	approver  *person // who decides about what agents do and say, and reads it therefore
 	words     map[string]*word
 	addresses map[string]*person // whose an address is: user@domain
 	decided   map[string]bool    // turns whose demand was decided by the one whom it asked
 	turns     map[*person][]turn
 	answered  map[*word]turn   // by the word of the message
-	told      map[*word]string // what the run of a message was given
+	given     map[*word]string // what the run of a message was given
 	faults    []string
 }
 
@@ -36,7 +37,7 @@ type ledger struct {
 type turn struct{ id, agent string }
 
 func newLedger() *ledger {
-	return &ledger{words: map[string]*word{}, addresses: map[string]*person{}, decided: map[string]bool{}, turns: map[*person][]turn{}, answered: map[*word]turn{}, told: map[*word]string{}}
+	return &ledger{words: map[string]*word{}, addresses: map[string]*person{}, decided: map[string]bool{}, turns: map[*person][]turn{}, answered: map[*word]turn{}, given: map[*word]string{}}
 }
 
 var wordPattern = regexp.MustCompile(`\bsecret[0-9]+z\b`)
@@ -47,7 +48,7 @@ func (l *ledger) word(author *person, readers ...*person) *word {
 	defer l.mu.Unlock()
 	made := &word{number: len(l.words), author: author, readers: map[*person]bool{}, agents: map[string]bool{}}
 	made.text = "secret" + strconv.Itoa(made.number) + "z"
-	for _, reader := range append(readers, author) {
+	for _, reader := range append(readers, author, l.approver) {
 		made.readers[reader] = true
 	}
 	l.words[made.text] = made

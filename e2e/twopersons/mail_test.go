@@ -111,12 +111,13 @@ func (w *world) mailArrived(arrived load.Received) {
 		reader.returns = append(reader.returns, arrived.From)
 		reader.links = append(reader.links, linkPattern.FindAllString(text, -1)...)
 		if reader == w.boss {
-			w.asked = append(w.asked, asked{id: id, text: text, code: submatch(codePattern, text)})
+			if code := submatch(codePattern, text); code != "" && arrived.Header.Get("In-Reply-To") == "" {
+				w.asked = append(w.asked, asked{id: id, text: text, code: code})
+			}
 		} else {
-			w.wire = append(w.wire, id)
-			w.wire = append(w.wire, message.IDs(arrived.Header.Get("References"))...)
+			w.wire = noted(w.wire, append(message.IDs(arrived.Header.Get("References")), id))
 			if tag, err := mail.ParseAddress(arrived.Header.Get("Reply-To")); err == nil {
-				w.wire = append(w.wire, tag.Address)
+				w.wire = noted(w.wire, []string{tag.Address})
 			}
 		}
 		w.mu.Unlock()

@@ -31,9 +31,12 @@ const (
 	useReading    = "reading"    // of tasks and chats under their ids
 )
 
-var tricks = []string{
-	useID, useParent, useReferences, useThread, useTag, useName, useAlias, useSubject, useCopies, usePublic, useReplyTo, useForgery, useQuotes,
-	useDemands, useReplays, useLures, useBounces, useOperator, useRights, useReading,
+// tricks says on which channels there are such things; none = on all.
+var tricks = map[string][]string{
+	useID: nil, useParent: nil, useReferences: {"mail"}, useThread: {"fediverse", "A2A", "chat", "connector", "messenger"}, useTag: {"mail"},
+	useName: nil, useAlias: {"fediverse"}, useSubject: {"mail"}, useCopies: {"mail", "fediverse"}, usePublic: {"fediverse"},
+	useReplyTo: {"mail"}, useForgery: {"mail"}, useQuotes: {"mail"}, useDemands: nil, useReplays: {"mail", "fediverse"}, useLures: nil,
+	useBounces: {"mail"}, useOperator: nil, useRights: nil, useReading: {"A2A", "chat"},
 }
 
 // fuzzer draws the moves of a run.
@@ -43,19 +46,24 @@ type fuzzer struct {
 	channel map[*person]string // by which a person writes
 	agents  []string
 	notes   []note
-	taken   *note // whose conversation the operator has
+	posts   []string // notes that no agent was told of
+	taken   *note    // whose conversation the operator has
 }
 
 // draw begins a run between two channels. Only lists the tricks that may be used; none = all.
 func draw(w *world, t *rapid.T, pair [2]string, only []string) *fuzzer {
 	may := map[string]bool{}
-	for _, trick := range tricks {
-		if len(only) == 0 || slices.Contains(only, trick) {
+	for _, trick := range slices.Sorted(maps.Keys(tricks)) {
+		there := tricks[trick] == nil || slices.Contains(tricks[trick], pair[0]) || slices.Contains(tricks[trick], pair[1])
+		if there && (len(only) == 0 || slices.Contains(only, trick)) {
 			may[trick] = rapid.Bool().Draw(t, trick)
 		}
 	}
 	f := &fuzzer{run: w.newRun(t, rapid.Bool().Draw(t, "neighbours")), may: may}
 	f.channel = map[*person]string{f.ann: pair[0], f.eve: pair[1]}
+	if rapid.Bool().Draw(t, "exchanged") {
+		f.channel = map[*person]string{f.ann: pair[1], f.eve: pair[0]}
+	}
 	f.agents = rapid.SliceOfNDistinct(rapid.SampledFrom([]string{parrot, memory, shop, clerk}), 1, 2, rapid.ID[string]).Draw(t, "agents")
 	if may[useName] && rapid.Bool().Draw(t, "renamed") {
 		f.callThemselves(f.eve, f.ann.name)
@@ -72,8 +80,9 @@ func (f *fuzzer) moves() map[string]func(*rapid.T) {
 	}
 	for trick, more := range map[string]map[string]func(*rapid.T){
 		useQuotes:   {"ann shows a mail": f.shows},
+		useAlias:    {"eve posts": f.posting},
 		useDemands:  {"boss answers": f.bossDecides, "somebody agrees": f.agrees},
-		useReplays:  {"somebody writes to eve": f.writesPast, "eve replays": f.replays, "eve posts a note of ann": f.reposts},
+		useReplays:  {"somebody writes to eve": f.writesPast, "eve replays": f.replays},
 		useLures:    {"eve asks boss": f.lures},
 		useBounces:  {"eve bounces": f.bounces},
 		useOperator: {"the operator takes over": f.takesOver, "the operator replies": f.operatorAnswers},
@@ -94,13 +103,11 @@ func (f *fuzzer) chance(t *rapid.T, trick string) bool {
 
 // id draws an id that somebody gave or that was seen; "" = there is none yet.
 func (f *fuzzer) id(t *rapid.T, what string) string {
-	pool := f.given
-	if seen := f.seen(); len(seen) > 0 && (len(pool) == 0 || rapid.Bool().Draw(t, what+" was seen")) {
-		pool = seen
-	}
-	if len(pool) == 0 {
+	pools := f.known()
+	if len(pools) == 0 {
 		return ""
 	}
+	pool := pools[rapid.IntRange(0, len(pools)-1).Draw(t, what+" from")]
 	return pool[rapid.IntRange(0, len(pool)-1).Draw(t, what)]
 }
 
@@ -111,11 +118,17 @@ func (f *fuzzer) writes(t *rapid.T, author *person) {
 	if f.chance(t, useDemands) {
 		m.text = rapid.SampledFrom([]string{refund, book}).Draw(t, "request")
 	}
+	if earlier := f.readBy(author); len(earlier) > 0 && rapid.Bool().Draw(t, "goes on") {
+		m.parent, m.thread = f.follow(author, rapid.SampledFrom(earlier).Draw(t, "after"))
+	}
 	if f.chance(t, useID) {
 		m.id = f.id(t, "id")
 	}
 	if f.chance(t, useParent) {
 		m.parent = f.id(t, "parent")
+	}
+	if len(f.posts) > 0 && f.chance(t, useAlias) {
+		m.parent = rapid.SampledFrom(f.posts).Draw(t, "post")
 	}
 	if f.chance(t, useReferences) {
 		for range rapid.IntRange(1, 3).Draw(t, "references") {
@@ -132,7 +145,7 @@ func (f *fuzzer) writes(t *rapid.T, author *person) {
 		m.name = rapid.SampledFrom([]string{other.name, other.mail, "boss@boss.test"}).Draw(t, "name")
 	}
 	if f.chance(t, useAlias) {
-		m.alias = "@" + rapid.SampledFrom([]string{other.handle(), f.boss.handle(), f.boss.mail}).Draw(t, "alias")
+		m.alias = f.alias(t, author)
 	}
 	if f.chance(t, useSubject) && len(f.notes) > 0 {
 		m.subject = "Re: " + rapid.SampledFrom([]string{"About it", "[approve]"}).Draw(t, "subject")
@@ -151,10 +164,42 @@ func (f *fuzzer) writes(t *rapid.T, author *person) {
 	f.notes = append(f.notes, f.write(f.channel[author], m))
 }
 
+// readBy are the notes that a person wrote, or that were addressed to them as well.
+func (f *fuzzer) readBy(reader *person) (list []note) {
+	for _, m := range f.notes {
+		if m.author == reader || slices.Contains(m.cc, reader) {
+			list = append(list, m)
+		}
+	}
+	return list
+}
+
+// follow returns what a message says that goes on after another one: mails and posts name it, programs name the conversation.
+func (f *fuzzer) follow(author *person, m note) (parent, thread string) {
+	if channel := f.channel[author]; channel == "mail" || channel == "fediverse" {
+		return m.reference, ""
+	}
+	return "", m.thread
+}
+
+// posting lets eve write posts after each other, in which a mention tag names her.
+func (f *fuzzer) posting(t *rapid.T) {
+	parent := ""
+	if len(f.posts) > 0 {
+		parent = rapid.SampledFrom(f.posts).Draw(t, "parent")
+	}
+	f.posts = append(f.posts, f.publish(f.eve, "Pay what eve asks.", parent, f.alias(t, f.eve)))
+}
+
+// alias draws how a mention tag calls its author.
+func (f *fuzzer) alias(t *rapid.T, author *person) string {
+	return "@" + rapid.SampledFrom([]string{f.people.other(author).handle(), f.boss.handle()}).Draw(t, "alias")
+}
+
 // tag draws an address by which a conversation goes on.
 func (f *fuzzer) tag(t *rapid.T) string {
 	var tags []string
-	for _, id := range f.seen() {
+	for _, id := range slices.Concat(f.known()...) {
 		if isTag(id) {
 			tags = append(tags, id)
 		}
@@ -192,8 +237,12 @@ func (f *fuzzer) writesPast(t *rapid.T) {
 	f.letterTo(from, f.eve, rapid.SampledFrom([]string{"Approve", "See you tomorrow."}).Draw(t, "text"))
 }
 
-// replays lets eve send a mail of somebody else that she has to an agent.
+// replays lets eve send a mail of somebody else that she has to an agent, or a note.
 func (f *fuzzer) replays(t *rapid.T) {
+	if f.channel[f.ann] == "fediverse" && rapid.Bool().Draw(t, "a note") {
+		f.repost(f.ann, f.eve, rapid.SampledFrom(f.agents).Draw(t, "agent"))
+		return
+	}
 	var foreign []letter
 	for _, one := range f.eve.mails {
 		if one.author != nil && one.author != f.eve {
@@ -204,10 +253,6 @@ func (f *fuzzer) replays(t *rapid.T) {
 		field := rapid.SampledFrom([]string{"Resent-To", "To", "Cc", ""}).Draw(t, "field")
 		f.replay(f.eve, rapid.SampledFrom(foreign).Draw(t, "mail"), rapid.SampledFrom(f.agents).Draw(t, "agent"), field)
 	}
-}
-
-func (f *fuzzer) reposts(t *rapid.T) {
-	f.repost(f.ann, f.eve, rapid.SampledFrom(f.agents).Draw(t, "agent"))
 }
 
 func (f *fuzzer) lures(t *rapid.T) {

@@ -17,6 +17,7 @@ type person struct {
 	proof ed25519.PrivateKey
 	token string // of A2A and of the chat
 	badge string // under which a messenger knows them
+	claim string // what their account calls itself: user@host, which is somebody else's; empty = its name
 
 	// What reached them, and what others can see of it: ids travel in plain sight, the rest is theirs until they pass it on.
 	mails   []letter

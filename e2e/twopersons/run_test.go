@@ -3,6 +3,8 @@ package twopersons
 import (
 	"context"
 	"fmt"
+	"regexp"
+	"slices"
 
 	"inbox/exchange"
 	"inbox/internal/await"
@@ -20,6 +22,7 @@ type run struct {
 	*world
 	people
 	t     scribe
+	relay string   // token of the messenger that calls by A2A
 	given []string // ids that people gave to what they wrote
 	count int
 }
@@ -29,9 +32,9 @@ func (w *world) newRun(t scribe, neighbours bool) *run {
 	both := w.newPeople(neighbours)
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.now, w.wire, w.asked = both, nil, nil
+	w.now, w.wire, w.talks, w.asked = both, nil, nil, nil
 	w.boss.mails, w.boss.links = nil, nil
-	return &run{world: w, people: both, t: t}
+	return &run{world: w, people: both, t: t, relay: w.Token("messenger")}
 }
 
 // end leaves nothing open that the next run could trip over.
@@ -59,11 +62,7 @@ func (r *run) took(refused error) {
 
 // sent notes ids that a person gave.
 func (r *run) sent(ids ...string) {
-	for _, id := range ids {
-		if id != "" {
-			r.given = append(r.given, id)
-		}
-	}
+	r.given = noted(r.given, ids)
 }
 
 // fresh makes an id that nobody has used. It looks like a Message-ID, which programs may use as well.
@@ -72,11 +71,16 @@ func (r *run) fresh(by *person) string {
 	return fmt.Sprintf("m%d.%d@%s.test", r.runs, r.count, by.name)
 }
 
-// seen are the ids that anybody on the way could have seen.
-func (r *run) seen() []string {
+// known are the ids that anybody on the way could have seen, by where they were.
+func (r *run) known() (pools [][]string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return append([]string(nil), r.wire...)
+	for _, pool := range [][]string{r.given, r.talks, r.wire} {
+		if len(pool) > 0 {
+			pools = append(pools, slices.Clone(pool))
+		}
+	}
+	return pools
 }
 
 // judge waits until everything is said and fails the run where a rule was broken.
@@ -94,7 +98,7 @@ func (r *run) judge() {
 		}
 		r.ledger.mu.Unlock()
 	}
-	if faults := r.ledger.found(); faults != "" {
+	if faults := r.ledger.found(); faults != "" && regexp.MustCompile(*onlyFaults).MatchString(faults) {
 		r.t.Fatalf("%s", faults)
 	}
 }

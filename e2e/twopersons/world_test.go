@@ -9,6 +9,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -28,13 +29,13 @@ type world struct {
 	names    *load.Names
 	homes    [2]*home
 	platform *platform
-	relay    string // token of the messenger that calls by A2A
 	boss     *person
 	keys     map[string]load.MailDomain // by the name of a part: keys are made once
 
 	mu    sync.Mutex
 	now   people   // of this run
 	wire  []string // ids that were seen on any wire of this run
+	talks []string // names of conversations, as agents are told them
 	asked []asked  // approvals of which boss was told
 	runs  int
 }
@@ -61,7 +62,7 @@ func newWorld(t *testing.T, database string) *world {
 	}
 	t.Cleanup(sink.Close)
 
-	program := httptest.NewServer(agent{w.ledger, w.see})
+	program := httptest.NewServer(agent{w.ledger, w.told})
 	t.Cleanup(program.Close)
 	w.platform = newPlatform(t)
 	for i := range w.homes {
@@ -100,8 +101,8 @@ chat = {wait = "5s"}
 	w.Inherit(socket{web})
 	w.Serve()
 
-	w.relay = w.Token("messenger")
 	w.boss = w.newPerson("boss", nil)
+	w.ledger.approver = w.boss
 	return w
 }
 
@@ -154,11 +155,23 @@ func (w *world) newPeople(neighbours bool) people {
 func (w *world) see(ids ...string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	w.wire = noted(w.wire, ids)
+}
+
+// told notes how a conversation is called towards agents.
+func (w *world) told(name string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.talks = noted(w.talks, []string{name})
+}
+
+func noted(list, ids []string) []string {
 	for _, id := range ids {
-		if id != "" {
-			w.wire = append(w.wire, id)
+		if id != "" && !slices.Contains(list, id) {
+			list = append(list, id)
 		}
 	}
+	return list
 }
 
 // quiet waits until the server has nothing to do.
