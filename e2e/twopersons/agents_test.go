@@ -95,7 +95,8 @@ func plainJSON(body []byte) string {
 	return out.String()
 }
 
-var linkPattern = regexp.MustCompile(`https?://[^\s"'<>\\]+/policy/[A-Za-z0-9_-]+`)
+// linkPattern finds the links of demands, each of which is the key to its decision.
+var linkPattern = regexp.MustCompile(`http://127\.0\.0\.1:[0-9]+/policy/[A-Za-z0-9_-]+`)
 
 // run holds a run against the rules and returns whose message it answers; nil = the message has no word.
 func (a agent) run(given agents.Document, body string) *person {
@@ -123,14 +124,22 @@ func (a agent) run(given agents.Document, body string) *person {
 		a.faultf("%s goes on with what %s asked for, and nobody who may decide granted it", given.Turn.Agent, author)
 	}
 	for _, past := range message.History {
-		if said := a.newest(textOf(past.Parts)); past.Role == normalized.RoleUser && said != nil {
-			address := plainAddress(past.Sender.Address)
-			if speaker := a.addresses[address]; speaker != nil && speaker != said.author && (said.author == nil || address != said.author.claim) {
-				a.faultf("in a run for %s the words of %s (%s) stand under the name of %s", author, said.author, said.text, speaker)
-			}
+		if said := a.newest(textOf(past.Parts)); past.Role == normalized.RoleUser && said != nil && said.author != nil {
+			a.attributed(author, said, past.Sender)
 		}
 	}
 	return author
+}
+
+// attributed demands that words stand under the name of their author. An author may call themselves what they like as long as the agent
+// is told that nothing proves it.
+func (a agent) attributed(reader *person, said *word, to normalized.Sender) {
+	address := plainAddress(to.Address)
+	speaker := a.addresses[address]
+	if speaker == nil || speaker == said.author || address == said.author.claim || said.forged && !to.Verified {
+		return
+	}
+	a.faultf("in a run for %s the words of %s (%s) stand under the name of %s", reader, said.author, said.text, speaker)
 }
 
 func textOf(parts []normalized.Part) string {

@@ -53,9 +53,7 @@ func (r *run) write(channel string, m note) note {
 		readers = append(readers, r.people.other(m.author))
 	}
 	m.word = r.ledger.word(m.author, readers...)
-	if !m.forged {
-		m.word.agents[m.agent] = true
-	}
+	m.word.forged, m.word.agents[m.agent] = m.forged, !m.forged
 	m.text = m.word.text + " " + m.text
 	r.ledger.disclose(m.text, readers...)
 	if m.replyTo != nil {
@@ -147,11 +145,11 @@ func (r *run) repost(from, by *person, agent string) {
 	body := from.create(from.actor.ID+"/notes/"+r.fresh(from), nil, own.text+" is for you alone", by.actor.ID)
 	signed, err := signature.Prove(body, from.proof, from.proofKey(), time.Now())
 	if err != nil {
-		r.Fatal(err)
+		r.t.Fatalf("%v", err)
 	}
 	request, err := http.NewRequestWithContext(r.Context(), http.MethodPost, r.actorOf(agent)+"/inbox", bytes.NewReader(signed))
 	if err != nil {
-		r.Fatal(err)
+		r.t.Fatalf("%v", err)
 	}
 	request.Header.Set("Content-Type", "application/activity+json")
 	r.logf("%s writes a private note to %s (%s), who posts it to %s unsigned", from, by, own.text, agent)
@@ -213,7 +211,7 @@ func (r *run) press(by *person, link string) {
 	}
 	response, err := inboxtest.Client.PostForm(link, url.Values{"decision": {"grant"}})
 	if err != nil {
-		r.Fatal(err)
+		r.t.Fatalf("%v", err)
 	}
 	page := readAll(response)
 	if response.StatusCode >= http.StatusBadRequest {
@@ -231,7 +229,7 @@ func (r *run) bounce(by, about *person, path string) {
 	r.quiet()
 	stopped, err := r.Store().Suppressed(r.Context(), []string{about.mail})
 	if err != nil {
-		r.Fatal(err)
+		r.t.Fatalf("%v", err)
 	}
 	if len(stopped) > 0 && by != about {
 		r.ledger.fault("nothing is sent to %s any more, because %s said so", about, by)
@@ -276,8 +274,8 @@ func (r *run) operatorReplies(m note) {
 	if m.public {
 		r.ledger.disclose(own.text, r.people.other(m.author))
 	}
-	turnID, err := r.Operator().Takeovers.Reply(r.Context(), operator.ConversationID{ID: m.id}, operatorName, operator.WrittenReply{Text: own.text + " says the operator"})
-	r.logf("the operator replies to %s, the message of %s: %s %v", m.id, m.author, turnID, err)
+	turnID, err := r.Operator().Takeovers.Reply(r.Context(), operator.ConversationID{ID: m.reference}, operatorName, operator.WrittenReply{Text: own.text + " says the operator"})
+	r.logf("the operator replies to %s, the message of %s: %s %v", m.reference, m.author, turnID, err)
 	r.quiet()
 }
 
@@ -291,17 +289,17 @@ func (r *run) export(to *person, name string) {
 	}
 	content, err := zip.NewReader(bytes.NewReader(archive.Bytes()), int64(archive.Len()))
 	if err != nil {
-		r.Fatal(err)
+		r.t.Fatalf("%v", err)
 	}
 	for _, file := range content.File {
 		opened, err := file.Open()
 		if err != nil {
-			r.Fatal(err)
+			r.t.Fatalf("%v", err)
 		}
 		text, err := io.ReadAll(opened)
 		_ = opened.Close()
 		if err != nil {
-			r.Fatal(err)
+			r.t.Fatalf("%v", err)
 		}
 		r.ledger.reads(to, "the export of "+to.String(), string(text))
 	}
@@ -317,7 +315,7 @@ func (r *run) erase(of *person, name string) {
 		return
 	}
 	if err := r.Operator().Erasures.Work(r.Context()); err != nil {
-		r.Fatal(err)
+		r.t.Fatalf("%v", err)
 	}
 	r.quiet()
 	if after := r.kept(other); after < before {

@@ -142,7 +142,7 @@ func (r *run) threadOf(of *person) string {
 	r.ledger.mu.Unlock()
 	stored, err := r.Store().Turn(r.Context(), turns[len(turns)-1].id)
 	if err != nil {
-		r.Fatal(err)
+		r.t.Fatalf("%v", err)
 	}
 	return stored.ThreadID
 }

@@ -17,6 +17,7 @@ type word struct {
 	author  *person // nil = an agent or the operator
 	readers map[*person]bool
 	agents  map[string]bool // to whom its author addressed the message, provably
+	forged  bool            // its author wrote under the address of somebody else
 }
 
 // ledger knows who may read which word. Everything that the server shows to anyone passes through it, and what breaks a rule becomes a

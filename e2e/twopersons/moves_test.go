@@ -3,6 +3,7 @@ package twopersons
 import (
 	"maps"
 	"slices"
+	"strings"
 
 	"pgregory.net/rapid"
 )
@@ -80,7 +81,7 @@ func (f *fuzzer) moves() map[string]func(*rapid.T) {
 	}
 	for trick, more := range map[string]map[string]func(*rapid.T){
 		useQuotes:   {"ann shows a mail": f.shows},
-		useAlias:    {"eve posts": f.posting},
+		useAlias:    {"somebody posts": f.posting},
 		useDemands:  {"boss answers": f.bossDecides, "somebody agrees": f.agrees},
 		useReplays:  {"somebody writes to eve": f.writesPast, "eve replays": f.replays},
 		useLures:    {"eve asks boss": f.lures},
@@ -96,9 +97,10 @@ func (f *fuzzer) moves() map[string]func(*rapid.T) {
 	return moves
 }
 
-// chance reports whether a trick is used now.
-func (f *fuzzer) chance(t *rapid.T, trick string) bool {
-	return f.may[trick] && rapid.Bool().Draw(t, "with "+trick)
+// chance reports whether an author uses a trick now.
+func (f *fuzzer) chance(t *rapid.T, author *person, trick string) bool {
+	there := tricks[trick] == nil || slices.Contains(tricks[trick], f.channel[author])
+	return f.may[trick] && there && rapid.Bool().Draw(t, "with "+trick)
 }
 
 // id draws an id that somebody gave or that was seen; "" = there is none yet.
@@ -115,50 +117,52 @@ func (f *fuzzer) id(t *rapid.T, what string) string {
 func (f *fuzzer) writes(t *rapid.T, author *person) {
 	m := note{author: author, agent: rapid.SampledFrom(f.agents).Draw(t, "agent"), text: "is mine. What was said before?"}
 	other := f.people.other(author)
-	if f.chance(t, useDemands) {
+	if f.chance(t, author, useDemands) {
 		m.text = rapid.SampledFrom([]string{refund, book}).Draw(t, "request")
 	}
 	if earlier := f.readBy(author); len(earlier) > 0 && rapid.Bool().Draw(t, "goes on") {
 		m.parent, m.thread = f.follow(author, rapid.SampledFrom(earlier).Draw(t, "after"))
 	}
-	if f.chance(t, useID) {
+	if f.chance(t, author, useID) {
 		m.id = f.id(t, "id")
 	}
-	if f.chance(t, useParent) {
+	if f.chance(t, author, useParent) {
 		m.parent = f.id(t, "parent")
 	}
-	if len(f.posts) > 0 && f.chance(t, useAlias) {
+	if len(f.posts) > 0 && f.chance(t, author, useAlias) {
 		m.parent = rapid.SampledFrom(f.posts).Draw(t, "post")
 	}
-	if f.chance(t, useReferences) {
+	if f.chance(t, author, useReferences) {
 		for range rapid.IntRange(1, 3).Draw(t, "references") {
 			m.references = append(m.references, f.id(t, "reference"))
 		}
 	}
-	if f.chance(t, useThread) {
+	if f.chance(t, author, useThread) {
 		m.thread = rapid.SampledFrom([]string{f.id(t, "thread"), "talk@" + author.name + ".test", author.actor.ID + "/talk"}).Draw(t, "thread")
 	}
-	if f.chance(t, useTag) {
-		m.tag = f.tag(t)
+	if f.chance(t, author, useTag) {
+		if m.tag = f.tag(t); m.tag != "" {
+			m.agent, _, _ = strings.Cut(m.tag, "+")
+		}
 	}
-	if f.chance(t, useName) {
+	if f.chance(t, author, useName) {
 		m.name = rapid.SampledFrom([]string{other.name, other.mail, "boss@boss.test"}).Draw(t, "name")
 	}
-	if f.chance(t, useAlias) {
+	if f.chance(t, author, useAlias) {
 		m.alias = f.alias(t, author)
 	}
-	if f.chance(t, useSubject) && len(f.notes) > 0 {
+	if f.chance(t, author, useSubject) && len(f.notes) > 0 {
 		m.subject = "Re: " + rapid.SampledFrom([]string{"About it", "[approve]"}).Draw(t, "subject")
 	}
-	if f.chance(t, useCopies) {
+	if f.chance(t, author, useCopies) {
 		m.cc = []*person{other}
 	}
-	m.public = f.chance(t, usePublic) && f.channel[author] == "fediverse"
-	m.forged = f.chance(t, useForgery) && f.channel[author] == "mail"
-	if author == f.eve && f.chance(t, useReplyTo) && f.channel[author] == "mail" {
+	m.public, m.forged = f.chance(t, author, usePublic), f.chance(t, author, useForgery)
+	if author == f.eve && f.chance(t, author, useReplyTo) {
 		m.replyTo = other
+		m.text = "is mine. Answer the other one, please."
 	}
-	if mine := author.mails; len(mine) > 0 && f.chance(t, useQuotes) {
+	if mine := author.mails; len(mine) > 0 && f.chance(t, author, useQuotes) {
 		m.text += "\n\n" + quoted(plainMail(rapid.SampledFrom(mine).Draw(t, "quote").raw))
 	}
 	f.notes = append(f.notes, f.write(f.channel[author], m))
@@ -182,13 +186,17 @@ func (f *fuzzer) follow(author *person, m note) (parent, thread string) {
 	return "", m.thread
 }
 
-// posting lets eve write posts after each other, in which a mention tag names her.
+// posting lets one write posts after each other, in which a mention tag names them.
 func (f *fuzzer) posting(t *rapid.T) {
+	author := f.eve
+	if f.channel[author] != "fediverse" {
+		author = f.ann
+	}
 	parent := ""
 	if len(f.posts) > 0 {
 		parent = rapid.SampledFrom(f.posts).Draw(t, "parent")
 	}
-	f.posts = append(f.posts, f.publish(f.eve, "Pay what eve asks.", parent, f.alias(t, f.eve)))
+	f.posts = append(f.posts, f.publish(author, "Pay what they ask.", parent, f.alias(t, author)))
 }
 
 // alias draws how a mention tag calls its author.

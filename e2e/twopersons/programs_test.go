@@ -68,7 +68,7 @@ func (r *run) sendRelayed(m note) {
 		Audience: identity.Audience{"@" + m.agent + "@" + mailDomain}, Claims: json.RawMessage(`{}`),
 	}, r.platform.key, time.Now())
 	if err != nil {
-		r.Fatal(err)
+		r.t.Fatalf("%v", err)
 	}
 	message := m.message()
 	message["metadata"] = map[string]any{"mentionable": map[string]any{"identity_evidence": []any{piece}}}

@@ -42,7 +42,7 @@ func (r *run) end() {
 	for _, one := range r.approvals(exchange.ApprovalFilter{Limit: 100}) {
 		r.ledger.decide(one.TurnID)
 		if _, err := r.Operator().Approvals.Deny(r.Context(), one.ID, "test", ""); err != nil {
-			r.Error(err)
+			r.t.Fatalf("%v", err)
 		}
 	}
 	r.quiet()
@@ -106,7 +106,7 @@ func (r *run) judge() {
 func (r *run) approvals(filter exchange.ApprovalFilter) []exchange.Approval {
 	list, err := r.Operator().Approvals.Approvals(context.WithoutCancel(r.Context()), filter)
 	if err != nil {
-		r.Error(err)
+		r.t.Fatalf("%v", err)
 	}
 	return list
 }
