@@ -11,7 +11,7 @@ import (
 )
 
 var (
-	onlyTricks = flag.String("tricks", "", "tricks that runs may use, with commas between them; empty = all (moves_test.go)")
+	onlyTricks = flag.String("tricks", "", "tricks that all runs use, with commas between them (moves_test.go); empty = each run uses some")
 	onlyFaults = flag.String("faults", "", "regular expression of the faults that count, for a hunt past those that are known; empty = all")
 	onlyPairs  = flag.String("pairs", "", "pairs of channels, such as mail-A2A, with commas between them; empty = all")
 )
@@ -20,7 +20,7 @@ var (
 //
 //	go test ./e2e/twopersons -run TestTwoPersons -timeout 2h -rapid.checks 2000 -rapid.seed 0
 func TestMain(m *testing.M) {
-	for name, value := range map[string]string{"rapid.checks": "4", "rapid.steps": "8", "rapid.seed": "1", "rapid.nofailfile": "true"} {
+	for name, value := range map[string]string{"rapid.checks": "6", "rapid.steps": "8", "rapid.seed": "1", "rapid.nofailfile": "true"} {
 		if err := flag.Set(name, value); err != nil {
 			panic(err)
 		}

@@ -51,12 +51,15 @@ type fuzzer struct {
 	taken   *note    // whose conversation the operator has
 }
 
-// draw begins a run between two channels. Only lists the tricks that may be used; none = all.
+// draw begins a run between two channels. Only lists the tricks of all runs; none = each run has some.
 func draw(w *world, t *rapid.T, pair [2]string, only []string) *fuzzer {
 	may := map[string]bool{}
+	for _, trick := range only {
+		may[trick] = true
+	}
 	for _, trick := range slices.Sorted(maps.Keys(tricks)) {
 		there := tricks[trick] == nil || slices.Contains(tricks[trick], pair[0]) || slices.Contains(tricks[trick], pair[1])
-		if there && (len(only) == 0 || slices.Contains(only, trick)) {
+		if there && len(only) == 0 {
 			may[trick] = rapid.Bool().Draw(t, trick)
 		}
 	}
@@ -83,7 +86,7 @@ func (f *fuzzer) moves() map[string]func(*rapid.T) {
 		useQuotes:   {"ann shows a mail": f.shows},
 		useAlias:    {"somebody posts": f.posting},
 		useDemands:  {"boss answers": f.bossDecides, "somebody agrees": f.agrees},
-		useReplays:  {"somebody writes to eve": f.writesPast, "eve replays": f.replays},
+		useReplays:  {"eve replays": f.replays},
 		useLures:    {"eve asks boss": f.lures},
 		useBounces:  {"eve bounces": f.bounces},
 		useOperator: {"the operator takes over": f.takesOver, "the operator replies": f.operatorAnswers},
@@ -239,13 +242,8 @@ func (f *fuzzer) agrees(t *rapid.T) {
 	}
 }
 
-// writesPast lets boss or ann write something to eve that would be a decision or a question elsewhere.
-func (f *fuzzer) writesPast(t *rapid.T) {
-	from := rapid.SampledFrom([]*person{f.ann, f.boss}).Draw(t, "from")
-	f.letterTo(from, f.eve, rapid.SampledFrom([]string{"Approve", "See you tomorrow."}).Draw(t, "text"))
-}
-
-// replays lets eve send a mail of somebody else that she has to an agent, or a note.
+// replays lets eve send a note or a mail of somebody else to an agent: one that she has, or one that she gets now, which would be a
+// decision or a question elsewhere.
 func (f *fuzzer) replays(t *rapid.T) {
 	if f.channel[f.ann] == "fediverse" && rapid.Bool().Draw(t, "a note") {
 		f.repost(f.ann, f.eve, rapid.SampledFrom(f.agents).Draw(t, "agent"))
@@ -257,10 +255,20 @@ func (f *fuzzer) replays(t *rapid.T) {
 			foreign = append(foreign, one)
 		}
 	}
-	if len(foreign) > 0 {
-		field := rapid.SampledFrom([]string{"Resent-To", "To", "Cc", ""}).Draw(t, "field")
-		f.replay(f.eve, rapid.SampledFrom(foreign).Draw(t, "mail"), rapid.SampledFrom(f.agents).Draw(t, "agent"), field)
+	if len(foreign) == 0 || rapid.Bool().Draw(t, "a new mail") {
+		from := rapid.SampledFrom([]*person{f.boss, f.ann}).Draw(t, "from")
+		foreign = []letter{f.letterTo(from, f.eve, rapid.SampledFrom([]string{"Approve", "See you tomorrow."}).Draw(t, "text"))}
 	}
+	field := rapid.SampledFrom([]string{"Resent-To", "To", "Cc", ""}).Draw(t, "field")
+	f.replay(f.eve, rapid.SampledFrom(foreign).Draw(t, "mail"), f.asking(t), field)
+}
+
+// asking draws an agent, often one that waits for a decision.
+func (f *fuzzer) asking(t *rapid.T) string {
+	if len(f.asked) > 0 && rapid.Bool().Draw(t, "where something waits") {
+		return agentOf(f.asked[len(f.asked)-1].text)
+	}
+	return rapid.SampledFrom(f.agents).Draw(t, "agent")
 }
 
 func (f *fuzzer) lures(t *rapid.T) {
@@ -268,7 +276,7 @@ func (f *fuzzer) lures(t *rapid.T) {
 	if id == "" || rapid.Bool().Draw(t, "own id") {
 		id = f.fresh(f.eve)
 	}
-	f.lure(f.eve, rapid.SampledFrom(f.agents).Draw(t, "agent"), id, rapid.SampledFrom([]string{"Approve", "Deny", "Yes"}).Draw(t, "answer"))
+	f.lure(f.eve, f.asking(t), id, rapid.SampledFrom([]string{"Approve", "Deny", "Yes"}).Draw(t, "answer"))
 }
 
 func (f *fuzzer) bounces(t *rapid.T) {
