@@ -110,7 +110,10 @@ func (a agent) run(given agents.Document, body string) *person {
 
 	author := own.author
 	one := turn{given.Turn.ID, given.Turn.Agent}
-	a.turns[author], a.answered[own] = append(a.turns[author], one), one
+	a.answered[own] = one
+	if !own.forged { // whoever has the address may erase those
+		a.turns[author] = append(a.turns[author], one)
+	}
 	a.given[own] = body
 	a.check(author, "the run of "+given.Turn.Agent+" for "+author.String(), body)
 

@@ -5,15 +5,19 @@ import (
 	"bytes"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"time"
 
 	"inbox/adapters/activitypub/signature"
 	"inbox/adapters/email/emailtest"
+	"inbox/engine/store"
 	"inbox/exchange"
 	"inbox/inboxtest"
+	"inbox/internal/await"
 	"inbox/operator"
 )
 
@@ -270,10 +274,7 @@ func (r *run) takeOver(of *person, one turn) bool {
 
 // operatorReplies answers a message under its own id. The operator means the one whose conversation it is.
 func (r *run) operatorReplies(m note) {
-	own := r.ledger.word(nil, append([]*person{m.author}, m.cc...)...)
-	if m.public {
-		r.ledger.disclose(own.text, r.people.other(m.author))
-	}
+	own := r.ledger.word(nil, slices.Collect(maps.Keys(m.word.readers))...)
 	turnID, err := r.Operator().Takeovers.Reply(r.Context(), operator.ConversationID{ID: m.reference}, operatorName, operator.WrittenReply{Text: own.text + " says the operator"})
 	r.logf("the operator replies to %s, the message of %s: %s %v", m.reference, m.author, turnID, err)
 	r.quiet()
@@ -309,15 +310,18 @@ func (r *run) export(to *person, name string) {
 func (r *run) erase(of *person, name string) {
 	other := r.people.other(of)
 	before := r.kept(other)
-	_, err := r.Operator().Erasures.Begin(r.Context(), name, "test")
+	begun, err := r.Operator().Erasures.Begin(r.Context(), name, "test")
 	r.logf("%s is erased as %s: %v", of, name, err)
 	if err != nil {
 		return
 	}
-	if err := r.Operator().Erasures.Work(r.Context()); err != nil {
-		r.t.Fatalf("%v", err)
-	}
-	r.quiet()
+	await.Until(r.t, "the words of "+name+" are erased", func() bool { // by the server or here, whoever is first
+		if err := r.Operator().Erasures.Work(r.Context()); err != nil {
+			return false
+		}
+		receipt, err := r.Operator().Erasures.Receipt(r.Context(), begun.ID)
+		return err == nil && !slices.Contains([]string{store.EraseFind, store.EraseStop, store.EraseEmpty, store.EraseDerived}, receipt.Stage)
+	})
 	if after := r.kept(other); after < before {
 		r.ledger.fault("the erasure of %s took %d messages of %s", of, before-after, other)
 	}
