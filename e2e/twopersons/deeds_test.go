@@ -275,8 +275,8 @@ func (r *run) takeOver(of *person, one turn) bool {
 // operatorReplies answers a message under its own id. The operator means the one whose conversation it is.
 func (r *run) operatorReplies(m note) {
 	own := r.ledger.word(nil, slices.Collect(maps.Keys(m.word.readers))...)
-	turnID, err := r.Operator().Takeovers.Reply(r.Context(), operator.ConversationID{ID: m.reference}, operatorName, operator.WrittenReply{Text: own.text + " says the operator"})
-	r.logf("the operator replies to %s, the message of %s: %s %v", m.reference, m.author, turnID, err)
+	to, err := r.Operator().Takeovers.Reply(r.Context(), operator.ConversationID{ID: m.reference}, operatorName, operator.WrittenReply{Text: own.text + " says the operator"})
+	r.logf("the operator replies to %s, the message of %s: %v %v", m.reference, m.author, to, err)
 	r.quiet()
 }
 
