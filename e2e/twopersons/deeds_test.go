@@ -272,11 +272,16 @@ func (r *run) takeOver(of *person, one turn) bool {
 	return err == nil
 }
 
-// operatorReplies answers a message under its own id. The operator means the one whose conversation it is.
+// operatorReplies answers a message under the id that it has here. The operator means the one whose conversation it is.
 func (r *run) operatorReplies(m note) {
+	one, _ := r.turnOf(m)
+	shown, err := r.Store().Turn(r.Context(), one.id)
+	if err != nil {
+		r.t.Fatalf("%v", err)
+	}
 	own := r.ledger.word(nil, slices.Collect(maps.Keys(m.word.readers))...)
-	to, err := r.Operator().Takeovers.Reply(r.Context(), operator.ConversationID{ID: m.reference}, operatorName, operator.WrittenReply{Text: own.text + " says the operator"})
-	r.logf("the operator replies to %s, the message of %s: %v %v", m.reference, m.author, to, err)
+	to, err := r.Operator().Takeovers.Reply(r.Context(), operator.ConversationID{ID: shown.Message.ID}, operatorName, operator.WrittenReply{Text: own.text + " says the operator"})
+	r.logf("the operator replies to %s, the message of %s: %v %v", shown.Message.ID, m.author, to, err)
 	r.quiet()
 }
 
