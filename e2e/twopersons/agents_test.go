@@ -157,7 +157,8 @@ func textOf(parts []normalized.Part) string {
 func (a agent) answer(message normalized.Message, asker *person) normalized.Response {
 	text := textOf(message.Parts)
 	if message.PolicyResolution != nil {
-		private := a.word(nil, asker) // what was demanded privately is answered privately
+		// What was demanded privately is answered privately: to the asker, or to the one under whose name they asked without proof.
+		private := a.word(nil, asker, a.owner(message.Sender.Address))
 		return say("It is done, and I found " + private.text + ".")
 	}
 
