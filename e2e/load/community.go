@@ -17,6 +17,7 @@ import (
 
 // Arrival is one activity that was posted to an inbox of a Community.
 type Arrival struct {
+	Path      string // of the inbox
 	Type      string // of the activity
 	ID        string // of the object when it is embedded, otherwise of the activity
 	InReplyTo string
@@ -130,6 +131,13 @@ func (c *Community) Present(person Person, members map[string]any) error {
 	return nil
 }
 
+// Publish shows a document, such as a note, under its address.
+func (c *Community) Publish(address string, document []byte) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.byPath[strings.TrimPrefix(address, c.Origin)] = document
+}
+
 // Stranger returns a person whom the community knows besides Persons: there is one for every number.
 func (c *Community) Stranger(number int) Person {
 	name := fmt.Sprintf("stranger%d", number)
@@ -171,7 +179,7 @@ func (c *Community) receive(writer http.ResponseWriter, request *http.Request) {
 		return
 	}
 
-	arrival.Header = request.Header
+	arrival.Path, arrival.Header = request.URL.Path, request.Header
 	c.arrived(arrival)
 	writer.WriteHeader(http.StatusAccepted)
 }
