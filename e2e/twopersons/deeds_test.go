@@ -288,7 +288,7 @@ func (r *run) operatorReplies(m note) {
 // export gives to a person what is kept of them under a name that is theirs.
 func (r *run) export(to *person, name string) {
 	var archive bytes.Buffer
-	_, err := r.Operator().Exports.ExportZip(r.Context(), name, &archive)
+	_, err := r.Operator().Exports.ExportZip(r.Context(), operator.PersonName{Name: name}, &archive)
 	r.logf("%s is given what is kept of %s: %v", to, name, err)
 	if err != nil {
 		return
@@ -315,7 +315,7 @@ func (r *run) export(to *person, name string) {
 func (r *run) erase(of *person, name string) {
 	other := r.people.other(of)
 	before := r.kept(other)
-	begun, err := r.Operator().Erasures.Begin(r.Context(), name, "test")
+	begun, err := r.Operator().Erasures.Begin(r.Context(), operator.PersonName{Name: name}, "test")
 	r.logf("%s is erased as %s: %v", of, name, err)
 	if err != nil {
 		return
