@@ -42,6 +42,16 @@ func (e Exchange) Turns() (count int) {
 	return count
 }
 
+// For leaves out the answer where it was told to the sender of the message alone and none of the principals is that sender: the message
+// may have been public, and what was asked and answered in private is not. What the agent itself began is told to its parties.
+func (e *Exchange) For(principals []string) {
+	began := e.Turn.Message.Sender.Address == e.Turn.Message.Recipient
+	if e.Turn.Response == nil || e.Turn.Response.Visibility != normalized.VisibilityDirect || began || slices.Contains(principals, e.Turn.Principal) {
+		return
+	}
+	e.Turn.Response, e.Turn.Said, e.ReplyID = nil, nil, ""
+}
+
 // parts are those that a history may show.
 func (e Exchange) parts() (list []normalized.Part) {
 	if !e.Withdrawn {

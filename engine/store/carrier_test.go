@@ -58,7 +58,7 @@ func checkOldCarriers(t *testing.T, driver, url string, kind string, options Opt
 		}
 	}()
 
-	excerpt, err := s.ThreadExcerpt(t.Context(), pipeline.ThreadQuery{Agent: "echo", ThreadID: "new", Before: "z", Tail: 9, Principals: []string{token}})
+	excerpt, err := s.ThreadExcerpt(t.Context(), pipeline.ThreadQuery{Agent: "echo", ThreadID: "new", Before: "z", Tail: 9, Principals: []string{token}, Elsewhere: true})
 	if err != nil || len(excerpt.Tail) != 1 || excerpt.Tail[0].Turn.ID != "own" {
 		t.Errorf("the history of the token has %+v, %v", excerpt.Tail, err)
 	}

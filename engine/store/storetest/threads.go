@@ -277,6 +277,16 @@ func partyThread(t *testing.T, p *probe) {
 		}
 	}
 
+	// What was answered in private is its asker's, whoever may read the question.
+	asked := p.message("m4")
+	asked.Principal, asked.Audience = "ann", exchange.Audience{Open: true}
+	p.insert(asked)
+	private := p.reply(asked)
+	private.Response.Visibility = normalized.VisibilityDirect
+	p.tx(func(tx pipeline.Tx) error { return tx.InsertReply(t.Context(), private, "") })
+	p.reads("… m3+ m4+ = 10", pipeline.ThreadQuery{Tail: 4, Principals: []string{"ann"}})
+	p.reads("… m3+ m4 = 4", pipeline.ThreadQuery{Tail: 3, Principals: []string{"carol"}})
+
 	parties, err := p.Records.PartiesOf(t.Context(), first.ID)
 	p.ok(err)
 	p.same([]string{"bob", "carol"}, parties)
@@ -292,9 +302,9 @@ func carriedThread(_ *testing.T, p *probe) {
 		p.insert(turn)
 		p.answer(turn, "")
 	}
-	p.reads("… m0+ m3+ = 4", pipeline.ThreadQuery{Head: 1, Tail: 20, Principals: []string{"alice"}})
-	p.reads("… m1+ = 2", pipeline.ThreadQuery{Head: 1, Tail: 20, Principals: []string{"bob"}})
-	p.reads("… m2+ = 2", pipeline.ThreadQuery{Head: 1, Tail: 20, Principals: []string{"token"}})
+	p.reads("… m0+ m3+ = 4", pipeline.ThreadQuery{Head: 1, Tail: 20, Principals: []string{"alice"}, Elsewhere: true})
+	p.reads("… m1+ = 2", pipeline.ThreadQuery{Head: 1, Tail: 20, Principals: []string{"bob"}, Elsewhere: true})
+	p.reads("… m2+ = 2", pipeline.ThreadQuery{Head: 1, Tail: 20, Principals: []string{"token"}, Elsewhere: true})
 }
 
 func manySenders(t *testing.T, p *probe) {
