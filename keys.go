@@ -6,7 +6,7 @@ import (
 	"inbox/internal/redact"
 )
 
-// newKeys makes what hides the addresses of this server that work for whoever has them: those of all its domains, because a person
+// newKeys makes what hides the addresses of this server that work for everyone who has them: those of all its domains, because a person
 // writes to agents of several. It is called with the first message, when all channels and domains are there.
 func (e *engine) newKeys() *redact.Redactor {
 	keys := append(demand.Keys(), files.Keys()...)

@@ -203,7 +203,7 @@ func validApproval(word string) bool {
 	return word == ApproveNever || word == ApproveAlways || word == ApproveUnverified
 }
 
-// Decide reports whether the rules let a sender use the agent for a purpose. Rules that keep somebody out by address also keep out
+// Decide reports whether the rules let a sender use the agent for a purpose. Rules that keep someone out by address also keep out
 // what the caller of that address brings.
 func (s Settings) Decide(purpose string, sender normalized.Sender) identity.Decision {
 	decision := s.Access.Decide(purpose, sender.Address, sender.Identities)

@@ -192,7 +192,7 @@ func decodeBase64(text string) ([]byte, error) {
 // shortDetails is how long details may be that are shown at once, in bytes.
 const shortDetails = 2000
 
-// component returns the page that shows the demand: an approver reads something else than the asker of a demand, and so does whoever
+// component returns the page that shows the demand: an approver reads something else than the asker of a demand, and so does the person who
 // logged in for the asker.
 func (v policyPage) component() templ.Component {
 	if v.LoggedIn != nil {

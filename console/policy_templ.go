@@ -115,7 +115,7 @@ func demandPage(v policyPage) templ.Component {
 						page.Escaped("<p>", text(ctx, "The agent accepts only a login of this sender."))
 						page.Fixed("</p>")
 					}
-					page.Escaped(" <p>", text(ctx, "Log in only if you wrote this message. If somebody sent you this link, close the page: your login would answer their message."))
+					page.Escaped(" <p>", text(ctx, "Log in only if you wrote this message. If someone sent you this link, close the page: your login would answer their message."))
 					page.Fixed("</p>")
 				} else {
 					page.Escaped("<p>", text(ctx, "If you did not write to this agent, decline or close this page: without your answer nothing happens."))

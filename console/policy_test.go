@@ -463,7 +463,7 @@ func TestAForwardedLinkIsRecognized(t *testing.T) {
 	d := login()
 	d.Address, d.Proven, d.Part.SamePerson, d.Question = "@eve@social.example", false, true, "my payslip"
 	body := ask(t, &desk{demand: d}, http.MethodGet, "/policy/"+state, "").Body.String()
-	for _, want := range []string{"@eve@social.example", "This address is not proven", "accepts only a login of this sender", "If somebody sent you this link"} {
+	for _, want := range []string{"@eve@social.example", "This address is not proven", "accepts only a login of this sender", "If someone sent you this link"} {
 		if !strings.Contains(body, want) {
 			t.Errorf("no %q", want)
 		}

@@ -33,7 +33,7 @@ type Module struct {
 	Listeners  []Listener
 	Background []func(context.Context) error // each runs until its context ends, and returns its error then
 
-	Keys []redact.Key // addresses that the channel makes and that work for whoever has them
+	Keys []redact.Key // addresses that the channel makes and that work for everyone who has them
 
 	Opener Opener                          // begins conversations; nil = the channel only answers
 	Links  func(agent AgentProfile) []Link // discovery links of an agent; nil = none

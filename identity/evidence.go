@@ -45,8 +45,8 @@ const (
 	ProofBearerToken       = "bearer-token"
 )
 
-// Values of Proof.Addressed: what proves that the message was meant for the agent. A signature proves who wrote a text; whoever
-// has seen the text can send it on. Without one of these the evidence authorizes nothing, and the engine drops it.
+// Values of Proof.Addressed: what proves that the message was meant for the agent. A signature proves who wrote a text; everyone
+// who has seen the text can send it on. Without one of these the evidence authorizes nothing, and the engine drops it.
 const (
 	AddressedAudience  = "audience"         // a token whose audience is the agent (RFC 7519, section 4.1.3)
 	AddressedRequest   = "request"          // the sender's own request: its signature covers our host, or its token is ours

@@ -11,7 +11,7 @@ const (
 	MaxLooksOne = 3  // in one pause of one caller, each for another key
 )
 
-// Looks counts the fetches of one issuer's keys that were made for a key it did not list. A key that nobody has costs the caller who
+// Looks counts the fetches of one issuer's keys that were made for a key it did not list. A key that no one has costs the caller who
 // invented it one of its own looks; a caller with a key that is really new still has its looks. It is not safe for concurrent use.
 type Looks []look
 

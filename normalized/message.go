@@ -72,7 +72,7 @@ type Sender struct {
 	KeyID       string              `json:"key_id,omitempty"`
 	Identities  []identity.Evidence `json:"identities,omitempty"`
 
-	// CarriedBy is the address of the caller that brought the message of somebody else, such as a connector; empty = the sender
+	// CarriedBy is the address of the caller that brought the message of someone else, such as a connector; empty = the sender
 	// came without one.
 	CarriedBy string `json:"carried_by,omitempty"`
 }

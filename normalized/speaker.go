@@ -14,8 +14,8 @@ func (s Sender) Principal() string {
 	return Unproven + s.Address
 }
 
-// Carrier is the principal of whoever brought the message. Limits and fair shares are counted by it, and tasks of A2A are polled by
-// it. It is the principal itself, unless a caller brought the message of somebody else.
+// Carrier is the principal of the caller that brought the message. Limits and fair shares are counted by it, and tasks of A2A are polled by
+// it. It is the principal itself, unless a caller brought the message of someone else.
 func (s Sender) Carrier() string {
 	if s.Carried() {
 		return principalOf(&s.Identities[0])
@@ -23,7 +23,7 @@ func (s Sender) Carrier() string {
 	return s.Principal()
 }
 
-// Carried reports whether a caller brought the message of somebody else. The first evidence is then the caller's.
+// Carried reports whether a caller brought the message of someone else. The first evidence is then the caller's.
 func (s Sender) Carried() bool {
 	return len(s.Identities) > 0 && s.Speaker() != &s.Identities[0]
 }
@@ -37,7 +37,7 @@ func (s Sender) Own() []identity.Evidence {
 }
 
 // Speaker returns the evidence about who speaks; nil = nothing proves it. That is the first evidence, except where it is the
-// credential of a caller and trusted issuers attest somebody else: the caller is then the carrier. Programs that call for people
+// credential of a caller and trusted issuers attest someone else: the caller is then the carrier. Programs that call for people
 // attest themselves as well, and speak themselves. Attestations of several people do not say who of them speaks. On_behalf_of has
 // no part in it.
 func (s Sender) Speaker() *identity.Evidence {

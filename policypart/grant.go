@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// Grant is what somebody was allowed. A consent, an approval, a released answer, an opened tool and a link of two addresses
+// Grant is what someone was allowed. A consent, an approval, a released answer, an opened tool and a link of two addresses
 // are grants. A grant for another party, of another thing or of another time allows nothing, so every use is compared with
 // it.
 type Grant struct {
@@ -17,12 +17,12 @@ type Grant struct {
 	Agent   string    // name of the only agent with which it counts
 	Digest  string    // of what was shown to the one who granted it, see Digest
 	By      string    // who granted it, for the record
-	Until   time.Time // it counts before this instant; zero = until somebody ends it
-	Ended   time.Time // when somebody ended it; zero = nobody did
+	Until   time.Time // it counts before this instant; zero = until someone ends it
+	Ended   time.Time // when someone ended it; zero = no one did
 	EndedBy string
 }
 
-// Use is what somebody is about to do with a grant. Digest is of what would be done now.
+// Use is what someone is about to do with a grant. Digest is of what would be done now.
 type Use struct {
 	Purpose string
 	Subject string

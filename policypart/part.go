@@ -76,7 +76,7 @@ type Resolution struct {
 	Outcome        string                     `json:"outcome"`
 	ResolvedAt     identity.Time              `json:"resolved_at"`
 	ResolvedBy     *Resolver                  `json:"resolved_by,omitempty"`
-	SameAsSender   *bool                      `json:"same_as_sender,omitempty"` // whoever resolved it is proven to be the sender; nil = not known
+	SameAsSender   *bool                      `json:"same_as_sender,omitempty"` // the person who resolved it is proven to be the sender; nil = not known
 	Receipt        string                     `json:"receipt,omitempty"`
 	Data           map[string]json.RawMessage `json:"data,omitempty"`
 }

@@ -148,7 +148,7 @@ func (h *handler) place(ctx context.Context, c *call, in *exchange.Inbound, wher
 	speaker := in.Message.Sender.Principal()
 	if len(earlier) > 0 {
 		if earlier[len(earlier)-1].Principal != speaker {
-			return inField("message.taskId", "is the task of somebody else; send valid identity evidence about the person who began it, or begin a new task")
+			return inField("message.taskId", "is the task of another person; send valid identity evidence about the person who began it, or begin a new task")
 		}
 		return nil
 	}

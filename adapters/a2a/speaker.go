@@ -13,10 +13,10 @@ import (
 )
 
 // A connector calls with one token for all its people, and shows for each message who speaks: signed evidence of a trusted issuer.
-// The token is then the carrier. Somebody whom a connector names without a proof that holds speaks as well, unproven: the token must
+// The token is then the carrier. Someone whom a connector names without a proof that holds speaks as well, unproven: the token must
 // not speak in their place, or all of them would be one person.
 
-// nameSpeaker says in the sender who speaks, and that the caller only brought the message where that is somebody else.
+// nameSpeaker says in the sender who speaks, and that the caller only brought the message where that is someone else.
 func (a *Adapter) nameSpeaker(in *exchange.Inbound, offered *offer) {
 	sender := &in.Message.Sender
 	caller := sender.Identities[0]
@@ -38,7 +38,7 @@ func (a *Adapter) nameSpeaker(in *exchange.Inbound, offered *offer) {
 	}
 }
 
-// carry makes the sender somebody whom the caller brought. The address is one of ours that nobody else has; names tell apart who it
+// carry makes the sender someone whom the caller brought. The address is one of ours that no one else has; names tell apart who it
 // is.
 func (a *Adapter) carry(sender *normalized.Sender, displayName string, names ...string) {
 	const longest = 40 // bytes of the caller's name
@@ -77,7 +77,7 @@ func withoutAttestations(sender *normalized.Sender) (rejected []identity.Rejecti
 }
 
 // named returns whom the evidence of a message is about, as it says, in order. Evidence about the caller and about programs names
-// nobody else. Of evidence that cannot be read it is not known who is meant, and so it names somebody of this message alone.
+// no one else. Of evidence that cannot be read it is not known who is meant, and so it names someone of this message alone.
 func (o *offer) named(messageID, caller string) (subjects []string) {
 	for _, raw := range o.evidence {
 		var said identity.Evidence

@@ -120,7 +120,7 @@ func (i *inbox) sentByAuthor(mail *arrival, to recipient) bool {
 	return message.AddressKey(mail.env.from) == mail.sender.from.Key() || i.named(mail.fields, to, "To", "Cc")
 }
 
-// resentByOther reports whether somebody else than the author sent the mail on (RFC 5322, section 3.6.6).
+// resentByOther reports whether someone else than the author sent the mail on (RFC 5322, section 3.6.6).
 func resentByOther(mail *arrival) bool {
 	for _, name := range []string{"Resent-From", "Resent-Sender"} {
 		boxes := mail.fields.Addresses(name)

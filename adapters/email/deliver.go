@@ -71,7 +71,7 @@ func readDestination(data json.RawMessage) (to destination, err error) {
 }
 
 // send offers a mail to its recipients. Each has a return path of its own, and so a transaction of its own, because a report to it may
-// speak about nobody else. A further recipient costs no signature and mostly no connection.
+// speak about no one else. A further recipient costs no signature and mostly no connection.
 func (o *outbox) send(ctx context.Context, delivery exchange.Delivery, local string, recipients []string, data []byte) (outbound.Outcome, error) {
 	if o.sender == nil || len(recipients) == 1 {
 		return o.transact(ctx, o.mailTo(delivery, local, recipients, data), delivery)

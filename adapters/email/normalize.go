@@ -57,7 +57,7 @@ func (i *inbox) normalize(ctx context.Context, mail *arrival, shared text.Conten
 		to.tag = parent.Tag // the thread tag is in its place
 	}
 	if parent.Version == 0 {
-		to.answered = "" // the tag is somebody else's: it opens nothing
+		to.answered = "" // the tag is someone else's: it opens nothing
 	}
 
 	parts, err := messageParts(shared, mail.fields.Decoded("Subject"), parent.Subject)

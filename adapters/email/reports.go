@@ -286,7 +286,7 @@ func (r *reporter) noteRecipient(ctx context.Context, mail *arrival, path return
 }
 
 // vouched reports whether the organization of an address sent the report about it: one signature of it, or SPF for the peer. From of a
-// report is often nobody.
+// report is often no one.
 func (r *reporter) vouched(ctx context.Context, mail *arrival, address string) bool {
 	peer, domain := mail.env.connection(), domainOf(address)
 	return r.checker.Check(ctx, peer, domain, mail.fields, mail.mail).Vouches() || peer.From == "" && r.checker.Permits(ctx, peer, domain)

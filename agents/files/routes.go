@@ -27,7 +27,7 @@ var served = promauto.NewCounterVec(prometheus.CounterOpts{
 // maxCapability bounds the text of a capability before it is opened; ours have about 200 bytes.
 const maxCapability = 1 << 10
 
-// Keys are the addresses that open a file for whoever has them.
+// Keys are the addresses that open a file for everyone who has them.
 func Keys() []redact.Key { return []redact.Key{{Path: "/v1/files/"}} }
 
 // Routes returns the HTTP face.

@@ -62,7 +62,7 @@ func (a *Accounts) beginService(w http.ResponseWriter, r *http.Request) {
 }
 
 // finishService takes the browser back from the login service. A return that belongs to no attempt of this browser changes nothing: it
-// is an old tab, or somebody else's.
+// is an old tab, or someone else's.
 func (a *Accounts) finishService(w http.ResponseWriter, r *http.Request) {
 	noStore(w)
 	back, err := openid.ReadReturn(r.URL.Query())

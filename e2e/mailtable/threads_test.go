@@ -4,7 +4,9 @@ import (
 	"strings"
 	"testing"
 
+	"inbox/adapters/email"
 	"inbox/e2e/load"
+	"inbox/exchange"
 	"inbox/operator"
 )
 
@@ -22,13 +24,14 @@ func before(from, id, subject string, refer ...string) func(*testing.T, *world, 
 	}
 }
 
-// inThread compares the thread with what is expected, and what the reply refers to.
-func inThread(id string, references ...string) func(*testing.T, operator.Shown, load.Received) {
+// inThread compares the conversation with the one of the sender that begins with a root, and what the reply refers to.
+func inThread(root string, references ...string) func(*testing.T, operator.Shown, load.Received) {
 	return func(t *testing.T, shown operator.Shown, reply load.Received) {
 		t.Helper()
 		_, domain, _ := strings.Cut(shown.Turn.Message.ID, "@")
-		if want := strings.ReplaceAll(id, "{d}", domain); shown.Turn.ThreadID != want {
-			t.Errorf("thread %q; want %q", shown.Turn.ThreadID, want)
+		root := strings.ReplaceAll(root, "{d}", domain)
+		if want := exchange.ConversationID(email.ChannelName, "echo", shown.Turn.Principal, root); shown.Turn.ThreadID != want {
+			t.Errorf("the thread is not that of %s", root)
 		}
 		if got, want := strings.Join(strings.Fields(reply.Header.Get("References")), " "), strings.ReplaceAll(strings.Join(references, " "), "{d}", domain); references != nil && got != want {
 			t.Errorf("references of the reply %q; want %q", got, want)
@@ -45,11 +48,11 @@ func threads() []row {
 		{name: "References alone", alter: first, head: []string{"References: <nothing@{d}> <first@{d}>"}, check: inThread("first@{d}")},
 		{name: "References from the last to the first", alter: first, head: []string{"References: <first@{d}> <nothing@{d}>", "In-Reply-To: <nothing@{d}>"}, check: inThread("first@{d}")},
 		{name: "an equal subject does not join", alter: first, check: inThread("m@{d}")},
-		{name: "an unknown root makes a thread of the sender", head: []string{"References: <root@else.test> <last@else.test>"}, check: inThread("root@else.test/ann@{d}", "<root@else.test>", "<last@else.test>", "<m@{d}>")},
+		{name: "an unknown root makes a thread of the sender", head: []string{"References: <root@else.test> <last@else.test>"}, check: inThread("root@else.test", "<root@else.test>", "<last@else.test>", "<m@{d}>")},
 		{name: "a stranger does not join", alter: first, head: []string{"From: eve@{d}", "In-Reply-To: <first@{d}>"}, check: inThread("m@{d}")},
 		{name: "In-Reply-To of two ids is none", alter: first, head: []string{"In-Reply-To: <first@{d}> <x@{d}>"}, check: inThread("m@{d}")},
 		{name: "In-Reply-To with words around", alter: first, head: []string{"In-Reply-To: Your message of Saturday <first@{d}>"}, check: inThread("first@{d}")},
-		{name: "ids that are none are left out", head: []string{"References: <a b@x> nonsense <ok@else.test>"}, check: inThread("ok@else.test/ann@{d}", "<ok@else.test>", "<m@{d}>")},
+		{name: "ids that are none are left out", head: []string{"References: <a b@x> nonsense <ok@else.test>"}, check: inThread("ok@else.test", "<ok@else.test>", "<m@{d}>")},
 		{name: "long references are cut in the reply", head: []string{"References: " + repeatedIDs(60)}, check: func(t *testing.T, _ operator.Shown, reply load.Received) {
 			if n := len(strings.Fields(reply.Header.Get("References"))); n > 21 {
 				t.Errorf("%d references", n)

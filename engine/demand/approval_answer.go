@@ -124,7 +124,7 @@ func IsForAgent(message normalized.Message) bool {
 const codeLength = 6
 
 // newCode makes the code of an approval: a digit and five characters of Crockford's base32. It stands in the message to the
-// approvers and in no address. It is drawn, so that nobody derives it from what the agent or the asker knows.
+// approvers and in no address. It is drawn, so that no one derives it from what the agent or the asker knows.
 func newCode() string {
 	random := make([]byte, codeLength)
 	_, _ = rand.Read(random) // never fails since Go 1.24

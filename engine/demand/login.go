@@ -137,7 +137,7 @@ func (l *logins) until(i policypart.Issuance) int64 {
 }
 
 // FinishLogin is the provider's redirect back, with the binding of the attempt's cookie. The proof is verified with the provider before
-// anything changes. Whoever logged in may be somebody else than the sender, whose link they followed (RFC 8628, section 5.4): only the
+// anything changes. The person who logged in may have followed the link of another sender (RFC 8628, section 5.4): only the
 // sender's own proven address is taken at once, and the turn goes on with the identity in the resolution. Otherwise nothing is decided,
 // and View.LoggedIn is set for a last page, whose form is ConfirmLogin. A demand that accepts the sender alone refuses anyone else.
 //
@@ -185,7 +185,7 @@ func (l *logins) FinishLogin(ctx context.Context, back openid.Return, binding st
 	return view, err
 }
 
-// ConfirmLogin is the form of the last page: only here does somebody else's login count for the sender. Proof is that of the page, and
+// ConfirmLogin is the form of the last page: only here does someone else's login count for the sender. Proof is that of the page, and
 // binding that of the attempt's cookie, so that no other browser and no other site can decide. Not grant denies the demand. Errors are
 // those of Decide.
 func (l *logins) ConfirmLogin(ctx context.Context, token, proof, binding string, grant bool) (View, error) {

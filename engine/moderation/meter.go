@@ -131,7 +131,7 @@ func (m *Meter) bounding() *MeterOptions {
 type Subject struct {
 	Principal, Host, Agent, Thread string
 
-	// Carrier is the principal of who brought the message of somebody else; empty = no one did. What bounds a sender bounds it, too:
+	// Carrier is the principal of who brought the message of someone else; empty = no one did. What bounds a sender bounds it, too:
 	// it says who its people are, and may say so of as many as it likes.
 	Carrier string
 

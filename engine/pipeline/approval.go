@@ -198,7 +198,7 @@ func mayDecide(agent agents.Entry, in exchange.Inbound) bool {
 }
 
 // countingFor returns the sender with the evidence that counts for an approver: what this server saw itself, by a method that
-// the operator named for the address. A token or an attestation speaks for a program, whoever it names.
+// the operator named for the address. A token or an attestation speaks for a program, no matter whom it names.
 func countingFor(agent agents.Entry, address string, sender normalized.Sender) normalized.Sender {
 	methods := agent.Settings.MethodsOf(address)
 	sender.Identities = slices.DeleteFunc(slices.Clone(sender.Identities), func(evidence identity.Evidence) bool {
@@ -308,7 +308,7 @@ func (s *approver) verdict(ctx context.Context, turn exchange.TurnRecord, asked 
 	return verdict, err
 }
 
-// answersUs reports whether a message in the conversation about an approval answers what we said there. Somebody who learned
+// answersUs reports whether a message in the conversation about an approval answers what we said there. Someone who learned
 // of the conversation can bring a message of their own into it; an answer to that one decides nothing.
 func (s *approver) answersUs(ctx context.Context, turn exchange.TurnRecord, asked *question) (bool, error) {
 	if asked == nil || turn.Message.InReplyTo == "" {

@@ -114,7 +114,7 @@ func (t demandTx) SettleDemand(ctx context.Context, d policypart.Issuance, from 
 }
 
 // decidedCode returns the code that an approval must still have to be decided: an edit made another one, and with it the
-// decision would be about a text that nobody read.
+// decision would be about a text that no one read.
 func decidedCode(d policypart.Issuance) string {
 	if d.Purpose == policypart.PurposeApproval && (d.Status == policypart.StatusResolved || d.Status == policypart.StatusDenied) {
 		return cleaned(d.CodeHash)

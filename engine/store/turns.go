@@ -114,7 +114,7 @@ func turnArguments(turn exchange.TurnRecord, original pipeline.Original) ([]any,
 	}, nil
 }
 
-// senderKey tells apart who may use one native id: the speaker, and where somebody brought the message also who did.
+// senderKey tells apart who may use one native id: the speaker, and where someone brought the message also who did.
 func senderKey(turn exchange.TurnRecord) string {
 	if turn.Carrier == "" {
 		return hashKey(turn.Message.Recipient, turn.Message.ReceivedVia, turn.Principal)

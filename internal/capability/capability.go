@@ -1,6 +1,6 @@
 // Package capability mints the tokens that stand in mails, addresses and pages of this server. A token speaks for one party about
 // one thing: it is a keyed hash of both, so a token of one purpose, party or thing never stands for another. It stores nothing and
-// knows no message; whoever needs a token to end once it was used keeps a row for it.
+// knows no message; a caller whose token ends after one use keeps a row for it.
 package capability
 
 import (

@@ -8,7 +8,7 @@ import (
 
 // Mail is how answers leave by email.
 type Mail struct {
-	// Domains of forwarders and mailing lists whose ARC seals are believed. A mail that they changed or passed on is accepted
+	// Domains of forwarders and mailing lists whose ARC seals are verified. A mail that they changed or passed on is accepted
 	// whatever the policy of its author's domain, if all its sealers are listed and the first of them saw DMARC pass. Its sender
 	// stays unproven, because a seal does not prove for whom the author wrote it.
 	ARCSealers []string `toml:"arc_sealers"`

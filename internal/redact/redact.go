@@ -1,5 +1,5 @@
-// Package redact hides the keys of this server in texts that came in: addresses of pages, files and mailboxes that work for whoever has
-// them, and the codes that go with them. A reply quotes the mail that it answers, and whoever reads the reply must not get the keys that
+// Package redact hides the keys of this server in texts that came in: addresses of pages, files and mailboxes that work for everyone
+// who has them, and the codes that go with them. A reply quotes the mail that it answers, and the reader of the reply must not get the keys that
 // the mail gave to its recipient. It knows the forms in which mail programs and the gateways of companies write an address; what a file
 // that is no text holds it does not see.
 package redact
@@ -17,7 +17,7 @@ import (
 	"inbox/identity"
 )
 
-// Key is one kind of secret, declared by whoever mints it. Exactly one of Path, Tag and Pattern is set.
+// Key is one kind of secret, declared by the package that mints it. Exactly one of Path, Tag and Pattern is set.
 type Key struct {
 	Path   string // addresses below it are keys, such as "/policy/"
 	Query  string // only those with this member of the query; empty = all below Path

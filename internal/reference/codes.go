@@ -182,7 +182,7 @@ var codes = []Group{
 		{"evidence:delegation_not_allowed", "It speaks for others, and the entry does not let it.", "Set `allow_delegated` in the entry."},
 		{"evidence:replay_store_failed", "The database could not be asked if it was used before.", "`inbox doctor`."},
 		{"evidence:replayed", "It was used before.", "Nothing, unless the sender repeats evidence by mistake."},
-		{"evidence:ambiguous", "Valid pieces of evidence are about several people, so that nothing says who of them speaks.", "The caller sends the message of each person on its own, with evidence about one subject."},
+		{"evidence:ambiguous", "Valid pieces of evidence are about several people, so that nothing says which of them speaks.", "The caller sends the message of each person on its own, with evidence about one subject."},
 		{"evidence:not_addressed", "It proves who wrote the message, and not that the message was meant for this agent.", "The sender names the agent in To or Cc of a signed mail, or in the note."},
 		{"credential:malformed", "It does not have the form of the profile.", "Its issuer corrects it."},
 		{"credential:limit_exceeded", "More than 4 credentials, 32 KiB each, 64 KiB together, or 10 minutes.", "The sender sends less."},

@@ -80,7 +80,7 @@ func (v *Verifier) issued(shown Presented, t *token, issuer Issuer) error {
 
 // addressed reports whether aud names the agent, or a name that the operator configured for this server; names are compared exactly.
 // A configured name of another agent opens that one only. An access token may be for others, too (RFC 9068, section 4). A token that
-// is good for one request must be for no one else (sole): whoever else it names could show it here first (RFC 7523, section 3).
+// is good for one request must be for no one else (sole): another party that it names could show it here first (RFC 7523, section 3).
 func (v *Verifier) addressed(shown Presented, aud audience, configured []string, sole bool) bool {
 	foreign := func(name string) bool {
 		return name == "" || !slices.Contains(shown.Audiences, name) &&

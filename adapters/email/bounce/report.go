@@ -161,7 +161,7 @@ func statusCode(value string) string {
 	return code
 }
 
-// Among finds the one of our recipients that a report means; empty = none. A report that names nobody means the only one.
+// Among finds the one of our recipients that a report means; empty = none. A report that names no one means the only one.
 func (r Recipient) Among(ours []string) string {
 	for _, address := range []string{r.Original, r.Address} {
 		if address != "" && slices.Contains(ours, address) {

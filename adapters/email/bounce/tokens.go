@@ -133,7 +133,7 @@ func (t *Tokens) RecipientOf(pass Pass, recipients []string) string {
 	return ""
 }
 
-// deliveryIn reads the id at the begin of a token.
+// deliveryIn reads the id at the start of a token.
 func deliveryIn(token string) (deliveryID string, is bool) {
 	raw, err := tokenCode.DecodeString(strings.ToUpper(token[:tokenIDLength]))
 	if err != nil {
