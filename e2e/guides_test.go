@@ -265,6 +265,8 @@ var unrun = map[string]string{
 	"make generate":                "CI runs it and compares (scripts/check-generated)",
 	"go test -count=1 -v -run Te":  "is among the tests beside the code",
 	"UPDATE=1 go test":             "writes a page; TestQuickstart",
+	"export INBOX_TEST_DATABASE":   "begins the database of the next command",
+	"go test ./e2e/twopersons":     "searches for hours; e2e/twopersons runs a few sequences of each pair",
 	"scripts/release":              "builds for all platforms; internal/release tests it",
 	"scripts/image":                "builds for all platforms; TestImage runs what it writes",
 	"PLATFORMS=linux/amd64 script": "the same for one platform",
