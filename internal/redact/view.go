@@ -1,11 +1,12 @@
 package redact
 
 import (
+	"bytes"
 	"encoding/base64"
+	"encoding/hex"
 	"html"
 	"io"
 	"mime/quotedprintable"
-	"regexp"
 	"strconv"
 	"strings"
 	"unicode/utf8"
@@ -15,11 +16,15 @@ import (
 type view struct {
 	text     string
 	from, to []int // of each byte; nil = the text is the source
+	blind    bool  // places are not kept: it is only asked whether there is a key
 }
 
 // source returns the piece of the source that a piece of the view came from.
 func (v view) source(begin, end int) span {
-	if v.from == nil {
+	switch {
+	case v.blind:
+		return span{}
+	case v.from == nil:
 		return span{from: begin, to: end}
 	}
 	return span{from: v.from[begin], to: v.to[end-1]}
@@ -34,6 +39,9 @@ func (v view) apply(next func(string) int, read step) (view, bool) {
 	var from, to []int
 	keep := func(begin, end int) {
 		out = append(out, v.text[begin:end]...)
+		if v.blind {
+			return
+		}
 		if v.from != nil {
 			from, to = append(from, v.from[begin:end]...), append(to, v.to[begin:end]...)
 			return
@@ -58,9 +66,11 @@ func (v view) apply(next func(string) int, read step) (view, bool) {
 		}
 
 		keep(kept, at)
-		s := v.source(at, at+length)
-		for range len(meaning) {
-			from, to = append(from, s.from), append(to, s.to)
+		if !v.blind {
+			s := v.source(at, at+length)
+			for range len(meaning) {
+				from, to = append(from, s.from), append(to, s.to)
+			}
 		}
 		out = append(out, meaning...)
 		at += length
@@ -71,7 +81,7 @@ func (v view) apply(next func(string) int, read step) (view, bool) {
 		return v, false
 	}
 	keep(kept, len(v.text))
-	return view{string(out), from, to}, true
+	return view{string(out), from, to, v.blind}, true
 }
 
 // mark returns what finds one byte.
@@ -102,9 +112,8 @@ var steps = []struct {
 // rounds bounds how often one encoding stands inside of another.
 const rounds = 4
 
-// views returns a text in all the ways to read it: as it stands, and with one encoding after the other taken off.
-func views(text string) []view {
-	seen := view{text: text}
+// views returns a text in all the ways to read it: as it is, and with one encoding after the other taken off.
+func views(seen view) []view {
 	list := []view{seen}
 	for range rounds {
 		before := len(list)
@@ -183,11 +192,11 @@ func readPercent(text string, at int) (int, string) {
 	if text[at] != '%' || at+3 > len(text) {
 		return 0, ""
 	}
-	code, err := strconv.ParseUint(text[at+1:at+3], 16, 8)
-	if err != nil {
+	var code [1]byte
+	if _, err := hex.Decode(code[:], []byte(text[at+1:at+3])); err != nil {
 		return 0, ""
 	}
-	return 3, string([]byte{byte(code)})
+	return 3, string(code[:])
 }
 
 // maxTag bounds a tag of HTML that is left out.
@@ -216,8 +225,40 @@ func joinLines(text string, at int) (int, string) {
 	return end - at, ""
 }
 
-// base64Block is what a mail or a document writes in base64, long enough to hold an address.
-var base64Block = regexp.MustCompile(`(?:[A-Za-z0-9+/]{20,}={0,2}\r?\n?)+`)
+// minBase64 is the shortest run of base64 that may hold an address.
+const minBase64 = 20
+
+// base64Blocks returns what a mail or a document writes in base64: runs that only the ends of lines part, joined and without padding.
+func base64Blocks(text string) (blocks []string) {
+	var block []byte
+	for at := 0; at < len(text); {
+		end := at
+		for end < len(text) && (isAlphanumeric(text[end]) || text[end] == '+' || text[end] == '/') {
+			end++
+		}
+
+		long := end-at >= minBase64
+		if long {
+			block = append(block, text[at:end]...)
+			for end < len(text) && (text[end] == '=' || text[end] == '\r') {
+				end++
+			}
+		}
+		if long && end < len(text) && text[end] == '\n' {
+			at = end + 1
+			continue
+		}
+		if len(block) > 0 {
+			blocks = append(blocks, string(block))
+			block = block[:0]
+		}
+		at = end + 1
+	}
+	if len(block) > 0 {
+		blocks = append(blocks, string(block))
+	}
+	return blocks
+}
 
 // encoded returns what stands in the encodings of a mail: quoted-printable, and each block of base64.
 func encoded(text string) (list []string) {
@@ -227,10 +268,8 @@ func encoded(text string) (list []string) {
 		list = append(list, string(decoded))
 	}
 
-	for _, block := range base64Block.FindAllString(text, -1) {
-		plain := strings.NewReplacer("\r", "", "\n", "").Replace(block)
-		plain = strings.TrimRight(plain, "=")
-		if decoded, err := base64.RawStdEncoding.DecodeString(plain[:len(plain)-bad(len(plain))]); err == nil {
+	for _, plain := range base64Blocks(text) {
+		if decoded, err := base64.RawStdEncoding.DecodeString(plain[:len(plain)-bad(len(plain))]); err == nil && bytes.IndexByte(decoded, 0) < 0 { // else it is no text
 			list = append(list, string(decoded))
 		}
 	}
