@@ -99,7 +99,12 @@ func TestWhoAMailIsMeantFor(t *testing.T) {
 		"Bcc from a server of the domain":     {mail: signed("To: bob@far.test"), spf: own, from: "ann@sender.test", want: identity.AddressedEnvelope},
 		"Bcc from another server":             {mail: signed("To: bob@far.test"), from: "ann@sender.test"},
 		"forwarded by a colleague's mailbox":  {mail: signed("To: bob@sender.test"), spf: own, from: "bob+caf_=echo=inbox.test@sender.test"},
-		"To is not in h=, sent by the domain": {mail: over("From:Subject:Date:Message-ID"), spf: own, from: "bounces@sender.test", want: identity.AddressedEnvelope},
+		"forwarded so with an added Cc":       {mail: added("Cc: echo@inbox.test", "To: bob@sender.test"), spf: own, from: "bob+caf_=echo=inbox.test@sender.test"},
+		"forwarded so with another To": {mail: func(t *testing.T) string {
+			t.Helper()
+			return strings.Replace(over("From:Subject:Date:Message-ID", "To: bob@sender.test")(t), "To: bob@sender.test", "To: echo@inbox.test", 1)
+		}, spf: own, from: "bob+caf_=echo=inbox.test@sender.test"},
+		"To is not in h=, sent by the author": {mail: over("From:Subject:Date:Message-ID"), spf: own, from: "ann@sender.test", want: identity.AddressedEnvelope},
 		"unsigned, sent by the domain":        {mail: func(*testing.T) string { return emailtest.Letter("x") }, spf: own, from: "ann@sender.test", want: identity.AddressedEnvelope},
 		"old, but sent by the domain":         {mail: signed("Date: Tue, 05 Mar 2019 10:00:00 +0000"), spf: own, from: "ann@sender.test", want: identity.AddressedEnvelope},
 		"an added To, but sent by the domain": {mail: added("To: eve@far.test"), spf: own, from: "ann@sender.test", want: identity.AddressedEnvelope},
