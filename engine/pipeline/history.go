@@ -175,6 +175,9 @@ func (s *historian) threadQuery(ctx context.Context, agent agents.Entry, turn ex
 func (s *historian) party(ctx context.Context, agent agents.Entry, turn exchange.TurnRecord) (principals []string, elsewhere bool, err error) {
 	sender := turn.Message.Sender
 	principals = []string{turn.Principal}
+	if names := sender.Names(); names[0] == turn.Principal {
+		principals = names
+	}
 	if agent.Settings.HistoryScope != agents.HistoryPerson || !turn.Shared || turn.Principal != sender.Principal() {
 		return principals, false, nil
 	}

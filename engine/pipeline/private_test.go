@@ -2,6 +2,7 @@ package pipeline_test
 
 import (
 	"context"
+	"fmt"
 	"iter"
 	"strings"
 	"testing"
@@ -74,6 +75,23 @@ func TestPrivateCallsStayApart(t *testing.T) {
 		}
 		if threads["@bob@peer.test"] != threads["@carol@peer.test"] {
 			t.Error("an open conversation is two for the agent that is asked")
+		}
+	})
+}
+
+// TestOneMailboxHasOneHistory: the history of a mailbox has what it wrote under another case of its address.
+func TestOneMailboxHasOneHistory(t *testing.T) {
+	eachDatabase(t, func(t *testing.T, url string) {
+		w := &witness{seen: map[string]string{}}
+		e := start(t, url, w.agent, agents.Settings{})
+		var seen []string
+		for i, user := range []string{"Ana", "ana", "ANA"} {
+			in := from(user, fmt.Sprintf("m%d", i), "thread")
+			in.Audience.Parties = in.Message.Sender.Names()[1:]
+			seen = append(seen, w.ask(t, e, in))
+		}
+		if seen[1] != "hello m0 | re: hello m0" || seen[2] != seen[1]+" | hello m1 | re: hello m1" {
+			t.Errorf("histories %q", seen)
 		}
 	})
 }
