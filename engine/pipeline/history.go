@@ -54,7 +54,8 @@ func (e *Exchange) For(principals []string) {
 // mayTell reports whether an answer may be told to a party. What the agent itself began is told to its parties.
 func (e *Exchange) mayTell(answer normalized.Response, principals []string) bool {
 	began := e.Turn.Message.Sender.Address == e.Turn.Message.Recipient
-	return answer.Visibility != normalized.VisibilityDirect || began || slices.Contains(principals, e.Turn.Principal)
+	narrow := answer.Visibility == normalized.VisibilityDirect || answer.Visibility == normalized.VisibilityFollowers
+	return !narrow || began || slices.Contains(principals, e.Turn.Principal)
 }
 
 // parts are those that a history may show.

@@ -95,3 +95,20 @@ func TestOneMailboxHasOneHistory(t *testing.T) {
 		}
 	})
 }
+
+// TestAnswersForFollowersAreNotToldToOthers: an answer of an agent to followers reaches its asker alone, whose followers are not the agent's.
+func TestAnswersForFollowersAreNotToldToOthers(t *testing.T) {
+	w := &witness{seen: map[string]string{}}
+	e := start(t, "sqlite", func(ctx context.Context, turn agents.Turn) iter.Seq2[normalized.Delta, error] {
+		if len(turn.Message.History) > 0 {
+			return w.agent(ctx, turn)
+		}
+		narrow := texts("your PIN is 4711")
+		narrow.Visibility = normalized.VisibilityFollowers
+		return normalized.Whole(narrow)
+	}, agents.Settings{})
+	e.settled(t, e.receive(t, posted("ana", "m1", "thread")).TurnID)
+	if got := w.ask(t, e, posted("bo", "m2", "thread")); got != "hello m1" {
+		t.Errorf("another person's history is %q", got)
+	}
+}
