@@ -1,6 +1,10 @@
 package normalized
 
-import "inbox/identity"
+import (
+	"strings"
+
+	"inbox/identity"
+)
 
 // Unproven begins the principal of a sender that no evidence is about.
 const Unproven = "unverified "
@@ -12,6 +16,18 @@ func (s Sender) Principal() string {
 		return principalOf(speaker)
 	}
 	return Unproven + s.Address
+}
+
+// Names are the principals under which messages may be meant for the speaker: its own first and, for a mailbox that was proven by mail and
+// is written with capitals, that of its small letters. A person's programs write the case of an address as they like.
+func (s Sender) Names() []string {
+	names := []string{s.Principal()}
+	if e := s.Speaker(); e != nil && (e.Method == identity.MethodEmailDMARC || e.Method == identity.MethodEmailDKIM) {
+		if folded := e.Issuer + " " + strings.ToLower(e.Subject); folded != names[0] {
+			names = append(names, folded)
+		}
+	}
+	return names
 }
 
 // Carrier is the principal of the caller that brought the message. Limits and fair shares are counted by it, and tasks of A2A are polled by

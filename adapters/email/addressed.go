@@ -112,12 +112,16 @@ func (i *inbox) signedFor(mail *arrival, to recipient, signature *authentication
 }
 
 // sentByAuthor reports whether a server of the author's domain sent the mail here (RFC 7208) and not for another mailbox of that domain,
-// whose owner forwards mail: large domains have many.
+// whose owner forwards mail: large domains have many. To and Cc of a signed mail say nothing here: whoever lets a mailbox forward it may have
+// written the agent there, and the signature is what a domain believes of mail in its own name that comes from elsewhere.
 func (i *inbox) sentByAuthor(mail *arrival, to recipient) bool {
 	if mail.sender.DMARC.Envelope != authentication.Pass || resentByOther(mail) {
 		return false
 	}
-	return message.AddressKey(mail.env.from) == mail.sender.from.Key() || i.named(mail.fields, to, "To", "Cc")
+	if message.AddressKey(mail.env.from) == mail.sender.from.Key() {
+		return true
+	}
+	return len(mail.sender.DMARC.Signatures) == 0 && i.named(mail.fields, to, "To", "Cc")
 }
 
 // resentByOther reports whether someone else than the author sent the mail on (RFC 5322, section 3.6.6).

@@ -48,7 +48,7 @@ func (i *inbox) normalize(ctx context.Context, mail *arrival, shared text.Conten
 	named := i.named(mail.fields, to, "To", "Cc", "Resent-To", "Resent-Cc")
 	claims := mail.sender.claims(mail.env, named)
 	sender := i.senderOf(mail, to, claims)
-	threadID, parent, err := i.thread(ctx, mail, to, sender.Principal(), own)
+	threadID, parent, err := i.thread(ctx, mail, to, sender, own)
 	if err != nil {
 		return exchange.Inbound{}, err
 	}

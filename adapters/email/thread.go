@@ -42,27 +42,29 @@ func parentsOf(fields message.Header) parentage {
 // A conversation that began before the agent was copied in holds together by its root: the name that the sender gives it.
 //
 // parent is the note of the message that the mail answers, empty if the mail joins no known conversation.
-func (i *inbox) thread(ctx context.Context, mail *arrival, to recipient, principal, id string) (threadID string, parent route, err error) {
+func (i *inbox) thread(ctx context.Context, mail *arrival, to recipient, sender normalized.Sender, id string) (threadID string, parent route, err error) {
 	parents := parentsOf(mail.fields)
 	candidates := parents.ids()
 	if to.answered != "" {
 		candidates = append(candidates, to.answered+"@"+i.domain)
 	}
 
-	known, found, err := i.options.Threads.ContinuedMessage(ctx, to.agent, ChannelName, principal, candidates)
-	if err != nil {
-		return "", route{}, fmt.Errorf("find parent mail: %w", err)
-	}
-	if found {
-		notes, _ := readRoute(known.Route)
-		return known.ThreadID, notes, nil
+	for _, name := range sender.Names() {
+		known, found, err := i.options.Threads.ContinuedMessage(ctx, to.agent, ChannelName, name, candidates)
+		if err != nil {
+			return "", route{}, fmt.Errorf("find parent mail: %w", err)
+		}
+		if found {
+			notes, _ := readRoute(known.Route)
+			return known.ThreadID, notes, nil
+		}
 	}
 
 	root := id
 	if len(parents.references) > 0 {
 		root = parents.references[0]
 	}
-	return exchange.ConversationID(ChannelName, to.agent, principal, root), route{}, nil
+	return exchange.ConversationID(ChannelName, to.agent, sender.Principal(), root), route{}, nil
 }
 
 // ids are those of the mails before, nearest first: In-Reply-To, then References from the last to the first.
@@ -79,12 +81,13 @@ func (p parentage) ids() []string {
 	return list
 }
 
-// audience names the other people of a proven mail as they will be known when they prove themselves. Who else is in a mail that no one
+// audience names the other people of a proven mail as they will be known when they prove themselves, and the sender in the common case. Who else is in a mail that no one
 // vouches for is hearsay.
 func (i *inbox) audience(sender normalized.Sender, notes route) (who exchange.Audience) {
 	if len(sender.Identities) == 0 {
 		return who
 	}
+	who.Parties = sender.Names()[1:]
 	for _, box := range slices.Concat(notes.To, notes.Cc) {
 		if len(who.Parties) < exchange.MaxParties {
 			who.Parties = append(who.Parties, principalsOf(i.options.Domain, box)...)

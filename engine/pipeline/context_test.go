@@ -155,7 +155,9 @@ func TestUnlinkByMessage(t *testing.T) {
 		if got := plain(e.answered(t, word("bo", "m1", "please do not unlink me")).Response); got[0] != "as the agent says" {
 			t.Errorf("%q", got)
 		}
-		if got := plain(e.answered(t, word("bo", "m2", "@echo@inbox.test Unlink!")).Response); got[0] != "Done: @echo@inbox.test no longer treats this address and mailto:ana@peer.test as the same person." {
+		answer := word("bo", "m2", "@echo@inbox.test Unlink!\n\nEcho wrote:\n> To end that, send a message that is only the word \"unlink\".\n\n-- \nBo")
+		answer.Message.Parts[0].New = "@echo@inbox.test Unlink!"
+		if got := plain(e.answered(t, answer).Response); got[0] != "Done: @echo@inbox.test no longer treats this address and mailto:ana@peer.test as the same person." {
 			t.Errorf("%q", got)
 		}
 		for agent, want := range map[string]int{"echo": 0, "memory": 1} {

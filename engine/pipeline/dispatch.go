@@ -137,10 +137,11 @@ func prepared(
 }
 
 // dispatchThread is the conversation with another agent: one for each person of each of our own conversations, so that the other agent
-// keeps its context and people do not read each other's. What is open to everyone is one conversation for all.
+// keeps its context and people do not read each other's. What is open to everyone is one conversation for all, unless its sender was asked
+// for something in private first.
 func dispatchThread(turn exchange.TurnRecord, to string) string {
 	person := turn.Principal
-	if turn.Audience.Open {
+	if turn.Audience.Open && !askedInPrivate(turn) {
 		person = ""
 	}
 	sum := sha256.New()

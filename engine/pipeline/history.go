@@ -43,13 +43,19 @@ func (e Exchange) Turns() (count int) {
 }
 
 // For leaves out the answer where it was told to the sender of the message alone and none of the principals is that sender: the message
-// may have been public, and what was asked and answered in private is not. What the agent itself began is told to its parties.
+// may have been public, and what was asked and answered in private is not.
 func (e *Exchange) For(principals []string) {
-	began := e.Turn.Message.Sender.Address == e.Turn.Message.Recipient
-	if e.Turn.Response == nil || e.Turn.Response.Visibility != normalized.VisibilityDirect || began || slices.Contains(principals, e.Turn.Principal) {
+	if e.Turn.Response == nil || e.mayTell(*e.Turn.Response, principals) {
 		return
 	}
 	e.Turn.Response, e.Turn.Said, e.ReplyID = nil, nil, ""
+}
+
+// mayTell reports whether an answer may be told to a party. What the agent itself began is told to its parties.
+func (e *Exchange) mayTell(answer normalized.Response, principals []string) bool {
+	began := e.Turn.Message.Sender.Address == e.Turn.Message.Recipient
+	narrow := answer.Visibility == normalized.VisibilityDirect || answer.Visibility == normalized.VisibilityFollowers
+	return !narrow || began || slices.Contains(principals, e.Turn.Principal)
 }
 
 // parts are those that a history may show.
@@ -121,10 +127,10 @@ func (s *historian) joined(
 		}
 	}
 
-	if err := s.recall(ctx, excerpt.Head); err != nil {
+	if err := s.recall(ctx, excerpt.Head, query.Principals); err != nil {
 		return told{message: message}, err
 	}
-	if err := s.recall(ctx, excerpt.Tail); err != nil {
+	if err := s.recall(ctx, excerpt.Tail, query.Principals); err != nil {
 		return told{message: message}, err
 	}
 
@@ -170,6 +176,9 @@ func (s *historian) threadQuery(ctx context.Context, agent agents.Entry, turn ex
 func (s *historian) party(ctx context.Context, agent agents.Entry, turn exchange.TurnRecord) (principals []string, elsewhere bool, err error) {
 	sender := turn.Message.Sender
 	principals = []string{turn.Principal}
+	if names := sender.Names(); names[0] == turn.Principal {
+		principals = names
+	}
 	if agent.Settings.HistoryScope != agents.HistoryPerson || !turn.Shared || turn.Principal != sender.Principal() {
 		return principals, false, nil
 	}
@@ -220,8 +229,9 @@ func (s *historian) keepFiles(ctx context.Context, exchanges []Exchange) error {
 	return nil
 }
 
-// recall adds to exchanges the answers that they had before the newest one. They are few: an operator writes a second answer by hand.
-func (s *historian) recall(ctx context.Context, exchanges []Exchange) error {
+// recall adds to exchanges the answers that they had before the newest one, as far as the principals may be told. They are few: an operator
+// writes a second answer by hand.
+func (s *historian) recall(ctx context.Context, exchanges []Exchange, principals []string) error {
 	for i := range exchanges {
 		for _, one := range exchanges[i].Turn.Said {
 			said, _, err := s.options.Store.Reply(ctx, one.ReplyID)
@@ -229,7 +239,7 @@ func (s *historian) recall(ctx context.Context, exchanges []Exchange) error {
 			case fault.Is(err, fault.NotFound):
 			case err != nil:
 				return fmt.Errorf("read an earlier answer of turn %s: %w", exchanges[i].Turn.ID, err)
-			default: // one that was taken back has no parts
+			case exchanges[i].mayTell(said.Response, principals): // one that was taken back has no parts
 				exchanges[i].Earlier = append(exchanges[i].Earlier, said.Response.Parts...)
 			}
 		}

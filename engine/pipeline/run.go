@@ -294,7 +294,9 @@ var unlinkWord = moderation.NewWords([]string{"unlink"})
 // challenged answers a message that carries the word of an open link: with the demand for this side's consent, or with
 // the reason why the word is of no use here. It also answers the word that ends links.
 func (s *runner) challenged(ctx context.Context, turn exchange.TurnRecord) (response normalized.Response, answers bool, err error) {
-	if unlinkWord.Only(turn.Message) {
+	said := turn.Message
+	said.Parts = normalized.NewParts(said.Parts) // mail programs quote what they answer
+	if unlinkWord.Only(said) {
 		sentence, ended, err := s.options.Demands.Unlink(ctx, turn)
 		response.Parts = []normalized.Part{normalized.Text(sentence)}
 		return response.Answering(turn.Message), ended, err

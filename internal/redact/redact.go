@@ -39,18 +39,19 @@ const (
 
 // Redactor hides the keys of one server. The zero value hides nothing. It is safe for concurrent use.
 type Redactor struct {
-	hosts map[string]bool
-	paths []Key
-	tag   int
-	words []Key
+	hosts   map[string]bool // of pages, see hostName
+	domains map[string]bool // of mailboxes, which have no port
+	paths   []Key
+	tag     int
+	words   []Key
 }
 
 // New makes a Redactor. Hosts are those under which the server is reached, by HTTP and by mail, with or without a port.
 func New(hosts []string, keys ...Key) *Redactor {
-	r := &Redactor{hosts: map[string]bool{}}
+	r := &Redactor{hosts: map[string]bool{}, domains: map[string]bool{}}
 	for _, host := range hosts {
 		if name := hostName(host); name != "" {
-			r.hosts[name] = true
+			r.hosts[name], r.domains[identity.HostOf(name)] = true, true
 		}
 	}
 
@@ -67,19 +68,24 @@ func New(hosts []string, keys ...Key) *Redactor {
 	return r
 }
 
-// hostName returns a host in the form in which hosts are compared: lower case, punycode, without port and final dot. Empty for what is none.
+// hostName returns a host in the form in which hosts are compared: lower case, punycode, without the ports of HTTP and a final dot. Another port
+// is another server. Empty for a text that is not a host.
 func hostName(text string) string {
 	if at := strings.LastIndexByte(text, '@'); at >= 0 {
 		text = text[at+1:]
 	}
+	port := ""
 	if colon := strings.LastIndexByte(text, ':'); colon >= 0 && strings.Trim(text[colon+1:], "0123456789") == "" {
+		if port = text[colon:]; port == ":" || port == ":80" || port == ":443" {
+			port = ""
+		}
 		text = text[:colon]
 	}
 	text = strings.ToLower(strings.TrimSuffix(text[strings.LastIndexByte(text, ':')+1:], "."))
 	if domain, err := identity.ParseDomain(text); err == nil {
-		return domain
+		return domain + port
 	}
-	return text
+	return text + port
 }
 
 // span is a piece of a text.
@@ -352,7 +358,7 @@ func (r *Redactor) findMailboxes(seen view, text string) (found []span) {
 		for end < len(seen.text) && isHost(seen.text[end]) && seen.text[end] != '@' && seen.text[end] != ':' {
 			end++
 		}
-		if at-token >= r.tag && strings.Contains(seen.text[begin:at], "+") && r.hosts[hostName(seen.text[at+1:end])] {
+		if at-token >= r.tag && strings.Contains(seen.text[begin:at], "+") && r.domains[hostName(seen.text[at+1:end])] {
 			found = append(found, around(text, seen.source(begin, end), true))
 		}
 	}
