@@ -39,19 +39,18 @@ const (
 
 // Redactor hides the keys of one server. The zero value hides nothing. It is safe for concurrent use.
 type Redactor struct {
-	hosts   map[string]bool // of pages, see hostName
-	domains map[string]bool // of mailboxes, which have no port
-	paths   []Key
-	tag     int
-	words   []Key
+	hosts map[string]bool // see hostName; one with a port also without it
+	paths []Key
+	tag   int
+	words []Key
 }
 
 // New makes a Redactor. Hosts are those under which the server is reached, by HTTP and by mail, with or without a port.
 func New(hosts []string, keys ...Key) *Redactor {
-	r := &Redactor{hosts: map[string]bool{}, domains: map[string]bool{}}
+	r := &Redactor{hosts: map[string]bool{}}
 	for _, host := range hosts {
 		if name := hostName(host); name != "" {
-			r.hosts[name], r.domains[identity.HostOf(name)] = true, true
+			r.hosts[name], r.hosts[identity.HostOf(name)] = true, true
 		}
 	}
 
@@ -358,7 +357,7 @@ func (r *Redactor) findMailboxes(seen view, text string) (found []span) {
 		for end < len(seen.text) && isHost(seen.text[end]) && seen.text[end] != '@' && seen.text[end] != ':' {
 			end++
 		}
-		if at-token >= r.tag && strings.Contains(seen.text[begin:at], "+") && r.domains[hostName(seen.text[at+1:end])] {
+		if at-token >= r.tag && strings.Contains(seen.text[begin:at], "+") && r.hosts[hostName(seen.text[at+1:end])] {
 			found = append(found, around(text, seen.source(begin, end), true))
 		}
 	}
