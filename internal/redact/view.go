@@ -3,8 +3,7 @@ package redact
 import (
 	"encoding/base64"
 	"html"
-	"io"
-	"mime/quotedprintable"
+	"net/url"
 	"regexp"
 	"strconv"
 	"strings"
@@ -97,7 +96,7 @@ func beyondASCII(text string) int {
 var steps = []struct {
 	next func(string) int
 	read step
-}{{mark('\\'), readBackslash}, {mark('&'), readEntity}, {mark('%'), readPercent}, {beyondASCII, dropInvisible}}
+}{{mark('\\'), readBackslash}, {mark('&'), readEntity}, {mark('%'), readPercent}, {beyondASCII, dropInvisible}, {nextProofpoint, readProofpoint}}
 
 // rounds bounds how often one encoding stands inside of another.
 const rounds = 4
@@ -190,6 +189,22 @@ func readPercent(text string, at int) (int, string) {
 	return 3, string([]byte{byte(code)})
 }
 
+// proofpointMark stands in an address as the second version of Proofpoint's gateway writes it: "https-3A__inbox.test_policy_…".
+const proofpointMark = "-3A__"
+
+func nextProofpoint(text string) int { return strings.Index(text, proofpointMark) }
+
+// readProofpoint reads the rest of such an address: "_" is a slash, and "-" begins the code of a letter.
+func readProofpoint(text string, at int) (int, string) {
+	written, _, _ := strings.Cut(addressAt(text, at), "&")
+	plain := strings.NewReplacer("_", "/", "-", "%").Replace(written)
+	meaning, err := url.PathUnescape(plain)
+	if err != nil {
+		return 0, ""
+	}
+	return len(written), meaning
+}
+
 // maxTag bounds a tag of HTML that is left out.
 const maxTag = 512
 
@@ -221,26 +236,56 @@ var base64Block = regexp.MustCompile(`(?:[A-Za-z0-9+/]{20,}={0,2}\r?\n?)+`)
 
 // encoded returns what stands in the encodings of a mail: quoted-printable, and each block of base64.
 func encoded(text string) (list []string) {
-	if strings.Contains(text, "=\n") || strings.Contains(text, "=\r\n") || strings.Contains(text, "=3D") || strings.Contains(text, "=2F") {
-		// What is no quoted-printable ends the reading; what was read before counts.
-		decoded, _ := io.ReadAll(quotedprintable.NewReader(strings.NewReader(text)))
-		list = append(list, string(decoded))
+	if decoded, changed := (view{text: text}).apply(mark('='), readQuoted); changed {
+		list = append(list, decoded.text)
 	}
 
-	for _, block := range base64Block.FindAllString(text, -1) {
-		plain := strings.NewReplacer("\r", "", "\n", "").Replace(block)
-		plain = strings.TrimRight(plain, "=")
-		if decoded, err := base64.RawStdEncoding.DecodeString(plain[:len(plain)-bad(len(plain))]); err == nil {
-			list = append(list, string(decoded))
+	for _, place := range base64Block.FindAllStringIndex(text, -1) {
+		block := strings.NewReplacer("\r", "", "\n", "").Replace(text[place[0]:place[1]])
+		list = append(list, unbase64(block))
+		if place[0] == 0 { // perhaps a piece of a stream, which begins anywhere
+			for skip := range min(3, len(block)) {
+				list = append(list, unbase64(block[skip+1:]))
+			}
 		}
 	}
 	return list
 }
 
-// bad returns how many characters at the end of base64 without padding make no byte.
-func bad(length int) int {
-	if length%4 == 1 {
-		return 1
+// base64Run is what a gateway writes of an address in base64, in either alphabet.
+var base64Run = regexp.MustCompile(`[A-Za-z0-9+/_-]{56,}`)
+
+var base64Letters = strings.NewReplacer("-", "+", "_", "/")
+
+// unbase64 reads base64 of either alphabet, with padding or without; empty for what is none.
+func unbase64(text string) string {
+	text = base64Letters.Replace(strings.TrimRight(text, "="))
+	if len(text)%4 == 1 { // a letter that makes no byte
+		text = text[:len(text)-1]
 	}
-	return 0
+	decoded, err := base64.RawStdEncoding.DecodeString(text)
+	if err != nil {
+		return ""
+	}
+	return string(decoded)
+}
+
+// readQuoted reads quoted-printable (RFC 2045, section 6.7), also between what is none.
+func readQuoted(text string, at int) (int, string) {
+	switch rest := text[at+1:]; {
+	case text[at] != '=':
+		return 0, ""
+	case strings.HasPrefix(rest, "\r\n"):
+		return 3, ""
+	case strings.HasPrefix(rest, "\n"):
+		return 2, ""
+	case len(rest) < 2:
+		return 0, ""
+	default:
+		code, err := strconv.ParseUint(rest[:2], 16, 8)
+		if err != nil {
+			return 0, ""
+		}
+		return 3, string([]byte{byte(code)})
+	}
 }
