@@ -223,14 +223,18 @@ func (r *Redactor) find(text string, whole bool) (found []span) {
 
 // findBase64 finds addresses that a gateway wrote in base64 into its own.
 func (r *Redactor) findBase64(seen view, text string) (found []span) {
-	for _, run := range base64Run.FindAllStringIndex(seen.text, -1) {
-		plain := unbase64(seen.text[run[0]:run[1]])
-		if len(r.findPaths(view{text: plain}, plain, false)) == 0 {
-			continue
+	for begin := 0; begin < len(seen.text); begin++ {
+		end := begin
+		for end < len(seen.text) && (isToken(seen.text[end]) || seen.text[end] == '+' || seen.text[end] == '/') {
+			end++
 		}
-		if s := seen.source(run[0], run[1]); !within(s, found) {
-			found = append(found, around(text, s, false))
+		if end-begin >= shortestBase64 {
+			plain := unbase64(seen.text[begin:end])
+			if s := seen.source(begin, end); len(r.findPaths(view{text: plain}, plain, false)) > 0 && !within(s, found) {
+				found = append(found, around(text, s, false))
+			}
 		}
+		begin = end
 	}
 	return found
 }

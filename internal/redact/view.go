@@ -252,8 +252,8 @@ func encoded(text string) (list []string) {
 	return list
 }
 
-// base64Run is what a gateway writes of an address in base64, in either alphabet.
-var base64Run = regexp.MustCompile(`[A-Za-z0-9+/_-]{56,}`)
+// shortestBase64 is how long at least an address with a token is in base64.
+const shortestBase64 = 56
 
 var base64Letters = strings.NewReplacer("-", "+", "_", "/")
 
