@@ -299,6 +299,8 @@ func (p *PolicyPages) callback(w http.ResponseWriter, r *http.Request) {
 	demand, err := p.demands.FinishLogin(r.Context(), back, binding)
 	if err != nil || demand.LoggedIn == nil {
 		http.SetCookie(w, p.cookie(attempt, "", -1))
+	} else { // the last page has its own time
+		http.SetCookie(w, p.cookie(attempt, binding, loginSeconds))
 	}
 	if err == nil && demand.LoggedIn != nil && wantsJSON(r) {
 		httpserver.WriteError(w, http.StatusForbidden, httpserver.ErrorDetail{

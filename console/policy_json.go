@@ -22,6 +22,11 @@ type demandExtras struct {
 	X402Version int               `json:"x402Version,omitempty"`
 	Accepts     []json.RawMessage `json:"accepts,omitempty"`
 	Error       string            `json:"error,omitempty"`
+
+	// Of an approval: what the part does not say of it, and what a grant brings back.
+	Draft    string `json:"draft,omitempty"`
+	Question string `json:"question,omitempty"`
+	Shown    string `json:"shown,omitempty"`
 }
 
 // beside writes the extras into the body of the part.
@@ -48,6 +53,9 @@ func (p *PolicyPages) document(w http.ResponseWriter, demand Demand, note string
 	part.URL = p.publicURL + "/policy/" + demand.Token
 	part.AuthChallenges = challenges(demand, part.URL)
 	extras := demandExtras{Logins: demand.Logins, Error: note}
+	if demand.Purpose == policypart.PurposeApproval {
+		extras.Draft, extras.Question, extras.Shown = demand.Draft, demand.Question, demand.Shown
+	}
 	if demand.Kind == policypart.PaymentRequired {
 		extras.X402Version, extras.Accepts = facilitator.VersionOf(demand.Accepts), listed(demand.Accepts)
 		extras.Error = orElse(note, "a payment is required; send it by POST in the header "+paymentHeader)

@@ -359,6 +359,9 @@ func TestDemandsForPrograms(t *testing.T) {
 	}
 	over := consent()
 	over.Open, over.Status = false, policypart.StatusExpired
+	if answer := ask(t, &desk{demand: approval()}, http.MethodGet, "/policy/"+state, "", "Accept: application/json"); !strings.Contains(answer.Body.String(), `"shown":"6f3c"`) {
+		t.Errorf("a program cannot say what it was shown: %s", answer.Body)
+	}
 	if answer := ask(t, &desk{demand: over}, http.MethodGet, "/policy/"+state, "", "Accept: application/json"); answer.Code != http.StatusGone {
 		t.Errorf("expired: status %d", answer.Code)
 	}
@@ -423,7 +426,7 @@ func TestTheLastPageOfALogin(t *testing.T) {
 	if strings.Index(body, `value="decline"`) > strings.Index(body, `value="grant"`) {
 		t.Error("the return key agrees")
 	}
-	if strings.Contains(page.Header().Get("Set-Cookie"), "Max-Age=0") || strings.Contains(page.Header().Get("Content-Security-Policy"), "form-action 'self' https:") {
+	if !strings.Contains(page.Header().Get("Set-Cookie"), attempt+"=binding; Path=/; Max-Age=600") || strings.Contains(page.Header().Get("Content-Security-Policy"), "form-action 'self' https:") {
 		t.Errorf("%v", page.Header())
 	}
 

@@ -486,16 +486,28 @@ func grantOf(i policypart.Issuance) policypart.Grant {
 		d := decidedOf(resolution)
 		granted.Digest, granted.By = d.Shown, d.DecidedBy
 	}
+	if lent(i) {
+		granted.Digest = policypart.Digest(i.Action, notesOf(i).Message)
+	}
 	return granted
 }
 
-// useBy is the use that a turn makes of the grant of its demand. An approval is about the message that was shown to its
-// approver, which its sender may have edited since. What an asker grants may be brought by a later message, whose sender was
+// lent reports whether somebody else than the sender logged in: for the message that their page showed, and for no other.
+func lent(i policypart.Issuance) bool {
+	same := i.Resolution.SameAsSender
+	return i.Kind == policypart.Unauthorized && same != nil && !*same && notesOf(i).Message != "" // an older version kept none
+}
+
+// useBy is the use that a turn makes of the grant of its demand. An approval, and the login of somebody else, are about the
+// message that was shown, which its sender may have edited since. What an asker grants may be brought by a later message, whose sender was
 // compared with the asker then; its turn is the one of the demand since.
 func useBy(i policypart.Issuance, turn exchange.TurnRecord, now time.Time) policypart.Use {
 	use := policypart.Use{Purpose: cmp.Or(i.Purpose, i.Kind), Subject: i.Principal, Agent: turn.Agent, At: now}
 	if i.Purpose != policypart.PurposeApproval {
 		use.Digest, _ = i.Part.Terms() // an error leaves it empty, which no grant covers
+		if i.Resolution != nil && lent(i) {
+			use.Digest = policypart.Digest(use.Digest, digestOfMessage(turn.Message))
+		}
 		return use
 	}
 

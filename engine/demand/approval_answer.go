@@ -7,6 +7,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"unicode"
 
 	"inbox/exchange"
 	"inbox/internal/capability"
@@ -24,10 +25,12 @@ type Decision struct {
 
 var (
 	// A code begins with a digit, so that no word is taken for one.
-	decisionPattern = regexp.MustCompile(`(?i)^(approve|deny|yes|no|ok)(?:[ \t]+#?([0-9][0-9a-z]{5}))?[ \t]*[.!]?$`)
+	decisionPattern = regexp.MustCompile(`(?i)^(approve|deny|yes|no|ok)(?:[ \t\x{a0}]+#?([0-9][0-9a-z]{5}))?[ \t]*[.!]?$`)
 	subjectPattern  = regexp.MustCompile(`(?i)^subject:[^\n]*\n[ \t]*\n`)
-	dividerPattern  = regexp.MustCompile(`^(?:-{5,}.*|_{5,}|--|From:.*|\*From:\*.*|Sent from my .*|Get Outlook for .*)$`)
-	mentionPattern  = regexp.MustCompile(`^(?:@[^\s@]+(?:@[^\s@]+)?\s+)+|(?:\s+@[^\s@]+(?:@[^\s@]+)?)+$`)
+	dividerPattern  = regexp.MustCompile(`^(?:-{5,}.*|_{5,}|\* \* \*|--|From:.*|\*From:\*.*|Sent from my .*|Get Outlook for .*|Sent with .*Proton ?Mail.*|` +
+		`Outlook \pL+ (?:iOS|Android)<.*|(?:Von meinem|Envoyé de mon|Enviado desde mi|Enviado do meu|Inviato da|Verstuurd vanaf mijn) (?:iPhone|iPad).*|` +
+		`(?:iPhone|iPad)から送信|(?:从我的|從我的) ?(?:iPhone|iPad) ?.{1,12})$`)
+	mentionPattern = regexp.MustCompile(`^(?:@[^\s@]+(?:@[^\s@]+)?\s+)+|(?:\s+@[^\s@]+(?:@[^\s@]+)?)+$`)
 )
 
 const (
@@ -37,19 +40,27 @@ const (
 
 // ReadDecision reads the decision out of a message: its text is exactly one word, with the code of an approval or
 // without. Quoted text below, a signature, mentions and the subject that begins the text of a mail do not count; a second
-// text makes it an ordinary message. The sender is not looked at.
+// text makes it an ordinary message. What the channel found to be new in the text is read first: it knows the quotations of more
+// programs. The sender is not looked at.
 func ReadDecision(message normalized.Message) (d Decision, ok bool) {
-	text := ""
+	text, own := "", ""
 	for i := range message.Parts {
 		switch {
 		case message.Parts[i].Kind != normalized.PartText: // the logo of a signature, perhaps
 		case text != "":
 			return d, false
 		default:
-			text = message.Parts[i].Content
+			text, own = message.Parts[i].Content, message.Parts[i].New
 		}
 	}
 
+	if d, ok := readWord(own); ok {
+		return d, true
+	}
+	return readWord(text)
+}
+
+func readWord(text string) (d Decision, ok bool) {
 	if text == "" || len(text) > maxDecision {
 		return d, false
 	}
@@ -73,7 +84,7 @@ func ownText(text string) string {
 	var own []string
 	size := 0
 	for line := range strings.SplitSeq(text, "\n") {
-		line = strings.TrimRight(line, " \t")
+		line = strings.TrimRightFunc(line, unicode.IsSpace) // Outlook writes lines of a space that is not broken
 		if strings.HasPrefix(line, ">") {
 			own = unannounced(own)
 			break
@@ -97,7 +108,7 @@ func unannounced(lines []string) []string {
 		end--
 	}
 
-	if end == 0 || !strings.HasSuffix(lines[end-1], ":") {
+	if end == 0 || !strings.HasSuffix(lines[end-1], ":") && !strings.HasSuffix(lines[end-1], "：") {
 		return lines
 	}
 
@@ -124,12 +135,18 @@ func IsForAgent(message normalized.Message) bool {
 const codeLength = 6
 
 // newCode makes the code of an approval: a digit and five characters of Crockford's base32. It stands in the message to the
-// approvers and in no address. It is drawn, so that no one derives it from what the agent or the asker knows.
+// approvers and in no address. It is drawn, so that no one derives it from what the agent or the asker knows. It has a letter, so
+// that it is not taken for an amount.
 func newCode() string {
 	random := make([]byte, codeLength)
-	_, _ = rand.Read(random) // never fails since Go 1.24
-	const digits = 10
-	return string(rune('0'+int(random[0])%digits)) + crockford.EncodeToString(random[1:])[:codeLength-1]
+	for {
+		_, _ = rand.Read(random) // never fails since Go 1.24
+		const digits = 10
+		code := string(rune('0'+int(random[0])%digits)) + crockford.EncodeToString(random[1:])[:codeLength-1]
+		if strings.Trim(code, "0123456789") != "" {
+			return code
+		}
+	}
 }
 
 // codeOf returns the code of an approval. It names the text that was shown with it: an edit makes a new one.

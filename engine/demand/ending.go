@@ -40,7 +40,7 @@ type notes struct {
 
 	Code    string   `json:"code,omitempty"`    // of an approval: names it and what was shown with it
 	Earlier []string `json:"earlier,omitempty"` // hashes of the codes that it had before edits
-	Message string   `json:"message,omitempty"` // of an approval: digest of the asker's message
+	Message string   `json:"message,omitempty"` // of an approval or a login: digest of the asker's message
 }
 
 // payment is what was offered and verified.

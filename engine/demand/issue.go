@@ -67,6 +67,7 @@ func (s *issuer) issue(turn exchange.TurnRecord, part policypart.Part, held *dra
 	}
 	if part.Kind == policypart.Unauthorized {
 		kept.Question = beginning(normalized.PlainText(turn.Message.Parts), maxQuestion)
+		kept.Message = digestOfMessage(turn.Message)
 	}
 	if err := s.freeze(&issuance, &kept, part); err != nil {
 		return policypart.Issuance{}, err

@@ -9,6 +9,7 @@ import (
 	"inbox/exchange"
 	"inbox/identity"
 	"inbox/internal/openid"
+	"inbox/normalized"
 	"inbox/policypart"
 )
 
@@ -219,5 +220,33 @@ func TestAnswersByMessageAreTheSenders(t *testing.T) {
 	ending, err := b.Offer(t.Context(), answering(turn, token, policypart.ConsentRequired, policypart.OutcomeGranted), turn)
 	if err != nil || ending.Issuance.Resolution.SameAsSender == nil || !*ending.Issuance.Resolution.SameAsSender {
 		t.Errorf("%+v %v", ending.Issuance.Resolution, err)
+	}
+}
+
+// TestALoginIsLentForTheMessageShown: the sender changes the message after somebody else logged in for it.
+func TestALoginIsLentForTheMessageShown(t *testing.T) {
+	for address, stays := range map[string]bool{"boss@corp.test": false, "ann@a.test": true} {
+		b := setup(t)
+		b.issuer.User("email", address)
+		b.issuer.User("email_verified", true)
+		turn := mailOf("1", "ann@a.test")
+		issuance, token := b.park(t, turn, login())
+		back, binding := b.logIn(t, token)
+		view, err := b.FinishLogin(t.Context(), back, binding)
+		if err == nil && view.LoggedIn != nil {
+			_, err = b.ConfirmLogin(t.Context(), token, view.LoggedIn.Proof, binding, true)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+
+		turn = b.resumed(turn, issuance.ID)
+		if granted, err := b.Granted(t.Context(), turn); err != nil || !granted {
+			t.Errorf("%s: granted %v, %v", address, granted, err)
+		}
+		turn.Message.Parts = []normalized.Part{normalized.Text("What do all payslips say?")}
+		if granted, err := b.Granted(t.Context(), turn); err != nil || granted != stays {
+			t.Errorf("%s, after an edit: granted %v, %v", address, granted, err)
+		}
 	}
 }

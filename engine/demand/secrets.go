@@ -90,10 +90,17 @@ func (s *secrets) Present(part policypart.Part) policypart.Part {
 func Keys() []redact.Key {
 	return []redact.Key{
 		{Path: "/policy/", Length: tokenBytes},
-		{Near: "approve", Pattern: regexp.MustCompile(`(?i)\bapprove[ \t\x{a0}]+#?([0-9][0-9a-z]{5})\b`)},
-		{Near: "deny", Pattern: regexp.MustCompile(`(?i)\bdeny[ \t\x{a0}]+#?([0-9][0-9a-z]{5})\b`)},
+		{Near: "approve", Pattern: codeAfter("approve")},
+		{Near: "deny", Pattern: codeAfter("deny")},
 		{Near: wordPrefix, Pattern: regexp.MustCompile(`(?im)^[ \t]*>.*?\b(link-[0-9a-z]{16})\b`)},
 	}
+}
+
+// codeAfter finds a code after a word as programs write both: in bold, as HTML, broken over lines of a quotation. A code has a
+// letter, so no amount is taken for one.
+func codeAfter(word string) *regexp.Regexp {
+	return regexp.MustCompile(`(?i)\b` + word + `(?:[\s\p{Z}>|#*_"'“”:` + "`" + `]|<[^<>]*>){1,20}(` +
+		`[0-9](?:[a-z][0-9a-z]{4}|[0-9][a-z][0-9a-z]{3}|[0-9]{2}[a-z][0-9a-z]{2}|[0-9]{3}[a-z][0-9a-z]|[0-9]{4}[a-z]))\b`)
 }
 
 // withData returns a copy of data with one more key.

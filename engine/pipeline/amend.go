@@ -218,7 +218,8 @@ func takePlace(ctx context.Context, tx Tx, claim *exchange.Claim) error {
 	return err
 }
 
-// releaseApproval drops an approval that waits: its approver was shown words that are not there any more. The turn runs again.
+// releaseApproval drops an approval or a login that waits: the page showed words that are not there any more, perhaps to somebody
+// else than their sender. The turn runs again.
 func (s *canceller) releaseApproval(ctx context.Context, sent SentMessage) (func(Tx) error, error) {
 	nothing := func(Tx) error { return nil }
 	if sent.State != exchange.StateWaiting {
@@ -226,7 +227,7 @@ func (s *canceller) releaseApproval(ctx context.Context, sent SentMessage) (func
 	}
 
 	open, found, err := s.options.Store.DemandOfTurn(ctx, sent.TurnID)
-	if err != nil || !found || open.Purpose != policypart.PurposeApproval {
+	if err != nil || !found || open.Purpose != policypart.PurposeApproval && open.Kind != policypart.Unauthorized {
 		return nothing, err
 	}
 

@@ -1,6 +1,7 @@
 package pipeline
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -278,11 +279,17 @@ func (s *approver) questionOf(ctx context.Context, agent agents.Entry, turn exch
 		if first.ID != s.options.Demands.Question(first.Reference, address) {
 			continue
 		}
-		asked := &question{Asked: demand.Asked{Approval: first.Reference}, turnID: first.ID, address: address}
-		_ = json.Unmarshal(first.Response.Policy().Data[demand.ShownKey], &asked.Shown) // without one nothing is granted by it
-		return asked, nil
+		return &question{Asked: demand.Asked{Approval: first.Reference, Shown: shownIn(first)}, turnID: first.ID, address: address}, nil
 	}
 	return nil, nil
+}
+
+// shownIn returns the digest of what the answer of a turn shows an approver; without one nothing is granted by it.
+func shownIn(turn exchange.TurnRecord) (shown string) {
+	if turn.Response != nil && turn.Response.Policy() != nil {
+		_ = json.Unmarshal(turn.Response.Policy().Data[demand.ShownKey], &shown)
+	}
+	return shown
 }
 
 // verdict is what the message of an approver comes to.
@@ -291,14 +298,14 @@ func (s *approver) verdict(ctx context.Context, turn exchange.TurnRecord, asked 
 		return s.options.Demands.Guide(ctx, turn, asked.Asked, by)
 	}
 
-	direct, err := s.answersUs(ctx, turn, asked)
+	shown, direct, err := s.answersUs(ctx, turn, asked)
 	if err != nil {
 		return demand.Verdict{}, fault.RetryIn(0, "the message that is answered cannot be read now", err)
 	}
 
 	var about *demand.Asked
 	if direct && by.Address == asked.address {
-		about = &asked.Asked
+		about = &demand.Asked{Approval: asked.Approval, Shown: cmp.Or(shown, asked.Shown)}
 	}
 
 	verdict, err := s.options.Demands.Answer(ctx, turn, about, said, by)
@@ -309,22 +316,23 @@ func (s *approver) verdict(ctx context.Context, turn exchange.TurnRecord, asked 
 }
 
 // answersUs reports whether a message in the conversation about an approval answers what we said there. Someone who learned
-// of the conversation can bring a message of their own into it; an answer to that one decides nothing.
-func (s *approver) answersUs(ctx context.Context, turn exchange.TurnRecord, asked *question) (bool, error) {
+// of the conversation can bring a message of their own into it; an answer to that one decides nothing. Shown is the digest of what
+// the answered message shows, if it showed the request again.
+func (s *approver) answersUs(ctx context.Context, turn exchange.TurnRecord, asked *question) (shown string, direct bool, err error) {
 	if asked == nil || turn.Message.InReplyTo == "" {
-		return asked != nil, nil
+		return "", asked != nil, nil
 	}
 
 	answeredID, found, err := s.options.Store.AnsweredWith(ctx, turn.Agent, turn.Message.InReplyTo)
 	if err != nil || !found || answeredID == asked.turnID {
-		return found, err
+		return "", found, err
 	}
 
 	answered, err := s.options.Store.Turn(ctx, answeredID)
 	if fault.Is(err, fault.NotFound) {
-		return false, nil
+		return "", false, nil
 	}
-	return answered.ThreadID == turn.ThreadID && answered.Principal == turn.Principal, err
+	return shownIn(answered), answered.ThreadID == turn.ThreadID && answered.Principal == turn.Principal, err
 }
 
 // approver finds the approver that the sender is: the one who was asked, if they were. Programs are none.

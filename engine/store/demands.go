@@ -193,8 +193,8 @@ const selectDemand = `SELECT id, state_hash, turn_id, agent, kind, purpose, stat
 const (
 	demandByID    = selectDemand + `WHERE id = $1`
 	demandByState = selectDemand + `WHERE state_hash = $1`
-	demandOfTurn  = selectDemand + `WHERE turn_id = $1 ORDER BY id DESC LIMIT 1`
-	demandsOfTurn = selectDemand + `WHERE turn_id = $1 ORDER BY id`
+	demandOfTurn  = selectDemand + `WHERE turn_id = $1 ORDER BY issued_at DESC, id DESC LIMIT 1` // an id has the time of the turn
+	demandsOfTurn = selectDemand + `WHERE turn_id = $1 ORDER BY issued_at, id`
 	openStatus    = `status IN ('issued', 'claimed')` // as in the index demands_open
 	demandByCode  = selectDemand + `WHERE code_hash = $1 AND code_hash <> '' AND ` + openStatus + ` ORDER BY id DESC LIMIT 1`
 

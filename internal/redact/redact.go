@@ -212,10 +212,14 @@ func (r *Redactor) find(text string, whole bool) (found []span) {
 	}
 
 	// Most texts have no key. To find that out costs a small part of knowing the place of each byte in every view.
-	if !slices.ContainsFunc(views(view{text: text, blind: true}), r.suspects) {
+	seen := views(view{text: text, blind: true})
+	if !slices.ContainsFunc(seen, r.suspects) && len(r.findBase64(seen[len(seen)-1], "")) == 0 {
 		return nil
 	}
-	for _, seen := range views(view{text: text}) {
+
+	seen = views(view{text: text})
+	found = r.findBase64(seen[len(seen)-1], text)
+	for _, seen := range seen {
 		found = append(found, r.findIn(seen, text)...)
 		if r.mayBeBroken(seen.text) {
 			joined, _ := seen.apply(anyOf("\n\r<"), joinLines)
@@ -238,6 +242,24 @@ func (r *Redactor) suspects(seen view) bool {
 	}
 	joined, _ := seen.apply(anyOf("\n\r<"), joinLines)
 	return len(r.findPaths(joined, "", true)) > 0
+}
+
+// findBase64 finds addresses that a gateway wrote in base64 into its own.
+func (r *Redactor) findBase64(seen view, text string) (found []span) {
+	for begin := 0; begin < len(seen.text); begin++ {
+		end := begin
+		for end < len(seen.text) && (isToken(seen.text[end]) || seen.text[end] == '+' || seen.text[end] == '/') {
+			end++
+		}
+		if end-begin >= shortestBase64 {
+			plain := unbase64(seen.text[begin:end])
+			if s := seen.source(begin, end); len(r.findPaths(view{text: plain}, plain, false)) > 0 && !within(s, found) {
+				found = append(found, around(text, s, false))
+			}
+		}
+		begin = end
+	}
+	return found
 }
 
 // mayBeBroken reports whether an address may be broken over lines: a break leaves its host or its path whole.
@@ -281,8 +303,8 @@ func (r *Redactor) findPaths(seen view, text string, joined bool) (found []span)
 				break
 			}
 			at += next
-			if s, is := r.pathAt(seen, text, key, at, joined); is {
-				found = append(found, s)
+			if s, is := r.pathAt(seen, key, at, joined); is && !within(s, found) {
+				found = append(found, around(text, s, joined))
 			}
 			at += len(path)
 		}
@@ -290,7 +312,13 @@ func (r *Redactor) findPaths(seen view, text string, joined bool) (found []span)
 	return found
 }
 
-func (r *Redactor) pathAt(seen view, text string, key Key, at int, joined bool) (span, bool) {
+// within reports whether the last span holds another one.
+func within(s span, found []span) bool {
+	last := len(found) - 1
+	return last >= 0 && found[last].from <= s.from && s.to <= found[last].to
+}
+
+func (r *Redactor) pathAt(seen view, key Key, at int, joined bool) (span, bool) {
 	begin := at
 	for begin > 0 && seen.text[begin-1] == '/' {
 		begin--
@@ -307,25 +335,37 @@ func (r *Redactor) pathAt(seen view, text string, key Key, at int, joined bool) 
 		after++
 	}
 
-	rest := after
-	for rest < len(seen.text) && isAddress(seen.text[rest]) {
-		rest++
-	}
-
 	ours := r.hosts[host] || host == "" && key.Length > 0
 	switch {
 	case !ours, after == token:
 		return span{}, false
 	case (joined || host == "") && after-token != key.Length:
 		return span{}, false
-	case key.Query != "" && !hasMember(seen.text[after:rest], key.Query):
+	case after-token < key.Length && strings.ToLower(seen.text[token:after]) == seen.text[token:after]: // a page with a name: somebody else's on our host
+		return span{}, false
+	case key.Query != "" && !hasMember(addressAt(seen.text, after), key.Query):
 		return span{}, false
 	}
-	return around(text, seen.source(begin, after), joined), true
+	return seen.source(begin, after), true
+}
+
+// maxAddress bounds what is taken for one address. A text without spaces would be read anew for each address in it otherwise.
+const maxAddress = 4 << 10
+
+// addressAt returns what is left of an address at a place.
+func addressAt(text string, at int) string {
+	end := at
+	for end < min(len(text), at+maxAddress) && isAddress(text[end]) {
+		end++
+	}
+	return text[at:end]
 }
 
 // hasMember reports whether the rest of an address has a query with the member.
 func hasMember(rest, name string) bool {
+	if !strings.Contains(rest, name) {
+		return false
+	}
 	_, query, _ := strings.Cut(rest, "?")
 	query, _, _ = strings.Cut(query, "#")
 	members, _ := url.ParseQuery(query) // what could be read of it
@@ -384,19 +424,14 @@ func (r *Redactor) findWords(seen view) (found []span) {
 
 // around widens a span to the address that holds it: a gateway writes ours into the query of its own. Exact leaves it as it is.
 func around(text string, s span, exact bool) span {
+	for least := max(0, s.from-maxAddress); s.from > least && isAddress(text[s.from-1]); {
+		s.from--
+	}
 	if exact {
-		for s.from > 0 && isAddress(text[s.from-1]) {
-			s.from--
-		}
 		return s
 	}
 
-	for s.from > 0 && isAddress(text[s.from-1]) {
-		s.from--
-	}
-	for s.to < len(text) && isAddress(text[s.to]) {
-		s.to++
-	}
+	s.to += len(addressAt(text, s.to))
 	for s.to > s.from && strings.IndexByte(".,;:!?*_~", text[s.to-1]) >= 0 {
 		s.to--
 	}

@@ -1,12 +1,10 @@
 package redact
 
 import (
-	"bytes"
 	"encoding/base64"
 	"encoding/hex"
 	"html"
-	"io"
-	"mime/quotedprintable"
+	"net/url"
 	"strconv"
 	"strings"
 	"unicode/utf8"
@@ -107,7 +105,7 @@ func beyondASCII(text string) int {
 var steps = []struct {
 	next func(string) int
 	read step
-}{{mark('\\'), readBackslash}, {mark('&'), readEntity}, {mark('%'), readPercent}, {beyondASCII, dropInvisible}}
+}{{mark('\\'), readBackslash}, {mark('&'), readEntity}, {mark('%'), readPercent}, {beyondASCII, dropInvisible}, {nextProofpoint, readProofpoint}}
 
 // rounds bounds how often one encoding stands inside of another.
 const rounds = 4
@@ -199,6 +197,22 @@ func readPercent(text string, at int) (int, string) {
 	return 3, string(code[:])
 }
 
+// proofpointMark stands in an address as the second version of Proofpoint's gateway writes it: "https-3A__inbox.test_policy_…".
+const proofpointMark = "-3A__"
+
+func nextProofpoint(text string) int { return strings.Index(text, proofpointMark) }
+
+// readProofpoint reads the rest of such an address: "_" is a slash, and "-" begins the code of a letter.
+func readProofpoint(text string, at int) (int, string) {
+	written, _, _ := strings.Cut(addressAt(text, at), "&")
+	plain := strings.NewReplacer("_", "/", "-", "%").Replace(written)
+	meaning, err := url.PathUnescape(plain)
+	if err != nil {
+		return 0, ""
+	}
+	return len(written), meaning
+}
+
 // maxTag bounds a tag of HTML that is left out.
 const maxTag = 512
 
@@ -262,24 +276,60 @@ func base64Blocks(text string) (blocks []string) {
 
 // encoded returns what stands in the encodings of a mail: quoted-printable, and each block of base64.
 func encoded(text string) (list []string) {
-	if strings.Contains(text, "=\n") || strings.Contains(text, "=\r\n") || strings.Contains(text, "=3D") || strings.Contains(text, "=2F") {
-		// What is no quoted-printable ends the reading; what was read before counts.
-		decoded, _ := io.ReadAll(quotedprintable.NewReader(strings.NewReader(text)))
-		list = append(list, string(decoded))
+	if decoded, changed := (view{text: text}).apply(mark('='), readQuoted); changed {
+		list = append(list, decoded.text)
 	}
 
-	for _, plain := range base64Blocks(text) {
-		if decoded, err := base64.RawStdEncoding.DecodeString(plain[:len(plain)-bad(len(plain))]); err == nil && bytes.IndexByte(decoded, 0) < 0 { // else it is no text
-			list = append(list, string(decoded))
+	for i, block := range base64Blocks(text) {
+		plain := []string{unbase64(block)}
+		if i == 0 && strings.HasPrefix(text, block[:minBase64]) { // perhaps a piece of a stream, which begins anywhere
+			for skip := range min(3, len(block)) {
+				plain = append(plain, unbase64(block[skip+1:]))
+			}
+		}
+		for _, one := range plain {
+			if strings.IndexByte(one, 0) < 0 { // else it is no text
+				list = append(list, one)
+			}
 		}
 	}
 	return list
 }
 
-// bad returns how many characters at the end of base64 without padding make no byte.
-func bad(length int) int {
-	if length%4 == 1 {
-		return 1
+// shortestBase64 is how long at least an address with a token is in base64.
+const shortestBase64 = 56
+
+var base64Letters = strings.NewReplacer("-", "+", "_", "/")
+
+// unbase64 reads base64 of either alphabet, with padding or without; empty for what is none.
+func unbase64(text string) string {
+	text = base64Letters.Replace(strings.TrimRight(text, "="))
+	if len(text)%4 == 1 { // a letter that makes no byte
+		text = text[:len(text)-1]
 	}
-	return 0
+	decoded, err := base64.RawStdEncoding.DecodeString(text)
+	if err != nil {
+		return ""
+	}
+	return string(decoded)
+}
+
+// readQuoted reads quoted-printable (RFC 2045, section 6.7), also between what is none.
+func readQuoted(text string, at int) (int, string) {
+	switch rest := text[at+1:]; {
+	case text[at] != '=':
+		return 0, ""
+	case strings.HasPrefix(rest, "\r\n"):
+		return 3, ""
+	case strings.HasPrefix(rest, "\n"):
+		return 2, ""
+	case len(rest) < 2:
+		return 0, ""
+	default:
+		code, err := strconv.ParseUint(rest[:2], 16, 8)
+		if err != nil {
+			return 0, ""
+		}
+		return 3, string([]byte{byte(code)})
+	}
 }
