@@ -75,6 +75,9 @@ func (i Issuance) Check(a Attempt) *Refusal {
 // CheckOpen returns the refusal of an attempt at a time when no one can resolve the demand any more.
 func (i Issuance) CheckOpen(at time.Time) *Refusal { return i.checkOpen(Attempt{At: at}) }
 
+// Open reports whether the demand can be resolved at a time.
+func (i Issuance) Open(at time.Time) bool { return i.CheckOpen(at) == nil }
+
 func (i Issuance) checkState(a Attempt) *Refusal {
 	if i.ID == "" || subtle.ConstantTimeCompare([]byte(HashState(a.State)), []byte(i.StateHash)) != 1 {
 		return &Refusal{CodeUnknown, "no demand has this state"}

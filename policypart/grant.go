@@ -31,6 +31,9 @@ type Use struct {
 	At      time.Time
 }
 
+// Covers reports whether the grant is good for a use, see Check.
+func (g Grant) Covers(use Use) bool { return g.Check(use) == nil }
+
 // Check compares a use with the grant; nil = the grant covers it. A zero Grant covers nothing.
 func (g Grant) Check(use Use) *Refusal {
 	switch {

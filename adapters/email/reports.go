@@ -305,7 +305,7 @@ func (r *reporter) alive(ctx context.Context, mail *arrival) {
 		r.log.InfoContext(ctx, "mail is sent to an address again, from which a proven mail came", "address", address)
 	}
 	if err != nil {
-		r.log.WarnContext(ctx, "the suppression of an address could not be ended; lift it with: inbox mail suppressed remove "+address, "error", err)
+		r.log.WarnContext(ctx, "the suppression of an address could not be ended; lift it with: inbox mail suppressed remove ADDRESS", "address", address, "error", err)
 	}
 }
 

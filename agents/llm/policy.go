@@ -245,10 +245,10 @@ func (b ByDemand) Settle(ctx context.Context, turn agents.Turn, waiting Waiting)
 	granted := policypart.Grant{
 		Purpose: policypart.PurposeApproval, Subject: value.Text(payload["subject"]), Agent: value.Text(payload["agent"]), Digest: approvedAction(resolution),
 	}
-	if refusal := granted.Check(policypart.Use{
+	if !granted.Covers(policypart.Use{
 		Purpose: policypart.PurposeApproval, Subject: turn.Message.Sender.Principal(), Agent: turn.Agent, At: time.Now(),
 		Digest: callOf(turn, waiting.CallID, value.Text(input["tool_name"]), input["parameters"]),
-	}); refusal != nil {
+	}) {
 		return map[string]any{"success": false, "error": "What was approved is not this call.", "error_type": "approval_mismatch"}, nil
 	}
 

@@ -54,7 +54,7 @@ func (r *run) write(channel string, m note) note {
 	r.t.Helper()
 	readers := append([]*person(nil), m.cc...)
 	if m.public || m.forged { // a forged one names the other as the one who is answered
-		readers = append(readers, r.people.other(m.author))
+		readers = append(readers, r.other(m.author))
 	}
 	m.word = r.ledger.word(m.author, readers...)
 	m.word.forged, m.word.agents[m.agent] = m.forged, !m.forged
@@ -236,7 +236,7 @@ func (r *run) bounce(by, about *person, path string) {
 		r.t.Fatalf("%v", err)
 	}
 	if len(stopped) > 0 && by != about {
-		r.ledger.fault("nothing is sent to %s any more, because %s said so", about, by)
+		r.ledger.faultf("nothing is sent to %s any more, because %s said so", about, by)
 	}
 }
 
@@ -313,7 +313,7 @@ func (r *run) export(to *person, name string) {
 
 // erase erases a person under a name that is theirs, and looks at the messages of the other.
 func (r *run) erase(of *person, name string) {
-	other := r.people.other(of)
+	other := r.other(of)
 	before := r.kept(other)
 	begun, err := r.Operator().Erasures.Begin(r.Context(), operator.PersonName{Name: name}, "test")
 	r.logf("%s is erased as %s: %v", of, name, err)
@@ -328,7 +328,7 @@ func (r *run) erase(of *person, name string) {
 		return err == nil && !slices.Contains([]string{store.EraseFind, store.EraseStop, store.EraseEmpty, store.EraseDerived}, receipt.Stage)
 	})
 	if after := r.kept(other); after < before {
-		r.ledger.fault("the erasure of %s took %d messages of %s", of, before-after, other)
+		r.ledger.faultf("the erasure of %s took %d messages of %s", of, before-after, other)
 	}
 }
 

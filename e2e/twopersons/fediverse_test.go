@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"html"
+	"maps"
 	"net/http"
 	"strings"
 	"testing"
@@ -93,9 +94,7 @@ func (p *person) create(id string, members map[string]any, text string, to ...st
 		"id": id, "type": "Note", "attributedTo": p.actor.ID, "published": time.Now().UTC().Format(time.RFC3339), "to": to,
 		"content": "<p>" + html.EscapeString(text) + "</p>",
 	}
-	for name, value := range members {
-		object[name] = value
-	}
+	maps.Copy(object, members)
 	body, err := json.Marshal(map[string]any{
 		"@context": []string{"https://www.w3.org/ns/activitystreams", "https://w3id.org/security/data-integrity/v2"},
 		"id":       id + "/activity", "type": "Create", "actor": p.actor.ID, "to": to, "object": object,

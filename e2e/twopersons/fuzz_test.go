@@ -5,9 +5,9 @@ import (
 	"strings"
 	"testing"
 
-	"inbox/engine/store/storetest"
-
 	"pgregory.net/rapid"
+
+	"inbox/engine/store/storetest"
 )
 
 var (

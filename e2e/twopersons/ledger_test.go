@@ -107,18 +107,18 @@ func (l *ledger) reads(reader *person, where, text string) {
 func (l *ledger) check(reader *person, where, text string) {
 	for _, one := range l.in(text) {
 		if !one.readers[reader] {
-			l.faultf("%s has the word of a message by %s (%s), which was not addressed to %s", where, one.author, one.text, reader)
+			l.addf("%s has the word of a message by %s (%s), which was not addressed to %s", where, one.author, one.text, reader)
 		}
 	}
 }
 
-func (l *ledger) fault(format string, arguments ...any) {
+func (l *ledger) faultf(format string, arguments ...any) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.faultf(format, arguments...)
+	l.addf(format, arguments...)
 }
 
-func (l *ledger) faultf(format string, arguments ...any) {
+func (l *ledger) addf(format string, arguments ...any) {
 	l.faults = append(l.faults, fmt.Sprintf(format, arguments...))
 }
 

@@ -119,7 +119,7 @@ func (f *fuzzer) id(t *rapid.T, what string) string {
 // writes lets a person write to an agent.
 func (f *fuzzer) writes(t *rapid.T, author *person) {
 	m := note{author: author, agent: rapid.SampledFrom(f.agents).Draw(t, "agent"), text: "is mine. What was said before?"}
-	other := f.people.other(author)
+	other := f.other(author)
 	if f.chance(t, author, useDemands) {
 		m.text = rapid.SampledFrom([]string{refund, book}).Draw(t, "request")
 	}

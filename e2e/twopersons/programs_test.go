@@ -109,7 +109,8 @@ func (r *run) sendConnected(m note) {
 	r.logf("    %d %.120s", status, said)
 	if path := head.Get("Location"); path != "" {
 		r.quiet()
-		path = path[strings.Index(path, "/v1/"):]
+		_, run, _ := strings.Cut(path, "/v1/")
+		path = "/v1/" + run
 		_, _, said = r.Read(http.MethodGet, path, "", "", "X-Inbox-Signature", webhooksignature.Sign(connectorSecret, []byte(path)))
 		r.answered(m.author, "an answer by the connector to "+m.author.String(), said)
 	}

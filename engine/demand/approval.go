@@ -448,7 +448,7 @@ func (a *approvals) Released(ctx context.Context, turn exchange.TurnRecord) (Rel
 	}
 
 	kept := notesOf(issuance)
-	if issuance.TurnID != turn.ID || kept.Draft == nil || grantOf(issuance).Check(useBy(issuance, turn, a.now())) != nil {
+	if issuance.TurnID != turn.ID || kept.Draft == nil || !grantOf(issuance).Covers(useBy(issuance, turn, a.now())) {
 		return Released{}, false, nil
 	}
 

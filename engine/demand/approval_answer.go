@@ -203,7 +203,7 @@ func (a *approvals) Answer(ctx context.Context, turn exchange.TurnRecord, asked 
 		return Verdict{}, err
 	case issuance.ID == "":
 		return Verdict{}, nil
-	case issuance.CheckOpen(a.now()) != nil:
+	case !issuance.Open(a.now()):
 		return a.late(ctx, issuance, by), nil
 	case d.Grant && asked.Shown != shownOf(issuance):
 		return a.changed(ctx, issuance, by), nil
@@ -219,7 +219,7 @@ func (a *approvals) Guide(ctx context.Context, turn exchange.TurnRecord, asked A
 	switch {
 	case err != nil:
 		return Verdict{}, err
-	case issuance.ID == "" || issuance.CheckOpen(a.now()) != nil:
+	case issuance.ID == "" || !issuance.Open(a.now()):
 		return Verdict{Answers: true, Sentence: "This conversation is about an approval that is decided. " + toAgentHint}, nil
 	}
 	return Verdict{Answers: true, Sentence: "Your message decides nothing, and the agent did not get it. To decide, answer the request with the " +

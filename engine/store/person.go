@@ -277,7 +277,7 @@ func messagesWith(principal, text string) personCondition {
 	if text != "" {
 		pattern := []byte(strings.ToLower(text))
 		for i, b := range pattern {
-			if !(b >= 'a' && b <= 'z' || b >= '0' && b <= '9' || strings.IndexByte("@.:/-", b) >= 0) {
+			if (b < 'a' || b > 'z') && (b < '0' || b > '9') && strings.IndexByte("@.:/-", b) < 0 {
 				pattern[i] = '%' // it may be written in another way in JSON
 			}
 		}

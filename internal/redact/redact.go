@@ -264,7 +264,7 @@ func (r *Redactor) findBase64(seen view, text string) (found []span) {
 
 // mayBeBroken reports whether an address may be broken over lines: a break leaves its host or its path whole.
 func (r *Redactor) mayBeBroken(text string) bool {
-	if strings.IndexAny(text, "\n\r<") < 0 {
+	if !strings.ContainsAny(text, "\n\r<") {
 		return false
 	}
 

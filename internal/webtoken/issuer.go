@@ -87,7 +87,7 @@ func (v *Verifier) addressed(shown Presented, aud audience, configured []string,
 			(!slices.Contains(configured, name) || shown.Foreign != nil && shown.Foreign(name))
 	}
 	ours := func(name string) bool { return !foreign(name) }
-	return slices.ContainsFunc(aud, ours) && !(sole && slices.ContainsFunc(aud, foreign))
+	return slices.ContainsFunc(aud, ours) && (!sole || !slices.ContainsFunc(aud, foreign))
 }
 
 // used refuses the second use of a token that is good for one.

@@ -175,7 +175,7 @@ func (i *Issuer) authorize(w http.ResponseWriter, r *http.Request) {
 	if i.refuse != "" {
 		back = url.Values{"error": {i.refuse}, "state": {query.Get("state")}}
 	}
-	if i.more["authorization_response_iss_parameter_supported"] == true {
+	if names, _ := i.more["authorization_response_iss_parameter_supported"].(bool); names {
 		back.Set("iss", i.URL)
 	}
 	i.mutex.Unlock()
