@@ -112,7 +112,7 @@ func (i *inbox) signedFor(mail *arrival, to recipient, signature *authentication
 }
 
 // sentByAuthor reports whether a server of the author's domain sent the mail here (RFC 7208) and not for another mailbox of that domain,
-// whose owner forwards mail: large domains have many. To and Cc of a signed mail say nothing here: whoever lets a mailbox forward it may have
+// whose owner forwards mail: large domains have many. To and Cc of a signed mail say nothing here: the owner of a forwarding mailbox may have
 // written the agent there, and the signature is what a domain believes of mail in its own name that comes from elsewhere.
 func (i *inbox) sentByAuthor(mail *arrival, to recipient) bool {
 	if mail.sender.DMARC.Envelope != authentication.Pass || resentByOther(mail) {

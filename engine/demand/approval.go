@@ -492,13 +492,13 @@ func grantOf(i policypart.Issuance) policypart.Grant {
 	return granted
 }
 
-// lent reports whether somebody else than the sender logged in: for the message that their page showed, and for no other.
+// lent reports whether someone else than the sender logged in: for the message that their page showed, and for no other.
 func lent(i policypart.Issuance) bool {
 	same := i.Resolution.SameAsSender
 	return i.Kind == policypart.Unauthorized && same != nil && !*same && notesOf(i).Message != "" // an older version kept none
 }
 
-// useBy is the use that a turn makes of the grant of its demand. An approval, and the login of somebody else, are about the
+// useBy is the use that a turn makes of the grant of its demand. An approval, and the login of someone else, are about the
 // message that was shown, which its sender may have edited since. What an asker grants may be brought by a later message, whose sender was
 // compared with the asker then; its turn is the one of the demand since.
 func useBy(i policypart.Issuance, turn exchange.TurnRecord, now time.Time) policypart.Use {

@@ -218,7 +218,7 @@ func takePlace(ctx context.Context, tx Tx, claim *exchange.Claim) error {
 	return err
 }
 
-// releaseApproval drops an approval or a login that waits: the page showed words that are not there any more, perhaps to somebody
+// releaseApproval drops an approval or a login that waits: the page showed words that are not there any more, perhaps to someone
 // else than their sender. The turn runs again.
 func (s *canceller) releaseApproval(ctx context.Context, sent SentMessage) (func(Tx) error, error) {
 	nothing := func(Tx) error { return nil }

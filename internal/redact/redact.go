@@ -341,7 +341,7 @@ func (r *Redactor) pathAt(seen view, key Key, at int, joined bool) (span, bool) 
 		return span{}, false
 	case (joined || host == "") && after-token != key.Length:
 		return span{}, false
-	case after-token < key.Length && strings.ToLower(seen.text[token:after]) == seen.text[token:after]: // a page with a name: somebody else's on our host
+	case after-token < key.Length && strings.ToLower(seen.text[token:after]) == seen.text[token:after]: // a page with a name: someone else's on our host
 		return span{}, false
 	case key.Query != "" && !hasMember(addressAt(seen.text, after), key.Query):
 		return span{}, false
