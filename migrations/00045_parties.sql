@@ -11,7 +11,8 @@ CREATE TABLE turn_parties (
     PRIMARY KEY (turn_id, party_key)
 );
 
-CREATE INDEX turn_parties_party ON turn_parties (party_key, turn_id);
+-- By which an erased person is found.
+CREATE INDEX turn_parties_principal ON turn_parties (principal, turn_id);
 
 -- Public posts, and what was said in the rooms of bridges, were open to all in their conversation. Of older mails only their senders
 -- are parties: who else was addressed was not kept in a form that a proof can be compared with.

@@ -855,6 +855,9 @@ func (t eraseTx) erasePrincipal(ctx context.Context, principal string, made map[
 	if err := remove("links", `DELETE FROM links WHERE $1 IN (first_key, second_key)`, hashKey(principal)); err != nil {
 		return err
 	}
+	if err := remove("parties", `DELETE FROM turn_parties WHERE principal = $1`, principal); err != nil {
+		return err
+	}
 	if err := remove("stops", `DELETE FROM list_entries WHERE list = 'stop' AND target = $1`, principal); err != nil {
 		return err
 	}

@@ -416,7 +416,7 @@ func (e *postgresEngine) Size(ctx context.Context) (total, free int64, err error
 
 // vacuumed are the tables that had something of a person.
 var vacuumed = []string{
-	"turns", "originals", "events", "replies", "deliveries", "jobs", "documents", "tokens", "demands", "audit", "links", "dispatches",
+	"turns", "turn_parties", "originals", "events", "replies", "deliveries", "jobs", "documents", "tokens", "demands", "audit", "links", "dispatches",
 	"tool_requests", "task_runs", "destinations", "list_entries", "mail_suppressions", "mail_failures", "watches", "bridge_items", "sessions",
 	"session_map", "session_messages", "unanswered", "run_results", "erasures", "erasure_turns",
 	"arrivals", "search_words", "search_pending", "mails", "mail_words", "mail_originals", "notices", "notice_ways", "notice_tallies", "notice_conditions",
