@@ -138,7 +138,7 @@ func TestATaskGoesOnWithItsSpeaker(t *testing.T) {
 
 	task := b.rpc(b.ada, "SendMessage", withMetadata("1", `{"mentionable":{"identity_evidence":[`+trusted(ann, "platform")+`]}}`)).text(t, "result.task.id")
 	for name, evidence := range map[string]string{"eve": trusted(eve, "platform"), "the connector": "", "ann, unproven": expired(ann)} {
-		if r := with(name, task, evidence); r.decode(t).Error == nil || !strings.Contains(r.body, "somebody else") {
+		if r := with(name, task, evidence); r.decode(t).Error == nil || !strings.Contains(r.body, "task of another person") {
 			t.Errorf("%s continues ann's task: %.300s", name, r.body)
 		}
 	}
