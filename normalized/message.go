@@ -169,6 +169,11 @@ type Part struct {
 	unknown members         // keys of a newer contract, kept in stored and forwarded documents
 }
 
+// OnlyText reports whether the part is a text and has nothing else that could be read.
+func (p *Part) OnlyText() bool {
+	return p.Kind == PartText && p.Citation == nil && p.BytesRef == nil && len(p.whole) == 0 && len(p.unknown) == 0
+}
+
 // ToolError is the failure of a tool call.
 type ToolError struct {
 	Message string `json:"message"`

@@ -49,6 +49,15 @@ func (s *core) withoutKeys(parts []normalized.Part, hide func(string) string) []
 }
 
 func (s *core) withoutKey(part normalized.Part, hide func(string) string) normalized.Part {
+	if part.OnlyText() { // nearly every part: it needs no document
+		clean := hide(part.Content)
+		if clean != part.Content || !strings.Contains(part.Content, part.New) {
+			part.New = hide(part.New)
+		}
+		part.Content = clean
+		return part
+	}
+
 	inline := part.BytesRef
 	if inline != nil && inline.Kind == normalized.BytesInline {
 		content, err := inline.Bytes()
