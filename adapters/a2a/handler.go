@@ -160,7 +160,7 @@ func (h *handler) place(ctx context.Context, c *call, in *exchange.Inbound, wher
 	return err
 }
 
-// answerBefore returns the id of the newest answer in a thread of the owner; empty where there is none.
+// answerBefore returns the id of the newest answer in a thread of the owner; empty if the thread has no answer.
 func (h *handler) answerBefore(ctx context.Context, owned owner, thread string) (string, error) {
 	turns, err := h.options.Turns.Turns(ctx, exchange.TurnFilter{
 		Agent: owned.agent, Carrier: owned.caller, ThreadID: thread, States: []string{exchange.StateAnswered},

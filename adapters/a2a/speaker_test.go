@@ -15,7 +15,7 @@ const (
 	eve = "slack:T1/U2"
 )
 
-// expired is evidence about somebody that is not accepted.
+// expired returns evidence about a person that the server does not accept.
 func expired(subject string) string {
 	return `{"issuer":"a.example","subject":"` + subject + `","assurance":"platform","proof":{"value":"topsecret"}}`
 }

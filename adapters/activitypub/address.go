@@ -128,7 +128,7 @@ func (a *actors) speaker(ctx context.Context, actor string) string {
 	return idAddress(actor)
 }
 
-// lastCheck returns what is stored about an actor's address; without a Status = nothing.
+// lastCheck returns the stored check of an actor's address; its Status is empty if nothing is stored.
 func (a *actors) lastCheck(ctx context.Context, actor string) (known checkedAddress, err error) {
 	value, found, err := a.options.State.Get(ctx, addressNamespace, actor)
 	if err != nil || !found || json.Unmarshal(value, &known) != nil || known.Address == "" {

@@ -147,7 +147,7 @@ func addressTo(activity, note map[string]any, to ...string) {
 	delete(note, "tag")
 }
 
-// TestReplayAtAnotherAgent: what was meant for one agent is no request to another one of the same server.
+// TestReplayAtAnotherAgent: an activity that was meant for one agent is not a request to another agent of the same server.
 func TestReplayAtAnotherAgent(t *testing.T) {
 	for by, c := range carriers {
 		t.Run(by, func(t *testing.T) {
@@ -188,7 +188,7 @@ func TestOldNoteIsNoRequest(t *testing.T) {
 	}
 }
 
-// TestEditsThatWereNotMeantForTheAgent: she writes to Bob and the agent, then goes on with Bob alone.
+// TestEditsThatWereNotMeantForTheAgent: Alice writes to Bob and the agent, then edits the note so that it is for Bob only.
 func TestEditsThatWereNotMeantForTheAgent(t *testing.T) {
 	for _, first := range []string{"Create", "Update"} {
 		t.Run(first+" first", func(t *testing.T) {

@@ -7,7 +7,7 @@ import (
 	"inbox/engine/store/storetest"
 )
 
-// TestErasedPersonIsNoParty: a person who is erased is named in the messages of others no more.
+// TestErasedPersonIsNoParty: the messages of other people no longer name an erased person.
 func TestErasedPersonIsNoParty(t *testing.T) {
 	const bob, carol = "inbox.example mailto:bob@b.example", "inbox.example mailto:carol@c.example"
 	for name, options := range map[string]Options{"sqlite": {DataDir: migrated(t)}, "postgres": {URL: storetest.Postgres(t), Connections: 2}} {
