@@ -198,7 +198,7 @@ func (s *Service) drop(ctx context.Context, job queue.Job, record Record, reply 
 
 // guarded holds an attempt back while the destination is paused or busy, and gives up where the destination is dead. What was loaded
 // may be hours old after the wait behind an earlier delivery of its thread, so the row is asked once more when nothing is left to wait for.
-// Whoever cancels the delivery from then on finds its job running, and is told that it is under way.
+// An operator who cancels the delivery from then on finds its job running, and is told that the attempt is under way.
 func (s *Service) guarded(ctx context.Context, job queue.Job, p pending, channel exchange.Channel) error {
 	if reason := s.refused(p.record, p.reply); reason != "" {
 		attempts.WithLabelValues(p.record.Channel, "withdrawn").Inc()
