@@ -72,7 +72,9 @@ type Destination struct {
 // Delivery is one attempt to bring a reply to one destination.
 type Delivery struct {
 	ID          string
-	Attempt     int // from 1
+	Attempt     int      // from 1; from 1 again when the operator retries
+	Repeated    bool     // false = no earlier attempt can have reached the peer
+	Done        []string // what earlier attempts returned as DeliveryReceipt.Done
 	Reply       Reply
 	NativeID    string
 	Destination Destination
@@ -90,10 +92,14 @@ const (
 type DeliveryReceipt struct {
 	Detail  string            // status line or reply text, cleaned, at most 512 bytes
 	Refused map[string]string // those of several recipients who were refused for good, and why; nil = none
+	// Done are those of several recipients who need no further attempt although others do: they have the message, or were refused
+	// for good. They are kept with the delivery until it goes.
+	Done []string
 }
 
 // Channel is what the engine needs of an adapter to answer. Plan is pure: no network, no clock. Deliver makes one
-// attempt and classes its errors with fault.RetryIn and fault.GiveUp; an unclassed error is retried on the schedule.
+// attempt and classes its errors with fault.RetryIn and fault.GiveUp; an unclassed error is retried on the schedule. Refused and Done
+// of a receipt count beside an error, too.
 type Channel interface {
 	Plan(ctx context.Context, reply Reply) (Plan, error)
 	Deliver(ctx context.Context, delivery Delivery) (DeliveryReceipt, error)

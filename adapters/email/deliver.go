@@ -301,7 +301,8 @@ func (o *outbox) deliver(ctx context.Context, delivery exchange.Delivery) (recei
 	result, err := o.send(ctx, delivery, tagged(notes.Local, notes.Tag), recipients, mail.data)
 	o.reporter.learn(ctx, delivery, recipients, result, err)
 	if err == nil && len(result.Later) > 0 {
-		err = o.partly(ctx, delivery, to.Recipients, result)
+		receipt.Refused = result.WhoRefused()
+		receipt.Done, err = partly(to.Recipients, result)
 	}
 	if err != nil {
 		return receipt, o.keepForRepeat(ctx, delivery, mail, err)
@@ -329,10 +330,9 @@ func ReplyIDOf(messageID string) (replyID, domain string) {
 }
 
 const (
-	repeatNamespace   = "email/outgoing"
-	progressNamespace = "email/progress"
-	repeatLife        = authentication.SignatureEpoch // a kept mail ends before its signature does
-	maxStateBytes     = 64 << 10                      // larger mails go to the blob store
+	repeatNamespace = "email/outgoing"
+	repeatLife      = authentication.SignatureEpoch // a kept mail ends before its signature does
+	maxStateBytes   = 64 << 10                      // larger mails go to the blob store
 )
 
 // finishedMail is a signed mail.
@@ -351,7 +351,7 @@ type keptMail struct {
 // finished returns the signed mail of a delivery: the one that was offered before, or a new one. All destinations of a reply
 // get the same bytes.
 func (o *outbox) finished(ctx context.Context, delivery exchange.Delivery, notes route, people audience) (finishedMail, error) {
-	if delivery.Attempt > 1 {
+	if delivery.Repeated {
 		if data, found, err := o.offeredBefore(ctx, delivery.Reply.ID); err != nil || found {
 			return finishedMail{data, true}, err
 		}
@@ -422,26 +422,10 @@ func (o *outbox) keepForRepeat(ctx context.Context, delivery exchange.Delivery, 
 	return cause
 }
 
-// progress is who needs no further attempt of a delivery.
-type progress struct {
-	Done []string `json:"done"`
-}
-
 // open returns the recipients who are to be tried: not those who have the mail or refused it, and not those that are
 // suppressed. left names who is missing. No one left is an error, unless one of them has the mail.
 func (o *outbox) open(ctx context.Context, delivery exchange.Delivery, all []string) (recipients []string, left string, err error) {
-	var before progress
-	if delivery.Attempt > 1 {
-		value, found, err := o.options.State.Get(ctx, progressNamespace, delivery.ID)
-		if err != nil {
-			return nil, "", err
-		}
-		if found && json.Unmarshal(value, &before) != nil {
-			before = progress{}
-		}
-	}
-
-	recipients = slices.DeleteFunc(slices.Clone(all), func(address string) bool { return slices.Contains(before.Done, address) })
+	recipients = slices.DeleteFunc(slices.Clone(all), func(address string) bool { return slices.Contains(delivery.Done, address) })
 	suppressed, err := o.reporter.suppressed(ctx, recipients)
 	if err != nil {
 		return nil, "", err
@@ -452,28 +436,19 @@ func (o *outbox) open(ctx context.Context, delivery exchange.Delivery, all []str
 		left += "; not sent to " + one.Address + ", which is suppressed: " + one.Reason
 	}
 
-	if len(recipients) == 0 && len(before.Done) == 0 {
+	if len(recipients) == 0 && len(delivery.Done) == 0 {
 		return nil, "", fault.GiveUp(message.Clip("suppressed: "+suppressed[0].Address+": "+suppressed[0].Reason+" (lift it with: inbox mail suppressed remove "+suppressed[0].Address+")", 500), nil)
 	}
 
 	return recipients, left, nil
 }
 
-// partly notes who has the mail, so that only the others are tried again.
-func (o *outbox) partly(ctx context.Context, delivery exchange.Delivery, all []string, result outbound.Outcome) error {
+// partly returns who needs no further attempt, so that only the others are tried again, and the error that says why.
+func partly(all []string, result outbound.Outcome) (done []string, err error) {
 	later := addressesOf(result.Later)
-	done := progress{Done: slices.DeleteFunc(slices.Clone(all), func(address string) bool { return slices.Contains(later, address) })}
-	value, err := json.Marshal(done)
-	if err != nil {
-		return fmt.Errorf("encode progress: %w", err)
-	}
-
-	if err := o.options.State.Put(ctx, progressNamespace, delivery.ID, value, o.now().Add(2*repeatLife)); err != nil {
-		return fmt.Errorf("store progress: %w", err)
-	}
-
+	done = slices.DeleteFunc(slices.Clone(all), func(address string) bool { return slices.Contains(later, address) })
 	last := result.Later[len(result.Later)-1]
-	return fault.RetryIn(0, message.Clip("taken for "+fmt.Sprint(len(done.Done))+" of "+fmt.Sprint(len(all))+"; "+last.Address+": "+last.Reason(), 480), last.Answer)
+	return done, fault.RetryIn(0, message.Clip(fmt.Sprintf("taken for %d of %d; %s: %s", len(done), len(all), last.Address, last.Reason()), 480), last.Answer)
 }
 
 func addressesOf(list []outbound.Refusal) []string {

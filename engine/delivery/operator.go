@@ -1,7 +1,9 @@
 package delivery
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"slices"
 	"time"
 
@@ -151,23 +153,64 @@ func (s *Service) Close(ctx context.Context, channel, key string) error {
 	return nil
 }
 
-// Cancel stops a delivery that has not been made. Conflict when it is delivered already.
+// Cancel stops a delivery that has not been made: no attempt begins afterwards. Conflict when it is delivered, or when an attempt is
+// under way.
 func (s *Service) Cancel(ctx context.Context, id string) error {
-	record, _, err := s.options.Store.Delivery(ctx, id)
+	record, reply, err := s.options.Store.Delivery(ctx, id)
 	if err != nil {
 		return err
 	}
-	return s.options.Store.InTx(ctx, func(tx Tx) error {
-		moved, err := tx.MoveDelivery(ctx, Move{
-			ID: id, From: []string{StatePending, StateRetry, StateDead}, To: StateCancelled, Reason: "cancelled by the operator",
-			Attempt: record.Attempt, At: time.Now(),
-			Event: event(exchange.EventDeliveryCanceled, eventBody{Destination: record.Address, Reason: "cancelled by the operator"}),
-		})
+	const reason = "cancelled by the operator"
+	stopped, err := s.stop(ctx, record, reply, reason)
+	if err != nil || stopped {
+		return err
+	}
+
+	return s.options.Store.InTx(ctx, func(tx Tx) error { // a dead delivery has no job
+		moved, err := tx.MoveDelivery(ctx, cancelled(record, reason, StateDead))
 		if err == nil && !moved {
-			return fault.Newf(fault.Conflict, "delivery %s is %s and cannot be cancelled", id, record.State)
+			return fault.Newf(fault.Conflict, "delivery %s is %s and cannot be cancelled", id, cmp.Or(busy(record.State), record.State))
 		}
 		return err
 	})
+}
+
+// errAttempting ends the transaction of stop where an attempt has begun.
+var errAttempting = errors.New("an attempt of the delivery is under way")
+
+// stop cancels a delivery that waits for an attempt, and reports whether it did. It removes the job in the same transaction: a job that
+// is not there to be removed runs, and nothing calls its attempt back.
+func (s *Service) stop(ctx context.Context, record Record, reply exchange.Reply, reason string) (stopped bool, err error) {
+	err = s.options.Store.InTx(ctx, func(tx Tx) (err error) {
+		stopped, err = tx.MoveDelivery(ctx, cancelled(record, reason, StatePending, StateRetry))
+		if err != nil || !stopped {
+			return err
+		}
+		stopped, err = tx.RemoveJob(ctx, record.kind(), Partition(record.Key, record.Agent, reply.Message.ThreadID), record.ID)
+		if err == nil && !stopped {
+			return errAttempting
+		}
+		return err
+	})
+	if errors.Is(err, errAttempting) {
+		return false, nil
+	}
+	return stopped && err == nil, err
+}
+
+func cancelled(record Record, reason string, from ...string) Move {
+	return Move{
+		ID: record.ID, From: from, To: StateCancelled, Reason: reason, Attempt: record.Attempt, At: time.Now(),
+		Event: event(exchange.EventDeliveryCanceled, eventBody{Destination: record.Address, Reason: reason}),
+	}
+}
+
+// busy names the state of a delivery whose row still says that it waits, while its attempt is under way.
+func busy(state string) string {
+	if state == StatePending || state == StateRetry {
+		return StateSending
+	}
+	return ""
 }
 
 func newID() string { return uuid.Must(uuid.NewV7()).String() }
@@ -175,7 +218,7 @@ func newID() string { return uuid.Must(uuid.NewV7()).String() }
 const withdrawPage = 500
 
 // WithdrawRefused cancels the deliveries that wait and must not be made any more, with the reason, and returns how many. What
-// begins meanwhile is asked about again before its attempt. Their jobs find them cancelled when their time comes.
+// begins meanwhile is asked about again before its attempt.
 func (s *Service) WithdrawRefused(ctx context.Context) (withdrawn int, err error) {
 	for _, state := range []string{StateRetry, StatePending} {
 		filter := Filter{State: state, Limit: withdrawPage}
@@ -219,14 +262,7 @@ func (s *Service) withdraw(ctx context.Context, record Record) (done bool, err e
 		return false, nil
 	}
 
-	err = s.options.Store.InTx(ctx, func(tx Tx) (err error) {
-		done, err = tx.MoveDelivery(ctx, Move{
-			ID: record.ID, From: []string{StatePending, StateRetry}, To: StateCancelled, Reason: reason, Attempt: record.Attempt, At: time.Now(),
-			Event: event(exchange.EventDeliveryCanceled, eventBody{Destination: record.Address, Reason: reason}),
-		})
-		return err
-	})
-
+	done, err = s.stop(ctx, record, reply, reason)
 	if done {
 		attempts.WithLabelValues(record.Channel, "withdrawn").Inc()
 	}

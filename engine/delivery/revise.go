@@ -326,10 +326,7 @@ func mustHear(ctx context.Context, tx Tx, sent Record, action, threadID string) 
 		return true, nil
 	}
 
-	moved, err := tx.MoveDelivery(ctx, Move{
-		ID: sent.ID, From: unfinished, To: StateCancelled, Reason: takenBack, Attempt: sent.Attempt, At: time.Now(),
-		Event: event(exchange.EventDeliveryCanceled, eventBody{Destination: sent.Address, Reason: takenBack}),
-	})
+	moved, err := tx.MoveDelivery(ctx, cancelled(sent, takenBack, unfinished...))
 	if err != nil || !moved {
 		return true, err
 	}

@@ -6,6 +6,7 @@ package delivery
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"log/slog"
 	"math/rand/v2"
 	"sync"
@@ -57,6 +58,9 @@ var taken = []string{StatePending, StateRetry, StateSending, StateCancelled}
 
 // markAfter is how long an attempt may take before its row says sending.
 const markAfter = 100 * time.Millisecond
+
+// settleTime bounds the transaction that ends an attempt.
+const settleTime = 5 * time.Second
 
 // Service runs deliveries. Its Run method is the queue handler of JobKind.
 type Service struct {
@@ -133,26 +137,45 @@ func Partition(key, agent, threadID string) string {
 
 // Run makes one attempt of the delivery named by the job.
 func (s *Service) Run(ctx context.Context, job queue.Job) error {
-	record, reply, err := s.load(ctx, job)
-	if fault.Is(err, fault.NotFound) {
-		return queue.GiveUp("the delivery row is gone", err)
+	for remembered := true; ; remembered = false {
+		p, err := s.load(ctx, job, remembered)
+		if fault.Is(err, fault.NotFound) {
+			return queue.GiveUp("the delivery row is gone", err)
+		}
+		if err != nil {
+			return queue.RetryAfter(time.Second, err)
+		}
+
+		if err := s.run(ctx, job, p); !errors.Is(err, errChanged) {
+			return err
+		}
 	}
-	if err != nil {
-		return queue.RetryAfter(time.Second, err)
-	}
-	if record.State == StateDelivered || record.State == StateDead || record.State == StateCancelled {
+}
+
+// pending is a delivery before its attempt.
+type pending struct {
+	record   Record
+	reply    exchange.Reply
+	repeated bool // an earlier attempt may have reached the peer
+}
+
+// errChanged means that a delivery is not as it was loaded: it was cancelled, or its reply was edited or withdrawn.
+var errChanged = errors.New("the delivery changed before its attempt")
+
+func (s *Service) run(ctx context.Context, job queue.Job, p pending) error {
+	switch p.record.State {
+	case StateDelivered, StateDead, StateCancelled:
 		return nil
 	}
-	if over := obsolete(record, reply); over != "" {
-		return s.drop(ctx, job, record, reply, over)
+	if over := obsolete(p.record, p.reply); over != "" {
+		return s.drop(ctx, job, p.record, p.reply, over)
 	}
 
-	channel := s.options.Channels.Channel(record.Channel)
+	channel := s.options.Channels.Channel(p.record.Channel)
 	if channel == nil {
-		return s.finish(ctx, job, record, reply, fault.GiveUp("no adapter for "+record.Channel+" is configured", nil))
+		return s.finish(ctx, job, p.record, p.reply, exchange.DeliveryReceipt{}, fault.GiveUp("no adapter for "+p.record.Channel+" is configured", nil))
 	}
-
-	return s.guarded(ctx, job, record, reply, channel)
+	return s.guarded(ctx, job, p, channel)
 }
 
 // obsolete returns why a delivery is not needed any more; empty = it is needed.
@@ -173,27 +196,42 @@ func (s *Service) drop(ctx context.Context, job queue.Job, record Record, reply 
 	}, queue.Outcome{Kind: queue.Done}, nil)
 }
 
-// guarded holds an attempt back while the destination is paused or busy, and gives up where the destination is dead.
-func (s *Service) guarded(ctx context.Context, job queue.Job, record Record, reply exchange.Reply, channel exchange.Channel) error {
-	if reason := s.refused(record, reply); reason != "" {
-		attempts.WithLabelValues(record.Channel, "withdrawn").Inc()
-		return s.drop(ctx, job, record, reply, reason)
+// guarded holds an attempt back while the destination is paused or busy, and gives up where the destination is dead. What was loaded
+// may be hours old after the wait behind an earlier delivery of its thread, so the row is asked once more when nothing is left to wait for.
+// An operator who cancels the delivery from then on finds its job running, and is told that the attempt is under way.
+func (s *Service) guarded(ctx context.Context, job queue.Job, p pending, channel exchange.Channel) error {
+	if reason := s.refused(p.record, p.reply); reason != "" {
+		attempts.WithLabelValues(p.record.Channel, "withdrawn").Inc()
+		return s.drop(ctx, job, p.record, p.reply, reason)
 	}
 
-	leave, dead, err := s.enter(ctx, record.Channel, record.Key)
+	leave, dead, err := s.enter(ctx, p.record.Channel, p.record.Key)
 	switch {
 	case dead != nil:
-		return s.finish(ctx, job, record, reply, dead)
+		return s.finish(ctx, job, p.record, p.reply, exchange.DeliveryReceipt{}, dead)
 	case err != nil:
 		return err
 	}
 
 	defer leave()
-	return s.attempt(ctx, job, record, reply, channel)
+	switch standing, err := s.options.Store.Standing(ctx, p.record.ID); {
+	case fault.Is(err, fault.NotFound):
+		return errChanged
+	case err != nil:
+		return queue.RetryAfter(time.Second, err)
+	case standing != p.standing():
+		return errChanged
+	}
+	return s.attempt(ctx, job, p, channel)
+}
+
+func (p pending) standing() Standing {
+	return Standing{State: p.record.State, Revision: p.reply.Revision, Deleted: !p.reply.DeletedAt.IsZero()}
 }
 
 // attempt makes the attempt and settles it. One that takes long is marked as sending, for operators who look.
-func (s *Service) attempt(ctx context.Context, job queue.Job, record Record, reply exchange.Reply, channel exchange.Channel) error {
+func (s *Service) attempt(ctx context.Context, job queue.Job, p pending, channel exchange.Channel) error {
+	record, reply := p.record, p.reply
 	record.Attempt = max(record.Attempt+1, job.Attempt)
 	sending, span := ctx, (*telemetry.Span)(nil)
 	if s.options.Tracer != nil && record.Trace != "" {
@@ -203,7 +241,7 @@ func (s *Service) attempt(ctx context.Context, job queue.Job, record Record, rep
 	}
 	slow := runLate(markAfter, func() { s.markSending(ctx, record) })
 	receipt, err := channel.Deliver(sending, exchange.Delivery{
-		ID: record.ID, Attempt: record.Attempt, Reply: reply, NativeID: record.NativeID, Action: record.Action,
+		ID: record.ID, Attempt: record.Attempt, Repeated: p.repeated, Done: record.Done, Reply: reply, NativeID: record.NativeID, Action: record.Action,
 		Destination: exchange.Destination{Key: record.Key, Address: record.Address, Data: record.Data},
 	})
 
@@ -215,14 +253,17 @@ func (s *Service) attempt(ctx context.Context, job queue.Job, record Record, rep
 		}
 		span.End(failed)
 	}
-	if err == nil {
-		return s.delivered(ctx, job, record, reply, receipt)
-	}
-	if ctx.Err() != nil {
+	if err != nil && len(receipt.Done) == 0 && ctx.Err() != nil {
 		return ctx.Err()
 	}
 
-	return s.finish(ctx, job, record, reply, err)
+	// What a peer took is written down even if the server began to stop meanwhile: it would be sent to the peer again.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), settleTime)
+	defer cancel()
+	if err == nil {
+		return s.delivered(ctx, job, record, reply, receipt)
+	}
+	return s.finish(ctx, job, record, reply, receipt, err)
 }
 
 // markSending writes what can be seen only while the attempt lasts. A failure costs the sight, not the delivery: the
@@ -251,8 +292,8 @@ func (s *Service) delivered(ctx context.Context, job queue.Job, record Record, r
 	attempts.WithLabelValues(record.Channel, "delivered").Inc()
 	return s.settle(ctx, job, record, reply, Move{
 		ID: record.ID, From: taken, To: StateDelivered, Reason: receipt.Detail, Attempt: record.Attempt,
-		Returned: receipt.Refused,
-		Event:    event(exchange.EventDeliverySent, eventBody{Destination: record.Address, Detail: receipt.Detail, Action: record.Action}),
+		Returned: receipt.Refused, Done: receipt.Done,
+		Event: event(exchange.EventDeliverySent, eventBody{Destination: record.Address, Detail: receipt.Detail, Action: record.Action}),
 	}, queue.Outcome{Kind: queue.Done}, s.recovered(ctx, record.Channel, record.Key))
 }
 
@@ -267,14 +308,16 @@ func (s *Service) recovered(ctx context.Context, channel, key string) func(Tx) e
 }
 
 // finish settles a failed attempt: another one by the schedule, or a dead letter.
-func (s *Service) finish(ctx context.Context, job queue.Job, record Record, reply exchange.Reply, cause error) error {
+func (s *Service) finish(
+	ctx context.Context, job queue.Job, record Record, reply exchange.Reply, receipt exchange.DeliveryReceipt, cause error,
+) error {
 	reason := reasonOf(cause)
 	f := fault.Of(cause)
 	schedule := s.schedule(record.Channel)
 	if f.Permanent || record.Attempt > len(schedule) {
 		attempts.WithLabelValues(record.Channel, "dead").Inc()
 		return s.settle(ctx, job, record, reply, Move{
-			ID: record.ID, From: unfinished, To: StateDead, Reason: reason, Attempt: record.Attempt,
+			ID: record.ID, From: unfinished, To: StateDead, Reason: reason, Attempt: record.Attempt, Returned: receipt.Refused, Done: receipt.Done,
 			Event: event(exchange.EventDeliveryDead, eventBody{Destination: record.Address, Reason: reason, Action: record.Action}),
 		}, queue.Outcome{Kind: queue.Done}, func(tx Tx) error {
 			return s.tell(ctx, tx, record, reply, exchange.EventDeliveryDead, record.Address, reason)
@@ -285,7 +328,7 @@ func (s *Service) finish(ctx context.Context, job queue.Job, record Record, repl
 	attempts.WithLabelValues(record.Channel, "retry").Inc()
 	at := time.Now().Add(max(jitter(schedule[record.Attempt-1]), f.RetryAfter))
 	return s.settle(ctx, job, record, reply, Move{
-		ID: record.ID, From: unfinished, To: StateRetry, Reason: reason, Attempt: record.Attempt, NextAt: at,
+		ID: record.ID, From: unfinished, To: StateRetry, Reason: reason, Attempt: record.Attempt, NextAt: at, Returned: receipt.Refused, Done: receipt.Done,
 		Event: event(exchange.EventDeliveryRetry, eventBody{Destination: record.Address, Reason: reason, At: at.UTC().Format(time.RFC3339)}),
 	}, queue.Outcome{Kind: queue.Retry, At: at, Reason: reason}, worse)
 }
@@ -440,11 +483,12 @@ func (f *fresh) take(id string) (kept, bool) {
 	return entry, ok
 }
 
-// load returns the delivery of a job. Only a first attempt may trust what is remembered: the operator may have
-// cancelled a delivery since, which the conditional update at the end would notice too late.
-func (s *Service) load(ctx context.Context, job queue.Job) (Record, exchange.Reply, error) {
-	if entry, ok := s.fresh.take(job.Payload); ok && job.Attempt == 1 {
-		return entry.record, entry.reply, nil
+// load returns the delivery of a job: as this process stored it, when that is remembered and the caller may use it, else from its row. No
+// attempt was made of what is remembered. Of what is read one may have been, whatever its count says.
+func (s *Service) load(ctx context.Context, job queue.Job, remembered bool) (pending, error) {
+	if entry, ok := s.fresh.take(job.Payload); ok && remembered {
+		return pending{record: entry.record, reply: entry.reply}, nil
 	}
-	return s.options.Store.Delivery(ctx, job.Payload)
+	record, reply, err := s.options.Store.Delivery(ctx, job.Payload)
+	return pending{record: record, reply: reply, repeated: true}, err
 }

@@ -51,9 +51,11 @@ type Record struct {
 	Attempt  int             `json:"attempt"`
 	NextAt   time.Time       `json:"next_at,omitzero"` // of the next attempt, in state retry
 	// Returned are those of several recipients who do not have it, and why.
-	Returned  map[string]string `json:"returned,omitempty"`
-	CreatedAt time.Time         `json:"created_at"`
-	UpdatedAt time.Time         `json:"updated_at"`
+	Returned map[string]string `json:"returned,omitempty"`
+	// Done are those of several recipients who need no further attempt: they have it, or were refused for good.
+	Done      []string  `json:"done,omitempty"`
+	CreatedAt time.Time `json:"created_at"`
+	UpdatedAt time.Time `json:"updated_at"`
 }
 
 // kind is the queue kind of the record's job.
@@ -102,7 +104,16 @@ type Move struct {
 	At      time.Time
 	// Returned are further recipients who do not have it; nil = none.
 	Returned map[string]string
-	Event    exchange.Event // Kind and Body; the store fills TurnID and Seq; no row when Kind is empty
+	// Done are further recipients who need no other attempt; nil = none.
+	Done  []string
+	Event exchange.Event // Kind and Body; the store fills TurnID and Seq; no row when Kind is empty
+}
+
+// Standing is what others may change of a delivery that waits for its attempt.
+type Standing struct {
+	State    string
+	Revision int  // of the reply
+	Deleted  bool // the reply was withdrawn
 }
 
 // Condition is what is known of a destination that fails. All nodes share it; a destination that takes deliveries has
@@ -145,6 +156,8 @@ type Store interface {
 	InTx(ctx context.Context, work func(Tx) error) error
 	// Delivery returns the record and the reply it carries; fault.NotFound when there is none.
 	Delivery(ctx context.Context, id string) (Record, exchange.Reply, error)
+	// Standing returns what decides whether the attempt of a delivery may begin; fault.NotFound when there is no such delivery.
+	Standing(ctx context.Context, id string) (Standing, error)
 	// Deliveries lists deliveries, newest first.
 	Deliveries(ctx context.Context, filter Filter) ([]Record, error)
 	// Reply returns a reply and its native id; fault.NotFound when there is none.

@@ -2,7 +2,10 @@ package pipeline_test
 
 import (
 	"errors"
+	"sync"
 	"testing"
+
+	"github.com/google/go-cmp/cmp"
 
 	"inbox/agents"
 	"inbox/engine/delivery"
@@ -86,4 +89,122 @@ func TestUsedUpScheduleIsADeadLetter(t *testing.T) {
 	if dead := e.waitState(t, receipt.TurnID, delivery.StateDead); dead.Attempt != 3 || dead.Reason != "452 full" {
 		t.Fatalf("%+v", dead)
 	}
+}
+
+// behind answers two messages of one thread, of which the first stays on its way until the returned function is called. The delivery of
+// the second waits behind it.
+func (e *engine) behind(t *testing.T) (first, second delivery.Record, release func()) {
+	t.Helper()
+	gate, begun := make(chan struct{}), make(chan struct{})
+	var blocked bool
+	e.peer.set(func(exchange.Delivery) error {
+		if !blocked {
+			blocked = true
+			close(begun)
+			hold(t.Context(), gate)
+		}
+		return nil
+	})
+	one := e.receive(t, from("ana", "m1", "thread"))
+	await.Receive(t, begun, "the first attempt")
+	two := e.receive(t, from("ana", "m2", "thread"))
+	e.settled(t, two.TurnID)
+	return e.deliveryOf(t, one.TurnID), e.deliveryOf(t, two.TurnID), sync.OnceFunc(func() { close(gate) })
+}
+
+func (e *engine) deliveryOf(t *testing.T, turnID string) delivery.Record {
+	t.Helper()
+	records, err := e.store.Deliveries(t.Context(), delivery.Filter{TurnID: turnID, Limit: 10})
+	if err != nil || len(records) != 1 {
+		t.Fatalf("deliveries of turn %s: %+v, %v", turnID, records, err)
+	}
+	return records[0]
+}
+
+func TestNoAttemptBeginsOfACancelledDelivery(t *testing.T) {
+	eachDatabase(t, func(t *testing.T, url string) {
+		e := start(t, url, repeats, agents.Settings{})
+		first, second, release := e.behind(t)
+		defer release()
+
+		if err := e.delivery.Cancel(t.Context(), first.ID); !fault.Is(err, fault.Conflict) {
+			t.Errorf("an attempt under way is cancelled: %v", err)
+		}
+		if err := e.delivery.Cancel(t.Context(), second.ID); err != nil {
+			t.Fatal(err)
+		}
+		e.receive(t, from("ana", "m3", "thread"))
+		release()
+
+		if a, b := e.peer.next(t), e.peer.next(t); a.ID != first.ID || b.ID == second.ID {
+			t.Errorf("%s and %s arrived, want the first (%s) and the third", a.ID, b.ID, first.ID)
+		}
+		if after := e.deliveryOf(t, second.TurnID); after.State != delivery.StateCancelled {
+			t.Errorf("the second delivery is %s", after.State)
+		}
+
+		if err := e.delivery.Again(t.Context(), second.ID); err != nil {
+			t.Fatal(err)
+		}
+		if again := e.peer.next(t); again.ID != second.ID {
+			t.Errorf("%s arrived, want the second", again.ID)
+		}
+		e.waitState(t, second.TurnID, delivery.StateDelivered)
+	})
+}
+
+func TestAnswerThatIsEditedBeforeItsAttemptLeavesInItsNewWords(t *testing.T) {
+	eachDatabase(t, func(t *testing.T, url string) {
+		e := start(t, url, repeats, agents.Settings{})
+		_, second, release := e.behind(t)
+		defer release()
+
+		if err := e.delivery.Edit(t.Context(), second.ReplyID, "operator:test", "better", ""); err != nil {
+			t.Fatal(err)
+		}
+		release()
+
+		e.peer.next(t)
+		if d := e.peer.next(t); d.ID != second.ID || d.Reply.Response.Parts[0].Content != "better" {
+			t.Errorf("delivery %s says %+v", d.ID, d.Reply.Response.Parts)
+		}
+	})
+}
+
+func TestAnswerThatIsWithdrawnBeforeItsAttemptStays(t *testing.T) {
+	eachDatabase(t, func(t *testing.T, url string) {
+		e := start(t, url, repeats, agents.Settings{})
+		first, second, release := e.behind(t)
+		defer release()
+
+		if err := e.delivery.Delete(t.Context(), second.ReplyID, "operator:test"); err != nil {
+			t.Fatal(err)
+		}
+		e.waitState(t, second.TurnID, delivery.StateCancelled)
+		e.receive(t, from("ana", "m3", "thread"))
+		release()
+
+		if a, b := e.peer.next(t), e.peer.next(t); a.ID != first.ID || b.Reply.ID == second.ReplyID {
+			t.Errorf("%s and %s arrived, want the first (%s) and the third", a.ID, b.ID, first.ID)
+		}
+	})
+}
+
+func TestRetriedDeliveryKnowsWhoNeedsNoFurtherAttempt(t *testing.T) {
+	eachDatabase(t, func(t *testing.T, url string) {
+		e := start(t, url, repeats, agents.Settings{})
+		e.peer.done = []string{"a@peer.test", "b@peer.test"}
+		e.peer.set(func(exchange.Delivery) error { return fault.GiveUp("taken for 2 of 3; c@peer.test: 550 no", nil) })
+		receipt := e.receive(t, message("m1"))
+		dead := e.waitState(t, receipt.TurnID, delivery.StateDead)
+
+		e.peer.set(nil)
+		if err := e.delivery.Again(t.Context(), dead.ID); err != nil {
+			t.Fatal(err)
+		}
+		d := e.peer.next(t)
+		if diff := cmp.Diff(e.peer.done, d.Done); diff != "" || !d.Repeated {
+			t.Errorf("repeated %v, done %s", d.Repeated, diff)
+		}
+	})
 }

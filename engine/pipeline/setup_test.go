@@ -97,8 +97,9 @@ func startWith(t *testing.T, url string, agent agents.Func, settings agents.Sett
 	})
 	options := pipeline.Options{Store: opened.Pipeline(), Agents: registry(t, agent, settings), Channels: channels, Blobs: blobs, Documents: opened.State()}
 	change(&options)
-	e.pipeline = pipeline.New(options)
 	e.delivery = delivery.New(delivery.Options{Store: opened.Deliverer(), Channels: channels, Logger: options.Logger, Tracer: options.Tracer})
+	options.Deliveries = e.delivery
+	e.pipeline = pipeline.New(options)
 	jobs = queue.New(opened.Queue(), queue.Options{Poll: time.Second})
 	jobs.Handle(pipeline.JobKind, queue.KindOptions{}, e.pipeline.Run)
 	jobs.Handle(delivery.JobKind, queue.KindOptions{}, e.delivery.Run)
@@ -138,6 +139,7 @@ type peer struct {
 	refuse   func(exchange.Delivery) error
 	address  string            // of every destination; empty = the sender's
 	refused  map[string]string // of every receipt
+	done     []string          // of every receipt that comes with an error
 	arrivals chan exchange.Delivery
 }
 
@@ -163,7 +165,7 @@ func (p *peer) Deliver(_ context.Context, d exchange.Delivery) (exchange.Deliver
 	defer p.mu.Unlock()
 	if p.refuse != nil {
 		if err := p.refuse(d); err != nil {
-			return exchange.DeliveryReceipt{}, err
+			return exchange.DeliveryReceipt{Done: p.done}, err
 		}
 	}
 	p.arrived = append(p.arrived, d)

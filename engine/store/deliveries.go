@@ -19,7 +19,7 @@ type deliveryStore struct{ *shared }
 type deliveryTx struct{ *transaction }
 
 const deliveryColumns = `d.id, d.turn_id, d.reply_id, d.agent, d.channel, d.native_id, d.destination, d.address, d.data,
-	d.state, d.reason, d.attempt, d.next_at, d.created_at, d.updated_at, d.action, d.revision, d.bulk, d.returned, d.trace`
+	d.state, d.reason, d.attempt, d.next_at, d.created_at, d.updated_at, d.action, d.revision, d.bulk, d.returned, d.done, d.trace`
 
 const insertDelivery = `INSERT INTO deliveries (id, turn_id, reply_id, agent, channel, native_id, destination, address,
 	data, state, reason, attempt, next_at, created_at, updated_at, action, revision, bulk, trace)
@@ -46,7 +46,7 @@ func (t deliveryTx) InsertDelivery(ctx context.Context, d delivery.Record) error
 // turn's timeline. It reports whether it did.
 func (t deliveryTx) MoveDelivery(ctx context.Context, move delivery.Move) (bool, error) {
 	query := `UPDATE deliveries SET state = $1, reason = $2, attempt = $3,
-		next_at = $4, updated_at = $5 WHERE id = $6 AND state IN (` + placeholders(7, len(move.From)) + `) RETURNING turn_id, returned, agent`
+		next_at = $4, updated_at = $5 WHERE id = $6 AND state IN (` + placeholders(7, len(move.From)) + `) RETURNING turn_id, returned, done, agent`
 	arguments := []any{
 		move.To, cleaned(move.Reason), int64(move.Attempt), micros(move.NextAt), micros(move.At), move.ID,
 	}
@@ -54,10 +54,13 @@ func (t deliveryTx) MoveDelivery(ctx context.Context, move delivery.Move) (bool,
 		arguments = append(arguments, state)
 	}
 
-	var turnID, returned, agent string
-	found, err := first(ctx, t.sql, query, arguments, &turnID, &returned, &agent)
+	var turnID, returned, done, agent string
+	found, err := first(ctx, t.sql, query, arguments, &turnID, &returned, &done, &agent)
 	if err == nil && found && len(move.Returned) > 0 {
 		err = t.addReturned(ctx, move, returned)
+	}
+	if err == nil && found && len(move.Done) > 0 {
+		err = t.addDone(ctx, move, done)
 	}
 	if err == nil && found {
 		err = t.countDelivery(ctx, move, turnID, agent)
@@ -114,6 +117,43 @@ func (t deliveryTx) addReturned(ctx context.Context, move delivery.Move, stored 
 	}
 
 	return t.sql.Do(ctx, `UPDATE deliveries SET returned = $1 WHERE id = $2`, string(body), move.ID)
+}
+
+// addDone adds recipients to those who need no further attempt; its row is held by this transaction.
+func (t deliveryTx) addDone(ctx context.Context, move delivery.Move, stored string) error {
+	var all []string
+	if stored != "" {
+		if err := json.Unmarshal([]byte(stored), &all); err != nil {
+			return fmt.Errorf("decode recipients of delivery %s: %w", move.ID, err)
+		}
+	}
+
+	for _, recipient := range move.Done {
+		if one := cleaned(recipient); !slices.Contains(all, one) {
+			all = append(all, one)
+		}
+	}
+
+	body, err := json.Marshal(all)
+	if err != nil {
+		return fmt.Errorf("encode recipients of delivery %s: %w", move.ID, err)
+	}
+
+	return t.sql.Do(ctx, `UPDATE deliveries SET done = $1 WHERE id = $2`, string(body), move.ID)
+}
+
+const selectStanding = `SELECT d.state, r.revision, r.deleted_at FROM deliveries d JOIN replies r ON r.id = d.reply_id WHERE d.id = $1`
+
+// Standing returns what decides whether the attempt of a delivery may begin; fault.NotFound when there is none.
+func (s deliveryStore) Standing(ctx context.Context, id string) (delivery.Standing, error) {
+	var standing delivery.Standing
+	var revision, deleted int64
+	found, err := first(ctx, s.engine.Reader(), selectStanding, []any{id}, &standing.State, &revision, &deleted)
+	if err == nil && !found {
+		err = notFound("delivery")
+	}
+	standing.Revision, standing.Deleted = int(revision), deleted != 0
+	return standing, err
 }
 
 const selectDelivery = `SELECT ` + replyColumns + `, ` + deliveryColumns + ` FROM deliveries d
@@ -210,7 +250,7 @@ func (s deliveryStore) Sent(ctx context.Context, turnID, replyID string) (bool, 
 // deliveryRow is a delivery while it is being scanned.
 type deliveryRow struct {
 	record                 delivery.Record
-	data, returned         string
+	data, returned, done   string
 	next, created, updated int64
 	bulk                   int64
 }
@@ -219,7 +259,7 @@ func (d *deliveryRow) columns() []any {
 	r := &d.record
 	return []any{
 		&r.ID, &r.TurnID, &r.ReplyID, &r.Agent, &r.Channel, &r.NativeID, &r.Key, &r.Address, &d.data,
-		&r.State, &r.Reason, &r.Attempt, &d.next, &d.created, &d.updated, &r.Action, &r.Revision, &d.bulk, &d.returned, &r.Trace,
+		&r.State, &r.Reason, &r.Attempt, &d.next, &d.created, &d.updated, &r.Action, &r.Revision, &d.bulk, &d.returned, &d.done, &r.Trace,
 	}
 }
 
@@ -227,6 +267,9 @@ func (d *deliveryRow) finish() delivery.Record {
 	d.record.Data, d.record.Bulk = rawJSON(d.data), d.bulk == 1
 	if d.returned != "" {
 		_ = json.Unmarshal([]byte(d.returned), &d.record.Returned) // the store wrote it; a row that was changed by hand is shown without
+	}
+	if d.done != "" {
+		_ = json.Unmarshal([]byte(d.done), &d.record.Done) // as above
 	}
 	d.record.NextAt, d.record.CreatedAt, d.record.UpdatedAt = instant(d.next), instant(d.created), instant(d.updated)
 	return d.record

@@ -373,7 +373,7 @@ func TestEveryTextIsConsidered(t *testing.T) {
 		"turns.state", "turns.reason", "turns.outcome", "turns.network", "turns.carrier", "turns.channel", "turns.trace", "turns.request", "turns.conversation", "turns.original_digest", // the original's row reports whether it is a content
 		"originals.digest", "originals.media_type", "originals.encoding", "originals.body", // the digest is read
 		"replies.agent", "replies.native_id", "deliveries.agent", "deliveries.channel", "deliveries.native_id", "deliveries.destination",
-		"deliveries.state", "deliveries.reason", "deliveries.action", "deliveries.trace",
+		"deliveries.state", "deliveries.reason", "deliveries.action", "deliveries.trace", "deliveries.done",
 		"jobs.kind", "jobs.partition_of", "jobs.state", "jobs.lease_owner", "jobs.reason", "jobs.group_of",
 		"documents.namespace", "documents.encoding", "tokens.name", "tokens.agent", "tokens.hash", "tokens.scope",
 		"demands.agent", "demands.kind", "demands.purpose", "demands.status", "demands.state_hash", "demands.code_hash",

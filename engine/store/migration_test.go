@@ -3,6 +3,7 @@ package store
 import (
 	"database/sql"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -28,6 +29,7 @@ var firstRows = []string{
 	`INSERT INTO replies VALUES ('r5', 't5', 'echo', '', '', 6, '{"in_reply_to":"m","silent":true}')`,
 	`INSERT INTO deliveries VALUES ('d1', 't1', 'r1', 'echo', 'email', 'note 1', 'peer.example', 'a@peer.example', '{"a":1}',
 		'retry', 'busy', 2, 7, 8, 9)`,
+	`INSERT INTO documents VALUES ('email/progress', 'd1', 'utf8', '{"done":["b@peer.example","c@peer.example"]}', 9)`,
 	`INSERT INTO tokens VALUES ('k1', 'alice', 'echo', 'aa', 1, 0)`,
 }
 
@@ -103,7 +105,7 @@ func checkMigrated(t *testing.T, options Options) {
 
 	record, reply, err := s.Delivery(t.Context(), "d1")
 	if err != nil || record.State != "retry" || record.Attempt != 2 || string(record.Data) != `{"a":1}` || reply.ID != "r1" ||
-		reply.Notice != 0 || reply.CreatedAt.UnixMicro() != 5 || reply.Message.ID != "t1" {
+		!slices.Equal(record.Done, []string{"b@peer.example", "c@peer.example"}) || reply.Notice != 0 || reply.CreatedAt.UnixMicro() != 5 || reply.Message.ID != "t1" {
 		t.Errorf("delivery %+v of %+v, %v", record, reply, err)
 	}
 
