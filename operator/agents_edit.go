@@ -101,7 +101,7 @@ func (o *Operator) PlanAgent(n NewAgent) (FileChange, error) {
 		table.SecretFile = filepath.Join(filepath.Dir(path), table.Name+".secret")
 		change.Table = table.Text()
 	}
-	after, err := config.AddAgent(path, before, table)
+	after, err := config.AddAgent(path, before, file.Environ, table)
 	if err != nil {
 		return change, inTheWay(err)
 	}
@@ -129,11 +129,12 @@ func (o *Operator) PlanRemoval(name string) (FileChange, error) {
 	if err != nil {
 		return FileChange{}, err
 	}
-	before, _, path, err := o.agentFile().Read()
+	file := o.agentFile()
+	before, _, path, err := file.Read()
 	if err != nil {
 		return FileChange{}, err
 	}
-	after, err := config.RemoveAgent(path, before, entry.Name, o.furtherDomain())
+	after, err := config.RemoveAgent(path, before, file.Environ, entry.Name, o.furtherDomain())
 	if err != nil {
 		return FileChange{}, inTheWay(err)
 	}

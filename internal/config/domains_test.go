@@ -195,18 +195,18 @@ func TestDomainsAreShown(t *testing.T) {
 }
 
 func TestEditAgentsOfDomains(t *testing.T) {
-	added, err := AddAgent("inbox.toml", severalDomains, AgentTable{Name: "helper", Domain: "c.example", Kind: "echo"})
+	added, err := AddAgent("inbox.toml", severalDomains, nil, AgentTable{Name: "helper", Domain: "c.example", Kind: "echo"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := AddAgent("inbox.toml", added, AgentTable{Name: "helper", Domain: "c.example", Kind: "echo"}); err == nil {
+	if _, err := AddAgent("inbox.toml", added, nil, AgentTable{Name: "helper", Domain: "c.example", Kind: "echo"}); err == nil {
 		t.Error("the same agent twice at one domain")
 	}
-	removed, err := RemoveAgent("inbox.toml", added, "helper", "c.example")
+	removed, err := RemoveAgent("inbox.toml", added, nil, "helper", "c.example")
 	if err != nil || removed != severalDomains {
 		t.Errorf("%v\n%s", err, cmp.Diff(severalDomains, removed))
 	}
-	if _, err := RemoveAgent("inbox.toml", severalDomains, "other", ""); err == nil {
+	if _, err := RemoveAgent("inbox.toml", severalDomains, nil, "other", ""); err == nil {
 		t.Error("an agent of c.example was taken for one of the domain at the top")
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"reflect"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/BurntSushi/toml"
@@ -60,8 +61,8 @@ func Quote(text string) string {
 }
 
 // AddAgent writes a table [[agents]] at the end of a document and changes nothing else in it; RemoveAgent takes it out again, to the
-// byte. The path is that of the file, for errors. A *Problem says what is in the way and where.
-func AddAgent(path, document string, table AgentTable) (string, error) {
+// byte. The path is that of the file, for errors; environ are the variables beside it. A *Problem says what is in the way and where.
+func AddAgent(path, document string, environ []string, table AgentTable) (string, error) {
 	before, err := treeOf(path, document)
 	if err != nil {
 		return "", err
@@ -71,6 +72,10 @@ func AddAgent(path, document string, table AgentTable) (string, error) {
 	}
 	if index := agentIndex(before, table.Name, table.Domain); index >= 0 {
 		return "", problemAt(path, document, element("agents", index), fmt.Sprintf("%q is there already", table.Name), "write another name, or change this table")
+	}
+	written, _ := tables(before["agents"])
+	if err := refuseNumbered(environ, len(written)); err != nil {
+		return "", err
 	}
 
 	// The text that is added ends as the document does, which tells RemoveAgent what stood before it.
@@ -97,8 +102,9 @@ func AddAgent(path, document string, table AgentTable) (string, error) {
 }
 
 // RemoveAgent takes the table [[agents]] of a name, with the tables inside of it, out of a document; comments around it and all else stay.
-// The domain is one of [[domains]], empty for that at the top. A *Problem says what is in the way and where.
-func RemoveAgent(path, document, name, domain string) (string, error) {
+// The domain is one of [[domains]], empty for that at the top; environ are the variables beside the file. A *Problem says what is in the way
+// and where.
+func RemoveAgent(path, document string, environ []string, name, domain string) (string, error) {
 	before, err := treeOf(path, document)
 	if err != nil {
 		return "", err
@@ -108,6 +114,9 @@ func RemoveAgent(path, document, name, domain string) (string, error) {
 		return "", &Problem{Place: filepath.Base(path), Key: "agents", Message: fmt.Sprintf("there is no agent %q", name), Remedy: "inbox agents list names those there are"}
 	}
 	if err := refuseList(path, document); err != nil {
+		return "", err
+	}
+	if err := refuseNumbered(environ, index); err != nil {
 		return "", err
 	}
 
@@ -137,6 +146,23 @@ func treeOf(path, document string) (map[string]any, error) {
 		return nil, fileProblem(path, err)
 	}
 	return tree, nil
+}
+
+// refuseNumbered refuses a change that gives tables of agents from a number on to other agents, if a variable sets one of these tables:
+// the secret and the access of an agent would become those of its neighbour.
+func refuseNumbered(environ []string, from int) error {
+	for _, v := range ours(environ) {
+		text, inside := strings.CutPrefix(v.name, prefix+"AGENTS_")
+		text, _, _ = strings.Cut(text, "_")
+		number, err := strconv.Atoi(text)
+		if inside && err == nil && number >= from {
+			return &Problem{
+				Place: v.name, Message: fmt.Sprintf("sets agent number %d, and this change would give the number to another agent", number),
+				Remedy: "write the setting into the file and remove the variable, or make both changes by hand",
+			}
+		}
+	}
+	return nil
 }
 
 // refuseList refuses agents that are written as one value, agents = [{…}], to which no table can be added.

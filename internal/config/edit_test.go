@@ -40,7 +40,7 @@ address = "*@example.org"
 
 // TestRemoveAgentKeepsTheRest: what goes is the table with those inside of it, and nothing else.
 func TestRemoveAgentKeepsTheRest(t *testing.T) {
-	got, err := RemoveAgent("inbox.toml", editedFile, "FIRST", "")
+	got, err := RemoveAgent("inbox.toml", editedFile, nil, "FIRST", "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -50,7 +50,7 @@ func TestRemoveAgentKeepsTheRest(t *testing.T) {
 		t.Errorf("it became\n%s\nwant\n%s", got, want)
 	}
 
-	if got, err = RemoveAgent("inbox.toml", editedFile, "second", ""); err != nil || !strings.HasSuffix(got, "listen = \"127.0.0.1:0\"\n\n# The end.\n") {
+	if got, err = RemoveAgent("inbox.toml", editedFile, nil, "second", ""); err != nil || !strings.HasSuffix(got, "listen = \"127.0.0.1:0\"\n\n# The end.\n") {
 		t.Errorf("%v: it became\n%s", err, got)
 	}
 }
@@ -58,11 +58,11 @@ func TestRemoveAgentKeepsTheRest(t *testing.T) {
 // TestEditsThatAreRefused: the error has the line of what is in the way, and what to do.
 func TestEditsThatAreRefused(t *testing.T) {
 	add := func(document, name string) error {
-		_, err := AddAgent("inbox.toml", document, AgentTable{Name: name, Kind: "echo"})
+		_, err := AddAgent("inbox.toml", document, nil, AgentTable{Name: name, Kind: "echo"})
 		return err
 	}
 	remove := func(document, name string) error {
-		_, err := RemoveAgent("inbox.toml", document, name, "")
+		_, err := RemoveAgent("inbox.toml", document, nil, name, "")
 		return err
 	}
 	for name, test := range map[string]struct {
@@ -91,7 +91,7 @@ func TestAgentTablesLoad(t *testing.T) {
 		{Kind: "command", Backend: `/bin/\cat`}, {Kind: "remote", Backend: "https://agents.example/card.json"},
 	} {
 		table.Name = "added"
-		document, err := AddAgent("inbox.toml", "", table)
+		document, err := AddAgent("inbox.toml", "", nil, table)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -126,7 +126,7 @@ func checkRoundTrip(t interface {
 	}
 
 	table := AgentTable{Name: "added-by-test", Kind: "command", Backend: "/bin/cat", Access: "public"}
-	added, err := AddAgent("inbox.toml", document, table)
+	added, err := AddAgent("inbox.toml", document, nil, table)
 	if err != nil {
 		if strings.Contains(err.Error(), "written as one list") {
 			return
@@ -137,7 +137,7 @@ func checkRoundTrip(t interface {
 		t.Fatalf("%q became %q: %v", document, added, err)
 	}
 
-	removed, err := RemoveAgent("inbox.toml", added, table.Name, table.Domain)
+	removed, err := RemoveAgent("inbox.toml", added, nil, table.Name, table.Domain)
 	if err != nil {
 		t.Fatalf("remove from %q: %v", added, err)
 	}
@@ -169,4 +169,39 @@ func FuzzEditAgents(f *testing.F) {
 	f.Add("public_url = \"https://agents.example\"\r\n[[agents]]\r\nname='x'\r\nkind='echo'")
 	f.Add("data_dir = \"\"\"\n\\\"\"\"\"\"\"\n[agents.llm]")
 	f.Fuzz(func(t *testing.T, document string) { checkRoundTrip(t, document) })
+}
+
+func TestAgentsThatVariablesNumberKeepTheirNumbers(t *testing.T) {
+	const document = "[[agents]]\nname = \"shop\"\nkind = \"echo\"\n\n[[agents]]\nname = \"help\"\nkind = \"echo\"\n"
+	add := func(environ ...string) error {
+		_, err := AddAgent("inbox.toml", document, environ, AgentTable{Name: "third", Kind: "echo"})
+		return err
+	}
+	remove := func(name string, environ ...string) error {
+		_, err := RemoveAgent("inbox.toml", document, environ, name, "")
+		return err
+	}
+
+	for name, c := range map[string]struct {
+		err     error
+		refused string
+	}{
+		"the agent that a variable sets": {remove("shop", "INBOX_AGENTS_0_ACCESS=public"), "INBOX_AGENTS_0_ACCESS"},
+		"one before it":                  {remove("shop", "INBOX_AGENTS_1_WEBHOOK_SECRET=x"), "INBOX_AGENTS_1_WEBHOOK_SECRET"},
+		"one behind it":                  {remove("help", "INBOX_AGENTS_0_ACCESS=public"), ""},
+		"a new one behind it":            {add("INBOX_AGENTS_1_ACCESS=public", "INBOX_AGENTS_0_RULES_5_EFFECT=deny"), ""},
+		"a new one in its place":         {add("INBOX_AGENTS_2_NAME=variable"), "INBOX_AGENTS_2_NAME"},
+		"an empty variable":              {remove("shop", "INBOX_AGENTS_0_ACCESS="), ""},
+		"a variable of another list":     {remove("shop", "INBOX_BRIDGES_0_NAME=x"), ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			problem, is := errors.AsType[*Problem](c.err)
+			switch {
+			case c.refused == "" && c.err != nil:
+				t.Error(c.err)
+			case c.refused != "" && (!is || problem.Place != c.refused || problem.Remedy == ""):
+				t.Errorf("%v, want a refusal that names %s", c.err, c.refused)
+			}
+		})
+	}
 }

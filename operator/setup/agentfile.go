@@ -50,7 +50,7 @@ func (f AgentFile) Add(table AgentTable) (Added, error) {
 		}
 	}
 
-	after, err := config.AddAgent(path, before, table)
+	after, err := config.AddAgent(path, before, f.Environ, table)
 	if err != nil {
 		return Added{}, err
 	}
@@ -90,7 +90,7 @@ func (f AgentFile) Remove(name, domain string) (Removed, error) {
 	if err != nil {
 		return Removed{}, err
 	}
-	after, err := config.RemoveAgent(path, before, name, domain)
+	after, err := config.RemoveAgent(path, before, f.Environ, name, domain)
 	if err != nil {
 		return Removed{}, err
 	}
