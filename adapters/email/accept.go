@@ -39,8 +39,7 @@ func resultOfCode(code int) string {
 	return "refused"
 }
 
-// accept checks, authenticates and hands over one mail. nil means that every recipient's copy is durable or was
-// refused for good while another one's was accepted. proven reports whether its sender was, to one of them.
+// accept checks, authenticates and hands over one mail. nil means that every recipient's copy is durable. proven reports whether its sender was, to one of them.
 func (i *inbox) accept(ctx context.Context, env envelope, mail []byte) (proven bool, err error) {
 	if onlyReports(env) {
 		return false, i.reporter.accept(ctx, env, mail)
@@ -141,10 +140,14 @@ func checkLines(mail []byte) error {
 }
 
 // handOver delivers the mail to each recipient. A temporary failure of one puts off the whole mail: its sender
-// repeats it, and those who have it already recognise it. That way no copy is lost and none is duplicate.
+// repeats it, and those who have it already recognise it. That way no copy is lost and none is duplicate. SMTP has one answer for
+// all recipients, so a mail that one of them refuses for good is refused, in words that say who has it: the sender's server then
+// tells the sender. A bounce of ours could only go to an
+// unproven address.
 func (i *inbox) handOver(ctx context.Context, mail *arrival) error {
-	accepted := false
-	var deferred, refused error
+	var accepted []string
+	var deferred error
+	var refused refusals
 	shared, err := text.Read(ctx, mail.fields, mail.body, len(mail.mail), i.fileStore(mail.env))
 	if err != nil {
 		return err
@@ -156,11 +159,11 @@ func (i *inbox) handOver(ctx context.Context, mail *arrival) error {
 		}
 		switch err := i.acceptFor(ctx, mail, shared, to); {
 		case err == nil:
-			accepted = true
+			accepted = append(accepted, to.envelope)
 		case temporary(err):
 			deferred = err
 		default:
-			refused = err
+			refused = append(refused, refusal{to.envelope, err})
 		}
 	}
 
@@ -168,11 +171,35 @@ func (i *inbox) handOver(ctx context.Context, mail *arrival) error {
 		return deferred
 	}
 
-	if accepted {
+	return refused.answer(accepted)
+}
+
+// refusal is why a recipient does not get a mail.
+type refusal struct {
+	recipient string
+	cause     error
+}
+
+type refusals []refusal
+
+// answer returns the one answer for all recipients of a mail; accepted are those who have it.
+func (r refusals) answer(accepted []string) error {
+	switch {
+	case len(r) == 0:
 		return nil
+	case len(r) == 1 && len(accepted) == 0:
+		return r[0].cause
 	}
 
-	return refused
+	said := smtpError(r[0].cause)
+	var parts []string
+	if len(accepted) > 0 {
+		parts = append(parts, "Delivered to "+strings.Join(accepted, ", ")+", do not send it there again")
+	}
+	for _, one := range r {
+		parts = append(parts, "Refused for "+one.recipient+": "+smtpError(one.cause).Message)
+	}
+	return answer(said.Code, said.EnhancedCode, strings.Join(parts, "; "))
 }
 
 func operatorLast(recipients []recipient) []recipient {

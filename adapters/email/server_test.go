@@ -235,7 +235,11 @@ func TestSeveralAgentsInOneMail(t *testing.T) {
 		}
 		return nil
 	}
-	w.send("a@plain.test", both[:2], emailtest.Letter("x", "From: a@plain.test", "Message-ID: <m2@plain.test>"), "250")
+	w.send("a@plain.test", both[:2], emailtest.Letter("x", "From: a@plain.test", "Message-ID: <m2@plain.test>"),
+		"550 5.7.1 Delivered to echo@inbox.test, do not send it there again; Refused for helper@inbox.test: blocked")
+	if n := len(s.engine.All()); n != 3 {
+		t.Errorf("%d messages; want that of the agent that takes the mail, too", n)
+	}
 	w.send("a@plain.test", both[1:2], emailtest.Letter("x", "From: a@plain.test", "Message-ID: <m3@plain.test>"), "550 5.7.1")
 }
 
