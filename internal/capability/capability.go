@@ -36,14 +36,19 @@ const (
 	Long              // 43 characters of base64url, where case is kept and a protocol wants as many (RFC 7636, section 4.1): 256 bits
 )
 
+var (
+	lower     = base32.NewEncoding("abcdefghijklmnopqrstuvwxyz234567").WithPadding(base32.NoPadding)
+	crockford = base32.NewEncoding("0123456789abcdefghjkmnpqrstvwxyz").WithPadding(base32.NoPadding)
+)
+
 // forms has the number of bytes of each form, and how they are written.
 var forms = map[Form]struct {
 	bytes int
 	write func([]byte) string
 }{
-	Plain: {16, base32.NewEncoding("abcdefghijklmnopqrstuvwxyz234567").WithPadding(base32.NoPadding).EncodeToString},
-	Short: {10, base32.NewEncoding("abcdefghijklmnopqrstuvwxyz234567").WithPadding(base32.NoPadding).EncodeToString},
-	Typed: {10, base32.NewEncoding("0123456789abcdefghjkmnpqrstvwxyz").WithPadding(base32.NoPadding).EncodeToString}, // Crockford's base32
+	Plain: {16, lower.EncodeToString},
+	Short: {10, lower.EncodeToString},
+	Typed: {10, crockford.EncodeToString},
 	Long:  {32, base64.RawURLEncoding.EncodeToString},
 }
 
