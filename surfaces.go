@@ -238,7 +238,7 @@ func webhookPair(u *url.URL) string {
 func (m *modules) openChat() (module exchange.Module, err error) {
 	m.chat, err = chat.New(chat.Options{
 		Domain: m.config.Domain, PublicURL: m.config.PublicURL, Issued: issuedTokens{m.a2a}, Receiver: chatReceiver{m.pipeline, m.store, m.logger}, Directory: m.registry, Turns: m.store, Runs: m.pipeline,
-		Tokens: m.tokens, Blobs: m.blobs, Guests: m.takesGuests, Opening: m.opening, Present: m.demands.Present, FileURL: m.activitypub.MediaURL,
+		Tokens: m.tokens, Blobs: m.blobs, Guests: m.takesGuests, Secret: m.tokenKey, Opening: m.opening, Present: m.demands.Present, FileURL: m.activitypub.MediaURL,
 		ToolKind: func(agent, name string) string { return m.now().toolKind(agent, name) }, Tools: chatTools{m.store, m.pipeline}, Memory: m.store,
 		Origins: m.config.Chat.AllowedOrigins, WaitLimit: m.config.Chat.Wait, Logger: m.logger,
 	})

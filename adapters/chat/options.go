@@ -47,6 +47,7 @@ type Options struct {
 
 	// Guests reports whether an agent answers people who prove nothing; nil = no agent does.
 	Guests func(agent string) bool
+	Secret []byte // from which the sessions of guests are made, the same on all nodes; required with Guests
 	// Opening is what a chat with an agent begins with; nil = nothing of its own.
 	Opening func(agent string) Opening
 	// Present puts the asker's secret into the url of a demand; nil = the part stays as it is.

@@ -2,7 +2,6 @@ package chat
 
 import (
 	"context"
-	"crypto/rand"
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/hex"
@@ -12,6 +11,7 @@ import (
 	"github.com/google/uuid"
 
 	"inbox/exchange"
+	"inbox/internal/capability"
 	"inbox/internal/fault"
 	"inbox/normalized"
 )
@@ -45,7 +45,7 @@ func (s *sessions) place(q question) (session string, owned owner, err error) {
 
 	owned.agent = q.agent.Name
 	if q.who.guest() {
-		session, err = guestSession(asked, q.input.RunID, q.messageID)
+		session, err = guestSession(s.options.Secret, asked, q.input.RunID, q.messageID)
 		owned.principal = s.access.sender(q.who, q.agent, session).Principal()
 		return session, owned, err
 	}
@@ -58,9 +58,10 @@ func (s *sessions) place(q question) (session string, owned owner, err error) {
 func sessionNotFound() error { return fault.New(fault.NotFound, "the session was not found") }
 
 // guestSession returns the session of a guest. One that others could guess opens nothing, and neither does none: then the
-// guest gets a session of its own, which the answer names. It is made of the run's id when that is a random UUID, so that
-// the repeat of a first message is recognised.
-func guestSession(asked string, handles ...string) (string, error) {
+// guest gets a session of its own, which the answer names. It follows from the run's id when that is a random UUID, so that
+// the repeat of a first message is recognised. It follows from our key, too: agents and operators see ids of runs, and the session
+// opens the conversation to its holder.
+func guestSession(key []byte, asked string, handles ...string) (string, error) {
 	if isGuestSession(asked) || isRandomUUID(asked) {
 		return asked, nil
 	}
@@ -70,14 +71,11 @@ func guestSession(asked string, handles ...string) (string, error) {
 
 	for _, handle := range handles {
 		if isRandomUUID(handle) {
-			sum := sha256.Sum256([]byte("inbox chat session\x00" + strings.ToLower(handle)))
-			return guestPrefix + base64.RawURLEncoding.EncodeToString(sum[:]), nil
+			return guestPrefix + capability.Mint(key, capability.Claim{Purpose: "session of a guest", Who: strings.ToLower(handle), Form: capability.Long}), nil
 		}
 	}
 
-	secret := make([]byte, guestBytes)
-	_, _ = rand.Read(secret) // never fails since Go 1.24
-	return guestPrefix + base64.RawURLEncoding.EncodeToString(secret), nil
+	return guestPrefix + capability.Draw(capability.Long), nil
 }
 
 func isGuestSession(text string) bool {

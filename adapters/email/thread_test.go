@@ -358,15 +358,18 @@ func TestThreadAndBounceTokensDiffer(t *testing.T) {
 	s := start(t, func(o *Options) { o.ThreadTags = true })
 	const id = "01936f2a-0000-7000-8000-000000000001"
 	token, _ := s.adapter.outbox.tokens.ReturnPath(id, "ann@sender.test")
-	if got := s.adapter.recipients.answeredReply("t." + token); got != "" {
+	if got := s.adapter.recipients.answeredReply("echo", "t."+token); got != "" {
 		t.Errorf("a bounce token is taken for the thread of %s", got)
 	}
 	_, tag, _ := strings.Cut(strings.TrimSuffix(s.adapter.outbox.renderer.threadAddress(id, "echo"), "@inbox.test"), "+")
 	if _, is := s.adapter.outbox.tokens.Pass("bounce+" + strings.TrimPrefix(tag, "t.")); is {
 		t.Error("a thread token is taken for a bounce")
 	}
-	if got := s.adapter.recipients.answeredReply(tag); got != id {
+	if got := s.adapter.recipients.answeredReply("echo", tag); got != id {
 		t.Errorf("the token is of %q", got)
+	}
+	if got := s.adapter.recipients.answeredReply("other", tag); got != "" {
+		t.Errorf("at the mailbox of another agent the token is of %q", got)
 	}
 }
 

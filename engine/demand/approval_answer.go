@@ -2,7 +2,6 @@ package demand
 
 import (
 	"context"
-	"crypto/rand"
 	"fmt"
 	"regexp"
 	"slices"
@@ -138,12 +137,9 @@ const codeLength = 6
 // approvers and in no address. It is drawn, so that no one derives it from what the agent or the asker knows. It has a letter, so
 // that it is not taken for an amount.
 func newCode() string {
-	random := make([]byte, codeLength)
 	for {
-		_, _ = rand.Read(random) // never fails since Go 1.24
-		const digits = 10
-		code := string(rune('0'+int(random[0])%digits)) + crockford.EncodeToString(random[1:])[:codeLength-1]
-		if strings.Trim(code, "0123456789") != "" {
+		code := capability.Draw(capability.Typed)[:codeLength]
+		if strings.Trim(code[:1], "0123456789") == "" && strings.Trim(code, "0123456789") != "" {
 			return code
 		}
 	}
@@ -163,9 +159,7 @@ func hashCode(code string) string { return policypart.HashState("approval " + co
 // Question names the turn in which one approver is asked about one approval. It is a secret of the server: messages that
 // leave carry ids that follow from it, and who could compute it could make a message that the approver seems to answer.
 func (a *approvals) Question(id, approver string) string {
-	return exchange.DerivedID(id, capability.Mint(a.secrets.key, capability.Claim{
-		Purpose: "approval question", Who: strings.ToLower(approver), What: id,
-	}))
+	return exchange.DerivedID(id, a.secrets.mint(capability.Claim{Purpose: purposeQuestion, Who: strings.ToLower(approver), What: id}))
 }
 
 // lookedThrough bounds the approvals of an agent that one message is compared with.
