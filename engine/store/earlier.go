@@ -11,7 +11,7 @@ import (
 // Conversations that began before their ids were made of names keep their ids. They are looked for only while there are any.
 
 // earlier is the condition of the index turns_earlier, word by word.
-const earlier = `(channel = 'a2a' OR channel = 'chat') AND substr(thread_id, 1, 2) <> 'c-'`
+const earlier = `(channel = 'a2a' OR channel = 'chat') AND (substr(thread_id, 1, 2) <> 'c-' OR substr(thread_id, length(thread_id) - 16, 1) = '.')`
 
 const (
 	selectAnyEarlier = `SELECT 1 FROM turns WHERE ` + earlier + ` LIMIT 1`

@@ -331,7 +331,7 @@ func earlierConversations(t *testing.T, p *probe) {
 	const token, contextID = "inbox.example token:1", "01a2234d-f8ca-764f-8bc7-a10d45f47890.0123456789abcdef"
 	for _, one := range []struct{ channel, principal, carrier, thread, name string }{
 		{"a2a", "ann", "", "talk.tag of ann", "talk"}, {"a2a", "ann", token, "talk.tag of ann at the token", "talk"},
-		{"a2a", "ann", "", contextID, contextID}, {"a2a", "ann", "", "long.tag", strings.Repeat("n", 300)},
+		{"a2a", "ann", "", contextID, contextID}, {"a2a", "ann", "", "c-2.0123456789abcdef", "c-2"}, {"a2a", "ann", "", "long.tag", strings.Repeat("n", 300)},
 		{"chat", "ann", "", "chat:ann:echo", "talk"}, {"chat", "eve", "", "chat:eve:echo", "session of eve"},
 		{"email", "ann", "", "<m1@ann.example>", ""}, {"bridge", "ann", "", "session:1", "room"},
 	} {
@@ -345,6 +345,7 @@ func earlierConversations(t *testing.T, p *probe) {
 		{"a2a", "echo", "ann", "", "talk", "talk.tag of ann"},
 		{"a2a", "echo", "ann", token, "talk", "talk.tag of ann at the token"},
 		{"a2a", "echo", "ann", "", contextID, contextID},
+		{"a2a", "echo", "ann", "", "c-2", "c-2.0123456789abcdef"},
 		{"a2a", "echo", "ann", "", strings.Repeat("n", 300), "long.tag"},
 		{"chat", "echo", "ann", "", "talk", "chat:ann:echo"},
 		{"chat", "echo", "eve", "", "session of eve", "chat:eve:echo"},
