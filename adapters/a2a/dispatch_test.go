@@ -215,7 +215,7 @@ func TestACallIsBelievedWhereItsIssuerIsTrusted(t *testing.T) {
 				t.Errorf("believed %v, rejected %s", believed, codesOf(in.Rejected))
 			}
 			chain := in.Message.RecipientCapabilities.AgentChain
-			if !in.FromAgent || chain == nil || chain.Hop != 1 || chain.MaxHops != 2 || in.Message.ID != d.ID || !strings.HasPrefix(in.Message.ThreadID, "thread-1.") {
+			if !in.FromAgent || chain == nil || chain.Hop != 1 || chain.MaxHops != 2 || in.Message.ID != d.ID || in.Conversation != "thread-1" || !exchange.IsConversationID(in.Message.ThreadID) {
 				t.Errorf("message %+v", in.Message)
 			}
 			if bytes.Contains(in.Original, []byte("signed-attestation")) {

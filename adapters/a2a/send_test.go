@@ -95,7 +95,7 @@ func TestTheMessageThatTheEngineGets(t *testing.T) {
 	if m.RecipientCapabilities.MentionRelay.Kind != "none" || m.RecipientCapabilities.AgentChain.Hop != 1 {
 		t.Errorf("capabilities %+v", m.RecipientCapabilities)
 	}
-	if !strings.HasPrefix(m.ThreadID, "chat.") || m.ID != "m1" || m.ReceivedVia != "a2a" || m.Recipient != "@echo@agents.test" {
+	if m.ThreadID != exchange.ConversationID(ChannelName, "echo", m.Sender.Principal(), "chat") || m.ID != "m1" || m.ReceivedVia != "a2a" || m.Recipient != "@echo@agents.test" {
 		t.Errorf("message %+v", m)
 	}
 }

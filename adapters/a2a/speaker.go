@@ -105,6 +105,8 @@ func subjectsOf(rejected []identity.Rejection) (subjects []string) {
 	return slices.Compact(subjects)
 }
 
+const tagLength = 16
+
 func tagOf(purpose string, names ...string) string {
 	sum := sha256.Sum256([]byte(purpose + "\x00" + strings.Join(names, "\x00")))
 	return hex.EncodeToString(sum[:])[:tagLength]

@@ -22,6 +22,7 @@ import (
 // Records is what adapters and operators read and write beside the pipeline's and delivery's views.
 type Records interface {
 	exchange.Threads
+	exchange.Conversations
 	PartiesOf(ctx context.Context, turnID string) ([]string, error)
 	Reply(ctx context.Context, id string) (exchange.Reply, string, error)
 	Replies(ctx context.Context, agent, before string, limit int) ([]exchange.Reply, error)
