@@ -11,6 +11,7 @@ import (
 	"inbox/agents"
 	"inbox/agents/runtime/tool"
 	"inbox/exchange/exchangetest"
+	"inbox/identity"
 	"inbox/normalized"
 	"inbox/policypart"
 )
@@ -239,7 +240,7 @@ func TestApprovalIsOfOneCall(t *testing.T) {
 		},
 		"in another turn": func(turn *agents.Turn) { turn.ID = "turn of tomorrow" },
 		"for another sender": func(turn *agents.Turn) {
-			turn.Message.Sender.Identities, turn.Message.Sender.Address = nil, "@eve@peer.example"
+			turn.Message.Sender.Identities, turn.Message.Sender.Address = nil, identity.Stated("@eve@peer.example")
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -55,14 +55,14 @@ func TestPrivateCallsStayApart(t *testing.T) {
 		threads := map[string]string{}
 		front := &script{name: "echo"}
 		front.answer = func(turn agents.Turn) normalized.Response {
-			if strings.HasPrefix(turn.Message.Sender.Address, "@ana") && turn.Message.PolicyResolution == nil {
+			if strings.HasPrefix(turn.Message.Sender.Address.String(), "@ana") && turn.Message.PolicyResolution == nil {
 				return wants(nil)(turn)
 			}
-			return relays("what of "+turn.Message.Sender.Address, "@far@far.test")(turn)
+			return relays("what of "+turn.Message.Sender.Address.String(), "@far@far.test")(turn)
 		}
 		e := composed(t, url, func(o *pipeline.Options) {
 			o.Caller = callFunc(func(_ context.Context, d exchange.Dispatch) (normalized.Response, error) {
-				threads[d.Sender.Address] = d.ThreadID
+				threads[d.Sender.Address.String()] = d.ThreadID
 				return texts("file"), nil
 			})
 		}, front)
