@@ -1,6 +1,7 @@
 package normalized
 
 import (
+	"reflect"
 	"testing"
 
 	"inbox/identity"
@@ -40,6 +41,16 @@ func TestWhoSpeaks(t *testing.T) {
 		sender := Sender{Address: identity.Stated("@x@y.test"), Identities: c.list, CarriedBy: identity.Stated(c.carriedBy)}
 		if sender.Principal() != c.principal || sender.Carrier() != c.carrier || sender.Carried() != (c.principal != c.carrier) {
 			t.Errorf("%s: %s speaks, %s brought it", name, sender.Principal(), sender.Carrier())
+		}
+	}
+}
+
+// TestAddressesOfSendersAreNoKeys: what a sender states can be neither compared nor the key of a map.
+func TestAddressesOfSendersAreNoKeys(t *testing.T) {
+	for _, name := range []string{"Address", "CarriedBy"} {
+		field, found := reflect.TypeFor[Sender]().FieldByName(name)
+		if !found || field.Type.Comparable() {
+			t.Errorf("%s can be compared", name)
 		}
 	}
 }
