@@ -238,7 +238,7 @@ func (a *agentSet) takesPeer(agent string, peer identity.Address) bool {
 		Domain: a.config.Domain, Subject: peer.Acct(), Method: identity.MethodA2AJWT, Assurance: identity.AssuranceAgent,
 		Recipient: entry.Profile.Address, Addressed: identity.AddressedAudience, IssuedAt: time.Now(),
 	})
-	return entry.Settings.Access.Decide(identity.PurposeMessage, peer.String(), []identity.Evidence{proven}).Allowed || a.trustsDomain(peer.Domain)
+	return entry.Settings.Access.Decide(identity.PurposeMessage, identity.Stated(peer.String()), []identity.Evidence{proven}).Allowed || a.trustsDomain(peer.Domain)
 }
 
 // trustsDomain reports whether an entry of [[trust]] in force names a domain or its did:web.

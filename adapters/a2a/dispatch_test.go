@@ -167,7 +167,7 @@ func (s *site) dispatch(to *site, text string) exchange.Dispatch {
 	return exchange.Dispatch{
 		ID: newID(), TurnID: newID(), Number: 1, Agent: "echo", From: recipient, To: "@echo@" + to.domain, ThreadID: "thread-1",
 		Parts: []normalized.Part{normalized.Text(text)}, Chain: normalized.AgentChain{Hop: 1, MaxHops: 2},
-		Sender: normalized.Sender{Address: "@ada@social.example", Identities: []identity.Evidence{
+		Sender: normalized.Sender{Address: identity.Stated("@ada@social.example"), Identities: []identity.Evidence{
 			identity.Transport(identity.TransportProof{
 				Addressed: identity.AddressedRequest,
 				Domain:    s.domain, Subject: actor, Method: identity.MethodActivityPubSignature, Assurance: identity.AssuranceAddress,

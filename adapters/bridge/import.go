@@ -470,7 +470,7 @@ func (t *transcripts) historical(turn exchange.TurnRecord, message envelope.Enve
 	}
 
 	if message.Role == "assistant" || message.Role == "tool" || message.Type == envelope.TypeToolResult {
-		line.Role, line.Sender.Address = normalized.RoleAssistant, turn.Message.Recipient
+		line.Role, line.Sender.Address = normalized.RoleAssistant, identity.Stated(turn.Message.Recipient)
 	}
 
 	return line, true

@@ -292,7 +292,7 @@ func refuseChain(in *exchange.Inbound, fields message.Header, reason error) {
 	written := message.Clip(fields.Get(chainField), 100)
 	in.NoReply = codeChain + ": " + chainField + " is " + strconv.Quote(written)
 	in.Rejected = append(in.Rejected, identity.Rejection{
-		Code: codeChain, Reason: fmt.Sprintf("%s is %q: %s", chainField, written, reason), Subject: in.Message.Sender.Address,
+		Code: codeChain, Reason: fmt.Sprintf("%s is %q: %s", chainField, written, reason), Subject: in.Message.Sender.Address.String(),
 	})
 }
 

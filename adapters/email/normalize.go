@@ -179,7 +179,7 @@ func messageParts(shared text.Content, subject, parentSubject string) ([]normali
 func (i *inbox) senderOf(mail *arrival, to recipient, claims json.RawMessage) normalized.Sender {
 	from := mail.sender.from
 	sender := normalized.Sender{
-		Address: from.Canonical(), DisplayName: from.Name, AuthMethod: mail.sender.method, Verified: mail.sender.verified(),
+		Address: identity.Stated(from.Canonical()), DisplayName: from.Name, AuthMethod: mail.sender.method, Verified: mail.sender.verified(),
 		KeyID: mail.sender.keyID, Identities: i.verifier.evidence(mail.sender, mail.env, to, claims),
 	}
 

@@ -11,6 +11,7 @@ import (
 	"inbox/adapters/email/emailtest"
 	"inbox/adapters/email/message"
 	"inbox/exchange"
+	"inbox/identity"
 	"inbox/internal/fault"
 	"inbox/internal/golden"
 	"inbox/normalized"
@@ -403,7 +404,7 @@ func (s *setup) opening(address string) exchange.Inbound {
 	}
 	in := exchange.Inbound{Route: notes, Audience: exchange.Audience{Parties: s.adapter.Parties(notes)}, Message: normalized.Message{
 		ID: "opening-1", ThreadID: "urn:opened", Recipient: "@echo@inbox.test", ReceivedVia: normalized.ViaEmail,
-		Sender: normalized.Sender{Address: "@echo@inbox.test", Verified: true},
+		Sender: normalized.Sender{Address: identity.Stated("@echo@inbox.test"), Verified: true},
 	}}
 	s.engine.Add(in)
 	return in

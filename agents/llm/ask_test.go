@@ -245,7 +245,7 @@ func TestApprovalIsOfOneCall(t *testing.T) {
 			turn.Message.PolicyResolution.ResolvedAt = identity.At(time.Now().Add(-policypart.GrantLife))
 		},
 		"for another sender": func(turn *agents.Turn) {
-			turn.Message.Sender.Identities, turn.Message.Sender.Address = nil, "@eve@peer.example"
+			turn.Message.Sender.Identities, turn.Message.Sender.Address = nil, identity.Stated("@eve@peer.example")
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -178,7 +178,7 @@ func (l *logins) FinishLogin(ctx context.Context, back openid.Return, binding st
 		return l.grant(ctx, issuance, proven, true)
 	case issuance.Part.SamePerson:
 		refusal := &policypart.Refusal{Code: policypart.CodePrincipal, Reason: "login " + begun.Login + ": " + proven.Subject + " is not proven to be the sender"}
-		return l.pages.view(issuance), l.refuse(ctx, issuance, refusal, "this is not a login of "+kept.Address+", whose message is waiting; the agent accepts no other one")
+		return l.pages.view(issuance), l.refuse(ctx, issuance, refusal, "this is not a login of "+kept.Address.String()+", whose message is waiting; the agent accepts no other one")
 	}
 
 	proven.Groups = nil

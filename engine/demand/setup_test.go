@@ -305,7 +305,7 @@ func evidence(subject string) identity.Evidence {
 func turnOf(id, subject string, texts ...string) exchange.TurnRecord {
 	message := normalized.Message{
 		ID: "message-" + id, ThreadID: "thread-" + id, Recipient: "@a@agents.test", ReceivedVia: normalized.ViaEmail,
-		Sender: normalized.Sender{Address: "@" + subject + "@people.test", Identities: []identity.Evidence{evidence("mailto:" + subject)}},
+		Sender: normalized.Sender{Address: identity.Stated("@" + subject + "@people.test"), Identities: []identity.Evidence{evidence("mailto:" + subject)}},
 	}
 	message.Sender.Profile = &normalized.SenderProfile{Locale: "de"}
 	for _, text := range texts {

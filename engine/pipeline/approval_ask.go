@@ -181,7 +181,7 @@ func (s *approver) opening(agent agents.Entry, issuance policypart.Issuance, add
 	message := normalized.Message{
 		ID: "approval-" + id,
 		Sender: normalized.Sender{
-			Address: agent.Profile.Address, DisplayName: agent.Profile.DisplayName, AuthMethod: normalized.AuthA2AOAuth, Verified: true,
+			Address: identity.Stated(agent.Profile.Address), DisplayName: agent.Profile.DisplayName, AuthMethod: normalized.AuthA2AOAuth, Verified: true,
 			Identities: []identity.Evidence{identity.Transport(identity.TransportProof{
 				Domain: own.Domain, Subject: own.Acct(), Method: identity.MethodLocalAgent, Assurance: identity.AssuranceAgent, Addressed: identity.AddressedLocal,
 				Recipient: agent.Profile.Address, IssuedAt: now,

@@ -304,7 +304,7 @@ func TestKeysAreHiddenBeforeTheyAreStored(t *testing.T) {
 	e := composed(t, "sqlite", hiding, agent)
 	e.peer.past = func(exchange.TurnRecord) []normalized.HistoricalMessage {
 		return []normalized.HistoricalMessage{{
-			ID: "old@peer.test", Role: normalized.RoleUser, Sender: normalized.Sender{Address: "@bob@peer.test", AuthMethod: normalized.AuthNone},
+			ID: "old@peer.test", Role: normalized.RoleUser, Sender: normalized.Sender{Address: identity.Stated("@bob@peer.test"), AuthMethod: normalized.AuthNone},
 			Parts: []normalized.Part{normalized.Text("before: " + link)}, Timestamp: identity.At(time.Now().Add(-time.Hour)),
 		}}
 	}

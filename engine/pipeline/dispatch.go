@@ -352,7 +352,7 @@ func (s *dispatcher) mentioned(
 
 // takesPart reports whether the address is one of the two who talk here.
 func (s *dispatcher) takesPart(agent agents.Entry, turn exchange.TurnRecord, name string) bool {
-	return same(name, agent.Profile.Address) || same(name, turn.Message.Sender.Address)
+	return same(name, agent.Profile.Address) || turn.Message.Sender.Address.Names(name)
 }
 
 func same(a, b string) bool {
@@ -365,7 +365,11 @@ func same(a, b string) bool {
 func briefing(agent agents.Entry, turn exchange.TurnRecord, response normalized.Response, limits normalized.Limits) []normalized.Part {
 	question := sendable(turn.Message.Parts)
 	answer := sendable(response.Parts)
-	parts := []normalized.Part{normalized.Text(turn.Message.Sender.Address + ":")}
+	asker := turn.Message.Sender.Address.String()
+	if turn.Message.Sender.Speaker() == nil {
+		asker += " (unverified)"
+	}
+	parts := []normalized.Part{normalized.Text(asker + ":")}
 	parts = append(parts, question[:min(len(question), max(0, limits.Parts-len(answer)-2))]...)
 	parts = append(append(parts, normalized.Text(agent.Profile.Address+":")), answer...)
 	return parts[:min(len(parts), limits.Parts)]

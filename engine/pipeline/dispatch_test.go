@@ -46,7 +46,7 @@ func TestAgentAsksAnAgentOfThisServer(t *testing.T) {
 			!cmp.Equal(proof.OnBehalfOf, []string{"mailto:ana@peer.test"}) || !cmp.Equal(proof.Audience, identity.Audience{b}) {
 			t.Errorf("evidence %+v", got.Sender.Identities)
 		}
-		if got.Sender.Address != "@echo@inbox.test" || got.Recipient != b || normalized.PlainText(got.Parts) != "Will it rain?" {
+		if got.Sender.Address.String() != "@echo@inbox.test" || got.Recipient != b || normalized.PlainText(got.Parts) != "Will it rain?" {
 			t.Errorf("message %+v", got)
 		}
 		want := &normalized.AgentChain{Hop: 1, MaxHops: 4}

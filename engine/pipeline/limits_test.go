@@ -10,6 +10,7 @@ import (
 	"inbox/engine/moderation"
 	"inbox/engine/pipeline"
 	"inbox/exchange"
+	"inbox/identity"
 	"inbox/internal/fault"
 	"inbox/normalized"
 	"inbox/policypart"
@@ -210,6 +211,35 @@ func TestMailBrakes(t *testing.T) {
 		}})
 		if turn := say("9", "after a restart", time.Time{}); turn.State != exchange.StateSilent {
 			t.Errorf("a restart forgot the day: %s", turn.State)
+		}
+	})
+}
+
+// TestStatedDomainUsesUpNoLimit: what a stranger sends in the name of a domain does not count for that domain.
+func TestStatedDomainUsesUpNoLimit(t *testing.T) {
+	eachDatabase(t, func(t *testing.T, url string) {
+		front := &script{name: "echo", answer: says("hi"), settings: agents.Settings{Unverified: agents.UnverifiedAnswer}}
+		var later lateMeter
+		e := composed(t, url, func(o *pipeline.Options) { o.Limiters.Meter = &later }, front)
+		later.Meter = moderation.NewMeter(moderation.MeterOptions{Counters: e.store, Host: []exchange.Rate{{Amount: 2, Window: 24 * time.Hour}}})
+
+		for i := range 3 {
+			stranger := from(fmt.Sprint("stranger", i), fmt.Sprint("s", i), fmt.Sprint("s", i))
+			stranger.Message.Sender.Identities, stranger.Message.Sender.AuthMethod, stranger.Message.Sender.Verified = nil, normalized.AuthNone, false
+			e.answered(t, stranger)
+			e.peer.next(t)
+		}
+		for i := range 2 {
+			proven := from(fmt.Sprint("ana", i), fmt.Sprint("m", i), fmt.Sprint("t", i))
+			proven.Message.Sender.Address = identity.Stated("@ana@elsewhere.test")
+			e.answered(t, proven)
+			e.peer.next(t)
+		}
+
+		over := from("ana2", "m2", "t2")
+		over.Message.Sender.Address = identity.Stated("@ana@other.test")
+		if _, err := e.pipeline.Receive(t.Context(), over); !fault.Is(err, fault.RateLimited) {
+			t.Errorf("the proven domain counts, not the stated one: %v", err)
 		}
 	})
 }

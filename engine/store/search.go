@@ -108,7 +108,7 @@ func answerWords(message *normalized.Message, response *normalized.Response) sea
 }
 
 func about(message *normalized.Message, said []string) searchWords {
-	words := searchWords{said: said, sender: wordsOf(message.Sender.Address+" "+message.Sender.DisplayName, 64)}
+	words := searchWords{said: said, sender: wordsOf(message.Sender.Address.String()+" "+message.Sender.DisplayName, 64)}
 	if message.Surface != nil {
 		words.subject = wordsOf(message.Surface.Subject, 256)
 	}

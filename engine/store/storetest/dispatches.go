@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"inbox/exchange"
+	"inbox/identity"
 	"inbox/internal/fault"
 	"inbox/normalized"
 )
@@ -22,7 +23,7 @@ func (p *probe) dispatch(turnID string, number int) exchange.Dispatch {
 	return exchange.Dispatch{
 		ID: newID(), TurnID: turnID, Number: number, Agent: "echo", From: "@echo@inbox.example", To: "@other@b.example",
 		ThreadID: "thread of both", Parts: []normalized.Part{normalized.Text("a < b\u2028")},
-		Chain: normalized.AgentChain{Hop: 2, MaxHops: 4}, Sender: normalized.Sender{Address: "@alice@peer.example", AuthMethod: normalized.AuthNone},
+		Chain: normalized.AgentChain{Hop: 2, MaxHops: 4}, Sender: normalized.Sender{Address: identity.Stated("@alice@peer.example"), AuthMethod: normalized.AuthNone},
 		State: exchange.DispatchPending, Combine: true, CreatedAt: p.now, UpdatedAt: p.now,
 	}
 }

@@ -114,7 +114,7 @@ func (p *probe) message(id string) exchange.TurnRecord {
 		Message: normalized.Message{
 			ID: id, ThreadID: "thread 1", Recipient: "@echo@inbox.example", ReceivedVia: normalized.ViaEmail,
 			ReceivedAt: identity.At(p.now), Raw: normalized.Raw{Ref: "sha256:00", MediaType: "message/rfc822"},
-			Sender:                normalized.Sender{Address: "@alice@peer.example", AuthMethod: normalized.AuthNone},
+			Sender:                normalized.Sender{Address: identity.Stated("@alice@peer.example"), AuthMethod: normalized.AuthNone},
 			Parts:                 []normalized.Part{normalized.Text("hello " + id)},
 			RecipientCapabilities: normalized.RecipientCapabilities{MentionRelay: normalized.MentionRelay{Kind: normalized.RelayNone}},
 		},
