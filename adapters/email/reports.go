@@ -120,7 +120,7 @@ func (r *reporter) accept(ctx context.Context, env envelope, mail []byte) error 
 		return answer(554, smtp.EnhancedCode{5, 4, 6}, "Too many hops, this mail is in a loop")
 	}
 
-	arrived := &arrival{env: env, fields: fields, body: body, mail: mail}
+	arrived := newArrival(env, fields, body, mail)
 	for _, to := range env.recipients {
 		if err := r.bounced(ctx, arrived, to); err != nil {
 			return err
