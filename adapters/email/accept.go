@@ -238,8 +238,8 @@ func (i *inbox) acceptFor(ctx context.Context, mail *arrival, shared text.Conten
 		return err
 	}
 
-	i.reporter.alive(ctx, mail) // before the agent answers
 	if to.agent == "" {
+		i.reporter.alive(ctx, mail)
 		return i.keepForOperator(ctx, mail, shared, to)
 	}
 	return i.handToAgent(ctx, mail, shared, to)
@@ -251,7 +251,10 @@ func (i *inbox) handToAgent(ctx context.Context, mail *arrival, shared text.Cont
 		return err
 	}
 
-	if err = i.receive(ctx, mail, to, in); err == nil && i.options.Alive != nil && mail.sender.verified() {
+	switch err = i.receive(ctx, mail, to, in); {
+	case err != nil && !temporary(err):
+		i.reporter.alive(ctx, mail)
+	case err == nil && i.options.Alive != nil && mail.sender.verified():
 		i.options.Alive(ctx, mail.sender.from.Domain)
 	}
 

@@ -292,7 +292,8 @@ func (r *reporter) vouched(ctx context.Context, mail *arrival, address string) b
 	return r.checker.Check(ctx, peer, domain, mail.fields, mail.mail).Vouches() || peer.From == "" && r.checker.Permits(ctx, peer, domain)
 }
 
-// alive ends the suppression of an address from which a proven mail came.
+// alive ends the suppression of an address from which a proven mail came that makes no turn. Where it makes one, the turn does: see
+// Suppressions. So no accepted mail pays for that.
 func (r *reporter) alive(ctx context.Context, mail *arrival) {
 	if !mail.sender.verified() {
 		return
