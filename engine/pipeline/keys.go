@@ -52,7 +52,7 @@ func hideInSender(r *redact.Redactor, message *normalized.Message) {
 	}
 
 	said := normalized.Message{Sender: normalized.Sender{DisplayName: sender.DisplayName, Profile: sender.Profile}, Surface: message.Surface}
-	document, err := said.AppendJSON(nil)
+	document, err := said.AppendJSON(make([]byte, 0, 2<<10))
 	if err == nil {
 		hidden := r.JSON(document, r.Text)
 		if string(hidden) == string(document) {

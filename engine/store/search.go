@@ -85,7 +85,9 @@ func wordsOf(text string, most int) []string {
 }
 
 // plainWords is wordsOf for ASCII in lower case.
-func plainWords(text string, most int) (words []string) {
+func plainWords(text string, most int) []string {
+	const usual = 6 // letters of a word, with the blank
+	words := make([]string, 0, min(most, len(text)/usual+1))
 	for end := 0; len(words) < most; {
 		begin := end
 		for begin < len(text) && !isWord(text[begin]) {
