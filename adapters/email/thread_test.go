@@ -1,6 +1,7 @@
 package email
 
 import (
+	"fmt"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -70,6 +71,26 @@ func TestThreads(t *testing.T) {
 	}
 	if got := send("sender.test", "m5@sender.test", true, "References: <late@x.test>").ThreadID; got == late {
 		t.Error("the name of another's root opens its conversation")
+	}
+}
+
+// TestAMailSaysWhetherItBeginsAConversation: of one that does nothing was counted before, and nothing is looked up.
+func TestAMailSaysWhetherItBeginsAConversation(t *testing.T) {
+	s := start(t, nil)
+	w := s.greet()
+	for i, row := range []struct {
+		line  string
+		opens bool
+	}{
+		{"X-Nothing: at all", true},
+		{"In-Reply-To: <m0@sender.test>", false},
+		{"In-Reply-To: <elsewhere@x.test>", true},
+		{"References: <root@x.test> <elsewhere@x.test>", false}, // others of the same root may have come
+	} {
+		w.send("ann@sender.test", []string{"echo@inbox.test"}, emailtest.Signed(t, emailtest.Letter("text", fmt.Sprintf("Message-ID: <m%d@sender.test>", i), row.line)), "250")
+		if in := s.engine.All()[i]; in.Opens != row.opens {
+			t.Errorf("%s: opens %v", row.line, in.Opens)
+		}
 	}
 }
 

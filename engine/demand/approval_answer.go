@@ -35,6 +35,8 @@ var (
 const (
 	maxDecision = 64 << 10 // bytes of a text part that are looked through
 	maxOwnText  = 4 << 10  // of them, above the quotation: a word, mentions, and how the quotation is announced
+
+	decisionBegins = "@aAdDyYnNoO" // with which a text begins that decisionPattern may match: of a mention, or of a word
 )
 
 // ReadDecision reads the decision out of a message: its text is exactly one word, with the code of an approval or
@@ -64,6 +66,11 @@ func readWord(text string) (d Decision, ok bool) {
 		return d, false
 	}
 
+	text = withoutSubject(text)
+	if begins := strings.TrimSpace(text); begins == "" || strings.IndexByte(decisionBegins, begins[0]) < 0 { // nearly every message
+		return d, false
+	}
+
 	match := decisionPattern.FindStringSubmatch(mentionPattern.ReplaceAllString(ownText(text), ""))
 	if match == nil {
 		return d, false
@@ -76,10 +83,15 @@ func readWord(text string) (d Decision, ok bool) {
 	return d, true
 }
 
+// withoutSubject leaves out the subject that begins the text of a mail.
+func withoutSubject(text string) string {
+	text = strings.ReplaceAll(text, "\r\n", "\n")
+	return text[len(subjectPattern.FindString(text)):]
+}
+
 // ownText leaves out what the writer did not write: quoted lines with the line that announces them, and what stands below
 // a signature or divider. It is empty when the writer wrote too much for a decision.
 func ownText(text string) string {
-	text = subjectPattern.ReplaceAllString(strings.ReplaceAll(text, "\r\n", "\n"), "")
 	var own []string
 	size := 0
 	for line := range strings.SplitSeq(text, "\n") {
@@ -124,7 +136,7 @@ var toAgentPattern = regexp.MustCompile(`(?i)^to[ \t]+(?:the[ \t]+)?agent[ \t]*:
 func IsForAgent(message normalized.Message) bool {
 	for i := range message.Parts {
 		if message.Parts[i].Kind == normalized.PartText {
-			return toAgentPattern.MatchString(mentionPattern.ReplaceAllString(ownText(message.Parts[i].Content), ""))
+			return toAgentPattern.MatchString(mentionPattern.ReplaceAllString(ownText(withoutSubject(message.Parts[i].Content)), ""))
 		}
 	}
 	return false

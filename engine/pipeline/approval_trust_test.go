@@ -310,8 +310,16 @@ func TestKeysAreHiddenBeforeTheyAreStored(t *testing.T) {
 	}
 	in := message("1")
 	in.Message.Parts, in.Message.Sender.DisplayName = parts, "Ana "+link
-	in.Message.Surface = &normalized.Surface{Channel: normalized.ViaEmail, Subject: "Re: " + link}
+	in.Message.Sender.Profile = &normalized.SenderProfile{DisplayName: "Ana", URL: link, Extensions: map[string]json.RawMessage{"email": json.RawMessage(`{"seen":"` + link + `"}`)}}
+	var written normalized.Message
+	if err := json.Unmarshal([]byte(`{"surface":{"channel":"email","subject":"Re: a question","of_a_newer_version":"`+link+`"}}`), &written); err != nil {
+		t.Fatal(err)
+	}
+	in.Message.Surface = written.Surface
 	turn := e.answered(t, in)
+	if sender := turn.Message.Sender; sender.DisplayName != "Ana "+redact.HiddenLink || sender.Profile.DisplayName != "Ana" || turn.Message.Surface.Subject != "Re: a question" {
+		t.Errorf("sender %+v, surface %+v", sender, turn.Message.Surface)
+	}
 	if err := e.pipeline.Amend(t.Context(), "echo", in.Message.ID, in.Message.Sender.Principal(), []normalized.Part{normalized.Text("edited: " + link)}); err != nil {
 		t.Fatal(err)
 	}

@@ -119,7 +119,7 @@ func (s *acceptor) limit(ctx context.Context, agent agents.Entry, in exchange.In
 
 	subject := subjectOf(*turn)
 	subject.Networks, subject.Bytes = networks, storedBytes(in)
-	subject.Message, subject.Opens = turn.Message.ID, in.Opens || turn.ThreadID == turn.Message.ID
+	subject.Message, subject.Opens = turn.Message.ID, in.Opens || in.NewThread
 	subject.Said, subject.Waited = turn.Message.Parts, waited(in, turn.AcceptedAt)
 	counted, excess, over := s.limiters().Meter.Reserve(ctx, subject)
 	if !over {

@@ -1,8 +1,10 @@
 package pipeline_test
 
 import (
+	"context"
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -71,6 +73,41 @@ func TestOverTheLimit(t *testing.T) {
 
 // lateMeter is a meter on the database that is opened with the engine.
 type lateMeter struct{ *moderation.Meter }
+
+// asked counts the reads of counters.
+type asked struct {
+	moderation.Counters
+	reads atomic.Int64
+}
+
+func (a *asked) Counts(ctx context.Context, keys []string) ([]exchange.Count, error) {
+	a.reads.Add(1)
+	return a.Counters.Counts(ctx, keys)
+}
+
+// TestWhatOpensAThreadReadsNoCounts: nothing was counted in a thread that begins, whatever channel says so.
+func TestWhatOpensAThreadReadsNoCounts(t *testing.T) {
+	var later lateMeter
+	e := composed(t, "sqlite", func(o *pipeline.Options) { o.Limiters.Meter = &later }, &script{name: "echo", answer: says("hi")})
+	counters := &asked{Counters: e.store}
+	later.Meter = moderation.NewMeter(moderation.MeterOptions{Counters: counters, Thread: []exchange.Rate{{Amount: 9, Window: 24 * time.Hour}}})
+	for i, change := range []func(*exchange.Inbound){
+		func(in *exchange.Inbound) { in.Opens = true }, func(in *exchange.Inbound) { in.NewThread = true },
+	} {
+		in := from("ana", fmt.Sprint("new", i), fmt.Sprint("thread", i))
+		change(&in)
+		e.receive(t, in)
+	}
+	if reads := counters.reads.Load(); reads != 0 {
+		t.Errorf("%d reads for threads that begin", reads)
+	}
+
+	named := from("ana", "same", "same@peer.test") // the name of a thread is not what opens it
+	e.receive(t, named)
+	if reads := counters.reads.Load(); reads != 1 {
+		t.Errorf("%d reads for a thread that has the name of its message", reads)
+	}
+}
 
 // TestStopWord: honoured for good, acknowledged once, lifted by a start word.
 func TestStopWord(t *testing.T) {
