@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"inbox/exchange"
+	"inbox/identity"
 	"inbox/normalized"
 )
 
@@ -37,19 +38,23 @@ func suppressionsEnd(t *testing.T, p *probe) {
 		change       func(*exchange.TurnRecord)
 		wrote, ended bool
 	}{
-		"proven":          {func(*exchange.TurnRecord) {}, true, true},
-		"written as Name": {func(turn *exchange.TurnRecord) { turn.Message.Sender.Address = "@Written-As-Name@X.Test" }, true, true},
-		"silent":          {func(turn *exchange.TurnRecord) { turn.State = exchange.StateSilent }, true, true},
-		"open":            {func(turn *exchange.TurnRecord) { turn.State = exchange.StateHeld }, true, false},
-		"unproven":        {func(turn *exchange.TurnRecord) { turn.Principal = normalized.Unproven + turn.Message.Sender.Address }, false, false},
-		"by another way":  {func(turn *exchange.TurnRecord) { turn.Channel = "activitypub" }, false, false},
-		"of before":       {func(turn *exchange.TurnRecord) { turn.AcceptedAt = began.Add(-time.Second) }, false, false},
-		"of another":      {func(turn *exchange.TurnRecord) { turn.Message.Sender.Address = "@other@x.test" }, false, false},
+		"proven": {func(*exchange.TurnRecord) {}, true, true},
+		"written as Name": {func(turn *exchange.TurnRecord) {
+			turn.Message.Sender.Address = identity.Stated("@Written-As-Name@X.Test")
+		}, true, true},
+		"silent": {func(turn *exchange.TurnRecord) { turn.State = exchange.StateSilent }, true, true},
+		"open":   {func(turn *exchange.TurnRecord) { turn.State = exchange.StateHeld }, true, false},
+		"unproven": {func(turn *exchange.TurnRecord) {
+			turn.Principal = normalized.Unproven + turn.Message.Sender.Address.String()
+		}, false, false},
+		"by another way": {func(turn *exchange.TurnRecord) { turn.Channel = "activitypub" }, false, false},
+		"of before":      {func(turn *exchange.TurnRecord) { turn.AcceptedAt = began.Add(-time.Second) }, false, false},
+		"of another":     {func(turn *exchange.TurnRecord) { turn.Message.Sender.Address = identity.Stated("@other@x.test") }, false, false},
 	} {
 		address := strings.ReplaceAll(strings.ToLower(name), " ", "-") + "@x.test"
 		p.failure(address, exchange.FailureHard, "d", began)
 		turn := p.message(name)
-		turn.Principal, turn.Message.Sender.Address, turn.State = "inbox.example mailto:"+address, "@"+address, exchange.StateAnswered
+		turn.Principal, turn.Message.Sender.Address, turn.State = "inbox.example mailto:"+address, identity.Stated("@"+address), exchange.StateAnswered
 		row.change(&turn)
 		p.insert(turn)
 		wrote, err := p.Suppressions.Wrote(t.Context(), normalized.ViaEmail, address, began)
